@@ -1,0 +1,128 @@
+// Package layout knows the paths under which debuggers, crash processors and
+// symbol servers ask for symbol files. It is pure: names and ids in, paths
+// out, and back. It never touches a disk or a network.
+package layout
+
+import (
+	"strings"
+
+	"github.com/symdepot/symdepot/debugid"
+)
+
+// Kind says what a symbol file is.
+type Kind uint8
+
+// The kinds, in the order of their stored numbers. Never renumber them.
+const (
+	KindUnknown Kind = iota
+	PE
+	PDB         // MSF 7.0
+	PDB2        // MSF 2.0, "JG"
+	PortablePDB // alone or taken out of a PE
+	MSFZ        // compressed PDB container, also called PDZ
+	DBG         // IMAGE_SEPARATE_DEBUG_HEADER
+	ELF
+	MachO // one thin image; a fat file holds several
+	WASM
+	Breakpad
+	SourceBundle // Sentry's SYSB archive
+	SymCache     // Windows Performance Analyzer's
+	R2RMap       // ready-to-run perf map
+	BCSymbolMap
+	UUIDMap
+	SHA1 // any file under the SHA-1 of its bytes, on request only
+	JSMap
+	IL2CPP
+	ProGuard
+)
+
+var kindNames = [...]string{
+	"unknown", "pe", "pdb", "pdb2", "portablepdb", "msfz", "dbg", "elf", "macho", "wasm", "breakpad", "sourcebundle",
+	"symcache", "r2rmap", "bcsymbolmap", "uuidmap", "sha1", "jsmap", "il2cpp", "proguard",
+}
+
+// String returns the lower-case word used in output, configuration and the index.
+func (k Kind) String() string {
+	if int(k) < len(kindNames) {
+		return kindNames[k]
+	}
+	return "unknown"
+}
+
+// ParseKind is the inverse of Kind.String; it returns KindUnknown for other words.
+func ParseKind(s string) Kind {
+	for k, n := range kindNames {
+		if n == s {
+			return Kind(k)
+		}
+	}
+	return KindUnknown
+}
+
+// Role says what an object can answer. It is a set: an unstripped ELF file is
+// both an executable and debug information.
+type Role uint16
+
+// The roles. Never renumber them: the index stores them.
+const (
+	Executable   Role = 1 << iota // code: PE images, ELF and Mach-O with loadable contents, WASM modules
+	Debug                         // debug information: PDB, DWARF, dSYM, DBG
+	Symbols                       // a Breakpad .sym file
+	Sources                       // a source bundle
+	UUIDs                         // a UuidMap property list
+	BCSymbols                     // a BCSymbolMap
+	IL2CPPMap                     // a Unity line mapping
+	Mapping                       // a ProGuard mapping
+	Other                         // files asked for by content hash or own signature: sources, perf maps, source maps
+	Compressed                    // a PDB in an MSFZ container, answered only to clients that take it
+	CodeInfo                      // a Breakpad file under its module's code file and code id: answered by a redirect
+	SymCacheFile                  // a SymCache file
+
+	AnyRole Role = 1<<iota - 1
+)
+
+// Object is one symbol object with everything that a path may be made of. A
+// fat Mach-O file holds several objects.
+type Object struct {
+	Kind Kind
+	Role Role
+	// Name is the base name under which clients ask, in the case given. For
+	// a Breakpad file it is the debug file named in its MODULE record.
+	Name string
+	// CodeName is the module's own file name where it is known and differs
+	// in meaning from Name: Breakpad files and source bundles. Else empty.
+	CodeName string
+	// CodeID is the printed code id: a PE's or DBG's as debugid.PE prints
+	// it; ELF, Mach-O and WASM in lower-case hex; a Breakpad file's or
+	// source bundle's as its header has it, in the spelling of its Of kind.
+	CodeID string
+	// DebugID is zero where there is none.
+	DebugID debugid.ID
+	// InfoAge is the age in the PDB info stream; it may differ from the age
+	// in DebugID, which is the DBI stream's.
+	InfoAge uint32
+	// NoDBI marks a type-only PDB: its key is the GUID without an age.
+	NoDBI bool
+	// BuildID is the ELF build-id or the WASM build id without its length.
+	BuildID debugid.BuildID
+	// Of is the kind of module that a Breakpad file or source bundle
+	// describes: PE, PortablePDB, ELF, MachO, WASM or KindUnknown.
+	Of Kind
+	// DebugCompanion marks an ELF, Mach-O or WASM file that symsorter files
+	// under "debuginfo" in the unified layout, whatever else it can answer.
+	DebugCompanion bool
+	// Main marks a program rather than a library: SSQP gives it the extra
+	// name apphost.
+	Main bool
+	// Version is the container or format version where a key carries one:
+	// N of msfzN and of r2rmap-vN.
+	Version int
+	// Hash is the content hash or signature, in lower-case hex, that is the
+	// whole key of SHA1 (40 digits), JSMap (64 digits, of the script) and
+	// R2RMap (32 digits).
+	Hash string
+}
+
+// Fold returns the form of a name or an id that is compared: lower case,
+// because Windows clients ask in any case.
+func Fold(s string) string { return strings.ToLower(s) }
