@@ -21,9 +21,14 @@ type Lookup struct {
 	Name string // folded; empty: any name
 	ID   string // folded
 	Role Role   // any of these
-	// IDAlone says that the id is wide enough to stand without the name
-	// when no object has both and exactly one content has the id.
-	IDAlone bool
+	// Unique: answer only if exactly one content matches. It stands on
+	// lookups that leave the name away although the client gave one.
+	Unique bool
+}
+
+// Matches reports whether a is an answer to l.
+func (l Lookup) Matches(a Alias) bool {
+	return (l.Name == "" || l.Name == a.Name) && l.ID == a.ID && l.Role&a.Role != 0
 }
 
 // Fixed names of the SSQP conventions.
@@ -71,8 +76,12 @@ func (o Object) Aliases() []Alias {
 	case ELF, WASM:
 		o.buildIDAliases(a)
 	case MachO:
-		a.add(o.Name, o.machUUID(), o.Role)
-		a.add(o.Name, o.DebugID.Breakpad(), o.Role)
+		role := o.Role
+		if o.DebugCompanion {
+			role |= Companion
+		}
+		a.add(o.Name, o.machUUID(), role)
+		a.add(o.Name, o.DebugID.Breakpad(), role)
 	case Breakpad:
 		o.breakpadAliases(a)
 	case SourceBundle:
@@ -137,10 +146,14 @@ func (o Object) portableIDs() []string {
 
 func (o Object) buildIDAliases(a *aliases) {
 	ids := o.buildIDs()
-	for _, id := range ids {
-		a.add(o.Name, id, o.Role)
+	role := o.Role
+	if o.DebugCompanion {
+		role |= Companion
 	}
-	a.add(o.Name, o.DebugID.Breakpad(), o.Role)
+	for _, id := range ids {
+		a.add(o.Name, id, role)
+	}
+	a.add(o.Name, o.DebugID.Breakpad(), role)
 	if o.Kind == ELF && o.Role&Executable != 0 && (o.Main || Fold(o.Name) == "dotnet") {
 		for _, id := range ids {
 			a.add("apphost", id, Executable)

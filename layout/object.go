@@ -77,6 +77,7 @@ const (
 	Compressed                    // a PDB in an MSFZ container, answered only to clients that take it
 	CodeInfo                      // a Breakpad file under its module's code file and code id: answered by a redirect
 	SymCacheFile                  // a SymCache file
+	Companion                     // an executable that symsorter keeps as debug information, as it does static programs
 
 	AnyRole Role = 1<<iota - 1
 )

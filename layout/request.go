@@ -1,0 +1,586 @@
+package layout
+
+import (
+	"errors"
+	"fmt"
+	"net/url"
+	"strconv"
+	"strings"
+
+	"github.com/symdepot/symdepot/debugid"
+)
+
+// ErrNoPath is wrapped by every Parse error: the path asks for nothing that a
+// symbol server has.
+var ErrNoPath = errors.New("not a symbol path")
+
+// Form is the form in which an answer is wanted.
+type Form uint8
+
+// The forms.
+const (
+	FormFile     Form = iota // the file itself
+	FormCabinet              // its cabinet: foo.pd_
+	FormPointer              // file.ptr: where the file is
+	FormSymCache             // transcoded for Windows Performance Analyzer
+	FormSection              // one ELF section
+	FormSource               // one source file that the debug information names
+)
+
+// Request is what one path asks for.
+type Request struct {
+	Form Form
+	// Lookups are tried in order; the first that finds an object answers.
+	Lookups []Lookup
+	// Name is the file name as asked; empty where the path has none.
+	Name string
+	// Age allows a PDB of equal GUID and higher age when no lookup finds
+	// one, as Microsoft's servers do. Nil where that makes no sense.
+	Age *PDBAge
+	// Section is the section name or the source path of those forms.
+	Section string
+	// Version is the version that a SymCache request begins with, "v3.1.0".
+	Version string
+	// Prefix is what Route stripped from the front, with a leading slash
+	// and without a final one; a redirect must put it back.
+	Prefix string
+	// Layout names the shape that matched, for logs and metrics.
+	Layout string
+}
+
+// PDBAge is a PDB key taken apart.
+type PDBAge struct {
+	GUID debugid.GUID
+	Age  uint32
+}
+
+// AcceptMSFZ lets an object in an MSFZ container answer a request for the
+// plain file; the client must have said that it takes one.
+func (r *Request) AcceptMSFZ() {
+	if r.Form != FormFile {
+		return
+	}
+	for i, l := range r.Lookups {
+		if l.Role&Debug != 0 {
+			r.Lookups[i].Role |= Compressed
+		}
+	}
+}
+
+// plain are the roles that answer name/id/name.
+const plain = Executable | Debug | Other
+
+// Parse reads a relative path of this layout. The path is not escaped.
+func (l Layout) Parse(path string) (Request, error) {
+	segs := strings.Split(strings.Trim(path, "/"), "/")
+	r, ok := l.parse(segs)
+	if !ok {
+		return Request{}, fmt.Errorf("%q in layout %s: %w", clip(path), l.name, ErrNoPath)
+	}
+	if r.Layout == "" {
+		r.Layout = l.name
+	}
+	return r, nil
+}
+
+func clip(s string) string {
+	if len(s) > 200 {
+		return s[:200] + "…"
+	}
+	return s
+}
+
+// cleanName returns the usable base name of a decoded path segment. Some
+// clients send the whole path of a Windows build machine.
+func cleanName(s string) (string, bool) {
+	s = BaseName(s)
+	return s, ValidName(s)
+}
+
+// parseSymstore reads name/id/leaf and name/id/msfzN/leaf.
+func parseSymstore(s []string) (Request, bool) {
+	switch len(s) {
+	case 3:
+		return nameIDLeaf(s[0], s[1], s[2])
+	case 4:
+		if v, ok := msfzVersion(s[2]); ok {
+			r, ok := nameIDLeaf(s[0], s[1], s[3])
+			if !ok || r.Form == FormPointer || r.Layout == "breakpad" {
+				return Request{}, false
+			}
+			_ = v // the container's own version answers; there is only one
+			for i := range r.Lookups {
+				r.Lookups[i].Role = Compressed
+			}
+			return r, true
+		}
+	}
+	return Request{}, false
+}
+
+func msfzVersion(s string) (int, bool) {
+	if len(s) < 5 || len(s) > 7 || !strings.EqualFold(s[:4], "msfz") {
+		return 0, false
+	}
+	v, err := strconv.ParseUint(s[4:], 10, 16)
+	return int(v), err == nil
+}
+
+// parseIndex2 reads a bucket and then a single-tier path.
+func parseIndex2(s []string) (Request, bool) {
+	if len(s) < 4 || !isBucket(s[0], s[1]) {
+		return Request{}, false
+	}
+	return parseSymstore(s[1:])
+}
+
+// isBucket reports whether b is the two-tier directory of name: its first one
+// or two characters in any case. POSIX tools leave the dot that Windows drops.
+func isBucket(b, name string) bool {
+	b, name = Fold(b), Fold(name)
+	if n := len([]rune(b)); n < 1 || n > 2 {
+		return false
+	}
+	return strings.HasPrefix(name, b)
+}
+
+// nameIDLeaf reads the three parts that Microsoft's, Breakpad's and the
+// PlayStation's layouts share. The leaf must derive from the name.
+func nameIDLeaf(rawName, id, rawLeaf string) (Request, bool) {
+	name, ok := cleanName(rawName)
+	if !ok {
+		return Request{}, false
+	}
+	leaf, ok := cleanName(rawLeaf)
+	if !ok {
+		return Request{}, false
+	}
+	key, ok := parseKey(id)
+	if !ok {
+		return Request{}, false
+	}
+	fn, fl := Fold(name), Fold(leaf)
+	r := Request{Name: name}
+	switch {
+	case fl == fn:
+		r.Form, r.Layout = FormFile, "symstore"
+	case fl == "file.ptr":
+		r.Form, r.Layout = FormPointer, "symstore"
+	case fl == underscore(fn):
+		r.Form, r.Layout = FormCabinet, "symstore"
+	case fl == "symbols" || fl == "symbol_":
+		r.Layout = "slashsymbols"
+		if fl == "symbol_" {
+			r.Form = FormCabinet
+		}
+	case strings.HasSuffix(fl, ".src.zip") && isStem(fn, strings.TrimSuffix(fl, ".src.zip")):
+		r.Layout = "native"
+		r.Lookups = key.special(fn, Sources)
+		return r, len(r.Lookups) > 0
+	case strings.HasSuffix(fl, ".sym") && isStem(fn, strings.TrimSuffix(fl, ".sym")):
+		r.Layout = "breakpad"
+		r.Lookups = append(key.special(fn, Symbols), key.codeInfo(fn)...)
+		return r, len(r.Lookups) > 0
+	default:
+		return Request{}, false
+	}
+	r.Lookups = key.plain(fn)
+	r.Age = key.age
+	return r, true
+}
+
+// underscore replaces the last character, as the names of cabinets do.
+func underscore(name string) string {
+	rs := []rune(name)
+	return string(rs[:len(rs)-1]) + "_"
+}
+
+// isStem reports whether stem is what some tool leaves of name before it
+// appends .sym or .src.zip. Both are folded. Breakpad cuts .pdb, Sentry's
+// documentation .exe and .dll too, Sentry's code ".pdb.dll", Sentry's bundles
+// whatever follows the last dot; others cut nothing.
+func isStem(name, stem string) bool {
+	if stem == name || stem == Stem(name) || stem == cutExt(name) {
+		return true
+	}
+	return stem == strings.TrimSuffix(name, ".pdb.dll")
+}
+
+// key is the middle part of name/id/leaf.
+type key struct {
+	id    string // folded
+	role  Role   // what the word in front of the id says; 0: none stood there
+	any   bool   // the name does not matter (_.debug, _.dwarf)
+	wide  bool   // wide enough to stand without the name
+	extra string // a second spelling to try
+	age   *PDBAge
+}
+
+// parseKey reads the id part with the words that SSQP puts in front.
+func parseKey(s string) (key, bool) {
+	f := Fold(s)
+	for _, p := range []struct {
+		word string
+		role Role
+		any  bool
+	}{
+		{"elf-buildid-sym-", Debug, true},
+		{"elf-buildid-", Executable, false},
+		{"mach-uuid-sym-", Debug, true},
+		{"mach-uuid-", Executable, false},
+	} {
+		rest, ok := strings.CutPrefix(f, p.word)
+		if !ok {
+			continue
+		}
+		if c, ok := strings.CutPrefix(rest, "coreclr-"); ok && p.role == Executable {
+			return key{id: "coreclr-" + c, role: Executable}, debugid.IsHex(c)
+		}
+		if !debugid.IsHex(rest) || len(rest) > 2*debugid.MaxBuildID {
+			return key{}, false
+		}
+		return key{id: rest, role: p.role, any: p.any, wide: len(rest) >= 16}, true
+	}
+	if strings.HasPrefix(f, "sha1-") && len(f) == 45 && debugid.IsHex(f[5:]) {
+		return key{id: f, role: Other, wide: true}, true
+	}
+	if strings.HasPrefix(f, "r2rmap-v") && len(f) < 64 {
+		_, sig, ok := strings.Cut(f[8:], "-")
+		return key{id: f, role: Other, wide: true}, ok && debugid.IsHex(sig)
+	}
+	if !debugid.IsHex(f) || len(f) < 2 || len(f) > 2*debugid.MaxBuildID {
+		return key{}, false
+	}
+	k := key{id: f, wide: len(f) >= 32}
+	if len(f) > 9 && len(f) <= 16 && f[8] == '0' {
+		// An image size padded with zeros.
+		if size := strings.TrimLeft(f[8:], "0"); size != "" {
+			k.extra = f[:8] + size
+		}
+	}
+	if len(f) > 32 && len(f) <= 40 {
+		if id, err := debugid.ParseBreakpad(f); err == nil {
+			k.age = &PDBAge{id.GUID, id.Age}
+		}
+	}
+	return k, true
+}
+
+// names are the spellings of one folded name: some clients write blanks as +.
+func names(name string) []string {
+	if strings.Contains(name, "+") {
+		return []string{name, strings.ReplaceAll(name, "+", " ")}
+	}
+	return []string{name}
+}
+
+// plain lists the lookups of name/id/name.
+func (k key) plain(name string) []Lookup {
+	role, alone := k.role, k.role
+	if role == 0 {
+		// The word-less id of a GUID's width names debug information; an
+		// image of the same id must not answer under another name.
+		role, alone = plain, plain
+		if k.age != nil {
+			alone = Debug | Other
+		}
+	}
+	if k.any {
+		return []Lookup{{ID: k.id, Role: role}}
+	}
+	var ls []Lookup
+	for _, n := range names(name) {
+		ls = append(ls, Lookup{Name: n, ID: k.id, Role: role})
+		if k.extra != "" {
+			ls = append(ls, Lookup{Name: n, ID: k.extra, Role: role})
+		}
+	}
+	if k.wide {
+		ls = append(ls, Lookup{ID: k.id, Role: alone, Unique: true})
+	}
+	return ls
+}
+
+// special lists the lookups of a Breakpad file or a source bundle.
+func (k key) special(name string, role Role) []Lookup {
+	if k.role != 0 {
+		return nil
+	}
+	var ls []Lookup
+	for _, n := range names(name) {
+		ls = append(ls, Lookup{Name: n, ID: k.id, Role: role})
+	}
+	if k.wide {
+		ls = append(ls, Lookup{ID: k.id, Role: role, Unique: true})
+	}
+	return ls
+}
+
+// codeInfo lists the lookups by which a client that has only a module's code
+// file and code id learns the debug id, from the redirect it gets.
+func (k key) codeInfo(name string) []Lookup {
+	if k.role != 0 {
+		return nil
+	}
+	var ls []Lookup
+	for _, n := range names(name) {
+		ls = append(ls, Lookup{Name: n, ID: k.id, Role: CodeInfo})
+		if k.extra != "" {
+			ls = append(ls, Lookup{Name: n, ID: k.extra, Role: CodeInfo})
+		}
+	}
+	return ls
+}
+
+// parseBreakpad reads DEBUGFILE/ID/STEM.sym and .src.zip; in front of them
+// some clients send the folders of the build machine.
+func parseBreakpad(s []string) (Request, bool) {
+	if len(s) < 3 || len(s) > 32 {
+		return Request{}, false
+	}
+	r, ok := nameIDLeaf(s[len(s)-3], s[len(s)-2], s[len(s)-1])
+	if !ok || r.Form != FormFile || r.Layout != "breakpad" && r.Layout != "native" {
+		return Request{}, false
+	}
+	return r, true
+}
+
+var unifiedLeaves = map[string]Role{
+	"executable": Executable, "debuginfo": Debug | Companion, "breakpad": Symbols, "sourcebundle": Sources,
+	"uuidmap": UUIDs, "bcsymbolmap": BCSymbols, "il2cpp": IL2CPPMap, "proguard": Mapping,
+}
+
+func parseUnified(s []string) (Request, bool) {
+	if len(s) != 3 || len(s[0]) != 2 || !debugid.IsHex(s[0]) || !debugid.IsHex(s[1]) || len(s[1]) > 2*debugid.MaxBuildID {
+		return Request{}, false
+	}
+	leaf := Fold(s[2])
+	r := Request{Layout: "unified"}
+	role, ok := unifiedLeaves[leaf]
+	switch {
+	case ok:
+	case leaf == "executabl_":
+		role, r.Form = Executable, FormCabinet
+	case leaf == "debuginf_":
+		role, r.Form = Debug, FormCabinet
+	default:
+		return Request{}, false
+	}
+	r.Lookups = []Lookup{{ID: Fold(s[0] + s[1]), Role: role}}
+	return r, true
+}
+
+func parseDebuginfod(s []string) (Request, bool) {
+	if len(s) == 2 {
+		return buildIDArtifact(s[0], s[1:])
+	}
+	if len(s) < 3 || s[0] != "buildid" {
+		return Request{}, false
+	}
+	return buildIDArtifact(s[1], s[2:])
+}
+
+// buildIDArtifact reads what follows an id in the debuginfod protocol. Ids of
+// either case are taken; the words are exact.
+func buildIDArtifact(id string, rest []string) (Request, bool) {
+	b, err := debugid.ParseBuildID(id)
+	if err != nil {
+		return Request{}, false
+	}
+	r := Request{Layout: "debuginfod"}
+	switch rest[0] {
+	case "debuginfo":
+		r.Lookups = []Lookup{{ID: string(b), Role: Debug}}
+	case "executable":
+		r.Lookups = []Lookup{{ID: string(b), Role: Executable}}
+	case "section":
+		r.Form, r.Section = FormSection, strings.Join(rest[1:], "/")
+		r.Lookups = []Lookup{{ID: string(b), Role: Debug}, {ID: string(b), Role: Executable}}
+		return r, r.Section != ""
+	case "source":
+		r.Form, r.Section = FormSource, strings.Join(rest[1:], "/")
+		r.Lookups = []Lookup{{ID: string(b), Role: Debug}}
+		return r, r.Section != ""
+	default:
+		return Request{}, false
+	}
+	return r, len(rest) == 1
+}
+
+func parseGDB(s []string) (Request, bool) {
+	if len(s) == 3 && s[0] == ".build-id" {
+		s = s[1:]
+	}
+	if len(s) != 2 || len(s[0]) != 2 {
+		return Request{}, false
+	}
+	rest, role := Fold(s[1]), Executable
+	if t, ok := strings.CutSuffix(rest, ".debug"); ok {
+		rest, role = t, Debug
+	} else if t, ok := strings.CutSuffix(rest, ".src.zip"); ok {
+		rest, role = t, Sources
+	}
+	id, err := debugid.ParseBuildID(s[0] + rest)
+	if err != nil || id.Len() < 2 {
+		return Request{}, false
+	}
+	return Request{Layout: "gdb", Lookups: []Lookup{{ID: string(id), Role: role}}}, true
+}
+
+func parseLLDB(s []string) (Request, bool) {
+	if len(s) != 6 {
+		return Request{}, false
+	}
+	last, role := Fold(s[5]), Debug
+	if t, ok := strings.CutSuffix(last, ".app"); ok {
+		last, role = t, Executable
+	} else if t, ok := strings.CutSuffix(last, ".src.zip"); ok {
+		last, role = t, Sources
+	}
+	if len(last) != 12 {
+		return Request{}, false
+	}
+	for _, p := range s[:5] {
+		if len(p) != 4 {
+			return Request{}, false
+		}
+	}
+	id := Fold(strings.Join(s[:5], "")) + last
+	if !debugid.IsHex(id) {
+		return Request{}, false
+	}
+	return Request{Layout: "lldb", Lookups: []Lookup{{ID: id, Role: role}}}, true
+}
+
+func parseNative(s []string) (Request, bool) {
+	for _, f := range []func([]string) (Request, bool){parseLLDB, parseGDB, parseSymstore, parseBreakpad} {
+		if r, ok := f(s); ok {
+			return r, true
+		}
+	}
+	return Request{}, false
+}
+
+func parseSlash(s []string) (Request, bool) {
+	r, ok := parseSymstore(s)
+	return r, ok && r.Layout == "slashsymbols"
+}
+
+// parseSymCache reads vN.N.N/name.pdb/GUID[/age], the paths of the SymCache
+// protocol.
+func parseSymCache(s []string) (Request, bool) {
+	if len(s) < 3 || len(s) > 4 || !isVersion(s[0]) {
+		return Request{}, false
+	}
+	name, ok := cleanName(s[1])
+	if !ok {
+		return Request{}, false
+	}
+	g, err := debugid.ParseGUID(s[2])
+	if err != nil {
+		return Request{}, false
+	}
+	id := debugid.ID{GUID: g, Age: 1}
+	if len(s) == 4 {
+		age, err := strconv.ParseUint(s[3], 16, 32)
+		if err != nil {
+			return Request{}, false
+		}
+		id.Age = uint32(age)
+	}
+	return Request{Layout: "symcache", Form: FormSymCache, Name: name, Version: s[0],
+		Lookups: []Lookup{{Name: Fold(name), ID: Fold(id.Breakpad()), Role: SymCacheFile}}}, true
+}
+
+func isVersion(s string) bool {
+	if len(s) < 6 || s[0] != 'v' && s[0] != 'V' {
+		return false
+	}
+	parts := strings.Split(s[1:], ".")
+	if len(parts) != 3 {
+		return false
+	}
+	for _, p := range parts {
+		if _, err := strconv.ParseUint(p, 10, 16); err != nil {
+			return false
+		}
+	}
+	return true
+}
+
+// Prefixes are the path prefixes under which every layout is answered too,
+// because clients and their users append them to a base URL; longest first.
+var Prefixes = []string{"download/symbols", "symbols", "proxy", "try", "unified", "symcache"}
+
+// Segments splits an escaped URL path: empty segments fall away, each segment
+// is decoded on its own, and %2F splits again only where fewer than three
+// segments stand, because dotnet clients escape the slashes of a whole key.
+func Segments(escaped string) ([]string, error) {
+	if len(escaped) > 8192 {
+		return nil, fmt.Errorf("a path of %d bytes: %w", len(escaped), ErrNoPath)
+	}
+	segs := splitNonEmpty(escaped)
+	for i, s := range segs {
+		d, err := url.PathUnescape(s)
+		if err != nil {
+			return nil, fmt.Errorf("path segment %q: %w", clip(s), ErrNoPath)
+		}
+		segs[i] = d
+	}
+	if len(segs) < 3 && strings.Contains(strings.Join(segs, ""), "/") {
+		segs = splitNonEmpty(strings.Join(segs, "/"))
+	}
+	return segs, nil
+}
+
+func splitNonEmpty(path string) []string {
+	var segs []string
+	for s := range strings.SplitSeq(path, "/") {
+		if s != "" {
+			segs = append(segs, s)
+		}
+	}
+	return segs
+}
+
+// Route finds out what a decoded path of two or more segments asks for, in
+// any layout, with or without one of the prefixes. extra are more prefixes
+// ("corp/symbols"), tried before the known ones.
+func Route(segs []string, extra ...string) (Request, error) {
+	for _, p := range append(append([]string{}, extra...), Prefixes...) {
+		ps := splitNonEmpty(p)
+		if len(ps) == 0 || len(segs) <= len(ps) || !equalFold(segs[:len(ps)], ps) {
+			continue
+		}
+		if r, ok := match(segs[len(ps):]); ok {
+			r.Prefix = "/" + strings.Join(ps, "/")
+			return r, nil
+		}
+		break // one prefix at most; a module may be called like one
+	}
+	if r, ok := match(segs); ok {
+		return r, nil
+	}
+	return Request{}, fmt.Errorf("%q: %w", clip(strings.Join(segs, "/")), ErrNoPath)
+}
+
+func equalFold(a, b []string) bool {
+	for i := range b {
+		if !strings.EqualFold(a[i], b[i]) {
+			return false
+		}
+	}
+	return true
+}
+
+// match tries the shapes in their fixed order; the first that fits wins.
+func match(s []string) (Request, bool) {
+	for _, f := range []func([]string) (Request, bool){
+		parseSymCache, parseDebuginfod, parseLLDB, parseGDB, parseUnified, parseSymstore, parseIndex2, parseBreakpad,
+	} {
+		if r, ok := f(s); ok {
+			return r, true
+		}
+	}
+	return Request{}, false
+}
