@@ -64,6 +64,15 @@ func (f Features) Words() []string {
 // ErrNotSymbolFile is wrapped by the error of a file that is of no known kind.
 var ErrNotSymbolFile = errors.New("not a symbol file")
 
+// ErrBroken is wrapped by the error of a file whose kind is known but whose
+// contents cannot be what they claim: truncated, inconsistent or hostile.
+var ErrBroken = errors.New("broken file")
+
+// broken says what is wrong with a file of a known kind.
+func broken(format string, args ...any) error {
+	return fmt.Errorf("%w: %w", ErrBroken, fmt.Errorf(format, args...))
+}
+
 // notSymbol says why a file is none.
 func notSymbol(format string, args ...any) error {
 	return fmt.Errorf("%w: %s", ErrNotSymbolFile, fmt.Sprintf(format, args...))
@@ -84,9 +93,22 @@ type budget struct {
 	r    io.ReaderAt
 	size int64
 	left int64
+	// features is set once the feature budget was added to left.
+	features bool
+	// err is the first failure of r itself, as opposed to bad contents.
+	err error
 }
 
-func newBudget(r io.ReaderAt, size, limit int64) *budget { return &budget{r, size, limit} }
+func newBudget(r io.ReaderAt, size, limit int64) *budget { return &budget{r: r, size: size, left: limit} }
+
+// allowFeatures adds FeatureBudget, the first time it is called. A parser
+// calls it when it has its ids.
+func (b *budget) allowFeatures() {
+	if !b.features {
+		b.features = true
+		b.left += FeatureBudget
+	}
+}
 
 // ReadAt reads as io.ReaderAt does and charges the budget.
 func (b *budget) ReadAt(p []byte, off int64) (int, error) {
@@ -102,6 +124,12 @@ func (b *budget) ReadAt(p []byte, off int64) (int, error) {
 		p, short = p[:max], true
 	}
 	n, err := b.r.ReadAt(p, off)
+	if n != len(p) && b.err == nil {
+		b.err = err
+		if err == nil || err == io.EOF {
+			b.err = fmt.Errorf("the file became shorter than %d bytes: %w", b.size, io.ErrUnexpectedEOF)
+		}
+	}
 	if n == len(p) {
 		err = nil
 		if short {
