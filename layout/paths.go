@@ -231,7 +231,9 @@ func (o Object) unifiedIDs() []string {
 	switch of {
 	case PE:
 		l.add(debug)
-		l.add(Fold(o.CodeID))
+		if o.Kind == PE {
+			l.add(Fold(o.CodeID)) // for lookups that know nothing but the image
+		}
 	case PDB, PDB2, PortablePDB:
 		l.add(debug)
 	case ELF, WASM:
@@ -389,6 +391,9 @@ func nativePaths(o Object) []string {
 		add(gdbPaths(o))
 		add(lldbPaths(o))
 		add(symstorePaths(o))
+		if o.Of == PortablePDB && !o.DebugID.IsZero() {
+			l.add(o.Name, o.DebugID.GUID.Upper()+portableAge, cutExt(o.Name)+".src.zip")
+		}
 		if len(l) > 0 {
 			add(breakpadPaths(o))
 		}

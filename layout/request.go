@@ -72,7 +72,10 @@ const plain = Executable | Debug | Other
 
 // Parse reads a relative path of this layout. The path is not escaped.
 func (l Layout) Parse(path string) (Request, error) {
-	segs := strings.Split(strings.Trim(path, "/"), "/")
+	segs := splitNonEmpty(path)
+	if len(segs) == 0 {
+		return Request{}, fmt.Errorf("an empty path: %w", ErrNoPath)
+	}
 	r, ok := l.parse(segs)
 	if !ok {
 		return Request{}, fmt.Errorf("%q in layout %s: %w", clip(path), l.name, ErrNoPath)
@@ -351,7 +354,10 @@ var unifiedLeaves = map[string]Role{
 }
 
 func parseUnified(s []string) (Request, bool) {
-	if len(s) != 3 || len(s[0]) != 2 || !debugid.IsHex(s[0]) || !debugid.IsHex(s[1]) || len(s[1]) > 2*debugid.MaxBuildID {
+	if len(s) == 2 {
+		s = []string{s[0], "", s[1]} // a one-byte id leaves nothing for the middle
+	}
+	if len(s) != 3 || len(s[0]) != 2 || !debugid.IsHex(s[0]+s[1]) || len(s[1]) > 2*debugid.MaxBuildID {
 		return Request{}, false
 	}
 	leaf := Fold(s[2])
@@ -374,21 +380,21 @@ func parseDebuginfod(s []string) (Request, bool) {
 	if len(s) == 2 {
 		return buildIDArtifact(s[0], s[1:])
 	}
-	if len(s) < 3 || s[0] != "buildid" {
+	if len(s) < 3 || !strings.EqualFold(s[0], "buildid") {
 		return Request{}, false
 	}
 	return buildIDArtifact(s[1], s[2:])
 }
 
 // buildIDArtifact reads what follows an id in the debuginfod protocol. Ids of
-// either case are taken; the words are exact.
+// either case are taken, and so are the words.
 func buildIDArtifact(id string, rest []string) (Request, bool) {
 	b, err := debugid.ParseBuildID(id)
 	if err != nil {
 		return Request{}, false
 	}
 	r := Request{Layout: "debuginfod"}
-	switch rest[0] {
+	switch Fold(rest[0]) {
 	case "debuginfo":
 		r.Lookups = []Lookup{{ID: string(b), Role: Debug}}
 	case "executable":
@@ -411,6 +417,9 @@ func parseGDB(s []string) (Request, bool) {
 	if len(s) == 3 && s[0] == ".build-id" {
 		s = s[1:]
 	}
+	if len(s) == 1 {
+		s = []string{s[0], ""} // a one-byte id leaves nothing behind the slash
+	}
 	if len(s) != 2 || len(s[0]) != 2 {
 		return Request{}, false
 	}
@@ -421,7 +430,7 @@ func parseGDB(s []string) (Request, bool) {
 		rest, role = t, Sources
 	}
 	id, err := debugid.ParseBuildID(s[0] + rest)
-	if err != nil || id.Len() < 2 {
+	if err != nil {
 		return Request{}, false
 	}
 	return Request{Layout: "gdb", Lookups: []Lookup{{ID: string(id), Role: role}}}, true
@@ -547,6 +556,9 @@ func splitNonEmpty(path string) []string {
 // any layout, with or without one of the prefixes. extra are more prefixes
 // ("corp/symbols"), tried before the known ones.
 func Route(segs []string, extra ...string) (Request, error) {
+	if len(segs) < 2 {
+		return Request{}, fmt.Errorf("%q: %w", clip(strings.Join(segs, "/")), ErrNoPath)
+	}
 	for _, p := range append(append([]string{}, extra...), Prefixes...) {
 		ps := splitNonEmpty(p)
 		if len(ps) == 0 || len(segs) <= len(ps) || !equalFold(segs[:len(ps)], ps) {

@@ -1,0 +1,461 @@
+package layout
+
+import (
+	"os"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/symdepot/symdepot/debugid"
+)
+
+func id(t testing.TB, s string) debugid.ID {
+	t.Helper()
+	d, err := debugid.Parse(s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return d
+}
+
+// inputs are the objects that the vectors of testdata/sentry.tsv speak of, by
+// name and file type.
+func inputs(t testing.TB) map[string]map[string]Object {
+	pe := func(code, name, dbg string) map[string]Object {
+		p := id(t, dbg)
+		debugName := strings.NewReplacer(".exe", ".pdb", ".DLL", ".PDB", ".dll", ".pdb").Replace(name)
+		return map[string]Object{
+			"pe":           {Kind: PE, Role: Executable, Name: name, CodeID: code, DebugID: p},
+			"pdb":          {Kind: PDB, Role: Debug, Name: debugName, DebugID: p},
+			"breakpad":     {Kind: Breakpad, Role: Symbols, Name: debugName, DebugID: p, Of: PE},
+			"sourcebundle": {Kind: SourceBundle, Role: Sources, Name: debugName, DebugID: p, Of: PE},
+		}
+	}
+	elf := func(build, name string) map[string]Object {
+		b, err := debugid.ParseBuildID(build)
+		if err != nil {
+			t.Fatal(err)
+		}
+		d := b.DebugID(true)
+		return map[string]Object{
+			"elf_code":     {Kind: ELF, Role: Executable, Name: name, CodeID: build, BuildID: b, DebugID: d},
+			"elf_debug":    {Kind: ELF, Role: Debug, Name: name, CodeID: build, BuildID: b, DebugID: d, DebugCompanion: true},
+			"breakpad":     {Kind: Breakpad, Role: Symbols, Name: name, CodeID: build, DebugID: d, Of: ELF},
+			"sourcebundle": {Kind: SourceBundle, Role: Sources, Name: name, CodeID: build, DebugID: d, Of: ELF},
+		}
+	}
+	mach := func(uuid, name string) map[string]Object {
+		d := id(t, uuid)
+		return map[string]Object{
+			"mach_code":    {Kind: MachO, Role: Executable, Name: name, CodeID: uuid, DebugID: d},
+			"mach_debug":   {Kind: MachO, Role: Debug, Name: name, CodeID: uuid, DebugID: d, DebugCompanion: true},
+			"breakpad":     {Kind: Breakpad, Role: Symbols, Name: name, DebugID: d, Of: MachO, CodeID: uuid},
+			"sourcebundle": {Kind: SourceBundle, Role: Sources, Name: name, DebugID: d, Of: MachO, CodeID: uuid},
+			"bcsymbolmap":  {Kind: BCSymbolMap, Role: BCSymbols, Name: name, DebugID: d},
+			"uuidmap":      {Kind: UUIDMap, Role: UUIDs, Name: name, DebugID: d},
+			"il2cpp":       {Kind: IL2CPP, Role: IL2CPPMap, Name: name, CodeID: uuid, DebugID: d, Of: MachO},
+		}
+	}
+	wasm := func(raw, payload, name string) map[string]Object {
+		d := debugid.BuildID(raw).DebugID(false)
+		return map[string]Object{
+			"wasm_code":    {Kind: WASM, Role: Executable, Name: name, CodeID: raw, BuildID: debugid.BuildID(payload), DebugID: d},
+			"wasm_debug":   {Kind: WASM, Role: Debug, Name: name, CodeID: raw, BuildID: debugid.BuildID(payload), DebugID: d},
+			"sourcebundle": {Kind: SourceBundle, Role: Sources, Name: name, CodeID: raw, DebugID: d, Of: WASM},
+			"breakpad":     {Kind: Breakpad, Role: Symbols, Name: name, CodeID: raw, DebugID: d, Of: WASM},
+		}
+	}
+	const crash = "3249d99d-0c40-4931-8610-f4e4fb0b6936-1"
+	dot := pe("EFC9A199e000", "TimeZoneConverter.dll", "4e2ca887-825e-46f3-968f-25b41ae1b5f3-9e6d3fcc")
+	dot["portablepdb"] = Object{Kind: PortablePDB, Role: Debug, Name: "TimeZoneConverter.pdb", DebugID: dot["pdb"].DebugID}
+	dot["pdb"] = dot["portablepdb"]
+	b := dot["sourcebundle"]
+	b.Of = PortablePDB
+	dot["sourcebundle"] = b
+	p20 := map[string]Object{
+		"pdb":      {Kind: PDB2, Role: Debug, Name: "calc.pdb", DebugID: debugid.PDB20(0x418E89C3, 1)},
+		"breakpad": {Kind: Breakpad, Role: Symbols, Name: "calc.pdb", DebugID: debugid.PDB20(0x418E89C3, 1), Of: PE},
+	}
+	exe := pe("5AB380779000", "crash.exe", crash)
+	bp := exe["breakpad"]
+	bp.Name = "crash.exe"
+	const uuid = "67e9247c814e392ba027dbde6748fcbf"
+	return map[string]map[string]Object{
+		"PE": pe("5AB380779000", "crash.exe", crash), "AGE": pe("00E4915Eae000", "Foo.DLL", "497b72f6-390a-44fc-878e-5a2d63b6cc4b-1a"),
+		"DOT": dot, "P20": p20, "ONE": pe("5AB380779000", "a.exe", crash), "EXEDBG": {"breakpad": bp},
+		"ELF": elf("dfb85de42daffd09640c8fe377d572de3e168920", "libm-2.23.so"), "E16": elf("001ba81f23966cf77e40bcbb0701cd34", "md5_build_id"),
+		"SHORT": elf("ab", "x"), "MACHO": mach(uuid, "crash"), "FMK": mach(uuid, "Electron Framework"),
+		"WASM": wasm(uuid, uuid, "demo.wasm"), "W17": wasm("10bda18fd85d4a4eb893022d6bfad846b1", "bda18fd85d4a4eb893022d6bfad846b1", "m.wasm"),
+	}
+}
+
+// parseOnly are vectors that record a fault of the tool they were read from,
+// or a form that nothing is stored in: they must parse, nobody prints them.
+var parseOnly = map[string]string{
+	"V008": "SSQP's owner prints stamps in upper case", "V010": "", "V026": "", "V027": "ages in upper case", "V028": "", "V040": "",
+	"V032": "Breakpad cuts .PDB too", "V031": "Breakpad cuts .PDB too",
+	"V038": "FFFFFFFF is the constant", "V039": "", "V044": "", "V045": "", "V047": "",
+	"V053": "PDB 2.0 ids are eight digits", "V054": "", "V080": "", "V081": "",
+	"V108": "one-byte ids", "V109": "", "V110": "", "V111": "", "V142": "not a UUID", "V143": "",
+}
+
+func rows(t *testing.T, file string) [][]string {
+	t.Helper()
+	b, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var out [][]string
+	for line := range strings.Lines(string(b)) {
+		out = append(out, strings.Split(strings.TrimSuffix(line, "\n"), "\t"))
+	}
+	return out
+}
+
+func matches(r Request, o Object) bool {
+	for _, l := range r.Lookups {
+		for _, a := range o.Aliases() {
+			if l.Matches(a) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+func TestSentryVectors(t *testing.T) {
+	in := inputs(t)
+	n := 0
+	for _, row := range rows(t, "testdata/sentry.tsv") {
+		num, obj, ft, name, casing := row[0], row[1], row[2], row[3], row[4]
+		if row[5] == "-" {
+			continue
+		}
+		lay, ok := ByName(name)
+		if !ok {
+			t.Fatalf("%s: no layout %s", num, name)
+		}
+		for i, p := range strings.Split(row[5], ";") {
+			n++
+			r, err := lay.Parse(p)
+			if err != nil {
+				t.Errorf("%s: Parse(%q): %v", num, p, err)
+				continue
+			}
+			if _, err := Route(splitNonEmpty(p)); err != nil && len(splitNonEmpty(p)) > 1 {
+				t.Errorf("%s: Route(%q): %v", num, p, err)
+			}
+			o, ok := in[obj][ft]
+			if !ok || obj == "SHORT" {
+				continue
+			}
+			if why, only := parseOnly[num]; only || casing != "default" {
+				if num != "V053" && num != "V054" && !matches(r, o) {
+					t.Errorf("%s (%s): %q does not find the object", num, why, p)
+				}
+				continue
+			}
+			if strings.HasSuffix(p, "_") {
+				if r.Form != FormCabinet {
+					t.Errorf("%s: %q is form %d, want a cabinet", num, p, r.Form)
+				}
+				continue
+			}
+			if !matches(r, o) {
+				t.Errorf("%s: %q does not find the object: %+v among %+v", num, p, r.Lookups, o.Aliases())
+			}
+			// slashsymbols says only what the code id is; a debug file has none.
+			if name == "slashsymbols" || name == "native" && ft == "sourcebundle" && i > 0 {
+				continue
+			}
+			if name == "debuginfod" {
+				p = "buildid/" + p // Sentry wants that word in the base URL
+			}
+			if got := lay.Paths(o); !slices.Contains(got, p) {
+				t.Errorf("%s: Paths = %q, lack %q", num, got, p)
+			}
+		}
+	}
+	if n < 200 {
+		t.Errorf("only %d vectors were read", n)
+	}
+}
+
+// ssqpObject makes the object that an SSQP key names, as far as the key tells.
+func ssqpObject(t *testing.T, p string) Object {
+	s := strings.Split(p, "/")
+	name, key := s[len(s)-1], s[1]
+	o := Object{Name: name}
+	switch {
+	case strings.Contains(key, "coreclr-"):
+		return Object{}
+	case strings.HasPrefix(key, "elf-buildid-"):
+		hex := strings.TrimPrefix(strings.TrimPrefix(key, "elf-buildid-"), "sym-")
+		o.Kind, o.Role, o.CodeID, o.BuildID = ELF, Executable, hex, debugid.BuildID(hex)
+		if strings.Contains(key, "-sym-") {
+			o.Role, o.Name = Debug, "whatever.so.dbg"
+		}
+	case strings.HasPrefix(key, "mach-uuid-"):
+		o.Kind, o.Role, o.CodeID = MachO, Executable, strings.TrimPrefix(strings.TrimPrefix(key, "mach-uuid-"), "sym-")
+		if strings.Contains(key, "-sym-") {
+			o.Role, o.Name = Debug, "x.dwarf"
+		}
+	case strings.HasPrefix(key, "sha1-"):
+		o.Kind, o.Role, o.Hash = SHA1, Other, key[5:]
+	case strings.HasPrefix(key, "r2rmap-v1-"):
+		o.Kind, o.Role, o.Version, o.Hash = R2RMap, Other, 1, key[10:]
+	case strings.HasSuffix(name, ".map"):
+		o.Kind, o.Role, o.Hash = JSMap, Other, key
+	case strings.HasSuffix(name, ".wasm"):
+		o.Kind, o.Role, o.CodeID, o.BuildID = WASM, Executable, key, debugid.BuildID(key)
+	case strings.HasSuffix(name, ".pdb"):
+		o.Kind, o.Role, o.DebugID = PDB, Debug, id(t, key)
+		if strings.HasSuffix(key, "FFFFFFFF") {
+			o.Kind = PortablePDB
+		} else if len(s) == 4 {
+			o.Kind, o.Role = MSFZ, Compressed
+		}
+	default:
+		pe, err := debugid.ParsePE(key)
+		if err != nil {
+			t.Fatal(err)
+		}
+		o.Kind, o.Role, o.CodeID = PE, Executable, pe.String()
+	}
+	return o
+}
+
+func TestSSQPVectors(t *testing.T) {
+	for _, row := range rows(t, "testdata/ssqp.tsv") {
+		num, p := row[0], row[1]
+		r, err := SSQP.Parse(p)
+		if err != nil {
+			t.Errorf("%s: %v", num, err)
+			continue
+		}
+		o := ssqpObject(t, p)
+		if o.Kind == KindUnknown {
+			continue
+		}
+		if !matches(r, o) {
+			t.Errorf("%s: %q does not find its object", num, p)
+		}
+		if got := SSQP.Paths(o); len(got) == 0 || got[0] != p {
+			t.Errorf("%s: Paths = %q, want %q first", num, got, p)
+		}
+	}
+}
+
+func TestPadding(t *testing.T) {
+	o := inputs(t)["E16"]["elf_code"]
+	want := "md5_build_id/elf-buildid-001ba81f23966cf77e40bcbb0701cd3400000000/md5_build_id"
+	if got := SSQP.Paths(o); got[0] != want {
+		t.Errorf("ssqp prints %q first, want the id filled to 20 bytes", got[0])
+	}
+	for _, n := range []int{4, 32} {
+		long := Object{Kind: ELF, Role: Executable, Name: "x", BuildID: debugid.NewBuildID(make([]byte, n))}
+		if got := SSQP.Paths(long); len(got) != 1 {
+			t.Errorf("an id of %d bytes has no filled form, but: %q", n, got)
+		}
+	}
+}
+
+func TestRoundTrip(t *testing.T) {
+	objects := []Object{
+		{Kind: MSFZ, Role: Compressed, Name: "A.pdb", DebugID: id(t, "497b72f6390a44fc878e5a2d63b6cc4b1")},
+		{Kind: PDB, Role: Debug, Name: "vc140.pdb", DebugID: id(t, "A54661FE22A74C50A4763D4F2F6EBCD12"), NoDBI: true, InfoAge: 2},
+		{Kind: PDB, Role: Debug, Name: "aged.pdb", DebugID: id(t, "A54661FE22A74C50A4763D4F2F6EBCD11a"), InfoAge: 5},
+		{Kind: DBG, Role: Debug, Name: "acpi.dbg", CodeID: "37CDB03962040"},
+		{Kind: Breakpad, Role: Symbols, Name: "xul.dll", DebugID: id(t, "A54661FE22A74C50A4763D4F2F6EBCD12"), CodeID: "5AB380779000", CodeName: "xul.dll", Of: PE},
+	}
+	for _, m := range inputs(t) {
+		for _, o := range m {
+			objects = append(objects, o)
+		}
+	}
+	for _, o := range objects {
+		any := false
+		for _, l := range All() {
+			for _, p := range l.Paths(o) {
+				any = true
+				for what, parse := range map[string]func() (Request, error){
+					"Parse":        func() (Request, error) { return l.Parse(p) },
+					"lower Parse":  func() (Request, error) { return l.Parse(strings.ToLower(p)) },
+					"upper Parse":  func() (Request, error) { return l.Parse(strings.ToUpper(p)) },
+					"Route":        func() (Request, error) { return Route(splitNonEmpty(p)) },
+					"Route prefix": func() (Request, error) { return Route(splitNonEmpty("/download/symbols/" + p)) },
+				} {
+					r, err := parse()
+					if err != nil {
+						t.Errorf("%s(%s %q): %v", what, l.Name(), p, err)
+					} else if !matches(r, o) {
+						t.Errorf("%s(%s %q) does not find %s %s", what, l.Name(), p, o.Kind, o.Name)
+					}
+				}
+			}
+		}
+		if !any {
+			t.Errorf("%s %s has no path in any layout", o.Kind, o.Name)
+		}
+	}
+}
+
+func TestTypeOnlyPDB(t *testing.T) {
+	o := Object{Kind: PDB, Role: Debug, Name: "vc140.pdb", DebugID: id(t, "A54661FE22A74C50A4763D4F2F6EBCD12"), NoDBI: true, InfoAge: 2}
+	want := []string{"vc140.pdb/A54661FE22A74C50A4763D4F2F6EBCD1/vc140.pdb", "vc140.pdb/A54661FE22A74C50A4763D4F2F6EBCD12/vc140.pdb"}
+	if got := SymStore.Paths(o); !slices.Equal(got, want) {
+		t.Errorf("got %q, want %q", got, want)
+	}
+}
+
+// TestRoute holds the dispatcher to its order, collisions first.
+func TestRoute(t *testing.T) {
+	const g1 = "497b72f6390a44fc878e5a2d63b6cc4b1"
+	const b = "dfb85de42daffd09640c8fe377d572de3e168920"
+	for _, c := range []struct{ path, layout, name, id string }{
+		{"t/t.pdb/" + g1 + "/t.pdb", "symstore", "t.pdb", g1},
+		{"t/" + g1 + "/t", "symstore", "t", g1},
+		{"buildid/" + g1 + "/buildid", "symstore", "buildid", g1},
+		{"symbols/" + g1 + "/symbols", "symstore", "symbols", g1},
+		{"ab/" + g1 + "/msfz0/ab", "symstore", "ab", g1},
+		{"v3.1.0/" + g1 + "/v3.1.0", "symstore", "v3.1.0", g1},
+		{"v3.1.0/foo.pdb/497B72F6390A44FC878E5A2D63B6CC4B/1", "symcache", "foo.pdb", g1},
+		{"symcache/v3.1.0/foo.pdb/497B72F6390A44FC878E5A2D63B6CC4B/1", "symcache", "foo.pdb", g1},
+		{"buildid/" + strings.ToUpper(b) + "/debuginfo", "debuginfod", "", b},
+		{"buildid/" + b + "/section/.debug_info", "debuginfod", "", b},
+		{"download/symbols/foo.pdb/" + g1 + "/foo.pdb", "symstore", "foo.pdb", g1},
+		{"try/foo.pdb/" + g1 + "/foo.sym", "breakpad", "foo.pdb", g1},
+		{"foo.dll/" + g1 + "/foo.dll.sym", "breakpad", "foo.dll", g1},
+		{"foo.dll/" + g1 + "/foo.sym", "breakpad", "foo.dll", g1},
+		{"D:/build/x/foo.pdb/" + g1 + "/foo.sym", "breakpad", "foo.pdb", g1},
+		{"df/" + b[2:], "gdb", "", b}, {".build-id/df/" + b[2:] + ".debug", "gdb", "", b},
+		{"df/" + b[2:] + "/debuginfo", "unified", "", b}, {b + "/debuginfo", "debuginfod", "", b},
+		{"497B/72F6/390A/44FC/878E/5A2D63B6CC4B.app", "lldb", "", g1[:32]},
+		{"x/x.pdb/" + g1 + "/x.pd_", "symstore", "x.pdb", g1},
+		{"x./x.pdb/" + g1 + "/file.ptr", "symstore", "x.pdb", g1},
+		{"foo.exe/" + g1 + "/symbols", "slashsymbols", "foo.exe", g1},
+		{"Foo+Bar.pdb/" + g1 + "/Foo+Bar.pdb", "symstore", "Foo+Bar.pdb", g1},
+	} {
+		segs, err := Segments("/" + c.path)
+		if err != nil {
+			t.Errorf("%s: %v", c.path, err)
+			continue
+		}
+		r, err := Route(segs)
+		if err != nil {
+			t.Errorf("%s: %v", c.path, err)
+			continue
+		}
+		if r.Layout != c.layout || r.Name != c.name || r.Lookups[0].ID != c.id {
+			t.Errorf("%s: %s %q %q, want %s %q %q", c.path, r.Layout, r.Name, r.Lookups[0].ID, c.layout, c.name, c.id)
+		}
+	}
+}
+
+func TestRouteRefuses(t *testing.T) {
+	const g1 = "497b72f6390a44fc878e5a2d63b6cc4b1"
+	for _, p := range []string{
+		"a/b", "foo.pdb/" + g1 + "/bar.pdb", "foo.pdb/nothex/foo.pdb", "../" + g1 + "/..", "foo.pdb/" + g1 + "/foo.pdb/x",
+		"xy/foo.pdb/" + g1 + "/foo.pdb", "buildid/abc/debuginfo", "buildid/ab/other", "buildid/" + strings.Repeat("ab", 65) + "/debuginfo",
+		"000Admin/server.txt", "foo.pdb/" + g1 + "/refs.ptr", strings.Repeat("n", 256) + "/" + g1 + "/" + strings.Repeat("n", 256),
+		"a\x00b/" + g1 + "/a\x00b", "one",
+	} {
+		if r, err := Route(splitNonEmpty(p)); err == nil {
+			t.Errorf("%q is taken for %+v", p, r)
+		}
+	}
+}
+
+func TestSegments(t *testing.T) {
+	for in, want := range map[string]string{
+		"//a///b/": "a|b", "/a%20b/c%2Bd": "a b|c+d", "/foo.pdb%2Fabc%2ffoo.pdb": "foo.pdb|abc|foo.pdb",
+		"/buildid/ab/section/%2Edebug%2Fx": "buildid|ab|section|.debug/x", "/a+b/c": "a+b|c",
+	} {
+		got, err := Segments(in)
+		if err != nil || strings.Join(got, "|") != want {
+			t.Errorf("%q: %q %v, want %q", in, got, err, want)
+		}
+	}
+	for _, bad := range []string{"/%zz", "/" + strings.Repeat("a", 9000)} {
+		if _, err := Segments(bad); err == nil {
+			t.Errorf("%q is accepted", clip(bad))
+		}
+	}
+}
+
+func TestBucket(t *testing.T) {
+	for name, want := range map[string]string{"crash.pdb": "cr", "libm-2.23.so": "li", "_.debug": "_", "x.pdb": "x", "a": "a", "ab": "ab", "größe": "gr", "日本.pdb": "日本", "..x": "_"} {
+		if got := Bucket(name); got != want {
+			t.Errorf("Bucket(%q) = %q, want %q", name, got, want)
+		}
+	}
+}
+
+func TestHigherAgeAndCodeInfo(t *testing.T) {
+	r, err := Route([]string{"foo.pdb", "497B72F6390A44FC878E5A2D63B6CC4B1A", "foo.pdb"})
+	if err != nil || r.Age == nil || r.Age.Age != 26 || r.Age.GUID.Upper() != "497B72F6390A44FC878E5A2D63B6CC4B" {
+		t.Errorf("%+v %v", r.Age, err)
+	}
+	sym := Object{Kind: Breakpad, Role: Symbols, Name: "winpty.pdb", DebugID: id(t, "3198517245D844EDB92B943840F8C3D81"), CodeID: "69485E8C45000", CodeName: "winpty.dll", Of: PE}
+	for _, p := range []string{"winpty.dll/69485E8C45000/winpty.sym", "winpty.dll/69485e8c00045000/winpty.dll.sym"} {
+		r, err := Route(splitNonEmpty(p))
+		if err != nil || !matches(r, sym) {
+			t.Errorf("%s does not find the file by its code id: %+v %v", p, r, err)
+		}
+	}
+	// An image must not answer for its absent PDB.
+	exe := Object{Kind: PE, Role: Executable, Name: "winpty.dll", CodeID: "69485E8C45000", DebugID: sym.DebugID}
+	r, _ = Route(splitNonEmpty("winpty.pdb/3198517245D844EDB92B943840F8C3D81/winpty.pdb"))
+	if matches(r, exe) {
+		t.Error("an image answers where its PDB was asked for")
+	}
+}
+
+func TestRuntimeHelpers(t *testing.T) {
+	rt := Object{Kind: PE, Name: "coreclr.dll", CodeID: "595EBCD5538000", Role: Executable}
+	so := Object{Kind: ELF, Name: "libcoreclr.so", BuildID: "ef8f58a0b402d11c68f78342ef4fcc7d23798d4c", Role: Executable}
+	for _, c := range []struct {
+		rt   Object
+		name string
+		path string
+	}{
+		{rt, "mscordaccore.dll", "mscordaccore.dll/595EBCD5538000/mscordaccore.dll"},
+		{rt, "mscordaccore_amd64_amd64_4.6.25505.00.dll", "mscordaccore_amd64_amd64_4.6.25505.00.dll/595EBCD5538000/mscordaccore_amd64_amd64_4.6.25505.00.dll"},
+		{so, "libmscordaccore.so", "libmscordaccore.so/elf-buildid-coreclr-ef8f58a0b402d11c68f78342ef4fcc7d23798d4c/libmscordaccore.so"},
+		{so, "sos.netcore.dll", "sos.netcore.dll/elf-buildid-coreclr-ef8f58a0b402d11c68f78342ef4fcc7d23798d4c/sos.netcore.dll"},
+	} {
+		r, err := SSQP.Parse(c.path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		as := RuntimeHelpers(c.rt, Object{Name: c.name})
+		if len(as) != 1 || !slices.ContainsFunc(r.Lookups, func(l Lookup) bool { return l.Matches(as[0]) }) {
+			t.Errorf("%s: aliases %+v do not answer %+v", c.path, as, r.Lookups)
+		}
+	}
+	if as := RuntimeHelpers(rt, Object{Name: "system.dll"}); as != nil {
+		t.Errorf("an ordinary library got %+v", as)
+	}
+}
+
+func FuzzRoute(f *testing.F) {
+	for _, s := range []string{"/foo.pdb/497b72f6390a44fc878e5a2d63b6cc4b1/foo.pdb", "/buildid/ab/section/%2Edebug", "/x./x.pdb/ab/x.pd_", "/v1.2.3/a/b"} {
+		f.Add(s)
+	}
+	f.Fuzz(func(t *testing.T, p string) {
+		segs, err := Segments(p)
+		if err != nil {
+			return
+		}
+		r, err := Route(segs)
+		if err != nil {
+			return
+		}
+		if len(r.Lookups) == 0 || len(r.Lookups) > 16 {
+			t.Errorf("%q has %d lookups", p, len(r.Lookups))
+		}
+		if r.Name != "" && !ValidName(r.Name) {
+			t.Errorf("%q lets the name %q through", p, r.Name)
+		}
+	})
+}
