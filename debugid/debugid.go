@@ -155,7 +155,7 @@ func ParseBreakpad(s string) (ID, error) {
 
 // Parse reads any text form of a debug id: hyphens optional, the age optional
 // (then 0) and separated by a hyphen or not; 9 to 16 bare digits, or eight
-// digits, a hyphen and an age, are a PDB 2.0 id.
+// digits, a hyphen and an age, or eight digits alone, are a PDB 2.0 id.
 func Parse(s string) (ID, error) {
 	if len(s) >= 36 && s[8] == '-' && s[13] == '-' {
 		g, err := ParseGUID(s[:36])
@@ -175,6 +175,9 @@ func Parse(s string) (ID, error) {
 	if len(s) == 32 {
 		g, err := ParseGUID(s)
 		return ID{GUID: g}, err
+	}
+	if len(s) == 8 {
+		s += "0" // String leaves an age of 0 away
 	}
 	if i := strings.IndexByte(s, '-'); i == 8 || i == 32 {
 		s = s[:i] + s[i+1:]
