@@ -1,0 +1,62 @@
+// Package transcode turns one file into another form of it. It stores nothing
+// and asks nobody.
+package transcode
+
+import (
+	"context"
+	"fmt"
+	"io"
+
+	"github.com/klauspost/compress/gzip"
+	"github.com/klauspost/compress/zstd"
+)
+
+// Tool identifies how a form is made: a stored form is good only for the tool
+// and version that made it.
+type Tool struct {
+	Name    string // content coding: "zstd" or "gzip"
+	Version int    // raised when the settings below change
+}
+
+// The content codings, best first.
+var (
+	Zstd = Tool{"zstd", 1}
+	Gzip = Tool{"gzip", 1}
+)
+
+// Compress writes r to w in the tool's content coding. It reads at the speed
+// of one core and holds a few megabytes.
+func (t Tool) Compress(ctx context.Context, w io.Writer, r io.Reader) error {
+	var enc io.WriteCloser
+	var err error
+	switch t {
+	case Zstd:
+		// An 8 MiB window is what every client's decoder accepts.
+		enc, err = zstd.NewWriter(w, zstd.WithEncoderConcurrency(1), zstd.WithWindowSize(8<<20), zstd.WithLowerEncoderMem(true))
+	case Gzip:
+		enc, err = gzip.NewWriterLevel(w, 6)
+	default:
+		return fmt.Errorf("no content coding %q, version %d", t.Name, t.Version)
+	}
+	if err != nil {
+		return err
+	}
+	if _, err := io.Copy(enc, ctxReader{ctx, r}); err != nil {
+		_ = enc.Close()
+		return err
+	}
+	return enc.Close()
+}
+
+// ctxReader ends with the context's error.
+type ctxReader struct {
+	ctx context.Context
+	r   io.Reader
+}
+
+func (c ctxReader) Read(p []byte) (int, error) {
+	if err := c.ctx.Err(); err != nil {
+		return 0, err
+	}
+	return c.r.Read(p)
+}
