@@ -1,0 +1,137 @@
+package symdepot_test
+
+import (
+	"encoding/json"
+	"errors"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+)
+
+const module = "github.com/symdepot/symdepot"
+
+// mayImport is policy: which rooms of this module each room may import
+// directly. Change it knowingly; a room that is not listed may import nothing
+// of ours and may not exist.
+var mayImport = map[string][]string{
+	"debugid":            {},
+	"internal/durable":   {},
+	"layout":             {"debugid"},
+	"pdb":                {"debugid"},
+	"ppdb":               {"debugid"},
+	"breakpad":           {"debugid"},
+	"objfile":            {"debugid", "layout", "pdb", "ppdb", "breakpad"},
+	"internal/blob":      {"internal/durable"},
+	"internal/index":     {"debugid", "layout", "internal/blob", "internal/durable"},
+	"internal/scan":      {"objfile"},
+	"internal/transcode": {"debugid", "objfile", "breakpad", "pdb", "ppdb"},
+	"internal/depot":     {"debugid", "layout", "objfile", "internal/blob", "internal/index", "internal/transcode", "internal/durable"},
+	"internal/server":    {"debugid", "layout", "internal/depot"},
+	// Commands wire everything; test rooms help tests only.
+	"cmd/symdepot":           nil,
+	"internal/blob/blobtest": {"internal/blob"},
+}
+
+// soleImporter names the one room that may link a heavy module.
+var soleImporter = map[string]string{
+	"modernc.org/sqlite":                  "internal/index",
+	"github.com/prometheus/client_golang": "internal/server",
+	"github.com/mikelolasagasti/xz":       "internal/scan",
+	"github.com/alecthomas/kong":          "cmd/symdepot",
+	"github.com/schollz/progressbar/v3":   "cmd/symdepot",
+}
+
+// pure rooms are importable by anyone: no network, no database, no cgo.
+var pure = []string{"debugid", "layout", "pdb", "ppdb", "breakpad", "objfile"}
+
+type pkg struct {
+	ImportPath string
+	Imports    []string
+	Deps       []string
+	CgoFiles   []string
+}
+
+func packages(t *testing.T) []pkg {
+	t.Helper()
+	out, err := exec.Command("go", "list", "-json=ImportPath,Imports,Deps,CgoFiles", "./...").Output()
+	if err != nil {
+		t.Fatalf("go list: %v", err)
+	}
+	var all []pkg
+	for dec := json.NewDecoder(strings.NewReader(string(out))); ; {
+		var p pkg
+		if err := dec.Decode(&p); errors.Is(err, io.EOF) {
+			return all
+		} else if err != nil {
+			t.Fatal(err)
+		}
+		all = append(all, p)
+	}
+}
+
+func TestImports(t *testing.T) {
+	seen := map[string]bool{}
+	for _, p := range packages(t) {
+		room := strings.TrimPrefix(strings.TrimPrefix(p.ImportPath, module), "/")
+		seen[room] = true
+		allowed, listed := mayImport[room]
+		if !listed {
+			t.Errorf("room %s is not in the table; name what it may import", room)
+			continue
+		}
+		if len(p.CgoFiles) > 0 {
+			t.Errorf("%s uses cgo; the binary must cross-compile", room)
+		}
+		for _, imp := range p.Imports {
+			if ours, ok := strings.CutPrefix(imp, module+"/"); ok && allowed != nil && !slices.Contains(allowed, ours) {
+				t.Errorf("%s imports %s; the arrows allow %v", room, ours, allowed)
+			}
+			for mod, sole := range soleImporter {
+				if (imp == mod || strings.HasPrefix(imp, mod+"/")) && room != sole {
+					t.Errorf("%s imports %s; only %s may", room, imp, sole)
+				}
+			}
+		}
+		if slices.Contains(pure, room) {
+			for _, d := range p.Deps {
+				if d == "net" || d == "net/http" || d == "database/sql" || d == "os/exec" {
+					t.Errorf("%s is public and reaches %s", room, d)
+				}
+			}
+		}
+	}
+	for room := range mayImport {
+		if !seen[room] {
+			t.Errorf("the table names %s, which does not exist", room)
+		}
+	}
+}
+
+// TestSQLiteLibc guards the pair of versions that must not drift apart: the
+// driver is generated for exactly one libc.
+func TestSQLiteLibc(t *testing.T) {
+	dir, err := exec.Command("go", "list", "-m", "-f", "{{.Dir}}", "modernc.org/sqlite").Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	gomod, err := os.ReadFile(filepath.Join(strings.TrimSpace(string(dir)), "go.mod"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, rest, ok := strings.Cut(string(gomod), "modernc.org/libc ")
+	if !ok {
+		t.Fatal("the driver's go.mod does not name modernc.org/libc")
+	}
+	want := strings.Fields(rest)[0]
+	have, err := exec.Command("go", "list", "-m", "-f", "{{.Version}}", "modernc.org/libc").Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if strings.TrimSpace(string(have)) != want {
+		t.Errorf("modernc.org/libc is %s, but modernc.org/sqlite was made for %s", strings.TrimSpace(string(have)), want)
+	}
+}
