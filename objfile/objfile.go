@@ -75,7 +75,7 @@ func broken(format string, args ...any) error {
 
 // notSymbol says why a file is none.
 func notSymbol(format string, args ...any) error {
-	return fmt.Errorf("%w: %s", ErrNotSymbolFile, fmt.Sprintf(format, args...))
+	return fmt.Errorf("%w: %w", ErrNotSymbolFile, fmt.Errorf(format, args...))
 }
 
 // Limits of one identification, in bytes read from the file.
@@ -99,7 +99,9 @@ type budget struct {
 	err error
 }
 
-func newBudget(r io.ReaderAt, size, limit int64) *budget { return &budget{r: r, size: size, left: limit} }
+func newBudget(r io.ReaderAt, size, limit int64) *budget {
+	return &budget{r: r, size: size, left: limit}
+}
 
 // allowFeatures adds FeatureBudget, the first time it is called. A parser
 // calls it when it has its ids.

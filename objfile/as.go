@@ -1,0 +1,152 @@
+package objfile
+
+import (
+	"bufio"
+	"bytes"
+	"crypto/sha1"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+
+	"github.com/symdepot/symdepot/debugid"
+	"github.com/symdepot/symdepot/layout"
+)
+
+// AsWords are the kinds that Options.As may name.
+var AsWords = []string{"sha1", "jsmap", "il2cpp", "proguard"}
+
+// identifyAs reads a file as the kind that the user says it is.
+func identifyAs(r *io.SectionReader, name string, opt Options) ([]Object, error) {
+	o := Object{Object: layout.Object{Kind: layout.ParseKind(opt.As), Name: name}, Size: r.Size()}
+	if o.Size == 0 && o.Kind != layout.SHA1 {
+		return nil, notSymbol("empty file")
+	}
+	var err error
+	switch o.Kind {
+	case layout.SHA1:
+		err = o.asSHA1(r)
+	case layout.JSMap:
+		err = o.asJSMap(r, opt.Script)
+	case layout.IL2CPP:
+		err = o.asIL2CPP(r, opt.ID)
+	case layout.ProGuard:
+		err = o.asProGuard(r)
+	default:
+		err = fmt.Errorf("a file cannot be read as %q, only as one of %v", clip(opt.As), AsWords)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return []Object{o}, nil
+}
+
+// asSHA1 files any file, usually a source, under the hash of its bytes.
+func (o *Object) asSHA1(r io.Reader) error {
+	h := sha1.New()
+	if _, err := io.Copy(h, r); err != nil {
+		return err
+	}
+	o.Role, o.Hash = layout.Other, hex.EncodeToString(h.Sum(nil))
+	return nil
+}
+
+// asJSMap files a source map under the hash of its script (SSQP key
+// conventions, JavaScript source maps).
+func (o *Object) asJSMap(r io.Reader, script func() (io.Reader, error)) error {
+	if err := looksLikeJSON(r, "a JavaScript source map"); err != nil {
+		return err
+	}
+	if script == nil {
+		return errors.New("a source map is filed under the hash of its script, which must lie beside it, named as the map without .map")
+	}
+	s, err := script()
+	if err != nil {
+		return fmt.Errorf("the source map's script: %w", err)
+	}
+	h := sha256.New()
+	_, err = io.Copy(h, s)
+	if c, ok := s.(io.Closer); ok {
+		_ = c.Close()
+	}
+	if err != nil {
+		return fmt.Errorf("the source map's script: %w", err)
+	}
+	o.Role, o.Hash = layout.Other, hex.EncodeToString(h.Sum(nil))
+	o.Features.Debug = true
+	return nil
+}
+
+// asIL2CPP files a line mapping under its module's id.
+func (o *Object) asIL2CPP(r io.Reader, id string) error {
+	if err := looksLikeJSON(r, "an il2cpp line mapping"); err != nil {
+		return err
+	}
+	if id == "" {
+		return errors.New("an il2cpp line mapping holds no id: give the debug id of its module")
+	}
+	d, err := debugid.Parse(id)
+	if err != nil {
+		return err
+	}
+	if d.IsZero() {
+		return errors.New("the debug id given is zero, which means none")
+	}
+	o.Role, o.DebugID = layout.IL2CPPMap, d
+	o.Features.Debug = true
+	return nil
+}
+
+// looksLikeJSON checks the first character that is not white space.
+func looksLikeJSON(r io.Reader, what string) error {
+	p := make([]byte, 512)
+	n, err := io.ReadFull(r, p)
+	if err != nil && err != io.EOF && err != io.ErrUnexpectedEOF {
+		return err
+	}
+	p = bytes.TrimPrefix(p[:n], []byte("\xef\xbb\xbf"))
+	// Servers may put )]}' in front of a source map against inclusion.
+	if p = bytes.TrimLeft(p, " \t\r\n"); len(p) == 0 || p[0] != '{' && p[0] != ')' {
+		return notSymbol("not JSON, as %s is", what)
+	}
+	return nil
+}
+
+// proguardNamespace is the version 5 UUID of "guardsquare.com" in the DNS
+// namespace, 6ba7b810-9dad-11d1-80b4-00c04fd430c8: the namespace of Android
+// mapping files' ids.
+var proguardNamespace = func() [16]byte {
+	dns := [16]byte{0x6b, 0xa7, 0xb8, 0x10, 0x9d, 0xad, 0x11, 0xd1, 0x80, 0xb4, 0x00, 0xc0, 0x4f, 0xd4, 0x30, 0xc8}
+	sum := sha1.Sum(append(dns[:], "guardsquare.com"...))
+	return uuid5(sum[:])
+}()
+
+// uuid5 turns a SHA-1 sum into a version 5 UUID (RFC 9562).
+func uuid5(sum []byte) [16]byte {
+	u := [16]byte(sum[:16])
+	u[6] = u[6]&0x0f | 0x50
+	u[8] = u[8]&0x3f | 0x80
+	return u
+}
+
+// asProGuard files a mapping under the UUID that its bytes give.
+func (o *Object) asProGuard(r io.Reader) error {
+	h := sha1.New()
+	_, _ = h.Write(proguardNamespace[:]) // a hash never fails
+	br := bufio.NewReaderSize(io.TeeReader(r, h), scanChunk)
+	head, err := br.Peek(scanChunk)
+	if err != nil && err != io.EOF {
+		return err
+	}
+	// A class line: "original.Name -> a.b:".
+	if !bytes.Contains(head, []byte(" -> ")) {
+		return notSymbol("no mapping as ProGuard and R8 write it")
+	}
+	if _, err := io.Copy(io.Discard, br); err != nil {
+		return err
+	}
+	o.Role, o.DebugID = layout.Mapping, debugid.ID{GUID: uuid5(h.Sum(nil))}
+	o.Features.Symtab = true
+	return nil
+}

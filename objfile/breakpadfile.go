@@ -1,0 +1,131 @@
+package objfile
+
+import (
+	"bytes"
+	"io"
+	"strings"
+
+	"github.com/symdepot/symdepot/breakpad"
+	"github.com/symdepot/symdepot/debugid"
+	"github.com/symdepot/symdepot/layout"
+)
+
+// identifyBreakpad reads the head of a .sym file and looks for its kinds of
+// records.
+func identifyBreakpad(b *budget, head []byte) ([]Object, error) {
+	first, _, _ := bytes.Cut(head, []byte("\n"))
+	if len(bytes.Fields(first)) < 5 {
+		return nil, notSymbol("a text file whose first line is no MODULE record")
+	}
+	h, err := breakpad.ParseHeader(io.NewSectionReader(b, 0, b.size))
+	if err != nil {
+		return nil, err
+	}
+	o := b.whole(layout.Object{
+		Kind: layout.Breakpad, Role: layout.Symbols, Name: layout.BaseName(h.Name), CodeName: layout.BaseName(h.CodeName),
+		DebugID: h.ID, Of: moduleKind(h.OS),
+	})
+	if o.Name == "" {
+		return nil, broken("the MODULE record names no file")
+	}
+	if o.CodeName != "" && !wanted(o.CodeName) {
+		return nil, broken("the name %q cannot be part of a path", clip(o.CodeName))
+	}
+	if h.Arch != "unknown" {
+		o.Arch = archWord(h.Arch)
+	}
+	o.setCodeID(h.CodeID)
+	b.allowFeatures()
+	o.Features = breakpadFeatures(b)
+	return []Object{o}, nil
+}
+
+// moduleKind tells the module's format from the MODULE record's system.
+func moduleKind(system string) layout.Kind {
+	switch strings.ToLower(system) {
+	case "windows":
+		return layout.PE
+	case "linux", "android", "fuchsia", "freebsd", "netbsd", "openbsd", "solaris", "chromeos":
+		return layout.ELF
+	case "mac", "macos", "macosx", "darwin", "ios", "tvos", "watchos", "visionos":
+		return layout.MachO
+	}
+	return layout.KindUnknown
+}
+
+// archWord passes a processor's name on if it is a sane word.
+func archWord(s string) string {
+	if len(s) > 32 || strings.ContainsFunc(s, func(r rune) bool { return r <= ' ' || r >= 0x7f }) {
+		return ""
+	}
+	return s
+}
+
+// setCodeID enters a code id that a text header gave, in the spelling of the
+// module's kind. Breakpad's generators leave it out for Mach-O, where it is
+// the UUID.
+func (o *Object) setCodeID(code string) {
+	if len(code) > 2*debugid.MaxBuildID || code != "" && !debugid.IsHex(strings.ReplaceAll(code, "-", "")) {
+		code = ""
+	}
+	switch o.Of {
+	case layout.PE:
+		if pe, err := debugid.ParsePE(code); err == nil {
+			code = pe.String()
+		}
+		o.CodeID = code
+	case layout.MachO:
+		g, err := debugid.ParseGUID(code)
+		if err != nil && o.DebugID.Age == 0 {
+			g = o.DebugID.GUID
+		}
+		if !g.IsZero() {
+			o.CodeID = g.Lower()
+		}
+	case layout.ELF, layout.WASM:
+		o.CodeID = strings.ToLower(code)
+		if id, err := debugid.ParseBuildID(code); err == nil && o.Of == layout.ELF {
+			o.BuildID = id
+		}
+	default:
+		o.CodeID = strings.ToLower(code)
+	}
+}
+
+// Sizes of the search for records: chunks from the start as far as the budget
+// goes, then the file's end, where PUBLIC and STACK records stand.
+const (
+	scanChunk = 64 << 10
+	scanTail  = 256 << 10
+)
+
+// breakpadFeatures looks for the first record of each kind.
+func breakpadFeatures(b *budget) Features {
+	var f Features
+	buf := make([]byte, scanChunk)
+	scan := func(off, end int64) bool {
+		// Chunks overlap so that a record's first word is never cut.
+		for ; off < end; off += scanChunk - 16 {
+			n, err := b.ReadAt(buf[:min(scanChunk, b.size-off)], off)
+			if err != nil && err != io.EOF {
+				return false
+			}
+			p := buf[:n]
+			f.Debug = f.Debug || bytes.Contains(p, []byte("\nFUNC "))
+			f.Symtab = f.Symtab || bytes.Contains(p, []byte("\nPUBLIC "))
+			f.Unwind = f.Unwind || bytes.Contains(p, []byte("\nSTACK "))
+			if f.Debug && f.Symtab && f.Unwind {
+				return true
+			}
+		}
+		return true
+	}
+	// FUNC records name functions too, but the table of names is PUBLIC's.
+	head := min(b.size, (b.left-2*scanTail)/scanChunk*(scanChunk-16))
+	all := scan(0, head) && head == b.size
+	if !all && !(f.Debug && f.Symtab && f.Unwind) {
+		_ = scan(max(b.size-scanTail, head), b.size)
+		f.Unknown = !(f.Debug && f.Symtab && f.Unwind)
+	}
+	return f
+}

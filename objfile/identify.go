@@ -1,0 +1,184 @@
+package objfile
+
+import (
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/symdepot/symdepot/layout"
+)
+
+// Options say how to look at a file. The zero value goes by the file's own
+// marks alone.
+type Options struct {
+	// As treats the file as one of the kinds that no mark tells: "sha1",
+	// "jsmap", "il2cpp" or "proguard". Empty: go by the marks. The whole
+	// file may be read then, and other limits do not apply.
+	As string
+	// ID is the debug id, in any spelling, of the module that an il2cpp
+	// line mapping belongs to. Such a file holds no id of its own.
+	ID string
+	// Script opens the script that a JavaScript source map belongs to; the
+	// map's key is the script's hash. Nil: there is none, and jsmap fails.
+	Script func() (io.Reader, error)
+}
+
+// Identify says what the file of size bytes at r is, and which ids name it.
+// Only the base name of path counts, except that a SymCache file is known by
+// its last two folders. It reads at most IDBudget bytes for the ids and
+// FeatureBudget more for the features. It is safe for concurrent use if r is.
+//
+// The error wraps ErrNotSymbolFile, with the reason, if the file is of no kind
+// that has symbols, or ErrBroken if its contents contradict its kind; other
+// errors are failures of r.
+func Identify(r io.ReaderAt, size int64, path string, opt Options) ([]Object, error) {
+	path = strings.TrimRight(path, `/\`)
+	name := layout.BaseName(path)
+	if size < 0 {
+		return nil, fmt.Errorf("a file of %d bytes", size)
+	}
+	if opt.As != "" {
+		return checked(identifyAs(io.NewSectionReader(r, 0, size), name, opt))
+	}
+	b := newBudget(r, size, IDBudget)
+	objects, err := dispatch(b, path, name)
+	if b.err != nil {
+		return nil, b.err
+	}
+	if err != nil && !errors.Is(err, ErrNotSymbolFile) && !errors.Is(err, ErrBroken) {
+		err = broken("%w", err)
+	}
+	return checked(objects, err)
+}
+
+// MSF magics. The first bytes tell the three apart.
+const (
+	magicPDB  = "Microsoft C/C++ MSF 7.00\r\n\x1aDS\x00\x00\x00"
+	magicPDB2 = "Microsoft C/C++ program database 2.00\r\n\x1aJG\x00\x00"
+	magicMSFZ = "Microsoft MSFZ Container\r\n\x1aALD\x00\x00"
+)
+
+// maxFatSlices is the number of slices from which 0xCAFEBABE begins a Java
+// class: its next field is the class format's version, 45 or more.
+const maxFatSlices = 45
+
+// headSize is how much of a file is looked at to tell its kind.
+const headSize = 4096
+
+// dispatch goes by the first bytes, never by the extension, but for the
+// SymCache file, whose format is not public.
+func dispatch(b *budget, path, name string) ([]Object, error) {
+	if b.size == 0 {
+		return nil, notSymbol("empty file")
+	}
+	head, err := b.bytes(0, min(b.size, headSize))
+	if err != nil {
+		return nil, err
+	}
+	if strings.HasSuffix(layout.Fold(name), symCacheExt) {
+		return identifySymCache(b, head, path)
+	}
+	has := func(magic string) bool { return bytes.HasPrefix(head, []byte(magic)) }
+	switch {
+	case has("MZ"):
+		return identifyPE(b, head, name)
+	case has("DI") && looksLikeDBG(head):
+		return identifyDBG(b, name)
+	case has(magicPDB), has(magicPDB2), has(magicMSFZ):
+		return identifyPDB(b, head, name)
+	case has("BSJB"):
+		return identifyPortablePDB(b, name)
+	case has("\x7fELF"):
+		return identifyELF(b, name)
+	case has("\xfe\xed\xfa\xce"), has("\xfe\xed\xfa\xcf"), has("\xce\xfa\xed\xfe"), has("\xcf\xfa\xed\xfe"), has("\xca\xfe\xba\xbf"):
+		return identifyMachO(b, name)
+	case has("\xca\xfe\xba\xbe"):
+		if len(head) >= 8 && binary.BigEndian.Uint32(head[4:]) >= maxFatSlices {
+			return nil, notSymbol("a Java class")
+		}
+		return identifyMachO(b, name)
+	case has("\x00asm"):
+		return identifyWASM(b, name)
+	case has("MODULE "):
+		return identifyBreakpad(b, head)
+	case has("SYSB"):
+		return identifySourceBundle(b, head, name)
+	case has("BCSymbolMap"):
+		return identifyBCSymbolMap(b, head, name)
+	case isPerfMap(head):
+		return identifyPerfMap(b, head, name)
+	case isUUIDMap(head):
+		return identifyUUIDMap(b, name)
+	}
+	return nil, notSymbol("%s", describe(head, b.size))
+}
+
+// checked refuses objects whose names no client could ask for. An empty name
+// stays: the caller gave none.
+func checked(objects []Object, err error) ([]Object, error) {
+	if err != nil {
+		return nil, err
+	}
+	for _, o := range objects {
+		if o.Name == "" {
+			continue
+		}
+		if !layout.ValidName(o.Name) {
+			return nil, broken("the name %q cannot be part of a path", clip(o.Name))
+		}
+		if o.Kind != layout.ELF && o.Kind != layout.MachO && o.Kind != layout.WASM && isDevice(o.Name) {
+			return nil, broken("%q is the name of a device on Windows", o.Name)
+		}
+	}
+	return objects, nil
+}
+
+// isDevice reports whether Windows takes name for a device whatever its
+// folder and extension.
+func isDevice(name string) bool {
+	stem, _, _ := strings.Cut(layout.Fold(name), ".")
+	stem = strings.TrimRight(stem, " ")
+	switch stem {
+	case "con", "prn", "aux", "nul", "conin$", "conout$":
+		return true
+	}
+	rest, ok := strings.CutPrefix(stem, "com")
+	if !ok {
+		rest, ok = strings.CutPrefix(stem, "lpt")
+	}
+	return ok && len(rest) == 1 && rest[0] >= '0' && rest[0] <= '9'
+}
+
+// wanted reports whether a client can ask for a file of this name.
+func wanted(name string) bool { return layout.ValidName(name) && !isDevice(name) }
+
+// clip keeps hostile names out of messages.
+func clip(s string) string {
+	if len(s) > 80 {
+		return s[:80] + "…"
+	}
+	return s
+}
+
+// whole returns an object that is all of the file.
+func (b *budget) whole(o layout.Object) Object { return Object{Object: o, Size: b.size} }
+
+// cString returns p up to its first NUL. Old tools wrote names in the code
+// page of their machine: bytes that are not UTF-8 are read as Latin-1, which
+// is right for most of them and keeps different names different.
+func cString(p []byte) string {
+	if i := bytes.IndexByte(p, 0); i >= 0 {
+		p = p[:i]
+	}
+	if s := string(p); strings.ToValidUTF8(s, "") == s {
+		return s
+	}
+	runes := make([]rune, len(p))
+	for i, c := range p {
+		runes[i] = rune(c)
+	}
+	return string(runes)
+}

@@ -1,0 +1,170 @@
+package objfile
+
+import (
+	"bytes"
+	"compress/flate"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+
+	"github.com/symdepot/symdepot/layout"
+	"github.com/symdepot/symdepot/pdb"
+	"github.com/symdepot/symdepot/ppdb"
+)
+
+// identifyPDB describes a program database in any of its three containers.
+func identifyPDB(b *budget, head []byte, name string) ([]Object, error) {
+	f, err := pdb.Open(b, b.size)
+	if errors.Is(err, pdb.ErrFormat) {
+		return nil, notSymbol("%w", err)
+	}
+	if err != nil {
+		return nil, err
+	}
+	// A cut file of the old form may just lack the padding of its last page.
+	if f.Missing > 0 && (f.Format != pdb.JG || f.Missing >= int64(f.PageSize)) {
+		return nil, broken("the PDB is cut off: %d bytes are missing", f.Missing)
+	}
+	o := b.whole(layout.Object{
+		Kind: layout.PDB, Role: layout.Debug, Name: name, DebugID: f.ID(), InfoAge: f.InfoAge, NoDBI: f.NoDBI,
+	})
+	o.Arch = f.Arch()
+	switch f.Format {
+	case pdb.JG:
+		o.Kind = layout.PDB2
+	case pdb.MSFZ:
+		o.Kind, o.Role = layout.MSFZ, layout.Compressed
+		o.Version = int(binary.LittleEndian.Uint32(head[32:]))
+	}
+	b.allowFeatures()
+	if o.Features, err = pdbFeatures(f); errors.Is(err, errBudget) {
+		o.Features.Unknown = true
+	} else if err != nil {
+		return nil, err
+	}
+	return []Object{o}, nil
+}
+
+// pdbFeatures returns what it found up to an error, too.
+func pdbFeatures(f *pdb.File) (Features, error) {
+	var w Features
+	sort, err := f.Sort()
+	if err != nil {
+		return w, err
+	}
+	w.PDB = string(sort)
+	if sort == pdb.Private {
+		// A PDB of /DEBUG:FASTLINK only points into object files.
+		minimal, err := f.FastLink()
+		if err != nil {
+			return w, err
+		}
+		w.Debug = !minimal
+	}
+	for _, q := range []struct {
+		ask func() (bool, error)
+		is  *bool
+	}{{f.HasSymtab, &w.Symtab}, {f.HasUnwind, &w.Unwind}, {f.HasSources, &w.Sources}} {
+		if *q.is, err = q.ask(); err != nil {
+			return w, err
+		}
+	}
+	return w, nil
+}
+
+// identifyPortablePDB describes a portable PDB that is a file of its own.
+func identifyPortablePDB(b *budget, name string) ([]Object, error) {
+	o := b.whole(layout.Object{Kind: layout.PortablePDB, Role: layout.Debug, Name: name})
+	if err := o.readPortable(b, b.size, b.allowFeatures); err != nil {
+		return nil, err
+	}
+	return []Object{o}, nil
+}
+
+// readPortable enters the id and the features of the portable PDB of size
+// bytes at r; idsDone is called between the two.
+func (o *Object) readPortable(r io.ReaderAt, size int64, idsDone func()) error {
+	f, err := ppdb.Open(r, size)
+	if errors.Is(err, ppdb.ErrFormat) {
+		return notSymbol("%w", err)
+	}
+	if err != nil {
+		return err
+	}
+	o.DebugID = f.ID()
+	idsDone()
+	o.Features = Features{}
+	for _, q := range []struct {
+		ask func() (bool, error)
+		is  *bool
+	}{{f.HasDebug, &o.Features.Debug}, {f.HasSources, &o.Features.Sources}} {
+		if *q.is, err = q.ask(); errors.Is(err, errBudget) {
+			o.Features.Unknown = true
+			return nil
+		} else if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// maxInflated is the size in bytes up to which an embedded portable PDB is
+// inflated in memory to be looked into.
+const maxInflated = 4 << 20
+
+// embeddedPDB locates the portable PDB that a debug entry of type 17 holds:
+// "MPDB", the size, and raw deflate.
+func embeddedPDB(b *budget, e debugEntry) (*Object, error) {
+	h, err := b.bytes(e.off, min(e.size, 8))
+	if err != nil {
+		return nil, err
+	}
+	if len(h) < 8 || string(h[:4]) != "MPDB" || e.size == 8 {
+		return nil, broken("the embedded portable PDB has no header")
+	}
+	o := &Object{
+		Object: layout.Object{Kind: layout.PortablePDB, Role: layout.Debug},
+		Offset: e.off + 8, Size: int64(binary.LittleEndian.Uint32(h[4:])), Deflated: e.size - 8,
+	}
+	if o.Size == 0 || o.Size > o.Deflated*maxInflateRatio {
+		return nil, broken("the embedded portable PDB claims that %d bytes inflate to %d", o.Deflated, o.Size)
+	}
+	return o, nil
+}
+
+// describeEmbedded looks into an embedded portable PDB as far as the budget
+// goes. The image's own record has its id already.
+func describeEmbedded(b *budget, o *Object) error {
+	o.Features = Features{Debug: true, Unknown: true}
+	r := flate.NewReader(io.NewSectionReader(b, o.Offset, o.Deflated))
+	if o.Size > maxInflated {
+		magic := make([]byte, 4)
+		if _, err := io.ReadFull(r, magic); err != nil {
+			return inflateError(err)
+		}
+		if string(magic) != "BSJB" {
+			return broken("the embedded portable PDB is none")
+		}
+		return nil
+	}
+	p, err := io.ReadAll(io.LimitReader(r, o.Size+1))
+	if errors.Is(err, errBudget) {
+		return nil
+	}
+	if err != nil {
+		return inflateError(err)
+	}
+	if int64(len(p)) != o.Size {
+		return broken("the embedded portable PDB is not of the %d bytes that it claims", o.Size)
+	}
+	err = o.readPortable(bytes.NewReader(p), o.Size, func() {})
+	if errors.Is(err, ErrNotSymbolFile) {
+		return broken("the embedded portable PDB is none")
+	}
+	return err
+}
+
+func inflateError(err error) error {
+	return fmt.Errorf("the embedded portable PDB cannot be inflated: %w", err)
+}
