@@ -1,0 +1,200 @@
+package pdb
+
+import (
+	"encoding/binary"
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"strings"
+)
+
+// Limits of the info stream; true ones have a few kilobytes.
+const (
+	maxInfo = 1 << 20 // bytes of the stream
+	maxName = 2048    // bytes of the name of a stream
+)
+
+// FeatureMinimal is the feature code of a PDB made with /DEBUG:FASTLINK: it
+// refers to object files of the build machine and is of no use elsewhere.
+const FeatureMinimal = 0x494E494D // "MINI"
+
+// infoTail is what follows the GUID in the info stream.
+type infoTail struct {
+	names map[string]int
+	codes []uint32
+}
+
+// Names returns the named streams: /names, /LinkInfo, srcsrv and so on, with
+// their numbers. The map must not be changed.
+func (f *File) Names() (map[string]int, error) {
+	t, err := f.tail()
+	if err != nil {
+		return nil, err
+	}
+	return t.names, nil
+}
+
+// FeatureCodes returns the feature codes at the end of the info stream, such
+// as FeatureMinimal.
+func (f *File) FeatureCodes() ([]uint32, error) {
+	t, err := f.tail()
+	if err != nil {
+		return nil, err
+	}
+	return t.codes, nil
+}
+
+// FastLink reports whether the PDB was made with /DEBUG:FASTLINK, and thus
+// lacks what stands in the object files.
+func (f *File) FastLink() (bool, error) {
+	codes, err := f.FeatureCodes()
+	for _, c := range codes {
+		if c == FeatureMinimal {
+			return true, nil
+		}
+	}
+	return false, err
+}
+
+// HasSources reports whether the PDB holds source text or says where it is: a
+// srcsrv stream, Source Link, or injected files.
+func (f *File) HasSources() (bool, error) {
+	names, err := f.Names()
+	if err != nil {
+		return false, err
+	}
+	looked := 0
+	for _, name := range slices.Sorted(maps.Keys(names)) {
+		low := strings.ToLower(name)
+		if low != "srcsrv" && low != "sourcelink" && !strings.HasPrefix(low, "sourcelink$") && low != "/src/headerblock" {
+			continue
+		}
+		if has, err := f.hasBytes(names[name]); err != nil || has {
+			return has, err
+		}
+		// A map full of names of empty streams is no reason to look at all.
+		if looked++; looked == 16 {
+			break
+		}
+	}
+	return false, nil
+}
+
+// tail reads the rest of the info stream once. A failure is not remembered:
+// the reader may have a larger budget next time.
+func (f *File) tail() (*infoTail, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.info != nil {
+		return f.info, nil
+	}
+	t, err := f.readTail()
+	if err != nil {
+		return nil, fmt.Errorf("pdb: PDB info stream: %w", err)
+	}
+	f.info = t
+	return t, nil
+}
+
+func (f *File) readTail() (*infoTail, error) {
+	s, err := f.section(InfoStream)
+	if err != nil {
+		return nil, err
+	}
+	at := int64(28)
+	if f.Version <= maxOldInfo {
+		at = 12
+	}
+	if s.Size() > maxInfo {
+		return nil, fmt.Errorf("its %d bytes are more than the limit of %d", s.Size(), maxInfo)
+	}
+	t := &infoTail{names: map[string]int{}}
+	if s.Size() <= at {
+		return t, nil
+	}
+	b := make([]byte, s.Size()-at)
+	if err := readFull(s, b, at); err != nil {
+		return nil, err
+	}
+	c := &cursor{b: b}
+	c.readNames(t)
+	if c.err != nil {
+		return nil, fmt.Errorf("named streams: %w", c.err)
+	}
+	if len(c.b) == 0 {
+		return t, nil // before feature codes were thought of
+	}
+	if free := c.u32(); c.err == nil && free != 0 {
+		// Files of old compilers go on otherwise; the names were read.
+		return t, nil
+	}
+	for len(c.b) >= 4 {
+		t.codes = append(t.codes, c.u32())
+	}
+	return t, nil
+}
+
+// cursor reads bytes one after the other and remembers its first error.
+type cursor struct {
+	b   []byte
+	err error
+}
+
+// take returns the next n bytes, nil after an error.
+func (c *cursor) take(n uint64) []byte {
+	if c.err == nil && n > uint64(len(c.b)) {
+		c.err = fmt.Errorf("%d bytes needed, %d left: %w", n, len(c.b), io.ErrUnexpectedEOF)
+	}
+	if c.err != nil {
+		return nil
+	}
+	p := c.b[:n]
+	c.b = c.b[n:]
+	return p
+}
+
+func (c *cursor) u32() uint32 {
+	if p := c.take(4); p != nil {
+		return binary.LittleEndian.Uint32(p)
+	}
+	return 0
+}
+
+// readNames reads the names and the hash table that maps offsets in them to
+// streams: bits that say which buckets are used, then the used buckets.
+func (c *cursor) readNames(t *infoTail) {
+	// One string; the names are parts of it, so that many entries for one
+	// long name cost nothing.
+	text := string(c.take(uint64(c.u32())))
+	count, buckets := c.u32(), c.u32()
+	present := c.take(4 * uint64(c.u32()))
+	c.take(4 * uint64(c.u32())) // deleted buckets
+	found := uint32(0)
+	for i := 0; i < 8*len(present) && c.err == nil; i++ {
+		if present[i/8]>>(i%8)&1 == 0 {
+			continue
+		}
+		found++
+		if found > count || uint32(i) >= buckets {
+			c.err = fmt.Errorf("more than the %d names in %d buckets that the table has", count, buckets)
+			return
+		}
+		off, n := c.u32(), c.u32()
+		if c.err != nil {
+			return
+		}
+		if int64(off) >= int64(len(text)) {
+			c.err = fmt.Errorf("a name at offset %d of %d bytes", off, len(text))
+			return
+		}
+		name := text[off:min(int64(off)+maxName, int64(len(text)))]
+		end := strings.IndexByte(name, 0)
+		if end < 0 {
+			c.err = fmt.Errorf("the name at offset %d does not end", off)
+			return
+		}
+		// Numbers are checked when a stream is opened.
+		t.names[name[:end]] = int(min(n, maxStreams))
+	}
+}

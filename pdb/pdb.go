@@ -1,0 +1,283 @@
+// Package pdb reads the program databases of Microsoft's and LLVM's linkers
+// far enough to name them and to say what they offer. It reads the pages it
+// needs and no more, from an io.ReaderAt, and survives any input.
+package pdb
+
+import (
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"sync"
+
+	"github.com/symdepot/symdepot/debugid"
+)
+
+// ErrFormat is wrapped by the error of Open for a file that is no PDB of any
+// form. A PDB that is broken gives another error.
+var ErrFormat = errors.New("not a PDB")
+
+// Format is the container of a PDB's streams. The zero Format means "none".
+type Format uint8
+
+// The containers.
+const (
+	MSF  Format = iota + 1 // PDB 7.0, pages of 512 bytes and more
+	JG                     // PDB 2.0, up to 65535 pages
+	MSFZ                   // compressed ("PDZ"); same streams, same ids as MSF
+)
+
+// String returns the name of the format: MSF, JG, MSFZ, none.
+func (f Format) String() string {
+	switch f {
+	case MSF:
+		return "MSF"
+	case JG:
+		return "JG"
+	case MSFZ:
+		return "MSFZ"
+	}
+	return "none"
+}
+
+// The first bytes of each container.
+const (
+	magicMSF  = "Microsoft C/C++ MSF 7.00\r\n\x1aDS\x00\x00\x00"
+	magicJG   = "Microsoft C/C++ program database 2.00\r\n\x1aJG\x00\x00"
+	magicMSFZ = "Microsoft MSFZ Container\r\n\x1aALD\x00\x00"
+)
+
+// MagicLen is the number of bytes that Detect needs.
+const MagicLen = len(magicJG)
+
+// Detect returns the format of the file that starts with prefix, zero for
+// none. A prefix shorter than MagicLen may be too short to tell.
+func Detect(prefix []byte) Format {
+	for _, m := range []struct {
+		magic  string
+		format Format
+	}{{magicMSF, MSF}, {magicJG, JG}, {magicMSFZ, MSFZ}} {
+		if bytes.HasPrefix(prefix, []byte(m.magic)) {
+			return m.format
+		}
+	}
+	return 0
+}
+
+// Numbers of the streams that every PDB has.
+const (
+	InfoStream = 1 // version, signature, age, GUID, named streams
+	TPIStream  = 2 // types
+	DBIStream  = 3 // modules and symbols
+	IPIStream  = 4 // ids of types and functions
+)
+
+// maxOldInfo is the last version of the info stream that holds no GUID.
+const maxOldInfo = 19990604
+
+// container finds the streams of a file.
+type container interface {
+	// count returns the number of streams.
+	count() int
+	// stream returns the bytes of stream n, which is less than count, and
+	// their number. A nil stream has no bytes.
+	stream(n int) (io.ReaderAt, int64, error)
+	// missing returns how many bytes the file is shorter than its header says.
+	missing() int64
+	// pageSize returns the bytes of a page, 0 where there are none.
+	pageSize() int
+}
+
+// File is an opened PDB. Its fields are set by Open and must not be changed.
+// Methods may be called from several goroutines if the ReaderAt allows that.
+type File struct {
+	Format    Format
+	Version   uint32       // of the info stream, a date such as 20000404
+	Signature uint32       // of the info stream: seconds since 1970, or a hash
+	GUID      debugid.GUID // zero for PDB 2.0
+	// InfoAge is the age in the info stream, which tools that change the file
+	// afterwards (source indexing) count up.
+	InfoAge uint32
+	// DBIAge is the age in the DBI stream, which the image's CodeView record
+	// also has; 0 if NoDBI or OldDBI.
+	DBIAge uint32
+	// NoDBI says that there is no DBI stream, as in the PDB that a compiler
+	// writes for its types.
+	NoDBI bool
+	// OldDBI says that the DBI stream is of the form before 1995, which has
+	// neither age nor machine.
+	OldDBI bool
+	// Stripped says that the private symbols were removed.
+	Stripped bool
+	// Machine is the IMAGE_FILE_MACHINE number; 0 if unknown.
+	Machine uint16
+	// PageSize is the number of bytes in a page; 0 for MSFZ.
+	PageSize int
+	// Missing is how many bytes the file is shorter than its header says; such
+	// a file is cut off, though what was asked for may still be there. 0 for
+	// MSFZ, whose parts are all checked when they are read.
+	Missing int64
+
+	c   container
+	dbi dbiHeader
+
+	mu   sync.Mutex
+	info *infoTail // read at the first need; guarded by mu
+}
+
+// Open reads the headers of a PDB of size bytes: a few hundred bytes, however
+// large it is. It returns an error that wraps ErrFormat if r holds none, an
+// error of r (a budget's, say) wrapped, and for a broken file an error that
+// says what is wrong.
+func Open(r io.ReaderAt, size int64) (*File, error) {
+	f, err := open(r, size)
+	if err != nil {
+		return nil, fmt.Errorf("pdb: %w", err)
+	}
+	return f, nil
+}
+
+func open(r io.ReaderAt, size int64) (*File, error) {
+	size = max(size, 0)
+	var magic [MagicLen]byte
+	if _, err := r.ReadAt(magic[:min(int64(MagicLen), size)], 0); err != nil && !errors.Is(err, io.EOF) {
+		return nil, err
+	}
+	f := &File{Format: Detect(magic[:])}
+	var err error
+	switch f.Format {
+	case MSF:
+		f.c, err = openMSF(r, size)
+	case JG:
+		f.c, err = openJG(r, size)
+	case MSFZ:
+		f.c, err = openMSFZ(r, size)
+	default:
+		return nil, ErrFormat
+	}
+	if err != nil {
+		return nil, err
+	}
+	f.PageSize, f.Missing = f.c.pageSize(), f.c.missing()
+	if err := f.readInfo(); err != nil {
+		return nil, fmt.Errorf("PDB info stream: %w", err)
+	}
+	if err := f.readDBI(); err != nil {
+		return nil, fmt.Errorf("DBI stream: %w", err)
+	}
+	return f, nil
+}
+
+// readInfo reads the head of the info stream.
+func (f *File) readInfo() error {
+	s, err := f.section(InfoStream)
+	if err != nil {
+		return err
+	}
+	var h [28]byte
+	if err := readFull(s, h[:12], 0); err != nil {
+		return err
+	}
+	f.Version = binary.LittleEndian.Uint32(h[:])
+	f.Signature = binary.LittleEndian.Uint32(h[4:])
+	f.InfoAge = binary.LittleEndian.Uint32(h[8:])
+	// Versions are dates.
+	if f.Version < 19900000 || f.Version > 20991231 {
+		return fmt.Errorf("version %d is not known", f.Version)
+	}
+	if f.Version > maxOldInfo {
+		if err := readFull(s, h[12:], 12); err != nil {
+			return err
+		}
+		f.GUID = debugid.FromMicrosoft([16]byte(h[12:]))
+	}
+	return nil
+}
+
+// ID returns the id that debuggers know the file by: the GUID and the age of
+// the DBI stream, or the info stream's age if there is no other. A file
+// without a GUID, as all PDB 2.0 are, is named by its signature and the age of
+// the info stream.
+func (f *File) ID() debugid.ID {
+	if f.Version <= maxOldInfo {
+		return debugid.PDB20(f.Signature, f.InfoAge)
+	}
+	if f.NoDBI || f.OldDBI {
+		return debugid.ID{GUID: f.GUID, Age: f.InfoAge}
+	}
+	return debugid.ID{GUID: f.GUID, Age: f.DBIAge}
+}
+
+// Arch returns the processor in the words of Breakpad and LLVM; empty if the
+// file names none, or pure managed code.
+func (f *File) Arch() string {
+	switch f.Machine {
+	case 0x014C:
+		return "x86"
+	case 0x8664:
+		return "x86_64"
+	case 0x01C0, 0x01C2, 0x01C4:
+		return "arm"
+	case 0xAA64:
+		return "arm64"
+	case 0xA641:
+		return "arm64ec"
+	case 0xA64E:
+		return "arm64x"
+	case 0x0200:
+		return "ia64"
+	case 0x0162, 0x0166, 0x0168, 0x0169, 0x0266, 0x0366, 0x0466:
+		return "mips"
+	case 0x01F0, 0x01F1:
+		return "ppc"
+	case 0x5032:
+		return "riscv32"
+	case 0x5064:
+		return "riscv64"
+	case 0x6264:
+		return "loongarch64"
+	}
+	return ""
+}
+
+// Streams returns the number of streams.
+func (f *File) Streams() int { return f.c.count() }
+
+// Stream returns stream n; one that is nil has no bytes. The error of a number
+// that no stream has wraps fs.ErrNotExist.
+//
+// Reads of MSF and JG go to the file each time. Those of MSFZ inflate what
+// they need and keep up to 2 MiB of the last chunk, so that a stream is best
+// read from front to back; reads here and there that come to more than 1 GiB
+// of inflated bytes fail.
+func (f *File) Stream(n int) (*io.SectionReader, error) {
+	s, err := f.section(n)
+	if err != nil {
+		return nil, fmt.Errorf("pdb: %w", err)
+	}
+	return s, nil
+}
+
+// section is Stream for errors that are wrapped further up.
+func (f *File) section(n int) (*io.SectionReader, error) {
+	if n < 0 || n >= f.c.count() {
+		return nil, fmt.Errorf("stream %d of %d: %w", n, f.c.count(), fs.ErrNotExist)
+	}
+	r, size, err := f.c.stream(n)
+	if err != nil {
+		return nil, err
+	}
+	return io.NewSectionReader(r, 0, size), nil
+}
+
+// hasBytes reports whether there is a stream n with something in it. 0xFFFF
+// stands for no stream in most places, and is none here.
+func (f *File) hasBytes(n int) (bool, error) {
+	if n < 0 || n >= f.c.count() || n == 0xFFFF {
+		return false, nil
+	}
+	s, err := f.Stream(n)
+	return err == nil && s.Size() > 0, err
+}
