@@ -1,0 +1,178 @@
+package objfile
+
+import (
+	"encoding/binary"
+	"encoding/hex"
+	"fmt"
+	"strings"
+
+	"github.com/symdepot/symdepot/debugid"
+	"github.com/symdepot/symdepot/layout"
+)
+
+// Limits of the WASM reader; those of name and id are SSQP's.
+const (
+	maxWASMSections = 10_000
+	maxWASMName     = 64
+	maxWASMBuildID  = 256
+
+	wasmCustom, wasmFunction, wasmMemory, wasmCode = 0, 3, 5, 10
+)
+
+// wasmFile collects what the sections of a module say.
+type wasmFile struct {
+	b         *budget
+	functions bool // declares functions of its own
+	code      bool
+	memory64  bool
+	buildID   []byte // contents of the build_id section
+	debugSize int64
+	features  Features
+}
+
+// identifyWASM returns the one object that a WASM module is. Sections are
+// stepped over, so the budget for the ids is enough for all.
+func identifyWASM(b *budget, name string) ([]Object, error) {
+	h, err := b.bytes(0, 8)
+	if err != nil {
+		return nil, wasmFail(b, err)
+	}
+	if string(h[:4]) != "\x00asm" {
+		return nil, notSymbol("no WASM magic")
+	}
+	if v := binary.LittleEndian.Uint32(h[4:]); v != 1 {
+		return nil, notSymbol("WASM of version %#x is no module", v) // a component, for one
+	}
+	f := &wasmFile{b: b}
+	if err := f.sections(); err != nil {
+		return nil, wasmFail(b, err)
+	}
+	o := Object{Arch: "wasm32", Size: b.size, DebugSize: f.debugSize, Features: f.features}
+	if f.memory64 {
+		o.Arch = "wasm64"
+	}
+	o.Kind, o.Name = layout.WASM, name
+	o.CodeID, o.DebugID, o.BuildID = wasmIDs(f.buildID)
+	if f.functions || f.code {
+		o.Role |= layout.Executable
+	}
+	if f.debugSize > 0 {
+		o.Role |= layout.Debug
+	}
+	o.DebugCompanion = !f.functions // as symbolic sees it
+	return []Object{o}, nil
+}
+
+func wasmFail(b *budget, err error) error {
+	if b.err != nil {
+		return err
+	}
+	return broken("WASM: %w", err)
+}
+
+// wasmIDs returns the ids made of the contents of a build_id section. Sentry's
+// tools take the contents as they are; the tool conventions put the length of
+// the id in front of it.
+func wasmIDs(raw []byte) (code string, debug debugid.ID, build debugid.BuildID) {
+	if len(raw) >= 16 {
+		debug.GUID = debugid.GUID(raw[:16])
+	}
+	build = debugid.NewBuildID(raw)
+	if n, used, ok := leb128(raw); ok && n > 0 && int(n) == len(raw)-used {
+		build = debugid.NewBuildID(raw[used:])
+	}
+	return hex.EncodeToString(raw), debug, build
+}
+
+// sections walks the sections, reading the beginning of each.
+func (f *wasmFile) sections() error {
+	buf := make([]byte, 1+5+5+maxWASMName)
+	off := int64(8)
+	for n := 0; off < f.b.size; n++ {
+		if n == maxWASMSections {
+			return fmt.Errorf("more than %d sections", maxWASMSections)
+		}
+		p := buf[:min(int64(len(buf)), f.b.size-off)]
+		if _, err := f.b.ReadAt(p, off); err != nil {
+			return err
+		}
+		size, used, ok := leb128(p[1:])
+		start := off + 1 + int64(used)
+		if !ok || int64(size) > f.b.size-start {
+			return fmt.Errorf("section %d at offset %d does not fit into the file of %d bytes", n, off, f.b.size)
+		}
+		id := p[0]
+		p = p[1+used:]
+		p = p[:min(len(p), int(size))]
+		if err := f.section(id, p, start, int64(size)); err != nil {
+			return fmt.Errorf("section %d: %w", n, err)
+		}
+		off = start + int64(size)
+	}
+	return nil
+}
+
+// section looks at a section of size bytes at off whose beginning is p.
+func (f *wasmFile) section(id byte, p []byte, off, size int64) error {
+	count, used, ok := leb128(p)
+	switch id {
+	case wasmCustom:
+		if !ok || int64(count) > size-int64(used) {
+			return fmt.Errorf("the name of a custom section is longer than the section")
+		}
+		if count > maxWASMName {
+			return nil
+		}
+		head := used + int(count)
+		return f.custom(string(p[used:head]), off+int64(head), size-int64(head))
+	case wasmFunction:
+		f.functions = f.functions || ok && count > 0
+	case wasmCode:
+		f.code = f.code || ok && count > 0
+	case wasmMemory:
+		// The flags of the first memory follow the count.
+		f.memory64 = f.memory64 || ok && count > 0 && used < len(p) && p[used]&4 != 0
+	}
+	return nil
+}
+
+// custom looks at a custom section's contents: size bytes at off.
+func (f *wasmFile) custom(name string, off, size int64) error {
+	if size == 0 {
+		return nil
+	}
+	switch {
+	case name == "build_id" && f.buildID == nil && size <= maxWASMBuildID:
+		var err error
+		f.buildID, err = f.b.bytes(off, size)
+		return err
+	case name == "name":
+		f.features.Symtab = true
+	case name == "sourceMappingURL":
+		f.features.Sources = true
+	case strings.HasPrefix(name, ".debug_"):
+		f.debugSize += size
+		if name == ".debug_info" {
+			f.features.Debug = true
+		}
+		if name == ".debug_frame" {
+			f.features.Unwind = true
+		}
+	}
+	return nil
+}
+
+// leb128 reads an unsigned 32-bit number at the beginning of p and returns
+// the number of bytes that it takes; ok is false if it is cut off or too large.
+func leb128(p []byte) (n uint32, used int, ok bool) {
+	for i, c := range p {
+		if i == 4 && c > 0x0f {
+			return 0, 0, false
+		}
+		n |= uint32(c&0x7f) << (7 * i)
+		if c&0x80 == 0 {
+			return n, i + 1, true
+		}
+	}
+	return 0, 0, false
+}
