@@ -119,6 +119,10 @@ func (f *File) readTail() (*infoTail, error) {
 	}
 	c := &cursor{b: b}
 	c.readNames(t)
+	if c.err != nil && f.Version <= maxOldInfo {
+		// The first compilers wrote no map, or another one.
+		return &infoTail{}, nil
+	}
 	if c.err != nil {
 		return nil, fmt.Errorf("named streams: %w", c.err)
 	}

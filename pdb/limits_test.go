@@ -361,6 +361,16 @@ func TestHostileInfo(t *testing.T) {
 	}
 }
 
+// TestOldInfo takes a broken map in a file of an old compiler as none.
+func TestOldInfo(t *testing.T) {
+	s := sample()
+	s[InfoStream].data = append(infoBytes(19950623, 1, 1, testGUID, nil)[:12], 0xFF, 0xFF, 0xFF)
+	f := mustOpen(t, jgBytes(t, 1024, s))
+	if has, err := f.HasSources(); has || err != nil {
+		t.Errorf("got %t, %v", has, err)
+	}
+}
+
 // change returns b with a word replaced.
 func change(b []byte, at int, v uint32) []byte {
 	b = slices.Clone(b)

@@ -1,0 +1,286 @@
+// Package ppdb reads portable PDBs, the debug information of .NET, far enough
+// to name them and to say what they offer. It reads headers only, from an
+// io.ReaderAt, and survives any input.
+package ppdb
+
+import (
+	"bytes"
+	"crypto/sha1"
+	"crypto/sha256"
+	"crypto/sha512"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"hash"
+	"io"
+	"math/bits"
+	"strings"
+
+	"github.com/symdepot/symdepot/debugid"
+)
+
+// ErrFormat is wrapped by the error of Open for a file that is not .NET
+// metadata with a #Pdb stream. A portable PDB that is broken gives another
+// error.
+var ErrFormat = errors.New("not a portable PDB")
+
+// Magic is how the file starts; so does the metadata of a .NET image, which
+// has no #Pdb stream.
+const Magic = "BSJB"
+
+// Limits of the metadata root. The standard allows a version of 255 bytes and
+// names of 32; a portable PDB has six streams.
+const (
+	maxVersion = 256
+	maxStreams = 64
+	maxName    = 32
+	maxGUIDs   = 1 << 20 // bytes of the #GUID heap that are looked at
+)
+
+// Numbers of the tables that are asked for.
+const (
+	tableDocument = 0x30
+	tableMethod   = 0x31 // MethodDebugInformation: lines and variables
+)
+
+// Kinds of custom debug information that hold sources or say where they are,
+// as they stand in the #GUID heap.
+var (
+	embeddedSource = [16]byte{0x1B, 0x57, 0x8A, 0x0E, 0x26, 0x69, 0x6E, 0x46, 0xB4, 0xAD, 0x8A, 0xB0, 0x46, 0x11, 0xF5, 0xFE} // 0e8a571b-6926-466e-b4ad-8ab04611f5fe
+	sourceLink     = [16]byte{0x56, 0x05, 0x11, 0xCC, 0x91, 0xA0, 0x38, 0x4D, 0x9F, 0xEC, 0x25, 0xAB, 0x9A, 0x35, 0x1A, 0x6A} // cc110556-a091-4d38-9fec-25ab9a351a6a
+)
+
+// section is a stream of the metadata: a range of the file.
+type section struct{ off, size int64 }
+
+// File is an opened portable PDB. Its fields are set by Open and must not be
+// changed. Methods may be called from several goroutines if the ReaderAt
+// allows that.
+type File struct {
+	Version string       // of the format, such as "PDB v1.0"
+	GUID    debugid.GUID // first part of the id
+	Stamp   uint32       // second part of the id
+	// IDOffset is where the 20 bytes of the id stand in the file.
+	IDOffset int64
+
+	r       io.ReaderAt
+	streams map[string]section
+}
+
+// Open reads the head of a portable PDB of size bytes: the metadata root and
+// the id. It returns an error that wraps ErrFormat if r holds none, an error
+// of r (a budget's, say) wrapped, and for a broken file an error that says
+// what is wrong.
+func Open(r io.ReaderAt, size int64) (*File, error) {
+	f, err := open(r, size)
+	if err != nil {
+		return nil, fmt.Errorf("ppdb: %w", err)
+	}
+	return f, nil
+}
+
+func open(r io.ReaderAt, size int64) (*File, error) {
+	f := &File{r: r, streams: map[string]section{}}
+	var h [16]byte
+	if err := readFull(r, h[:4], 0); errors.Is(err, io.ErrUnexpectedEOF) || err == nil && string(h[:4]) != Magic {
+		return nil, ErrFormat
+	} else if err != nil {
+		return nil, err
+	}
+	if err := readFull(r, h[4:], 4); err != nil {
+		return nil, fmt.Errorf("metadata root: %w", err)
+	}
+	n := binary.LittleEndian.Uint32(h[12:])
+	if n > maxVersion {
+		return nil, fmt.Errorf("metadata root: a version of %d bytes is longer than the limit of %d", n, maxVersion)
+	}
+	version := make([]byte, n+4)
+	if err := readFull(r, version, 16); err != nil {
+		return nil, fmt.Errorf("metadata root: version: %w", err)
+	}
+	text, _, _ := bytes.Cut(version[:n], []byte{0})
+	f.Version = string(text)
+	count := binary.LittleEndian.Uint16(version[n+2:])
+	if err := f.readStreams(16+int64(n)+4, int(count), size); err != nil {
+		return nil, fmt.Errorf("metadata root: %w", err)
+	}
+	id, ok := f.streams["#Pdb"]
+	if !ok {
+		return nil, fmt.Errorf("%w: metadata without a #Pdb stream", ErrFormat)
+	}
+	var b [20]byte
+	if id.size < int64(len(b)) {
+		return nil, fmt.Errorf("#Pdb stream: its %d bytes are fewer than the 20 of an id", id.size)
+	}
+	if err := readFull(r, b[:], id.off); err != nil {
+		return nil, fmt.Errorf("#Pdb stream: %w", err)
+	}
+	f.IDOffset = id.off
+	f.GUID, f.Stamp = parseID(b)
+	return f, nil
+}
+
+// readStreams reads the count stream headers at off.
+func (f *File) readStreams(off int64, count int, size int64) error {
+	if count > maxStreams {
+		return fmt.Errorf("%d streams are more than the limit of %d", count, maxStreams)
+	}
+	for i := range count {
+		var h [8 + maxName]byte
+		// The last header may stand at the end of the file.
+		n := min(int64(len(h)), size-off)
+		if n < 12 {
+			return fmt.Errorf("header of stream %d of %d: %w", i+1, count, io.ErrUnexpectedEOF)
+		}
+		if err := readFull(f.r, h[:n], off); err != nil {
+			return fmt.Errorf("header of stream %d of %d: %w", i+1, count, err)
+		}
+		end := bytes.IndexByte(h[8:n], 0)
+		if end < 0 {
+			return fmt.Errorf("header of stream %d of %d: its name does not end", i+1, count)
+		}
+		name := string(h[8 : 8+end])
+		s := section{int64(binary.LittleEndian.Uint32(h[:])), int64(binary.LittleEndian.Uint32(h[4:]))}
+		if s.off > size || s.size > size-s.off {
+			return fmt.Errorf("stream %q, %d bytes at offset %d, lies outside the file of %d bytes", name, s.size, s.off, size)
+		}
+		if _, twice := f.streams[name]; twice {
+			return fmt.Errorf("two streams are named %q", name)
+		}
+		f.streams[name] = s
+		off += 8 + int64(end)/4*4 + 4
+	}
+	return nil
+}
+
+// parseID splits the 20 bytes of an id.
+func parseID(b [20]byte) (debugid.GUID, uint32) {
+	return debugid.FromMicrosoft([16]byte(b[:16])), binary.LittleEndian.Uint32(b[16:])
+}
+
+// ID returns the id of the file; its age is the stamp.
+func (f *File) ID() debugid.ID { return debugid.ID{GUID: f.GUID, Age: f.Stamp} }
+
+// HasDebug reports whether there are documents or methods with lines.
+func (f *File) HasDebug() (bool, error) {
+	rows, err := f.rows()
+	if err != nil {
+		return false, fmt.Errorf("ppdb: tables: %w", err)
+	}
+	return rows[tableDocument] > 0 || rows[tableMethod] > 0, nil
+}
+
+// rows reads the number of rows of each table.
+func (f *File) rows() (rows [64]uint32, err error) {
+	s, ok := f.streams["#~"]
+	if !ok {
+		if s, ok = f.streams["#-"]; !ok {
+			return rows, nil
+		}
+	}
+	var h [24 + 4*64]byte
+	if s.size < 24 {
+		return rows, fmt.Errorf("a header of %d bytes: %w", s.size, io.ErrUnexpectedEOF)
+	}
+	n := min(s.size, int64(len(h)))
+	if err := readFull(f.r, h[:n], s.off); err != nil {
+		return rows, err
+	}
+	there := binary.LittleEndian.Uint64(h[8:])
+	if need := 24 + 4*int64(bits.OnesCount64(there)); need > n {
+		return rows, fmt.Errorf("a header of %d bytes in a stream of %d: %w", need, s.size, io.ErrUnexpectedEOF)
+	}
+	p := h[24:]
+	for i := range rows {
+		if there>>i&1 == 1 {
+			rows[i] = binary.LittleEndian.Uint32(p)
+			p = p[4:]
+		}
+	}
+	return rows, nil
+}
+
+// HasSources reports whether source text is embedded or Source Link says where
+// it is. It looks for the GUIDs of both in the #GUID heap, where compilers put
+// them only if they use them.
+func (f *File) HasSources() (bool, error) {
+	s := f.streams["#GUID"]
+	r := io.NewSectionReader(f.r, s.off, min(s.size, maxGUIDs))
+	var b [64 * 16]byte
+	for off := int64(0); off < r.Size(); off += int64(len(b)) {
+		n := min(int64(len(b)), r.Size()-off)
+		if err := readFull(r, b[:n], off); err != nil {
+			return false, fmt.Errorf("ppdb: #GUID stream: %w", err)
+		}
+		for p := b[:n]; len(p) >= 16; p = p[16:] {
+			if g := [16]byte(p); g == embeddedSource || g == sourceLink {
+				return true, nil
+			}
+		}
+	}
+	return false, nil
+}
+
+// Checksum returns the hash of a portable PDB of size bytes with the 20 bytes
+// of its id taken as zero, as compilers compute it before they know the id.
+// Images name it in their debug directory, and clients in the SymbolChecksum
+// header. alg is SHA1, SHA256, SHA384 or SHA512 in either case.
+func Checksum(r io.ReaderAt, size int64, alg string) ([]byte, error) {
+	var h hash.Hash
+	switch strings.ToUpper(alg) {
+	case "SHA1":
+		h = sha1.New()
+	case "SHA256":
+		h = sha256.New()
+	case "SHA384":
+		h = sha512.New384()
+	case "SHA512":
+		h = sha512.New()
+	default:
+		return nil, fmt.Errorf("ppdb: checksum algorithm %.20q is not known", alg)
+	}
+	f, err := Open(r, size)
+	if err != nil {
+		return nil, err
+	}
+	end := f.IDOffset + 20
+	whole := io.MultiReader(
+		io.NewSectionReader(r, 0, f.IDOffset),
+		bytes.NewReader(make([]byte, 20)),
+		io.NewSectionReader(r, end, size-end),
+	)
+	if n, err := io.Copy(h, whole); err != nil {
+		return nil, fmt.Errorf("ppdb: checksum: %w", err)
+	} else if n != size {
+		return nil, fmt.Errorf("ppdb: checksum: %d of %d bytes: %w", n, size, io.ErrUnexpectedEOF)
+	}
+	return h.Sum(nil), nil
+}
+
+// ChecksumID returns the id that compilers give to the file with the checksum
+// sum in deterministic builds: the first 20 bytes, marked as a random GUID and
+// a stamp that is no time. It returns the zero ID if sum is shorter.
+func ChecksumID(sum []byte) debugid.ID {
+	if len(sum) < 20 {
+		return debugid.ID{}
+	}
+	b := [20]byte(sum)
+	b[7] = b[7]&0x0F | 0x40
+	b[8] = b[8]&0x3F | 0x80
+	b[19] |= 0x80
+	g, stamp := parseID(b)
+	return debugid.ID{GUID: g, Age: stamp}
+}
+
+// readFull reads exactly len(b) bytes. An error of r comes back wrapped or as
+// it is; an end of r becomes io.ErrUnexpectedEOF.
+func readFull(r io.ReaderAt, b []byte, off int64) error {
+	n, err := r.ReadAt(b, off)
+	if n == len(b) {
+		return nil
+	}
+	if err == nil || errors.Is(err, io.EOF) {
+		return fmt.Errorf("%d bytes at offset %d: %w", len(b), off, io.ErrUnexpectedEOF)
+	}
+	return err
+}
