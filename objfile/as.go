@@ -54,7 +54,7 @@ func (o *Object) asSHA1(r io.Reader) error {
 
 // asJSMap files a source map under the hash of its script (SSQP key
 // conventions, JavaScript source maps).
-func (o *Object) asJSMap(r io.Reader, script func() (io.Reader, error)) error {
+func (o *Object) asJSMap(r io.Reader, script func() (io.ReadCloser, error)) error {
 	if err := looksLikeJSON(r, "a JavaScript source map"); err != nil {
 		return err
 	}
@@ -65,12 +65,9 @@ func (o *Object) asJSMap(r io.Reader, script func() (io.Reader, error)) error {
 	if err != nil {
 		return fmt.Errorf("the source map's script: %w", err)
 	}
+	defer s.Close()
 	h := sha256.New()
-	_, err = io.Copy(h, s)
-	if c, ok := s.(io.Closer); ok {
-		_ = c.Close()
-	}
-	if err != nil {
+	if _, err := io.Copy(h, s); err != nil {
 		return fmt.Errorf("the source map's script: %w", err)
 	}
 	o.Role, o.Hash = layout.Other, hex.EncodeToString(h.Sum(nil))

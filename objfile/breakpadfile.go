@@ -2,6 +2,7 @@ package objfile
 
 import (
 	"bytes"
+	"errors"
 	"io"
 	"strings"
 
@@ -102,19 +103,20 @@ const (
 // breakpadFeatures looks for the first record of each kind.
 func breakpadFeatures(b *budget) Features {
 	var f Features
+	complete := func() bool { return f.Debug && f.Symtab && f.Unwind }
 	buf := make([]byte, scanChunk)
 	scan := func(off, end int64) bool {
 		// Chunks overlap so that a record's first word is never cut.
 		for ; off < end; off += scanChunk - 16 {
 			n, err := b.ReadAt(buf[:min(scanChunk, b.size-off)], off)
-			if err != nil && err != io.EOF {
+			if err != nil && !errors.Is(err, io.EOF) {
 				return false
 			}
 			p := buf[:n]
 			f.Debug = f.Debug || bytes.Contains(p, []byte("\nFUNC "))
 			f.Symtab = f.Symtab || bytes.Contains(p, []byte("\nPUBLIC "))
 			f.Unwind = f.Unwind || bytes.Contains(p, []byte("\nSTACK "))
-			if f.Debug && f.Symtab && f.Unwind {
+			if complete() {
 				return true
 			}
 		}
@@ -123,9 +125,9 @@ func breakpadFeatures(b *budget) Features {
 	// FUNC records name functions too, but the table of names is PUBLIC's.
 	head := min(b.size, (b.left-2*scanTail)/scanChunk*(scanChunk-16))
 	all := scan(0, head) && head == b.size
-	if !all && !(f.Debug && f.Symtab && f.Unwind) {
+	if !all && !complete() {
 		_ = scan(max(b.size-scanTail, head), b.size)
-		f.Unknown = !(f.Debug && f.Symtab && f.Unwind)
+		f.Unknown = !complete()
 	}
 	return f
 }

@@ -23,7 +23,7 @@ type Options struct {
 	ID string
 	// Script opens the script that a JavaScript source map belongs to; the
 	// map's key is the script's hash. Nil: there is none, and jsmap fails.
-	Script func() (io.Reader, error)
+	Script func() (io.ReadCloser, error)
 }
 
 // Identify says what the file of size bytes at r is, and which ids name it.

@@ -152,7 +152,7 @@ func (b *budget) bytes(off, n int64) ([]byte, error) {
 	}
 	p := make([]byte, n)
 	_, err := b.ReadAt(p, off)
-	if err != nil && err != io.EOF {
+	if err != nil && !errors.Is(err, io.EOF) {
 		return nil, err
 	}
 	return p, nil

@@ -536,7 +536,7 @@ func (f *peFile) sectionName(s peSection, strtab int64) (string, error) {
 	}
 	p := make([]byte, 32)
 	n, err := f.b.ReadAt(p, strtab+int64(at))
-	if err != nil && err != io.EOF {
+	if err != nil && !errors.Is(err, io.EOF) {
 		return "", err
 	}
 	return cString(p[:n]), nil

@@ -137,7 +137,7 @@ func plistString(r io.Reader, key string) (string, error) {
 	element, found := "", false
 	for {
 		t, err := d.Token()
-		if err == io.EOF {
+		if errors.Is(err, io.EOF) {
 			return "", nil
 		}
 		if err != nil {
