@@ -1,0 +1,342 @@
+package blob
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"iter"
+	"os"
+	"path/filepath"
+	"slices"
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	"github.com/symdepot/symdepot/internal/durable"
+)
+
+const (
+	tempDir  = "tmp"
+	filePerm = 0o644
+	dirPerm  = 0o755
+)
+
+// Disk is a store in a directory. The blob abcdef… is the file ab/cdef…, and
+// what is being written stands in tmp, of which [Disk.Sweep] removes the
+// leftovers. Nothing outside of the directory is touched.
+//
+// Content is flushed before the name is given and the name before success is
+// reported, also for a blob that was there already: another process may have
+// written it and not have come to that. The time of a refresh need not survive a
+// power loss, since what it protects does not either.
+type Disk struct {
+	dir    string
+	tree   *durable.Tree
+	shards [256]atomic.Bool // by a ref's first byte: the directory is durable
+}
+
+// OpenDisk opens the store in the directory dir, which is made if need be.
+func OpenDisk(dir string) (*Disk, error) {
+	dir, err := filepath.Abs(dir)
+	if err != nil {
+		return nil, err
+	}
+	if err := durable.MkdirAll(filepath.Join(dir, tempDir), dirPerm); err != nil {
+		return nil, fmt.Errorf("blob store: %w", err)
+	}
+	tree, err := durable.OpenTree(dir)
+	if err != nil {
+		return nil, fmt.Errorf("blob store: %w", err)
+	}
+	return &Disk{dir: dir, tree: tree}, nil
+}
+
+// Close lets go of the directory. Open files stay usable.
+func (d *Disk) Close() error { return d.tree.Close() }
+
+// Path is the absolute name of the file that a blob has or would have. It
+// must not be written to.
+func (d *Disk) Path(ref Ref) string {
+	return filepath.Join(d.dir, filepath.FromSlash(blobName(ref)))
+}
+
+// Sweep removes what dead processes have left in the temporary directory and
+// have not written to for the time given; an hour is a good one. It returns the
+// number of files removed.
+func (d *Disk) Sweep(ctx context.Context, olderThan time.Duration) (int, error) {
+	return d.tree.Sweep(ctx, tempDir, time.Now().Add(-olderThan))
+}
+
+// blobName is the blob's name in the tree.
+func blobName(ref Ref) string {
+	s := ref.String()
+	return s[:2] + "/" + s[2:]
+}
+
+// shardName is the blob's directory in the tree.
+func shardName(ref Ref) string { return ref.String()[:2] }
+
+// parseBlobName undoes blobName for a shard and a file in it. Only the
+// spelling that blobName writes is a blob's.
+func parseBlobName(shard, name string) (Ref, bool) {
+	ref, err := ParseRef(shard + name)
+	return ref, err == nil && blobName(ref) == shard+"/"+name
+}
+
+// damaged says whether a file in a blob's place cannot be the blob, as far as
+// that shows from the outside. A size of -1 is unknown.
+func damaged(info fs.FileInfo, ref Ref, size int64) bool {
+	return !info.Mode().IsRegular() ||
+		size >= 0 && info.Size() != size ||
+		info.Size() == 0 && ref != emptyRef
+}
+
+// Open implements [Store]. The File also has the methods File() *os.File and
+// SyscallConn.
+func (d *Disk) Open(ctx context.Context, ref Ref) (File, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	f, err := d.tree.Root().Open(blobName(ref))
+	if err != nil {
+		return nil, notExist(ref, err)
+	}
+	info, err := f.Stat()
+	if err == nil && damaged(info, ref, -1) {
+		err = damagedError()
+	}
+	if err != nil {
+		_ = f.Close() // opened for reading
+		return nil, notExist(ref, err)
+	}
+	return &diskFile{f, info.Size(), info.ModTime()}, nil
+}
+
+// Stat implements [Store].
+func (d *Disk) Stat(ctx context.Context, ref Ref) (Info, error) {
+	if err := ctx.Err(); err != nil {
+		return Info{}, err
+	}
+	info, err := d.tree.Root().Lstat(blobName(ref))
+	if err == nil && damaged(info, ref, -1) {
+		err = damagedError()
+	}
+	if err != nil {
+		return Info{}, notExist(ref, err)
+	}
+	return Info{ref, info.Size(), info.ModTime()}, nil
+}
+
+func damagedError() error { return fmt.Errorf("the file is damaged: %w", fs.ErrNotExist) }
+
+func notExist(ref Ref, err error) error { return fmt.Errorf("blob %s: %w", ref, err) }
+
+// Delete implements [Store]. It does not flush: it is called under a lock that
+// others wait for, and a blob that a power loss brings back is garbage again.
+func (d *Disk) Delete(ctx context.Context, ref Ref) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	err := d.tree.Root().Remove(blobName(ref))
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("delete blob %s: %w", ref, err)
+	}
+	return nil
+}
+
+// Put implements [Store].
+func (d *Disk) Put(ctx context.Context, ref Ref, size int64, r io.Reader) error {
+	if err := d.put(ctx, ref, size, r); err != nil {
+		return fmt.Errorf("put blob %s: %w", ref, err)
+	}
+	return nil
+}
+
+func (d *Disk) put(ctx context.Context, ref Ref, size int64, r io.Reader) error {
+	if size < 0 {
+		return fmt.Errorf("negative size: %w", ErrMismatch)
+	}
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	there, err := d.refresh(ref, size)
+	if err != nil {
+		return err
+	}
+	if there {
+		if err := d.ensureShard(ref); err != nil {
+			return err
+		}
+		return d.tree.SyncDir(shardName(ref))
+	}
+	sink := &diskSink{disk: d, want: func(got Ref, _ int64) (bool, error) { return true, checkRef(got, ref) }}
+	if _, _, _, err := receive(ctx, size, r, sink); err != nil {
+		sink.abort()
+		return err
+	}
+	if err := d.ensureShard(ref); err != nil {
+		sink.abort()
+		return err
+	}
+	if err := sink.file.Commit(blobName(ref)); err != nil {
+		return err
+	}
+	d.shards[ref[0]].Store(true)
+	return nil
+}
+
+func checkRef(got, want Ref) error {
+	if got != want {
+		return fmt.Errorf("hash is %s: %w", got, ErrMismatch)
+	}
+	return nil
+}
+
+// refresh says whether the store has a blob, of the size given unless that is
+// -1, and makes its time a fresh one. The order is part of the agreement with
+// the collector: first the time, then the look.
+func (d *Disk) refresh(ref Ref, size int64) (bool, error) {
+	root, name, now := d.tree.Root(), blobName(ref), time.Now()
+	info, err := root.Lstat(name)
+	if errors.Is(err, fs.ErrNotExist) {
+		return false, nil
+	}
+	if err != nil || damaged(info, ref, size) {
+		return false, err
+	}
+	if now.Sub(info.ModTime()) < Slack {
+		return true, nil // and this was the look
+	}
+	err = root.Chtimes(name, time.Time{}, now)
+	if errors.Is(err, fs.ErrPermission) {
+		// Somebody else's file. Writing it anew makes the time fresh.
+		return false, nil
+	}
+	if err == nil {
+		_, err = root.Lstat(name)
+	}
+	if errors.Is(err, fs.ErrNotExist) {
+		return false, nil
+	}
+	return err == nil, err
+}
+
+// ensureShard makes the blob's directory, durably, unless that was done once.
+func (d *Disk) ensureShard(ref Ref) error {
+	if d.shards[ref[0]].Load() {
+		return nil
+	}
+	if err := d.tree.Mkdir(shardName(ref), dirPerm); err != nil {
+		return err
+	}
+	// Also if it was there: who made it may not have come to the flush.
+	return d.tree.SyncDir(".")
+}
+
+// List implements [Store].
+func (d *Disk) List(ctx context.Context) iter.Seq2[Info, error] {
+	return func(yield func(Info, error) bool) {
+		for i := range d.shards {
+			infos, err := d.listShard(ctx, fmt.Sprintf("%02x", i))
+			if err != nil {
+				yield(Info{}, fmt.Errorf("list blobs: %w", err))
+				return
+			}
+			for _, info := range infos {
+				if !yield(info, nil) {
+					return
+				}
+			}
+		}
+	}
+}
+
+// listShard lists one directory; one that is absent is empty.
+func (d *Disk) listShard(ctx context.Context, shard string) ([]Info, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	dir, err := d.tree.Root().Open(shard)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = dir.Close() }() // opened for reading
+	entries, err := dir.ReadDir(-1)
+	if err != nil {
+		return nil, err
+	}
+	var infos []Info
+	for _, entry := range entries {
+		ref, ok := parseBlobName(shard, entry.Name())
+		if !ok {
+			continue
+		}
+		info, err := entry.Info()
+		if errors.Is(err, fs.ErrNotExist) {
+			continue // deleted meanwhile
+		}
+		if err != nil {
+			return nil, err
+		}
+		infos = append(infos, Info{ref, info.Size(), info.ModTime()})
+	}
+	slices.SortFunc(infos, func(a, b Info) int { return slices.Compare(a.Ref[:], b.Ref[:]) })
+	return infos, nil
+}
+
+// diskSink writes a content to a temporary file, which it makes when the first
+// chunk comes: a small content that turns out to be known costs no file.
+type diskSink struct {
+	disk *Disk
+	want func(ref Ref, size int64) (bool, error)
+	file *durable.File // nil before the first chunk
+}
+
+func (s *diskSink) wanted(ref Ref, size int64) (bool, error) {
+	keep, err := s.want(ref, size)
+	if err == nil && keep && size == 0 {
+		err = s.create() // no chunk will come
+	}
+	return keep, err
+}
+
+func (s *diskSink) create() (err error) {
+	s.file, err = s.disk.tree.Create(tempDir, filePerm)
+	return err
+}
+
+func (s *diskSink) Write(p []byte) (int, error) {
+	if s.file == nil {
+		if err := s.create(); err != nil {
+			return 0, err
+		}
+	}
+	return s.file.Write(p)
+}
+
+func (s *diskSink) abort() {
+	if s.file != nil {
+		s.file.Abort()
+	}
+}
+
+// diskFile is an open blob. Only what reads is passed on.
+type diskFile struct {
+	file    *os.File
+	size    int64
+	modTime time.Time
+}
+
+func (f *diskFile) Read(p []byte) (int, error)                { return f.file.Read(p) }
+func (f *diskFile) ReadAt(p []byte, off int64) (int, error)   { return f.file.ReadAt(p, off) }
+func (f *diskFile) Seek(off int64, whence int) (int64, error) { return f.file.Seek(off, whence) }
+func (f *diskFile) Close() error                              { return f.file.Close() }
+func (f *diskFile) Size() int64                               { return f.size }
+func (f *diskFile) ModTime() time.Time                        { return f.modTime }
+func (f *diskFile) File() *os.File                            { return f.file }
+func (f *diskFile) SyscallConn() (syscall.RawConn, error)     { return f.file.SyscallConn() }

@@ -1,0 +1,30 @@
+package blob
+
+import (
+	"context"
+	"crypto/sha256"
+	"io"
+)
+
+// Hash reads r to its end and returns the Ref and the size of what it gave.
+func Hash(ctx context.Context, r io.Reader) (Ref, int64, error) {
+	h := sha256.New()
+	buf := make([]byte, 256<<10)
+	var n int64
+	for {
+		if err := ctx.Err(); err != nil {
+			return Ref{}, n, err
+		}
+		m, err := r.Read(buf)
+		h.Write(buf[:m])
+		n += int64(m)
+		if err == io.EOF {
+			var ref Ref
+			h.Sum(ref[:0])
+			return ref, n, nil
+		}
+		if err != nil {
+			return Ref{}, n, err
+		}
+	}
+}

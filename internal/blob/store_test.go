@@ -1,0 +1,61 @@
+package blob_test
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/symdepot/symdepot/internal/blob"
+	"github.com/symdepot/symdepot/internal/blob/blobtest"
+)
+
+func TestMemory(t *testing.T) {
+	blobtest.Run(t, func(*testing.T) blob.Store { return new(blob.Memory) })
+}
+
+func TestDisk(t *testing.T) {
+	blobtest.Run(t, func(t *testing.T) blob.Store { return openDisk(t, t.TempDir()) })
+}
+
+func openDisk(t testing.TB, dir string) *blob.Disk {
+	t.Helper()
+	d, err := blob.OpenDisk(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = d.Close() })
+	return d
+}
+
+func TestMemoryTime(t *testing.T) {
+	now := time.Unix(1e9, 0)
+	m := &blob.Memory{Now: func() time.Time { return now }}
+	ref := blob.Sum([]byte("x"))
+	for range 2 {
+		if err := m.Put(t.Context(), ref, 1, strings.NewReader("x")); err != nil {
+			t.Fatal(err)
+		}
+		if info, err := m.Stat(t.Context(), ref); err != nil || !info.ModTime.Equal(now) {
+			t.Errorf("stat: %+v, %v; want time %v", info, err, now)
+		}
+		now = now.Add(time.Hour)
+	}
+}
+
+func TestRef(t *testing.T) {
+	const empty = "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"
+	ref := blob.Sum(nil)
+	if ref.String() != empty {
+		t.Errorf("the empty content is %s", ref)
+	}
+	for _, s := range []string{empty, strings.ToUpper(empty)} {
+		if got, err := blob.ParseRef(s); err != nil || got != ref {
+			t.Errorf("parse %s: %s, %v", s, got, err)
+		}
+	}
+	for _, s := range []string{"", "e3", empty[1:], empty + "00", "x" + empty[1:], "../" + empty[3:]} {
+		if got, err := blob.ParseRef(s); err == nil || got != (blob.Ref{}) {
+			t.Errorf("parse %q: %s, %v", s, got, err)
+		}
+	}
+}

@@ -1,0 +1,80 @@
+package durable
+
+import (
+	"fmt"
+	"os"
+	"sync"
+
+	"golang.org/x/sys/unix"
+)
+
+// startWriteBehind asks the kernel to begin writing a part of the file.
+func startWriteBehind(f *os.File, offset, n int64) {
+	if f == nil || n <= 0 {
+		return
+	}
+	// Only a hint: what goes wrong shows at the sync.
+	_ = unix.SyncFileRange(int(f.Fd()), offset, n, unix.SYNC_FILE_RANGE_WRITE)
+}
+
+// bulk flushes a whole file system. A nil bulk is none.
+type bulk struct{ dir *os.File }
+
+// bulkSystems are the file systems, by the number that statfs gives, on which
+// syncfs is known to make everything durable and to report errors. Others are
+// not trusted: FUSE does not pass the call to its server, and overlayfs does
+// not pass on the errors of the file system below.
+var bulkSystems = map[uint32]bool{
+	unix.EXT4_SUPER_MAGIC:  true, // ext2 and ext3 too
+	unix.XFS_SUPER_MAGIC:   true,
+	unix.BTRFS_SUPER_MAGIC: true,
+	unix.F2FS_SUPER_MAGIC:  true,
+	unix.TMPFS_MAGIC:       true,
+	0x2fc12fc1:             true, // ZFS
+}
+
+// syncfsReports says whether syncfs reports errors of writing, which it does
+// since Linux 5.8.
+var syncfsReports = sync.OnceValue(func() bool {
+	var u unix.Utsname
+	if err := unix.Uname(&u); err != nil {
+		return false
+	}
+	var major, minor int
+	if _, err := fmt.Sscanf(unix.ByteSliceToString(u.Release[:]), "%d.%d", &major, &minor); err != nil {
+		return false
+	}
+	return major > 5 || major == 5 && minor >= 8
+})
+
+// openBulk opens the directory for flushing its file system. The kernel
+// reports to it the errors that happen from now on.
+func openBulk(root *os.Root) *bulk {
+	if !syncfsReports() {
+		return nil
+	}
+	dir, err := root.Open(".")
+	if err != nil {
+		return nil
+	}
+	var st unix.Statfs_t
+	if err := unix.Fstatfs(int(dir.Fd()), &st); err != nil || !bulkSystems[uint32(st.Type)] {
+		_ = dir.Close() // opened for reading
+		return nil
+	}
+	return &bulk{dir}
+}
+
+func (b *bulk) sync() error {
+	for {
+		if err := unix.Syncfs(int(b.dir.Fd())); err != unix.EINTR {
+			return os.NewSyscallError("syncfs", err)
+		}
+	}
+}
+
+func (b *bulk) close() {
+	if b != nil {
+		_ = b.dir.Close() // opened for reading
+	}
+}
