@@ -191,8 +191,8 @@ func TestSourceBundleHostile(t *testing.T) {
 			t.Errorf("%s: %+v, %v", name, o, err)
 		}
 	}
-	// A bomb: 48 MiB of one string take time, not memory.
-	bomb := bundle(t, bundleManifest{tail: `"x":"` + strings.Repeat("a", 48<<20) + `","object_name":"a.so"`})
+	// A bomb: 20 MiB of one string take time, not memory.
+	bomb := bundle(t, bundleManifest{tail: `"x":"` + strings.Repeat("a", 20<<20) + `","object_name":"a.so"`})
 	alloc := allocated(func() {
 		if o := mustIdentify(t, bomb, "x")[0]; o.Name != "a.so" {
 			t.Errorf("%+v", o)
