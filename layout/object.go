@@ -91,7 +91,8 @@ type Object struct {
 	// a Breakpad file it is the debug file named in its MODULE record.
 	Name string
 	// CodeName is the module's own file name where it is known and differs
-	// in meaning from Name: Breakpad files and source bundles. Else empty.
+	// in meaning from Name: Breakpad files and source bundles. A SymCache
+	// file's own file name, which carries its version. Else empty.
 	CodeName string
 	// CodeID is the printed code id: a PE's or DBG's as debugid.PE prints
 	// it; ELF, Mach-O and WASM in lower-case hex; a Breakpad file's or

@@ -1,0 +1,235 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+)
+
+// The figures of BENCHMARKS.md: ratios to a known program, as medians of
+// alternated runs in one session. They run with `make bench` only.
+
+func needBench(t *testing.T, tools ...string) {
+	t.Helper()
+	if os.Getenv("SYMDEPOT_BENCH") == "" {
+		t.Skip("runs with make bench (SYMDEPOT_BENCH=1)")
+	}
+	for _, tool := range tools {
+		if _, err := exec.LookPath(tool); err != nil {
+			t.Skipf("needs %s", tool)
+		}
+	}
+}
+
+// randomSyms writes n Breakpad files of exactly size bytes that do not compress.
+func randomSyms(t *testing.T, dir string, n, size int) (paths []string) {
+	t.Helper()
+	rng := rand.New(rand.NewPCG(7, uint64(size)))
+	noise := make([]byte, size)
+	const digits = "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ-_"
+	for i := range n {
+		id := fmt.Sprintf("%016X%016X0", size, i+1)
+		name := fmt.Sprintf("lib%d-%d.so", size, i)
+		head := fmt.Sprintf("MODULE Linux x86_64 %s %s\nINFO URL ", id, name)
+		copy(noise, head)
+		for j := len(head); j+8 <= size; j += 8 {
+			v := rng.Uint64()
+			for k := range 8 {
+				noise[j+k] = digits[v>>(6*k)&63]
+			}
+		}
+		noise[size-1] = '\n'
+		p := filepath.Join(name, id, name+".sym")
+		if err := os.MkdirAll(filepath.Dir(filepath.Join(dir, p)), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(filepath.Join(dir, p), noise, 0o644); err != nil {
+			t.Fatal(err)
+		}
+		paths = append(paths, "/"+filepath.ToSlash(p))
+	}
+	return paths
+}
+
+// nginx serves a folder as fast as it can until the test ends.
+func nginx(t *testing.T, root string) string {
+	t.Helper()
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	addr := ln.Addr().String()
+	_ = ln.Close()
+	dir := t.TempDir()
+	conf := filepath.Join(dir, "nginx.conf")
+	text := fmt.Sprintf(`daemon off; worker_processes 2; pid %[1]s/pid; error_log %[1]s/error.log;
+events { worker_connections 1024; }
+http { access_log off; sendfile on; tcp_nopush on; keepalive_requests 1000000; default_type application/octet-stream;
+ client_body_temp_path %[1]s/a; proxy_temp_path %[1]s/b; fastcgi_temp_path %[1]s/c; uwsgi_temp_path %[1]s/d; scgi_temp_path %[1]s/e;
+ server { listen %[2]s; root %[3]s; } }
+`, dir, addr, root)
+	if os.Geteuid() == 0 {
+		text = "user root;\n" + text
+	}
+	if err := os.WriteFile(conf, []byte(text), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.CommandContext(context.Background(), "nginx", "-c", conf, "-p", dir)
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = cmd.Process.Signal(os.Interrupt); _ = cmd.Wait() })
+	for range 200 {
+		if c, err := net.DialTimeout("tcp", addr, time.Second); err == nil {
+			_ = c.Close()
+			return "http://" + addr
+		}
+		time.Sleep(10 * time.Millisecond) // waits for another program's port
+	}
+	t.Fatal("nginx does not listen")
+	return ""
+}
+
+// load runs the load program for some seconds over paths and returns requests
+// per second.
+func load(t *testing.T, base string, seconds, conns int, paths []string, status int) float64 {
+	t.Helper()
+	script := filepath.Join(t.TempDir(), "paths.lua")
+	var b strings.Builder
+	b.WriteString("local p = {\n")
+	for _, q := range paths {
+		fmt.Fprintf(&b, "%q,\n", q)
+	}
+	fmt.Fprintf(&b, "}\nlocal i = 0\nrequest = function() i = i %% #p + 1 return wrk.format(nil, p[i]) end\n")
+	fmt.Fprintf(&b, "local bad = 0\nresponse = function(s) if s ~= %d then wrk.thread:stop() end end\n", status)
+	if err := os.WriteFile(script, []byte(b.String()), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	args := []string{"-t2", "-c" + strconv.Itoa(conns), "-d" + strconv.Itoa(seconds) + "s", "--timeout", "30s"}
+	// Counting statuses costs as much as the servers do; one short run checks them.
+	out, err := exec.CommandContext(t.Context(), "wrk", append(args, "-s", script, base)...).CombinedOutput()
+	if err != nil {
+		t.Fatalf("wrk: %v\n%s", err, out)
+	}
+	m := regexp.MustCompile(`Requests/sec:\s+([0-9.]+)`).FindSubmatch(out)
+	if m == nil {
+		t.Fatalf("wrk said:\n%s", out)
+	}
+	rps, err := strconv.ParseFloat(string(m[1]), 64)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return rps
+}
+
+// resident returns a process's peak and present resident memory in MiB.
+func resident(t *testing.T, pid int) (peak, now float64) {
+	t.Helper()
+	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
+	if err != nil {
+		t.Skipf("needs /proc: %v", err)
+	}
+	get := func(key string) float64 {
+		m := regexp.MustCompile(key + `:\s+(\d+) kB`).FindSubmatch(b)
+		if m == nil {
+			return 0
+		}
+		v, _ := strconv.ParseFloat(string(m[1]), 64)
+		return v / 1024
+	}
+	return get("VmHWM"), get("VmRSS")
+}
+
+func median(v []float64) float64 {
+	v = slices.Clone(v)
+	slices.Sort(v)
+	return v[len(v)/2]
+}
+
+// TestBenchServe compares serve with nginx on the same files on the same disk.
+func TestBenchServe(t *testing.T) {
+	needBench(t, "nginx", "wrk")
+	pairs, seconds := 7, 5
+	if s := os.Getenv("SYMDEPOT_BENCH_SECONDS"); s != "" {
+		seconds, _ = strconv.Atoi(s)
+	}
+	tree := t.TempDir()
+	big := randomSyms(t, tree, 8, 10<<20)
+	small := randomSyms(t, tree, 256, 64<<10)
+	var absent []string
+	for i := range 1000 {
+		absent = append(absent, fmt.Sprintf("/gone%d.pdb/%032X1/gone%d.pdb", i, i+1, i))
+	}
+	depot := filepath.Join(t.TempDir(), "depot")
+	if code, _, errs := symdepot(t, depot, "add", tree); code != 0 {
+		t.Fatal(errs)
+	}
+	s := serveDepot(t, depot, "--quiet")
+	ng := nginx(t, tree)
+	for _, c := range []struct {
+		name   string
+		paths  []string
+		status int
+		want   float64
+	}{{"10 MiB files, bytes/s", big, 200, 1.0}, {"64 KiB files, requests/s", small, 200, 0.9}, {"absent keys, 404/s", absent, 404, 0.7}} {
+		load(t, s.url, 2, 32, c.paths, c.status)
+		load(t, ng, 2, 32, c.paths, c.status)
+		var ours, theirs, ratios []float64
+		for range pairs {
+			a, b := load(t, s.url, seconds, 32, c.paths, c.status), load(t, ng, seconds, 32, c.paths, c.status)
+			ours, theirs, ratios = append(ours, a), append(theirs, b), append(ratios, a/b)
+		}
+		peak, now := resident(t, s.cmd.Process.Pid)
+		verdict := "reached"
+		if median(ratios) < c.want {
+			verdict = "NOT REACHED"
+		}
+		t.Logf("%-26s symdepot %9.0f/s, nginx %9.0f/s, ratio %.2f (want %.1f: %s); resident %.0f MiB, peak %.0f MiB", c.name,
+			median(ours), median(theirs), median(ratios), c.want, verdict, now, peak)
+	}
+}
+
+// TestBenchAdd compares adding 2 GiB in 2,000 files with hashing and copying.
+func TestBenchAdd(t *testing.T) {
+	needBench(t, "sha256sum", "cp", "sync")
+	files, size := 2000, 1<<20
+	src := t.TempDir()
+	randomSyms(t, src, files, size)
+	timed := func(name string, args ...string) float64 {
+		start := time.Now()
+		if out, err := exec.CommandContext(t.Context(), name, args...).CombinedOutput(); err != nil {
+			t.Fatalf("%s: %v\n%s", name, err, out)
+		}
+		return time.Since(start).Seconds()
+	}
+	var ratios, adds, hashes, copies []float64
+	for i := range 5 {
+		work := t.TempDir()
+		timed("sync")
+		h := timed("sh", "-c", fmt.Sprintf("cd %s && (find . -type f | sort | sed -n 'p;n' | xargs sha256sum >/dev/null) & cd %s && find . -type f | sort | sed -n 'n;p' | xargs sha256sum >/dev/null; wait", src, src))
+		timed("sync")
+		c := timed("sh", "-c", fmt.Sprintf("cp -r %s %s/copy && sync", src, work))
+		timed("sync")
+		depot := filepath.Join(work, "depot")
+		start := time.Now()
+		if code, _, errs := symdepot(t, depot, "add", src); code != 0 {
+			t.Fatal(errs)
+		}
+		a := time.Since(start).Seconds()
+		adds, hashes, copies, ratios = append(adds, a), append(hashes, h), append(copies, c), append(ratios, a/max(h, c))
+		_ = os.RemoveAll(work)
+		t.Logf("run %d: add %.2f s, two sha256sum %.2f s, cp -r and sync %.2f s", i+1, a, h, c)
+	}
+	t.Logf("add 2 GiB in 2,000 files: %.2f s; two sha256sum %.2f s; cp -r and sync %.2f s; ratio to the larger %.2f (want at most 1.5)",
+		median(adds), median(hashes), median(copies), median(ratios))
+}

@@ -1,0 +1,177 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+)
+
+// torture reports whether the long forms of the proofs were asked for.
+func torture() bool { return os.Getenv("SYMDEPOT_TORTURE") != "" }
+
+// symdepot runs the real command on a depot and returns its exit code.
+func symdepot(t *testing.T, depot string, args ...string) (code int, stdout, stderr string) {
+	t.Helper()
+	cmd := exec.CommandContext(t.Context(), "symdepot", append([]string{"--depot", depot}, args...)...)
+	var out, errs bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &errs
+	err := cmd.Run()
+	var exit *exec.ExitError
+	if err != nil && !errors.As(err, &exit) {
+		t.Fatal(err)
+	}
+	return cmd.ProcessState.ExitCode(), out.String(), errs.String()
+}
+
+// symFiles writes n Breakpad files into a folder: the cheapest real symbol
+// files that are all different. Their ids carry series and number.
+func symFiles(t *testing.T, dir string, series, n, size int) {
+	t.Helper()
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	for i := range n {
+		body := fmt.Sprintf("MODULE Linux x86_64 %s lib%d-%d.so\nFUNC 1000 10 0 f\n", symID(series, i), series, i)
+		body += strings.Repeat("PUBLIC 2000 0 g\n", 1+size*(i%5)/16)
+		if err := os.WriteFile(filepath.Join(dir, fmt.Sprintf("lib%d-%d.so.sym", series, i)), []byte(body), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+func symID(series, i int) string { return fmt.Sprintf("%08X%024X0", series+1, i+1) }
+
+// transactions lists what the depot says it holds: number to objects.
+func transactions(t *testing.T, depot string) map[int64]int64 {
+	t.Helper()
+	code, out, errs := symdepot(t, depot, "list", "--json")
+	if code == exitDepot {
+		return nil // killed before there was one
+	}
+	if code != 0 {
+		t.Fatalf("list: exit %d: %s", code, errs)
+	}
+	txs := map[int64]int64{}
+	for dec := json.NewDecoder(strings.NewReader(out)); ; {
+		var l txLine
+		if err := dec.Decode(&l); errors.Is(err, io.EOF) {
+			return txs
+		} else if err != nil {
+			t.Fatal(err)
+		}
+		txs[l.Transaction] = l.Objects
+	}
+}
+
+// TestKilledAdds kills adds at random moments: the depot must verify clean each
+// time, hold every transaction that was reported, and no partial one.
+func TestKilledAdds(t *testing.T) {
+	rounds := 20
+	if torture() {
+		rounds = 200
+	}
+	const files = 60
+	depot := filepath.Join(t.TempDir(), "depot")
+	src := t.TempDir()
+	rng := rand.New(rand.NewPCG(1, 2))
+
+	// One undisturbed add tells how long there is to kill.
+	symFiles(t, filepath.Join(src, "0"), 0, files, 4000)
+	start := time.Now()
+	if code, _, errs := symdepot(t, depot, "add", filepath.Join(src, "0")); code != 0 {
+		t.Fatalf("exit %d: %s", code, errs)
+	}
+	span := time.Since(start)
+
+	committed := map[int]bool{0: true}
+	killed := 0
+	for round := 1; round <= rounds; round++ {
+		dir := filepath.Join(src, fmt.Sprint(round))
+		symFiles(t, dir, round, files, 4000)
+		cmd := exec.CommandContext(t.Context(), "symdepot", "--depot", depot, "add", dir)
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		kill := time.AfterFunc(time.Duration(rng.Int64N(int64(span)*5/4)), func() { _ = cmd.Process.Kill() })
+		err := cmd.Wait()
+		kill.Stop()
+		if err == nil {
+			committed[round] = true
+		} else {
+			killed++
+		}
+		if code, out, errs := symdepot(t, depot, "verify"); code != 0 {
+			t.Fatalf("round %d: verify: exit %d\n%s%s", round, code, out, errs)
+		}
+		if err := os.RemoveAll(dir); err != nil {
+			t.Fatal(err)
+		}
+	}
+	txs := transactions(t, depot)
+	for n, objects := range txs {
+		if objects != files {
+			t.Errorf("transaction %d has %d objects instead of %d", n, objects, files)
+		}
+	}
+	if len(txs) < len(committed) {
+		t.Errorf("%d transactions are there, %d were reported", len(txs), len(committed))
+	}
+	for round := range committed {
+		for _, i := range []int{0, files - 1} {
+			if code, _, errs := symdepot(t, depot, "find", symID(round, i)); code != 0 {
+				t.Errorf("round %d was reported, but file %d is gone: %s", round, i, errs)
+			}
+		}
+	}
+	if code, _, errs := symdepot(t, depot, "gc", "--grace", "0s"); code != 0 {
+		t.Errorf("gc: %s", errs)
+	}
+	if code, out, _ := symdepot(t, depot, "verify"); code != 0 || strings.Contains(out, "interrupted") {
+		t.Errorf("after gc: exit %d: %s", code, out)
+	}
+	t.Logf("%d of %d adds were killed", killed, rounds)
+	if killed == 0 {
+		t.Error("no add was killed in time; the test proves nothing")
+	}
+}
+
+// TestConcurrentAdds lets 30 processes add to one depot beside a running server.
+func TestConcurrentAdds(t *testing.T) {
+	const procs, files = 30, 60
+	depot := filepath.Join(t.TempDir(), "depot")
+	src := t.TempDir()
+	var wg sync.WaitGroup
+	for p := range procs {
+		symFiles(t, filepath.Join(src, fmt.Sprint(p)), p, files, 400)
+	}
+	for p := range procs {
+		wg.Go(func() {
+			if code, out, errs := symdepot(t, depot, "add", "-p", fmt.Sprint("p", p), filepath.Join(src, fmt.Sprint(p))); code != 0 {
+				t.Errorf("process %d: exit %d\n%s%s", p, code, out, errs)
+			}
+		})
+	}
+	wg.Wait()
+	txs := transactions(t, depot)
+	if len(txs) != procs {
+		t.Errorf("%d transactions instead of %d", len(txs), procs)
+	}
+	for n := int64(1); n <= procs; n++ {
+		if txs[n] != files {
+			t.Errorf("transaction %d has %d objects instead of %d", n, txs[n], files)
+		}
+	}
+	if code, out, _ := symdepot(t, depot, "verify"); code != 0 {
+		t.Errorf("verify: %s", out)
+	}
+}

@@ -1,0 +1,175 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/symdepot/symdepot/internal/scan"
+	"github.com/symdepot/symdepot/layout"
+	"github.com/symdepot/symdepot/objfile"
+)
+
+type identifyCmd struct {
+	JSON  bool     `help:"Print one JSON object per line and per contained object."`
+	As    string   `help:"Take the files for a kind that cannot be recognised: sha1, jsmap, il2cpp or proguard." enum:",sha1,jsmap,il2cpp,proguard" default:"" placeholder:"KIND"`
+	ID    string   `help:"The debug id that an il2cpp mapping belongs to." placeholder:"ID"`
+	Paths []string `arg:"" name:"path" help:"Files, folders and archives."`
+}
+
+// Help is the long help text.
+func (identifyCmd) Help() string {
+	return `Nothing is stored and nothing is changed. Folders are walked and archives are looked into.
+
+  symdepot identify app.exe app.pdb
+  symdepot identify --json build/ | jq -r 'select(.kind=="pdb").paths.symstore[0]'
+  symdepot identify --json --as sha1 src/main.c
+
+In JSON, "paths" lists for each layout the paths under which the object is asked for there, the
+canonical one first. A file that is no symbol file gives {"path":…,"error":…}.
+
+Exit codes: 0 at least one symbol file, 1 none, 2 wrong command line, 3 a path could not be read.`
+}
+
+// identified is one line of JSON output. The field names are an interface.
+type identified struct {
+	Path     string              `json:"path"`
+	Kind     string              `json:"kind"`
+	Name     string              `json:"name"`
+	Arch     string              `json:"arch"`
+	Size     int64               `json:"size"`
+	CodeID   string              `json:"code_id"`
+	DebugID  string              `json:"debug_id"`
+	BuildID  string              `json:"build_id"`
+	Features []string            `json:"features"`
+	Paths    map[string][]string `json:"paths"`
+	Wants    []string            `json:"wants,omitempty"`
+}
+
+// shownLayouts are the layouts of the "paths" field.
+var shownLayouts = []layout.Layout{layout.SymStore, layout.Index2, layout.SSQP, layout.BreakpadTree, layout.Unified, layout.Debuginfod, layout.GDB, layout.LLDB}
+
+func newIdentified(path string, o objfile.Object) identified {
+	id := identified{
+		Path: path, Kind: o.Kind.String(), Name: o.Name, Arch: o.Arch, Size: o.Size, CodeID: o.CodeID,
+		DebugID: o.DebugID.Breakpad(), BuildID: string(o.BuildID), Features: o.Features.Words(), Paths: map[string][]string{},
+	}
+	for _, l := range shownLayouts {
+		if ps := l.Paths(o.Object); len(ps) > 0 {
+			id.Paths[l.Name()] = ps
+		}
+	}
+	for _, w := range o.Wants {
+		if ps := layout.SymStore.Paths(w); len(ps) > 0 {
+			id.Wants = append(id.Wants, ps[0])
+		}
+	}
+	return id
+}
+
+// Run identifies every file below the paths.
+func (c identifyCmd) Run(a *app) error {
+	var found, failed int
+	out := newJSONLines(a.stdout)
+	var t table
+	if !c.JSON {
+		t = newTable(a.stdout, "KIND", "ARCH", "ID", "SIZE", "FEATURES", "PATH")
+	}
+	fail := func(path, reason string, named bool) error {
+		if c.JSON {
+			return out.write(struct {
+				Path  string `json:"path"`
+				Error string `json:"error"`
+			}{path, reason})
+		}
+		if named {
+			t.row([]string{"-", "", "", "", reason, path})
+		}
+		return nil
+	}
+	opt := objfile.Options{As: c.As, ID: c.ID}
+	for f, err := range scan.Walk(a.ctx, c.Paths, scan.Options{}) {
+		if err != nil {
+			if a.ctx.Err() != nil {
+				return a.ctx.Err()
+			}
+			var skip *scan.Skip
+			if !errors.As(err, &skip) {
+				return err
+			}
+			failed++
+			if err := fail(skip.Path, skipText(skip), true); err != nil {
+				return err
+			}
+			continue
+		}
+		objs, err := identifyFile(a, f, opt)
+		if err != nil {
+			if err := fail(f.Path, err.Error(), !errors.Is(err, objfile.ErrNotSymbolFile) || isNamed(c.Paths, f.Path)); err != nil {
+				return err
+			}
+			continue
+		}
+		for _, o := range objs {
+			found++
+			id := newIdentified(f.Path, o)
+			if c.JSON {
+				if err := out.write(id); err != nil {
+					return err
+				}
+				continue
+			}
+			t.row([]string{id.Kind, id.Arch, bestID(id), bytesText(id.Size), strings.Join(id.Features, ","), id.Path})
+		}
+	}
+	if !c.JSON {
+		if err := t.flush(); err != nil {
+			return err
+		}
+	}
+	if found == 0 {
+		if !c.JSON {
+			fmt.Fprintln(a.stderr, "symdepot: no symbol file there")
+		}
+		return errNo
+	}
+	_ = failed
+	return nil
+}
+
+// isNamed reports whether path was given on the command line itself.
+func isNamed(paths []string, path string) bool {
+	for _, p := range paths {
+		if p == path {
+			return true
+		}
+	}
+	return false
+}
+
+func bestID(id identified) string {
+	switch {
+	case id.BuildID != "":
+		return id.BuildID
+	case id.Kind == "pe" || id.Kind == "dbg" || id.DebugID == "":
+		return id.CodeID
+	}
+	return id.DebugID
+}
+
+func identifyFile(a *app, f *scan.File, opt objfile.Options) ([]objfile.Object, error) {
+	defer f.Discard()
+	c, err := f.Open(a.ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer c.Close()
+	opt.Script = scriptBeside(f.Path)
+	return objfile.Identify(c, c.Size(), strings.TrimSuffix(f.Path, layout.BaseName(f.Path))+f.Name, opt)
+}
+
+// scriptBeside opens the script that a source map x.js.map belongs to.
+func scriptBeside(path string) func() (io.ReadCloser, error) {
+	return func() (io.ReadCloser, error) { return openFile(strings.TrimSuffix(path, ".map")) }
+}

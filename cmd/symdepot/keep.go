@@ -1,0 +1,156 @@
+package main
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/symdepot/symdepot/internal/depot"
+)
+
+type rmCmd struct {
+	Numbers []int64 `arg:"" name:"tx" help:"Numbers of transactions."`
+}
+
+// Help is the long help text.
+func (rmCmd) Help() string {
+	return `What no other transaction holds disappears for every client at once; its space comes back with
+symdepot gc. A file that thirty transactions added stays until the last of them is removed.
+
+  symdepot rm 17 18
+
+Exit codes: 0 removed, 1 no such transaction (none was removed), 2 wrong command line, 3 failed,
+4 no depot.`
+}
+
+// Run removes transactions.
+func (c rmCmd) Run(a *app) error {
+	d, err := a.open(depot.Options{MustExist: true})
+	if err != nil {
+		return err
+	}
+	defer d.Close()
+	for _, n := range c.Numbers {
+		tx, err := d.Transaction(a.ctx, n)
+		if err != nil {
+			return noSuchTx(a.stderr, n, err)
+		}
+		if !tx.Removed.IsZero() {
+			fmt.Fprintf(a.stderr, "symdepot: transaction %d was removed already, on %s\n", n, tx.Removed.Local().Format(time.RFC3339))
+			return errNo
+		}
+	}
+	for _, n := range c.Numbers {
+		tx, err := d.Remove(a.ctx, n)
+		if err != nil {
+			return noSuchTx(a.stderr, n, err)
+		}
+		fmt.Fprintf(a.stdout, "removed transaction %d (%s)\n", n, count(tx.Files, "object"))
+	}
+	return nil
+}
+
+type gcCmd struct {
+	DryRun bool          `help:"Only say what would be freed." short:"n"`
+	Grace  time.Duration `help:"Leave alone what lost its last transaction less than this long ago; a running add needs it." default:"24h"`
+	JSON   bool          `help:"Print one JSON object."`
+}
+
+// Help is the long help text.
+func (gcCmd) Help() string {
+	return `  symdepot gc --dry-run
+  symdepot gc --grace 1h
+
+It may run beside add and serve. Exit codes: 0 done, 2 wrong command line, 3 failed, 4 no depot.`
+}
+
+// Run collects.
+func (c gcCmd) Run(a *app) error {
+	if c.Grace < 0 {
+		return usageError("--grace cannot be negative")
+	}
+	d, err := a.open(depot.Options{MustExist: true})
+	if err != nil {
+		return err
+	}
+	defer d.Close()
+	got, err := d.Collect(a.ctx, c.Grace, c.DryRun)
+	if err != nil {
+		return err
+	}
+	if c.JSON {
+		return newJSONLines(a.stdout).write(struct {
+			DryRun   bool  `json:"dry_run,omitempty"`
+			Contents int64 `json:"contents"`
+			Strays   int64 `json:"strays"`
+			Bytes    int64 `json:"bytes"`
+		}{c.DryRun, got.Contents, got.Strays, got.Bytes})
+	}
+	verb := "freed"
+	if c.DryRun {
+		verb = "would free"
+	}
+	fmt.Fprintf(a.stdout, "%s %s: %s without a transaction, %s left by an interrupted add\n", verb, bytesText(got.Bytes), count(got.Contents, "content"), count(got.Strays, "blob"))
+	return nil
+}
+
+type verifyCmd struct {
+	JSON bool `help:"Print one JSON object per fault and a last one with the sums."`
+}
+
+// Help is the long help text.
+func (verifyCmd) Help() string {
+	return `Reads and hashes every stored byte again and checks every row of the index both ways.
+
+  symdepot verify
+
+Exit codes: 0 clean, 1 faults were found, 2 wrong command line, 3 the check could not be finished,
+4 no depot.`
+}
+
+// Run verifies the depot.
+func (c verifyCmd) Run(a *app) error {
+	d, err := a.open(depot.Options{MustExist: true})
+	if err != nil {
+		return err
+	}
+	defer d.Close()
+	stats, err := d.Stats(a.ctx)
+	if err != nil {
+		return err
+	}
+	out := newJSONLines(a.stdout)
+	bar := newProgress(a.stderr, "verifying", stats.Bytes)
+	defer bar.done()
+	v, err := d.Verify(a.ctx, func(f depot.Fault) {
+		if c.JSON {
+			_ = out.write(f)
+		} else if f.Ref != "" {
+			fmt.Fprintf(a.stdout, "fault: %s: %s\n", f.Ref, f.What)
+		} else {
+			fmt.Fprintf(a.stdout, "fault: %s\n", f.What)
+		}
+	}, bar.set)
+	bar.done()
+	if err != nil {
+		return err
+	}
+	if c.JSON {
+		if err := out.write(v); err != nil {
+			return err
+		}
+	} else {
+		word := "clean"
+		if v.Faults > 0 {
+			word = count(v.Faults, "fault")
+		}
+		fmt.Fprintf(a.stdout, "%s: %s, %s, every byte read", word, count(v.Contents, "content"), bytesText(v.Bytes))
+		if v.Strays > 0 {
+			fmt.Fprintf(a.stdout, "; %s left by an interrupted add (gc takes them)", count(v.Strays, "blob"))
+		}
+		fmt.Fprintln(a.stdout)
+	}
+	if v.Faults > 0 {
+		return errNo
+	}
+	return nil
+}

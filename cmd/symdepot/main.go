@@ -1,0 +1,186 @@
+// Command symdepot keeps the debug symbols of every build of every platform
+// and answers every debugger in the protocol that it already speaks.
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"os/signal"
+	"runtime"
+	"runtime/debug"
+	"syscall"
+
+	"github.com/alecthomas/kong"
+	"golang.org/x/term"
+
+	"github.com/symdepot/symdepot/internal/depot"
+	"github.com/symdepot/symdepot/internal/durable"
+)
+
+// The exit codes; every command's help names the ones it uses.
+const (
+	exitOK          = 0
+	exitNo          = 1   // the answer is no: nothing found, nothing to add, faults found
+	exitUsage       = 2   // the command line is wrong
+	exitFailed      = 3   // reading, writing or listening failed
+	exitDepot       = 4   // the depot is missing, damaged or of a newer format
+	exitInterrupted = 130 // Ctrl-C; nothing was left half done
+)
+
+// errNo ends a command whose answer, already printed, is no.
+var errNo = errors.New("no")
+
+// usageError is a command line that cannot be meant.
+type usageError string
+
+func (e usageError) Error() string { return string(e) }
+
+// exitCode maps an error to the exit code.
+func exitCode(err error) int {
+	var usage usageError
+	var parse *kong.ParseError
+	switch {
+	case err == nil:
+		return exitOK
+	case errors.Is(err, errNo), errors.Is(err, depot.ErrEmpty):
+		return exitNo
+	case errors.As(err, &usage), errors.As(err, &parse):
+		return exitUsage
+	case errors.Is(err, context.Canceled):
+		return exitInterrupted
+	case errors.Is(err, depot.ErrNoDepot), errors.Is(err, depot.ErrNewer), depot.IsDamaged(err):
+		return exitDepot
+	}
+	return exitFailed
+}
+
+// app is what a command needs of the world.
+type app struct {
+	ctx            context.Context
+	stdout, stderr io.Writer
+	depotDir       string
+}
+
+type cli struct {
+	Depot string `help:"Folder of the depot. Default: the platform's data folder." env:"SYMDEPOT_DEPOT" placeholder:"DIR"`
+
+	Identify identifyCmd `cmd:"" help:"Say what files are and under which paths debuggers ask for them."`
+	Add      addCmd      `cmd:"" help:"Add files, folders and archives to the depot as one transaction."`
+	Serve    serveCmd    `cmd:"" help:"Answer debuggers over HTTP."`
+	Find     findCmd     `cmd:"" help:"Look for objects by name, by id, or by a local file."`
+	List     listCmd     `cmd:"" help:"List transactions."`
+	Show     showCmd     `cmd:"" help:"Show one transaction with its files."`
+	Rm       rmCmd       `cmd:"" help:"Remove transactions."`
+	Gc       gcCmd       `cmd:"" help:"Free the space of what no transaction holds any more."`
+	Verify   verifyCmd   `cmd:"" help:"Check every stored byte and every row."`
+	Version  versionCmd  `cmd:"" help:"Print the version."`
+}
+
+func main() {
+	os.Exit(run(os.Args[1:], os.Stdout, os.Stderr))
+}
+
+// run is main without the process: it returns the exit code.
+func run(args []string, stdout, stderr io.Writer) int {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	var c cli
+	exited := -1
+	parser, err := kong.New(&c,
+		kong.Name("symdepot"),
+		kong.Description("symdepot keeps the debug symbols of every build of every platform and answers every debugger in its own protocol.\n\nFirst steps:\n\n  symdepot serve --add build/     add a build and serve it\n  symdepot identify build/        only look\n\nExit codes: 0 done, 1 the answer is no, 2 wrong command line, 3 failed, 4 depot missing, damaged or newer, 130 interrupted."),
+		kong.Writers(stdout, stderr),
+		kong.Exit(func(code int) { exited = code }),
+		kong.UsageOnError(),
+		kong.ConfigureHelp(kong.HelpOptions{Compact: true, WrapUpperBound: 100}),
+	)
+	if err != nil {
+		fmt.Fprintln(stderr, "symdepot:", err)
+		return exitFailed
+	}
+	kctx, err := parser.Parse(args)
+	if exited >= 0 {
+		return exited // --help was printed
+	}
+	if err != nil {
+		fmt.Fprintf(stderr, "symdepot: %v\nTry: symdepot --help\n", err)
+		return exitUsage
+	}
+	a := &app{ctx: ctx, stdout: stdout, stderr: stderr, depotDir: c.Depot}
+	err = kctx.Run(a)
+	if err != nil && !errors.Is(err, errNo) {
+		fmt.Fprintln(stderr, "symdepot:", describe(err))
+	}
+	return exitCode(err)
+}
+
+// describe adds the next step to errors that have one.
+func describe(err error) string {
+	switch {
+	case errors.Is(err, context.Canceled):
+		return "interrupted; nothing was left half done"
+	case durable.IsNoSpace(err):
+		return fmt.Sprintf("%v\nThe disk is full; the depot is as it was before. Free space there, for instance with `symdepot rm` and `symdepot gc`, and run the command again.", err)
+	case errors.Is(err, fs.ErrPermission):
+		return fmt.Sprintf("%v\nCheck who owns the file and who may write there.", err)
+	}
+	return err.Error()
+}
+
+// open opens the depot for a command.
+func (a *app) open(opt depot.Options) (*depot.Depot, error) {
+	dir, err := a.dir()
+	if err != nil {
+		return nil, err
+	}
+	return depot.Open(a.ctx, dir, opt)
+}
+
+// dir returns the depot's folder: the flag or SYMDEPOT_DEPOT, else the
+// platform's place for data that a user keeps.
+func (a *app) dir() (string, error) {
+	if a.depotDir != "" {
+		return a.depotDir, nil
+	}
+	home, err := os.UserHomeDir()
+	if err != nil {
+		return "", usageError("there is no home folder to keep the depot in; name one with --depot or SYMDEPOT_DEPOT")
+	}
+	switch runtime.GOOS {
+	case "windows":
+		if d := os.Getenv("LOCALAPPDATA"); d != "" {
+			return d + `\symdepot`, nil
+		}
+		return home + `\AppData\Local\symdepot`, nil
+	case "darwin":
+		return home + "/Library/Application Support/symdepot", nil
+	}
+	if d := os.Getenv("XDG_DATA_HOME"); d != "" {
+		return d + "/symdepot", nil
+	}
+	return home + "/.local/share/symdepot", nil
+}
+
+// terminal reports whether w is a terminal.
+func terminal(w io.Writer) bool {
+	f, ok := w.(*os.File)
+	return ok && term.IsTerminal(int(f.Fd()))
+}
+
+type versionCmd struct{}
+
+// version is set by release builds.
+var version = "devel"
+
+func (versionCmd) Run(a *app) error {
+	v := version
+	if bi, ok := debug.ReadBuildInfo(); ok && v == "devel" && bi.Main.Version != "" {
+		v = bi.Main.Version
+	}
+	_, err := fmt.Fprintf(a.stdout, "symdepot %s %s %s/%s\n", v, runtime.Version(), runtime.GOOS, runtime.GOARCH)
+	return err
+}

@@ -1,0 +1,322 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/symdepot/symdepot/internal/depot"
+	"github.com/symdepot/symdepot/internal/scan"
+	"github.com/symdepot/symdepot/objfile"
+)
+
+type findCmd struct {
+	JSON  bool     `help:"Print one JSON object per object found."`
+	Limit int      `help:"How many objects at the most." default:"100"`
+	File  bool     `help:"Take the queries for local files even if they do not exist as typed." short:"f"`
+	Query []string `arg:"" name:"query" help:"A file name (with * and ?), an id in any spelling, a server path, a SHA-256, or a local file."`
+}
+
+// Help is the long help text.
+func (findCmd) Help() string {
+	return `  symdepot find ntdll.pdb
+  symdepot find 'lib*.so'
+  symdepot find 3249D99D-0C40-4931-8610-F4E4FB0B6936
+  symdepot find dfb85de42daffd09640c8fe377d572de3e168920
+  symdepot find ./app.pdb          is this very file in the depot?
+
+A query that names an existing local file asks for that file: by its ids and by its content.
+
+Exit codes: 0 found, 1 something was not found, 2 wrong command line, 3 failed, 4 no depot.`
+}
+
+// foundLine is one line of JSON output.
+type foundLine struct {
+	Query        string   `json:"query"`
+	Kind         string   `json:"kind"`
+	Name         string   `json:"name"`
+	Arch         string   `json:"arch"`
+	Size         int64    `json:"size"`
+	CodeID       string   `json:"code_id"`
+	DebugID      string   `json:"debug_id"`
+	BuildID      string   `json:"build_id"`
+	Features     []string `json:"features"`
+	SHA256       string   `json:"sha256"`
+	Transactions []int64  `json:"transactions"`
+	SameContent  *bool    `json:"same_content,omitempty"`
+}
+
+// Run looks for each query.
+func (c findCmd) Run(a *app) error {
+	d, err := a.open(depot.Options{MustExist: true})
+	if err != nil {
+		return err
+	}
+	defer d.Close()
+	p := findPrinter{json: c.JSON, out: newJSONLines(a.stdout)}
+	if !c.JSON {
+		p.t = newTable(a.stdout, "KIND", "ARCH", "ID", "SIZE", "TRANSACTIONS", "NAME", "")
+	}
+	missing := 0
+	for _, q := range c.Query {
+		n, err := c.one(a, d, q, &p)
+		if err != nil {
+			return err
+		}
+		if n == 0 {
+			missing++
+			if !c.JSON {
+				fmt.Fprintf(a.stderr, "symdepot: not in the depot: %s\n", printable(q))
+			}
+		}
+	}
+	if !c.JSON {
+		if err := p.t.flush(); err != nil {
+			return err
+		}
+	}
+	if missing > 0 {
+		return errNo
+	}
+	return nil
+}
+
+func (c findCmd) one(a *app, d *depot.Depot, q string, p *findPrinter) (int, error) {
+	if fi, err := os.Stat(q); c.File || err == nil && fi.Mode().IsRegular() {
+		return c.localFile(a, d, q, p)
+	}
+	found, err := d.Find(a.ctx, depot.Scope{}, q, c.Limit)
+	if err != nil {
+		return 0, err
+	}
+	for _, f := range found {
+		if err := p.print(q, f, nil); err != nil {
+			return 0, err
+		}
+	}
+	return len(found), nil
+}
+
+// localFile looks for the objects of a file on this machine, or of the files in
+// it when it is an archive.
+func (c findCmd) localFile(a *app, d *depot.Depot, path string, p *findPrinter) (int, error) {
+	n := 0
+	for f, err := range scan.Walk(a.ctx, []string{path}, scan.Options{}) {
+		if err != nil {
+			return n, err
+		}
+		same, err := sameFile(a, d, f)
+		if errors.Is(err, objfile.ErrNotSymbolFile) && f.Archive != "" {
+			continue
+		}
+		if err != nil {
+			return n, fmt.Errorf("%s: %w", f.Path, err)
+		}
+		for _, s := range same {
+			for _, found := range s.Found {
+				is := found.Ref == s.Ref
+				if err := p.print(f.Path, found, &is); err != nil {
+					return n, err
+				}
+				n++
+			}
+		}
+	}
+	return n, nil
+}
+
+func sameFile(a *app, d *depot.Depot, f *scan.File) ([]depot.Same, error) {
+	defer f.Discard()
+	content, err := f.Open(a.ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer content.Close()
+	return d.Same(a.ctx, depot.Scope{}, content, f.Name)
+}
+
+type findPrinter struct {
+	json bool
+	out  jsonLines
+	t    table
+}
+
+func (p *findPrinter) print(q string, f depot.Found, same *bool) error {
+	l := foundLine{Query: q, Kind: f.Object.Kind.String(), Name: f.Object.Name, Arch: f.Arch, Size: f.Size, CodeID: f.Object.CodeID,
+		DebugID: f.Object.DebugID.Breakpad(), BuildID: string(f.Object.BuildID), Features: f.Features, SHA256: f.Ref.String(),
+		Transactions: f.Transactions, SameContent: same}
+	if p.json {
+		return p.out.write(l)
+	}
+	word := ""
+	if same != nil {
+		word = "other content"
+		if *same {
+			word = "same content"
+		}
+	}
+	p.t.row([]string{l.Kind, l.Arch, bestID(identified{Kind: l.Kind, CodeID: l.CodeID, DebugID: l.DebugID, BuildID: l.BuildID}),
+		bytesText(l.Size), numbers(l.Transactions), l.Name, word})
+	return nil
+}
+
+func numbers(ns []int64) string {
+	var s []string
+	for i, n := range ns {
+		if i == 5 {
+			s = append(s, "…")
+			break
+		}
+		s = append(s, strconv.FormatInt(n, 10))
+	}
+	return strings.Join(s, ",")
+}
+
+type listCmd struct {
+	JSON    bool   `help:"Print one JSON object per transaction."`
+	Product string `help:"Only this product." short:"p"`
+	Version string `help:"Only this version." short:"v"`
+	Limit   int    `help:"How many at the most, newest first; 0 for all." default:"0"`
+	All     bool   `help:"Removed transactions too."`
+}
+
+// Help is the long help text.
+func (listCmd) Help() string {
+	return `  symdepot list
+  symdepot list --product Game --json
+
+Exit codes: 0 done, also when there is none; 2 wrong command line, 3 failed, 4 no depot.`
+}
+
+// txLine is one transaction in JSON output.
+type txLine struct {
+	Transaction int64      `json:"transaction"`
+	Product     string     `json:"product"`
+	Version     string     `json:"version"`
+	Comment     string     `json:"comment"`
+	Time        time.Time  `json:"time"`
+	Who         string     `json:"who"`
+	Host        string     `json:"host"`
+	Objects     int64      `json:"objects"`
+	Bytes       int64      `json:"bytes"`
+	Removed     *time.Time `json:"removed,omitempty"`
+}
+
+func newTxLine(t depot.Transaction) txLine {
+	l := txLine{t.Number, t.Product, t.Version, t.Comment, t.Time.UTC(), t.Who, t.Host, t.Files, t.Bytes, nil}
+	if !t.Removed.IsZero() {
+		r := t.Removed.UTC()
+		l.Removed = &r
+	}
+	return l
+}
+
+// Run lists transactions.
+func (c listCmd) Run(a *app) error {
+	d, err := a.open(depot.Options{MustExist: true})
+	if err != nil {
+		return err
+	}
+	defer d.Close()
+	txs, err := d.List(a.ctx, depot.Scope{}, depot.ListFilter{Product: c.Product, Version: c.Version, Limit: c.Limit, Removed: c.All})
+	if err != nil {
+		return err
+	}
+	if c.JSON {
+		out := newJSONLines(a.stdout)
+		for _, t := range txs {
+			if err := out.write(newTxLine(t)); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	t := newTable(a.stdout, "TX", "TIME", "PRODUCT", "VERSION", "OBJECTS", "SIZE", "WHO", "COMMENT")
+	for _, x := range txs {
+		mark := ""
+		if !x.Removed.IsZero() {
+			mark = " (removed)"
+		}
+		t.row([]string{strconv.FormatInt(x.Number, 10) + mark, x.Time.Local().Format("2006-01-02 15:04"), x.Product, x.Version,
+			strconv.FormatInt(x.Files, 10), bytesText(x.Bytes), x.Who, x.Comment})
+	}
+	return t.flush()
+}
+
+type showCmd struct {
+	JSON   bool  `help:"Print the transaction, then one JSON object per file."`
+	Number int64 `arg:"" name:"tx" help:"The transaction's number."`
+}
+
+// Help is the long help text.
+func (showCmd) Help() string {
+	return `  symdepot show 17
+
+Exit codes: 0 shown, 1 no such transaction, 2 wrong command line, 3 failed, 4 no depot.`
+}
+
+// Run shows one transaction.
+func (c showCmd) Run(a *app) error {
+	d, err := a.open(depot.Options{MustExist: true})
+	if err != nil {
+		return err
+	}
+	defer d.Close()
+	tx, err := d.Transaction(a.ctx, c.Number)
+	if err != nil {
+		return noSuchTx(a.stderr, c.Number, err)
+	}
+	if c.JSON {
+		return c.showJSON(a, d, tx)
+	}
+	w := a.stdout
+	fmt.Fprintf(w, "transaction %d\n  time     %s\n  product  %s\n  version  %s\n  comment  %s\n  by       %s on %s\n  objects  %d, %s\n", tx.Number,
+		tx.Time.Local().Format(time.RFC3339), printable(tx.Product), printable(tx.Version), printable(tx.Comment), printable(tx.Who), printable(tx.Host), tx.Files, bytesText(tx.Bytes))
+	if !tx.Removed.IsZero() {
+		fmt.Fprintf(w, "  removed  %s\n", tx.Removed.Local().Format(time.RFC3339))
+	}
+	fmt.Fprintln(w)
+	t := newTable(w, "KIND", "ID", "SIZE", "NAME", "PATH")
+	err = d.Files(a.ctx, c.Number, func(f depot.TxFile) error {
+		t.row([]string{f.Object.Kind.String(), bestID(identified{Kind: f.Object.Kind.String(), CodeID: f.Object.CodeID, DebugID: f.Object.DebugID.Breakpad(), BuildID: string(f.Object.BuildID)}),
+			bytesText(f.Size), f.Object.Name, f.Path})
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	return t.flush()
+}
+
+func (c showCmd) showJSON(a *app, d *depot.Depot, tx depot.Transaction) error {
+	out := newJSONLines(a.stdout)
+	if err := out.write(newTxLine(tx)); err != nil {
+		return err
+	}
+	return d.Files(a.ctx, c.Number, func(f depot.TxFile) error {
+		return out.write(struct {
+			Path    string    `json:"path"`
+			Archive string    `json:"archive,omitempty"`
+			Kind    string    `json:"kind"`
+			Name    string    `json:"name"`
+			Size    int64     `json:"size"`
+			ModTime time.Time `json:"modified"`
+			CodeID  string    `json:"code_id"`
+			DebugID string    `json:"debug_id"`
+			BuildID string    `json:"build_id"`
+			SHA256  string    `json:"sha256"`
+		}{f.Path, f.Archive, f.Object.Kind.String(), f.Object.Name, f.Size, f.ModTime.UTC(), f.Object.CodeID, f.Object.DebugID.Breakpad(), string(f.Object.BuildID), f.Ref.String()})
+	})
+}
+
+func noSuchTx(w io.Writer, n int64, err error) error {
+	if !errors.Is(err, os.ErrNotExist) {
+		return err
+	}
+	fmt.Fprintf(w, "symdepot: there is no transaction %d; `symdepot list` shows those there are\n", n)
+	return errNo
+}

@@ -1,0 +1,135 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/rogpeppe/go-internal/testscript"
+)
+
+// TestMain makes the test binary the real command when a script calls it.
+func TestMain(m *testing.M) {
+	testscript.Main(m, map[string]func(){
+		"symdepot": main,
+	})
+}
+
+// TestScripts runs testdata/script: the real binary, real files, and the real
+// clients that are installed. A script that needs a missing one skips.
+func TestScripts(t *testing.T) {
+	repo, err := filepath.Abs("../..")
+	if err != nil {
+		t.Fatal(err)
+	}
+	testscript.Run(t, testscript.Params{
+		Dir: "testdata/script",
+		Setup: func(env *testscript.Env) error {
+			env.Setenv("REPO", repo)
+			env.Setenv("TESTDATA", filepath.Join(repo, "testdata"))
+			env.Setenv("MATERIAL", os.Getenv("SYMDEPOT_MATERIAL"))
+			env.Setenv("SYMDEPOT_DEPOT", filepath.Join(env.WorkDir, "depot"))
+			env.Setenv("DEBUGINFOD_CACHE_PATH", filepath.Join(env.WorkDir, "cache"))
+			env.Setenv("HOME", env.WorkDir)
+			env.Setenv("PATH", filepath.Join(repo, ".cache", "bin")+string(os.PathListSeparator)+env.Getenv("PATH"))
+			return os.Mkdir(filepath.Join(env.WorkDir, "cache"), 0o755)
+		},
+		Condition: func(cond string) (bool, error) {
+			switch cond {
+			case "material":
+				_, err := os.Stat(filepath.Join(os.Getenv("SYMDEPOT_MATERIAL"), "expected.tsv"))
+				return os.Getenv("SYMDEPOT_MATERIAL") != "" && err == nil, nil
+			}
+			return false, fmt.Errorf("unknown condition %q", cond)
+		},
+		Cmds: map[string]func(*testscript.TestScript, bool, []string){
+			"serve": cmdServe,
+		},
+	})
+}
+
+// cmdServe starts `symdepot serve` on a free port with further arguments, waits
+// until it says its base URL, and puts that into $URL. It ends with the script,
+// which fails unless the server then stops by itself with exit code 0.
+func cmdServe(ts *testscript.TestScript, neg bool, args []string) {
+	if neg {
+		ts.Fatalf("serve cannot be negated")
+	}
+	s, err := startServe(ts.Getenv, ts.MkAbs("."), args...)
+	ts.Check(err)
+	ts.Setenv("URL", s.url)
+	ts.Setenv("DEBUGINFOD_URLS", s.url)
+	ts.Defer(func() {
+		if err := s.stop(); err != nil {
+			ts.Fatalf("serve: %v\n%s", err, s.log.String())
+		}
+	})
+}
+
+// serving is a running server process.
+type serving struct {
+	cmd *exec.Cmd
+	url string
+	log strings.Builder // its standard error; read it only after stop
+}
+
+// startServe runs this test binary as `symdepot serve`.
+func startServe(getenv func(string) string, dir string, args ...string) (*serving, error) {
+	exe := filepath.Join(getenv("REPO"), "symdepot")
+	if p, err := exec.LookPath("symdepot"); err == nil {
+		exe = p
+	}
+	for _, d := range filepath.SplitList(getenv("PATH")) {
+		if p := filepath.Join(d, "symdepot"); isExecutable(p) {
+			exe = p
+			break
+		}
+	}
+	s := &serving{cmd: exec.CommandContext(context.Background(), exe, append([]string{"serve", "--listen", "127.0.0.1:0"}, args...)...)}
+	s.cmd.Dir = dir
+	for _, k := range []string{"PATH", "HOME", "SYMDEPOT_DEPOT", "TMPDIR", "TESTSCRIPT_COMMAND"} {
+		s.cmd.Env = append(s.cmd.Env, k+"="+getenv(k))
+	}
+	s.cmd.Stderr = &s.log
+	out, err := s.cmd.StdoutPipe()
+	if err != nil {
+		return nil, err
+	}
+	if err := s.cmd.Start(); err != nil {
+		return nil, err
+	}
+	timer := time.AfterFunc(time.Minute, func() { _ = s.cmd.Process.Kill() })
+	defer timer.Stop()
+	sc := bufio.NewScanner(out)
+	for sc.Scan() {
+		if i := strings.Index(sc.Text(), "http://127.0.0.1:"); i >= 0 {
+			s.url = strings.TrimRight(strings.Fields(sc.Text()[i:])[0], "/.,")
+			go func() { _, _ = io.Copy(io.Discard, out) }()
+			return s, nil
+		}
+	}
+	_ = s.cmd.Wait()
+	return nil, fmt.Errorf("serve did not say its base URL: %s", s.log.String())
+}
+
+func isExecutable(p string) bool {
+	fi, err := os.Stat(p)
+	return err == nil && fi.Mode().IsRegular() && fi.Mode()&0o111 != 0
+}
+
+// stop interrupts the server and waits for its end.
+func (s *serving) stop() error {
+	if err := s.cmd.Process.Signal(os.Interrupt); err != nil {
+		return err
+	}
+	timer := time.AfterFunc(40*time.Second, func() { _ = s.cmd.Process.Kill() })
+	defer timer.Stop()
+	return s.cmd.Wait()
+}

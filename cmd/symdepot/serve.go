@@ -1,0 +1,94 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"runtime/debug"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/symdepot/symdepot/internal/depot"
+	"github.com/symdepot/symdepot/internal/server"
+)
+
+type serveCmd struct {
+	txFlags
+	Add      []string `help:"Add this file, folder or archive first; repeatable." placeholder:"PATH" sep:"none"`
+	Listen   string   `help:"Address and port; port 0 picks a free one." default:"127.0.0.1:8080" placeholder:"ADDR:PORT"`
+	Public   bool     `help:"Allow an address that other machines reach: everybody there may read everything."`
+	Host     []string `help:"Another host name under which clients reach this server; repeatable." placeholder:"NAME"`
+	Prefix   []string `help:"Another path prefix under which everything is answered; repeatable." placeholder:"PATH"`
+	TwoTier  bool     `help:"Answer index2.txt, so that Microsoft's clients ask with two-tier paths."`
+	FilePath string   `help:"What X-DEBUGINFOD-FILE tells of where a file came from: its name, the full path as added, or none." enum:"name,full,none" default:"name"`
+	Log      string   `help:"Format of the log: text, json, or auto (text on a terminal)." enum:"auto,text,json" default:"auto"`
+	Quiet    bool     `help:"Log no requests, only what goes wrong." short:"q"`
+}
+
+// Help is the long help text.
+func (serveCmd) Help() string {
+	return `One base URL answers Microsoft's debuggers, dotnet-symbol, gdb, lldb, perf, Breakpad and Sentry; what to
+paste into each is printed on start. Needs no configuration; Ctrl-C finishes running downloads first.
+
+  symdepot serve --add build/
+  symdepot serve --listen 127.0.0.1:0
+  symdepot serve --listen 0.0.0.0:8080 --public --host symbols.example.com
+
+Exit codes: 0 stopped, 2 wrong command line, 3 could not listen, 4 depot damaged or newer.`
+}
+
+// Run serves until it is told to stop.
+func (c serveCmd) Run(a *app) error {
+	// The heap of a server of files is small; collect it early rather than
+	// let it grow with the load.
+	debug.SetGCPercent(50)
+	log := c.logger(a.stderr)
+	d, err := a.open(depot.Options{Log: log})
+	if err != nil {
+		return err
+	}
+	defer d.Close()
+	if len(c.Add) > 0 {
+		ad := newAdder(a, d)
+		n, err := ad.add(c.info(), c.Add)
+		if err != nil && !errors.Is(err, depot.ErrEmpty) {
+			return err
+		}
+		if err := ad.summary(n, c.txFlags); err != nil {
+			return err
+		}
+	}
+	srv, err := server.New(server.Config{
+		Depot: d, Log: log, Public: c.Public, Hosts: c.Host, Prefixes: c.Prefix, TwoTier: c.TwoTier, Paths: c.FilePath, AccessLog: !c.Quiet,
+	})
+	if err != nil {
+		return err
+	}
+	if err := srv.CheckListen(c.Listen); err != nil {
+		return usageError(err.Error())
+	}
+	var lc net.ListenConfig
+	ln, err := lc.Listen(a.ctx, "tcp", c.Listen)
+	if err != nil {
+		return fmt.Errorf("%w\nAnother program may have that port; --listen 127.0.0.1:0 picks a free one", err)
+	}
+	fmt.Fprint(a.stdout, server.StartText(server.BaseURL(ln.Addr())))
+	g, ctx := errgroup.WithContext(a.ctx)
+	g.Go(func() error { return d.Work(ctx) })
+	g.Go(func() error { return srv.Serve(ctx, ln) })
+	if err := g.Wait(); err != nil && !errors.Is(err, context.Canceled) {
+		return err
+	}
+	return nil
+}
+
+func (c serveCmd) logger(w io.Writer) *slog.Logger {
+	opt := &slog.HandlerOptions{Level: slog.LevelInfo}
+	if c.Log == "json" || c.Log == "auto" && !terminal(w) {
+		return slog.New(slog.NewJSONHandler(w, opt))
+	}
+	return slog.New(slog.NewTextHandler(w, opt))
+}

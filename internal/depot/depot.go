@@ -1,0 +1,153 @@
+// Package depot keeps symbol files and answers who asks for them. It is the
+// one room that composes the blobs, the index and what is derived from them;
+// all policy lives here.
+package depot
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/symdepot/symdepot/internal/blob"
+	"github.com/symdepot/symdepot/internal/durable"
+	"github.com/symdepot/symdepot/internal/index"
+)
+
+// Format is the version of the depot's folder. A depot of a newer format is
+// left alone.
+const Format = 1
+
+// Errors that a command may want to tell apart.
+var (
+	ErrNoDepot = errors.New("no depot there")
+	ErrNewer   = errors.New("the depot was made by a newer symdepot")
+)
+
+// IsDamaged reports whether err says that the depot's index is damaged or was
+// made by a newer program.
+func IsDamaged(err error) bool {
+	return errors.Is(err, index.ErrCorrupt) || errors.Is(err, index.ErrNewer)
+}
+
+// Options of Open. The zero value opens for reading and writing and makes the
+// depot if it is not there.
+type Options struct {
+	// MustExist makes a missing depot an error instead of making one.
+	MustExist bool
+	// Log takes what happens in the background; nil discards it.
+	Log *slog.Logger
+	// Now is the clock; nil is time.Now.
+	Now func() time.Time
+}
+
+// Depot is an open depot. Its methods may be called by many goroutines, and
+// several processes may have one depot open.
+type Depot struct {
+	dir   string
+	log   *slog.Logger
+	now   func() time.Time
+	blobs *blob.Disk
+	db    *index.DB
+
+	variants variants
+}
+
+// stamp is the content of depot.json.
+type stamp struct {
+	Format  int       `json:"format"`
+	Created time.Time `json:"created"`
+}
+
+// Open opens the depot in dir. The format is checked before anything there is
+// touched.
+func Open(ctx context.Context, dir string, opt Options) (*Depot, error) {
+	if opt.Log == nil {
+		opt.Log = slog.New(slog.DiscardHandler)
+	}
+	if opt.Now == nil {
+		opt.Now = time.Now
+	}
+	abs, err := filepath.Abs(dir)
+	if err != nil {
+		return nil, fmt.Errorf("depot %s: %w", dir, err)
+	}
+	if err := prepare(abs, opt); err != nil {
+		return nil, err
+	}
+	d := &Depot{dir: abs, log: opt.Log, now: opt.Now}
+	d.variants.init()
+	if d.blobs, err = blob.OpenDisk(filepath.Join(abs, "blobs")); err != nil {
+		return nil, fmt.Errorf("depot %s: %w", abs, err)
+	}
+	if d.db, err = index.Open(ctx, filepath.Join(abs, "index.db"), index.Options{Now: opt.Now}); err != nil {
+		return nil, errors.Join(fmt.Errorf("depot %s: %w", abs, err), d.blobs.Close())
+	}
+	return d, nil
+}
+
+// prepare checks the stamp of an existing depot or writes that of a new one.
+func prepare(dir string, opt Options) error {
+	path := filepath.Join(dir, "depot.json")
+	b, err := os.ReadFile(path)
+	switch {
+	case err == nil:
+		var s stamp
+		if err := json.Unmarshal(b, &s); err != nil || s.Format < 1 {
+			return fmt.Errorf("depot %s: depot.json is damaged; put {\"format\":%d} into it if you know that it is a depot of this version", dir, Format)
+		}
+		if s.Format > Format {
+			return fmt.Errorf("depot %s has format %d, this program knows %d: %w; use that one", dir, s.Format, Format, ErrNewer)
+		}
+		return nil
+	case !errors.Is(err, fs.ErrNotExist):
+		return fmt.Errorf("depot %s: %w", dir, err)
+	case opt.MustExist:
+		return fmt.Errorf("%s: %w; `symdepot add` makes one", dir, ErrNoDepot)
+	}
+	entries, err := os.ReadDir(dir)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("depot %s: %w", dir, err)
+	}
+	for _, e := range entries {
+		// What a crash or a neighbour in the middle of the same may leave.
+		if n := e.Name(); n != "blobs" && n != "index.db" && n != "index.db-wal" && n != "index.db-shm" && n[0] != '.' {
+			return fmt.Errorf("%s holds other files (%s) and is no depot; name an empty or new folder", dir, n)
+		}
+	}
+	if err := durable.MkdirAll(dir, 0o755); err != nil {
+		return fmt.Errorf("depot %s: %w", dir, err)
+	}
+	b, err = json.Marshal(stamp{Format: Format, Created: opt.Now().UTC().Truncate(time.Second)})
+	if err != nil {
+		return err
+	}
+	if err := durable.WriteFile(path, append(b, '\n'), 0o644); err != nil {
+		return fmt.Errorf("depot %s: %w", dir, err)
+	}
+	return nil
+}
+
+// Dir returns the depot's folder.
+func (d *Depot) Dir() string { return d.dir }
+
+// Close closes the index. Files that were opened stay readable.
+func (d *Depot) Close() error { return errors.Join(d.db.Close(), d.blobs.Close()) }
+
+// Ready reports whether the depot can answer.
+func (d *Depot) Ready(ctx context.Context) error {
+	if _, err := os.Stat(filepath.Join(d.dir, "blobs")); err != nil {
+		return err
+	}
+	_, err := d.db.Generation(ctx)
+	return err
+}
+
+// Generation returns a number that changes whenever any process changes what
+// the depot holds. It is cheap.
+func (d *Depot) Generation(ctx context.Context) (uint64, error) { return d.db.Generation(ctx) }

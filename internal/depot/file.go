@@ -1,0 +1,58 @@
+package depot
+
+import (
+	"io"
+	"os"
+	"time"
+
+	"github.com/symdepot/symdepot/internal/blob"
+	"github.com/symdepot/symdepot/layout"
+)
+
+// Scope says whose eyes look into the depot. Objects outside the scope are
+// absent, and ranking happens inside it. The zero Scope sees everything.
+type Scope struct {
+	// Products limits what is seen to these; nil means all.
+	Products []string
+}
+
+// File is an answer. It must be closed.
+//
+// Size may be unknown, -1, while a file is still being fetched from elsewhere;
+// ReadAt then waits for the bytes it needs.
+type File struct {
+	Object  layout.Object // what the bytes belong to
+	Ref     blob.Ref      // SHA-256 of the whole object's bytes
+	Size    int64         // bytes of the answer, -1 while unknown
+	ModTime time.Time     // when the object was added
+	// Path and Archive say where the object came from, as it was given to
+	// add; they may tell more about a build machine than strangers should know.
+	Path, Archive string
+	// Redirect is set instead of bytes when the client must learn the
+	// canonical path: a relative path in Breakpad's layout.
+	Redirect string
+	// Encoding is the Content-Encoding of the bytes, "" for the plain ones.
+	Encoding string
+	// ETag is the strong entity tag, without quotes: of the content, the
+	// encoding and the part of it that is answered.
+	ETag string
+
+	r      io.ReaderAt
+	plain  *os.File // set when r is a whole plain file on disk
+	closer io.Closer
+}
+
+// ReadAt reads the answer's bytes.
+func (f *File) ReadAt(p []byte, off int64) (int, error) { return f.r.ReadAt(p, off) }
+
+// OSFile returns the open file on disk when the answer is exactly that whole
+// file, so that a server can let the kernel copy it; else nil.
+func (f *File) OSFile() *os.File { return f.plain }
+
+// Close releases the file.
+func (f *File) Close() error {
+	if f.closer == nil {
+		return nil
+	}
+	return f.closer.Close()
+}

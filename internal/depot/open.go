@@ -1,0 +1,182 @@
+package depot
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"slices"
+	"strings"
+
+	"github.com/symdepot/symdepot/internal/blob"
+	"github.com/symdepot/symdepot/internal/index"
+	"github.com/symdepot/symdepot/layout"
+	"github.com/symdepot/symdepot/objfile"
+)
+
+func (s Scope) index() index.Scope { return index.Scope{Products: s.Products, All: s.Products == nil} }
+
+// Open finds what req asks for inside the scope. Absence is fs.ErrNotExist.
+func (d *Depot) Open(ctx context.Context, scope Scope, req layout.Request) (*File, error) {
+	switch req.Form {
+	case layout.FormFile:
+	case layout.FormSection:
+		return d.openSection(ctx, scope, req)
+	default:
+		// Cabinets, pointers, SymCache files and source texts are not kept yet.
+		return nil, fs.ErrNotExist
+	}
+	hits, role, err := d.find(ctx, scope, req)
+	if err != nil {
+		return nil, err
+	}
+	h := hits[0]
+	if role&layout.CodeInfo != 0 && h.Role&role == layout.CodeInfo {
+		paths := layout.BreakpadTree.Paths(h.Object)
+		if len(paths) == 0 {
+			return nil, fs.ErrNotExist
+		}
+		return &File{Object: h.Object, Redirect: paths[0]}, nil
+	}
+	return d.openHit(ctx, h)
+}
+
+// find returns the ranked answers of the first lookup that has any, and the
+// roles it asked for.
+func (d *Depot) find(ctx context.Context, scope Scope, req layout.Request) ([]index.Hit, layout.Role, error) {
+	for _, l := range req.Lookups {
+		hits, err := d.db.Lookup(ctx, scope.index(), l)
+		if err != nil {
+			return nil, 0, err
+		}
+		if len(hits) == 0 || l.Unique && !oneContent(hits) {
+			continue
+		}
+		rank(hits, l.Role)
+		return hits, l.Role, nil
+	}
+	if req.Age == nil || req.Form != layout.FormFile || !wants(req, layout.Debug) {
+		return nil, 0, fs.ErrNotExist
+	}
+	hits, err := d.db.HigherAge(ctx, scope.index(), layout.Fold(req.Name), req.Age.GUID.Lower(), req.Age.Age)
+	if err != nil {
+		return nil, 0, err
+	}
+	if !wants(req, layout.Compressed) {
+		hits = slices.DeleteFunc(hits, func(h index.Hit) bool { return h.Role&layout.Debug == 0 })
+	}
+	if len(hits) == 0 {
+		return nil, 0, fs.ErrNotExist
+	}
+	return hits, layout.Debug, nil
+}
+
+func wants(req layout.Request, role layout.Role) bool {
+	return slices.ContainsFunc(req.Lookups, func(l layout.Lookup) bool { return l.Role&role != 0 })
+}
+
+func oneContent(hits []index.Hit) bool {
+	for _, h := range hits[1:] {
+		if h.Ref != hits[0].Ref {
+			return false
+		}
+	}
+	return true
+}
+
+// rank puts the best answer first, the same way every time. Of several files
+// with one id, debug information is best where there is most of it, and then
+// in the file that is nothing else; an ELF executable is best where it is
+// smallest; anything else where it is newest.
+func rank(hits []index.Hit, role layout.Role) {
+	slices.SortStableFunc(hits, func(a, b index.Hit) int {
+		// A static program counts as debug information only for want of any.
+		if c := cmp.Compare(b.Role&role&layout.Debug, a.Role&role&layout.Debug); c != 0 && role&layout.Companion != 0 {
+			return c
+		}
+		if role&layout.Debug != 0 {
+			if c := cmp.Compare(b.DebugSize, a.DebugSize); c != 0 {
+				return c
+			}
+			if c := cmp.Compare(a.Role&layout.Executable, b.Role&layout.Executable); c != 0 {
+				return c
+			}
+		} else if role == layout.Executable && a.Object.Kind == layout.ELF && b.Object.Kind == layout.ELF {
+			if c := cmp.Compare(a.Size, b.Size); c != 0 {
+				return c
+			}
+		}
+		return cmp.Or(b.Added.Compare(a.Added), slices.Compare(a.Ref[:], b.Ref[:]), cmp.Compare(a.Object.Name, b.Object.Name))
+	})
+}
+
+func (d *Depot) openHit(ctx context.Context, h index.Hit) (*File, error) {
+	b, err := d.blobs.Open(ctx, h.Ref)
+	if err != nil {
+		if errors.Is(err, fs.ErrNotExist) {
+			// The index promises what the disk has not: no absence, a fault.
+			return nil, fmt.Errorf("content %s of %s is missing from the depot; run `symdepot verify`", h.Ref, h.Object.Name)
+		}
+		return nil, err
+	}
+	if b.Size() != h.Size {
+		_ = b.Close()
+		return nil, fmt.Errorf("content %s of %s has %d bytes instead of %d; run `symdepot verify`", h.Ref, h.Object.Name, b.Size(), h.Size)
+	}
+	return &File{Object: h.Object, Ref: h.Ref, Size: h.Size, ModTime: h.Added, Path: h.Path, Archive: h.Archive,
+		ETag: h.Ref.String()[:32], r: b, plain: osFile(b), closer: b}, nil
+}
+
+// osFile returns the file on disk that a blob is, if it is one.
+func osFile(b blob.File) *os.File {
+	if f, ok := b.(interface{ File() *os.File }); ok {
+		return f.File()
+	}
+	return nil
+}
+
+// openSection answers with one section's bytes: from debug information first,
+// then from an executable, the first that has contents for it.
+func (d *Depot) openSection(ctx context.Context, scope Scope, req layout.Request) (*File, error) {
+	for _, l := range req.Lookups {
+		hits, err := d.db.Lookup(ctx, scope.index(), l)
+		if err != nil {
+			return nil, err
+		}
+		rank(hits, l.Role)
+		for _, h := range hits {
+			if h.Object.Kind != layout.ELF {
+				continue
+			}
+			f, err := d.openHit(ctx, h)
+			if err != nil {
+				return nil, err
+			}
+			off, n, err := objfile.ELFSection(f.r, f.Size, req.Section)
+			if err != nil {
+				_ = f.Close()
+				if errors.Is(err, fs.ErrNotExist) {
+					continue
+				}
+				return nil, err
+			}
+			f.r, f.plain, f.Size = io.NewSectionReader(f.r, off, n), nil, n
+			f.ETag += "-" + sectionTag(req.Section)
+			return f, nil
+		}
+	}
+	return nil, fs.ErrNotExist
+}
+
+// sectionTag makes a section's name fit for an entity tag.
+func sectionTag(name string) string {
+	return strings.Map(func(r rune) rune {
+		if r < 0x21 || r == '"' || r > 0x7e {
+			return '_'
+		}
+		return r
+	}, name)
+}

@@ -1,0 +1,164 @@
+package depot
+
+import (
+	"context"
+	"io/fs"
+	"strings"
+
+	"github.com/symdepot/symdepot/debugid"
+	"github.com/symdepot/symdepot/internal/blob"
+	"github.com/symdepot/symdepot/internal/index"
+	"github.com/symdepot/symdepot/layout"
+	"github.com/symdepot/symdepot/objfile"
+)
+
+// The index's records are shown as they are.
+type (
+	Transaction = index.Transaction // one numbered add
+	TxFile      = index.TxFile      // one file of a transaction
+	Found       = index.Found       // one object with the transactions that hold it
+	ListFilter  = index.ListFilter  // which transactions to list
+	Stats       = index.Stats       // how much there is
+)
+
+// Find looks for objects by name (with * and ?), by any spelling of an id, or
+// by the SHA-256 of the content.
+func (d *Depot) Find(ctx context.Context, scope Scope, query string, limit int) ([]Found, error) {
+	return d.db.Find(ctx, scope.index(), spellings(query), limit)
+}
+
+// spellings returns what a person's query may be written as in the index.
+func spellings(q string) index.Query {
+	q = strings.TrimSpace(q)
+	iq := index.Query{Name: layout.Fold(q)}
+	f := layout.Fold(q)
+	if r, err := layout.Route(strings.FieldsFunc(q, func(r rune) bool { return r == '/' })); err == nil && strings.Contains(q, "/") {
+		for _, l := range r.Lookups {
+			iq.IDs = append(iq.IDs, l.ID)
+		}
+		return iq
+	}
+	for _, p := range []string{"0x", "elf-buildid-sym-", "elf-buildid-", "mach-uuid-sym-", "mach-uuid-", "{"} {
+		f = strings.TrimPrefix(f, p)
+	}
+	f = strings.TrimSuffix(f, "}")
+	bare := strings.ReplaceAll(f, "-", "")
+	if debugid.IsHex(bare) && len(bare) >= 8 {
+		iq.IDs = append(iq.IDs, bare)
+		if id, err := debugid.Parse(f); err == nil {
+			iq.IDs = append(iq.IDs, layout.Fold(id.Breakpad()))
+		}
+		if ref, err := blob.ParseRef(bare); err == nil {
+			iq.Ref = &ref
+		}
+		if len(bare) == 32 {
+			iq.Prefix = bare // a GUID without its age
+		}
+	} else if strings.HasPrefix(f, "sha1-") || strings.HasPrefix(f, "r2rmap-") {
+		iq.IDs = append(iq.IDs, f)
+	}
+	return iq
+}
+
+// Same is an object of a local file with what the depot has for its ids.
+type Same struct {
+	Object objfile.Object
+	Ref    blob.Ref // of the local object's bytes
+	Found  []Found
+}
+
+// Same looks for the objects of a local file: by their ids, and whether the
+// content is the same.
+func (d *Depot) Same(ctx context.Context, scope Scope, c Content, name string) ([]Same, error) {
+	objs, err := objfile.Identify(c, c.Size(), name, objfile.Options{})
+	if err != nil {
+		return nil, err
+	}
+	var same []Same
+	for _, o := range objs {
+		s := Same{Object: o}
+		if s.Ref, _, err = blob.Hash(ctx, objectReader(c, o)); err != nil {
+			return nil, err
+		}
+		q := index.Query{Kind: o.Kind, Ref: &s.Ref}
+		for _, a := range o.Aliases() {
+			q.IDs = append(q.IDs, a.ID)
+		}
+		if s.Found, err = d.db.Find(ctx, scope.index(), q, 100); err != nil {
+			return nil, err
+		}
+		same = append(same, s)
+	}
+	return same, nil
+}
+
+// List returns transactions, newest first.
+func (d *Depot) List(ctx context.Context, scope Scope, f ListFilter) ([]Transaction, error) {
+	return d.db.List(ctx, scope.index(), f)
+}
+
+// Transaction returns one transaction, removed or not. An unknown number is
+// fs.ErrNotExist.
+func (d *Depot) Transaction(ctx context.Context, number int64) (Transaction, error) {
+	return d.db.Show(ctx, number, nil)
+}
+
+// Files calls each for the files of a transaction, in the order in which they
+// were added. A removed transaction has none any more.
+func (d *Depot) Files(ctx context.Context, number int64, each func(TxFile) error) error {
+	_, err := d.db.Show(ctx, number, each)
+	return err
+}
+
+// Remove takes a transaction away: what no other one holds is hidden at once
+// and let go of by Collect. An unknown number is fs.ErrNotExist.
+func (d *Depot) Remove(ctx context.Context, number int64) (Transaction, error) {
+	return d.db.Remove(ctx, number)
+}
+
+// Stats counts what the depot holds.
+func (d *Depot) Stats(ctx context.Context) (Stats, error) { return d.db.Stats(ctx) }
+
+// Metadata is one answer to a debuginfod metadata search.
+type Metadata struct {
+	Type    string // "executable" or "debuginfo"
+	BuildID string
+	File    string // path as it was added
+	Archive string // archive it came from, or empty
+}
+
+// Metadata searches ELF objects by exact path ("file"), by a path pattern in
+// which * does not cross a slash ("glob"), or by build-id ("buildid"). complete
+// is false when limit cut the answer. Another key is fs.ErrInvalid.
+func (d *Depot) Metadata(ctx context.Context, scope Scope, key, value string, limit int) (list []Metadata, complete bool, err error) {
+	var q index.PathQuery
+	switch key {
+	case "file":
+		q.Path = value
+	case "glob":
+		q.Glob = value
+	case "buildid":
+		id, err := debugid.ParseBuildID(value)
+		if err != nil {
+			return nil, true, nil
+		}
+		q.BuildID = string(id)
+	default:
+		return nil, false, fs.ErrInvalid
+	}
+	files, complete, err := d.db.ELFPaths(ctx, scope.index(), q, limit)
+	if err != nil {
+		return nil, false, err
+	}
+	for _, f := range files {
+		for _, t := range []struct {
+			role layout.Role
+			word string
+		}{{layout.Executable, "executable"}, {layout.Debug, "debuginfo"}} {
+			if f.Role&t.role != 0 {
+				list = append(list, Metadata{Type: t.word, BuildID: f.BuildID, File: f.Path, Archive: f.Archive})
+			}
+		}
+	}
+	return list, complete, nil
+}

@@ -1,0 +1,291 @@
+package depot
+
+import (
+	"compress/flate"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"path"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/symdepot/symdepot/internal/blob"
+	"github.com/symdepot/symdepot/internal/index"
+	"github.com/symdepot/symdepot/layout"
+	"github.com/symdepot/symdepot/objfile"
+)
+
+// TxInfo is what a transaction says of itself.
+type TxInfo struct {
+	Product, Version, Comment string
+	Who, Host                 string
+}
+
+// Content is an opened candidate file.
+type Content interface {
+	io.ReaderAt
+	Size() int64
+	// Changed reports whether the file was written to since it was opened.
+	Changed() bool
+}
+
+// Source is one candidate file for Tx.Add.
+type Source struct {
+	Path    string // as people know it; archive members included
+	Name    string // base name to identify it by, where that of Path is another; or empty
+	Archive string // the outermost archive that it came from, or empty
+	ModTime time.Time
+	Content Content
+	As, ID  string // a kind that cannot be recognised, and its id: see objfile.Options
+	// Script opens the script that a source map belongs to; only for As "jsmap".
+	Script func() (io.ReadCloser, error)
+}
+
+// identity is the path to identify the file by: a compressed file has lost a
+// suffix of its name.
+func (s Source) identity() string {
+	if s.Name == "" {
+		return s.Path
+	}
+	return strings.TrimSuffix(s.Path, layout.BaseName(s.Path)) + s.Name
+}
+
+// Tx collects objects; nothing is visible before Commit. Add may be called by
+// many goroutines.
+type Tx struct {
+	d     *Depot
+	info  TxInfo
+	batch blob.Batch
+
+	mu      sync.Mutex // guards what follows
+	entries []index.Entry
+	done    bool
+}
+
+// Begin opens a transaction. Its number is given at Commit.
+func (d *Depot) Begin(ctx context.Context, info TxInfo) (*Tx, error) {
+	b, err := d.blobs.Begin(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("depot %s: %w", d.dir, err)
+	}
+	return &Tx{d: d, info: info, batch: b}, nil
+}
+
+// Added is one object that Tx.Add took.
+type Added struct {
+	Object objfile.Object
+	Ref    blob.Ref
+	Known  bool // the depot had these bytes already
+}
+
+// ErrNoID is wrapped by Add's error for a symbol file that no debugger could
+// ask for: it carries no id.
+var ErrNoID = errors.New("it has no id that a debugger could ask for")
+
+// ErrChanged is wrapped by Add's error for a file that was written to while it
+// was read.
+var ErrChanged = errors.New("it changed while it was read")
+
+// Add identifies a file and takes its objects. An error that wraps
+// objfile.ErrNotSymbolFile, objfile.ErrBroken, ErrNoID or ErrChanged speaks of
+// this file alone; any other means that the transaction cannot go on.
+func (tx *Tx) Add(ctx context.Context, src Source) ([]Added, error) {
+	objs, err := askable(src)
+	if err != nil {
+		return nil, err
+	}
+	var added []Added
+	var entries []index.Entry
+	for _, o := range objs {
+		a, err := tx.take(ctx, src.Content, o)
+		if err != nil {
+			return nil, err
+		}
+		added = append(added, a)
+		entries = append(entries, index.Entry{
+			Object: o.Object, Arch: o.Arch, Features: o.Features.Words(), DebugSize: o.DebugSize, Ref: a.Ref, Size: o.Size,
+			Aliases: o.Aliases(), Path: src.Path, Archive: src.Archive, ModTime: src.ModTime,
+		})
+	}
+	if src.Content.Changed() {
+		return nil, ErrChanged
+	}
+	tx.mu.Lock()
+	defer tx.mu.Unlock()
+	if tx.done {
+		return nil, errors.New("the transaction has ended")
+	}
+	tx.entries = append(tx.entries, entries...)
+	return added, nil
+}
+
+// askable identifies a file and returns its objects that something could ask
+// for; there is at least one, or an error.
+func askable(src Source) ([]objfile.Object, error) {
+	objs, err := objfile.Identify(src.Content, src.Content.Size(), src.identity(), objfile.Options{As: src.As, ID: src.ID, Script: src.Script})
+	if err != nil {
+		return nil, err
+	}
+	var ask []objfile.Object
+	for _, o := range objs {
+		if len(o.Aliases()) > 0 && layout.ValidName(o.Name) {
+			ask = append(ask, o)
+		}
+	}
+	if len(ask) == 0 {
+		return nil, noID(objs)
+	}
+	return ask, nil
+}
+
+// Try does what Add would do but keeps nothing.
+func (tx *Tx) Try(ctx context.Context, src Source) ([]Added, error) {
+	objs, err := askable(src)
+	if err != nil {
+		return nil, err
+	}
+	var list []Added
+	for _, o := range objs {
+		ref, n, err := blob.Hash(ctx, objectReader(src.Content, o))
+		if err != nil {
+			return nil, err
+		}
+		if n != o.Size {
+			return nil, fmt.Errorf("%w: it inflates to another size than it says", objfile.ErrBroken)
+		}
+		known, err := tx.d.db.HasContent(ctx, ref)
+		if err != nil {
+			return nil, err
+		}
+		list = append(list, Added{Object: o, Ref: ref, Known: known})
+	}
+	return list, nil
+}
+
+func noID(objs []objfile.Object) error {
+	hint := ""
+	if len(objs) > 0 {
+		switch o := objs[0]; o.Kind {
+		case layout.ELF:
+			hint = ": link with --build-id"
+		case layout.WASM:
+			hint = ": link with --build-id, or add the section with a tool"
+		}
+		if !layout.ValidName(objs[0].Name) {
+			hint = ": its name cannot be a path component"
+		}
+	}
+	return fmt.Errorf("%w%s", ErrNoID, hint)
+}
+
+// objectReader reads an object's bytes: a part of the file, or what it inflates
+// to. It gives one byte more than the size claims if there are more.
+func objectReader(c io.ReaderAt, o objfile.Object) io.Reader {
+	if o.Deflated == 0 {
+		return io.NewSectionReader(c, o.Offset, o.Size)
+	}
+	return io.LimitReader(flate.NewReader(io.NewSectionReader(c, o.Offset, o.Deflated)), o.Size+1)
+}
+
+// take puts the bytes of one object into the batch.
+func (tx *Tx) take(ctx context.Context, c Content, o objfile.Object) (Added, error) {
+	// A rebuilt tree mostly brings files that are here already: hash those
+	// that the index seems to know instead of writing them once more.
+	if known, err := tx.d.db.HasObject(ctx, o.Object, o.Size); err == nil && known {
+		ref, n, err := blob.Hash(ctx, objectReader(c, o))
+		if err == nil && n == o.Size && tx.batch.Known(ctx, ref) {
+			return Added{Object: o, Ref: ref, Known: true}, nil
+		}
+	}
+	ref, _, err := tx.batch.Put(ctx, o.Size, objectReader(c, o))
+	if err != nil {
+		if errors.Is(err, blob.ErrMismatch) {
+			if c.Changed() {
+				return Added{}, ErrChanged
+			}
+			return Added{}, fmt.Errorf("%w: %w", objfile.ErrBroken, err)
+		}
+		return Added{}, err
+	}
+	known, err := tx.d.db.HasContent(ctx, ref)
+	return Added{Object: o, Ref: ref, Known: known}, err
+}
+
+// Commit makes everything durable and then visible at once, and returns the
+// transaction's number. On error nothing is visible.
+func (tx *Tx) Commit(ctx context.Context) (int64, error) {
+	tx.mu.Lock()
+	if tx.done {
+		tx.mu.Unlock()
+		return 0, errors.New("the transaction has ended")
+	}
+	tx.done = true
+	entries := tx.entries
+	tx.mu.Unlock()
+	if len(entries) == 0 {
+		tx.batch.Abort()
+		return 0, ErrEmpty
+	}
+	if err := tx.batch.Commit(ctx); err != nil {
+		return 0, fmt.Errorf("depot %s: %w", tx.d.dir, err)
+	}
+	linkRuntimes(entries)
+	n, err := tx.d.db.Commit(ctx, index.Tx{
+		Kind: "add", Product: tx.info.Product, Version: tx.info.Version, Comment: tx.info.Comment,
+		Who: tx.info.Who, Host: tx.info.Host, Time: tx.d.now(), Entries: entries,
+	}, func(ctx context.Context, refs []blob.Ref) error {
+		// The collector waits for this same lock: what is there now stays.
+		for _, r := range refs {
+			if _, err := tx.d.blobs.Stat(ctx, r); err != nil {
+				if errors.Is(err, fs.ErrNotExist) {
+					return fmt.Errorf("a file was collected while it was being added; add again: %w", err)
+				}
+				return err
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		return 0, fmt.Errorf("depot %s: %w", tx.d.dir, err)
+	}
+	return n, nil
+}
+
+// ErrEmpty is returned by Commit for a transaction without objects; it uses
+// up no number.
+var ErrEmpty = errors.New("nothing to add")
+
+// Rollback drops the transaction. After Commit it does nothing.
+func (tx *Tx) Rollback() {
+	tx.mu.Lock()
+	defer tx.mu.Unlock()
+	if !tx.done {
+		tx.done = true
+		tx.batch.Abort()
+	}
+}
+
+// linkRuntimes gives the debugger helpers of a .NET runtime the aliases that
+// carry the runtime's id, when both were added from one folder.
+func linkRuntimes(entries []index.Entry) {
+	folder := func(p string) string { return path.Dir(strings.ReplaceAll(p, `\`, "/")) }
+	runtimes := map[string][]layout.Object{}
+	for _, e := range entries {
+		switch layout.Fold(e.Object.Name) {
+		case "coreclr.dll", "clr.dll", "libcoreclr.so", "libcoreclr.dylib":
+			f := folder(e.Path)
+			runtimes[f] = append(runtimes[f], e.Object)
+		}
+	}
+	if len(runtimes) == 0 {
+		return
+	}
+	for i := range entries {
+		for _, rt := range runtimes[folder(entries[i].Path)] {
+			entries[i].Aliases = append(entries[i].Aliases, layout.RuntimeHelpers(rt, entries[i].Object)...)
+		}
+	}
+}
