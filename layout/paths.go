@@ -135,14 +135,18 @@ func microsoftPaths(o Object, name string, ssqp bool) []string {
 	return l
 }
 
-// elf adds the code path and the symbol path. SSQP fills ids to 20 bytes;
-// Sentry's tools use them as they are, so both are asked for.
-func (l *list) elf(o Object, name string, padFirst bool) {
+// elf adds the code path and the symbol path. SSQP fills ids to 20 bytes and
+// files what has debug information as symbols; Sentry's tools use ids as they
+// are and go by what they look for. All of it is asked for.
+func (l *list) elf(o Object, name string, ssqp bool) {
 	ids := o.buildIDs()
-	if padFirst && len(ids) == 2 {
+	if ssqp && len(ids) == 2 {
 		ids[0], ids[1] = ids[1], ids[0]
 	}
 	for _, id := range ids {
+		if ssqp && o.Role&Debug != 0 {
+			l.add(elfSymName, "elf-buildid-sym-"+id, elfSymName)
+		}
 		if o.Role&Executable != 0 {
 			l.add(name, "elf-buildid-"+id, name)
 		}
