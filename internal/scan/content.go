@@ -1,0 +1,358 @@
+package scan
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"hash/crc32"
+	"io"
+	"io/fs"
+	"os"
+	"sync/atomic"
+)
+
+// Content is the bytes of an open File. ReadAt may be called by several
+// goroutines at a time.
+type Content struct {
+	io.ReaderAt
+	size int64
+	hold *store
+	crc  *uint32 // what the bytes should sum up to, where nobody has checked yet
+}
+
+// Size in bytes.
+func (c *Content) Size() int64 { return c.size }
+
+// Close frees the bytes. More than one call does nothing more.
+func (c *Content) Close() error {
+	if c.hold != nil {
+		c.hold.drop()
+		c.hold = nil
+	}
+	return nil
+}
+
+// Changed reports whether the file on disk, or the archive the bytes come out
+// of, has been written to since it was opened: its size or time of change is
+// another. Ask after reading and before Close. A file renamed into its place
+// is no change: the bytes read are those of the file that was opened.
+func (c *Content) Changed() bool {
+	return c.hold == nil || c.hold.disk.changed()
+}
+
+// Reader reads the bytes once from the beginning. Unlike ReadAt it finds out,
+// at the end, whether a zip archive's uncompressed member is what it was.
+func (c *Content) Reader() io.Reader {
+	r := io.NewSectionReader(c.ReaderAt, 0, c.size)
+	if c.crc == nil {
+		return r
+	}
+	return &sumReader{r: r, want: *c.crc, left: c.size}
+}
+
+// sumReader checks length and CRC-32 of what it reads.
+type sumReader struct {
+	r    io.Reader
+	sum  uint32
+	want uint32
+	left int64
+}
+
+func (s *sumReader) Read(p []byte) (int, error) {
+	n, err := s.r.Read(p)
+	s.sum = crc32.Update(s.sum, crc32.IEEETable, p[:n])
+	s.left -= int64(n)
+	switch {
+	case s.left < 0:
+		return n, errors.New("longer than the archive says")
+	case err == io.EOF && s.left > 0:
+		return n, io.ErrUnexpectedEOF
+	case err == io.EOF && s.sum != s.want:
+		return n, errors.New("checksum does not match")
+	}
+	return n, err
+}
+
+// disk is the file on disk that bytes come out of.
+type disk struct {
+	path string
+	f    *os.File
+	info fs.FileInfo  // when it was opened
+	pos  atomic.Int64 // where it was last read
+}
+
+// ReadAt reads as io.ReaderAt does, and notes where.
+func (d *disk) ReadAt(p []byte, off int64) (int, error) {
+	n, err := d.f.ReadAt(p, off)
+	d.pos.Store(off + int64(n))
+	return n, err
+}
+
+func (d *disk) changed() bool {
+	now, err := d.f.Stat()
+	return err != nil || now.Size() != d.info.Size() || !now.ModTime().Equal(d.info.ModTime())
+}
+
+// store is bytes that several Files and Contents read; the last to let go
+// frees them.
+type store struct {
+	at   io.ReaderAt
+	size int64
+	disk *disk
+	refs atomic.Int64
+	free func()
+}
+
+func newStore(at io.ReaderAt, size int64, d *disk, free func()) *store {
+	s := &store{at: at, size: size, disk: d, free: free}
+	s.refs.Store(1)
+	return s
+}
+
+// take adds a holder; only one who holds the store may call it.
+func (s *store) take() *store {
+	s.refs.Add(1)
+	return s
+}
+
+func (s *store) drop() {
+	if s.refs.Add(-1) == 0 {
+		s.free()
+	}
+}
+
+// content returns a part of the store as Content that holds the store.
+func (s *store) content(at io.ReaderAt, size int64, crc *uint32) *Content {
+	return &Content{ReaderAt: at, size: size, hold: s.take(), crc: crc}
+}
+
+// openDisk opens a regular file.
+func openDisk(path string) (*store, error) {
+	f, err := openFile(path)
+	if err != nil {
+		return nil, err
+	}
+	info, err := f.Stat()
+	if err == nil && !info.Mode().IsRegular() {
+		err = fmt.Errorf("%w any more", errIrregular)
+	}
+	if err != nil {
+		_ = f.Close()
+		return nil, err
+	}
+	d := &disk{path: path, f: f, info: info}
+	return newStore(io.NewSectionReader(d, 0, info.Size()), info.Size(), d, func() { _ = f.Close() }), nil
+}
+
+// openPlain is File.open of a file on disk.
+func openPlain(path string) func(context.Context) (*Content, error) {
+	return func(context.Context) (*Content, error) {
+		s, err := openDisk(path)
+		if err != nil {
+			return nil, err
+		}
+		return &Content{ReaderAt: s.at, size: s.size, hold: s}, nil
+	}
+}
+
+// pool is the memory that the buffers of one walk may still take together.
+type pool struct{ left atomic.Int64 }
+
+func (p *pool) take(n int64) bool {
+	if p.left.Add(-n) < 0 {
+		p.left.Add(n)
+		return false
+	}
+	return true
+}
+
+func (p *pool) give(n int64) { p.left.Add(n) }
+
+// chunkSize is in what steps a buffer grows: a size that an archive claims is
+// believed only once the bytes are there.
+const chunkSize = 64 << 10
+
+// buffer holds the bytes of one member, in memory or in a temporary file.
+type buffer struct {
+	opt    *Options
+	pool   *pool
+	chunks [][]byte // all but the last of chunkSize
+	size   int64
+	file   *os.File // if not nil, the bytes are here
+	remove bool     // the file has still a name: see spool
+}
+
+// fill reads r to its end. size is how long it must be, or -1. What does not
+// fit into memory goes to a temporary file; after an error there is nothing
+// to free.
+func fill(ctx context.Context, opt *Options, p *pool, r io.Reader, size int64) (*buffer, error) {
+	b := &buffer{opt: opt, pool: p}
+	err := b.read(ctx, r, size)
+	if err != nil {
+		b.free()
+		return nil, err
+	}
+	return b, nil
+}
+
+func (b *buffer) read(ctx context.Context, r io.Reader, size int64) error {
+	if size > b.opt.MaxMember {
+		return b.tooBig()
+	}
+	if size > b.opt.MemberMemory {
+		if err := b.spool(); err != nil {
+			return err
+		}
+	}
+	var scratch []byte
+	for {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		// One byte tells whether there is more, before memory is taken for it.
+		var first [1]byte
+		n, err := readFull(r, first[:])
+		if n == 0 {
+			if err == io.EOF && size >= 0 && b.size != size {
+				err = io.ErrUnexpectedEOF
+			}
+			if err == io.EOF {
+				return nil
+			}
+			return err
+		}
+		want := int64(chunkSize)
+		if size >= 0 {
+			want = min(want, size-b.size)
+		}
+		if want <= 0 {
+			return errors.New("longer than the archive says")
+		}
+		chunk, err := b.room(want, &scratch)
+		if err != nil {
+			return err
+		}
+		chunk[0] = first[0]
+		n, err = readFull(r, chunk[1:])
+		if err != nil && err != io.EOF {
+			return err
+		}
+		if err := b.keep(chunk[:1+n]); err != nil {
+			return err
+		}
+	}
+}
+
+// room returns n bytes to read into: the next chunk, or scratch space if the
+// bytes go to a file.
+func (b *buffer) room(n int64, scratch *[]byte) ([]byte, error) {
+	if b.file == nil && b.size+n <= b.opt.MemberMemory && b.pool.take(n) {
+		chunk := make([]byte, n)
+		b.chunks = append(b.chunks, chunk)
+		return chunk, nil
+	}
+	if b.file == nil {
+		if err := b.spool(); err != nil {
+			return nil, err
+		}
+	}
+	if *scratch == nil {
+		*scratch = make([]byte, chunkSize)
+	}
+	return (*scratch)[:n], nil
+}
+
+// keep counts what was read into room, and writes it if there is a file.
+func (b *buffer) keep(p []byte) error {
+	b.size += int64(len(p))
+	if b.size > b.opt.MaxMember {
+		return b.tooBig()
+	}
+	if b.file == nil {
+		return nil
+	}
+	if _, err := b.file.Write(p); err != nil {
+		return fmt.Errorf("%w: %w", errSpool, err)
+	}
+	return nil
+}
+
+// readFull reads until p is full, and returns the reader's own error: unlike
+// io.ReadFull it keeps an end apart from a cut.
+func readFull(r io.Reader, p []byte) (int, error) {
+	n := 0
+	for tries := 0; n < len(p); tries++ {
+		m, err := r.Read(p[n:])
+		n += m
+		if err != nil {
+			return n, err
+		}
+		if m > 0 {
+			tries = 0
+		} else if tries > 100 {
+			return n, io.ErrNoProgress
+		}
+	}
+	return n, nil
+}
+
+func (b *buffer) tooBig() error {
+	return fmt.Errorf("%w of %d bytes for one member", errLimit, b.opt.MaxMember)
+}
+
+// spool moves the bytes into a temporary file, which is unlinked at once
+// where the system lets an open file be unlinked, and else when it is closed.
+func (b *buffer) spool() error {
+	f, err := os.CreateTemp(b.opt.TempDir, "symdepot-member-*")
+	if err != nil {
+		return fmt.Errorf("%w: %w", errSpool, err)
+	}
+	b.remove = os.Remove(f.Name()) != nil
+	b.file = f
+	for _, c := range b.chunks {
+		if _, err := f.Write(c); err != nil {
+			return fmt.Errorf("%w: %w", errSpool, err)
+		}
+	}
+	b.freeMemory()
+	return nil
+}
+
+func (b *buffer) freeMemory() {
+	for _, c := range b.chunks {
+		b.pool.give(int64(len(c)))
+	}
+	b.chunks = nil
+}
+
+func (b *buffer) free() {
+	b.freeMemory()
+	if b.file != nil {
+		_ = b.file.Close()
+		if b.remove {
+			_ = os.Remove(b.file.Name())
+		}
+	}
+}
+
+// ReadAt reads as io.ReaderAt does.
+func (b *buffer) ReadAt(p []byte, off int64) (int, error) {
+	if off < 0 {
+		return 0, errors.New("negative offset")
+	}
+	if b.file != nil {
+		return b.file.ReadAt(p, off)
+	}
+	n := 0
+	for n < len(p) && off < b.size {
+		chunk := b.chunks[off/chunkSize]
+		have := min(int64(len(chunk)), b.size-off/chunkSize*chunkSize)
+		m := copy(p[n:], chunk[off%chunkSize:have])
+		n += m
+		off += int64(m)
+	}
+	if n < len(p) {
+		return n, io.EOF
+	}
+	return n, nil
+}

@@ -1,0 +1,141 @@
+package scan
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"strconv"
+	"time"
+)
+
+// cpioMember is the header of a member of a cpio archive.
+type cpioMember struct {
+	name  string
+	mode  uint32
+	links int64
+	size  int64
+	mod   time.Time
+}
+
+const (
+	cpioTypeMask = 0xf000
+	cpioRegular  = 0x8000
+	cpioTrailer  = "TRAILER!!!"
+)
+
+// cpioReader reads the headers of a cpio archive in the "newc" form, and in
+// the form that RPM writes for packages with files of 4 GiB or more.
+type cpioReader struct {
+	s     *stream
+	next  int64     // where the next header stands
+	files *rpmFiles // of the package, if large files need it
+}
+
+// header skips what is left of a member and reads the next one's header. The
+// trailer is io.EOF; an end without a trailer is not.
+func (c *cpioReader) header() (*cpioMember, error) {
+	m, err := c.read()
+	if err == io.EOF && m == nil {
+		err = io.ErrUnexpectedEOF
+	}
+	if err != nil && err != io.EOF {
+		return nil, fmt.Errorf("cpio: %w", err)
+	}
+	return m, err
+}
+
+func (c *cpioReader) read() (*cpioMember, error) {
+	if err := c.s.skipTo(c.next); err != nil {
+		return nil, err
+	}
+	start := c.s.pos
+	var magic [6]byte
+	if err := c.s.full(magic[:]); err != nil {
+		return nil, err
+	}
+	switch string(magic[:]) {
+	case "070701", "070702":
+	case "07070X":
+		return c.readIndexed(start)
+	default:
+		return nil, errors.New("a damaged member header")
+	}
+	var text [13 * 8]byte
+	if err := c.s.full(text[:]); err != nil {
+		return nil, err
+	}
+	var f [13]int64
+	for i := range f {
+		n, err := strconv.ParseUint(string(text[i*8:i*8+8]), 16, 32)
+		if err != nil {
+			return nil, errors.New("a damaged member header")
+		}
+		f[i] = int64(n)
+	}
+	const maxName = 64 << 10
+	nameLen := f[11]
+	if nameLen == 0 || nameLen > maxName {
+		return nil, fmt.Errorf("a name of %d bytes", nameLen)
+	}
+	name := make([]byte, nameLen)
+	if err := c.s.full(name); err != nil {
+		return nil, err
+	}
+	m := &cpioMember{name: string(name[:nameLen-1]), mode: uint32(f[1]), links: f[4], size: f[6], mod: time.Unix(f[5], 0)}
+	if m.name == cpioTrailer {
+		return m, io.EOF
+	}
+	return m, c.body(start, m.size)
+}
+
+// body moves to where the member's bytes begin: header and bytes are both
+// padded to four, counted from the header's start.
+func (c *cpioReader) body(start, size int64) error {
+	pad := func(n int64) int64 { return (n + 3) &^ 3 }
+	begin := start + pad(c.s.pos-start)
+	c.next = begin + pad(size)
+	return c.s.skipTo(begin)
+}
+
+// readIndexed reads the header that is only the file's number in the package.
+func (c *cpioReader) readIndexed(start int64) (*cpioMember, error) {
+	var text [8]byte
+	if err := c.s.full(text[:]); err != nil {
+		return nil, err
+	}
+	n, err := strconv.ParseUint(string(text[:]), 16, 32)
+	if err != nil {
+		return nil, errors.New("a damaged member header")
+	}
+	m, err := c.files.member(n)
+	if err != nil {
+		return nil, err
+	}
+	return m, c.body(start, m.size)
+}
+
+// cpio goes through a cpio archive.
+func (w *walk) cpio(in *input, s *stream, files *rpmFiles) error {
+	c := &cpioReader{s: s, next: s.pos, files: files}
+	for !w.ended() {
+		h, err := c.header()
+		if err == io.EOF {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		if err := in.meter.entry(); err != nil {
+			return err
+		}
+		// Of several hard links only the last carries the bytes.
+		if h.mode&cpioTypeMask != cpioRegular || h.size == 0 && h.links > 1 {
+			continue
+		}
+		w.progress(in)
+		m := in.child(h.name, h.size, h.mod)
+		s.member(in, m)
+		_ = w.visit(m) // a broken stream shows at the next header
+	}
+	return nil
+}

@@ -1,0 +1,378 @@
+package scan
+
+import (
+	"bytes"
+	"compress/bzip2"
+	"context"
+	"fmt"
+	"io"
+	"sync/atomic"
+	"time"
+
+	"github.com/klauspost/compress/gzip"
+	"github.com/klauspost/compress/zlib"
+	"github.com/klauspost/compress/zstd"
+	"github.com/mikelolasagasti/xz"
+)
+
+// input is one candidate on its way: a file on disk, a member, or what a
+// compressed one of these holds. Its bytes are had in one of three ways.
+type input struct {
+	path, archive, member, name string
+	size                        int64 // -1 if not known
+	mod                         time.Time
+
+	at     io.ReaderAt                                  // in place, size known; or
+	reopen func(context.Context) (io.ReadCloser, error) // from the beginning, as often as wanted; or
+	once   io.Reader                                    // as they come by
+
+	base  *store  // whose bytes at and reopen read; the walk holds it meanwhile
+	crc   *uint32 // of the bytes at, if they should be checked
+	meter *meter
+	top   bool // a file on disk, as it stands there
+	depth int  // archives around it
+	wraps int  // compressions around it since the last archive
+}
+
+// meter bounds what comes out of one file on disk.
+type meter struct {
+	limit    int64
+	used     atomic.Int64 // unpacked bytes; Files opened elsewhere count too
+	entries  int64        // still allowed; the walk's own
+	reported bool         // the one Skip about it was given; the walk's own
+}
+
+// add counts n unpacked bytes.
+func (m *meter) add(n int64) error {
+	if n > m.limit || m.used.Add(n) > m.limit {
+		// Others see it too, and no sum of claims can run over.
+		m.used.Store(m.limit + 1)
+		return fmt.Errorf("%w: more than %d bytes would come out of it", errLimit, m.limit)
+	}
+	return nil
+}
+
+// entry counts an entry of an archive.
+func (m *meter) entry() error {
+	m.entries--
+	if m.entries < 0 {
+		m.entries = -1
+		return fmt.Errorf("%w of entries", errLimit)
+	}
+	return m.add(0)
+}
+
+// over says that nothing more may come out.
+func (m *meter) over() bool { return m.entries < 0 || m.used.Load() > m.limit }
+
+// meterReader charges what is read to the meter, and ends with the context.
+type meterReader struct {
+	ctx context.Context
+	r   io.Reader
+	m   *meter
+}
+
+func (r *meterReader) Read(p []byte) (int, error) {
+	if err := r.ctx.Err(); err != nil {
+		return 0, err
+	}
+	n, err := r.r.Read(p)
+	if limit := r.m.add(int64(n)); limit != nil {
+		return 0, limit
+	}
+	return n, err
+}
+
+// start reads the input from its beginning.
+func (in *input) start(ctx context.Context) (io.ReadCloser, error) {
+	switch {
+	case in.at != nil:
+		return io.NopCloser(io.NewSectionReader(in.at, 0, in.size)), nil
+	case in.reopen != nil:
+		return in.reopen(ctx)
+	}
+	return io.NopCloser(in.once), nil
+}
+
+// streamed says that the bytes come by once.
+func (in *input) streamed() bool { return in.at == nil && in.reopen == nil }
+
+// child is a member of the archive in; the caller fills in the bytes.
+func (in *input) child(name string, size int64, mod time.Time) *input {
+	for len(name) > 2 && name[:2] == "./" {
+		name = name[2:]
+	}
+	m := &input{
+		path: in.path + Separator + name, archive: in.archive, member: name, name: memberBase(name),
+		size: size, mod: mod, base: in.base, meter: in.meter, depth: in.depth + 1,
+	}
+	if in.depth == 0 {
+		m.archive = in.path
+	} else {
+		m.member = in.member + Separator + name
+	}
+	return m
+}
+
+// visit looks at an input's first bytes and yields it, or what is in it.
+// It reports what goes wrong, except for a stream that breaks off under its
+// last reader: that error is returned. An archive around it need not look, it
+// meets the same error next.
+func (w *walk) visit(in *input) error {
+	if w.ended() {
+		return nil
+	}
+	rc, err := in.start(w.ctx)
+	if err != nil {
+		w.damaged(in, err)
+		return nil
+	}
+	defer func() { _ = rc.Close() }()
+	head := make([]byte, min(HeadSize, uint64(in.size))) // -1 is the largest
+	n, err := readFull(rc, head)
+	head = head[:n]
+	if err != nil && err != io.EOF {
+		if in.streamed() {
+			return err
+		}
+		w.damaged(in, err)
+		return nil
+	}
+	rest := func() io.Reader { return io.MultiReader(bytes.NewReader(head), rc) }
+	if in.at != nil {
+		rest = func() io.Reader { return io.NewSectionReader(in.at, 0, in.size) }
+	}
+	k := detect(head)
+	if k == zlibKind && !w.zlib(in, head) {
+		k = plain
+	}
+	switch {
+	case k == cabinetKind:
+		w.skip(in.path, ReasonCabinet, nil)
+	case k == foreignKind:
+		w.skip(in.path, ReasonUnsupported, foreignName(head))
+	case k == plain:
+		return w.leaf(in, head, rest)
+	case k.compressed() && in.wraps >= 2, !k.compressed() && in.depth >= w.opt.MaxDepth:
+		w.skip(in.path, ReasonDepth, nil)
+	case k.compressed():
+		w.unwrap(in, k, rest)
+	default:
+		w.archive(in, k, rest)
+	}
+	return nil
+}
+
+// damaged reports an error of reading an input, unless it is the context's,
+// or a limit that was reported already.
+func (w *walk) damaged(in *input, err error) {
+	reason := reasonOf(err)
+	if reason == ReasonLimit && in.meter.over() {
+		if in.meter.reported {
+			return
+		}
+		in.meter.reported = true
+	}
+	w.skip(in.path, reason, err)
+}
+
+// leaf yields a file that is not opened further.
+func (w *walk) leaf(in *input, head []byte, rest func() io.Reader) error {
+	if w.opt.Want != nil {
+		if err := w.opt.Want(head, in.name); err != nil {
+			w.skip(in.path, ReasonUnwanted, err)
+			return nil
+		}
+	}
+	f := &File{Path: in.path, Name: in.name, Archive: in.archive, Member: in.member, Size: in.size, ModTime: in.mod}
+	switch {
+	case in.top:
+		f.open = openPlain(in.path)
+	case in.at != nil:
+		hold := in.base.take()
+		f.hold = hold
+		f.open = func(context.Context) (*Content, error) { return hold.content(in.at, in.size, in.crc), nil }
+	case in.reopen != nil:
+		f.hold = in.base.take()
+		f.open = func(ctx context.Context) (*Content, error) {
+			s, err := w.unpack(ctx, in)
+			if err != nil {
+				return nil, err
+			}
+			defer s.drop()
+			return s.content(s.at, s.size, nil), nil
+		}
+	default:
+		b, err := fill(w.ctx, &w.opt, w.pool, rest(), in.size)
+		if err != nil {
+			if reason := reasonOf(err); reason == ReasonNoSpace || reason == ReasonLimit {
+				w.damaged(in, err)
+				return nil
+			}
+			return err
+		}
+		s := w.keep(b, in.base)
+		f.hold, f.Size = s, s.size
+		f.open = func(context.Context) (*Content, error) { return s.content(s.at, s.size, nil), nil }
+	}
+	w.file(f)
+	return nil
+}
+
+// unpack reads an input that can be reopened into a store of its own. It runs
+// in any goroutine.
+func (w *walk) unpack(ctx context.Context, in *input) (*store, error) {
+	rc, err := in.reopen(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = rc.Close() }()
+	b, err := fill(ctx, &w.opt, w.pool, rc, in.size)
+	if err != nil {
+		return nil, err
+	}
+	return w.keep(b, in.base), nil
+}
+
+// keep makes a store of a buffer. It holds base, so that the file on disk
+// stays open and can be asked whether it changed.
+func (w *walk) keep(b *buffer, base *store) *store {
+	base.take()
+	return newStore(b, b.size, base.disk, func() {
+		b.free()
+		base.drop()
+	})
+}
+
+// zlib decides whether what has the two bytes of zlib is it: the name says
+// so, or what comes out is a tar file or wanted.
+func (w *walk) zlib(in *input, head []byte) bool {
+	z, err := zlib.NewReader(bytes.NewReader(head))
+	if err != nil {
+		return false
+	}
+	defer func() { _ = z.Close() }()
+	inner := make([]byte, HeadSize)
+	n, err := readFull(z, inner)
+	if n == 0 && err != io.EOF {
+		return false
+	}
+	inner = inner[:n]
+	return zlibName(in.name) || isTar(inner) || w.opt.Want != nil && w.opt.Want(inner, in.name) == nil
+}
+
+// unwrap goes on with what a compressed input holds.
+func (w *walk) unwrap(in *input, k kind, rest func() io.Reader) {
+	out := *in
+	out.top, out.at, out.once, out.crc = false, nil, nil, nil
+	out.size, out.name, out.wraps = -1, unpackedName(in.name), in.wraps+1
+	if in.streamed() {
+		z, err := w.decompress(w.ctx, k, rest(), in.meter)
+		if err != nil {
+			w.damaged(in, err)
+			return
+		}
+		defer func() { _ = z.Close() }()
+		out.once = z
+		if err := w.visit(&out); err != nil {
+			w.damaged(in, err)
+		}
+		return
+	}
+	source := *in // in may not change under the closure
+	out.reopen = func(ctx context.Context) (io.ReadCloser, error) {
+		rc, err := source.start(ctx)
+		if err != nil {
+			return nil, err
+		}
+		z, err := w.decompress(ctx, k, rc, source.meter)
+		if err != nil {
+			_ = rc.Close()
+			return nil, err
+		}
+		return &closers{z, []io.Closer{z, rc}}, nil
+	}
+	_ = w.visit(&out) // not streamed: nothing is left unsaid
+}
+
+// closers reads one stream and closes several.
+type closers struct {
+	io.Reader
+	all []io.Closer
+}
+
+func (c *closers) Close() error {
+	for _, x := range c.all {
+		_ = x.Close()
+	}
+	return nil
+}
+
+// setupCost is what opening a stream with a large block or window counts as,
+// in unpacked bytes. Its first byte costs much, however few bytes claim it:
+// without this, many tiny streams could keep us busy for days.
+const setupCost = 256 << 10
+
+// decompress reads the plain bytes of a compressed stream, counted.
+func (w *walk) decompress(ctx context.Context, k kind, r io.Reader, m *meter) (io.ReadCloser, error) {
+	if k == zstdKind || k == xzKind || k == bzip2Kind {
+		if err := m.add(setupCost); err != nil {
+			return nil, err
+		}
+	}
+	var plain io.Reader
+	var closer io.Closer = io.NopCloser(nil)
+	switch k {
+	case gzipKind:
+		z, err := gzip.NewReader(r)
+		if err != nil {
+			return nil, err
+		}
+		plain, closer = z, z
+	case zlibKind:
+		z, err := zlib.NewReader(r)
+		if err != nil {
+			return nil, err
+		}
+		plain, closer = z, z
+	case zstdKind:
+		z, err := zstd.NewReader(r, zstd.WithDecoderConcurrency(1), zstd.WithDecoderLowmem(true),
+			zstd.WithDecoderMaxWindow(uint64(max(w.opt.MaxWindow, zstd.MinWindowSize))), zstd.WithDecodeBuffersBelow(0))
+		if err != nil {
+			return nil, err
+		}
+		zc := z.IOReadCloser()
+		plain, closer = zc, zc
+	case xzKind:
+		z, err := xz.NewReader(r, uint32(min(w.opt.MaxWindow, 1<<32-1)))
+		if err != nil {
+			return nil, err
+		}
+		plain = z
+	case bzip2Kind:
+		plain = bzip2.NewReader(r)
+	default:
+		return nil, fmt.Errorf("compression %w", errUnsupported)
+	}
+	return &closers{&meterReader{ctx, plain, m}, []io.Closer{closer}}, nil
+}
+
+// archive goes through the members of an archive.
+func (w *walk) archive(in *input, k kind, rest func() io.Reader) {
+	var err error
+	switch k {
+	case zipKind:
+		err = w.zip(in, rest)
+	case tarKind:
+		err = w.tar(in, rest())
+	case debKind:
+		err = w.deb(in, &stream{r: rest()})
+	case rpmKind:
+		err = w.rpm(in, &stream{r: rest()})
+	case cpioKind:
+		err = w.cpio(in, &stream{r: rest()}, nil)
+	}
+	if err != nil {
+		w.damaged(in, err)
+	}
+}

@@ -1,0 +1,226 @@
+package scan
+
+import (
+	"bufio"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"time"
+)
+
+// An RPM package is a lead of 96 bytes, a header with signatures padded to
+// eight, the header proper, and the payload: a compressed cpio archive. The
+// compression is known by its magic, so the header is passed over unread,
+// except in packages with files of 4 GiB or more: their payload has numbers
+// in place of names and sizes, which stand in the header.
+
+const (
+	rpmMaxTags  = 1 << 16   // RPM's own limit
+	rpmMaxData  = 256 << 20 // RPM's own limit
+	rpmMaxTable = 6 << 20   // ours, for the data of a header that we keep
+	rpmMaxFiles = 1 << 17   // ours, for the files and folders listed in it
+)
+
+// The tags that we need.
+const (
+	rpmSizes      = 5008 // LONGFILESIZES: 64-bit; only there if one needs it
+	rpmModes      = 1030
+	rpmTimes      = 1034
+	rpmInodes     = 1096
+	rpmDirIndexes = 1116
+	rpmBaseNames  = 1117
+	rpmDirNames   = 1118
+)
+
+// rpmTag says where in the header's data a tag's values stand, and how many.
+type rpmTag struct{ off, count uint32 }
+
+// rpmHeader reads one header structure and leaves the stream behind it. The
+// data is kept only if it describes large files.
+func rpmHeader(s *stream) (*rpmFiles, error) {
+	var intro [16]byte
+	if err := s.full(intro[:]); err != nil {
+		return nil, rpmError(err)
+	}
+	be := binary.BigEndian
+	tags, size := be.Uint32(intro[8:]), be.Uint32(intro[12:])
+	if string(intro[:4]) != "\x8e\xad\xe8\x01" || tags > rpmMaxTags || size > rpmMaxData {
+		return nil, errors.New("rpm: a damaged header")
+	}
+	f := &rpmFiles{tags: map[uint32]rpmTag{}}
+	for range tags {
+		var e [16]byte
+		if err := s.full(e[:]); err != nil {
+			return nil, rpmError(err)
+		}
+		switch tag := be.Uint32(e[:]); tag {
+		case rpmSizes, rpmModes, rpmTimes, rpmInodes, rpmDirIndexes, rpmBaseNames, rpmDirNames:
+			f.tags[tag] = rpmTag{be.Uint32(e[8:]), be.Uint32(e[12:])}
+		}
+	}
+	end := s.pos + int64(size)
+	if _, large := f.tags[rpmSizes]; !large {
+		return nil, s.skipTo(end)
+	}
+	if size > rpmMaxTable {
+		return nil, fmt.Errorf("rpm: %w: a header of %d bytes", errLimit, size)
+	}
+	var data strings.Builder
+	// Copied, not allocated by the claim.
+	if _, err := io.CopyN(&data, s, int64(size)); err != nil {
+		return nil, rpmError(err)
+	}
+	f.data = data.String()
+	return f, f.index()
+}
+
+func rpmError(err error) error {
+	if err == io.EOF {
+		err = io.ErrUnexpectedEOF
+	}
+	return fmt.Errorf("rpm: %w", err)
+}
+
+// rpmFiles is the file table of a package with large files.
+type rpmFiles struct {
+	tags   map[uint32]rpmTag
+	data   string
+	bases  []uint32          // where each base name begins in data
+	dirs   []uint32          // where each folder's name begins
+	holder map[uint32]uint32 // by inode, the last file: it carries the bytes
+}
+
+// index checks that all values lie in the data, once, and finds the strings.
+func (f *rpmFiles) index() error {
+	n := f.tags[rpmSizes].count
+	for tag, width := range map[uint32]uint64{rpmSizes: 8, rpmModes: 2, rpmTimes: 4, rpmInodes: 4, rpmDirIndexes: 4} {
+		t, ok := f.tags[tag]
+		if !ok || t.count != n || uint64(t.off)+uint64(n)*width > uint64(len(f.data)) {
+			return errors.New("rpm: a damaged table of files")
+		}
+	}
+	var err error
+	if f.bases, err = f.strings(rpmBaseNames); err != nil {
+		return err
+	}
+	if f.dirs, err = f.strings(rpmDirNames); err != nil {
+		return err
+	}
+	if uint32(len(f.bases)) != n {
+		return errors.New("rpm: a damaged table of files")
+	}
+	f.holder = map[uint32]uint32{}
+	for i := range n {
+		f.holder[uint32(f.number(rpmInodes, i, 4))] = i
+	}
+	return nil
+}
+
+// strings finds the strings of a tag, which end in NUL each.
+func (f *rpmFiles) strings(tag uint32) ([]uint32, error) {
+	t := f.tags[tag]
+	if t.count > rpmMaxFiles {
+		return nil, fmt.Errorf("rpm: %w: a package of %d files", errLimit, t.count)
+	}
+	var starts []uint32
+	at := uint64(t.off)
+	for range t.count {
+		if at >= uint64(len(f.data)) {
+			return nil, errors.New("rpm: a damaged table of names")
+		}
+		end := strings.IndexByte(f.data[at:], 0)
+		if end < 0 {
+			return nil, errors.New("rpm: a damaged table of names")
+		}
+		starts = append(starts, uint32(at))
+		at += uint64(end) + 1
+	}
+	return starts, nil
+}
+
+func (f *rpmFiles) text(at uint32) string {
+	s := f.data[at:]
+	return s[:strings.IndexByte(s, 0)]
+}
+
+// number is the i-th value of a tag; index has checked that it is there.
+func (f *rpmFiles) number(tag, i uint32, width int) uint64 {
+	off := int(f.tags[tag].off) + int(i)*width
+	var n uint64
+	for _, c := range []byte(f.data[off : off+width]) {
+		n = n<<8 | uint64(c)
+	}
+	return n
+}
+
+// member describes file number n of the package.
+func (f *rpmFiles) member(n uint64) (*cpioMember, error) {
+	if f == nil || n >= uint64(len(f.bases)) {
+		return nil, errors.New("a file that the package does not list")
+	}
+	i := uint32(n)
+	dir := f.number(rpmDirIndexes, i, 4)
+	if dir >= uint64(len(f.dirs)) {
+		return nil, errors.New("a folder that the package does not list")
+	}
+	m := &cpioMember{
+		name:  "." + f.text(f.dirs[dir]) + f.text(f.bases[i]),
+		mode:  uint32(f.number(rpmModes, i, 2)),
+		size:  int64(f.number(rpmSizes, i, 8)),
+		mod:   time.Unix(int64(f.number(rpmTimes, i, 4)), 0),
+		links: 1,
+	}
+	if m.size < 0 || m.size > 1<<60 {
+		return nil, errors.New("a size out of range")
+	}
+	const folder = 0x4000
+	switch m.mode & cpioTypeMask {
+	case cpioRegular:
+		if f.holder[uint32(f.number(rpmInodes, i, 4))] != i {
+			m.size, m.links = 0, 2
+		}
+	case folder:
+		m.size = 0 // the header gives the size it had on the builder's disk
+	}
+	return m, nil
+}
+
+// rpm goes through the payload of an RPM package.
+func (w *walk) rpm(in *input, s *stream) error {
+	const lead = 96
+	if err := s.skipTo(lead); err != nil {
+		return rpmError(err)
+	}
+	if _, err := rpmHeader(s); err != nil { // signatures
+		return err
+	}
+	if err := s.skipTo((s.pos + 7) &^ 7); err != nil {
+		return rpmError(err)
+	}
+	files, err := rpmHeader(s)
+	if err != nil {
+		return err
+	}
+	payload := bufio.NewReader(s)
+	head, err := payload.Peek(16)
+	if len(head) == 0 {
+		return rpmError(err)
+	}
+	members := *in // as they come by, even if the payload is not compressed
+	members.at, members.reopen = nil, nil
+	k := detect(head)
+	if !k.compressed() {
+		if string(head[:min(5, len(head))]) != "07070" {
+			return fmt.Errorf("rpm: payload %w", errUnsupported)
+		}
+		return w.cpio(&members, &stream{r: payload}, files)
+	}
+	z, err := w.decompress(w.ctx, k, payload, in.meter)
+	if err != nil {
+		return rpmError(err)
+	}
+	defer func() { _ = z.Close() }()
+	return w.cpio(&members, &stream{r: z}, files)
+}

@@ -1,0 +1,119 @@
+package scan
+
+import (
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+)
+
+// errIrregular says that a path no longer leads to a regular file.
+var errIrregular = errors.New("not a regular file")
+
+// root walks one of the caller's paths, following it if it is a link.
+func (w *walk) root(path string) {
+	path = filepath.Clean(path)
+	info, err := os.Stat(path)
+	if err != nil {
+		w.skip(path, reasonOf(err), err)
+		return
+	}
+	w.found(path, info.Mode())
+}
+
+// found goes on with a folder or a file.
+func (w *walk) found(path string, mode fs.FileMode) {
+	switch {
+	case mode.IsDir():
+		if w.opt.FollowSymlinks && !w.enter(path) {
+			return
+		}
+		w.folder(path)
+	case mode.IsRegular():
+		w.disk(path)
+	default:
+		w.skip(path, ReasonIrregular, errors.New(kindOfMode(mode)))
+	}
+}
+
+// enter notes that a folder is walked, and says no if it has been already. A
+// link to a folder above it, a loop, is one such case; two links to the same
+// folder are another, which left alone could double the walk at every level.
+func (w *walk) enter(path string) bool {
+	real, err := filepath.EvalSymlinks(path)
+	if err == nil {
+		real, err = filepath.Abs(real)
+	}
+	if err != nil {
+		w.skip(path, reasonOf(err), err)
+		return false
+	}
+	if w.seen[real] {
+		w.skip(path, ReasonLoop, nil)
+		return false
+	}
+	if w.seen == nil {
+		w.seen = map[string]bool{}
+	}
+	w.seen[real] = true
+	return true
+}
+
+func kindOfMode(m fs.FileMode) string {
+	switch {
+	case m&fs.ModeNamedPipe != 0:
+		return "a named pipe"
+	case m&fs.ModeSocket != 0:
+		return "a socket"
+	case m&fs.ModeDevice != 0:
+		return "a device"
+	}
+	return strings.TrimSpace(m.String())
+}
+
+func (w *walk) folder(dir string) {
+	entries, err := os.ReadDir(dir) // sorted; on an error, those read before it
+	for _, e := range entries {
+		if w.ended() {
+			return
+		}
+		path := filepath.Join(dir, e.Name())
+		mode := e.Type()
+		if mode&fs.ModeSymlink != 0 {
+			if !w.opt.FollowSymlinks {
+				w.skip(path, ReasonSymlink, nil)
+				continue
+			}
+			info, err := os.Stat(path)
+			if err != nil {
+				w.skip(path, reasonOf(err), err)
+				continue
+			}
+			mode = info.Mode()
+		}
+		w.found(path, mode)
+	}
+	if err != nil {
+		w.skip(dir, reasonOf(err), err)
+	}
+}
+
+// disk visits a regular file.
+func (w *walk) disk(path string) {
+	s, err := openDisk(path)
+	if err != nil {
+		w.skip(path, reasonOf(err), err)
+		return
+	}
+	defer s.drop()
+	if w.opt.Progress != nil {
+		w.opt.Progress(path, 0)
+	}
+	_ = w.visit(&input{
+		path: path, name: filepath.Base(path), top: true,
+		size: s.size, mod: s.disk.info.ModTime(),
+		base: s, at: s.at,
+		meter: &meter{limit: w.opt.unpackLimit(s.size), entries: w.opt.MaxEntries},
+	})
+}
