@@ -1,0 +1,104 @@
+package index
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+	"strings"
+)
+
+// maxProblems bounds how many rows of one kind of fault Check names.
+const maxProblems = 20
+
+// faults are what Check looks for: each query yields the ids of the rows that
+// are wrong.
+var faults = []struct{ what, query string }{
+	{"object %s is of no content", "SELECT o.id FROM object o LEFT JOIN content c ON c.id = o.content_id WHERE c.id IS NULL"},
+	{"object %s has no key", "SELECT o.id FROM object o WHERE NOT EXISTS (SELECT 1 FROM lookup l WHERE l.object_id = o.id)"},
+	{"the key %s leads to no object", "SELECT l.id || ' of ' || l.name FROM lookup l LEFT JOIN object o ON o.id = l.object_id WHERE o.id IS NULL"},
+	{"a file of transaction %s is no object", "SELECT f.tx_id FROM tx_file f LEFT JOIN object o ON o.id = f.object_id WHERE o.id IS NULL"},
+	{"files of transaction %s, which does not exist or was removed", "SELECT DISTINCT f.tx_id FROM tx_file f LEFT JOIN tx t ON t.id = f.tx_id WHERE t.id IS NULL OR t.deleted_at IS NOT NULL"},
+	{"transaction %s has another number of files, or of bytes, than it says", `SELECT t.id FROM tx t
+		LEFT JOIN (SELECT f.tx_id, count(*) AS files, sum(c.size) AS bytes FROM tx_file f JOIN object o ON o.id = f.object_id JOIN content c ON c.id = o.content_id GROUP BY f.tx_id) n ON n.tx_id = t.id
+		WHERE t.deleted_at IS NULL AND (n.files IS NULL OR n.files <> t.files OR n.bytes <> t.bytes)`},
+	{"object %s is in a transaction through which it is not seen, or not as the newest", `SELECT f.object_id FROM tx_file f JOIN tx t ON t.id = f.tx_id
+		LEFT JOIN seen s ON s.object_id = f.object_id AND s.product_id = t.product_id
+		GROUP BY f.object_id, t.product_id HAVING max(s.tx_id) IS NULL OR max(s.tx_id) <> max(f.tx_id)`},
+	{"object %s is seen without a transaction", `SELECT s.object_id FROM seen s WHERE NOT EXISTS
+		(SELECT 1 FROM tx_file f JOIN tx t ON t.id = f.tx_id WHERE f.object_id = s.object_id AND f.tx_id = s.tx_id AND t.product_id = s.product_id)`},
+	{"content %s is counted as unreferenced but is referred to", "SELECT c.id FROM content c WHERE c.unreferenced_since IS NOT NULL AND " + referenced},
+	{"content %s is kept but nothing refers to it", "SELECT c.id FROM content c WHERE c.unreferenced_since IS NULL AND NOT " + referenced},
+	{"transaction numbers do not end with %s, the last one given out", "SELECT last_tx FROM state WHERE last_tx <> (SELECT coalesce(max(id), 0) FROM tx) OR last_tx <> (SELECT count(*) FROM tx)"},
+	{"the counters are wrong: %s", `SELECT 'contents ' || contents || ', bytes ' || bytes || ', objects ' || objects || ', keys ' || lookups FROM state
+		WHERE contents <> (SELECT count(*) FROM content) OR bytes <> (SELECT coalesce(sum(size), 0) FROM content)
+		OR objects <> (SELECT count(*) FROM object) OR lookups <> (SELECT count(*) FROM lookup)`},
+	{"there should be one row of counters, not %s", "SELECT count(*) FROM state HAVING count(*) <> 1"},
+}
+
+// Check reads the whole index at one moment and returns what is wrong with
+// it, in words: SQLite's own check of the file, the foreign keys, and every
+// row both ways. An error means that the check could not be made.
+func (db *DB) Check(ctx context.Context) ([]string, error) {
+	problems, err := db.check(ctx)
+	if class(err) == ErrCorrupt { //nolint:errorlint // class returns the value itself
+		return append(problems, err.Error()), nil
+	}
+	return problems, db.fail("check", err)
+}
+
+func (db *DB) check(ctx context.Context) (problems []string, err error) {
+	conn, err := db.scans.db.Conn(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer conn.Close()
+	// All in one read transaction: writers go on, and are not seen here. The
+	// pool's own transactions would take the write lock.
+	if _, err := conn.ExecContext(ctx, "BEGIN DEFERRED"); err != nil {
+		return nil, err
+	}
+	defer func() { _, _ = conn.ExecContext(context.WithoutCancel(ctx), "ROLLBACK") }()
+	add := func(format string, v ...any) { problems = append(problems, fmt.Sprintf(format, v...)) }
+
+	file, err := column(ctx, conn, "PRAGMA integrity_check(100)")
+	if err != nil {
+		return nil, err
+	}
+	if len(file) != 1 || file[0] != "ok" {
+		for _, p := range file {
+			add("%s: %s", db.path, strings.TrimSpace(p))
+		}
+	}
+	for _, f := range append(faults, struct{ what, query string }{"a row of %s points to a row that is missing", `SELECT "table" FROM pragma_foreign_key_check`}) {
+		rows, err := column(ctx, conn, f.query+fmt.Sprintf(" LIMIT %d", maxProblems+1))
+		if err != nil {
+			return problems, err
+		}
+		for i, r := range rows {
+			if i == maxProblems {
+				add("and more of these")
+				break
+			}
+			add(f.what, r)
+		}
+	}
+	return problems, nil
+}
+
+// column reads one column as text.
+func column(ctx context.Context, conn *sql.Conn, query string) ([]string, error) {
+	rows, err := conn.QueryContext(ctx, query)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var list []string
+	for rows.Next() {
+		var v sql.NullString
+		if err := rows.Scan(&v); err != nil {
+			return nil, err
+		}
+		list = append(list, v.String)
+	}
+	return list, rows.Err()
+}

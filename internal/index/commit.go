@@ -1,0 +1,243 @@
+package index
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/symdepot/symdepot/internal/blob"
+	"github.com/symdepot/symdepot/layout"
+)
+
+// Commit enters a transaction and returns its number. All its objects become
+// visible at once, and durably, or nothing happened.
+//
+// check, if not nil, is called with the distinct contents of the transaction
+// while the write lock is held and before anything is written: the depot uses
+// it to see that their bytes are there, which the collector cannot change
+// meanwhile. Its error undoes the transaction. It must not write to the index.
+func (db *DB) Commit(ctx context.Context, tx Tx, check func(ctx context.Context, refs []blob.Ref) error) (number int64, err error) {
+	if err := validate(tx); err != nil {
+		return 0, db.fail("commit", err)
+	}
+	if tx.Time.IsZero() {
+		tx.Time = db.now()
+	}
+	refs := distinct(tx.Entries)
+	err = db.update(ctx, "commit", func(w *write) error {
+		if check != nil {
+			if err := check(ctx, refs); err != nil {
+				return err
+			}
+		}
+		c := commit{write: w, now: db.now()}
+		if number, err = c.header(tx); err != nil {
+			return err
+		}
+		for i, e := range tx.Entries {
+			if err := ctx.Err(); err != nil {
+				return err
+			}
+			if err := c.entry(i+1, e); err != nil {
+				return fmt.Errorf("%s: %w", e.Path, err)
+			}
+		}
+		return c.count()
+	})
+	if err != nil {
+		return 0, err
+	}
+	return number, nil
+}
+
+// validate refuses what would make rows that nothing can reach.
+func validate(tx Tx) error {
+	if len(tx.Entries) == 0 {
+		return errors.New("a transaction without files")
+	}
+	for _, e := range tx.Entries {
+		switch {
+		case e.Object.Name == "" || e.Object.Kind == layout.KindUnknown || e.Size < 0:
+			return fmt.Errorf("%s: an object without a name, a kind or a size", e.Path)
+		case len(e.Aliases) == 0:
+			return fmt.Errorf("%s: no key under which it could be found", e.Path)
+		}
+		for _, a := range e.Aliases {
+			if a.ID == "" || a.Role == 0 {
+				return fmt.Errorf("%s: a key without an id or a role", e.Path)
+			}
+		}
+	}
+	return nil
+}
+
+func distinct(entries []Entry) []blob.Ref {
+	seen := make(map[blob.Ref]bool, len(entries))
+	var refs []blob.Ref
+	for _, e := range entries {
+		if !seen[e.Ref] {
+			seen[e.Ref] = true
+			refs = append(refs, e.Ref)
+		}
+	}
+	return refs
+}
+
+// commit is a Commit under way.
+type commit struct {
+	*write
+	now            time.Time
+	number         int64
+	product        int64
+	contents       int64 // new ones; so the next three
+	bytes          int64
+	objects, looks int64
+}
+
+// header takes the next number and writes the transaction's own row.
+func (c *commit) header(tx Tx) (int64, error) {
+	if err := c.row("UPDATE state SET last_tx = last_tx + 1, generation = generation + 1 WHERE one = 1 RETURNING last_tx", nil, &c.number); err != nil {
+		return 0, err
+	}
+	product := text(tx.Product)
+	if _, err := c.exec("INSERT INTO product (name) VALUES ($1) ON CONFLICT (name) DO NOTHING", product); err != nil {
+		return 0, err
+	}
+	if err := c.row("SELECT id FROM product WHERE name = $1", []any{product}, &c.product); err != nil {
+		return 0, err
+	}
+	var bytes int64
+	for _, e := range tx.Entries {
+		bytes += e.Size
+	}
+	var store, onumber, otime any
+	if o := tx.Origin; o != nil {
+		store, onumber, otime = text(o.Store), text(o.Number), millis(o.Time)
+	}
+	_, err := c.exec(`INSERT INTO tx (id, kind, product_id, version, comment, who, host, tool, time, files, bytes, origin_store, origin_number, origin_time)
+		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14)`,
+		c.number, text(tx.Kind), c.product, text(tx.Version), text(tx.Comment), text(tx.Who), text(tx.Host), text(tx.Tool), tx.Time.UnixMilli(),
+		len(tx.Entries), bytes, store, onumber, otime)
+	return c.number, err
+}
+
+// entry writes the rows of one file: the content and the object unless they
+// are known, the keys, the line of the transaction, the visibility.
+func (c *commit) entry(seq int, e Entry) error {
+	content, err := c.content(Content{e.Ref, e.Size})
+	if err != nil {
+		return err
+	}
+	object, err := c.object(content, e)
+	if err != nil {
+		return err
+	}
+	for _, a := range e.Aliases {
+		n, err := c.exec("INSERT INTO lookup (id, name, object_id, role) VALUES ($1, $2, $3, $4) ON CONFLICT (id, name, object_id) DO NOTHING",
+			layout.Fold(a.ID), layout.Fold(a.Name), object, a.Role)
+		if err != nil {
+			return err
+		}
+		c.looks += n
+		if n == 0 {
+			// Known before; a key may have gained a role since.
+			if _, err := c.exec(`UPDATE lookup SET role = role | $4 WHERE id = $1 AND name = $2 AND object_id = $3 AND role | $4 <> role`,
+				layout.Fold(a.ID), layout.Fold(a.Name), object, a.Role); err != nil {
+				return err
+			}
+		}
+	}
+	byPath := 0
+	if e.Object.Kind == layout.ELF && e.Object.BuildID != "" {
+		byPath = 1
+	}
+	if _, err := c.exec("INSERT INTO tx_file (tx_id, seq, object_id, path, archive, mtime, by_path) VALUES ($1, $2, $3, $4, $5, $6, $7)",
+		c.number, seq, object, text(e.Path), text(e.Archive), millis(e.ModTime), byPath); err != nil {
+		return err
+	}
+	_, err = c.exec("INSERT INTO seen (object_id, product_id, tx_id) VALUES ($1, $2, $3) ON CONFLICT (object_id, product_id) DO UPDATE SET tx_id = excluded.tx_id",
+		object, c.product, c.number)
+	return err
+}
+
+// content returns the row of a content that something will refer to.
+func (c *commit) content(k Content) (id int64, err error) {
+	err = c.row("INSERT INTO content (sha256, size, added) VALUES ($1, $2, $3) ON CONFLICT (sha256) DO NOTHING RETURNING id",
+		[]any{k.Ref[:], k.Size, c.now.UnixMilli()}, &id)
+	if err == nil {
+		c.contents++
+		c.bytes += k.Size
+		return id, nil
+	}
+	if !errors.Is(err, sql.ErrNoRows) {
+		return 0, err
+	}
+	var size int64
+	var since sql.NullInt64
+	if err := c.row("SELECT id, size, unreferenced_since FROM content WHERE sha256 = $1", []any{k.Ref[:]}, &id, &size, &since); err != nil {
+		return 0, err
+	}
+	if size != k.Size {
+		return 0, fmt.Errorf("content %x has %d bytes here, not %d", k.Ref[:], size, k.Size)
+	}
+	if since.Valid {
+		_, err = c.exec("UPDATE content SET unreferenced_since = NULL WHERE id = $1", id)
+		return id, err
+	}
+	return id, nil
+}
+
+// object returns the row of an object. What a newer program knows better about
+// a known one is brought up to date.
+func (c *commit) object(content int64, e Entry) (id int64, err error) {
+	o := e.Object
+	args := []any{content, o.Name, o.Kind, layout.Fold(o.Name), o.Role, o.CodeName, o.CodeID, o.DebugID.Breakpad(), o.InfoAge, string(o.BuildID),
+		o.Of, objectFlags(o), o.Version, o.Hash, e.Arch, strings.Join(e.Features, " "), e.DebugSize}
+	err = c.row(`INSERT INTO object (content_id, name, kind, name_fold, role, code_name, code_id, debug_id, info_age, build_id,
+		   of_kind, flags, version, hash, arch, features, debug_size)
+		 VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17)
+		 ON CONFLICT (content_id, name, kind) DO NOTHING RETURNING id`, args, &id)
+	if err == nil {
+		c.objects++
+		return id, nil
+	}
+	if !errors.Is(err, sql.ErrNoRows) {
+		return 0, err
+	}
+	var known Stored
+	s, err := c.stmt("SELECT " + objectColumns + " FROM object o JOIN content c ON c.id = o.content_id WHERE o.content_id = $1 AND o.name = $2 AND o.kind = $3")
+	if err != nil {
+		return 0, err
+	}
+	if err := scanObject(s.QueryRowContext(c.ctx, args[:3]...).Scan, &known); err != nil {
+		return 0, err
+	}
+	if known.Object == o && known.Arch == e.Arch && known.DebugSize == e.DebugSize && slices.Equal(known.Features, e.Features) {
+		return known.id, nil
+	}
+	_, err = c.exec(`UPDATE object SET role = $5, code_name = $6, code_id = $7, debug_id = $8, info_age = $9, build_id = $10, of_kind = $11,
+		   flags = $12, version = $13, hash = $14, arch = $15, features = $16, debug_size = $17
+		 WHERE content_id = $1 AND name = $2 AND kind = $3 AND name_fold = $4`, args...)
+	return known.id, err
+}
+
+// count adds what is new to the counters.
+func (c *commit) count() error { return c.write.count(c.contents, c.bytes, c.objects, c.looks) }
+
+func (w *write) count(contents, bytes, objects, lookups int64) error {
+	_, err := w.exec("UPDATE state SET contents = contents + $1, bytes = bytes + $2, objects = objects + $3, lookups = lookups + $4 WHERE one = 1",
+		contents, bytes, objects, lookups)
+	return err
+}
+
+func scanRef(b []byte, r *blob.Ref) error {
+	if len(b) != len(r) {
+		return fmt.Errorf("%w: a content hash of %d bytes", ErrCorrupt, len(b))
+	}
+	copy(r[:], b)
+	return nil
+}

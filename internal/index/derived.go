@@ -1,0 +1,77 @@
+package index
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"io/fs"
+
+	"github.com/symdepot/symdepot/internal/blob"
+)
+
+// Tool names a program that makes one content from another. A new version
+// makes its results anew.
+type Tool struct {
+	Name    string
+	Version int
+}
+
+// Derived returns what a tool made of a content. A zero Content means that the
+// tool was tried and made nothing worth keeping; never tried is
+// fs.ErrNotExist.
+func (db *DB) Derived(ctx context.Context, source blob.Ref, tool Tool) (Content, error) {
+	var c Content
+	var ref []byte
+	var size sql.NullInt64
+	err := db.points.row(ctx, `SELECT r.sha256, r.size FROM content c JOIN derived d ON d.source_id = c.id
+		LEFT JOIN content r ON r.id = d.content_id WHERE c.sha256 = $1 AND d.tool = $2 AND d.tool_version = $3`,
+		[]any{source[:], tool.Name, tool.Version}, &ref, &size)
+	switch {
+	case errors.Is(err, sql.ErrNoRows):
+		return c, fs.ErrNotExist
+	case err != nil || !size.Valid:
+		return c, db.fail("look up a derived content", err)
+	}
+	c.Size = size.Int64
+	return c, db.fail("look up a derived content", scanRef(ref, &c.Ref))
+}
+
+// PutDerived records what a tool made of a content; nil says that it is not
+// worth keeping. An earlier result of the same tool and version is replaced. A
+// source that is not in the index is fs.ErrNotExist. The result is kept as
+// long as its source.
+func (db *DB) PutDerived(ctx context.Context, source blob.Ref, tool Tool, result *Content) error {
+	return db.update(ctx, "record a derived content", func(w *write) error {
+		var id int64
+		if err := w.row("SELECT id FROM content WHERE sha256 = $1", []any{source[:]}, &id); errors.Is(err, sql.ErrNoRows) {
+			return fmt.Errorf("content %x: %w", source[:], fs.ErrNotExist)
+		} else if err != nil {
+			return err
+		}
+		c := commit{write: w, now: db.now()}
+		var made any
+		if result != nil {
+			r, err := c.content(*result)
+			if err != nil {
+				return err
+			}
+			made = r
+		}
+		old, err := w.ids("SELECT content_id FROM derived WHERE source_id = $1 AND tool = $2 AND tool_version = $3 AND content_id IS NOT NULL", id, tool.Name, tool.Version)
+		if err != nil {
+			return err
+		}
+		if _, err := w.exec(`INSERT INTO derived (source_id, tool, tool_version, content_id, added) VALUES ($1, $2, $3, $4, $5)
+			ON CONFLICT (source_id, tool, tool_version) DO UPDATE SET content_id = excluded.content_id, added = excluded.added`,
+			id, tool.Name, tool.Version, made, c.now.UnixMilli()); err != nil {
+			return err
+		}
+		for _, o := range old {
+			if err := w.release(o, c.now); err != nil {
+				return err
+			}
+		}
+		return c.count()
+	})
+}

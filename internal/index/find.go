@@ -1,0 +1,211 @@
+package index
+
+import (
+	"cmp"
+	"context"
+	"database/sql"
+	"errors"
+	"path"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/symdepot/symdepot/internal/blob"
+	"github.com/symdepot/symdepot/layout"
+)
+
+// Query says what to find: whatever matches any of the criteria that are set.
+type Query struct {
+	// Name is a folded file name; * stands for any text, ? for one character.
+	Name string
+	// IDs are folded ids, in any spelling under which an object answers.
+	IDs []string
+	// Prefix is what a folded id begins with.
+	Prefix string
+	// Ref is a content.
+	Ref *blob.Ref
+	// Kind, if it is not layout.KindUnknown, limits the answers to one kind.
+	Kind layout.Kind
+}
+
+// Find returns the objects seen in the scope that match q, by name, at most
+// limit of them (0: all).
+func (db *DB) Find(ctx context.Context, scope Scope, q Query, limit int) ([]Found, error) {
+	f := finder{db: db, scope: scope, kind: q.Kind, limit: limit, have: make(map[int64]bool)}
+	found, err := f.find(ctx, q)
+	return found, db.fail("find", err)
+}
+
+// finder is one search: it collects the ids of objects, then reads them.
+type finder struct {
+	db    *DB
+	scope Scope
+	kind  layout.Kind
+	limit int
+	ids   []int64
+	have  map[int64]bool
+}
+
+func (f *finder) find(ctx context.Context, q Query) ([]Found, error) {
+	for _, id := range q.IDs {
+		if err := f.collect(ctx, "lookup l JOIN object o ON o.id = l.object_id", "l.id = $1", nil, id); err != nil {
+			return nil, err
+		}
+	}
+	if q.Prefix != "" {
+		if err := f.collect(ctx, "lookup l JOIN object o ON o.id = l.object_id", "l.id >= $1 AND l.id < $2", nil, q.Prefix, after(q.Prefix)); err != nil {
+			return nil, err
+		}
+	}
+	if q.Ref != nil {
+		if err := f.collect(ctx, "content c JOIN object o ON o.content_id = c.id", "c.sha256 = $1", nil, q.Ref[:]); err != nil {
+			return nil, err
+		}
+	}
+	if strings.ContainsAny(q.Name, "*?") {
+		p := literalPrefix(q.Name, "*?")
+		if err := f.collect(ctx, "object o", "o.name_fold >= $1 AND o.name_fold < $2", func(name string) bool { return glob(q.Name, name) }, p, after(p)); err != nil {
+			return nil, err
+		}
+	} else if q.Name != "" {
+		if err := f.collect(ctx, "object o", "o.name_fold = $1", nil, q.Name); err != nil {
+			return nil, err
+		}
+	}
+	found := make([]Found, 0, len(f.ids))
+	for _, id := range f.ids {
+		o, err := f.load(ctx, id)
+		if errors.Is(err, sql.ErrNoRows) {
+			continue // removed meanwhile
+		}
+		if err != nil {
+			return nil, err
+		}
+		found = append(found, o)
+	}
+	slices.SortStableFunc(found, func(a, b Found) int {
+		return cmp.Or(cmp.Compare(layout.Fold(a.Object.Name), layout.Fold(b.Object.Name)), cmp.Compare(b.Number, a.Number), cmp.Compare(a.id, b.id))
+	})
+	return found, nil
+}
+
+// collect adds the objects of a condition whose folded name match accepts.
+func (f *finder) collect(ctx context.Context, from, cond string, match func(string) bool, args ...any) error {
+	where, args := f.scope.where("s.product_id", args)
+	if f.kind != layout.KindUnknown {
+		args = append(args, f.kind)
+		cond += " AND o.kind = $" + strconv.Itoa(len(args))
+	}
+	query := "SELECT o.id, o.name_fold FROM " + from + " WHERE " + cond +
+		" AND EXISTS (SELECT 1 FROM seen s WHERE s.object_id = o.id" + where + ")"
+	return f.db.scans.each(ctx, false, query, args, func(scan func(...any) error) (bool, error) {
+		if f.limit > 0 && len(f.ids) >= f.limit {
+			return false, nil
+		}
+		var id int64
+		var name string
+		if err := scan(&id, &name); err != nil {
+			return false, err
+		}
+		if !f.have[id] && (match == nil || match(name)) {
+			f.have[id] = true
+			f.ids = append(f.ids, id)
+		}
+		return true, nil
+	})
+}
+
+// load reads one object; when it is not seen any more, sql.ErrNoRows.
+func (f *finder) load(ctx context.Context, id int64) (Found, error) {
+	var o Found
+	where, args := f.scope.where("t.product_id", []any{id})
+	err := f.db.scans.each(ctx, f.scope.All, "SELECT "+objectColumns+`, f.tx_id, t.time, f.path, f.archive
+		FROM object o JOIN content c ON c.id = o.content_id JOIN tx_file f ON f.object_id = o.id JOIN tx t ON t.id = f.tx_id
+		WHERE o.id = $1`+where+" ORDER BY f.tx_id DESC, f.seq", args, func(scan func(...any) error) (bool, error) {
+		var s Stored
+		if err := scanStored(scan, &s); err != nil {
+			return false, err
+		}
+		if len(o.Transactions) == 0 {
+			o.Stored = s
+		}
+		if !slices.Contains(o.Transactions[max(0, len(o.Transactions)-1):], s.Number) {
+			o.Transactions = append(o.Transactions, s.Number)
+		}
+		return true, nil
+	})
+	if err == nil && len(o.Transactions) == 0 {
+		err = sql.ErrNoRows
+	}
+	return o, err
+}
+
+// PathQuery asks for ELF objects with a build-id, by exactly one of its fields.
+type PathQuery struct {
+	// Path is a whole path as it was added, case and all.
+	Path string
+	// Glob is a pattern for whole paths in which *, ? and [] do not cross a
+	// slash; ! and ^ negate a class, a backslash quotes.
+	Glob string
+	// BuildID is in lower-case hex.
+	BuildID string
+}
+
+// ELFPath is a place where an ELF object was added from.
+type ELFPath struct {
+	Role    layout.Role
+	BuildID string
+	Path    string
+	Archive string
+}
+
+// ELFPaths returns where the ELF objects seen in the scope came from, each
+// place once, at most limit of them (0: all). complete is false when the limit
+// or the context's deadline cut the answer.
+func (db *DB) ELFPaths(ctx context.Context, scope Scope, q PathQuery, limit int) (list []ELFPath, complete bool, err error) {
+	from := "tx_file f JOIN object o ON o.id = f.object_id"
+	var cond string
+	var args []any
+	match := func(string) bool { return true }
+	switch {
+	case q.Path != "":
+		cond, args = "f.path = $1", []any{text(q.Path)}
+	case q.Glob != "":
+		pattern := strings.ReplaceAll(text(q.Glob), "[!", "[^")
+		if _, err := path.Match(pattern, ""); err != nil {
+			return nil, true, nil // a pattern that is none matches nothing
+		}
+		match = func(p string) bool { ok, _ := path.Match(pattern, p); return ok }
+		p := literalPrefix(pattern, `*?[\`)
+		cond, args = "f.path >= $1 AND f.path < $2", []any{p, after(p)}
+	case q.BuildID != "":
+		from = "lookup l JOIN object o ON o.id = l.object_id JOIN tx_file f ON f.object_id = o.id"
+		cond, args = "l.id = $1 AND o.build_id = $1", []any{q.BuildID}
+	default:
+		return nil, true, nil
+	}
+	where, args := scope.where("t.product_id", args)
+	seen := make(map[ELFPath]bool)
+	complete = true
+	err = db.scans.each(ctx, false, "SELECT o.role, o.build_id, f.path, f.archive FROM "+from+" JOIN tx t ON t.id = f.tx_id WHERE f.by_path = 1 AND "+cond+where, args,
+		func(scan func(...any) error) (bool, error) {
+			var e ELFPath
+			if err := scan(&e.Role, &e.BuildID, &e.Path, &e.Archive); err != nil {
+				return false, err
+			}
+			if seen[e] || !match(e.Path) {
+				return true, nil
+			}
+			if limit > 0 && len(list) == limit {
+				complete = false
+				return false, nil
+			}
+			seen[e] = true
+			list = append(list, e)
+			return true, nil
+		})
+	if errors.Is(err, context.DeadlineExceeded) {
+		return list, false, nil
+	}
+	return list, complete, db.fail("search paths", err)
+}

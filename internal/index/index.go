@@ -1,0 +1,336 @@
+// Package index knows who has which key. It keeps, in one SQLite database,
+// the transactions, the objects that they hold, every spelling under which an
+// object is asked for, and what was derived from which content. It moves no
+// bytes: contents are named by their SHA-256.
+//
+// An object can be seen as long as a transaction that was not removed holds
+// it, through the products of those transactions. A commit makes all its
+// objects visible at once, a removal hides them at once, and a content that
+// nothing refers to any more stays known, with the time since when, until it
+// is dropped.
+//
+// Several processes may use one database at once. Readers never wait for
+// writers; writers wait for each other.
+package index
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/symdepot/symdepot/internal/durable"
+	_ "modernc.org/sqlite" // the driver
+)
+
+// Options of Open. The zero value opens for reading and writing and makes the
+// database if it is not there.
+type Options struct {
+	// ReadOnly opens an existing database for reading only; every method
+	// that writes then returns an error.
+	ReadOnly bool
+	// Now is the clock; nil is time.Now.
+	Now func() time.Time
+	// BusyWait is how long a writer waits for other processes before it
+	// gives up with ErrBusy; zero is ten minutes. The context may end the
+	// wait earlier.
+	BusyWait time.Duration
+}
+
+// DB is an open index. Its methods may be called by many goroutines.
+type DB struct {
+	path string
+	now  func() time.Time
+	wait time.Duration
+
+	writer *sql.DB // one connection; nil when read-only
+	points *pool   // lookups by key: short, many
+	scans  *pool   // searches and lists: must not take the lookups' connections
+}
+
+// Connections and their page caches, in KiB. A cache belongs to its
+// connection, so the sum bounds what reading may hold: with 4 KiB pages the
+// inner pages of five million keys fit into one lookup connection's cache,
+// and the leaves are the operating system's to keep.
+const (
+	pointConns, pointCache = 8, 4 << 10
+	scanConns, scanCache   = 2, 4 << 10
+	writerCache            = 16 << 10
+)
+
+// Open opens the index in the file path. The version of the format is checked
+// before anything there is touched: a newer one is ErrNewer. A file that is no
+// index is ErrCorrupt. With ReadOnly a missing file is fs.ErrNotExist.
+func Open(ctx context.Context, path string, opt Options) (*DB, error) {
+	abs, err := filepath.Abs(path)
+	if err != nil {
+		return nil, fmt.Errorf("index %s: %w", path, err)
+	}
+	db := &DB{path: abs, now: opt.Now, wait: opt.BusyWait}
+	if db.now == nil {
+		db.now = time.Now
+	}
+	if db.wait == 0 {
+		db.wait = 10 * time.Minute
+	}
+	if err := db.open(ctx, opt.ReadOnly); err != nil {
+		return nil, errors.Join(err, db.Close())
+	}
+	return db, nil
+}
+
+func (db *DB) open(ctx context.Context, readOnly bool) error {
+	fresh, err := db.inspect()
+	if err != nil {
+		return err
+	}
+	if fresh && readOnly {
+		return fmt.Errorf("index %s: %w", db.path, fs.ErrNotExist)
+	}
+	version := 0
+	if !fresh {
+		if version, err = db.formatVersion(ctx); err != nil {
+			return err
+		}
+	}
+	if !readOnly {
+		if fresh {
+			if err := db.createFile(); err != nil {
+				return err
+			}
+		}
+		if db.writer, err = openPool(db.path, "rwc", 1, writerCache, 500*time.Millisecond,
+			"journal_mode(WAL)", "synchronous(FULL)", "foreign_keys(1)", "journal_size_limit(67108864)"); err != nil {
+			return db.fail("open", err)
+		}
+		// The first connection must be one that may write, or the log
+		// would be left behind when the last one is closed.
+		if err := db.whileBusy(ctx, func() error { return db.writer.PingContext(ctx) }); err != nil {
+			return db.fail("open", err)
+		}
+		if err := db.migrate(ctx, version); err != nil {
+			return err
+		}
+	} else if version < formatCurrent {
+		return fmt.Errorf("index %s has format %d, this program reads %d: open it for writing once", db.path, version, formatCurrent)
+	}
+	if db.points, err = newPool(db.path, pointConns, pointCache); err != nil {
+		return db.fail("open", err)
+	}
+	if db.scans, err = newPool(db.path, scanConns, scanCache); err != nil {
+		return db.fail("open", err)
+	}
+	return db.verifyMigrations(ctx)
+}
+
+// inspect looks at the file without SQLite. fresh means that there is nothing
+// yet, or a file without a byte in it.
+func (db *DB) inspect() (fresh bool, err error) {
+	f, err := os.Open(db.path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return true, nil
+	}
+	if err != nil {
+		return false, fmt.Errorf("index %s: %w", db.path, err)
+	}
+	defer f.Close()
+	const magic = "SQLite format 3\x00"
+	head := make([]byte, len(magic))
+	n, err := io.ReadFull(f, head)
+	switch {
+	case n == 0 && errors.Is(err, io.EOF):
+		return true, nil
+	case err != nil && !errors.Is(err, io.ErrUnexpectedEOF):
+		return false, fmt.Errorf("index %s: %w", db.path, err)
+	case string(head[:n]) != magic:
+		return false, fmt.Errorf("%s: %w: it does not begin as a SQLite database does", db.path, ErrCorrupt)
+	}
+	return false, nil
+}
+
+// createFile makes the empty file and its directory entry durable; SQLite
+// sees to everything after that.
+func (db *DB) createFile() error {
+	f, err := os.OpenFile(db.path, os.O_CREATE|os.O_RDWR, 0o644)
+	if err == nil {
+		err = errors.Join(f.Close(), durable.SyncDir(filepath.Dir(db.path)))
+	}
+	if err != nil {
+		return fmt.Errorf("index %s: %w", db.path, err)
+	}
+	return nil
+}
+
+// Close closes the index. Calls under way end with an error.
+func (db *DB) Close() error {
+	var errs []error
+	for _, p := range []*pool{db.points, db.scans} {
+		if p != nil {
+			errs = append(errs, p.db.Close())
+		}
+	}
+	// The writer goes last: the last connection to go folds the log into
+	// the database file, which a reader may not do.
+	if db.writer != nil {
+		errs = append(errs, db.writer.Close())
+	}
+	return errors.Join(errs...)
+}
+
+// openPool opens up to conns connections. busy is how long SQLite itself waits
+// for a lock.
+func openPool(path, mode string, conns, cacheKiB int, busy time.Duration, pragmas ...string) (*sql.DB, error) {
+	q := url.Values{"mode": {mode}, "_txlock": {"immediate"}, "_dqs": {"0"}, "_defensive": {"1"}, "_error_rc": {"1"}}
+	q.Add("_pragma", "busy_timeout("+strconv.FormatInt(busy.Milliseconds(), 10)+")")
+	q.Add("_pragma", "cache_size(-"+strconv.Itoa(cacheKiB)+")")
+	q.Add("_pragma", "trusted_schema(0)")
+	for _, p := range pragmas {
+		q.Add("_pragma", p)
+	}
+	p := filepath.ToSlash(path)
+	if !strings.HasPrefix(p, "/") {
+		p = "/" + p // C:/dir
+	}
+	u := url.URL{Scheme: "file", Path: p, RawQuery: q.Encode()}
+	db, err := sql.Open("sqlite", u.String())
+	if err != nil {
+		return nil, err
+	}
+	db.SetMaxOpenConns(conns)
+	db.SetMaxIdleConns(conns)
+	return db, nil
+}
+
+// pool is a set of reading connections with the statements prepared on them.
+type pool struct {
+	db *sql.DB
+
+	mu    sync.RWMutex
+	stmts map[string]*sql.Stmt // guarded by mu; by SQL text
+}
+
+func newPool(path string, conns, cacheKiB int) (*pool, error) {
+	db, err := openPool(path, "ro", conns, cacheKiB, time.Minute, "query_only(1)")
+	if err != nil {
+		return nil, err
+	}
+	return &pool{db: db, stmts: make(map[string]*sql.Stmt)}, nil
+}
+
+// prepared returns the statement for a text. Only constant texts may come
+// here: statements are kept until the index is closed.
+func (p *pool) prepared(ctx context.Context, text string) (*sql.Stmt, error) {
+	p.mu.RLock()
+	s := p.stmts[text]
+	p.mu.RUnlock()
+	if s != nil {
+		return s, nil
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if s := p.stmts[text]; s != nil {
+		return s, nil
+	}
+	s, err := p.db.PrepareContext(ctx, text)
+	if err == nil {
+		p.stmts[text] = s
+	}
+	return s, err
+}
+
+// row runs a constant statement that yields at most one row. A missing row is
+// sql.ErrNoRows.
+func (p *pool) row(ctx context.Context, text string, args []any, dest ...any) error {
+	s, err := p.prepared(ctx, text)
+	if err != nil {
+		return err
+	}
+	return s.QueryRowContext(ctx, args...).Scan(dest...)
+}
+
+// each runs a statement and calls fn for each row until fn returns false or an
+// error. constant statements are prepared and kept.
+func (p *pool) each(ctx context.Context, constant bool, text string, args []any, fn func(scan func(...any) error) (bool, error)) error {
+	var rows *sql.Rows
+	var err error
+	if constant {
+		var s *sql.Stmt
+		if s, err = p.prepared(ctx, text); err == nil {
+			rows, err = s.QueryContext(ctx, args...)
+		}
+	} else {
+		rows, err = p.db.QueryContext(ctx, text, args...)
+	}
+	if err != nil {
+		return err
+	}
+	defer rows.Close()
+	for rows.Next() {
+		if more, err := fn(rows.Scan); err != nil || !more {
+			return err
+		}
+	}
+	return rows.Err()
+}
+
+// Scope says through which products the index is looked at. The zero Scope
+// sees nothing.
+type Scope struct {
+	// All sees everything, whatever Products says.
+	All bool
+	// Products are the names through which objects are seen, compared
+	// exactly; "" stands for transactions without a product.
+	Products []string
+}
+
+// where returns a condition on a product id column, with the arguments it
+// adds. It is empty for the scope that sees everything.
+func (s Scope) where(column string, args []any) (string, []any) {
+	switch {
+	case s.All:
+		return "", args
+	case len(s.Products) == 0:
+		return " AND 1 = 0", args
+	}
+	var b strings.Builder
+	b.WriteString(" AND " + column + " IN (SELECT id FROM product WHERE name IN (")
+	for i, p := range s.Products {
+		if i > 0 {
+			b.WriteByte(',')
+		}
+		args = append(args, p)
+		b.WriteString("$" + strconv.Itoa(len(args)))
+	}
+	b.WriteString("))")
+	return b.String(), args
+}
+
+// millis is how times are stored; the zero time is null.
+func millis(t time.Time) any {
+	if t.IsZero() {
+		return nil
+	}
+	return t.UnixMilli()
+}
+
+func fromMillis(v sql.NullInt64) time.Time {
+	if !v.Valid {
+		return time.Time{}
+	}
+	return time.UnixMilli(v.Int64).UTC()
+}
+
+// text makes metadata from outside fit for any database: valid UTF-8 without
+// NUL.
+func text(s string) string {
+	return strings.ReplaceAll(strings.ToValidUTF8(s, "\uFFFD"), "\x00", "")
+}

@@ -1,0 +1,151 @@
+package index
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"io/fs"
+	"math"
+	"time"
+)
+
+const txSelect = `SELECT t.id, t.kind, p.name, t.version, t.comment, t.who, t.host, t.tool, t.time, t.files, t.bytes,
+ t.origin_store, t.origin_number, t.origin_time, t.deleted_at FROM tx t JOIN product p ON p.id = t.product_id`
+
+func scanTx(scan func(...any) error) (Transaction, error) {
+	var t Transaction
+	var at int64
+	var store, number sql.NullString
+	var otime, removed sql.NullInt64
+	err := scan(&t.Number, &t.Kind, &t.Product, &t.Version, &t.Comment, &t.Who, &t.Host, &t.Tool, &at, &t.Files, &t.Bytes,
+		&store, &number, &otime, &removed)
+	t.Time, t.Removed = time.UnixMilli(at).UTC(), fromMillis(removed)
+	if store.Valid {
+		t.Origin = &Origin{store.String, number.String, fromMillis(otime)}
+	}
+	return t, err
+}
+
+// ListFilter says which transactions to list. The zero value lists all that
+// stand.
+type ListFilter struct {
+	Product string // only of this product; "" is any
+	Version string // only of this version; "" is any
+	Limit   int    // at most so many; 0 is all
+	Before  int64  // only lower numbers; 0 is any
+	Removed bool   // the removed ones too
+}
+
+// List returns the transactions of the scope's products that f asks for,
+// newest first.
+func (db *DB) List(ctx context.Context, scope Scope, f ListFilter) ([]Transaction, error) {
+	limit, before := int64(f.Limit), f.Before
+	if limit <= 0 {
+		limit = math.MaxInt64
+	}
+	if before <= 0 {
+		before = math.MaxInt64
+	}
+	where, args := scope.where("t.product_id", []any{before, f.Product, f.Version, limit, f.Removed})
+	list := []Transaction{}
+	err := db.scans.each(ctx, scope.All, txSelect+` WHERE t.id < $1 AND ($2 = '' OR p.name = $2) AND ($3 = '' OR t.version = $3) AND ($5 OR t.deleted_at IS NULL)`+
+		where+" ORDER BY t.id DESC LIMIT $4", args, func(scan func(...any) error) (bool, error) {
+		t, err := scanTx(scan)
+		list = append(list, t)
+		return true, err
+	})
+	return list, db.fail("list", err)
+}
+
+// Show returns one transaction and calls each, if not nil, for its files in
+// order, until it returns an error. A removed transaction has no files any
+// more. An unknown number is fs.ErrNotExist.
+func (db *DB) Show(ctx context.Context, number int64, each func(TxFile) error) (Transaction, error) {
+	var t Transaction
+	err := db.scans.each(ctx, true, txSelect+" WHERE t.id = $1", []any{number}, func(scan func(...any) error) (more bool, err error) {
+		t, err = scanTx(scan)
+		return false, err
+	})
+	if err == nil && t.Number == 0 {
+		err = fmt.Errorf("transaction %d: %w", number, fs.ErrNotExist)
+	}
+	if err != nil || each == nil {
+		return t, db.fail("show", err)
+	}
+	seq := int64(0)
+	for {
+		var page []TxFile
+		err := db.scans.each(ctx, true, "SELECT "+objectColumns+`, f.seq, f.path, f.archive, f.mtime
+			FROM tx_file f JOIN object o ON o.id = f.object_id JOIN content c ON c.id = o.content_id
+			WHERE f.tx_id = $1 AND f.seq > $2 ORDER BY f.seq LIMIT $3`, []any{number, seq, pageRows}, func(scan func(...any) error) (bool, error) {
+			var s Stored
+			var mtime sql.NullInt64
+			err := scanObject(scan, &s, &seq, &s.Path, &s.Archive, &mtime)
+			page = append(page, TxFile{s.Object, s.Arch, s.Features, s.DebugSize, s.Ref, s.Size, s.Path, s.Archive, fromMillis(mtime)})
+			return true, err
+		})
+		if err != nil {
+			return t, db.fail("show", err)
+		}
+		for _, f := range page {
+			if err := each(f); err != nil {
+				return t, err
+			}
+		}
+		if len(page) < pageRows {
+			return t, nil
+		}
+	}
+}
+
+// Stats says how much the index holds. All of it is cheap to ask for.
+type Stats struct {
+	Transactions int64 `json:"transactions"` // that stand
+	Contents     int64 `json:"contents"`     // referred to or not; derived ones too
+	Bytes        int64 `json:"bytes"`        // sum of the contents' sizes
+	Objects      int64 `json:"objects"`
+	Lookups      int64 `json:"lookups"` // keys
+	// Contents that nothing refers to any more, and their bytes.
+	UnreferencedContents int64 `json:"unreferenced_contents"`
+	UnreferencedBytes    int64 `json:"unreferenced_bytes"`
+	// Products by name.
+	Products []ProductStats `json:"products"`
+}
+
+// ProductStats sums up the standing transactions of one product.
+type ProductStats struct {
+	Name         string    `json:"name"`
+	Transactions int64     `json:"transactions"`
+	Files        int64     `json:"files"`
+	Bytes        int64     `json:"bytes"`
+	Newest       time.Time `json:"newest"`
+}
+
+// Stats returns how much the index holds.
+func (db *DB) Stats(ctx context.Context) (Stats, error) {
+	var s Stats
+	err := db.scans.row(ctx, "SELECT contents, bytes, objects, lookups FROM state WHERE one = 1", nil, &s.Contents, &s.Bytes, &s.Objects, &s.Lookups)
+	if err == nil {
+		err = db.scans.row(ctx, "SELECT count(*), coalesce(sum(size), 0) FROM content WHERE unreferenced_since IS NOT NULL", nil, &s.UnreferencedContents, &s.UnreferencedBytes)
+	}
+	if err == nil {
+		s.Products = []ProductStats{}
+		err = db.scans.each(ctx, true, `SELECT p.name, count(*), sum(t.files), sum(t.bytes), max(t.time) FROM tx t JOIN product p ON p.id = t.product_id
+			WHERE t.deleted_at IS NULL GROUP BY p.name ORDER BY p.name`, nil, func(scan func(...any) error) (bool, error) {
+			var p ProductStats
+			var newest sql.NullInt64
+			if err := scan(&p.Name, &p.Transactions, &p.Files, &p.Bytes, &newest); err != nil {
+				return false, err
+			}
+			p.Newest = fromMillis(newest)
+			s.Transactions += p.Transactions
+			s.Products = append(s.Products, p)
+			return true, nil
+		})
+	}
+	if errors.Is(err, sql.ErrNoRows) {
+		err = fmt.Errorf("%w: the row of counters is missing", ErrCorrupt)
+	}
+	return s, db.fail("count", err)
+}

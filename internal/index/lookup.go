@@ -1,0 +1,178 @@
+package index
+
+import (
+	"cmp"
+	"context"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/symdepot/symdepot/layout"
+)
+
+// maxRows bounds what one lookup reads, whatever an id was given to; the keys
+// of newer objects are read first. Incremental linking makes many ages of one
+// GUID, so there is a larger bound for them.
+const maxRows, maxAges = 256, 4096
+
+// lookupSelect reads the keys of a condition, with what is seen of their
+// objects in the scope: from the newest transaction that holds them.
+func lookupSelect(cond, order string, limit int, scope Scope, args []any) (string, []any) {
+	where, args := scope.where("s.product_id", args)
+	return "SELECT " + objectColumns + `, f.tx_id, t.time, f.path, f.archive, l.role
+ FROM lookup l
+ JOIN object o ON o.id = l.object_id
+ JOIN content c ON c.id = o.content_id
+ JOIN tx_file f ON f.object_id = l.object_id AND f.tx_id = (SELECT max(s.tx_id) FROM seen s WHERE s.object_id = l.object_id` + where + `)
+ JOIN tx t ON t.id = f.tx_id
+ WHERE ` + cond + " ORDER BY " + order + " LIMIT " + strconv.Itoa(limit), args
+}
+
+const (
+	nameCond   = "l.id = $1 AND l.name = $2 AND (l.role & $3) <> 0"
+	idCond     = "l.id = $1 AND (l.role & $2) <> 0"
+	ageCond    = "l.id >= $1 AND l.id < $2 AND l.name = $3 AND o.kind IN ($4, $5)"
+	anyAgeCond = "l.id >= $1 AND l.id < $2 AND o.kind IN ($3, $4)"
+	newestKey  = "l.id DESC, l.name DESC, l.object_id DESC" // the primary key backwards
+	ageKey     = "l.id DESC"
+)
+
+// Lookup returns the objects seen in the scope that answer to a key, newest
+// first, at most 256 of them; none is no error. Unique is left to the caller,
+// who knows what counts as the same.
+func (db *DB) Lookup(ctx context.Context, scope Scope, l layout.Lookup) ([]Hit, error) {
+	if l.ID == "" {
+		return nil, nil
+	}
+	cond, args := nameCond, []any{l.ID, l.Name, l.Role}
+	if l.Name == "" {
+		cond, args = idCond, []any{l.ID, l.Role}
+	}
+	query, args := lookupSelect(cond, newestKey, maxRows, scope, args)
+	hits, err := db.hits(ctx, scope.All, query, args)
+	return hits, db.fail("look up", err)
+}
+
+// HigherAge returns the PDBs seen in the scope, plain or in an MSFZ container,
+// that have the GUID (32 lower-case digits), the folded name ("" for any) and
+// an age above age; the closest age comes first, and of one age the newest.
+func (db *DB) HigherAge(ctx context.Context, scope Scope, name, guid string, age uint32) ([]Hit, error) {
+	if len(guid) != 32 {
+		return nil, nil
+	}
+	// Every key that begins with the GUID: g comes after the last hex digit.
+	cond, args := ageCond, []any{guid, guid + "g", name, layout.PDB, layout.MSFZ}
+	if name == "" {
+		cond, args = anyAgeCond, []any{guid, guid + "g", layout.PDB, layout.MSFZ}
+	}
+	query, args := lookupSelect(cond, ageKey, maxAges, scope, args)
+	hits, err := db.hits(ctx, scope.All, query, args)
+	if err != nil {
+		return nil, db.fail("look up a higher age", err)
+	}
+	hits = slices.DeleteFunc(hits, func(h Hit) bool {
+		return h.Object.DebugID.Age <= age || h.Object.DebugID.GUID.Lower() != guid
+	})
+	slices.SortStableFunc(hits, func(a, b Hit) int {
+		return cmp.Or(cmp.Compare(a.Object.DebugID.Age, b.Object.DebugID.Age), cmp.Compare(b.Number, a.Number))
+	})
+	return hits, nil
+}
+
+// hits reads the rows of a lookupSelect and folds the several keys, and the
+// several files in one transaction, of one object into one hit.
+func (db *DB) hits(ctx context.Context, constant bool, query string, args []any) ([]Hit, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	// The driver starts a goroutine for each query whose context can end,
+	// which costs more than the query does.
+	ctx = context.WithoutCancel(ctx)
+	var hits []Hit
+	err := db.points.each(ctx, constant, query, args, func(scan func(...any) error) (bool, error) {
+		var h Hit
+		if err := scanStored(scan, &h.Stored, &h.Role); err != nil {
+			return false, err
+		}
+		if i := slices.IndexFunc(hits, func(o Hit) bool { return o.id == h.id }); i >= 0 {
+			hits[i].Role |= h.Role
+			return true, nil
+		}
+		hits = append(hits, h)
+		return true, nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	slices.SortStableFunc(hits, func(a, b Hit) int { return cmp.Compare(b.Number, a.Number) })
+	return hits, nil
+}
+
+// scanStored reads objectColumns, then number, time, path and archive of a
+// file, then what follows them into more.
+func scanStored(scan func(...any) error, s *Stored, more ...any) error {
+	var added int64
+	if err := scanObject(scan, s, append([]any{&s.Number, &added, &s.Path, &s.Archive}, more...)...); err != nil {
+		return err
+	}
+	s.Added = time.UnixMilli(added).UTC()
+	return nil
+}
+
+// HasObject reports whether a content of that size is already known under the
+// object's own key, seen or not. It is a hint: neither the bytes nor the scope
+// are compared.
+func (db *DB) HasObject(ctx context.Context, o layout.Object, size int64) (bool, error) {
+	aliases := o.Aliases()
+	if len(aliases) == 0 {
+		return false, nil
+	}
+	var is bool
+	err := db.points.row(ctx, `SELECT EXISTS (SELECT 1 FROM lookup l JOIN object o ON o.id = l.object_id JOIN content c ON c.id = o.content_id
+		WHERE l.id = $1 AND l.name = $2 AND o.kind = $3 AND c.size = $4)`, []any{aliases[0].ID, aliases[0].Name, o.Kind, size}, &is)
+	return is, db.fail("look up an object", err)
+}
+
+// Generation returns a number that grows with every commit and removal, of any
+// process.
+func (db *DB) Generation(ctx context.Context) (uint64, error) {
+	var g int64
+	err := db.points.row(ctx, "SELECT generation FROM state WHERE one = 1", nil, &g)
+	return uint64(g), db.fail("read the generation", err)
+}
+
+// after is the end of the range of texts that begin with prefix.
+func after(prefix string) string { return prefix + "\U0010FFFF" }
+
+// glob compares s with a pattern in which * stands for any text and ? for one
+// character. It takes time in proportion to both lengths at most.
+func glob(pattern, s string) bool {
+	p, t := []rune(pattern), []rune(s)
+	star, mark := -1, 0
+	i, j := 0, 0
+	for j < len(t) {
+		switch {
+		case i < len(p) && p[i] == '*':
+			star, mark = i, j
+			i++
+		case i < len(p) && (p[i] == '?' || p[i] == t[j]):
+			i++
+			j++
+		case star >= 0:
+			mark++
+			i, j = star+1, mark
+		default:
+			return false
+		}
+	}
+	return strings.Trim(string(p[i:]), "*") == ""
+}
+
+// literalPrefix is what every match of a pattern begins with.
+func literalPrefix(pattern, special string) string {
+	if i := strings.IndexAny(pattern, special); i >= 0 {
+		return pattern[:i]
+	}
+	return pattern
+}

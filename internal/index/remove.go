@@ -1,0 +1,326 @@
+package index
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"io/fs"
+	"iter"
+	"time"
+
+	"github.com/symdepot/symdepot/internal/blob"
+)
+
+// Remove takes a transaction away and returns it. What no other transaction
+// holds is hidden at once; its contents are unreferenced from now on. The
+// transaction's own row stays, the list of its files does not. A number that
+// does not exist, or was removed before, is fs.ErrNotExist.
+func (db *DB) Remove(ctx context.Context, number int64) (Transaction, error) {
+	var t Transaction
+	now := db.now()
+	err := db.update(ctx, "remove", func(w *write) error {
+		s, err := w.stmt(txSelect + " WHERE t.id = $1")
+		if err != nil {
+			return err
+		}
+		if t, err = scanTx(s.QueryRowContext(w.ctx, number).Scan); errors.Is(err, sql.ErrNoRows) {
+			return fmt.Errorf("transaction %d: %w", number, fs.ErrNotExist)
+		} else if err != nil {
+			return err
+		}
+		if !t.Removed.IsZero() {
+			return fmt.Errorf("transaction %d was removed on %s: %w", number, t.Removed.Format(time.DateTime), fs.ErrNotExist)
+		}
+		return w.remove(ctx, number, now)
+	})
+	if err != nil {
+		return Transaction{}, err
+	}
+	t.Removed = now.UTC().Truncate(time.Millisecond)
+	return t, nil
+}
+
+func (w *write) remove(ctx context.Context, number int64, now time.Time) error {
+	// Only where this was the newest transaction of its product does
+	// anything change about what is seen.
+	objects, err := w.ids(`SELECT DISTINCT f.object_id FROM tx_file f
+		JOIN tx t ON t.id = f.tx_id
+		JOIN seen s ON s.object_id = f.object_id AND s.product_id = t.product_id AND s.tx_id = t.id
+		WHERE f.tx_id = $1`, number)
+	if err != nil {
+		return err
+	}
+	if _, err := w.exec("DELETE FROM tx_file WHERE tx_id = $1", number); err != nil {
+		return err
+	}
+	for _, object := range objects {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		if err := w.lookAgain(object, number, now); err != nil {
+			return err
+		}
+	}
+	if _, err := w.exec("UPDATE tx SET deleted_at = $2 WHERE id = $1", number, now.UnixMilli()); err != nil {
+		return err
+	}
+	_, err = w.exec("UPDATE state SET generation = generation + 1 WHERE one = 1")
+	return err
+}
+
+// lookAgain finds the transaction through which an object is seen in the
+// product of a transaction that holds it no longer, or hides it there.
+func (w *write) lookAgain(object, gone int64, now time.Time) error {
+	var newest int64
+	err := w.row(`SELECT f.tx_id FROM tx_file f JOIN tx t ON t.id = f.tx_id
+		WHERE f.object_id = $1 AND t.product_id = (SELECT product_id FROM tx WHERE id = $2) ORDER BY f.tx_id DESC LIMIT 1`, []any{object, gone}, &newest)
+	if err == nil {
+		_, err = w.exec("UPDATE seen SET tx_id = $3 WHERE object_id = $1 AND tx_id = $2", object, gone, newest)
+		return err
+	}
+	if !errors.Is(err, sql.ErrNoRows) {
+		return err
+	}
+	if _, err := w.exec("DELETE FROM seen WHERE object_id = $1 AND tx_id = $2", object, gone); err != nil {
+		return err
+	}
+	var content int64
+	if err := w.row("SELECT content_id FROM object WHERE id = $1", []any{object}, &content); err != nil {
+		return err
+	}
+	return w.release(content, now)
+}
+
+// referenced is the condition under which content c is kept: one of its
+// objects is seen, or it was derived from another content.
+const referenced = `(EXISTS (SELECT 1 FROM object o JOIN seen s ON s.object_id = o.id WHERE o.content_id = c.id)
+ OR EXISTS (SELECT 1 FROM derived d WHERE d.content_id = c.id))`
+
+// release notes the time on a content that nothing refers to any more.
+func (w *write) release(content int64, now time.Time) error {
+	_, err := w.exec("UPDATE content AS c SET unreferenced_since = $2 WHERE c.id = $1 AND c.unreferenced_since IS NULL AND NOT "+referenced,
+		content, now.UnixMilli())
+	return err
+}
+
+// Unreferenced yields the contents that nothing has referred to since before,
+// or longer.
+func (db *DB) Unreferenced(ctx context.Context, before time.Time) iter.Seq2[Content, error] {
+	return func(yield func(Content, error) bool) {
+		since, id := int64(-1)<<62, int64(0)
+		db.pages(ctx, yield, func(scan func(...any) error) (Content, error) {
+			var c Content
+			var ref []byte
+			if err := scan(&since, &id, &ref, &c.Size); err != nil {
+				return c, err
+			}
+			return c, scanRef(ref, &c.Ref)
+		}, `SELECT unreferenced_since, id, sha256, size FROM content
+			WHERE unreferenced_since IS NOT NULL AND unreferenced_since <= $1 AND (unreferenced_since, id) > ($2, $3)
+			ORDER BY unreferenced_since, id LIMIT $4`, func() []any { return []any{before.UnixMilli(), since, id, pageRows} })
+	}
+}
+
+// Contents yields every content, whether something refers to it or not.
+// Contents that come or go meanwhile may or may not be among them.
+func (db *DB) Contents(ctx context.Context) iter.Seq2[Content, error] {
+	return func(yield func(Content, error) bool) {
+		var id int64
+		db.pages(ctx, yield, func(scan func(...any) error) (Content, error) {
+			var c Content
+			var ref []byte
+			if err := scan(&id, &ref, &c.Size); err != nil {
+				return c, err
+			}
+			return c, scanRef(ref, &c.Ref)
+		}, "SELECT id, sha256, size FROM content WHERE id > $1 ORDER BY id LIMIT $2", func() []any { return []any{id, pageRows} })
+	}
+}
+
+// pageRows is how many rows are read at a time where a caller may be slow: a
+// read transaction that stays open would keep the log from being folded in.
+const pageRows = 1000
+
+// pages runs query again and again with the arguments that args returns, which
+// scan moves on, until a page is not full.
+func (db *DB) pages(ctx context.Context, yield func(Content, error) bool, scan func(func(...any) error) (Content, error), query string, args func() []any) {
+	for {
+		page := make([]Content, 0, pageRows)
+		err := db.scans.each(ctx, true, query, args(), func(s func(...any) error) (bool, error) {
+			c, err := scan(s)
+			page = append(page, c)
+			return true, err
+		})
+		if err != nil {
+			yield(Content{}, db.fail("list contents", err))
+			return
+		}
+		for _, c := range page {
+			if !yield(c, nil) {
+				return
+			}
+		}
+		if len(page) < pageRows {
+			return
+		}
+	}
+}
+
+// dropBatch is how many contents are dropped under one hold of the write lock,
+// so that nobody waits for long.
+const dropBatch = 32
+
+// DropContents lets go of those of refs that nothing has referred to since
+// before, with their objects and keys and what was derived from them, and
+// returns how many they were. deleteBlob is called for each content that is
+// gone, while the write lock is held and the content is in no row: no commit
+// can come to refer to bytes that are about to go.
+//
+// The rows go durably before the bytes. A crash in between leaves bytes that no
+// row knows, never a row without its bytes.
+func (db *DB) DropContents(ctx context.Context, refs []blob.Ref, before time.Time, deleteBlob func(blob.Ref) error) (n int, err error) {
+	for len(refs) > 0 {
+		batch := refs[:min(dropBatch, len(refs))]
+		refs = refs[len(batch):]
+		var gone []blob.Ref
+		dropped := 0
+		err := db.update(ctx, "drop contents", func(w *write) error {
+			d := drop{write: w, before: before.UnixMilli(), now: db.now()}
+			for _, ref := range batch {
+				if err := d.content(ref, &dropped); err != nil {
+					return err
+				}
+			}
+			gone = d.gone
+			return d.count(-int64(len(d.gone)), -d.bytes, -d.objects, -d.lookups)
+		})
+		if err != nil {
+			return n, err
+		}
+		n += dropped
+		if len(gone) == 0 {
+			continue
+		}
+		err = db.Locked(ctx, func(known func(blob.Ref) (bool, error)) error {
+			for _, ref := range gone {
+				is, err := known(ref)
+				if err == nil && !is {
+					err = deleteBlob(ref)
+				}
+				if err != nil {
+					return err
+				}
+			}
+			return nil
+		})
+		if err != nil {
+			return n, err
+		}
+	}
+	return n, nil
+}
+
+// drop is one batch of DropContents under way.
+type drop struct {
+	*write
+	before                  int64
+	now                     time.Time
+	gone                    []blob.Ref
+	bytes, objects, lookups int64
+}
+
+// content drops one content if it may go.
+func (d *drop) content(ref blob.Ref, dropped *int) error {
+	var id int64
+	err := d.row("SELECT c.id FROM content c WHERE c.sha256 = $1 AND c.unreferenced_since <= $2 AND NOT "+referenced, []any{ref[:], d.before}, &id)
+	if errors.Is(err, sql.ErrNoRows) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	results, err := d.ids("SELECT content_id FROM derived WHERE source_id = $1 AND content_id IS NOT NULL", id)
+	if err != nil {
+		return err
+	}
+	if _, err := d.exec("DELETE FROM derived WHERE source_id = $1", id); err != nil {
+		return err
+	}
+	if err := d.rows(id); err != nil {
+		return err
+	}
+	*dropped++
+	for _, r := range results {
+		if err := d.result(r); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// result drops what was derived from a content that is gone, unless something
+// else refers to it, or it was once added for itself: then it gets its own
+// time of grace.
+func (d *drop) result(id int64) error {
+	var alone bool
+	err := d.row("SELECT NOT "+referenced+" AND NOT EXISTS (SELECT 1 FROM object o WHERE o.content_id = c.id) AND NOT EXISTS (SELECT 1 FROM derived d WHERE d.source_id = c.id) FROM content c WHERE c.id = $1",
+		[]any{id}, &alone)
+	switch {
+	case errors.Is(err, sql.ErrNoRows):
+		return nil // two tools made the same
+	case err != nil:
+		return err
+	case alone:
+		return d.rows(id)
+	}
+	return d.release(id, d.now)
+}
+
+// rows deletes a content with its objects and their keys.
+func (d *drop) rows(id int64) error {
+	objects, err := d.ids("SELECT id FROM object WHERE content_id = $1", id)
+	if err != nil {
+		return err
+	}
+	for _, o := range objects {
+		n, err := d.exec("DELETE FROM lookup WHERE object_id = $1", o)
+		if err != nil {
+			return err
+		}
+		d.lookups += n
+		if _, err := d.exec("DELETE FROM object WHERE id = $1", o); err != nil {
+			return err
+		}
+		d.objects++
+	}
+	var sum []byte
+	var size int64
+	if err := d.row("DELETE FROM content WHERE id = $1 RETURNING sha256, size", []any{id}, &sum, &size); err != nil {
+		return err
+	}
+	var ref blob.Ref
+	if err := scanRef(sum, &ref); err != nil {
+		return err
+	}
+	d.gone = append(d.gone, ref)
+	d.bytes += size
+	return nil
+}
+
+// Locked runs fn while no other process can write to the index; known reports
+// whether a content is in it. fn must not write to the index itself.
+func (db *DB) Locked(ctx context.Context, fn func(known func(blob.Ref) (bool, error)) error) error {
+	return db.update(ctx, "lock", func(w *write) error {
+		return fn(func(ref blob.Ref) (is bool, err error) {
+			err = w.row("SELECT EXISTS (SELECT 1 FROM content WHERE sha256 = $1)", []any{ref[:]}, &is)
+			return is, err
+		})
+	})
+}
+
+// HasContent reports whether a content is in the index, referred to or not.
+func (db *DB) HasContent(ctx context.Context, ref blob.Ref) (is bool, err error) {
+	err = db.points.row(ctx, "SELECT EXISTS (SELECT 1 FROM content WHERE sha256 = $1)", []any{ref[:]}, &is)
+	return is, db.fail("look up a content", err)
+}

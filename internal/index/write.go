@@ -1,0 +1,129 @@
+package index
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"time"
+)
+
+// write is one write transaction. It holds the write lock of the database.
+type write struct {
+	ctx   context.Context // never cancelled: see update
+	tx    *sql.Tx
+	stmts map[string]*sql.Stmt // by SQL text; they end with the transaction
+}
+
+// update runs fn in a write transaction and commits it, durably, if fn returns
+// nil; else nothing has happened. It waits for other writers.
+//
+// The statements inside do not watch ctx, because the driver starts a
+// goroutine for each that does; a long fn looks at ctx itself, and what ends
+// early is rolled back.
+func (db *DB) update(ctx context.Context, op string, fn func(w *write) error) error {
+	if db.writer == nil {
+		return db.fail(op, ErrReadOnly)
+	}
+	conn, tx, err := db.begin(ctx)
+	if err != nil {
+		return db.fail(op, err)
+	}
+	defer conn.Close()
+	w := &write{context.WithoutCancel(ctx), tx, make(map[string]*sql.Stmt)}
+	if err := fn(w); err != nil {
+		// A full disk ends the transaction by itself: then there is
+		// nothing left to roll back, and no news in that.
+		_ = tx.Rollback()
+		return db.fail(op, err)
+	}
+	return db.fail(op, tx.Commit())
+}
+
+// begin takes the write lock; the driver begins with BEGIN IMMEDIATE.
+func (db *DB) begin(ctx context.Context) (conn *sql.Conn, tx *sql.Tx, err error) {
+	err = db.whileBusy(ctx, func() error {
+		if conn, err = db.writer.Conn(ctx); err != nil {
+			return err
+		}
+		if tx, err = conn.BeginTx(context.WithoutCancel(ctx), nil); err != nil {
+			_ = conn.Close()
+		}
+		return err
+	})
+	return conn, tx, err
+}
+
+// whileBusy repeats try while other processes hold the lock. SQLite's own wait
+// is short, so that the end of ctx is noticed, and is missing in a few places.
+func (db *DB) whileBusy(ctx context.Context, try func() error) error {
+	start := time.Now()
+	pause := time.NewTimer(0)
+	defer pause.Stop()
+	for {
+		err := try()
+		if !errors.Is(class(err), ErrBusy) || time.Since(start) > db.wait {
+			return err
+		}
+		pause.Reset(5 * time.Millisecond)
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-pause.C:
+		}
+	}
+}
+
+func (w *write) stmt(text string) (*sql.Stmt, error) {
+	if s := w.stmts[text]; s != nil {
+		return s, nil
+	}
+	s, err := w.tx.PrepareContext(w.ctx, text)
+	if err == nil {
+		w.stmts[text] = s
+	}
+	return s, err
+}
+
+// exec runs a constant statement and returns the number of rows it changed.
+func (w *write) exec(text string, args ...any) (int64, error) {
+	s, err := w.stmt(text)
+	if err != nil {
+		return 0, err
+	}
+	res, err := s.ExecContext(w.ctx, args...)
+	if err != nil {
+		return 0, err
+	}
+	return res.RowsAffected()
+}
+
+// row reads one row of a constant statement; none is sql.ErrNoRows.
+func (w *write) row(text string, args []any, dest ...any) error {
+	s, err := w.stmt(text)
+	if err != nil {
+		return err
+	}
+	return s.QueryRowContext(w.ctx, args...).Scan(dest...)
+}
+
+// ids reads one integer column of a constant statement.
+func (w *write) ids(text string, args ...any) ([]int64, error) {
+	s, err := w.stmt(text)
+	if err != nil {
+		return nil, err
+	}
+	rows, err := s.QueryContext(w.ctx, args...)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var list []int64
+	for rows.Next() {
+		var id int64
+		if err := rows.Scan(&id); err != nil {
+			return nil, err
+		}
+		list = append(list, id)
+	}
+	return list, rows.Err()
+}
