@@ -288,6 +288,7 @@ func TestLinkedShard(t *testing.T) {
 // TestFaults lets each step of a put and of two batches go wrong in each way:
 // with and without effect, reported and not.
 func TestFaults(t *testing.T) {
+	t.Parallel() // waits for the disk, mostly
 	boom := fmt.Errorf("injected: %w", syscall.ENOSPC)
 	const large = 34 // more than are flushed one by one
 	batch := func(n int) func(context.Context, *Disk) error {

@@ -79,6 +79,7 @@ func child(job string) error {
 // TestKill kills processes that write at random points. What they said was
 // there must be there, and all that is visible must be whole.
 func TestKill(t *testing.T) {
+	t.Parallel() // waits for the disk, mostly
 	exe, err := os.Executable()
 	if err != nil {
 		t.Fatal(err)

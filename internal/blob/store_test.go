@@ -14,6 +14,7 @@ func TestMemory(t *testing.T) {
 }
 
 func TestDisk(t *testing.T) {
+	t.Parallel() // waits for the disk, mostly
 	blobtest.Run(t, func(t *testing.T) blob.Store { return openDisk(t, t.TempDir()) })
 }
 

@@ -198,6 +198,7 @@ func TestLargeGroup(t *testing.T) {
 // have happened unless the fault was silent; a failure is reported; nothing is
 // left over; a second try works.
 func TestFaults(t *testing.T) {
+	t.Parallel() // waits for the disk, mostly
 	boom := fmt.Errorf("injected: %w", syscall.ENOSPC)
 	jobs := map[string]func(*Tree) error{
 		"file":  func(t *Tree) error { return put(t, "a", "content") },
