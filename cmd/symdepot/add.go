@@ -51,11 +51,15 @@ Exit codes: 0 added, 1 nothing there to add, 2 wrong command line, 3 failed (not
 
 // Run adds the paths.
 func (c addCmd) Run(a *app) error {
-	d, err := a.open(depot.Options{})
-	if err != nil {
+	d, err := a.open(depot.Options{MustExist: c.DryRun})
+	switch {
+	case err == nil:
+		defer d.Close()
+	case c.DryRun && errors.Is(err, depot.ErrNoDepot):
+		d = nil // looking makes no depot
+	default:
 		return err
 	}
-	defer d.Close()
 	ad := newAdder(a, d)
 	ad.as, ad.id = c.As, c.ID
 	if c.JSON {
@@ -117,30 +121,37 @@ func (ad *adder) add(info depot.TxInfo, paths []string) (int64, error) {
 			return 0, err // a mistyped path must not become an empty transaction
 		}
 	}
-	tx, err := ad.d.Begin(ad.a.ctx, info)
-	if err != nil {
-		return 0, err
-	}
-	defer tx.Rollback()
-	if err := ad.walk(tx, paths); err != nil {
-		return 0, err
-	}
 	if ad.dryRun {
+		take := func(ctx context.Context, src depot.Source) ([]depot.Added, error) { return depot.Try(ctx, ad.d, src) }
+		if err := ad.walk(take, paths); err != nil {
+			return 0, err
+		}
 		if ad.added.Files+ad.known.Files == 0 {
 			return 0, depot.ErrEmpty
 		}
 		return 0, nil
 	}
+	tx, err := ad.d.Begin(ad.a.ctx, info)
+	if err != nil {
+		return 0, err
+	}
+	defer tx.Rollback()
+	if err := ad.walk(tx.Add, paths); err != nil {
+		return 0, err
+	}
 	return tx.Commit(ad.a.ctx)
 }
 
-func (ad *adder) walk(tx *depot.Tx, paths []string) error {
+// taker is Tx.Add, or what stands for it in a dry run.
+type taker func(context.Context, depot.Source) ([]depot.Added, error)
+
+func (ad *adder) walk(take taker, paths []string) error {
 	g, ctx := errgroup.WithContext(ad.a.ctx)
 	files := make(chan *scan.File)
 	for range max(2, runtime.GOMAXPROCS(0)) {
 		g.Go(func() error {
 			for f := range files {
-				err := ad.file(ctx, tx, f)
+				err := ad.file(ctx, take, f)
 				f.Discard()
 				if err != nil {
 					for f := range files {
@@ -182,9 +193,9 @@ func (ad *adder) walk(tx *depot.Tx, paths []string) error {
 }
 
 // file adds one file. Only an error that ends the transaction is returned.
-func (ad *adder) file(ctx context.Context, tx *depot.Tx, f *scan.File) error {
+func (ad *adder) file(ctx context.Context, take taker, f *scan.File) error {
 	for try := 0; ; try++ {
-		got, err := ad.once(ctx, tx, f)
+		got, err := ad.once(ctx, take, f)
 		switch {
 		case err == nil:
 			for _, g := range got {
@@ -215,7 +226,7 @@ func isReadError(err error) bool {
 	return errors.As(err, &r)
 }
 
-func (ad *adder) once(ctx context.Context, tx *depot.Tx, f *scan.File) ([]depot.Added, error) {
+func (ad *adder) once(ctx context.Context, take taker, f *scan.File) ([]depot.Added, error) {
 	c, err := f.Open(ctx)
 	if err != nil {
 		if ctx.Err() != nil {
@@ -224,12 +235,8 @@ func (ad *adder) once(ctx context.Context, tx *depot.Tx, f *scan.File) ([]depot.
 		return nil, readError{err}
 	}
 	defer c.Close()
-	src := depot.Source{Path: f.Path, Name: f.Name, Archive: f.Archive, ModTime: f.ModTime, As: ad.as, ID: ad.id, Script: scriptBeside(f.Path),
-		Content: sourceContent{c}}
-	if ad.dryRun {
-		return tx.Try(ctx, src)
-	}
-	return tx.Add(ctx, src)
+	return take(ctx, depot.Source{Path: f.Path, Name: f.Name, Archive: f.Archive, ModTime: f.ModTime, As: ad.as, ID: ad.id, Script: scriptBeside(f.Path),
+		Content: sourceContent{c}})
 }
 
 // sourceContent marks errors of reading the source, so that they are not

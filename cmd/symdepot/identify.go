@@ -72,7 +72,7 @@ func newIdentified(path string, o objfile.Object) identified {
 func (c identifyCmd) Run(a *app) error {
 	var found, failed int
 	out := newJSONLines(a.stdout)
-	var t table
+	var t *table
 	if !c.JSON {
 		t = newTable(a.stdout, "KIND", "ARCH", "ID", "SIZE", "FEATURES", "PATH")
 	}
@@ -84,7 +84,7 @@ func (c identifyCmd) Run(a *app) error {
 			}{path, reason})
 		}
 		if named {
-			t.row([]string{"-", "", "", "", reason, path})
+			t.row("-", "", "", "", reason, path)
 		}
 		return nil
 	}
@@ -120,7 +120,7 @@ func (c identifyCmd) Run(a *app) error {
 				}
 				continue
 			}
-			t.row([]string{id.Kind, id.Arch, bestID(id), bytesText(id.Size), strings.Join(id.Features, ","), id.Path})
+			t.row(id.Kind, id.Arch, bestID(id), bytesText(id.Size), strings.Join(id.Features, ","), id.Path)
 		}
 	}
 	if !c.JSON {

@@ -112,7 +112,7 @@ func run(args []string, stdout, stderr io.Writer) int {
 	}
 	a := &app{ctx: ctx, stdout: stdout, stderr: stderr, depotDir: c.Depot}
 	err = kctx.Run(a)
-	if err != nil && !errors.Is(err, errNo) {
+	if err != nil && exitCode(err) != exitNo {
 		fmt.Fprintln(stderr, "symdepot:", describe(err))
 	}
 	return exitCode(err)

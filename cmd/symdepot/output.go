@@ -22,25 +22,28 @@ func newJSONLines(w io.Writer) jsonLines {
 
 func (j jsonLines) write(v any) error { return j.enc.Encode(v) }
 
-// table is columns for a person to read.
-type table struct{ w *tabwriter.Writer }
-
-func newTable(w io.Writer, columns ...string) table {
-	t := table{tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)}
-	if len(columns) > 0 {
-		t.row(columns)
-	}
-	return t
+// table is columns for a person to read. Without a row it prints nothing.
+type table struct {
+	w       *tabwriter.Writer
+	columns []string // not yet printed
 }
 
-func (t table) row(cells []string) {
+func newTable(w io.Writer, columns ...string) *table {
+	return &table{tabwriter.NewWriter(w, 0, 0, 2, ' ', 0), columns}
+}
+
+func (t *table) row(cells ...string) {
+	if t.columns != nil {
+		fmt.Fprintln(t.w, strings.Join(t.columns, "\t"))
+		t.columns = nil
+	}
 	for i, c := range cells {
 		cells[i] = printable(c)
 	}
 	fmt.Fprintln(t.w, strings.Join(cells, "\t"))
 }
 
-func (t table) flush() error { return t.w.Flush() }
+func (t *table) flush() error { return t.w.Flush() }
 
 // printable keeps control characters from names out of a terminal.
 func printable(s string) string {

@@ -142,7 +142,7 @@ func sameFile(a *app, d *depot.Depot, f *scan.File) ([]depot.Same, error) {
 type findPrinter struct {
 	json bool
 	out  jsonLines
-	t    table
+	t    *table
 }
 
 func (p *findPrinter) print(q string, f depot.Found, same *bool) error {
@@ -159,8 +159,8 @@ func (p *findPrinter) print(q string, f depot.Found, same *bool) error {
 			word = "same content"
 		}
 	}
-	p.t.row([]string{l.Kind, l.Arch, bestID(identified{Kind: l.Kind, CodeID: l.CodeID, DebugID: l.DebugID, BuildID: l.BuildID}),
-		bytesText(l.Size), numbers(l.Transactions), l.Name, word})
+	p.t.row(l.Kind, l.Arch, bestID(identified{Kind: l.Kind, CodeID: l.CodeID, DebugID: l.DebugID, BuildID: l.BuildID}),
+		bytesText(l.Size), numbers(l.Transactions), l.Name, word)
 	return nil
 }
 
@@ -241,8 +241,8 @@ func (c listCmd) Run(a *app) error {
 		if !x.Removed.IsZero() {
 			mark = " (removed)"
 		}
-		t.row([]string{strconv.FormatInt(x.Number, 10) + mark, x.Time.Local().Format("2006-01-02 15:04"), x.Product, x.Version,
-			strconv.FormatInt(x.Files, 10), bytesText(x.Bytes), x.Who, x.Comment})
+		t.row(strconv.FormatInt(x.Number, 10)+mark, x.Time.Local().Format("2006-01-02 15:04"), x.Product, x.Version,
+			strconv.FormatInt(x.Files, 10), bytesText(x.Bytes), x.Who, x.Comment)
 	}
 	return t.flush()
 }
@@ -282,8 +282,8 @@ func (c showCmd) Run(a *app) error {
 	fmt.Fprintln(w)
 	t := newTable(w, "KIND", "ID", "SIZE", "NAME", "PATH")
 	err = d.Files(a.ctx, c.Number, func(f depot.TxFile) error {
-		t.row([]string{f.Object.Kind.String(), bestID(identified{Kind: f.Object.Kind.String(), CodeID: f.Object.CodeID, DebugID: f.Object.DebugID.Breakpad(), BuildID: string(f.Object.BuildID)}),
-			bytesText(f.Size), f.Object.Name, f.Path})
+		t.row(f.Object.Kind.String(), bestID(identified{Kind: f.Object.Kind.String(), CodeID: f.Object.CodeID, DebugID: f.Object.DebugID.Breakpad(), BuildID: string(f.Object.BuildID)}),
+			bytesText(f.Size), f.Object.Name, f.Path)
 		return nil
 	})
 	if err != nil {

@@ -141,8 +141,9 @@ func askable(src Source) ([]objfile.Object, error) {
 	return ask, nil
 }
 
-// Try does what Add would do but keeps nothing.
-func (tx *Tx) Try(ctx context.Context, src Source) ([]Added, error) {
+// Try finds out what Tx.Add would take, and keeps nothing. d may be nil: then
+// nothing is known yet.
+func Try(ctx context.Context, d *Depot, src Source) ([]Added, error) {
 	objs, err := askable(src)
 	if err != nil {
 		return nil, err
@@ -156,11 +157,13 @@ func (tx *Tx) Try(ctx context.Context, src Source) ([]Added, error) {
 		if n != o.Size {
 			return nil, fmt.Errorf("%w: it inflates to another size than it says", objfile.ErrBroken)
 		}
-		known, err := tx.d.db.HasContent(ctx, ref)
-		if err != nil {
-			return nil, err
+		a := Added{Object: o, Ref: ref}
+		if d != nil {
+			if a.Known, err = d.db.HasContent(ctx, ref); err != nil {
+				return nil, err
+			}
 		}
-		list = append(list, Added{Object: o, Ref: ref, Known: known})
+		list = append(list, a)
 	}
 	return list, nil
 }
