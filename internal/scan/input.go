@@ -163,17 +163,18 @@ func (w *walk) visit(in *input) error {
 	return nil
 }
 
-// damaged reports an error of reading an input, unless it is the context's,
-// or a limit that was reported already.
+// damaged reports an error of reading an input. The limits of a file on disk
+// end all that comes out of it, and are reported once, under its path.
 func (w *walk) damaged(in *input, err error) {
-	reason := reasonOf(err)
+	reason, path := reasonOf(err), in.path
 	if reason == ReasonLimit && in.meter.over() {
 		if in.meter.reported {
 			return
 		}
 		in.meter.reported = true
+		path = in.base.disk.path
 	}
-	w.skip(in.path, reason, err)
+	w.skip(path, reason, err)
 }
 
 // leaf yields a file that is not opened further.

@@ -14,7 +14,10 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -433,16 +436,16 @@ func TestLimits(t *testing.T) {
 	}{
 		{"ratio zip", makeZip(t, 8, entry{"a", "a"}, entry{"z", zeros}, entry{"b", "b"}), Options{MaxTotal: 1 << 20}, []string{"x!/a a=a", tooBig}},
 		{"ratio zip allowed", makeZip(t, 8, entry{"z", zeros}), Options{MaxTotal: 1 << 20, MaxRatio: 5000}, []string{"x!/z z=3145728 bytes"}},
-		{"ratio tar.gz", gz(t, makeTar(t, entry{"a", "a"}, entry{"z", zeros}, entry{"b", "b"})), Options{MaxTotal: 1 << 20}, []string{"x!/a a=a", "x!/z: " + string(ReasonLimit)}},
+		{"ratio tar.gz", gz(t, makeTar(t, entry{"a", "a"}, entry{"z", zeros}, entry{"b", "b"})), Options{MaxTotal: 1 << 20}, []string{"x!/a a=a", tooBig}},
 		{"ratio gz", gz(t, zeros), Options{MaxTotal: 1 << 20}, []string{"x x=cannot open: x: " + string(ReasonLimit) + ": over the limit: more than 1048576 bytes would come out of it"}},
-		{"ratio nested", makeZip(t, 8, entry{"i", makeZip(t, 8, entry{"z", zeros})}), Options{MaxTotal: 1 << 20}, []string{"x!/i: " + string(ReasonLimit)}},
+		{"ratio nested", makeZip(t, 8, entry{"i", makeZip(t, 8, entry{"z", zeros})}), Options{MaxTotal: 1 << 20}, []string{tooBig}},
 		{"member", makeZip(t, 8, entry{"z", zeros}, entry{"a", "a"}), Options{MaxMember: 1 << 20}, []string{"x!/z z=cannot open: x!/z: " + string(ReasonLimit) + ": over the limit of 1048576 bytes for one member", "x!/a a=a"}},
 		{"member in tar.gz", gz(t, makeTar(t, entry{"z", zeros}, entry{"a", "a"})), Options{MaxMember: 1 << 20}, []string{"x!/z: " + string(ReasonLimit), "x!/a a=a"}},
 		{"member in place", makeTar(t, entry{"z", zeros}), Options{MaxMember: 1 << 20}, []string{"x!/z z=3145728 bytes"}},
 		{"entries zip", makeZip(t, 8, three...), Options{MaxEntries: 2}, []string{"x!/a a=a", "x!/b b=b", tooBig}},
 		{"entries tar", makeTar(t, three...), Options{MaxEntries: 2}, []string{"x!/a a=a", "x!/b b=b", tooBig}},
 		{"entries cpio", makeCPIO(three...), Options{MaxEntries: 2}, []string{"x!/a a=a", "x!/b b=b", tooBig}},
-		{"entries nested", makeZip(t, 8, entry{"i", makeZip(t, 8, three...)}, three[0]), Options{MaxEntries: 2}, []string{"x!/i!/a a=a", "x!/i: " + string(ReasonLimit)}},
+		{"entries nested", makeZip(t, 8, entry{"i", makeZip(t, 8, three...)}, three[0]), Options{MaxEntries: 2}, []string{"x!/i!/a a=a", tooBig}},
 		{"depth", nest(3), Options{}, []string{"x!/x!/x!/x x=deep"}},
 		{"too deep", nest(4), Options{}, []string{"x!/x!/x!/x: " + string(ReasonDepth)}},
 		{"overlap", overlap(), Options{}, []string{"x!/a a=3000 bytes", "x: " + string(ReasonDamaged)}},
@@ -486,7 +489,7 @@ func TestSparse(t *testing.T) {
 	write(t, dir, "big", gnuSparse(2<<30))
 	write(t, dir, "small", gnuSparse(10_000))
 	got := walkAll(t, dir, []string{dir}, Options{MaxTotal: 1 << 20, TempDir: t.TempDir()})
-	checkLines(t, got, []string{"big!/sparse: " + string(ReasonLimit), "small!/sparse sparse=10000 bytes"})
+	checkLines(t, got, []string{"big: " + string(ReasonLimit), "small!/sparse sparse=10000 bytes"})
 }
 
 func TestWant(t *testing.T) {
@@ -670,6 +673,76 @@ func TestProgress(t *testing.T) {
 	walkAll(t, dir, []string{dir}, opt)
 	if len(got) != 3 || got[0] != 0 || got[2] <= got[1] {
 		t.Errorf("progress %v", got)
+	}
+}
+
+func TestZipOddities(t *testing.T) {
+	var b bytes.Buffer
+	z := zip.NewWriter(&b)
+	raw := func(h zip.FileHeader, data string) {
+		h.CompressedSize64, h.UncompressedSize64 = uint64(len(data)), uint64(len(data))
+		h.CRC32 = crc32.ChecksumIEEE([]byte(data))
+		w, err := z.CreateRaw(&h)
+		must(t, err)
+		_, err = io.WriteString(w, data)
+		must(t, err)
+	}
+	raw(zip.FileHeader{Name: "encrypted", Flags: 1}, "e")
+	raw(zip.FileHeader{Name: "lzma", Method: 14}, "l")
+	raw(zip.FileHeader{Name: "not deflate", Method: 8}, "\xff\xff\xff")
+	link := zip.FileHeader{Name: "link"}
+	link.SetMode(fs.ModeSymlink | 0o777)
+	raw(link, "target")
+	raw(zip.FileHeader{Name: "folder/"}, "")
+	raw(zip.FileHeader{Name: `folder\`}, "")
+	raw(zip.FileHeader{Name: "nul\x00name"}, "n")
+	must(t, z.Close())
+	dir := t.TempDir()
+	write(t, dir, "x", b.String())
+	checkLines(t, walkAll(t, dir, []string{dir}, Options{}), []string{
+		"x!/encrypted: " + string(ReasonEncrypted), "x!/lzma: " + string(ReasonUnsupported),
+		"x!/not deflate: " + string(ReasonDamaged), "x!/nul\x00name nul\x00name=n"})
+}
+
+// TestWorkers opens Files in other goroutines, in any order, while the walk
+// goes on and after it has ended.
+func TestWorkers(t *testing.T) {
+	dir := t.TempDir()
+	var entries []entry
+	for i := range 200 {
+		entries = append(entries, entry{fmt.Sprint(i), strings.Repeat(fmt.Sprint(i), 1000+i)})
+	}
+	write(t, dir, "1.zip", makeZip(t, 8, entries...))
+	write(t, dir, "2.zip", makeZip(t, 0, entries...))
+	write(t, dir, "3.tgz", gz(t, makeTar(t, entries...)))
+	write(t, dir, "4.tar", makeTar(t, entries...))
+	write(t, dir, "5.gz", gz(t, entries[5].data))
+	files := make(chan *File, 500)
+	var wg sync.WaitGroup
+	var count atomic.Int32
+	for range 4 {
+		wg.Go(func() {
+			for f := range files {
+				i, err := strconv.Atoi(f.Name)
+				if err != nil || read(t, f) != entries[i].data {
+					t.Errorf("%s differs", f.Path)
+				}
+				f.Discard()
+				count.Add(1)
+			}
+		})
+	}
+	for f, err := range Walk(context.Background(), []string{dir}, Options{TotalMemory: 1 << 20, TempDir: t.TempDir()}) {
+		if err != nil {
+			t.Error(err)
+			continue
+		}
+		files <- f
+	}
+	close(files)
+	wg.Wait()
+	if n := count.Load(); n != 801 {
+		t.Errorf("%d files", n)
 	}
 }
 
