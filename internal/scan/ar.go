@@ -35,7 +35,7 @@ func (s *stream) skipTo(pos int64) error {
 		s.pos = pos - 1
 	}
 	_, err := io.CopyN(io.Discard, s, pos-s.pos)
-	if err == io.EOF {
+	if errors.Is(err, io.EOF) {
 		err = io.ErrUnexpectedEOF
 	}
 	return err
@@ -97,7 +97,7 @@ func (a *arReader) header() (*arMember, error) {
 	}
 	var h [60]byte
 	if err := a.s.full(h[:]); err != nil {
-		if err == io.EOF {
+		if errors.Is(err, io.EOF) {
 			return nil, err
 		}
 		return nil, fmt.Errorf("ar: %w", err)
@@ -128,7 +128,7 @@ func (w *walk) deb(in *input, s *stream) error {
 	}
 	for !w.ended() {
 		h, err := a.header()
-		if err == io.EOF {
+		if errors.Is(err, io.EOF) {
 			return nil
 		}
 		if err != nil {

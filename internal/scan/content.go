@@ -234,7 +234,7 @@ func (b *buffer) read(ctx context.Context, r io.Reader, size int64) error {
 		}
 		chunk[0] = first[0]
 		n, err = readFull(r, chunk[1:])
-		if err != nil && err != io.EOF {
+		if err != nil && !errors.Is(err, io.EOF) {
 			return err
 		}
 		if err := b.keep(chunk[:1+n]); err != nil {

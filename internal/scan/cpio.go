@@ -38,7 +38,7 @@ func (c *cpioReader) header() (*cpioMember, error) {
 	if err == io.EOF && m == nil {
 		err = io.ErrUnexpectedEOF
 	}
-	if err != nil && err != io.EOF {
+	if err != nil && !errors.Is(err, io.EOF) {
 		return nil, fmt.Errorf("cpio: %w", err)
 	}
 	return m, err

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"compress/bzip2"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"sync/atomic"
@@ -131,7 +132,7 @@ func (w *walk) visit(in *input) error {
 	head := make([]byte, min(HeadSize, uint64(in.size))) // -1 is the largest
 	n, err := readFull(rc, head)
 	head = head[:n]
-	if err != nil && err != io.EOF {
+	if err != nil && !errors.Is(err, io.EOF) {
 		if in.streamed() {
 			return err
 		}
