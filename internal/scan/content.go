@@ -213,10 +213,10 @@ func (b *buffer) read(ctx context.Context, r io.Reader, size int64) error {
 		var first [1]byte
 		n, err := readFull(r, first[:])
 		if n == 0 {
-			if err == io.EOF && size >= 0 && b.size != size {
+			if errors.Is(err, io.EOF) && size >= 0 && b.size != size {
 				err = io.ErrUnexpectedEOF
 			}
-			if err == io.EOF {
+			if errors.Is(err, io.EOF) {
 				return nil
 			}
 			return err

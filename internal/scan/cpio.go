@@ -35,7 +35,7 @@ type cpioReader struct {
 // trailer is io.EOF; an end without a trailer is not.
 func (c *cpioReader) header() (*cpioMember, error) {
 	m, err := c.read()
-	if err == io.EOF && m == nil {
+	if errors.Is(err, io.EOF) && m == nil {
 		err = io.ErrUnexpectedEOF
 	}
 	if err != nil && !errors.Is(err, io.EOF) {
@@ -119,7 +119,7 @@ func (w *walk) cpio(in *input, s *stream, files *rpmFiles) error {
 	c := &cpioReader{s: s, next: s.pos, files: files}
 	for !w.ended() {
 		h, err := c.header()
-		if err == io.EOF {
+		if errors.Is(err, io.EOF) {
 			return nil
 		}
 		if err != nil {

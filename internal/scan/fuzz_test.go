@@ -116,7 +116,7 @@ func FuzzZip(f *testing.F) {
 			}
 		}
 		theirs, theirErr := zip.NewReader(r, r.Size())
-		if err != io.EOF || theirErr != nil || len(theirs.File) != len(ours) {
+		if !errors.Is(err, io.EOF) || theirErr != nil || len(theirs.File) != len(ours) {
 			return
 		}
 		for i, e := range ours {

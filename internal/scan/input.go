@@ -256,7 +256,7 @@ func (w *walk) zlib(in *input, head []byte) bool {
 	defer func() { _ = z.Close() }()
 	inner := make([]byte, HeadSize)
 	n, err := readFull(z, inner)
-	if n == 0 && err != io.EOF {
+	if n == 0 && !errors.Is(err, io.EOF) {
 		return false
 	}
 	inner = inner[:n]

@@ -77,7 +77,7 @@ func rpmHeader(s *stream) (*rpmFiles, error) {
 }
 
 func rpmError(err error) error {
-	if err == io.EOF {
+	if errors.Is(err, io.EOF) {
 		err = io.ErrUnexpectedEOF
 	}
 	return fmt.Errorf("rpm: %w", err)

@@ -190,13 +190,13 @@ func read(t testing.TB, f *File) string {
 		return "cannot read: " + err.Error()
 	}
 	p := make([]byte, c.Size())
-	if n, err := c.ReadAt(p, 0); n != len(p) || err != nil && err != io.EOF {
+	if n, err := c.ReadAt(p, 0); n != len(p) || err != nil && !errors.Is(err, io.EOF) {
 		t.Errorf("%s: ReadAt: %d, %v", f.Path, n, err)
 	}
 	if !bytes.Equal(p, all) {
 		t.Errorf("%s: ReadAt and Reader differ", f.Path)
 	}
-	if _, err := c.ReadAt(make([]byte, 1), c.Size()); err != io.EOF {
+	if _, err := c.ReadAt(make([]byte, 1), c.Size()); !errors.Is(err, io.EOF) {
 		t.Errorf("%s: ReadAt at the end: %v", f.Path, err)
 	}
 	if c.Changed() {
@@ -763,7 +763,7 @@ func TestZipAgrees(t *testing.T) {
 			t.Fatalf("%q, want %q", e.name, want.name)
 		}
 	}
-	if _, err := z.next(); err != io.EOF {
+	if _, err := z.next(); !errors.Is(err, io.EOF) {
 		t.Error(err)
 	}
 }

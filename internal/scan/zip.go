@@ -149,6 +149,9 @@ func (z *zipReader) take(p []byte) error {
 		return zipError("the directory is cut short at entry %d", z.n)
 	}
 	if _, err := io.ReadFull(z.r, p); err != nil {
+		if errors.Is(err, io.EOF) { // the file has shrunk; no end of the directory
+			err = io.ErrUnexpectedEOF
+		}
 		return fmt.Errorf("%w: %w", errZip, err)
 	}
 	return nil
@@ -242,7 +245,7 @@ func (w *walk) zip(in *input, rest func() io.Reader) error {
 	left := in.size // what members may take together, if no two share bytes
 	for !w.ended() {
 		e, err := z.next()
-		if err == io.EOF {
+		if errors.Is(err, io.EOF) {
 			return nil
 		}
 		if err != nil {
