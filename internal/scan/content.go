@@ -277,13 +277,17 @@ func (b *buffer) keep(p []byte) error {
 	return nil
 }
 
-// readFull reads until p is full, and returns the reader's own error: unlike
-// io.ReadFull it keeps an end apart from a cut.
+// readFull reads until p is full. Unlike io.ReadFull it returns the reader's
+// own error, so that io.EOF is the end and io.ErrUnexpectedEOF a cut. An error
+// that only wraps io.EOF is not the end of a stream.
 func readFull(r io.Reader, p []byte) (int, error) {
 	n := 0
 	for tries := 0; n < len(p); tries++ {
 		m, err := r.Read(p[n:])
 		n += m
+		if err != nil && err != io.EOF && errors.Is(err, io.EOF) {
+			err = fmt.Errorf("%w: %v", io.ErrUnexpectedEOF, err)
+		}
 		if err != nil {
 			return n, err
 		}
