@@ -1,0 +1,133 @@
+package server
+
+import (
+	"encoding/json"
+	"errors"
+	"io/fs"
+	"net/http"
+	"path"
+	"strconv"
+	"strings"
+
+	"github.com/symdepot/symdepot/internal/depot"
+)
+
+// Bounds of one /metadata answer.
+const (
+	metadataLimit  = 1000    // results without limit=
+	metadataMost   = 10_000  // the largest limit=
+	metadataOffset = 100_000 // the largest offset=
+)
+
+// debuginfodHeaders sets the headers of the debuginfod protocol. The error is
+// a tooLargeError if the client wants no file of this size.
+func (s *Server) debuginfodHeaders(h http.Header, r *http.Request, f *depot.File) error {
+	if v := r.Header["X-Debuginfod-Maxsize"]; len(v) == 1 {
+		if limit, ok := digits(strings.TrimSpace(v[0])); ok && limit > 0 && f.Size > limit {
+			return tooLargeError{limit}
+		}
+	}
+	// The names in elfutils' own spelling; some clients look for just that.
+	if f.Size >= 0 {
+		h["X-DEBUGINFOD-SIZE"] = []string{itoa(f.Size)}
+	}
+	file, archive := s.shown(f.Path, f.Archive)
+	if file != "" {
+		h["X-DEBUGINFOD-FILE"] = []string{file}
+	}
+	if archive != "" {
+		h["X-DEBUGINFOD-ARCHIVE"] = []string{archive}
+	}
+	return nil
+}
+
+// shown returns what may be told of a file's origin.
+func (s *Server) shown(file, archive string) (string, string) {
+	switch s.cfg.Paths {
+	case PathsFull:
+		return file, archive
+	case PathsNone:
+		return "", ""
+	}
+	if archive == "" {
+		return base(file), ""
+	}
+	return file, base(archive)
+}
+
+// base is the last part of a path of any system.
+func base(p string) string {
+	if p == "" {
+		return ""
+	}
+	return path.Base(strings.ReplaceAll(p, `\`, "/"))
+}
+
+// metadataResult is one row of a /metadata answer, in elfutils' order.
+type metadataResult struct {
+	Type    string `json:"type"`
+	BuildID string `json:"buildid"`
+	File    string `json:"file"`
+	Archive string `json:"archive,omitempty"`
+}
+
+type metadataAnswer struct {
+	Results  []metadataResult `json:"results"`
+	Complete bool             `json:"complete"`
+}
+
+// metadata answers the search of the debuginfod protocol. What elfutils calls
+// a 503, missing arguments or an unknown key, is 404 with a text here, because
+// nothing is there under such a question and asking again will not help.
+func (s *Server) metadata(x *exchange, r *http.Request) {
+	x.protocol = "debuginfod"
+	q := r.URL.Query()
+	key, value := q.Get("key"), q.Get("value")
+	limit := number(q.Get("limit"), metadataLimit, metadataMost)
+	offset := number(q.Get("offset"), 0, metadataOffset)
+	if key == "" || value == "" {
+		s.fail(x, absentError{"not found: ask with ?key=file|glob|buildid&value=…"})
+		return
+	}
+	if err := s.lookups.enter(r.Context(), x.start.Add(s.cfg.Wait)); err != nil {
+		s.fail(x, err)
+		return
+	}
+	list, complete, err := s.symbols.Metadata(r.Context(), s.scope, key, value, offset+limit)
+	s.lookups.leave()
+	switch {
+	case errors.Is(err, fs.ErrInvalid):
+		s.fail(x, absentError{"not found: the keys are file, glob and buildid"})
+		return
+	case err != nil:
+		s.fail(x, err)
+		return
+	}
+	answer := metadataAnswer{Results: []metadataResult{}, Complete: complete}
+	if len(list) > offset+limit { // a file may have two rows
+		list, answer.Complete = list[:offset+limit], false
+	}
+	for _, m := range list[min(offset, len(list)):] {
+		file, archive := s.shown(m.File, m.Archive)
+		answer.Results = append(answer.Results, metadataResult{m.Type, m.BuildID, file, archive})
+	}
+	body, err := json.Marshal(answer)
+	if err != nil {
+		s.fail(x, err)
+		return
+	}
+	h := x.Header()
+	h["Content-Type"] = []string{"application/json"}
+	h["Content-Length"] = []string{itoa(int64(len(body)) + 1)}
+	h["Cache-Control"] = noCache
+	x.WriteHeader(http.StatusOK)
+	_, x.err = x.Write(append(body, '\n'))
+}
+
+// number reads an optional decimal parameter.
+func number(s string, zero, most int) int {
+	if n, err := strconv.Atoi(s); err == nil && n >= 0 {
+		return min(n, most)
+	}
+	return zero
+}

@@ -1,0 +1,172 @@
+package server
+
+import (
+	"context"
+	"net/http"
+	"runtime"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+	"github.com/symdepot/symdepot/internal/depot"
+)
+
+// Protocols that are not layouts, as metrics and the access log call them.
+const (
+	protocolNone = "none" // no symbol path
+	protocolOwn  = "own"  // the server's own paths
+)
+
+// metrics are the server's counters. Every label has few values: layouts,
+// methods, status codes and results, never names or ids.
+type metrics struct {
+	inFlight prometheus.Gauge
+	requests *prometheus.CounterVec
+	seconds  *prometheus.HistogramVec
+	bytes    *prometheus.CounterVec
+	lookups  *prometheus.CounterVec
+	handler  http.Handler
+	holdings *holdings
+
+	// children holds the counters of each kind of request, so that counting
+	// one takes no look-up of labels.
+	children sync.Map // of kind to *child
+}
+
+// kind is one combination of labels.
+type kind struct {
+	protocol, method, result string
+	status                   int
+}
+
+type child struct {
+	requests, bytes, lookups prometheus.Counter
+	seconds                  prometheus.Observer
+}
+
+func newMetrics(reg *prometheus.Registry, version string, s symbols) (*metrics, error) {
+	m := &metrics{
+		holdings: &holdings{symbols: s},
+		inFlight: prometheus.NewGauge(prometheus.GaugeOpts{
+			Name: "symdepot_http_requests_in_flight", Help: "Requests being answered."}),
+		requests: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "symdepot_http_requests_total", Help: "Requests answered."}, []string{"protocol", "method", "code"}),
+		seconds: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+			Name: "symdepot_http_request_duration_seconds", Help: "Time from a request's header to the end of its answer.",
+			Buckets: []float64{.0001, .0003, .001, .003, .01, .03, .1, .3, 1, 3, 10, 30, 100}}, []string{"protocol"}),
+		bytes: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "symdepot_http_response_bytes_total", Help: "Bytes of answers' bodies sent."}, []string{"protocol"}),
+		lookups: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "symdepot_lookups_total", Help: "Symbol lookups by what came of them."}, []string{"protocol", "result"}),
+	}
+	info := prometheus.NewGauge(prometheus.GaugeOpts{Name: "symdepot_build_info", Help: "Always 1; the labels say what runs.",
+		ConstLabels: prometheus.Labels{"version": version, "goversion": runtime.Version()}})
+	info.Set(1)
+	for _, c := range []prometheus.Collector{m.inFlight, m.requests, m.seconds, m.bytes, m.lookups, info,
+		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}), m.holdings} {
+		if err := reg.Register(c); err != nil {
+			return nil, err
+		}
+	}
+	m.handler = promhttp.HandlerFor(reg, promhttp.HandlerOpts{MaxRequestsInFlight: 4, DisableCompression: true, Registry: reg})
+	return m, nil
+}
+
+// child returns the counters of a kind of request.
+func (m *metrics) child(k kind) *child {
+	v, ok := m.children.Load(k)
+	if !ok {
+		c := &child{
+			requests: m.requests.WithLabelValues(k.protocol, k.method, strconv.Itoa(k.status)),
+			bytes:    m.bytes.WithLabelValues(k.protocol),
+			seconds:  m.seconds.WithLabelValues(k.protocol),
+		}
+		if k.result != resultNone {
+			c.lookups = m.lookups.WithLabelValues(k.protocol, k.result)
+		}
+		v, _ = m.children.LoadOrStore(k, c)
+	}
+	return v.(*child)
+}
+
+// count enters one answered request.
+func (c *child) count(bytes int64, d time.Duration) {
+	c.requests.Inc()
+	c.bytes.Add(float64(bytes))
+	c.seconds.Observe(d.Seconds())
+	if c.lookups != nil {
+		c.lookups.Inc()
+	}
+}
+
+// methodLabel keeps the invention of methods out of the labels.
+func methodLabel(m string) string {
+	switch m {
+	case http.MethodGet, http.MethodHead, http.MethodOptions, http.MethodPost, http.MethodPut:
+		return m
+	}
+	return "other"
+}
+
+// holdings collects what the depot holds, when somebody looks. Counting may
+// take a while in a large depot, so an answer is good for some seconds.
+type holdings struct {
+	symbols symbols
+	mu      sync.Mutex // guards last and when
+	last    depot.Stats
+	when    time.Time
+	failed  atomic.Int64
+}
+
+const (
+	holdingsFresh   = 15 * time.Second
+	holdingsTimeout = 3 * time.Second
+)
+
+var (
+	descObjects      = prometheus.NewDesc("symdepot_depot_objects", "Symbol objects in the depot.", nil, nil)
+	descContents     = prometheus.NewDesc("symdepot_depot_contents", "Different file contents in the depot.", nil, nil)
+	descBytes        = prometheus.NewDesc("symdepot_depot_bytes", "Bytes of all contents in the depot.", nil, nil)
+	descTransactions = prometheus.NewDesc("symdepot_depot_transactions", "Transactions in the depot.", nil, nil)
+	descFailed       = prometheus.NewDesc("symdepot_depot_stats_failures_total", "Times that the depot could not be counted.", nil, nil)
+)
+
+// Describe implements prometheus.Collector.
+func (c *holdings) Describe(ch chan<- *prometheus.Desc) {
+	for _, d := range []*prometheus.Desc{descObjects, descContents, descBytes, descTransactions, descFailed} {
+		ch <- d
+	}
+}
+
+// Collect implements prometheus.Collector.
+func (c *holdings) Collect(ch chan<- prometheus.Metric) {
+	st, ok := c.stats()
+	if ok {
+		ch <- prometheus.MustNewConstMetric(descObjects, prometheus.GaugeValue, float64(st.Objects))
+		ch <- prometheus.MustNewConstMetric(descContents, prometheus.GaugeValue, float64(st.Contents))
+		ch <- prometheus.MustNewConstMetric(descBytes, prometheus.GaugeValue, float64(st.Bytes))
+		ch <- prometheus.MustNewConstMetric(descTransactions, prometheus.GaugeValue, float64(st.Transactions))
+	}
+	ch <- prometheus.MustNewConstMetric(descFailed, prometheus.CounterValue, float64(c.failed.Load()))
+}
+
+func (c *holdings) stats() (depot.Stats, bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if !c.when.IsZero() && time.Since(c.when) < holdingsFresh {
+		return c.last, true
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), holdingsTimeout)
+	defer cancel()
+	st, err := c.symbols.Stats(ctx)
+	if err != nil {
+		c.failed.Add(1)
+		return depot.Stats{}, false
+	}
+	c.last, c.when = st, time.Now()
+	return st, true
+}

@@ -1,0 +1,89 @@
+package server
+
+import (
+	"context"
+	_ "embed"
+	"net/http"
+	"strings"
+	"time"
+)
+
+// readyTimeout is how long the depot may take to say that it is there.
+const readyTimeout = 2 * time.Second
+
+//go:embed page/favicon.svg
+var favicon string
+
+// own answers the server's own paths. base is the prefix in front of it.
+func (s *Server) own(x *exchange, r *http.Request, base, name string) {
+	x.protocol = protocolOwn
+	h := x.Header()
+	h["Cache-Control"] = noCache
+	switch name {
+	case "":
+		s.root(x, r, base)
+	case "healthz":
+		s.text(x, http.StatusOK, "ok\n")
+	case "readyz":
+		if err := s.ready(r.Context()); err != nil {
+			s.cfg.Log.Warn("not ready", "error", err)
+			s.fail(x, errStopped)
+			return
+		}
+		s.text(x, http.StatusOK, "ready\n")
+	case "metrics":
+		s.metrics.handler.ServeHTTP(x, r)
+	case "metadata":
+		s.metadata(x, r)
+	case "index2.txt":
+		if !s.cfg.TwoTier {
+			s.fail(x, absentError{"not found"})
+			return
+		}
+		s.text(x, http.StatusOK, "")
+	case "pingme.txt":
+		s.text(x, http.StatusOK, "")
+	case "robots.txt":
+		s.text(x, http.StatusOK, "User-agent: *\nDisallow: /\n")
+	case "favicon.ico":
+		h["Content-Type"] = []string{"image/svg+xml"}
+		h["Content-Length"] = []string{itoa(int64(len(favicon)))}
+		h["Cache-Control"] = []string{"public, max-age=86400"}
+		x.WriteHeader(http.StatusOK)
+		_, x.err = x.Write([]byte(favicon))
+	default:
+		x.protocol = protocolNone
+		s.fail(x, absentError{"not found"})
+	}
+}
+
+// ready is nil while lookups can be answered.
+func (s *Server) ready(ctx context.Context) error {
+	if s.stopping.Load() {
+		return errStopped
+	}
+	ctx, cancel := context.WithTimeout(ctx, readyTimeout)
+	defer cancel()
+	return s.symbols.Ready(ctx)
+}
+
+// root answers the base URL itself: a page for browsers, a text for others.
+func (s *Server) root(x *exchange, r *http.Request, base string) {
+	h := x.Header()
+	h["Vary"] = []string{"Accept"}
+	url := baseURL(r) + base
+	if strings.Contains(strings.Join(r.Header["Accept"], ","), "text/html") {
+		s.page(x, r, url, base)
+		return
+	}
+	s.text(x, http.StatusOK, StartText(url))
+}
+
+// baseURL is the URL under which a client sees this server.
+func baseURL(r *http.Request) string {
+	scheme := "http"
+	if r.TLS != nil || strings.EqualFold(r.Header.Get("X-Forwarded-Proto"), "https") {
+		scheme = "https"
+	}
+	return scheme + "://" + r.Host
+}

@@ -1,0 +1,318 @@
+package server
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"maps"
+	"net"
+	"net/http"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/symdepot/symdepot/layout"
+)
+
+// Most requests of a busy symbol server are alike: a plain GET for a small
+// file, or for one that is not there. net/http spends more time on such a
+// request than the answer takes. So connections look at what they read while
+// net/http waits for the next request, and when it is one whole simple GET,
+// they answer it themselves, with exactly the bytes that the handler gave
+// before or gives now, and read on. Whatever is not simple goes to net/http as
+// it came, and so does everything from a client that sends requests in pieces
+// or without waiting for answers.
+
+var errNotKept = errors.New("the answer is too long to be kept")
+
+// conn is a client's connection.
+type conn struct {
+	net.Conn
+	s      *Server
+	leave  func()
+	once   sync.Once
+	remote string
+
+	// fresh is set while net/http waits for a new request and holds no bytes
+	// of one. Changed only by the goroutine that serves the connection.
+	fresh atomic.Bool
+	// mixed is set once net/http may hold bytes of a further request; from
+	// then on nothing is answered here.
+	mixed atomic.Bool
+
+	busy     sync.Mutex // held while a request is looked at, and answered here
+	closed   bool       // guarded by busy
+	answered bool       // guarded by busy; something was answered here since net/http set deadlines
+
+	// The rest belongs to the goroutine that serves the connection.
+	handed  bool      // net/http answers a request that it was given whole
+	readBy  time.Time // deadlines in force if answered
+	writeBy time.Time
+	host    string // the Host last allowed
+	lines   [3][]byte
+	out     net.Buffers
+}
+
+// newConn wraps an accepted connection; leave is called once it is closed.
+func (s *Server) newConn(nc net.Conn, leave func()) *conn {
+	c := &conn{Conn: nc, s: s, leave: leave, remote: nc.RemoteAddr().String()}
+	c.fresh.Store(true)
+	c.mixed.Store(s.cfg.HotBytes < 0)
+	s.mu.Lock()
+	s.conns[c] = struct{}{}
+	s.mu.Unlock()
+	return c
+}
+
+// connState follows net/http: idle means that an answer is complete and the
+// next request is awaited.
+func connState(nc net.Conn, st http.ConnState) {
+	c, ok := nc.(*conn)
+	if !ok || st != http.StateIdle || !c.handed {
+		return
+	}
+	c.busy.Lock()
+	defer c.busy.Unlock()
+	c.handed, c.answered = false, false
+	c.fresh.Store(true)
+}
+
+// ReadFrom lets the kernel copy files to the connection.
+func (c *conn) ReadFrom(r io.Reader) (int64, error) {
+	if rf, ok := c.Conn.(io.ReaderFrom); ok {
+		return rf.ReadFrom(r)
+	}
+	return io.Copy(writerOnly{c.Conn}, r)
+}
+
+// Close closes the connection, but not in the middle of an answer that is sent
+// here.
+func (c *conn) Close() error {
+	if !c.busy.TryLock() {
+		c.s.closing.Go(func() {
+			c.busy.Lock()
+			defer c.busy.Unlock()
+			_ = c.close()
+		})
+		return nil
+	}
+	defer c.busy.Unlock()
+	return c.close()
+}
+
+// close is Close with busy held.
+func (c *conn) close() error {
+	c.closed = true
+	err := net.ErrClosed
+	c.once.Do(func() {
+		err = c.Conn.Close()
+		c.s.mu.Lock()
+		delete(c.s.conns, c)
+		c.s.mu.Unlock()
+		c.leave()
+	})
+	return err
+}
+
+// closeIdle closes the connections that wait for a request after having been
+// answered here, which net/http takes for new ones.
+func (s *Server) closeIdle() {
+	s.mu.Lock()
+	all := slices.Collect(maps.Keys(s.conns))
+	s.mu.Unlock()
+	for _, c := range all {
+		c.busy.Lock()
+		if c.answered && c.fresh.Load() {
+			_ = c.close()
+		}
+		c.busy.Unlock()
+	}
+	s.closing.Wait()
+}
+
+// Read gives net/http the next bytes of the client. While a new request is
+// awaited, it first answers all that it can itself.
+func (c *conn) Read(p []byte) (int, error) {
+	if !c.fresh.Load() || c.mixed.Load() || len(p) < 512 {
+		n, err := c.Conn.Read(p)
+		if n > 0 {
+			// A request in pieces, a body, or a request behind another one.
+			c.mixed.Store(true)
+		}
+		return n, err
+	}
+	for {
+		n, err := c.Conn.Read(p)
+		if n == 0 {
+			return n, err
+		}
+		rest, qerr := c.requests(p[:n])
+		if qerr != nil {
+			return 0, qerr
+		}
+		if len(rest) > 0 || err != nil {
+			return copy(p, rest), err
+		}
+	}
+}
+
+// requests answers the requests in b one after the other and returns the first
+// that is for net/http, with all that follows.
+func (c *conn) requests(b []byte) (rest []byte, err error) {
+	c.busy.Lock()
+	defer c.busy.Unlock()
+	if c.closed {
+		return nil, net.ErrClosed
+	}
+	for len(b) > 0 {
+		q, whole := parseHead(b)
+		if whole && q.simple {
+			done, err := c.quick(&q)
+			if err != nil {
+				return nil, err
+			}
+			if done {
+				b = b[len(q.head):]
+				continue
+			}
+		}
+		c.fresh.Store(false)
+		c.handed = whole && len(q.head) == len(b)
+		if !c.handed {
+			c.mixed.Store(true)
+			if c.answered {
+				// net/http set its deadline before what was answered here.
+				return b, c.SetReadDeadline(time.Now().Add(c.s.cfg.HeaderTimeout))
+			}
+		}
+		return b, nil
+	}
+	return nil, nil
+}
+
+// quick answers a request if its answer is short. An error means that the
+// connection is of no more use.
+func (c *conn) quick(q *head) (done bool, err error) {
+	s := c.s
+	if s.stopping.Load() || !s.slots.try() {
+		return false, nil // net/http waits, and closes
+	}
+	defer s.slots.leave()
+	start := time.Now()
+	if string(q.host) != c.host {
+		if !s.hostAllowed(string(q.host)) {
+			return false, nil
+		}
+		c.host = string(q.host)
+	}
+	ctx := context.Background()
+	generation, err := s.symbols.Generation(ctx)
+	if err != nil {
+		return false, nil //nolint:nilerr // the handler will meet the error and say it
+	}
+	a := s.hot.get(q.path, q.query, q.coding)
+	if a == nil || a.generation != generation || !a.until.IsZero() && start.After(a.until) {
+		if a, err = s.record(q, start, generation); err != nil {
+			return false, nil //nolint:nilerr // as above
+		}
+	}
+	if a.pass {
+		return false, nil
+	}
+	s.metrics.inFlight.Inc()
+	defer s.metrics.inFlight.Dec()
+	if err := c.deadlines(start); err != nil {
+		return false, err
+	}
+	c.lines = [3][]byte{a.head, dateLine(start), a.body}
+	c.out = c.lines[:]
+	n, err := c.out.WriteTo(c.Conn)
+	now := time.Now()
+	bytes := max(0, n-int64(len(a.head)+len(c.lines[1])))
+	if err == nil {
+		bytes = int64(len(a.body))
+	}
+	a.child.count(bytes, now.Sub(start))
+	s.logAccess(now, now.Sub(start), &record{http.MethodGet, a.target, c.remote, q.agent}, a.kind, bytes, err)
+	return err == nil, err
+}
+
+// deadlines sees to it that the client has time to take an answer and to send
+// the next request. A deadline that is nearly right is left alone.
+func (c *conn) deadlines(now time.Time) error {
+	if !c.answered {
+		c.answered, c.readBy, c.writeBy = true, time.Time{}, time.Time{}
+	}
+	if d := c.s.cfg.WriteTimeout; c.writeBy.Sub(now) < d*3/4 {
+		c.writeBy = now.Add(d)
+		if err := c.SetWriteDeadline(c.writeBy); err != nil {
+			return err
+		}
+	}
+	if d := c.s.cfg.IdleTimeout; c.readBy.Sub(now) < d*3/4 {
+		c.readBy = now.Add(d)
+		return c.SetReadDeadline(c.readBy)
+	}
+	return nil
+}
+
+// record gets the answer to a request from the handler and keeps it.
+func (s *Server) record(q *head, start time.Time, generation uint64) (*answer, error) {
+	key := hotKeyOf{string(q.path), string(q.query), string(q.coding)}
+	a := &answer{generation: generation, pass: true, target: key.target}
+	segs, err := layout.Segments(key.target)
+	if err == nil {
+		if _, _, own := s.ownPath(segs); own {
+			return a, nil
+		}
+	}
+	rec := &recorder{header: make(http.Header, 16), most: hotUnseen}
+	if s.hot.again(q.path) {
+		rec.most = hotBody
+	}
+	br := bufio.NewReaderSize(bytes.NewReader(q.head), len(q.head))
+	r, err := http.ReadRequest(br)
+	if err != nil {
+		return nil, err
+	}
+	x := &exchange{w: rec, start: start, protocol: protocolNone}
+	s.serve(x, r)
+	a.kind = kind{x.protocol, http.MethodGet, x.result, x.status}
+	switch {
+	case x.result == resultError, x.err != nil && !rec.pass:
+		return a, nil // not to be kept
+	case rec.pass && rec.most == hotUnseen && rec.length <= hotBody && rec.status == http.StatusOK:
+		return a, nil // the next request for it may be worth keeping
+	case !rec.pass:
+		a.pass = false
+		a.child = s.metrics.child(a.kind)
+		a.head = s.hot.share(rec.lines())
+		a.body = rec.body
+		if x.notSoon {
+			a.until = start.Add(hotSoon)
+		}
+	}
+	s.hot.put(key, a)
+	return a, nil
+}
+
+// date is the Date header's line of one second, with the empty line behind the
+// header.
+type date struct {
+	unix int64
+	line []byte
+}
+
+var dateNow atomic.Pointer[date]
+
+func dateLine(now time.Time) []byte {
+	d := dateNow.Load()
+	if d == nil || d.unix != now.Unix() {
+		d = &date{now.Unix(), []byte("Date: " + now.UTC().Format(http.TimeFormat) + "\r\n\r\n")}
+		dateNow.Store(d)
+	}
+	return d.line
+}
