@@ -3,6 +3,7 @@ package index
 import (
 	"context"
 	"database/sql"
+	"errors"
 	"fmt"
 	"strings"
 )
@@ -40,7 +41,7 @@ var faults = []struct{ what, query string }{
 // row both ways. An error means that the check could not be made.
 func (db *DB) Check(ctx context.Context) ([]string, error) {
 	problems, err := db.check(ctx)
-	if class(err) == ErrCorrupt { //nolint:errorlint // class returns the value itself
+	if errors.Is(class(err), ErrCorrupt) {
 		return append(problems, err.Error()), nil
 	}
 	return problems, db.fail("check", err)

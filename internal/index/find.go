@@ -173,7 +173,7 @@ func (db *DB) ELFPaths(ctx context.Context, scope Scope, q PathQuery, limit int)
 	case q.Glob != "":
 		pattern := strings.ReplaceAll(text(q.Glob), "[!", "[^")
 		if _, err := path.Match(pattern, ""); err != nil {
-			return nil, true, nil // a pattern that is none matches nothing
+			return nil, true, nil //nolint:nilerr // a pattern that is none matches nothing
 		}
 		match = func(p string) bool { ok, _ := path.Match(pattern, p); return ok }
 		p := literalPrefix(pattern, `*?[\`)

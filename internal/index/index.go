@@ -18,7 +18,6 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"net/url"
 	"os"
@@ -89,9 +88,9 @@ func Open(ctx context.Context, path string, opt Options) (*DB, error) {
 }
 
 func (db *DB) open(ctx context.Context, readOnly bool) error {
-	fresh, err := db.inspect()
+	fresh, err := isFresh(db.path)
 	if err != nil {
-		return err
+		return db.fail("open", err)
 	}
 	if fresh && readOnly {
 		return fmt.Errorf("index %s: %w", db.path, fs.ErrNotExist)
@@ -103,10 +102,9 @@ func (db *DB) open(ctx context.Context, readOnly bool) error {
 		}
 	}
 	if !readOnly {
-		if fresh {
-			if err := db.createFile(); err != nil {
-				return err
-			}
+		// Without its folder SQLite's message says little.
+		if _, err := os.Stat(filepath.Dir(db.path)); err != nil {
+			return db.fail("open", err)
 		}
 		if db.writer, err = openPool(db.path, "rwc", 1, writerCache, 500*time.Millisecond,
 			"journal_mode(WAL)", "synchronous(FULL)", "foreign_keys(1)", "journal_size_limit(67108864)"); err != nil {
@@ -120,6 +118,12 @@ func (db *DB) open(ctx context.Context, readOnly bool) error {
 		if err := db.migrate(ctx, version); err != nil {
 			return err
 		}
+		if fresh {
+			// SQLite makes its log's directory entry durable, not this one.
+			if err := durable.SyncDir(filepath.Dir(db.path)); err != nil {
+				return db.fail("open", err)
+			}
+		}
 	} else if version < formatCurrent {
 		return fmt.Errorf("index %s has format %d, this program reads %d: open it for writing once", db.path, version, formatCurrent)
 	}
@@ -132,42 +136,20 @@ func (db *DB) open(ctx context.Context, readOnly bool) error {
 	return db.verifyMigrations(ctx)
 }
 
-// inspect looks at the file without SQLite. fresh means that there is nothing
-// yet, or a file without a byte in it.
-func (db *DB) inspect() (fresh bool, err error) {
-	f, err := os.Open(db.path)
-	if errors.Is(err, fs.ErrNotExist) {
-		return true, nil
-	}
-	if err != nil {
-		return false, fmt.Errorf("index %s: %w", db.path, err)
-	}
-	defer f.Close()
-	const magic = "SQLite format 3\x00"
-	head := make([]byte, len(magic))
-	n, err := io.ReadFull(f, head)
+// isFresh reports whether there is nothing yet, or a file without a byte in
+// it. It must not open the file: closing it again would take away the locks of
+// other connections that this process may have to it.
+func isFresh(path string) (bool, error) {
+	fi, err := os.Stat(path)
 	switch {
-	case n == 0 && errors.Is(err, io.EOF):
+	case errors.Is(err, fs.ErrNotExist):
 		return true, nil
-	case err != nil && !errors.Is(err, io.ErrUnexpectedEOF):
-		return false, fmt.Errorf("index %s: %w", db.path, err)
-	case string(head[:n]) != magic:
-		return false, fmt.Errorf("%s: %w: it does not begin as a SQLite database does", db.path, ErrCorrupt)
+	case err != nil:
+		return false, err
+	case !fi.Mode().IsRegular():
+		return false, errors.New("not a file")
 	}
-	return false, nil
-}
-
-// createFile makes the empty file and its directory entry durable; SQLite
-// sees to everything after that.
-func (db *DB) createFile() error {
-	f, err := os.OpenFile(db.path, os.O_CREATE|os.O_RDWR, 0o644)
-	if err == nil {
-		err = errors.Join(f.Close(), durable.SyncDir(filepath.Dir(db.path)))
-	}
-	if err != nil {
-		return fmt.Errorf("index %s: %w", db.path, err)
-	}
-	return nil
+	return fi.Size() == 0, nil
 }
 
 // Close closes the index. Calls under way end with an error.

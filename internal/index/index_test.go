@@ -1096,7 +1096,8 @@ func TestQueryPlans(t *testing.T) {
 					t.Errorf("%s: %s", cond, detail)
 				}
 			}
-			if len(plan) == 0 || !strings.HasPrefix(plan[0], "SEARCH l USING PRIMARY KEY") {
+			if len(plan) == 0 || !strings.HasPrefix(plan[0], "SEARCH l USING PRIMARY KEY") ||
+				!slices.Contains(plan, "SEARCH f USING PRIMARY KEY (object_id=? AND tx_id=?)") {
 				t.Errorf("%s: %s", cond, plan)
 			}
 		}

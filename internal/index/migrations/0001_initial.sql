@@ -97,10 +97,10 @@ CREATE TABLE tx_file (
   archive   TEXT NOT NULL,    -- archive that it came from, or ''
   mtime     INTEGER,
   by_path   INTEGER NOT NULL, -- 1: an ELF object that is also searched by path
-  PRIMARY KEY (tx_id, seq)
+  PRIMARY KEY (object_id, tx_id, seq)
 ) STRICT, WITHOUT ROWID;
 
-CREATE INDEX tx_file_object ON tx_file (object_id, tx_id);
+CREATE UNIQUE INDEX tx_file_order ON tx_file (tx_id, seq);
 
 CREATE INDEX tx_file_path ON tx_file (path) WHERE by_path = 1;
 

@@ -1,0 +1,90 @@
+package index
+
+import (
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+)
+
+func sortDurations(d []time.Duration) { slices.Sort(d) }
+
+// status reads one value in KiB of /proc/self/status; 0 where there is none.
+func status(key string) int {
+	b, _ := os.ReadFile("/proc/self/status")
+	for line := range strings.Lines(string(b)) {
+		if rest, ok := strings.CutPrefix(line, key+":"); ok {
+			n, _ := strconv.Atoi(strings.TrimSpace(strings.TrimSuffix(strings.TrimSpace(rest), "kB")))
+			return n
+		}
+	}
+	return 0
+}
+
+// TestFigures builds an index through Commit and measures lookups in a process
+// of its own. SYMDEPOT_INDEX_KEYS sets the number of keys; from a million on
+// the limits count: p99 1 ms, open 1 s, 200 MiB resident. SYMDEPOT_INDEX_FILE
+// keeps the index for the next run.
+func TestFigures(t *testing.T) {
+	keys := 50_000
+	if n, err := strconv.Atoi(os.Getenv("SYMDEPOT_INDEX_KEYS")); err == nil {
+		keys = n
+	}
+	path := os.Getenv("SYMDEPOT_INDEX_FILE")
+	if path == "" {
+		path = filepath.Join(t.TempDir(), "index.db")
+	}
+	objects := build(t, path, keys)
+	out, err := child(t.Context(), "figures", path, objects).Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var f figures
+	if err := json.Unmarshal(out, &f); err != nil {
+		t.Fatal(err)
+	}
+	size := int64(0)
+	if fi, err := os.Stat(path); err == nil {
+		size = fi.Size()
+	}
+	t.Logf("%d keys, %d MiB: open %v, lookup p50 %v p99 %v max %v, %d/s, resident %d MiB (peak %d)",
+		f.Keys, size>>20, f.Open, f.P50, f.P99, f.Max, f.PerSecond, f.RSSAfter>>10, f.RSSMax>>10)
+	if keys < 1_000_000 {
+		return
+	}
+	if f.P99 > time.Millisecond || f.Open > time.Second || f.RSSMax > 200<<10 {
+		t.Error("outside the limits: p99 1 ms, open 1 s, 200 MiB")
+	}
+}
+
+// build commits objects until there are enough keys, unless the index is there
+// already, and returns their number.
+func build(t *testing.T, path string, keys int) int {
+	t.Helper()
+	db, err := Open(t.Context(), path, Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer db.Close()
+	s, err := db.Stats(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	start := time.Now()
+	for n := s.Objects; s.Lookups < int64(keys); {
+		var entries []Entry
+		for range 5000 {
+			entries = append(entries, figureEntry(int(2*n)))
+			s.Lookups += int64(len(entries[len(entries)-1].Aliases))
+			n++
+		}
+		commitTest(t, db, "product", entries...)
+		s.Objects = n
+	}
+	t.Logf("built in %v", time.Since(start))
+	return int(s.Objects)
+}
