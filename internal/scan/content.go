@@ -285,8 +285,8 @@ func readFull(r io.Reader, p []byte) (int, error) {
 	for tries := 0; n < len(p); tries++ {
 		m, err := r.Read(p[n:])
 		n += m
-		if err != nil && err != io.EOF && errors.Is(err, io.EOF) {
-			err = fmt.Errorf("%w: %v", io.ErrUnexpectedEOF, err)
+		if errors.Is(err, io.EOF) && err != io.EOF { //nolint:errorlint // the difference is the point
+			err = fmt.Errorf("%w: %s", io.ErrUnexpectedEOF, err.Error())
 		}
 		if err != nil {
 			return n, err
