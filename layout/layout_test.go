@@ -265,6 +265,7 @@ func TestRoundTrip(t *testing.T) {
 		{Kind: MSFZ, Role: Compressed, Name: "A.pdb", DebugID: id(t, "497b72f6390a44fc878e5a2d63b6cc4b1")},
 		{Kind: PDB, Role: Debug, Name: "vc140.pdb", DebugID: id(t, "A54661FE22A74C50A4763D4F2F6EBCD12"), NoDBI: true, InfoAge: 2},
 		{Kind: PDB, Role: Debug, Name: "aged.pdb", DebugID: id(t, "A54661FE22A74C50A4763D4F2F6EBCD11a"), InfoAge: 5},
+		{Kind: PE, Role: Debug, Name: "app.exe.debug", CodeID: "5AB380779000", DebugID: id(t, "497b72f6390a44fc878e5a2d63b6cc4b1")},
 		{Kind: DBG, Role: Debug, Name: "acpi.dbg", CodeID: "37CDB03962040"},
 		{Kind: Breakpad, Role: Symbols, Name: "xul.dll", DebugID: id(t, "A54661FE22A74C50A4763D4F2F6EBCD12"), CodeID: "5AB380779000", CodeName: "xul.dll", Of: PE},
 	}

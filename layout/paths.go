@@ -263,6 +263,14 @@ func unifiedPaths(o Object) []string {
 	var leaves []string
 	switch o.Kind {
 	case PE:
+		if o.Role&Executable == 0 {
+			// Debug information cut out of an image; its debug id, if it has
+			// one, names a PDB.
+			if len(o.CodeID) > 2 {
+				return list{Fold(o.CodeID[:2]) + "/" + Fold(o.CodeID[2:]) + "/debuginfo"}
+			}
+			return nil
+		}
 		leaves = []string{"executable"}
 	case PDB, PDB2, PortablePDB:
 		leaves = []string{"debuginfo"}
