@@ -167,7 +167,7 @@ func (ad *adder) walk(take taker, paths []string) error {
 		defer close(files)
 		bar := newProgress(ad.a.stderr, "adding", -1)
 		defer bar.done()
-		for f, err := range scan.Walk(ctx, paths, scan.Options{}) {
+		for f, err := range scan.Walk(ctx, paths, ad.scanOptions()) {
 			if err != nil {
 				if ctx.Err() != nil {
 					return ctx.Err()
@@ -216,6 +216,14 @@ func (ad *adder) file(ctx context.Context, take taker, f *scan.File) error {
 	}
 }
 
+// scanOptions keep the walk from unpacking what Identify would refuse.
+func (ad *adder) scanOptions() scan.Options {
+	if ad.as != "" {
+		return scan.Options{}
+	}
+	return scan.Options{Want: objfile.Candidate}
+}
+
 // readError is a failure to read a source file: the file's own, not the depot's.
 type readError struct{ error }
 
@@ -251,6 +259,19 @@ func (s sourceContent) ReadAt(p []byte, off int64) (int, error) {
 	return n, err
 }
 
+// Reader reads the content once, with what checks its container offers.
+func (s sourceContent) Reader() io.Reader { return sourceReader{s.Content.Reader()} }
+
+type sourceReader struct{ r io.Reader }
+
+func (s sourceReader) Read(p []byte) (int, error) {
+	n, err := s.r.Read(p)
+	if err != nil && !errors.Is(err, io.EOF) {
+		err = readError{err}
+	}
+	return n, err
+}
+
 // notable reports whether a person should hear of what was skipped by name:
 // what could not be read, rather than what is not meant for a depot.
 func notable(s *scan.Skip) bool {
@@ -262,6 +283,9 @@ func notable(s *scan.Skip) bool {
 }
 
 func skipText(s *scan.Skip) string {
+	if s.Reason == scan.ReasonUnwanted && s.Err != nil {
+		return strings.TrimPrefix(s.Err.Error(), objfile.ErrNotSymbolFile.Error()+": ")
+	}
 	if s.Err == nil || !notable(s) {
 		return string(s.Reason)
 	}

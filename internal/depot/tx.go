@@ -30,6 +30,8 @@ type Content interface {
 	Size() int64
 	// Changed reports whether the file was written to since it was opened.
 	Changed() bool
+	// Optional: Reader() io.Reader reads the whole content once and checks
+	// what only a whole read can, as the sums in a zip archive.
 }
 
 // Source is one candidate file for Tx.Add.
@@ -186,7 +188,10 @@ func noID(objs []objfile.Object) error {
 
 // objectReader reads an object's bytes: a part of the file, or what it inflates
 // to. It gives one byte more than the size claims if there are more.
-func objectReader(c io.ReaderAt, o objfile.Object) io.Reader {
+func objectReader(c Content, o objfile.Object) io.Reader {
+	if whole, ok := c.(interface{ Reader() io.Reader }); ok && o.Deflated == 0 && o.Offset == 0 && o.Size == c.Size() {
+		return whole.Reader()
+	}
 	if o.Deflated == 0 {
 		return io.NewSectionReader(c, o.Offset, o.Size)
 	}

@@ -1,0 +1,30 @@
+package objfile
+
+import (
+	"bytes"
+	"math"
+	"strings"
+
+	"github.com/symdepot/symdepot/layout"
+)
+
+// symbolMagics begin the files that dispatch knows.
+var symbolMagics = []string{
+	"MZ", "DI", magicPDB, magicPDB2, magicMSFZ, "BSJB", "\x7fELF", "\xfe\xed\xfa\xce", "\xfe\xed\xfa\xcf", "\xce\xfa\xed\xfe", "\xcf\xfa\xed\xfe",
+	"\xca\xfe\xba\xbf", "\xca\xfe\xba\xbe", "\x00asm", "MODULE ", "SYSB", "BCSymbolMap",
+}
+
+// Candidate reports from its first bytes alone (4 KiB are enough) whether a
+// file may be a symbol file: nil if it may, else why not, wrapping
+// ErrNotSymbolFile. It saves unpacking what Identify would refuse.
+func Candidate(head []byte, name string) error {
+	for _, m := range symbolMagics {
+		if bytes.HasPrefix(head, []byte(m)) {
+			return nil
+		}
+	}
+	if strings.HasSuffix(layout.Fold(name), symCacheExt) || isPerfMap(head) || isUUIDMap(head) {
+		return nil
+	}
+	return notSymbol("%s", describe(head, math.MaxInt64))
+}

@@ -1,0 +1,42 @@
+package objfile
+
+import (
+	"bytes"
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"testing"
+)
+
+// TestCandidate: what Identify takes is never refused by its first bytes.
+func TestCandidate(t *testing.T) {
+	taken := 0
+	err := filepath.WalkDir("../testdata", func(path string, e fs.DirEntry, err error) error {
+		if err != nil || e.IsDir() {
+			return err
+		}
+		b, err := os.ReadFile(path)
+		if err != nil {
+			return err
+		}
+		_, ierr := Identify(bytes.NewReader(b), int64(len(b)), path, Options{})
+		cerr := Candidate(b[:min(len(b), 4096)], filepath.Base(path))
+		if !errors.Is(ierr, ErrNotSymbolFile) {
+			taken++
+			if cerr != nil {
+				t.Errorf("%s: Identify says %v, Candidate %v", path, ierr, cerr)
+			}
+		}
+		return nil
+	})
+	if err != nil || taken < 40 {
+		t.Errorf("%d files, %v", taken, err)
+	}
+	if err := Candidate([]byte("just words"), "a.txt"); !errors.Is(err, ErrNotSymbolFile) {
+		t.Errorf("a text file: %v", err)
+	}
+	if err := Candidate(nil, "a.pdb"); !errors.Is(err, ErrNotSymbolFile) {
+		t.Errorf("an empty file: %v", err)
+	}
+}
