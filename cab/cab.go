@@ -1,0 +1,164 @@
+// Package cab reads and writes Microsoft cabinets: the .cab files of
+// installers and the .pd_, .dl_ and .ex_ files of symbol stores.
+//
+// Reading covers stored, MSZIP and LZX folders. Cabinets that continue in
+// others, and Quantum folders, are recognised and refused. Content is decoded
+// as a stream with the window of its compression in memory and nothing more.
+package cab
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"time"
+)
+
+// Errors of reading and writing; test with errors.Is.
+var (
+	// ErrFormat says that the bytes are no cabinet, or a damaged one.
+	ErrFormat = errors.New("cab: not a cabinet, or damaged")
+	// ErrChecksum says that a block's checksum does not match; it is an
+	// ErrFormat as well.
+	ErrChecksum = fmt.Errorf("%w: checksum mismatch", ErrFormat)
+	// ErrSplit says that the cabinet, or the file in it, continues in or from
+	// another cabinet.
+	ErrSplit = errors.New("cab: part of a set that is split over several cabinets")
+	// ErrQuantum says that the folder is compressed with Quantum, which is not
+	// supported.
+	ErrQuantum = errors.New("cab: Quantum compression is not supported")
+	// ErrMethod says that the folder is compressed in a way that the format
+	// does not define.
+	ErrMethod = errors.New("cab: unknown compression")
+	// ErrLimit says that more bytes would come out than Options allow.
+	ErrLimit = errors.New("cab: content exceeds the limit")
+	// ErrTooLarge says that the input does not fit into a cabinet: more than
+	// MaxFile bytes in a file, or a cabinet of 2 GiB and more.
+	ErrTooLarge = errors.New("cab: too large for a cabinet")
+)
+
+// MaxFile is the most bytes of one folder, and so of one file: 65,535 blocks of
+// 32 KiB.
+const MaxFile = maxBlocks * blockSize
+
+const (
+	magic         = "MSCF"
+	headerSize    = 36
+	folderSize    = 8
+	fileSize      = 16
+	dataSize      = 8
+	blockSize     = 32768
+	maxBlock      = 32768 + 6144
+	maxBlocks     = 65535
+	maxName       = 256 // bytes of a name with its end
+	maxCabinet    = 1<<31 - 1
+	maxFileTable  = 6 << 20 // bytes of file entries that a reader takes in
+	versionMinor  = 3
+	versionMajor  = 1
+	flagPrev      = 1
+	flagNext      = 2
+	flagReserve   = 4
+	continuedFrom = 0xFFFD
+)
+
+// Attributes of a file in a cabinet.
+const (
+	AttrReadOnly = 0x01
+	AttrHidden   = 0x02
+	AttrSystem   = 0x04
+	AttrArchive  = 0x20
+	AttrExecute  = 0x40 // to be run after extraction
+	AttrUTF8     = 0x80 // the name is stored as UTF-8
+)
+
+// Method is a kind of compression.
+type Method uint8
+
+// The methods that the format defines, with the numbers it gives them.
+const (
+	None Method = iota
+	MSZIP
+	Quantum
+	LZX
+)
+
+// Compression is the method of a folder and, for LZX and Quantum, its window as
+// a power of two.
+type Compression struct {
+	Method Method
+	Window int
+}
+
+// String gives the usual spelling: "none", "MSZIP", "LZX:21", "Quantum:18".
+func (c Compression) String() string {
+	switch c.Method {
+	case None:
+		return "none"
+	case MSZIP:
+		return "MSZIP"
+	case LZX:
+		return fmt.Sprintf("LZX:%d", c.Window)
+	case Quantum:
+		return fmt.Sprintf("Quantum:%d", c.Window)
+	}
+	return fmt.Sprintf("unknown:%d", c.Method)
+}
+
+func parseCompression(v uint16) Compression {
+	c := Compression{Method: Method(v & 15)}
+	if c.Method == LZX || c.Method == Quantum {
+		c.Window = int(v >> 8 & 31)
+	}
+	return c
+}
+
+func (c Compression) bits() uint16 { return uint16(c.Method) | uint16(c.Window)<<8 }
+
+// checksum is the format's: seed XOR each little-endian 32-bit word; the bytes
+// that are left at the end count with the first one highest.
+func checksum(seed uint32, p []byte) uint32 {
+	var wide uint64
+	for len(p) >= 8 {
+		wide ^= binary.LittleEndian.Uint64(p)
+		p = p[8:]
+	}
+	sum := seed ^ uint32(wide) ^ uint32(wide>>32)
+	if len(p) >= 4 {
+		sum ^= binary.LittleEndian.Uint32(p)
+		p = p[4:]
+	}
+	var tail uint32
+	for _, b := range p {
+		tail = tail<<8 | uint32(b)
+	}
+	return sum ^ tail
+}
+
+// blockChecksum covers the data first, then the two lengths and what a reserved
+// area holds.
+func blockChecksum(data, lengths []byte) uint32 { return checksum(checksum(0, data), lengths) }
+
+// dosTime turns the format's date and time, the wall clock of an unknown zone,
+// into a time that shows the same clock in UTC. It is the zero time if the
+// fields are no date.
+func dosTime(date, clock uint16) time.Time {
+	year, month, day := 1980+int(date>>9), time.Month(date>>5&15), int(date&31)
+	t := time.Date(year, month, day, int(clock>>11), int(clock>>5&63), int(clock&31)*2, 0, time.UTC)
+	if t.Month() != month || t.Day() != day {
+		return time.Time{}
+	}
+	return t
+}
+
+// toDOS gives the wall clock that t shows in its own zone, rounded down to two
+// seconds. Times outside 1980 to 2107 become the nearest that can be stored.
+func toDOS(t time.Time) (date, clock uint16) {
+	switch y := t.Year(); {
+	case y < 1980:
+		return 1<<5 | 1, 0
+	case y > 2107:
+		return 127<<9 | 12<<5 | 31, 23<<11 | 59<<5 | 29
+	default:
+		return uint16(y-1980)<<9 | uint16(t.Month())<<5 | uint16(t.Day()),
+			uint16(t.Hour())<<11 | uint16(t.Minute())<<5 | uint16(t.Second()/2)
+	}
+}
