@@ -14,11 +14,16 @@ import (
 
 // The index's records are shown as they are.
 type (
-	Transaction = index.Transaction // one numbered add
-	TxFile      = index.TxFile      // one file of a transaction
-	Found       = index.Found       // one object with the transactions that hold it
-	ListFilter  = index.ListFilter  // which transactions to list
-	Stats       = index.Stats       // how much there is
+	// Transaction is one numbered add.
+	Transaction = index.Transaction
+	// TxFile is one file of a transaction.
+	TxFile = index.TxFile
+	// Found is one object with the transactions that hold it.
+	Found = index.Found
+	// ListFilter says which transactions to list.
+	ListFilter = index.ListFilter
+	// Stats says how much there is.
+	Stats = index.Stats
 )
 
 // Find looks for objects by name (with * and ?), by any spelling of an id, or
@@ -138,9 +143,9 @@ func (d *Depot) Metadata(ctx context.Context, scope Scope, key, value string, li
 	case "glob":
 		q.Glob = value
 	case "buildid":
-		id, err := debugid.ParseBuildID(value)
-		if err != nil {
-			return nil, true, nil
+		id, _ := debugid.ParseBuildID(value)
+		if id == "" {
+			return nil, true, nil // nothing has an id that is none
 		}
 		q.BuildID = string(id)
 	default:
