@@ -38,6 +38,11 @@ func TestScripts(t *testing.T) {
 			env.Setenv("SYMDEPOT_DEPOT", filepath.Join(env.WorkDir, "depot"))
 			env.Setenv("DEBUGINFOD_CACHE_PATH", filepath.Join(env.WorkDir, "cache"))
 			env.Setenv("HOME", env.WorkDir)
+			if dir, err := os.UserCacheDir(); err == nil && os.Getenv("GOCACHE") == "" {
+				env.Setenv("GOCACHE", filepath.Join(dir, "go-build"))
+			} else {
+				env.Setenv("GOCACHE", os.Getenv("GOCACHE"))
+			}
 			env.Setenv("PATH", filepath.Join(repo, ".cache", "bin")+string(os.PathListSeparator)+env.Getenv("PATH"))
 			return os.Mkdir(filepath.Join(env.WorkDir, "cache"), 0o755)
 		},

@@ -52,7 +52,7 @@ func (db *DB) check(ctx context.Context) (problems []string, err error) {
 	if err != nil {
 		return nil, err
 	}
-	defer conn.Close()
+	defer func() { _ = conn.Close() }()
 	// All in one read transaction: writers go on, and are not seen here. The
 	// pool's own transactions would take the write lock.
 	if _, err := conn.ExecContext(ctx, "BEGIN DEFERRED"); err != nil {
@@ -92,7 +92,7 @@ func column(ctx context.Context, conn *sql.Conn, query string) ([]string, error)
 	if err != nil {
 		return nil, err
 	}
-	defer rows.Close()
+	defer func() { _ = rows.Close() }()
 	var list []string
 	for rows.Next() {
 		var v sql.NullString

@@ -61,7 +61,7 @@ type DB struct {
 // inner pages of five million keys fit into one lookup connection's cache,
 // and the leaves are the operating system's to keep.
 const (
-	pointConns, pointCache = 8, 4 << 10
+	pointConns, pointCache = 2, 16 << 10
 	scanConns, scanCache   = 2, 4 << 10
 	writerCache            = 16 << 10
 )
@@ -255,7 +255,7 @@ func (p *pool) each(ctx context.Context, constant bool, text string, args []any,
 	if err != nil {
 		return err
 	}
-	defer rows.Close()
+	defer func() { _ = rows.Close() }()
 	for rows.Next() {
 		if more, err := fn(rows.Scan); err != nil || !more {
 			return err

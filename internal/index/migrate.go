@@ -64,7 +64,7 @@ func (db *DB) formatVersion(ctx context.Context) (int, error) {
 	if err != nil {
 		return 0, db.fail("open", err)
 	}
-	defer ro.Close()
+	defer func() { _ = ro.Close() }()
 	var version, app, tables int
 	// One statement, so that all three are of one moment.
 	const q = `SELECT (SELECT user_version FROM pragma_user_version), (SELECT application_id FROM pragma_application_id),

@@ -28,7 +28,7 @@ func (db *DB) update(ctx context.Context, op string, fn func(w *write) error) er
 	if err != nil {
 		return db.fail(op, err)
 	}
-	defer conn.Close()
+	defer func() { _ = conn.Close() }()
 	w := &write{context.WithoutCancel(ctx), tx, make(map[string]*sql.Stmt)}
 	if err := fn(w); err != nil {
 		// A full disk ends the transaction by itself: then there is
@@ -116,7 +116,7 @@ func (w *write) ids(text string, args ...any) ([]int64, error) {
 	if err != nil {
 		return nil, err
 	}
-	defer rows.Close()
+	defer func() { _ = rows.Close() }()
 	var list []int64
 	for rows.Next() {
 		var id int64

@@ -80,6 +80,11 @@ func (l *listener) Close() error {
 // copyStep is how many bytes of a long answer are sent under one deadline.
 const copyStep = 1 << 20
 
+// sendStep is how many bytes the kernel is asked to copy in one call. A call
+// that takes long looks blocked to Go's scheduler, which then starts threads
+// that have nothing to do.
+const sendStep = 128 << 10
+
 // allow gives the next n bytes of an answer the time that they may take.
 func (s *Server) allow(rc *http.ResponseController, n int64) {
 	d := s.cfg.WriteTimeout + time.Duration(n/s.cfg.MinRate)*time.Second

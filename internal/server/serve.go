@@ -216,12 +216,15 @@ func (s *Server) copyBody(x *exchange, f *depot.File, off, n int64) error {
 				return err
 			}
 		}
-		for n > 0 {
-			step := min(n, copyStep)
-			if rc != nil {
-				s.allow(rc, step)
+		src := &io.LimitedReader{R: file}
+		for due := int64(0); n > 0; {
+			if rc != nil && due <= 0 {
+				s.allow(rc, copyStep)
+				due = copyStep
 			}
-			m, err := x.ReadFrom(&io.LimitedReader{R: file, N: step})
+			step := min(n, sendStep)
+			src.N = step
+			m, err := x.ReadFrom(src)
 			if err != nil {
 				return err
 			}
@@ -229,6 +232,7 @@ func (s *Server) copyBody(x *exchange, f *depot.File, off, n int64) error {
 				return io.ErrUnexpectedEOF // net/http then breaks the connection
 			}
 			n -= m
+			due -= m
 		}
 		return nil
 	}
