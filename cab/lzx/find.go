@@ -1,0 +1,131 @@
+package lzx
+
+import (
+	"encoding/binary"
+	"math/bits"
+)
+
+const (
+	hash3Bits = 15
+	hash4Bits = 16
+	none      = -1 << 30 // a position before every window
+)
+
+// match is a copy of length bytes from offset bytes back.
+type match struct{ length, offset uint32 }
+
+// finder finds earlier occurrences with binary trees: the positions whose first
+// four bytes hash alike form a tree, sorted by what follows them, its root the
+// most recent one. The most recent position of each three bytes stands in a
+// table of its own.
+type finder struct {
+	buf    []byte
+	pos    int // the next position to be entered
+	window int // the longest offset is window-3
+	nice   int // a match of this length ends the search
+	depth  int // nodes that are visited
+	head3  [1 << hash3Bits]int32
+	head4  [1 << hash4Bits]int32
+	child  [][2]int32 // by position modulo window: what sorts before, and after
+	sink   int32
+}
+
+func newFinder(window int) *finder {
+	return &finder{window: window, child: make([][2]int32, window)}
+}
+
+func (f *finder) reset(buf []byte) {
+	f.buf, f.pos = buf, 0
+	for i := range f.head3 {
+		f.head3[i] = none
+	}
+	for i := range f.head4 {
+		f.head4[i] = none
+	}
+}
+
+// extend counts how many bytes from a and b on are equal, n of them known,
+// limit at most; b < a and a+limit lies within buf.
+func extend(buf []byte, a, b, n, limit int) int {
+	for n+8 <= limit {
+		if x := binary.LittleEndian.Uint64(buf[a+n:]) ^ binary.LittleEndian.Uint64(buf[b+n:]); x != 0 {
+			return n + bits.TrailingZeros64(x)>>3
+		}
+		n += 8
+	}
+	for n < limit && buf[a+n] == buf[b+n] {
+		n++
+	}
+	return n
+}
+
+// next enters the position and appends its matches, each longer than the one
+// before, to found. With a nil found it only enters the position.
+func (f *finder) next(found []match) []match {
+	buf, pos := f.buf, f.pos
+	f.pos++
+	limit := min(maxMatch, len(buf)-pos)
+	if limit < 5 {
+		return found
+	}
+	record := found != nil
+	v := binary.LittleEndian.Uint32(buf[pos:])
+	h3 := (v << 8) * 0x9E3779B1 >> (32 - hash3Bits)
+	h4 := v * 0x9E3779B1 >> (32 - hash4Bits)
+	cutoff := max(int32(pos-(f.window-3)), 0)
+	best := 3
+	if p := f.head3[h3]; record && p >= cutoff && binary.LittleEndian.Uint32(buf[p:])<<8 == v<<8 {
+		found = append(found, match{3, uint32(pos) - uint32(p)})
+	}
+	f.head3[h3] = int32(pos)
+	node := f.head4[h4]
+	f.head4[h4] = int32(pos)
+	if !record {
+		best = f.nice - 1
+	}
+
+	child, mask := f.child, f.window-1
+	lower, upper := &child[pos&mask][0], &child[pos&mask][1]
+	n, lowerLen, upperLen := 0, 0, 0
+	for depth := f.depth; ; depth-- {
+		if node < cutoff || depth == 0 {
+			*lower, *upper = none, none
+			return found
+		}
+		pair := &child[int(node)&mask]
+		if buf[int(node)+n] == buf[pos+n] {
+			n = extend(buf, pos, int(node), n+1, limit)
+			if n > best {
+				best = n
+				if record {
+					found = append(found, match{uint32(n), uint32(pos) - uint32(node)})
+				}
+				if n >= f.nice || n == limit {
+					*lower, *upper = pair[0], pair[1]
+					return found
+				}
+			} else if n == limit {
+				*lower, *upper = pair[0], pair[1]
+				return found
+			}
+		}
+		if buf[int(node)+n] < buf[pos+n] {
+			*lower = node
+			lower, node = &pair[1], pair[1]
+			lowerLen = n
+			n = min(n, upperLen)
+		} else {
+			*upper = node
+			upper, node = &pair[0], pair[0]
+			upperLen = n
+			n = min(n, lowerLen)
+		}
+	}
+}
+
+// skip enters n positions without looking for matches.
+func (f *finder) skip(n int) {
+	for range n {
+		f.next(nil)
+	}
+}
