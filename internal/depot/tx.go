@@ -175,7 +175,14 @@ func noID(objs []objfile.Object) error {
 	if len(objs) > 0 {
 		switch o := objs[0]; o.Kind {
 		case layout.ELF:
-			hint = ": link with --build-id"
+			switch {
+			case o.Role == layout.Debug:
+				hint = ": split DWARF is found through the program that it belongs to; --as sha1 keeps it by its hash"
+			case o.Role == 0:
+				hint = ": it is an object file"
+			default:
+				hint = ": link with --build-id"
+			}
 		case layout.WASM:
 			hint = ": link with --build-id, or add the section with a tool"
 		}
