@@ -30,7 +30,7 @@ var mayImport = map[string][]string{
 	"objfile":            {"debugid", "layout", "pdb", "ppdb", "breakpad"},
 	"internal/blob":      {"internal/durable"},
 	"internal/index":     {"debugid", "layout", "internal/blob", "internal/durable"},
-	"internal/scan":      {"objfile"},
+	"internal/scan":      {"cab"},
 	"internal/transcode": {"debugid", "objfile", "breakpad", "pdb", "ppdb"},
 	"internal/depot":     {"debugid", "layout", "objfile", "internal/blob", "internal/index", "internal/transcode", "internal/durable"},
 	"internal/server":    {"debugid", "layout", "internal/depot"},

@@ -148,8 +148,6 @@ func (w *walk) visit(in *input) error {
 		k = plain
 	}
 	switch {
-	case k == cabinetKind:
-		w.skip(in.path, ReasonCabinet, nil)
 	case k == foreignKind:
 		w.skip(in.path, ReasonUnsupported, foreignName(head))
 	case k == plain:
@@ -373,6 +371,8 @@ func (w *walk) archive(in *input, k kind, rest func() io.Reader) {
 		err = w.rpm(in, &stream{r: rest()})
 	case cpioKind:
 		err = w.cpio(in, &stream{r: rest()}, nil)
+	case cabinetKind:
+		err = w.cab(in, rest)
 	}
 	if err != nil {
 		w.damaged(in, err)

@@ -4,7 +4,8 @@
 //
 // Read as archives, by their first bytes and never by their name, are zip (and
 // with it nupkg, snupkg, wheel, apk, jar, msix), tar, Debian packages, RPM
-// packages and cpio in the "newc" form, each also inside another. A single
+// packages, cabinets (and so .pd_ and .dl_ files) and cpio in the "newc" form,
+// each also inside another. A single
 // file in gzip, zlib, zstd, xz or bzip2 is opened and yielded plain; if it
 // holds an archive, that is walked. Zlib has no magic worth the name: a file
 // counts as zlib if it is called .zz or .zlib, or if its inflated beginning
@@ -167,7 +168,6 @@ const (
 	ReasonVanished    Reason = "no such file or folder"
 	ReasonUnreadable  Reason = "cannot be read"
 	ReasonUnwanted    Reason = "not of interest"
-	ReasonCabinet     Reason = "a cabinet; not opened yet"
 	ReasonUnsupported Reason = "packed in a form that is not opened"
 	ReasonEncrypted   Reason = "encrypted"
 	ReasonDepth       Reason = "an archive nested too deep; not opened"

@@ -248,7 +248,7 @@ func TestArchives(t *testing.T) {
 		{"rpm none", fixture(t, "sample-none.rpm"), rpm},
 		{"static library", makeAr(a), []string{"x x=" + short(makeAr(a))}},
 		{"source bundle", "SYSB" + makeZip(t, 8, a), []string{"x x=" + short("SYSB"+makeZip(t, 8, a))}},
-		{"cabinet", "MSCF\x00\x00\x00\x00rest", []string{"x: " + string(ReasonCabinet)}},
+		{"cabinet", "MSCF\x00\x00\x00\x00rest", []string{"x: " + string(ReasonDamaged)}},
 		{"7z", "7z\xbc\xaf\x27\x1crest", []string{"x: " + string(ReasonUnsupported)}},
 		{"empty file", "", []string{"x x="}},
 		{"zip in zip", makeZip(t, 8, entry{"in.nupkg", makeZip(t, 8, a)}, a), []string{"x!/in.nupkg!/lib/a.so a.so=aaa", "x!/lib/a.so a.so=aaa"}},

@@ -1,0 +1,72 @@
+package scan
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+
+	"github.com/symdepot/symdepot/cab"
+)
+
+// cab goes through a cabinet. It needs its bytes in place. A cabinet of one
+// file, as .pd_ and .dl_ are, is decoded when its file is opened; of several,
+// each folder is decoded once, as the walk comes by.
+func (w *walk) cab(in *input, rest func() io.Reader) error {
+	if in.at == nil {
+		s, err := w.place(in, rest)
+		if err != nil {
+			return err
+		}
+		defer s.drop()
+		placed := *in
+		placed.at, placed.size, placed.base = s.at, s.size, s
+		in = &placed
+	}
+	r, err := cab.Open(in.at, in.size, cab.Options{})
+	if err != nil {
+		return cabError(err)
+	}
+	if r.Split() {
+		return cabError(cab.ErrSplit)
+	}
+	if err := in.meter.add(setupCost); err != nil {
+		return err
+	}
+	if fs := r.Files(); len(fs) == 1 {
+		if err := errors.Join(in.meter.entry(), in.meter.add(fs[0].Size)); err != nil {
+			return err
+		}
+		m := in.child(fs[0].Name, fs[0].Size, fs[0].Modified)
+		m.reopen = func(context.Context) (io.ReadCloser, error) {
+			rc, err := fs[0].Open()
+			return rc, cabError(err)
+		}
+		return w.visit(m)
+	}
+	return cabError(r.Walk(func(f *cab.File, content io.Reader) error {
+		if w.ended() {
+			return io.EOF
+		}
+		if err := in.meter.entry(); err != nil {
+			return err
+		}
+		w.progress(in)
+		m := in.child(f.Name, f.Size, f.Modified)
+		m.once = &meterReader{w.ctx, content, in.meter}
+		return w.visit(m)
+	}))
+}
+
+// cabError puts the errors of cabinets into the classes of this package.
+func cabError(err error) error {
+	switch {
+	case err == nil || err == io.EOF:
+		return nil
+	case errors.Is(err, cab.ErrSplit), errors.Is(err, cab.ErrQuantum), errors.Is(err, cab.ErrMethod):
+		return fmt.Errorf("%w: %w", errUnsupported, err)
+	case errors.Is(err, cab.ErrLimit):
+		return fmt.Errorf("%w: %w", errLimit, err)
+	}
+	return err
+}
