@@ -22,6 +22,7 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strconv"
 	"strings"
 	"sync"
@@ -56,15 +57,21 @@ type DB struct {
 	scans  *pool   // searches and lists: must not take the lookups' connections
 }
 
-// Connections and their page caches, in KiB. A cache belongs to its
-// connection, so the sum bounds what reading may hold: with 4 KiB pages the
-// inner pages of five million keys fit into one lookup connection's cache,
-// and the leaves are the operating system's to keep.
+// Page caches in KiB. The inner pages of five million keys fit into the sum
+// of the lookup connections' caches; the leaves are the operating system's to
+// keep.
 const (
-	pointConns, pointCache = 2, 16 << 10
-	scanConns, scanCache   = 2, 4 << 10
-	writerCache            = 16 << 10
+	pointCaches = 32 << 10 // shared out among the connections
+	scanConns   = 2
+	scanCache   = 4 << 10
+	writerCache = 16 << 10
 )
+
+// pointConns is how many lookups run at once. All connections of a process
+// share one lock on their page caches, and whoever loses the processor while
+// holding it stops the rest: more connections than processors are slower, most
+// of all the slowest hundredth of the lookups. Further ones wait in line.
+func pointConns() int { return min(max(2, runtime.GOMAXPROCS(0)), 4) }
 
 // Open opens the index in the file path. The version of the format is checked
 // before anything there is touched: a newer one is ErrNewer. A file that is no
@@ -127,7 +134,7 @@ func (db *DB) open(ctx context.Context, readOnly bool) error {
 	} else if version < formatCurrent {
 		return fmt.Errorf("index %s has format %d, this program reads %d: open it for writing once", db.path, version, formatCurrent)
 	}
-	if db.points, err = newPool(db.path, pointConns, pointCache); err != nil {
+	if db.points, err = newPool(db.path, pointConns(), pointCaches/pointConns()); err != nil {
 		return db.fail("open", err)
 	}
 	if db.scans, err = newPool(db.path, scanConns, scanCache); err != nil {
