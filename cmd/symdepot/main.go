@@ -77,6 +77,7 @@ type cli struct {
 	Rm       rmCmd       `cmd:"" help:"Remove transactions."`
 	Gc       gcCmd       `cmd:"" help:"Free the space of what no transaction holds any more."`
 	Verify   verifyCmd   `cmd:"" help:"Check every stored byte and every row."`
+	Cab      cabCmd      `cmd:"" help:"Look into cabinets."`
 	Version  versionCmd  `cmd:"" help:"Print the version."`
 }
 
