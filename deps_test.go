@@ -28,6 +28,7 @@ var mayImport = map[string][]string{
 	"cab/mszip":          {},
 	"cab/lzx":            {},
 	"objfile":            {"debugid", "layout", "pdb", "ppdb", "breakpad"},
+	"symstore":           {"debugid", "layout", "objfile", "pdb", "cab", "internal/durable"},
 	"internal/blob":      {"internal/durable"},
 	"internal/index":     {"debugid", "layout", "internal/blob", "internal/durable"},
 	"internal/scan":      {"cab"},
@@ -49,7 +50,7 @@ var soleImporter = map[string]string{
 }
 
 // pure rooms are importable by anyone: no network, no database, no cgo.
-var pure = []string{"debugid", "layout", "pdb", "ppdb", "breakpad", "objfile", "cab"}
+var pure = []string{"debugid", "layout", "pdb", "ppdb", "breakpad", "objfile", "symstore", "cab"}
 
 type pkg struct {
 	ImportPath string

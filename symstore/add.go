@@ -1,0 +1,385 @@
+package symstore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/symdepot/symdepot/layout"
+)
+
+// Compression says how files are stored.
+type Compression uint8
+
+// The ways.
+const (
+	Plain Compression = iota
+	MSZIP             // a cabinet that every client can read
+	LZX               // a cabinet as the genuine tool writes it, LZX:21
+)
+
+// AddOptions say how a transaction is made. The comments name the genuine
+// tool's option. The zero value stores files plainly.
+type AddOptions struct {
+	Product string // /t
+	Version string // /v
+	Comment string // /c
+	// Pointer stores pointers to the files where they are (/p). Their paths
+	// must be network paths (\\server\share), unless AllowLocal (/l).
+	Pointer    bool
+	AllowLocal bool
+	// Relative records paths that were given relative as relative to the
+	// root of the store (-:REL). It implies AllowLocal.
+	Relative bool
+	// Message is what readers are told instead of a path (-:MSG).
+	Message string
+	// NoRefs makes no refs.ptr (-:NOREFS) in folders that have none.
+	NoRefs bool
+	// NoForceCopy leaves a file that is stored already as it is
+	// (-:NOFORCECOPY), and records the transaction nevertheless.
+	NoForceCopy bool
+	// Refuse makes it an error, ErrExists, to replace a stored file by other
+	// content under the same key, which the genuine tool does silently.
+	Refuse   bool
+	Filter   Type       // Public or Private (/z); empty: all
+	Prefer   Preference // /m and /h
+	Compress Compression
+	// OversizePlain stores a file plainly that is too large for a cabinet.
+	// Without it such a file is an error.
+	OversizePlain bool
+	// All stores ELF, Mach-O and WASM files as well.
+	All bool
+	// AllOrNothing stores nothing if one file cannot be.
+	AllOrNothing bool
+	// Workers is the number of files under way at once. 0: one a processor.
+	Workers int
+	// Event, if set, is told what happens to each file, in the order of the
+	// files. Its calls do not overlap.
+	Event func(Event)
+}
+
+// File is one file to be added.
+type File struct {
+	// Path is where it is read from. With Keys and for a pointer nothing
+	// need be there.
+	Path string
+	// Source is the path that is recorded and that a pointer leads to.
+	// Empty: the absolute form of Path.
+	Source string
+	// Keys are the keys, if they are known (index files). Nil: they are
+	// read from the file.
+	Keys []Named
+}
+
+// EventKind says what an Event tells.
+type EventKind uint8
+
+// The kinds of events.
+const (
+	EventStore   EventKind = iota // the file is complete and will be published
+	EventPointer                  // the same of a pointer
+	EventIgnored                  // the file is of no kind that is stored; Err says which
+	EventFailed                   // Err says why
+	EventRepeat                   // the same file was there before in this transaction
+	EventPlain                    // too large for a cabinet: stored plainly; EventStore follows
+	EventReplace                  // other content of the same key will be replaced; Key is set
+	EventID                       // the transaction has its number, ID
+)
+
+// Event is one step of an Add.
+type Event struct {
+	Kind EventKind
+	Path string // of the file
+	Name string
+	Key  string
+	Dest string // path of what is stored, in the store
+	Err  error
+	ID   ID
+}
+
+// AddResult counts what an Add did. A file that is stored under several keys
+// counts once.
+type AddResult struct {
+	ID       ID  // 0 if nothing was stored: then no number was used
+	Stored   int // files or pointers
+	Repeated int // files given twice, among Stored
+	Ignored  int
+	Failed   int
+	Bytes    int64 // read from the stored files
+	// Held is how long the store's lock was held, which is what others may
+	// have had to wait for; Waited is how long this writer waited.
+	Held, Waited time.Duration
+	// Err is the first error of a file.
+	Err error
+}
+
+// Add stores files as one transaction. A file that fails does not keep the
+// others from being stored, unless AllOrNothing; the result counts it. The
+// error is one of the whole: nothing was stored then, except that a failure to
+// flush, at the end, leaves open whether what is stored survives a power loss.
+//
+// Everything is visible at once when Add returns and on the disk for good.
+func (s *Store) Add(ctx context.Context, opt AddOptions, files iter.Seq2[File, error]) (AddResult, error) {
+	if s.flat {
+		return AddResult{}, fmt.Errorf("%w: %s", ErrNotStore, s.dir)
+	}
+	st, err := s.newStage()
+	if err != nil {
+		return AddResult{}, err
+	}
+	a := &adder{s: s, st: st, opt: opt, seen: map[string]int{}, start: s.opt.Now()}
+	published := false
+	defer func() {
+		if !published {
+			st.discard()
+		}
+		st.release()
+	}()
+	if err := a.stageAll(ctx, files); err != nil {
+		return a.result, err
+	}
+	if opt.AllOrNothing && a.result.Failed > 0 {
+		a.result.Stored = 0
+		return a.result, fmt.Errorf("nothing was stored: %w", a.result.Err)
+	}
+	if a.result.Stored == 0 {
+		return a.result, nil
+	}
+	p, err := a.publish(ctx)
+	if err != nil {
+		published = errors.Is(err, ErrLockLost) // the new owner decides
+		a.result.Stored = 0
+		return a.result, err
+	}
+	published = true
+	a.result.ID = p.ID
+	return a.result, st.settle(p)
+}
+
+// item is a file on its way.
+type item struct {
+	file   File
+	source string
+	keys   []stagedKey
+	sum    [32]byte // SHA-256 of the plain content; zero for a pointer
+	bytes  int64
+	plain  bool // too large for a cabinet
+	err    error
+	fatal  bool // err is the store's, not the file's
+}
+
+// stagedKey is a key and the staged file that will be published there.
+type stagedKey struct {
+	Named
+	staged     string // in the writer's folder; empty for a pointer
+	compressed bool
+}
+
+// adder is one Add.
+type adder struct {
+	s      *Store
+	st     *stage
+	opt    AddOptions
+	start  time.Time
+	result AddResult
+
+	mu    sync.Mutex
+	items []*item        // in the order of the files; guarded by mu
+	told  int            // items that have had their events; guarded by mu
+	seen  map[string]int // item of each folded name and key; guarded by mu
+}
+
+// stageAll brings all files into the writer's folder.
+func (a *adder) stageAll(ctx context.Context, files iter.Seq2[File, error]) error {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	workers := a.opt.Workers
+	if workers <= 0 {
+		workers = runtime.GOMAXPROCS(0)
+	}
+	g := newStaging(a.st, a.opt.Compress)
+	defer g.abort()
+	type job struct {
+		i    int
+		file File
+	}
+	jobs := make(chan job)
+	var wg sync.WaitGroup
+	for range workers {
+		wg.Go(func() {
+			for j := range jobs {
+				it := g.one(ctx, a, j.i, j.file)
+				if it.fatal {
+					cancel(it.err)
+				}
+				a.done(j.i, it)
+			}
+		})
+	}
+	i := 0
+	var walkErr error
+	for f, err := range files {
+		if err != nil {
+			walkErr = err
+			break
+		}
+		a.mu.Lock()
+		a.items = append(a.items, nil)
+		a.mu.Unlock()
+		select {
+		case jobs <- job{i, f}:
+		case <-ctx.Done():
+		}
+		if ctx.Err() != nil {
+			break
+		}
+		i++
+	}
+	close(jobs)
+	wg.Wait()
+	if walkErr != nil {
+		return walkErr
+	}
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	return a.s.wrap(g.commit())
+}
+
+// done takes in a staged file and tells of all that are complete up to the
+// first that is not.
+func (a *adder) done(i int, it *item) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.items[i] = it
+	for a.told < len(a.items) && a.items[a.told] != nil {
+		a.settleItem(a.told, a.items[a.told])
+		a.told++
+	}
+}
+
+// settleItem decides what becomes of a file, in the order of the files.
+func (a *adder) settleItem(i int, it *item) {
+	e := Event{Path: it.file.Path}
+	switch {
+	case it.err != nil && ignored(it.err):
+		a.result.Ignored++
+		e.Kind, e.Err = EventIgnored, it.err
+		a.tell(e)
+		return
+	case it.err != nil:
+		a.fail(it, it.err)
+		return
+	}
+	repeat, err := a.repeats(i, it)
+	if err != nil {
+		a.fail(it, err)
+		return
+	}
+	a.result.Stored++
+	a.result.Bytes += it.bytes
+	if repeat {
+		a.result.Repeated++
+		it.keys = nil
+		e.Kind = EventRepeat
+		a.tell(e)
+		return
+	}
+	if it.plain {
+		e.Kind = EventPlain
+		a.tell(e)
+	}
+	for _, k := range it.keys {
+		e.Kind, e.Name, e.Key = EventStore, k.Name, k.Key
+		if a.opt.Pointer {
+			e.Kind = EventPointer
+		}
+		a.tell(e)
+	}
+}
+
+func (a *adder) tell(e Event) {
+	if a.opt.Event != nil {
+		a.opt.Event(e)
+	}
+}
+
+func (a *adder) fail(it *item, err error) {
+	a.result.Failed++
+	it.keys = nil
+	it.err = fmt.Errorf("%s: %w", it.file.Path, err)
+	if a.result.Err == nil {
+		a.result.Err = it.err
+	}
+	a.tell(Event{Kind: EventFailed, Path: it.file.Path, Err: err})
+}
+
+// repeats says whether the same file came before. Another content under one of
+// its keys is an error: one of the two would be lost.
+func (a *adder) repeats(i int, it *item) (bool, error) {
+	same := 0
+	for _, k := range it.keys {
+		j, ok := a.seen[layout.Fold(k.Name+"/"+k.Key)]
+		if !ok {
+			continue
+		}
+		if first := a.items[j]; first.sum != it.sum {
+			return false, fmt.Errorf("%w: %s has the same key %s\\%s and other content", ErrExists, first.file.Path, k.Name, k.Key)
+		}
+		same++
+	}
+	if same == len(it.keys) {
+		return true, nil
+	}
+	for _, k := range it.keys {
+		a.seen[layout.Fold(k.Name+"/"+k.Key)] = i
+	}
+	return false, nil
+}
+
+// source returns the path that is recorded for a file.
+func (a *adder) source(f File) (string, error) {
+	p := f.Source
+	if p == "" {
+		abs, err := filepath.Abs(f.Path)
+		if err != nil {
+			return "", err
+		}
+		p = abs
+		if a.opt.Pointer && a.opt.Relative && !filepath.IsAbs(f.Path) {
+			rel, err := filepath.Rel(a.s.dir, resolved(abs))
+			if err != nil {
+				return "", fmt.Errorf("%w: %w", ErrPointer, err)
+			}
+			p = strings.ReplaceAll(rel, "/", `\`)
+		}
+	}
+	if !a.opt.Pointer {
+		return p, nil
+	}
+	if clean(p) != p || strings.TrimSpace(p) != p || p == "" {
+		return "", fmt.Errorf("%w: the path %q cannot be written down", ErrPointer, clip(p))
+	}
+	if !a.opt.AllowLocal && !a.opt.Relative && a.opt.Message == "" && !isNetworkPath(p) {
+		return "", fmt.Errorf("%w: %q is a local path", ErrPointer, clip(p))
+	}
+	return p, nil
+}
+
+// resolved follows the links in the folders of a path, as the store's own path
+// has them followed.
+func resolved(p string) string {
+	dir, err := filepath.EvalSymlinks(filepath.Dir(p))
+	if err != nil {
+		return p
+	}
+	return filepath.Join(dir, filepath.Base(p))
+}
+
+func isNetworkPath(p string) bool { return strings.HasPrefix(p, `\\`) || strings.HasPrefix(p, "//") }

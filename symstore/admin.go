@@ -1,0 +1,182 @@
+package symstore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"iter"
+	"path"
+	"slices"
+	"strings"
+)
+
+// admin is what the records of a store say, read under the lock.
+type admin struct {
+	max     ID // the highest number that appears anywhere
+	last    ID // what lastid.txt says; 0 if that cannot be read
+	server  []record
+	history []record
+	files   map[ID]string // transaction files: "" if live, else the extension
+}
+
+// readAdmin reads 000Admin. What is damaged it leaves out: every number that
+// it finds anywhere counts, so that none is used twice.
+func (s *Store) readAdmin() (*admin, error) {
+	a := &admin{files: map[ID]string{}}
+	text, err := s.readText(lastIDFile)
+	if err != nil {
+		return nil, err
+	}
+	if id, err := ParseID(string(text)); err == nil {
+		a.last, a.max = id, id
+	}
+	for _, f := range []struct {
+		name string
+		list *[]record
+	}{{serverFile, &a.server}, {historyFile, &a.history}} {
+		data, err := s.readText(f.name)
+		if err != nil {
+			return nil, err
+		}
+		*f.list = parseRecords(data)
+		for _, r := range *f.list {
+			a.max = max(a.max, r.ID)
+		}
+	}
+	d, err := s.root.Open(adminDir)
+	if err != nil {
+		return a, ignoreAbsent(err)
+	}
+	defer d.Close()
+	names, err := d.Readdirnames(-1)
+	for _, n := range names {
+		digits, ext := n, ""
+		if i := strings.IndexByte(n, '.'); i >= 0 {
+			digits, ext = n[:i], n[i:]
+		}
+		if id, err := ParseID(digits); err == nil && len(digits) == 10 {
+			a.max = max(a.max, id)
+			if have, ok := a.files[id]; !ok || have != "" {
+				a.files[id] = ext
+			}
+		}
+	}
+	return a, err
+}
+
+// next returns the number of the next transaction.
+func (a *admin) next() (ID, error) {
+	if a.max >= maxID {
+		return 0, fmt.Errorf("%w: the transaction numbers are used up by %s", ErrDamaged, a.max)
+	}
+	return a.max + 1, nil
+}
+
+// find returns the line of server.txt for a transaction.
+func (a *admin) find(list []record, id ID) (record, bool) {
+	i := slices.IndexFunc(list, func(r record) bool { return r.err == nil && r.ID == id && r.Deletes == 0 })
+	if i < 0 {
+		return record{}, false
+	}
+	return list[i], true
+}
+
+// live lists the transactions that have not been deleted: those that
+// server.txt has.
+func (a *admin) live() []ID {
+	var ids []ID
+	for _, r := range a.server {
+		if r.err == nil && r.Deletes == 0 {
+			ids = append(ids, r.ID)
+		}
+	}
+	return ids
+}
+
+func txFile(id ID) string { return path.Join(adminDir, id.String()) }
+
+// readEntries reads the file of a live transaction.
+func (s *Store) readEntries(id ID) (list []Entry, bad []error, cut bool, err error) {
+	f, err := s.root.Open(txFile(id))
+	if err != nil {
+		return nil, nil, false, err
+	}
+	f.Close()
+	data, err := s.readText(txFile(id))
+	if err != nil {
+		return nil, nil, false, err
+	}
+	list, bad, cut = parseEntries(data)
+	return list, bad, cut, nil
+}
+
+// Transactions returns the live transactions in the order of server.txt, or,
+// with history, all that were ever made, those that delete included. Lines that
+// cannot be read are yielded as errors between the others.
+func (s *Store) Transactions(history bool) iter.Seq2[Transaction, error] {
+	return func(yield func(Transaction, error) bool) {
+		name := serverFile
+		if history {
+			name = historyFile
+		}
+		data, err := s.readText(name)
+		if err != nil {
+			yield(Transaction{}, err)
+			return
+		}
+		for _, r := range parseRecords(data) {
+			if r.err != nil {
+				r.err = fmt.Errorf("%s: %w: %w", name, ErrDamaged, r.err)
+			}
+			if !yield(r.Transaction, r.err) {
+				return
+			}
+		}
+	}
+}
+
+// Entries returns what a live transaction holds, in the order in which it was
+// stored. The error wraps ErrNoTransaction if there is none of that number, and
+// ErrDamaged, beside what could be read, if the file is cut or has bad lines.
+func (s *Store) Entries(id ID) ([]Entry, error) {
+	list, bad, cut, err := s.readEntries(id)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return nil, fmt.Errorf("%w: %s", ErrNoTransaction, id)
+	case err != nil:
+		return nil, err
+	case len(bad) > 0:
+		return list, fmt.Errorf("%w: transaction %s: %w", ErrDamaged, id, bad[0])
+	case cut:
+		return list, fmt.Errorf("%w: the file of transaction %s is cut off", ErrDamaged, id)
+	}
+	return list, nil
+}
+
+// Upload is a live transaction with its entries, as Walk yields it.
+type Upload struct {
+	Transaction
+	Entries []Entry
+}
+
+// Walk yields the live transactions with their entries, oldest first, for those
+// who take over a whole store. An error beside an upload says what of it could
+// not be read; it is no reason to stop.
+func (s *Store) Walk(ctx context.Context) iter.Seq2[Upload, error] {
+	return func(yield func(Upload, error) bool) {
+		for t, err := range s.Transactions(false) {
+			if ctx.Err() != nil {
+				yield(Upload{}, ctx.Err())
+				return
+			}
+			u := Upload{Transaction: t}
+			if err == nil && t.Deletes == 0 {
+				u.Entries, err = s.Entries(t.ID)
+			}
+			if !yield(u, err) {
+				return
+			}
+		}
+	}
+}

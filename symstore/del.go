@@ -1,0 +1,270 @@
+package symstore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"path"
+	"slices"
+	"time"
+
+	"github.com/symdepot/symdepot/layout"
+)
+
+// DelResult counts what a Del did.
+type DelResult struct {
+	ID      ID  // of the deletion itself
+	Entries int // of the deleted transaction
+	Removed int // files that nothing refers to any more
+	Kept    int // keys that another transaction holds
+	Missing int // keys of which nothing was there
+	// Held and Waited are as in AddResult.
+	Held, Waited time.Duration
+}
+
+// Del deletes a transaction: its lines in refs.ptr, and the files and pointers
+// that no other transaction holds. Transactions that left no lines, those of
+// other tools, hold their files by what 000Admin says. The error wraps
+// ErrNoTransaction if there is no such live transaction, and nothing is written
+// then; it wraps ErrDamaged if the transaction's file is cut or unreadable,
+// since what it lacks would stay for ever.
+func (s *Store) Del(ctx context.Context, id ID) (DelResult, error) {
+	var result DelResult
+	if s.flat {
+		return result, fmt.Errorf("%w: %s", ErrNotStore, s.dir)
+	}
+	if s.opt.ReadOnly {
+		return result, ErrReadOnly
+	}
+	entries, err := s.Entries(id)
+	if err != nil {
+		return result, err
+	}
+	// Reading all transactions may take a while: that is done before the
+	// lock, and under it only for those that came since.
+	own := &owners{s: s, id: id, keys: keySet(entries), seen: map[ID]bool{}}
+	if err := own.scan(ctx); err != nil {
+		return result, err
+	}
+	st, err := s.newStage()
+	if err != nil {
+		return result, err
+	}
+	d := &deleter{s: s, st: st, id: id, entries: entries, owners: own, result: &result}
+	began := time.Now()
+	p, err := d.run(ctx, began)
+	defer st.release()
+	if err != nil {
+		if !errors.Is(err, ErrLockLost) {
+			st.discard()
+		}
+		return result, err
+	}
+	result.ID, result.Entries = p.ID, len(entries)
+	return result, st.settle(p)
+}
+
+func keySet(entries []Entry) map[string]bool {
+	keys := make(map[string]bool, len(entries))
+	for _, e := range entries {
+		keys[layout.Fold(e.Name+"/"+e.Key)] = true
+	}
+	return keys
+}
+
+// owners finds the other live transactions that list some keys.
+type owners struct {
+	s    *Store
+	id   ID // not this one
+	keys map[string]bool
+	seen map[ID]bool     // transactions that were read
+	of   map[string][]ID // owners of each key
+}
+
+// scan reads the live transactions that it has not read.
+func (o *owners) scan(ctx context.Context) error {
+	if o.of == nil {
+		o.of = map[string][]ID{}
+	}
+	for t, err := range o.s.Transactions(false) {
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+		if err != nil || t.Deletes != 0 || t.Pointer || t.ID == o.id || o.seen[t.ID] {
+			continue // a line that cannot be read names no transaction
+		}
+		entries, _, _, err := o.s.readEntries(t.ID)
+		if errors.Is(err, fs.ErrNotExist) {
+			continue
+		}
+		if err != nil {
+			return err
+		}
+		o.seen[t.ID] = true
+		for _, e := range entries {
+			if k := layout.Fold(e.Name + "/" + e.Key); o.keys[k] {
+				o.of[k] = append(o.of[k], t.ID)
+			}
+		}
+	}
+	return nil
+}
+
+// held says whether a live transaction that has no line in refs holds a key.
+func (o *owners) held(key string, live map[ID]bool, refs []Ref) bool {
+	return slices.ContainsFunc(o.of[key], func(id ID) bool {
+		return live[id] && !slices.ContainsFunc(refs, func(r Ref) bool { return r.ID == id })
+	})
+}
+
+type deleter struct {
+	s       *Store
+	st      *stage
+	id      ID
+	entries []Entry
+	owners  *owners
+	live    map[ID]bool
+	result  *DelResult
+}
+
+func (d *deleter) run(ctx context.Context, began time.Time) (*plan, error) {
+	l, err := d.s.lock(ctx)
+	if err != nil {
+		return nil, err
+	}
+	locked := time.Now()
+	d.result.Waited = locked.Sub(began)
+	defer func() {
+		l.unlock()
+		d.result.Held = time.Since(locked)
+	}()
+	if _, err := d.s.Entries(d.id); err != nil {
+		return nil, err // somebody deleted it meanwhile
+	}
+	if err := d.owners.scan(ctx); err != nil {
+		return nil, err
+	}
+	adm, err := d.s.readAdmin()
+	if err != nil {
+		return nil, err
+	}
+	p, err := d.plan(adm)
+	if err != nil {
+		return nil, err
+	}
+	if err := d.st.commit(l, p); err != nil {
+		return nil, err
+	}
+	return p, d.s.touch(pingmeFile)
+}
+
+// plan lists the steps in the order opposite to that of Add: records first.
+func (d *deleter) plan(adm *admin) (*plan, error) {
+	id, err := adm.next()
+	if err != nil {
+		return nil, err
+	}
+	d.live = map[ID]bool{}
+	var rest []record
+	for _, r := range adm.server {
+		if r.err == nil && r.ID == d.id && r.Deletes == 0 {
+			continue
+		}
+		rest = append(rest, r)
+		if r.err == nil {
+			d.live[r.ID] = true
+		}
+	}
+	line := Transaction{ID: id, Deletes: d.id}.line()
+	p := &plan{Version: planVersion, What: whatDel, ID: id, Ops: []op{
+		{Do: opWrite, Path: serverFile, Data: printServer(rest), Had: d.s.exists(serverFile), Sync: true},
+		{Do: opAppend, Path: historyFile, Data: []byte(line), Had: d.s.exists(historyFile), Sync: true},
+		{Do: opWrite, Path: lastIDFile, Data: []byte(id.String()), Had: d.s.exists(lastIDFile), Sync: true},
+		{Do: opMove, From: txFile(d.id), Path: txFile(d.id) + deletedExt},
+	}}
+	done := map[string]bool{}
+	for _, e := range d.entries {
+		k := layout.Fold(e.Name + "/" + e.Key)
+		if done[k] {
+			continue
+		}
+		done[k] = true
+		ops, err := d.keyOps(e, k)
+		if err != nil {
+			return nil, err
+		}
+		p.Ops = append(p.Ops, ops...)
+	}
+	return p, nil
+}
+
+// keyOps lists the steps in the folder of one key: the last line that is left
+// decides.
+func (d *deleter) keyOps(e Entry, key string) ([]op, error) {
+	dir, name, ok := d.s.locate(e.Name, e.Key)
+	if !ok {
+		d.result.Missing++
+		return nil, nil
+	}
+	kd, err := d.s.readKeyDir(dir, name)
+	if err != nil {
+		return nil, err
+	}
+	left := without(kd.refs, d.id)
+	held := d.owners.held(key, d.live, kd.refs)
+	if len(left) > 0 || held {
+		d.result.Kept++
+	} else {
+		d.result.Removed++
+	}
+	return kd.settleOps(left, held), nil
+}
+
+// settleOps lists the steps that make a folder agree with the lines that are
+// left. held keeps the file although no line does.
+func (k *keyDir) settleOps(left []Ref, held bool) []op {
+	var ops []op
+	remove := func(name string) {
+		if p := k.leaf(name); p != "" {
+			ops = append(ops, op{Do: opRemove, Path: p, Had: true})
+		}
+	}
+	write := func(name, content string) {
+		p := k.leaf(name)
+		had := p != ""
+		if !had {
+			p = path.Join(k.dir, name)
+		}
+		ops = append(ops, op{Do: opWrite, Path: p, Data: []byte(content), Had: had})
+	}
+	if len(left) > 0 {
+		if len(left) != len(k.refs) {
+			write(refsLeaf, string(printRefs(append(k.junk, left...))))
+		}
+		last := left[len(left)-1]
+		switch before := k.refs[len(k.refs)-1]; {
+		case last.Pointer && before.ID == last.ID && before.Pointer && k.leaf(pointerLeaf) != "":
+			// What stands there, perhaps a message, is still right.
+		case last.Pointer:
+			write(pointerLeaf, last.Path)
+		default:
+			remove(pointerLeaf)
+		}
+	} else {
+		remove(refsLeaf)
+		if !held {
+			remove(pointerLeaf)
+		}
+	}
+	if !anyFile(left) && !held {
+		remove(k.name)
+		remove(compressedName(k.name))
+	}
+	if len(left) == 0 && !held {
+		for dir := k.dir; dir != "."; dir = path.Dir(dir) {
+			ops = append(ops, op{Do: opRmdir, Path: dir})
+		}
+	}
+	return ops
+}

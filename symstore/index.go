@@ -1,0 +1,267 @@
+package symstore
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"iter"
+	"path/filepath"
+	"strconv"
+	"strings"
+)
+
+// Index files carry keys and paths from a first run, which reads the files, to
+// a second, which stores them from where they are then (options /x and /y). The
+// genuine tool's grammar is not published; this is our own:
+//
+//	; symdepot-index 1
+//	"name\key","path","type","size"
+//
+// with lines ended by CR LF, paths below the share, and fields that may do
+// without quotes.
+const indexHead = "; symdepot-index 1"
+
+// IndexEntry is one line of an index file.
+type IndexEntry struct {
+	Named
+	Path string // below the share of the first run, or absolute
+	Size int64  // in bytes; -1 if the line does not say
+}
+
+// IndexOptions say how an index is made.
+type IndexOptions struct {
+	// Share is the folder whose path is cut off (/g). Each file must lie
+	// below it. Empty: paths are written as they are.
+	Share string
+	// Bare writes fields without quotes (/q).
+	Bare bool
+	// Append leaves out the first line, for an index that has one (/a).
+	Append bool
+	Filter Type // /z
+	All    bool
+	Event  func(Event)
+}
+
+// WriteIndex writes the keys of files to w and stores nothing. The result counts
+// the files as Add does.
+func WriteIndex(ctx context.Context, w io.Writer, opt IndexOptions, files iter.Seq2[File, error]) (AddResult, error) {
+	var result AddResult
+	out := bufio.NewWriter(w)
+	if !opt.Append {
+		fmt.Fprint(out, indexHead, "\r\n")
+	}
+	tell := func(e Event) {
+		if opt.Event != nil {
+			opt.Event(e)
+		}
+	}
+	for f, err := range files {
+		if err == nil {
+			err = ctx.Err()
+		}
+		if err != nil {
+			return result, errors.Join(err, out.Flush())
+		}
+		lines, err := opt.lines(f)
+		switch {
+		case err != nil && ignored(err):
+			result.Ignored++
+			tell(Event{Kind: EventIgnored, Path: f.Path, Err: err})
+			continue
+		case err != nil:
+			result.Failed++
+			if result.Err == nil {
+				result.Err = fmt.Errorf("%s: %w", f.Path, err)
+			}
+			tell(Event{Kind: EventFailed, Path: f.Path, Err: err})
+			continue
+		}
+		result.Stored++
+		for _, e := range lines {
+			result.Bytes += e.Size
+			fmt.Fprint(out, e.line(opt.Bare), "\r\n")
+			tell(Event{Kind: EventStore, Path: f.Path, Name: e.Name, Key: e.Key})
+		}
+	}
+	return result, out.Flush()
+}
+
+// lines returns the entries of one file.
+func (opt IndexOptions) lines(f File) ([]IndexEntry, error) {
+	recorded := f.Source
+	if recorded == "" {
+		recorded = f.Path
+	}
+	if opt.Share != "" {
+		rest, ok := below(strings.ReplaceAll(recorded, `\`, "/"), strings.TrimRight(strings.ReplaceAll(opt.Share, `\`, "/"), "/"))
+		if !ok {
+			return nil, fmt.Errorf("%s does not lie below the share %s", recorded, opt.Share)
+		}
+		recorded = recorded[len(recorded)-len(rest):]
+	}
+	if clean(recorded) != recorded {
+		return nil, fmt.Errorf("%w: the path %q cannot be written down", ErrName, clip(recorded))
+	}
+	in, _, err := openInput(File{Path: f.Path})
+	if err != nil {
+		return nil, err
+	}
+	defer in.Close()
+	info, err := in.Stat()
+	if err != nil {
+		return nil, err
+	}
+	keys, err := Identify(in, info.Size(), f.Path, opt.All)
+	if err != nil {
+		return nil, err
+	}
+	var list []IndexEntry
+	for _, k := range keys {
+		if err := checkName(k.Name); err != nil {
+			return nil, err
+		}
+		if passes(opt.Filter, k.Type) {
+			list = append(list, IndexEntry{k, recorded, info.Size()})
+		}
+	}
+	if len(list) == 0 {
+		return nil, filtered(opt.Filter)
+	}
+	return list, nil
+}
+
+func (e IndexEntry) line(bare bool) string {
+	parts := []string{e.Name + `\` + e.Key, e.Path, string(e.Type), strconv.FormatInt(e.Size, 10)}
+	if bare && !strings.Contains(e.Path, ",") {
+		return strings.Join(parts, ",")
+	}
+	return `"` + strings.Join(parts, `","`) + `"`
+}
+
+// ReadIndex yields the entries of an index file. Comments, which begin with ;
+// or #, and empty lines are passed over; a line that cannot be read is yielded
+// as an error, and reading goes on.
+func ReadIndex(r io.Reader) iter.Seq2[IndexEntry, error] {
+	return func(yield func(IndexEntry, error) bool) {
+		lines := bufio.NewScanner(r)
+		lines.Buffer(make([]byte, 4096), 64<<10)
+		for n := 1; lines.Scan(); n++ {
+			line := strings.Trim(decode(lines.Bytes()), " \t\r\ufeff\x1a")
+			if line == "" || line[0] == ';' || line[0] == '#' {
+				continue
+			}
+			e, err := parseIndexLine(line)
+			if err != nil {
+				err = fmt.Errorf("index line %d: %w", n, err)
+			}
+			if !yield(e, err) {
+				return
+			}
+		}
+		if err := lines.Err(); err != nil {
+			yield(IndexEntry{}, fmt.Errorf("index: %w", err))
+		}
+	}
+}
+
+func parseIndexLine(line string) (IndexEntry, error) {
+	f := fields(line)
+	if len(f) < 2 || f[1] == "" {
+		return IndexEntry{}, fmt.Errorf("%q has no path", clip(line))
+	}
+	i := strings.LastIndexAny(f[0], `\/`)
+	if i < 0 {
+		return IndexEntry{}, fmt.Errorf("%q has no key", clip(line))
+	}
+	e := IndexEntry{Named: Named{Name: f[0][:i], Key: f[0][i+1:]}, Path: f[1], Size: -1}
+	if err := checkName(e.Name); err != nil {
+		return e, err
+	}
+	if !validKey(e.Key) {
+		return e, fmt.Errorf("%w: the key %q", ErrName, clip(e.Key))
+	}
+	if len(f) > 2 {
+		e.Type = Type(f[2])
+	}
+	if len(f) > 3 {
+		if n, err := strconv.ParseInt(f[3], 10, 64); err == nil && n >= 0 {
+			e.Size = n
+		}
+	}
+	switch e.Type {
+	case Private, Public, TypeOnly, Binary:
+	default:
+		e.Type = guessType(e.Name)
+	}
+	return e, nil
+}
+
+// guessType is for lines of other tools, which do not say it.
+func guessType(name string) Type {
+	if strings.HasSuffix(strings.ToLower(name), ".pdb") || strings.HasSuffix(strings.ToLower(name), ".dbg") {
+		return Private
+	}
+	return Binary
+}
+
+// FromIndex turns the entries of an index into files for Add. share is where
+// the originals are now, as it is recorded, and dir how this machine reaches it;
+// an empty dir stands for share. Entries that follow each other with one path
+// are one file.
+func FromIndex(entries iter.Seq2[IndexEntry, error], share, dir string) iter.Seq2[File, error] {
+	if dir == "" {
+		dir = share
+	}
+	return func(yield func(File, error) bool) {
+		var pending *File
+		var last string
+		for e, err := range entries {
+			if err != nil {
+				yield(File{}, err)
+				return
+			}
+			if pending != nil && last == e.Path {
+				pending.Keys = append(pending.Keys, e.Named)
+				continue
+			}
+			if pending != nil && !yield(*pending, nil) {
+				return
+			}
+			f, err := indexed(e, share, dir)
+			if err != nil {
+				yield(File{}, err)
+				return
+			}
+			pending, last = &f, e.Path
+		}
+		if pending != nil {
+			yield(*pending, nil)
+		}
+	}
+}
+
+// indexed puts the share in front of a path again.
+func indexed(e IndexEntry, share, dir string) (File, error) {
+	f := File{Path: e.Path, Source: e.Path, Keys: []Named{e.Named}}
+	slashed := strings.ReplaceAll(e.Path, `\`, "/")
+	if isAbsolute(slashed) || share == "" {
+		return f, nil
+	}
+	local, err := filepath.Localize(slashed)
+	if err != nil {
+		return f, fmt.Errorf("%w: the index path %q leads out of the share", ErrName, clip(e.Path))
+	}
+	f.Path = filepath.Join(dir, local)
+	sep := "/"
+	if strings.Contains(share, `\`) {
+		sep = `\`
+	}
+	f.Source = strings.TrimRight(share, `\/`) + sep + strings.ReplaceAll(slashed, "/", sep)
+	return f, nil
+}
+
+// IndexComment is the line that is added to an index file when its files were
+// stored (/yi).
+func IndexComment(id ID) string { return "; transaction " + id.String() + "\r\n" }

@@ -1,0 +1,123 @@
+package symstore
+
+import (
+	"os"
+	"path"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/symdepot/symdepot/layout"
+)
+
+// maxListed is the number of names that are kept of all listed folders. One
+// name costs about a hundred bytes.
+const maxListed = 1 << 20
+
+// unsettled is the age up to which a folder's time of change does not tell
+// whether it changed again: file systems count it in steps of up to two
+// seconds.
+const unsettled = 3 * time.Second
+
+// listings finds names whose case differs from what is asked, as Windows does,
+// on disks that tell cases apart. It keeps the listings of folders as long as
+// these do not change.
+type listings struct {
+	caseless bool // the disk does it
+	// frozen trusts every listing: nobody else changes the store meanwhile.
+	frozen bool
+
+	mu    sync.Mutex
+	dirs  map[string]*listing // guarded by mu
+	total int                 // names in dirs; guarded by mu
+}
+
+type listing struct {
+	changed time.Time // of the folder
+	settled bool
+	names   map[string]string // by folded name
+}
+
+// isCaseless says whether the disk takes 000Admin for 000aDMIN. Without a
+// 000Admin it is taken to tell them apart, which costs time only.
+func isCaseless(root *os.Root) bool {
+	_, err := root.Lstat("000aDMIN")
+	if err != nil {
+		return false
+	}
+	_, err = root.Lstat(adminDir)
+	return err == nil
+}
+
+// find returns the spelling of name in the folder dir, empty if it is not
+// there. It looks for the spelling given first, which is nearly always right,
+// and reads the folder only if that fails.
+func (l *listings) find(root *os.Root, dir, name string) string {
+	if _, err := root.Lstat(path.Join(dir, name)); err == nil {
+		return name
+	}
+	if l.caseless {
+		return ""
+	}
+	for _, other := range []string{strings.ToLower(name), strings.ToUpper(name)} {
+		if other != name && !l.frozen {
+			if _, err := root.Lstat(path.Join(dir, other)); err == nil {
+				return other
+			}
+		}
+	}
+	return l.list(root, dir)[layout.Fold(name)]
+}
+
+// list returns the names in a folder; the map must not be changed.
+func (l *listings) list(root *os.Root, dir string) map[string]string {
+	l.mu.Lock()
+	have := l.dirs[dir]
+	l.mu.Unlock()
+	if have != nil && l.frozen {
+		return have.names
+	}
+	info, err := root.Stat(dir)
+	if err != nil || !info.IsDir() {
+		if l.frozen {
+			l.keep(dir, &listing{})
+		}
+		return nil
+	}
+	if have != nil && have.settled && have.changed.Equal(info.ModTime()) {
+		return have.names
+	}
+	began := time.Now()
+	d, err := root.Open(dir)
+	if err != nil {
+		return nil
+	}
+	defer d.Close()
+	found, err := d.Readdirnames(-1)
+	if err != nil {
+		return nil
+	}
+	next := &listing{info.ModTime(), began.Sub(info.ModTime()) > unsettled, make(map[string]string, len(found))}
+	for _, n := range found {
+		// Of two that differ in case the one that sorts first is found,
+		// always the same.
+		if have, ok := next.names[layout.Fold(n)]; !ok || n < have {
+			next.names[layout.Fold(n)] = n
+		}
+	}
+	l.keep(dir, next)
+	return next.names
+}
+
+func (l *listings) keep(dir string, next *listing) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if have := l.dirs[dir]; have != nil {
+		l.total -= len(have.names)
+	}
+	if l.dirs == nil || l.total+len(next.names) > maxListed {
+		l.dirs, l.total = make(map[string]*listing), 0
+	}
+	l.dirs[dir] = next
+	l.total += len(next.names)
+}

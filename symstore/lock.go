@@ -1,0 +1,413 @@
+package symstore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"math/rand/v2"
+	"os"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// Locking says how writers keep each other out. All writers of one store must
+// use the same.
+type Locking uint8
+
+const (
+	// LockOS locks a byte of 000Admin/symdepot.lock with the operating
+	// system, which lets go of it when the process ends. A file system that
+	// refuses gives ErrNoLocks.
+	LockOS Locking = iota
+	// LockFile holds the store by making 000Admin/symdepot.lockfile, which
+	// works on any file system. After a crash the next writer waits for
+	// half a minute.
+	LockFile
+	// LockNone keeps nobody out: for a store with a single writer.
+	LockNone
+)
+
+const (
+	lockName     = adminDir + "/symdepot.lock"
+	lockFileName = adminDir + "/symdepot.lockfile"
+	// renewEvery is how often an owner shows that it lives. silence is after
+	// what time without that its lock is taken over: several renewals that
+	// failed to arrive over a slow network.
+	renewEvery = 5 * time.Second
+	silence    = 30 * time.Second
+	// foreignStale is the age from which the publish task itself disregards
+	// its lock file.
+	foreignStale = 24 * time.Hour
+
+	recordSize = 512
+	// Bytes that are locked, all beyond the record. The guard is held for
+	// moments, to change the record. Each take-over moves to the next byte
+	// after firstByte, since the silent owner may still hold its own.
+	guardByte = 1 << 16
+	firstByte = 1 << 20
+)
+
+// foreignLocks are the lock files of other tools, in the root.
+var foreignLocks = []string{"_lockfile.sem", "SymStoreAdapter.lock"}
+
+// lockRecord is the content of the lock file.
+type lockRecord struct {
+	generation uint64
+	token      string // empty: nobody
+	owner      string // host and process, for people
+	since      time.Time
+	renewed    time.Time
+}
+
+// String is the record as it stands in the file. It is filled up to one size so
+// that it is replaced by one write.
+func (r lockRecord) String() string {
+	s := fmt.Sprintf("symdepot lock\r\ngeneration %d\r\ntoken %s\r\nowner %s\r\nsince %s\r\nrenewed %s\r\n",
+		r.generation, r.token, r.owner, r.since.UTC().Format(time.RFC3339), r.renewed.UTC().Format(time.RFC3339Nano))
+	if len(s) > recordSize-2 {
+		s = s[:recordSize-2]
+	}
+	return s + strings.Repeat(" ", recordSize-2-len(s)) + "\r\n"
+}
+
+func parseLockRecord(data []byte) lockRecord {
+	var r lockRecord
+	for line := range strings.Lines(string(data)) {
+		word, rest, _ := strings.Cut(strings.TrimSpace(line), " ")
+		switch word {
+		case "generation":
+			// A record that cannot be read is of generation 0.
+			r.generation, _ = strconv.ParseUint(rest, 10, 32)
+		case "token":
+			r.token = rest
+		case "owner":
+			r.owner = rest
+		case "since":
+			r.since, _ = time.Parse(time.RFC3339, rest)
+		case "renewed":
+			r.renewed, _ = time.Parse(time.RFC3339Nano, rest)
+		}
+	}
+	return r
+}
+
+func (r lockRecord) describe() string {
+	if r.token == "" {
+		return "by a writer that has not signed yet"
+	}
+	return fmt.Sprintf("by %s since %s", r.owner, r.since.Local().Format(time.DateTime))
+}
+
+// processLock is what the writers of one process share for one store: they
+// queue here first, so that a process never has the lock file open twice.
+type processLock struct{ turn chan struct{} }
+
+var processLocks sync.Map // absolute root to *processLock
+
+func processLockOf(root string) *processLock {
+	l, _ := processLocks.LoadOrStore(root, &processLock{turn: make(chan struct{}, 1)})
+	return l.(*processLock)
+}
+
+// lock is the right to publish in a store.
+type lock struct {
+	s      *Store
+	mode   Locking
+	token  string
+	record lockRecord
+	file   *os.File // of LockOS
+	lost   atomic.Bool
+	stop   chan struct{}
+	renew  sync.WaitGroup
+}
+
+// lock waits for the right to publish.
+func (s *Store) lock(ctx context.Context) (*lock, error) {
+	if s.opt.ReadOnly {
+		return nil, ErrReadOnly
+	}
+	limit := time.NewTimer(s.opt.LockWait)
+	defer limit.Stop()
+	select {
+	case s.process.turn <- struct{}{}:
+	case <-limit.C:
+		return nil, fmt.Errorf("%w by this process", ErrLocked)
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+	l, err := s.lockQueued(ctx, limit.C)
+	if err != nil {
+		<-s.process.turn
+		return nil, err
+	}
+	if err := s.recoverAll(ctx, l); err != nil {
+		l.unlock()
+		return nil, err
+	}
+	return l, nil
+}
+
+func (s *Store) lockQueued(ctx context.Context, limit <-chan time.Time) (*lock, error) {
+	if err := s.tree.MkdirAll(adminDir, 0o777); err != nil {
+		return nil, s.wrap(err)
+	}
+	l := &lock{s: s, mode: s.opt.Locking, token: s.opt.Token(), stop: make(chan struct{})}
+	now := s.opt.Now()
+	host, _ := os.Hostname() // for people only
+	l.record = lockRecord{token: l.token, owner: fmt.Sprintf("%s process %d", host, os.Getpid()), since: now, renewed: now}
+	if l.mode == LockOS {
+		var err error
+		if l.file, err = s.root.OpenFile(lockName, os.O_RDWR|os.O_CREATE, 0o666); err != nil {
+			return nil, s.wrap(err)
+		}
+	}
+	err := l.acquire(ctx, limit)
+	if err != nil {
+		if l.file != nil {
+			l.file.Close()
+		}
+		return nil, err
+	}
+	if l.mode != LockNone {
+		l.renew.Go(l.keep)
+	}
+	return l, nil
+}
+
+// acquire tries until it has the lock. The waiting grows from a millisecond to
+// twenty, at random, so that many writers do not try in step.
+func (l *lock) acquire(ctx context.Context, limit <-chan time.Time) error {
+	var watch watcher
+	for wait := time.Millisecond; ; wait = min(2*wait, 20*time.Millisecond) {
+		held, err := l.try(&watch)
+		if err != nil || held == "" {
+			return err
+		}
+		timer := time.NewTimer(wait/2 + rand.N(wait))
+		select {
+		case <-timer.C:
+		case <-limit:
+			timer.Stop()
+			return fmt.Errorf("%w %s", ErrLocked, held)
+		case <-ctx.Done():
+			timer.Stop()
+			return ctx.Err()
+		}
+	}
+}
+
+// watcher notes since when a record has not changed. The clock is this
+// machine's own: those of others may be wrong.
+type watcher struct {
+	seen  string
+	since time.Time
+}
+
+// silent reports whether the record has stayed the same for too long.
+func (w *watcher) silent(record []byte) bool {
+	if w.since.IsZero() || w.seen != string(record) {
+		w.seen, w.since = string(record), time.Now()
+	}
+	return time.Since(w.since) >= silence
+}
+
+// try tries once. It returns who holds the store, empty if that is l now.
+func (l *lock) try(watch *watcher) (held string, err error) {
+	if name := l.s.foreignLock(l.mode); name != "" {
+		return "by another tool: " + name + " exists", nil
+	}
+	switch l.mode {
+	case LockOS:
+		return l.tryOS(watch)
+	case LockFile:
+		return l.tryFile(watch)
+	}
+	return "", nil
+}
+
+// foreignLock returns the name of another tool's lock file that is in force.
+func (s *Store) foreignLock(mode Locking) string {
+	for _, name := range foreignLocks {
+		if info, err := s.root.Stat(name); err == nil && s.opt.Now().Sub(info.ModTime()) < foreignStale {
+			return name
+		}
+	}
+	if mode == LockOS {
+		// A writer that was told to use LockFile. A minute is more than the
+		// silence after which it would be disregarded by its like.
+		if info, err := s.root.Stat(lockFileName); err == nil && s.opt.Now().Sub(info.ModTime()) < 2*silence {
+			return lockFileName
+		}
+	}
+	return ""
+}
+
+func (l *lock) readRecord() ([]byte, error) {
+	buf := make([]byte, recordSize)
+	n, err := l.file.ReadAt(buf, 0)
+	if fileEnd(err) {
+		err = nil // a new file, or one of another program
+	}
+	return buf[:n], err
+}
+
+func (l *lock) tryOS(watch *watcher) (string, error) {
+	raw, err := l.readRecord()
+	if err != nil {
+		return "", l.s.wrap(err)
+	}
+	have := parseLockRecord(raw)
+	at := firstByte + int64(have.generation)
+	ok, err := tryLock(l.file, at)
+	if err != nil {
+		if refusesLocks(err) {
+			return "", fmt.Errorf("%w: %w", ErrNoLocks, err)
+		}
+		return "", err
+	}
+	if ok {
+		again, err := l.readRecord()
+		if err == nil && parseLockRecord(again).generation == have.generation {
+			l.record.generation = have.generation
+			return "", l.sign()
+		}
+		_ = unlock(l.file, at) // it is no use any more
+		return "in turn", err
+	}
+	if !watch.silent(raw) {
+		return have.describe(), nil
+	}
+	return l.takeOver(raw, have)
+}
+
+// takeOver moves the lock to the next byte, for everybody.
+func (l *lock) takeOver(raw []byte, have lockRecord) (string, error) {
+	if ok, err := tryLock(l.file, guardByte); err != nil || !ok {
+		return have.describe(), err
+	}
+	defer func() { _ = unlock(l.file, guardByte) }()
+	now, err := l.readRecord()
+	if err != nil || string(now) != string(raw) {
+		return have.describe(), err
+	}
+	next := (have.generation + 1) % (1 << 16)
+	ok, err := tryLock(l.file, firstByte+int64(next))
+	if err != nil || !ok {
+		return have.describe(), err
+	}
+	l.record.generation = next
+	_, err = l.file.WriteAt([]byte(l.record.String()), 0)
+	return "", err
+}
+
+// sign enters the owner into the record.
+func (l *lock) sign() error {
+	_, err := l.file.WriteAt([]byte(l.record.String()), 0)
+	return l.s.wrap(err)
+}
+
+func (l *lock) tryFile(watch *watcher) (string, error) {
+	root := l.s.root
+	f, err := root.OpenFile(lockFileName, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o666)
+	if err == nil {
+		_, err = f.WriteString(l.record.String())
+		return "", errors.Join(err, f.Close())
+	}
+	if !errors.Is(err, fs.ErrExist) {
+		return "", l.s.wrap(err)
+	}
+	raw, err := root.ReadFile(lockFileName)
+	if err != nil {
+		return "in turn", ignoreAbsent(err)
+	}
+	have := parseLockRecord(raw)
+	if !watch.silent(raw) {
+		return have.describe(), nil
+	}
+	// Only one of those who move it away succeeds; it may have moved a new
+	// one away, whose owner will notice and stop.
+	aside := lockFileName + "." + l.token
+	if err := root.Rename(lockFileName, aside); err != nil {
+		return "in turn", ignoreAbsent(err)
+	}
+	return "in turn", root.Remove(aside)
+}
+
+// keep renews the lock until it is given back or lost.
+func (l *lock) keep() {
+	tick := time.NewTicker(renewEvery)
+	defer tick.Stop()
+	for {
+		select {
+		case <-l.stop:
+			return
+		case <-tick.C:
+			l.renewOnce()
+		}
+	}
+}
+
+func (l *lock) renewOnce() {
+	if l.mode == LockOS {
+		if ok, err := tryLock(l.file, guardByte); err != nil || !ok {
+			return // somebody is taking over, or the next renewal comes through
+		}
+		defer func() { _ = unlock(l.file, guardByte) }()
+	}
+	if l.check() != nil {
+		return
+	}
+	r := l.record
+	r.renewed = l.s.opt.Now()
+	if l.mode == LockOS {
+		_, _ = l.file.WriteAt([]byte(r.String()), 0) // silence is what a failure leads to
+		return
+	}
+	f, err := l.s.root.OpenFile(lockFileName, os.O_WRONLY, 0)
+	if err != nil {
+		return
+	}
+	_, _ = f.WriteAt([]byte(r.String()), 0)
+	f.Close()
+}
+
+// check says whether the lock is still this writer's.
+func (l *lock) check() error {
+	if l.mode == LockNone {
+		return nil
+	}
+	if !l.lost.Load() {
+		var raw []byte
+		var err error
+		if l.mode == LockOS {
+			raw, err = l.readRecord()
+		} else {
+			raw, err = l.s.root.ReadFile(lockFileName)
+		}
+		if err == nil && parseLockRecord(raw).token == l.token {
+			return nil
+		}
+		l.lost.Store(true)
+	}
+	return ErrLockLost
+}
+
+// unlock gives the store back.
+func (l *lock) unlock() {
+	close(l.stop)
+	l.renew.Wait()
+	switch l.mode {
+	case LockOS:
+		l.file.Close() // with it goes the lock
+	case LockFile:
+		if l.check() == nil {
+			// If it stays it is taken over after half a minute.
+			_ = l.s.root.Remove(lockFileName)
+		}
+	}
+	<-l.s.process.turn
+}

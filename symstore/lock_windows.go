@@ -1,0 +1,32 @@
+package symstore
+
+import (
+	"errors"
+	"os"
+
+	"golang.org/x/sys/windows"
+)
+
+// tryLock locks one byte of a file if nobody else has. The byte lies beyond the
+// content, which stays readable. The lock goes when the file is closed.
+func tryLock(f *os.File, offset int64) (bool, error) {
+	at := windows.Overlapped{Offset: uint32(offset), OffsetHigh: uint32(offset >> 32)}
+	err := windows.LockFileEx(windows.Handle(f.Fd()), windows.LOCKFILE_EXCLUSIVE_LOCK|windows.LOCKFILE_FAIL_IMMEDIATELY, 0, 1, 0, &at)
+	switch {
+	case err == nil:
+		return true, nil
+	case errors.Is(err, windows.ERROR_LOCK_VIOLATION), errors.Is(err, windows.ERROR_IO_PENDING):
+		return false, nil
+	}
+	return false, os.NewSyscallError("LockFileEx", err)
+}
+
+func unlock(f *os.File, offset int64) error {
+	at := windows.Overlapped{Offset: uint32(offset), OffsetHigh: uint32(offset >> 32)}
+	return os.NewSyscallError("UnlockFileEx", windows.UnlockFileEx(windows.Handle(f.Fd()), 0, 1, 0, &at))
+}
+
+// refusesLocks says whether an error means that a file system has no locks.
+func refusesLocks(err error) bool {
+	return errors.Is(err, windows.ERROR_NOT_SUPPORTED) || errors.Is(err, windows.ERROR_INVALID_FUNCTION)
+}

@@ -1,0 +1,213 @@
+package symstore
+
+import (
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"io"
+	"path"
+	"time"
+
+	"github.com/symdepot/symdepot/layout"
+)
+
+// What plans do.
+const (
+	whatAdd    = "add"
+	whatDel    = "del"
+	whatRepair = "repair"
+)
+
+// publish makes the staged files visible as one transaction.
+func (a *adder) publish(ctx context.Context) (*plan, error) {
+	began := time.Now()
+	l, err := a.s.lock(ctx)
+	if err != nil {
+		return nil, err
+	}
+	locked := time.Now()
+	a.result.Waited = locked.Sub(began)
+	defer func() {
+		l.unlock()
+		a.result.Held = time.Since(locked)
+	}()
+	adm, err := a.s.readAdmin()
+	if err != nil {
+		return nil, err
+	}
+	for {
+		id, err := adm.next()
+		if err != nil {
+			return nil, err
+		}
+		p, err := a.plan(ctx, adm, id)
+		if err != nil {
+			return nil, err
+		}
+		err = a.st.commit(l, p)
+		if errors.Is(err, errTaken) {
+			adm.max = id // a genuine symstore, which locks nothing, was there
+			continue
+		}
+		if err != nil {
+			return nil, err
+		}
+		a.tell(Event{Kind: EventID, ID: id})
+		return p, a.s.touch(pingmeFile)
+	}
+}
+
+// plan lists the steps: files and their refs.ptr first, then the transaction
+// file, history, server and the number. Whoever is interrupted between them
+// leaves files too many, never records too many.
+func (a *adder) plan(ctx context.Context, adm *admin, id ID) (*plan, error) {
+	p := &plan{Version: planVersion, What: whatAdd, ID: id}
+	t := a.s.newTargets()
+	var entries []Entry
+	for _, it := range a.items {
+		if err := ctx.Err(); err != nil {
+			return nil, err
+		}
+		for _, k := range it.keys {
+			dir, name := t.dir(k.Name, k.Key)
+			ops, err := a.keyOps(dir, name, id, it, k)
+			if err != nil {
+				return nil, err
+			}
+			p.Ops = append(p.Ops, ops...)
+			entries = append(entries, Entry{Name: k.Name, Key: k.Key, Source: it.source})
+		}
+	}
+	line := Transaction{
+		ID: id, Pointer: a.opt.Pointer, Time: a.start,
+		Product: a.opt.Product, Version: a.opt.Version, Comment: a.opt.Comment,
+	}.line()
+	p.Ops = append(p.Ops,
+		op{Do: opCreate, Path: txFile(id), Data: printEntries(entries), Sync: true},
+		op{Do: opAppend, Path: historyFile, Data: []byte(line), Had: a.s.exists(historyFile), Sync: true},
+		op{Do: opAppend, Path: serverFile, Data: []byte(line), Had: a.s.exists(serverFile), Sync: true},
+		op{Do: opWrite, Path: lastIDFile, Data: []byte(id.String()), Had: a.s.exists(lastIDFile), Sync: true})
+	return p, nil
+}
+
+// keyOps lists the steps in the folder of one key.
+func (a *adder) keyOps(dir, name string, id ID, it *item, k stagedKey) ([]op, error) {
+	kd, err := a.s.readKeyDir(dir, name)
+	if err != nil {
+		return nil, err
+	}
+	ref := Ref{ID: id, Pointer: a.opt.Pointer, Path: it.source, Type: k.Type, Compressed: k.compressed}
+	refs, wins := a.opt.Prefer.insert(kd.refs, ref)
+	var ops []op
+	if !a.opt.Pointer {
+		put, kept, err := a.putOps(kd, it, k, wins)
+		if err != nil {
+			return nil, err
+		}
+		ops = put
+		if kept != "" {
+			ref.Compressed = layout.Fold(path.Base(kept)) != layout.Fold(name)
+			refs, _ = a.opt.Prefer.insert(kd.refs, ref)
+		}
+	}
+	if !a.opt.NoRefs || kd.hasRefs() {
+		ops = append(ops, op{Do: opWrite, Path: path.Join(dir, refsLeaf), Data: printRefs(append(kd.junk, refs...)), Had: kd.hasRefs()})
+	}
+	if !wins {
+		return ops, nil
+	}
+	old := kd.leaf(pointerLeaf)
+	switch {
+	case a.opt.Pointer:
+		content := it.source
+		if a.opt.Message != "" {
+			content = "MSG: " + clean(a.opt.Message)
+		}
+		if old == "" {
+			old = path.Join(dir, pointerLeaf)
+		}
+		ops = append(ops, op{Do: opWrite, Path: old, Data: []byte(content), Had: kd.leaf(pointerLeaf) != ""})
+	case old != "":
+		ops = append(ops, op{Do: opRemove, Path: old, Had: true})
+	}
+	return ops, nil
+}
+
+// putOps lists the steps that store the file itself; kept is the file that is
+// left as it is instead.
+func (a *adder) putOps(kd *keyDir, it *item, k stagedKey, wins bool) (ops []op, kept string, err error) {
+	have := kd.stored()
+	if have != "" && (a.opt.NoForceCopy || !wins) {
+		return nil, have, nil
+	}
+	if have != "" {
+		if err := a.replaces(kd, have, it); err != nil {
+			return nil, "", err
+		}
+	}
+	leaf, other := kd.name, compressedName(kd.name)
+	if k.compressed {
+		leaf, other = other, leaf
+	}
+	target := kd.leaf(leaf)
+	had := target != ""
+	if !had {
+		target = path.Join(kd.dir, leaf)
+	}
+	ops = append(ops, op{Do: opPut, Path: target, From: k.staged, Had: had})
+	if sibling := kd.leaf(other); sibling != "" && leaf != other {
+		ops = append(ops, op{Do: opRemove, Path: sibling, Had: true})
+	}
+	return ops, "", nil
+}
+
+// replaces looks whether a stored file is about to be replaced by another
+// content.
+func (a *adder) replaces(kd *keyDir, have string, it *item) error {
+	info, err := a.s.root.Lstat(have)
+	if err != nil {
+		return a.s.wrap(err)
+	}
+	if !info.Mode().IsRegular() {
+		return errInTheWay(have)
+	}
+	if !a.opt.Refuse {
+		return nil
+	}
+	same, err := a.s.storedIs(have, kd.name, it.sum)
+	if err != nil || same {
+		return err
+	}
+	a.tell(Event{Kind: EventReplace, Path: it.file.Path, Dest: have})
+	return errOtherContent(have, it.file.Path)
+}
+
+// storedIs says whether a stored file, in either form, has the content of that
+// hash. One that cannot be decoded has not.
+func (s *Store) storedIs(leaf, name string, sum [32]byte) (bool, error) {
+	f, err := s.openRegular(leaf)
+	if err != nil {
+		return false, err
+	}
+	defer f.Close()
+	info, err := f.Stat()
+	if err != nil {
+		return false, err
+	}
+	h := sha256.New()
+	if layout.Fold(path.Base(leaf)) != layout.Fold(name) {
+		err = unpack(f, info.Size(), h)
+		return err == nil && [32]byte(h.Sum(nil)) == sum, nil
+	}
+	_, err = io.Copy(h, f)
+	return [32]byte(h.Sum(nil)) == sum, err
+}
+
+func errInTheWay(name string) error {
+	return fmt.Errorf("%w: %s is not an ordinary file", ErrExists, name)
+}
+
+func errOtherContent(have, given string) error {
+	return fmt.Errorf("%w: %s has other content than %s", ErrExists, have, given)
+}

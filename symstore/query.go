@@ -1,0 +1,288 @@
+package symstore
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+	"strings"
+
+	"github.com/symdepot/symdepot/layout"
+)
+
+// PointerRoot is a folder of this machine inside which pointers are followed.
+type PointerRoot struct {
+	// Prefix is how pointers spell the folder, such as \\server\share. Empty:
+	// as Dir.
+	Prefix string
+	Dir    string
+}
+
+// Found is what a store has under a key. The paths lie in the store, with
+// slashes; those of what is not there are empty.
+type Found struct {
+	Name       string // as the store spells it
+	Dir        string // of the key; the store's root for a flat folder
+	Plain      string
+	Compressed string
+	Pointer    string // the file.ptr
+	Target     Pointer
+	Refs       []Ref
+}
+
+// Best returns the path of what a reader gets, in the order in which Microsoft's
+// client looks: the plain file, the compressed one, the pointer.
+func (f *Found) Best() string {
+	for _, p := range []string{f.Plain, f.Compressed, f.Pointer} {
+		if p != "" {
+			return p
+		}
+	}
+	return ""
+}
+
+// validRequest says whether a name and a key can be asked for.
+func validRequest(name, key string) bool {
+	return validEntryName(name) && validEntryName(key) && !strings.EqualFold(name, adminDir)
+}
+
+// Find looks a key up, in any case of name and key. It goes by paths and does
+// not search: only where the case differs from the stored one are folders read.
+// The error is fs.ErrNotExist if neither a file nor a pointer is there. A flat
+// folder knows no keys; see Query.
+func (s *Store) Find(name, key string) (*Found, error) {
+	absent := &fs.PathError{Op: "find", Path: clip(name + "/" + key), Err: fs.ErrNotExist}
+	if s.flat || !validRequest(name, key) {
+		return nil, absent
+	}
+	dir, spelled, ok := s.locate(name, key)
+	if !ok {
+		return nil, absent
+	}
+	kd, err := s.readKeyDir(dir, spelled)
+	if err != nil {
+		return nil, err
+	}
+	f := &Found{Name: spelled, Dir: dir, Plain: kd.leaf(spelled), Compressed: kd.leaf(compressedName(spelled)), Pointer: kd.leaf(pointerLeaf), Refs: kd.refs}
+	if f.Plain == f.Compressed {
+		f.Compressed = "" // the name ends in an underscore
+	}
+	if f.Pointer != "" {
+		data, err := s.readText(f.Pointer)
+		if err != nil {
+			return nil, err
+		}
+		f.Target = parsePointer(data)
+	}
+	if f.Best() == "" {
+		return nil, absent
+	}
+	return f, nil
+}
+
+// Open opens a file of a key by its leaf, all in any case: the name itself, the
+// name with its last character replaced by an underscore, file.ptr, refs.ptr,
+// or msfzN/name. The error is fs.ErrNotExist for everything else and for what
+// is not there. Pointers are not followed; see Follow.
+func (s *Store) Open(name, key, leaf string) (*os.File, error) {
+	absent := &fs.PathError{Op: "open", Path: clip(name + "/" + key + "/" + leaf), Err: fs.ErrNotExist}
+	if s.flat || !validRequest(name, key) {
+		return nil, absent
+	}
+	sub, base := "", leaf
+	if i := strings.IndexByte(leaf, '/'); i >= 0 {
+		sub, base = leaf[:i], leaf[i+1:]
+		if len(sub) < 5 || layout.Fold(sub[:4]) != "msfz" || strings.Trim(sub[4:], "0123456789") != "" {
+			return nil, absent
+		}
+	}
+	switch layout.Fold(base) {
+	case layout.Fold(name), layout.Fold(compressedName(name)), pointerLeaf, refsLeaf:
+	default:
+		return nil, absent
+	}
+	dir, _, ok := s.locate(name, key)
+	if !ok {
+		return nil, absent
+	}
+	if sub != "" {
+		if sub = s.names.find(s.root, dir, sub); sub == "" {
+			return nil, absent
+		}
+		dir = path.Join(dir, sub)
+	}
+	found := s.names.find(s.root, dir, base)
+	if found == "" {
+		return nil, absent
+	}
+	f, err := s.openRegular(path.Join(dir, found))
+	if errors.Is(err, ErrExists) {
+		return nil, absent
+	}
+	return f, err
+}
+
+// Follow opens the file that a pointer leads to. Only what lies inside the
+// store or one of Options.PointerRoots is opened, also where links lead; the
+// error wraps ErrPointer for all else, and fs.ErrNotExist too if it was allowed
+// but is not there.
+func (s *Store) Follow(f *Found) (*os.File, error) {
+	target := f.Target.Target
+	switch {
+	case f.Pointer == "" || target == "":
+		return nil, fmt.Errorf("%w: %s offers no path (%s): %w", ErrPointer, f.Dir, clip(f.Target.Message), fs.ErrNotExist)
+	case strings.Contains(target, "://"):
+		return nil, fmt.Errorf("%w: %q is no file", ErrPointer, clip(target))
+	}
+	slashed := strings.ReplaceAll(target, `\`, "/")
+	if isAbsolute(slashed) {
+		return s.openTarget(target, slashed)
+	}
+	// The base of a relative path is not documented: the root of the store is
+	// what one client uses.
+	var first error
+	for _, base := range []string{s.dir, filepath.Join(s.dir, filepath.FromSlash(f.Dir))} {
+		file, err := s.openTarget(target, filepath.ToSlash(filepath.Join(base, filepath.FromSlash(slashed))))
+		if err == nil {
+			return file, nil
+		}
+		if first == nil || errors.Is(err, fs.ErrNotExist) && !errors.Is(first, fs.ErrNotExist) {
+			first = err
+		}
+	}
+	return nil, first
+}
+
+// isAbsolute says whether a path with slashes begins at a root of any system.
+func isAbsolute(p string) bool {
+	return strings.HasPrefix(p, "/") || len(p) > 1 && p[1] == ':'
+}
+
+// openTarget opens an absolute path inside the allowed folders.
+func (s *Store) openTarget(target, slashed string) (*os.File, error) {
+	roots := append([]PointerRoot{{Dir: s.dir}}, s.opt.PointerRoots...)
+	refused := fmt.Errorf("%w: %q lies outside the allowed folders", ErrPointer, clip(target))
+	for _, r := range roots {
+		prefix := r.Prefix
+		if prefix == "" {
+			prefix = r.Dir
+		}
+		rest, ok := below(slashed, strings.TrimRight(strings.ReplaceAll(prefix, `\`, "/"), "/"))
+		if !ok {
+			continue
+		}
+		f, err := openBelow(r.Dir, rest)
+		if err == nil {
+			return f, nil
+		}
+		refused = fmt.Errorf("%w: %q: %w", ErrPointer, clip(target), err)
+	}
+	return nil, refused
+}
+
+// below cuts a folder off a path, in any case.
+func below(p, dir string) (string, bool) {
+	if len(p) <= len(dir) || !strings.EqualFold(p[:len(dir)], dir) || p[len(dir)] != '/' {
+		return "", false
+	}
+	return strings.TrimLeft(p[len(dir):], "/"), true
+}
+
+// openBelow opens an ordinary file below a folder, in any case of its path.
+func openBelow(dir, rest string) (*os.File, error) {
+	root, err := os.OpenRoot(dir)
+	if err != nil {
+		return nil, err
+	}
+	defer root.Close()
+	rest = path.Clean(rest)
+	info, err := root.Stat(rest)
+	if errors.Is(err, fs.ErrNotExist) {
+		names := listings{frozen: true}
+		spelled := "."
+		for part := range strings.SplitSeq(rest, "/") {
+			found := names.find(root, spelled, part)
+			if found == "" {
+				return nil, err
+			}
+			spelled = path.Join(spelled, found)
+		}
+		rest = spelled
+		info, err = root.Stat(rest)
+	}
+	if err != nil {
+		return nil, err
+	}
+	if !info.Mode().IsRegular() {
+		return nil, errInTheWay(rest)
+	}
+	return root.Open(rest)
+}
+
+// Answer is what Query says of one key of a file.
+type Answer struct {
+	Named
+	Found *Found // nil if the store does not have it
+}
+
+// Query says whether the store has a file: under each of its keys, or, in a
+// flat folder, as a file of the same name with the same keys. The file at name
+// is read for its keys only. The error is that of identifying it; all includes
+// the kinds that Add stores with All.
+func (s *Store) Query(name string, all bool) ([]Answer, error) {
+	keys, err := identifyFile(name, all)
+	if err != nil {
+		return nil, err
+	}
+	var list []Answer
+	for _, k := range keys {
+		a := Answer{Named: k}
+		if s.flat {
+			a.Found = s.findFlat(k, all)
+		} else if a.Found, err = s.Find(k.Name, k.Key); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return list, err
+		}
+		list = append(list, a)
+	}
+	return list, nil
+}
+
+func identifyFile(name string, all bool) ([]Named, error) {
+	f, err := os.Open(name)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	info, err := f.Stat()
+	if err != nil {
+		return nil, err
+	}
+	if !info.Mode().IsRegular() {
+		return nil, errors.New("not an ordinary file")
+	}
+	return Identify(f, info.Size(), name, all)
+}
+
+// findFlat looks for a key in a flat folder, where the debugger looks.
+func (s *Store) findFlat(k Named, all bool) *Found {
+	ext := strings.TrimPrefix(path.Ext(k.Name), ".")
+	for _, dir := range []string{path.Join("symbols", ext), path.Join(".", ext), "."} {
+		found := s.names.find(s.root, dir, k.Name)
+		if found == "" {
+			continue
+		}
+		p := path.Join(dir, found)
+		keys, err := identifyFile(filepath.Join(s.dir, filepath.FromSlash(p)), all)
+		if err != nil {
+			continue // something else of that name
+		}
+		for _, have := range keys {
+			if strings.EqualFold(have.Key, k.Key) {
+				return &Found{Name: found, Dir: dir, Plain: p}
+			}
+		}
+	}
+	return nil
+}

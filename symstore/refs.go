@@ -1,0 +1,186 @@
+package symstore
+
+import (
+	"bytes"
+	"fmt"
+	"strings"
+)
+
+// Ref is one line of a refs.ptr: a transaction that put a file, or a pointer
+// to one, into the folder.
+type Ref struct {
+	ID      ID
+	Pointer bool
+	// Path is where the file came from; for a pointer, where it is.
+	Path string
+	// Type may be empty: lines of 1999 have none.
+	Type Type
+	// Compressed says that the transaction stored a compressed file.
+	Compressed bool
+
+	raw []byte // the line as read; nil for a new one
+}
+
+// parseRef reads a line of eight fields or, as they were in 1999, of three.
+func parseRef(line string) (Ref, error) {
+	f := fields(strings.TrimSpace(line))
+	if len(f) < 3 {
+		return Ref{}, fmt.Errorf("line %q has fewer than three fields", clip(line))
+	}
+	id, err := ParseID(f[0])
+	if err != nil {
+		return Ref{}, err
+	}
+	r := Ref{ID: id, Path: f[2]}
+	switch strings.ToLower(strings.TrimSpace(f[1])) {
+	case "ptr":
+		r.Pointer = true
+	case "file":
+	default:
+		return r, fmt.Errorf("line %q is of neither file nor ptr", clip(line))
+	}
+	if len(f) < 8 && !strings.Contains(line, `"`) {
+		// Old paths are not quoted and may hold commas.
+		_, rest, _ := strings.Cut(line, ",")
+		_, r.Path, _ = strings.Cut(rest, ",")
+		r.Path = strings.TrimSpace(r.Path)
+		return r, nil
+	}
+	if len(f) > 3 {
+		r.Type = Type(f[3])
+	}
+	r.Compressed = len(f) > 5 && strings.EqualFold(f[5], "Y")
+	return r, nil
+}
+
+// line prints r as the genuine tool does, without a line end. A line that was
+// read is printed as it was, with the fields that nobody knows.
+func (r Ref) line() string {
+	if r.raw != nil {
+		return string(r.raw)
+	}
+	kind, compressed := "file", "N"
+	if r.Pointer {
+		kind = "ptr"
+	}
+	if r.Compressed {
+		compressed = "Y"
+	}
+	return fmt.Sprintf(`%s,%s,"%s",%s,,%s,,`, r.ID, kind, clean(r.Path), r.Type, compressed)
+}
+
+// parseRefs reads a refs.ptr of any line ends. Lines that cannot be read are
+// returned apart, to be kept when the file is rewritten.
+func parseRefs(data []byte) (list, junk []Ref) {
+	for _, raw := range splitLines(data) {
+		r, err := parseRef(decode(raw))
+		if err != nil {
+			junk = append(junk, Ref{raw: raw})
+			continue
+		}
+		r.raw = raw
+		list = append(list, r)
+	}
+	return list, junk
+}
+
+// printRefs is the content of a refs.ptr: lines separated by CR LF, the last
+// without an end.
+func printRefs(list []Ref) []byte {
+	var b []byte
+	for i, r := range list {
+		if i > 0 {
+			b = append(b, "\r\n"...)
+		}
+		b = append(b, r.line()...)
+	}
+	return b
+}
+
+// Preference makes some entries of a refs.ptr win over later ones, as the
+// options /m and /h do. The zero value prefers nothing.
+type Preference struct {
+	// Prefix prefers sources whose path begins with it, in any case.
+	Prefix string
+	// Type prefers Private or Public symbols. Binaries are not affected.
+	Type Type
+}
+
+func (p Preference) prefers(r Ref) bool {
+	if p == (Preference{}) {
+		return false
+	}
+	if p.Prefix != "" && (len(r.Path) < len(p.Prefix) || !strings.EqualFold(r.Path[:len(p.Prefix)], p.Prefix)) {
+		return false
+	}
+	return p.Type == "" || r.Type == Binary || r.Type == p.Type
+}
+
+// insert adds a line. The last line decides what readers get, so that a line
+// that must not win goes before it; otherwise lines stand in the order of
+// their numbers. wins says whether the new line is the last.
+func (p Preference) insert(list []Ref, r Ref) (out []Ref, wins bool) {
+	n := len(list)
+	out = append(out, list...)
+	if n > 0 && p.prefers(list[n-1]) && !p.prefers(r) {
+		return append(out[:n-1:n-1], r, list[n-1]), false
+	}
+	return append(out, r), true
+}
+
+// without returns the lines that are not of a transaction.
+func without(list []Ref, id ID) []Ref {
+	var out []Ref
+	for _, r := range list {
+		if r.ID != id {
+			out = append(out, r)
+		}
+	}
+	return out
+}
+
+// anyFile says whether a line says that the file itself is stored.
+func anyFile(list []Ref) bool {
+	for _, r := range list {
+		if !r.Pointer {
+			return true
+		}
+	}
+	return false
+}
+
+// Pointer is the content of a file.ptr.
+type Pointer struct {
+	// Target is the path or the address of the file; empty if there is none.
+	Target string
+	// Message says why there is no file, if that is said.
+	Message string
+}
+
+// parsePointer reads a file.ptr as any tool or server writes it: a path, a
+// path after "PATH:", or a message after "MSG:".
+func parsePointer(data []byte) Pointer {
+	var p Pointer
+	for _, raw := range splitLines(data) {
+		line := strings.TrimSpace(decode(raw))
+		switch upper := strings.ToUpper(line); {
+		case strings.HasPrefix(upper, "MSG"):
+			if p.Message == "" {
+				p.Message = strings.TrimSpace(strings.TrimPrefix(line[3:], ":"))
+			}
+		case p.Target != "":
+		case strings.HasPrefix(upper, "PATH:"):
+			p.Target = strings.TrimSpace(line[5:])
+		default:
+			p.Target = line
+		}
+	}
+	p.Target = strings.Trim(p.Target, `"`)
+	return p
+}
+
+// isMessage says whether a file.ptr offers no path.
+func isMessage(data []byte) bool {
+	p := parsePointer(data)
+	return p.Target == "" && bytes.Contains(bytes.ToUpper(data), []byte("MSG"))
+}

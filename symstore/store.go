@@ -1,0 +1,372 @@
+package symstore
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/symdepot/symdepot/debugid"
+	"github.com/symdepot/symdepot/internal/durable"
+	"github.com/symdepot/symdepot/layout"
+)
+
+// Tiers is the arrangement of a store's folders.
+type Tiers uint8
+
+// The arrangements.
+const (
+	Flat Tiers = iota // files beside each other, no keys
+	One               // name/key/name
+	Two               // na/name/key/name, marked by index2.txt
+)
+
+// String returns "flat", "one-tier" or "two-tier".
+func (t Tiers) String() string {
+	switch t {
+	case One:
+		return "one-tier"
+	case Two:
+		return "two-tier"
+	}
+	return "flat"
+}
+
+// Options of a store. The zero value is what a command wants.
+type Options struct {
+	// ReadOnly refuses every change with ErrReadOnly.
+	ReadOnly bool
+	Locking  Locking
+	// LockWait is how long a writer waits for others. 0: one minute.
+	LockWait time.Duration
+	// PointerRoots are the folders inside which pointers are followed. None:
+	// only relative pointers are, inside the store.
+	PointerRoots []PointerRoot
+	// Now is the clock for the records. Nil: time.Now.
+	Now func() time.Time
+	// Token makes names that nobody else makes. Nil: 16 random bytes in hex.
+	Token func() string
+
+	// step, for tests, is asked before each change to the disk that other
+	// processes can see. An error stops everything as if killed.
+	step func(what string) error
+}
+
+// Store is an open store. Its methods may be used by several goroutines, and
+// several Stores, in one process or in many, may be open on one directory.
+type Store struct {
+	dir     string // absolute
+	root    *os.Root
+	tree    *durable.Tree
+	opt     Options
+	process *processLock
+	names   listings
+	flat    bool
+}
+
+// Open opens the store in dir. A directory that is none is opened as a flat
+// folder, for reading.
+func Open(dir string, opt Options) (*Store, error) {
+	s, err := openDir(dir, opt)
+	if err != nil {
+		return nil, err
+	}
+	tiers, err := s.detect()
+	if err != nil {
+		return nil, errors.Join(err, s.Close())
+	}
+	s.flat = tiers == Flat
+	return s, nil
+}
+
+// Create opens the store in dir and makes it one first if it is none. tiers is
+// that of a new store, One or Two; a store that is there stays as it is.
+func Create(dir string, tiers Tiers, opt Options) (*Store, error) {
+	if opt.ReadOnly {
+		return Open(dir, opt)
+	}
+	if err := durable.MkdirAll(dir, 0o777); err != nil {
+		return nil, wrapError(err)
+	}
+	s, err := openDir(dir, opt)
+	if err != nil {
+		return nil, err
+	}
+	have, err := s.detect()
+	if err == nil && have == Flat {
+		err = s.create(tiers)
+	}
+	if err != nil {
+		return nil, errors.Join(err, s.Close())
+	}
+	return s, nil
+}
+
+func openDir(dir string, opt Options) (*Store, error) {
+	abs, err := filepath.Abs(dir)
+	if err != nil {
+		return nil, err
+	}
+	tree, err := durable.OpenTree(abs)
+	if err != nil {
+		return nil, wrapError(err)
+	}
+	if real, err := filepath.EvalSymlinks(abs); err == nil {
+		abs = real
+	}
+	if opt.LockWait == 0 {
+		opt.LockWait = time.Minute
+	}
+	if opt.Now == nil {
+		opt.Now = time.Now
+	}
+	if opt.Token == nil {
+		opt.Token = randomToken
+	}
+	s := &Store{dir: abs, tree: tree, root: tree.Root(), opt: opt, process: processLockOf(abs)}
+	s.names.caseless = isCaseless(s.root)
+	return s, nil
+}
+
+func randomToken() string {
+	var b [16]byte
+	_, _ = rand.Read(b[:]) // never fails
+	return hex.EncodeToString(b[:])
+}
+
+// create makes the markers of a new store. index2.txt comes before 000Admin:
+// the store is none, and its arrangement open, until that is there.
+func (s *Store) create(tiers Tiers) error {
+	if tiers == Two {
+		if err := s.touch(index2File); err != nil {
+			return err
+		}
+	}
+	if err := s.tree.MkdirAll(adminDir, 0o777); err != nil {
+		return s.wrap(err)
+	}
+	return s.touch(pingmeFile)
+}
+
+// touch makes an empty file, or gives it the present time.
+func (s *Store) touch(name string) error {
+	if err := s.step("touch " + name); err != nil {
+		return err
+	}
+	f, err := s.root.OpenFile(name, os.O_WRONLY|os.O_CREATE, 0o666)
+	if err != nil {
+		return s.wrap(err)
+	}
+	if err := f.Close(); err != nil {
+		return s.wrap(err)
+	}
+	now := s.opt.Now()
+	// The time is a hint to clients; a share may not let others set it.
+	_ = s.root.Chtimes(name, now, now)
+	return nil
+}
+
+// Close lets go of the directory.
+func (s *Store) Close() error { return s.tree.Close() }
+
+// Dir returns the absolute path of the root.
+func (s *Store) Dir() string { return s.dir }
+
+// Tiers returns the present arrangement, which Convert may change.
+func (s *Store) Tiers() Tiers {
+	switch {
+	case s.flat:
+		return Flat
+	case s.exists(index2File):
+		return Two
+	}
+	return One
+}
+
+// exists says whether a file is there.
+func (s *Store) exists(name string) bool {
+	_, err := s.root.Lstat(name)
+	return err == nil
+}
+
+// step tells the tests what comes next.
+func (s *Store) step(what string) error {
+	if s.opt.step == nil {
+		return nil
+	}
+	return s.opt.step(what)
+}
+
+// wrap adds the store's own error to those of the system that mean it.
+func (s *Store) wrap(err error) error { return wrapError(err) }
+
+func wrapError(err error) error {
+	switch {
+	case err == nil:
+		return nil
+	case errors.Is(err, syscall.EROFS), errors.Is(err, fs.ErrPermission):
+		return fmt.Errorf("%w: %w", ErrReadOnly, err)
+	case errors.Is(err, fs.ErrExist), errors.Is(err, syscall.ENOTDIR), errors.Is(err, syscall.EISDIR):
+		return fmt.Errorf("%w: %w", ErrExists, err)
+	}
+	return err
+}
+
+// IsNoSpace says whether an error of this package means a full disk or a
+// used-up quota.
+func IsNoSpace(err error) bool { return durable.IsNoSpace(err) }
+
+func fileEnd(err error) bool { return errors.Is(err, io.EOF) }
+
+// readText reads a small file; nil if it is not there.
+func (s *Store) readText(name string) ([]byte, error) {
+	f, err := s.root.Open(name)
+	if err != nil {
+		return nil, ignoreAbsent(err)
+	}
+	defer f.Close()
+	data, err := io.ReadAll(io.LimitReader(f, maxText+1))
+	if err != nil {
+		return nil, err
+	}
+	if len(data) > maxText {
+		return nil, fmt.Errorf("%w: %s is larger than %d bytes", ErrDamaged, name, maxText)
+	}
+	return data, nil
+}
+
+// Detect says how the files in dir are arranged.
+func Detect(dir string) (Tiers, error) {
+	s, err := openDir(dir, Options{ReadOnly: true})
+	if err != nil {
+		return Flat, err
+	}
+	tiers, err := s.detect()
+	return tiers, errors.Join(err, s.Close())
+}
+
+// detect goes by the markers and, where there are none, by the folders.
+func (s *Store) detect() (Tiers, error) {
+	if s.names.find(s.root, ".", index2File) != "" {
+		return Two, nil
+	}
+	for _, marker := range []string{pingmeFile, adminDir} {
+		if s.names.find(s.root, ".", marker) != "" {
+			return One, nil
+		}
+	}
+	return s.guess(context.Background())
+}
+
+// guessed is how many folders are looked into to guess an arrangement.
+const guessed = 200
+
+// guess looks for a folder name/key that holds name, at the root or below a
+// folder of two characters.
+func (s *Store) guess(ctx context.Context) (Tiers, error) {
+	dirs, err := s.subdirs(".", guessed)
+	if err != nil {
+		return Flat, err
+	}
+	for _, name := range dirs {
+		if ok, err := s.looksLikeName(name, name); ok || err != nil {
+			return One, err
+		}
+	}
+	for _, bucket := range dirs {
+		if len([]rune(bucket)) > 2 {
+			continue
+		}
+		names, err := s.subdirs(bucket, guessed)
+		if err != nil {
+			return Flat, err
+		}
+		for _, name := range names {
+			if !strings.HasPrefix(strings.ToLower(name), strings.ToLower(strings.TrimRight(bucket, "."))) {
+				continue
+			}
+			if ok, err := s.looksLikeName(path.Join(bucket, name), name); ok || err != nil {
+				return Two, err
+			}
+		}
+		if err := ctx.Err(); err != nil {
+			return Flat, err
+		}
+	}
+	return Flat, nil
+}
+
+// looksLikeName says whether dir holds a key folder with the file called name.
+func (s *Store) looksLikeName(dir, name string) (bool, error) {
+	keys, err := s.subdirs(dir, 8)
+	if err != nil {
+		return false, err
+	}
+	for _, key := range keys {
+		if looksLikeKey(key) && (s.exists(path.Join(dir, key, name)) || s.exists(path.Join(dir, key, compressedName(name)))) {
+			return true, nil
+		}
+	}
+	return false, nil
+}
+
+// looksLikeKey says whether a folder's name can be a key of any kind of file.
+func looksLikeKey(key string) bool {
+	if _, rest, ok := cutLast(key, "-"); ok {
+		key = rest // elf-buildid-sym-HEX and the like
+	}
+	return len(key) >= 9 && len(key) <= 2*debugid.MaxBuildID && debugid.IsHex(key)
+}
+
+func cutLast(s, sep string) (before, after string, ok bool) {
+	i := strings.LastIndex(s, sep)
+	if i < 0 {
+		return s, "", false
+	}
+	return s[:i], s[i+len(sep):], true
+}
+
+// subdirs returns the first folders in dir, without those of the store itself.
+// A limit of 0 is none.
+func (s *Store) subdirs(dir string, limit int) ([]string, error) {
+	d, err := s.root.Open(dir)
+	if err != nil {
+		return nil, err
+	}
+	defer d.Close()
+	var list []string
+	for {
+		entries, err := d.ReadDir(1024)
+		for _, e := range entries {
+			if e.IsDir() && !(dir == "." && strings.EqualFold(e.Name(), adminDir)) {
+				list = append(list, e.Name())
+				if len(list) == limit {
+					return list, nil
+				}
+			}
+		}
+		if fileEnd(err) {
+			return list, nil
+		}
+		if err != nil {
+			return list, err
+		}
+	}
+}
+
+// dirOf returns the folder of a key in the given arrangement.
+func dirOf(tiers Tiers, name, key string) string {
+	if tiers == Two {
+		return path.Join(layout.Bucket(name), name, key)
+	}
+	return path.Join(name, key)
+}
