@@ -26,5 +26,8 @@ func Candidate(head []byte, name string) error {
 	if strings.HasSuffix(layout.Fold(name), symCacheExt) || isPerfMap(head) || isUUIDMap(head) {
 		return nil
 	}
+	if len(head) == 0 {
+		return notSymbol("empty file")
+	}
 	return notSymbol("%s", describe(head, math.MaxInt64))
 }

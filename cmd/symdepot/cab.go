@@ -6,14 +6,117 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 
 	"github.com/symdepot/symdepot/cab"
+	"github.com/symdepot/symdepot/internal/blob"
 )
 
 type cabCmd struct {
+	Create  cabCreateCmd  `cmd:"" help:"Write a cabinet."`
 	List    cabListCmd    `cmd:"" help:"List what is in a cabinet."`
 	Extract cabExtractCmd `cmd:"" help:"Take files out of a cabinet."`
+}
+
+type cabCreateCmd struct {
+	Method string   `help:"How to compress: mszip, lzx (smaller and slower, as Microsoft's own stores have it) or none." enum:"mszip,lzx,none" default:"mszip"`
+	Out    string   `arg:"" name:"cabinet" help:"The cabinet to write; one that exists is replaced."`
+	Files  []string `arg:"" name:"file" help:"Files to put in, under their base names."`
+}
+
+// Help is the long help text.
+func (cabCreateCmd) Help() string {
+	return `A single file gives the shape that symbol stores use for foo.pd_. The cabinet is read back and
+compared before it appears under its name.
+
+  symdepot cab create foo.pd_ foo.pdb
+  symdepot cab create --method lzx all.cab *.pdb
+
+A cabinet cannot hold a file above 65,535 blocks of 32 KiB (2,147,450,880 bytes), nor be 2 GiB or
+larger itself: such input is refused, never written wrong.
+
+Exit codes: 0 written, 2 wrong command line, 3 failed or too large (nothing was written).`
+}
+
+// Run writes a cabinet.
+func (c cabCreateCmd) Run(a *app) (err error) {
+	opt := cab.WriteOptions{Method: map[string]cab.Method{"mszip": cab.MSZIP, "lzx": cab.LZX, "none": cab.None}[c.Method], Workers: runtime.GOMAXPROCS(0)}
+	var sources []cab.Source
+	var sums []blob.Ref
+	for _, path := range c.Files {
+		src, sum, err := cabSource(a, path)
+		if err != nil {
+			return err
+		}
+		sources, sums = append(sources, src), append(sums, sum)
+	}
+	out, err := os.CreateTemp(filepath.Dir(c.Out), ".symdepot-cab-*")
+	if err != nil {
+		return err
+	}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, out.Close(), os.Remove(out.Name()))
+		}
+	}()
+	size, err := cab.Create(out, sources, opt)
+	if err != nil {
+		return fmt.Errorf("%s: %w", c.Out, err)
+	}
+	if err := readBack(a, out, size, sums); err != nil {
+		return fmt.Errorf("%s: what was written does not read back: %w", c.Out, err)
+	}
+	if err := errors.Join(out.Chmod(0o644), out.Sync(), out.Close()); err != nil {
+		return err
+	}
+	if err := os.Rename(out.Name(), c.Out); err != nil {
+		return err
+	}
+	fmt.Fprintf(a.stdout, "%s: %s, %s\n", printable(c.Out), count(int64(len(sources)), "file"), bytesText(size))
+	return nil
+}
+
+// cabSource describes a file to put in, and hashes it.
+func cabSource(a *app, path string) (cab.Source, blob.Ref, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return cab.Source{}, blob.Ref{}, err
+	}
+	defer f.Close()
+	fi, err := f.Stat()
+	if err != nil {
+		return cab.Source{}, blob.Ref{}, err
+	}
+	if !fi.Mode().IsRegular() {
+		return cab.Source{}, blob.Ref{}, usageError(path + " is not a file")
+	}
+	sum, size, err := blob.Hash(a.ctx, f)
+	if err != nil {
+		return cab.Source{}, blob.Ref{}, fmt.Errorf("%s: %w", path, err)
+	}
+	return cab.Source{Name: filepath.Base(path), Size: size, Modified: fi.ModTime(), Attributes: cab.AttrArchive,
+		Open: func() (io.ReadCloser, error) { return os.Open(path) }}, sum, nil
+}
+
+// readBack decodes a fresh cabinet and compares it with what went in.
+func readBack(a *app, f *os.File, size int64, sums []blob.Ref) error {
+	r, err := cab.Open(f, size, cab.Options{})
+	if err != nil {
+		return err
+	}
+	i := 0
+	return r.Walk(func(_ *cab.File, content io.Reader) error {
+		sum, _, err := blob.Hash(a.ctx, content)
+		if err != nil {
+			return err
+		}
+		if i >= len(sums) || sum != sums[i] {
+			return errors.New("its content differs")
+		}
+		i++
+		return nil
+	})
 }
 
 type cabListCmd struct {

@@ -77,7 +77,7 @@ type cli struct {
 	Rm       rmCmd       `cmd:"" help:"Remove transactions."`
 	Gc       gcCmd       `cmd:"" help:"Free the space of what no transaction holds any more."`
 	Verify   verifyCmd   `cmd:"" help:"Check every stored byte and every row."`
-	Cab      cabCmd      `cmd:"" help:"Look into cabinets."`
+	Cab      cabCmd      `cmd:"" help:"Write, list and extract cabinets."`
 	Version  versionCmd  `cmd:"" help:"Print the version."`
 }
 

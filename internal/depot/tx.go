@@ -64,6 +64,7 @@ type Tx struct {
 
 	mu      sync.Mutex // guards what follows
 	entries []index.Entry
+	refs    map[blob.Ref]bool // contents taken so far
 	done    bool
 }
 
@@ -73,7 +74,7 @@ func (d *Depot) Begin(ctx context.Context, info TxInfo) (*Tx, error) {
 	if err != nil {
 		return nil, fmt.Errorf("depot %s: %w", d.dir, err)
 	}
-	return &Tx{d: d, info: info, batch: b}, nil
+	return &Tx{d: d, info: info, batch: b, refs: map[blob.Ref]bool{}}, nil
 }
 
 // Added is one object that Tx.Add took.
@@ -226,6 +227,10 @@ func (tx *Tx) take(ctx context.Context, c Content, o objfile.Object) (Added, err
 		return Added{}, err
 	}
 	known, err := tx.d.db.HasContent(ctx, ref)
+	tx.mu.Lock()
+	defer tx.mu.Unlock()
+	known = known || tx.refs[ref]
+	tx.refs[ref] = true
 	return Added{Object: o, Ref: ref, Known: known}, err
 }
 
