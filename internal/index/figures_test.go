@@ -31,6 +31,9 @@ func status(key string) int {
 // keeps the index for the next run.
 func TestFigures(t *testing.T) {
 	keys := 50_000
+	if testing.Short() {
+		keys = 5_000
+	}
 	if n, err := strconv.Atoi(os.Getenv("SYMDEPOT_INDEX_KEYS")); err == nil {
 		keys = n
 	}
@@ -77,7 +80,7 @@ func build(t *testing.T, path string, keys int) int {
 	start := time.Now()
 	for n := s.Objects; s.Lookups < int64(keys); {
 		var entries []Entry
-		for range 5000 {
+		for range min(5000, keys/10) {
 			entries = append(entries, figureEntry(int(2*n)))
 			s.Lookups += int64(len(entries[len(entries)-1].Aliases))
 			n++

@@ -739,8 +739,11 @@ func TestModel(t *testing.T) {
 		}
 		return number
 	}
-	const contents = 12
-	for step := range 150 {
+	contents, steps := 12, 150
+	if testing.Short() {
+		steps = 40
+	}
+	for step := range steps {
 		c.hours(1)
 		switch k := rnd.IntN(10); {
 		case k < 5:

@@ -73,6 +73,9 @@ func childCommit(path string, arg int) error {
 // at once. SYMDEPOT_INDEX_PROCESSES sets their number.
 func TestManyProcesses(t *testing.T) {
 	processes, each := 8, 10
+	if testing.Short() {
+		processes = 4
+	}
 	if n, err := strconv.Atoi(os.Getenv("SYMDEPOT_INDEX_PROCESSES")); err == nil {
 		processes = n
 	}
@@ -139,6 +142,9 @@ func scanNumbers(r io.Reader, limit int) (list []int64) {
 // sets how often.
 func TestKill(t *testing.T) {
 	kills := 10
+	if testing.Short() {
+		kills = 3
+	}
 	if n, err := strconv.Atoi(os.Getenv("SYMDEPOT_INDEX_KILLS")); err == nil {
 		kills = n
 	}
@@ -244,7 +250,7 @@ func childFigures(path string, arg int) error {
 	}
 	f := figures{Open: time.Since(start)}
 	const readers = 8
-	perReader := max(2000, min(50000, arg/40))
+	perReader := max(200, min(50000, arg/11))
 	round := func(seed uint64) ([]time.Duration, error) {
 		type result struct {
 			took []time.Duration
