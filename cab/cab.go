@@ -49,6 +49,7 @@ const (
 	blockSize     = 32768
 	maxBlock      = 32768 + 6144
 	maxBlocks     = 65535
+	maxFiles      = 65535
 	maxName       = 256 // bytes of a name with its end
 	maxCabinet    = 1<<31 - 1
 	maxFileTable  = 6 << 20 // bytes of file entries that a reader takes in

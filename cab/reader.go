@@ -54,6 +54,8 @@ type Reader struct {
 	split   bool
 	reserve int // bytes reserved in each block
 
+	unchecked bool // tests let damage through to the decoders
+
 	mu   sync.Mutex
 	idle *stream // of the file that was closed last, to go on from
 }

@@ -9,7 +9,7 @@ import (
 // chunkSize is how many bytes are parsed by one worker in a row, behind the
 // window's worth of history that it takes in first. It does not depend on the
 // number of workers, so neither does the output.
-const chunkSize = 64 * FrameSize
+const chunkSize = 128 * FrameSize
 
 // Options say how to compress. The zero value is ready for use.
 type Options struct {
@@ -30,7 +30,7 @@ type chunk struct {
 // number of bytes that it expands to. The frame is valid during the call only.
 // The first error of r or emit ends it and is returned. Call targets are
 // translated as genuine encoders do. The output is the same for any number of
-// workers; each holds about 40 MiB.
+// workers; each holds about 50 MiB.
 func Compress(r io.Reader, opt Options, emit func(frame []byte, size int) error) error {
 	window, workers := opt.Window, max(opt.Workers, 1)
 	if window == 0 {

@@ -7,7 +7,8 @@ import (
 
 const (
 	hash3Bits = 15
-	hash4Bits = 16
+	hash4Bits = 19
+	sample    = 4        // of the positions in a repetition, one in so many is entered
 	none      = -1 << 30 // a position before every window
 )
 
@@ -27,7 +28,8 @@ type finder struct {
 	head3  [1 << hash3Bits]int32
 	head4  [1 << hash4Bits]int32
 	child  [][2]int32 // by position modulo window: what sorts before, and after
-	sink   int32
+
+	repeated bool // next has come upon a match of nice length
 }
 
 func newFinder(window int) *finder {
@@ -81,7 +83,7 @@ func (f *finder) next(found []match) []match {
 	node := f.head4[h4]
 	f.head4[h4] = int32(pos)
 	if !record {
-		best = f.nice - 1
+		best, limit = f.nice-1, min(limit, f.nice)
 	}
 
 	child, mask := f.child, f.window-1
@@ -101,6 +103,7 @@ func (f *finder) next(found []match) []match {
 					found = append(found, match{uint32(n), uint32(pos) - uint32(node)})
 				}
 				if n >= f.nice || n == limit {
+					f.repeated = true
 					*lower, *upper = pair[0], pair[1]
 					return found
 				}
@@ -123,9 +126,26 @@ func (f *finder) next(found []match) []match {
 	}
 }
 
-// skip enters n positions without looking for matches.
+// skip passes n positions inside a repetition. Its earlier occurrence stands in
+// the trees, so that a sample of it is enough, and the end, where something
+// new begins.
 func (f *finder) skip(n int) {
-	for range n {
+	for end := f.pos + n; f.pos < end; {
+		if f.pos%sample == 0 || end-f.pos < 2*sample {
+			f.next(nil)
+		} else {
+			f.pos++
+		}
+	}
+}
+
+// prime enters the first n positions as history, of repetitions a sample.
+func (f *finder) prime(n int) {
+	for f.pos < n {
+		f.repeated = false
 		f.next(nil)
+		if f.repeated {
+			f.pos = min(f.pos+sample-1, n)
+		}
 	}
 }

@@ -162,8 +162,8 @@ type parser struct {
 
 // Effort: how deep the finder looks and which length it takes without asking.
 const (
-	searchDepth = 24
-	niceLength  = 64
+	searchDepth = 10
+	niceLength  = 80
 )
 
 func newParser(window int) *parser {
@@ -176,7 +176,7 @@ func newParser(window int) *parser {
 // stands before is history. r holds the repeated offsets, zeros if unknown.
 func (p *parser) parse(items []item, buf []byte, from int, r repeats) []item {
 	p.find.reset(buf)
-	p.find.skip(from)
+	p.find.prime(from)
 	for at := from; at < len(buf); at += FrameSize {
 		frame := buf[at:min(at+FrameSize, len(buf))]
 		p.matches(len(frame))

@@ -47,6 +47,9 @@ type Decoder struct {
 	dist [distSize]uint32
 	pre  [1 << lenBits]uint32
 	lens [288 + 32]uint8
+	// How many of lens are litlen codes, and how many distance codes follow.
+	nlit, ndist int
+	strict      bool // tests refuse codes that are not complete
 
 	// Bit reader over in[:inLen]; ip may run up to inSlack beyond, into zeros.
 	bb    uint64
@@ -70,9 +73,7 @@ func (d *Decoder) Decode(src []byte, size int) ([]byte, error) {
 		copy(d.win, d.win[d.pos-historySize:d.pos])
 		d.pos = historySize
 	}
-	d.inLen = copy(d.in[:], src[2:])
-	clear(d.in[d.inLen : d.inLen+inSlack])
-	d.bb, d.nb, d.ip = 0, 0, 0
+	d.load(src[2:])
 	start, end := d.pos, d.pos+size
 	for {
 		d.refill()
@@ -103,6 +104,16 @@ func (d *Decoder) Decode(src []byte, size int) ([]byte, error) {
 	}
 	return d.win[start:end], nil
 }
+
+// load begins to read from src.
+func (d *Decoder) load(src []byte) {
+	d.inLen = copy(d.in[:MaxBlock], src)
+	clear(d.in[d.inLen : d.inLen+inSlack])
+	d.bb, d.nb, d.ip = 0, 0, 0
+}
+
+// bit is the place of the next bit in what was loaded.
+func (d *Decoder) bit() int { return 8*d.ip - int(d.nb) }
 
 // refill makes at least 56 bits available, zeros after the end of the input.
 func (d *Decoder) refill() {
@@ -258,17 +269,38 @@ func (d *Decoder) fixedTables() {
 }
 
 func (d *Decoder) dynamicTables() bool {
+	if !d.codeLengths() || d.strict && !(complete(d.lens[:d.nlit]) && complete(d.lens[d.nlit:d.nlit+d.ndist])) {
+		return false
+	}
+	return build(d.lit[:], litBits, d.lens[:d.nlit], litEntry) &&
+		build(d.dist[:], distBits, d.lens[d.nlit:d.nlit+d.ndist], distEntry)
+}
+
+// complete reports whether the code lengths leave no bits without a meaning.
+func complete(lens []uint8) bool {
+	sum := 0
+	for _, n := range lens {
+		if n > 0 {
+			sum += 1 << (maxBits - n)
+		}
+	}
+	return sum == 1<<maxBits
+}
+
+// codeLengths reads what describes the codes of a dynamic block, into lens.
+func (d *Decoder) codeLengths() bool {
 	d.refill()
 	nlit, ndist, npre := 257+d.take(5), 1+d.take(5), 4+d.take(4)
 	if nlit > 286 {
 		return false
 	}
+	d.nlit, d.ndist = nlit, ndist
 	var pre [19]uint8
 	for i := range npre {
 		d.refill()
 		pre[lengthOrder[i]] = uint8(d.take(3))
 	}
-	if !build(d.pre[:], lenBits, pre[:], preEntry) {
+	if d.strict && !complete(pre[:]) || !build(d.pre[:], lenBits, pre[:], preEntry) {
 		return false
 	}
 	for i := 0; i < nlit+ndist; {
@@ -304,8 +336,7 @@ func (d *Decoder) dynamicTables() bool {
 			i++
 		}
 	}
-	return build(d.lit[:], litBits, d.lens[:nlit], litEntry) &&
-		build(d.dist[:], distBits, d.lens[nlit:nlit+ndist], distEntry)
+	return true
 }
 
 // inflate decodes symbols to the end-of-block code. It may write up to

@@ -22,10 +22,6 @@ const (
 // best level at ten times its speed.
 const DefaultLevel = 7
 
-// endMark completes the stream that Flush leaves open: a final block of the
-// fixed code with nothing in it.
-var endMark = []byte{0x03, 0x00}
-
 // Options say how to compress. The zero value is ready for use.
 type Options struct {
 	Level   int // deflate level 1 to 9; 0 means DefaultLevel
@@ -134,6 +130,7 @@ func fill(r io.Reader, buf []byte) (n int, err error) {
 
 func worker(level int, work <-chan *run) {
 	var buf bytes.Buffer
+	var c completer
 	fw, err := flate.NewWriter(&buf, level)
 	for j := range work {
 		j.out, j.ends = j.out[:0], j.ends[:0]
@@ -143,6 +140,7 @@ func worker(level int, work <-chan *run) {
 			continue
 		}
 		fw.ResetDict(&buf, j.dict)
+		history := j.dict
 		for from := 0; from < len(j.data) && j.err == nil; from += BlockSize {
 			plain := j.data[from:min(from+BlockSize, len(j.data))]
 			buf.Reset()
@@ -151,20 +149,20 @@ func worker(level int, work <-chan *run) {
 			} else if werr := fw.Flush(); werr != nil {
 				j.err = werr
 			}
-			j.out = appendBlock(j.out, buf.Bytes(), plain)
+			j.out = appendBlock(j.out, c.complete(buf.Bytes(), history, len(plain)), plain)
 			j.ends = append(j.ends, len(j.out))
+			history = plain
 		}
 		close(j.done)
 	}
 }
 
-// appendBlock adds one block: the flushed deflate data with an end put to it,
-// or the plain bytes stored where that is no longer.
-func appendBlock(out, flushed, plain []byte) []byte {
+// appendBlock adds one block: a complete stream, or the plain bytes stored
+// where that is no longer or there is no stream.
+func appendBlock(out, stream, plain []byte) []byte {
 	out = append(out, 'C', 'K')
-	if len(flushed)+len(endMark) < len(plain)+5 {
-		out = append(out, flushed...)
-		return append(out, endMark...)
+	if len(stream) > 0 && len(stream) < len(plain)+5 {
+		return append(out, stream...)
 	}
 	out = append(out, 1)
 	out = binary.LittleEndian.AppendUint16(out, uint16(len(plain)))

@@ -35,6 +35,7 @@ func compress(t testing.TB, plain []byte, opt Options) []block {
 func expand(t testing.TB, blocks []block) []byte {
 	t.Helper()
 	d := NewDecoder()
+	d.strict = true
 	var out []byte
 	for i, b := range blocks {
 		p, err := d.Decode(b.data, b.size)
@@ -53,6 +54,15 @@ func random(n int) []byte {
 	return b
 }
 
+// letters has no repetitions to speak of, but few different bytes.
+func letters(n int) []byte {
+	b := random(n)
+	for i := range b {
+		b[i] = 'a' + b[i]%5*b[i]%3
+	}
+	return b
+}
+
 func samples(t testing.TB) map[string][]byte {
 	t.Helper()
 	m := map[string][]byte{
@@ -61,6 +71,9 @@ func samples(t testing.TB) map[string][]byte {
 		"text": []byte(strings.Repeat("the symbols of every build of every platform; ", 6000)),
 		"runs": bytes.Repeat(append(random(200), make([]byte, 300)...), 5000),
 		"far":  append(random(BlockSize), random(BlockSize)...),
+		// Each period has its distances in one slot, up to the last one.
+		"period 1": make([]byte, 40000), "period 3": bytes.Repeat([]byte("abc"), 30000), "period 700": bytes.Repeat(random(700), 200),
+		"period 30000": bytes.Repeat(random(30000), 10), "period 32768": bytes.Repeat(random(32768), 5), "no distances": letters(100000),
 	}
 	files, err := filepath.Glob("../../testdata/pdb/*.pdb")
 	if err != nil || len(files) == 0 {
