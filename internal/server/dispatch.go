@@ -78,6 +78,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	s.metrics.inFlight.Inc()
 	defer s.metrics.inFlight.Dec()
 	x := &exchange{w: w, start: time.Now(), protocol: protocolNone, head: r.Method == http.MethodHead}
+	w.Header()["X-Content-Type-Options"] = nosniff
 	deadline := x.start.Add(s.cfg.Wait)
 	if err := s.slots.enter(r.Context(), deadline); err != nil {
 		s.fail(x, err)
@@ -93,7 +94,6 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 // serve answers a request that may be under way.
 func (s *Server) serve(x *exchange, r *http.Request) {
 	h := x.Header()
-	h["X-Content-Type-Options"] = nosniff
 	if !s.hostAllowed(r.Host) {
 		s.fail(x, errHost)
 		return

@@ -88,6 +88,15 @@ func (c *conn) ReadFrom(r io.Reader) (int64, error) {
 	return io.Copy(writerOnly{c.Conn}, r)
 }
 
+// CloseWrite lets net/http end a refused request so that the client can read
+// why.
+func (c *conn) CloseWrite() error {
+	if cw, ok := c.Conn.(interface{ CloseWrite() error }); ok {
+		return cw.CloseWrite()
+	}
+	return nil
+}
+
 // Close closes the connection, but not in the middle of an answer that is sent
 // here.
 func (c *conn) Close() error {
@@ -269,7 +278,7 @@ func (s *Server) record(q *head, start time.Time, generation uint64) (*answer, e
 			return a, nil
 		}
 	}
-	rec := &recorder{header: make(http.Header, 16), most: hotUnseen}
+	rec := &recorder{header: http.Header{"X-Content-Type-Options": nosniff}, most: hotUnseen}
 	if s.hot.again(q.path) {
 		rec.most = hotBody
 	}

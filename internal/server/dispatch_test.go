@@ -1,0 +1,344 @@
+package server
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"io/fs"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/symdepot/symdepot/internal/depot"
+	"github.com/symdepot/symdepot/layout"
+)
+
+func TestOwnPaths(t *testing.T) {
+	w := newWorld(t, Config{})
+	two := newServer(t, Config{Depot: w.d, TwoTier: true, Prefixes: []string{"/corp/symbols/"}})
+	c := dial(t, listen(t, w.s))
+	const text = "text/plain; charset=utf-8"
+	for _, tt := range []struct {
+		path   string
+		status int
+		ctype  string
+		body   string
+	}{
+		{"/healthz", 200, text, "ok\n"},
+		{"/readyz", 200, text, "ready\n"},
+		{"/pingme.txt", 200, text, ""},
+		{"/download/symbols/pingme.txt", 200, text, ""},
+		{"/index2.txt", 404, text, "not found\n"},
+		{"/symbols/index2.txt", 404, text, "not found\n"},
+		{"/robots.txt", 200, text, "User-agent: *\nDisallow: /\n"},
+		{"/favicon.ico", 200, "image/svg+xml", favicon},
+		{"/", 200, text, StartText("http://localhost")},
+		{"//", 200, text, StartText("http://localhost")},
+		{"/symbols/", 200, text, StartText("http://localhost/symbols")},
+		{"/metrics/x", 404, text, "not found\n"},
+		{"/HEALTHZ", 404, text, "not found\n"},
+		{"/anything", 404, text, "not found\n"},
+		{"/index.html", 404, text, "not found\n"},
+		{"/symbols/anything", 404, text, "not found\n"},
+		{"/.git/config", 404, text, "not found\n"},
+	} {
+		for _, method := range []string{"GET", "HEAD"} {
+			r := c.do(method, tt.path)
+			if r.status != tt.status || r.header.Get("Content-Type") != tt.ctype || r.header.Get("Content-Length") != itoa(int64(len(tt.body))) {
+				t.Errorf("%s %s: status %d, type %q, length %q", method, tt.path, r.status, r.header.Get("Content-Type"), r.header.Get("Content-Length"))
+			}
+			if method == "GET" && r.body != tt.body {
+				t.Errorf("%s: %q", tt.path, r.body)
+			}
+			if r.header.Get("Access-Control-Allow-Origin") != "" && own[strings.Trim(tt.path, "/")] {
+				t.Errorf("%s may be read from other sites", tt.path)
+			}
+		}
+	}
+	for _, p := range []string{"/index2.txt", "/symbols/index2.txt", "/corp/symbols/index2.txt", "/CORP/Symbols/index2.txt"} {
+		if r := ask(two, "GET", p); r.status != 200 || r.body != "" || r.header.Get("Content-Type") != text {
+			t.Errorf("%s with two tiers: %d %q", p, r.status, r.body)
+		}
+	}
+	if r := ask(two, "GET", "/corp/symbols"+w.pdb.path(t, layout.SymStore)); r.status != 200 {
+		t.Errorf("under a configured prefix: %d", r.status)
+	}
+}
+
+func TestNotReady(t *testing.T) {
+	s := newServer(t, Config{Depot: unready{}})
+	if r := ask(s, "GET", "/readyz"); r.status != 503 || r.header.Get("Retry-After") == "" {
+		t.Errorf("%d", r.status)
+	}
+	if r := ask(s, "GET", "/healthz"); r.status != 200 {
+		t.Errorf("healthz: %d", r.status)
+	}
+}
+
+type unready struct{ symbols }
+
+func (unready) Ready(context.Context) error { return errors.New("the disk is gone") }
+
+// TestMethods: what is no GET gets no file, no body is read, and a preflight
+// is answered for symbol paths only.
+func TestMethods(t *testing.T) {
+	w := newWorld(t, Config{})
+	addr := listen(t, w.s)
+	path := w.pdb.path(t, layout.SymStore)
+	for _, m := range []string{"POST", "PUT", "DELETE", "PATCH", "TRACE", "PROPFIND", "get", "QUERY"} {
+		if r := dial(t, addr).do(m, path); r.status != 405 || r.header.Get("Allow") != "GET, HEAD, OPTIONS" {
+			t.Errorf("%s: %d, Allow %q", m, r.status, r.header.Get("Allow"))
+		}
+	}
+	for _, h := range []string{"Content-Length: 3", "Transfer-Encoding: chunked", "Content-Length: 99999999999"} {
+		if r := dial(t, addr).do("GET", path, h); r.status != 413 || r.header.Get("Connection") != "close" {
+			t.Errorf("GET with %s: %d, Connection %q", h, r.status, r.header.Get("Connection"))
+		}
+	}
+	if r := dial(t, addr).do("GET", path, "Content-Length: 0"); r.status != 200 {
+		t.Errorf("GET with an empty body: %d", r.status)
+	}
+	c := dial(t, addr)
+	if r := c.do("OPTIONS", path, "Origin: https://profiler.example", "Access-Control-Request-Method: GET"); r.status != 204 ||
+		r.header.Get("Access-Control-Allow-Origin") != "*" || r.header.Get("Access-Control-Allow-Methods") != "GET, HEAD" || r.header.Get("Allow") == "" {
+		t.Errorf("preflight: %d %v", r.status, r.header)
+	}
+	for _, p := range []string{"/metadata", "/", "/metrics", "*"} {
+		if r := c.do("OPTIONS", p); r.status != 204 || r.header.Get("Access-Control-Allow-Origin") != "" {
+			t.Errorf("OPTIONS %s: %d %v", p, r.status, r.header)
+		}
+	}
+}
+
+// TestHostileRequests sends what no client should: the answer is 404, or 400
+// where it is no HTTP, and the next request works.
+func TestHostileRequests(t *testing.T) {
+	w := newWorld(t, Config{})
+	addr := listen(t, w.s)
+	pdb := w.pdb.path(t, layout.SymStore)
+	const id = "0102030405060708090A0B0C0D0E0F101"
+	for _, tt := range []struct {
+		target string
+		status int
+	}{
+		{"/..%2f..%2fetc%2fpasswd/" + id + "/..%2f..%2fetc%2fpasswd", 404},
+		{"/../../etc/passwd", 404},
+		{"/..%5c..%5cetc/" + id + "/passwd", 404},
+		{"/%2e%2e/%2e%2e/%2e%2e", 404},
+		{"/buildid/../../etc/passwd", 404},
+		{"/buildid/" + string(w.elf.obj.BuildID) + "/section/../../../etc/passwd", 404},
+		{"/a%00.pdb/" + id + "/a%00.pdb", 404},
+		{"/CON/" + id + "/CON", 404},
+		{"/" + strings.Repeat("a", 10000), 404},
+		{"/" + strings.Repeat("a", 10000) + "/" + id + "/" + strings.Repeat("a", 10000), 404},
+		{"/" + strings.Repeat("a/", 4000) + "b", 404},
+		{"/" + strings.Repeat("/", 9000), 404},
+		{"/%zz/" + id + "/%zz", 400},
+		{"/%", 400},
+		{"/a%2", 400},
+		{"/\xff\xfe/" + id + "/\xff\xfe", 404},
+		{"/%ff%fe/" + id + "/%ff%fe", 404},
+		{"/a\"b<c>/" + id + "/a\"b<c>", 404},
+		{"/a#b/" + id + "/a#b", 404},
+		{"http://localhost" + pdb, 200},
+		{"http://LOCALHOST:80" + pdb + "?x", 200},
+		{"http://evil.example" + pdb, 404},
+		{"//evil.example" + pdb, 404},
+		{"relative/path", 400},
+		{"*", 404},
+		{"/?q=%zz", 200},
+		{pdb + "?" + strings.Repeat("q", 20000), 200},
+	} {
+		if r := dial(t, addr).do("GET", tt.target); r.status != tt.status {
+			t.Errorf("GET %.60s: %d, want %d", tt.target, r.status, tt.status)
+		} else if strings.Contains(r.header.Get("Content-Type"), "html") || r.header.Get("Location") != "" {
+			t.Errorf("GET %.60s: %v", tt.target, r.header)
+		}
+	}
+	if r := dial(t, addr).do("GET", pdb, "X-Long: "+strings.Repeat("x", 80<<10)); r.status != 431 {
+		t.Errorf("a header of 80 KiB: %d", r.status)
+	}
+	if r := dial(t, addr).do("GET", pdb); r.status != 200 {
+		t.Errorf("afterwards: %d", r.status)
+	}
+}
+
+func TestHosts(t *testing.T) {
+	w := newWorld(t, Config{Hosts: []string{"symbols.corp.example"}})
+	addr := listen(t, w.s)
+	path := w.small.path(t, layout.BreakpadTree)
+	for host, ok := range map[string]bool{
+		"localhost": true, "localhost:1234": true, "LOCALHOST": true, "localhost.": true, "a.localhost:80": true, "127.0.0.1": true,
+		"127.9.8.7:8080": true, "[::1]": true, "[::1]:8080": true, "[::ffff:127.0.0.1]:1": true, "symbols.corp.example": true,
+		"Symbols.Corp.Example:8080": true, "evil.example": false, "localhost.evil.example": false, "127.0.0.1.evil.example": false,
+		"10.0.0.1": false, "[fe80::1]": false, "symbols.corp.example.evil": false, "0.0.0.0": false, "notlocalhost": false,
+	} {
+		c := dial(t, addr)
+		for range 3 {
+			c.send("GET " + path + " HTTP/1.1\r\nHost: " + host + "\r\n\r\n")
+			if r := c.reply("GET"); r.status == 200 != ok || !ok && r.status != 404 {
+				t.Errorf("Host: %s: %d", host, r.status)
+			}
+		}
+	}
+	c := dial(t, addr)
+	c.send("GET " + path + " HTTP/1.0\r\n\r\n")
+	if r := c.reply("GET"); r.status != 200 {
+		t.Errorf("HTTP/1.0 without Host: %d", r.status)
+	}
+	c = dial(t, addr)
+	c.send("GET " + path + " HTTP/1.1\r\n\r\n")
+	if r := c.reply("GET"); r.status != 400 {
+		t.Errorf("HTTP/1.1 without Host: %d", r.status)
+	}
+	c = dial(t, addr) // an allowed name on the way to another one
+	for i := range 4 {
+		for _, host := range []string{"localhost", "evil.example"} {
+			c.send("GET " + path + " HTTP/1.1\r\nHost: " + host + "\r\n\r\n")
+			if r := c.reply("GET"); (r.status == 200) != (host == "localhost") {
+				t.Errorf("round %d, Host: %s: %d", i, host, r.status)
+			}
+		}
+	}
+}
+
+func TestDebuginfodHeaders(t *testing.T) {
+	w := newWorld(t, Config{})
+	loose := "/buildid/" + string(w.elf.obj.BuildID) + "/executable"
+	packed := "/buildid/" + string(w.packaged.obj.BuildID) + "/executable"
+	for _, tt := range []struct{ paths, request, file, archive string }{
+		{"", loose, "prog-sha1.stripped", ""},
+		{"name", packed, "usr/bin/e-arm64", "e_1.0_arm64.deb"},
+		{"full", loose, "/home/someone/build/prog-sha1.stripped", ""},
+		{"full", packed, "usr/bin/e-arm64", "/srv/packages/e_1.0_arm64.deb"},
+		{"none", loose, "", ""},
+		{"none", packed, "", ""},
+	} {
+		r := ask(newServer(t, Config{Depot: w.d, Paths: tt.paths}), "GET", tt.request)
+		if r.status != 200 || r.header.Get("X-DEBUGINFOD-FILE") != tt.file || r.header.Get("X-DEBUGINFOD-ARCHIVE") != tt.archive ||
+			r.header.Get("X-DEBUGINFOD-SIZE") != itoa(int64(len(r.body))) || r.header.Get("Last-Modified") == "" {
+			t.Errorf("paths %q, %s: %d %v", tt.paths, tt.request, r.status, r.header)
+		}
+	}
+	if base(`C:\build\x\app.exe`) != "app.exe" {
+		t.Error("a Windows path is shown whole")
+	}
+	if _, err := New(Config{Depot: w.d, Paths: "some"}); err == nil {
+		t.Error("an unknown choice of paths is taken")
+	}
+	size := int64(len(w.elf.body))
+	for limit, status := range map[string]int{"100": 406, itoa(size - 1): 406, itoa(size): 200, "0": 200, "": 200, "x": 200, "-1": 200} {
+		r := ask(w.s, "GET", loose, "X-DEBUGINFOD-MAXSIZE: "+limit)
+		if r.status != status || status == 406 && r.body != "File too large, max size="+limit+"\n" {
+			t.Errorf("limit %q: %d %q", limit, r.status, r.body[:min(40, len(r.body))])
+		}
+	}
+	if r := ask(w.s, "GET", w.pdb.path(t, layout.SymStore)); r.header.Get("X-DEBUGINFOD-SIZE") != "" {
+		t.Error("debuginfod's headers on a PDB")
+	}
+}
+
+func TestMetadata(t *testing.T) {
+	w := newWorld(t, Config{Paths: PathsFull})
+	id := string(w.packaged.obj.BuildID)
+	get := func(query string) (int, metadataAnswer) {
+		t.Helper()
+		r := ask(w.s, "GET", "/metadata?"+query)
+		var a metadataAnswer
+		if r.status == 200 {
+			if r.header.Get("Content-Type") != "application/json" || r.header.Get("Access-Control-Allow-Origin") != "" {
+				t.Errorf("%s: %v", query, r.header)
+			}
+			if err := json.Unmarshal([]byte(r.body), &a); err != nil {
+				t.Errorf("%s: %v", query, err)
+			}
+			if !strings.Contains(r.body, `"results":[`) || !strings.Contains(r.body, `"complete":`) {
+				t.Errorf("%s: %s", query, r.body)
+			}
+		}
+		return r.status, a
+	}
+	want := metadataResult{"executable", id, "usr/bin/e-arm64", "/srv/packages/e_1.0_arm64.deb"}
+	for _, q := range []string{"key=buildid&value=" + id, "key=file&value=usr/bin/e-arm64", "key=glob&value=usr/*/e-*", "key=buildid&value=" + strings.ToUpper(id)} {
+		status, a := get(q)
+		if status != 200 || !slices.Contains(a.Results, want) || !a.Complete {
+			t.Errorf("%s: %d %+v", q, status, a)
+		}
+	}
+	if status, a := get("key=file&value=/none"); status != 200 || len(a.Results) != 0 || !a.Complete {
+		t.Errorf("an unknown file: %d %+v", status, a)
+	}
+	_, all := get("key=glob&value=/home/someone/build/prog*")
+	var paged []metadataResult
+	for i := range len(all.Results) {
+		_, a := get("key=glob&value=/home/someone/build/prog*&limit=1&offset=" + itoa(int64(i)))
+		if len(a.Results) != 1 || a.Complete != (i == len(all.Results)-1) {
+			t.Errorf("page %d: %+v", i, a)
+		}
+		paged = append(paged, a.Results...)
+	}
+	if len(all.Results) < 2 || !slices.Equal(paged, all.Results) {
+		t.Errorf("pages %v, all %v", paged, all.Results)
+	}
+	for _, q := range []string{"", "key=file", "value=x", "key=source&value=x"} {
+		if r := ask(w.s, "GET", "/metadata?"+q); r.status != 404 || !strings.Contains(r.body, "glob") {
+			t.Errorf("%q: %d %q", q, r.status, r.body)
+		}
+	}
+	plain := ask(newServer(t, Config{Depot: w.d}), "GET", "/metadata?key=glob&value=/home/*/*/prog*")
+	if strings.Contains(plain.body, "someone") {
+		t.Errorf("folders of the machine that ran add are told: %s", plain.body)
+	}
+}
+
+// TestFailures: what goes wrong is no absence.
+func TestFailures(t *testing.T) {
+	path := "/a.pdb/000000000000000000000000000000001/a.pdb"
+	for err, want := range map[error]int{
+		fs.ErrNotExist: 404, errors.New("disk"): 500, context.DeadlineExceeded: 503, &os.PathError{Op: "open", Err: fs.ErrNotExist}: 404, fs.ErrPermission: 500,
+	} {
+		s := newServer(t, Config{Depot: fake{open: func(context.Context, layout.Request) (*depot.File, error) { return nil, err }}})
+		for range 3 {
+			r := ask(s, "GET", path)
+			if r.status != want || strings.Contains(r.body, "disk") || r.header.Get("Cache-Control") != "no-cache" {
+				t.Errorf("%v: %d %q", err, r.status, r.body)
+			}
+		}
+	}
+}
+
+// FuzzDispatch: whatever is asked, nothing breaks, and the answer is one of
+// the few that clients can stand.
+func FuzzDispatch(f *testing.F) {
+	for _, s := range []string{"/", "/a.pdb/000000000000000000000000000000001/a.pdb", "/buildid/abcd/debuginfo", "/buildid/abcd/section/.text",
+		"/download/symbols/x/ABCDEF0112/x_", "/v3.1.0/a.pdb/00000000000000000000000000000000/1", "/metadata?key=glob&value=*", "/?q=x",
+		"/0123/4567/89AB/CDEF/0123/456789ABCDEF", "/%2e%2e/%2f/%00", "//a//b//", "/symbols/index2.txt", "/a%2Fb%2Fc"} {
+		f.Add("GET", s, "text/html", "gzip")
+	}
+	f.Add("OPTIONS", "*", "", "")
+	d := newDepot(f)
+	elf := addFile(f, d, "elf/prog-sha1")
+	s := newServer(f, Config{Depot: d})
+	f.Add("GET", "/buildid/"+string(elf.obj.BuildID)+"/executable", "application/msfz0", "zstd, *;q=0")
+	f.Fuzz(func(t *testing.T, method, target, accept, coding string) {
+		u, err := url.ParseRequestURI(target)
+		if err != nil || method == "" || strings.ContainsAny(method, " \r\n") {
+			return
+		}
+		r := &http.Request{Method: method, URL: u, RequestURI: target, Host: "localhost", Header: http.Header{"Accept": {accept}, "Accept-Encoding": {coding}}}
+		w := httptest.NewRecorder()
+		s.ServeHTTP(w, r)
+		switch w.Code {
+		case 200, 204, 304, 404, 405:
+		default:
+			t.Errorf("%s %q: %d", method, target, w.Code)
+		}
+		if strings.Contains(w.Header().Get("Content-Type"), "html") && !strings.Contains(accept, "text/html") {
+			t.Errorf("%s %q: HTML for who did not ask", method, target)
+		}
+	})
+}

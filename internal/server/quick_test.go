@@ -1,0 +1,343 @@
+package server
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	"github.com/symdepot/symdepot/internal/depot"
+	"github.com/symdepot/symdepot/layout"
+)
+
+// counting counts the lookups that reach the depot.
+type counting struct {
+	symbols
+	opened atomic.Int64
+}
+
+func (c *counting) Open(ctx context.Context, s depot.Scope, r layout.Request) (*depot.File, error) {
+	c.opened.Add(1)
+	return c.symbols.Open(ctx, s, r)
+}
+
+// TestFromMemory: what is asked again comes from memory, until something is
+// added to or removed from the depot.
+func TestFromMemory(t *testing.T) {
+	d := newDepot(t)
+	n := &counting{symbols: d}
+	s := newServer(t, Config{Depot: n})
+	addr := listen(t, s)
+	c, other := dial(t, addr), dial(t, addr)
+	body := sym(smallID, "small.pdb", "", 200<<10)
+	path := "/small.pdb/" + smallID + "/small.sym"
+	for range 5 {
+		if r := c.do("GET", path); r.status != 404 {
+			t.Fatalf("before add: %d", r.status)
+		}
+	}
+	if got := n.opened.Load(); got != 1 {
+		t.Errorf("%d lookups of one absent key", got)
+	}
+	tx := add(t, d, depot.Source{Path: "small.sym"}, body)
+	for range 5 {
+		for _, c := range []*rawClient{c, other} {
+			if r := c.do("GET", path); r.status != 200 || r.body != string(tx.body) {
+				t.Fatalf("after add: %d", r.status)
+			}
+		}
+	}
+	before := n.opened.Load()
+	for range 10 {
+		c.do("GET", path)
+	}
+	if got := n.opened.Load(); got != before {
+		t.Errorf("%d more lookups of one kept answer", got-before)
+	}
+	if _, err := d.Remove(t.Context(), 1); err != nil {
+		t.Fatal(err)
+	}
+	for range 3 {
+		if r := c.do("GET", path); r.status != 404 {
+			t.Fatalf("after removal: %d", r.status)
+		}
+	}
+	for range 5 { // no place in memory, and the same answers
+		off := newServer(t, Config{Depot: d, HotBytes: -1})
+		if r := dial(t, listen(t, off)).do("GET", path); r.status != 404 {
+			t.Fatalf("without memory: %d", r.status)
+		}
+	}
+}
+
+// TestConnectionMix sends all kinds of requests over one connection, in pieces
+// and in a row: each gets its own answer, in order.
+func TestConnectionMix(t *testing.T) {
+	w := newWorld(t, Config{})
+	addr := listen(t, w.s)
+	small, big, gone := w.small.path(t, layout.BreakpadTree), w.big.path(t, layout.BreakpadTree), gonePath
+	type step struct {
+		method, target, headers string
+		status, bytes           int
+	}
+	steps := []step{
+		{"GET", small, "", 200, 3000}, {"GET", gone, "", 404, 10}, {"HEAD", small, "", 200, 0}, {"GET", big, "", 200, len(w.big.body)},
+		{"GET", small, "Range: bytes=1-7\r\n", 206, 7}, {"GET", small, "X-Other: 1\r\n", 200, 3000}, {"OPTIONS", small, "", 204, 0},
+		{"GET", "/healthz", "", 200, 3}, {"GET", small, "Accept-Encoding: gzip\r\n", 200, 3000}, {"GET", gone, "If-None-Match: *\r\n", 404, 10},
+	}
+	raw := func(s step) string {
+		return s.method + " " + s.target + " HTTP/1.1\r\nHost: localhost\r\n" + s.headers + "\r\n"
+	}
+	check := func(c *rawClient, what string, s step) {
+		t.Helper()
+		if r := c.reply(s.method); r.status != s.status || len(r.body) != s.bytes {
+			t.Fatalf("%s: %s %.30s %q: status %d, %d bytes; want %d, %d", what, s.method, s.target, s.headers, r.status, len(r.body), s.status, s.bytes)
+		}
+	}
+	c := dial(t, addr)
+	for round := range 3 {
+		for _, s := range steps {
+			c.send(raw(s))
+			check(c, fmt.Sprint("one by one, round ", round), s)
+		}
+	}
+	for from := range steps { // all at once, beginning with each kind
+		c := dial(t, addr)
+		var all strings.Builder
+		for i := range steps {
+			all.WriteString(raw(steps[(from+i)%len(steps)]))
+		}
+		go func() { _, _ = io.WriteString(c.conn, all.String()) }()
+		for i := range steps {
+			check(c, fmt.Sprint("in a row from ", from), steps[(from+i)%len(steps)])
+		}
+	}
+	for cut := 1; cut < len(raw(steps[0])); cut += 7 { // in two pieces
+		c := dial(t, addr)
+		for _, s := range []step{steps[1], steps[0], steps[0]} {
+			text := raw(s)
+			at := min(cut, len(text)-1)
+			c.send(text[:at])
+			c.send(text[at:])
+			check(c, fmt.Sprint("cut at ", cut), s)
+		}
+	}
+}
+
+// TestNoSmuggling: however a client or a proxy divides its bytes, the part of
+// a header or a body that looks like a request is none.
+func TestNoSmuggling(t *testing.T) {
+	w := newWorld(t, Config{})
+	addr := listen(t, w.s)
+	inner := "GET " + w.small.path(t, layout.BreakpadTree) + " HTTP/1.1\r\nHost: localhost\r\n\r\n"
+	get := "GET " + gonePath + " HTTP/1.1\r\nHost: localhost\r\n"
+	for i, outer := range [][]string{
+		{get + "Content-Length: " + itoa(int64(len(inner))) + "\r\n\r\n", inner},
+		{get + "Transfer-Encoding: chunked\r\n\r\n", fmt.Sprintf("%x\r\n%s\r\n0\r\n\r\n", len(inner), inner)},
+		{get + "X: ", inner},
+		{"POST /x HTTP/1.1\r\nHost: localhost\r\nContent-Length: " + itoa(int64(len(inner))) + "\r\n\r\n", inner},
+		{"GET " + gonePath + " HTTP/1.1\nHost: localhost\nContent-Length: " + itoa(int64(len(inner))) + "\n\n", inner},
+		{get + "Content-length : " + itoa(int64(len(inner))) + "\r\n\r\n", inner},
+		{get + "X: y\r\n Content-Length: 5\r\n\r\n", inner},
+		{get + "Expect: 100-continue\r\nContent-Length: " + itoa(int64(len(inner))) + "\r\n\r\n", inner},
+	} {
+		c := dial(t, addr)
+		c.do("GET", gonePath) // the connection is one of ours
+		c.send(outer[0])
+		c.send(outer[1])
+		if err := c.conn.(*net.TCPConn).CloseWrite(); err != nil {
+			t.Fatal(err)
+		}
+		all, _ := io.ReadAll(c.r)
+		if i != 6 && bytes.Contains(all, w.small.body) { // in 6 it is a request of its own
+			t.Errorf("case %d: the inner request was answered:\n%.600s", i, all)
+		}
+	}
+}
+
+// TestParallelMemory has several connections ask for more than fits into
+// memory; every answer is right.
+func TestParallelMemory(t *testing.T) {
+	d := newDepot(t)
+	var files []held
+	var paths []string
+	for i := range 20 {
+		id := fmt.Sprintf("%032X1", i+1)
+		name := fmt.Sprintf("m%d.pdb", i)
+		files = append(files, add(t, d, depot.Source{Path: name}, sym(id, name, "", 10<<10+i)))
+		paths = append(paths, files[i].path(t, layout.BreakpadTree))
+	}
+	s := newServer(t, Config{Depot: d, HotBytes: 100 << 10})
+	addr := listen(t, s)
+	var wg sync.WaitGroup
+	for g := range 4 {
+		c := dial(t, addr)
+		wg.Go(func() {
+			for i := range 200 {
+				n := (i*7 + g*3) % len(files)
+				if i%3 == g%3 {
+					n %= 4 // some are asked for more often
+				}
+				if r := c.do("GET", paths[n]); r.status != 200 || r.body != string(files[n].body) {
+					t.Errorf("%s: %d, %d bytes", paths[n], r.status, len(r.body))
+					return
+				}
+			}
+		})
+	}
+	wg.Wait()
+	if s.hot.size > s.hot.limit || len(s.hot.ring) != len(s.hot.table) || len(s.hot.table) == 0 {
+		t.Errorf("%d bytes of %d kept, %d keys, %d answers", s.hot.size, s.hot.limit, len(s.hot.ring), len(s.hot.table))
+	}
+}
+
+func TestParseHead(t *testing.T) {
+	const line = "GET /a/b/c?d HTTP/1.1\r\nHost: h:1\r\n"
+	for _, tt := range []struct {
+		head          string
+		whole, simple bool
+	}{
+		{line + "\r\n", true, true},
+		{line + "Accept-Encoding: gzip\r\nUser-Agent: x\r\nAccept: */*\r\nConnection: Keep-Alive\r\n\r\n", true, true},
+		{line + "ACCEPT: application/MsFz0\r\n\r\n", true, false},
+		{line + "Range: bytes=0-\r\n\r\n", true, false},
+		{line + "Authorization: x\r\n\r\n", true, false},
+		{line + "X-DEBUGINFOD-MAXSIZE: 5\r\n\r\n", true, false},
+		{line + "Host: other\r\n\r\n", true, false},
+		{line + "Accept-Encoding: gzip\r\nAccept-Encoding: zstd\r\n\r\n", true, false},
+		{"GET /a HTTP/1.1\r\n\r\n", true, false},
+		{"GET /a HTTP/1.1\r\nHost: a b\r\n\r\n", true, false},
+		{"GET /a HTTP/1.1\r\nHost: \r\n\r\n", true, false},
+		{"GET /a#b HTTP/1.1\r\nHost: h\r\n\r\n", true, false},
+		{"GET http://h/a HTTP/1.1\r\nHost: h\r\n\r\n", true, false},
+		{strings.Replace(line, "GET", "HEAD", 1) + "\r\n", true, false},
+		{line + "Connection: close\r\n\r\n", false, false},
+		{line + "Content-Length: 0\r\n\r\n", false, false},
+		{line + "Transfer-Encoding: chunked\r\n\r\n", false, false},
+		{line + "Expect: 100-continue\r\n\r\n", false, false},
+		{line + "X: a\nY: b\r\n\r\n", false, false},
+		{line + "X: a\r\n b\r\n\r\n", false, false},
+		{line + "X : a\r\n\r\n", false, false},
+		{line + "X\r\n\r\n", false, false},
+		{line + ": a\r\n\r\n", false, false},
+		{line + "X: \x00\r\n\r\n", false, false},
+		{line, false, false},
+		{"", false, false},
+		{"\r\n\r\n", false, false},
+		{"POST /a HTTP/1.1\r\nHost: h\r\n\r\n", false, false},
+		{"GET /a HTTP/1.0\r\nHost: h\r\n\r\n", false, false},
+		{"GET  /a HTTP/1.1\r\nHost: h\r\n\r\n", false, false},
+		{"GET /a b HTTP/1.1\r\nHost: h\r\n\r\n", false, false},
+		{"GET /a\x80 HTTP/1.1\r\nHost: h\r\n\r\n", false, false},
+		{"get /a HTTP/1.1\r\nHost: h\r\n\r\n", false, false},
+	} {
+		q, whole := parseHead([]byte(tt.head))
+		if whole != tt.whole || whole && q.simple != tt.simple {
+			t.Errorf("%q: whole %v, simple %v; want %v, %v", tt.head, whole, q.simple, tt.whole, tt.simple)
+		}
+	}
+}
+
+// FuzzParseHead: what parseHead takes for one whole request, net/http takes
+// for the same one, without a body and without a byte less or more.
+func FuzzParseHead(f *testing.F) {
+	f.Add([]byte("GET /a/b/c?d HTTP/1.1\r\nHost: h:1\r\nAccept-Encoding: gzip\r\nUser-Agent: x\r\n\r\n"))
+	f.Add([]byte("HEAD / HTTP/1.1\r\nhost: [::1]\r\nRange: bytes=0-\r\n\r\nGET / HTTP/1.1\r\n\r\n"))
+	f.Add([]byte("GET /%2F HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n"))
+	f.Fuzz(func(t *testing.T, b []byte) {
+		q, whole := parseHead(b)
+		if !whole {
+			return
+		}
+		rest := bytes.NewReader(b)
+		br := bufio.NewReaderSize(rest, max(16, len(b)))
+		r, err := http.ReadRequest(br)
+		if err != nil {
+			if q.simple && !strings.Contains(err.Error(), "URL escape") && !strings.Contains(err.Error(), "invalid URI") {
+				t.Errorf("%q: simple here, there %v", b, err)
+			}
+			return // net/http refuses it and ends the connection
+		}
+		if left := br.Buffered() + rest.Len(); left != len(b)-len(q.head) || r.ContentLength != 0 || r.Body != http.NoBody || len(r.TransferEncoding) > 0 {
+			t.Errorf("%q: %d bytes behind the header, there %d; length %d", b, len(b)-len(q.head), left, r.ContentLength)
+		}
+		if q.simple && (target(r) != string(q.path) || r.Host != string(q.host) || r.Method != http.MethodGet || r.Close ||
+			r.Header.Get("Accept-Encoding") != string(q.coding) || r.Header.Get("User-Agent") != q.agent) {
+			t.Errorf("%q: path %q, host %q; there %q, %q", b, q.path, q.host, target(r), r.Host)
+		}
+	})
+}
+
+// benchmark asks again and again over one connection.
+func benchmark(b *testing.B, cfg Config, path func(w *world) string) {
+	w := newWorld(b, cfg)
+	addr := listen(b, w.s)
+	raw := []byte("GET " + path(w) + " HTTP/1.1\r\nHost: localhost\r\n\r\n")
+	c := dial(b, addr)
+	_, _ = c.conn.Write(raw)
+	r, err := http.ReadResponse(c.r, nil)
+	if err != nil {
+		b.Fatal(err)
+	}
+	n, _ := io.Copy(io.Discard, r.Body)
+	_, _ = c.conn.Write(raw) // the second time decides what is kept
+	r, err = http.ReadResponse(c.r, nil)
+	if err != nil {
+		b.Fatal(err)
+	}
+	m, _ := io.Copy(io.Discard, r.Body)
+	if n != m {
+		b.Fatal(n, m)
+	}
+	_, _ = c.conn.Write(raw)
+	head, err := c.r.ReadBytes('\n')
+	if err != nil {
+		b.Fatal(err)
+	}
+	for { // how long a whole answer is
+		line, err := c.r.ReadBytes('\n')
+		if err != nil {
+			b.Fatal(err)
+		}
+		head = append(head, line...)
+		if len(line) == 2 {
+			break
+		}
+	}
+	if _, err := c.r.Discard(int(n)); err != nil {
+		b.Fatal(err)
+	}
+	size := len(head) + int(n)
+	b.ReportAllocs()
+	b.SetBytes(int64(size))
+	for b.Loop() {
+		if _, err := c.conn.Write(raw); err != nil {
+			b.Fatal(err)
+		}
+		if _, err := c.r.Discard(size); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
+
+func BenchmarkHit(b *testing.B) {
+	path := func(w *world) string {
+		add(b, w.d, depot.Source{Path: "hot.sym"}, sym("00000000000000000000000000000DEF1", "hot.pdb", "", 64<<10))
+		return "/hot.pdb/00000000000000000000000000000DEF1/hot.sym"
+	}
+	b.Run("memory", func(b *testing.B) { benchmark(b, Config{}, path) })
+	b.Run("disk", func(b *testing.B) { benchmark(b, Config{HotBytes: -1}, path) })
+}
+
+func BenchmarkMiss(b *testing.B) {
+	path := func(*world) string { return gonePath }
+	b.Run("memory", func(b *testing.B) { benchmark(b, Config{}, path) })
+	b.Run("disk", func(b *testing.B) { benchmark(b, Config{HotBytes: -1}, path) })
+}
