@@ -385,5 +385,3 @@ func (ad *adder) summary(n int64, f txFlags) error {
 	}
 	return nil
 }
-
-func openFile(path string) (io.ReadCloser, error) { return os.Open(path) }

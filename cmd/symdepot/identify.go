@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
 	"strings"
 
 	"github.com/symdepot/symdepot/internal/scan"
@@ -152,10 +153,20 @@ func bestID(id identified) string {
 	switch {
 	case id.BuildID != "":
 		return id.BuildID
-	case id.Kind == "pe" || id.Kind == "dbg" || id.DebugID == "":
+	case id.Kind == "pe" || id.Kind == "dbg":
+		return id.CodeID
+	case id.DebugID != "":
+		return id.DebugID
+	case id.CodeID != "":
 		return id.CodeID
 	}
-	return id.DebugID
+	// Kinds that are asked for by a hash have it in their path only.
+	if ps := id.Paths[layout.SymStore.Name()]; len(ps) > 0 {
+		if parts := strings.Split(ps[0], "/"); len(parts) > 1 {
+			return parts[1]
+		}
+	}
+	return ""
 }
 
 func identifyFile(a *app, f *scan.File, opt objfile.Options) ([]objfile.Object, error) {
@@ -171,5 +182,11 @@ func identifyFile(a *app, f *scan.File, opt objfile.Options) ([]objfile.Object, 
 
 // scriptBeside opens the script that a source map x.js.map belongs to.
 func scriptBeside(path string) func() (io.ReadCloser, error) {
-	return func() (io.ReadCloser, error) { return openFile(strings.TrimSuffix(path, ".map")) }
+	return func() (io.ReadCloser, error) {
+		f, err := os.Open(strings.TrimSuffix(path, ".map"))
+		if err != nil {
+			return nil, readError{err}
+		}
+		return f, nil
+	}
 }

@@ -82,6 +82,9 @@ func TestEveryLayout(t *testing.T) {
 		}
 	}
 	t.Logf("%d objects of %d kinds, %d requests", objects, len(kinds), len(list))
+	if len(kinds) < 14 {
+		t.Errorf("only the kinds %v", kinds)
+	}
 	if objects < 50 || len(list) < 300 {
 		t.Errorf("only %d objects and %d requests", objects, len(list))
 	}
