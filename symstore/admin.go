@@ -7,7 +7,6 @@ import (
 	"io/fs"
 	"iter"
 	"path"
-	"slices"
 	"strings"
 )
 
@@ -71,27 +70,6 @@ func (a *admin) next() (ID, error) {
 		return 0, fmt.Errorf("%w: the transaction numbers are used up by %s", ErrDamaged, a.max)
 	}
 	return a.max + 1, nil
-}
-
-// find returns the line of server.txt for a transaction.
-func (a *admin) find(list []record, id ID) (record, bool) {
-	i := slices.IndexFunc(list, func(r record) bool { return r.err == nil && r.ID == id && r.Deletes == 0 })
-	if i < 0 {
-		return record{}, false
-	}
-	return list[i], true
-}
-
-// live lists the transactions that have not been deleted: those that
-// server.txt has.
-func (a *admin) live() []ID {
-	var ids []ID
-	for _, r := range a.server {
-		if r.err == nil && r.Deletes == 0 {
-			ids = append(ids, r.ID)
-		}
-	}
-	return ids
 }
 
 func txFile(id ID) string { return path.Join(adminDir, id.String()) }

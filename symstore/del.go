@@ -178,9 +178,9 @@ func (d *deleter) plan(adm *admin) (*plan, error) {
 	}
 	line := Transaction{ID: id, Deletes: d.id}.line()
 	p := &plan{Version: planVersion, What: whatDel, ID: id, Ops: []op{
-		{Do: opWrite, Path: serverFile, Data: printServer(rest), Had: d.s.exists(serverFile), Sync: true},
-		{Do: opAppend, Path: historyFile, Data: []byte(line), Had: d.s.exists(historyFile), Sync: true},
-		{Do: opWrite, Path: lastIDFile, Data: []byte(id.String()), Had: d.s.exists(lastIDFile), Sync: true},
+		{Do: opWrite, Path: serverFile, Data: printServer(rest), Had: d.s.exists(serverFile)},
+		{Do: opAppend, Path: historyFile, Data: []byte(line), Had: d.s.exists(historyFile)},
+		{Do: opWrite, Path: lastIDFile, Data: []byte(id.String()), Had: d.s.exists(lastIDFile)},
 		{Do: opMove, From: txFile(d.id), Path: txFile(d.id) + deletedExt},
 	}}
 	done := map[string]bool{}

@@ -18,9 +18,14 @@ package symstore
 // Which writers are dead the operating system knows: each holds a lock on
 // TOKEN.owner beside its folder for as long as it lives.
 //
-// After the lock is given back the folders of the new names are flushed, and
-// only then is the plan removed, so that a power loss in between is mended as
-// well. Readers are never held up and never see a file that is not complete.
+// Nothing is flushed under the lock: with many writers that would be what they
+// all wait for. After it the new small files and their folders are, and only
+// then are the writer's folder and in it the former server.txt, history.txt and
+// lastid.txt removed. A power loss before that may leave files empty that were
+// just renamed, on some file systems; the next writer restores them from there.
+// An Add that has returned is on the disk.
+//
+// Readers are never held up and never see a file that is not complete.
 
 import (
 	"context"
@@ -43,6 +48,7 @@ const (
 	ownerExt    = ".owner"
 	planLeaf    = "plan"
 	appliedLeaf = "applied"
+	oldPrefix   = "old-"
 	planVersion = 1
 	maxPlan     = 256 << 20 // bytes; a plan of a million files has about 200 MB
 )
@@ -68,8 +74,7 @@ type op struct {
 	Path string `json:"path"`
 	From string `json:"from,omitempty"`
 	Data []byte `json:"data,omitempty"`
-	Had  bool   `json:"had,omitempty"`  // something stood at Path before
-	Sync bool   `json:"sync,omitempty"` // flush the content before the rename
+	Had  bool   `json:"had,omitempty"` // something stood at Path before
 }
 
 // plan is what a writer is about to do.
@@ -100,34 +105,50 @@ func (s *Store) newStage() (*stage, error) {
 	if err := s.tree.MkdirAll(journalDir, 0o777); err != nil {
 		return nil, s.wrap(err)
 	}
-	st := &stage{s: s, token: s.opt.Token()}
-	st.dir = path.Join(journalDir, st.token)
+	for try := 0; ; try++ {
+		st := &stage{s: s, token: s.opt.Token()}
+		st.dir = path.Join(journalDir, st.token)
+		ours, err := st.own()
+		if err == nil && ours {
+			return st, nil
+		}
+		if err == nil && try > 5 {
+			err = fmt.Errorf("%w: %s", ErrLocked, st.dir+ownerExt)
+		}
+		if err != nil {
+			return nil, s.wrap(err)
+		}
+	}
+}
+
+// own makes the owner's file and the folder. It is not ours if somebody took
+// the file for a dead writer's in the moment before it was locked.
+func (st *stage) own() (ours bool, err error) {
+	s := st.s
 	living.Store(st.token, true)
 	f, err := s.root.OpenFile(st.dir+ownerExt, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o666)
 	if err != nil {
 		living.Delete(st.token)
-		return nil, s.wrap(err)
+		return false, err
 	}
 	st.owner = f
 	host, _ := os.Hostname() // an unknown host is not this one
 	_, err = fmt.Fprintf(f, "%d %s\r\n", os.Getpid(), host)
+	ours = true
 	if err == nil && s.opt.Locking == LockOS {
-		var ok bool
-		if ok, err = tryLock(f, 0); err == nil && !ok {
-			err = fmt.Errorf("%w: %s", ErrLocked, st.dir+ownerExt)
-		} else if err != nil && refusesLocks(err) {
+		if ours, err = tryLock(f, 0); err != nil && refusesLocks(err) {
 			err = fmt.Errorf("%w: %w", ErrNoLocks, err)
 		}
 	}
-	if err == nil {
-		err = s.tree.MkdirAll(st.dir, 0o777)
+	if err == nil && ours {
+		if err = s.tree.MkdirAll(st.dir, 0o777); err == nil && s.exists(st.dir+ownerExt) {
+			return true, nil
+		}
 	}
-	if err != nil {
-		st.release()
-		_ = s.root.Remove(st.dir + ownerExt) // empty leftovers do no harm
-		return nil, s.wrap(err)
-	}
-	return st, nil
+	_ = s.root.Remove(st.dir)
+	_ = s.root.Remove(st.dir + ownerExt)
+	st.release()
+	return false, err
 }
 
 // release lets others see that this writer is done with the folder.
@@ -156,13 +177,11 @@ func (st *stage) commit(l *lock, p *plan) error {
 	if err := l.check(); err != nil {
 		return err
 	}
-	var wg sync.WaitGroup
-	var planErr error
-	wg.Go(func() { planErr = st.writePlan(p) })
 	err := st.prepare(p)
-	wg.Wait()
-	if err = errors.Join(err, planErr); err != nil {
-		_ = st.s.root.Remove(st.path(planLeaf)) // a plan without its parts is not taken up: see redo
+	if err == nil {
+		err = st.writePlan(p)
+	}
+	if err != nil {
 		return st.s.wrap(err)
 	}
 	return st.finish(l, p)
@@ -206,45 +225,38 @@ func (st *stage) writePlan(p *plan) error {
 	if err != nil {
 		return err
 	}
-	f, err := st.s.tree.Create(st.dir, 0o666)
+	whole := st.path(planLeaf + ".new")
+	if err := st.s.writeQuickly(whole, data); err != nil {
+		return err
+	}
+	return st.s.root.Rename(whole, st.path(planLeaf))
+}
+
+// writeQuickly makes a small file that is flushed later, or at once where that
+// takes a file open for writing.
+func (s *Store) writeQuickly(name string, data []byte) error {
+	f, err := s.root.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o666)
 	if err != nil {
 		return err
 	}
-	if _, err := f.Write(data); err != nil {
-		f.Abort()
-		return err
+	_, err = f.Write(data)
+	if err == nil && !syncsNames {
+		err = f.Sync()
 	}
-	return f.Commit(st.path(planLeaf))
+	return errors.Join(err, f.Close())
 }
 
-// prepare writes the new contents into the folder, those to be flushed side by
-// side.
+// prepare writes the new contents into the folder.
 func (st *stage) prepare(p *plan) error {
-	var wg sync.WaitGroup
-	var mu sync.Mutex
-	var all error
 	for i := range p.Ops {
-		o := &p.Ops[i]
-		if o.Do != opWrite && o.Do != opCreate && o.Do != opAppend {
-			continue
-		}
-		if !o.Sync && syncsNames {
-			if err := st.prepareOne(i, o); err != nil {
-				all = err
-				break
+		switch p.Ops[i].Do {
+		case opWrite, opCreate, opAppend:
+			if err := st.prepareOne(i, &p.Ops[i]); err != nil {
+				return err
 			}
-			continue
 		}
-		wg.Go(func() {
-			if err := st.prepareOne(i, o); err != nil {
-				mu.Lock()
-				defer mu.Unlock()
-				all = errors.Join(all, err)
-			}
-		})
 	}
-	wg.Wait()
-	return all
+	return nil
 }
 
 func (st *stage) prepareOne(i int, o *op) error {
@@ -261,21 +273,22 @@ func (st *stage) prepareOne(i int, o *op) error {
 		}
 		data = appendLine(have, string(o.Data), o.Path == serverFile)
 	}
-	f, err := st.s.root.OpenFile(st.path("w"+strconv.Itoa(i)), os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o666)
-	if err != nil {
-		return err
+	return st.s.writeQuickly(st.path("w"+strconv.Itoa(i)), data)
+}
+
+// undoName is where that stands which a step replaces.
+func (st *stage) undoName(i int, o *op) string {
+	switch o.Path {
+	case serverFile, historyFile, lastIDFile:
+		return st.path(oldPrefix + path.Base(o.Path)) // found without the plan, too
 	}
-	_, err = f.Write(data)
-	if err == nil && (o.Sync || !syncsNames) {
-		err = f.Sync()
-	}
-	return errors.Join(err, f.Close())
+	return st.path("u" + strconv.Itoa(i))
 }
 
 // take takes one step. Where it was taken before a crash it does nothing.
 func (st *stage) take(i int, o *op) error {
 	root := st.s.root
-	undo := st.path("u" + strconv.Itoa(i))
+	undo := st.undoName(i, o)
 	written := st.path("w" + strconv.Itoa(i))
 	switch o.Do {
 	case opPut:
@@ -385,7 +398,7 @@ func (st *stage) rollback(p *plan, n int) error {
 	root := st.s.root
 	for i := n - 1; i >= 0; i-- {
 		o := &p.Ops[i]
-		undo := st.path("u" + strconv.Itoa(i))
+		undo := st.undoName(i, o)
 		var err error
 		switch o.Do {
 		case opPut, opWrite, opCreate, opAppend:
@@ -424,21 +437,20 @@ func (st *stage) settle(p *plan) error {
 		return err
 	}
 	g := st.s.tree.NewGroup()
+	seen := map[string]bool{}
 	for _, o := range p.Ops {
 		switch o.Do {
 		case opRmdir:
 			continue
-		case opWrite:
+		case opWrite, opCreate, opAppend:
 			if syncsNames && st.s.exists(o.Path) {
 				g.SyncDir(o.Path) // flushes the content of a file as well
 			}
 		}
-		for dir := path.Dir(o.Path); ; dir = path.Dir(dir) {
+		for dir := path.Dir(o.Path); !seen[dir]; dir = path.Dir(dir) {
+			seen[dir] = true
 			if st.s.exists(dir) {
 				g.SyncDir(dir)
-			}
-			if dir == "." {
-				break
 			}
 		}
 	}
@@ -452,6 +464,9 @@ func (st *stage) settle(p *plan) error {
 // recoverAll completes or undoes what dead writers were about to do. It runs
 // under the lock, before anything else.
 func (s *Store) recoverAll(ctx context.Context, l *lock) error {
+	if err := s.resumeConversion(ctx, l); err != nil {
+		return err
+	}
 	d, err := s.root.Open(journalDir)
 	if err != nil {
 		return ignoreAbsent(err)
@@ -495,7 +510,10 @@ func (s *Store) recoverAll(ctx context.Context, l *lock) error {
 
 // redo completes a plan; if its number was taken in the meantime, undoes it.
 func (st *stage) redo(l *lock, p *plan) error {
-	err := st.prepareAgain(p)
+	err := st.healLists()
+	if err == nil {
+		err = st.prepareAgain(p)
+	}
 	if err == nil {
 		err = st.finish(l, p)
 	}
@@ -535,14 +553,67 @@ func (st *stage) readPlan(leaf string) (*plan, error) {
 	defer f.Close()
 	p := new(plan)
 	if err := json.NewDecoder(io.LimitReader(f, maxPlan)).Decode(p); err != nil || p.Version != planVersion {
+		if info, statErr := f.Stat(); statErr == nil && info.Size() == 0 {
+			return nil, nil // a power loss took it, and the writer was promised nothing
+		}
 		return nil, fmt.Errorf("%w: %s cannot be read; remove it and run the repair", ErrDamaged, st.path(leaf))
 	}
 	return p, nil
 }
 
-// heal restores those refs.ptr of a finished transaction that a power loss has
-// emptied, and makes the rest durable.
+// healLists restores the lists that a power loss has emptied after they were
+// renamed and before they were flushed. server.txt comes last: whether it may
+// rightly be empty history.txt says.
+func (st *stage) healLists() error {
+	for _, name := range []string{lastIDFile, historyFile, serverFile} {
+		old := st.path(oldPrefix + path.Base(name))
+		had, err := st.s.readText(old)
+		if err != nil {
+			return err
+		}
+		have, err := st.s.readText(name)
+		if err != nil {
+			return err
+		}
+		if len(had) == 0 || len(have) > 0 {
+			continue
+		}
+		if name == serverFile {
+			history, err := st.s.readText(historyFile)
+			if err != nil {
+				return err
+			}
+			if !anyLive(history) {
+				continue
+			}
+		}
+		if err := st.rename(old, name); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// anyLive says whether a history.txt has a transaction that was not deleted.
+func anyLive(history []byte) bool {
+	live := map[ID]bool{}
+	for _, r := range parseRecords(history) {
+		switch {
+		case r.err != nil:
+		case r.Deletes != 0:
+			delete(live, r.Deletes)
+		default:
+			live[r.ID] = true
+		}
+	}
+	return len(live) > 0
+}
+
+// heal restores what a power loss has taken of a finished transaction.
 func (st *stage) heal() error {
+	if err := st.healLists(); err != nil {
+		return err
+	}
 	p, err := st.readPlan(appliedLeaf)
 	if p == nil || err != nil {
 		return err
@@ -584,6 +655,10 @@ func (st *stage) isDead() bool {
 	defer f.Close()
 	if st.s.opt.Locking == LockOS {
 		ok, err := tryLock(f, 0)
+		if ok && !st.s.exists(st.dir) {
+			// An owner that is about to lock it notices that it is gone.
+			_ = st.s.root.Remove(st.dir + ownerExt)
+		}
 		return ok && err == nil
 	}
 	text, err := io.ReadAll(io.LimitReader(f, 1024))
@@ -604,11 +679,8 @@ func (st *stage) isDead() bool {
 // while it removed that.
 func (s *Store) dropOwner(e fs.DirEntry) {
 	token, ok := strings.CutSuffix(e.Name(), ownerExt)
-	if !ok || s.exists(path.Join(journalDir, token)) {
-		return
-	}
-	info, err := e.Info()
-	if err == nil && s.opt.Now().Sub(info.ModTime()) > time.Hour {
-		_ = s.root.Remove(path.Join(journalDir, e.Name())) // no harm if it stays
+	st := &stage{s: s, token: token, dir: path.Join(journalDir, token)}
+	if ok && !s.exists(st.dir) && st.isDead() {
+		_ = s.root.Remove(st.dir + ownerExt) // no harm if it stays
 	}
 }

@@ -2,17 +2,70 @@ package symstore
 
 import (
 	"context"
+	"crypto/sha256"
 	"errors"
+	"fmt"
+	"io"
 	"os"
+	"runtime"
+
+	"github.com/symdepot/symdepot/cab"
 )
 
-// pack writes a cabinet, and reads it back before it is accepted.
+// shareFrom is the size in bytes from which one file is compressed by several
+// goroutines: below it the other files keep the processors busy.
+const shareFrom = 32 << 20
+
+// pack writes a cabinet in the shape of the genuine tool's: one folder, one
+// file, the plain name. It is read back and compared before it is accepted.
 func (g *staging) pack(ctx context.Context, it *item, in source, k *stagedKey) error {
-	f, err := g.st.s.root.OpenFile(g.st.path(k.staged), os.O_RDWR|os.O_CREATE|os.O_TRUNC, 0o666)
+	name := g.st.path(k.staged)
+	f, err := g.st.s.root.OpenFile(name, os.O_RDWR|os.O_CREATE|os.O_TRUNC, 0o666)
 	if err != nil {
 		return ofStore(err)
 	}
 	defer f.Close()
-	_ = ctx
-	return errors.ErrUnsupported
+	h := sha256.New()
+	method, workers := cab.MSZIP, 1
+	if g.compress == LZX {
+		method = cab.LZX
+	}
+	if in.info.Size() >= shareFrom {
+		workers = runtime.GOMAXPROCS(0)
+	}
+	content := cab.Source{
+		Name: k.Name, Modified: in.info.ModTime().Local(), Attributes: cab.AttrArchive, Size: in.info.Size(),
+		Open: func() (io.ReadCloser, error) {
+			h.Reset()
+			return io.NopCloser(io.TeeReader(&contextReader{ctx, io.NewSectionReader(in, 0, in.info.Size()+1)}, h)), nil
+		},
+	}
+	size, err := cab.Create(storeSeeker{f}, []cab.Source{content}, cab.WriteOptions{Method: method, Workers: workers})
+	if err == nil {
+		h.Sum(it.sum[:0])
+		if err = verifyCabinet(f, size, it.sum); err != nil {
+			err = fmt.Errorf("reading back: %w", err)
+		}
+	}
+	if err == nil && syncsNames {
+		g.group.SyncDir(name) // flushes a file as well, with all the others
+		return nil
+	}
+	if err == nil {
+		return ofStore(f.Sync())
+	}
+	if errors.Is(err, cab.ErrTooLarge) {
+		_ = g.st.s.root.Remove(name) // the folder is removed as a whole anyway
+	}
+	return err
 }
+
+// storeSeeker marks errors of writing as the store's.
+type storeSeeker struct{ f *os.File }
+
+func (w storeSeeker) Write(p []byte) (int, error) {
+	n, err := w.f.Write(p)
+	return n, ofStore(err)
+}
+
+func (w storeSeeker) Seek(offset int64, whence int) (int64, error) { return w.f.Seek(offset, whence) }

@@ -84,10 +84,10 @@ func (a *adder) plan(ctx context.Context, adm *admin, id ID) (*plan, error) {
 		Product: a.opt.Product, Version: a.opt.Version, Comment: a.opt.Comment,
 	}.line()
 	p.Ops = append(p.Ops,
-		op{Do: opCreate, Path: txFile(id), Data: printEntries(entries), Sync: true},
-		op{Do: opAppend, Path: historyFile, Data: []byte(line), Had: a.s.exists(historyFile), Sync: true},
-		op{Do: opAppend, Path: serverFile, Data: []byte(line), Had: a.s.exists(serverFile), Sync: true},
-		op{Do: opWrite, Path: lastIDFile, Data: []byte(id.String()), Had: a.s.exists(lastIDFile), Sync: true})
+		op{Do: opCreate, Path: txFile(id), Data: printEntries(entries)},
+		op{Do: opAppend, Path: historyFile, Data: []byte(line), Had: a.s.exists(historyFile)},
+		op{Do: opAppend, Path: serverFile, Data: []byte(line), Had: a.s.exists(serverFile)},
+		op{Do: opWrite, Path: lastIDFile, Data: []byte(id.String()), Had: a.s.exists(lastIDFile)})
 	return p, nil
 }
 

@@ -1,0 +1,606 @@
+package symstore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"path"
+	"slices"
+	"strings"
+
+	"github.com/symdepot/symdepot/layout"
+)
+
+// FindingKind says what is wrong.
+type FindingKind string
+
+// What Check finds. The comment says what Repair does about it.
+const (
+	LastIDWrong     FindingKind = "lastid"           // missing, unreadable or too low: written anew
+	ServerLine      FindingKind = "server-line"      // unreadable or cut: taken from history.txt
+	ServerMissing   FindingKind = "server-missing"   // a live transaction is not listed: listed
+	ServerStale     FindingKind = "server-stale"     // a deleted transaction is listed: taken out
+	HistoryLine     FindingKind = "history-line"     // unreadable or cut: taken from server.txt
+	HistoryMissing  FindingKind = "history-missing"  // a live transaction is not listed: listed
+	TransactionLost FindingKind = "transaction-lost" // no transaction file: made from the refs.ptr, else taken out
+	TransactionCut  FindingKind = "transaction-cut"  // bad lines: made anew from them and the refs.ptr
+	HalfDeleted     FindingKind = "half-deleted"     // history.txt says deleted: the rest is deleted
+	FileLost        FindingKind = "file-lost"        // a transaction without the file: taken out of it
+	RefMissing      FindingKind = "ref-missing"      // a file without the line: written
+	RefStray        FindingKind = "ref-stray"        // a line of no live transaction: taken out
+	RefLine         FindingKind = "ref-line"         // unreadable: taken out
+	PointerWrong    FindingKind = "pointer"          // file.ptr against the last line: written or removed
+	FileUnneeded    FindingKind = "file-unneeded"    // only pointers are recorded: removed
+	FileStray       FindingKind = "file-stray"       // no transaction has it: removed with CheckOptions.RemoveStray
+	CabinetBad      FindingKind = "cabinet"          // does not decode: moved to the quarantine
+	ContentWrong    FindingKind = "content"          // its key is another: moved to the quarantine
+	Leftover        FindingKind = "leftover"         // of an interrupted writer, or an empty folder: removed
+)
+
+// quarantineDir takes what Repair takes out of the store.
+const quarantineDir = adminDir + "/symdepot.quarantine"
+
+// Finding is one thing that is wrong with a store.
+type Finding struct {
+	Kind   FindingKind
+	ID     ID     // of the transaction, if it is about one
+	Path   string // in the store
+	Detail string
+	// Mendable says that Repair can do something about it, and Mended that
+	// it has.
+	Mendable, Mended bool
+}
+
+func (f Finding) String() string {
+	s := string(f.Kind)
+	if f.ID != 0 {
+		s += " " + f.ID.String()
+	}
+	if f.Path != "" {
+		s += " " + f.Path
+	}
+	if f.Detail != "" {
+		s += ": " + f.Detail
+	}
+	return s
+}
+
+// CheckOptions say how thoroughly a store is checked.
+type CheckOptions struct {
+	// Contents reads every stored file: cabinets must decode, and what is in
+	// them must have the key under which it is stored.
+	Contents bool
+	// RemoveStray lets Repair remove files that no transaction has. They may
+	// be another program's, or a download cache's.
+	RemoveStray bool
+	// Progress, if set, is told the number of key folders that were read.
+	Progress func(keys int)
+}
+
+// Check looks for what is wrong. Except in a read-only store it takes the lock
+// while it reads the records, so that it does not see others at work; thereby it
+// completes what a killed writer left.
+func (s *Store) Check(ctx context.Context, opt CheckOptions) ([]Finding, error) {
+	return s.check(ctx, opt, false)
+}
+
+// Repair does what Check does and mends what can be mended, as one change. A
+// second Check finds what is left.
+func (s *Store) Repair(ctx context.Context, opt CheckOptions) ([]Finding, error) {
+	if s.opt.ReadOnly {
+		return nil, ErrReadOnly
+	}
+	return s.check(ctx, opt, true)
+}
+
+func (s *Store) check(ctx context.Context, opt CheckOptions, repair bool) ([]Finding, error) {
+	if s.flat {
+		return nil, fmt.Errorf("%w: %s", ErrNotStore, s.dir)
+	}
+	c := &checker{s: s, opt: opt, bad: map[string]string{}}
+	if opt.Contents {
+		if err := c.contents(ctx); err != nil {
+			return c.found, err
+		}
+	}
+	if s.opt.ReadOnly {
+		if s.exists(journalDir) {
+			c.journal()
+		}
+		return c.found, c.records(ctx)
+	}
+	st, err := s.newStage()
+	if err != nil {
+		return nil, err
+	}
+	defer st.release()
+	p, err := c.underLock(ctx, st, repair)
+	if err != nil {
+		st.discard()
+		return c.found, err
+	}
+	if p == nil {
+		st.discard()
+		return c.found, nil
+	}
+	for i := range c.found {
+		c.found[i].Mended = c.found[i].Mendable
+	}
+	return c.found, st.settle(p)
+}
+
+func (c *checker) underLock(ctx context.Context, st *stage, repair bool) (*plan, error) {
+	l, err := c.s.lock(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer l.unlock()
+	if err := c.records(ctx); err != nil || !repair || len(c.ops) == 0 {
+		return nil, err
+	}
+	p := &plan{Version: planVersion, What: whatRepair, ID: c.adm.max, Ops: c.ops}
+	return p, st.commit(l, p)
+}
+
+// claim is an entry of a live transaction.
+type claim struct {
+	id      ID
+	entry   Entry
+	pointer bool
+	lost    bool // nothing is there
+	met     bool // its folder was seen
+}
+
+// checker compares the records with the folders and lists the steps that make
+// them agree.
+type checker struct {
+	s     *Store
+	opt   CheckOptions
+	found []Finding
+	ops   []op
+	bad   map[string]string // stored files whose content is wrong, and why
+
+	adm      *admin
+	status   map[ID]*txStatus
+	claims   map[string][]*claim // by folded name and key
+	byTx     map[ID][]*claim
+	dirs     []*keyDir
+	anyRefs  bool
+	readKeys int
+}
+
+// txStatus is what is known of one number.
+type txStatus struct {
+	server, history     string // the lines; empty if there is none, or none that is whole
+	serverCut           bool
+	historyCut          bool
+	file                bool // a live transaction file
+	deleted             bool // renamed, or deleted according to the history
+	inHistory, inServer bool
+	refs                []Entry // from the refs.ptr, for a file that is lost
+	refsPointer         bool
+	rebuild             bool // the transaction file has to be written
+	live                bool
+}
+
+func (c *checker) add(f Finding, ops ...op) {
+	f.Mendable = f.Mendable || len(ops) > 0
+	c.found = append(c.found, f)
+	c.ops = append(c.ops, ops...)
+}
+
+// records checks everything but contents.
+func (c *checker) records(ctx context.Context) error {
+	var err error
+	if c.adm, err = c.s.readAdmin(); err != nil {
+		return err
+	}
+	c.status = map[ID]*txStatus{}
+	c.readLines()
+	if err := c.readDirs(ctx); err != nil {
+		return err
+	}
+	c.decide()
+	if err := c.readTransactions(ctx); err != nil {
+		return err
+	}
+	for _, k := range c.dirs {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		c.keyDir(k)
+	}
+	c.lostClaims()
+	c.rewriteTransactions()
+	c.rewriteLists()
+	return nil
+}
+
+func (c *checker) tx(id ID) *txStatus {
+	t := c.status[id]
+	if t == nil {
+		t = &txStatus{}
+		c.status[id] = t
+	}
+	return t
+}
+
+// whole says whether a line of server.txt or history.txt has all its fields.
+func whole(r record) bool {
+	return r.Deletes != 0 || len(fields(decode(r.raw))) >= 8 && !r.Time.IsZero()
+}
+
+// readLines takes in server.txt, history.txt and the names of 000Admin.
+func (c *checker) readLines() {
+	for _, r := range c.adm.server {
+		if r.err != nil {
+			c.add(Finding{Kind: ServerLine, Path: serverFile, Detail: r.err.Error(), Mendable: true})
+			continue
+		}
+		if r.Deletes != 0 {
+			continue
+		}
+		t := c.tx(r.ID)
+		t.inServer = true
+		if whole(r) {
+			t.server = string(r.raw)
+		} else {
+			t.serverCut = true
+		}
+	}
+	for _, r := range c.adm.history {
+		if r.err != nil {
+			c.add(Finding{Kind: HistoryLine, Path: historyFile, Detail: r.err.Error(), Mendable: true})
+			continue
+		}
+		t := c.tx(r.ID)
+		t.inHistory = true
+		switch {
+		case r.Deletes != 0:
+			c.tx(r.Deletes).deleted = true
+			t.history = string(r.raw)
+		case whole(r):
+			t.history = string(r.raw)
+		default:
+			t.historyCut = true
+		}
+	}
+	for id, ext := range c.adm.files {
+		switch ext {
+		case "":
+			c.tx(id).file = true
+		case deletedExt:
+			c.tx(id).deleted = true
+		}
+	}
+}
+
+// readDirs reads all key folders.
+func (c *checker) readDirs(ctx context.Context) error {
+	tiers := c.s.Tiers()
+	err := c.s.eachKeyDir(tiers, func(name, _, dir string) error {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		k, err := c.s.readKeyDir(dir, name)
+		if err != nil {
+			return err
+		}
+		c.dirs = append(c.dirs, k)
+		c.anyRefs = c.anyRefs || k.hasRefs()
+		for _, r := range k.refs {
+			t := c.tx(r.ID)
+			t.refs = append(t.refs, Entry{Name: name, Key: path.Base(dir), Source: r.Path})
+			t.refsPointer = t.refsPointer || r.Pointer
+		}
+		if c.readKeys++; c.opt.Progress != nil {
+			c.opt.Progress(c.readKeys)
+		}
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	return c.emptyDirs(tiers)
+}
+
+// emptyDirs finds folders that hold nothing.
+func (c *checker) emptyDirs(tiers Tiers) error {
+	var walk func(dir string, depth int) (empty bool, err error)
+	walk = func(dir string, depth int) (bool, error) {
+		d, err := c.s.root.Open(dir)
+		if err != nil {
+			return false, err
+		}
+		entries, err := d.ReadDir(-1)
+		d.Close()
+		if err != nil {
+			return false, err
+		}
+		empty := true
+		for _, e := range entries {
+			sub := path.Join(dir, e.Name())
+			if !e.IsDir() || depth == 0 {
+				empty = false
+				continue
+			}
+			if dir == "." && strings.EqualFold(e.Name(), adminDir) {
+				continue
+			}
+			gone, err := walk(sub, depth-1)
+			if err != nil {
+				return false, err
+			}
+			if !gone {
+				empty = false
+				continue
+			}
+			c.add(Finding{Kind: Leftover, Path: sub, Detail: "empty folder"}, op{Do: opRmdir, Path: sub})
+		}
+		return empty, nil
+	}
+	depth := 2
+	if tiers == Two {
+		depth = 3
+	}
+	_, err := walk(".", depth)
+	return err
+}
+
+// decide says of each number whether it is a live transaction.
+func (c *checker) decide() {
+	for _, id := range c.ids() {
+		t := c.status[id]
+		switch {
+		case t.file && t.deleted && !t.inServer:
+			c.add(Finding{Kind: HalfDeleted, ID: id, Path: txFile(id), Detail: "deleted according to history.txt"},
+				op{Do: opMove, From: txFile(id), Path: txFile(id) + deletedExt})
+		case t.file:
+			t.live = true
+		case t.deleted && t.inServer:
+			c.add(Finding{Kind: ServerStale, ID: id, Path: serverFile, Detail: "the transaction was deleted", Mendable: true})
+		case t.deleted:
+		case len(t.refs) > 0:
+			t.live, t.rebuild = true, true
+			c.add(Finding{Kind: TransactionLost, ID: id, Path: txFile(id), Detail: fmt.Sprintf("%d refs.ptr have it", len(t.refs)), Mendable: true})
+		case t.inServer:
+			c.add(Finding{Kind: TransactionLost, ID: id, Path: txFile(id), Detail: "no refs.ptr has it either", Mendable: true})
+		}
+		if t.live && !t.inServer {
+			c.add(Finding{Kind: ServerMissing, ID: id, Path: serverFile, Mendable: true})
+		}
+		if t.serverCut {
+			c.add(Finding{Kind: ServerLine, ID: id, Path: serverFile, Detail: "the line is cut", Mendable: true})
+		}
+		if t.live && !t.inHistory {
+			c.add(Finding{Kind: HistoryMissing, ID: id, Path: historyFile, Mendable: true})
+		}
+		if t.historyCut {
+			c.add(Finding{Kind: HistoryLine, ID: id, Path: historyFile, Detail: "the line is cut", Mendable: true})
+		}
+	}
+}
+
+func (c *checker) ids() []ID {
+	ids := make([]ID, 0, len(c.status))
+	for id := range c.status {
+		ids = append(ids, id)
+	}
+	slices.Sort(ids)
+	return ids
+}
+
+// readTransactions reads the entries of the live transactions.
+func (c *checker) readTransactions(ctx context.Context) error {
+	c.claims, c.byTx = map[string][]*claim{}, map[ID][]*claim{}
+	for _, id := range c.ids() {
+		t := c.status[id]
+		if !t.live {
+			continue
+		}
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		entries := t.refs
+		if t.file {
+			list, bad, cut, err := c.s.readEntries(id)
+			if err != nil {
+				return err
+			}
+			entries = list
+			if cut || len(bad) > 0 {
+				detail := "the last line has no end"
+				if len(bad) > 0 {
+					detail = bad[0].Error()
+				}
+				c.add(Finding{Kind: TransactionCut, ID: id, Path: txFile(id), Detail: detail, Mendable: true})
+				t.rebuild = true
+				entries = union(list, t.refs)
+			}
+		}
+		for _, e := range entries {
+			cl := &claim{id: id, entry: e, pointer: c.isPointer(id)}
+			k := layout.Fold(e.Name + "/" + e.Key)
+			c.claims[k] = append(c.claims[k], cl)
+			c.byTx[id] = append(c.byTx[id], cl)
+		}
+	}
+	return nil
+}
+
+// union adds the entries that only the refs.ptr have. They know better where a
+// file came from than a line that was cut.
+func union(list, refs []Entry) []Entry {
+	var out []Entry
+	seen := map[string]bool{}
+	for _, e := range append(slices.Clone(refs), list...) {
+		if k := layout.Fold(e.Name + "/" + e.Key); !seen[k] {
+			seen[k] = true
+			out = append(out, e)
+		}
+	}
+	return out
+}
+
+func (c *checker) isPointer(id ID) bool {
+	t := c.status[id]
+	for _, line := range []string{t.server, t.history} {
+		if line == "" {
+			continue
+		}
+		if r, err := parseTransaction(line); err == nil {
+			return r.Pointer
+		}
+	}
+	return t.refsPointer
+}
+
+// journal lists what other writers have left, for those who may not remove it.
+func (c *checker) journal() {
+	list, err := c.s.subdirs(journalDir, 0)
+	if err != nil {
+		return // no journal, no leftovers
+	}
+	for _, name := range list {
+		c.add(Finding{Kind: Leftover, Path: path.Join(journalDir, name), Detail: "of a writer that is at work or was killed"})
+	}
+}
+
+// rewriteTransactions makes the files of transactions that lost entries. One
+// that lost all is deleted.
+func (c *checker) rewriteTransactions() {
+	for _, id := range c.ids() {
+		t := c.status[id]
+		if !t.live {
+			continue
+		}
+		var left []Entry
+		lost := 0
+		for _, cl := range c.byTx[id] {
+			if cl.lost {
+				lost++
+				continue
+			}
+			left = append(left, cl.entry)
+		}
+		if lost == 0 && !t.rebuild {
+			continue
+		}
+		if len(left) == 0 && lost > 0 {
+			t.live = false
+			if t.file {
+				c.ops = append(c.ops, op{Do: opMove, From: txFile(id), Path: txFile(id) + deletedExt})
+			}
+			if next, err := c.adm.next(); err == nil {
+				c.adm.max = next
+				n := c.tx(next)
+				n.inHistory, n.history = true, Transaction{ID: next, Deletes: id}.line()
+			}
+			continue
+		}
+		c.ops = append(c.ops, op{Do: opWrite, Path: txFile(id), Data: printEntries(left), Had: t.file})
+	}
+}
+
+// rewriteLists makes server.txt, history.txt and lastid.txt, if they have to be.
+func (c *checker) rewriteLists() {
+	var server, history []record
+	for _, id := range c.ids() {
+		t := c.status[id]
+		line := t.server
+		if line == "" {
+			line = t.history
+		}
+		if line == "" && t.live {
+			line = c.invent(id)
+		}
+		if t.live {
+			server = append(server, record{raw: []byte(line)})
+		}
+		own := t.history
+		if own == "" {
+			own = line
+		}
+		if own != "" && (t.inHistory || t.live) {
+			history = append(history, record{raw: []byte(own)})
+		}
+	}
+	if !sameRecords(server, c.adm.server) {
+		c.ops = append(c.ops, op{Do: opWrite, Path: serverFile, Data: printServer(server), Had: c.s.exists(serverFile)})
+	}
+	if !sameRecords(history, c.adm.history) {
+		var data []byte
+		for _, r := range history {
+			data = appendLine(data, string(r.raw), false)
+		}
+		c.ops = append(c.ops, op{Do: opWrite, Path: historyFile, Data: data, Had: c.s.exists(historyFile)})
+	}
+	if c.adm.last == c.adm.max {
+		return
+	}
+	write := op{Do: opWrite, Path: lastIDFile, Data: []byte(c.adm.max.String()), Had: c.s.exists(lastIDFile)}
+	if c.adm.max > 0 {
+		c.add(Finding{Kind: LastIDWrong, ID: c.adm.max, Path: lastIDFile, Detail: fmt.Sprintf("it says %s", c.adm.last)}, write)
+	}
+}
+
+// sameRecords compares without regard to order: that is no fault.
+func sameRecords(a, b []record) bool {
+	if len(a) != len(b) {
+		return false
+	}
+	count := map[string]int{}
+	for _, r := range a {
+		count[string(r.raw)]++
+	}
+	for _, r := range b {
+		if count[string(r.raw)]--; count[string(r.raw)] < 0 {
+			return false
+		}
+	}
+	return true
+}
+
+// invent makes the line of a transaction of which only the entries are left.
+func (c *checker) invent(id ID) string {
+	when := c.s.opt.Now()
+	if info, err := c.s.root.Stat(txFile(id)); err == nil {
+		when = info.ModTime()
+	}
+	return Transaction{ID: id, Pointer: c.status[id].refsPointer, Time: when}.line()
+}
+
+// contents reads all stored files.
+func (c *checker) contents(ctx context.Context) error {
+	n := 0
+	return c.s.eachKeyDir(c.s.Tiers(), func(name, key, dir string) error {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		k, err := c.s.readKeyDir(dir, name)
+		if err != nil {
+			return err
+		}
+		if n++; c.opt.Progress != nil {
+			c.opt.Progress(n)
+		}
+		for _, leaf := range []string{k.leaf(name), k.leaf(compressedName(name))} {
+			if leaf == "" || c.bad[leaf] != "" {
+				continue
+			}
+			kind, err := c.s.verify(leaf, name, key)
+			if errors.Is(err, fs.ErrNotExist) {
+				continue // deleted meanwhile
+			}
+			if kind == "" && err != nil {
+				return err
+			}
+			if kind != "" {
+				c.bad[leaf] = err.Error()
+				c.found = append(c.found, Finding{Kind: kind, Path: leaf, Detail: err.Error(), Mendable: true})
+			}
+		}
+		return nil
+	})
+}

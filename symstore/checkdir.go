@@ -1,0 +1,332 @@
+package symstore
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path"
+	"slices"
+	"strings"
+
+	"github.com/symdepot/symdepot/debugid"
+	"github.com/symdepot/symdepot/layout"
+	"github.com/symdepot/symdepot/objfile"
+)
+
+// keyDir checks one folder against the transactions that list it.
+func (c *checker) keyDir(k *keyDir) {
+	claims := c.claims[layout.Fold(k.name+"/"+path.Base(k.dir))]
+	for _, cl := range claims {
+		cl.met = true
+	}
+	before := len(c.found)
+	c.quarantine(k)
+	refs := c.liveRefs(k)
+	refs = c.missingRefs(k, refs, claims)
+	rewrite := len(c.found) > before
+	if anyFile(refs) && k.stored() == "" {
+		refs = c.fileLost(k, refs, claims)
+		rewrite = true
+	}
+	if len(refs) == 0 {
+		c.unclaimed(k, claims)
+		return
+	}
+	if rewrite {
+		p := k.leaf(refsLeaf)
+		had := p != ""
+		if !had {
+			p = path.Join(k.dir, refsLeaf)
+		}
+		if had || c.anyRefs {
+			c.ops = append(c.ops, op{Do: opWrite, Path: p, Data: printRefs(refs), Had: had})
+		}
+	}
+	if !anyFile(refs) && k.stored() != "" {
+		c.removeStored(k, Finding{Kind: FileUnneeded, Path: k.stored(), Detail: "only pointers are recorded"})
+	}
+	c.pointer(k, refs)
+}
+
+// quarantine takes out files whose content is wrong.
+func (c *checker) quarantine(k *keyDir) {
+	for _, leaf := range []string{k.leaf(k.name), k.leaf(compressedName(k.name))} {
+		if leaf == "" || c.bad[leaf] == "" {
+			continue
+		}
+		c.ops = append(c.ops, op{Do: opMove, From: leaf, Path: path.Join(quarantineDir, leaf)})
+		delete(k.found, layout.Fold(path.Base(leaf)))
+	}
+}
+
+// liveRefs returns the lines of live transactions.
+func (c *checker) liveRefs(k *keyDir) []Ref {
+	for _, junk := range k.junk {
+		c.add(Finding{Kind: RefLine, Path: k.leaf(refsLeaf), Detail: clip(decode(junk.raw)), Mendable: true})
+	}
+	var refs []Ref
+	for _, r := range k.refs {
+		if t := c.status[r.ID]; t != nil && t.live {
+			refs = append(refs, r)
+			continue
+		}
+		c.add(Finding{Kind: RefStray, ID: r.ID, Path: k.leaf(refsLeaf), Mendable: true})
+	}
+	return refs
+}
+
+// missingRefs adds the lines of transactions that list the folder. A store in
+// which no folder has a refs.ptr is one without.
+func (c *checker) missingRefs(k *keyDir, refs []Ref, claims []*claim) []Ref {
+	for _, cl := range claims {
+		if slices.ContainsFunc(refs, func(r Ref) bool { return r.ID == cl.id }) {
+			continue
+		}
+		if !cl.pointer && k.stored() == "" {
+			cl.lost = true
+			c.add(Finding{Kind: FileLost, ID: cl.id, Path: k.dir, Detail: "the folder holds no file", Mendable: true})
+			continue
+		}
+		r := Ref{ID: cl.id, Pointer: cl.pointer, Path: cl.entry.Source, Type: c.s.typeOfStored(k)}
+		r.Compressed = !r.Pointer && k.leaf(k.name) == ""
+		at, _ := slices.BinarySearchFunc(refs, r, func(a, b Ref) int { return int(int64(a.ID) - int64(b.ID)) })
+		refs = slices.Insert(refs, at, r)
+		if c.anyRefs {
+			c.add(Finding{Kind: RefMissing, ID: cl.id, Path: path.Join(k.dir, refsLeaf), Mendable: true})
+		}
+	}
+	return refs
+}
+
+// fileLost takes out what says that a file is there.
+func (c *checker) fileLost(k *keyDir, refs []Ref, claims []*claim) []Ref {
+	var left []Ref
+	for _, r := range refs {
+		if r.Pointer {
+			left = append(left, r)
+			continue
+		}
+		c.add(Finding{Kind: FileLost, ID: r.ID, Path: k.dir, Detail: "refs.ptr says it is there", Mendable: true})
+		for _, cl := range claims {
+			if cl.id == r.ID {
+				cl.lost = true
+			}
+		}
+	}
+	return left
+}
+
+// unclaimed deals with a folder that nothing refers to any more.
+func (c *checker) unclaimed(k *keyDir, claims []*claim) {
+	live := slices.ContainsFunc(claims, func(cl *claim) bool { return !cl.lost })
+	if live {
+		return // a store without refs.ptr
+	}
+	if k.stored() != "" && len(k.refs) == 0 {
+		c.removeStored(k, Finding{Kind: FileStray, Path: k.stored(), Detail: "no transaction has it"})
+		return
+	}
+	c.ops = append(c.ops, k.settleOps(nil, false)...)
+}
+
+// removeStored removes a file; a stray one only if that was asked for.
+func (c *checker) removeStored(k *keyDir, f Finding) {
+	if f.Kind == FileStray && !c.opt.RemoveStray {
+		c.add(f)
+		return
+	}
+	var ops []op
+	for _, leaf := range []string{k.leaf(k.name), k.leaf(compressedName(k.name))} {
+		if leaf != "" {
+			ops = append(ops, op{Do: opRemove, Path: leaf, Had: true})
+		}
+	}
+	if f.Kind == FileStray {
+		for _, leaf := range []string{k.leaf(pointerLeaf), k.leaf(refsLeaf)} {
+			if leaf != "" {
+				ops = append(ops, op{Do: opRemove, Path: leaf, Had: true})
+			}
+		}
+		for dir := k.dir; dir != "."; dir = path.Dir(dir) {
+			ops = append(ops, op{Do: opRmdir, Path: dir})
+		}
+	}
+	c.add(f, ops...)
+}
+
+// pointer checks file.ptr against the last line.
+func (c *checker) pointer(k *keyDir, refs []Ref) {
+	last := refs[len(refs)-1]
+	have := k.leaf(pointerLeaf)
+	if !last.Pointer {
+		if have != "" {
+			c.add(Finding{Kind: PointerWrong, Path: have, Detail: "the last line of refs.ptr is a file"}, op{Do: opRemove, Path: have, Had: true})
+		}
+		return
+	}
+	write := op{Do: opWrite, Path: path.Join(k.dir, pointerLeaf), Data: []byte(last.Path)}
+	if have == "" {
+		c.add(Finding{Kind: PointerWrong, ID: last.ID, Path: write.Path, Detail: "it is missing"}, write)
+		return
+	}
+	data, err := c.s.readText(have)
+	p := parsePointer(data)
+	if err != nil || p.Target != last.Path && (p.Target != "" || !isMessage(data)) {
+		write.Path, write.Had = have, true
+		c.add(Finding{Kind: PointerWrong, ID: last.ID, Path: have, Detail: fmt.Sprintf("it leads to %q", clip(p.Target))}, write)
+	}
+}
+
+// lostClaims deals with entries whose folder is not there at all. A pointer can
+// be written again.
+func (c *checker) lostClaims() {
+	target := c.s.newTargets()
+	made := map[string]bool{}
+	for _, id := range c.ids() {
+		for _, cl := range c.byTx[id] {
+			if cl.met {
+				continue
+			}
+			dir, _ := target.dir(cl.entry.Name, cl.entry.Key)
+			if !cl.pointer || made[dir] {
+				cl.lost = !cl.pointer
+				c.add(Finding{Kind: FileLost, ID: id, Path: dir, Detail: "the folder is missing", Mendable: true})
+				continue
+			}
+			made[dir] = true
+			var refs []Ref
+			for _, other := range c.claims[layout.Fold(cl.entry.Name+"/"+cl.entry.Key)] {
+				if other.pointer {
+					refs = append(refs, Ref{ID: other.id, Pointer: true, Path: other.entry.Source, Type: guessType(cl.entry.Name)})
+				}
+			}
+			c.add(Finding{Kind: PointerWrong, ID: id, Path: path.Join(dir, pointerLeaf), Detail: "the folder is missing"},
+				op{Do: opWrite, Path: path.Join(dir, refsLeaf), Data: printRefs(refs)},
+				op{Do: opWrite, Path: path.Join(dir, pointerLeaf), Data: []byte(refs[len(refs)-1].Path)})
+		}
+	}
+}
+
+// typeOfStored finds the type for a line that has to be made up.
+func (s *Store) typeOfStored(k *keyDir) Type {
+	for _, r := range k.refs {
+		if r.Type != "" {
+			return r.Type
+		}
+	}
+	leaf := k.leaf(k.name)
+	if leaf == "" {
+		return guessType(k.name)
+	}
+	f, err := s.openRegular(leaf)
+	if err != nil {
+		return guessType(k.name)
+	}
+	defer f.Close()
+	info, err := f.Stat()
+	if err != nil {
+		return guessType(k.name)
+	}
+	keys, err := Identify(f, info.Size(), k.name, true)
+	if err != nil {
+		return guessType(k.name)
+	}
+	return keys[0].Type
+}
+
+// verify reads a stored file. The kind is empty if it is well, or if err is not
+// about its content.
+func (s *Store) verify(leaf, name, key string) (FindingKind, error) {
+	f, err := s.openRegular(leaf)
+	if err != nil {
+		return "", err
+	}
+	defer f.Close()
+	info, err := f.Stat()
+	if err != nil {
+		return "", err
+	}
+	head := make([]byte, 8)
+	n, err := f.ReadAt(head, 0)
+	if err != nil && !fileEnd(err) {
+		return "", err
+	}
+	head = head[:n]
+	if !bytes.HasPrefix(head, []byte("MSCF")) {
+		if layout.Fold(path.Base(leaf)) != layout.Fold(name) || otherwisePacked(head) {
+			return "", nil // gzip, SZDD and others are not looked into
+		}
+		return verifyKey(f, info.Size(), name, key)
+	}
+	tmp, err := os.CreateTemp("", "symdepot-check-")
+	if err != nil {
+		return "", err
+	}
+	defer func() {
+		tmp.Close()
+		_ = os.Remove(tmp.Name()) // the system's folder for such files
+	}()
+	w := &storeWriter{tmp}
+	err = unpack(f, info.Size(), w)
+	var own *storeError
+	if errors.As(err, &own) {
+		return "", own.err
+	}
+	if err != nil {
+		return CabinetBad, err
+	}
+	size, err := tmp.Seek(0, io.SeekEnd)
+	if err != nil {
+		return "", err
+	}
+	return verifyKey(tmp, size, name, key)
+}
+
+// otherwisePacked recognises gzip, zstd, zip and SZDD, which some tools store
+// under the plain name.
+func otherwisePacked(head []byte) bool {
+	for _, magic := range []string{"\x1f\x8b", "\x28\xb5\x2f\xfd", "PK\x03\x04", "SZDD\x88\xf0\x27\x33"} {
+		if bytes.HasPrefix(head, []byte(magic)) {
+			return true
+		}
+	}
+	return false
+}
+
+// verifyKey says whether a file answers to its key.
+func verifyKey(r io.ReaderAt, size int64, name, key string) (FindingKind, error) {
+	objects, err := objfile.Identify(r, size, name, objfile.Options{})
+	if errors.Is(err, objfile.ErrNotSymbolFile) || errors.Is(err, objfile.ErrBroken) {
+		if !ofMicrosoft(key) {
+			return "", nil // by hash, or by a rule of another tool
+		}
+		return ContentWrong, err
+	}
+	if err != nil {
+		return "", err
+	}
+	request, err := layout.SymStore.Parse(name + "/" + key + "/" + name)
+	if errors.Is(err, layout.ErrNoPath) {
+		request.Lookups = nil
+	}
+	if len(request.Lookups) == 0 {
+		return "", nil // a key of no known shape says nothing
+	}
+	for _, o := range objects {
+		for _, alias := range o.Aliases() {
+			for _, l := range request.Lookups {
+				if l.ID == alias.ID {
+					return "", nil
+				}
+			}
+		}
+	}
+	return ContentWrong, fmt.Errorf("the content does not have the key %s", key)
+}
+
+// ofMicrosoft says whether a key is one of a PE image or a PDB.
+func ofMicrosoft(key string) bool {
+	return debugid.IsHex(key) && len(key) <= 40 && !strings.Contains(key, "-")
+}

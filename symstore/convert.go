@@ -1,0 +1,323 @@
+package symstore
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path"
+	"strings"
+
+	"github.com/symdepot/symdepot/internal/durable"
+	"github.com/symdepot/symdepot/layout"
+)
+
+// convertFile says which conversion is under way. Whoever locks the store next
+// completes it.
+const convertFile = adminDir + "/symdepot.convert"
+
+// ConvertOptions say how a store's arrangement is changed.
+type ConvertOptions struct {
+	// Move moves folders instead of linking files, for disks without hard
+	// links. Readers that go by index2.txt then miss what has been moved
+	// until the end; Stores of this package do not.
+	Move bool
+	// Progress, if set, is told the number of keys done, of each of the two
+	// passes.
+	Progress func(keys int)
+}
+
+// conversion is the content of convertFile.
+type conversion struct {
+	To   Tiers `json:"to"`
+	Move bool  `json:"move,omitempty"`
+	// Drop says that the new arrangement is complete and in force, and that
+	// what is left of the old one is being removed.
+	Drop bool `json:"drop,omitempty"`
+}
+
+// Convert changes the arrangement of a store to One or Two, in place. The new
+// folders are made beside the old ones with links to the same files, then
+// index2.txt is made or removed, then the old folders go: every reader finds
+// every file all the time. Other writers wait, or fail with ErrLocked. If it is
+// interrupted, the next command that writes to the store completes it.
+//
+// The error wraps errors.ErrUnsupported if the disk has no hard links.
+func (s *Store) Convert(ctx context.Context, to Tiers, opt ConvertOptions) error {
+	if s.flat || to != One && to != Two {
+		return fmt.Errorf("%w: a %s folder cannot become %s", ErrNotStore, s.Tiers(), to)
+	}
+	l, err := s.lock(ctx)
+	if err != nil {
+		return err
+	}
+	defer l.unlock()
+	if s.Tiers() == to {
+		return nil
+	}
+	c := conversion{To: to, Move: opt.Move}
+	if err := s.writeConversion(c); err != nil {
+		return err
+	}
+	return s.convert(ctx, l, c, opt.Progress)
+}
+
+func (s *Store) writeConversion(c conversion) error {
+	data, err := json.Marshal(c)
+	if err != nil {
+		return err
+	}
+	if err := s.step("conversion"); err != nil {
+		return err
+	}
+	return s.wrap(s.writeDurably(convertFile, data))
+}
+
+// writeDurably replaces a small file.
+func (s *Store) writeDurably(name string, data []byte) error {
+	f, err := s.tree.Create(path.Dir(name), 0o666)
+	if err != nil {
+		return err
+	}
+	if _, err := f.Write(data); err != nil {
+		f.Abort()
+		return err
+	}
+	return f.Commit(name)
+}
+
+// resumeConversion completes a conversion that was interrupted.
+func (s *Store) resumeConversion(ctx context.Context, l *lock) error {
+	data, err := s.readText(convertFile)
+	if data == nil || err != nil {
+		return err
+	}
+	var c conversion
+	if err := json.Unmarshal(bytes.TrimSpace(data), &c); err != nil || c.To != One && c.To != Two {
+		return fmt.Errorf("%w: %s cannot be read", ErrDamaged, convertFile)
+	}
+	return s.convert(ctx, l, c, nil)
+}
+
+func (s *Store) convert(ctx context.Context, l *lock, c conversion, progress func(int)) error {
+	if !c.Drop {
+		if err := s.spread(ctx, l, c, progress); err != nil {
+			return err
+		}
+		if err := s.switchTiers(c.To); err != nil {
+			return err
+		}
+		c.Drop = true
+		if err := s.writeConversion(c); err != nil {
+			return err
+		}
+	}
+	from := One
+	if c.To == One {
+		from = Two
+	}
+	n := 0
+	err := s.eachKeyDir(from, func(name, key, dir string) error {
+		if err := s.may(ctx, l, "drop "+dir); err != nil {
+			return err
+		}
+		if _, _, ok := s.locateIn(c.To, name, key); !ok {
+			return fmt.Errorf("%w: %s was not converted", ErrDamaged, dir)
+		}
+		if err := s.root.RemoveAll(dir); err != nil {
+			return s.wrap(err)
+		}
+		s.removeEmpty(path.Dir(dir))
+		if n++; progress != nil {
+			progress(n)
+		}
+		return nil
+	})
+	if err == nil {
+		err = s.step("converted")
+	}
+	if err != nil {
+		return err
+	}
+	return s.wrap(s.tree.Remove(convertFile))
+}
+
+// may says whether a step may be taken.
+func (s *Store) may(ctx context.Context, l *lock, what string) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	if err := s.step(what); err != nil {
+		return err
+	}
+	return l.check()
+}
+
+// spread makes the new folders.
+func (s *Store) spread(ctx context.Context, l *lock, c conversion, progress func(int)) error {
+	from := One
+	if c.To == One {
+		from = Two
+	}
+	to := s.newTargets()
+	to.tiers = c.To
+	to.names.frozen = false // the folders that are being made show up
+	g := s.tree.NewGroup()
+	defer g.Abort()
+	n := 0
+	err := s.eachKeyDir(from, func(name, key, dir string) error {
+		if err := s.may(ctx, l, "spread "+dir); err != nil {
+			return err
+		}
+		target, _ := to.dir(name, key)
+		if err := s.root.MkdirAll(path.Dir(target), 0o777); err != nil {
+			return s.wrap(err)
+		}
+		if c.Move {
+			if err := retried(func() error { return s.root.Rename(dir, target) }); err != nil {
+				return s.wrap(err)
+			}
+			s.removeEmpty(path.Dir(dir))
+		} else if err := s.linkDir(dir, target); err != nil {
+			return err
+		}
+		for d := target; d != "."; d = path.Dir(d) {
+			g.SyncDir(d)
+		}
+		if n++; progress != nil {
+			progress(n)
+		}
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	g.SyncDir(".")
+	return g.Commit()
+}
+
+// linkDir makes a folder with the same files as another.
+func (s *Store) linkDir(from, to string) error {
+	if err := s.root.MkdirAll(to, 0o777); err != nil {
+		return s.wrap(err)
+	}
+	d, err := s.root.Open(from)
+	if err != nil {
+		return err
+	}
+	entries, err := d.ReadDir(-1)
+	d.Close()
+	if err != nil {
+		return err
+	}
+	for _, e := range entries {
+		a, b := path.Join(from, e.Name()), path.Join(to, e.Name())
+		if e.IsDir() {
+			if err := s.linkDir(a, b); err != nil {
+				return err
+			}
+			continue
+		}
+		err := s.root.Link(a, b)
+		if errors.Is(err, fs.ErrExist) && !s.sameFile(a, b) {
+			// A foreign writer has replaced the old one since.
+			if err = s.root.Remove(b); err == nil {
+				err = s.root.Link(a, b)
+			}
+		} else if errors.Is(err, fs.ErrExist) {
+			err = nil
+		}
+		if err != nil && !durable.IsNoSpace(err) && !errors.Is(err, fs.ErrPermission) {
+			err = fmt.Errorf("%w: hard links: %w", errors.ErrUnsupported, err)
+		}
+		if err != nil {
+			return s.wrap(err)
+		}
+	}
+	return nil
+}
+
+func (s *Store) sameFile(a, b string) bool {
+	x, err := s.root.Lstat(a)
+	if err != nil {
+		return false
+	}
+	y, err := s.root.Lstat(b)
+	return err == nil && os.SameFile(x, y)
+}
+
+// switchTiers puts an arrangement in force.
+func (s *Store) switchTiers(to Tiers) error {
+	if err := s.step("switch"); err != nil {
+		return err
+	}
+	if to == Two {
+		return s.wrap(s.writeDurably(index2File, nil))
+	}
+	return s.wrap(ignoreAbsent(s.tree.Remove(index2File)))
+}
+
+// eachKeyDir visits the key folders of one arrangement. It tells them from the
+// other's, which may stand beside them while a store is converted, by what they
+// hold: ab/KEY is a key folder if the file ab or its records are in it.
+func (s *Store) eachKeyDir(tiers Tiers, visit func(name, key, dir string) error) error {
+	tops, err := s.subdirs(".", 0)
+	if err != nil {
+		return err
+	}
+	for _, top := range tops {
+		names := []string{top}
+		if tiers == Two {
+			if names, err = s.subdirs(top, 0); err != nil {
+				return err
+			}
+		}
+		for _, name := range names {
+			dir := top
+			if tiers == Two {
+				dir = path.Join(top, name)
+			}
+			keys, err := s.subdirs(dir, 0)
+			if err != nil {
+				return err
+			}
+			for _, key := range keys {
+				at := path.Join(dir, key)
+				is, err := s.isKeyDir(at, name)
+				if err != nil {
+					return err
+				}
+				if is {
+					if err := visit(name, key, at); err != nil {
+						return err
+					}
+				}
+			}
+		}
+	}
+	return nil
+}
+
+// isKeyDir says whether a folder holds a stored file of that name, or records.
+func (s *Store) isKeyDir(dir, name string) (bool, error) {
+	d, err := s.root.Open(dir)
+	if err != nil {
+		return false, err
+	}
+	defer d.Close()
+	entries, err := d.ReadDir(-1)
+	for _, e := range entries {
+		switch leaf := layout.Fold(e.Name()); {
+		case e.IsDir():
+			if strings.HasPrefix(leaf, "msfz") && strings.Trim(leaf[4:], "0123456789") == "" {
+				return true, nil
+			}
+		case leaf == layout.Fold(name), leaf == layout.Fold(compressedName(name)), leaf == refsLeaf, leaf == pointerLeaf:
+			return true, nil
+		}
+	}
+	return false, err
+}
