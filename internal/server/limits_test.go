@@ -376,14 +376,32 @@ func TestAccessLog(t *testing.T) {
 	}
 }
 
+// lockedBuffer is a bytes.Buffer that goroutines may share.
+type lockedBuffer struct {
+	mu sync.Mutex
+	b  bytes.Buffer
+}
+
+func (l *lockedBuffer) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.Write(p)
+}
+
+func (l *lockedBuffer) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.String()
+}
+
 // TestLogWriter: lines appear after a while without Close, and whole.
 func TestLogWriter(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var out bytes.Buffer
+		var out lockedBuffer
 		l := NewLogWriter(&out)
 		_, _ = io.WriteString(l, "one\n")
 		_, _ = io.WriteString(l, "two\n")
-		if out.Len() != 0 {
+		if out.String() != "" {
 			t.Error("written at once")
 		}
 		time.Sleep(time.Second)
@@ -392,7 +410,7 @@ func TestLogWriter(t *testing.T) {
 			t.Errorf("%q", out.String())
 		}
 		_, _ = l.Write(bytes.Repeat([]byte("x"), logBuffer))
-		if out.Len() < logBuffer {
+		if len(out.String()) < logBuffer {
 			t.Error("a full buffer waits")
 		}
 		_ = l.Close()

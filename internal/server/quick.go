@@ -33,7 +33,6 @@ type conn struct {
 	net.Conn
 	s      *Server
 	leave  func()
-	once   sync.Once
 	remote string
 
 	// fresh is set while net/http waits for a new request and holds no bytes
@@ -44,8 +43,9 @@ type conn struct {
 	mixed atomic.Bool
 
 	busy     sync.Mutex // held while a request is looked at, and answered here
-	closed   bool       // guarded by busy
-	answered bool       // guarded by busy; something was answered here since net/http set deadlines
+	closing  atomic.Bool
+	closed   bool // guarded by busy
+	answered bool // guarded by busy; something was answered here since net/http set deadlines
 
 	// The rest belongs to the goroutine that serves the connection.
 	handed  bool      // net/http answers a request that it was given whole
@@ -75,7 +75,7 @@ func connState(nc net.Conn, st http.ConnState) {
 		return
 	}
 	c.busy.Lock()
-	defer c.busy.Unlock()
+	defer c.unlock()
 	c.handed, c.answered = false, false
 	c.fresh.Store(true)
 }
@@ -97,37 +97,41 @@ func (c *conn) CloseWrite() error {
 	return nil
 }
 
-// Close closes the connection, but not in the middle of an answer that is sent
-// here.
+// Close closes the connection. In the middle of an answer that is sent here it
+// only asks for it: whoever sends the answer closes then.
 func (c *conn) Close() error {
+	c.closing.Store(true)
 	if !c.busy.TryLock() {
-		c.s.closing.Go(func() {
-			c.busy.Lock()
-			defer c.busy.Unlock()
-			_ = c.close()
-		})
 		return nil
 	}
 	defer c.busy.Unlock()
 	return c.close()
 }
 
+// unlock gives up busy, and closes if that was asked for meanwhile.
+func (c *conn) unlock() {
+	c.busy.Unlock()
+	if c.closing.Load() {
+		_ = c.Close()
+	}
+}
+
 // close is Close with busy held.
 func (c *conn) close() error {
+	if c.closed {
+		return net.ErrClosed
+	}
 	c.closed = true
-	err := net.ErrClosed
-	c.once.Do(func() {
-		err = c.Conn.Close()
-		c.s.mu.Lock()
-		delete(c.s.conns, c)
-		c.s.mu.Unlock()
-		c.leave()
-	})
-	return err
+	c.s.mu.Lock()
+	delete(c.s.conns, c)
+	c.s.mu.Unlock()
+	c.leave()
+	return c.Conn.Close()
 }
 
 // closeIdle closes the connections that wait for a request after having been
-// answered here, which net/http takes for new ones.
+// answered here, which net/http takes for new ones. It waits for the answers
+// that are being sent.
 func (s *Server) closeIdle() {
 	s.mu.Lock()
 	all := slices.Collect(maps.Keys(s.conns))
@@ -137,9 +141,8 @@ func (s *Server) closeIdle() {
 		if c.answered && c.fresh.Load() {
 			_ = c.close()
 		}
-		c.busy.Unlock()
+		c.unlock()
 	}
-	s.closing.Wait()
 }
 
 // Read gives net/http the next bytes of the client. While a new request is
@@ -172,7 +175,7 @@ func (c *conn) Read(p []byte) (int, error) {
 // that is for net/http, with all that follows.
 func (c *conn) requests(b []byte) (rest []byte, err error) {
 	c.busy.Lock()
-	defer c.busy.Unlock()
+	defer c.unlock()
 	if c.closed {
 		return nil, net.ErrClosed
 	}

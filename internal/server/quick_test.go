@@ -193,6 +193,8 @@ func TestParallelMemory(t *testing.T) {
 		})
 	}
 	wg.Wait()
+	s.hot.mu.Lock()
+	defer s.hot.mu.Unlock()
 	if s.hot.size > s.hot.limit || len(s.hot.ring) != len(s.hot.table) || len(s.hot.table) == 0 {
 		t.Errorf("%d bytes of %d kept, %d keys, %d answers", s.hot.size, s.hot.limit, len(s.hot.ring), len(s.hot.table))
 	}

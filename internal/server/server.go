@@ -159,8 +159,6 @@ type Server struct {
 
 	mu    sync.Mutex
 	conns map[*conn]struct{} // guarded by mu; open connections
-	// closing are the connections that close after their answer.
-	closing sync.WaitGroup
 }
 
 // New returns a server.
