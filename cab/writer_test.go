@@ -167,7 +167,10 @@ func TestOthersReadOurs(t *testing.T) {
 			for _, opt := range methods {
 				cabs := map[string][]Source{"all": all}
 				for _, s := range all {
-					cabs[s.Name] = []Source{s}
+					switch s.Name { // alone; the others are in the one with all
+					case "zero bytes.bin", "one.bin", "full.bin", "above.bin", "zeros.bin", "odd.bin":
+						cabs[s.Name] = []Source{s}
+					}
 				}
 				for name, files := range cabs {
 					dir := t.TempDir()

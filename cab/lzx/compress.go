@@ -4,6 +4,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math/bits"
+	"slices"
 )
 
 // chunkSize is how many bytes are parsed by one worker in a row, behind the
@@ -53,7 +55,7 @@ func Compress(r io.Reader, opt Options, emit func(frame []byte, size int) error)
 			var p *parser
 			for c := range work {
 				if p == nil && len(c.buf) > c.from {
-					p = newParser(window)
+					p = newParser(usable(window, c))
 				}
 				var last repeats
 				if c.first {
@@ -97,7 +99,7 @@ func Compress(r io.Reader, opt Options, emit func(frame []byte, size int) error)
 func feed(r io.Reader, window int, work, order chan<- *chunk, free <-chan *chunk, stop <-chan struct{}) {
 	defer close(order)
 	defer close(work)
-	history := make([]byte, 0, window)
+	var history []byte
 	var total int64
 	for {
 		var c *chunk
@@ -106,12 +108,10 @@ func feed(r io.Reader, window int, work, order chan<- *chunk, free <-chan *chunk
 		case <-stop:
 			return
 		}
-		if c.buf == nil {
-			c.buf = make([]byte, 0, window+chunkSize)
-		}
-		c.from = copy(c.buf[:window], history)
-		n, err := fill(r, c.buf[c.from:c.from+chunkSize])
-		c.buf = c.buf[:c.from+n]
+		c.from = len(history)
+		var err error
+		c.buf, err = fill(r, append(c.buf[:0], history...), chunkSize)
+		n := len(c.buf) - c.from
 		c.first, c.err, c.done = total == 0, err, make(chan struct{})
 		for at := 0; at < n && total < translatedFrames*FrameSize; at += FrameSize {
 			frame := c.buf[c.from+at : c.from+min(at+FrameSize, n)]
@@ -127,16 +127,30 @@ func feed(r io.Reader, window int, work, order chan<- *chunk, free <-chan *chunk
 	}
 }
 
-// fill reads until buf is full, r ends or r fails. Unlike io.ReadFull it does
-// not take a reader's own io.ErrUnexpectedEOF for an end.
-func fill(r io.Reader, buf []byte) (n int, err error) {
-	for n < len(buf) && err == nil {
-		var k int
-		k, err = r.Read(buf[n:])
-		n += k
+// usable is the window that the first chunk of a worker can make use of: all of
+// it unless nothing follows.
+func usable(window int, c *chunk) int {
+	if c.first && len(c.buf) < chunkSize {
+		return min(window, max(MinWindow, bits.Len(uint(len(c.buf)))))
 	}
-	if errors.Is(err, io.EOF) {
-		err = nil
+	return window
+}
+
+// fill appends what r yields to buf until there are n bytes more, r ends or r
+// fails. buf grows as needed.
+func fill(r io.Reader, buf []byte, n int) ([]byte, error) {
+	for end := len(buf) + n; len(buf) < end; {
+		if len(buf) == cap(buf) {
+			buf = slices.Grow(buf, min(max(len(buf), 2*FrameSize), end-len(buf)))
+		}
+		k, err := r.Read(buf[len(buf):min(cap(buf), end)])
+		buf = buf[:len(buf)+k]
+		if errors.Is(err, io.EOF) {
+			return buf, nil
+		}
+		if err != nil {
+			return buf, err
+		}
 	}
-	return n, err
+	return buf, nil
 }

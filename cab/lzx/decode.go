@@ -173,7 +173,7 @@ func (d *Decoder) Decode(src []byte, size int) ([]byte, error) {
 			return nil, ErrFormat
 		}
 		n := min(d.left, stop-op)
-		ok := false
+		var ok bool
 		if d.kind == blockUncompressed {
 			ok = d.copyRaw(op, n)
 		} else {
@@ -438,21 +438,26 @@ func (d *Decoder) symbols(op, stop int, total int64) bool {
 		if length > stop-op || dist == 0 || dist > d.far || int64(dist) > int64(op)+behind {
 			return false
 		}
-		from := op - dist
-		if from < 0 {
-			from += d.size
-		}
-		if from+length <= d.size {
-			copyMatch(ring, op, from, length)
-		} else {
-			n := copy(ring[op:op+length], ring[from:d.size])
-			copyMatch(ring, op+n, 0, length-n)
-		}
+		d.repeat(op, dist, length)
 		op += length
 	}
 	d.bb, d.nb, d.ip = bb, nb, ip
 	d.r = [3]uint32{r0, r1, r2}
 	return true
+}
+
+// repeat copies length bytes from dist back to ring[op:].
+func (d *Decoder) repeat(op, dist, length int) {
+	from := op - dist
+	if from < 0 {
+		from += d.size
+	}
+	if from+length <= d.size {
+		copyMatch(d.ring, op, from, length)
+		return
+	}
+	n := copy(d.ring[op:op+length], d.ring[from:d.size])
+	copyMatch(d.ring, op+n, 0, length-n)
 }
 
 // copyMatch repeats length bytes of p[from:] at p[to:]. The two may overlap

@@ -18,8 +18,10 @@ const (
 	FrameSize = 32768
 	// MaxFrame is the most compressed bytes of one frame.
 	MaxFrame = 32768 + 6144
-	// MinWindow and MaxWindow bound the window, as powers of two.
-	MinWindow, MaxWindow = 15, 21
+	// MinWindow is the smallest window, as a power of two.
+	MinWindow = 15
+	// MaxWindow is the largest window, as a power of two.
+	MaxWindow = 21
 
 	minMatch, maxMatch = 2, 257
 	maxSlots           = 50

@@ -316,7 +316,8 @@ func (d *Decoder) codeLengths() bool {
 			i++
 			continue
 		}
-		v, n := uint8(0), 0
+		var v uint8
+		var n int
 		switch sym {
 		case 16:
 			if i == 0 {

@@ -18,9 +18,9 @@ const (
 	runSize   = runBlocks * BlockSize
 )
 
-// DefaultLevel balances size and speed for symbol files: within 3 % of the
-// best level at ten times its speed.
-const DefaultLevel = 7
+// DefaultLevel balances size and speed for symbol files: within 5 % of the
+// best level at many times its speed.
+const DefaultLevel = 6
 
 // Options say how to compress. The zero value is ready for use.
 type Options struct {

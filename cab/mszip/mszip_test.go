@@ -113,7 +113,7 @@ func TestWorkersMakeNoDifference(t *testing.T) {
 }
 
 func TestHistoryCrossesRuns(t *testing.T) {
-	plain := bytes.Repeat(random(BlockSize), 2*runBlocks)
+	plain := bytes.Repeat(random(BlockSize-100), 2*runBlocks)
 	n := 0
 	for _, b := range compress(t, plain, Options{}) {
 		n += len(b.data)
