@@ -176,10 +176,10 @@ func noID(objs []objfile.Object) error {
 	if len(objs) > 0 {
 		switch o := objs[0]; o.Kind {
 		case layout.ELF:
-			switch {
-			case o.Role == layout.Debug:
+			switch o.Role {
+			case layout.Debug:
 				hint = ": split DWARF is found through the program that it belongs to; --as sha1 keeps it by its hash"
-			case o.Role == 0:
+			case 0:
 				hint = ": it is an object file"
 			default:
 				hint = ": link with --build-id"
