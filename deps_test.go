@@ -32,7 +32,7 @@ var mayImport = map[string][]string{
 	"internal/blob":      {"internal/durable"},
 	"internal/index":     {"debugid", "layout", "internal/blob", "internal/durable"},
 	"internal/scan":      {"cab"},
-	"internal/transcode": {"debugid", "objfile", "breakpad", "pdb", "ppdb"},
+	"internal/transcode": {"debugid", "objfile", "breakpad", "pdb", "ppdb", "cab"},
 	"internal/depot":     {"debugid", "layout", "objfile", "internal/blob", "internal/index", "internal/transcode", "internal/durable"},
 	"internal/server":    {"debugid", "layout", "internal/depot"},
 	// Commands wire everything; test rooms help tests only.

@@ -17,15 +17,16 @@ import (
 
 type serveCmd struct {
 	txFlags
-	Add      []string `help:"Add this file, folder or archive first; repeatable." placeholder:"PATH" sep:"none"`
-	Listen   string   `help:"Address and port; port 0 picks a free one." default:"127.0.0.1:8080" placeholder:"ADDR:PORT"`
-	Public   bool     `help:"Allow an address that other machines reach: everybody there may read everything."`
-	Host     []string `help:"Another host name under which clients reach this server; repeatable." placeholder:"NAME"`
-	Prefix   []string `help:"Another path prefix under which everything is answered; repeatable." placeholder:"PATH"`
-	TwoTier  bool     `help:"Answer index2.txt, so that Microsoft's clients ask with two-tier paths."`
-	FilePath string   `help:"What X-DEBUGINFOD-FILE tells of where a file came from: its name, the full path as added, or none." enum:"name,full,none" default:"name"`
-	Log      string   `help:"Format of the log: text, json, or auto (text on a terminal)." enum:"auto,text,json" default:"auto"`
-	Quiet    bool     `help:"Log no requests, only what goes wrong." short:"q"`
+	Add          []string `help:"Add this file, folder or archive first; repeatable." placeholder:"PATH" sep:"none"`
+	Listen       string   `help:"Address and port; port 0 picks a free one." default:"127.0.0.1:8080" placeholder:"ADDR:PORT"`
+	Public       bool     `help:"Allow an address that other machines reach: everybody there may read everything."`
+	Host         []string `help:"Another host name under which clients reach this server; repeatable." placeholder:"NAME"`
+	Prefix       []string `help:"Another path prefix under which everything is answered; repeatable." placeholder:"PATH"`
+	TwoTier      bool     `help:"Answer index2.txt, so that Microsoft's clients ask with two-tier paths."`
+	MakeCabinets bool     `help:"Make the cabinet (foo.pd_) of a PE, PDB or DBG file after the first request for it, in the background."`
+	FilePath     string   `help:"What X-DEBUGINFOD-FILE tells of where a file came from: its name, the full path as added, or none." enum:"name,full,none" default:"name"`
+	Log          string   `help:"Format of the log: text, json, or auto (text on a terminal)." enum:"auto,text,json" default:"auto"`
+	Quiet        bool     `help:"Log no requests, only what goes wrong." short:"q"`
 }
 
 // Help is the long help text.
@@ -46,7 +47,7 @@ func (c serveCmd) Run(a *app) error {
 	// let it grow with the load.
 	debug.SetGCPercent(50)
 	log := c.logger(a.stderr)
-	d, err := a.open(depot.Options{Log: log})
+	d, err := a.open(depot.Options{Log: log, MakeCabinets: c.MakeCabinets})
 	if err != nil {
 		return err
 	}

@@ -40,6 +40,9 @@ func IsDamaged(err error) bool {
 type Options struct {
 	// MustExist makes a missing depot an error instead of making one.
 	MustExist bool
+	// MakeCabinets lets Work make the cabinet of a PE, PDB or DBG file that
+	// was asked for. Cabinets that are there are served in any case.
+	MakeCabinets bool
 	// Log takes what happens in the background; nil discards it.
 	Log *slog.Logger
 	// Now is the clock; nil is time.Now.
@@ -56,7 +59,8 @@ type Depot struct {
 	db    *index.DB
 	watch *index.Watch // nil where the file system does not let us
 
-	variants variants
+	makeCabinets bool
+	forms        forms
 }
 
 // stamp is the content of depot.json.
@@ -81,8 +85,8 @@ func Open(ctx context.Context, dir string, opt Options) (*Depot, error) {
 	if err := prepare(abs, opt); err != nil {
 		return nil, err
 	}
-	d := &Depot{dir: abs, log: opt.Log, now: opt.Now}
-	d.variants.init()
+	d := &Depot{dir: abs, log: opt.Log, now: opt.Now, makeCabinets: opt.MakeCabinets}
+	d.forms.init()
 	if d.blobs, err = blob.OpenDisk(filepath.Join(abs, "blobs")); err != nil {
 		return nil, fmt.Errorf("depot %s: %w", abs, err)
 	}
@@ -140,8 +144,10 @@ func prepare(dir string, opt Options) error {
 // Dir returns the depot's folder.
 func (d *Depot) Dir() string { return d.dir }
 
-// Close closes the index. Files that were opened stay readable.
+// Close ends what is being made and closes the index. Files that were opened
+// stay readable.
 func (d *Depot) Close() error {
+	d.forms.close()
 	err := errors.Join(d.db.Close(), d.blobs.Close())
 	if d.watch != nil { // after the index, see there
 		err = errors.Join(err, d.watch.Close())

@@ -385,8 +385,7 @@ func TestVariants(t *testing.T) {
 			t.Fatalf("%+v %v before one was made", e, err)
 		}
 	}
-	k := <-d.variants.queue
-	if err := d.makeVariant(ctx, k); err != nil {
+	if _, err := d.Derive(ctx, <-d.forms.queue); err != nil {
 		t.Fatal(err)
 	}
 	e, err := d.Encoded(ctx, f, []string{"br", "zstd", "gzip"})

@@ -38,6 +38,7 @@ type File struct {
 	ETag string
 
 	r      io.ReaderAt
+	packed bool     // a form that cannot be compressed further
 	plain  *os.File // set when r is a whole plain file on disk
 	closer io.Closer
 }

@@ -25,8 +25,10 @@ func (d *Depot) Open(ctx context.Context, scope Scope, req layout.Request) (*Fil
 	case layout.FormFile:
 	case layout.FormSection:
 		return d.openSection(ctx, scope, req)
+	case layout.FormCabinet:
+		return d.openCabinet(ctx, scope, req)
 	default:
-		// Cabinets, pointers, SymCache files and source texts are not kept yet.
+		// Pointers, SymCache files and source texts are not kept yet.
 		return nil, fs.ErrNotExist
 	}
 	hits, role, err := d.find(ctx, scope, req)

@@ -134,8 +134,8 @@ func (db *DB) HasObject(ctx context.Context, o layout.Object, size int64) (bool,
 	return is, db.fail("look up an object", err)
 }
 
-// Generation returns a number that grows with every commit and removal, of any
-// process.
+// Generation returns a number that grows with every commit, removal and
+// derived content, of any process.
 func (db *DB) Generation(ctx context.Context) (uint64, error) {
 	var g int64
 	err := db.points.row(ctx, "SELECT generation FROM state WHERE one = 1", nil, &g)

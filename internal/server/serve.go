@@ -105,7 +105,7 @@ func (s *Server) file(x *exchange, r *http.Request, req *layout.Request, f *depo
 	size := f.Size
 	ranges := r.Header["Range"]
 	body := f
-	if r.Header["Accept-Encoding"] != nil && ranges == nil && size >= encodeMin {
+	if r.Header["Accept-Encoding"] != nil && ranges == nil && size >= encodeMin && req.Form != layout.FormCabinet {
 		enc, waiting, err := s.encoded(r, f)
 		if err != nil {
 			s.cfg.Log.Warn("no compressed variant could be read", "content", f.Ref.String(), "error", err)
@@ -172,7 +172,7 @@ func (s *Server) fileHeaders(h http.Header, req *layout.Request, body *depot.Fil
 		h["Cache-Control"] = shortLived
 	}
 	vary := "Accept-Encoding"
-	if req.Form == layout.FormSection || body.Size >= 0 && body.Size < encodeMin && body.Encoding == "" {
+	if req.Form == layout.FormSection || req.Form == layout.FormCabinet || body.Size >= 0 && body.Size < encodeMin && body.Encoding == "" {
 		vary = ""
 	}
 	if req.Name != "" && (body.Object.Kind == layout.PDB || body.Object.Kind == layout.MSFZ) {
