@@ -162,6 +162,7 @@ type checker struct {
 	bad   map[string]string // stored files whose content is wrong, and why
 
 	adm      *admin
+	before   ID // the highest number before the repair
 	status   map[ID]*txStatus
 	claims   map[string][]*claim // by folded name and key
 	byTx     map[ID][]*claim
@@ -196,6 +197,7 @@ func (c *checker) records(ctx context.Context) error {
 	if c.adm, err = c.s.readAdmin(); err != nil {
 		return err
 	}
+	c.before = c.adm.max
 	c.status = map[ID]*txStatus{}
 	c.readLines()
 	if err := c.readDirs(ctx); err != nil {
@@ -536,11 +538,12 @@ func (c *checker) rewriteLists() {
 		}
 		c.ops = append(c.ops, op{Do: opWrite, Path: historyFile, Data: data, Had: c.s.exists(historyFile)})
 	}
-	if c.adm.last == c.adm.max {
-		return
-	}
 	write := op{Do: opWrite, Path: lastIDFile, Data: []byte(c.adm.max.String()), Had: c.s.exists(lastIDFile)}
-	if c.adm.max > 0 {
+	switch {
+	case c.adm.last == c.adm.max:
+	case c.adm.last == c.before && c.before > 0:
+		c.ops = append(c.ops, write) // a number was used just now
+	default:
 		c.add(Finding{Kind: LastIDWrong, ID: c.adm.max, Path: lastIDFile, Detail: fmt.Sprintf("it says %s", c.adm.last)}, write)
 	}
 }

@@ -97,6 +97,7 @@ func TestDeleteHistory(t *testing.T) {
 // TestLastEntry walks the published state table: 43 to 45 stored the file, 46
 // and 47 pointers.
 func TestLastEntry(t *testing.T) {
+	t.Parallel()
 	const key, name = "38039ff439000", "dbghelp.dbg"
 	build := func(t *testing.T) *Store {
 		dir := t.TempDir()
@@ -189,6 +190,7 @@ func TestDetect(t *testing.T) {
 // as if killed there. The next writer must complete or undo it, and what was
 // committed must be there.
 func TestCrash(t *testing.T) {
+	t.Parallel()
 	src := t.TempDir()
 	var first, second []string
 	for i := range 3 {

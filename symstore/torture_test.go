@@ -151,6 +151,7 @@ func mustBeClean(t testing.TB, s *Store) {
 
 // TestProcesses lets many processes write to one store at once.
 func TestProcesses(t *testing.T) {
+	t.Parallel()
 	processes, n := 8, 20
 	if torture() {
 		processes, n = 30, 60
@@ -234,6 +235,7 @@ func checkOrder(t *testing.T, s *Store) {
 
 // TestGoroutines is the same within one process, on one Store and on many.
 func TestGoroutines(t *testing.T) {
+	t.Parallel()
 	dir, src := t.TempDir(), t.TempDir()
 	shared := create(t, dir, One, Options{})
 	var wg sync.WaitGroup
@@ -273,6 +275,7 @@ func TestGoroutines(t *testing.T) {
 
 // TestKill kills processes that write, at random points.
 func TestKill(t *testing.T) {
+	t.Parallel()
 	kills := 20
 	if torture() {
 		kills = 300
