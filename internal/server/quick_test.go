@@ -150,11 +150,10 @@ func TestNoSmuggling(t *testing.T) {
 	} {
 		c := dial(t, addr)
 		c.do("GET", gonePath) // the connection is one of ours
-		c.send(outer[0])
-		c.send(outer[1])
-		if err := c.conn.(*net.TCPConn).CloseWrite(); err != nil {
-			t.Fatal(err)
-		}
+		// The server may refuse and close at any point.
+		_, _ = io.WriteString(c.conn, outer[0])
+		_, _ = io.WriteString(c.conn, outer[1])
+		_ = c.conn.(*net.TCPConn).CloseWrite()
 		all, _ := io.ReadAll(c.r)
 		if i != 6 && bytes.Contains(all, w.small.body) { // in 6 it is a request of its own
 			t.Errorf("case %d: the inner request was answered:\n%.600s", i, all)
