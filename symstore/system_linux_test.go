@@ -1,0 +1,118 @@
+package symstore
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"golang.org/x/sys/unix"
+)
+
+// mountSmall mounts a file system of so many bytes in memory.
+func mountSmall(t *testing.T, size int) string {
+	t.Helper()
+	if os.Getuid() != 0 {
+		t.Skip("mounting takes root")
+	}
+	dir := t.TempDir()
+	if err := unix.Mount("tmpfs", dir, "tmpfs", 0, fmt.Sprintf("size=%d", size)); err != nil {
+		t.Skipf("no mount here: %v", err)
+	}
+	t.Cleanup(func() { _ = unix.Unmount(dir, unix.MNT_DETACH) })
+	return dir
+}
+
+// TestFullDisk fills the disk to each of many degrees before an add. Either it
+// works, or the store is as it was.
+func TestFullDisk(t *testing.T) {
+	dir := mountSmall(t, 1<<20)
+	src := t.TempDir()
+	var list []string
+	for i := range 8 {
+		list = append(list, writeFile(t, filepath.Join(src, fmt.Sprintf("f%d.dll", i)), peImage(uint32(i), 0x1000, strings.Repeat("x", 5000))))
+	}
+	s := create(t, filepath.Join(dir, "store"), One, Options{})
+	mustAdd(t, s, AddOptions{}, paths(list[:2]...))
+	failures := 0
+	for pad := 0; pad < 1<<20; pad += 7 << 12 {
+		before := tree(t, s.Dir())
+		if err := os.WriteFile(filepath.Join(dir, "pad"), make([]byte, pad), 0o644); err != nil {
+			break
+		}
+		r, err := s.Add(t.Context(), AddOptions{}, paths(list...))
+		if err == nil {
+			mustDel(t, s, r.ID)
+			continue
+		}
+		failures++
+		if !IsNoSpace(err) {
+			t.Errorf("with %d bytes taken: %v", pad, err)
+		}
+		if d := differ(before, tree(t, s.Dir())); d != "" {
+			t.Errorf("with %d bytes taken the store was changed: %s", pad, d)
+		}
+	}
+	if failures == 0 {
+		t.Error("the disk was never full")
+	}
+	if err := os.Remove(filepath.Join(dir, "pad")); err != nil {
+		t.Fatal(err)
+	}
+	mustAdd(t, s, AddOptions{}, paths(list...))
+	mustBeClean(t, s)
+}
+
+// TestReadOnlyDisk writes to a disk that is mounted so.
+func TestReadOnlyDisk(t *testing.T) {
+	dir := mountSmall(t, 1<<20)
+	s := create(t, filepath.Join(dir, "store"), One, Options{})
+	p := writeFile(t, filepath.Join(t.TempDir(), "x.dll"), peImage(1, 0x1000, "a"))
+	mustAdd(t, s, AddOptions{}, paths(p))
+	if err := unix.Mount("", dir, "", unix.MS_REMOUNT|unix.MS_RDONLY, ""); err != nil {
+		t.Skip(err)
+	}
+	_, e1 := s.Add(t.Context(), AddOptions{}, paths(p))
+	_, e2 := s.Del(t.Context(), 1)
+	_, e3 := Create(filepath.Join(dir, "other"), One, Options{})
+	for _, err := range []error{e1, e2, e3} {
+		if !errors.Is(err, ErrReadOnly) {
+			t.Error(err)
+		}
+	}
+	everyFileThere(t, s, "read-only disk")
+}
+
+// BenchmarkFind looks one key up among many.
+func BenchmarkFind(b *testing.B) {
+	dir := b.TempDir()
+	create(b, dir, One, Options{})
+	for i := range 200_000 {
+		d := filepath.Join(dir, fmt.Sprintf("file%d.pdb", i%2000), fmt.Sprintf("%032X1", i))
+		if err := os.MkdirAll(d, 0o755); err != nil {
+			b.Fatal(err)
+		}
+		if err := os.WriteFile(filepath.Join(d, fmt.Sprintf("file%d.pdb", i%2000)), nil, 0o644); err != nil {
+			b.Fatal(err)
+		}
+	}
+	for _, c := range []struct{ what, name, key string }{
+		{"exact", "file77.pdb", fmt.Sprintf("%032X1", 77)}, {"lower key", "file1999.pdb", fmt.Sprintf("%032x1", 199_999)},
+		{"mixed case", "FiLe77.PDB", fmt.Sprintf("%032x1", 2077)}, {"absent", "none.pdb", "AB"},
+	} {
+		b.Run(c.what, func(b *testing.B) {
+			for b.Loop() {
+				fresh, err := Open(dir, Options{ReadOnly: true})
+				if err != nil {
+					b.Fatal(err)
+				}
+				if _, err := fresh.Find(c.name, c.key); err != nil && c.what != "absent" {
+					b.Fatal(err)
+				}
+				fresh.Close()
+			}
+		})
+	}
+}
