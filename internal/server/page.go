@@ -54,9 +54,8 @@ type pageData struct {
 }
 
 type pageResult struct {
-	Name, Link, Kind, Arch, ID, Size, Transactions string
-	Features                                       []string
-	Added                                          pageTime
+	Name, Link, Kind, Arch, ID, Features, Size, Transactions string
+	Added                                                    pageTime
 }
 
 type pageTransaction struct {
@@ -70,7 +69,7 @@ type pageTime struct{ Stamp, Text string }
 
 func newPageTime(t time.Time) pageTime {
 	t = t.UTC()
-	return pageTime{t.Format(time.RFC3339), t.Format("2006-01-02 15:04") + " UTC"}
+	return pageTime{t.Format(time.RFC3339), t.Format("2006-01-02 15:04")}
 }
 
 // page answers a browser at the base URL: how to connect each tool, and a
@@ -135,7 +134,7 @@ func (s *Server) fill(ctx context.Context, d *pageData, base string) {
 
 func newPageResult(f depot.Found, base string) pageResult {
 	r := pageResult{Name: f.Object.Name, Kind: f.Object.Kind.String(), Arch: f.Arch, ID: shownID(f.Object), Size: bytesText(f.Size),
-		Features: f.Features, Added: newPageTime(f.Added)}
+		Features: strings.Join(f.Features, ", "), Added: newPageTime(f.Added)}
 	if p := downloadPath(f.Object); p != "" {
 		r.Link = base + escapePath("/"+p)
 	}
@@ -166,9 +165,10 @@ func shownID(o layout.Object) string {
 	return o.CodeID
 }
 
-// downloadPath is a path under which the server answers with the object.
+// downloadPath is a path under which the server answers with the object. Those
+// with a name come first: several files may share a build-id.
 func downloadPath(o layout.Object) string {
-	for _, l := range []layout.Layout{layout.Debuginfod, layout.BreakpadTree, layout.SymStore, layout.SSQP, layout.Unified, layout.Native, layout.LLDB, layout.GDB} {
+	for _, l := range []layout.Layout{layout.SymStore, layout.BreakpadTree, layout.Debuginfod, layout.Unified, layout.Native, layout.LLDB, layout.GDB} {
 		if p := l.Paths(o); len(p) > 0 {
 			return p[0]
 		}

@@ -1,0 +1,105 @@
+package server
+
+import (
+	"crypto/sha256"
+	"encoding/base64"
+	"html"
+	"net/url"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/symdepot/symdepot/layout"
+)
+
+const browser = "Accept: text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8"
+
+func TestPage(t *testing.T) {
+	w := newWorld(t, Config{Version: "v1.2.3"})
+	r := ask(w.s, "GET", "/", browser)
+	if r.status != 200 || r.header.Get("Content-Type") != "text/html; charset=utf-8" || r.header.Get("Vary") != "Accept" ||
+		r.header.Get("Cache-Control") != "no-store" || r.header.Get("Access-Control-Allow-Origin") != "" {
+		t.Errorf("%d %v", r.status, r.header)
+	}
+	for _, c := range clients("http://localhost") {
+		if !strings.Contains(r.body, html.EscapeString(c.Text)) && !strings.Contains(html.UnescapeString(r.body), c.Text) {
+			t.Errorf("the page does not say %q", c.Text)
+		}
+	}
+	for _, want := range []string{`<html lang="en">`, `<label for="q">`, "app &lt;1&gt;", "8 objects", "v1.2.3", `name="viewport"`} {
+		if !strings.Contains(r.body, want) {
+			t.Errorf("the page lacks %q", want)
+		}
+	}
+	for _, no := range []string{"<script", "javascript:", " style=", " onclick", "//fonts", "https://"} {
+		if strings.Contains(r.body, no) {
+			t.Errorf("the page has %q", no)
+		}
+	}
+	style := regexp.MustCompile(`(?s)<style>(.*)</style>`).FindStringSubmatch(r.body)
+	if style == nil {
+		t.Fatal("no style")
+	}
+	sum := sha256.Sum256([]byte(style[1]))
+	policy := r.header.Get("Content-Security-Policy")
+	if !strings.Contains(policy, "default-src 'none'") || !strings.Contains(policy, "'sha256-"+base64.StdEncoding.EncodeToString(sum[:])+"'") {
+		t.Errorf("the policy %q does not allow the page's style", policy)
+	}
+	head := ask(w.s, "HEAD", "/", browser)
+	if head.status != 200 || head.header.Get("Content-Length") != itoa(int64(len(r.body))) || head.body != "" {
+		t.Errorf("HEAD: %d, length %s of %d", head.status, head.header.Get("Content-Length"), len(r.body))
+	}
+	https := ask(w.s, "GET", "/symbols", browser, "X-Forwarded-Proto: https")
+	if !strings.Contains(https.body, "https://localhost/symbols") || !strings.Contains(https.body, `action="/symbols/"`) {
+		t.Error("behind a proxy and a prefix the page names another address")
+	}
+}
+
+// TestSearch: what is found is linked, and the links work.
+func TestSearch(t *testing.T) {
+	w := newWorld(t, Config{})
+	find := func(q string) reply { return ask(w.s, "GET", "/?q="+url.QueryEscape(q), browser) }
+	for q, want := range map[string]held{
+		"hello-x64.pdb": w.pdb, "HELLO-*.exe": w.exe, smallID: w.small, string(w.elf.obj.BuildID): w.debug, "a b*": w.space,
+	} {
+		r := find(q)
+		var bodies []string
+		for _, m := range regexp.MustCompile(`<a href="(/[^"]+)" download>`).FindAllStringSubmatch(r.body, -1) {
+			file := ask(w.s, "GET", html.UnescapeString(m[1]))
+			if file.status != 200 {
+				t.Errorf("%s: the link %s: %d", q, m[1], file.status)
+			}
+			bodies = append(bodies, file.body)
+		}
+		if !slices.Contains(bodies, string(want.body)) {
+			t.Errorf("%s: %d files, the wanted one is not there", q, len(bodies))
+		}
+	}
+	if r := find("no such thing"); r.status != 200 || !strings.Contains(r.body, "Nothing found") {
+		t.Errorf("%d", r.status)
+	}
+	const evil = `"><script>alert(1)</script>`
+	if r := find(evil); strings.Contains(r.body, "<script") || !strings.Contains(r.body, html.EscapeString(evil)) {
+		t.Error("the query is not escaped")
+	}
+	for _, q := range []string{strings.Repeat("x", 100000), "\xff\xfe\x00", "****************************", "%", "'; DROP TABLE object; --", "../../etc/passwd"} {
+		if r := find(q); r.status != 200 {
+			t.Errorf("%.20q: %d", q, r.status)
+		}
+	}
+	if r := ask(w.s, "GET", "/?q=hello*"); r.header.Get("Content-Type") == "text/html; charset=utf-8" {
+		t.Error("HTML for who did not ask for it")
+	}
+	if got := downloadPath(w.small.obj); got != w.small.path(t, layout.BreakpadTree)[1:] {
+		t.Error(got)
+	}
+}
+
+func TestBytesText(t *testing.T) {
+	for n, want := range map[int64]string{0: "0 bytes", 1: "1 byte", 1023: "1023 bytes", 1024: "1.0 KiB", 1536: "1.5 KiB", 102400: "100 KiB", 5 << 30: "5.0 GiB"} {
+		if got := bytesText(n); got != want {
+			t.Errorf("%d: %q, want %q", n, got, want)
+		}
+	}
+}
