@@ -216,6 +216,11 @@ func (s *Server) copyBody(x *exchange, f *depot.File, off, n int64) error {
 				return err
 			}
 		}
+		if rc != nil {
+			// Once the header is out, all bytes are the kernel's to copy, whole
+			// pages from the first on. A writer that cannot flush has no need to.
+			_ = rc.Flush()
+		}
 		src := &io.LimitedReader{R: file}
 		for due := int64(0); n > 0; {
 			if rc != nil && due <= 0 {
