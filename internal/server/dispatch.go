@@ -124,6 +124,9 @@ func (s *Server) serve(x *exchange, r *http.Request) {
 	}
 	req, err := layout.Route(segs, s.cfg.Prefixes...)
 	if err != nil {
+		req, err = layout.RouteAdmin(segs, s.cfg.Prefixes...)
+	}
+	if err != nil {
 		allowOrigin(h)
 		s.fail(x, err)
 		return

@@ -223,12 +223,12 @@ func (c *conn) quick(q *head) (done bool, err error) {
 	ctx := context.Background()
 	generation, err := s.symbols.Generation(ctx)
 	if err != nil {
-		return false, nil //nolint:nilerr // the handler will meet the error and say it
+		return false, nil // the handler will meet the error and say it
 	}
 	a := s.hot.get(q.path, q.query, q.coding)
 	if a == nil || a.generation != generation || !a.until.IsZero() && start.After(a.until) {
 		if a, err = s.record(q, start, generation); err != nil {
-			return false, nil //nolint:nilerr // as above
+			return false, nil // as above
 		}
 	}
 	if a.pass {

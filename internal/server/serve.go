@@ -162,10 +162,13 @@ func (s *Server) fileHeaders(h http.Header, req *layout.Request, body *depot.Fil
 	h["Etag"] = []string{`"` + body.ETag + `"`}
 	h["Accept-Ranges"] = bytesUnit
 	h["Content-Type"] = octetStream
-	if body.Object.Kind == layout.Breakpad {
+	if body.Object.Kind == layout.Breakpad || req.Form == layout.FormAdmin {
 		h["Content-Type"] = plainText
 	}
 	h["Cache-Control"] = immutable
+	if req.Form == layout.FormAdmin {
+		h["Cache-Control"] = noCache
+	}
 	if o := &body.Object; req.Age != nil && (o.Kind == layout.PDB || o.Kind == layout.MSFZ) &&
 		o.DebugID.GUID == req.Age.GUID && o.DebugID.Age != req.Age.Age && o.InfoAge != req.Age.Age && !o.NoDBI {
 		// A PDB of a higher age answers only until the right one is there.

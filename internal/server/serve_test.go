@@ -394,7 +394,7 @@ func TestKernelCopies(t *testing.T) {
 	w := newWorld(t, Config{})
 	for _, headers := range [][]string{nil, {"Range", "bytes=5-2000000"}} {
 		k := &kernelWriter{ResponseRecorder: httptest.NewRecorder()}
-		r := httptest.NewRequest("GET", w.big.path(t, layout.BreakpadTree), nil)
+		r := httptest.NewRequest(http.MethodGet, w.big.path(t, layout.BreakpadTree), nil)
 		if headers != nil {
 			r.Header.Set(headers[0], headers[1])
 		}
