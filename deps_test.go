@@ -33,7 +33,8 @@ var mayImport = map[string][]string{
 	"internal/index":     {"debugid", "layout", "internal/blob", "internal/durable"},
 	"internal/scan":      {"cab"},
 	"internal/transcode": {"debugid", "objfile", "breakpad", "pdb", "ppdb", "cab"},
-	"internal/depot":     {"debugid", "layout", "objfile", "internal/blob", "internal/index", "internal/transcode", "internal/durable"},
+	"internal/upstream":  {"debugid", "layout", "objfile", "cab", "symstore"},
+	"internal/depot":     {"debugid", "layout", "objfile", "internal/blob", "internal/index", "internal/transcode", "internal/upstream", "internal/durable"},
 	"internal/server":    {"debugid", "layout", "internal/depot"},
 	// Commands wire everything; test rooms help tests only.
 	"cmd/symdepot":           nil,

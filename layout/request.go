@@ -25,6 +25,7 @@ const (
 	FormSymCache             // transcoded for Windows Performance Analyzer
 	FormSection              // one ELF section
 	FormSource               // one source file that the debug information names
+	FormAdmin                // one of a symbol store's own files: see RouteAdmin
 )
 
 // Request is what one path asks for.
@@ -37,7 +38,7 @@ type Request struct {
 	// Age allows a PDB of equal GUID and higher age when no lookup finds
 	// one, as Microsoft's servers do. Nil where that makes no sense.
 	Age *PDBAge
-	// Section is the section name or the source path of those forms.
+	// Section is the section name, the source path or the path of those forms.
 	Section string
 	// Version is the version that a SymCache request begins with, "v3.1.0".
 	Version string
@@ -555,7 +556,33 @@ func splitNonEmpty(path string) []string {
 // Route finds out what a decoded path of two or more segments asks for, in
 // any layout, with or without one of the prefixes. extra are more prefixes
 // ("corp/symbols"), tried before the known ones.
-func Route(segs []string, extra ...string) (Request, error) {
+func Route(segs []string, extra ...string) (Request, error) { return route(match, segs, extra) }
+
+// RouteAdmin is Route for what no layout has: the own files of a symbol store,
+// 000Admin/FILE and the refs.ptr of a key. Request.Section is the path.
+func RouteAdmin(segs []string, extra ...string) (Request, error) {
+	return route(matchAdmin, segs, extra)
+}
+
+func matchAdmin(s []string) (Request, bool) {
+	for _, p := range s {
+		if !ValidName(p) {
+			return Request{}, false
+		}
+	}
+	r := Request{Form: FormAdmin, Layout: SymStore.name, Section: strings.Join(s, "/")}
+	if len(s) == 4 && isBucket(s[0], s[1]) {
+		s = s[1:]
+		r.Section = strings.Join(s, "/")
+	}
+	if len(s) == 3 && strings.EqualFold(s[2], "refs.ptr") {
+		_, ok := parseKey(s[1])
+		return r, ok
+	}
+	return r, len(s) == 2 && strings.EqualFold(s[0], "000Admin")
+}
+
+func route(match func([]string) (Request, bool), segs, extra []string) (Request, error) {
 	if len(segs) < 2 {
 		return Request{}, fmt.Errorf("%q: %w", clip(strings.Join(segs, "/")), ErrNoPath)
 	}

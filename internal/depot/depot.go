@@ -17,6 +17,7 @@ import (
 	"github.com/symdepot/symdepot/internal/blob"
 	"github.com/symdepot/symdepot/internal/durable"
 	"github.com/symdepot/symdepot/internal/index"
+	"github.com/symdepot/symdepot/internal/upstream"
 )
 
 // Format is the version of the depot's folder. A depot of a newer format is
@@ -43,6 +44,10 @@ type Options struct {
 	// MakeCabinets lets Work make the cabinet of a PE, PDB or DBG file that
 	// was asked for. Cabinets that are there are served in any case.
 	MakeCabinets bool
+	// Sources are asked for what the depot does not have, in order. They are
+	// seen by the scope that sees everything. The caller closes them, after
+	// the depot.
+	Sources []*upstream.Folder
 	// Log takes what happens in the background; nil discards it.
 	Log *slog.Logger
 	// Now is the clock; nil is time.Now.
@@ -60,6 +65,7 @@ type Depot struct {
 	watch *index.Watch // nil where the file system does not let us
 
 	makeCabinets bool
+	sources      []*upstream.Folder
 	forms        forms
 }
 
@@ -85,7 +91,7 @@ func Open(ctx context.Context, dir string, opt Options) (*Depot, error) {
 	if err := prepare(abs, opt); err != nil {
 		return nil, err
 	}
-	d := &Depot{dir: abs, log: opt.Log, now: opt.Now, makeCabinets: opt.MakeCabinets}
+	d := &Depot{dir: abs, log: opt.Log, now: opt.Now, makeCabinets: opt.MakeCabinets, sources: opt.Sources}
 	d.forms.init()
 	if d.blobs, err = blob.OpenDisk(filepath.Join(abs, "blobs")); err != nil {
 		return nil, fmt.Errorf("depot %s: %w", abs, err)
@@ -165,8 +171,17 @@ func (d *Depot) Ready(ctx context.Context) error {
 }
 
 // Generation returns a number that changes whenever any process changes what
-// the depot holds; it may change without that. It takes about a microsecond.
+// the depot holds; it may change without that. Nobody tells us of changes in
+// the sources: with these it changes every second. It takes about a microsecond.
 func (d *Depot) Generation(ctx context.Context) (uint64, error) {
+	n, err := d.generation(ctx)
+	if len(d.sources) > 0 {
+		n = n*0x9e3779b97f4a7c15 + uint64(d.now().Unix()) // spread, so that no two moments meet
+	}
+	return n, err
+}
+
+func (d *Depot) generation(ctx context.Context) (uint64, error) {
 	if d.watch != nil {
 		if n, err := d.watch.State(); err == nil {
 			return n, nil

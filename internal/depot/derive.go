@@ -230,7 +230,7 @@ func (d *Depot) scratch() (f *os.File, drop func(), err error) {
 // then the request counts towards making one. f must be a whole plain file and
 // stays the caller's.
 func (d *Depot) Encoded(ctx context.Context, f *File, codingNames []string) (*File, error) {
-	if f.plain == nil || f.packed || f.Size < variantMin || f.Size > variantMax {
+	if f.plain == nil || f.packed || f.Volatile || f.Size < variantMin || f.Size > variantMax {
 		return nil, nil
 	}
 	var first *Form

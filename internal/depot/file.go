@@ -31,6 +31,9 @@ type File struct {
 	// Redirect is set instead of bytes when the client must learn the
 	// canonical path: a relative path in Breakpad's layout.
 	Redirect string
+	// Volatile marks an answer of a source, which may change without notice.
+	// Its Ref is zero: nobody has read all of it.
+	Volatile bool
 	// Encoding is the Content-Encoding of the bytes, "" for the plain ones.
 	Encoding string
 	// ETag is the strong entity tag, without quotes: of the content, the

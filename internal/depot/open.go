@@ -19,8 +19,17 @@ import (
 
 func (s Scope) index() index.Scope { return index.Scope{Products: s.Products, All: s.Products == nil} }
 
-// Open finds what req asks for inside the scope. Absence is fs.ErrNotExist.
+// Open finds what req asks for inside the scope: in the depot, then in the
+// sources. Absence is fs.ErrNotExist.
 func (d *Depot) Open(ctx context.Context, scope Scope, req layout.Request) (*File, error) {
+	f, err := d.openOwn(ctx, scope, req)
+	if len(d.sources) == 0 || scope.Products != nil || !errors.Is(err, fs.ErrNotExist) {
+		return f, err
+	}
+	return d.openSource(ctx, req)
+}
+
+func (d *Depot) openOwn(ctx context.Context, scope Scope, req layout.Request) (*File, error) {
 	switch req.Form {
 	case layout.FormFile:
 	case layout.FormSection:

@@ -1,0 +1,86 @@
+package depot
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"io/fs"
+
+	"github.com/symdepot/symdepot/internal/blob"
+	"github.com/symdepot/symdepot/internal/upstream"
+	"github.com/symdepot/symdepot/layout"
+	"github.com/symdepot/symdepot/objfile"
+)
+
+// openSource asks the sources for what the depot does not have. A source that
+// fails does not hide the next one.
+func (d *Depot) openSource(ctx context.Context, req layout.Request) (*File, error) {
+	var failed error
+	for _, s := range d.sources {
+		f, err := askSource(ctx, s, req)
+		switch {
+		case err == nil:
+			return f, nil
+		case ctx.Err() != nil:
+			return nil, ctx.Err()
+		case !errors.Is(err, fs.ErrNotExist):
+			failed = errors.Join(failed, err)
+		case err != fs.ErrNotExist: //nolint:errorlint // a plain absence is not worth a word
+			d.log.Warn("a store cannot answer with a file that it has", "store", s.Dir(), "error", err)
+		}
+	}
+	if failed != nil {
+		return nil, failed
+	}
+	return nil, fs.ErrNotExist
+}
+
+func askSource(ctx context.Context, s *upstream.Folder, req layout.Request) (*File, error) {
+	switch req.Form {
+	case layout.FormFile, layout.FormCabinet:
+		f, err := s.Open(ctx, req)
+		if err != nil {
+			return nil, err
+		}
+		return sourceFile(f), nil
+	case layout.FormSection:
+		return sourceSection(ctx, s, req)
+	case layout.FormAdmin:
+		text, changed, err := s.Admin(ctx, req.Section)
+		if err != nil {
+			return nil, err
+		}
+		return &File{Volatile: true, Size: int64(len(text)), ModTime: changed, ETag: "a-" + blob.Sum(text).String()[:30], r: bytes.NewReader(text)}, nil
+	}
+	return nil, fs.ErrNotExist
+}
+
+func sourceFile(f *upstream.File) *File {
+	return &File{Volatile: true, Object: layout.Object{Name: f.Name, Kind: f.Kind}, Size: f.Size, ModTime: f.ModTime, Path: f.Path, ETag: f.ETag, r: f, plain: f.Plain, closer: f}
+}
+
+// sourceSection answers with a section of a file in a source.
+func sourceSection(ctx context.Context, s *upstream.Folder, req layout.Request) (*File, error) {
+	for _, l := range req.Lookups {
+		f, err := s.Open(ctx, layout.Request{Form: layout.FormFile, Lookups: []layout.Lookup{l}, Layout: req.Layout})
+		if errors.Is(err, fs.ErrNotExist) {
+			continue
+		}
+		if err != nil {
+			return nil, err
+		}
+		off, n, err := objfile.ELFSection(f, f.Size, req.Section)
+		if err != nil {
+			_ = f.Close()
+			if errors.Is(err, fs.ErrNotExist) || errors.Is(err, objfile.ErrNotSymbolFile) || errors.Is(err, objfile.ErrBroken) {
+				continue
+			}
+			return nil, err
+		}
+		a := sourceFile(f)
+		a.r, a.plain, a.Size, a.ETag = io.NewSectionReader(f, off, n), nil, n, a.ETag+"-"+sectionTag(req.Section)
+		return a, nil
+	}
+	return nil, fs.ErrNotExist
+}

@@ -1,0 +1,273 @@
+package upstream
+
+import (
+	"strings"
+
+	"github.com/symdepot/symdepot/debugid"
+	"github.com/symdepot/symdepot/layout"
+)
+
+// candidate is a place where an answer may be.
+type candidate struct {
+	parts []string
+	// packed: a cabinet, wanted as it is only if the request is for one.
+	packed bool
+	// pointer: a file.ptr, which says where the file is.
+	pointer bool
+	// text: only a Breakpad file is an answer; others may be called the same.
+	text bool
+	// verify: only a file whose own ids fit is an answer.
+	verify bool
+}
+
+// candidates lists the places of a lookup in a tree, best first.
+func candidates(arranged string, req *layout.Request, l layout.Lookup) []candidate {
+	c := &places{req: req, l: l}
+	switch arranged {
+	case layout.SymStore.Name(), layout.SSQP.Name(), layout.BreakpadTree.Name(), layout.Index2.Name():
+		// Stores are converted from one to the other, and POSIX tools mix them.
+		c.microsoft()
+	case layout.Unified.Name():
+		c.unified()
+	case layout.GDB.Name():
+		c.gdb()
+	case layout.LLDB.Name():
+		c.lldb()
+	case layout.Debuginfod.Name():
+		c.debuginfod()
+	case layout.Native.Name():
+		c.microsoft()
+		c.gdb()
+		c.lldb()
+	case Flat:
+		c.flat()
+	}
+	return c.list
+}
+
+// places collects candidates.
+type places struct {
+	req  *layout.Request
+	l    layout.Lookup
+	list []candidate
+}
+
+func (c *places) add(parts ...string) { c.list = append(c.list, candidate{parts: parts}) }
+
+// key adds a leaf of name/key in both tiers.
+func (c *places) key(name, key string, add candidate, leaf ...string) {
+	one := add
+	one.parts = append([]string{name, key}, leaf...)
+	two := add
+	two.parts = append([]string{layout.Bucket(name)}, one.parts...)
+	c.list = append(c.list, one, two)
+	// Tools on other systems leave the dot that Windows drops.
+	if r := []rune(name); len(r) > 1 && string(r[:2]) != layout.Bucket(name) {
+		three := add
+		three.parts = append([]string{string(r[:2])}, one.parts...)
+		c.list = append(c.list, three)
+	}
+}
+
+// plainRoles are those of name/key/name.
+const plainRoles = layout.Executable | layout.Debug | layout.Other
+
+func (c *places) microsoft() {
+	id, role, name := c.l.ID, c.l.Role, c.l.Name
+	if name == "" {
+		if role&layout.Debug != 0 && c.req.Name == "" && c.req.Form == layout.FormFile || strings.HasPrefix(layout.Fold(c.req.Name), "_.d") {
+			for _, id := range elfSpellings(id) {
+				c.key("_.debug", "elf-buildid-sym-"+id, candidate{}, "_.debug")
+			}
+			if len(id) == 32 {
+				c.key("_.dwarf", "mach-uuid-sym-"+id, candidate{}, "_.dwarf")
+			}
+		}
+		return
+	}
+	if role&(plainRoles|layout.Compressed) != 0 {
+		keys := []string{id}
+		if role&layout.Executable != 0 {
+			for _, id := range elfSpellings(id) {
+				keys = append(keys, "elf-buildid-"+id)
+			}
+			if len(id) == 32 {
+				keys = append(keys, "mach-uuid-"+id)
+			}
+		}
+		for _, k := range keys {
+			c.file(name, k)
+		}
+	}
+	if role&layout.Symbols != 0 {
+		for _, stem := range stems(name) {
+			c.key(name, id, candidate{}, stem+".sym")
+		}
+	}
+	if role&layout.Sources != 0 {
+		for _, stem := range stems(name) {
+			c.key(name, id, candidate{}, stem+".src.zip")
+		}
+	}
+}
+
+// file adds name/key/name in all its forms.
+func (c *places) file(name, key string) {
+	packed := packedName(name)
+	if c.req.Form == layout.FormCabinet {
+		c.key(name, key, candidate{packed: true}, packed)
+		return
+	}
+	if c.l.Role&plainRoles != 0 {
+		c.key(name, key, candidate{}, name)
+		c.key(name, key, candidate{packed: true}, packed)
+	}
+	if c.l.Role&layout.Compressed != 0 {
+		c.key(name, key, candidate{}, "msfz0", name)
+	}
+	if c.l.Role&plainRoles != 0 {
+		c.key(name, key, candidate{pointer: true}, "file.ptr")
+	}
+}
+
+// elfSpellings returns an id and the form of 20 bytes that SSQP gives it.
+func elfSpellings(id string) []string {
+	list := []string{id}
+	if b, err := debugid.ParseBuildID(id); err == nil {
+		if p := b.Padded(); p != "" && p != id {
+			list = append(list, p)
+		}
+	}
+	return list
+}
+
+// packedName replaces the last character, as the names of cabinets do.
+func packedName(name string) string {
+	r := []rune(name)
+	return string(r[:len(r)-1]) + "_"
+}
+
+// stems are what tools leave of a name before .sym and .src.zip.
+func stems(name string) []string {
+	list := []string{layout.Stem(name)}
+	cut := name
+	if i := strings.LastIndexByte(name, '.'); i > 0 {
+		cut = name[:i]
+	}
+	for _, s := range []string{name, cut} {
+		if s != list[0] && s != list[len(list)-1] {
+			list = append(list, s)
+		}
+	}
+	return list
+}
+
+func (c *places) unified() {
+	id := c.l.ID
+	if len(id) < 3 || !debugid.IsHex(id) {
+		return
+	}
+	leaf := func(role layout.Role, name string, add candidate) {
+		if c.l.Role&role == 0 {
+			return
+		}
+		if c.req.Form == layout.FormCabinet {
+			name, add.packed = packedName(name), true
+		}
+		add.parts = []string{id[:2], id[2:], name}
+		c.list = append(c.list, add)
+	}
+	// An image stands under the same id as its PDB: a request that may mean
+	// either must see what it gets.
+	either := candidate{verify: c.l.Role&layout.Executable != 0 && c.l.Role&layout.Debug != 0}
+	leaf(layout.Debug|layout.Companion, "debuginfo", either)
+	leaf(layout.Executable, "executable", either)
+	leaf(layout.Symbols, "breakpad", candidate{})
+	leaf(layout.Symbols, "debuginfo", candidate{text: true}) // symsorter's place for it
+	leaf(layout.Sources, "sourcebundle", candidate{})
+	leaf(layout.UUIDs, "uuidmap", candidate{})
+	leaf(layout.BCSymbols, "bcsymbolmap", candidate{})
+	leaf(layout.IL2CPPMap, "il2cpp", candidate{})
+	leaf(layout.Mapping, "proguard", candidate{})
+}
+
+func (c *places) gdb() {
+	id := c.l.ID
+	if _, err := debugid.ParseBuildID(id); err != nil || len(id) < 4 || c.req.Form != layout.FormFile {
+		return
+	}
+	for _, above := range [][]string{{".build-id"}, nil} {
+		at := func(suffix string) { c.add(append(above[:len(above):len(above)], id[:2], id[2:]+suffix)...) }
+		if c.l.Role&layout.Debug != 0 {
+			at(".debug")
+		}
+		if c.l.Role&layout.Executable != 0 {
+			at("")
+		}
+		if c.l.Role&layout.Sources != 0 {
+			at(".src.zip")
+		}
+	}
+}
+
+func (c *places) lldb() {
+	g, err := debugid.ParseGUID(c.l.ID)
+	if err != nil || c.req.Form != layout.FormFile {
+		return
+	}
+	at := func(suffix string) { c.add(strings.Split(g.LLDB()+suffix, "/")...) }
+	if c.l.Role&layout.Debug != 0 {
+		at("")
+	}
+	if c.l.Role&layout.Executable != 0 {
+		at(".app")
+	}
+	if c.l.Role&layout.Sources != 0 {
+		at(".src.zip")
+	}
+}
+
+func (c *places) debuginfod() {
+	if _, err := debugid.ParseBuildID(c.l.ID); err != nil || c.req.Form != layout.FormFile {
+		return
+	}
+	for _, p := range []struct {
+		role layout.Role
+		leaf string
+	}{{layout.Debug, "debuginfo"}, {layout.Executable, "executable"}} {
+		if c.l.Role&p.role != 0 {
+			c.add("buildid", c.l.ID, p.leaf)
+			c.add(c.l.ID, p.leaf)
+		}
+	}
+}
+
+// flat adds where debuggers look in a folder without keys.
+func (c *places) flat() {
+	name := c.req.Name
+	if name == "" || c.req.Form != layout.FormFile && c.req.Form != layout.FormCabinet {
+		return
+	}
+	names := []string{name}
+	if c.l.Role&layout.Symbols != 0 {
+		names = nil
+		for _, s := range stems(name) {
+			names = append(names, s+".sym")
+		}
+	}
+	ext := ""
+	if i := strings.LastIndexByte(name, '.'); i > 0 {
+		ext = name[i+1:]
+	}
+	for _, above := range [][]string{nil, {"symbols", ext}, {ext}} {
+		if len(above) > 0 && ext == "" {
+			continue
+		}
+		for _, n := range names {
+			if c.req.Form == layout.FormFile {
+				c.list = append(c.list, candidate{parts: append(above[:len(above):len(above)], n), verify: true})
+			}
+			c.list = append(c.list, candidate{parts: append(above[:len(above):len(above)], packedName(n)), packed: true, verify: true})
+		}
+	}
+}

@@ -1,0 +1,287 @@
+// Package upstream asks other places for symbol files. So far these are folders
+// of this machine, answered from as they are: nothing is written to them.
+package upstream
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"github.com/symdepot/symdepot/layout"
+	"github.com/symdepot/symdepot/objfile"
+	"github.com/symdepot/symdepot/symstore"
+)
+
+// Options of a folder. The zero value finds the layout out and follows pointers
+// inside the folder only.
+type Options struct {
+	// Layout is one of Layouts; empty: it is found out.
+	Layout string
+	// PointerRoots are the folders inside which the pointers of a symbol
+	// store are followed.
+	PointerRoots []symstore.PointerRoot
+	// AdminFiles answers a store's own files, with source paths masked.
+	AdminFiles bool
+	// TempDir takes what is unpacked. Empty: the system's folder.
+	TempDir string
+	// MaxUnpacked is the most bytes that a compressed file may have when it is
+	// unpacked. 0: 4 GiB.
+	MaxUnpacked int64
+	// Now is the clock; nil: time.Now.
+	Now func() time.Time
+}
+
+// Folder is a tree of symbol files that somebody else keeps. Its methods may be
+// called by many goroutines.
+type Folder struct {
+	dir   string
+	opt   Options
+	tree  tree
+	store *symstore.Store
+	shelf *shelf
+
+	mu       sync.Mutex
+	arranged string    // guarded by mu
+	looked   time.Time // guarded by mu; when the layout was found out
+}
+
+// OpenFolder opens the tree in dir.
+func OpenFolder(ctx context.Context, dir string, opt Options) (*Folder, error) {
+	if opt.Now == nil {
+		opt.Now = time.Now
+	}
+	if opt.Layout != "" && !KnownLayout(opt.Layout) {
+		return nil, fmt.Errorf("no layout %q", opt.Layout)
+	}
+	abs, err := filepath.Abs(dir)
+	if err != nil {
+		return nil, err
+	}
+	f := &Folder{dir: abs, opt: opt, arranged: opt.Layout, looked: opt.Now(), shelf: newShelf(opt.TempDir, opt.MaxUnpacked)}
+	if f.arranged == "" {
+		if f.arranged, err = Detect(ctx, abs); err != nil {
+			return nil, err
+		}
+	}
+	if f.tree.root, err = os.OpenRoot(abs); err != nil {
+		return nil, err
+	}
+	f.tree.now = opt.Now
+	if f.store, err = symstore.Open(abs, symstore.Options{ReadOnly: true, PointerRoots: opt.PointerRoots}); err != nil {
+		return nil, errors.Join(err, f.tree.root.Close())
+	}
+	return f, nil
+}
+
+// Close lets go of the folder. Files that were opened stay readable.
+func (f *Folder) Close() error {
+	f.shelf.close()
+	return errors.Join(f.tree.root.Close(), f.store.Close())
+}
+
+// Dir returns the folder's absolute path.
+func (f *Folder) Dir() string { return f.dir }
+
+// Layout returns how the folder is arranged. One that was empty is looked at
+// again from time to time.
+func (f *Folder) Layout(ctx context.Context) string {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if now := f.opt.Now(); f.opt.Layout == "" && f.arranged == Flat && now.Sub(f.looked) >= expiry {
+		f.looked = now
+		if l, err := Detect(ctx, f.dir); err == nil {
+			f.arranged = l
+		}
+	}
+	return f.arranged
+}
+
+// File is an answer. It must be closed.
+type File struct {
+	io.ReaderAt
+	Size    int64
+	ModTime time.Time // of the file on disk
+	Name    string    // as the folder spells it
+	Path    string    // on disk
+	Kind    layout.Kind
+	ETag    string   // without quotes: changes with the file's path, size and time
+	Plain   *os.File // when the answer is exactly that whole file
+	close   func() error
+}
+
+// Close releases the file.
+func (f *File) Close() error { return f.close() }
+
+// Open finds what req asks for. Absence is fs.ErrNotExist. A file that is there
+// and cannot be answered with, such as a damaged cabinet or a pointer that may
+// not be followed, is fs.ErrNotExist too, in an error that says why.
+func (f *Folder) Open(ctx context.Context, req layout.Request) (*File, error) {
+	if req.Form != layout.FormFile && req.Form != layout.FormCabinet {
+		return nil, fs.ErrNotExist
+	}
+	absent := error(fs.ErrNotExist)
+	arranged := f.Layout(ctx)
+	for _, l := range req.Lookups {
+		for _, c := range candidates(arranged, &req, l) {
+			found, err := f.try(ctx, &req, l, c)
+			switch {
+			case err == nil:
+				return found, nil
+			case errors.Is(err, fs.ErrNotExist):
+				continue
+			case errors.Is(err, ErrPacked), errors.Is(err, symstore.ErrPointer), errors.Is(err, errOther):
+				absent = fmt.Errorf("%w: %w", fs.ErrNotExist, err)
+			default:
+				return nil, err
+			}
+		}
+	}
+	return nil, absent
+}
+
+// errOther says that a file is there but is not what was asked for.
+var errOther = errors.New("the file is another than its place says")
+
+// try opens one candidate.
+func (f *Folder) try(ctx context.Context, req *layout.Request, l layout.Lookup, c candidate) (*File, error) {
+	name, ok := f.tree.find(c.parts...)
+	if !ok {
+		return nil, fs.ErrNotExist
+	}
+	var file *os.File
+	var info fs.FileInfo
+	var err error
+	if c.pointer {
+		file, info, err = f.follow(c.parts)
+		c.verify = true // a pointer to a pointer, or to what was there before
+	} else {
+		file, info, err = f.tree.open(name)
+	}
+	if err != nil {
+		return nil, err
+	}
+	a := &File{ReaderAt: file, Size: info.Size(), ModTime: info.ModTime(), Path: filepath.Join(f.dir, filepath.FromSlash(name)), Name: path.Base(name), Plain: file, close: file.Close}
+	if c.pointer {
+		a.Path, a.Name = file.Name(), c.parts[len(c.parts)-3]
+	} else if c.packed && req.Form == layout.FormFile {
+		a.Name = req.Name
+	}
+	if l.Role == layout.Symbols {
+		a.Kind = layout.Breakpad
+	}
+	key := fmt.Sprintf("%s\x00%d\x00%d", a.Path, a.Size, a.ModTime.UnixNano())
+	a.ETag = tag(key)
+	if req.Form == layout.FormFile && Packed(file) {
+		if err := f.unpack(ctx, a, key); err != nil {
+			return nil, fmt.Errorf("%s: %w", a.Path, err)
+		}
+	} else if c.packed && packingOf(file) != packedCab {
+		// A name that ends like a cabinet's, and is none.
+		return nil, errors.Join(fmt.Errorf("%s: %w", a.Path, errOther), a.Close())
+	}
+	if err := f.check(ctx, a, req, l, c); err != nil {
+		return nil, errors.Join(fmt.Errorf("%s: %w", a.Path, err), a.Close())
+	}
+	return a, nil
+}
+
+func tag(key string) string {
+	sum := sha256.Sum256([]byte(key))
+	return "f-" + hex.EncodeToString(sum[:15])
+}
+
+// follow opens what the pointer of a key leads to.
+func (f *Folder) follow(parts []string) (*os.File, fs.FileInfo, error) {
+	found, err := f.store.Find(parts[len(parts)-3], parts[len(parts)-2])
+	if err != nil {
+		return nil, nil, err
+	}
+	if found.Pointer == "" {
+		return nil, nil, fs.ErrNotExist
+	}
+	file, err := f.store.Follow(found)
+	if err != nil {
+		return nil, nil, pointerError(err)
+	}
+	info, err := file.Stat()
+	if err != nil {
+		return nil, nil, errors.Join(err, file.Close())
+	}
+	return file, info, nil
+}
+
+// pointerError keeps a dangling pointer apart from a file that is not there.
+func pointerError(err error) error {
+	if errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("%w: %s", symstore.ErrPointer, err.Error())
+	}
+	return err
+}
+
+// unpack replaces the bytes of a by what is in them.
+func (f *Folder) unpack(ctx context.Context, a *File, key string) error {
+	it, err := f.shelf.get(ctx, key, a.Plain, a.Size)
+	if err != nil {
+		return err
+	}
+	a.ReaderAt, a.Size, a.Plain, a.ETag = it.f, it.size, nil, tag(key+"\x00plain")
+	var once sync.Once
+	a.close = func() error { once.Do(func() { f.shelf.put(it) }); return nil }
+	return nil
+}
+
+// check looks into a file where its place does not say enough.
+func (f *Folder) check(ctx context.Context, a *File, req *layout.Request, l layout.Lookup, c candidate) error {
+	if c.text {
+		var head [7]byte
+		if n, _ := a.ReadAt(head[:], 0); string(head[:n]) != "MODULE " {
+			return errOther
+		}
+	}
+	if !c.verify {
+		return nil
+	}
+	r, size := io.ReaderAt(a), a.Size
+	if c.packed && Packed(a) {
+		// A cabinet that is wanted as such is judged by what is in it.
+		name, _ := f.tree.find(c.parts...)
+		twin, _, err := f.tree.open(name)
+		if err != nil {
+			return err
+		}
+		it, err := f.shelf.get(ctx, a.ETag, twin, a.Size)
+		if err != nil {
+			return err
+		}
+		defer f.shelf.put(it)
+		r, size = it.f, it.size
+	}
+	name := a.Name
+	if req.Name != "" {
+		name = req.Name // the file may be called like its cabinet, or the target of a pointer otherwise
+	}
+	objects, err := objfile.Identify(r, size, name, objfile.Options{})
+	if err != nil {
+		return fmt.Errorf("%w: %w", errOther, err)
+	}
+	for _, o := range objects {
+		if o.Deflated != 0 || o.Offset != 0 {
+			continue // the answer is the whole file
+		}
+		for _, alias := range o.Aliases() {
+			if l.Matches(alias) {
+				return nil
+			}
+		}
+	}
+	return errOther
+}

@@ -1,0 +1,144 @@
+package upstream
+
+import (
+	"errors"
+	"io/fs"
+	"os"
+	"path"
+	"sync"
+	"time"
+
+	"github.com/symdepot/symdepot/layout"
+)
+
+const (
+	// maxListed is how many names are kept of all listed folders; one costs
+	// about a hundred bytes.
+	maxListed = 1 << 20
+	// unsettled is the age up to which a folder's time of change does not tell
+	// whether it changed again: file systems count it in steps of up to two
+	// seconds.
+	unsettled = 3 * time.Second
+	// expiry is when a listing is read again although the folder's time of
+	// change is the same: on network disks that may be an old one.
+	expiry = time.Minute
+)
+
+// tree finds files below a folder in any case of their names, as Windows does.
+// It never leaves the folder, not even through a symbolic link.
+type tree struct {
+	root *os.Root
+	now  func() time.Time
+
+	mu    sync.Mutex
+	dirs  map[string]*listing // guarded by mu
+	total int                 // names in dirs; guarded by mu
+}
+
+type listing struct {
+	read    time.Time
+	took    time.Duration // to read it
+	changed time.Time     // the folder's time of change
+	names   map[string]string
+}
+
+// find returns the path on disk of the file or folder that parts name.
+func (t *tree) find(parts ...string) (string, bool) {
+	for _, p := range parts {
+		if !layout.ValidName(p) {
+			return "", false
+		}
+	}
+	// What is asked for is nearly always spelled as it is stored.
+	exact := path.Join(parts...)
+	if _, err := t.root.Stat(exact); err == nil {
+		return exact, true
+	}
+	found := "."
+	for _, p := range parts {
+		name, ok := t.list(found)[layout.Fold(p)]
+		if !ok {
+			return "", false
+		}
+		found = path.Join(found, name)
+	}
+	return found, true
+}
+
+// list returns the names in a folder by their folded form; the map must not be
+// changed. A folder that cannot be read is empty.
+func (t *tree) list(dir string) map[string]string {
+	info, err := t.root.Stat(dir)
+	if err != nil || !info.IsDir() {
+		return nil
+	}
+	began := t.now()
+	t.mu.Lock()
+	have := t.dirs[dir]
+	t.mu.Unlock()
+	if have != nil {
+		age := began.Sub(have.read)
+		if have.changed.Equal(info.ModTime()) && have.read.Sub(have.changed) > unsettled && age < expiry {
+			return have.names
+		}
+		if age >= 0 && age < 10*have.took {
+			// A large folder that changes all the time is not read all the
+			// time: what is new is found by its exact name meanwhile.
+			return have.names
+		}
+	}
+	d, err := t.root.Open(dir)
+	if err != nil {
+		return nil
+	}
+	defer d.Close()
+	found, err := d.Readdirnames(-1)
+	if err != nil {
+		return nil
+	}
+	next := &listing{began, t.now().Sub(began), info.ModTime(), make(map[string]string, len(found))}
+	for _, n := range found {
+		// Of two that differ in case the one that sorts first is found,
+		// always the same.
+		if have, ok := next.names[layout.Fold(n)]; !ok || n < have {
+			next.names[layout.Fold(n)] = n
+		}
+	}
+	t.keep(dir, next)
+	return next.names
+}
+
+func (t *tree) keep(dir string, next *listing) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if have := t.dirs[dir]; have != nil {
+		t.total -= len(have.names)
+	}
+	if t.dirs == nil || t.total+len(next.names) > maxListed {
+		t.dirs, t.total = make(map[string]*listing), 0
+	}
+	t.dirs[dir] = next
+	t.total += len(next.names)
+}
+
+// open opens a regular file; everything else is fs.ErrNotExist, and so is what
+// links lead to outside of the folder.
+func (t *tree) open(name string) (*os.File, fs.FileInfo, error) {
+	absent := &fs.PathError{Op: "open", Path: name, Err: fs.ErrNotExist}
+	// Looked at first: opening a pipe would wait.
+	info, err := t.root.Stat(name)
+	if err != nil || !info.Mode().IsRegular() {
+		return nil, nil, absent
+	}
+	f, err := t.root.Open(name)
+	if err != nil {
+		if errors.Is(err, fs.ErrNotExist) {
+			return nil, nil, absent
+		}
+		return nil, nil, err
+	}
+	if info, err = f.Stat(); err != nil || !info.Mode().IsRegular() {
+		return nil, nil, errors.Join(absent, f.Close())
+	}
+	return f, info, nil
+}

@@ -1,0 +1,304 @@
+package upstream
+
+import (
+	"bytes"
+	"compress/gzip"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"sync"
+	"time"
+
+	"github.com/klauspost/compress/zstd"
+
+	"github.com/symdepot/symdepot/cab"
+)
+
+// ErrPacked is wrapped for a compressed file that cannot be opened: damaged, of
+// an unknown kind, with several files in it, or too large when unpacked.
+var ErrPacked = errors.New("a compressed file that cannot be opened")
+
+// packing is how a file is compressed, by its first bytes.
+type packing uint8
+
+const (
+	unpackedFile packing = iota
+	packedCab
+	packedGzip
+	packedZstd
+	packedUnknown // SZDD and KWAJ, of which nothing is opened
+)
+
+func packingOf(f io.ReaderAt) packing {
+	var head [8]byte
+	n, _ := f.ReadAt(head[:], 0)
+	for _, m := range []struct {
+		magic string
+		p     packing
+	}{{"MSCF\x00\x00\x00\x00", packedCab}, {"\x1f\x8b\x08", packedGzip}, {"\x28\xb5\x2f\xfd", packedZstd}, {"SZDD\x88\xf0\x27\x33", packedUnknown}, {"KWAJ\x88\xf0\x27\xd1", packedUnknown}} {
+		if bytes.HasPrefix(head[:n], []byte(m.magic)) {
+			return m.p
+		}
+	}
+	return unpackedFile
+}
+
+// Packed reports whether a file is compressed, in whatever way.
+func Packed(f io.ReaderAt) bool { return packingOf(f) != unpackedFile }
+
+// Unpack writes what is in a compressed file to w, at most limit bytes, and
+// returns their number. The error wraps ErrPacked if it is the file's fault.
+func Unpack(ctx context.Context, w io.Writer, f io.ReaderAt, size, limit int64) (int64, error) {
+	refuse := func(err error) (int64, error) { return 0, fmt.Errorf("%w: %w", ErrPacked, err) }
+	r, want, err := unpacker(f, size, limit)
+	if err != nil {
+		return refuse(err)
+	}
+	defer r.Close()
+	src := &ctxReader{ctx: ctx, r: r}
+	n, err := io.Copy(w, io.LimitReader(src, limit+1))
+	switch {
+	case src.failed != nil && ctx.Err() != nil:
+		return 0, ctx.Err()
+	case src.failed != nil:
+		return refuse(src.failed)
+	case err != nil:
+		return 0, err
+	case n > limit:
+		return refuse(fmt.Errorf("it has more than %d bytes", limit))
+	case want >= 0 && n != want:
+		return refuse(fmt.Errorf("it has %d bytes and says %d", n, want))
+	}
+	return n, nil
+}
+
+// unpacker returns the plain bytes and how many they say to be, -1 if they do
+// not say.
+func unpacker(f io.ReaderAt, size, limit int64) (io.ReadCloser, int64, error) {
+	in := io.NewSectionReader(f, 0, size)
+	switch packingOf(f) {
+	case packedCab:
+		c, err := cab.Open(f, size, cab.Options{MaxOutput: limit})
+		if err != nil {
+			return nil, 0, err
+		}
+		if n := len(c.Files()); n != 1 {
+			return nil, 0, fmt.Errorf("a cabinet of %d files", n)
+		}
+		r, err := c.Files()[0].Open()
+		return r, c.Files()[0].Size, err
+	case packedGzip:
+		r, err := gzip.NewReader(in)
+		return r, -1, err
+	case packedZstd:
+		r, err := zstd.NewReader(in, zstd.WithDecoderConcurrency(1), zstd.WithDecoderMaxWindow(128<<20), zstd.WithDecoderLowmem(true))
+		if err != nil {
+			return nil, 0, err
+		}
+		return r.IOReadCloser(), -1, nil
+	}
+	return nil, 0, errors.New("in a form that is not opened")
+}
+
+// ctxReader ends with the context and keeps the source's error apart from that
+// of the writer.
+type ctxReader struct {
+	ctx    context.Context
+	r      io.Reader
+	failed error
+}
+
+func (c *ctxReader) Read(p []byte) (int, error) {
+	if c.failed = c.ctx.Err(); c.failed != nil {
+		return 0, c.failed
+	}
+	n, err := c.r.Read(p)
+	if err != nil && !errors.Is(err, io.EOF) {
+		c.failed = err
+	}
+	return n, err
+}
+
+// Bounds of what is unpacked to answer requests.
+const (
+	defaultUnpacked = 4 << 30 // bytes of one file
+	keptBytes       = 2 << 30 // of all temporary files that nobody reads
+	keptFiles       = 32      // likewise
+	unpackAtOnce    = 2
+	unpackTime      = 10 * time.Minute
+)
+
+// shelf keeps unpacked files for a while in temporary files: clients that read
+// by ranges ask many times for one.
+type shelf struct {
+	dir   string
+	limit int64
+	slots chan struct{} // one is taken by each unpacking under way
+
+	life  context.Context // ends with the folder
+	end   context.CancelFunc
+	under sync.WaitGroup
+
+	mu    sync.Mutex
+	items map[string]*item // guarded by mu
+	idle  []*item          // guarded by mu; nobody reads them; longest so first
+	bytes int64            // guarded by mu; of idle
+}
+
+// item is an unpacked file; all but done is set when done is closed.
+type item struct {
+	key  string
+	done chan struct{}
+	err  error
+	f    *os.File
+	size int64
+	gone bool // its name is removed already
+
+	readers int // guarded by the shelf's mu
+}
+
+func newShelf(dir string, limit int64) *shelf {
+	if limit <= 0 {
+		limit = defaultUnpacked
+	}
+	s := &shelf{dir: dir, limit: limit, slots: make(chan struct{}, unpackAtOnce), items: map[string]*item{}}
+	s.life, s.end = context.WithCancel(context.Background())
+	return s
+}
+
+// get returns what is in the compressed file f, which it takes over. key names
+// the content. The item must be put back.
+func (s *shelf) get(ctx context.Context, key string, f *os.File, size int64) (*item, error) {
+	s.mu.Lock()
+	if s.life.Err() != nil {
+		s.mu.Unlock()
+		return nil, errors.Join(os.ErrClosed, f.Close())
+	}
+	it := s.items[key]
+	if it == nil {
+		it = &item{key: key, done: make(chan struct{})}
+		s.items[key] = it
+		s.under.Go(func() {
+			s.fill(it, f, size)
+			s.settle(it)
+		})
+	} else {
+		defer f.Close()
+		s.wake(it)
+	}
+	it.readers++
+	s.mu.Unlock()
+	select {
+	case <-it.done:
+		if it.err != nil {
+			s.put(it)
+			return nil, it.err
+		}
+		return it, nil
+	case <-ctx.Done():
+		s.put(it)
+		return nil, ctx.Err()
+	}
+}
+
+// fill unpacks f into a temporary file.
+func (s *shelf) fill(it *item, f *os.File, size int64) {
+	defer close(it.done)
+	defer f.Close()
+	ctx, cancel := context.WithTimeout(s.life, unpackTime)
+	defer cancel()
+	select {
+	case s.slots <- struct{}{}:
+		defer func() { <-s.slots }()
+	case <-ctx.Done():
+		it.err = ctx.Err()
+		return
+	}
+	if it.f, it.err = os.CreateTemp(s.dir, "symdepot-*"); it.err != nil {
+		return
+	}
+	it.gone = os.Remove(it.f.Name()) == nil // not on Windows
+	it.size, it.err = Unpack(ctx, it.f, f, size, s.limit)
+	if it.err != nil {
+		it.drop()
+	}
+}
+
+// wake takes an item from the idle ones. mu is held.
+func (s *shelf) wake(it *item) {
+	for i, have := range s.idle {
+		if have == it {
+			s.idle = append(s.idle[:i], s.idle[i+1:]...)
+			s.bytes -= it.size
+			return
+		}
+	}
+}
+
+// put gives an item back.
+func (s *shelf) put(it *item) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if it.readers--; it.readers > 0 {
+		return
+	}
+	select {
+	case <-it.done:
+	default:
+		return // fill puts it aside
+	}
+	s.rest(it)
+}
+
+// settle puts an item aside that was completed when nobody waited any more.
+func (s *shelf) settle(it *item) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if it.readers == 0 && s.items[it.key] == it {
+		s.wake(it) // it may have been put aside by another reader
+		s.rest(it)
+	}
+}
+
+// rest keeps an item that nobody reads, as far as there is room. mu is held.
+func (s *shelf) rest(it *item) {
+	if it.err != nil || s.life.Err() != nil {
+		delete(s.items, it.key)
+		it.drop()
+		return
+	}
+	s.idle = append(s.idle, it)
+	s.bytes += it.size
+	for len(s.idle) > keptFiles || s.bytes > keptBytes {
+		old := s.idle[0]
+		s.idle, s.bytes = s.idle[1:], s.bytes-old.size
+		delete(s.items, old.key)
+		old.drop()
+	}
+}
+
+func (it *item) drop() {
+	if it.f == nil {
+		return
+	}
+	_ = it.f.Close()
+	if !it.gone {
+		_ = os.Remove(it.f.Name())
+	}
+	it.f = nil
+}
+
+// close ends what is under way and frees what nobody reads.
+func (s *shelf) close() {
+	s.mu.Lock()
+	s.end()
+	for _, it := range s.idle {
+		delete(s.items, it.key)
+		it.drop()
+	}
+	s.idle, s.bytes = nil, 0
+	s.mu.Unlock()
+	s.under.Wait()
+}
