@@ -46,7 +46,9 @@ func (c serveCmd) Run(a *app) error {
 	// The heap of a server of files is small; collect it early rather than
 	// let it grow with the load.
 	debug.SetGCPercent(50)
-	log := c.logger(a.stderr)
+	logs := server.NewLogWriter(a.stderr)
+	defer logs.Close()
+	log := c.logger(a.stderr, logs)
 	d, err := a.open(depot.Options{Log: log, MakeCabinets: c.MakeCabinets})
 	if err != nil {
 		return err
@@ -86,9 +88,10 @@ func (c serveCmd) Run(a *app) error {
 	return nil
 }
 
-func (c serveCmd) logger(w io.Writer) *slog.Logger {
+// logger writes to w in the format asked for; stderr is where w goes.
+func (c serveCmd) logger(stderr, w io.Writer) *slog.Logger {
 	opt := &slog.HandlerOptions{Level: slog.LevelInfo}
-	if c.Log == "json" || c.Log == "auto" && !terminal(w) {
+	if c.Log == "json" || c.Log == "auto" && !terminal(stderr) {
 		return slog.New(slog.NewJSONHandler(w, opt))
 	}
 	return slog.New(slog.NewTextHandler(w, opt))
