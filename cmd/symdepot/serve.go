@@ -7,12 +7,17 @@ import (
 	"io"
 	"log/slog"
 	"net"
+	"os"
+	"path/filepath"
 	"runtime/debug"
+	"strings"
 
 	"golang.org/x/sync/errgroup"
 
 	"github.com/symdepot/symdepot/internal/depot"
 	"github.com/symdepot/symdepot/internal/server"
+	"github.com/symdepot/symdepot/internal/upstream"
+	"github.com/symdepot/symdepot/symstore"
 )
 
 type serveCmd struct {
@@ -24,6 +29,9 @@ type serveCmd struct {
 	Prefix       []string `help:"Another path prefix under which everything is answered; repeatable." placeholder:"PATH"`
 	TwoTier      bool     `help:"Answer index2.txt, so that Microsoft's clients ask with two-tier paths."`
 	MakeCabinets bool     `help:"Make the cabinet (foo.pd_) of a PE, PDB or DBG file after the first request for it, in the background."`
+	Store        []string `help:"Answer from this tree of symbol files too, as it is, after the depot; repeatable." placeholder:"DIR" sep:"none"`
+	PointerRoot  []string `help:"Follow the pointers of a store into this folder; with PREFIX= those that begin so (//server/share=/mnt/share); repeatable." placeholder:"[PREFIX=]DIR" sep:"none"`
+	AdminFiles   bool     `help:"Answer a store's 000Admin and refs.ptr too, with source paths cut down to names."`
 	FilePath     string   `help:"What X-DEBUGINFOD-FILE tells of where a file came from: its name, the full path as added, or none." enum:"name,full,none" default:"name"`
 	Log          string   `help:"Format of the log: text, json, or auto (text on a terminal)." enum:"auto,text,json" default:"auto"`
 	Quiet        bool     `help:"Log no requests, only what goes wrong." short:"q"`
@@ -36,6 +44,7 @@ paste into each is printed on start. Needs no configuration; Ctrl-C finishes run
 
   symdepot serve --add build/
   symdepot serve --listen 127.0.0.1:0
+  symdepot serve --store /srv/symbols --pointer-root '\\server\builds=/mnt/builds'
   symdepot serve --listen 0.0.0.0:8080 --public --host symbols.example.com
 
 Exit codes: 0 stopped, 2 wrong command line, 3 could not listen, 4 depot damaged or newer.`
@@ -49,7 +58,16 @@ func (c serveCmd) Run(a *app) error {
 	logs := server.NewLogWriter(a.stderr)
 	defer logs.Close()
 	log := c.logger(a.stderr, logs)
-	d, err := a.open(depot.Options{Log: log, MakeCabinets: c.MakeCabinets})
+	stores, err := c.stores(a)
+	defer func() {
+		for _, s := range stores {
+			_ = s.Close()
+		}
+	}()
+	if err != nil {
+		return err
+	}
+	d, err := a.open(depot.Options{Log: log, MakeCabinets: c.MakeCabinets, Sources: stores})
 	if err != nil {
 		return err
 	}
@@ -89,6 +107,46 @@ func (c serveCmd) Run(a *app) error {
 }
 
 // logger writes to w in the format asked for; stderr is where w goes.
+// stores opens the trees to answer from.
+func (c serveCmd) stores(a *app) ([]*upstream.Folder, error) {
+	roots, err := pointerRoots(c.PointerRoot)
+	if err != nil {
+		return nil, err
+	}
+	var list []*upstream.Folder
+	for _, dir := range c.Store {
+		f, err := upstream.OpenFolder(a.ctx, dir, upstream.Options{PointerRoots: roots, AdminFiles: c.AdminFiles})
+		if err != nil {
+			return list, fmt.Errorf("--store %s: %w", dir, err)
+		}
+		list = append(list, f)
+	}
+	return list, nil
+}
+
+// pointerRoots reads the values of --pointer-root.
+func pointerRoots(flags []string) ([]symstore.PointerRoot, error) {
+	var roots []symstore.PointerRoot
+	for _, v := range flags {
+		var r symstore.PointerRoot
+		if prefix, dir, ok := strings.Cut(v, "="); ok {
+			r.Prefix, v = prefix, dir
+		}
+		abs, err := filepath.Abs(v)
+		if err != nil {
+			return nil, err
+		}
+		if info, err := os.Stat(abs); err != nil {
+			return nil, fmt.Errorf("--pointer-root: %w", err)
+		} else if !info.IsDir() {
+			return nil, usageError("--pointer-root " + v + " is no folder")
+		}
+		r.Dir = abs
+		roots = append(roots, r)
+	}
+	return roots, nil
+}
+
 func (c serveCmd) logger(stderr, w io.Writer) *slog.Logger {
 	opt := &slog.HandlerOptions{Level: slog.LevelInfo}
 	if c.Log == "json" || c.Log == "auto" && !terminal(stderr) {

@@ -82,7 +82,7 @@ func (f *Folder) wasNumber(id string) bool {
 	return err == nil && nerr == nil && n > 0 && n <= last
 }
 
-// maskPaths cuts the paths in the given field of each line down to names. A
+// maskPaths cuts the paths from the given field of each line on down to names. A
 // line without that field stays away: nobody can say what is in it.
 func maskPaths(text []byte, field int) []byte {
 	if text == nil {
@@ -95,11 +95,13 @@ func maskPaths(text []byte, field int) []byte {
 		if len(parts) <= field {
 			continue
 		}
-		quote := ""
-		if strings.HasPrefix(parts[field], `"`) {
-			quote = `"`
+		for i, p := range parts[field:] { // a path without quotes may hold commas
+			quote := ""
+			if strings.HasPrefix(p, `"`) {
+				quote = `"`
+			}
+			parts[field+i] = quote + layout.BaseName(strings.Trim(p, `"`)) + quote
 		}
-		parts[field] = quote + layout.BaseName(strings.Trim(parts[field], `"`)) + quote
 		out = append(out, strings.Join(parts, ",")...)
 		out = append(out, string(line)[len(body):]...)
 	}

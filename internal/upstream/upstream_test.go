@@ -1,0 +1,426 @@
+package upstream
+
+import (
+	"bytes"
+	"compress/gzip"
+	"context"
+	"errors"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/klauspost/compress/zstd"
+
+	"github.com/symdepot/symdepot/cab"
+	"github.com/symdepot/symdepot/layout"
+	"github.com/symdepot/symdepot/symstore"
+)
+
+func testdata(t *testing.T, name string) []byte {
+	t.Helper()
+	b, err := os.ReadFile(filepath.Join("../../testdata", name))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return b
+}
+
+// put writes a file below dir.
+func put(t *testing.T, dir, name string, body []byte) {
+	t.Helper()
+	p := filepath.Join(dir, filepath.FromSlash(name))
+	if err := os.MkdirAll(filepath.Dir(p), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(p, body, 0o644); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func open(t *testing.T, dir string, opt Options) *Folder {
+	t.Helper()
+	f, err := OpenFolder(t.Context(), dir, opt)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := f.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return f
+}
+
+// get asks a folder as a server would.
+func get(t *testing.T, f *Folder, p string) ([]byte, error) {
+	t.Helper()
+	req, err := layout.Route(strings.Split(p, "/"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	a, err := f.Open(t.Context(), req)
+	if err != nil {
+		return nil, err
+	}
+	defer a.Close()
+	b, err := io.ReadAll(io.NewSectionReader(a, 0, a.Size+1))
+	if err != nil || int64(len(b)) != a.Size {
+		t.Errorf("%s: %d bytes of %d, %v", p, len(b), a.Size, err)
+	}
+	if a.Plain != nil {
+		if info, err := a.Plain.Stat(); err != nil || info.Size() != a.Size {
+			t.Errorf("%s: the plain file has another size", p)
+		}
+	}
+	if a.ETag == "" || a.ModTime.IsZero() {
+		t.Errorf("%s: no tag or time", p)
+	}
+	return b, nil
+}
+
+func makeCab(t *testing.T, name string, body []byte) []byte {
+	t.Helper()
+	out, err := os.Create(filepath.Join(t.TempDir(), "c"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer out.Close()
+	if _, err := cab.Create(out, []cab.Source{{Name: name, Size: int64(len(body)), Open: func() (io.ReadCloser, error) {
+		return io.NopCloser(bytes.NewReader(body)), nil
+	}}}, cab.WriteOptions{Method: cab.MSZIP}); err != nil {
+		t.Fatal(err)
+	}
+	b, err := os.ReadFile(out.Name())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return b
+}
+
+const (
+	pdbKey  = "F9EFE0B6AE7500394C4C44205044422E1"
+	progID  = "adac45aa231bba3143d7af433767c61f31021c16"
+	pdbPath = "hello-x64.pdb/" + pdbKey + "/hello-x64.pdb"
+)
+
+// TestLayouts: each layout is found out, and answers the protocols that its
+// paths can serve, in any case.
+func TestLayouts(t *testing.T) {
+	pdb, elf, dsym := testdata(t, "pdb/hello-x64.pdb"), testdata(t, "elf/prog-sha1"), testdata(t, "macho/app-arm64.dSYM/Contents/Resources/DWARF/app-arm64")
+	sym := []byte("MODULE Linux x86_64 3198517245D844EDB92B943840F8C3D80 a.so\n")
+	const uuid = "00112233445566778899AABBCCDDEEFF"
+	for _, c := range []struct {
+		layout string
+		files  map[string][]byte
+		ask    map[string][]byte // nil: absent
+	}{
+		{"symstore", map[string][]byte{"000Admin/lastid.txt": []byte("0000000001"), "Hello-x64.PDB/" + pdbKey + "/Hello-x64.PDB": pdb}, map[string][]byte{
+			pdbPath: pdb, strings.ToLower(pdbPath): pdb, "he/" + pdbPath: pdb,
+			"hello-x64.pdb/" + pdbKey + "/hello-x64.pd_": nil, "other.pdb/" + pdbKey + "/other.pdb": nil,
+		}},
+		{"symstore_index2", map[string][]byte{"index2.txt": nil, "he/hello-x64.pdb/" + strings.ToLower(pdbKey) + "/hello-x64.pdb": pdb}, map[string][]byte{pdbPath: pdb, "HE/" + pdbPath: pdb}},
+		{"symstore", map[string][]byte{"_.debug/elf-buildid-sym-" + progID + "/_.debug": elf, "prog/elf-buildid-" + progID + "/prog": elf}, map[string][]byte{
+			"buildid/" + progID + "/debuginfo": elf, "prog/elf-buildid-" + progID + "/prog": elf, "_.debug/elf-buildid-sym-" + progID + "/_.debug": elf,
+			"buildid/" + progID + "/executable": nil,
+		}},
+		{"breakpad", map[string][]byte{"a.so/3198517245D844EDB92B943840F8C3D80/a.so.sym": sym}, map[string][]byte{"a.so/3198517245d844edb92b943840f8c3d80/A.so.sym": sym}},
+		{"unified", map[string][]byte{progID[:2] + "/" + progID[2:] + "/debuginfo": elf, progID[:2] + "/" + progID[2:] + "/debuginfo.meta": []byte("{}"),
+			"f9/efe0b6ae7500394c4c44205044422e1/debuginfo": pdb, "f9/efe0b6ae7500394c4c44205044422e1/executable": testdata(t, "pdb/hello-x64.exe"),
+			"31/98517245d844edb92b943840f8c3d80/debuginfo": sym}, map[string][]byte{
+			"buildid/" + progID + "/debuginfo": elf, "AD/" + strings.ToUpper(progID[2:]) + "/debuginfo": elf, ".build-id/ad/" + progID[2:] + ".debug": elf,
+			"buildid/" + progID + "/executable": nil, pdbPath: pdb, "31/98517245d844edb92b943840f8c3d80/breakpad": sym, "a.so/3198517245D844EDB92B943840F8C3D80/a.so.sym": sym,
+			"f9/efe0b6ae7500394c4c44205044422e1/breakpad": nil,
+		}},
+		{"gdb", map[string][]byte{".build-id/ad/" + progID[2:] + ".debug": elf}, map[string][]byte{"buildid/" + progID + "/debuginfo": elf, "ad/" + progID[2:] + "/debuginfo": elf, "buildid/" + progID + "/executable": nil}},
+		{"gdb", map[string][]byte{"ad/" + progID[2:]: elf, "ad/" + progID[2:] + ".debug": elf}, map[string][]byte{"buildid/" + progID + "/executable": elf}},
+		{"lldb", map[string][]byte{"0011/2233/4455/6677/8899/AABBCCDDEEFF": dsym}, map[string][]byte{"_.dwarf/mach-uuid-sym-" + uuid + "/_.dwarf": dsym, "0011/2233/4455/6677/8899/aabbccddeeff": dsym}},
+		{"debuginfod", map[string][]byte{progID + "/debuginfo": elf}, map[string][]byte{"buildid/" + progID + "/debuginfo": elf}},
+		{"flat", map[string][]byte{"Hello-x64.pdb": pdb, "symbols/so/prog.so": elf, "wrong.pdb": testdata(t, "pdb/hello-x86.pdb"), "README": nil}, map[string][]byte{
+			pdbPath: pdb, "prog.so/elf-buildid-" + progID + "/prog.so": elf, "wrong.pdb/" + pdbKey + "/wrong.pdb": nil, "hello-x64.pdb/F9EFE0B6AE7500394C4C44205044422E2/hello-x64.pdb": nil,
+		}},
+		{"native", map[string][]byte{pdbPath: pdb, "ad/" + progID[2:] + ".debug": elf}, map[string][]byte{pdbPath: pdb, "buildid/" + progID + "/debuginfo": elf}},
+	} {
+		dir := t.TempDir()
+		for name, body := range c.files {
+			put(t, dir, name, body)
+		}
+		f := open(t, dir, Options{})
+		if got := f.Layout(t.Context()); got != c.layout {
+			t.Errorf("detected %s, want %s: %v", got, c.layout, keys(c.files))
+		}
+		for p, want := range c.ask {
+			b, err := get(t, f, p)
+			if want == nil && !errors.Is(err, fs.ErrNotExist) || want != nil && (err != nil || !bytes.Equal(b, want)) {
+				t.Errorf("%s: %s: %d bytes, %v", c.layout, p, len(b), err)
+			}
+		}
+	}
+}
+
+func keys(m map[string][]byte) []string {
+	var list []string
+	for k := range m {
+		list = append(list, k)
+	}
+	return list
+}
+
+// TestPacked: a compressed file is answered as it is under its own name, and
+// unpacked under the plain one; a damaged one is absent.
+func TestPacked(t *testing.T) {
+	dir := t.TempDir()
+	pdb, elf := testdata(t, "pdb/hello-x64.pdb"), testdata(t, "elf/prog-sha1")
+	packed := makeCab(t, "hello-x64.pdb", pdb)
+	put(t, dir, "pingme.txt", nil)
+	put(t, dir, pdbPath[:len(pdbPath)-1]+"_", packed)
+	put(t, dir, "bad.pdb/"+pdbKey+"/bad.pd_", packed[:len(packed)/2])
+	put(t, dir, "none.pdb/"+pdbKey+"/none.pd_", []byte("no cabinet"))
+	put(t, dir, "old.pdb/"+pdbKey+"/old.pd_", []byte("SZDD\x88\xf0\x27\x33A"))
+	big := makeCab(t, "big.pdb", make([]byte, 3<<20))
+	put(t, dir, "big.pdb/"+pdbKey+"/big.pd_", big)
+	tmp := t.TempDir()
+	f := open(t, dir, Options{TempDir: tmp, MaxUnpacked: 1 << 20})
+	if b, err := get(t, f, strings.ToUpper(pdbPath[:len(pdbPath)-1])+"_"); err != nil || !bytes.Equal(b, packed) {
+		t.Errorf("as it is: %d bytes, %v", len(b), err)
+	}
+	var wg sync.WaitGroup
+	for range 8 {
+		wg.Go(func() {
+			if b, err := get(t, f, pdbPath); err != nil || !bytes.Equal(b, pdb) {
+				t.Errorf("unpacked: %d bytes, %v", len(b), err)
+			}
+		})
+	}
+	wg.Wait()
+	for _, name := range []string{"bad.pdb", "none.pdb", "old.pdb", "big.pdb"} {
+		if _, err := get(t, f, name+"/"+pdbKey+"/"+name); !errors.Is(err, fs.ErrNotExist) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	if b, err := get(t, f, "big.pdb/"+pdbKey+"/big.pd_"); err != nil || !bytes.Equal(b, big) {
+		t.Errorf("a cabinet too big to unpack is still there as it is: %v", err)
+	}
+
+	// Sentry's tool compresses under the plain name.
+	uni := t.TempDir()
+	enc, err := zstd.NewWriter(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	put(t, uni, "ad/"+progID[2:]+"/debuginfo", enc.EncodeAll(elf, nil))
+	var gz bytes.Buffer
+	w := gzip.NewWriter(&gz)
+	_, _ = w.Write(elf)
+	_ = w.Close()
+	put(t, uni, "ad/"+progID[2:]+"/executable", gz.Bytes())
+	u := open(t, uni, Options{TempDir: tmp})
+	for _, leaf := range []string{"debuginfo", "executable"} {
+		if b, err := get(t, u, "buildid/"+progID+"/"+leaf); err != nil || !bytes.Equal(b, elf) {
+			t.Errorf("%s: %d bytes, %v", leaf, len(b), err)
+		}
+	}
+	f.shelf.close()
+	u.shelf.close()
+	if left, err := os.ReadDir(tmp); err != nil || len(left) != 0 {
+		t.Errorf("left in the temporary folder: %v, %v", left, err)
+	}
+}
+
+// TestUnpackGivenUp: a client that gives up does not spoil it for the next.
+func TestUnpackGivenUp(t *testing.T) {
+	dir := t.TempDir()
+	pdb := testdata(t, "pdb/hello-x64.pdb")
+	put(t, dir, "pingme.txt", nil)
+	put(t, dir, pdbPath[:len(pdbPath)-1]+"_", makeCab(t, "hello-x64.pdb", pdb))
+	f := open(t, dir, Options{})
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	req, err := layout.Route(strings.Split(pdbPath, "/"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if a, err := f.Open(ctx, req); err == nil {
+		_ = a.Close() // it was faster than the look at the context
+	}
+	if b, err := get(t, f, pdbPath); err != nil || !bytes.Equal(b, pdb) {
+		t.Errorf("%d bytes, %v", len(b), err)
+	}
+}
+
+// TestPointers: pointers are followed inside the allowed folders only, and only
+// to the file that was asked for.
+func TestPointers(t *testing.T) {
+	dir, share, secret := t.TempDir(), t.TempDir(), t.TempDir()
+	pdb := testdata(t, "pdb/hello-x64.pdb")
+	put(t, share, "drop/Hello-x64.pdb", pdb)
+	put(t, share, "drop/hello.pd_", makeCab(t, "hello-x64.pdb", pdb))
+	put(t, share, "drop/other.pdb", testdata(t, "pdb/hello-x86.pdb"))
+	put(t, secret, "hello-x64.pdb", pdb)
+	put(t, share, "file.ptr", []byte(`\\server\share\file.ptr`))
+	if runtime.GOOS != "windows" {
+		if err := os.Symlink(filepath.Join(secret, "hello-x64.pdb"), filepath.Join(share, "link.pdb")); err != nil {
+			t.Fatal(err)
+		}
+	}
+	put(t, dir, "000Admin/lastid.txt", []byte("0000000001"))
+	f := open(t, dir, Options{PointerRoots: []symstore.PointerRoot{{Prefix: `\\server\share`, Dir: share}}})
+	for target, ok := range map[string]bool{
+		`\\server\share\drop\hello-x64.pdb`:      true,
+		`PATH:\\SERVER\Share\DROP\hello-x64.pdb`: true,
+		`\\server\share\drop\hello.pd_`:          true,
+		`\\server\share\drop\other.pdb`:          false,
+		`\\server\share\..\x\hello-x64.pdb`:      false,
+		`\\server\share\link.pdb`:                false,
+		`\\server\share\file.ptr`:                false, // to itself
+		`\\server\share`:                         false,
+		filepath.Join(secret, "hello-x64.pdb"):   false,
+		`http://example.com/hello-x64.pdb`:       false,
+		`MSG: gone`:                              false,
+		``:                                       false,
+	} {
+		put(t, dir, "hello-x64.pdb/"+pdbKey+"/file.ptr", []byte(target))
+		b, err := get(t, f, pdbPath)
+		if ok && (err != nil || !bytes.Equal(b, pdb)) || !ok && !errors.Is(err, fs.ErrNotExist) {
+			t.Errorf("%q: %d bytes, %v", target, len(b), err)
+		}
+	}
+	if _, err := get(t, f, "hello-x64.pdb/"+pdbKey+"/file.ptr"); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("file.ptr itself: %v", err)
+	}
+}
+
+// TestHostile: names lead nowhere, and what is no file is absent.
+func TestHostile(t *testing.T) {
+	dir, outside := t.TempDir(), t.TempDir()
+	put(t, outside, "x.pdb", testdata(t, "pdb/hello-x64.pdb"))
+	put(t, dir, "pingme.txt", nil)
+	if err := os.MkdirAll(filepath.Join(dir, "d.pdb", pdbKey, "d.pdb"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if runtime.GOOS != "windows" {
+		for name, to := range map[string]string{"x.pdb/" + pdbKey: outside, "loop.pdb": filepath.Join(dir, "loop.pdb")} {
+			p := filepath.Join(dir, filepath.FromSlash(name))
+			_ = os.MkdirAll(filepath.Dir(p), 0o755)
+			if err := os.Symlink(to, p); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	f := open(t, dir, Options{})
+	for _, name := range []string{"d.pdb", "x.pdb", "loop.pdb"} {
+		if _, err := get(t, f, name+"/"+pdbKey+"/"+name); !errors.Is(err, fs.ErrNotExist) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	for _, l := range []layout.Lookup{{Name: "..", ID: "..", Role: layout.AnyRole}, {ID: "../../etc/passwd", Role: layout.AnyRole}, {Name: "a/b", ID: "\x00", Role: layout.Debug}} {
+		for _, arranged := range Layouts {
+			f.arranged = arranged
+			if _, err := f.Open(t.Context(), layout.Request{Lookups: []layout.Lookup{l}, Name: ".."}); !errors.Is(err, fs.ErrNotExist) {
+				t.Errorf("%s %+v: %v", arranged, l, err)
+			}
+		}
+	}
+}
+
+// TestListings: what comes and goes is seen, in other cases too.
+func TestListings(t *testing.T) {
+	dir := t.TempDir()
+	put(t, dir, "pingme.txt", nil)
+	now := time.Now()
+	f := open(t, dir, Options{Now: func() time.Time { return now }})
+	if _, err := get(t, f, pdbPath); !errors.Is(err, fs.ErrNotExist) {
+		t.Fatal(err)
+	}
+	put(t, dir, strings.ToUpper(pdbPath), []byte("1"))
+	if b, err := get(t, f, pdbPath); err != nil || string(b) != "1" {
+		t.Errorf("after it came: %q %v", b, err)
+	}
+	if err := os.RemoveAll(filepath.Join(dir, "HELLO-X64.PDB")); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := get(t, f, pdbPath); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("after it went: %v", err)
+	}
+	// A folder that was empty is looked at again.
+	empty := t.TempDir()
+	e := open(t, empty, Options{Now: func() time.Time { return now }})
+	put(t, empty, ".build-id/ad/"+progID[2:]+".debug", []byte("x"))
+	now = now.Add(2 * expiry)
+	if _, err := get(t, e, "buildid/"+progID+"/debuginfo"); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestAdmin: a store's own files are told only on request, without paths.
+func TestAdmin(t *testing.T) {
+	dir := t.TempDir()
+	s, err := symstore.Create(dir, symstore.Two, symstore.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	src := filepath.Join(t.TempDir(), "hello-x64.pdb")
+	put(t, filepath.Dir(src), "hello-x64.pdb", testdata(t, "pdb/hello-x64.pdb"))
+	for range 2 {
+		if _, err := s.Add(t.Context(), symstore.AddOptions{Product: "P"}, func(yield func(symstore.File, error) bool) {
+			yield(symstore.File{Path: src, Source: `d:\secret\build\hello-x64.pdb`}, nil)
+		}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := s.Del(t.Context(), 1); err != nil {
+		t.Fatal(err)
+	}
+	names := map[string]string{
+		"000Admin/lastid.txt": "0000000003", "000admin/server.txt": `"P"`, "000Admin/history.txt": "del",
+		"000Admin/0000000002": `"hello-x64.pdb\` + pdbKey + `","hello-x64.pdb"`, "hello-x64.pdb/" + pdbKey + "/refs.ptr": `"hello-x64.pdb"`,
+	}
+	closed, told := open(t, dir, Options{}), open(t, dir, Options{AdminFiles: true})
+	for name, want := range names {
+		if _, _, err := closed.Admin(t.Context(), name); !errors.Is(err, fs.ErrNotExist) {
+			t.Errorf("%s is told to everybody: %v", name, err)
+		}
+		b, _, err := told.Admin(t.Context(), name)
+		if err != nil || !strings.Contains(string(b), want) || strings.Contains(string(b), "secret") {
+			t.Errorf("%s: %q %v", name, b, err)
+		}
+	}
+	if b, _, err := told.Admin(t.Context(), "000Admin/0000000001"); err != nil || len(b) != 0 {
+		t.Errorf("a deleted transaction: %q %v", b, err)
+	}
+	for _, name := range []string{"000Admin/0000000009", "000Admin/symdepot.lock", "000Admin/../x", "pingme.txt", "hello-x64.pdb/" + pdbKey + "/file.ptr"} {
+		if b, _, err := told.Admin(t.Context(), name); !errors.Is(err, fs.ErrNotExist) {
+			t.Errorf("%s: %q %v", name, b, err)
+		}
+	}
+}
+
+func TestMaskPaths(t *testing.T) {
+	for _, c := range []struct{ in, want string }{
+		{"\"a\\k\",\"c:\\x,y\\a.pdb\"\r\n\"b\\k\",\"/home/me/b.pdb\"", "\"a\\k\",\"a.pdb\"\r\n\"b\\k\",\"b.pdb\""},
+		{"no fields\n", ""},
+		{`a,b\c,d`, "a,c,d"}, {`a,c:\x,y\z\b.pdb`, "a,x,b.pdb"},
+	} {
+		if got := string(maskPaths([]byte(c.in), 1)); got != c.want {
+			t.Errorf("%q gives %q, want %q", c.in, got, c.want)
+		}
+	}
+}
+
+func FuzzMaskPaths(f *testing.F) {
+	f.Add([]byte("\"a\\k\",\"c:\\x,y\\a.pdb\"\r\n"))
+	f.Fuzz(func(t *testing.T, text []byte) {
+		for line := range bytes.Lines(maskPaths(text, 1)) {
+			parts := splitQuoted(strings.TrimRight(string(line), "\r\n"))
+			if len(parts) < 2 || strings.ContainsAny(parts[1], `/\`) {
+				t.Errorf("%q", line)
+			}
+		}
+	})
+}
