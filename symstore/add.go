@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"iter"
+	"path"
 	"path/filepath"
 	"runtime"
 	"strings"
@@ -88,7 +89,6 @@ const (
 	EventFailed                   // Err says why
 	EventRepeat                   // the same file was there before in this transaction
 	EventPlain                    // too large for a cabinet: stored plainly; EventStore follows
-	EventReplace                  // other content of the same key will be replaced; Key is set
 	EventID                       // the transaction has its number, ID
 )
 
@@ -98,7 +98,7 @@ type Event struct {
 	Path string // of the file
 	Name string
 	Key  string
-	Dest string // path of what is stored, in the store
+	Dest string // path of what is stored, in the store, with slashes
 	Err  error
 	ID   ID
 }
@@ -133,7 +133,7 @@ func (s *Store) Add(ctx context.Context, opt AddOptions, files iter.Seq2[File, e
 	if err != nil {
 		return AddResult{}, err
 	}
-	a := &adder{s: s, st: st, opt: opt, seen: map[string]int{}, start: s.opt.Now()}
+	a := &adder{s: s, st: st, tiers: s.Tiers(), opt: opt, seen: map[string]int{}, start: s.opt.Now()}
 	published := false
 	defer func() {
 		if !published {
@@ -159,6 +159,7 @@ func (s *Store) Add(ctx context.Context, opt AddOptions, files iter.Seq2[File, e
 	}
 	published = true
 	a.result.ID = p.ID
+	a.tell(Event{Kind: EventID, ID: p.ID})
 	return a.result, st.settle(p)
 }
 
@@ -185,6 +186,7 @@ type stagedKey struct {
 type adder struct {
 	s      *Store
 	st     *stage
+	tiers  Tiers
 	opt    AddOptions
 	start  time.Time
 	result AddResult
@@ -297,9 +299,14 @@ func (a *adder) settleItem(i int, it *item) {
 	}
 	for _, k := range it.keys {
 		e.Kind, e.Name, e.Key = EventStore, k.Name, k.Key
-		if a.opt.Pointer {
-			e.Kind = EventPointer
+		leaf := k.Name
+		switch {
+		case a.opt.Pointer:
+			e.Kind, leaf = EventPointer, pointerLeaf
+		case k.compressed:
+			leaf = compressedName(k.Name)
 		}
+		e.Dest = path.Join(dirOf(a.tiers, k.Name, k.Key), leaf)
 		a.tell(e)
 	}
 }

@@ -75,6 +75,7 @@ type op struct {
 	From string `json:"from,omitempty"`
 	Data []byte `json:"data,omitempty"`
 	Had  bool   `json:"had,omitempty"` // something stood at Path before
+	New  bool   `json:"new,omitempty"` // its folder has to be made
 }
 
 // plan is what a writer is about to do.
@@ -136,7 +137,7 @@ func (st *stage) own() (ours bool, err error) {
 	_, err = fmt.Fprintf(f, "%d %s\r\n", os.Getpid(), host)
 	ours = true
 	if err == nil && s.opt.Locking == LockOS {
-		if ours, err = tryLock(f, 0); err != nil && refusesLocks(err) {
+		if ours, err = s.opt.osLock(f, 0); err != nil && refusesLocks(err) {
 			err = fmt.Errorf("%w: %w", ErrNoLocks, err)
 		}
 	}
@@ -295,15 +296,24 @@ func (st *stage) take(i int, o *op) error {
 		written = st.path(o.From)
 		fallthrough
 	case opWrite, opAppend:
-		if !st.s.exists(written) {
-			return nil // taken before, or a line that stands already
-		}
 		if o.Had {
+			if !st.s.exists(written) {
+				return nil // taken before, or a line that stands already
+			}
 			if err := st.keep(o.Path, undo); err != nil {
 				return err
 			}
 		}
-		return st.rename(written, o.Path)
+		if o.New {
+			if err := root.MkdirAll(path.Dir(o.Path), 0o777); err != nil {
+				return err
+			}
+		}
+		err := st.rename(written, o.Path)
+		if errors.Is(err, fs.ErrNotExist) && !st.s.exists(written) {
+			return nil
+		}
+		return err
 	case opCreate:
 		return st.create(written, o)
 	case opRemove:

@@ -262,7 +262,7 @@ func (l *lock) tryOS(watch *watcher) (string, error) {
 	}
 	have := parseLockRecord(raw)
 	at := firstByte + int64(have.generation)
-	ok, err := tryLock(l.file, at)
+	ok, err := l.s.opt.osLock(l.file, at)
 	if err != nil {
 		if refusesLocks(err) {
 			return "", fmt.Errorf("%w: %w", ErrNoLocks, err)

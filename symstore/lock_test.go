@@ -5,6 +5,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -195,5 +196,65 @@ func TestTokens(t *testing.T) {
 	mustAdd(t, s, AddOptions{}, paths(p))
 	if n != 2 { // of the folder and of the lock
 		t.Errorf("%d tokens", n)
+	}
+}
+
+// TestRefusedLocks works on a file system that has no locks, by choice only.
+func TestRefusedLocks(t *testing.T) {
+	p := writeFile(t, filepath.Join(t.TempDir(), "x.dll"), peImage(1, 0x1000, "a"))
+	s := create(t, t.TempDir(), One, Options{osLock: func(*os.File, int64) (bool, error) {
+		return false, os.NewSyscallError("fcntl", syscall.ENOLCK)
+	}})
+	before := tree(t, s.Dir())
+	if _, err := s.Add(t.Context(), AddOptions{}, paths(p)); !errors.Is(err, ErrNoLocks) {
+		t.Error(err)
+	}
+	if d := differ(before, tree(t, s.Dir())); d != "" || len(leftovers(t, s)) > 0 {
+		t.Errorf("%s %q", d, leftovers(t, s))
+	}
+	s.opt.Locking = LockFile
+	mustAdd(t, s, AddOptions{}, paths(p))
+}
+
+// TestPowerLoss empties what was renamed and not flushed, as some file systems
+// do, before a writer came to its end.
+func TestPowerLoss(t *testing.T) {
+	src := t.TempDir()
+	a := writeFile(t, filepath.Join(src, "a.dll"), peImage(1, 0x1000, "a"))
+	b := writeFile(t, filepath.Join(src, "b.dll"), peImage(2, 0x1000, "b"))
+	killed := errors.New("killed")
+	for _, stop := range []string{"applied", "settle"} {
+		dir := t.TempDir()
+		mustAdd(t, create(t, dir, One, Options{}), AddOptions{}, paths(a))
+		dead := false
+		s := create(t, dir, One, Options{step: func(what string) error {
+			if dead = dead || what == stop; dead {
+				return killed
+			}
+			return nil
+		}})
+		if _, err := s.Add(t.Context(), AddOptions{}, paths(a, b)); !errors.Is(err, killed) {
+			t.Fatal(err)
+		}
+		for _, name := range []string{serverFile, historyFile, lastIDFile, "a.dll/000000011000/refs.ptr", "b.dll/000000021000/refs.ptr"} {
+			writeFile(t, filepath.Join(dir, filepath.FromSlash(name)), nil)
+		}
+		next := create(t, dir, One, Options{})
+		if r := mustAdd(t, next, AddOptions{}, paths(b)); r.ID != 3 {
+			t.Errorf("%+v", r)
+		}
+		if _, err := next.Repair(t.Context(), CheckOptions{}); err != nil {
+			t.Error(err)
+		}
+		mustBeClean(t, next)
+		n := 0
+		for u, err := range next.Walk(t.Context()) {
+			if n++; err != nil || u.ID != ID(n) {
+				t.Errorf("%+v %v", u, err)
+			}
+		}
+		if n != 3 {
+			t.Errorf("after %s: %d transactions", stop, n)
+		}
 	}
 }

@@ -53,8 +53,8 @@ func (a *adder) publish(ctx context.Context) (*plan, error) {
 		if err != nil {
 			return nil, err
 		}
-		a.tell(Event{Kind: EventID, ID: id})
-		return p, a.s.touch(pingmeFile)
+		_ = a.s.touch(pingmeFile) // what counts is published
+		return p, nil
 	}
 }
 
@@ -112,7 +112,7 @@ func (a *adder) keyOps(dir, name string, id ID, it *item, k stagedKey) ([]op, er
 		}
 	}
 	if !a.opt.NoRefs || kd.hasRefs() {
-		ops = append(ops, op{Do: opWrite, Path: path.Join(dir, refsLeaf), Data: printRefs(append(kd.junk, refs...)), Had: kd.hasRefs()})
+		ops = append(ops, op{Do: opWrite, Path: path.Join(dir, refsLeaf), Data: printRefs(append(kd.junk, refs...)), Had: kd.hasRefs(), New: kd.found == nil && a.opt.Pointer})
 	}
 	if !wins {
 		return ops, nil
@@ -155,7 +155,7 @@ func (a *adder) putOps(kd *keyDir, it *item, k stagedKey, wins bool) (ops []op, 
 	if !had {
 		target = path.Join(kd.dir, leaf)
 	}
-	ops = append(ops, op{Do: opPut, Path: target, From: k.staged, Had: had})
+	ops = append(ops, op{Do: opPut, Path: target, From: k.staged, Had: had, New: kd.found == nil})
 	if sibling := kd.leaf(other); sibling != "" && leaf != other {
 		ops = append(ops, op{Do: opRemove, Path: sibling, Had: true})
 	}
@@ -179,7 +179,6 @@ func (a *adder) replaces(kd *keyDir, have string, it *item) error {
 	if err != nil || same {
 		return err
 	}
-	a.tell(Event{Kind: EventReplace, Path: it.file.Path, Dest: have})
 	return errOtherContent(have, it.file.Path)
 }
 

@@ -59,6 +59,8 @@ type Options struct {
 	// step, for tests, is asked before each change to the disk that other
 	// processes can see. An error stops everything as if killed.
 	step func(what string) error
+	// osLock, for tests, is tried in place of the operating system's.
+	osLock func(f *os.File, offset int64) (bool, error)
 }
 
 // Store is an open store. Its methods may be used by several goroutines, and
@@ -128,6 +130,9 @@ func openDir(dir string, opt Options) (*Store, error) {
 	}
 	if opt.Now == nil {
 		opt.Now = time.Now
+	}
+	if opt.osLock == nil {
+		opt.osLock = tryLock
 	}
 	if opt.Token == nil {
 		opt.Token = randomToken
