@@ -78,11 +78,12 @@ type cli struct {
 	Gc       gcCmd       `cmd:"" help:"Free the space of what no transaction holds any more."`
 	Verify   verifyCmd   `cmd:"" help:"Check every stored byte and every row."`
 	Cab      cabCmd      `cmd:"" help:"Write, list and extract cabinets."`
+	Symstore symstoreCmd `cmd:"" passthrough:"" help:"What symstore.exe and its companions do: add, del, query, check, convert, age, chk."`
 	Version  versionCmd  `cmd:"" help:"Print the version."`
 }
 
 func main() {
-	os.Exit(run(os.Args[1:], os.Stdout, os.Stderr))
+	os.Exit(run(commandLine(os.Args), os.Stdout, os.Stderr))
 }
 
 // run is main without the process: it returns the exit code.
@@ -113,6 +114,10 @@ func run(args []string, stdout, stderr io.Writer) int {
 	}
 	a := &app{ctx: ctx, stdout: stdout, stderr: stderr, depotDir: c.Depot}
 	err = kctx.Run(a)
+	var own ownExit
+	if errors.As(err, &own) {
+		return int(own)
+	}
 	if err != nil && exitCode(err) != exitNo {
 		fmt.Fprintln(stderr, "symdepot:", describe(err))
 	}

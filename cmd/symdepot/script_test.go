@@ -18,7 +18,11 @@ import (
 // TestMain makes the test binary the real command when a script calls it.
 func TestMain(m *testing.M) {
 	testscript.Main(m, map[string]func(){
-		"symdepot": main,
+		"symdepot":     main,
+		"symstore":     main,
+		"convertstore": main,
+		"agestore":     main,
+		"symchk":       main,
 	})
 }
 

@@ -1,0 +1,380 @@
+package main
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"io"
+	"iter"
+	"os"
+	"path"
+	"path/filepath"
+	"strings"
+
+	"github.com/symdepot/symdepot/symstore"
+)
+
+var addSyntax = slashSyntax{flags: append([]slashFlag{
+	storeFlag,
+	{name: "f", kind: slashList, also: []string{"file", "files"}},
+	{name: "r", also: []string{"recurse", "recursive", "-recursive"}},
+	{name: "t", kind: slashValue, also: []string{"product", "title"}},
+	{name: "v", kind: slashValue, also: []string{"version"}},
+	{name: "c", kind: slashValue, also: []string{"comment"}},
+	{name: "p", also: []string{"pointer", "pointers"}},
+	{name: "l", also: []string{"local"}},
+	{name: ":msg", kind: slashValue, also: []string{"msg", "message"}},
+	{name: ":rel", also: []string{"rel", "relative"}},
+	{name: ":norefs", also: []string{"norefs"}},
+	{name: ":noforcecopy", also: []string{"noforcecopy"}},
+	{name: "3", also: []string{"2", "twotier", "index2"}},
+	{name: "x", kind: slashValue, also: []string{"index"}},
+	{name: "y", kind: slashValue},
+	{name: "yi", kind: slashMaybe},
+	{name: "g", kind: slashValue, also: []string{"share"}},
+	{name: "a", also: []string{"append"}},
+	{name: "q", also: []string{"quiet"}},
+	{name: "z", kind: slashWord, words: []string{"pub", "pri"}},
+	{name: "h", kind: slashWord, words: []string{"pub", "pri"}},
+	{name: "m", kind: slashValue},
+	{name: "compress", kind: slashWord, words: []string{"cab", "zip", "mszip", "lzx"}, also: []string{"z7"}},
+	{name: "-method", kind: slashValue},
+	{name: "-all"},
+	{name: "-no-replace"},
+	{name: "-all-or-nothing"},
+	{name: "-oversize-plain"},
+}, commonFlags...)}
+
+var delSyntax = slashSyntax{flags: append([]slashFlag{
+	storeFlag, {name: "i", kind: slashValue, also: []string{"id"}},
+}, commonFlags...)}
+
+// addForm checks that the options of add go together.
+func (r *symstoreRun) addForm() error {
+	s := r.args
+	indexed := s.has("y") || s.get("yi") != ""
+	switch {
+	case s.has("yi") && !indexed:
+		return usageError("/yi needs an index file, after it or after /y")
+	case s.has("y") && s.get("yi") != "" && s.get("y") != s.get("yi"):
+		return usageError("/y and /yi name two index files")
+	case indexed && (s.has("f") || s.has("x")):
+		return usageError("/y takes its files from the index: leave out /f and /x")
+	case !indexed && !s.has("f"):
+		return usageError("which files? Say /f FILES")
+	case s.has("x") && s.has("s"):
+		return usageError("/x writes an index and stores nothing: leave out /s")
+	case s.has("x") && (s.has("m") || s.has("h")):
+		return usageError("/m and /h say what wins in a store: they do not go with /x")
+	case !s.has("x") && (s.has("a") || s.has("q")):
+		return usageError("/a and /q say how an index is written: they go with /x")
+	case !s.has("x") && !s.has("s"):
+		for _, v := range s.values {
+			if len(v) > 0 && strings.EqualFold(v[0], "/s") {
+				return usageError("which store? Say /s STORE. An option before /s has no value and took it")
+			}
+		}
+		return usageError("which store? Say /s STORE")
+	case !s.has("x") && !s.has("t"):
+		return usageError("which product? Say /t PRODUCT")
+	case (s.has(":msg") || s.has(":rel")) && !s.has("p"):
+		return usageError("-:MSG and -:REL are about pointers: they go with /p")
+	}
+	return nil
+}
+
+// compression returns the way in which files are stored.
+func (r *symstoreRun) compression() (symstore.Compression, error) {
+	word := strings.ToLower(r.args.get("compress"))
+	if m := strings.ToLower(r.args.get("-method")); r.args.has("-method") {
+		word = m
+	} else if !r.args.has("compress") {
+		return symstore.Plain, nil
+	}
+	switch word {
+	case "", "cab", "mszip":
+		return symstore.MSZIP, nil
+	case "lzx":
+		return symstore.LZX, nil
+	case "none", "plain":
+		return symstore.Plain, nil
+	case "zip":
+		return 0, usageError("/compress ZIP is not written: no debugger but Microsoft's newest reads it. /compress writes cabinets that all read, --method lzx smaller ones")
+	}
+	return 0, usageError("--method is mszip, lzx or none, not " + word)
+}
+
+func typeOption(word string) symstore.Type { return symstore.Type(strings.ToLower(word)) }
+
+// add stores files, or writes an index of them.
+func (r *symstoreRun) add() error {
+	if err := r.addForm(); err != nil {
+		return err
+	}
+	method, err := r.compression()
+	if err != nil {
+		return err
+	}
+	if r.args.has("p") && method != symstore.Plain {
+		r.print("SYMSTORE WARNING: pointers are not compressed: /compress is ignored\n")
+		method = symstore.Plain
+	}
+	if r.args.has("x") {
+		return r.addIndex()
+	}
+	s, err := r.createStore()
+	if err != nil {
+		return r.finish(symstore.AddResult{}, err)
+	}
+	defer s.Close()
+	if r.args.has("3") && s.Tiers() == symstore.One {
+		r.message("the store has one tier and keeps it: /3 is for new stores. See symdepot symstore convert")
+	}
+	opt := symstore.AddOptions{
+		Product: r.args.get("t"), Version: r.args.get("v"), Comment: r.args.get("c"),
+		Pointer: r.args.has("p"), AllowLocal: r.args.has("l"), Relative: r.args.has(":rel"), Message: r.args.get(":msg"),
+		NoRefs: r.args.has(":norefs"), NoForceCopy: r.args.has(":noforcecopy"), Refuse: r.args.has("-no-replace"),
+		Filter: typeOption(r.args.get("z")), Prefer: symstore.Preference{Prefix: r.args.get("m"), Type: typeOption(r.args.get("h"))},
+		Compress: method, OversizePlain: r.args.has("-oversize-plain"), All: r.args.has("-all"), AllOrNothing: r.args.has("-all-or-nothing"),
+	}
+	opt.Event = func(e symstore.Event) { r.event(s, opt, e) }
+	r.message("0 alternate indexers registered")
+	files, index, err := r.addFiles(s)
+	if err != nil {
+		return r.finish(symstore.AddResult{}, err)
+	}
+	result, err := s.Add(r.ctx, opt, files)
+	if index != nil {
+		err = errors.Join(err, index.Close())
+	}
+	if err == nil && r.args.has("yi") && result.ID != 0 {
+		err = r.noteID(result.ID)
+	}
+	return r.finish(result, err)
+}
+
+// createStore opens the store of /s and makes it if it is not there.
+func (r *symstoreRun) createStore() (*symstore.Store, error) {
+	dir, err := r.paths.local(r.args.get("s"))
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", errNoStore, err)
+	}
+	if dir == "" {
+		return nil, usageError("/s is empty")
+	}
+	tiers := symstore.One
+	if r.args.has("3") {
+		tiers = symstore.Two
+	}
+	return symstore.Create(dir, tiers, r.opt)
+}
+
+// addFiles returns the files that /f or /y names.
+func (r *symstoreRun) addFiles(s *symstore.Store) (iter.Seq2[symstore.File, error], io.Closer, error) {
+	if r.args.has("f") {
+		in := r.inputs()
+		in.skip = s.Dir()
+		return in.all(r.args.values["f"]), nil, nil
+	}
+	share := r.args.get("g")
+	if !r.args.has("p") {
+		// Pointers may lead to where only others come; files must be read.
+		if _, err := r.paths.local(share); err != nil {
+			return nil, nil, err
+		}
+	}
+	return r.paths.openIndexed(r.indexName(), share)
+}
+
+// indexName is the file of /y, or of /yi where that names it.
+func (r *symstoreRun) indexName() string {
+	if r.args.has("y") {
+		return r.args.get("y")
+	}
+	return r.args.get("yi")
+}
+
+func (r *symstoreRun) inputs() *inputs {
+	return &inputs{
+		paths: r.paths, recurse: r.args.has("r"), problem: r.problem,
+		note: func(text string) { r.print("SYMSTORE WARNING: %s\n", printable(text)) },
+	}
+}
+
+// event tells what happens to a file.
+func (r *symstoreRun) event(s *symstore.Store, opt symstore.AddOptions, e symstore.Event) {
+	l := symstoreLine{Path: e.Path, Name: e.Name, Key: e.Key}
+	dest := filepath.Join(s.Dir(), filepath.FromSlash(e.Dest))
+	switch e.Kind {
+	case symstore.EventStore:
+		compressed := "F"
+		if path.Base(e.Dest) != e.Name {
+			compressed = "T"
+		}
+		force := "T"
+		if opt.NoForceCopy {
+			force = "F"
+		}
+		l.Event = "stored"
+		r.message("Copying %s to %s [Force: %s, Compress: %s]", e.Path, dest, force, compressed)
+	case symstore.EventPointer:
+		l.Event = "pointer"
+		r.message("Writing %s for %s", dest, e.Path)
+	case symstore.EventIgnored:
+		l.Event, l.Error = "ignored", e.Err.Error()
+		r.message("Skipping file %s - not a known file type. ErrorLevel is 13.", e.Path)
+	case symstore.EventFailed:
+		r.problem(e.Path, e.Err)
+		return
+	case symstore.EventRepeat:
+		l.Event = "repeated"
+		r.message("%s is the same file as one before", e.Path)
+	case symstore.EventPlain:
+		l.Event = "plain"
+		r.print("SYMSTORE WARNING: %s is too large for a cabinet and is stored as it is\n", printable(e.Path))
+	case symstore.EventID:
+		r.message("Final id is %s", e.ID)
+		r.print("Finding ID...  %s\n\n", e.ID)
+		return
+	}
+	r.line(l)
+}
+
+// underscored is the name of a compressed file.
+func underscored(name string) string {
+	runes := []rune(name)
+	runes[len(runes)-1] = '_'
+	return string(runes)
+}
+
+// summary prints the three lines that build systems look for.
+func (r *symstoreRun) summary(result symstore.AddResult) {
+	noun := "files"
+	if r.args.has("p") {
+		noun = "pointers"
+	}
+	r.print("SYMSTORE: Number of %s stored = %d\nSYMSTORE: Number of errors = %d\nSYMSTORE: Number of %s ignored = %d\n",
+		noun, result.Stored, result.Failed, noun, result.Ignored)
+}
+
+// finish prints the summary and turns errors of files into the exit code.
+func (r *symstoreRun) finish(result symstore.AddResult, err error) error {
+	// Folders that could not be searched are no files of the transaction.
+	first := result.Err
+	result.Failed = max(result.Failed, r.errors)
+	if err != nil {
+		if symstoreCode(err) == ssUsage {
+			return err
+		}
+		result.Failed = max(result.Failed, 1)
+		r.fatal("add", err)
+		err = ownExit(symstoreCode(err))
+	}
+	r.summary(result)
+	done := symstoreLine{Event: "done", Counts: &symstoreCounts{result.Stored, result.Failed, result.Ignored, result.Bytes}}
+	if result.ID != 0 {
+		done.ID = result.ID.String()
+	}
+	r.line(done)
+	switch {
+	case err != nil:
+		return err
+	case first != nil:
+		return ownExit(symstoreCode(first))
+	case result.Failed > 0:
+		return ownExit(ssFailed)
+	}
+	return nil
+}
+
+// addIndex writes an index file (/x).
+func (r *symstoreRun) addIndex() (err error) {
+	name, err := r.paths.local(r.args.get("x"))
+	if err != nil {
+		return err
+	}
+	share := r.args.get("g")
+	if _, mapped := r.paths.mapped(share); !mapped && share != "" {
+		if share, err = r.paths.local(share); err != nil {
+			return err
+		}
+		share = absolute(share)
+	}
+	in := r.inputs()
+	in.absolute = true
+	opt := symstore.IndexOptions{Share: share, Bare: r.args.has("q"), Filter: typeOption(r.args.get("z")), All: r.args.has("-all")}
+	opt.Event = func(e symstore.Event) {
+		switch e.Kind {
+		case symstore.EventStore:
+			r.message("%s is %s\\%s", e.Path, e.Name, e.Key)
+			r.line(symstoreLine{Event: "indexed", Path: e.Path, Name: e.Name, Key: e.Key})
+		case symstore.EventIgnored:
+			r.message("Skipping file %s - not a known file type. ErrorLevel is 13.", e.Path)
+		case symstore.EventFailed:
+			r.problem(e.Path, e.Err)
+		}
+	}
+	var result symstore.AddResult
+	err = writeWhole(name, r.args.has("a"), func(w io.Writer, has bool) (err error) {
+		opt.Append = has
+		result, err = symstore.WriteIndex(r.ctx, w, opt, in.all(r.args.values["f"]))
+		return err
+	})
+	return r.finish(result, err)
+}
+
+// writeWhole writes a text file: the new content takes the place of the old at
+// the end, or with add comes after it. A failure leaves the old one. has says
+// that something is there to be added to.
+func writeWhole(name string, add bool, write func(w io.Writer, has bool) error) error {
+	part := fmt.Sprintf("%s.symdepot-%d", name, os.Getpid())
+	temp, err := os.OpenFile(part, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o666)
+	if err != nil {
+		return err
+	}
+	err = func() error {
+		w := bufio.NewWriter(temp)
+		has := false
+		if old, err := os.Open(name); add && err == nil {
+			n, err := io.Copy(w, old)
+			old.Close()
+			if err != nil {
+				return err
+			}
+			has = n > 0
+		}
+		if err := write(w, has); err != nil {
+			return err
+		}
+		return w.Flush()
+	}()
+	err = errors.Join(err, temp.Close())
+	if err == nil {
+		err = os.Rename(part, name)
+	}
+	if err != nil {
+		return errors.Join(err, os.Remove(part))
+	}
+	return nil
+}
+
+// noteID adds the transaction's number to the index (/yi).
+func (r *symstoreRun) noteID(id symstore.ID) error {
+	name, err := r.paths.local(r.indexName())
+	if err != nil {
+		return err
+	}
+	f, err := os.OpenFile(name, os.O_RDWR|os.O_APPEND, 0)
+	if err != nil {
+		return fmt.Errorf("the files are stored as transaction %s; the index could not be written: %w", id, err)
+	}
+	text := symstore.IndexComment(id)
+	if info, err := f.Stat(); err == nil && info.Size() > 0 {
+		var last [1]byte
+		if _, err := f.ReadAt(last[:], info.Size()-1); err == nil && last[0] != '\n' {
+			text = "\r\n" + text
+		}
+	}
+	_, err = f.WriteString(text)
+	return errors.Join(err, f.Close())
+}

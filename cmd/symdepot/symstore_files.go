@@ -1,0 +1,409 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"iter"
+	"os"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
+	"unicode/utf16"
+
+	"github.com/symdepot/symdepot/symstore"
+)
+
+// onWindows says that drives and shares can be opened by their names.
+const onWindows = runtime.GOOS == "windows"
+
+// pathMap says where this machine has folders that are spelled otherwise on the
+// command line and in the records: \\server\share=/mnt/share.
+type pathMap []symstore.PointerRoot
+
+// parsePathMap reads the values of --map.
+func parsePathMap(values []string) (pathMap, error) {
+	var m pathMap
+	for _, v := range values {
+		prefix, dir, ok := strings.Cut(v, "=")
+		if !ok || prefix == "" || dir == "" {
+			return nil, usageError(fmt.Sprintf(`--map wants PREFIX=FOLDER, such as '\\server\share=/mnt/share', not %q`, v))
+		}
+		m = append(m, symstore.PointerRoot{Prefix: prefix, Dir: dir})
+	}
+	return m, nil
+}
+
+// mapped returns where this machine has a path of the map.
+func (m pathMap) mapped(p string) (string, bool) {
+	slashed := strings.ReplaceAll(p, `\`, "/")
+	for _, r := range m {
+		prefix := strings.TrimRight(strings.ReplaceAll(r.Prefix, `\`, "/"), "/")
+		if len(slashed) < len(prefix) || !strings.EqualFold(slashed[:len(prefix)], prefix) {
+			continue
+		}
+		rest := slashed[len(prefix):]
+		if rest == "" || rest[0] == '/' {
+			return filepath.Join(r.Dir, filepath.FromSlash(rest)), true
+		}
+	}
+	return "", false
+}
+
+// local returns where this machine has a path of the command line. Elsewhere
+// than on Windows a path of Windows is an error unless it is in the map; a
+// relative one with backslashes is taken for what it means.
+func (m pathMap) local(p string) (string, error) {
+	if dir, ok := m.mapped(p); ok {
+		return dir, nil
+	}
+	if onWindows || !strings.Contains(p, `\`) && !hasDrive(p) {
+		return p, nil
+	}
+	if _, err := os.Lstat(p); err == nil {
+		return p, nil
+	}
+	if isWindowsPath(p) {
+		return "", fmt.Errorf("%s is a path of Windows, which this machine cannot open; mount it and say where: --map '%s=/mnt/…': %w", p, windowsRoot(p), fs.ErrNotExist)
+	}
+	return strings.ReplaceAll(p, `\`, "/"), nil
+}
+
+func hasDrive(p string) bool {
+	return len(p) > 2 && p[1] == ':' && (p[2] == '\\' || p[2] == '/') && (p[0]|0x20 >= 'a' && p[0]|0x20 <= 'z')
+}
+
+// isWindowsPath says whether a path begins with a drive or a share.
+func isWindowsPath(p string) bool { return hasDrive(p) || strings.HasPrefix(p, `\\`) }
+
+// windowsRoot is the drive or share of a path.
+func windowsRoot(p string) string {
+	if hasDrive(p) {
+		return p[:2]
+	}
+	parts := strings.SplitN(strings.TrimLeft(p, `\`), `\`, 3)
+	return `\\` + strings.Join(parts[:min(2, len(parts))], `\`)
+}
+
+// inputs finds the files that /f names.
+type inputs struct {
+	paths   pathMap
+	recurse bool
+	// skip is the store, which is not stored into itself; empty if there is
+	// none.
+	skip string
+	// absolute records every file by its absolute path.
+	absolute bool
+	// problem is told of what could not be searched, and note of patterns
+	// that match nothing.
+	problem func(path string, err error)
+	note    func(text string)
+
+	skipInfo fs.FileInfo
+	seen     map[string]bool
+}
+
+// all yields the files of all patterns, each once. A file that is named and not
+// there is yielded too: opening it says why.
+func (in *inputs) all(patterns []string) iter.Seq2[symstore.File, error] {
+	return func(yield func(symstore.File, error) bool) {
+		in.seen = map[string]bool{}
+		if in.skip != "" {
+			in.skipInfo, _ = os.Stat(in.skip) // a store that is to be made is nowhere yet
+		}
+		once := func(f symstore.File) bool {
+			if in.seen[f.Path] {
+				return true
+			}
+			in.seen[f.Path] = true
+			return yield(f, nil)
+		}
+		for _, p := range patterns {
+			if list, ok := strings.CutPrefix(p, "@"); ok && !exists(p) {
+				lines, err := in.response(list)
+				if err != nil {
+					yield(symstore.File{}, err)
+					return
+				}
+				for _, line := range lines {
+					if !in.one(line, once) {
+						return
+					}
+				}
+				continue
+			}
+			if !in.one(p, once) {
+				return
+			}
+		}
+	}
+}
+
+func exists(name string) bool {
+	_, err := os.Lstat(name)
+	return err == nil
+}
+
+// response reads a list of patterns, one a line, perhaps between quotes.
+func (in *inputs) response(name string) ([]string, error) {
+	local, err := in.paths.local(name)
+	if err != nil {
+		return nil, err
+	}
+	f, err := os.Open(local)
+	if err != nil {
+		return nil, fmt.Errorf("response file: %w", err)
+	}
+	defer f.Close()
+	text, err := textOf(f)
+	if err != nil {
+		return nil, fmt.Errorf("response file %s: %w", name, err)
+	}
+	var list []string
+	lines := bufio.NewScanner(strings.NewReader(text))
+	lines.Buffer(nil, 1<<16)
+	for lines.Scan() {
+		line := strings.Trim(lines.Text(), " \t\r\x1a")
+		if len(line) > 1 && line[0] == '"' && line[len(line)-1] == '"' {
+			line = line[1 : len(line)-1]
+		}
+		if line != "" {
+			list = append(list, line)
+		}
+	}
+	if err := lines.Err(); err != nil {
+		return nil, fmt.Errorf("response file %s: %w", name, err)
+	}
+	return list, nil
+}
+
+// maxList is the size in bytes up to which lists of files are read.
+const maxList = 64 << 20
+
+// textOf reads a small text: UTF-8, or UTF-16 with a mark, as PowerShell writes
+// what is redirected into a file.
+func textOf(r io.Reader) (string, error) {
+	data, err := io.ReadAll(io.LimitReader(r, maxList+1))
+	if err != nil {
+		return "", err
+	}
+	if len(data) > maxList {
+		return "", fmt.Errorf("it is larger than %s", bytesText(maxList))
+	}
+	var order binary.ByteOrder
+	switch {
+	case bytes.HasPrefix(data, []byte{0xff, 0xfe}):
+		order = binary.LittleEndian
+	case bytes.HasPrefix(data, []byte{0xfe, 0xff}):
+		order = binary.BigEndian
+	default:
+		return string(bytes.TrimPrefix(data, []byte("\xef\xbb\xbf"))), nil
+	}
+	units := make([]uint16, len(data)/2-1)
+	for i := range units {
+		units[i] = order.Uint16(data[2*i+2:])
+	}
+	return string(utf16.Decode(units)), nil
+}
+
+// one yields the files of one pattern: a file, a folder, or a name with * and ?
+// in a folder, and with recurse in all folders below.
+func (in *inputs) one(pattern string, yield func(symstore.File) bool) bool {
+	local, err := in.paths.local(pattern)
+	if err != nil {
+		in.problem(pattern, err)
+		return true
+	}
+	record := func(p string) string { return "" }
+	if _, ok := in.paths.mapped(pattern); ok {
+		record = in.paths.recorded
+	} else if in.absolute {
+		record = absolute
+	}
+	file := func(p string) bool { return yield(symstore.File{Path: p, Source: record(p)}) }
+	info, err := os.Stat(local)
+	switch {
+	case err == nil && info.IsDir():
+		ok, _ := in.walk(filepath.Clean(local), "*", file)
+		return ok
+	case err == nil:
+		return file(filepath.Clean(local))
+	}
+	dir, name := filepath.Split(local)
+	dir = filepath.Clean(dir)
+	if !hasWildcard(local) && !(in.recurse && isDir(dir)) {
+		return file(filepath.Clean(local))
+	}
+	found := 0
+	for _, d := range globDirs(dir) {
+		ok, n := in.walk(d, name, file)
+		if found += n; !ok {
+			return false
+		}
+	}
+	switch {
+	case found > 0:
+	case hasWildcard(local):
+		in.note("no file matches " + pattern)
+	default:
+		return file(filepath.Clean(local))
+	}
+	return true
+}
+
+// recorded spells a local path as the map does.
+func (m pathMap) recorded(p string) string {
+	for _, r := range m {
+		rel, err := filepath.Rel(r.Dir, p)
+		if err != nil || rel == ".." || strings.HasPrefix(rel, ".."+string(filepath.Separator)) {
+			continue
+		}
+		rel = filepath.ToSlash(rel)
+		sep := "/"
+		if strings.Contains(r.Prefix, `\`) || hasDrive(r.Prefix+`\`) {
+			sep = `\`
+			rel = strings.ReplaceAll(rel, "/", sep)
+		}
+		if rel == "." {
+			return r.Prefix
+		}
+		return strings.TrimRight(r.Prefix, `\/`) + sep + rel
+	}
+	return absolute(p)
+}
+
+func absolute(p string) string {
+	if abs, err := filepath.Abs(p); err == nil {
+		return abs
+	}
+	return p
+}
+
+func isDir(name string) bool {
+	info, err := os.Stat(name)
+	return err == nil && info.IsDir()
+}
+
+// walk yields the files in a folder whose name matches, and with recurse those
+// in the folders below. Links to folders are not followed: they may lead round
+// in a circle.
+func (in *inputs) walk(dir, pattern string, yield func(string) bool) (more bool, found int) {
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		in.problem(dir, err)
+		return true, 0
+	}
+	var below []string
+	for _, e := range entries {
+		p := filepath.Join(dir, e.Name())
+		mode := e.Type()
+		if mode&fs.ModeSymlink != 0 {
+			info, err := os.Stat(p)
+			if err != nil || info.IsDir() {
+				continue
+			}
+			mode = info.Mode().Type()
+		}
+		switch {
+		case mode.IsDir():
+			below = append(below, p)
+		case mode.IsRegular() && wildcardMatch(pattern, e.Name()):
+			found++
+			if !yield(p) {
+				return false, found
+			}
+		}
+	}
+	if !in.recurse {
+		return true, found
+	}
+	for _, p := range below {
+		if info, err := os.Stat(p); err == nil && in.skipInfo != nil && os.SameFile(info, in.skipInfo) {
+			continue
+		}
+		ok, n := in.walk(p, pattern, yield)
+		if found += n; !ok {
+			return false, found
+		}
+	}
+	return true, found
+}
+
+// globDirs returns the folders that a path with wildcards means.
+func globDirs(dir string) []string {
+	if !hasWildcard(dir) || exists(dir) {
+		return []string{dir}
+	}
+	parent, name := filepath.Split(dir)
+	var list []string
+	for _, p := range globDirs(filepath.Clean(parent)) {
+		entries, err := os.ReadDir(p)
+		if err != nil {
+			continue // no folder: nothing matches there
+		}
+		for _, e := range entries {
+			if sub := filepath.Join(p, e.Name()); wildcardMatch(name, e.Name()) && isDir(sub) {
+				list = append(list, sub)
+			}
+		}
+	}
+	return list
+}
+
+func hasWildcard(s string) bool { return strings.ContainsAny(s, "*?") }
+
+// wildcardMatch matches as Windows does: in any case, and *.* is every name.
+func wildcardMatch(pattern, name string) bool {
+	if pattern == "*.*" {
+		return true
+	}
+	p, n := []rune(strings.ToLower(pattern)), []rune(strings.ToLower(name))
+	i, j, star, mark := 0, 0, -1, 0
+	for j < len(n) {
+		switch {
+		case i < len(p) && p[i] == '*':
+			star, mark = i, j
+			i++
+		case i < len(p) && (p[i] == '?' || p[i] == n[j]):
+			i++
+			j++
+		case star >= 0:
+			mark++
+			i, j = star+1, mark
+		default:
+			return false
+		}
+	}
+	return !slices.ContainsFunc(p[i:], func(r rune) bool { return r != '*' })
+}
+
+// openIndexed yields the files of an index file (/y).
+func (m pathMap) openIndexed(index, share string) (iter.Seq2[symstore.File, error], io.Closer, error) {
+	local, err := m.local(index)
+	if err != nil {
+		return nil, nil, err
+	}
+	f, err := os.Open(local)
+	if err != nil {
+		return nil, nil, err
+	}
+	dir := share
+	if d, ok := m.mapped(share); ok {
+		dir = d
+	} else if share != "" && (onWindows || !isWindowsPath(share)) {
+		if dir, err = m.local(share); err != nil {
+			return nil, nil, errors.Join(err, f.Close())
+		}
+		share = absolute(dir)
+		dir = share
+	}
+	if info, err := f.Stat(); err == nil && info.IsDir() {
+		return nil, nil, errors.Join(fmt.Errorf("%s is a folder", index), f.Close())
+	}
+	return symstore.FromIndex(symstore.ReadIndex(f), share, dir), f, nil
+}

@@ -1,0 +1,241 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/symdepot/symdepot/objfile"
+	"github.com/symdepot/symdepot/symstore"
+)
+
+var querySyntax = slashSyntax{flags: append([]slashFlag{
+	storeFlag,
+	{name: "f", kind: slashList, also: []string{"file", "files"}},
+	{name: "r", also: []string{"recurse", "recursive"}},
+	{name: "-all"},
+}, commonFlags...)}
+
+var checkSyntax = slashSyntax{rest: true, flags: append([]slashFlag{
+	storeFlag, {name: "-repair"}, {name: "-quick"}, {name: "-remove-stray"},
+}, commonFlags...)}
+
+// answerer is a store that can be asked for the keys of a file: a folder, or a
+// server.
+type answerer interface {
+	// answer returns what the store has under each key of the file at name.
+	// The error wraps objfile.ErrNotSymbolFile if the file has no key.
+	answer(ctx context.Context, name string, all bool) ([]symstore.Answer, error)
+	// where returns the full path of a path in the store.
+	where(stored string) string
+}
+
+type folderStore struct{ *symstore.Store }
+
+func (f folderStore) answer(_ context.Context, name string, all bool) ([]symstore.Answer, error) {
+	return f.Query(name, all)
+}
+
+func (f folderStore) where(stored string) string {
+	return filepath.Join(f.Dir(), filepath.FromSlash(stored))
+}
+
+func isURL(s string) bool {
+	s = strings.ToLower(s)
+	return strings.HasPrefix(s, "http://") || strings.HasPrefix(s, "https://")
+}
+
+// query says which files a store has.
+func (r *symstoreRun) query() error {
+	if !r.args.has("f") {
+		return usageError("which files? Say /f FILES")
+	}
+	var store answerer
+	in := r.inputs()
+	if name := r.args.get("s"); isURL(name) {
+		h, err := openHTTPStore(name)
+		if err != nil {
+			return err
+		}
+		store = h
+	} else {
+		r.opt.ReadOnly = true
+		s, err := r.openStore(name)
+		if err != nil {
+			return err
+		}
+		defer s.Close()
+		store = folderStore{s}
+		in.skip = s.Dir()
+	}
+	named := map[string]bool{}
+	for _, p := range r.args.values["f"] {
+		if local, err := r.paths.local(p); err == nil {
+			named[filepath.Clean(local)] = true
+		}
+	}
+	missing := 0
+	for f, err := range in.all(r.args.values["f"]) {
+		if err == nil {
+			err = r.ctx.Err()
+		}
+		if err != nil {
+			return err
+		}
+		ok, err := r.queryOne(store, f.Path, named[f.Path])
+		if err != nil {
+			return err
+		}
+		if !ok {
+			missing++
+		}
+	}
+	if missing > 0 || r.errors > 0 {
+		return ownExit(ssFailed)
+	}
+	return nil
+}
+
+// queryOne asks for one file. A file without a key counts only if it was named;
+// the error is one of the store.
+func (r *symstoreRun) queryOne(store answerer, name string, named bool) (ok bool, err error) {
+	answers, err := store.answer(r.ctx, name, r.args.has("-all"))
+	switch {
+	case err != nil && answers != nil, errors.Is(err, errNoStore), errors.Is(err, context.Canceled):
+		return false, err // the keys are known: it is the store that failed
+	case errors.Is(err, objfile.ErrNotSymbolFile) && !named:
+		r.message("Skipping file %s - not a known file type. ErrorLevel is 13.", name)
+		return true, nil
+	case errors.Is(err, objfile.ErrNotSymbolFile):
+		r.print("%s  NOT FOUND  (not a known file type)\n", printable(name))
+	case err != nil:
+		reason := err
+		var path *fs.PathError
+		if errors.As(err, &path) {
+			reason = path.Err
+		}
+		r.print("%s  NOT FOUND  (%v)\n", printable(name), reason)
+	}
+	out := queryLine{Path: name}
+	if err != nil {
+		out.Error = err.Error()
+		r.line(out)
+		return false, nil
+	}
+	r.printAnswers(store, name, answers, &out)
+	r.line(out)
+	return out.Found, nil
+}
+
+// queryLine is one line of JSON output. The names are an interface.
+type queryLine struct {
+	Path  string     `json:"path"`
+	Found bool       `json:"found"`
+	Error string     `json:"error,omitempty"`
+	Keys  []queryKey `json:"keys,omitempty"`
+}
+
+type queryKey struct {
+	Name    string     `json:"name"`
+	Key     string     `json:"key"`
+	Found   bool       `json:"found"`
+	Form    string     `json:"form,omitempty"` // plain, compressed or pointer
+	Stored  string     `json:"stored,omitempty"`
+	Target  string     `json:"target,omitempty"`
+	Message string     `json:"message,omitempty"`
+	Refs    []queryRef `json:"refs,omitempty"`
+}
+
+type queryRef struct {
+	ID         string `json:"id"`
+	Kind       string `json:"kind"` // file or ptr
+	Path       string `json:"path"`
+	Type       string `json:"type,omitempty"`
+	Compressed bool   `json:"compressed,omitempty"`
+}
+
+// printAnswers prints the line of a file, and with /o what the store records.
+func (r *symstoreRun) printAnswers(store answerer, name string, answers []symstore.Answer, out *queryLine) {
+	var keys []string
+	shown := ""
+	var refs []queryRef
+	for _, a := range answers {
+		k := newQueryKey(store, a)
+		out.Keys = append(out.Keys, k)
+		keys = append(keys, a.Name+`\`+a.Key)
+		if !k.Found {
+			if k.Message != "" && shown == "" {
+				shown = "(" + k.Message + ")"
+			}
+			continue
+		}
+		if !out.Found {
+			out.Found, shown, refs = true, k.Stored, k.Refs
+			if k.Form == "pointer" {
+				shown += " -> " + k.Target
+			}
+		}
+	}
+	if out.Found {
+		r.print("%s  FOUND  %s\n", printable(name), printable(shown))
+	} else {
+		r.print("%s  NOT FOUND  %s\n", printable(name), printable(strings.TrimSpace(strings.Join(keys, " ")+" "+shown)))
+	}
+	if r.verbose() {
+		for _, ref := range refs {
+			compressed := ""
+			if ref.Compressed {
+				compressed = " compressed"
+			}
+			r.print("    %s  %s  %s%s  %s\n", ref.ID, ref.Kind, ref.Type, compressed, printable(ref.Path))
+		}
+	}
+}
+
+// newQueryKey describes what a reader gets under a key. A pointer that offers no
+// path is nothing.
+func newQueryKey(store answerer, a symstore.Answer) queryKey {
+	k := queryKey{Name: a.Name, Key: a.Key}
+	if a.Found == nil {
+		return k
+	}
+	k.Found, k.Stored = true, store.where(a.Found.Best())
+	switch f := a.Found; {
+	case f.Plain != "":
+		k.Form = "plain"
+	case f.Compressed != "":
+		k.Form = "compressed"
+	default:
+		k.Form, k.Target, k.Message = "pointer", f.Target.Target, f.Target.Message
+		k.Found = k.Target != ""
+	}
+	for _, ref := range a.Found.Refs {
+		kind := "file"
+		if ref.Pointer {
+			kind = "ptr"
+		}
+		k.Refs = append(k.Refs, queryRef{ref.ID.String(), kind, ref.Path, string(ref.Type), ref.Compressed})
+	}
+	return k
+}
+
+// identifyOnDisk returns the keys of a file.
+func identifyOnDisk(name string, all bool) ([]symstore.Named, error) {
+	f, err := os.Open(name)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	info, err := f.Stat()
+	if err != nil {
+		return nil, err
+	}
+	if !info.Mode().IsRegular() {
+		return nil, fmt.Errorf("%s is not an ordinary file", name)
+	}
+	return symstore.Identify(f, info.Size(), name, all)
+}
