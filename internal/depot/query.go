@@ -115,6 +115,12 @@ func (d *Depot) Files(ctx context.Context, number int64, each func(TxFile) error
 	return err
 }
 
+// Origins returns the standing transactions that were taken over from a store:
+// our numbers by those that they have there.
+func (d *Depot) Origins(ctx context.Context, store string) (map[string]int64, error) {
+	return d.db.Origins(ctx, store)
+}
+
 // Remove takes a transaction away: what no other one holds is hidden at once
 // and let go of by Collect. An unknown number is fs.ErrNotExist.
 func (d *Depot) Remove(ctx context.Context, number int64) (Transaction, error) {

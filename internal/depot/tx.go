@@ -22,7 +22,20 @@ import (
 type TxInfo struct {
 	Product, Version, Comment string
 	Who, Host                 string
+	// Time is when it was made; zero is the time of its commit.
+	Time time.Time
+	// Origin says which transaction of another store it repeats; nil for our
+	// own. A file that comes twice in one that has it is entered once: stores
+	// file some under two keys.
+	Origin *Origin
 }
+
+// Origin is the transaction of another store that one of ours repeats.
+type Origin = index.Origin
+
+// ErrTaken is wrapped by Commit's error when the transaction of that origin was
+// taken over already and stands.
+var ErrTaken = index.ErrTaken
 
 // Content is an opened candidate file.
 type Content interface {
@@ -65,7 +78,14 @@ type Tx struct {
 	mu      sync.Mutex // guards what follows
 	entries []index.Entry
 	refs    map[blob.Ref]bool // contents taken so far
+	once    map[entered]bool  // nil: entries may repeat
 	done    bool
+}
+
+// entered is what makes two entries the same.
+type entered struct {
+	ref    blob.Ref
+	object layout.Object
 }
 
 // Begin opens a transaction. Its number is given at Commit.
@@ -74,7 +94,11 @@ func (d *Depot) Begin(ctx context.Context, info TxInfo) (*Tx, error) {
 	if err != nil {
 		return nil, fmt.Errorf("depot %s: %w", d.dir, err)
 	}
-	return &Tx{d: d, info: info, batch: b, refs: map[blob.Ref]bool{}}, nil
+	tx := &Tx{d: d, info: info, batch: b, refs: map[blob.Ref]bool{}}
+	if info.Origin != nil {
+		tx.once = map[entered]bool{}
+	}
+	return tx, nil
 }
 
 // Added is one object that Tx.Add took.
@@ -82,6 +106,7 @@ type Added struct {
 	Object objfile.Object
 	Ref    blob.Ref
 	Known  bool // the depot had these bytes already
+	Again  bool // the transaction had the same object already; see TxInfo.Origin
 }
 
 // ErrNoID is wrapped by Add's error for a symbol file that no debugger could
@@ -121,7 +146,16 @@ func (tx *Tx) Add(ctx context.Context, src Source) ([]Added, error) {
 	if tx.done {
 		return nil, errors.New("the transaction has ended")
 	}
-	tx.entries = append(tx.entries, entries...)
+	for i, e := range entries {
+		k := entered{e.Ref, e.Object}
+		if added[i].Again = tx.once[k]; added[i].Again {
+			continue
+		}
+		if tx.once != nil {
+			tx.once[k] = true
+		}
+		tx.entries = append(tx.entries, e)
+	}
 	return added, nil
 }
 
@@ -253,9 +287,16 @@ func (tx *Tx) Commit(ctx context.Context) (int64, error) {
 		return 0, fmt.Errorf("depot %s: %w", tx.d.dir, err)
 	}
 	linkRuntimes(entries)
+	kind, at := "add", tx.info.Time
+	if tx.info.Origin != nil {
+		kind = "import"
+	}
+	if at.IsZero() {
+		at = tx.d.now()
+	}
 	n, err := tx.d.db.Commit(ctx, index.Tx{
-		Kind: "add", Product: tx.info.Product, Version: tx.info.Version, Comment: tx.info.Comment,
-		Who: tx.info.Who, Host: tx.info.Host, Time: tx.d.now(), Entries: entries,
+		Kind: kind, Product: tx.info.Product, Version: tx.info.Version, Comment: tx.info.Comment,
+		Who: tx.info.Who, Host: tx.info.Host, Time: at, Origin: tx.info.Origin, Entries: entries,
 	}, func(ctx context.Context, refs []blob.Ref) error {
 		// The collector waits for this same lock: what is there now stays.
 		for _, r := range refs {

@@ -116,6 +116,9 @@ func (c *commit) header(tx Tx) (int64, error) {
 	}
 	var store, onumber, otime any
 	if o := tx.Origin; o != nil {
+		if err := c.notTaken(*o); err != nil {
+			return 0, err
+		}
 		store, onumber, otime = text(o.Store), text(o.Number), millis(o.Time)
 	}
 	_, err := c.exec(`INSERT INTO tx (id, kind, product_id, version, comment, who, host, tool, time, files, bytes, origin_store, origin_number, origin_time)

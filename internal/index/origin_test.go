@@ -1,0 +1,52 @@
+package index
+
+import (
+	"errors"
+	"path/filepath"
+	"testing"
+
+	"github.com/symdepot/symdepot/internal/blob"
+	"github.com/symdepot/symdepot/layout"
+)
+
+// TestOrigins: the transaction of another store is taken over once, until ours
+// is removed.
+func TestOrigins(t *testing.T) {
+	db, err := Open(t.Context(), filepath.Join(t.TempDir(), "index.db"), Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer db.Close()
+	o := layout.Object{Kind: layout.SHA1, Name: "a.c", Role: layout.Other, Hash: "da39a3ee5e6b4b0d3255bfef95601890afd80709"}
+	tx := func(store, number string) Tx {
+		x := Tx{Kind: "import", Entries: []Entry{{Object: o, Ref: blob.Sum([]byte("a")), Size: 1, Aliases: o.Aliases()}}}
+		if store != "" {
+			x.Origin = &Origin{Store: store, Number: number}
+		}
+		return x
+	}
+	for i, c := range []struct {
+		store, number string
+		taken         bool
+	}{{"", "", false}, {"", "", false}, {"/s", "1", false}, {"/s", "1", true}, {"/s", "2", false}, {"/t", "1", false}, {"/t", "1", true}} {
+		if _, err := db.Commit(t.Context(), tx(c.store, c.number), nil); errors.Is(err, ErrTaken) != c.taken || err != nil && !c.taken {
+			t.Errorf("%d: %v", i, err)
+		}
+	}
+	got, err := db.Origins(t.Context(), "/s")
+	if err != nil || len(got) != 2 || got["1"] != 3 || got["2"] != 4 {
+		t.Errorf("%v %v", got, err)
+	}
+	if _, err := db.Remove(t.Context(), 3); err != nil {
+		t.Fatal(err)
+	}
+	if got, err := db.Origins(t.Context(), "/s"); err != nil || len(got) != 1 {
+		t.Errorf("after a removal: %v %v", got, err)
+	}
+	if _, err := db.Commit(t.Context(), tx("/s", "1"), nil); err != nil {
+		t.Errorf("again after a removal: %v", err)
+	}
+	if bad, err := db.Check(t.Context()); err != nil || len(bad) != 0 {
+		t.Errorf("%q %v", bad, err)
+	}
+}
