@@ -145,7 +145,7 @@ func TestRepair(t *testing.T) {
 func TestConvert(t *testing.T) {
 	t.Parallel()
 	killed := errors.New("killed")
-	stride := 3
+	stride := 9
 	if torture() {
 		stride = 1
 	}
