@@ -133,6 +133,8 @@ func symstoreVerbs() []symstoreVerb {
 		{"del", delSyntax, delHelp, (*symstoreRun).del},
 		{"query", querySyntax, queryHelp, (*symstoreRun).query},
 		{"check", checkSyntax, checkHelp, (*symstoreRun).check},
+		{"convert", convertSyntax, convertHelp, (*symstoreRun).convert},
+		{"age", ageSyntax, ageHelp, (*symstoreRun).age},
 	}
 }
 
@@ -390,11 +392,9 @@ func (r *symstoreRun) del() (err error) {
 
 // check looks for what is wrong with a store, and mends it.
 func (r *symstoreRun) check() error {
-	name := r.args.get("s")
-	if name == "" && len(r.args.rest) == 1 {
-		name = r.args.rest[0]
-	} else if len(r.args.rest) > 0 {
-		return usageError("check one store at a time")
+	name, err := r.oneStore()
+	if err != nil {
+		return err
 	}
 	repair := r.args.has("-repair")
 	if !repair && r.args.has("-remove-stray") {
@@ -435,7 +435,7 @@ func (r *symstoreRun) check() error {
 func (r *symstoreRun) findings(found []symstore.Finding, repair bool) (left int) {
 	mendable := 0
 	for _, f := range found {
-		state := ""
+		state := "fault(!)"
 		switch {
 		case f.Mended:
 			state = "mended  "
@@ -445,7 +445,6 @@ func (r *symstoreRun) findings(found []symstore.Finding, repair bool) (left int)
 			state = "fault   "
 		default:
 			left++
-			state = "fault(!)"
 		}
 		r.print("%s  %s\n", state, printable(f.String()))
 		id := ""

@@ -214,7 +214,7 @@ func TestPathMap(t *testing.T) {
 	if onWindows {
 		return
 	}
-	for _, p := range []string{`\\other\share\x`, `D:\x`, `\\hub\builds2\x`} {
+	for _, p := range []string{`\\server\share\x`, `D:\x`, `\\hub\builds2\x`} {
 		if got, err := m.local(p); err == nil || !strings.Contains(err.Error(), "--map") {
 			t.Errorf("%s: %q, %v", p, got, err)
 		}

@@ -10,6 +10,8 @@ tool: existing scripts run unchanged.
   symdepot symstore del      delete a transaction
   symdepot symstore query    say which files a store or a server has
   symdepot symstore check    find what is wrong with a store, and mend it
+  symdepot symstore convert  change a store between one and two tiers
+  symdepot symstore age      delete what is not used any more
 
 Options begin with / or -, in any case and order. Each command explains itself with /?.
 
@@ -111,4 +113,45 @@ files that are not what their key says.
 ` + commonHelp + `
 Exit codes: 0 clean, or all mended, 1 faults are left, 2 wrong command line, 3 no store there,
 5 the records are beyond reading, 32 the store stayed locked.
+`
+
+const convertHelp = `Changes a store from one tier (app.pdb/KEY/app.pdb) to two (ap/app.pdb/KEY/app.pdb) or back, in place.
+Readers find every file all the time; other writers wait. Interrupted, it is completed by the next
+command that writes to the store, or by running it again.
+
+  symdepot symstore convert /srv/symbols
+  convertstore -s /srv/symbols
+
+  /s STORE           the store
+  --to one|two       without it: to the other arrangement
+  --move             for disks without hard links; readers may miss files while it runs
+` + commonHelp + `
+Exit codes: 0 converted, or it was so already, 1 failed, 2 wrong command line, 3 no store there,
+32 the store stayed locked.
+`
+
+const ageHelp = `Deletes what is not used any more. In a store these are whole transactions, so that its records stay
+right; in a folder without transactions, such as a debugger's cache, single files.
+
+  symdepot symstore age /srv/symbols -days=90 -l
+  symdepot symstore age /srv/symbols --product Game --version '1.*' -days=30 -y
+  symdepot symstore age /srv/symbols --gone /builds -y
+  agestore /home/me/symbols -s -size=20000000000 -y
+
+What may go; what several options say must all hold:
+  -days=N  -date=M-D-Y   not used since. A transaction is used when one of its files is read
+  -size=BYTES        the longest unused first, until what is left is no larger; without a value,
+                     only say how large it is
+  --by access|age    when it was last read (default, where the file system notes that), or stored
+  --product P  --version V   with * and ?
+  --gone FOLDER      stored from below FOLDER, from folders that are not there any more. FOLDER is
+                     spelled as it is recorded and must itself be there
+  --keep N           not the newest N transactions of each product
+
+  -l                 list what would go and how much that frees, and delete nothing
+  -y                 do not ask;  -q  do not list what is deleted
+  -s                 in a folder without transactions: the folders below too;  -k  keep empty ones
+` + commonHelp + `
+Exit codes: 0 done, 1 something failed or the answer was no, 2 wrong command line, 3 no folder or no
+transactions there, 32 the store stayed locked.
 `

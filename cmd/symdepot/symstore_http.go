@@ -188,10 +188,10 @@ func (h *httpStore) ask(ctx context.Context, method, path string) (*http.Respons
 // judge says whether an answer is a file. Servers that are not asked well, or
 // are ill, answer with pages for people; only 404 and 410 mean "not here".
 func (h *httpStore) judge(resp *http.Response, path string) (bool, error) {
-	switch {
-	case resp.StatusCode == http.StatusOK:
+	switch resp.StatusCode {
+	case http.StatusOK:
 		return !strings.HasPrefix(resp.Header.Get("Content-Type"), "text/html"), nil
-	case resp.StatusCode == http.StatusNotFound, resp.StatusCode == http.StatusGone:
+	case http.StatusNotFound, http.StatusGone:
 		return false, nil
 	}
 	return false, fmt.Errorf("%w: %s answers %s", errNoStore, h.at(path), resp.Status)

@@ -104,31 +104,33 @@ func (r *symstoreRun) query() error {
 // the error is one of the store.
 func (r *symstoreRun) queryOne(store answerer, name string, named bool) (ok bool, err error) {
 	answers, err := store.answer(r.ctx, name, r.args.has("-all"))
+	out := queryLine{Path: name}
 	switch {
 	case err != nil && answers != nil, errors.Is(err, errNoStore), errors.Is(err, context.Canceled):
 		return false, err // the keys are known: it is the store that failed
 	case errors.Is(err, objfile.ErrNotSymbolFile) && !named:
 		r.message("Skipping file %s - not a known file type. ErrorLevel is 13.", name)
 		return true, nil
-	case errors.Is(err, objfile.ErrNotSymbolFile):
-		r.print("%s  NOT FOUND  (not a known file type)\n", printable(name))
 	case err != nil:
-		reason := err
-		var path *fs.PathError
-		if errors.As(err, &path) {
-			reason = path.Err
-		}
-		r.print("%s  NOT FOUND  (%v)\n", printable(name), reason)
-	}
-	out := queryLine{Path: name}
-	if err != nil {
+		r.print("%s  NOT FOUND  (%s)\n", printable(name), whyUnread(err))
 		out.Error = err.Error()
-		r.line(out)
-		return false, nil
+	default:
+		r.printAnswers(store, name, answers, &out)
 	}
-	r.printAnswers(store, name, answers, &out)
 	r.line(out)
 	return out.Found, nil
+}
+
+// whyUnread says in a few words why a file has no keys.
+func whyUnread(err error) string {
+	var path *fs.PathError
+	switch {
+	case errors.Is(err, objfile.ErrNotSymbolFile):
+		return "not a known file type"
+	case errors.As(err, &path):
+		return path.Err.Error()
+	}
+	return err.Error()
 }
 
 // queryLine is one line of JSON output. The names are an interface.

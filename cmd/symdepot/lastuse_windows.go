@@ -1,0 +1,36 @@
+package main
+
+import (
+	"io/fs"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/windows/registry"
+)
+
+// keepsLastUse says whether the file system notes when files are read. Since
+// Vista Windows does so only if it is told to; what a share's host does cannot
+// be seen from here.
+func keepsLastUse(dir string) bool {
+	if abs, err := filepath.Abs(dir); err == nil && strings.HasPrefix(abs, `\\`) {
+		return true
+	}
+	key, err := registry.OpenKey(registry.LOCAL_MACHINE, `SYSTEM\CurrentControlSet\Control\FileSystem`, registry.QUERY_VALUE)
+	if err != nil {
+		return false
+	}
+	defer key.Close()
+	// 0 and 2 are on, 1 and 3 off, by the user and by the system.
+	v, _, err := key.GetIntegerValue("NtfsDisableLastAccessUpdate")
+	return err == nil && v&1 == 0
+}
+
+// lastUse returns when a file was last read.
+func lastUse(info fs.FileInfo) time.Time {
+	if st, ok := info.Sys().(*syscall.Win32FileAttributeData); ok {
+		return time.Unix(0, st.LastAccessTime.Nanoseconds())
+	}
+	return info.ModTime()
+}

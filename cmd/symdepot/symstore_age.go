@@ -1,0 +1,514 @@
+package main
+
+import (
+	"bufio"
+	"cmp"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/symdepot/symdepot/layout"
+	"github.com/symdepot/symdepot/symstore"
+)
+
+var ageSyntax = slashSyntax{rest: true, flags: append([]slashFlag{
+	{name: "date", kind: slashAttached},
+	{name: "days", kind: slashAttached},
+	{name: "size", kind: slashAttached},
+	{name: "s"}, {name: "l"}, {name: "k"}, {name: "q"}, {name: "y"},
+	{name: "-by", kind: slashWord, words: []string{"access", "age"}},
+	{name: "-product", kind: slashValue},
+	{name: "-version", kind: slashValue},
+	{name: "-gone", kind: slashValue},
+	{name: "-keep", kind: slashValue},
+}, commonFlags...)}
+
+// aging is what shall go.
+type aging struct {
+	dir      string
+	byAge    bool      // by when it was stored, not by when it was last read
+	before   time.Time // zero: of any time
+	limit    int64     // in bytes; -1 for none
+	product  string    // with * and ?; empty for any
+	version  string
+	gone     string // the folder of the builds, as recorded; empty for none
+	goneRoot string // the same on this machine
+	keep     int    // of each product
+}
+
+// byTime says whether times decide what goes.
+func (g aging) byTime() bool { return !g.before.IsZero() || g.limit >= 0 }
+
+// age deletes what is not used any more: transactions of a store, or files of a
+// folder without transactions, such as a debugger's cache.
+func (r *symstoreRun) age() error {
+	g, err := r.aging()
+	if err != nil {
+		return err
+	}
+	if info, err := os.Stat(g.dir); err != nil || !info.IsDir() {
+		return fmt.Errorf("%w: %s is no folder", errNoStore, g.dir)
+	}
+	admin := hasAdmin(g.dir)
+	if !admin {
+		if err := r.outsideStores(g); err != nil {
+			return err
+		}
+	}
+	reporting := r.args.has("size") && r.args.get("size") == ""
+	if g.byTime() && !r.args.has("-by") && !reporting && !keepsLastUse(g.dir) {
+		return errors.New("this file system does not note when files are last read.\nSwitch that on, or go by when they were stored: --by age")
+	}
+	var doomed []doomed
+	var total int64
+	if admin {
+		doomed, total, err = r.oldTransactions(g)
+	} else {
+		doomed, total, err = r.oldFiles(g)
+	}
+	if err != nil {
+		return err
+	}
+	if reporting {
+		r.print("%s: %d bytes (%s)\n", printable(g.dir), total, bytesText(total))
+		r.line(ageLine{Event: "size", Bytes: total})
+		return nil
+	}
+	return r.ageOut(g, admin, doomed, total)
+}
+
+// aging reads the options.
+func (r *symstoreRun) aging() (aging, error) {
+	g := aging{dir: ".", limit: -1, byAge: strings.EqualFold(r.args.get("-by"), "age"),
+		product: r.args.get("-product"), version: r.args.get("-version"), gone: r.args.get("-gone")}
+	if len(r.args.rest) > 1 {
+		return g, usageError("one folder at a time")
+	}
+	var err error
+	if len(r.args.rest) == 1 {
+		if g.dir, err = r.paths.local(r.args.rest[0]); err != nil {
+			return g, fmt.Errorf("%w: %w", errNoStore, err)
+		}
+	}
+	if r.args.has("days") && r.args.has("date") {
+		return g, usageError("-days or -date, not both")
+	}
+	if v := r.args.get("days"); r.args.has("days") {
+		n, err := strconv.ParseUint(v, 10, 16)
+		if err != nil {
+			return g, usageError("-days=N wants a number")
+		}
+		g.before = time.Now().Add(-time.Duration(n) * 24 * time.Hour)
+	}
+	if r.args.has("date") {
+		if g.before, err = parseDate(r.args.get("date")); err != nil {
+			return g, err
+		}
+	}
+	if v := r.args.get("size"); v != "" {
+		if g.limit, err = strconv.ParseInt(v, 10, 64); err != nil || g.limit < 0 {
+			return g, usageError("-size=BYTES wants a number of bytes")
+		}
+	}
+	if v := r.args.get("-keep"); r.args.has("-keep") {
+		if g.keep, err = strconv.Atoi(v); err != nil || g.keep < 0 {
+			return g, usageError("--keep wants a number of transactions")
+		}
+	}
+	if g.gone != "" {
+		if g.goneRoot, err = r.paths.local(g.gone); err != nil {
+			return g, err
+		}
+		// A share that is not there would make every build look gone.
+		if entries, err := os.ReadDir(g.goneRoot); err != nil || len(entries) == 0 {
+			return g, fmt.Errorf("the builds' folder %s is not there or empty: nothing is taken for gone", g.goneRoot)
+		}
+	}
+	if !g.byTime() && !r.args.has("size") && g.product == "" && g.version == "" && g.gone == "" && g.keep == 0 {
+		return g, usageError("what shall go? Say -days=N, -date=M-D-Y, -size=BYTES, --product, --version, --gone or --keep")
+	}
+	return g, nil
+}
+
+// parseDate reads M-D-Y with a year of two or four digits, and Y-M-D.
+func parseDate(s string) (time.Time, error) {
+	for _, form := range []string{"1-2-2006", "1-2-06", "2006-1-2"} {
+		if t, err := time.ParseInLocation(form, strings.ReplaceAll(s, "/", "-"), time.Local); err == nil {
+			return t, nil
+		}
+	}
+	return time.Time{}, usageError("-date=M-D-Y wants a date, not " + s)
+}
+
+// hasAdmin says whether a folder is a store with transactions.
+func hasAdmin(dir string) bool {
+	entries, err := os.ReadDir(dir)
+	return err == nil && slices.ContainsFunc(entries, func(e fs.DirEntry) bool {
+		return e.IsDir() && strings.EqualFold(e.Name(), "000Admin")
+	})
+}
+
+// outsideStores refuses to delete single files out of a store with
+// transactions, and options that need transactions.
+func (r *symstoreRun) outsideStores(g aging) error {
+	if g.product != "" || g.version != "" || g.gone != "" || g.keep > 0 {
+		return fmt.Errorf("%w: %s has no transactions, which --product, --version, --gone and --keep choose from", errNoStore, g.dir)
+	}
+	for dir, i := absolute(g.dir), 0; i < 4; i++ {
+		if hasAdmin(dir) {
+			return usageError(dir + " is a store with transactions: name that, and not a folder in it")
+		}
+		dir = filepath.Dir(dir)
+	}
+	return nil
+}
+
+// doomed is a transaction or a file that may go.
+type doomed struct {
+	id    symstore.ID // 0 for a file
+	path  string      // of a file
+	what  string
+	used  time.Time
+	bytes int64 // that its going frees, given that those before it go
+	keys  []string
+	ptr   bool
+}
+
+// keyUse is what transactions share under one key.
+type keyUse struct {
+	used              time.Time
+	fileSize, ptrSize int64
+	files, pointers   int // live transactions
+}
+
+// drop takes a transaction from a key and returns the bytes that go with it.
+func (k *keyUse) drop(pointer bool) (freed int64) {
+	if pointer {
+		k.pointers--
+	} else if k.files--; k.files == 0 {
+		freed, k.fileSize = k.fileSize, 0
+	}
+	if k.files == 0 && k.pointers == 0 {
+		freed += k.ptrSize
+		k.ptrSize = 0
+	}
+	return freed
+}
+
+// oldTransactions chooses among the transactions of a store, those that were
+// not used for longest first.
+func (r *symstoreRun) oldTransactions(g aging) ([]doomed, int64, error) {
+	// Nothing may be opened for writing while one only looks.
+	s, err := symstore.Open(g.dir, symstore.Options{ReadOnly: true})
+	if err != nil {
+		return nil, 0, err
+	}
+	defer s.Close()
+	uses := map[string]*keyUse{}
+	newer := map[string]int{} // transactions of each product
+	var all []doomed
+	var total int64
+	for u, err := range s.Walk(r.ctx) {
+		if r.ctx.Err() != nil {
+			return nil, 0, r.ctx.Err()
+		}
+		if err != nil {
+			r.problem(u.ID.String(), err)
+			continue
+		}
+		d := doomed{id: u.ID, what: strings.TrimSpace(u.Product + " " + u.Version), used: u.Time, ptr: u.Pointer}
+		newer[u.Product]++
+		for _, e := range u.Entries {
+			k := layout.Fold(e.Name + "/" + e.Key)
+			use := uses[k]
+			if use == nil {
+				if use, err = keyUseOf(s, e, g.byAge); err != nil {
+					return nil, 0, err
+				}
+				uses[k] = use
+				total += use.fileSize + use.ptrSize
+			}
+			d.keys = append(d.keys, k)
+			if !g.byAge && use.used.After(d.used) {
+				d.used = use.used
+			}
+		}
+		slices.Sort(d.keys)
+		d.keys = slices.Compact(d.keys)
+		for _, k := range d.keys {
+			if u.Pointer {
+				uses[k].pointers++
+			} else {
+				uses[k].files++
+			}
+		}
+		if g.chooses(u) {
+			all = append(all, d)
+		}
+	}
+	all = g.spareNewest(all, s, newer)
+	slices.SortStableFunc(all, func(a, b doomed) int {
+		return cmp.Or(a.used.Compare(b.used), cmp.Compare(a.id, b.id))
+	})
+	var out []doomed
+	left := total
+	for _, d := range all {
+		if !g.before.IsZero() && !d.used.Before(g.before) || g.limit >= 0 && left <= g.limit {
+			continue
+		}
+		for _, k := range d.keys {
+			d.bytes += uses[k].drop(d.ptr)
+		}
+		left -= d.bytes
+		out = append(out, d)
+	}
+	return out, total, nil
+}
+
+// keyUseOf sums up the folder of a key.
+func keyUseOf(s *symstore.Store, e symstore.Entry, byAge bool) (*keyUse, error) {
+	kept, err := s.Kept(e.Name, e.Key)
+	use := &keyUse{}
+	for _, k := range kept {
+		if k.Pointer {
+			use.ptrSize += k.Info.Size()
+		} else {
+			use.fileSize += k.Info.Size()
+		}
+		if t := lastUse(k.Info); !byAge && t.After(use.used) {
+			use.used = t
+		}
+	}
+	return use, err
+}
+
+// chooses says whether a transaction may go, its time left aside.
+func (g aging) chooses(u symstore.Upload) bool {
+	if g.product != "" && !wildcardMatch(g.product, u.Product) || g.version != "" && !wildcardMatch(g.version, u.Version) {
+		return false
+	}
+	return g.gone == "" || g.buildGone(u)
+}
+
+// buildGone says whether none of the folders that a transaction was stored from
+// is there any more. They must all lie in the builds' folder.
+func (g aging) buildGone(u symstore.Upload) bool {
+	root := pathMap{{Prefix: g.gone, Dir: g.goneRoot}}
+	if g.gone == g.goneRoot {
+		root[0].Prefix = absolute(g.gone)
+	}
+	checked := map[string]bool{}
+	for _, e := range u.Entries {
+		local, ok := root.mapped(e.Source)
+		if !ok {
+			return false
+		}
+		dir := filepath.Dir(local)
+		if checked[dir] {
+			continue
+		}
+		checked[dir] = true
+		if _, err := os.Stat(dir); !errors.Is(err, fs.ErrNotExist) {
+			return false
+		}
+	}
+	return len(checked) > 0
+}
+
+// spareNewest takes the newest transactions of each product out of the choice.
+func (g aging) spareNewest(all []doomed, s *symstore.Store, count map[string]int) []doomed {
+	if g.keep == 0 {
+		return all
+	}
+	spared := map[symstore.ID]bool{}
+	for t, err := range s.Transactions(false) {
+		if err != nil || t.Deletes != 0 {
+			continue
+		}
+		spared[t.ID] = count[t.Product] <= g.keep
+		count[t.Product]--
+	}
+	return slices.DeleteFunc(all, func(d doomed) bool { return spared[d.id] })
+}
+
+// oldFiles chooses among the files of a folder.
+func (r *symstoreRun) oldFiles(g aging) ([]doomed, int64, error) {
+	var all []doomed
+	var total int64
+	err := filepath.WalkDir(g.dir, func(p string, e fs.DirEntry, err error) error {
+		if r.ctx.Err() != nil {
+			return r.ctx.Err()
+		}
+		if err != nil {
+			r.problem(p, err)
+			return nil
+		}
+		if e.IsDir() {
+			if p != g.dir && !r.args.has("s") {
+				return fs.SkipDir
+			}
+			return nil
+		}
+		info, err := e.Info()
+		if err != nil || !info.Mode().IsRegular() {
+			return nil //nolint:nilerr // it is gone meanwhile
+		}
+		total += info.Size()
+		used := lastUse(info)
+		if g.byAge {
+			used = info.ModTime()
+		}
+		marker := strings.ToLower(e.Name())
+		if filepath.Dir(p) == filepath.Clean(g.dir) && (marker == "pingme.txt" || marker == "index2.txt") {
+			return nil // they make the folder what it is
+		}
+		all = append(all, doomed{path: p, what: p, used: used, bytes: info.Size()})
+		return nil
+	})
+	slices.SortStableFunc(all, func(a, b doomed) int { return a.used.Compare(b.used) })
+	var out []doomed
+	left := total
+	for _, d := range all {
+		if !g.before.IsZero() && !d.used.Before(g.before) || g.limit >= 0 && left <= g.limit {
+			continue
+		}
+		left -= d.bytes
+		out = append(out, d)
+	}
+	return out, total, err
+}
+
+// ageLine is one line of JSON output. The names are an interface.
+type ageLine struct {
+	Event   string `json:"event"` // would-delete, deleted, failed, size, done
+	ID      string `json:"id,omitempty"`
+	Path    string `json:"path,omitempty"`
+	What    string `json:"what,omitempty"`
+	Used    string `json:"used,omitempty"`
+	Bytes   int64  `json:"bytes"`
+	Deleted int    `json:"deleted,omitempty"`
+}
+
+func (d doomed) line(event string) ageLine {
+	l := ageLine{Event: event, Path: d.path, Used: d.used.UTC().Format(time.RFC3339), Bytes: d.bytes}
+	if d.id != 0 {
+		l.ID, l.What = d.id.String(), d.what
+	}
+	return l
+}
+
+func (d doomed) text() string {
+	if d.id == 0 {
+		return fmt.Sprintf("%s  (%s, last used %s)", printable(d.path), bytesText(d.bytes), d.used.Format(time.DateOnly))
+	}
+	return fmt.Sprintf("%s  %s  (%s, last used %s)", d.id, printable(d.what), bytesText(d.bytes), d.used.Format(time.DateOnly))
+}
+
+// ageOut lists or deletes what was chosen.
+func (r *symstoreRun) ageOut(g aging, admin bool, list []doomed, total int64) error {
+	var freed int64
+	for _, d := range list {
+		freed += d.bytes
+	}
+	noun := "file"
+	if admin {
+		noun = "transaction"
+	}
+	summary := fmt.Sprintf("%s of %s", bytesText(freed), bytesText(total))
+	if r.args.has("l") {
+		for _, d := range list {
+			r.print("%s\n", d.text())
+			r.line(d.line("would-delete"))
+		}
+		r.print("%s would be deleted, which frees %s (%d bytes)\n", count(int64(len(list)), noun), summary, freed)
+		r.line(ageLine{Event: "done", Bytes: freed})
+		return r.ageCode()
+	}
+	if len(list) > 0 && !r.args.has("y") && !r.sure(fmt.Sprintf("This deletes %s, which frees %s.", count(int64(len(list)), noun), summary)) {
+		r.print("nothing was deleted\n")
+		return ownExit(ssFailed)
+	}
+	deleted, freed, err := r.ageDelete(g, admin, list)
+	r.print("%s deleted, %s (%d bytes) freed\n", count(int64(deleted), noun), bytesText(freed), freed)
+	r.line(ageLine{Event: "done", Bytes: freed, Deleted: deleted})
+	if err != nil {
+		return err
+	}
+	return r.ageCode()
+}
+
+func (r *symstoreRun) ageCode() error {
+	if r.errors > 0 {
+		return ownExit(ssFailed)
+	}
+	return nil
+}
+
+// sure asks whoever is there.
+func (r *symstoreRun) sure(question string) bool {
+	fmt.Fprintf(r.stderr, "%s Are you sure? (y/n) ", question)
+	answer, _ := bufio.NewReader(os.Stdin).ReadString('\n') // no answer is no
+	fmt.Fprintln(r.stderr)
+	return strings.HasPrefix(strings.ToLower(strings.TrimSpace(answer)), "y")
+}
+
+// ageDelete deletes what was chosen, and says how much of it went.
+func (r *symstoreRun) ageDelete(g aging, admin bool, list []doomed) (deleted int, freed int64, err error) {
+	var s *symstore.Store
+	if admin && len(list) > 0 {
+		if s, err = symstore.Open(g.dir, r.opt); err != nil {
+			return 0, 0, err
+		}
+		defer s.Close()
+	}
+	for _, d := range list {
+		if err := r.ctx.Err(); err != nil {
+			return deleted, freed, err
+		}
+		if admin {
+			_, err = s.Del(r.ctx, d.id)
+		} else {
+			err = os.Remove(d.path)
+		}
+		switch {
+		case errors.Is(err, symstore.ErrNoTransaction), errors.Is(err, fs.ErrNotExist) && !admin:
+			continue // somebody else deleted it
+		case errors.Is(err, symstore.ErrDamaged), err != nil && !admin:
+			r.problem(cmp.Or(d.path, d.id.String()), err)
+			continue
+		case err != nil:
+			return deleted, freed, err
+		}
+		deleted++
+		freed += d.bytes
+		if !r.args.has("q") {
+			r.print("%s\n", d.text())
+		}
+		r.line(d.line("deleted"))
+	}
+	if !admin && deleted > 0 && r.args.has("s") && !r.args.has("k") {
+		removeEmptyDirs(g.dir)
+	}
+	return deleted, freed, nil
+}
+
+// removeEmptyDirs removes the folders in which nothing is, and those in which
+// only such folders are.
+func removeEmptyDirs(dir string) {
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return
+	}
+	for _, e := range entries {
+		if e.IsDir() {
+			removeEmptyDirs(filepath.Join(dir, e.Name()))
+		}
+	}
+	_ = os.Remove(dir) // it fails for those that hold something
+}

@@ -1,0 +1,78 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/symdepot/symdepot/symstore"
+)
+
+var convertSyntax = slashSyntax{rest: true, flags: append([]slashFlag{
+	storeFlag,
+	{name: "-to", kind: slashWord, words: []string{"one", "two"}},
+	{name: "-move"},
+}, commonFlags...)}
+
+// convert changes the arrangement of a store.
+func (r *symstoreRun) convert() error {
+	name, err := r.oneStore()
+	if err != nil {
+		return err
+	}
+	if r.args.has("-to") && r.args.get("-to") == "" {
+		return usageError("--to wants one or two")
+	}
+	s, err := r.openStore(name)
+	if err != nil {
+		return err
+	}
+	defer s.Close()
+	before := s.Tiers()
+	to, pending, err := s.Converting()
+	if err != nil {
+		return err
+	}
+	switch {
+	case r.args.has("-to"):
+		to = map[string]symstore.Tiers{"one": symstore.One, "two": symstore.Two}[strings.ToLower(r.args.get("-to"))]
+	case pending:
+		r.message("completing an interrupted conversion")
+	case before == symstore.Two:
+		to = symstore.One
+	default:
+		to = symstore.Two
+	}
+	keys := 0
+	opt := symstore.ConvertOptions{Move: r.args.has("-move"), Progress: func(n int) { keys = max(keys, n) }}
+	if err := s.Convert(r.ctx, to, opt); err != nil {
+		if errors.Is(err, errors.ErrUnsupported) {
+			return fmt.Errorf("%w. The store is readable as it is; --move converts it without links, and readers may miss files while it runs", err)
+		}
+		return err
+	}
+	r.line(struct {
+		Event string `json:"event"`
+		From  string `json:"from"`
+		To    string `json:"to"`
+		Keys  int    `json:"keys"`
+	}{"done", before.String(), to.String(), keys})
+	if before == to && !pending {
+		r.print("SYMSTORE: %s is %s already\n", printable(name), to)
+		return nil
+	}
+	r.print("SYMSTORE: %s is %s now, %s\n", printable(name), to, count(int64(keys), "key"))
+	return nil
+}
+
+// oneStore is the store of /s, or the one that stands by itself.
+func (r *symstoreRun) oneStore() (string, error) {
+	name := r.args.get("s")
+	switch {
+	case name == "" && len(r.args.rest) == 1:
+		return r.args.rest[0], nil
+	case len(r.args.rest) > 0:
+		return "", usageError("one store at a time")
+	}
+	return name, nil
+}

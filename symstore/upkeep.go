@@ -1,0 +1,68 @@
+package symstore
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"io/fs"
+	"path"
+
+	"github.com/symdepot/symdepot/layout"
+)
+
+// Kept is what the folder of a key holds of the file itself, in any form, and
+// nothing of the records beside it.
+type Kept struct {
+	Path string // in the store, with slashes
+	Info fs.FileInfo
+	// Pointer says that it is the file.ptr.
+	Pointer bool
+}
+
+// Kept returns the files of a key without opening them, so that their times of
+// last use stay. Nothing there is no error.
+func (s *Store) Kept(name, key string) ([]Kept, error) {
+	dir, spelled, ok := s.locate(name, key)
+	if !ok {
+		return nil, nil
+	}
+	d, err := s.root.Open(dir)
+	if err != nil {
+		return nil, ignoreAbsent(s.wrap(err))
+	}
+	defer d.Close()
+	entries, err := d.ReadDir(-1)
+	if err != nil {
+		return nil, s.wrap(err)
+	}
+	var list []Kept
+	for _, e := range entries {
+		leaf := layout.Fold(e.Name())
+		if leaf != layout.Fold(spelled) && leaf != layout.Fold(compressedName(spelled)) && leaf != pointerLeaf {
+			continue
+		}
+		info, err := s.root.Lstat(path.Join(dir, e.Name()))
+		if err != nil {
+			if errors.Is(err, fs.ErrNotExist) {
+				continue // deleted meanwhile
+			}
+			return list, s.wrap(err)
+		}
+		list = append(list, Kept{Path: path.Join(dir, e.Name()), Info: info, Pointer: leaf == pointerLeaf})
+	}
+	return list, nil
+}
+
+// Converting says to which arrangement an interrupted conversion leads, which
+// the next writer completes; ok is false if there is none.
+func (s *Store) Converting() (to Tiers, ok bool, err error) {
+	data, err := s.readText(convertFile)
+	if data == nil || err != nil {
+		return Flat, false, err
+	}
+	var c conversion
+	if err := json.Unmarshal(bytes.TrimSpace(data), &c); err != nil || c.To != One && c.To != Two {
+		return Flat, false, ErrDamaged
+	}
+	return c.To, true, nil
+}
