@@ -357,6 +357,12 @@ func (ad *adder) summary(n int64, f txFlags) error {
 	default:
 		fmt.Fprintln(w, "nothing there to add; the depot is as it was")
 	}
+	ad.tallies(w)
+	return nil
+}
+
+// tallies says how many files were added, known and skipped, and why.
+func (ad *adder) tallies(w io.Writer) {
 	fmt.Fprintf(w, "  added          %s, %s\n", count(ad.added.Files, "object"), bytesText(ad.added.Bytes))
 	fmt.Fprintf(w, "  already known  %s, %s\n", count(ad.known.Files, "object"), bytesText(ad.known.Bytes))
 	fmt.Fprintf(w, "  skipped        %s\n", count(ad.skipped, "file"))
@@ -383,5 +389,4 @@ func (ad *adder) summary(n int64, f txFlags) error {
 		}
 		fmt.Fprintf(w, "    %d × %s\n", ad.reasons[r], printable(r))
 	}
-	return nil
 }

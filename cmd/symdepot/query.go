@@ -276,6 +276,9 @@ func (c showCmd) Run(a *app) error {
 	w := a.stdout
 	fmt.Fprintf(w, "transaction %d\n  time     %s\n  product  %s\n  version  %s\n  comment  %s\n  by       %s on %s\n  objects  %d, %s\n", tx.Number,
 		tx.Time.Local().Format(time.RFC3339), printable(tx.Product), printable(tx.Version), printable(tx.Comment), printable(tx.Who), printable(tx.Host), tx.Files, bytesText(tx.Bytes))
+	if o := tx.Origin; o != nil {
+		fmt.Fprintf(w, "  origin   %s of %s\n", printable(o.Number), printable(o.Store))
+	}
 	if !tx.Removed.IsZero() {
 		fmt.Fprintf(w, "  removed  %s\n", tx.Removed.Local().Format(time.RFC3339))
 	}
