@@ -170,7 +170,7 @@ func nameIDLeaf(rawName, id, rawLeaf string) (Request, bool) {
 		r.Form, r.Layout = FormFile, "symstore"
 	case fl == "file.ptr":
 		r.Form, r.Layout = FormPointer, "symstore"
-	case fl == underscore(fn):
+	case strings.HasSuffix(fl, "_") && fl == underscore(fn):
 		r.Form, r.Layout = FormCabinet, "symstore"
 	case fl == "symbols" || fl == "symbol_":
 		r.Layout = "slashsymbols"
@@ -586,16 +586,13 @@ func route(match func([]string) (Request, bool), segs, extra []string) (Request,
 	if len(segs) < 2 {
 		return Request{}, fmt.Errorf("%q: %w", clip(strings.Join(segs, "/")), ErrNoPath)
 	}
-	for _, p := range append(append([]string{}, extra...), Prefixes...) {
-		ps := splitNonEmpty(p)
-		if len(ps) == 0 || len(segs) <= len(ps) || !equalFold(segs[:len(ps)], ps) {
-			continue
-		}
-		if r, ok := match(segs[len(ps):]); ok {
-			r.Prefix = "/" + strings.Join(ps, "/")
+	if n := prefixLen(segs, extra); n > 0 {
+		// One prefix at most, and none if what follows is no symbol path: a
+		// module may be called like one.
+		if r, ok := match(segs[n:]); ok {
+			r.Prefix = "/" + strings.Join(segs[:n], "/")
 			return r, nil
 		}
-		break // one prefix at most; a module may be called like one
 	}
 	if r, ok := match(segs); ok {
 		return r, nil
@@ -603,13 +600,27 @@ func route(match func([]string) (Request, bool), segs, extra []string) (Request,
 	return Request{}, fmt.Errorf("%q: %w", clip(strings.Join(segs, "/")), ErrNoPath)
 }
 
-func equalFold(a, b []string) bool {
-	for i := range b {
-		if !strings.EqualFold(a[i], b[i]) {
-			return false
+// prefixLen returns how many segments the first prefix takes that segs begin
+// with, leaving at least one; 0 if none does.
+func prefixLen(segs, extra []string) int {
+	for _, list := range [2][]string{extra, Prefixes} {
+		for _, p := range list {
+			n, is := 0, true
+			for part := range strings.SplitSeq(p, "/") {
+				if part == "" {
+					continue
+				}
+				if is = n < len(segs) && strings.EqualFold(segs[n], part); !is {
+					break
+				}
+				n++
+			}
+			if is && n > 0 && n < len(segs) {
+				return n
+			}
 		}
 	}
-	return true
+	return 0
 }
 
 // match tries the shapes in their fixed order; the first that fits wins.

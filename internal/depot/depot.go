@@ -12,6 +12,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"sync"
 	"time"
 
 	"github.com/symdepot/symdepot/internal/blob"
@@ -64,6 +65,12 @@ type Depot struct {
 	db    *index.DB
 	watch *index.Watch // nil where the file system does not let us
 
+	filter     *index.Filter  // of what is there; see absent
+	stale      chan uint64    // states for which the filter is behind
+	background sync.WaitGroup // what Close waits for
+	closing    context.Context
+	close      context.CancelFunc
+
 	makeCabinets bool
 	sources      []*upstream.Folder
 	forms        forms
@@ -92,6 +99,8 @@ func Open(ctx context.Context, dir string, opt Options) (*Depot, error) {
 		return nil, err
 	}
 	d := &Depot{dir: abs, log: opt.Log, now: opt.Now, makeCabinets: opt.MakeCabinets, sources: opt.Sources}
+	d.closing, d.close = context.WithCancel(context.WithoutCancel(ctx))
+	d.stale = make(chan uint64, 1)
 	d.forms.init()
 	if d.blobs, err = blob.OpenDisk(filepath.Join(abs, "blobs")); err != nil {
 		return nil, fmt.Errorf("depot %s: %w", abs, err)
@@ -99,9 +108,11 @@ func Open(ctx context.Context, dir string, opt Options) (*Depot, error) {
 	if d.db, err = index.Open(ctx, filepath.Join(abs, "index.db"), index.Options{Now: opt.Now}); err != nil {
 		return nil, errors.Join(fmt.Errorf("depot %s: %w", abs, err), d.blobs.Close())
 	}
+	d.filter = d.db.NewFilter()
 	if d.watch, err = d.db.Watch(); err != nil {
 		d.log.Debug("changes are looked up, which is slower", "error", err)
 	}
+	d.background.Go(d.keepFilter)
 	return d, nil
 }
 
@@ -154,6 +165,8 @@ func (d *Depot) Dir() string { return d.dir }
 // stay readable.
 func (d *Depot) Close() error {
 	d.forms.close()
+	d.close()
+	d.background.Wait()
 	err := errors.Join(d.db.Close(), d.blobs.Close())
 	if d.watch != nil { // after the index, see there
 		err = errors.Join(err, d.watch.Close())

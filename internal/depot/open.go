@@ -58,6 +58,9 @@ func (d *Depot) openOwn(ctx context.Context, scope Scope, req layout.Request) (*
 // find returns the ranked answers of the first lookup that has any, and the
 // roles it asked for.
 func (d *Depot) find(ctx context.Context, scope Scope, req layout.Request) ([]index.Hit, layout.Role, error) {
+	if d.absent(ctx, req) {
+		return nil, 0, fs.ErrNotExist
+	}
 	for _, l := range req.Lookups {
 		hits, err := d.db.Lookup(ctx, scope.index(), l)
 		if err != nil {

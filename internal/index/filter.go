@@ -118,7 +118,7 @@ func (f *Filter) Refresh(ctx context.Context, state uint64) error {
 	}
 	// Most changes only add objects. If none went, all keys went in with new
 	// objects, or the number of keys tells that an old one got more.
-	if next.objects == old.objects+added && 2*keys*bitsPerKey <= int64(len(old.bits))*64 {
+	if old.bits != nil && next.objects == old.objects+added && 2*keys*bitsPerKey <= int64(len(old.bits))*64 {
 		next.bits, next.keys = old.bits, old.keys
 		err := read("SELECT l.id FROM lookup l WHERE l.object_id > $1", old.last)
 		if err == nil && next.keys == keys {

@@ -62,9 +62,23 @@ type hot struct {
 	hand  int                  // guarded by mu; where the next eviction looks
 	seen  [hotSeen]atomic.Uint32
 	seed  maphash.Seed
+	// absences are the answers to what is not there, by layout: but for the
+	// target they are alike.
+	absences sync.Map // of *answer
 	// common is the head of the last answer kept: most absences have the
 	// same, and need it only once.
 	common atomic.Pointer[[]byte]
+}
+
+// absence returns the answer to a request in a layout whose key is not there,
+// or nil if none was recorded yet.
+func (h *hot) absence(layout, target string) *answer {
+	t, ok := h.absences.Load(layout)
+	if !ok {
+		return nil
+	}
+	a := t.(*answer)
+	return &answer{head: a.head, body: a.body, kind: a.kind, child: a.child, target: target}
 }
 
 // newHot returns a store of at most limit bytes; none if limit is negative.

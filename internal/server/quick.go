@@ -280,6 +280,11 @@ func (s *Server) record(q *head, start time.Time, generation uint64) (*answer, e
 		if _, _, own := s.ownPath(segs); own {
 			return a, nil
 		}
+		if req, err := layout.Route(segs, s.cfg.Prefixes...); err == nil && s.symbols.Absent(context.Background(), req) {
+			if absence := s.hot.absence(req.Layout, key.target); absence != nil {
+				return absence, nil
+			}
+		}
 	}
 	rec := &recorder{header: http.Header{"X-Content-Type-Options": nosniff}, most: hotUnseen}
 	if s.hot.again(q.path) {
@@ -305,6 +310,9 @@ func (s *Server) record(q *head, start time.Time, generation uint64) (*answer, e
 		a.body = rec.body
 		if x.notSoon {
 			a.until = start.Add(hotSoon)
+		}
+		if x.result == resultMiss && x.status == http.StatusNotFound && string(rec.body) == "not found\n" {
+			s.hot.absences.Store(x.protocol, &answer{head: a.head, body: a.body, kind: a.kind, child: a.child})
 		}
 	}
 	s.hot.put(key, a)

@@ -24,6 +24,7 @@ import (
 // symbols is what the server asks of the depot.
 type symbols interface {
 	Open(ctx context.Context, scope depot.Scope, req layout.Request) (*depot.File, error)
+	Absent(ctx context.Context, req layout.Request) bool
 	Encoded(ctx context.Context, f *depot.File, codings []string) (*depot.File, error)
 	Metadata(ctx context.Context, scope depot.Scope, key, value string, limit int) ([]depot.Metadata, bool, error)
 	Find(ctx context.Context, scope depot.Scope, query string, limit int) ([]depot.Found, error)
