@@ -31,6 +31,9 @@ type AddOptions struct {
 	Product string // /t
 	Version string // /v
 	Comment string // /c
+	// Time is the date of the transaction, for one that was made elsewhere
+	// before. Zero: now.
+	Time time.Time
 	// Pointer stores pointers to the files where they are (/p). Their paths
 	// must be network paths (\\server\share), unless AllowLocal (/l).
 	Pointer    bool
@@ -133,7 +136,10 @@ func (s *Store) Add(ctx context.Context, opt AddOptions, files iter.Seq2[File, e
 	if err != nil {
 		return AddResult{}, err
 	}
-	a := &adder{s: s, st: st, tiers: s.Tiers(), opt: opt, seen: map[string]int{}, start: s.opt.Now()}
+	a := &adder{s: s, st: st, tiers: s.Tiers(), opt: opt, seen: map[string]int{}, start: opt.Time}
+	if opt.Time.IsZero() {
+		a.start = s.opt.Now()
+	}
 	published := false
 	defer func() {
 		if !published {

@@ -71,6 +71,7 @@ type cli struct {
 	Identify identifyCmd `cmd:"" help:"Say what files are and under which paths debuggers ask for them."`
 	Add      addCmd      `cmd:"" help:"Add files, folders and archives to the depot as one transaction."`
 	Import   importCmd   `cmd:"" help:"Take a tree of symbol files over: a symbol store with its transactions, or any other layout."`
+	Export   exportCmd   `cmd:"" help:"Write the depot's files as a tree of any layout, for a plain web server or a bucket."`
 	Serve    serveCmd    `cmd:"" help:"Answer debuggers over HTTP."`
 	Find     findCmd     `cmd:"" help:"Look for objects by name, by id, or by a local file."`
 	List     listCmd     `cmd:"" help:"List transactions."`

@@ -4,6 +4,7 @@ import (
 	"context"
 	"io/fs"
 	"strings"
+	"time"
 
 	"github.com/symdepot/symdepot/debugid"
 	"github.com/symdepot/symdepot/internal/blob"
@@ -113,6 +114,33 @@ func (d *Depot) Transaction(ctx context.Context, number int64) (Transaction, err
 func (d *Depot) Files(ctx context.Context, number int64, each func(TxFile) error) error {
 	_, err := d.db.Show(ctx, number, each)
 	return err
+}
+
+// Content opens the bytes of a content, whoever holds it. One that is not there
+// is fs.ErrNotExist.
+func (d *Depot) Content(ctx context.Context, ref blob.Ref) (*File, error) {
+	b, err := d.blobs.Open(ctx, ref)
+	if err != nil {
+		return nil, err
+	}
+	return &File{Ref: ref, Size: b.Size(), ModTime: b.ModTime(), ETag: ref.String()[:32], r: b, plain: osFile(b), closer: b}, nil
+}
+
+// Ranked is a file that may answer a request, with the time of its transaction.
+type Ranked struct {
+	TxFile
+	Added time.Time
+}
+
+// Better reports whether a answers a request for the roles better than b: which
+// one the depot would answer with if it had only these two.
+func Better(a, b Ranked, role layout.Role) bool {
+	hit := func(r Ranked) index.Hit {
+		return index.Hit{Role: r.Object.Role, Stored: index.Stored{Object: r.Object, DebugSize: r.DebugSize, Ref: r.Ref, Size: r.Size, Added: r.Added}}
+	}
+	hits := []index.Hit{hit(b), hit(a)}
+	rank(hits, role)
+	return hits[0].Ref != b.Ref
 }
 
 // Origins returns the standing transactions that were taken over from a store:
