@@ -135,6 +135,7 @@ func symstoreVerbs() []symstoreVerb {
 		{"check", checkSyntax, checkHelp, (*symstoreRun).check},
 		{"convert", convertSyntax, convertHelp, (*symstoreRun).convert},
 		{"age", ageSyntax, ageHelp, (*symstoreRun).age},
+		{"chk", chkSyntax, chkHelp, (*symstoreRun).chk},
 	}
 }
 
@@ -199,6 +200,8 @@ type symstoreRun struct {
 	paths pathMap
 	opt   symstore.Options
 	log   *os.File // of /d; nil without
+	// closers are closed at the end.
+	closers []io.Closer
 
 	mu     sync.Mutex // of what follows: files are worked on side by side
 	out    io.Writer
@@ -246,6 +249,9 @@ func (r *symstoreRun) begin() error {
 }
 
 func (r *symstoreRun) end() error {
+	for _, c := range r.closers {
+		_ = c.Close() // they were only read
+	}
 	if r.log == nil {
 		return nil
 	}

@@ -12,6 +12,7 @@ tool: existing scripts run unchanged.
   symdepot symstore check    find what is wrong with a store, and mend it
   symdepot symstore convert  change a store between one and two tiers
   symdepot symstore age      delete what is not used any more
+  symdepot symstore chk      say which programs lack symbols in a store, and fetch them
 
 Options begin with / or -, in any case and order. Each command explains itself with /?.
 
@@ -154,4 +155,30 @@ What may go; what several options say must all hold:
 ` + commonHelp + `
 Exit codes: 0 done, 1 something failed or the answer was no, 2 wrong command line, 3 no folder or no
 transactions there, 32 the store stayed locked.
+`
+
+const chkHelp = `Says for each program whether the symbols that it asks for are in a store, and copies them into a folder
+in front of the store.
+
+  symchk /r /srv/app /s /srv/symbols
+  symchk /v app.exe /s srv*/home/me/cache*https://symbols.example.com
+
+For a machine without a network: list there what it needs, fetch it elsewhere, carry the folder back.
+
+  symchk /r /srv/app /om needs.txt
+  symchk /im needs.txt /s srv*fetched*https://symbols.example.com
+
+  FILES              files, folders, names with * and ?; also /if FILE, /ie FILE, and /it LIST, a file
+                     with one of these a line;  /r  in the folders below as well
+  /s PATH            a symbol path: stores, flat folders and servers; srv*FOLDER*STORE fetches into
+                     FOLDER; several are separated by semicolons. Default: _NT_SYMBOL_PATH
+  /om MANIFEST       write what is needed and check nothing;  /im MANIFEST  check what it lists
+  /ps                the symbols must be stripped;  /pt  they must hold types
+  /v                 say everything;  /q  say nothing but what is asked for with
+  /oe /op /oi /od    failed, passed, ignored, all;  /ot  totals;  /os  full paths
+  /ol FILE           write a table of what passed
+  --all              ELF and Mach-O programs too
+  --json             one JSON object a line;  --map PREFIX=DIR  as for add
+
+Exit codes: 0 all passed or ignored, 1 a program lacks symbols, 2 wrong command line, 3 no store there.
 `

@@ -101,7 +101,7 @@ func (h *httpStore) find(ctx context.Context, name, key string) (*symstore.Found
 // findIn asks for the three forms in Microsoft's order.
 func (h *httpStore) findIn(ctx context.Context, dir []string, name string) (*symstore.Found, error) {
 	path := func(leaf string) string { return escapePath(append(dir[:len(dir):len(dir)], leaf)) }
-	f := &symstore.Found{Name: name}
+	f := &symstore.Found{Name: name, Dir: escapePath(dir)}
 	for _, form := range []struct {
 		leaf string
 		at   *string

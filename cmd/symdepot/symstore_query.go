@@ -28,7 +28,8 @@ var checkSyntax = slashSyntax{rest: true, flags: append([]slashFlag{
 // server.
 type answerer interface {
 	// answer returns what the store has under each key of the file at name.
-	// The error wraps objfile.ErrNotSymbolFile if the file has no key.
+	// The error wraps objfile.ErrNotSymbolFile if the file has no key, and
+	// errNoStore if it is the store that failed.
 	answer(ctx context.Context, name string, all bool) ([]symstore.Answer, error)
 	// where returns the full path of a path in the store.
 	where(stored string) string
@@ -37,7 +38,14 @@ type answerer interface {
 type folderStore struct{ *symstore.Store }
 
 func (f folderStore) answer(_ context.Context, name string, all bool) ([]symstore.Answer, error) {
-	return f.Query(name, all)
+	list, err := f.Query(name, all)
+	if err == nil {
+		return list, nil
+	}
+	if _, bad := identifyOnDisk(name, all); bad == nil {
+		return nil, fmt.Errorf("%w: %w", errNoStore, err) // it is not the file's fault
+	}
+	return nil, err
 }
 
 func (f folderStore) where(stored string) string {
@@ -106,8 +114,8 @@ func (r *symstoreRun) queryOne(store answerer, name string, named bool) (ok bool
 	answers, err := store.answer(r.ctx, name, r.args.has("-all"))
 	out := queryLine{Path: name}
 	switch {
-	case err != nil && answers != nil, errors.Is(err, errNoStore), errors.Is(err, context.Canceled):
-		return false, err // the keys are known: it is the store that failed
+	case errors.Is(err, errNoStore), errors.Is(err, context.Canceled):
+		return false, err
 	case errors.Is(err, objfile.ErrNotSymbolFile) && !named:
 		r.message("Skipping file %s - not a known file type. ErrorLevel is 13.", name)
 		return true, nil

@@ -1,0 +1,283 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"net/url"
+	"os"
+	"path"
+	"path/filepath"
+	"strings"
+
+	"github.com/symdepot/symdepot/cab"
+	"github.com/symdepot/symdepot/internal/durable"
+	"github.com/symdepot/symdepot/layout"
+	"github.com/symdepot/symdepot/symstore"
+)
+
+// symbolSource is one place of a symbol path.
+type symbolSource interface {
+	// find returns what is there under a key; nil if nothing is.
+	find(ctx context.Context, name, key string) (*symstore.Found, error)
+	// open opens what find found: the file, or its cabinet.
+	open(ctx context.Context, f *symstore.Found) (io.ReadCloser, error)
+	where(stored string) string
+}
+
+// symbolChain is one element of a symbol path: places that are asked in order.
+// What a later one has is copied into cache, if there is one.
+type symbolChain struct {
+	cache   string // folder; empty for none
+	sources []symbolSource
+}
+
+// parseSymbolPath reads a debugger's symbol path: elements separated by
+// semicolons, each a folder, a URL, srv*FOLDER*SERVER or cache*FOLDER.
+func (r *symstoreRun) parseSymbolPath(text string) ([]symbolChain, error) {
+	var chains []symbolChain
+	cache := ""
+	for element := range strings.SplitSeq(text, ";") {
+		element = strings.Trim(strings.TrimSpace(element), `"`)
+		if element == "" {
+			continue
+		}
+		parts := strings.Split(element, "*")
+		switch strings.ToLower(parts[0]) {
+		case "cache":
+			if cache = parts[len(parts)-1]; len(parts) != 2 {
+				return nil, usageError(element + " is not cache*FOLDER")
+			}
+			continue
+		case "srv":
+			parts = parts[1:]
+		case "symsrv":
+			if len(parts) < 3 {
+				return nil, usageError(element + " is not symsrv*DLL*STORE")
+			}
+			parts = parts[2:]
+		}
+		c, err := r.parseChain(parts, cache)
+		if err != nil {
+			return nil, err
+		}
+		chains = append(chains, c)
+	}
+	if len(chains) == 0 {
+		return nil, usageError("which stores? Say /s PATH, such as srv*/srv/cache*https://symbols.example.com, or set _NT_SYMBOL_PATH")
+	}
+	return chains, nil
+}
+
+// parseChain reads the places of one element. All but the last are caches; only
+// the first is filled.
+func (r *symstoreRun) parseChain(places []string, cache string) (symbolChain, error) {
+	c := symbolChain{}
+	if cache != "" {
+		places = append([]string{cache}, places...)
+	}
+	for i, p := range places {
+		if p == "" {
+			continue // the debugger's default folder, which is nowhere here
+		}
+		last := i == len(places)-1
+		if isURL(p) {
+			h, err := openHTTPStore(p)
+			if err != nil {
+				return c, err
+			}
+			c.sources = append(c.sources, h)
+			continue
+		}
+		dir, err := r.paths.local(p)
+		if err != nil {
+			return c, fmt.Errorf("%w: %w", errNoStore, err)
+		}
+		if !last && c.cache == "" {
+			c.cache = dir
+			if !isDir(dir) {
+				continue // it is made when something comes into it
+			}
+		}
+		opt := r.opt
+		opt.ReadOnly = true
+		s, err := symstore.Open(dir, opt)
+		if err != nil {
+			return c, fmt.Errorf("%w: %w", errNoStore, err)
+		}
+		r.closers = append(r.closers, s)
+		c.sources = append(c.sources, folderStore{s})
+	}
+	if len(c.sources) == 0 {
+		return c, usageError("the symbol path names no store")
+	}
+	return c, nil
+}
+
+// find looks in a store, or in a flat folder as debuggers do.
+func (f folderStore) find(_ context.Context, name, key string) (*symstore.Found, error) {
+	if f.Tiers() == symstore.Flat {
+		for _, dir := range []string{".", strings.TrimPrefix(path.Ext(name), "."), path.Join("symbols", strings.TrimPrefix(path.Ext(name), "."))} {
+			at := path.Join(dir, name)
+			if keys, err := identifyOnDisk(f.where(at), true); err == nil && hasKey(keys, key) {
+				return &symstore.Found{Name: name, Dir: dir, Plain: at}, nil
+			}
+		}
+		return nil, nil
+	}
+	found, err := f.Find(name, key)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	return found, err
+}
+
+func hasKey(keys []symstore.Named, key string) bool {
+	for _, k := range keys {
+		if strings.EqualFold(k.Key, key) {
+			return true
+		}
+	}
+	return false
+}
+
+func (f folderStore) open(_ context.Context, found *symstore.Found) (io.ReadCloser, error) {
+	if found.Plain == "" && found.Compressed == "" {
+		return f.Follow(found)
+	}
+	return os.Open(f.where(found.Best()))
+}
+
+func (h *httpStore) open(ctx context.Context, found *symstore.Found) (io.ReadCloser, error) {
+	if found.Plain == "" && found.Compressed == "" {
+		return nil, fmt.Errorf("%w: %s points to %s, which the server does not offer", symstore.ErrPointer, found.Pointer, found.Target.Target)
+	}
+	leaf := found.Name
+	if found.Plain == "" {
+		leaf = underscored(leaf)
+	}
+	body, err := h.get(ctx, found.Dir+"/"+url.PathEscape(leaf))
+	if body == nil && err == nil {
+		err = fmt.Errorf("%w: %s is gone", errNoStore, found.Best())
+	}
+	return body, err
+}
+
+// fetchTo copies what was found into a cache, without its cabinet, once it is
+// sure that it is what was asked for. It returns the file's path.
+func fetchTo(ctx context.Context, cache string, src symbolSource, found *symstore.Found, name, key string) (string, error) {
+	if !layout.ValidName(name) || !layout.ValidName(key) {
+		return "", fmt.Errorf("%w: %s/%s", symstore.ErrName, name, key)
+	}
+	in, err := src.open(ctx, found)
+	if err != nil {
+		return "", err
+	}
+	defer in.Close()
+	if err := durable.MkdirAll(cache, 0o777); err != nil {
+		return "", err
+	}
+	tree, err := durable.OpenTree(cache)
+	if err != nil {
+		return "", err
+	}
+	defer tree.Close()
+	dir := path.Join(name, key)
+	if exists(filepath.Join(cache, "index2.txt")) {
+		dir = path.Join(layout.Bucket(name), dir)
+	} else if !exists(filepath.Join(cache, "pingme.txt")) {
+		if err := durable.WriteFile(filepath.Join(cache, "pingme.txt"), nil, 0o666); err != nil {
+			return "", err
+		}
+	}
+	temp, err := receive(ctx, tree, in)
+	if err != nil {
+		return "", err
+	}
+	err = sameKey(filepath.Join(cache, filepath.FromSlash(temp.Name())), name, key)
+	if err == nil {
+		err = tree.MkdirAll(dir, 0o777)
+	}
+	if err != nil {
+		temp.Abort()
+		return "", err
+	}
+	return filepath.Join(cache, filepath.FromSlash(dir), name), temp.Commit(path.Join(dir, name))
+}
+
+// receive writes a stream to a temporary file; of a cabinet the file in it.
+func receive(ctx context.Context, tree *durable.Tree, in io.Reader) (*durable.File, error) {
+	temp, err := tree.Create(".", 0o666)
+	if err != nil {
+		return nil, err
+	}
+	size, err := io.Copy(temp, cancelled{ctx, in})
+	if err != nil {
+		temp.Abort()
+		return nil, err
+	}
+	f, err := tree.Root().Open(filepath.FromSlash(temp.Name()))
+	if err != nil {
+		temp.Abort()
+		return nil, err
+	}
+	defer f.Close()
+	var magic [4]byte
+	if _, err := f.ReadAt(magic[:], 0); err != nil || string(magic[:]) != "MSCF" {
+		return temp, nil // no cabinet
+	}
+	defer temp.Abort()
+	c, err := cab.Open(f, size, cab.Options{})
+	if err != nil {
+		return nil, err
+	}
+	if len(c.Files()) != 1 {
+		return nil, fmt.Errorf("the cabinet holds %s, not one", count(int64(len(c.Files())), "file"))
+	}
+	plain, err := tree.Create(".", 0o666)
+	if err != nil {
+		return nil, err
+	}
+	err = c.Walk(func(_ *cab.File, content io.Reader) error {
+		_, err := io.Copy(plain, cancelled{ctx, content})
+		return err
+	})
+	if err != nil {
+		plain.Abort()
+		return nil, err
+	}
+	return plain, nil
+}
+
+// cancelled ends a stream when the command is interrupted.
+type cancelled struct {
+	ctx context.Context
+	r   io.Reader
+}
+
+func (c cancelled) Read(p []byte) (int, error) {
+	if err := c.ctx.Err(); err != nil {
+		return 0, err
+	}
+	return c.r.Read(p)
+}
+
+// sameKey says whether a file is what its key says.
+func sameKey(at, name, key string) error {
+	f, err := os.Open(at)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	info, err := f.Stat()
+	if err != nil {
+		return err
+	}
+	keys, err := symstore.Identify(f, info.Size(), name, true)
+	if err != nil || !hasKey(keys, key) {
+		return fmt.Errorf("%s is not what its key %s says", name, key)
+	}
+	return nil
+}
