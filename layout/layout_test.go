@@ -460,3 +460,19 @@ func FuzzRoute(f *testing.F) {
 		}
 	})
 }
+
+func TestRouteAdmin(t *testing.T) {
+	const g1 = "497B72F6390A44FC878E5A2D63B6CC4B1"
+	for _, c := range []struct{ path, want string }{
+		{"000Admin/lastid.txt", "000Admin/lastid.txt"},
+		{"download/symbols/000admin/0000000001", "000admin/0000000001"},
+		{"foo.pdb/" + g1 + "/refs.ptr", "foo.pdb/" + g1 + "/refs.ptr"},
+		{"fo/foo.pdb/" + g1 + "/REFS.PTR", "foo.pdb/" + g1 + "/REFS.PTR"},
+		{"000Admin/../x", ""}, {"000Admin/a/b", ""}, {"foo.pdb/nokey/refs.ptr", ""}, {"x/000Admin", ""}, {"../refs.ptr", ""},
+	} {
+		r, err := RouteAdmin(strings.Split(c.path, "/"))
+		if c.want == "" && err == nil || c.want != "" && (err != nil || r.Section != c.want || r.Form != FormAdmin) {
+			t.Errorf("%s: %+v %v", c.path, r, err)
+		}
+	}
+}

@@ -1,0 +1,178 @@
+package depot
+
+import (
+	"bytes"
+	"errors"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/symdepot/symdepot/internal/upstream"
+	"github.com/symdepot/symdepot/layout"
+)
+
+// place writes a file below dir.
+func place(t *testing.T, dir, name string, body []byte) {
+	t.Helper()
+	p := filepath.Join(dir, filepath.FromSlash(name))
+	if err := os.MkdirAll(filepath.Dir(p), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(p, body, 0o644); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// withSources opens a depot with folders to ask.
+func withSources(t *testing.T, c *clock, dirs ...string) *Depot {
+	t.Helper()
+	var list []*upstream.Folder
+	for _, dir := range dirs {
+		f, err := upstream.OpenFolder(t.Context(), dir, upstream.Options{AdminFiles: true, Now: c.now})
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = f.Close() })
+		list = append(list, f)
+	}
+	d, err := Open(t.Context(), filepath.Join(t.TempDir(), "depot"), Options{Sources: list, MakeCabinets: true, Now: c.now})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = d.Close() })
+	return d
+}
+
+// TestSources: what the depot lacks comes from the first source that has it,
+// for the scope that sees everything, and nobody may keep it.
+func TestSources(t *testing.T) {
+	store, gdb := t.TempDir(), t.TempDir()
+	pdb, elf := testdata(t, "pdb/hello-x64.pdb"), testdata(t, "elf/prog-sha1")
+	const path = "hello-x64.pdb/F9EFE0B6AE7500394C4C44205044422E1/hello-x64.pdb"
+	place(t, store, "000Admin/lastid.txt", []byte("0000000001"))
+	place(t, store, path, []byte("of the store"))
+	place(t, gdb, ".build-id/ad/"+progID[2:]+".debug", elf.body)
+	c := &clock{time.Now()}
+	d := withSources(t, c, store, gdb)
+
+	f, b, err := get(t, d, Scope{}, path)
+	if err != nil || string(b) != "of the store" || !f.Volatile || f.ETag == "" || f.OSFile() == nil {
+		t.Fatalf("%+v %q %v", f, b, err)
+	}
+	for range variantAsks + 1 {
+		if e, err := d.Encoded(t.Context(), f, []string{"zstd"}); e != nil || err != nil || len(d.forms.queue) != 0 {
+			t.Fatalf("a form of a foreign file: %+v %v", e, err)
+		}
+	}
+	if _, _, err := get(t, d, Scope{}, path[:len(path)-1]+"_"); !errors.Is(err, fs.ErrNotExist) || len(d.forms.queue) != 0 {
+		t.Errorf("a cabinet of a foreign file: %v", err)
+	}
+	if _, _, err := get(t, d, Scope{Products: []string{"P"}}, path); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("a scope of products sees the store: %v", err)
+	}
+	if _, b, err := get(t, d, Scope{}, "buildid/"+progID+"/debuginfo"); err != nil || !bytes.Equal(b, elf.body) {
+		t.Errorf("from the second: %d bytes, %v", len(b), err)
+	}
+	f, b, err = get(t, d, Scope{}, "buildid/"+progID+"/section/.text")
+	if err != nil || len(b) == 0 || int64(len(b)) != f.Size || f.OSFile() != nil || !strings.HasSuffix(f.ETag, "-.text") {
+		t.Errorf("a section: %+v %v", f, err)
+	}
+	if _, _, err := get(t, d, Scope{}, "buildid/"+progID+"/section/.nothing"); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("a section that is not there: %v", err)
+	}
+
+	// The depot's own comes first.
+	add(t, d, "", pdb)
+	if f, b, err := get(t, d, Scope{}, path); err != nil || !bytes.Equal(b, pdb.body) || f.Volatile {
+		t.Errorf("%d bytes, %v", len(b), err)
+	}
+
+	req, err := layout.RouteAdmin([]string{"000admin", "lastid.txt"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	a, err := d.Open(t.Context(), Scope{}, req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer a.Close()
+	if b, err := io.ReadAll(io.NewSectionReader(a, 0, a.Size)); err != nil || string(b) != "0000000001" {
+		t.Errorf("%q %v", b, err)
+	}
+}
+
+// TestGenerationOfSources: no answer outlives a second where nobody tells of
+// changes.
+func TestGenerationOfSources(t *testing.T) {
+	c := &clock{time.Now()}
+	d := withSources(t, c, t.TempDir())
+	seen := map[uint64]bool{}
+	for range 3 {
+		for range 2 {
+			g, err := d.Generation(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			seen[g] = true
+		}
+		c.t = c.t.Add(time.Second)
+	}
+	if len(seen) != 3 {
+		t.Errorf("%d generations in three seconds", len(seen))
+	}
+}
+
+// TestTakenOver: a transaction of another store keeps its date, is taken once,
+// and enters a file once.
+func TestTakenOver(t *testing.T) {
+	d, c := newDepot(t)
+	pdb := testdata(t, "pdb/hello-x64.pdb")
+	at := time.Date(2001, 2, 3, 4, 5, 6, 0, time.UTC)
+	take := func() (int64, error) {
+		tx, err := d.Begin(t.Context(), TxInfo{Product: "P", Time: at, Origin: &Origin{Store: "/s", Number: "0000000007", Time: at}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer tx.Rollback()
+		for i := range 2 {
+			got, err := tx.Add(t.Context(), Source{Path: pdb.path, Content: bytesContent{Reader: bytes.NewReader(pdb.body)}})
+			if err != nil || len(got) != 1 || got[0].Again != (i == 1) {
+				t.Fatal(got, err)
+			}
+		}
+		return tx.Commit(t.Context())
+	}
+	n, err := take()
+	if err != nil {
+		t.Fatal(err)
+	}
+	tx, err := d.Transaction(t.Context(), n)
+	if err != nil || tx.Files != 1 || !tx.Time.Equal(at) || tx.Kind != "import" || tx.Origin == nil || tx.Origin.Number != "0000000007" {
+		t.Errorf("%+v %v", tx, err)
+	}
+	if _, err := take(); !errors.Is(err, ErrTaken) {
+		t.Errorf("a second time: %v", err)
+	}
+	if got, err := d.Origins(t.Context(), "/s"); err != nil || got["0000000007"] != n {
+		t.Errorf("%v %v", got, err)
+	}
+	_ = c
+}
+
+// TestBetter agrees with what Open answers.
+func TestBetter(t *testing.T) {
+	small := Ranked{TxFile: TxFile{Object: layout.Object{Kind: layout.ELF, Role: layout.Debug}, DebugSize: 1, Ref: [32]byte{1}}}
+	large := Ranked{TxFile: TxFile{Object: layout.Object{Kind: layout.ELF, Role: layout.Debug}, DebugSize: 2, Ref: [32]byte{2}}}
+	if !Better(large, small, layout.Debug) || Better(small, large, layout.Debug) {
+		t.Error("more debug information is better")
+	}
+	older := Ranked{TxFile: TxFile{Object: layout.Object{Kind: layout.PE, Role: layout.Executable}, Ref: [32]byte{1}}, Added: time.Unix(1, 0)}
+	newer := Ranked{TxFile: TxFile{Object: layout.Object{Kind: layout.PE, Role: layout.Executable}, Ref: [32]byte{2}}, Added: time.Unix(2, 0)}
+	if !Better(newer, older, layout.Executable) || Better(older, newer, layout.Executable) {
+		t.Error("newer is better")
+	}
+}
