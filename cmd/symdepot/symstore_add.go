@@ -2,6 +2,7 @@ package main
 
 import (
 	"bufio"
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -224,7 +225,9 @@ func (r *symstoreRun) event(s *symstore.Store, opt symstore.AddOptions, e symsto
 		l.Event, l.Error = "ignored", e.Err.Error()
 		r.message("Skipping file %s - not a known file type. ErrorLevel is 13.", e.Path)
 	case symstore.EventFailed:
-		r.problem(e.Path, e.Err)
+		if !errors.Is(e.Err, context.Canceled) { // the whole command ended
+			r.problem(e.Path, e.Err)
+		}
 		return
 	case symstore.EventRepeat:
 		l.Event = "repeated"
@@ -265,6 +268,9 @@ func (r *symstoreRun) finish(result symstore.AddResult, err error) error {
 	if err != nil {
 		if symstoreCode(err) == ssUsage {
 			return err
+		}
+		if result.ID == 0 {
+			result.Stored = 0
 		}
 		result.Failed = max(result.Failed, 1)
 		r.fatal("add", err)

@@ -1,0 +1,55 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+)
+
+// TestSymstoreFullDisk fills the disk of a store: its own exit code, nothing
+// stored, and the next command finds the store as it was.
+func TestSymstoreFullDisk(t *testing.T) {
+	disk := t.TempDir()
+	if err := syscall.Mount("tmpfs", disk, "tmpfs", 0, "size=200k"); err != nil {
+		t.Skipf("a small disk cannot be mounted here: %v", err)
+	}
+	t.Cleanup(func() { _ = syscall.Unmount(disk, 0) })
+	pdbs, err := filepath.Glob("../../testdata/pdb/*.pdb")
+	if err != nil || len(pdbs) == 0 {
+		t.Fatal(pdbs, err)
+	}
+	small := filepath.Join(t.TempDir(), "a.exe")
+	data, err := os.ReadFile("../../testdata/pdb/hello-x64.exe")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(small, data, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	store := filepath.Join(disk, "store")
+	call := func(args ...string) (int, string) {
+		var out bytes.Buffer
+		err := symstoreCmd{Args: args}.Run(&app{ctx: context.Background(), stdout: &out, stderr: &out})
+		return symstoreCode(err), out.String()
+	}
+	if code, out := call("add", "/f", small, "/s", store, "/t", "x"); code != 0 {
+		t.Fatal(code, out)
+	}
+	code, out := call(append(append([]string{"add", "/f"}, pdbs...), "/s", store, "/t", "x")...)
+	if code != ssDiskFull || !strings.Contains(out, "files stored = 0\n") || !strings.Contains(out, "The store is as it was") {
+		t.Errorf("full disk: %d\n%s", code, out)
+	}
+	if code, out := call("check", store); code != 0 {
+		t.Errorf("check: %d\n%s", code, out)
+	}
+	if code, out := call("query", "/f", small, "/s", store); code != 0 {
+		t.Errorf("query: %d\n%s", code, out)
+	}
+	if code, out := call("del", "/i", "1", "/s", store); code != 0 {
+		t.Errorf("del: %d\n%s", code, out)
+	}
+}
