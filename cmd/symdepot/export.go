@@ -310,7 +310,7 @@ func (ex *exporter) caseless() (bool, error) {
 	if err != nil {
 		return false, err
 	}
-	defer os.Remove(dir)
+	defer func() { _ = os.Remove(dir) }()
 	_, err = os.Stat(filepath.Join(filepath.Dir(dir), strings.ToLower(filepath.Base(dir))))
 	return err == nil, nil
 }

@@ -2,6 +2,7 @@ package main
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io/fs"
 	"maps"
@@ -84,7 +85,7 @@ func (ex *exporter) oneTransaction(st *symstore.Store, tx depot.Transaction) err
 		opt.Compress = symstore.MSZIP
 	}
 	result, err := st.Add(ex.a.ctx, opt, func(yield func(symstore.File, error) bool) {
-		stop := fmt.Errorf("enough")
+		stop := errors.New("enough")
 		err := ex.d.Files(ex.a.ctx, tx.Number, func(f depot.TxFile) error {
 			keys := ex.keys(f)
 			if len(keys) == 0 {
@@ -108,7 +109,7 @@ func (ex *exporter) oneTransaction(st *symstore.Store, tx depot.Transaction) err
 			}
 			return nil
 		})
-		if err != nil && err != stop { //nolint:errorlint // it is this very one
+		if err != nil && !errors.Is(err, stop) {
 			yield(symstore.File{}, err)
 		}
 	})

@@ -26,7 +26,7 @@ func (d *Depot) openSource(ctx context.Context, req layout.Request) (*File, erro
 			return nil, ctx.Err()
 		case !errors.Is(err, fs.ErrNotExist):
 			failed = errors.Join(failed, err)
-		case err != fs.ErrNotExist: //nolint:errorlint // a plain absence is not worth a word
+		case err != fs.ErrNotExist: // a plain absence is not worth a word
 			d.log.Warn("a store cannot answer with a file that it has", "store", s.Dir(), "error", err)
 		}
 	}

@@ -7,7 +7,7 @@ import (
 	"fmt"
 )
 
-// ErrTaken: the transaction of that origin was taken over already and stands.
+// ErrTaken is returned when the transaction of that origin was taken over already and stands.
 var ErrTaken = errors.New("that transaction is here already")
 
 // Origins returns the standing transactions that were taken over from a store:

@@ -30,23 +30,20 @@ func (f *Folder) Admin(ctx context.Context, name string) (text []byte, changed t
 	if !f.opt.AdminFiles {
 		return nil, changed, fs.ErrNotExist
 	}
-	field := -1 // that holds a path
 	leaf := layout.Fold(parts[len(parts)-1])
 	switch {
 	case len(parts) == 2 && strings.EqualFold(parts[0], "000Admin") && (leaf == "lastid.txt" || leaf == "server.txt" || leaf == "history.txt"):
 	case len(parts) == 2 && strings.EqualFold(parts[0], "000Admin") && len(leaf) == 10 && strings.Trim(leaf, "0123456789") == "":
-		field = 1
 		if text, changed, err = f.readAdmin(parts); err != nil && f.wasNumber(leaf) {
 			return []byte{}, f.opt.Now(), nil // a deletion, or deleted: readers take the list of ids as complete
 		}
-		return maskPaths(text, field), changed, err
+		return maskPaths(text, 1), changed, err
 	case leaf == "refs.ptr" && len(parts) == 3:
-		field = 2
 		text, changed, err = f.readAdmin(parts)
 		if err != nil {
 			text, changed, err = f.readAdmin(append([]string{layout.Bucket(parts[0])}, parts...))
 		}
-		return maskPaths(text, field), changed, err
+		return maskPaths(text, 2), changed, err
 	default:
 		return nil, changed, fs.ErrNotExist
 	}

@@ -128,7 +128,7 @@ func (f *Folder) Open(ctx context.Context, req layout.Request) (*File, error) {
 	if req.Form != layout.FormFile && req.Form != layout.FormCabinet {
 		return nil, fs.ErrNotExist
 	}
-	absent := error(fs.ErrNotExist)
+	absent := fs.ErrNotExist
 	arranged := f.Layout(ctx)
 	for _, l := range req.Lookups {
 		for _, c := range candidates(arranged, &req, l) {
