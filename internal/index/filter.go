@@ -7,8 +7,8 @@ import (
 	"sync/atomic"
 )
 
-// Most questions that a symbol server gets are for what it does not have. A
-// Filter answers those without a query: it is a Bloom filter of all ids.
+// Filter answers questions for what is not there, and most that a symbol
+// server gets are such, without a query: it is a Bloom filter of all ids.
 //
 // It is good for one state of the index, as Watch tells it, and says nothing
 // at any other. Refresh brings it up to date by reading the keys of new

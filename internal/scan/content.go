@@ -285,7 +285,7 @@ func readFull(r io.Reader, p []byte) (int, error) {
 	for tries := 0; n < len(p); tries++ {
 		m, err := r.Read(p[n:])
 		n += m
-		if errors.Is(err, io.EOF) && err != io.EOF { //nolint:errorlint // the difference is the point
+		if errors.Is(err, io.EOF) && err != io.EOF {
 			err = fmt.Errorf("%w: %s", io.ErrUnexpectedEOF, err.Error())
 		}
 		if err != nil {
