@@ -168,6 +168,8 @@ func (s *Server) fileHeaders(h http.Header, req *layout.Request, body *depot.Fil
 	h["Cache-Control"] = immutable
 	if req.Form == layout.FormAdmin {
 		h["Cache-Control"] = noCache
+	} else if body.Volatile {
+		h["Cache-Control"] = shortLived // somebody else may be writing it just now
 	}
 	if o := &body.Object; req.Age != nil && (o.Kind == layout.PDB || o.Kind == layout.MSFZ) &&
 		o.DebugID.GUID == req.Age.GUID && o.DebugID.Age != req.Age.Age && o.InfoAge != req.Age.Age && !o.NoDBI {

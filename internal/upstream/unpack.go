@@ -48,9 +48,17 @@ func packingOf(f io.ReaderAt) packing {
 // Packed reports whether a file is compressed, in whatever way.
 func Packed(f io.ReaderAt) bool { return packingOf(f) != unpackedFile }
 
-// Unpack writes what is in a compressed file to w, at most limit bytes, and
-// returns their number. The error wraps ErrPacked if it is the file's fault.
+// A file of size bytes may hold honestRatio times as much, or honestBytes; what
+// goes beyond is made to fill a disk.
+const (
+	honestBytes = 1 << 30
+	honestRatio = 200
+)
+
+// Unpack writes what is in a compressed file to w, at most limit bytes and not
+// more than what files of its size may honestly hold, and returns their number. The error wraps ErrPacked if it is the file's fault.
 func Unpack(ctx context.Context, w io.Writer, f io.ReaderAt, size, limit int64) (int64, error) {
+	limit = min(limit, max(honestBytes, honestRatio*size))
 	refuse := func(err error) (int64, error) { return 0, fmt.Errorf("%w: %w", ErrPacked, err) }
 	r, want, err := unpacker(f, size, limit)
 	if err != nil {
