@@ -205,8 +205,8 @@ func (ex *exporter) report() error {
 		text string
 	}{
 		{ex.same.Files, "  the same       %s left alone\n"}, {ex.replaced, "  replaced       %s of other content\n"},
-		{ex.shadowed, "  better ones    %s lost its place to a better one\n"}, {ex.ignored, "  no place       %s that the layout does not have\n"},
-		{ex.collisions, "  collisions     %s whose path differs in its case only\n"}, {ex.failed, "  failed         %s\n"},
+		{ex.shadowed, "  better ones    %s passed over for a better one\n"}, {ex.ignored, "  no place       %s that the layout does not have\n"},
+		{ex.collisions, "  collisions     %s that differ from another path in case only\n"}, {ex.failed, "  failed         %s\n"},
 	} {
 		if l.n > 0 {
 			fmt.Fprintf(w, l.text, count(l.n, "file"))

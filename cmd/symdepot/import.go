@@ -20,7 +20,7 @@ import (
 
 type importCmd struct {
 	txFlags
-	Layout      string   `help:"How the tree is arranged: auto, symstore, symstore_index2, ssqp, breakpad, unified, gdb, lldb, debuginfod, native or flat." default:"auto" placeholder:"LAYOUT"`
+	Layout      string   `help:"How the tree is arranged: auto, symstore, symstore_index2, ssqp, breakpad, unified, gdb, lldb, debuginfod, slashsymbols, native or flat." default:"auto" placeholder:"LAYOUT"`
 	PointerRoot []string `help:"Follow the pointers of a symbol store into this folder; with PREFIX= those that begin so (//server/share=/mnt/share); repeatable." placeholder:"[PREFIX=]DIR" sep:"none"`
 	Origin      string   `help:"Address by which the depot remembers the tree. Default: its path here." placeholder:"ADDRESS"`
 	DryRun      bool     `help:"Only say what would be imported." short:"n"`

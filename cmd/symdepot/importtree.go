@@ -221,12 +221,12 @@ func (im *importer) nameOf(rel, own string) string {
 		if n := im.metaName(rel); n != "" {
 			return n
 		}
-	case layout.SymStore.Name(), layout.Index2.Name(), layout.SSQP.Name():
+	case layout.SymStore.Name(), layout.Index2.Name(), layout.SSQP.Name(), layout.SlashSymbols.Name():
 		l := layout.SymStore
 		if _, err := layout.Index2.Parse(rel); err == nil {
 			l = layout.Index2
 		}
-		if r, err := l.Parse(rel); err == nil && r.Layout == "symstore" && r.Name != "" && !strings.HasPrefix(r.Name, "_.d") {
+		if r, err := l.Parse(rel); err == nil && (r.Layout == "symstore" || r.Layout == "slashsymbols") && r.Name != "" && !strings.HasPrefix(r.Name, "_.d") {
 			return r.Name
 		}
 	}

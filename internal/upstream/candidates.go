@@ -35,6 +35,10 @@ func candidates(arranged string, req *layout.Request, l layout.Lookup) []candida
 		c.lldb()
 	case layout.Debuginfod.Name():
 		c.debuginfod()
+	case layout.SlashSymbols.Name():
+		if c.l.Name != "" && c.l.Role&plainRoles != 0 && c.req.Form == layout.FormFile {
+			c.add(c.l.Name, c.l.ID, "symbols")
+		}
 	case layout.Native.Name():
 		c.microsoft()
 		c.gdb()

@@ -21,7 +21,7 @@ const Flat = "flat"
 // Layouts are the arrangements of a tree on disk: names of layouts, and Flat.
 var Layouts = []string{
 	layout.SymStore.Name(), layout.Index2.Name(), layout.SSQP.Name(), layout.BreakpadTree.Name(), layout.Unified.Name(),
-	layout.GDB.Name(), layout.LLDB.Name(), layout.Debuginfod.Name(), layout.Native.Name(), Flat,
+	layout.GDB.Name(), layout.LLDB.Name(), layout.Debuginfod.Name(), layout.SlashSymbols.Name(), layout.Native.Name(), Flat,
 }
 
 // KnownLayout reports whether a tree on disk can be arranged like that.
@@ -128,8 +128,14 @@ func (s *sampler) vote(p string) {
 		if err != nil {
 			continue
 		}
-		if r.Layout == "breakpad" {
+		switch r.Layout {
+		case "breakpad":
 			l = layout.BreakpadTree
+		case "slashsymbols":
+			l = layout.SlashSymbols
+		case "native":
+			s.files-- // a source bundle stands in many layouts
+			return
 		}
 		s.votes[l.Name()]++
 		return

@@ -140,6 +140,7 @@ func TestLayouts(t *testing.T) {
 		{"gdb", map[string][]byte{".build-id/ad/" + progID[2:] + ".debug": elf}, map[string][]byte{"buildid/" + progID + "/debuginfo": elf, "ad/" + progID[2:] + "/debuginfo": elf, "buildid/" + progID + "/executable": nil}},
 		{"gdb", map[string][]byte{"ad/" + progID[2:]: elf, "ad/" + progID[2:] + ".debug": elf}, map[string][]byte{"buildid/" + progID + "/executable": elf}},
 		{"lldb", map[string][]byte{"0011/2233/4455/6677/8899/AABBCCDDEEFF": dsym}, map[string][]byte{"_.dwarf/mach-uuid-sym-" + uuid + "/_.dwarf": dsym, "0011/2233/4455/6677/8899/aabbccddeeff": dsym}},
+		{"slashsymbols", map[string][]byte{"prog.prx/" + strings.ToUpper(progID) + "/symbols": elf}, map[string][]byte{"prog.prx/" + progID + "/symbols": elf, "prog.prx/elf-buildid-" + progID + "/prog.prx": elf}},
 		{"debuginfod", map[string][]byte{progID + "/debuginfo": elf}, map[string][]byte{"buildid/" + progID + "/debuginfo": elf}},
 		{"flat", map[string][]byte{"Hello-x64.pdb": pdb, "symbols/so/prog.so": elf, "wrong.pdb": testdata(t, "pdb/hello-x86.pdb"), "README": nil}, map[string][]byte{
 			pdbPath: pdb, "prog.so/elf-buildid-" + progID + "/prog.so": elf, "wrong.pdb/" + pdbKey + "/wrong.pdb": nil, "hello-x64.pdb/F9EFE0B6AE7500394C4C44205044422E2/hello-x64.pdb": nil,
