@@ -314,7 +314,7 @@ func TestPointers(t *testing.T) {
 	p := writeFile(t, filepath.Join(build, "Bins", "app.dll"), peImage(1, 0x1000, "app"))
 	out := writeFile(t, filepath.Join(t.TempDir(), "secret.dll"), peImage(1, 0x1000, "secret"))
 	if err := os.Symlink(out, filepath.Join(build, "link.dll")); err != nil {
-		t.Skip(err)
+		t.Skip("needs symbolic links: ", err)
 	}
 	store := filepath.Join(build, "store")
 	s := create(t, store, One, Options{PointerRoots: []PointerRoot{{`\\archive\app`, build}, {"", build}}})

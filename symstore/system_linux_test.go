@@ -72,7 +72,7 @@ func TestReadOnlyDisk(t *testing.T) {
 	p := writeFile(t, filepath.Join(t.TempDir(), "x.dll"), peImage(1, 0x1000, "a"))
 	mustAdd(t, s, AddOptions{}, paths(p))
 	if err := unix.Mount("", dir, "", unix.MS_REMOUNT|unix.MS_RDONLY, ""); err != nil {
-		t.Skip(err)
+		t.Skip("needs to remount a disk read-only: ", err)
 	}
 	_, e1 := s.Add(t.Context(), AddOptions{}, paths(p))
 	_, e2 := s.Del(t.Context(), 1)

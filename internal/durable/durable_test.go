@@ -420,7 +420,7 @@ func TestIsNoSpace(t *testing.T) {
 	if runtime.GOOS == "linux" {
 		full, err := os.OpenFile("/dev/full", os.O_WRONLY, 0)
 		if err != nil {
-			t.Skip(err)
+			t.Skip("needs /dev/full: ", err)
 		}
 		defer func() { _ = full.Close() }()
 		f := &File{tree: &Tree{}, file: full}
