@@ -230,7 +230,12 @@ func (x slashSyntax) nearest(word string) string {
 			return f.spelled()
 		}
 		bare := strings.TrimLeft(f.name, ":-")
-		if d := distance(word, bare); len(bare) > 2 && d < best {
+		// A word that is longer or shorter by that much is no slip of the
+		// pen, and finding out by how much it differs takes long.
+		if len(bare) < 3 || max(len(word), len(bare))-min(len(word), len(bare)) >= best {
+			continue
+		}
+		if d := distance(word, bare); d < best {
 			best, found = d, f.spelled()
 		}
 	}

@@ -14,6 +14,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/symdepot/symdepot/symstore"
 )
@@ -94,6 +95,19 @@ func TestSlashArgs(t *testing.T) {
 		if s := strings.Join(list, " "); s != tt.want {
 			t.Errorf("%s: %s, want %s", tt.args, s, tt.want)
 		}
+	}
+}
+
+// TestLongWord: no hint for a word is looked for that is nothing like an
+// option. The time for that grew with its length, for each option.
+func TestLongWord(t *testing.T) {
+	word := strings.Repeat("x", 64<<20)
+	began := time.Now()
+	if near := addSyntax.nearest(word); near != "" {
+		t.Errorf("it is like %s", near)
+	}
+	if d := time.Since(began); d > 2*time.Second {
+		t.Errorf("it took %s", d)
 	}
 }
 
