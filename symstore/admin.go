@@ -132,6 +132,27 @@ func (s *Store) Entries(id ID) ([]Entry, error) {
 	return list, nil
 }
 
+// Reported returns the transaction numbers that lastid.txt and history.txt would
+// give next, each the highest in it and one. That of a new transaction is at
+// least as high as both.
+func (s *Store) Reported() (byLastID, byHistory ID, err error) {
+	text, err := s.readText(lastIDFile)
+	if err != nil {
+		return 0, 0, err
+	}
+	if byLastID, err = ParseID(string(text)); err != nil {
+		byLastID = 0 // damaged, which is no reason to stop
+	}
+	text, err = s.readText(historyFile)
+	if err != nil {
+		return 0, 0, err
+	}
+	for _, r := range parseRecords(text) {
+		byHistory = max(byHistory, r.ID)
+	}
+	return byLastID + 1, byHistory + 1, nil
+}
+
 // Upload is a live transaction with its entries, as Walk yields it.
 type Upload struct {
 	Transaction

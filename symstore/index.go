@@ -2,6 +2,7 @@ package symstore
 
 import (
 	"bufio"
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -28,7 +29,19 @@ type IndexEntry struct {
 	Named
 	Path string // below the share of the first run, or absolute
 	Size int64  // in bytes; -1 if the line does not say
+	Line int    // where it stands, from 1; 0 if it was not read
 }
+
+// LineError is a line of an index file that names no file that can be stored.
+type LineError struct {
+	Line int // from 1
+	Err  error
+}
+
+func (e *LineError) Error() string { return fmt.Sprintf("index line %d: %v", e.Line, e.Err) }
+
+// Unwrap returns what is wrong with the line.
+func (e *LineError) Unwrap() error { return e.Err }
 
 // IndexOptions say how an index is made.
 type IndexOptions struct {
@@ -123,7 +136,7 @@ func (opt IndexOptions) lines(f File) ([]IndexEntry, error) {
 			return nil, err
 		}
 		if passes(opt.Filter, k.Type) {
-			list = append(list, IndexEntry{k, recorded, info.Size()})
+			list = append(list, IndexEntry{Named: k, Path: recorded, Size: info.Size()})
 		}
 	}
 	if len(list) == 0 {
@@ -140,30 +153,56 @@ func (e IndexEntry) line(bare bool) string {
 	return `"` + strings.Join(parts, `","`) + `"`
 }
 
+// maxIndexLine is the length in bytes of the longest line of an index that is
+// read.
+const maxIndexLine = 64 << 10
+
 // ReadIndex yields the entries of an index file. Comments, which begin with ;
 // or #, and empty lines are passed over; a line that cannot be read is yielded
-// as an error, and reading goes on.
+// as a *LineError, and reading goes on. Any other error is one of r, and the
+// last.
 func ReadIndex(r io.Reader) iter.Seq2[IndexEntry, error] {
 	return func(yield func(IndexEntry, error) bool) {
-		lines := bufio.NewScanner(r)
-		lines.Buffer(make([]byte, 4096), 64<<10)
-		for n := 1; lines.Scan(); n++ {
-			line := strings.Trim(decode(lines.Bytes()), " \t\r\ufeff\x1a")
-			if line == "" || line[0] == ';' || line[0] == '#' {
-				continue
+		in := bufio.NewReaderSize(r, maxIndexLine)
+		for n := 1; ; n++ {
+			raw, long, err := nextLine(in)
+			if err != nil && !errors.Is(err, io.EOF) {
+				yield(IndexEntry{}, fmt.Errorf("index: %w", err))
+				return
 			}
-			e, err := parseIndexLine(line)
-			if err != nil {
-				err = fmt.Errorf("index line %d: %w", n, err)
+			ended := err != nil
+			line := strings.Trim(decode(raw), " \t\r\n\ufeff\x1a")
+			if line != "" && line[0] != ';' && line[0] != '#' {
+				e, err := parseIndexLine(line)
+				if long {
+					err = fmt.Errorf("it is longer than %d bytes", maxIndexLine)
+				}
+				e.Line = n
+				if err != nil {
+					e, err = IndexEntry{}, &LineError{n, err}
+				}
+				if !yield(e, err) {
+					return
+				}
 			}
-			if !yield(e, err) {
+			if ended {
 				return
 			}
 		}
-		if err := lines.Err(); err != nil {
-			yield(IndexEntry{}, fmt.Errorf("index: %w", err))
-		}
 	}
+}
+
+// nextLine returns a line, which is good until the next call. Of one that is
+// too long for the reader's buffer it returns the beginning.
+func nextLine(in *bufio.Reader) (line []byte, long bool, err error) {
+	line, err = in.ReadSlice('\n')
+	if errors.Is(err, bufio.ErrBufferFull) {
+		line, long = bytes.Clone(line[:min(len(line), 200)]), true
+	}
+	for errors.Is(err, bufio.ErrBufferFull) {
+		_, err = in.ReadSlice('\n')
+	}
+	return line, long, err
 }
 
 func parseIndexLine(line string) (IndexEntry, error) {
@@ -209,7 +248,9 @@ func guessType(name string) Type {
 // FromIndex turns the entries of an index into files for Add. share is where
 // the originals are now, as it is recorded, and dir how this machine reaches it;
 // an empty dir stands for share. Entries that follow each other with one path
-// are one file.
+// are one file. Errors are passed on, with a *LineError for an entry that leads
+// out of the share, and so are the files after them: whoever does not want to
+// stop at a bad line takes those errors out.
 func FromIndex(entries iter.Seq2[IndexEntry, error], share, dir string) iter.Seq2[File, error] {
 	if dir == "" {
 		dir = share
@@ -219,8 +260,10 @@ func FromIndex(entries iter.Seq2[IndexEntry, error], share, dir string) iter.Seq
 		var last string
 		for e, err := range entries {
 			if err != nil {
-				yield(File{}, err)
-				return
+				if !yield(File{}, err) {
+					return
+				}
+				continue
 			}
 			if pending != nil && last == e.Path {
 				pending.Keys = append(pending.Keys, e.Named)
@@ -229,10 +272,13 @@ func FromIndex(entries iter.Seq2[IndexEntry, error], share, dir string) iter.Seq
 			if pending != nil && !yield(*pending, nil) {
 				return
 			}
+			pending = nil
 			f, err := indexed(e, share, dir)
 			if err != nil {
-				yield(File{}, err)
-				return
+				if !yield(File{}, &LineError{e.Line, err}) {
+					return
+				}
+				continue
 			}
 			pending, last = &f, e.Path
 		}

@@ -374,6 +374,7 @@ func (r *symstoreRun) del() (err error) {
 		return err
 	}
 	defer s.Close()
+	r.reported(s)
 	result, err := s.Del(r.ctx, id)
 	failed := 0
 	if err != nil {
@@ -381,6 +382,7 @@ func (r *symstoreRun) del() (err error) {
 		r.fatal("del", err)
 		err = ownExit(symstoreCode(err))
 	} else {
+		r.message("Final id is %s", result.ID)
 		r.print("Finding ID...  %s\n\n", result.ID)
 		r.message("%s deleted: %d entries, %d kept for other transactions, %d were not there", id, result.Entries, result.Kept, result.Missing)
 		r.line(struct {

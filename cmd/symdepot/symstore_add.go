@@ -140,6 +140,7 @@ func (r *symstoreRun) add() error {
 	}
 	opt.Event = func(e symstore.Event) { r.event(s, opt, e) }
 	r.message("0 alternate indexers registered")
+	r.reported(s)
 	files, index, err := r.addFiles(s)
 	if err != nil {
 		return r.finish(symstore.AddResult{}, err)
@@ -184,7 +185,11 @@ func (r *symstoreRun) addFiles(s *symstore.Store) (iter.Seq2[symstore.File, erro
 			return nil, nil, err
 		}
 	}
-	return r.paths.openIndexed(r.indexName(), share)
+	files, index, err := r.paths.openIndexed(r.indexName(), share)
+	if err != nil || r.args.has("-all-or-nothing") {
+		return files, index, err
+	}
+	return goodLines(files, func(err error) { r.problem(r.indexName(), err) }), index, nil
 }
 
 // indexName is the file of /y, or of /yi where that names it.
@@ -200,6 +205,21 @@ func (r *symstoreRun) inputs() *inputs {
 		paths: r.paths, recurse: r.args.has("r"), problem: r.problem,
 		note: func(text string) { r.print("SYMSTORE WARNING: %s\n", printable(text)) },
 	}
+}
+
+// reported says with /o what the records give as the next number, as the
+// genuine tool does.
+func (r *symstoreRun) reported(s *symstore.Store) {
+	if !r.verbose() {
+		return
+	}
+	byLastID, byHistory, err := s.Reported()
+	if err != nil {
+		r.message("no id is reported: %v", err)
+		return
+	}
+	r.message("LastId.txt reported id %d", byLastID)
+	r.message("History.txt reported id %d", byHistory)
 }
 
 // event tells what happens to a file.

@@ -382,6 +382,21 @@ func wildcardMatch(pattern, name string) bool {
 	return !slices.ContainsFunc(p[i:], func(r rune) bool { return r != '*' })
 }
 
+// goodLines takes the lines of an index that cannot be used out, telling each
+// to bad.
+func goodLines(files iter.Seq2[symstore.File, error], bad func(error)) iter.Seq2[symstore.File, error] {
+	return func(yield func(symstore.File, error) bool) {
+		for f, err := range files {
+			var line *symstore.LineError
+			if errors.As(err, &line) {
+				bad(err)
+			} else if !yield(f, err) {
+				return
+			}
+		}
+	}
+}
+
 // openIndexed yields the files of an index file (/y).
 func (m pathMap) openIndexed(index, share string) (iter.Seq2[symstore.File, error], io.Closer, error) {
 	local, err := m.local(index)
