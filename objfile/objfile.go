@@ -31,6 +31,9 @@ type Object struct {
 	// named .debug_*, .zdebug_* or __debug_*). Of several files with one
 	// build-id the one with the largest is the best answer.
 	DebugSize int64
+	// ResourceOnly says that a PE image holds resources and nothing else: its
+	// only section is .rsrc.
+	ResourceOnly bool
 	// Wants are the PDBs that a PE image asks for, in file order.
 	Wants []layout.Object
 }

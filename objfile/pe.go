@@ -106,6 +106,7 @@ func identifyPE(b *budget, head []byte, name string) ([]Object, error) {
 			o.CodeID = id.String()
 		}
 	}
+	o.ResourceOnly = len(f.sections) == 1 && f.sections[0].name == ".rsrc"
 	embedded, err := f.debugDirectory(&o)
 	if err != nil {
 		return nil, err

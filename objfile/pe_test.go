@@ -292,9 +292,13 @@ func TestPEFiles(t *testing.T) {
 			want = o.Wants[0].Name
 		}
 		if o.Arch != tt.arch || o.CodeID != tt.code || o.DebugID.Breakpad() != tt.id || want != tt.want || o.Role != tt.role || o.Main != tt.main ||
-			strings.Join(o.Features.Words(), " ") != tt.features || (o.DebugSize > 0) != (o.Role&debug != 0) || o.Name != tt.file {
+			strings.Join(o.Features.Words(), " ") != tt.features || (o.DebugSize > 0) != (o.Role&debug != 0) || o.Name != tt.file || o.ResourceOnly {
 			t.Errorf("%s: %+v", tt.file, o)
 		}
+	}
+	objects, err := identifyFile(t, "../testdata/pe/resources.dll", Options{})
+	if err != nil || !objects[0].ResourceOnly || objects[0].CodeID != "5A0BC0C62000" {
+		t.Errorf("resources.dll: %+v, %v", objects, err)
 	}
 }
 

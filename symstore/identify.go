@@ -19,40 +19,77 @@ type Named struct {
 	Type Type
 }
 
+// OnRequestError is the error of a file that is stored with AddOptions.All only.
+// It wraps objfile.ErrNotSymbolFile.
+type OnRequestError struct {
+	Kind layout.Kind
+	What string // in words
+}
+
+func (e *OnRequestError) Error() string {
+	return fmt.Sprintf("%v: %s, stored on request only", objfile.ErrNotSymbolFile, e.What)
+}
+
+// Unwrap returns objfile.ErrNotSymbolFile.
+func (e *OnRequestError) Unwrap() error { return objfile.ErrNotSymbolFile }
+
 // Identify returns the keys under which a file is stored: one for PE, PDB and
-// DBG files, two for a portable PDB, and, with all, those that Microsoft's
-// newer conventions give to ELF, Mach-O and WASM. The error wraps
-// objfile.ErrNotSymbolFile for a file that the genuine tool passes over.
+// DBG files, two for a portable PDB. With all, ELF, Mach-O and WASM files have
+// those that Microsoft's newer conventions give them, an image that holds
+// resources only has that of an image, and an MSFZ container that of the PDB in
+// it. The error wraps objfile.ErrNotSymbolFile for a file that the genuine tool
+// passes over.
 func Identify(r io.ReaderAt, size int64, filePath string, all bool) ([]Named, error) {
 	objects, err := objfile.Identify(r, size, filePath, objfile.Options{})
 	if err != nil {
 		return nil, err
 	}
 	var list []Named
-	var foreign layout.Kind
+	var asked *OnRequestError
 	for _, o := range objects {
 		if o.Offset != 0 && o.Kind != layout.MachO || o.Deflated != 0 {
 			continue // inside another file
 		}
+		if what := onRequest(o); what != "" && !all {
+			asked = &OnRequestError{o.Kind, what}
+			continue
+		}
 		switch o.Kind {
 		case layout.PE, layout.DBG, layout.PDB, layout.PDB2:
 			list = addNamed(list, layout.SymStore.Paths(o.Object), 1, typeOf(o))
+		case layout.MSFZ:
+			// Its own place, msfz0 below the key, cannot be said in the records
+			// of a store. Clients that know the container take it here too.
+			as := o.Object
+			as.Kind, as.Role = layout.PDB, layout.Debug
+			list = addNamed(list, layout.SymStore.Paths(as), 1, typeOf(o))
 		case layout.PortablePDB:
 			list = addNamed(list, layout.SymStore.Paths(o.Object), 2, typeOf(o))
 		case layout.ELF, layout.MachO, layout.WASM:
-			foreign = o.Kind
-			if all {
-				list = addNamed(list, sameID(layout.SSQP.Paths(o.Object)), -1, typeOf(o))
-			}
+			list = addNamed(list, sameID(layout.SSQP.Paths(o.Object)), -1, typeOf(o))
 		}
 	}
-	if len(list) > 0 {
+	switch {
+	case len(list) > 0:
 		return list, nil
-	}
-	if foreign != layout.KindUnknown && !all {
-		return nil, fmt.Errorf("%w: %s files are stored on request only", objfile.ErrNotSymbolFile, foreign)
+	case asked != nil:
+		return nil, asked
 	}
 	return nil, fmt.Errorf("%w: nothing in it has a key", objfile.ErrNotSymbolFile)
+}
+
+// onRequest says what an object is that is stored only if that is asked for,
+// empty if it is stored always.
+func onRequest(o objfile.Object) string {
+	switch {
+	case o.Kind == layout.ELF || o.Kind == layout.MachO || o.Kind == layout.WASM:
+		return o.Kind.String() + " file"
+	case o.Kind == layout.PE && o.ResourceOnly:
+		return "an image of resources only"
+	case o.Kind == layout.MSFZ:
+		return "a compressed PDB (MSFZ), which older debuggers take for a damaged one"
+	}
+	return ""
 }
 
 func addNamed(list []Named, paths []string, limit int, t Type) []Named {
@@ -108,7 +145,7 @@ func typeOf(o objfile.Object) Type {
 			return Private
 		}
 		return Public
-	case layout.PDB, layout.PDB2:
+	case layout.PDB, layout.PDB2, layout.MSFZ:
 		switch pdb.Sort(o.Features.PDB) {
 		case pdb.Public:
 			return Public

@@ -12,6 +12,7 @@ import (
 	"path/filepath"
 	"strings"
 
+	"github.com/symdepot/symdepot/layout"
 	"github.com/symdepot/symdepot/symstore"
 )
 
@@ -243,6 +244,7 @@ func (r *symstoreRun) event(s *symstore.Store, opt symstore.AddOptions, e symsto
 		r.message("Writing %s for %s", dest, e.Path)
 	case symstore.EventIgnored:
 		l.Event, l.Error = "ignored", e.Err.Error()
+		r.warnIgnored(e)
 		r.message("Skipping file %s - not a known file type. ErrorLevel is 13.", e.Path)
 	case symstore.EventFailed:
 		if !errors.Is(e.Err, context.Canceled) { // the whole command ended
@@ -261,6 +263,14 @@ func (r *symstoreRun) event(s *symstore.Store, opt symstore.AddOptions, e symsto
 		return
 	}
 	r.line(l)
+}
+
+// warnIgnored warns of a file that was meant to be stored, most likely.
+func (r *symstoreRun) warnIgnored(e symstore.Event) {
+	var asked *symstore.OnRequestError
+	if errors.As(e.Err, &asked) && asked.Kind == layout.MSFZ {
+		r.print("SYMSTORE WARNING: %s is %s; --all stores it\n", printable(e.Path), asked.What)
+	}
 }
 
 // underscored is the name of a compressed file.
@@ -335,6 +345,7 @@ func (r *symstoreRun) addIndex() (err error) {
 			r.message("%s is %s\\%s", e.Path, e.Name, e.Key)
 			r.line(symstoreLine{Event: "indexed", Path: e.Path, Name: e.Name, Key: e.Key})
 		case symstore.EventIgnored:
+			r.warnIgnored(e)
 			r.message("Skipping file %s - not a known file type. ErrorLevel is 13.", e.Path)
 		case symstore.EventFailed:
 			r.problem(e.Path, e.Err)

@@ -53,7 +53,8 @@ const addHelp = `Stores files as one transaction: all become visible at once, or
   -:NOFORCECOPY      leave files alone that are stored already
   /z pub|pri         only public, or only private, symbols; programs always
   /h pub|pri  /m PREFIX   what wins over other files of the same key: these symbols, these sources
-  --all              ELF, Mach-O and WASM files too, under the keys of Microsoft's newer tools
+  --all              ELF, Mach-O and WASM files too, under the keys of Microsoft's newer tools; images
+                     of resources only; compressed PDBs (MSFZ)
   --no-replace       another file of the same key in the store is an error (80)
   --all-or-nothing   store nothing if a file fails
   --oversize-plain   store a file as it is that is too large for a cabinet
@@ -94,7 +95,7 @@ const queryHelp = `Says for each file whether the store has it: FOUND and where,
   /r                 in the folders below as well
   /s STORE           a store, a flat folder, or a symbol server
   /o                 with what the store records of each
-  --all              ELF, Mach-O and WASM files too
+  --all              what add stores with --all, too
 ` + commonHelp + `
 Exit codes: 0 all found, 1 at least one was not, 2 wrong command line, 3 no store there.
 `

@@ -132,7 +132,10 @@ func (r *symstoreRun) queryOne(store answerer, name string, named bool) (ok bool
 // whyUnread says in a few words why a file has no keys.
 func whyUnread(err error) string {
 	var path *fs.PathError
+	var asked *symstore.OnRequestError
 	switch {
+	case errors.As(err, &asked):
+		return asked.What + "; ask with --all"
 	case errors.Is(err, objfile.ErrNotSymbolFile):
 		return "not a known file type"
 	case errors.As(err, &path):

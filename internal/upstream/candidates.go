@@ -16,6 +16,8 @@ type candidate struct {
 	pointer bool
 	// text: only a Breakpad file is an answer; others may be called the same.
 	text bool
+	// msfz: only an MSFZ container is an answer.
+	msfz bool
 	// verify: only a file whose own ids fit is an answer.
 	verify bool
 }
@@ -127,7 +129,12 @@ func (c *places) file(name, key string) {
 		c.key(name, key, candidate{packed: true}, packed)
 	}
 	if c.l.Role&layout.Compressed != 0 {
-		c.key(name, key, candidate{}, "msfz0", name)
+		c.key(name, key, candidate{msfz: true}, "msfz0", name)
+		if c.l.Role&plainRoles == 0 {
+			// Records of a store have no words for that place.
+			c.key(name, key, candidate{msfz: true}, name)
+			c.key(name, key, candidate{msfz: true, packed: true}, packed)
+		}
 	}
 	if c.l.Role&plainRoles != 0 {
 		c.key(name, key, candidate{pointer: true}, "file.ptr")

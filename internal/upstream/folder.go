@@ -239,8 +239,20 @@ func (f *Folder) unpack(ctx context.Context, a *File, key string) error {
 	return nil
 }
 
+// magicMSFZ begins a PDB in its compressed container.
+const magicMSFZ = "Microsoft MSFZ Container\r\n\x1aALD"
+
 // check looks into a file where its place does not say enough.
 func (f *Folder) check(ctx context.Context, a *File, req *layout.Request, l layout.Lookup, c candidate) error {
+	var magic [len(magicMSFZ)]byte
+	if n, _ := a.ReadAt(magic[:], 0); string(magic[:n]) == magicMSFZ {
+		a.Kind = layout.MSFZ
+	}
+	// A client that did not say that it reads the container would take it for
+	// a damaged PDB.
+	if a.Kind == layout.MSFZ && l.Role&layout.Compressed == 0 || a.Kind != layout.MSFZ && c.msfz {
+		return fs.ErrNotExist
+	}
 	if c.text {
 		var head [7]byte
 		if n, _ := a.ReadAt(head[:], 0); string(head[:n]) != "MODULE " {

@@ -233,6 +233,42 @@ func TestPacked(t *testing.T) {
 	}
 }
 
+// TestMSFZ: a compressed PDB answers only those who say that they read it,
+// wherever in the store it is.
+func TestMSFZ(t *testing.T) {
+	dir := t.TempDir()
+	packed := testdata(t, "rare/packed.pdb")
+	const key = "0403020106050807090A0B0C0D0E0F10"
+	put(t, dir, "pingme.txt", nil)
+	put(t, dir, "a.pdb/"+key+"/a.pdb", packed)
+	put(t, dir, "b.pdb/"+key+"/b.pd_", makeCab(t, "b.pdb", packed))
+	put(t, dir, "c.pdb/"+key+"/msfz0/c.pdb", packed)
+	put(t, dir, "hello-x64.pdb/"+pdbKey+"/hello-x64.pdb", testdata(t, "pdb/hello-x64.pdb"))
+	f := open(t, dir, Options{})
+	for _, name := range []string{"a.pdb", "b.pdb", "c.pdb"} {
+		plain, own := name+"/"+key+"/"+name, name+"/"+key+"/msfz0/"+name
+		if b, err := get(t, f, plain); !errors.Is(err, fs.ErrNotExist) {
+			t.Errorf("%s: %d bytes, %v", plain, len(b), err)
+		}
+		if b, err := get(t, f, own); err != nil || !bytes.Equal(b, packed) {
+			t.Errorf("%s: %d bytes, %v", own, len(b), err)
+		}
+		req, err := layout.Route(strings.Split(plain, "/"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		req.AcceptMSFZ()
+		a, err := f.Open(t.Context(), req)
+		if err != nil || a.Size != int64(len(packed)) || a.Kind != layout.MSFZ {
+			t.Fatalf("%s: %+v, %v", plain, a, err)
+		}
+		_ = a.Close()
+	}
+	if b, err := get(t, f, "hello-x64.pdb/"+pdbKey+"/msfz0/hello-x64.pdb"); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("a plain PDB for a compressed one: %d bytes, %v", len(b), err)
+	}
+}
+
 // TestUnpackGivenUp: a client that gives up does not spoil it for the next.
 func TestUnpackGivenUp(t *testing.T) {
 	dir := t.TempDir()
