@@ -29,7 +29,7 @@ type serveCmd struct {
 	Prefix       []string `help:"Another path prefix under which everything is answered; repeatable." placeholder:"PATH"`
 	TwoTier      bool     `help:"Answer index2.txt, so that Microsoft's clients ask with two-tier paths."`
 	MakeCabinets bool     `help:"Make the cabinet (foo.pd_) of a PE, PDB or DBG file after the first request for it, in the background."`
-	Store        []string `help:"Answer from this tree of symbol files too, as it is, after the depot; repeatable." placeholder:"DIR" sep:"none"`
+	Store        []string `help:"Answer from this tree of symbol files too, as it is, after the depot; its layout is found out, or named; repeatable." placeholder:"DIR[,layout=L]" sep:"none"`
 	PointerRoot  []string `help:"Follow the pointers of a store into this folder; with PREFIX= those that begin so (//server/share=/mnt/share); repeatable." placeholder:"[PREFIX=]DIR" sep:"none"`
 	AdminFiles   bool     `help:"Answer a store's 000Admin and refs.ptr too, with source paths cut down to names."`
 	FilePath     string   `help:"What X-DEBUGINFOD-FILE tells of where a file came from: its name, the full path as added, or none." enum:"name,full,none" default:"name"`
@@ -45,6 +45,7 @@ paste into each is printed on start. Needs no configuration; Ctrl-C finishes run
   symdepot serve --add build/
   symdepot serve --listen 127.0.0.1:0
   symdepot serve --store /srv/symbols --pointer-root '\\server\builds=/mnt/builds'
+  symdepot serve --store /srv/new,layout=unified
   symdepot serve --listen 0.0.0.0:8080 --public --host symbols.example.com
 
 Exit codes: 0 stopped, 2 wrong command line, 3 could not listen, 4 depot damaged or newer.`
@@ -106,7 +107,6 @@ func (c serveCmd) Run(a *app) error {
 	return nil
 }
 
-// logger writes to w in the format asked for; stderr is where w goes.
 // stores opens the trees to answer from.
 func (c serveCmd) stores(a *app) ([]*upstream.Folder, error) {
 	roots, err := pointerRoots(c.PointerRoot)
@@ -114,14 +114,37 @@ func (c serveCmd) stores(a *app) ([]*upstream.Folder, error) {
 		return nil, err
 	}
 	var list []*upstream.Folder
-	for _, dir := range c.Store {
-		f, err := upstream.OpenFolder(a.ctx, dir, upstream.Options{PointerRoots: roots, AdminFiles: c.AdminFiles})
+	for _, v := range c.Store {
+		dir, arranged, err := storeFlagValue(v)
 		if err != nil {
-			return list, fmt.Errorf("--store %s: %w", dir, err)
+			return list, err
+		}
+		f, err := upstream.OpenFolder(a.ctx, dir, upstream.Options{Layout: arranged, PointerRoots: roots, AdminFiles: c.AdminFiles})
+		if err != nil {
+			return list, fmt.Errorf("--store %s: %w", v, err)
 		}
 		list = append(list, f)
 	}
 	return list, nil
+}
+
+// storeFlagValue takes a value of --store apart: a folder, whatever its name
+// is, or a folder and how it is arranged.
+func storeFlagValue(v string) (dir, arranged string, err error) {
+	if isDir(v) {
+		return v, "", nil
+	}
+	i := strings.LastIndex(v, ",layout=")
+	if i < 0 {
+		return v, "", nil
+	}
+	dir, arranged = v[:i], v[i+len(",layout="):]
+	if arranged == "auto" {
+		arranged = ""
+	} else if !upstream.KnownLayout(arranged) {
+		return "", "", usageError(fmt.Sprintf("--store %s: no layout %q; there are auto, %s", v, arranged, strings.Join(upstream.Layouts, ", ")))
+	}
+	return dir, arranged, nil
 }
 
 // pointerRoots reads the values of --pointer-root.
@@ -147,6 +170,7 @@ func pointerRoots(flags []string) ([]symstore.PointerRoot, error) {
 	return roots, nil
 }
 
+// logger writes to w in the format asked for; stderr is where w goes.
 func (c serveCmd) logger(stderr, w io.Writer) *slog.Logger {
 	opt := &slog.HandlerOptions{Level: slog.LevelInfo}
 	if c.Log == "json" || c.Log == "auto" && !terminal(stderr) {
