@@ -126,6 +126,7 @@ type importer struct {
 	roots  []symstore.PointerRoot
 
 	root     *os.Root         // of the tree
+	symbols  *symstore.Store  // the tree, if it is a symbol store; else nil
 	taken    map[string]int64 // our numbers of what was imported before, by theirs
 	covered  map[string]bool  // folded name/key, or path, of what a transaction has
 	imported int64            // transactions
@@ -152,6 +153,10 @@ func (im *importer) run() error {
 	}
 	switch im.layout {
 	case layout.SymStore.Name(), layout.Index2.Name():
+		if im.symbols, err = symstore.Open(im.dir, symstore.Options{ReadOnly: true, PointerRoots: im.roots}); err != nil {
+			return err
+		}
+		defer im.symbols.Close()
 		err = im.transactions()
 	case layout.Unified.Name():
 		err = im.bundles()
@@ -164,14 +169,9 @@ func (im *importer) run() error {
 
 // transactions imports those of a symbol store, oldest first.
 func (im *importer) transactions() error {
-	st, err := symstore.Open(im.dir, symstore.Options{ReadOnly: true, PointerRoots: im.roots})
-	if err != nil {
-		return err
-	}
-	defer st.Close()
 	bar := newProgress(im.a.stderr, "importing", -1)
 	defer bar.done()
-	for u, err := range st.Walk(im.a.ctx) {
+	for u, err := range im.symbols.Walk(im.a.ctx) {
 		if im.a.ctx.Err() != nil {
 			return im.a.ctx.Err()
 		}
@@ -193,7 +193,7 @@ func (im *importer) transactions() error {
 		done := map[string]bool{}
 		err = im.transaction(info, func(take taker) error {
 			return im.each(len(u.Entries), func(ctx context.Context, i int) error {
-				return im.entry(ctx, st, take, u.ID, u.Entries[i])
+				return im.entry(ctx, im.symbols, take, u.ID, u.Entries[i])
 			}, func(i int) bool {
 				k := layout.Fold(u.Entries[i].Name + "/" + u.Entries[i].Key)
 				twice := done[k]

@@ -112,26 +112,15 @@ func (im *importer) loose() error {
 		return err
 	}
 	for f, err := range scan.Walk(im.a.ctx, []string{im.dir}, opt) {
+		l, ok, err := im.met(f, err, have)
 		if err != nil {
-			if im.a.ctx.Err() != nil {
-				return im.a.ctx.Err()
-			}
-			var skip *scan.Skip
-			if !errors.As(err, &skip) {
-				return err
-			}
-			if rel, ok := im.rel(skip.Path); ok && !im.own(rel) {
-				im.skip(im.store+"/"+rel, skipText(skip), notable(skip))
-			}
-			continue
+			return err
 		}
-		l, ok := im.wanted(f, have)
-		f.Discard() // opened again when its turn comes
 		if !ok {
 			continue
 		}
 		batch = append(batch, l)
-		size += max(0, f.Size)
+		size += max(0, l.size)
 		if len(batch) >= looseFiles || size >= looseBytes {
 			if err := flush(); err != nil {
 				return err
@@ -142,10 +131,48 @@ func (im *importer) loose() error {
 	return flush()
 }
 
+// met judges what the walk meets: whether it is to be imported. The error is
+// one that ends the import.
+func (im *importer) met(f *scan.File, err error, have map[string]bool) (looseFile, bool, error) {
+	var none looseFile
+	if err == nil {
+		rel, ok := im.rel(f.Path)
+		if ok && f.Archive == "" && im.isPointer(rel) {
+			f.Discard()
+			l, ok := im.pointed(rel, have)
+			return l, ok, nil
+		}
+		l, ok := im.wanted(f, have)
+		l.size = f.Size
+		f.Discard() // opened again when its turn comes
+		return l, ok, nil
+	}
+	if im.a.ctx.Err() != nil {
+		return none, false, im.a.ctx.Err()
+	}
+	var skip *scan.Skip
+	if !errors.As(err, &skip) {
+		return none, false, err
+	}
+	rel, ok := im.rel(skip.Path)
+	switch {
+	case !ok:
+	case skip.Reason == scan.ReasonUnwanted && im.isPointer(rel):
+		l, ok := im.pointed(rel, have)
+		return l, ok, nil
+	case !im.own(rel):
+		im.skip(im.store+"/"+rel, skipText(skip), notable(skip))
+	}
+	return none, false, nil
+}
+
 // looseFile is a file that no transaction has.
 type looseFile struct {
-	rel string // in the tree
-	src depot.Source
+	rel  string // in the tree
+	src  depot.Source
+	size int64
+	// pointer: rel is a file.ptr, and the file is what it leads to.
+	pointer bool
 }
 
 // rel returns a path of the walk as one in the tree, with slashes.
@@ -314,6 +341,9 @@ func partName(n int) string { return "part " + strconv.Itoa(n) }
 
 // one imports a file with all that is in it.
 func (im *importer) one(ctx context.Context, take taker, l looseFile) error {
+	if l.pointer {
+		return im.onePointed(ctx, take, l)
+	}
 	if l.src.Archive == "" || keyOf(l.rel) != l.rel && strings.HasSuffix(l.rel, "_") {
 		f, err := im.openRel(l.rel)
 		if err != nil {

@@ -1,0 +1,91 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path"
+	"strings"
+
+	"github.com/symdepot/symdepot/internal/depot"
+	"github.com/symdepot/symdepot/layout"
+	"github.com/symdepot/symdepot/symstore"
+)
+
+// Pointers of a symbol store that none of its transactions has: tools that keep
+// no records leave such.
+
+// pointerKey takes the path of a file.ptr apart.
+func pointerKey(rel string) (name, key string, ok bool) {
+	parts := strings.Split(rel, "/")
+	n := len(parts)
+	if n != 3 && n != 4 || layout.Fold(parts[n-1]) != "file.ptr" {
+		return "", "", false
+	}
+	return parts[n-3], parts[n-2], true
+}
+
+func (im *importer) isPointer(rel string) bool {
+	_, _, ok := pointerKey(rel)
+	return ok && im.symbols != nil
+}
+
+// errBeside says that nobody follows a pointer, because the file itself is
+// there.
+var errBeside = errors.New("the file itself is there")
+
+// followLoose opens what a file.ptr leads to.
+func (im *importer) followLoose(rel string) (*os.File, error) {
+	name, key, _ := pointerKey(rel)
+	found, err := im.symbols.Find(name, key)
+	if err != nil {
+		return nil, err
+	}
+	if found.Plain != "" || found.Compressed != "" {
+		return nil, errBeside
+	}
+	return im.symbols.Follow(found)
+}
+
+// pointed reports whether what a file.ptr leads to is to be imported.
+func (im *importer) pointed(rel string, have map[string]bool) (looseFile, bool) {
+	var none looseFile
+	if im.covered[layout.Fold(keyOf(rel))] {
+		return none, false
+	}
+	name, _, _ := pointerKey(rel)
+	l := looseFile{rel: rel, pointer: true, src: depot.Source{Path: im.store + "/" + rel, Name: name}}
+	f, err := im.followLoose(rel)
+	if err != nil {
+		if !errors.Is(err, errBeside) {
+			im.skip(l.src.Path, err.Error(), true)
+		}
+		return none, false
+	}
+	defer f.Close()
+	info, err := f.Stat()
+	if err != nil {
+		im.skip(l.src.Path, err.Error(), true)
+		return none, false
+	}
+	if have[fileKey(l.src.Path, info.ModTime())] {
+		im.before++
+		return none, false
+	}
+	l.size = info.Size()
+	return l, true
+}
+
+// onePointed imports what a file.ptr leads to.
+func (im *importer) onePointed(ctx context.Context, take taker, l looseFile) error {
+	f, err := im.followLoose(l.rel)
+	if errors.Is(err, symstore.ErrPointer) || errors.Is(err, errBeside) { // it changed
+		im.skip(l.src.Path, err.Error(), true)
+		return nil
+	}
+	if err != nil {
+		return im.judgeOpen(ctx, l.src.Path, err)
+	}
+	defer f.Close()
+	return im.opened(ctx, take, f, l.src, path.Dir(l.rel)+"/"+l.src.Name)
+}
