@@ -21,7 +21,7 @@ var faults = []struct{ what, query string }{
 	{"files of transaction %s, which does not exist or was removed", "SELECT DISTINCT f.tx_id FROM tx_file f LEFT JOIN tx t ON t.id = f.tx_id WHERE t.id IS NULL OR t.deleted_at IS NOT NULL"},
 	{"transaction %s has another number of files, or of bytes, than it says", `SELECT t.id FROM tx t
 		LEFT JOIN (SELECT f.tx_id, count(*) AS files, sum(c.size) AS bytes FROM tx_file f JOIN object o ON o.id = f.object_id JOIN content c ON c.id = o.content_id GROUP BY f.tx_id) n ON n.tx_id = t.id
-		WHERE t.deleted_at IS NULL AND (n.files IS NULL OR n.files <> t.files OR n.bytes <> t.bytes)`},
+		WHERE t.id > 0 AND t.deleted_at IS NULL AND (n.files IS NULL OR n.files <> t.files OR n.bytes <> t.bytes)`},
 	{"object %s is in a transaction through which it is not seen, or not as the newest", `SELECT f.object_id FROM tx_file f JOIN tx t ON t.id = f.tx_id
 		LEFT JOIN seen s ON s.object_id = f.object_id AND s.product_id = t.product_id
 		GROUP BY f.object_id, t.product_id HAVING max(s.tx_id) IS NULL OR max(s.tx_id) <> max(f.tx_id)`},
@@ -29,10 +29,21 @@ var faults = []struct{ what, query string }{
 		(SELECT 1 FROM tx_file f JOIN tx t ON t.id = f.tx_id WHERE f.object_id = s.object_id AND f.tx_id = s.tx_id AND t.product_id = s.product_id)`},
 	{"content %s is counted as unreferenced but is referred to", "SELECT c.id FROM content c WHERE c.unreferenced_since IS NOT NULL AND " + referenced},
 	{"content %s is kept but nothing refers to it", "SELECT c.id FROM content c WHERE c.unreferenced_since IS NULL AND NOT " + referenced},
-	{"transaction numbers do not end with %s, the last one given out", "SELECT last_tx FROM state WHERE last_tx <> (SELECT coalesce(max(id), 0) FROM tx) OR last_tx <> (SELECT count(*) FROM tx)"},
+	{"transaction numbers do not end with %s, the last one given out", "SELECT last_tx FROM state WHERE last_tx <> (SELECT coalesce(max(id), 0) FROM tx WHERE id > 0) OR last_tx <> (SELECT count(*) FROM tx WHERE id > 0)"},
 	{"the counters are wrong: %s", `SELECT 'contents ' || contents || ', bytes ' || bytes || ', objects ' || objects || ', keys ' || lookups FROM state
 		WHERE contents <> (SELECT count(*) FROM content) OR bytes <> (SELECT coalesce(sum(size), 0) FROM content)
 		OR objects <> (SELECT count(*) FROM object) OR lookups <> (SELECT count(*) FROM lookup)`},
+	{"source %s has another number of fetched files, or of bytes, than it says", `SELECT t.source FROM tx t
+		LEFT JOIN (SELECT c.tx_id, count(*) AS files, sum(k.size) AS bytes FROM cached c JOIN content k ON k.id = c.content_id GROUP BY c.tx_id) n ON n.tx_id = t.id
+		WHERE t.id < 0 AND (coalesce(n.files, 0) <> t.files OR coalesce(n.bytes, 0) <> t.bytes)`},
+	{"transaction %s is of a source, or not, against its number", "SELECT id FROM tx WHERE (id < 0) <> (source IS NOT NULL) OR id = 0 OR (id < 0 AND deleted_at IS NOT NULL)"},
+	{"the fetched content %s shows no object", `SELECT c.content_id FROM cached c WHERE NOT EXISTS
+		(SELECT 1 FROM object o JOIN tx_file f ON f.object_id = o.id WHERE o.content_id = c.content_id AND f.tx_id = c.tx_id)`},
+	{"object %s is shown by a source that did not give its content", `SELECT f.object_id FROM tx_file f JOIN object o ON o.id = f.object_id
+		WHERE f.tx_id < 0 AND (f.mtime IS NULL OR NOT EXISTS (SELECT 1 FROM cached c WHERE c.content_id = o.content_id AND c.tx_id = f.tx_id))`},
+	{"object %s is newer than the newest", "SELECT max(id) FROM object HAVING max(id) > (SELECT last_object FROM state)"},
+	{"the number of rows is wrong: %s", `SELECT name || ' ' || n FROM tally
+		WHERE n <> CASE name WHEN 'miss' THEN (SELECT count(*) FROM miss) WHEN 'wanted' THEN (SELECT count(*) FROM wanted) END`},
 	{"there should be one row of counters, not %s", "SELECT count(*) FROM state HAVING count(*) <> 1"},
 }
 

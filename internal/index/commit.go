@@ -21,7 +21,7 @@ import (
 // it to see that their bytes are there, which the collector cannot change
 // meanwhile. Its error undoes the transaction. It must not write to the index.
 func (db *DB) Commit(ctx context.Context, tx Tx, check func(ctx context.Context, refs []blob.Ref) error) (number int64, err error) {
-	if err := validate(tx); err != nil {
+	if err := validate(tx.Entries); err != nil {
 		return 0, db.fail("commit", err)
 	}
 	if tx.Time.IsZero() {
@@ -55,11 +55,11 @@ func (db *DB) Commit(ctx context.Context, tx Tx, check func(ctx context.Context,
 }
 
 // validate refuses what would make rows that nothing can reach.
-func validate(tx Tx) error {
-	if len(tx.Entries) == 0 {
+func validate(entries []Entry) error {
+	if len(entries) == 0 {
 		return errors.New("a transaction without files")
 	}
-	for _, e := range tx.Entries {
+	for _, e := range entries {
 		switch {
 		case e.Object.Name == "" || e.Object.Kind == layout.KindUnknown || e.Size < 0:
 			return fmt.Errorf("%s: an object without a name, a kind or a size", e.Path)
@@ -96,6 +96,8 @@ type commit struct {
 	contents       int64 // new ones; so the next three
 	bytes          int64
 	objects, looks int64
+	late           int64 // keys that objects got which were there before
+	next           int64 // id for the next new object; 0: not known yet
 }
 
 // header takes the next number and writes the transaction's own row.
@@ -103,13 +105,11 @@ func (c *commit) header(tx Tx) (int64, error) {
 	if err := c.row("UPDATE state SET last_tx = last_tx + 1, generation = generation + 1 WHERE one = 1 RETURNING last_tx", nil, &c.number); err != nil {
 		return 0, err
 	}
-	product := text(tx.Product)
-	if _, err := c.exec("INSERT INTO product (name) VALUES ($1) ON CONFLICT (name) DO NOTHING", product); err != nil {
+	product, err := c.productID(tx.Product)
+	if err != nil {
 		return 0, err
 	}
-	if err := c.row("SELECT id FROM product WHERE name = $1", []any{product}, &c.product); err != nil {
-		return 0, err
-	}
+	c.product = product
 	var bytes int64
 	for _, e := range tx.Entries {
 		bytes += e.Size
@@ -121,11 +121,21 @@ func (c *commit) header(tx Tx) (int64, error) {
 		}
 		store, onumber, otime = text(o.Store), text(o.Number), millis(o.Time)
 	}
-	_, err := c.exec(`INSERT INTO tx (id, kind, product_id, version, comment, who, host, tool, time, files, bytes, origin_store, origin_number, origin_time)
+	_, err = c.exec(`INSERT INTO tx (id, kind, product_id, version, comment, who, host, tool, time, files, bytes, origin_store, origin_number, origin_time)
 		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14)`,
 		c.number, text(tx.Kind), c.product, text(tx.Version), text(tx.Comment), text(tx.Who), text(tx.Host), text(tx.Tool), tx.Time.UnixMilli(),
 		len(tx.Entries), bytes, store, onumber, otime)
 	return c.number, err
+}
+
+// productID returns the row of a product, a new one if there is none.
+func (w *write) productID(name string) (id int64, err error) {
+	name = text(name)
+	if _, err := w.exec("INSERT INTO product (name) VALUES ($1) ON CONFLICT (name) DO NOTHING", name); err != nil {
+		return 0, err
+	}
+	err = w.row("SELECT id FROM product WHERE name = $1", []any{name}, &id)
+	return id, err
 }
 
 // entry writes the rows of one file: the content and the object unless they
@@ -135,24 +145,9 @@ func (c *commit) entry(seq int, e Entry) error {
 	if err != nil {
 		return err
 	}
-	object, err := c.object(content, e)
+	object, err := c.keyed(content, e)
 	if err != nil {
 		return err
-	}
-	for _, a := range e.Aliases {
-		n, err := c.exec("INSERT INTO lookup (id, name, object_id, role) VALUES ($1, $2, $3, $4) ON CONFLICT (id, name, object_id) DO NOTHING",
-			layout.Fold(a.ID), layout.Fold(a.Name), object, a.Role)
-		if err != nil {
-			return err
-		}
-		c.looks += n
-		if n == 0 {
-			// Known before; a key may have gained a role since.
-			if _, err := c.exec(`UPDATE lookup SET role = role | $4 WHERE id = $1 AND name = $2 AND object_id = $3 AND role | $4 <> role`,
-				layout.Fold(a.ID), layout.Fold(a.Name), object, a.Role); err != nil {
-				return err
-			}
-		}
 	}
 	byPath := 0
 	if e.Object.Kind == layout.ELF && e.Object.BuildID != "" {
@@ -162,9 +157,44 @@ func (c *commit) entry(seq int, e Entry) error {
 		c.number, seq, object, text(e.Path), text(e.Archive), millis(e.ModTime), byPath); err != nil {
 		return err
 	}
-	_, err = c.exec("INSERT INTO seen (object_id, product_id, tx_id) VALUES ($1, $2, $3) ON CONFLICT (object_id, product_id) DO UPDATE SET tx_id = excluded.tx_id",
-		object, c.product, c.number)
+	return c.see(object, c.product, c.number)
+}
+
+// see makes an object visible in a product, through the transaction with the
+// highest number.
+func (w *write) see(object, product, tx int64) error {
+	_, err := w.exec("INSERT INTO seen (object_id, product_id, tx_id) VALUES ($1, $2, $3) ON CONFLICT (object_id, product_id) DO UPDATE SET tx_id = max(tx_id, excluded.tx_id)",
+		object, product, tx)
 	return err
+}
+
+// keyed returns the row of an object, with all its keys.
+func (c *commit) keyed(content int64, e Entry) (int64, error) {
+	before := c.objects
+	object, err := c.object(content, e)
+	if err != nil {
+		return 0, err
+	}
+	known := c.objects == before
+	for _, a := range e.Aliases {
+		n, err := c.exec("INSERT INTO lookup (id, name, object_id, role) VALUES ($1, $2, $3, $4) ON CONFLICT (id, name, object_id) DO NOTHING",
+			layout.Fold(a.ID), layout.Fold(a.Name), object, a.Role)
+		if err != nil {
+			return 0, err
+		}
+		c.looks += n
+		if known {
+			c.late += n
+		}
+		if n == 0 {
+			// Known before; a key may have gained a role since.
+			if _, err := c.exec(`UPDATE lookup SET role = role | $4 WHERE id = $1 AND name = $2 AND object_id = $3 AND role | $4 <> role`,
+				layout.Fold(a.ID), layout.Fold(a.Name), object, a.Role); err != nil {
+				return 0, err
+			}
+		}
+	}
+	return object, nil
 }
 
 // content returns the row of a content that something will refer to.
@@ -198,14 +228,21 @@ func (c *commit) content(k Content) (id int64, err error) {
 // a known one is brought up to date.
 func (c *commit) object(content int64, e Entry) (id int64, err error) {
 	o := e.Object
+	if c.next == 0 {
+		// Never the id of an object that is gone: see Filter.
+		if err := c.row("SELECT max(last_object, (SELECT coalesce(max(id), 0) FROM object)) + 1 FROM state WHERE one = 1", nil, &c.next); err != nil {
+			return 0, err
+		}
+	}
 	args := []any{content, o.Name, o.Kind, layout.Fold(o.Name), o.Role, o.CodeName, o.CodeID, o.DebugID.Breakpad(), o.InfoAge, string(o.BuildID),
-		o.Of, objectFlags(o), o.Version, o.Hash, e.Arch, strings.Join(e.Features, " "), e.DebugSize}
+		o.Of, objectFlags(o), o.Version, o.Hash, e.Arch, strings.Join(e.Features, " "), e.DebugSize, c.next}
 	err = c.row(`INSERT INTO object (content_id, name, kind, name_fold, role, code_name, code_id, debug_id, info_age, build_id,
-		   of_kind, flags, version, hash, arch, features, debug_size)
-		 VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17)
+		   of_kind, flags, version, hash, arch, features, debug_size, id)
+		 VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18)
 		 ON CONFLICT (content_id, name, kind) DO NOTHING RETURNING id`, args, &id)
 	if err == nil {
 		c.objects++
+		c.next++
 		return id, nil
 	}
 	if !errors.Is(err, sql.ErrNoRows) {
@@ -224,12 +261,25 @@ func (c *commit) object(content int64, e Entry) (id int64, err error) {
 	}
 	_, err = c.exec(`UPDATE object SET role = $5, code_name = $6, code_id = $7, debug_id = $8, info_age = $9, build_id = $10, of_kind = $11,
 		   flags = $12, version = $13, hash = $14, arch = $15, features = $16, debug_size = $17
-		 WHERE content_id = $1 AND name = $2 AND kind = $3 AND name_fold = $4`, args...)
+		 WHERE content_id = $1 AND name = $2 AND kind = $3 AND name_fold = $4`, args[:17]...)
 	return known.id, err
 }
 
 // count adds what is new to the counters.
-func (c *commit) count() error { return c.write.count(c.contents, c.bytes, c.objects, c.looks) }
+func (c *commit) count() error {
+	if c.objects > 0 || c.late > 0 {
+		if _, err := c.exec("UPDATE state SET last_object = max(last_object, $1), late_keys = late_keys + $2 WHERE one = 1", c.next-1, c.late); err != nil {
+			return err
+		}
+	}
+	return c.write.count(c.contents, c.bytes, c.objects, c.looks)
+}
+
+// changed makes the generation grow.
+func (w *write) changed() error {
+	_, err := w.exec("UPDATE state SET generation = generation + 1 WHERE one = 1")
+	return err
+}
 
 func (w *write) count(contents, bytes, objects, lookups int64) error {
 	_, err := w.exec("UPDATE state SET contents = contents + $1, bytes = bytes + $2, objects = objects + $3, lookups = lookups + $4 WHERE one = 1",

@@ -73,7 +73,7 @@ func (db *DB) PutDerived(ctx context.Context, source blob.Ref, tool Tool, result
 			}
 		}
 		// What was absent before can be answered now.
-		if _, err := w.exec("UPDATE state SET generation = generation + 1 WHERE one = 1"); err != nil {
+		if err := w.changed(); err != nil {
 			return err
 		}
 		return c.count()

@@ -12,7 +12,7 @@ import (
 //
 // It is good for one state of the index, as Watch tells it, and says nothing
 // at any other. Refresh brings it up to date by reading the keys of new
-// objects, or all keys when some went. Its methods may be called by many
+// objects, or all keys when that does not do. Its methods may be called by many
 // goroutines.
 type Filter struct {
 	db   *DB
@@ -25,16 +25,19 @@ type Filter struct {
 // bloom is a filter that is good for one state. Refresh shares bits between
 // one and the next: a bit that is set too early does no harm.
 type bloom struct {
-	bits    []uint64
-	state   uint64
-	last    int64 // highest object id whose keys are in
-	objects int64 // number of objects whose keys are in
-	keys    int64 // number of keys that are in
+	bits  []uint64
+	state uint64
+	last  int64 // highest object id whose keys are in
+	late  int64 // counter of the keys that went to older objects
+	keys  int64 // number of keys that are in, of objects that went too
 }
 
 // bitsPerKey with seven probes lets about one absent id in 300 through to a
 // query.
 const bitsPerKey, probes = 12, 7
+
+// full reports whether more keys would let too many absent ids through.
+func (b *bloom) full() bool { return 2*b.keys*bitsPerKey > int64(len(b.bits))*64 }
 
 // NewFilter returns a filter that knows nothing yet.
 func (db *DB) NewFilter() *Filter { return &Filter{db: db, seed: maphash.MakeSeed()} }
@@ -91,9 +94,9 @@ func (f *Filter) Refresh(ctx context.Context, state uint64) error {
 	if old == nil {
 		old = &bloom{}
 	}
-	var keys, added int64
-	if err := conn.QueryRowContext(ctx, "SELECT lookups, objects, (SELECT coalesce(max(id), 0) FROM object), (SELECT count(*) FROM object WHERE id > $1) FROM state",
-		old.last).Scan(&keys, &next.objects, &next.last, &added); err != nil {
+	var keys int64
+	if err := conn.QueryRowContext(ctx, "SELECT lookups, late_keys, max(last_object, (SELECT coalesce(max(id), 0) FROM object)) FROM state").
+		Scan(&keys, &next.late, &next.last); err != nil {
 		return f.db.fail("read keys", err)
 	}
 	read := func(query string, args ...any) error {
@@ -116,16 +119,17 @@ func (f *Filter) Refresh(ctx context.Context, state uint64) error {
 		}
 		return rows.Err()
 	}
-	// Most changes only add objects. If none went, all keys went in with new
-	// objects, or the number of keys tells that an old one got more.
-	if old.bits != nil && next.objects == old.objects+added && 2*keys*bitsPerKey <= int64(len(old.bits))*64 {
+	// Most changes only bring new objects, whose ids are higher than those of
+	// all before, or take some away, whose bits do no harm while they are few.
+	if old.bits != nil && next.late == old.late && !old.full() && old.keys-keys <= keys/4+1000 {
 		next.bits, next.keys = old.bits, old.keys
 		err := read("SELECT l.id FROM lookup l WHERE l.object_id > $1", old.last)
-		if err == nil && next.keys == keys {
-			f.now.Store(&next)
-		}
-		if err != nil || next.keys == keys {
+		if err != nil {
 			return f.db.fail("read keys", err)
+		}
+		if !next.full() {
+			f.now.Store(&next)
+			return nil
 		}
 	}
 	// Room for as many again, twice each: an id and its GUID.

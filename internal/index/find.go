@@ -118,23 +118,24 @@ func (f *finder) collect(ctx context.Context, from, cond string, match func(stri
 // load reads one object; when it is not seen any more, sql.ErrNoRows.
 func (f *finder) load(ctx context.Context, id int64) (Found, error) {
 	var o Found
+	found := false
 	where, args := f.scope.where("t.product_id", []any{id})
-	err := f.db.scans.each(ctx, f.scope.All, "SELECT "+objectColumns+`, f.tx_id, t.time, f.path, f.archive
+	err := f.db.scans.each(ctx, f.scope.All, "SELECT "+objectColumns+", "+fileColumns+`
 		FROM object o JOIN content c ON c.id = o.content_id JOIN tx_file f ON f.object_id = o.id JOIN tx t ON t.id = f.tx_id
 		WHERE o.id = $1`+where+" ORDER BY f.tx_id DESC, f.seq", args, func(scan func(...any) error) (bool, error) {
 		var s Stored
 		if err := scanStored(scan, &s); err != nil {
 			return false, err
 		}
-		if len(o.Transactions) == 0 {
-			o.Stored = s
+		if !found {
+			o.Stored, found = s, true
 		}
-		if !slices.Contains(o.Transactions[max(0, len(o.Transactions)-1):], s.Number) {
+		if s.Number > 0 && !slices.Contains(o.Transactions[max(0, len(o.Transactions)-1):], s.Number) {
 			o.Transactions = append(o.Transactions, s.Number)
 		}
 		return true, nil
 	})
-	if err == nil && len(o.Transactions) == 0 {
+	if err == nil && !found {
 		err = sql.ErrNoRows
 	}
 	return o, err

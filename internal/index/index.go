@@ -9,11 +9,17 @@
 // nothing refers to any more stays known, with the time since when, until it
 // is dropped.
 //
+// Files that were fetched from elsewhere are seen in the same way until they are
+// evicted, which lets go of their contents at once. Beside these, the index
+// remembers what other parts of the program must not forget: what other servers
+// do not have, what clients asked for in vain, jobs, failures and tokens.
+//
 // Several processes may use one database at once. Readers never wait for
 // writers; writers wait for each other.
 package index
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"errors"
@@ -44,6 +50,10 @@ type Options struct {
 	// gives up with ErrBusy; zero is ten minutes. The context may end the
 	// wait earlier.
 	BusyWait time.Duration
+	// MaxMisses and MaxWanted bound how many misses, and how many keys that
+	// clients asked for in vain, are remembered; the oldest give way. Zero is
+	// two million and one million.
+	MaxMisses, MaxWanted int64
 }
 
 // DB is an open index. Its methods may be called by many goroutines.
@@ -51,6 +61,8 @@ type DB struct {
 	path string
 	now  func() time.Time
 	wait time.Duration
+
+	maxMisses, maxWanted int64
 
 	writer *sql.DB // one connection; nil when read-only
 	points *pool   // lookups by key: short, many
@@ -81,7 +93,8 @@ func Open(ctx context.Context, path string, opt Options) (*DB, error) {
 	if err != nil {
 		return nil, fmt.Errorf("index %s: %w", path, err)
 	}
-	db := &DB{path: abs, now: opt.Now, wait: opt.BusyWait}
+	db := &DB{path: abs, now: opt.Now, wait: opt.BusyWait,
+		maxMisses: cmp.Or(opt.MaxMisses, 2_000_000), maxWanted: cmp.Or(opt.MaxWanted, 1_000_000)}
 	if db.now == nil {
 		db.now = time.Now
 	}

@@ -47,9 +47,10 @@ func (db *DB) List(ctx context.Context, scope Scope, f ListFilter) ([]Transactio
 	if before <= 0 {
 		before = math.MaxInt64
 	}
+	// Below zero are the sources that files were fetched from.
 	where, args := scope.where("t.product_id", []any{before, f.Product, f.Version, limit, f.Removed})
 	list := []Transaction{}
-	err := db.scans.each(ctx, scope.All, txSelect+` WHERE t.id < $1 AND ($2 = '' OR p.name = $2) AND ($3 = '' OR t.version = $3) AND ($5 OR t.deleted_at IS NULL)`+
+	err := db.scans.each(ctx, scope.All, txSelect+` WHERE t.id < $1 AND t.id > 0 AND ($2 = '' OR p.name = $2) AND ($3 = '' OR t.version = $3) AND ($5 OR t.deleted_at IS NULL)`+
 		where+" ORDER BY t.id DESC LIMIT $4", args, func(scan func(...any) error) (bool, error) {
 		t, err := scanTx(scan)
 		list = append(list, t)
@@ -63,7 +64,7 @@ func (db *DB) List(ctx context.Context, scope Scope, f ListFilter) ([]Transactio
 // more. An unknown number is fs.ErrNotExist.
 func (db *DB) Show(ctx context.Context, number int64, each func(TxFile) error) (Transaction, error) {
 	var t Transaction
-	err := db.scans.each(ctx, true, txSelect+" WHERE t.id = $1", []any{number}, func(scan func(...any) error) (more bool, err error) {
+	err := db.scans.each(ctx, true, txSelect+" WHERE t.id = $1 AND t.id > 0", []any{number}, func(scan func(...any) error) (more bool, err error) {
 		t, err = scanTx(scan)
 		return false, err
 	})
@@ -102,13 +103,16 @@ func (db *DB) Show(ctx context.Context, number int64, each func(TxFile) error) (
 // Stats says how much the index holds. All of it is cheap to ask for.
 type Stats struct {
 	Transactions int64 `json:"transactions"` // that stand
-	Contents     int64 `json:"contents"`     // referred to or not; derived ones too
+	Contents     int64 `json:"contents"`     // referred to or not; fetched and derived ones too
 	Bytes        int64 `json:"bytes"`        // sum of the contents' sizes
 	Objects      int64 `json:"objects"`
 	Lookups      int64 `json:"lookups"` // keys
 	// Contents that nothing refers to any more, and their bytes.
 	UnreferencedContents int64 `json:"unreferenced_contents"`
 	UnreferencedBytes    int64 `json:"unreferenced_bytes"`
+	// Files that were fetched from elsewhere, and the sum of their sizes.
+	CachedFiles int64 `json:"cached_files"`
+	CachedBytes int64 `json:"cached_bytes"`
 	// Products by name.
 	Products []ProductStats `json:"products"`
 }
@@ -130,9 +134,12 @@ func (db *DB) Stats(ctx context.Context) (Stats, error) {
 		err = db.scans.row(ctx, "SELECT count(*), coalesce(sum(size), 0) FROM content WHERE unreferenced_since IS NOT NULL", nil, &s.UnreferencedContents, &s.UnreferencedBytes)
 	}
 	if err == nil {
+		err = db.scans.row(ctx, "SELECT coalesce(sum(files), 0), coalesce(sum(bytes), 0) FROM tx WHERE id < 0", nil, &s.CachedFiles, &s.CachedBytes)
+	}
+	if err == nil {
 		s.Products = []ProductStats{}
 		err = db.scans.each(ctx, true, `SELECT p.name, count(*), sum(t.files), sum(t.bytes), max(t.time) FROM tx t JOIN product p ON p.id = t.product_id
-			WHERE t.deleted_at IS NULL GROUP BY p.name ORDER BY p.name`, nil, func(scan func(...any) error) (bool, error) {
+			WHERE t.deleted_at IS NULL AND t.id > 0 GROUP BY p.name ORDER BY p.name`, nil, func(scan func(...any) error) (bool, error) {
 			var p ProductStats
 			var newest sql.NullInt64
 			if err := scan(&p.Name, &p.Transactions, &p.Files, &p.Bytes, &newest); err != nil {

@@ -16,11 +16,15 @@ import (
 // GUID, so there is a larger bound for them.
 const maxRows, maxAges = 256, 4096
 
+// fileColumns are what scanStored reads after objectColumns, from file f of
+// transaction t.
+const fileColumns = "f.tx_id, CASE WHEN f.tx_id < 0 THEN f.mtime ELSE t.time END, f.path, f.archive, coalesce(t.source, '')"
+
 // lookupSelect reads the keys of a condition, with what is seen of their
 // objects in the scope: from the newest transaction that holds them.
 func lookupSelect(cond, order string, limit int, scope Scope, args []any) (string, []any) {
 	where, args := scope.where("s.product_id", args)
-	return "SELECT " + objectColumns + `, f.tx_id, t.time, f.path, f.archive, l.role
+	return "SELECT " + objectColumns + ", " + fileColumns + `, l.role
  FROM lookup l
  JOIN object o ON o.id = l.object_id
  JOIN content c ON c.id = o.content_id
@@ -109,14 +113,15 @@ func (db *DB) hits(ctx context.Context, constant bool, query string, args []any)
 	return hits, nil
 }
 
-// scanStored reads objectColumns, then number, time, path and archive of a
-// file, then what follows them into more.
+// scanStored reads objectColumns and fileColumns, then what follows them into
+// more.
 func scanStored(scan func(...any) error, s *Stored, more ...any) error {
 	var added int64
-	if err := scanObject(scan, s, append([]any{&s.Number, &added, &s.Path, &s.Archive}, more...)...); err != nil {
+	if err := scanObject(scan, s, append([]any{&s.Number, &added, &s.Path, &s.Archive, &s.Source}, more...)...); err != nil {
 		return err
 	}
 	s.Added = time.UnixMilli(added).UTC()
+	s.Number = max(s.Number, 0)
 	return nil
 }
 
@@ -134,8 +139,10 @@ func (db *DB) HasObject(ctx context.Context, o layout.Object, size int64) (bool,
 	return is, db.fail("look up an object", err)
 }
 
-// Generation returns a number that grows with every commit, removal and
-// derived content, of any process.
+// Generation returns a number that grows with every change of what can be seen
+// and by whom, of any process: with commits, removals, fetched, evicted and
+// derived contents, and with changes of tokens. What is only remembered - misses,
+// counts, last uses, jobs - leaves it alone.
 func (db *DB) Generation(ctx context.Context) (uint64, error) {
 	var g int64
 	err := db.points.row(ctx, "SELECT generation FROM state WHERE one = 1", nil, &g)

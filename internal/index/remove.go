@@ -20,7 +20,7 @@ func (db *DB) Remove(ctx context.Context, number int64) (Transaction, error) {
 	var t Transaction
 	now := db.now()
 	err := db.update(ctx, "remove", func(w *write) error {
-		s, err := w.stmt(txSelect + " WHERE t.id = $1")
+		s, err := w.stmt(txSelect + " WHERE t.id = $1 AND t.id > 0")
 		if err != nil {
 			return err
 		}
@@ -65,8 +65,7 @@ func (w *write) remove(ctx context.Context, number int64, now time.Time) error {
 	if _, err := w.exec("UPDATE tx SET deleted_at = $2 WHERE id = $1", number, now.UnixMilli()); err != nil {
 		return err
 	}
-	_, err = w.exec("UPDATE state SET generation = generation + 1 WHERE one = 1")
-	return err
+	return w.changed()
 }
 
 // lookAgain finds the transaction through which an object is seen in the
@@ -109,7 +108,7 @@ func (w *write) release(content int64, now time.Time) error {
 func (db *DB) Unreferenced(ctx context.Context, before time.Time) iter.Seq2[Content, error] {
 	return func(yield func(Content, error) bool) {
 		since, id := int64(-1)<<62, int64(0)
-		db.pages(ctx, yield, func(scan func(...any) error) (Content, error) {
+		pages(ctx, db, yield, func(scan func(...any) error) (Content, error) {
 			var c Content
 			var ref []byte
 			if err := scan(&since, &id, &ref, &c.Size); err != nil {
@@ -127,7 +126,7 @@ func (db *DB) Unreferenced(ctx context.Context, before time.Time) iter.Seq2[Cont
 func (db *DB) Contents(ctx context.Context) iter.Seq2[Content, error] {
 	return func(yield func(Content, error) bool) {
 		var id int64
-		db.pages(ctx, yield, func(scan func(...any) error) (Content, error) {
+		pages(ctx, db, yield, func(scan func(...any) error) (Content, error) {
 			var c Content
 			var ref []byte
 			if err := scan(&id, &ref, &c.Size); err != nil {
@@ -144,16 +143,17 @@ const pageRows = 1000
 
 // pages runs query again and again with the arguments that args returns, which
 // scan moves on, until a page is not full.
-func (db *DB) pages(ctx context.Context, yield func(Content, error) bool, scan func(func(...any) error) (Content, error), query string, args func() []any) {
+func pages[T any](ctx context.Context, db *DB, yield func(T, error) bool, scan func(func(...any) error) (T, error), query string, args func() []any) {
 	for {
-		page := make([]Content, 0, pageRows)
+		var page []T
 		err := db.scans.each(ctx, true, query, args(), func(s func(...any) error) (bool, error) {
 			c, err := scan(s)
 			page = append(page, c)
 			return true, err
 		})
 		if err != nil {
-			yield(Content{}, db.fail("list contents", err))
+			var none T
+			yield(none, db.fail("list", err))
 			return
 		}
 		for _, c := range page {
@@ -192,6 +192,11 @@ func (db *DB) DropContents(ctx context.Context, refs []blob.Ref, before time.Tim
 					return err
 				}
 			}
+			if dropped > 0 {
+				if err := d.changed(); err != nil {
+					return err
+				}
+			}
 			gone = d.gone
 			return d.count(-int64(len(d.gone)), -d.bytes, -d.objects, -d.lookups)
 		})
@@ -199,26 +204,31 @@ func (db *DB) DropContents(ctx context.Context, refs []blob.Ref, before time.Tim
 			return n, err
 		}
 		n += dropped
-		if len(gone) == 0 {
-			continue
-		}
-		err = db.Locked(ctx, func(known func(blob.Ref) (bool, error)) error {
-			for _, ref := range gone {
-				is, err := known(ref)
-				if err == nil && !is {
-					err = deleteBlob(ref)
-				}
-				if err != nil {
-					return err
-				}
-			}
-			return nil
-		})
-		if err != nil {
+		if err := db.deleteGone(ctx, gone, deleteBlob); err != nil {
 			return n, err
 		}
 	}
 	return n, nil
+}
+
+// deleteGone calls deleteBlob for contents whose rows went, under the write
+// lock, unless they came back meanwhile.
+func (db *DB) deleteGone(ctx context.Context, gone []blob.Ref, deleteBlob func(blob.Ref) error) error {
+	if len(gone) == 0 {
+		return nil
+	}
+	return db.Locked(ctx, func(known func(blob.Ref) (bool, error)) error {
+		for _, ref := range gone {
+			is, err := known(ref)
+			if err == nil && !is {
+				err = deleteBlob(ref)
+			}
+			if err != nil {
+				return err
+			}
+		}
+		return nil
+	})
 }
 
 // drop is one batch of DropContents under way.

@@ -55,10 +55,13 @@ type Stored struct {
 	DebugSize int64
 	Ref       blob.Ref
 	Size      int64
-	Number    int64     // of that newest transaction
-	Added     time.Time // its time
+	Number    int64     // of that newest transaction; 0 if it was only fetched
+	Added     time.Time // its time, or when it was fetched
 	// Path and Archive are where that transaction had the object from.
 	Path, Archive string
+	// Source is where the object was fetched from; empty if it was added. What
+	// was both counts as added.
+	Source string
 
 	id, contentID int64
 }
@@ -73,7 +76,8 @@ type Hit struct {
 // Found is one answer to a search.
 type Found struct {
 	Stored
-	// Transactions in scope that hold it, newest first.
+	// Transactions in scope that hold it, newest first; none if it was only
+	// fetched.
 	Transactions []int64
 }
 

@@ -1,11 +1,13 @@
 package index
 
 import (
+	"context"
 	"encoding/binary"
 	"errors"
 	"fmt"
 	"hash/fnv"
 	"os"
+	"sync/atomic"
 )
 
 // walHeader is the length of the two copies of the header that the shared
@@ -17,9 +19,16 @@ const walHeader = 2 * 48
 // walVersion is the version of that header.
 const walVersion = 3007000
 
-// Watch tells whether anything was written to an index, for the price of one
-// read from memory: a query costs ten times as much.
-type Watch struct{ f *os.File }
+// Watch tells whether anything changed in an index, for the price of one read
+// from memory: a query costs ten times as much.
+type Watch struct {
+	db   *DB
+	f    *os.File
+	last atomic.Pointer[watched]
+}
+
+// watched is a generation that was asked for after so many writes.
+type watched struct{ writes, generation uint64 }
 
 // Watch begins to watch. It must be closed after the index, never before:
 // systems with POSIX locks drop all locks that a process has on a file when it
@@ -29,11 +38,32 @@ func (db *DB) Watch() (*Watch, error) {
 	if err != nil {
 		return nil, fmt.Errorf("watch: %w", err)
 	}
-	return &Watch{f}, nil
+	return &Watch{db: db, f: f}, nil
 }
 
-// State returns a number that changes with every commit to the index.
+// State returns the Generation. It asks for it only when something was written
+// since: what is remembered there often, such as misses, costs one query per
+// write, and leaves the number as it is.
 func (w *Watch) State() (uint64, error) {
+	n, err := w.Writes()
+	if err != nil {
+		return 0, err
+	}
+	if l := w.last.Load(); l != nil && l.writes == n {
+		return l.generation, nil
+	}
+	// Asked for after the writes were counted: it is of these, or of later ones,
+	// and then their number is another.
+	g, err := w.db.Generation(context.Background())
+	if err == nil {
+		w.last.Store(&watched{n, g})
+	}
+	return g, err
+}
+
+// Writes returns a number that changes with everything that is written to the
+// index, by any process.
+func (w *Watch) Writes() (uint64, error) {
 	var b [walHeader]byte
 	if n, err := w.f.ReadAt(b[:], 0); n < len(b) {
 		return 0, fmt.Errorf("watch: %w", err)

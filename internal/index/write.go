@@ -3,6 +3,7 @@ package index
 import (
 	"context"
 	"database/sql"
+	"database/sql/driver"
 	"errors"
 	"time"
 )
@@ -21,14 +22,25 @@ type write struct {
 // goroutine for each that does; a long fn looks at ctx itself, and what ends
 // early is rolled back.
 func (db *DB) update(ctx context.Context, op string, fn func(w *write) error) error {
+	return db.write(ctx, op, true, fn)
+}
+
+// note is an update that a crash of the machine may undo, though not one of
+// the process: it does not wait for the disk. It is for what is written often
+// and only remembered.
+func (db *DB) note(ctx context.Context, op string, fn func(w *write) error) error {
+	return db.write(ctx, op, false, fn)
+}
+
+func (db *DB) write(ctx context.Context, op string, durable bool, fn func(w *write) error) error {
 	if db.writer == nil {
 		return db.fail(op, ErrReadOnly)
 	}
-	conn, tx, err := db.begin(ctx)
+	conn, tx, err := db.begin(ctx, durable)
 	if err != nil {
 		return db.fail(op, err)
 	}
-	defer func() { _ = conn.Close() }()
+	defer func() { giveBack(conn, durable) }()
 	w := &write{context.WithoutCancel(ctx), tx, make(map[string]*sql.Stmt)}
 	if err := fn(w); err != nil {
 		// A full disk ends the transaction by itself: then there is
@@ -40,17 +52,34 @@ func (db *DB) update(ctx context.Context, op string, fn func(w *write) error) er
 }
 
 // begin takes the write lock; the driver begins with BEGIN IMMEDIATE.
-func (db *DB) begin(ctx context.Context) (conn *sql.Conn, tx *sql.Tx, err error) {
+func (db *DB) begin(ctx context.Context, durable bool) (conn *sql.Conn, tx *sql.Tx, err error) {
 	err = db.whileBusy(ctx, func() error {
 		if conn, err = db.writer.Conn(ctx); err != nil {
 			return err
 		}
+		if !durable {
+			if _, err = conn.ExecContext(context.WithoutCancel(ctx), "PRAGMA synchronous = NORMAL"); err != nil {
+				giveBack(conn, durable)
+				return err
+			}
+		}
 		if tx, err = conn.BeginTx(context.WithoutCancel(ctx), nil); err != nil {
-			_ = conn.Close()
+			giveBack(conn, durable)
 		}
 		return err
 	})
 	return conn, tx, err
+}
+
+// giveBack returns the writing connection to its pool, as it was. One that does
+// not wait for the disk any more, and cannot be told to, is closed instead.
+func giveBack(conn *sql.Conn, durable bool) {
+	if !durable {
+		if _, err := conn.ExecContext(context.Background(), "PRAGMA synchronous = FULL"); err != nil {
+			_ = conn.Raw(func(any) error { return driver.ErrBadConn })
+		}
+	}
+	_ = conn.Close()
 }
 
 // whileBusy repeats try while other processes hold the lock. SQLite's own wait

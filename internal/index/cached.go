@@ -1,0 +1,371 @@
+package index
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"iter"
+	"slices"
+	"time"
+
+	"github.com/symdepot/symdepot/internal/blob"
+	"github.com/symdepot/symdepot/layout"
+)
+
+// CachedFile is a file that was fetched from elsewhere. It is seen like one
+// that was added, until it is evicted.
+type CachedFile struct {
+	Source string // the name of the source it came from
+	Name   string // as the source calls it
+	URL    string // where exactly it was; without secrets
+	Tag    string // its entity tag there, or empty
+	Ref    blob.Ref
+	Size   int64
+	// Fetched is when; zero takes the index's clock.
+	Fetched time.Time
+	// Product is the one through which it is seen; "" like a transaction
+	// without a product.
+	Product string
+	// Entries are the objects in it, each with the file's Ref and Size. Path
+	// and Archive come back in lookups; ModTime is not kept.
+	Entries []Entry
+}
+
+// PutCached enters a fetched file. Its objects become visible at once, or
+// nothing happened. One that is there already is brought up to date: it gets
+// what is new of it, is seen through the product given and through no other of
+// the same source, and counts as used when it was fetched.
+//
+// check is as for Commit.
+func (db *DB) PutCached(ctx context.Context, f CachedFile, check func(ctx context.Context, refs []blob.Ref) error) error {
+	const op = "enter a fetched file"
+	err := validate(f.Entries)
+	switch {
+	case err != nil:
+	case f.Source == "":
+		err = errors.New("a fetched file without a source")
+	case slices.ContainsFunc(f.Entries, func(e Entry) bool { return e.Ref != f.Ref || e.Size != f.Size }):
+		err = errors.New("an object of a fetched file has another content")
+	}
+	if err != nil {
+		return db.fail(op, err)
+	}
+	if f.Fetched.IsZero() {
+		f.Fetched = db.now()
+	}
+	return db.update(ctx, op, func(w *write) error {
+		if check != nil {
+			if err := check(ctx, []blob.Ref{f.Ref}); err != nil {
+				return err
+			}
+		}
+		c := commit{write: w, now: db.now()}
+		if err := c.cached(f); err != nil {
+			return fmt.Errorf("%s of %s: %w", f.Name, f.Source, err)
+		}
+		if err := c.changed(); err != nil {
+			return err
+		}
+		return c.count()
+	})
+}
+
+// cached writes the rows of a fetched file.
+func (c *commit) cached(f CachedFile) error {
+	product, err := c.productID(f.Product)
+	if err != nil {
+		return err
+	}
+	tx, err := c.sourceTx(text(f.Source), product)
+	if err != nil {
+		return err
+	}
+	content, err := c.content(Content{f.Ref, f.Size})
+	if err != nil {
+		return err
+	}
+	for _, e := range f.Entries {
+		object, err := c.keyed(content, e)
+		if err != nil {
+			return err
+		}
+		n, err := c.exec("UPDATE tx_file SET path = $3, archive = $4, mtime = $5 WHERE object_id = $1 AND tx_id = $2",
+			object, tx, text(e.Path), text(e.Archive), f.Fetched.UnixMilli())
+		if err == nil && n == 0 {
+			// Where a source had a file says nothing about where it is searched
+			// for: by_path is 0.
+			_, err = c.exec(`INSERT INTO tx_file (tx_id, seq, object_id, path, archive, mtime, by_path)
+				SELECT $2, coalesce(max(seq), 0) + 1, $1, $3, $4, $5, 0 FROM tx_file WHERE tx_id = $2`,
+				object, tx, text(e.Path), text(e.Archive), f.Fetched.UnixMilli())
+		}
+		if err != nil {
+			return err
+		}
+		if err := c.see(object, product, tx); err != nil {
+			return err
+		}
+	}
+	args := []any{content, tx, text(f.Name), text(f.URL), text(f.Tag), f.Fetched.UnixMilli()}
+	n, err := c.exec("UPDATE cached SET name = $3, url = $4, tag = $5, fetched = $6, used = max(used, $6) WHERE content_id = $1 AND tx_id = $2", args...)
+	if err == nil && n == 0 {
+		if _, err = c.exec("INSERT INTO cached (content_id, tx_id, name, url, tag, fetched, used) VALUES ($1, $2, $3, $4, $5, $6, $6)", args...); err == nil {
+			_, err = c.exec("UPDATE tx SET files = files + 1, bytes = bytes + $2 WHERE id = $1", tx, f.Size)
+		}
+	}
+	if err != nil {
+		return err
+	}
+	// The source's product may have been another one before.
+	others, err := c.ids("SELECT c.tx_id FROM cached c JOIN tx t ON t.id = c.tx_id WHERE c.content_id = $1 AND t.source = $2 AND t.id <> $3", content, text(f.Source), tx)
+	if err != nil {
+		return err
+	}
+	for _, o := range others {
+		if err := c.uncache(content, f.Size, o, c.now); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// sourceTx returns the row below zero that stands for a source and a product.
+func (c *commit) sourceTx(source string, product int64) (id int64, err error) {
+	err = c.row("SELECT id FROM tx WHERE source = $1 AND product_id = $2", []any{source, product}, &id)
+	if !errors.Is(err, sql.ErrNoRows) {
+		return id, err
+	}
+	err = c.row(`INSERT INTO tx (id, kind, product_id, version, comment, who, host, tool, time, files, bytes, source)
+		SELECT min(0, coalesce(min(id), 0)) - 1, 'cache', $2, '', '', '', '', '', $3, 0, 0, $1 FROM tx RETURNING id`,
+		[]any{source, product, c.now.UnixMilli()}, &id)
+	return id, err
+}
+
+// uncache takes a fetched file away and hides what nothing else shows.
+func (w *write) uncache(content, size, tx int64, now time.Time) error {
+	// CROSS JOIN keeps the order: a source has very many files.
+	objects, err := w.ids("SELECT DISTINCT f.object_id FROM object o CROSS JOIN tx_file f ON f.object_id = o.id WHERE o.content_id = $1 AND f.tx_id = $2", content, tx)
+	if err != nil {
+		return err
+	}
+	for _, o := range objects {
+		if _, err := w.exec("DELETE FROM tx_file WHERE object_id = $1 AND tx_id = $2", o, tx); err != nil {
+			return err
+		}
+		if err := w.lookAgain(o, tx, now); err != nil {
+			return err
+		}
+	}
+	if _, err := w.exec("DELETE FROM cached WHERE content_id = $1 AND tx_id = $2", content, tx); err != nil {
+		return err
+	}
+	_, err = w.exec("UPDATE tx SET files = files - 1, bytes = bytes - $2 WHERE id = $1", tx, size)
+	return err
+}
+
+// touchBatch is how many rows are written under one hold of the write lock
+// where there may be very many.
+const touchBatch = 5000
+
+// TouchCached notes when fetched files were last used. Contents that were not
+// fetched, and times that are not later than those known, change nothing. The
+// generation stays.
+func (db *DB) TouchCached(ctx context.Context, used map[blob.Ref]time.Time) error {
+	refs := make([]blob.Ref, 0, len(used))
+	for r := range used {
+		refs = append(refs, r)
+	}
+	for batch := range slices.Chunk(refs, touchBatch) {
+		if err := db.note(ctx, "note last uses", func(w *write) error {
+			for _, r := range batch {
+				if _, err := w.exec("UPDATE cached SET used = $2 WHERE content_id = (SELECT id FROM content WHERE sha256 = $1) AND used < $2", r[:], used[r].UnixMilli()); err != nil {
+					return err
+				}
+			}
+			return nil
+		}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// CachedStats sums up what was fetched from one source.
+type CachedStats struct {
+	Source string    `json:"source"`
+	Files  int64     `json:"files"`
+	Bytes  int64     `json:"bytes"`  // sum of the files' sizes; without what was derived from them
+	Oldest time.Time `json:"oldest"` // the last use of the file that is longest unused
+}
+
+// CachedStats returns how much was fetched and is still there, by source. It is
+// cheap to ask for.
+func (db *DB) CachedStats(ctx context.Context) ([]CachedStats, error) {
+	list := []CachedStats{}
+	err := db.scans.each(ctx, true, `SELECT source, sum(files), sum(bytes), min(oldest) FROM
+		(SELECT t.source, t.files, t.bytes, (SELECT min(c.used) FROM cached c WHERE c.tx_id = t.id) AS oldest FROM tx t WHERE t.id < 0 AND t.files > 0)
+		GROUP BY source ORDER BY source`, nil, func(scan func(...any) error) (bool, error) {
+		var s CachedStats
+		var oldest sql.NullInt64
+		err := scan(&s.Source, &s.Files, &s.Bytes, &oldest)
+		s.Oldest = fromMillis(oldest)
+		list = append(list, s)
+		return true, err
+	})
+	return list, db.fail("count fetched files", err)
+}
+
+// CacheFilter says which fetched files are meant; the zero value is all.
+type CacheFilter struct {
+	Source string // only from this source
+	// UnusedSince, if not zero, leaves out what was used after it.
+	UnusedSince time.Time
+	// Name is a folded file name; * stands for any text, ? for one character.
+	Name string
+	// ID is a folded id, in any spelling under which an object answers.
+	ID string
+}
+
+// Cached is a fetched file that is there.
+type Cached struct {
+	Source, Product string
+	Name, URL, Tag  string
+	Ref             blob.Ref
+	Size            int64
+	Fetched, Used   time.Time
+}
+
+// Evictable yields the fetched files, the longest unused first. A content that
+// came from several sources comes several times. Files that are used, fetched
+// or evicted meanwhile may or may not be among them.
+func (db *DB) Evictable(ctx context.Context, f CacheFilter) iter.Seq2[Cached, error] {
+	until := int64(1) << 62
+	if !f.UnusedSince.IsZero() {
+		until = f.UnusedSince.UnixMilli()
+	}
+	query := `SELECT c.content_id, c.tx_id, c.used, c.fetched, t.source, p.name, c.name, c.url, c.tag, k.sha256, k.size
+		FROM cached c JOIN tx t ON t.id = c.tx_id JOIN product p ON p.id = t.product_id JOIN content k ON k.id = c.content_id
+		WHERE c.used <= $1 AND (c.used, c.content_id, c.tx_id) > ($2, $3, $4)`
+	more := []any{}
+	if f.Source != "" {
+		query += " AND c.tx_id IN (SELECT id FROM tx WHERE source = $6)"
+		more = append(more, f.Source)
+	}
+	if f.ID != "" {
+		// $7 needs a $6 before it.
+		if f.Source == "" {
+			more = append(more, nil)
+		}
+		query += " AND c.content_id IN (SELECT o.content_id FROM lookup l JOIN object o ON o.id = l.object_id WHERE l.id = $7)"
+		more = append(more, f.ID)
+	}
+	query += " ORDER BY c.used, c.content_id, c.tx_id LIMIT $5"
+	return func(yield func(Cached, error) bool) {
+		used, content, tx := int64(-1)<<62, int64(0), int64(0)
+		pages(ctx, db, func(c Cached, err error) bool {
+			if err == nil && f.Name != "" && !glob(f.Name, layout.Fold(c.Name)) {
+				return true
+			}
+			return yield(c, err)
+		}, func(scan func(...any) error) (Cached, error) {
+			var c Cached
+			var ref []byte
+			var fetched int64
+			if err := scan(&content, &tx, &used, &fetched, &c.Source, &c.Product, &c.Name, &c.URL, &c.Tag, &ref, &c.Size); err != nil {
+				return c, err
+			}
+			c.Used, c.Fetched = time.UnixMilli(used).UTC(), time.UnixMilli(fetched).UTC()
+			return c, scanRef(ref, &c.Ref)
+		}, query, func() []any { return append([]any{until, used, content, tx, pageRows}, more...) })
+	}
+}
+
+// Evict takes away the fetched files with these contents, of all sources. What
+// no transaction shows is hidden at once, and a content that nothing refers to
+// any more goes with its rows and with what was derived from it; deleteBlob is
+// called for each that is gone, as by DropContents. Other contents are left
+// alone. It returns how many files were taken away and the sum of their sizes,
+// as CachedStats counts them.
+//
+// Whoever opens a content after it was looked up must be ready not to find its
+// bytes, and look it up again.
+func (db *DB) Evict(ctx context.Context, refs []blob.Ref, deleteBlob func(blob.Ref) error) (n int, bytes int64, err error) {
+	return db.evict(ctx, refs, "", deleteBlob)
+}
+
+// DropCached evicts what the filter says; with a Source, what came from other
+// sources stays though it has the same content.
+func (db *DB) DropCached(ctx context.Context, f CacheFilter, deleteBlob func(blob.Ref) error) (n int, bytes int64, err error) {
+	for {
+		var refs []blob.Ref
+		for c, err := range db.Evictable(ctx, f) {
+			if err != nil {
+				return n, bytes, err
+			}
+			if refs = append(refs, c.Ref); len(refs) == pageRows {
+				break
+			}
+		}
+		files, size, err := db.evict(ctx, refs, f.Source, deleteBlob)
+		n, bytes = n+files, bytes+size
+		if err != nil || files == 0 {
+			return n, bytes, err
+		}
+	}
+}
+
+func (db *DB) evict(ctx context.Context, refs []blob.Ref, source string, deleteBlob func(blob.Ref) error) (n int, bytes int64, err error) {
+	for batch := range slices.Chunk(refs, dropBatch) {
+		var gone []blob.Ref
+		var files int
+		var size int64
+		err := db.update(ctx, "evict", func(w *write) error {
+			files, size = 0, 0
+			now := db.now()
+			d := drop{write: w, before: now.UnixMilli(), now: now}
+			for _, ref := range batch {
+				f, s, err := d.evict(ref, text(source))
+				if err != nil {
+					return err
+				}
+				files, size = files+f, size+s
+			}
+			gone = d.gone
+			if files == 0 {
+				return nil
+			}
+			if err := d.changed(); err != nil {
+				return err
+			}
+			return d.count(-int64(len(d.gone)), -d.bytes, -d.objects, -d.lookups)
+		})
+		if err != nil {
+			return n, bytes, err
+		}
+		n, bytes = n+files, bytes+size
+		if err := db.deleteGone(ctx, gone, deleteBlob); err != nil {
+			return n, bytes, err
+		}
+	}
+	return n, bytes, nil
+}
+
+// evict takes away the fetched files with one content and drops the content if
+// nothing else needs it.
+func (d *drop) evict(ref blob.Ref, source string) (files int, bytes int64, err error) {
+	txs, err := d.ids("SELECT c.tx_id FROM content k JOIN cached c ON c.content_id = k.id JOIN tx t ON t.id = c.tx_id WHERE k.sha256 = $1 AND ($2 = '' OR t.source = $2)", ref[:], source)
+	if err != nil || len(txs) == 0 {
+		return 0, 0, err
+	}
+	var id, size int64
+	if err := d.row("SELECT id, size FROM content WHERE sha256 = $1", []any{ref[:]}, &id, &size); err != nil {
+		return 0, 0, err
+	}
+	for _, tx := range txs {
+		if err := d.uncache(id, size, tx, d.now); err != nil {
+			return 0, 0, err
+		}
+	}
+	dropped := 0
+	return len(txs), size * int64(len(txs)), d.content(ref, &dropped)
+}

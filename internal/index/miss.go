@@ -1,0 +1,163 @@
+package index
+
+import (
+	"context"
+	"math"
+	"slices"
+	"time"
+)
+
+// Miss is the memory that a source does not have what a key stands for.
+type Miss struct {
+	Key    string // what was asked for; compared byte by byte
+	Source string
+	Class  uint8     // why; the caller's numbers, from 1
+	Until  time.Time // not believed from then on
+	Since  time.Time // when it was found out
+	Detail string    // in words, for people
+}
+
+// PutMisses remembers misses, many with one write; one of the same key and
+// source is replaced. It bumps no generation, so no answers are forgotten for
+// it, and does not wait for the disk: a crash of the machine may lose the last
+// ones. Above Options.MaxMisses, those written longest ago give way.
+func (db *DB) PutMisses(ctx context.Context, misses []Miss) error {
+	for batch := range slices.Chunk(misses, touchBatch) {
+		if err := db.note(ctx, "remember misses", func(w *write) error {
+			var added int64
+			for _, m := range batch {
+				n, err := w.exec("DELETE FROM miss WHERE key = $1 AND source = $2", m.Key, m.Source)
+				if err != nil {
+					return err
+				}
+				if _, err := w.exec("INSERT INTO miss (key, source, class, ends, since, detail) VALUES ($1, $2, $3, $4, $5, $6)",
+					m.Key, m.Source, m.Class, m.Until.UnixMilli(), m.Since.UnixMilli(), text(m.Detail)); err != nil {
+					return err
+				}
+				added += 1 - n
+			}
+			return w.bound("miss", added, db.maxMisses, "DELETE FROM miss WHERE no IN (SELECT no FROM miss ORDER BY no LIMIT $1)")
+		}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// bound counts rows added to a bounded table and deletes the oldest above most.
+func (w *write) bound(table string, added, most int64, deleteOldest string) error {
+	var n int64
+	if err := w.row("UPDATE tally SET n = n + $2 WHERE name = $1 RETURNING n", []any{table, added}, &n); err != nil {
+		return err
+	}
+	if n <= most {
+		return nil
+	}
+	gone, err := w.exec(deleteOldest, n-most)
+	if err != nil {
+		return err
+	}
+	return w.tallied(table, -gone)
+}
+
+func (w *write) tallied(table string, n int64) error {
+	if n == 0 {
+		return nil
+	}
+	_, err := w.exec("UPDATE tally SET n = n + $2 WHERE name = $1", table, n)
+	return err
+}
+
+// Misses returns what is remembered of a key, by source; also what is not to
+// be believed any more.
+func (db *DB) Misses(ctx context.Context, key string) ([]Miss, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, db.fail("look up misses", err)
+	}
+	var list []Miss
+	// See hits for why the query cannot be ended.
+	err := db.points.each(context.WithoutCancel(ctx), true, "SELECT source, class, ends, since, detail FROM miss WHERE key = $1 ORDER BY source", []any{key},
+		func(scan func(...any) error) (bool, error) {
+			m := Miss{Key: key}
+			var ends, since int64
+			err := scan(&m.Source, &m.Class, &ends, &since, &m.Detail)
+			m.Until, m.Since = time.UnixMilli(ends).UTC(), time.UnixMilli(since).UTC()
+			list = append(list, m)
+			return true, err
+		})
+	return list, db.fail("look up misses", err)
+}
+
+// MissFilter says which misses to forget; the zero value is all.
+type MissFilter struct {
+	Key       string // of exactly this key
+	KeyPrefix string // of the keys that begin with this
+	Source    string
+	Class     uint8     // 0 is any
+	Before    time.Time // found out before; zero is any time
+}
+
+// FlushMisses forgets misses and returns how many. Other writers are let in
+// now and then.
+func (db *DB) FlushMisses(ctx context.Context, f MissFilter) (int64, error) {
+	before := int64(math.MaxInt64)
+	if !f.Before.IsZero() {
+		before = f.Before.UnixMilli()
+	}
+	const rest = "($3 = '' OR source = $3) AND ($4 = 0 OR class = $4) AND since < $5"
+	switch {
+	case f.Key != "":
+		return db.forget(ctx, "miss", "DELETE FROM miss WHERE no IN (SELECT no FROM miss WHERE key = $2 AND "+rest+" LIMIT $1)", f.Key, f.Source, f.Class, before)
+	case f.KeyPrefix != "":
+		return db.forget(ctx, "miss", "DELETE FROM miss WHERE no IN (SELECT no FROM miss WHERE key >= $2 AND key < $6 AND "+rest+" LIMIT $1)",
+			f.KeyPrefix, f.Source, f.Class, before, after(f.KeyPrefix))
+	}
+	return db.forget(ctx, "miss", "DELETE FROM miss WHERE no IN (SELECT no FROM miss WHERE $2 = '' AND "+rest+" LIMIT $1)", "", f.Source, f.Class, before)
+}
+
+// SweepMisses forgets the misses that ended before a time, and returns how
+// many.
+func (db *DB) SweepMisses(ctx context.Context, before time.Time) (int64, error) {
+	return db.forget(ctx, "miss", "DELETE FROM miss WHERE no IN (SELECT no FROM miss WHERE ends < $2 ORDER BY ends LIMIT $1)", before.UnixMilli())
+}
+
+// forget runs a statement that deletes up to $1 rows of a bounded table, until
+// there are none left to delete.
+func (db *DB) forget(ctx context.Context, table, statement string, args ...any) (sum int64, err error) {
+	for {
+		var n int64
+		err := db.note(ctx, "forget "+table, func(w *write) (err error) {
+			if n, err = w.exec(statement, append([]any{touchBatch}, args...)...); err != nil {
+				return err
+			}
+			return w.tallied(table, -n)
+		})
+		if err != nil {
+			return sum, err
+		}
+		if sum += n; n < touchBatch {
+			return sum, nil
+		}
+	}
+}
+
+// MissStats sums up the misses of one class.
+type MissStats struct {
+	Class   uint8 `json:"class"`
+	Misses  int64 `json:"misses"`
+	Expired int64 `json:"expired"` // of them, those not believed any more
+}
+
+// MissStats returns how many misses are remembered, by class. It takes time in
+// proportion to their number: a fifth of a second for two million.
+func (db *DB) MissStats(ctx context.Context) ([]MissStats, error) {
+	list := []MissStats{}
+	err := db.scans.each(ctx, true, "SELECT class, count(*), count(*) FILTER (WHERE ends <= $1) FROM miss GROUP BY class ORDER BY class", []any{db.now().UnixMilli()},
+		func(scan func(...any) error) (bool, error) {
+			var s MissStats
+			err := scan(&s.Class, &s.Misses, &s.Expired)
+			list = append(list, s)
+			return true, err
+		})
+	return list, db.fail("count misses", err)
+}

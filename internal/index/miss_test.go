@@ -1,0 +1,226 @@
+package index
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+)
+
+func putMisses(t testing.TB, db *DB, misses ...Miss) {
+	t.Helper()
+	if err := db.PutMisses(t.Context(), misses); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// tally returns how many rows a bounded table has, as counted.
+func tally(t testing.TB, db *DB, table string) (n int64) {
+	t.Helper()
+	if err := db.scans.db.QueryRow("SELECT n FROM tally WHERE name = $1", table).Scan(&n); err != nil {
+		t.Fatal(err)
+	}
+	return n
+}
+
+func TestMisses(t *testing.T) {
+	c := newClock()
+	db := openTest(t, c.options())
+	w, err := db.Watch()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = w.Close() })
+	state, _ := w.State()
+	writes, _ := w.Writes()
+	m := func(key, source string, class uint8, hours int) Miss {
+		return Miss{Key: key, Source: source, Class: class, Until: c.t.Add(time.Duration(hours) * time.Hour), Since: c.t, Detail: "why \x00" + key}
+	}
+	odd := "a\x00\xff'%_"
+	putMisses(t, db, m("a/1", "one", 1, 1), m("a/1", "two", 2, 24), m("a/2", "one", 1, 1), m(odd, "one", 3, 2), m("a/1", "one", 4, 2))
+	if s, _ := w.State(); s != state {
+		t.Error("misses change the state")
+	}
+	if n, _ := w.Writes(); n == writes {
+		t.Error("misses were not written")
+	}
+	got, err := db.Misses(t.Context(), "a/1")
+	want := []Miss{m("a/1", "one", 4, 2), m("a/1", "two", 2, 24)}
+	want[0].Detail, want[1].Detail = "why a/1", "why a/1"
+	if err != nil || !slices.Equal(got, want) {
+		t.Errorf("%+v, %v", got, err)
+	}
+	if got, err := db.Misses(t.Context(), odd); err != nil || len(got) != 1 || got[0].Key != odd {
+		t.Errorf("%+v, %v", got, err)
+	}
+	if got, err := db.Misses(t.Context(), "a"); err != nil || got != nil {
+		t.Errorf("%+v, %v", got, err)
+	}
+	clean(t, db)
+	c.hours(1)
+	stats, err := db.MissStats(t.Context())
+	if err != nil || !slices.Equal(stats, []MissStats{{1, 1, 1}, {2, 1, 0}, {3, 1, 0}, {4, 1, 0}}) {
+		t.Errorf("%+v, %v", stats, err)
+	}
+	if n, err := db.SweepMisses(t.Context(), c.t.Add(1)); n != 0 || err != nil {
+		t.Error(n, err)
+	}
+	if n, err := db.SweepMisses(t.Context(), c.t.Add(time.Millisecond)); n != 1 || err != nil {
+		t.Error(n, err)
+	}
+	clean(t, db)
+}
+
+func TestFlushMisses(t *testing.T) {
+	c := newClock()
+	db := openTest(t, c.options())
+	fill := func() {
+		var list []Miss
+		for i := range 6000 { // more than go at once
+			list = append(list, Miss{Key: fmt.Sprintf("k%d/%04d", i%2, i), Source: []string{"one", "two"}[i/2%2], Class: uint8(1 + i%3), Until: c.t, Since: c.t.Add(time.Duration(i) * time.Second)})
+		}
+		putMisses(t, db, list...)
+	}
+	for _, f := range []struct {
+		f    MissFilter
+		want int64
+	}{
+		{MissFilter{Key: "k1/0001"}, 1},
+		{MissFilter{Key: "k1/0001", Source: "two"}, 0},
+		{MissFilter{Key: "k1"}, 0},
+		{MissFilter{KeyPrefix: "k1/"}, 3000},
+		{MissFilter{KeyPrefix: "k1/", Source: "one"}, 1500},
+		{MissFilter{KeyPrefix: "k", Class: 2}, 2000},
+		{MissFilter{Source: "one", Class: 2, Before: c.t.Add(12 * time.Second)}, 2},
+		{MissFilter{Source: "%"}, 0},
+		{MissFilter{}, 6000},
+	} {
+		fill()
+		if n, err := db.FlushMisses(t.Context(), f.f); n != f.want || err != nil || tally(t, db, "miss") != 6000-f.want {
+			t.Errorf("%+v: %d, %v", f.f, n, err)
+		}
+		clean(t, db)
+	}
+}
+
+func TestMissesAreBounded(t *testing.T) {
+	c := newClock()
+	opt := c.options()
+	opt.MaxMisses = 100
+	db := openTest(t, opt)
+	put := func(from, to int) {
+		var list []Miss
+		for i := from; i < to; i++ {
+			list = append(list, Miss{Key: fmt.Sprint(i), Source: "s", Class: 1, Until: c.t, Since: c.t})
+		}
+		putMisses(t, db, list...)
+	}
+	have := func(i int) bool {
+		list, err := db.Misses(t.Context(), fmt.Sprint(i))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return len(list) == 1
+	}
+	put(0, 100)
+	put(0, 10) // written again: the newest
+	put(100, 150)
+	for i := range 150 {
+		if want := i < 10 || i >= 60; have(i) != want {
+			t.Errorf("%d is there: %v", i, !want)
+		}
+	}
+	put(1000, 7000)
+	if tally(t, db, "miss") != 100 || !have(6999) || have(6899) {
+		t.Error("not the newest hundred")
+	}
+	clean(t, db)
+}
+
+func TestWanted(t *testing.T) {
+	c := newClock()
+	opt := c.options()
+	opt.MaxWanted = 5
+	db := openTest(t, opt)
+	g, _ := db.Generation(t.Context())
+	count := func(list ...Wanted) {
+		t.Helper()
+		if err := db.CountWanted(t.Context(), list); err != nil {
+			t.Fatal(err)
+		}
+	}
+	start := c.t
+	a := Wanted{Name: "a.pdb", ID: "1", Client: "windbg", Count: 3, Last: c.t}
+	b := Wanted{Name: "b.pdb", ID: "2", Client: "gdb", Count: 2, Last: c.t}
+	count(a, b)
+	c.hours(1)
+	b.Last, b.Kind = c.t, "pdb"
+	count(b, Wanted{Name: "a.pdb", ID: "1", Client: "gdb", Count: 1, Last: c.t})
+	missing := func(f WantedFilter) (list []string) {
+		for w, err := range db.Missing(t.Context(), f) {
+			if err != nil {
+				t.Fatal(err)
+			}
+			list = append(list, fmt.Sprintf("%s/%s %s%s %d %v-%v", w.Name, w.ID, w.Client, w.Kind, w.Count, w.First.Sub(start).Hours(), w.Last.Sub(start).Hours()))
+		}
+		return list
+	}
+	for _, q := range []struct {
+		f    WantedFilter
+		want string
+	}{
+		{WantedFilter{}, "b.pdb/2 gdbpdb 4 0-1, a.pdb/1 windbg 3 0-0, a.pdb/1 gdb 1 1-1"},
+		{WantedFilter{Limit: 1}, "b.pdb/2 gdbpdb 4 0-1"},
+		{WantedFilter{Name: "a*", Limit: 2}, "a.pdb/1 windbg 3 0-0, a.pdb/1 gdb 1 1-1"},
+		{WantedFilter{Client: "gdb"}, "b.pdb/2 gdbpdb 4 0-1, a.pdb/1 gdb 1 1-1"},
+		{WantedFilter{Since: start.Add(time.Minute), Name: "a.pdb"}, "a.pdb/1 gdb 1 1-1"},
+		{WantedFilter{Name: "c"}, ""},
+	} {
+		if got := strings.Join(missing(q.f), ", "); got != q.want {
+			t.Errorf("%+v: %s", q.f, got)
+		}
+	}
+	if g2, _ := db.Generation(t.Context()); g2 != g {
+		t.Error("counting changes the generation")
+	}
+	// The one that is longest not asked for gives way.
+	for i := range 3 {
+		count(Wanted{Name: "x", ID: fmt.Sprint(i), Count: 1, Last: c.t})
+	}
+	if got := missing(WantedFilter{Client: "windbg"}); got != nil || len(missing(WantedFilter{})) != 5 {
+		t.Error(got)
+	}
+	clean(t, db)
+	c.hours(1)
+	count(Wanted{Name: "x", ID: "1", Count: 1, Last: c.t})
+	if n, err := db.DropWanted(t.Context(), c.t); n != 4 || err != nil {
+		t.Error(n, err)
+	}
+	if got := missing(WantedFilter{}); len(got) != 1 {
+		t.Error(got)
+	}
+	clean(t, db)
+}
+
+// TestPages lists more than fits one page.
+func TestWantedPages(t *testing.T) {
+	db := openTest(t, Options{})
+	var list []Wanted
+	for i := range 2500 {
+		list = append(list, Wanted{Name: fmt.Sprint(i), ID: "x", Count: int64(i % 7), Last: db.now()})
+	}
+	if err := db.CountWanted(t.Context(), list); err != nil {
+		t.Fatal(err)
+	}
+	seen, last := map[string]bool{}, int64(7)
+	for w, err := range db.Missing(t.Context(), WantedFilter{}) {
+		if err != nil || w.Count > last || seen[w.Name] {
+			t.Fatal(w, err)
+		}
+		seen[w.Name], last = true, w.Count
+	}
+	if len(seen) != 2500 {
+		t.Error(len(seen))
+	}
+}
