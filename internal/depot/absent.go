@@ -14,7 +14,7 @@ const refreshTime = 5 * time.Minute
 // Absent reports whether certainly nothing answers to req, in whatever scope,
 // without a query and without waiting. False means that Open can tell.
 func (d *Depot) Absent(ctx context.Context, req layout.Request) bool {
-	return len(d.sources) == 0 && d.absent(ctx, req)
+	return len(d.sources) == 0 && !d.Fetches() && d.absent(ctx, req)
 }
 
 // absent reports whether certainly nothing in the index answers to req:

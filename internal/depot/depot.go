@@ -49,6 +49,13 @@ type Options struct {
 	// seen by the scope that sees everything. The caller closes them, after
 	// the depot.
 	Sources []*upstream.Folder
+	// Upstreams are asked for what neither the depot nor the Sources have;
+	// what they send is kept. The caller closes them, after the depot.
+	Upstreams []Upstream
+	// Limits, Lifetimes and Cache are for the Upstreams.
+	Limits    Limits
+	Lifetimes Lifetimes
+	Cache     CacheLimits
 	// Log takes what happens in the background; nil discards it.
 	Log *slog.Logger
 	// Now is the clock; nil is time.Now.
@@ -73,6 +80,9 @@ type Depot struct {
 
 	makeCabinets bool
 	sources      []*upstream.Folder
+	fetch        *fetcher
+	cache        cache
+	wanted       wanted
 	forms        forms
 }
 
@@ -99,6 +109,8 @@ func Open(ctx context.Context, dir string, opt Options) (*Depot, error) {
 		return nil, err
 	}
 	d := &Depot{dir: abs, log: opt.Log, now: opt.Now, makeCabinets: opt.MakeCabinets, sources: opt.Sources}
+	d.fetch = newFetcher(opt.Upstreams, opt.Limits, opt.Lifetimes)
+	d.cache.limits = opt.Cache
 	d.closing, d.close = context.WithCancel(context.WithoutCancel(ctx))
 	d.stale = make(chan uint64, 1)
 	d.forms.init()
@@ -165,9 +177,14 @@ func (d *Depot) Dir() string { return d.dir }
 // stay readable.
 func (d *Depot) Close() error {
 	d.forms.close()
+	d.fetch.mu.Lock() // no flight begins after this
 	d.close()
+	d.fetch.mu.Unlock()
 	d.background.Wait()
-	err := errors.Join(d.db.Close(), d.blobs.Close())
+	d.fetch.under.Wait()
+	last, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+	defer cancel()
+	err := errors.Join(d.writeWanted(last), d.writeUses(last), d.db.Close(), d.blobs.Close())
 	if d.watch != nil { // after the index, see there
 		err = errors.Join(err, d.watch.Close())
 	}

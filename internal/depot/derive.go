@@ -102,12 +102,17 @@ func (f *forms) ask(want Form, worth int) {
 	}
 }
 
-// Work makes what was queued until ctx ends.
+// Work makes what was queued, writes down what was counted and keeps the cache
+// within its limits, until ctx ends.
 func (d *Depot) Work(ctx context.Context) error {
+	tidy := time.NewTicker(tidyEvery)
+	defer tidy.Stop()
 	for {
 		select {
 		case <-ctx.Done():
 			return nil
+		case <-tidy.C:
+			d.tidy(ctx)
 		case want := <-d.forms.queue:
 			if _, err := d.Derive(ctx, want); err != nil && ctx.Err() == nil {
 				d.log.Warn("another form of a content could not be made", "content", want.Ref.String(), "tool", want.Tool.Name, "error", err)

@@ -34,6 +34,9 @@ type File struct {
 	// Volatile marks an answer of a source, which may change without notice.
 	// Its Ref is zero: nobody has read all of it.
 	Volatile bool
+	// Growing marks a file that is still arriving. It has no ETag, and its
+	// bytes are right only if the last of them can be read.
+	Growing bool
 	// Encoding is the Content-Encoding of the bytes, "" for the plain ones.
 	Encoding string
 	// ETag is the strong entity tag, without quotes: of the content, the

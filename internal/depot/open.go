@@ -130,6 +130,9 @@ func rank(hits []index.Hit, role layout.Role) {
 func (d *Depot) openHit(ctx context.Context, h index.Hit) (*File, error) {
 	b, err := d.blobs.Open(ctx, h.Ref)
 	if err != nil {
+		if errors.Is(err, fs.ErrNotExist) && h.Source != "" {
+			return nil, fs.ErrNotExist // let go of just now
+		}
 		if errors.Is(err, fs.ErrNotExist) {
 			// The index promises what the disk has not: no absence, a fault.
 			return nil, fmt.Errorf("content %s of %s is missing from the depot; run `symdepot verify`", h.Ref, h.Object.Name)
@@ -140,8 +143,12 @@ func (d *Depot) openHit(ctx context.Context, h index.Hit) (*File, error) {
 		_ = b.Close()
 		return nil, fmt.Errorf("content %s of %s has %d bytes instead of %d; run `symdepot verify`", h.Ref, h.Object.Name, b.Size(), h.Size)
 	}
-	return &File{Object: h.Object, Ref: h.Ref, Size: h.Size, ModTime: h.Added, Path: h.Path, Archive: h.Archive,
-		ETag: h.Ref.String()[:32], r: b, plain: osFile(b), closer: b}, nil
+	f := &File{Object: h.Object, Ref: h.Ref, Size: h.Size, ModTime: h.Added, Path: h.Path, Archive: h.Archive,
+		ETag: h.Ref.String()[:32], r: b, plain: osFile(b), closer: b}
+	if h.Source != "" {
+		f.closer = d.use(h.Ref, b)
+	}
+	return f, nil
 }
 
 // osFile returns the file on disk that a blob is, if it is one.

@@ -31,6 +31,13 @@ type exchange struct {
 	// notSoon is set on answers that may be another one soon, although the
 	// depot stays the same.
 	notSoon bool
+	// quick is set on requests that are answered at once or by net/http.
+	quick bool
+	// wanted is what was asked for and is not there.
+	wanted *layout.Request
+	// abort breaks the connection: what was sent of a file is not to be
+	// taken for the whole.
+	abort bool
 }
 
 // Header returns the header to be sent.
@@ -89,6 +96,12 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		}()
 	}
 	s.account(x, &record{r.Method, target(r), r.RemoteAddr, r.UserAgent()})
+	if x.abort {
+		if c, ok := r.Context().Value(connKey{}).(*conn); ok {
+			c.reset.Store(true)
+		}
+		panic(http.ErrAbortHandler)
+	}
 }
 
 // serve answers a request that may be under way.

@@ -10,6 +10,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/symdepot/symdepot/layout"
 )
 
 // Bounds of the answers that are kept in memory.
@@ -45,7 +47,8 @@ type answer struct {
 	kind   kind
 	child  *child
 	target string
-	used   atomic.Bool // since the hand last went by
+	wanted *layout.Request // what is not there, to be counted; or nil
+	used   atomic.Bool     // since the hand last went by
 }
 
 func (a *answer) cost() int64 { return int64(len(a.head)+len(a.body)+len(a.target)) + hotOverhead }

@@ -44,8 +44,9 @@ type conn struct {
 
 	busy     sync.Mutex // held while a request is looked at, and answered here
 	closing  atomic.Bool
-	closed   bool // guarded by busy
-	answered bool // guarded by busy; something was answered here since net/http set deadlines
+	reset    atomic.Bool // Close is to be seen as a failure, not as an end
+	closed   bool        // guarded by busy
+	answered bool        // guarded by busy; something was answered here since net/http set deadlines
 
 	// The rest belongs to the goroutine that serves the connection.
 	handed  bool      // net/http answers a request that it was given whole
@@ -126,6 +127,9 @@ func (c *conn) close() error {
 	delete(c.s.conns, c)
 	c.s.mu.Unlock()
 	c.leave()
+	if tcp, ok := c.Conn.(*net.TCPConn); ok && c.reset.Load() {
+		_ = tcp.SetLinger(0) // an old client takes a clean end for the end of the file
+	}
 	return c.Conn.Close()
 }
 
@@ -234,6 +238,9 @@ func (c *conn) quick(q *head) (done bool, err error) {
 	if a.pass {
 		return false, nil
 	}
+	if a.wanted != nil {
+		s.symbols.CountMissing(a.wanted, clientKind(q.agent))
+	}
 	s.metrics.inFlight.Inc()
 	defer s.metrics.inFlight.Dec()
 	if err := c.deadlines(start); err != nil {
@@ -282,6 +289,9 @@ func (s *Server) record(q *head, start time.Time, generation uint64) (*answer, e
 		}
 		if req, err := layout.Route(segs, s.cfg.Prefixes...); err == nil && s.symbols.Absent(context.Background(), req) {
 			if absence := s.hot.absence(req.Layout, key.target); absence != nil {
+				if req.Form == layout.FormFile {
+					absence.wanted = &req
+				}
 				return absence, nil
 			}
 		}
@@ -295,7 +305,7 @@ func (s *Server) record(q *head, start time.Time, generation uint64) (*answer, e
 	if err != nil {
 		return nil, err
 	}
-	x := &exchange{w: rec, start: start, protocol: protocolNone}
+	x := &exchange{w: rec, start: start, protocol: protocolNone, quick: true}
 	s.serve(x, r)
 	a.kind = kind{x.protocol, http.MethodGet, x.result, x.status}
 	switch {
@@ -306,6 +316,7 @@ func (s *Server) record(q *head, start time.Time, generation uint64) (*answer, e
 	case !rec.pass:
 		a.pass = false
 		a.child = s.metrics.child(a.kind)
+		a.wanted = x.wanted
 		a.head = s.hot.share(rec.lines())
 		a.body = rec.body
 		if x.notSoon {

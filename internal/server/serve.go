@@ -2,7 +2,6 @@ package server
 
 import (
 	"cmp"
-	"context"
 	"errors"
 	"io"
 	"io/fs"
@@ -51,19 +50,6 @@ func (s *Server) symbol(x *exchange, r *http.Request, req *layout.Request) {
 		}
 	}
 	s.file(x, r, req, f)
-}
-
-// open looks a request up. Requests that find the depot busy wait.
-func (s *Server) open(x *exchange, r *http.Request, req *layout.Request) (*depot.File, error) {
-	if err := s.lookups.enter(r.Context(), x.start.Add(s.cfg.Wait)); err != nil {
-		return nil, err
-	}
-	defer s.lookups.leave()
-	f, err := s.symbols.Open(r.Context(), s.scope, *req)
-	if err != nil && r.Context().Err() != nil {
-		return nil, context.Cause(r.Context())
-	}
-	return f, err
 }
 
 // redirect sends a client that knows only a module's code id to the path that
@@ -118,12 +104,18 @@ func (s *Server) file(x *exchange, r *http.Request, req *layout.Request, f *depo
 		x.notSoon = waiting
 	}
 	s.fileHeaders(h, req, body)
+	if body.Growing {
+		delete(h, "Etag") // it is not known before the end
+	}
 	var mod time.Time
 	if !f.ModTime.IsZero() {
 		mod = f.ModTime.Truncate(time.Second)
 		h["Last-Modified"] = []string{mod.UTC().Format(http.TimeFormat)}
 	}
-	tag := h["Etag"][0]
+	tag := ""
+	if !body.Growing {
+		tag = h["Etag"][0]
+	}
 	switch status := precondition(r.Header, tag, mod); status {
 	case http.StatusNotModified:
 		delete(h, "Content-Type")
@@ -154,6 +146,7 @@ func (s *Server) file(x *exchange, r *http.Request, req *layout.Request, f *depo
 	x.WriteHeader(status)
 	if r.Method != http.MethodHead {
 		x.err = s.copyBody(x, body, off, n)
+		x.abort = x.err != nil && body.Growing
 	}
 }
 

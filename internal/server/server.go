@@ -25,6 +25,9 @@ import (
 type symbols interface {
 	Open(ctx context.Context, scope depot.Scope, req layout.Request) (*depot.File, error)
 	Absent(ctx context.Context, req layout.Request) bool
+	Fetches() bool
+	Fetch(ctx context.Context, q depot.Question) (*depot.File, error)
+	CountMissing(req *layout.Request, client string)
 	Encoded(ctx context.Context, f *depot.File, codings []string) (*depot.File, error)
 	Metadata(ctx context.Context, scope depot.Scope, key, value string, limit int) ([]depot.Metadata, bool, error)
 	Find(ctx context.Context, scope depot.Scope, query string, limit int) ([]depot.Found, error)
@@ -87,6 +90,8 @@ type Config struct {
 	// again and again; zero is 32 MiB, negative none.
 	HotBytes int64
 
+	// ID tells this server from others that requests pass; empty: none.
+	ID string
 	// Version is shown in metrics and on the page.
 	Version string
 	// Log takes failures; nil discards them.
@@ -206,6 +211,9 @@ func notPublic(addr string) error {
 		"if that is meant, say --public, else listen on 127.0.0.1", addr)
 }
 
+// connKey is the key of a request's *conn.
+type connKey struct{}
+
 // isLoopback reports whether only this machine reaches a.
 func isLoopback(a net.Addr) bool {
 	switch a := a.(type) {
@@ -236,6 +244,7 @@ func (s *Server) Serve(ctx context.Context, ln net.Listener) error {
 		MaxHeaderBytes:               64 << 10,
 		DisableGeneralOptionsHandler: true,
 		ConnState:                    connState,
+		ConnContext:                  func(ctx context.Context, c net.Conn) context.Context { return context.WithValue(ctx, connKey{}, c) },
 		ErrorLog:                     slog.NewLogLogger(s.cfg.Log.Handler(), slog.LevelDebug),
 	}
 	done := make(chan error, 1)

@@ -145,7 +145,9 @@ type fake struct {
 	open func(ctx context.Context, req layout.Request) (*depot.File, error)
 }
 
-func (fake) Absent(context.Context, layout.Request) bool { return false }
+func (fake) Absent(context.Context, layout.Request) bool   { return false }
+func (fake) Fetches() bool                                 { return false }
+func (fake) CountMissing(req *layout.Request, kind string) {}
 
 func (f fake) Open(ctx context.Context, _ depot.Scope, req layout.Request) (*depot.File, error) {
 	return f.open(ctx, req)

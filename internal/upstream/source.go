@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"net/http"
 	"time"
 
 	"github.com/symdepot/symdepot/layout"
@@ -70,6 +71,9 @@ type Reply struct {
 	Tag string
 	// ModTime is the source's time of the file, zero if unknown.
 	ModTime time.Time
+	// Header is what a server said about the file: its type, and what servers
+	// of the debuginfod kind add. Nil where nothing was said.
+	Header http.Header
 	// Local marks a body that was read from where it stands, at no cost.
 	Local bool
 }

@@ -1,0 +1,327 @@
+package depot
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/maypok86/otter/v2"
+
+	"github.com/symdepot/symdepot/internal/upstream"
+	"github.com/symdepot/symdepot/layout"
+)
+
+// Upstream is a source that files are fetched from, to be kept.
+type Upstream struct {
+	Source upstream.Source
+	// Rank orders the sources: those of one rank are asked at once, the next
+	// rank when all have answered or a short while has passed.
+	Rank int
+	// Product is the product through which what comes from there is seen;
+	// empty: only who sees everything sees it.
+	Product string
+}
+
+// Question is a request with what is known of who asks.
+type Question struct {
+	Scope   Scope
+	Request layout.Request
+	// Client names the kind of client in a word, such as "gdb"; it is counted
+	// for what is missing.
+	Client string
+	// Checksum is the value of a SymbolChecksum header, or empty.
+	Checksum string
+	// Via are the servers that the request has passed, this one last.
+	Via []string
+}
+
+// Limits of a fetch. They are durations of patience, not of transfers: a file
+// may take as long as it keeps coming.
+type Limits struct {
+	// NextRank is how long the sources of a rank are waited for before the
+	// next rank is asked too; zero is 300 ms.
+	NextRank time.Duration
+	// FirstByte is how long a source may take to come to the first bytes, at
+	// less than MinRate; zero is 3 s.
+	FirstByte time.Duration
+	// Stall is how long a transfer may stay below MinRate; zero is 10 s.
+	Stall time.Duration
+	// MinRate is in bytes per second; zero is 16 KiB.
+	MinRate int64
+	// MaxBytes is the most that a file may have; zero is 16 GiB.
+	MaxBytes int64
+	// Fetches is how many may be under way at once; zero is 64.
+	Fetches int
+}
+
+// Lifetimes say for how long it is remembered why a source gave no file.
+// Zero is the default in brackets, negative is not at all.
+type Lifetimes struct {
+	Absent    time.Duration // 1 h
+	Forbidden time.Duration // 24 h
+	Timeout   time.Duration // 60 s
+	Broken    time.Duration // 10 min
+	TooLarge  time.Duration // 24 h
+}
+
+func (l Lifetimes) of(c upstream.Class) time.Duration {
+	switch c {
+	case upstream.ClassAbsent:
+		return cmp.Or(l.Absent, time.Hour)
+	case upstream.ClassForbidden:
+		return cmp.Or(l.Forbidden, 24*time.Hour)
+	case upstream.ClassTimeout:
+		return cmp.Or(l.Timeout, time.Minute)
+	case upstream.ClassBroken:
+		return cmp.Or(l.Broken, 10*time.Minute)
+	case upstream.ClassTooLarge:
+		return cmp.Or(l.TooLarge, 24*time.Hour)
+	}
+	return 0
+}
+
+const (
+	withheld   = 64 << 10 // of a file's end, until all of it is known to be right
+	announce   = 16 << 10 // bytes that are there before a client hears of a file
+	hurry      = 5 * time.Second
+	memoryMiss = 200_000 // keys remembered in memory
+	refreshers = 8       // misses looked at again at once
+)
+
+// fetcher fetches what the depot lacks, once for everybody.
+type fetcher struct {
+	sources []Upstream
+	limits  Limits
+	lives   Lifetimes
+	slots   chan struct{} // transfers under way
+	renew   chan struct{} // of them, misses that are looked at again
+
+	misses *otter.Cache[string, miss]
+
+	mu        sync.Mutex
+	transfers map[string]*transfer // guarded by mu; by key
+	under     sync.WaitGroup
+}
+
+// miss is what memory holds of a key that no source has.
+type miss struct {
+	until time.Time
+	renew time.Time // from when on it is worth looking again
+}
+
+func newFetcher(sources []Upstream, limits Limits, lives Lifetimes) *fetcher {
+	limits.NextRank = cmp.Or(limits.NextRank, 300*time.Millisecond)
+	limits.FirstByte = cmp.Or(limits.FirstByte, 3*time.Second)
+	limits.Stall = cmp.Or(limits.Stall, 10*time.Second)
+	limits.MinRate = cmp.Or(limits.MinRate, 16<<10)
+	limits.MaxBytes = cmp.Or(limits.MaxBytes, 16<<30)
+	limits.Fetches = cmp.Or(limits.Fetches, 64)
+	sources = slices.Clone(sources)
+	slices.SortStableFunc(sources, func(a, b Upstream) int { return cmp.Compare(a.Rank, b.Rank) })
+	return &fetcher{
+		sources: sources, limits: limits, lives: lives, transfers: make(map[string]*transfer),
+		slots: make(chan struct{}, limits.Fetches), renew: make(chan struct{}, refreshers),
+		misses: otter.Must(&otter.Options[string, miss]{MaximumSize: memoryMiss}),
+	}
+}
+
+// Fetches reports whether there is anybody to ask for what the depot lacks.
+func (d *Depot) Fetches() bool { return len(d.fetch.sources) > 0 }
+
+// Fetch asks the upstream sources for what Open did not find. It returns when
+// the file's bytes have begun to arrive; the File grows, and what has been read
+// of it is right only if its end can be read: that is withheld until the whole
+// file is known to be the one asked for. Absence is fs.ErrNotExist.
+//
+// Calls for one key wait for one transfer, which goes on when they give up.
+func (d *Depot) Fetch(ctx context.Context, q Question) (*File, error) {
+	if !d.fetchable(q) {
+		return nil, fs.ErrNotExist
+	}
+	key, sources := d.fetch.key(q.Request), d.fetch.seen(q.Scope)
+	if len(sources) == 0 {
+		return nil, fs.ErrNotExist
+	}
+	if len(sources) < len(d.fetch.sources) {
+		key += "\n" + strings.Join(q.Scope.Products, "\n") // other sources are another question
+	}
+	if d.knownMiss(ctx, key, sources, q) {
+		return nil, fs.ErrNotExist
+	}
+	fl := d.takeOff(key, sources, q, false)
+	if fl == nil {
+		return nil, fs.ErrClosed
+	}
+	if q.Request.Form == layout.FormCabinet {
+		// Nobody waits for a cabinet; the plain file will be there soon.
+		return nil, fs.ErrNotExist
+	}
+	f, err := fl.open(ctx)
+	if errors.Is(err, errGone) {
+		return d.Open(ctx, q.Scope, q.Request)
+	}
+	return f, err
+}
+
+// fetchable reports whether a request is for what sources have.
+func (d *Depot) fetchable(q Question) bool {
+	switch q.Request.Form {
+	case layout.FormFile, layout.FormCabinet:
+		return len(d.fetch.sources) > 0 && len(q.Request.Lookups) > 0
+	}
+	return false
+}
+
+// key is the same for all spellings of one request.
+func (f *fetcher) key(req layout.Request) string {
+	var b strings.Builder
+	for _, l := range req.Lookups {
+		if l.Unique {
+			continue // what a name with that id was asked for, it says before
+		}
+		fmt.Fprintf(&b, "%s/%s/%x;", l.Name, l.ID, uint16(l.Role&^layout.Compressed))
+	}
+	return b.String()
+}
+
+// seen returns the sources whose files a scope may see.
+func (f *fetcher) seen(s Scope) []Upstream {
+	if s.Products == nil {
+		return f.sources
+	}
+	var list []Upstream
+	for _, u := range f.sources {
+		if u.Product != "" && slices.Contains(s.Products, u.Product) {
+			list = append(list, u)
+		}
+	}
+	return list
+}
+
+// takeOff returns the transfer for a key, a new one if there is none. again is
+// for a miss that is looked at anew, which asks all sources.
+func (d *Depot) takeOff(key string, sources []Upstream, q Question, again bool) *transfer {
+	f := d.fetch
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if fl := f.transfers[key]; fl != nil {
+		return fl
+	}
+	if d.closing.Err() != nil {
+		return nil
+	}
+	q.Request.Form = layout.FormFile
+	fl := newTransfer(key, q, sources)
+	f.transfers[key] = fl
+	f.under.Go(func() {
+		d.fly(d.closing, fl, again)
+		f.mu.Lock()
+		delete(f.transfers, key)
+		f.mu.Unlock()
+	})
+	return fl
+}
+
+// knownMiss reports whether all sources are remembered not to have a key. A
+// memory that will not hold much longer is refreshed beside the answer.
+func (d *Depot) knownMiss(ctx context.Context, key string, sources []Upstream, q Question) bool {
+	now := d.now()
+	m, ok := d.fetch.misses.GetIfPresent(key)
+	if !ok {
+		known, err := d.rememberedMisses(ctx, key)
+		if err != nil {
+			return false
+		}
+		if m, ok = d.fetch.combine(known, sources, now); !ok {
+			return false
+		}
+		d.fetch.misses.Set(key, m)
+	}
+	if !now.Before(m.until) {
+		d.fetch.misses.Invalidate(key)
+		return false
+	}
+	if now.After(m.renew) {
+		select {
+		case d.fetch.renew <- struct{}{}:
+			m.renew = m.until // once
+			d.fetch.misses.Set(key, m)
+			fl := d.takeOff(key, sources, q, true)
+			d.fetch.under.Go(func() {
+				if fl != nil {
+					<-fl.ended
+				}
+				<-d.fetch.renew
+			})
+		default:
+		}
+	}
+	return true
+}
+
+// combine returns until when no source needs to be asked, and whether there is
+// such a time: every source must be known not to have the key.
+func (f *fetcher) combine(known map[string]failed, sources []Upstream, now time.Time) (miss, bool) {
+	var m miss
+	for _, s := range sources {
+		k, ok := known[s.Source.Name()]
+		if !ok || !now.Before(k.until) {
+			return miss{}, false
+		}
+		if m.until.IsZero() || k.until.Before(m.until) {
+			m.until = k.until
+			m.renew = k.until.Add(-f.lives.of(k.class) / 4)
+		}
+	}
+	return m, !m.until.IsZero()
+}
+
+// failed is what is remembered of one source and one key.
+type failed struct {
+	class  upstream.Class
+	until  time.Time
+	since  time.Time
+	detail string
+}
+
+// remember keeps why the sources gave no file.
+func (d *Depot) remember(ctx context.Context, fl *transfer, known map[string]failed) {
+	now := d.now()
+	if m, ok := d.fetch.combine(known, fl.sources, now); ok {
+		d.fetch.misses.Set(fl.key, m)
+	}
+	if err := d.putMisses(ctx, fl.key, known, now); err != nil && ctx.Err() == nil {
+		d.log.Warn("what is missing elsewhere could not be written down", "error", err)
+	}
+}
+
+// lasting turns the error of a source into what is remembered of it; ok is
+// false if it is nothing that the source is to blame for.
+func (d *Depot) lasting(err error) (failed, bool) {
+	now, class := d.now(), upstream.ClassOf(err)
+	f := failed{class: class, since: now, detail: err.Error()}
+	if fail, ok := errors.AsType[*upstream.Failure](err); ok && !fail.Retry.IsZero() {
+		f.until = fail.Retry
+		if most := now.Add(24 * time.Hour); f.until.After(most) {
+			f.until = most
+		}
+		return f, f.until.After(now)
+	}
+	switch class {
+	case upstream.ClassSkipped:
+		f.until = now.Add(time.Hour) // its configuration says so; in memory only
+		return f, true
+	case upstream.ClassBusy:
+		f.until = now.Add(hurry)
+		return f, true
+	}
+	life := d.fetch.lives.of(class)
+	f.until = now.Add(life)
+	return f, life > 0
+}

@@ -1,0 +1,566 @@
+package depot
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"path/filepath"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/symdepot/symdepot/internal/index"
+	"github.com/symdepot/symdepot/internal/upstream"
+	"github.com/symdepot/symdepot/layout"
+)
+
+// elsewhere is a source whose answers the test writes.
+type elsewhere struct {
+	name  string
+	asked atomic.Int32
+	fetch func(ctx context.Context, ask upstream.Ask) (*upstream.Reply, error)
+}
+
+func (e *elsewhere) Name() string { return e.name }
+func (e *elsewhere) Close() error { return nil }
+func (e *elsewhere) Fetch(ctx context.Context, ask upstream.Ask) (*upstream.Reply, error) {
+	e.asked.Add(1)
+	return e.fetch(ctx, ask)
+}
+
+func (e *elsewhere) fails(c upstream.Class) {
+	e.fetch = func(context.Context, upstream.Ask) (*upstream.Reply, error) {
+		return nil, &upstream.Failure{Source: e.name, Class: c, Err: errors.New("for the test")}
+	}
+}
+
+// sends answers with a body, at once and whole.
+func (e *elsewhere) sends(name string, body []byte) {
+	e.fetch = func(context.Context, upstream.Ask) (*upstream.Reply, error) {
+		return &upstream.Reply{Body: io.NopCloser(bytes.NewReader(body)), Size: int64(len(body)), Name: name, Path: "http://" + e.name + "/" + name}, nil
+	}
+}
+
+// hangs never answers.
+func (e *elsewhere) hangs() {
+	e.fetch = func(ctx context.Context, _ upstream.Ask) (*upstream.Reply, error) {
+		<-ctx.Done()
+		return nil, ctx.Err()
+	}
+}
+
+// pipe answers with what the test writes into it.
+func (e *elsewhere) pipe(name string, size int64) *io.PipeWriter {
+	r, w := io.Pipe()
+	e.fetch = func(context.Context, upstream.Ask) (*upstream.Reply, error) {
+		return &upstream.Reply{Body: r, Size: size, Name: name, Path: "http://" + e.name + "/" + name}, nil
+	}
+	return w
+}
+
+func withUpstreams(t *testing.T, opt Options, sources ...*elsewhere) (*Depot, *clock) {
+	t.Helper()
+	c := &clock{time.Now()}
+	opt.Now = c.now
+	for i, s := range sources {
+		opt.Upstreams = append(opt.Upstreams, Upstream{Source: s, Rank: i})
+	}
+	d, err := Open(t.Context(), filepath.Join(t.TempDir(), "depot"), opt)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := d.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return d, c
+}
+
+const symID = "44E4EC8C2F41492B9369D6B9A059577C2"
+
+// symFile is a Breakpad file of about size bytes.
+func symFile(id string, size int) []byte {
+	var b bytes.Buffer
+	fmt.Fprintf(&b, "MODULE windows x86_64 %s app.pdb\n", id)
+	for i := 0; b.Len() < size; i++ {
+		fmt.Fprintf(&b, "PUBLIC %x 0 function_%d\n", 0x1000+i*16, i)
+	}
+	return b.Bytes()
+}
+
+const symPath = "app.pdb/" + symID + "/app.sym"
+
+func request(t *testing.T, path string) layout.Request {
+	t.Helper()
+	req, err := layout.Route(strings.Split(path, "/"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return req
+}
+
+// fetched asks as the server does: the depot, then the sources.
+func fetched(ctx context.Context, t *testing.T, d *Depot, path string) ([]byte, error) {
+	t.Helper()
+	req := request(t, path)
+	f, err := d.Open(ctx, Scope{}, req)
+	if errors.Is(err, fs.ErrNotExist) {
+		f, err = d.Fetch(ctx, Question{Request: req})
+	}
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	return readAll(f)
+}
+
+func readAll(f *File) ([]byte, error) {
+	var b []byte
+	buf := make([]byte, 32<<10)
+	for {
+		n, err := f.ReadAt(buf, int64(len(b)))
+		b = append(b, buf[:n]...)
+		if err == io.EOF {
+			return b, nil
+		}
+		if err != nil {
+			return b, err
+		}
+	}
+}
+
+func TestFetchOnceForEverybody(t *testing.T) {
+	body := symFile(symID, 3<<20)
+	s := &elsewhere{name: "s"}
+	w := s.pipe("app.sym", int64(len(body)))
+	d, _ := withUpstreams(t, Options{}, s)
+	var wg sync.WaitGroup
+	for i := range 50 {
+		wg.Go(func() {
+			path := symPath
+			if i%2 == 1 { // another spelling of the same
+				path = "APP.PDB/" + strings.ToLower(symID) + "/app.sym"
+			}
+			got, err := fetched(t.Context(), t, d, path)
+			if err != nil || !bytes.Equal(got, body) {
+				t.Errorf("got %d bytes of %d: %v", len(got), len(body), err)
+			}
+		})
+	}
+	if _, err := w.Write(body); err != nil {
+		t.Fatal(err)
+	}
+	_ = w.Close()
+	wg.Wait()
+	if n := s.asked.Load(); n != 1 {
+		t.Errorf("the source was asked %d times", n)
+	}
+	// From now on it is the depot's.
+	got, err := fetched(t.Context(), t, d, symPath)
+	if err != nil || !bytes.Equal(got, body) || s.asked.Load() != 1 {
+		t.Errorf("from the cache: %d bytes, %v, asked %d times", len(got), err, s.asked.Load())
+	}
+}
+
+// TestEndIsWithheld: whoever has the last byte has a right file.
+func TestEndIsWithheld(t *testing.T) {
+	body := symFile(symID, 300<<10)
+	for _, size := range []int64{int64(len(body)), -1} {
+		s := &elsewhere{name: "s"}
+		w := s.pipe("app.sym", size)
+		d, _ := withUpstreams(t, Options{}, s)
+		written := make(chan struct{})
+		go func() {
+			_, _ = w.Write(body)
+			close(written)
+		}()
+		f, err := d.Fetch(t.Context(), Question{Request: request(t, symPath)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer f.Close()
+		if f.Size != size || !f.Growing {
+			t.Errorf("size %d: told %d", size, f.Size)
+		}
+		got := make([]byte, len(body)-withheld)
+		if n, err := readFull(f, got); err != nil || !bytes.Equal(got, body[:len(got)]) {
+			t.Fatalf("size %d: read %d: %v", size, n, err)
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		g, err := d.Fetch(ctx, Question{Request: request(t, symPath)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		cancel()
+		if n, err := g.ReadAt(got[:1], int64(len(got))); n != 0 || !errors.Is(err, context.Canceled) {
+			t.Errorf("size %d: byte %d was given before the end: %d, %v", size, len(got), n, err)
+		}
+		_ = g.Close()
+		<-written
+		_ = w.Close()
+		all, err := readAll(f)
+		if err != nil || !bytes.Equal(all, body) {
+			t.Errorf("size %d: %d bytes, %v", size, len(all), err)
+		}
+	}
+}
+
+func readFull(f *File, p []byte) (n int, err error) {
+	for n < len(p) && err == nil {
+		var m int
+		m, err = f.ReadAt(p[n:], int64(n))
+		n += m
+	}
+	if n == len(p) {
+		err = nil
+	}
+	return n, err
+}
+
+// TestWrongFileIsNeverWhole: a file of another id breaks off before its end,
+// is not kept, and the next source is asked if nobody has begun to read.
+func TestWrongFileIsNeverWhole(t *testing.T) {
+	wrong := symFile("11111111111111111111111111111111A", 500<<10)
+	s := &elsewhere{name: "wrong"}
+	s.sends("app.sym", wrong)
+	d, _ := withUpstreams(t, Options{}, s)
+	got, err := fetched(t.Context(), t, d, symPath)
+	if err == nil || len(got) > len(wrong)-withheld || errors.Is(err, fs.ErrNotExist) && len(got) > 0 {
+		t.Errorf("%d bytes of %d, %v", len(got), len(wrong), err)
+	}
+	if n := countBlobs(t, d); n != 0 {
+		t.Errorf("%d files were kept", n)
+	}
+	// Remembered as broken: not asked again.
+	if _, err := fetched(t.Context(), t, d, symPath); !errors.Is(err, fs.ErrNotExist) || s.asked.Load() != 1 {
+		t.Errorf("%v, asked %d times", err, s.asked.Load())
+	}
+
+	short, right := &elsewhere{name: "short"}, &elsewhere{name: "right"}
+	short.sends("app.sym", wrong[:9000])
+	body := symFile(symID, 100<<10)
+	right.sends("app.sym", body)
+	d, _ = withUpstreams(t, Options{}, short, right)
+	if got, err := fetched(t.Context(), t, d, symPath); err != nil || !bytes.Equal(got, body) {
+		t.Errorf("the second source: %d bytes, %v", len(got), err)
+	}
+}
+
+func countBlobs(t *testing.T, d *Depot) (n int) {
+	t.Helper()
+	for _, err := range d.blobs.List(t.Context()) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		n++
+	}
+	return n
+}
+
+func TestMissesAreRememberedByClass(t *testing.T) {
+	for _, c := range []struct {
+		class upstream.Class
+		life  time.Duration
+	}{
+		{upstream.ClassAbsent, time.Hour}, {upstream.ClassForbidden, 24 * time.Hour}, {upstream.ClassTimeout, time.Minute},
+		{upstream.ClassBroken, 10 * time.Minute}, {upstream.ClassTooLarge, 24 * time.Hour},
+	} {
+		s := &elsewhere{name: "s"}
+		s.fails(c.class)
+		d, clk := withUpstreams(t, Options{}, s)
+		ask := func(path string, want int32) {
+			t.Helper()
+			if _, err := fetched(t.Context(), t, d, path); !errors.Is(err, fs.ErrNotExist) {
+				t.Errorf("%v: %v", c.class, err)
+			}
+			if n := s.asked.Load(); n != want {
+				t.Errorf("%v: asked %d times, want %d", c.class, n, want)
+			}
+		}
+		ask("app.pdb/"+symID+"/app.pdb", 1)
+		for _, p := range []string{"app.pdb/" + symID + "/app.pdb", "app.pdb/" + symID + "/app.pd_", "ap/App.pdb/" + strings.ToLower(symID) + "/APP.PDB"} {
+			ask(p, 1)
+		}
+		d.fetch.misses.InvalidateAll() // as after a restart
+		ask("app.pdb/"+symID+"/app.pdb", 1)
+		clk.t = clk.t.Add(c.life/2 + time.Second)
+		ask("app.pdb/"+symID+"/app.pdb", 1)
+		clk.t = clk.t.Add(c.life / 2)
+		ask("app.pdb/"+symID+"/app.pdb", 2)
+		if _, err := d.FlushMisses(t.Context(), index.MissFilter{}); err != nil {
+			t.Fatal(err)
+		}
+		ask("app.pdb/"+symID+"/app.pdb", 3)
+	}
+}
+
+// TestMissIsRefreshedBesideTheAnswer: a miss in its last quarter is looked at
+// again, and nobody waits for that.
+func TestMissIsRefreshedBesideTheAnswer(t *testing.T) {
+	s := &elsewhere{name: "s"}
+	s.fails(upstream.ClassAbsent)
+	d, clk := withUpstreams(t, Options{}, s)
+	if _, err := fetched(t.Context(), t, d, symPath); !errors.Is(err, fs.ErrNotExist) {
+		t.Fatal(err)
+	}
+	body := symFile(symID, 1000)
+	s.sends("app.sym", body)
+	clk.t = clk.t.Add(50 * time.Minute)
+	if _, err := fetched(t.Context(), t, d, symPath); !errors.Is(err, fs.ErrNotExist) {
+		t.Fatalf("the remembered answer: %v", err)
+	}
+	d.fetch.under.Wait()
+	if got, err := fetched(t.Context(), t, d, symPath); err != nil || !bytes.Equal(got, body) || s.asked.Load() != 2 {
+		t.Errorf("after the refresh: %v, asked %d times", err, s.asked.Load())
+	}
+}
+
+// TestAddingEndsAMiss: what is added is there at once, whatever is remembered.
+func TestAddingEndsAMiss(t *testing.T) {
+	s := &elsewhere{name: "s"}
+	s.fails(upstream.ClassForbidden)
+	d, _ := withUpstreams(t, Options{}, s)
+	if _, err := fetched(t.Context(), t, d, symPath); !errors.Is(err, fs.ErrNotExist) {
+		t.Fatal(err)
+	}
+	body := symFile(symID, 1000)
+	add(t, d, "", file{"app.sym", body})
+	if got, err := fetched(t.Context(), t, d, symPath); err != nil || !bytes.Equal(got, body) {
+		t.Error(err)
+	}
+}
+
+func TestRanks(t *testing.T) {
+	body := symFile(symID, 1000)
+	hung, late := &elsewhere{name: "hung"}, &elsewhere{name: "late"}
+	hung.hangs()
+	late.sends("app.sym", body)
+	d, _ := withUpstreams(t, Options{Limits: Limits{NextRank: 20 * time.Millisecond, FirstByte: time.Minute}}, hung, late)
+	start := time.Now()
+	if got, err := fetched(t.Context(), t, d, symPath); err != nil || !bytes.Equal(got, body) {
+		t.Error(err)
+	}
+	if took := time.Since(start); took > 30*time.Second {
+		t.Errorf("waited %v for a source that hangs", took)
+	}
+	// A source that has answered No lets the next rank begin at once.
+	no, yes := &elsewhere{name: "no"}, &elsewhere{name: "yes"}
+	no.fails(upstream.ClassAbsent)
+	yes.sends("app.sym", body)
+	d, _ = withUpstreams(t, Options{Limits: Limits{NextRank: time.Hour}}, no, yes)
+	if got, err := fetched(t.Context(), t, d, symPath); err != nil || !bytes.Equal(got, body) {
+		t.Error(err)
+	}
+	// And the first rank's answer keeps the others from being asked.
+	first, second := &elsewhere{name: "first"}, &elsewhere{name: "second"}
+	first.sends("app.sym", body)
+	second.sends("app.sym", body)
+	d, _ = withUpstreams(t, Options{Limits: Limits{NextRank: time.Hour}}, first, second)
+	if _, err := fetched(t.Context(), t, d, symPath); err != nil || second.asked.Load() != 0 {
+		t.Error(err, second.asked.Load())
+	}
+}
+
+// TestSlowSourceIsDropped: before a client hears of a file a source that drips
+// is given up for the next one.
+func TestSlowSourceIsDropped(t *testing.T) {
+	body := symFile(symID, 200<<10)
+	slow, good := &elsewhere{name: "slow"}, &elsewhere{name: "good"}
+	w := slow.pipe("app.sym", int64(len(body)))
+	go func() { _, _ = w.Write(body[:100]) }() // and no more
+	good.sends("app.sym", body)
+	d, _ := withUpstreams(t, Options{Limits: Limits{FirstByte: 300 * time.Millisecond, NextRank: time.Hour}}, slow, good)
+	if got, err := fetched(t.Context(), t, d, symPath); err != nil || !bytes.Equal(got, body) {
+		t.Errorf("%d bytes, %v", len(got), err)
+	}
+	// After it, the answer breaks.
+	stalls := &elsewhere{name: "stalls"}
+	w = stalls.pipe("app.sym", int64(len(body)))
+	go func() { _, _ = w.Write(body[:150<<10]) }()
+	d, _ = withUpstreams(t, Options{Limits: Limits{Stall: 400 * time.Millisecond}}, stalls)
+	got, err := fetched(t.Context(), t, d, symPath)
+	if err == nil || len(got) == 0 || errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("%d bytes, %v", len(got), err)
+	}
+	if countBlobs(t, d) != 0 {
+		t.Error("half a file was kept")
+	}
+}
+
+// TestBrokenTransferResumes takes up a body that broke off, and only if it is
+// still the same file.
+func TestBrokenTransferResumes(t *testing.T) {
+	body := symFile(symID, 400<<10)
+	s := &elsewhere{name: "s"}
+	s.fetch = func(_ context.Context, ask upstream.Ask) (*upstream.Reply, error) {
+		r := &upstream.Reply{Size: int64(len(body)), Name: "app.sym", Path: "p", Tag: "v1"}
+		if ask.Resume == nil {
+			r.Body = io.NopCloser(io.MultiReader(bytes.NewReader(body[:123_456]), broken{}))
+			return r, nil
+		}
+		if ask.Resume.Tag != "v1" || ask.Resume.Path != "p" || ask.Resume.Offset != 123_456 {
+			t.Errorf("asked to resume %+v", ask.Resume)
+		}
+		r.Offset = ask.Resume.Offset
+		r.Body = io.NopCloser(bytes.NewReader(body[ask.Resume.Offset:]))
+		return r, nil
+	}
+	d, _ := withUpstreams(t, Options{}, s)
+	if got, err := fetched(t.Context(), t, d, symPath); err != nil || !bytes.Equal(got, body) || s.asked.Load() != 2 {
+		t.Errorf("%d bytes, %v, asked %d times", len(got), err, s.asked.Load())
+	}
+}
+
+type broken struct{}
+
+func (broken) Read([]byte) (int, error) { return 0, errors.New("reset by the test") }
+
+// TestFetchOutlivesItsClient: the transfer goes on when nobody waits for it.
+func TestFetchOutlivesItsClient(t *testing.T) {
+	body := symFile(symID, 200<<10)
+	s := &elsewhere{name: "s"}
+	w := s.pipe("app.sym", int64(len(body)))
+	d, _ := withUpstreams(t, Options{}, s)
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() {
+		_, err := fetched(ctx, t, d, symPath)
+		done <- err
+	}()
+	if _, err := w.Write(body[:1000]); err != nil {
+		t.Fatal(err)
+	}
+	cancel()
+	if err := <-done; !errors.Is(err, context.Canceled) {
+		t.Errorf("the client: %v", err)
+	}
+	if _, err := w.Write(body[1000:]); err != nil {
+		t.Fatal(err)
+	}
+	_ = w.Close()
+	d.fetch.under.Wait()
+	if got, err := fetched(t.Context(), t, d, symPath); err != nil || !bytes.Equal(got, body) || s.asked.Load() != 1 {
+		t.Errorf("%d bytes, %v, asked %d times", len(got), err, s.asked.Load())
+	}
+}
+
+// TestHigherAgeIsTaken: a PDB of equal GUID and higher age is a right answer.
+func TestHigherAgeIsTaken(t *testing.T) {
+	pdb := testdata(t, "pdb/hello-x64.pdb")
+	d0, _ := newDepot(t)
+	add(t, d0, "", pdb)
+	found, err := d0.Find(t.Context(), Scope{}, "hello-x64.pdb", 1)
+	if err != nil || len(found) != 1 {
+		t.Fatal(found, err)
+	}
+	id := found[0].Object.DebugID
+	s := &elsewhere{name: "s"}
+	s.sends("hello-x64.pdb", pdb.body)
+	d, _ := withUpstreams(t, Options{}, s)
+	lower := fmt.Sprintf("hello-x64.pdb/%s0/hello-x64.pdb", strings.ToUpper(id.GUID.Lower()))
+	if got, err := fetched(t.Context(), t, d, lower); err != nil || !bytes.Equal(got, pdb.body) {
+		t.Errorf("age %d for 0: %v", id.Age, err)
+	}
+	higher := fmt.Sprintf("hello-x64.pdb/%s%x/hello-x64.pdb", strings.ToUpper(id.GUID.Lower()), id.Age+1)
+	if _, err := fetched(t.Context(), t, d, higher); err == nil {
+		t.Errorf("age %d was taken for %d", id.Age, id.Age+1)
+	}
+}
+
+func TestEviction(t *testing.T) {
+	s := &elsewhere{name: "s"}
+	s.fetch = func(_ context.Context, ask upstream.Ask) (*upstream.Reply, error) {
+		id := strings.ToUpper(ask.Request.Lookups[0].ID)
+		body := symFile(id, 100<<10)
+		return &upstream.Reply{Body: io.NopCloser(bytes.NewReader(body)), Size: int64(len(body)), Name: "app.sym", Path: "p"}, nil
+	}
+	d, clk := withUpstreams(t, Options{Cache: CacheLimits{MaxBytes: 350 << 10, MaxUnused: 24 * time.Hour}}, s)
+	path := func(i int) string { return fmt.Sprintf("app.pdb/%032X1/app.sym", i+1) }
+	for i := range 6 {
+		clk.t = clk.t.Add(time.Minute)
+		if _, err := fetched(t.Context(), t, d, path(i)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	add(t, d, "", file{"app.sym", symFile(fmt.Sprintf("%032X1", 2), 100<<10)}) // one of them is added too
+	// Opened, and used since: it stays, though it is the oldest.
+	f, err := d.Open(t.Context(), Scope{}, request(t, path(0)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := d.writeUses(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	ev, err := d.Evict(t.Context())
+	if err != nil || ev.Files < 3 {
+		t.Fatalf("%+v, %v", ev, err)
+	}
+	if b, err := readAll(f); err != nil || !bytes.Equal(b, symFile(fmt.Sprintf("%032X1", 1), 100<<10)) {
+		t.Errorf("the open file: %v", err)
+	}
+	_ = f.Close()
+	asked := s.asked.Load()
+	for i, want := range []bool{true, true, false, false} {
+		f, err := d.Open(t.Context(), Scope{}, request(t, path(i)))
+		if (err == nil) != want {
+			t.Errorf("file %d: %v, want it there: %v", i, err, want)
+		}
+		if err == nil {
+			_ = f.Close()
+		}
+	}
+	if s.asked.Load() != asked {
+		t.Error("Open asks sources")
+	}
+	clk.t = clk.t.Add(48 * time.Hour)
+	if _, err := d.Evict(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := d.Open(t.Context(), Scope{}, request(t, path(0))); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("unused for two days: %v", err)
+	}
+	if f, err = d.Open(t.Context(), Scope{}, request(t, path(1))); err != nil {
+		t.Fatalf("added: %v", err)
+	}
+	_ = f.Close()
+	if _, err := d.Verify(t.Context(), func(f Fault) { t.Errorf("verify: %+v", f) }, nil); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestMissingIsCounted lists what clients asked for until it is there.
+func TestMissingIsCounted(t *testing.T) {
+	d, _ := newDepot(t)
+	for i := range 3 {
+		req := request(t, symPath)
+		d.CountMissing(&req, "gdb")
+		if i == 0 {
+			other := request(t, "b.pdb/"+symID+"/b.pdb")
+			d.CountMissing(&other, "symsrv")
+		}
+	}
+	list := func() (names []string) {
+		t.Helper()
+		d.tidy(t.Context())
+		if err := d.Missing(t.Context(), WantedFilter{}, func(w Wanted) error {
+			names = append(names, fmt.Sprint(w.Name, " ", w.Client, " ", w.Count))
+			return nil
+		}); err != nil {
+			t.Fatal(err)
+		}
+		return names
+	}
+	if got := strings.Join(list(), ", "); got != "app.pdb gdb 3, b.pdb symsrv 1" {
+		t.Error(got)
+	}
+	add(t, d, "", file{"app.sym", symFile(symID, 100)})
+	if got := strings.Join(list(), ", "); got != "b.pdb symsrv 1" {
+		t.Error(got)
+	}
+}

@@ -1,0 +1,221 @@
+package depot
+
+import (
+	"context"
+	"errors"
+	"io"
+	"io/fs"
+	"sync"
+	"time"
+
+	"github.com/symdepot/symdepot/internal/blob"
+	"github.com/symdepot/symdepot/internal/upstream"
+	"github.com/symdepot/symdepot/layout"
+)
+
+// errWrongFile is the failure of a source that sent another file than the one
+// it was asked for.
+var errWrongFile = errors.New("it sent another file than the one asked for")
+
+// transfer is one transfer from a source, followed by any number of readers. One
+// goroutine drives it, see Depot.fly; it ends when the last reader has closed.
+type transfer struct {
+	key     string
+	q       Question
+	sources []Upstream
+	ended   chan struct{} // closed when nothing more will come
+
+	mu        sync.Mutex
+	moved     sync.Cond // on mu; something below changed
+	spool     *blob.Spool
+	size      int64 // of the file, -1 while unknown
+	released  int64 // bytes that readers may have
+	announced bool  // readers have been told of a file
+	done      bool  // all of it is there and right, or err is set
+	err       error
+	file      File // what readers are told, when announced
+	readers   int
+	driven    bool // somebody drives it still
+}
+
+func newTransfer(key string, q Question, sources []Upstream) *transfer {
+	fl := &transfer{key: key, q: q, sources: sources, ended: make(chan struct{}), size: -1, driven: true}
+	fl.moved.L = &fl.mu
+	return fl
+}
+
+// open waits until there is a file and returns a reader of it.
+func (fl *transfer) open(ctx context.Context) (*File, error) {
+	stop := context.AfterFunc(ctx, fl.wake)
+	defer stop()
+	fl.mu.Lock()
+	defer fl.mu.Unlock()
+	for !fl.announced && !fl.done && ctx.Err() == nil {
+		fl.moved.Wait()
+	}
+	switch {
+	case fl.done && fl.err != nil:
+		return nil, fl.err
+	case !fl.announced && !fl.done:
+		return nil, ctx.Err()
+	case fl.spool == nil: // it ended, and all readers have gone
+		return nil, errGone
+	}
+	fl.readers++
+	r := &follower{fl: fl, ctx: ctx}
+	r.stop = context.AfterFunc(ctx, fl.wake)
+	f := fl.file
+	f.Size, f.r, f.closer = fl.size, r, r
+	return &f, nil
+}
+
+// errGone is returned to one who came for a transfer that has just ended: the
+// depot has the file now.
+var errGone = errors.New("the transfer has just ended")
+
+func (fl *transfer) wake() {
+	fl.mu.Lock()
+	defer fl.mu.Unlock()
+	fl.moved.Broadcast()
+}
+
+// follower reads what has arrived and waits for the rest.
+type follower struct {
+	fl   *transfer
+	ctx  context.Context
+	stop func() bool
+	once sync.Once
+}
+
+// ReadAt waits for at least one byte at off.
+func (r *follower) ReadAt(p []byte, off int64) (int, error) {
+	fl := r.fl
+	fl.mu.Lock()
+	for fl.released <= off && !fl.done && r.ctx.Err() == nil {
+		fl.moved.Wait()
+	}
+	released, done, failure := fl.released, fl.done, fl.err
+	fl.mu.Unlock()
+	switch {
+	case off < released:
+	case failure != nil:
+		// Never an absence: the answer has begun.
+		return 0, &brokenError{failure}
+	case done:
+		return 0, io.EOF
+	default:
+		return 0, context.Cause(r.ctx)
+	}
+	m, err := fl.spool.ReadAt(p[:min(int64(len(p)), released-off)], off)
+	last := done && failure == nil && off+int64(m) == released
+	switch {
+	case err == io.EOF && !last:
+		err = nil // there will be more, or an error
+	case err == nil && m < len(p) && last:
+		err = io.EOF
+	}
+	return m, err
+}
+
+// Close leaves the transfer.
+func (r *follower) Close() error {
+	r.once.Do(func() {
+		r.stop()
+		r.fl.leave(false)
+	})
+	return nil
+}
+
+// leave lets go of the spool when nobody needs it any more.
+func (fl *transfer) leave(driver bool) {
+	fl.mu.Lock()
+	defer fl.mu.Unlock()
+	if driver {
+		fl.driven = false
+	} else {
+		fl.readers--
+	}
+	if fl.readers == 0 && !fl.driven && fl.spool != nil {
+		_ = fl.spool.Close() // opened for reading
+		fl.spool = nil
+	}
+}
+
+// brokenError is the end of an answer that had begun.
+type brokenError struct{ err error }
+
+func (e *brokenError) Error() string { return "the transfer broke off: " + e.err.Error() }
+
+// begin takes a new spool for a file of that size; readers have not been told
+// of an earlier one.
+func (fl *transfer) begin(sp *blob.Spool, reply *upstream.Reply, fetched time.Time) {
+	fl.mu.Lock()
+	defer fl.mu.Unlock()
+	if fl.spool != nil {
+		_ = fl.spool.Close() // no reader has it
+	}
+	fl.spool, fl.size, fl.released = sp, reply.Size, 0
+	name := reply.Name
+	if name == "" {
+		name = fl.q.Request.Name
+	}
+	fl.file = File{Object: layout.Object{Name: name}, ModTime: fetched, Volatile: true, Growing: true}
+	if wants(fl.q.Request, layout.Symbols) {
+		fl.file.Object.Kind = layout.Breakpad
+	}
+}
+
+// arrived tells readers that the spool has grown.
+func (fl *transfer) arrived(written int64) {
+	fl.mu.Lock()
+	defer fl.mu.Unlock()
+	free := written - withheld
+	if fl.size >= 0 {
+		free = min(written, fl.size-withheld)
+	}
+	if free > fl.released {
+		fl.released = free
+	}
+	if fl.released > 0 && written >= announce {
+		fl.announced = true
+	}
+	fl.moved.Broadcast()
+}
+
+// isAnnounced reports whether readers have been told of the file.
+func (fl *transfer) isAnnounced() bool {
+	fl.mu.Lock()
+	defer fl.mu.Unlock()
+	return fl.announced
+}
+
+// land ends the transfer: with the whole file, or with an error.
+func (fl *transfer) land(size int64, file *File, err error) {
+	fl.mu.Lock()
+	defer fl.mu.Unlock()
+	if err != nil {
+		fl.err = err
+	} else {
+		if !fl.announced {
+			fl.file, fl.announced = *file, true
+		}
+		fl.size, fl.released = size, size
+	}
+	fl.done = true
+	close(fl.ended)
+	fl.moved.Broadcast()
+}
+
+// notFound is what those hear whose file no source has.
+func notFound(failures []error) error {
+	if len(failures) == 0 {
+		return fs.ErrNotExist
+	}
+	return &absent{failures}
+}
+
+// absent is fs.ErrNotExist with the reasons of the sources.
+type absent struct{ why []error }
+
+func (a *absent) Error() string        { return errors.Join(a.why...).Error() }
+func (a *absent) Is(target error) bool { return target == fs.ErrNotExist }

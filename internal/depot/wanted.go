@@ -1,0 +1,116 @@
+package depot
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+
+	"github.com/symdepot/symdepot/internal/index"
+	"github.com/symdepot/symdepot/layout"
+)
+
+// wantedKeys is how many keys are counted between two writes; more are not.
+const wantedKeys = 65536
+
+// wanted counts what clients asked for and did not get.
+type wanted struct {
+	mu     sync.Mutex
+	counts map[wantedKey]*counted // guarded by mu
+}
+
+type wantedKey struct{ name, id, client string }
+
+type counted struct {
+	n    int64
+	last time.Time
+}
+
+// Wanted is something that clients asked for and did not get.
+type Wanted = index.Wanted
+
+// WantedFilter says which of them to list.
+type WantedFilter = index.WantedFilter
+
+// CountMissing counts a request that found nothing. It is cheap; the counts
+// are written down by Work and Close.
+func (d *Depot) CountMissing(req *layout.Request, client string) {
+	if len(req.Lookups) == 0 {
+		return
+	}
+	k := wantedKey{req.Lookups[0].Name, req.Lookups[0].ID, client}
+	now := d.now()
+	w := &d.wanted
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	c := w.counts[k]
+	if c == nil {
+		if len(w.counts) >= wantedKeys {
+			return
+		}
+		if w.counts == nil {
+			w.counts = make(map[wantedKey]*counted)
+		}
+		c = new(counted)
+		w.counts[k] = c
+	}
+	c.n++
+	c.last = now
+}
+
+// writeWanted writes the counts down.
+func (d *Depot) writeWanted(ctx context.Context) error {
+	w := &d.wanted
+	w.mu.Lock()
+	counts := w.counts
+	w.counts = nil
+	w.mu.Unlock()
+	if len(counts) == 0 {
+		return nil
+	}
+	rows := make([]index.Wanted, 0, len(counts))
+	for k, c := range counts {
+		rows = append(rows, index.Wanted{Name: k.name, ID: k.id, Client: k.client, Count: c.n, Last: c.last})
+	}
+	return d.db.CountWanted(ctx, rows)
+}
+
+// Missing calls each for what clients asked for and did not get, the most
+// wanted first; what has come since then is left out.
+func (d *Depot) Missing(ctx context.Context, f WantedFilter, each func(Wanted) error) error {
+	limit := f.Limit
+	f.Limit = 0
+	n := 0
+	for w, err := range d.db.Missing(ctx, f) {
+		if err != nil {
+			return err
+		}
+		hits, err := d.db.Lookup(ctx, Scope{}.index(), layout.Lookup{Name: w.Name, ID: w.ID, Role: layout.AnyRole})
+		if err != nil {
+			return err
+		}
+		if len(hits) > 0 {
+			continue
+		}
+		if err := each(w); err != nil {
+			return err
+		}
+		if n++; limit > 0 && n == limit {
+			return nil
+		}
+	}
+	return nil
+}
+
+// tidyEvery is how often Work writes down counts and looks at the cache.
+const tidyEvery = 20 * time.Second
+
+// tidy writes down what was counted and lets go of what is too much.
+func (d *Depot) tidy(ctx context.Context) {
+	if err := errors.Join(d.writeWanted(ctx), d.writeUses(ctx)); err != nil && ctx.Err() == nil {
+		d.log.Warn("counts could not be written down", "error", err)
+	}
+	if _, err := d.Evict(ctx); err != nil && ctx.Err() == nil {
+		d.log.Warn("the cache could not be made smaller", "error", err)
+	}
+}
