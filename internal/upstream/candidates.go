@@ -20,6 +20,8 @@ type candidate struct {
 	msfz bool
 	// verify: only a file whose own ids fit is an answer.
 	verify bool
+	// older: likewise, or a PDB of equal GUID and higher age.
+	older bool
 }
 
 // candidates lists the places of a lookup in a tree, best first.
@@ -62,17 +64,21 @@ func (c *places) add(parts ...string) { c.list = append(c.list, candidate{parts:
 
 // key adds a leaf of name/key in both tiers.
 func (c *places) key(name, key string, add candidate, leaf ...string) {
-	one := add
-	one.parts = append([]string{name, key}, leaf...)
-	two := add
-	two.parts = append([]string{layout.Bucket(name)}, one.parts...)
-	c.list = append(c.list, one, two)
-	// Tools on other systems leave the dot that Windows drops.
-	if r := []rune(name); len(r) > 1 && string(r[:2]) != layout.Bucket(name) {
-		three := add
-		three.parts = append([]string{string(r[:2])}, one.parts...)
-		c.list = append(c.list, three)
+	for _, dir := range nameFolders(name) {
+		add.parts = append(append(dir, key), leaf...)
+		c.list = append(c.list, add)
 	}
+}
+
+// nameFolders lists where the folder of a name may be, in both tiers.
+func nameFolders(name string) [][]string {
+	bucket := layout.Bucket(name)
+	list := [][]string{{name}, {bucket, name}}
+	// Tools on other systems leave the dot that Windows drops.
+	if r := []rune(name); len(r) > 1 && string(r[:2]) != bucket {
+		list = append(list, []string{string(r[:2]), name})
+	}
+	return list
 }
 
 // plainRoles are those of name/key/name.
@@ -193,6 +199,7 @@ func (c *places) unified() {
 	either := candidate{verify: c.l.Role&layout.Executable != 0 && c.l.Role&layout.Debug != 0}
 	leaf(layout.Debug|layout.Companion, "debuginfo", either)
 	leaf(layout.Executable, "executable", either)
+	leaf(layout.Debug, "executable", candidate{verify: true}) // unstripped
 	leaf(layout.Symbols, "breakpad", candidate{})
 	leaf(layout.Symbols, "debuginfo", candidate{text: true}) // symsorter's place for it
 	leaf(layout.Sources, "sourcebundle", candidate{})
@@ -207,17 +214,22 @@ func (c *places) gdb() {
 	if _, err := debugid.ParseBuildID(id); err != nil || len(id) < 4 || c.req.Form != layout.FormFile {
 		return
 	}
-	for _, above := range [][]string{{".build-id"}, nil} {
-		at := func(suffix string) { c.add(append(above[:len(above):len(above)], id[:2], id[2:]+suffix)...) }
-		if c.l.Role&layout.Debug != 0 {
-			at(".debug")
+	above := [][]string{{".build-id"}, nil}
+	at := func(suffix string, verify bool) {
+		for _, a := range above {
+			c.list = append(c.list, candidate{parts: append(a[:len(a):len(a)], id[:2], id[2:]+suffix), verify: verify})
 		}
-		if c.l.Role&layout.Executable != 0 {
-			at("")
-		}
-		if c.l.Role&layout.Sources != 0 {
-			at(".src.zip")
-		}
+	}
+	if c.l.Role&layout.Debug != 0 {
+		at(".debug", false)
+	}
+	if c.l.Role&layout.Executable != 0 {
+		at("", false)
+	} else if c.l.Role&layout.Debug != 0 {
+		at("", true) // unstripped
+	}
+	if c.l.Role&layout.Sources != 0 {
+		at(".src.zip", false)
 	}
 }
 
@@ -242,14 +254,16 @@ func (c *places) debuginfod() {
 	if _, err := debugid.ParseBuildID(c.l.ID); err != nil || c.req.Form != layout.FormFile {
 		return
 	}
-	for _, p := range []struct {
-		role layout.Role
-		leaf string
-	}{{layout.Debug, "debuginfo"}, {layout.Executable, "executable"}} {
-		if c.l.Role&p.role != 0 {
-			c.add("buildid", c.l.ID, p.leaf)
-			c.add(c.l.ID, p.leaf)
-		}
+	at := func(leaf string, verify bool) {
+		c.list = append(c.list, candidate{parts: []string{"buildid", c.l.ID, leaf}, verify: verify}, candidate{parts: []string{c.l.ID, leaf}, verify: verify})
+	}
+	if c.l.Role&layout.Debug != 0 {
+		at("debuginfo", false)
+	}
+	if c.l.Role&layout.Executable != 0 {
+		at("executable", false)
+	} else if c.l.Role&layout.Debug != 0 {
+		at("executable", true) // unstripped
 	}
 }
 

@@ -138,14 +138,25 @@ func (f *Folder) Open(ctx context.Context, req layout.Request) (*File, error) {
 				return found, nil
 			case errors.Is(err, fs.ErrNotExist):
 				continue
-			case errors.Is(err, ErrPacked), errors.Is(err, symstore.ErrPointer), errors.Is(err, errOther):
-				absent = fmt.Errorf("%w: %w", fs.ErrNotExist, err)
-			default:
+			}
+			if absent, err = unanswered(err); err != nil {
 				return nil, err
 			}
 		}
 	}
+	if found, err := f.openOther(ctx, arranged, &req); err != fs.ErrNotExist {
+		return found, err
+	}
 	return nil, absent
+}
+
+// unanswered makes an absence of the error of a file that is there and cannot
+// be answered with, and returns every other error as it is.
+func unanswered(err error) (absent, failed error) {
+	if errors.Is(err, ErrPacked) || errors.Is(err, symstore.ErrPointer) || errors.Is(err, errOther) {
+		return fmt.Errorf("%w: %w", fs.ErrNotExist, err), nil
+	}
+	return nil, err
 }
 
 // errOther says that a file is there but is not what was asked for.
@@ -259,7 +270,7 @@ func (f *Folder) check(ctx context.Context, a *File, req *layout.Request, l layo
 			return errOther
 		}
 	}
-	if !c.verify {
+	if !c.verify && !c.older {
 		return nil
 	}
 	r, size := io.ReaderAt(a), a.Size
@@ -288,6 +299,9 @@ func (f *Folder) check(ctx context.Context, a *File, req *layout.Request, l layo
 	for _, o := range objects {
 		if o.Deflated != 0 || o.Offset != 0 {
 			continue // the answer is the whole file
+		}
+		if c.older && older(o, req.Age) {
+			return nil
 		}
 		for _, alias := range o.Aliases() {
 			if l.Matches(alias) {

@@ -3,8 +3,11 @@ package upstream
 import (
 	"errors"
 	"io/fs"
+	"maps"
 	"os"
 	"path"
+	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -37,9 +40,10 @@ type tree struct {
 
 type listing struct {
 	read    time.Time
-	took    time.Duration // to read it
-	changed time.Time     // the folder's time of change
-	names   map[string]string
+	took    time.Duration     // to read it
+	changed time.Time         // the folder's time of change
+	names   map[string]string // by folded form
+	sorted  func() []string   // the keys of names
 }
 
 // find returns the path on disk of the file or folder that parts name.
@@ -56,7 +60,7 @@ func (t *tree) find(parts ...string) (string, bool) {
 	}
 	found := "."
 	for _, p := range parts {
-		name, ok := t.list(found)[layout.Fold(p)]
+		name, ok := t.list(found).names[layout.Fold(p)]
 		if !ok {
 			return "", false
 		}
@@ -65,12 +69,27 @@ func (t *tree) find(parts ...string) (string, bool) {
 	return found, true
 }
 
-// list returns the names in a folder by their folded form; the map must not be
-// changed. A folder that cannot be read is empty.
-func (t *tree) list(dir string) map[string]string {
+// withPrefix returns the folded names in a folder that begin with prefix, which
+// is folded, in order.
+func (t *tree) withPrefix(dir, prefix string) []string {
+	sorted := t.list(dir).sorted()
+	i, _ := slices.BinarySearch(sorted, prefix)
+	n := i
+	for n < len(sorted) && strings.HasPrefix(sorted[n], prefix) {
+		n++
+	}
+	return sorted[i:n:n]
+}
+
+// emptyListing is that of what is no folder, or cannot be read.
+var emptyListing = &listing{sorted: func() []string { return nil }}
+
+// list returns the names in a folder, which must not be changed. A folder that
+// cannot be read is empty.
+func (t *tree) list(dir string) *listing {
 	info, err := t.root.Stat(dir)
 	if err != nil || !info.IsDir() {
-		return nil
+		return emptyListing
 	}
 	began := t.now()
 	t.mu.Lock()
@@ -79,24 +98,25 @@ func (t *tree) list(dir string) map[string]string {
 	if have != nil {
 		age := began.Sub(have.read)
 		if have.changed.Equal(info.ModTime()) && have.read.Sub(have.changed) > unsettled && age < expiry {
-			return have.names
+			return have
 		}
 		if age >= 0 && age < 10*have.took {
 			// A large folder that changes all the time is not read all the
 			// time: what is new is found by its exact name meanwhile.
-			return have.names
+			return have
 		}
 	}
 	d, err := t.root.Open(dir)
 	if err != nil {
-		return nil
+		return emptyListing
 	}
 	defer d.Close()
 	found, err := d.Readdirnames(-1)
 	if err != nil {
-		return nil
+		return emptyListing
 	}
-	next := &listing{began, t.now().Sub(began), info.ModTime(), make(map[string]string, len(found))}
+	next := &listing{read: began, took: t.now().Sub(began), changed: info.ModTime(), names: make(map[string]string, len(found))}
+	next.sorted = sync.OnceValue(func() []string { return slices.Sorted(maps.Keys(next.names)) })
 	for _, n := range found {
 		// Of two that differ in case the one that sorts first is found,
 		// always the same.
@@ -105,7 +125,7 @@ func (t *tree) list(dir string) map[string]string {
 		}
 	}
 	t.keep(dir, next)
-	return next.names
+	return next
 }
 
 func (t *tree) keep(dir string, next *listing) {
