@@ -219,12 +219,12 @@ func (d *Depot) takeOff(key string, sources []Upstream, q Question, again bool) 
 	q.Request.Form = layout.FormFile
 	fl := newTransfer(key, q, sources)
 	f.transfers[key] = fl
-	f.under.Go(func() {
-		d.fly(d.closing, fl, again)
+	fl.retire = func() {
 		f.mu.Lock()
+		defer f.mu.Unlock()
 		delete(f.transfers, key)
-		f.mu.Unlock()
-	})
+	}
+	f.under.Go(func() { d.fly(d.closing, fl, again) })
 	return fl
 }
 

@@ -24,6 +24,7 @@ type transfer struct {
 	q       Question
 	sources []Upstream
 	ended   chan struct{} // closed when nothing more will come
+	retire  func()        // whoever comes after this begins another transfer
 
 	mu        sync.Mutex
 	moved     sync.Cond // on mu; something below changed
@@ -191,6 +192,7 @@ func (fl *transfer) isAnnounced() bool {
 
 // land ends the transfer: with the whole file, or with an error.
 func (fl *transfer) land(size int64, file *File, err error) {
+	fl.retire()
 	fl.mu.Lock()
 	defer fl.mu.Unlock()
 	if err != nil {
