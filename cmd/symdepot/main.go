@@ -79,6 +79,8 @@ type cli struct {
 	Rm       rmCmd       `cmd:"" help:"Remove transactions."`
 	Gc       gcCmd       `cmd:"" help:"Free the space of what no transaction holds any more."`
 	Verify   verifyCmd   `cmd:"" help:"Check every stored byte and every row."`
+	Missing  missingCmd  `cmd:"" help:"List what clients asked for and nobody had."`
+	Cache    cacheCmd    `cmd:"" help:"Look at what was fetched from upstreams, and let go of it."`
 	Cab      cabCmd      `cmd:"" help:"Write, list and extract cabinets."`
 	Symstore symstoreCmd `cmd:"" passthrough:"" help:"What symstore.exe and its companions do: add, del, query, check, convert, age, chk."`
 	Version  versionCmd  `cmd:"" help:"Print the version."`

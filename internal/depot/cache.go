@@ -3,6 +3,7 @@ package depot
 import (
 	"context"
 	"io"
+	"iter"
 	"sync"
 	"time"
 
@@ -149,4 +150,29 @@ func (d *Depot) evictUntil(ctx context.Context, f index.CacheFilter, bytes int64
 		}
 	}
 	return nil
+}
+
+// CacheFilter says which fetched files are meant.
+type CacheFilter = index.CacheFilter
+
+// Cached returns the fetched files, the longest unused first.
+func (d *Depot) Cached(ctx context.Context, f CacheFilter) iter.Seq2[index.Cached, error] {
+	return d.db.Evictable(ctx, f)
+}
+
+// CacheStats sums up what was fetched, by source, and what is remembered to be
+// missing, by class.
+func (d *Depot) CacheStats(ctx context.Context) ([]index.CachedStats, []index.MissStats, error) {
+	files, err := d.db.CachedStats(ctx)
+	if err != nil {
+		return nil, nil, err
+	}
+	misses, err := d.db.MissStats(ctx)
+	return files, misses, err
+}
+
+// DropCached lets go of fetched files, also of such as are being read.
+func (d *Depot) DropCached(ctx context.Context, f CacheFilter) (Evicted, error) {
+	n, bytes, err := d.db.DropCached(ctx, f, func(ref blob.Ref) error { return d.blobs.Delete(ctx, ref) })
+	return Evicted{int64(n), bytes}, err
 }

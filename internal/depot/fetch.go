@@ -113,7 +113,14 @@ type fetcher struct {
 type miss struct {
 	until time.Time
 	renew time.Time // from when on it is worth looking again
+	// rows are how many sources the index remembers too, and looked when it
+	// was last asked: another process may have made it forget them.
+	rows   int
+	looked time.Time
 }
+
+// lookAgain is how old what memory holds may be without a look at the index.
+const lookAgain = 2 * time.Second
 
 func newFetcher(sources []Upstream, limits Limits, lives Lifetimes) *fetcher {
 	limits.NextRank = cmp.Or(limits.NextRank, 300*time.Millisecond)
@@ -242,6 +249,14 @@ func (d *Depot) knownMiss(ctx context.Context, key string, sources []Upstream, q
 			return false
 		}
 		d.fetch.misses.Set(key, m)
+	} else if m.rows > 0 && now.Sub(m.looked) > lookAgain {
+		known, err := d.rememberedMisses(ctx, key)
+		if err != nil || lasting(known, now) < m.rows {
+			d.fetch.misses.Invalidate(key)
+			return false
+		}
+		m.looked = now
+		d.fetch.misses.Set(key, m)
 	}
 	if !now.Before(m.until) {
 		d.fetch.misses.Invalidate(key)
@@ -279,7 +294,23 @@ func (f *fetcher) combine(known map[string]failed, sources []Upstream, now time.
 			m.renew = k.until.Add(-f.lives.of(k.class) / 4)
 		}
 	}
+	m.rows, m.looked = lasting(known, now), now
 	return m, !m.until.IsZero()
+}
+
+// lasting counts what the index remembers too.
+func lasting(known map[string]failed, now time.Time) (n int) {
+	for _, k := range known {
+		if k.persists(now) {
+			n++
+		}
+	}
+	return n
+}
+
+// persists reports whether a failure is written down.
+func (f failed) persists(now time.Time) bool {
+	return f.class != upstream.ClassSkipped && f.class != upstream.ClassBusy && f.until.After(now)
 }
 
 // failed is what is remembered of one source and one key.

@@ -22,11 +22,7 @@ func (d *Depot) rememberedMisses(ctx context.Context, key string) (map[string]fa
 func (d *Depot) putMisses(ctx context.Context, key string, known map[string]failed, now time.Time) error {
 	var rows []index.Miss
 	for source, f := range known {
-		switch f.class {
-		case upstream.ClassSkipped, upstream.ClassBusy:
-			continue
-		}
-		if f.until.After(now) {
+		if f.persists(now) {
 			rows = append(rows, index.Miss{Key: key, Source: source, Class: uint8(f.class), Until: f.until, Since: f.since, Detail: f.detail})
 		}
 	}

@@ -1,0 +1,193 @@
+package main
+
+import (
+	"fmt"
+	"strconv"
+	"time"
+
+	"github.com/symdepot/symdepot/internal/depot"
+	"github.com/symdepot/symdepot/internal/upstream"
+	"github.com/symdepot/symdepot/layout"
+)
+
+type cacheCmd struct {
+	Stats  cacheStatsCmd  `cmd:"" help:"Say how much was fetched, by source, and how many misses are remembered."`
+	List   cacheListCmd   `cmd:"" help:"List fetched files, the longest unused first."`
+	Drop   cacheDropCmd   `cmd:"" help:"Let go of fetched files."`
+	Forget cacheForgetCmd `cmd:"" help:"Forget what sources were found not to have, so that they are asked again."`
+}
+
+// Help is the long help text.
+func (cacheCmd) Help() string {
+	return `Files that were fetched from upstreams are kept apart from what was added: they may go at any time.
+
+  symdepot cache stats
+  symdepot cache list --source microsoft
+  symdepot cache drop --source microsoft --unused 720h
+  symdepot cache forget --class forbidden
+
+Exit codes: 0 done, 1 there was nothing, 2 wrong command line, 3 failed, 4 no depot.`
+}
+
+type cacheStatsCmd struct {
+	JSON bool `help:"Print one JSON object."`
+}
+
+// missCount is how many misses of one class are remembered.
+type missCount struct {
+	Class   string `json:"class"`
+	Misses  int64  `json:"misses"`
+	Expired int64  `json:"expired"`
+}
+
+// Run prints the sums.
+func (c cacheStatsCmd) Run(a *app) error {
+	d, err := a.open(depot.Options{MustExist: true})
+	if err != nil {
+		return err
+	}
+	defer d.Close()
+	files, misses, err := d.CacheStats(a.ctx)
+	if err != nil {
+		return err
+	}
+	counts := make([]missCount, 0, len(misses))
+	for _, m := range misses {
+		counts = append(counts, missCount{upstream.Class(m.Class).String(), m.Misses, m.Expired})
+	}
+	if c.JSON {
+		return newJSONLines(a.stdout).write(map[string]any{"sources": files, "misses": counts})
+	}
+	t := newTable(a.stdout, "SOURCE", "FILES", "SIZE", "LONGEST UNUSED SINCE")
+	for _, s := range files {
+		t.row(printable(s.Source), strconv.FormatInt(s.Files, 10), bytesText(s.Bytes), s.Oldest.Local().Format("2006-01-02 15:04"))
+	}
+	if err := t.flush(); err != nil {
+		return err
+	}
+	for _, m := range counts {
+		fmt.Fprintf(a.stdout, "misses remembered as %s: %d, of which %d are to be asked for again\n", m.Class, m.Misses, m.Expired)
+	}
+	return nil
+}
+
+type cacheListCmd struct {
+	JSON   bool   `help:"Print one JSON object per file."`
+	Source string `help:"Only from this source." placeholder:"NAME"`
+	Limit  int    `help:"How many at the most; 0 is all." default:"100"`
+	Name   string `arg:"" optional:"" help:"Only this file name (with * and ?)."`
+}
+
+// cachedLine is one line of JSON output.
+type cachedLine struct {
+	Source  string    `json:"source"`
+	Name    string    `json:"name"`
+	URL     string    `json:"url"`
+	SHA256  string    `json:"sha256"`
+	Size    int64     `json:"size"`
+	Fetched time.Time `json:"fetched"`
+	Used    time.Time `json:"used"`
+}
+
+// Run lists fetched files.
+func (c cacheListCmd) Run(a *app) error {
+	d, err := a.open(depot.Options{MustExist: true})
+	if err != nil {
+		return err
+	}
+	defer d.Close()
+	n, lines, t := 0, newJSONLines(a.stdout), newTable(a.stdout, "USED", "SIZE", "SOURCE", "NAME", "FROM")
+	for f, err := range d.Cached(a.ctx, depot.CacheFilter{Source: c.Source, Name: layout.Fold(c.Name)}) {
+		if err != nil {
+			return err
+		}
+		n++
+		if c.JSON {
+			if err := lines.write(cachedLine{f.Source, f.Name, f.URL, f.Ref.String(), f.Size, f.Fetched, f.Used}); err != nil {
+				return err
+			}
+		} else {
+			t.row(f.Used.Local().Format("2006-01-02 15:04"), bytesText(f.Size), printable(f.Source), printable(f.Name), printable(f.URL))
+		}
+		if c.Limit > 0 && n == c.Limit {
+			break
+		}
+	}
+	if n == 0 {
+		return errNo
+	}
+	if c.JSON {
+		return nil
+	}
+	return t.flush()
+}
+
+type cacheDropCmd struct {
+	Source string        `help:"Only what came from this source." placeholder:"NAME"`
+	Unused time.Duration `help:"Only what was not used for this time, such as 720h." placeholder:"TIME"`
+	Name   string        `help:"Only this file name (with * and ?)." placeholder:"GLOB"`
+	ID     string        `help:"Only what has this id." placeholder:"ID"`
+	All    bool          `help:"Everything that was fetched."`
+	JSON   bool          `help:"Print one JSON object."`
+}
+
+// Run lets go of fetched files.
+func (c cacheDropCmd) Run(a *app) error {
+	if !c.All && c.Source == "" && c.Unused == 0 && c.Name == "" && c.ID == "" {
+		return usageError("say what to drop: --source, --unused, --name, --id, or --all")
+	}
+	d, err := a.open(depot.Options{MustExist: true})
+	if err != nil {
+		return err
+	}
+	defer d.Close()
+	f := depot.CacheFilter{Source: c.Source, Name: layout.Fold(c.Name), ID: layout.Fold(c.ID)}
+	if c.Unused > 0 {
+		f.UnusedSince = time.Now().Add(-c.Unused)
+	}
+	gone, err := d.DropCached(a.ctx, f)
+	if err != nil {
+		return err
+	}
+	if c.JSON {
+		return newJSONLines(a.stdout).write(gone)
+	}
+	fmt.Fprintf(a.stdout, "let go of %s, %s\n", count(gone.Files, "file"), bytesText(gone.Bytes))
+	if gone.Files == 0 {
+		return errNo
+	}
+	return nil
+}
+
+type cacheForgetCmd struct {
+	Source string `help:"Only what is remembered of this source." placeholder:"NAME"`
+	Class  string `help:"Only misses of this class." enum:",absent,forbidden,timeout,broken,too_large" default:"" placeholder:"CLASS"`
+	JSON   bool   `help:"Print one JSON object."`
+}
+
+// Run forgets misses.
+func (c cacheForgetCmd) Run(a *app) error {
+	d, err := a.open(depot.Options{MustExist: true})
+	if err != nil {
+		return err
+	}
+	defer d.Close()
+	f := depot.MissFilter{Source: c.Source}
+	for k := upstream.ClassAbsent; k <= upstream.ClassTooLarge; k++ {
+		if k.String() == c.Class {
+			f.Class = uint8(k)
+		}
+	}
+	n, err := d.FlushMisses(a.ctx, f)
+	if err != nil {
+		return err
+	}
+	if c.JSON {
+		return newJSONLines(a.stdout).write(map[string]int64{"misses": n})
+	}
+	fmt.Fprintf(a.stdout, "misses forgotten: %d; a running server asks again within two seconds\n", n)
+	if n == 0 {
+		return errNo
+	}
+	return nil
+}

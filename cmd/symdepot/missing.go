@@ -1,0 +1,82 @@
+package main
+
+import (
+	"encoding/csv"
+	"strconv"
+	"time"
+
+	"github.com/symdepot/symdepot/internal/depot"
+	"github.com/symdepot/symdepot/layout"
+)
+
+type missingCmd struct {
+	CSV    bool          `help:"Print comma-separated values with a header line." xor:"form"`
+	JSON   bool          `help:"Print one JSON object per line." xor:"form"`
+	Since  time.Duration `help:"Only what was asked for in this time, such as 24h." placeholder:"TIME"`
+	Client string        `help:"Only what this kind of client asked for, such as gdb or symsrv." placeholder:"KIND"`
+	Limit  int           `help:"How many at the most; 0 is all." default:"100"`
+	Name   string        `arg:"" optional:"" help:"Only this file name (with * and ?)."`
+}
+
+// Help is the long help text.
+func (missingCmd) Help() string {
+	return `Lists what clients asked for and nobody had: the most wanted first, by key and kind of client. What has been
+added or fetched since then is left out. A server writes its counts down every 20 seconds.
+
+  symdepot missing
+  symdepot missing --csv --since 24h --limit 0 > wanted.csv
+  symdepot missing --client symsrv 'game*.pdb'
+
+Exit codes: 0 listed, 1 nothing is missing, 2 wrong command line, 3 failed, 4 no depot.`
+}
+
+// Run lists what is missing.
+func (c missingCmd) Run(a *app) error {
+	d, err := a.open(depot.Options{MustExist: true})
+	if err != nil {
+		return err
+	}
+	defer d.Close()
+	f := depot.WantedFilter{Limit: c.Limit, Client: c.Client, Name: layout.Fold(c.Name)}
+	if c.Since > 0 {
+		f.Since = time.Now().Add(-c.Since)
+	}
+	lines, t, w := newJSONLines(a.stdout), (*table)(nil), csv.NewWriter(a.stdout)
+	switch {
+	case c.CSV:
+		err = w.Write([]string{"count", "name", "id", "client", "first", "last"})
+	case !c.JSON:
+		t = newTable(a.stdout, "COUNT", "CLIENT", "LAST", "NAME", "ID")
+	}
+	if err != nil {
+		return err
+	}
+	n := 0
+	err = d.Missing(a.ctx, f, func(m depot.Wanted) error {
+		n++
+		switch {
+		case c.CSV:
+			return w.Write([]string{strconv.FormatInt(m.Count, 10), m.Name, m.ID, m.Client, m.First.Format(time.RFC3339), m.Last.Format(time.RFC3339)})
+		case c.JSON:
+			return lines.write(m)
+		}
+		t.row(strconv.FormatInt(m.Count, 10), m.Client, m.Last.Local().Format("2006-01-02 15:04"), printable(m.Name), m.ID)
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	w.Flush()
+	if err := w.Error(); err != nil {
+		return err
+	}
+	if t != nil && n > 0 {
+		if err := t.flush(); err != nil {
+			return err
+		}
+	}
+	if n == 0 {
+		return errNo
+	}
+	return nil
+}
