@@ -44,6 +44,9 @@ var faults = []struct{ what, query string }{
 	{"object %s is newer than the newest", "SELECT max(id) FROM object HAVING max(id) > (SELECT last_object FROM state)"},
 	{"the number of rows is wrong: %s", `SELECT name || ' ' || n FROM tally
 		WHERE n <> CASE name WHEN 'miss' THEN (SELECT count(*) FROM miss) WHEN 'wanted' THEN (SELECT count(*) FROM wanted) END`},
+	{"job %s is in no state, or in one that does not fit its times", `SELECT id FROM job WHERE state NOT BETWEEN 1 AND 5
+		OR (state = 2) <> (lease_until IS NOT NULL) OR (state > 2) <> (finished IS NOT NULL) OR state = 2 AND (token = '' OR started IS NULL)`},
+	{"token %s has no list of scopes, or no list of products", "SELECT id FROM token WHERE NOT json_valid(scopes) OR products IS NOT NULL AND NOT json_valid(products)"},
 	{"there should be one row of counters, not %s", "SELECT count(*) FROM state HAVING count(*) <> 1"},
 }
 

@@ -287,7 +287,8 @@ func (d *drop) result(id int64) error {
 	return d.release(id, d.now)
 }
 
-// rows deletes a content with its objects and their keys.
+// rows deletes a content with its objects and their keys, and the memory of
+// what could not be made of it.
 func (d *drop) rows(id int64) error {
 	objects, err := d.ids("SELECT id FROM object WHERE content_id = $1", id)
 	if err != nil {
@@ -315,7 +316,8 @@ func (d *drop) rows(id int64) error {
 	}
 	d.gone = append(d.gone, ref)
 	d.bytes += size
-	return nil
+	_, err = d.exec("DELETE FROM failure WHERE source = $1", sum)
+	return err
 }
 
 // Locked runs fn while no other process can write to the index; known reports

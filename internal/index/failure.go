@@ -1,0 +1,104 @@
+package index
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"io/fs"
+	"math"
+	"time"
+
+	"github.com/symdepot/symdepot/internal/blob"
+)
+
+// Failure is the memory that a version of a tool could make nothing of a
+// content. Another content or another version is another matter.
+type Failure struct {
+	Source  blob.Ref
+	Tool    string
+	Version string
+	Class   string // a word of the caller's
+	Detail  string // for people
+	Since   time.Time
+	Until   time.Time // not believed from then on
+	Tries   int       // how often it was put
+}
+
+// PutFailure remembers a failure. One that is remembered already gets the new
+// class, detail and end, and one more try. Source, Tool, Version, Class, Detail
+// and Until count; it bumps no generation.
+func (db *DB) PutFailure(ctx context.Context, f Failure) error {
+	return db.update(ctx, "remember a failure", func(w *write) error {
+		_, err := w.exec(`INSERT INTO failure (source, tool, version, class, detail, since, ends, tries) VALUES ($1, $2, $3, $4, $5, $6, $7, 1)
+			ON CONFLICT (source, tool, version) DO UPDATE SET class = excluded.class, detail = excluded.detail, ends = excluded.ends, tries = tries + 1`,
+			f.Source[:], text(f.Tool), text(f.Version), text(f.Class), text(f.Detail), db.now().UnixMilli(), f.Until.UnixMilli())
+		return err
+	})
+}
+
+const failureColumns = "source, tool, version, class, detail, since, ends, tries"
+
+func scanFailure(scan func(...any) error) (f Failure, err error) {
+	var ref []byte
+	var since, ends int64
+	if err := scan(&ref, &f.Tool, &f.Version, &f.Class, &f.Detail, &since, &ends, &f.Tries); err != nil {
+		return f, err
+	}
+	f.Since, f.Until = time.UnixMilli(since).UTC(), time.UnixMilli(ends).UTC()
+	return f, scanRef(ref, &f.Source)
+}
+
+// Failure returns what is remembered of a content and a version of a tool.
+// Nothing, or what is not to be believed any more, is fs.ErrNotExist.
+func (db *DB) Failure(ctx context.Context, source blob.Ref, tool, version string) (Failure, error) {
+	f, err := scanFailure(func(dest ...any) error {
+		return db.points.row(ctx, "SELECT "+failureColumns+" FROM failure WHERE source = $1 AND tool = $2 AND version = $3 AND ends > $4",
+			[]any{source[:], text(tool), text(version), db.now().UnixMilli()}, dest...)
+	})
+	if errors.Is(err, sql.ErrNoRows) {
+		err = fs.ErrNotExist
+	}
+	return f, db.fail("look up a failure", err)
+}
+
+// FailureFilter says which failures are meant; the zero value is all.
+type FailureFilter struct {
+	Source  *blob.Ref
+	Tool    string
+	Version string
+	Class   string
+	Ended   time.Time // those that end before; zero is any
+}
+
+const failureCond = "($2 IS NULL OR source = $2) AND ($3 = '' OR tool = $3) AND ($4 = '' OR version = $4) AND ($5 = '' OR class = $5) AND ends < $6"
+
+func (f FailureFilter) args() []any {
+	var source any
+	if f.Source != nil {
+		source = f.Source[:]
+	}
+	ended := int64(math.MaxInt64)
+	if !f.Ended.IsZero() {
+		ended = f.Ended.UnixMilli()
+	}
+	return []any{source, f.Tool, f.Version, f.Class, ended}
+}
+
+// Failures lists failures, at most limit of them (0: all).
+func (db *DB) Failures(ctx context.Context, f FailureFilter, limit int) ([]Failure, error) {
+	if limit <= 0 {
+		limit = math.MaxInt32
+	}
+	list := []Failure{}
+	err := db.scans.each(ctx, true, "SELECT "+failureColumns+" FROM failure WHERE "+failureCond+" LIMIT $1", append([]any{limit}, f.args()...), func(scan func(...any) error) (bool, error) {
+		f, err := scanFailure(scan)
+		list = append(list, f)
+		return true, err
+	})
+	return list, db.fail("list failures", err)
+}
+
+// FlushFailures forgets failures and returns how many.
+func (db *DB) FlushFailures(ctx context.Context, f FailureFilter) (int64, error) {
+	return db.forget(ctx, "failure", "DELETE FROM failure WHERE (source, tool, version) IN (SELECT source, tool, version FROM failure WHERE "+failureCond+" LIMIT $1)", f.args()...)
+}

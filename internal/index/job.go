@@ -1,0 +1,492 @@
+package index
+
+import (
+	"cmp"
+	"context"
+	"crypto/rand"
+	"database/sql"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/symdepot/symdepot/internal/blob"
+)
+
+// ErrLeaseLost is returned to a worker whose job is not its own any more: it was
+// given to another, cancelled or finished. It can stop.
+var ErrLeaseLost = errors.New("the job is not this worker's any more")
+
+// JobState says how far a job is.
+type JobState uint8
+
+// The states. Never renumber them.
+const (
+	JobQueued JobState = iota + 1
+	JobRunning
+	JobDone
+	JobFailed
+	JobCancelled
+)
+
+var jobStates = [...]string{"unknown", "queued", "running", "done", "failed", "cancelled"}
+
+func (s JobState) String() string {
+	if int(s) >= len(jobStates) {
+		s = 0
+	}
+	return jobStates[s]
+}
+
+// MarshalText writes the state as its word.
+func (s JobState) MarshalText() ([]byte, error) { return []byte(s.String()), nil }
+
+// ParseJobState reads the word of a state.
+func ParseJobState(word string) (JobState, error) {
+	if i := slices.Index(jobStates[:], word); i > 0 {
+		return JobState(i), nil
+	}
+	return 0, fmt.Errorf("%q is no state of a job; there are %s", word, strings.Join(jobStates[1:], ", "))
+}
+
+// Job is work for somebody. While it is queued or running there is no other of
+// its Kind, Key and Variant.
+type Job struct {
+	ID      int64           `json:"id"`
+	Kind    string          `json:"kind"`
+	Key     string          `json:"key"`
+	Variant int             `json:"variant"`           // such as a major version
+	Payload json.RawMessage `json:"payload,omitempty"` // up to 1 MiB; nil is none
+	State   JobState        `json:"state"`
+	// Priority: higher ones are given out first; of one priority the oldest.
+	Priority int `json:"priority"`
+	// Attempts is how often it was given out. When that reaches MaxAttempts
+	// the job is not tried again; zero is five.
+	Attempts    int       `json:"attempts"`
+	MaxAttempts int       `json:"max_attempts"`
+	Created     time.Time `json:"created"`
+	NotBefore   time.Time `json:"not_before,omitzero"` // not given out earlier
+	Started     time.Time `json:"started,omitzero"`    // the last attempt
+	Finished    time.Time `json:"finished,omitzero"`
+	LeaseUntil  time.Time `json:"lease_until,omitzero"` // while it is running
+	Worker      string    `json:"worker,omitempty"`     // who has it, or had it last
+	// Token proves a lease. Only Lease fills it in.
+	Token string `json:"-"`
+	// Outcome is the class of the last outcome, Detail what it is in words;
+	// while the job is queued or running, those of the attempt before.
+	Outcome string    `json:"outcome,omitempty"`
+	Detail  string    `json:"detail,omitempty"`
+	Result  *blob.Ref `json:"result,omitempty"`
+}
+
+const (
+	maxPayload  = 1 << 20
+	maxAttempts = 5
+	// OutcomeLost is the outcome of a job whose workers all vanished.
+	OutcomeLost = "lost"
+)
+
+const jobColumns = `id, kind, key, variant, payload, state, priority, attempts, max_attempts, created, not_before, started, finished, lease_until,
+ worker, outcome, detail, result`
+
+func scanJob(scan func(...any) error, more ...any) (j Job, err error) {
+	var created, notBefore int64
+	var started, finished, lease sql.NullInt64
+	var payload, result []byte
+	err = scan(append([]any{&j.ID, &j.Kind, &j.Key, &j.Variant, &payload, &j.State, &j.Priority, &j.Attempts, &j.MaxAttempts, &created, &notBefore,
+		&started, &finished, &lease, &j.Worker, &j.Outcome, &j.Detail, &result}, more...)...)
+	if err != nil {
+		return j, err
+	}
+	j.Payload, j.Created = payload, time.UnixMilli(created).UTC()
+	if notBefore > created {
+		j.NotBefore = time.UnixMilli(notBefore).UTC()
+	}
+	j.Started, j.Finished, j.LeaseUntil = fromMillis(started), fromMillis(finished), fromMillis(lease)
+	if result != nil {
+		j.Result = new(blob.Ref)
+		err = scanRef(result, j.Result)
+	}
+	return j, err
+}
+
+// Enqueue enters a job, durably, from its Kind, Key, Variant, Payload, Priority,
+// MaxAttempts and NotBefore. If one for the same is queued or running, existing
+// is true and nothing is written but a higher priority. Jobs bump no generation.
+func (db *DB) Enqueue(ctx context.Context, j Job) (id int64, existing bool, err error) {
+	const op = "enter a job"
+	if j.Kind == "" || j.Key == "" {
+		return 0, false, db.fail(op, errors.New("a job without a kind or a key"))
+	}
+	if len(j.Payload) > maxPayload || j.Payload != nil && !json.Valid(j.Payload) {
+		return 0, false, db.fail(op, errors.New("the payload of a job is too long, or no JSON"))
+	}
+	const active = "SELECT id, priority FROM job WHERE kind = $1 AND key = $2 AND variant = $3 AND state <= 2"
+	key := []any{text(j.Kind), text(j.Key), j.Variant}
+	priority := 0
+	// Most that ask again need no write.
+	switch err := db.points.row(ctx, active, key, &id, &priority); {
+	case err == nil && priority >= j.Priority:
+		return id, true, nil
+	case err != nil && !errors.Is(err, sql.ErrNoRows):
+		return 0, false, db.fail(op, err)
+	}
+	var payload any
+	if j.Payload != nil {
+		payload = []byte(j.Payload)
+	}
+	now := db.now()
+	err = db.update(ctx, op, func(w *write) error {
+		err := w.row(active, key, &id, &priority)
+		if existing = err == nil; existing {
+			_, err = w.exec("UPDATE job SET priority = max(priority, $2) WHERE id = $1", id, j.Priority)
+			return err
+		}
+		if !errors.Is(err, sql.ErrNoRows) {
+			return err
+		}
+		after := now
+		if j.NotBefore.After(now) {
+			after = j.NotBefore
+		}
+		return w.row(`INSERT INTO job (kind, key, variant, payload, state, priority, attempts, max_attempts, created, not_before, worker, token, outcome, detail)
+			VALUES ($1, $2, $3, $4, 1, $5, 0, $6, $7, $8, '', '', '', '') RETURNING id`,
+			append(key, payload, j.Priority, cmp.Or(j.MaxAttempts, maxAttempts), now.UnixMilli(), after.UnixMilli()), &id)
+	})
+	if err != nil {
+		return 0, false, err
+	}
+	return id, existing, nil
+}
+
+// wantedJobs is the condition for the jobs of some kinds and variants, given as
+// JSON lists; empty lists stand for all.
+const wantedJobs = `($2 = '[]' OR kind IN (SELECT value FROM json_each($2))) AND ($3 = '[]' OR variant IN (SELECT value FROM json_each($3)))`
+
+const nextJobs = "SELECT id FROM job WHERE state = 1 AND not_before <= $1 AND " + wantedJobs + " ORDER BY priority DESC, id LIMIT $4"
+
+// Lease gives a worker up to n jobs of these kinds and variants (none: all) for
+// a time d, the most urgent first, in one write. Jobs whose worker did not
+// report before its lease ended go to the next; after too many attempts they
+// fail as OutcomeLost. When there is nothing to do, nothing is written.
+func (db *DB) Lease(ctx context.Context, worker string, kinds []string, variants []int, d time.Duration, n int) ([]Job, error) {
+	const op = "lease jobs"
+	if worker == "" || n <= 0 || d <= 0 {
+		return nil, db.fail(op, errors.New("a lease without a worker, a number or a time"))
+	}
+	k, v, err := jobLists(kinds, variants)
+	if err != nil {
+		return nil, db.fail(op, err)
+	}
+	now := db.now().UnixMilli()
+	var some bool
+	if err := db.points.row(ctx, `SELECT EXISTS (SELECT 1 FROM job WHERE state = 2 AND lease_until <= $1)
+		OR EXISTS (SELECT 1 FROM job WHERE state = 1 AND not_before <= $1 AND `+wantedJobs+`)`, []any{now, k, v}, &some); err != nil || !some {
+		return nil, db.fail(op, err)
+	}
+	token := rand.Text()
+	var jobs []Job
+	err = db.note(ctx, op, func(w *write) error {
+		jobs = nil
+		if err := w.requeue(now); err != nil {
+			return err
+		}
+		return w.each(`UPDATE job SET state = 2, attempts = attempts + 1, started = $1, lease_until = $5, worker = $6, token = $7
+			WHERE id IN (`+nextJobs+`)
+			RETURNING `+jobColumns, []any{now, k, v, n, now + d.Milliseconds(), text(worker), token}, func(scan func(...any) error) error {
+			j, err := scanJob(scan)
+			j.Token = token
+			jobs = append(jobs, j)
+			return err
+		})
+	})
+	if err != nil {
+		return nil, err
+	}
+	slices.SortFunc(jobs, func(a, b Job) int { return cmp.Or(cmp.Compare(b.Priority, a.Priority), cmp.Compare(a.ID, b.ID)) })
+	return jobs, nil
+}
+
+func jobLists(kinds []string, variants []int) (k, v string, err error) {
+	if kinds == nil {
+		kinds = []string{}
+	}
+	if variants == nil {
+		variants = []int{}
+	}
+	kb, err := json.Marshal(kinds)
+	if err != nil {
+		return "", "", err
+	}
+	vb, err := json.Marshal(variants)
+	return string(kb), string(vb), err
+}
+
+// requeue takes running jobs back whose lease has ended. Worker and token stay:
+// until somebody else takes such a job, its worker may still finish it.
+func (w *write) requeue(now int64) error {
+	if _, err := w.exec(`UPDATE job SET state = 4, finished = $1, outcome = $2, detail = 'no word from ' || worker, lease_until = NULL
+		WHERE state = 2 AND lease_until <= $1 AND attempts >= max_attempts`, now, OutcomeLost); err != nil {
+		return err
+	}
+	_, err := w.exec(`UPDATE job SET state = 1, outcome = $2, detail = 'no word from ' || worker, lease_until = NULL
+		WHERE state = 2 AND lease_until <= $1`, now, OutcomeLost)
+	return err
+}
+
+// each runs a constant statement and calls fn for each row.
+func (w *write) each(text string, args []any, fn func(scan func(...any) error) error) error {
+	s, err := w.stmt(text)
+	if err != nil {
+		return err
+	}
+	rows, err := s.QueryContext(w.ctx, args...)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = rows.Close() }()
+	for rows.Next() {
+		if err := fn(rows.Scan); err != nil {
+			return err
+		}
+	}
+	return rows.Err()
+}
+
+// heldJob is the condition under which a job is a worker's: it has it, or had
+// it last and nobody took it since.
+const heldJob = "id = $1 AND worker = $2 AND token = $3 AND token <> '' AND state <= 2"
+
+// Heartbeat makes a lease last for d from now. ErrLeaseLost says that the job is
+// another's, cancelled or finished.
+func (db *DB) Heartbeat(ctx context.Context, id int64, worker, token string, d time.Duration) error {
+	until := db.now().Add(d).UnixMilli()
+	return db.note(ctx, "renew a lease", func(w *write) error {
+		n, err := w.exec("UPDATE job SET state = 2, lease_until = $4 WHERE "+heldJob, id, text(worker), token, until)
+		return leased(id, n, err)
+	})
+}
+
+func leased(id, n int64, err error) error {
+	if err == nil && n == 0 {
+		err = fmt.Errorf("job %d: %w", id, ErrLeaseLost)
+	}
+	return err
+}
+
+// Outcome says how a job ended.
+type Outcome struct {
+	Class  string    // a word of the caller's; counted in JobStats
+	Detail string    // for people
+	Result *blob.Ref // what was made, if anything
+	// Retry, for Fail, is when to try again, as long as there are attempts
+	// left; zero is never.
+	Retry time.Time
+}
+
+// Complete ends a job well, durably. Saying it twice is no error, so that a
+// worker that did not hear the answer can ask again.
+func (db *DB) Complete(ctx context.Context, id int64, worker, token string, o Outcome) error {
+	return db.finish(ctx, "complete a job", id, worker, token, JobDone, o)
+}
+
+// Fail ends an attempt, durably: the job is tried again at o.Retry or has
+// failed. As with Complete, a failure may be told twice.
+func (db *DB) Fail(ctx context.Context, id int64, worker, token string, o Outcome) error {
+	return db.finish(ctx, "fail a job", id, worker, token, JobFailed, o)
+}
+
+func (db *DB) finish(ctx context.Context, op string, id int64, worker, token string, state JobState, o Outcome) error {
+	now := db.now().UnixMilli()
+	var result any
+	if o.Result != nil {
+		result = o.Result[:]
+	}
+	return db.update(ctx, op, func(w *write) error {
+		args := []any{id, text(worker), token, text(o.Class), text(o.Detail)}
+		if state == JobFailed && !o.Retry.IsZero() {
+			n, err := w.exec("UPDATE job SET state = 1, outcome = $4, detail = $5, not_before = $6, lease_until = NULL, token = '' WHERE attempts < max_attempts AND "+heldJob,
+				append(args, o.Retry.UnixMilli())...)
+			if err != nil || n > 0 {
+				return err
+			}
+		}
+		n, err := w.exec("UPDATE job SET state = $6, outcome = $4, detail = $5, result = $7, finished = $8, lease_until = NULL WHERE "+heldJob,
+			append(args, state, result, now)...)
+		if err != nil || n > 0 {
+			return err
+		}
+		var told bool
+		if err := w.row("SELECT EXISTS (SELECT 1 FROM job WHERE id = $1 AND worker = $2 AND token = $3 AND token <> '' AND state = $4)", []any{id, text(worker), token, state}, &told); err != nil || told {
+			return err
+		}
+		return leased(id, 0, nil)
+	})
+}
+
+// Release gives a job back untried, as a worker that is about to stop does: the
+// attempt does not count.
+func (db *DB) Release(ctx context.Context, id int64, worker, token string) error {
+	return db.note(ctx, "give a job back", func(w *write) error {
+		n, err := w.exec("UPDATE job SET state = 1, attempts = attempts - 1, lease_until = NULL, token = '' WHERE "+heldJob, id, text(worker), token)
+		return leased(id, n, err)
+	})
+}
+
+// Cancel ends a job that is queued or running and reports whether it was; its
+// worker hears of it with its next Heartbeat. An unknown job is fs.ErrNotExist.
+func (db *DB) Cancel(ctx context.Context, id int64) (was bool, err error) {
+	err = db.update(ctx, "cancel a job", func(w *write) error {
+		n, err := w.exec("UPDATE job SET state = 5, finished = $2, lease_until = NULL WHERE id = $1 AND state <= 2", id, db.now().UnixMilli())
+		if was = n > 0; err != nil || was {
+			return err
+		}
+		var is bool
+		if err := w.row("SELECT EXISTS (SELECT 1 FROM job WHERE id = $1)", []any{id}, &is); err != nil || is {
+			return err
+		}
+		return fmt.Errorf("job %d: %w", id, fs.ErrNotExist)
+	})
+	return was, err
+}
+
+// Job returns one job; an unknown one is fs.ErrNotExist.
+func (db *DB) Job(ctx context.Context, id int64) (Job, error) {
+	return db.job(ctx, "SELECT "+jobColumns+" FROM job WHERE id = $1", id)
+}
+
+// LastJob returns the newest job for a purpose; none is fs.ErrNotExist.
+func (db *DB) LastJob(ctx context.Context, kind, key string, variant int) (Job, error) {
+	return db.job(ctx, "SELECT "+jobColumns+" FROM job WHERE kind = $1 AND key = $2 AND variant = $3 ORDER BY id DESC LIMIT 1", text(kind), text(key), variant)
+}
+
+func (db *DB) job(ctx context.Context, query string, args ...any) (j Job, err error) {
+	if err := ctx.Err(); err != nil {
+		return j, db.fail("look up a job", err)
+	}
+	err = fs.ErrNotExist
+	qerr := db.points.each(context.WithoutCancel(ctx), true, query, args, func(scan func(...any) error) (bool, error) {
+		j, err = scanJob(scan)
+		return false, err
+	})
+	return j, db.fail("look up a job", cmp.Or(qerr, err))
+}
+
+// JobFilter says which jobs to list; the zero value is all.
+type JobFilter struct {
+	Kind, Key string
+	Variants  []int
+	States    []JobState
+	Worker    string
+	Before    int64 // only lower ids; 0 is any
+	Limit     int   // 0 is all
+}
+
+// Jobs lists jobs, newest first.
+func (db *DB) Jobs(ctx context.Context, f JobFilter) ([]Job, error) {
+	query, args := "SELECT "+jobColumns+" FROM job WHERE id < $1", []any{cmp.Or(f.Before, math.MaxInt64)}
+	and := func(cond string, arg any) {
+		args = append(args, arg)
+		query += " AND " + strings.ReplaceAll(cond, "?", "$"+strconv.Itoa(len(args)))
+	}
+	for _, c := range [...]struct{ column, value string }{{"kind", f.Kind}, {"key", f.Key}, {"worker", f.Worker}} {
+		if c.value != "" {
+			and(c.column+" = ?", text(c.value))
+		}
+	}
+	in := func(column string, list any) error {
+		b, err := json.Marshal(list)
+		and(column+" IN (SELECT value FROM json_each(?))", string(b))
+		return err
+	}
+	var err error
+	if len(f.Variants) > 0 {
+		err = in("variant", f.Variants)
+	}
+	if len(f.States) > 0 {
+		states := make([]int, 0, len(f.States))
+		for _, s := range f.States {
+			states = append(states, int(s))
+		}
+		err = cmp.Or(err, in("state", states))
+	}
+	if err != nil {
+		return nil, db.fail("list jobs", err)
+	}
+	query += " ORDER BY id DESC"
+	if f.Limit > 0 {
+		query += " LIMIT " + strconv.Itoa(f.Limit)
+	}
+	list := []Job{}
+	err = db.scans.each(ctx, false, query, args, func(scan func(...any) error) (bool, error) {
+		j, err := scanJob(scan)
+		list = append(list, j)
+		return true, err
+	})
+	return list, db.fail("list jobs", err)
+}
+
+// JobStats sums up the jobs of one kind.
+type JobStats struct {
+	Kind    string    `json:"kind"`
+	Queued  int64     `json:"queued"`
+	Delayed int64     `json:"delayed"` // of the queued, those that wait for their NotBefore
+	Running int64     `json:"running"`
+	Lost    int64     `json:"lost"`            // of the running, those whose lease has ended
+	Oldest  time.Time `json:"oldest,omitzero"` // when the oldest queued one was entered
+	// Outcomes are those of the jobs that ended and were not swept yet.
+	Outcomes []JobOutcome `json:"outcomes"`
+}
+
+// JobOutcome sums up the jobs that ended in one way.
+type JobOutcome struct {
+	State JobState `json:"state"`
+	Class string   `json:"class"`
+	Jobs  int64    `json:"jobs"`
+	// Total and Longest are how long their last attempts took.
+	Total   time.Duration `json:"total"`
+	Longest time.Duration `json:"longest"`
+}
+
+// JobStats returns what there is to do and how what was done went, by kind. It
+// takes time in proportion to the number of jobs.
+func (db *DB) JobStats(ctx context.Context) ([]JobStats, error) {
+	list := []JobStats{}
+	now := db.now().UnixMilli()
+	err := db.scans.each(ctx, true, `SELECT kind, state, CASE WHEN state > 2 THEN outcome ELSE '' END AS class, count(*),
+		count(*) FILTER (WHERE state = 1 AND not_before > $1 OR state = 2 AND lease_until <= $1), min(created),
+		coalesce(sum(finished - started), 0), coalesce(max(finished - started), 0)
+		FROM job GROUP BY kind, state, class ORDER BY kind, state, class`, []any{now}, func(scan func(...any) error) (bool, error) {
+		var kind string
+		var o JobOutcome
+		var apart, created, total, longest int64
+		if err := scan(&kind, &o.State, &o.Class, &o.Jobs, &apart, &created, &total, &longest); err != nil {
+			return false, err
+		}
+		if len(list) == 0 || list[len(list)-1].Kind != kind {
+			list = append(list, JobStats{Kind: kind, Outcomes: []JobOutcome{}})
+		}
+		s := &list[len(list)-1]
+		switch o.State {
+		case JobQueued:
+			s.Queued, s.Delayed, s.Oldest = o.Jobs, apart, time.UnixMilli(created).UTC()
+		case JobRunning:
+			s.Running, s.Lost = o.Jobs, apart
+		default:
+			o.Total, o.Longest = time.Duration(total)*time.Millisecond, time.Duration(longest)*time.Millisecond
+			s.Outcomes = append(s.Outcomes, o)
+		}
+		return true, nil
+	})
+	return list, db.fail("count jobs", err)
+}
+
+// SweepJobs forgets the jobs that ended before a time, and returns how many.
+func (db *DB) SweepJobs(ctx context.Context, before time.Time) (int64, error) {
+	return db.forget(ctx, "job", "DELETE FROM job WHERE id IN (SELECT id FROM job WHERE finished < $2 ORDER BY finished LIMIT $1)", before.UnixMilli())
+}

@@ -1,0 +1,396 @@
+package index
+
+import (
+	"encoding/json"
+	"errors"
+	"io/fs"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+)
+
+func enqueue(t testing.TB, db *DB, j Job) int64 {
+	t.Helper()
+	id, existing, err := db.Enqueue(t.Context(), j)
+	if err != nil || existing {
+		t.Fatal(id, existing, err)
+	}
+	return id
+}
+
+func lease(t testing.TB, db *DB, worker string, n int) []Job {
+	t.Helper()
+	jobs, err := db.Lease(t.Context(), worker, []string{"symcache"}, nil, time.Minute, n)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return jobs
+}
+
+func TestJobs(t *testing.T) {
+	c := newClock()
+	db := openTest(t, c.options())
+	g, _ := db.Generation(t.Context())
+	job := Job{Kind: "symcache", Key: "k", Variant: 3, Payload: json.RawMessage(`{"a":1}`), Priority: 1, NotBefore: c.t.Add(time.Minute)}
+	id := enqueue(t, db, job)
+	for _, j := range []Job{{Kind: "symcache"}, {Key: "k"}, {Kind: "symcache", Key: "x", Payload: json.RawMessage("{")}, {Kind: "a", Key: "b", Payload: make([]byte, 2<<20)}} {
+		if _, _, err := db.Enqueue(t.Context(), j); err == nil {
+			t.Errorf("entered %+v", j)
+		}
+	}
+	job.Priority = 7
+	if again, existing, err := db.Enqueue(t.Context(), job); again != id || !existing || err != nil {
+		t.Error(again, existing, err)
+	}
+	if jobs := lease(t, db, "w", 5); jobs != nil {
+		t.Errorf("too early: %+v", jobs)
+	}
+	want := Job{ID: id, Kind: "symcache", Key: "k", Variant: 3, Payload: job.Payload, State: JobQueued, Priority: 7, MaxAttempts: 5, Created: c.t, NotBefore: job.NotBefore}
+	check := func() {
+		t.Helper()
+		got, err := db.Job(t.Context(), id)
+		if a, b := asJSON(t, got), asJSON(t, want); a != b || err != nil {
+			t.Errorf("%s, %v, want\n%s", a, err, b)
+		}
+		if last, err := db.LastJob(t.Context(), "symcache", "k", 3); err != nil || last.ID != id {
+			t.Error(last, err)
+		}
+		clean(t, db)
+	}
+	check()
+	c.hours(1)
+	jobs := lease(t, db, "w", 5)
+	if len(jobs) != 1 || jobs[0].Token == "" {
+		t.Fatalf("%+v", jobs)
+	}
+	token := jobs[0].Token
+	want.State, want.Attempts, want.Started, want.LeaseUntil, want.Worker = JobRunning, 1, c.t, c.t.Add(time.Minute), "w"
+	check()
+	if again, existing, err := db.Enqueue(t.Context(), job); again != id || !existing || err != nil {
+		t.Error("while running:", again, existing, err)
+	}
+	for _, bad := range []struct{ worker, token string }{{"w", "x"}, {"w", ""}, {"v", token}} {
+		for _, err := range []error{
+			db.Heartbeat(t.Context(), id, bad.worker, bad.token, time.Hour), db.Release(t.Context(), id, bad.worker, bad.token),
+			db.Complete(t.Context(), id, bad.worker, bad.token, Outcome{}), db.Fail(t.Context(), id, bad.worker, bad.token, Outcome{Retry: c.t}),
+		} {
+			if !errors.Is(err, ErrLeaseLost) {
+				t.Errorf("%q %q: %v", bad.worker, bad.token, err)
+			}
+		}
+	}
+	if err := db.Heartbeat(t.Context(), id, "w", token, time.Hour); err != nil {
+		t.Error(err)
+	}
+	want.LeaseUntil = c.t.Add(time.Hour)
+	check()
+	// It fails, and is tried again.
+	retry := c.t.Add(2 * time.Hour)
+	if err := db.Fail(t.Context(), id, "w", token, Outcome{Class: "busy", Detail: "no room", Retry: retry}); err != nil {
+		t.Error(err)
+	}
+	want.State, want.LeaseUntil, want.Outcome, want.Detail, want.NotBefore = JobQueued, time.Time{}, "busy", "no room", retry
+	check()
+	if err := db.Heartbeat(t.Context(), id, "w", token, time.Hour); !errors.Is(err, ErrLeaseLost) {
+		t.Error(err)
+	}
+	c.hours(2)
+	jobs = lease(t, db, "v", 1)
+	if len(jobs) != 1 || jobs[0].Token == token {
+		t.Fatalf("%+v", jobs)
+	}
+	c.t = c.t.Add(3 * time.Second)
+	r := ref(9)
+	for range 2 { // the first answer may have been lost
+		if err := db.Complete(t.Context(), id, "v", jobs[0].Token, Outcome{Class: "ok", Result: &r}); err != nil {
+			t.Error(err)
+		}
+	}
+	want.State, want.Attempts, want.Started, want.Finished, want.Worker, want.Outcome, want.Detail, want.Result = JobDone, 2, retry, c.t, "v", "ok", "", &r
+	check()
+	if err := db.Fail(t.Context(), id, "v", jobs[0].Token, Outcome{}); !errors.Is(err, ErrLeaseLost) {
+		t.Error("failed after it was done:", err)
+	}
+	if was, err := db.Cancel(t.Context(), id); was || err != nil {
+		t.Error("cancelled after it was done", err)
+	}
+	if _, err := db.Cancel(t.Context(), 99); !errors.Is(err, fs.ErrNotExist) {
+		t.Error(err)
+	}
+	if _, err := db.Job(t.Context(), 99); !errors.Is(err, fs.ErrNotExist) {
+		t.Error(err)
+	}
+	if _, err := db.LastJob(t.Context(), "symcache", "k", 4); !errors.Is(err, fs.ErrNotExist) {
+		t.Error(err)
+	}
+	// Finished: the same can be asked for again.
+	second := enqueue(t, db, Job{Kind: "symcache", Key: "k", Variant: 3})
+	if was, err := db.Cancel(t.Context(), second); !was || err != nil {
+		t.Error(was, err)
+	}
+	if g2, _ := db.Generation(t.Context()); g2 != g {
+		t.Error("jobs change the generation")
+	}
+	clean(t, db)
+}
+
+func asJSON(t testing.TB, v any) string {
+	t.Helper()
+	b, err := json.Marshal(v)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(b)
+}
+
+func TestLeaseOrder(t *testing.T) {
+	c := newClock()
+	db := openTest(t, c.options())
+	for i, p := range []int{0, 5, 0, 5, -1} {
+		enqueue(t, db, Job{Kind: "symcache", Key: strconv.Itoa(i), Variant: i % 2, Priority: p})
+	}
+	enqueue(t, db, Job{Kind: "other", Key: "x", Priority: 9})
+	if _, err := db.Lease(t.Context(), "", nil, nil, time.Minute, 1); err == nil {
+		t.Error("a lease for nobody")
+	}
+	var keys []string
+	take := func(kinds []string, variants []int, n int, want ...string) {
+		t.Helper()
+		jobs, err := db.Lease(t.Context(), "w", kinds, variants, time.Minute, n)
+		if err != nil {
+			t.Fatal(err)
+		}
+		keys = nil
+		for _, j := range jobs {
+			keys = append(keys, j.Key)
+		}
+		if !slices.Equal(keys, want) {
+			t.Errorf("%v %v: %v, want %v", kinds, variants, keys, want)
+		}
+	}
+	take([]string{"nothing"}, nil, 5)
+	take([]string{"symcache"}, []int{1}, 1, "1")
+	take([]string{"symcache"}, []int{0, 1}, 2, "3", "0")
+	take(nil, []int{0}, 1, "x")
+	take(nil, nil, 9, "2", "4")
+	list, err := db.Jobs(t.Context(), JobFilter{Kind: "symcache", Variants: []int{0}, States: []JobState{JobRunning}, Worker: "w", Limit: 2})
+	if err != nil || len(list) != 2 || list[0].Key != "4" || list[1].Key != "2" {
+		t.Errorf("%+v, %v", list, err)
+	}
+	list, err = db.Jobs(t.Context(), JobFilter{Before: list[1].ID})
+	if err != nil || len(list) != 2 || list[0].Key != "1" {
+		t.Errorf("%+v, %v", list, err)
+	}
+	if list, err = db.Jobs(t.Context(), JobFilter{Key: "4", States: []JobState{JobDone, JobQueued}}); err != nil || len(list) != 0 {
+		t.Errorf("%+v, %v", list, err)
+	}
+}
+
+// TestLostWorkers: the job of a worker that is not heard of goes to the next,
+// until it has cost too many.
+func TestLostWorkers(t *testing.T) {
+	c := newClock()
+	db := openTest(t, c.options())
+	id := enqueue(t, db, Job{Kind: "symcache", Key: "k", MaxAttempts: 3})
+	first := lease(t, db, "a", 1)[0]
+	if jobs := lease(t, db, "b", 1); jobs != nil {
+		t.Fatal("leased twice")
+	}
+	c.hours(1)
+	stats, err := db.JobStats(t.Context())
+	if err != nil || len(stats) != 1 || stats[0].Running != 1 || stats[0].Lost != 1 {
+		t.Errorf("%+v, %v", stats, err)
+	}
+	// Nobody took it yet: a late heartbeat keeps it, a late result counts.
+	if err := db.Heartbeat(t.Context(), id, "a", first.Token, time.Minute); err != nil {
+		t.Error(err)
+	}
+	if jobs := lease(t, db, "b", 1); jobs != nil {
+		t.Fatal("leased twice")
+	}
+	c.hours(1)
+	if jobs, err := db.Lease(t.Context(), "c", []string{"other"}, nil, time.Minute, 1); err != nil || jobs != nil {
+		t.Error(jobs, err)
+	}
+	clean(t, db)
+	if j, _ := db.Job(t.Context(), id); j.State != JobQueued || j.Outcome != OutcomeLost || j.Detail != "no word from a" {
+		t.Errorf("%+v", j)
+	}
+	if err := db.Heartbeat(t.Context(), id, "a", first.Token, time.Minute); err != nil {
+		t.Error(err)
+	}
+	c.hours(1)
+	second := lease(t, db, "b", 1)
+	if len(second) != 1 || second[0].Attempts != 2 {
+		t.Fatalf("%+v", second)
+	}
+	if err := db.Complete(t.Context(), id, "a", first.Token, Outcome{}); !errors.Is(err, ErrLeaseLost) {
+		t.Error(err)
+	}
+	// Giving back costs no attempt.
+	if err := db.Release(t.Context(), id, "b", second[0].Token); err != nil {
+		t.Error(err)
+	}
+	for range 2 {
+		if jobs := lease(t, db, "b", 1); len(jobs) != 1 {
+			t.Fatal("not given out")
+		}
+		c.hours(1)
+	}
+	if jobs := lease(t, db, "b", 1); jobs != nil {
+		t.Fatalf("given out too often: %+v", jobs)
+	}
+	if j, _ := db.Job(t.Context(), id); j.State != JobFailed || j.Outcome != OutcomeLost || j.Finished.IsZero() {
+		t.Errorf("%+v", j)
+	}
+	// With no attempts left, a failure is for good.
+	id = enqueue(t, db, Job{Kind: "symcache", Key: "k", MaxAttempts: 1})
+	last := lease(t, db, "b", 1)[0]
+	c.t = c.t.Add(5 * time.Second)
+	for range 2 {
+		if err := db.Fail(t.Context(), id, "b", last.Token, Outcome{Class: "crash", Retry: c.t}); err != nil {
+			t.Error(err)
+		}
+	}
+	enqueue(t, db, Job{Kind: "symcache", Key: "k"})
+	c.hours(1)
+	enqueue(t, db, Job{Kind: "symcache", Key: "l", NotBefore: c.t.Add(time.Second)})
+	stats, err = db.JobStats(t.Context())
+	want := []JobStats{{Kind: "symcache", Queued: 2, Delayed: 1, Oldest: c.t.Add(-time.Hour), Outcomes: []JobOutcome{
+		{JobFailed, "crash", 1, 5 * time.Second, 5 * time.Second}, {JobFailed, OutcomeLost, 1, time.Hour, time.Hour}}}}
+	if a, b := asJSON(t, stats), asJSON(t, want); a != b || err != nil {
+		t.Errorf("%s, %v, want\n%s", a, err, b)
+	}
+	if n, err := db.SweepJobs(t.Context(), c.t); n != 2 || err != nil {
+		t.Error(n, err)
+	}
+	clean(t, db)
+	// Ids are never given out twice.
+	if next := enqueue(t, db, Job{Kind: "symcache", Key: "m"}); next != id+3 {
+		t.Error(next)
+	}
+}
+
+// TestManyWorkers has several handles lease from one queue at once: each job
+// goes to one, and each purpose is entered once.
+func TestManyWorkers(t *testing.T) {
+	db := openTest(t, Options{})
+	const keys, handles = 40, 3
+	dbs := []*DB{db}
+	for len(dbs) < handles {
+		o, err := Open(t.Context(), db.path, Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer o.Close()
+		dbs = append(dbs, o)
+	}
+	var mu sync.Mutex
+	created, done := 0, map[int64]int{}
+	var wg sync.WaitGroup
+	for i := range handles {
+		wg.Go(func() {
+			for k := range keys {
+				_, existing, err := dbs[i].Enqueue(t.Context(), Job{Kind: "symcache", Key: strconv.Itoa((k + i*7) % keys)})
+				if err != nil {
+					t.Error(err)
+				}
+				if !existing {
+					mu.Lock()
+					created++
+					mu.Unlock()
+				}
+			}
+		})
+	}
+	wg.Wait()
+	if created != keys {
+		t.Errorf("%d jobs for %d purposes", created, keys)
+	}
+	for i := range handles * 2 {
+		wg.Go(func() {
+			worker := "w" + strconv.Itoa(i)
+			for {
+				jobs, err := dbs[i%handles].Lease(t.Context(), worker, nil, nil, time.Hour, 3)
+				if err != nil {
+					t.Error(err)
+				}
+				if len(jobs) == 0 {
+					return
+				}
+				for _, j := range jobs {
+					mu.Lock()
+					done[j.ID]++
+					mu.Unlock()
+					if err := dbs[i%handles].Complete(t.Context(), j.ID, worker, j.Token, Outcome{Class: "ok"}); err != nil {
+						t.Error(err)
+					}
+				}
+			}
+		})
+	}
+	wg.Wait()
+	for id, n := range done {
+		if n != 1 {
+			t.Errorf("job %d was given out %d times", id, n)
+		}
+	}
+	if len(done) != keys {
+		t.Errorf("%d of %d jobs were given out", len(done), keys)
+	}
+	clean(t, db)
+}
+
+func TestJobState(t *testing.T) {
+	for s := JobQueued; s <= JobCancelled; s++ {
+		if got, err := ParseJobState(s.String()); got != s || err != nil {
+			t.Error(s, got, err)
+		}
+	}
+	for _, word := range []string{"", "unknown", "Done"} {
+		if _, err := ParseJobState(word); err == nil {
+			t.Error(word)
+		}
+	}
+	if JobState(200).String() != "unknown" {
+		t.Error("a state from nowhere")
+	}
+}
+
+// TestOtherPlans makes sure that what is asked for often walks through no table.
+func TestOtherPlans(t *testing.T) {
+	db := openTest(t, Options{})
+	for query, want := range map[string]string{
+		"SELECT source FROM miss WHERE key = $1 ORDER BY source":                                                    "SEARCH miss USING COVERING INDEX sqlite_autoindex_miss_1 (key=?)",
+		"SELECT id FROM job WHERE kind = $1 AND key = $2 AND variant = $3 AND state <= 2":                           "SEARCH job USING INDEX job_active (kind=? AND key=? AND variant=?)",
+		"SELECT " + jobColumns + " FROM job WHERE kind = $1 AND key = $2 AND variant = $3 ORDER BY id DESC LIMIT 1": "SEARCH job USING INDEX job_key (kind=? AND key=? AND variant=?)",
+		nextJobs: "SCAN job USING INDEX job_queue",
+		"SELECT id FROM job WHERE state = 2 AND lease_until <= $1":                   "SEARCH job USING COVERING INDEX job_lease (lease_until<?)",
+		"SELECT " + tokenColumns + " FROM token WHERE hash = $1":                     "SEARCH token USING INDEX sqlite_autoindex_token_2 (hash=?)",
+		"SELECT class FROM failure WHERE source = $1 AND tool = $2 AND version = $3": "SEARCH failure USING PRIMARY KEY (source=? AND tool=? AND version=?)",
+		"SELECT no FROM wanted WHERE name = $1 AND id = $2 AND client = $3":          "SEARCH wanted USING COVERING INDEX sqlite_autoindex_wanted_1 (name=? AND id=? AND client=?)",
+	} {
+		rows, err := db.points.db.Query("EXPLAIN QUERY PLAN "+query, make([]any, strings.Count(query, "$"))...)
+		if err != nil {
+			t.Fatal(query, err)
+		}
+		var plan []string
+		for rows.Next() {
+			var a, b, c int
+			var detail string
+			if err := rows.Scan(&a, &b, &c, &detail); err != nil {
+				t.Fatal(err)
+			}
+			plan = append(plan, detail)
+		}
+		if err := errors.Join(rows.Err(), rows.Close()); err != nil {
+			t.Fatal(err)
+		}
+		if len(plan) == 0 || plan[0] != want || slices.ContainsFunc(plan, func(s string) bool { return strings.Contains(s, "TEMP B-TREE") }) {
+			t.Errorf("%s: %q, want %q", query, plan, want)
+		}
+	}
+}

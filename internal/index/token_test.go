@@ -1,0 +1,155 @@
+package index
+
+import (
+	"errors"
+	"io/fs"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/symdepot/symdepot/internal/blob"
+)
+
+func TestTokens(t *testing.T) {
+	c := newClock()
+	db := openTest(t, c.options())
+	a := TokenRow{ID: "a", Hash: ref(1), Name: "CI", Scopes: []string{"read", "write"}, Products: []string{"P", "Q,\"R"}, Created: c.t, Expires: c.t.Add(time.Hour), CreatedBy: "me"}
+	b := TokenRow{ID: "b", Hash: ref(2), Scopes: []string{}, Created: c.t.Add(time.Minute)}
+	none := TokenRow{ID: "none", Hash: ref(3), Scopes: []string{"read"}, Products: []string{}, Created: c.t.Add(time.Hour)}
+	generation := func() uint64 {
+		g, err := db.Generation(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		return g
+	}
+	for _, row := range []TokenRow{a, b, none} {
+		g := generation()
+		if err := db.PutToken(t.Context(), row); err != nil {
+			t.Fatal(err)
+		}
+		if generation() == g {
+			t.Error("a new token does not change the generation")
+		}
+		got, err := db.TokenByHash(t.Context(), row.Hash)
+		if d := cmp.Diff(row, got); d != "" || err != nil {
+			t.Errorf("%v (-want +got):\n%s", err, d)
+		}
+	}
+	for _, row := range []TokenRow{{ID: "a", Hash: ref(9)}, {ID: "z", Hash: ref(1)}} {
+		if err := db.PutToken(t.Context(), row); !errors.Is(err, fs.ErrExist) {
+			t.Errorf("%+v: %v", row, err)
+		}
+	}
+	for _, row := range []TokenRow{{ID: "z"}, {Hash: ref(9)}} {
+		if err := db.PutToken(t.Context(), row); err == nil {
+			t.Errorf("entered %+v", row)
+		}
+	}
+	if _, err := db.TokenByHash(t.Context(), ref(9)); !errors.Is(err, fs.ErrNotExist) {
+		t.Error(err)
+	}
+	g := generation()
+	used := c.t.Add(time.Minute)
+	for _, at := range []time.Time{used, c.t} { // never backwards
+		if err := db.TouchToken(t.Context(), map[string]time.Time{"a": at, "nobody": at}); err != nil {
+			t.Error(err)
+		}
+	}
+	if generation() != g {
+		t.Error("a last use changes the generation")
+	}
+	c.hours(1)
+	revoked := c.t
+	for range 2 {
+		if err := db.RevokeToken(t.Context(), "a"); err != nil {
+			t.Error(err)
+		}
+		c.hours(1)
+	}
+	if generation() == g {
+		t.Error("a revocation does not change the generation")
+	}
+	if err := db.RevokeToken(t.Context(), "nobody"); !errors.Is(err, fs.ErrNotExist) {
+		t.Error(err)
+	}
+	a.LastUsed, a.Revoked = used, revoked
+	list, err := db.Tokens(t.Context())
+	if d := cmp.Diff([]TokenRow{a, b, none}, list); d != "" || err != nil {
+		t.Errorf("%v (-want +got):\n%s", err, d)
+	}
+	clean(t, db)
+}
+
+func TestFailures(t *testing.T) {
+	c := newClock()
+	db := openTest(t, c.options())
+	e := pdb(1)
+	commitTest(t, db, "", e)
+	put := func(source blob.Ref, tool, version, class string, hours int) {
+		t.Helper()
+		if err := db.PutFailure(t.Context(), Failure{Source: source, Tool: tool, Version: version, Class: class, Detail: "why", Until: c.t.Add(time.Duration(hours) * time.Hour)}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	start := c.t
+	put(e.Ref, "gen", "3.1.0", "crash", 2)
+	put(e.Ref, "gen", "3.1.1", "crash", 2)
+	put(ref(5), "gen", "3.1.0", "timeout", 2)
+	c.hours(1)
+	put(e.Ref, "gen", "3.1.0", "timeout", 3)
+	got, err := db.Failure(t.Context(), e.Ref, "gen", "3.1.0")
+	want := Failure{e.Ref, "gen", "3.1.0", "timeout", "why", start, start.Add(4 * time.Hour), 2}
+	if got != want || err != nil {
+		t.Errorf("%+v, %v", got, err)
+	}
+	for _, k := range []struct{ tool, version string }{{"gen", "3.1.2"}, {"other", "3.1.0"}} {
+		if _, err := db.Failure(t.Context(), e.Ref, k.tool, k.version); !errors.Is(err, fs.ErrNotExist) {
+			t.Error(k, err)
+		}
+	}
+	c.hours(1)
+	if _, err := db.Failure(t.Context(), e.Ref, "gen", "3.1.1"); !errors.Is(err, fs.ErrNotExist) {
+		t.Error("believed too long", err)
+	}
+	classes := func(f FailureFilter) (list []string) {
+		rows, err := db.Failures(t.Context(), f, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, r := range rows {
+			list = append(list, r.Version+" "+r.Class)
+		}
+		slices.Sort(list)
+		return list
+	}
+	r := e.Ref
+	for _, q := range []struct {
+		f    FailureFilter
+		want []string
+	}{
+		{FailureFilter{}, []string{"3.1.0 timeout", "3.1.0 timeout", "3.1.1 crash"}},
+		{FailureFilter{Source: &r, Tool: "gen"}, []string{"3.1.0 timeout", "3.1.1 crash"}},
+		{FailureFilter{Version: "3.1.1"}, []string{"3.1.1 crash"}},
+		{FailureFilter{Class: "timeout", Ended: c.t.Add(time.Millisecond)}, []string{"3.1.0 timeout"}},
+	} {
+		if got := classes(q.f); !slices.Equal(got, q.want) {
+			t.Errorf("%+v: %q", q.f, got)
+		}
+	}
+	if n, err := db.FlushFailures(t.Context(), FailureFilter{Ended: c.t.Add(time.Millisecond), Class: "crash"}); n != 1 || err != nil {
+		t.Error(n, err)
+	}
+	// A content that goes takes its failures along.
+	if _, err := db.Remove(t.Context(), 1); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := db.DropContents(t.Context(), []blob.Ref{e.Ref}, c.t, func(blob.Ref) error { return nil }); err != nil {
+		t.Fatal(err)
+	}
+	if got := classes(FailureFilter{}); !slices.Equal(got, []string{"3.1.0 timeout"}) {
+		t.Errorf("%q", got)
+	}
+	clean(t, db)
+}
