@@ -1,0 +1,451 @@
+package upstream
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"net"
+	"net/http"
+	"net/url"
+	"os"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/symdepot/symdepot/cab"
+	"github.com/symdepot/symdepot/layout"
+)
+
+// Why a call was ended by its own clock.
+var (
+	errHeader = errors.New("no answer in time")
+	errIdle   = errors.New("the transfer stands still")
+	errClosed = errors.New("closed")
+)
+
+// call is one request under way, until the end of its answer's body.
+type call struct {
+	h      *HTTP
+	parent context.Context
+	ctx    context.Context
+	stop   context.CancelCauseFunc
+	idle   *time.Timer
+	body   io.Closer
+}
+
+func (h *HTTP) call(ctx context.Context) *call {
+	c := &call{h: h, parent: ctx}
+	c.ctx, c.stop = context.WithCancelCause(ctx)
+	return c
+}
+
+// within ends the call after d unless done is called before.
+func (c *call) within(d time.Duration, why error) (done func() bool) {
+	return time.AfterFunc(d, func() { c.stop(why) }).Stop
+}
+
+func (c *call) end() {
+	c.stop(errClosed)
+	if c.body != nil {
+		_ = c.body.Close()
+	}
+}
+
+// drain reads what is left of a short answer, so that its connection can be
+// used again.
+func (c *call) drain(resp *http.Response) {
+	if resp.ContentLength > maxText {
+		return
+	}
+	defer c.within(drainTime, errIdle)()
+	_, _ = io.Copy(io.Discard, io.LimitReader(resp.Body, maxText))
+}
+
+// answer is what a server said, behind all redirects.
+type answer struct {
+	*call
+	resp *http.Response
+	at   *url.URL // where the answer came from
+	// named is the last address on the operator's own server.
+	named    *url.URL
+	away     bool   // the answer came from another server
+	codeInfo string // the debug file's name, if a redirect told it
+}
+
+func (a *answer) isHTML() bool {
+	t := layout.Fold(a.resp.Header.Get("Content-Type"))
+	return strings.HasPrefix(t, "text/html") || strings.HasPrefix(t, "application/xhtml")
+}
+
+// text reads a short answer.
+func (a *answer) text(d time.Duration) ([]byte, error) {
+	defer a.within(d, errHeader)()
+	p, err := decodeContent(a.resp.Body, a.resp.Header["Content-Encoding"])
+	if err != nil {
+		return nil, a.failure(err)
+	}
+	defer p.release()
+	b, err := io.ReadAll(io.LimitReader(p, maxText))
+	if err != nil {
+		return nil, a.failure(err)
+	}
+	return b, nil
+}
+
+// exchange sends a request and follows redirects. went begins with the address
+// that the operator named and ends with the one to ask.
+func (x *question) exchange(ctx context.Context, went []*url.URL, header http.Header) (*answer, error) {
+	h := x.h
+	a := &answer{named: went[0]}
+	if len(went) > 1 {
+		a.away = true
+	}
+	for {
+		a.at = went[len(went)-1]
+		c := h.call(ctx)
+		req, err := http.NewRequestWithContext(c.ctx, http.MethodGet, a.at.String(), nil)
+		if err != nil {
+			c.end()
+			return nil, h.failed(ClassBroken, "an address that is not valid")
+		}
+		req.Header = header
+		if !sameServer(h.base, a.at) {
+			req.Header = onlyHarmless(header)
+		}
+		done := c.within(h.cfg.Timeouts.Connect+h.cfg.Timeouts.Header, errHeader)
+		resp, err := h.cfg.Transport.RoundTrip(req)
+		done()
+		if err != nil {
+			f := c.failure(err)
+			c.end()
+			return nil, f
+		}
+		c.body = resp.Body
+		a.call, a.resp = c, resp
+		if !isRedirect(resp.StatusCode) {
+			return a, nil
+		}
+		c.drain(resp)
+		c.end()
+		to, err := nextHop(a.at, resp.Header.Get("Location"))
+		if err == nil {
+			err = hopAllowed(went, to)
+		}
+		if err != nil {
+			return nil, h.failed(ClassBroken, "%w", err)
+		}
+		if sameServer(h.base, to) {
+			if name, ok := codeInfoHop(a.at, to); ok && wants(&x.ask.Request, layout.Symbols|layout.CodeInfo) {
+				a.codeInfo = name
+			}
+			if !a.away {
+				a.named = to
+			}
+		} else {
+			a.away = true
+		}
+		went = append(went, to)
+	}
+}
+
+func wants(r *layout.Request, role layout.Role) bool {
+	for _, l := range r.Lookups {
+		if l.Role&role != 0 {
+			return true
+		}
+	}
+	return false
+}
+
+// ended is the failure of a Fetch whose context is done.
+func (h *HTTP) ended(ctx context.Context) *Failure {
+	cause := context.Cause(ctx)
+	if f, ok := errors.AsType[*Failure](cause); ok {
+		return f
+	}
+	return &Failure{Source: h.cfg.Name, Class: ClassTimeout, Err: cause}
+}
+
+// failure says what an error of the connection, of the body or of its decoding
+// means.
+func (c *call) failure(err error) *Failure {
+	if f, ok := errors.AsType[*Failure](err); ok {
+		return f
+	}
+	h := c.h
+	if c.parent.Err() != nil {
+		return h.ended(c.parent)
+	}
+	for _, why := range []error{errHeader, errIdle} {
+		if errors.Is(context.Cause(c.ctx), why) {
+			return h.failed(ClassTimeout, "%w", why)
+		}
+	}
+	if u, ok := errors.AsType[*url.Error](err); ok {
+		err = u.Err // without the address, which may carry a secret
+	}
+	_, dns := errors.AsType[*net.DNSError](err)
+	op, isOp := errors.AsType[*net.OpError](err)
+	timeout, isNet := errors.AsType[net.Error](err)
+	switch {
+	case errors.Is(err, ErrNoEgress):
+		return h.failed(ClassSkipped, "%w", err)
+	case errors.Is(err, ErrAddress):
+		return h.failed(ClassBroken, "%w", err)
+	case errors.Is(err, errTooLarge), errors.Is(err, cab.ErrLimit):
+		return h.failed(ClassTooLarge, "%w", err)
+	case isNet && timeout.Timeout(), dns, isOp && op.Op == "dial", errors.Is(err, os.ErrDeadlineExceeded):
+		return h.failed(ClassTimeout, "%w", err)
+	}
+	return h.failed(ClassBroken, "%w", shortError{noEOF(err)})
+}
+
+// shortError shows not all of what a server made a library say.
+type shortError struct{ error }
+
+func (e shortError) Error() string {
+	s := e.error.Error()
+	if len(s) > 300 {
+		s = s[:300] + "…"
+	}
+	return s
+}
+
+func (e shortError) Unwrap() error { return e.error }
+
+// wire is a body as it comes, with a limit on its bytes and on each wait.
+type wire struct {
+	c     *call
+	r     io.Reader
+	n     int64
+	limit int64
+	err   error
+}
+
+func (x *question) wire(a *answer) *wire {
+	// Compressed forms may be a little larger than what is in them.
+	w := &wire{c: a.call, r: a.resp.Body, limit: x.limit + x.limit/64 + maxText}
+	a.idle = time.AfterFunc(time.Hour, func() { a.stop(errIdle) })
+	a.idle.Stop()
+	return w
+}
+
+func (w *wire) Read(b []byte) (int, error) {
+	if w.err != nil {
+		return 0, w.err
+	}
+	w.c.idle.Reset(w.c.h.cfg.Timeouts.Idle)
+	n, err := w.r.Read(b)
+	w.c.idle.Stop()
+	w.n += int64(n)
+	switch {
+	case err == nil && w.n > w.limit:
+		err = w.c.h.failed(ClassTooLarge, "%w", errTooLarge)
+	case err != nil && !errors.Is(err, io.EOF):
+		err = w.c.failure(err)
+	}
+	w.err = err
+	return n, err
+}
+
+// body makes a reply of an answer's content.
+func (x *question) body(p place, a *answer) (*Reply, error) {
+	h := x.h
+	page := a.isHTML()
+	if x.ask.Request.Form == layout.FormSymCache && !page {
+		if err := x.isSymCache(a.resp.Header.Get("Content-Type")); err != nil {
+			return nil, err
+		}
+	}
+	length := a.resp.ContentLength
+	if length > x.limit+x.limit/64+maxText {
+		return nil, h.failed(ClassTooLarge, "%w: %d", errTooLarge, length)
+	}
+	// All of this is waiting for the first bytes.
+	defer a.within(h.cfg.Timeouts.Header, errHeader)()
+	w := x.wire(a)
+	outer, err := decodeContent(w, a.resp.Header["Content-Encoding"])
+	if err != nil {
+		outer.close()
+		return nil, a.failure(err)
+	}
+	if outer.packed {
+		length = -1
+	}
+	br := bufio.NewReaderSize(outer, 64<<10)
+	inner := &plain{Reader: br, size: length, release: func() {}}
+	if err := x.look(p, a, br, page); err != nil {
+		outer.close()
+		return nil, err
+	}
+	if !p.exact && (p.packed || !leaveAlone(p.parts[len(p.parts)-1])) {
+		if inner, err = decodeContainer(br, length, x.limit, h.cfg.TempDir); err != nil {
+			inner.close()
+			outer.close()
+			return nil, x.blame(a, err)
+		}
+		if !inner.packed {
+			inner.size = length
+		}
+	}
+	size := inner.size
+	if n, err := strconv.ParseInt(a.resp.Header.Get("X-Debuginfod-Size"), 10, 64); err == nil && n >= 0 && size < 0 && !inner.packed {
+		size = n
+	}
+	reply := x.reply(p, a)
+	reply.Size = size
+	if !inner.packed && !outer.packed {
+		reply.Tag = strongTag(a.resp.Header)
+	}
+	b := newBody(x, a, inner, outer, 0, size)
+	b.wire = w
+	b.packed = inner.packed || outer.packed
+	reply.Body = b
+	if err := b.first(); err != nil {
+		_ = b.Close()
+		return nil, err
+	}
+	return reply, nil
+}
+
+// blame keeps errors of this machine's disk apart from those of the source.
+func (x *question) blame(a *answer, err error) error {
+	if _, ok := errors.AsType[*fs.PathError](err); ok {
+		return err
+	}
+	return a.failure(err)
+}
+
+// look reads the first bytes: enough to tell a web page from a file.
+func (x *question) look(p place, a *answer, br *bufio.Reader, page bool) error {
+	h := x.h
+	head, err := br.Peek(1)
+	switch {
+	case len(head) == 0 && errors.Is(err, io.EOF):
+		if p.exact && x.ask.Request.Form != layout.FormSymCache {
+			return nil // source files may be empty
+		}
+		return h.failed(ClassAbsent, "an empty file")
+	case len(head) == 0:
+		return a.failure(err)
+	}
+	if !page && !p.exact {
+		switch head[0] {
+		case '<', ' ', '\t', '\r', '\n', 0xef:
+			head, _ = br.Peek(512)
+		case 'S', 's', '4', 'N':
+			head, _ = br.Peek(24)
+		}
+		page = isPage(head)
+		if isRefusal(head) {
+			return h.failed(ClassAbsent, "%q in the place of a file", clip(strings.ToValidUTF8(string(head), "")))
+		}
+	}
+	switch {
+	case !page || p.exact && strings.HasPrefix(a.lookupID(x), "sha1-"):
+		return nil
+	case a.away:
+		return h.failed(ClassBroken, "a web page of %s: a login page?", a.at.Host)
+	}
+	return h.failed(ClassAbsent, "a web page in the place of a file")
+}
+
+func (a *answer) lookupID(x *question) string {
+	if len(x.ask.Request.Lookups) == 0 {
+		return ""
+	}
+	return x.ask.Request.Lookups[0].ID
+}
+
+func (p *plain) close() {
+	if p != nil && p.release != nil {
+		p.release()
+	}
+}
+
+// body is the plain content of an answer. Close may be called while Read waits.
+type body struct {
+	x      *question
+	a      *answer
+	wire   *wire
+	packed bool
+	offset int64
+	size   int64 // of the whole file, -1 while unknown
+
+	mu           sync.Mutex
+	r            *bufio.Reader // guarded by mu
+	inner, outer *plain        // guarded by mu; nil when closed
+	n            int64         // guarded by mu
+	err          error         // guarded by mu
+}
+
+func newBody(x *question, a *answer, inner, outer *plain, offset, size int64) *body {
+	br, ok := inner.Reader.(*bufio.Reader)
+	if !ok {
+		br = bufio.NewReaderSize(inner, 64<<10)
+	}
+	return &body{x: x, a: a, r: br, inner: inner, outer: outer, offset: offset, size: size}
+}
+
+// first waits for the first byte.
+func (b *body) first() error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.size > b.x.limit {
+		return b.x.h.failed(ClassTooLarge, "%w: %d", errTooLarge, b.size)
+	}
+	if _, err := b.r.Peek(1); err != nil && !errors.Is(err, io.EOF) {
+		return b.translate(err)
+	}
+	return nil
+}
+
+func (b *body) Read(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.err != nil || len(p) == 0 {
+		return 0, b.err
+	}
+	n, err := b.r.Read(p)
+	b.n += int64(n)
+	have := b.offset + b.n
+	switch {
+	case have > b.x.limit, b.packed && b.n > honestBytes && b.n > honestRatio*b.wire.n:
+		n, err = 0, b.x.h.failed(ClassTooLarge, "%w", errTooLarge)
+	case b.size >= 0 && have > b.size:
+		n, err = 0, b.x.h.failed(ClassBroken, "more than the %d bytes that were announced", b.size)
+	case err == nil:
+	case !errors.Is(err, io.EOF):
+		err = b.translate(err)
+	case b.size >= 0 && have < b.size:
+		err = b.x.h.failed(ClassBroken, "ended after %d of %d bytes: %w", have, b.size, io.ErrUnexpectedEOF)
+	default:
+		err = io.EOF
+	}
+	b.err = err
+	return n, err
+}
+
+func (b *body) translate(err error) error { return b.x.blame(b.a, err) }
+
+// Close ends the transfer.
+func (b *body) Close() error {
+	b.a.stop(errClosed) // wakes a Read that waits
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.inner == nil {
+		return nil
+	}
+	b.a.end()
+	b.inner.close()
+	b.outer.close()
+	b.inner, b.outer = nil, nil
+	if b.err == nil {
+		b.err = fmt.Errorf("read of a closed answer: %w", fs.ErrClosed)
+	}
+	return nil
+}

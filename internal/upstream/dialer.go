@@ -1,0 +1,256 @@
+package upstream
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"net/netip"
+	"net/url"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+)
+
+var (
+	// ErrNoEgress says that the program was told not to connect anywhere.
+	ErrNoEgress = errors.New("outbound connections are switched off")
+	// ErrAddress is wrapped when a redirect or an upstream's content leads to an
+	// address that only an operator may name.
+	ErrAddress = errors.New("leads to an address inside a private network or of this machine")
+)
+
+// connectTime bounds one TCP or TLS connect where nobody says otherwise.
+const connectTime = 5 * time.Second
+
+// DialerOptions of a Dialer. The zero value connects to whatever an operator
+// named, and to public addresses.
+type DialerOptions struct {
+	// NoEgress refuses every connection, this machine's own included.
+	NoEgress bool
+	// AllowCIDRs are reached by redirects although they are not public.
+	AllowCIDRs []netip.Prefix
+	// Connect bounds each connect. 0: 5 s.
+	Connect time.Duration
+	// Proxy chooses the proxy of a request; nil: HTTP_PROXY, HTTPS_PROXY and
+	// NO_PROXY of the environment.
+	Proxy func(*http.Request) (*url.URL, error)
+	// Lookup replaces the system's resolver; nil: the system's.
+	Lookup func(ctx context.Context, host string) ([]netip.Addr, error)
+}
+
+// Dialer is the program's only way out. It may be used by many goroutines.
+type Dialer struct {
+	opt     DialerOptions
+	trusted net.Dialer
+	guarded net.Dialer // looks at the address of each connection
+}
+
+// NewDialer returns a Dialer.
+func NewDialer(opt DialerOptions) *Dialer {
+	if opt.Connect <= 0 {
+		opt.Connect = connectTime
+	}
+	if opt.Proxy == nil {
+		opt.Proxy = http.ProxyFromEnvironment
+	}
+	d := &Dialer{opt: opt}
+	d.trusted = net.Dialer{Timeout: opt.Connect, KeepAlive: 30 * time.Second}
+	d.guarded = d.trusted
+	// Here the address is the one that is connected to: names that resolve to
+	// something else the second time gain nothing.
+	d.guarded.ControlContext = func(_ context.Context, _, address string, _ syscall.RawConn) error {
+		at, err := netip.ParseAddrPort(address)
+		if err != nil {
+			return fmt.Errorf("%s: %w", address, ErrAddress)
+		}
+		return d.check(at.Addr())
+	}
+	return d
+}
+
+// check refuses an address that is not public, unless it is allowed.
+func (d *Dialer) check(a netip.Addr) error {
+	if Public(a) {
+		return nil
+	}
+	plain := a.Unmap().WithZone("")
+	for _, p := range d.opt.AllowCIDRs {
+		if p.Contains(plain) {
+			return nil
+		}
+	}
+	return fmt.Errorf("%s: %w", a, ErrAddress)
+}
+
+// trust is the set of host:port that an operator named, for one transport.
+type trust struct {
+	d     *Dialer
+	hosts map[string]bool // not changed after construction
+
+	mu      sync.Mutex
+	proxies map[string]bool // guarded by mu; host:port of proxies in use
+}
+
+// Transport returns a transport that reaches the operator's hosts at any
+// address and every other host at public addresses only. A host may carry a
+// port; without one it stands for ports 80 and 443. Bodies come as they were
+// sent, still encoded. Of a proxy in the environment the address is allowed
+// too; it then resolves the names, and of a host that is not the operator's
+// only addresses written as such can be refused here.
+func (d *Dialer) Transport(operatorHosts ...string) *http.Transport {
+	t := &trust{d: d, hosts: map[string]bool{}, proxies: map[string]bool{}}
+	for _, h := range operatorHosts {
+		if host, port, err := net.SplitHostPort(h); err == nil {
+			t.hosts[hostPort(host, port)] = true
+			continue
+		}
+		host := strings.Trim(h, "[]")
+		t.hosts[hostPort(host, "80")], t.hosts[hostPort(host, "443")] = true, true
+	}
+	return &http.Transport{
+		Proxy:                  t.proxy,
+		DialContext:            t.dial,
+		TLSHandshakeTimeout:    d.opt.Connect,
+		ForceAttemptHTTP2:      true,
+		HTTP2:                  &http.HTTP2Config{SendPingTimeout: 30 * time.Second, PingTimeout: 15 * time.Second},
+		DisableCompression:     true,
+		MaxIdleConns:           128,
+		MaxIdleConnsPerHost:    32,
+		IdleConnTimeout:        30 * time.Second,
+		MaxResponseHeaderBytes: 256 << 10,
+		ReadBufferSize:         64 << 10,
+	}
+}
+
+// Client returns a client with such a transport that follows redirects by the
+// rules of sources: five at most, never from https to http, and without
+// credentials to other hosts.
+func (d *Dialer) Client(operatorHosts ...string) *http.Client {
+	return &http.Client{Transport: d.Transport(operatorHosts...), CheckRedirect: checkRedirect}
+}
+
+// hostPort is the form in which addresses to dial are compared.
+func hostPort(host, port string) string {
+	return net.JoinHostPort(strings.ToLower(strings.TrimSuffix(host, ".")), port)
+}
+
+// urlHostPort is hostPort of a URL.
+func urlHostPort(u *url.URL) string {
+	port := u.Port()
+	if port == "" {
+		port = map[string]string{"http": "80", "https": "443"}[u.Scheme]
+	}
+	return hostPort(u.Hostname(), port)
+}
+
+// proxy chooses the proxy and sees every request, also those that go out on an
+// idle connection.
+func (t *trust) proxy(req *http.Request) (*url.URL, error) {
+	at := urlHostPort(req.URL)
+	p, err := t.d.opt.Proxy(req)
+	if err != nil {
+		// The error holds the proxy's address, and so maybe its password.
+		return nil, errors.New("the proxy's address is not valid")
+	}
+	if !t.hosts[at] {
+		if a, err := netip.ParseAddr(req.URL.Hostname()); err == nil {
+			if err := t.d.check(a); err != nil {
+				return nil, err
+			}
+		}
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if p != nil {
+		t.proxies[urlHostPort(p)] = true
+	}
+	if t.proxies[at] && !t.hosts[at] {
+		return nil, fmt.Errorf("%s: %w", at, ErrAddress) // nobody but us talks to the proxy
+	}
+	return p, nil
+}
+
+// dial connects to host:port.
+func (t *trust) dial(ctx context.Context, network, addr string) (net.Conn, error) {
+	if t.d.opt.NoEgress {
+		return nil, fmt.Errorf("%s: %w", addr, ErrNoEgress)
+	}
+	host, port, err := net.SplitHostPort(addr)
+	if err != nil {
+		return nil, err
+	}
+	at := hostPort(host, port)
+	t.mu.Lock()
+	known := t.hosts[at] || t.proxies[at]
+	t.mu.Unlock()
+	by := &t.d.guarded
+	if known {
+		by = &t.d.trusted
+	}
+	if _, err := netip.ParseAddr(host); err == nil || t.d.opt.Lookup == nil {
+		return by.DialContext(ctx, network, addr)
+	}
+	addrs, err := t.d.opt.Lookup(ctx, host)
+	if err == nil && len(addrs) == 0 {
+		err = &net.DNSError{Err: "no such host", Name: host, IsNotFound: true}
+	}
+	for _, a := range addrs {
+		var c net.Conn
+		if c, err = by.DialContext(ctx, network, net.JoinHostPort(a.String(), port)); err == nil {
+			return c, nil
+		}
+	}
+	return nil, err
+}
+
+func prefixes(list ...string) []netip.Prefix {
+	out := make([]netip.Prefix, len(list))
+	for i, s := range list {
+		out[i] = netip.MustParsePrefix(s)
+	}
+	return out
+}
+
+var (
+	// reserved4 are the IPv4 networks that are no public hosts, by the
+	// registries of special-purpose addresses, and the wire server of Azure,
+	// which looks public.
+	reserved4 = prefixes("0.0.0.0/8", "10.0.0.0/8", "100.64.0.0/10", "127.0.0.0/8", "169.254.0.0/16", "172.16.0.0/12", "192.0.0.0/24",
+		"192.0.2.0/24", "192.88.99.0/24", "192.168.0.0/16", "198.18.0.0/15", "198.51.100.0/24", "203.0.113.0/24", "224.0.0.0/4", "240.0.0.0/4",
+		"168.63.129.16/32")
+	// global6 is all that is given out to hosts of the IPv6 internet;
+	// reserved6 is what of it is none: protocol assignments with Teredo and
+	// ORCHID, documentation, 6to4.
+	global6   = netip.MustParsePrefix("2000::/3")
+	reserved6 = prefixes("2001::/23", "2001:db8::/32", "2002::/16", "3fff::/20")
+	// nat64 holds an IPv4 address in its last four bytes. Networks without
+	// IPv4 reach public hosts through it.
+	nat64 = netip.MustParsePrefix("64:ff9b::/96")
+)
+
+// Public reports whether an address is one of the public internet, in whatever
+// form it is written: not private, of this machine, of the link, shared by a
+// provider, reserved, for documentation, or of many hosts.
+func Public(a netip.Addr) bool {
+	a = a.Unmap().WithZone("")
+	if a.Is4() {
+		return !within(a, reserved4)
+	}
+	if nat64.Contains(a) {
+		b := a.As16()
+		return Public(netip.AddrFrom4([4]byte(b[12:])))
+	}
+	return global6.Contains(a) && !within(a, reserved6)
+}
+
+func within(a netip.Addr, list []netip.Prefix) bool {
+	for _, p := range list {
+		if p.Contains(a) {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,825 @@
+package upstream
+
+import (
+	"bytes"
+	"context"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"io"
+	"mime"
+	"net/http"
+	"net/url"
+	"os"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/symdepot/symdepot/layout"
+	"github.com/symdepot/symdepot/symstore"
+)
+
+// Arrangements of servers that no tree on disk has.
+const (
+	// Auto is a server that nobody described: it is asked as the client asked.
+	Auto = "auto"
+	// SymCacheServer transcodes for Windows Performance Analyzer.
+	SymCacheServer = "symcache"
+)
+
+// HTTPLayouts are the arrangements of servers.
+var HTTPLayouts = []string{
+	Auto, layout.SymStore.Name(), layout.Index2.Name(), layout.SSQP.Name(), layout.BreakpadTree.Name(), layout.Unified.Name(),
+	layout.GDB.Name(), layout.LLDB.Name(), layout.Debuginfod.Name(), layout.SlashSymbols.Name(), layout.Native.Name(), SymCacheServer,
+}
+
+// The values of HTTPConfig.Casing; the empty string is CasingDefault.
+const (
+	CasingDefault = "default" // as the layout spells it
+	CasingUpper   = "uppercase"
+	CasingLower   = "lowercase"
+)
+
+// The values of HTTPConfig.TwoTier; the empty string is TwoTierAuto.
+const (
+	TwoTierAuto = "auto" // index2.txt is asked for
+	TwoTierYes  = "yes"
+	TwoTierNo   = "no"
+)
+
+// HopHeader names the servers of our kind that a request has passed through,
+// like Via, which proxies on the way may drop.
+const HopHeader = "X-Symdepot-Hop"
+
+// Timeouts of a source. What is 0 has its default.
+type Timeouts struct {
+	Connect time.Duration // TCP and TLS together; 5 s. A Transport of one's own has its own limit besides
+	Header  time.Duration // from the connection to the first bytes of the file; 10 s
+	Idle    time.Duration // between two pieces of a body; 30 s
+}
+
+// Credentials are sent to the server that the operator named and to no other.
+type Credentials struct {
+	User, Password string // Basic; a token may stand in Password with User empty
+	Token          string // Bearer
+	// HeadersFile holds one "Name: value" per line and is read again when it
+	// changes.
+	HeadersFile string
+}
+
+// HTTPConfig describes a server. Name and URL are needed.
+type HTTPConfig struct {
+	Name        string
+	URL         string // its query is kept on every request
+	Layout      string // one of HTTPLayouts; empty: Auto
+	Casing      string
+	TwoTier     string
+	Header      http.Header // sent to this server only
+	Credentials Credentials
+	UserAgent   string // empty: what servers of that kind expect
+	// Forbidden403 makes a 403 mean that there is no such file: so say buckets
+	// that may be read and not listed.
+	Forbidden403 bool
+	NoCompressed bool  // foo.pd_ is not asked for
+	NoPointers   bool  // file.ptr is not asked for
+	MaxBytes     int64 // of a plain file; 0: 16 GiB
+	Timeouts     Timeouts
+	// ServerID is what we are called in Via where a request names nobody.
+	ServerID string
+	// TempDir takes cabinets while they are opened. Empty: the system's folder.
+	TempDir string
+	// Transport must come from a Dialer. Nil: one for this server's host.
+	Transport *http.Transport
+}
+
+const (
+	defaultMax      = 16 << 30
+	microsoftAgent  = "Microsoft-Symbol-Server/10.1710.0.0 symdepot"
+	plainAgent      = "symdepot"
+	maxText         = 64 << 10 // of file.ptr and of answers that say why not
+	drainTime       = 500 * time.Millisecond
+	tierLife        = 24 * time.Hour   // index2.txt was there, or was not
+	tierRetry       = 10 * time.Minute // the answer said neither
+	longestRetry    = 24 * time.Hour
+	symCacheWait    = time.Minute      // for a server that is still transcoding
+	symCachePause   = 10 * time.Second // between two questions, at most
+	symCacheContent = "application/vnd.ms-symcache"
+)
+
+// HTTP is a symbol server of any kind.
+type HTTP struct {
+	cfg     HTTPConfig
+	base    *url.URL // without user and final slash
+	shown   string   // base as it may be shown
+	spell   spelling
+	agent   string
+	basic   string // the Authorization header, or empty
+	headers headersFile
+	tier    tier
+	now     func() time.Time
+}
+
+// NewHTTP returns a source that asks the server. No connection is made.
+func NewHTTP(cfg HTTPConfig, d *Dialer) (*HTTP, error) {
+	h := &HTTP{cfg: cfg, now: time.Now}
+	c := &h.cfg
+	u, err := url.Parse(cfg.URL)
+	if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
+		return nil, fmt.Errorf("source %s: not an http or https address", cfg.Name)
+	}
+	if u.User != nil {
+		if c.Credentials.User == "" && c.Credentials.Password == "" && c.Credentials.Token == "" {
+			c.Credentials.User = u.User.Username()
+			c.Credentials.Password, _ = u.User.Password()
+		}
+		u.User = nil
+	}
+	u.Fragment, u.RawFragment = "", ""
+	u.Path, u.RawPath = strings.TrimRight(u.Path, "/"), strings.TrimRight(u.RawPath, "/")
+	h.base, h.shown = u, u.Scheme+"://"+u.Host+maskPath(u.EscapedPath())
+	if err := h.options(); err != nil {
+		return nil, fmt.Errorf("source %s: %w", cfg.Name, err)
+	}
+	if c.Transport == nil {
+		c.Transport = d.Transport(urlHostPort(u))
+	}
+	h.headers.path = c.Credentials.HeadersFile
+	if _, err := h.headers.get(); err != nil {
+		return nil, fmt.Errorf("source %s: %w", cfg.Name, err)
+	}
+	return h, nil
+}
+
+// options checks and completes what is not the address.
+func (h *HTTP) options() error {
+	c := &h.cfg
+	for _, o := range []struct {
+		value   *string
+		what    string
+		allowed []string // the first is the default
+	}{
+		{&c.Layout, "layout", HTTPLayouts},
+		{&c.Casing, "casing", []string{CasingDefault, CasingUpper, CasingLower}},
+		{&c.TwoTier, "two_tier", []string{TwoTierAuto, TwoTierYes, TwoTierNo}},
+	} {
+		if *o.value == "" {
+			*o.value = o.allowed[0]
+		}
+		known := false
+		for _, a := range o.allowed {
+			known = known || a == *o.value
+		}
+		if !known {
+			return fmt.Errorf("no %s %q; known are %s", o.what, *o.value, strings.Join(o.allowed, ", "))
+		}
+	}
+	for _, t := range []struct {
+		value *time.Duration
+		def   time.Duration
+	}{{&c.Timeouts.Connect, connectTime}, {&c.Timeouts.Header, 10 * time.Second}, {&c.Timeouts.Idle, 30 * time.Second}} {
+		if *t.value <= 0 {
+			*t.value = t.def
+		}
+	}
+	if c.MaxBytes <= 0 {
+		c.MaxBytes = defaultMax
+	}
+	h.agent = c.UserAgent
+	last := layout.Fold(h.base.Path[strings.LastIndexByte(h.base.Path, '/')+1:])
+	h.spell = spelling{arranged: c.Layout, casing: c.Casing, packed: !c.NoCompressed, pointers: !c.NoPointers, inside: last == "buildid" || last == ".build-id"}
+	h.tier.needed = c.TwoTier == TwoTierAuto
+	switch c.Layout {
+	case layout.SymStore.Name(), layout.SSQP.Name(), Auto, layout.Native.Name():
+		if h.agent == "" {
+			h.agent = microsoftAgent
+		}
+		// Only symsrv's own kind of server is divided.
+		h.tier.needed = h.tier.needed && c.Layout != layout.SSQP.Name() && c.Layout != layout.Native.Name()
+		h.spell.two = c.TwoTier == TwoTierYes
+	case layout.Index2.Name():
+		if h.agent == "" {
+			h.agent = microsoftAgent
+		}
+		h.tier.needed, h.spell.two = false, c.TwoTier != TwoTierNo
+	default:
+		if h.agent == "" {
+			h.agent = plainAgent
+		}
+		h.tier.needed = false
+	}
+	switch k := c.Credentials; {
+	case k.Token != "":
+		h.basic = "Bearer " + k.Token
+	case k.User != "" || k.Password != "":
+		h.basic = "Basic " + base64.StdEncoding.EncodeToString([]byte(k.User+":"+k.Password))
+	}
+	return nil
+}
+
+// maskPath hides what looks like a token in a path.
+func maskPath(escaped string) string {
+	segs := strings.Split(escaped, "/")
+	for i, s := range segs {
+		digits, letters := 0, 0
+		for _, c := range []byte(s) {
+			switch {
+			case c >= '0' && c <= '9':
+				digits++
+			case c|0x20 >= 'a' && c|0x20 <= 'z':
+				letters++
+			}
+		}
+		if len(s) >= 20 && digits > 2 && letters > 2 && !strings.Contains(s, ".") {
+			segs[i] = "..."
+		}
+	}
+	return strings.Join(segs, "/")
+}
+
+// Name is what the configuration calls the server.
+func (h *HTTP) Name() string { return h.cfg.Name }
+
+// Close ends idle connections.
+func (h *HTTP) Close() error {
+	h.cfg.Transport.CloseIdleConnections()
+	return nil
+}
+
+// failed makes a Failure.
+func (h *HTTP) failed(class Class, format string, args ...any) *Failure {
+	return &Failure{Source: h.cfg.Name, Class: class, Err: fmt.Errorf(format, args...)}
+}
+
+// Fetch asks for the places where the file may be, one after the other.
+func (h *HTTP) Fetch(ctx context.Context, ask Ask) (*Reply, error) {
+	x := &question{h: h, ask: ask, limit: h.cfg.MaxBytes}
+	if ask.Limit > 0 {
+		x.limit = min(x.limit, ask.Limit)
+	}
+	if r := ask.Resume; r != nil && r.Tag != "" && r.Offset > 0 {
+		reply, err := x.resume(ctx, r)
+		if reply != nil || err != nil {
+			return reply, err
+		}
+	}
+	spell := h.spell
+	if h.tier.needed && mayBeTwo(&ask.Request) {
+		var err error
+		if spell.two, err = h.isTwoTier(ctx, x); err != nil {
+			return nil, err
+		}
+	}
+	places := spell.places(&ask.Request)
+	if len(places) == 0 {
+		return nil, h.failed(ClassSkipped, "a %s server has no such thing", h.cfg.Layout)
+	}
+	var absent *Failure
+	for _, p := range places {
+		reply, err := x.attempt(ctx, p)
+		if err == nil {
+			return reply, nil
+		}
+		f, ok := errors.AsType[*Failure](err)
+		if !ok || f.Class != ClassAbsent {
+			return nil, err // the others would fare no better
+		}
+		if absent == nil || errors.Is(absent.Err, errNotThere) {
+			absent = f // the reason that says most
+		}
+	}
+	return nil, absent
+}
+
+// errNotThere is the plainest reason.
+var errNotThere = errors.New("no such file")
+
+// mayBeTwo reports whether tiers make a difference to a request.
+func mayBeTwo(r *layout.Request) bool {
+	switch r.Layout {
+	case layout.Debuginfod.Name(), layout.GDB.Name(), layout.LLDB.Name(), layout.Unified.Name(), layout.SlashSymbols.Name():
+		return false
+	}
+	return r.Form == layout.FormFile
+}
+
+// question is one Fetch.
+type question struct {
+	h     *HTTP
+	ask   Ask
+	limit int64 // plain bytes
+}
+
+// url is the address of a place.
+func (h *HTTP) url(parts []string) *url.URL {
+	u := *h.base
+	raw := h.base.EscapedPath()
+	for _, p := range parts {
+		u.Path += "/" + p
+		// Buckets take a plus sign for a blank.
+		raw += "/" + strings.ReplaceAll(url.PathEscape(p), "+", "%2B")
+	}
+	u.RawPath = raw
+	return &u
+}
+
+// show returns an address without what may be secret.
+func (h *HTTP) show(u *url.URL) string {
+	p := u.EscapedPath()
+	if base := h.base.EscapedPath(); sameServer(h.base, u) && strings.HasPrefix(p, base+"/") {
+		return h.shown + p[len(base):]
+	}
+	return u.Scheme + "://" + u.Host + p
+}
+
+// unshow is the inverse of show for addresses on the server.
+func (h *HTTP) unshow(shown string) (*url.URL, bool) {
+	rest, ok := strings.CutPrefix(shown, h.shown+"/")
+	if !ok {
+		u, err := url.Parse(shown)
+		if err != nil || !sameServer(h.base, u) {
+			return nil, false
+		}
+		u.RawQuery = h.base.RawQuery
+		return u, true
+	}
+	u := *h.base
+	u.RawPath = h.base.EscapedPath() + "/" + rest
+	var err error
+	u.Path, err = url.PathUnescape(u.RawPath)
+	return &u, err == nil
+}
+
+// header returns what is sent to the server itself.
+func (x *question) header(p place) (http.Header, error) {
+	h, out := x.h, http.Header{}
+	extra, err := h.headers.get()
+	if err != nil {
+		return nil, err
+	}
+	for _, from := range []http.Header{h.cfg.Header, extra} {
+		for k, v := range from {
+			out[http.CanonicalHeaderKey(k)] = v
+		}
+	}
+	if h.basic != "" {
+		out.Set("Authorization", h.basic)
+	}
+	if h.basic != "" || len(extra) > 0 {
+		out.Set("X-Tfs-Fedauthredirect", "Suppress") // a 401 rather than a login page
+	}
+	if x.ask.Checksum != "" {
+		out.Set("Symbolchecksum", x.ask.Checksum)
+	}
+	if out.Get("User-Agent") == "" || h.cfg.UserAgent != "" {
+		out.Set("User-Agent", h.agent)
+	}
+	out.Set("Accept", "*/*")
+	if !p.exact && !p.pointer {
+		for _, l := range x.ask.Request.Lookups {
+			if l.Role&layout.Compressed != 0 && l.Role != layout.Compressed {
+				out.Set("Accept", "application/msfz0, */*;q=0.9")
+			}
+		}
+	}
+	out.Set("Accept-Encoding", "zstd, gzip")
+	if x.ask.Request.Form == layout.FormSymCache {
+		// The protocol says the first, its sample server reads the second.
+		out.Set("Allow-Retry-After", "true")
+		out.Set("Accept-Retry-After", "true")
+	}
+	x.hops(out)
+	return out, nil
+}
+
+// hops names the servers that the request has passed through. The elfutils
+// server hands on X-Forwarded-For and no header of ours, so that a loop through
+// it shows in that one.
+func (x *question) hops(out http.Header) {
+	ids := x.ask.Via
+	if len(ids) == 0 && x.h.cfg.ServerID != "" {
+		ids = []string{x.h.cfg.ServerID}
+	}
+	var via, list []string
+	for _, id := range ids {
+		if isToken(id) {
+			via, list = append(via, "1.1 "+id), append(list, id)
+		}
+	}
+	if len(list) == 0 {
+		return
+	}
+	out.Set("Via", strings.Join(via, ", "))
+	out.Set(HopHeader, strings.Join(list, ", "))
+	if x.ask.Request.Layout == layout.Debuginfod.Name() || x.h.cfg.Layout == layout.Debuginfod.Name() {
+		out.Set("X-Forwarded-For", strings.Join(list, ", "))
+	}
+}
+
+// isToken reports whether s can stand alone in a header.
+func isToken(s string) bool {
+	for _, c := range []byte(s) {
+		switch {
+		case c >= '0' && c <= '9', c|0x20 >= 'a' && c|0x20 <= 'z', c == '-', c == '.', c == '_', c == ':':
+		default:
+			return false
+		}
+	}
+	return s != ""
+}
+
+// attempt asks for one place, again for a file that is being made.
+func (x *question) attempt(ctx context.Context, p place) (*Reply, error) {
+	end := x.h.now().Add(symCacheWait)
+	for {
+		header, err := x.header(p)
+		if err != nil {
+			return nil, x.h.failed(ClassBroken, "%w", err)
+		}
+		a, err := x.exchange(ctx, []*url.URL{x.h.url(p.parts)}, header)
+		if err != nil {
+			return nil, err
+		}
+		reply, err := x.answer(ctx, p, a)
+		f, ok := errors.AsType[*Failure](err)
+		if !ok || x.ask.Request.Form != layout.FormSymCache || f.Class != ClassAbsent || f.Retry.IsZero() {
+			return reply, err
+		}
+		now := x.h.now()
+		if !now.Before(end) {
+			f.Class = ClassTimeout
+			return nil, f
+		}
+		select {
+		case <-time.After(min(max(f.Retry.Sub(now), 0), symCachePause, end.Sub(now))):
+		case <-ctx.Done():
+			return nil, x.h.ended(ctx)
+		}
+	}
+}
+
+// answer makes a reply of what a server said. It closes a on failure.
+func (x *question) answer(ctx context.Context, p place, a *answer) (*Reply, error) {
+	var reply *Reply
+	err := x.refusal(a)
+	if err == nil && p.pointer {
+		defer a.call.end()
+		to, err := x.pointer(a)
+		if err != nil {
+			return nil, err
+		}
+		return x.follow(ctx, a, to)
+	}
+	if err == nil {
+		reply, err = x.body(p, a)
+	}
+	if err != nil {
+		a.call.end()
+		return nil, err
+	}
+	return reply, nil
+}
+
+// pointer reads a file.ptr.
+func (x *question) pointer(a *answer) (*url.URL, error) {
+	h := x.h
+	text, err := a.text(h.cfg.Timeouts.Header)
+	if err != nil {
+		return nil, err
+	}
+	if isPage(text) || a.isHTML() || isRefusal(text) {
+		return nil, h.failed(ClassAbsent, "a web page in the place of file.ptr")
+	}
+	to := symstore.ParsePointer(text)
+	switch u, err := url.Parse(to.Target); {
+	case to.Target == "" && to.Message != "":
+		return nil, h.failed(ClassAbsent, "the server's pointer says %q", clip(to.Message))
+	case to.Target == "":
+		return nil, h.failed(ClassAbsent, "an empty pointer")
+	case err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https":
+		return nil, h.failed(ClassAbsent, "the server's pointer leads to a path that only its own network can reach: %q", clip(to.Target))
+	default:
+		u.User, u.Fragment, u.RawFragment = nil, "", ""
+		return u, nil
+	}
+}
+
+// follow fetches what a pointer leads to: an address that nobody here named.
+func (x *question) follow(ctx context.Context, from *answer, to *url.URL) (*Reply, error) {
+	h := x.h
+	p := place{parts: []string{x.ask.Request.Name}}
+	if err := hopAllowed([]*url.URL{h.base, from.at}, to); err != nil {
+		return nil, h.failed(ClassAbsent, "the server's pointer: %w", err)
+	}
+	header, err := x.header(p)
+	if err != nil {
+		return nil, h.failed(ClassBroken, "%w", err)
+	}
+	a, err := x.exchange(ctx, []*url.URL{h.base, from.at, to}, header)
+	if errors.Is(err, ErrAddress) {
+		return nil, h.failed(ClassAbsent, "the server's pointer: %w", err)
+	}
+	if err != nil {
+		return nil, err
+	}
+	a.named = to
+	reply, err := x.answer(ctx, p, a)
+	if err != nil {
+		return nil, err
+	}
+	reply.Tag = "" // another time the pointer may lead elsewhere
+	return reply, nil
+}
+
+// refusal returns why an answer holds no file, nil if it may hold one.
+func (x *question) refusal(a *answer) error {
+	h, status := x.h, a.resp.StatusCode
+	switch {
+	case status == http.StatusOK:
+		return nil
+	case status == http.StatusNonAuthoritativeInfo:
+		return h.failed(ClassForbidden, "status 203, as Azure DevOps answers to bad credentials")
+	}
+	class := classOfStatus(status)
+	if status >= 400 && strings.Contains(a.resp.Header.Get("Content-Type"), "xml") {
+		if text, err := a.text(drainTime); err == nil {
+			class = classOfCode(text, class)
+		}
+	} else {
+		a.call.drain(a.resp)
+	}
+	if class == ClassForbidden && status == http.StatusForbidden && h.cfg.Forbidden403 {
+		class = ClassAbsent
+	}
+	f := h.failed(class, "status %d", status)
+	if class == ClassAbsent {
+		f.Err = fmt.Errorf("%w: status %d", errNotThere, status)
+	}
+	f.Retry = h.retryAfter(a.resp.Header.Get("Retry-After"))
+	if f.Class == ClassBroken && status == http.StatusServiceUnavailable && !f.Retry.IsZero() {
+		f.Class = ClassBusy
+	}
+	if f.Class != ClassBusy && x.ask.Request.Form != layout.FormSymCache {
+		f.Retry = time.Time{}
+	}
+	return f
+}
+
+func classOfStatus(status int) Class {
+	switch status {
+	case http.StatusUnauthorized, http.StatusPaymentRequired, http.StatusForbidden, http.StatusProxyAuthRequired, http.StatusUnavailableForLegalReasons:
+		return ClassForbidden
+	case http.StatusRequestTimeout, http.StatusGatewayTimeout:
+		return ClassTimeout
+	case http.StatusTooManyRequests:
+		return ClassBusy
+	case http.StatusNoContent:
+		return ClassAbsent
+	}
+	if status >= 400 && status < 500 {
+		return ClassAbsent
+	}
+	return ClassBroken
+}
+
+// classOfCode reads the error of an S3-compatible bucket.
+func classOfCode(text []byte, class Class) Class {
+	_, rest, ok := bytes.Cut(text, []byte("<Code>"))
+	code, _, end := bytes.Cut(rest, []byte("</Code>"))
+	if !ok || !end {
+		return class
+	}
+	switch string(bytes.TrimSpace(code)) {
+	case "NoSuchKey", "NoSuchBucket", "NotFound", "NoSuchVersion", "BlobNotFound":
+		return ClassAbsent
+	case "AccessDenied", "SignatureDoesNotMatch", "InvalidAccessKeyId", "AuthorizationHeaderMalformed", "AuthorizationQueryParametersError", "ExpiredToken":
+		return ClassForbidden
+	case "SlowDown", "ServiceUnavailable", "TooManyRequests":
+		return ClassBusy
+	case "InternalError":
+		return ClassBroken
+	}
+	return class
+}
+
+// retryAfter reads a Retry-After header.
+func (h *HTTP) retryAfter(s string) time.Time {
+	now := h.now()
+	if n, err := strconv.ParseUint(strings.TrimSpace(s), 10, 32); err == nil {
+		return now.Add(min(time.Duration(n)*time.Second, longestRetry))
+	}
+	if at, err := http.ParseTime(s); err == nil && at.After(now) {
+		if at.Sub(now) > longestRetry {
+			return now.Add(longestRetry)
+		}
+		return at
+	}
+	return time.Time{}
+}
+
+// resume asks for the rest of a file. Without reply and failure the file has to
+// be asked for anew.
+func (x *question) resume(ctx context.Context, r *Resume) (*Reply, error) {
+	h := x.h
+	u, ok := h.unshow(r.Path)
+	if !ok {
+		return nil, nil
+	}
+	segs := strings.Split(u.Path, "/")
+	p := place{parts: []string{segs[len(segs)-1]}, exact: x.ask.Request.Form != layout.FormFile}
+	header, err := x.header(p)
+	if err != nil {
+		return nil, h.failed(ClassBroken, "%w", err)
+	}
+	header.Set("Accept-Encoding", "identity")
+	header.Set("Range", "bytes="+strconv.FormatInt(r.Offset, 10)+"-")
+	header.Set("If-Range", r.Tag)
+	a, err := x.exchange(ctx, []*url.URL{u}, header)
+	if err != nil {
+		return nil, err
+	}
+	if a.resp.StatusCode == http.StatusPartialContent {
+		reply, err := x.rest(r, a)
+		if reply == nil {
+			a.call.end()
+		}
+		return reply, err
+	}
+	if a.resp.StatusCode == http.StatusOK {
+		return x.answer(ctx, p, a) // another file by now, or no ranges
+	}
+	err = x.refusal(a)
+	a.call.end()
+	switch f, _ := errors.AsType[*Failure](err); {
+	case f.Class == ClassAbsent || a.resp.StatusCode == http.StatusRequestedRangeNotSatisfiable:
+		return nil, nil
+	default:
+		return nil, f
+	}
+}
+
+// rest makes a reply of a part of a file; nil if it is not the part asked for.
+func (x *question) rest(r *Resume, a *answer) (*Reply, error) {
+	h := a.resp.Header
+	from, total, ok := contentRange(h.Get("Content-Range"))
+	if !ok || from != r.Offset || len(h["Content-Encoding"]) > 0 && h.Get("Content-Encoding") != "identity" ||
+		a.resp.ContentLength >= 0 && a.resp.ContentLength != total-from ||
+		h.Get("Etag") != "" && strings.HasPrefix(r.Tag, `"`) && h.Get("Etag") != r.Tag {
+		return nil, nil
+	}
+	if total > x.limit {
+		return nil, x.h.failed(ClassTooLarge, "%w: %d", errTooLarge, total)
+	}
+	reply := x.reply(place{parts: []string{r.Path[strings.LastIndexByte(r.Path, '/')+1:]}}, a)
+	reply.Path, reply.Tag, reply.Offset, reply.Size = r.Path, r.Tag, from, total
+	reply.Body = newBody(x, a, &plain{Reader: x.wire(a), size: total, release: func() {}}, nil, from, total)
+	return reply, nil
+}
+
+// contentRange reads "bytes FROM-TO/TOTAL" of a part that reaches to the end.
+func contentRange(s string) (from, total int64, ok bool) {
+	s, ok = strings.CutPrefix(s, "bytes ")
+	span, all, cut := strings.Cut(s, "/")
+	first, last, dash := strings.Cut(span, "-")
+	if !ok || !cut || !dash {
+		return 0, 0, false
+	}
+	var to int64
+	var errs [3]error
+	from, errs[0] = strconv.ParseInt(strings.TrimSpace(first), 10, 64)
+	to, errs[1] = strconv.ParseInt(strings.TrimSpace(last), 10, 64)
+	total, errs[2] = strconv.ParseInt(strings.TrimSpace(all), 10, 64)
+	return from, total, errors.Join(errs[:]...) == nil && from >= 0 && to == total-1 && from <= to
+}
+
+// reply fills in what headers say.
+func (x *question) reply(p place, a *answer) *Reply {
+	head := a.resp.Header
+	r := &Reply{Size: -1, Path: x.h.show(a.named), Name: x.name(p, a)}
+	if at, err := http.ParseTime(head.Get("Last-Modified")); err == nil && at.Unix() > 0 {
+		r.ModTime = at
+	}
+	for _, k := range []string{"Content-Type", "X-Debuginfod-Size", "X-Debuginfod-File", "X-Debuginfod-Archive", "X-Debuginfod-Imasignature"} {
+		if v := head.Get(k); v != "" && len(v) <= 4096 {
+			if r.Header == nil {
+				r.Header = http.Header{}
+			}
+			r.Header.Set(k, v)
+		}
+	}
+	return r
+}
+
+// name is the file's name as the server spells it.
+func (x *question) name(p place, a *answer) string {
+	if a.codeInfo != "" {
+		return a.codeInfo
+	}
+	leaf := p.parts[len(p.parts)-1]
+	if n := layout.BaseName(a.resp.Header.Get("X-Debuginfod-File")); layout.ValidName(n) {
+		return n
+	}
+	if x.ask.Request.Name != "" && (p.packed || len(p.parts) < 3 || !strings.Contains(leaf, ".")) {
+		return x.ask.Request.Name
+	}
+	return leaf
+}
+
+// strongTag is what a transfer can be resumed by: a strong entity tag, or a time
+// of change that was a while ago when the answer was made.
+func strongTag(head http.Header) string {
+	if strings.EqualFold(head.Get("Accept-Ranges"), "none") {
+		return ""
+	}
+	if tag := head.Get("Etag"); tag != "" {
+		if strings.HasPrefix(tag, `"`) && len(tag) <= 512 {
+			return tag
+		}
+		return ""
+	}
+	changed, err := http.ParseTime(head.Get("Last-Modified"))
+	date, derr := http.ParseTime(head.Get("Date"))
+	if err == nil && derr == nil && date.Sub(changed) >= time.Minute {
+		return head.Get("Last-Modified")
+	}
+	return ""
+}
+
+// isSymCache checks the type of a file for Windows Performance Analyzer: it must
+// be of a version that the client of that request can read.
+func (x *question) isSymCache(contentType string) error {
+	media, params, err := mime.ParseMediaType(contentType)
+	if err != nil || media != symCacheContent {
+		return x.h.failed(ClassBroken, "type %q in the place of a SymCache file", clip(contentType))
+	}
+	major := func(v string) (int, error) {
+		v, _, _ = strings.Cut(strings.TrimLeft(v, "vV"), ".")
+		return strconv.Atoi(v)
+	}
+	if v := params["version"]; v != "" {
+		have, err := major(v)
+		want, werr := major(x.ask.Request.Version)
+		if err != nil || werr == nil && have > want {
+			return x.h.failed(ClassBroken, "version %q of a SymCache file, wanted was %q", clip(v), clip(x.ask.Request.Version))
+		}
+	}
+	return nil
+}
+
+// headersFile is a file of headers that is read again when it changes.
+type headersFile struct {
+	path string
+
+	mu      sync.Mutex
+	size    int64       // guarded by mu
+	changed time.Time   // guarded by mu
+	have    http.Header // guarded by mu; nil: never read
+}
+
+// get returns the headers; those from before if the file cannot be read any
+// more, as while it is replaced.
+func (f *headersFile) get() (http.Header, error) {
+	if f.path == "" {
+		return nil, nil
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	info, err := os.Stat(f.path)
+	if err == nil && f.have != nil && info.Size() == f.size && info.ModTime().Equal(f.changed) {
+		return f.have, nil
+	}
+	var text []byte
+	if err == nil {
+		var in *os.File
+		if in, err = os.Open(f.path); err == nil {
+			text, err = io.ReadAll(io.LimitReader(in, maxText))
+			_ = in.Close()
+		}
+	}
+	if err == nil {
+		var next http.Header
+		if next, err = parseHeaders(text); err == nil {
+			f.have, f.size, f.changed = next, info.Size(), info.ModTime()
+		}
+	}
+	if f.have != nil {
+		return f.have, nil
+	}
+	return nil, fmt.Errorf("headers file %s: %w", f.path, err)
+}
+
+func parseHeaders(text []byte) (http.Header, error) {
+	out, n := http.Header{}, 0
+	for line := range strings.Lines(string(text)) {
+		n++
+		if line = strings.TrimSpace(line); line == "" || strings.HasPrefix(line, "#") {
+			continue
+		}
+		k, v, ok := strings.Cut(line, ":")
+		if k = strings.TrimSpace(k); !ok || !isToken(k) || strings.Contains(k, ":") {
+			return nil, fmt.Errorf("line %d is not \"Name: value\"", n)
+		}
+		out.Add(k, strings.TrimSpace(v))
+	}
+	return out, nil
+}

@@ -1,0 +1,904 @@
+package upstream
+
+import (
+	"archive/zip"
+	"bytes"
+	"compress/gzip"
+	"compress/zlib"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/klauspost/compress/flate"
+	"github.com/klauspost/compress/zstd"
+
+	"github.com/symdepot/symdepot/layout"
+)
+
+// theirs is a server whose answers a test writes.
+type theirs struct {
+	*httptest.Server
+	mu    sync.Mutex
+	asked []*http.Request
+	paths map[string]http.HandlerFunc // by path; others are 404
+}
+
+func serve(t *testing.T, paths map[string]http.HandlerFunc) *theirs {
+	t.Helper()
+	s := &theirs{paths: paths}
+	s.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		s.mu.Lock()
+		s.asked = append(s.asked, r)
+		f := s.paths[r.URL.Path]
+		s.mu.Unlock()
+		if f == nil {
+			http.Error(w, "no", http.StatusNotFound)
+			return
+		}
+		f(w, r)
+	}))
+	t.Cleanup(s.Close)
+	return s
+}
+
+func (s *theirs) requests() []*http.Request {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.Clone(s.asked)
+}
+
+func (s *theirs) asks() (paths []string) {
+	for _, r := range s.requests() {
+		paths = append(paths, r.URL.Path)
+	}
+	return paths
+}
+
+func give(body []byte, header ...string) http.HandlerFunc {
+	return func(w http.ResponseWriter, _ *http.Request) {
+		for i := 0; i+1 < len(header); i += 2 {
+			w.Header().Set(header[i], header[i+1])
+		}
+		_, _ = w.Write(body)
+	}
+}
+
+func refuse(status int, header ...string) http.HandlerFunc {
+	return func(w http.ResponseWriter, _ *http.Request) {
+		for i := 0; i+1 < len(header); i += 2 {
+			w.Header().Set(header[i], header[i+1])
+		}
+		w.WriteHeader(status)
+		_, _ = io.WriteString(w, "status of a test")
+	}
+}
+
+func source(t *testing.T, cfg HTTPConfig, d DialerOptions) *HTTP {
+	t.Helper()
+	if cfg.Name == "" {
+		cfg.Name = "theirs"
+	}
+	if cfg.Layout == "" {
+		cfg.Layout = "symstore"
+	}
+	if cfg.TwoTier == "" {
+		cfg.TwoTier = TwoTierNo
+	}
+	cfg.TempDir = t.TempDir()
+	h, err := NewHTTP(cfg, NewDialer(d))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		_ = h.Close()
+		if left, _ := os.ReadDir(cfg.TempDir); len(left) > 0 {
+			t.Errorf("%d temporary files are left", len(left))
+		}
+	})
+	return h
+}
+
+func wish(t *testing.T, p string) Ask {
+	t.Helper()
+	req, err := layout.Route(strings.Split(p, "/"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return Ask{Request: req}
+}
+
+// load fetches a whole file.
+func load(t *testing.T, h *HTTP, ask Ask) (*Reply, []byte, error) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	defer cancel()
+	r, err := h.Fetch(ctx, ask)
+	if err != nil {
+		if _, ok := errors.AsType[*Failure](err); !ok {
+			t.Errorf("not a Failure: %v", err)
+		}
+		return nil, nil, err
+	}
+	defer r.Body.Close()
+	b, err := io.ReadAll(r.Body)
+	if err != nil {
+		if _, ok := errors.AsType[*Failure](err); !ok {
+			t.Errorf("not a Failure: %v", err)
+		}
+	} else if r.Size >= 0 && r.Size != r.Offset+int64(len(b)) {
+		t.Errorf("size %d, offset %d, got %d", r.Size, r.Offset, len(b))
+	}
+	return r, b, err
+}
+
+const (
+	askFoo  = "foo.pdb/" + guid1 + "1/foo.pdb"
+	fooDir  = "/foo.pdb/497B72F6390A44FC878E5A2D63B6CC4B1/"
+	fooPath = fooDir + "foo.pdb"
+	fooPack = fooDir + "foo.pd_"
+	fooPtr  = fooDir + "file.ptr"
+)
+
+var content = bytes.Repeat([]byte("Microsoft C/C++ MSF 7.00, or nearly. "), 5000)
+
+func gz(b []byte) []byte {
+	var o bytes.Buffer
+	w := gzip.NewWriter(&o)
+	_, _ = w.Write(b)
+	_ = w.Close()
+	return o.Bytes()
+}
+
+func zs(b []byte) []byte {
+	w, _ := zstd.NewWriter(nil)
+	return w.EncodeAll(b, nil)
+}
+
+func zl(b []byte) []byte {
+	var o bytes.Buffer
+	w := zlib.NewWriter(&o)
+	_, _ = w.Write(b)
+	_ = w.Close()
+	return o.Bytes()
+}
+
+func fl(b []byte) []byte {
+	var o bytes.Buffer
+	w, _ := flate.NewWriter(&o, 6)
+	_, _ = w.Write(b)
+	_ = w.Close()
+	return o.Bytes()
+}
+
+func zp(files ...[]byte) []byte {
+	var o bytes.Buffer
+	w := zip.NewWriter(&o)
+	for i, b := range files {
+		f, _ := w.Create(fmt.Sprintf("f%d", i))
+		_, _ = f.Write(b)
+	}
+	_ = w.Close()
+	return o.Bytes()
+}
+
+func zipStored(b []byte) []byte {
+	var o bytes.Buffer
+	w := zip.NewWriter(&o)
+	f, _ := w.CreateRaw(&zip.FileHeader{Name: "f", Method: zip.Store, CRC32: crc(b), CompressedSize64: uint64(len(b)), UncompressedSize64: uint64(len(b))})
+	_, _ = f.Write(b)
+	_ = w.Close()
+	return o.Bytes()
+}
+
+// TestForms: a file arrives in plain form however the server has it, and the
+// forms are asked for in the order of Microsoft's clients.
+func TestForms(t *testing.T) {
+	cabinet := makeCab(t, "foo.pdb", content)
+	for _, c := range []struct {
+		name   string
+		paths  map[string]http.HandlerFunc
+		want   []byte
+		asks   int
+		packed bool
+	}{
+		{"plain", map[string]http.HandlerFunc{fooPath: give(content)}, content, 1, false},
+		{"cabinet", map[string]http.HandlerFunc{fooPack: give(cabinet)}, content, 2, true},
+		{"plain under the name of a cabinet", map[string]http.HandlerFunc{fooPack: give(content)}, content, 2, false},
+		{"cabinet under the plain name", map[string]http.HandlerFunc{fooPath: give(cabinet)}, content, 1, true},
+		{"encoded cabinet", map[string]http.HandlerFunc{fooPack: give(gz(cabinet), "Content-Encoding", "gzip")}, content, 2, true},
+		{"gzip", map[string]http.HandlerFunc{fooPath: give(gz(content))}, content, 1, true},
+		{"zstd", map[string]http.HandlerFunc{fooPath: give(zs(content))}, content, 1, true},
+		{"zlib", map[string]http.HandlerFunc{fooPath: give(zl(content))}, content, 1, true},
+		{"zip", map[string]http.HandlerFunc{fooPath: give(zp(content))}, content, 1, true},
+		{"stored zip", map[string]http.HandlerFunc{fooPath: give(zipStored(content))}, content, 1, true},
+		{"encoded gzip", map[string]http.HandlerFunc{fooPath: give(gz(content), "Content-Encoding", "gzip")}, content, 1, true},
+		{"x-gzip", map[string]http.HandlerFunc{fooPath: give(gz(content), "Content-Encoding", "identity, x-gzip")}, content, 1, true},
+		{"encoded zstd", map[string]http.HandlerFunc{fooPath: give(zs(content), "Content-Encoding", "zstd")}, content, 1, true},
+		{"deflate", map[string]http.HandlerFunc{fooPath: give(zl(content), "Content-Encoding", "deflate")}, content, 1, true},
+		{"bare deflate", map[string]http.HandlerFunc{fooPath: give(fl(content), "Content-Encoding", "deflate")}, content, 1, true},
+		{"two layers", map[string]http.HandlerFunc{fooPath: give(gz(zs(content)), "Content-Encoding", "gzip")}, content, 1, true},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			s := serve(t, c.paths)
+			r, b, err := load(t, source(t, HTTPConfig{URL: s.URL}, DialerOptions{}), wish(t, askFoo))
+			if err != nil || !bytes.Equal(b, c.want) {
+				t.Fatalf("%d bytes of %d, %v", len(b), len(c.want), err)
+			}
+			if got := s.asks(); len(got) != c.asks || got[0] != fooPath {
+				t.Errorf("asked %v", got)
+			}
+			if r.Name != "foo.pdb" || !strings.HasPrefix(r.Path, s.URL+fooDir) || c.packed && r.Tag != "" {
+				t.Errorf("%+v", r)
+			}
+			if agent := s.requests()[0].UserAgent(); !strings.HasPrefix(agent, "Microsoft-Symbol-Server/") {
+				t.Errorf("as %q", agent)
+			}
+		})
+	}
+	t.Run("a miss is one round trip per form", func(t *testing.T) {
+		s := serve(t, nil)
+		h := source(t, HTTPConfig{URL: s.URL + "/sub/?key=1"}, DialerOptions{})
+		if _, _, err := load(t, h, wish(t, askFoo)); !errors.Is(err, fs.ErrNotExist) || ClassOf(err) != ClassAbsent {
+			t.Error(err)
+		}
+		if got := s.asks(); !slices.Equal(got, []string{"/sub" + fooPath, "/sub" + fooPack, "/sub" + fooPtr}) {
+			t.Error(got)
+		}
+		if q := s.requests()[1].URL.RawQuery; q != "key=1" {
+			t.Errorf("query %q", q)
+		}
+	})
+}
+
+// TestNamesLeftAlone: a file whose own name asks for a container arrives in it,
+// and so does what is named by its hash.
+func TestNamesLeftAlone(t *testing.T) {
+	packed := gz(content)
+	for p, want := range map[string]string{
+		"foo.tar.gz/5AB380779000/foo.tar.gz":      "/foo.tar.gz/5AB380779000/foo.tar.gz",
+		"foo.zip/5AB380779000/foo.zip":            "/foo.zip/5AB380779000/foo.zip",
+		"foo.cs/sha1-" + hex40 + "/foo.cs":        "/foo.cs/sha1-" + hex40 + "/foo.cs",
+		"foo.pdb/" + guid1 + "1/foo.src.zip":      fooDir + "foo.src.zip",
+		"buildid/" + hex40 + "/source/a/b.txt.gz": "/buildid/" + hex40 + "/source/a/b.txt.gz",
+	} {
+		s := serve(t, map[string]http.HandlerFunc{want: give(packed)})
+		r, b, err := load(t, source(t, HTTPConfig{URL: s.URL, Layout: Auto}, DialerOptions{}), wish(t, p))
+		if err != nil || !bytes.Equal(b, packed) || r.Size != int64(len(packed)) {
+			t.Errorf("%s: %d bytes, %v (%v)", p, len(b), err, s.asks())
+		}
+	}
+}
+
+// TestHTTPPointers: file.ptr leads to an address, or says why there is no file.
+func TestHTTPPointers(t *testing.T) {
+	for _, c := range []struct {
+		text  string
+		class Class
+		says  string
+	}{
+		{"PATH:SERVER/elsewhere/foo.pdb", ClassNone, ""},
+		{"SERVER/elsewhere/foo.pd_\r\n", ClassNone, ""},
+		{"MSG: removed in 2019", ClassAbsent, "removed in 2019"},
+		{`PATH:\\corp\symbols\foo.pdb`, ClassAbsent, "its own network"},
+		{`C:\symbols\foo.pdb`, ClassAbsent, "its own network"},
+		{"PATH:file:///etc/passwd", ClassAbsent, "its own network"},
+		{"PATH:http://127.0.0.1:9/foo.pdb", ClassAbsent, "private"},
+		{"PATH:http://169.254.169.254/latest/meta-data", ClassAbsent, "private"},
+		{"<!DOCTYPE html><p>", ClassAbsent, "web page"},
+		{"  \r\n", ClassAbsent, "empty pointer"},
+	} {
+		s := serve(t, nil)
+		s.paths = map[string]http.HandlerFunc{
+			fooPtr:               give([]byte(strings.ReplaceAll(c.text, "SERVER", s.URL)), "Content-Type", "text/plain"),
+			"/elsewhere/foo.pdb": give(content, "ETag", `"x"`),
+			"/elsewhere/foo.pd_": give(makeCab(t, "foo.pdb", content)),
+		}
+		r, b, err := load(t, source(t, HTTPConfig{URL: s.URL}, DialerOptions{}), wish(t, askFoo))
+		if ClassOf(err) != c.class {
+			t.Errorf("%q: %v", c.text, err)
+		} else if err != nil {
+			if !strings.Contains(err.Error(), c.says) {
+				t.Errorf("%q: %v", c.text, err)
+			}
+		} else if !bytes.Equal(b, content) || r.Name != "foo.pdb" || r.Tag != "" || !strings.Contains(r.Path, "/elsewhere/") {
+			t.Errorf("%q: %d bytes, %+v", c.text, len(b), r)
+		}
+	}
+}
+
+// TestStatus: what each refusal means, and that nothing else is asked behind it.
+func TestStatus(t *testing.T) {
+	page := []byte("<!DOCTYPE html>\n<html><body>Sorry!</body></html>")
+	for _, c := range []struct {
+		name  string
+		says  http.HandlerFunc
+		class Class
+		retry time.Duration
+		asks  int
+	}{
+		{"404", refuse(404), ClassAbsent, 0, 3},
+		{"410", refuse(410), ClassAbsent, 0, 3},
+		{"400", refuse(400), ClassAbsent, 0, 3},
+		{"204", refuse(204), ClassAbsent, 0, 3},
+		{"401", refuse(401), ClassForbidden, 0, 1},
+		{"403", refuse(403), ClassForbidden, 0, 1},
+		{"203", refuse(203), ClassForbidden, 0, 1},
+		{"429", refuse(429), ClassBusy, 0, 1},
+		{"429 with seconds", refuse(429, "Retry-After", "30"), ClassBusy, 30 * time.Second, 1},
+		{"503 with a date", refuse(503, "Retry-After", time.Now().Add(time.Minute).UTC().Format(http.TimeFormat)), ClassBusy, time.Minute, 1},
+		{"503 for ages", refuse(503, "Retry-After", "99999999"), ClassBusy, longestRetry, 1},
+		{"503", refuse(503), ClassBroken, 0, 1},
+		{"500", refuse(500), ClassBroken, 0, 1},
+		{"206", refuse(206), ClassBroken, 0, 1},
+		{"304", refuse(304), ClassBroken, 0, 1},
+		{"504", refuse(504), ClassTimeout, 0, 1},
+		{"408", refuse(408, "Connection", "close"), ClassTimeout, 0, 1},
+		{"page", give(page, "Content-Type", "application/octet-stream"), ClassAbsent, 0, 3},
+		{"page by type", give([]byte("Sorry!"), "Content-Type", "text/html; charset=utf-8"), ClassAbsent, 0, 3},
+		{"page behind blanks", give(append([]byte("\xef\xbb\xbf \r\n\r\n"), page...), "Content-Type", "text/plain"), ClassAbsent, 0, 3},
+		{"encoded page", give(gz(page), "Content-Encoding", "gzip"), ClassAbsent, 0, 3},
+		{"words", give([]byte("Symbol Not Found")), ClassAbsent, 0, 3},
+		{"nothing", give(nil), ClassAbsent, 0, 3},
+		{"bucket, absent with 403", func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Content-Type", "application/xml")
+			w.WriteHeader(403)
+			_, _ = io.WriteString(w, "<?xml version=\"1.0\"?>\n<Error><Code>NoSuchKey</Code></Error>")
+		}, ClassAbsent, 0, 3},
+		{"bucket, denied with 404", func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Content-Type", "application/xml")
+			w.WriteHeader(404)
+			_, _ = io.WriteString(w, "<Error><Code>AccessDenied</Code></Error>")
+		}, ClassForbidden, 0, 1},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			s := serve(t, map[string]http.HandlerFunc{fooPath: c.says, fooPack: c.says, fooPtr: c.says})
+			_, _, err := load(t, source(t, HTTPConfig{URL: s.URL}, DialerOptions{}), wish(t, askFoo))
+			f, ok := errors.AsType[*Failure](err)
+			if !ok || f.Class != c.class || f.Source != "theirs" {
+				t.Fatalf("%v", err)
+			}
+			if left := time.Until(f.Retry); c.retry == 0 != f.Retry.IsZero() || c.retry > 0 && (left > c.retry || left < c.retry-5*time.Second) {
+				t.Errorf("again in %v", left)
+			}
+			if n := len(s.asks()); n != c.asks {
+				t.Errorf("%d requests", n)
+			}
+		})
+	}
+	t.Run("403 of a bucket that is not listed", func(t *testing.T) {
+		s := serve(t, map[string]http.HandlerFunc{fooPath: refuse(403), fooPack: give(content)})
+		if _, b, err := load(t, source(t, HTTPConfig{URL: s.URL, Forbidden403: true}, DialerOptions{}), wish(t, askFoo)); err != nil || !bytes.Equal(b, content) {
+			t.Error(len(b), err)
+		}
+	})
+}
+
+// raw answers with bytes of the test's own and closes the connection, hard or
+// not.
+func raw(hard bool, parts ...string) http.HandlerFunc {
+	return func(w http.ResponseWriter, _ *http.Request) {
+		c, _, err := w.(http.Hijacker).Hijack()
+		if err != nil {
+			panic(err)
+		}
+		for _, p := range parts {
+			_, _ = io.WriteString(c, p)
+		}
+		if hard {
+			_ = c.(*net.TCPConn).SetLinger(0)
+		}
+		_ = c.Close()
+	}
+}
+
+// TestDamage: whatever is wrong with an answer, it never ends like a whole one.
+func TestDamage(t *testing.T) {
+	const ok = "HTTP/1.1 200 OK\r\nContent-Type: application/octet-stream\r\n"
+	zeros := func(w http.ResponseWriter, r *http.Request) {
+		for block := make([]byte, 64<<10); ; {
+			if _, err := w.Write(block); err != nil {
+				return
+			}
+		}
+	}
+	bomb := make([]byte, 8<<20)
+	lied := makeCab(t, "foo.pdb", bomb)
+	for _, c := range []struct {
+		name  string
+		says  http.HandlerFunc
+		class Class
+	}{
+		{"ends early", raw(false, ok, "Content-Length: 1000\r\n\r\n", "Micro"), ClassBroken},
+		{"reset in the middle", raw(true, ok, "Content-Length: 1000\r\n\r\n", "Micro"), ClassBroken},
+		{"no last chunk", raw(false, ok, "Transfer-Encoding: chunked\r\n\r\n5\r\nMicro\r\n"), ClassBroken},
+		{"bad chunk", raw(false, ok, "Transfer-Encoding: chunked\r\n\r\nzz\r\nMicro\r\n"), ClassBroken},
+		{"no answer", raw(false), ClassBroken},
+		{"no HTTP", raw(false, "SSH-2.0-OpenSSH\r\n"), ClassBroken},
+		{"debuginfod says more", give([]byte("Micro"), "X-Debuginfod-Size", "9"), ClassNone},
+		{"chunks and debuginfod says more", raw(false, ok, "X-DEBUGINFOD-SIZE: 9\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nMicro\r\n0\r\n\r\n"), ClassBroken},
+		{"gzip cut off", give(gz(content)[:500]), ClassBroken},
+		{"zstd cut off", give(zs(content)[:30]), ClassBroken},
+		{"zlib cut off", give(zl(content)[:500]), ClassBroken},
+		{"zip cut off", give(zp(content)[:500]), ClassBroken},
+		{"zip without directory", give(zp(content)[:len(zp(content))-100]), ClassBroken},
+		{"zip of two files", give(zp(content, content)), ClassBroken},
+		{"cabinet cut off", give(makeCab(t, "foo.pdb", content)[:200]), ClassBroken},
+		{"cabinet cut off in the head", give(makeCab(t, "foo.pdb", content)[:20]), ClassBroken},
+		{"cabinet that ends early", raw(false, ok, "Transfer-Encoding: chunked\r\n\r\n64\r\n", string(makeCab(t, "foo.pdb", content)[:100]), "\r\n"), ClassBroken},
+		{"SZDD", give([]byte("SZDD\x88\xf0\x27\x33A\x00\x00\x00\x00\x00")), ClassBroken},
+		{"unknown encoding", give(content, "Content-Encoding", "br"), ClassBroken},
+		{"encoded twice", give(gz(gz(content)), "Content-Encoding", "gzip, gzip"), ClassBroken},
+		{"not what the encoding says", give(content, "Content-Encoding", "gzip"), ClassBroken},
+		{"encoded and cut off", give(gz(content)[:300], "Content-Encoding", "gzip"), ClassBroken},
+		{"says to be too large", give(make([]byte, 3<<20)), ClassTooLarge},
+		{"endless zeros", zeros, ClassTooLarge},
+		{"gzip bomb", give(gz(bomb)), ClassTooLarge},
+		{"encoded bomb", give(gz(bomb), "Content-Encoding", "gzip"), ClassTooLarge},
+		{"zstd bomb", give(zs(bomb)), ClassTooLarge},
+		{"zip bomb", give(zp(bomb)), ClassTooLarge},
+		{"stored zip too large", give(zipStored(make([]byte, 1100<<10))), ClassTooLarge},
+		{"cabinet bomb", give(lied), ClassTooLarge},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			s := serve(t, map[string]http.HandlerFunc{fooPath: c.says})
+			_, b, err := load(t, source(t, HTTPConfig{URL: s.URL, MaxBytes: 1 << 20}, DialerOptions{}), wish(t, askFoo))
+			if ClassOf(err) != c.class {
+				t.Errorf("%s: %v", ClassOf(err), err)
+			}
+			if len(b) > 1<<20 {
+				t.Errorf("%d bytes", len(b))
+			}
+			if n := len(s.asks()); n != 1 {
+				t.Errorf("%d requests", n)
+			}
+		})
+	}
+	t.Run("the limit of a question", func(t *testing.T) {
+		s := serve(t, map[string]http.HandlerFunc{fooPath: give(content)})
+		ask := wish(t, askFoo)
+		ask.Limit = int64(len(content)) - 1
+		if _, _, err := load(t, source(t, HTTPConfig{URL: s.URL}, DialerOptions{}), ask); ClassOf(err) != ClassTooLarge {
+			t.Error(err)
+		}
+		ask.Limit++
+		if _, b, err := load(t, source(t, HTTPConfig{URL: s.URL}, DialerOptions{}), ask); err != nil || len(b) != len(content) {
+			t.Error(err)
+		}
+	})
+}
+
+// TestWaits: every wait has its limit, and the end of a context is the end of
+// everything.
+func TestWaits(t *testing.T) {
+	before := runtime.NumGoroutine()
+	stall := make(chan struct{})
+	s := serve(t, map[string]http.HandlerFunc{
+		"/head" + fooPath: func(http.ResponseWriter, *http.Request) { <-stall },
+		"/body" + fooPath: func(w http.ResponseWriter, r *http.Request) {
+			_, _ = w.Write(content)
+			w.(http.Flusher).Flush()
+			<-stall
+		},
+		"/first" + fooPath: func(w http.ResponseWriter, r *http.Request) {
+			w.(http.Flusher).Flush()
+			<-stall
+		},
+	})
+	quick := Timeouts{Header: 50 * time.Millisecond, Idle: 50 * time.Millisecond, Connect: 50 * time.Millisecond}
+	for _, p := range []string{"/head", "/first", "/body"} {
+		_, _, err := load(t, source(t, HTTPConfig{URL: s.URL + p, Timeouts: quick}, DialerOptions{}), wish(t, askFoo))
+		if ClassOf(err) != ClassTimeout {
+			t.Errorf("%s: %v", p, err)
+		}
+	}
+	for _, p := range []string{"/head", "/first", "/body"} {
+		h := source(t, HTTPConfig{URL: s.URL + p}, DialerOptions{})
+		ctx, cancel := context.WithCancelCause(t.Context())
+		why := errors.New("nobody waits any more")
+		time.AfterFunc(20*time.Millisecond, func() { cancel(why) })
+		r, err := h.Fetch(ctx, wish(t, askFoo))
+		if err == nil {
+			_, err = io.Copy(io.Discard, r.Body)
+			_ = r.Body.Close()
+		}
+		if !errors.Is(err, why) {
+			t.Errorf("%s: %v", p, err)
+		}
+		_ = h.Close()
+	}
+	// Close wakes a reader.
+	h := source(t, HTTPConfig{URL: s.URL + "/body"}, DialerOptions{})
+	r, err := h.Fetch(t.Context(), wish(t, askFoo))
+	if err != nil {
+		t.Fatal(err)
+	}
+	time.AfterFunc(20*time.Millisecond, func() { _ = r.Body.Close() })
+	if _, err := io.Copy(io.Discard, r.Body); err == nil {
+		t.Error("a body that was closed ended cleanly")
+	}
+	if _, err := r.Body.Read(make([]byte, 1)); err == nil || errors.Is(err, io.EOF) {
+		t.Error(err)
+	}
+	close(stall)
+	s.Close()
+	_ = h.Close()
+	for i := 0; runtime.NumGoroutine() > before+2; i++ {
+		if i > 2000 {
+			buf := make([]byte, 1<<16)
+			t.Fatalf("%d goroutines, before %d\n%s", runtime.NumGoroutine(), before, buf[:runtime.Stack(buf, true)])
+		}
+		time.Sleep(time.Millisecond)
+	}
+}
+
+// TestUnreachable: what a server that is not there is.
+func TestUnreachable(t *testing.T) {
+	s := serve(t, nil)
+	s.Close()
+	for _, c := range []struct {
+		url   string
+		d     DialerOptions
+		class Class
+		is    error
+	}{
+		{s.URL, DialerOptions{}, ClassTimeout, nil},
+		{"http://no.such.host.example", DialerOptions{Lookup: func(context.Context, string) ([]netip.Addr, error) { return nil, nil }}, ClassTimeout, nil},
+		{s.URL, DialerOptions{NoEgress: true}, ClassSkipped, ErrNoEgress},
+	} {
+		_, _, err := load(t, source(t, HTTPConfig{URL: c.url}, c.d), wish(t, askFoo))
+		if ClassOf(err) != c.class || c.is != nil && !errors.Is(err, c.is) {
+			t.Errorf("%s: %v", c.url, err)
+		}
+	}
+}
+
+// TestResume: the rest of a file is asked for, if it is the same file.
+func TestResume(t *testing.T) {
+	at := time.Date(2020, 1, 2, 3, 4, 5, 0, time.UTC)
+	tag := `"one"`
+	s := serve(t, nil)
+	s.paths = map[string]http.HandlerFunc{
+		fooPath: func(w http.ResponseWriter, r *http.Request) {
+			if tag != "" {
+				w.Header().Set("ETag", tag)
+			}
+			http.ServeContent(w, r, "", at, bytes.NewReader(content))
+		},
+		"/away" + fooPath: func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, fooPath, http.StatusFound) },
+	}
+	for _, base := range []string{s.URL, s.URL + "/away"} {
+		tag = `"one"`
+		h := source(t, HTTPConfig{URL: base}, DialerOptions{})
+		first, b, err := load(t, h, wish(t, askFoo))
+		if err != nil || first.Tag != tag || !first.ModTime.Equal(at) || len(b) != len(content) {
+			t.Fatalf("%+v, %v", first, err)
+		}
+		ask := wish(t, askFoo)
+		ask.Resume = &Resume{Path: first.Path, Tag: first.Tag, Offset: 1000}
+		r, b, err := load(t, h, ask)
+		if err != nil || r.Offset != 1000 || r.Size != int64(len(content)) || !bytes.Equal(b, content[1000:]) || r.Tag != tag || r.Path != first.Path {
+			t.Errorf("%+v, %v", r, err)
+		}
+		tag = `"two"` // the file has changed
+		if r, b, err = load(t, h, ask); err != nil || r.Offset != 0 || !bytes.Equal(b, content) || r.Tag != tag {
+			t.Errorf("%+v, %v", r, err)
+		}
+		tag = ""
+		if r, _, err = load(t, h, wish(t, askFoo)); err != nil || r.Tag != at.Format(http.TimeFormat) {
+			t.Fatalf("%+v, %v", r, err)
+		}
+		ask.Resume = &Resume{Path: r.Path, Tag: r.Tag, Offset: 7}
+		if r, b, err = load(t, h, ask); err != nil || r.Offset != 7 || !bytes.Equal(b, content[7:]) {
+			t.Errorf("%+v, %v", r, err)
+		}
+		ask.Resume.Offset = int64(len(content)) + 5 // longer than the file: 416
+		if r, b, err = load(t, h, ask); err != nil || r.Offset != 0 || !bytes.Equal(b, content) {
+			t.Errorf("%+v, %v", r, err)
+		}
+		ask.Resume.Path = "http://127.0.0.1:1/" // nothing of this server
+		if r, b, err = load(t, h, ask); err != nil || r.Offset != 0 || !bytes.Equal(b, content) {
+			t.Errorf("%+v, %v", r, err)
+		}
+	}
+}
+
+// TestResumeLies: a part that is another than asked for is not taken.
+func TestResumeLies(t *testing.T) {
+	n := len(content)
+	part := func(span, tag string, from, to int) http.HandlerFunc {
+		return func(w http.ResponseWriter, r *http.Request) {
+			w.Header().Set("ETag", tag)
+			if r.Header.Get("Range") != "" {
+				if r.Header.Get("If-Range") != `"a"` || r.Header.Get("Accept-Encoding") != "identity" {
+					http.Error(w, "bad", 500)
+					return
+				}
+				w.Header().Set("Content-Range", span)
+				w.Header().Set("Content-Length", strconv.Itoa(to-from))
+				w.WriteHeader(http.StatusPartialContent)
+			}
+			_, _ = w.Write(content[from:to])
+		}
+	}
+	for name, says := range map[string]http.HandlerFunc{
+		"another offset":   part(fmt.Sprintf("bytes 0-%d/%d", n-1, n), `"a"`, 0, n),
+		"another tag":      part(fmt.Sprintf("bytes 100-%d/%d", n-1, n), `"b"`, 100, n),
+		"no total":         part(fmt.Sprintf("bytes 100-%d/*", n-1), `"a"`, 100, n),
+		"not to the end":   part(fmt.Sprintf("bytes 100-%d/%d", n-2, n), `"a"`, 100, n-1),
+		"a length of lies": part(fmt.Sprintf("bytes 100-%d/%d", n+99, n+100), `"a"`, 100, n-1),
+		"nonsense":         part("bytes x", `"a"`, 100, n),
+	} {
+		s := serve(t, nil)
+		s.paths = map[string]http.HandlerFunc{fooPath: func(w http.ResponseWriter, r *http.Request) {
+			if r.Header.Get("Range") == "" {
+				_, _ = w.Write(content)
+				return
+			}
+			says(w, r)
+		}}
+		ask := wish(t, askFoo)
+		ask.Resume = &Resume{Path: s.URL + fooPath, Tag: `"a"`, Offset: 100}
+		r, b, err := load(t, source(t, HTTPConfig{URL: s.URL}, DialerOptions{}), ask)
+		if err != nil || r.Offset != 0 || !bytes.Equal(b, content) {
+			t.Errorf("%s: %+v, %v", name, r, err)
+		}
+	}
+	// A part that breaks off again is an error, and too large ones are not begun.
+	s := serve(t, map[string]http.HandlerFunc{fooPath: raw(false, "HTTP/1.1 206 Partial\r\nContent-Length: 900\r\nContent-Range: bytes 100-999/1000\r\n\r\n", "abc")})
+	ask := wish(t, askFoo)
+	ask.Resume = &Resume{Path: s.URL + fooPath, Tag: `"a"`, Offset: 100}
+	if _, b, err := load(t, source(t, HTTPConfig{URL: s.URL}, DialerOptions{}), ask); ClassOf(err) != ClassBroken || string(b) != "abc" {
+		t.Error(string(b), err)
+	}
+	if _, _, err := load(t, source(t, HTTPConfig{URL: s.URL, MaxBytes: 999}, DialerOptions{}), ask); ClassOf(err) != ClassTooLarge {
+		t.Error(err)
+	}
+}
+
+// TestTiers: index2.txt is asked for once, and again when the answer is old.
+func TestTiers(t *testing.T) {
+	for _, two := range []bool{true, false} {
+		s := serve(t, map[string]http.HandlerFunc{"/fo" + fooPath: give(content), fooPath: give(content)})
+		if two {
+			s.paths["/index2.txt"] = give([]byte("two"))
+		} else {
+			s.paths["/index2.txt"] = give([]byte("<html>"), "Content-Type", "text/html") // a page for everything
+		}
+		h := source(t, HTTPConfig{URL: s.URL, TwoTier: TwoTierAuto}, DialerOptions{})
+		now := time.Now()
+		h.now = func() time.Time { return now }
+		var all sync.WaitGroup
+		for range 5 {
+			all.Go(func() {
+				if _, _, err := load(t, h, wish(t, askFoo)); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		all.Wait()
+		probes := func() (n int) {
+			for _, p := range s.asks() {
+				if p == "/index2.txt" {
+					n++
+				} else if strings.HasPrefix(p, "/fo/") != two {
+					t.Errorf("asked %s, two tiers %v", p, two)
+				}
+			}
+			return n
+		}
+		if n := probes(); n != 1 {
+			t.Errorf("%d probes", n)
+		}
+		now = now.Add(tierLife)
+		if _, _, err := load(t, h, wish(t, askFoo)); err != nil || probes() != 2 {
+			t.Errorf("%d probes, %v", probes(), err)
+		}
+		if _, _, err := load(t, h, wish(t, "buildid/"+hex40+"/debuginfo")); ClassOf(err) != ClassAbsent || len(s.asks()) != 9 {
+			t.Errorf("%v, %v", s.asks(), err)
+		}
+	}
+	s := serve(t, nil)
+	h := source(t, HTTPConfig{URL: s.URL, TwoTier: TwoTierAuto}, DialerOptions{})
+	s.Close()
+	if _, _, err := load(t, h, wish(t, askFoo)); ClassOf(err) != ClassTimeout {
+		t.Error(err)
+	}
+}
+
+// TestSymCache: the server is asked again while it transcodes, and a file that
+// the client cannot read is refused.
+func TestSymCache(t *testing.T) {
+	n := 0
+	file := []byte("a file for Windows Performance Analyzer")
+	version := "3.5.0"
+	s := serve(t, map[string]http.HandlerFunc{"/v3.1.0/foo.pdb/" + strings.ToUpper(guid1) + "/1": func(w http.ResponseWriter, r *http.Request) {
+		if n++; n < 3 {
+			w.Header().Set("Retry-After", "0")
+			http.Error(w, "wait", 404)
+			return
+		}
+		if r.Header.Get("Allow-Retry-After") != "true" || r.Header.Get("Accept-Retry-After") != "true" {
+			http.Error(w, "no", 500)
+		}
+		w.Header().Set("Content-Type", "application/vnd.ms-symcache; version="+version)
+		_, _ = w.Write(file)
+	}})
+	h := source(t, HTTPConfig{URL: s.URL, Layout: SymCacheServer}, DialerOptions{})
+	ask := wish(t, "v3.1.0/foo.pdb/"+guid1)
+	r, b, err := load(t, h, ask)
+	if err != nil || !bytes.Equal(b, file) || n != 3 || !strings.Contains(r.Header.Get("Content-Type"), "version=3.5.0") {
+		t.Errorf("%d requests, %+v, %v", n, r, err)
+	}
+	version = "4.0.0"
+	if _, _, err := load(t, h, ask); ClassOf(err) != ClassBroken {
+		t.Error(err)
+	}
+	n = -1 << 30
+	h.now = func() time.Time { return time.Now().Add(time.Duration(len(s.asks())) * symCacheWait) }
+	if _, _, err := load(t, h, ask); ClassOf(err) != ClassTimeout {
+		t.Error(err)
+	}
+	if _, _, err := load(t, h, wish(t, askFoo)); ClassOf(err) != ClassSkipped || !errors.Is(err, fs.ErrNotExist) {
+		t.Error(err)
+	}
+}
+
+// TestDebuginfod: headers and names of that protocol.
+func TestDebuginfod(t *testing.T) {
+	s := serve(t, map[string]http.HandlerFunc{
+		"/buildid/" + hex40 + "/debuginfo":              give(content, "X-DEBUGINFOD-FILE", "/usr/lib/debug/libfoo.so.1.debug", "X-DEBUGINFOD-SIZE", strconv.Itoa(len(content)), "X-Secret", "1"),
+		"/buildid/" + hex40 + "/source/usr/src/a b+c.c": give([]byte("<html> is what this program prints"), "Content-Type", "application/octet-stream"),
+	})
+	h := source(t, HTTPConfig{URL: s.URL, Layout: "debuginfod", ServerID: "us"}, DialerOptions{})
+	ask := wish(t, "buildid/"+hex40+"/debuginfo")
+	ask.Via = []string{"them", "us", "not a token"}
+	r, b, err := load(t, h, ask)
+	if err != nil || !bytes.Equal(b, content) || r.Name != "libfoo.so.1.debug" || r.Header.Get("X-Debuginfod-File") == "" || r.Header.Get("X-Secret") != "" {
+		t.Errorf("%+v, %v", r, err)
+	}
+	sent := s.requests()[0].Header
+	if sent.Get("Via") != "1.1 them, 1.1 us" || sent.Get(HopHeader) != "them, us" || sent.Get("X-Forwarded-For") != "them, us" || sent.Get("User-Agent") != "symdepot" {
+		t.Error(sent)
+	}
+	if _, b, err = load(t, h, wish(t, "buildid/"+hex40+"/source/usr/src/a b+c.c")); err != nil || !strings.HasPrefix(string(b), "<html>") {
+		t.Errorf("%q, %v", b, err)
+	}
+	if p := s.requests()[1].URL; p.RawPath != "" && !strings.HasSuffix(p.RawPath, "a%20b%2Bc.c") || s.requests()[1].Header.Get(HopHeader) != "us" {
+		t.Error(p.RawPath)
+	}
+}
+
+// TestHeaders: what is sent along, and the file of headers that changes.
+func TestHeaders(t *testing.T) {
+	s := serve(t, map[string]http.HandlerFunc{fooPath: give(content)})
+	file := filepath.Join(t.TempDir(), "headers")
+	put(t, filepath.Dir(file), "headers", []byte("# tokens\nX-Token: one\n\n"))
+	h := source(t, HTTPConfig{URL: strings.Replace(s.URL, "//", "//:pat@", 1), UserAgent: "curl/7", Header: http.Header{"x-own": {"1"}}, Credentials: Credentials{HeadersFile: file}}, DialerOptions{})
+	ask := wish(t, askFoo)
+	ask.Checksum = "SHA256:00"
+	ask.Request.AcceptMSFZ()
+	last := func() http.Header {
+		t.Helper()
+		if _, _, err := load(t, h, ask); err != nil {
+			t.Fatal(err)
+		}
+		all := s.requests()
+		return all[len(all)-1].Header
+	}
+	got := last()
+	for k, want := range map[string]string{
+		"Authorization": "Basic OnBhdA==", "X-Token": "one", "X-Own": "1", "Symbolchecksum": "SHA256:00", "User-Agent": "curl/7",
+		"Accept": "application/msfz0, */*;q=0.9", "Accept-Encoding": "zstd, gzip", "Range": "", "X-Debuginfod-Maxsize": "",
+	} {
+		if got.Get(k) != want {
+			t.Errorf("%s is %q, want %q", k, got.Get(k), want)
+		}
+	}
+	put(t, filepath.Dir(file), "headers", []byte("X-Token: another\n"))
+	if got := last().Get("X-Token"); got != "another" {
+		t.Errorf("token %q", got)
+	}
+	if err := os.Remove(file); err != nil {
+		t.Fatal(err)
+	}
+	if got := last().Get("X-Token"); got != "another" {
+		t.Errorf("token %q", got)
+	}
+	put(t, filepath.Dir(file), "headers", []byte("no colon here\n"))
+	if _, err := NewHTTP(HTTPConfig{Name: "x", URL: s.URL, Credentials: Credentials{HeadersFile: file}}, NewDialer(DialerOptions{})); err == nil || !strings.Contains(err.Error(), "line 1") {
+		t.Error(err)
+	}
+}
+
+// TestConfig: what cannot be used is said.
+func TestConfig(t *testing.T) {
+	for says, cfg := range map[string]HTTPConfig{
+		"not an http":  {URL: "ftp://host/"},
+		"no layout":    {URL: "http://host/", Layout: "flat"},
+		"no casing":    {URL: "http://host/", Casing: "Upper"},
+		"no two_tier":  {URL: "http://host/", TwoTier: "maybe"},
+		"headers file": {URL: "http://host/", Credentials: Credentials{HeadersFile: "/no/such"}},
+	} {
+		cfg.Name = "s1"
+		if _, err := NewHTTP(cfg, NewDialer(DialerOptions{})); err == nil || !strings.Contains(err.Error(), says) || !strings.Contains(err.Error(), "s1") {
+			t.Errorf("%s: %v", says, err)
+		}
+	}
+}
+
+// TestNoSecrets: errors, paths and names hold none of what was given to log in.
+func TestNoSecrets(t *testing.T) {
+	const secret = "s3cr3tTok3nOfTw3ntyL3tt3rs"
+	s := serve(t, nil)
+	base := "/t/" + secret
+	s.paths = map[string]http.HandlerFunc{
+		base + fooPath: give(content, "ETag", `"1"`),
+		"/far" + fooPath: func(w http.ResponseWriter, r *http.Request) {
+			http.Redirect(w, r, "http://127.0.0.1:1/?sig="+secret, 302)
+		},
+		"/bad" + fooPath: func(w http.ResponseWriter, r *http.Request) {
+			w.Header().Set("Location", "http://%zz/"+secret)
+			w.WriteHeader(302)
+		},
+		"/reset" + fooPath:  raw(true),
+		"/cut" + fooPath:    raw(false, "HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\n12"),
+		"/denied" + fooPath: refuse(403),
+	}
+	check := func(what, text string) {
+		t.Helper()
+		if strings.Contains(text, secret) || strings.Contains(text, "pa55word") {
+			t.Errorf("%s tells a secret: %s", what, text)
+		}
+	}
+	at := func(p string) string {
+		return strings.Replace(s.URL, "//", "//user:pa55word@", 1) + p + "?key=" + secret
+	}
+	h := source(t, HTTPConfig{URL: at(base)}, DialerOptions{})
+	r, _, err := load(t, h, wish(t, askFoo))
+	if err != nil {
+		t.Fatal(err)
+	}
+	check("path", fmt.Sprintf("%+v", r))
+	ask := wish(t, askFoo)
+	ask.Resume = &Resume{Path: r.Path, Tag: r.Tag, Offset: 5}
+	if _, _, err = load(t, h, ask); err != nil {
+		t.Error(err)
+	}
+	if q := s.requests()[1].URL; q.Path != base+fooPath || q.RawQuery != "key="+secret {
+		t.Error(q)
+	}
+	for _, p := range []string{"/far", "/bad", "/reset", "/cut", "/denied", "/none"} {
+		_, _, err := load(t, source(t, HTTPConfig{URL: at(p), Credentials: Credentials{}}, DialerOptions{}), wish(t, askFoo))
+		if err == nil {
+			t.Error(p)
+			continue
+		}
+		check(p, err.Error())
+	}
+	for _, bad := range []string{"ftp://user:pa55word@host/", "http://user:pa55word@ho st/" + secret} {
+		_, err := NewHTTP(HTTPConfig{Name: "x", URL: bad}, NewDialer(DialerOptions{}))
+		if err == nil {
+			t.Error(bad)
+			continue
+		}
+		check("configuration", err.Error())
+	}
+	s.Close()
+	_, _, err = load(t, source(t, HTTPConfig{URL: at("/")}, DialerOptions{}), wish(t, askFoo))
+	check("unreachable", err.Error())
+}

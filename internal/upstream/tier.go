@@ -1,0 +1,87 @@
+package upstream
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"net/url"
+	"sync"
+	"time"
+)
+
+// tier remembers whether a server has two tiers.
+type tier struct {
+	needed bool // it has to be found out
+
+	mu    sync.Mutex
+	two   bool          // guarded by mu
+	until time.Time     // guarded by mu
+	busy  chan struct{} // guarded by mu; closed when the one who asks has asked
+}
+
+// isTwoTier asks for index2.txt, as Microsoft's clients do: once for all, until
+// the answer is old.
+func (h *HTTP) isTwoTier(ctx context.Context, x *question) (bool, error) {
+	t := &h.tier
+	for {
+		t.mu.Lock()
+		if h.now().Before(t.until) {
+			defer t.mu.Unlock()
+			return t.two, nil
+		}
+		busy := t.busy
+		if busy == nil {
+			t.busy = make(chan struct{})
+		}
+		t.mu.Unlock()
+		if busy == nil {
+			return h.probeTier(ctx, x)
+		}
+		select {
+		case <-busy: // the answer, or our turn
+		case <-ctx.Done():
+			return false, h.ended(ctx)
+		}
+	}
+}
+
+func (h *HTTP) probeTier(ctx context.Context, x *question) (bool, error) {
+	two, life, err := h.askTier(ctx, x)
+	t := &h.tier
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if err == nil {
+		t.two, t.until = two, h.now().Add(life)
+	}
+	close(t.busy)
+	t.busy = nil
+	return two, err
+}
+
+// askTier fails if the server cannot be reached: the file itself would fare no
+// better.
+func (h *HTTP) askTier(ctx context.Context, x *question) (two bool, life time.Duration, err error) {
+	header, err := x.header(place{exact: true})
+	if err != nil {
+		return false, 0, h.failed(ClassBroken, "%w", err)
+	}
+	header.Del("Symbolchecksum")
+	a, err := x.exchange(ctx, []*url.URL{h.url([]string{"index2.txt"})}, header)
+	if err != nil {
+		if errors.Is(err, errRedirect) || errors.Is(err, ErrAddress) {
+			return false, tierRetry, nil
+		}
+		return false, 0, err
+	}
+	defer a.call.end()
+	if a.resp.StatusCode == http.StatusOK {
+		text, err := a.text(h.cfg.Timeouts.Header)
+		return err == nil && !a.isHTML() && !isPage(text) && !isRefusal(text), tierLife, nil
+	}
+	class := classOfStatus(a.resp.StatusCode)
+	a.call.drain(a.resp)
+	if class == ClassAbsent || class == ClassForbidden {
+		return false, tierLife, nil
+	}
+	return false, tierRetry, nil
+}
