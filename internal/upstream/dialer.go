@@ -125,6 +125,19 @@ func (d *Dialer) Transport(operatorHosts ...string) *http.Transport {
 	}
 }
 
+// transportWithin is Transport with another limit on each connect.
+func (d *Dialer) transportWithin(limit time.Duration, operatorHosts ...string) *http.Transport {
+	t := d.Transport(operatorHosts...)
+	dial := t.DialContext
+	t.TLSHandshakeTimeout = limit
+	t.DialContext = func(ctx context.Context, network, addr string) (net.Conn, error) {
+		ctx, cancel := context.WithTimeout(ctx, limit)
+		defer cancel()
+		return dial(ctx, network, addr)
+	}
+	return t
+}
+
 // Client returns a client with such a transport that follows redirects by the
 // rules of sources: five at most, never from https to http, and without
 // credentials to other hosts.

@@ -102,8 +102,8 @@ func TestRedirectChains(t *testing.T) {
 		}
 	}
 	s := serve(t, map[string]http.HandlerFunc{
-		fooPath: func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, "/b", 302) },
-		"/b":    func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, fooPath, 302) },
+		fooPath: func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, "/b", http.StatusFound) },
+		"/b":    func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, fooPath, http.StatusFound) },
 	})
 	if _, _, err := load(t, source(t, HTTPConfig{URL: s.URL}, DialerOptions{}), wish(t, askFoo)); ClassOf(err) != ClassBroken || len(s.asks()) != 2 {
 		t.Errorf("%v, %v", s.asks(), err)
@@ -215,7 +215,7 @@ func TestRebinding(t *testing.T) {
 	inner := serve(t, map[string]http.HandlerFunc{"/x": give(content)})
 	_, port, _ := strings.Cut(strings.TrimPrefix(inner.URL, "http://"), ":")
 	s := serve(t, map[string]http.HandlerFunc{fooPath: func(w http.ResponseWriter, r *http.Request) {
-		http.Redirect(w, r, "http://rebind.example:"+port+"/x", 302)
+		http.Redirect(w, r, "http://rebind.example:"+port+"/x", http.StatusFound)
 	}})
 	var n atomic.Int32
 	h := source(t, HTTPConfig{URL: s.URL}, DialerOptions{Lookup: func(_ context.Context, host string) ([]netip.Addr, error) {
@@ -235,7 +235,7 @@ func TestRebinding(t *testing.T) {
 		return []netip.Addr{netip.MustParseAddr("10.0.0.1"), netip.MustParseAddr("127.0.0.1")}, nil
 	}})
 	client := d.Client()
-	if _, err := client.Get("http://two.example:" + port + "/x"); !errors.Is(err, ErrAddress) { //nolint:bodyclose,noctx // there is none
+	if _, err := client.Get("http://two.example:" + port + "/x"); !errors.Is(err, ErrAddress) {
 		t.Error(err)
 	}
 }
@@ -249,9 +249,9 @@ func TestProxy(t *testing.T) {
 		case fooPath:
 			_, _ = w.Write(content)
 		case "/bar.pdb" + fooPath[len("/foo.pdb"):len(fooPath)-len("foo.pdb")] + "bar.pdb":
-			http.Redirect(w, r, "http://169.254.169.254/", 302)
+			http.Redirect(w, r, "http://169.254.169.254/", http.StatusFound)
 		default:
-			http.Redirect(w, r, "http://"+r.Header.Get("X-Me")+"/", 302)
+			http.Redirect(w, r, "http://"+r.Header.Get("X-Me")+"/", http.StatusFound)
 		}
 	}))
 	t.Cleanup(proxy.Close)
@@ -282,8 +282,12 @@ func TestCodeInfo(t *testing.T) {
 	key := strings.ToUpper(guid1) + "1"
 	s := serve(t, nil)
 	s.paths = map[string]http.HandlerFunc{
-		"/xul.dll/5AB38077900A/xul.sym":   func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, "/xul.pdb/"+key+"/xul.sym", 302) },
-		"/xul.pdb/" + key + "/xul.sym":    func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, "/v1/xul.pdb/"+key+"/xul.sym", 302) },
+		"/xul.dll/5AB38077900A/xul.sym": func(w http.ResponseWriter, r *http.Request) {
+			http.Redirect(w, r, "/xul.pdb/"+key+"/xul.sym", http.StatusFound)
+		},
+		"/xul.pdb/" + key + "/xul.sym": func(w http.ResponseWriter, r *http.Request) {
+			http.Redirect(w, r, "/v1/xul.pdb/"+key+"/xul.sym", http.StatusFound)
+		},
 		"/v1/xul.pdb/" + key + "/xul.sym": give(gz(sym), "Content-Encoding", "gzip", "Content-Type", "text/plain"),
 	}
 	h := source(t, HTTPConfig{URL: s.URL, Layout: layout.BreakpadTree.Name()}, DialerOptions{})

@@ -54,7 +54,7 @@ const HopHeader = "X-Symdepot-Hop"
 
 // Timeouts of a source. What is 0 has its default.
 type Timeouts struct {
-	Connect time.Duration // TCP and TLS together; 5 s. A Transport of one's own has its own limit besides
+	Connect time.Duration // TCP, and TLS again; 5 s. A Transport that is given has its own
 	Header  time.Duration // from the connection to the first bytes of the file; 10 s
 	Idle    time.Duration // between two pieces of a body; 30 s
 }
@@ -142,7 +142,7 @@ func NewHTTP(cfg HTTPConfig, d *Dialer) (*HTTP, error) {
 		return nil, fmt.Errorf("source %s: %w", cfg.Name, err)
 	}
 	if c.Transport == nil {
-		c.Transport = d.Transport(urlHostPort(u))
+		c.Transport = d.transportWithin(c.Timeouts.Connect, urlHostPort(u))
 	}
 	h.headers.path = c.Credentials.HeadersFile
 	if _, err := h.headers.get(); err != nil {
@@ -463,7 +463,7 @@ func (x *question) answer(ctx context.Context, p place, a *answer) (*Reply, erro
 	var reply *Reply
 	err := x.refusal(a)
 	if err == nil && p.pointer {
-		defer a.call.end()
+		defer a.end()
 		to, err := x.pointer(a)
 		if err != nil {
 			return nil, err
@@ -474,7 +474,7 @@ func (x *question) answer(ctx context.Context, p place, a *answer) (*Reply, erro
 		reply, err = x.body(p, a)
 	}
 	if err != nil {
-		a.call.end()
+		a.end()
 		return nil, err
 	}
 	return reply, nil
@@ -534,10 +534,10 @@ func (x *question) follow(ctx context.Context, from *answer, to *url.URL) (*Repl
 // refusal returns why an answer holds no file, nil if it may hold one.
 func (x *question) refusal(a *answer) error {
 	h, status := x.h, a.resp.StatusCode
-	switch {
-	case status == http.StatusOK:
+	switch status {
+	case http.StatusOK:
 		return nil
-	case status == http.StatusNonAuthoritativeInfo:
+	case http.StatusNonAuthoritativeInfo:
 		return h.failed(ClassForbidden, "status 203, as Azure DevOps answers to bad credentials")
 	}
 	class := classOfStatus(status)
@@ -546,7 +546,7 @@ func (x *question) refusal(a *answer) error {
 			class = classOfCode(text, class)
 		}
 	} else {
-		a.call.drain(a.resp)
+		a.drain(a.resp)
 	}
 	if class == ClassForbidden && status == http.StatusForbidden && h.cfg.Forbidden403 {
 		class = ClassAbsent
@@ -641,7 +641,7 @@ func (x *question) resume(ctx context.Context, r *Resume) (*Reply, error) {
 	if a.resp.StatusCode == http.StatusPartialContent {
 		reply, err := x.rest(r, a)
 		if reply == nil {
-			a.call.end()
+			a.end()
 		}
 		return reply, err
 	}
@@ -649,7 +649,7 @@ func (x *question) resume(ctx context.Context, r *Resume) (*Reply, error) {
 		return x.answer(ctx, p, a) // another file by now, or no ranges
 	}
 	err = x.refusal(a)
-	a.call.end()
+	a.end()
 	switch f, _ := errors.AsType[*Failure](err); {
 	case f.Class == ClassAbsent || a.resp.StatusCode == http.StatusRequestedRangeNotSatisfiable:
 		return nil, nil

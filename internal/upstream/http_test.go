@@ -356,12 +356,12 @@ func TestStatus(t *testing.T) {
 		{"nothing", give(nil), ClassAbsent, 0, 3},
 		{"bucket, absent with 403", func(w http.ResponseWriter, _ *http.Request) {
 			w.Header().Set("Content-Type", "application/xml")
-			w.WriteHeader(403)
+			w.WriteHeader(http.StatusForbidden)
 			_, _ = io.WriteString(w, "<?xml version=\"1.0\"?>\n<Error><Code>NoSuchKey</Code></Error>")
 		}, ClassAbsent, 0, 3},
 		{"bucket, denied with 404", func(w http.ResponseWriter, _ *http.Request) {
 			w.Header().Set("Content-Type", "application/xml")
-			w.WriteHeader(404)
+			w.WriteHeader(http.StatusNotFound)
 			_, _ = io.WriteString(w, "<Error><Code>AccessDenied</Code></Error>")
 		}, ClassForbidden, 0, 1},
 	} {
@@ -625,7 +625,7 @@ func TestResumeLies(t *testing.T) {
 			w.Header().Set("ETag", tag)
 			if r.Header.Get("Range") != "" {
 				if r.Header.Get("If-Range") != `"a"` || r.Header.Get("Accept-Encoding") != "identity" {
-					http.Error(w, "bad", 500)
+					http.Error(w, "bad", http.StatusInternalServerError)
 					return
 				}
 				w.Header().Set("Content-Range", span)
@@ -729,11 +729,11 @@ func TestSymCache(t *testing.T) {
 	s := serve(t, map[string]http.HandlerFunc{"/v3.1.0/foo.pdb/" + strings.ToUpper(guid1) + "/1": func(w http.ResponseWriter, r *http.Request) {
 		if n++; n < 3 {
 			w.Header().Set("Retry-After", "0")
-			http.Error(w, "wait", 404)
+			http.Error(w, "wait", http.StatusNotFound)
 			return
 		}
 		if r.Header.Get("Allow-Retry-After") != "true" || r.Header.Get("Accept-Retry-After") != "true" {
-			http.Error(w, "no", 500)
+			http.Error(w, "no", http.StatusInternalServerError)
 		}
 		w.Header().Set("Content-Type", "application/vnd.ms-symcache; version="+version)
 		_, _ = w.Write(file)
@@ -849,11 +849,11 @@ func TestNoSecrets(t *testing.T) {
 	s.paths = map[string]http.HandlerFunc{
 		base + fooPath: give(content, "ETag", `"1"`),
 		"/far" + fooPath: func(w http.ResponseWriter, r *http.Request) {
-			http.Redirect(w, r, "http://127.0.0.1:1/?sig="+secret, 302)
+			http.Redirect(w, r, "http://127.0.0.1:1/?sig="+secret, http.StatusFound)
 		},
 		"/bad" + fooPath: func(w http.ResponseWriter, r *http.Request) {
 			w.Header().Set("Location", "http://%zz/"+secret)
-			w.WriteHeader(302)
+			w.WriteHeader(http.StatusFound)
 		},
 		"/reset" + fooPath:  raw(true),
 		"/cut" + fooPath:    raw(false, "HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\n12"),
@@ -901,4 +901,93 @@ func TestNoSecrets(t *testing.T) {
 	s.Close()
 	_, _, err = load(t, source(t, HTTPConfig{URL: at("/")}, DialerOptions{}), wish(t, askFoo))
 	check("unreachable", err.Error())
+}
+
+// TestHTTP2: the same over the newer protocol, where connections are shared.
+func TestHTTP2(t *testing.T) {
+	stall := make(chan struct{})
+	s := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.ProtoMajor != 2 {
+			t.Errorf("asked by %s", r.Proto)
+		}
+		switch r.URL.Path {
+		case "/whole" + fooPath:
+			_, _ = w.Write(content)
+		case "/reset" + fooPath:
+			_, _ = w.Write(content)
+			w.(http.Flusher).Flush()
+			panic(http.ErrAbortHandler)
+		case "/stall" + fooPath:
+			_, _ = w.Write(content)
+			w.(http.Flusher).Flush()
+			<-stall
+		case "/down" + fooPath:
+			http.Redirect(w, r, "http://public.example/", http.StatusFound)
+		default:
+			http.NotFound(w, r)
+		}
+	}))
+	s.EnableHTTP2 = true
+	s.StartTLS()
+	t.Cleanup(s.Close)
+	t.Cleanup(func() { close(stall) })
+	tr := NewDialer(DialerOptions{}).Transport(s.Listener.Addr().String())
+	tr.TLSClientConfig = s.Client().Transport.(*http.Transport).TLSClientConfig.Clone()
+	for p, class := range map[string]Class{"/whole": ClassNone, "/reset": ClassBroken, "/stall": ClassTimeout, "/none": ClassAbsent, "/down": ClassBroken} {
+		h := source(t, HTTPConfig{URL: s.URL + p, Transport: tr, Timeouts: Timeouts{Idle: 50 * time.Millisecond}}, DialerOptions{})
+		if _, b, err := load(t, h, wish(t, askFoo)); ClassOf(err) != class || err == nil && !bytes.Equal(b, content) {
+			t.Errorf("%s: %v", p, err)
+		}
+	}
+	// A certificate that nobody vouches for.
+	if _, _, err := load(t, source(t, HTTPConfig{URL: s.URL + "/whole"}, DialerOptions{}), wish(t, askFoo)); ClassOf(err) != ClassBroken {
+		t.Error(err)
+	}
+}
+
+// TestManyAtOnce: one source, many goroutines, and as many connections reused.
+func TestManyAtOnce(t *testing.T) {
+	s := serve(t, map[string]http.HandlerFunc{fooPack: give(makeCab(t, "foo.pdb", content))})
+	h := source(t, HTTPConfig{URL: s.URL}, DialerOptions{})
+	var all sync.WaitGroup
+	for range 16 {
+		all.Go(func() {
+			for range 4 {
+				if _, b, err := load(t, h, wish(t, askFoo)); err != nil || !bytes.Equal(b, content) {
+					t.Error(len(b), err)
+				}
+			}
+		})
+	}
+	all.Wait()
+	ports := map[string]bool{}
+	for _, r := range s.requests() {
+		ports[r.RemoteAddr] = true
+	}
+	if len(s.asks()) != 128 || len(ports) > 64 {
+		t.Errorf("%d requests on %d connections", len(s.asks()), len(ports))
+	}
+}
+
+func BenchmarkPlain(b *testing.B) {
+	big := make([]byte, 64<<20)
+	s := httptest.NewServer(give(big))
+	defer s.Close()
+	h, err := NewHTTP(HTTPConfig{Name: "b", URL: s.URL, Layout: "symstore", TwoTier: TwoTierNo}, NewDialer(DialerOptions{}))
+	if err != nil {
+		b.Fatal(err)
+	}
+	req, _ := layout.Route(strings.Split(askFoo, "/"))
+	b.SetBytes(int64(len(big)))
+	buf := make([]byte, 128<<10)
+	for b.Loop() {
+		r, err := h.Fetch(b.Context(), Ask{Request: req})
+		if err != nil {
+			b.Fatal(err)
+		}
+		if _, err := io.CopyBuffer(struct{ io.Writer }{io.Discard}, r.Body, buf); err != nil {
+			b.Fatal(err)
+		}
+		_ = r.Body.Close()
+	}
 }

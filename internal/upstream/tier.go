@@ -73,13 +73,13 @@ func (h *HTTP) askTier(ctx context.Context, x *question) (two bool, life time.Du
 		}
 		return false, 0, err
 	}
-	defer a.call.end()
+	defer a.end()
 	if a.resp.StatusCode == http.StatusOK {
 		text, err := a.text(h.cfg.Timeouts.Header)
 		return err == nil && !a.isHTML() && !isPage(text) && !isRefusal(text), tierLife, nil
 	}
 	class := classOfStatus(a.resp.StatusCode)
-	a.call.drain(a.resp)
+	a.drain(a.resp)
 	if class == ClassAbsent || class == ClassForbidden {
 		return false, tierLife, nil
 	}
