@@ -1,0 +1,313 @@
+package bucket
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/base64"
+	"encoding/xml"
+	"errors"
+	"fmt"
+	"io"
+	"iter"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// AzureConfig says where a container of Azure Blob Storage is and who asks.
+type AzureConfig struct {
+	Account   string
+	Container string
+	Prefix    string // only what is below it is seen; empty: all
+	// Endpoint is the address of the account, empty:
+	// https://ACCOUNT.blob.core.windows.net. Where accounts are told apart by
+	// path, the account belongs to it: http://127.0.0.1:10000/ACCOUNT.
+	Endpoint string
+	// Auth says where credentials come from: "key", "sas", "token",
+	// "workload-identity", "managed-identity" or "anonymous". Empty: see the
+	// package's comment.
+	Auth       string
+	AccountKey string // base64
+	SAS        string // the query of a shared access signature, as it was issued
+	Token      string // an OAuth access token
+	TokenFile  string // a file that holds one, read once a minute
+	// For workload-identity; the environment fills what is empty.
+	TenantID, FederatedTokenFile, Authority string
+	ClientID                                string // for managed-identity too
+	// MetadataEndpoint is the machine's metadata service, empty:
+	// http://169.254.169.254.
+	MetadataEndpoint string
+	// CredentialsVia carries the requests for tokens, nil: what carries all
+	// others.
+	CredentialsVia http.RoundTripper
+}
+
+// azureVersion of the service is pinned: what a request means depends on it.
+const azureVersion = "2021-12-02"
+
+// azure speaks the REST interface of Azure Blob Storage.
+type azure struct {
+	base      *url.URL // of the container
+	client    *http.Client
+	authorize azureAuth
+	now       func() time.Time
+	// single is the most bytes that are written with one request, block the
+	// least in each of several.
+	single, block int64
+}
+
+// OpenAzure opens a container of Azure Blob Storage. Nothing is sent yet.
+func OpenAzure(cfg AzureConfig, via http.RoundTripper) (Bucket, error) {
+	f, err := openAzure(cfg, via, time.Now)
+	if err != nil {
+		return nil, err
+	}
+	return f, nil
+}
+
+func openAzure(cfg AzureConfig, via http.RoundTripper, now func() time.Time) (*front, error) {
+	if via == nil {
+		return nil, errNoTransport
+	}
+	if !azureAccountName(cfg.Account) || !azureContainerName(cfg.Container) {
+		return nil, fmt.Errorf("bucket: account %q and container %q cannot be", cfg.Account, cfg.Container)
+	}
+	prefix, err := cleanPrefix(cfg.Prefix)
+	if err != nil {
+		return nil, err
+	}
+	standard := "https://" + cfg.Account + azureHosts[0]
+	if cfg.Endpoint == "" {
+		cfg.Endpoint = standard
+	}
+	base, err := parseEndpoint(cfg.Endpoint)
+	if err != nil {
+		return nil, err
+	}
+	name := "az://" + cfg.Account + "/" + cfg.Container + strings.TrimSuffix("/"+escapeKey(prefix, "/"), "/")
+	if base.String() != standard {
+		name += "?endpoint=" + url.QueryEscape(base.String())
+	}
+	a := &azure{now: now, single: 256 << 20, block: 64 << 20, client: &http.Client{Transport: polite{via}, CheckRedirect: stay}}
+	if a.authorize, err = chooseAzureAuth(cfg, base, via, now); err != nil {
+		return nil, err
+	}
+	a.base = base.JoinPath(cfg.Container)
+	return newFront(a, name, prefix, via), nil
+}
+
+// azureHosts are where the accounts of the public and the national clouds
+// live.
+var azureHosts = []string{".blob.core.windows.net", ".blob.storage.azure.net", ".blob.core.usgovcloudapi.net", ".blob.core.chinacloudapi.cn"}
+
+func azureAccountName(s string) bool {
+	return len(s) >= 3 && len(s) <= 63 && strings.Trim(s, "abcdefghijklmnopqrstuvwxyz0123456789-") == ""
+}
+
+func azureContainerName(s string) bool {
+	return s == "$root" || s == "$web" || azureAccountName(s)
+}
+
+// do sends a request about the container, or about key if it is not empty.
+func (a *azure) do(ctx context.Context, method, key string, query url.Values, body io.Reader, size int64, header http.Header) (*http.Response, error) {
+	u := *a.base
+	if key != "" {
+		u.RawPath = u.EscapedPath() + "/" + escapeKey(key, "/")
+		u.Path += "/" + key
+	}
+	u.RawQuery = strings.ReplaceAll(query.Encode(), "+", "%20")
+	if size == 0 && body != nil {
+		body = http.NoBody
+	}
+	req, err := http.NewRequestWithContext(ctx, method, u.String(), body)
+	if err != nil {
+		return nil, errors.New("no good address")
+	}
+	req.ContentLength = size
+	for k, v := range header {
+		req.Header[k] = v
+	}
+	req.Header.Set("X-Ms-Version", azureVersion)
+	req.Header.Set("X-Ms-Date", a.now().UTC().Format(http.TimeFormat))
+	refused, err := a.authorize(req)
+	if err != nil {
+		return nil, err
+	}
+	resp, err := a.client.Do(req)
+	if err != nil {
+		return nil, err
+	}
+	if resp.StatusCode >= 200 && resp.StatusCode < 300 {
+		return resp, nil
+	}
+	defer closeBody(resp)
+	if resp.StatusCode == http.StatusUnauthorized && refused != nil {
+		refused()
+	}
+	e := failure(resp.StatusCode, resp.Header.Get("X-Ms-Error-Code"), resp.Header.Get("Retry-After"), a.now())
+	switch e.Code {
+	case "ContainerNotFound", "ContainerBeingDeleted":
+		e.Err = ErrNoBucket
+	case "BlobAlreadyExists":
+		e.Err = ErrPrecondition
+	}
+	return nil, e
+}
+
+func (a *azure) get(ctx context.Context, key, rng, ifMatch string) (*reply, error) {
+	header := http.Header{}
+	if rng != "" {
+		header.Set("Range", rng)
+	}
+	if ifMatch != "" {
+		header.Set("If-Match", `"`+ifMatch+`"`)
+	}
+	resp, err := a.do(ctx, http.MethodGet, key, nil, nil, 0, header)
+	if err != nil {
+		return nil, err
+	}
+	return &reply{status: resp.StatusCode, header: resp.Header, body: resp.Body, info: azureInfo(key, resp)}, nil
+}
+
+func azureInfo(key string, resp *http.Response) Info {
+	h := resp.Header
+	return Info{Key: key, Size: resp.ContentLength, ETag: etag(h.Get("ETag")),
+		ModTime: httpTime(h.Get("Last-Modified")), ContentEncoding: h.Get("Content-Encoding")}
+}
+
+func (a *azure) head(ctx context.Context, key string) (Info, error) {
+	resp, err := a.do(ctx, http.MethodHead, key, nil, nil, 0, nil)
+	if err != nil {
+		return Info{}, err
+	}
+	closeBody(resp)
+	return azureInfo(key, resp), nil
+}
+
+func (a *azure) put(ctx context.Context, key string, size int64, r io.Reader, opt PutOptions) (Info, error) {
+	header := http.Header{"X-Ms-Blob-Content-Type": {opt.ContentType}}
+	if opt.ContentEncoding != "" {
+		header.Set("X-Ms-Blob-Content-Encoding", opt.ContentEncoding)
+	}
+	if opt.IfAbsent {
+		header.Set("If-None-Match", "*")
+	}
+	if size > a.single {
+		return a.putBlocks(ctx, key, size, r, header)
+	}
+	header.Set("X-Ms-Blob-Type", "BlockBlob")
+	return a.written(a.do(ctx, http.MethodPut, key, nil, r, size, header))
+}
+
+func (a *azure) written(resp *http.Response, err error) (Info, error) {
+	if err != nil {
+		return Info{}, bucketGone(err)
+	}
+	closeBody(resp)
+	return Info{ETag: etag(resp.Header.Get("ETag")), ModTime: httpTime(resp.Header.Get("Last-Modified"))}, nil
+}
+
+// maxBlocks is the most blocks that a blob may have.
+const maxBlocks = 50000
+
+// putBlocks writes in several requests. Blocks that never got into a list are
+// thrown away by the store after a week.
+func (a *azure) putBlocks(ctx context.Context, key string, size int64, r io.Reader, header http.Header) (Info, error) {
+	block := max(a.block, (size+maxBlocks-1)/maxBlocks)
+	// Of two writers of one key neither may take the other's blocks for its own.
+	session := rand.Text()
+	var list strings.Builder
+	list.WriteString(xml.Header + "<BlockList>")
+	for off := int64(0); off < size; off += block {
+		id := base64.StdEncoding.EncodeToString(fmt.Appendf(nil, "%s-%05d", session, off/block))
+		n := min(block, size-off)
+		resp, err := a.do(ctx, http.MethodPut, key, url.Values{"comp": {"block"}, "blockid": {id}}, io.LimitReader(r, n), n, nil)
+		if err != nil {
+			return Info{}, bucketGone(err)
+		}
+		closeBody(resp)
+		list.WriteString("<Latest>" + id + "</Latest>")
+	}
+	list.WriteString("</BlockList>")
+	return a.written(a.do(ctx, http.MethodPut, key, url.Values{"comp": {"blocklist"}}, strings.NewReader(list.String()), int64(list.Len()), header))
+}
+
+func (a *azure) remove(ctx context.Context, key string) error {
+	// Snapshots of the blob, if there are any, would keep it from going.
+	resp, err := a.do(ctx, http.MethodDelete, key, nil, nil, 0, http.Header{"X-Ms-Delete-Snapshots": {"include"}})
+	if err == nil {
+		closeBody(resp)
+	}
+	return err
+}
+
+// azurePage is a page of a listing.
+type azurePage struct {
+	Blobs []struct {
+		Name struct {
+			Text    string `xml:",chardata"`
+			Encoded bool   `xml:"Encoded,attr"` // percent-encoded, where XML cannot hold it
+		} `xml:"Name"`
+		Properties struct {
+			Size     string `xml:"Content-Length"`
+			ETag     string `xml:"Etag"`
+			Modified string `xml:"Last-Modified"`
+			Encoding string `xml:"Content-Encoding"`
+		} `xml:"Properties"`
+	} `xml:"Blobs>Blob"`
+	NextMarker string `xml:"NextMarker"`
+}
+
+func (a *azure) list(ctx context.Context, prefix string) iter.Seq2[Info, error] {
+	return func(yield func(Info, error) bool) {
+		query := url.Values{"restype": {"container"}, "comp": {"list"}, "maxresults": {strconv.Itoa(pageKeys)}}
+		if prefix != "" {
+			query.Set("prefix", prefix)
+		}
+		for {
+			page, err := a.page(ctx, query)
+			if err != nil {
+				yield(Info{}, err)
+				return
+			}
+			for _, b := range page.Blobs {
+				size, err := strconv.ParseInt(b.Properties.Size, 10, 64)
+				if err != nil || size < 0 {
+					size = -1
+				}
+				if b.Name.Encoded {
+					if s, err := url.PathUnescape(b.Name.Text); err == nil {
+						b.Name.Text = s
+					}
+				}
+				if !yield(Info{Key: b.Name.Text, Size: size, ETag: etag(b.Properties.ETag),
+					ModTime: httpTime(b.Properties.Modified), ContentEncoding: b.Properties.Encoding}, nil) {
+					return
+				}
+			}
+			if page.NextMarker == "" {
+				return
+			}
+			if page.NextMarker == query.Get("marker") {
+				yield(Info{}, errSamePage)
+				return
+			}
+			query.Set("marker", page.NextMarker)
+		}
+	}
+}
+
+func (a *azure) page(ctx context.Context, query url.Values) (*azurePage, error) {
+	resp, err := a.do(ctx, http.MethodGet, "", query, nil, 0, nil)
+	if err != nil {
+		return nil, bucketGone(err)
+	}
+	defer closeBody(resp)
+	var page azurePage
+	if err := xml.NewDecoder(io.LimitReader(resp.Body, maxPage)).Decode(&page); err != nil {
+		return nil, &Error{Status: resp.StatusCode, Err: fmt.Errorf("the answer is not what was expected: %w", err)}
+	}
+	return &page, nil
+}

@@ -1,0 +1,211 @@
+package buckettest
+
+import (
+	"bytes"
+	"crypto/hmac"
+	"crypto/sha256"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"net/http/httputil"
+	"net/url"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+)
+
+// Peer is a running object store with one empty bucket in it.
+type Peer struct {
+	Endpoint string // http://127.0.0.1:PORT
+	Bucket   string
+	// User and Secret are who may do everything: an access key and its secret
+	// for S3, the account and its key for Azure, a bearer token for Google.
+	User, Secret string
+	// Host is, for S3, a domain below which the peer takes buckets as hosts.
+	Host string
+}
+
+// find is the path of a peer's program, in the folder SYMDEPOT_PEERS or on
+// PATH; without it the test is skipped.
+func find(t testing.TB, name string) string {
+	t.Helper()
+	if dir := os.Getenv("SYMDEPOT_PEERS"); dir != "" {
+		if p, err := exec.LookPath(filepath.Join(dir, name)); err == nil {
+			return p
+		}
+	}
+	p, err := exec.LookPath(name)
+	if err != nil {
+		t.Skipf("%s is neither on PATH nor in the folder SYMDEPOT_PEERS; scripts/peers gets it", name)
+	}
+	return p
+}
+
+// start runs a peer on a free port until the test ends and returns its
+// address, once probe (a path) is answered.
+func start(t testing.TB, name, probe string, args func(port string) []string) string {
+	t.Helper()
+	path := find(t, name)
+	var said string
+	for range 5 { // the port may be gone when the peer wants it
+		l, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		addr := l.Addr().String()
+		l.Close()
+		_, port, _ := net.SplitHostPort(addr)
+		cmd := exec.Command(path, args(port)...)
+		out := &output{}
+		cmd.Stdout, cmd.Stderr, cmd.Dir = out, out, t.TempDir()
+		cmd.WaitDelay = time.Second
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		gone := make(chan struct{})
+		go func() { _ = cmd.Wait(); close(gone) }()
+		if answers("http://"+addr+probe, gone) {
+			t.Cleanup(func() { _ = cmd.Process.Kill(); <-gone })
+			return "http://" + addr
+		}
+		_ = cmd.Process.Kill()
+		<-gone
+		said = out.String()
+	}
+	t.Fatalf("%s does not come up: %s", name, said)
+	return ""
+}
+
+// answers waits until something answers at url, or the program is gone.
+func answers(url string, gone <-chan struct{}) bool {
+	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}, Timeout: 5 * time.Second}
+	tick := time.NewTicker(20 * time.Millisecond)
+	defer tick.Stop()
+	for range 1500 {
+		if resp, err := client.Get(url); err == nil {
+			resp.Body.Close()
+			return true
+		}
+		select {
+		case <-gone:
+			return false
+		case <-tick.C:
+		}
+	}
+	return false
+}
+
+// output keeps what a program said.
+type output struct {
+	mu  sync.Mutex
+	buf bytes.Buffer
+}
+
+func (o *output) Write(p []byte) (int, error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.buf.Write(p)
+}
+
+func (o *output) String() string {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.buf.String()
+}
+
+// S3 starts versitygw.
+func S3(t testing.TB) *Peer {
+	t.Helper()
+	p := &Peer{Bucket: "symbols", User: "symdepotuser", Secret: "S3cretOfVersitygw/+=", Host: "s3.test"}
+	root, side := t.TempDir(), t.TempDir()
+	if err := os.Mkdir(filepath.Join(root, p.Bucket), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	p.Endpoint = start(t, "versitygw", "/health", func(port string) []string {
+		return []string{"--port", "127.0.0.1:" + port, "--access", p.User, "--secret", p.Secret, "--health", "/health",
+			"--quiet", "--keep-alive", "--virtual-domain", p.Host + ":" + port, "posix", "--sidecar", side, root}
+	})
+	return p
+}
+
+// GCS starts fake-gcs-server, which believes everybody, and before it a
+// doorkeeper who does not.
+func GCS(t testing.TB) *Peer {
+	t.Helper()
+	p := &Peer{Bucket: "symbols", Secret: "ya29.good-token"}
+	inner := start(t, "fake-gcs-server", "/_internal/healthcheck", func(port string) []string {
+		return []string{"-scheme", "http", "-host", "127.0.0.1", "-port", port, "-backend", "memory", "-log-level", "error"}
+	})
+	resp, err := (&http.Client{Transport: Transport(nil)}).Post(inner+"/storage/v1/b", "application/json", strings.NewReader(`{"name":"`+p.Bucket+`"}`))
+	if err != nil || resp.StatusCode != http.StatusOK {
+		t.Fatalf("cannot make a bucket: %v %v", resp, err)
+	}
+	resp.Body.Close()
+	target, _ := url.Parse(inner)
+	proxy := &httputil.ReverseProxy{Transport: Transport(nil), Rewrite: func(r *httputil.ProxyRequest) { r.SetURL(target) }, ErrorHandler: func(w http.ResponseWriter, _ *http.Request, _ error) {
+		w.WriteHeader(http.StatusBadGateway)
+	}}
+	door := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Header.Get("Authorization") != "Bearer "+p.Secret {
+			w.WriteHeader(http.StatusUnauthorized)
+			_, _ = io.WriteString(w, `{"error":{"code":401,"message":"Invalid Credentials","errors":[{"reason":"authError"}]}}`)
+			return
+		}
+		proxy.ServeHTTP(w, r)
+	}))
+	t.Cleanup(door.Close)
+	p.Endpoint = door.URL
+	return p
+}
+
+// Azure starts Azurite. Its account and key are the same everywhere.
+func Azure(t testing.TB) *Peer {
+	t.Helper()
+	p := &Peer{Bucket: "symbols", User: "devstoreaccount1",
+		Secret: "Eby8vdM02xNOcqFlqUwJPLlmEtlCDXJ1OUzFT50uSRZ6IFsuFq2UVErCz4I6tq/K1SZFPTOtr/KBHBeksoGMGw=="}
+	addr := start(t, "azurite-blob", "/", func(port string) []string {
+		return []string{"--inMemoryPersistence", "--silent", "--disableTelemetry", "--blobHost", "127.0.0.1", "--blobPort", port}
+	})
+	p.Endpoint = addr + "/" + p.User
+	if err := makeContainer(p); err != nil {
+		t.Fatal(err)
+	}
+	return p
+}
+
+func makeContainer(p *Peer) error {
+	const version = "2021-12-02"
+	date := time.Now().UTC().Format(http.TimeFormat)
+	text := "PUT" + strings.Repeat("\n", 12) + "x-ms-date:" + date + "\nx-ms-version:" + version + "\n/" + p.User + "/" + p.User + "/" + p.Bucket + "\nrestype:container"
+	key, err := base64.StdEncoding.DecodeString(p.Secret)
+	if err != nil {
+		return err
+	}
+	mac := hmac.New(sha256.New, key)
+	mac.Write([]byte(text))
+	req, err := http.NewRequest(http.MethodPut, p.Endpoint+"/"+p.Bucket+"?restype=container", nil)
+	if err != nil {
+		return err
+	}
+	req.Header.Set("x-ms-date", date)
+	req.Header.Set("x-ms-version", version)
+	req.Header.Set("Authorization", "SharedKey "+p.User+":"+base64.StdEncoding.EncodeToString(mac.Sum(nil)))
+	resp, err := (&http.Client{Transport: Transport(nil)}).Do(req)
+	if err != nil {
+		return err
+	}
+	defer resp.Body.Close()
+	if resp.StatusCode != http.StatusCreated {
+		b, _ := io.ReadAll(resp.Body)
+		return errors.New(fmt.Sprint("cannot make a container: ", resp.Status, " ", string(b)))
+	}
+	return nil
+}

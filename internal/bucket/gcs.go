@@ -1,0 +1,307 @@
+package bucket
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"iter"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// GCSConfig says where a bucket of Google Cloud Storage is and who asks.
+type GCSConfig struct {
+	Bucket string
+	Prefix string // only what is below it is seen; empty: all
+	// Endpoint is the address of the store, empty: https://storage.googleapis.com.
+	Endpoint string
+	// Auth says where credentials come from: "token", "service-account",
+	// "metadata" or "anonymous". Empty: see the package's comment.
+	Auth            string
+	Token           string // an OAuth access token
+	TokenFile       string // a file that holds one, read once a minute
+	CredentialsJSON string // a service account's key
+	CredentialsFile string // a file that holds one
+	// MetadataEndpoint is the machine's metadata server, empty:
+	// http://metadata.google.internal, or GCE_METADATA_HOST.
+	MetadataEndpoint string
+	// CredentialsVia carries the requests for tokens, nil: what carries all
+	// others.
+	CredentialsVia http.RoundTripper
+}
+
+const gcsEndpoint = "https://storage.googleapis.com"
+
+// gcs speaks the JSON interface of Google Cloud Storage.
+type gcs struct {
+	base   *url.URL
+	bucket string
+	client *http.Client
+	auth   *tokens // nil: anonymous
+	now    func() time.Time
+}
+
+// OpenGCS opens a bucket of Google Cloud Storage. Nothing is sent yet.
+func OpenGCS(cfg GCSConfig, via http.RoundTripper) (Bucket, error) {
+	f, err := openGCS(cfg, via, time.Now)
+	if err != nil {
+		return nil, err
+	}
+	return f, nil
+}
+
+func openGCS(cfg GCSConfig, via http.RoundTripper, now func() time.Time) (*front, error) {
+	if via == nil {
+		return nil, errNoTransport
+	}
+	name := "gs://" + cfg.Bucket
+	if !gcsBucketName(cfg.Bucket) {
+		return nil, fmt.Errorf("bucket: %q is no name of a bucket", cfg.Bucket)
+	}
+	prefix, err := cleanPrefix(cfg.Prefix)
+	if err != nil {
+		return nil, err
+	}
+	if cfg.Endpoint == "" {
+		cfg.Endpoint = gcsEndpoint
+	}
+	base, err := parseEndpoint(cfg.Endpoint)
+	if err != nil {
+		return nil, err
+	}
+	name += strings.TrimSuffix("/"+escapeKey(prefix, "/"), "/")
+	if base.String() != gcsEndpoint {
+		name += "?endpoint=" + url.QueryEscape(base.String())
+	}
+	g := &gcs{base: base, bucket: cfg.Bucket, now: now, client: &http.Client{Transport: polite{via}, CheckRedirect: stay}}
+	if g.auth, err = gcsAuth(cfg, base, via, now); err != nil {
+		return nil, err
+	}
+	if g.auth != nil {
+		if err := mayCarrySecret(base); err != nil {
+			return nil, err
+		}
+	}
+	return newFront(g, name, prefix, via), nil
+}
+
+// gcsBucketName reports whether s can be a bucket's name.
+func gcsBucketName(s string) bool {
+	return len(s) >= 3 && len(s) <= 222 && strings.Trim(s, "abcdefghijklmnopqrstuvwxyz0123456789-_.") == "" &&
+		!strings.Contains(s, "..") && s[0] != '.' && s[len(s)-1] != '.'
+}
+
+// do sends a request about the bucket, or about key if it is not empty.
+func (g *gcs) do(ctx context.Context, method, root, key string, query url.Values, body io.Reader, prepare func(*http.Request)) (*http.Response, error) {
+	path := g.base.Path + root + "/b/" + g.bucket + "/o"
+	u := *g.base
+	u.Path, u.RawPath = path, path
+	if key != "" {
+		u.Path, u.RawPath = path+"/"+key, path+"/"+escapeKey(key, "")
+	}
+	u.RawQuery = query.Encode()
+	req, err := http.NewRequestWithContext(ctx, method, u.String(), body)
+	if err != nil {
+		return nil, errors.New("no good address")
+	}
+	if prepare != nil {
+		prepare(req)
+	}
+	var token string
+	if g.auth != nil {
+		if token, err = g.auth.get(ctx); err != nil {
+			return nil, err
+		}
+		req.Header.Set("Authorization", "Bearer "+token)
+	}
+	resp, err := g.client.Do(req)
+	if err != nil {
+		return nil, err
+	}
+	if resp.StatusCode >= 200 && resp.StatusCode < 300 {
+		return resp, nil
+	}
+	defer closeBody(resp)
+	if resp.StatusCode == http.StatusUnauthorized && g.auth != nil {
+		g.auth.drop(token)
+	}
+	return nil, failure(resp.StatusCode, gcsCode(resp.Body), resp.Header.Get("Retry-After"), g.now())
+}
+
+// gcsCode finds the reason in an answer that is an error.
+func gcsCode(body io.Reader) string {
+	var answer struct {
+		Error struct {
+			Errors []struct {
+				Reason string `json:"reason"`
+			} `json:"errors"`
+		} `json:"error"`
+	}
+	if json.NewDecoder(io.LimitReader(body, maxErrorBody)).Decode(&answer) != nil || len(answer.Error.Errors) == 0 {
+		return ""
+	}
+	return answer.Error.Errors[0].Reason
+}
+
+const gcsRoot, gcsUpload = "/storage/v1", "/upload/storage/v1"
+
+func (g *gcs) get(ctx context.Context, key, rng, ifMatch string) (*reply, error) {
+	query := url.Values{"alt": {"media"}}
+	if ifMatch != "" {
+		if _, err := strconv.ParseInt(ifMatch, 10, 64); err != nil {
+			return nil, ErrPrecondition // no generation
+		}
+		query.Set("ifGenerationMatch", ifMatch)
+	}
+	resp, err := g.do(ctx, http.MethodGet, gcsRoot, key, query, nil, func(req *http.Request) {
+		// Otherwise the store unpacks what was stored packed.
+		req.Header.Set("Accept-Encoding", "gzip")
+		if rng != "" {
+			req.Header.Set("Range", rng)
+		}
+	})
+	if err != nil {
+		return nil, err
+	}
+	h := resp.Header
+	encoding, stored := h.Get("Content-Encoding"), h.Get("X-Goog-Stored-Content-Encoding")
+	if stored == "identity" {
+		stored = ""
+	}
+	if stored != encoding && h.Get("X-Goog-Stored-Content-Encoding") != "" {
+		resp.Body.Close()
+		return nil, &Error{Status: resp.StatusCode, Err: fmt.Errorf("the store sent the content as %q, which it keeps as %q", encoding, stored)}
+	}
+	return &reply{status: resp.StatusCode, header: h, body: resp.Body, info: Info{
+		Key: key, Size: resp.ContentLength, ETag: h.Get("X-Goog-Generation"),
+		ModTime: httpTime(h.Get("Last-Modified")), ContentEncoding: encoding,
+	}}, nil
+}
+
+// gcsObject is the store's description of an object.
+type gcsObject struct {
+	Name            string    `json:"name"`
+	Size            string    `json:"size"`
+	Generation      string    `json:"generation"`
+	Updated         time.Time `json:"updated"`
+	ContentEncoding string    `json:"contentEncoding"`
+}
+
+const gcsFields = "name,size,generation,updated,contentEncoding"
+
+func (o *gcsObject) info() Info {
+	size, err := strconv.ParseInt(o.Size, 10, 64)
+	if err != nil || size < 0 {
+		size = -1
+	}
+	return Info{Key: o.Name, Size: size, ETag: o.Generation, ModTime: o.Updated, ContentEncoding: o.ContentEncoding}
+}
+
+// decode reads a JSON answer.
+func (g *gcs) decode(resp *http.Response, into any) error {
+	defer closeBody(resp)
+	if err := json.NewDecoder(io.LimitReader(resp.Body, maxPage)).Decode(into); err != nil {
+		return &Error{Status: resp.StatusCode, Err: fmt.Errorf("the answer is not what was expected: %w", err)}
+	}
+	return nil
+}
+
+func (g *gcs) head(ctx context.Context, key string) (Info, error) {
+	resp, err := g.do(ctx, http.MethodGet, gcsRoot, key, url.Values{"fields": {gcsFields}}, nil, nil)
+	if err != nil {
+		return Info{}, err
+	}
+	var o gcsObject
+	if err := g.decode(resp, &o); err != nil {
+		return Info{}, err
+	}
+	return o.info(), nil
+}
+
+func (g *gcs) put(ctx context.Context, key string, size int64, r io.Reader, opt PutOptions) (Info, error) {
+	query := url.Values{"uploadType": {"media"}, "name": {key}, "fields": {gcsFields}}
+	if opt.ContentEncoding != "" {
+		query.Set("contentEncoding", opt.ContentEncoding)
+	}
+	if opt.IfAbsent {
+		query.Set("ifGenerationMatch", "0")
+	}
+	resp, err := g.do(ctx, http.MethodPost, gcsUpload, "", query, r, func(req *http.Request) {
+		if req.ContentLength = size; size == 0 {
+			req.Body = http.NoBody
+		}
+		req.Header.Set("Content-Type", opt.ContentType)
+	})
+	if err != nil {
+		return Info{}, bucketGone(err)
+	}
+	var o gcsObject
+	if err := g.decode(resp, &o); err != nil {
+		return Info{}, err
+	}
+	info := o.info()
+	if info.Size != size {
+		return Info{}, &Error{Status: resp.StatusCode, Err: fmt.Errorf("the store kept %d of %d bytes", info.Size, size)}
+	}
+	return info, nil
+}
+
+func (g *gcs) remove(ctx context.Context, key string) error {
+	resp, err := g.do(ctx, http.MethodDelete, gcsRoot, key, nil, nil, nil)
+	if err == nil {
+		closeBody(resp)
+	}
+	return err
+}
+
+func (g *gcs) list(ctx context.Context, prefix string) iter.Seq2[Info, error] {
+	return func(yield func(Info, error) bool) {
+		query := url.Values{"maxResults": {strconv.Itoa(pageKeys)}, "fields": {"nextPageToken,items(" + gcsFields + ")"}}
+		if prefix != "" {
+			query.Set("prefix", prefix)
+		}
+		for {
+			resp, err := g.do(ctx, http.MethodGet, gcsRoot, "", query, nil, nil)
+			if err != nil {
+				yield(Info{}, bucketGone(err))
+				return
+			}
+			var page struct {
+				Items         []gcsObject `json:"items"`
+				NextPageToken string      `json:"nextPageToken"`
+			}
+			if err := g.decode(resp, &page); err != nil {
+				yield(Info{}, err)
+				return
+			}
+			for i := range page.Items {
+				if !yield(page.Items[i].info(), nil) {
+					return
+				}
+			}
+			if page.NextPageToken == "" {
+				return
+			}
+			if page.NextPageToken == query.Get("pageToken") {
+				yield(Info{}, errSamePage)
+				return
+			}
+			query.Set("pageToken", page.NextPageToken)
+		}
+	}
+}
+
+var errSamePage = errors.New("the store repeats a page of its listing")
+
+// bucketGone is for requests that are about the bucket: a 404 is about it too.
+func bucketGone(err error) error {
+	if e := (*Error)(nil); errors.As(err, &e) && e.Status == http.StatusNotFound {
+		e.Err = ErrNoBucket
+	}
+	return err
+}

@@ -1,0 +1,294 @@
+package bucket
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"iter"
+	"net/http"
+	"net/url"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/minio/minio-go/v7"
+	"github.com/minio/minio-go/v7/pkg/s3utils"
+)
+
+// S3Config says where a bucket of an S3-compatible store is and who asks.
+type S3Config struct {
+	Bucket string
+	Prefix string // only what is below it is seen; empty: all
+	// Endpoint is the address of the store, http or https, without a path.
+	// Empty: Amazon's of the region.
+	Endpoint string
+	// Region is where the bucket is, for the signature. Empty: AWS_REGION,
+	// AWS_DEFAULT_REGION, what an Amazon endpoint says, us-east-1. It is
+	// never asked for.
+	Region string
+	// Style is how the bucket is named in requests: "path", "virtual" (as a
+	// part of the host), or empty: virtual at Amazon, path elsewhere.
+	Style string
+	// Auth says where credentials come from: "keys", "env", "web-identity",
+	// "file", "role" or "anonymous". Empty: see the package's comment.
+	Auth                               string
+	AccessKey, SecretKey, SessionToken string
+	CredentialsFile, Profile           string // for file
+	WebIdentityTokenFile, RoleARN      string // for web-identity
+	STSEndpoint                        string // for web-identity
+	RoleEndpoint                       string // for role: the metadata service
+	// CredentialsVia carries the requests for credentials, nil: what carries
+	// all others.
+	CredentialsVia http.RoundTripper
+}
+
+const amazonEndpoint = "https://s3.amazonaws.com"
+
+// s3 speaks to a store through minio-go, one request at a time: its own
+// repetitions, look-ups of regions and buffers are not used.
+type s3 struct {
+	core   *minio.Core
+	bucket string
+	now    func() time.Time
+	// single is the most bytes that are written with one request, part the
+	// least in each of several.
+	single, part int64
+}
+
+// minio-go waits this long after a failure even if it is not to repeat the
+// request.
+func init() { minio.DefaultRetryUnit = 0 }
+
+// OpenS3 opens a bucket of an S3-compatible store. Nothing is sent yet.
+func OpenS3(cfg S3Config, via http.RoundTripper) (Bucket, error) {
+	f, err := openS3(cfg, via)
+	if err != nil {
+		return nil, err
+	}
+	return f, nil
+}
+
+func openS3(cfg S3Config, via http.RoundTripper) (*front, error) {
+	if via == nil {
+		return nil, errNoTransport
+	}
+	if err := s3utils.CheckValidBucketName(cfg.Bucket); err != nil {
+		return nil, fmt.Errorf("bucket: %q is no name of a bucket: %w", cfg.Bucket, err)
+	}
+	prefix, err := cleanPrefix(cfg.Prefix)
+	if err != nil {
+		return nil, err
+	}
+	name := "s3://" + cfg.Bucket + strings.TrimSuffix("/"+escapeKey(prefix, "/"), "/")
+	if cfg.Endpoint == "" {
+		cfg.Endpoint = amazonEndpoint
+	} else {
+		name += "?endpoint=" + url.QueryEscape(strings.TrimRight(cfg.Endpoint, "/"))
+	}
+	endpoint, err := parseEndpoint(cfg.Endpoint)
+	if err == nil && endpoint.Path != "" {
+		err = errors.New("bucket: the endpoint of an S3 store has no path")
+	}
+	if err != nil {
+		return nil, err
+	}
+	lookup, ok := map[string]minio.BucketLookupType{"": minio.BucketLookupAuto, "path": minio.BucketLookupPath, "virtual": minio.BucketLookupDNS}[cfg.Style]
+	if !ok {
+		return nil, fmt.Errorf("bucket: style %q is neither path nor virtual", cfg.Style)
+	}
+	cfg.Region = s3Region(cfg.Region, endpoint)
+	creds, err := s3Credentials(cfg, endpoint, via)
+	if err != nil {
+		return nil, err
+	}
+	core, err := minio.NewCore(endpoint.Host, &minio.Options{
+		Creds: creds, Secure: endpoint.Scheme == "https", Transport: witness{polite{via}},
+		Region: cfg.Region, BucketLookup: lookup, MaxRetries: 1,
+	})
+	if err != nil {
+		return nil, fmt.Errorf("bucket: endpoint %s://%s: %w", endpoint.Scheme, endpoint.Host, err)
+	}
+	return newFront(&s3{core: core, bucket: cfg.Bucket, now: time.Now, single: 64 << 20, part: 64 << 20}, name, prefix, via), nil
+}
+
+func s3Region(region string, endpoint *url.URL) string {
+	for _, r := range []string{region, os.Getenv("AWS_REGION"), os.Getenv("AWS_DEFAULT_REGION"), s3utils.GetRegionFromURL(*endpoint)} {
+		if r != "" {
+			return r
+		}
+	}
+	return "us-east-1"
+}
+
+// seen is what minio-go keeps to itself of an answer.
+type seen struct {
+	status        int
+	retry, region string
+}
+
+type seenKey struct{}
+
+// witness notes it, and bounds the pages of listings.
+type witness struct{ next http.RoundTripper }
+
+func (w witness) RoundTrip(req *http.Request) (*http.Response, error) {
+	s, _ := req.Context().Value(seenKey{}).(*seen)
+	if s != nil {
+		*s = seen{}
+	}
+	resp, err := w.next.RoundTrip(req)
+	if err != nil {
+		return nil, err
+	}
+	if s != nil {
+		*s = seen{status: resp.StatusCode, retry: resp.Header.Get("Retry-After"), region: resp.Header.Get("X-Amz-Bucket-Region")}
+	}
+	if req.Method != http.MethodGet || strings.Contains(req.URL.RawQuery, "list-type=") {
+		resp.Body = limited{io.LimitReader(resp.Body, maxPage), resp.Body}
+	}
+	return resp, err
+}
+
+func watch(ctx context.Context) (context.Context, *seen) {
+	s := &seen{}
+	return context.WithValue(ctx, seenKey{}, s), s
+}
+
+// fail turns an error of minio-go into one of ours.
+func (b *s3) fail(err error, s *seen) error {
+	var answer minio.ErrorResponse
+	if err == nil || s.status == 0 || !errors.As(err, &answer) {
+		return err
+	}
+	e := failure(s.status, answer.Code, s.retry, b.now())
+	switch answer.Code {
+	case minio.NoSuchBucket, "InvalidBucketName":
+		e.Err = ErrNoBucket
+	case "KeyTooLongError":
+		e.Err = fs.ErrNotExist
+	case "SlowDown", "SlowDownRead", "SlowDownWrite", "Throttling", "ThrottlingException", "RequestLimitExceeded", "RequestThrottled", "TooManyRequests":
+		e.Err, e.Retry = ErrThrottled, retryTime(s.retry, b.now())
+	case "ConditionalRequestConflict", minio.PreconditionFailed:
+		e.Err = ErrPrecondition
+	case "ExpiredToken", "InvalidToken", "TokenRefreshRequired":
+		e.Err = fs.ErrPermission
+	case "PermanentRedirect", "TemporaryRedirect", "AuthorizationHeaderMalformed", "IllegalLocationConstraintException", "301 Moved Permanently":
+		region := answer.Region
+		if region == "" {
+			region = s.region
+		}
+		if region = cleanCode(region); region != "" {
+			e.Err = fmt.Errorf("the bucket is in region %s, which is to be configured", region)
+		}
+	}
+	return e
+}
+
+func (b *s3) get(ctx context.Context, key, rng, ifMatch string) (*reply, error) {
+	ctx, s := watch(ctx)
+	var opts minio.GetObjectOptions
+	if rng != "" {
+		opts.Set("Range", rng)
+	}
+	if ifMatch != "" {
+		opts.Set("If-Match", `"`+ifMatch+`"`)
+	}
+	body, o, header, err := b.core.GetObject(ctx, b.bucket, key, opts)
+	if err != nil {
+		return nil, b.fail(err, s)
+	}
+	return &reply{status: s.status, header: header, info: s3Info(o), body: body}, nil
+}
+
+func s3Info(o minio.ObjectInfo) Info {
+	return Info{Key: o.Key, Size: o.Size, ETag: etag(o.ETag), ModTime: o.LastModified, ContentEncoding: plainEncoding(o.ContentEncoding)}
+}
+
+// plainEncoding is without the coding of signed uploads, which some stores
+// take for one of the content.
+func plainEncoding(s string) string {
+	s, _ = strings.CutPrefix(s, "aws-chunked")
+	return strings.TrimLeft(s, ", ")
+}
+
+func (b *s3) head(ctx context.Context, key string) (Info, error) {
+	ctx, s := watch(ctx)
+	o, err := b.core.StatObject(ctx, b.bucket, key, minio.StatObjectOptions{})
+	if err != nil {
+		return Info{}, b.fail(err, s)
+	}
+	return s3Info(o), nil
+}
+
+func (b *s3) put(ctx context.Context, key string, size int64, r io.Reader, opt PutOptions) (Info, error) {
+	ctx, s := watch(ctx)
+	opts := minio.PutObjectOptions{ContentType: opt.ContentType, ContentEncoding: opt.ContentEncoding}
+	if size > b.single {
+		etag, err := b.putParts(ctx, key, size, r, opts, opt.IfAbsent)
+		return Info{ETag: etag}, b.fail(err, s)
+	}
+	if opt.IfAbsent {
+		opts.SetMatchETagExcept("*")
+	}
+	u, err := b.core.PutObject(ctx, b.bucket, key, r, size, "", "", opts)
+	if err != nil {
+		return Info{}, b.fail(err, s)
+	}
+	return Info{ETag: etag(u.ETag)}, nil
+}
+
+// putParts writes in several requests, each streamed. (minio-go's own way
+// buffers every part, and drops the condition when it completes the upload.)
+func (b *s3) putParts(ctx context.Context, key string, size int64, r io.Reader, opts minio.PutObjectOptions, ifAbsent bool) (tag string, err error) {
+	const maxParts = 10000
+	part := max(b.part, (size+maxParts-1)/maxParts)
+	id, err := b.core.NewMultipartUpload(ctx, b.bucket, key, opts)
+	if err != nil {
+		return "", err
+	}
+	defer func() {
+		if err != nil {
+			abort, cancel := context.WithTimeout(context.WithValue(context.WithoutCancel(ctx), seenKey{}, nil), 30*time.Second)
+			defer cancel()
+			_ = b.core.AbortMultipartUpload(abort, b.bucket, key, id)
+		}
+	}()
+	var parts []minio.CompletePart
+	for off := int64(0); off < size; off += part {
+		n := min(part, size-off)
+		p, err := b.core.PutObjectPart(ctx, b.bucket, key, id, len(parts)+1, io.LimitReader(r, n), n, minio.PutObjectPartOptions{})
+		if err != nil {
+			return "", err
+		}
+		parts = append(parts, minio.CompletePart{PartNumber: p.PartNumber, ETag: p.ETag})
+	}
+	var complete minio.PutObjectOptions
+	if ifAbsent {
+		complete.SetMatchETagExcept("*")
+	}
+	u, err := b.core.CompleteMultipartUpload(ctx, b.bucket, key, id, parts, complete)
+	return etag(u.ETag), err
+}
+
+func (b *s3) remove(ctx context.Context, key string) error {
+	ctx, s := watch(ctx)
+	return b.fail(b.core.RemoveObject(ctx, b.bucket, key, minio.RemoveObjectOptions{}), s)
+}
+
+func (b *s3) list(ctx context.Context, prefix string) iter.Seq2[Info, error] {
+	return func(yield func(Info, error) bool) {
+		ctx, s := watch(ctx)
+		owner := false
+		for o := range b.core.ListObjectsIter(ctx, b.bucket, minio.ListObjectsOptions{Prefix: prefix, Recursive: true, MaxKeys: pageKeys, FetchOwner: &owner}) {
+			if o.Err != nil {
+				yield(Info{}, b.fail(o.Err, s))
+				return
+			}
+			if !yield(s3Info(o), nil) {
+				return
+			}
+		}
+	}
+}

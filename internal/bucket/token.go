@@ -1,0 +1,212 @@
+package bucket
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"os"
+	"strings"
+	"sync"
+	"time"
+)
+
+// credentialTimeout bounds every fetch of credentials.
+const credentialTimeout = 15 * time.Second
+
+// token is a bearer token.
+type token struct {
+	value   string
+	expires time.Time // zero: never
+}
+
+// tokens fetches a token, once for all who ask, and keeps it while it is good.
+type tokens struct {
+	fetch func(context.Context) (token, error)
+	now   func() time.Time
+
+	mu      sync.Mutex // guards what follows
+	current token
+	running *fetching // nil while none is
+}
+
+// fetching is one fetch, complete when done is closed.
+type fetching struct {
+	done  chan struct{}
+	token token
+	err   error
+}
+
+// get is a token that is good for a while. The fetch is detached from ctx: who
+// goes away does not end it for the others.
+func (t *tokens) get(ctx context.Context) (string, error) {
+	t.mu.Lock()
+	if t.current.value != "" && (t.current.expires.IsZero() || t.now().Before(t.current.expires)) {
+		defer t.mu.Unlock()
+		return t.current.value, nil
+	}
+	f := t.running
+	if f == nil {
+		f = &fetching{done: make(chan struct{})}
+		t.running = f
+		go t.run(ctx, f)
+	}
+	t.mu.Unlock()
+	select {
+	case <-f.done:
+		return f.token.value, f.err
+	case <-ctx.Done():
+		return "", ctx.Err()
+	}
+}
+
+func (t *tokens) run(ctx context.Context, f *fetching) {
+	ctx, cancel := sleepless(ctx)
+	defer cancel()
+	tok, err := t.fetch(ctx)
+	switch {
+	case err != nil:
+		f.err = fmt.Errorf("%w: %w", ErrCredentials, scrub(err))
+	case !validHeader(tok.value) || tok.value == "":
+		f.err = fmt.Errorf("%w: what came is no token", ErrCredentials)
+	default:
+		f.token = tok
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.running = nil
+	if f.err == nil {
+		t.current = tok
+		if left := tok.expires.Sub(t.now()); !tok.expires.IsZero() {
+			// Renewed a tenth of its life before the end, at most five
+			// minutes: clocks differ and requests take time.
+			t.current.expires = tok.expires.Add(-min(left/10, 5*time.Minute))
+		}
+	}
+	close(f.done)
+}
+
+// drop forgets a token that the store has refused.
+func (t *tokens) drop(value string) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.current.value == value {
+		t.current = token{}
+	}
+}
+
+// tokenFile reads a token that something else keeps fresh.
+func tokenFile(name string) func(context.Context) (token, error) {
+	return func(context.Context) (token, error) {
+		b, err := readSmall(name)
+		if err != nil {
+			return token{}, err
+		}
+		return token{value: strings.TrimSpace(string(b)), expires: time.Now().Add(time.Minute)}, nil
+	}
+}
+
+func fixedToken(value string) func(context.Context) (token, error) {
+	return func(context.Context) (token, error) { return token{value: value}, nil }
+}
+
+// readSmall reads a file of credentials.
+func readSmall(name string) ([]byte, error) {
+	f, err := os.Open(name)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	b, err := io.ReadAll(io.LimitReader(f, 1<<20))
+	if err == nil && len(b) == 1<<20 {
+		err = fmt.Errorf("%s is too large for credentials", name)
+	}
+	return b, err
+}
+
+// askToken sends a request for a token and reads the common JSON answer.
+// Nothing of the answer gets into an error but its status and OAuth's code.
+func askToken(client *http.Client, req *http.Request, now func() time.Time) (token, error) {
+	resp, err := client.Do(req)
+	if err != nil {
+		return token{}, scrub(err)
+	}
+	defer closeBody(resp)
+	var answer struct {
+		AccessToken string      `json:"access_token"`
+		ExpiresIn   json.Number `json:"expires_in"` // a string at Azure's metadata service
+		Error       any         `json:"error"`
+	}
+	derr := json.NewDecoder(io.LimitReader(resp.Body, 1<<20)).Decode(&answer)
+	if resp.StatusCode != http.StatusOK {
+		code, _ := answer.Error.(string)
+		return token{}, tokenStatus(req, resp.StatusCode, code)
+	}
+	if derr != nil {
+		return token{}, fmt.Errorf("%s answered with something that is not JSON", req.URL.Host)
+	}
+	t := token{value: answer.AccessToken}
+	seconds, err := answer.ExpiresIn.Int64()
+	if t.value == "" || (answer.ExpiresIn != "" && err != nil) {
+		return token{}, fmt.Errorf("%s answered without a token", req.URL.Host)
+	}
+	if answer.ExpiresIn == "" {
+		seconds = 300
+	}
+	t.expires = now().Add(time.Duration(min(max(seconds, 0), 1<<25)) * time.Second)
+	return t, nil
+}
+
+func tokenStatus(req *http.Request, status int, code string) error {
+	if code = cleanCode(code); code != "" {
+		return fmt.Errorf("%s answered %d %s", req.URL.Host, status, code)
+	}
+	return fmt.Errorf("%s answered %d %s", req.URL.Host, status, http.StatusText(status))
+}
+
+// choose returns auth if it is known, or what pick says if it is empty.
+func choose(auth string, pick func() string, known ...string) (string, error) {
+	if auth == "" {
+		auth = pick()
+	}
+	for _, k := range known {
+		if k == auth {
+			return auth, nil
+		}
+	}
+	return "", fmt.Errorf("bucket: auth %q is not known; there are %s", auth, strings.Join(known, ", "))
+}
+
+// firstOf is what is configured, or what the environment has under the name
+// env, or other.
+func firstOf(configured, env, other string) string {
+	if configured == "" && env != "" {
+		configured = os.Getenv(env)
+	}
+	if configured == "" {
+		return other
+	}
+	return configured
+}
+
+// hostOf are the hosts of those addresses that are some.
+func hostOf(addresses ...string) []string {
+	var hosts []string
+	for _, a := range addresses {
+		if u, err := url.Parse(a); err == nil && u.Host != "" {
+			hosts = append(hosts, u.Host)
+		}
+	}
+	return hosts
+}
+
+// need refuses an Auth without what it needs.
+func need(ok bool, what string) error {
+	if !ok {
+		return errors.New("bucket: " + what)
+	}
+	return nil
+}

@@ -1,0 +1,116 @@
+package bucket
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// Config is a *S3Config, *GCSConfig or *AzureConfig.
+type Config interface {
+	// Open opens the bucket; nothing is sent yet. See OpenS3 and its like.
+	Open(via http.RoundTripper) (Bucket, error)
+	// Hosts are the hosts that the bucket will be asked at, and those that
+	// will be asked for credentials, some with a port: for a RoundTripper that
+	// minds where it connects to. They are the operator's, by name or by
+	// choice of credentials, metadata services included. Hosts of the store's
+	// maker that follow from the region may be missing.
+	Hosts() []string
+}
+
+// Open is [OpenS3].
+func (c *S3Config) Open(via http.RoundTripper) (Bucket, error) { return OpenS3(*c, via) }
+
+// Open is [OpenGCS].
+func (c *GCSConfig) Open(via http.RoundTripper) (Bucket, error) { return OpenGCS(*c, via) }
+
+// Open is [OpenAzure].
+func (c *AzureConfig) Open(via http.RoundTripper) (Bucket, error) { return OpenAzure(*c, via) }
+
+// ErrNotBucket means that an address is not one of a bucket.
+var ErrNotBucket = errors.New("not the address of a bucket")
+
+// ParseURL reads the address of a bucket:
+//
+//	s3://BUCKET/PREFIX      ?endpoint= region= style= auth= profile= anonymous=
+//	gs://BUCKET/PREFIX      ?endpoint= auth= anonymous=
+//	az://ACCOUNT/CONTAINER/PREFIX   ?endpoint= auth= anonymous=
+//	https://ACCOUNT.blob.core.windows.net/CONTAINER/PREFIX   and a shared access signature, if any, as the query
+//
+// An endpoint is the address of a store other than the maker's own. Secrets
+// have no place in the first three; user names and passwords have none in
+// any. Any other address is ErrNotBucket. No error repeats the address.
+func ParseURL(s string) (Config, error) {
+	u, err := url.Parse(s)
+	if err != nil {
+		return nil, fmt.Errorf("%w: it cannot be read as an address", ErrNotBucket)
+	}
+	var c Config
+	switch scheme := strings.ToLower(u.Scheme); {
+	case scheme == "s3" || scheme == "gs" || scheme == "az":
+		c, err = parseBucket(scheme, u)
+	case scheme == "https" && hostIn(u, azureHosts...):
+		c, err = parseAzureURL(u)
+	default:
+		return nil, fmt.Errorf("%w: s3://, gs://, az:// or https://ACCOUNT%s is expected", ErrNotBucket, azureHosts[0])
+	}
+	if err == nil && (u.User != nil || u.Fragment != "" || u.Opaque != "") {
+		err = errors.New("bucket: neither a user nor a password nor a fragment belongs into the address of a bucket")
+	}
+	if err != nil {
+		return nil, err
+	}
+	return c, nil
+}
+
+func parseBucket(scheme string, u *url.URL) (Config, error) {
+	q, err := url.ParseQuery(u.RawQuery)
+	if err != nil {
+		return nil, errors.New("bucket: the query of the address cannot be read")
+	}
+	known := map[string][]string{
+		"s3": {"endpoint", "region", "style", "auth", "profile", "anonymous"},
+		"gs": {"endpoint", "auth", "anonymous"},
+		"az": {"endpoint", "auth", "anonymous"},
+	}[scheme]
+	for k, v := range q {
+		if !slices.Contains(known, k) || len(v) != 1 {
+			return nil, fmt.Errorf("bucket: the query of a %s:// address may have %s, each once", scheme, strings.Join(known, ", "))
+		}
+	}
+	auth := q.Get("auth")
+	if a := q.Get("anonymous"); a != "" {
+		yes, err := strconv.ParseBool(a)
+		if err != nil || (auth != "" && yes) {
+			return nil, errors.New("bucket: anonymous is true or false, and goes with no auth")
+		}
+		if yes {
+			auth = "anonymous"
+		}
+	}
+	path := strings.TrimPrefix(u.Path, "/")
+	switch scheme {
+	case "s3":
+		return &S3Config{Bucket: u.Host, Prefix: path, Endpoint: q.Get("endpoint"), Region: q.Get("region"),
+			Style: q.Get("style"), Profile: q.Get("profile"), Auth: auth}, nil
+	case "gs":
+		return &GCSConfig{Bucket: u.Host, Prefix: path, Endpoint: q.Get("endpoint"), Auth: auth}, nil
+	}
+	container, prefix, _ := strings.Cut(path, "/")
+	return &AzureConfig{Account: u.Host, Container: container, Prefix: prefix, Endpoint: q.Get("endpoint"), Auth: auth}, nil
+}
+
+func parseAzureURL(u *url.URL) (Config, error) {
+	host := strings.ToLower(u.Host)
+	account, _, _ := strings.Cut(host, ".")
+	container, prefix, _ := strings.Cut(strings.TrimPrefix(u.Path, "/"), "/")
+	c := &AzureConfig{Account: account, Container: container, Prefix: prefix, SAS: u.RawQuery}
+	if host != account+azureHosts[0] {
+		c.Endpoint = "https://" + host
+	}
+	return c, nil
+}

@@ -1,0 +1,231 @@
+package bucket
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"net"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+	"time"
+	"unicode/utf8"
+)
+
+const (
+	userAgent = "symdepot"
+	// maxPage is the most that a page of a listing may have: a thousand keys
+	// of the greatest length, escaped, with everything a store says of each.
+	maxPage = 16 << 20
+	// maxErrorBody is the most that is read of an answer that is an error.
+	maxErrorBody = 64 << 10
+	pageKeys     = 1000
+	// expectAbove is the size of a body, in bytes, above which the store is
+	// asked first whether it wants it.
+	expectAbove = 1 << 20
+)
+
+// polite is the RoundTripper below all three stores.
+type polite struct {
+	next http.RoundTripper
+}
+
+func (p polite) RoundTrip(req *http.Request) (*http.Response, error) {
+	req = req.Clone(req.Context())
+	req.Header.Set("User-Agent", userAgent)
+	if req.Header.Get("Accept-Encoding") == "" { // named, so that net/http unpacks nothing
+		req.Header.Set("Accept-Encoding", "identity")
+	}
+	if req.ContentLength > expectAbove {
+		req.Header.Set("Expect", "100-continue")
+	}
+	resp, err := p.next.RoundTrip(req)
+	if err == nil && resp.StatusCode >= 300 {
+		resp.Body = limited{io.LimitReader(resp.Body, maxErrorBody), resp.Body}
+	}
+	return resp, err
+}
+
+// stay keeps a client from following redirects: the stores need none, and a
+// signature or token must not travel.
+func stay(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
+
+// errNoTransport refuses what would fall back to the default transport.
+var errNoTransport = errors.New("bucket: no RoundTripper was given")
+
+// failure turns an answer that is an error into an *Error.
+func failure(status int, code string, retryAfter string, now time.Time) *Error {
+	e := &Error{Status: status, Code: cleanCode(code), Err: errors.New("unexpected answer")}
+	switch {
+	case status == http.StatusNotFound:
+		e.Err = fs.ErrNotExist
+	case status == http.StatusUnauthorized, status == http.StatusForbidden:
+		e.Err = fs.ErrPermission
+	case status == http.StatusPreconditionFailed:
+		e.Err = ErrPrecondition
+	case status == http.StatusRequestedRangeNotSatisfiable:
+		e.Err = ErrRange
+	case status == http.StatusTooManyRequests, status == http.StatusServiceUnavailable:
+		e.Err = ErrThrottled
+		e.Retry = retryTime(retryAfter, now)
+	case status >= 500:
+		e.Err = errors.New("the store failed")
+	case status >= 300 && status < 400:
+		e.Err = errors.New("the store points elsewhere, which is not followed")
+	}
+	return e
+}
+
+// cleanCode is a store's error code if it looks like one; it goes into logs.
+func cleanCode(s string) string {
+	if len(s) > 64 {
+		return ""
+	}
+	for _, c := range s {
+		if (c < 'A' || c > 'Z') && (c < 'a' || c > 'z') && (c < '0' || c > '9') && c != '.' && c != '_' && c != '-' {
+			return ""
+		}
+	}
+	return s
+}
+
+// retryTime reads Retry-After: seconds or a date, at most a day ahead.
+func retryTime(s string, now time.Time) time.Time {
+	const most = 24 * time.Hour
+	if n, err := strconv.ParseInt(strings.TrimSpace(s), 10, 64); err == nil {
+		return now.Add(time.Duration(min(max(n, 0), int64(most/time.Second))) * time.Second)
+	}
+	t, err := http.ParseTime(s)
+	if err != nil {
+		return time.Time{}
+	}
+	if t.Sub(now) > most {
+		return now.Add(most)
+	}
+	return t
+}
+
+// scrub takes the address from an error of net/http: it may hold a signature.
+func scrub(err error) error {
+	for {
+		u := (*url.Error)(nil)
+		if !errors.As(err, &u) {
+			return err
+		}
+		err = u.Err
+	}
+}
+
+// etag is a strong entity tag without its quotes, or empty.
+func etag(s string) string {
+	if strings.HasPrefix(s, "W/") {
+		return ""
+	}
+	return strings.Trim(s, `"`)
+}
+
+// validTag reports whether s can be an entity tag of a store.
+func validTag(s string) bool {
+	return !strings.ContainsFunc(s, func(r rune) bool { return r <= ' ' || r == '"' || r > '~' })
+}
+
+func httpTime(s string) time.Time {
+	t, err := http.ParseTime(s)
+	if err != nil {
+		return time.Time{}
+	}
+	return t
+}
+
+// escapeKey escapes everything but letters, digits, "-._~" and keep, which
+// every store and every proxy on the way reads the same.
+func escapeKey(key, keep string) string {
+	const hex = "0123456789ABCDEF"
+	var b strings.Builder
+	for i := range len(key) {
+		c := key[i]
+		if 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || '0' <= c && c <= '9' || strings.IndexByte("-._~"+keep, c) >= 0 {
+			b.WriteByte(c)
+		} else {
+			b.Write([]byte{'%', hex[c>>4], hex[c&15]})
+		}
+	}
+	return b.String()
+}
+
+// validText reports whether s is UTF-8 without control characters.
+func validText(s string) bool {
+	return utf8.ValidString(s) && !strings.ContainsFunc(s, func(r rune) bool { return r < ' ' || r == 0x7f })
+}
+
+// validHeader reports whether s arrives as it is when sent as a header.
+func validHeader(s string) bool {
+	return validText(s) && s == strings.TrimSpace(s)
+}
+
+// parseEndpoint reads the address of a store.
+func parseEndpoint(s string) (*url.URL, error) {
+	u, err := url.Parse(s)
+	switch {
+	case err != nil, u.Host == "" || u.Opaque != "", u.Scheme != "http" && u.Scheme != "https":
+		return nil, errors.New("bucket: an endpoint is http://HOST or https://HOST, with a port if need be")
+	case u.User != nil || u.RawQuery != "" || u.Fragment != "":
+		return nil, fmt.Errorf("bucket: endpoint %s://%s: neither a user nor a query belongs here", u.Scheme, u.Host)
+	}
+	u.Path, u.RawPath = strings.TrimRight(u.Path, "/"), ""
+	return u, nil
+}
+
+// mayCarrySecret refuses to send what is a secret in itself in clear text.
+func mayCarrySecret(u *url.URL) error {
+	if u.Scheme == "https" || loopback(u.Hostname()) {
+		return nil
+	}
+	return fmt.Errorf("bucket: http://%s would show the token or signature to everybody on the way; use https", u.Host)
+}
+
+func loopback(host string) bool {
+	ip := net.ParseIP(host)
+	return host == "localhost" || ip != nil && ip.IsLoopback()
+}
+
+// hostIn reports whether u is https and its host is, or ends like, one of
+// those given; the latter begin with a dot.
+func hostIn(u *url.URL, hosts ...string) bool {
+	h := strings.ToLower(u.Hostname())
+	for _, s := range hosts {
+		if u.Scheme == "https" && (h == s || s[0] == '.' && strings.HasSuffix(h, s)) {
+			return true
+		}
+	}
+	return false
+}
+
+// cleanPrefix is a prefix without slashes around it, and with one behind it
+// if it is not empty.
+func cleanPrefix(s string) (string, error) {
+	s = strings.Trim(s, "/")
+	if s == "" {
+		return "", nil
+	}
+	if !validKey(s) {
+		return "", fmt.Errorf("bucket: prefix %q has empty, \".\" or \"..\" segments or control characters", s)
+	}
+	return s + "/", nil
+}
+
+// closeBody reads what little is left, so that the connection can be used
+// again.
+func closeBody(resp *http.Response) {
+	_, _ = io.CopyN(io.Discard, resp.Body, maxErrorBody)
+	resp.Body.Close()
+}
+
+// sleepless is a context that outlives its parent: what is fetched for all is
+// not to fail because one of those who wait for it went away.
+func sleepless(ctx context.Context) (context.Context, context.CancelFunc) {
+	return context.WithTimeout(context.WithoutCancel(ctx), credentialTimeout)
+}
