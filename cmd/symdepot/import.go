@@ -25,7 +25,9 @@ type importCmd struct {
 	Origin      string   `help:"Address by which the depot remembers the tree. Default: its path here." placeholder:"ADDRESS"`
 	DryRun      bool     `help:"Only say what would be imported." short:"n"`
 	JSON        bool     `help:"Print one JSON object per file and transaction and a last one with the sums."`
-	Tree        string   `arg:"" help:"The folder."`
+	VerifyKey   string   `help:"For a bundle: the public key of who made it." placeholder:"FILE"`
+	Unsigned    bool     `help:"For a bundle: take it without a signature."`
+	Tree        string   `arg:"" help:"The folder, or a bundle."`
 }
 
 // Help is the long help text.
@@ -40,6 +42,7 @@ Files are filed by what is in them. Those that stand under a key that is not the
   symdepot import /srv/symbols
   symdepot import --pointer-root '\\server\builds=/mnt/builds' --origin '\\server\symbols' /mnt/symbols
   symdepot import --dry-run --layout unified /srv/sentry
+  symdepot import win.zip --verify-key corp.key.pub      a bundle: every byte is checked before the first is taken
 
 Exit codes: 0 imported, or all was here already; 1 nothing there to import; 2 wrong command line; 3 failed,
 or some transactions were left out; 4 depot damaged or newer; 130 interrupted: run it again.`
@@ -47,6 +50,12 @@ or some transactions were left out; 4 depot damaged or newer; 130 interrupted: r
 
 // Run imports the tree.
 func (c importCmd) Run(a *app) error {
+	if isFile(c.Tree) {
+		return c.importBundle(a)
+	}
+	if c.VerifyKey != "" || c.Unsigned {
+		return usageError("--verify-key and --unsigned are for bundles; " + c.Tree + " is none")
+	}
 	if c.Layout == "auto" {
 		c.Layout = ""
 	} else if !upstream.KnownLayout(c.Layout) {

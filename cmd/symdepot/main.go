@@ -79,6 +79,10 @@ type cli struct {
 	Rm       rmCmd       `cmd:"" help:"Remove transactions."`
 	Gc       gcCmd       `cmd:"" help:"Free the space of what no transaction holds any more."`
 	Verify   verifyCmd   `cmd:"" help:"Check every stored byte and every row."`
+	Get      getCmd      `cmd:"" help:"Get symbol files, from the depot or from upstreams, and write them to disk."`
+	Prefetch prefetchCmd `cmd:"" help:"Fetch what a manifest, a folder or a dump needs."`
+	Bundle   bundleCmd   `cmd:"" help:"Write symbol files into one signed archive."`
+	Keygen   keygenCmd   `cmd:"" help:"Make keys to sign bundles with."`
 	Missing  missingCmd  `cmd:"" help:"List what clients asked for and nobody had."`
 	Cache    cacheCmd    `cmd:"" help:"Look at what was fetched from upstreams, and let go of it."`
 	Cab      cabCmd      `cmd:"" help:"Write, list and extract cabinets."`

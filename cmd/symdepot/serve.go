@@ -22,6 +22,7 @@ import (
 
 type serveCmd struct {
 	txFlags
+	upstreamFlags
 	Add          []string `help:"Add this file, folder or archive first; repeatable." placeholder:"PATH" sep:"none"`
 	Listen       string   `help:"Address and port; port 0 picks a free one." default:"127.0.0.1:8080" placeholder:"ADDR:PORT"`
 	Public       bool     `help:"Allow an address that other machines reach: everybody there may read everything."`
@@ -68,11 +69,11 @@ func (c serveCmd) Run(a *app) error {
 	if err != nil {
 		return err
 	}
-	d, err := a.open(depot.Options{Log: log, MakeCabinets: c.MakeCabinets, Sources: stores})
+	d, done, err := c.open(a, depot.Options{Log: log, MakeCabinets: c.MakeCabinets, Sources: stores})
 	if err != nil {
 		return err
 	}
-	defer d.Close()
+	defer done()
 	if len(c.Add) > 0 {
 		ad := newAdder(a, d)
 		n, err := ad.add(c.info(), c.Add)

@@ -14,7 +14,7 @@ import (
 // HopHeader carries the ids of the servers that a request has passed, the
 // first one first, with commas between them. A server that finds its own
 // answers 404: two that ask each other would else wait for each other.
-const HopHeader = "X-Symdepot-Hops"
+const HopHeader = "X-Symdepot-Hop"
 
 // maxHops is how many servers a request may have passed. elfutils' servers use
 // the same number.
@@ -79,9 +79,9 @@ func (s *Server) via(r *http.Request) (hops []string, loop bool) {
 			}
 		}
 	}
-	// Servers of other makes pass on the addresses of clients and their names.
+	// Servers of other makes pass on this header alone; ours put their ids there.
 	for _, v := range r.Header["X-Forwarded-For"] {
-		loop = loop || strings.Count(v, ",")+1 >= maxHops
+		loop = loop || strings.Count(v, ",")+1 >= maxHops || s.cfg.ID != "" && strings.Contains(v, s.cfg.ID)
 	}
 	if s.cfg.ID != "" && strings.Contains(r.UserAgent(), s.cfg.ID) {
 		loop = true
