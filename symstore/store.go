@@ -261,6 +261,9 @@ func Detect(dir string) (Tiers, error) {
 
 // detect goes by the markers and, where there are none, by the folders.
 func (s *Store) detect() (Tiers, error) {
+	if !s.exists(index2File) && (s.exists(adminDir) || s.exists(pingmeFile)) {
+		return One, nil // without reading a root of many names
+	}
 	if s.names.find(s.root, ".", index2File) != "" {
 		return Two, nil
 	}
