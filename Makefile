@@ -5,6 +5,7 @@ BIN   := symdepot
 CACHE := $(CURDIR)/.cache
 FUZZTIME ?= 10s
 export SYMDEPOT_MATERIAL ?= $(CACHE)/material
+export SYMDEPOT_PEERS ?= $(CACHE)/peers
 export CGO_ENABLED ?= 0
 
 GOLANGCI    := github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
