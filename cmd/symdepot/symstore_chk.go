@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/symdepot/symdepot/layout"
@@ -24,43 +25,50 @@ var chkSyntax = slashSyntax{rest: true, flags: []slashFlag{
 	{name: "if", kind: slashEach}, {name: "ie", kind: slashEach},
 	{name: "pf"}, {name: "ps"}, {name: "pt"},
 	{name: "ds"}, {name: "de"}, {name: "dn"},
-	// What needs the running system, or a debugger.
-	{name: "id", kind: slashValue}, {name: "ih", kind: slashValue}, {name: "ip", kind: slashValue},
-	{name: "oc", kind: slashValue}, {name: "ov"}, {name: "fm", kind: slashValue}, {name: "cs"}, {name: "cc"},
-	{name: "ea", kind: slashValue}, {name: "ee", kind: slashValue},
+	{name: "id", kind: slashEach}, {name: "ih", kind: slashEach},
+	{name: "oc", kind: slashValue}, {name: "ov"}, {name: "fm", kind: slashEach},
+	{name: "cs"}, {name: "cc"}, {name: "ea", kind: slashValue}, {name: "ee", kind: slashValue},
+	{name: "ip", kind: slashValue}, // refused: it needs the running system, and a debugger's right
 	{name: "-all"}, {name: "-json"}, {name: "-map", kind: slashEach},
 }}
-
-// chkRefused are genuine options that are not there, and why.
-var chkRefused = map[string]string{
-	"id": "dumps are not looked into", "ih": "hotfix cabinets are not unpacked; extract them first", "ip": "processes are not looked into",
-	"oc": "classic symbol trees are not built", "ov": "versions are not printed", "fm": "modules are not looked for by name",
-	"cs": "it is not there", "cc": "it is not there", "ea": "it is not there", "ee": "it is not there",
-}
 
 // need is a symbol file that has to be in the store.
 type need struct{ name, key string }
 
+// chkForm checks that the options of chk go together.
+func (r *symstoreRun) chkForm(inputs []string) error {
+	s := r.args
+	switch {
+	case s.has("ip"):
+		return usageError("/ip: running processes are not looked into; make a dump of the process and say /id DUMP")
+	case len(inputs) == 0 && !s.has("it") && !s.has("im") && !s.has("id") && !s.has("ih"):
+		return usageError("which programs? Name files or folders, or /it LIST, /im MANIFEST, /id DUMP, /ih CABINET")
+	case slices.Contains(s.values["ie"], "*"):
+		return usageError("/ie *: running programs are not looked into; name files or folders")
+	case s.has("ps") && s.has("pt"):
+		return usageError("/ps or /pt, not both")
+	case s.has("cs") && s.has("cc"):
+		return usageError("/cs or /cc, not both")
+	case s.has("oc") && (s.has("im") || s.has("om")):
+		return usageError("/oc files symbols by their programs, and does not go with manifests")
+	}
+	return nil
+}
+
 // chk says for each program whether the store has its symbols.
 func (r *symstoreRun) chk() error {
-	for name, why := range chkRefused {
-		if r.args.has(name) {
-			return usageError("/" + name + " is an option of the genuine tool that this one does not have: " + why)
-		}
-	}
 	inputs := append(append(r.args.rest, r.args.values["if"]...), r.args.values["ie"]...)
-	if len(inputs) == 0 && !r.args.has("it") && !r.args.has("im") {
-		return usageError("which programs? Name files or folders, or /it LIST or /im MANIFEST")
+	if err := r.chkForm(inputs); err != nil {
+		return err
 	}
-	for _, p := range r.args.values["ie"] {
-		if p == "*" {
-			return usageError("/ie *: running programs are not looked into; name files or folders")
-		}
+	c := &checkRun{symstoreRun: r, seen: map[need]bool{}, classic: map[string]need{}}
+	var err error
+	if c.unasked, err = c.programList("ea"); err != nil {
+		return err
 	}
-	if r.args.has("ps") && r.args.has("pt") {
-		return usageError("/ps or /pt, not both")
+	if c.excused, err = c.programList("ee"); err != nil {
+		return err
 	}
-	c := &checkRun{symstoreRun: r, seen: map[need]bool{}}
 	if r.args.has("om") {
 		return c.writeManifest(inputs)
 	}
@@ -68,7 +76,6 @@ func (r *symstoreRun) chk() error {
 	if text == "" {
 		text = os.Getenv("_NT_SYMBOL_PATH")
 	}
-	var err error
 	if c.chains, err = r.parseSymbolPath(text); err != nil {
 		return err
 	}
@@ -109,6 +116,8 @@ type checkRun struct {
 	chains                  []symbolChain
 	passes                  *csv.Writer // of /ol; nil without
 	seen                    map[need]bool
+	unasked, excused        []string        // of /ea and /ee
+	classic                 map[string]need // what was put where by /oc
 	passed, failed, ignored int
 }
 
@@ -120,24 +129,31 @@ type chkLine struct {
 	Key     string `json:"key,omitempty"`
 	Stored  string `json:"stored,omitempty"`
 	Reason  string `json:"reason,omitempty"`
+	Version string `json:"version,omitempty"`
 	Failed  int    `json:"failed,omitempty"`
 	Passed  int    `json:"passed,omitempty"`
 	Ignored int    `json:"ignored,omitempty"`
 }
 
-// each visits the files that were named and those of lists.
-func (c *checkRun) each(inputs []string, visit func(path string, named bool) error) error {
+// program is one program to be checked.
+type program struct {
+	path  string // that is shown
+	named bool   // by itself; else it was found in a folder
+	// version is that of the program, empty if it has none or nobody asked.
+	version string
+	needs   []need // symbol files that it asks for
+	err     error  // wraps objfile.ErrNotSymbolFile if it is no program
+}
+
+// each visits the programs that were named, those of lists, dumps and cabinets.
+func (c *checkRun) each(inputs []string, visit func(program) error) error {
 	in := c.inputs()
 	if c.args.has("it") {
 		lines, err := in.response(c.args.get("it"))
 		if err != nil {
 			return err
 		}
-		for _, l := range lines {
-			if l, _, _ = strings.Cut(l, ";"); strings.TrimSpace(l) != "" {
-				inputs = append(inputs, strings.TrimSpace(l))
-			}
-		}
+		inputs = append(inputs, uncommented(lines)...)
 	}
 	named := map[string]bool{}
 	for _, p := range inputs {
@@ -152,7 +168,15 @@ func (c *checkRun) each(inputs []string, visit func(path string, named bool) err
 		if err != nil {
 			return err
 		}
-		if err := visit(f.Path, named[f.Path]); err != nil {
+		if !c.wanted(f.Path) {
+			continue
+		}
+		if err := visit(c.onDisk(f.Path, named[f.Path])); err != nil {
+			return err
+		}
+	}
+	for _, name := range c.args.values["ih"] {
+		if err := c.cabinet(name, visit); err != nil {
 			return err
 		}
 	}
@@ -160,72 +184,95 @@ func (c *checkRun) each(inputs []string, visit func(path string, named bool) err
 	return nil
 }
 
-// needs returns the symbol files that a program asks for. The error wraps
-// objfile.ErrNotSymbolFile if it is no program.
-func (c *checkRun) needs(name string) ([]need, error) {
+// onDisk looks into a file.
+func (c *checkRun) onDisk(name string, named bool) program {
+	p := program{path: name, named: named}
 	f, err := os.Open(name)
 	if err != nil {
-		return nil, err
+		p.err = err
+		return p
 	}
 	defer f.Close()
 	info, err := f.Stat()
 	if err != nil {
-		return nil, err
+		p.err = err
+		return p
 	}
-	objects, err := objfile.Identify(f, info.Size(), name, objfile.Options{})
+	c.look(&p, f, info.Size())
+	return p
+}
+
+// look finds the symbol files that a program asks for.
+func (c *checkRun) look(p *program, r io.ReaderAt, size int64) {
+	objects, err := objfile.Identify(r, size, p.path, objfile.Options{})
 	if err != nil {
-		return nil, err
+		p.err = err
+		return
 	}
-	var list []need
-	program := false
+	known := false
 	for _, o := range objects {
 		var wants []string
 		switch {
 		case o.Kind == layout.PE && o.Offset == 0:
-			program = true
+			known = true
 			for _, w := range o.Wants {
 				wants = append(wants, layout.SymStore.Paths(w)...)
 			}
+			if c.args.has("ov") {
+				p.version = strings.TrimSpace(fileVersion(r, size) + " " + o.CodeID)
+			}
 		case c.args.has("-all") && (o.Kind == layout.ELF || o.Kind == layout.MachO) && o.Role&layout.Executable != 0:
-			program = true
+			known = true
 			o.Role = layout.Debug
 			wants = layout.SSQP.Paths(o.Object)
 		}
-		if len(wants) > 0 {
-			// The first is the one that debuggers ask for.
-			if p := strings.Split(wants[0], "/"); len(p) == 3 {
-				list = append(list, need{p[0], p[1]})
-			}
-		}
+		p.addNeed(wants)
 	}
-	if !program {
-		return nil, fmt.Errorf("%w: not a program", objfile.ErrNotSymbolFile)
+	if !known {
+		p.err = fmt.Errorf("%w: not a program", objfile.ErrNotSymbolFile)
 	}
-	return list, nil
+}
+
+// addNeed notes the first of some paths, which is the one that debuggers ask
+// for.
+func (p *program) addNeed(wants []string) {
+	if len(wants) == 0 {
+		return
+	}
+	if parts := strings.Split(wants[0], "/"); len(parts) == 3 {
+		p.needs = append(p.needs, need{parts[0], parts[1]})
+	}
 }
 
 // program checks one program.
-func (c *checkRun) program(name string, named bool) error {
-	needs, err := c.needs(name)
+func (c *checkRun) program(p program) error {
+	if c.args.has("ov") && p.version != "" {
+		c.print("SYMCHK: %-20s VERSION - %s\n", printable(c.shown(p.path)), p.version)
+		c.line(chkLine{Result: "version", Path: p.path, Version: p.version})
+	}
 	switch {
-	case errors.Is(err, objfile.ErrNotSymbolFile) && !named:
+	case errors.Is(p.err, objfile.ErrNotSymbolFile) && !p.named:
 		return nil
-	case errors.Is(err, objfile.ErrNotSymbolFile):
-		c.say("ignored", name, need{}, "", "not a program")
+	case errors.Is(p.err, objfile.ErrNotSymbolFile):
+		c.say("ignored", p.path, need{}, "", "not a program")
 		return nil
-	case err != nil:
-		var p *fs.PathError
-		if errors.As(err, &p) {
-			err = p.Err
+	case p.err != nil:
+		err := p.err
+		var path *fs.PathError
+		if errors.As(err, &path) {
+			err = path.Err
 		}
-		c.say("failed", name, need{}, "", err.Error())
+		c.fail(p.path, need{}, err.Error())
 		return nil
-	case len(needs) == 0:
-		c.say("ignored", name, need{}, "", "it asks for no symbols")
+	case len(p.needs) == 0 && c.args.has("cc"):
+		c.fail(p.path, need{}, "it has no CodeView record")
+		return nil
+	case len(p.needs) == 0:
+		c.say("ignored", p.path, need{}, "", "it asks for no symbols")
 		return nil
 	}
-	for _, n := range needs {
-		if err := c.one(name, n); err != nil {
+	for _, n := range p.needs {
+		if err := c.one(p.path, n); err != nil {
 			return err
 		}
 	}
@@ -243,6 +290,12 @@ func (c *checkRun) one(program string, n need) error {
 		if err != nil && firstErr == nil {
 			firstErr = err
 		}
+		if at != "" && c.args.has("oc") {
+			if err := c.toClassic(chain, program, n); err != nil {
+				c.fail(program, n, err.Error())
+				return nil
+			}
+		}
 		if at != "" {
 			c.say("passed", program, n, at, "")
 			return nil
@@ -252,8 +305,25 @@ func (c *checkRun) one(program string, n need) error {
 	if firstErr != nil {
 		reason += ": " + firstErr.Error()
 	}
-	c.say("failed", program, n, "", reason)
+	c.fail(program, n, reason)
 	return nil
+}
+
+// fail says that a program failed, unless it may (/ee).
+func (c *checkRun) fail(program string, n need, reason string) {
+	if listed(c.excused, program) {
+		c.say("ignored", program, n, "", reason)
+		return
+	}
+	c.say("failed", program, n, "", reason)
+}
+
+// shown is how a program is called in the output.
+func (c *checkRun) shown(program string) string {
+	if c.args.has("os") || c.args.has("v") {
+		return program
+	}
+	return layout.BaseName(program)
 }
 
 // inChain returns where a chain has a symbol file, empty if nowhere.
@@ -350,10 +420,6 @@ func (c *checkRun) kind(at string, n need) error {
 
 // say prints and counts one result.
 func (c *checkRun) say(result, program string, n need, at, reason string) {
-	shown := program
-	if !c.args.has("os") && !c.args.has("v") {
-		shown = filepath.Base(program)
-	}
 	show := c.args.has("v") || c.args.has("od")
 	switch result {
 	case "passed":
@@ -374,7 +440,7 @@ func (c *checkRun) say(result, program string, n need, at, reason string) {
 		if at != "" && c.args.has("v") {
 			text = at
 		}
-		line := fmt.Sprintf("SYMCHK: %-20s %-7s", printable(shown), strings.ToUpper(result))
+		line := fmt.Sprintf("SYMCHK: %-20s %-7s", printable(c.shown(program)), strings.ToUpper(result))
 		if text != "" {
 			line += " - " + printable(text)
 		}
@@ -390,15 +456,14 @@ func (c *checkRun) writeManifest(inputs []string) error {
 		return err
 	}
 	err = writeWhole(name, false, func(w io.Writer, _ bool) error {
-		return c.each(inputs, func(p string, named bool) error {
-			needs, err := c.needs(p)
-			if err != nil {
-				if named && !errors.Is(err, objfile.ErrNotSymbolFile) {
-					c.problem(p, err)
+		return c.each(inputs, func(p program) error {
+			if p.err != nil {
+				if p.named && !errors.Is(p.err, objfile.ErrNotSymbolFile) {
+					c.problem(p.path, p.err)
 				}
 				return nil
 			}
-			for _, n := range needs {
+			for _, n := range p.needs {
 				if c.seen[n] || strings.ContainsAny(n.name, ",\r\n") {
 					continue
 				}

@@ -171,13 +171,19 @@ For a machine without a network: list there what it needs, fetch it elsewhere, c
 
   FILES              files, folders, names with * and ?; also /if FILE, /ie FILE, and /it LIST, a file
                      with one of these a line;  /r  in the folders below as well
+  /ih CABINET        the programs in a cabinet, such as a hotfix
+  /fm MODULE         only programs of that name;  /ea LIST  not those that the file lists, one a line
+  /ee LIST           those that the file lists may fail: they count as ignored
   /s PATH            a symbol path: stores, flat folders and servers; srv*FOLDER*STORE fetches into
                      FOLDER; several are separated by semicolons. Default: _NT_SYMBOL_PATH
   /om MANIFEST       write what is needed and check nothing;  /im MANIFEST  check what it lists
   /ps                the symbols must be stripped;  /pt  they must hold types
+  /cc                a program without a CodeView record fails;  /cs  it is ignored (default)
+  /oc DIR            copy what passed into a classic tree: DIR/symbols/exe/app.pdb
   /v                 say everything;  /q  say nothing but what is asked for with
   /oe /op /oi /od    failed, passed, ignored, all;  /ot  totals;  /os  full paths
   /ol FILE           write a table of what passed
+  /ov                print the version of each program, and its key
   --all              ELF and Mach-O programs too
   --json             one JSON object a line;  --map PREFIX=DIR  as for add
 

@@ -119,10 +119,14 @@ func (r *symstoreRun) parseChain(places []string, cache string) (symbolChain, er
 // find looks in a store, or in a flat folder as debuggers do.
 func (f folderStore) find(_ context.Context, name, key string) (*symstore.Found, error) {
 	if f.Tiers() == symstore.Flat {
-		for _, dir := range []string{".", strings.TrimPrefix(path.Ext(name), "."), path.Join("symbols", strings.TrimPrefix(path.Ext(name), "."))} {
-			at := path.Join(dir, name)
-			if keys, err := identifyOnDisk(f.where(at), true); err == nil && hasKey(keys, key) {
-				return &symstore.Found{Name: name, Dir: dir, Plain: at}, nil
+		// Debuggers look below the extension of the program, and in the
+		// folder itself.
+		for _, ext := range []string{"", strings.TrimPrefix(path.Ext(name), "."), "exe", "dll", "sys", "drv", "ocx", "scr", "cpl"} {
+			for _, dir := range []string{path.Join("symbols", ext), path.Join(".", ext)} {
+				at := path.Join(dir, name)
+				if keys, err := identifyOnDisk(f.where(at), true); err == nil && hasKey(keys, key) {
+					return &symstore.Found{Name: name, Dir: dir, Plain: at}, nil
+				}
 			}
 		}
 		return nil, nil

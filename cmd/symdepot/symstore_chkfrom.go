@@ -1,0 +1,187 @@
+package main
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"path"
+	"path/filepath"
+	"strings"
+
+	"github.com/symdepot/symdepot/internal/durable"
+	"github.com/symdepot/symdepot/internal/scan"
+	"github.com/symdepot/symdepot/layout"
+	"github.com/symdepot/symdepot/objfile"
+)
+
+// uncommented takes the comments, which begin with a semicolon, out of the lines
+// of a list.
+func uncommented(lines []string) []string {
+	var list []string
+	for _, l := range lines {
+		if l, _, _ = strings.Cut(l, ";"); strings.TrimSpace(l) != "" {
+			list = append(list, strings.TrimSpace(l))
+		}
+	}
+	return list
+}
+
+// programList reads a list of programs, as /ea and /ee name one.
+func (c *checkRun) programList(option string) ([]string, error) {
+	if !c.args.has(option) {
+		return nil, nil
+	}
+	lines, err := c.inputs().response(c.args.get(option))
+	return uncommented(lines), err
+}
+
+// listed reports whether a list has a program: its file name, in any case and
+// perhaps with * and ?, or its path.
+func listed(list []string, program string) bool {
+	for _, l := range list {
+		if strings.EqualFold(l, program) || !strings.ContainsAny(l, `/\`) && wildcardMatch(l, layout.BaseName(program)) {
+			return true
+		}
+	}
+	return false
+}
+
+// wanted applies /fm and /ea: a module is named with or without its extension.
+func (c *checkRun) wanted(program string) bool {
+	if listed(c.unasked, program) {
+		return false
+	}
+	if !c.args.has("fm") {
+		return true
+	}
+	base := layout.BaseName(program)
+	modules := c.args.values["fm"]
+	return listed(modules, base) || listed(modules, strings.TrimSuffix(base, path.Ext(base)))
+}
+
+// cabinet visits the programs in a cabinet, such as a hotfix, and in those that
+// are in it.
+func (c *checkRun) cabinet(name string, visit func(program) error) error {
+	local, err := c.paths.local(name)
+	if err != nil {
+		return err
+	}
+	opened := false
+	for f, err := range scan.Walk(c.ctx, []string{filepath.Clean(local)}, scan.Options{Want: objfile.Candidate}) {
+		var skip *scan.Skip
+		switch {
+		case errors.As(err, &skip):
+			if skip.Reason != scan.ReasonUnwanted {
+				c.problem(skip.Path, skip)
+			}
+			opened = opened || strings.Contains(skip.Path, scan.Separator)
+			continue
+		case err != nil:
+			return err
+		}
+		opened = opened || f.Archive != ""
+		if f.Archive == "" || !c.wanted(f.Name) {
+			f.Discard()
+			continue
+		}
+		p := program{path: f.Path}
+		if content, err := f.Open(c.ctx); err != nil {
+			p.err = err
+		} else {
+			c.look(&p, content, content.Size())
+			_ = content.Close()
+		}
+		f.Discard()
+		if err := visit(p); err != nil {
+			return err
+		}
+	}
+	if !opened && c.errors == 0 {
+		c.problem(name, errors.New("it is no cabinet"))
+	}
+	return nil
+}
+
+// toClassic copies a symbol file to where debuggers look in a folder without
+// keys: symbols, the extension of the program, the name.
+func (c *checkRun) toClassic(chain symbolChain, program string, n need) error {
+	dir, err := c.paths.local(c.args.get("oc"))
+	if err != nil {
+		return err
+	}
+	rel := path.Join("symbols", layout.Fold(strings.TrimPrefix(path.Ext(layout.BaseName(program)), ".")), n.name)
+	if !layout.ValidName(n.name) || !fs.ValidPath(rel) {
+		return fmt.Errorf("%s cannot be filed", n.name)
+	}
+	switch have, ok := c.classic[layout.Fold(rel)]; {
+	case ok && have == n:
+		return nil
+	case ok:
+		return fmt.Errorf("another %s is in %s already", n.name, path.Dir(rel))
+	}
+	err = errors.New("it is gone")
+	for _, src := range chain.sources {
+		found, ferr := src.find(c.ctx, n.name, n.key)
+		if ferr != nil || found == nil {
+			continue
+		}
+		var in io.ReadCloser
+		if in, err = src.open(c.ctx, found); err != nil {
+			continue
+		}
+		err = errors.Join(c.putClassic(dir, rel, in, n), in.Close())
+		if err == nil {
+			c.classic[layout.Fold(rel)] = n
+			return nil
+		}
+	}
+	return err
+}
+
+func (c *checkRun) putClassic(dir, rel string, in io.Reader, n need) error {
+	if err := durable.MkdirAll(dir, 0o777); err != nil {
+		return err
+	}
+	tree, err := durable.OpenTree(dir)
+	if err != nil {
+		return err
+	}
+	defer tree.Close()
+	temp, err := receive(c.ctx, tree, in)
+	if err != nil {
+		return err
+	}
+	err = sameKey(filepath.Join(dir, filepath.FromSlash(temp.Name())), n.name, n.key)
+	if err == nil {
+		err = tree.MkdirAll(path.Dir(rel), 0o777)
+	}
+	if err != nil {
+		temp.Abort()
+		return err
+	}
+	return temp.Commit(rel)
+}
+
+// maxVersion is how many bytes of a program are searched for its version.
+const maxVersion = 64 << 20
+
+// fileVersion returns the file version of a program's version resource, empty
+// if there is none. It goes by the mark that the resource begins with, wherever
+// that is.
+func fileVersion(r io.ReaderAt, size int64) string {
+	const mark, length = "\xbd\x04\xef\xfe\x00\x00\x01\x00", 16
+	buf := make([]byte, 64<<10)
+	for at := int64(0); at < min(size, maxVersion); at += int64(len(buf) - length) {
+		n, err := r.ReadAt(buf, at)
+		if i := strings.Index(string(buf[:n]), mark); i >= 0 && i+length <= n {
+			v := func(o int) uint16 { return binary.LittleEndian.Uint16(buf[i+o:]) }
+			return fmt.Sprintf("%d.%d.%d.%d", v(10), v(8), v(14), v(12))
+		}
+		if err != nil {
+			break
+		}
+	}
+	return ""
+}
