@@ -1,0 +1,475 @@
+package upstream
+
+import (
+	"context"
+	"errors"
+	"io"
+	"io/fs"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/symdepot/symdepot/layout"
+)
+
+// actor is a source that does what a test says.
+type actor struct {
+	fetch func(ctx context.Context, ask Ask) (*Reply, error)
+	asked atomic.Int64
+}
+
+func (a *actor) Name() string { return "actor" }
+func (a *actor) Close() error { return nil }
+func (a *actor) Fetch(ctx context.Context, ask Ask) (*Reply, error) {
+	a.asked.Add(1)
+	return a.fetch(ctx, ask)
+}
+
+func says(class Class) func(context.Context, Ask) (*Reply, error) {
+	return func(context.Context, Ask) (*Reply, error) {
+		return nil, &Failure{Source: "actor", Class: class, Err: errors.New("as told")}
+	}
+}
+
+func gives(text string) func(context.Context, Ask) (*Reply, error) {
+	return func(context.Context, Ask) (*Reply, error) {
+		return &Reply{Body: io.NopCloser(strings.NewReader(text)), Size: int64(len(text))}, nil
+	}
+}
+
+// breaks gives the beginning of a file, then an error of that class.
+func breaks(class Class) func(context.Context, Ask) (*Reply, error) {
+	return func(context.Context, Ask) (*Reply, error) {
+		r, w := io.Pipe()
+		go func() {
+			_, _ = w.Write([]byte("begin"))
+			_ = w.CloseWithError(&Failure{Source: "actor", Class: class, Err: errors.New("broke off")})
+		}()
+		return &Reply{Body: r, Size: -1}, nil
+	}
+}
+
+func hangs(ctx context.Context, _ Ask) (*Reply, error) {
+	<-ctx.Done()
+	return nil, &Failure{Source: "actor", Class: ClassTimeout, Err: context.Cause(ctx)}
+}
+
+const guardPath = "hello.pdb/F9EFE0B6AE7500394C4C44205044422E1/hello.pdb"
+
+// ask fetches and reads all; the class is that of whatever went wrong.
+func (g *Guarded) ask(t *testing.T, ctx context.Context) Class {
+	t.Helper()
+	reply, err := g.Fetch(ctx, wish(t, guardPath))
+	if err != nil {
+		return ClassOf(err)
+	}
+	_, err = io.Copy(io.Discard, reply.Body)
+	_ = reply.Body.Close()
+	return ClassOf(err)
+}
+
+func TestGuardBreaker(t *testing.T) {
+	for _, c := range []struct {
+		name  string
+		fetch func(context.Context, Ask) (*Reply, error)
+		want  Class
+		after int64 // requests until it is left alone; 0: never
+	}{
+		{"absent", says(ClassAbsent), ClassAbsent, 0},
+		{"forbidden", says(ClassForbidden), ClassForbidden, 0},
+		{"too large", says(ClassTooLarge), ClassTooLarge, 0},
+		{"good", gives("good"), ClassNone, 0},
+		{"broken", says(ClassBroken), ClassBroken, 5},
+		{"timeout", says(ClassTimeout), ClassTimeout, 3},
+		{"breaks off", breaks(ClassBroken), ClassBroken, 5},
+		{"stalls", breaks(ClassTimeout), ClassTimeout, 3},
+		{"no egress", says(ClassSkipped), ClassSkipped, 0},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				a := &actor{fetch: c.fetch}
+				g := Guard(a, GuardOptions{})
+				for range 20 {
+					if got := g.ask(t, t.Context()); got != c.want && (c.after == 0 || got != ClassBusy) {
+						t.Fatalf("%v, wanted %v", got, c.want)
+					}
+				}
+				want := c.after
+				if want == 0 {
+					want = 20
+				}
+				if n := a.asked.Load(); n != want {
+					t.Errorf("asked %d times, wanted %d", n, want)
+				}
+				if s := g.State(); s.Open != (c.after > 0) || s.Active != 0 || s.Waiting != 0 || s.Requests != want || s.Refused != 20-want {
+					t.Errorf("%+v", s)
+				}
+			})
+		})
+	}
+}
+
+// Pauses grow from 10 s to 5 min; one request finds out whether the source works
+// again, and success makes all forgotten.
+func TestGuardPauses(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a := &actor{fetch: says(ClassBroken)}
+		g := Guard(a, GuardOptions{})
+		for range 5 {
+			g.ask(t, t.Context())
+		}
+		for _, pause := range []time.Duration{10, 20, 40, 80, 160, 300, 300} {
+			pause *= time.Second
+			if s := g.State(); !s.Open || time.Until(s.Until) != pause || s.LastError == "" {
+				t.Fatalf("wanted a pause of %v: %+v", pause, s)
+			}
+			before := a.asked.Load()
+			time.Sleep(pause - time.Millisecond)
+			_, err := g.Fetch(t.Context(), wish(t, guardPath))
+			if f, ok := errors.AsType[*Failure](err); !ok || f.Class != ClassBusy || time.Until(f.Retry) != time.Millisecond {
+				t.Fatalf("at the end of a pause: %v", err)
+			}
+			time.Sleep(2 * time.Millisecond)
+			if g.ask(t, t.Context()); a.asked.Load() != before+1 {
+				t.Fatalf("no probe after %v", pause)
+			}
+		}
+		a.fetch = says(ClassAbsent) // works again
+		time.Sleep(5*time.Minute + time.Second)
+		for range 4 {
+			if got := g.ask(t, t.Context()); got != ClassAbsent {
+				t.Fatalf("after it worked again: %v", got)
+			}
+		}
+		a.fetch = says(ClassBroken)
+		for range 5 {
+			g.ask(t, t.Context())
+		}
+		if s := g.State(); !s.Open || time.Until(s.Until) != 10*time.Second {
+			t.Errorf("pauses do not begin anew: %+v", s)
+		}
+	})
+}
+
+// While the probe is under way nobody else is let through; its first bytes open
+// the way, and the next failure closes it at once.
+func TestGuardProbe(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a := &actor{fetch: says(ClassTimeout)}
+		g := Guard(a, GuardOptions{})
+		for range 3 {
+			g.ask(t, t.Context())
+		}
+		time.Sleep(11 * time.Second)
+		answer := make(chan struct{})
+		r, w := io.Pipe()
+		a.fetch = func(context.Context, Ask) (*Reply, error) {
+			<-answer
+			return &Reply{Body: r, Size: -1}, nil
+		}
+		var body io.ReadCloser
+		go func() {
+			if reply, err := g.Fetch(t.Context(), wish(t, guardPath)); err == nil {
+				body = reply.Body
+			}
+		}()
+		synctest.Wait()
+		if got := g.ask(t, t.Context()); got != ClassBusy || a.asked.Load() != 4 {
+			t.Errorf("beside a probe: %v", got)
+		}
+		close(answer)
+		synctest.Wait()
+		a.fetch = says(ClassAbsent)
+		if got := g.ask(t, t.Context()); got != ClassAbsent {
+			t.Errorf("while the probe's body comes: %v", got)
+		}
+		if body == nil {
+			t.Fatal("no body")
+		}
+		_ = w.CloseWithError(&Failure{Source: "actor", Class: ClassBroken})
+		if _, err := io.Copy(io.Discard, body); err == nil {
+			t.Error("no error")
+		}
+		if s := g.State(); !s.Open || time.Until(s.Until) != 20*time.Second {
+			t.Errorf("a probe that broke off: %+v", s)
+		}
+	})
+}
+
+func TestGuardBlame(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a := &actor{fetch: gives("wrong")}
+		g := Guard(a, GuardOptions{})
+		wrong := &Failure{Source: "actor", Class: ClassBroken, Err: errors.New("another file")}
+		for i := range 5 {
+			if got := g.ask(t, t.Context()); got != ClassNone {
+				t.Fatalf("file %d: %v", i, got)
+			}
+			g.Blame(wrong)
+		}
+		if s := g.State(); !s.Open || s.Wrong != 5 || s.LastError != wrong.Error() {
+			t.Fatalf("after five wrong files: %+v", s)
+		}
+		time.Sleep(11 * time.Second)
+		if got := g.ask(t, t.Context()); got != ClassNone {
+			t.Fatalf("the probe: %v", got)
+		}
+		g.Blame(wrong)
+		if s := g.State(); !s.Open || time.Until(s.Until) != 20*time.Second {
+			t.Errorf("after a wrong probe: %+v", s)
+		}
+		// A few among many are no reason.
+		g = Guard(a, GuardOptions{})
+		for i := range 100 {
+			g.ask(t, t.Context())
+			if i%10 == 9 {
+				g.Blame(wrong)
+			}
+		}
+		if s := g.State(); s.Open {
+			t.Errorf("one in ten: %+v", s)
+		}
+	})
+}
+
+func TestGuardRetryAfter(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		until := time.Now().Add(90 * time.Second)
+		a := &actor{fetch: func(context.Context, Ask) (*Reply, error) {
+			return nil, &Failure{Source: "actor", Class: ClassBusy, Retry: until}
+		}}
+		g := Guard(a, GuardOptions{})
+		for range 10 {
+			_, err := g.Fetch(t.Context(), wish(t, guardPath))
+			if f, ok := errors.AsType[*Failure](err); !ok || f.Class != ClassBusy || !f.Retry.Equal(until) {
+				t.Fatal(err)
+			}
+		}
+		if a.asked.Load() != 1 || !g.State().Open {
+			t.Errorf("asked %d times", a.asked.Load())
+		}
+		time.Sleep(90 * time.Second)
+		a.fetch = gives("x")
+		if got := g.ask(t, t.Context()); got != ClassNone {
+			t.Errorf("after that time: %v", got)
+		}
+		a.fetch = says(ClassBusy) // without a word of when
+		g.ask(t, t.Context())
+		if s := g.State(); !s.Open || time.Until(s.Until) != politePause {
+			t.Errorf("%+v", s)
+		}
+	})
+}
+
+// Being given up says nothing about a source if another was faster, and that it
+// is too slow otherwise.
+func TestGuardGivenUp(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		for why, open := range map[error]bool{context.Canceled: false, errIdle: true, context.DeadlineExceeded: true} {
+			g := Guard(&actor{fetch: hangs}, GuardOptions{})
+			for range 10 {
+				ctx, cancel := context.WithCancelCause(t.Context())
+				time.AfterFunc(time.Second, func() { cancel(why) })
+				g.ask(t, ctx)
+			}
+			if s := g.State(); s.Open != open || s.Active != 0 {
+				t.Errorf("given up for %v: %+v", why, s)
+			}
+			// The same with a body that stops.
+			g = Guard(&actor{fetch: func(ctx context.Context, _ Ask) (*Reply, error) {
+				return &Reply{Body: waits{ctx}, Size: 100}, nil
+			}}, GuardOptions{})
+			for range 10 {
+				ctx, cancel := context.WithCancelCause(t.Context())
+				time.AfterFunc(time.Second, func() { cancel(why) })
+				g.ask(t, ctx)
+			}
+			if s := g.State(); s.Open != open || s.Active != 0 {
+				t.Errorf("body given up for %v: %+v", why, s)
+			}
+		}
+	})
+}
+
+type waits struct{ ctx context.Context }
+
+func (w waits) Read([]byte) (int, error) { <-w.ctx.Done(); return 0, w.ctx.Err() }
+func (w waits) Close() error             { return nil }
+
+func TestGuardConcurrency(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		release := make(chan struct{})
+		a := &actor{fetch: func(ctx context.Context, _ Ask) (*Reply, error) {
+			<-release
+			return &Reply{Body: io.NopCloser(strings.NewReader("x")), Size: 1}, nil
+		}}
+		g := Guard(a, GuardOptions{Concurrency: 2})
+		var ok atomic.Int64
+		for range 5 {
+			go func() {
+				if g.ask(t, t.Context()) == ClassNone {
+					ok.Add(1)
+				}
+			}()
+		}
+		synctest.Wait()
+		if s := g.State(); a.asked.Load() != 2 || s.Active != 2 || s.Waiting != 3 {
+			t.Errorf("asked %d: %+v", a.asked.Load(), s)
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		if got := g.ask(t, ctx); got != ClassBusy {
+			t.Errorf("who cannot wait: %v", got)
+		}
+		close(release)
+		synctest.Wait()
+		if s := g.State(); ok.Load() != 5 || s.Active != 0 || s.Waiting != 0 || s.Hits != 5 || s.Bytes != 5 {
+			t.Errorf("%d: %+v", ok.Load(), s)
+		}
+		// A body that nobody reads to its end frees its slot.
+		for range 5 {
+			reply, err := g.Fetch(t.Context(), wish(t, guardPath))
+			if err != nil {
+				t.Fatal(err)
+			}
+			_ = reply.Body.Close()
+			_ = reply.Body.Close()
+		}
+	})
+}
+
+func TestGuardExecutables(t *testing.T) {
+	for _, c := range []struct {
+		path string
+		want bool // without executables
+	}{
+		{"hello.pdb/F9EFE0B6AE7500394C4C44205044422E1/hello.pdb", true},
+		{"hello.dbg/5E1F2B3C1f000/hello.dbg", true},
+		{"hello.dll/5E1F2B3C1f000/hello.dll", false},
+		{"hello/5E1F2B3C1f000/hello", false},
+		{"libx.so/elf-buildid-adac45aa231bba3143d7af433767c61f31021c16/libx.so", false},
+		{"_.debug/elf-buildid-sym-adac45aa231bba3143d7af433767c61f31021c16/_.debug", true},
+		{"buildid/adac45aa231bba3143d7af433767c61f31021c16/executable", false},
+		{"buildid/adac45aa231bba3143d7af433767c61f31021c16/debuginfo", true},
+		{"ad/ac45aa231bba3143d7af433767c61f31021c16/executable", false},
+		{"a.wasm/adac45aa231bba3143d7af433767c61f31021c16/a.wasm", false},
+		{"hello.pdb/F9EFE0B6AE7500394C4C44205044422E1/hello.sym", true},
+	} {
+		for _, allowed := range []bool{true, false} {
+			a := &actor{fetch: gives("x")}
+			_, err := Guard(a, GuardOptions{Executables: allowed}).Fetch(t.Context(), wish(t, c.path))
+			if (err == nil) != (c.want || allowed) || err != nil && (ClassOf(err) != ClassSkipped || !errors.Is(err, fs.ErrNotExist)) {
+				t.Errorf("%s, executables %v: %v", c.path, allowed, err)
+			}
+		}
+	}
+	// Whatever it was asked for, it may not send one.
+	a := &actor{fetch: func(context.Context, Ask) (*Reply, error) {
+		return &Reply{Body: io.NopCloser(&drip{"MZ and so on"}), Size: -1}, nil
+	}}
+	g := Guard(a, GuardOptions{})
+	if got := g.ask(t, t.Context()); got != ClassBroken {
+		t.Errorf("an image in the place of a PDB: %v", got)
+	}
+	if got := Guard(a, GuardOptions{Executables: true}).ask(t, t.Context()); got != ClassNone {
+		t.Errorf("an image that is allowed: %v", got)
+	}
+}
+
+// drip reads one byte at a time.
+type drip struct{ s string }
+
+func (d *drip) Read(p []byte) (int, error) {
+	if d.s == "" {
+		return 0, io.EOF
+	}
+	n := copy(p[:1], d.s)
+	d.s = d.s[n:]
+	return n, nil
+}
+
+func TestGuardFilters(t *testing.T) {
+	const (
+		portable = "lib.pdb/F9EFE0B6AE7500394C4C44205044422EFFFFFFFF/lib.pdb"
+		breakpad = "libX.so/F9EFE0B6AE7500394C4C44205044422E0/libX.so.sym"
+		byID     = "buildid/adac45aa231bba3143d7af433767c61f31021c16/debuginfo"
+		source   = "buildid/adac45aa231bba3143d7af433767c61f31021c16/source/home/me/oursecret/main.c"
+		image    = "Electron.exe/5E1F2B3C1f000/Electron.exe"
+	)
+	sum := func(s string) func(*Ask) { return func(a *Ask) { a.Checksum = s } }
+	for _, c := range []struct {
+		path string
+		opt  GuardOptions
+		ask  func(*Ask)
+		want bool
+	}{
+		{guardPath, GuardOptions{NamePatterns: []string{"*electron*"}}, nil, false},
+		{image, GuardOptions{NamePatterns: []string{"*ELECTRON*"}, Executables: true}, nil, true},
+		{byID, GuardOptions{NamePatterns: []string{"*"}}, nil, false},
+		{guardPath, GuardOptions{NamePatterns: []string{"h?llo.p*b"}}, nil, true},
+		{guardPath, GuardOptions{NeverAsk: []string{"Hello*"}}, nil, false},
+		{breakpad, GuardOptions{NeverAsk: []string{"libx.so"}}, nil, false},
+		{source, GuardOptions{NeverAsk: []string{"*/OurSecret/*"}}, nil, false},
+		{source, GuardOptions{NeverAsk: []string{"main.c"}}, nil, false},
+		{byID, GuardOptions{NeverAsk: []string{"adac45*"}}, nil, false},
+		{byID, GuardOptions{NeverAsk: []string{"hello*"}}, nil, true},
+		{byID, GuardOptions{IDs: []string{"ADAC-45AA*"}}, nil, true},
+		{byID, GuardOptions{IDs: []string{"00*"}}, nil, false},
+		{portable, GuardOptions{RequiresChecksum: true}, nil, false},
+		{portable, GuardOptions{RequiresChecksum: true}, sum("SHA256:00"), true},
+		{portable, GuardOptions{Kinds: []layout.Kind{layout.PortablePDB}}, nil, true},
+		{portable, GuardOptions{Kinds: []layout.Kind{layout.PDB}}, nil, false},
+		{guardPath, GuardOptions{Kinds: []layout.Kind{layout.PDB}}, nil, true},
+		{guardPath, GuardOptions{Kinds: []layout.Kind{layout.ELF, layout.Breakpad}}, nil, false},
+		{breakpad, GuardOptions{Kinds: []layout.Kind{layout.Breakpad}}, nil, true},
+		{byID, GuardOptions{Kinds: []layout.Kind{layout.ELF}}, nil, true},
+		{byID, GuardOptions{Kinds: []layout.Kind{layout.PDB, layout.MachO}}, nil, false},
+		{image, GuardOptions{Kinds: []layout.Kind{layout.PE}, Executables: true}, nil, true},
+		{image, GuardOptions{Kinds: []layout.Kind{layout.PDB}, Executables: true}, nil, false},
+	} {
+		var got Ask
+		a := &actor{fetch: func(_ context.Context, ask Ask) (*Reply, error) { got = ask; return gives("x")(nil, ask) }}
+		g := Guard(a, c.opt)
+		ask := wish(t, c.path)
+		if c.ask != nil {
+			c.ask(&ask)
+		}
+		lookups := len(ask.Request.Lookups)
+		_, err := g.Fetch(t.Context(), ask)
+		if (err == nil) != c.want || err != nil && ClassOf(err) != ClassSkipped || (a.asked.Load() == 1) != c.want {
+			t.Errorf("%s with %+v: %v", c.path, c.opt, err)
+		}
+		if len(ask.Request.Lookups) != lookups || c.want && len(got.Request.Lookups) == 0 {
+			t.Errorf("%s: the question was changed", c.path)
+		}
+	}
+	a := &actor{}
+	for _, c := range [][3]int64{{0, 5, 5}, {3, 5, 3}, {5, 3, 3}, {5, 0, 5}} {
+		a.fetch = func(_ context.Context, ask Ask) (*Reply, error) {
+			if ask.Limit != c[2] {
+				t.Errorf("limits %d and %d: %d", c[0], c[1], ask.Limit)
+			}
+			return says(ClassAbsent)(nil, ask)
+		}
+		ask := wish(t, guardPath)
+		ask.Limit = c[0]
+		_, _ = Guard(a, GuardOptions{MaxBytes: c[1]}).Fetch(t.Context(), ask)
+	}
+}
+
+func FuzzGlob(f *testing.F) {
+	f.Add("*electron*", "electron.exe.pdb")
+	f.Add("a*b?c**", "aXXbYc")
+	f.Add("", "")
+	f.Fuzz(func(t *testing.T, pattern, s string) {
+		if len(pattern) > 50 || len(s) > 200 {
+			return
+		}
+		matchGlob(pattern, s)
+		if !matchGlob("*", s) || !strings.ContainsAny(s, "*?") && !matchGlob(s, s) || !matchGlob(s+"*", s) && !strings.ContainsAny(s, "?*") {
+			t.Errorf("%q %q", pattern, s)
+		}
+	})
+}

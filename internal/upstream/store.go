@@ -1,0 +1,523 @@
+package upstream
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"net"
+	"net/url"
+	"os"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/symdepot/symdepot/cab"
+	"github.com/symdepot/symdepot/internal/bucket"
+	"github.com/symdepot/symdepot/layout"
+)
+
+// StoreConfig describes the files in a bucket.
+type StoreConfig struct {
+	Name    string
+	Layout  string // one of HTTPLayouts but SymCacheServer; empty: Auto
+	Casing  string // as in HTTPConfig
+	TwoTier string // as in HTTPConfig
+	// Forbidden403 makes a refusal mean that there is no such object: so say
+	// stores to those who may read and not list.
+	Forbidden403 bool
+	NoCompressed bool  // foo.pd_ is not asked for
+	MaxBytes     int64 // of a plain file; 0: 16 GiB
+	Timeouts     Timeouts
+	TempDir      string // takes cabinets while they are opened. Empty: the system's folder
+}
+
+// Store is a bucket of an object store that holds symbol files.
+type Store struct {
+	b     bucket.Bucket
+	cfg   StoreConfig
+	shown string // the bucket's address without a query
+	spell spelling
+	probe bool // index2.txt is looked for
+	now   func() time.Time
+
+	mu    sync.Mutex
+	two   bool      // guarded by mu
+	until time.Time // guarded by mu; as long is two known
+}
+
+// NewStore returns a source that reads from a bucket, which then belongs to it.
+func NewStore(b bucket.Bucket, cfg StoreConfig) (*Store, error) {
+	// The rules for options are those of a server.
+	o := HTTP{cfg: HTTPConfig{Layout: cfg.Layout, Casing: cfg.Casing, TwoTier: cfg.TwoTier, NoCompressed: cfg.NoCompressed, NoPointers: true, MaxBytes: cfg.MaxBytes, Timeouts: cfg.Timeouts}}
+	s := &Store{b: b, cfg: cfg, now: time.Now}
+	s.shown, _, _ = strings.Cut(b.Name(), "?")
+	s.shown = strings.TrimRight(s.shown, "/")
+	var err error
+	if o.base, err = url.Parse(s.shown); err == nil {
+		err = o.options()
+	}
+	if err == nil && o.cfg.Layout == SymCacheServer {
+		err = errors.New("a bucket does not transcode")
+	}
+	if err != nil {
+		return nil, fmt.Errorf("source %s: %w", cfg.Name, err)
+	}
+	s.spell, s.probe = o.spell, o.tier.needed
+	s.cfg.MaxBytes, s.cfg.Timeouts = o.cfg.MaxBytes, o.cfg.Timeouts
+	return s, nil
+}
+
+// Name is what the configuration calls the bucket.
+func (s *Store) Name() string { return s.cfg.Name }
+
+// Close ends idle connections.
+func (s *Store) Close() error { return s.b.Close() }
+
+func (s *Store) failed(class Class, format string, args ...any) *Failure {
+	return &Failure{Source: s.cfg.Name, Class: class, Err: fmt.Errorf(format, args...)}
+}
+
+// Fetch looks for the file in the places where it may be, one after the other.
+func (s *Store) Fetch(ctx context.Context, ask Ask) (*Reply, error) {
+	limit := s.cfg.MaxBytes
+	if ask.Limit > 0 {
+		limit = min(limit, ask.Limit)
+	}
+	if r := ask.Resume; r != nil && r.Tag != "" && r.Offset > 0 {
+		if reply, err := s.resume(ctx, &ask, limit); reply != nil || err != nil {
+			return reply, err
+		}
+	}
+	spell := s.spell
+	if s.probe && mayBeTwo(&ask.Request) {
+		var err error
+		if spell.two, err = s.isTwoTier(ctx); err != nil {
+			return nil, err
+		}
+	}
+	places := spell.places(&ask.Request)
+	if len(places) == 0 || ask.Request.Form == layout.FormSection {
+		return nil, s.failed(ClassSkipped, "a bucket has no such thing")
+	}
+	absent := s.failed(ClassAbsent, "%w", errNotThere)
+	for _, p := range places {
+		reply, err := s.get(ctx, &ask, p, limit)
+		if err == nil {
+			return reply, nil
+		}
+		f, ok := errors.AsType[*Failure](err)
+		if !ok || f.Class != ClassAbsent {
+			return nil, err
+		}
+		if errors.Is(absent.Err, errNotThere) {
+			absent = f // the reason that says most
+		}
+	}
+	return nil, absent
+}
+
+// isTwoTier looks for index2.txt, now and then.
+func (s *Store) isTwoTier(ctx context.Context) (bool, error) {
+	s.mu.Lock()
+	two, fresh := s.two, s.now().Before(s.until)
+	s.mu.Unlock()
+	if fresh {
+		return two, nil
+	}
+	c := s.call(ctx)
+	defer c.end()
+	stop := c.within(s.cfg.Timeouts.Connect + s.cfg.Timeouts.Header)
+	_, err := s.b.Head(c.ctx, "index2.txt")
+	stop()
+	if err != nil {
+		f := c.failure(err)
+		if f.Class != ClassAbsent && f.Class != ClassForbidden {
+			return false, f
+		}
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.two, s.until = err == nil, s.now().Add(tierLife)
+	return s.two, nil
+}
+
+// storeCall is one request under way, until the end of its body.
+type storeCall struct {
+	s      *Store
+	parent context.Context
+	ctx    context.Context
+	stop   context.CancelCauseFunc
+}
+
+func (s *Store) call(ctx context.Context) *storeCall {
+	c := &storeCall{s: s, parent: ctx}
+	c.ctx, c.stop = context.WithCancelCause(ctx)
+	return c
+}
+
+func (c *storeCall) within(d time.Duration) (done func() bool) {
+	return time.AfterFunc(d, func() { c.stop(errHeader) }).Stop
+}
+
+func (c *storeCall) end() { c.stop(errClosed) }
+
+// failure says what an error of the bucket means.
+func (c *storeCall) failure(err error) *Failure {
+	s := c.s
+	if f, ok := errors.AsType[*Failure](err); ok {
+		return f
+	}
+	if c.parent.Err() != nil {
+		cause := context.Cause(c.parent)
+		if f, ok := errors.AsType[*Failure](cause); ok {
+			return f
+		}
+		return s.failed(ClassTimeout, "%w", cause)
+	}
+	for _, why := range []error{errHeader, errIdle} {
+		if errors.Is(context.Cause(c.ctx), why) {
+			return s.failed(ClassTimeout, "%w", why)
+		}
+	}
+	_, dns := errors.AsType[*net.DNSError](err)
+	op, isOp := errors.AsType[*net.OpError](err)
+	wait, isNet := errors.AsType[net.Error](err)
+	switch {
+	case errors.Is(err, ErrNoEgress):
+		return s.failed(ClassSkipped, "%w", ErrNoEgress)
+	case errors.Is(err, errTooLarge), errors.Is(err, cab.ErrLimit):
+		return s.failed(ClassTooLarge, "%w", err)
+	case errors.Is(err, bucket.ErrThrottled):
+		f := s.failed(ClassBusy, "%w", err)
+		if e, ok := errors.AsType[*bucket.Error](err); ok {
+			f.Retry = e.Retry
+		}
+		return f
+	case errors.Is(err, bucket.ErrNoBucket):
+		return s.failed(ClassAbsent, "%w", err)
+	case errors.Is(err, bucket.ErrCredentials):
+		return s.failed(ClassBroken, "%w", err)
+	case errors.Is(err, fs.ErrPermission) && s.cfg.Forbidden403:
+		return s.failed(ClassAbsent, "%w: %w", errNotThere, err)
+	case errors.Is(err, fs.ErrPermission):
+		return s.failed(ClassForbidden, "%w", err)
+	case errors.Is(err, fs.ErrNotExist):
+		return s.failed(ClassAbsent, "%w: %w", errNotThere, err)
+	case isNet && wait.Timeout(), dns, isOp && op.Op == "dial", errors.Is(err, os.ErrDeadlineExceeded):
+		return s.failed(ClassTimeout, "%w", err)
+	}
+	return s.failed(ClassBroken, "%w", shortError{noEOF(err)})
+}
+
+// open begins to read an object.
+func (s *Store) open(ctx context.Context, key string, off int64, tag string) (*storeBody, *bucket.Object, error) {
+	c := s.call(ctx)
+	stop := c.within(s.cfg.Timeouts.Connect + s.cfg.Timeouts.Header)
+	o, err := s.b.Get(c.ctx, key, off, -1, tag)
+	stop()
+	if err != nil {
+		f := c.failure(err)
+		if tag != "" && (errors.Is(err, bucket.ErrPrecondition) || errors.Is(err, bucket.ErrRange)) {
+			f = nil // another object by now
+		}
+		c.end()
+		if f == nil {
+			return nil, nil, nil
+		}
+		return nil, nil, f
+	}
+	b := &storeBody{c: c, raw: o.Body, size: -1, closers: []func(){c.end, func() { _ = o.Body.Close() }}}
+	b.idle = time.AfterFunc(time.Hour, func() { c.stop(errIdle) })
+	b.idle.Stop()
+	return b, o, nil
+}
+
+// get reads the object of one place.
+func (s *Store) get(ctx context.Context, ask *Ask, p place, limit int64) (*Reply, error) {
+	key := p.key()
+	b, o, err := s.open(ctx, key, 0, "")
+	if err != nil {
+		return nil, err
+	}
+	b.limit = limit
+	if err := s.decode(b, o, p); err != nil {
+		f := b.c.failure(err)
+		_ = b.Close()
+		if _, ours := errors.AsType[*fs.PathError](err); ours {
+			return nil, err // of this machine's disk
+		}
+		return nil, f
+	}
+	reply := &Reply{Body: b, Size: b.size, Name: p.parts[len(p.parts)-1], Path: s.shown + "/" + key, ModTime: o.ModTime}
+	if !b.packed {
+		reply.Tag = o.ETag
+	}
+	if name := ask.Request.Name; name != "" && (p.packed || len(p.parts) < 3 || !strings.Contains(reply.Name, ".")) {
+		reply.Name = name
+	}
+	return reply, nil
+}
+
+// decode takes off what the object is packed in and waits for its first byte.
+func (s *Store) decode(b *storeBody, o *bucket.Object, p place) error {
+	// All of this is waiting for the first bytes.
+	defer b.c.within(s.cfg.Timeouts.Header)()
+	length := o.Total
+	if length > b.limit+b.limit/64+maxText {
+		return fmt.Errorf("%w: %d", errTooLarge, length)
+	}
+	outer, err := decodeContent(wireOf{b}, []string{o.ContentEncoding})
+	if outer != nil {
+		b.closers = append(b.closers, outer.close)
+	}
+	if err != nil {
+		return err
+	}
+	if outer.packed {
+		length = -1
+	}
+	br := bufio.NewReaderSize(outer, 64<<10)
+	if _, err := br.Peek(1); errors.Is(err, io.EOF) {
+		return s.failed(ClassAbsent, "an empty file")
+	} else if err != nil {
+		return err
+	}
+	inner := &plain{Reader: br, size: length}
+	if !p.exact && (p.packed || !leaveAlone(p.parts[len(p.parts)-1])) {
+		inner, err = decodeContainer(br, length, b.limit, s.cfg.TempDir)
+		if inner != nil {
+			b.closers = append(b.closers, inner.close)
+		}
+		if err != nil {
+			return err
+		}
+		if !inner.packed {
+			inner.size = length
+		}
+	}
+	b.packed = inner.packed || outer.packed
+	b.r, b.size = bufio.NewReaderSize(inner, 64<<10), inner.size
+	if b.size > b.limit {
+		return fmt.Errorf("%w: %d", errTooLarge, b.size)
+	}
+	if _, err := b.r.Peek(1); err != nil && !errors.Is(err, io.EOF) {
+		return err
+	}
+	return nil
+}
+
+// resume asks for the rest of an object. Without reply and error it has to be
+// asked for anew.
+func (s *Store) resume(ctx context.Context, ask *Ask, limit int64) (*Reply, error) {
+	r := ask.Resume
+	key, ok := strings.CutPrefix(r.Path, s.shown+"/")
+	if !ok {
+		return nil, nil
+	}
+	b, o, err := s.open(ctx, key, r.Offset, r.Tag)
+	if f, ok := errors.AsType[*Failure](err); ok && f.Class == ClassAbsent {
+		return nil, nil
+	}
+	if b == nil {
+		return nil, err
+	}
+	if o.Offset != r.Offset || o.ContentEncoding != "" || o.Total < 0 {
+		_ = b.Close()
+		return nil, nil
+	}
+	if o.Total > limit {
+		_ = b.Close()
+		return nil, s.failed(ClassTooLarge, "%w: %d", errTooLarge, o.Total)
+	}
+	b.r, b.n, b.size, b.limit = bufio.NewReaderSize(wireOf{b}, 64<<10), r.Offset, o.Total, limit
+	return &Reply{Body: b, Size: o.Total, Offset: r.Offset, Name: layout.BaseName(key), Path: r.Path, Tag: r.Tag, ModTime: o.ModTime}, nil
+}
+
+// storeBody is the plain content of an object. Close may be called while Read
+// waits.
+type storeBody struct {
+	c      *storeCall
+	raw    io.Reader
+	idle   *time.Timer
+	packed bool
+	limit  int64
+	size   int64 // of the whole file, -1 while unknown
+
+	wired int64 // bytes that came over the wire; Read's
+
+	mu      sync.Mutex
+	r       *bufio.Reader // guarded by mu
+	n       int64         // guarded by mu; bytes of the file that are read
+	err     error         // guarded by mu
+	closers []func()      // guarded by mu; nil when closed
+}
+
+// wireOf reads what comes over the wire, with a limit on each wait.
+type wireOf struct{ b *storeBody }
+
+func (w wireOf) Read(p []byte) (int, error) {
+	b := w.b
+	b.idle.Reset(b.c.s.cfg.Timeouts.Idle)
+	n, err := b.raw.Read(p)
+	b.idle.Stop()
+	b.wired += int64(n)
+	if err == nil && b.wired > b.limit+b.limit/64+maxText {
+		err = errTooLarge
+	}
+	if err != nil && !errors.Is(err, io.EOF) {
+		err = b.c.failure(err)
+	}
+	return n, err
+}
+
+func (b *storeBody) Read(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.err != nil || len(p) == 0 {
+		return 0, b.err
+	}
+	n, err := b.r.Read(p)
+	b.n += int64(n)
+	switch {
+	case b.n > b.limit, b.packed && b.n > honestBytes && b.n > honestRatio*b.wired:
+		n, err = 0, b.c.failure(errTooLarge)
+	case b.size >= 0 && b.n > b.size:
+		n, err = 0, b.c.s.failed(ClassBroken, "more than the %d bytes that were announced", b.size)
+	case err == nil:
+	case !errors.Is(err, io.EOF):
+		if _, ours := errors.AsType[*fs.PathError](err); !ours {
+			err = b.c.failure(err)
+		}
+	case b.size >= 0 && b.n < b.size:
+		err = b.c.s.failed(ClassBroken, "ended after %d of %d bytes: %w", b.n, b.size, io.ErrUnexpectedEOF)
+	default:
+		err = io.EOF
+	}
+	b.err = err
+	return n, err
+}
+
+// Close ends the transfer.
+func (b *storeBody) Close() error {
+	b.c.end() // wakes a Read that waits
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for i := len(b.closers) - 1; i >= 0; i-- {
+		b.closers[i]()
+	}
+	b.closers = nil
+	if b.err == nil {
+		b.err = fmt.Errorf("read of a closed answer: %w", fs.ErrClosed)
+	}
+	return nil
+}
+
+// FolderSource fetches from a folder instead of answering from it: for slow
+// disks, or such as come and go.
+type FolderSource struct {
+	name string
+	f    *Folder
+}
+
+// NewFolderSource returns a source that fetches from f, which then belongs to
+// it.
+func NewFolderSource(name string, f *Folder) *FolderSource { return &FolderSource{name, f} }
+
+// Name is what the configuration calls the folder.
+func (s *FolderSource) Name() string { return s.name }
+
+// Close closes the folder. Replies stay readable.
+func (s *FolderSource) Close() error { return s.f.Close() }
+
+// Fetch opens the file. A disk that hangs does not hold up the caller.
+func (s *FolderSource) Fetch(ctx context.Context, ask Ask) (*Reply, error) {
+	if ask.Request.Form != layout.FormFile {
+		return nil, &Failure{Source: s.name, Class: ClassSkipped, Err: errors.New("a folder has no such thing")}
+	}
+	type opened struct {
+		f   *File
+		err error
+	}
+	done := make(chan opened, 1)
+	go func() {
+		f, err := s.f.Open(ctx, ask.Request)
+		done <- opened{f, err}
+	}()
+	var got opened
+	select {
+	case got = <-done:
+	case <-ctx.Done():
+		go func() {
+			if o := <-done; o.err == nil {
+				_ = o.f.Close()
+			}
+		}()
+		return nil, &Failure{Source: s.name, Class: ClassTimeout, Err: context.Cause(ctx)}
+	}
+	if got.err != nil {
+		return nil, s.failure(ctx, got.err)
+	}
+	f := got.f
+	if ask.Limit > 0 && f.Size > ask.Limit {
+		_ = f.Close()
+		return nil, &Failure{Source: s.name, Class: ClassTooLarge, Err: fmt.Errorf("%w: %d", errTooLarge, f.Size)}
+	}
+	reply := &Reply{Size: f.Size, Name: f.Name, Path: f.Path, Tag: f.ETag, ModTime: f.ModTime, Local: true}
+	if r := ask.Resume; r != nil && r.Path == f.Path && r.Tag == f.ETag && r.Offset <= f.Size {
+		reply.Offset = r.Offset
+	}
+	reply.Body = &folderBody{r: io.NewSectionReader(f, reply.Offset, f.Size-reply.Offset), f: f, s: s, ctx: ctx}
+	return reply, nil
+}
+
+func (s *FolderSource) failure(ctx context.Context, err error) *Failure {
+	class := ClassBroken
+	switch {
+	case ctx.Err() != nil:
+		class, err = ClassTimeout, context.Cause(ctx)
+	case errors.Is(err, fs.ErrNotExist):
+		class = ClassAbsent
+	case errors.Is(err, fs.ErrPermission):
+		class = ClassForbidden
+	}
+	return &Failure{Source: s.name, Class: class, Err: err}
+}
+
+// folderBody reads a file of a folder.
+type folderBody struct {
+	r   *io.SectionReader
+	f   *File
+	s   *FolderSource
+	ctx context.Context
+}
+
+func (b *folderBody) Read(p []byte) (int, error) {
+	if b.ctx.Err() != nil {
+		return 0, b.s.failure(b.ctx, b.ctx.Err())
+	}
+	n, err := b.r.Read(p)
+	if errors.Is(err, io.EOF) {
+		if n == 0 && b.left() > 0 {
+			return 0, &Failure{Source: b.s.name, Class: ClassBroken, Err: errors.New("the file has become shorter")}
+		}
+		return n, err
+	}
+	if err != nil {
+		err = b.s.failure(b.ctx, err)
+	}
+	return n, err
+}
+
+// left is what has not been read.
+func (b *folderBody) left() int64 {
+	at, err := b.r.Seek(0, io.SeekCurrent)
+	if err != nil {
+		return 0
+	}
+	return b.r.Size() - at
+}
+
+func (b *folderBody) Close() error { return b.f.Close() }
