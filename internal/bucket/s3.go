@@ -172,7 +172,7 @@ func (b *s3) fail(err error, s *seen) error {
 		e.Err, e.Retry = ErrThrottled, retryTime(s.retry, b.now())
 	case "ConditionalRequestConflict", minio.PreconditionFailed:
 		e.Err = ErrPrecondition
-	case "ExpiredToken", "InvalidToken", "TokenRefreshRequired":
+	case "ExpiredToken", "InvalidToken", "TokenRefreshRequired", "XAdminUserNotFound": // the last is versitygw's, with 404
 		e.Err = fs.ErrPermission
 	case "PermanentRedirect", "TemporaryRedirect", "AuthorizationHeaderMalformed", "IllegalLocationConstraintException", "301 Moved Permanently":
 		region := answer.Region
