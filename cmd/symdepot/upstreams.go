@@ -19,6 +19,7 @@ func (f upstreamFlags) open(a *app, opt depot.Options) (*depot.Depot, func(), er
 	dialer := upstream.NewDialer(upstream.DialerOptions{NoEgress: f.NoEgress})
 	for i, u := range f.Upstream {
 		url, rest, _ := strings.Cut(u, ",")
+		rest, _, _ = strings.Cut(rest, ",")
 		src, err := upstream.NewHTTP(upstream.HTTPConfig{Name: url, URL: url, Layout: strings.TrimPrefix(rest, "layout=")}, dialer)
 		if err != nil {
 			return nil, nil, err

@@ -264,7 +264,10 @@ func (d *Depot) copyAll(ctx context.Context, fl *transfer, sp *blob.Spool, got a
 		if !isFailure(err) {
 			err = &upstream.Failure{Source: got.from.Source.Name(), Class: upstream.ClassBroken, Err: err}
 		}
-		if reply.Tag == "" || try == resumes || upstream.ClassOf(err) == upstream.ClassTooLarge {
+		if f, ok := errors.AsType[*upstream.Failure](err); ok && f.Source == "" {
+			f.Source = got.from.Source.Name() // it is we who found fault
+		}
+		if reply.Tag == "" || try == resumes || upstream.ClassOf(err) == upstream.ClassTooLarge || errors.Is(err, objfile.ErrNotSymbolFile) {
 			return err
 		}
 		next, c, rerr := d.resume(ctx, fl, got.from, &upstream.Resume{Path: reply.Path, Tag: reply.Tag, Offset: sp.Size()})
@@ -318,6 +321,7 @@ func (d *Depot) copyBody(fl *transfer, sp *blob.Spool, body io.ReadCloser, asked
 	}()
 	buf := copyBuffers.Get().(*[copyBuffer]byte)
 	defer copyBuffers.Put(buf)
+	likely := sp.Size() >= headSize
 	for {
 		n, err := body.Read(buf[:])
 		if n > 0 {
@@ -327,7 +331,15 @@ func (d *Depot) copyBody(fl *transfer, sp *blob.Spool, body io.ReadCloser, asked
 			if _, err := sp.Write(buf[:n]); err != nil {
 				return errors.Join(errSpool, err)
 			}
-			fl.arrived(sp.Size())
+			if !likely && sp.Size() >= headSize {
+				if err := d.checkHead(fl, sp); err != nil {
+					return err
+				}
+				likely = true
+			}
+			if likely || fl.size >= 0 && fl.size < headSize {
+				fl.arrived(sp.Size())
+			}
 		}
 		switch {
 		case err == io.EOF:
@@ -338,6 +350,33 @@ func (d *Depot) copyBody(fl *transfer, sp *blob.Spool, body io.ReadCloser, asked
 			return err
 		}
 	}
+}
+
+// headSize is how much of a file tells whether it may be a symbol file at all.
+const headSize = 4 << 10
+
+// checkHead refuses early what cannot be a symbol file, such as a page that
+// says sorry, before a client hears of it and before there is too much of it.
+func (d *Depot) checkHead(fl *transfer, sp *blob.Spool) error {
+	if byHash(fl.q.Request) {
+		return nil
+	}
+	var head [headSize]byte
+	if _, err := sp.ReadAt(head[:], 0); err != nil {
+		return errors.Join(errSpool, err)
+	}
+	if err := objfile.Candidate(head[:], fl.file.Object.Name); err != nil {
+		return &upstream.Failure{Class: upstream.ClassBroken, Err: err}
+	}
+	return nil
+}
+
+// byHash reports whether any file at all may be the answer, because a hash of
+// its contents may be what is asked for.
+func byHash(req layout.Request) bool {
+	return slices.ContainsFunc(req.Lookups, func(l layout.Lookup) bool {
+		return l.Role&layout.Other != 0 && (len(l.ID) == 40 || len(l.ID) == 64)
+	})
 }
 
 // tooSlow watches a transfer until end is closed and returns true as soon as
@@ -384,7 +423,7 @@ func (d *Depot) check(fl *transfer, sp *blob.Spool, reply *upstream.Reply) ([]ob
 			name = fl.q.Request.Lookups[0].ID
 		}
 	}
-	if wants(fl.q.Request, layout.Other) {
+	if byHash(fl.q.Request) {
 		// Only its hash can tell whether it is the file.
 		if objs, err := objfile.Identify(sp, sp.Size(), name, objfile.Options{As: "sha1"}); err == nil && answers(fl.q.Request, objs) {
 			return objs, nil

@@ -55,6 +55,8 @@ func (fl *transfer) open(ctx context.Context) (*File, error) {
 		fl.moved.Wait()
 	}
 	switch {
+	case fl.done && isFailure(fl.err):
+		return nil, &absent{[]error{fl.err}} // for this client it had not begun
 	case fl.done && fl.err != nil:
 		return nil, fl.err
 	case !fl.announced && !fl.done:

@@ -34,7 +34,9 @@ func (s *Server) symbol(x *exchange, r *http.Request, req *layout.Request) {
 		} else {
 			x.result = resultError
 		}
-		s.fail(x, err)
+		if err != errNotQuick { // net/http gets the request then
+			s.fail(x, err)
+		}
 		return
 	}
 	defer func() { _ = f.Close() }()
