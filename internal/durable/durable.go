@@ -166,7 +166,7 @@ func (t *Tree) SyncDir(name string) error {
 // rename gives a complete and flushed temporary file its name.
 func (t *Tree) rename(from, to string) error {
 	return t.do(OpRename, to, func() error {
-		return retryRename(func() error { return t.root.Rename(from, to) })
+		return RetryRename(func() error { return t.root.Rename(from, to) })
 	})
 }
 

@@ -24,16 +24,17 @@ func syncDirFile(dir *os.File) error {
 	return err
 }
 
-// retryRename renames once: an open file does not hinder it.
-func retryRename(rename func() error) error { return rename() }
+// RetryRename calls rename once: an open file does not hinder it. On Windows it
+// does so again and again while the target is held open.
+func RetryRename(rename func() error) error { return rename() }
 
 // IsNoSpace says whether an error means a full disk or a used-up quota.
 func IsNoSpace(err error) bool {
 	return errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT)
 }
 
-// alive says whether a process exists. One that may not be signalled does.
-func alive(pid int) bool {
+// Alive says whether a process exists. One that may not be signalled does.
+func Alive(pid int) bool {
 	err := syscall.Kill(pid, 0)
 	return err == nil || errors.Is(err, syscall.EPERM)
 }

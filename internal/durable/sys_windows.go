@@ -17,10 +17,10 @@ const syncsDirs = false
 
 func syncDirFile(*os.File) error { return nil }
 
-// retryRename renames, again and again for two seconds while the target is
+// RetryRename calls rename, again and again for two seconds while the target is
 // held open: virus scanners, indexers and readers without the share mode for
 // deletion let go of it soon.
-func retryRename(rename func() error) error {
+func RetryRename(rename func() error) error {
 	deadline := time.Now().Add(2 * time.Second)
 	for wait := time.Millisecond; ; wait = min(2*wait, 100*time.Millisecond) {
 		err := rename()
@@ -45,8 +45,8 @@ func IsNoSpace(err error) bool {
 // stillActive is the exit code of a process that has none yet (STILL_ACTIVE).
 const stillActive = 259
 
-// alive says whether a process exists. One that may not be asked does.
-func alive(pid int) bool {
+// Alive says whether a process exists. One that may not be asked does.
+func Alive(pid int) bool {
 	h, err := windows.OpenProcess(windows.PROCESS_QUERY_LIMITED_INFORMATION, false, uint32(pid))
 	if err != nil {
 		return !errors.Is(err, windows.ERROR_INVALID_PARAMETER)

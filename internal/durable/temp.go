@@ -95,5 +95,5 @@ func gone(pid int, token string) bool {
 	if pid == os.Getpid() {
 		return token != session
 	}
-	return !alive(pid)
+	return !Alive(pid)
 }
