@@ -138,6 +138,20 @@ func newFetcher(sources []Upstream, limits Limits, lives Lifetimes) *fetcher {
 	}
 }
 
+// UpstreamStatus says how a source fares.
+type UpstreamStatus = upstream.Status
+
+// Upstreams says how the sources fare that know it of themselves.
+func (d *Depot) Upstreams() []UpstreamStatus {
+	var list []UpstreamStatus
+	for _, u := range d.fetch.sources {
+		if g, ok := u.Source.(interface{ State() upstream.Status }); ok {
+			list = append(list, g.State())
+		}
+	}
+	return list
+}
+
 // Fetches reports whether there is anybody to ask for what the depot lacks.
 func (d *Depot) Fetches() bool { return len(d.fetch.sources) > 0 }
 

@@ -67,7 +67,7 @@ func newMetrics(reg *prometheus.Registry, version string, s symbols) (*metrics, 
 		ConstLabels: prometheus.Labels{"version": version, "goversion": runtime.Version()}})
 	info.Set(1)
 	for _, c := range []prometheus.Collector{m.inFlight, m.requests, m.seconds, m.bytes, m.lookups, info,
-		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}), m.holdings} {
+		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}), m.holdings, upstreams{s}} {
 		if err := reg.Register(c); err != nil {
 			return nil, err
 		}

@@ -26,6 +26,7 @@ type symbols interface {
 	Open(ctx context.Context, scope depot.Scope, req layout.Request) (*depot.File, error)
 	Absent(ctx context.Context, req layout.Request) bool
 	Fetches() bool
+	Upstreams() []depot.UpstreamStatus
 	Fetch(ctx context.Context, q depot.Question) (*depot.File, error)
 	CountMissing(req *layout.Request, client string)
 	Encoded(ctx context.Context, f *depot.File, codings []string) (*depot.File, error)

@@ -146,6 +146,7 @@ type fake struct {
 }
 
 func (fake) Absent(context.Context, layout.Request) bool   { return false }
+func (fake) Upstreams() []depot.UpstreamStatus             { return nil }
 func (fake) Fetches() bool                                 { return false }
 func (fake) CountMissing(req *layout.Request, kind string) {}
 
