@@ -418,19 +418,72 @@ func (b *storeBody) Close() error {
 // FolderSource fetches from a folder instead of answering from it: for slow
 // disks, or such as come and go.
 type FolderSource struct {
-	name string
-	f    *Folder
+	name, dir string
+	opt       Options
+
+	mu     sync.Mutex
+	f      *Folder   // guarded by mu; nil: not there yet
+	tried  time.Time // guarded by mu
+	failed error     // guarded by mu
+	closed bool      // guarded by mu
 }
 
-// NewFolderSource returns a source that fetches from f, which then belongs to
-// it.
-func NewFolderSource(name string, f *Folder) *FolderSource { return &FolderSource{name, f} }
+// folderRetry is how often a folder that is not there is looked for.
+const folderRetry = 10 * time.Second
+
+// NewFolderSource returns a source that fetches from the folder dir. It need not
+// be there yet.
+func NewFolderSource(name, dir string, opt Options) *FolderSource {
+	if opt.Now == nil {
+		opt.Now = time.Now
+	}
+	return &FolderSource{name: name, dir: dir, opt: opt}
+}
 
 // Name is what the configuration calls the folder.
 func (s *FolderSource) Name() string { return s.name }
 
 // Close closes the folder. Replies stay readable.
-func (s *FolderSource) Close() error { return s.f.Close() }
+func (s *FolderSource) Close() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.closed = true
+	if s.f == nil {
+		return nil
+	}
+	return s.f.Close()
+}
+
+// folder opens the folder if need be. The lock is held meanwhile: others want
+// the same folder.
+func (s *FolderSource) folder(ctx context.Context) (*Folder, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	now := s.opt.Now()
+	switch {
+	case s.closed:
+		return nil, fs.ErrClosed
+	case s.f != nil:
+		return s.f, nil
+	case s.failed != nil && now.Sub(s.tried) < folderRetry:
+		return nil, s.failed
+	}
+	f, err := OpenFolder(ctx, s.dir, s.opt)
+	if err != nil {
+		if ctx.Err() == nil {
+			s.tried, s.failed = now, errNoFolder{err}
+			err = s.failed
+		}
+		return nil, err
+	}
+	s.f, s.failed = f, nil
+	return f, nil
+}
+
+// errNoFolder is no fs.ErrNotExist: nothing is known of the files.
+type errNoFolder struct{ err error }
+
+func (e errNoFolder) Error() string { return e.err.Error() }
 
 // Fetch opens the file. A disk that hangs does not hold up the caller.
 func (s *FolderSource) Fetch(ctx context.Context, ask Ask) (*Reply, error) {
@@ -443,7 +496,11 @@ func (s *FolderSource) Fetch(ctx context.Context, ask Ask) (*Reply, error) {
 	}
 	done := make(chan opened, 1)
 	go func() {
-		f, err := s.f.Open(ctx, ask.Request)
+		var f *File
+		dir, err := s.folder(ctx)
+		if err == nil {
+			f, err = dir.Open(ctx, ask.Request)
+		}
 		done <- opened{f, err}
 	}()
 	var got opened

@@ -9,6 +9,7 @@ import (
 	"io/fs"
 	"iter"
 	"net/http"
+	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
@@ -341,15 +342,18 @@ func TestStorePeers(t *testing.T) {
 
 func TestFolderSource(t *testing.T) {
 	pdb := testdata(t, "pdb/hello-x64.pdb")
-	dir := t.TempDir()
+	dir := filepath.Join(t.TempDir(), "later")
+	now := time.Now()
+	s := NewFolderSource("disk", dir, Options{Layout: "symstore", Now: func() time.Time { return now }})
+	defer s.Close()
+	for range 2 {
+		if _, _, err := all(t, s, wish(t, pdbPath)); ClassOf(err) != ClassBroken || errors.Is(err, fs.ErrNotExist) {
+			t.Fatalf("a folder that is not there: %v", err)
+		}
+	}
+	now = now.Add(folderRetry)
 	put(t, dir, "Hello-X64.pdb/"+pdbKey+"/hello-x64.pdb", pdb)
 	put(t, dir, "zst.pdb/"+pdbKey+"/zst.pdb", zs(pdb))
-	f, err := OpenFolder(t.Context(), dir, Options{Layout: "symstore"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	s := NewFolderSource("disk", f)
-	defer s.Close()
 	for _, path := range []string{pdbPath, "zst.pdb/" + pdbKey + "/zst.pdb"} {
 		reply, got, err := all(t, s, wish(t, path))
 		if err != nil || !bytes.Equal(got, pdb) || !reply.Local || reply.Size != int64(len(pdb)) {
@@ -365,7 +369,7 @@ func TestFolderSource(t *testing.T) {
 			t.Errorf("too large: %v", err)
 		}
 	}
-	if _, _, err = all(t, s, wish(t, "other.pdb/"+pdbKey+"/other.pdb")); ClassOf(err) != ClassAbsent || !errors.Is(err, fs.ErrNotExist) {
+	if _, _, err := all(t, s, wish(t, "other.pdb/"+pdbKey+"/other.pdb")); ClassOf(err) != ClassAbsent || !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("absent: %v", err)
 	}
 	ctx, cancel := context.WithCancel(t.Context())

@@ -1,0 +1,470 @@
+package upstream
+
+import (
+	"fmt"
+	"net"
+	"net/netip"
+	"net/url"
+	"os"
+	"runtime"
+	"strconv"
+	"strings"
+)
+
+// Element is one part of a symbol path or of a list of debuginfod servers, with
+// what it means.
+type Element struct {
+	Var  string `json:"var,omitempty"` // the variable that it stands in
+	Text string `json:"text"`          // as written, secrets masked
+	// Kind is a word: chain, cache, folder, share, server, debuginfod, policy,
+	// empty, unknown.
+	Kind  string `json:"kind"`
+	Rule  string `json:"rule"`  // the form that it has
+	Means string `json:"means"` // what a debugger makes of it
+	// Stores are the places that the element names, in its order.
+	Stores   []PathStore `json:"stores,omitempty"`
+	Warnings []string    `json:"warnings,omitempty"`
+	// Sources are what we would ask because of it, in order.
+	Sources []Spec `json:"-"`
+}
+
+// PathStore is one place that an element names.
+type PathStore struct {
+	Kind    string `json:"kind"` // server, bucket, folder, share, default
+	Address string `json:"address"`
+	Cache   bool   `json:"cache,omitempty"` // debuggers write into it
+	Preset  string `json:"preset,omitempty"`
+	Self    bool   `json:"self,omitempty"` // one of our own addresses
+}
+
+func (e *Element) warn(format string, args ...any) {
+	e.Warnings = append(e.Warnings, fmt.Sprintf(format, args...))
+}
+
+const maxChain = 10 // stores, by Microsoft's documentation
+
+// ParseSymbolPath takes a string of the kind of _NT_SYMBOL_PATH apart. self are
+// our own addresses: URLs, or host:port.
+func ParseSymbolPath(path string, self []string) []Element {
+	var list []Element
+	cached := false // by a cache* before
+	if quote := strings.Trim(path, " \t\r\n"); len(quote) > 1 && quote[0] == '"' && strings.IndexByte(quote[1:], '"') == len(quote)-2 {
+		list = append(list, Element{Text: `"`, Kind: "unknown", Rule: `"..."`, Means: "quotes around the whole path",
+			Warnings: []string{"the quotes are a part of the variable; debuggers take them for a part of the first and last element. In cmd write: set \"_NT_SYMBOL_PATH=...\""}})
+		path = quote[1 : len(quote)-1]
+	}
+	for _, text := range splitPath(path) {
+		e := parseElement(text, self, &cached)
+		list = append(list, e)
+	}
+	return list
+}
+
+// splitPath splits at semicolons outside of quotes.
+func splitPath(path string) []string {
+	var list []string
+	start, quoted := 0, false
+	for i := range len(path) {
+		switch path[i] {
+		case '"':
+			quoted = !quoted
+		case ';':
+			if !quoted {
+				list = append(list, path[start:i])
+				start = i + 1
+			}
+		}
+	}
+	return append(list, path[start:])
+}
+
+func parseElement(text string, self []string, cached *bool) Element {
+	e := Element{Text: maskText(text)}
+	bare := strings.TrimSpace(text)
+	if bare != text {
+		e.warn("blanks around an element belong to it for some debuggers")
+	}
+	if strings.Contains(bare, `"`) {
+		e.warn("quotes are not taken off by every debugger; paths with blanks need none here")
+		bare = strings.ReplaceAll(bare, `"`, "")
+	}
+	if strings.Count(bare, "%") > 1 && !strings.Contains(bare, "://") {
+		e.warn("%%VARIABLE%% is not replaced by debuggers; let the shell do it")
+	}
+	if strings.ContainsAny(bare, "[]<>|") && !strings.Contains(bare, "://[") {
+		e.warn("brackets of documentation are not to be typed")
+	}
+	word, rest, starred := strings.Cut(bare, "*")
+	switch w := strings.ToLower(word); {
+	case bare == "":
+		e.Kind, e.Rule, e.Means = "empty", ";;", "nothing stands between two semicolons, which is harmless"
+	case starred && w == "srv":
+		e.Rule = "srv*[cache*...]store"
+		e.chain(strings.Split(rest, "*"), self, *cached)
+	case starred && w == "symsrv":
+		e.Rule = "symsrv*DLL*[cache*...]store"
+		dll, stores, ok := strings.Cut(rest, "*")
+		switch {
+		case !ok:
+			e.Kind, e.Means = "unknown", "the long form of srv*, without a store"
+			e.warn("after the DLL a store is missing: symsrv*symsrv.dll*https://server/path")
+		case !strings.EqualFold(dll, "symsrv.dll"):
+			e.Kind, e.Means = "unknown", "a symbol server that the DLL "+dll+" asks in its own way"
+			e.warn("only debuggers that have that DLL can ask it")
+		default:
+			e.chain(strings.Split(stores, "*"), self, *cached)
+		}
+	case starred && w == "cache":
+		e.Kind, e.Rule = "cache", "cache*folder"
+		dir, more, _ := strings.Cut(rest, "*")
+		st := PathStore{Kind: "default", Address: "sym below the debugger's folder", Cache: true}
+		if dir != "" {
+			st = classify(dir, self)
+			st.Cache = true
+		} else {
+			e.warn("no folder is named: the debugger's default is taken, which differs from one to the next")
+		}
+		e.Stores = []PathStore{st}
+		e.Means = "whatever is loaded from the elements to its right is copied to " + st.Address
+		if more != "" {
+			e.warn("only the first folder of cache* counts")
+		}
+		if st.Kind == "server" {
+			e.warn("a server cannot be a cache")
+		}
+		*cached = true
+	case starred && w == "debuginfod":
+		e.Kind, e.Rule, e.Means = "debuginfod", "DebugInfoD*URL", "a debuginfod server, for ELF files (newer WinDbg)"
+		parts := strings.Split(rest, "*")
+		e.server(parts[len(parts)-1], "debuginfod", self)
+	case starred:
+		e.Kind, e.Rule, e.Means = "unknown", word+"*...", "no debugger knows an element that begins so"
+		e.warn("known are srv*, symsrv*, cache* and DebugInfoD*; names of folders hold no asterisk")
+	default:
+		e.plain(bare, self)
+	}
+	return e
+}
+
+// plain is an element without an asterisk.
+func (e *Element) plain(text string, self []string) {
+	st := classify(text, self)
+	switch st.Kind {
+	case "server":
+		e.Kind, e.Rule, e.Means = "server", "URL", "a symbol server without srv* in front"
+		e.warn("Microsoft's debuggers take an address only behind srv*: srv*%s", maskText(text))
+		e.server(text, "", self)
+		return
+	case "share":
+		e.Kind, e.Rule, e.Means = "share", `\\server\share`, "a folder of another machine, searched for files by their names"
+	default:
+		e.Kind, e.Rule, e.Means = "folder", "folder", "a folder that is searched for files by their names: itself, symbols\\EXT and EXT below it"
+	}
+	e.Stores = []PathStore{st}
+	e.folder(text)
+}
+
+// chain is a list of stores: what is found in one is copied to all before it.
+func (e *Element) chain(stores []string, self []string, cached bool) {
+	e.Kind = "chain"
+	if len(stores) > maxChain {
+		e.warn("%d stores; debuggers take %d", len(stores), maxChain)
+	}
+	if len(stores) == 1 && stores[0] == "" {
+		e.Means = "the default store alone, which holds only what was copied there before"
+		e.Stores = []PathStore{{Kind: "default", Address: "sym below the debugger's folder", Cache: true}}
+		e.warn("no server is named: srv*https://server/path")
+		return
+	}
+	last := len(stores) - 1
+	for i, text := range stores {
+		st := PathStore{Kind: "default", Address: "sym below the debugger's folder"}
+		if text != "" {
+			st = classify(text, self)
+		}
+		st.Cache = i < last
+		switch {
+		case text == "" && i == last:
+			e.warn("an empty store at the end is the default store; a server is missing, or the last asterisk too many")
+		case st.Kind == "server" && i < last:
+			st.Cache = false
+			e.Stores = append(e.Stores, st)
+			e.warn("a server can only stand at the end of the chain: what is behind %s is not asked", st.Address)
+			e.server2(text, &e.Stores[len(e.Stores)-1], "symstore", self)
+			e.meaning(cached)
+			return
+		}
+		e.Stores = append(e.Stores, st)
+	}
+	at := &e.Stores[len(e.Stores)-1]
+	switch at.Kind {
+	case "server":
+		e.server2(stores[last], at, "symstore", self)
+		if last == 0 && !cached {
+			e.warn("no cache is named: files go to the debugger's default store. Name one: srv*C:\\symbols*%s", at.Address)
+		}
+	case "folder", "share":
+		e.folder(stores[last])
+	}
+	e.meaning(cached)
+}
+
+// meaning says in words what a chain is.
+func (e *Element) meaning(cached bool) {
+	at := e.Stores[len(e.Stores)-1]
+	caches := make([]string, 0, len(e.Stores))
+	for _, s := range e.Stores[:len(e.Stores)-1] {
+		caches = append(caches, s.Address)
+	}
+	what := map[string]string{"server": "the symbol server ", "folder": "the symbol store in ", "share": "the symbol store on ", "default": "the default store, ", "unknown": "something that cannot be read, "}[at.Kind]
+	e.Means = what + at.Address
+	switch {
+	case len(caches) > 0:
+		e.Means += "; what is found is copied to " + strings.Join(caches, " and ")
+	case at.Kind == "server" && cached:
+		e.Means += "; what is found is copied to the cache named before"
+	}
+}
+
+// server adds a store that is a server, and a source for it.
+func (e *Element) server(text, arranged string, self []string) {
+	e.Stores = append(e.Stores, classify(text, self))
+	e.server2(text, &e.Stores[len(e.Stores)-1], arranged, self)
+}
+
+// server2 adds a source for a server, unless it is ourselves.
+func (e *Element) server2(text string, st *PathStore, arranged string, self []string) {
+	if st.Kind != "server" {
+		e.warn("an http or https address is expected in the place of %s", st.Address)
+		return
+	}
+	u, err := url.Parse(text)
+	if err != nil {
+		e.warn("the address cannot be read")
+		return
+	}
+	if u.User != nil || u.RawQuery != "" {
+		e.warn("a secret in the path is shown in logs and crash reports of the debuggers")
+	}
+	if st.Self {
+		e.warn("that is this server itself: it is left out, or it would ask itself")
+		return
+	}
+	s, known := presetOf(u)
+	if !known {
+		if s, err = SpecOf(text); err != nil {
+			e.warn("%v", err)
+			return
+		}
+		s.Layout = arranged
+	}
+	if u.Scheme == "http" && !isLocal(u.Hostname()) {
+		e.warn("plain http: anybody on the way can change the files")
+	}
+	st.Preset = s.Preset
+	e.Sources = append(e.Sources, s)
+}
+
+// folder adds a source for a folder, if this machine can reach it.
+func (e *Element) folder(text string) {
+	share := strings.HasPrefix(text, `\\`) || strings.HasPrefix(text, "//")
+	foreign := runtime.GOOS != "windows" && (share || isDrive(text))
+	switch info, err := os.Stat(text); {
+	case foreign:
+		e.warn("a path of Windows, which this machine cannot open: it is left out")
+		return
+	case !isPath(text):
+		e.warn("a relative path means another folder for each program: it is left out")
+		return
+	case share:
+		// Looked at, it might send a password to another machine.
+	case err != nil:
+		e.warn("the folder cannot be opened here: %v", err)
+	case !info.IsDir():
+		e.warn("that is no folder")
+		return
+	}
+	if s, err := SpecOf(text); err == nil {
+		e.Sources = append(e.Sources, s)
+	}
+}
+
+// classify says what kind of place text names.
+func classify(text string, self []string) PathStore {
+	scheme, _, ok := strings.Cut(text, "://")
+	scheme = strings.ToLower(scheme)
+	st := PathStore{Kind: "folder", Address: maskText(text)}
+	switch {
+	case ok && (scheme == "http" || scheme == "https"):
+		st.Kind = "server"
+		if u, err := url.Parse(text); err == nil {
+			st.Self = isSelf(u, self)
+			if p, ok := presetOf(u); ok {
+				st.Preset = p.Preset
+			}
+		}
+	case ok && scheme != "file":
+		st.Kind = "unknown"
+	case strings.HasPrefix(text, `\\`) || strings.HasPrefix(text, "//"):
+		st.Kind = "share"
+	}
+	return st
+}
+
+// maskText hides what may be secret in the addresses of a text.
+func maskText(text string) string {
+	parts := strings.Split(text, "*")
+	for i, p := range parts {
+		u, err := url.Parse(strings.Trim(p, `" `))
+		if err != nil || u.Host == "" || u.Scheme == "" {
+			if at := strings.LastIndexByte(p, '@'); at >= 0 && strings.Contains(p[:at], "://") {
+				parts[i] = "..." + p[at:]
+			}
+			continue
+		}
+		shown := u.Scheme + "://" + u.Host + maskPath(u.EscapedPath())
+		if u.RawQuery != "" {
+			shown += "?..."
+		}
+		parts[i] = shown
+	}
+	return strings.Join(parts, "*")
+}
+
+// isLocal reports whether a host is this machine, by its name.
+func isLocal(host string) bool {
+	host = strings.ToLower(strings.TrimSuffix(host, "."))
+	if host == "localhost" || strings.HasSuffix(host, ".localhost") {
+		return true
+	}
+	a, err := netip.ParseAddr(host)
+	return err == nil && (a.Unmap().IsLoopback() || a.Unmap().IsUnspecified())
+}
+
+// isSelf reports whether an address is one of ours.
+func isSelf(u *url.URL, self []string) bool {
+	host, port, _ := net.SplitHostPort(urlHostPort(u))
+	for _, s := range self {
+		own, err := url.Parse(s)
+		if err != nil || own.Host == "" {
+			own = &url.URL{Scheme: "http", Host: s}
+		}
+		h, p, err := net.SplitHostPort(urlHostPort(own))
+		if err != nil || p != port {
+			continue
+		}
+		if h == host || isLocal(h) && isLocal(host) || h == "" && isLocal(host) {
+			return true
+		}
+	}
+	return false
+}
+
+// ParseDebuginfodURLs takes a string of the kind of DEBUGINFOD_URLS apart.
+func ParseDebuginfodURLs(urls string, self []string) []Element {
+	var list []Element
+	seen := map[string]bool{}
+	for text := range strings.FieldsSeq(urls) {
+		e := Element{Text: maskText(text), Kind: "debuginfod", Rule: "URL"}
+		if policy, ok := strings.CutPrefix(strings.ToLower(text), "ima:"); ok {
+			e.Kind, e.Rule = "policy", "ima:enforcing | ima:ignore"
+			switch policy {
+			case "enforcing":
+				e.Means = "for the servers to its right only files with a valid RPM signature are taken"
+				e.warn("signatures are not checked here; the files' ids are")
+			case "ignore":
+				e.Means = "for the servers to its right signatures do not matter, as without it"
+			default:
+				e.Means = "no such policy"
+				e.warn("known are ima:enforcing and ima:ignore")
+			}
+			list = append(list, e)
+			continue
+		}
+		address := text
+		if !strings.Contains(text, "://") {
+			address = "http://" + text
+			e.warn("without a scheme http is meant: anybody on the way can change the files")
+		}
+		e.Means = "a debuginfod server; all in the list are asked at once, the first that answers wins"
+		if trimmed := strings.TrimRight(address, "/"); strings.HasSuffix(trimmed, "/buildid") {
+			e.warn("clients append /buildid themselves: it does not belong into the list")
+			address = strings.TrimSuffix(trimmed, "/buildid")
+		}
+		key := strings.TrimRight(address, "/")
+		if seen[key] {
+			e.warn("named twice; asked once")
+			list = append(list, e)
+			continue
+		}
+		seen[key] = true
+		if strings.HasPrefix(address, "file://") {
+			e.Rule, e.Means = "file://", "a folder arranged like a debuginfod server"
+			if s, err := SpecOf(address); err != nil {
+				e.warn("%v", err)
+			} else {
+				s.Layout = "debuginfod"
+				e.Stores = []PathStore{{Kind: "folder", Address: s.URL}}
+				e.Sources = []Spec{s}
+			}
+		} else {
+			e.server(address, "debuginfod", self)
+		}
+		list = append(list, e)
+	}
+	return list
+}
+
+// FromEnv reads the variables of debuggers: _NT_ALT_SYMBOL_PATH, _NT_SYMBOL_PATH
+// and DEBUGINFOD_URLS with their companions. Sources that are ourselves, and
+// such as appear twice, are left out. Elements to the left have lower ranks:
+// debuggers ask one after the other, but all debuginfod servers at once.
+func FromEnv(getenv func(string) string, self []string) ([]Spec, []Element) {
+	var elements []Element
+	var specs []Spec
+	seen := map[string]bool{}
+	names := map[string]bool{}
+	take := func(s Spec, rank int) {
+		key := s.Type + " " + strings.ToLower(strings.TrimRight(s.URL, "/"))
+		if seen[key] {
+			return
+		}
+		seen[key] = true
+		for n := 2; names[s.Name]; n++ {
+			s.Name = strings.TrimSuffix(s.Name, "#"+strconv.Itoa(n-1)) + "#" + strconv.Itoa(n)
+		}
+		names[s.Name] = true
+		s.Guard.Rank = rank
+		specs = append(specs, s)
+	}
+	rank := 0
+	for _, v := range []string{"_NT_ALT_SYMBOL_PATH", "_NT_SYMBOL_PATH"} {
+		text := getenv(v)
+		if text == "" {
+			continue
+		}
+		for _, e := range ParseSymbolPath(text, self) {
+			e.Var = v
+			elements = append(elements, e)
+			for _, s := range e.Sources {
+				take(s, rank)
+			}
+			if len(e.Sources) > 0 {
+				rank++
+			}
+		}
+	}
+	most, _ := strconv.ParseInt(getenv("DEBUGINFOD_MAXSIZE"), 10, 64)
+	for _, e := range ParseDebuginfodURLs(getenv("DEBUGINFOD_URLS"), self) {
+		e.Var = "DEBUGINFOD_URLS"
+		elements = append(elements, e)
+		for _, s := range e.Sources {
+			if s.Type == TypeHTTP {
+				s.Credentials.HeadersFile = getenv("DEBUGINFOD_HEADERS_FILE")
+			}
+			s.Guard.MaxBytes = max(most, 0)
+			take(s, 0)
+		}
+	}
+	return specs, elements
+}
