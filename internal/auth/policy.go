@@ -1,0 +1,323 @@
+package auth
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// AllProducts, as a product in a grant, is every product.
+const AllProducts = "*"
+
+// PolicyConfig says who may do what. The zero value lets everybody read
+// everything.
+//
+// People and machines are named by patterns. In a pattern, * stands for any
+// characters but @, so that *@CORP.EXAMPLE is everybody of that realm and of
+// no other; * alone is everybody who has proved some identity. In front may
+// stand how: "kerberos:", "basic:" or "cert:"; a pattern without such a word
+// is for all three. "group:NAME" is a group of this configuration, and
+// "sid:S-1-…" one of Windows, if tickets tell of groups. Tokens need no
+// pattern: they carry their rights in themselves.
+type PolicyConfig struct {
+	// Demand turns away whoever shows no credentials. It goes without saying
+	// where Admit or Grants are given and Anonymous is not.
+	Demand bool `yaml:"demand"`
+	// Anonymous are the products that can be read without credentials. What
+	// anonymous may read, everybody may.
+	Anonymous []string `yaml:"anonymous"`
+	// Admit are those who are let in at all, besides those whom a grant
+	// names.
+	Admit []string `yaml:"admit"`
+	// Grants give rights; they add up. Without any, those who are admitted
+	// read everything.
+	Grants []Grant `yaml:"grants"`
+	// Groups are lists of patterns by name.
+	Groups map[string][]string `yaml:"groups"`
+}
+
+// Grant gives somebody rights.
+type Grant struct {
+	Who   []string `yaml:"who"`   // patterns
+	Read  []string `yaml:"read"`  // products; "*" is all, "" are files without one
+	Write []string `yaml:"write"` // likewise
+	Admin bool     `yaml:"admin"` // everything
+}
+
+// Rights are what an identity may do. Products are compared exactly.
+type Rights struct {
+	// Admitted says that it may come in at all.
+	Admitted bool
+	// All lets it read every product, Products these. The list is sorted and
+	// not to be changed.
+	All      bool
+	Products []string
+	// Write says that it may add something: to every product with WriteAll,
+	// else to WriteProducts.
+	Write         bool
+	WriteAll      bool
+	WriteProducts []string
+	Admin         bool
+}
+
+// MayWrite reports whether something may be added to a product.
+func (r *Rights) MayWrite(product string) bool {
+	return r.WriteAll || slices.Contains(r.WriteProducts, product)
+}
+
+// MayRead reports whether a product may be read.
+func (r *Rights) MayRead(product string) bool {
+	return r.All || slices.Contains(r.Products, product)
+}
+
+// Policy is a PolicyConfig made ready. It does not change.
+type Policy struct {
+	demand    bool
+	anonymous Rights
+	openTo    []pattern // admitted without a grant
+	grants    []grant
+	readsAll  bool // the admitted read everything
+}
+
+type grant struct {
+	who    []pattern
+	rights Rights
+}
+
+// pattern matches identities.
+type pattern struct {
+	method Method // MethodNone is any
+	sid    bool
+	glob   string
+}
+
+// NewPolicy makes a policy ready; the error says what is wrong with it.
+func NewPolicy(c PolicyConfig) (*Policy, error) {
+	named := len(c.Admit) > 0 || len(c.Grants) > 0
+	p := &Policy{demand: c.Demand || c.Anonymous == nil && named, readsAll: len(c.Grants) == 0}
+	if c.Demand && len(c.Anonymous) > 0 {
+		return nil, errors.New("credentials are demanded, and yet some products are for everybody; one of both must go")
+	}
+	if !p.demand {
+		products := c.Anonymous
+		if products == nil {
+			products = []string{AllProducts}
+		}
+		p.anonymous = Rights{Admitted: true}
+		p.anonymous.All, p.anonymous.Products = splitAll(products)
+	}
+	groups := groupReader{config: c.Groups}
+	for name := range c.Groups {
+		if _, err := groups.read([]string{"group:" + name}, nil); err != nil {
+			return nil, err
+		}
+	}
+	var err error
+	if p.openTo, err = groups.read(c.Admit, nil); err != nil {
+		return nil, fmt.Errorf("who is admitted: %w", err)
+	}
+	if len(c.Admit) == 0 && p.readsAll {
+		p.openTo = []pattern{{glob: "*"}}
+	}
+	for i, g := range c.Grants {
+		who, err := groups.read(g.Who, nil)
+		if err != nil {
+			return nil, fmt.Errorf("grant %d: %w", i+1, err)
+		}
+		if len(g.Who) == 0 {
+			return nil, fmt.Errorf("grant %d names nobody", i+1)
+		}
+		p.grants = append(p.grants, grant{who, g.rights()})
+	}
+	return p, nil
+}
+
+func (g *Grant) rights() Rights {
+	r := Rights{Admitted: true, Admin: g.Admin}
+	r.All, r.Products = splitAll(g.Read)
+	r.WriteAll, r.WriteProducts = splitAll(g.Write)
+	r.settle()
+	return r
+}
+
+// splitAll splits "*" from names.
+func splitAll(list []string) (all bool, names []string) {
+	if slices.Contains(list, AllProducts) {
+		return true, nil
+	}
+	return false, slices.Compact(slices.Sorted(slices.Values(list)))
+}
+
+// settle makes the fields agree with each other.
+func (r *Rights) settle() {
+	if r.Admin {
+		r.All, r.WriteAll = true, true
+	}
+	if r.All {
+		r.Products = nil
+	}
+	if r.WriteAll {
+		r.WriteProducts = nil
+	}
+	r.Write = r.WriteAll || len(r.WriteProducts) > 0
+}
+
+// add gives r what o has.
+func (r *Rights) add(o *Rights) {
+	r.Admitted = r.Admitted || o.Admitted
+	r.Admin = r.Admin || o.Admin
+	r.All = r.All || o.All
+	r.WriteAll = r.WriteAll || o.WriteAll
+	r.Products = union(r.Products, o.Products)
+	r.WriteProducts = union(r.WriteProducts, o.WriteProducts)
+	r.settle()
+}
+
+func union(a, b []string) []string {
+	if len(a) == 0 {
+		return b
+	}
+	if len(b) == 0 {
+		return a
+	}
+	return slices.Compact(slices.Sorted(slices.Values(slices.Concat(a, b))))
+}
+
+// Demands reports whether anonymous is turned away.
+func (p *Policy) Demands() bool { return p.demand }
+
+// Decide returns the rights of an identity. An identity that is not admitted
+// has none.
+func (p *Policy) Decide(id *Identity) Rights {
+	r := p.anonymous
+	switch id.Method {
+	case MethodNone:
+		return r
+	case MethodToken:
+		t := tokenRights(id)
+		r.add(&t)
+		return r
+	}
+	if matches(p.openTo, id) {
+		r.add(&Rights{Admitted: true, All: p.readsAll})
+	}
+	for i := range p.grants {
+		if g := &p.grants[i]; matches(g.who, id) {
+			r.add(&g.rights)
+		}
+	}
+	return r
+}
+
+func tokenRights(id *Identity) Rights {
+	r := Rights{Admitted: true}
+	for _, s := range id.Scopes {
+		switch s {
+		case ScopeRead:
+			r.All, r.Products = id.Products == nil, union(id.Products, nil)
+		case ScopeWrite:
+			r.WriteAll, r.WriteProducts = id.Products == nil, union(id.Products, nil)
+		case ScopeAdmin:
+			r.Admin = id.Products == nil
+		}
+	}
+	r.settle()
+	return r
+}
+
+// groupReader reads patterns and the groups they name.
+type groupReader struct{ config map[string][]string }
+
+func (g groupReader) read(list, inside []string) ([]pattern, error) {
+	var out []pattern
+	for _, s := range list {
+		if name, ok := strings.CutPrefix(s, "group:"); ok {
+			members, known := g.config[name]
+			if !known {
+				return nil, fmt.Errorf("there is no group %q", name)
+			}
+			if slices.Contains(inside, name) {
+				return nil, fmt.Errorf("group %q contains itself", name)
+			}
+			sub, err := g.read(members, append(slices.Clip(inside), name))
+			if err != nil {
+				return nil, fmt.Errorf("group %q: %w", name, err)
+			}
+			out = append(out, sub...)
+			continue
+		}
+		p, err := parsePattern(s)
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, p)
+	}
+	return out, nil
+}
+
+func parsePattern(s string) (pattern, error) {
+	var p pattern
+	word, rest, ok := strings.Cut(s, ":")
+	p.glob = rest
+	switch {
+	case !ok:
+		p.glob = s
+	case word == "kerberos":
+		p.method = MethodNegotiate
+	case word == "basic":
+		p.method = MethodBasic
+	case word == "cert":
+		p.method = MethodCertificate
+	case word == "sid":
+		p.sid = true
+	case word == "token":
+		return p, fmt.Errorf("%q: tokens carry their rights in themselves", s)
+	default:
+		return p, fmt.Errorf("%q: %q is not one of kerberos, basic, cert, sid and group", s, word)
+	}
+	if p.glob == "" {
+		return p, fmt.Errorf("%q names nobody", s)
+	}
+	return p, nil
+}
+
+func matches(list []pattern, id *Identity) bool {
+	return slices.ContainsFunc(list, func(p pattern) bool {
+		switch {
+		case p.sid:
+			return slices.ContainsFunc(id.SIDs, func(s string) bool { return strings.EqualFold(s, p.glob) })
+		case p.method != MethodNone && p.method != id.Method:
+			return false
+		}
+		return p.glob == "*" || matchGlob(p.glob, id.Name)
+	})
+}
+
+// matchGlob reports whether s is what a pattern says, in which * stands for
+// any characters but @. Of several ways to match, stepping back to the last *
+// finds one if there is one, because what was left behind is as short as can
+// be; an @ in s is passed by an @ in the pattern alone.
+func matchGlob(glob, s string) bool {
+	gi, si := 0, 0
+	star, back := -1, 0
+	for si < len(s) {
+		switch {
+		case gi < len(glob) && glob[gi] == '*':
+			star, back = gi, si
+			gi++
+		case gi < len(glob) && glob[gi] == s[si]:
+			if s[si] == '@' {
+				star = -1
+			}
+			gi++
+			si++
+		case star >= 0 && s[back] != '@':
+			back++
+			gi, si = star+1, back
+		default:
+			return false
+		}
+	}
+	return strings.Trim(glob[gi:], "*") == ""
+}

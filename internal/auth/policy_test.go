@@ -1,0 +1,219 @@
+package auth
+
+import (
+	"slices"
+	"strings"
+	"testing"
+	"time"
+)
+
+func TestTokenShape(t *testing.T) {
+	seen := map[string]bool{}
+	for range 100 {
+		s := NewToken()
+		if !IsToken(s) || seen[s] || len(s) != 46 {
+			t.Fatalf("%q", s)
+		}
+		seen[s] = true
+	}
+	d43 := strings.Repeat("a", 42) + "-"
+	for s, want := range map[string]bool{
+		"sd_" + d43: true, "sd_" + d43[1:]: false, "sd_" + d43 + "a": false, "SD_" + d43: false, "sd-" + d43: false,
+		"sd_" + d43[:42] + "+": false, "sd_" + d43[:42] + "/": false, "sd_" + d43[:42] + "=": false, "": false, "sd_": false,
+		"sd_" + d43[:41] + "é": false, "sd_" + d43[:42] + "_": true,
+	} {
+		if IsToken(s) != want {
+			t.Errorf("IsToken(%q) is %v", s, !want)
+		}
+	}
+	tok := "sd_" + d43
+	for _, test := range []struct {
+		segs []string
+		rest int
+		ok   bool
+	}{
+		{[]string{"t", tok, "a", "b"}, 2, true},
+		{[]string{"t", tok}, 0, true},
+		{[]string{"t", "t.pdb", "K", "t.pdb"}, 4, false},
+		{[]string{"t", "K", "t"}, 3, false},
+		{[]string{"T", tok, "a"}, 3, false},
+		{[]string{"t"}, 1, false},
+		{nil, 0, false},
+		{[]string{tok, "t"}, 2, false},
+	} {
+		got, rest, ok := PathToken(test.segs)
+		if ok != test.ok || len(rest) != test.rest || ok && got != tok {
+			t.Errorf("%v: %q %v %v", test.segs, got, rest, ok)
+		}
+	}
+}
+
+func TestMakeToken(t *testing.T) {
+	now := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+	secret, row, err := MakeToken(TokenSpec{Name: "ci", Scopes: []string{"write", "read", "write"}, Products: []string{"Game"}, Lifetime: time.Hour, CreatedBy: "me"}, now)
+	if err != nil || !IsToken(secret) || row.Hash != HashToken(secret) || !slices.Equal(row.Scopes, []string{"read", "write"}) ||
+		!row.Expires.Equal(now.Add(time.Hour)) || !row.Created.Equal(now) || row.CreatedBy != "me" || row.ID == "" || strings.Contains(secret, row.ID) {
+		t.Errorf("%q %+v %v", secret, row, err)
+	}
+	if _, row, err := MakeToken(TokenSpec{Name: "x"}, now); err != nil || !slices.Equal(row.Scopes, []string{"read"}) || !row.Expires.IsZero() || row.Products != nil {
+		t.Errorf("%+v %v", row, err)
+	}
+	for _, spec := range []TokenSpec{
+		{}, {Name: "a\nb"}, {Name: strings.Repeat("x", 300)}, {Name: "\xff"}, {Name: NewToken()},
+		{Name: "x", Scopes: []string{"Read"}}, {Name: "x", Scopes: []string{""}},
+		{Name: "x", Scopes: []string{"admin"}, Products: []string{"Game"}},
+		{Name: "x", Products: []string{}}, {Name: "x", Lifetime: -1},
+	} {
+		if _, _, err := MakeToken(spec, now); err == nil {
+			t.Errorf("%+v is taken", spec)
+		}
+	}
+}
+
+func TestDecide(t *testing.T) {
+	p, err := NewPolicy(PolicyConfig{
+		Admit: []string{"*@CORP.EXAMPLE"},
+		Groups: map[string][]string{
+			"game":  {"alice@CORP.EXAMPLE", "cert:build-*", "sid:S-1-5-21-1-2-3-1100"},
+			"admin": {"root@CORP.EXAMPLE"},
+			"all":   {"group:game", "group:admin"},
+		},
+		Grants: []Grant{
+			{Who: []string{"group:game"}, Read: []string{"Game", "Engine"}, Write: []string{"Game"}},
+			{Who: []string{"alice@*"}, Read: []string{"App", "Game"}},
+			{Who: []string{"group:admin"}, Admin: true},
+			{Who: []string{"group:all"}, Read: []string{""}},
+			{Who: []string{"basic:build-1"}, Read: []string{"*"}},
+		},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !p.Demands() {
+		t.Error("nothing is demanded though rights are named")
+	}
+	for _, test := range []struct {
+		id    Identity
+		in    bool
+		all   bool
+		reads string
+		write string
+		admin bool
+	}{
+		{Identity{}, false, false, "", "", false},
+		{Identity{Name: "alice@CORP.EXAMPLE", Method: MethodNegotiate}, true, false, ",App,Engine,Game", "Game", false},
+		{Identity{Name: "alice@EVIL.EXAMPLE", Method: MethodNegotiate}, true, false, "App,Game", "", false},
+		{Identity{Name: "Alice@EVIL.EXAMPLE", Method: MethodNegotiate}, false, false, "", "", false},
+		{Identity{Name: "bob@CORP.EXAMPLE", Method: MethodNegotiate}, true, false, "", "", false},
+		{Identity{Name: "bob@CORP.EXAMPLE", Method: MethodNegotiate, SIDs: []string{"S-1-5-21-1-2-3-1100"}}, true, false, ",Engine,Game", "Game", false},
+		{Identity{Name: "bob@evil@CORP.EXAMPLE", Method: MethodNegotiate}, false, false, "", "", false},
+		{Identity{Name: "bob@SUB.CORP.EXAMPLE", Method: MethodNegotiate}, false, false, "", "", false},
+		{Identity{Name: "root@CORP.EXAMPLE", Method: MethodNegotiate}, true, true, "", "*", true},
+		{Identity{Name: "build-7", Method: MethodCertificate}, true, false, ",Engine,Game", "Game", false},
+		{Identity{Name: "build-7", Method: MethodBasic}, false, false, "", "", false},
+		{Identity{Name: "build-1", Method: MethodBasic}, true, true, "", "", false},
+		{Identity{Name: "root@CORP.EXAMPLE", Method: MethodToken}, true, false, "", "", false},
+		{Identity{Method: MethodToken, Scopes: []string{"read"}}, true, true, "", "", false},
+		{Identity{Method: MethodToken, Scopes: []string{"read"}, Products: []string{"B", "A"}}, true, false, "B,A", "", false},
+		{Identity{Method: MethodToken, Scopes: []string{"read"}, Products: []string{}}, true, false, "", "", false},
+		{Identity{Method: MethodToken, Scopes: []string{"write"}}, true, false, "", "*", false},
+		{Identity{Method: MethodToken, Scopes: []string{"admin"}}, true, true, "", "*", true},
+		{Identity{Method: MethodToken, Scopes: []string{"admin"}, Products: []string{"A"}}, true, false, "", "", false},
+		{Identity{Method: MethodToken, Scopes: []string{"ADMIN", "x"}}, true, false, "", "", false},
+	} {
+		r := p.Decide(&test.id)
+		write := strings.Join(r.WriteProducts, ",")
+		if r.WriteAll {
+			write = "*"
+		}
+		if r.Admitted != test.in || r.All != test.all || strings.Join(r.Products, ",") != test.reads || write != test.write || r.Admin != test.admin || r.Write != (write != "") {
+			t.Errorf("%+v: %+v", test.id, r)
+		}
+	}
+}
+
+func TestPolicyMistakes(t *testing.T) {
+	for _, test := range []struct {
+		c    PolicyConfig
+		want string
+	}{
+		{PolicyConfig{Demand: true, Anonymous: []string{"A"}}, "demanded"},
+		{PolicyConfig{Admit: []string{"group:x"}}, `no group "x"`},
+		{PolicyConfig{Groups: map[string][]string{"a": {"group:b"}, "b": {"group:a"}}}, "contains itself"},
+		{PolicyConfig{Admit: []string{"krb:alice"}}, "kerberos"},
+		{PolicyConfig{Admit: []string{"token:ci"}}, "tokens"},
+		{PolicyConfig{Admit: []string{"basic:"}}, "nobody"},
+		{PolicyConfig{Admit: []string{""}}, "nobody"},
+		{PolicyConfig{Grants: []Grant{{Read: []string{"A"}}}}, "grant 1 names nobody"},
+	} {
+		if _, err := NewPolicy(test.c); err == nil || !strings.Contains(err.Error(), test.want) {
+			t.Errorf("%+v: %v", test.c, err)
+		}
+	}
+}
+
+func TestMatchGlob(t *testing.T) {
+	for _, test := range []struct {
+		glob, s string
+		want    bool
+	}{
+		{"", "", true}, {"a", "a", true}, {"a", "b", false}, {"*", "", true}, {"*", "abc", true}, {"*", "a@b", false},
+		{"*@b", "a@b", true}, {"*@b", "@b", true}, {"*@b", "a@a@b", false}, {"*@b", "a@bc", false},
+		{"a*@*", "abc@DEF", true}, {"a*c@*", "abcbc@DEF", true}, {"a*c@*", "abcb@cDEF", false},
+		{"*a*b*", "xxaxxbxx", true}, {"*a*b*", "xxbxxaxx", false}, {"**", "abc", true}, {"a**b", "ab", true},
+		{"*aab", "aaaab", true}, {"a*@x", "ab@y", false}, {"a@*b", "a@cbcb", true}, {"a@*b", "a@cb@b", false},
+	} {
+		if matchGlob(test.glob, test.s) != test.want {
+			t.Errorf("matchGlob(%q, %q) is %v", test.glob, test.s, !test.want)
+		}
+	}
+}
+
+func TestRedact(t *testing.T) {
+	tok := NewToken()
+	const hex = "0123456789abcdef"
+	enc := "%73%64%5f" + tok[3:20] + "%" + string(hex[tok[20]>>4]) + string(hex[tok[20]&15]) + tok[21:]
+	for in, want := range map[string]string{
+		"/t/" + tok + "/a.pdb/K/a.pdb":        "/t/sd_***/a.pdb/K/a.pdb",
+		tok:                                   "sd_***",
+		tok + " " + tok:                       "sd_*** sd_***",
+		"https://x:" + tok + "@host/":         "https://x:sd_***@host/",
+		"/t/%73d_" + tok[3:] + "/a":           "/t/sd_***/a",
+		"/t/%2573%2564%255F" + tok[3:] + "/a": "/t/sd_***/a",
+		"/t/" + enc + "/a":                    "/t/sd_***/a",
+		"/t/" + tok[:44] + "/a":               "/t/sd_***/a",
+		"/t/" + tok + "more/a":                "/t/sd_***/a",
+		"ssd_" + tok[3:]:                      "ssd_***",
+		"%":                                   "%",
+		"%2":                                  "%2",
+		"%25%25%":                             "%25%25%",
+		"sd_":                                 "sd_",
+		"/sd_card.pdb/K/sd_card_controller_test.pd": "/sd_card.pdb/K/sd_card_controller_test.pd",
+		"": "",
+	} {
+		if got := Redact(in); got != want {
+			t.Errorf("Redact(%q) is %q, want %q", in, got, want)
+		}
+	}
+}
+
+func FuzzRedact(f *testing.F) {
+	f.Add("/t/", "/a", uint8(0))
+	f.Add("%25", "%", uint8(3))
+	f.Add("sd_", "sd_", uint8(46))
+	const tok = "sd_AAAAAAAAAAbbbbbbbbbbCCCCCCCCCCdddddddddd-_0"
+	f.Fuzz(func(t *testing.T, before, after string, escape uint8) {
+		s := tok
+		if i := int(escape) % (len(tok) + 1); i < len(tok) {
+			const hex = "0123456789ABCDEF"
+			s = tok[:i] + "%" + string(hex[tok[i]>>4]) + string(hex[tok[i]&15]) + tok[i+1:]
+		}
+		got := Redact(before + s + after)
+		if strings.Contains(got, "CCCCCCCCCC") && !strings.Contains(before+after, "CCCCCCCCCC") {
+			t.Fatalf("%q: %q", before+s+after, got)
+		}
+		if again := Redact(got); again != got {
+			t.Fatalf("%q becomes %q", got, again)
+		}
+	})
+}

@@ -1,0 +1,136 @@
+package auth
+
+import (
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+	"unicode"
+	"unicode/utf8"
+)
+
+// A token is tokenPrefix and tokenDigits characters of base64url: 32 random
+// bytes. The prefix lets people and secret scanners recognise one.
+const (
+	tokenPrefix = "sd_"
+	tokenDigits = 43
+	tokenLen    = len(tokenPrefix) + tokenDigits
+)
+
+// The scopes of tokens. Admin includes the others, for all products; write
+// does not include read.
+const (
+	ScopeRead  = "read"
+	ScopeWrite = "write"
+	ScopeAdmin = "admin"
+)
+
+// maxName bounds the names of tokens, users and principals, in bytes.
+const maxName = 256
+
+// NewToken makes a secret token.
+func NewToken() string {
+	var b [32]byte
+	_, _ = rand.Read(b[:]) // never fails: it ends the program instead
+	return tokenPrefix + base64.RawURLEncoding.EncodeToString(b[:])
+}
+
+// IsToken reports whether s has exactly the shape of a token. Whether the
+// token exists is another question.
+func IsToken(s string) bool {
+	if len(s) != tokenLen || s[:len(tokenPrefix)] != tokenPrefix {
+		return false
+	}
+	for i := len(tokenPrefix); i < len(s); i++ {
+		if !tokenDigit(s[i]) {
+			return false
+		}
+	}
+	return true
+}
+
+func tokenDigit(c byte) bool {
+	return 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || '0' <= c && c <= '9' || c == '-' || c == '_'
+}
+
+// HashToken returns what is kept of a token. 256 random bits need no slow
+// hash and no salt.
+func HashToken(secret string) [32]byte { return sha256.Sum256([]byte(secret)) }
+
+// PathToken looks for a token in front of a path's decoded segments, as in
+// /t/TOKEN/app.pdb/…, and returns the segments behind it. Anything that is not
+// exactly a token is part of the path: a module may be called "t".
+func PathToken(segs []string) (token string, rest []string, ok bool) {
+	if len(segs) >= 2 && segs[0] == "t" && IsToken(segs[1]) {
+		return segs[1], segs[2:], true
+	}
+	return "", segs, false
+}
+
+// TokenSpec says what a new token is for.
+type TokenSpec struct {
+	Name      string
+	Scopes    []string      // none is read
+	Products  []string      // nil is all
+	Lifetime  time.Duration // zero is for ever
+	CreatedBy string
+}
+
+// MakeToken makes a token and the row to keep of it. The secret is to be shown
+// once and then forgotten. The error says what the spec has wrong.
+func MakeToken(spec TokenSpec, now time.Time) (secret string, row TokenRow, err error) {
+	if err := checkName(spec.Name); err != nil {
+		return "", TokenRow{}, fmt.Errorf("the token's name: %w", err)
+	}
+	if Redact(spec.Name) != spec.Name {
+		return "", TokenRow{}, errors.New("the token's name is a token itself; names are shown")
+	}
+	scopes := slices.Compact(slices.Sorted(slices.Values(spec.Scopes)))
+	if len(scopes) == 0 {
+		scopes = []string{ScopeRead}
+	}
+	for _, s := range scopes {
+		if s != ScopeRead && s != ScopeWrite && s != ScopeAdmin {
+			return "", TokenRow{}, fmt.Errorf("no scope is called %q; there are read, write and admin", s)
+		}
+	}
+	if slices.Contains(scopes, ScopeAdmin) && spec.Products != nil {
+		return "", TokenRow{}, errors.New("admin is for all products; a token for some products cannot have it")
+	}
+	if spec.Products != nil && len(spec.Products) == 0 {
+		return "", TokenRow{}, errors.New("a token for no product at all is of no use")
+	}
+	if spec.Lifetime < 0 {
+		return "", TokenRow{}, fmt.Errorf("a lifetime of %v is over before it begins", spec.Lifetime)
+	}
+	secret = NewToken()
+	row = TokenRow{
+		Hash: HashToken(secret), Name: spec.Name, Scopes: scopes, Products: slices.Clone(spec.Products),
+		Created: now, CreatedBy: spec.CreatedBy,
+	}
+	row.ID = hex.EncodeToString(row.Hash[:6])
+	if spec.Lifetime > 0 {
+		row.Expires = now.Add(spec.Lifetime)
+	}
+	return secret, row, nil
+}
+
+// checkName refuses names that cannot be shown on one line.
+func checkName(s string) error {
+	switch {
+	case s == "":
+		return errors.New("is empty")
+	case len(s) > maxName:
+		return fmt.Errorf("has %d bytes; at most %d are taken", len(s), maxName)
+	case !utf8.ValidString(s):
+		return errors.New("is no valid UTF-8")
+	case strings.ContainsFunc(s, func(r rune) bool { return !unicode.IsPrint(r) }):
+		return errors.New("has characters that cannot be shown")
+	}
+	return nil
+}

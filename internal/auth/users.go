@@ -1,0 +1,159 @@
+package auth
+
+import (
+	"bytes"
+	"context"
+	"crypto/hmac"
+	"crypto/rand"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"runtime"
+	"strings"
+	"sync"
+	"time"
+
+	"golang.org/x/crypto/bcrypt"
+)
+
+const (
+	// verdictFresh is how long the verdict on a password is believed:
+	// bcrypt is made to be slow.
+	verdictFresh = 10 * time.Second
+	// maxVerdicts bounds the verdicts remembered.
+	maxVerdicts = 4096
+	// maxCost bounds the work of one bcrypt comparison; each step doubles
+	// it, and 14 is about a second.
+	maxCost = 14
+	// passwordWait is how long a comparison waits for its turn.
+	passwordWait = 5 * time.Second
+)
+
+var (
+	errPassword = errors.New("the user name or the password is wrong")
+	errBusy     = errors.New("too many passwords are being compared")
+)
+
+// passwords compares passwords with a file of user:bcrypt lines, as
+// "htpasswd -B" writes them.
+type passwords struct {
+	file  *reloaded[users]
+	now   func() time.Time
+	turns chan struct{} // bounds how many are compared at once
+	key   [32]byte      // so that no password stands in memory
+
+	mu       sync.Mutex
+	verdicts map[[32]byte]verdict
+}
+
+// users are the hashes by name. nobody is compared with when there is no such
+// user, at the price of the others, so that the time does not tell.
+type users struct {
+	hashes map[string][]byte
+	nobody []byte
+}
+
+type verdict struct {
+	at   time.Time
+	good bool
+}
+
+func openPasswords(path string, log *slog.Logger, now func() time.Time) (*passwords, error) {
+	f, err := newReloaded(log, []string{path}, func(b [][]byte) (*users, error) { return parsePasswords(path, b[0]) })
+	if err != nil {
+		return nil, err
+	}
+	p := &passwords{
+		file: f, now: now, verdicts: map[[32]byte]verdict{},
+		turns: make(chan struct{}, max(1, runtime.GOMAXPROCS(0)/2)),
+	}
+	_, _ = rand.Read(p.key[:])
+	return p, nil
+}
+
+func parsePasswords(path string, b []byte) (*users, error) {
+	u := &users{hashes: map[string][]byte{}}
+	n, most := 0, bcrypt.MinCost
+	for line := range bytes.Lines(b) {
+		n++
+		s := strings.TrimSpace(string(line))
+		if s == "" || strings.HasPrefix(s, "#") {
+			continue
+		}
+		user, hash, ok := strings.Cut(s, ":")
+		if !ok {
+			return nil, fmt.Errorf("%s:%d: no colon between user and password", path, n)
+		}
+		if err := checkName(user); err != nil {
+			return nil, fmt.Errorf("%s:%d: the user name %w", path, n, err)
+		}
+		cost, err := bcrypt.Cost([]byte(hash))
+		if err != nil || len(hash) != 60 {
+			return nil, fmt.Errorf("%s:%d: the password of %q is not hashed by bcrypt, the only way that is taken (htpasswd -B)", path, n, user)
+		}
+		if cost > maxCost {
+			return nil, fmt.Errorf("%s:%d: the password of %q takes too long to compare: its bcrypt cost is %d, at most %d is taken", path, n, user, cost, maxCost)
+		}
+		if u.hashes[user] != nil {
+			return nil, fmt.Errorf("%s:%d: the user %q stands here twice", path, n, user)
+		}
+		u.hashes[user] = []byte(hash)
+		most = max(most, cost)
+	}
+	u.nobody = fmt.Appendf(nil, "$2a$%02d$7EqJtq98hPqEX7fNZaFWoOa4wrv0p3Tj5Y9SWUgeSD3iMQ6eOtZbS", most)
+	return u, nil
+}
+
+// check compares a password. The error is errPassword, errBusy or the
+// context's.
+func (p *passwords) check(ctx context.Context, user, password string) error {
+	u := p.file.get()
+	hash, known := u.hashes[user]
+	if !known {
+		hash = u.nobody
+	}
+	if len(password) > 72 {
+		// bcrypt looks no further; what differs behind it must not be let in.
+		password, known = password[:72], false
+	}
+	mac := hmac.New(sha256.New, p.key[:])
+	fmt.Fprintf(mac, "%d %s %d %s %s", len(user), user, len(password), password, hash)
+	var key [32]byte
+	mac.Sum(key[:0])
+	p.mu.Lock()
+	v, ok := p.verdicts[key]
+	p.mu.Unlock()
+	if !ok || !fresh(v.at, p.now(), verdictFresh) {
+		timeout := time.NewTimer(passwordWait)
+		defer timeout.Stop()
+		select {
+		case p.turns <- struct{}{}:
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-timeout.C:
+			return errBusy
+		}
+		err := bcrypt.CompareHashAndPassword(hash, []byte(password))
+		<-p.turns
+		v = verdict{p.now(), err == nil}
+		p.remember(key, v)
+	}
+	if !v.good || !known {
+		return errPassword
+	}
+	return nil
+}
+
+func (p *passwords) remember(key [32]byte, v verdict) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if len(p.verdicts) >= maxVerdicts {
+		maps.DeleteFunc(p.verdicts, func(_ [32]byte, o verdict) bool { return !fresh(o.at, v.at, verdictFresh) })
+	}
+	if len(p.verdicts) >= maxVerdicts {
+		clear(p.verdicts)
+	}
+	p.verdicts[key] = v
+}
