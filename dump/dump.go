@@ -1,0 +1,202 @@
+// Package dump lists the modules that a crash dump needs symbols for: Windows
+// minidumps, those that Breakpad and Crashpad write on every system, and ELF
+// core files. It reads lists and image headers only, within fixed limits of
+// bytes read and memory used, and survives any input.
+package dump
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"time"
+
+	"github.com/symdepot/symdepot/debugid"
+)
+
+// Kind is the format of a dump.
+type Kind string
+
+// The kinds.
+const (
+	Minidump Kind = "minidump"
+	ELFCore  Kind = "elfcore"
+)
+
+// Dump is what a dump says about the process that it was made of.
+type Dump struct {
+	Kind Kind
+	// Arch is the processor in the words of Breakpad and LLVM (x86, x86_64,
+	// arm64…); empty where the dump does not say.
+	Arch string
+	// OS is windows, linux, android, macos, ios, freebsd…; empty where the
+	// dump does not say.
+	OS string
+	// BigEndian is the byte order of a core's processor. The debug id that
+	// Breakpad makes of a build-id depends on it.
+	BigEndian bool
+	// Time is when the dump was made, in UTC; zero where it does not say.
+	Time time.Time
+	// Modules are in the dump's own order, those already unloaded last.
+	Modules []Module
+	// Problems say in words what could not be read of a damaged or truncated
+	// dump. The modules listed are right all the same.
+	Problems []string
+}
+
+// Module is one image that was loaded, with the ids that name it and its
+// debug information. Names come from the dump as they are: they are data and
+// no paths of this machine.
+type Module struct {
+	// Path is the file's place on the machine of the dump; empty when only
+	// the image itself was found in memory and does not name itself.
+	Path string
+	// Name is the last part of Path.
+	Name       string
+	Base, Size uint64 // in the process, in bytes
+	// Code names a PE image; zero for others.
+	Code debugid.PE
+	// Debug is the debug information that the image asks for: PDBs, usually
+	// one. A precompiled .NET image has two. For Linux, old versions of
+	// Breakpad put the debug id of the ELF file here.
+	Debug []Debug
+	// BuildID names an ELF image.
+	BuildID debugid.BuildID
+	// UUID names a Mach-O image.
+	UUID debugid.GUID
+	// Unloaded says that the image was gone when the dump was made. Windows
+	// keeps no debug information for such.
+	Unloaded bool
+}
+
+// Debug is one CodeView record.
+type Debug struct {
+	Path string // as the linker wrote it
+	Name string // the last part of Path
+	// ID is the GUID and age, or the signature and age of an NB10 record.
+	ID debugid.ID
+	// Portable says that the record names a portable PDB; ID.Age is its stamp.
+	// It is known only if the image's debug directory is in the dump; without
+	// it a portable PDB looks like any other.
+	Portable bool
+}
+
+// HasID reports whether anything but its path names the module.
+func (m *Module) HasID() bool {
+	return !m.Code.IsZero() || len(m.Debug) > 0 || m.BuildID != "" || !m.UUID.IsZero()
+}
+
+// ErrNotDump is wrapped by the error of a file that is no dump of a kind that
+// is read here. The words say what it is, if that can be told.
+var ErrNotDump = errors.New("not a dump that can be read")
+
+// ErrBroken is wrapped by the error of a dump whose list of modules cannot be
+// reached: truncated, inconsistent or hostile.
+var ErrBroken = errors.New("broken dump")
+
+func broken(format string, args ...any) error {
+	return fmt.Errorf("%w: %w", ErrBroken, fmt.Errorf(format, args...))
+}
+
+// others are the dumps that are known and not read, by the bytes they begin with.
+var others = []struct{ magic, is string }{
+	{"PAGEDU64", "a dump of the Windows kernel (64 bit)"},
+	{"PAGEDUMP", "a dump of the Windows kernel (32 bit)"},
+	{"USERDU64", "a full user dump of the time before minidumps (64 bit)"},
+	{"USERDUMP", "a full user dump of the time before minidumps (32 bit)"},
+	{"PMDM", "a minidump in big-endian byte order"},
+	{"KDUMP   ", "a dump of the Linux kernel (kdump)"},
+	{"DISKDUMP", "a dump of the Linux kernel (diskdump)"},
+	{"makedumpfile\x00", "a dump of the Linux kernel (makedumpfile)"},
+	{"\x1f\x8b", "compressed with gzip; unpack it first"},
+	{"\x28\xb5\x2f\xfd", "compressed with zstd; unpack it first"},
+	{"\x04\x22\x4d\x18", "compressed with lz4; unpack it first"},
+	{"\xfd7zXZ\x00", "compressed with xz; unpack it first"},
+	{"MSCF", "a cabinet; unpack it first"},
+	{"PK\x03\x04", "a zip archive; unpack it first"},
+}
+
+// HeadLength is how many bytes from the start of a file KindOf wants.
+const HeadLength = 20
+
+// KindOf tells from the first bytes of a file whether Read can be tried on it;
+// it returns "" for anything but a minidump or an ELF core file.
+func KindOf(head []byte) Kind {
+	if len(head) >= 4 && string(head[:4]) == "MDMP" {
+		return Minidump
+	}
+	if len(head) < HeadLength || string(head[:4]) != "\x7fELF" {
+		return ""
+	}
+	order := binary.ByteOrder(binary.LittleEndian)
+	if head[5] == 2 {
+		order = binary.BigEndian
+	}
+	if order.Uint16(head[16:]) == elfTypeCore {
+		return ELFCore
+	}
+	return ""
+}
+
+// Read lists the modules of the dump of size bytes in r. The error wraps
+// ErrNotDump, ErrBroken, or is what r itself failed with.
+func Read(r io.ReaderAt, size int64) (*Dump, error) {
+	s := &source{r: r, size: size, left: readLimit}
+	d, err := s.dump()
+	if s.err != nil {
+		return nil, fmt.Errorf("read a dump: %w", s.err)
+	}
+	return d, err
+}
+
+func (s *source) dump() (*Dump, error) {
+	head := make([]byte, min(max(s.size, 0), 64))
+	if err := s.readAt(head, 0); err != nil {
+		return nil, err
+	}
+	switch KindOf(head) {
+	case Minidump:
+		return readMinidump(s)
+	case ELFCore:
+		return readCore(s)
+	}
+	for _, o := range others {
+		if strings.HasPrefix(string(head), o.magic) {
+			return nil, fmt.Errorf("%w: %s", ErrNotDump, o.is)
+		}
+	}
+	switch {
+	case strings.HasPrefix(string(head), "\x7fELF"):
+		return nil, fmt.Errorf("%w: an ELF file, but no core file", ErrNotDump)
+	case isMachCore(head):
+		return nil, fmt.Errorf("%w: a Mach-O core file", ErrNotDump)
+	}
+	return nil, ErrNotDump
+}
+
+// isMachCore recognises file type 4 in a Mach-O header of either word size.
+func isMachCore(head []byte) bool {
+	return len(head) >= 16 && (head[0] == 0xce || head[0] == 0xcf) && string(head[1:4]) == "\xfa\xed\xfe" &&
+		binary.LittleEndian.Uint32(head[12:]) == 4
+}
+
+// maxProblems bounds Dump.Problems; what is wrong with one module of a
+// hostile dump is wrong with ten thousand.
+const maxProblems = 20
+
+func (d *Dump) problem(format string, args ...any) {
+	if len(d.Problems) < maxProblems {
+		d.Problems = append(d.Problems, fmt.Sprintf(format, args...))
+	}
+}
+
+// setPath gives m a path and the name that follows from it. Only Windows
+// separates with backslashes; elsewhere they may be part of a name.
+func (m *Module) setPath(path, os string) {
+	separators := "/"
+	if os == "windows" || os == "" {
+		separators = `/\`
+	}
+	m.Path, m.Name = path, path[strings.LastIndexAny(path, separators)+1:]
+}
