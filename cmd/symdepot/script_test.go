@@ -23,6 +23,7 @@ func TestMain(m *testing.M) {
 		"convertstore": main,
 		"agestore":     main,
 		"symchk":       main,
+		"loadgen":      loadgen,
 	})
 }
 

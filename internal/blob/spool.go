@@ -17,6 +17,7 @@ import (
 type Spool struct {
 	disk *Disk
 	file *durable.File // nil after Keep or Abort
+	name string        // of the temporary file
 	read *os.File
 	hash hash.Hash
 	n    atomic.Int64
@@ -33,7 +34,7 @@ func (d *Disk) Spool() (*Spool, error) {
 		file.Abort()
 		return nil, fmt.Errorf("spool: %w", err)
 	}
-	return &Spool{disk: d, file: file, read: read, hash: sha256.New()}, nil
+	return &Spool{disk: d, file: file, name: file.Name(), read: read, hash: sha256.New()}, nil
 }
 
 // Write appends p. A full disk is an error that durable.IsNoSpace knows.
@@ -46,6 +47,10 @@ func (s *Spool) Write(p []byte) (int, error) {
 
 // ReadAt reads what has been written.
 func (s *Spool) ReadAt(p []byte, off int64) (int, error) { return s.read.ReadAt(p, off) }
+
+// File opens the file that is being written once more, so that the system can
+// send it; it has no name that lasts. After Keep it may be gone.
+func (s *Spool) File() (*os.File, error) { return s.disk.tree.Root().Open(s.name) }
 
 // Size is the number of bytes that have been written.
 func (s *Spool) Size() int64 { return s.n.Load() }

@@ -46,14 +46,30 @@ type File struct {
 	r      io.ReaderAt
 	packed bool     // a form that cannot be compressed further
 	plain  *os.File // set when r is a whole plain file on disk
-	closer io.Closer
+	// arrived, on a file that grows, waits for bytes at an offset.
+	arrived func(off int64) (int64, error)
+	closer  io.Closer
 }
 
 // ReadAt reads the answer's bytes.
 func (f *File) ReadAt(p []byte, off int64) (int, error) { return f.r.ReadAt(p, off) }
 
+// Arrived waits until there are bytes at off and returns how many may be read
+// from there by now; io.EOF if off is the end. Only a Growing file has to be
+// asked.
+func (f *File) Arrived(off int64) (int64, error) {
+	if f.arrived != nil {
+		return f.arrived(off)
+	}
+	if off >= f.Size {
+		return 0, io.EOF
+	}
+	return f.Size - off, nil
+}
+
 // OSFile returns the open file on disk when the answer is exactly that whole
-// file, so that a server can let the kernel copy it; else nil.
+// file, so that a server can let the kernel copy it; else nil. Of a Growing file
+// it has the bytes that have Arrived, and more that may not be told.
 func (f *File) OSFile() *os.File { return f.plain }
 
 // Close releases the file.

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io"
 	"io/fs"
+	"os"
 	"sync"
 	"time"
 
@@ -69,6 +70,9 @@ func (fl *transfer) open(ctx context.Context) (*File, error) {
 	r.stop = context.AfterFunc(ctx, fl.wake)
 	f := fl.file
 	f.Size, f.r, f.closer = fl.size, r, r
+	if own, err := fl.spool.File(); err == nil { // without it, bytes are copied
+		r.own, f.plain, f.arrived = own, own, r.arrived
+	}
 	return &f, nil
 }
 
@@ -85,32 +89,49 @@ func (fl *transfer) wake() {
 // follower reads what has arrived and waits for the rest.
 type follower struct {
 	fl   *transfer
+	own  *os.File // the spool's file, or nil
 	ctx  context.Context
 	stop func() bool
 	once sync.Once
 }
 
-// ReadAt waits for at least one byte at off.
-func (r *follower) ReadAt(p []byte, off int64) (int, error) {
+// wait waits for a byte at off. It returns how many bytes readers may have by
+// now, and whether that is all; an error if there will be none at off.
+func (r *follower) wait(off int64) (released int64, all bool, err error) {
 	fl := r.fl
 	fl.mu.Lock()
+	defer fl.mu.Unlock()
 	for fl.released <= off && !fl.done && r.ctx.Err() == nil {
 		fl.moved.Wait()
 	}
-	released, done, failure := fl.released, fl.done, fl.err
-	fl.mu.Unlock()
+	all = fl.done && fl.err == nil
 	switch {
-	case off < released:
-	case failure != nil:
+	case off < fl.released:
+	case fl.err != nil:
 		// Never an absence: the answer has begun.
-		return 0, &brokenError{failure}
-	case done:
-		return 0, io.EOF
+		err = &brokenError{fl.err}
+	case all:
+		err = io.EOF
 	default:
-		return 0, context.Cause(r.ctx)
+		err = context.Cause(r.ctx)
 	}
-	m, err := fl.spool.ReadAt(p[:min(int64(len(p)), released-off)], off)
-	last := done && failure == nil && off+int64(m) == released
+	return fl.released, all, err
+}
+
+// arrived waits for a byte at off and returns how many there are from there.
+func (r *follower) arrived(off int64) (int64, error) {
+	released, _, err := r.wait(off)
+	return max(0, released-off), err
+}
+
+// ReadAt waits for at least one byte at off.
+func (r *follower) ReadAt(p []byte, off int64) (int, error) {
+	released, all, err := r.wait(off)
+	if err != nil {
+		return 0, err
+	}
+	m, err := r.fl.spool.ReadAt(p[:min(int64(len(p)), released-off)], off)
+	last := all && off+int64(m) == released
 	switch {
 	case err == io.EOF && !last:
 		err = nil // there will be more, or an error
@@ -124,6 +145,9 @@ func (r *follower) ReadAt(p []byte, off int64) (int, error) {
 func (r *follower) Close() error {
 	r.once.Do(func() {
 		r.stop()
+		if r.own != nil {
+			_ = r.own.Close() // opened for reading
+		}
 		r.fl.leave(false)
 	})
 	return nil

@@ -6,6 +6,7 @@ import (
 	"io"
 	"io/fs"
 	"net/http"
+	"os"
 	"slices"
 	"strconv"
 	"strings"
@@ -209,37 +210,8 @@ func (s *Server) copyBody(x *exchange, f *depot.File, off, n int64) error {
 	if n < 0 || n > copyStep/4 {
 		rc = http.NewResponseController(x.w)
 	}
-	if file := f.OSFile(); file != nil && n >= 0 {
-		// The kernel copies, from where the file stands.
-		if off > 0 {
-			if _, err := file.Seek(off, io.SeekStart); err != nil {
-				return err
-			}
-		}
-		if rc != nil {
-			// Once the header is out, all bytes are the kernel's to copy, whole
-			// pages from the first on. A writer that cannot flush has no need to.
-			_ = rc.Flush()
-		}
-		src := &io.LimitedReader{R: file}
-		for due := int64(0); n > 0; {
-			if rc != nil && due <= 0 {
-				s.allow(rc, copyStep)
-				due = copyStep
-			}
-			step := min(n, sendStep)
-			src.N = step
-			m, err := x.ReadFrom(src)
-			if err != nil {
-				return err
-			}
-			if m < step {
-				return io.ErrUnexpectedEOF // net/http then breaks the connection
-			}
-			n -= m
-			due -= m
-		}
-		return nil
+	if file := f.OSFile(); file != nil && (n >= 0 || f.Growing) {
+		return s.sendFile(x, rc, f, file, off, n)
 	}
 	buf := copyBuffers.Get().(*[copyBuffer]byte)
 	defer copyBuffers.Put(buf)
@@ -273,6 +245,61 @@ func (s *Server) copyBody(x *exchange, f *depot.File, off, n int64) error {
 		}
 	}
 	return nil
+}
+
+// sendFile lets the kernel copy, from where the file stands.
+func (s *Server) sendFile(x *exchange, rc *http.ResponseController, f *depot.File, file *os.File, off, n int64) error {
+	if off > 0 {
+		if _, err := file.Seek(off, io.SeekStart); err != nil {
+			return err
+		}
+	}
+	if rc != nil {
+		// Once the header is out, all bytes are the kernel's to copy, whole
+		// pages from the first on. A writer that cannot flush has no need to.
+		_ = rc.Flush()
+	}
+	src := &io.LimitedReader{R: file}
+	for due := int64(0); n != 0; {
+		if rc != nil && due <= 0 {
+			s.allow(rc, copyStep)
+			due = copyStep
+		}
+		step := int64(sendStep)
+		if f.Growing {
+			there, err := f.Arrived(off)
+			if err == io.EOF && n < 0 {
+				return nil
+			}
+			if err != nil {
+				return noEOF(err)
+			}
+			step = min(step, there)
+		}
+		if n > 0 {
+			step = min(n, step)
+		}
+		src.N = step
+		m, err := x.ReadFrom(src)
+		if err != nil {
+			return err
+		}
+		if m < step {
+			return io.ErrUnexpectedEOF // net/http then breaks the connection
+		}
+		if off += m; n > 0 {
+			n -= m
+		}
+		due -= m
+	}
+	return nil
+}
+
+func noEOF(err error) error {
+	if err == io.EOF {
+		return io.ErrUnexpectedEOF
+	}
+	return err
 }
 
 const copyBuffer = 64 << 10
