@@ -164,7 +164,7 @@ func (a *azure) get(ctx context.Context, key, rng, ifMatch string) (*reply, erro
 	if ifMatch != "" {
 		header.Set("If-Match", `"`+ifMatch+`"`)
 	}
-	resp, err := a.do(ctx, http.MethodGet, key, nil, nil, 0, header)
+	resp, err := a.do(ctx, http.MethodGet, key, nil, nil, 0, header) //nolint:bodyclose // whoever reads the reply closes it
 	if err != nil {
 		return nil, err
 	}
@@ -198,10 +198,12 @@ func (a *azure) put(ctx context.Context, key string, size int64, r io.Reader, op
 		return a.putBlocks(ctx, key, size, r, header)
 	}
 	header.Set("X-Ms-Blob-Type", "BlockBlob")
-	return a.written(a.do(ctx, http.MethodPut, key, nil, r, size, header))
+	return a.write(ctx, key, nil, r, size, header)
 }
 
-func (a *azure) written(resp *http.Response, err error) (Info, error) {
+// write sends what makes a blob.
+func (a *azure) write(ctx context.Context, key string, query url.Values, body io.Reader, size int64, header http.Header) (Info, error) {
+	resp, err := a.do(ctx, http.MethodPut, key, query, body, size, header)
 	if err != nil {
 		return Info{}, bucketGone(err)
 	}
@@ -231,7 +233,7 @@ func (a *azure) putBlocks(ctx context.Context, key string, size int64, r io.Read
 		list.WriteString("<Latest>" + id + "</Latest>")
 	}
 	list.WriteString("</BlockList>")
-	return a.written(a.do(ctx, http.MethodPut, key, url.Values{"comp": {"blocklist"}}, strings.NewReader(list.String()), int64(list.Len()), header))
+	return a.write(ctx, key, url.Values{"comp": {"blocklist"}}, strings.NewReader(list.String()), int64(list.Len()), header)
 }
 
 func (a *azure) remove(ctx context.Context, key string) error {

@@ -202,8 +202,12 @@ func (o *gcsObject) info() Info {
 	return Info{Key: o.Name, Size: size, ETag: o.Generation, ModTime: o.Updated, ContentEncoding: o.ContentEncoding}
 }
 
-// decode reads a JSON answer.
-func (g *gcs) decode(resp *http.Response, into any) error {
+// ask is do, for an answer in JSON.
+func (g *gcs) ask(ctx context.Context, method, root, key string, query url.Values, body io.Reader, prepare func(*http.Request), into any) error {
+	resp, err := g.do(ctx, method, root, key, query, body, prepare)
+	if err != nil {
+		return err
+	}
 	defer closeBody(resp)
 	if err := json.NewDecoder(io.LimitReader(resp.Body, maxPage)).Decode(into); err != nil {
 		return &Error{Status: resp.StatusCode, Err: fmt.Errorf("the answer is not what was expected: %w", err)}
@@ -212,12 +216,8 @@ func (g *gcs) decode(resp *http.Response, into any) error {
 }
 
 func (g *gcs) head(ctx context.Context, key string) (Info, error) {
-	resp, err := g.do(ctx, http.MethodGet, gcsRoot, key, url.Values{"fields": {gcsFields}}, nil, nil)
-	if err != nil {
-		return Info{}, err
-	}
 	var o gcsObject
-	if err := g.decode(resp, &o); err != nil {
+	if err := g.ask(ctx, http.MethodGet, gcsRoot, key, url.Values{"fields": {gcsFields}}, nil, nil, &o); err != nil {
 		return Info{}, err
 	}
 	return o.info(), nil
@@ -231,22 +231,19 @@ func (g *gcs) put(ctx context.Context, key string, size int64, r io.Reader, opt 
 	if opt.IfAbsent {
 		query.Set("ifGenerationMatch", "0")
 	}
-	resp, err := g.do(ctx, http.MethodPost, gcsUpload, "", query, r, func(req *http.Request) {
+	var o gcsObject
+	err := g.ask(ctx, http.MethodPost, gcsUpload, "", query, r, func(req *http.Request) {
 		if req.ContentLength = size; size == 0 {
 			req.Body = http.NoBody
 		}
 		req.Header.Set("Content-Type", opt.ContentType)
-	})
+	}, &o)
 	if err != nil {
 		return Info{}, bucketGone(err)
 	}
-	var o gcsObject
-	if err := g.decode(resp, &o); err != nil {
-		return Info{}, err
-	}
 	info := o.info()
 	if info.Size != size {
-		return Info{}, &Error{Status: resp.StatusCode, Err: fmt.Errorf("the store kept %d of %d bytes", info.Size, size)}
+		return Info{}, &Error{Err: fmt.Errorf("the store kept %d of %d bytes", info.Size, size)}
 	}
 	return info, nil
 }
@@ -266,17 +263,12 @@ func (g *gcs) list(ctx context.Context, prefix string) iter.Seq2[Info, error] {
 			query.Set("prefix", prefix)
 		}
 		for {
-			resp, err := g.do(ctx, http.MethodGet, gcsRoot, "", query, nil, nil)
-			if err != nil {
-				yield(Info{}, bucketGone(err))
-				return
-			}
 			var page struct {
 				Items         []gcsObject `json:"items"`
 				NextPageToken string      `json:"nextPageToken"`
 			}
-			if err := g.decode(resp, &page); err != nil {
-				yield(Info{}, err)
+			if err := g.ask(ctx, http.MethodGet, gcsRoot, "", query, nil, nil, &page); err != nil {
+				yield(Info{}, bucketGone(err))
 				return
 			}
 			for i := range page.Items {

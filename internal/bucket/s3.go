@@ -44,6 +44,8 @@ type S3Config struct {
 	CredentialsVia http.RoundTripper
 }
 
+const emptySHA256 = "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"
+
 const amazonEndpoint = "https://s3.amazonaws.com"
 
 // s3 speaks to a store through minio-go, one request at a time: its own
@@ -232,7 +234,13 @@ func (b *s3) put(ctx context.Context, key string, size int64, r io.Reader, opt P
 	if opt.IfAbsent {
 		opts.SetMatchETagExcept("*")
 	}
-	u, err := b.core.PutObject(ctx, b.bucket, key, r, size, "", "", opts)
+	hash := ""
+	if size == 0 {
+		// Signed in chunks, nothing would be sent as a chunk that some stores
+		// leave unread, to be taken for the next request on the connection.
+		opts.DisableContentSha256, hash = true, emptySHA256
+	}
+	u, err := b.core.PutObject(ctx, b.bucket, key, r, size, "", hash, opts)
 	if err != nil {
 		return Info{}, b.fail(err, s)
 	}

@@ -2,10 +2,10 @@ package buckettest
 
 import (
 	"bytes"
+	"context"
 	"crypto/hmac"
 	"crypto/sha256"
 	"encoding/base64"
-	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -56,14 +56,14 @@ func start(t testing.TB, name, probe string, args func(port string) []string) st
 	path := find(t, name)
 	var said string
 	for range 5 { // the port may be gone when the peer wants it
-		l, err := net.Listen("tcp", "127.0.0.1:0")
+		l, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
 		if err != nil {
 			t.Fatal(err)
 		}
 		addr := l.Addr().String()
 		l.Close()
 		_, port, _ := net.SplitHostPort(addr)
-		cmd := exec.Command(path, args(port)...)
+		cmd := exec.CommandContext(t.Context(), path, args(port)...) // which ends it with the test
 		out := &output{}
 		cmd.Stdout, cmd.Stderr, cmd.Dir = out, out, t.TempDir()
 		cmd.WaitDelay = time.Second
@@ -72,8 +72,8 @@ func start(t testing.TB, name, probe string, args func(port string) []string) st
 		}
 		gone := make(chan struct{})
 		go func() { _ = cmd.Wait(); close(gone) }()
-		if answers("http://"+addr+probe, gone) {
-			t.Cleanup(func() { _ = cmd.Process.Kill(); <-gone })
+		if answers(t, "http://"+addr+probe, gone) {
+			t.Cleanup(func() { <-gone })
 			return "http://" + addr
 		}
 		_ = cmd.Process.Kill()
@@ -85,12 +85,16 @@ func start(t testing.TB, name, probe string, args func(port string) []string) st
 }
 
 // answers waits until something answers at url, or the program is gone.
-func answers(url string, gone <-chan struct{}) bool {
+func answers(t testing.TB, url string, gone <-chan struct{}) bool {
 	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}, Timeout: 5 * time.Second}
 	tick := time.NewTicker(20 * time.Millisecond)
 	defer tick.Stop()
 	for range 1500 {
-		if resp, err := client.Get(url); err == nil {
+		req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url, nil)
+		if err != nil {
+			return false
+		}
+		if resp, err := client.Do(req); err == nil {
 			resp.Body.Close()
 			return true
 		}
@@ -144,11 +148,14 @@ func GCS(t testing.TB) *Peer {
 	inner := start(t, "fake-gcs-server", "/_internal/healthcheck", func(port string) []string {
 		return []string{"-scheme", "http", "-host", "127.0.0.1", "-port", port, "-backend", "memory", "-log-level", "error"}
 	})
-	resp, err := (&http.Client{Transport: Transport(nil)}).Post(inner+"/storage/v1/b", "application/json", strings.NewReader(`{"name":"`+p.Bucket+`"}`))
-	if err != nil || resp.StatusCode != http.StatusOK {
-		t.Fatalf("cannot make a bucket: %v %v", resp, err)
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, inner+"/storage/v1/b", strings.NewReader(`{"name":"`+p.Bucket+`"}`))
+	if err != nil {
+		t.Fatal(err)
 	}
-	resp.Body.Close()
+	req.Header.Set("Content-Type", "application/json")
+	if err := send(req); err != nil {
+		t.Fatal(err)
+	}
 	target, _ := url.Parse(inner)
 	proxy := &httputil.ReverseProxy{Transport: Transport(nil), Rewrite: func(r *httputil.ProxyRequest) { r.SetURL(target) }, ErrorHandler: func(w http.ResponseWriter, _ *http.Request, _ error) {
 		w.WriteHeader(http.StatusBadGateway)
@@ -175,13 +182,27 @@ func Azure(t testing.TB) *Peer {
 		return []string{"--inMemoryPersistence", "--silent", "--disableTelemetry", "--blobHost", "127.0.0.1", "--blobPort", port}
 	})
 	p.Endpoint = addr + "/" + p.User
-	if err := makeContainer(p); err != nil {
+	if err := makeContainer(t.Context(), p); err != nil {
 		t.Fatal(err)
 	}
 	return p
 }
 
-func makeContainer(p *Peer) error {
+// send sends what makes a bucket.
+func send(req *http.Request) error {
+	resp, err := (&http.Client{Transport: Transport(nil)}).Do(req)
+	if err != nil {
+		return err
+	}
+	defer resp.Body.Close()
+	if resp.StatusCode >= 300 {
+		said, _ := io.ReadAll(io.LimitReader(resp.Body, 4096))
+		return fmt.Errorf("cannot make a bucket: %s %s", resp.Status, said)
+	}
+	return nil
+}
+
+func makeContainer(ctx context.Context, p *Peer) error {
 	const version = "2021-12-02"
 	date := time.Now().UTC().Format(http.TimeFormat)
 	text := "PUT" + strings.Repeat("\n", 12) + "x-ms-date:" + date + "\nx-ms-version:" + version + "\n/" + p.User + "/" + p.User + "/" + p.Bucket + "\nrestype:container"
@@ -191,21 +212,12 @@ func makeContainer(p *Peer) error {
 	}
 	mac := hmac.New(sha256.New, key)
 	mac.Write([]byte(text))
-	req, err := http.NewRequest(http.MethodPut, p.Endpoint+"/"+p.Bucket+"?restype=container", nil)
+	req, err := http.NewRequestWithContext(ctx, http.MethodPut, p.Endpoint+"/"+p.Bucket+"?restype=container", nil)
 	if err != nil {
 		return err
 	}
 	req.Header.Set("x-ms-date", date)
 	req.Header.Set("x-ms-version", version)
 	req.Header.Set("Authorization", "SharedKey "+p.User+":"+base64.StdEncoding.EncodeToString(mac.Sum(nil)))
-	resp, err := (&http.Client{Transport: Transport(nil)}).Do(req)
-	if err != nil {
-		return err
-	}
-	defer resp.Body.Close()
-	if resp.StatusCode != http.StatusCreated {
-		b, _ := io.ReadAll(resp.Body)
-		return errors.New(fmt.Sprint("cannot make a container: ", resp.Status, " ", string(b)))
-	}
-	return nil
+	return send(req)
 }
