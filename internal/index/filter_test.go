@@ -102,4 +102,47 @@ func TestFilter(t *testing.T) {
 	}
 	there[6000] = true
 	check(7)
+	// The newest object goes and another one comes: it must not be taken for
+	// the one that was known.
+	for i := range 3 {
+		n := 7000 + i
+		e := filterEntry(n)
+		if err := db.PutCached(t.Context(), CachedFile{Source: "s", Ref: e.Ref, Size: e.Size, Entries: []Entry{e}}, nil); err != nil {
+			t.Fatal(err)
+		}
+		there[n] = true
+		check(uint64(8 + i))
+		if files, _, err := db.Evict(t.Context(), []blob.Ref{e.Ref}, func(blob.Ref) error { return nil }); err != nil || files != 1 {
+			t.Fatal(files, err)
+		}
+		delete(there, n)
+	}
+}
+
+// TestFilterKeepsUp: while files come and go, only new keys are read.
+func TestFilterKeepsUp(t *testing.T) {
+	db := openTest(t, Options{})
+	f := db.NewFilter()
+	var bits *uint64
+	for n := range 30 {
+		e := filterEntry(n)
+		if err := db.PutCached(t.Context(), CachedFile{Source: "s", Ref: e.Ref, Size: e.Size, Entries: []Entry{e}}, nil); err != nil {
+			t.Fatal(err)
+		}
+		if err := f.Refresh(t.Context(), uint64(n)); err != nil {
+			t.Fatal(err)
+		}
+		if absent, fresh := f.Absent(uint64(n), e.Aliases[0].ID); absent || !fresh {
+			t.Errorf("%d: absent %v, fresh %v", n, absent, fresh)
+		}
+		if b := &f.now.Load().bits[0]; bits != nil && b != bits {
+			t.Errorf("%d: all keys were read again", n)
+		}
+		bits = &f.now.Load().bits[0]
+		if n%2 == 0 {
+			if _, _, err := db.Evict(t.Context(), []blob.Ref{e.Ref}, func(blob.Ref) error { return nil }); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
 }

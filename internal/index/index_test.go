@@ -947,6 +947,56 @@ func TestMigrations(t *testing.T) {
 	}
 }
 
+// TestOlderFormat brings a database of the first formats up to date: what was
+// there is there, and ids go on where they were.
+func TestOlderFormat(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "index.db")
+	raw, err := sql.Open("sqlite", path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	steps := []string{"PRAGMA journal_mode = WAL", "CREATE TABLE migration (number INTEGER NOT NULL PRIMARY KEY, name TEXT NOT NULL, sha256 TEXT NOT NULL, applied INTEGER NOT NULL) STRICT"}
+	for _, m := range migrations[:2] {
+		steps = append(steps, m.text, fmt.Sprintf("INSERT INTO migration VALUES (%d, '%s', '%s', 1)", m.number, m.name, m.sha256))
+	}
+	e := pdb(1)
+	steps = append(steps, "PRAGMA user_version = 2", fmt.Sprintf("PRAGMA application_id = %d", applicationID),
+		"INSERT INTO product VALUES (1, 'P')", "INSERT INTO tx VALUES (1, 'add', 1, '', '', '', '', '', 5, 1, 1001, NULL, NULL, NULL, NULL)",
+		fmt.Sprintf("INSERT INTO content VALUES (1, x'%x', 1001, 5, NULL)", e.Ref[:]),
+		"INSERT INTO object VALUES (70, 1, 'Foo1.pdb', 1, 'foo1.pdb', 2, '', '', '', 0, '', 0, 0, 0, '', '', '', 0)",
+		fmt.Sprintf("INSERT INTO lookup VALUES ('%s', 'foo1.pdb', 70, 2, 0)", layout.Fold(e.Aliases[0].ID)),
+		"INSERT INTO tx_file VALUES (1, 1, 70, '/x', '', NULL, 0)", "INSERT INTO seen VALUES (70, 1, 1)",
+		"UPDATE state SET last_tx = 1, generation = 9, contents = 1, bytes = 1001, objects = 1, lookups = 1")
+	for _, s := range steps {
+		if _, err := raw.Exec(s); err != nil {
+			t.Fatalf("%s: %v", s, err)
+		}
+	}
+	if err := raw.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Open(t.Context(), path, Options{ReadOnly: true}); err == nil || !strings.Contains(err.Error(), "open it for writing once") {
+		t.Error(err)
+	}
+	db, err := Open(t.Context(), path, Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer db.Close()
+	clean(t, db)
+	if hits := lookupEntry(t, db, all, e); len(hits) != 1 || hits[0].Number != 1 || hits[0].Source != "" {
+		t.Errorf("%+v", hits)
+	}
+	putCached(t, db, cachedFile("s", "", pdb(2)))
+	if hits := lookupEntry(t, db, all, pdb(2)); len(hits) != 1 || hits[0].id != 71 {
+		t.Errorf("%+v", hits)
+	}
+	if n := commitTest(t, db, "", pdb(2)); n != 2 {
+		t.Error(n)
+	}
+	clean(t, db)
+}
+
 func TestReadOnly(t *testing.T) {
 	db := openTest(t, Options{})
 	commitTest(t, db, "", pdb(1))

@@ -2,7 +2,10 @@ package index
 
 import (
 	"fmt"
+	"math/rand/v2"
+	"os"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -223,4 +226,70 @@ func TestWantedPages(t *testing.T) {
 	if len(seen) != 2500 {
 		t.Error(len(seen))
 	}
+}
+
+// BenchmarkMisses looks misses up among many. SYMDEPOT_INDEX_MISSES sets their
+// number.
+func BenchmarkMisses(b *testing.B) {
+	many := 50_000
+	if n, err := strconv.Atoi(os.Getenv("SYMDEPOT_INDEX_MISSES")); err == nil {
+		many = n
+	}
+	db := openTest(b, Options{})
+	key := func(n int) string {
+		return fmt.Sprintf("module%d.pdb/%032x1/2;module%d.pd_/%032x1/2;", n, n*2654435761%many, n, n)
+	}
+	now := time.Now()
+	miss := func(n int) Miss {
+		return Miss{Key: key(n), Source: "https://msdl.microsoft.com/download/symbols", Class: 1, Until: now, Since: now, Detail: "404 Not Found"}
+	}
+	var list []Miss
+	start := time.Now()
+	for n := range many {
+		if list = append(list, miss(n)); len(list) == 5000 {
+			putMisses(b, db, list...)
+			list = list[:0]
+		}
+	}
+	putMisses(b, db, list...)
+	b.Logf("%d misses written in %v", many, time.Since(start))
+	rnd := rand.New(rand.NewPCG(1, 2))
+	b.Run("there", func(b *testing.B) {
+		var took []time.Duration
+		for b.Loop() {
+			t := time.Now()
+			if list, err := db.Misses(b.Context(), key(rnd.IntN(many))); err != nil || len(list) != 1 {
+				b.Fatal(list, err)
+			}
+			took = append(took, time.Since(t))
+		}
+		sortDurations(took)
+		b.ReportMetric(float64(took[len(took)*99/100].Nanoseconds()), "p99-ns")
+	})
+	b.Run("absent", func(b *testing.B) {
+		for b.Loop() {
+			if list, err := db.Misses(b.Context(), key(many+rnd.IntN(many))); err != nil || len(list) != 0 {
+				b.Fatal(list, err)
+			}
+		}
+	})
+	b.Run("put", func(b *testing.B) {
+		for b.Loop() {
+			putMisses(b, db, miss(rnd.IntN(many)))
+		}
+	})
+	b.Run("stats", func(b *testing.B) {
+		for b.Loop() {
+			if _, err := db.MissStats(b.Context()); err != nil {
+				b.Fatal(err)
+			}
+		}
+	})
+	b.Run("sweep", func(b *testing.B) {
+		for b.Loop() {
+			if _, err := db.SweepMisses(b.Context(), now.Add(time.Hour)); err != nil {
+				b.Fatal(err)
+			}
+		}
+	})
 }

@@ -16,12 +16,13 @@ import (
 	"time"
 
 	"github.com/symdepot/symdepot/debugid"
+	"github.com/symdepot/symdepot/internal/blob"
 	"github.com/symdepot/symdepot/layout"
 )
 
 // children are the parts that the test binary plays when it is started again
 // with SYMDEPOT_INDEX_CHILD set: real processes on one database.
-var children = map[string]func(path string, arg int) error{"commit": childCommit, "figures": childFigures}
+var children = map[string]func(path string, arg int) error{"commit": childCommit, "cache": childCache, "figures": childFigures}
 
 func TestMain(m *testing.M) {
 	if part := os.Getenv("SYMDEPOT_INDEX_CHILD"); part != "" {
@@ -67,6 +68,117 @@ func childCommit(path string, arg int) error {
 		fmt.Println(number)
 	}
 	return db.Close()
+}
+
+// childCache fetches, evicts, and remembers, without end, and prints the number
+// of each round once all of it is acknowledged.
+func childCache(path string, _ int) error {
+	ctx := context.Background()
+	db, err := Open(ctx, path, Options{MaxMisses: 50})
+	if err != nil {
+		return err
+	}
+	pid := os.Getpid()
+	worker := strconv.Itoa(pid)
+	for i := 0; ; i++ {
+		e := figureEntry(pid*1000 + i)
+		if err := db.PutCached(ctx, CachedFile{Source: "s", Name: e.Object.Name, Ref: e.Ref, Size: e.Size, Entries: []Entry{e}}, nil); err != nil {
+			return err
+		}
+		if err := db.PutDerived(ctx, e.Ref, Tool{"t", 1}, &Content{ref(pid*1000 + i), 1}); err != nil {
+			return err
+		}
+		if err := db.PutMisses(ctx, []Miss{{Key: e.Path, Source: "s"}, {Key: "same", Source: worker}}); err != nil {
+			return err
+		}
+		if err := db.CountWanted(ctx, []Wanted{{Name: "n", Count: 1}}); err != nil {
+			return err
+		}
+		if _, _, err := db.Enqueue(ctx, Job{Kind: "k", Key: strconv.Itoa(pid*1000 + i)}); err != nil {
+			return err
+		}
+		jobs, err := db.Lease(ctx, worker, nil, nil, time.Hour, 1)
+		if err != nil {
+			return err
+		}
+		for _, j := range jobs {
+			if err := db.Complete(ctx, j.ID, worker, j.Token, Outcome{Class: "ok", Result: &blob.Ref{}}); err != nil {
+				return err
+			}
+		}
+		if i >= 3 { // three are left at any time
+			old := figureEntry(pid*1000 + i - 3)
+			if _, _, err := db.Evict(ctx, []blob.Ref{old.Ref}, func(blob.Ref) error { return nil }); err != nil {
+				return err
+			}
+		}
+		fmt.Println(i + 1)
+	}
+}
+
+// TestKillCache kills processes that fetch and evict at random points: what was
+// acknowledged is there, what was evicted is not, and nothing is damaged.
+func TestKillCache(t *testing.T) {
+	kills := 6
+	if testing.Short() {
+		kills = 2
+	}
+	path := filepath.Join(t.TempDir(), "index.db")
+	rnd := rand.New(rand.NewPCG(5, 6))
+	done := int64(0)
+	for round := range kills {
+		c := child(t.Context(), "cache", path, 0)
+		out, err := c.StdoutPipe()
+		if err == nil {
+			err = c.Start()
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		lines := bufio.NewReader(out)
+		for range 1 + rnd.IntN(8) {
+			if _, err := lines.ReadString('\n'); err != nil {
+				t.Fatal(err)
+			}
+			done++
+		}
+		if err := c.Process.Kill(); err != nil {
+			t.Fatal(err)
+		}
+		rounds := done
+		done += int64(len(scanNumbers(lines, -1)))
+		_ = c.Wait()
+		db, err := Open(t.Context(), path, Options{})
+		if err != nil {
+			t.Fatal(round, err)
+		}
+		clean(t, db)
+		n := 0
+		for f, err := range db.Evictable(t.Context(), CacheFilter{}) {
+			if err != nil {
+				t.Fatal(err)
+			}
+			if is, _ := db.HasContent(t.Context(), f.Ref); !is {
+				t.Errorf("%x is fetched and not known", f.Ref)
+			}
+			n++
+		}
+		if n == 0 || n > 4*(round+1) {
+			t.Errorf("round %d: %d fetched files are left", round, n)
+		}
+		stats, err := db.JobStats(t.Context())
+		if err != nil || len(stats) != 1 || len(stats[0].Outcomes) != 1 || stats[0].Outcomes[0].Jobs < rounds-int64(round) {
+			t.Errorf("round %d: of %d jobs %+v, %v", round, done, stats, err)
+		}
+		for w, err := range db.Missing(t.Context(), WantedFilter{}) {
+			if err != nil || w.Count < done || w.Count > done+int64(round)+1 {
+				t.Errorf("round %d: counted %d of %d, %v", round, w.Count, done, err)
+			}
+		}
+		if err := db.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
 }
 
 // TestManyProcesses has processes that all make the database and commit to it

@@ -3,6 +3,9 @@ package index
 import (
 	"path/filepath"
 	"testing"
+	"time"
+
+	"github.com/symdepot/symdepot/internal/blob"
 )
 
 // Every commit, of this or another connection, changes the state; reading does not.
@@ -66,6 +69,66 @@ func TestWatch(t *testing.T) {
 	}
 	if after := state(); after == before || seen[after] {
 		t.Error("a commit after a checkpoint did not change the state")
+	}
+}
+
+// What is only remembered leaves the state alone, and what changes what is seen
+// changes it, whoever does it.
+func TestWatchGeneration(t *testing.T) {
+	db := openTest(t, Options{})
+	other, err := Open(t.Context(), db.path, Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer other.Close()
+	w, err := db.Watch()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = w.Close() })
+	e := pdb(1)
+	gone := func(blob.Ref) error { return nil }
+	for _, step := range []struct {
+		name    string
+		changes bool
+		do      func(db *DB) error
+	}{
+		{"fetch", true, func(db *DB) error { return db.PutCached(t.Context(), cachedFile("s", "", e), nil) }},
+		{"use", false, func(db *DB) error {
+			return db.TouchCached(t.Context(), map[blob.Ref]time.Time{e.Ref: db.now().Add(time.Hour)})
+		}},
+		{"miss", false, func(db *DB) error { return db.PutMisses(t.Context(), []Miss{{Key: "k", Source: "s"}}) }},
+		{"forget a miss", false, func(db *DB) error { _, err := db.FlushMisses(t.Context(), MissFilter{}); return err }},
+		{"want", false, func(db *DB) error { return db.CountWanted(t.Context(), []Wanted{{Name: "n"}}) }},
+		{"job", false, func(db *DB) error { _, _, err := db.Enqueue(t.Context(), Job{Kind: "k", Key: "k"}); return err }},
+		{"lease", false, func(db *DB) error { _, err := db.Lease(t.Context(), "w", nil, nil, time.Hour, 1); return err }},
+		{"failure", false, func(db *DB) error { return db.PutFailure(t.Context(), Failure{}) }},
+		{"token", true, func(db *DB) error { return db.PutToken(t.Context(), TokenRow{ID: "t", Hash: ref(1)}) }},
+		{"use of a token", false, func(db *DB) error { return db.TouchToken(t.Context(), map[string]time.Time{"t": db.now()}) }},
+		{"revoke", true, func(db *DB) error { return db.RevokeToken(t.Context(), "t") }},
+		{"evict", true, func(db *DB) error { _, _, err := db.Evict(t.Context(), []blob.Ref{e.Ref}, gone); return err }},
+	} {
+		before, err := w.State()
+		if err != nil {
+			t.Fatal(err)
+		}
+		writes, _ := w.Writes()
+		if err := step.do(other); err != nil {
+			t.Fatal(step.name, err)
+		}
+		if n, _ := w.Writes(); n == writes {
+			t.Errorf("%s: nothing was written", step.name)
+		}
+		if after, err := w.State(); err != nil || (after != before) != step.changes {
+			t.Errorf("%s: state %d, then %d, %v", step.name, before, after, err)
+		}
+	}
+	// A connection that did not wait for the disk waits again.
+	for _, d := range []*DB{db, other} {
+		var mode int
+		if err := d.writer.QueryRow("PRAGMA synchronous").Scan(&mode); err != nil || mode != 2 {
+			t.Errorf("synchronous is %d, %v", mode, err)
+		}
 	}
 }
 
