@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -22,7 +23,8 @@ func TestBenchQuery(t *testing.T) {
 		out, err := exec.CommandContext(t.Context(), name, args...).CombinedOutput()
 		took := time.Since(began)
 		code := 0
-		if exit, ok := err.(*exec.ExitError); ok {
+		var exit *exec.ExitError
+		if errors.As(err, &exit) {
 			code, err = exit.ExitCode(), nil
 		}
 		if err != nil || code != want {

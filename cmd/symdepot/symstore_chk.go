@@ -175,6 +175,11 @@ func (c *checkRun) each(inputs []string, visit func(program) error) error {
 			return err
 		}
 	}
+	for _, name := range c.args.values["id"] {
+		if err := c.dump(name, visit); err != nil {
+			return err
+		}
+	}
 	for _, name := range c.args.values["ih"] {
 		if err := c.cabinet(name, visit); err != nil {
 			return err

@@ -171,7 +171,7 @@ For a machine without a network: list there what it needs, fetch it elsewhere, c
 
   FILES              files, folders, names with * and ?; also /if FILE, /ie FILE, and /it LIST, a file
                      with one of these a line;  /r  in the folders below as well
-  /ih CABINET        the programs in a cabinet, such as a hotfix
+  /id DUMP           the modules of a crash dump;  /ih CABINET  the programs in a cabinet, such as a hotfix
   /fm MODULE         only programs of that name;  /ea LIST  not those that the file lists, one a line
   /ee LIST           those that the file lists may fail: they count as ignored
   /s PATH            a symbol path: stores, flat folders and servers; srv*FOLDER*STORE fetches into

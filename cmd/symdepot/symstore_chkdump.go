@@ -1,0 +1,81 @@
+package main
+
+import (
+	"fmt"
+	"os"
+
+	"github.com/symdepot/symdepot/dump"
+	"github.com/symdepot/symdepot/layout"
+)
+
+// dump visits the modules of a crash dump.
+func (c *checkRun) dump(name string, visit func(program) error) error {
+	local, err := c.paths.local(name)
+	if err != nil {
+		return err
+	}
+	f, err := os.Open(local)
+	if err != nil {
+		return fmt.Errorf("dump: %w", err)
+	}
+	defer f.Close()
+	info, err := f.Stat()
+	if err != nil {
+		return err
+	}
+	if !info.Mode().IsRegular() {
+		return fmt.Errorf("dump: %s is not an ordinary file", name)
+	}
+	d, err := dump.Read(f, info.Size())
+	if err != nil {
+		return fmt.Errorf("dump %s: %w", name, err)
+	}
+	for _, text := range d.Problems {
+		c.print("SYMCHK WARNING: %s: %s\n", printable(name), printable(text))
+	}
+	for _, m := range d.Modules {
+		if err := c.ctx.Err(); err != nil {
+			return err
+		}
+		p := program{path: m.Path, named: true}
+		if p.path == "" {
+			p.path = m.Name
+		}
+		if !c.wanted(p.path) {
+			continue
+		}
+		c.moduleNeeds(&p, m)
+		if err := visit(p); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// moduleNeeds notes the symbol files of a module.
+func (c *checkRun) moduleNeeds(p *program, m dump.Module) {
+	if !m.Code.IsZero() && c.args.has("ov") {
+		p.version = m.Code.String()
+	}
+	for _, d := range m.Debug {
+		o := layout.Object{Kind: layout.PDB, Role: layout.Debug, Name: d.Name, DebugID: d.ID}
+		switch {
+		case d.Portable:
+			o.Kind = layout.PortablePDB
+		case d.ID.PDB20:
+			o.Kind = layout.PDB2
+		}
+		p.addNeed(layout.SymStore.Paths(o))
+	}
+	if !c.args.has("-all") {
+		return
+	}
+	o := layout.Object{Role: layout.Debug, Name: m.Name, BuildID: m.BuildID}
+	switch {
+	case m.BuildID != "":
+		o.Kind = layout.ELF
+	case !m.UUID.IsZero():
+		o.Kind, o.CodeID = layout.MachO, m.UUID.Lower()
+	}
+	p.addNeed(layout.SSQP.Paths(o))
+}
