@@ -28,21 +28,21 @@ import (
 // bytes in base64, if it is signed.
 const (
 	bundleKind      = "symdepot bundle"
-	bundleDir     = "files/"
+	bundleDir       = "files/"
 	bundleManifest  = "manifest.json"
 	bundleSignature = "manifest.sig"
 )
 
 // manifest is what manifest.json holds.
 type manifest struct {
-	Kind    string       `json:"kind"`
-	Format  int          `json:"format"`
-	Created time.Time    `json:"created"`
-	Product string       `json:"product,omitempty"`
-	Version string       `json:"version,omitempty"`
-	Comment string       `json:"comment,omitempty"`
+	Kind    string        `json:"kind"`
+	Format  int           `json:"format"`
+	Created time.Time     `json:"created"`
+	Product string        `json:"product,omitempty"`
+	Version string        `json:"version,omitempty"`
+	Comment string        `json:"comment,omitempty"`
 	Files   []bundleEntry `json:"files"`
-	Missing []want       `json:"missing,omitempty"` // wanted, and found nowhere
+	Missing []want        `json:"missing,omitempty"` // wanted, and found nowhere
 }
 
 // bundleEntry is one file of a bundle.

@@ -73,6 +73,7 @@ type cli struct {
 	Import   importCmd   `cmd:"" help:"Take a tree of symbol files over: a symbol store with its transactions, or any other layout."`
 	Export   exportCmd   `cmd:"" help:"Write the depot's files as a tree of any layout, for a plain web server or a bucket."`
 	Serve    serveCmd    `cmd:"" help:"Answer debuggers over HTTP."`
+	Proxy    proxyCmd    `cmd:"" help:"Answer debuggers on this machine from other servers, with no configuration."`
 	Find     findCmd     `cmd:"" help:"Look for objects by name, by id, or by a local file."`
 	List     listCmd     `cmd:"" help:"List transactions."`
 	Show     showCmd     `cmd:"" help:"Show one transaction with its files."`

@@ -36,6 +36,8 @@ type serveCmd struct {
 	FilePath     string   `help:"What X-DEBUGINFOD-FILE tells of where a file came from: its name, the full path as added, or none." enum:"name,full,none" default:"name"`
 	Log          string   `help:"Format of the log: text, json, or auto (text on a terminal)." enum:"auto,text,json" default:"auto"`
 	Quiet        bool     `help:"Log no requests, only what goes wrong." short:"q"`
+
+	extra []upstream.Spec // further sources
 }
 
 // Help is the long help text.
@@ -69,11 +71,20 @@ func (c serveCmd) Run(a *app) error {
 	if err != nil {
 		return err
 	}
-	d, done, err := c.open(a, depot.Options{Log: log, MakeCabinets: c.MakeCabinets, Sources: stores})
+	specs, err := c.specs([]string{c.Listen})
 	if err != nil {
 		return err
 	}
-	defer done()
+	far, err := openSources(a, append(c.extra, specs...), c.NoEgress)
+	if err != nil {
+		return err
+	}
+	defer far.Close()
+	d, err := a.open(depot.Options{Log: log, MakeCabinets: c.MakeCabinets, Sources: stores, Upstreams: far.depot()})
+	if err != nil {
+		return err
+	}
+	defer d.Close()
 	if len(c.Add) > 0 {
 		ad := newAdder(a, d)
 		n, err := ad.add(c.info(), c.Add)
@@ -85,7 +96,7 @@ func (c serveCmd) Run(a *app) error {
 		}
 	}
 	srv, err := server.New(server.Config{
-		Depot: d, Log: log, Public: c.Public, Hosts: c.Host, Prefixes: c.Prefix, TwoTier: c.TwoTier, Paths: c.FilePath, AccessLog: !c.Quiet,
+		Depot: d, ID: far.id, Log: log, Public: c.Public, Hosts: c.Host, Prefixes: c.Prefix, TwoTier: c.TwoTier, Paths: c.FilePath, AccessLog: !c.Quiet,
 	})
 	if err != nil {
 		return err

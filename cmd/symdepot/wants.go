@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"github.com/symdepot/symdepot/debugid"
+	"github.com/symdepot/symdepot/dump"
 	"github.com/symdepot/symdepot/internal/scan"
 	"github.com/symdepot/symdepot/layout"
 	"github.com/symdepot/symdepot/objfile"
@@ -227,5 +228,50 @@ func writeNew(path string, fill func(w io.Writer) error) (err error) {
 
 // local adds what a program, library, core file or minidump needs.
 func (l *wantList) local(a *app, path string) error {
-	return l.files(a, []string{path})
+	f, size, err := openSized(path)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	var head [dump.HeadLength]byte
+	n, _ := f.ReadAt(head[:], 0)
+	if dump.KindOf(head[:n]) == "" {
+		return l.files(a, []string{path})
+	}
+	d, err := dump.Read(f, size)
+	if err != nil {
+		return fmt.Errorf("%s: %w", path, err)
+	}
+	for _, p := range d.Problems {
+		l.bad = append(l.bad, path+": "+p)
+	}
+	for i := range d.Modules {
+		l.add(wantsOfModule(&d.Modules[i], path)...)
+	}
+	return nil
+}
+
+// wantsOfModule are the files that a debugger asks for to look into a module of
+// a dump: the image itself and its debug information.
+func wantsOfModule(m *dump.Module, from string) []want {
+	var list []want
+	if m.Code != (debugid.PE{}) {
+		list = appendPath(list, layout.SymStore, layout.Object{Kind: layout.PE, Role: layout.Executable, Name: m.Name, CodeID: m.Code.String()}, from)
+	}
+	for _, d := range m.Debug {
+		o := layout.Object{Kind: layout.PDB, Role: layout.Debug, Name: d.Name, DebugID: d.ID}
+		if d.Portable {
+			o.Kind = layout.PortablePDB
+		}
+		list = appendPath(list, layout.SymStore, o, from)
+	}
+	if m.BuildID != "" {
+		for _, role := range []layout.Role{layout.Debug, layout.Executable} {
+			list = appendPath(list, layout.Debuginfod, layout.Object{Kind: layout.ELF, Role: role, Name: m.Name, BuildID: m.BuildID}, from)
+		}
+	}
+	if m.UUID != (debugid.GUID{}) {
+		list = appendPath(list, layout.LLDB, layout.Object{Kind: layout.MachO, Role: layout.Debug, Name: m.Name, DebugID: debugid.ID{GUID: m.UUID}}, from)
+	}
+	return list
 }

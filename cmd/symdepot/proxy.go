@@ -1,0 +1,117 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"net/url"
+	"os"
+	"strings"
+
+	"github.com/symdepot/symdepot/internal/upstream"
+)
+
+type proxyCmd struct {
+	upstreamFlags
+	Listen      string `help:"Address and port; port 0 picks a free one." default:"127.0.0.1:8080" placeholder:"ADDR:PORT"`
+	PatFile     string `help:"File with a personal access token, sent as the password of Basic; or SYMDEPOT_PAT." placeholder:"FILE"`
+	BasicFile   string `help:"File with user:password; or SYMDEPOT_BASIC." placeholder:"FILE"`
+	BearerFile  string `help:"File with a bearer token; or SYMDEPOT_BEARER." placeholder:"FILE"`
+	HeadersFile string `help:"File with one \"Name: value\" per line, read again when it changes; or SYMDEPOT_HEADERS_FILE." placeholder:"FILE"`
+	Log         string `help:"Format of the log: text, json, or auto (text on a terminal)." enum:"auto,text,json" default:"auto"`
+	Quiet       bool   `help:"Log no requests, only what goes wrong." short:"q"`
+}
+
+// Help is the long help text.
+func (proxyCmd) Help() string {
+	return `Answers debuggers on this machine from the servers that _NT_SYMBOL_PATH and DEBUGINFOD_URLS name, or from those given,
+and keeps what they send. If nothing names a server, Microsoft's is asked. With credentials, tools that cannot log in
+read private servers. It is serve with fewer questions; what is in the depot is answered too.
+
+  symdepot proxy
+  symdepot proxy --upstream microsoft --upstream nuget
+  SYMDEPOT_PAT=... symdepot proxy --upstream https://artifacts.example.com/symbols
+
+Exit codes: 0 stopped, 2 wrong command line, 3 could not listen, 4 depot damaged or newer.`
+}
+
+// Run serves until it is told to stop.
+func (c proxyCmd) Run(a *app) error {
+	if len(c.Upstream) == 0 {
+		c.FromEnv = true
+	}
+	specs, err := c.specs([]string{c.Listen})
+	if err != nil {
+		return err
+	}
+	if len(specs) == 0 {
+		m, err := upstream.PresetByName("microsoft")
+		if err != nil {
+			return err
+		}
+		specs = append(specs, m)
+		fmt.Fprintln(a.stdout, "Neither --upstream nor _NT_SYMBOL_PATH nor DEBUGINFOD_URLS names a server: asking microsoft.")
+	}
+	if err := c.credentials(specs, os.Getenv); err != nil {
+		return err
+	}
+	for _, s := range specs {
+		fmt.Fprintf(a.stdout, "Asking %s (%s).\n", printable(s.Name), s.Layout)
+	}
+	return serveCmd{upstreamFlags: upstreamFlags{NoEgress: c.NoEgress}, extra: specs, Listen: c.Listen, FilePath: "name", Log: c.Log, Quiet: c.Quiet}.Run(a)
+}
+
+// credentials gives the secrets of the environment or of files to the one
+// private server among the sources: to no preset, and never to two hosts.
+func (c proxyCmd) credentials(specs []upstream.Spec, getenv func(string) string) error {
+	var cred upstream.Credentials
+	given := 0
+	for _, s := range []struct {
+		file, env string
+		set       func(string)
+	}{
+		{c.PatFile, "SYMDEPOT_PAT", func(v string) { cred.Password = v }},
+		{c.BasicFile, "SYMDEPOT_BASIC", func(v string) { cred.User, cred.Password, _ = strings.Cut(v, ":") }},
+		{c.BearerFile, "SYMDEPOT_BEARER", func(v string) { cred.Token = v }},
+	} {
+		v := getenv(s.env)
+		if s.file != "" {
+			b, err := os.ReadFile(s.file)
+			if err != nil {
+				return err
+			}
+			v = strings.TrimSpace(string(b))
+			if v == "" {
+				return fmt.Errorf("%s is empty", s.file)
+			}
+		}
+		if v != "" {
+			given++
+			s.set(v)
+		}
+	}
+	if cred.HeadersFile = c.HeadersFile; cred.HeadersFile == "" {
+		cred.HeadersFile = getenv("SYMDEPOT_HEADERS_FILE")
+	}
+	if given > 1 {
+		return usageError("say one of a personal access token, user and password, and a bearer token")
+	}
+	if given == 0 && cred.HeadersFile == "" {
+		return nil
+	}
+	hosts := map[string]bool{}
+	for i := range specs {
+		u, err := url.Parse(specs[i].URL)
+		if specs[i].Type != upstream.TypeHTTP || specs[i].Preset != "" || err != nil {
+			continue
+		}
+		hosts[strings.ToLower(u.Host)] = true
+		specs[i].Credentials = cred
+	}
+	switch len(hosts) {
+	case 0:
+		return usageError("credentials are given, but no private server to send them to: name it with --upstream URL")
+	case 1:
+		return nil
+	}
+	return errors.New("credentials are given and several private servers named; say in a configuration file which is for whom (symdepot config print)")
+}
