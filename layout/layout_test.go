@@ -309,6 +309,29 @@ func TestTypeOnlyPDB(t *testing.T) {
 	}
 }
 
+// TestSymCacheRoute: what is malformed there is no request of another layout.
+func TestSymCacheRoute(t *testing.T) {
+	const g = "/0e7712be-af06-4421-884b-496f833c8ec1"
+	for _, p := range []string{
+		"v3.1/app.pdb" + g, "v3.1.0-beta/app.pdb" + g, "v3.300.0/app.pdb" + g, "3.1.0/app.pdb" + g, "v3.1.0/app.pdb" + g + "0",
+		"v3.1.0/app.pdb/%7B" + g[1:], "v3.1.0/app.pdb" + g + "/-1", "v3.1.0/app.pdb" + g + "/0x1", "v3.1.0/app.pdb" + g + "/%201", "v3.1.0/app.pdb" + g + "/1/2", "v3.1.0/app.pdb",
+		"v3.1.0/.." + g, "v3.1.0/%2e%2e" + g, "v3.1.0/..%5C..%5Cx" + g, "v3.1.0/a%2Fb.pdb" + g, "v3.1.0/a%5Cb.pdb" + g, "v3.1.0/a%3Ab.pdb" + g, "v3.1.0/%00" + g, "v3.1.0/.temp" + g, "v3.1.0/x." + g,
+	} {
+		segs, err := Segments("/" + p)
+		if err != nil {
+			t.Errorf("%s: %v", p, err)
+			continue
+		}
+		if r, err := Route(segs); err == nil {
+			t.Errorf("%s asks for %+v", p, r)
+		}
+	}
+	r, err := Route([]string{"V03.1.0", "Foo.pdb", g[1:], "1F"})
+	if err != nil || r.Form != FormSymCache || len(r.Lookups) != 0 || r.Version != "v3.1.0" || r.SymCache.Hex.ID.Age != 31 {
+		t.Errorf("an age in hex: %+v, %v", r, err)
+	}
+}
+
 // TestRoute holds the dispatcher to its order, collisions first.
 func TestRoute(t *testing.T) {
 	const g1 = "497b72f6390a44fc878e5a2d63b6cc4b1"
@@ -322,6 +345,9 @@ func TestRoute(t *testing.T) {
 		{"v3.1.0/" + g1 + "/v3.1.0", "symstore", "v3.1.0", g1},
 		{"v3.1.0/foo.pdb/497B72F6390A44FC878E5A2D63B6CC4B/1", "symcache", "foo.pdb", g1},
 		{"symcache/v3.1.0/foo.pdb/497B72F6390A44FC878E5A2D63B6CC4B/1", "symcache", "foo.pdb", g1},
+		{"symbols/v3.1.0/foo.pdb/%7B497b72f6-390a-44fc-878e-5a2d63b6cc4b%7D/01", "symcache", "foo.pdb", g1},
+		{"symbols//V03.1.0/foo.pdb/497B72F6390A44FC878E5A2D63B6CC4B/", "symcache", "foo.pdb", g1},
+		{"v3.1.0/foo.pdb/497B72F6390A44FC878E5A2D63B6CC4B/33", "symcache", "foo.pdb", g1[:32] + "21"}, // decimal
 		{"buildid/" + strings.ToUpper(b) + "/debuginfo", "debuginfod", "", b},
 		{"buildid/" + b + "/section/.debug_info", "debuginfod", "", b},
 		{"download/symbols/foo.pdb/" + g1 + "/foo.pdb", "symstore", "foo.pdb", g1},

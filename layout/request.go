@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/symdepot/symdepot/debugid"
+	"github.com/symdepot/symdepot/symcache"
 )
 
 // ErrNoPath is wrapped by every Parse error: the path asks for nothing that a
@@ -42,6 +43,8 @@ type Request struct {
 	Section string
 	// Version is the version that a SymCache request begins with, "v3.1.0".
 	Version string
+	// SymCache is the whole of such a request.
+	SymCache symcache.Request
 	// Prefix is what Route stripped from the front, with a leading slash
 	// and without a final one; a redirect must put it back.
 	Prefix string
@@ -477,45 +480,18 @@ func parseSlash(s []string) (Request, bool) {
 }
 
 // parseSymCache reads vN.N.N/name.pdb/GUID[/age], the paths of the SymCache
-// protocol.
+// protocol. An age that is no decimal number finds nothing, unless whoever
+// serves it reads ages as hex too.
 func parseSymCache(s []string) (Request, bool) {
-	if len(s) < 3 || len(s) > 4 || !isVersion(s[0]) {
-		return Request{}, false
-	}
-	name, ok := cleanName(s[1])
-	if !ok {
-		return Request{}, false
-	}
-	g, err := debugid.ParseGUID(s[2])
+	r, err := symcache.ParseRequest(s)
 	if err != nil {
 		return Request{}, false
 	}
-	id := debugid.ID{GUID: g, Age: 1}
-	if len(s) == 4 {
-		age, err := strconv.ParseUint(s[3], 16, 32)
-		if err != nil {
-			return Request{}, false
-		}
-		id.Age = uint32(age)
+	q := Request{Layout: "symcache", Form: FormSymCache, Name: s[1], Version: r.Version.Segment(), SymCache: r}
+	if !r.HexOnly {
+		q.Lookups = []Lookup{{Name: Fold(r.Key.Name), ID: Fold(r.Key.ID.Breakpad()), Role: SymCacheFile}}
 	}
-	return Request{Layout: "symcache", Form: FormSymCache, Name: name, Version: s[0],
-		Lookups: []Lookup{{Name: Fold(name), ID: Fold(id.Breakpad()), Role: SymCacheFile}}}, true
-}
-
-func isVersion(s string) bool {
-	if len(s) < 6 || s[0] != 'v' && s[0] != 'V' {
-		return false
-	}
-	parts := strings.Split(s[1:], ".")
-	if len(parts) != 3 {
-		return false
-	}
-	for _, p := range parts {
-		if _, err := strconv.ParseUint(p, 10, 16); err != nil {
-			return false
-		}
-	}
-	return true
+	return q, true
 }
 
 // Prefixes are the path prefixes under which every layout is answered too,

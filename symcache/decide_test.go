@@ -1,0 +1,150 @@
+package symcache
+
+import "testing"
+
+// TestDecide has the rows of the protocol's decision table: what a server with
+// those files and transcoders answers, first and, where it must make the file,
+// once that has ended one way or the other.
+func TestDecide(t *testing.T) {
+	const (
+		ta, tb, t0 = "3.1.0", "3.2.0 4.1.0", ""
+		multi      = "3.0.2 3.1.0 3.2.0 4.0.0"
+	)
+	type state struct {
+		held, makes, failed, exceeds  string
+		allows, head, gaveUp, upgrade bool
+	}
+	for _, tt := range []struct {
+		row, request string
+		state
+		want string // the action, the version sent or the version made
+	}{
+		{"P01", "3.1.0", state{held: "3.1.0", makes: ta}, "send 3.1.0"},
+		{"P10", "3.1.0", state{}, "not found"},
+		{"C01", "3.2.0", state{held: "3.1.0", makes: ta}, "send 3.1.0"},
+		{"C02", "3.0.5", state{held: "3.1.0", makes: ta}, "send 3.1.0"},
+		{"C03", "3.0.0", state{held: "3.1.0", makes: ta}, "send 3.1.0"},
+		{"C04", "4.1.0", state{held: "3.1.0", makes: ta}, "send 3.1.0"},
+		{"C05", "2.9.9", state{held: "3.1.0 2.9.9", makes: ta}, "not found"},
+		{"C05", "0.0.0", state{held: "3.1.0", makes: ta}, "not found"},
+		{"C05 async too", "1.0.0", state{makes: ta, allows: true}, "not found"},
+		{"C06", "3.1.0", state{held: multi, makes: ta}, "send 3.1.0"},
+		{"C07", "3.0.0", state{held: multi, makes: ta}, "send 3.2.0"},
+		{"C08", "3.5.0", state{held: multi, makes: ta}, "send 3.2.0"},
+		{"C09", "4.0.0", state{held: multi, makes: ta}, "send 4.0.0"},
+		{"C10", "4.9.0", state{held: multi, makes: ta}, "send 4.0.0"},
+		{"C10", "5.0.0", state{held: multi, makes: ta}, "send 4.0.0"},
+		{"C11", "3.9.9", state{held: "4.0.0", makes: t0}, "not found"},
+		{"I01", "3.2.0", state{held: "3.1.0", makes: ta, exceeds: "3.1.0"}, "not modified"},
+		{"I02", "3.2.0", state{held: "3.1.0", makes: ta, exceeds: "3.0.9"}, "send 3.1.0"},
+		{"I06", "3.5.0", state{held: multi, makes: ta, exceeds: "3.2.0"}, "not modified"},
+		{"I07", "4.9.0", state{held: multi, makes: ta, exceeds: "3.2.0"}, "send 4.0.0"},
+		{"I08", "4.1.0", state{makes: ta, exceeds: "3.1.0"}, "not modified"},
+		{"I09 first", "3.1.0", state{held: "3.0.0", makes: ta, exceeds: "3.0.0"}, "wait 3.1.0"},
+		{"I09 then", "3.1.0", state{held: "3.0.0", makes: ta, exceeds: "3.0.0", failed: ta}, "not modified"},
+		{"I10 first", "3.1.0", state{held: "3.0.0", makes: ta, exceeds: "3.0.0"}, "wait 3.1.0"},
+		{"I10 then", "3.1.0", state{held: "3.0.0 3.1.0", makes: ta, exceeds: "3.0.0"}, "send 3.1.0"},
+		{"I11", "3.1.0", state{held: "3.0.0", makes: ta, exceeds: "3.0.0", allows: true}, "come again 3.1.0"},
+		{"I12", "3.1.0", state{makes: ta, exceeds: "3.0.0", failed: ta}, "not found"},
+		{"S01", "3.1.0", state{makes: ta}, "wait 3.1.0"},
+		{"S02", "3.1.0", state{held: "3.1.0", makes: ta}, "send 3.1.0"},
+		{"S03 first", "3.0.0", state{makes: ta}, "wait 3.1.0"},
+		{"S03 then", "3.0.0", state{held: "3.1.0", makes: ta}, "send 3.1.0"},
+		{"S04", "3.1.0", state{makes: ta, failed: ta}, "not found"},
+		{"S08", "3.1.0", state{makes: ta, gaveUp: true}, "not found"},
+		{"A01", "3.1.0", state{makes: ta, allows: true}, "come again 3.1.0"},
+		{"A05", "3.1.1", state{makes: ta}, "come again 3.1.0"},
+		{"A06", "4.0.0", state{makes: ta}, "come again 3.1.0"},
+		{"A07", "3.2.0", state{makes: ta, failed: ta}, "not found"},
+		{"A10", "4.1.0", state{makes: tb}, "come again 4.1.0"},
+		{"A11", "3.9.0", state{makes: tb}, "come again 3.2.0"},
+		{"A12 first", "4.9.0", state{held: multi, makes: tb, exceeds: "4.0.0"}, "come again 4.1.0"},
+		{"A12 then", "4.9.0", state{held: multi, makes: tb, exceeds: "4.0.0", failed: tb}, "not modified"},
+		{"A12 with the file known to fail in one", "4.9.0", state{held: multi, makes: tb, exceeds: "4.0.0", failed: "4.1.0"}, "not modified"},
+		{"N01", "3.1.0", state{makes: ta, failed: ta}, "not found"},
+		{"N03", "3.2.0", state{makes: tb, failed: "3.1.0"}, "come again 3.2.0"},
+		{"N05", "3.2.0", state{makes: ta, gaveUp: true}, "not found"},
+		{"N05 with a held file", "3.2.0", state{held: "3.0.0", makes: ta, gaveUp: true, upgrade: true}, "send 3.0.0"},
+		{"N06", "3.2.0", state{makes: ta}, "come again 3.1.0"},
+		{"U01 first", "3.1.0", state{held: "3.0.0", makes: ta, upgrade: true}, "send 3.0.0 making 3.1.0"},
+		{"U01 then", "3.1.0", state{held: "3.0.0 3.1.0", makes: ta, upgrade: true}, "send 3.1.0"},
+		{"U02", "3.1.0", state{held: "3.0.0", makes: ta}, "send 3.0.0"},
+		{"upgrade of the very version", "3.1.0", state{held: "3.1.0", makes: "3.2.0", upgrade: true}, "send 3.1.0 making 3.2.0"},
+		{"and then", "3.1.0", state{held: "3.1.0 3.2.0", makes: "3.2.0", upgrade: true}, "send 3.1.0"},
+		{"upgrade that fails", "3.1.0", state{held: "3.0.0", makes: ta, failed: ta, upgrade: true}, "send 3.0.0"},
+		{"Z01", "3.1.0", state{held: "3.1.0", makes: t0}, "send 3.1.0"},
+		{"Z02", "3.1.0", state{makes: t0}, "not found"},
+		{"Z02", "3.2.0", state{makes: t0}, "not found"},
+		{"Z03", "3.2.0", state{held: "3.1.0", makes: t0, exceeds: "3.1.0"}, "not modified"},
+		{"H01", "3.1.0", state{held: "3.1.0", makes: ta, head: true}, "send 3.1.0"},
+		{"H02", "3.1.0", state{makes: ta, head: true}, "come again 3.1.0"},
+		{"only a higher major", "3.1.0", state{makes: "4.1.0"}, "not found"},
+		{"fall back to the lower major", "4.1.0", state{makes: tb, failed: "4.1.0"}, "come again 3.2.0"},
+		{"but not to an older version", "4.1.0", state{makes: "4.1.0 4.0.0", failed: "4.1.0"}, "not found"},
+		{"both fail", "4.1.0", state{makes: tb, failed: tb}, "not found"},
+		{"a held file of too high a major is no reason for 304", "3.5.0", state{held: "4.0.0", makes: t0, exceeds: "3.1.0"}, "not found"},
+		{"a pre-release is never asked for", "3.1.0", state{held: "3.1.0-beta", makes: "3.1.0-beta"}, "not found"},
+		{"given up, but the client has what is held", "3.5.0", state{held: "3.0.0", makes: ta, exceeds: "3.0.0", gaveUp: true}, "not found"},
+	} {
+		s := State{Held: vers(t, tt.held), Makes: vers(t, tt.makes), Failed: vers(t, tt.failed), GaveUp: tt.gaveUp, AllowsRetry: tt.allows, Head: tt.head, Upgrade: tt.upgrade}
+		if tt.exceeds != "" {
+			s.Exceeds = ver(t, tt.exceeds)
+		}
+		d := Decide(ver(t, tt.request), s)
+		got := d.Action.String()
+		if d.Action == Send {
+			got += " " + d.Version.String()
+			if !d.Make.IsZero() {
+				got += " making " + d.Make.String()
+			}
+		} else if !d.Make.IsZero() {
+			got += " " + d.Make.String()
+		}
+		if got != tt.want || d.Why == "" {
+			t.Errorf("%s: %s (%s), want %s", tt.row, got, d.Why, tt.want)
+		}
+	}
+}
+
+// TestDecideAlways holds what is true of every state: nothing is sent that the
+// client cannot read, nothing is made in vain, and a client is never told of
+// a file that it has.
+func TestDecideAlways(t *testing.T) {
+	all := vers(t, "2.0.0 3.0.0 3.1.0 3.2.0 4.0.0 4.1.0")
+	subset := func(bits int) []Version {
+		var out []Version
+		for i, v := range all {
+			if bits>>i&1 == 1 {
+				out = append(out, v)
+			}
+		}
+		return out
+	}
+	for _, request := range vers(t, "2.9.0 3.0.0 3.1.0 3.5.0 4.5.0") {
+		for bits := range 1 << 12 {
+			for _, exceeds := range append([]Version{{}}, all...) {
+				if exceeds.Compare(request) >= 0 && !exceeds.IsZero() {
+					continue
+				}
+				s := State{Held: subset(bits & 63), Makes: subset(bits >> 6), Exceeds: exceeds, Upgrade: bits&1 == 1, AllowsRetry: bits&2 == 2}
+				d := Decide(request, s)
+				if d.Action == Send && (!Answers(request, d.Version) || d.Version.Compare(exceeds) <= 0) {
+					t.Fatalf("%s %+v: %+v", request, s, d)
+				}
+				if !d.Make.IsZero() && (!Answers(request, d.Make) || d.Make.Compare(exceeds) <= 0 || d.Make.Compare(d.Version) <= 0) {
+					t.Fatalf("%s %+v: %+v", request, s, d)
+				}
+				if (d.Action == ComeAgain || d.Action == Wait) && d.Make.IsZero() || d.Action == NotModified && exceeds.IsZero() {
+					t.Fatalf("%s %+v: %+v", request, s, d)
+				}
+				// Making what was promised ends it: with a file and no more work.
+				if !d.Make.IsZero() {
+					s.Held = append(s.Held, d.Make)
+					if again := Decide(request, s); again.Action != Send || !again.Make.IsZero() {
+						t.Fatalf("%s %+v: %+v, then %+v", request, s, d, again)
+					}
+				}
+			}
+		}
+	}
+}

@@ -1,0 +1,180 @@
+package symcache
+
+import (
+	"errors"
+	"fmt"
+	"regexp"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/symdepot/symdepot/debugid"
+)
+
+// ErrEntry is wrapped by the error of a file that has no place in a SymCache folder.
+var ErrEntry = errors.New("not a file of a SymCache folder")
+
+// ErrForeign is wrapped by the error of a file that another tool calls a symcache.
+var ErrForeign = errors.New("a symcache of Sentry's tools, which Windows Performance Analyzer does not read")
+
+// Extensions of the files in a SymCache folder.
+const (
+	Extension         = ".symcache"
+	negativeExtension = ".negativesymcache"
+)
+
+// EntryKind says what a file in a SymCache folder is.
+type EntryKind uint8
+
+// The kinds.
+const (
+	// File is a SymCache file.
+	File EntryKind = iota
+	// Unfinished is a download or a transcoding under way, or its failure.
+	Unfinished
+	// Negative is the note of Microsoft's sample server that a file could not
+	// be made; see ParseExpiry. Its Version is the one that was asked for.
+	Negative
+	// Old is a file of the first two generations, which lay flat and which
+	// nobody can ask for over HTTP.
+	Old
+)
+
+// Entry is one file of a SymCache folder. Unfinished and Old have no more than a kind.
+type Entry struct {
+	Kind    EntryKind
+	Key     Key // the name is spelled as the folder is
+	Version Version
+}
+
+// Folder returns the name of the middle folder: GUID and age, which are both
+// upper-case hex.
+func (k Key) Folder() string {
+	return k.ID.GUID.Upper() + strings.ToUpper(strconv.FormatUint(uint64(k.ID.Age), 16))
+}
+
+// FileName returns the name of the key's file of version v.
+func (k Key) FileName(v Version) string { return k.Name + "-" + v.Segment() + Extension }
+
+// Path returns the place of the key's file of version v below a SymCache
+// folder, with slashes. The name must be valid.
+func (k Key) Path(v Version) string { return k.Name + "/" + k.Folder() + "/" + k.FileName(v) }
+
+var (
+	leaf = regexp.MustCompile(`(?i)^(.+)-(v\d+\.\d+\.\d+(?:-[0-9a-z-]+)?)\.(negative)?symcache$`)
+	// The first two generations: IMAGE-KEYv1.symcache.
+	old = regexp.MustCompile(`(?i)^.+-[0-9a-f]{16,40}v[12]\.symcache$`)
+)
+
+// ParsePath reads the place of a file: its last two folders and its name. Both
+// kinds of slashes separate, any folders may stand before.
+func ParsePath(path string) (Entry, error) {
+	bad := func(why string) (Entry, error) {
+		return Entry{}, fmt.Errorf("%q: %s: %w", clip(path), why, ErrEntry)
+	}
+	parts := strings.FieldsFunc(path, func(r rune) bool { return r == '/' || r == '\\' })
+	if len(parts) == 0 {
+		return bad("an empty path")
+	}
+	base := parts[len(parts)-1]
+	for _, p := range parts[max(0, len(parts)-3):] {
+		if p[0] == '.' {
+			return bad("a hidden file or folder")
+		}
+	}
+	for _, ext := range [3]string{".pending", ".tmp", ".error"} {
+		if hasSuffix(base, ext) {
+			return Entry{Kind: Unfinished}, nil
+		}
+	}
+	if old.MatchString(base) {
+		return Entry{Kind: Old}, nil
+	}
+	name, v, negative, err := parseFileName(base)
+	if err != nil {
+		return Entry{}, err
+	}
+	if len(parts) < 3 {
+		return bad("it lies outside of its folders NAME.pdb and GUID with age")
+	}
+	e := Entry{Key: Key{Name: parts[len(parts)-3]}, Version: v}
+	if negative {
+		e.Kind = Negative
+	}
+	if !strings.EqualFold(name, e.Key.Name) {
+		return bad("it is named for another PDB than its folder")
+	}
+	if !ValidName(e.Key.Name) {
+		return bad("its folder has no usable name")
+	}
+	if e.Key.ID, err = ParseFolder(parts[len(parts)-2]); err != nil {
+		return Entry{}, err
+	}
+	return e, nil
+}
+
+// ParseFileName reads NAME-vN.N.N.symcache, the name of a finished file.
+func ParseFileName(base string) (name string, v Version, err error) {
+	name, v, negative, err := parseFileName(base)
+	if err == nil && negative {
+		err = fmt.Errorf("%q: a note that there is no file: %w", clip(base), ErrEntry)
+	}
+	if err != nil {
+		return "", Version{}, err
+	}
+	return name, v, nil
+}
+
+func parseFileName(base string) (name string, v Version, negative bool, err error) {
+	if !hasSuffix(base, Extension) && !hasSuffix(base, negativeExtension) {
+		return "", v, false, fmt.Errorf("%q: its name does not end in %s: %w", clip(base), Extension, ErrEntry)
+	}
+	m := leaf.FindStringSubmatch(base)
+	if m == nil {
+		return "", v, false, fmt.Errorf("%q: its name does not end in a version such as -v3.1.0: %w", clip(base), ErrEntry)
+	}
+	if v, err = ParseVersion(m[2]); err != nil {
+		return "", v, false, fmt.Errorf("%w: %w", err, ErrEntry)
+	}
+	return m[1], v, m[3] != "", nil
+}
+
+func hasSuffix(s, suffix string) bool {
+	return len(s) > len(suffix) && strings.EqualFold(s[len(s)-len(suffix):], suffix)
+}
+
+// ParseFolder reads the name of a middle folder: 32 hex digits of the GUID, then
+// one to eight of the age.
+func ParseFolder(s string) (debugid.ID, error) {
+	id, err := debugid.ParseBreakpad(s)
+	if err != nil || id.PDB20 || id.IsZero() {
+		return debugid.ID{}, fmt.Errorf("a folder %q, which is not a GUID with age: %w", clip(s), ErrEntry)
+	}
+	return id, nil
+}
+
+// ContentHead is how many bytes CheckContent wants of a file.
+const ContentHead = 4
+
+// CheckContent refuses, by its first bytes, what cannot be a SymCache file: an
+// empty file, or one of the tools that use the same name. Anything else may be
+// one, since the format is not public.
+func CheckContent(head []byte) error {
+	if len(head) == 0 {
+		return fmt.Errorf("an empty file: %w", ErrEntry)
+	}
+	if len(head) >= 4 && (string(head[:4]) == "SYMC" || string(head[:4]) == "CMYS") {
+		return ErrForeign
+	}
+	return nil
+}
+
+// ParseExpiry reads the contents of a Negative entry: until when it holds. It
+// is a hint at most, for the sample server writes one for every failure.
+func ParseExpiry(content string) (time.Time, error) {
+	t, err := time.Parse(time.RFC3339Nano, strings.TrimSpace(strings.TrimPrefix(content, "\uFEFF")))
+	if err != nil {
+		return time.Time{}, fmt.Errorf("a note that expires at %q: %w", clip(content), ErrEntry)
+	}
+	return t.UTC(), nil
+}
