@@ -162,7 +162,7 @@ func (k *krb5) accept(token []byte, remote string) (t ticket, reply string, err 
 }
 
 func (k *krb5) judge(token []byte, remote string) (ticket, string, error) {
-	mech, reply, err := unwrap(token)
+	mech, bare, reply, err := unwrap(token)
 	if err != nil {
 		return ticket{}, reply, err
 	}
@@ -185,11 +185,8 @@ func (k *krb5) judge(token []byte, remote string) (ticket, string, error) {
 	case replayFull:
 		return ticket{}, "", errBusy
 	}
-	reply = replyDone
-	if types.IsFlagSet(&ap.APOptions, flags.APOptionMutualRequired) {
-		if reply, err = prove(ap); err != nil {
-			return ticket{}, "", err
-		}
+	if reply, err = k.answer(ap, bare); err != nil {
+		return ticket{}, "", err
 	}
 	t := ticket{principal: name, until: part.EndTime}
 	if k.groups {
@@ -198,15 +195,31 @@ func (k *krb5) judge(token []byte, remote string) (ticket, string, error) {
 	return t, reply, nil
 }
 
-// unwrap takes the Kerberos part out of a token. With a reply, the client may
-// go on.
-func unwrap(token []byte) (mech []byte, reply string, err error) {
+// answer is what an accepted client gets, in the wrapper that it used.
+func (k *krb5) answer(ap *messages.APReq, bare bool) (string, error) {
+	if !types.IsFlagSet(&ap.APOptions, flags.APOptionMutualRequired) {
+		if bare {
+			return "", nil
+		}
+		return replyDone, nil
+	}
+	b, err := prove(ap)
+	if err == nil && !bare {
+		resp := spnego.NegTokenResp{SupportedMech: gssapi.OIDKRB5.OID(), ResponseToken: b}
+		b, err = resp.Marshal()
+	}
+	return base64.StdEncoding.EncodeToString(b), err
+}
+
+// unwrap takes the Kerberos part out of a token; bare says that there was
+// nothing around it. With a reply, the client may go on.
+func unwrap(token []byte) (mech []byte, bare bool, reply string, err error) {
 	var st spnego.SPNEGOToken
 	if err := st.Unmarshal(token); err != nil {
 		if len(token) > 0 && token[0] == 0x60 {
-			return token, "", nil // Kerberos without a wrapper, as some clients send it
+			return token, true, "", nil // Kerberos without a wrapper, as some clients send it
 		}
-		return nil, "", errors.New("the token is none of Negotiate")
+		return nil, false, "", errors.New("the token is none of Negotiate")
 	}
 	isKerberos := func(oid interface{ String() string }) bool {
 		s := oid.String()
@@ -224,16 +237,16 @@ func unwrap(token []byte) (mech []byte, reply string, err error) {
 		}
 		switch {
 		case known < 0:
-			return nil, "", errors.New(whyNTLM)
+			return nil, false, "", errors.New(whyNTLM)
 		case known > 0 || len(st.NegTokenInit.MechTokenBytes) == 0:
-			return nil, replyMore, errors.New("the client asks which way to go: Kerberos")
+			return nil, false, replyMore, errors.New("the client asks which way to go: Kerberos")
 		}
 		mech = st.NegTokenInit.MechTokenBytes
 	}
 	if bytes.HasPrefix(mech, []byte("NTLMSSP\x00")) {
-		return nil, "", errors.New(whyNTLM)
+		return nil, false, "", errors.New(whyNTLM)
 	}
-	return mech, "", nil
+	return mech, false, "", nil
 }
 
 // open opens a ticket and the proof that the client has its key, and looks at
@@ -305,29 +318,27 @@ func principalName(part *messages.EncTicketPart) (string, error) {
 
 // prove answers a client that wants to know that the server could open its
 // ticket: with the time that the client sent, locked with the ticket's key.
-func prove(ap *messages.APReq) (string, error) {
+func prove(ap *messages.APReq) ([]byte, error) {
 	inner, err := asn1.Marshal(messages.EncAPRepPart{CTime: ap.Authenticator.CTime.UTC(), Cusec: ap.Authenticator.Cusec})
 	if err != nil {
-		return "", err
+		return nil, err
 	}
 	key := ap.Ticket.DecryptedEncPart.Key
 	locked, err := crypto.GetEncryptedData(asn1tools.AddASNAppTag(inner, asnAppTag.EncAPRepPart), key, keyusage.AP_REP_ENCPART, 0)
 	if err != nil {
-		return "", err
+		return nil, err
 	}
 	rep, err := asn1.Marshal(messages.APRep{PVNO: 5, MsgType: msgtype.KRB_AP_REP, EncPart: locked})
 	if err != nil {
-		return "", err
+		return nil, err
 	}
 	mech, err := asn1.Marshal(asn1.ObjectIdentifier(gssapi.OIDKRB5.OID()))
 	if err != nil {
-		return "", err
+		return nil, err
 	}
 	mech = append(mech, 2, 0)
 	mech = append(mech, asn1tools.AddASNAppTag(rep, asnAppTag.APREP)...)
-	resp := spnego.NegTokenResp{SupportedMech: gssapi.OIDKRB5.OID(), ResponseToken: asn1tools.AddASNAppTag(mech, 0)}
-	b, err := resp.Marshal()
-	return base64.StdEncoding.EncodeToString(b), err
+	return asn1tools.AddASNAppTag(mech, 0), nil
 }
 
 // sids returns the Windows groups that a ticket tells of. KDCs other than

@@ -202,7 +202,7 @@ func TestTickets(t *testing.T) {
 				if ch != nil {
 					t.Fatalf("%+v", ch)
 				}
-				if id.Name != test.who || id.Method != MethodNegotiate || !r.Admitted || r.Admin || id.Reply == "" {
+				if id.Name != test.who || id.Method != MethodNegotiate || !r.Admitted || r.Admin || (id.Reply == "") != test.f.bare {
 					t.Errorf("%+v %+v", id, r)
 				}
 				if _, _, ch := g.Authenticate(negotiate(b), ""); ch == nil || ch.Status != 401 || !strings.Contains(ch.Reason, "before") {
@@ -229,30 +229,35 @@ func TestMutual(t *testing.T) {
 	c := newClock()
 	kt := testKeytab(t, "pw", "HTTP/sym.unit.test")
 	g := newGate(t, Config{Now: c.now, Keytab: writeKeytab(t, kt, "")}, nil)
-	b, key, proof := forge{kt: kt, cname: []string{"carol"}, mutual: true}.token(t, c)
-	id, _, ch := g.Authenticate(negotiate(b), "")
-	if ch != nil {
-		t.Fatalf("%+v", ch)
-	}
-	reply, err := base64.StdEncoding.DecodeString(strings.TrimPrefix(id.Reply, "Negotiate "))
-	if err != nil {
-		t.Fatal(err)
-	}
-	var st spnego.SPNEGOToken
-	if err := st.Unmarshal(reply); err != nil || !st.Resp || st.NegTokenResp.State() != spnego.NegStateAcceptCompleted {
-		t.Fatalf("%+v %v", st, err)
-	}
-	var tok spnego.KRB5Token
-	if err := tok.Unmarshal(st.NegTokenResp.ResponseToken); err != nil || !tok.IsAPRep() {
-		t.Fatalf("%+v %v", tok, err)
-	}
-	plain, err := crypto.DecryptEncPart(tok.APRep.EncPart, key, keyusage.AP_REP_ENCPART)
-	if err != nil {
-		t.Fatal(err)
-	}
-	var part messages.EncAPRepPart
-	if err := part.Unmarshal(plain); err != nil || !part.CTime.Equal(proof.CTime) || part.Cusec != proof.Cusec {
-		t.Errorf("%+v %v, want %v %d", part, err, proof.CTime, proof.Cusec)
+	for _, bare := range []bool{false, true} {
+		b, key, proof := forge{kt: kt, cname: []string{"carol"}, mutual: true, bare: bare}.token(t, c)
+		id, _, ch := g.Authenticate(negotiate(b), "")
+		if ch != nil {
+			t.Fatalf("%+v", ch)
+		}
+		reply, err := base64.StdEncoding.DecodeString(strings.TrimPrefix(id.Reply, "Negotiate "))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !bare {
+			var st spnego.SPNEGOToken
+			if err := st.Unmarshal(reply); err != nil || !st.Resp || st.NegTokenResp.State() != spnego.NegStateAcceptCompleted {
+				t.Fatalf("%+v %v", st, err)
+			}
+			reply = st.NegTokenResp.ResponseToken
+		}
+		var tok spnego.KRB5Token
+		if err := tok.Unmarshal(reply); err != nil || !tok.IsAPRep() {
+			t.Fatalf("%+v %v", tok, err)
+		}
+		plain, err := crypto.DecryptEncPart(tok.APRep.EncPart, key, keyusage.AP_REP_ENCPART)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var part messages.EncAPRepPart
+		if err := part.Unmarshal(plain); err != nil || !part.CTime.Equal(proof.CTime) || part.Cusec != proof.Cusec {
+			t.Errorf("%+v %v, want %v %d", part, err, proof.CTime, proof.Cusec)
+		}
 	}
 }
 
