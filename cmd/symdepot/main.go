@@ -84,6 +84,8 @@ type cli struct {
 	Prefetch prefetchCmd `cmd:"" help:"Fetch what a manifest, a folder or a dump needs."`
 	Bundle   bundleCmd   `cmd:"" help:"Write symbol files into one signed archive."`
 	Keygen   keygenCmd   `cmd:"" help:"Make keys to sign bundles with."`
+	Config   configCmd   `cmd:"" help:"Check a configuration file, or print one with every key."`
+	Path     pathCmd     `cmd:"" help:"Explain symbol paths of debuggers."`
 	Missing  missingCmd  `cmd:"" help:"List what clients asked for and nobody had."`
 	Cache    cacheCmd    `cmd:"" help:"Look at what was fetched from upstreams, and let go of it."`
 	Cab      cabCmd      `cmd:"" help:"Write, list and extract cabinets."`

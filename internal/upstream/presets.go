@@ -250,6 +250,14 @@ func (s *Spec) option(key, value string) error {
 	return nil
 }
 
+// Shown is the address without what may be secret.
+func (s *Spec) Shown() string {
+	if s.Type == TypeFolder {
+		return s.URL
+	}
+	return maskText(s.URL)
+}
+
 // Check finds what is wrong with a description, without a connection.
 func (s *Spec) Check() error {
 	if s.Name == "" {

@@ -247,7 +247,7 @@ func (e *Element) server2(text string, st *PathStore, arranged string, self []st
 		e.warn("a secret in the path is shown in logs and crash reports of the debuggers")
 	}
 	if st.Self {
-		e.warn("that is this server itself: it is left out, or it would ask itself")
+		e.warn("that is this server itself: right for a debugger, but as a source of its own it is left out")
 		return
 	}
 	s, known := presetOf(u)

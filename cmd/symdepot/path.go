@@ -1,0 +1,180 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/symdepot/symdepot/internal/upstream"
+)
+
+type pathCmd struct {
+	Check pathCheckCmd `cmd:"" help:"Say what every element of a symbol path means, and whether it answers."`
+}
+
+type pathCheckCmd struct {
+	Path       string   `arg:"" optional:"" help:"A string of the kind of _NT_SYMBOL_PATH or DEBUGINFOD_URLS." placeholder:"STRING"`
+	FromEnv    bool     `help:"Check _NT_ALT_SYMBOL_PATH, _NT_SYMBOL_PATH and DEBUGINFOD_URLS of the environment."`
+	Debuginfod bool     `help:"The string is of the kind of DEBUGINFOD_URLS, though it does not look like it."`
+	Self       []string `help:"Address of a symdepot server of one's own; repeatable. Default: SYMDEPOT_LISTEN, or 127.0.0.1:8080." placeholder:"URL" sep:"none"`
+	NoProbe    bool     `help:"Connect nowhere; only explain."`
+	JSON       bool     `help:"Print one JSON object per element."`
+}
+
+// Help is the long help text.
+func (pathCheckCmd) Help() string {
+	return `Takes the string apart as debuggers do and says of every element what it is, what files it is asked for and what is
+wrong with it. Then all servers, buckets and folders are looked at, at once and for 3 seconds at most.
+
+  symdepot path check 'srv*C:\symbols*https://msdl.microsoft.com/download/symbols'
+  symdepot path check --from-env
+  symdepot path check --no-probe "$DEBUGINFOD_URLS"
+
+Exit codes: 0 all is understood and answers, 1 an element is not understood or does not answer, 2 wrong command line.`
+}
+
+// probeTime is how long one place is looked at.
+const probeTime = 3 * time.Second
+
+// checkedElement is an element with what was found there.
+type checkedElement struct {
+	upstream.Element
+	Probes []checkedProbe `json:"probes,omitempty"`
+}
+
+type checkedProbe struct {
+	Source  string `json:"source"`
+	Address string `json:"address"`
+	upstream.Probed
+}
+
+// Run explains a path.
+func (c pathCheckCmd) Run(a *app) error {
+	if (c.Path == "") != c.FromEnv {
+		return usageError("say a string, or --from-env, not both")
+	}
+	self := c.Self
+	if len(self) == 0 {
+		conf := defaultConfig()
+		if l := os.Getenv("SYMDEPOT_LISTEN"); l != "" {
+			conf.Listen = l
+		}
+		self = conf.self()
+	}
+	list := c.elements(self)
+	if len(list) == 0 {
+		fmt.Fprintln(a.stderr, "symdepot: neither _NT_SYMBOL_PATH nor DEBUGINFOD_URLS is set")
+		return errNo
+	}
+	checked := make([]checkedElement, len(list))
+	for i, e := range list {
+		checked[i].Element = e
+	}
+	if !c.NoProbe {
+		// For a debugger our own server is as good as any other.
+		probe(a.ctx, checked, c.elements(nil))
+	}
+	bad := false
+	for i, e := range checked {
+		bad = bad || e.Kind == "unknown"
+		for _, p := range e.Probes {
+			bad = bad || !p.Reachable || p.Error != ""
+		}
+		if c.JSON {
+			if err := newJSONLines(a.stdout).write(e); err != nil {
+				return err
+			}
+			continue
+		}
+		e.print(a, i+1)
+	}
+	if bad {
+		return errNo
+	}
+	return nil
+}
+
+// elements takes the string, or those of the environment, apart.
+func (c pathCheckCmd) elements(self []string) []upstream.Element {
+	switch {
+	case c.FromEnv:
+		_, list := upstream.FromEnv(os.Getenv, self)
+		return list
+	case c.Debuginfod || looksLikeURLs(c.Path):
+		return upstream.ParseDebuginfodURLs(c.Path, self)
+	}
+	return upstream.ParseSymbolPath(c.Path, self)
+}
+
+// looksLikeURLs reports whether a string is a list of debuginfod servers rather
+// than a symbol path.
+func looksLikeURLs(s string) bool {
+	if strings.ContainsAny(s, `*;\`) {
+		return false
+	}
+	low := strings.ToLower(s)
+	several := len(strings.Fields(s)) > 1
+	return strings.HasPrefix(low, "ima:") || strings.Contains(low, "://") && (several || strings.Contains(low, "debuginfod"))
+}
+
+// probe looks at everything that the elements of all name, at once.
+func probe(ctx context.Context, checked []checkedElement, all []upstream.Element) {
+	d := upstream.NewDialer(upstream.DialerOptions{Connect: probeTime})
+	var under sync.WaitGroup
+	for i, e := range all {
+		checked[i].Probes = make([]checkedProbe, len(e.Sources))
+		for j, s := range e.Sources {
+			under.Go(func() {
+				ctx, cancel := context.WithTimeout(ctx, probeTime)
+				defer cancel()
+				checked[i].Probes[j] = checkedProbe{s.Name, s.Shown(), upstream.Probe(ctx, d, s)}
+			})
+		}
+	}
+	under.Wait()
+}
+
+// print is for a person.
+func (e *checkedElement) print(a *app, n int) {
+	text := e.Text
+	if strings.TrimSpace(text) == "" {
+		text = "(empty)"
+	}
+	if e.Var != "" {
+		text = e.Var + ": " + text
+	}
+	fmt.Fprintf(a.stdout, "%d. %s\n", n, printable(text))
+	fmt.Fprintf(a.stdout, "   %s (%s): %s\n", e.Kind, printable(e.Rule), printable(e.Means))
+	for _, s := range e.Stores {
+		if s.Preset != "" {
+			fmt.Fprintf(a.stdout, "   preset %s\n", s.Preset)
+		}
+	}
+	for _, w := range e.Warnings {
+		fmt.Fprintf(a.stdout, "   warning: %s\n", printable(w))
+	}
+	for _, p := range e.Probes {
+		fmt.Fprintf(a.stdout, "   %s: %s\n", printable(p.Address), printable(p.words()))
+	}
+}
+
+// words says what was found.
+func (p checkedProbe) words() string {
+	if !p.Reachable {
+		return "does not answer: " + p.Error
+	}
+	parts := []string{fmt.Sprintf("answers after %d ms", p.Millis)}
+	if p.Server != "" {
+		parts = append(parts, p.Server)
+	}
+	if p.TwoTier != nil {
+		parts = append(parts, map[bool]string{true: "two tiers", false: "one tier"}[*p.TwoTier])
+	}
+	if p.Error != "" {
+		parts = append(parts, "but "+p.Error)
+	}
+	return strings.Join(parts, ", ")
+}
