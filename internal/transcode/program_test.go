@@ -1,0 +1,457 @@
+package transcode
+
+import (
+	"bytes"
+	"compress/gzip"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/symdepot/symdepot/debugid"
+	"github.com/symdepot/symdepot/internal/transcode/transcodetest"
+	"github.com/symdepot/symdepot/symcache"
+)
+
+func TestMain(m *testing.M) {
+	transcodetest.Main()
+	os.Exit(m.Run())
+}
+
+func room(t *testing.T) *Room {
+	t.Helper()
+	r, err := OpenRoom(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := r.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return r
+}
+
+func samplePDB(t *testing.T) []byte {
+	t.Helper()
+	z, err := gzip.NewReader(bytes.NewReader(probePDB))
+	if err != nil {
+		t.Fatal(err)
+	}
+	b, err := io.ReadAll(z)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return b
+}
+
+// with returns a scratch folder with the PDB of that name in it.
+func with(t *testing.T, r *Room, name string) *Scratch {
+	t.Helper()
+	sc, err := r.New(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(sc.Drop)
+	if err := os.WriteFile(sc.PDB(), samplePDB(t), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return sc
+}
+
+func probed(t *testing.T, r *Room, programs ...Program) *Transcoders {
+	t.Helper()
+	ts := NewTranscoders(r, nil, programs...)
+	if err := ts.Probe(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	return ts
+}
+
+func versions(ts *Transcoders) string { return fmt.Sprint(ts.Versions()) }
+
+func TestTranscode(t *testing.T) {
+	t.Setenv("SECRET_FOR_TESTS", "x") // which the program must not see
+	r := room(t)
+	ts := probed(t, r, Program{Name: "test", Command: transcodetest.Command("-version", "3.1.0", "-mode", "chatty")})
+	if got := versions(ts); got != "[3.1.0]" {
+		t.Fatal(got)
+	}
+	sc := with(t, r, "Strange name %s;$(x).pdb")
+	m, err := ts.Transcode(t.Context(), sc, Job{Name: "Strange name %s;$(x).pdb", ID: probeID, Major: 3})
+	if err != nil {
+		t.Fatal(err)
+	}
+	b, err := os.ReadFile(m.Path)
+	if want := transcodetest.Body("Strange name %s;$(x).pdb", probeID, "3.1.0"); err != nil || !bytes.Equal(b, want) || m.Size != int64(len(want)) {
+		t.Errorf("%q, %v; want %q", b, err, want)
+	}
+	if m.Version.String() != "3.1.0" || m.Age != 1 || m.Program != "test" || m.Took <= 0 {
+		t.Errorf("%+v", m)
+	}
+	if len(m.Output) > maxOutput || !strings.HasSuffix(m.Output, "line 9999") {
+		t.Errorf("output of %d bytes, %q", len(m.Output), m.Output[max(0, len(m.Output)-50):])
+	}
+}
+
+func TestWhatGoesWrong(t *testing.T) {
+	r := room(t)
+	for _, c := range []struct {
+		mode  string
+		class Class
+		text  string
+	}{
+		{"fail", ClassExit, "this PDB is not liked"},
+		{"fail-with-output", ClassExit, "failed as asked"},
+		{"crash", ClassExit, ""},
+		{"nothing", ClassNoOutput, ""},
+		{"empty", ClassBadOutput, ""},
+		{"two", ClassBadOutput, ""},
+		{"guid", ClassBadOutput, ""},
+		{"age", ClassBadOutput, ""},
+		{"version", ClassBadOutput, ""},
+		{"major", ClassBadOutput, ""},
+		{"sentry", ClassBadOutput, ""},
+		{"hang", ClassTimeout, ""},
+		{"huge", ClassTooLarge, ""},
+		{"onehuge", ClassTooLarge, ""},
+		{"memory", ClassMemory, ""},
+	} {
+		t.Run(c.mode, func(t *testing.T) {
+			if c.mode == "memory" && runtime.GOOS != "linux" && runtime.GOOS != "windows" {
+				t.Skip("this system cannot limit the memory of another process")
+			}
+			p := Program{Name: "test", Command: transcodetest.Command("-mode", c.mode), Limits: ProgramLimits{Output: 8 << 20, Memory: 256 << 20}}
+			ts := probed(t, r, p)
+			if c.mode == "hang" {
+				ts.list[0].Limits.Time = 300 * time.Millisecond
+			}
+			_, err := ts.Transcode(t.Context(), with(t, r, "app.pdb"), Job{Name: "app.pdb", ID: probeID, Major: 3})
+			e, ok := errors.AsType[*ProgramError](err)
+			if !ok || e.Class != c.class || e.Version.String() != "3.1.0" || e.Program != "test" || !strings.Contains(e.Output, c.text) {
+				t.Errorf("%v: %+v", err, e)
+			}
+		})
+	}
+}
+
+// TestTreeEnds: a descendant that left the process group ends too.
+func TestTreeEnds(t *testing.T) {
+	if runtime.GOOS != "linux" && runtime.GOOS != "windows" {
+		t.Skip("here only the process group is ended")
+	}
+	r := room(t)
+	for _, mode := range []string{"hang-with-child", "leave-child"} {
+		ts := probed(t, r, Program{Name: "test", Command: transcodetest.Command("-mode", mode)})
+		ts.list[0].Limits.Time = 2 * time.Second
+		ctx := t.Context()
+		m, err := ts.Transcode(ctx, with(t, r, "app.pdb"), Job{Name: "app.pdb", ID: probeID, Major: 3})
+		out := ""
+		if mode == "leave-child" {
+			if err != nil {
+				t.Fatal(err)
+			}
+			out = m.Output
+		} else if e, ok := errors.AsType[*ProgramError](err); ok && e.Class == ClassTimeout {
+			out = e.Output
+		} else {
+			t.Fatal(err)
+		}
+		pid, err := strconv.Atoi(strings.TrimSpace(strings.TrimPrefix(out, "child")))
+		if err != nil {
+			t.Fatal(mode, out, err)
+		}
+		if p, err := os.FindProcess(pid); err == nil && running(p) {
+			t.Errorf("%s: the child %d lives", mode, pid)
+		}
+	}
+}
+
+// running reports whether a process lives and is no zombie.
+func running(p *os.Process) bool {
+	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", p.Pid))
+	if err != nil {
+		return false
+	}
+	_, rest, _ := strings.Cut(string(b), ") ")
+	return !strings.HasPrefix(rest, "Z") && !strings.HasPrefix(rest, "X")
+}
+
+func TestInterrupted(t *testing.T) {
+	r := room(t)
+	ts := probed(t, r, Program{Name: "test", Command: transcodetest.Command("-mode", "hang", "-log", filepath.Join(t.TempDir(), "log"))})
+	ctx, cancel := context.WithCancel(t.Context())
+	time.AfterFunc(100*time.Millisecond, cancel)
+	_, err := ts.Transcode(ctx, with(t, r, "app.pdb"), Job{Name: "app.pdb", ID: probeID, Major: 3})
+	if !errors.Is(err, context.Canceled) || ClassOf(err) != ClassInfra {
+		t.Error(err)
+	}
+}
+
+func TestFullDisk(t *testing.T) {
+	r := room(t)
+	ts := probed(t, r, Program{Name: "test", Command: transcodetest.Command("-mode", "fail")})
+	r.free = func(string) (int64, error) { return 100, nil }
+	_, err := ts.Transcode(t.Context(), with(t, r, "app.pdb"), Job{Name: "app.pdb", ID: probeID, Major: 3})
+	if ClassOf(err) != ClassInfra || !strings.Contains(err.Error(), "disk") {
+		t.Error(err)
+	}
+}
+
+func TestUnusable(t *testing.T) {
+	r := room(t)
+	plain := filepath.Join(t.TempDir(), "plain")
+	if err := os.WriteFile(plain, []byte("x"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		p    Program
+		want string
+	}{
+		{Program{Name: "a"}, "no command"},
+		{Program{Name: "a", Command: []string{"/nowhere/symcachegen", "-pdb", "{pdb}"}}, "/nowhere/symcachegen -pdb {pdb} cannot be run"},
+		{Program{Name: "a", Command: []string{plain, "{pdb}"}}, "cannot be run"},
+		{Program{Name: "a", Command: transcodetest.Command("-version", "3.1.0"), Version: "3.2.0"}, "makes version 3.1.0, and is configured to make 3.2.0"},
+	} {
+		ts := NewTranscoders(r, nil, c.p)
+		if err := ts.Probe(t.Context()); err == nil || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%v: %v", c.p.Command, err)
+		}
+		if got := ts.Versions(); len(got) != 0 {
+			t.Error(got)
+		}
+		_, err := ts.Transcode(t.Context(), with(t, r, "app.pdb"), Job{Name: "app.pdb", ID: probeID, Major: 3})
+		if ClassOf(err) != ClassInfra {
+			t.Error(err)
+		}
+	}
+}
+
+func TestSeveral(t *testing.T) {
+	r := room(t)
+	p := func(v, mode string) Program {
+		return Program{Name: v, Command: transcodetest.Command("-version", v, "-mode", mode)}
+	}
+	ts := probed(t, r, p("3.1.0", ""), p("3.2.0", ""), p("4.1.0", ""), p("4.0.7", "fail"))
+	if got := versions(ts); got != "[3.2.0 4.1.0]" {
+		t.Error(got)
+	}
+	for major, want := range map[int]string{3: "3.2.0", 4: "4.1.0", 5: ""} {
+		m, err := ts.Transcode(t.Context(), with(t, r, "app.pdb"), Job{Name: "app.pdb", ID: probeID, Major: major})
+		if want == "" {
+			if ClassOf(err) != ClassInfra {
+				t.Error(err)
+			}
+		} else if err != nil || m.Version.String() != want {
+			t.Errorf("%d: %+v, %v", major, m, err)
+		}
+	}
+}
+
+// TestProgramChanges: another program under the same name is probed before it
+// is given work, and a missing one leaves its work to the spare.
+func TestProgramChanges(t *testing.T) {
+	if runtime.GOOS == "windows" {
+		t.Skip("needs a script as the program")
+	}
+	r := room(t)
+	exe := filepath.Join(t.TempDir(), "prog")
+	script := func(version string) {
+		t.Helper()
+		cmd := transcodetest.Command("-version", version)
+		text := "#!/bin/sh\nexec '" + cmd[0] + "' " + strings.Join(cmd[1:len(cmd)-1], " ") + " \"$1\"\n"
+		if err := os.WriteFile(exe+".new", []byte(text), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Rename(exe+".new", exe); err != nil {
+			t.Fatal(err)
+		}
+	}
+	script("3.2.0")
+	ts := probed(t, r, Program{Name: "changing", Command: []string{exe, "{pdb}"}}, Program{Name: "spare", Command: transcodetest.Command("-version", "3.1.0")})
+	made := func() string {
+		t.Helper()
+		m, err := ts.Transcode(t.Context(), with(t, r, "app.pdb"), Job{Name: "app.pdb", ID: probeID, Major: 3})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return m.Version.String()
+	}
+	if v := made(); v != "3.2.0" {
+		t.Error(v)
+	}
+	script("3.30.0")
+	if v := made(); v != "3.30.0" || versions(ts) != "[3.30.0]" {
+		t.Error(v, versions(ts))
+	}
+	if err := os.Remove(exe); err != nil {
+		t.Fatal(err)
+	}
+	if v := made(); v != "3.1.0" || versions(ts) != "[3.1.0]" {
+		t.Error(v, versions(ts))
+	}
+	script("3.4.0")
+	if ts.Refresh(t.Context()); versions(ts) != "[3.4.0]" {
+		t.Error(versions(ts))
+	}
+}
+
+func TestBadSources(t *testing.T) {
+	r := room(t)
+	log := filepath.Join(t.TempDir(), "log")
+	ts := probed(t, r, Program{Name: "test", Command: transcodetest.Command("-log", log)})
+	good := samplePDB(t)
+	other := probeID
+	other.GUID[3]++
+	for _, c := range []struct {
+		what string
+		body []byte
+		id   debugid.ID
+	}{
+		{"portable", []byte("BSJB\x01\x00\x01\x00 and so on"), probeID},
+		{"text", []byte("<html>sorry</html>"), probeID},
+		{"empty", nil, probeID},
+		{"cut", good[:len(good)/2], probeID},
+		{"other", good, other},
+	} {
+		sc := with(t, r, "app.pdb")
+		if err := os.WriteFile(sc.PDB(), c.body, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := ts.Transcode(t.Context(), sc, Job{Name: "app.pdb", ID: c.id, Major: 3}); ClassOf(err) != ClassBadSource {
+			t.Errorf("%s: %v", c.what, err)
+		}
+	}
+	if b, err := os.ReadFile(log); err != nil || strings.Count(string(b), "\n") != 1 {
+		t.Errorf("the program was run for them: %q, %v", b, err)
+	}
+}
+
+func TestRooms(t *testing.T) {
+	root := t.TempDir()
+	a, err := OpenRoom(root)
+	if err != nil {
+		t.Fatal(err)
+	}
+	sc, err := a.New("app.pdb")
+	if err != nil {
+		t.Fatal(err)
+	}
+	// One whose process died, and folders that are none of ours.
+	dead, err := OpenRoom(root)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := dead.New("app.pdb"); err != nil {
+		t.Fatal(err)
+	}
+	_ = dead.lock.Close()
+	for _, d := range []string{"wabcdefg", "mine", "w2345678/data"} {
+		if err := os.MkdirAll(filepath.Join(root, d), 0o700); err != nil {
+			t.Fatal(err)
+		}
+	}
+	b, err := OpenRoom(root)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := os.Stat(dead.dir); !os.IsNotExist(err) {
+		t.Error("the dead one's folder stays:", err)
+	}
+	for _, d := range []string{filepath.Dir(sc.PDB()), b.dir, filepath.Join(root, "mine"), filepath.Join(root, "w2345678/data"), filepath.Join(root, "wabcdefg")} {
+		if _, err := os.Stat(d); err != nil {
+			t.Error(err)
+		}
+	}
+	if err := errors.Join(a.Close(), b.Close()); err != nil {
+		t.Error(err)
+	}
+	if _, err := os.Stat(a.dir); !os.IsNotExist(err) {
+		t.Error(err)
+	}
+}
+
+func TestLocalName(t *testing.T) {
+	sc := &Scratch{dir: "/w/wabcdefg/1"}
+	for name, want := range map[string]string{
+		"app.pdb": "app.pdb", "a b.PDB": "a b.PDB", "": "x.pdb", "..": "x.pdb", "a/b.pdb": "x.pdb", `a\b`: "x.pdb", "a:b": "x.pdb", "nul.pdb": "x.pdb", "COM1": "x.pdb",
+		"x.": "x.pdb", "x ": "x.pdb", "a\x00": "x.pdb", strings.Repeat("n", 120): "x.pdb", "console.pdb": "console.pdb", "com10.pdb": "com10.pdb", "-rf": "-rf",
+	} {
+		if got := sc.localName(name); got != want {
+			t.Errorf("%q: %q", name, got)
+		}
+	}
+}
+
+func TestLimits(t *testing.T) {
+	for size, want := range map[int64]time.Duration{0: 2 * time.Minute, 1: 150 * time.Second, 100 << 20: 150 * time.Second, 250 << 20: 210 * time.Second, 1 << 40: time.Hour} {
+		if got := (ProgramLimits{}).time(size); got != want {
+			t.Errorf("%d: %v", size, got)
+		}
+	}
+}
+
+func TestNewest(t *testing.T) {
+	var all []symcache.Version
+	for _, s := range []string{"4.0.0", "3.1.0", "3.12.0", "3.2.9", "5.1.1"} {
+		v, err := symcache.ParseVersion(s)
+		if err != nil {
+			t.Fatal(err)
+		}
+		all = append(all, v)
+	}
+	if got := fmt.Sprint(Newest(all)); got != "[3.12.0 4.0.0 5.1.1]" {
+		t.Error(got)
+	}
+}
+
+// TestWine runs the program for tests as a Windows program.
+func TestWine(t *testing.T) {
+	wine := ""
+	for _, name := range []string{"wine64", "wine", "wine64-stable", "/usr/lib/wine/wine64"} {
+		if p, err := exec.LookPath(name); err == nil {
+			wine = p
+			break
+		}
+	}
+	if wine == "" {
+		t.Skip("needs Wine")
+	}
+	if testing.Short() {
+		t.Skip("takes a minute")
+	}
+	exe := filepath.Join(t.TempDir(), "t.exe")
+	build := exec.Command("go", "test", "-vet=off", "-c", "-o", exe, ".")
+	build.Env = append(os.Environ(), "GOOS=windows", "GOARCH=amd64", "CGO_ENABLED=0")
+	if out, err := build.CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	r := room(t)
+	ts := NewTranscoders(r, nil, Program{Name: "wine", Wine: true, Command: []string{wine, exe, transcodetest.Word, "-version", "3.1.0", "-mode", "bad.pdb=fail,slow.pdb=hang", "-pdb", "{pdb}"}})
+	if err := ts.Probe(t.Context()); err != nil {
+		e, _ := errors.AsType[*ProgramError](err)
+		if strings.Contains(e.Output, "bcryptprimitives.dll not found") {
+			t.Skip("needs a Wine that runs programs made with Go (8.8 or newer)")
+		}
+		t.Fatalf("%v\n%s", err, e.Output)
+	}
+	m, err := ts.Transcode(t.Context(), with(t, r, "app.pdb"), Job{Name: "app.pdb", ID: probeID, Major: 3})
+	if err != nil || m.Version.String() != "3.1.0" {
+		t.Errorf("%+v, %v", m, err)
+	}
+	if _, err := ts.Transcode(t.Context(), with(t, r, "bad.pdb"), Job{Name: "bad.pdb", ID: probeID, Major: 3}); ClassOf(err) != ClassExit {
+		t.Error(err)
+	}
+	ts.list[0].Limits.Time = 10 * time.Second
+	if _, err := ts.Transcode(t.Context(), with(t, r, "slow.pdb"), Job{Name: "slow.pdb", ID: probeID, Major: 3}); ClassOf(err) != ClassTimeout {
+		t.Error(err)
+	}
+}

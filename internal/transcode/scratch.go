@@ -1,0 +1,261 @@
+package transcode
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+)
+
+// Room is a folder in which programs work. Each process has one of its own
+// below a root that they may share. Its methods may be called by many goroutines.
+type Room struct {
+	dir  string
+	lock *os.File // held while the process lives
+
+	mu    sync.Mutex
+	taken map[int]bool // guarded by mu; numbers of scratch folders in use
+
+	free func(dir string) (int64, error) // room on the disk; replaced by tests
+}
+
+const lockName = "lock"
+
+// OpenRoom makes a room below root, which is made if need be, and sweeps away
+// those of dead processes. The root should be short: some Windows programs
+// stop at paths of 250 characters.
+func OpenRoom(root string) (*Room, error) {
+	root, err := filepath.Abs(root)
+	if err != nil {
+		return nil, fmt.Errorf("scratch folder: %w", err)
+	}
+	if err := os.MkdirAll(root, 0o700); err != nil {
+		return nil, fmt.Errorf("scratch folder: %w", err)
+	}
+	if err := sweepRooms(root); err != nil {
+		return nil, fmt.Errorf("sweep the scratch folder: %w", err)
+	}
+	for range 10 {
+		r := &Room{dir: filepath.Join(root, "w"+strings.ToLower(rand.Text()[:7])), taken: map[int]bool{}, free: diskFree}
+		if err := os.Mkdir(r.dir, 0o700); errors.Is(err, fs.ErrExist) {
+			continue
+		} else if err != nil {
+			return nil, fmt.Errorf("scratch folder: %w", err)
+		}
+		if r.lock, err = lockFile(filepath.Join(r.dir, lockName)); err == nil {
+			if _, err := os.Stat(filepath.Join(r.dir, lockName)); err == nil {
+				return r, nil
+			}
+			_ = r.lock.Close()
+		}
+		// Another process that sweeps was between the two steps.
+	}
+	return nil, fmt.Errorf("no scratch folder can be made in %s", root)
+}
+
+// sweepRooms removes the rooms whose process is dead: their lock can be had.
+func sweepRooms(root string) error {
+	list, err := os.ReadDir(root)
+	if err != nil {
+		return err
+	}
+	for _, e := range list {
+		if !e.IsDir() || len(e.Name()) != 8 || e.Name()[0] != 'w' {
+			continue
+		}
+		dir := filepath.Join(root, e.Name())
+		if _, err := os.Stat(filepath.Join(dir, lockName)); err != nil {
+			// Not ours, or it is being made just now. An old one has lost its
+			// lock to a removal that was cut short.
+			if info, err := e.Info(); err != nil || time.Since(info.ModTime()) < time.Hour || !emptyOrScratch(dir) {
+				continue
+			}
+		}
+		l, err := lockFile(filepath.Join(dir, lockName))
+		if err != nil {
+			continue // alive
+		}
+		for _, sub := range scratchDirs(dir) {
+			err = errors.Join(err, os.RemoveAll(filepath.Join(dir, sub)))
+		}
+		_ = l.Close()
+		if err == nil {
+			_ = os.RemoveAll(dir)
+		}
+	}
+	return nil
+}
+
+// scratchDirs lists what a room holds beside its lock.
+func scratchDirs(dir string) (names []string) {
+	list, _ := os.ReadDir(dir)
+	for _, e := range list {
+		if e.Name() != lockName {
+			names = append(names, e.Name())
+		}
+	}
+	return names
+}
+
+// emptyOrScratch reports whether a folder holds nothing but scratch folders.
+func emptyOrScratch(dir string) bool {
+	for _, n := range scratchDirs(dir) {
+		if _, err := strconv.Atoi(strings.TrimPrefix(n, "x")); err != nil {
+			return false
+		}
+	}
+	return true
+}
+
+// Close removes the room.
+func (r *Room) Close() error {
+	var err error
+	for _, n := range scratchDirs(r.dir) {
+		err = errors.Join(err, os.RemoveAll(filepath.Join(r.dir, n)))
+	}
+	return errors.Join(err, r.lock.Close(), os.RemoveAll(r.dir))
+}
+
+// Free returns how many bytes the disk of the room has left for us.
+func (r *Room) Free() (int64, error) { return r.free(r.dir) }
+
+// Scratch is the folder of one run: the PDB in p, what is made below o, an
+// empty folder e and one for temporary files t.
+type Scratch struct {
+	room   *Room
+	number int
+	dir    string
+	name   string // of the PDB in p
+}
+
+// New makes a scratch folder for a PDB of that name.
+func (r *Room) New(name string) (*Scratch, error) {
+	r.mu.Lock()
+	n := 1
+	for r.taken[n] {
+		n++
+	}
+	r.taken[n] = true
+	r.mu.Unlock()
+	sc := &Scratch{room: r, number: n, dir: filepath.Join(r.dir, strconv.Itoa(n))}
+	sc.name = sc.localName(name)
+	err := os.RemoveAll(sc.dir)
+	for _, d := range []string{filepath.Dir(sc.PDB()), sc.out(), sc.empty(), sc.temp()} {
+		if err == nil {
+			err = os.MkdirAll(d, 0o700)
+		}
+	}
+	if err != nil {
+		sc.Drop()
+		return nil, fmt.Errorf("scratch folder: %w", err)
+	}
+	return sc, nil
+}
+
+// longestPath is what the libraries of Windows Performance Toolkit open.
+const longestPath = 250
+
+// localName is the name under which the PDB is given to a program: its own,
+// unless a system would take that for something else or the path of the
+// result would be too long.
+func (s *Scratch) localName(name string) string {
+	const other = "x.pdb"
+	if name == "" || name == "." || name == ".." || strings.HasSuffix(name, ".") || strings.HasSuffix(name, " ") || len(name) > 255-24 {
+		return other
+	}
+	for _, r := range name {
+		if r < 0x20 || r == 0x7f || strings.ContainsRune(`/\:*?"<>|`, r) {
+			return other
+		}
+	}
+	stem, _, _ := strings.Cut(strings.ToLower(name), ".")
+	switch stem = strings.TrimRight(stem, " "); {
+	case stem == "con", stem == "prn", stem == "aux", stem == "nul", stem == "conin$", stem == "conout$":
+		return other
+	case len(stem) == 4 && (strings.HasPrefix(stem, "com") || strings.HasPrefix(stem, "lpt")):
+		return other
+	}
+	if len(s.dir)+2*len(name)+len("/o//")+40+len("/-v65535.255.255.symcache") >= longestPath {
+		return other
+	}
+	return name
+}
+
+// PDB is the path that the PDB must be put under.
+func (s *Scratch) PDB() string   { return filepath.Join(s.dir, "p", s.name) }
+func (s *Scratch) out() string   { return filepath.Join(s.dir, "o") }
+func (s *Scratch) empty() string { return filepath.Join(s.dir, "e") }
+func (s *Scratch) temp() string  { return filepath.Join(s.dir, "t") }
+
+// winePrefix stays for the next run with the same number: no other run uses it
+// at the same time, so that ending one tree of processes ends no other.
+func (s *Scratch) winePrefix() string { return filepath.Join(s.room.dir, "x"+strconv.Itoa(s.number)) }
+
+// Drop removes the folder with all that is in it.
+func (s *Scratch) Drop() {
+	err := os.RemoveAll(s.dir)
+	for range 20 {
+		if err == nil || runtime.GOOS != "windows" {
+			break
+		}
+		time.Sleep(100 * time.Millisecond) // a virus scanner has it open
+		err = os.RemoveAll(s.dir)
+	}
+	s.room.mu.Lock()
+	defer s.room.mu.Unlock()
+	delete(s.room.taken, s.number)
+}
+
+// Create creates the file for the PDB.
+func (s *Scratch) Create() (*os.File, error) {
+	return os.OpenFile(s.PDB(), os.O_RDWR|os.O_CREATE|os.O_TRUNC, 0o600)
+}
+
+// watch calls stop as soon as the program has written more than limit bytes in
+// all, until ctx ends.
+func (s *Scratch) watch(ctx context.Context, limit int64, stop func()) {
+	tick := time.NewTicker(200 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+			if s.written(limit) > limit {
+				stop()
+				return
+			}
+		}
+	}
+}
+
+const maxFiles = 10_000 // that a program may leave behind
+
+// written sums up what the program wrote, or returns more than limit.
+func (s *Scratch) written(limit int64) (sum int64) {
+	files := 0
+	for _, dir := range []string{s.out(), s.temp(), s.empty()} {
+		_ = filepath.WalkDir(dir, func(_ string, e fs.DirEntry, err error) error {
+			if files++; files > maxFiles {
+				sum = limit + 1
+				return fs.SkipAll
+			}
+			if err != nil || !e.Type().IsRegular() {
+				return nil // it may be gone by now
+			}
+			if info, err := e.Info(); err == nil {
+				sum += info.Size()
+			}
+			return nil
+		})
+	}
+	return sum
+}

@@ -1,0 +1,72 @@
+package transcode
+
+import (
+	"bytes"
+	"errors"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+func dieWithUs(a *syscall.SysProcAttr) { a.Pdeathsig = syscall.SIGKILL }
+
+// limit sets the limits of a process that has just begun. What it does in the
+// microseconds before is not worth a second program to set them from inside.
+// Reserved addresses do not count, as runtimes and Wine reserve very many.
+func limit(pid int, l treeLimits) error {
+	var errs []error
+	set := func(what int, n int64) {
+		if n > 0 {
+			errs = append(errs, unix.Prlimit(pid, what, &unix.Rlimit{Cur: uint64(n), Max: uint64(n)}, nil))
+		}
+	}
+	set(unix.RLIMIT_DATA, l.memory)
+	set(unix.RLIMIT_FSIZE, l.file)
+	errs = append(errs, unix.Prlimit(pid, unix.RLIMIT_CORE, &unix.Rlimit{}, nil))
+	return errors.Join(errs...)
+}
+
+// killMarked ends the processes that have left the tree's process group, as
+// daemons do: their environment tells whose they are. It waits until they have
+// ended, but not for ever.
+func killMarked(mark string) {
+	for range 100 {
+		if !killOnce([]byte("TMPDIR=" + mark + string(filepath.Separator))) {
+			return
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+}
+
+// killOnce reports whether there was any.
+func killOnce(want []byte) (any bool) {
+	list, err := filepath.Glob("/proc/[0-9]*/environ")
+	if err != nil {
+		return false
+	}
+	for _, name := range list {
+		pid, err := strconv.Atoi(filepath.Base(filepath.Dir(name)))
+		if err != nil || pid == os.Getpid() {
+			continue
+		}
+		// Those of other users cannot be read, and are not ours.
+		env, err := os.ReadFile(name)
+		if err == nil && slices.ContainsFunc(bytes.Split(env, []byte{0}), func(v []byte) bool { return bytes.HasPrefix(v, want) }) {
+			any = syscall.Kill(pid, syscall.SIGKILL) == nil || any
+		}
+	}
+	return any
+}
+
+func maxResident(state *os.ProcessState) (int64, bool) {
+	ru, ok := state.SysUsage().(*syscall.Rusage)
+	if !ok {
+		return 0, false
+	}
+	return ru.Maxrss << 10, true
+}

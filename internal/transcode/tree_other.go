@@ -1,0 +1,16 @@
+//go:build unix && !linux
+
+package transcode
+
+import (
+	"os"
+	"syscall"
+)
+
+// Other systems cannot limit a process from outside; time and output are
+// limited all the same.
+
+func dieWithUs(*syscall.SysProcAttr)             {}
+func limit(int, treeLimits) error                { return nil }
+func killMarked(string)                          {}
+func maxResident(*os.ProcessState) (int64, bool) { return 0, false }

@@ -1,0 +1,73 @@
+//go:build unix
+
+package transcode
+
+import (
+	"errors"
+	"os"
+	"os/exec"
+	"syscall"
+)
+
+// treeLimits bound a tree of processes; sizes in bytes, zero or less is none.
+type treeLimits struct {
+	memory, file int64
+	mark         string // stands in the environment of every process of the tree
+}
+
+// tree is a process with all its descendants.
+type tree struct {
+	limits treeLimits
+	pid    int
+}
+
+func newTree(cmd *exec.Cmd, l treeLimits) (*tree, error) {
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	dieWithUs(cmd.SysProcAttr)
+	return &tree{limits: l}, nil
+}
+
+func (t *tree) start(cmd *exec.Cmd) error {
+	if err := cmd.Start(); err != nil {
+		return err
+	}
+	t.pid = cmd.Process.Pid
+	if err := limit(t.pid, t.limits); err != nil && !errors.Is(err, syscall.ESRCH) {
+		_ = t.kill()
+		_ = cmd.Wait()
+		return err
+	}
+	return nil
+}
+
+// kill ends all processes of the tree.
+func (t *tree) kill() error {
+	if t.pid == 0 {
+		return nil
+	}
+	err := syscall.Kill(-t.pid, syscall.SIGKILL)
+	if errors.Is(err, syscall.ESRCH) || errors.Is(err, syscall.EPERM) {
+		err = os.ErrProcessDone // EPERM: on some systems, when only zombies are left
+	}
+	killMarked(t.limits.mark)
+	return err
+}
+
+func (t *tree) close() {}
+
+// why says which limit a process that failed ran into: at more than half of its
+// limit of memory, as the next piece may be large, or killed by the system, which does that for memory only. ClassExit is none.
+func (t *tree) why(state *os.ProcessState) Class {
+	if ws, ok := state.Sys().(syscall.WaitStatus); ok && ws.Signaled() {
+		switch ws.Signal() {
+		case syscall.SIGKILL:
+			return ClassMemory
+		case syscall.SIGXFSZ:
+			return ClassTooLarge
+		}
+	}
+	if used, ok := maxResident(state); ok && t.limits.memory > 0 && used > t.limits.memory/2 {
+		return ClassMemory
+	}
+	return ClassExit
+}
