@@ -56,6 +56,8 @@ type Options struct {
 	Limits    Limits
 	Lifetimes Lifetimes
 	Cache     CacheLimits
+	// Jobs says how SymCache files are made.
+	Jobs JobOptions
 	// Log takes what happens in the background; nil discards it.
 	Log *slog.Logger
 	// Now is the clock; nil is time.Now.
@@ -84,6 +86,7 @@ type Depot struct {
 	cache        cache
 	wanted       wanted
 	forms        forms
+	jobs         jobs
 }
 
 // stamp is the content of depot.json.
@@ -111,6 +114,7 @@ func Open(ctx context.Context, dir string, opt Options) (*Depot, error) {
 	d := &Depot{dir: abs, log: opt.Log, now: opt.Now, makeCabinets: opt.MakeCabinets, sources: opt.Sources}
 	d.fetch = newFetcher(opt.Upstreams, opt.Limits, opt.Lifetimes)
 	d.cache.limits = opt.Cache
+	d.jobs.init(opt.Jobs)
 	d.closing, d.close = context.WithCancel(context.WithoutCancel(ctx))
 	d.stale = make(chan uint64, 1)
 	d.forms.init()

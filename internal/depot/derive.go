@@ -102,9 +102,12 @@ func (f *forms) ask(want Form, worth int) {
 	}
 }
 
-// Work makes what was queued, writes down what was counted and keeps the cache
-// within its limits, until ctx ends.
+// Work makes what was queued, does jobs, writes down what was counted and keeps
+// the cache within its limits, until ctx ends.
 func (d *Depot) Work(ctx context.Context) error {
+	var side sync.WaitGroup
+	defer side.Wait()
+	side.Go(func() { d.workJobs(ctx) })
 	tidy := time.NewTicker(tidyEvery)
 	defer tidy.Stop()
 	for {

@@ -1,0 +1,629 @@
+package depot
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/symdepot/symdepot/debugid"
+	"github.com/symdepot/symdepot/internal/blob"
+	"github.com/symdepot/symdepot/internal/index"
+	"github.com/symdepot/symdepot/internal/transcode"
+	"github.com/symdepot/symdepot/internal/transcode/transcodetest"
+	"github.com/symdepot/symdepot/internal/upstream"
+	"github.com/symdepot/symdepot/layout"
+	"github.com/symdepot/symdepot/symcache"
+)
+
+func TestMain(m *testing.M) {
+	transcodetest.Main()
+	os.Exit(m.Run())
+}
+
+// movable is a clock that a test moves while others read it.
+type movable struct{ ahead atomic.Int64 }
+
+func (c *movable) now() time.Time       { return time.Now().Add(time.Duration(c.ahead.Load())) }
+func (c *movable) move(d time.Duration) { c.ahead.Add(int64(d)) }
+
+// pdbOf is the PDB of testdata under another GUID.
+func pdbOf(t *testing.T, n byte) ([]byte, debugid.GUID) {
+	t.Helper()
+	b := bytes.Clone(testdata(t, "pdb/hello-x64.pdb").body)
+	id, err := debugid.ParseBreakpad("F9EFE0B6AE7500394C4C44205044422E1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	ms := id.GUID.Microsoft()
+	at := bytes.Index(b, ms[:])
+	if at < 0 || bytes.Index(b[at+1:], ms[:]) >= 0 {
+		t.Fatal("the GUID stands elsewhere than thought")
+	}
+	id.GUID[15] = n
+	ms = id.GUID.Microsoft()
+	copy(b[at:], ms[:])
+	return b, id.GUID
+}
+
+func keyOf(name string, g debugid.GUID) SymCacheKey {
+	return SymCacheKey{Name: name, ID: debugid.ID{GUID: g, Age: 1}}
+}
+
+func version(t *testing.T, s string) symcache.Version {
+	t.Helper()
+	v, err := symcache.ParseVersion(s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return v
+}
+
+// plant is a depot that transcodes.
+type plant struct {
+	*Depot
+	clock *movable
+	log   string // a line for each run of the transcoder
+}
+
+func newPlant(t *testing.T, opt Options, flags ...string) *plant {
+	t.Helper()
+	p := &plant{clock: &movable{}, log: filepath.Join(t.TempDir(), "runs")}
+	p.open(t, opt, filepath.Join(t.TempDir(), "depot"), flags...)
+	return p
+}
+
+func (p *plant) open(t *testing.T, opt Options, dir string, flags ...string) {
+	t.Helper()
+	room, err := transcode.OpenRoom(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	ts := transcode.NewTranscoders(room, nil, transcode.Program{Name: "test", Command: transcodetest.Command(append([]string{"-log", p.log}, flags...)...)})
+	if err := ts.Probe(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	opt.Now, opt.Jobs.Transcoders = p.clock.now, ts
+	opt.Jobs.Slots = max(opt.Jobs.Slots, 1)
+	if p.Depot, err = Open(t.Context(), dir, opt); err != nil {
+		t.Fatal(err)
+	}
+	ctx, stop := context.WithCancel(t.Context())
+	done := make(chan struct{})
+	go func() { defer close(done); _ = p.Work(ctx) }()
+	t.Cleanup(func() {
+		stop()
+		<-done
+		if err := errors.Join(p.Close(), room.Close()); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// runs counts the runs for a PDB.
+func (p *plant) runs(t *testing.T, name string) int {
+	t.Helper()
+	b, err := os.ReadFile(p.log)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return strings.Count("\n"+string(b), "\n"+name+"\n")
+}
+
+// held returns the bytes of the files that are held for a key, by version.
+func (p *plant) held(t *testing.T, key SymCacheKey) map[string]string {
+	t.Helper()
+	hits, err := p.db.Lookup(t.Context(), Scope{}.index(), layout.Lookup{Name: layout.Fold(key.Name), ID: layout.Fold(key.ID.Breakpad()), Role: layout.SymCacheFile})
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := map[string]string{}
+	for _, h := range hits {
+		_, v, err := symcache.ParseFileName(h.Object.CodeName)
+		if err != nil {
+			t.Fatal(err)
+		}
+		f, err := p.blobs.Open(t.Context(), h.Ref)
+		if err != nil {
+			t.Fatal(err)
+		}
+		b, err := io.ReadAll(f)
+		_ = f.Close()
+		if err != nil {
+			t.Fatal(err)
+		}
+		got[v.String()] = string(b)
+	}
+	return got
+}
+
+func (p *plant) wait(t *testing.T, key SymCacheKey, v string, want JobState) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	defer cancel()
+	st, err := p.WaitSymCache(ctx, key, version(t, v))
+	if err != nil || st != want {
+		jobs, _ := p.Jobs(t.Context(), JobFilter{})
+		t.Fatalf("%v %v, want %v; jobs %+v", st, err, want, jobs)
+	}
+}
+
+func TestTranscodedOnce(t *testing.T) {
+	p := newPlant(t, Options{}, "-delay", "50ms")
+	body, g := pdbOf(t, 1)
+	add(t, p.Depot, "Product", file{"App.pdb", body})
+	if got := fmt.Sprint(p.Producible()); got != "[3.1.0]" {
+		t.Fatal(got)
+	}
+	key := keyOf("App.pdb", g)
+	var all sync.WaitGroup
+	for i := range 20 {
+		all.Go(func() {
+			k := key
+			if i%2 == 1 {
+				k.Name = "APP.PDB"
+			}
+			if st, err := p.WaitSymCache(t.Context(), k, version(t, "3.1.0")); err != nil || st != JobDone {
+				t.Error(st, err)
+			}
+		})
+	}
+	all.Wait()
+	if n := p.runs(t, "App.pdb") + p.runs(t, "APP.PDB"); n != 1 {
+		t.Errorf("%d runs", n)
+	}
+	held := p.held(t, key)
+	if want := string(transcodetest.Body("app.pdb", key.ID, "3.1.0")); len(held) != 1 || held["3.1.0"] != want {
+		t.Errorf("%q", held)
+	}
+	p.wait(t, key, "3.1.0", JobDone)
+	jobs, err := p.Jobs(t.Context(), JobFilter{})
+	if err != nil || len(jobs) != 1 || jobs[0].State != JobDone || jobs[0].Outcome != "ok" || !strings.HasPrefix(jobs[0].Detail, "3.1.0 by test in ") {
+		t.Errorf("%+v, %v", jobs, err)
+	}
+
+	// The same PDB under another name is not transcoded again.
+	add(t, p.Depot, "Product", file{"other.pdb", body})
+	p.wait(t, keyOf("other.pdb", g), "3.1.0", JobDone)
+	if len(p.held(t, keyOf("other.pdb", g))) != 1 || p.runs(t, "other.pdb") != 0 {
+		t.Errorf("%d runs", p.runs(t, "other.pdb"))
+	}
+	// Its result is found by whoever may see everything, and by no other.
+	if hits, err := p.db.Lookup(t.Context(), Scope{Products: []string{"Product"}}.index(), layout.Lookup{Name: "app.pdb", ID: layout.Fold(key.ID.Breakpad()), Role: layout.SymCacheFile}); err != nil || len(hits) != 0 {
+		t.Error(hits, err)
+	}
+}
+
+func TestFailuresAreRemembered(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "depot")
+	p := &plant{clock: &movable{}, log: filepath.Join(t.TempDir(), "runs")}
+	body, g := pdbOf(t, 9)
+	key := keyOf("bad.pdb", g)
+	t.Run("first", func(t *testing.T) {
+		p.open(t, Options{}, dir, "-mode", "fail")
+		add(t, p.Depot, "", file{"bad.pdb", body})
+		p.wait(t, key, "3.1.0", JobFailed)
+		f, err := p.SymCacheFailure(t.Context(), key, version(t, "3.1.0"))
+		if err != nil || f.Class != "exit" || f.Version != "3.1.0" || !strings.Contains(f.Detail, "this PDB is not liked") {
+			t.Errorf("%+v, %v", f, err)
+		}
+		if left := f.Until.Sub(p.clock.now()); left < 29*day || left > 30*day {
+			t.Error(left)
+		}
+		p.clock.move(time.Minute)
+		p.wait(t, key, "3.1.0", JobFailed)
+		if n := p.runs(t, "bad.pdb"); n != 1 {
+			t.Errorf("%d runs", n)
+		}
+	})
+	t.Run("another version", func(t *testing.T) {
+		p.open(t, Options{}, dir, "-version", "3.2.0")
+		p.wait(t, key, "3.2.0", JobDone)
+		if n := p.runs(t, "bad.pdb"); n != 2 {
+			t.Errorf("%d runs", n)
+		}
+	})
+	t.Run("another content", func(t *testing.T) {
+		p.open(t, Options{}, dir, "-mode", "fail", "-version", "3.3.0")
+		p.wait(t, key, "3.3.0", JobFailed)
+		p.clock.move(time.Minute)
+		newer := append(bytes.Clone(body), make([]byte, 4096)...) // the same PDB with a page more
+		add(t, p.Depot, "", file{"bad.pdb", newer})
+		if _, err := p.SymCacheFailure(t.Context(), key, version(t, "3.3.0")); !errors.Is(err, fs.ErrNotExist) {
+			t.Error(err)
+		}
+	})
+	t.Run("retry", func(t *testing.T) {
+		p.open(t, Options{}, dir, "-version", "3.3.0")
+		jobs, err := p.Jobs(t.Context(), JobFilter{States: []JobState{JobFailed}, Limit: 1})
+		if err != nil || len(jobs) != 1 {
+			t.Fatal(jobs, err)
+		}
+		if _, err := p.RetryJob(t.Context(), jobs[0].ID); err != nil {
+			t.Fatal(err)
+		}
+		p.wait(t, key, "3.3.0", JobDone)
+	})
+}
+
+func TestAbsentPDB(t *testing.T) {
+	p := newPlant(t, Options{})
+	body, g := pdbOf(t, 8)
+	key := keyOf("none.pdb", g)
+	p.wait(t, key, "3.1.0", JobFailed)
+	f, err := p.SymCacheFailure(t.Context(), key, version(t, "3.1.0"))
+	if err != nil || f.Class != ClassAbsent || f.Version != "" || f.Until.Sub(p.clock.now()) > time.Hour {
+		t.Errorf("%+v, %v", f, err)
+	}
+	p.clock.move(time.Minute)
+	p.wait(t, key, "3.1.0", JobFailed)
+	if jobs, err := p.Jobs(t.Context(), JobFilter{}); err != nil || len(jobs) != 1 {
+		t.Errorf("%+v, %v", jobs, err)
+	}
+	// It ends when the PDB comes…
+	add(t, p.Depot, "", file{"none.pdb", body})
+	p.wait(t, key, "3.1.0", JobDone)
+	// … or after its time.
+	_, g = pdbOf(t, 7)
+	key = keyOf("none.pdb", g)
+	p.wait(t, key, "3.1.0", JobFailed)
+	p.clock.move(61 * time.Minute)
+	if _, err := p.SymCacheFailure(t.Context(), key, version(t, "3.1.0")); !errors.Is(err, fs.ErrNotExist) {
+		t.Error(err)
+	}
+}
+
+func TestNamesAndIDs(t *testing.T) {
+	p := newPlant(t, Options{})
+	_, g := pdbOf(t, 1)
+	for _, k := range []SymCacheKey{{}, keyOf("", g), keyOf("../x", g), keyOf(`a\b`, g), keyOf(".hidden", g), {Name: "a.pdb"}} {
+		if _, err := p.RequestSymCache(t.Context(), k, version(t, "3.1.0")); !errors.Is(err, fs.ErrNotExist) {
+			t.Errorf("%+v: %v", k, err)
+		}
+	}
+}
+
+func TestPDBFromUpstream(t *testing.T) {
+	src := &elsewhere{name: "far"}
+	p := newPlant(t, Options{Upstreams: []Upstream{{Source: src}}})
+	body, g := pdbOf(t, 2)
+	key := keyOf("far.pdb", g)
+	src.sends("far.pdb", body)
+	p.wait(t, key, "3.1.0", JobDone)
+	if len(p.held(t, key)) != 1 || src.asked.Load() != 1 {
+		t.Errorf("%v, asked %d times", p.held(t, key), src.asked.Load())
+	}
+	// All say that they have none: it is absent.
+	_, g = pdbOf(t, 3)
+	src.fails(upstream.ClassAbsent)
+	p.wait(t, keyOf("gone.pdb", g), "3.1.0", JobFailed)
+	if f, err := p.SymCacheFailure(t.Context(), keyOf("gone.pdb", g), version(t, "3.1.0")); err != nil || f.Class != ClassAbsent {
+		t.Errorf("%+v, %v", f, err)
+	}
+	// One that may not be read is nobody's absence.
+	_, g = pdbOf(t, 4)
+	src.fails(upstream.ClassForbidden)
+	p.wait(t, keyOf("locked.pdb", g), "3.1.0", JobFailed)
+	if f, err := p.SymCacheFailure(t.Context(), keyOf("locked.pdb", g), version(t, "3.1.0")); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("%+v, %v", f, err)
+	}
+}
+
+// TestFlakyUpstream: what passes is tried again for a while, and nothing is
+// remembered of it.
+func TestFlakyUpstream(t *testing.T) {
+	for _, class := range []upstream.Class{upstream.ClassBroken, upstream.ClassTimeout, upstream.ClassBusy} {
+		src := &elsewhere{name: "far"}
+		p := newPlant(t, Options{Upstreams: []Upstream{{Source: src}}})
+		body, g := pdbOf(t, 5)
+		key := keyOf("flaky.pdb", g)
+		src.fails(class)
+		for try := 1; try <= 4; try++ {
+			p.attempt(t, key, try)
+			p.clock.move(70 * time.Second)
+		}
+		j, err := p.db.LastJob(t.Context(), symCacheJob, jobKey(key), 3)
+		if err != nil || j.State != JobFailed || j.Outcome != ClassTransient || j.Attempts != 4 {
+			t.Fatalf("%+v, %v", j, err)
+		}
+		if f, err := p.SymCacheFailure(t.Context(), key, version(t, "3.1.0")); !errors.Is(err, fs.ErrNotExist) {
+			t.Errorf("%+v, %v", f, err)
+		}
+		src.sends("flaky.pdb", body)
+		p.wait(t, key, "3.1.0", JobDone)
+	}
+}
+
+// attempt waits until a job was tried so often.
+func (p *plant) attempt(t *testing.T, key SymCacheKey, n int) {
+	t.Helper()
+	for end := time.Now().Add(20 * time.Second); time.Now().Before(end); {
+		if _, err := p.RequestSymCache(t.Context(), key, version(t, "3.1.0")); err != nil {
+			t.Fatal(err)
+		}
+		j, err := p.db.LastJob(t.Context(), symCacheJob, jobKey(key), 3)
+		if err == nil && j.Attempts == n && j.State != JobRunning {
+			return
+		}
+		p.jobs.queued.ring()
+		pause(t.Context(), p.jobs.ended.wait(), 20*time.Millisecond)
+	}
+	t.Fatalf("no attempt %d", n)
+}
+
+func TestBadSourcesAreRefused(t *testing.T) {
+	p := newPlant(t, Options{})
+	add(t, p.Depot, "", file{"packed.pdb", testdata(t, "rare/packed.pdb").body})
+	hits, err := p.Find(t.Context(), Scope{}, "packed.pdb", 1)
+	if err != nil || len(hits) != 1 {
+		t.Fatal(hits, err)
+	}
+	id := hits[0].Object.DebugID
+	p.wait(t, SymCacheKey{Name: "packed.pdb", ID: id}, "3.1.0", JobFailed)
+	f, err := p.SymCacheFailure(t.Context(), SymCacheKey{Name: "packed.pdb", ID: id}, version(t, "3.1.0"))
+	if err != nil || f.Class != string(transcode.ClassBadSource) || !strings.Contains(f.Detail, "MSFZ") {
+		t.Errorf("%+v, %v", f, err)
+	}
+}
+
+func TestUpgrade(t *testing.T) {
+	p := newPlant(t, Options{Jobs: JobOptions{UpgradeQueue: 3}}, "-version", "3.2.0")
+	body, g := pdbOf(t, 6)
+	key := keyOf("up.pdb", g)
+	add(t, p.Depot, "", file{"up.pdb", body}, file{"up.pdb/" + key.ID.Breakpad() + "/up.pdb-v3.0.0.symcache", []byte("300")})
+	if err := p.UpgradeSymCache(t.Context(), key, version(t, "3.2.0")); err != nil {
+		t.Fatal(err)
+	}
+	j, err := p.db.LastJob(t.Context(), symCacheJob, jobKey(key), 3)
+	if err != nil || j.Priority != upgradePriority {
+		t.Errorf("%+v, %v", j, err)
+	}
+	p.wait(t, key, "3.2.0", JobDone)
+	if held := p.held(t, key); len(held) != 2 || held["3.0.0"] != "300" || held["3.2.0"] == "" {
+		t.Errorf("%q", held)
+	}
+	// A long queue takes no more of them.
+	for range 10 {
+		_, g := pdbOf(t, byte(100))
+		if err := p.UpgradeSymCache(t.Context(), keyOf(fmt.Sprintf("u%d.pdb", p.jobs.length), g), version(t, "3.2.0")); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if jobs, err := p.Jobs(t.Context(), JobFilter{}); err != nil || len(jobs) > 5 {
+		t.Errorf("%d jobs, %v", len(jobs), err)
+	}
+}
+
+// remote is a worker of the test's.
+func remote(t *testing.T, d *Depot, name string) (WorkJob, bool) {
+	t.Helper()
+	list, err := d.LeaseWork(t.Context(), WorkerInfo{Name: name, Versions: []symcache.Version{version(t, "4.1.0")}, Slots: 1}, time.Millisecond)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(list) == 0 {
+		return WorkJob{}, false
+	}
+	return list[0], true
+}
+
+func TestWorkers(t *testing.T) {
+	c := &movable{}
+	d, err := Open(t.Context(), filepath.Join(t.TempDir(), "depot"), Options{Now: c.now})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer d.Close()
+	p := &plant{Depot: d, clock: c}
+	body, g := pdbOf(t, 1)
+	key := keyOf("app.pdb", g)
+	add(t, d, "", file{"app.pdb", body})
+	v := version(t, "4.1.0")
+	if got := d.Producible(); len(got) != 0 {
+		t.Error(got)
+	}
+	if _, ok := remote(t, d, "one"); ok {
+		t.Error("a job from nowhere")
+	}
+	if got := fmt.Sprint(d.Producible()); got != "[4.1.0]" {
+		t.Error(got)
+	}
+	if st, err := d.RequestSymCache(t.Context(), key, v); err != nil || st != JobQueued {
+		t.Fatal(st, err)
+	}
+	one, ok := remote(t, d, "one")
+	if !ok || one.Key != key {
+		t.Fatalf("%+v", one)
+	}
+	if _, ok := remote(t, d, "two"); ok {
+		t.Error("given out twice")
+	}
+	if st, err := d.RequestSymCache(t.Context(), key, v); err != nil || st != JobRunning {
+		t.Error(st, err)
+	}
+	// Silence: the lease ends, and the job goes to the next.
+	c.move(20 * time.Second)
+	if _, err := d.RenewWork(t.Context(), one.ID, "one", one.Token); err != nil {
+		t.Error(err)
+	}
+	c.move(29 * time.Second)
+	if _, ok := remote(t, d, "two"); ok {
+		t.Error("given out in spite of a heartbeat")
+	}
+	c.move(2 * time.Second)
+	two, ok := remote(t, d, "two")
+	if !ok || two.ID != one.ID || two.Attempts != 2 {
+		t.Fatalf("%+v", two)
+	}
+	if _, err := d.RenewWork(t.Context(), one.ID, "one", one.Token); !errors.Is(err, ErrLeaseLost) {
+		t.Error(err)
+	}
+	if _, err := d.OpenWorkPDB(t.Context(), one.ID, "one", one.Token); !errors.Is(err, ErrLeaseLost) {
+		t.Error(err)
+	}
+	f, err := d.OpenWorkPDB(t.Context(), two.ID, "two", two.Token)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, err := readAll(f); err != nil || !bytes.Equal(got, body) {
+		t.Errorf("%d bytes, %v", len(got), err)
+	}
+	_ = f.Close()
+
+	made := transcodetest.Body("app.pdb", key.ID, "4.1.0")
+	result := WorkResult{Version: v, SHA256: blob.Sum(made), Size: int64(len(made)), Detail: "by two"}
+	complete := func(name, token string, r WorkResult, b []byte) error {
+		return d.CompleteWork(t.Context(), two.ID, name, token, r, bytes.NewReader(b))
+	}
+	wrong := result
+	wrong.Version = version(t, "5.0.0")
+	for what, err := range map[string]error{
+		"other bytes": complete("two", two.Token, result, append([]byte{1}, made[1:]...)),
+		"too short":   complete("two", two.Token, result, made[1:]),
+		"too long":    complete("two", two.Token, result, append(made, 1)),
+		"a version":   complete("two", two.Token, wrong, made),
+		"nothing":     complete("two", two.Token, WorkResult{Version: v, SHA256: blob.Sum(nil)}, nil),
+		"Sentry's":    complete("two", two.Token, WorkResult{Version: v, SHA256: blob.Sum([]byte("SYMCx")), Size: 5}, []byte("SYMCx")),
+	} {
+		if !errors.Is(err, ErrBadResult) {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+	if err := complete("one", one.Token, result, made); !errors.Is(err, ErrLeaseLost) {
+		t.Error(err)
+	}
+	if len(p.held(t, key)) != 0 {
+		t.Error("something was kept")
+	}
+	for range 2 { // the answer to the first may have been lost
+		if err := complete("two", two.Token, result, made); err != nil {
+			t.Error(err)
+		}
+	}
+	// The one that came late made the same: that is all right.
+	if err := complete("one", one.Token, result, made); err != nil {
+		t.Error(err)
+	}
+	if held := p.held(t, key); held["4.1.0"] != string(made) {
+		t.Errorf("%q", held)
+	}
+	if st, err := d.RequestSymCache(t.Context(), key, v); err != nil || st != JobDone {
+		t.Error(st, err)
+	}
+	c.move(2 * time.Minute)
+	if got := d.Producible(); len(got) != 0 {
+		t.Error("workers that were not heard of:", got)
+	}
+}
+
+func TestWorkerFails(t *testing.T) {
+	c := &movable{}
+	d, err := Open(t.Context(), filepath.Join(t.TempDir(), "depot"), Options{Now: c.now})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer d.Close()
+	v := version(t, "4.1.0")
+	body, g := pdbOf(t, 1)
+	key := keyOf("app.pdb", g)
+	add(t, d, "", file{"app.pdb", body})
+	fail := func(class transcode.Class) {
+		t.Helper()
+		j, ok := remote(t, d, "one")
+		if !ok {
+			t.Fatal("no job")
+		}
+		if err := d.FailWork(t.Context(), j.ID, "one", j.Token, WorkFailure{Class: string(class), Version: v, Detail: "so it goes\x1b[2J"}); err != nil {
+			t.Fatal(err)
+		}
+		c.move(time.Minute)
+	}
+	if _, err := d.RequestSymCache(t.Context(), key, v); err != nil {
+		t.Fatal(err)
+	}
+	// The machine's fault, then one that has a second chance.
+	fail(transcode.ClassInfra)
+	fail(transcode.ClassTimeout)
+	if _, err := d.SymCacheFailure(t.Context(), key, v); !errors.Is(err, fs.ErrNotExist) {
+		t.Error(err)
+	}
+	fail(transcode.ClassTimeout)
+	f, err := d.SymCacheFailure(t.Context(), key, v)
+	if err != nil || f.Class != "timeout" || f.Detail != "so it goes[2J" {
+		t.Errorf("%+v, %v", f, err)
+	}
+	// A worker that stops gives its job back, untried.
+	_, g = pdbOf(t, 2)
+	if _, err := d.RequestSymCache(t.Context(), keyOf("gone.pdb", g), v); err != nil {
+		t.Fatal(err)
+	}
+	j, ok := remote(t, d, "one")
+	if !ok {
+		t.Fatal("no job")
+	}
+	if err := d.ReleaseWork(t.Context(), j.ID, "one", j.Token); err != nil {
+		t.Fatal(err)
+	}
+	j, ok = remote(t, d, "two")
+	if !ok || j.Attempts != 1 {
+		t.Fatalf("%+v", j)
+	}
+	// There is no such PDB: the server sees that itself.
+	_, err = d.OpenWorkPDB(t.Context(), j.ID, "two", j.Token)
+	if w, ok := errors.AsType[WorkFailure](err); !ok || w.Class != ClassAbsent {
+		t.Error(err)
+	}
+	if st, err := d.RequestSymCache(t.Context(), keyOf("gone.pdb", g), v); err != nil || st != JobFailed {
+		t.Error(st, err)
+	}
+	stats, err := d.JobStats(t.Context())
+	if err != nil || len(stats) != 1 || stats[0].Queued != 0 {
+		t.Errorf("%+v, %v", stats, err)
+	}
+}
+
+func TestCancelled(t *testing.T) {
+	p := newPlant(t, Options{Jobs: JobOptions{Lease: 300 * time.Millisecond}}, "-mode", "hang")
+	body, g := pdbOf(t, 1)
+	key := keyOf("app.pdb", g)
+	add(t, p.Depot, "", file{"app.pdb", body})
+	done := make(chan JobState)
+	go func() {
+		st, _ := p.WaitSymCache(t.Context(), key, version(t, "3.1.0"))
+		done <- st
+	}()
+	var id int64
+	for id == 0 || p.runs(t, "app.pdb") == 0 {
+		pause(t.Context(), nil, 10*time.Millisecond)
+		if jobs, err := p.Jobs(t.Context(), JobFilter{States: []JobState{JobRunning}}); err != nil {
+			t.Fatal(err)
+		} else if len(jobs) > 0 {
+			id = jobs[0].ID
+		}
+	}
+	if was, err := p.CancelJob(t.Context(), id); err != nil || !was {
+		t.Fatal(was, err)
+	}
+	if st := <-done; st != JobFailed {
+		t.Error(st)
+	}
+	if _, err := p.CancelJob(t.Context(), 999); !errors.Is(err, fs.ErrNotExist) {
+		t.Error(err)
+	}
+	if f, err := p.SymCacheFailure(t.Context(), key, version(t, "3.1.0")); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("%+v, %v", f, err)
+	}
+	var filter index.JobFilter
+	if jobs, err := p.Jobs(t.Context(), filter); err != nil || jobs[0].State != JobCancelled {
+		t.Errorf("%+v, %v", jobs, err)
+	}
+}

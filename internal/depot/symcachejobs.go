@@ -1,0 +1,594 @@
+package depot
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"time"
+
+	"github.com/symdepot/symdepot/debugid"
+	"github.com/symdepot/symdepot/internal/blob"
+	"github.com/symdepot/symdepot/internal/index"
+	"github.com/symdepot/symdepot/internal/transcode"
+	"github.com/symdepot/symdepot/internal/upstream"
+	"github.com/symdepot/symdepot/layout"
+	"github.com/symdepot/symdepot/objfile"
+	"github.com/symdepot/symdepot/symcache"
+)
+
+const (
+	symCacheJob  = "symcache" // kind of job
+	symCacheTool = "symcache" // in the records of what was made, and what was not
+	// symCacheSource is the source under which results are seen; they can be
+	// let go of like what was fetched, and made again.
+	symCacheSource = "transcoder"
+	// upgradePriority is below that of jobs that somebody waits for.
+	upgradePriority = -10
+)
+
+// SymCacheKey names the PDB that a SymCache file is made from.
+type SymCacheKey = symcache.Key
+
+// jobKey is the same for all spellings of a key.
+func jobKey(k SymCacheKey) string { return layout.Fold(k.Name) + "/" + layout.Fold(k.ID.Breakpad()) }
+
+// symCachePayload goes with a job.
+type symCachePayload struct {
+	Name string `json:"name"`
+	GUID string `json:"guid"`
+	Age  uint32 `json:"age"`
+	// Want is the version that could be made when the job was entered. What is
+	// held of its major version but older does not end the job.
+	Want string `json:"want"`
+}
+
+func readSymCacheJob(j Job) (SymCacheKey, symcache.Version, error) {
+	var p symCachePayload
+	var k SymCacheKey
+	if err := json.Unmarshal(j.Payload, &p); err != nil {
+		return k, symcache.Version{}, fmt.Errorf("job %d: %w", j.ID, err)
+	}
+	g, err := debugid.ParseGUID(p.GUID)
+	if err != nil {
+		return k, symcache.Version{}, fmt.Errorf("job %d: %w", j.ID, err)
+	}
+	v, err := symcache.ParseVersion(p.Want)
+	return SymCacheKey{Name: p.Name, ID: debugid.ID{GUID: g, Age: p.Age}}, v, err
+}
+
+// Producible returns the SymCache versions that the transcoders of this machine
+// and the workers that live can make, the newest of each major one, ascending.
+func (d *Depot) Producible() []symcache.Version {
+	all := d.jobs.opt.Transcoders.Versions()
+	for _, w := range d.Workers() {
+		all = append(all, w.Versions...)
+	}
+	return transcode.Newest(all)
+}
+
+// RequestSymCache asks for a SymCache file in a version that is Producible, and
+// says how far that is. The work is entered once however often it is asked for,
+// and asking again writes nothing. JobDone says that a file of that major
+// version, or a newer minor one than want, is held now. JobFailed says that it
+// was tried and that it is not worth asking now; SymCacheFailure tells whether
+// that will last. It asks no source.
+func (d *Depot) RequestSymCache(ctx context.Context, key SymCacheKey, want symcache.Version) (JobState, error) {
+	_, st, err := d.enterSymCache(ctx, key, want, 0)
+	return st, err
+}
+
+func (d *Depot) enterSymCache(ctx context.Context, key SymCacheKey, want symcache.Version, priority int) (Job, JobState, error) {
+	none := Job{}
+	if !symcache.ValidName(key.Name) || !layout.ValidName(key.Name) || key.ID.GUID.IsZero() {
+		return none, 0, fs.ErrNotExist
+	}
+	last, err := d.db.LastJob(ctx, symCacheJob, jobKey(key), int(want.Major))
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+	case err != nil:
+		return none, 0, err
+	case last.State <= JobRunning && last.Priority >= priority:
+		return last, last.State, nil
+	case last.State == JobFailed || last.State == JobCancelled:
+		if d.now().Sub(last.Finished) < d.jobs.opt.Again {
+			return last, JobFailed, nil
+		}
+	}
+	if made, err := d.heldSymCache(ctx, key, want); err != nil || made {
+		return last, JobDone, err
+	}
+	if _, err := d.SymCacheFailure(ctx, key, want); err == nil {
+		return last, JobFailed, nil
+	} else if !errors.Is(err, fs.ErrNotExist) {
+		return none, 0, err
+	}
+	payload, err := json.Marshal(symCachePayload{key.Name, key.ID.GUID.Upper(), key.ID.Age, want.String()})
+	if err != nil {
+		return none, 0, err
+	}
+	j := Job{Kind: symCacheJob, Key: jobKey(key), Variant: int(want.Major), Payload: payload, Priority: priority, MaxAttempts: jobAttempts}
+	j.ID, _, err = d.db.Enqueue(ctx, j)
+	d.jobs.queued.ring()
+	return j, JobQueued, err
+}
+
+// WaitSymCache is RequestSymCache and waits until the job has ended or ctx ends;
+// then the state is JobQueued or JobRunning. The job goes on in any case.
+func (d *Depot) WaitSymCache(ctx context.Context, key SymCacheKey, want symcache.Version) (JobState, error) {
+	rung := d.jobs.ended.wait()
+	j, st, err := d.enterSymCache(ctx, key, want, 0)
+	if err != nil || st > JobRunning {
+		return st, err
+	}
+	for pause(ctx, rung, lookAround) {
+		rung = d.jobs.ended.wait()
+		now, err := d.db.Job(context.WithoutCancel(ctx), j.ID)
+		switch {
+		case err != nil:
+			return st, err
+		case now.State == JobCancelled:
+			return JobFailed, nil
+		case now.State > JobRunning:
+			return now.State, nil
+		}
+		st = now.State
+	}
+	return st, nil
+}
+
+// UpgradeSymCache has a newer version made in the background of a file that is
+// held, unless upgrades are off, too much is waiting, or it was tried in vain.
+func (d *Depot) UpgradeSymCache(ctx context.Context, key SymCacheKey, want symcache.Version) error {
+	if d.jobs.opt.NoUpgrades {
+		return nil
+	}
+	long, err := d.longQueue(ctx)
+	if err != nil || long {
+		return err
+	}
+	_, _, err = d.enterSymCache(ctx, key, want, upgradePriority)
+	return err
+}
+
+// longQueue reports whether there is enough to do. Counting takes a while, so
+// the number is a little old.
+func (d *Depot) longQueue(ctx context.Context) (bool, error) {
+	j := &d.jobs
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if now := d.now(); j.counted.IsZero() || now.Sub(j.counted) > 2*time.Second || now.Before(j.counted) {
+		stats, err := d.db.JobStats(ctx)
+		if err != nil {
+			return true, err
+		}
+		j.length, j.counted = 0, now
+		for _, s := range stats {
+			j.length += s.Queued
+		}
+	}
+	j.length++ // what is entered before the next count
+	return j.length > int64(j.opt.UpgradeQueue), nil
+}
+
+// SymCacheFailure returns why a version cannot be made of a PDB and until when
+// that is believed; nothing of the kind is fs.ErrNotExist. It ends when the PDB
+// comes or changes, and with another version of the transcoder.
+func (d *Depot) SymCacheFailure(ctx context.Context, key SymCacheKey, want symcache.Version) (index.Failure, error) {
+	source, known := keyRef(jobKey(key)), false
+	if h, err := d.findPDB(ctx, key); err == nil {
+		source, known = h.Ref, true
+	} else if !errors.Is(err, fs.ErrNotExist) {
+		return index.Failure{}, err
+	}
+	for _, version := range [...]string{want.String(), ""} {
+		f, err := d.db.Failure(ctx, source, symCacheTool, version)
+		if errors.Is(err, fs.ErrNotExist) {
+			continue
+		}
+		if err == nil && !known && len(d.sources) > 0 && f.Class == ClassAbsent {
+			// It may have come into a tree that is read in place.
+			if file, err := d.openSource(ctx, pdbRequest(key)); err == nil {
+				_ = file.Close()
+				continue
+			}
+		}
+		return f, err
+	}
+	return index.Failure{}, fs.ErrNotExist
+}
+
+// forgetFailures forgets why a job failed, of its key and of its PDB.
+func (d *Depot) forgetFailures(ctx context.Context, j Job) error {
+	refs := []blob.Ref{keyRef(j.Key)}
+	if key, _, err := readSymCacheJob(j); err == nil {
+		if h, err := d.findPDB(ctx, key); err == nil {
+			refs = append(refs, h.Ref)
+		}
+	}
+	for _, r := range refs {
+		if _, err := d.db.FlushFailures(ctx, index.FailureFilter{Source: &r, Tool: symCacheTool}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// heldSymCache reports whether a file is held that a job for want would make.
+func (d *Depot) heldSymCache(ctx context.Context, key SymCacheKey, want symcache.Version) (bool, error) {
+	hits, err := d.db.Lookup(ctx, Scope{}.index(), layout.Lookup{Name: layout.Fold(key.Name), ID: layout.Fold(key.ID.Breakpad()), Role: layout.SymCacheFile})
+	for _, h := range hits {
+		if _, v, perr := symcache.ParseFileName(h.Object.CodeName); perr == nil && v.Major == want.Major && v.Compare(want) >= 0 {
+			return true, err
+		}
+	}
+	return false, err
+}
+
+// pdbRequest asks for the PDB of a key.
+func pdbRequest(key SymCacheKey) layout.Request {
+	req, err := layout.Route([]string{key.Name, key.ID.Breakpad(), key.Name})
+	if err != nil || req.Form != layout.FormFile {
+		return layout.Request{}
+	}
+	return req
+}
+
+// findPDB looks for the PDB of a key among what the depot has.
+func (d *Depot) findPDB(ctx context.Context, key SymCacheKey) (index.Hit, error) {
+	req := pdbRequest(key)
+	hits, _, err := d.find(ctx, Scope{}, req)
+	if errors.Is(err, fs.ErrNotExist) {
+		req.AcceptMSFZ() // only to say that it is no good
+		hits, _, err = d.find(ctx, Scope{}, req)
+	}
+	if err != nil {
+		return index.Hit{}, err
+	}
+	return hits[0], nil
+}
+
+// openPDB opens the PDB of a key, from wherever it can be had. It may still be
+// arriving. The error is a WorkFailure, or one of ours.
+func (d *Depot) openPDB(ctx context.Context, key SymCacheKey) (*File, error) {
+	req := pdbRequest(key)
+	f, err := d.Open(ctx, Scope{}, req)
+	if !errors.Is(err, fs.ErrNotExist) {
+		return f, err
+	}
+	if h, err := d.findPDB(ctx, key); err == nil && h.Object.Kind == layout.MSFZ {
+		return nil, WorkFailure{Class: string(transcode.ClassBadSource), PDB: &h.Ref, Detail: "the PDB is there only as a compressed one (MSFZ), which cannot be unpacked"}
+	}
+	if len(req.Lookups) == 0 || !d.Fetches() {
+		return nil, WorkFailure{Class: ClassAbsent, Detail: "the depot does not have the PDB"}
+	}
+	q := Question{Request: req, Client: "transcoder"}
+	f, err = d.Fetch(ctx, q)
+	if err == nil || !errors.Is(err, fs.ErrNotExist) && !isFailure(err) {
+		return f, err
+	}
+	fail := d.whyNoPDB(ctx, q, err)
+	if fail.Class != ClassTransient {
+		return nil, fail
+	}
+	// What is remembered of a source that could not answer holds for clients;
+	// who tries seldom may ask it again.
+	if fl := d.takeOff(d.fetch.key(req), d.fetch.seen(Scope{}), q, true); fl != nil {
+		if f, err = fl.open(ctx); err == nil {
+			return f, nil
+		}
+		if errors.Is(err, errGone) {
+			return d.Open(ctx, Scope{}, req)
+		}
+		fail = d.whyNoPDB(ctx, q, err)
+	}
+	return nil, fail
+}
+
+// whyNoPDB sums up what the sources said, or what is remembered of them: a PDB
+// is absent only if all say so.
+func (d *Depot) whyNoPDB(ctx context.Context, q Question, err error) WorkFailure {
+	var classes []upstream.Class
+	if a, ok := errors.AsType[*absent](err); ok {
+		for _, w := range a.why {
+			classes = append(classes, upstream.ClassOf(w))
+		}
+	} else if isFailure(err) {
+		classes = append(classes, upstream.ClassOf(err))
+	}
+	if known, merr := d.rememberedMisses(ctx, d.fetch.key(q.Request)); merr == nil {
+		now := d.now()
+		for _, k := range known {
+			if now.Before(k.until) {
+				classes = append(classes, k.class)
+			}
+		}
+	}
+	f := WorkFailure{Class: ClassAbsent, Detail: "no source has the PDB: " + err.Error()}
+	for _, c := range classes {
+		switch c {
+		case upstream.ClassTimeout, upstream.ClassBroken, upstream.ClassBusy:
+			f.Class, f.Detail = ClassTransient, "a source of the PDB cannot answer now: "+err.Error()
+		case upstream.ClassForbidden:
+			if f.Class == ClassAbsent {
+				f.Class, f.Detail = ClassForbidden, "a source does not let us have the PDB: "+err.Error()
+			}
+		case upstream.ClassTooLarge:
+			if f.Class == ClassAbsent {
+				f.Class, f.Detail = string(transcode.ClassBadSource), "the PDB is larger than what is fetched: "+err.Error()
+			}
+		}
+	}
+	return f
+}
+
+// alreadyMade completes a job whose result there is already, and fails one that
+// is known to fail; it reports whether there is nothing left to do.
+func (d *Depot) alreadyMade(ctx context.Context, j Job) (bool, error) {
+	key, want, err := readSymCacheJob(j)
+	if err != nil {
+		return false, err
+	}
+	if made, err := d.heldSymCache(ctx, key, want); err != nil {
+		return false, err
+	} else if made {
+		return true, d.complete(ctx, j, index.Outcome{Class: "held", Detail: "it is there already"})
+	}
+	h, err := d.findPDB(ctx, key)
+	if errors.Is(err, fs.ErrNotExist) {
+		return false, nil
+	} else if err != nil {
+		return false, err
+	}
+	if f, err := d.db.Failure(ctx, h.Ref, symCacheTool, want.String()); err == nil {
+		return false, WorkFailure{Class: f.Class, Version: want, Detail: f.Detail}
+	}
+	c, err := d.db.Derived(ctx, h.Ref, symCacheVersion(want))
+	if err != nil || c.Size == 0 {
+		return false, nil // to be made
+	}
+	// The same PDB under another name.
+	if err := d.enterResult(ctx, key, want, c); err != nil {
+		return false, nil //nolint:nilerr // it was let go of meanwhile: make it again
+	}
+	return true, d.complete(ctx, j, index.Outcome{Class: "ok", Detail: want.String() + ", as made before", Result: &c.Ref})
+}
+
+func (d *Depot) complete(ctx context.Context, j Job, o index.Outcome) error {
+	err := d.db.Complete(ctx, j.ID, j.Worker, j.Token, o)
+	d.jobs.ended.ring()
+	return err
+}
+
+// symCacheVersion is the tool in the records of what was made of which content.
+func symCacheVersion(v symcache.Version) index.Tool {
+	return index.Tool{Name: symCacheTool, Version: int(v.Major)<<16 | int(v.Minor)<<8 | int(v.Patch)}
+}
+
+// transcodeJob does a job with the transcoders of this machine.
+func (d *Depot) transcodeJob(ctx context.Context, j Job) error {
+	if known, err := d.alreadyMade(ctx, j); err != nil || known {
+		return err
+	}
+	key, want, err := readSymCacheJob(j)
+	if err != nil {
+		return err
+	}
+	t := d.jobs.opt.Transcoders
+	sc, err := t.Room().New(key.Name)
+	if err != nil {
+		return err
+	}
+	defer sc.Drop()
+	ref, err := d.copyPDB(ctx, key, sc)
+	if err != nil {
+		return err
+	}
+	// What was fetched just now may be known.
+	if known, err := d.alreadyMade(ctx, j); err != nil || known {
+		return err
+	}
+	m, err := t.Transcode(ctx, sc, transcode.Job{Name: key.Name, ID: key.ID, Major: j.Variant})
+	if err != nil {
+		f := failureOf(err)
+		f.PDB = &ref
+		return f
+	}
+	in, err := os.Open(m.Path)
+	if err != nil {
+		return err
+	}
+	defer in.Close()
+	c, err := d.keepResult(ctx, key, m.Version, m.Size, nil, in)
+	if err != nil {
+		return err
+	}
+	d.noteDerived(ctx, ref, m.Version, c)
+	d.log.Info("a PDB was transcoded", "job", j.ID, "pdb", jobKey(key), "version", m.Version.String(), "wanted", want.String(), "transcoder", m.Program, "took", m.Took)
+	return d.complete(ctx, j, index.Outcome{Class: "ok", Detail: fmt.Sprintf("%s by %s in %s", m.Version, m.Program, m.Took.Round(time.Millisecond)), Result: &c.Ref})
+}
+
+// copyPDB puts the PDB of a key into the scratch folder and returns its Ref.
+func (d *Depot) copyPDB(ctx context.Context, key SymCacheKey, sc *transcode.Scratch) (ref blob.Ref, err error) {
+	f, err := d.openPDB(ctx, key)
+	if err != nil {
+		return ref, err
+	}
+	defer f.Close()
+	out, err := sc.Create()
+	if err != nil {
+		return ref, err
+	}
+	defer func() { err = errors.Join(err, out.Close()) }()
+	if plain := f.OSFile(); plain != nil && f.Ref != ref {
+		// The kernel copies, or shares the blocks; a link would let the
+		// program write to the depot.
+		n, err := io.Copy(out, &io.LimitedReader{R: plain, N: f.Size})
+		if err == nil && n != f.Size {
+			err = io.ErrUnexpectedEOF
+		}
+		return f.Ref, err
+	}
+	h := sha256.New()
+	err = copyGrowing(ctx, io.MultiWriter(out, h), f)
+	if _, broken := errors.AsType[*brokenError](err); broken {
+		err = WorkFailure{Class: ClassTransient, Detail: err.Error()}
+	}
+	return blob.Ref(h.Sum(nil)), err
+}
+
+// copyGrowing copies a file that may still be arriving.
+func copyGrowing(ctx context.Context, w io.Writer, f *File) error {
+	buf := make([]byte, 256<<10)
+	for off := int64(0); ; {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		n, err := f.ReadAt(buf, off)
+		if n > 0 {
+			if _, werr := w.Write(buf[:n]); werr != nil {
+				return werr
+			}
+			off += int64(n)
+		}
+		switch {
+		case err == io.EOF:
+			return nil
+		case err != nil:
+			return err
+		}
+	}
+}
+
+// keepResult stores a result and makes it findable. claimed, if not nil, is
+// what the content must be.
+func (d *Depot) keepResult(ctx context.Context, key SymCacheKey, v symcache.Version, size int64, claimed *blob.Ref, r io.Reader) (index.Content, error) {
+	none := index.Content{}
+	batch, err := d.blobs.Begin(ctx)
+	if err != nil {
+		return none, err
+	}
+	defer batch.Abort()
+	limit := &io.LimitedReader{R: r, N: d.jobs.opt.MaxResult + 1}
+	ref, n, err := batch.Put(ctx, size, limit)
+	switch {
+	case err != nil:
+		return none, err
+	case limit.N <= 0:
+		return none, WorkFailure{Class: string(transcode.ClassTooLarge), Version: v, Detail: "the result is larger than what is kept"}
+	case n == 0:
+		return none, WorkFailure{Class: string(transcode.ClassBadOutput), Version: v, Detail: "the result is empty"}
+	case claimed != nil && *claimed != ref:
+		return none, fmt.Errorf("%w: SHA-256 %s", blob.ErrMismatch, ref)
+	}
+	if err := batch.Commit(ctx); err != nil {
+		return none, err
+	}
+	c := index.Content{Ref: ref, Size: n}
+	return c, d.enterResult(ctx, key, v, c)
+}
+
+// enterResult makes a stored result findable, as if it had been added.
+func (d *Depot) enterResult(ctx context.Context, key SymCacheKey, v symcache.Version, c index.Content) error {
+	b, err := d.blobs.Open(ctx, c.Ref)
+	if err != nil {
+		return err
+	}
+	defer b.Close()
+	leaf := key.FileName(v)
+	objs, err := objfile.Identify(b, c.Size, key.Name+"/"+key.ID.Breakpad()+"/"+leaf, objfile.Options{})
+	if err != nil {
+		return WorkFailure{Class: string(transcode.ClassBadOutput), Version: v, Detail: "the result is " + err.Error()}
+	}
+	var entries []index.Entry
+	for _, o := range objs {
+		entries = append(entries, index.Entry{Object: o.Object, Features: o.Features.Words(), Ref: c.Ref, Size: c.Size, Aliases: o.Aliases(), Path: leaf})
+	}
+	return d.db.PutCached(ctx, index.CachedFile{Source: symCacheSource, Name: leaf, Ref: c.Ref, Size: c.Size, Fetched: d.now(), Entries: entries},
+		func(ctx context.Context, _ []blob.Ref) error {
+			_, err := d.blobs.Stat(ctx, c.Ref)
+			return err
+		})
+}
+
+// noteDerived records what was made of a PDB, so that it need not be made again
+// of the same PDB under another name.
+func (d *Depot) noteDerived(ctx context.Context, pdb blob.Ref, v symcache.Version, c index.Content) {
+	if v.Pre != "" {
+		return // the number does not tell it from the release
+	}
+	err := d.db.PutDerived(ctx, pdb, symCacheVersion(v), &c)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) { // a PDB that is not kept
+		d.log.Warn("what was made of a PDB could not be recorded", "error", err)
+	}
+}
+
+// OpenWorkPDB opens the PDB of a worker's job. If that cannot be had, the
+// attempt has failed and the error is a WorkFailure.
+func (d *Depot) OpenWorkPDB(ctx context.Context, id int64, worker, token string) (*File, error) {
+	j, err := d.held(ctx, id, worker, token)
+	if err != nil {
+		return nil, err
+	}
+	key, _, err := readSymCacheJob(j)
+	if err != nil {
+		return nil, err
+	}
+	f, err := d.openPDB(ctx, key)
+	if err == nil || ctx.Err() != nil {
+		return f, err
+	}
+	w := failureOf(err)
+	if serr := d.settle(ctx, j, w); serr != nil {
+		return nil, serr
+	}
+	return nil, w
+}
+
+// WorkResult is what a worker made.
+type WorkResult struct {
+	Version symcache.Version
+	SHA256  blob.Ref // of the body
+	Size    int64    // bytes of the body; -1 if it is not known before
+	Detail  string   // who made it and how long that took, for people
+}
+
+// ErrBadResult is wrapped by CompleteWork's error for a result that cannot be
+// one of the job; the attempt has not ended.
+var ErrBadResult = errors.New("that is no result of this job")
+
+// CompleteWork takes a worker's result in. To say the same twice is no error.
+func (d *Depot) CompleteWork(ctx context.Context, id int64, worker, token string, r WorkResult, body io.Reader) error {
+	if told, err := d.db.Job(ctx, id); err == nil && told.State == JobDone && told.Result != nil && *told.Result == r.SHA256 {
+		return nil
+	}
+	j, err := d.held(ctx, id, worker, token)
+	if err != nil {
+		return err
+	}
+	key, _, err := readSymCacheJob(j)
+	if err != nil {
+		return err
+	}
+	if int(r.Version.Major) != j.Variant || r.Size == 0 || r.Size > d.jobs.opt.MaxResult {
+		return fmt.Errorf("%w: version %s, %d bytes", ErrBadResult, r.Version, r.Size)
+	}
+	c, err := d.keepResult(ctx, key, r.Version, r.Size, &r.SHA256, body)
+	if errors.Is(err, blob.ErrMismatch) {
+		return fmt.Errorf("%w: %w", ErrBadResult, err)
+	}
+	if f, ok := errors.AsType[WorkFailure](err); ok {
+		return fmt.Errorf("%w: %s", ErrBadResult, f.Detail)
+	}
+	if err != nil {
+		return err
+	}
+	if h, err := d.findPDB(ctx, key); err == nil {
+		d.noteDerived(ctx, h.Ref, r.Version, c)
+	}
+	return d.complete(ctx, j, index.Outcome{Class: "ok", Detail: transcode.Printable(r.Detail), Result: &c.Ref})
+}
