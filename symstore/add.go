@@ -2,8 +2,10 @@ package symstore
 
 import (
 	"context"
+	"crypto/sha256"
 	"errors"
 	"fmt"
+	"io"
 	"iter"
 	"path"
 	"path/filepath"
@@ -132,11 +134,23 @@ func (s *Store) Add(ctx context.Context, opt AddOptions, files iter.Seq2[File, e
 	if s.flat {
 		return AddResult{}, fmt.Errorf("%w: %s", ErrNotStore, s.dir)
 	}
+	result, err := s.add(ctx, opt, files)
+	if result.ID == 0 && err != nil {
+		// What was counted is not in the store.
+		result.Stored, result.Repeated, result.Bytes = 0, 0, 0
+		if IsNoSpace(err) {
+			s.unmake() // the disk is left as it was
+		}
+	}
+	return result, err
+}
+
+func (s *Store) add(ctx context.Context, opt AddOptions, files iter.Seq2[File, error]) (AddResult, error) {
 	st, err := s.newStage()
 	if err != nil {
 		return AddResult{}, err
 	}
-	a := &adder{s: s, st: st, tiers: s.Tiers(), opt: opt, seen: map[string]int{}, start: opt.Time}
+	a := &adder{s: s, st: st, tiers: s.Tiers(), opt: opt, seen: map[string]int{}, start: opt.Time, guess: s.guessID()}
 	if opt.Time.IsZero() {
 		a.start = s.opt.Now()
 	}
@@ -151,7 +165,6 @@ func (s *Store) Add(ctx context.Context, opt AddOptions, files iter.Seq2[File, e
 		return a.result, err
 	}
 	if opt.AllOrNothing && a.result.Failed > 0 {
-		a.result.Stored = 0
 		return a.result, fmt.Errorf("nothing was stored: %w", a.result.Err)
 	}
 	if a.result.Stored == 0 {
@@ -160,7 +173,6 @@ func (s *Store) Add(ctx context.Context, opt AddOptions, files iter.Seq2[File, e
 	p, err := a.publish(ctx)
 	if err != nil {
 		published = errors.Is(err, ErrLockLost) // the new owner decides
-		a.result.Stored = 0
 		return a.result, err
 	}
 	published = true
@@ -174,7 +186,8 @@ type item struct {
 	file   File
 	source string
 	keys   []stagedKey
-	sum    [32]byte // SHA-256 of the plain content; zero for a pointer
+	sum    [32]byte // SHA-256 of the plain content, if summed
+	summed bool
 	bytes  int64
 	plain  bool // too large for a cabinet
 	err    error
@@ -186,6 +199,7 @@ type stagedKey struct {
 	Named
 	staged     string // in the writer's folder; empty for a pointer
 	compressed bool
+	spot       *spot // nil if the file is staged by itself
 }
 
 // adder is one Add.
@@ -195,7 +209,9 @@ type adder struct {
 	tiers  Tiers
 	opt    AddOptions
 	start  time.Time
+	guess  ID // of the number that the transaction will have
 	result AddResult
+	g      *staging
 
 	mu    sync.Mutex
 	items []*item        // in the order of the files; guarded by mu
@@ -212,6 +228,7 @@ func (a *adder) stageAll(ctx context.Context, files iter.Seq2[File, error]) erro
 		workers = runtime.GOMAXPROCS(0)
 	}
 	g := newStaging(a.st, a.opt.Compress)
+	a.g = g
 	defer g.abort()
 	type job struct {
 		i    int
@@ -257,7 +274,23 @@ func (a *adder) stageAll(ctx context.Context, files iter.Seq2[File, error]) erro
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
+	if a.result.Stored == 0 || a.opt.AllOrNothing && a.result.Failed > 0 {
+		return nil // there is nothing to be published
+	}
+	a.listFolders()
 	return a.s.wrap(g.commit())
+}
+
+// listFolders notes what stands ready, in the order of the files.
+func (a *adder) listFolders() {
+	a.st.folders.Guess = a.guess
+	for _, it := range a.items {
+		for _, k := range it.keys {
+			if k.spot != nil {
+				a.st.folders.Folders = append(a.st.folders.Folders, k.spot.folder)
+			}
+		}
+	}
 }
 
 // done takes in a staged file and tells of all that are complete up to the
@@ -294,7 +327,7 @@ func (a *adder) settleItem(i int, it *item) {
 	a.result.Bytes += it.bytes
 	if repeat {
 		a.result.Repeated++
-		it.keys = nil
+		a.g.drop(it)
 		e.Kind = EventRepeat
 		a.tell(e)
 		return
@@ -325,7 +358,7 @@ func (a *adder) tell(e Event) {
 
 func (a *adder) fail(it *item, err error) {
 	a.result.Failed++
-	it.keys = nil
+	a.g.drop(it)
 	it.err = fmt.Errorf("%s: %w", it.file.Path, err)
 	if a.result.Err == nil {
 		a.result.Err = it.err
@@ -342,7 +375,12 @@ func (a *adder) repeats(i int, it *item) (bool, error) {
 		if !ok {
 			continue
 		}
-		if first := a.items[j]; first.sum != it.sum {
+		first := a.items[j]
+		equal, err := a.equal(first, it)
+		if err != nil {
+			return false, err
+		}
+		if !equal {
 			return false, fmt.Errorf("%w: %s has the same key %s\\%s and other content", ErrExists, first.file.Path, k.Name, k.Key)
 		}
 		same++
@@ -354,6 +392,52 @@ func (a *adder) repeats(i int, it *item) (bool, error) {
 		a.seen[layout.Fold(k.Name+"/"+k.Key)] = i
 	}
 	return false, nil
+}
+
+// equal says whether two files have the same content.
+func (a *adder) equal(x, y *item) (bool, error) {
+	if a.opt.Pointer {
+		return true, nil
+	}
+	for _, it := range []*item{x, y} {
+		if err := a.hash(it); err != nil {
+			return false, err
+		}
+	}
+	return x.sum == y.sum, nil
+}
+
+// hash makes sure of an item's sum, which hardly any needs.
+func (a *adder) hash(it *item) error {
+	if it.summed {
+		return nil
+	}
+	f, err := a.st.root.Open(it.keys[0].staged)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	h := sha256.New()
+	if it.keys[0].compressed {
+		info, err := f.Stat()
+		if err != nil {
+			return err
+		}
+		err = unpack(f, info.Size(), h)
+	} else {
+		_, err = io.Copy(h, f)
+	}
+	h.Sum(it.sum[:0])
+	it.summed = err == nil
+	return err
+}
+
+// pointerContent is what a file.ptr says.
+func (o *AddOptions) pointerContent(source string) []byte {
+	if o.Message != "" {
+		return []byte("MSG: " + clean(o.Message))
+	}
+	return []byte(source)
 }
 
 // source returns the path that is recorded for a file.

@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/symdepot/symdepot/cab"
@@ -242,6 +243,7 @@ func TestTakenNumber(t *testing.T) {
 	}
 	want(t, s, "000Admin/0000000001", "\"y.dll\\AB\",\"C:\\y.dll\"\r\n")
 	want(t, s, "x.dll/000000011000/refs.ptr", fmt.Sprintf(`0000000002,file,"%s",bin,,N,,`, p))
+	want(t, s, "x.dll/000000011000/x.dll", string(peImage(1, 0x1000, "a")))
 	want(t, s, "000Admin/lastid.txt", "0000000002")
 	if left := leftovers(t, s); len(left) > 0 {
 		t.Errorf("left over: %q", left)
@@ -443,5 +445,50 @@ func TestCancel(t *testing.T) {
 	}
 	if d := differ(before, tree(t, s.Dir())); d != "" || len(leftovers(t, s)) > 0 {
 		t.Errorf("%s %q", d, leftovers(t, s))
+	}
+}
+
+// TestNoSpace fills the disk under one of many files: each that was under way
+// says why it is not stored, and nothing is counted.
+func TestNoSpace(t *testing.T) {
+	src := t.TempDir()
+	var list []string
+	for i := range 12 {
+		list = append(list, writeFile(t, filepath.Join(src, fmt.Sprintf("f%d.dll", i)), peImage(uint32(i), 0x1000, "x")))
+	}
+	for _, c := range []Compression{Plain, MSZIP} {
+		s := create(t, t.TempDir(), One, Options{})
+		before := tree(t, s.Dir())
+		full := make(chan struct{})
+		s.opt.stageFault = func(name string) error {
+			switch name {
+			case "f0.dll", "f1.dll":
+				return nil
+			case "f5.dll":
+				close(full)
+				return &os.PathError{Op: "write", Path: name, Err: syscall.ENOSPC}
+			}
+			<-full
+			return nil
+		}
+		var failed int
+		r, err := s.Add(t.Context(), AddOptions{Workers: 6, Compress: c, Event: func(e Event) {
+			if e.Kind != EventFailed {
+				return
+			}
+			if failed++; !IsNoSpace(e.Err) {
+				t.Errorf("%s: %v", e.Path, e.Err)
+			}
+		}}, paths(list...))
+		if !IsNoSpace(err) || !IsNoSpace(r.Err) || r.Stored != 0 || r.Bytes != 0 || r.Failed != failed || failed == 0 {
+			t.Errorf("%+v %v, %d failed", r, err, failed)
+		}
+		s.opt.stageFault = nil
+		after := tree(t, s.Dir())
+		if after[pingmeFile] != before[pingmeFile] && len(after) > 0 || len(leftovers(t, s)) > 0 {
+			t.Errorf("%q %q", after, leftovers(t, s))
+		}
+		mustAdd(t, s, AddOptions{}, paths(list...))
+		mustBeClean(t, s)
 	}
 }

@@ -72,6 +72,19 @@ func (a *admin) next() (ID, error) {
 	return a.max + 1, nil
 }
 
+// guessID is the number of the next transaction, if nobody comes before.
+func (s *Store) guessID() ID {
+	text, err := s.readText(lastIDFile)
+	if err != nil {
+		return 1
+	}
+	id, err := ParseID(string(text))
+	if err != nil || id >= maxID {
+		return 1
+	}
+	return id + 1
+}
+
 func txFile(id ID) string { return path.Join(adminDir, id.String()) }
 
 // readEntries reads the file of a live transaction.

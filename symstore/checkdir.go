@@ -182,7 +182,7 @@ func (c *checker) pointer(k *keyDir, refs []Ref) {
 // lostClaims deals with entries whose folder is not there at all. A pointer can
 // be written again.
 func (c *checker) lostClaims() {
-	target := c.s.newTargets()
+	target := c.s.newTargets(nil)
 	made := map[string]bool{}
 	for _, id := range c.ids() {
 		for _, cl := range c.byTx[id] {

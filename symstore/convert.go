@@ -162,7 +162,7 @@ func (s *Store) spread(ctx context.Context, l *lock, c conversion, progress func
 	if c.To == One {
 		from = Two
 	}
-	to := s.newTargets()
+	to := s.newTargets(nil)
 	to.tiers = c.To
 	to.names.frozen = false // the folders that are being made show up
 	g := s.tree.NewGroup()

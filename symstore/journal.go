@@ -18,6 +18,11 @@ package symstore
 // Which writers are dead the operating system knows: each holds a lock on
 // TOKEN.owner beside its folder for as long as it lives.
 //
+// Folders of keys that are new to the store are made whole in the writer's
+// folder, so that one rename publishes them: see folder.go. 000Admin/ID comes
+// first, since it alone can show that a genuine symstore took the number;
+// server.txt, history.txt and lastid.txt come last.
+//
 // Nothing is flushed under the lock: with many writers that would be what they
 // all wait for. After it the new small files and their folders are, and only
 // then are the writer's folder and in it the former server.txt, history.txt and
@@ -65,10 +70,11 @@ const (
 	opRemove = "remove" // of a file that may be absent
 	opRmdir  = "rmdir"  // of a folder, if it is empty
 	opMove   = "move"   // From gets the name Path
+	opFolder = "folder" // the staged folder From gets the name Path
 )
 
-// op is one step of a plan. Path and From lie in the store; From of a put is a
-// name in the writer's folder.
+// op is one step of a plan. Path and From lie in the store; From of a put and of
+// a folder lies in the writer's folder.
 type op struct {
 	Do   string `json:"do"`
 	Path string `json:"path"`
@@ -92,6 +98,16 @@ type stage struct {
 	token string
 	dir   string
 	owner *os.File
+	// root is the folder. Its names are one step away there, and four from the
+	// store's root.
+	root *os.Root
+	// near does the small things under the lock.
+	near *near
+	// again says that another has begun to take the steps of the plan.
+	again bool
+	// folders stand ready to be published.
+	folders    folderList
+	renumbered bool // some refs.ptr of folders is not flushed
 }
 
 // living are the tokens of this process' writers.
@@ -103,15 +119,21 @@ func (s *Store) newStage() (*stage, error) {
 	if s.opt.ReadOnly {
 		return nil, ErrReadOnly
 	}
-	if err := s.tree.MkdirAll(journalDir, 0o777); err != nil {
-		return nil, s.wrap(err)
-	}
 	for try := 0; ; try++ {
+		if err := s.tree.MkdirAll(journalDir, 0o777); err != nil {
+			return nil, s.wrap(err)
+		}
+		if err := s.createAgain(); err != nil {
+			return nil, err
+		}
 		st := &stage{s: s, token: s.opt.Token()}
 		st.dir = path.Join(journalDir, st.token)
 		ours, err := st.own()
 		if err == nil && ours {
 			return st, nil
+		}
+		if errors.Is(err, fs.ErrNotExist) && try <= 5 {
+			continue // the journal was removed with a store that came to nothing
 		}
 		if err == nil && try > 5 {
 			err = fmt.Errorf("%w: %s", ErrLocked, st.dir+ownerExt)
@@ -142,8 +164,12 @@ func (st *stage) own() (ours bool, err error) {
 		}
 	}
 	if err == nil && ours {
-		if err = s.tree.MkdirAll(st.dir, 0o777); err == nil && s.exists(st.dir+ownerExt) {
-			return true, nil
+		// It is flushed with what comes into it.
+		if err = s.root.Mkdir(st.dir, 0o777); err == nil && s.exists(st.dir+ownerExt) {
+			if st.root, err = s.root.OpenRoot(st.dir); err == nil {
+				st.near = &near{root: s.root}
+				return true, nil
+			}
 		}
 	}
 	_ = s.root.Remove(st.dir)
@@ -154,6 +180,7 @@ func (st *stage) own() (ours bool, err error) {
 
 // release lets others see that this writer is done with the folder.
 func (st *stage) release() {
+	st.close()
 	st.owner.Close()
 	living.Delete(st.token)
 }
@@ -163,11 +190,27 @@ func (st *stage) discard() {
 	if st.s.step("discard") != nil {
 		return
 	}
+	st.close()
 	_ = st.s.root.RemoveAll(st.dir)
 	_ = st.s.root.Remove(st.dir + ownerExt)
 }
 
-func (st *stage) path(name string) string { return path.Join(st.dir, name) }
+// close closes the folder, which Windows removes only then.
+func (st *stage) close() {
+	if st.near != nil {
+		st.near.close()
+	}
+	if st.root != nil {
+		st.root.Close()
+		st.root = nil
+	}
+}
+
+// path is a name in the folder as the store's root has it.
+func (st *stage) path(name string) string { return st.dir + "/" + name }
+
+// has says whether a name is in the folder.
+func (st *stage) has(name string) bool { return st.near.exists(st.path(name)) }
 
 // commit writes the plan and takes its steps, under the lock. On errTaken and
 // other failures the steps are taken back.
@@ -205,7 +248,7 @@ func (st *stage) finish(l *lock, p *plan) error {
 	if err := st.s.step("applied"); err != nil {
 		return err
 	}
-	return st.s.root.Rename(st.path(planLeaf), st.path(appliedLeaf))
+	return st.near.rename(st.path(planLeaf), st.path(appliedLeaf))
 }
 
 // failed takes back what was done before step i, unless the lock was lost:
@@ -215,8 +258,12 @@ func (st *stage) failed(p *plan, i int, err error) error {
 		return err
 	}
 	undo := st.rollback(p, i)
+	switch p.Ops[i].Do {
+	case opPut, opWrite, opFolder:
+		st.s.removeEmpty(path.Dir(p.Ops[i].Path)) // which it may have made
+	}
 	if undo == nil {
-		undo = st.s.root.Remove(st.path(planLeaf))
+		undo = st.root.Remove(planLeaf)
 	}
 	return errors.Join(st.s.wrap(err), undo)
 }
@@ -226,29 +273,21 @@ func (st *stage) writePlan(p *plan) error {
 	if err != nil {
 		return err
 	}
-	whole := st.path(planLeaf + ".new")
-	if err := st.s.writeQuickly(whole, data); err != nil {
+	const whole = planLeaf + ".new"
+	if err := st.write(whole, data); err != nil {
 		return err
 	}
-	return st.s.root.Rename(whole, st.path(planLeaf))
+	return st.near.rename(st.path(whole), st.path(planLeaf))
 }
 
-// writeQuickly makes a small file that is flushed later, or at once where that
-// takes a file open for writing.
-func (s *Store) writeQuickly(name string, data []byte) error {
-	f, err := s.root.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o666)
-	if err != nil {
-		return err
-	}
-	_, err = f.Write(data)
-	if err == nil && !syncsNames {
-		err = f.Sync()
-	}
-	return errors.Join(err, f.Close())
-}
+// write makes a small file in the folder.
+func (st *stage) write(name string, data []byte) error { return st.near.write(st.path(name), data) }
 
 // prepare writes the new contents into the folder.
 func (st *stage) prepare(p *plan) error {
+	if err := st.number(p.ID); err != nil {
+		return err
+	}
 	for i := range p.Ops {
 		switch p.Ops[i].Do {
 		case opWrite, opCreate, opAppend:
@@ -274,53 +313,37 @@ func (st *stage) prepareOne(i int, o *op) error {
 		}
 		data = appendLine(have, string(o.Data), o.Path == serverFile)
 	}
-	return st.s.writeQuickly(st.path("w"+strconv.Itoa(i)), data)
+	return st.write("w"+strconv.Itoa(i), data)
 }
 
-// undoName is where that stands which a step replaces.
-func (st *stage) undoName(i int, o *op) string {
+// undoName is where, in the folder, that stands which a step replaces.
+func undoName(i int, o *op) string {
 	switch o.Path {
 	case serverFile, historyFile, lastIDFile:
-		return st.path(oldPrefix + path.Base(o.Path)) // found without the plan, too
+		return oldPrefix + path.Base(o.Path) // found without the plan, too
 	}
-	return st.path("u" + strconv.Itoa(i))
+	return "u" + strconv.Itoa(i)
 }
 
 // take takes one step. Where it was taken before a crash it does nothing.
 func (st *stage) take(i int, o *op) error {
 	root := st.s.root
-	undo := st.undoName(i, o)
-	written := st.path("w" + strconv.Itoa(i))
+	undo := undoName(i, o)
+	written := "w" + strconv.Itoa(i)
 	switch o.Do {
+	case opFolder:
+		return st.takeFolder(o)
 	case opPut:
-		written = st.path(o.From)
-		fallthrough
+		return st.replace(o.From, undo, o)
 	case opWrite, opAppend:
-		if o.Had {
-			if !st.s.exists(written) {
-				return nil // taken before, or a line that stands already
-			}
-			if err := st.keep(o.Path, undo); err != nil {
-				return err
-			}
-		}
-		if o.New {
-			if err := root.MkdirAll(path.Dir(o.Path), 0o777); err != nil {
-				return err
-			}
-		}
-		err := st.rename(written, o.Path)
-		if errors.Is(err, fs.ErrNotExist) && !st.s.exists(written) {
-			return nil
-		}
-		return err
+		return st.replace(written, undo, o)
 	case opCreate:
 		return st.create(written, o)
 	case opRemove:
-		if st.s.exists(undo) {
+		if st.again && st.has(undo) {
 			return nil
 		}
-		return ignoreAbsent(st.rename(o.Path, undo))
+		return ignoreAbsent(st.rename(o.Path, st.path(undo)))
 	case opRmdir:
 		_ = root.Remove(o.Path) // only if it is empty
 		return nil
@@ -333,19 +356,43 @@ func (st *stage) take(i int, o *op) error {
 	return fmt.Errorf("%w: %s has the unknown step %q", ErrDamaged, st.dir, clip(o.Do))
 }
 
+// replace gives a file of the folder its name and keeps what stood there. It
+// does nothing if the file is not there: the step was taken before, or is a line
+// that stands already.
+func (st *stage) replace(from, undo string, o *op) error {
+	if o.Had {
+		if (st.again || o.Do == opAppend) && !st.has(from) {
+			return nil
+		}
+		if err := st.keep(o.Path, st.path(undo)); err != nil {
+			return err
+		}
+	}
+	if o.New {
+		if err := st.s.root.MkdirAll(path.Dir(o.Path), 0o777); err != nil {
+			return err
+		}
+	}
+	err := st.rename(st.path(from), o.Path)
+	if errors.Is(err, fs.ErrNotExist) && (st.again || o.Do == opAppend) && !st.has(from) {
+		return nil
+	}
+	return err
+}
+
 // create gives a file a name that must be free.
 func (st *stage) create(from string, o *op) error {
 	root := st.s.root
-	if !st.s.exists(from) {
+	if st.again && !st.has(from) {
 		return nil
 	}
-	err := root.Link(from, o.Path)
+	err := root.Link(st.path(from), o.Path)
 	if err != nil && !errors.Is(err, fs.ErrExist) && !errors.Is(err, fs.ErrNotExist) {
 		// No links here. A placeholder, empty for a moment, keeps others out.
 		var f *os.File
 		if f, err = root.OpenFile(o.Path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o666); err == nil {
 			f.Close()
-			return st.rename(from, o.Path)
+			return st.rename(st.path(from), o.Path)
 		}
 	}
 	if errors.Is(err, fs.ErrExist) {
@@ -358,12 +405,12 @@ func (st *stage) create(from string, o *op) error {
 	if err != nil {
 		return err
 	}
-	return root.Remove(from)
+	return st.root.Remove(from)
 }
 
 // keep keeps what stands at name under a second name until the end.
 func (st *stage) keep(name, undo string) error {
-	err := st.s.root.Link(name, undo)
+	err := st.near.link(name, undo)
 	if err == nil || errors.Is(err, fs.ErrExist) {
 		return nil
 	}
@@ -390,15 +437,14 @@ func (s *Store) copyInside(from, to string) error {
 
 // rename moves a file within the store and makes the folders that it needs.
 func (st *stage) rename(from, to string) error {
-	root := st.s.root
-	err := retried(func() error { return root.Rename(from, to) })
+	err := retried(func() error { return st.near.rename(from, to) })
 	if !errors.Is(err, fs.ErrNotExist) || !st.s.exists(from) {
 		return err
 	}
-	if err := root.MkdirAll(path.Dir(to), 0o777); err != nil {
+	if err := st.s.root.MkdirAll(path.Dir(to), 0o777); err != nil {
 		return err
 	}
-	return retried(func() error { return root.Rename(from, to) })
+	return retried(func() error { return st.near.rename(from, to) })
 }
 
 // rollback takes back the steps before n, the last one first. It needs no
@@ -408,19 +454,21 @@ func (st *stage) rollback(p *plan, n int) error {
 	root := st.s.root
 	for i := n - 1; i >= 0; i-- {
 		o := &p.Ops[i]
-		undo := st.undoName(i, o)
+		undo := undoName(i, o)
 		var err error
 		switch o.Do {
+		case opFolder:
+			err = st.undoFolder(o)
 		case opPut, opWrite, opCreate, opAppend:
-			if st.s.exists(undo) {
-				err = st.rename(undo, o.Path)
+			if st.has(undo) {
+				err = st.rename(st.path(undo), o.Path)
 			} else if !o.Had {
 				err = ignoreAbsent(root.Remove(o.Path))
 				st.s.removeEmpty(path.Dir(o.Path))
 			}
 		case opRemove:
-			if st.s.exists(undo) {
-				err = st.rename(undo, o.Path)
+			if st.has(undo) {
+				err = st.rename(st.path(undo), o.Path)
 			}
 		case opMove:
 			if st.s.exists(o.Path) && !st.s.exists(o.From) {
@@ -435,7 +483,10 @@ func (st *stage) rollback(p *plan, n int) error {
 // removeEmpty removes a folder and those around it as far as they are empty,
 // but never 000Admin or the root.
 func (s *Store) removeEmpty(dir string) {
-	for dir != "." && !strings.EqualFold(dir, adminDir) && s.root.Remove(dir) == nil {
+	for dir != "." && !strings.EqualFold(dir, adminDir) {
+		if info, err := s.root.Lstat(dir); err != nil || !info.IsDir() || s.root.Remove(dir) != nil {
+			return
+		}
 		dir = path.Dir(dir)
 	}
 }
@@ -456,6 +507,8 @@ func (st *stage) settle(p *plan) error {
 			if syncsNames && st.s.exists(o.Path) {
 				g.SyncDir(o.Path) // flushes the content of a file as well
 			}
+		case opFolder:
+			st.flushRefs(g, &o)
 		}
 		for dir := path.Dir(o.Path); !seen[dir]; dir = path.Dir(dir) {
 			seen[dir] = true
@@ -477,36 +530,42 @@ func (s *Store) recoverAll(ctx context.Context, l *lock) error {
 	if err := s.resumeConversion(ctx, l); err != nil {
 		return err
 	}
-	d, err := s.root.Open(journalDir)
+	journal, err := s.root.OpenRoot(journalDir)
 	if err != nil {
 		return ignoreAbsent(err)
 	}
-	entries, err := d.ReadDir(-1)
+	defer journal.Close()
+	d, err := journal.Open(".")
+	if err != nil {
+		return err
+	}
+	names, err := d.Readdirnames(-1)
 	d.Close()
 	if err != nil {
 		return err
 	}
 	var pending []*plan
 	stages := map[*plan]*stage{}
-	for _, e := range entries {
-		if !e.IsDir() {
-			s.dropOwner(e)
+	defer func() {
+		for _, st := range stages {
+			st.close()
+		}
+	}()
+	for _, name := range names {
+		if token, ok := strings.CutSuffix(name, ownerExt); ok {
+			if !slices.Contains(names, token) {
+				s.dropOwner(journal, token)
+			}
 			continue
 		}
-		st := &stage{s: s, token: e.Name(), dir: path.Join(journalDir, e.Name())}
-		p, err := st.readPlan(planLeaf)
+		st := &stage{s: s, token: name, dir: path.Join(journalDir, name), again: true, renumbered: true, near: &near{root: s.root}}
+		p, err := st.left(journal, l)
 		if err != nil {
 			return err
 		}
 		if p != nil {
-			// Whoever wrote it had the lock and has it no more.
 			pending = append(pending, p)
 			stages[p] = st
-		} else if st.isDead() {
-			if err := st.heal(); err != nil {
-				return err
-			}
-			st.discard()
 		}
 	}
 	slices.SortFunc(pending, func(a, b *plan) int { return int(int64(a.ID) - int64(b.ID)) })
@@ -516,6 +575,44 @@ func (s *Store) recoverAll(ctx context.Context, l *lock) error {
 		}
 	}
 	return nil
+}
+
+// left looks at a writer's folder, quickly where the writer lives. If there is a
+// plan in it, whoever wrote it had the lock and has it no more; else it is
+// removed, after the lock, if its writer is dead.
+func (st *stage) left(journal *os.Root, l *lock) (*plan, error) {
+	_, err := journal.Lstat(path.Join(st.token, planLeaf))
+	planned := err == nil
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		if info, statErr := journal.Lstat(st.token); statErr == nil && !info.IsDir() {
+			return nil, nil // somebody's file
+		}
+		return nil, err
+	}
+	if !planned && !st.isDead(journal) {
+		return nil, nil
+	}
+	if st.root, err = journal.OpenRoot(st.token); err != nil {
+		return nil, ignoreAbsent(err) // its writer has just removed it
+	}
+	var p *plan
+	if planned {
+		p, err = st.readPlan(planLeaf)
+	}
+	if err == nil && p != nil {
+		if err = st.readFolders(); err == nil {
+			return p, nil
+		}
+	}
+	defer st.close()
+	if err != nil || planned && !st.isDead(journal) {
+		return nil, err
+	}
+	if err := st.heal(); err != nil {
+		return nil, err
+	}
+	l.dead = append(l.dead, st)
+	return nil, nil
 }
 
 // redo completes a plan; if its number was taken in the meantime, undoes it.
@@ -542,6 +639,10 @@ func (st *stage) prepareAgain(p *plan) error {
 	for i := range p.Ops {
 		o := &p.Ops[i]
 		switch o.Do {
+		case opFolder:
+			if err := st.numberAgain(o, p.ID); err != nil {
+				return err
+			}
 		case opWrite, opCreate, opAppend:
 			if have, err := st.s.readText(o.Path); err == nil && o.Do != opAppend && string(have) == string(o.Data) {
 				continue
@@ -556,7 +657,7 @@ func (st *stage) prepareAgain(p *plan) error {
 
 // readPlan returns nil if there is none, or none that was finished.
 func (st *stage) readPlan(leaf string) (*plan, error) {
-	f, err := st.s.root.Open(st.path(leaf))
+	f, err := st.root.Open(leaf)
 	if err != nil {
 		return nil, ignoreAbsent(err)
 	}
@@ -628,11 +729,20 @@ func (st *stage) heal() error {
 	if p == nil || err != nil {
 		return err
 	}
-	if p.What != whatAdd || !st.s.exists(path.Join(adminDir, p.ID.String())) {
+	if p.What != whatAdd || !st.s.exists(txFile(p.ID)) {
 		return nil
+	}
+	if err := st.readFolders(); err != nil {
+		return err
 	}
 	for i := range p.Ops {
 		o := &p.Ops[i]
+		if o.Do == opFolder {
+			if err := st.healFolder(o, p.ID); err != nil {
+				return err
+			}
+			continue
+		}
 		if o.Do != opWrite || path.Base(o.Path) != refsLeaf || !st.s.exists(path.Dir(o.Path)) {
 			continue
 		}
@@ -654,11 +764,11 @@ func (st *stage) heal() error {
 
 // isDead says whether the writer of a folder is gone. Without locks that is
 // known of processes of this machine only; others get a day.
-func (st *stage) isDead() bool {
+func (st *stage) isDead(journal *os.Root) bool {
 	if _, alive := living.Load(st.token); alive {
 		return false
 	}
-	f, err := st.s.root.OpenFile(st.dir+ownerExt, os.O_RDWR, 0)
+	f, err := journal.OpenFile(st.token+ownerExt, os.O_RDWR, 0)
 	if err != nil {
 		return errors.Is(err, fs.ErrNotExist)
 	}
@@ -687,10 +797,9 @@ func (st *stage) isDead() bool {
 
 // dropOwner removes the file of an owner that died before it had a folder, or
 // while it removed that.
-func (s *Store) dropOwner(e fs.DirEntry) {
-	token, ok := strings.CutSuffix(e.Name(), ownerExt)
+func (s *Store) dropOwner(journal *os.Root, token string) {
 	st := &stage{s: s, token: token, dir: path.Join(journalDir, token)}
-	if ok && !s.exists(st.dir) && st.isDead() {
-		_ = s.root.Remove(st.dir + ownerExt) // no harm if it stays
+	if !s.exists(st.dir) && st.isDead(journal) {
+		_ = journal.Remove(token + ownerExt) // no harm if it stays
 	}
 }

@@ -1,7 +1,6 @@
 package symstore
 
 import (
-	"errors"
 	"io/fs"
 	"os"
 	"path"
@@ -39,28 +38,21 @@ func (k *keyDir) stored() string {
 // readKeyDir lists a folder and reads its refs.ptr. A folder that is not there
 // is an empty one.
 func (s *Store) readKeyDir(dir, name string) (*keyDir, error) {
+	n := &near{root: s.root}
+	defer n.close()
+	return n.readKeyDir(dir, name)
+}
+
+func (n *near) readKeyDir(dir, name string) (*keyDir, error) {
 	k := &keyDir{dir: dir, name: name}
-	d, err := s.root.Open(dir)
+	names, err := n.names(dir)
 	if err != nil {
-		if errors.Is(err, fs.ErrNotExist) {
-			return k, nil
-		}
-		return nil, s.wrap(err)
+		return k, ignoreAbsent(wrapError(err))
 	}
-	names, err := d.Readdirnames(-1)
-	d.Close()
-	if err != nil {
-		return nil, s.wrap(err)
-	}
-	k.found = make(map[string]string, len(names))
-	for _, n := range names {
-		if have, ok := k.found[layout.Fold(n)]; !ok || n < have {
-			k.found[layout.Fold(n)] = n
-		}
-	}
+	k.found = byFolded(names)
 	if refs := k.leaf(refsLeaf); refs != "" {
-		data, err := s.readText(refs)
-		if err != nil {
+		data, err := n.read(refs, maxText)
+		if data, err = checkText(refs, data, err); err != nil {
 			return nil, err
 		}
 		k.refs, k.junk = parseRefs(data)
@@ -120,43 +112,68 @@ func (s *Store) locateIn(tiers Tiers, name, key string) (dir, spelled string, ok
 }
 
 // targets finds the folders that a writer will write to: existing ones in
-// their spelling, new ones in that of the name. It is used under the lock.
+// their spelling, new ones in that of the name. It trusts what it has seen, and
+// is used under the lock, or for what is looked at again under it.
 type targets struct {
 	s     *Store
 	tiers Tiers
 	names listings
-	fresh map[string]string // spelling of folders to be made, by folded path
+	known map[string]foundDir // by folded path
 }
 
-func (s *Store) newTargets() *targets {
+// foundDir is a folder that is there or has to be made.
+type foundDir struct {
+	path  string
+	there bool
+}
+
+// place is where a key belongs.
+type place struct {
+	dir       string // of the key
+	spelled   string // the name as the folder around spells it
+	name, key bool   // the folders are there
+}
+
+// newTargets looks with n, which it does not close, or, without, for long.
+func (s *Store) newTargets(n *near) *targets {
 	return &targets{
 		s: s, tiers: s.Tiers(),
-		names: listings{caseless: s.names.caseless, frozen: true},
-		fresh: map[string]string{},
+		names: listings{caseless: s.names.caseless, frozen: true, from: &s.names, near: n},
+		known: map[string]foundDir{},
 	}
+}
+
+// at finds the place of a key.
+func (t *targets) at(name, key string) place {
+	d := foundDir{".", true}
+	if t.tiers == Two {
+		d = t.join(d, layout.Bucket(name))
+	}
+	n := t.join(d, name)
+	k := t.join(n, key)
+	return place{dir: k.path, spelled: path.Base(n.path), name: n.there, key: k.there}
 }
 
 func (t *targets) dir(name, key string) (dir, spelled string) {
-	dir = "."
-	if t.tiers == Two {
-		dir = t.join(dir, layout.Bucket(name))
-	}
-	dir = t.join(dir, name)
-	spelled = path.Base(dir)
-	return t.join(dir, key), spelled
+	p := t.at(name, key)
+	return p.dir, p.spelled
 }
 
-func (t *targets) join(dir, name string) string {
-	wanted := path.Join(dir, name)
-	if have, ok := t.fresh[layout.Fold(wanted)]; ok {
+func (t *targets) join(dir foundDir, name string) foundDir {
+	wanted := layout.Fold(dir.path + "/" + name)
+	if have, ok := t.known[wanted]; ok {
 		return have
 	}
-	found := t.names.find(t.s.root, dir, name)
-	if found == "" {
-		found = name
+	found := ""
+	if dir.there {
+		found = t.names.find(t.s.root, dir.path, name)
 	}
-	t.fresh[layout.Fold(wanted)] = path.Join(dir, found)
-	return path.Join(dir, found)
+	d := foundDir{path.Join(dir.path, name), found != ""}
+	if d.there {
+		d.path = path.Join(dir.path, found)
+	}
+	t.known[wanted] = d
+	return d
 }
 
 // openRegular opens a file if it is an ordinary one: opening a pipe would wait.

@@ -25,7 +25,10 @@ const unsettled = 3 * time.Second
 type listings struct {
 	caseless bool // the disk does it
 	// frozen trusts every listing: nobody else changes the store meanwhile.
+	// It takes them from others, if there are any.
 	frozen bool
+	from   *listings
+	near   *near // looks, if set
 
 	mu    sync.Mutex
 	dirs  map[string]*listing // guarded by mu
@@ -53,7 +56,11 @@ func isCaseless(root *os.Root) bool {
 // there. It looks for the spelling given first, which is nearly always right,
 // and reads the folder only if that fails.
 func (l *listings) find(root *os.Root, dir, name string) string {
-	if _, err := root.Lstat(path.Join(dir, name)); err == nil {
+	if l.near != nil {
+		if l.near.exists(path.Join(dir, name)) {
+			return name
+		}
+	} else if _, err := root.Lstat(path.Join(dir, name)); err == nil {
 		return name
 	}
 	if l.caseless {
@@ -77,6 +84,17 @@ func (l *listings) list(root *os.Root, dir string) map[string]string {
 	if have != nil && l.frozen {
 		return have.names
 	}
+	if l.from != nil {
+		var next *listing
+		if l.near != nil && !l.from.settled(dir) {
+			found, _ := l.near.names(dir) // what cannot be listed holds nothing
+			next = &listing{names: byFolded(found)}
+		} else {
+			next = &listing{names: l.from.list(root, dir)}
+		}
+		l.keep(dir, next)
+		return next.names
+	}
 	info, err := root.Stat(dir)
 	if err != nil || !info.IsDir() {
 		if l.frozen {
@@ -97,16 +115,30 @@ func (l *listings) list(root *os.Root, dir string) map[string]string {
 	if err != nil {
 		return nil
 	}
-	next := &listing{info.ModTime(), began.Sub(info.ModTime()) > unsettled, make(map[string]string, len(found))}
-	for _, n := range found {
-		// Of two that differ in case the one that sorts first is found,
-		// always the same.
-		if have, ok := next.names[layout.Fold(n)]; !ok || n < have {
-			next.names[layout.Fold(n)] = n
-		}
-	}
+	next := &listing{info.ModTime(), began.Sub(info.ModTime()) > unsettled, byFolded(found)}
 	l.keep(dir, next)
 	return next.names
+}
+
+// byFolded finds names by their folded form. Of two that differ in case the one
+// that sorts first is found, always the same.
+func byFolded(names []string) map[string]string {
+	m := make(map[string]string, len(names))
+	for _, n := range names {
+		if have, ok := m[layout.Fold(n)]; !ok || n < have {
+			m[layout.Fold(n)] = n
+		}
+	}
+	return m
+}
+
+// settled says whether a listing is kept that only a look at the folder's time
+// is needed for.
+func (l *listings) settled(dir string) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	have := l.dirs[dir]
+	return have != nil && have.settled
 }
 
 func (l *listings) keep(dir string, next *listing) {

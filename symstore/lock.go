@@ -123,6 +123,7 @@ type lock struct {
 	lost   atomic.Bool
 	stop   chan struct{}
 	renew  sync.WaitGroup
+	dead   []*stage // folders of dead writers, to be removed after the lock
 }
 
 // lock waits for the right to publish.
@@ -410,4 +411,7 @@ func (l *lock) unlock() {
 		}
 	}
 	<-l.s.process.turn
+	for _, st := range l.dead {
+		st.discard()
+	}
 }

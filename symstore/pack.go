@@ -18,13 +18,11 @@ const shareFrom = 32 << 20
 
 // pack writes a cabinet in the shape of the genuine tool's: one folder, one
 // file, the plain name. It is read back and compared before it is accepted.
-func (g *staging) pack(ctx context.Context, it *item, in source, k *stagedKey) error {
-	name := g.st.path(k.staged)
-	f, err := g.st.s.root.OpenFile(name, os.O_RDWR|os.O_CREATE|os.O_TRUNC, 0o666)
+func (g *staging) pack(ctx context.Context, it *item, in source, k *stagedKey, dir *os.Root) error {
+	f, leaf, err := g.create(k, dir)
 	if err != nil {
-		return ofStore(err)
+		return err
 	}
-	defer f.Close()
 	h := sha256.New()
 	method, workers := cab.MSZIP, 1
 	if g.compress == LZX {
@@ -43,19 +41,17 @@ func (g *staging) pack(ctx context.Context, it *item, in source, k *stagedKey) e
 	size, err := cab.Create(storeSeeker{f}, []cab.Source{content}, cab.WriteOptions{Method: method, Workers: workers})
 	if err == nil {
 		h.Sum(it.sum[:0])
+		it.summed = true
 		if err = verifyCabinet(f, size, it.sum); err != nil {
 			err = fmt.Errorf("reading back: %w", err)
 		}
 	}
-	if err == nil && syncsNames {
-		g.group.SyncDir(name) // flushes a file as well, with all the others
-		return nil
-	}
 	if err == nil {
-		return ofStore(f.Sync())
+		return g.finish(f, in, k, dir, leaf)
 	}
+	f.Close()
 	if errors.Is(err, cab.ErrTooLarge) {
-		_ = g.st.s.root.Remove(name) // the folder is removed as a whole anyway
+		_ = dir.Remove(leaf) // it may be stored plainly
 	}
 	return err
 }

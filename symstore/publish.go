@@ -58,42 +58,66 @@ func (a *adder) publish(ctx context.Context) (*plan, error) {
 	}
 }
 
-// plan lists the steps: files and their refs.ptr first, then the transaction
-// file, history, server and the number. Whoever is interrupted between them
-// leaves files too many, never records too many.
+// plan lists the steps: the transaction's file, which takes the number, then the
+// files and their refs.ptr, then history, server and the number as the last one
+// given. Whoever is interrupted between them leaves files too many, never
+// records of files that readers believe.
 func (a *adder) plan(ctx context.Context, adm *admin, id ID) (*plan, error) {
 	p := &plan{Version: planVersion, What: whatAdd, ID: id}
-	t := a.s.newTargets()
+	t := a.s.newTargets(a.st.near)
 	var entries []Entry
+	var folders, rest []op
+	whole := map[*group]bool{} // those that have their step
 	for _, it := range a.items {
 		if err := ctx.Err(); err != nil {
 			return nil, err
 		}
 		for _, k := range it.keys {
-			dir, name := t.dir(k.Name, k.Key)
-			ops, err := a.keyOps(dir, name, id, it, k)
-			if err != nil {
-				return nil, err
-			}
-			p.Ops = append(p.Ops, ops...)
+			at := t.at(k.Name, k.Key)
 			entries = append(entries, Entry{Name: k.Name, Key: k.Key, Source: it.source})
+			sp := k.spot
+			if sp == nil || at.key || at.spelled != sp.name {
+				ops, err := a.keyOps(at.dir, at.spelled, id, it, k)
+				if err != nil {
+					return nil, err
+				}
+				rest = append(rest, ops...)
+				continue
+			}
+			folders = append(folders, sp.step(at, whole)...)
 		}
 	}
 	line := Transaction{
 		ID: id, Pointer: a.opt.Pointer, Time: a.start,
 		Product: a.opt.Product, Version: a.opt.Version, Comment: a.opt.Comment,
 	}.line()
+	p.Ops = append(p.Ops, op{Do: opCreate, Path: txFile(id), Data: printEntries(entries)})
+	p.Ops = append(p.Ops, folders...)
+	p.Ops = append(p.Ops, rest...)
 	p.Ops = append(p.Ops,
-		op{Do: opCreate, Path: txFile(id), Data: printEntries(entries)},
 		op{Do: opAppend, Path: historyFile, Data: []byte(line), Had: a.s.exists(historyFile)},
 		op{Do: opAppend, Path: serverFile, Data: []byte(line), Had: a.s.exists(serverFile)},
 		op{Do: opWrite, Path: lastIDFile, Data: []byte(id.String()), Had: a.s.exists(lastIDFile)})
 	return p, nil
 }
 
+// step publishes what is staged at a spot, with the whole group where the name
+// is new to the store; that is one step for all of them.
+func (sp *spot) step(at place, whole map[*group]bool) []op {
+	g := sp.group
+	switch {
+	case g == nil || at.name || g.split:
+		return []op{{Do: opFolder, Path: at.dir, From: sp.Rel}}
+	case whole[g]:
+		return nil
+	}
+	whole[g] = true
+	return []op{{Do: opFolder, Path: path.Dir(at.dir), From: g.rel}}
+}
+
 // keyOps lists the steps in the folder of one key.
 func (a *adder) keyOps(dir, name string, id ID, it *item, k stagedKey) ([]op, error) {
-	kd, err := a.s.readKeyDir(dir, name)
+	kd, err := a.st.near.readKeyDir(dir, name)
 	if err != nil {
 		return nil, err
 	}
@@ -120,14 +144,10 @@ func (a *adder) keyOps(dir, name string, id ID, it *item, k stagedKey) ([]op, er
 	old := kd.leaf(pointerLeaf)
 	switch {
 	case a.opt.Pointer:
-		content := it.source
-		if a.opt.Message != "" {
-			content = "MSG: " + clean(a.opt.Message)
-		}
 		if old == "" {
 			old = path.Join(dir, pointerLeaf)
 		}
-		ops = append(ops, op{Do: opWrite, Path: old, Data: []byte(content), Had: kd.leaf(pointerLeaf) != ""})
+		ops = append(ops, op{Do: opWrite, Path: old, Data: a.opt.pointerContent(it.source), Had: kd.leaf(pointerLeaf) != ""})
 	case old != "":
 		ops = append(ops, op{Do: opRemove, Path: old, Had: true})
 	}
@@ -174,6 +194,9 @@ func (a *adder) replaces(kd *keyDir, have string, it *item) error {
 	}
 	if !a.opt.Refuse {
 		return nil
+	}
+	if err := a.hash(it); err != nil {
+		return a.s.wrap(err)
 	}
 	same, err := a.s.storedIs(have, kd.name, it.sum)
 	if err != nil || same {

@@ -9,10 +9,10 @@ import (
 	"io"
 	"io/fs"
 	"os"
+	"path"
 	"path/filepath"
 	"strconv"
 	"sync"
-	"time"
 
 	"github.com/symdepot/symdepot/cab"
 	"github.com/symdepot/symdepot/internal/durable"
@@ -21,6 +21,15 @@ import (
 // copyBuffer is the size in bytes of what is read at once.
 const copyBuffer = 256 << 10
 
+const (
+	// chunk is the size in bytes of what is copied by one call, and handed to
+	// the disk while the next is.
+	chunk = 8 << 20
+	// writeBehindFrom is the size in bytes from which that is done: the disk
+	// takes many small files faster together.
+	writeBehindFrom = 256 << 10
+)
+
 // staging copies or compresses files into a writer's folder and makes them
 // durable together.
 type staging struct {
@@ -28,52 +37,70 @@ type staging struct {
 	group    *durable.Group
 	compress Compression
 	buffers  sync.Pool
-
-	mu    sync.Mutex
-	times []stagedTime // guarded by mu
-}
-
-type stagedTime struct {
-	name string
-	time time.Time
+	spots    *spots
 }
 
 func newStaging(st *stage, c Compression) *staging {
-	g := &staging{st: st, group: st.s.tree.NewGroup(), compress: c}
+	g := &staging{st: st, group: st.s.tree.NewGroup(), compress: c, spots: newSpots(st.s)}
 	g.buffers.New = func() any { return new([copyBuffer]byte) }
 	return g
 }
 
 func (g *staging) abort() { g.group.Abort() }
 
-// commit makes the staged files durable, and as old as what they were made
-// from, as the genuine tool's copies are.
+// commit makes the staged files durable.
 func (g *staging) commit() error {
-	if err := g.group.Commit(); err != nil {
+	for _, dir := range []string{journalDir, g.st.dir} {
+		g.group.SyncDir(dir)
+	}
+	if err := g.st.writeFolders(); err != nil {
 		return err
 	}
-	for _, t := range g.times {
-		// A share that does not let a time be set is no reason to fail.
-		_ = g.st.s.root.Chtimes(g.st.path(t.name), t.time, t.time)
+	g.flush(foldersLeaf)
+	return ignoreAbsent(g.group.Commit()) // what was dropped meanwhile is not there
+}
+
+// flush lets commit flush a file or a folder of the writer's folder.
+func (g *staging) flush(name string) {
+	if syncsNames {
+		g.group.SyncDir(g.st.path(name)) // flushes the content of a file as well
 	}
-	return nil
 }
 
 // one brings one file into the folder.
 func (g *staging) one(ctx context.Context, a *adder, i int, f File) *item {
 	it := &item{file: f}
-	if err := ctx.Err(); err != nil {
-		it.err, it.fatal = err, true
+	if ctx.Err() != nil {
+		it.err, it.fatal = context.Cause(ctx), true
 		return it
 	}
 	it.err = g.fill(ctx, a, i, it)
 	var store *storeError
 	if errors.As(it.err, &store) {
 		it.err, it.fatal = g.st.s.wrap(store.err), true
-	} else if errors.Is(it.err, context.Canceled) || errors.Is(it.err, context.DeadlineExceeded) {
-		it.fatal = true
+	} else if it.err != nil && ctx.Err() != nil {
+		it.err, it.fatal = context.Cause(ctx), true // it stopped for that
+	}
+	if it.err != nil {
+		g.drop(it)
 	}
 	return it
+}
+
+// drop removes what was staged of a file that is not stored.
+func (g *staging) drop(it *item) {
+	for i := range it.keys {
+		k := &it.keys[i]
+		switch {
+		case k.spot != nil:
+			if err := g.st.root.RemoveAll(k.spot.Rel); err != nil {
+				g.spots.soil(k.spot.group)
+			}
+		case k.staged != "":
+			_ = g.st.root.Remove(k.staged) // the folder is removed as a whole anyway
+		}
+	}
+	it.keys = nil
 }
 
 // storeError marks an error of the store among those of the files.
@@ -92,7 +119,10 @@ func ofStore(err error) error {
 func (g *staging) fill(ctx context.Context, a *adder, i int, it *item) error {
 	var err error
 	if a.opt.Pointer && it.file.Keys != nil {
-		return g.accept(a, it, it.file.Keys)
+		if err := g.accept(a, it, it.file.Keys); err != nil {
+			return err
+		}
+		return g.stage(ctx, a, it, source{}, i)
 	}
 	in, packed, err := openInput(it.file)
 	if err != nil {
@@ -112,10 +142,12 @@ func (g *staging) fill(ctx context.Context, a *adder, i int, it *item) error {
 			return err
 		}
 	}
-	if err := g.accept(a, it, keys); err != nil || a.opt.Pointer {
+	if err := g.accept(a, it, keys); err != nil {
 		return err
 	}
-	it.bytes = info.Size()
+	if !a.opt.Pointer {
+		it.bytes = info.Size()
+	}
 	return g.stage(ctx, a, it, source{in, info, packed}, i)
 }
 
@@ -166,54 +198,178 @@ type source struct {
 	packed bool
 }
 
-// stage writes the content, once for each key.
+// stage writes what each key shall have, in a folder of its own where the key
+// is new to the store.
 func (g *staging) stage(ctx context.Context, a *adder, it *item, in source, i int) error {
-	method := g.compress
-	compressed := method != Plain || in.packed
-	if method != Plain && !in.packed && in.info.Size() > cab.MaxFile {
-		if !a.opt.OversizePlain {
-			return fmt.Errorf("%d bytes: %w", in.info.Size(), cab.ErrTooLarge)
-		}
-		it.plain, compressed = true, false
-	}
 	for n := range it.keys {
 		k := &it.keys[n]
-		k.staged, k.compressed = "f"+strconv.Itoa(i)+"."+strconv.Itoa(n), compressed
-		var err error
-		if compressed && !in.packed {
-			err = g.pack(ctx, it, in, k)
-			if errors.Is(err, cab.ErrTooLarge) && a.opt.OversizePlain {
-				it.plain, compressed, k.compressed = true, false, false
-				err = g.copy(ctx, it, in, k)
+		own := strconv.Itoa(i) + "." + strconv.Itoa(n)
+		if k.spot = g.spots.claim(k.Named, own); k.spot == nil {
+			if a.opt.Pointer {
+				continue // the step that writes it has it
 			}
-		} else {
-			err = g.copy(ctx, it, in, k)
+			k.staged = "f" + own
+			if err := g.content(ctx, a, it, in, k, g.st.root); err != nil {
+				return err
+			}
+			continue
 		}
-		if err != nil {
+		if err := g.whole(ctx, a, it, in, k); err != nil {
 			return err
 		}
-		g.mu.Lock()
-		g.times = append(g.times, stagedTime{k.staged, in.info.ModTime()})
-		g.mu.Unlock()
 	}
 	return nil
 }
 
-// copy writes the plain content.
-func (g *staging) copy(ctx context.Context, it *item, in source, k *stagedKey) error {
-	f, err := g.st.s.tree.Create(g.st.dir, 0o666)
+// whole stages the folder of a key.
+func (g *staging) whole(ctx context.Context, a *adder, it *item, in source, k *stagedKey) error {
+	sp := k.spot
+	dir, err := sp.open(g.st.root)
 	if err != nil {
 		return ofStore(err)
 	}
-	h := sha256.New()
-	if err := g.pump(ctx, in, io.MultiWriter(h, storeWriter{f})); err != nil {
-		f.Abort()
+	defer dir.Close()
+	g.flush(sp.Rel)
+	if sp.group != nil {
+		g.flush(sp.group.rel)
+	}
+	if a.opt.Pointer {
+		sp.Leaf = pointerLeaf
+		err = ofStore(writeQuickly(dir, sp.Leaf, a.opt.pointerContent(it.source)))
+		g.flush(path.Join(sp.Rel, sp.Leaf))
+	} else {
+		err = g.content(ctx, a, it, in, k, dir)
+	}
+	if err != nil || a.opt.NoRefs {
 		return err
 	}
-	h.Sum(it.sum[:0])
-	g.group.Add(f, g.st.path(k.staged))
+	ref := Ref{ID: a.guess, Pointer: a.opt.Pointer, Path: it.source, Type: k.Type, Compressed: k.compressed}
+	line := printRefs([]Ref{ref})
+	sp.Ref = string(line[len(a.guess.String()):])
+	g.flush(path.Join(sp.Rel, refsLeaf))
+	return ofStore(writeQuickly(dir, refsLeaf, line))
+}
+
+// writeQuickly makes a small file that is flushed later, or at once where that
+// takes a file open for writing.
+func writeQuickly(root *os.Root, name string, data []byte) error {
+	f, err := root.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o666)
+	if err != nil {
+		return err
+	}
+	_, err = f.Write(data)
+	if err == nil && !syncsNames {
+		err = f.Sync()
+	}
+	return errors.Join(err, f.Close())
+}
+
+// content writes the content of a key into dir.
+func (g *staging) content(ctx context.Context, a *adder, it *item, in source, k *stagedKey, dir *os.Root) error {
+	if g.compress == Plain || in.packed {
+		k.compressed = in.packed
+		return g.copy(ctx, in, k, dir)
+	}
+	err := fmt.Errorf("%d bytes: %w", in.info.Size(), cab.ErrTooLarge)
+	if in.info.Size() <= cab.MaxFile {
+		k.compressed = true
+		err = g.pack(ctx, it, in, k, dir)
+	}
+	if errors.Is(err, cab.ErrTooLarge) && a.opt.OversizePlain {
+		it.plain, k.compressed = true, false
+		return g.copy(ctx, in, k, dir)
+	}
+	return err
+}
+
+// create makes the file of a key in dir.
+func (g *staging) create(k *stagedKey, dir *os.Root) (f *os.File, leaf string, err error) {
+	leaf = k.staged // a loose one
+	if k.spot != nil {
+		if leaf = k.spot.name; k.compressed {
+			leaf = compressedName(leaf)
+		}
+		k.spot.Leaf, k.staged = leaf, path.Join(k.spot.Rel, leaf)
+	}
+	if fault := g.st.s.opt.stageFault; fault != nil {
+		err = fault(k.Name)
+	}
+	if err == nil {
+		f, err = dir.OpenFile(leaf, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o666)
+	}
+	return f, leaf, ofStore(err)
+}
+
+// finish makes a written file as old as what it was made from, as the genuine
+// tool's copies are, and lets commit flush it.
+func (g *staging) finish(f *os.File, in source, k *stagedKey, dir *os.Root, leaf string) error {
+	var err error
+	if !syncsNames {
+		err = f.Sync()
+	}
+	if err = errors.Join(err, f.Close()); err != nil {
+		return ofStore(err)
+	}
+	g.flush(k.staged)
+	// A share that does not let a time be set is no reason to fail.
+	_ = dir.Chtimes(leaf, in.info.ModTime(), in.info.ModTime())
 	return nil
 }
+
+// copy writes the plain content.
+func (g *staging) copy(ctx context.Context, in source, k *stagedKey, dir *os.Root) error {
+	f, leaf, err := g.create(k, dir)
+	if err != nil {
+		return err
+	}
+	if err := g.copyTo(ctx, in, f); err != nil {
+		f.Close()
+		return err
+	}
+	return g.finish(f, in, k, dir, leaf)
+}
+
+// copyTo lets the system copy, which may share the blocks. It cannot tell who
+// is to blame if that fails: then it is done by hand.
+func (g *staging) copyTo(ctx context.Context, in source, f *os.File) error {
+	if _, err := in.Seek(0, io.SeekStart); err != nil {
+		return err
+	}
+	for done := int64(0); ; {
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
+		n, err := f.ReadFrom(io.LimitReader(in.File, chunk))
+		if durable.IsNoSpace(err) {
+			return ofStore(err)
+		}
+		if err != nil {
+			return g.copyByHand(ctx, in, f)
+		}
+		if n >= writeBehindFrom {
+			durable.StartWriting(f, done, n)
+		}
+		if done += n; n == chunk {
+			continue
+		}
+		if done != in.info.Size() {
+			return errChanged
+		}
+		return nil
+	}
+}
+
+func (g *staging) copyByHand(ctx context.Context, in source, f *os.File) error {
+	if err := f.Truncate(0); err != nil {
+		return ofStore(err)
+	}
+	if _, err := f.Seek(0, io.SeekStart); err != nil {
+		return ofStore(err)
+	}
+	return g.pump(ctx, in, storeWriter{f})
+}
+
+var errChanged = errors.New("the file changed while it was read")
 
 // pump copies all of a file and makes sure that it did not change.
 func (g *staging) pump(ctx context.Context, in source, w io.Writer) error {
@@ -225,7 +381,7 @@ func (g *staging) pump(ctx context.Context, in source, w io.Writer) error {
 		return err
 	}
 	if n != in.info.Size() {
-		return errors.New("the file changed while it was read")
+		return errChanged
 	}
 	return nil
 }
@@ -245,8 +401,8 @@ type contextReader struct {
 }
 
 func (r *contextReader) Read(p []byte) (int, error) {
-	if err := r.ctx.Err(); err != nil {
-		return 0, err
+	if r.ctx.Err() != nil {
+		return 0, context.Cause(r.ctx)
 	}
 	return r.r.Read(p)
 }

@@ -61,6 +61,9 @@ type Options struct {
 	step func(what string) error
 	// osLock, for tests, is tried in place of the operating system's.
 	osLock func(f *os.File, offset int64) (bool, error)
+	// stageFault, for tests, is asked before the file of that name is staged.
+	// Its error is taken for the disk's.
+	stageFault func(name string) error
 }
 
 // Store is an open store. Its methods may be used by several goroutines, and
@@ -73,6 +76,8 @@ type Store struct {
 	process *processLock
 	names   listings
 	flat    bool
+	opened  Tiers // which may have changed since
+	made    maker
 }
 
 // Open opens the store in dir. A directory that is none is opened as a flat
@@ -86,7 +91,7 @@ func Open(dir string, opt Options) (*Store, error) {
 	if err != nil {
 		return nil, errors.Join(err, s.Close())
 	}
-	s.flat = tiers == Flat
+	s.flat, s.opened = tiers == Flat, tiers
 	return s, nil
 }
 
@@ -96,16 +101,23 @@ func Create(dir string, tiers Tiers, opt Options) (*Store, error) {
 	if opt.ReadOnly {
 		return Open(dir, opt)
 	}
+	missing := missingDirs(dir)
 	if err := durable.MkdirAll(dir, 0o777); err != nil {
+		removeDirs(missing)
 		return nil, wrapError(err)
 	}
 	s, err := openDir(dir, opt)
 	if err != nil {
+		removeDirs(missing)
 		return nil, err
 	}
-	have, err := s.detect()
-	if err == nil && have == Flat {
-		err = s.create(tiers)
+	s.opened, err = s.detect()
+	if err == nil && s.opened == Flat {
+		s.opened = tiers
+		s.made.begin(tiers, missing)
+		if err = s.create(tiers); err != nil {
+			s.unmake()
+		}
 	}
 	if err != nil {
 		return nil, errors.Join(err, s.Close())
@@ -148,20 +160,6 @@ func randomToken() string {
 	return hex.EncodeToString(b[:])
 }
 
-// create makes the markers of a new store. index2.txt comes before 000Admin:
-// the store is none, and its arrangement open, until that is there.
-func (s *Store) create(tiers Tiers) error {
-	if tiers == Two {
-		if err := s.touch(index2File); err != nil {
-			return err
-		}
-	}
-	if err := s.tree.MkdirAll(adminDir, 0o777); err != nil {
-		return s.wrap(err)
-	}
-	return s.touch(pingmeFile)
-}
-
 // touch makes an empty file, or gives it the present time.
 func (s *Store) touch(name string) error {
 	if err := s.step("touch " + name); err != nil {
@@ -181,7 +179,11 @@ func (s *Store) touch(name string) error {
 }
 
 // Close lets go of the directory.
-func (s *Store) Close() error { return s.tree.Close() }
+func (s *Store) Close() error {
+	err := s.tree.Close()
+	s.made.end()
+	return err
+}
 
 // Dir returns the absolute path of the root.
 func (s *Store) Dir() string { return s.dir }
@@ -234,19 +236,39 @@ func fileEnd(err error) bool { return errors.Is(err, io.EOF) }
 
 // readText reads a small file; nil if it is not there.
 func (s *Store) readText(name string) ([]byte, error) {
-	f, err := s.root.Open(name)
+	data, err := readSmall(s.root, name, maxText)
+	return checkText(name, data, err)
+}
+
+func checkText(name string, data []byte, err error) ([]byte, error) {
 	if err != nil {
 		return nil, ignoreAbsent(err)
-	}
-	defer f.Close()
-	data, err := io.ReadAll(io.LimitReader(f, maxText+1))
-	if err != nil {
-		return nil, err
 	}
 	if len(data) > maxText {
 		return nil, fmt.Errorf("%w: %s is larger than %d bytes", ErrDamaged, name, maxText)
 	}
 	return data, nil
+}
+
+// readSmall reads a file of up to limit bytes, and one byte more of a longer
+// one.
+func readSmall(root *os.Root, name string, limit int) ([]byte, error) {
+	f, err := root.Open(name)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	return io.ReadAll(io.LimitReader(f, int64(limit)+1))
+}
+
+// readNames lists a folder.
+func readNames(root *os.Root, name string) ([]string, error) {
+	d, err := root.Open(name)
+	if err != nil {
+		return nil, err
+	}
+	defer d.Close()
+	return d.Readdirnames(-1)
 }
 
 // Detect says how the files in dir are arranged.

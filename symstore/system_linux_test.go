@@ -13,12 +13,16 @@ import (
 
 // mountSmall mounts a file system of so many bytes in memory.
 func mountSmall(t *testing.T, size int) string {
+	return mountTmpfs(t, fmt.Sprintf("size=%d", size))
+}
+
+func mountTmpfs(t *testing.T, options string) string {
 	t.Helper()
 	if os.Getuid() != 0 {
 		t.Skip("mounting takes root")
 	}
 	dir := t.TempDir()
-	if err := unix.Mount("tmpfs", dir, "tmpfs", 0, fmt.Sprintf("size=%d", size)); err != nil {
+	if err := unix.Mount("tmpfs", dir, "tmpfs", 0, options); err != nil {
 		t.Skipf("no mount here: %v", err)
 	}
 	t.Cleanup(func() { _ = unix.Unmount(dir, unix.MNT_DETACH) })
@@ -63,6 +67,60 @@ func TestFullDisk(t *testing.T) {
 	}
 	mustAdd(t, s, AddOptions{}, paths(list...))
 	mustBeClean(t, s)
+}
+
+// TestFullDiskAtFirst fills the disk to each degree before a store is made on
+// it: the folder stays as it was, or away.
+func TestFullDiskAtFirst(t *testing.T) {
+	src := t.TempDir()
+	var list []string
+	for i := range 3 {
+		list = append(list, writeFile(t, filepath.Join(src, fmt.Sprintf("f%d.dll", i)), peImage(uint32(i), 0x1000, "x")))
+	}
+	failures := 0
+	try := func(what, disk string, inside string, tiers Tiers) (stored bool) {
+		t.Helper()
+		dir := filepath.Join(disk, filepath.FromSlash(inside))
+		s, err := Create(dir, tiers, Options{})
+		if err == nil {
+			_, err = s.Add(t.Context(), AddOptions{}, paths(list...))
+			_ = s.Close()
+		}
+		if err == nil {
+			return true
+		}
+		failures++
+		if !IsNoSpace(err) {
+			t.Errorf("%s: %v", what, err)
+		}
+		left, err := os.ReadDir(disk)
+		if err != nil || len(left) > 0 {
+			t.Errorf("%s: there is %v, %v", what, left, err)
+		}
+		return false
+	}
+	for _, tiers := range []Tiers{One, Two} {
+		for _, inside := range []string{".", "new/store"} {
+			// Each thing that is made takes an inode.
+			for inodes, stored := 2, false; !stored && inodes < 100; inodes++ {
+				disk := mountTmpfs(t, fmt.Sprintf("nr_inodes=%d", inodes))
+				stored = try(fmt.Sprintf("%d inodes, %s", inodes, inside), disk, inside, tiers)
+				if err := unix.Unmount(disk, unix.MNT_DETACH); err != nil {
+					t.Fatal(err)
+				}
+			}
+			for pages, stored := 1, false; !stored && pages < 100; pages++ {
+				disk := mountSmall(t, pages<<12)
+				stored = try(fmt.Sprintf("%d pages, %s", pages, inside), disk, inside, tiers)
+				if err := unix.Unmount(disk, unix.MNT_DETACH); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+	}
+	if failures < 40 {
+		t.Errorf("the disk was full %d times only", failures)
+	}
 }
 
 // TestReadOnlyDisk writes to a disk that is mounted so.

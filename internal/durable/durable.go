@@ -226,6 +226,11 @@ func (f *File) startWriting() {
 	f.started = f.written
 }
 
+// StartWriting begins to move a part of a file, in bytes, to the disk without
+// waiting for the end, for those who write a file by other means. It is a hint:
+// errors show at the flush.
+func StartWriting(f *os.File, offset, n int64) { startWriteBehind(f, offset, n) }
+
 // sync makes the content durable and closes the file.
 func (f *File) sync() error {
 	err := f.tree.do(OpSync, f.name, f.file.Sync)

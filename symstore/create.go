@@ -1,0 +1,122 @@
+package symstore
+
+import (
+	"errors"
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+	"strings"
+	"sync"
+)
+
+// maker remembers that this Store has made the store, for as long as nothing is
+// in it: what cannot be begun leaves the folder as it was.
+type maker struct {
+	mu      sync.Mutex
+	made    bool     // guarded by mu
+	tiers   Tiers    // guarded by mu
+	missing []string // folders that were not there, the innermost first; guarded by mu
+	undone  bool     // guarded by mu
+}
+
+func (m *maker) begin(tiers Tiers, missing []string) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.made, m.tiers, m.missing = true, tiers, missing
+}
+
+// end removes the folders that were made for a store that is none.
+func (m *maker) end() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.undone {
+		removeDirs(m.missing)
+	}
+}
+
+// missingDirs lists what MkdirAll is about to make, the innermost first.
+func missingDirs(dir string) []string {
+	var list []string
+	dir, err := filepath.Abs(dir)
+	for err == nil {
+		if _, err := os.Lstat(dir); !errors.Is(err, fs.ErrNotExist) {
+			break
+		}
+		list = append(list, dir)
+		dir = filepath.Dir(dir)
+	}
+	return list
+}
+
+func removeDirs(list []string) {
+	for _, dir := range list {
+		if err := os.Remove(dir); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return // somebody uses it
+		}
+	}
+}
+
+// create makes the markers of a new store. index2.txt comes before 000Admin:
+// the store is none, and its arrangement open, until that is there.
+func (s *Store) create(tiers Tiers) error {
+	if tiers == Two {
+		if err := s.touch(index2File); err != nil {
+			return err
+		}
+	}
+	if err := s.tree.MkdirAll(adminDir, 0o777); err != nil {
+		return s.wrap(err)
+	}
+	return s.touch(pingmeFile)
+}
+
+// createAgain makes the markers if a writer that had made the store and came to
+// nothing has removed them.
+func (s *Store) createAgain() error {
+	if s.exists(pingmeFile) || s.exists(lastIDFile) || s.exists(serverFile) {
+		return nil
+	}
+	s.made.mu.Lock()
+	s.made.undone = false
+	s.made.mu.Unlock()
+	return s.create(s.opened)
+}
+
+// unmake removes the markers of a store that this Store has made and in which
+// there is nothing. It stops at the first sign of somebody else.
+func (s *Store) unmake() {
+	m := &s.made
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if !m.made || m.undone {
+		return
+	}
+	// Every writer has a folder in the journal before it does anything.
+	if ignoreAbsent(s.root.Remove(journalDir)) != nil {
+		return
+	}
+	d, err := s.root.Open(adminDir)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return
+	}
+	if err == nil {
+		names, err := d.Readdirnames(-1)
+		d.Close()
+		if err != nil {
+			return
+		}
+		for _, n := range names {
+			if !strings.EqualFold(n, path.Base(lockName)) {
+				return
+			}
+		}
+		if ignoreAbsent(s.root.Remove(lockName)) != nil || s.root.Remove(adminDir) != nil {
+			return
+		}
+	}
+	m.undone = ignoreAbsent(s.root.Remove(pingmeFile)) == nil
+	if m.tiers == Two {
+		_ = s.root.Remove(index2File) // without the others it makes no store
+	}
+}

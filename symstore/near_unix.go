@@ -1,0 +1,248 @@
+//go:build unix
+
+package symstore
+
+import (
+	"errors"
+	"io/fs"
+	"os"
+	"path"
+
+	"golang.org/x/sys/unix"
+)
+
+// maxNear is the number of folders that are kept open.
+const maxNear = 200
+
+// near does small things to many files of a store, one after another. Most of
+// what that costs is finding the way from the root to a name, folder by folder:
+// near keeps the folders open. That is two thirds of the time under the store's
+// lock. It never follows a link; where there is one, and where anything fails,
+// it leaves the matter to the root. It is used by one goroutine.
+type near struct {
+	root *os.Root
+	top  *os.File
+	dirs map[string]int // descriptors of open folders
+}
+
+var errNotNear = errors.New("not a plain name")
+
+// dir returns the descriptor of a folder, which stays near's.
+func (n *near) dir(name string) (int, error) {
+	if name == "." {
+		if n.top == nil {
+			top, err := n.root.Open(".")
+			if err != nil {
+				return -1, err
+			}
+			n.top = top
+		}
+		return int(n.top.Fd()), nil
+	}
+	if fd, ok := n.dirs[name]; ok {
+		return fd, nil
+	}
+	parent, base, err := n.split(name)
+	if err != nil {
+		return -1, err
+	}
+	fd, err := openNear(parent, base, unix.O_RDONLY|unix.O_DIRECTORY)
+	if err != nil {
+		return -1, err
+	}
+	if n.dirs == nil {
+		n.dirs = map[string]int{}
+	}
+	n.dirs[name] = fd
+	return fd, nil
+}
+
+func (n *near) split(name string) (parent int, base string, err error) {
+	if base = path.Base(name); base == "." || base == ".." || base == "/" || path.IsAbs(name) {
+		return -1, "", errNotNear
+	}
+	parent, err = n.dir(path.Dir(name))
+	return parent, base, err
+}
+
+func openNear(parent int, base string, flags int) (int, error) {
+	for {
+		fd, err := unix.Openat(parent, base, flags|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0o666)
+		if err != unix.EINTR {
+			return fd, err
+		}
+	}
+}
+
+// room makes sure that the next few folders can be opened without others being
+// closed.
+func (n *near) room() {
+	if len(n.dirs) > maxNear {
+		n.forget()
+	}
+}
+
+// forget closes the folders, of which one may have gone.
+func (n *near) forget() {
+	for _, fd := range n.dirs {
+		_ = unix.Close(fd) // opened for reading
+	}
+	clear(n.dirs)
+}
+
+func (n *near) close() {
+	n.forget()
+	if n.top != nil {
+		n.top.Close()
+		n.top = nil
+	}
+}
+
+// both calls do with the places of two names.
+func (n *near) both(from, to string, do func(int, string, int, string) error) error {
+	n.room()
+	a, x, err := n.split(from)
+	if err != nil {
+		return err
+	}
+	b, y, err := n.split(to)
+	if err != nil {
+		return err
+	}
+	return do(a, x, b, y)
+}
+
+// rename is that of os.Root.
+func (n *near) rename(from, to string) error {
+	if n.both(from, to, unix.Renameat) == nil {
+		return nil
+	}
+	n.forget()
+	return n.root.Rename(from, to)
+}
+
+// link is that of os.Root.
+func (n *near) link(from, to string) error {
+	err := n.both(from, to, func(a int, x string, b int, y string) error { return unix.Linkat(a, x, b, y, 0) })
+	if err == nil {
+		return nil
+	}
+	n.forget()
+	return n.root.Link(from, to)
+}
+
+// exists says whether a name is there.
+func (n *near) exists(name string) bool {
+	n.room()
+	parent, base, err := n.split(name)
+	if err == nil {
+		var st unix.Stat_t
+		err = unix.Fstatat(parent, base, &st, unix.AT_SYMLINK_NOFOLLOW)
+	}
+	if err == nil || err == unix.ENOENT {
+		return err == nil
+	}
+	_, err = n.root.Lstat(name)
+	return err == nil
+}
+
+// names lists a folder.
+func (n *near) names(name string) ([]string, error) {
+	n.room()
+	fd, err := n.dir(name)
+	if err == nil {
+		_, err = unix.Seek(fd, 0, 0)
+	}
+	var list []string
+	buf := make([]byte, 8<<10)
+	for err == nil {
+		var k int
+		if k, err = unix.ReadDirent(fd, buf); err == nil && k <= 0 {
+			return list, nil
+		}
+		if err == nil {
+			_, _, list = unix.ParseDirent(buf[:k], -1, list)
+		}
+	}
+	if err == unix.ENOENT {
+		return nil, &fs.PathError{Op: "open", Path: name, Err: err}
+	}
+	n.forget()
+	return readNames(n.root, name)
+}
+
+// read reads an ordinary file of up to limit bytes, and one byte more of a
+// longer one.
+func (n *near) read(name string, limit int) ([]byte, error) {
+	n.room()
+	parent, base, err := n.split(name)
+	if err != nil {
+		return readSmall(n.root, name, limit)
+	}
+	fd, err := openNear(parent, base, unix.O_RDONLY|unix.O_NONBLOCK)
+	if err == unix.ENOENT {
+		return nil, &fs.PathError{Op: "open", Path: name, Err: err}
+	}
+	if err != nil {
+		return readSmall(n.root, name, limit)
+	}
+	defer func() { _ = unix.Close(fd) }() // opened for reading
+	data := make([]byte, 0, 1024)
+	for len(data) <= limit {
+		if len(data) == cap(data) {
+			data = append(data, 0)[:len(data)]
+		}
+		k, err := unix.Read(fd, data[len(data):cap(data)])
+		switch {
+		case err == unix.EINTR:
+		case err != nil:
+			return nil, &fs.PathError{Op: "read", Path: name, Err: err}
+		case k == 0:
+			return data, nil
+		default:
+			data = data[:len(data)+k]
+		}
+	}
+	return data[:limit+1], nil
+}
+
+// write makes a small file, which is flushed later, in place of what is there.
+func (n *near) write(name string, data []byte) error {
+	return n.writeAt(name, data, unix.O_WRONLY|unix.O_CREAT|unix.O_TRUNC)
+}
+
+// patch overwrites the first bytes of a file.
+func (n *near) patch(name string, data []byte) error {
+	return n.writeAt(name, data, unix.O_WRONLY)
+}
+
+func (n *near) writeAt(name string, data []byte, flags int) error {
+	n.room()
+	parent, base, err := n.split(name)
+	if err == nil {
+		var fd int
+		if fd, err = openNear(parent, base, flags); err == nil {
+			return writeClose(fd, name, data)
+		}
+	}
+	return &fs.PathError{Op: "open", Path: name, Err: err}
+}
+
+func writeClose(fd int, name string, data []byte) error {
+	var err error
+	for len(data) > 0 && err == nil {
+		var k int
+		if k, err = unix.Write(fd, data); err == unix.EINTR {
+			err = nil
+			continue
+		}
+		data = data[max(k, 0):]
+	}
+	if closed := unix.Close(fd); err == nil {
+		err = closed
+	}
+	if err != nil {
+		return &fs.PathError{Op: "write", Path: name, Err: err}
+	}
+	return nil
+}

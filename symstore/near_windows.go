@@ -1,0 +1,40 @@
+package symstore
+
+import (
+	"errors"
+	"os"
+)
+
+// near does small things to many files of a store: see near_unix.go. Here it
+// leaves all to the root.
+type near struct{ root *os.Root }
+
+func (n *near) close() {}
+
+func (n *near) rename(from, to string) error { return n.root.Rename(from, to) }
+
+func (n *near) link(from, to string) error { return n.root.Link(from, to) }
+
+func (n *near) exists(name string) bool {
+	_, err := n.root.Lstat(name)
+	return err == nil
+}
+
+func (n *near) names(name string) ([]string, error) { return readNames(n.root, name) }
+
+func (n *near) read(name string, limit int) ([]byte, error) { return readSmall(n.root, name, limit) }
+
+// write flushes at once: here that takes a file open for writing.
+func (n *near) write(name string, data []byte) error { return writeQuickly(n.root, name, data) }
+
+func (n *near) patch(name string, data []byte) error {
+	f, err := n.root.OpenFile(name, os.O_WRONLY, 0)
+	if err != nil {
+		return err
+	}
+	_, err = f.WriteAt(data, 0)
+	if err == nil {
+		err = f.Sync()
+	}
+	return errors.Join(err, f.Close())
+}
