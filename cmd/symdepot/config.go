@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -110,7 +111,7 @@ type cacheConfig struct {
 // default of its kind.
 type upstreamEntry struct {
 	Name     string   `yaml:"name" help:"What logs, metrics and other keys call it. Default: the preset's name, or the address without its scheme." example:"corp"`
-	Preset   string   `yaml:"preset" help:"A well-known server: see presets below. Other keys change what it says." example:"microsoft"`
+	Preset   string   `yaml:"preset" help:"A well-known server, by its name in the list of presets. Other keys change what it says." example:"microsoft"`
 	URL      string   `yaml:"url" help:"Address of the server (http, https) or bucket (s3://BUCKET/PREFIX, gs://BUCKET/PREFIX, az://ACCOUNT/CONTAINER/PREFIX)." example:"https://symbols.example.com/download/symbols"`
 	Folder   string   `yaml:"folder" help:"A folder of this machine, fetched from instead of answered from: a slow disk, or one that comes and goes." example:"/mnt/archive"`
 	Layout   string   `yaml:"layout" default:"auto" help:"How it is arranged: auto, symstore, symstore_index2, ssqp, breakpad, unified, gdb, lldb, debuginfod, slashsymbols, native, symcache (servers), flat (folders). auto asks as the client asked." example:"ssqp"`
@@ -370,27 +371,35 @@ func (c *Config) specs() ([]upstream.Spec, error) {
 	return list, errors.Join(errs...)
 }
 
-// sources opens all sources. No connection is made.
-func (c *Config) sources(d *upstream.Dialer, log *slog.Logger) ([]*upstream.Guarded, error) {
-	specs, err := c.specs()
-	if err != nil {
-		return nil, err
-	}
-	for _, w := range c.warnings(specs) {
-		log.Warn(w)
-	}
-	var list []*upstream.Guarded
-	for _, s := range specs {
-		g, err := s.Open(context.Background(), upstream.OpenOptions{Dialer: d})
+// sources are opened sources.
+type sources struct {
+	id   string // what we are called where loops are looked for
+	list []*upstream.Guarded
+	far  []depot.Upstream // as the depot takes them
+}
+
+// open opens the sources that the configuration comes to. No connection is made.
+func (c *Config) open(ctx context.Context, specs []upstream.Spec) (*sources, error) {
+	s := &sources{id: "symdepot-" + strings.ToLower(rand.Text()[:12])}
+	d := c.dialer()
+	for _, spec := range specs {
+		g, err := spec.Open(ctx, upstream.OpenOptions{Dialer: d, ServerID: s.id})
 		if err != nil {
-			for _, g := range list {
-				_ = g.Close()
-			}
-			return nil, err
+			return nil, errors.Join(err, s.Close())
 		}
-		list = append(list, g)
+		s.list = append(s.list, g)
 	}
-	return list, nil
+	s.far = c.upstreams(s.list)
+	return s, nil
+}
+
+// Close closes the sources; the depot is closed before.
+func (s *sources) Close() error {
+	var errs []error
+	for _, g := range s.list {
+		errs = append(errs, g.Close())
+	}
+	return errors.Join(errs...)
 }
 
 // upstreams are the sources as the depot takes them.

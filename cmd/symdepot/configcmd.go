@@ -229,6 +229,10 @@ func documentedConfig() string {
 	b.WriteString("# Configuration of symdepot. A key without a # counts; what stands behind one is the default,\n# or an example where there is none. Flags win over SYMDEPOT_* of the environment, and those over this file.\n")
 	b.WriteString("# Sizes: 500MB, 20GiB. Times: 300ms, 10s, 5m, 24h, 7d.\n")
 	documentKeys(&b, reflect.TypeFor[Config](), "", "")
+	b.WriteString("\n# Presets:\n")
+	for _, p := range upstream.Presets {
+		fmt.Fprintf(&b, "# - %s, %s\n", p.Preset, p.URL)
+	}
 	return b.String()
 }
 
