@@ -3,9 +3,6 @@ package objfile
 import (
 	"bytes"
 	"math"
-	"strings"
-
-	"github.com/symdepot/symdepot/layout"
 )
 
 // symbolMagics begin the files that dispatch knows.
@@ -23,7 +20,7 @@ func Candidate(head []byte, name string) error {
 			return nil
 		}
 	}
-	if strings.HasSuffix(layout.Fold(name), symCacheExt) || isPerfMap(head) || isUUIDMap(head) {
+	if isSymCache(name) || isPerfMap(head) || isUUIDMap(head) {
 		return nil
 	}
 	if len(head) == 0 {

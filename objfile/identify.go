@@ -78,7 +78,7 @@ func dispatch(b *budget, path, name string) ([]Object, error) {
 	if err != nil {
 		return nil, err
 	}
-	if strings.HasSuffix(layout.Fold(name), symCacheExt) {
+	if isSymCache(name) {
 		return identifySymCache(b, head, path)
 	}
 	has := func(magic string) bool { return bytes.HasPrefix(head, []byte(magic)) }

@@ -152,6 +152,13 @@ var errNeutral = errors.New("neither good nor bad")
 // Name is the source's.
 func (g *Guarded) Name() string { return g.src.Name() }
 
+// SymCacheServer reports whether the source speaks the SymCache protocol, and
+// nothing else.
+func (g *Guarded) SymCacheServer() bool {
+	s, ok := g.src.(interface{ SymCacheServer() bool })
+	return ok && s.SymCacheServer()
+}
+
 // Rank is the one configured.
 func (g *Guarded) Rank() int { return g.opt.Rank }
 

@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"mime"
 	"net/http"
 	"net/url"
 	"os"
@@ -17,6 +16,7 @@ import (
 	"time"
 
 	"github.com/symdepot/symdepot/layout"
+	"github.com/symdepot/symdepot/symcache"
 	"github.com/symdepot/symdepot/symstore"
 )
 
@@ -94,17 +94,14 @@ type HTTPConfig struct {
 }
 
 const (
-	defaultMax      = 16 << 30
-	microsoftAgent  = "Microsoft-Symbol-Server/10.1710.0.0 symdepot"
-	plainAgent      = "symdepot"
-	maxText         = 64 << 10 // of file.ptr and of answers that say why not
-	drainTime       = 500 * time.Millisecond
-	tierLife        = 24 * time.Hour   // index2.txt was there, or was not
-	tierRetry       = 10 * time.Minute // the answer said neither
-	longestRetry    = 24 * time.Hour
-	symCacheWait    = time.Minute      // for a server that is still transcoding
-	symCachePause   = 10 * time.Second // between two questions, at most
-	symCacheContent = "application/vnd.ms-symcache"
+	defaultMax     = 16 << 30
+	microsoftAgent = "Microsoft-Symbol-Server/10.1710.0.0 symdepot"
+	plainAgent     = "symdepot"
+	maxText        = 64 << 10 // of file.ptr and of answers that say why not
+	drainTime      = 500 * time.Millisecond
+	tierLife       = 24 * time.Hour   // index2.txt was there, or was not
+	tierRetry      = 10 * time.Minute // the answer said neither
+	longestRetry   = 24 * time.Hour
 )
 
 // HTTP is a symbol server of any kind.
@@ -239,6 +236,10 @@ func maskPath(escaped string) string {
 
 // Name is what the configuration calls the server.
 func (h *HTTP) Name() string { return h.cfg.Name }
+
+// SymCacheServer reports whether the server speaks the SymCache protocol, and
+// nothing else.
+func (h *HTTP) SymCacheServer() bool { return h.cfg.Layout == SymCacheServer }
 
 // Close ends idle connections.
 func (h *HTTP) Close() error {
@@ -385,8 +386,8 @@ func (x *question) header(p place) (http.Header, error) {
 	out.Set("Accept-Encoding", "zstd, gzip")
 	if x.ask.Request.Form == layout.FormSymCache {
 		// The protocol says the first, its sample server reads the second.
-		out.Set("Allow-Retry-After", "true")
-		out.Set("Accept-Retry-After", "true")
+		out.Set(symcache.HeaderAllowRetry, "true")
+		out.Set(symcache.HeaderAcceptRetry, "true")
 	}
 	x.hops(out)
 	return out, nil
@@ -428,34 +429,17 @@ func isToken(s string) bool {
 	return s != ""
 }
 
-// attempt asks for one place, again for a file that is being made.
+// attempt asks for one place.
 func (x *question) attempt(ctx context.Context, p place) (*Reply, error) {
-	end := x.h.now().Add(symCacheWait)
-	for {
-		header, err := x.header(p)
-		if err != nil {
-			return nil, x.h.failed(ClassBroken, "%w", err)
-		}
-		a, err := x.exchange(ctx, []*url.URL{x.h.url(p.parts)}, header)
-		if err != nil {
-			return nil, err
-		}
-		reply, err := x.answer(ctx, p, a)
-		f, ok := errors.AsType[*Failure](err)
-		if !ok || x.ask.Request.Form != layout.FormSymCache || f.Class != ClassAbsent || f.Retry.IsZero() {
-			return reply, err
-		}
-		now := x.h.now()
-		if !now.Before(end) {
-			f.Class = ClassTimeout
-			return nil, f
-		}
-		select {
-		case <-time.After(min(max(f.Retry.Sub(now), 0), symCachePause, end.Sub(now))):
-		case <-ctx.Done():
-			return nil, x.h.ended(ctx)
-		}
+	header, err := x.header(p)
+	if err != nil {
+		return nil, x.h.failed(ClassBroken, "%w", err)
 	}
+	a, err := x.exchange(ctx, []*url.URL{x.h.url(p.parts)}, header)
+	if err != nil {
+		return nil, err
+	}
+	return x.answer(ctx, p, a)
 }
 
 // answer makes a reply of what a server said. It closes a on failure.
@@ -559,7 +543,9 @@ func (x *question) refusal(a *answer) error {
 	if f.Class == ClassBroken && status == http.StatusServiceUnavailable && !f.Retry.IsZero() {
 		f.Class = ClassBusy
 	}
-	if f.Class != ClassBusy && x.ask.Request.Form != layout.FormSymCache {
+	if d, ok := symcache.ParseRetryAfter(a.resp.Header["Retry-After"]); ok && f.Class == ClassAbsent && x.ask.Request.Form == layout.FormSymCache {
+		f.Retry = h.now().Add(d)
+	} else if f.Class != ClassBusy {
 		f.Retry = time.Time{}
 	}
 	return f
@@ -748,20 +734,12 @@ func strongTag(head http.Header) string {
 // isSymCache checks the type of a file for Windows Performance Analyzer: it must
 // be of a version that the client of that request can read.
 func (x *question) isSymCache(contentType string) error {
-	media, params, err := mime.ParseMediaType(contentType)
-	if err != nil || media != symCacheContent {
-		return x.h.failed(ClassBroken, "type %q in the place of a SymCache file", clip(contentType))
+	wanted, err := symcache.ParseVersion(x.ask.Request.Version)
+	if err == nil {
+		_, err = symcache.ParseContentType(contentType, wanted)
 	}
-	major := func(v string) (int, error) {
-		v, _, _ = strings.Cut(strings.TrimLeft(v, "vV"), ".")
-		return strconv.Atoi(v)
-	}
-	if v := params["version"]; v != "" {
-		have, err := major(v)
-		want, werr := major(x.ask.Request.Version)
-		if err != nil || werr == nil && have > want {
-			return x.h.failed(ClassBroken, "version %q of a SymCache file, wanted was %q", clip(v), clip(x.ask.Request.Version))
-		}
+	if err != nil {
+		return x.h.failed(ClassBroken, "in the place of a SymCache file: %w", err)
 	}
 	return nil
 }

@@ -108,7 +108,8 @@ func (c Class) String() string {
 type Failure struct {
 	Source string
 	Class  Class
-	// Retry is when the source may be asked again, where it said so.
+	// Retry is when the source may be asked again, where it said so. An absent
+	// SymCache file with it is being made.
 	Retry time.Time
 	Err   error // what happened, without secrets
 }
