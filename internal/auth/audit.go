@@ -323,21 +323,16 @@ const stamp = "20060102T150405Z"
 // rotate puts the file aside and begins a new one. After a failure it tries to
 // open it anew.
 func (a *Audit) rotate() error {
-	failed := a.stuck != nil
+	if a.stuck != nil {
+		_ = a.end() // it has failed, and that was told
+		return a.open()
+	}
 	err := a.end()
 	if err == nil {
 		a.waiting = 0
-	}
-	if !failed && err == nil {
 		err = a.putAside()
 	}
-	if openErr := a.open(); openErr != nil {
-		return errors.Join(err, openErr)
-	}
-	if failed {
-		return nil
-	}
-	return err
+	return errors.Join(err, a.open())
 }
 
 // putAside renames the closed file, and removes older ones beyond those that

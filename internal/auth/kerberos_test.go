@@ -381,9 +381,9 @@ func TestKeytabIsReadAgain(t *testing.T) {
 	}
 }
 
-// TestTicketsMutated changes good tokens in many ways: none may be taken, none
+// TestTortureTickets changes good tokens in many ways: none may be taken, none
 // may crash the server.
-func TestTicketsMutated(t *testing.T) {
+func TestTortureTickets(t *testing.T) {
 	n := 2000
 	if os.Getenv("SYMDEPOT_TORTURE") != "" {
 		n = 30000

@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// AllProducts, as a product in a grant, is every product.
+// AllProducts stands, in a grant, for every product.
 const AllProducts = "*"
 
 // PolicyConfig says who may do what. The zero value lets everybody read
