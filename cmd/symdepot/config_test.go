@@ -7,7 +7,6 @@ import (
 	"flag"
 	"fmt"
 	"io"
-	"log/slog"
 	"os"
 	"path/filepath"
 	"reflect"
@@ -126,21 +125,25 @@ func TestConfigFull(t *testing.T) {
 	if l := c.cacheLimits(); l.MaxBytes != 1e11 || l.MaxUnused != 90*24*time.Hour || l.PerSource["microsoft"] != 50<<30 {
 		t.Errorf("%+v", l)
 	}
-	var log bytes.Buffer
-	list, err := c.sources(c.dialer(), slog.New(slog.NewTextHandler(&log, nil)))
+	all, err := c.specs()
 	if err != nil {
 		t.Fatal(err)
 	}
+	far, err := c.open(t.Context(), all)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer far.Close()
 	var got []string
-	for _, u := range c.upstreams(list) {
+	for _, u := range far.far {
 		got = append(got, fmt.Sprintf("%s %d %s", u.Source.Name(), u.Rank, u.Product))
 	}
 	want := []string{"microsoft 0 ", "x 2 ", "nuget 1 ", "corp 0 windows", "s3 0 ", "disk 0 "}
 	if !slices.Equal(got, want) {
 		t.Errorf("%q", got)
 	}
-	if !strings.Contains(log.String(), "disk:") {
-		t.Errorf("no warning of a folder that is not there: %s", &log)
+	if w := strings.Join(c.warnings(all), "\n"); !strings.Contains(w, "disk:") {
+		t.Errorf("no warning of a folder that is not there: %s", w)
 	}
 	specs, err := c.specs()
 	if err != nil {
@@ -157,10 +160,7 @@ func TestConfigFull(t *testing.T) {
 	if b := s3.Bucket.(*bucket.S3Config); b.SecretKey != "other" || b.AccessKey != "AK" || b.Region != "eu-central-1" || b.Auth != "keys" {
 		t.Errorf("%+v", b)
 	}
-	for _, g := range list {
-		_ = g.Close()
-	}
-	for _, asJSON := range []bool{false, true} {
+	for _, g := range far.list {
 		var out, warn bytes.Buffer
 		if err := c.report(&out, &warn, asJSON); err != nil {
 			t.Fatal(err)

@@ -12,12 +12,12 @@ import (
 
 type proxyCmd struct {
 	upstreamFlags
-	Listen      string `help:"Address and port; port 0 picks a free one." default:"127.0.0.1:8080" placeholder:"ADDR:PORT"`
+	Listen      string `help:"Address and port; port 0 picks a free one. Default: 127.0.0.1:8080." placeholder:"ADDR:PORT"`
 	PatFile     string `help:"File with a personal access token, sent as the password of Basic; or SYMDEPOT_PAT." placeholder:"FILE"`
 	BasicFile   string `help:"File with user:password; or SYMDEPOT_BASIC." placeholder:"FILE"`
 	BearerFile  string `help:"File with a bearer token; or SYMDEPOT_BEARER." placeholder:"FILE"`
 	HeadersFile string `help:"File with one \"Name: value\" per line, read again when it changes; or SYMDEPOT_HEADERS_FILE." placeholder:"FILE"`
-	Log         string `help:"Format of the log: text, json, or auto (text on a terminal)." enum:"auto,text,json" default:"auto"`
+	Log         string `help:"Format of the log: text, json, or auto (text on a terminal)." enum:",auto,text,json" default:"" placeholder:"auto|text|json"`
 	Quiet       bool   `help:"Log no requests, only what goes wrong." short:"q"`
 }
 
@@ -36,12 +36,19 @@ Exit codes: 0 stopped, 2 wrong command line, 3 could not listen, 4 depot damaged
 
 // Run serves until it is told to stop.
 func (c proxyCmd) Run(a *app) error {
-	if len(c.Upstream) == 0 {
-		c.FromEnv = true
-	}
-	specs, err := c.specs([]string{c.Listen})
+	conf, err := c.load(a)
 	if err != nil {
 		return err
+	}
+	if err := (serveCmd{Listen: c.Listen, Log: c.Log, Quiet: c.Quiet}).into(conf); err != nil {
+		return err
+	}
+	if len(conf.Upstreams) == 0 {
+		conf.FromEnv = true
+	}
+	specs, err := conf.specs()
+	if err != nil {
+		return usageError(err.Error())
 	}
 	if len(specs) == 0 {
 		m, err := upstream.PresetByName("microsoft")
@@ -57,7 +64,7 @@ func (c proxyCmd) Run(a *app) error {
 	for _, s := range specs {
 		fmt.Fprintf(a.stdout, "Asking %s (%s).\n", printable(s.Name), s.Layout)
 	}
-	return serveCmd{upstreamFlags: upstreamFlags{NoEgress: c.NoEgress}, extra: specs, Listen: c.Listen, FilePath: "name", Log: c.Log, Quiet: c.Quiet}.Run(a)
+	return serve(a, conf, specs, nil, txFlags{})
 }
 
 // credentials gives the secrets of the environment or of files to the one

@@ -24,7 +24,7 @@ type serveCmd struct {
 	txFlags
 	upstreamFlags
 	Add          []string `help:"Add this file, folder or archive first; repeatable." placeholder:"PATH" sep:"none"`
-	Listen       string   `help:"Address and port; port 0 picks a free one." default:"127.0.0.1:8080" placeholder:"ADDR:PORT"`
+	Listen       string   `help:"Address and port; port 0 picks a free one. Default: 127.0.0.1:8080." placeholder:"ADDR:PORT"`
 	Public       bool     `help:"Allow an address that other machines reach: everybody there may read everything."`
 	Host         []string `help:"Another host name under which clients reach this server; repeatable." placeholder:"NAME"`
 	Prefix       []string `help:"Another path prefix under which everything is answered; repeatable." placeholder:"PATH"`
@@ -33,11 +33,9 @@ type serveCmd struct {
 	Store        []string `help:"Answer from this tree of symbol files too, as it is, after the depot; its layout is found out, or named; repeatable." placeholder:"DIR[,layout=L]" sep:"none"`
 	PointerRoot  []string `help:"Follow the pointers of a store into this folder; with PREFIX= those that begin so (//server/share=/mnt/share); repeatable." placeholder:"[PREFIX=]DIR" sep:"none"`
 	AdminFiles   bool     `help:"Answer a store's 000Admin and refs.ptr too, with source paths cut down to names."`
-	FilePath     string   `help:"What X-DEBUGINFOD-FILE tells of where a file came from: its name, the full path as added, or none." enum:"name,full,none" default:"name"`
-	Log          string   `help:"Format of the log: text, json, or auto (text on a terminal)." enum:"auto,text,json" default:"auto"`
+	FilePath     string   `help:"What X-DEBUGINFOD-FILE tells of where a file came from: its name (default), the full path as added, or none." enum:",name,full,none" default:"" placeholder:"name|full|none"`
+	Log          string   `help:"Format of the log: text, json, or auto (text on a terminal)." enum:",auto,text,json" default:"" placeholder:"auto|text|json"`
 	Quiet        bool     `help:"Log no requests, only what goes wrong." short:"q"`
-
-	extra []upstream.Spec // further sources
 }
 
 // Help is the long help text.
@@ -49,20 +47,77 @@ paste into each is printed on start. Needs no configuration; Ctrl-C finishes run
   symdepot serve --listen 127.0.0.1:0
   symdepot serve --store /srv/symbols --pointer-root '\\server\builds=/mnt/builds'
   symdepot serve --store /srv/new,layout=unified
+  symdepot serve --upstream microsoft --upstream https://symbols.example.com,layout=ssqp
   symdepot serve --listen 0.0.0.0:8080 --public --host symbols.example.com
+  symdepot serve --config symdepot.yaml         every key: symdepot config print
+
+Flags win over SYMDEPOT_* of the environment, these over the file; lists of flags come on top of the file's.
 
 Exit codes: 0 stopped, 2 wrong command line, 3 could not listen, 4 depot damaged or newer.`
 }
 
 // Run serves until it is told to stop.
 func (c serveCmd) Run(a *app) error {
+	conf, err := c.load(a)
+	if err != nil {
+		return err
+	}
+	if err := c.into(conf); err != nil {
+		return err
+	}
+	specs, err := conf.specs()
+	if err != nil {
+		return err
+	}
+	return serve(a, conf, specs, c.Add, c.txFlags)
+}
+
+// into puts the flags over what the configuration says.
+func (c serveCmd) into(conf *Config) error {
+	for _, v := range []struct {
+		to   *string
+		flag string
+	}{{&conf.Listen, c.Listen}, {&conf.FilePath, c.FilePath}, {&conf.Log.Format, c.Log}} {
+		if v.flag != "" {
+			*v.to = v.flag
+		}
+	}
+	conf.Public = conf.Public || c.Public
+	conf.TwoTier = conf.TwoTier || c.TwoTier
+	conf.MakeCabinets = conf.MakeCabinets || c.MakeCabinets
+	conf.AdminFiles = conf.AdminFiles || c.AdminFiles
+	conf.Log.Requests = conf.Log.Requests && !c.Quiet
+	conf.Hosts = append(conf.Hosts, c.Host...)
+	conf.Prefixes = append(conf.Prefixes, c.Prefix...)
+	for _, v := range c.PointerRoot {
+		var p pointerEntry
+		if err := p.fromText(v); err != nil {
+			return usageError("--pointer-root: " + err.Error())
+		}
+		conf.PointerRoots = append(conf.PointerRoots, p)
+	}
+	for _, v := range c.Store {
+		dir, arranged, err := storeFlagValue(v)
+		if err != nil {
+			return err
+		}
+		conf.Stores = append(conf.Stores, storeEntry{Dir: dir, Layout: arranged})
+	}
+	return nil
+}
+
+// serve answers as a configuration says until it is told to stop.
+func serve(a *app, conf *Config, specs []upstream.Spec, add []string, info txFlags) error {
 	// The heap of a server of files is small; collect it early rather than
 	// let it grow with the load.
 	debug.SetGCPercent(50)
 	logs := server.NewLogWriter(a.stderr)
 	defer logs.Close()
-	log := c.logger(a.stderr, logs)
-	stores, err := c.stores(a)
+	log := newLogger(conf.Log.Format, a.stderr, logs)
+	for _, w := range conf.warnings(specs) {
+		log.Warn(w)
+	}
+	stores, err := openStores(a, conf)
 	defer func() {
 		for _, s := range stores {
 			_ = s.Close()
@@ -71,41 +126,41 @@ func (c serveCmd) Run(a *app) error {
 	if err != nil {
 		return err
 	}
-	specs, err := c.specs([]string{c.Listen})
-	if err != nil {
-		return err
-	}
-	far, err := openSources(a, append(c.extra, specs...), c.NoEgress)
+	far, err := conf.open(a.ctx, specs)
 	if err != nil {
 		return err
 	}
 	defer far.Close()
-	d, err := a.open(depot.Options{Log: log, MakeCabinets: c.MakeCabinets, Sources: stores, Upstreams: far.depot()})
-	if err != nil {
-		return err
-	}
-	defer d.Close()
-	if len(c.Add) > 0 {
-		ad := newAdder(a, d)
-		n, err := ad.add(c.info(), c.Add)
-		if err != nil && !errors.Is(err, depot.ErrEmpty) {
-			return err
-		}
-		if err := ad.summary(n, c.txFlags); err != nil {
-			return err
-		}
-	}
-	srv, err := server.New(server.Config{
-		Depot: d, ID: far.id, Log: log, Public: c.Public, Hosts: c.Host, Prefixes: c.Prefix, TwoTier: c.TwoTier, Paths: c.FilePath, AccessLog: !c.Quiet,
+	d, err := a.open(depot.Options{
+		Log: log, MakeCabinets: conf.MakeCabinets, Sources: stores,
+		Upstreams: far.far, Limits: conf.limits(), Lifetimes: conf.lifetimes(), Cache: conf.cacheLimits(),
 	})
 	if err != nil {
 		return err
 	}
-	if err := srv.CheckListen(c.Listen); err != nil {
+	defer d.Close()
+	if len(add) > 0 {
+		ad := newAdder(a, d)
+		n, err := ad.add(info.info(), add)
+		if err != nil && !errors.Is(err, depot.ErrEmpty) {
+			return err
+		}
+		if err := ad.summary(n, info); err != nil {
+			return err
+		}
+	}
+	srv, err := server.New(server.Config{
+		Depot: d, ID: far.id, Log: log, Public: conf.Public, Hosts: conf.Hosts, Prefixes: conf.Prefixes, TwoTier: conf.TwoTier,
+		Paths: conf.FilePath, AccessLog: conf.Log.Requests,
+	})
+	if err != nil {
+		return err
+	}
+	if err := srv.CheckListen(conf.Listen); err != nil {
 		return usageError(err.Error())
 	}
 	var lc net.ListenConfig
-	ln, err := lc.Listen(a.ctx, "tcp", c.Listen)
+	ln, err := lc.Listen(a.ctx, "tcp", conf.Listen)
 	if err != nil {
 		return fmt.Errorf("%w\nAnother program may have that port; --listen 127.0.0.1:0 picks a free one", err)
 	}
@@ -119,21 +174,28 @@ func (c serveCmd) Run(a *app) error {
 	return nil
 }
 
-// stores opens the trees to answer from.
-func (c serveCmd) stores(a *app) ([]*upstream.Folder, error) {
-	roots, err := pointerRoots(c.PointerRoot)
+// openStores opens the trees to answer from.
+func openStores(a *app, conf *Config) ([]*upstream.Folder, error) {
+	roots, err := conf.pointerRoots()
 	if err != nil {
 		return nil, err
 	}
-	var list []*upstream.Folder
-	for _, v := range c.Store {
-		dir, arranged, err := storeFlagValue(v)
-		if err != nil {
-			return list, err
+	for _, r := range roots {
+		if info, err := os.Stat(r.Dir); err != nil {
+			return nil, fmt.Errorf("--pointer-root: %w", err)
+		} else if !info.IsDir() {
+			return nil, usageError("--pointer-root " + r.Dir + " is no folder")
 		}
-		f, err := upstream.OpenFolder(a.ctx, dir, upstream.Options{Layout: arranged, PointerRoots: roots, AdminFiles: c.AdminFiles})
+	}
+	var list []*upstream.Folder
+	for _, s := range conf.Stores {
+		arranged := s.Layout
+		if arranged == upstream.Auto {
+			arranged = ""
+		}
+		f, err := upstream.OpenFolder(a.ctx, s.Dir, upstream.Options{Layout: arranged, PointerRoots: roots, AdminFiles: conf.AdminFiles})
 		if err != nil {
-			return list, fmt.Errorf("--store %s: %w", v, err)
+			return list, fmt.Errorf("--store %s: %w", s.Dir, err)
 		}
 		list = append(list, f)
 	}
@@ -182,10 +244,10 @@ func pointerRoots(flags []string) ([]symstore.PointerRoot, error) {
 	return roots, nil
 }
 
-// logger writes to w in the format asked for; stderr is where w goes.
-func (c serveCmd) logger(stderr, w io.Writer) *slog.Logger {
+// newLogger writes to w in the format asked for; stderr is where w goes.
+func newLogger(format string, stderr, w io.Writer) *slog.Logger {
 	opt := &slog.HandlerOptions{Level: slog.LevelInfo}
-	if c.Log == "json" || c.Log == "auto" && !terminal(stderr) {
+	if format == "json" || format == "auto" && !terminal(stderr) {
 		return slog.New(slog.NewJSONHandler(w, opt))
 	}
 	return slog.New(slog.NewTextHandler(w, opt))
