@@ -161,7 +161,7 @@ func TestConfigFull(t *testing.T) {
 		t.Errorf("%+v", b)
 	}
 	for _, g := range far.list {
-		var out, warn bytes.Buffer
+	for _, asJSON := range []bool{false, true} {
 		if err := c.report(&out, &warn, asJSON); err != nil {
 			t.Fatal(err)
 		}
