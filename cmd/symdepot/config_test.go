@@ -160,8 +160,8 @@ func TestConfigFull(t *testing.T) {
 	if b := s3.Bucket.(*bucket.S3Config); b.SecretKey != "other" || b.AccessKey != "AK" || b.Region != "eu-central-1" || b.Auth != "keys" {
 		t.Errorf("%+v", b)
 	}
-	for _, g := range far.list {
 	for _, asJSON := range []bool{false, true} {
+		var out, warn bytes.Buffer
 		if err := c.report(&out, &warn, asJSON); err != nil {
 			t.Fatal(err)
 		}
