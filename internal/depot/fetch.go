@@ -90,22 +90,27 @@ const (
 	withheld   = 64 << 10 // of a file's end, until all of it is known to be right
 	announce   = 16 << 10 // bytes that are there before a client hears of a file
 	hurry      = 5 * time.Second
-	memoryMiss = 200_000 // keys remembered in memory
-	refreshers = 8       // misses looked at again at once
+	queueTime  = 20 * time.Second // for a place among the transfers that are under way
+	crowd      = 8192             // transfers at once, those that wait for a place among them
+	memoryMiss = 200_000          // keys remembered in memory
+	refreshers = 8                // misses looked at again at once
 )
 
 // fetcher fetches what the depot lacks, once for everybody.
 type fetcher struct {
-	sources []Upstream
-	limits  Limits
-	lives   Lifetimes
-	slots   chan struct{} // transfers under way
-	renew   chan struct{} // of them, misses that are looked at again
+	sources  []Upstream
+	limits   Limits
+	lives    Lifetimes
+	slots    chan struct{} // transfers under way
+	renewing chan struct{} // of them, misses that are looked at again
 
 	misses *otter.Cache[string, miss]
 
+	// checksums is set if a source answers only questions with a checksum.
+	checksums bool
+
 	mu        sync.Mutex
-	transfers map[string]*transfer // guarded by mu; by key
+	transfers map[string]*transfer // guarded by mu; by slot
 	under     sync.WaitGroup
 }
 
@@ -131,9 +136,13 @@ func newFetcher(sources []Upstream, limits Limits, lives Lifetimes) *fetcher {
 	limits.Fetches = cmp.Or(limits.Fetches, 64)
 	sources = slices.Clone(sources)
 	slices.SortStableFunc(sources, func(a, b Upstream) int { return cmp.Compare(a.Rank, b.Rank) })
+	checksums := slices.ContainsFunc(sources, func(u Upstream) bool {
+		c, ok := u.Source.(interface{ NeedsChecksum() bool })
+		return ok && c.NeedsChecksum()
+	})
 	return &fetcher{
-		sources: sources, limits: limits, lives: lives, transfers: make(map[string]*transfer),
-		slots: make(chan struct{}, limits.Fetches), renew: make(chan struct{}, refreshers),
+		checksums: checksums, sources: sources, limits: limits, lives: lives, transfers: make(map[string]*transfer),
+		slots: make(chan struct{}, limits.Fetches), renewing: make(chan struct{}, refreshers),
 		misses: otter.Must(&otter.Options[string, miss]{MaximumSize: memoryMiss}),
 	}
 }
@@ -162,136 +171,249 @@ func (d *Depot) Fetches() bool { return len(d.fetch.sources) > 0 }
 //
 // Calls for one key wait for one transfer, which goes on when they give up.
 func (d *Depot) Fetch(ctx context.Context, q Question) (*File, error) {
-	if !d.fetchable(q) {
+	if len(d.fetch.sources) == 0 || len(q.Request.Lookups) == 0 {
 		return nil, fs.ErrNotExist
 	}
-	key, sources := d.fetch.key(q.Request), d.fetch.seen(q.Scope)
+	switch q.Request.Form {
+	case layout.FormFile, layout.FormSource:
+	case layout.FormSection:
+		return d.fetchSection(ctx, q)
+	case layout.FormCabinet:
+		// Nobody waits for a cabinet; the plain file will be there soon.
+		_, err := d.join(ctx, q)
+		if err == nil {
+			err = fs.ErrNotExist
+		}
+		return nil, err
+	default:
+		return nil, fs.ErrNotExist
+	}
+	for range 3 {
+		fl, err := d.join(ctx, q)
+		if err != nil {
+			return nil, err
+		}
+		f, err := fl.open(ctx, d.fetch.slot(q, fl.sources))
+		if !errors.Is(err, errGone) {
+			return f, err
+		}
+		// It may be evicted again before we come to it.
+		if f, err = d.Open(ctx, q.Scope, q.Request); !errors.Is(err, fs.ErrNotExist) {
+			return f, err
+		}
+	}
+	return nil, fs.ErrNotExist
+}
+
+// join returns the transfer of what is asked for, a new one if there is none,
+// or fs.ErrNotExist if it is known that no source has it.
+func (d *Depot) join(ctx context.Context, q Question) (*transfer, error) {
+	f := d.fetch
+	sources := f.seen(q)
 	if len(sources) == 0 {
 		return nil, fs.ErrNotExist
 	}
-	if len(sources) < len(d.fetch.sources) {
-		key += "\n" + strings.Join(q.Scope.Products, "\n") // other sources are another question
-	}
-	if d.knownMiss(ctx, key, sources, q) {
+	key, slot := f.key(q.Request), f.slot(q, sources)
+	if m, ok := d.knownMiss(ctx, key, slot, sources); ok {
+		if d.now().After(m.renew) {
+			d.renew(key, slot, sources, q, m)
+		}
 		return nil, fs.ErrNotExist
 	}
-	fl := d.takeOff(key, sources, q, false)
+	if wide, ok := acceptingMSFZ(q); ok {
+		// Who takes more found nothing: neither does who takes less.
+		if _, ok := d.knownMiss(ctx, f.key(wide.Request), f.slot(wide, sources), sources); ok {
+			return nil, fs.ErrNotExist
+		}
+	}
+	fl := d.takeOff(key, slot, sources, q, false)
 	if fl == nil {
-		return nil, fs.ErrClosed
+		return nil, notFound([]error{errCrowd})
 	}
-	if q.Request.Form == layout.FormCabinet {
-		// Nobody waits for a cabinet; the plain file will be there soon.
-		return nil, fs.ErrNotExist
-	}
-	f, err := fl.open(ctx)
-	if errors.Is(err, errGone) {
-		return d.Open(ctx, q.Scope, q.Request)
-	}
-	return f, err
+	return fl, nil
 }
 
-// fetchable reports whether a request is for what sources have.
-func (d *Depot) fetchable(q Question) bool {
-	switch q.Request.Form {
-	case layout.FormFile, layout.FormCabinet:
-		return len(d.fetch.sources) > 0 && len(q.Request.Lookups) > 0
+// errCrowd is why no transfer begins.
+var errCrowd = errors.New("too much is being fetched, or the depot is closing")
+
+// acceptingMSFZ returns the question as somebody asks it who takes PDBs in MSFZ
+// containers too; ok is false if that is no other question.
+func acceptingMSFZ(q Question) (wide Question, ok bool) {
+	if q.Request.Name == "" || !wants(q.Request, layout.Debug) || wants(q.Request, layout.Compressed) {
+		return q, false
 	}
-	return false
+	q.Request.Form, q.Request.Lookups = layout.FormFile, slices.Clone(q.Request.Lookups)
+	q.Request.AcceptMSFZ()
+	return q, true
+}
+
+// fetchSection answers with a section of debug information that has to be
+// fetched: no section alone can be checked. Its client does not wait longer than
+// for the first bytes of any file, as it asks for the whole next, which is on
+// its way then.
+func (d *Depot) fetchSection(ctx context.Context, q Question) (*File, error) {
+	wait := time.NewTimer(d.fetch.limits.FirstByte)
+	defer wait.Stop()
+	for _, l := range q.Request.Lookups {
+		whole := q
+		whole.Request = layout.Request{Form: layout.FormFile, Layout: q.Request.Layout, Lookups: []layout.Lookup{l}}
+		if _, _, err := d.find(ctx, q.Scope, whole.Request); err == nil {
+			return nil, fs.ErrNotExist // without that section, as Open has seen
+		}
+		fl, err := d.join(ctx, whole)
+		if errors.Is(err, fs.ErrNotExist) {
+			continue
+		}
+		if err != nil {
+			return nil, err
+		}
+		select {
+		case <-fl.ended:
+		case <-wait.C:
+			return nil, fs.ErrNotExist
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
+		if f, err := d.Open(ctx, q.Scope, q.Request); !errors.Is(err, fs.ErrNotExist) {
+			return f, err
+		}
+	}
+	return nil, fs.ErrNotExist
 }
 
 // key is the same for all spellings of one request.
 func (f *fetcher) key(req layout.Request) string {
+	if req.Form == layout.FormSource {
+		a := sourceAlias(req)
+		return a.Name + "/" + a.ID + ";"
+	}
 	var b strings.Builder
 	for _, l := range req.Lookups {
 		if l.Unique {
 			continue // what a name with that id was asked for, it says before
 		}
-		fmt.Fprintf(&b, "%s/%s/%x;", l.Name, l.ID, uint16(l.Role&^layout.Compressed))
+		fmt.Fprintf(&b, "%s/%s/%x;", l.Name, l.ID, uint16(l.Role))
 	}
 	return b.String()
 }
 
-// seen returns the sources whose files a scope may see.
-func (f *fetcher) seen(s Scope) []Upstream {
-	if s.Products == nil {
+// slot is the same for all questions that one transfer answers: for the same
+// file, and the same sources may be asked.
+func (f *fetcher) slot(q Question, sources []Upstream) string {
+	slot := f.key(q.Request)
+	if len(sources) < len(f.sources) {
+		for _, u := range sources {
+			slot += "\n" + u.Source.Name()
+		}
+		slot += "\n" + strings.Join(q.Scope.Products, "\n")
+	}
+	if f.checksums && q.Checksum != "" {
+		slot += "\nchecksum"
+	}
+	return slot
+}
+
+// seen returns the sources that may answer a question: those whose files the
+// scope may see, and none that asks it itself. Two servers that ask each other
+// would else wait for each other's transfer.
+func (f *fetcher) seen(q Question) []Upstream {
+	if q.Scope.Products == nil && len(q.Via) < 2 {
 		return f.sources
 	}
 	var list []Upstream
 	for _, u := range f.sources {
-		if u.Product != "" && slices.Contains(s.Products, u.Product) {
-			list = append(list, u)
+		if q.Scope.Products != nil && (u.Product == "" || !slices.Contains(q.Scope.Products, u.Product)) {
+			continue
 		}
+		if s, ok := u.Source.(interface{ ServerID() string }); ok && len(q.Via) > 1 {
+			if id := s.ServerID(); id != "" && slices.Contains(q.Via, id) {
+				continue
+			}
+		}
+		list = append(list, u)
 	}
 	return list
 }
 
-// takeOff returns the transfer for a key, a new one if there is none. again is
-// for a miss that is looked at anew, which asks all sources.
-func (d *Depot) takeOff(key string, sources []Upstream, q Question, again bool) *transfer {
+// takeOff returns the transfer in a slot, a new one if there is none. again is
+// for a miss that is looked at anew, which asks all sources. It returns nil if
+// there can be no more.
+func (d *Depot) takeOff(key, slot string, sources []Upstream, q Question, again bool) *transfer {
 	f := d.fetch
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if fl := f.transfers[key]; fl != nil {
+	if fl := f.transfers[slot]; fl != nil {
 		return fl
 	}
-	if d.closing.Err() != nil {
+	if d.closing.Err() != nil || len(f.transfers) >= crowd {
 		return nil
 	}
-	q.Request.Form = layout.FormFile
-	fl := newTransfer(key, q, sources)
-	f.transfers[key] = fl
+	if q.Request.Form == layout.FormCabinet {
+		q.Request.Form = layout.FormFile
+	}
+	fl := newTransfer(key, slot, q, sources)
+	f.transfers[slot] = fl
 	fl.retire = func() {
 		f.mu.Lock()
 		defer f.mu.Unlock()
-		delete(f.transfers, key)
+		for _, slot := range []string{fl.slot, fl.other} {
+			if f.transfers[slot] == fl {
+				delete(f.transfers, slot)
+			}
+		}
 	}
 	f.under.Go(func() { d.fly(d.closing, fl, again) })
 	return fl
 }
 
-// knownMiss reports whether all sources are remembered not to have a key. A
-// memory that will not hold much longer is refreshed beside the answer.
-func (d *Depot) knownMiss(ctx context.Context, key string, sources []Upstream, q Question) bool {
+// knownMiss returns what is known of a key that no source has.
+func (d *Depot) knownMiss(ctx context.Context, key, slot string, sources []Upstream) (miss, bool) {
 	now := d.now()
-	m, ok := d.fetch.misses.GetIfPresent(key)
+	m, ok := d.fetch.misses.GetIfPresent(slot)
 	if !ok {
 		known, err := d.rememberedMisses(ctx, key)
 		if err != nil {
-			return false
+			return m, false
 		}
 		if m, ok = d.fetch.combine(known, sources, now); !ok {
-			return false
+			return m, false
 		}
-		d.fetch.misses.Set(key, m)
+		d.fetch.misses.Set(slot, m)
 	} else if m.rows > 0 && now.Sub(m.looked) > lookAgain {
 		known, err := d.rememberedMisses(ctx, key)
 		if err != nil || lasting(known, now) < m.rows {
-			d.fetch.misses.Invalidate(key)
-			return false
+			d.fetch.misses.Invalidate(slot)
+			return m, false
 		}
 		m.looked = now
-		d.fetch.misses.Set(key, m)
+		d.fetch.misses.Set(slot, m)
 	}
 	if !now.Before(m.until) {
-		d.fetch.misses.Invalidate(key)
-		return false
+		d.fetch.misses.Invalidate(slot)
+		return m, false
 	}
-	if now.After(m.renew) {
-		select {
-		case d.fetch.renew <- struct{}{}:
-			m.renew = m.until // once
-			d.fetch.misses.Set(key, m)
-			fl := d.takeOff(key, sources, q, true)
-			d.fetch.under.Go(func() {
-				if fl != nil {
-					<-fl.ended
-				}
-				<-d.fetch.renew
-			})
-		default:
-		}
+	return m, true
+}
+
+// renew looks beside the answer whether a miss that will not hold much longer
+// is one still.
+func (d *Depot) renew(key, slot string, sources []Upstream, q Question, m miss) {
+	select {
+	case d.fetch.renewing <- struct{}{}:
+	default:
+		return
 	}
-	return true
+	m.renew = m.until // once
+	d.fetch.misses.Set(slot, m)
+	fl := d.takeOff(key, slot, sources, q, true)
+	if fl == nil {
+		<-d.fetch.renewing
+		return
+	}
+	go func() {
+		<-fl.ended
+		<-d.fetch.renewing
+	}()
 }
 
 // combine returns until when no source needs to be asked, and whether there is
@@ -339,7 +461,7 @@ type failed struct {
 func (d *Depot) remember(ctx context.Context, fl *transfer, known map[string]failed) {
 	now := d.now()
 	if m, ok := d.fetch.combine(known, fl.sources, now); ok {
-		d.fetch.misses.Set(fl.key, m)
+		d.fetch.misses.Set(fl.slot, m)
 	}
 	if err := d.putMisses(ctx, fl.key, known, now); err != nil && ctx.Err() == nil {
 		d.log.Warn("what is missing elsewhere could not be written down", "error", err)

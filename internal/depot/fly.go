@@ -3,6 +3,7 @@ package depot
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"io/fs"
 	"slices"
@@ -28,15 +29,15 @@ func (d *Depot) fly(ctx context.Context, fl *transfer, again bool) {
 	case d.fetch.slots <- struct{}{}:
 		defer func() { <-d.fetch.slots }()
 	case <-ctx.Done():
-		fl.land(0, nil, ctx.Err())
+		fl.land(0, nil, errClosing)
 		return
-	case <-time.After(d.fetch.limits.FirstByte): // too much is under way
-		fl.land(0, nil, fs.ErrNotExist)
+	case <-time.After(queueTime):
+		fl.land(0, nil, notFound([]error{errCrowd}))
 		return
 	}
 	known := map[string]failed{}
 	if !again {
-		if _, _, err := d.find(ctx, fl.q.Scope, fl.q.Request); err == nil {
+		if d.holds(ctx, fl.q.Scope, fl.q.Request) {
 			fl.land(0, nil, errGone) // it came while we were on our way here
 			return
 		}
@@ -59,17 +60,15 @@ func (d *Depot) fly(ctx context.Context, fl *transfer, again bool) {
 		}
 		err := d.receive(ctx, fl, got)
 		if err == nil {
+			if again {
+				d.forget(ctx, fl, got.from)
+			}
+			return
+		}
+		if d.giveUp(ctx, fl, got.from, err, known) {
 			return
 		}
 		name := got.from.Source.Name()
-		if ctx.Err() != nil || fl.isAnnounced() || !isFailure(err) {
-			if f, ok := d.lasting(err); ok && isFailure(err) && ctx.Err() == nil {
-				known[name] = f
-				d.remember(ctx, fl, known)
-			}
-			fl.land(0, nil, err)
-			return
-		}
 		why = append(why, err)
 		if f, ok := d.lasting(err); ok {
 			known[name] = f
@@ -77,11 +76,55 @@ func (d *Depot) fly(ctx context.Context, fl *transfer, again bool) {
 		left = d.worthAsking(without(left, name), known)
 	}
 	if ctx.Err() != nil {
-		fl.land(0, nil, ctx.Err())
+		fl.land(0, nil, errClosing)
 		return
 	}
 	d.remember(ctx, fl, known)
 	fl.land(0, nil, notFound(why))
+}
+
+// errClosing ends transfers when the depot is closed.
+var errClosing = fmt.Errorf("the depot is being closed: %w", fs.ErrClosed)
+
+// giveUp ends a transfer that failed, unless another source may be asked
+// because nobody has heard of the file.
+func (d *Depot) giveUp(ctx context.Context, fl *transfer, from Upstream, err error, known map[string]failed) bool {
+	switch {
+	case ctx.Err() != nil:
+		fl.land(0, nil, errClosing)
+	case !isFailure(err):
+		// Ours, as when the disk is full: said here, and nothing that a client
+		// could do anything about. It is not remembered.
+		d.log.Error("a file could not be fetched", "error", err)
+		fl.land(0, nil, notFound([]error{err}))
+	case fl.isAnnounced():
+		if f, ok := d.lasting(err); ok {
+			known[from.Source.Name()] = f
+			d.remember(ctx, fl, known)
+		}
+		fl.land(0, nil, err)
+	default:
+		return false
+	}
+	return true
+}
+
+// forget lets go of the memory that a source has not what it has now. While the
+// depot has the file it does no harm, but after its eviction.
+func (d *Depot) forget(ctx context.Context, fl *transfer, from Upstream) {
+	d.fetch.misses.Invalidate(fl.slot)
+	if _, err := d.db.FlushMisses(ctx, MissFilter{Key: fl.key, Source: from.Source.Name()}); err != nil && ctx.Err() == nil {
+		d.log.Warn("a miss that is none any more could not be forgotten", "error", err)
+	}
+}
+
+// holds reports whether the depot can answer a request itself.
+func (d *Depot) holds(ctx context.Context, scope Scope, req layout.Request) bool {
+	if req.Form == layout.FormSource {
+		req = sourceRequest(req)
+	}
+	_, _, err := d.find(ctx, scope, req)
+	return err == nil
 }
 
 // isFailure reports whether an error is the fault of a source, not ours.
@@ -194,13 +237,21 @@ func (d *Depot) askOne(ctx context.Context, cancel context.CancelCauseFunc, u Up
 	asked := time.Now()
 	late := time.AfterFunc(d.fetch.limits.FirstByte, func() { cancel(errSlow) })
 	reply, err := u.Source.Fetch(ctx, upstream.Ask{
-		Request: fl.q.Request, Checksum: fl.q.Checksum, Via: fl.q.Via, Resume: rest, Limit: d.fetch.limits.MaxBytes,
+		Request: fl.q.Request, Checksum: fl.q.Checksum, Via: fl.q.Via, Resume: rest, Limit: d.fetch.most(fl),
+		Queued: func(waits bool) {
+			if waits {
+				late.Reset(queueTime)
+			} else if ctx.Err() == nil {
+				late.Reset(d.fetch.limits.FirstByte)
+				asked = time.Now()
+			}
+		},
 	})
 	if !late.Stop() && err == nil { // it came too late by a hair
 		_ = reply.Body.Close()
 		reply, err = nil, errSlow
 	}
-	if err != nil && errors.Is(context.Cause(ctx), errSlow) {
+	if err != nil && errors.Is(context.Cause(ctx), errSlow) && upstream.ClassOf(err) != upstream.ClassBusy {
 		err = &upstream.Failure{Source: u.Source.Name(), Class: upstream.ClassTimeout, Err: errSlow}
 	}
 	to <- said{u, asked, reply, cancel, err}
@@ -217,6 +268,12 @@ func (d *Depot) receive(ctx context.Context, fl *transfer, got answer) error {
 	}
 	fetched := d.now()
 	fl.begin(sp, got.reply, fetched)
+	if path := got.reply.CodeInfo; path != "" && wants(fl.want, layout.CodeInfo) && !d.redirected(ctx, fl, path) {
+		_ = got.reply.Body.Close()
+		sp.Abort()
+		fl.land(0, nil, errGone)
+		return nil
+	}
 	if err := d.copyAll(ctx, fl, sp, got); err != nil {
 		sp.Abort()
 		return err
@@ -231,16 +288,42 @@ func (d *Depot) receive(ctx context.Context, fl *transfer, got answer) error {
 		d.log.Warn("a source sent a file that is not the one asked for", "source", got.from.Source.Name(), "path", got.reply.Path, "error", err)
 		return fail
 	}
-	file := File{ModTime: fetched, Object: objs[0].Object, Ref: sp.Sum(), Path: got.reply.Name}
+	file := File{ModTime: fetched, Object: fl.answer(objs), Ref: sp.Sum(), Path: got.reply.Name}
 	if _, err := sp.Keep(); err != nil {
 		// The file is right, and those who wait for it shall have it.
 		d.log.Error("a fetched file could not be kept", "error", err)
-	} else if err := d.keep(ctx, got, sp.Size(), file.Ref, objs, fetched); err != nil && ctx.Err() == nil {
+	} else if err := d.keep(ctx, fl, got, file.Ref, sp.Size(), objs, fetched); err != nil && ctx.Err() == nil {
 		d.log.Error("a fetched file could not be entered", "error", err)
 	}
 	file.ETag = file.Ref.String()[:32]
 	fl.land(sp.Size(), &file, nil)
 	return nil
+}
+
+// redirected sends those on who know a module's code id only, and lets those
+// join the transfer who come back with the debug id from path. It returns false
+// if the file itself is not needed here: the depot has it, or it is on its way.
+func (d *Depot) redirected(ctx context.Context, fl *transfer, path string) bool {
+	req, err := layout.BreakpadTree.Parse(path)
+	if err != nil || req.Form != layout.FormFile {
+		return true
+	}
+	fl.want = req
+	q := fl.q
+	q.Request = req
+	needed := !d.holds(ctx, q.Scope, req)
+	if needed {
+		f := d.fetch
+		f.mu.Lock()
+		if other := f.slot(q, fl.sources); f.transfers[other] == nil {
+			f.transfers[other], fl.other = fl, other
+		} else {
+			needed = false
+		}
+		f.mu.Unlock()
+	}
+	fl.leads(path)
+	return needed
 }
 
 // copyAll reads the whole body into the spool, and takes it up again where it
@@ -267,7 +350,7 @@ func (d *Depot) copyAll(ctx context.Context, fl *transfer, sp *blob.Spool, got a
 		if f, ok := errors.AsType[*upstream.Failure](err); ok && f.Source == "" {
 			f.Source = got.from.Source.Name() // it is we who found fault
 		}
-		if reply.Tag == "" || try == resumes || upstream.ClassOf(err) == upstream.ClassTooLarge || errors.Is(err, objfile.ErrNotSymbolFile) {
+		if errors.Is(err, errSlow) || reply.Tag == "" || try == resumes || upstream.ClassOf(err) == upstream.ClassTooLarge || errors.Is(err, objfile.ErrNotSymbolFile) {
 			return err
 		}
 		next, c, rerr := d.resume(ctx, fl, got.from, &upstream.Resume{Path: reply.Path, Tag: reply.Tag, Offset: sp.Size()})
@@ -325,7 +408,7 @@ func (d *Depot) copyBody(fl *transfer, sp *blob.Spool, body io.ReadCloser, asked
 	for {
 		n, err := body.Read(buf[:])
 		if n > 0 {
-			if sp.Size()+int64(n) > d.fetch.limits.MaxBytes {
+			if sp.Size()+int64(n) > d.fetch.most(fl) {
 				return &upstream.Failure{Class: upstream.ClassTooLarge, Err: errors.New("the file is larger than the limit")}
 			}
 			if _, err := sp.Write(buf[:n]); err != nil {
@@ -358,7 +441,7 @@ const headSize = 4 << 10
 // checkHead refuses early what cannot be a symbol file, such as a page that
 // says sorry, before a client hears of it and before there is too much of it.
 func (d *Depot) checkHead(fl *transfer, sp *blob.Spool) error {
-	if byHash(fl.q.Request) {
+	if byHash(fl.want) || fl.want.Form == layout.FormSource {
 		return nil
 	}
 	var head [headSize]byte
@@ -419,13 +502,18 @@ func (d *Depot) check(fl *transfer, sp *blob.Spool, reply *upstream.Reply) ([]ob
 	name := fl.file.Object.Name
 	if !layout.ValidName(name) {
 		name = "file"
-		if len(fl.q.Request.Lookups) > 0 {
-			name = fl.q.Request.Lookups[0].ID
+		if len(fl.want.Lookups) > 0 {
+			name = fl.want.Lookups[0].ID
 		}
 	}
-	if byHash(fl.q.Request) {
+	if fl.want.Form == layout.FormSource {
+		// Nothing in a text says what it is the source of: it is what the
+		// server says.
+		return objfile.Identify(sp, sp.Size(), sourceName(fl.want), objfile.Options{As: "sha1"})
+	}
+	if byHash(fl.want) {
 		// Only its hash can tell whether it is the file.
-		if objs, err := objfile.Identify(sp, sp.Size(), name, objfile.Options{As: "sha1"}); err == nil && answers(fl.q.Request, objs) {
+		if objs, err := objfile.Identify(sp, sp.Size(), name, objfile.Options{As: "sha1"}); err == nil && answers(fl.want, objs) {
 			return objs, nil
 		}
 	}
@@ -436,10 +524,20 @@ func (d *Depot) check(fl *transfer, sp *blob.Spool, reply *upstream.Reply) ([]ob
 	// The slices of a fat file are answered with the whole; what would have
 	// to be unpacked first is not.
 	objs = slices.DeleteFunc(objs, func(o objfile.Object) bool { return o.Deflated != 0 })
-	if !answers(fl.q.Request, objs) {
+	if !answers(fl.want, objs) {
 		return nil, errWrongFile
 	}
 	return objs, nil
+}
+
+// answer is the object of a file that was asked for.
+func (fl *transfer) answer(objs []objfile.Object) layout.Object {
+	for _, o := range objs {
+		if answers(fl.want, []objfile.Object{o}) {
+			return o.Object
+		}
+	}
+	return objs[0].Object
 }
 
 // answers reports whether one of a file's objects is what a request asks for.
@@ -452,7 +550,7 @@ func answers(req layout.Request, objs []objfile.Object) bool {
 				}
 			}
 		}
-		if req.Age != nil && (o.Kind == layout.PDB || o.Kind == layout.MSFZ) && o.DebugID.GUID == req.Age.GUID &&
+		if req.Age != nil && (o.Kind == layout.PDB || o.Kind == layout.MSFZ && wants(req, layout.Compressed)) && o.DebugID.GUID == req.Age.GUID &&
 			max(o.DebugID.Age, o.InfoAge) >= req.Age.Age {
 			return true
 		}
@@ -461,15 +559,19 @@ func answers(req layout.Request, objs []objfile.Object) bool {
 }
 
 // keep enters a fetched file into the index.
-func (d *Depot) keep(ctx context.Context, got answer, size int64, ref blob.Ref, objs []objfile.Object, fetched time.Time) error {
+func (d *Depot) keep(ctx context.Context, fl *transfer, got answer, ref blob.Ref, size int64, objs []objfile.Object, fetched time.Time) error {
 	var entries []index.Entry
 	for _, o := range objs {
-		if len(o.Aliases()) == 0 {
+		aliases, path := o.Aliases(), got.reply.Name
+		if fl.want.Form == layout.FormSource {
+			aliases, path = append(aliases, sourceAlias(fl.want)), sourcePath(fl.want)
+		}
+		if len(aliases) == 0 {
 			continue
 		}
 		entries = append(entries, index.Entry{
 			Object: o.Object, Arch: o.Arch, Features: o.Features.Words(), DebugSize: o.DebugSize, Ref: ref, Size: size,
-			Aliases: o.Aliases(), Path: got.reply.Name, ModTime: got.reply.ModTime,
+			Aliases: aliases, Path: path, ModTime: got.reply.ModTime,
 		})
 	}
 	if len(entries) == 0 {

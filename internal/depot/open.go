@@ -36,8 +36,13 @@ func (d *Depot) openOwn(ctx context.Context, scope Scope, req layout.Request) (*
 		return d.openSection(ctx, scope, req)
 	case layout.FormCabinet:
 		return d.openCabinet(ctx, scope, req)
+	case layout.FormSource:
+		if len(req.Lookups) == 0 {
+			return nil, fs.ErrNotExist
+		}
+		return d.openSourceText(ctx, scope, req)
 	default:
-		// Pointers, SymCache files and source texts are not kept yet.
+		// Pointers and SymCache files are not kept here.
 		return nil, fs.ErrNotExist
 	}
 	hits, role, err := d.find(ctx, scope, req)

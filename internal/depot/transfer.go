@@ -21,11 +21,15 @@ var errWrongFile = errors.New("it sent another file than the one asked for")
 // transfer is one transfer from a source, followed by any number of readers. One
 // goroutine drives it, see Depot.fly; it ends when the last reader has closed.
 type transfer struct {
-	key     string
+	key     string // of what is remembered of it
+	slot    string // under which others join it
+	other   string // likewise, from the moment on that its debug id is known; guarded by fetcher.mu
 	q       Question
 	sources []Upstream
 	ended   chan struct{} // closed when nothing more will come
 	retire  func()        // whoever comes after this begins another transfer
+
+	want layout.Request // what the file must answer; the driver's own
 
 	mu        sync.Mutex
 	moved     sync.Cond // on mu; something below changed
@@ -35,27 +39,31 @@ type transfer struct {
 	announced bool  // readers have been told of a file
 	done      bool  // all of it is there and right, or err is set
 	err       error
-	file      File // what readers are told, when announced
+	file      File   // what readers are told, when announced
+	redirect  string // what those are told who came for slot, if not empty
 	readers   int
 	driven    bool // somebody drives it still
 }
 
-func newTransfer(key string, q Question, sources []Upstream) *transfer {
-	fl := &transfer{key: key, q: q, sources: sources, ended: make(chan struct{}), size: -1, driven: true}
+func newTransfer(key, slot string, q Question, sources []Upstream) *transfer {
+	fl := &transfer{key: key, slot: slot, q: q, want: q.Request, sources: sources, ended: make(chan struct{}), size: -1, driven: true}
 	fl.moved.L = &fl.mu
 	return fl
 }
 
-// open waits until there is a file and returns a reader of it.
-func (fl *transfer) open(ctx context.Context) (*File, error) {
+// open waits until there is a file and returns a reader of it to one who came
+// for slot.
+func (fl *transfer) open(ctx context.Context, slot string) (*File, error) {
 	stop := context.AfterFunc(ctx, fl.wake)
 	defer stop()
 	fl.mu.Lock()
 	defer fl.mu.Unlock()
-	for !fl.announced && !fl.done && ctx.Err() == nil {
+	for !fl.announced && !fl.done && ctx.Err() == nil && (fl.redirect == "" || slot != fl.slot) {
 		fl.moved.Wait()
 	}
 	switch {
+	case fl.redirect != "" && slot == fl.slot:
+		return &File{Redirect: fl.redirect}, nil
 	case fl.done && isFailure(fl.err):
 		return nil, &absent{[]error{fl.err}} // for this client it had not begun
 	case fl.done && fl.err != nil:
@@ -184,16 +192,27 @@ func (fl *transfer) begin(sp *blob.Spool, reply *upstream.Reply, fetched time.Ti
 	fl.spool, fl.size, fl.released = sp, reply.Size, 0
 	name := reply.Name
 	if name == "" {
-		name = fl.q.Request.Name
+		name = fl.want.Name
 	}
 	fl.file = File{Object: layout.Object{Name: name}, ModTime: fetched, Volatile: true, Growing: true}
-	if wants(fl.q.Request, layout.Symbols) {
+	if wants(fl.want, layout.Symbols) {
 		fl.file.Object.Kind = layout.Breakpad
 	}
 }
 
+// leads tells those who came for slot where to go.
+func (fl *transfer) leads(path string) {
+	fl.mu.Lock()
+	defer fl.mu.Unlock()
+	fl.redirect = path
+	fl.moved.Broadcast()
+}
+
 // arrived tells readers that the spool has grown.
 func (fl *transfer) arrived(written int64) {
+	if fl.q.Request.Form == layout.FormSource {
+		return // short, and nothing in it tells what it is: all or nothing
+	}
 	fl.mu.Lock()
 	defer fl.mu.Unlock()
 	free := written - withheld

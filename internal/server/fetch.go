@@ -13,8 +13,12 @@ import (
 
 // HopHeader carries the ids of the servers that a request has passed, the
 // first one first, with commas between them. A server that finds its own
-// answers 404: two that ask each other would else wait for each other.
+// answers 404: two that ask each other would else wait for each other. In an
+// answer to another server of ours it has the own id.
 const HopHeader = "X-Symdepot-Hop"
+
+// loopHeader marks that 404, so that nobody remembers it.
+const loopHeader = "X-Symdepot-Loop"
 
 // maxHops is how many servers a request may have passed. elfutils' servers use
 // the same number.
@@ -28,6 +32,9 @@ var (
 // open looks a request up, in the depot and then elsewhere. Requests that find
 // the depot busy wait; those that wait for other servers keep nobody waiting.
 func (s *Server) open(x *exchange, r *http.Request, req *layout.Request) (*depot.File, error) {
+	if s.cfg.ID != "" && r.Header[HopHeader] != nil {
+		x.Header()[HopHeader] = []string{s.cfg.ID}
+	}
 	f, err := s.openOwn(x, r, req)
 	if err == nil || !errors.Is(err, fs.ErrNotExist) {
 		return f, err
@@ -38,6 +45,7 @@ func (s *Server) open(x *exchange, r *http.Request, req *layout.Request) (*depot
 		}
 		via, loop := s.via(r)
 		if loop {
+			x.Header()[loopHeader] = []string{"1"}
 			return nil, errLoop
 		}
 		f, err = s.symbols.Fetch(r.Context(), depot.Question{

@@ -131,6 +131,12 @@ func (s *Server) file(x *exchange, r *http.Request, req *layout.Request, f *depo
 		return
 	}
 	off, n, status := int64(0), size, http.StatusOK
+	if len(ranges) == 1 && size < 0 && ifRange(r.Header, tag, mod) {
+		if first, count, ok := arrivingRange(ranges[0], body); ok {
+			off, n, status = first, count, http.StatusPartialContent
+			h["Content-Range"] = []string{"bytes " + itoa(off) + "-" + itoa(off+n-1) + "/*"}
+		}
+	}
 	if len(ranges) == 1 && size >= 0 && ifRange(r.Header, tag, mod) {
 		switch first, count, kind := parseRange(ranges[0], size); kind {
 		case rangeOne:
@@ -349,7 +355,7 @@ func matches(list []string, tag string, strong bool) bool {
 				}
 				e = weak
 			}
-			if e == tag || e == "*" {
+			if e == "*" || e != "" && e == tag {
 				return true
 			}
 		}
@@ -418,6 +424,21 @@ func parseRange(v string, size int64) (off, n int64, kind rangeKind) {
 		return 0, 0, rangeNone
 	}
 	return off, end - off + 1, rangeOne
+}
+
+// arrivingRange reads a Range header for a file of unknown size that is still
+// arriving, and waits for the end of the range. ok is false if the whole file is
+// the answer.
+func arrivingRange(v string, f *depot.File) (off, n int64, ok bool) {
+	const longest = 1 << 62
+	off, n, kind := parseRange(v, longest)
+	if kind != rangeOne || n <= 0 || off+n == longest {
+		return 0, 0, false // without an end, or counted from the end
+	}
+	if _, err := f.Arrived(off + n - 1); err != nil {
+		return 0, 0, false
+	}
+	return off, n, true
 }
 
 // digits reads a decimal number without a sign. One too large for an int64 is

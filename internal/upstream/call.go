@@ -73,7 +73,7 @@ type answer struct {
 	// named is the last address on the operator's own server.
 	named    *url.URL
 	away     bool   // the answer came from another server
-	codeInfo string // the debug file's name, if a redirect told it
+	codeInfo string // the path with the debug id, if a redirect told it
 }
 
 func (a *answer) isHTML() bool {
@@ -126,6 +126,9 @@ func (x *question) exchange(ctx context.Context, went []*url.URL, header http.He
 		}
 		c.body = resp.Body
 		a.call, a.resp = c, resp
+		if id := resp.Header.Get(HopHeader); id != "" && isToken(id) && len(id) <= 64 && sameServer(h.base, a.at) {
+			h.peer.Store(&id)
+		}
 		if !isRedirect(resp.StatusCode) {
 			return a, nil
 		}
@@ -139,8 +142,8 @@ func (x *question) exchange(ctx context.Context, went []*url.URL, header http.He
 			return nil, h.failed(ClassBroken, "%w", err)
 		}
 		if sameServer(h.base, to) {
-			if name, ok := codeInfoHop(a.at, to); ok && wants(&x.ask.Request, layout.Symbols|layout.CodeInfo) {
-				a.codeInfo = name
+			if path, ok := codeInfoHop(a.at, to); ok && wants(&x.ask.Request, layout.Symbols|layout.CodeInfo) {
+				a.codeInfo = path
 			}
 			if !a.away {
 				a.named = to

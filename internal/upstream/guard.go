@@ -234,7 +234,7 @@ func (g *Guarded) Fetch(ctx context.Context, ask Ask) (*Reply, error) {
 	if err := g.busy(); err != nil {
 		return nil, err
 	}
-	if err := g.enter(ctx); err != nil {
+	if err := g.enter(ctx, ask.Queued); err != nil {
 		return nil, err
 	}
 	p, err := g.begin(ctx)
@@ -248,12 +248,14 @@ func (g *Guarded) Fetch(ctx context.Context, ask Ask) (*Reply, error) {
 		return nil, err
 	}
 	p.answered()
-	reply.Body = &guardedBody{ReadCloser: reply.Body, pass: p, images: g.opt.Executables || reply.Offset > 0, left: reply.Size - reply.Offset, sized: reply.Size >= 0}
+	body := &guardedBody{ReadCloser: reply.Body, pass: p, images: g.opt.Executables || reply.Offset > 0, sized: reply.Size >= 0}
+	body.left.Store(reply.Size - reply.Offset)
+	reply.Body = body
 	return reply, nil
 }
 
 // enter waits for a free slot.
-func (g *Guarded) enter(ctx context.Context) error {
+func (g *Guarded) enter(ctx context.Context, queued func(bool)) error {
 	select {
 	case g.slots <- struct{}{}:
 		g.add(&g.status.Active, 1)
@@ -262,6 +264,10 @@ func (g *Guarded) enter(ctx context.Context) error {
 	}
 	g.add(&g.status.Waiting, 1)
 	defer g.add(&g.status.Waiting, -1)
+	if queued != nil {
+		queued(true)
+		defer queued(false)
+	}
 	select {
 	case g.slots <- struct{}{}:
 		g.add(&g.status.Active, 1)
@@ -432,8 +438,8 @@ func (p *pass) note(err, verdict error) {
 type guardedBody struct {
 	io.ReadCloser
 	pass   *pass
-	images bool // may be in it
-	left   int64
+	images bool         // may be in it
+	left   atomic.Int64 // Close may come while Read waits
 	sized  bool
 	head   [2]byte
 	seen   int   // bytes of head
@@ -457,7 +463,7 @@ func (b *guardedBody) Read(p []byte) (int, error) {
 	}
 	if n > 0 {
 		b.pass.g.add(&b.pass.g.status.Bytes, int64(n))
-		b.left -= int64(n)
+		b.left.Add(int64(-n))
 	}
 	switch {
 	case errors.Is(err, io.EOF):
@@ -472,7 +478,7 @@ func (b *guardedBody) Read(p []byte) (int, error) {
 // about the source, unless it was given up because it was too slow.
 func (b *guardedBody) Close() error {
 	err := b.ReadCloser.Close()
-	if b.sized && b.left == 0 {
+	if b.sized && b.left.Load() == 0 {
 		b.pass.end(nil)
 	}
 	b.pass.end(errNeutral)

@@ -13,6 +13,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/symdepot/symdepot/layout"
@@ -50,6 +51,8 @@ const (
 
 // HopHeader names the servers of our kind that a request has passed through,
 // like Via, which proxies on the way may drop.
+//
+// In an answer it is the id of the server that gave it.
 const HopHeader = "X-Symdepot-Hop"
 
 // Timeouts of a source. What is 0 has its default.
@@ -114,6 +117,7 @@ type HTTP struct {
 	basic   string // the Authorization header, or empty
 	headers headersFile
 	tier    tier
+	peer    atomic.Pointer[string] // what the server calls itself in Via, if it is one of ours
 	now     func() time.Time
 }
 
@@ -445,7 +449,7 @@ func (x *question) attempt(ctx context.Context, p place) (*Reply, error) {
 // answer makes a reply of what a server said. It closes a on failure.
 func (x *question) answer(ctx context.Context, p place, a *answer) (*Reply, error) {
 	var reply *Reply
-	err := x.refusal(a)
+	err := x.loop(a, x.refusal(a))
 	if err == nil && p.pointer {
 		defer a.end()
 		to, err := x.pointer(a)
@@ -681,7 +685,7 @@ func contentRange(s string) (from, total int64, ok bool) {
 // reply fills in what headers say.
 func (x *question) reply(p place, a *answer) *Reply {
 	head := a.resp.Header
-	r := &Reply{Size: -1, Path: x.h.show(a.named), Name: x.name(p, a)}
+	r := &Reply{Size: -1, Path: x.h.show(a.named), Name: x.name(p, a), CodeInfo: a.codeInfo}
 	if at, err := http.ParseTime(head.Get("Last-Modified")); err == nil && at.Unix() > 0 {
 		r.ModTime = at
 	}
@@ -699,7 +703,8 @@ func (x *question) reply(p place, a *answer) *Reply {
 // name is the file's name as the server spells it.
 func (x *question) name(p place, a *answer) string {
 	if a.codeInfo != "" {
-		return a.codeInfo
+		name, _, _ := strings.Cut(a.codeInfo, "/")
+		return name
 	}
 	leaf := p.parts[len(p.parts)-1]
 	if n := layout.BaseName(a.resp.Header.Get("X-Debuginfod-File")); layout.ValidName(n) {

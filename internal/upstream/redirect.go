@@ -99,11 +99,11 @@ func onlyHarmless(h http.Header) http.Header {
 	return out
 }
 
-// codeInfoHop reads the debug file's name from the address to which a Breakpad
-// server sends a client that knows only the module's code file and code id:
-// NAME/ID/FILE.sym behind whatever stands in front. ok is false if it is no
-// such address, or the one that was asked for.
-func codeInfoHop(asked, to *url.URL) (name string, ok bool) {
+// codeInfoHop reads the path from the address to which a Breakpad server sends
+// a client that knows only the module's code file and code id: NAME/ID/FILE.sym
+// behind whatever stands in front. ok is false if it is no such address, or the
+// one that was asked for.
+func codeInfoHop(asked, to *url.URL) (path string, ok bool) {
 	segs, err := layout.Segments(to.EscapedPath())
 	if err != nil || len(segs) < 3 {
 		return "", false
@@ -116,5 +116,5 @@ func codeInfoHop(asked, to *url.URL) (name string, ok bool) {
 	if err != nil || len(from) < 3 || strings.EqualFold(from[len(from)-2], segs[1]) {
 		return "", false
 	}
-	return segs[0], true
+	return strings.Join(segs, "/"), true
 }

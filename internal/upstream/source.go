@@ -42,6 +42,11 @@ type Ask struct {
 	// Limit is the most bytes that the plain file may have; 0 leaves it to
 	// the source.
 	Limit int64
+	// Queued, if not nil, is called with true before the question has to wait
+	// for other questions of ours to the same source, and with false when it
+	// need not wait any longer: what a client waits for is not the source's
+	// fault then.
+	Queued func(bool)
 }
 
 // Resume describes what is there of a file whose transfer broke off.
@@ -74,6 +79,9 @@ type Reply struct {
 	// Header is what a server said about the file: its type, and what servers
 	// of the debuginfod kind add. Nil where nothing was said.
 	Header http.Header
+	// CodeInfo is the path in Breakpad's layout to which a server led who had
+	// asked by code file and code id; else empty. It has the debug id.
+	CodeInfo string
 	// Local marks a body that was read from where it stands, at no cost.
 	Local bool
 }

@@ -1,0 +1,351 @@
+package depot
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"io/fs"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/symdepot/symdepot/internal/upstream"
+	"github.com/symdepot/symdepot/layout"
+)
+
+func ask(ctx context.Context, d *Depot, q Question) ([]byte, error) {
+	f, err := d.Fetch(ctx, q)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	return readAll(f)
+}
+
+// picky is asked only with a checksum.
+type picky struct{ *elsewhere }
+
+func (picky) NeedsChecksum() bool { return true }
+
+// TestChecksumIsAnotherQuestion: whoever sends no checksum does not spoil the
+// answer for those who do.
+func TestChecksumIsAnotherQuestion(t *testing.T) {
+	body := symFile(symID, 1000)
+	s := &elsewhere{name: "s"}
+	s.fetch = func(_ context.Context, ask upstream.Ask) (*upstream.Reply, error) {
+		if ask.Checksum == "" {
+			return nil, &upstream.Failure{Source: "s", Class: upstream.ClassSkipped, Err: errors.New("only with a checksum")}
+		}
+		return &upstream.Reply{Body: io.NopCloser(bytes.NewReader(body)), Size: int64(len(body)), Name: "app.sym", Path: "p"}, nil
+	}
+	d, _ := withUpstreams(t, Options{Upstreams: []Upstream{{Source: picky{s}}}})
+	q := Question{Request: request(t, symPath)}
+	for range 2 {
+		if _, err := ask(t.Context(), d, q); !errors.Is(err, fs.ErrNotExist) {
+			t.Error(err)
+		}
+	}
+	q.Checksum = "SHA256:00"
+	if got, err := ask(t.Context(), d, q); err != nil || !bytes.Equal(got, body) || s.asked.Load() != 2 {
+		t.Errorf("%v, asked %d times", err, s.asked.Load())
+	}
+}
+
+// TestMSFZIsAnotherQuestion: a client that does not take MSFZ never joins the
+// transfer of one that does, and gains by its misses.
+func TestMSFZIsAnotherQuestion(t *testing.T) {
+	s := &elsewhere{name: "s"}
+	var took, plain atomic.Int32
+	s.fetch = func(_ context.Context, ask upstream.Ask) (*upstream.Reply, error) {
+		if wants(ask.Request, layout.Compressed) {
+			took.Add(1)
+		} else {
+			plain.Add(1)
+		}
+		return nil, &upstream.Failure{Source: "s", Class: upstream.ClassAbsent}
+	}
+	d, _ := withUpstreams(t, Options{}, s)
+	req := func(id string, msfz bool) Question {
+		q := Question{Request: request(t, "app.pdb/"+id+"/app.pdb")}
+		if msfz {
+			q.Request.AcceptMSFZ()
+		}
+		return q
+	}
+	// Plain first: the other question is asked too.
+	one, two := symID, "11111111111111111111111111111111A"
+	for _, q := range []Question{req(one, false), req(one, true), req(two, true), req(two, false), req(one, false)} {
+		if _, err := ask(t.Context(), d, q); !errors.Is(err, fs.ErrNotExist) {
+			t.Error(err)
+		}
+	}
+	if took.Load() != 2 || plain.Load() != 1 {
+		t.Errorf("asked %d times with and %d without MSFZ", took.Load(), plain.Load())
+	}
+	if d.fetch.slot(req(one, true), d.fetch.sources) == d.fetch.slot(req(one, false), d.fetch.sources) {
+		t.Error("both would follow one transfer")
+	}
+}
+
+// TestSlowIsNotResumed: a transfer that was given up because it is slow is not
+// taken up again at the same source.
+func TestSlowIsNotResumed(t *testing.T) {
+	body := symFile(symID, 300<<10)
+	s := &elsewhere{name: "s"}
+	r, w := io.Pipe()
+	s.fetch = func(context.Context, upstream.Ask) (*upstream.Reply, error) {
+		return &upstream.Reply{Body: r, Size: int64(len(body)), Name: "app.sym", Path: "p", Tag: "v1"}, nil
+	}
+	go func() { _, _ = w.Write(body[:200<<10]) }()
+	d, _ := withUpstreams(t, Options{Limits: Limits{Stall: 400 * time.Millisecond}}, s)
+	if got, err := fetched(t.Context(), t, d, symPath); err == nil || len(got) == 0 || s.asked.Load() != 1 {
+		t.Errorf("%d bytes, %v, asked %d times", len(got), err, s.asked.Load())
+	}
+}
+
+// TestQueueIsNotTheSourcesFault: what waits for other questions of ours is asked
+// in the end, and nobody takes the source for slow.
+func TestQueueIsNotTheSourcesFault(t *testing.T) {
+	s := &elsewhere{name: "s"}
+	s.fetch = func(ctx context.Context, ask upstream.Ask) (*upstream.Reply, error) {
+		select {
+		case <-time.After(80 * time.Millisecond):
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
+		body := symFile(strings.ToUpper(ask.Request.Lookups[0].ID), 1000)
+		return &upstream.Reply{Body: io.NopCloser(bytes.NewReader(body)), Size: int64(len(body)), Name: "app.sym", Path: "p"}, nil
+	}
+	g := upstream.Guard(s, upstream.GuardOptions{Concurrency: 1})
+	d, _ := withUpstreams(t, Options{Upstreams: []Upstream{{Source: g}}, Limits: Limits{FirstByte: 400 * time.Millisecond}})
+	var wg sync.WaitGroup
+	for i := range 15 {
+		wg.Go(func() {
+			id := strings.Repeat("123456789ABCDEF"[i:i+1], 32) + "1"
+			if _, err := fetched(t.Context(), t, d, "app.pdb/"+id+"/app.sym"); err != nil {
+				t.Errorf("%d: %v", i, err)
+			}
+		})
+	}
+	wg.Wait()
+	if st := g.State(); st.Open || st.Errors > 0 {
+		t.Errorf("%+v", st)
+	}
+}
+
+// twin is another server of ours as a source.
+type twin struct {
+	id string
+	of func() *Depot
+}
+
+func (w twin) Name() string     { return w.id }
+func (w twin) ServerID() string { return w.id }
+func (w twin) Close() error     { return nil }
+func (w twin) Fetch(ctx context.Context, ask upstream.Ask) (*upstream.Reply, error) {
+	f, err := w.of().Fetch(ctx, Question{Request: ask.Request, Via: append(ask.Via[:len(ask.Via):len(ask.Via)], w.id)})
+	if err != nil {
+		return nil, &upstream.Failure{Source: w.id, Class: upstream.ClassAbsent, Err: err}
+	}
+	return &upstream.Reply{Body: struct {
+		io.Reader
+		io.Closer
+	}{io.NewSectionReader(f, 0, 1<<40), f}, Size: f.Size, Name: "app.sym", Path: "p"}, nil
+}
+
+// TestTwinsDoNotWaitForEachOther: two servers that ask each other, each with a
+// client of its own, answer at once; and what a third source has, both get.
+func TestTwinsDoNotWaitForEachOther(t *testing.T) {
+	body := symFile(symID, 1000)
+	third := &elsewhere{name: "third"}
+	third.fetch = func(_ context.Context, ask upstream.Ask) (*upstream.Reply, error) {
+		if ask.Request.Lookups[0].Name != "app.pdb" {
+			return nil, &upstream.Failure{Source: "third", Class: upstream.ClassAbsent}
+		}
+		return &upstream.Reply{Body: io.NopCloser(bytes.NewReader(body)), Size: int64(len(body)), Name: "app.sym", Path: "p"}, nil
+	}
+	var a, b *Depot
+	a, _ = withUpstreams(t, Options{Upstreams: []Upstream{{Source: twin{"B", func() *Depot { return b }}}, {Source: third}}})
+	b, _ = withUpstreams(t, Options{Upstreams: []Upstream{{Source: twin{"A", func() *Depot { return a }}}}})
+	start := time.Now()
+	var wg sync.WaitGroup
+	for _, path := range []string{"none.pdb/" + symID + "/none.sym", symPath} {
+		for id, d := range map[string]*Depot{"A": a, "B": b} {
+			for range 4 {
+				wg.Go(func() {
+					got, err := ask(t.Context(), d, Question{Request: request(t, path), Via: []string{id}})
+					if path == symPath && (err != nil || !bytes.Equal(got, body)) {
+						t.Errorf("%s: %d bytes, %v", id, len(got), err)
+					}
+					if path != symPath && !errors.Is(err, fs.ErrNotExist) {
+						t.Errorf("%s: %v", id, err)
+					}
+				})
+			}
+		}
+	}
+	wg.Wait()
+	if took := time.Since(start); took > 2*time.Second {
+		t.Errorf("it took %v", took)
+	}
+}
+
+// TestRefreshedAndEvicted: a miss that turned out to be none is forgotten.
+func TestRefreshedAndEvicted(t *testing.T) {
+	s := &elsewhere{name: "s"}
+	s.fails(upstream.ClassAbsent)
+	d, clk := withUpstreams(t, Options{}, s)
+	if _, err := fetched(t.Context(), t, d, symPath); !errors.Is(err, fs.ErrNotExist) {
+		t.Fatal(err)
+	}
+	s.sends("app.sym", symFile(symID, 1000))
+	clk.t = clk.t.Add(50 * time.Minute)
+	if _, err := fetched(t.Context(), t, d, symPath); !errors.Is(err, fs.ErrNotExist) {
+		t.Fatal(err)
+	}
+	d.fetch.under.Wait()
+	if ev, err := d.DropCached(t.Context(), CacheFilter{}); err != nil || ev.Files != 1 {
+		t.Fatal(ev, err)
+	}
+	if _, err := fetched(t.Context(), t, d, symPath); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestSourceTexts are fetched whole, kept by build-id and path, and told apart
+// by case.
+func TestSourceTexts(t *testing.T) {
+	const id = "adac45aa231bba3143d7af433767c61f31021c16"
+	s := &elsewhere{name: "s"}
+	s.fetch = func(_ context.Context, ask upstream.Ask) (*upstream.Reply, error) {
+		if ask.Request.Form != layout.FormSource || !strings.Contains(ask.Request.Section, ".c") {
+			return nil, &upstream.Failure{Source: "s", Class: upstream.ClassAbsent}
+		}
+		text := strings.Repeat("// "+layout.BaseName(ask.Request.Section)+"\n", 20000)
+		return &upstream.Reply{Body: io.NopCloser(strings.NewReader(text)), Size: -1, Name: "x.c", Path: "p"}, nil
+	}
+	d, _ := withUpstreams(t, Options{}, s)
+	for range 2 {
+		for _, c := range []struct{ path, first string }{
+			{"usr/src/Main.c", "// Main.c\n"}, {"usr/src/main.c", "// main.c\n"}, {"usr/src/../src/main.c", "// main.c\n"},
+		} {
+			got, err := fetched(t.Context(), t, d, "buildid/"+id+"/source/"+c.path)
+			if err != nil || !bytes.HasPrefix(got, []byte(c.first)) || len(got) != 20000*len(c.first) {
+				t.Errorf("%s: %d bytes, %v", c.path, len(got), err)
+			}
+		}
+	}
+	if s.asked.Load() != 2 {
+		t.Errorf("asked %d times", s.asked.Load())
+	}
+	for range 2 {
+		if _, err := fetched(t.Context(), t, d, "buildid/"+id+"/source/none.h"); !errors.Is(err, fs.ErrNotExist) {
+			t.Error(err)
+		}
+	}
+	if s.asked.Load() != 3 {
+		t.Errorf("asked %d times", s.asked.Load())
+	}
+	if _, err := d.Verify(t.Context(), func(f Fault) { t.Errorf("%+v", f) }, nil); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestSectionBringsTheWhole: a section is answered from the debug information
+// that is fetched for it; only that is asked for.
+func TestSectionBringsTheWhole(t *testing.T) {
+	elf := testdata(t, "elf/prog-sha1")
+	s := &elsewhere{name: "s"}
+	s.fetch = func(_ context.Context, ask upstream.Ask) (*upstream.Reply, error) {
+		if ask.Request.Form != layout.FormFile {
+			t.Errorf("asked for form %d", ask.Request.Form)
+		}
+		return &upstream.Reply{Body: io.NopCloser(bytes.NewReader(elf.body)), Size: int64(len(elf.body)), Name: "prog", Path: "p"}, nil
+	}
+	d, _ := withUpstreams(t, Options{}, s)
+	const base = "buildid/adac45aa231bba3143d7af433767c61f31021c16/"
+	got, err := fetched(t.Context(), t, d, base+"section/.note.gnu.build-id")
+	if err != nil || len(got) == 0 || !bytes.Contains(elf.body, got) {
+		t.Errorf("%d bytes, %v", len(got), err)
+	}
+	if _, err := fetched(t.Context(), t, d, base+"section/.gdb_index"); !errors.Is(err, fs.ErrNotExist) {
+		t.Error(err)
+	}
+	if got, err := fetched(t.Context(), t, d, base+"debuginfo"); err != nil || !bytes.Equal(got, elf.body) || s.asked.Load() != 1 {
+		t.Errorf("%v, asked %d times", err, s.asked.Load())
+	}
+}
+
+// TestCodeInfoRedirects: who knows only the code id is sent on as soon as the
+// source has said where to, and follows the same transfer from there.
+func TestCodeInfoRedirects(t *testing.T) {
+	body := symFile(symID, 300<<10)
+	s := &elsewhere{name: "s"}
+	r, w := io.Pipe()
+	s.fetch = func(context.Context, upstream.Ask) (*upstream.Reply, error) {
+		return &upstream.Reply{Body: r, Size: int64(len(body)), Name: "app.pdb", Path: "p", CodeInfo: symPath}, nil
+	}
+	d, _ := withUpstreams(t, Options{}, s)
+	for range 2 {
+		f, err := d.Fetch(t.Context(), Question{Request: request(t, "app.exe/5B2AC3D71E000/app.sym")})
+		if err != nil || f.Redirect != symPath {
+			t.Fatalf("%+v, %v", f, err)
+		}
+		_ = f.Close()
+	}
+	go func() {
+		_, _ = w.Write(body)
+		_ = w.Close()
+	}()
+	if got, err := fetched(t.Context(), t, d, symPath); err != nil || !bytes.Equal(got, body) || s.asked.Load() != 1 {
+		t.Errorf("%d bytes, %v, asked %d times", len(got), err, s.asked.Load())
+	}
+	d.fetch.under.Wait()
+	// It is held by now, and the file says nothing of the code id: the source
+	// is asked where to, and not for the file.
+	s.sends("app.pdb", nil)
+	f := s.fetch
+	s.fetch = func(ctx context.Context, ask upstream.Ask) (*upstream.Reply, error) {
+		reply, err := f(ctx, ask)
+		reply.CodeInfo = symPath
+		return reply, err
+	}
+	g, err := d.Fetch(t.Context(), Question{Request: request(t, "app.exe/5B2AC3D71E000/app.sym")})
+	if err != nil || g.Redirect != symPath || s.asked.Load() != 2 {
+		t.Errorf("%+v, %v", g, err)
+	}
+	d.fetch.under.Wait()
+	if len(d.fetch.transfers) != 0 {
+		t.Errorf("left: %v", d.fetch.transfers)
+	}
+}
+
+// TestFatFile: one slice is asked for, the whole file comes, and answers for the
+// others too.
+func TestFatFile(t *testing.T) {
+	fat := testdata(t, "macho/app-fat")
+	d0, _ := newDepot(t)
+	add(t, d0, "", fat)
+	found, err := d0.Find(t.Context(), Scope{}, "app-fat", 10)
+	if err != nil || len(found) < 2 {
+		t.Fatal(found, err)
+	}
+	s := &elsewhere{name: "s"}
+	s.sends("app-fat", fat.body)
+	d, _ := withUpstreams(t, Options{}, s)
+	for _, f := range found {
+		paths := layout.SSQP.Paths(f.Object)
+		if len(paths) == 0 {
+			t.Fatalf("no path for %+v", f.Object)
+		}
+		if got, err := fetched(t.Context(), t, d, paths[0]); err != nil || !bytes.Equal(got, fat.body) {
+			t.Errorf("%s: %d bytes, %v", paths[0], len(got), err)
+		}
+	}
+	if s.asked.Load() != 1 {
+		t.Errorf("asked %d times", s.asked.Load())
+	}
+}
