@@ -205,6 +205,22 @@ func (d *Depot) Fetch(ctx context.Context, q Question) (*File, error) {
 	return nil, fs.ErrNotExist
 }
 
+// fetchAnew is Fetch for who does not believe what is remembered: all sources
+// are asked.
+func (d *Depot) fetchAnew(ctx context.Context, q Question) (*File, error) {
+	sources := d.fetch.seen(q)
+	slot := d.fetch.slot(q, sources)
+	fl := d.takeOff(d.fetch.key(q.Request), slot, sources, q, true)
+	if fl == nil {
+		return nil, notFound([]error{errCrowd})
+	}
+	f, err := fl.open(ctx, slot)
+	if errors.Is(err, errGone) {
+		return d.Open(ctx, q.Scope, q.Request)
+	}
+	return f, err
+}
+
 // join returns the transfer of what is asked for, a new one if there is none,
 // or fs.ErrNotExist if it is known that no source has it.
 func (d *Depot) join(ctx context.Context, q Question) (*transfer, error) {

@@ -277,16 +277,10 @@ func (d *Depot) openPDB(ctx context.Context, key SymCacheKey) (*File, error) {
 	}
 	// What is remembered of a source that could not answer holds for clients;
 	// who tries seldom may ask it again.
-	if fl := d.takeOff(d.fetch.key(req), d.fetch.seen(Scope{}), q, true); fl != nil {
-		if f, err = fl.open(ctx); err == nil {
-			return f, nil
-		}
-		if errors.Is(err, errGone) {
-			return d.Open(ctx, Scope{}, req)
-		}
-		fail = d.whyNoPDB(ctx, q, err)
+	if f, err = d.fetchAnew(ctx, q); err == nil || !errors.Is(err, fs.ErrNotExist) && !isFailure(err) {
+		return f, err
 	}
-	return nil, fail
+	return nil, d.whyNoPDB(ctx, q, err)
 }
 
 // whyNoPDB sums up what the sources said, or what is remembered of them: a PDB
