@@ -111,6 +111,10 @@ func (s *Server) serve(x *exchange, r *http.Request) {
 		s.fail(x, errHost)
 		return
 	}
+	if path, ok := s.jobsPath(r); ok {
+		s.jobs(x, r, path)
+		return
+	}
 	if r.ContentLength != 0 {
 		h.Set("Connection", "close")
 		s.fail(x, errBody)
@@ -190,6 +194,9 @@ var own = map[string]bool{
 // the root, or one segment, with or without a prefix in front. base is that
 // prefix, name is "" for the root.
 func (s *Server) ownPath(segs []string) (base, name string, ok bool) {
+	if isJobs(segs) {
+		return "", "-", true // nothing to be answered from memory
+	}
 	for _, list := range [][]string{s.cfg.Prefixes, layout.Prefixes} {
 		for _, p := range list {
 			n := strings.Count(p, "/") + 1

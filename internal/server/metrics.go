@@ -72,6 +72,11 @@ func newMetrics(reg *prometheus.Registry, version string, s symbols) (*metrics, 
 			return nil, err
 		}
 	}
+	if j, ok := s.(jobCounter); ok {
+		if err := reg.Register(&jobCounts{jobs: j}); err != nil {
+			return nil, err
+		}
+	}
 	m.handler = promhttp.HandlerFor(reg, promhttp.HandlerOpts{MaxRequestsInFlight: 4, DisableCompression: true, Registry: reg})
 	return m, nil
 }

@@ -91,6 +91,9 @@ type Config struct {
 	// again and again; zero is 32 MiB, negative none.
 	HotBytes int64
 
+	// WorkerToken lets workers in at the job API; empty: there is none.
+	WorkerToken string
+
 	// ID tells this server from others that requests pass; empty: none.
 	ID string
 	// Version is shown in metrics and on the page.
@@ -163,6 +166,9 @@ type Server struct {
 	local atomic.Bool
 	// stopping is set from the moment that Serve is told to end.
 	stopping atomic.Bool
+	// waits ends then: requests that wait for something to happen give up.
+	waits    context.Context
+	endWaits context.CancelFunc
 
 	mu    sync.Mutex
 	conns map[*conn]struct{} // guarded by mu; open connections
@@ -180,6 +186,7 @@ func New(cfg Config) (*Server, error) {
 	if cfg.AccessLog {
 		srv.access = cfg.Log.Handler()
 	}
+	srv.waits, srv.endWaits = context.WithCancel(context.Background())
 	srv.slots = newGate(cfg.MaxConns)
 	srv.lookups = newGate(cfg.MaxInFlight)
 	srv.hot = newHot(cfg.HotBytes)
@@ -256,6 +263,7 @@ func (s *Server) Serve(ctx context.Context, ln net.Listener) error {
 	case <-ctx.Done():
 	}
 	s.stopping.Store(true)
+	s.endWaits()
 	grace, cancel := context.WithTimeout(context.WithoutCancel(ctx), s.cfg.ShutdownGrace)
 	defer cancel()
 	stopped := make(chan struct{})

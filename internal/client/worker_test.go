@@ -1,0 +1,359 @@
+package client
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+)
+
+// fakeServer answers as the test says and notes what it was asked.
+type fakeServer struct {
+	mu    sync.Mutex
+	asked []string
+	jobs  []Job
+	do    func(w http.ResponseWriter, r *http.Request, verb string, n int) bool // true: it has answered
+	seen  map[string]int
+}
+
+func (f *fakeServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	verb := r.URL.Path[strings.LastIndexByte(r.URL.Path, '/')+1:]
+	f.mu.Lock()
+	f.asked = append(f.asked, r.URL.Path)
+	f.seen[verb]++
+	n := f.seen[verb]
+	f.mu.Unlock()
+	if f.do != nil && f.do(w, r, verb, n) {
+		return
+	}
+	switch verb {
+	case "lease":
+		f.mu.Lock()
+		jobs := f.jobs
+		f.jobs = nil
+		f.mu.Unlock()
+		if len(jobs) == 0 {
+			select {
+			case <-r.Context().Done():
+			case <-time.After(20 * time.Millisecond):
+			}
+		}
+		_ = json.NewEncoder(w).Encode(map[string]any{"jobs": jobs})
+	case "pdb":
+		_, _ = io.WriteString(w, "the PDB")
+	default:
+		_, _ = io.Copy(io.Discard, r.Body)
+	}
+}
+
+func (f *fakeServer) count(verb string) int {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.seen[verb]
+}
+
+// buffer may be read while it is written.
+type buffer struct {
+	mu sync.Mutex
+	b  bytes.Buffer
+}
+
+func (b *buffer) Write(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.b.Write(p)
+}
+
+func (b *buffer) String() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.b.String()
+}
+
+func job(id int64) Job {
+	return Job{ID: id, Token: "lease", Kind: "symcache", Name: "app.pdb", GUID: strings.Repeat("1", 32), Age: 1, Major: 3, Seconds: 1}
+}
+
+// working runs a worker until the test ends or stop is called.
+func working(t *testing.T, f *fakeServer, do func(ctx context.Context, j Job, pdb func(context.Context, *os.File) error) (Result, error)) (log *buffer, stop, hurry func()) {
+	t.Helper()
+	f.seen = map[string]int{}
+	ts := httptest.NewServer(f)
+	log = &buffer{}
+	l := slog.New(slog.NewTextHandler(log, nil))
+	w := &Worker{
+		Server:   &Server{URL: ts.URL + "/", Worker: "w", Token: func() (string, error) { return "secret", nil }, Backoff: time.Millisecond, Log: l},
+		Versions: func() []string { return []string{"3.1.0"} }, Do: do, Log: l, Poll: time.Second,
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	hctx, hcancel := context.WithCancel(context.Background())
+	done := make(chan struct{})
+	go func() { defer close(done); _ = w.Run(ctx, hctx) }()
+	t.Cleanup(func() {
+		cancel()
+		hcancel()
+		<-done
+		ts.Close()
+		if strings.Contains(log.String(), "secret") {
+			t.Error("the token is in the log")
+		}
+	})
+	return log, func() { cancel(); <-done }, hcancel
+}
+
+func until(t *testing.T, what string, ok func() bool) {
+	t.Helper()
+	for end := time.Now().Add(20 * time.Second); !ok(); time.Sleep(2 * time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatal("never: " + what)
+		}
+	}
+}
+
+// make writes a result.
+func makeFile(t *testing.T) func(ctx context.Context, j Job, pdb func(context.Context, *os.File) error) (Result, error) {
+	dir := t.TempDir()
+	return func(ctx context.Context, j Job, pdb func(context.Context, *os.File) error) (Result, error) {
+		f, err := os.Create(filepath.Join(dir, fmt.Sprint(j.ID)))
+		if err != nil {
+			return Result{}, err
+		}
+		defer f.Close()
+		if err := pdb(ctx, f); err != nil {
+			return Result{}, err
+		}
+		b, err := os.ReadFile(f.Name())
+		if err != nil || string(b) != "the PDB" {
+			return Result{}, fmt.Errorf("%q, %w", b, err)
+		}
+		return Result{Path: f.Name(), Version: "3.1.0", Detail: "made\nby a test"}, nil
+	}
+}
+
+// TestTroubles: whatever the server or the network does, the job is delivered.
+func TestTroubles(t *testing.T) {
+	cut := func(w http.ResponseWriter) {
+		if c, _, err := http.NewResponseController(w).Hijack(); err == nil {
+			_ = c.Close()
+		}
+	}
+	for what, c := range map[string]struct {
+		do   func(w http.ResponseWriter, r *http.Request, verb string, n int) bool
+		want string // in the log
+	}{
+		"none": {},
+		"wrong token, wrong clock": {func(w http.ResponseWriter, _ *http.Request, verb string, n int) bool {
+			if verb == "lease" && n < 4 {
+				w.Header().Set("Date", time.Now().Add(3*time.Hour).UTC().Format(http.TimeFormat))
+				http.Error(w, "no", http.StatusUnauthorized)
+			}
+			return verb == "lease" && n < 4
+		}, "the token is wrong, expired or revoked; its clock is "},
+		"not allowed": {func(w http.ResponseWriter, _ *http.Request, verb string, n int) bool {
+			if n < 3 {
+				http.Error(w, "no", http.StatusForbidden)
+			}
+			return n < 3
+		}, "the token does not allow this"},
+		"no such API": {func(w http.ResponseWriter, _ *http.Request, verb string, n int) bool {
+			if n < 3 {
+				http.NotFound(w, nil)
+			}
+			return n < 3
+		}, "lets no workers in"},
+		"elsewhere": {func(w http.ResponseWriter, r *http.Request, verb string, n int) bool {
+			if n < 2 {
+				http.Redirect(w, r, "https://elsewhere.example/", http.StatusFound)
+			}
+			return n < 2
+		}, "it redirects to https://elsewhere.example/"},
+		"server errors": {func(w http.ResponseWriter, _ *http.Request, verb string, n int) bool {
+			if n < 4 {
+				w.WriteHeader(http.StatusBadGateway)
+			}
+			return n < 4
+		}, "the server says 502"},
+		"a network that is lost": {func(w http.ResponseWriter, _ *http.Request, verb string, n int) bool {
+			if n < 3 {
+				cut(w)
+			}
+			return n < 3
+		}, "waiting for the server"},
+		"half a PDB": {func(w http.ResponseWriter, _ *http.Request, verb string, n int) bool {
+			if verb != "pdb" || n > 2 {
+				return false
+			}
+			w.Header().Set("Content-Length", "7")
+			_, _ = io.WriteString(w, "the ")
+			_ = http.NewResponseController(w).Flush()
+			cut(w)
+			return true
+		}, "get a PDB"},
+		"half an upload": {func(w http.ResponseWriter, r *http.Request, verb string, n int) bool {
+			if verb != "complete" || n > 2 {
+				return false
+			}
+			_, _ = r.Body.Read(make([]byte, 2))
+			cut(w)
+			return true
+		}, "deliver a result"},
+		"an answer that is none": {func(w http.ResponseWriter, _ *http.Request, verb string, n int) bool {
+			if verb != "lease" || n > 4 {
+				return false
+			}
+			switch n {
+			case 1:
+				_, _ = io.WriteString(w, "<html>sign in first</html>")
+			case 2:
+				_, _ = io.WriteString(w, `{"jobs":[{"id":1},{"id":2},{"id":3}]}`)
+			case 3:
+				_, _ = io.WriteString(w, `{"jobs":[{"id":-5,"token":"x","lease_seconds":30}]}`)
+			case 4:
+				_, _ = io.WriteString(w, strings.Repeat(" ", 2<<20))
+			}
+			return true
+		}, "waiting for the server"},
+	} {
+		t.Run(what, func(t *testing.T) {
+			f := &fakeServer{jobs: []Job{job(1)}, do: c.do}
+			log, stop, _ := working(t, f, makeFile(t))
+			delivered := func() bool { return strings.Contains(log.String(), "msg=done") }
+			until(t, "delivered", delivered)
+			stop()
+			if f.count("fail") > 0 || f.count("release") > 0 || f.count("bye") != 1 {
+				t.Errorf("%q", f.asked)
+			}
+			if !strings.Contains(log.String(), c.want) {
+				t.Errorf("no %q in\n%s", c.want, log)
+			}
+		})
+	}
+}
+
+// TestEnds: how a job may end otherwise.
+func TestEnds(t *testing.T) {
+	status := func(at string, code int) func(http.ResponseWriter, *http.Request, string, int) bool {
+		return func(w http.ResponseWriter, _ *http.Request, verb string, _ int) bool {
+			if verb == at {
+				http.Error(w, "so", code)
+			}
+			return verb == at
+		}
+	}
+	for what, c := range map[string]struct {
+		do   func(http.ResponseWriter, *http.Request, string, int) bool
+		err  error
+		log  string
+		fail int
+	}{
+		"failure":       {nil, Failure{Class: "exit", Version: "3.1.0", Detail: "bad"}, "class=exit", 1},
+		"our own fault": {nil, errors.New("disk"), "class=infra", 1},
+		"lost":          {status("complete", 409), nil, "given to another", 0},
+		"gone":          {status("pdb", 410), nil, "the server ended the job", 0},
+		"refused":       {status("complete", 422), nil, "class=infra", 1},
+	} {
+		t.Run(what, func(t *testing.T) {
+			f := &fakeServer{jobs: []Job{job(1)}, do: c.do}
+			ok := makeFile(t)
+			log, stop, _ := working(t, f, func(ctx context.Context, j Job, pdb func(context.Context, *os.File) error) (Result, error) {
+				if c.err != nil {
+					return Result{}, c.err
+				}
+				return ok(ctx, j, pdb)
+			})
+			until(t, c.log, func() bool { return strings.Contains(log.String(), c.log) && f.count("fail") >= c.fail })
+			stop()
+			if f.count("fail") != c.fail {
+				t.Errorf("%q", f.asked)
+			}
+		})
+	}
+}
+
+// TestTakenAway: a heartbeat that hears of a loss ends the work.
+func TestTakenAway(t *testing.T) {
+	f := &fakeServer{jobs: []Job{job(1)}}
+	f.do = func(w http.ResponseWriter, _ *http.Request, verb string, n int) bool {
+		if verb != "heartbeat" {
+			return false
+		}
+		w.WriteHeader(map[bool]int{true: 503, false: 409}[n == 1])
+		return true
+	}
+	ended := make(chan error, 1)
+	log, _, _ := working(t, f, func(ctx context.Context, _ Job, _ func(context.Context, *os.File) error) (Result, error) {
+		<-ctx.Done()
+		ended <- context.Cause(ctx)
+		return Result{}, ctx.Err()
+	})
+	if err := <-ended; !errors.Is(err, ErrLost) || f.count("heartbeat") != 2 {
+		t.Error(err, f.asked)
+	}
+	until(t, "said so", func() bool { return strings.Contains(log.String(), "given to another") })
+}
+
+// TestDrain: the jobs under way are finished, or given back in a hurry; no
+// further ones are taken.
+func TestDrain(t *testing.T) {
+	for _, hasty := range []bool{false, true} {
+		f := &fakeServer{jobs: []Job{job(1)}}
+		begun, finish := make(chan bool), make(chan bool)
+		ok := makeFile(t)
+		_, stop, hurry := working(t, f, func(ctx context.Context, j Job, pdb func(context.Context, *os.File) error) (Result, error) {
+			close(begun)
+			select {
+			case <-finish:
+				return ok(ctx, j, pdb)
+			case <-ctx.Done():
+				return Result{}, ctx.Err()
+			}
+		})
+		<-begun
+		stopped := make(chan bool)
+		go func() { stop(); close(stopped) }()
+		if hasty {
+			hurry()
+		} else {
+			close(finish)
+		}
+		<-stopped
+		want := map[bool]string{false: "/-/jobs/1/complete", true: "/-/jobs/1/release"}[hasty]
+		if !slices.Contains(f.asked, want) || f.asked[len(f.asked)-1] != "/-/jobs/bye" {
+			t.Errorf("%q", f.asked)
+		}
+	}
+}
+
+// TestBackPressure: without room or a transcoder nothing is asked for.
+func TestBackPressure(t *testing.T) {
+	f := &fakeServer{seen: map[string]int{}}
+	ts := httptest.NewServer(f)
+	defer ts.Close()
+	log := &buffer{}
+	w := &Worker{
+		Server:   &Server{URL: ts.URL, Worker: "w", Token: func() (string, error) { return "secret", nil }},
+		Versions: func() []string { return []string{"3.1.0"} }, Log: slog.New(slog.NewTextHandler(log, nil)),
+		Room: func() error { return errors.New("the disk is full") },
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan struct{})
+	go func() { defer close(done); _ = w.Run(ctx, t.Context()) }()
+	until(t, "said so", func() bool { return strings.Contains(log.String(), "the disk is full") })
+	cancel()
+	<-done
+	if f.count("lease") != 0 {
+		t.Errorf("%q", f.asked)
+	}
+}

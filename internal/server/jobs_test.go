@@ -1,0 +1,294 @@
+package server
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/symdepot/symdepot/debugid"
+	"github.com/symdepot/symdepot/internal/depot"
+	"github.com/symdepot/symdepot/symcache"
+)
+
+const workToken = "a token for these tests"
+
+// jobServer is a server with the job API, and one PDB.
+func jobServer(t *testing.T, token string) (d *depot.Depot, url string, key symcache.Key) {
+	t.Helper()
+	d, err := depot.Open(t.Context(), filepath.Join(t.TempDir(), "depot"), depot.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = d.Close() })
+	b, err := os.ReadFile("../../testdata/pdb/hello-x64.pdb")
+	if err != nil {
+		t.Fatal(err)
+	}
+	tx, err := d.Begin(t.Context(), depot.TxInfo{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer tx.Rollback()
+	if _, err := tx.Add(t.Context(), depot.Source{Path: "hello-x64.pdb", Content: jobContent{bytes.NewReader(b)}}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := tx.Commit(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	s, err := New(Config{Depot: d, WorkerToken: token, Prefixes: []string{"corp/symbols"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ts := httptest.NewServer(s)
+	t.Cleanup(ts.Close)
+	id, err := debugid.ParseBreakpad("F9EFE0B6AE7500394C4C44205044422E1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return d, ts.URL, symcache.Key{Name: "hello-x64.pdb", ID: id}
+}
+
+type jobContent struct{ *bytes.Reader }
+
+func (jobContent) Changed() bool { return false }
+
+// send sends a request of the job API.
+func send(t *testing.T, method, url, body string, headers ...string) (int, string) {
+	t.Helper()
+	req, err := http.NewRequestWithContext(t.Context(), method, url, strings.NewReader(body))
+	if err != nil {
+		t.Fatal(err)
+	}
+	req.Header.Set("Authorization", "Bearer "+workToken)
+	for i := 0; i < len(headers); i += 2 {
+		req.Header.Del(headers[i])
+		if headers[i+1] != "" {
+			req.Header.Set(headers[i], headers[i+1])
+		}
+	}
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	b, err := io.ReadAll(resp.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return resp.StatusCode, string(b)
+}
+
+func TestJobAPI(t *testing.T) {
+	d, url, key := jobServer(t, workToken)
+	v := symcache.Version{Major: 3, Minor: 1}
+	if _, err := d.RequestSymCache(t.Context(), key, v); err != nil {
+		t.Fatal(err)
+	}
+	code, body := send(t, "POST", url+"/corp/symbols/-/jobs/lease", `{"worker":"w","versions":["3.1.0"],"slots":2,"wait_seconds":5}`)
+	var got struct{ Jobs []leasedJob }
+	if err := json.Unmarshal([]byte(body), &got); err != nil || code != 200 || len(got.Jobs) != 1 {
+		t.Fatal(code, body, err)
+	}
+	j := got.Jobs[0]
+	if j.Name != key.Name || j.GUID != key.ID.GUID.Upper() || j.Age != 1 || j.Major != 3 || j.Lease != 30 || j.Kind != "symcache" {
+		t.Errorf("%+v", j)
+	}
+	base := fmt.Sprintf("%s/-/jobs/%d/", url, j.ID)
+	mine := []string{headerWorker, "w", headerLease, j.Token}
+	if code, body := send(t, "POST", base+"heartbeat", "{}", mine...); code != 200 || !strings.Contains(body, `"lease_seconds":30`) {
+		t.Error(code, body)
+	}
+	want, _ := os.ReadFile("../../testdata/pdb/hello-x64.pdb")
+	if code, body := send(t, "GET", base+"pdb", "", mine...); code != 200 || body != string(want) {
+		t.Error(code, len(body))
+	}
+	made := "what a transcoder made"
+	sum := sha256.Sum256([]byte(made))
+	result := slices.Concat(mine, []string{headerVersion, "3.1.0", headerSHA256, hex.EncodeToString(sum[:]), headerDetail, "by me"})
+	// Whatever is not the job's result, or not the worker's job.
+	for _, c := range []struct {
+		what, verb, method, body string
+		headers                  []string
+		code                     int
+	}{
+		{"other bytes", "complete", "POST", "What a transcoder made", result, 422},
+		{"nothing", "complete", "POST", "", result, 422},
+		{"too short", "complete", "POST", made[1:], result, 422},
+		{"a higher major", "complete", "POST", made, slices.Concat(result, []string{headerVersion, "4.0.0"}), 422},
+		{"no version", "complete", "POST", made, slices.Concat(result, []string{headerVersion, ""}), 400},
+		{"half a sum", "complete", "POST", made, slices.Concat(result, []string{headerSHA256, "abcd"}), 400},
+		{"another lease", "complete", "POST", made, slices.Concat(result, []string{headerLease, "x"}), 409},
+		{"another worker", "complete", "POST", made, slices.Concat(result, []string{headerWorker, "x"}), 409},
+		{"another lease", "pdb", "GET", "", []string{headerWorker, "w", headerLease, "x"}, 409},
+		{"another lease", "fail", "POST", `{"class":"exit","detail":"x"}`, []string{headerWorker, "w", headerLease, "x"}, 409},
+		{"another lease", "release", "POST", `{}`, []string{headerWorker, "w", headerLease, "x"}, 409},
+		{"no lease", "heartbeat", "POST", `{}`, nil, 400},
+		{"a class of ours", "fail", "POST", `{"class":"absent","detail":"x"}`, mine, 400},
+		{"no JSON", "fail", "POST", `{`, mine, 400},
+		{"a novel", "fail", "POST", `{"class":"exit","detail":"` + strings.Repeat("x", 70<<10) + `"}`, mine, 413},
+		{"GET", "complete", "GET", "", mine, 405},
+		{"POST", "pdb", "POST", "", mine, 405},
+		{"a verb", "explode", "POST", "", mine, 404},
+	} {
+		if code, body := send(t, c.method, base+c.verb, c.body, c.headers...); code != c.code {
+			t.Errorf("%s for %s: %d %s", c.what, c.verb, code, body)
+		}
+	}
+	for range 2 {
+		if code, body := send(t, "POST", base+"complete", made, result...); code != 200 {
+			t.Error(code, body)
+		}
+	}
+	if st, err := d.RequestSymCache(t.Context(), key, v); err != nil || st != depot.JobDone {
+		t.Error(st, err)
+	}
+	if code, _ := send(t, "POST", base+"heartbeat", "{}", mine...); code != 409 {
+		t.Error(code)
+	}
+	resp, err := http.Get(url + "/metrics")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	text, _ := io.ReadAll(resp.Body)
+	for _, want := range []string{`symdepot_jobs_ended{class="ok",kind="symcache",state="done"} 1`, "symdepot_workers 1", `symdepot_jobs_queued{kind="symcache"} 0`} {
+		if !strings.Contains(string(text), want) {
+			t.Errorf("no %s in the metrics", want)
+		}
+	}
+	if code, _ := send(t, "POST", url+"/-/jobs/bye", "", headerWorker, "w"); code != 200 || len(d.Workers()) != 0 {
+		t.Error(code, d.Workers())
+	}
+}
+
+// TestJobAPIFails: a job whose PDB is nowhere is ended by the server; one that
+// failed is remembered.
+func TestJobAPIFails(t *testing.T) {
+	d, url, key := jobServer(t, workToken)
+	v := symcache.Version{Major: 3, Minor: 1}
+	lease := func() (leasedJob, []string) {
+		t.Helper()
+		code, body := send(t, "POST", url+"/-/jobs/lease", `{"worker":"w","versions":["3.1.0"],"slots":1,"wait_seconds":5}`)
+		var got struct{ Jobs []leasedJob }
+		if err := json.Unmarshal([]byte(body), &got); err != nil || code != 200 || len(got.Jobs) != 1 {
+			t.Fatal(code, body, err)
+		}
+		return got.Jobs[0], []string{headerWorker, "w", headerLease, got.Jobs[0].Token}
+	}
+	none := key
+	none.ID.GUID[0]++
+	if _, err := d.RequestSymCache(t.Context(), none, v); err != nil {
+		t.Fatal(err)
+	}
+	j, mine := lease()
+	if code, body := send(t, "GET", fmt.Sprintf("%s/-/jobs/%d/pdb", url, j.ID), "", mine...); code != 410 || !strings.Contains(body, `"class":"absent"`) {
+		t.Error(code, body)
+	}
+	if st, err := d.RequestSymCache(t.Context(), none, v); err != nil || st != depot.JobFailed {
+		t.Error(st, err)
+	}
+	if _, err := d.RequestSymCache(t.Context(), key, v); err != nil {
+		t.Fatal(err)
+	}
+	j, mine = lease()
+	if code, body := send(t, "POST", fmt.Sprintf("%s/-/jobs/%d/fail", url, j.ID), `{"class":"exit","version":"3.1.0","detail":"exit status 1"}`, mine...); code != 200 {
+		t.Error(code, body)
+	}
+	if f, err := d.SymCacheFailure(t.Context(), key, v); err != nil || f.Class != "exit" {
+		t.Errorf("%+v %v", f, err)
+	}
+}
+
+func TestJobAPIRefuses(t *testing.T) {
+	_, url, _ := jobServer(t, workToken)
+	lease := `{"worker":"w","versions":["3.1.0"],"slots":1}`
+	for _, auth := range []string{"", "Bearer", "Bearer wrong", "Basic " + workToken, "Bearer " + workToken + "x", workToken} {
+		for _, path := range []string{"lease", "1/pdb", "1/complete", "x/y/z", ""} {
+			if code, body := send(t, "POST", url+"/-/jobs/"+path, lease, "Authorization", auth); code != 401 || strings.Contains(body, workToken) {
+				t.Errorf("%q %s: %d %s", auth, path, code, body)
+			}
+		}
+		if code, _ := send(t, "GET", url+"/-/jobs/1/pdb", "", "Authorization", auth); code != 401 {
+			t.Errorf("%q: %d", auth, code)
+		}
+	}
+	for body, want := range map[string]int{
+		"":   400,
+		"[]": 400,
+		`{"worker":"","versions":["3.1.0"],"slots":1}`:                                 400,
+		`{"worker":"local:me","versions":["3.1.0"],"slots":1}`:                         400,
+		`{"worker":"w","versions":["x"],"slots":1}`:                                    400,
+		`{"worker":"w","versions":["2.0.0"],"slots":1}`:                                400,
+		`{"worker":"w","versions":["3.1.0"],"slots":-1}`:                               400,
+		`{"worker":"w","versions":["3.1.0"],"slots":99999}`:                            400,
+		`{"worker":"` + strings.Repeat("w", 200) + `","versions":["3.1.0"],"slots":1}`: 400,
+		`{"worker":"w","versions":[],"slots":1,"wait_seconds":-5}`:                     200,
+		`{"worker":"w","versions":["3.1.0"],"slots":0}`:                                200,
+		strings.Repeat(" ", 70<<10):                                                    413,
+	} {
+		if code, got := send(t, "POST", url+"/-/jobs/lease", body); code != want {
+			t.Errorf("%.80s: %d %s", body, code, got)
+		}
+	}
+	for _, path := range []string{"/-/jobs", "/-/jobs/", "/-/jobs/0/pdb", "/-/jobs/-1/heartbeat", "/-/jobs/99999999999999999999/heartbeat", "/-/jobs/1/pdb/x", "/-/other/lease"} {
+		if code, _ := send(t, "POST", url+path, "", headerWorker, "w", headerLease, "x"); code/100 != 4 {
+			t.Errorf("%s: %d", path, code)
+		}
+	}
+	// Without a token there is no such API.
+	_, url, _ = jobServer(t, "")
+	for _, auth := range []string{"", "Bearer ", "Bearer x"} {
+		if code, _ := send(t, "POST", url+"/-/jobs/lease", lease, "Authorization", auth); code != 404 {
+			t.Errorf("%q: %d", auth, code)
+		}
+	}
+}
+
+// TestJobAPIStops: who waits for jobs does not hold up the end of the server.
+func TestJobAPIStops(t *testing.T) {
+	d, err := depot.Open(t.Context(), filepath.Join(t.TempDir(), "depot"), depot.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer d.Close()
+	s, err := New(Config{Depot: d, WorkerToken: workToken})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, stop := context.WithCancel(t.Context())
+	served := make(chan error, 1)
+	go func() { served <- s.Serve(ctx, ln) }()
+	answered := make(chan int, 1)
+	go func() {
+		code, _ := send(t, "POST", "http://"+ln.Addr().String()+"/-/jobs/lease", `{"worker":"w","versions":["3.1.0"],"slots":1,"wait_seconds":30}`)
+		answered <- code
+	}()
+	for len(d.Workers()) == 0 {
+		time.Sleep(5 * time.Millisecond)
+	}
+	began := time.Now()
+	stop()
+	if code := <-answered; code != 200 {
+		t.Error(code)
+	}
+	if err := <-served; err != nil || time.Since(began) > 10*time.Second {
+		t.Error(err, time.Since(began))
+	}
+}
