@@ -411,6 +411,18 @@ func (d *Depot) knownMiss(ctx context.Context, key, slot string, sources []Upstr
 	return m, true
 }
 
+// Missed reports whether memory alone says that no source has what is asked for.
+// It takes a microsecond; false means that Fetch can tell.
+func (d *Depot) Missed(q Question) bool {
+	f := d.fetch
+	if f.checksums || q.Request.Form != layout.FormFile && q.Request.Form != layout.FormCabinet {
+		return false
+	}
+	m, ok := f.misses.GetIfPresent(f.slot(q, f.seen(q)))
+	now := d.now()
+	return ok && now.Before(m.until) && !now.After(m.renew) && (m.rows == 0 || now.Sub(m.looked) <= lookAgain)
+}
+
 // renew looks beside the answer whether a miss that will not hold much longer
 // is one still.
 func (d *Depot) renew(key, slot string, sources []Upstream, q Question, m miss) {

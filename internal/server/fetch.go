@@ -40,10 +40,17 @@ func (s *Server) open(x *exchange, r *http.Request, req *layout.Request) (*depot
 		return f, err
 	}
 	if s.symbols.Fetches() {
-		if x.quick {
-			return nil, errNotQuick
-		}
 		via, loop := s.via(r)
+		if x.quick {
+			if loop || !s.symbols.Missed(depot.Question{Scope: s.scope, Request: *req}) {
+				return nil, errNotQuick
+			}
+			x.notSoon = true // another answer may come without a change in the depot
+			if req.Form == layout.FormFile {
+				x.wanted = req
+			}
+			return nil, err
+		}
 		if loop {
 			x.Header()[loopHeader] = []string{"1"}
 			return nil, errLoop

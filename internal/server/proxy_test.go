@@ -22,6 +22,8 @@ const arrivingPath = "/app.pdb/44E4EC8C2F41492B9369D6B9A059577C2/app.sym"
 // arriving is a server whose depot fetches from one that the test drives.
 type arriving struct {
 	addr string
+	d    *depot.Depot
+	s    *Server
 	body []byte
 	// parts are written to every request; the answer ends when it is closed,
 	// and breaks off when it is told to.
@@ -69,7 +71,8 @@ func newArriving(t *testing.T, sized bool, size int) *arriving {
 			t.Error(err)
 		}
 	})
-	a.addr = listen(t, newServer(t, Config{Depot: d, ID: "us"}))
+	a.d, a.s = d, newServer(t, Config{Depot: d, ID: "us"})
+	a.addr = listen(t, a.s)
 	return a
 }
 
@@ -227,5 +230,25 @@ func TestLoopsAreSaid(t *testing.T) {
 	}
 	if r := req("them"); r.StatusCode != 200 || r.Header.Get(loopHeader) != "" || r.Header.Get(HopHeader) != "us" {
 		t.Errorf("%d, %v", r.StatusCode, r.Header)
+	}
+}
+
+// TestKnownMissIsQuick: what is known to be nowhere is answered without net/http,
+// counted each time, and no longer once it is there.
+func TestKnownMissIsQuick(t *testing.T) {
+	a := newArriving(t, true, 1000)
+	c := dial(t, a.addr)
+	const path = "/none.pdb/44E4EC8C2F41492B9369D6B9A059577C2/none.sym"
+	want := c.do("GET", path)
+	for range 5 {
+		same(t, path, c.do("GET", path), want)
+	}
+	if n := len(a.s.hot.table); want.status != 404 || n != 1 {
+		t.Errorf("status %d, %d answers kept", want.status, n)
+	}
+	// What is added is there at once.
+	add(t, a.d, depot.Source{Path: "none.sym"}, sym("44E4EC8C2F41492B9369D6B9A059577C2", "none.pdb", "", 500))
+	if got := c.do("GET", path); got.status != 200 {
+		t.Errorf("added, and status %d", got.status)
 	}
 }

@@ -28,6 +28,7 @@ type symbols interface {
 	Fetches() bool
 	Upstreams() []depot.UpstreamStatus
 	Fetch(ctx context.Context, q depot.Question) (*depot.File, error)
+	Missed(q depot.Question) bool
 	CountMissing(req *layout.Request, client string)
 	Encoded(ctx context.Context, f *depot.File, codings []string) (*depot.File, error)
 	Metadata(ctx context.Context, scope depot.Scope, key, value string, limit int) ([]depot.Metadata, bool, error)

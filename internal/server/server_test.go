@@ -148,6 +148,7 @@ type fake struct {
 func (fake) Absent(context.Context, layout.Request) bool   { return false }
 func (fake) Upstreams() []depot.UpstreamStatus             { return nil }
 func (fake) Fetches() bool                                 { return false }
+func (fake) Missed(depot.Question) bool                    { return false }
 func (fake) CountMissing(req *layout.Request, kind string) {}
 
 func (f fake) Open(ctx context.Context, _ depot.Scope, req layout.Request) (*depot.File, error) {
