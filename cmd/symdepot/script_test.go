@@ -13,10 +13,13 @@ import (
 	"time"
 
 	"github.com/rogpeppe/go-internal/testscript"
+
+	"github.com/symdepot/symdepot/internal/transcode/transcodetest"
 )
 
 // TestMain makes the test binary the real command when a script calls it.
 func TestMain(m *testing.M) {
+	transcodetest.Main() // what some tests use as a transcoder
 	testscript.Main(m, map[string]func(){
 		"symdepot":     main,
 		"symstore":     main,

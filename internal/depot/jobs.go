@@ -22,10 +22,10 @@ import (
 // or by workers on others. A job is leased; whoever does not report in time
 // loses it to the next.
 
-// The states of a job.
+// JobState says how far a job is.
 type JobState = index.JobState
 
-// How far a job is.
+// The states of a job.
 const (
 	JobQueued    = index.JobQueued
 	JobRunning   = index.JobRunning
@@ -34,11 +34,13 @@ const (
 	JobCancelled = index.JobCancelled
 )
 
-// Job, JobFilter and JobStats are the index's.
 type (
-	Job       = index.Job
+	// Job is a job as the index has it.
+	Job = index.Job
+	// JobFilter says which jobs to list.
 	JobFilter = index.JobFilter
-	JobStats  = index.JobStats
+	// JobStats sums up the jobs of one kind.
+	JobStats = index.JobStats
 )
 
 // ErrLeaseLost tells a worker that a job is not its own any more.

@@ -46,7 +46,7 @@ func pdbOf(t *testing.T, n byte) ([]byte, debugid.GUID) {
 	}
 	ms := id.GUID.Microsoft()
 	at := bytes.Index(b, ms[:])
-	if at < 0 || bytes.Index(b[at+1:], ms[:]) >= 0 {
+	if at < 0 || bytes.Contains(b[at+1:], ms[:]) {
 		t.Fatal("the GUID stands elsewhere than thought")
 	}
 	id.GUID[15] = n

@@ -342,8 +342,11 @@ func (d *Depot) alreadyMade(ctx context.Context, j Job) (bool, error) {
 		return false, WorkFailure{Class: f.Class, Version: want, Detail: f.Detail}
 	}
 	c, err := d.db.Derived(ctx, h.Ref, symCacheVersion(want))
-	if err != nil || c.Size == 0 {
+	if errors.Is(err, fs.ErrNotExist) || err == nil && c.Size == 0 {
 		return false, nil // to be made
+	}
+	if err != nil {
+		return false, err
 	}
 	// The same PDB under another name.
 	if err := d.enterResult(ctx, key, want, c); err != nil {

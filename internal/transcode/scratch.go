@@ -248,11 +248,10 @@ func (s *Scratch) written(limit int64) (sum int64) {
 				sum = limit + 1
 				return fs.SkipAll
 			}
-			if err != nil || !e.Type().IsRegular() {
-				return nil // it may be gone by now
-			}
-			if info, err := e.Info(); err == nil {
-				sum += info.Size()
+			if err == nil && e.Type().IsRegular() {
+				if info, err := e.Info(); err == nil { // else it is gone by now
+					sum += info.Size()
+				}
 			}
 			return nil
 		})

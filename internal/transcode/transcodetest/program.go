@@ -9,6 +9,7 @@ package transcodetest
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"flag"
 	"fmt"
@@ -174,7 +175,7 @@ func (o options) make(name string, id debugid.ID) error {
 			time.Sleep(time.Hour)
 		}
 	case "hang-with-child":
-		cmd := exec.Command(os.Args[0], append([]string{Word, "-mode", "hang"}, "-pdb", o.pdb)...)
+		cmd := exec.CommandContext(context.Background(), os.Args[0], append([]string{Word, "-mode", "hang"}, "-pdb", o.pdb)...)
 		if err := detached(cmd); err != nil {
 			return err
 		}
@@ -183,7 +184,7 @@ func (o options) make(name string, id debugid.ID) error {
 			time.Sleep(time.Hour)
 		}
 	case "leave-child":
-		cmd := exec.Command(os.Args[0], append([]string{Word, "-mode", "hang"}, "-pdb", o.pdb)...)
+		cmd := exec.CommandContext(context.Background(), os.Args[0], append([]string{Word, "-mode", "hang"}, "-pdb", o.pdb)...)
 		if err := detached(cmd); err != nil {
 			return err
 		}
@@ -213,7 +214,7 @@ func (o options) make(name string, id debugid.ID) error {
 		return write(out, name, id, o.version, bytes.Repeat([]byte{'x'}, 64<<20))
 	case "memory":
 		var all [][]byte
-		for {
+		for len(all) >= 0 {
 			all = append(all, bytes.Repeat([]byte{1}, 1<<20))
 		}
 	case "crash":

@@ -1,0 +1,187 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/symdepot/symdepot/internal/depot"
+	"github.com/symdepot/symdepot/internal/index"
+)
+
+type jobsCmd struct {
+	List   jobsListCmd   `cmd:"" default:"withargs" help:"List jobs, the newest first."`
+	Stats  jobsStatsCmd  `cmd:"" help:"Sum up what there is to do and how what was done went."`
+	Cancel jobsCancelCmd `cmd:"" help:"End jobs."`
+	Retry  jobsRetryCmd  `cmd:"" help:"Do jobs that have ended once more, and forget why they failed."`
+}
+
+// Help is the long help text.
+func (jobsCmd) Help() string {
+	return `Jobs are work that servers and workers do in the background, such as making SymCache files. Those that ended are
+forgotten after a week.
+
+  symdepot jobs
+  symdepot jobs --state failed --json
+  symdepot jobs cancel 17
+  symdepot jobs retry 17
+
+Exit codes: 0 done, 1 there is no such job, 2 wrong command line, 3 failed, 4 no depot.`
+}
+
+type jobsListCmd struct {
+	State []string `help:"Only jobs in this state: queued, running, done, failed or cancelled; repeatable." placeholder:"STATE"`
+	Limit int      `help:"How many at the most; 0 is all." default:"100"`
+	JSON  bool     `help:"Print one JSON object per job."`
+	Long  bool     `help:"Print all that is known of how a job went, not only the first line." short:"l"`
+}
+
+// Run lists jobs.
+func (c jobsListCmd) Run(a *app) error {
+	f := depot.JobFilter{Limit: c.Limit}
+	for _, word := range c.State {
+		st, err := index.ParseJobState(word)
+		if err != nil {
+			return usageError("--state: " + err.Error())
+		}
+		f.States = append(f.States, st)
+	}
+	d, err := a.open(depot.Options{MustExist: true})
+	if err != nil {
+		return err
+	}
+	defer d.Close()
+	jobs, err := d.Jobs(a.ctx, f)
+	if err != nil {
+		return err
+	}
+	lines, t := newJSONLines(a.stdout), newTable(a.stdout, "JOB", "STATE", "WHAT", "KEY", "TRIES", "AGE", "TOOK", "WORKER", "OUTCOME")
+	now := time.Now()
+	for _, j := range jobs {
+		if c.JSON {
+			if err := lines.write(j); err != nil {
+				return err
+			}
+			continue
+		}
+		took := ""
+		if !j.Started.IsZero() && !j.Finished.IsZero() {
+			took = j.Finished.Sub(j.Started).Round(10 * time.Millisecond).String()
+		}
+		outcome, _, _ := strings.Cut(j.Detail, "\n")
+		if j.Outcome != "" && j.Outcome != "ok" {
+			outcome = j.Outcome + ": " + outcome
+		}
+		t.row(strconv.FormatInt(j.ID, 10), j.State.String(), j.Kind+" "+strconv.Itoa(j.Variant), j.Key, strconv.Itoa(j.Attempts),
+			now.Sub(j.Created).Round(time.Second).String(), took, j.Worker, outcome)
+		if c.Long {
+			if err := t.flush(); err != nil {
+				return err
+			}
+			for line := range strings.SplitSeq(j.Detail, "\n") {
+				fmt.Fprintf(a.stdout, "    %s\n", printable(line))
+			}
+		}
+	}
+	if len(jobs) == 0 {
+		return errNo
+	}
+	return t.flush()
+}
+
+type jobsStatsCmd struct {
+	JSON bool `help:"Print one JSON object per kind of job."`
+}
+
+// Run prints the sums.
+func (c jobsStatsCmd) Run(a *app) error {
+	d, err := a.open(depot.Options{MustExist: true})
+	if err != nil {
+		return err
+	}
+	defer d.Close()
+	stats, err := d.JobStats(a.ctx)
+	if err != nil {
+		return err
+	}
+	lines := newJSONLines(a.stdout)
+	for _, s := range stats {
+		if c.JSON {
+			if err := lines.write(s); err != nil {
+				return err
+			}
+			continue
+		}
+		fmt.Fprintf(a.stdout, "%s: %d queued, %d of them for later; %d running, %d of them without a word from their worker\n", s.Kind, s.Queued, s.Delayed, s.Running, s.Lost)
+		if !s.Oldest.IsZero() {
+			fmt.Fprintf(a.stdout, "the oldest waits since %s\n", s.Oldest.Local().Format("2006-01-02 15:04:05"))
+		}
+		t := newTable(a.stdout, "ENDED", "OUTCOME", "JOBS", "MEAN TIME", "LONGEST")
+		for _, o := range s.Outcomes {
+			t.row(o.State.String(), o.Class, strconv.FormatInt(o.Jobs, 10), (o.Total / time.Duration(max(o.Jobs, 1))).Round(time.Millisecond).String(), o.Longest.Round(time.Millisecond).String())
+		}
+		if err := t.flush(); err != nil {
+			return err
+		}
+	}
+	if len(stats) == 0 {
+		return errNo
+	}
+	return nil
+}
+
+type jobsCancelCmd struct {
+	ID []int64 `arg:"" help:"Number of a job."`
+}
+
+// Run ends jobs.
+func (c jobsCancelCmd) Run(a *app) error {
+	return eachJob(a, c.ID, func(d *depot.Depot, id int64) (string, error) {
+		was, err := d.CancelJob(a.ctx, id)
+		if err == nil && !was {
+			return "had ended", nil
+		}
+		return "cancelled", err
+	})
+}
+
+type jobsRetryCmd struct {
+	ID []int64 `arg:"" help:"Number of a job."`
+}
+
+// Run does jobs once more.
+func (c jobsRetryCmd) Run(a *app) error {
+	return eachJob(a, c.ID, func(d *depot.Depot, id int64) (string, error) {
+		n, err := d.RetryJob(a.ctx, id)
+		if n == id {
+			return "has not ended", err
+		}
+		return fmt.Sprintf("is tried again as job %d", n), err
+	})
+}
+
+// eachJob does something to jobs and says what came of it.
+func eachJob(a *app, ids []int64, do func(d *depot.Depot, id int64) (string, error)) error {
+	d, err := a.open(depot.Options{MustExist: true})
+	if err != nil {
+		return err
+	}
+	defer d.Close()
+	missing := false
+	for _, id := range ids {
+		what, err := do(d, id)
+		if errors.Is(err, fs.ErrNotExist) {
+			what, missing = "is not there", true
+		} else if err != nil {
+			return err
+		}
+		fmt.Fprintf(a.stdout, "job %d %s\n", id, what)
+	}
+	if missing {
+		return errNo
+	}
+	return nil
+}

@@ -1,0 +1,44 @@
+package main
+
+import (
+	"reflect"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/symdepot/symdepot/internal/transcode"
+)
+
+func TestParseTranscoder(t *testing.T) {
+	for v, want := range map[string]transcode.Program{
+		"a=prog {pdb}": {Name: "a", Command: []string{"prog", "{pdb}"}},
+		`wpt="C:\Program Files\wpt\symcachegen.exe" -pdb {pdb}`: {Name: "wpt", Command: []string{`C:\Program Files\wpt\symcachegen.exe`, "-pdb", "{pdb}"}},
+		`w,wine,version=3.1.0,memory=8GiB,time=20m=wine64 /opt/w.exe -x '' "a b"'c d' o={out} {pdb}`: {Name: "w", Wine: true, Version: "3.1.0",
+			Limits:  transcode.ProgramLimits{Memory: 8 << 30, Time: 20 * time.Minute},
+			Command: []string{"wine64", "/opt/w.exe", "-x", "", "a bc d", "o={out}", "{pdb}"}},
+		"a,age=any,output=1G,dir=/x,prefix=/y=p {pdb};$(rm)": {Name: "a", AnyAge: true, Dir: "/x", WinePrefix: "/y", Limits: transcode.ProgramLimits{Output: 1 << 30}, Command: []string{"p", "{pdb};$(rm)"}},
+	} {
+		if got, err := parseTranscoder(v); err != nil || !reflect.DeepEqual(got, want) {
+			t.Errorf("%s: %+v, %v", v, got, err)
+		}
+	}
+	for v, want := range map[string]string{
+		"": "no name", "a": "no name or no command", "=x {pdb}": "no name", "a=": "no name or no command", "a=x": "{pdb}", "a={pdb}": "{pdb}", "a,wine": "no command",
+		"a,foo=1=x {pdb}": `no option "foo"`, "a,time=x=p {pdb}": "duration", "a,time=-1s=p {pdb}": "no time", "a,memory=x=p {pdb}": "no size", "a,memory=99999999999T=p {pdb}": "no size",
+		"a,version=3=p {pdb}": "version", `a="p {pdb}`: "not closed", "a,age=x=p {pdb}": "age", "a,time,x=p {pdb}": "needs a value", "a,time=3s": "no command", "a=p\x00 {pdb}": "NUL",
+	} {
+		if _, err := parseTranscoder(v); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%q: %v, want %q", v, err, want)
+		}
+	}
+}
+
+func FuzzParseTranscoder(f *testing.F) {
+	f.Add(`w,wine,version=3.1.0,memory=8GiB=wine64 "x y" {pdb}`)
+	f.Add("a,,==")
+	f.Fuzz(func(t *testing.T, v string) {
+		if p, err := parseTranscoder(v); err == nil && (p.Name == "" || len(p.Command) < 2 || p.Limits.Memory < 0 || p.Limits.Time < 0) {
+			t.Errorf("%q: %+v", v, p)
+		}
+	})
+}

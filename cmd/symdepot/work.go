@@ -1,0 +1,175 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/url"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/symdepot/symdepot/debugid"
+	"github.com/symdepot/symdepot/internal/client"
+	"github.com/symdepot/symdepot/internal/server"
+	"github.com/symdepot/symdepot/internal/transcode"
+)
+
+type workCmd struct {
+	Server     string   `help:"Base URL of the server." required:"" placeholder:"URL"`
+	TokenFile  string   `help:"File with the token to show; read anew for every request." required:"" placeholder:"FILE"`
+	Transcoder []string `help:"A program that makes SymCache files, as NAME=COMMAND; repeatable. See below." required:"" placeholder:"NAME=COMMAND" sep:"none"`
+	Jobs       int      `help:"How many jobs at once. Default: half of the processors." short:"j" placeholder:"N"`
+	Scratch    string   `help:"Folder to work in; keep it short. Default: sd in the folder for temporary files." placeholder:"DIR"`
+	MinFree    string   `help:"Take no jobs while that folder's disk has less than this." default:"2GiB" placeholder:"SIZE"`
+	Name       string   `help:"Name of this worker in lists. Default: the machine's." placeholder:"NAME"`
+	Log        string   `help:"Format of the log: text, json, or auto (text on a terminal)." enum:"auto,text,json" default:"auto"`
+}
+
+// Help is the long help text.
+func (workCmd) Help() string {
+	return `Takes jobs from a server and does them with programs of this machine: SymCache files for Windows Performance
+Analyzer, made by a transcoder on Windows for a server anywhere. PDBs come from the server and results go there; no other
+access is needed. A server that cannot be reached, or lets nobody in, is asked again and again. Ctrl-C or SIGTERM finishes
+the jobs under way; a second one gives them back.
+
+  symdepot work --server https://symbols.example.com --token-file C:\symdepot\token --scratch C:\w ^
+    --transcoder "wpt=\"C:\Program Files (x86)\Windows Kits\10\Windows Performance Toolkit\symcachegen.exe\" -pdb {pdb}"
+
+` + transcoderHelp + `
+
+Exit codes: 0 stopped, 2 wrong command line, 3 no transcoder can be used, 130 interrupted before the first job.`
+}
+
+// Run works until it is told to stop.
+func (c workCmd) Run(a *app) error {
+	if u, err := url.Parse(c.Server); err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" {
+		return usageError("--server " + c.Server + " is no URL such as https://symbols.example.com")
+	}
+	minFree, err := sizeOf(c.MinFree)
+	if err != nil {
+		return usageError("--min-free: " + err.Error())
+	}
+	var programs []transcode.Program
+	for _, v := range c.Transcoder {
+		p, err := parseTranscoder(v)
+		if err != nil {
+			return err
+		}
+		programs = append(programs, p)
+	}
+	logs := server.NewLogWriter(a.stderr)
+	defer logs.Close()
+	var log *slog.Logger
+	if c.Log == "json" || c.Log == "auto" && !terminal(a.stderr) {
+		log = slog.New(slog.NewJSONHandler(logs, nil))
+	} else {
+		log = slog.New(slog.NewTextHandler(logs, nil))
+	}
+	room, err := transcode.OpenRoom(cmp.Or(c.Scratch, filepath.Join(os.TempDir(), "sd")))
+	if err != nil {
+		return err
+	}
+	defer room.Close()
+	ts := transcode.NewTranscoders(room, log, programs...)
+	if err := ts.Probe(a.ctx); err != nil && len(ts.Versions()) == 0 {
+		return err
+	}
+	return c.worker(log, ts, minFree).Run(a.ctx, second(a.ctx))
+}
+
+// second returns a context that ends at the second request to stop.
+func second(first context.Context) context.Context {
+	ctx, cancel := context.WithCancel(context.WithoutCancel(first))
+	context.AfterFunc(first, func() {
+		again := make(chan os.Signal, 1)
+		signal.Notify(again, os.Interrupt, syscall.SIGTERM)
+		<-again
+		cancel()
+	})
+	return ctx
+}
+
+func (c workCmd) worker(log *slog.Logger, ts *transcode.Transcoders, minFree int64) *client.Worker {
+	host, err := os.Hostname()
+	if err != nil {
+		host = runtime.GOOS
+	}
+	srv := &client.Server{
+		URL: c.Server, Log: log,
+		// Two workers must not be taken for one.
+		Worker: cmp.Or(c.Name, host) + "-" + strings.ToLower(rand.Text()[:6]),
+		Token: func() (string, error) {
+			b, err := os.ReadFile(c.TokenFile)
+			if err == nil && strings.TrimSpace(string(b)) == "" {
+				err = fmt.Errorf("%s is empty", c.TokenFile)
+			}
+			return strings.TrimSpace(string(b)), err
+		},
+	}
+	return &client.Worker{
+		Server: srv, Slots: cmp.Or(c.Jobs, max(1, runtime.NumCPU()/2)), Log: log,
+		Versions: func() (list []string) {
+			ts.Refresh(context.Background())
+			for _, v := range ts.Versions() {
+				list = append(list, v.String())
+			}
+			return list
+		},
+		Room: func() error {
+			free, err := ts.Room().Free()
+			if err == nil && free < minFree {
+				err = fmt.Errorf("the disk of the scratch folder has %s left, less than %s", bytesText(free), bytesText(minFree))
+			}
+			return err
+		},
+		Do: func(ctx context.Context, j client.Job, pdb func(context.Context, *os.File) error) (client.Result, error) {
+			return doJob(ctx, ts, j, pdb)
+		},
+	}
+}
+
+// doJob transcodes one PDB.
+func doJob(ctx context.Context, ts *transcode.Transcoders, j client.Job, pdb func(context.Context, *os.File) error) (client.Result, error) {
+	g, err := debugid.ParseGUID(j.GUID)
+	if err != nil || j.Kind != "symcache" {
+		return client.Result{}, client.Failure{Class: string(transcode.ClassInfra), Detail: "this worker does not know such jobs; it may be older than the server"}
+	}
+	sc, err := ts.Room().New(j.Name)
+	if err != nil {
+		return client.Result{}, err
+	}
+	res := client.Result{Drop: sc.Drop}
+	f, err := sc.Create()
+	if err != nil {
+		return res, err
+	}
+	if err := errors.Join(pdb(ctx, f), f.Close()); err != nil {
+		return res, err
+	}
+	m, err := ts.Transcode(ctx, sc, transcode.Job{Name: j.Name, ID: debugid.ID{GUID: g, Age: j.Age}, Major: j.Major})
+	if err != nil {
+		fail := client.Failure{Class: string(transcode.ClassOf(err)), Detail: err.Error()}
+		if e, ok := errors.AsType[*transcode.ProgramError](err); ok {
+			fail.Detail += "\n" + e.Output
+			if !e.Version.IsZero() {
+				fail.Version = e.Version.String()
+			}
+		}
+		if ctx.Err() != nil {
+			return res, context.Cause(ctx)
+		}
+		fail.Detail = transcode.Printable(fail.Detail)
+		return res, fail
+	}
+	res.Path, res.Version = m.Path, m.Version.String()
+	res.Detail = fmt.Sprintf("%s by %s in %s", m.Version, m.Program, m.Took.Round(time.Millisecond))
+	return res, nil
+}
