@@ -45,8 +45,8 @@ type Options struct {
 	// MakeCabinets lets Work make the cabinet of a PE, PDB or DBG file that
 	// was asked for. Cabinets that are there are served in any case.
 	MakeCabinets bool
-	// Sources are asked for what the depot does not have, in order. They are
-	// seen by the scope that sees everything. The caller closes them, after
+	// Sources are asked for what the depot does not have, in order. They have
+	// no product: a scope sees them that sees "". The caller closes them, after
 	// the depot.
 	Sources []*upstream.Folder
 	// Upstreams are asked for what neither the depot nor the Sources have;

@@ -303,10 +303,11 @@ func (d *Depot) openCabinet(ctx context.Context, scope Scope, req layout.Request
 	case c.Size == 0:
 		return nil, fs.ErrNotExist // was tried: it is too large
 	}
+	source := h.Ref
 	h.Ref, h.Size = c.Ref, c.Size
 	f, err := d.openHit(ctx, h)
 	if err == nil {
-		f.packed = true
+		f.packed, f.source = true, source
 	}
 	return f, err
 }

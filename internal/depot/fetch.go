@@ -23,8 +23,8 @@ type Upstream struct {
 	// Rank orders the sources: those of one rank are asked at once, the next
 	// rank when all have answered or a short while has passed.
 	Rank int
-	// Product is the product through which what comes from there is seen;
-	// empty: only who sees everything sees it.
+	// Product is the product through which what comes from there is seen, by
+	// those who see everything in any case.
 	Product string
 }
 
@@ -338,7 +338,7 @@ func (f *fetcher) seen(q Question) []Upstream {
 	}
 	var list []Upstream
 	for _, u := range f.sources {
-		if q.Scope.Products != nil && (u.Product == "" || !slices.Contains(q.Scope.Products, u.Product)) {
+		if !q.Scope.sees(u.Product) {
 			continue
 		}
 		if s, ok := u.Source.(interface{ ServerID() string }); ok && len(q.Via) > 1 {

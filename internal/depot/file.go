@@ -1,8 +1,10 @@
 package depot
 
 import (
+	"context"
 	"io"
 	"os"
+	"slices"
 	"time"
 
 	"github.com/symdepot/symdepot/internal/blob"
@@ -12,8 +14,14 @@ import (
 // Scope says whose eyes look into the depot. Objects outside the scope are
 // absent, and ranking happens inside it. The zero Scope sees everything.
 type Scope struct {
-	// Products limits what is seen to these; nil means all.
+	// Products limits what is seen to these; nil means all. "" is what was
+	// added, fetched or found without a product.
 	Products []string
+}
+
+// sees reports whether what has this product is inside the scope.
+func (s Scope) sees(product string) bool {
+	return s.Products == nil || slices.Contains(s.Products, product)
 }
 
 // File is an answer. It must be closed.
@@ -43,12 +51,29 @@ type File struct {
 	// encoding and the part of it that is answered.
 	ETag string
 
+	source  blob.Ref // the content that it is, or was made of
+	product string   // of the source of a file that grows
+
 	r      io.ReaderAt
 	packed bool     // a form that cannot be compressed further
 	plain  *os.File // set when r is a whole plain file on disk
 	// arrived, on a file that grows, waits for bytes at an offset.
 	arrived func(off int64) (int64, error)
 	closer  io.Closer
+}
+
+// Products returns the products through which a file's content is seen, in
+// order: those of its source for what was derived from another. None are left
+// of what was let go of meanwhile.
+func (d *Depot) Products(ctx context.Context, f *File) ([]string, error) {
+	ref := f.source
+	if ref == (blob.Ref{}) {
+		ref = f.Ref
+	}
+	if ref == (blob.Ref{}) {
+		return []string{f.product}, nil // it is arriving, or stands elsewhere
+	}
+	return d.db.ContentProducts(ctx, ref)
 }
 
 // ReadAt reads the answer's bytes.

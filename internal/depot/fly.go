@@ -267,7 +267,7 @@ func (d *Depot) receive(ctx context.Context, fl *transfer, got answer) error {
 		return err
 	}
 	fetched := d.now()
-	fl.begin(sp, got.reply, fetched)
+	fl.begin(sp, got.reply, got.from.Product, fetched)
 	if path := got.reply.CodeInfo; path != "" && wants(fl.want, layout.CodeInfo) && !d.redirected(ctx, fl, path) {
 		_ = got.reply.Body.Close()
 		sp.Abort()

@@ -23,7 +23,7 @@ func (s Scope) index() index.Scope { return index.Scope{Products: s.Products, Al
 // sources. Absence is fs.ErrNotExist.
 func (d *Depot) Open(ctx context.Context, scope Scope, req layout.Request) (*File, error) {
 	f, err := d.openOwn(ctx, scope, req)
-	if len(d.sources) == 0 || scope.Products != nil || !errors.Is(err, fs.ErrNotExist) {
+	if len(d.sources) == 0 || !scope.sees("") || !errors.Is(err, fs.ErrNotExist) {
 		return f, err
 	}
 	return d.openSource(ctx, req)
@@ -63,7 +63,9 @@ func (d *Depot) openOwn(ctx context.Context, scope Scope, req layout.Request) (*
 // find returns the ranked answers of the first lookup that has any, and the
 // roles it asked for.
 func (d *Depot) find(ctx context.Context, scope Scope, req layout.Request) ([]index.Hit, layout.Role, error) {
-	if d.absent(ctx, req) {
+	if scope.Products == nil && d.absent(ctx, req) {
+		// Who does not see everything always pays for the query: else the time
+		// would tell what is not there from what is not theirs to see.
 		return nil, 0, fs.ErrNotExist
 	}
 	for _, l := range req.Lookups {
@@ -148,7 +150,7 @@ func (d *Depot) openHit(ctx context.Context, h index.Hit) (*File, error) {
 		_ = b.Close()
 		return nil, fmt.Errorf("content %s of %s has %d bytes instead of %d; run `symdepot verify`", h.Ref, h.Object.Name, b.Size(), h.Size)
 	}
-	f := &File{Object: h.Object, Ref: h.Ref, Size: h.Size, ModTime: h.Added, Path: h.Path, Archive: h.Archive,
+	f := &File{Object: h.Object, Ref: h.Ref, source: h.Ref, Size: h.Size, ModTime: h.Added, Path: h.Path, Archive: h.Archive,
 		ETag: h.Ref.String()[:32], r: b, plain: osFile(b), closer: b}
 	if h.Source != "" {
 		f.closer = d.use(h.Ref, b)

@@ -183,7 +183,7 @@ func (e *brokenError) Error() string { return "the transfer broke off: " + e.err
 
 // begin takes a new spool for a file of that size; readers have not been told
 // of an earlier one.
-func (fl *transfer) begin(sp *blob.Spool, reply *upstream.Reply, fetched time.Time) {
+func (fl *transfer) begin(sp *blob.Spool, reply *upstream.Reply, product string, fetched time.Time) {
 	fl.mu.Lock()
 	defer fl.mu.Unlock()
 	if fl.spool != nil {
@@ -194,7 +194,7 @@ func (fl *transfer) begin(sp *blob.Spool, reply *upstream.Reply, fetched time.Ti
 	if name == "" {
 		name = fl.want.Name
 	}
-	fl.file = File{Object: layout.Object{Name: name}, ModTime: fetched, Volatile: true, Growing: true}
+	fl.file = File{Object: layout.Object{Name: name}, ModTime: fetched, Volatile: true, Growing: true, product: product}
 	if wants(fl.want, layout.Symbols) {
 		fl.file.Object.Kind = layout.Breakpad
 	}

@@ -294,6 +294,10 @@ type Scope struct {
 	Products []string
 }
 
+// few reports whether there are so few products that it is worth keeping the
+// statements for their number: making one takes longer than running it.
+func (s Scope) few() bool { return s.All || len(s.Products) <= 8 }
+
 // where returns a condition on a product id column, with the arguments it
 // adds. It is empty for the scope that sees everything.
 func (s Scope) where(column string, args []any) (string, []any) {

@@ -54,7 +54,7 @@ func (db *DB) Lookup(ctx context.Context, scope Scope, l layout.Lookup) ([]Hit, 
 		cond, args = idCond, []any{l.ID, l.Role}
 	}
 	query, args := lookupSelect(cond, newestKey, maxRows, scope, args)
-	hits, err := db.hits(ctx, scope.All, query, args)
+	hits, err := db.hits(ctx, scope.few(), query, args)
 	return hits, db.fail("look up", err)
 }
 
@@ -71,7 +71,7 @@ func (db *DB) HigherAge(ctx context.Context, scope Scope, name, guid string, age
 		cond, args = anyAgeCond, []any{guid, guid + "g", layout.PDB, layout.MSFZ}
 	}
 	query, args := lookupSelect(cond, ageKey, maxAges, scope, args)
-	hits, err := db.hits(ctx, scope.All, query, args)
+	hits, err := db.hits(ctx, scope.few(), query, args)
 	if err != nil {
 		return nil, db.fail("look up a higher age", err)
 	}

@@ -7,6 +7,8 @@ import (
 	"log/slog"
 	"sync"
 	"time"
+
+	"github.com/symdepot/symdepot/internal/auth"
 )
 
 // Bounds of what an access record repeats of a request.
@@ -16,7 +18,10 @@ const (
 )
 
 // record is what the access log says of a request itself.
-type record struct{ method, path, remote, agent string }
+type record struct {
+	method, path, remote, agent string
+	who                         *asker // nil: it did not matter
+}
 
 // account counts a finished exchange and writes its access record.
 func (s *Server) account(x *exchange, rec *record) {
@@ -35,15 +40,26 @@ func (s *Server) logAccess(now time.Time, d time.Duration, rec *record, k kind, 
 	r := slog.NewRecord(now, slog.LevelInfo, "request", 0)
 	r.AddAttrs(
 		slog.String("method", clip(rec.method, 16)),
-		slog.String("path", clip(rec.path, maxLogPath)),
+		slog.String("path", clip(auth.Redact(rec.path), maxLogPath)),
 		slog.Int("status", k.status),
 		slog.Int64("bytes", bytes),
 		slog.Float64("seconds", float64(d.Microseconds())/1e6),
 		slog.String("remote", rec.remote),
-		slog.String("agent", clip(rec.agent, maxLogAgent)),
+		slog.String("agent", clip(auth.Redact(rec.agent), maxLogAgent)),
 		slog.String("protocol", k.protocol),
 		slog.String("result", k.result),
 	)
+	if w := rec.who; w != nil {
+		if !w.id.Anonymous() {
+			r.AddAttrs(slog.String("who", w.id.Name), slog.String("by", string(w.id.Method)))
+		}
+		if w.id.TokenID != "" {
+			r.AddAttrs(slog.String("token_id", w.id.TokenID))
+		}
+		if w.why != "" {
+			r.AddAttrs(slog.String("refused", w.why))
+		}
+	}
 	if err != nil {
 		r.AddAttrs(slog.String("error", err.Error()))
 	}

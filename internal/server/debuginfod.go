@@ -93,7 +93,7 @@ func (s *Server) metadata(x *exchange, r *http.Request) {
 		s.fail(x, err)
 		return
 	}
-	list, complete, err := s.symbols.Metadata(r.Context(), s.scope, key, value, offset+limit)
+	list, complete, err := s.symbols.Metadata(r.Context(), x.who.scope, key, value, offset+limit)
 	s.lookups.leave()
 	switch {
 	case errors.Is(err, fs.ErrInvalid):

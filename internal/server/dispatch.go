@@ -33,6 +33,8 @@ type exchange struct {
 	notSoon bool
 	// quick is set on requests that are answered at once or by net/http.
 	quick bool
+	// who asks, and what they see.
+	who asker
 	// wanted is what was asked for and is not there.
 	wanted *layout.Request
 	// abort breaks the connection: what was sent of a file is not to be
@@ -95,9 +97,9 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			s.serve(x, r)
 		}()
 	}
-	s.account(x, &record{r.Method, target(r), r.RemoteAddr, r.UserAgent()})
+	s.account(x, &record{method: r.Method, path: target(r), remote: r.RemoteAddr, agent: r.UserAgent(), who: &x.who})
 	if x.abort {
-		if c, ok := r.Context().Value(connKey{}).(*conn); ok {
+		if c := connOf(r); c != nil && r.ProtoMajor == 1 {
 			c.reset.Store(true)
 		}
 		panic(http.ErrAbortHandler)
@@ -111,31 +113,38 @@ func (s *Server) serve(x *exchange, r *http.Request) {
 		s.fail(x, errHost)
 		return
 	}
-	if path, ok := s.jobsPath(r); ok {
-		s.jobs(x, r, path)
+	token, path := s.path(r)
+	if job, ok := s.jobsPath(path); ok {
+		s.jobs(x, r, token, job)
 		return
 	}
 	if r.ContentLength != 0 {
 		h.Set("Connection", "close")
-		s.fail(x, errBody)
+	}
+	if r.Method == http.MethodOptions && r.ContentLength == 0 {
+		s.options(x, r) // browsers ask without credentials
 		return
 	}
-	switch r.Method {
-	case http.MethodGet, http.MethodHead:
-	case http.MethodOptions:
-		s.options(x, r)
+	segs, err := layout.Segments(path)
+	base, name, own := "", "", false
+	if err == nil {
+		base, name, own = s.ownPath(segs)
+	}
+	if s.cfg.Gate != nil && !(own && isOpen(name) && token == "") && !s.admit(x, r, token) {
 		return
-	default:
+	}
+	switch {
+	case r.ContentLength != 0:
+		s.fail(x, errBody)
+		return
+	case r.Method != http.MethodGet && r.Method != http.MethodHead:
 		h.Set("Allow", allowed)
 		s.fail(x, errMethod)
 		return
-	}
-	segs, err := layout.Segments(target(r))
-	if err != nil {
+	case err != nil:
 		s.fail(x, err)
 		return
-	}
-	if base, name, ok := s.ownPath(segs); ok {
+	case own:
 		s.own(x, r, base, name)
 		return
 	}
@@ -159,7 +168,8 @@ const allowed = "GET, HEAD, OPTIONS"
 func (s *Server) options(x *exchange, r *http.Request) {
 	h := x.Header()
 	h.Set("Allow", allowed)
-	if segs, err := layout.Segments(target(r)); err == nil {
+	_, path := s.path(r)
+	if segs, err := layout.Segments(path); err == nil {
 		if _, _, own := s.ownPath(segs); !own && len(segs) > 1 {
 			allowOrigin(h)
 			h.Set("Access-Control-Allow-Methods", "GET, HEAD")
@@ -168,6 +178,16 @@ func (s *Server) options(x *exchange, r *http.Request) {
 		}
 	}
 	x.WriteHeader(http.StatusNoContent)
+}
+
+// path returns the escaped path of a request without the token in front of it,
+// and the token. Without a gate, nothing is a token.
+func (s *Server) path(r *http.Request) (token, path string) {
+	path = target(r)
+	if s.cfg.Gate == nil {
+		return "", path
+	}
+	return cutToken(path)
 }
 
 // target returns the escaped path of a request as the client sent it: neither
@@ -246,6 +266,9 @@ func (s *Server) fail(x *exchange, err error) {
 
 // text answers with a short plain text.
 func (s *Server) text(x *exchange, status int, body string) {
+	if status == http.StatusNotFound && x.who.scope.Products != nil {
+		even(x.start)
+	}
 	h := x.Header()
 	h["Content-Type"] = plainText
 	h["Content-Length"] = []string{itoa(int64(len(body)))}

@@ -42,7 +42,7 @@ func (s *Server) open(x *exchange, r *http.Request, req *layout.Request) (*depot
 	if s.symbols.Fetches() {
 		via, loop := s.via(r)
 		if x.quick {
-			if loop || !s.symbols.Missed(depot.Question{Scope: s.scope, Request: *req}) {
+			if loop || !s.symbols.Missed(depot.Question{Scope: x.who.scope, Request: *req}) {
 				return nil, errNotQuick
 			}
 			x.notSoon = true // another answer may come without a change in the depot
@@ -56,7 +56,7 @@ func (s *Server) open(x *exchange, r *http.Request, req *layout.Request) (*depot
 			return nil, errLoop
 		}
 		f, err = s.symbols.Fetch(r.Context(), depot.Question{
-			Scope: s.scope, Request: *req, Client: clientKind(r.UserAgent()), Checksum: r.Header.Get("SymbolChecksum"), Via: via,
+			Scope: x.who.scope, Request: *req, Client: clientKind(r.UserAgent()), Checksum: r.Header.Get("SymbolChecksum"), Via: via,
 		})
 		if err != nil && r.Context().Err() != nil {
 			return nil, context.Cause(r.Context())
@@ -76,7 +76,7 @@ func (s *Server) openOwn(x *exchange, r *http.Request, req *layout.Request) (*de
 		return nil, err
 	}
 	defer s.lookups.leave()
-	f, err := s.symbols.Open(r.Context(), s.scope, *req)
+	f, err := s.symbols.Open(r.Context(), x.who.scope, *req)
 	if err != nil && r.Context().Err() != nil {
 		return nil, context.Cause(r.Context())
 	}

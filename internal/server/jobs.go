@@ -65,6 +65,7 @@ const (
 
 var (
 	errJobRequest = errors.New("not a request of the job API")
+	errJobRights  = errors.New("this needs the scope write for all products")
 	errJobToken   = errors.New("a token for workers is needed")
 	errJobMethod  = errors.New("not the method of this request of the job API")
 	errJobBody    = errors.New("the body is too long")
@@ -76,6 +77,7 @@ var jobErrors = []struct {
 	status int
 }{
 	{errJobToken, http.StatusUnauthorized},
+	{errJobRights, http.StatusForbidden},
 	{errJobMethod, http.StatusMethodNotAllowed},
 	{errJobBody, http.StatusRequestEntityTooLarge},
 	{errJobRequest, http.StatusBadRequest},
@@ -84,8 +86,8 @@ var jobErrors = []struct {
 }
 
 // jobsPath returns what follows /-/jobs in a path that begins so.
-func (s *Server) jobsPath(r *http.Request) ([]string, bool) {
-	segs, err := layout.Segments(target(r))
+func (s *Server) jobsPath(path string) ([]string, bool) {
+	segs, err := layout.Segments(path)
 	if err != nil {
 		return nil, false
 	}
@@ -102,23 +104,46 @@ func (s *Server) jobsPath(r *http.Request) ([]string, bool) {
 
 func isJobs(segs []string) bool { return len(segs) >= 2 && segs[0] == "-" && segs[1] == "jobs" }
 
-// jobs answers a request of the job API; path is what follows /-/jobs.
-func (s *Server) jobs(x *exchange, r *http.Request, path []string) {
+// jobs answers a request of the job API; path is what follows /-/jobs, token
+// what stood in front of it.
+func (s *Server) jobs(x *exchange, r *http.Request, token string, path []string) {
 	x.protocol = protocolJobs
 	x.Header()["Cache-Control"] = []string{"no-store"}
 	w, ok := s.symbols.(workplace)
-	if !ok || s.cfg.WorkerToken == "" {
+	if !ok || s.cfg.WorkerToken == "" && s.cfg.Gate == nil {
 		s.jobFail(x, fs.ErrNotExist)
 		return
 	}
-	if !tokenIs(r, s.cfg.WorkerToken) {
-		x.Header().Set("WWW-Authenticate", `Bearer realm="symdepot"`)
-		s.jobFail(x, errJobToken)
+	if (s.cfg.WorkerToken == "" || !tokenIs(r, s.cfg.WorkerToken)) && !s.mayWork(x, r, token) {
 		return
 	}
 	if err := s.jobRequest(x, r, w, path); err != nil {
 		s.jobFail(x, err)
 	}
+}
+
+// mayWork reports whether who asks may write to every product, as jobs do. If
+// not, it answers.
+func (s *Server) mayWork(x *exchange, r *http.Request, token string) bool {
+	if s.cfg.Gate == nil {
+		x.Header().Set("WWW-Authenticate", `Bearer realm="symdepot"`)
+		s.jobFail(x, errJobToken)
+		return false
+	}
+	x.Header().Set("Connection", "close") // unless all is well
+	if !s.admit(x, r, token) {
+		return false
+	}
+	switch {
+	case x.who.rights.WriteAll:
+		x.Header().Del("Connection")
+		return true
+	case x.who.id.Anonymous():
+		s.challenge(x, s.cfg.Gate.Ask())
+	default:
+		s.jobFail(x, errJobRights)
+	}
+	return false
 }
 
 // tokenIs compares in the same time whatever the token is.

@@ -32,7 +32,9 @@ func (s *Server) own(x *exchange, r *http.Request, base, name string) {
 		}
 		s.text(x, http.StatusOK, "ready\n")
 	case "metrics":
-		s.metrics.handler.ServeHTTP(x, r)
+		if s.seesAll(x) {
+			s.metrics.handler.ServeHTTP(x, r)
+		}
 	case "metadata":
 		s.metadata(x, r)
 	case "index2.txt":
@@ -71,12 +73,37 @@ func (s *Server) ready(ctx context.Context) error {
 func (s *Server) root(x *exchange, r *http.Request, base string) {
 	h := x.Header()
 	h["Vary"] = []string{"Accept"}
-	url := baseURL(r) + base
-	if strings.Contains(strings.Join(r.Header["Accept"], ","), "text/html") {
-		s.page(x, r, url, base)
-		return
+	url, html := baseURL(r), strings.Contains(strings.Join(r.Header["Accept"], ","), "text/html")
+	if x.who.token != "" {
+		url += "/t/TOKEN"
 	}
-	s.text(x, http.StatusOK, StartText(url))
+	url += base
+	switch {
+	case html && x.who.token != "" && !strings.HasSuffix(target(r), "/"):
+		// The page's links begin where the path ends.
+		s.redirect(x, r, x.who.below()+base+"/")
+	case html && x.who.token != "":
+		s.page(x, r, url, ".")
+	case html:
+		s.page(x, r, url, base)
+	default:
+		text := StartText(url)
+		if note := s.note(x, r); note != "" {
+			text += "\n" + note + "\n"
+		}
+		s.text(x, http.StatusOK, text)
+	}
+}
+
+// note says how tools carry a token, where they may need one.
+func (s *Server) note(x *exchange, r *http.Request) string {
+	switch {
+	case !s.closed:
+		return ""
+	case x.who.token != "":
+		return "Put your token in place of TOKEN."
+	}
+	return AccessText(baseURL(r))
 }
 
 // baseURL is the URL under which a client sees this server.

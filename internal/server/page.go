@@ -44,6 +44,8 @@ const (
 // pageData is what the template shows.
 type pageData struct {
 	Base, URL, Version string
+	Note               string // how to carry a token; may be empty
+	Metrics            bool   // who asks may see them
 	Style              template.CSS
 	Query, Problem     string
 	Results            []pageResult
@@ -74,10 +76,13 @@ func newPageTime(t time.Time) pageTime {
 
 // page answers a browser at the base URL: how to connect each tool, and a
 // search. It works without scripts.
+//
+// base is what links begin with. Where a token stands in the path, they are
+// relative: no page shows a token.
 func (s *Server) page(x *exchange, r *http.Request, url, base string) {
 	ctx, cancel := context.WithTimeout(r.Context(), pageTimeout)
 	defer cancel()
-	d := pageData{Base: base, URL: url, Version: s.cfg.Version, Style: template.CSS(pageStyle), Clients: clients(url)}
+	d := pageData{Base: base, URL: url, Note: s.note(x, r), Version: s.cfg.Version, Style: template.CSS(pageStyle), Clients: clients(url)}
 	d.Query = strings.TrimSpace(r.URL.Query().Get("q"))
 	if len(d.Query) > pageQuery {
 		d.Query = d.Query[:pageQuery]
@@ -87,7 +92,7 @@ func (s *Server) page(x *exchange, r *http.Request, url, base string) {
 		s.fail(x, err)
 		return
 	}
-	s.fill(ctx, &d, base)
+	s.fill(ctx, x, &d)
 	s.lookups.leave()
 	var b bytes.Buffer
 	if err := pageTemplate.Execute(&b, d); err != nil {
@@ -106,9 +111,9 @@ func (s *Server) page(x *exchange, r *http.Request, url, base string) {
 
 // fill asks the depot for what the page shows. What cannot be had is left away
 // and logged: the page's first purpose is to explain.
-func (s *Server) fill(ctx context.Context, d *pageData, base string) {
+func (s *Server) fill(ctx context.Context, x *exchange, d *pageData) {
 	if d.Query != "" {
-		found, err := s.symbols.Find(ctx, s.scope, d.Query, pageResults+1)
+		found, err := s.symbols.Find(ctx, x.who.scope, d.Query, pageResults+1)
 		if err != nil {
 			s.cfg.Log.Error("the search failed", "error", err)
 			d.Problem = "The search failed; the server's log says why."
@@ -117,15 +122,19 @@ func (s *Server) fill(ctx context.Context, d *pageData, base string) {
 			found = found[:pageResults]
 		}
 		for _, f := range found {
-			d.Results = append(d.Results, newPageResult(f, base))
+			d.Results = append(d.Results, newPageResult(f, d.Base))
 		}
 	}
-	txs, err := s.symbols.List(ctx, s.scope, depot.ListFilter{Limit: pageTransactions})
+	txs, err := s.symbols.List(ctx, x.who.scope, depot.ListFilter{Limit: pageTransactions})
 	if err != nil {
 		s.cfg.Log.Error("the transactions could not be listed", "error", err)
 	}
 	for _, t := range txs {
 		d.Transactions = append(d.Transactions, pageTransaction{t.Number, t.Files, t.Product, t.Version, t.Comment, bytesText(t.Bytes), newPageTime(t.Time)})
+	}
+	d.Metrics = x.who.scope.Products == nil
+	if !d.Metrics {
+		return // how much there is besides is nobody's business
 	}
 	if st, ok := s.metrics.holdings.stats(); ok && st.Objects > 0 {
 		d.Stats = fmt.Sprintf("%s in %s", plural(st.Objects, "object"), bytesText(st.Bytes))

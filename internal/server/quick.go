@@ -61,7 +61,10 @@ type conn struct {
 func (s *Server) newConn(nc net.Conn, leave func()) *conn {
 	c := &conn{Conn: nc, s: s, leave: leave, remote: nc.RemoteAddr().String()}
 	c.fresh.Store(true)
-	c.mixed.Store(s.cfg.HotBytes < 0)
+	// The answers kept here are everybody's: where not everybody may read
+	// everything, each request is judged, and net/http answers it. Behind TLS
+	// there is nothing to be read here.
+	c.mixed.Store(s.cfg.HotBytes < 0 || s.closed || s.cfg.TLS != nil)
 	s.mu.Lock()
 	s.conns[c] = struct{}{}
 	s.mu.Unlock()
@@ -213,6 +216,9 @@ func (c *conn) requests(b []byte) (rest []byte, err error) {
 // connection is of no more use.
 func (c *conn) quick(q *head) (done bool, err error) {
 	s := c.s
+	if s.cfg.Gate != nil && mayHaveToken(q.path) {
+		return false, nil // whose it is, and what it opens, may change at any time
+	}
 	if s.stopping.Load() || !s.slots.try() {
 		return false, nil // net/http waits, and closes
 	}
@@ -255,7 +261,7 @@ func (c *conn) quick(q *head) (done bool, err error) {
 		bytes = int64(len(a.body))
 	}
 	a.child.count(bytes, now.Sub(start))
-	s.logAccess(now, now.Sub(start), &record{http.MethodGet, a.target, c.remote, q.agent}, a.kind, bytes, err)
+	s.logAccess(now, now.Sub(start), &record{method: http.MethodGet, path: a.target, remote: c.remote, agent: q.agent}, a.kind, bytes, err)
 	return err == nil, err
 }
 

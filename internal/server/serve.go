@@ -43,7 +43,7 @@ func (s *Server) symbol(x *exchange, r *http.Request, req *layout.Request) {
 	defer func() { _ = f.Close() }()
 	x.result = resultHit
 	if f.Redirect != "" {
-		s.redirect(x, r, req.Prefix+"/"+f.Redirect)
+		s.redirect(x, r, x.who.below()+req.Prefix+"/"+f.Redirect)
 		return
 	}
 	if req.Layout == "debuginfod" {
@@ -156,6 +156,7 @@ func (s *Server) file(x *exchange, r *http.Request, req *layout.Request, f *depo
 	if r.Method != http.MethodHead {
 		x.err = s.copyBody(x, body, off, n)
 		x.abort = x.err != nil && body.Growing
+		s.audit(x, r, req, f)
 	}
 }
 
@@ -167,16 +168,16 @@ func (s *Server) fileHeaders(h http.Header, req *layout.Request, body *depot.Fil
 	if body.Object.Kind == layout.Breakpad || req.Form == layout.FormAdmin {
 		h["Content-Type"] = plainText
 	}
-	h["Cache-Control"] = immutable
+	h["Cache-Control"] = s.lasting(immutable)
 	if req.Form == layout.FormAdmin {
 		h["Cache-Control"] = noCache
 	} else if body.Volatile {
-		h["Cache-Control"] = shortLived // somebody else may be writing it just now
+		h["Cache-Control"] = s.lasting(shortLived) // somebody else may be writing it just now
 	}
 	if o := &body.Object; req.Age != nil && (o.Kind == layout.PDB || o.Kind == layout.MSFZ) &&
 		o.DebugID.GUID == req.Age.GUID && o.DebugID.Age != req.Age.Age && o.InfoAge != req.Age.Age && !o.NoDBI {
 		// A PDB of a higher age answers only until the right one is there.
-		h["Cache-Control"] = shortLived
+		h["Cache-Control"] = s.lasting(shortLived)
 	}
 	vary := "Accept-Encoding"
 	if req.Form == layout.FormSection || req.Form == layout.FormCabinet || body.Size >= 0 && body.Size < encodeMin && body.Encoding == "" {

@@ -5,6 +5,7 @@ package server
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -17,6 +18,7 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/symdepot/symdepot/internal/auth"
 	"github.com/symdepot/symdepot/internal/depot"
 	"github.com/symdepot/symdepot/layout"
 )
@@ -34,6 +36,7 @@ type symbols interface {
 	Metadata(ctx context.Context, scope depot.Scope, key, value string, limit int) ([]depot.Metadata, bool, error)
 	Find(ctx context.Context, scope depot.Scope, query string, limit int) ([]depot.Found, error)
 	List(ctx context.Context, scope depot.Scope, f depot.ListFilter) ([]depot.Transaction, error)
+	Products(ctx context.Context, f *depot.File) ([]string, error)
 	Stats(ctx context.Context) (depot.Stats, error)
 	Ready(ctx context.Context) error
 	Generation(ctx context.Context) (uint64, error)
@@ -44,7 +47,16 @@ type symbols interface {
 type Config struct {
 	// Depot answers the requests; it must be there.
 	Depot symbols
-	// Public allows a listener on an address that other machines reach.
+	// Gate says who asks and what they may read; nil: everybody reads
+	// everything. The caller closes it.
+	Gate *auth.Gate
+	// Audit takes a record of every file that is read and that not everybody
+	// may read; nil: nobody keeps count. The caller closes it.
+	Audit *auth.Audit
+	// TLS is how the listener speaks TLS; nil: it does not.
+	TLS *tls.Config
+	// Public allows a listener on an address that other machines reach. A
+	// Gate that does not let everybody read everything allows it too.
 	Public bool
 	// Hosts are further names that a Host header may have when the listener
 	// is on a loopback address, without ports. Requests with another name
@@ -155,7 +167,7 @@ func setInt[T ~int | ~int64](v *T, zero T) {
 type Server struct {
 	cfg     Config
 	symbols symbols
-	scope   depot.Scope
+	closed  bool // not everybody may read everything
 	access  slog.Handler
 	metrics *metrics
 	hot     *hot
@@ -183,7 +195,7 @@ func New(cfg Config) (*Server, error) {
 		return nil, fmt.Errorf("paths may be shown as %s, %s or %s, not %q", PathsName, PathsFull, PathsNone, cfg.Paths)
 	}
 	cfg = cfg.withDefaults()
-	srv := &Server{cfg: cfg, symbols: cfg.Depot, access: slog.DiscardHandler, conns: make(map[*conn]struct{})}
+	srv := &Server{cfg: cfg, symbols: cfg.Depot, closed: closed(cfg.Gate), access: slog.DiscardHandler, conns: make(map[*conn]struct{})}
 	if cfg.AccessLog {
 		srv.access = cfg.Log.Handler()
 	}
@@ -206,7 +218,7 @@ func (s *Server) CheckListen(addr string) error {
 	if err != nil {
 		return fmt.Errorf("listen on %q: want ADDRESS:PORT, such as 127.0.0.1:8080 or [::1]:0", addr)
 	}
-	if s.cfg.Public || strings.EqualFold(host, "localhost") {
+	if s.cfg.Public || s.closed || strings.EqualFold(host, "localhost") {
 		return nil
 	}
 	if a, err := netip.ParseAddr(host); err == nil && a.Unmap().IsLoopback() {
@@ -217,11 +229,39 @@ func (s *Server) CheckListen(addr string) error {
 
 func notPublic(addr string) error {
 	return fmt.Errorf("listening on %s would let every machine that reaches it read all symbols; "+
-		"if that is meant, say --public, else listen on 127.0.0.1", addr)
+		"if that is meant, say --public, else listen on 127.0.0.1, or say who may read what with --auth-file", addr)
 }
 
-// connKey is the key of a request's *conn.
+// connKey is the key of a request's net.Conn.
 type connKey struct{}
+
+// connOf returns a request's connection, or nil.
+func connOf(r *http.Request) *conn {
+	nc, _ := r.Context().Value(connKey{}).(net.Conn)
+	if t, ok := nc.(*tls.Conn); ok {
+		nc = t.NetConn()
+	}
+	c, _ := nc.(*conn)
+	return c
+}
+
+// connContext gives a connection's requests what belongs to the connection.
+func (s *Server) connContext(ctx context.Context, nc net.Conn) context.Context {
+	ctx = context.WithValue(ctx, connKey{}, nc)
+	if s.cfg.Gate != nil {
+		ctx = s.cfg.Gate.ConnContext(ctx, nc)
+	}
+	return ctx
+}
+
+// protocols are the versions of HTTP that are spoken: version 2 only behind
+// TLS, and not where credentials belong to connections.
+func (s *Server) protocols() *http.Protocols {
+	p := new(http.Protocols)
+	p.SetHTTP1(true)
+	p.SetHTTP2(s.cfg.TLS != nil && (s.cfg.Gate == nil || s.cfg.Gate.HTTP2()))
+	return p
+}
 
 // isLoopback reports whether only this machine reaches a.
 func isLoopback(a net.Addr) bool {
@@ -241,7 +281,7 @@ func isLoopback(a net.Addr) bool {
 // A listener that other machines reach is refused without Config.Public.
 func (s *Server) Serve(ctx context.Context, ln net.Listener) error {
 	local := isLoopback(ln.Addr())
-	if !local && !s.cfg.Public {
+	if !local && !s.cfg.Public && !s.closed {
 		return errors.Join(notPublic(ln.Addr().String()), ln.Close())
 	}
 	s.local.Store(local)
@@ -253,11 +293,19 @@ func (s *Server) Serve(ctx context.Context, ln net.Listener) error {
 		MaxHeaderBytes:               64 << 10,
 		DisableGeneralOptionsHandler: true,
 		ConnState:                    connState,
-		ConnContext:                  func(ctx context.Context, c net.Conn) context.Context { return context.WithValue(ctx, connKey{}, c) },
+		ConnContext:                  s.connContext,
+		Protocols:                    s.protocols(),
 		ErrorLog:                     slog.NewLogLogger(s.cfg.Log.Handler(), slog.LevelDebug),
 	}
 	done := make(chan error, 1)
-	go func() { done <- hs.Serve(newListener(s, ln)) }()
+	go func() {
+		if s.cfg.TLS != nil {
+			hs.TLSConfig = s.cfg.TLS.Clone()
+			done <- hs.ServeTLS(newListener(s, ln), "", "")
+			return
+		}
+		done <- hs.Serve(newListener(s, ln))
+	}()
 	select {
 	case err := <-done:
 		return err

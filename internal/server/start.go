@@ -42,6 +42,13 @@ func StartText(url string) string {
 	return b.String()
 }
 
+// AccessText says how tools carry credentials to a server that asks for them.
+func AccessText(url string) string {
+	return "Where credentials are needed: a token is the password of any user name, a bearer token, a line " +
+		"\"Authorization: Bearer TOKEN\" in the file that DEBUGINFOD_HEADERS_FILE names, or, for tools that know only addresses, " +
+		"a part of the address: " + url + "/t/TOKEN"
+}
+
 // BaseURL is the URL of a listener's address, as a program on this machine
 // would ask it.
 func BaseURL(a net.Addr) string {

@@ -1,0 +1,22 @@
+package index
+
+import (
+	"context"
+
+	"github.com/symdepot/symdepot/internal/blob"
+)
+
+// ContentProducts returns the names of the products through which objects of a
+// content are seen, in order. None is no error.
+func (db *DB) ContentProducts(ctx context.Context, ref blob.Ref) ([]string, error) {
+	var list []string
+	err := db.points.each(ctx, true, `SELECT DISTINCT p.name FROM content c JOIN object o ON o.content_id = c.id
+		JOIN seen s ON s.object_id = o.id JOIN product p ON p.id = s.product_id WHERE c.sha256 = $1 ORDER BY p.name`, []any{ref[:]},
+		func(scan func(...any) error) (bool, error) {
+			var name string
+			err := scan(&name)
+			list = append(list, name)
+			return true, err
+		})
+	return list, db.fail("look up products", err)
+}

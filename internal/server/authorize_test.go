@@ -1,0 +1,642 @@
+package server
+
+import (
+	"bytes"
+	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/base64"
+	"fmt"
+	"io"
+	"io/fs"
+	"log/slog"
+	"maps"
+	"math/big"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/symdepot/symdepot/internal/auth"
+	"github.com/symdepot/symdepot/internal/depot"
+	"github.com/symdepot/symdepot/layout"
+)
+
+// tokenStore keeps tokens in memory.
+type tokenStore struct {
+	mu   sync.Mutex
+	rows map[[32]byte]auth.TokenRow
+}
+
+func (s *tokenStore) TokenByHash(_ context.Context, hash [32]byte) (auth.TokenRow, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	r, ok := s.rows[hash]
+	if !ok {
+		return r, fs.ErrNotExist
+	}
+	return r, nil
+}
+
+func (s *tokenStore) TouchToken(context.Context, map[string]time.Time) error { return nil }
+
+func (s *tokenStore) revoke(secret string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	r := s.rows[auth.HashToken(secret)]
+	r.Revoked = time.Now().Add(-time.Second)
+	s.rows[r.Hash] = r
+}
+
+func (s *tokenStore) add(t testing.TB, name string, products []string, scopes ...string) string {
+	t.Helper()
+	secret, row, err := auth.MakeToken(auth.TokenSpec{Name: name, Scopes: scopes, Products: products}, time.Now())
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.rows[row.Hash] = row
+	return secret
+}
+
+// guarded is a depot of two products, and a server with a gate for it.
+type guarded struct {
+	d                         *depot.Depot
+	s                         *Server
+	store                     *tokenStore
+	all, ours, theirs, writes string // tokens
+	oursPDB, theirsPDB        held
+	oursExe, theirsExe        held
+	oursELF, theirsELF        held
+	theirsSym                 held
+	log                       *bytes.Buffer
+	clock                     func(time.Duration) // moves time
+}
+
+func addAs(t testing.TB, d *depot.Depot, product, path string, body []byte) held {
+	t.Helper()
+	tx, err := d.Begin(t.Context(), depot.TxInfo{Product: product, Version: "1.0"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer tx.Rollback()
+	added, err := tx.Add(t.Context(), depot.Source{Path: path, Content: content{bytes.NewReader(body)}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := tx.Commit(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	return held{body, added[0].Object.Object}
+}
+
+func newGuarded(t testing.TB, policy auth.PolicyConfig, cfg Config) *guarded {
+	t.Helper()
+	g := &guarded{d: newDepot(t), store: &tokenStore{rows: map[[32]byte]auth.TokenRow{}}, log: new(bytes.Buffer)}
+	file := func(product, name string) held {
+		b, err := os.ReadFile(filepath.Join("../../testdata", name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return addAs(t, g.d, product, filepath.Base(name), b)
+	}
+	g.oursPDB, g.oursExe, g.oursELF = file("ours", "pdb/hello-x64.pdb"), file("ours", "pdb/hello-x64.exe"), file("ours", "elf/prog-sha1.debug")
+	g.theirsPDB, g.theirsExe, g.theirsELF = file("theirs", "pdb/hello-x86.pdb"), file("theirs", "pdb/hello-x86.exe"), file("theirs", "elf/e-arm64")
+	g.theirsSym = addAs(t, g.d, "theirs", "small.sym", sym(smallID, "small.pdb", "INFO CODE_ID 5B1D7C3A9000 small.dll\n", 3000))
+	g.all = g.store.add(t, "all", nil, "read")
+	g.ours = g.store.add(t, "ours", []string{"ours"}, "read")
+	g.theirs = g.store.add(t, "theirs", []string{"theirs"}, "read")
+	g.writes = g.store.add(t, "writes", []string{"ours"}, "write")
+	var mu sync.Mutex
+	var ahead time.Duration
+	g.clock = func(d time.Duration) { mu.Lock(); ahead += d; mu.Unlock() }
+	now := func() time.Time { mu.Lock(); defer mu.Unlock(); return time.Now().Add(ahead) }
+	gate, err := auth.New(auth.Config{Policy: policy, Now: now}, g.store, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = gate.Close() })
+	cfg.Gate, cfg.Depot, cfg.AccessLog = gate, g.d, true
+	cfg.Log = slog.New(slog.NewJSONHandler(g.log, nil))
+	g.s = newServer(t, cfg)
+	return g
+}
+
+var demand = auth.PolicyConfig{Demand: true}
+
+func bearer(token string) string { return "Authorization: Bearer " + token }
+
+func basic(user, password string) string {
+	return "Authorization: Basic " + base64.StdEncoding.EncodeToString([]byte(user+":"+password))
+}
+
+func TestEveryWayIn(t *testing.T) {
+	g := newGuarded(t, demand, Config{})
+	unknown := auth.NewToken()
+	ways := []struct {
+		name            string
+		prefix          string
+		headers         []string
+		ours, theirs    int // status of a file of either product
+		noPath, healthz int
+	}{
+		{name: "nothing", ours: 401, theirs: 401, noPath: 401, healthz: 200},
+		{name: "bearer all", headers: []string{bearer(g.all)}, ours: 200, theirs: 200, noPath: 404, healthz: 200},
+		{name: "bearer ours", headers: []string{bearer(g.ours)}, ours: 200, theirs: 404, noPath: 404, healthz: 200},
+		{name: "basic theirs", headers: []string{basic("anyone", g.theirs)}, ours: 404, theirs: 200, noPath: 404, healthz: 200},
+		{name: "header", headers: []string{"X-Symdepot-Token: " + g.all}, ours: 200, theirs: 200, noPath: 404, healthz: 200},
+		{name: "path", prefix: "/t/" + g.ours, ours: 200, theirs: 404, noPath: 404, healthz: 200},
+		{name: "path, doubled slashes", prefix: "//t//" + g.ours, ours: 200, theirs: 404, noPath: 404, healthz: 200},
+		{name: "path beats header", prefix: "/t/" + g.ours, headers: []string{bearer(g.all)}, ours: 200, theirs: 404, noPath: 404, healthz: 200},
+		{name: "unknown path token", prefix: "/t/" + unknown, ours: 404, theirs: 404, noPath: 404, healthz: 404},
+		{name: "unknown path token, good header", prefix: "/t/" + unknown, headers: []string{bearer(g.all)}, ours: 404, theirs: 404, noPath: 404, healthz: 404},
+		{name: "nearly a path token", prefix: "/t/" + unknown[:45], ours: 401, theirs: 401, noPath: 401, healthz: 401},
+		{name: "unknown bearer", headers: []string{bearer(unknown)}, ours: 401, theirs: 401, noPath: 401, healthz: 200},
+		{name: "user without a password file", headers: []string{basic("alice", "secret")}, ours: 401, theirs: 401, noPath: 401, healthz: 200},
+		{name: "garbage", headers: []string{"Authorization: !"}, ours: 401, theirs: 401, noPath: 401, healthz: 200},
+		{name: "no right to read", headers: []string{bearer(g.writes)}, ours: 404, theirs: 404, noPath: 404, healthz: 200},
+	}
+	layouts := []layout.Layout{layout.SymStore, layout.SSQP, layout.Unified, layout.Native, layout.LLDB, layout.GDB, layout.Debuginfod, layout.BreakpadTree}
+	for _, w := range ways {
+		t.Run(w.name, func(t *testing.T) {
+			n := 0
+			for _, l := range layouts {
+				for _, f := range []struct {
+					held
+					want int
+				}{{g.oursPDB, w.ours}, {g.oursExe, w.ours}, {g.oursELF, w.ours}, {g.theirsPDB, w.theirs}, {g.theirsExe, w.theirs}, {g.theirsELF, w.theirs}, {g.theirsSym, w.theirs}} {
+					for _, p := range l.Paths(f.obj) {
+						for _, method := range []string{"GET", "HEAD"} {
+							n++
+							r := ask(g.s, method, w.prefix+"/"+p, w.headers...)
+							if r.status != f.want {
+								t.Errorf("%s %s: %d, want %d", method, p, r.status, f.want)
+							}
+							if r.status == 200 && method == "GET" && r.body != string(f.body) {
+								t.Errorf("%s: another body", p)
+							}
+							if r.status == 401 && r.header.Get("Www-Authenticate") == "" {
+								t.Errorf("%s: nothing is asked for", p)
+							}
+						}
+					}
+				}
+			}
+			if n < 30 {
+				t.Errorf("only %d paths were tried", n)
+			}
+			for path, want := range map[string]int{
+				"/healthz": w.healthz, "/readyz": w.healthz, "/symbols/healthz": w.healthz, "/a/b/c/d/e/f": w.noPath, "/nothing": w.noPath, "/" + strings.Repeat("a/", 5000): w.noPath,
+			} {
+				if r := ask(g.s, "GET", w.prefix+path, w.headers...); r.status != want {
+					t.Errorf("%s: %d, want %d", path, r.status, want)
+				}
+			}
+		})
+	}
+}
+
+// TestSections: parts of a file follow the file.
+func TestSections(t *testing.T) {
+	g := newGuarded(t, demand, Config{})
+	path := "/buildid/" + string(g.theirsELF.obj.BuildID) + "/section/.text"
+	if r := ask(g.s, "GET", path, bearer(g.theirs)); r.status != 200 {
+		t.Errorf("theirs: %d", r.status)
+	}
+	if r := ask(g.s, "GET", path, bearer(g.ours)); r.status != 404 {
+		t.Errorf("ours: %d", r.status)
+	}
+}
+
+// TestOwnPagesGuarded: what the server says of itself is inside the scope too.
+func TestOwnPagesGuarded(t *testing.T) {
+	g := newGuarded(t, demand, Config{TwoTier: true})
+	for _, path := range []string{"/", "/symbols", "/metrics", "/metadata?key=glob&value=*", "/index2.txt", "/pingme.txt", "/robots.txt", "/favicon.ico"} {
+		if r := ask(g.s, "GET", path); r.status != 401 {
+			t.Errorf("%s without credentials: %d", path, r.status)
+		}
+		want := 200
+		if path == "/metrics" {
+			want = 404
+		}
+		if r := ask(g.s, "GET", path, bearer(g.ours)); r.status != want {
+			t.Errorf("%s for some: %d, want %d", path, r.status, want)
+		}
+		if r := ask(g.s, "GET", path, bearer(g.all)); r.status != 200 {
+			t.Errorf("%s for all: %d", path, r.status)
+		}
+	}
+	metadata := "/metadata?key=buildid&value=" + string(g.theirsELF.obj.BuildID)
+	if r := ask(g.s, "GET", metadata, bearer(g.ours)); !strings.Contains(r.body, `"results":[]`) {
+		t.Errorf("metadata for ours: %s", r.body)
+	}
+	if r := ask(g.s, "GET", metadata, bearer(g.theirs)); !strings.Contains(r.body, string(g.theirsELF.obj.BuildID)) {
+		t.Errorf("metadata for theirs: %s", r.body)
+	}
+	for _, c := range []struct {
+		token     string
+		has, not  string
+		seesStats bool
+	}{{g.ours, "hello-x64.pdb", "hello-x86.pdb", false}, {g.theirs, "hello-x86.pdb", "hello-x64.pdb", false}, {g.all, "hello-x86.pdb", "", true}} {
+		r := ask(g.s, "GET", "/?q=hello*", bearer(c.token), "Accept: text/html")
+		if r.status != 200 || !strings.Contains(r.body, c.has) || c.not != "" && strings.Contains(r.body, c.not) {
+			t.Errorf("the search shows the wrong things: %d\n%s", r.status, r.body)
+		}
+		if strings.Contains(r.body, "/metrics") != c.seesStats || strings.Contains(r.body, "objects in") != c.seesStats {
+			t.Errorf("what belongs to no product: shown %v, want %v", !c.seesStats, c.seesStats)
+		}
+	}
+}
+
+func TestPathTokenPages(t *testing.T) {
+	g := newGuarded(t, demand, Config{})
+	below := "/t/" + g.ours
+	r := ask(g.s, "GET", below+"/")
+	if r.status != 200 || !strings.Contains(r.body, "http://localhost/t/TOKEN") || strings.Contains(r.body, g.ours) {
+		t.Errorf("the start text: %d\n%s", r.status, r.body)
+	}
+	r = ask(g.s, "GET", below+"/symbols/")
+	if !strings.Contains(r.body, "http://localhost/t/TOKEN/symbols\n") || strings.Contains(r.body, g.ours) {
+		t.Errorf("the start text below a prefix:\n%s", r.body)
+	}
+	r = ask(g.s, "GET", below+"/?q=hello-x64.pdb", "Accept: text/html")
+	if strings.Contains(r.body, g.ours) || strings.Contains(r.body, `href="/`) || strings.Contains(r.body, `action="/`) {
+		t.Errorf("the page shows the token, or leaves it:\n%s", r.body)
+	}
+	if !strings.Contains(r.body, `href=".`+g.oursPDB.path(t, layout.SymStore)+`"`) {
+		t.Errorf("no link to the file:\n%s", r.body)
+	}
+	r = ask(g.s, "GET", below+"?q=x", "Accept: text/html")
+	if r.status != 302 || r.header.Get("Location") != below+"/?q=x" {
+		t.Errorf("without a slash: %d %q", r.status, r.header.Get("Location"))
+	}
+	// Breakpad: the redirect stays below the token.
+	th := "/t/" + g.theirs
+	for _, prefix := range []string{"", "/symbols"} {
+		r = ask(g.s, "GET", th+prefix+"/small.dll/5B1D7C3A9000/small.sym?code_file=small.dll")
+		if want := th + prefix + "/small.pdb/" + smallID + "/small.sym?code_file=small.dll"; r.status != 302 || r.header.Get("Location") != want {
+			t.Errorf("redirect: %d %q, want %q", r.status, r.header.Get("Location"), want)
+		}
+	}
+	if r := ask(g.s, "GET", below+"/small.dll/5B1D7C3A9000/small.sym"); r.status != 404 {
+		t.Errorf("a redirect tells of another product: %d", r.status)
+	}
+}
+
+// TestModuleNamedT: only what is exactly a token is one.
+func TestModuleNamedT(t *testing.T) {
+	g := newGuarded(t, auth.PolicyConfig{}, Config{})
+	h := addAs(t, g.d, "ours", "t.sym", sym("0123456789ABCDEF0123456789ABCDE01", "t", "", 400))
+	for _, p := range []string{"/t/0123456789ABCDEF0123456789ABCDE01/t.sym", "/t/t/0123456789ABCDEF0123456789ABCDE01/t.sym"} {
+		if r := ask(g.s, "GET", p); r.status != 200 || r.body != string(h.body) {
+			t.Errorf("%s: %d", p, r.status)
+		}
+	}
+}
+
+func TestRevokedWhileServed(t *testing.T) {
+	for name, policy := range map[string]auth.PolicyConfig{"closed": demand, "open": {}} {
+		t.Run(name, func(t *testing.T) {
+			g := newGuarded(t, policy, Config{})
+			c := dial(t, listen(t, g.s))
+			path := "/t/" + g.ours + g.oursPDB.path(t, layout.SymStore)
+			for range 4 {
+				if r := c.do("GET", path); r.status != 200 {
+					t.Fatalf("before: %d", r.status)
+				}
+			}
+			g.store.revoke(g.ours)
+			g.clock(5 * time.Second)
+			if r := c.do("GET", path); r.status != 404 {
+				t.Errorf("after: %d", r.status)
+			}
+		})
+	}
+}
+
+// TestAnswersAreNobodyElses: what was answered to one is not kept for another.
+func TestAnswersAreNobodyElses(t *testing.T) {
+	g := newGuarded(t, auth.PolicyConfig{Anonymous: []string{"ours"}}, Config{})
+	c := dial(t, listen(t, g.s))
+	ours, theirs := g.oursPDB.path(t, layout.SymStore), g.theirsSym.path(t, layout.BreakpadTree)
+	for range 4 {
+		for _, q := range []struct {
+			path   string
+			header []string
+			want   int
+		}{
+			{theirs, []string{bearer(g.theirs)}, 200}, {theirs, nil, 404}, {ours, nil, 200}, {ours, []string{bearer(g.theirs)}, 200},
+			{theirs, []string{bearer(g.ours)}, 404}, {"/t/" + g.theirs + theirs, nil, 200}, {theirs, []string{bearer(g.all)}, 200},
+		} {
+			r := c.do("GET", q.path, q.header...)
+			if r.status != q.want {
+				t.Errorf("%s: %d, want %d", auth.Redact(q.path), r.status, q.want)
+			}
+			if r.status == 200 && !strings.HasPrefix(r.header.Get("Cache-Control"), "private") {
+				t.Errorf("others may keep it: %q", r.header.Get("Cache-Control"))
+			}
+		}
+	}
+	if n := len(g.s.hot.table); n != 0 {
+		t.Errorf("%d answers are kept for everybody", n)
+	}
+}
+
+// TestForbiddenIsAbsent: to those who have no right to a file, the answer is
+// the same as for one that is not there.
+func TestForbiddenIsAbsent(t *testing.T) {
+	for name, policy := range map[string]auth.PolicyConfig{"demand": demand, "anonymous": {Anonymous: []string{"ours"}}} {
+		t.Run(name, func(t *testing.T) {
+			g := newGuarded(t, policy, Config{})
+			c := dial(t, listen(t, g.s))
+			headers := []string{"Accept-Encoding: gzip", "User-Agent: x"}
+			if name == "demand" {
+				headers = append(headers, basic("me", g.ours))
+			}
+			n := 0
+			for _, l := range []layout.Layout{layout.SymStore, layout.SSQP, layout.Unified, layout.Native, layout.LLDB, layout.GDB, layout.Debuginfod, layout.BreakpadTree} {
+				for _, h := range []held{g.theirsPDB, g.theirsExe, g.theirsELF, g.theirsSym} {
+					for _, p := range l.Paths(h.obj) {
+						for _, more := range [][]string{nil, {"Range: bytes=0-9"}, {"If-None-Match: *"}} {
+							n++
+							a, b := c.do("GET", "/"+p, append(more, headers...)...), c.do("GET", "/"+otherID(p), append(more, headers...)...)
+							if a.status != 404 || b.status != 404 || a.body != b.body || !maps.EqualFunc(a.header, b.header, slices.Equal) {
+								t.Errorf("%s: %v\nabsent: %v", p, a, b)
+							}
+						}
+					}
+				}
+			}
+			if n < 20 {
+				t.Errorf("only %d requests", n)
+			}
+		})
+	}
+}
+
+// otherID returns a path of the same kind for something that is not there: one
+// digit in the longest run of hex digits is another one.
+func otherID(p string) string {
+	at, most := 0, 0
+	for i, n := 0, 0; i < len(p); i++ {
+		if n++; !strings.ContainsRune("0123456789abcdefABCDEF", rune(p[i])) {
+			n = 0
+		}
+		if n > most {
+			at, most = i, n
+		}
+	}
+	at -= most / 2
+	digit := "1"
+	if p[at] == '1' {
+		digit = "2"
+	}
+	return p[:at] + digit + p[at+1:]
+}
+
+// TestForbiddenTakesAsLong: nor does the time tell.
+func TestForbiddenTakesAsLong(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it measures times")
+	}
+	g := newGuarded(t, demand, Config{})
+	conn := dial(t, listen(t, g.s))
+	header := bearer(g.ours)
+	for _, c := range []struct {
+		name, forbidden string
+		times           int
+	}{
+		{"Microsoft", g.theirsPDB.path(t, layout.SymStore), 1000}, {"debuginfod", g.theirsELF.path(t, layout.Debuginfod), 250},
+		{"Breakpad", g.theirsSym.path(t, layout.BreakpadTree), 250},
+	} {
+		name, forbidden, absent := c.name, c.forbidden, otherID(c.forbidden)
+		differ := 0.0
+		for range 5 { // other work on the machine may disturb one
+			a, b := make([]time.Duration, 0, c.times), make([]time.Duration, 0, c.times)
+			for range c.times { // by turns, so that both meet the same weather
+				a = append(a, timed(conn, forbidden, header))
+				b = append(b, timed(conn, absent, header))
+			}
+			x, y := median(a), median(b)
+			differ = float64(x-y) / float64(min(x, y))
+			t.Logf("%s: forbidden %v, absent %v, %+.1f %%", name, x, y, 100*differ)
+			if differ < 0 {
+				differ = -differ
+			}
+			if differ <= 0.2 {
+				break
+			}
+		}
+		if differ > 0.2 {
+			t.Errorf("%s: the time tells what is forbidden", name)
+		}
+	}
+}
+
+func timed(c *rawClient, path, header string) time.Duration {
+	start := time.Now()
+	if r := c.do("GET", path, header); r.status != 404 {
+		c.t.Fatalf("%s: %d", path, r.status)
+	}
+	return time.Since(start)
+}
+
+func median(d []time.Duration) time.Duration {
+	slices.Sort(d)
+	return d[len(d)/2]
+}
+
+// TestJobsGuarded: work is for those who may write everywhere.
+func TestJobsGuarded(t *testing.T) {
+	for name, policy := range map[string]auth.PolicyConfig{"closed": demand, "open": {}} {
+		g := newGuarded(t, policy, Config{WorkerToken: "of the workers"})
+		worker := g.store.add(t, "worker", nil, "write")
+		for _, c := range []struct {
+			prefix, header string
+			want           int
+		}{
+			{"", "", 401}, {"", bearer(auth.NewToken()), 401}, {"", bearer(g.all), 403}, {"", bearer(g.writes), 403},
+			{"", bearer(worker), 200}, {"/t/" + worker, "", 200}, {"", bearer("of the workers"), 200}, {"/t/" + auth.NewToken(), "", 404},
+		} {
+			var headers []string
+			if c.header != "" {
+				headers = append(headers, c.header)
+			}
+			if r := ask(g.s, "POST", c.prefix+"/-/jobs/bye", headers...); r.status != c.want {
+				t.Errorf("%s: %s %s: %d, want %d", name, auth.Redact(c.prefix), auth.Redact(c.header), r.status, c.want)
+			}
+		}
+	}
+}
+
+func TestTokensStayOutOfLogs(t *testing.T) {
+	g := newGuarded(t, demand, Config{})
+	file := g.oursPDB.path(t, layout.SymStore)
+	gone := auth.NewToken()
+	for _, token := range []string{g.ours, gone} {
+		ask(g.s, "GET", "/t/"+token+file)
+		ask(g.s, "GET", "/t/"+strings.ReplaceAll(token, "_", "%5F")+file)
+		ask(g.s, "GET", "/t/"+token[:45]+file)
+		ask(g.s, "GET", file, bearer(token), "User-Agent: "+token)
+		ask(g.s, "POST", "/t/"+token+file)
+		ask(g.s, "OPTIONS", "/t/"+token+file)
+	}
+	metrics := ask(g.s, "GET", "/metrics", bearer(g.all)).body
+	for _, token := range []string{g.ours, g.all, gone} {
+		for where, text := range map[string]string{"log": g.log.String(), "metrics": metrics} {
+			if strings.Contains(text, token[3:40]) {
+				t.Errorf("the %s shows a token:\n%s", where, text)
+			}
+		}
+	}
+	if !strings.Contains(g.log.String(), `"who":"ours","by":"token","token_id":`) {
+		t.Errorf("the log does not say who asked:\n%s", g.log.String())
+	}
+}
+
+func TestAuditRecords(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "audit.jsonl")
+	a, err := auth.OpenAudit(auth.AuditConfig{File: file}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	g := newGuarded(t, auth.PolicyConfig{Anonymous: []string{"ours"}}, Config{Audit: a})
+	ours, theirs := g.oursPDB.path(t, layout.SymStore), g.theirsPDB.path(t, layout.SymStore)
+	ask(g.s, "GET", ours)                   // public
+	ask(g.s, "GET", ours, bearer(g.all))    // public too
+	ask(g.s, "GET", theirs, bearer(g.ours)) // not seen
+	ask(g.s, "HEAD", theirs, bearer(g.all)) // not read
+	ask(g.s, "GET", theirs, bearer(g.all))  // read
+	ask(g.s, "GET", "/t/"+g.theirs+theirs)  // read
+	ask(g.s, "GET", theirs, bearer(g.all), "Range: bytes=0-99")
+	if err := a.Close(); err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	for e, err := range auth.ReadAudit(file, auth.AuditFilter{}) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		got = append(got, fmt.Sprint(e.Who, e.Method, e.Action, e.Protocol, e.Name, e.ID, e.Products, e.Status, e.Bytes, len(e.Content), e.Remote != ""))
+	}
+	id, size := g.theirsPDB.obj.DebugID.Breakpad(), len(g.theirsPDB.body)
+	want := []string{
+		fmt.Sprint("all", "token", "read", "symstore", g.theirsPDB.obj.Name, id, []string{"theirs"}, 200, size, 64, true),
+		fmt.Sprint("theirs", "token", "read", "symstore", g.theirsPDB.obj.Name, id, []string{"theirs"}, 200, size, 64, true),
+		fmt.Sprint("all", "token", "read", "symstore", g.theirsPDB.obj.Name, id, []string{"theirs"}, 206, 100, 64, true),
+	}
+	if !slices.Equal(got, want) {
+		t.Errorf("records\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
+	}
+}
+
+// TestQuickWithGate: the quick answers stay where everybody may read
+// everything, and are off elsewhere.
+func TestQuickWithGate(t *testing.T) {
+	for name, c := range map[string]struct {
+		policy auth.PolicyConfig
+		kept   bool
+	}{"open": {auth.PolicyConfig{}, true}, "some": {auth.PolicyConfig{Anonymous: []string{"ours"}}, false}, "none": {demand, false}} {
+		t.Run(name, func(t *testing.T) {
+			g := newGuarded(t, c.policy, Config{})
+			conn := dial(t, listen(t, g.s))
+			for range 3 {
+				conn.do("GET", "/none.pdb/"+smallID+"/none.pdb")
+				conn.do("GET", g.theirsSym.path(t, layout.BreakpadTree))
+			}
+			if kept := len(g.s.hot.table) > 0; kept != c.kept {
+				t.Errorf("answers are kept: %v", kept)
+			}
+		})
+	}
+}
+
+// TestOpenToTheWorld: credentials that do not hold do no harm where nobody
+// needs any.
+func TestOpenToTheWorld(t *testing.T) {
+	g := newGuarded(t, auth.PolicyConfig{}, Config{})
+	for _, h := range []string{bearer(auth.NewToken()), basic("proxy", "user"), "Authorization: Negotiate YII="} {
+		if r := ask(g.s, "GET", g.theirsPDB.path(t, layout.SymStore), h); r.status != 200 || !strings.HasPrefix(r.header.Get("Cache-Control"), "public") {
+			t.Errorf("%s: %d %q", auth.Redact(h), r.status, r.header.Get("Cache-Control"))
+		}
+	}
+}
+
+func TestPublicWithGate(t *testing.T) {
+	g := newGuarded(t, demand, Config{})
+	if err := g.s.CheckListen("0.0.0.0:0"); err != nil {
+		t.Error("credentials are demanded, and yet:", err)
+	}
+	g = newGuarded(t, auth.PolicyConfig{}, Config{})
+	if err := g.s.CheckListen("0.0.0.0:0"); err == nil {
+		t.Error("everybody may read everything, and nobody had to say so")
+	}
+}
+
+func testCert(t testing.TB) tls.Certificate {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := &x509.Certificate{SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "localhost"}, DNSNames: []string{"localhost"},
+		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour)}
+	der, err := x509.CreateCertificate(rand.Reader, c, c, &key.PublicKey, key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	leaf, err := x509.ParseCertificate(der)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key, Leaf: leaf}
+}
+
+// TestTLS: files come whole over TLS, in both versions of HTTP.
+func TestTLS(t *testing.T) {
+	cert := testCert(t)
+	roots := x509.NewCertPool()
+	roots.AddCert(cert.Leaf)
+	g := newGuarded(t, demand, Config{TLS: &tls.Config{Certificates: []tls.Certificate{cert}}})
+	addr := listen(t, g.s)
+	big := addAs(t, g.d, "ours", "big.sym", sym(bigID, "big.pdb", "", 3<<20+17))
+	for _, h2 := range []bool{false, true} {
+		tr := &http.Transport{TLSClientConfig: &tls.Config{RootCAs: roots, ServerName: "localhost"}, ForceAttemptHTTP2: h2,
+			DialContext: func(ctx context.Context, network, _ string) (net.Conn, error) {
+				return new(net.Dialer).DialContext(ctx, network, addr)
+			}}
+		if !h2 {
+			tr.TLSNextProto = map[string]func(string, *tls.Conn) http.RoundTripper{}
+		}
+		for range 3 {
+			req, err := http.NewRequestWithContext(t.Context(), "GET", "https://localhost"+big.path(t, layout.BreakpadTree), nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			req.SetBasicAuth("me", g.ours)
+			resp, err := tr.RoundTrip(req)
+			if err != nil {
+				t.Fatal(err)
+			}
+			body, err := io.ReadAll(resp.Body)
+			_ = resp.Body.Close()
+			if err != nil || !bytes.Equal(body, big.body) {
+				t.Errorf("%d bytes, %v", len(body), err)
+			}
+			if want := map[bool]int{false: 1, true: 2}[h2]; resp.ProtoMajor != want {
+				t.Errorf("HTTP/%d, want %d", resp.ProtoMajor, want)
+			}
+		}
+		tr.CloseIdleConnections()
+	}
+}
