@@ -56,8 +56,9 @@ type Options struct {
 	Limits    Limits
 	Lifetimes Lifetimes
 	Cache     CacheLimits
-	// Jobs says how SymCache files are made.
-	Jobs JobOptions
+	// Jobs says how SymCache files are made, SymCache where else they are.
+	Jobs     JobOptions
+	SymCache SymCacheOptions
 	// Log takes what happens in the background; nil discards it.
 	Log *slog.Logger
 	// Now is the clock; nil is time.Now.
@@ -87,6 +88,7 @@ type Depot struct {
 	wanted       wanted
 	forms        forms
 	jobs         jobs
+	symcaches    symCaches
 }
 
 // stamp is the content of depot.json.
@@ -112,17 +114,22 @@ func Open(ctx context.Context, dir string, opt Options) (*Depot, error) {
 		return nil, err
 	}
 	d := &Depot{dir: abs, log: opt.Log, now: opt.Now, makeCabinets: opt.MakeCabinets, sources: opt.Sources}
-	d.fetch = newFetcher(opt.Upstreams, opt.Limits, opt.Lifetimes)
+	others, servers := splitSymCache(opt.Upstreams)
+	d.fetch = newFetcher(others, opt.Limits, opt.Lifetimes)
+	d.symcaches.far.init(servers)
 	d.cache.limits = opt.Cache
 	d.jobs.init(opt.Jobs)
 	d.closing, d.close = context.WithCancel(context.WithoutCancel(ctx))
 	d.stale = make(chan uint64, 1)
 	d.forms.init()
+	if err := d.openSymCaches(ctx, opt.SymCache); err != nil {
+		return nil, err
+	}
 	if d.blobs, err = blob.OpenDisk(filepath.Join(abs, "blobs")); err != nil {
-		return nil, fmt.Errorf("depot %s: %w", abs, err)
+		return nil, errors.Join(fmt.Errorf("depot %s: %w", abs, err), d.symcaches.close())
 	}
 	if d.db, err = index.Open(ctx, filepath.Join(abs, "index.db"), index.Options{Now: opt.Now}); err != nil {
-		return nil, errors.Join(fmt.Errorf("depot %s: %w", abs, err), d.blobs.Close())
+		return nil, errors.Join(fmt.Errorf("depot %s: %w", abs, err), d.blobs.Close(), d.symcaches.close())
 	}
 	d.filter = d.db.NewFilter()
 	if d.watch, err = d.db.Watch(); err != nil {
@@ -188,7 +195,7 @@ func (d *Depot) Close() error {
 	d.fetch.under.Wait()
 	last, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 	defer cancel()
-	err := errors.Join(d.writeWanted(last), d.writeUses(last), d.db.Close(), d.blobs.Close())
+	err := errors.Join(d.writeWanted(last), d.writeUses(last), d.db.Close(), d.blobs.Close(), d.symcaches.close())
 	if d.watch != nil { // after the index, see there
 		err = errors.Join(err, d.watch.Close())
 	}

@@ -108,6 +108,7 @@ func (d *Depot) Work(ctx context.Context) error {
 	var side sync.WaitGroup
 	defer side.Wait()
 	side.Go(func() { d.workJobs(ctx) })
+	side.Go(func() { d.keepSymCaches(ctx) })
 	tidy := time.NewTicker(tidyEvery)
 	defer tidy.Stop()
 	for {

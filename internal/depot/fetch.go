@@ -153,7 +153,7 @@ type UpstreamStatus = upstream.Status
 // Upstreams says how the sources fare that know it of themselves.
 func (d *Depot) Upstreams() []UpstreamStatus {
 	var list []UpstreamStatus
-	for _, u := range d.fetch.sources {
+	for _, u := range slices.Concat(d.fetch.sources, d.symcaches.far.sources) {
 		if g, ok := u.Source.(interface{ State() upstream.Status }); ok {
 			list = append(list, g.State())
 		}

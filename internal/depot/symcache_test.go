@@ -1,0 +1,548 @@
+package depot
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"net/http"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/symdepot/symdepot/internal/upstream"
+	"github.com/symdepot/symdepot/symcache"
+)
+
+const (
+	appGUID = "0E7712BEAF064421884B496F833C8EC1"
+	appPath = "/app.pdb/" + appGUID
+)
+
+// symAsk is a request as a path says it.
+func symAsk(t *testing.T, path string) SymCacheAsk {
+	t.Helper()
+	return SymCacheAsk{Request: request(t, strings.TrimPrefix(path, "/")).SymCache}
+}
+
+// told is an answer in words, read to its end.
+func told(t *testing.T, d *Depot, ask SymCacheAsk) string {
+	t.Helper()
+	for range 20 {
+		a, err := d.SymCache(t.Context(), ask)
+		switch {
+		case err != nil:
+			t.Error(err)
+			return err.Error()
+		case a.Action == symcache.Wait:
+			ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+			err := a.Wait(ctx)
+			cancel()
+			if err != nil {
+				t.Error(err)
+			}
+			continue
+		case a.Action != symcache.Send:
+			return a.Action.String()
+		}
+		b, err := readAll(a.File)
+		if err := errors.Join(err, a.File.Close()); err != nil {
+			t.Error(err)
+		}
+		return fmt.Sprintf("%s %s", a.Version, b)
+	}
+	t.Error("it waits for ever")
+	return ""
+}
+
+// puts writes files below a folder, all that their names say.
+func puts(t *testing.T, dir string, files map[string]string) {
+	t.Helper()
+	for name, body := range files {
+		p := filepath.Join(dir, filepath.FromSlash(name))
+		if err := os.MkdirAll(filepath.Dir(p), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(p, []byte(body), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+func openWith(t *testing.T, opt Options) *Depot {
+	t.Helper()
+	d, err := Open(t.Context(), filepath.Join(t.TempDir(), "depot"), opt)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := d.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return d
+}
+
+// listing names all files below a folder with their sizes and times.
+func listing(t *testing.T, dir string) (all string) {
+	t.Helper()
+	if err := filepath.WalkDir(dir, func(p string, e fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		info, err := e.Info()
+		if err != nil {
+			return err
+		}
+		all += fmt.Sprintln(p, info.Size(), info.ModTime().UnixNano())
+		return nil
+	}); err != nil {
+		t.Fatal(err)
+	}
+	return all
+}
+
+// TestSymCacheFolder: a folder is read as other programs leave it, in any case,
+// while they fill it, and never written to.
+func TestSymCacheFolder(t *testing.T) {
+	dir := t.TempDir()
+	puts(t, dir, map[string]string{
+		"App.pdb/" + appGUID + "1/App.pdb-v3.1.0.symcache":                   "one",
+		"App.pdb/" + appGUID + "1/App.pdb-v4.0.0.symcache.pending":           "half",
+		"App.pdb/" + appGUID + "1/App.pdb-v3.0.0.negativesymcache":           "2020-01-26T00:00:00Z",
+		"App.pdb/" + appGUID + "1/App.pdb-v3.0.1.symcache":                   "",
+		"App.pdb/" + appGUID + "1/App.pdb-v3.2.0.symcache":                   "SYMC\x08\x00\x00\x00",
+		"App.pdb/" + appGUID + "1/Other.pdb-v3.3.0.symcache":                 "other",
+		"App.pdb/" + appGUID + "1/App.pdb-v3.300.0.symcache":                 "no version",
+		"App.pdb/" + strings.ToLower(appGUID) + "21/app.pdb-v3.1.0.symcache": "thirty-three",
+		"App.pdb/" + appGUID + "0000000A/app.pdb-V3.1.0.SYMCACHE":            "ten",
+		"chrome.dll-54e3aecf000d3000v1.symcache":                             "v1",
+		"chrome.dll-90e6cd6c673057e64c4c44205044422e1v2.symcache":            "v2",
+		".temp/" + appGUID + "1/.temp-v3.1.0.symcache":                       "hidden",
+		"deep/App.pdb/" + appGUID + "2/App.pdb-v3.1.0.symcache":              "too deep",
+		"App.pdb/notakey/App.pdb-v3.1.0.symcache":                            "no key",
+		"App.pdb/" + strings.Repeat("0", 31) + "x1/App.pdb-v3.1.0.symcache":  "no key",
+		"App.pdb/" + appGUID + "1/sub/App.pdb-v3.5.0.symcache":               "too deep",
+	})
+	before := listing(t, dir)
+	d := openWith(t, Options{SymCache: SymCacheOptions{Folders: []string{dir}}})
+	for path, want := range map[string]string{
+		"/v3.1.0" + appPath:              "3.1.0 one",
+		"/v3.1.0/APP.PDB/" + appGUID:     "3.1.0 one",
+		"/v3.9.0" + appPath:              "3.1.0 one", // 3.2.0 is Sentry's
+		"/v3.1.0" + appPath + "/33":      "3.1.0 thirty-three",
+		"/v3.1.0" + appPath + "/10":      "3.1.0 ten",
+		"/v3.1.0" + appPath + "/2":       "not found",
+		"/v3.1.0/other.pdb/" + appGUID:   "not found",
+		"/v2.9.9" + appPath:              "not found",
+		"/v3.1.0/.temp/" + appGUID + "1": "",
+	} {
+		if want == "" {
+			continue // layout refuses it
+		}
+		if got := told(t, d, symAsk(t, path)); got != want {
+			t.Errorf("%s: %s, want %s", path, got, want)
+		}
+	}
+	if after := listing(t, dir); after != before {
+		t.Errorf("the folder was changed:\n%s\n%s", before, after)
+	}
+	// Other programs go on filling it.
+	puts(t, dir, map[string]string{"APP.PDB/" + appGUID + "1/APP.PDB-v3.4.0.symcache": "four", "New.pdb/" + appGUID + "1/New.pdb-v3.1.0.symcache": "new"})
+	if runtime.GOOS == "linux" { // one folder by two spellings
+		if got := told(t, d, symAsk(t, "/v3.9.0/APP.PDB/"+appGUID)); got != "3.4.0 four" && got != "3.1.0 one" {
+			t.Error(got)
+		}
+		d.symcaches.folders[0].lists = map[string]folderList{} // a second later
+	}
+	if got := told(t, d, symAsk(t, "/v3.9.0"+appPath)); got != "3.4.0 four" {
+		t.Error(got)
+	}
+	if got := told(t, d, symAsk(t, "/v3.1.0/New.pdb/"+appGUID)); got != "3.1.0 new" {
+		t.Error(got)
+	}
+	if err := os.RemoveAll(filepath.Join(dir, "New.pdb")); err != nil {
+		t.Fatal(err)
+	}
+	if got := told(t, d, symAsk(t, "/v3.1.0/new.pdb/"+appGUID)); got != "not found" {
+		t.Error(got)
+	}
+	count, err := d.symcaches.folders[0].walk(t.Context(), func(folderFile, symcache.Key) {})
+	if err != nil || count.Files != 5 || count.Old != 2 || count.Unfinished != 1 || count.Negative != 1 {
+		t.Errorf("%+v, %v", count, err)
+	}
+	// Only who sees everything sees it.
+	ask := symAsk(t, "/v3.1.0"+appPath)
+	ask.Scope = Scope{Products: []string{"Product"}}
+	if got := told(t, d, ask); got != "not found" {
+		t.Error(got)
+	}
+	if _, err := Open(t.Context(), filepath.Join(t.TempDir(), "d"), Options{SymCache: SymCacheOptions{Folders: []string{dir + "x"}}}); !errors.Is(err, fs.ErrNotExist) {
+		t.Error(err)
+	}
+}
+
+// TestSymCacheFolderOutside: a link out of a folder leads nowhere.
+func TestSymCacheFolderOutside(t *testing.T) {
+	dir, out := t.TempDir(), t.TempDir()
+	puts(t, out, map[string]string{"secret": "secret", appGUID + "1/app.pdb-v3.1.0.symcache": "secret"})
+	puts(t, dir, map[string]string{"app.pdb/" + appGUID + "1/readme.txt": "x"})
+	for from, to := range map[string]string{"app.pdb/" + appGUID + "1/app.pdb-v3.1.0.symcache": "secret", "b.pdb": "."} {
+		if err := os.Symlink(filepath.Join(out, to), filepath.Join(dir, from)); err != nil {
+			t.Skip(err)
+		}
+	}
+	d := openWith(t, Options{SymCache: SymCacheOptions{Folders: []string{dir}}})
+	for _, path := range []string{"/v3.1.0" + appPath, "/v3.1.0/b.pdb/" + appGUID} {
+		if got := told(t, d, symAsk(t, path)); got != "not found" {
+			t.Errorf("%s: %s", path, got)
+		}
+	}
+}
+
+func TestSymCacheHexAge(t *testing.T) {
+	dir := t.TempDir()
+	puts(t, dir, map[string]string{"app.pdb/" + appGUID + "21/app.pdb-v3.1.0.symcache": "x"})
+	d := openWith(t, Options{SymCache: SymCacheOptions{Folders: []string{dir}}})
+	for age, want := range map[string][2]string{
+		"33": {"3.1.0 x", "3.1.0 x"}, "21": {"not found", "3.1.0 x"}, "1f": {"not found", "not found"}, "1": {"not found", "not found"},
+	} {
+		for i, hex := range []bool{false, true} {
+			ask := symAsk(t, "/v3.1.0"+appPath+"/"+age)
+			if ask.HexAge = hex; told(t, d, ask) != want[i] {
+				t.Errorf("age %s, hex too %v: %s, want %s", age, hex, told(t, d, ask), want[i])
+			}
+		}
+	}
+}
+
+// TestSymCacheStore: what is made goes into the store too, and stays readable
+// when the depot has let go of it.
+func TestSymCacheStore(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "new", "SymCache")
+	p := newPlant(t, Options{SymCache: SymCacheOptions{Store: dir, StoreBytes: 1}})
+	body, g := pdbOf(t, 1)
+	tx := add(t, p.Depot, "Product", file{"App.pdb", body})
+	key := keyOf("App.pdb", g)
+	path := "/v3.1.0/app.pdb/" + g.Upper()
+	want := "3.1.0 " + p.made(t, path)
+	kept := filepath.Join(dir, "app.pdb", key.Folder(), "app.pdb-v3.1.0.symcache")
+	if b, err := os.ReadFile(kept); err != nil || "3.1.0 "+string(b) != want {
+		t.Fatalf("%q, %v", b, err)
+	}
+	if left, err := os.ReadDir(filepath.Join(dir, tempFolder)); err != nil || len(left) > 0 {
+		t.Error(left, err)
+	}
+	if _, err := p.DropCached(t.Context(), CacheFilter{}); err != nil {
+		t.Fatal(err)
+	}
+	if got := told(t, p.Depot, symAsk(t, path)); got != want {
+		t.Error(got)
+	}
+	// The PDB is there: the file can be made again, and may go.
+	old := time.Now().Add(-48 * time.Hour)
+	if err := os.Chtimes(kept, old, old); err != nil {
+		t.Fatal(err)
+	}
+	p.clock.move(2 * touchAfter)
+	told(t, p.Depot, symAsk(t, path))
+	if info, err := os.Stat(kept); err != nil || time.Since(info.ModTime()) > time.Hour {
+		t.Error("its use was not noted", err)
+	}
+	if _, err := p.Remove(t.Context(), tx); err != nil {
+		t.Fatal(err)
+	}
+	if e, err := p.TrimSymCacheStore(t.Context()); err != nil || e.Files != 0 {
+		t.Errorf("the only copy went: %+v, %v", e, err)
+	}
+	add(t, p.Depot, "Product", file{"App.pdb", body})
+	if e, err := p.TrimSymCacheStore(t.Context()); err != nil || e.Files != 1 {
+		t.Errorf("%+v, %v", e, err)
+	}
+	if entries, err := os.ReadDir(dir); err != nil || len(entries) != 1 || entries[0].Name() != tempFolder {
+		t.Errorf("%v, %v", entries, err)
+	}
+	if got := told(t, p.Depot, symAsk(t, path)); got != want {
+		t.Error(got)
+	}
+}
+
+// made waits until a file is made and returns it.
+func (p *plant) made(t *testing.T, path string) string {
+	t.Helper()
+	_, body, _ := strings.Cut(told(t, p.Depot, symAsk(t, path)), " ")
+	return body
+}
+
+// farServer is another SymCache server.
+type farServer struct{ *elsewhere }
+
+func (farServer) SymCacheServer() bool { return true }
+
+// gives answers with a file of a version.
+func (e farServer) gives(version, body string) {
+	e.fetch = func(context.Context, upstream.Ask) (*upstream.Reply, error) { return symReply(version, body), nil }
+}
+
+func symReply(version, body string) *upstream.Reply {
+	return &upstream.Reply{Body: io.NopCloser(strings.NewReader(body)), Size: int64(len(body)), Name: "x", Path: "http://far/x",
+		Header: http.Header{"Content-Type": {"application/vnd.ms-symcache; version=" + version}}}
+}
+
+func withFar(t *testing.T, opt Options, servers ...farServer) (*Depot, *movable) {
+	t.Helper()
+	c := &movable{}
+	opt.Now = c.now
+	for i, s := range servers {
+		opt.Upstreams = append(opt.Upstreams, Upstream{Source: s, Rank: i})
+	}
+	return openWith(t, opt), c
+}
+
+func TestSymCacheFar(t *testing.T) {
+	far := farServer{&elsewhere{name: "far"}}
+	store := t.TempDir()
+	d, clock := withFar(t, Options{SymCache: SymCacheOptions{Store: store}}, far)
+	var seen upstream.Ask
+	polls := 0
+	far.fetch = func(_ context.Context, ask upstream.Ask) (*upstream.Reply, error) {
+		seen = ask
+		if polls++; polls < 3 {
+			return nil, &upstream.Failure{Source: "far", Class: upstream.ClassAbsent, Retry: time.Now(), Err: errors.New("being made")}
+		}
+		return symReply("3.0.7", "far away"), nil
+	}
+	if d.Fetches() {
+		t.Error("it is asked for other files too")
+	}
+	ask := symAsk(t, "/v3.1.0/App.pdb/"+appGUID+"/33")
+	ask.Via = []string{"us"}
+	if got := told(t, d, ask); got != "3.0.7 far away" || polls != 3 {
+		t.Errorf("%s after %d polls", got, polls)
+	}
+	if seen.Request.SymCache.Key.ID.Age != 33 || seen.Request.Name != "App.pdb" || seen.Request.Version != "v3.1.0" || len(seen.Via) != 1 {
+		t.Errorf("%+v", seen)
+	}
+	if b, err := os.ReadFile(filepath.Join(store, "App.pdb", appGUID+"21", "App.pdb-v3.0.7.symcache")); err != nil || string(b) != "far away" {
+		t.Errorf("%q, %v", b, err)
+	}
+	// It has nothing newer, and is not asked again.
+	exceeds := ask
+	exceeds.Exceeds = symcache.Version{Major: 3, Patch: 7}
+	if got := told(t, d, exceeds); got != "not modified" || polls != 3 {
+		t.Errorf("%s after %d polls", got, polls)
+	}
+	if got := told(t, d, ask); got != "3.0.7 far away" || polls != 3 {
+		t.Errorf("%s after %d polls", got, polls)
+	}
+	// Later it may have; the old file is sent at once.
+	clock.move(2 * time.Hour)
+	far.gives("3.1.0", "newer")
+	if got := told(t, d, ask); got != "3.0.7 far away" {
+		t.Error(got)
+	}
+	d.fetch.under.Wait()
+	if got := told(t, d, ask); got != "3.1.0 newer" {
+		t.Error(got)
+	}
+}
+
+func TestSymCacheFarFails(t *testing.T) {
+	one, two := farServer{&elsewhere{name: "one"}}, farServer{&elsewhere{name: "two"}}
+	d, clock := withFar(t, Options{}, one, two)
+	path := "/v3.2.0" + appPath
+	sync := func() string { // as a client that comes again
+		for range 10 {
+			got := told(t, d, symAsk(t, path))
+			if got != "come again" {
+				return got
+			}
+			d.fetch.under.Wait()
+		}
+		return "come again, for ever"
+	}
+	one.fails(upstream.ClassTimeout)
+	two.fails(upstream.ClassAbsent)
+	for range 3 {
+		if got := sync(); got != "not found" {
+			t.Error(got)
+		}
+	}
+	if one.asked.Load() != 1 || two.asked.Load() != 1 {
+		t.Errorf("asked %d and %d times", one.asked.Load(), two.asked.Load())
+	}
+	// A minute later the one that did not answer is worth another question.
+	clock.move(2 * time.Minute)
+	one.gives("4.0.0", "not for this client")
+	if got := sync(); got != "not found" || one.asked.Load() != 2 || two.asked.Load() != 1 {
+		t.Errorf("%s; asked %d and %d times", got, one.asked.Load(), two.asked.Load())
+	}
+	for _, bad := range []string{"", "SYMC\x08\x00\x00\x00", "CMYS"} {
+		clock.move(2 * time.Hour)
+		one.gives("3.1.0", bad)
+		if got := sync(); got != "not found" {
+			t.Errorf("%q: %s", bad, got)
+		}
+	}
+	clock.move(2 * time.Hour)
+	one.fetch = func(context.Context, upstream.Ask) (*upstream.Reply, error) {
+		r := symReply("3.1.0", "cut")
+		r.Size = 4
+		return r, nil
+	}
+	two.gives("3.2.0", "whole")
+	if got := sync(); got != "3.2.0 whole" {
+		t.Error(got)
+	}
+	// Who has passed us already gets what is held and starts nothing.
+	asked := one.asked.Load()
+	ask := symAsk(t, "/v3.2.0/b.pdb/"+appGUID)
+	ask.HeldOnly = true
+	if got := told(t, d, ask); got != "not found" || one.asked.Load() != asked {
+		t.Error(got)
+	}
+}
+
+// TestSymCacheFarOnce: many who ask at once are one question to the server.
+func TestSymCacheFarOnce(t *testing.T) {
+	far := farServer{&elsewhere{name: "far"}}
+	d, _ := withFar(t, Options{}, far)
+	begin := make(chan struct{})
+	far.fetch = func(context.Context, upstream.Ask) (*upstream.Reply, error) {
+		<-begin
+		return symReply("3.1.0", "x"), nil
+	}
+	var all sync.WaitGroup
+	var good atomic.Int32
+	for i := range 50 {
+		all.Go(func() {
+			ask := symAsk(t, "/v3.1.0"+appPath)
+			if ask.AllowsRetry = i%2 == 0; ask.AllowsRetry {
+				a, err := d.SymCache(t.Context(), ask)
+				if err != nil || a.Action != symcache.ComeAgain || a.Retry < time.Second {
+					t.Error(a.Action, err)
+				}
+				good.Add(1)
+				return
+			}
+			if told(t, d, ask) == "3.1.0 x" {
+				good.Add(1)
+			}
+		})
+	}
+	for good.Load() < 25 {
+		runtime.Gosched()
+	}
+	close(begin)
+	all.Wait()
+	if n := far.asked.Load(); n != 1 || good.Load() != 50 {
+		t.Errorf("%d questions, %d right answers", n, good.Load())
+	}
+}
+
+// TestSymCacheOwnAfterFar: what another server does not have is made here.
+func TestSymCacheOwnAfterFar(t *testing.T) {
+	far := farServer{&elsewhere{name: "far"}}
+	far.fails(upstream.ClassAbsent)
+	p := newPlant(t, Options{Upstreams: []Upstream{{Source: far}}})
+	body, g := pdbOf(t, 1)
+	add(t, p.Depot, "Product", file{"App.pdb", body})
+	if got := told(t, p.Depot, symAsk(t, "/v3.0.0/app.pdb/"+g.Upper())); !strings.HasPrefix(got, "3.1.0 made by") || far.asked.Load() != 1 {
+		t.Errorf("%s; asked %d times", got, far.asked.Load())
+	}
+}
+
+// TestSymCacheScope: who sees the PDB sees what is made of it, and nobody else.
+func TestSymCacheScope(t *testing.T) {
+	p := newPlant(t, Options{})
+	body, g := pdbOf(t, 1)
+	add(t, p.Depot, "Product", file{"App.pdb", body})
+	path := "/v3.1.0/app.pdb/" + g.Upper()
+	ask := symAsk(t, path)
+	ask.Scope = Scope{Products: []string{"Other"}}
+	for range 2 {
+		if got := told(t, p.Depot, ask); got != "not found" {
+			t.Error(got)
+		}
+		ask.Scope.Products = []string{"Product"}
+		if got := told(t, p.Depot, ask); !strings.HasPrefix(got, "3.1.0 made by") {
+			t.Error(got)
+		}
+		ask.Scope.Products = []string{"Other"}
+	}
+	if n := p.runs(t, "app.pdb"); n != 1 {
+		t.Errorf("%d runs", n)
+	}
+}
+
+// TestSymCachePoll: asking again writes nothing and asks nobody.
+func TestSymCachePoll(t *testing.T) {
+	p := newPlant(t, Options{}, "-mode", "hang")
+	body, g := pdbOf(t, 1)
+	add(t, p.Depot, "Product", file{"App.pdb", body})
+	ask := symAsk(t, "/v3.2.0/app.pdb/"+g.Upper())
+	if got := told(t, p.Depot, ask); got != "come again" {
+		t.Fatal(got)
+	}
+	for p.runs(t, "app.pdb") == 0 { // the lease is written down
+		runtime.Gosched()
+	}
+	before, err := p.db.Generation(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	wal := sizeOf(t, filepath.Join(p.Dir(), "index.db-wal"))
+	for range 20 {
+		if got := told(t, p.Depot, ask); got != "come again" {
+			t.Fatal(got)
+		}
+	}
+	after, err := p.db.Generation(t.Context())
+	if err != nil || after != before || sizeOf(t, filepath.Join(p.Dir(), "index.db-wal")) != wal {
+		t.Errorf("polls wrote something: %d, %d, %v", before, after, err)
+	}
+	jobs, err := p.Jobs(t.Context(), JobFilter{})
+	if err != nil || len(jobs) != 1 {
+		t.Errorf("%+v, %v", jobs, err)
+	}
+}
+
+func sizeOf(t *testing.T, name string) int64 {
+	t.Helper()
+	info, err := os.Stat(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return info.Size()
+}
+
+func TestSecret(t *testing.T) {
+	d := openWith(t, Options{})
+	a, err := d.Secret("x")
+	if err != nil || len(a) != secretSize {
+		t.Fatal(a, err)
+	}
+	if b, err := d.Secret("x"); err != nil || !bytes.Equal(a, b) {
+		t.Error(b, err)
+	}
+	if b, err := d.Secret("y"); err != nil || bytes.Equal(a, b) {
+		t.Error(b, err)
+	}
+	name := filepath.Join(d.Dir(), "x.key")
+	if info, err := os.Stat(name); err != nil || runtime.GOOS != "windows" && info.Mode().Perm() != 0o600 {
+		t.Error(info, err)
+	}
+	if err := os.WriteFile(name, a[1:], 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := d.Secret("x"); err == nil {
+		t.Error("a cut key was taken")
+	}
+}
