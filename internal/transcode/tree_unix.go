@@ -18,21 +18,20 @@ type treeLimits struct {
 // tree is a process with all its descendants.
 type tree struct {
 	limits treeLimits
-	pid    int
+	cmd    *exec.Cmd
 }
 
 func newTree(cmd *exec.Cmd, l treeLimits) (*tree, error) {
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	dieWithUs(cmd.SysProcAttr)
-	return &tree{limits: l}, nil
+	return &tree{limits: l, cmd: cmd}, nil
 }
 
 func (t *tree) start(cmd *exec.Cmd) error {
 	if err := cmd.Start(); err != nil {
 		return err
 	}
-	t.pid = cmd.Process.Pid
-	if err := limit(t.pid, t.limits); err != nil && !errors.Is(err, syscall.ESRCH) {
+	if err := limit(cmd.Process.Pid, t.limits); err != nil && !errors.Is(err, syscall.ESRCH) {
 		_ = t.kill()
 		_ = cmd.Wait()
 		return err
@@ -40,12 +39,9 @@ func (t *tree) start(cmd *exec.Cmd) error {
 	return nil
 }
 
-// kill ends all processes of the tree.
+// kill ends all processes of the tree, which has been started.
 func (t *tree) kill() error {
-	if t.pid == 0 {
-		return nil
-	}
-	err := syscall.Kill(-t.pid, syscall.SIGKILL)
+	err := syscall.Kill(-t.cmd.Process.Pid, syscall.SIGKILL)
 	if errors.Is(err, syscall.ESRCH) || errors.Is(err, syscall.EPERM) {
 		err = os.ErrProcessDone // EPERM: on some systems, when only zombies are left
 	}
