@@ -134,12 +134,12 @@ func (s *Server) serve(x *exchange, r *http.Request) {
 		return
 	}
 	switch {
+	case r.Method != http.MethodGet && r.Method != http.MethodHead && r.Method != http.MethodOptions:
+		h.Set("Allow", s.methods(r))
+		s.fail(x, errMethod)
+		return
 	case r.ContentLength != 0:
 		s.fail(x, errBody)
-		return
-	case r.Method != http.MethodGet && r.Method != http.MethodHead:
-		h.Set("Allow", allowed)
-		s.fail(x, errMethod)
 		return
 	case err != nil:
 		s.fail(x, err)
@@ -158,6 +158,10 @@ func (s *Server) serve(x *exchange, r *http.Request) {
 		return
 	}
 	x.protocol = req.Layout
+	if req.Form == layout.FormSymCache {
+		s.symCache(x, r, &req)
+		return
+	}
 	s.symbol(x, r, &req)
 }
 

@@ -293,7 +293,11 @@ func (s *Server) record(q *head, start time.Time, generation uint64) (*answer, e
 		if _, _, own := s.ownPath(segs); own {
 			return a, nil
 		}
-		if req, err := layout.Route(segs, s.cfg.Prefixes...); err == nil && s.symbols.Absent(context.Background(), req) {
+		req, err := layout.Route(segs, s.cfg.Prefixes...)
+		if err == nil && req.Form == layout.FormSymCache {
+			return a, nil // what can be made may be made without anything being added
+		}
+		if err == nil && s.symbols.Absent(context.Background(), req) {
 			if absence := s.hot.absence(req.Layout, key.target); absence != nil {
 				if req.Form == layout.FormFile {
 					absence.wanted = &req

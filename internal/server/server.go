@@ -104,6 +104,9 @@ type Config struct {
 	// again and again; zero is 32 MiB, negative none.
 	HotBytes int64
 
+	// SymCache says how the SymCache protocol is answered.
+	SymCache SymCacheConfig
+
 	// WorkerToken lets workers in at the job API; empty: there is none.
 	WorkerToken string
 
@@ -182,6 +185,7 @@ type Server struct {
 	// waits ends then: requests that wait for something to happen give up.
 	waits    context.Context
 	endWaits context.CancelFunc
+	symcache symCacheState
 
 	mu    sync.Mutex
 	conns map[*conn]struct{} // guarded by mu; open connections
@@ -200,6 +204,10 @@ func New(cfg Config) (*Server, error) {
 		srv.access = cfg.Log.Handler()
 	}
 	srv.waits, srv.endWaits = context.WithCancel(context.Background())
+	var err error
+	if srv.symcache, err = newSymCacheState(cfg); err != nil {
+		return nil, err
+	}
 	srv.slots = newGate(cfg.MaxConns)
 	srv.lookups = newGate(cfg.MaxInFlight)
 	srv.hot = newHot(cfg.HotBytes)
