@@ -19,6 +19,7 @@ import (
 
 	"github.com/symdepot/symdepot/internal/bucket"
 	"github.com/symdepot/symdepot/internal/depot"
+	"github.com/symdepot/symdepot/internal/transcode"
 	"github.com/symdepot/symdepot/internal/upstream"
 	"github.com/symdepot/symdepot/layout"
 	"github.com/symdepot/symdepot/symstore"
@@ -46,6 +47,7 @@ type Config struct {
 	Upstreams    []upstreamEntry `yaml:"upstreams" help:"Who is asked for what neither the depot nor the stores have. An item may also be one text, as for --upstream: PRESET or URL[,layout=L][,rank=N]."`
 	Fetch        fetchConfig     `yaml:"fetch" help:"How long upstreams are waited for."`
 	Misses       missConfig      `yaml:"misses" help:"How long it is remembered that an upstream gave no file, by the reason. 0 is not at all."`
+	Transcoding  transcoding     `yaml:"transcoding" help:"Programs of yours that make SymCache files for Windows Performance Analyzer, on this machine. Workers elsewhere need none of this: symdepot work."`
 	Cache        cacheConfig     `yaml:"cache" help:"When files that came from upstreams are let go of. What was added is never touched."`
 
 	file   string // empty: none was read
@@ -98,6 +100,34 @@ type missConfig struct {
 	Timeout   span `yaml:"timeout" default:"1m" help:"No answer came in time." example:"10s"`
 	Broken    span `yaml:"broken" default:"10m" help:"The answer was none: an error of the server, a wrong or damaged file." example:"1m"`
 	TooLarge  span `yaml:"too_large" default:"24h" help:"The file is larger than allowed." example:"7d"`
+}
+
+type transcoding struct {
+	Programs []programEntry `yaml:"programs" help:"The programs, of one or several major versions. An item is one text, as for --transcoder: NAME[,OPTION...]=COMMAND."`
+	Jobs     int            `yaml:"jobs" default:"0" help:"How many may run at once; 0: half of the processors." example:"2"`
+	Scratch  string         `yaml:"scratch" help:"Folder to work in; keep its path short. Empty: sd in the folder for temporary files." example:"/var/tmp/sd"`
+	Upgrades bool           `yaml:"upgrades" default:"true" help:"Make files anew, in the background, that a newer version of a program would make better." example:"false"`
+}
+
+type programEntry struct {
+	Name    string `yaml:"name" help:"What messages and records call it." example:"wpt"`
+	Command string `yaml:"command" help:"The program and its arguments, as in --transcoder; {pdb} is the PDB." example:"symcachegen.exe -pdb {pdb}"`
+
+	text string // as for --transcoder
+}
+
+func (p *programEntry) fromText(text string) error {
+	p.text = text
+	_, err := parseTranscoder(text)
+	return err
+}
+
+// program reads the entry.
+func (p *programEntry) program() (transcode.Program, error) {
+	if p.text == "" {
+		p.text = p.Name + "=" + p.Command
+	}
+	return parseTranscoder(p.text)
 }
 
 type cacheConfig struct {
@@ -284,6 +314,11 @@ func (c *Config) check() error {
 	for i, p := range c.PointerRoots {
 		if p.Dir == "" {
 			errs = append(errs, c.fault(0, fmt.Sprintf("pointer_roots[%d].dir", i), "a folder is expected"))
+		}
+	}
+	for i := range c.Transcoding.Programs {
+		if _, err := c.Transcoding.Programs[i].program(); err != nil {
+			errs = append(errs, c.fault(0, fmt.Sprintf("transcoding.programs[%d]", i), "%v", err))
 		}
 	}
 	if _, err := c.allowed(); err != nil {

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -16,6 +17,7 @@ import (
 
 	"github.com/symdepot/symdepot/internal/depot"
 	"github.com/symdepot/symdepot/internal/server"
+	"github.com/symdepot/symdepot/internal/transcode"
 	"github.com/symdepot/symdepot/internal/upstream"
 	"github.com/symdepot/symdepot/symstore"
 )
@@ -33,6 +35,7 @@ type serveCmd struct {
 	Store        []string `help:"Answer from this tree of symbol files too, as it is, after the depot; its layout is found out, or named; repeatable." placeholder:"DIR[,layout=L]" sep:"none"`
 	PointerRoot  []string `help:"Follow the pointers of a store into this folder; with PREFIX= those that begin so (//server/share=/mnt/share); repeatable." placeholder:"[PREFIX=]DIR" sep:"none"`
 	AdminFiles   bool     `help:"Answer a store's 000Admin and refs.ptr too, with source paths cut down to names."`
+	Transcoder   []string `help:"Make SymCache files with this program, NAME=COMMAND; repeatable. See symdepot work --help." placeholder:"NAME=COMMAND" sep:"none"`
 	FilePath     string   `help:"What X-DEBUGINFOD-FILE tells of where a file came from: its name (default), the full path as added, or none." enum:",name,full,none" default:"" placeholder:"name|full|none"`
 	Log          string   `help:"Format of the log: text, json, or auto (text on a terminal)." enum:",auto,text,json" default:"" placeholder:"auto|text|json"`
 	Quiet        bool     `help:"Log no requests, only what goes wrong." short:"q"`
@@ -96,6 +99,13 @@ func (c serveCmd) into(conf *Config) error {
 		}
 		conf.PointerRoots = append(conf.PointerRoots, p)
 	}
+	for _, v := range c.Transcoder {
+		var p programEntry
+		if err := p.fromText(v); err != nil {
+			return err
+		}
+		conf.Transcoding.Programs = append(conf.Transcoding.Programs, p)
+	}
 	for _, v := range c.Store {
 		dir, arranged, err := storeFlagValue(v)
 		if err != nil {
@@ -131,8 +141,13 @@ func serve(a *app, conf *Config, specs []upstream.Spec, add []string, info txFla
 		return err
 	}
 	defer far.Close()
+	jobs, endJobs, err := openTranscoders(a, conf, log)
+	if err != nil {
+		return err
+	}
+	defer endJobs()
 	d, err := a.open(depot.Options{
-		Log: log, MakeCabinets: conf.MakeCabinets, Sources: stores,
+		Jobs: jobs, Log: log, MakeCabinets: conf.MakeCabinets, Sources: stores,
 		Upstreams: far.far, Limits: conf.limits(), Lifetimes: conf.lifetimes(), Cache: conf.cacheLimits(),
 	})
 	if err != nil {
@@ -172,6 +187,33 @@ func serve(a *app, conf *Config, specs []upstream.Spec, add []string, info txFla
 		return err
 	}
 	return nil
+}
+
+// openTranscoders tries the programs that make SymCache files. One that cannot
+// be used is told, and left out until it can be.
+func openTranscoders(a *app, conf *Config, log *slog.Logger) (depot.JobOptions, func(), error) {
+	t := conf.Transcoding
+	opt := depot.JobOptions{Slots: t.Jobs, NoUpgrades: !t.Upgrades}
+	if len(t.Programs) == 0 {
+		return opt, func() {}, nil
+	}
+	var programs []transcode.Program
+	for i := range t.Programs {
+		p, err := t.Programs[i].program()
+		if err != nil {
+			return opt, nil, err
+		}
+		programs = append(programs, p)
+	}
+	room, err := transcode.OpenRoom(cmp.Or(t.Scratch, filepath.Join(os.TempDir(), "sd")))
+	if err != nil {
+		return opt, nil, err
+	}
+	opt.Transcoders = transcode.NewTranscoders(room, log, programs...)
+	if err := opt.Transcoders.Probe(a.ctx); err != nil {
+		log.Error("a transcoder cannot be used", "error", err)
+	}
+	return opt, func() { _ = room.Close() }, nil
 }
 
 // openStores opens the trees to answer from.
