@@ -31,7 +31,7 @@ import (
 type Config struct {
 	Depot        string          `yaml:"depot" help:"Folder of the depot. Empty: the platform's folder for data." example:"/var/lib/symdepot"`
 	Listen       string          `yaml:"listen" default:"127.0.0.1:8080" help:"Address and port to answer on; port 0 picks a free one." example:"0.0.0.0:8080"`
-	Public       bool            `yaml:"public" default:"false" help:"Allow an address that other machines reach: everybody there may read everything." example:"true"`
+	Public       bool            `yaml:"public" default:"false" help:"Allow an address that other machines reach, where everybody may read everything. It is not needed where auth says who may." example:"true"`
 	Hosts        []string        `yaml:"hosts" help:"Other host names under which clients reach this server." example:"[symbols.example.com]"`
 	Prefixes     []string        `yaml:"prefixes" help:"Other path prefixes under which everything is answered." example:"[corp/symbols]"`
 	TwoTier      bool            `yaml:"two_tier" default:"false" help:"Answer index2.txt, so that Microsoft's clients ask with two-tier paths." example:"true"`
@@ -41,6 +41,8 @@ type Config struct {
 	PointerRoots []pointerEntry  `yaml:"pointer_roots" help:"Folders into which the pointers of stores are followed. An item may also be one text: [PREFIX=]DIR."`
 	AdminFiles   bool            `yaml:"admin_files" default:"false" help:"Answer a store's 000Admin and refs.ptr too, with source paths cut down to names." example:"true"`
 	Log          logConfig       `yaml:"log" help:"What is logged, and how."`
+	TLS          tlsConfig       `yaml:"tls" help:"How the listener proves itself."`
+	Auth         authConfig      `yaml:"auth" help:"Who may read and write what; docs/auth.md has examples. Tokens are made with symdepot token new."`
 	NoEgress     bool            `yaml:"no_egress" default:"false" help:"Connect nowhere, whatever else is configured." example:"true"`
 	AllowNets    []string        `yaml:"allow_networks" help:"Networks that are not public and that redirects of upstreams may lead to all the same." example:"[10.20.0.0/16]"`
 	FromEnv      bool            `yaml:"from_env" default:"false" help:"Ask the servers of _NT_SYMBOL_PATH and DEBUGINFOD_URLS too, but never this one." example:"true"`
@@ -147,7 +149,7 @@ type upstreamEntry struct {
 	Casing   string   `yaml:"casing" default:"default" enum:"default,uppercase,lowercase" help:"Case of the letters in paths; default is that of the layout." example:"lowercase"`
 	TwoTier  string   `yaml:"two_tier" default:"auto" enum:"auto,yes,no" help:"Whether paths have two tiers; auto asks for index2.txt." example:"no"`
 	Rank     *int     `yaml:"rank" default:"0" help:"Lower ranks are asked first, those of one rank at once." example:"1"`
-	Product  string   `yaml:"product" help:"Product through which its files are seen. Empty: who may see everything sees them." example:"windows"`
+	Product  string   `yaml:"product" help:"Product through which its files are seen. Empty: like what was added without one." example:"windows"`
 	Kinds    []string `yaml:"kinds" help:"Kinds of files it is asked for: pe, pdb, pdb2, portablepdb, msfz, dbg, elf, macho, wasm, breakpad, sourcebundle, symcache, r2rmap, bcsymbolmap, uuidmap, sha1, jsmap, il2cpp, proguard. Empty: all." example:"[pdb, pe]"`
 	Names    []string `yaml:"names" help:"Patterns of the names it is asked for; * stands for anything, ? for one character, case does not count. Empty: all." example:"['app*', '*.node']"`
 	IDs      []string `yaml:"ids" help:"Patterns of the ids it is asked for, likewise; hyphens do not count." example:"['3249d99d*']"`
@@ -324,6 +326,7 @@ func (c *Config) check() error {
 	if _, err := c.allowed(); err != nil {
 		errs = append(errs, err)
 	}
+	errs = append(errs, c.checkAuth())
 	if _, _, err := net.SplitHostPort(c.Listen); err != nil {
 		errs = append(errs, c.fault(0, "listen", "an address and a port are expected, such as 127.0.0.1:8080, not %q", c.Listen))
 	}

@@ -465,6 +465,9 @@ func (k key) typeWords() string {
 		if t.Elem() == reflect.TypeFor[size]() {
 			return "map of sizes"
 		}
+		if t.Elem().Kind() == reflect.Slice {
+			return "map of lists"
+		}
 		return "map of texts"
 	case reflect.Struct:
 		return "map"

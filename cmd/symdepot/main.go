@@ -89,6 +89,8 @@ type cli struct {
 	Missing  missingCmd  `cmd:"" help:"List what clients asked for and nobody had."`
 	Cache    cacheCmd    `cmd:"" help:"Look at what was fetched from upstreams, and let go of it."`
 	Cab      cabCmd      `cmd:"" help:"Write, list and extract cabinets."`
+	Token    tokenCmd    `cmd:"" help:"Make, list and end the tokens that let tools in."`
+	Audit    auditCmd    `cmd:"" help:"List who read which files that are not for everybody."`
 	Work     workCmd     `cmd:"" help:"Do a server's jobs with programs of this machine, such as transcoders."`
 	Jobs     jobsCmd     `cmd:"" help:"Look at background jobs, cancel them or do them again."`
 	Symstore symstoreCmd `cmd:"" passthrough:"" help:"What symstore.exe and its companions do: add, del, query, check, convert, age, chk."`

@@ -3,6 +3,7 @@ package main
 import (
 	"cmp"
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"io"
@@ -27,7 +28,12 @@ type serveCmd struct {
 	upstreamFlags
 	Add          []string `help:"Add this file, folder or archive first; repeatable." placeholder:"PATH" sep:"none"`
 	Listen       string   `help:"Address and port; port 0 picks a free one. Default: 127.0.0.1:8080." placeholder:"ADDR:PORT"`
-	Public       bool     `help:"Allow an address that other machines reach: everybody there may read everything."`
+	Public       bool     `help:"Allow an address that other machines reach, where everybody may read everything."`
+	Auth         bool     `help:"Ask everybody for credentials: tokens (symdepot token new) and what the configuration names under auth."`
+	TLSCert      string   `help:"Speak TLS with this certificate; it is read again when it changes." placeholder:"FILE"`
+	TLSKey       string   `help:"Its key." placeholder:"FILE"`
+	ClientCA     string   `help:"Authorities whose client certificates count." placeholder:"FILE"`
+	AuditFile    string   `help:"Write records of who read what is not for everybody into this file." placeholder:"FILE"`
 	Host         []string `help:"Another host name under which clients reach this server; repeatable." placeholder:"NAME"`
 	Prefix       []string `help:"Another path prefix under which everything is answered; repeatable." placeholder:"PATH"`
 	TwoTier      bool     `help:"Answer index2.txt, so that Microsoft's clients ask with two-tier paths."`
@@ -52,6 +58,7 @@ paste into each is printed on start. Needs no configuration; Ctrl-C finishes run
   symdepot serve --store /srv/new,layout=unified
   symdepot serve --upstream microsoft --upstream https://symbols.example.com,layout=ssqp
   symdepot serve --listen 0.0.0.0:8080 --public --host symbols.example.com
+  symdepot serve --listen 0.0.0.0:443 --auth --tls-cert tls.crt --tls-key tls.key
   symdepot serve --config symdepot.yaml         every key: symdepot config print
 
 Flags win over SYMDEPOT_* of the environment, these over the file; lists of flags come on top of the file's.
@@ -80,12 +87,17 @@ func (c serveCmd) into(conf *Config) error {
 	for _, v := range []struct {
 		to   *string
 		flag string
-	}{{&conf.Listen, c.Listen}, {&conf.FilePath, c.FilePath}, {&conf.Log.Format, c.Log}} {
+	}{{&conf.Listen, c.Listen}, {&conf.FilePath, c.FilePath}, {&conf.Log.Format, c.Log},
+		{&conf.TLS.Cert, c.TLSCert}, {&conf.TLS.Key, c.TLSKey}, {&conf.TLS.ClientCA, c.ClientCA}, {&conf.Auth.Audit.File, c.AuditFile}} {
 		if v.flag != "" {
 			*v.to = v.flag
 		}
 	}
 	conf.Public = conf.Public || c.Public
+	conf.Auth.Demand = conf.Auth.Demand || c.Auth
+	if err := conf.checkAuth(); err != nil {
+		return usageError(err.Error())
+	}
 	conf.TwoTier = conf.TwoTier || c.TwoTier
 	conf.MakeCabinets = conf.MakeCabinets || c.MakeCabinets
 	conf.AdminFiles = conf.AdminFiles || c.AdminFiles
@@ -154,6 +166,15 @@ func serve(a *app, conf *Config, specs []upstream.Spec, add []string, info txFla
 		return err
 	}
 	defer d.Close()
+	guard, err := conf.guard(d, log)
+	if err != nil {
+		return err
+	}
+	defer guard.Close()
+	var listenerTLS *tls.Config
+	if guard.tls != nil {
+		listenerTLS = guard.tls.Config()
+	}
 	if len(add) > 0 {
 		ad := newAdder(a, d)
 		n, err := ad.add(info.info(), add)
@@ -165,6 +186,7 @@ func serve(a *app, conf *Config, specs []upstream.Spec, add []string, info txFla
 		}
 	}
 	srv, err := server.New(server.Config{
+		Gate: guard.gate, Audit: guard.audit, TLS: listenerTLS,
 		Depot: d, ID: far.id, Log: log, Public: conf.Public, Hosts: conf.Hosts, Prefixes: conf.Prefixes, TwoTier: conf.TwoTier,
 		Paths: conf.FilePath, AccessLog: conf.Log.Requests,
 	})
@@ -179,7 +201,7 @@ func serve(a *app, conf *Config, specs []upstream.Spec, add []string, info txFla
 	if err != nil {
 		return fmt.Errorf("%w\nAnother program may have that port; --listen 127.0.0.1:0 picks a free one", err)
 	}
-	fmt.Fprint(a.stdout, server.StartText(server.BaseURL(ln.Addr())))
+	printStart(a, ln.Addr(), guard, log)
 	g, ctx := errgroup.WithContext(a.ctx)
 	g.Go(func() error { return d.Work(ctx) })
 	g.Go(func() error { return srv.Serve(ctx, ln) })
@@ -214,6 +236,22 @@ func openTranscoders(a *app, conf *Config, log *slog.Logger) (depot.JobOptions, 
 		log.Error("a transcoder cannot be used", "error", err)
 	}
 	return opt, func() { _ = room.Close() }, nil
+}
+
+// printStart says where the server is and how each tool reaches it.
+func printStart(a *app, addr net.Addr, g *guard, log *slog.Logger) {
+	base := server.BaseURL(addr)
+	if g.tls != nil {
+		base = "https" + strings.TrimPrefix(base, "http")
+	}
+	fmt.Fprint(a.stdout, server.StartText(base))
+	if _, open := g.gate.Open(); open {
+		return
+	}
+	fmt.Fprint(a.stdout, "\n", server.AccessText(base), "\n")
+	if tcp, ok := addr.(*net.TCPAddr); ok && g.tls == nil && !tcp.IP.IsLoopback() {
+		log.Warn("credentials come over plain HTTP, where anybody on the way can read them; give the server a certificate (tls), or put a proxy that has one in front")
+	}
 }
 
 // openStores opens the trees to answer from.

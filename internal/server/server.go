@@ -237,7 +237,7 @@ func (s *Server) CheckListen(addr string) error {
 
 func notPublic(addr string) error {
 	return fmt.Errorf("listening on %s would let every machine that reaches it read all symbols; "+
-		"if that is meant, say --public, else listen on 127.0.0.1, or say who may read what with --auth-file", addr)
+		"if that is meant, say --public, else listen on 127.0.0.1, or ask for credentials with --auth", addr)
 }
 
 // connKey is the key of a request's net.Conn.

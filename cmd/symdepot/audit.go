@@ -1,0 +1,112 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/symdepot/symdepot/internal/auth"
+)
+
+type auditCmd struct {
+	Config  string `help:"Configuration file, whose auth.audit.file is read. Default: as for serve." placeholder:"FILE" xor:"from"`
+	File    string `help:"File of records; the older ones beside it are read too." placeholder:"FILE" xor:"from"`
+	Since   string `help:"Only from this time on: 24h, 7d, 2026-11-21 or 2026-11-21T08:00:00Z." placeholder:"TIME"`
+	Until   string `help:"Only before this time, likewise." placeholder:"TIME"`
+	Who     string `help:"Only this name or id of a token; * stands for anything." placeholder:"NAME"`
+	Product string `help:"Only files of this product." placeholder:"NAME"`
+	Name    string `help:"Only files of this name; * stands for anything." placeholder:"NAME"`
+	ID      string `help:"Only the file with this id." placeholder:"ID"`
+	Remote  string `help:"Only from this address, or addresses that begin so." placeholder:"ADDRESS"`
+	JSON    bool   `help:"Print one JSON object per record."`
+}
+
+// Help is the long help text.
+func (auditCmd) Help() string {
+	return `Lists who read which files that are not for everybody, when and from where, the oldest first. A server writes such
+records if its configuration names a file for them under auth.audit.file.
+
+  symdepot audit --since 7d --product driver
+  symdepot audit --file /var/log/symdepot/audit.jsonl --who 'alice@*' --json
+
+Exit codes: 0 listed, 1 there is none, 2 wrong command line, 3 failed; what is no record is told and left out.`
+}
+
+// Run lists records.
+func (c auditCmd) Run(a *app) error {
+	f := auth.AuditFilter{Who: c.Who, Product: c.Product, Name: c.Name, ID: c.ID, Remote: c.Remote}
+	var err error
+	if f.Since, err = moment(c.Since, time.Now()); err != nil {
+		return usageError("--since: " + err.Error())
+	}
+	if f.Until, err = moment(c.Until, time.Now()); err != nil {
+		return usageError("--until: " + err.Error())
+	}
+	file, err := c.file()
+	if err != nil {
+		return err
+	}
+	lines, t := newJSONLines(a.stdout), newTable(a.stdout, "TIME", "WHO", "BY", "FROM", "PROTOCOL", "STATUS", "SENT", "PRODUCTS", "NAME", "ID")
+	n := 0
+	for e, err := range auth.ReadAudit(file, f) {
+		switch {
+		case errors.Is(err, fs.ErrNotExist), errors.Is(err, fs.ErrPermission):
+			return err
+		case err != nil:
+			fmt.Fprintln(a.stderr, "symdepot:", printable(err.Error()))
+			continue
+		}
+		n++
+		if c.JSON {
+			if err := lines.write(e); err != nil {
+				return err
+			}
+			continue
+		}
+		t.row(e.Time.Local().Format(time.RFC3339), e.Who, string(e.Method), e.Remote, e.Protocol, strconv.Itoa(e.Status), bytesText(e.Bytes),
+			strings.Join(e.Products, ", "), e.Name, e.ID)
+	}
+	if n == 0 {
+		return errNo
+	}
+	return t.flush()
+}
+
+// file is the file of records that the flags or the configuration name.
+func (c auditCmd) file() (string, error) {
+	if c.File != "" {
+		return c.File, nil
+	}
+	conf, err := loadConfig(configPath(c.Config, os.Getenv), os.Getenv)
+	if fault := (*configError)(nil); errors.As(err, &fault) {
+		return "", usageError(err.Error())
+	}
+	if err != nil {
+		return "", err
+	}
+	if conf.Auth.Audit.File == "" {
+		return "", usageError("no configuration names a file of records (auth.audit.file); say --file or --config")
+	}
+	return conf.Auth.Audit.File, nil
+}
+
+// moment reads a time, or how long ago one was. Empty is the zero time.
+func moment(text string, now time.Time) (time.Time, error) {
+	if text == "" {
+		return time.Time{}, nil
+	}
+	var s span
+	if s.UnmarshalText([]byte(text)) == nil {
+		return now.Add(-time.Duration(s)), nil
+	}
+	for _, form := range []string{time.RFC3339, "2006-01-02T15:04:05", "2006-01-02T15:04", "2006-01-02"} {
+		if t, err := time.ParseInLocation(form, text, time.Local); err == nil {
+			return t, nil
+		}
+	}
+	return time.Time{}, errors.New("a time is expected, such as 24h, 7d, 2026-11-21 or 2026-11-21T08:00:00Z")
+}

@@ -1,0 +1,179 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os/user"
+	"strings"
+	"time"
+
+	"github.com/symdepot/symdepot/internal/auth"
+	"github.com/symdepot/symdepot/internal/depot"
+)
+
+type tokenCmd struct {
+	New    tokenNewCmd    `cmd:"" help:"Make a token and print it, once."`
+	List   tokenListCmd   `cmd:"" help:"List tokens, without their secrets."`
+	Revoke tokenRevokeCmd `cmd:"" help:"End tokens."`
+}
+
+// Help is the long help text.
+func (tokenCmd) Help() string {
+	return `A token lets a tool in at a server of this depot: as the password of any user name, as a bearer token, in a line
+"Authorization: Bearer TOKEN" of the file that DEBUGINFOD_HEADERS_FILE names, or as a part of the address, /t/TOKEN.
+
+  symdepot token new --name ci --product app --expires 90d
+  symdepot token new --name workers --scope write
+  symdepot token list
+  symdepot token revoke 1c0ffee4d15c
+
+Exit codes: 0 done, 1 there is no such token, 2 wrong command line, 3 failed, 4 no depot.`
+}
+
+type tokenNewCmd struct {
+	Name    string   `help:"What it is for, in words." required:"" placeholder:"NAME"`
+	Scope   []string `help:"What it is good for: read (default), write or admin; repeatable." placeholder:"SCOPE" sep:"none"`
+	Product []string `help:"Only this product; repeatable. Default: all." placeholder:"NAME" sep:"none"`
+	Expires span     `help:"When it ends by itself, such as 90d or 12h. Default: never." placeholder:"TIME"`
+	JSON    bool     `help:"Print one JSON object, with the secret."`
+}
+
+// Run makes a token.
+func (c tokenNewCmd) Run(a *app) error {
+	spec := auth.TokenSpec{Name: c.Name, Scopes: c.Scope, Products: c.Product, Lifetime: time.Duration(c.Expires)}
+	if u, err := user.Current(); err == nil {
+		spec.CreatedBy = u.Username
+	}
+	secret, row, err := auth.MakeToken(spec, time.Now())
+	if err != nil {
+		return usageError(err.Error())
+	}
+	d, err := a.open(depot.Options{})
+	if err != nil {
+		return err
+	}
+	defer d.Close()
+	if err := d.PutToken(a.ctx, depot.Token(row)); err != nil {
+		return err
+	}
+	if c.JSON {
+		line := newTokenLine(depot.Token(row), time.Now())
+		line.Token = secret
+		return newJSONLines(a.stdout).write(line)
+	}
+	fmt.Fprintf(a.stderr, "Token %s (%s). It is shown this once; `symdepot token revoke %s` ends it.\n", row.ID, printable(row.Name), row.ID)
+	_, err = fmt.Fprintln(a.stdout, secret)
+	return err
+}
+
+// tokenLine is a token as JSON.
+type tokenLine struct {
+	ID        string     `json:"id"`
+	Token     string     `json:"token,omitempty"` // only when it is made
+	Name      string     `json:"name"`
+	Scopes    []string   `json:"scopes"`
+	Products  []string   `json:"products"` // null is all
+	State     string     `json:"state"`
+	Created   time.Time  `json:"created"`
+	CreatedBy string     `json:"created_by"`
+	Expires   *time.Time `json:"expires"`
+	LastUsed  *time.Time `json:"last_used"`
+	Revoked   *time.Time `json:"revoked"`
+}
+
+func newTokenLine(t depot.Token, now time.Time) tokenLine {
+	at := func(t time.Time) *time.Time {
+		if t.IsZero() {
+			return nil
+		}
+		u := t.UTC().Truncate(time.Second)
+		return &u
+	}
+	l := tokenLine{ID: t.ID, Name: t.Name, Scopes: t.Scopes, Products: t.Products, State: "valid", Created: *at(t.Created), CreatedBy: t.CreatedBy,
+		Expires: at(t.Expires), LastUsed: at(t.LastUsed), Revoked: at(t.Revoked)}
+	switch {
+	case !t.Revoked.IsZero():
+		l.State = "revoked"
+	case !t.Expires.IsZero() && !now.Before(t.Expires):
+		l.State = "expired"
+	}
+	return l
+}
+
+type tokenListCmd struct {
+	JSON bool `help:"Print one JSON object per token."`
+}
+
+// Run lists the tokens.
+func (c tokenListCmd) Run(a *app) error {
+	d, err := a.open(depot.Options{MustExist: true})
+	if err != nil {
+		return err
+	}
+	defer d.Close()
+	list, err := d.Tokens(a.ctx)
+	if err != nil {
+		return err
+	}
+	lines, t := newJSONLines(a.stdout), newTable(a.stdout, "ID", "STATE", "SCOPES", "PRODUCTS", "CREATED", "EXPIRES", "LAST USED", "NAME")
+	day := func(t *time.Time, none string) string {
+		if t == nil {
+			return none
+		}
+		return t.Local().Format("2006-01-02 15:04")
+	}
+	for _, row := range list {
+		l := newTokenLine(row, time.Now())
+		if c.JSON {
+			if err := lines.write(l); err != nil {
+				return err
+			}
+			continue
+		}
+		products := "all"
+		if l.Products != nil {
+			products = strings.Join(l.Products, ", ")
+		}
+		t.row(l.ID, l.State, strings.Join(l.Scopes, ", "), products, day(&l.Created, ""), day(l.Expires, "never"), day(l.LastUsed, "never"), l.Name)
+	}
+	if len(list) == 0 {
+		return errNo
+	}
+	return t.flush()
+}
+
+type tokenRevokeCmd struct {
+	ID []string `arg:"" help:"Ids, as list prints them."`
+}
+
+// Run ends tokens.
+func (c tokenRevokeCmd) Run(a *app) error {
+	d, err := a.open(depot.Options{MustExist: true})
+	if err != nil {
+		return err
+	}
+	defer d.Close()
+	var unknown error
+	for _, id := range c.ID {
+		if auth.IsToken(id) {
+			// People have the secret at hand, and it says which one is meant.
+			row, err := d.TokenByHash(a.ctx, auth.HashToken(id))
+			if err != nil && !errors.Is(err, fs.ErrNotExist) {
+				return err
+			}
+			id = row.ID
+		}
+		err := d.RevokeToken(a.ctx, id)
+		switch {
+		case errors.Is(err, fs.ErrNotExist):
+			fmt.Fprintln(a.stderr, "symdepot: there is no such token:", printable(auth.Redact(id)))
+			unknown = errNo
+		case err != nil:
+			return err
+		default:
+			fmt.Fprintln(a.stderr, "Token", printable(id), "has ended; running servers notice within seconds.")
+		}
+	}
+	return unknown
+}
