@@ -89,10 +89,9 @@ func appendPath(list []want, l layout.Layout, o layout.Object, from string) []wa
 
 // wantList collects wants, each once.
 type wantList struct {
-	list    []want
-	seen    map[string]bool
-	badFrom string
-	bad     []string // what could not be understood, in words
+	list []want
+	seen map[string]bool
+	bad  []string // what could not be understood, in words
 }
 
 func (l *wantList) add(wants ...want) {
