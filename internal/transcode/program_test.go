@@ -419,7 +419,8 @@ func TestNewest(t *testing.T) {
 	}
 }
 
-// TestWine runs the program for tests as a Windows program.
+// TestWine runs the program for tests as a Windows program, in a new prefix or
+// in that of SYMDEPOT_WINEPREFIX.
 func TestWine(t *testing.T) {
 	wine := ""
 	for _, name := range []string{"wine64", "wine", "wine64-stable", "/usr/lib/wine/wine64"} {
@@ -441,7 +442,7 @@ func TestWine(t *testing.T) {
 		t.Fatalf("%v\n%s", err, out)
 	}
 	r := room(t)
-	ts := NewTranscoders(r, nil, Program{Name: "wine", Wine: true, Command: []string{wine, exe, transcodetest.Word, "-version", "3.1.0", "-mode", "bad.pdb=fail,slow.pdb=hang", "-pdb", "{pdb}"}})
+	ts := NewTranscoders(r, nil, Program{Name: "wine", Wine: true, WinePrefix: os.Getenv("SYMDEPOT_WINEPREFIX"), Command: []string{wine, exe, transcodetest.Word, "-version", "3.1.0", "-mode", "bad.pdb=fail,slow.pdb=hang", "-pdb", "{pdb}"}})
 	if err := ts.Probe(t.Context()); err != nil {
 		e, _ := errors.AsType[*ProgramError](err)
 		if strings.Contains(e.Output, "bcryptprimitives.dll not found") {
