@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io/fs"
 	"os/user"
+	"slices"
 	"strings"
 	"time"
 
@@ -42,6 +43,9 @@ type tokenNewCmd struct {
 // Run makes a token.
 func (c tokenNewCmd) Run(a *app) error {
 	spec := auth.TokenSpec{Name: c.Name, Scopes: c.Scope, Products: c.Product, Lifetime: time.Duration(c.Expires)}
+	if slices.Contains(spec.Products, auth.AllProducts) {
+		spec.Products = nil
+	}
 	if u, err := user.Current(); err == nil {
 		spec.CreatedBy = u.Username
 	}

@@ -2,13 +2,16 @@ package depot
 
 import (
 	"context"
+	"errors"
 	"io"
+	"io/fs"
 	"os"
 	"slices"
 	"time"
 
 	"github.com/symdepot/symdepot/internal/blob"
 	"github.com/symdepot/symdepot/layout"
+	"github.com/symdepot/symdepot/symcache"
 )
 
 // Scope says whose eyes look into the depot. Objects outside the scope are
@@ -51,8 +54,9 @@ type File struct {
 	// encoding and the part of it that is answered.
 	ETag string
 
-	source  blob.Ref // the content that it is, or was made of
-	product string   // of the source of a file that grows
+	source  blob.Ref      // the content that it is, or was made of
+	product string        // of the source of a file that grows
+	made    *symcache.Key // of a SymCache file: the PDB that it was made of
 
 	r      io.ReaderAt
 	packed bool     // a form that cannot be compressed further
@@ -64,8 +68,11 @@ type File struct {
 
 // Products returns the products through which a file's content is seen, in
 // order: those of its source for what was derived from another. None are left
-// of what was let go of meanwhile.
+// of what was let go of meanwhile, or is only seen by who sees everything.
 func (d *Depot) Products(ctx context.Context, f *File) ([]string, error) {
+	if f.made != nil {
+		return d.symCacheProducts(ctx, f)
+	}
 	ref := f.source
 	if ref == (blob.Ref{}) {
 		ref = f.Ref
@@ -74,6 +81,26 @@ func (d *Depot) Products(ctx context.Context, f *File) ([]string, error) {
 		return []string{f.product}, nil // it is arriving, or stands elsewhere
 	}
 	return d.db.ContentProducts(ctx, ref)
+}
+
+// symCacheProducts is Products for a SymCache file: those of the PDB, and those
+// with which it came itself.
+func (d *Depot) symCacheProducts(ctx context.Context, f *File) (list []string, err error) {
+	if f.Ref != (blob.Ref{}) {
+		if list, err = d.db.ContentProducts(ctx, f.Ref); err != nil {
+			return nil, err
+		}
+	}
+	list = slices.DeleteFunc(list, func(p string) bool { return p == symCacheProduct })
+	pdb, err := d.findPDB(ctx, *f.made)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return list, nil
+	case err != nil:
+		return nil, err
+	}
+	of, err := d.db.ContentProducts(ctx, pdb.Ref)
+	return slices.Compact(slices.Sorted(slices.Values(append(list, of...)))), err
 }
 
 // ReadAt reads the answer's bytes.

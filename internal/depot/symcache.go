@@ -327,6 +327,7 @@ func (q *symCacheQuestion) open(ctx context.Context, v symcache.Version) (*File,
 		}
 		if err == nil {
 			q.d.touchStore(q.key, h)
+			f.made = &q.key
 			return f, nil
 		}
 		if ctx.Err() != nil {

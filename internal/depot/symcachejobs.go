@@ -27,6 +27,10 @@ const (
 	// symCacheSource is the source under which results are seen; they can be
 	// let go of like what was fetched, and made again.
 	symCacheSource = "transcoder"
+
+	// symCacheProduct is the product of results. No right names it: who sees a
+	// PDB sees what was made of it, and nobody else does.
+	symCacheProduct = "\x01transcoded"
 	// upgradePriority is below that of jobs that somebody waits for.
 	upgradePriority = -10
 )
@@ -505,7 +509,7 @@ func (d *Depot) enterResult(ctx context.Context, key SymCacheKey, v symcache.Ver
 	for _, o := range objs {
 		entries = append(entries, index.Entry{Object: o.Object, Features: o.Features.Words(), Ref: c.Ref, Size: c.Size, Aliases: o.Aliases(), Path: leaf})
 	}
-	err = d.db.PutCached(ctx, index.CachedFile{Source: symCacheSource, Name: leaf, Ref: c.Ref, Size: c.Size, Fetched: d.now(), Entries: entries},
+	err = d.db.PutCached(ctx, index.CachedFile{Source: symCacheSource, Product: symCacheProduct, Name: leaf, Ref: c.Ref, Size: c.Size, Fetched: d.now(), Entries: entries},
 		func(ctx context.Context, _ []blob.Ref) error {
 			_, err := d.blobs.Stat(ctx, c.Ref)
 			return err

@@ -119,7 +119,7 @@ func (s *Server) challenge(x *exchange, c *auth.Challenge) {
 	if c.Status == http.StatusServiceUnavailable {
 		h.Set("Retry-After", "5")
 	}
-	h["Cache-Control"] = []string{"no-store"}
+	h["Cache-Control"] = noStore
 	s.text(x, c.Status, c.Text+"\n")
 }
 
@@ -184,6 +184,9 @@ func (s *Server) audit(x *exchange, r *http.Request, req *layout.Request, f *dep
 		Name: f.Object.Name, ID: shownID(f.Object), Products: products, Status: x.status, Bytes: x.bytes,
 	}
 	e.By(&x.who.id)
+	if e.Name == "" {
+		e.Name = req.Name
+	}
 	if e.ID == "" && len(req.Lookups) > 0 {
 		e.ID = req.Lookups[0].ID // nobody has looked into the file yet
 	}

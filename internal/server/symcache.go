@@ -239,6 +239,8 @@ func (s *Server) symCacheFile(x *exchange, r *http.Request, f *depot.File, ask d
 	x.WriteHeader(status)
 	if r.Method != http.MethodHead {
 		x.err = s.copyBody(x, body, off, n)
+		key := ask.Request.Key
+		s.audit(x, r, &layout.Request{Name: key.Name, Lookups: []layout.Lookup{{ID: key.ID.Breakpad()}}}, f)
 	}
 }
 

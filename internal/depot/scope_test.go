@@ -1,0 +1,123 @@
+package depot
+
+import (
+	"bytes"
+	"errors"
+	"io/fs"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/symdepot/symdepot/internal/transcode"
+	"github.com/symdepot/symdepot/symcache"
+)
+
+// TestDerivedFollowsItsSource: a SymCache file and a cabinet that were made here
+// are seen by those who see the PDB, through whatever product, and by nobody else.
+func TestDerivedFollowsItsSource(t *testing.T) {
+	d, _ := newDepot(t)
+	add(t, d, "theirs", testdata(t, "pdb/hello-x86.pdb"))
+	add(t, d, "", testdata(t, "pdb/hello-x64.pdb"))
+	found, err := d.Find(t.Context(), Scope{}, "hello-x86.pdb", 1)
+	if err != nil || len(found) != 1 {
+		t.Fatal(found, err)
+	}
+	id := found[0].Object.DebugID
+	key, v := symcache.Key{Name: "hello-x86.pdb", ID: id}, version(t, "3.1.0")
+	if _, err := d.keepResult(t.Context(), key, v, 4, nil, strings.NewReader("made")); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		products []string
+		want     string
+		finds    int
+	}{
+		{nil, "3.1.0 made", 2}, {[]string{"theirs"}, "3.1.0 made", 1}, {[]string{"theirs", ""}, "3.1.0 made", 1},
+		{[]string{""}, symcache.NotFound.String(), 0}, {[]string{}, symcache.NotFound.String(), 0}, {[]string{"ours"}, symcache.NotFound.String(), 0},
+	} {
+		ask := symAsk(t, "v3.1.0/hello-x86.pdb/"+id.GUID.Upper()+"/1")
+		ask.Scope.Products = c.products
+		if got := told(t, d, ask); got != c.want {
+			t.Errorf("%q: %s, want %s", c.products, got, c.want)
+		}
+		f, err := d.Find(t.Context(), ask.Scope, "hello-x86.pdb", 10)
+		if err != nil || len(f) != c.finds {
+			t.Errorf("%q: %d found, want %d (%v)", c.products, len(f), c.finds, err)
+		}
+		if c.want != "3.1.0 made" {
+			continue
+		}
+		a, err := d.SymCache(t.Context(), ask)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got, err := d.Products(t.Context(), a.File); err != nil || !slices.Equal(got, []string{"theirs"}) {
+			t.Errorf("it is seen through %q (%v)", got, err)
+		}
+		if err := a.File.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+	// The cabinet.
+	ref := found[0].Ref
+	if _, err := d.Derive(t.Context(), Form{Ref: ref, Tool: transcode.Cab, Name: "hello-x86.pdb"}); err != nil {
+		t.Fatal(err)
+	}
+	path := "hello-x86.pdb/" + id.Breakpad() + "/hello-x86.pd_"
+	if _, _, err := get(t, d, Scope{Products: []string{""}}, path); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("a cabinet for others: %v", err)
+	}
+	f, _, err := get(t, d, Scope{Products: []string{"theirs"}}, path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, err := d.Products(t.Context(), f); err != nil || !slices.Equal(got, []string{"theirs"}) {
+		t.Errorf("the cabinet is seen through %q (%v)", got, err)
+	}
+}
+
+// TestFetchInsideTheScope: only sources whose product is seen are asked, and
+// what they send is seen through it.
+func TestFetchInsideTheScope(t *testing.T) {
+	pdb := testdata(t, "pdb/hello-x64.pdb")
+	for _, c := range []struct {
+		of       string // the source's product
+		products []string
+		gets     bool
+	}{
+		{"far", nil, true}, {"far", []string{"far"}, true}, {"far", []string{"near"}, false}, {"far", []string{""}, false}, {"far", []string{}, false},
+		{"", nil, true}, {"", []string{""}, true}, {"", []string{"near"}, false}, {"", []string{}, false},
+	} {
+		src := &elsewhere{name: "e"}
+		src.sends("hello-x64.pdb", pdb.body)
+		d := openWith(t, Options{Upstreams: []Upstream{{Source: src, Product: c.of}}})
+		objs, err := d.Same(t.Context(), Scope{}, bytesContent{Reader: bytes.NewReader(pdb.body)}, "hello-x64.pdb")
+		if err != nil {
+			t.Fatal(err)
+		}
+		q := Question{Scope: Scope{Products: c.products}, Request: request(t, "hello-x64.pdb/"+objs[0].Object.DebugID.Breakpad()+"/hello-x64.pdb")}
+		f, err := d.Fetch(t.Context(), q)
+		if c.gets != (err == nil) || c.gets != (src.asked.Load() > 0) {
+			t.Errorf("%q asks a source of %q: %v, asked %d times", c.products, c.of, err, src.asked.Load())
+		}
+		if err != nil {
+			continue
+		}
+		if got, err := d.Products(t.Context(), f); err != nil || !slices.Equal(got, []string{c.of}) {
+			t.Errorf("while it arrives it is of %q (%v)", got, err)
+		}
+		if _, err := readAll(f); err != nil {
+			t.Fatal(err)
+		}
+		if err := f.Close(); err != nil {
+			t.Fatal(err)
+		}
+		d.fetch.under.Wait()
+		for _, products := range [][]string{{"far"}, {"near"}, {""}, {}} {
+			_, err := d.Open(t.Context(), Scope{Products: products}, q.Request)
+			if sees := slices.Contains(products, c.of); sees != (err == nil) {
+				t.Errorf("kept from a source of %q, seen by %q: %v", c.of, products, err)
+			}
+		}
+	}
+}
