@@ -44,7 +44,7 @@ lint: ## golangci-lint with .golangci.yml, then govulncheck
 	$(GO) run $(GOLANGCI) run ./...
 	@scripts/vulncheck $(GOVULNCHECK)
 
-torture: setup ## the long proofs: 200 kills, 30 processes, 5 minutes of fuzzing a target (hours)
+torture: setup ## the long proofs: kills, 30 processes, a soak, 5 minutes of fuzzing a target (hours)
 	@scripts/torture
 
 bench: setup ## the ratios of BENCHMARKS.md, measured side by side
