@@ -225,10 +225,10 @@ func TestLoopsAreSaid(t *testing.T) {
 		a.parts <- a.body
 		close(a.parts)
 	}()
-	if r := req("them, us"); r.StatusCode != 404 || r.Header.Get(loopHeader) == "" || r.Header.Get(HopHeader) != "us" {
+	if r := req("them, us"); r.StatusCode != http.StatusNotFound || r.Header.Get(loopHeader) == "" || r.Header.Get(HopHeader) != "us" {
 		t.Errorf("%d, %v", r.StatusCode, r.Header)
 	}
-	if r := req("them"); r.StatusCode != 200 || r.Header.Get(loopHeader) != "" || r.Header.Get(HopHeader) != "us" {
+	if r := req("them"); r.StatusCode != http.StatusOK || r.Header.Get(loopHeader) != "" || r.Header.Get(HopHeader) != "us" {
 		t.Errorf("%d, %v", r.StatusCode, r.Header)
 	}
 }
