@@ -138,26 +138,36 @@ type Scratch struct {
 
 // New makes a scratch folder for a PDB of that name.
 func (r *Room) New(name string) (*Scratch, error) {
+	var err error
+	for range 20 {
+		sc := &Scratch{room: r, number: r.take()}
+		sc.dir = filepath.Join(r.dir, strconv.Itoa(sc.number))
+		sc.name = sc.localName(name)
+		if err = os.RemoveAll(sc.dir); err != nil {
+			continue // somebody still has a file of an earlier run open; that number stays taken
+		}
+		for _, d := range []string{filepath.Dir(sc.PDB()), sc.out(), sc.empty(), sc.temp()} {
+			if err = os.MkdirAll(d, 0o700); err != nil {
+				sc.Drop()
+				return nil, fmt.Errorf("scratch folder: %w", err)
+			}
+		}
+		return sc, nil
+	}
+	return nil, fmt.Errorf("scratch folder: %w", err)
+}
+
+// take takes the lowest number that is free: folders keep short names, and a
+// Wine prefix is used again.
+func (r *Room) take() int {
 	r.mu.Lock()
+	defer r.mu.Unlock()
 	n := 1
 	for r.taken[n] {
 		n++
 	}
 	r.taken[n] = true
-	r.mu.Unlock()
-	sc := &Scratch{room: r, number: n, dir: filepath.Join(r.dir, strconv.Itoa(n))}
-	sc.name = sc.localName(name)
-	err := os.RemoveAll(sc.dir)
-	for _, d := range []string{filepath.Dir(sc.PDB()), sc.out(), sc.empty(), sc.temp()} {
-		if err == nil {
-			err = os.MkdirAll(d, 0o700)
-		}
-	}
-	if err != nil {
-		sc.Drop()
-		return nil, fmt.Errorf("scratch folder: %w", err)
-	}
-	return sc, nil
+	return n
 }
 
 // longestPath is what the libraries of Windows Performance Toolkit open.
