@@ -50,6 +50,7 @@ type Config struct {
 	Fetch        fetchConfig     `yaml:"fetch" help:"How long upstreams are waited for."`
 	Misses       missConfig      `yaml:"misses" help:"How long it is remembered that an upstream gave no file, by the reason. 0 is not at all."`
 	Transcoding  transcoding     `yaml:"transcoding" help:"Programs of yours that make SymCache files for Windows Performance Analyzer, on this machine. Workers elsewhere need none of this: symdepot work."`
+	SymCache     symCacheConfig  `yaml:"symcache" help:"Files for Windows Performance Analyzer that stand in folders, and how its requests are answered."`
 	Cache        cacheConfig     `yaml:"cache" help:"When files that came from upstreams are let go of. What was added is never touched."`
 
 	file   string // empty: none was read
@@ -322,6 +323,9 @@ func (c *Config) check() error {
 		if _, err := c.Transcoding.Programs[i].program(); err != nil {
 			errs = append(errs, c.fault(0, fmt.Sprintf("transcoding.programs[%d]", i), "%v", err))
 		}
+	}
+	if err := c.SymCache.check(); err != nil {
+		errs = append(errs, c.fault(0, "symcache.store", "%v", err))
 	}
 	if _, err := c.allowed(); err != nil {
 		errs = append(errs, err)

@@ -21,6 +21,8 @@ import (
 type configCmd struct {
 	Check configCheckCmd `cmd:"" help:"Check a configuration file and say what it comes to."`
 	Print configPrintCmd `cmd:"" help:"Print a configuration file with every key, its default and what it means."`
+
+	FromSymcacheSample configSymCacheSampleCmd `cmd:"" name:"from-symcache-sample" help:"Print a configuration made of the settings of Microsoft's sample SymCache server."`
 }
 
 type configCheckCmd struct {

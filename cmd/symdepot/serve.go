@@ -26,6 +26,7 @@ import (
 type serveCmd struct {
 	txFlags
 	upstreamFlags
+	symCacheFlags
 	Add          []string `help:"Add this file, folder or archive first; repeatable." placeholder:"PATH" sep:"none"`
 	Listen       string   `help:"Address and port; port 0 picks a free one. Default: 127.0.0.1:8080." placeholder:"ADDR:PORT"`
 	Public       bool     `help:"Allow an address that other machines reach, where everybody may read everything."`
@@ -102,6 +103,7 @@ func (c serveCmd) into(conf *Config) error {
 	conf.MakeCabinets = conf.MakeCabinets || c.MakeCabinets
 	conf.AdminFiles = conf.AdminFiles || c.AdminFiles
 	conf.Log.Requests = conf.Log.Requests && !c.Quiet
+	c.symCacheFlags.into(conf)
 	conf.Hosts = append(conf.Hosts, c.Host...)
 	conf.Prefixes = append(conf.Prefixes, c.Prefix...)
 	for _, v := range c.PointerRoot {
@@ -159,7 +161,7 @@ func serve(a *app, conf *Config, specs []upstream.Spec, add []string, info txFla
 	}
 	defer endJobs()
 	d, err := a.open(depot.Options{
-		Jobs: jobs, Log: log, MakeCabinets: conf.MakeCabinets, Sources: stores,
+		Jobs: jobs, SymCache: conf.SymCache.depot(), Log: log, MakeCabinets: conf.MakeCabinets, Sources: stores,
 		Upstreams: far.far, Limits: conf.limits(), Lifetimes: conf.lifetimes(), Cache: conf.cacheLimits(),
 	})
 	if err != nil {
@@ -188,7 +190,7 @@ func serve(a *app, conf *Config, specs []upstream.Spec, add []string, info txFla
 	srv, err := server.New(server.Config{
 		Gate: guard.gate, Audit: guard.audit, TLS: listenerTLS,
 		Depot: d, ID: far.id, Log: log, Public: conf.Public, Hosts: conf.Hosts, Prefixes: conf.Prefixes, TwoTier: conf.TwoTier,
-		Paths: conf.FilePath, AccessLog: conf.Log.Requests,
+		Paths: conf.FilePath, AccessLog: conf.Log.Requests, SymCache: conf.SymCache.server(),
 	})
 	if err != nil {
 		return err

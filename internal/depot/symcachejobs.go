@@ -99,7 +99,10 @@ func (d *Depot) enterSymCache(ctx context.Context, key SymCacheKey, want symcach
 	case last.State <= JobRunning && last.Priority >= priority:
 		return last, last.State, nil
 	case last.State == JobFailed || last.State == JobCancelled:
-		if d.now().Sub(last.Finished) < d.jobs.opt.Again {
+		// What is remembered of a failure, and for how long, says its class;
+		// only of what is not remembered it counts that it was just now.
+		lasts := last.State == JobFailed && d.rule(last.Outcome).byKey > 0
+		if !lasts && d.now().Sub(last.Finished) < d.jobs.opt.Again {
 			return last, JobFailed, nil
 		}
 	}

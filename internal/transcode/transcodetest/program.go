@@ -156,6 +156,9 @@ func contract() error {
 	return nil
 }
 
+// slow is how long a slow run takes.
+const slow = 3 * time.Second
+
 // make writes the result, or does what goes wrong.
 func (o options) make(name string, id debugid.ID) error {
 	out := os.Getenv("_NT_SYMCACHE_PATH")
@@ -170,6 +173,8 @@ func (o options) make(name string, id debugid.ID) error {
 		return nil
 	case "empty":
 		body = nil
+	case "slow":
+		time.Sleep(slow)
 	case "hang":
 		for {
 			time.Sleep(time.Hour)
