@@ -1,0 +1,98 @@
+package upstream
+
+import (
+	"errors"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/symdepot/symdepot/layout"
+)
+
+// TestOurOwnKind: another server of ours says who it is and that a question
+// went in a circle, and a Breakpad server where the debug id leads.
+func TestOurOwnKind(t *testing.T) {
+	const sym = "app.pdb/44E4EC8C2F41492B9369D6B9A059577C2/app.sym"
+	far := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set(HopHeader, "them")
+		switch {
+		case strings.HasSuffix(r.URL.Path, sym):
+			_, _ = io.WriteString(w, "MODULE windows x86_64 44E4EC8C2F41492B9369D6B9A059577C2 app.pdb\n")
+		case strings.HasPrefix(r.URL.Path, "/app.exe/"):
+			http.Redirect(w, r, "/try/"+sym, http.StatusFound)
+		default:
+			w.Header().Set(LoopHeader, "1")
+			http.NotFound(w, r)
+		}
+	}))
+	t.Cleanup(far.Close)
+	h, err := NewHTTP(HTTPConfig{Name: "far", URL: far.URL, Layout: layout.BreakpadTree.Name()}, NewDialer(DialerOptions{}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	g := Guard(h, GuardOptions{})
+	t.Cleanup(func() { _ = g.Close() })
+	if g.ServerID() != "" {
+		t.Error("known before it was asked")
+	}
+	req := func(path string) Ask {
+		r, err := layout.Route(strings.Split(path, "/"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return Ask{Request: r}
+	}
+	_, err = g.Fetch(t.Context(), req("none.pdb/44E4EC8C2F41492B9369D6B9A059577C2/none.sym"))
+	f, ok := errors.AsType[*Failure](err)
+	if !ok || f.Class != ClassAbsent || f.Retry.IsZero() || f.Retry.After(time.Now()) || g.ServerID() != "them" {
+		t.Errorf("%+v, from %q", err, g.ServerID())
+	}
+	reply, err := g.Fetch(t.Context(), req("app.exe/5B2AC3D71E000/app.sym"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer reply.Body.Close()
+	if reply.CodeInfo != sym || reply.Name != "app.pdb" {
+		t.Errorf("%+v", reply)
+	}
+}
+
+// TestQueued: who waits for a place is told, and told when the wait is over.
+func TestQueued(t *testing.T) {
+	hold := make(chan struct{})
+	far := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		<-hold
+		http.NotFound(w, r)
+	}))
+	t.Cleanup(far.Close)
+	h, err := NewHTTP(HTTPConfig{Name: "far", URL: far.URL, Layout: layout.BreakpadTree.Name()}, NewDialer(DialerOptions{}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	g := Guard(h, GuardOptions{Concurrency: 1})
+	r, err := layout.Route(strings.Split("app.pdb/44E4EC8C2F41492B9369D6B9A059577C2/app.sym", "/"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	first := make(chan struct{})
+	go func() {
+		defer close(first)
+		_, _ = g.Fetch(t.Context(), Ask{Request: r})
+	}()
+	for g.State().Active == 0 {
+		time.Sleep(time.Millisecond)
+	}
+	var said []bool
+	_, err = g.Fetch(t.Context(), Ask{Request: r, Queued: func(waits bool) {
+		if said = append(said, waits); waits {
+			close(hold)
+		}
+	}})
+	<-first
+	if ClassOf(err) != ClassAbsent || len(said) != 2 || !said[0] || said[1] {
+		t.Errorf("%v, told %v", err, said)
+	}
+}
