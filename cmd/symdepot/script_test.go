@@ -122,8 +122,11 @@ func startServe(getenv func(string) string, dir string, args ...string) (*servin
 	defer timer.Stop()
 	sc := bufio.NewScanner(out)
 	for sc.Scan() {
-		if i := strings.Index(sc.Text(), "http://127.0.0.1:"); i >= 0 {
-			s.url = strings.TrimRight(strings.Fields(sc.Text()[i:])[0], "/.,")
+		if _, at, ok := strings.Cut(sc.Text(), "://127.0.0.1:"); ok {
+			s.url = "http://127.0.0.1:" + strings.TrimRight(strings.Fields(at)[0], "/.,")
+			if strings.Contains(sc.Text(), "https:") {
+				s.url = "https" + strings.TrimPrefix(s.url, "http")
+			}
 			go func() { _, _ = io.Copy(io.Discard, out) }()
 			return s, nil
 		}

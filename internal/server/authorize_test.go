@@ -304,6 +304,17 @@ func TestModuleNamedT(t *testing.T) {
 	}
 }
 
+// TestTokenBeforeSlashesEscaped: dotnet clients escape the slashes of a key,
+// whatever their address begins with.
+func TestTokenBeforeSlashesEscaped(t *testing.T) {
+	g := newGuarded(t, demand, Config{})
+	for prefix, want := range map[string]int{"/t/" + g.ours: 200, "/t/" + g.ours + "/symbols": 200, "/t/" + g.theirs: 404, "/symbols/t/" + g.ours: 401} {
+		if r := ask(g.s, "GET", prefix+"/"+strings.ReplaceAll(g.oursPDB.path(t, layout.SymStore)[1:], "/", "%2F")); r.status != want {
+			t.Errorf("%s: %d, want %d", auth.Redact(prefix), r.status, want)
+		}
+	}
+}
+
 func TestRevokedWhileServed(t *testing.T) {
 	for name, policy := range map[string]auth.PolicyConfig{"closed": demand, "open": {}} {
 		t.Run(name, func(t *testing.T) {
