@@ -243,12 +243,15 @@ func TestKnownMissIsQuick(t *testing.T) {
 	for range 5 {
 		same(t, path, c.do("GET", path), want)
 	}
-	if n := len(a.s.hot.table); want.status != 404 || n != 1 {
+	a.s.hot.mu.RLock()
+	n := len(a.s.hot.table)
+	a.s.hot.mu.RUnlock()
+	if want.status != http.StatusNotFound || n != 1 {
 		t.Errorf("status %d, %d answers kept", want.status, n)
 	}
 	// What is added is there at once.
 	add(t, a.d, depot.Source{Path: "none.sym"}, sym("44E4EC8C2F41492B9369D6B9A059577C2", "none.pdb", "", 500))
-	if got := c.do("GET", path); got.status != 200 {
+	if got := c.do("GET", path); got.status != http.StatusOK {
 		t.Errorf("added, and status %d", got.status)
 	}
 }
