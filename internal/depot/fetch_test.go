@@ -564,3 +564,28 @@ func TestMissingIsCounted(t *testing.T) {
 		t.Error(got)
 	}
 }
+
+// TestOldMemoriesAreSweptOut: what has ended takes no room.
+func TestOldMemoriesAreSweptOut(t *testing.T) {
+	s := &elsewhere{name: "s"}
+	s.fails(upstream.ClassAbsent)
+	d, clk := withUpstreams(t, Options{}, s)
+	if _, err := fetched(t.Context(), t, d, symPath); !errors.Is(err, fs.ErrNotExist) {
+		t.Fatal(err)
+	}
+	req := request(t, symPath)
+	d.CountMissing(&req, "gdb")
+	d.tidy(t.Context())
+	clk.t = clk.t.Add(wantedLife + 2*time.Hour)
+	d.tidy(t.Context())
+	_, misses, err := d.CacheStats(t.Context())
+	if err != nil || len(misses) != 0 {
+		t.Errorf("misses are left: %+v, %v", misses, err)
+	}
+	if err := d.Missing(t.Context(), WantedFilter{}, func(w Wanted) error {
+		t.Errorf("still wanted: %+v", w)
+		return nil
+	}); err != nil {
+		t.Error(err)
+	}
+}

@@ -17,6 +17,8 @@ const wantedKeys = 65536
 type wanted struct {
 	mu     sync.Mutex
 	counts map[wantedKey]*counted // guarded by mu
+
+	swept time.Time // owned by Work
 }
 
 type wantedKey struct{ name, id, client string }
@@ -113,4 +115,26 @@ func (d *Depot) tidy(ctx context.Context) {
 	if _, err := d.Evict(ctx); err != nil && ctx.Err() == nil {
 		d.log.Warn("the cache could not be made smaller", "error", err)
 	}
+	if now := d.now(); now.Sub(d.wanted.swept) > sweepEvery {
+		d.wanted.swept = now
+		if err := d.sweep(ctx, now); err != nil && ctx.Err() == nil {
+			d.log.Warn("old memories could not be swept out", "error", err)
+		}
+	}
+}
+
+// Old rows are of no use to anybody; they are swept out every hour.
+const (
+	sweepEvery = time.Hour
+	wantedLife = 180 * 24 * time.Hour // since somebody last asked for it
+	jobLife    = 30 * 24 * time.Hour  // of jobs that have ended
+)
+
+// sweep lets go of misses and failures that have ended, of old wishes and jobs.
+func (d *Depot) sweep(ctx context.Context, now time.Time) error {
+	_, err1 := d.db.SweepMisses(ctx, now)
+	_, err2 := d.db.DropWanted(ctx, now.Add(-wantedLife))
+	_, err3 := d.db.SweepJobs(ctx, now.Add(-jobLife))
+	_, err4 := d.db.FlushFailures(ctx, index.FailureFilter{Ended: now})
+	return errors.Join(err1, err2, err3, err4)
 }
