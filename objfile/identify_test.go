@@ -251,6 +251,7 @@ func TestSymCache(t *testing.T) {
 		{"a.pdb/" + id + "1/.symcache", "", "", "hidden"},
 		{"a.pdb/" + id + "1/a.pdb-v3.300.0.symcache", "", "", "not a SymCache version"},
 		{"a.pdb/" + id + "1/a.pdb-v3.1.0.negativesymcache", "", "", "could not make"},
+		{"a.pdb/" + id + "1/a.pdb-v3.1.0.symcache.pending", "", "", "not finished"},
 		{"chrome.dll-" + strings.ToLower(id) + "1v2.symcache", "", "", "version 1 or 2"},
 		{"chrome.exe-54e3aecf000d3000v1.symcache", "", "", "version 1 or 2"},
 	} {

@@ -11,6 +11,9 @@ import (
 // isSymCache reports whether a file is named as those of a SymCache folder are.
 func isSymCache(name string) bool {
 	name = layout.Fold(name)
+	for _, unfinished := range [...]string{".pending", ".tmp", ".error"} {
+		name = strings.TrimSuffix(name, unfinished)
+	}
 	return strings.HasSuffix(name, symcache.Extension) || strings.HasSuffix(name, ".negative"+symcache.Extension[1:])
 }
 
