@@ -203,7 +203,13 @@ func (s *symServer) ran(name string) int {
 	if err != nil {
 		s.t.Fatal(err)
 	}
-	return strings.Count("\n"+string(b), "\n"+name+"\n")
+	n := 0
+	for line := range strings.Lines(string(b)) {
+		if line == name+"\n" {
+			n++
+		}
+	}
+	return n
 }
 
 // symAnswer is an answer as it came.

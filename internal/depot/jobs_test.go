@@ -116,7 +116,13 @@ func (p *plant) runs(t *testing.T, name string) int {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return strings.Count("\n"+string(b), "\n"+name+"\n")
+	n := 0
+	for line := range strings.Lines(string(b)) {
+		if line == name+"\n" {
+			n++
+		}
+	}
+	return n
 }
 
 // held returns the bytes of the files that are held for a key, by version.
