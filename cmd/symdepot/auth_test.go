@@ -360,6 +360,9 @@ func (g *guardedRun) do(c *http.Client, a *asker, p *question) gotBack {
 		t.Fatal(err)
 	}
 	defer resp.Body.Close()
+	if g.kdc != nil && resp.ProtoMajor != 1 {
+		t.Errorf("HTTP/%d on a listener that takes tickets", resp.ProtoMajor)
+	}
 	body, err := io.ReadAll(resp.Body)
 	if err != nil {
 		t.Fatal(err)

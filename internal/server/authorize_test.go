@@ -630,7 +630,7 @@ func TestTLS(t *testing.T) {
 			tr.TLSNextProto = map[string]func(string, *tls.Conn) http.RoundTripper{}
 		}
 		for range 3 {
-			req, err := http.NewRequestWithContext(t.Context(), "GET", "https://localhost"+big.path(t, layout.BreakpadTree), nil)
+			req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "https://localhost"+big.path(t, layout.BreakpadTree), nil)
 			if err != nil {
 				t.Fatal(err)
 			}
