@@ -150,7 +150,7 @@ func (a *analyzer) save(key symcache.Key, v symcache.Version, resp *http.Respons
 func (a *analyzer) wants(t *testing.T, key symcache.Key, want string) {
 	t.Helper()
 	path, v, err := a.load(t.Context(), key)
-	got := ""
+	var got string
 	if err == nil {
 		b, rerr := os.ReadFile(path)
 		if rerr != nil {
