@@ -565,7 +565,10 @@ func TestQuickWithGate(t *testing.T) {
 				conn.do("GET", "/none.pdb/"+smallID+"/none.pdb")
 				conn.do("GET", g.theirsSym.path(t, layout.BreakpadTree))
 			}
-			if kept := len(g.s.hot.table) > 0; kept != c.kept {
+			g.s.hot.mu.RLock()
+			kept := len(g.s.hot.table) > 0
+			g.s.hot.mu.RUnlock()
+			if kept != c.kept {
 				t.Errorf("answers are kept: %v", kept)
 			}
 		})

@@ -155,6 +155,14 @@ func (s *Server) closeIdle() {
 // Read gives net/http the next bytes of the client. While a new request is
 // awaited, it first answers all that it can itself.
 func (c *conn) Read(p []byte) (int, error) {
+	if len(p) == 1 && c.handed && !c.mixed.Load() {
+		// While it answers, net/http reads one byte to learn whether the client
+		// is still there. That byte may be the next request's, if the answer has
+		// just arrived there; it is left for the next proper read.
+		if err, ok := awaitEnd(c.Conn); ok {
+			return 0, err
+		}
+	}
 	if !c.fresh.Load() || c.mixed.Load() || len(p) < 512 {
 		n, err := c.Conn.Read(p)
 		if n > 0 {
