@@ -10,6 +10,7 @@ import (
 	"path"
 	"path/filepath"
 	"runtime"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -234,12 +235,18 @@ func (a *adder) stageAll(ctx context.Context, files iter.Seq2[File, error]) erro
 		i    int
 		file File
 	}
-	jobs := make(chan job)
+	jobs := make(chan job, 8*workers) // so that nobody waits for the search
 	var wg sync.WaitGroup
-	for range workers {
+	for n := range workers {
+		w, err := g.newWorker(strconv.Itoa(n))
+		if err != nil {
+			cancel(a.s.wrap(err))
+			break
+		}
 		wg.Go(func() {
+			defer w.near.close()
 			for j := range jobs {
-				it := g.one(ctx, a, j.i, j.file)
+				it := g.one(ctx, a, w, j.i, j.file)
 				if it.fatal {
 					cancel(it.err)
 				}
@@ -417,12 +424,12 @@ func (a *adder) hash(it *item) error {
 		return err
 	}
 	defer f.Close()
+	info, err := f.Stat()
+	if err != nil {
+		return err
+	}
 	h := sha256.New()
 	if it.keys[0].compressed {
-		info, err := f.Stat()
-		if err != nil {
-			return err
-		}
 		err = unpack(f, info.Size(), h)
 	} else {
 		_, err = io.Copy(h, f)

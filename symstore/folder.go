@@ -5,8 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
-	"os"
 	"path"
 	"strings"
 	"sync"
@@ -27,8 +25,7 @@ const foldersLeaf = "folders"
 
 // folder is the folder of a key that stands ready in a writer's folder.
 type folder struct {
-	// Rel is its path there: the name of the group and the key, or one name of
-	// its own.
+	// Rel is its path there: that of its group and the key, or one of its own.
 	Rel  string `json:"rel"`
 	Leaf string `json:"leaf"` // the file in it, or the pointer
 	// Ref is the line of its refs.ptr without the number. Empty: it has none.
@@ -49,9 +46,8 @@ func (l *folderList) of(o *op) []folder {
 		l.byFrom = make(map[string][]folder, len(l.Folders))
 		for _, f := range l.Folders {
 			l.byFrom[f.Rel] = []folder{f}
-			if g := path.Dir(f.Rel); g != "." {
-				l.byFrom[g] = append(l.byFrom[g], f)
-			}
+			g := path.Dir(f.Rel)
+			l.byFrom[g] = append(l.byFrom[g], f)
 		}
 	}
 	return l.byFrom[o.From]
@@ -99,9 +95,9 @@ func newSpots(s *Store) *spots {
 }
 
 // claim returns the place for a key, nil if its folder is in the store or
-// somebody has claimed it: then its file is staged by itself. own is a name
-// that nobody else uses.
-func (p *spots) claim(k Named, own string) *spot {
+// somebody has claimed it: then its file is staged by itself. dir is the
+// folder of the worker, and own a name that nobody else uses.
+func (p *spots) claim(k Named, dir, own string) *spot {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	id := layout.Fold(k.Name + "/" + k.Key)
@@ -115,12 +111,12 @@ func (p *spots) claim(k Named, own string) *spot {
 	}
 	sp := &spot{name: there.spelled}
 	if there.name {
-		sp.Rel = "k" + own
+		sp.Rel = path.Join(dir, "k"+own)
 		return sp
 	}
 	g := p.groups[layout.Fold(k.Name)]
 	if g == nil {
-		g = &group{rel: "n" + own, name: there.spelled}
+		g = &group{rel: path.Join(dir, "n"+own), name: there.spelled}
 		p.groups[layout.Fold(k.Name)] = g
 	}
 	sp.group, sp.Rel = g, path.Join(g.rel, k.Key)
@@ -135,19 +131,6 @@ func (p *spots) soil(g *group) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	g.split = true
-}
-
-// open makes the folder and opens it.
-func (sp *spot) open(root *os.Root) (*os.Root, error) {
-	if sp.group != nil {
-		if err := root.Mkdir(sp.group.rel, 0o777); err != nil && !errors.Is(err, fs.ErrExist) {
-			return nil, err
-		}
-	}
-	if err := root.Mkdir(sp.Rel, 0o777); err != nil {
-		return nil, err
-	}
-	return root.OpenRoot(sp.Rel)
 }
 
 // writeFolders writes down what stands ready.

@@ -196,11 +196,22 @@ func TestNear(t *testing.T) {
 	}
 	for i, err := range []error{
 		n.rename("a/b/f", "out/f"), n.rename("out/secret", "a/secret"), n.rename("a/b/f", "../f"), n.link("out/secret", "a/l"),
-		n.write("out/new", nil), n.patch("out/secret", []byte("x")), n.write("../new", nil), n.rename("a/b/none", "a/x"), n.rename("a/b/f", "none/x"),
+		n.write("out/new", nil), n.mkdir("out/dir"), n.patch("out/secret", []byte("x")), n.write("../new", nil), n.rename("a/b/none", "a/x"), n.rename("a/b/f", "none/x"),
 	} {
 		if err == nil {
 			t.Errorf("%d went through", i)
 		}
+	}
+	if err := errors.Join(n.mkdir("in/new"), n.mkdir("in/new"), n.write("in/new/w", []byte("w")), n.patch("in/new/w", []byte("v"))); err != nil || !n.exists("a/new/w") {
+		t.Error(err)
+	}
+	if f, err := n.create("in/new/c"); err != nil {
+		t.Error(err)
+	} else {
+		f.Close()
+	}
+	if _, err := n.create("out/c"); err == nil {
+		t.Error("a file was made outside")
 	}
 	if n.exists("out/secret") || n.exists("../x") || n.exists("a/none") || !n.exists("a/b/f") || !n.exists("in/b/f") {
 		t.Error("exists is wrong")

@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"os"
 	"path"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -72,6 +73,11 @@ func openNear(parent int, base string, flags int) (int, error) {
 			return fd, err
 		}
 	}
+}
+
+// leadsOn says whether an error may come from a link, which the root follows.
+func leadsOn(err error) bool {
+	return err == errNotNear || err == unix.ELOOP || err == unix.ENOTDIR || err == unix.EMLINK
 }
 
 // room makes sure that the next few folders can be opened without others being
@@ -206,14 +212,65 @@ func (n *near) read(name string, limit int) ([]byte, error) {
 	return data[:limit+1], nil
 }
 
+// mkdir makes a folder; it is well if it is there.
+func (n *near) mkdir(name string) error {
+	n.room()
+	parent, base, err := n.split(name)
+	if err == nil {
+		err = unix.Mkdirat(parent, base, 0o777)
+	}
+	switch {
+	case err == nil || err == unix.EEXIST:
+		return nil
+	case leadsOn(err):
+		return mkdir(n.root, name)
+	}
+	return &fs.PathError{Op: "mkdir", Path: name, Err: err}
+}
+
+// create makes a file that is not there.
+func (n *near) create(name string) (*os.File, error) {
+	n.room()
+	parent, base, err := n.split(name)
+	if err == nil {
+		var fd int
+		if fd, err = openNear(parent, base, unix.O_RDWR|unix.O_CREAT|unix.O_EXCL); err == nil {
+			return os.NewFile(uintptr(fd), name), nil
+		}
+	}
+	if leadsOn(err) {
+		return n.root.OpenFile(name, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o666)
+	}
+	return nil, &fs.PathError{Op: "open", Path: name, Err: err}
+}
+
+// age sets the time of a file.
+func (n *near) age(name string, t time.Time) error {
+	n.room()
+	parent, base, err := n.split(name)
+	if err != nil {
+		return n.root.Chtimes(name, t, t)
+	}
+	ts := unix.NsecToTimespec(t.UnixNano())
+	return unix.UtimesNanoAt(parent, base, []unix.Timespec{ts, ts}, unix.AT_SYMLINK_NOFOLLOW)
+}
+
+// leave closes a folder to which there is no more to do.
+func (n *near) leave(name string) {
+	if fd, ok := n.dirs[name]; ok {
+		_ = unix.Close(fd) // opened for reading
+		delete(n.dirs, name)
+	}
+}
+
 // write makes a small file, which is flushed later, in place of what is there.
 func (n *near) write(name string, data []byte) error {
-	return n.writeAt(name, data, unix.O_WRONLY|unix.O_CREAT|unix.O_TRUNC)
+	return n.writeAt(name, data, os.O_WRONLY|os.O_CREATE|os.O_TRUNC)
 }
 
 // patch overwrites the first bytes of a file.
 func (n *near) patch(name string, data []byte) error {
-	return n.writeAt(name, data, unix.O_WRONLY)
+	return n.writeAt(name, data, os.O_WRONLY)
 }
 
 func (n *near) writeAt(name string, data []byte, flags int) error {
@@ -224,6 +281,14 @@ func (n *near) writeAt(name string, data []byte, flags int) error {
 		if fd, err = openNear(parent, base, flags); err == nil {
 			return writeClose(fd, name, data)
 		}
+	}
+	if leadsOn(err) {
+		f, err := n.root.OpenFile(name, flags, 0o666)
+		if err != nil {
+			return err
+		}
+		_, err = f.Write(data)
+		return errors.Join(err, f.Close())
 	}
 	return &fs.PathError{Op: "open", Path: name, Err: err}
 }

@@ -3,6 +3,7 @@ package symstore
 import (
 	"errors"
 	"os"
+	"time"
 )
 
 // near does small things to many files of a store: see near_unix.go. Here it
@@ -24,8 +25,28 @@ func (n *near) names(name string) ([]string, error) { return readNames(n.root, n
 
 func (n *near) read(name string, limit int) ([]byte, error) { return readSmall(n.root, name, limit) }
 
+func (n *near) mkdir(name string) error { return mkdir(n.root, name) }
+
+func (n *near) create(name string) (*os.File, error) {
+	return n.root.OpenFile(name, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o666)
+}
+
+func (n *near) age(name string, t time.Time) error { return n.root.Chtimes(name, t, t) }
+
+func (n *near) leave(string) {}
+
 // write flushes at once: here that takes a file open for writing.
-func (n *near) write(name string, data []byte) error { return writeQuickly(n.root, name, data) }
+func (n *near) write(name string, data []byte) error {
+	f, err := n.root.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o666)
+	if err != nil {
+		return err
+	}
+	_, err = f.Write(data)
+	if err == nil {
+		err = f.Sync()
+	}
+	return errors.Join(err, f.Close())
+}
 
 func (n *near) patch(name string, data []byte) error {
 	f, err := n.root.OpenFile(name, os.O_WRONLY, 0)

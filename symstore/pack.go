@@ -18,8 +18,8 @@ const shareFrom = 32 << 20
 
 // pack writes a cabinet in the shape of the genuine tool's: one folder, one
 // file, the plain name. It is read back and compared before it is accepted.
-func (g *staging) pack(ctx context.Context, it *item, in source, k *stagedKey, dir *os.Root) error {
-	f, leaf, err := g.create(k, dir)
+func (g *staging) pack(ctx context.Context, w *worker, it *item, in source, k *stagedKey) error {
+	f, err := g.create(w, k)
 	if err != nil {
 		return err
 	}
@@ -47,11 +47,11 @@ func (g *staging) pack(ctx context.Context, it *item, in source, k *stagedKey, d
 		}
 	}
 	if err == nil {
-		return g.finish(f, in, k, dir, leaf)
+		return g.finish(w, f, in, k)
 	}
 	f.Close()
 	if errors.Is(err, cab.ErrTooLarge) {
-		_ = dir.Remove(leaf) // it may be stored plainly
+		_ = g.st.root.Remove(k.staged) // it may be stored plainly
 	}
 	return err
 }

@@ -48,6 +48,23 @@ func newStaging(st *stage, c Compression) *staging {
 
 func (g *staging) abort() { g.group.Abort() }
 
+// worker is what one of the goroutines that stage files has for itself: also a
+// folder in the writer's, since only one at a time can change a folder.
+type worker struct {
+	near *near
+	dir  string
+}
+
+func (g *staging) newWorker(dir string) (*worker, error) {
+	w := &worker{near: &near{root: g.st.s.root}, dir: dir}
+	g.flush(dir)
+	if err := w.near.mkdir(g.st.path(dir)); err != nil {
+		w.near.close()
+		return nil, err
+	}
+	return w, nil
+}
+
 // commit makes the staged files durable.
 func (g *staging) commit() error {
 	for _, dir := range []string{journalDir, g.st.dir} {
@@ -68,13 +85,13 @@ func (g *staging) flush(name string) {
 }
 
 // one brings one file into the folder.
-func (g *staging) one(ctx context.Context, a *adder, i int, f File) *item {
+func (g *staging) one(ctx context.Context, a *adder, w *worker, i int, f File) *item {
 	it := &item{file: f}
 	if ctx.Err() != nil {
 		it.err, it.fatal = context.Cause(ctx), true
 		return it
 	}
-	it.err = g.fill(ctx, a, i, it)
+	it.err = g.fill(ctx, a, w, i, it)
 	var store *storeError
 	if errors.As(it.err, &store) {
 		it.err, it.fatal = g.st.s.wrap(store.err), true
@@ -116,13 +133,13 @@ func ofStore(err error) error {
 	return &storeError{err}
 }
 
-func (g *staging) fill(ctx context.Context, a *adder, i int, it *item) error {
+func (g *staging) fill(ctx context.Context, a *adder, w *worker, i int, it *item) error {
 	var err error
 	if a.opt.Pointer && it.file.Keys != nil {
 		if err := g.accept(a, it, it.file.Keys); err != nil {
 			return err
 		}
-		return g.stage(ctx, a, it, source{}, i)
+		return g.stage(ctx, a, w, it, source{}, i)
 	}
 	in, packed, err := openInput(it.file)
 	if err != nil {
@@ -148,7 +165,7 @@ func (g *staging) fill(ctx context.Context, a *adder, i int, it *item) error {
 	if !a.opt.Pointer {
 		it.bytes = info.Size()
 	}
-	return g.stage(ctx, a, it, source{in, info, packed}, i)
+	return g.stage(ctx, a, w, it, source{in, info, packed}, i)
 }
 
 // openInput opens a file. One that an index lists may have been compressed
@@ -200,21 +217,21 @@ type source struct {
 
 // stage writes what each key shall have, in a folder of its own where the key
 // is new to the store.
-func (g *staging) stage(ctx context.Context, a *adder, it *item, in source, i int) error {
+func (g *staging) stage(ctx context.Context, a *adder, w *worker, it *item, in source, i int) error {
 	for n := range it.keys {
 		k := &it.keys[n]
 		own := strconv.Itoa(i) + "." + strconv.Itoa(n)
-		if k.spot = g.spots.claim(k.Named, own); k.spot == nil {
+		if k.spot = g.spots.claim(k.Named, w.dir, own); k.spot == nil {
 			if a.opt.Pointer {
 				continue // the step that writes it has it
 			}
 			k.staged = "f" + own
-			if err := g.content(ctx, a, it, in, k, g.st.root); err != nil {
+			if err := g.content(ctx, a, w, it, in, k); err != nil {
 				return err
 			}
 			continue
 		}
-		if err := g.whole(ctx, a, it, in, k); err != nil {
+		if err := g.whole(ctx, a, w, it, in, k); err != nil {
 			return err
 		}
 	}
@@ -222,23 +239,26 @@ func (g *staging) stage(ctx context.Context, a *adder, it *item, in source, i in
 }
 
 // whole stages the folder of a key.
-func (g *staging) whole(ctx context.Context, a *adder, it *item, in source, k *stagedKey) error {
+func (g *staging) whole(ctx context.Context, a *adder, w *worker, it *item, in source, k *stagedKey) error {
 	sp := k.spot
-	dir, err := sp.open(g.st.root)
-	if err != nil {
+	if sp.group != nil {
+		if err := w.near.mkdir(g.st.path(sp.group.rel)); err != nil {
+			return ofStore(err)
+		}
+		g.flush(sp.group.rel)
+		defer w.near.leave(g.st.path(sp.group.rel))
+	}
+	if err := w.near.mkdir(g.st.path(sp.Rel)); err != nil {
 		return ofStore(err)
 	}
-	defer dir.Close()
 	g.flush(sp.Rel)
-	if sp.group != nil {
-		g.flush(sp.group.rel)
-	}
+	defer w.near.leave(g.st.path(sp.Rel))
+	var err error
 	if a.opt.Pointer {
 		sp.Leaf = pointerLeaf
-		err = ofStore(writeQuickly(dir, sp.Leaf, a.opt.pointerContent(it.source)))
-		g.flush(path.Join(sp.Rel, sp.Leaf))
+		err = g.small(w, path.Join(sp.Rel, sp.Leaf), a.opt.pointerContent(it.source))
 	} else {
-		err = g.content(ctx, a, it, in, k, dir)
+		err = g.content(ctx, a, w, it, in, k)
 	}
 	if err != nil || a.opt.NoRefs {
 		return err
@@ -246,63 +266,54 @@ func (g *staging) whole(ctx context.Context, a *adder, it *item, in source, k *s
 	ref := Ref{ID: a.guess, Pointer: a.opt.Pointer, Path: it.source, Type: k.Type, Compressed: k.compressed}
 	line := printRefs([]Ref{ref})
 	sp.Ref = string(line[len(a.guess.String()):])
-	g.flush(path.Join(sp.Rel, refsLeaf))
-	return ofStore(writeQuickly(dir, refsLeaf, line))
+	return g.small(w, path.Join(sp.Rel, refsLeaf), line)
 }
 
-// writeQuickly makes a small file that is flushed later, or at once where that
-// takes a file open for writing.
-func writeQuickly(root *os.Root, name string, data []byte) error {
-	f, err := root.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o666)
-	if err != nil {
-		return err
-	}
-	_, err = f.Write(data)
-	if err == nil && !syncsNames {
-		err = f.Sync()
-	}
-	return errors.Join(err, f.Close())
+// small writes a small file.
+func (g *staging) small(w *worker, name string, data []byte) error {
+	g.flush(name)
+	return ofStore(w.near.write(g.st.path(name), data))
 }
 
-// content writes the content of a key into dir.
-func (g *staging) content(ctx context.Context, a *adder, it *item, in source, k *stagedKey, dir *os.Root) error {
+// content writes the content of a key.
+func (g *staging) content(ctx context.Context, a *adder, w *worker, it *item, in source, k *stagedKey) error {
 	if g.compress == Plain || in.packed {
 		k.compressed = in.packed
-		return g.copy(ctx, in, k, dir)
+		return g.copy(ctx, w, in, k)
 	}
 	err := fmt.Errorf("%d bytes: %w", in.info.Size(), cab.ErrTooLarge)
 	if in.info.Size() <= cab.MaxFile {
 		k.compressed = true
-		err = g.pack(ctx, it, in, k, dir)
+		err = g.pack(ctx, w, it, in, k)
 	}
 	if errors.Is(err, cab.ErrTooLarge) && a.opt.OversizePlain {
 		it.plain, k.compressed = true, false
-		return g.copy(ctx, in, k, dir)
+		return g.copy(ctx, w, in, k)
 	}
 	return err
 }
 
-// create makes the file of a key in dir.
-func (g *staging) create(k *stagedKey, dir *os.Root) (f *os.File, leaf string, err error) {
-	leaf = k.staged // a loose one
+// create makes the file of a key.
+func (g *staging) create(w *worker, k *stagedKey) (*os.File, error) {
 	if k.spot != nil {
-		if leaf = k.spot.name; k.compressed {
-			leaf = compressedName(leaf)
+		k.spot.Leaf = k.spot.name
+		if k.compressed {
+			k.spot.Leaf = compressedName(k.spot.name)
 		}
-		k.spot.Leaf, k.staged = leaf, path.Join(k.spot.Rel, leaf)
+		k.staged = path.Join(k.spot.Rel, k.spot.Leaf)
 	}
 	if fault := g.st.s.opt.stageFault; fault != nil {
-		err = fault(k.Name)
+		if err := fault(k.Name); err != nil {
+			return nil, ofStore(err)
+		}
 	}
-	if err == nil {
-		f, err = dir.OpenFile(leaf, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o666)
-	}
-	return f, leaf, ofStore(err)
+	f, err := w.near.create(g.st.path(k.staged))
+	return f, ofStore(err)
 }
 
 // finish makes a written file as old as what it was made from, as the genuine
 // tool's copies are, and lets commit flush it.
-func (g *staging) finish(f *os.File, in source, k *stagedKey, dir *os.Root, leaf string) error {
+func (g *staging) finish(w *worker, f *os.File, in source, k *stagedKey) error {
 	var err error
 	if !syncsNames {
 		err = f.Sync()
@@ -312,13 +323,13 @@ func (g *staging) finish(f *os.File, in source, k *stagedKey, dir *os.Root, leaf
 	}
 	g.flush(k.staged)
 	// A share that does not let a time be set is no reason to fail.
-	_ = dir.Chtimes(leaf, in.info.ModTime(), in.info.ModTime())
+	_ = w.near.age(g.st.path(k.staged), in.info.ModTime())
 	return nil
 }
 
 // copy writes the plain content.
-func (g *staging) copy(ctx context.Context, in source, k *stagedKey, dir *os.Root) error {
-	f, leaf, err := g.create(k, dir)
+func (g *staging) copy(ctx context.Context, w *worker, in source, k *stagedKey) error {
+	f, err := g.create(w, k)
 	if err != nil {
 		return err
 	}
@@ -326,7 +337,7 @@ func (g *staging) copy(ctx context.Context, in source, k *stagedKey, dir *os.Roo
 		f.Close()
 		return err
 	}
-	return g.finish(f, in, k, dir, leaf)
+	return g.finish(w, f, in, k)
 }
 
 // copyTo lets the system copy, which may share the blocks. It cannot tell who

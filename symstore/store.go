@@ -261,6 +261,15 @@ func readSmall(root *os.Root, name string, limit int) ([]byte, error) {
 	return io.ReadAll(io.LimitReader(f, int64(limit)+1))
 }
 
+// mkdir makes a folder; it is well if it is there.
+func mkdir(root *os.Root, name string) error {
+	err := root.Mkdir(name, 0o777)
+	if errors.Is(err, fs.ErrExist) {
+		return nil
+	}
+	return err
+}
+
 // readNames lists a folder.
 func readNames(root *os.Root, name string) ([]string, error) {
 	d, err := root.Open(name)
