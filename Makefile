@@ -37,7 +37,7 @@ fuzz: ## every fuzz target for FUZZTIME (default 10s)
 
 cross: ## build for linux, darwin and windows on amd64 and arm64
 	@for t in linux darwin windows; do for a in amd64 arm64; do echo "build $$t/$$a"; \
-	  GOOS=$$t GOARCH=$$a $(GO) build -trimpath -o $(CACHE)/cross/$(BIN)-$$t-$$a ./cmd/symdepot || exit 1; done; \
+	  GOOS=$$t GOARCH=$$a $(GO) build -o $(CACHE)/cross/$(BIN)-$$t-$$a ./cmd/symdepot || exit 1; done; \
 	  GOOS=$$t GOARCH=amd64 $(GO) vet ./... || exit 1; done
 
 lint: ## golangci-lint with .golangci.yml, then govulncheck
