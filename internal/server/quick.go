@@ -53,6 +53,8 @@ type conn struct {
 	readBy  time.Time // deadlines in force if answered
 	writeBy time.Time
 	host    string // the Host last allowed
+	agent   string // the User-Agent last seen
+	client  string // its kind
 	lines   [3][]byte
 	out     net.Buffers
 }
@@ -253,7 +255,7 @@ func (c *conn) quick(q *head) (done bool, err error) {
 		return false, nil
 	}
 	if a.wanted != nil {
-		s.symbols.CountMissing(a.wanted, clientKind(q.agent))
+		s.symbols.CountMissing(a.wanted, c.clientKind(q.agent))
 	}
 	s.metrics.inFlight.Inc()
 	defer s.metrics.inFlight.Dec()
@@ -271,6 +273,14 @@ func (c *conn) quick(q *head) (done bool, err error) {
 	a.child.count(bytes, now.Sub(start))
 	s.logAccess(now, now.Sub(start), &record{method: http.MethodGet, path: a.target, remote: c.remote, agent: q.agent}, a.kind, bytes, err)
 	return err == nil, err
+}
+
+// clientKind is clientKind for a connection, whose client hardly changes.
+func (c *conn) clientKind(agent string) string {
+	if agent != c.agent || c.client == "" {
+		c.agent, c.client = agent, clientKind(agent)
+	}
+	return c.client
 }
 
 // deadlines sees to it that the client has time to take an answer and to send
