@@ -10,8 +10,9 @@ import (
 	"github.com/symdepot/symdepot/layout"
 )
 
-// wantedKeys is how many keys are counted between two writes; more are not.
-const wantedKeys = 65536
+// wantedKeys is how many different keys are counted between two writes, 20 s: a
+// storm of more must not cost more than the answers do.
+const wantedKeys = 16384
 
 // wanted counts what clients asked for and did not get.
 type wanted struct {
