@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/symdepot/symdepot/internal/index"
@@ -18,6 +19,7 @@ const wantedKeys = 16384
 type wanted struct {
 	mu     sync.Mutex
 	counts map[wantedKey]*counted // guarded by mu
+	full   atomic.Bool            // a storm: nothing is counted until the next write
 
 	swept time.Time // owned by Work
 }
@@ -38,7 +40,7 @@ type WantedFilter = index.WantedFilter
 // CountMissing counts a request that found nothing. It is cheap; the counts
 // are written down by Work and Close.
 func (d *Depot) CountMissing(req *layout.Request, client string) {
-	if len(req.Lookups) == 0 {
+	if len(req.Lookups) == 0 || d.wanted.full.Load() {
 		return
 	}
 	k := wantedKey{req.Lookups[0].Name, req.Lookups[0].ID, client}
@@ -49,6 +51,7 @@ func (d *Depot) CountMissing(req *layout.Request, client string) {
 	c := w.counts[k]
 	if c == nil {
 		if len(w.counts) >= wantedKeys {
+			w.full.Store(true)
 			return
 		}
 		if w.counts == nil {
@@ -67,6 +70,7 @@ func (d *Depot) writeWanted(ctx context.Context) error {
 	w.mu.Lock()
 	counts := w.counts
 	w.counts = nil
+	w.full.Store(false)
 	w.mu.Unlock()
 	if len(counts) == 0 {
 		return nil
