@@ -64,7 +64,8 @@ type AddOptions struct {
 	All bool
 	// AllOrNothing stores nothing if one file cannot be.
 	AllOrNothing bool
-	// Workers is the number of files under way at once. 0: one a processor.
+	// Workers is the number of files under way at once. 0: one a processor,
+	// and a few more to copy.
 	Workers int
 	// Event, if set, is told what happens to each file, in the order of the
 	// files. Its calls do not overlap.
@@ -227,6 +228,9 @@ func (a *adder) stageAll(ctx context.Context, files iter.Seq2[File, error]) erro
 	workers := a.opt.Workers
 	if workers <= 0 {
 		workers = runtime.GOMAXPROCS(0)
+		if a.opt.Compress == Plain {
+			workers += 4 // copies wait for the disk now and then
+		}
 	}
 	g := newStaging(a.st, a.opt.Compress)
 	a.g = g

@@ -53,8 +53,8 @@ func randomImages(t *testing.T, dir string, n, low, high int) (paths []string, t
 // TestBenchSymstoreAdd compares symstore add with copying, hashing and flushing
 // by the system's tools and, where SYMDEPOT_PYSYMSTORE names a Python that has
 // the module symstore, with that, which flushes nothing and writes no refs.ptr.
-// Each run has a folder of its own, and none is removed before the end: for
-// minutes a file system is slow to make files where it has removed some.
+// Each run has a folder of its own, and small ones are removed at the end only:
+// for minutes ext4 is slow to make files where some were removed. It takes 25 GB.
 func TestBenchSymstoreAdd(t *testing.T) {
 	needBench(t, "sha256sum", "cp", "sync", "xargs")
 	exe := filepath.Join(t.TempDir(), "symstore")
