@@ -21,7 +21,7 @@ build: ## build ./symdepot for this machine
 setup: ## install the clients the tests use and fetch real files (needs a Debian-like system and root; elsewhere says what is missing)
 	@scripts/setup
 
-test: setup unit race fuzz cross ## everything, in short forms: at most 12 minutes on two cores
+test: setup unit race fuzz cross ## everything, in short forms; how long that takes stands in BENCHMARKS.md
 
 unit: ## all tests, with the real clients that are installed
 	$(GO) vet ./...

@@ -119,7 +119,7 @@ func (c bundleCmd) Run(a *app) error {
 	for _, m := range report.missing {
 		b.m.Missing = append(b.m.Missing, m.want)
 	}
-	err = writeNew(c.Out, func(w io.Writer) error { return b.write(w, have, c.Tx, key) })
+	err = writeWhole(c.Out, false, func(w io.Writer, _ bool) error { return b.write(w, have, c.Tx, key) })
 	if err != nil {
 		return err
 	}

@@ -157,7 +157,7 @@ func (c getCmd) write(a *app, d *depot.Depot, w want, path string) (string, erro
 		return "", err
 	}
 	defer f.Close()
-	return path, writeNew(path, func(to io.Writer) error {
+	return path, writeWhole(path, false, func(to io.Writer, _ bool) error {
 		_, err := io.Copy(to, &fileReader{f: f})
 		return err
 	})

@@ -360,7 +360,7 @@ func (r *symstoreRun) addIndex() (err error) {
 	return r.finish(result, err)
 }
 
-// writeWhole writes a text file: the new content takes the place of the old at
+// writeWhole writes a file: the new content takes the place of the old at
 // the end, or with add comes after it. A failure leaves the old one. has says
 // that something is there to be added to.
 func writeWhole(name string, add bool, write func(w io.Writer, has bool) error) error {
@@ -383,7 +383,10 @@ func writeWhole(name string, add bool, write func(w io.Writer, has bool) error) 
 		if err := write(w, has); err != nil {
 			return err
 		}
-		return w.Flush()
+		if err := w.Flush(); err != nil {
+			return err
+		}
+		return temp.Sync() // else a power loss could leave the name without the content
 	}()
 	err = errors.Join(err, temp.Close())
 	if err == nil {

@@ -5,9 +5,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
-	"io"
 	"os"
-	"path/filepath"
 	"strings"
 
 	"github.com/symdepot/symdepot/debugid"
@@ -156,7 +154,7 @@ func (l *wantList) files(a *app, paths []string) error {
 		case err != nil:
 			return err
 		}
-		objs, err := identifyScanned(a, f)
+		objs, err := identifyFile(a, f, objfile.Options{})
 		if err != nil {
 			if a.ctx.Err() != nil {
 				return a.ctx.Err()
@@ -166,16 +164,6 @@ func (l *wantList) files(a *app, paths []string) error {
 		l.add(wantsOf(objs, f.Path)...)
 	}
 	return nil
-}
-
-func identifyScanned(a *app, f *scan.File) ([]objfile.Object, error) {
-	defer f.Discard()
-	c, err := f.Open(a.ctx)
-	if err != nil {
-		return nil, err
-	}
-	defer c.Close()
-	return objfile.Identify(c, c.Size(), f.Name, objfile.Options{})
 }
 
 // isFile reports whether a path names a file of this machine.
@@ -195,34 +183,6 @@ func openSized(path string) (*os.File, int64, error) {
 		return nil, 0, errors.Join(err, f.Close())
 	}
 	return f, fi.Size(), nil
-}
-
-// writeNew writes a file under its name once it is whole; what was there
-// before stays until then.
-func writeNew(path string, fill func(w io.Writer) error) (err error) {
-	tmp, err := os.CreateTemp(filepath.Dir(path), ".symdepot-*")
-	if err != nil {
-		return err
-	}
-	defer func() {
-		if err != nil {
-			_ = tmp.Close()
-			_ = os.Remove(tmp.Name())
-		}
-	}()
-	if err := fill(tmp); err != nil {
-		return err
-	}
-	if err := tmp.Chmod(0o644); err != nil {
-		return err
-	}
-	if err := tmp.Sync(); err != nil {
-		return err
-	}
-	if err := tmp.Close(); err != nil {
-		return err
-	}
-	return os.Rename(tmp.Name(), path)
 }
 
 // local adds what a program, library, core file or minidump needs.

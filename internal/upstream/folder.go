@@ -1,5 +1,7 @@
-// Package upstream asks other places for symbol files. So far these are folders
-// of this machine, answered from as they are: nothing is written to them.
+// Package upstream asks other places for symbol files: servers of every kind,
+// buckets and folders, which a Source fetches from to be kept, and folders of
+// this machine that are answered from as they are. It knows nothing of what is
+// kept, and never writes to a place that it asks.
 package upstream
 
 import (
