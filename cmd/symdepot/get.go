@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strings"
 
 	"github.com/symdepot/symdepot/internal/depot"
 	"github.com/symdepot/symdepot/layout"
@@ -130,17 +131,26 @@ func (c getCmd) place(wants []want) (func(want) string, error) {
 			return nil, err
 		}
 	}
-	names := map[string]int{}
-	for _, w := range wants {
-		names[layout.Fold(w.Name)]++
-	}
-	return func(w want) string {
+	// A dump wants programs and their debug information under one name and id,
+	// and sometimes several programs of one name.
+	label := func(w want) string {
 		name, err := filepath.Localize(w.Name)
 		if err != nil || name == "." {
 			name = "symbols-" + w.ID
 		}
-		if names[layout.Fold(w.Name)] > 1 {
-			name += "-" + w.ID // one of several of that name
+		if len(wants) > 1 && strings.HasSuffix(w.path, "/debuginfo") {
+			name += ".debug"
+		}
+		return name
+	}
+	names := map[string]int{}
+	for _, w := range wants {
+		names[layout.Fold(label(w))]++
+	}
+	return func(w want) string {
+		name := label(w)
+		if names[layout.Fold(name)] > 1 {
+			name += "-" + w.ID
 		}
 		return filepath.Join(c.Output, name)
 	}, nil
