@@ -20,31 +20,33 @@ const module = "github.com/symdepot/symdepot"
 var mayImport = map[string][]string{
 	"debugid":            {},
 	"internal/durable":   {},
+	"symfile":            {"debugid"},
+	"internal/term":      {},
 	"symcache":           {"debugid"},
 	"dump":               {"debugid"},
-	"layout":             {"debugid", "symcache"},
+	"layout":             {"debugid", "symfile", "symcache"},
 	"pdb":                {"debugid"},
 	"ppdb":               {"debugid"},
 	"breakpad":           {"debugid"},
 	"cab":                {"cab/mszip", "cab/lzx"},
 	"cab/mszip":          {},
 	"cab/lzx":            {},
-	"objfile":            {"debugid", "layout", "pdb", "ppdb", "breakpad", "symcache"},
-	"symstore":           {"debugid", "layout", "objfile", "pdb", "cab", "internal/durable"},
+	"objfile":            {"debugid", "symfile", "pdb", "ppdb", "breakpad", "symcache"},
+	"symstore":           {"debugid", "symfile", "layout", "objfile", "pdb", "cab", "internal/durable"},
 	"internal/blob":      {"internal/durable"},
-	"internal/index":     {"debugid", "layout", "internal/blob", "internal/durable"},
+	"internal/index":     {"debugid", "symfile", "internal/blob", "internal/durable"},
 	"internal/scan":      {"cab"},
 	"internal/transcode": {"debugid", "objfile", "breakpad", "pdb", "ppdb", "cab", "symcache"},
 	"internal/bucket":    {},
 	"internal/auth":      {},
-	"internal/upstream":  {"debugid", "layout", "objfile", "cab", "symstore", "symcache", "internal/bucket"},
-	"internal/depot":     {"debugid", "layout", "objfile", "symcache", "internal/blob", "internal/index", "internal/transcode", "internal/upstream", "internal/durable"},
-	"internal/server":    {"debugid", "layout", "symcache", "internal/depot", "internal/auth"},
+	"internal/upstream":  {"debugid", "symfile", "layout", "objfile", "cab", "symstore", "symcache", "internal/bucket"},
+	"internal/depot":     {"debugid", "symfile", "layout", "objfile", "symcache", "internal/blob", "internal/index", "internal/transcode", "internal/upstream", "internal/durable"},
+	"internal/server":    {"debugid", "symfile", "layout", "symcache", "internal/depot", "internal/auth"},
 	// Commands wire everything; test rooms help tests only.
 	"cmd/symdepot":                     nil,
 	"internal/blob/blobtest":           {"internal/blob"},
 	"internal/bucket/buckettest":       {"internal/bucket"},
-	"internal/client":                  {"layout", "internal/blob"},
+	"internal/client":                  {"internal/blob"},
 	"internal/transcode/transcodetest": {"debugid", "pdb"},
 }
 
@@ -56,11 +58,11 @@ var soleImporter = map[string]string{
 	"github.com/minio/minio-go/v7":        "internal/bucket",
 	"github.com/jcmturner/gokrb5/v8":      "internal/auth",
 	"github.com/alecthomas/kong":          "cmd/symdepot",
-	"github.com/schollz/progressbar/v3":   "cmd/symdepot",
+	"github.com/schollz/progressbar/v3":   "internal/term",
 }
 
 // pure rooms are importable by anyone: no network, no database, no cgo.
-var pure = []string{"debugid", "layout", "pdb", "ppdb", "breakpad", "objfile", "symstore", "cab", "symcache", "dump"}
+var pure = []string{"debugid", "symfile", "layout", "pdb", "ppdb", "breakpad", "objfile", "symstore", "cab", "symcache", "dump"}
 
 type pkg struct {
 	ImportPath string

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/symdepot/symdepot/debugid"
+	"github.com/symdepot/symdepot/symfile"
 )
 
 func id(t testing.TB, s string) debugid.ID {
@@ -20,67 +21,67 @@ func id(t testing.TB, s string) debugid.ID {
 
 // inputs are the objects that the vectors of testdata/sentry.tsv speak of, by
 // name and file type.
-func inputs(t testing.TB) map[string]map[string]Object {
-	pe := func(code, name, dbg string) map[string]Object {
+func inputs(t testing.TB) map[string]map[string]symfile.Object {
+	pe := func(code, name, dbg string) map[string]symfile.Object {
 		p := id(t, dbg)
 		debugName := strings.NewReplacer(".exe", ".pdb", ".DLL", ".PDB", ".dll", ".pdb").Replace(name)
-		return map[string]Object{
-			"pe":           {Kind: PE, Role: Executable, Name: name, CodeID: code, DebugID: p},
-			"pdb":          {Kind: PDB, Role: Debug, Name: debugName, DebugID: p},
-			"breakpad":     {Kind: Breakpad, Role: Symbols, Name: debugName, DebugID: p, Of: PE},
-			"sourcebundle": {Kind: SourceBundle, Role: Sources, Name: debugName, DebugID: p, Of: PE},
+		return map[string]symfile.Object{
+			"pe":           {Kind: symfile.PE, Role: symfile.Executable, Name: name, CodeID: code, DebugID: p},
+			"pdb":          {Kind: symfile.PDB, Role: symfile.Debug, Name: debugName, DebugID: p},
+			"breakpad":     {Kind: symfile.Breakpad, Role: symfile.Symbols, Name: debugName, DebugID: p, Of: symfile.PE},
+			"sourcebundle": {Kind: symfile.SourceBundle, Role: symfile.Sources, Name: debugName, DebugID: p, Of: symfile.PE},
 		}
 	}
-	elf := func(build, name string) map[string]Object {
+	elf := func(build, name string) map[string]symfile.Object {
 		b, err := debugid.ParseBuildID(build)
 		if err != nil {
 			t.Fatal(err)
 		}
 		d := b.DebugID(true)
-		return map[string]Object{
-			"elf_code":     {Kind: ELF, Role: Executable, Name: name, CodeID: build, BuildID: b, DebugID: d},
-			"elf_debug":    {Kind: ELF, Role: Debug, Name: name, CodeID: build, BuildID: b, DebugID: d, DebugCompanion: true},
-			"breakpad":     {Kind: Breakpad, Role: Symbols, Name: name, CodeID: build, DebugID: d, Of: ELF},
-			"sourcebundle": {Kind: SourceBundle, Role: Sources, Name: name, CodeID: build, DebugID: d, Of: ELF},
+		return map[string]symfile.Object{
+			"elf_code":     {Kind: symfile.ELF, Role: symfile.Executable, Name: name, CodeID: build, BuildID: b, DebugID: d},
+			"elf_debug":    {Kind: symfile.ELF, Role: symfile.Debug, Name: name, CodeID: build, BuildID: b, DebugID: d, DebugCompanion: true},
+			"breakpad":     {Kind: symfile.Breakpad, Role: symfile.Symbols, Name: name, CodeID: build, DebugID: d, Of: symfile.ELF},
+			"sourcebundle": {Kind: symfile.SourceBundle, Role: symfile.Sources, Name: name, CodeID: build, DebugID: d, Of: symfile.ELF},
 		}
 	}
-	mach := func(uuid, name string) map[string]Object {
+	mach := func(uuid, name string) map[string]symfile.Object {
 		d := id(t, uuid)
-		return map[string]Object{
-			"mach_code":    {Kind: MachO, Role: Executable, Name: name, CodeID: uuid, DebugID: d},
-			"mach_debug":   {Kind: MachO, Role: Debug, Name: name, CodeID: uuid, DebugID: d, DebugCompanion: true},
-			"breakpad":     {Kind: Breakpad, Role: Symbols, Name: name, DebugID: d, Of: MachO, CodeID: uuid},
-			"sourcebundle": {Kind: SourceBundle, Role: Sources, Name: name, DebugID: d, Of: MachO, CodeID: uuid},
-			"bcsymbolmap":  {Kind: BCSymbolMap, Role: BCSymbols, Name: name, DebugID: d},
-			"uuidmap":      {Kind: UUIDMap, Role: UUIDs, Name: name, DebugID: d},
-			"il2cpp":       {Kind: IL2CPP, Role: IL2CPPMap, Name: name, CodeID: uuid, DebugID: d, Of: MachO},
+		return map[string]symfile.Object{
+			"mach_code":    {Kind: symfile.MachO, Role: symfile.Executable, Name: name, CodeID: uuid, DebugID: d},
+			"mach_debug":   {Kind: symfile.MachO, Role: symfile.Debug, Name: name, CodeID: uuid, DebugID: d, DebugCompanion: true},
+			"breakpad":     {Kind: symfile.Breakpad, Role: symfile.Symbols, Name: name, DebugID: d, Of: symfile.MachO, CodeID: uuid},
+			"sourcebundle": {Kind: symfile.SourceBundle, Role: symfile.Sources, Name: name, DebugID: d, Of: symfile.MachO, CodeID: uuid},
+			"bcsymbolmap":  {Kind: symfile.BCSymbolMap, Role: symfile.BCSymbols, Name: name, DebugID: d},
+			"uuidmap":      {Kind: symfile.UUIDMap, Role: symfile.UUIDs, Name: name, DebugID: d},
+			"il2cpp":       {Kind: symfile.IL2CPP, Role: symfile.IL2CPPMap, Name: name, CodeID: uuid, DebugID: d, Of: symfile.MachO},
 		}
 	}
-	wasm := func(raw, payload, name string) map[string]Object {
+	wasm := func(raw, payload, name string) map[string]symfile.Object {
 		d := debugid.BuildID(raw).DebugID(false)
-		return map[string]Object{
-			"wasm_code":    {Kind: WASM, Role: Executable, Name: name, CodeID: raw, BuildID: debugid.BuildID(payload), DebugID: d},
-			"wasm_debug":   {Kind: WASM, Role: Debug, Name: name, CodeID: raw, BuildID: debugid.BuildID(payload), DebugID: d},
-			"sourcebundle": {Kind: SourceBundle, Role: Sources, Name: name, CodeID: raw, DebugID: d, Of: WASM},
-			"breakpad":     {Kind: Breakpad, Role: Symbols, Name: name, CodeID: raw, DebugID: d, Of: WASM},
+		return map[string]symfile.Object{
+			"wasm_code":    {Kind: symfile.WASM, Role: symfile.Executable, Name: name, CodeID: raw, BuildID: debugid.BuildID(payload), DebugID: d},
+			"wasm_debug":   {Kind: symfile.WASM, Role: symfile.Debug, Name: name, CodeID: raw, BuildID: debugid.BuildID(payload), DebugID: d},
+			"sourcebundle": {Kind: symfile.SourceBundle, Role: symfile.Sources, Name: name, CodeID: raw, DebugID: d, Of: symfile.WASM},
+			"breakpad":     {Kind: symfile.Breakpad, Role: symfile.Symbols, Name: name, CodeID: raw, DebugID: d, Of: symfile.WASM},
 		}
 	}
 	const crash = "3249d99d-0c40-4931-8610-f4e4fb0b6936-1"
 	dot := pe("EFC9A199e000", "TimeZoneConverter.dll", "4e2ca887-825e-46f3-968f-25b41ae1b5f3-9e6d3fcc")
-	dot["portablepdb"] = Object{Kind: PortablePDB, Role: Debug, Name: "TimeZoneConverter.pdb", DebugID: dot["pdb"].DebugID}
+	dot["portablepdb"] = symfile.Object{Kind: symfile.PortablePDB, Role: symfile.Debug, Name: "TimeZoneConverter.pdb", DebugID: dot["pdb"].DebugID}
 	dot["pdb"] = dot["portablepdb"]
 	b := dot["sourcebundle"]
-	b.Of = PortablePDB
+	b.Of = symfile.PortablePDB
 	dot["sourcebundle"] = b
-	p20 := map[string]Object{
-		"pdb":      {Kind: PDB2, Role: Debug, Name: "calc.pdb", DebugID: debugid.PDB20(0x418E89C3, 1)},
-		"breakpad": {Kind: Breakpad, Role: Symbols, Name: "calc.pdb", DebugID: debugid.PDB20(0x418E89C3, 1), Of: PE},
+	p20 := map[string]symfile.Object{
+		"pdb":      {Kind: symfile.PDB20, Role: symfile.Debug, Name: "calc.pdb", DebugID: debugid.PDB20(0x418E89C3, 1)},
+		"breakpad": {Kind: symfile.Breakpad, Role: symfile.Symbols, Name: "calc.pdb", DebugID: debugid.PDB20(0x418E89C3, 1), Of: symfile.PE},
 	}
 	exe := pe("5AB380779000", "crash.exe", crash)
 	bp := exe["breakpad"]
 	bp.Name = "crash.exe"
 	const uuid = "67e9247c814e392ba027dbde6748fcbf"
-	return map[string]map[string]Object{
+	return map[string]map[string]symfile.Object{
 		"PE": pe("5AB380779000", "crash.exe", crash), "AGE": pe("00E4915Eae000", "Foo.DLL", "497b72f6-390a-44fc-878e-5a2d63b6cc4b-1a"),
 		"DOT": dot, "P20": p20, "ONE": pe("5AB380779000", "a.exe", crash), "EXEDBG": {"breakpad": bp},
 		"ELF": elf("dfb85de42daffd09640c8fe377d572de3e168920", "libm-2.23.so"), "E16": elf("001ba81f23966cf77e40bcbb0701cd34", "md5_build_id"),
@@ -112,7 +113,7 @@ func rows(t *testing.T, file string) [][]string {
 	return out
 }
 
-func matches(r Request, o Object) bool {
+func matches(r Request, o symfile.Object) bool {
 	for _, l := range r.Lookups {
 		for _, a := range o.Aliases() {
 			if l.Matches(a) {
@@ -182,45 +183,45 @@ func TestSentryVectors(t *testing.T) {
 }
 
 // ssqpObject makes the object that an SSQP key names, as far as the key tells.
-func ssqpObject(t *testing.T, p string) Object {
+func ssqpObject(t *testing.T, p string) symfile.Object {
 	s := strings.Split(p, "/")
 	name, key := s[len(s)-1], s[1]
-	o := Object{Name: name}
+	o := symfile.Object{Name: name}
 	switch {
 	case strings.Contains(key, "coreclr-"):
-		return Object{}
+		return symfile.Object{}
 	case strings.HasPrefix(key, "elf-buildid-"):
 		hex := strings.TrimPrefix(strings.TrimPrefix(key, "elf-buildid-"), "sym-")
-		o.Kind, o.Role, o.CodeID, o.BuildID = ELF, Executable, hex, debugid.BuildID(hex)
+		o.Kind, o.Role, o.CodeID, o.BuildID = symfile.ELF, symfile.Executable, hex, debugid.BuildID(hex)
 		if strings.Contains(key, "-sym-") {
-			o.Role, o.Name = Debug, "whatever.so.dbg"
+			o.Role, o.Name = symfile.Debug, "whatever.so.dbg"
 		}
 	case strings.HasPrefix(key, "mach-uuid-"):
-		o.Kind, o.Role, o.CodeID = MachO, Executable, strings.TrimPrefix(strings.TrimPrefix(key, "mach-uuid-"), "sym-")
+		o.Kind, o.Role, o.CodeID = symfile.MachO, symfile.Executable, strings.TrimPrefix(strings.TrimPrefix(key, "mach-uuid-"), "sym-")
 		if strings.Contains(key, "-sym-") {
-			o.Role, o.Name = Debug, "x.dwarf"
+			o.Role, o.Name = symfile.Debug, "x.dwarf"
 		}
 	case strings.HasPrefix(key, "sha1-"):
-		o.Kind, o.Role, o.Hash = SHA1, Other, key[5:]
+		o.Kind, o.Role, o.Hash = symfile.SHA1, symfile.Other, key[5:]
 	case strings.HasPrefix(key, "r2rmap-v1-"):
-		o.Kind, o.Role, o.Version, o.Hash = R2RMap, Other, 1, key[10:]
+		o.Kind, o.Role, o.Version, o.Hash = symfile.R2RMap, symfile.Other, 1, key[10:]
 	case strings.HasSuffix(name, ".map"):
-		o.Kind, o.Role, o.Hash = JSMap, Other, key
+		o.Kind, o.Role, o.Hash = symfile.JSMap, symfile.Other, key
 	case strings.HasSuffix(name, ".wasm"):
-		o.Kind, o.Role, o.CodeID, o.BuildID = WASM, Executable, key, debugid.BuildID(key)
+		o.Kind, o.Role, o.CodeID, o.BuildID = symfile.WASM, symfile.Executable, key, debugid.BuildID(key)
 	case strings.HasSuffix(name, ".pdb"):
-		o.Kind, o.Role, o.DebugID = PDB, Debug, id(t, key)
+		o.Kind, o.Role, o.DebugID = symfile.PDB, symfile.Debug, id(t, key)
 		if strings.HasSuffix(key, "FFFFFFFF") {
-			o.Kind = PortablePDB
+			o.Kind = symfile.PortablePDB
 		} else if len(s) == 4 {
-			o.Kind, o.Role = MSFZ, Compressed
+			o.Kind, o.Role = symfile.MSFZ, symfile.Compressed
 		}
 	default:
 		pe, err := debugid.ParsePE(key)
 		if err != nil {
 			t.Fatal(err)
 		}
-		o.Kind, o.Role, o.CodeID = PE, Executable, pe.String()
+		o.Kind, o.Role, o.CodeID = symfile.PE, symfile.Executable, pe.String()
 	}
 	return o
 }
@@ -234,7 +235,7 @@ func TestSSQPVectors(t *testing.T) {
 			continue
 		}
 		o := ssqpObject(t, p)
-		if o.Kind == KindUnknown {
+		if o.Kind == symfile.KindUnknown {
 			continue
 		}
 		if !matches(r, o) {
@@ -253,7 +254,7 @@ func TestPadding(t *testing.T) {
 		t.Errorf("ssqp prints %q first, want the id filled to 20 bytes", got[0])
 	}
 	for _, n := range []int{4, 32} {
-		long := Object{Kind: ELF, Role: Executable, Name: "x", BuildID: debugid.NewBuildID(make([]byte, n))}
+		long := symfile.Object{Kind: symfile.ELF, Role: symfile.Executable, Name: "x", BuildID: debugid.NewBuildID(make([]byte, n))}
 		if got := SSQP.Paths(long); len(got) != 1 {
 			t.Errorf("an id of %d bytes has no filled form, but: %q", n, got)
 		}
@@ -261,13 +262,13 @@ func TestPadding(t *testing.T) {
 }
 
 func TestRoundTrip(t *testing.T) {
-	objects := []Object{
-		{Kind: MSFZ, Role: Compressed, Name: "A.pdb", DebugID: id(t, "497b72f6390a44fc878e5a2d63b6cc4b1")},
-		{Kind: PDB, Role: Debug, Name: "vc140.pdb", DebugID: id(t, "A54661FE22A74C50A4763D4F2F6EBCD12"), NoDBI: true, InfoAge: 2},
-		{Kind: PDB, Role: Debug, Name: "aged.pdb", DebugID: id(t, "A54661FE22A74C50A4763D4F2F6EBCD11a"), InfoAge: 5},
-		{Kind: PE, Role: Debug, Name: "app.exe.debug", CodeID: "5AB380779000", DebugID: id(t, "497b72f6390a44fc878e5a2d63b6cc4b1")},
-		{Kind: DBG, Role: Debug, Name: "acpi.dbg", CodeID: "37CDB03962040"},
-		{Kind: Breakpad, Role: Symbols, Name: "xul.dll", DebugID: id(t, "A54661FE22A74C50A4763D4F2F6EBCD12"), CodeID: "5AB380779000", CodeName: "xul.dll", Of: PE},
+	objects := []symfile.Object{
+		{Kind: symfile.MSFZ, Role: symfile.Compressed, Name: "A.pdb", DebugID: id(t, "497b72f6390a44fc878e5a2d63b6cc4b1")},
+		{Kind: symfile.PDB, Role: symfile.Debug, Name: "vc140.pdb", DebugID: id(t, "A54661FE22A74C50A4763D4F2F6EBCD12"), NoDBI: true, InfoAge: 2},
+		{Kind: symfile.PDB, Role: symfile.Debug, Name: "aged.pdb", DebugID: id(t, "A54661FE22A74C50A4763D4F2F6EBCD11a"), InfoAge: 5},
+		{Kind: symfile.PE, Role: symfile.Debug, Name: "app.exe.debug", CodeID: "5AB380779000", DebugID: id(t, "497b72f6390a44fc878e5a2d63b6cc4b1")},
+		{Kind: symfile.DBG, Role: symfile.Debug, Name: "acpi.dbg", CodeID: "37CDB03962040"},
+		{Kind: symfile.Breakpad, Role: symfile.Symbols, Name: "xul.dll", DebugID: id(t, "A54661FE22A74C50A4763D4F2F6EBCD12"), CodeID: "5AB380779000", CodeName: "xul.dll", Of: symfile.PE},
 	}
 	for _, m := range inputs(t) {
 		for _, o := range m {
@@ -302,7 +303,7 @@ func TestRoundTrip(t *testing.T) {
 }
 
 func TestTypeOnlyPDB(t *testing.T) {
-	o := Object{Kind: PDB, Role: Debug, Name: "vc140.pdb", DebugID: id(t, "A54661FE22A74C50A4763D4F2F6EBCD12"), NoDBI: true, InfoAge: 2}
+	o := symfile.Object{Kind: symfile.PDB, Role: symfile.Debug, Name: "vc140.pdb", DebugID: id(t, "A54661FE22A74C50A4763D4F2F6EBCD12"), NoDBI: true, InfoAge: 2}
 	want := []string{"vc140.pdb/A54661FE22A74C50A4763D4F2F6EBCD1/vc140.pdb", "vc140.pdb/A54661FE22A74C50A4763D4F2F6EBCD12/vc140.pdb"}
 	if got := SymStore.Paths(o); !slices.Equal(got, want) {
 		t.Errorf("got %q, want %q", got, want)
@@ -423,7 +424,7 @@ func TestHigherAgeAndCodeInfo(t *testing.T) {
 	if err != nil || r.Age == nil || r.Age.Age != 26 || r.Age.GUID.Upper() != "497B72F6390A44FC878E5A2D63B6CC4B" {
 		t.Errorf("%+v %v", r.Age, err)
 	}
-	sym := Object{Kind: Breakpad, Role: Symbols, Name: "winpty.pdb", DebugID: id(t, "3198517245D844EDB92B943840F8C3D81"), CodeID: "69485E8C45000", CodeName: "winpty.dll", Of: PE}
+	sym := symfile.Object{Kind: symfile.Breakpad, Role: symfile.Symbols, Name: "winpty.pdb", DebugID: id(t, "3198517245D844EDB92B943840F8C3D81"), CodeID: "69485E8C45000", CodeName: "winpty.dll", Of: symfile.PE}
 	for _, p := range []string{"winpty.dll/69485E8C45000/winpty.sym", "winpty.dll/69485e8c00045000/winpty.dll.sym"} {
 		r, err := Route(splitNonEmpty(p))
 		if err != nil || !matches(r, sym) {
@@ -431,7 +432,7 @@ func TestHigherAgeAndCodeInfo(t *testing.T) {
 		}
 	}
 	// An image must not answer for its absent PDB.
-	exe := Object{Kind: PE, Role: Executable, Name: "winpty.dll", CodeID: "69485E8C45000", DebugID: sym.DebugID}
+	exe := symfile.Object{Kind: symfile.PE, Role: symfile.Executable, Name: "winpty.dll", CodeID: "69485E8C45000", DebugID: sym.DebugID}
 	r, _ = Route(splitNonEmpty("winpty.pdb/3198517245D844EDB92B943840F8C3D81/winpty.pdb"))
 	if matches(r, exe) {
 		t.Error("an image answers where its PDB was asked for")
@@ -439,10 +440,10 @@ func TestHigherAgeAndCodeInfo(t *testing.T) {
 }
 
 func TestRuntimeHelpers(t *testing.T) {
-	rt := Object{Kind: PE, Name: "coreclr.dll", CodeID: "595EBCD5538000", Role: Executable}
-	so := Object{Kind: ELF, Name: "libcoreclr.so", BuildID: "ef8f58a0b402d11c68f78342ef4fcc7d23798d4c", Role: Executable}
+	rt := symfile.Object{Kind: symfile.PE, Name: "coreclr.dll", CodeID: "595EBCD5538000", Role: symfile.Executable}
+	so := symfile.Object{Kind: symfile.ELF, Name: "libcoreclr.so", BuildID: "ef8f58a0b402d11c68f78342ef4fcc7d23798d4c", Role: symfile.Executable}
 	for _, c := range []struct {
-		rt   Object
+		rt   symfile.Object
 		name string
 		path string
 	}{
@@ -455,12 +456,12 @@ func TestRuntimeHelpers(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		as := RuntimeHelpers(c.rt, Object{Name: c.name})
-		if len(as) != 1 || !slices.ContainsFunc(r.Lookups, func(l Lookup) bool { return l.Matches(as[0]) }) {
+		as := symfile.RuntimeHelpers(c.rt, symfile.Object{Name: c.name})
+		if len(as) != 1 || !slices.ContainsFunc(r.Lookups, func(l symfile.Lookup) bool { return l.Matches(as[0]) }) {
 			t.Errorf("%s: aliases %+v do not answer %+v", c.path, as, r.Lookups)
 		}
 	}
-	if as := RuntimeHelpers(rt, Object{Name: "system.dll"}); as != nil {
+	if as := symfile.RuntimeHelpers(rt, symfile.Object{Name: "system.dll"}); as != nil {
 		t.Errorf("an ordinary library got %+v", as)
 	}
 }
@@ -481,7 +482,7 @@ func FuzzRoute(f *testing.F) {
 		if len(r.Lookups) == 0 || len(r.Lookups) > 16 {
 			t.Errorf("%q has %d lookups", p, len(r.Lookups))
 		}
-		if r.Name != "" && !ValidName(r.Name) {
+		if r.Name != "" && !symfile.ValidName(r.Name) {
 			t.Errorf("%q lets the name %q through", p, r.Name)
 		}
 	})

@@ -1,3 +1,6 @@
+// Package layout knows the paths under which debuggers, crash processors and
+// symbol servers ask for symbol files. It is pure: names and ids in, paths
+// out, and back. It never touches a disk or a network.
 package layout
 
 import (
@@ -6,6 +9,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/symdepot/symdepot/debugid"
+	"github.com/symdepot/symdepot/symfile"
 )
 
 // Layout is one way of arranging symbol files on a server: which paths an
@@ -13,7 +17,7 @@ import (
 // every p in its Paths.
 type Layout struct {
 	name  string
-	paths func(Object) []string
+	paths func(symfile.Object) []string
 	parse func(segments []string) (Request, bool)
 }
 
@@ -53,12 +57,18 @@ func (l Layout) Name() string { return l.name }
 
 // Paths returns the relative paths under which o is asked for in this layout,
 // exactly cased, the canonical one first; nil if it has none there.
-func (l Layout) Paths(o Object) []string {
-	if !ValidName(o.Name) {
+func (l Layout) Paths(o symfile.Object) []string {
+	if !symfile.ValidName(o.Name) {
 		return nil
 	}
 	return l.paths(o)
 }
+
+// File names that SSQP fixes for symbols found by id alone.
+const (
+	elfSymName  = "_.debug"
+	machSymName = "_.dwarf"
+)
 
 // list collects paths without duplicates.
 type list []string
@@ -78,59 +88,59 @@ func (l *list) add(parts ...string) {
 	*l = append(*l, p)
 }
 
-func symstorePaths(o Object) []string { return microsoftPaths(o, o.Name, false) }
+func symstorePaths(o symfile.Object) []string { return microsoftPaths(o, o.Name, false) }
 
 // ssqpPaths prints lower-case names and GUIDs, PE stamps in upper case and the
 // constant FFFFFFFF, as Microsoft's key generators do.
-func ssqpPaths(o Object) []string { return microsoftPaths(o, Fold(o.Name), true) }
+func ssqpPaths(o symfile.Object) []string { return microsoftPaths(o, symfile.Fold(o.Name), true) }
 
-func microsoftPaths(o Object, name string, ssqp bool) []string {
+func microsoftPaths(o symfile.Object, name string, ssqp bool) []string {
 	var l list
 	guid := func(id string) string {
-		if ssqp && len(id) > 32 && !strings.HasSuffix(id, portableAge) {
-			return Fold(id)
+		if ssqp && len(id) > 32 && !strings.HasSuffix(id, symfile.PortableAge) {
+			return symfile.Fold(id)
 		}
 		if ssqp && len(id) >= 32 {
-			return Fold(id[:32]) + id[32:]
+			return symfile.Fold(id[:32]) + id[32:]
 		}
 		return id
 	}
 	switch o.Kind {
-	case PE, DBG:
+	case symfile.PE, symfile.DBG:
 		l.add(name, o.CodeID, name)
-	case PDB, PDB2:
-		for _, id := range o.pdbIDs() {
+	case symfile.PDB, symfile.PDB20:
+		for _, id := range o.PDBIDs() {
 			l.add(name, guid(id), name)
 		}
-	case MSFZ:
-		for _, id := range o.pdbIDs() {
+	case symfile.MSFZ:
+		for _, id := range o.PDBIDs() {
 			l.add(name, guid(id), "msfz"+strconv.Itoa(o.Version), name)
 		}
-	case PortablePDB:
-		if ids := o.portableIDs(); ids != nil {
+	case symfile.PortablePDB:
+		if ids := o.PortableIDs(); ids != nil {
 			l.add(name, guid(ids[0]), name)
 			l.add(name, guid(ids[1]), name)
 		}
-	case ELF:
+	case symfile.ELF:
 		l.elf(o, name, ssqp)
-	case MachO:
+	case symfile.MachO:
 		l.macho(o, name)
-	case WASM:
-		for _, id := range o.buildIDs() {
+	case symfile.WASM:
+		for _, id := range o.BuildIDs() {
 			l.add(name, id, name)
 		}
-	case Breakpad:
+	case symfile.Breakpad:
 		if !ssqp {
 			l = breakpadPaths(o)
 		}
-	case SourceBundle:
-		if o.Of == PE && !ssqp {
+	case symfile.SourceBundle:
+		if o.Of == symfile.PE && !ssqp {
 			l.add(o.Name, o.DebugID.Breakpad(), cutExt(o.Name)+".src.zip")
-		} else if o.Of == PE {
+		} else if o.Of == symfile.PE {
 			l.add(name, guid(o.DebugID.Breakpad()), cutExt(name)+".src.zip")
 		}
-	case R2RMap, SHA1, JSMap:
-		l.add(name, o.hashID(), name)
+	case symfile.R2RMap, symfile.SHA1, symfile.JSMap:
+		l.add(name, o.HashID(), name)
 	}
 	return l
 }
@@ -138,38 +148,38 @@ func microsoftPaths(o Object, name string, ssqp bool) []string {
 // elf adds the code path and the symbol path. SSQP fills ids to 20 bytes and
 // files what has debug information as symbols; Sentry's tools use ids as they
 // are and go by what they look for. All of it is asked for.
-func (l *list) elf(o Object, name string, ssqp bool) {
-	ids := o.buildIDs()
+func (l *list) elf(o symfile.Object, name string, ssqp bool) {
+	ids := o.BuildIDs()
 	if ssqp && len(ids) == 2 {
 		ids[0], ids[1] = ids[1], ids[0]
 	}
 	for _, id := range ids {
-		if ssqp && o.Role&Debug != 0 {
+		if ssqp && o.Role&symfile.Debug != 0 {
 			l.add(elfSymName, "elf-buildid-sym-"+id, elfSymName)
 		}
-		if o.Role&Executable != 0 {
+		if o.Role&symfile.Executable != 0 {
 			l.add(name, "elf-buildid-"+id, name)
 		}
-		if o.Role&Debug != 0 {
+		if o.Role&symfile.Debug != 0 {
 			l.add(elfSymName, "elf-buildid-sym-"+id, elfSymName)
 		}
 	}
 }
 
-func (l *list) macho(o Object, name string) {
-	u := o.machUUID()
+func (l *list) macho(o symfile.Object, name string) {
+	u := o.MachUUID()
 	if u == "" {
 		return
 	}
-	if o.Role&Executable != 0 {
+	if o.Role&symfile.Executable != 0 {
 		l.add(name, "mach-uuid-"+u, name)
 	}
-	if o.Role&Debug != 0 {
+	if o.Role&symfile.Debug != 0 {
 		l.add(machSymName, "mach-uuid-sym-"+u, machSymName)
 	}
 }
 
-func index2Paths(o Object) []string {
+func index2Paths(o symfile.Object) []string {
 	var l list
 	for _, p := range symstorePaths(o) {
 		name, _, _ := strings.Cut(p, "/")
@@ -195,13 +205,13 @@ func Bucket(name string) string {
 
 // breakpadPaths files under DEBUGFILE/ID/STEM.sym; only .pdb leaves the stem,
 // whatever its case.
-func breakpadPaths(o Object) []string {
+func breakpadPaths(o symfile.Object) []string {
 	var l list
 	switch o.Kind {
-	case Breakpad:
+	case symfile.Breakpad:
 		l.add(o.Name, o.DebugID.Breakpad(), Stem(o.Name)+".sym")
-	case SourceBundle:
-		if o.Of != WASM {
+	case symfile.SourceBundle:
+		if o.Of != symfile.WASM {
 			l.add(o.Name, o.DebugID.Breakpad(), Stem(o.Name)+".src.zip")
 		}
 	}
@@ -225,66 +235,66 @@ func cutExt(name string) string {
 }
 
 // unifiedIDs lists the ids that Sentry's unified layout files o under.
-func (o Object) unifiedIDs() []string {
+func unifiedIDs(o symfile.Object) []string {
 	var l list
-	debug := Fold(o.DebugID.Breakpad())
+	debug := symfile.Fold(o.DebugID.Breakpad())
 	of := o.Kind
-	if o.Kind == SourceBundle || o.Kind == Breakpad || o.Kind == IL2CPP {
+	if o.Kind == symfile.SourceBundle || o.Kind == symfile.Breakpad || o.Kind == symfile.IL2CPP {
 		of = o.Of
 	}
 	switch of {
-	case PE:
+	case symfile.PE:
 		l.add(debug)
-		if o.Kind == PE {
-			l.add(Fold(o.CodeID)) // for lookups that know nothing but the image
+		if o.Kind == symfile.PE {
+			l.add(symfile.Fold(o.CodeID)) // for lookups that know nothing but the image
 		}
-	case PDB, PDB2, PortablePDB:
+	case symfile.PDB, symfile.PDB20, symfile.PortablePDB:
 		l.add(debug)
-	case ELF, WASM:
+	case symfile.ELF, symfile.WASM:
 		for _, id := range []string{o.CodeID, string(o.BuildID)} {
-			l.add(Fold(id))
+			l.add(symfile.Fold(id))
 		}
 		if len(l) == 0 {
 			l.add(debug)
 		}
-	case MachO, UUIDMap, BCSymbolMap, ProGuard:
-		l.add(Fold(o.CodeID))
+	case symfile.MachO, symfile.UUIDMap, symfile.BCSymbolMap, symfile.ProGuard:
+		l.add(symfile.Fold(o.CodeID))
 		if len(l) == 0 && debug != "" {
 			l.add(o.DebugID.GUID.Lower())
 		}
-	case KindUnknown:
+	case symfile.KindUnknown:
 		l.add(debug)
-		l.add(Fold(o.CodeID))
+		l.add(symfile.Fold(o.CodeID))
 	}
 	return l
 }
 
-func unifiedPaths(o Object) []string {
+func unifiedPaths(o symfile.Object) []string {
 	var leaves []string
 	switch o.Kind {
-	case PE:
-		if o.Role&Executable == 0 {
+	case symfile.PE:
+		if o.Role&symfile.Executable == 0 {
 			// Debug information cut out of an image; its debug id, if it has
 			// one, names a PDB.
 			if len(o.CodeID) > 2 {
-				return list{Fold(o.CodeID[:2]) + "/" + Fold(o.CodeID[2:]) + "/debuginfo"}
+				return list{symfile.Fold(o.CodeID[:2]) + "/" + symfile.Fold(o.CodeID[2:]) + "/debuginfo"}
 			}
 			return nil
 		}
 		leaves = []string{"executable"}
-	case PDB, PDB2, PortablePDB:
+	case symfile.PDB, symfile.PDB20, symfile.PortablePDB:
 		leaves = []string{"debuginfo"}
-	case ELF, MachO, WASM:
+	case symfile.ELF, symfile.MachO, symfile.WASM:
 		leaves = companionLeaves(o)
-	case Breakpad:
+	case symfile.Breakpad:
 		leaves = []string{"breakpad"}
-	case SourceBundle:
+	case symfile.SourceBundle:
 		leaves = []string{"sourcebundle"}
-	case UUIDMap, BCSymbolMap, IL2CPP, ProGuard:
+	case symfile.UUIDMap, symfile.BCSymbolMap, symfile.IL2CPP, symfile.ProGuard:
 		leaves = []string{o.Kind.String()}
 	}
 	var l list
-	for _, id := range o.unifiedIDs() {
+	for _, id := range unifiedIDs(o) {
 		if len(id) < 3 {
 			continue
 		}
@@ -297,29 +307,29 @@ func unifiedPaths(o Object) []string {
 
 // companionLeaves lists the leaves that any tool uses for an image: symsorter
 // goes by what it takes for a debug companion, others by what is inside.
-func companionLeaves(o Object) []string {
+func companionLeaves(o symfile.Object) []string {
 	var l list
-	if o.DebugCompanion || o.Kind == WASM && o.Role&Debug != 0 {
+	if o.DebugCompanion || o.Kind == symfile.WASM && o.Role&symfile.Debug != 0 {
 		l.add("debuginfo")
 	}
-	if o.Role&Executable != 0 {
+	if o.Role&symfile.Executable != 0 {
 		l.add("executable")
 	}
-	if o.Role&Debug != 0 {
+	if o.Role&symfile.Debug != 0 {
 		l.add("debuginfo")
 	}
 	return l
 }
 
-func debuginfodPaths(o Object) []string {
+func debuginfodPaths(o symfile.Object) []string {
 	var l list
-	if o.Kind != ELF || o.BuildID == "" {
+	if o.Kind != symfile.ELF || o.BuildID == "" {
 		return nil
 	}
-	if o.Role&Executable != 0 {
+	if o.Role&symfile.Executable != 0 {
 		l.add("buildid", string(o.BuildID), "executable")
 	}
-	if o.Role&Debug != 0 {
+	if o.Role&symfile.Debug != 0 {
 		l.add("buildid", string(o.BuildID), "debuginfo")
 	}
 	return l
@@ -327,28 +337,28 @@ func debuginfodPaths(o Object) []string {
 
 // gdbPaths files under the first byte of the build-id: the executable without
 // a suffix, debug information with .debug.
-func gdbPaths(o Object) []string {
+func gdbPaths(o symfile.Object) []string {
 	var l list
 	of := o.Kind
-	if of == SourceBundle {
+	if of == symfile.SourceBundle {
 		of = o.Of
 	}
-	if of != ELF && of != WASM {
+	if of != symfile.ELF && of != symfile.WASM {
 		return nil
 	}
-	ids := []string{Fold(o.CodeID), string(o.BuildID)}
+	ids := []string{symfile.Fold(o.CodeID), string(o.BuildID)}
 	for _, id := range ids {
 		if len(id) < 4 || !debugid.IsHex(id) {
 			continue
 		}
-		if o.Kind == SourceBundle {
+		if o.Kind == symfile.SourceBundle {
 			l.add(id[:2], id[2:]+".src.zip")
 			continue
 		}
-		if o.Role&Executable != 0 {
+		if o.Role&symfile.Executable != 0 {
 			l.add(id[:2], id[2:])
 		}
-		if o.Role&Debug != 0 {
+		if o.Role&symfile.Debug != 0 {
 			l.add(id[:2], id[2:]+".debug")
 		}
 	}
@@ -357,33 +367,33 @@ func gdbPaths(o Object) []string {
 
 // lldbPaths files under the UUID's upper-case digits: debug information
 // without a suffix, the image with Sentry's .app.
-func lldbPaths(o Object) []string {
+func lldbPaths(o symfile.Object) []string {
 	var l list
 	of := o.Kind
-	if of == SourceBundle {
+	if of == symfile.SourceBundle {
 		of = o.Of
 	}
-	if of != MachO {
+	if of != symfile.MachO {
 		return nil
 	}
-	g, err := debugid.ParseGUID(o.machUUID())
+	g, err := debugid.ParseGUID(o.MachUUID())
 	if err != nil {
 		return nil
 	}
-	if o.Kind == SourceBundle {
+	if o.Kind == symfile.SourceBundle {
 		l.add(g.LLDB() + ".src.zip")
 		return l
 	}
-	if o.Role&Executable != 0 {
+	if o.Role&symfile.Executable != 0 {
 		l.add(g.LLDB() + ".app")
 	}
-	if o.Role&Debug != 0 {
+	if o.Role&symfile.Debug != 0 {
 		l.add(g.LLDB())
 	}
 	return l
 }
 
-func nativePaths(o Object) []string {
+func nativePaths(o symfile.Object) []string {
 	var l list
 	add := func(paths []string) {
 		for _, p := range paths {
@@ -391,20 +401,20 @@ func nativePaths(o Object) []string {
 		}
 	}
 	switch o.Kind {
-	case PE, DBG, PDB, PDB2, PortablePDB:
+	case symfile.PE, symfile.DBG, symfile.PDB, symfile.PDB20, symfile.PortablePDB:
 		add(symstorePaths(o))
-	case ELF, WASM:
+	case symfile.ELF, symfile.WASM:
 		add(gdbPaths(o))
-	case MachO:
+	case symfile.MachO:
 		add(lldbPaths(o))
-	case Breakpad:
+	case symfile.Breakpad:
 		add(breakpadPaths(o))
-	case SourceBundle:
+	case symfile.SourceBundle:
 		add(gdbPaths(o))
 		add(lldbPaths(o))
 		add(symstorePaths(o))
-		if o.Of == PortablePDB && !o.DebugID.IsZero() {
-			l.add(o.Name, o.DebugID.GUID.Upper()+portableAge, cutExt(o.Name)+".src.zip")
+		if o.Of == symfile.PortablePDB && !o.DebugID.IsZero() {
+			l.add(o.Name, o.DebugID.GUID.Upper()+symfile.PortableAge, cutExt(o.Name)+".src.zip")
 		}
 		if len(l) > 0 {
 			add(breakpadPaths(o))
@@ -413,32 +423,14 @@ func nativePaths(o Object) []string {
 	return l
 }
 
-func slashPaths(o Object) []string {
+func slashPaths(o symfile.Object) []string {
 	var l list
 	switch o.Kind {
-	case PE, ELF, MachO, WASM:
+	case symfile.PE, symfile.ELF, symfile.MachO, symfile.WASM:
 		if debugid.IsHex(o.CodeID) {
 			l.add(o.Name, strings.ToUpper(o.CodeID), "symbols")
-			l.add(o.Name, Fold(o.CodeID), "symbols")
+			l.add(o.Name, symfile.Fold(o.CodeID), "symbols")
 		}
 	}
 	return l
 }
-
-// ValidName reports whether name can be a path component of its own: not
-// empty, at most 255 bytes, no separators, no control characters, neither "."
-// nor "..".
-func ValidName(name string) bool {
-	if name == "" || len(name) > 255 || name == "." || name == ".." {
-		return false
-	}
-	for _, r := range name {
-		if r < 0x20 || r == 0x7f || r == '/' || r == '\\' {
-			return false
-		}
-	}
-	return true
-}
-
-// BaseName returns what follows the last slash or backslash.
-func BaseName(path string) string { return path[strings.LastIndexAny(path, `/\`)+1:] }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/symdepot/symdepot/debugid"
 	"github.com/symdepot/symdepot/symcache"
+	"github.com/symdepot/symdepot/symfile"
 )
 
 // ErrNoPath is wrapped by every Parse error: the path asks for nothing that a
@@ -33,7 +34,7 @@ const (
 type Request struct {
 	Form Form
 	// Lookups are tried in order; the first that finds an object answers.
-	Lookups []Lookup
+	Lookups []symfile.Lookup
 	// Name is the file name as asked; empty where the path has none.
 	Name string
 	// Age allows a PDB of equal GUID and higher age when no lookup finds
@@ -65,14 +66,14 @@ func (r *Request) AcceptMSFZ() {
 		return
 	}
 	for i, l := range r.Lookups {
-		if l.Role&Debug != 0 {
-			r.Lookups[i].Role |= Compressed
+		if l.Role&symfile.Debug != 0 {
+			r.Lookups[i].Role |= symfile.Compressed
 		}
 	}
 }
 
 // plain are the roles that answer name/id/name.
-const plain = Executable | Debug | Other
+const plain = symfile.Executable | symfile.Debug | symfile.Other
 
 // Parse reads a relative path of this layout. The path is not escaped.
 func (l Layout) Parse(path string) (Request, error) {
@@ -100,8 +101,8 @@ func clip(s string) string {
 // cleanName returns the usable base name of a decoded path segment. Some
 // clients send the whole path of a Windows build machine.
 func cleanName(s string) (string, bool) {
-	s = BaseName(s)
-	return s, ValidName(s)
+	s = symfile.BaseName(s)
+	return s, symfile.ValidName(s)
 }
 
 // parseSymstore reads name/id/leaf and name/id/msfzN/leaf.
@@ -117,7 +118,7 @@ func parseSymstore(s []string) (Request, bool) {
 			}
 			_ = v // the container's own version answers; there is only one
 			for i := range r.Lookups {
-				r.Lookups[i].Role = Compressed
+				r.Lookups[i].Role = symfile.Compressed
 			}
 			return r, true
 		}
@@ -144,7 +145,7 @@ func parseIndex2(s []string) (Request, bool) {
 // isBucket reports whether b is the two-tier directory of name: its first one
 // or two characters in any case. POSIX tools leave the dot that Windows drops.
 func isBucket(b, name string) bool {
-	b, name = Fold(b), Fold(name)
+	b, name = symfile.Fold(b), symfile.Fold(name)
 	if n := len([]rune(b)); n < 1 || n > 2 {
 		return false
 	}
@@ -166,7 +167,7 @@ func nameIDLeaf(rawName, id, rawLeaf string) (Request, bool) {
 	if !ok {
 		return Request{}, false
 	}
-	fn, fl := Fold(name), Fold(leaf)
+	fn, fl := symfile.Fold(name), symfile.Fold(leaf)
 	r := Request{Name: name}
 	switch {
 	case fl == fn:
@@ -182,11 +183,11 @@ func nameIDLeaf(rawName, id, rawLeaf string) (Request, bool) {
 		}
 	case strings.HasSuffix(fl, ".src.zip") && isStem(fn, strings.TrimSuffix(fl, ".src.zip")):
 		r.Layout = "native"
-		r.Lookups = key.special(fn, Sources)
+		r.Lookups = key.special(fn, symfile.Sources)
 		return r, len(r.Lookups) > 0
 	case strings.HasSuffix(fl, ".sym") && isStem(fn, strings.TrimSuffix(fl, ".sym")):
 		r.Layout = "breakpad"
-		r.Lookups = append(key.special(fn, Symbols), key.codeInfo(fn)...)
+		r.Lookups = append(key.special(fn, symfile.Symbols), key.codeInfo(fn)...)
 		return r, len(r.Lookups) > 0
 	default:
 		return Request{}, false
@@ -215,33 +216,33 @@ func isStem(name, stem string) bool {
 
 // key is the middle part of name/id/leaf.
 type key struct {
-	id    string // folded
-	role  Role   // what the word in front of the id says; 0: none stood there
-	any   bool   // the name does not matter (_.debug, _.dwarf)
-	wide  bool   // wide enough to stand without the name
-	extra string // a second spelling to try
+	id    string       // folded
+	role  symfile.Role // what the word in front of the id says; 0: none stood there
+	any   bool         // the name does not matter (_.debug, _.dwarf)
+	wide  bool         // wide enough to stand without the name
+	extra string       // a second spelling to try
 	age   *PDBAge
 }
 
 // parseKey reads the id part with the words that SSQP puts in front.
 func parseKey(s string) (key, bool) {
-	f := Fold(s)
+	f := symfile.Fold(s)
 	for _, p := range []struct {
 		word string
-		role Role
+		role symfile.Role
 		any  bool
 	}{
-		{"elf-buildid-sym-", Debug, true},
-		{"elf-buildid-", Executable, false},
-		{"mach-uuid-sym-", Debug, true},
-		{"mach-uuid-", Executable, false},
+		{"elf-buildid-sym-", symfile.Debug, true},
+		{"elf-buildid-", symfile.Executable, false},
+		{"mach-uuid-sym-", symfile.Debug, true},
+		{"mach-uuid-", symfile.Executable, false},
 	} {
 		rest, ok := strings.CutPrefix(f, p.word)
 		if !ok {
 			continue
 		}
-		if c, ok := strings.CutPrefix(rest, "coreclr-"); ok && p.role == Executable {
-			return key{id: "coreclr-" + c, role: Executable}, debugid.IsHex(c)
+		if c, ok := strings.CutPrefix(rest, "coreclr-"); ok && p.role == symfile.Executable {
+			return key{id: "coreclr-" + c, role: symfile.Executable}, debugid.IsHex(c)
 		}
 		if !debugid.IsHex(rest) || len(rest) > 2*debugid.MaxBuildID {
 			return key{}, false
@@ -249,11 +250,11 @@ func parseKey(s string) (key, bool) {
 		return key{id: rest, role: p.role, any: p.any, wide: len(rest) >= 16}, true
 	}
 	if strings.HasPrefix(f, "sha1-") && len(f) == 45 && debugid.IsHex(f[5:]) {
-		return key{id: f, role: Other, wide: true}, true
+		return key{id: f, role: symfile.Other, wide: true}, true
 	}
 	if strings.HasPrefix(f, "r2rmap-v") && len(f) < 64 {
 		_, sig, ok := strings.Cut(f[8:], "-")
-		return key{id: f, role: Other, wide: true}, ok && debugid.IsHex(sig)
+		return key{id: f, role: symfile.Other, wide: true}, ok && debugid.IsHex(sig)
 	}
 	if !debugid.IsHex(f) || len(f) < 2 || len(f) > 2*debugid.MaxBuildID {
 		return key{}, false
@@ -282,58 +283,58 @@ func names(name string) []string {
 }
 
 // plain lists the lookups of name/id/name.
-func (k key) plain(name string) []Lookup {
+func (k key) plain(name string) []symfile.Lookup {
 	role, alone := k.role, k.role
 	if role == 0 {
 		// The word-less id of a GUID's width names debug information; an
 		// image of the same id must not answer under another name.
 		role, alone = plain, plain
 		if k.age != nil {
-			alone = Debug | Other
+			alone = symfile.Debug | symfile.Other
 		}
 	}
 	if k.any {
-		return []Lookup{{ID: k.id, Role: role}}
+		return []symfile.Lookup{{ID: k.id, Role: role}}
 	}
-	var ls []Lookup
+	var ls []symfile.Lookup
 	for _, n := range names(name) {
-		ls = append(ls, Lookup{Name: n, ID: k.id, Role: role})
+		ls = append(ls, symfile.Lookup{Name: n, ID: k.id, Role: role})
 		if k.extra != "" {
-			ls = append(ls, Lookup{Name: n, ID: k.extra, Role: role})
+			ls = append(ls, symfile.Lookup{Name: n, ID: k.extra, Role: role})
 		}
 	}
 	if k.wide {
-		ls = append(ls, Lookup{ID: k.id, Role: alone, Unique: true})
+		ls = append(ls, symfile.Lookup{ID: k.id, Role: alone, Unique: true})
 	}
 	return ls
 }
 
 // special lists the lookups of a Breakpad file or a source bundle.
-func (k key) special(name string, role Role) []Lookup {
+func (k key) special(name string, role symfile.Role) []symfile.Lookup {
 	if k.role != 0 {
 		return nil
 	}
-	var ls []Lookup
+	var ls []symfile.Lookup
 	for _, n := range names(name) {
-		ls = append(ls, Lookup{Name: n, ID: k.id, Role: role})
+		ls = append(ls, symfile.Lookup{Name: n, ID: k.id, Role: role})
 	}
 	if k.wide {
-		ls = append(ls, Lookup{ID: k.id, Role: role, Unique: true})
+		ls = append(ls, symfile.Lookup{ID: k.id, Role: role, Unique: true})
 	}
 	return ls
 }
 
 // codeInfo lists the lookups by which a client that has only a module's code
 // file and code id learns the debug id, from the redirect it gets.
-func (k key) codeInfo(name string) []Lookup {
+func (k key) codeInfo(name string) []symfile.Lookup {
 	if k.role != 0 {
 		return nil
 	}
-	var ls []Lookup
+	var ls []symfile.Lookup
 	for _, n := range names(name) {
-		ls = append(ls, Lookup{Name: n, ID: k.id, Role: CodeInfo})
+		ls = append(ls, symfile.Lookup{Name: n, ID: k.id, Role: symfile.CodeInfo})
 		if k.extra != "" {
-			ls = append(ls, Lookup{Name: n, ID: k.extra, Role: CodeInfo})
+			ls = append(ls, symfile.Lookup{Name: n, ID: k.extra, Role: symfile.CodeInfo})
 		}
 	}
 	return ls
@@ -352,9 +353,9 @@ func parseBreakpad(s []string) (Request, bool) {
 	return r, true
 }
 
-var unifiedLeaves = map[string]Role{
-	"executable": Executable, "debuginfo": Debug | Companion, "breakpad": Symbols, "sourcebundle": Sources,
-	"uuidmap": UUIDs, "bcsymbolmap": BCSymbols, "il2cpp": IL2CPPMap, "proguard": Mapping,
+var unifiedLeaves = map[string]symfile.Role{
+	"executable": symfile.Executable, "debuginfo": symfile.Debug | symfile.Companion, "breakpad": symfile.Symbols, "sourcebundle": symfile.Sources,
+	"uuidmap": symfile.UUIDs, "bcsymbolmap": symfile.BCSymbols, "il2cpp": symfile.IL2CPPMap, "proguard": symfile.Mapping,
 }
 
 func parseUnified(s []string) (Request, bool) {
@@ -364,19 +365,19 @@ func parseUnified(s []string) (Request, bool) {
 	if len(s) != 3 || len(s[0]) != 2 || !debugid.IsHex(s[0]+s[1]) || len(s[1]) > 2*debugid.MaxBuildID {
 		return Request{}, false
 	}
-	leaf := Fold(s[2])
+	leaf := symfile.Fold(s[2])
 	r := Request{Layout: "unified"}
 	role, ok := unifiedLeaves[leaf]
 	switch {
 	case ok:
 	case leaf == "executabl_":
-		role, r.Form = Executable, FormCabinet
+		role, r.Form = symfile.Executable, FormCabinet
 	case leaf == "debuginf_":
-		role, r.Form = Debug, FormCabinet
+		role, r.Form = symfile.Debug, FormCabinet
 	default:
 		return Request{}, false
 	}
-	r.Lookups = []Lookup{{ID: Fold(s[0] + s[1]), Role: role}}
+	r.Lookups = []symfile.Lookup{{ID: symfile.Fold(s[0] + s[1]), Role: role}}
 	return r, true
 }
 
@@ -398,18 +399,18 @@ func buildIDArtifact(id string, rest []string) (Request, bool) {
 		return Request{}, false
 	}
 	r := Request{Layout: "debuginfod"}
-	switch Fold(rest[0]) {
+	switch symfile.Fold(rest[0]) {
 	case "debuginfo":
-		r.Lookups = []Lookup{{ID: string(b), Role: Debug}}
+		r.Lookups = []symfile.Lookup{{ID: string(b), Role: symfile.Debug}}
 	case "executable":
-		r.Lookups = []Lookup{{ID: string(b), Role: Executable}}
+		r.Lookups = []symfile.Lookup{{ID: string(b), Role: symfile.Executable}}
 	case "section":
 		r.Form, r.Section = FormSection, strings.Join(rest[1:], "/")
-		r.Lookups = []Lookup{{ID: string(b), Role: Debug}, {ID: string(b), Role: Executable}}
+		r.Lookups = []symfile.Lookup{{ID: string(b), Role: symfile.Debug}, {ID: string(b), Role: symfile.Executable}}
 		return r, r.Section != ""
 	case "source":
 		r.Form, r.Section = FormSource, strings.Join(rest[1:], "/")
-		r.Lookups = []Lookup{{ID: string(b), Role: Debug}}
+		r.Lookups = []symfile.Lookup{{ID: string(b), Role: symfile.Debug}}
 		return r, r.Section != ""
 	default:
 		return Request{}, false
@@ -427,28 +428,28 @@ func parseGDB(s []string) (Request, bool) {
 	if len(s) != 2 || len(s[0]) != 2 {
 		return Request{}, false
 	}
-	rest, role := Fold(s[1]), Executable
+	rest, role := symfile.Fold(s[1]), symfile.Executable
 	if t, ok := strings.CutSuffix(rest, ".debug"); ok {
-		rest, role = t, Debug
+		rest, role = t, symfile.Debug
 	} else if t, ok := strings.CutSuffix(rest, ".src.zip"); ok {
-		rest, role = t, Sources
+		rest, role = t, symfile.Sources
 	}
 	id, err := debugid.ParseBuildID(s[0] + rest)
 	if err != nil {
 		return Request{}, false
 	}
-	return Request{Layout: "gdb", Lookups: []Lookup{{ID: string(id), Role: role}}}, true
+	return Request{Layout: "gdb", Lookups: []symfile.Lookup{{ID: string(id), Role: role}}}, true
 }
 
 func parseLLDB(s []string) (Request, bool) {
 	if len(s) != 6 {
 		return Request{}, false
 	}
-	last, role := Fold(s[5]), Debug
+	last, role := symfile.Fold(s[5]), symfile.Debug
 	if t, ok := strings.CutSuffix(last, ".app"); ok {
-		last, role = t, Executable
+		last, role = t, symfile.Executable
 	} else if t, ok := strings.CutSuffix(last, ".src.zip"); ok {
-		last, role = t, Sources
+		last, role = t, symfile.Sources
 	}
 	if len(last) != 12 {
 		return Request{}, false
@@ -458,11 +459,11 @@ func parseLLDB(s []string) (Request, bool) {
 			return Request{}, false
 		}
 	}
-	id := Fold(strings.Join(s[:5], "")) + last
+	id := symfile.Fold(strings.Join(s[:5], "")) + last
 	if !debugid.IsHex(id) {
 		return Request{}, false
 	}
-	return Request{Layout: "lldb", Lookups: []Lookup{{ID: id, Role: role}}}, true
+	return Request{Layout: "lldb", Lookups: []symfile.Lookup{{ID: id, Role: role}}}, true
 }
 
 func parseNative(s []string) (Request, bool) {
@@ -489,7 +490,7 @@ func parseSymCache(s []string) (Request, bool) {
 	}
 	q := Request{Layout: "symcache", Form: FormSymCache, Name: s[1], Version: r.Version.Segment(), SymCache: r}
 	if !r.HexOnly {
-		q.Lookups = []Lookup{{Name: Fold(r.Key.Name), ID: Fold(r.Key.ID.Breakpad()), Role: SymCacheFile}}
+		q.Lookups = []symfile.Lookup{{Name: symfile.Fold(r.Key.Name), ID: symfile.Fold(r.Key.ID.Breakpad()), Role: symfile.SymCacheFile}}
 	}
 	return q, true
 }
@@ -542,7 +543,7 @@ func RouteAdmin(segs []string, extra ...string) (Request, error) {
 
 func matchAdmin(s []string) (Request, bool) {
 	for _, p := range s {
-		if !ValidName(p) {
+		if !symfile.ValidName(p) {
 			return Request{}, false
 		}
 	}

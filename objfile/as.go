@@ -11,7 +11,7 @@ import (
 	"io"
 
 	"github.com/symdepot/symdepot/debugid"
-	"github.com/symdepot/symdepot/layout"
+	"github.com/symdepot/symdepot/symfile"
 )
 
 // AsWords are the kinds that Options.As may name.
@@ -19,19 +19,19 @@ var AsWords = []string{"sha1", "jsmap", "il2cpp", "proguard"}
 
 // identifyAs reads a file as the kind that the user says it is.
 func identifyAs(r *io.SectionReader, name string, opt Options) ([]Object, error) {
-	o := Object{Object: layout.Object{Kind: layout.ParseKind(opt.As), Name: name}, Size: r.Size()}
-	if o.Size == 0 && o.Kind != layout.SHA1 {
+	o := Object{Object: symfile.Object{Kind: symfile.ParseKind(opt.As), Name: name}, Size: r.Size()}
+	if o.Size == 0 && o.Kind != symfile.SHA1 {
 		return nil, notSymbol("empty file")
 	}
 	var err error
 	switch o.Kind {
-	case layout.SHA1:
+	case symfile.SHA1:
 		err = o.asSHA1(r)
-	case layout.JSMap:
+	case symfile.JSMap:
 		err = o.asJSMap(r, opt.Script)
-	case layout.IL2CPP:
+	case symfile.IL2CPP:
 		err = o.asIL2CPP(r, opt.ID)
-	case layout.ProGuard:
+	case symfile.ProGuard:
 		err = o.asProGuard(r)
 	default:
 		err = fmt.Errorf("a file cannot be read as %q, only as one of %v", clip(opt.As), AsWords)
@@ -48,7 +48,7 @@ func (o *Object) asSHA1(r io.Reader) error {
 	if _, err := io.Copy(h, r); err != nil {
 		return err
 	}
-	o.Role, o.Hash = layout.Other, hex.EncodeToString(h.Sum(nil))
+	o.Role, o.Hash = symfile.Other, hex.EncodeToString(h.Sum(nil))
 	return nil
 }
 
@@ -70,7 +70,7 @@ func (o *Object) asJSMap(r io.Reader, script func() (io.ReadCloser, error)) erro
 	if _, err := io.Copy(h, s); err != nil {
 		return fmt.Errorf("the source map's script: %w", err)
 	}
-	o.Role, o.Hash = layout.Other, hex.EncodeToString(h.Sum(nil))
+	o.Role, o.Hash = symfile.Other, hex.EncodeToString(h.Sum(nil))
 	o.Features.Debug = true
 	return nil
 }
@@ -90,7 +90,7 @@ func (o *Object) asIL2CPP(r io.Reader, id string) error {
 	if d.IsZero() {
 		return errors.New("the debug id given is zero, which means none")
 	}
-	o.Role, o.DebugID = layout.IL2CPPMap, d
+	o.Role, o.DebugID = symfile.IL2CPPMap, d
 	o.Features.Debug = true
 	return nil
 }
@@ -143,7 +143,7 @@ func (o *Object) asProGuard(r io.Reader) error {
 	if _, err := io.Copy(io.Discard, br); err != nil {
 		return err
 	}
-	o.Role, o.DebugID = layout.Mapping, debugid.ID{GUID: uuid5(h.Sum(nil))}
+	o.Role, o.DebugID = symfile.Mapping, debugid.ID{GUID: uuid5(h.Sum(nil))}
 	o.Features.Symtab = true
 	return nil
 }

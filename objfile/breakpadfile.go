@@ -8,7 +8,7 @@ import (
 
 	"github.com/symdepot/symdepot/breakpad"
 	"github.com/symdepot/symdepot/debugid"
-	"github.com/symdepot/symdepot/layout"
+	"github.com/symdepot/symdepot/symfile"
 )
 
 // identifyBreakpad reads the head of a .sym file and looks for its kinds of
@@ -22,8 +22,8 @@ func identifyBreakpad(b *budget, head []byte) ([]Object, error) {
 	if err != nil {
 		return nil, err
 	}
-	o := b.whole(layout.Object{
-		Kind: layout.Breakpad, Role: layout.Symbols, Name: layout.BaseName(h.Name), CodeName: layout.BaseName(h.CodeName),
+	o := b.whole(symfile.Object{
+		Kind: symfile.Breakpad, Role: symfile.Symbols, Name: symfile.BaseName(h.Name), CodeName: symfile.BaseName(h.CodeName),
 		DebugID: h.ID, Of: moduleKind(h.OS),
 	})
 	if o.Name == "" {
@@ -42,16 +42,16 @@ func identifyBreakpad(b *budget, head []byte) ([]Object, error) {
 }
 
 // moduleKind tells the module's format from the MODULE record's system.
-func moduleKind(system string) layout.Kind {
+func moduleKind(system string) symfile.Kind {
 	switch strings.ToLower(system) {
 	case "windows":
-		return layout.PE
+		return symfile.PE
 	case "linux", "android", "fuchsia", "freebsd", "netbsd", "openbsd", "solaris", "chromeos":
-		return layout.ELF
+		return symfile.ELF
 	case "mac", "macos", "macosx", "darwin", "ios", "tvos", "watchos", "visionos":
-		return layout.MachO
+		return symfile.MachO
 	}
-	return layout.KindUnknown
+	return symfile.KindUnknown
 }
 
 // archWord passes a processor's name on if it is a sane word.
@@ -70,12 +70,12 @@ func (o *Object) setCodeID(code string) {
 		code = ""
 	}
 	switch o.Of {
-	case layout.PE:
+	case symfile.PE:
 		if pe, err := debugid.ParsePE(code); err == nil {
 			code = pe.String()
 		}
 		o.CodeID = code
-	case layout.MachO:
+	case symfile.MachO:
 		g, err := debugid.ParseGUID(code)
 		if err != nil && o.DebugID.Age == 0 {
 			g = o.DebugID.GUID
@@ -83,9 +83,9 @@ func (o *Object) setCodeID(code string) {
 		if !g.IsZero() {
 			o.CodeID = g.Lower()
 		}
-	case layout.ELF, layout.WASM:
+	case symfile.ELF, symfile.WASM:
 		o.CodeID = strings.ToLower(code)
-		if id, err := debugid.ParseBuildID(code); err == nil && o.Of == layout.ELF {
+		if id, err := debugid.ParseBuildID(code); err == nil && o.Of == symfile.ELF {
 			o.BuildID = id
 		}
 	default:

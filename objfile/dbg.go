@@ -4,7 +4,7 @@ import (
 	"encoding/binary"
 
 	"github.com/symdepot/symdepot/debugid"
-	"github.com/symdepot/symdepot/layout"
+	"github.com/symdepot/symdepot/symfile"
 )
 
 // dbgHeaderSize is the size of an IMAGE_SEPARATE_DEBUG_HEADER.
@@ -32,7 +32,7 @@ func identifyDBG(b *budget, name string) ([]Object, error) {
 	if sections > maxPESections || dirs > maxDebugEntries*debugEntrySize || dirs%debugEntrySize != 0 {
 		return nil, broken("the DBG header claims %d sections and %d bytes of debug directory", sections, dirs)
 	}
-	o := b.whole(layout.Object{Kind: layout.DBG, Role: layout.Debug, Name: name})
+	o := b.whole(symfile.Object{Kind: symfile.DBG, Role: symfile.Debug, Name: name})
 	o.Arch = peArch(le.Uint16(h[4:]))
 	if !id.IsZero() {
 		o.CodeID = id.String()
@@ -60,7 +60,7 @@ func identifyDBG(b *budget, name string) ([]Object, error) {
 			if err != nil {
 				return nil, err
 			}
-			if want.Kind != layout.KindUnknown {
+			if want.Kind != symfile.KindUnknown {
 				o.want(want)
 			}
 			if info.embeddedInImage {

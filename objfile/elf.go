@@ -9,7 +9,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/symdepot/symdepot/debugid"
-	"github.com/symdepot/symdepot/layout"
+	"github.com/symdepot/symdepot/symfile"
 )
 
 // Numbers of the ELF format (System V gABI), and of the PlayStation tool chain.
@@ -81,7 +81,7 @@ func identifyELF(b *budget, name string) ([]Object, error) {
 		return nil, notSymbol("an ELF core dump")
 	}
 	o := Object{Arch: f.arch(), Size: b.size}
-	o.Kind, o.Name = layout.ELF, name
+	o.Kind, o.Name = symfile.ELF, name
 	id, err := f.buildID()
 	if err != nil {
 		return nil, f.fail(err)
@@ -450,7 +450,7 @@ func (f *elfFile) describe(o *Object) error {
 	case errors.Is(err, errBudget):
 		o.Features.Unknown = true
 		err = f.describeSegments(o, program || library)
-		hasText = o.Role&layout.Executable != 0
+		hasText = o.Role&symfile.Executable != 0
 	case err != nil:
 	case len(f.secs) == 0:
 		err = f.describeSegments(o, program || library)
@@ -493,7 +493,7 @@ func (f *elfFile) describeSegments(o *Object, image bool) error {
 		if s.typ == segEHFrame {
 			o.Features.Unwind = true
 		} else if image {
-			o.Role |= layout.Executable
+			o.Role |= symfile.Executable
 		}
 	}
 	return nil
@@ -534,11 +534,11 @@ func (f *elfFile) describeSections(o *Object, image bool) {
 		}
 	}
 	if image && code {
-		o.Role |= layout.Executable
+		o.Role |= symfile.Executable
 	}
 	// A separate file may have kept nothing but the symbol table.
 	if debug || symtab && !contents {
-		o.Role |= layout.Debug
+		o.Role |= symfile.Debug
 	}
 	if f.typ == elfRel && o.BuildID == "" && !split {
 		o.Role = 0 // the compiler's output before linking: nobody asks for it

@@ -9,7 +9,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/symdepot/symdepot/layout"
+	"github.com/symdepot/symdepot/symfile"
 )
 
 func TestELFFiles(t *testing.T) {
@@ -475,7 +475,7 @@ func TestELFDebugSize(t *testing.T) {
 		{elfPart{name: ".debug_line", typ: secProgbits, flags: secCompressed, data: make([]byte, 5)}, 5},
 	} {
 		objects, err := identifyBytes(t, identifyELF, "x", elfImage{typ: elfDyn, machine: 62, sections: []elfPart{c.s}}.bytes())
-		if err != nil || objects[0].DebugSize != c.want || objects[0].Role != layout.Debug {
+		if err != nil || objects[0].DebugSize != c.want || objects[0].Role != symfile.Debug {
 			t.Errorf("%s: %v, %v, want %d", c.s.name, objects, err, c.want)
 		}
 	}

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/symdepot/symdepot/layout"
+	"github.com/symdepot/symdepot/symfile"
 )
 
 // fuzzIdentify identifies p under a name and checks what must hold for any
@@ -33,11 +34,11 @@ func fuzzIdentify(t *testing.T, p []byte, name string) []Object {
 		if o.Deflated > 0 {
 			stored = o.Deflated
 		}
-		if o.Kind == layout.KindUnknown || o.Offset < 0 || stored < 0 || o.Offset > size || stored > size-o.Offset || o.DebugSize < 0 {
+		if o.Kind == symfile.KindUnknown || o.Offset < 0 || stored < 0 || o.Offset > size || stored > size-o.Offset || o.DebugSize < 0 {
 			t.Fatalf("%+v in a file of %d bytes", o, size)
 		}
 		for _, w := range append(o.Wants, o.Object) {
-			if w.Name != "" && !layout.ValidName(w.Name) {
+			if w.Name != "" && !symfile.ValidName(w.Name) {
 				t.Fatalf("name %q", w.Name)
 			}
 			for _, l := range layout.All() {

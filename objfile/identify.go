@@ -8,7 +8,7 @@ import (
 	"io"
 	"strings"
 
-	"github.com/symdepot/symdepot/layout"
+	"github.com/symdepot/symdepot/symfile"
 )
 
 // Options say how to look at a file. The zero value goes by the file's own
@@ -36,7 +36,7 @@ type Options struct {
 // errors are failures of r.
 func Identify(r io.ReaderAt, size int64, path string, opt Options) ([]Object, error) {
 	path = strings.TrimRight(path, `/\`)
-	name := layout.BaseName(path)
+	name := symfile.BaseName(path)
 	if size < 0 {
 		return nil, fmt.Errorf("a file of %d bytes", size)
 	}
@@ -126,10 +126,10 @@ func checked(objects []Object, err error) ([]Object, error) {
 		if o.Name == "" {
 			continue
 		}
-		if !layout.ValidName(o.Name) {
+		if !symfile.ValidName(o.Name) {
 			return nil, broken("the name %q cannot be part of a path", clip(o.Name))
 		}
-		if o.Kind != layout.ELF && o.Kind != layout.MachO && o.Kind != layout.WASM && isDevice(o.Name) {
+		if o.Kind != symfile.ELF && o.Kind != symfile.MachO && o.Kind != symfile.WASM && isDevice(o.Name) {
 			return nil, broken("%q is the name of a device on Windows", o.Name)
 		}
 	}
@@ -139,7 +139,7 @@ func checked(objects []Object, err error) ([]Object, error) {
 // isDevice reports whether Windows takes name for a device whatever its
 // folder and extension.
 func isDevice(name string) bool {
-	stem, _, _ := strings.Cut(layout.Fold(name), ".")
+	stem, _, _ := strings.Cut(symfile.Fold(name), ".")
 	stem = strings.TrimRight(stem, " ")
 	switch stem {
 	case "con", "prn", "aux", "nul", "conin$", "conout$":
@@ -153,7 +153,7 @@ func isDevice(name string) bool {
 }
 
 // wanted reports whether a client can ask for a file of this name.
-func wanted(name string) bool { return layout.ValidName(name) && !isDevice(name) }
+func wanted(name string) bool { return symfile.ValidName(name) && !isDevice(name) }
 
 // clip keeps hostile names out of messages.
 func clip(s string) string {
@@ -164,7 +164,7 @@ func clip(s string) string {
 }
 
 // whole returns an object that is all of the file.
-func (b *budget) whole(o layout.Object) Object { return Object{Object: o, Size: b.size} }
+func (b *budget) whole(o symfile.Object) Object { return Object{Object: o, Size: b.size} }
 
 // cString returns p up to its first NUL. Old tools wrote names in the code
 // page of their machine: bytes that are not UTF-8 are read as Latin-1, which

@@ -11,7 +11,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/symdepot/symdepot/layout"
+	"github.com/symdepot/symdepot/symfile"
 )
 
 // TestNotSymbolFile checks that people are told what was skipped.
@@ -262,7 +262,7 @@ func TestSymCache(t *testing.T) {
 			}
 			continue
 		}
-		if err != nil || o[0].Kind != layout.SymCache || o[0].Name != tt.name || o[0].DebugID.Breakpad() != tt.id || o[0].Role != layout.SymCacheFile {
+		if err != nil || o[0].Kind != symfile.SymCache || o[0].Name != tt.name || o[0].DebugID.Breakpad() != tt.id || o[0].Role != symfile.SymCacheFile {
 			t.Errorf("%s: %+v, %v", tt.path, o, err)
 		}
 	}
@@ -312,7 +312,7 @@ func TestDBG(t *testing.T) {
 		{"certcrpt.dbg", 0x352BF049, 0x11000, "352BF04911000"}, {"dbghelp.dbg", 0x38039FF4, 0x39000, "38039FF439000"},
 	} {
 		o := mustIdentify(t, dbgImage{stamp: tt.stamp, size: tt.size}.bytes(), tt.name)[0]
-		if o.Kind != layout.DBG || o.Role != layout.Debug || o.CodeID != tt.key || o.Arch != "x86" || o.Name != tt.name {
+		if o.Kind != symfile.DBG || o.Role != symfile.Debug || o.CodeID != tt.key || o.Arch != "x86" || o.Name != tt.name {
 			t.Errorf("%+v", o)
 		}
 	}
@@ -322,7 +322,7 @@ func TestDBG(t *testing.T) {
 	if got := fmt.Sprint(o.Features.Words()); got != "[debug symtab unwind]" || o.DebugSize != 12 {
 		t.Errorf("%s, %+v", got, o)
 	}
-	if len(o.Wants) != 1 || o.Wants[0].Kind != layout.PDB2 || layout.Fold(o.Wants[0].DebugID.Breakpad()) != "37a8f40e2" {
+	if len(o.Wants) != 1 || o.Wants[0].Kind != symfile.PDB20 || symfile.Fold(o.Wants[0].DebugID.Breakpad()) != "37a8f40e2" {
 		t.Errorf("wants %+v", o.Wants)
 	}
 	good := dbgImage{size: 1, entries: []peDebug{{kind: 2, data: nb10(1, 2, "a.pdb")}}}.bytes()
@@ -354,7 +354,7 @@ func TestPDBFiles(t *testing.T) {
 			t.Fatal(err)
 		}
 		p, w := pdb[0], image[0].Wants[0]
-		if p.Kind != layout.PDB || p.Role != layout.Debug || p.DebugID != w.DebugID || p.Name != w.Name || p.Arch != image[0].Arch || p.InfoAge != 1 || p.NoDBI {
+		if p.Kind != symfile.PDB || p.Role != symfile.Debug || p.DebugID != w.DebugID || p.Name != w.Name || p.Arch != image[0].Arch || p.InfoAge != 1 || p.NoDBI {
 			t.Errorf("%+v is not what %+v asks for", p, w)
 		}
 		if p.Features.PDB != "private" || !p.Features.Debug || !p.Features.Symtab || p.Features.Sources != (arch == "x64") || p.Features.Unwind != (arch == "x86") {
@@ -362,7 +362,7 @@ func TestPDBFiles(t *testing.T) {
 		}
 	}
 	o := mustIdentify(t, portablePDB(0), "x/Lib.pdb")[0]
-	if o.Kind != layout.PortablePDB || o.DebugID.Breakpad() != portableID || o.Name != "Lib.pdb" || o.Role != layout.Debug {
+	if o.Kind != symfile.PortablePDB || o.DebugID.Breakpad() != portableID || o.Name != "Lib.pdb" || o.Role != symfile.Debug {
 		t.Errorf("%+v", o)
 	}
 }

@@ -7,7 +7,7 @@ import (
 	"strings"
 
 	"github.com/symdepot/symdepot/debugid"
-	"github.com/symdepot/symdepot/layout"
+	"github.com/symdepot/symdepot/symfile"
 )
 
 // Magic numbers, as read big-endian.
@@ -102,7 +102,7 @@ func identifyFat(b *budget, name string, wide bool, n uint32) ([]Object, error) 
 		if err != nil {
 			return nil, fmt.Errorf("slice %d: %w", i, err)
 		}
-		if o.Kind != layout.KindUnknown {
+		if o.Kind != symfile.KindUnknown {
 			objects = append(objects, o)
 		}
 	}
@@ -177,7 +177,7 @@ func identifyThin(b *budget, name string) (Object, error) {
 		return Object{}, err
 	}
 	o := Object{Arch: machArch(order.Uint32(h[4:]), order.Uint32(h[8:])), Size: b.size, Features: f.features}
-	o.Kind, o.Name = layout.MachO, name
+	o.Kind, o.Name = symfile.MachO, name
 	if !f.uuid.IsZero() {
 		o.CodeID, o.DebugID = f.uuid.Lower(), debugid.ID{GUID: f.uuid}
 	}
@@ -191,12 +191,12 @@ func identifyThin(b *budget, name string) (Object, error) {
 func (f *machFile) describe(o *Object) {
 	switch f.filetype {
 	case machExecute, machFVMLib, machPreload, machDylib, machDylinker, machBundle, machKext, machFileset:
-		o.Role = layout.Executable
+		o.Role = symfile.Executable
 		if f.debug { // Go's programs carry their DWARF with them
-			o.Role |= layout.Debug
+			o.Role |= symfile.Debug
 		}
 	case machDSYM:
-		o.Role = layout.Debug
+		o.Role = symfile.Debug
 		o.DebugCompanion = true
 	}
 	o.Main = f.filetype == machExecute

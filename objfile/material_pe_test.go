@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/symdepot/symdepot/layout"
+	"github.com/symdepot/symdepot/symfile"
 )
 
 // materialRow is one line of the table of expected values, by column name.
@@ -99,21 +100,21 @@ func checkRow(t *testing.T, row materialRow, o Object) {
 	}
 	check("kind", o.Kind.String(), row["kind"])
 	code := row["code_id"]
-	if o.Kind == layout.Breakpad && o.Of != layout.PE {
-		code = layout.Fold(code) // Breakpad prints build-ids in upper case
+	if o.Kind == symfile.Breakpad && o.Of != symfile.PE {
+		code = symfile.Fold(code) // Breakpad prints build-ids in upper case
 	}
 	check("code_id", o.CodeID, code)
 	check("debug_id", o.DebugID.Breakpad(), row["debug_id"])
 	check("arch", o.Arch, row["arch"])
 	pdbRef := ""
 	for _, w := range o.Wants {
-		if p := layout.SymStore.Paths(w); pdbRef == "" && w.Kind != layout.DBG && len(p) > 0 {
+		if p := layout.SymStore.Paths(w); pdbRef == "" && w.Kind != symfile.DBG && len(p) > 0 {
 			pdbRef = p[0]
 		}
 	}
 	check("pdb_ref", pdbRef, row["pdb_ref"])
 	class := strings.Fields(row["object_kind"])
-	if o.Kind == layout.PE && len(class) > 1 {
+	if o.Kind == symfile.PE && len(class) > 1 {
 		// The table calls a managed program an executable; it is never an apphost.
 		if main := class[1] == "executable"; o.Main && !main {
 			t.Errorf("%s: Main of a library", row["path"])

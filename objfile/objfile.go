@@ -8,12 +8,12 @@ import (
 	"fmt"
 	"io"
 
-	"github.com/symdepot/symdepot/layout"
+	"github.com/symdepot/symdepot/symfile"
 )
 
 // Object is one symbol object found in a file.
 type Object struct {
-	layout.Object
+	symfile.Object
 	// Arch is the processor in the words of Breakpad and LLVM: x86, x86_64,
 	// arm, arm64, arm64e, mips, ppc64, riscv64, s390x, wasm32 and so on;
 	// empty where the format names none.
@@ -35,7 +35,7 @@ type Object struct {
 	// only section is .rsrc.
 	ResourceOnly bool
 	// Wants are the PDBs that a PE image asks for, in file order.
-	Wants []layout.Object
+	Wants []symfile.Object
 }
 
 // Features of an object, in the field's terms.

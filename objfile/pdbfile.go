@@ -8,9 +8,9 @@ import (
 	"fmt"
 	"io"
 
-	"github.com/symdepot/symdepot/layout"
 	"github.com/symdepot/symdepot/pdb"
 	"github.com/symdepot/symdepot/ppdb"
+	"github.com/symdepot/symdepot/symfile"
 )
 
 // identifyPDB describes a program database in any of its three containers.
@@ -26,15 +26,15 @@ func identifyPDB(b *budget, head []byte, name string) ([]Object, error) {
 	if f.Missing > 0 && (f.Format != pdb.JG || f.Missing >= int64(f.PageSize)) {
 		return nil, broken("the PDB is cut off: %d bytes are missing", f.Missing)
 	}
-	o := b.whole(layout.Object{
-		Kind: layout.PDB, Role: layout.Debug, Name: name, DebugID: f.ID(), InfoAge: f.InfoAge, NoDBI: f.NoDBI,
+	o := b.whole(symfile.Object{
+		Kind: symfile.PDB, Role: symfile.Debug, Name: name, DebugID: f.ID(), InfoAge: f.InfoAge, NoDBI: f.NoDBI,
 	})
 	o.Arch = f.Arch()
 	switch f.Format {
 	case pdb.JG:
-		o.Kind = layout.PDB2
+		o.Kind = symfile.PDB20
 	case pdb.MSFZ:
-		o.Kind, o.Role = layout.MSFZ, layout.Compressed
+		o.Kind, o.Role = symfile.MSFZ, symfile.Compressed
 		o.Version = int(binary.LittleEndian.Uint32(head[32:]))
 	}
 	b.allowFeatures()
@@ -75,7 +75,7 @@ func pdbFeatures(f *pdb.File) (Features, error) {
 
 // identifyPortablePDB describes a portable PDB that is a file of its own.
 func identifyPortablePDB(b *budget, name string) ([]Object, error) {
-	o := b.whole(layout.Object{Kind: layout.PortablePDB, Role: layout.Debug, Name: name})
+	o := b.whole(symfile.Object{Kind: symfile.PortablePDB, Role: symfile.Debug, Name: name})
 	if err := o.readPortable(b, b.size, b.allowFeatures); err != nil {
 		return nil, err
 	}
@@ -124,7 +124,7 @@ func embeddedPDB(b *budget, e debugEntry) (*Object, error) {
 		return nil, broken("the embedded portable PDB has no header")
 	}
 	o := &Object{
-		Object: layout.Object{Kind: layout.PortablePDB, Role: layout.Debug},
+		Object: symfile.Object{Kind: symfile.PortablePDB, Role: symfile.Debug},
 		Offset: e.off + 8, Size: int64(binary.LittleEndian.Uint32(h[4:])), Deflated: e.size - 8,
 	}
 	if o.Size == 0 || o.Size > o.Deflated*maxInflateRatio {

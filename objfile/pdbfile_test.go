@@ -3,7 +3,7 @@ package objfile
 import (
 	"testing"
 
-	"github.com/symdepot/symdepot/layout"
+	"github.com/symdepot/symdepot/symfile"
 )
 
 // infoStream returns a PDB info stream: version, signature, age and, from
@@ -57,11 +57,11 @@ func jgImage(info []byte) []byte {
 func TestPDBContainers(t *testing.T) {
 	const guid = "\x9d\xd9\x49\x32\x40\x0c\x31\x49\x86\x10\xf4\xe4\xfb\x0b\x69\x36"
 	o := mustIdentify(t, msfzImage(infoStream(20000404, 7, 2, guid)), "x/a.pdb")[0]
-	if o.Kind != layout.MSFZ || o.Role != layout.Compressed || o.Version != 0 || o.DebugID.Breakpad() != testGUID+"2" || !o.NoDBI || o.InfoAge != 2 || o.Name != "a.pdb" {
+	if o.Kind != symfile.MSFZ || o.Role != symfile.Compressed || o.Version != 0 || o.DebugID.Breakpad() != testGUID+"2" || !o.NoDBI || o.InfoAge != 2 || o.Name != "a.pdb" {
 		t.Errorf("%+v", o)
 	}
 	o = mustIdentify(t, jgImage(infoStream(19970604, 0x37A8F40E, 2, "")), "msvcrt.pdb")[0]
-	if o.Kind != layout.PDB2 || o.Role != layout.Debug || layout.Fold(o.DebugID.Breakpad()) != "37a8f40e2" {
+	if o.Kind != symfile.PDB20 || o.Role != symfile.Debug || symfile.Fold(o.DebugID.Breakpad()) != "37a8f40e2" {
 		t.Errorf("%+v", o)
 	}
 }

@@ -8,7 +8,7 @@ import (
 	"strings"
 
 	"github.com/symdepot/symdepot/debugid"
-	"github.com/symdepot/symdepot/layout"
+	"github.com/symdepot/symdepot/symfile"
 )
 
 // Limits of the PE reader. The format's own counts are 16 bits wide; Windows
@@ -98,7 +98,7 @@ func identifyPE(b *budget, head []byte, name string) ([]Object, error) {
 	if err != nil {
 		return nil, err
 	}
-	o := b.whole(layout.Object{Kind: layout.PE, Role: layout.Executable, Name: name})
+	o := b.whole(symfile.Object{Kind: symfile.PE, Role: symfile.Executable, Name: name})
 	o.Arch = peArch(binary.LittleEndian.Uint16(f.coff[:]))
 	if len(f.optional) >= 60 {
 		id := debugid.PE{TimeDateStamp: f.timeStamp(), SizeOfImage: binary.LittleEndian.Uint32(f.optional[56:])}
@@ -313,7 +313,7 @@ func (f *peFile) debugDirectory(o *Object) (*Object, error) {
 		return nil, err
 	}
 	var embedded *Object
-	portable := layout.Object{}
+	portable := symfile.Object{}
 	for records := 0; len(table) > 0 && records < maxRecords; table = table[debugEntrySize:] {
 		e := parseDebugEntry(table, f.b.size)
 		if !e.inFile && e.size > 0 && e.rva != 0 {
@@ -332,14 +332,14 @@ func (f *peFile) debugDirectory(o *Object) (*Object, error) {
 			if err != nil {
 				return nil, err
 			}
-			if want.Kind == layout.KindUnknown {
+			if want.Kind == symfile.KindUnknown {
 				o.Features.Debug = o.Features.Debug || id.embeddedInImage
 				continue
 			}
 			if o.DebugID.IsZero() {
 				o.DebugID = want.DebugID
 			}
-			if want.Kind == layout.PortablePDB && portable.Kind == layout.KindUnknown {
+			if want.Kind == symfile.PortablePDB && portable.Kind == symfile.KindUnknown {
 				portable = want
 			}
 			o.want(want)
@@ -383,7 +383,7 @@ func imageStem(name string) string {
 }
 
 // want notes a file that the image asks for, unless no client could name it.
-func (o *Object) want(w layout.Object) {
+func (o *Object) want(w symfile.Object) {
 	if !wanted(w.Name) {
 		return
 	}
@@ -400,28 +400,28 @@ type codeViewInfo struct{ embeddedInImage bool }
 
 // codeView reads a record that names a PDB: RSDS for PDB 7.0 and portable
 // ones, NB10 for PDB 2.0. The kind is unknown for any other record.
-func codeView(b *budget, e debugEntry) (layout.Object, codeViewInfo, error) {
+func codeView(b *budget, e debugEntry) (symfile.Object, codeViewInfo, error) {
 	rec, err := b.bytes(e.off, min(e.size, 24+maxRecordName))
 	if err != nil {
-		return layout.Object{}, codeViewInfo{}, err
+		return symfile.Object{}, codeViewInfo{}, err
 	}
 	le := binary.LittleEndian
 	switch {
 	case len(rec) >= 24 && string(rec[:4]) == "RSDS":
-		w := layout.Object{Kind: layout.PDB, Role: layout.Debug, Name: layout.BaseName(cString(rec[24:]))}
+		w := symfile.Object{Kind: symfile.PDB, Role: symfile.Debug, Name: symfile.BaseName(cString(rec[24:]))}
 		w.DebugID = debugid.ID{GUID: debugid.FromMicrosoft([16]byte(rec[4:20])), Age: le.Uint32(rec[20:])}
 		if e.minor == portableMinor {
-			w.Kind, w.DebugID.Age = layout.PortablePDB, e.stamp
+			w.Kind, w.DebugID.Age = symfile.PortablePDB, e.stamp
 		}
 		return w, codeViewInfo{}, nil
 	case len(rec) >= 16 && string(rec[:4]) == "NB10":
-		w := layout.Object{Kind: layout.PDB2, Role: layout.Debug, Name: layout.BaseName(cString(rec[16:]))}
+		w := symfile.Object{Kind: symfile.PDB20, Role: symfile.Debug, Name: symfile.BaseName(cString(rec[16:]))}
 		w.DebugID = debugid.PDB20(le.Uint32(rec[8:]), le.Uint32(rec[12:]))
 		return w, codeViewInfo{}, nil
 	}
 	// NB05 to NB11, except NB10, are the debug information itself.
 	old := len(rec) >= 4 && (string(rec[:3]) == "NB0" || string(rec[:4]) == "NB11")
-	return layout.Object{}, codeViewInfo{old}, nil
+	return symfile.Object{}, codeViewInfo{old}, nil
 }
 
 // misc reads a record that names a file: the image's own, or the .DBG file
@@ -435,17 +435,17 @@ func (f *peFile) misc(o *Object, e debugEntry) error {
 	if len(rec) < 13 || binary.LittleEndian.Uint32(rec) != 1 || rec[8] != 0 {
 		return nil
 	}
-	name := layout.BaseName(cString(rec[12:]))
+	name := symfile.BaseName(cString(rec[12:]))
 	if name == "" {
 		return nil
 	}
-	if !strings.HasSuffix(layout.Fold(name), ".dbg") {
+	if !strings.HasSuffix(symfile.Fold(name), ".dbg") {
 		if f.flags()&coffStripped == 0 {
 			return nil
 		}
 		name = imageStem(name) + ".dbg"
 	}
-	o.want(layout.Object{Kind: layout.DBG, Role: layout.Debug, Name: name, CodeID: o.CodeID})
+	o.want(symfile.Object{Kind: symfile.DBG, Role: symfile.Debug, Name: name, CodeID: o.CodeID})
 	return nil
 }
 
@@ -462,8 +462,8 @@ func perfMapRecord(b *budget, o *Object, e debugEntry) error {
 	if version == 0 || version > 1<<30 {
 		return nil
 	}
-	o.want(layout.Object{
-		Kind: layout.R2RMap, Role: layout.Other, Name: layout.BaseName(cString(rec[24:])),
+	o.want(symfile.Object{
+		Kind: symfile.R2RMap, Role: symfile.Other, Name: symfile.BaseName(cString(rec[24:])),
 		Version: int(version), Hash: debugid.GUID(rec[4:20]).Lower(),
 	})
 	return nil
@@ -514,10 +514,10 @@ func (f *peFile) features(o *Object) error {
 		}
 	}
 	if o.Features.Debug && o.DebugSize > 0 {
-		o.Role |= layout.Debug
+		o.Role |= symfile.Debug
 		if !code {
 			// What "objcopy --only-keep-debug" leaves has no code to run.
-			o.Role &^= layout.Executable
+			o.Role &^= symfile.Executable
 			o.Main, o.DebugCompanion = false, true
 		}
 	}

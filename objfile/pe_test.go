@@ -13,7 +13,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/symdepot/symdepot/debugid"
-	"github.com/symdepot/symdepot/layout"
+	"github.com/symdepot/symdepot/symfile"
 )
 
 var le = binary.LittleEndian
@@ -163,7 +163,7 @@ func TestPEKeys(t *testing.T) {
 	} {
 		for _, pe32 := range []bool{false, true} {
 			o := mustIdentify(t, peImage{stamp: tt.stamp, size: tt.size, pe32: pe32}.bytes(), "C:\\x/"+tt.name)[0]
-			if o.Kind != layout.PE || o.CodeID != tt.key || o.Name != tt.name {
+			if o.Kind != symfile.PE || o.CodeID != tt.key || o.Name != tt.name {
 				t.Errorf("%v %q key %q, want %q", o.Kind, o.Name, o.CodeID, tt.key)
 			}
 		}
@@ -188,12 +188,12 @@ func TestPEDebugDirectory(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	pdb := func(name string, age uint32) layout.Object {
-		return layout.Object{Kind: layout.PDB, Role: layout.Debug, Name: name, DebugID: debugid.ID{GUID: guid, Age: age}}
+	pdb := func(name string, age uint32) symfile.Object {
+		return symfile.Object{Kind: symfile.PDB, Role: symfile.Debug, Name: name, DebugID: debugid.ID{GUID: guid, Age: age}}
 	}
-	portable := func(name string, stamp uint32) layout.Object {
+	portable := func(name string, stamp uint32) symfile.Object {
 		o := pdb(name, stamp)
-		o.Kind = layout.PortablePDB
+		o.Kind = symfile.PortablePDB
 		return o
 	}
 	cv := func(data []byte) peDebug { return peDebug{kind: 2, stamp: 7, data: data} }
@@ -204,32 +204,32 @@ func TestPEDebugDirectory(t *testing.T) {
 		name  string
 		img   peImage
 		id    string
-		wants []layout.Object
+		wants []symfile.Object
 	}{
 		{"none", peImage{}, "", nil},
-		{"RSDS", peImage{entries: []peDebug{cv(rsds(1, `D:\a\crash.pdb`))}}, testGUID + "1", []layout.Object{pdb("crash.pdb", 1)}},
-		{"age is hexadecimal", peImage{entries: []peDebug{cv(rsds(26, "crash.pdb"))}}, testGUID + "1a", []layout.Object{pdb("crash.pdb", 26)}},
-		{"Unix path", peImage{entries: []peDebug{cv(rsds(1, "/_/artifacts/x.pdb"))}}, testGUID + "1", []layout.Object{pdb("x.pdb", 1)}},
-		{"mixed slashes", peImage{entries: []peDebug{cv(rsds(1, `C:\a/b\\Größe 日本.pdb`))}}, testGUID + "1", []layout.Object{pdb("Größe 日本.pdb", 1)}},
-		{"Latin-1", peImage{entries: []peDebug{cv(rsds(1, "C:\\Gr\xf6\xdfe.pdb"))}}, testGUID + "1", []layout.Object{pdb("Größe.pdb", 1)}},
+		{"RSDS", peImage{entries: []peDebug{cv(rsds(1, `D:\a\crash.pdb`))}}, testGUID + "1", []symfile.Object{pdb("crash.pdb", 1)}},
+		{"age is hexadecimal", peImage{entries: []peDebug{cv(rsds(26, "crash.pdb"))}}, testGUID + "1a", []symfile.Object{pdb("crash.pdb", 26)}},
+		{"Unix path", peImage{entries: []peDebug{cv(rsds(1, "/_/artifacts/x.pdb"))}}, testGUID + "1", []symfile.Object{pdb("x.pdb", 1)}},
+		{"mixed slashes", peImage{entries: []peDebug{cv(rsds(1, `C:\a/b\\Größe 日本.pdb`))}}, testGUID + "1", []symfile.Object{pdb("Größe 日本.pdb", 1)}},
+		{"Latin-1", peImage{entries: []peDebug{cv(rsds(1, "C:\\Gr\xf6\xdfe.pdb"))}}, testGUID + "1", []symfile.Object{pdb("Größe.pdb", 1)}},
 		{"empty name", peImage{entries: []peDebug{cv(rsds(1, ""))}}, testGUID + "1", nil},
 		{"name that no path can have", peImage{entries: []peDebug{cv(rsds(1, `C:\..`)), cv(rsds(1, "a\nb.pdb")), cv(rsds(1, "NUL.pdb")), cv(rsds(1, strings.Repeat("n", 10000)))}}, testGUID + "1", nil},
 		{"NB10", peImage{entries: []peDebug{cv(nb10(0x3417712B, 3, `d:\wince\arp.pdb`))}}, "3417712B3",
-			[]layout.Object{{Kind: layout.PDB2, Role: layout.Debug, Name: "arp.pdb", DebugID: debugid.PDB20(0x3417712B, 3)}}},
+			[]symfile.Object{{Kind: symfile.PDB20, Role: symfile.Debug, Name: "arp.pdb", DebugID: debugid.PDB20(0x3417712B, 3)}}},
 		{"portable", peImage{comFlags: 1, entries: []peDebug{dotnet(0xa1346931, "/_/x/mscorlib.pdb"), {kind: 19, data: []byte("SHA256\x00abc")}, {kind: 16, data: []byte{1}}}},
-			testGUID + "a1346931", []layout.Object{portable("mscorlib.pdb", 0xa1346931)}},
+			testGUID + "a1346931", []symfile.Object{portable("mscorlib.pdb", 0xa1346931)}},
 		{"native and IL", peImage{entries: []peDebug{cv(rsds(2, "x.ni.pdb")), dotnet(0x9e6d3fcc, "x.pdb"), cv(rsds(2, "x.ni.pdb"))}}, testGUID + "2",
-			[]layout.Object{pdb("x.ni.pdb", 2), portable("x.pdb", 0x9e6d3fcc)}},
+			[]symfile.Object{pdb("x.ni.pdb", 2), portable("x.pdb", 0x9e6d3fcc)}},
 		{"DBG", peImage{stamp: 0x3B7DFE73, size: 0xf000, entries: []peDebug{{kind: 4, data: misc(`dll\jobexec.dbg`)}}}, "",
-			[]layout.Object{{Kind: layout.DBG, Role: layout.Debug, Name: "jobexec.dbg", CodeID: "3B7DFE73f000"}}},
+			[]symfile.Object{{Kind: symfile.DBG, Role: symfile.Debug, Name: "jobexec.dbg", CodeID: "3B7DFE73f000"}}},
 		{"DBG, upper case", peImage{stamp: 1, size: 2, entries: []peDebug{{kind: 4, data: misc("mfc40u_opt.DBG")}}}, "",
-			[]layout.Object{{Kind: layout.DBG, Role: layout.Debug, Name: "mfc40u_opt.DBG", CodeID: "000000012"}}},
+			[]symfile.Object{{Kind: symfile.DBG, Role: symfile.Debug, Name: "mfc40u_opt.DBG", CodeID: "000000012"}}},
 		{"stripped, image's name", peImage{stamp: 1, size: 2, flags: coffStripped, entries: []peDebug{{kind: 4, data: misc("x.dll")}}}, "",
-			[]layout.Object{{Kind: layout.DBG, Role: layout.Debug, Name: "x.dbg", CodeID: "000000012"}}},
+			[]symfile.Object{{Kind: symfile.DBG, Role: symfile.Debug, Name: "x.dbg", CodeID: "000000012"}}},
 		{"not stripped, image's name", peImage{entries: []peDebug{{kind: 4, data: misc(`d:\wince\arp.dll`)}}}, "", nil},
 		{"perf map", peImage{entries: []peDebug{{kind: 21, data: append(append([]byte("R2RM"), 0x73, 0x4d, 0x59, 0xd6, 0xde, 0x0e, 0x96, 0xaa, 0x3c, 0x77, 0xb3, 0xe2, 0xed, 0x49, 0x80, 0x97, 1, 0, 0, 0),
 			"system.componentmodel.eventbasedasync.ni.r2rmap\x00"...)}}}, "",
-			[]layout.Object{{Kind: layout.R2RMap, Role: layout.Other, Name: "system.componentmodel.eventbasedasync.ni.r2rmap", Version: 1, Hash: "734d59d6de0e96aa3c77b3e2ed498097"}}},
+			[]symfile.Object{{Kind: symfile.R2RMap, Role: symfile.Other, Name: "system.componentmodel.eventbasedasync.ni.r2rmap", Version: 1, Hash: "734d59d6de0e96aa3c77b3e2ed498097"}}},
 		{"records too short", peImage{entries: []peDebug{cv([]byte("RSDS")), cv([]byte("NB10xxxx")), {kind: 21, data: []byte("R2RM")}, {kind: 4, data: []byte{1}}}}, "", nil},
 		{"zero GUID", peImage{entries: []peDebug{cv(append([]byte("RSDS"), make([]byte, 20)...))}}, "", nil},
 	} {
@@ -266,10 +266,10 @@ func TestPEMain(t *testing.T) {
 
 // TestPEFiles checks images that real linkers made.
 func TestPEFiles(t *testing.T) {
-	const exe, both, debug = layout.Executable, layout.Executable | layout.Debug, layout.Debug
+	const exe, both, debug = symfile.Executable, symfile.Executable | symfile.Debug, symfile.Debug
 	for _, tt := range []struct {
 		file, arch, code, id, want string
-		role                       layout.Role
+		role                       symfile.Role
 		main                       bool
 		features                   string
 	}{
@@ -339,7 +339,7 @@ func TestPEEmbeddedPDB(t *testing.T) {
 		t.Fatalf("%d objects", len(objects))
 	}
 	o := objects[1]
-	if o.Kind != layout.PortablePDB || o.Name != "Lib.pdb" || o.DebugID.Breakpad() != portableID || o.Size != int64(len(small)) || o.Role != layout.Debug {
+	if o.Kind != symfile.PortablePDB || o.Name != "Lib.pdb" || o.DebugID.Breakpad() != portableID || o.Size != int64(len(small)) || o.Role != symfile.Debug {
 		t.Errorf("%+v", o)
 	}
 	if !bytes.Equal(img[o.Offset:o.Offset+o.Deflated], packed[8:]) {

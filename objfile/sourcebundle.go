@@ -11,7 +11,7 @@ import (
 	"strings"
 
 	"github.com/symdepot/symdepot/debugid"
-	"github.com/symdepot/symdepot/layout"
+	"github.com/symdepot/symdepot/symfile"
 )
 
 // Limits of the source bundle reader, in bytes.
@@ -177,7 +177,7 @@ func readManifest(b *budget, z zipEntry) (map[string]string, error) {
 
 // bundleObject makes the object of a bundle's attributes.
 func bundleObject(b *budget, attributes map[string]string, name string) ([]Object, error) {
-	o := b.whole(layout.Object{Kind: layout.SourceBundle, Role: layout.Sources})
+	o := b.whole(symfile.Object{Kind: symfile.SourceBundle, Role: symfile.Sources})
 	if s := attributes["debug_id"]; s != "" {
 		id, err := debugid.Parse(s)
 		if err != nil {
@@ -186,7 +186,7 @@ func bundleObject(b *budget, attributes map[string]string, name string) ([]Objec
 		o.DebugID = id
 	}
 	code := attributes["code_id"]
-	o.Name = layout.BaseName(attributes["object_name"])
+	o.Name = symfile.BaseName(attributes["object_name"])
 	if o.Name == "" {
 		o.Name, _ = strings.CutSuffix(name, ".src.zip")
 	}
@@ -201,8 +201,8 @@ func bundleObject(b *budget, attributes map[string]string, name string) ([]Objec
 
 // bundleKind tells the format of the module that a bundle has the sources of.
 // The manifest does not say; the shapes of its ids do.
-func bundleKind(id debugid.ID, code, name, arch string) layout.Kind {
-	name = layout.Fold(name)
+func bundleKind(id debugid.ID, code, name, arch string) symfile.Kind {
+	name = symfile.Fold(name)
 	ends := func(suffixes ...string) bool {
 		for _, s := range suffixes {
 			if strings.HasSuffix(name, s) {
@@ -212,33 +212,33 @@ func bundleKind(id debugid.ID, code, name, arch string) layout.Kind {
 		return false
 	}
 	if strings.HasPrefix(arch, "wasm") {
-		return layout.WASM
+		return symfile.WASM
 	}
 	// A portable PDB's stamp has its top bit set; ages count builds.
 	if id.Age >= 1<<31 {
-		return layout.PortablePDB
+		return symfile.PortablePDB
 	}
 	if _, err := debugid.ParsePE(code); err == nil || id.Age != 0 {
-		return layout.PE
+		return symfile.PE
 	}
 	if g, err := debugid.ParseGUID(code); err == nil && g == id.GUID && !ends(".so", ".debug") {
-		return layout.MachO
+		return symfile.MachO
 	}
 	if build, err := debugid.ParseBuildID(code); err == nil &&
 		(build.DebugID(true) == id || build.DebugID(false) == id) {
-		return layout.ELF
+		return symfile.ELF
 	}
 	switch {
 	case ends(".pdb", ".exe", ".dll", ".sys", ".ocx"):
-		return layout.PE
+		return symfile.PE
 	case ends(".dylib", ".dsym"):
-		return layout.MachO
+		return symfile.MachO
 	case ends(".wasm"):
-		return layout.WASM
+		return symfile.WASM
 	case ends(".so", ".debug"), strings.Contains(name, ".so."):
-		return layout.ELF
+		return symfile.ELF
 	}
-	return layout.KindUnknown
+	return symfile.KindUnknown
 }
 
 var errJSON = errors.New("not a JSON object")

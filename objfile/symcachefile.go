@@ -4,13 +4,13 @@ import (
 	"errors"
 	"strings"
 
-	"github.com/symdepot/symdepot/layout"
 	"github.com/symdepot/symdepot/symcache"
+	"github.com/symdepot/symdepot/symfile"
 )
 
 // isSymCache reports whether a file is named as those of a SymCache folder are.
 func isSymCache(name string) bool {
-	name = layout.Fold(name)
+	name = symfile.Fold(name)
 	for _, unfinished := range [...]string{".pending", ".tmp", ".error"} {
 		name = strings.TrimSuffix(name, unfinished)
 	}
@@ -40,7 +40,7 @@ func identifySymCache(b *budget, head []byte, path string) ([]Object, error) {
 		return nil, notSymbol("a SymCache file that is not finished")
 	}
 	parts := strings.FieldsFunc(path, func(r rune) bool { return r == '/' || r == '\\' })
-	o := b.whole(layout.Object{Kind: layout.SymCache, Role: layout.SymCacheFile, Name: e.Key.Name, CodeName: parts[len(parts)-1], DebugID: e.Key.ID})
+	o := b.whole(symfile.Object{Kind: symfile.SymCache, Role: symfile.SymCacheFile, Name: e.Key.Name, CodeName: parts[len(parts)-1], DebugID: e.Key.ID})
 	// What the file holds is unknown, but WPA shows function names from it.
 	o.Features = Features{Symtab: true}
 	return []Object{o}, nil

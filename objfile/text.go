@@ -9,7 +9,7 @@ import (
 	"strings"
 
 	"github.com/symdepot/symdepot/debugid"
-	"github.com/symdepot/symdepot/layout"
+	"github.com/symdepot/symdepot/symfile"
 )
 
 // Pseudo addresses of a ready-to-run perf map's header lines (SSQP key
@@ -44,7 +44,7 @@ func isPerfMap(head []byte) bool {
 // identifyPerfMap reads the header lines: they stand in front, each with a
 // pseudo address.
 func identifyPerfMap(b *budget, head []byte, name string) ([]Object, error) {
-	o := b.whole(layout.Object{Kind: layout.R2RMap, Role: layout.Other, Name: name})
+	o := b.whole(symfile.Object{Kind: symfile.R2RMap, Role: symfile.Other, Name: name})
 	o.Features = Features{Symtab: true}
 	for rest := head; len(rest) > 0; {
 		var line []byte
@@ -85,7 +85,7 @@ func identifyBCSymbolMap(b *budget, head []byte, name string) ([]Object, error) 
 	if err != nil {
 		return nil, err
 	}
-	o := b.whole(layout.Object{Kind: layout.BCSymbolMap, Role: layout.BCSymbols, Name: name, DebugID: id})
+	o := b.whole(symfile.Object{Kind: symfile.BCSymbolMap, Role: symfile.BCSymbols, Name: name, DebugID: id})
 	o.Features = Features{Symtab: true}
 	return []Object{o}, nil
 }
@@ -127,7 +127,7 @@ func identifyUUIDMap(b *budget, name string) ([]Object, error) {
 	if err != nil {
 		return nil, err
 	}
-	return []Object{b.whole(layout.Object{Kind: layout.UUIDMap, Role: layout.UUIDs, Name: name, DebugID: id})}, nil
+	return []Object{b.whole(symfile.Object{Kind: symfile.UUIDMap, Role: symfile.UUIDs, Name: name, DebugID: id})}, nil
 }
 
 // plistString returns the string behind a key anywhere in an XML property

@@ -10,7 +10,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/symdepot/symdepot/layout"
+	"github.com/symdepot/symdepot/symfile"
 )
 
 func TestBreakpadFiles(t *testing.T) {
@@ -18,21 +18,21 @@ func TestBreakpadFiles(t *testing.T) {
 	for _, tt := range []struct {
 		in                          string
 		name, codeName, code, build string
-		of                          layout.Kind
+		of                          symfile.Kind
 		arch, features              string
 	}{
 		{"MODULE windows x86_64 " + testGUID + "1 C:\\x\\a b.pdb\r\nINFO CODE_ID 5AB380779A00 D:\\y\\a b.exe\r\nFUNC 1 2 0 f\r\nSTACK WIN 4 1\r\n",
-			"a b.pdb", "a b.exe", "5AB380779a00", "", layout.PE, "x86_64", "debug unwind"},
+			"a b.pdb", "a b.exe", "5AB380779a00", "", symfile.PE, "x86_64", "debug unwind"},
 		{"MODULE Linux x86_64 AA45ACAD1B2331BA43D7AF433767C61F0 prog\nINFO CODE_ID " + code40 + "\nPUBLIC 1 0 f\n",
-			"prog", "", strings.ToLower(code40), strings.ToLower(code40), layout.ELF, "x86_64", "symtab"},
-		{"MODULE Android arm AA45ACAD1B2331BA43D7AF433767C61F0 libx.so\n", "libx.so", "", "", "", layout.ELF, "arm", ""},
-		{"MODULE mac arm64e " + testGUID + "0 App\n", "App", "", strings.ToLower(testGUID), "", layout.MachO, "arm64e", ""},
-		{"MODULE iOS unknown " + testGUID + "0 App\n", "App", "", strings.ToLower(testGUID), "", layout.MachO, "", ""},
-		{"MODULE Plan9 mips " + testGUID + "0 App\nINFO CODE_ID AB\n", "App", "", "ab", "", layout.KindUnknown, "mips", ""},
-		{"MODULE windows x86 " + testGUID + "1 a.pdb\nINFO CODE_ID not-hex\n", "a.pdb", "", "", "", layout.PE, "x86", ""},
+			"prog", "", strings.ToLower(code40), strings.ToLower(code40), symfile.ELF, "x86_64", "symtab"},
+		{"MODULE Android arm AA45ACAD1B2331BA43D7AF433767C61F0 libx.so\n", "libx.so", "", "", "", symfile.ELF, "arm", ""},
+		{"MODULE mac arm64e " + testGUID + "0 App\n", "App", "", strings.ToLower(testGUID), "", symfile.MachO, "arm64e", ""},
+		{"MODULE iOS unknown " + testGUID + "0 App\n", "App", "", strings.ToLower(testGUID), "", symfile.MachO, "", ""},
+		{"MODULE Plan9 mips " + testGUID + "0 App\nINFO CODE_ID AB\n", "App", "", "ab", "", symfile.KindUnknown, "mips", ""},
+		{"MODULE windows x86 " + testGUID + "1 a.pdb\nINFO CODE_ID not-hex\n", "a.pdb", "", "", "", symfile.PE, "x86", ""},
 	} {
 		o := mustIdentify(t, []byte(tt.in), "any name.txt")[0]
-		if o.Kind != layout.Breakpad || o.Role != layout.Symbols || o.Name != tt.name || o.CodeName != tt.codeName || o.CodeID != tt.code ||
+		if o.Kind != symfile.Breakpad || o.Role != symfile.Symbols || o.Name != tt.name || o.CodeName != tt.codeName || o.CodeID != tt.code ||
 			string(o.BuildID) != tt.build || o.Of != tt.of || o.Arch != tt.arch || strings.Join(o.Features.Words(), " ") != tt.features {
 			t.Errorf("%.60q: %+v", tt.in, o)
 		}
@@ -124,27 +124,27 @@ func TestSourceBundles(t *testing.T) {
 	for _, tt := range []struct {
 		tail           string
 		name, id, code string
-		of             layout.Kind
+		of             symfile.Kind
 		arch           string
 	}{
 		{`"arch":"x86_64","debug_id":"8fc0e236-7919-fb8f-4c4c-44205044422e-1","object_name":"hello64.pdb"`,
-			"hello64.pdb", "8FC0E2367919FB8F4C4C44205044422E1", "", layout.PE, "x86_64"},
+			"hello64.pdb", "8FC0E2367919FB8F4C4C44205044422E1", "", symfile.PE, "x86_64"},
 		{`"arch":"x86_64","code_id":"adac45aa231bba3143d7af433767c61f31021c16","debug_id":"aa45acad-1b23-31ba-43d7-af433767c61f","object_name":"/usr/bin/prog-sha1"`,
-			"prog-sha1", "AA45ACAD1B2331BA43D7AF433767C61F0", "adac45aa231bba3143d7af433767c61f31021c16", layout.ELF, "x86_64"},
+			"prog-sha1", "AA45ACAD1B2331BA43D7AF433767C61F0", "adac45aa231bba3143d7af433767c61f31021c16", symfile.ELF, "x86_64"},
 		{`"code_id":"67e9247c814e392ba027dbde6748fcbf","debug_id":"67e9247c-814e-392b-a027-dbde6748fcbf","object_name":"App"`,
-			"App", "67E9247C814E392BA027DBDE6748FCBF0", "67e9247c814e392ba027dbde6748fcbf", layout.MachO, ""},
+			"App", "67E9247C814E392BA027DBDE6748FCBF0", "67e9247c814e392ba027dbde6748fcbf", symfile.MachO, ""},
 		{`"code_id":"5ab380779000","debug_id":"3249d99d-0c40-4931-8610-f4e4fb0b6936-1","object_name":"C:\\x\\crash.exe"`,
-			"crash.exe", testGUID + "1", "5AB380779000", layout.PE, ""},
-		{`"debug_id":"4e2ca887-825e-46f3-968f-25b41ae1b5f3-9e6d3fcc","object_name":"Lib.pdb"`, "Lib.pdb", portableID, "", layout.PortablePDB, ""},
+			"crash.exe", testGUID + "1", "5AB380779000", symfile.PE, ""},
+		{`"debug_id":"4e2ca887-825e-46f3-968f-25b41ae1b5f3-9e6d3fcc","object_name":"Lib.pdb"`, "Lib.pdb", portableID, "", symfile.PortablePDB, ""},
 		{`"arch":"wasm32","code_id":"bda18fd85d4a4eb893022d6bfad846b1","debug_id":"bda18fd8-5d4a-4eb8-9302-2d6bfad846b1","object_name":"a.wasm"`,
-			"a.wasm", "BDA18FD85D4A4EB893022D6BFAD846B10", "bda18fd85d4a4eb893022d6bfad846b1", layout.WASM, "wasm32"},
-		{`"debug_id":"4e2ca887-825e-46f3-968f-25b41ae1b5f3","object_name":"libx.so.1"`, "libx.so.1", "4E2CA887825E46F3968F25B41AE1B5F30", "", layout.ELF, ""},
-		{``, "my", "", "", layout.KindUnknown, ""},
-		{`"long":"` + strings.Repeat("x", 1<<20) + `","object_name":"a\u00f6\n","object_name":"\u0062","n":[1,{"debug_id":"x"}],"t":true`, "b", "", "", layout.KindUnknown, ""},
+			"a.wasm", "BDA18FD85D4A4EB893022D6BFAD846B10", "bda18fd85d4a4eb893022d6bfad846b1", symfile.WASM, "wasm32"},
+		{`"debug_id":"4e2ca887-825e-46f3-968f-25b41ae1b5f3","object_name":"libx.so.1"`, "libx.so.1", "4E2CA887825E46F3968F25B41AE1B5F30", "", symfile.ELF, ""},
+		{``, "my", "", "", symfile.KindUnknown, ""},
+		{`"long":"` + strings.Repeat("x", 1<<20) + `","object_name":"a\u00f6\n","object_name":"\u0062","n":[1,{"debug_id":"x"}],"t":true`, "b", "", "", symfile.KindUnknown, ""},
 	} {
 		for _, stored := range []bool{false, true} {
 			o := mustIdentify(t, bundle(t, bundleManifest{files: 2, tail: tt.tail, stored: stored}), "x/my.src.zip")[0]
-			if o.Kind != layout.SourceBundle || o.Role != layout.Sources || o.Name != tt.name || o.DebugID.Breakpad() != tt.id || o.CodeID != tt.code ||
+			if o.Kind != symfile.SourceBundle || o.Role != symfile.Sources || o.Name != tt.name || o.DebugID.Breakpad() != tt.id || o.CodeID != tt.code ||
 				o.Of != tt.of || o.Arch != tt.arch || !o.Features.Sources {
 				t.Errorf("%.80s: %+v", tt.tail, o)
 			}
@@ -219,16 +219,16 @@ func TestAppleMaps(t *testing.T) {
 	original := uuidMap("1FA81B00-9623-F76C-7E40-BCBB0701CD34")
 	for _, tt := range []struct {
 		path, in string
-		kind     layout.Kind
-		role     layout.Role
+		kind     symfile.Kind
+		role     symfile.Role
 	}{
-		{"x/" + uuid + ".bcsymbolmap", "BCSymbolMap Version: 2.0\n_f\n", layout.BCSymbolMap, layout.BCSymbols},
-		{strings.ToLower(testGUID) + ".bcsymbolmap", "BCSymbolMap Version: 1.0\n", layout.BCSymbolMap, layout.BCSymbols},
-		{"a.dSYM/Contents/Resources/" + uuid + ".plist", original, layout.UUIDMap, layout.UUIDs},
-		{uuid + ".plist", "\xef\xbb\xbf\n" + original, layout.UUIDMap, layout.UUIDs},
+		{"x/" + uuid + ".bcsymbolmap", "BCSymbolMap Version: 2.0\n_f\n", symfile.BCSymbolMap, symfile.BCSymbols},
+		{strings.ToLower(testGUID) + ".bcsymbolmap", "BCSymbolMap Version: 1.0\n", symfile.BCSymbolMap, symfile.BCSymbols},
+		{"a.dSYM/Contents/Resources/" + uuid + ".plist", original, symfile.UUIDMap, symfile.UUIDs},
+		{uuid + ".plist", "\xef\xbb\xbf\n" + original, symfile.UUIDMap, symfile.UUIDs},
 	} {
 		o := mustIdentify(t, []byte(tt.in), tt.path)[0]
-		if o.Kind != tt.kind || o.Role != tt.role || o.DebugID.Breakpad() != id || o.Name != layout.BaseName(tt.path) {
+		if o.Kind != tt.kind || o.Role != tt.role || o.DebugID.Breakpad() != id || o.Name != symfile.BaseName(tt.path) {
 			t.Errorf("%s: %+v", tt.path, o)
 		}
 	}
@@ -245,7 +245,7 @@ func TestAppleMaps(t *testing.T) {
 func TestPerfMaps(t *testing.T) {
 	const sig = "734D59D6DE0E96AA3C77B3E2ED498097"
 	o := mustIdentify(t, []byte("FFFFFFFF 00 "+sig+"\r\nFFFFFFFE 00 1\r\nFFFFFFFD 00 2\r\nFFFFFFFC 00 3\r\nFFFFFFFB 00 1\r\n00001234 0A [f](x)\r\n"), "x/system.ni.r2rmap")[0]
-	if o.Kind != layout.R2RMap || o.Role != layout.Other || o.Name != "system.ni.r2rmap" || o.Version != 1 || o.Hash != strings.ToLower(sig) {
+	if o.Kind != symfile.R2RMap || o.Role != symfile.Other || o.Name != "system.ni.r2rmap" || o.Version != 1 || o.Hash != strings.ToLower(sig) {
 		t.Errorf("%+v", o)
 	}
 	for _, in := range []string{"FFFFFFFF 00 " + sig, "FFFFFFFF 00 " + sig + "\nFFFFFFFE 00 x\n", "FFFFFFFF 00 " + sig + "\n1000 10 f\nFFFFFFFE 00 1\n"} {
@@ -312,7 +312,7 @@ const (
 func TestProGuard(t *testing.T) {
 	in := "a.b.C -> a.a:\n    int x -> a\n"
 	o, err := Identify(strings.NewReader(in), int64(len(in)), "mapping.txt", Options{As: "proguard"})
-	if err != nil || o[0].DebugID.GUID.String() != proguardVector || o[0].Role != layout.Mapping {
+	if err != nil || o[0].DebugID.GUID.String() != proguardVector || o[0].Role != symfile.Mapping {
 		t.Errorf("%+v, %v", o, err)
 	}
 	// Longer than the part that is looked at, too.
@@ -328,7 +328,7 @@ func TestJSMapKey(t *testing.T) {
 	js := "console.log(1)\n"
 	opt := Options{As: "jsmap", Script: func() (io.ReadCloser, error) { return io.NopCloser(strings.NewReader(js)), nil }}
 	o, err := Identify(strings.NewReader("{}"), 2, "main.js.map", opt)
-	if want := fmt.Sprintf("%x", sha256.Sum256([]byte(js))); err != nil || o[0].Hash != want || o[0].Kind != layout.JSMap {
+	if want := fmt.Sprintf("%x", sha256.Sum256([]byte(js))); err != nil || o[0].Hash != want || o[0].Kind != symfile.JSMap {
 		t.Errorf("%+v, %v", o, err)
 	}
 }

@@ -7,7 +7,7 @@ import (
 	"strings"
 
 	"github.com/symdepot/symdepot/debugid"
-	"github.com/symdepot/symdepot/layout"
+	"github.com/symdepot/symdepot/symfile"
 )
 
 // Limits of the WASM reader; those of name and id are SSQP's.
@@ -51,13 +51,13 @@ func identifyWASM(b *budget, name string) ([]Object, error) {
 	if f.memory64 {
 		o.Arch = "wasm64"
 	}
-	o.Kind, o.Name = layout.WASM, name
+	o.Kind, o.Name = symfile.WASM, name
 	o.CodeID, o.DebugID, o.BuildID = wasmIDs(f.buildID)
 	if f.functions || f.code {
-		o.Role |= layout.Executable
+		o.Role |= symfile.Executable
 	}
 	if f.debugSize > 0 {
-		o.Role |= layout.Debug
+		o.Role |= symfile.Debug
 	}
 	o.DebugCompanion = !f.functions // as symbolic sees it
 	return []Object{o}, nil

@@ -15,7 +15,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/symdepot/symdepot/layout"
+	"github.com/symdepot/symdepot/symfile"
 )
 
 // Compression says how files are stored.
@@ -382,7 +382,7 @@ func (a *adder) fail(it *item, err error) {
 func (a *adder) repeats(i int, it *item) (bool, error) {
 	same := 0
 	for _, k := range it.keys {
-		j, ok := a.seen[layout.Fold(k.Name+"/"+k.Key)]
+		j, ok := a.seen[symfile.Fold(k.Name+"/"+k.Key)]
 		if !ok {
 			continue
 		}
@@ -400,7 +400,7 @@ func (a *adder) repeats(i int, it *item) (bool, error) {
 		return true, nil
 	}
 	for _, k := range it.keys {
-		a.seen[layout.Fold(k.Name+"/"+k.Key)] = i
+		a.seen[symfile.Fold(k.Name+"/"+k.Key)] = i
 	}
 	return false, nil
 }

@@ -9,7 +9,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/symdepot/symdepot/layout"
+	"github.com/symdepot/symdepot/symfile"
 )
 
 // FindingKind says what is wrong.
@@ -423,7 +423,7 @@ func (c *checker) readTransactions(ctx context.Context) error {
 		}
 		for _, e := range entries {
 			cl := &claim{id: id, entry: e, pointer: c.isPointer(id)}
-			k := layout.Fold(e.Name + "/" + e.Key)
+			k := symfile.Fold(e.Name + "/" + e.Key)
 			c.claims[k] = append(c.claims[k], cl)
 			c.byTx[id] = append(c.byTx[id], cl)
 		}
@@ -437,7 +437,7 @@ func union(list, refs []Entry) []Entry {
 	var out []Entry
 	seen := map[string]bool{}
 	for _, e := range append(slices.Clone(refs), list...) {
-		if k := layout.Fold(e.Name + "/" + e.Key); !seen[k] {
+		if k := symfile.Fold(e.Name + "/" + e.Key); !seen[k] {
 			seen[k] = true
 			out = append(out, e)
 		}

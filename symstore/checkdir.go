@@ -13,11 +13,12 @@ import (
 	"github.com/symdepot/symdepot/debugid"
 	"github.com/symdepot/symdepot/layout"
 	"github.com/symdepot/symdepot/objfile"
+	"github.com/symdepot/symdepot/symfile"
 )
 
 // keyDir checks one folder against the transactions that list it.
 func (c *checker) keyDir(k *keyDir) {
-	claims := c.claims[layout.Fold(k.name+"/"+path.Base(k.dir))]
+	claims := c.claims[symfile.Fold(k.name+"/"+path.Base(k.dir))]
 	for _, cl := range claims {
 		cl.met = true
 	}
@@ -57,7 +58,7 @@ func (c *checker) quarantine(k *keyDir) {
 			continue
 		}
 		c.ops = append(c.ops, op{Do: opMove, From: leaf, Path: path.Join(quarantineDir, leaf)})
-		delete(k.found, layout.Fold(path.Base(leaf)))
+		delete(k.found, symfile.Fold(path.Base(leaf)))
 	}
 }
 
@@ -197,7 +198,7 @@ func (c *checker) lostClaims() {
 			}
 			made[dir] = true
 			var refs []Ref
-			for _, other := range c.claims[layout.Fold(cl.entry.Name+"/"+cl.entry.Key)] {
+			for _, other := range c.claims[symfile.Fold(cl.entry.Name+"/"+cl.entry.Key)] {
 				if other.pointer {
 					refs = append(refs, Ref{ID: other.id, Pointer: true, Path: other.entry.Source, Type: guessType(cl.entry.Name)})
 				}
@@ -255,7 +256,7 @@ func (s *Store) verify(leaf, name, key string) (FindingKind, error) {
 	}
 	head = head[:n]
 	if !bytes.HasPrefix(head, []byte("MSCF")) {
-		if layout.Fold(path.Base(leaf)) != layout.Fold(name) || otherwisePacked(head) {
+		if symfile.Fold(path.Base(leaf)) != symfile.Fold(name) || otherwisePacked(head) {
 			return "", nil // gzip, SZDD and others are not looked into
 		}
 		return verifyKey(f, info.Size(), name, key)

@@ -12,7 +12,7 @@ import (
 	"strings"
 
 	"github.com/symdepot/symdepot/internal/durable"
-	"github.com/symdepot/symdepot/layout"
+	"github.com/symdepot/symdepot/symfile"
 )
 
 // convertFile says which conversion is under way. Whoever locks the store next
@@ -310,12 +310,12 @@ func (s *Store) isKeyDir(dir, name string) (bool, error) {
 	defer d.Close()
 	entries, err := d.ReadDir(-1)
 	for _, e := range entries {
-		switch leaf := layout.Fold(e.Name()); {
+		switch leaf := symfile.Fold(e.Name()); {
 		case e.IsDir():
 			if strings.HasPrefix(leaf, "msfz") && strings.Trim(leaf[4:], "0123456789") == "" {
 				return true, nil
 			}
-		case leaf == layout.Fold(name), leaf == layout.Fold(compressedName(name)), leaf == refsLeaf, leaf == pointerLeaf:
+		case leaf == symfile.Fold(name), leaf == symfile.Fold(compressedName(name)), leaf == refsLeaf, leaf == pointerLeaf:
 			return true, nil
 		}
 	}

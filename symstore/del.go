@@ -9,7 +9,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/symdepot/symdepot/layout"
+	"github.com/symdepot/symdepot/symfile"
 )
 
 // DelResult counts what a Del did.
@@ -68,7 +68,7 @@ func (s *Store) Del(ctx context.Context, id ID) (DelResult, error) {
 func keySet(entries []Entry) map[string]bool {
 	keys := make(map[string]bool, len(entries))
 	for _, e := range entries {
-		keys[layout.Fold(e.Name+"/"+e.Key)] = true
+		keys[symfile.Fold(e.Name+"/"+e.Key)] = true
 	}
 	return keys
 }
@@ -103,7 +103,7 @@ func (o *owners) scan(ctx context.Context) error {
 		}
 		o.seen[t.ID] = true
 		for _, e := range entries {
-			if k := layout.Fold(e.Name + "/" + e.Key); o.keys[k] {
+			if k := symfile.Fold(e.Name + "/" + e.Key); o.keys[k] {
 				o.of[k] = append(o.of[k], t.ID)
 			}
 		}
@@ -186,7 +186,7 @@ func (d *deleter) plan(adm *admin) (*plan, error) {
 	}}
 	done := map[string]bool{}
 	for _, e := range d.entries {
-		k := layout.Fold(e.Name + "/" + e.Key)
+		k := symfile.Fold(e.Name + "/" + e.Key)
 		if done[k] {
 			continue
 		}

@@ -10,7 +10,7 @@ import (
 	"sync"
 
 	"github.com/symdepot/symdepot/internal/durable"
-	"github.com/symdepot/symdepot/layout"
+	"github.com/symdepot/symdepot/symfile"
 )
 
 // Most keys are new to a store. Their folders are made whole in the writer's
@@ -100,7 +100,7 @@ func newSpots(s *Store) *spots {
 func (p *spots) claim(k Named, dir, own string) *spot {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	id := layout.Fold(k.Name + "/" + k.Key)
+	id := symfile.Fold(k.Name + "/" + k.Key)
 	if p.claimed[id] {
 		return nil
 	}
@@ -114,10 +114,10 @@ func (p *spots) claim(k Named, dir, own string) *spot {
 		sp.Rel = path.Join(dir, "k"+own)
 		return sp
 	}
-	g := p.groups[layout.Fold(k.Name)]
+	g := p.groups[symfile.Fold(k.Name)]
 	if g == nil {
 		g = &group{rel: path.Join(dir, "n"+own), name: there.spelled}
-		p.groups[layout.Fold(k.Name)] = g
+		p.groups[symfile.Fold(k.Name)] = g
 	}
 	sp.group, sp.Rel = g, path.Join(g.rel, k.Key)
 	return sp

@@ -10,6 +10,7 @@ import (
 	"github.com/symdepot/symdepot/layout"
 	"github.com/symdepot/symdepot/objfile"
 	"github.com/symdepot/symdepot/pdb"
+	"github.com/symdepot/symdepot/symfile"
 )
 
 // Named is a key under which a file is stored.
@@ -22,7 +23,7 @@ type Named struct {
 // OnRequestError is the error of a file that is stored with AddOptions.All only.
 // It wraps objfile.ErrNotSymbolFile.
 type OnRequestError struct {
-	Kind layout.Kind
+	Kind symfile.Kind
 	What string // in words
 }
 
@@ -47,7 +48,7 @@ func Identify(r io.ReaderAt, size int64, filePath string, all bool) ([]Named, er
 	var list []Named
 	var asked *OnRequestError
 	for _, o := range objects {
-		if o.Offset != 0 && o.Kind != layout.MachO || o.Deflated != 0 {
+		if o.Offset != 0 && o.Kind != symfile.MachO || o.Deflated != 0 {
 			continue // inside another file
 		}
 		if what := onRequest(o); what != "" && !all {
@@ -55,17 +56,17 @@ func Identify(r io.ReaderAt, size int64, filePath string, all bool) ([]Named, er
 			continue
 		}
 		switch o.Kind {
-		case layout.PE, layout.DBG, layout.PDB, layout.PDB2:
+		case symfile.PE, symfile.DBG, symfile.PDB, symfile.PDB20:
 			list = addNamed(list, layout.SymStore.Paths(o.Object), 1, typeOf(o))
-		case layout.MSFZ:
+		case symfile.MSFZ:
 			// Its own place, msfz0 below the key, cannot be said in the records
 			// of a store. Clients that know the container take it here too.
 			as := o.Object
-			as.Kind, as.Role = layout.PDB, layout.Debug
+			as.Kind, as.Role = symfile.PDB, symfile.Debug
 			list = addNamed(list, layout.SymStore.Paths(as), 1, typeOf(o))
-		case layout.PortablePDB:
+		case symfile.PortablePDB:
 			list = addNamed(list, layout.SymStore.Paths(o.Object), 2, typeOf(o))
-		case layout.ELF, layout.MachO, layout.WASM:
+		case symfile.ELF, symfile.MachO, symfile.WASM:
 			list = addNamed(list, sameID(layout.SSQP.Paths(o.Object)), -1, typeOf(o))
 		}
 	}
@@ -82,11 +83,11 @@ func Identify(r io.ReaderAt, size int64, filePath string, all bool) ([]Named, er
 // empty if it is stored always.
 func onRequest(o objfile.Object) string {
 	switch {
-	case o.Kind == layout.ELF || o.Kind == layout.MachO || o.Kind == layout.WASM:
+	case o.Kind == symfile.ELF || o.Kind == symfile.MachO || o.Kind == symfile.WASM:
 		return o.Kind.String() + " file"
-	case o.Kind == layout.PE && o.ResourceOnly:
+	case o.Kind == symfile.PE && o.ResourceOnly:
 		return "an image of resources only"
-	case o.Kind == layout.MSFZ:
+	case o.Kind == symfile.MSFZ:
 		return "a compressed PDB (MSFZ), which older debuggers take for a damaged one"
 	}
 	return ""
@@ -136,16 +137,16 @@ func idOf(p string) string {
 // typeOf is the fourth field of refs.ptr.
 func typeOf(o objfile.Object) Type {
 	switch o.Kind {
-	case layout.PE:
+	case symfile.PE:
 		return Binary
-	case layout.PortablePDB:
+	case symfile.PortablePDB:
 		return Private
-	case layout.DBG:
+	case symfile.DBG:
 		if o.Features.Debug {
 			return Private
 		}
 		return Public
-	case layout.PDB, layout.PDB2, layout.MSFZ:
+	case symfile.PDB, symfile.PDB20, symfile.MSFZ:
 		switch pdb.Sort(o.Features.PDB) {
 		case pdb.Public:
 			return Public
@@ -154,7 +155,7 @@ func typeOf(o objfile.Object) Type {
 		}
 		return Private
 	}
-	if o.Role&layout.Executable != 0 {
+	if o.Role&symfile.Executable != 0 {
 		return Binary
 	}
 	return Private

@@ -8,8 +8,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/symdepot/symdepot/layout"
 	"github.com/symdepot/symdepot/objfile"
+	"github.com/symdepot/symdepot/symfile"
 )
 
 // peSections is a small PE image with sections of these names and no bytes.
@@ -31,14 +31,14 @@ func TestOnRequest(t *testing.T) {
 	for _, c := range []struct {
 		name string
 		file []byte
-		kind layout.Kind // of what has to be asked for; unknown: it is stored always
+		kind symfile.Kind // of what has to be asked for; unknown: it is stored always
 		key  string
 	}{
-		{"res.dll", peSections(".rsrc"), layout.PE, "000000011000"},
-		{"res.dll", peSections(".rsrc", ".reloc"), layout.KindUnknown, "000000011000"},
-		{"code.dll", peSections(".text", ".rsrc"), layout.KindUnknown, "000000011000"},
-		{"none.dll", peSections(), layout.KindUnknown, "000000011000"},
-		{"packed.pdb", packed, layout.MSFZ, "0403020106050807090A0B0C0D0E0F10"},
+		{"res.dll", peSections(".rsrc"), symfile.PE, "000000011000"},
+		{"res.dll", peSections(".rsrc", ".reloc"), symfile.KindUnknown, "000000011000"},
+		{"code.dll", peSections(".text", ".rsrc"), symfile.KindUnknown, "000000011000"},
+		{"none.dll", peSections(), symfile.KindUnknown, "000000011000"},
+		{"packed.pdb", packed, symfile.MSFZ, "0403020106050807090A0B0C0D0E0F10"},
 	} {
 		p := writeFile(t, filepath.Join(t.TempDir(), c.name), c.file)
 		s := create(t, t.TempDir(), One, Options{})
@@ -53,7 +53,7 @@ func TestOnRequest(t *testing.T) {
 		}
 		var asked *OnRequestError
 		switch {
-		case c.kind == layout.KindUnknown:
+		case c.kind == symfile.KindUnknown:
 			if r.Stored != 1 {
 				t.Errorf("%s: %+v", c.name, r)
 			}

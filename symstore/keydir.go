@@ -6,6 +6,7 @@ import (
 	"path"
 
 	"github.com/symdepot/symdepot/layout"
+	"github.com/symdepot/symdepot/symfile"
 )
 
 // keyDir is what the folder of a key holds.
@@ -19,7 +20,7 @@ type keyDir struct {
 
 // leaf returns the path of an entry, empty if it is not there.
 func (k *keyDir) leaf(name string) string {
-	if n, ok := k.found[layout.Fold(name)]; ok {
+	if n, ok := k.found[symfile.Fold(name)]; ok {
 		return path.Join(k.dir, n)
 	}
 	return ""
@@ -160,7 +161,7 @@ func (t *targets) dir(name, key string) (dir, spelled string) {
 }
 
 func (t *targets) join(dir foundDir, name string) foundDir {
-	wanted := layout.Fold(dir.path + "/" + name)
+	wanted := symfile.Fold(dir.path + "/" + name)
 	if have, ok := t.known[wanted]; ok {
 		return have
 	}

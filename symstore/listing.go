@@ -7,7 +7,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/symdepot/symdepot/layout"
+	"github.com/symdepot/symdepot/symfile"
 )
 
 // maxListed is the number of names that are kept of all listed folders. One
@@ -73,7 +73,7 @@ func (l *listings) find(root *os.Root, dir, name string) string {
 			}
 		}
 	}
-	return l.list(root, dir)[layout.Fold(name)]
+	return l.list(root, dir)[symfile.Fold(name)]
 }
 
 // list returns the names in a folder; the map must not be changed.
@@ -125,8 +125,8 @@ func (l *listings) list(root *os.Root, dir string) map[string]string {
 func byFolded(names []string) map[string]string {
 	m := make(map[string]string, len(names))
 	for _, n := range names {
-		if have, ok := m[layout.Fold(n)]; !ok || n < have {
-			m[layout.Fold(n)] = n
+		if have, ok := m[symfile.Fold(n)]; !ok || n < have {
+			m[symfile.Fold(n)] = n
 		}
 	}
 	return m

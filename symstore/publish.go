@@ -9,7 +9,7 @@ import (
 	"path"
 	"time"
 
-	"github.com/symdepot/symdepot/layout"
+	"github.com/symdepot/symdepot/symfile"
 )
 
 // What plans do.
@@ -131,7 +131,7 @@ func (a *adder) keyOps(dir, name string, id ID, it *item, k stagedKey) ([]op, er
 		}
 		ops = put
 		if kept != "" {
-			ref.Compressed = layout.Fold(path.Base(kept)) != layout.Fold(name)
+			ref.Compressed = symfile.Fold(path.Base(kept)) != symfile.Fold(name)
 			refs, _ = a.opt.Prefer.insert(kd.refs, ref)
 		}
 	}
@@ -218,7 +218,7 @@ func (s *Store) storedIs(leaf, name string, sum [32]byte) (bool, error) {
 		return false, err
 	}
 	h := sha256.New()
-	if layout.Fold(path.Base(leaf)) != layout.Fold(name) {
+	if symfile.Fold(path.Base(leaf)) != symfile.Fold(name) {
 		err = unpack(f, info.Size(), h)
 		return err == nil && [32]byte(h.Sum(nil)) == sum, nil
 	}

@@ -9,7 +9,7 @@ import (
 	"path/filepath"
 	"strings"
 
-	"github.com/symdepot/symdepot/layout"
+	"github.com/symdepot/symdepot/symfile"
 )
 
 // PointerRoot is a folder of this machine inside which pointers are followed.
@@ -94,12 +94,12 @@ func (s *Store) Open(name, key, leaf string) (*os.File, error) {
 	sub, base := "", leaf
 	if i := strings.IndexByte(leaf, '/'); i >= 0 {
 		sub, base = leaf[:i], leaf[i+1:]
-		if len(sub) < 5 || layout.Fold(sub[:4]) != "msfz" || strings.Trim(sub[4:], "0123456789") != "" {
+		if len(sub) < 5 || symfile.Fold(sub[:4]) != "msfz" || strings.Trim(sub[4:], "0123456789") != "" {
 			return nil, absent
 		}
 	}
-	switch layout.Fold(base) {
-	case layout.Fold(name), layout.Fold(compressedName(name)), pointerLeaf, refsLeaf:
+	switch symfile.Fold(base) {
+	case symfile.Fold(name), symfile.Fold(compressedName(name)), pointerLeaf, refsLeaf:
 	default:
 		return nil, absent
 	}

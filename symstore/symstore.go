@@ -19,7 +19,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/symdepot/symdepot/layout"
+	"github.com/symdepot/symdepot/symfile"
 )
 
 // Names of the files that make a store.
@@ -121,7 +121,7 @@ type Entry struct {
 
 // validKey says whether key can be a folder of a store.
 func validKey(key string) bool {
-	return layout.ValidName(key) && legalOnWindows(key)
+	return symfile.ValidName(key) && legalOnWindows(key)
 }
 
 // legalOnWindows reports whether Windows can have a file of this name, and has
@@ -133,7 +133,7 @@ func legalOnWindows(name string) bool {
 // checkName says why name cannot be a stored file's.
 func checkName(name string) error {
 	switch {
-	case !layout.ValidName(name), !legalOnWindows(name):
+	case !symfile.ValidName(name), !legalOnWindows(name):
 		return fmt.Errorf("%w: %q", ErrName, clip(name))
 	case isDevice(name):
 		return fmt.Errorf("%w: %q is a device on Windows", ErrName, clip(name))

@@ -7,7 +7,7 @@ import (
 	"io/fs"
 	"path"
 
-	"github.com/symdepot/symdepot/layout"
+	"github.com/symdepot/symdepot/symfile"
 )
 
 // Kept is what the folder of a key holds of the file itself, in any form, and
@@ -37,8 +37,8 @@ func (s *Store) Kept(name, key string) ([]Kept, error) {
 	}
 	var list []Kept
 	for _, e := range entries {
-		leaf := layout.Fold(e.Name())
-		if leaf != layout.Fold(spelled) && leaf != layout.Fold(compressedName(spelled)) && leaf != pointerLeaf {
+		leaf := symfile.Fold(e.Name())
+		if leaf != symfile.Fold(spelled) && leaf != symfile.Fold(compressedName(spelled)) && leaf != pointerLeaf {
 			continue
 		}
 		info, err := s.root.Lstat(path.Join(dir, e.Name()))

@@ -17,6 +17,7 @@ import (
 
 	"github.com/symdepot/symdepot/internal/depot"
 	"github.com/symdepot/symdepot/internal/scan"
+	"github.com/symdepot/symdepot/internal/term"
 	"github.com/symdepot/symdepot/objfile"
 )
 
@@ -63,7 +64,7 @@ func (c addCmd) Run(a *app) error {
 	ad := newAdder(a, d)
 	ad.as, ad.id = c.As, c.ID
 	if c.JSON {
-		ad.json = newJSONLines(a.stdout)
+		ad.json = term.NewJSONLines(a.stdout)
 	}
 	ad.jsonOn, ad.dryRun = c.JSON, c.DryRun
 	n, err := ad.add(c.info(), c.Paths)
@@ -93,7 +94,7 @@ type adder struct {
 	as, id string // see objfile.Options
 	jsonOn bool
 	dryRun bool
-	json   jsonLines
+	json   term.JSONLines
 	bytes  atomic.Int64
 
 	mu      sync.Mutex // guards what follows, and json
@@ -165,8 +166,8 @@ func (ad *adder) walk(take taker, paths []string) error {
 	}
 	g.Go(func() error {
 		defer close(files)
-		bar := newProgress(ad.a.stderr, "adding", -1)
-		defer bar.done()
+		bar := term.NewProgress(ad.a.stderr, "adding", -1)
+		defer bar.Done()
 		for f, err := range scan.Walk(ctx, paths, ad.scanOptions()) {
 			if err != nil {
 				if ctx.Err() != nil {
@@ -185,7 +186,7 @@ func (ad *adder) walk(take taker, paths []string) error {
 				f.Discard()
 				return ctx.Err()
 			}
-			bar.set(ad.bytes.Load())
+			bar.Set(ad.bytes.Load())
 		}
 		return nil
 	})
@@ -303,7 +304,7 @@ func (ad *adder) took(path string, g depot.Added) {
 	t.Files++
 	t.Bytes += g.Object.Size
 	if ad.jsonOn {
-		_ = ad.json.write(struct {
+		_ = ad.json.Write(struct {
 			Event string `json:"event"`
 			identified
 		}{word, newIdentified(path, g.Object)})
@@ -315,7 +316,7 @@ func (ad *adder) skip(path, reason string, notable bool) {
 	defer ad.mu.Unlock()
 	ad.skipped++
 	if ad.jsonOn {
-		_ = ad.json.write(struct {
+		_ = ad.json.Write(struct {
 			Event  string `json:"event"`
 			Path   string `json:"path"`
 			Reason string `json:"reason"`
@@ -335,7 +336,7 @@ func (ad *adder) skip(path, reason string, notable bool) {
 // summary says what was done with how many files.
 func (ad *adder) summary(n int64, f txFlags) error {
 	if ad.jsonOn {
-		return ad.json.write(struct {
+		return ad.json.Write(struct {
 			Event       string `json:"event"`
 			Transaction int64  `json:"transaction,omitempty"`
 			DryRun      bool   `json:"dry_run,omitempty"`
@@ -351,7 +352,7 @@ func (ad *adder) summary(n int64, f txFlags) error {
 		if f.Product != "" || f.Version != "" {
 			what = fmt.Sprintf(" (%s)", strings.TrimSpace(f.Product+" "+f.Version))
 		}
-		fmt.Fprintf(w, "transaction %d%s in %s\n", n, printable(what), ad.d.Dir())
+		fmt.Fprintf(w, "transaction %d%s in %s\n", n, term.Printable(what), ad.d.Dir())
 	case ad.dryRun:
 		fmt.Fprintln(w, "dry run: nothing was added")
 	default:
@@ -363,11 +364,11 @@ func (ad *adder) summary(n int64, f txFlags) error {
 
 // tallies says how many files were added, known and skipped, and why.
 func (ad *adder) tallies(w io.Writer) {
-	fmt.Fprintf(w, "  added          %s, %s\n", count(ad.added.Files, "object"), bytesText(ad.added.Bytes))
-	fmt.Fprintf(w, "  already known  %s, %s\n", count(ad.known.Files, "object"), bytesText(ad.known.Bytes))
-	fmt.Fprintf(w, "  skipped        %s\n", count(ad.skipped, "file"))
+	fmt.Fprintf(w, "  added          %s, %s\n", term.Count(ad.added.Files, "object"), term.Size(ad.added.Bytes))
+	fmt.Fprintf(w, "  already known  %s, %s\n", term.Count(ad.known.Files, "object"), term.Size(ad.known.Bytes))
+	fmt.Fprintf(w, "  skipped        %s\n", term.Count(ad.skipped, "file"))
 	for _, line := range ad.notable {
-		fmt.Fprintf(w, "    %s\n", printable(line))
+		fmt.Fprintf(w, "    %s\n", term.Printable(line))
 	}
 	if ad.moreOf > 0 {
 		fmt.Fprintf(w, "    and %d more like these; --json names all\n", ad.moreOf)
@@ -387,6 +388,6 @@ func (ad *adder) tallies(w io.Writer) {
 			fmt.Fprintf(w, "    and for %d more reasons; --json names all\n", len(reasons)-i)
 			break
 		}
-		fmt.Fprintf(w, "    %d × %s\n", ad.reasons[r], printable(r))
+		fmt.Fprintf(w, "    %d × %s\n", ad.reasons[r], term.Printable(r))
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/symdepot/symdepot/internal/auth"
+	"github.com/symdepot/symdepot/internal/term"
 )
 
 type auditCmd struct {
@@ -41,39 +42,39 @@ func (c auditCmd) Run(a *app) error {
 	f := auth.AuditFilter{Who: c.Who, Product: c.Product, Name: c.Name, ID: c.ID, Remote: c.Remote}
 	var err error
 	if f.Since, err = moment(c.Since, time.Now()); err != nil {
-		return usageError("--since: " + err.Error())
+		return term.UsageError("--since: " + err.Error())
 	}
 	if f.Until, err = moment(c.Until, time.Now()); err != nil {
-		return usageError("--until: " + err.Error())
+		return term.UsageError("--until: " + err.Error())
 	}
 	file, err := c.file()
 	if err != nil {
 		return err
 	}
-	lines, t := newJSONLines(a.stdout), newTable(a.stdout, "TIME", "WHO", "BY", "FROM", "PROTOCOL", "STATUS", "SENT", "PRODUCTS", "NAME", "ID")
+	lines, t := term.NewJSONLines(a.stdout), term.NewTable(a.stdout, "TIME", "WHO", "BY", "FROM", "PROTOCOL", "STATUS", "SENT", "PRODUCTS", "NAME", "ID")
 	n := 0
 	for e, err := range auth.ReadAudit(file, f) {
 		switch {
 		case errors.Is(err, fs.ErrNotExist), errors.Is(err, fs.ErrPermission):
 			return err
 		case err != nil:
-			fmt.Fprintln(a.stderr, "symdepot:", printable(err.Error()))
+			fmt.Fprintln(a.stderr, "symdepot:", term.Printable(err.Error()))
 			continue
 		}
 		n++
 		if c.JSON {
-			if err := lines.write(e); err != nil {
+			if err := lines.Write(e); err != nil {
 				return err
 			}
 			continue
 		}
-		t.row(e.Time.Local().Format(time.RFC3339), e.Who, string(e.Method), e.Remote, e.Protocol, strconv.Itoa(e.Status), bytesText(e.Bytes),
+		t.Row(e.Time.Local().Format(time.RFC3339), e.Who, string(e.Method), e.Remote, e.Protocol, strconv.Itoa(e.Status), term.Size(e.Bytes),
 			strings.Join(e.Products, ", "), e.Name, e.ID)
 	}
 	if n == 0 {
-		return errNo
+		return term.ErrNo
 	}
-	return t.flush()
+	return t.Flush()
 }
 
 // file is the file of records that the flags or the configuration name.
@@ -83,13 +84,13 @@ func (c auditCmd) file() (string, error) {
 	}
 	conf, err := loadConfig(configPath(c.Config, os.Getenv), os.Getenv)
 	if fault := (*configError)(nil); errors.As(err, &fault) {
-		return "", usageError(err.Error())
+		return "", term.UsageError(err.Error())
 	}
 	if err != nil {
 		return "", err
 	}
 	if conf.Auth.Audit.File == "" {
-		return "", usageError("no configuration names a file of records (auth.audit.file); say --file or --config")
+		return "", term.UsageError("no configuration names a file of records (auth.audit.file); say --file or --config")
 	}
 	return conf.Auth.Audit.File, nil
 }

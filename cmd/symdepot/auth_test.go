@@ -29,6 +29,7 @@ import (
 	"github.com/symdepot/symdepot/internal/auth"
 	"github.com/symdepot/symdepot/layout"
 	"github.com/symdepot/symdepot/objfile"
+	"github.com/symdepot/symdepot/symfile"
 )
 
 func write(t testing.TB, name, text string) {
@@ -249,7 +250,7 @@ func (g *guardedRun) probes() []question {
 					}
 				}
 			}
-			if o.Kind != layout.ELF {
+			if o.Kind != symfile.ELF {
 				p := layout.SymStore.Paths(o)[0]
 				list = append(list, question{what: "two tiers", path: "/" + o.Name[:2] + "/" + p, product: product, file: body},
 					question{what: "dotnet", path: "/" + strings.ReplaceAll(p, "/", "%2F"), product: product, file: body})
@@ -257,7 +258,7 @@ func (g *guardedRun) probes() []question {
 				list = append(list, question{what: "section", path: "/buildid/" + string(o.BuildID) + "/section/.shstrtab", product: product, has: ".shstrtab"},
 					question{what: "metadata", path: "/metadata?key=buildid&value=" + string(o.BuildID), has: map[string]string{"ours": "OURS", "theirs": "THEIRS"}[product] + string(o.BuildID)})
 			}
-			if o.Kind == layout.PDB {
+			if o.Kind == symfile.PDB {
 				made := "made of " + o.Name
 				write(t, filepath.Join(g.dir, "cache-"+product, o.Name, o.DebugID.Breakpad(), o.Name+"-v3.1.0.symcache"), made)
 				list = append(list, question{what: "SymCache", path: "/v3.1.0/" + o.Name + "/" + o.DebugID.GUID.Upper() + "/1", product: product, file: []byte(made)},

@@ -20,7 +20,9 @@ import (
 	"github.com/klauspost/compress/flate"
 
 	"github.com/symdepot/symdepot/internal/depot"
+	"github.com/symdepot/symdepot/internal/term"
 	"github.com/symdepot/symdepot/layout"
+	"github.com/symdepot/symdepot/symfile"
 )
 
 // A bundle is a zip archive: the files under files/, then manifest.json with the
@@ -81,7 +83,7 @@ written), 4 depot damaged, 130 interrupted (nothing was written; run it again, w
 // Run writes a bundle.
 func (c bundleCmd) Run(a *app) error {
 	if c.empty() && len(c.Tx) == 0 {
-		return usageError("say what to put into the bundle: --manifest, --folder, --dump or --tx")
+		return term.UsageError("say what to put into the bundle: --manifest, --folder, --dump or --tx")
 	}
 	var key ed25519.PrivateKey
 	if c.SignKey != "" {
@@ -112,7 +114,7 @@ func (c bundleCmd) Run(a *app) error {
 	}
 	if n := report.counts[wantFailed]; n > 0 {
 		report.print(a, l.bad)
-		return fmt.Errorf("%s failed; nothing was written", count(n, "file"))
+		return fmt.Errorf("%s failed; nothing was written", term.Count(n, "file"))
 	}
 	b := &bundler{a: a, d: d, m: manifest{Kind: bundleKind, Format: 1, Created: time.Now().UTC().Truncate(time.Second),
 		Product: c.Product, Version: c.Version, Comment: c.Comment, Files: []bundleEntry{}}, seen: map[string]bool{}}
@@ -124,13 +126,13 @@ func (c bundleCmd) Run(a *app) error {
 		return err
 	}
 	if c.JSON {
-		err = newJSONLines(a.stdout).write(map[string]any{"files": len(b.m.Files), "bytes": b.bytes, "missing": b.m.Missing, "bad_lines": l.bad, "signed": key != nil})
+		err = term.NewJSONLines(a.stdout).Write(map[string]any{"files": len(b.m.Files), "bytes": b.bytes, "missing": b.m.Missing, "bad_lines": l.bad, "signed": key != nil})
 	} else {
 		report.print(a, l.bad)
-		fmt.Fprintf(a.stdout, "wrote %s with %s, %s\n", c.Out, count(int64(len(b.m.Files)), "file"), bytesText(b.bytes))
+		fmt.Fprintf(a.stdout, "wrote %s with %s, %s\n", c.Out, term.Count(int64(len(b.m.Files)), "file"), term.Size(b.bytes))
 	}
 	if err == nil && (len(report.missing) > 0 || len(l.bad) > 0) {
-		return errNo
+		return term.ErrNo
 	}
 	return err
 }
@@ -161,7 +163,7 @@ func (b *bundler) write(w io.Writer, wants []want, txs []int64, key ed25519.Priv
 	for _, n := range txs {
 		if err := b.d.Files(b.a.ctx, n, func(t depot.TxFile) error {
 			path := bundlePath(t.Object)
-			if path == "" || b.seen[layout.Fold(path)] {
+			if path == "" || b.seen[symfile.Fold(path)] {
 				return nil
 			}
 			f, err := b.d.Content(b.a.ctx, t.Ref)
@@ -190,7 +192,7 @@ func (b *bundler) write(w io.Writer, wants []want, txs []int64, key ed25519.Priv
 }
 
 // bundlePath is the path of an object in a bundle.
-func bundlePath(o layout.Object) string {
+func bundlePath(o symfile.Object) string {
 	for _, l := range []layout.Layout{layout.SymStore, layout.SSQP, layout.Debuginfod, layout.BreakpadTree, layout.LLDB, layout.Unified} {
 		if p := l.Paths(o); len(p) > 0 {
 			return p[0]
@@ -200,10 +202,10 @@ func bundlePath(o layout.Object) string {
 }
 
 func (b *bundler) file(path, name string, f *depot.File) error {
-	if b.seen[layout.Fold(path)] {
+	if b.seen[symfile.Fold(path)] {
 		return nil
 	}
-	b.seen[layout.Fold(path)] = true
+	b.seen[symfile.Fold(path)] = true
 	w, err := b.z.CreateHeader(&zip.FileHeader{Name: bundleDir + path, Method: zip.Deflate, Modified: f.ModTime})
 	if err != nil {
 		return err

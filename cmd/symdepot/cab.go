@@ -11,6 +11,7 @@ import (
 
 	"github.com/symdepot/symdepot/cab"
 	"github.com/symdepot/symdepot/internal/blob"
+	"github.com/symdepot/symdepot/internal/term"
 )
 
 type cabCmd struct {
@@ -73,7 +74,7 @@ func (c cabCreateCmd) Run(a *app) (err error) {
 	if err := os.Rename(out.Name(), c.Out); err != nil {
 		return err
 	}
-	fmt.Fprintf(a.stdout, "%s: %s, %s\n", printable(c.Out), count(int64(len(sources)), "file"), bytesText(size))
+	fmt.Fprintf(a.stdout, "%s: %s, %s\n", term.Printable(c.Out), term.Count(int64(len(sources)), "file"), term.Size(size))
 	return nil
 }
 
@@ -89,7 +90,7 @@ func cabSource(a *app, path string) (cab.Source, blob.Ref, error) {
 		return cab.Source{}, blob.Ref{}, err
 	}
 	if !fi.Mode().IsRegular() {
-		return cab.Source{}, blob.Ref{}, usageError(path + " is not a file")
+		return cab.Source{}, blob.Ref{}, term.UsageError(path + " is not a file")
 	}
 	sum, size, err := blob.Hash(a.ctx, f)
 	if err != nil {
@@ -155,14 +156,14 @@ func (c cabListCmd) Run(a *app) error {
 		return err
 	}
 	defer closer.Close()
-	out, t := newJSONLines(a.stdout), newTable(a.stdout, "SIZE", "MODIFIED", "METHOD", "NAME")
+	out, t := term.NewJSONLines(a.stdout), term.NewTable(a.stdout, "SIZE", "MODIFIED", "METHOD", "NAME")
 	for _, f := range r.Files() {
 		method := "in another cabinet of the set"
 		if f.Folder >= 0 {
 			method = r.Folders()[f.Folder].Compression.String()
 		}
 		if c.JSON {
-			err := out.write(struct {
+			err := out.Write(struct {
 				Name     string `json:"name"`
 				Size     int64  `json:"size"`
 				Modified string `json:"modified,omitempty"`
@@ -173,12 +174,12 @@ func (c cabListCmd) Run(a *app) error {
 			}
 			continue
 		}
-		t.row(bytesText(f.Size), cabTime(f), method, f.Name)
+		t.Row(term.Size(f.Size), cabTime(f), method, f.Name)
 	}
 	if c.JSON {
 		return nil
 	}
-	return t.flush()
+	return t.Flush()
 }
 
 // cabTime prints the wall clock that a cabinet stores; it knows no zone.
@@ -239,7 +240,7 @@ func (c cabExtractCmd) Run(a *app) error {
 		if err := extractOne(root, path, f, content); err != nil {
 			return err
 		}
-		fmt.Fprintln(a.stdout, printable(path))
+		fmt.Fprintln(a.stdout, term.Printable(path))
 		return nil
 	})
 	if err != nil {
@@ -247,9 +248,9 @@ func (c cabExtractCmd) Run(a *app) error {
 	}
 	if len(want) > 0 {
 		for m := range want {
-			fmt.Fprintf(a.stderr, "symdepot: not in %s: %s\n", c.File, printable(m))
+			fmt.Fprintf(a.stderr, "symdepot: not in %s: %s\n", c.File, term.Printable(m))
 		}
-		return errNo
+		return term.ErrNo
 	}
 	return nil
 }

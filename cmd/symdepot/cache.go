@@ -6,8 +6,9 @@ import (
 	"time"
 
 	"github.com/symdepot/symdepot/internal/depot"
+	"github.com/symdepot/symdepot/internal/term"
 	"github.com/symdepot/symdepot/internal/upstream"
-	"github.com/symdepot/symdepot/layout"
+	"github.com/symdepot/symdepot/symfile"
 )
 
 type cacheCmd struct {
@@ -56,13 +57,13 @@ func (c cacheStatsCmd) Run(a *app) error {
 		counts = append(counts, missCount{upstream.Class(m.Class).String(), m.Misses, m.Expired})
 	}
 	if c.JSON {
-		return newJSONLines(a.stdout).write(map[string]any{"sources": files, "misses": counts})
+		return term.NewJSONLines(a.stdout).Write(map[string]any{"sources": files, "misses": counts})
 	}
-	t := newTable(a.stdout, "SOURCE", "FILES", "SIZE", "LONGEST UNUSED SINCE")
+	t := term.NewTable(a.stdout, "SOURCE", "FILES", "SIZE", "LONGEST UNUSED SINCE")
 	for _, s := range files {
-		t.row(printable(s.Source), strconv.FormatInt(s.Files, 10), bytesText(s.Bytes), s.Oldest.Local().Format("2006-01-02 15:04"))
+		t.Row(term.Printable(s.Source), strconv.FormatInt(s.Files, 10), term.Size(s.Bytes), s.Oldest.Local().Format("2006-01-02 15:04"))
 	}
-	if err := t.flush(); err != nil {
+	if err := t.Flush(); err != nil {
 		return err
 	}
 	for _, m := range counts {
@@ -96,30 +97,30 @@ func (c cacheListCmd) Run(a *app) error {
 		return err
 	}
 	defer d.Close()
-	n, lines, t := 0, newJSONLines(a.stdout), newTable(a.stdout, "USED", "SIZE", "SOURCE", "NAME", "FROM")
-	for f, err := range d.Cached(a.ctx, depot.CacheFilter{Source: c.Source, Name: layout.Fold(c.Name)}) {
+	n, lines, t := 0, term.NewJSONLines(a.stdout), term.NewTable(a.stdout, "USED", "SIZE", "SOURCE", "NAME", "FROM")
+	for f, err := range d.Cached(a.ctx, depot.CacheFilter{Source: c.Source, Name: symfile.Fold(c.Name)}) {
 		if err != nil {
 			return err
 		}
 		n++
 		if c.JSON {
-			if err := lines.write(cachedLine{f.Source, f.Name, f.URL, f.Ref.String(), f.Size, f.Fetched, f.Used}); err != nil {
+			if err := lines.Write(cachedLine{f.Source, f.Name, f.URL, f.Ref.String(), f.Size, f.Fetched, f.Used}); err != nil {
 				return err
 			}
 		} else {
-			t.row(f.Used.Local().Format("2006-01-02 15:04"), bytesText(f.Size), printable(f.Source), printable(f.Name), printable(f.URL))
+			t.Row(f.Used.Local().Format("2006-01-02 15:04"), term.Size(f.Size), term.Printable(f.Source), term.Printable(f.Name), term.Printable(f.URL))
 		}
 		if c.Limit > 0 && n == c.Limit {
 			break
 		}
 	}
 	if n == 0 {
-		return errNo
+		return term.ErrNo
 	}
 	if c.JSON {
 		return nil
 	}
-	return t.flush()
+	return t.Flush()
 }
 
 type cacheDropCmd struct {
@@ -134,14 +135,14 @@ type cacheDropCmd struct {
 // Run lets go of fetched files.
 func (c cacheDropCmd) Run(a *app) error {
 	if !c.All && c.Source == "" && c.Unused == 0 && c.Name == "" && c.ID == "" {
-		return usageError("say what to drop: --source, --unused, --name, --id, or --all")
+		return term.UsageError("say what to drop: --source, --unused, --name, --id, or --all")
 	}
 	d, err := a.open(depot.Options{MustExist: true})
 	if err != nil {
 		return err
 	}
 	defer d.Close()
-	f := depot.CacheFilter{Source: c.Source, Name: layout.Fold(c.Name), ID: layout.Fold(c.ID)}
+	f := depot.CacheFilter{Source: c.Source, Name: symfile.Fold(c.Name), ID: symfile.Fold(c.ID)}
 	if c.Unused > 0 {
 		f.UnusedSince = time.Now().Add(-c.Unused)
 	}
@@ -150,11 +151,11 @@ func (c cacheDropCmd) Run(a *app) error {
 		return err
 	}
 	if c.JSON {
-		return newJSONLines(a.stdout).write(gone)
+		return term.NewJSONLines(a.stdout).Write(gone)
 	}
-	fmt.Fprintf(a.stdout, "let go of %s, %s\n", count(gone.Files, "file"), bytesText(gone.Bytes))
+	fmt.Fprintf(a.stdout, "let go of %s, %s\n", term.Count(gone.Files, "file"), term.Size(gone.Bytes))
 	if gone.Files == 0 {
-		return errNo
+		return term.ErrNo
 	}
 	return nil
 }
@@ -183,11 +184,11 @@ func (c cacheForgetCmd) Run(a *app) error {
 		return err
 	}
 	if c.JSON {
-		return newJSONLines(a.stdout).write(map[string]int64{"misses": n})
+		return term.NewJSONLines(a.stdout).Write(map[string]int64{"misses": n})
 	}
 	fmt.Fprintf(a.stdout, "misses forgotten: %d; a running server asks again within two seconds\n", n)
 	if n == 0 {
-		return errNo
+		return term.ErrNo
 	}
 	return nil
 }

@@ -21,7 +21,7 @@ import (
 	"github.com/symdepot/symdepot/internal/depot"
 	"github.com/symdepot/symdepot/internal/transcode"
 	"github.com/symdepot/symdepot/internal/upstream"
-	"github.com/symdepot/symdepot/layout"
+	"github.com/symdepot/symdepot/symfile"
 	"github.com/symdepot/symdepot/symstore"
 )
 
@@ -600,8 +600,8 @@ func (u *upstreamEntry) describe(s *upstream.Spec) (string, error) {
 	if len(u.Kinds) > 0 {
 		g.Kinds = nil
 		for _, w := range u.Kinds {
-			k := layout.ParseKind(w)
-			if k == layout.KindUnknown {
+			k := symfile.ParseKind(w)
+			if k == symfile.KindUnknown {
 				return "kinds", fmt.Errorf("no kind %q; there are pe, pdb, pdb2, portablepdb, msfz, dbg, elf, macho, wasm, breakpad, sourcebundle, symcache, r2rmap, bcsymbolmap, uuidmap, sha1, jsmap, il2cpp, proguard", w)
 			}
 			g.Kinds = append(g.Kinds, k)

@@ -15,6 +15,7 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"github.com/symdepot/symdepot/internal/bucket"
+	"github.com/symdepot/symdepot/internal/term"
 	"github.com/symdepot/symdepot/internal/upstream"
 )
 
@@ -44,7 +45,7 @@ func (c configCheckCmd) Run(a *app) error {
 	conf, err := loadConfig(path, os.Getenv)
 	if fault := (*configError)(nil); errors.As(err, &fault) {
 		fmt.Fprintln(a.stderr, err)
-		return errNo
+		return term.ErrNo
 	}
 	if err != nil {
 		return err
@@ -194,7 +195,7 @@ func (c *Config) report(out, warn io.Writer, asJSON bool) error {
 		return enc.Encode(map[string]any{"general": general, "sources": list, "warnings": append([]string{}, warnings...)})
 	}
 	for _, w := range warnings {
-		fmt.Fprintln(warn, "warning:", printable(w))
+		fmt.Fprintln(warn, "warning:", term.Printable(w))
 	}
 	if general.File == "" {
 		general.File = "none: the defaults and the environment"

@@ -17,9 +17,11 @@ import (
 	"github.com/symdepot/symdepot/internal/blob"
 	"github.com/symdepot/symdepot/internal/depot"
 	"github.com/symdepot/symdepot/internal/durable"
+	"github.com/symdepot/symdepot/internal/term"
 	"github.com/symdepot/symdepot/internal/transcode"
 	"github.com/symdepot/symdepot/internal/upstream"
 	"github.com/symdepot/symdepot/layout"
+	"github.com/symdepot/symdepot/symfile"
 )
 
 type exportCmd struct {
@@ -52,10 +54,10 @@ Exit codes: 0 written, 1 there is nothing to write, 2 wrong command line, 3 fail
 func (c exportCmd) Run(a *app) error {
 	l, ok := layout.ByName(c.Layout)
 	if !ok {
-		return usageError(fmt.Sprintf("no layout %q", c.Layout))
+		return term.UsageError(fmt.Sprintf("no layout %q", c.Layout))
 	}
 	if c.Compress && packingOf(l) == packNone {
-		return usageError("files of layout " + c.Layout + " cannot be compressed: its clients do not expect it")
+		return term.UsageError("files of layout " + c.Layout + " cannot be compressed: its clients do not expect it")
 	}
 	d, err := a.open(depot.Options{MustExist: true})
 	if err != nil {
@@ -64,14 +66,14 @@ func (c exportCmd) Run(a *app) error {
 	defer d.Close()
 	ex := &exporter{a: a, d: d, cmd: c, layout: l}
 	if c.JSON {
-		ex.json = newJSONLines(a.stdout)
+		ex.json = term.NewJSONLines(a.stdout)
 	}
 	if ex.txs, err = ex.selected(); err != nil {
 		return err
 	}
 	if len(ex.txs) == 0 {
 		fmt.Fprintln(a.stderr, "symdepot: there is nothing to export")
-		return errNo
+		return term.ErrNo
 	}
 	if !c.DryRun {
 		if err := durable.MkdirAll(c.Dir, 0o777); err != nil {
@@ -91,7 +93,7 @@ func (c exportCmd) Run(a *app) error {
 		return err
 	}
 	if ex.failed > 0 {
-		return fmt.Errorf("%s could not be written", count(ex.failed, "file"))
+		return fmt.Errorf("%s could not be written", term.Count(ex.failed, "file"))
 	}
 	return nil
 }
@@ -121,7 +123,7 @@ type exporter struct {
 	d      *depot.Depot
 	cmd    exportCmd
 	layout layout.Layout
-	json   jsonLines
+	json   term.JSONLines
 	txs    []depot.Transaction // oldest first
 	stored map[string]blob.Ref // in a symstore tree, by folded name/key
 
@@ -150,7 +152,7 @@ func (ex *exporter) selected() ([]depot.Transaction, error) {
 		}
 		if !tx.Removed.IsZero() {
 			fmt.Fprintf(ex.a.stderr, "symdepot: transaction %d was removed\n", n)
-			return nil, errNo
+			return nil, term.ErrNo
 		}
 		if ex.cmd.Product == "" || ex.cmd.Product == tx.Product {
 			list = append(list, tx)
@@ -166,7 +168,7 @@ func (ex *exporter) event(event, path, detail string, notable bool) {
 		ex.some = append(ex.some, path+": "+detail)
 	}
 	if ex.cmd.JSON {
-		_ = ex.json.write(struct {
+		_ = ex.json.Write(struct {
 			Event  string `json:"event"`
 			Path   string `json:"path"`
 			Detail string `json:"detail,omitempty"`
@@ -176,7 +178,7 @@ func (ex *exporter) event(event, path, detail string, notable bool) {
 
 func (ex *exporter) report() error {
 	if ex.cmd.JSON {
-		return ex.json.write(struct {
+		return ex.json.Write(struct {
 			Event        string `json:"event"`
 			DryRun       bool   `json:"dry_run,omitempty"`
 			Transactions int    `json:"transactions"`
@@ -195,11 +197,11 @@ func (ex *exporter) report() error {
 	if ex.cmd.DryRun {
 		word = "would export"
 	}
-	fmt.Fprintf(w, "%s %s to %s (%s)\n", word, count(int64(len(ex.txs)), "transaction"), printable(ex.cmd.Dir), ex.layout.Name())
+	fmt.Fprintf(w, "%s %s to %s (%s)\n", word, term.Count(int64(len(ex.txs)), "transaction"), term.Printable(ex.cmd.Dir), ex.layout.Name())
 	if ex.before > 0 {
-		fmt.Fprintf(w, "  there already  %s\n", count(ex.before, "transaction"))
+		fmt.Fprintf(w, "  there already  %s\n", term.Count(ex.before, "transaction"))
 	}
-	fmt.Fprintf(w, "  written        %s, %s\n", count(ex.wrote.Files, "file"), bytesText(ex.wrote.Bytes))
+	fmt.Fprintf(w, "  written        %s, %s\n", term.Count(ex.wrote.Files, "file"), term.Size(ex.wrote.Bytes))
 	for _, l := range []struct {
 		n    int64
 		text string
@@ -209,11 +211,11 @@ func (ex *exporter) report() error {
 		{ex.collisions, "  collisions     %s that differ from another path in case only\n"}, {ex.failed, "  failed         %s\n"},
 	} {
 		if l.n > 0 {
-			fmt.Fprintf(w, l.text, count(l.n, "file"))
+			fmt.Fprintf(w, l.text, term.Count(l.n, "file"))
 		}
 	}
 	for _, s := range ex.some {
-		fmt.Fprintf(w, "    %s\n", printable(s))
+		fmt.Fprintf(w, "    %s\n", term.Printable(s))
 	}
 	return nil
 }
@@ -238,7 +240,7 @@ func (ex *exporter) plan() ([]*place, error) {
 			r := depot.Ranked{TxFile: f, Added: tx.Time}
 			for _, p := range paths {
 				if ex.cmd.Lower {
-					p = layout.Fold(p)
+					p = symfile.Fold(p)
 				}
 				have := byPath[p]
 				if have == nil {
@@ -264,11 +266,11 @@ func (ex *exporter) plan() ([]*place, error) {
 	return ex.caseSafe(list)
 }
 
-func (ex *exporter) role(p string) layout.Role {
+func (ex *exporter) role(p string) symfile.Role {
 	if r, err := ex.layout.Parse(p); err == nil && len(r.Lookups) > 0 {
 		return r.Lookups[0].Role
 	}
-	return layout.AnyRole
+	return symfile.AnyRole
 }
 
 // caseSafe finds paths that differ in case only. Where the disk takes them for
@@ -281,7 +283,7 @@ func (ex *exporter) caseSafe(list []*place) ([]*place, error) {
 	folded := map[string]*place{}
 	var keep []*place
 	for _, p := range list {
-		k := layout.Fold(p.path)
+		k := symfile.Fold(p.path)
 		have := folded[k]
 		if have == nil {
 			folded[k] = p
@@ -334,15 +336,15 @@ func (ex *exporter) tree() error {
 		return err
 	}
 	defer w.close()
-	bar := newProgress(ex.a.stderr, "exporting", total)
-	defer bar.done()
+	bar := term.NewProgress(ex.a.stderr, "exporting", total)
+	defer bar.Done()
 	var done int64
 	for _, p := range list {
 		if err := ex.file(w, p); err != nil {
 			return err
 		}
 		done += p.file.Size
-		bar.set(done)
+		bar.Set(done)
 	}
 	if ex.layout.Name() == layout.Unified.Name() {
 		if err := ex.sideFiles(w, list); err != nil {
@@ -368,7 +370,7 @@ func (ex *exporter) file(w *treeWriter, p *place) error {
 	}
 	if how == packCab {
 		switch p.file.Object.Kind {
-		case layout.PE, layout.PDB, layout.PDB2, layout.DBG, layout.PortablePDB:
+		case symfile.PE, symfile.PDB, symfile.PDB20, symfile.DBG, symfile.PortablePDB:
 			name = name[:len(name)-1] + "_"
 		default:
 			how = packNone

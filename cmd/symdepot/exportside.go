@@ -12,7 +12,9 @@ import (
 
 	"github.com/symdepot/symdepot/internal/blob"
 	"github.com/symdepot/symdepot/internal/depot"
+	"github.com/symdepot/symdepot/internal/term"
 	"github.com/symdepot/symdepot/layout"
+	"github.com/symdepot/symdepot/symfile"
 	"github.com/symdepot/symdepot/symstore"
 )
 
@@ -32,7 +34,7 @@ func (ex *exporter) symstore() error {
 	}
 	defer st.Close()
 	if st.Tiers() != tiers {
-		return usageError(fmt.Sprintf("%s is a %s store; symdepot symstore convert changes that", ex.cmd.Dir, st.Tiers()))
+		return term.UsageError(fmt.Sprintf("%s is a %s store; symdepot symstore convert changes that", ex.cmd.Dir, st.Tiers()))
 	}
 	ex.stored = map[string]blob.Ref{}
 	have := map[string]int{}
@@ -42,8 +44,8 @@ func (ex *exporter) symstore() error {
 		}
 		have[sameTransaction(t.Time, t.Product, t.Version, t.Comment)]++
 	}
-	bar := newProgress(ex.a.stderr, "exporting", -1)
-	defer bar.done()
+	bar := term.NewProgress(ex.a.stderr, "exporting", -1)
+	defer bar.Done()
 	for _, tx := range ex.txs {
 		k := sameTransaction(tx.Time, tx.Product, tx.Version, tx.Comment)
 		if have[k] > 0 {
@@ -54,7 +56,7 @@ func (ex *exporter) symstore() error {
 		if err := ex.oneTransaction(st, tx); err != nil {
 			return err
 		}
-		bar.set(ex.wrote.Bytes)
+		bar.Set(ex.wrote.Bytes)
 	}
 	return nil
 }
@@ -97,7 +99,7 @@ func (ex *exporter) oneTransaction(st *symstore.Store, tx depot.Transaction) err
 				return err
 			}
 			for _, k := range keys {
-				at := layout.Fold(k.Name + "/" + k.Key)
+				at := symfile.Fold(k.Name + "/" + k.Key)
 				if have, ok := ex.stored[at]; ok && have != f.Ref {
 					ex.replaced++
 					ex.event("replaced", k.Name+"/"+k.Key, "an earlier transaction had other content under this key", true)
@@ -156,11 +158,11 @@ func (ex *exporter) keys(f depot.TxFile) []symstore.Named {
 	limit, l := 0, layout.SymStore
 	t := symstore.Binary
 	switch f.Object.Kind {
-	case layout.PE:
+	case symfile.PE:
 		limit = 1
-	case layout.PDB, layout.PDB2, layout.DBG, layout.PortablePDB:
+	case symfile.PDB, symfile.PDB20, symfile.DBG, symfile.PortablePDB:
 		limit, t = 1, symstore.Private
-		if f.Object.Kind == layout.PortablePDB {
+		if f.Object.Kind == symfile.PortablePDB {
 			limit = 2
 		}
 		switch {
@@ -169,7 +171,7 @@ func (ex *exporter) keys(f depot.TxFile) []symstore.Named {
 		case slices.Contains(f.Features, "type-only"):
 			t = symstore.TypeOnly
 		}
-	case layout.ELF, layout.MachO, layout.WASM:
+	case symfile.ELF, symfile.MachO, symfile.WASM:
 		if ex.cmd.All {
 			limit, l = 100, layout.SSQP
 		}
@@ -181,7 +183,7 @@ func (ex *exporter) keys(f depot.TxFile) []symstore.Named {
 			continue
 		}
 		if ex.cmd.Lower {
-			parts[0], parts[1] = layout.Fold(parts[0]), layout.Fold(parts[1])
+			parts[0], parts[1] = symfile.Fold(parts[0]), symfile.Fold(parts[1])
 		}
 		keys = append(keys, symstore.Named{Name: parts[0], Key: parts[1], Type: t})
 	}
@@ -189,9 +191,9 @@ func (ex *exporter) keys(f depot.TxFile) []symstore.Named {
 }
 
 // formatWords are symsorter's words for the kinds of files.
-var formatWords = map[layout.Kind]string{
-	layout.PE: "pe", layout.PDB: "pdb", layout.PDB2: "pdb", layout.PortablePDB: "portablepdb", layout.ELF: "elf", layout.MachO: "macho",
-	layout.WASM: "wasm", layout.Breakpad: "breakpad", layout.SourceBundle: "sourcebundle",
+var formatWords = map[symfile.Kind]string{
+	symfile.PE: "pe", symfile.PDB: "pdb", symfile.PDB20: "pdb", symfile.PortablePDB: "portablepdb", symfile.ELF: "elf", symfile.MachO: "macho",
+	symfile.WASM: "wasm", symfile.Breakpad: "breakpad", symfile.SourceBundle: "sourcebundle",
 }
 
 // sideFiles writes what symsorter keeps beside the files: their names, and
@@ -274,10 +276,10 @@ func (ex *exporter) bundleList(w *treeWriter, b *bundleFile) error {
 // bundleID names the bundle of a transaction: the name it was imported under,
 // else product and version, else its number.
 func bundleID(tx depot.Transaction) string {
-	if o := tx.Origin; o != nil && tx.Comment == o.Number && cleanBundle(o.Number) == o.Number && layout.ValidName(o.Number) {
+	if o := tx.Origin; o != nil && tx.Comment == o.Number && cleanBundle(o.Number) == o.Number && symfile.ValidName(o.Number) {
 		return o.Number
 	}
-	if id := cleanBundle(tx.Product + "_" + tx.Version); id != "" && layout.ValidName(id) {
+	if id := cleanBundle(tx.Product + "_" + tx.Version); id != "" && symfile.ValidName(id) {
 		return id
 	}
 	return fmt.Sprintf("symdepot_%d", tx.Number)

@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/symdepot/symdepot/internal/depot"
+	"github.com/symdepot/symdepot/internal/term"
 )
 
 // outcome is what became of one want.
@@ -67,8 +68,8 @@ func (r *fileReader) Read(p []byte) (int, error) {
 // and calls done for each, one after the other. It ends early only with ctx.
 func fetchAll(a *app, d *depot.Depot, wants []want, jobs int, done func(outcome)) error {
 	var bytes atomic.Int64
-	p := newProgress(a.stderr, "fetching", -1)
-	defer p.done()
+	p := term.NewProgress(a.stderr, "fetching", -1)
+	defer p.Done()
 	var mu sync.Mutex
 	g, ctx := errgroup.WithContext(a.ctx)
 	g.SetLimit(max(1, jobs))
@@ -81,7 +82,7 @@ func fetchAll(a *app, d *depot.Depot, wants []want, jobs int, done func(outcome)
 				sum := bytes.Add(n)
 				mu.Lock()
 				defer mu.Unlock()
-				p.set(sum)
+				p.Set(sum)
 			})
 			if ctx.Err() != nil {
 				return ctx.Err()
@@ -157,15 +158,15 @@ func (r *fetchReport) add(o outcome) {
 // print says what came of it all.
 func (r *fetchReport) print(a *app, bad []string) {
 	for _, b := range bad {
-		fmt.Fprintln(a.stderr, "symdepot: left out:", printable(b))
+		fmt.Fprintln(a.stderr, "symdepot: left out:", term.Printable(b))
 	}
 	for _, m := range r.missing {
 		why := ""
 		if m.Error != "" {
-			why = ": " + printable(m.Error)
+			why = ": " + term.Printable(m.Error)
 		}
-		fmt.Fprintf(a.stderr, "symdepot: %s: %s %s%s\n", m.Result, printable(m.Name), m.ID, why)
+		fmt.Fprintf(a.stderr, "symdepot: %s: %s %s%s\n", m.Result, term.Printable(m.Name), m.ID, why)
 	}
 	fmt.Fprintf(a.stdout, "%d fetched (%s), %d were here, %d exist nowhere, %d failed\n",
-		r.counts[wantFetched], bytesText(r.bytes), r.counts[wantHad], r.counts[wantMissing], r.counts[wantFailed])
+		r.counts[wantFetched], term.Size(r.bytes), r.counts[wantHad], r.counts[wantMissing], r.counts[wantFailed])
 }

@@ -10,7 +10,8 @@ import (
 	"strings"
 
 	"github.com/symdepot/symdepot/internal/depot"
-	"github.com/symdepot/symdepot/layout"
+	"github.com/symdepot/symdepot/internal/term"
+	"github.com/symdepot/symdepot/symfile"
 )
 
 type getCmd struct {
@@ -43,7 +44,7 @@ func (c getCmd) Run(a *app) error {
 	}
 	if len(wants.list) == 0 {
 		fmt.Fprintln(a.stderr, "symdepot: nothing in there names symbol files")
-		return errNo
+		return term.ErrNo
 	}
 	d, done, err := c.open(a, depot.Options{})
 	if err != nil {
@@ -55,7 +56,7 @@ func (c getCmd) Run(a *app) error {
 		return err
 	}
 	var report fetchReport
-	lines := newJSONLines(a.stdout)
+	lines := term.NewJSONLines(a.stdout)
 	err = fetchAll(a, d, wants.list, c.Jobs, func(o outcome) {
 		path := ""
 		if o.Result == wantHad || o.Result == wantFetched {
@@ -66,7 +67,7 @@ func (c getCmd) Run(a *app) error {
 		report.add(o)
 		switch {
 		case c.JSON:
-			_ = lines.write(struct {
+			_ = lines.Write(struct {
 				outcome
 				Path string `json:"path,omitempty"`
 			}{o, path})
@@ -79,14 +80,14 @@ func (c getCmd) Run(a *app) error {
 	}
 	if !c.JSON {
 		for _, m := range report.missing {
-			fmt.Fprintf(a.stderr, "symdepot: %s: %s %s %s\n", m.Result, printable(m.Name), m.ID, printable(m.Error))
+			fmt.Fprintf(a.stderr, "symdepot: %s: %s %s %s\n", m.Result, term.Printable(m.Name), m.ID, term.Printable(m.Error))
 		}
 	}
 	switch {
 	case report.counts[wantFailed] > 0:
-		return fmt.Errorf("%s failed", count(report.counts[wantFailed], "file"))
+		return fmt.Errorf("%s failed", term.Count(report.counts[wantFailed], "file"))
 	case report.counts[wantMissing] > 0:
-		return errNo
+		return term.ErrNo
 	}
 	return nil
 }
@@ -98,7 +99,7 @@ func (c getCmd) wants(a *app) (*wantList, error) {
 	if len(c.What) == 2 && !isFile(c.What[1]) {
 		w, err := wantOf(c.What[0], c.What[1], "")
 		if err != nil {
-			return nil, usageError(err.Error())
+			return nil, term.UsageError(err.Error())
 		}
 		l.add(w)
 		return l, nil
@@ -110,9 +111,9 @@ func (c getCmd) wants(a *app) (*wantList, error) {
 			}
 			continue
 		}
-		w := want{Name: layout.BaseName(what), path: filepath.ToSlash(what)}
+		w := want{Name: symfile.BaseName(what), path: filepath.ToSlash(what)}
 		if _, err := w.request(); err != nil {
-			return nil, usageError(fmt.Sprintf("%s is no file here and no path that a debugger asks for; say a name and an id, such as: symdepot get ntdll.pdb 3BD8C3C3B1544CE9AB8D71A9F3E9A4D31", printable(what)))
+			return nil, term.UsageError(fmt.Sprintf("%s is no file here and no path that a debugger asks for; say a name and an id, such as: symdepot get ntdll.pdb 3BD8C3C3B1544CE9AB8D71A9F3E9A4D31", term.Printable(what)))
 		}
 		l.add(w)
 	}
@@ -145,11 +146,11 @@ func (c getCmd) place(wants []want) (func(want) string, error) {
 	}
 	names := map[string]int{}
 	for _, w := range wants {
-		names[layout.Fold(label(w))]++
+		names[symfile.Fold(label(w))]++
 	}
 	return func(w want) string {
 		name := label(w)
-		if names[layout.Fold(name)] > 1 {
+		if names[symfile.Fold(name)] > 1 {
 			name += "-" + w.ID
 		}
 		return filepath.Join(c.Output, name)

@@ -8,8 +8,10 @@ import (
 	"strings"
 
 	"github.com/symdepot/symdepot/internal/scan"
+	"github.com/symdepot/symdepot/internal/term"
 	"github.com/symdepot/symdepot/layout"
 	"github.com/symdepot/symdepot/objfile"
+	"github.com/symdepot/symdepot/symfile"
 )
 
 type identifyCmd struct {
@@ -72,20 +74,20 @@ func newIdentified(path string, o objfile.Object) identified {
 // Run identifies every file below the paths.
 func (c identifyCmd) Run(a *app) error {
 	var found, failed int
-	out := newJSONLines(a.stdout)
-	var t *table
+	out := term.NewJSONLines(a.stdout)
+	var t *term.Table
 	if !c.JSON {
-		t = newTable(a.stdout, "KIND", "ARCH", "ID", "SIZE", "FEATURES", "PATH")
+		t = term.NewTable(a.stdout, "KIND", "ARCH", "ID", "SIZE", "FEATURES", "PATH")
 	}
 	fail := func(path, reason string, named bool) error {
 		if c.JSON {
-			return out.write(struct {
+			return out.Write(struct {
 				Path  string `json:"path"`
 				Error string `json:"error"`
 			}{path, reason})
 		}
 		if named {
-			t.row("-", "", "", "", reason, path)
+			t.Row("-", "", "", "", reason, path)
 		}
 		return nil
 	}
@@ -116,16 +118,16 @@ func (c identifyCmd) Run(a *app) error {
 			found++
 			id := newIdentified(f.Path, o)
 			if c.JSON {
-				if err := out.write(id); err != nil {
+				if err := out.Write(id); err != nil {
 					return err
 				}
 				continue
 			}
-			t.row(id.Kind, id.Arch, bestID(id), bytesText(id.Size), strings.Join(id.Features, ","), id.Path)
+			t.Row(id.Kind, id.Arch, bestID(id), term.Size(id.Size), strings.Join(id.Features, ","), id.Path)
 		}
 	}
 	if !c.JSON {
-		if err := t.flush(); err != nil {
+		if err := t.Flush(); err != nil {
 			return err
 		}
 	}
@@ -133,7 +135,7 @@ func (c identifyCmd) Run(a *app) error {
 		if !c.JSON {
 			fmt.Fprintln(a.stderr, "symdepot: no symbol file there")
 		}
-		return errNo
+		return term.ErrNo
 	}
 	_ = failed
 	return nil
@@ -177,7 +179,7 @@ func identifyFile(a *app, f *scan.File, opt objfile.Options) ([]objfile.Object, 
 	}
 	defer c.Close()
 	opt.Script = scriptBeside(f.Path)
-	return objfile.Identify(c, c.Size(), strings.TrimSuffix(f.Path, layout.BaseName(f.Path))+f.Name, opt)
+	return objfile.Identify(c, c.Size(), strings.TrimSuffix(f.Path, symfile.BaseName(f.Path))+f.Name, opt)
 }
 
 // scriptBeside opens the script that a source map x.js.map belongs to.

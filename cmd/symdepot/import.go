@@ -12,9 +12,11 @@ import (
 
 	"github.com/symdepot/symdepot/internal/blob"
 	"github.com/symdepot/symdepot/internal/depot"
+	"github.com/symdepot/symdepot/internal/term"
 	"github.com/symdepot/symdepot/internal/upstream"
 	"github.com/symdepot/symdepot/layout"
 	"github.com/symdepot/symdepot/objfile"
+	"github.com/symdepot/symdepot/symfile"
 	"github.com/symdepot/symdepot/symstore"
 )
 
@@ -54,12 +56,12 @@ func (c importCmd) Run(a *app) error {
 		return c.importBundle(a)
 	}
 	if c.VerifyKey != "" || c.Unsigned {
-		return usageError("--verify-key and --unsigned are for bundles; " + c.Tree + " is none")
+		return term.UsageError("--verify-key and --unsigned are for bundles; " + c.Tree + " is none")
 	}
 	if c.Layout == "auto" {
 		c.Layout = ""
 	} else if !upstream.KnownLayout(c.Layout) {
-		return usageError(fmt.Sprintf("no layout %q; there are %s", c.Layout, strings.Join(upstream.Layouts, ", ")))
+		return term.UsageError(fmt.Sprintf("no layout %q; there are %s", c.Layout, strings.Join(upstream.Layouts, ", ")))
 	}
 	im, err := c.prepare(a)
 	if err != nil {
@@ -77,7 +79,7 @@ func (c importCmd) Run(a *app) error {
 	im.adder = newAdder(a, d)
 	im.jsonOn, im.dryRun = c.JSON, c.DryRun
 	if c.JSON {
-		im.json = newJSONLines(a.stdout)
+		im.json = term.NewJSONLines(a.stdout)
 	}
 	if err := im.run(); err != nil {
 		return err
@@ -87,9 +89,9 @@ func (c importCmd) Run(a *app) error {
 	}
 	switch {
 	case im.failed > 0:
-		return fmt.Errorf("%s could not be read and was left out; import again", count(im.failed, "transaction"))
+		return fmt.Errorf("%s could not be read and was left out; import again", term.Count(im.failed, "transaction"))
 	case im.added.Files+im.known.Files == 0 && im.before == 0:
-		return errNo
+		return term.ErrNo
 	}
 	return nil
 }
@@ -108,7 +110,7 @@ func (c importCmd) prepare(a *app) (*importer, error) {
 		return nil, err
 	}
 	if !info.IsDir() {
-		return nil, usageError(c.Tree + " is no folder; symdepot add takes files and archives")
+		return nil, term.UsageError(c.Tree + " is no folder; symdepot add takes files and archives")
 	}
 	im := &importer{dir: abs, store: c.Origin, info: c.info(), layout: c.Layout, covered: map[string]bool{}, tried: map[blob.Ref]bool{}}
 	if im.store == "" {
@@ -178,8 +180,8 @@ func (im *importer) run() error {
 
 // transactions imports those of a symbol store, oldest first.
 func (im *importer) transactions() error {
-	bar := newProgress(im.a.stderr, "importing", -1)
-	defer bar.done()
+	bar := term.NewProgress(im.a.stderr, "importing", -1)
+	defer bar.Done()
 	for u, err := range im.symbols.Walk(im.a.ctx) {
 		if im.a.ctx.Err() != nil {
 			return im.a.ctx.Err()
@@ -188,7 +190,7 @@ func (im *importer) transactions() error {
 			im.skip(im.store+"/000Admin", err.Error(), true)
 		}
 		for _, e := range u.Entries {
-			im.covered[layout.Fold(e.Name+"/"+e.Key)] = true
+			im.covered[symfile.Fold(e.Name+"/"+e.Key)] = true
 		}
 		if u.ID == 0 || u.Deletes != 0 || len(u.Entries) == 0 {
 			continue
@@ -204,10 +206,10 @@ func (im *importer) transactions() error {
 			return im.each(len(u.Entries), func(ctx context.Context, i int) error {
 				return im.entry(ctx, im.symbols, take, u.ID, u.Entries[i])
 			}, func(i int) bool {
-				k := layout.Fold(u.Entries[i].Name + "/" + u.Entries[i].Key)
+				k := symfile.Fold(u.Entries[i].Name + "/" + u.Entries[i].Key)
 				twice := done[k]
 				done[k] = true
-				bar.set(im.bytes.Load())
+				bar.Set(im.bytes.Load())
 				return !twice
 			})
 		})
@@ -246,7 +248,7 @@ func openEntry(st *symstore.Store, id symstore.ID, e symstore.Entry) (*os.File, 
 	}
 	for _, p := range []string{found.Plain, found.Compressed} {
 		if p != "" {
-			return st.Open(e.Name, e.Key, layout.BaseName(p))
+			return st.Open(e.Name, e.Key, symfile.BaseName(p))
 		}
 	}
 	// The pointer on disk is that of the last transaction; this one may have
@@ -306,7 +308,7 @@ func (im *importer) transaction(info depot.TxInfo, fill func(taker) error) error
 func (im *importer) try() taker {
 	type key struct {
 		ref    blob.Ref
-		object layout.Object
+		object symfile.Object
 	}
 	var mu sync.Mutex
 	once := map[key]bool{}
@@ -345,7 +347,7 @@ func (im *importer) tell(event, number string, ours int64, info depot.TxInfo) er
 	}
 	im.mu.Lock()
 	defer im.mu.Unlock()
-	return im.json.write(struct {
+	return im.json.Write(struct {
 		Event       string `json:"event"`
 		Origin      string `json:"origin"`
 		Transaction int64  `json:"transaction,omitempty"`
@@ -383,7 +385,7 @@ func (im *importer) opened(ctx context.Context, take taker, f *os.File, src depo
 // accept counts what was taken from a file, and looks whether it stood in its
 // place.
 func (im *importer) accept(path, place string, got []depot.Added) {
-	var objects []layout.Object
+	var objects []symfile.Object
 	for _, g := range got {
 		objects = append(objects, g.Object.Object)
 		if !g.Again {
@@ -413,7 +415,7 @@ func (im *importer) judge(ctx context.Context, path string, err error) error {
 
 // confirmed reports whether the place of a file in the tree is one where its
 // own ids would put it. Places that the layout does not know say nothing.
-func (im *importer) confirmed(place string, objects []layout.Object) bool {
+func (im *importer) confirmed(place string, objects []symfile.Object) bool {
 	var req layout.Request
 	var err error
 	switch im.layout {
@@ -434,7 +436,7 @@ func (im *importer) confirmed(place string, objects []layout.Object) bool {
 		if l.Unique && req.Name != "" {
 			continue // the name says more
 		}
-		l.Role = layout.AnyRole // trees file some under another role's name
+		l.Role = symfile.AnyRole // trees file some under another role's name
 		for _, o := range objects {
 			for _, a := range o.Aliases() {
 				if l.Matches(a) {
@@ -447,7 +449,7 @@ func (im *importer) confirmed(place string, objects []layout.Object) bool {
 }
 
 // misplaced reports a file that stands under a key that is not its own.
-func (im *importer) misplaced(place string, objects []layout.Object) {
+func (im *importer) misplaced(place string, objects []symfile.Object) {
 	var own []string
 	for _, o := range objects {
 		for _, l := range []layout.Layout{layout.SymStore, layout.BreakpadTree, layout.Unified} {
@@ -466,7 +468,7 @@ func (im *importer) misplaced(place string, objects []layout.Object) {
 	if im.jsonOn {
 		im.mu.Lock()
 		defer im.mu.Unlock()
-		_ = im.json.write(struct {
+		_ = im.json.Write(struct {
 			Event string   `json:"event"`
 			Path  string   `json:"path"`
 			Own   []string `json:"own"`
@@ -477,7 +479,7 @@ func (im *importer) misplaced(place string, objects []layout.Object) {
 // report says what was imported.
 func (im *importer) report() error {
 	if im.jsonOn {
-		return im.json.write(struct {
+		return im.json.Write(struct {
 			Event     string `json:"event"`
 			Tree      string `json:"tree"`
 			Layout    string `json:"layout"`
@@ -496,15 +498,15 @@ func (im *importer) report() error {
 	if im.dryRun {
 		word = "would import"
 	}
-	fmt.Fprintf(w, "%s %s of %s (%s)\n", word, count(im.imported, "transaction"), printable(im.store), im.layout)
+	fmt.Fprintf(w, "%s %s of %s (%s)\n", word, term.Count(im.imported, "transaction"), term.Printable(im.store), im.layout)
 	if im.before > 0 {
 		fmt.Fprintf(w, "  passed over    %d that were imported before\n", im.before)
 	}
 	im.tallies(w)
 	if im.wrong > 0 {
-		fmt.Fprintf(w, "  misplaced      %s, kept under the ids that are in them\n", count(im.wrong, "file"))
+		fmt.Fprintf(w, "  misplaced      %s, kept under the ids that are in them\n", term.Count(im.wrong, "file"))
 		for _, s := range im.wrongSome {
-			fmt.Fprintf(w, "    %s\n", printable(s))
+			fmt.Fprintf(w, "    %s\n", term.Printable(s))
 		}
 	}
 	return nil

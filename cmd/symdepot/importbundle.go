@@ -18,7 +18,8 @@ import (
 	"strings"
 
 	"github.com/symdepot/symdepot/internal/depot"
-	"github.com/symdepot/symdepot/layout"
+	"github.com/symdepot/symdepot/internal/term"
+	"github.com/symdepot/symdepot/symfile"
 )
 
 const (
@@ -104,7 +105,7 @@ func (b *sealed) text(name string) ([]byte, error) {
 		return nil, fmt.Errorf("%s: %w", name, err)
 	}
 	if buf.Len() > bundleTextLimit {
-		return nil, fmt.Errorf("%s is larger than %s", name, bytesText(bundleTextLimit))
+		return nil, fmt.Errorf("%s is larger than %s", name, term.Size(bundleTextLimit))
 	}
 	return buf.Bytes(), nil
 }
@@ -116,19 +117,19 @@ func (b *sealed) checkMembers() error {
 		name := bundleDir + f.Path
 		switch z := b.files[name]; {
 		case z == nil:
-			return fmt.Errorf("%w: %s is missing", errTampered, printable(f.Path))
+			return fmt.Errorf("%w: %s is missing", errTampered, term.Printable(f.Path))
 		case want[name]:
-			return fmt.Errorf("%w: %s is listed twice", errTampered, printable(f.Path))
+			return fmt.Errorf("%w: %s is listed twice", errTampered, term.Printable(f.Path))
 		case z.UncompressedSize64 != uint64(f.Size):
-			return fmt.Errorf("%w: %s has another size", errTampered, printable(f.Path))
-		case !layout.ValidName(f.Name):
-			return fmt.Errorf("%w: %q is no file name", errTampered, printable(f.Name))
+			return fmt.Errorf("%w: %s has another size", errTampered, term.Printable(f.Path))
+		case !symfile.ValidName(f.Name):
+			return fmt.Errorf("%w: %q is no file name", errTampered, term.Printable(f.Name))
 		}
 		want[name] = true
 	}
 	for name := range b.files {
 		if !want[name] {
-			return fmt.Errorf("%w: it has %s, which is not in its manifest", errTampered, printable(name))
+			return fmt.Errorf("%w: it has %s, which is not in its manifest", errTampered, term.Printable(name))
 		}
 	}
 	return nil
@@ -147,7 +148,7 @@ func (b *sealed) read(ctx context.Context, f bundleEntry, w io.Writer) error {
 		return ctx.Err()
 	}
 	if err != nil || n != f.Size || hex.EncodeToString(sum.Sum(nil)) != f.SHA256 {
-		return fmt.Errorf("%w: %s has changed", errTampered, printable(f.Path))
+		return fmt.Errorf("%w: %s has changed", errTampered, term.Printable(f.Path))
 	}
 	return nil
 }
@@ -158,7 +159,7 @@ func (c importCmd) importBundle(a *app) error {
 	var key ed25519.PublicKey
 	switch {
 	case c.VerifyKey == "" && !c.Unsigned:
-		return usageError(c.Tree + " is a file: a bundle is imported with --verify-key FILE, or with --unsigned if it is not signed")
+		return term.UsageError(c.Tree + " is a file: a bundle is imported with --verify-key FILE, or with --unsigned if it is not signed")
 	case c.VerifyKey != "":
 		k, err := readVerifyKey(c.VerifyKey)
 		if err != nil {
@@ -175,7 +176,7 @@ func (c importCmd) importBundle(a *app) error {
 		return fmt.Errorf("%s: %w; nothing was imported", c.Tree, err)
 	}
 	if c.DryRun {
-		fmt.Fprintf(a.stdout, "%s: %s, as signed\n", c.Tree, count(int64(len(b.m.Files)), "file"))
+		fmt.Fprintf(a.stdout, "%s: %s, as signed\n", c.Tree, term.Count(int64(len(b.m.Files)), "file"))
 		return nil
 	}
 	d, err := a.open(depot.Options{})
@@ -204,11 +205,11 @@ func (c importCmd) importBundle(a *app) error {
 		added += len(files)
 	}
 	if c.JSON {
-		return newJSONLines(a.stdout).write(map[string]int{"files": added, "before": before, "missing": len(b.m.Missing)})
+		return term.NewJSONLines(a.stdout).Write(map[string]int{"files": added, "before": before, "missing": len(b.m.Missing)})
 	}
-	fmt.Fprintf(a.stdout, "imported %s; %d were here already\n", count(int64(added), "file"), before)
+	fmt.Fprintf(a.stdout, "imported %s; %d were here already\n", term.Count(int64(added), "file"), before)
 	if n := len(b.m.Missing); n > 0 {
-		fmt.Fprintf(a.stdout, "%s of what was wanted existed nowhere when the bundle was made\n", count(int64(n), "file"))
+		fmt.Fprintf(a.stdout, "%s of what was wanted existed nowhere when the bundle was made\n", term.Count(int64(n), "file"))
 	}
 	return nil
 }
@@ -233,14 +234,14 @@ func (b *sealed) check(a *app) error {
 	for _, f := range b.m.Files {
 		total += f.Size
 	}
-	p := newProgress(a.stderr, "checking", total)
-	defer p.done()
+	p := term.NewProgress(a.stderr, "checking", total)
+	defer p.Done()
 	for _, f := range b.m.Files {
 		if err := b.read(a.ctx, f, io.Discard); err != nil {
 			return err
 		}
 		done += f.Size
-		p.set(done)
+		p.Set(done)
 	}
 	return nil
 }
@@ -253,7 +254,7 @@ func (b *sealed) addPart(a *app, d *depot.Depot, info depot.TxInfo, files []bund
 	defer tx.Rollback()
 	for _, f := range files {
 		if err := b.addFile(a, tx, f); err != nil {
-			return fmt.Errorf("%s: %w", printable(f.Path), err)
+			return fmt.Errorf("%s: %w", term.Printable(f.Path), err)
 		}
 	}
 	_, err = tx.Commit(a.ctx)

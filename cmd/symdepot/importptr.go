@@ -8,7 +8,7 @@ import (
 	"strings"
 
 	"github.com/symdepot/symdepot/internal/depot"
-	"github.com/symdepot/symdepot/layout"
+	"github.com/symdepot/symdepot/symfile"
 	"github.com/symdepot/symdepot/symstore"
 )
 
@@ -19,7 +19,7 @@ import (
 func pointerKey(rel string) (name, key string, ok bool) {
 	parts := strings.Split(rel, "/")
 	n := len(parts)
-	if n != 3 && n != 4 || layout.Fold(parts[n-1]) != "file.ptr" {
+	if n != 3 && n != 4 || symfile.Fold(parts[n-1]) != "file.ptr" {
 		return "", "", false
 	}
 	return parts[n-3], parts[n-2], true
@@ -50,7 +50,7 @@ func (im *importer) followLoose(rel string) (*os.File, error) {
 // pointed reports whether what a file.ptr leads to is to be imported.
 func (im *importer) pointed(rel string, have map[string]bool) (looseFile, bool) {
 	var none looseFile
-	if im.covered[layout.Fold(keyOf(rel))] {
+	if im.covered[symfile.Fold(keyOf(rel))] {
 		return none, false
 	}
 	name, _, _ := pointerKey(rel)

@@ -21,9 +21,11 @@ import (
 	"github.com/symdepot/symdepot/debugid"
 	"github.com/symdepot/symdepot/internal/depot"
 	"github.com/symdepot/symdepot/internal/scan"
+	"github.com/symdepot/symdepot/internal/term"
 	"github.com/symdepot/symdepot/internal/upstream"
 	"github.com/symdepot/symdepot/layout"
 	"github.com/symdepot/symdepot/objfile"
+	"github.com/symdepot/symdepot/symfile"
 )
 
 // Bounds of what an import does at once: files without a transaction are
@@ -101,8 +103,8 @@ func (im *importer) loose() error {
 	if err != nil {
 		return err
 	}
-	bar := newProgress(im.a.stderr, "importing", -1)
-	defer bar.done()
+	bar := term.NewProgress(im.a.stderr, "importing", -1)
+	defer bar.Done()
 	opt := scan.Options{Want: objfile.Candidate}
 	var batch []looseFile
 	var size int64
@@ -126,7 +128,7 @@ func (im *importer) loose() error {
 				return err
 			}
 		}
-		bar.set(im.bytes.Load())
+		bar.Set(im.bytes.Load())
 	}
 	return flush()
 }
@@ -184,7 +186,7 @@ func (im *importer) rel(p string) (string, bool) {
 // own reports whether a file is one of the tree's own records.
 func (im *importer) own(rel string) bool {
 	first, _, _ := strings.Cut(rel, "/")
-	leaf := layout.Fold(path.Base(rel))
+	leaf := symfile.Fold(path.Base(rel))
 	switch im.layout {
 	case layout.SymStore.Name(), layout.Index2.Name():
 		return strings.EqualFold(first, "000Admin") || leaf == "refs.ptr" || leaf == "file.ptr" || leaf == "pingme.txt" || leaf == "index2.txt"
@@ -204,7 +206,7 @@ func (im *importer) wanted(f *scan.File, have map[string]bool) (looseFile, bool)
 	if f.Archive != "" {
 		onDisk, _ = im.rel(f.Archive)
 	}
-	if im.covered[layout.Fold(keyOf(onDisk))] || im.covered[onDisk] {
+	if im.covered[symfile.Fold(keyOf(onDisk))] || im.covered[onDisk] {
 		return looseFile{}, false
 	}
 	l := looseFile{rel: onDisk, src: depot.Source{Path: im.store + "/" + rel, Name: im.nameOf(onDisk, f.Name), ModTime: f.ModTime}}
@@ -225,7 +227,7 @@ func (im *importer) wanted(f *scan.File, have map[string]bool) (looseFile, bool)
 func keyOf(rel string) string {
 	parts := strings.Split(rel, "/")
 	switch n := len(parts); {
-	case n >= 4 && layout.Fold(parts[n-2]) != "" && strings.HasPrefix(layout.Fold(parts[n-2]), "msfz"):
+	case n >= 4 && symfile.Fold(parts[n-2]) != "" && strings.HasPrefix(symfile.Fold(parts[n-2]), "msfz"):
 		return parts[n-4] + "/" + parts[n-3]
 	case n >= 3:
 		return parts[n-3] + "/" + parts[n-2]
@@ -273,7 +275,7 @@ func (im *importer) metaName(rel string) string {
 	if err := im.readJSON(rel+".meta", 64<<10, &m); err != nil {
 		return ""
 	}
-	if name := layout.BaseName(m.Name); layout.ValidName(name) {
+	if name := symfile.BaseName(m.Name); symfile.ValidName(name) {
 		return name
 	}
 	return ""
@@ -473,8 +475,8 @@ func (im *importer) readBundles() ([]*bundle, error) {
 	byID := map[string]*bundle{}
 	seen := map[string]bool{}
 	add := func(name, id string) {
-		id = layout.Fold(id)
-		if !layout.ValidName(name) || len(id) < 3 || !debugid.IsHex(id) || seen[name+"/"+id] {
+		id = symfile.Fold(id)
+		if !symfile.ValidName(name) || len(id) < 3 || !debugid.IsHex(id) || seen[name+"/"+id] {
 			return
 		}
 		seen[name+"/"+id] = true

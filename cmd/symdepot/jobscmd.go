@@ -10,6 +10,7 @@ import (
 
 	"github.com/symdepot/symdepot/internal/depot"
 	"github.com/symdepot/symdepot/internal/index"
+	"github.com/symdepot/symdepot/internal/term"
 )
 
 type jobsCmd struct {
@@ -45,7 +46,7 @@ func (c jobsListCmd) Run(a *app) error {
 	for _, word := range c.State {
 		st, err := index.ParseJobState(word)
 		if err != nil {
-			return usageError("--state: " + err.Error())
+			return term.UsageError("--state: " + err.Error())
 		}
 		f.States = append(f.States, st)
 	}
@@ -58,11 +59,11 @@ func (c jobsListCmd) Run(a *app) error {
 	if err != nil {
 		return err
 	}
-	lines, t := newJSONLines(a.stdout), newTable(a.stdout, "JOB", "STATE", "WHAT", "KEY", "TRIES", "AGE", "TOOK", "WORKER", "OUTCOME")
+	lines, t := term.NewJSONLines(a.stdout), term.NewTable(a.stdout, "JOB", "STATE", "WHAT", "KEY", "TRIES", "AGE", "TOOK", "WORKER", "OUTCOME")
 	now := time.Now()
 	for _, j := range jobs {
 		if c.JSON {
-			if err := lines.write(j); err != nil {
+			if err := lines.Write(j); err != nil {
 				return err
 			}
 			continue
@@ -75,21 +76,21 @@ func (c jobsListCmd) Run(a *app) error {
 		if j.Outcome != "" && j.Outcome != "ok" {
 			outcome = j.Outcome + ": " + outcome
 		}
-		t.row(strconv.FormatInt(j.ID, 10), j.State.String(), j.Kind+" "+strconv.Itoa(j.Variant), j.Key, strconv.Itoa(j.Attempts),
+		t.Row(strconv.FormatInt(j.ID, 10), j.State.String(), j.Kind+" "+strconv.Itoa(j.Variant), j.Key, strconv.Itoa(j.Attempts),
 			now.Sub(j.Created).Round(time.Second).String(), took, j.Worker, outcome)
 		if c.Long {
-			if err := t.flush(); err != nil {
+			if err := t.Flush(); err != nil {
 				return err
 			}
 			for line := range strings.SplitSeq(j.Detail, "\n") {
-				fmt.Fprintf(a.stdout, "    %s\n", printable(line))
+				fmt.Fprintf(a.stdout, "    %s\n", term.Printable(line))
 			}
 		}
 	}
 	if len(jobs) == 0 {
-		return errNo
+		return term.ErrNo
 	}
-	return t.flush()
+	return t.Flush()
 }
 
 type jobsStatsCmd struct {
@@ -107,10 +108,10 @@ func (c jobsStatsCmd) Run(a *app) error {
 	if err != nil {
 		return err
 	}
-	lines := newJSONLines(a.stdout)
+	lines := term.NewJSONLines(a.stdout)
 	for _, s := range stats {
 		if c.JSON {
-			if err := lines.write(s); err != nil {
+			if err := lines.Write(s); err != nil {
 				return err
 			}
 			continue
@@ -119,16 +120,16 @@ func (c jobsStatsCmd) Run(a *app) error {
 		if !s.Oldest.IsZero() {
 			fmt.Fprintf(a.stdout, "the oldest waits since %s\n", s.Oldest.Local().Format("2006-01-02 15:04:05"))
 		}
-		t := newTable(a.stdout, "ENDED", "OUTCOME", "JOBS", "MEAN TIME", "LONGEST")
+		t := term.NewTable(a.stdout, "ENDED", "OUTCOME", "JOBS", "MEAN TIME", "LONGEST")
 		for _, o := range s.Outcomes {
-			t.row(o.State.String(), o.Class, strconv.FormatInt(o.Jobs, 10), (o.Total / time.Duration(max(o.Jobs, 1))).Round(time.Millisecond).String(), o.Longest.Round(time.Millisecond).String())
+			t.Row(o.State.String(), o.Class, strconv.FormatInt(o.Jobs, 10), (o.Total / time.Duration(max(o.Jobs, 1))).Round(time.Millisecond).String(), o.Longest.Round(time.Millisecond).String())
 		}
-		if err := t.flush(); err != nil {
+		if err := t.Flush(); err != nil {
 			return err
 		}
 	}
 	if len(stats) == 0 {
-		return errNo
+		return term.ErrNo
 	}
 	return nil
 }
@@ -181,7 +182,7 @@ func eachJob(a *app, ids []int64, do func(d *depot.Depot, id int64) (string, err
 		fmt.Fprintf(a.stdout, "job %d %s\n", id, what)
 	}
 	if missing {
-		return errNo
+		return term.ErrNo
 	}
 	return nil
 }

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/symdepot/symdepot/internal/depot"
+	"github.com/symdepot/symdepot/internal/term"
 )
 
 type rmCmd struct {
@@ -36,7 +37,7 @@ func (c rmCmd) Run(a *app) error {
 		}
 		if !tx.Removed.IsZero() {
 			fmt.Fprintf(a.stderr, "symdepot: transaction %d was removed already, on %s\n", n, tx.Removed.Local().Format(time.RFC3339))
-			return errNo
+			return term.ErrNo
 		}
 	}
 	for _, n := range c.Numbers {
@@ -44,7 +45,7 @@ func (c rmCmd) Run(a *app) error {
 		if err != nil {
 			return noSuchTx(a.stderr, n, err)
 		}
-		fmt.Fprintf(a.stdout, "removed transaction %d (%s)\n", n, count(tx.Files, "object"))
+		fmt.Fprintf(a.stdout, "removed transaction %d (%s)\n", n, term.Count(tx.Files, "object"))
 	}
 	return nil
 }
@@ -66,7 +67,7 @@ It may run beside add and serve. Exit codes: 0 done, 2 wrong command line, 3 fai
 // Run collects.
 func (c gcCmd) Run(a *app) error {
 	if c.Grace < 0 {
-		return usageError("--grace cannot be negative")
+		return term.UsageError("--grace cannot be negative")
 	}
 	d, err := a.open(depot.Options{MustExist: true})
 	if err != nil {
@@ -78,7 +79,7 @@ func (c gcCmd) Run(a *app) error {
 		return err
 	}
 	if c.JSON {
-		return newJSONLines(a.stdout).write(struct {
+		return term.NewJSONLines(a.stdout).Write(struct {
 			DryRun   bool  `json:"dry_run,omitempty"`
 			Contents int64 `json:"contents"`
 			Strays   int64 `json:"strays"`
@@ -89,7 +90,7 @@ func (c gcCmd) Run(a *app) error {
 	if c.DryRun {
 		verb = "would free"
 	}
-	fmt.Fprintf(a.stdout, "%s %s: %s without a transaction, %s left by an interrupted add\n", verb, bytesText(got.Bytes), count(got.Contents, "content"), count(got.Strays, "blob"))
+	fmt.Fprintf(a.stdout, "%s %s: %s without a transaction, %s left by an interrupted add\n", verb, term.Size(got.Bytes), term.Count(got.Contents, "content"), term.Count(got.Strays, "blob"))
 	return nil
 }
 
@@ -118,39 +119,39 @@ func (c verifyCmd) Run(a *app) error {
 	if err != nil {
 		return err
 	}
-	out := newJSONLines(a.stdout)
-	bar := newProgress(a.stderr, "verifying", stats.Bytes)
-	defer bar.done()
+	out := term.NewJSONLines(a.stdout)
+	bar := term.NewProgress(a.stderr, "verifying", stats.Bytes)
+	defer bar.Done()
 	v, err := d.Verify(a.ctx, func(f depot.Fault) {
 		if c.JSON {
-			_ = out.write(f)
+			_ = out.Write(f)
 		} else if f.Ref != "" {
 			fmt.Fprintf(a.stdout, "fault: %s: %s\n", f.Ref, f.What)
 		} else {
 			fmt.Fprintf(a.stdout, "fault: %s\n", f.What)
 		}
-	}, bar.set)
-	bar.done()
+	}, bar.Set)
+	bar.Done()
 	if err != nil {
 		return err
 	}
 	if c.JSON {
-		if err := out.write(v); err != nil {
+		if err := out.Write(v); err != nil {
 			return err
 		}
 	} else {
 		word := "clean"
 		if v.Faults > 0 {
-			word = count(v.Faults, "fault")
+			word = term.Count(v.Faults, "fault")
 		}
-		fmt.Fprintf(a.stdout, "%s: %s, %s, every byte read", word, count(v.Contents, "content"), bytesText(v.Bytes))
+		fmt.Fprintf(a.stdout, "%s: %s, %s, every byte read", word, term.Count(v.Contents, "content"), term.Size(v.Bytes))
 		if v.Strays > 0 {
-			fmt.Fprintf(a.stdout, "; %s left by an interrupted add (gc takes them)", count(v.Strays, "blob"))
+			fmt.Fprintf(a.stdout, "; %s left by an interrupted add (gc takes them)", term.Count(v.Strays, "blob"))
 		}
 		fmt.Fprintln(a.stdout)
 	}
 	if v.Faults > 0 {
-		return errNo
+		return term.ErrNo
 	}
 	return nil
 }

@@ -15,10 +15,10 @@ import (
 	"syscall"
 
 	"github.com/alecthomas/kong"
-	"golang.org/x/term"
 
 	"github.com/symdepot/symdepot/internal/depot"
 	"github.com/symdepot/symdepot/internal/durable"
+	"github.com/symdepot/symdepot/internal/term"
 )
 
 // The exit codes; every command's help names the ones it uses.
@@ -31,22 +31,14 @@ const (
 	exitInterrupted = 130 // Ctrl-C; nothing was left half done
 )
 
-// errNo ends a command whose answer, already printed, is no.
-var errNo = errors.New("no")
-
-// usageError is a command line that cannot be meant.
-type usageError string
-
-func (e usageError) Error() string { return string(e) }
-
 // exitCode maps an error to the exit code.
 func exitCode(err error) int {
-	var usage usageError
+	var usage term.UsageError
 	var parse *kong.ParseError
 	switch {
 	case err == nil:
 		return exitOK
-	case errors.Is(err, errNo), errors.Is(err, depot.ErrEmpty):
+	case errors.Is(err, term.ErrNo), errors.Is(err, depot.ErrEmpty):
 		return exitNo
 	case errors.As(err, &usage), errors.As(err, &parse):
 		return exitUsage
@@ -129,7 +121,7 @@ func run(args []string, stdout, stderr io.Writer) int {
 	}
 	a := &app{ctx: ctx, stdout: stdout, stderr: stderr, depotDir: c.Depot}
 	err = kctx.Run(a)
-	var own ownExit
+	var own term.Exit
 	if errors.As(err, &own) {
 		return int(own)
 	}
@@ -169,7 +161,7 @@ func (a *app) dir() (string, error) {
 	}
 	home, err := os.UserHomeDir()
 	if err != nil {
-		return "", usageError("there is no home folder to keep the depot in; name one with --depot or SYMDEPOT_DEPOT")
+		return "", term.UsageError("there is no home folder to keep the depot in; name one with --depot or SYMDEPOT_DEPOT")
 	}
 	switch runtime.GOOS {
 	case "windows":
@@ -184,12 +176,6 @@ func (a *app) dir() (string, error) {
 		return d + "/symdepot", nil
 	}
 	return home + "/.local/share/symdepot", nil
-}
-
-// terminal reports whether w is a terminal.
-func terminal(w io.Writer) bool {
-	f, ok := w.(*os.File)
-	return ok && term.IsTerminal(int(f.Fd()))
 }
 
 type versionCmd struct{}

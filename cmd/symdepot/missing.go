@@ -6,7 +6,8 @@ import (
 	"time"
 
 	"github.com/symdepot/symdepot/internal/depot"
-	"github.com/symdepot/symdepot/layout"
+	"github.com/symdepot/symdepot/internal/term"
+	"github.com/symdepot/symdepot/symfile"
 )
 
 type missingCmd struct {
@@ -37,16 +38,16 @@ func (c missingCmd) Run(a *app) error {
 		return err
 	}
 	defer d.Close()
-	f := depot.WantedFilter{Limit: c.Limit, Client: c.Client, Name: layout.Fold(c.Name)}
+	f := depot.WantedFilter{Limit: c.Limit, Client: c.Client, Name: symfile.Fold(c.Name)}
 	if c.Since > 0 {
 		f.Since = time.Now().Add(-c.Since)
 	}
-	lines, t, w := newJSONLines(a.stdout), (*table)(nil), csv.NewWriter(a.stdout)
+	lines, t, w := term.NewJSONLines(a.stdout), (*term.Table)(nil), csv.NewWriter(a.stdout)
 	switch {
 	case c.CSV:
 		err = w.Write([]string{"count", "name", "id", "client", "first", "last"})
 	case !c.JSON:
-		t = newTable(a.stdout, "COUNT", "CLIENT", "LAST", "NAME", "ID")
+		t = term.NewTable(a.stdout, "COUNT", "CLIENT", "LAST", "NAME", "ID")
 	}
 	if err != nil {
 		return err
@@ -58,9 +59,9 @@ func (c missingCmd) Run(a *app) error {
 		case c.CSV:
 			return w.Write([]string{strconv.FormatInt(m.Count, 10), m.Name, m.ID, m.Client, m.First.Format(time.RFC3339), m.Last.Format(time.RFC3339)})
 		case c.JSON:
-			return lines.write(m)
+			return lines.Write(m)
 		}
-		t.row(strconv.FormatInt(m.Count, 10), m.Client, m.Last.Local().Format("2006-01-02 15:04"), printable(m.Name), m.ID)
+		t.Row(strconv.FormatInt(m.Count, 10), m.Client, m.Last.Local().Format("2006-01-02 15:04"), term.Printable(m.Name), m.ID)
 		return nil
 	})
 	if err != nil {
@@ -71,12 +72,12 @@ func (c missingCmd) Run(a *app) error {
 		return err
 	}
 	if t != nil && n > 0 {
-		if err := t.flush(); err != nil {
+		if err := t.Flush(); err != nil {
 			return err
 		}
 	}
 	if n == 0 {
-		return errNo
+		return term.ErrNo
 	}
 	return nil
 }

@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/symdepot/symdepot/internal/term"
 	"github.com/symdepot/symdepot/internal/upstream"
 )
 
@@ -54,7 +55,7 @@ type checkedProbe struct {
 // Run explains a path.
 func (c pathCheckCmd) Run(a *app) error {
 	if (c.Path == "") != c.FromEnv {
-		return usageError("say a string, or --from-env, not both")
+		return term.UsageError("say a string, or --from-env, not both")
 	}
 	self := c.Self
 	if len(self) == 0 {
@@ -67,7 +68,7 @@ func (c pathCheckCmd) Run(a *app) error {
 	list := c.elements(self)
 	if len(list) == 0 {
 		fmt.Fprintln(a.stderr, "symdepot: neither _NT_SYMBOL_PATH nor DEBUGINFOD_URLS is set")
-		return errNo
+		return term.ErrNo
 	}
 	checked := make([]checkedElement, len(list))
 	for i, e := range list {
@@ -84,7 +85,7 @@ func (c pathCheckCmd) Run(a *app) error {
 			bad = bad || !p.Reachable || p.Error != ""
 		}
 		if c.JSON {
-			if err := newJSONLines(a.stdout).write(e); err != nil {
+			if err := term.NewJSONLines(a.stdout).Write(e); err != nil {
 				return err
 			}
 			continue
@@ -92,7 +93,7 @@ func (c pathCheckCmd) Run(a *app) error {
 		e.print(a, i+1)
 	}
 	if bad {
-		return errNo
+		return term.ErrNo
 	}
 	return nil
 }
@@ -146,18 +147,18 @@ func (e *checkedElement) print(a *app, n int) {
 	if e.Var != "" {
 		text = e.Var + ": " + text
 	}
-	fmt.Fprintf(a.stdout, "%d. %s\n", n, printable(text))
-	fmt.Fprintf(a.stdout, "   %s (%s): %s\n", e.Kind, printable(e.Rule), printable(e.Means))
+	fmt.Fprintf(a.stdout, "%d. %s\n", n, term.Printable(text))
+	fmt.Fprintf(a.stdout, "   %s (%s): %s\n", e.Kind, term.Printable(e.Rule), term.Printable(e.Means))
 	for _, s := range e.Stores {
 		if s.Preset != "" {
 			fmt.Fprintf(a.stdout, "   preset %s\n", s.Preset)
 		}
 	}
 	for _, w := range e.Warnings {
-		fmt.Fprintf(a.stdout, "   warning: %s\n", printable(w))
+		fmt.Fprintf(a.stdout, "   warning: %s\n", term.Printable(w))
 	}
 	for _, p := range e.Probes {
-		fmt.Fprintf(a.stdout, "   %s: %s\n", printable(p.Address), printable(p.words()))
+		fmt.Fprintf(a.stdout, "   %s: %s\n", term.Printable(p.Address), term.Printable(p.words()))
 	}
 }
 

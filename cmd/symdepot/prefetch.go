@@ -5,6 +5,7 @@ import (
 	"os"
 
 	"github.com/symdepot/symdepot/internal/depot"
+	"github.com/symdepot/symdepot/internal/term"
 )
 
 // wantFlags say what is wanted, for commands that take many.
@@ -64,7 +65,7 @@ Exit codes: 0 everything is here, 1 something exists nowhere, 2 wrong command li
 // Run fetches.
 func (c prefetchCmd) Run(a *app) error {
 	if c.empty() {
-		return usageError("say what to fetch: --manifest, --folder or --dump")
+		return term.UsageError("say what to fetch: --manifest, --folder or --dump")
 	}
 	l, err := c.wants(a)
 	if err != nil {
@@ -76,17 +77,17 @@ func (c prefetchCmd) Run(a *app) error {
 	}
 	defer done()
 	var report fetchReport
-	lines := newJSONLines(a.stdout)
+	lines := term.NewJSONLines(a.stdout)
 	if err := fetchAll(a, d, l.list, c.Jobs, func(o outcome) {
 		report.add(o)
 		if c.JSON {
-			_ = lines.write(o)
+			_ = lines.Write(o)
 		}
 	}); err != nil {
 		return err
 	}
 	if c.JSON {
-		err = lines.write(map[string]any{"wanted": len(l.list), "fetched": report.counts[wantFetched], "had": report.counts[wantHad],
+		err = lines.Write(map[string]any{"wanted": len(l.list), "fetched": report.counts[wantFetched], "had": report.counts[wantHad],
 			"missing": report.counts[wantMissing], "failed": report.counts[wantFailed], "bytes": report.bytes, "bad_lines": l.bad})
 		if err != nil {
 			return err
@@ -96,9 +97,9 @@ func (c prefetchCmd) Run(a *app) error {
 	}
 	switch {
 	case report.counts[wantFailed] > 0 || len(l.bad) > 0:
-		return fmt.Errorf("%s failed, %s could not be read", count(report.counts[wantFailed], "file"), count(int64(len(l.bad)), "line"))
+		return fmt.Errorf("%s failed, %s could not be read", term.Count(report.counts[wantFailed], "file"), term.Count(int64(len(l.bad)), "line"))
 	case report.counts[wantMissing] > 0:
-		return errNo
+		return term.ErrNo
 	}
 	return nil
 }

@@ -7,6 +7,7 @@ import (
 	"os"
 	"strings"
 
+	"github.com/symdepot/symdepot/internal/term"
 	"github.com/symdepot/symdepot/internal/upstream"
 )
 
@@ -48,7 +49,7 @@ func (c proxyCmd) Run(a *app) error {
 	}
 	specs, err := conf.specs()
 	if err != nil {
-		return usageError(err.Error())
+		return term.UsageError(err.Error())
 	}
 	if len(specs) == 0 {
 		m, err := upstream.PresetByName("microsoft")
@@ -62,7 +63,7 @@ func (c proxyCmd) Run(a *app) error {
 		return err
 	}
 	for _, s := range specs {
-		fmt.Fprintf(a.stdout, "Asking %s (%s).\n", printable(s.Name), s.Layout)
+		fmt.Fprintf(a.stdout, "Asking %s (%s).\n", term.Printable(s.Name), s.Layout)
 	}
 	return serve(a, conf, specs, nil, txFlags{})
 }
@@ -100,7 +101,7 @@ func (c proxyCmd) credentials(specs []upstream.Spec, getenv func(string) string)
 		cred.HeadersFile = getenv("SYMDEPOT_HEADERS_FILE")
 	}
 	if given > 1 {
-		return usageError("say one of a personal access token, user and password, and a bearer token")
+		return term.UsageError("say one of a personal access token, user and password, and a bearer token")
 	}
 	if given == 0 && cred.HeadersFile == "" {
 		return nil
@@ -116,7 +117,7 @@ func (c proxyCmd) credentials(specs []upstream.Spec, getenv func(string) string)
 	}
 	switch len(hosts) {
 	case 0:
-		return usageError("credentials are given, but no private server to send them to: name it with --upstream URL")
+		return term.UsageError("credentials are given, but no private server to send them to: name it with --upstream URL")
 	case 1:
 		return nil
 	}

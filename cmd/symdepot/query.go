@@ -11,6 +11,7 @@ import (
 
 	"github.com/symdepot/symdepot/internal/depot"
 	"github.com/symdepot/symdepot/internal/scan"
+	"github.com/symdepot/symdepot/internal/term"
 	"github.com/symdepot/symdepot/objfile"
 )
 
@@ -57,9 +58,9 @@ func (c findCmd) Run(a *app) error {
 		return err
 	}
 	defer d.Close()
-	p := findPrinter{json: c.JSON, out: newJSONLines(a.stdout)}
+	p := findPrinter{json: c.JSON, out: term.NewJSONLines(a.stdout)}
 	if !c.JSON {
-		p.t = newTable(a.stdout, "KIND", "ARCH", "ID", "SIZE", "TRANSACTIONS", "NAME", "")
+		p.t = term.NewTable(a.stdout, "KIND", "ARCH", "ID", "SIZE", "TRANSACTIONS", "NAME", "")
 	}
 	missing := 0
 	for _, q := range c.Query {
@@ -70,17 +71,17 @@ func (c findCmd) Run(a *app) error {
 		if n == 0 {
 			missing++
 			if !c.JSON {
-				fmt.Fprintf(a.stderr, "symdepot: not in the depot: %s\n", printable(q))
+				fmt.Fprintf(a.stderr, "symdepot: not in the depot: %s\n", term.Printable(q))
 			}
 		}
 	}
 	if !c.JSON {
-		if err := p.t.flush(); err != nil {
+		if err := p.t.Flush(); err != nil {
 			return err
 		}
 	}
 	if missing > 0 {
-		return errNo
+		return term.ErrNo
 	}
 	return nil
 }
@@ -141,8 +142,8 @@ func sameFile(a *app, d *depot.Depot, f *scan.File) ([]depot.Same, error) {
 
 type findPrinter struct {
 	json bool
-	out  jsonLines
-	t    *table
+	out  term.JSONLines
+	t    *term.Table
 }
 
 func (p *findPrinter) print(q string, f depot.Found, same *bool) error {
@@ -150,7 +151,7 @@ func (p *findPrinter) print(q string, f depot.Found, same *bool) error {
 		DebugID: f.Object.DebugID.Breakpad(), BuildID: string(f.Object.BuildID), Features: f.Features, SHA256: f.Ref.String(),
 		Transactions: f.Transactions, SameContent: same}
 	if p.json {
-		return p.out.write(l)
+		return p.out.Write(l)
 	}
 	word := ""
 	if same != nil {
@@ -159,8 +160,8 @@ func (p *findPrinter) print(q string, f depot.Found, same *bool) error {
 			word = "same content"
 		}
 	}
-	p.t.row(l.Kind, l.Arch, bestID(identified{Kind: l.Kind, CodeID: l.CodeID, DebugID: l.DebugID, BuildID: l.BuildID}),
-		bytesText(l.Size), numbers(l.Transactions), l.Name, word)
+	p.t.Row(l.Kind, l.Arch, bestID(identified{Kind: l.Kind, CodeID: l.CodeID, DebugID: l.DebugID, BuildID: l.BuildID}),
+		term.Size(l.Size), numbers(l.Transactions), l.Name, word)
 	return nil
 }
 
@@ -227,24 +228,24 @@ func (c listCmd) Run(a *app) error {
 		return err
 	}
 	if c.JSON {
-		out := newJSONLines(a.stdout)
+		out := term.NewJSONLines(a.stdout)
 		for _, t := range txs {
-			if err := out.write(newTxLine(t)); err != nil {
+			if err := out.Write(newTxLine(t)); err != nil {
 				return err
 			}
 		}
 		return nil
 	}
-	t := newTable(a.stdout, "TX", "TIME", "PRODUCT", "VERSION", "OBJECTS", "SIZE", "WHO", "COMMENT")
+	t := term.NewTable(a.stdout, "TX", "TIME", "PRODUCT", "VERSION", "OBJECTS", "SIZE", "WHO", "COMMENT")
 	for _, x := range txs {
 		mark := ""
 		if !x.Removed.IsZero() {
 			mark = " (removed)"
 		}
-		t.row(strconv.FormatInt(x.Number, 10)+mark, x.Time.Local().Format("2006-01-02 15:04"), x.Product, x.Version,
-			strconv.FormatInt(x.Files, 10), bytesText(x.Bytes), x.Who, x.Comment)
+		t.Row(strconv.FormatInt(x.Number, 10)+mark, x.Time.Local().Format("2006-01-02 15:04"), x.Product, x.Version,
+			strconv.FormatInt(x.Files, 10), term.Size(x.Bytes), x.Who, x.Comment)
 	}
-	return t.flush()
+	return t.Flush()
 }
 
 type showCmd struct {
@@ -275,33 +276,33 @@ func (c showCmd) Run(a *app) error {
 	}
 	w := a.stdout
 	fmt.Fprintf(w, "transaction %d\n  time     %s\n  product  %s\n  version  %s\n  comment  %s\n  by       %s on %s\n  objects  %d, %s\n", tx.Number,
-		tx.Time.Local().Format(time.RFC3339), printable(tx.Product), printable(tx.Version), printable(tx.Comment), printable(tx.Who), printable(tx.Host), tx.Files, bytesText(tx.Bytes))
+		tx.Time.Local().Format(time.RFC3339), term.Printable(tx.Product), term.Printable(tx.Version), term.Printable(tx.Comment), term.Printable(tx.Who), term.Printable(tx.Host), tx.Files, term.Size(tx.Bytes))
 	if o := tx.Origin; o != nil {
-		fmt.Fprintf(w, "  origin   %s of %s\n", printable(o.Number), printable(o.Store))
+		fmt.Fprintf(w, "  origin   %s of %s\n", term.Printable(o.Number), term.Printable(o.Store))
 	}
 	if !tx.Removed.IsZero() {
 		fmt.Fprintf(w, "  removed  %s\n", tx.Removed.Local().Format(time.RFC3339))
 	}
 	fmt.Fprintln(w)
-	t := newTable(w, "KIND", "ID", "SIZE", "NAME", "PATH")
+	t := term.NewTable(w, "KIND", "ID", "SIZE", "NAME", "PATH")
 	err = d.Files(a.ctx, c.Number, func(f depot.TxFile) error {
-		t.row(f.Object.Kind.String(), bestID(identified{Kind: f.Object.Kind.String(), CodeID: f.Object.CodeID, DebugID: f.Object.DebugID.Breakpad(), BuildID: string(f.Object.BuildID)}),
-			bytesText(f.Size), f.Object.Name, f.Path)
+		t.Row(f.Object.Kind.String(), bestID(identified{Kind: f.Object.Kind.String(), CodeID: f.Object.CodeID, DebugID: f.Object.DebugID.Breakpad(), BuildID: string(f.Object.BuildID)}),
+			term.Size(f.Size), f.Object.Name, f.Path)
 		return nil
 	})
 	if err != nil {
 		return err
 	}
-	return t.flush()
+	return t.Flush()
 }
 
 func (c showCmd) showJSON(a *app, d *depot.Depot, tx depot.Transaction) error {
-	out := newJSONLines(a.stdout)
-	if err := out.write(newTxLine(tx)); err != nil {
+	out := term.NewJSONLines(a.stdout)
+	if err := out.Write(newTxLine(tx)); err != nil {
 		return err
 	}
 	return d.Files(a.ctx, c.Number, func(f depot.TxFile) error {
-		return out.write(struct {
+		return out.Write(struct {
 			Path    string    `json:"path"`
 			Archive string    `json:"archive,omitempty"`
 			Kind    string    `json:"kind"`
@@ -321,5 +322,5 @@ func noSuchTx(w io.Writer, n int64, err error) error {
 		return err
 	}
 	fmt.Fprintf(w, "symdepot: there is no transaction %d; `symdepot list` shows those there are\n", n)
-	return errNo
+	return term.ErrNo
 }

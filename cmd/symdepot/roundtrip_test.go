@@ -14,6 +14,7 @@ import (
 
 	"github.com/symdepot/symdepot/layout"
 	"github.com/symdepot/symdepot/objfile"
+	"github.com/symdepot/symdepot/symfile"
 )
 
 // tripFiles hold objects of all kinds that layouts have; only a program and its
@@ -41,7 +42,7 @@ func TestRoundTrip(t *testing.T) {
 		}
 		files = append(files, p)
 	}
-	objects := map[string]layout.Object{} // by what tripKey makes of them
+	objects := map[string]symfile.Object{} // by what tripKey makes of them
 	for _, p := range files {
 		b, err := os.ReadFile(p)
 		if err != nil {
@@ -62,16 +63,16 @@ func TestRoundTrip(t *testing.T) {
 	if got := depotObjects(t, depot); !slices.Equal(got, slices.Sorted(maps.Keys(objects))) {
 		t.Fatalf("the depot holds %q, the files %q", got, slices.Sorted(maps.Keys(objects)))
 	}
-	microsoft := []layout.Kind{layout.PE, layout.PDB, layout.PDB2, layout.DBG, layout.PortablePDB}
+	microsoft := []symfile.Kind{symfile.PE, symfile.PDB, symfile.PDB20, symfile.DBG, symfile.PortablePDB}
 	for _, c := range []struct {
 		layout string
 		flags  []string
-		kinds  []layout.Kind // nil: all that have a path in it
-		auto   string        // what is found out
-		behind int           // files that stand behind another of the same path
+		kinds  []symfile.Kind // nil: all that have a path in it
+		auto   string         // what is found out
+		behind int            // files that stand behind another of the same path
 	}{
 		{layout: "symstore", kinds: microsoft, auto: "symstore"},
-		{layout: "symstore", flags: []string{"--all", "--compress"}, kinds: append(microsoft, layout.ELF, layout.MachO, layout.WASM), auto: "symstore"},
+		{layout: "symstore", flags: []string{"--all", "--compress"}, kinds: append(microsoft, symfile.ELF, symfile.MachO, symfile.WASM), auto: "symstore"},
 		{layout: "symstore_index2", flags: []string{"--compress"}, kinds: microsoft, auto: "symstore_index2"},
 		{layout: "symstore_index2", flags: []string{"--lower"}, kinds: microsoft, auto: "symstore_index2"},
 		{layout: "ssqp", auto: "symstore"},

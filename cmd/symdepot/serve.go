@@ -18,6 +18,7 @@ import (
 
 	"github.com/symdepot/symdepot/internal/depot"
 	"github.com/symdepot/symdepot/internal/server"
+	"github.com/symdepot/symdepot/internal/term"
 	"github.com/symdepot/symdepot/internal/transcode"
 	"github.com/symdepot/symdepot/internal/upstream"
 	"github.com/symdepot/symdepot/symstore"
@@ -97,7 +98,7 @@ func (c serveCmd) into(conf *Config) error {
 	conf.Public = conf.Public || c.Public
 	conf.Auth.Demand = conf.Auth.Demand || c.Auth
 	if err := conf.checkAuth(); err != nil {
-		return usageError(err.Error())
+		return term.UsageError(err.Error())
 	}
 	conf.TwoTier = conf.TwoTier || c.TwoTier
 	conf.MakeCabinets = conf.MakeCabinets || c.MakeCabinets
@@ -109,7 +110,7 @@ func (c serveCmd) into(conf *Config) error {
 	for _, v := range c.PointerRoot {
 		var p pointerEntry
 		if err := p.fromText(v); err != nil {
-			return usageError("--pointer-root: " + err.Error())
+			return term.UsageError("--pointer-root: " + err.Error())
 		}
 		conf.PointerRoots = append(conf.PointerRoots, p)
 	}
@@ -196,7 +197,7 @@ func serve(a *app, conf *Config, specs []upstream.Spec, add []string, info txFla
 		return err
 	}
 	if err := srv.CheckListen(conf.Listen); err != nil {
-		return usageError(err.Error())
+		return term.UsageError(err.Error())
 	}
 	var lc net.ListenConfig
 	ln, err := lc.Listen(a.ctx, "tcp", conf.Listen)
@@ -266,7 +267,7 @@ func openStores(a *app, conf *Config) ([]*upstream.Folder, error) {
 		if info, err := os.Stat(r.Dir); err != nil {
 			return nil, fmt.Errorf("--pointer-root: %w", err)
 		} else if !info.IsDir() {
-			return nil, usageError("--pointer-root " + r.Dir + " is no folder")
+			return nil, term.UsageError("--pointer-root " + r.Dir + " is no folder")
 		}
 	}
 	var list []*upstream.Folder
@@ -298,7 +299,7 @@ func storeFlagValue(v string) (dir, arranged string, err error) {
 	if arranged == "auto" {
 		arranged = ""
 	} else if !upstream.KnownLayout(arranged) {
-		return "", "", usageError(fmt.Sprintf("--store %s: no layout %q; there are auto, %s", v, arranged, strings.Join(upstream.Layouts, ", ")))
+		return "", "", term.UsageError(fmt.Sprintf("--store %s: no layout %q; there are auto, %s", v, arranged, strings.Join(upstream.Layouts, ", ")))
 	}
 	return dir, arranged, nil
 }
@@ -318,7 +319,7 @@ func pointerRoots(flags []string) ([]symstore.PointerRoot, error) {
 		if info, err := os.Stat(abs); err != nil {
 			return nil, fmt.Errorf("--pointer-root: %w", err)
 		} else if !info.IsDir() {
-			return nil, usageError("--pointer-root " + v + " is no folder")
+			return nil, term.UsageError("--pointer-root " + v + " is no folder")
 		}
 		r.Dir = abs
 		roots = append(roots, r)
@@ -329,7 +330,7 @@ func pointerRoots(flags []string) ([]symstore.PointerRoot, error) {
 // newLogger writes to w in the format asked for; stderr is where w goes.
 func newLogger(format string, stderr, w io.Writer) *slog.Logger {
 	opt := &slog.HandlerOptions{Level: slog.LevelInfo}
-	if format == "json" || format == "auto" && !terminal(stderr) {
+	if format == "json" || format == "auto" && !term.IsTerminal(stderr) {
 		return slog.New(slog.NewJSONHandler(w, opt))
 	}
 	return slog.New(slog.NewTextHandler(w, opt))

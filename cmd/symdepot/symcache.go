@@ -14,6 +14,7 @@ import (
 
 	"github.com/symdepot/symdepot/internal/depot"
 	"github.com/symdepot/symdepot/internal/server"
+	"github.com/symdepot/symdepot/internal/term"
 	"github.com/symdepot/symdepot/symcache"
 )
 
@@ -105,7 +106,7 @@ func (c configSymCacheSampleCmd) Run(a *app) error {
 	}
 	if s == (sampleSettings{}) {
 		fmt.Fprintf(a.stderr, "symdepot: %s has none of SymCacheDirectory, SymbolServer, TranscoderPath and TranscoderVersion\n", c.File)
-		return errNo
+		return term.ErrNo
 	}
 	out, err := s.config()
 	if err != nil {
@@ -237,7 +238,7 @@ func (s sampleSettings) config() (string, error) {
 		}
 		errs = append(errs, line("    - %s\n", name+`="`+s.program+`" -pdb {pdb}`))
 		if base := path.Base(strings.ReplaceAll(s.program, `\`, "/")); !strings.EqualFold(base, "symcachegen.exe") {
-			fmt.Fprintf(&b, "    # %s is called as symcachegen.exe is.\n", printable(base))
+			fmt.Fprintf(&b, "    # %s is called as symcachegen.exe is.\n", term.Printable(base))
 		}
 	}
 	return b.String(), errors.Join(errs...)

@@ -13,7 +13,8 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/symdepot/symdepot/layout"
+	"github.com/symdepot/symdepot/internal/term"
+	"github.com/symdepot/symdepot/symfile"
 	"github.com/symdepot/symdepot/symstore"
 )
 
@@ -41,8 +42,8 @@ var errNoStore = errors.New("no store there")
 
 // symstoreCode maps an error to the exit code.
 func symstoreCode(err error) int {
-	var usage usageError
-	var own ownExit
+	var usage term.UsageError
+	var own term.Exit
 	switch {
 	case err == nil:
 		return ssOK
@@ -93,15 +94,10 @@ func symstoreAdvice(err error) string {
 	return err.Error()
 }
 
-// ownExit ends a command that has said everything itself.
-type ownExit int
-
-func (e ownExit) Error() string { return fmt.Sprintf("exit code %d", int(e)) }
-
 // commandLine returns the arguments of this process. Under the name of one of
 // Microsoft's tools it behaves as that.
 func commandLine(args []string) []string {
-	base := strings.ToLower(layout.BaseName(args[0]))
+	base := strings.ToLower(symfile.BaseName(args[0]))
 	switch strings.TrimSuffix(base, ".exe") {
 	case "symstore":
 		return append([]string{"symstore"}, args[1:]...)
@@ -149,7 +145,7 @@ func (c symstoreCmd) Run(a *app) error {
 	if len(c.Args) == 0 || isHelp(c.Args[0]) {
 		fmt.Fprint(a.stdout, symstoreHelp)
 		if len(c.Args) == 0 {
-			return ownExit(ssUsage)
+			return term.Exit(ssUsage)
 		}
 		return nil
 	}
@@ -166,7 +162,7 @@ func (c symstoreCmd) Run(a *app) error {
 		}
 	}
 	fmt.Fprintf(a.stderr, "SYMSTORE ERROR: %s\nTry: symdepot symstore /?\n", text)
-	return ownExit(ssUsage)
+	return term.Exit(ssUsage)
 }
 
 func (v symstoreVerb) start(a *app, args []string) error {
@@ -179,18 +175,18 @@ func (v symstoreVerb) start(a *app, args []string) error {
 	var err error
 	if r.args, err = v.syntax.parse(args); err != nil {
 		fmt.Fprintf(a.stderr, "SYMSTORE ERROR: %v\nTry: symdepot symstore %s /?\n", err, v.name)
-		return ownExit(ssUsage)
+		return term.Exit(ssUsage)
 	}
 	if err = r.begin(); err == nil {
 		err = v.run(r)
 	}
 	err = errors.Join(err, r.end())
-	var own ownExit
+	var own term.Exit
 	if err == nil || errors.As(err, &own) {
 		return err
 	}
 	r.fatal(v.name, err)
-	return ownExit(symstoreCode(err))
+	return term.Exit(symstoreCode(err))
 }
 
 // symstoreRun is one symstore command under way.
@@ -231,7 +227,7 @@ func (r *symstoreRun) begin() error {
 	r.opt.Locking = map[string]symstore.Locking{"file": symstore.LockFile, "none": symstore.LockNone}[strings.ToLower(r.args.get("-locking"))]
 	if w := r.args.get("-lock-wait"); r.args.has("-lock-wait") {
 		if r.opt.LockWait, err = time.ParseDuration(w); err != nil || r.opt.LockWait <= 0 {
-			return usageError("--lock-wait wants a time such as 90s or 10m, not " + w)
+			return term.UsageError("--lock-wait wants a time such as 90s or 10m, not " + w)
 		}
 	}
 	if !r.args.has("d") {
@@ -286,7 +282,7 @@ func (r *symstoreRun) line(v any) {
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	_ = newJSONLines(r.out).write(v) // an output that is gone fails everybody alike
+	_ = term.NewJSONLines(r.out).Write(v) // an output that is gone fails everybody alike
 }
 
 // problem tells and counts the error of one file.
@@ -297,14 +293,14 @@ func (r *symstoreRun) problem(path string, err error) {
 	if !strings.Contains(err.Error(), path) {
 		err = fmt.Errorf("%s: %w", path, err)
 	}
-	r.print("SYMSTORE ERROR: Class: Runtime. Desc: %s\n", printable(err.Error()))
+	r.print("SYMSTORE ERROR: Class: Runtime. Desc: %s\n", term.Printable(err.Error()))
 	r.line(symstoreLine{Event: "failed", Path: path, Error: err.Error(), Code: symstoreCode(err)})
 }
 
 // fatal tells the error that ended a command. It goes where people look too if
 // the output goes elsewhere.
 func (r *symstoreRun) fatal(verb string, err error) {
-	text := printable(symstoreAdvice(err))
+	text := term.Printable(symstoreAdvice(err))
 	r.line(symstoreLine{Event: "error", Error: err.Error(), Code: symstoreCode(err)})
 	if symstoreCode(err) == ssUsage {
 		text += "\nTry: symdepot symstore " + verb + " /?"
@@ -347,7 +343,7 @@ type symstoreCounts struct {
 // openStore opens the store of /s, or the folder that stands by itself.
 func (r *symstoreRun) openStore(name string) (*symstore.Store, error) {
 	if name == "" {
-		return nil, usageError("which store? Say /s STORE")
+		return nil, term.UsageError("which store? Say /s STORE")
 	}
 	dir, err := r.paths.local(name)
 	if err != nil {
@@ -363,11 +359,11 @@ func (r *symstoreRun) openStore(name string) (*symstore.Store, error) {
 // del deletes a transaction.
 func (r *symstoreRun) del() (err error) {
 	if !r.args.has("i") {
-		return usageError("which transaction? Say /i ID")
+		return term.UsageError("which transaction? Say /i ID")
 	}
 	id, err := symstore.ParseID(r.args.get("i"))
 	if err != nil {
-		return usageError(err.Error())
+		return term.UsageError(err.Error())
 	}
 	s, err := r.openStore(r.args.get("s"))
 	if err != nil {
@@ -380,7 +376,7 @@ func (r *symstoreRun) del() (err error) {
 	if err != nil {
 		failed = 1
 		r.fatal("del", err)
-		err = ownExit(symstoreCode(err))
+		err = term.Exit(symstoreCode(err))
 	} else {
 		r.message("Final id is %s", result.ID)
 		r.print("Finding ID...  %s\n\n", result.ID)
@@ -406,7 +402,7 @@ func (r *symstoreRun) check() error {
 	}
 	repair := r.args.has("-repair")
 	if !repair && r.args.has("-remove-stray") {
-		return usageError("--remove-stray goes with --repair")
+		return term.UsageError("--remove-stray goes with --repair")
 	}
 	s, err := r.openStore(name)
 	if err != nil {
@@ -434,7 +430,7 @@ func (r *symstoreRun) check() error {
 	case err != nil:
 		return err
 	case left > 0:
-		return ownExit(ssFailed)
+		return term.Exit(ssFailed)
 	}
 	return nil
 }
@@ -454,7 +450,7 @@ func (r *symstoreRun) findings(found []symstore.Finding, repair bool) (left int)
 		default:
 			left++
 		}
-		r.print("%s  %s\n", state, printable(f.String()))
+		r.print("%s  %s\n", state, term.Printable(f.String()))
 		id := ""
 		if f.ID != 0 {
 			id = f.ID.String()
@@ -472,9 +468,9 @@ func (r *symstoreRun) findings(found []symstore.Finding, repair bool) (left int)
 	case len(found) == 0:
 		r.print("SYMSTORE: the store is clean\n")
 	case repair:
-		r.print("SYMSTORE: %s found, %d mended\n", count(int64(len(found)), "fault"), len(found)-left)
+		r.print("SYMSTORE: %s found, %d mended\n", term.Count(int64(len(found)), "fault"), len(found)-left)
 	default:
-		r.print("SYMSTORE: %s found; --repair can mend %d\n", count(int64(len(found)), "fault"), mendable)
+		r.print("SYMSTORE: %s found; --repair can mend %d\n", term.Count(int64(len(found)), "fault"), mendable)
 	}
 	return left
 }

@@ -12,7 +12,8 @@ import (
 	"path/filepath"
 	"strings"
 
-	"github.com/symdepot/symdepot/layout"
+	"github.com/symdepot/symdepot/internal/term"
+	"github.com/symdepot/symdepot/symfile"
 	"github.com/symdepot/symdepot/symstore"
 )
 
@@ -57,30 +58,30 @@ func (r *symstoreRun) addForm() error {
 	indexed := s.has("y") || s.get("yi") != ""
 	switch {
 	case s.has("yi") && !indexed:
-		return usageError("/yi needs an index file, after it or after /y")
+		return term.UsageError("/yi needs an index file, after it or after /y")
 	case s.has("y") && s.get("yi") != "" && s.get("y") != s.get("yi"):
-		return usageError("/y and /yi name two index files")
+		return term.UsageError("/y and /yi name two index files")
 	case indexed && (s.has("f") || s.has("x")):
-		return usageError("/y takes its files from the index: leave out /f and /x")
+		return term.UsageError("/y takes its files from the index: leave out /f and /x")
 	case !indexed && !s.has("f"):
-		return usageError("which files? Say /f FILES")
+		return term.UsageError("which files? Say /f FILES")
 	case s.has("x") && s.has("s"):
-		return usageError("/x writes an index and stores nothing: leave out /s")
+		return term.UsageError("/x writes an index and stores nothing: leave out /s")
 	case s.has("x") && (s.has("m") || s.has("h")):
-		return usageError("/m and /h say what wins in a store: they do not go with /x")
+		return term.UsageError("/m and /h say what wins in a store: they do not go with /x")
 	case !s.has("x") && (s.has("a") || s.has("q")):
-		return usageError("/a and /q say how an index is written: they go with /x")
+		return term.UsageError("/a and /q say how an index is written: they go with /x")
 	case !s.has("x") && !s.has("s"):
 		for _, v := range s.values {
 			if len(v) > 0 && strings.EqualFold(v[0], "/s") {
-				return usageError("which store? Say /s STORE. An option before /s has no value and took it")
+				return term.UsageError("which store? Say /s STORE. An option before /s has no value and took it")
 			}
 		}
-		return usageError("which store? Say /s STORE")
+		return term.UsageError("which store? Say /s STORE")
 	case !s.has("x") && !s.has("t"):
-		return usageError("which product? Say /t PRODUCT")
+		return term.UsageError("which product? Say /t PRODUCT")
 	case (s.has(":msg") || s.has(":rel")) && !s.has("p"):
-		return usageError("-:MSG and -:REL are about pointers: they go with /p")
+		return term.UsageError("-:MSG and -:REL are about pointers: they go with /p")
 	}
 	return nil
 }
@@ -101,9 +102,9 @@ func (r *symstoreRun) compression() (symstore.Compression, error) {
 	case "none", "plain":
 		return symstore.Plain, nil
 	case "zip":
-		return 0, usageError("/compress ZIP is not written: no debugger but Microsoft's newest reads it. /compress writes cabinets that all read, --method lzx smaller ones")
+		return 0, term.UsageError("/compress ZIP is not written: no debugger but Microsoft's newest reads it. /compress writes cabinets that all read, --method lzx smaller ones")
 	}
-	return 0, usageError("--method is mszip, lzx or none, not " + word)
+	return 0, term.UsageError("--method is mszip, lzx or none, not " + word)
 }
 
 func typeOption(word string) symstore.Type { return symstore.Type(strings.ToLower(word)) }
@@ -163,7 +164,7 @@ func (r *symstoreRun) createStore() (*symstore.Store, error) {
 		return nil, fmt.Errorf("%w: %w", errNoStore, err)
 	}
 	if dir == "" {
-		return nil, usageError("/s is empty")
+		return nil, term.UsageError("/s is empty")
 	}
 	tiers := symstore.One
 	if r.args.has("3") {
@@ -204,7 +205,7 @@ func (r *symstoreRun) indexName() string {
 func (r *symstoreRun) inputs() *inputs {
 	return &inputs{
 		paths: r.paths, recurse: r.args.has("r"), problem: r.problem,
-		note: func(text string) { r.print("SYMSTORE WARNING: %s\n", printable(text)) },
+		note: func(text string) { r.print("SYMSTORE WARNING: %s\n", term.Printable(text)) },
 	}
 }
 
@@ -256,7 +257,7 @@ func (r *symstoreRun) event(s *symstore.Store, opt symstore.AddOptions, e symsto
 		r.message("%s is the same file as one before", e.Path)
 	case symstore.EventPlain:
 		l.Event = "plain"
-		r.print("SYMSTORE WARNING: %s is too large for a cabinet and is stored as it is\n", printable(e.Path))
+		r.print("SYMSTORE WARNING: %s is too large for a cabinet and is stored as it is\n", term.Printable(e.Path))
 	case symstore.EventID:
 		r.message("Final id is %s", e.ID)
 		r.print("Finding ID...  %s\n\n", e.ID)
@@ -268,8 +269,8 @@ func (r *symstoreRun) event(s *symstore.Store, opt symstore.AddOptions, e symsto
 // warnIgnored warns of a file that was meant to be stored, most likely.
 func (r *symstoreRun) warnIgnored(e symstore.Event) {
 	var asked *symstore.OnRequestError
-	if errors.As(e.Err, &asked) && asked.Kind == layout.MSFZ {
-		r.print("SYMSTORE WARNING: %s is %s; --all stores it\n", printable(e.Path), asked.What)
+	if errors.As(e.Err, &asked) && asked.Kind == symfile.MSFZ {
+		r.print("SYMSTORE WARNING: %s is %s; --all stores it\n", term.Printable(e.Path), asked.What)
 	}
 }
 
@@ -304,7 +305,7 @@ func (r *symstoreRun) finish(result symstore.AddResult, err error) error {
 		}
 		result.Failed = max(result.Failed, 1)
 		r.fatal("add", err)
-		err = ownExit(symstoreCode(err))
+		err = term.Exit(symstoreCode(err))
 	}
 	r.summary(result)
 	done := symstoreLine{Event: "done", Counts: &symstoreCounts{result.Stored, result.Failed, result.Ignored, result.Bytes}}
@@ -316,9 +317,9 @@ func (r *symstoreRun) finish(result symstore.AddResult, err error) error {
 	case err != nil:
 		return err
 	case first != nil:
-		return ownExit(symstoreCode(first))
+		return term.Exit(symstoreCode(first))
 	case result.Failed > 0:
-		return ownExit(ssFailed)
+		return term.Exit(ssFailed)
 	}
 	return nil
 }

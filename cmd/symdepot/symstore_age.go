@@ -13,7 +13,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/symdepot/symdepot/layout"
+	"github.com/symdepot/symdepot/internal/term"
+	"github.com/symdepot/symdepot/symfile"
 	"github.com/symdepot/symdepot/symstore"
 )
 
@@ -76,7 +77,7 @@ func (r *symstoreRun) age() error {
 		return err
 	}
 	if reporting {
-		r.print("%s: %d bytes (%s)\n", printable(g.dir), total, bytesText(total))
+		r.print("%s: %d bytes (%s)\n", term.Printable(g.dir), total, term.Size(total))
 		r.line(ageLine{Event: "size", Bytes: total})
 		return nil
 	}
@@ -88,7 +89,7 @@ func (r *symstoreRun) aging() (aging, error) {
 	g := aging{dir: ".", limit: -1, byAge: strings.EqualFold(r.args.get("-by"), "age"),
 		product: r.args.get("-product"), version: r.args.get("-version"), gone: r.args.get("-gone")}
 	if len(r.args.rest) > 1 {
-		return g, usageError("one folder at a time")
+		return g, term.UsageError("one folder at a time")
 	}
 	var err error
 	if len(r.args.rest) == 1 {
@@ -97,12 +98,12 @@ func (r *symstoreRun) aging() (aging, error) {
 		}
 	}
 	if r.args.has("days") && r.args.has("date") {
-		return g, usageError("-days or -date, not both")
+		return g, term.UsageError("-days or -date, not both")
 	}
 	if v := r.args.get("days"); r.args.has("days") {
 		n, err := strconv.ParseUint(v, 10, 16)
 		if err != nil {
-			return g, usageError("-days=N wants a number")
+			return g, term.UsageError("-days=N wants a number")
 		}
 		g.before = time.Now().Add(-time.Duration(n) * 24 * time.Hour)
 	}
@@ -113,12 +114,12 @@ func (r *symstoreRun) aging() (aging, error) {
 	}
 	if v := r.args.get("size"); v != "" {
 		if g.limit, err = strconv.ParseInt(v, 10, 64); err != nil || g.limit < 0 {
-			return g, usageError("-size=BYTES wants a number of bytes")
+			return g, term.UsageError("-size=BYTES wants a number of bytes")
 		}
 	}
 	if v := r.args.get("-keep"); r.args.has("-keep") {
 		if g.keep, err = strconv.Atoi(v); err != nil || g.keep < 0 {
-			return g, usageError("--keep wants a number of transactions")
+			return g, term.UsageError("--keep wants a number of transactions")
 		}
 	}
 	if g.gone != "" {
@@ -131,7 +132,7 @@ func (r *symstoreRun) aging() (aging, error) {
 		}
 	}
 	if !g.byTime() && !r.args.has("size") && g.product == "" && g.version == "" && g.gone == "" && g.keep == 0 {
-		return g, usageError("what shall go? Say -days=N, -date=M-D-Y, -size=BYTES, --product, --version, --gone or --keep")
+		return g, term.UsageError("what shall go? Say -days=N, -date=M-D-Y, -size=BYTES, --product, --version, --gone or --keep")
 	}
 	return g, nil
 }
@@ -143,7 +144,7 @@ func parseDate(s string) (time.Time, error) {
 			return t, nil
 		}
 	}
-	return time.Time{}, usageError("-date=M-D-Y wants a date, not " + s)
+	return time.Time{}, term.UsageError("-date=M-D-Y wants a date, not " + s)
 }
 
 // hasAdmin says whether a folder is a store with transactions.
@@ -162,7 +163,7 @@ func (r *symstoreRun) outsideStores(g aging) error {
 	}
 	for dir, i := absolute(g.dir), 0; i < 4; i++ {
 		if hasAdmin(dir) {
-			return usageError(dir + " is a store with transactions: name that, and not a folder in it")
+			return term.UsageError(dir + " is a store with transactions: name that, and not a folder in it")
 		}
 		dir = filepath.Dir(dir)
 	}
@@ -225,7 +226,7 @@ func (r *symstoreRun) oldTransactions(g aging) ([]doomed, int64, error) {
 		d := doomed{id: u.ID, what: strings.TrimSpace(u.Product + " " + u.Version), used: u.Time, ptr: u.Pointer}
 		newer[u.Product]++
 		for _, e := range u.Entries {
-			k := layout.Fold(e.Name + "/" + e.Key)
+			k := symfile.Fold(e.Name + "/" + e.Key)
 			use := uses[k]
 			if use == nil {
 				if use, err = keyUseOf(s, e, g.byAge); err != nil {
@@ -405,9 +406,9 @@ func (d doomed) line(event string) ageLine {
 
 func (d doomed) text() string {
 	if d.id == 0 {
-		return fmt.Sprintf("%s  (%s, last used %s)", printable(d.path), bytesText(d.bytes), d.used.Format(time.DateOnly))
+		return fmt.Sprintf("%s  (%s, last used %s)", term.Printable(d.path), term.Size(d.bytes), d.used.Format(time.DateOnly))
 	}
-	return fmt.Sprintf("%s  %s  (%s, last used %s)", d.id, printable(d.what), bytesText(d.bytes), d.used.Format(time.DateOnly))
+	return fmt.Sprintf("%s  %s  (%s, last used %s)", d.id, term.Printable(d.what), term.Size(d.bytes), d.used.Format(time.DateOnly))
 }
 
 // ageOut lists or deletes what was chosen.
@@ -420,22 +421,22 @@ func (r *symstoreRun) ageOut(g aging, admin bool, list []doomed, total int64) er
 	if admin {
 		noun = "transaction"
 	}
-	summary := fmt.Sprintf("%s of %s", bytesText(freed), bytesText(total))
+	summary := fmt.Sprintf("%s of %s", term.Size(freed), term.Size(total))
 	if r.args.has("l") {
 		for _, d := range list {
 			r.print("%s\n", d.text())
 			r.line(d.line("would-delete"))
 		}
-		r.print("%s would be deleted, which frees %s (%d bytes)\n", count(int64(len(list)), noun), summary, freed)
+		r.print("%s would be deleted, which frees %s (%d bytes)\n", term.Count(int64(len(list)), noun), summary, freed)
 		r.line(ageLine{Event: "done", Bytes: freed})
 		return r.ageCode()
 	}
-	if len(list) > 0 && !r.args.has("y") && !r.sure(fmt.Sprintf("This deletes %s, which frees %s.", count(int64(len(list)), noun), summary)) {
+	if len(list) > 0 && !r.args.has("y") && !r.sure(fmt.Sprintf("This deletes %s, which frees %s.", term.Count(int64(len(list)), noun), summary)) {
 		r.print("nothing was deleted\n")
-		return ownExit(ssFailed)
+		return term.Exit(ssFailed)
 	}
 	deleted, freed, err := r.ageDelete(g, admin, list)
-	r.print("%s deleted, %s (%d bytes) freed\n", count(int64(deleted), noun), bytesText(freed), freed)
+	r.print("%s deleted, %s (%d bytes) freed\n", term.Count(int64(deleted), noun), term.Size(freed), freed)
 	r.line(ageLine{Event: "done", Bytes: freed, Deleted: deleted})
 	if err != nil {
 		return err
@@ -445,7 +446,7 @@ func (r *symstoreRun) ageOut(g aging, admin bool, list []doomed, total int64) er
 
 func (r *symstoreRun) ageCode() error {
 	if r.errors > 0 {
-		return ownExit(ssFailed)
+		return term.Exit(ssFailed)
 	}
 	return nil
 }

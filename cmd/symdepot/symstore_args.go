@@ -5,6 +5,8 @@ import (
 	"os"
 	"slices"
 	"strings"
+
+	"github.com/symdepot/symdepot/internal/term"
 )
 
 // The tools of Microsoft's debugger package take options that begin with a
@@ -84,7 +86,7 @@ func (x slashSyntax) parse(args []string) (*slashArgs, error) {
 		case f.kind == slashList || f.kind == slashEach:
 			values = append(have, values...)
 		case twice && !slices.Equal(have, values):
-			return nil, usageError(arg + " is given twice")
+			return nil, term.UsageError(arg + " is given twice")
 		}
 		out.values[f.name] = values
 		if f.letters != "" {
@@ -110,7 +112,7 @@ func (x slashSyntax) valuesOf(f slashFlag, attached *string, arg string, next []
 	switch f.kind {
 	case slashValue, slashEach, slashList:
 		if len(next) == 0 {
-			return nil, 0, usageError(arg + " needs a value after it")
+			return nil, 0, term.UsageError(arg + " needs a value after it")
 		}
 		values = next[:1:1]
 		if f.kind == slashList {
@@ -131,7 +133,7 @@ func (x slashSyntax) valuesOf(f slashFlag, attached *string, arg string, next []
 }
 
 func notOneOf(arg string, words []string) error {
-	return usageError(fmt.Sprintf("%s: the words after it are %s", arg, strings.ToUpper(strings.Join(words, ", "))))
+	return term.UsageError(fmt.Sprintf("%s: the words after it are %s", arg, strings.ToUpper(strings.Join(words, ", "))))
 }
 
 // upToOption returns the arguments before the first that is an option, or that
@@ -218,7 +220,7 @@ func (x slashSyntax) unknown(arg string) error {
 	if near := x.nearest(strings.ToLower(strings.TrimLeft(arg, "/-:"))); near != "" {
 		text += "; did you mean " + near + "?"
 	}
-	return usageError(text)
+	return term.UsageError(text)
 }
 
 // nearest returns the option that a wrong word was probably meant to be.
@@ -279,8 +281,8 @@ func (x slashSyntax) unexpected(arg string, before []string) error {
 	text := fmt.Sprintf("%q belongs to no option", arg)
 	if len(before) > 0 {
 		if f, _, ok := x.option(before[len(before)-1]); ok && f.kind == slashBool {
-			return usageError(text + ": " + before[len(before)-1] + " takes no value")
+			return term.UsageError(text + ": " + before[len(before)-1] + " takes no value")
 		}
 	}
-	return usageError(text + "; a value with blanks needs quotes around it")
+	return term.UsageError(text + "; a value with blanks needs quotes around it")
 }

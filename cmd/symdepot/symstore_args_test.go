@@ -16,6 +16,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/symdepot/symdepot/internal/term"
 	"github.com/symdepot/symdepot/symstore"
 )
 
@@ -78,7 +79,7 @@ func TestSlashArgs(t *testing.T) {
 		}
 		got, err := addSyntax.parse(args)
 		if wrong, ok := strings.CutPrefix(tt.want, "!"); ok {
-			var usage usageError
+			var usage term.UsageError
 			if !errors.As(err, &usage) || !strings.Contains(err.Error(), wrong) {
 				t.Errorf("%s: %v, want %q", tt.args, err, wrong)
 			}
@@ -118,7 +119,7 @@ func FuzzSlashArgs(f *testing.F) {
 		args := strings.Split(line, "\n")
 		for _, v := range symstoreVerbs() {
 			s, err := v.syntax.parse(args)
-			var usage usageError
+			var usage term.UsageError
 			if err != nil && !errors.As(err, &usage) || err == nil && s == nil {
 				t.Fatalf("%q: %v", args, err)
 			}
@@ -151,7 +152,7 @@ func TestSymstoreCode(t *testing.T) {
 	}{
 		{nil, 0},
 		{errors.New("x"), 1},
-		{usageError("x"), 2},
+		{term.UsageError("x"), 2},
 		{symstore.ErrNotStore, 3},
 		{errNoStore, 3},
 		{symstore.ErrNoTransaction, 4},
@@ -165,7 +166,7 @@ func TestSymstoreCode(t *testing.T) {
 		{symstore.ErrName, 123},
 		{&fs.PathError{Op: "open", Err: syscall.ENAMETOOLONG}, 206},
 		{context.Canceled, 130},
-		{ownExit(7), 7},
+		{term.Exit(7), 7},
 	} {
 		err := tt.err
 		if err != nil {

@@ -11,8 +11,10 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/symdepot/symdepot/internal/term"
 	"github.com/symdepot/symdepot/layout"
 	"github.com/symdepot/symdepot/objfile"
+	"github.com/symdepot/symdepot/symfile"
 	"github.com/symdepot/symdepot/symstore"
 )
 
@@ -40,17 +42,17 @@ func (r *symstoreRun) chkForm(inputs []string) error {
 	s := r.args
 	switch {
 	case s.has("ip"):
-		return usageError("/ip: running processes are not looked into; make a dump of the process and say /id DUMP")
+		return term.UsageError("/ip: running processes are not looked into; make a dump of the process and say /id DUMP")
 	case len(inputs) == 0 && !s.has("it") && !s.has("im") && !s.has("id") && !s.has("ih"):
-		return usageError("which programs? Name files or folders, or /it LIST, /im MANIFEST, /id DUMP, /ih CABINET")
+		return term.UsageError("which programs? Name files or folders, or /it LIST, /im MANIFEST, /id DUMP, /ih CABINET")
 	case slices.Contains(s.values["ie"], "*"):
-		return usageError("/ie *: running programs are not looked into; name files or folders")
+		return term.UsageError("/ie *: running programs are not looked into; name files or folders")
 	case s.has("ps") && s.has("pt"):
-		return usageError("/ps or /pt, not both")
+		return term.UsageError("/ps or /pt, not both")
 	case s.has("cs") && s.has("cc"):
-		return usageError("/cs or /cc, not both")
+		return term.UsageError("/cs or /cc, not both")
 	case s.has("oc") && (s.has("im") || s.has("om")):
-		return usageError("/oc files symbols by their programs, and does not go with manifests")
+		return term.UsageError("/oc files symbols by their programs, and does not go with manifests")
 	}
 	return nil
 }
@@ -81,7 +83,7 @@ func (r *symstoreRun) chk() error {
 	}
 	for _, chain := range c.chains {
 		if _, local := chain.sources[len(chain.sources)-1].(folderStore); !local && chain.cache == "" && (r.args.has("ps") || r.args.has("pt")) {
-			return usageError("/ps and /pt look into the files: say srv*FOLDER*URL, which fetches them")
+			return term.UsageError("/ps and /pt look into the files: say srv*FOLDER*URL, which fetches them")
 		}
 	}
 	if r.args.has("ol") {
@@ -105,7 +107,7 @@ func (r *symstoreRun) chk() error {
 	}
 	r.line(chkLine{Result: "done", Failed: c.failed, Passed: c.passed, Ignored: c.ignored})
 	if c.failed > 0 {
-		return ownExit(ssFailed)
+		return term.Exit(ssFailed)
 	}
 	return nil
 }
@@ -218,7 +220,7 @@ func (c *checkRun) look(p *program, r io.ReaderAt, size int64) {
 	for _, o := range objects {
 		var wants []string
 		switch {
-		case o.Kind == layout.PE && o.Offset == 0:
+		case o.Kind == symfile.PE && o.Offset == 0:
 			known = true
 			for _, w := range o.Wants {
 				wants = append(wants, layout.SymStore.Paths(w)...)
@@ -226,9 +228,9 @@ func (c *checkRun) look(p *program, r io.ReaderAt, size int64) {
 			if c.args.has("ov") {
 				p.version = strings.TrimSpace(fileVersion(r, size) + " " + o.CodeID)
 			}
-		case c.args.has("-all") && (o.Kind == layout.ELF || o.Kind == layout.MachO) && o.Role&layout.Executable != 0:
+		case c.args.has("-all") && (o.Kind == symfile.ELF || o.Kind == symfile.MachO) && o.Role&symfile.Executable != 0:
 			known = true
-			o.Role = layout.Debug
+			o.Role = symfile.Debug
 			wants = layout.SSQP.Paths(o.Object)
 		}
 		p.addNeed(wants)
@@ -252,7 +254,7 @@ func (p *program) addNeed(wants []string) {
 // program checks one program.
 func (c *checkRun) program(p program) error {
 	if c.args.has("ov") && p.version != "" {
-		c.print("SYMCHK: %-20s VERSION - %s\n", printable(c.shown(p.path)), p.version)
+		c.print("SYMCHK: %-20s VERSION - %s\n", term.Printable(c.shown(p.path)), p.version)
 		c.line(chkLine{Result: "version", Path: p.path, Version: p.version})
 	}
 	switch {
@@ -328,7 +330,7 @@ func (c *checkRun) shown(program string) string {
 	if c.args.has("os") || c.args.has("v") {
 		return program
 	}
-	return layout.BaseName(program)
+	return symfile.BaseName(program)
 }
 
 // inChain returns where a chain has a symbol file, empty if nowhere.
@@ -445,9 +447,9 @@ func (c *checkRun) say(result, program string, n need, at, reason string) {
 		if at != "" && c.args.has("v") {
 			text = at
 		}
-		line := fmt.Sprintf("SYMCHK: %-20s %-7s", printable(c.shown(program)), strings.ToUpper(result))
+		line := fmt.Sprintf("SYMCHK: %-20s %-7s", term.Printable(c.shown(program)), strings.ToUpper(result))
 		if text != "" {
-			line += " - " + printable(text)
+			line += " - " + term.Printable(text)
 		}
 		c.print("%s\n", line)
 	}
@@ -483,10 +485,10 @@ func (c *checkRun) writeManifest(inputs []string) error {
 	if err != nil {
 		return err
 	}
-	c.print("SYMCHK: %s in %s\n", count(int64(len(c.seen)), "symbol file"), printable(name))
+	c.print("SYMCHK: %s in %s\n", term.Count(int64(len(c.seen)), "symbol file"), term.Printable(name))
 	c.line(chkLine{Result: "done", Failed: c.errors, Passed: len(c.seen)})
 	if c.errors > 0 {
-		return ownExit(ssFailed)
+		return term.Exit(ssFailed)
 	}
 	return nil
 }
@@ -517,7 +519,7 @@ func (c *checkRun) readManifest(name string) error {
 			return fmt.Errorf("manifest %s, line %d: not name,key", name, line)
 		}
 		n := need{strings.Trim(parts[0], `" `), strings.Trim(parts[1], `" `)}
-		if !layout.ValidName(n.name) || !layout.ValidName(n.key) {
+		if !symfile.ValidName(n.name) || !symfile.ValidName(n.key) {
 			return fmt.Errorf("manifest %s, line %d: %q is not a name and a key", name, line, l[:min(len(l), 80)])
 		}
 		if c.seen[n] {

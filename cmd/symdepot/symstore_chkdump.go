@@ -5,7 +5,9 @@ import (
 	"os"
 
 	"github.com/symdepot/symdepot/dump"
+	"github.com/symdepot/symdepot/internal/term"
 	"github.com/symdepot/symdepot/layout"
+	"github.com/symdepot/symdepot/symfile"
 )
 
 // dump visits the modules of a crash dump.
@@ -31,7 +33,7 @@ func (c *checkRun) dump(name string, visit func(program) error) error {
 		return fmt.Errorf("dump %s: %w", name, err)
 	}
 	for _, text := range d.Problems {
-		c.print("SYMCHK WARNING: %s: %s\n", printable(name), printable(text))
+		c.print("SYMCHK WARNING: %s: %s\n", term.Printable(name), term.Printable(text))
 	}
 	for _, m := range d.Modules {
 		if err := c.ctx.Err(); err != nil {
@@ -58,24 +60,24 @@ func (c *checkRun) moduleNeeds(p *program, m dump.Module) {
 		p.version = m.Code.String()
 	}
 	for _, d := range m.Debug {
-		o := layout.Object{Kind: layout.PDB, Role: layout.Debug, Name: d.Name, DebugID: d.ID}
+		o := symfile.Object{Kind: symfile.PDB, Role: symfile.Debug, Name: d.Name, DebugID: d.ID}
 		switch {
 		case d.Portable:
-			o.Kind = layout.PortablePDB
+			o.Kind = symfile.PortablePDB
 		case d.ID.PDB20:
-			o.Kind = layout.PDB2
+			o.Kind = symfile.PDB20
 		}
 		p.addNeed(layout.SymStore.Paths(o))
 	}
 	if !c.args.has("-all") {
 		return
 	}
-	o := layout.Object{Role: layout.Debug, Name: m.Name, BuildID: m.BuildID}
+	o := symfile.Object{Role: symfile.Debug, Name: m.Name, BuildID: m.BuildID}
 	switch {
 	case m.BuildID != "":
-		o.Kind = layout.ELF
+		o.Kind = symfile.ELF
 	case !m.UUID.IsZero():
-		o.Kind, o.CodeID = layout.MachO, m.UUID.Lower()
+		o.Kind, o.CodeID = symfile.MachO, m.UUID.Lower()
 	}
 	p.addNeed(layout.SSQP.Paths(o))
 }

@@ -12,8 +12,8 @@ import (
 
 	"github.com/symdepot/symdepot/internal/durable"
 	"github.com/symdepot/symdepot/internal/scan"
-	"github.com/symdepot/symdepot/layout"
 	"github.com/symdepot/symdepot/objfile"
+	"github.com/symdepot/symdepot/symfile"
 )
 
 // uncommented takes the comments, which begin with a semicolon, out of the lines
@@ -41,7 +41,7 @@ func (c *checkRun) programList(option string) ([]string, error) {
 // perhaps with * and ?, or its path.
 func listed(list []string, program string) bool {
 	for _, l := range list {
-		if strings.EqualFold(l, program) || !strings.ContainsAny(l, `/\`) && wildcardMatch(l, layout.BaseName(program)) {
+		if strings.EqualFold(l, program) || !strings.ContainsAny(l, `/\`) && wildcardMatch(l, symfile.BaseName(program)) {
 			return true
 		}
 	}
@@ -56,7 +56,7 @@ func (c *checkRun) wanted(program string) bool {
 	if !c.args.has("fm") {
 		return true
 	}
-	base := layout.BaseName(program)
+	base := symfile.BaseName(program)
 	modules := c.args.values["fm"]
 	return listed(modules, base) || listed(modules, strings.TrimSuffix(base, path.Ext(base)))
 }
@@ -111,11 +111,11 @@ func (c *checkRun) toClassic(chain symbolChain, program string, n need) error {
 	if err != nil {
 		return err
 	}
-	rel := path.Join("symbols", layout.Fold(strings.TrimPrefix(path.Ext(layout.BaseName(program)), ".")), n.name)
-	if !layout.ValidName(n.name) || !fs.ValidPath(rel) {
+	rel := path.Join("symbols", symfile.Fold(strings.TrimPrefix(path.Ext(symfile.BaseName(program)), ".")), n.name)
+	if !symfile.ValidName(n.name) || !fs.ValidPath(rel) {
 		return fmt.Errorf("%s cannot be filed", n.name)
 	}
-	switch have, ok := c.classic[layout.Fold(rel)]; {
+	switch have, ok := c.classic[symfile.Fold(rel)]; {
 	case ok && have == n:
 		return nil
 	case ok:
@@ -133,7 +133,7 @@ func (c *checkRun) toClassic(chain symbolChain, program string, n need) error {
 		}
 		err = errors.Join(c.putClassic(dir, rel, in, n), in.Close())
 		if err == nil {
-			c.classic[layout.Fold(rel)] = n
+			c.classic[symfile.Fold(rel)] = n
 			return nil
 		}
 	}

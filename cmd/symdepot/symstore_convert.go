@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/symdepot/symdepot/internal/term"
 	"github.com/symdepot/symdepot/symstore"
 )
 
@@ -21,7 +22,7 @@ func (r *symstoreRun) convert() error {
 		return err
 	}
 	if r.args.has("-to") && r.args.get("-to") == "" {
-		return usageError("--to wants one or two")
+		return term.UsageError("--to wants one or two")
 	}
 	s, err := r.openStore(name)
 	if err != nil {
@@ -58,10 +59,10 @@ func (r *symstoreRun) convert() error {
 		Keys  int    `json:"keys"`
 	}{"done", before.String(), to.String(), keys})
 	if before == to && !pending {
-		r.print("SYMSTORE: %s is %s already\n", printable(name), to)
+		r.print("SYMSTORE: %s is %s already\n", term.Printable(name), to)
 		return nil
 	}
-	r.print("SYMSTORE: %s is %s now, %s\n", printable(name), to, count(int64(keys), "key"))
+	r.print("SYMSTORE: %s is %s now, %s\n", term.Printable(name), to, term.Count(int64(keys), "key"))
 	return nil
 }
 
@@ -72,7 +73,7 @@ func (r *symstoreRun) oneStore() (string, error) {
 	case name == "" && len(r.args.rest) == 1:
 		return r.args.rest[0], nil
 	case len(r.args.rest) > 0:
-		return "", usageError("one store at a time")
+		return "", term.UsageError("one store at a time")
 	}
 	return name, nil
 }

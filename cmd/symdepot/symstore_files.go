@@ -16,6 +16,7 @@ import (
 	"strings"
 	"unicode/utf16"
 
+	"github.com/symdepot/symdepot/internal/term"
 	"github.com/symdepot/symdepot/symstore"
 )
 
@@ -32,7 +33,7 @@ func parsePathMap(values []string) (pathMap, error) {
 	for _, v := range values {
 		prefix, dir, ok := strings.Cut(v, "=")
 		if !ok || prefix == "" || dir == "" {
-			return nil, usageError(fmt.Sprintf(`--map wants PREFIX=FOLDER, such as '\\server\share=/mnt/share', not %q`, v))
+			return nil, term.UsageError(fmt.Sprintf(`--map wants PREFIX=FOLDER, such as '\\server\share=/mnt/share', not %q`, v))
 		}
 		m = append(m, symstore.PointerRoot{Prefix: prefix, Dir: dir})
 	}
@@ -193,7 +194,7 @@ func textOf(r io.Reader) (string, error) {
 		return "", err
 	}
 	if len(data) > maxList {
-		return "", fmt.Errorf("it is larger than %s", bytesText(maxList))
+		return "", fmt.Errorf("it is larger than %s", term.Size(maxList))
 	}
 	var order binary.ByteOrder
 	switch {

@@ -12,6 +12,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/symdepot/symdepot/internal/term"
 	"github.com/symdepot/symdepot/layout"
 	"github.com/symdepot/symdepot/symstore"
 )
@@ -35,7 +36,7 @@ const askTimeout = 2 * time.Minute
 func openHTTPStore(name string) (*httpStore, error) {
 	u, err := url.Parse(name)
 	if err != nil || u.Host == "" {
-		return nil, usageError(name + " is no URL")
+		return nil, term.UsageError(name + " is no URL")
 	}
 	transport := &http.Transport{
 		Proxy:                 http.ProxyFromEnvironment,

@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"strings"
 
+	"github.com/symdepot/symdepot/internal/term"
 	"github.com/symdepot/symdepot/objfile"
 	"github.com/symdepot/symdepot/symstore"
 )
@@ -60,7 +61,7 @@ func isURL(s string) bool {
 // query says which files a store has.
 func (r *symstoreRun) query() error {
 	if !r.args.has("f") {
-		return usageError("which files? Say /f FILES")
+		return term.UsageError("which files? Say /f FILES")
 	}
 	var store answerer
 	in := r.inputs()
@@ -103,7 +104,7 @@ func (r *symstoreRun) query() error {
 		}
 	}
 	if missing > 0 || r.errors > 0 {
-		return ownExit(ssFailed)
+		return term.Exit(ssFailed)
 	}
 	return nil
 }
@@ -120,7 +121,7 @@ func (r *symstoreRun) queryOne(store answerer, name string, named bool) (ok bool
 		r.message("Skipping file %s - not a known file type. ErrorLevel is 13.", name)
 		return true, nil
 	case err != nil:
-		r.print("%s  NOT FOUND  (%s)\n", printable(name), whyUnread(err))
+		r.print("%s  NOT FOUND  (%s)\n", term.Printable(name), whyUnread(err))
 		out.Error = err.Error()
 	default:
 		r.printAnswers(store, name, answers, &out)
@@ -194,9 +195,9 @@ func (r *symstoreRun) printAnswers(store answerer, name string, answers []symsto
 		}
 	}
 	if out.Found {
-		r.print("%s  FOUND  %s\n", printable(name), printable(shown))
+		r.print("%s  FOUND  %s\n", term.Printable(name), term.Printable(shown))
 	} else {
-		r.print("%s  NOT FOUND  %s\n", printable(name), printable(strings.TrimSpace(strings.Join(keys, " ")+" "+shown)))
+		r.print("%s  NOT FOUND  %s\n", term.Printable(name), term.Printable(strings.TrimSpace(strings.Join(keys, " ")+" "+shown)))
 	}
 	if r.verbose() {
 		for _, ref := range refs {
@@ -204,7 +205,7 @@ func (r *symstoreRun) printAnswers(store answerer, name string, answers []symsto
 			if ref.Compressed {
 				compressed = " compressed"
 			}
-			r.print("    %s  %s  %s%s  %s\n", ref.ID, ref.Kind, ref.Type, compressed, printable(ref.Path))
+			r.print("    %s  %s  %s%s  %s\n", ref.ID, ref.Kind, ref.Type, compressed, term.Printable(ref.Path))
 		}
 	}
 }

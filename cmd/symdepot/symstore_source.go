@@ -14,7 +14,9 @@ import (
 
 	"github.com/symdepot/symdepot/cab"
 	"github.com/symdepot/symdepot/internal/durable"
+	"github.com/symdepot/symdepot/internal/term"
 	"github.com/symdepot/symdepot/layout"
+	"github.com/symdepot/symdepot/symfile"
 	"github.com/symdepot/symdepot/symstore"
 )
 
@@ -48,14 +50,14 @@ func (r *symstoreRun) parseSymbolPath(text string) ([]symbolChain, error) {
 		switch strings.ToLower(parts[0]) {
 		case "cache":
 			if cache = parts[len(parts)-1]; len(parts) != 2 {
-				return nil, usageError(element + " is not cache*FOLDER")
+				return nil, term.UsageError(element + " is not cache*FOLDER")
 			}
 			continue
 		case "srv":
 			parts = parts[1:]
 		case "symsrv":
 			if len(parts) < 3 {
-				return nil, usageError(element + " is not symsrv*DLL*STORE")
+				return nil, term.UsageError(element + " is not symsrv*DLL*STORE")
 			}
 			parts = parts[2:]
 		}
@@ -66,7 +68,7 @@ func (r *symstoreRun) parseSymbolPath(text string) ([]symbolChain, error) {
 		chains = append(chains, c)
 	}
 	if len(chains) == 0 {
-		return nil, usageError("which stores? Say /s PATH, such as srv*/srv/cache*https://symbols.example.com, or set _NT_SYMBOL_PATH")
+		return nil, term.UsageError("which stores? Say /s PATH, such as srv*/srv/cache*https://symbols.example.com, or set _NT_SYMBOL_PATH")
 	}
 	return chains, nil
 }
@@ -111,7 +113,7 @@ func (r *symstoreRun) parseChain(places []string, cache string) (symbolChain, er
 		c.sources = append(c.sources, folderStore{s})
 	}
 	if len(c.sources) == 0 {
-		return c, usageError("the symbol path names no store")
+		return c, term.UsageError("the symbol path names no store")
 	}
 	return c, nil
 }
@@ -172,7 +174,7 @@ func (h *httpStore) open(ctx context.Context, found *symstore.Found) (io.ReadClo
 // fetchTo copies what was found into a cache, without its cabinet, once it is
 // sure that it is what was asked for. It returns the file's path.
 func fetchTo(ctx context.Context, cache string, src symbolSource, found *symstore.Found, name, key string) (string, error) {
-	if !layout.ValidName(name) || !layout.ValidName(key) {
+	if !symfile.ValidName(name) || !symfile.ValidName(key) {
 		return "", fmt.Errorf("%w: %s/%s", symstore.ErrName, name, key)
 	}
 	in, err := src.open(ctx, found)
@@ -238,7 +240,7 @@ func receive(ctx context.Context, tree *durable.Tree, in io.Reader) (*durable.Fi
 		return nil, err
 	}
 	if len(c.Files()) != 1 {
-		return nil, fmt.Errorf("the cabinet holds %s, not one", count(int64(len(c.Files())), "file"))
+		return nil, fmt.Errorf("the cabinet holds %s, not one", term.Count(int64(len(c.Files())), "file"))
 	}
 	plain, err := tree.Create(".", 0o666)
 	if err != nil {

@@ -11,6 +11,7 @@ import (
 
 	"github.com/symdepot/symdepot/internal/auth"
 	"github.com/symdepot/symdepot/internal/depot"
+	"github.com/symdepot/symdepot/internal/term"
 )
 
 type tokenCmd struct {
@@ -51,7 +52,7 @@ func (c tokenNewCmd) Run(a *app) error {
 	}
 	secret, row, err := auth.MakeToken(spec, time.Now())
 	if err != nil {
-		return usageError(err.Error())
+		return term.UsageError(err.Error())
 	}
 	d, err := a.open(depot.Options{})
 	if err != nil {
@@ -64,9 +65,9 @@ func (c tokenNewCmd) Run(a *app) error {
 	if c.JSON {
 		line := newTokenLine(depot.Token(row), time.Now())
 		line.Token = secret
-		return newJSONLines(a.stdout).write(line)
+		return term.NewJSONLines(a.stdout).Write(line)
 	}
-	fmt.Fprintf(a.stderr, "Token %s (%s). It is shown this once; `symdepot token revoke %s` ends it.\n", row.ID, printable(row.Name), row.ID)
+	fmt.Fprintf(a.stderr, "Token %s (%s). It is shown this once; `symdepot token revoke %s` ends it.\n", row.ID, term.Printable(row.Name), row.ID)
 	_, err = fmt.Fprintln(a.stdout, secret)
 	return err
 }
@@ -120,7 +121,7 @@ func (c tokenListCmd) Run(a *app) error {
 	if err != nil {
 		return err
 	}
-	lines, t := newJSONLines(a.stdout), newTable(a.stdout, "ID", "STATE", "SCOPES", "PRODUCTS", "CREATED", "EXPIRES", "LAST USED", "NAME")
+	lines, t := term.NewJSONLines(a.stdout), term.NewTable(a.stdout, "ID", "STATE", "SCOPES", "PRODUCTS", "CREATED", "EXPIRES", "LAST USED", "NAME")
 	day := func(t *time.Time, none string) string {
 		if t == nil {
 			return none
@@ -130,7 +131,7 @@ func (c tokenListCmd) Run(a *app) error {
 	for _, row := range list {
 		l := newTokenLine(row, time.Now())
 		if c.JSON {
-			if err := lines.write(l); err != nil {
+			if err := lines.Write(l); err != nil {
 				return err
 			}
 			continue
@@ -139,12 +140,12 @@ func (c tokenListCmd) Run(a *app) error {
 		if l.Products != nil {
 			products = strings.Join(l.Products, ", ")
 		}
-		t.row(l.ID, l.State, strings.Join(l.Scopes, ", "), products, day(&l.Created, ""), day(l.Expires, "never"), day(l.LastUsed, "never"), l.Name)
+		t.Row(l.ID, l.State, strings.Join(l.Scopes, ", "), products, day(&l.Created, ""), day(l.Expires, "never"), day(l.LastUsed, "never"), l.Name)
 	}
 	if len(list) == 0 {
-		return errNo
+		return term.ErrNo
 	}
-	return t.flush()
+	return t.Flush()
 }
 
 type tokenRevokeCmd struct {
@@ -171,12 +172,12 @@ func (c tokenRevokeCmd) Run(a *app) error {
 		err := d.RevokeToken(a.ctx, id)
 		switch {
 		case errors.Is(err, fs.ErrNotExist):
-			fmt.Fprintln(a.stderr, "symdepot: there is no such token:", printable(auth.Redact(id)))
-			unknown = errNo
+			fmt.Fprintln(a.stderr, "symdepot: there is no such token:", term.Printable(auth.Redact(id)))
+			unknown = term.ErrNo
 		case err != nil:
 			return err
 		default:
-			fmt.Fprintln(a.stderr, "Token", printable(id), "has ended; running servers notice within seconds.")
+			fmt.Fprintln(a.stderr, "Token", term.Printable(id), "has ended; running servers notice within seconds.")
 		}
 	}
 	return unknown

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/symdepot/symdepot/internal/term"
 	"github.com/symdepot/symdepot/internal/transcode"
 	"github.com/symdepot/symdepot/symcache"
 )
@@ -20,7 +21,7 @@ an error.`
 func parseTranscoder(v string) (transcode.Program, error) {
 	var p transcode.Program
 	bad := func(format string, args ...any) (transcode.Program, error) {
-		return p, usageError(fmt.Sprintf("--transcoder %s: %s; want NAME[,OPTION…]=COMMAND", v, fmt.Sprintf(format, args...)))
+		return p, term.UsageError(fmt.Sprintf("--transcoder %s: %s; want NAME[,OPTION…]=COMMAND", v, fmt.Sprintf(format, args...)))
 	}
 	i := strings.IndexAny(v, ",=")
 	if i <= 0 {

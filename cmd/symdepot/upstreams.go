@@ -5,6 +5,7 @@ import (
 	"os"
 
 	"github.com/symdepot/symdepot/internal/depot"
+	"github.com/symdepot/symdepot/internal/term"
 )
 
 // upstreamFlags say who is asked for what the depot has not.
@@ -20,7 +21,7 @@ type upstreamFlags struct {
 func (f upstreamFlags) load(a *app) (*Config, error) {
 	conf, err := loadConfig(configPath(f.Config, os.Getenv), os.Getenv)
 	if fault := (*configError)(nil); errors.As(err, &fault) {
-		return nil, usageError(err.Error())
+		return nil, term.UsageError(err.Error())
 	}
 	if err != nil {
 		return nil, err
@@ -28,7 +29,7 @@ func (f upstreamFlags) load(a *app) (*Config, error) {
 	for _, text := range f.Upstream {
 		var u upstreamEntry
 		if err := u.fromText(text); err != nil {
-			return nil, usageError("--upstream: " + err.Error())
+			return nil, term.UsageError("--upstream: " + err.Error())
 		}
 		conf.Upstreams = append(conf.Upstreams, u)
 	}
@@ -38,7 +39,7 @@ func (f upstreamFlags) load(a *app) (*Config, error) {
 		a.depotDir = conf.Depot
 	}
 	if _, err := conf.specs(); err != nil {
-		return nil, usageError(err.Error())
+		return nil, term.UsageError(err.Error())
 	}
 	return conf, nil
 }

@@ -11,8 +11,10 @@ import (
 	"github.com/symdepot/symdepot/debugid"
 	"github.com/symdepot/symdepot/dump"
 	"github.com/symdepot/symdepot/internal/scan"
+	"github.com/symdepot/symdepot/internal/term"
 	"github.com/symdepot/symdepot/layout"
 	"github.com/symdepot/symdepot/objfile"
+	"github.com/symdepot/symdepot/symfile"
 )
 
 // want is one file that a debugger would ask for.
@@ -31,12 +33,12 @@ func (w want) request() (layout.Request, error) {
 // wantOf turns a name and an id, in any spelling that a server takes, into a
 // want.
 func wantOf(name, id, from string) (want, error) {
-	name, id = layout.BaseName(strings.Trim(name, `" `)), strings.Trim(id, `" `)
-	if !layout.ValidName(name) || !layout.ValidName(id) {
-		return want{}, fmt.Errorf("%q and %q are not a file name and an id", printable(name), printable(id))
+	name, id = symfile.BaseName(strings.Trim(name, `" `)), strings.Trim(id, `" `)
+	if !symfile.ValidName(name) || !symfile.ValidName(id) {
+		return want{}, fmt.Errorf("%q and %q are not a file name and an id", term.Printable(name), term.Printable(id))
 	}
 	w := want{Name: name, ID: id, From: from, path: name + "/" + id + "/" + name}
-	if strings.HasSuffix(layout.Fold(name), ".sym") {
+	if strings.HasSuffix(symfile.Fold(name), ".sym") {
 		w.path = strings.TrimSuffix(name, name[len(name)-4:]) + "/" + id + "/" + name
 	}
 	if _, err := w.request(); err != nil {
@@ -51,18 +53,18 @@ func wantsOf(objs []objfile.Object, from string) []want {
 	var list []want
 	for _, o := range objs {
 		switch o.Kind {
-		case layout.PE:
+		case symfile.PE:
 			for _, w := range o.Wants {
 				list = appendPath(list, layout.SymStore, w, from)
 			}
-		case layout.ELF:
-			if o.Role&layout.Debug == 0 || !o.Features.Debug {
-				list = appendPath(list, layout.Debuginfod, layout.Object{Kind: layout.ELF, Role: layout.Debug, Name: o.Name, BuildID: o.BuildID, DebugID: o.DebugID}, from)
+		case symfile.ELF:
+			if o.Role&symfile.Debug == 0 || !o.Features.Debug {
+				list = appendPath(list, layout.Debuginfod, symfile.Object{Kind: symfile.ELF, Role: symfile.Debug, Name: o.Name, BuildID: o.BuildID, DebugID: o.DebugID}, from)
 			}
-		case layout.MachO:
-			if o.Role&layout.Debug == 0 {
+		case symfile.MachO:
+			if o.Role&symfile.Debug == 0 {
 				dsym := o.Object
-				dsym.Role = layout.Debug
+				dsym.Role = symfile.Debug
 				list = appendPath(list, layout.LLDB, dsym, from)
 			}
 		}
@@ -70,7 +72,7 @@ func wantsOf(objs []objfile.Object, from string) []want {
 	return list
 }
 
-func appendPath(list []want, l layout.Layout, o layout.Object, from string) []want {
+func appendPath(list []want, l layout.Layout, o symfile.Object, from string) []want {
 	paths := l.Paths(o)
 	if len(paths) == 0 {
 		return list
@@ -97,7 +99,7 @@ func (l *wantList) add(wants ...want) {
 		l.seen = map[string]bool{}
 	}
 	for _, w := range wants {
-		if k := layout.Fold(w.path); !l.seen[k] {
+		if k := symfile.Fold(w.path); !l.seen[k] {
 			l.seen[k] = true
 			l.list = append(l.list, w)
 		}
@@ -215,22 +217,22 @@ func (l *wantList) local(a *app, path string) error {
 func wantsOfModule(m *dump.Module, from string) []want {
 	var list []want
 	if m.Code != (debugid.PE{}) {
-		list = appendPath(list, layout.SymStore, layout.Object{Kind: layout.PE, Role: layout.Executable, Name: m.Name, CodeID: m.Code.String()}, from)
+		list = appendPath(list, layout.SymStore, symfile.Object{Kind: symfile.PE, Role: symfile.Executable, Name: m.Name, CodeID: m.Code.String()}, from)
 	}
 	for _, d := range m.Debug {
-		o := layout.Object{Kind: layout.PDB, Role: layout.Debug, Name: d.Name, DebugID: d.ID}
+		o := symfile.Object{Kind: symfile.PDB, Role: symfile.Debug, Name: d.Name, DebugID: d.ID}
 		if d.Portable {
-			o.Kind = layout.PortablePDB
+			o.Kind = symfile.PortablePDB
 		}
 		list = appendPath(list, layout.SymStore, o, from)
 	}
 	if m.BuildID != "" {
-		for _, role := range []layout.Role{layout.Debug, layout.Executable} {
-			list = appendPath(list, layout.Debuginfod, layout.Object{Kind: layout.ELF, Role: role, Name: m.Name, BuildID: m.BuildID}, from)
+		for _, role := range []symfile.Role{symfile.Debug, symfile.Executable} {
+			list = appendPath(list, layout.Debuginfod, symfile.Object{Kind: symfile.ELF, Role: role, Name: m.Name, BuildID: m.BuildID}, from)
 		}
 	}
 	if m.UUID != (debugid.GUID{}) {
-		list = appendPath(list, layout.LLDB, layout.Object{Kind: layout.MachO, Role: layout.Debug, Name: m.Name, DebugID: debugid.ID{GUID: m.UUID}}, from)
+		list = appendPath(list, layout.LLDB, symfile.Object{Kind: symfile.MachO, Role: symfile.Debug, Name: m.Name, DebugID: debugid.ID{GUID: m.UUID}}, from)
 	}
 	return list
 }

@@ -19,6 +19,7 @@ import (
 	"github.com/symdepot/symdepot/debugid"
 	"github.com/symdepot/symdepot/internal/client"
 	"github.com/symdepot/symdepot/internal/server"
+	"github.com/symdepot/symdepot/internal/term"
 	"github.com/symdepot/symdepot/internal/transcode"
 )
 
@@ -51,11 +52,11 @@ Exit codes: 0 stopped, 2 wrong command line, 3 no transcoder can be used, 130 in
 // Run works until it is told to stop.
 func (c workCmd) Run(a *app) error {
 	if u, err := url.Parse(c.Server); err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" {
-		return usageError("--server " + c.Server + " is no URL such as https://symbols.example.com")
+		return term.UsageError("--server " + c.Server + " is no URL such as https://symbols.example.com")
 	}
 	minFree, err := sizeOf(c.MinFree)
 	if err != nil {
-		return usageError("--min-free: " + err.Error())
+		return term.UsageError("--min-free: " + err.Error())
 	}
 	var programs []transcode.Program
 	for _, v := range c.Transcoder {
@@ -68,7 +69,7 @@ func (c workCmd) Run(a *app) error {
 	logs := server.NewLogWriter(a.stderr)
 	defer logs.Close()
 	var log *slog.Logger
-	if c.Log == "json" || c.Log == "auto" && !terminal(a.stderr) {
+	if c.Log == "json" || c.Log == "auto" && !term.IsTerminal(a.stderr) {
 		log = slog.New(slog.NewJSONHandler(logs, nil))
 	} else {
 		log = slog.New(slog.NewTextHandler(logs, nil))
@@ -126,7 +127,7 @@ func (c workCmd) worker(log *slog.Logger, ts *transcode.Transcoders, minFree int
 		Room: func() error {
 			free, err := ts.Room().Free()
 			if err == nil && free < minFree {
-				err = fmt.Errorf("the disk of the scratch folder has %s left, less than %s", bytesText(free), bytesText(minFree))
+				err = fmt.Errorf("the disk of the scratch folder has %s left, less than %s", term.Size(free), term.Size(minFree))
 			}
 			return err
 		},

@@ -15,6 +15,7 @@ import (
 
 	"github.com/symdepot/symdepot/internal/blob"
 	"github.com/symdepot/symdepot/layout"
+	"github.com/symdepot/symdepot/symfile"
 )
 
 // bytesContent is a file in memory.
@@ -473,7 +474,7 @@ func TestFindSpellings(t *testing.T) {
 		}
 	}
 	for _, q := range []string{progID, strings.ToUpper(progID), "elf-buildid-" + progID, "/buildid/" + progID + "/debuginfo"} {
-		if got, err := d.Find(t.Context(), Scope{}, q, 10); err != nil || len(got) != 1 || got[0].Object.Kind != layout.ELF {
+		if got, err := d.Find(t.Context(), Scope{}, q, 10); err != nil || len(got) != 1 || got[0].Object.Kind != symfile.ELF {
 			t.Errorf("%q: %d objects, %v", q, len(got), err)
 		}
 	}

@@ -13,6 +13,7 @@ import (
 	"github.com/symdepot/symdepot/internal/index"
 	"github.com/symdepot/symdepot/internal/transcode"
 	"github.com/symdepot/symdepot/layout"
+	"github.com/symdepot/symdepot/symfile"
 )
 
 // Other forms of a content, such as compressed variants and cabinets, are made
@@ -278,7 +279,7 @@ func (d *Depot) Encoded(ctx context.Context, f *File, codingNames []string) (*Fi
 }
 
 // cabinets are the kinds of files that Windows clients ask for in cabinets.
-var cabinets = map[layout.Kind]bool{layout.PE: true, layout.PDB: true, layout.PDB2: true, layout.DBG: true, layout.PortablePDB: true}
+var cabinets = map[symfile.Kind]bool{symfile.PE: true, symfile.PDB: true, symfile.PDB20: true, symfile.DBG: true, symfile.PortablePDB: true}
 
 // openCabinet answers with a cabinet that is kept. Where there is none, one may
 // be made for later requests.

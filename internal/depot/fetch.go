@@ -15,6 +15,7 @@ import (
 
 	"github.com/symdepot/symdepot/internal/upstream"
 	"github.com/symdepot/symdepot/layout"
+	"github.com/symdepot/symdepot/symfile"
 )
 
 // Upstream is a source that files are fetched from, to be kept.
@@ -255,7 +256,7 @@ var errCrowd = errors.New("too much is being fetched, or the depot is closing")
 // acceptingMSFZ returns the question as somebody asks it who takes PDBs in MSFZ
 // containers too; ok is false if that is no other question.
 func acceptingMSFZ(q Question) (wide Question, ok bool) {
-	if q.Request.Name == "" || !wants(q.Request, layout.Debug) || wants(q.Request, layout.Compressed) {
+	if q.Request.Name == "" || !wants(q.Request, symfile.Debug) || wants(q.Request, symfile.Compressed) {
 		return q, false
 	}
 	q.Request.Form, q.Request.Lookups = layout.FormFile, slices.Clone(q.Request.Lookups)
@@ -272,7 +273,7 @@ func (d *Depot) fetchSection(ctx context.Context, q Question) (*File, error) {
 	defer wait.Stop()
 	for _, l := range q.Request.Lookups {
 		whole := q
-		whole.Request = layout.Request{Form: layout.FormFile, Layout: q.Request.Layout, Lookups: []layout.Lookup{l}}
+		whole.Request = layout.Request{Form: layout.FormFile, Layout: q.Request.Layout, Lookups: []symfile.Lookup{l}}
 		if _, _, err := d.find(ctx, q.Scope, whole.Request); err == nil {
 			return nil, fs.ErrNotExist // without that section, as Open has seen
 		}

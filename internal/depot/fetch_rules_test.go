@@ -14,6 +14,7 @@ import (
 
 	"github.com/symdepot/symdepot/internal/upstream"
 	"github.com/symdepot/symdepot/layout"
+	"github.com/symdepot/symdepot/symfile"
 )
 
 func ask(ctx context.Context, d *Depot, q Question) ([]byte, error) {
@@ -60,7 +61,7 @@ func TestMSFZIsAnotherQuestion(t *testing.T) {
 	s := &elsewhere{name: "s"}
 	var took, plain atomic.Int32
 	s.fetch = func(_ context.Context, ask upstream.Ask) (*upstream.Reply, error) {
-		if wants(ask.Request, layout.Compressed) {
+		if wants(ask.Request, symfile.Compressed) {
 			took.Add(1)
 		} else {
 			plain.Add(1)
@@ -225,7 +226,7 @@ func TestSourceTexts(t *testing.T) {
 		if ask.Request.Form != layout.FormSource || !strings.Contains(ask.Request.Section, ".c") {
 			return nil, &upstream.Failure{Source: "s", Class: upstream.ClassAbsent}
 		}
-		text := strings.Repeat("// "+layout.BaseName(ask.Request.Section)+"\n", 20000)
+		text := strings.Repeat("// "+symfile.BaseName(ask.Request.Section)+"\n", 20000)
 		return &upstream.Reply{Body: io.NopCloser(strings.NewReader(text)), Size: -1, Name: "x.c", Path: "p"}, nil
 	}
 	d, _ := withUpstreams(t, Options{}, s)

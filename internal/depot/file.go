@@ -10,8 +10,8 @@ import (
 	"time"
 
 	"github.com/symdepot/symdepot/internal/blob"
-	"github.com/symdepot/symdepot/layout"
 	"github.com/symdepot/symdepot/symcache"
+	"github.com/symdepot/symdepot/symfile"
 )
 
 // Scope says whose eyes look into the depot. Objects outside the scope are
@@ -32,10 +32,10 @@ func (s Scope) sees(product string) bool {
 // Size may be unknown, -1, while a file is still being fetched from elsewhere;
 // ReadAt then waits for the bytes it needs.
 type File struct {
-	Object  layout.Object // what the bytes belong to
-	Ref     blob.Ref      // SHA-256 of the whole object's bytes
-	Size    int64         // bytes of the answer, -1 while unknown
-	ModTime time.Time     // when the object was added
+	Object  symfile.Object // what the bytes belong to
+	Ref     blob.Ref       // SHA-256 of the whole object's bytes
+	Size    int64          // bytes of the answer, -1 while unknown
+	ModTime time.Time      // when the object was added
 	// Path and Archive say where the object came from, as it was given to
 	// add; they may tell more about a build machine than strangers should know.
 	Path, Archive string

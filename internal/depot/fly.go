@@ -16,6 +16,7 @@ import (
 	"github.com/symdepot/symdepot/internal/upstream"
 	"github.com/symdepot/symdepot/layout"
 	"github.com/symdepot/symdepot/objfile"
+	"github.com/symdepot/symdepot/symfile"
 )
 
 // resumes is how often a transfer that broke off is taken up again.
@@ -268,7 +269,7 @@ func (d *Depot) receive(ctx context.Context, fl *transfer, got answer) error {
 	}
 	fetched := d.now()
 	fl.begin(sp, got.reply, got.from.Product, fetched)
-	if path := got.reply.CodeInfo; path != "" && wants(fl.want, layout.CodeInfo) && !d.redirected(ctx, fl, path) {
+	if path := got.reply.CodeInfo; path != "" && wants(fl.want, symfile.CodeInfo) && !d.redirected(ctx, fl, path) {
 		_ = got.reply.Body.Close()
 		sp.Abort()
 		fl.land(0, nil, errGone)
@@ -457,8 +458,8 @@ func (d *Depot) checkHead(fl *transfer, sp *blob.Spool) error {
 // byHash reports whether any file at all may be the answer, because a hash of
 // its contents may be what is asked for.
 func byHash(req layout.Request) bool {
-	return slices.ContainsFunc(req.Lookups, func(l layout.Lookup) bool {
-		return l.Role&layout.Other != 0 && (len(l.ID) == 40 || len(l.ID) == 64)
+	return slices.ContainsFunc(req.Lookups, func(l symfile.Lookup) bool {
+		return l.Role&symfile.Other != 0 && (len(l.ID) == 40 || len(l.ID) == 64)
 	})
 }
 
@@ -500,7 +501,7 @@ func (d *Depot) tooSlow(fl *transfer, sp *blob.Spool, asked time.Time, end <-cha
 // check returns the objects of a whole file, if one of them is what was asked for.
 func (d *Depot) check(fl *transfer, sp *blob.Spool, reply *upstream.Reply) ([]objfile.Object, error) {
 	name := fl.file.Object.Name
-	if !layout.ValidName(name) {
+	if !symfile.ValidName(name) {
 		name = "file"
 		if len(fl.want.Lookups) > 0 {
 			name = fl.want.Lookups[0].ID
@@ -531,7 +532,7 @@ func (d *Depot) check(fl *transfer, sp *blob.Spool, reply *upstream.Reply) ([]ob
 }
 
 // answer is the object of a file that was asked for.
-func (fl *transfer) answer(objs []objfile.Object) layout.Object {
+func (fl *transfer) answer(objs []objfile.Object) symfile.Object {
 	for _, o := range objs {
 		if answers(fl.want, []objfile.Object{o}) {
 			return o.Object
@@ -550,7 +551,7 @@ func answers(req layout.Request, objs []objfile.Object) bool {
 				}
 			}
 		}
-		if req.Age != nil && (o.Kind == layout.PDB || o.Kind == layout.MSFZ && wants(req, layout.Compressed)) && o.DebugID.GUID == req.Age.GUID &&
+		if req.Age != nil && (o.Kind == symfile.PDB || o.Kind == symfile.MSFZ && wants(req, symfile.Compressed)) && o.DebugID.GUID == req.Age.GUID &&
 			max(o.DebugID.Age, o.InfoAge) >= req.Age.Age {
 			return true
 		}

@@ -21,8 +21,8 @@ import (
 	"github.com/symdepot/symdepot/internal/transcode"
 	"github.com/symdepot/symdepot/internal/transcode/transcodetest"
 	"github.com/symdepot/symdepot/internal/upstream"
-	"github.com/symdepot/symdepot/layout"
 	"github.com/symdepot/symdepot/symcache"
+	"github.com/symdepot/symdepot/symfile"
 )
 
 func TestMain(m *testing.M) {
@@ -128,7 +128,7 @@ func (p *plant) runs(t *testing.T, name string) int {
 // held returns the bytes of the files that are held for a key, by version.
 func (p *plant) held(t *testing.T, key SymCacheKey) map[string]string {
 	t.Helper()
-	hits, err := p.db.Lookup(t.Context(), Scope{}.index(), layout.Lookup{Name: layout.Fold(key.Name), ID: layout.Fold(key.ID.Breakpad()), Role: layout.SymCacheFile})
+	hits, err := p.db.Lookup(t.Context(), Scope{}.index(), symfile.Lookup{Name: symfile.Fold(key.Name), ID: symfile.Fold(key.ID.Breakpad()), Role: symfile.SymCacheFile})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -204,7 +204,7 @@ func TestTranscodedOnce(t *testing.T) {
 		t.Errorf("%d runs", p.runs(t, "other.pdb"))
 	}
 	// Its result is found by whoever may see everything, and by no other.
-	if hits, err := p.db.Lookup(t.Context(), Scope{Products: []string{"Product"}}.index(), layout.Lookup{Name: "app.pdb", ID: layout.Fold(key.ID.Breakpad()), Role: layout.SymCacheFile}); err != nil || len(hits) != 0 {
+	if hits, err := p.db.Lookup(t.Context(), Scope{Products: []string{"Product"}}.index(), symfile.Lookup{Name: "app.pdb", ID: symfile.Fold(key.ID.Breakpad()), Role: symfile.SymCacheFile}); err != nil || len(hits) != 0 {
 		t.Error(hits, err)
 	}
 }

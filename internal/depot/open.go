@@ -15,6 +15,7 @@ import (
 	"github.com/symdepot/symdepot/internal/index"
 	"github.com/symdepot/symdepot/layout"
 	"github.com/symdepot/symdepot/objfile"
+	"github.com/symdepot/symdepot/symfile"
 )
 
 func (s Scope) index() index.Scope { return index.Scope{Products: s.Products, All: s.Products == nil} }
@@ -50,7 +51,7 @@ func (d *Depot) openOwn(ctx context.Context, scope Scope, req layout.Request) (*
 		return nil, err
 	}
 	h := hits[0]
-	if role&layout.CodeInfo != 0 && h.Role&role == layout.CodeInfo {
+	if role&symfile.CodeInfo != 0 && h.Role&role == symfile.CodeInfo {
 		paths := layout.BreakpadTree.Paths(h.Object)
 		if len(paths) == 0 {
 			return nil, fs.ErrNotExist
@@ -62,7 +63,7 @@ func (d *Depot) openOwn(ctx context.Context, scope Scope, req layout.Request) (*
 
 // find returns the ranked answers of the first lookup that has any, and the
 // roles it asked for.
-func (d *Depot) find(ctx context.Context, scope Scope, req layout.Request) ([]index.Hit, layout.Role, error) {
+func (d *Depot) find(ctx context.Context, scope Scope, req layout.Request) ([]index.Hit, symfile.Role, error) {
 	if scope.Products == nil && d.absent(ctx, req) {
 		// Who does not see everything always pays for the query: else the time
 		// would tell what is not there from what is not theirs to see.
@@ -79,24 +80,24 @@ func (d *Depot) find(ctx context.Context, scope Scope, req layout.Request) ([]in
 		rank(hits, l.Role)
 		return hits, l.Role, nil
 	}
-	if req.Age == nil || req.Form != layout.FormFile || !wants(req, layout.Debug) {
+	if req.Age == nil || req.Form != layout.FormFile || !wants(req, symfile.Debug) {
 		return nil, 0, fs.ErrNotExist
 	}
-	hits, err := d.db.HigherAge(ctx, scope.index(), layout.Fold(req.Name), req.Age.GUID.Lower(), req.Age.Age)
+	hits, err := d.db.HigherAge(ctx, scope.index(), symfile.Fold(req.Name), req.Age.GUID.Lower(), req.Age.Age)
 	if err != nil {
 		return nil, 0, err
 	}
-	if !wants(req, layout.Compressed) {
-		hits = slices.DeleteFunc(hits, func(h index.Hit) bool { return h.Role&layout.Debug == 0 })
+	if !wants(req, symfile.Compressed) {
+		hits = slices.DeleteFunc(hits, func(h index.Hit) bool { return h.Role&symfile.Debug == 0 })
 	}
 	if len(hits) == 0 {
 		return nil, 0, fs.ErrNotExist
 	}
-	return hits, layout.Debug, nil
+	return hits, symfile.Debug, nil
 }
 
-func wants(req layout.Request, role layout.Role) bool {
-	return slices.ContainsFunc(req.Lookups, func(l layout.Lookup) bool { return l.Role&role != 0 })
+func wants(req layout.Request, role symfile.Role) bool {
+	return slices.ContainsFunc(req.Lookups, func(l symfile.Lookup) bool { return l.Role&role != 0 })
 }
 
 func oneContent(hits []index.Hit) bool {
@@ -112,20 +113,20 @@ func oneContent(hits []index.Hit) bool {
 // with one id, debug information is best where there is most of it, and then
 // in the file that is nothing else; an ELF executable is best where it is
 // smallest; anything else where it is newest.
-func rank(hits []index.Hit, role layout.Role) {
+func rank(hits []index.Hit, role symfile.Role) {
 	slices.SortStableFunc(hits, func(a, b index.Hit) int {
 		// A static program counts as debug information only for want of any.
-		if c := cmp.Compare(b.Role&role&layout.Debug, a.Role&role&layout.Debug); c != 0 && role&layout.Companion != 0 {
+		if c := cmp.Compare(b.Role&role&symfile.Debug, a.Role&role&symfile.Debug); c != 0 && role&symfile.Companion != 0 {
 			return c
 		}
-		if role&layout.Debug != 0 {
+		if role&symfile.Debug != 0 {
 			if c := cmp.Compare(b.DebugSize, a.DebugSize); c != 0 {
 				return c
 			}
-			if c := cmp.Compare(a.Role&layout.Executable, b.Role&layout.Executable); c != 0 {
+			if c := cmp.Compare(a.Role&symfile.Executable, b.Role&symfile.Executable); c != 0 {
 				return c
 			}
-		} else if role == layout.Executable && a.Object.Kind == layout.ELF && b.Object.Kind == layout.ELF {
+		} else if role == symfile.Executable && a.Object.Kind == symfile.ELF && b.Object.Kind == symfile.ELF {
 			if c := cmp.Compare(a.Size, b.Size); c != 0 {
 				return c
 			}
@@ -176,7 +177,7 @@ func (d *Depot) openSection(ctx context.Context, scope Scope, req layout.Request
 		}
 		rank(hits, l.Role)
 		for _, h := range hits {
-			if h.Object.Kind != layout.ELF {
+			if h.Object.Kind != symfile.ELF {
 				continue
 			}
 			f, err := d.openHit(ctx, h)

@@ -11,6 +11,7 @@ import (
 	"github.com/symdepot/symdepot/internal/index"
 	"github.com/symdepot/symdepot/layout"
 	"github.com/symdepot/symdepot/objfile"
+	"github.com/symdepot/symdepot/symfile"
 )
 
 // The index's records are shown as they are.
@@ -36,8 +37,8 @@ func (d *Depot) Find(ctx context.Context, scope Scope, query string, limit int) 
 // spellings returns what a person's query may be written as in the index.
 func spellings(q string) index.Query {
 	q = strings.TrimSpace(q)
-	iq := index.Query{Name: layout.Fold(q)}
-	f := layout.Fold(q)
+	iq := index.Query{Name: symfile.Fold(q)}
+	f := symfile.Fold(q)
 	if r, err := layout.Route(strings.FieldsFunc(q, func(r rune) bool { return r == '/' })); err == nil && strings.Contains(q, "/") {
 		for _, l := range r.Lookups {
 			iq.IDs = append(iq.IDs, l.ID)
@@ -52,7 +53,7 @@ func spellings(q string) index.Query {
 	if debugid.IsHex(bare) && len(bare) >= 8 {
 		iq.IDs = append(iq.IDs, bare)
 		if id, err := debugid.Parse(f); err == nil {
-			iq.IDs = append(iq.IDs, layout.Fold(id.Breakpad()))
+			iq.IDs = append(iq.IDs, symfile.Fold(id.Breakpad()))
 		}
 		if ref, err := blob.ParseRef(bare); err == nil {
 			iq.Ref = &ref
@@ -134,7 +135,7 @@ type Ranked struct {
 
 // Better reports whether a answers a request for the roles better than b: which
 // one the depot would answer with if it had only these two.
-func Better(a, b Ranked, role layout.Role) bool {
+func Better(a, b Ranked, role symfile.Role) bool {
 	hit := func(r Ranked) index.Hit {
 		return index.Hit{Role: r.Object.Role, Stored: index.Stored{Object: r.Object, DebugSize: r.DebugSize, Ref: r.Ref, Size: r.Size, Added: r.Added}}
 	}
@@ -191,9 +192,9 @@ func (d *Depot) Metadata(ctx context.Context, scope Scope, key, value string, li
 	}
 	for _, f := range files {
 		for _, t := range []struct {
-			role layout.Role
+			role symfile.Role
 			word string
-		}{{layout.Executable, "executable"}, {layout.Debug, "debuginfo"}} {
+		}{{symfile.Executable, "executable"}, {symfile.Debug, "debuginfo"}} {
 			if f.Role&t.role != 0 {
 				list = append(list, Metadata{Type: t.word, BuildID: f.BuildID, File: f.Path, Archive: f.Archive})
 			}

@@ -11,6 +11,7 @@ import (
 	"github.com/symdepot/symdepot/internal/upstream"
 	"github.com/symdepot/symdepot/layout"
 	"github.com/symdepot/symdepot/objfile"
+	"github.com/symdepot/symdepot/symfile"
 )
 
 // openSource asks the sources for what the depot does not have. A source that
@@ -57,13 +58,13 @@ func askSource(ctx context.Context, s *upstream.Folder, req layout.Request) (*Fi
 }
 
 func sourceFile(f *upstream.File) *File {
-	return &File{Volatile: true, Object: layout.Object{Name: f.Name, Kind: f.Kind}, Size: f.Size, ModTime: f.ModTime, Path: f.Path, ETag: f.ETag, r: f, plain: f.Plain, closer: f}
+	return &File{Volatile: true, Object: symfile.Object{Name: f.Name, Kind: f.Kind}, Size: f.Size, ModTime: f.ModTime, Path: f.Path, ETag: f.ETag, r: f, plain: f.Plain, closer: f}
 }
 
 // sourceSection answers with a section of a file in a source.
 func sourceSection(ctx context.Context, s *upstream.Folder, req layout.Request) (*File, error) {
 	for _, l := range req.Lookups {
-		f, err := s.Open(ctx, layout.Request{Form: layout.FormFile, Lookups: []layout.Lookup{l}, Layout: req.Layout})
+		f, err := s.Open(ctx, layout.Request{Form: layout.FormFile, Lookups: []symfile.Lookup{l}, Layout: req.Layout})
 		if errors.Is(err, fs.ErrNotExist) {
 			continue
 		}

@@ -13,6 +13,7 @@ import (
 
 	"github.com/symdepot/symdepot/internal/upstream"
 	"github.com/symdepot/symdepot/layout"
+	"github.com/symdepot/symdepot/symfile"
 )
 
 // place writes a file below dir.
@@ -165,14 +166,14 @@ func TestTakenOver(t *testing.T) {
 
 // TestBetter agrees with what Open answers.
 func TestBetter(t *testing.T) {
-	small := Ranked{TxFile: TxFile{Object: layout.Object{Kind: layout.ELF, Role: layout.Debug}, DebugSize: 1, Ref: [32]byte{1}}}
-	large := Ranked{TxFile: TxFile{Object: layout.Object{Kind: layout.ELF, Role: layout.Debug}, DebugSize: 2, Ref: [32]byte{2}}}
-	if !Better(large, small, layout.Debug) || Better(small, large, layout.Debug) {
+	small := Ranked{TxFile: TxFile{Object: symfile.Object{Kind: symfile.ELF, Role: symfile.Debug}, DebugSize: 1, Ref: [32]byte{1}}}
+	large := Ranked{TxFile: TxFile{Object: symfile.Object{Kind: symfile.ELF, Role: symfile.Debug}, DebugSize: 2, Ref: [32]byte{2}}}
+	if !Better(large, small, symfile.Debug) || Better(small, large, symfile.Debug) {
 		t.Error("more debug information is better")
 	}
-	older := Ranked{TxFile: TxFile{Object: layout.Object{Kind: layout.PE, Role: layout.Executable}, Ref: [32]byte{1}}, Added: time.Unix(1, 0)}
-	newer := Ranked{TxFile: TxFile{Object: layout.Object{Kind: layout.PE, Role: layout.Executable}, Ref: [32]byte{2}}, Added: time.Unix(2, 0)}
-	if !Better(newer, older, layout.Executable) || Better(older, newer, layout.Executable) {
+	older := Ranked{TxFile: TxFile{Object: symfile.Object{Kind: symfile.PE, Role: symfile.Executable}, Ref: [32]byte{1}}, Added: time.Unix(1, 0)}
+	newer := Ranked{TxFile: TxFile{Object: symfile.Object{Kind: symfile.PE, Role: symfile.Executable}, Ref: [32]byte{2}}, Added: time.Unix(2, 0)}
+	if !Better(newer, older, symfile.Executable) || Better(older, newer, symfile.Executable) {
 		t.Error("newer is better")
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"path"
 
 	"github.com/symdepot/symdepot/layout"
+	"github.com/symdepot/symdepot/symfile"
 )
 
 // A source file that debug information names is asked for by the build-id and
@@ -19,23 +20,23 @@ import (
 func sourcePath(req layout.Request) string { return path.Clean("/" + req.Section) }
 
 func sourceName(req layout.Request) string {
-	name := layout.BaseName(sourcePath(req))
-	if !layout.ValidName(name) {
+	name := symfile.BaseName(sourcePath(req))
+	if !symfile.ValidName(name) {
 		name = "source"
 	}
 	return name
 }
 
 // sourceAlias is the key under which a source file is kept.
-func sourceAlias(req layout.Request) layout.Alias {
+func sourceAlias(req layout.Request) symfile.Alias {
 	sum := sha256.Sum256([]byte(sourcePath(req)))
-	return layout.Alias{Name: hex.EncodeToString(sum[:]), ID: "source-" + req.Lookups[0].ID, Role: layout.Other}
+	return symfile.Alias{Name: hex.EncodeToString(sum[:]), ID: "source-" + req.Lookups[0].ID, Role: symfile.Other}
 }
 
 // sourceRequest asks the index for a source file.
 func sourceRequest(req layout.Request) layout.Request {
 	a := sourceAlias(req)
-	return layout.Request{Form: layout.FormFile, Layout: req.Layout, Lookups: []layout.Lookup{{Name: a.Name, ID: a.ID, Role: a.Role}}}
+	return layout.Request{Form: layout.FormFile, Layout: req.Layout, Lookups: []symfile.Lookup{{Name: a.Name, ID: a.ID, Role: a.Role}}}
 }
 
 // openSourceText answers with a source file that was fetched before.

@@ -17,6 +17,7 @@ import (
 	"github.com/symdepot/symdepot/internal/index"
 	"github.com/symdepot/symdepot/layout"
 	"github.com/symdepot/symdepot/symcache"
+	"github.com/symdepot/symdepot/symfile"
 )
 
 // SymCacheOptions say where SymCache files are besides in the depot itself. The
@@ -130,8 +131,8 @@ func (d *Depot) symCachesHeld(ctx context.Context, scope Scope, key symcache.Key
 		scope = Scope{}
 	}
 	var list []heldSymCacheFile
-	l := layout.Lookup{Name: layout.Fold(key.Name), ID: layout.Fold(key.ID.Breakpad()), Role: layout.SymCacheFile}
-	if !d.absent(ctx, layout.Request{Lookups: []layout.Lookup{l}}) {
+	l := symfile.Lookup{Name: symfile.Fold(key.Name), ID: symfile.Fold(key.ID.Breakpad()), Role: symfile.SymCacheFile}
+	if !d.absent(ctx, layout.Request{Lookups: []symfile.Lookup{l}}) {
 		hits, err := d.db.Lookup(ctx, scope.index(), l)
 		if err != nil {
 			return nil, err
@@ -533,7 +534,7 @@ func (d *Depot) TrimSymCacheStore(ctx context.Context) (Evicted, error) {
 		if _, err := d.findPDB(ctx, key); err == nil {
 			return true
 		}
-		hits, err := d.db.Lookup(ctx, Scope{}.index(), layout.Lookup{Name: layout.Fold(key.Name), ID: layout.Fold(key.ID.Breakpad()), Role: layout.SymCacheFile})
+		hits, err := d.db.Lookup(ctx, Scope{}.index(), symfile.Lookup{Name: symfile.Fold(key.Name), ID: symfile.Fold(key.ID.Breakpad()), Role: symfile.SymCacheFile})
 		return err == nil && slices.ContainsFunc(hits, func(h index.Hit) bool {
 			_, hv, err := symcache.ParseFileName(h.Object.CodeName)
 			return err == nil && hv == v

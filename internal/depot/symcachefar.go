@@ -17,6 +17,7 @@ import (
 	"github.com/symdepot/symdepot/layout"
 	"github.com/symdepot/symdepot/objfile"
 	"github.com/symdepot/symdepot/symcache"
+	"github.com/symdepot/symdepot/symfile"
 )
 
 // Other SymCache servers are asked before anything is made here, once for all
@@ -89,7 +90,7 @@ func farKey(key symcache.Key, v symcache.Version) string {
 // askableFar reports whether another server may have what is not held.
 func (d *Depot) askableFar(ctx context.Context, key symcache.Key, v symcache.Version, held []symcache.Version) (bool, error) {
 	s := &d.symcaches.far
-	if len(s.sources) == 0 || !layout.ValidName(key.Name) {
+	if len(s.sources) == 0 || !symfile.ValidName(key.Name) {
 		return false, nil
 	}
 	name, now := farKey(key, v), d.now()
@@ -196,7 +197,7 @@ func (d *Depot) fetchFar(ctx context.Context, u Upstream, f *farTransfer) (symca
 	ask := upstream.Ask{
 		Request: layout.Request{
 			Form: layout.FormSymCache, Layout: "symcache", Name: f.key.Name, Version: f.version.Segment(), SymCache: symcache.Request{Version: f.version, Key: f.key},
-			Lookups: []layout.Lookup{{Name: layout.Fold(f.key.Name), ID: layout.Fold(f.key.ID.Breakpad()), Role: layout.SymCacheFile}},
+			Lookups: []symfile.Lookup{{Name: symfile.Fold(f.key.Name), ID: symfile.Fold(f.key.ID.Breakpad()), Role: symfile.SymCacheFile}},
 		},
 		Via: f.via, Limit: d.jobs.opt.MaxResult,
 	}
@@ -264,7 +265,7 @@ func (d *Depot) takeFar(ctx context.Context, u Upstream, f *farTransfer, reply *
 	if c.Ref, err = sp.Keep(); err != nil {
 		return none, err
 	}
-	o := layout.Object{Kind: layout.SymCache, Role: layout.SymCacheFile, Name: f.key.Name, CodeName: f.key.FileName(v), DebugID: f.key.ID}
+	o := symfile.Object{Kind: symfile.SymCache, Role: symfile.SymCacheFile, Name: f.key.Name, CodeName: f.key.FileName(v), DebugID: f.key.ID}
 	err = d.db.PutCached(ctx, index.CachedFile{
 		Source: u.Source.Name(), Name: o.CodeName, URL: reply.Path, Tag: reply.Tag, Ref: c.Ref, Size: c.Size, Fetched: d.now(), Product: u.Product,
 		Entries: []index.Entry{{Object: o, Features: objfile.Features{Symtab: true}.Words(), Ref: c.Ref, Size: c.Size, Aliases: o.Aliases(), Path: o.CodeName}},

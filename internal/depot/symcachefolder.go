@@ -15,8 +15,8 @@ import (
 	"time"
 
 	"github.com/symdepot/symdepot/internal/durable"
-	"github.com/symdepot/symdepot/layout"
 	"github.com/symdepot/symdepot/symcache"
+	"github.com/symdepot/symdepot/symfile"
 )
 
 // symCacheFolder is a SymCache folder on disk: NAME.pdb/GUIDAGE/NAME.pdb-vN.N.N.symcache.
@@ -110,11 +110,11 @@ func (f *symCacheFolder) held(key symcache.Key) (list []folderFile) {
 
 // spellings returns what there is below a folder that is called name in any case.
 func (f *symCacheFolder) spellings(dir, name string) []string {
-	if list := f.list(dir)[layout.Fold(name)]; len(list) > 0 {
+	if list := f.list(dir)[symfile.Fold(name)]; len(list) > 0 {
 		return list
 	}
 	// The list may be a little old.
-	for _, s := range [...]string{name, layout.Fold(name)} {
+	for _, s := range [...]string{name, symfile.Fold(name)} {
 		if info, err := f.tree.Root().Stat(join(dir, s)); err == nil && info.IsDir() {
 			return []string{s}
 		}
@@ -145,13 +145,13 @@ func (f *symCacheFolder) list(dir string) map[string][]string {
 	}
 	l = folderList{info.ModTime(), now, map[string][]string{}}
 	for _, n := range f.read(dir) {
-		fold := layout.Fold(n)
+		fold := symfile.Fold(n)
 		if dir != "" {
 			id, err := symcache.ParseFolder(n)
 			if err != nil {
 				continue
 			}
-			fold = layout.Fold(symcache.Key{ID: id}.Folder())
+			fold = symfile.Fold(symcache.Key{ID: id}.Folder())
 		}
 		l.names[fold] = append(l.names[fold], n)
 	}
@@ -205,9 +205,9 @@ func (h folderFile) open() (*File, error) {
 	if h.folder.owned {
 		changed = time.Time{} // it tells when the file was used
 	}
-	sum := sha256.Sum256(fmt.Appendf(nil, "%s\n%s\n%d\n%d", layout.Fold(h.path), h.version, info.Size(), changed.UnixNano()))
+	sum := sha256.Sum256(fmt.Appendf(nil, "%s\n%s\n%d\n%d", symfile.Fold(h.path), h.version, info.Size(), changed.UnixNano()))
 	return &File{
-		Object:   layout.Object{Kind: layout.SymCache, Role: layout.SymCacheFile, Name: h.path},
+		Object:   symfile.Object{Kind: symfile.SymCache, Role: symfile.SymCacheFile, Name: h.path},
 		Volatile: true, Size: info.Size(), ModTime: info.ModTime(), Path: h.path, ETag: "f-" + hex.EncodeToString(sum[:15]), r: in, plain: in, closer: in,
 	}, nil
 }

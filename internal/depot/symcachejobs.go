@@ -19,6 +19,7 @@ import (
 	"github.com/symdepot/symdepot/layout"
 	"github.com/symdepot/symdepot/objfile"
 	"github.com/symdepot/symdepot/symcache"
+	"github.com/symdepot/symdepot/symfile"
 )
 
 const (
@@ -39,7 +40,7 @@ const (
 type SymCacheKey = symcache.Key
 
 // jobKey is the same for all spellings of a key.
-func jobKey(k SymCacheKey) string { return layout.Fold(k.Name) + "/" + layout.Fold(k.ID.Breakpad()) }
+func jobKey(k SymCacheKey) string { return symfile.Fold(k.Name) + "/" + symfile.Fold(k.ID.Breakpad()) }
 
 // symCachePayload goes with a job.
 type symCachePayload struct {
@@ -88,7 +89,7 @@ func (d *Depot) RequestSymCache(ctx context.Context, key SymCacheKey, want symca
 
 func (d *Depot) enterSymCache(ctx context.Context, key SymCacheKey, want symcache.Version, priority int) (Job, JobState, error) {
 	none := Job{}
-	if !symcache.ValidName(key.Name) || !layout.ValidName(key.Name) || key.ID.GUID.IsZero() {
+	if !symcache.ValidName(key.Name) || !symfile.ValidName(key.Name) || key.ID.GUID.IsZero() {
 		return none, 0, fs.ErrNotExist
 	}
 	last, err := d.db.LastJob(ctx, symCacheJob, jobKey(key), int(want.Major))
@@ -227,7 +228,7 @@ func (d *Depot) forgetFailures(ctx context.Context, j Job) error {
 
 // heldSymCache reports whether a file is held that a job for want would make.
 func (d *Depot) heldSymCache(ctx context.Context, key SymCacheKey, want symcache.Version) (bool, error) {
-	hits, err := d.db.Lookup(ctx, Scope{}.index(), layout.Lookup{Name: layout.Fold(key.Name), ID: layout.Fold(key.ID.Breakpad()), Role: layout.SymCacheFile})
+	hits, err := d.db.Lookup(ctx, Scope{}.index(), symfile.Lookup{Name: symfile.Fold(key.Name), ID: symfile.Fold(key.ID.Breakpad()), Role: symfile.SymCacheFile})
 	for _, h := range hits {
 		if _, v, perr := symcache.ParseFileName(h.Object.CodeName); perr == nil && v.Major == want.Major && v.Compare(want) >= 0 {
 			return true, err
@@ -267,7 +268,7 @@ func (d *Depot) openPDB(ctx context.Context, key SymCacheKey) (*File, error) {
 	if !errors.Is(err, fs.ErrNotExist) {
 		return f, err
 	}
-	if h, err := d.findPDB(ctx, key); err == nil && h.Object.Kind == layout.MSFZ {
+	if h, err := d.findPDB(ctx, key); err == nil && h.Object.Kind == symfile.MSFZ {
 		return nil, WorkFailure{Class: string(transcode.ClassBadSource), PDB: &h.Ref, Detail: "the PDB is there only as a compressed one (MSFZ), which cannot be unpacked"}
 	}
 	if len(req.Lookups) == 0 || !d.Fetches() {

@@ -12,6 +12,7 @@ import (
 	"github.com/symdepot/symdepot/internal/blob"
 	"github.com/symdepot/symdepot/internal/upstream"
 	"github.com/symdepot/symdepot/layout"
+	"github.com/symdepot/symdepot/symfile"
 )
 
 // errWrongFile is the failure of a source that sent another file than the one
@@ -194,9 +195,9 @@ func (fl *transfer) begin(sp *blob.Spool, reply *upstream.Reply, product string,
 	if name == "" {
 		name = fl.want.Name
 	}
-	fl.file = File{Object: layout.Object{Name: name}, ModTime: fetched, Volatile: true, Growing: true, product: product}
-	if wants(fl.want, layout.Symbols) {
-		fl.file.Object.Kind = layout.Breakpad
+	fl.file = File{Object: symfile.Object{Name: name}, ModTime: fetched, Volatile: true, Growing: true, product: product}
+	if wants(fl.want, symfile.Symbols) {
+		fl.file.Object.Kind = symfile.Breakpad
 	}
 }
 

@@ -14,8 +14,8 @@ import (
 
 	"github.com/symdepot/symdepot/internal/blob"
 	"github.com/symdepot/symdepot/internal/index"
-	"github.com/symdepot/symdepot/layout"
 	"github.com/symdepot/symdepot/objfile"
+	"github.com/symdepot/symdepot/symfile"
 )
 
 // TxInfo is what a transaction says of itself.
@@ -65,7 +65,7 @@ func (s Source) identity() string {
 	if s.Name == "" {
 		return s.Path
 	}
-	return strings.TrimSuffix(s.Path, layout.BaseName(s.Path)) + s.Name
+	return strings.TrimSuffix(s.Path, symfile.BaseName(s.Path)) + s.Name
 }
 
 // Tx collects objects; nothing is visible before Commit. Add may be called by
@@ -85,7 +85,7 @@ type Tx struct {
 // entered is what makes two entries the same.
 type entered struct {
 	ref    blob.Ref
-	object layout.Object
+	object symfile.Object
 }
 
 // Begin opens a transaction. Its number is given at Commit.
@@ -168,7 +168,7 @@ func askable(src Source) ([]objfile.Object, error) {
 	}
 	var ask []objfile.Object
 	for _, o := range objs {
-		if len(o.Aliases()) > 0 && layout.ValidName(o.Name) {
+		if len(o.Aliases()) > 0 && symfile.ValidName(o.Name) {
 			ask = append(ask, o)
 		}
 	}
@@ -209,19 +209,19 @@ func noID(objs []objfile.Object) error {
 	hint := ""
 	if len(objs) > 0 {
 		switch o := objs[0]; o.Kind {
-		case layout.ELF:
+		case symfile.ELF:
 			switch o.Role {
-			case layout.Debug:
+			case symfile.Debug:
 				hint = ": split DWARF is found through the program that it belongs to; --as sha1 keeps it by its hash"
 			case 0:
 				hint = ": it is an object file"
 			default:
 				hint = ": link with --build-id"
 			}
-		case layout.WASM:
+		case symfile.WASM:
 			hint = ": link with --build-id, or add the section with a tool"
 		}
-		if !layout.ValidName(objs[0].Name) {
+		if !symfile.ValidName(objs[0].Name) {
 			hint = ": its name cannot be a path component"
 		}
 	}
@@ -333,9 +333,9 @@ func (tx *Tx) Rollback() {
 // carry the runtime's id, when both were added from one folder.
 func linkRuntimes(entries []index.Entry) {
 	folder := func(p string) string { return path.Dir(strings.ReplaceAll(p, `\`, "/")) }
-	runtimes := map[string][]layout.Object{}
+	runtimes := map[string][]symfile.Object{}
 	for _, e := range entries {
-		switch layout.Fold(e.Object.Name) {
+		switch symfile.Fold(e.Object.Name) {
 		case "coreclr.dll", "clr.dll", "libcoreclr.so", "libcoreclr.dylib":
 			f := folder(e.Path)
 			runtimes[f] = append(runtimes[f], e.Object)
@@ -346,7 +346,7 @@ func linkRuntimes(entries []index.Entry) {
 	}
 	for i := range entries {
 		for _, rt := range runtimes[folder(entries[i].Path)] {
-			entries[i].Aliases = append(entries[i].Aliases, layout.RuntimeHelpers(rt, entries[i].Object)...)
+			entries[i].Aliases = append(entries[i].Aliases, symfile.RuntimeHelpers(rt, entries[i].Object)...)
 		}
 	}
 }

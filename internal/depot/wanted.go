@@ -9,6 +9,7 @@ import (
 
 	"github.com/symdepot/symdepot/internal/index"
 	"github.com/symdepot/symdepot/layout"
+	"github.com/symdepot/symdepot/symfile"
 )
 
 // wantedKeys is how many different keys are counted between two writes, 20 s: a
@@ -92,7 +93,7 @@ func (d *Depot) Missing(ctx context.Context, f WantedFilter, each func(Wanted) e
 		if err != nil {
 			return err
 		}
-		hits, err := d.db.Lookup(ctx, Scope{}.index(), layout.Lookup{Name: w.Name, ID: w.ID, Role: layout.AnyRole})
+		hits, err := d.db.Lookup(ctx, Scope{}.index(), symfile.Lookup{Name: w.Name, ID: w.ID, Role: symfile.AnyRole})
 		if err != nil {
 			return err
 		}

@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/symdepot/symdepot/internal/blob"
-	"github.com/symdepot/symdepot/layout"
+	"github.com/symdepot/symdepot/symfile"
 )
 
 // CachedFile is a file that was fetched from elsewhere. It is seen like one
@@ -263,7 +263,7 @@ func (db *DB) Evictable(ctx context.Context, f CacheFilter) iter.Seq2[Cached, er
 	return func(yield func(Cached, error) bool) {
 		used, content, tx := int64(-1)<<62, int64(0), int64(0)
 		pages(ctx, db, func(c Cached, err error) bool {
-			if err == nil && f.Name != "" && !glob(f.Name, layout.Fold(c.Name)) {
+			if err == nil && f.Name != "" && !glob(f.Name, symfile.Fold(c.Name)) {
 				return true
 			}
 			return yield(c, err)

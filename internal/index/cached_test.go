@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/symdepot/symdepot/internal/blob"
-	"github.com/symdepot/symdepot/layout"
+	"github.com/symdepot/symdepot/symfile"
 )
 
 func cachedFile(source, product string, entries ...Entry) CachedFile {
@@ -171,9 +171,9 @@ func TestEvict(t *testing.T) {
 		{CacheFilter{UnusedSince: start.Add(-3 * time.Hour)}, []int{1, 2, 3}},
 		{CacheFilter{Name: "foo[13].pdb"}, nil},
 		{CacheFilter{Name: "foo?.pdb", Source: "two"}, []int{1, 3, 5}},
-		{CacheFilter{ID: layout.Fold(pdb(3).Aliases[0].ID)}, []int{3}},
-		{CacheFilter{ID: layout.Fold(pdb(3).Aliases[0].ID), Source: "two"}, []int{3}},
-		{CacheFilter{ID: layout.Fold(pdb(3).Aliases[0].ID), Source: "one"}, nil},
+		{CacheFilter{ID: symfile.Fold(pdb(3).Aliases[0].ID)}, []int{3}},
+		{CacheFilter{ID: symfile.Fold(pdb(3).Aliases[0].ID), Source: "two"}, []int{3}},
+		{CacheFilter{ID: symfile.Fold(pdb(3).Aliases[0].ID), Source: "one"}, nil},
 	} {
 		if got := order(o.f); !slices.Equal(got, o.want) {
 			t.Errorf("%+v: %v, want %v", o.f, got, o.want)

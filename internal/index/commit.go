@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/symdepot/symdepot/internal/blob"
-	"github.com/symdepot/symdepot/layout"
+	"github.com/symdepot/symdepot/symfile"
 )
 
 // Commit enters a transaction and returns its number. All its objects become
@@ -61,7 +61,7 @@ func validate(entries []Entry) error {
 	}
 	for _, e := range entries {
 		switch {
-		case e.Object.Name == "" || e.Object.Kind == layout.KindUnknown || e.Size < 0:
+		case e.Object.Name == "" || e.Object.Kind == symfile.KindUnknown || e.Size < 0:
 			return fmt.Errorf("%s: an object without a name, a kind or a size", e.Path)
 		case len(e.Aliases) == 0:
 			return fmt.Errorf("%s: no key under which it could be found", e.Path)
@@ -150,7 +150,7 @@ func (c *commit) entry(seq int, e Entry) error {
 		return err
 	}
 	byPath := 0
-	if e.Object.Kind == layout.ELF && e.Object.BuildID != "" {
+	if e.Object.Kind == symfile.ELF && e.Object.BuildID != "" {
 		byPath = 1
 	}
 	if _, err := c.exec("INSERT INTO tx_file (tx_id, seq, object_id, path, archive, mtime, by_path) VALUES ($1, $2, $3, $4, $5, $6, $7)",
@@ -178,7 +178,7 @@ func (c *commit) keyed(content int64, e Entry) (int64, error) {
 	known := c.objects == before
 	for _, a := range e.Aliases {
 		n, err := c.exec("INSERT INTO lookup (id, name, object_id, role) VALUES ($1, $2, $3, $4) ON CONFLICT (id, name, object_id) DO NOTHING",
-			layout.Fold(a.ID), layout.Fold(a.Name), object, a.Role)
+			symfile.Fold(a.ID), symfile.Fold(a.Name), object, a.Role)
 		if err != nil {
 			return 0, err
 		}
@@ -189,7 +189,7 @@ func (c *commit) keyed(content int64, e Entry) (int64, error) {
 		if n == 0 {
 			// Known before; a key may have gained a role since.
 			if _, err := c.exec(`UPDATE lookup SET role = role | $4 WHERE id = $1 AND name = $2 AND object_id = $3 AND role | $4 <> role`,
-				layout.Fold(a.ID), layout.Fold(a.Name), object, a.Role); err != nil {
+				symfile.Fold(a.ID), symfile.Fold(a.Name), object, a.Role); err != nil {
 				return 0, err
 			}
 		}
@@ -234,7 +234,7 @@ func (c *commit) object(content int64, e Entry) (id int64, err error) {
 			return 0, err
 		}
 	}
-	args := []any{content, o.Name, o.Kind, layout.Fold(o.Name), o.Role, o.CodeName, o.CodeID, o.DebugID.Breakpad(), o.InfoAge, string(o.BuildID),
+	args := []any{content, o.Name, o.Kind, symfile.Fold(o.Name), o.Role, o.CodeName, o.CodeID, o.DebugID.Breakpad(), o.InfoAge, string(o.BuildID),
 		o.Of, objectFlags(o), o.Version, o.Hash, e.Arch, strings.Join(e.Features, " "), e.DebugSize, c.next}
 	err = c.row(`INSERT INTO object (content_id, name, kind, name_fold, role, code_name, code_id, debug_id, info_age, build_id,
 		   of_kind, flags, version, hash, arch, features, debug_size, id)

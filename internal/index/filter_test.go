@@ -6,15 +6,15 @@ import (
 	"testing"
 
 	"github.com/symdepot/symdepot/internal/blob"
-	"github.com/symdepot/symdepot/layout"
+	"github.com/symdepot/symdepot/symfile"
 )
 
 // filterEntry is an object with one id, and a GUID and age as PDBs have.
 func filterEntry(n int) Entry {
 	id := fmt.Sprintf("%032x1", n)
 	return Entry{
-		Object: layout.Object{Kind: layout.PDB, Role: layout.Debug, Name: fmt.Sprintf("f%d.pdb", n)}, Ref: blob.Sum([]byte(id)), Size: 1, Path: id,
-		Aliases: []layout.Alias{{Name: fmt.Sprintf("f%d.pdb", n), ID: id, Role: layout.Debug}},
+		Object: symfile.Object{Kind: symfile.PDB, Role: symfile.Debug, Name: fmt.Sprintf("f%d.pdb", n)}, Ref: blob.Sum([]byte(id)), Size: 1, Path: id,
+		Aliases: []symfile.Alias{{Name: fmt.Sprintf("f%d.pdb", n), ID: id, Role: symfile.Debug}},
 	}
 }
 
@@ -96,7 +96,7 @@ func TestFilter(t *testing.T) {
 	check(6)
 	// A new alias of an object that was there before.
 	e := filterEntry(5000)
-	e.Aliases = append(e.Aliases, layout.Alias{Name: "other.pdb", ID: fmt.Sprintf("%032x1", 6000), Role: layout.Debug})
+	e.Aliases = append(e.Aliases, symfile.Alias{Name: "other.pdb", ID: fmt.Sprintf("%032x1", 6000), Role: symfile.Debug})
 	if _, err := db.Commit(t.Context(), Tx{Kind: "add", Entries: []Entry{e}}, nil); err != nil {
 		t.Fatal(err)
 	}

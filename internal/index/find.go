@@ -11,7 +11,7 @@ import (
 	"strings"
 
 	"github.com/symdepot/symdepot/internal/blob"
-	"github.com/symdepot/symdepot/layout"
+	"github.com/symdepot/symdepot/symfile"
 )
 
 // Query says what to find: whatever matches any of the criteria that are set.
@@ -25,7 +25,7 @@ type Query struct {
 	// Ref is a content.
 	Ref *blob.Ref
 	// Kind, if it is not layout.KindUnknown, limits the answers to one kind.
-	Kind layout.Kind
+	Kind symfile.Kind
 }
 
 // Find returns the objects seen in the scope that match q, by name, at most
@@ -40,7 +40,7 @@ func (db *DB) Find(ctx context.Context, scope Scope, q Query, limit int) ([]Foun
 type finder struct {
 	db    *DB
 	scope Scope
-	kind  layout.Kind
+	kind  symfile.Kind
 	limit int
 	ids   []int64
 	have  map[int64]bool
@@ -84,7 +84,7 @@ func (f *finder) find(ctx context.Context, q Query) ([]Found, error) {
 		found = append(found, o)
 	}
 	slices.SortStableFunc(found, func(a, b Found) int {
-		return cmp.Or(cmp.Compare(layout.Fold(a.Object.Name), layout.Fold(b.Object.Name)), cmp.Compare(b.Number, a.Number), cmp.Compare(a.id, b.id))
+		return cmp.Or(cmp.Compare(symfile.Fold(a.Object.Name), symfile.Fold(b.Object.Name)), cmp.Compare(b.Number, a.Number), cmp.Compare(a.id, b.id))
 	})
 	return found, nil
 }
@@ -92,7 +92,7 @@ func (f *finder) find(ctx context.Context, q Query) ([]Found, error) {
 // collect adds the objects of a condition whose folded name match accepts.
 func (f *finder) collect(ctx context.Context, from, cond string, match func(string) bool, args ...any) error {
 	where, args := f.scope.where("s.product_id", args)
-	if f.kind != layout.KindUnknown {
+	if f.kind != symfile.KindUnknown {
 		args = append(args, f.kind)
 		cond += " AND o.kind = $" + strconv.Itoa(len(args))
 	}
@@ -154,7 +154,7 @@ type PathQuery struct {
 
 // ELFPath is a place where an ELF object was added from.
 type ELFPath struct {
-	Role    layout.Role
+	Role    symfile.Role
 	BuildID string
 	Path    string
 	Archive string

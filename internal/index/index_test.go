@@ -21,7 +21,7 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 	"github.com/symdepot/symdepot/debugid"
 	"github.com/symdepot/symdepot/internal/blob"
-	"github.com/symdepot/symdepot/layout"
+	"github.com/symdepot/symdepot/symfile"
 )
 
 var all = Scope{All: true}
@@ -55,12 +55,12 @@ func ref(n int) blob.Ref { return sha256.Sum256([]byte(fmt.Sprint("content ", n)
 func pdb(n int) Entry { return pdbAge(n, fmt.Sprintf("Foo%d.pdb", n), byte(n), 1) }
 
 func pdbAge(n int, name string, guid byte, age uint32) Entry {
-	o := layout.Object{Kind: layout.PDB, Role: layout.Debug, Name: name, DebugID: debugid.ID{GUID: debugid.GUID{guid, 15: 1}, Age: age}, InfoAge: age}
+	o := symfile.Object{Kind: symfile.PDB, Role: symfile.Debug, Name: name, DebugID: debugid.ID{GUID: debugid.GUID{guid, 15: 1}, Age: age}, InfoAge: age}
 	return Entry{Object: o, Ref: ref(n), Size: int64(1000 + n), Aliases: o.Aliases(), Path: "/build/" + name, ModTime: time.UnixMilli(1700000000123).UTC()}
 }
 
-func elf(n int, role layout.Role, id string, debugSize int64) Entry {
-	o := layout.Object{Kind: layout.ELF, Role: role, Name: "prog", CodeID: id, BuildID: debugid.BuildID(id), DebugID: debugid.BuildID(id).DebugID(true)}
+func elf(n int, role symfile.Role, id string, debugSize int64) Entry {
+	o := symfile.Object{Kind: symfile.ELF, Role: role, Name: "prog", CodeID: id, BuildID: debugid.BuildID(id), DebugID: debugid.BuildID(id).DebugID(true)}
 	return Entry{Object: o, Arch: "x86_64", Ref: ref(n), Size: int64(1000 + n), DebugSize: debugSize, Aliases: o.Aliases(), Path: fmt.Sprintf("/usr/bin/%d/prog", n)}
 }
 
@@ -76,7 +76,7 @@ func commitTest(t testing.TB, db *DB, product string, entries ...Entry) int64 {
 func lookupEntry(t testing.TB, db *DB, scope Scope, e Entry) []Hit {
 	t.Helper()
 	a := e.Aliases[0]
-	hits, err := db.Lookup(t.Context(), scope, layout.Lookup{Name: a.Name, ID: a.ID, Role: layout.AnyRole})
+	hits, err := db.Lookup(t.Context(), scope, symfile.Lookup{Name: a.Name, ID: a.ID, Role: symfile.AnyRole})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -120,13 +120,13 @@ func fill(v reflect.Value, n *int) {
 func TestEveryFieldComesBack(t *testing.T) {
 	c := newClock()
 	db := openTest(t, c.options())
-	var o layout.Object
+	var o symfile.Object
 	n := 0
 	fill(reflect.ValueOf(&o).Elem(), &n)
 	o.DebugID.PDB20 = false
 	e := Entry{
 		Object: o, Arch: "arm64e", Features: []string{"debug", "unwind"}, DebugSize: 1 << 40, Ref: ref(1), Size: 5 << 30,
-		Aliases: []layout.Alias{{Name: "Näme.PDB", ID: "ABC", Role: 4}}, Path: "/p\xff/x", Archive: "/a.zip", ModTime: time.UnixMilli(5).UTC(),
+		Aliases: []symfile.Alias{{Name: "Näme.PDB", ID: "ABC", Role: 4}}, Path: "/p\xff/x", Archive: "/a.zip", ModTime: time.UnixMilli(5).UTC(),
 	}
 	origin := &Origin{Store: `\\srv\sym`, Number: "0000000007", Time: time.UnixMilli(99000).UTC()}
 	tx := Tx{Kind: "add", Product: "P", Version: "1", Comment: "a \"c\"\x00", Who: "me", Host: "h", Tool: "symdepot 1", Time: time.UnixMilli(1234567890123), Origin: origin,
@@ -135,7 +135,7 @@ func TestEveryFieldComesBack(t *testing.T) {
 	if err != nil || number != 1 {
 		t.Fatal(number, err)
 	}
-	hits, err := db.Lookup(t.Context(), all, layout.Lookup{Name: "näme.pdb", ID: "abc", Role: 4})
+	hits, err := db.Lookup(t.Context(), all, symfile.Lookup{Name: "näme.pdb", ID: "abc", Role: 4})
 	if err != nil || len(hits) != 1 {
 		t.Fatal(hits, err)
 	}
@@ -161,9 +161,9 @@ func TestEveryFieldComesBack(t *testing.T) {
 
 	// A PDB 2.0 id, and what a newer program knows better.
 	o.DebugID = debugid.PDB20(0x12345678, 0)
-	e.Object, e.Features, e.Aliases = o, nil, []layout.Alias{{Name: "näme.pdb", ID: "abc", Role: 8}}
+	e.Object, e.Features, e.Aliases = o, nil, []symfile.Alias{{Name: "näme.pdb", ID: "abc", Role: 8}}
 	commitTest(t, db, "", e)
-	hits, err = db.Lookup(t.Context(), all, layout.Lookup{Name: "näme.pdb", ID: "abc", Role: 8})
+	hits, err = db.Lookup(t.Context(), all, symfile.Lookup{Name: "näme.pdb", ID: "abc", Role: 8})
 	if err != nil || len(hits) != 1 || hits[0].Object != o || hits[0].Role != 12 || len(hits[0].Features) != 0 || hits[0].Number != 2 {
 		t.Errorf("%+v, %v", hits, err)
 	}
@@ -248,7 +248,7 @@ func TestDrop(t *testing.T) {
 	db := openTest(t, c.options())
 	a, b := pdb(1), pdb(2)
 	b2 := b
-	b2.Object.Name, b2.Aliases = "Other.pdb", []layout.Alias{{Name: "other.pdb", ID: "b2", Role: layout.Debug}}
+	b2.Object.Name, b2.Aliases = "Other.pdb", []symfile.Alias{{Name: "other.pdb", ID: "b2", Role: symfile.Debug}}
 	commitTest(t, db, "", a, b)
 	commitTest(t, db, "", b2)
 	start := c.t
@@ -410,26 +410,26 @@ func TestDerived(t *testing.T) {
 func TestLookup(t *testing.T) {
 	db := openTest(t, Options{})
 	id := strings.Repeat("ab", 20)
-	exe, dbg := elf(1, layout.Executable, id, 0), elf(2, layout.Debug, id, 500)
-	other := elf(3, layout.Debug, id, 100)
+	exe, dbg := elf(1, symfile.Executable, id, 0), elf(2, symfile.Debug, id, 500)
+	other := elf(3, symfile.Debug, id, 100)
 	other.Object.Name = "Prog.debug"
 	other.Aliases = other.Object.Aliases()
 	commitTest(t, db, "", exe, dbg)
 	commitTest(t, db, "", other)
 	for _, c := range []struct {
-		l    layout.Lookup
+		l    symfile.Lookup
 		want []int
 	}{
-		{layout.Lookup{Name: "prog", ID: id, Role: layout.Executable}, []int{1}},
-		{layout.Lookup{Name: "prog", ID: id, Role: layout.Debug}, []int{2}},
-		{layout.Lookup{Name: "prog", ID: id, Role: layout.AnyRole}, []int{2, 1}},
-		{layout.Lookup{Name: "prog.debug", ID: id, Role: layout.AnyRole}, []int{3}},
-		{layout.Lookup{ID: id, Role: layout.Debug}, []int{3, 2}},
-		{layout.Lookup{ID: id, Role: layout.Symbols}, nil},
-		{layout.Lookup{ID: id[:39], Role: layout.AnyRole}, nil},
-		{layout.Lookup{Name: "Prog", ID: id, Role: layout.AnyRole}, nil},
-		{layout.Lookup{Name: "prog", Role: layout.AnyRole}, nil},
-		{layout.Lookup{Name: "pro%", ID: id, Role: layout.AnyRole}, nil},
+		{symfile.Lookup{Name: "prog", ID: id, Role: symfile.Executable}, []int{1}},
+		{symfile.Lookup{Name: "prog", ID: id, Role: symfile.Debug}, []int{2}},
+		{symfile.Lookup{Name: "prog", ID: id, Role: symfile.AnyRole}, []int{2, 1}},
+		{symfile.Lookup{Name: "prog.debug", ID: id, Role: symfile.AnyRole}, []int{3}},
+		{symfile.Lookup{ID: id, Role: symfile.Debug}, []int{3, 2}},
+		{symfile.Lookup{ID: id, Role: symfile.Symbols}, nil},
+		{symfile.Lookup{ID: id[:39], Role: symfile.AnyRole}, nil},
+		{symfile.Lookup{Name: "Prog", ID: id, Role: symfile.AnyRole}, nil},
+		{symfile.Lookup{Name: "prog", Role: symfile.AnyRole}, nil},
+		{symfile.Lookup{Name: "pro%", ID: id, Role: symfile.AnyRole}, nil},
 	} {
 		hits, err := db.Lookup(t.Context(), all, c.l)
 		if err != nil {
@@ -460,13 +460,13 @@ func TestLookup(t *testing.T) {
 func TestHigherAge(t *testing.T) {
 	db := openTest(t, Options{})
 	msfz := pdbAge(5, "A.pdb", 1, 7)
-	msfz.Object.Kind, msfz.Object.Role = layout.MSFZ, layout.Compressed
+	msfz.Object.Kind, msfz.Object.Role = symfile.MSFZ, symfile.Compressed
 	msfz.Aliases = msfz.Object.Aliases()
 	info := pdbAge(6, "A.pdb", 1, 3)
 	info.Object.InfoAge = 40 // found under guid+28 too, but its age is 3
 	info.Aliases = info.Object.Aliases()
 	portable := pdbAge(7, "A.pdb", 1, 0x99)
-	portable.Object.Kind = layout.PortablePDB
+	portable.Object.Kind = symfile.PortablePDB
 	portable.Aliases = portable.Object.Aliases()
 	commitTest(t, db, "P", pdbAge(1, "A.pdb", 1, 2), pdbAge(2, "a.PDB", 1, 0x10), pdbAge(3, "b.pdb", 1, 5), pdbAge(4, "A.pdb", 2, 9), msfz, info, portable)
 	guid := debugid.GUID{1, 15: 1}.Lower()
@@ -495,7 +495,7 @@ func TestHigherAge(t *testing.T) {
 func TestFind(t *testing.T) {
 	db := openTest(t, Options{})
 	id := strings.Repeat("cd", 20)
-	e := elf(9, layout.Debug|layout.Executable, id, 1)
+	e := elf(9, symfile.Debug|symfile.Executable, id, 1)
 	odd := pdb(8)
 	odd.Object.Name = "[x]_%.pdb"
 	commitTest(t, db, "A", pdb(1), pdb(2), pdb(12))
@@ -515,7 +515,7 @@ func TestFind(t *testing.T) {
 		{"question mark", Query{Name: "foo?.pdb"}, all, 0, "Foo1.pdb[2 1] Foo2.pdb[1]"},
 		{"no other magic", Query{Name: "[x]_%.pd?"}, all, 0, "[x]_%.pdb[2]"},
 		{"limit", Query{Name: "foo*"}, all, 2, "Foo1.pdb[2 1] Foo12.pdb[1]"},
-		{"kind", Query{Name: "*", Kind: layout.ELF}, all, 0, "prog[2]"},
+		{"kind", Query{Name: "*", Kind: symfile.ELF}, all, 0, "prog[2]"},
 		{"ids", Query{IDs: []string{id, "nothing"}}, all, 0, "prog[2]"},
 		{"prefix", Query{Prefix: debugid.GUID{1, 15: 1}.Lower()}, all, 0, "Foo1.pdb[2 1]"},
 		{"content", Query{Ref: &r}, all, 0, "Foo2.pdb[1]"},
@@ -539,7 +539,7 @@ func TestFind(t *testing.T) {
 
 func TestELFPaths(t *testing.T) {
 	db := openTest(t, Options{})
-	a, b := elf(1, layout.Executable, strings.Repeat("0a", 20), 1), elf(2, layout.Debug, strings.Repeat("0b", 20), 1)
+	a, b := elf(1, symfile.Executable, strings.Repeat("0a", 20), 1), elf(2, symfile.Debug, strings.Repeat("0b", 20), 1)
 	b.Archive = "/x/p.deb"
 	commitTest(t, db, "A", a, pdb(3))
 	commitTest(t, db, "B", a, b, b)
@@ -568,7 +568,7 @@ func TestELFPaths(t *testing.T) {
 		}
 	}
 	got, _, _ := db.ELFPaths(t.Context(), all, PathQuery{BuildID: string(b.Object.BuildID)}, 0)
-	if want := (ELFPath{layout.Debug, string(b.Object.BuildID), b.Path, b.Archive}); len(got) != 1 || got[0] != want {
+	if want := (ELFPath{symfile.Debug, string(b.Object.BuildID), b.Path, b.Archive}); len(got) != 1 || got[0] != want {
 		t.Errorf("%+v", got)
 	}
 }
@@ -964,7 +964,7 @@ func TestOlderFormat(t *testing.T) {
 		"INSERT INTO product VALUES (1, 'P')", "INSERT INTO tx VALUES (1, 'add', 1, '', '', '', '', '', 5, 1, 1001, NULL, NULL, NULL, NULL)",
 		fmt.Sprintf("INSERT INTO content VALUES (1, x'%x', 1001, 5, NULL)", e.Ref[:]),
 		"INSERT INTO object VALUES (70, 1, 'Foo1.pdb', 1, 'foo1.pdb', 2, '', '', '', 0, '', 0, 0, 0, '', '', '', 0)",
-		fmt.Sprintf("INSERT INTO lookup VALUES ('%s', 'foo1.pdb', 70, 2, 0)", layout.Fold(e.Aliases[0].ID)),
+		fmt.Sprintf("INSERT INTO lookup VALUES ('%s', 'foo1.pdb', 70, 2, 0)", symfile.Fold(e.Aliases[0].ID)),
 		"INSERT INTO tx_file VALUES (1, 1, 70, '/x', '', NULL, 0)", "INSERT INTO seen VALUES (70, 1, 1)",
 		"UPDATE state SET last_tx = 1, generation = 9, contents = 1, bytes = 1001, objects = 1, lookups = 1")
 	for _, s := range steps {
@@ -1112,7 +1112,7 @@ func TestWriteLock(t *testing.T) {
 	if _, err := db.Commit(ctx, Tx{Entries: []Entry{pdb(4)}}, func(context.Context, []blob.Ref) error { cancel(); return nil }); !errors.Is(err, context.Canceled) {
 		t.Error(err)
 	}
-	if _, err := db.Lookup(ctx, all, layout.Lookup{ID: "x", Role: 1}); !errors.Is(err, context.Canceled) {
+	if _, err := db.Lookup(ctx, all, symfile.Lookup{ID: "x", Role: 1}); !errors.Is(err, context.Canceled) {
 		t.Error(err)
 	}
 	if n := commitTest(t, db, "", pdb(5)); n != 3 {
@@ -1183,14 +1183,14 @@ func FuzzNames(f *testing.F) {
 			return
 		}
 		n++
-		e := Entry{Object: layout.Object{Kind: layout.SHA1, Role: layout.Other, Name: name}, Ref: ref(n), Size: 1,
-			Aliases: []layout.Alias{{Name: layout.Fold(name), ID: layout.Fold(id), Role: layout.Other}}, Path: path}
+		e := Entry{Object: symfile.Object{Kind: symfile.SHA1, Role: symfile.Other, Name: name}, Ref: ref(n), Size: 1,
+			Aliases: []symfile.Alias{{Name: symfile.Fold(name), ID: symfile.Fold(id), Role: symfile.Other}}, Path: path}
 		number := commitTest(t, db, product, e)
-		hits, err := db.Lookup(t.Context(), Scope{Products: []string{text(product)}}, layout.Lookup{Name: layout.Fold(layout.Fold(name)), ID: layout.Fold(layout.Fold(id)), Role: layout.AnyRole})
+		hits, err := db.Lookup(t.Context(), Scope{Products: []string{text(product)}}, symfile.Lookup{Name: symfile.Fold(symfile.Fold(name)), ID: symfile.Fold(symfile.Fold(id)), Role: symfile.AnyRole})
 		if err != nil || len(hits) == 0 || hits[0].Ref != e.Ref || hits[0].Object.Name != name {
 			t.Fatalf("%q %q: %v, %v", name, id, hits, err)
 		}
-		if _, err := db.Find(t.Context(), all, Query{Name: layout.Fold(name), IDs: []string{id}, Prefix: id}, 5); err != nil {
+		if _, err := db.Find(t.Context(), all, Query{Name: symfile.Fold(name), IDs: []string{id}, Prefix: id}, 5); err != nil {
 			t.Fatal(err)
 		}
 		if _, err := db.Remove(t.Context(), number); err != nil {

@@ -8,7 +8,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/symdepot/symdepot/layout"
+	"github.com/symdepot/symdepot/symfile"
 )
 
 // maxRows bounds what one lookup reads, whatever an id was given to; the keys
@@ -45,7 +45,7 @@ const (
 // Lookup returns the objects seen in the scope that answer to a key, newest
 // first, at most 256 of them; none is no error. Unique is left to the caller,
 // who knows what counts as the same.
-func (db *DB) Lookup(ctx context.Context, scope Scope, l layout.Lookup) ([]Hit, error) {
+func (db *DB) Lookup(ctx context.Context, scope Scope, l symfile.Lookup) ([]Hit, error) {
 	if l.ID == "" {
 		return nil, nil
 	}
@@ -66,9 +66,9 @@ func (db *DB) HigherAge(ctx context.Context, scope Scope, name, guid string, age
 		return nil, nil
 	}
 	// Every key that begins with the GUID: g comes after the last hex digit.
-	cond, args := ageCond, []any{guid, guid + "g", name, layout.PDB, layout.MSFZ}
+	cond, args := ageCond, []any{guid, guid + "g", name, symfile.PDB, symfile.MSFZ}
 	if name == "" {
-		cond, args = anyAgeCond, []any{guid, guid + "g", layout.PDB, layout.MSFZ}
+		cond, args = anyAgeCond, []any{guid, guid + "g", symfile.PDB, symfile.MSFZ}
 	}
 	query, args := lookupSelect(cond, ageKey, maxAges, scope, args)
 	hits, err := db.hits(ctx, scope.few(), query, args)
@@ -128,7 +128,7 @@ func scanStored(scan func(...any) error, s *Stored, more ...any) error {
 // HasObject reports whether a content of that size is already known under the
 // object's own key, seen or not. It is a hint: neither the bytes nor the scope
 // are compared.
-func (db *DB) HasObject(ctx context.Context, o layout.Object, size int64) (bool, error) {
+func (db *DB) HasObject(ctx context.Context, o symfile.Object, size int64) (bool, error) {
 	aliases := o.Aliases()
 	if len(aliases) == 0 {
 		return false, nil

@@ -6,7 +6,7 @@ import (
 	"testing"
 
 	"github.com/symdepot/symdepot/internal/blob"
-	"github.com/symdepot/symdepot/layout"
+	"github.com/symdepot/symdepot/symfile"
 )
 
 // TestOrigins: the transaction of another store is taken over once, until ours
@@ -17,7 +17,7 @@ func TestOrigins(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer db.Close()
-	o := layout.Object{Kind: layout.SHA1, Name: "a.c", Role: layout.Other, Hash: "da39a3ee5e6b4b0d3255bfef95601890afd80709"}
+	o := symfile.Object{Kind: symfile.SHA1, Name: "a.c", Role: symfile.Other, Hash: "da39a3ee5e6b4b0d3255bfef95601890afd80709"}
 	tx := func(store, number string) Tx {
 		x := Tx{Kind: "import", Entries: []Entry{{Object: o, Ref: blob.Sum([]byte("a")), Size: 1, Aliases: o.Aliases()}}}
 		if store != "" {

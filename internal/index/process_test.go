@@ -17,7 +17,7 @@ import (
 
 	"github.com/symdepot/symdepot/debugid"
 	"github.com/symdepot/symdepot/internal/blob"
-	"github.com/symdepot/symdepot/layout"
+	"github.com/symdepot/symdepot/symfile"
 )
 
 // children are the parts that the test binary plays when it is started again
@@ -338,10 +338,10 @@ func figureEntry(n int) Entry {
 	for i := range g {
 		g[i] = byte(rnd.Uint32())
 	}
-	o := layout.Object{Role: layout.Debug, Name: fmt.Sprintf("Module%d.pdb", n%100000), Kind: layout.PDB, DebugID: debugid.ID{GUID: g, Age: 1}, InfoAge: 2}
+	o := symfile.Object{Role: symfile.Debug, Name: fmt.Sprintf("Module%d.pdb", n%100000), Kind: symfile.PDB, DebugID: debugid.ID{GUID: g, Age: 1}, InfoAge: 2}
 	if n%4 == 0 {
 		id := debugid.BuildID(g.Lower() + "01020304")
-		o = layout.Object{Role: layout.Debug | layout.Executable, Name: fmt.Sprintf("libmodule%d.so", n%100000), Kind: layout.ELF,
+		o = symfile.Object{Role: symfile.Debug | symfile.Executable, Name: fmt.Sprintf("libmodule%d.so", n%100000), Kind: symfile.ELF,
 			BuildID: id, CodeID: string(id), DebugID: id.DebugID(true)}
 	}
 	var r [32]byte
@@ -378,7 +378,7 @@ func childFigures(path string, arg int) error {
 					e := figureEntry(n)
 					a := e.Aliases[rnd.IntN(len(e.Aliases))]
 					t := time.Now()
-					hits, err := db.Lookup(ctx, Scope{All: true}, layout.Lookup{Name: a.Name, ID: a.ID, Role: layout.AnyRole})
+					hits, err := db.Lookup(ctx, Scope{All: true}, symfile.Lookup{Name: a.Name, ID: a.ID, Role: symfile.AnyRole})
 					res.took = append(res.took, time.Since(t))
 					if err == nil && (len(hits) == 1) != (n%2 == 0) {
 						err = fmt.Errorf("object %d: %d hits", n, len(hits))

@@ -6,7 +6,7 @@ import (
 
 	"github.com/symdepot/symdepot/debugid"
 	"github.com/symdepot/symdepot/internal/blob"
-	"github.com/symdepot/symdepot/layout"
+	"github.com/symdepot/symdepot/symfile"
 )
 
 // Tx is a transaction to commit.
@@ -33,14 +33,14 @@ type Origin struct {
 
 // Entry is one file of a transaction.
 type Entry struct {
-	Object    layout.Object
+	Object    symfile.Object
 	Arch      string
 	Features  []string // single words
 	DebugSize int64    // bytes of debug information
 	Ref       blob.Ref
 	Size      int64 // bytes of the content
 	// Aliases are the spellings under which the object is found; at least one.
-	Aliases []layout.Alias
+	Aliases []symfile.Alias
 	Path    string // as it was given to add
 	Archive string // the archive it came from, or empty
 	ModTime time.Time
@@ -49,7 +49,7 @@ type Entry struct {
 // Stored is one object as the index holds it, with the newest of the
 // transactions in scope that hold it.
 type Stored struct {
-	Object    layout.Object
+	Object    symfile.Object
 	Arch      string
 	Features  []string
 	DebugSize int64
@@ -70,7 +70,7 @@ type Stored struct {
 type Hit struct {
 	Stored
 	// Role has the roles in which the object answers under the key asked for.
-	Role layout.Role
+	Role symfile.Role
 }
 
 // Found is one answer to a search.
@@ -107,7 +107,7 @@ type Transaction struct {
 
 // TxFile is one file of a transaction.
 type TxFile struct {
-	Object    layout.Object
+	Object    symfile.Object
 	Arch      string
 	Features  []string
 	DebugSize int64
@@ -153,7 +153,7 @@ func scanObject(scan func(...any) error, s *Stored, more ...any) error {
 	return scanRef(ref, &s.Ref)
 }
 
-func objectFlags(o layout.Object) int {
+func objectFlags(o symfile.Object) int {
 	f := 0
 	if o.NoDBI {
 		f |= flagNoDBI

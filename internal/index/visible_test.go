@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/symdepot/symdepot/internal/blob"
-	"github.com/symdepot/symdepot/layout"
+	"github.com/symdepot/symdepot/symfile"
 	"pgregory.net/rapid"
 )
 
@@ -167,7 +167,7 @@ func (m *visible) Check(t *rapid.T) {
 			for s, f := range m.fetched[n] {
 				sources[s] = in(f.product)
 			}
-			l := layout.Lookup{Name: e.Aliases[0].Name, ID: e.Aliases[0].ID, Role: layout.AnyRole}
+			l := symfile.Lookup{Name: e.Aliases[0].Name, ID: e.Aliases[0].ID, Role: symfile.AnyRole}
 			hits, err := m.db.Lookup(t.Context(), scope, l)
 			m.fail(err)
 			found, err := m.db.Find(t.Context(), scope, Query{Ref: &e.Ref}, 0)

@@ -7,7 +7,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/symdepot/symdepot/layout"
+	"github.com/symdepot/symdepot/symfile"
 )
 
 // Wanted counts how often one kind of client asked for something that nobody
@@ -68,7 +68,7 @@ func (db *DB) Missing(ctx context.Context, f WantedFilter) iter.Seq2[Wanted, err
 	return func(yield func(Wanted, error) bool) {
 		count, no, n := int64(math.MaxInt64), int64(math.MaxInt64), 0
 		pages(ctx, db, func(w Wanted, err error) bool {
-			if err == nil && f.Name != "" && !glob(f.Name, layout.Fold(w.Name)) {
+			if err == nil && f.Name != "" && !glob(f.Name, symfile.Fold(w.Name)) {
 				return true
 			}
 			n++

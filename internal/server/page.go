@@ -14,6 +14,7 @@ import (
 
 	"github.com/symdepot/symdepot/internal/depot"
 	"github.com/symdepot/symdepot/layout"
+	"github.com/symdepot/symdepot/symfile"
 )
 
 //go:embed page/page.html
@@ -160,11 +161,11 @@ func newPageResult(f depot.Found, base string) pageResult {
 }
 
 // shownID is the id that people know an object by.
-func shownID(o layout.Object) string {
+func shownID(o symfile.Object) string {
 	switch {
 	case o.BuildID != "":
 		return string(o.BuildID)
-	case o.Kind == layout.PE || o.Kind == layout.DBG:
+	case o.Kind == symfile.PE || o.Kind == symfile.DBG:
 		return o.CodeID
 	case !o.DebugID.IsZero():
 		return o.DebugID.Breakpad()
@@ -176,7 +177,7 @@ func shownID(o layout.Object) string {
 
 // downloadPath is a path under which the server answers with the object. Those
 // with a name come first: several files may share a build-id.
-func downloadPath(o layout.Object) string {
+func downloadPath(o symfile.Object) string {
 	for _, l := range []layout.Layout{layout.SymStore, layout.BreakpadTree, layout.Debuginfod, layout.Unified, layout.Native, layout.LLDB, layout.GDB} {
 		if p := l.Paths(o); len(p) > 0 {
 			return p[0]

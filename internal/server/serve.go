@@ -15,6 +15,7 @@ import (
 
 	"github.com/symdepot/symdepot/internal/depot"
 	"github.com/symdepot/symdepot/layout"
+	"github.com/symdepot/symdepot/symfile"
 )
 
 // encodeMin is the size in bytes from which a compressed answer is looked for.
@@ -165,7 +166,7 @@ func (s *Server) fileHeaders(h http.Header, req *layout.Request, body *depot.Fil
 	h["Etag"] = []string{`"` + body.ETag + `"`}
 	h["Accept-Ranges"] = bytesUnit
 	h["Content-Type"] = octetStream
-	if body.Object.Kind == layout.Breakpad || req.Form == layout.FormAdmin {
+	if body.Object.Kind == symfile.Breakpad || req.Form == layout.FormAdmin {
 		h["Content-Type"] = plainText
 	}
 	h["Cache-Control"] = s.lasting(immutable)
@@ -174,7 +175,7 @@ func (s *Server) fileHeaders(h http.Header, req *layout.Request, body *depot.Fil
 	} else if body.Volatile {
 		h["Cache-Control"] = s.lasting(shortLived) // somebody else may be writing it just now
 	}
-	if o := &body.Object; req.Age != nil && (o.Kind == layout.PDB || o.Kind == layout.MSFZ) &&
+	if o := &body.Object; req.Age != nil && (o.Kind == symfile.PDB || o.Kind == symfile.MSFZ) &&
 		o.DebugID.GUID == req.Age.GUID && o.DebugID.Age != req.Age.Age && o.InfoAge != req.Age.Age && !o.NoDBI {
 		// A PDB of a higher age answers only until the right one is there.
 		h["Cache-Control"] = s.lasting(shortLived)
@@ -183,7 +184,7 @@ func (s *Server) fileHeaders(h http.Header, req *layout.Request, body *depot.Fil
 	if req.Form == layout.FormSection || req.Form == layout.FormCabinet || body.Size >= 0 && body.Size < encodeMin && body.Encoding == "" {
 		vary = ""
 	}
-	if req.Name != "" && (body.Object.Kind == layout.PDB || body.Object.Kind == layout.MSFZ) {
+	if req.Name != "" && (body.Object.Kind == symfile.PDB || body.Object.Kind == symfile.MSFZ) {
 		vary = strings.TrimPrefix(vary+", Accept", ", ")
 	}
 	if vary != "" {

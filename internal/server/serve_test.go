@@ -16,6 +16,7 @@ import (
 	"github.com/klauspost/compress/zstd"
 	"github.com/symdepot/symdepot/internal/depot"
 	"github.com/symdepot/symdepot/layout"
+	"github.com/symdepot/symdepot/symfile"
 )
 
 // same fails unless two answers are equal, but for what net/http adds.
@@ -340,9 +341,9 @@ func TestRedirect(t *testing.T) {
 
 // TestMSFZ: the request says so when the client takes compressed containers.
 func TestMSFZ(t *testing.T) {
-	var got layout.Role
+	var got symfile.Role
 	s := newServer(t, Config{Depot: fake{open: func(_ context.Context, r layout.Request) (*depot.File, error) {
-		got = r.Lookups[0].Role & layout.Compressed
+		got = r.Lookups[0].Role & symfile.Compressed
 		return nil, fs.ErrNotExist
 	}}})
 	for accept, want := range map[string]bool{"application/msfz0": true, "*/*, Application/MSFZ0;q=1": true, "application/msfz0;q=0": false, "*/*": false} {

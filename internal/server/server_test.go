@@ -18,6 +18,7 @@ import (
 
 	"github.com/symdepot/symdepot/internal/depot"
 	"github.com/symdepot/symdepot/layout"
+	"github.com/symdepot/symdepot/symfile"
 )
 
 // content is a file in memory.
@@ -29,7 +30,7 @@ func (c content) Changed() bool { return false }
 // held is a file that the test's depot holds.
 type held struct {
 	body []byte
-	obj  layout.Object
+	obj  symfile.Object
 }
 
 // path is its path in a layout, with a slash in front.

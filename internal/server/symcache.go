@@ -15,6 +15,7 @@ import (
 	"github.com/symdepot/symdepot/internal/depot"
 	"github.com/symdepot/symdepot/layout"
 	"github.com/symdepot/symdepot/symcache"
+	"github.com/symdepot/symdepot/symfile"
 )
 
 // symCaches is what the SymCache protocol asks of the depot.
@@ -240,7 +241,7 @@ func (s *Server) symCacheFile(x *exchange, r *http.Request, f *depot.File, ask d
 	if r.Method != http.MethodHead {
 		x.err = s.copyBody(x, body, off, n)
 		key := ask.Request.Key
-		s.audit(x, r, &layout.Request{Name: key.Name, Lookups: []layout.Lookup{{ID: key.ID.Breakpad()}}}, f)
+		s.audit(x, r, &layout.Request{Name: key.Name, Lookups: []symfile.Lookup{{ID: key.ID.Breakpad()}}}, f)
 	}
 }
 
@@ -266,7 +267,7 @@ func (s *Server) signature(q symcache.Request, v symcache.Version, until int64) 
 	mac := hmac.New(sha256.New, s.symcache.secret)
 	// No part can hold a line break.
 	for _, part := range []string{
-		q.Version.String(), layout.Fold(q.Key.Name), q.Key.ID.Breakpad(), layout.Fold(q.Hex.Name), q.Hex.ID.Breakpad(), v.String(), strconv.FormatInt(until, 10),
+		q.Version.String(), symfile.Fold(q.Key.Name), q.Key.ID.Breakpad(), symfile.Fold(q.Hex.Name), q.Hex.ID.Breakpad(), v.String(), strconv.FormatInt(until, 10),
 	} {
 		mac.Write([]byte(part + "\n"))
 	}

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/symdepot/symdepot/layout"
+	"github.com/symdepot/symdepot/symfile"
 )
 
 // maxAdmin is the largest of a store's own files that is answered.
@@ -30,7 +31,7 @@ func (f *Folder) Admin(ctx context.Context, name string) (text []byte, changed t
 	if !f.opt.AdminFiles {
 		return nil, changed, fs.ErrNotExist
 	}
-	leaf := layout.Fold(parts[len(parts)-1])
+	leaf := symfile.Fold(parts[len(parts)-1])
 	switch {
 	case len(parts) == 2 && strings.EqualFold(parts[0], "000Admin") && (leaf == "lastid.txt" || leaf == "server.txt" || leaf == "history.txt"):
 	case len(parts) == 2 && strings.EqualFold(parts[0], "000Admin") && len(leaf) == 10 && strings.Trim(leaf, "0123456789") == "":
@@ -97,7 +98,7 @@ func maskPaths(text []byte, field int) []byte {
 			if strings.HasPrefix(p, `"`) {
 				quote = `"`
 			}
-			parts[field+i] = quote + layout.BaseName(strings.Trim(p, `"`)) + quote
+			parts[field+i] = quote + symfile.BaseName(strings.Trim(p, `"`)) + quote
 		}
 		out = append(out, strings.Join(parts, ",")...)
 		out = append(out, string(line)[len(body):]...)

@@ -10,6 +10,7 @@ import (
 
 	"github.com/symdepot/symdepot/layout"
 	"github.com/symdepot/symdepot/objfile"
+	"github.com/symdepot/symdepot/symfile"
 )
 
 // maxKeys is how many other keys of one GUID are tried for a PDB that is not
@@ -18,7 +19,7 @@ const maxKeys = 8
 
 // attempt is a candidate, and what an answer has to be.
 type attempt struct {
-	l layout.Lookup
+	l symfile.Lookup
 	c candidate
 }
 
@@ -31,10 +32,10 @@ func (f *Folder) otherKeys(arranged string, req *layout.Request) []attempt {
 	}
 	var list []attempt
 	for _, l := range req.Lookups {
-		if l.Role&layout.Debug == 0 {
+		if l.Role&symfile.Debug == 0 {
 			continue
 		}
-		l.Role &= layout.Debug | layout.Compressed
+		l.Role &= symfile.Debug | symfile.Compressed
 		switch arranged {
 		case layout.SymStore.Name(), layout.SSQP.Name(), layout.BreakpadTree.Name(), layout.Index2.Name(), layout.Native.Name():
 			if l.Name != "" {
@@ -55,7 +56,7 @@ func (f *Folder) otherKeys(arranged string, req *layout.Request) []attempt {
 }
 
 // otherNamed looks among the keys of a name.
-func (f *Folder) otherNamed(req *layout.Request, l layout.Lookup) []attempt {
+func (f *Folder) otherNamed(req *layout.Request, l symfile.Lookup) []attempt {
 	guid := req.Age.GUID.Lower()
 	var own, higher []string
 	for _, dir := range nameFolders(l.Name) {
@@ -95,7 +96,7 @@ func (f *Folder) otherNamed(req *layout.Request, l layout.Lookup) []attempt {
 }
 
 // otherUnified looks among the ids with the same beginning.
-func (f *Folder) otherUnified(req *layout.Request, l layout.Lookup) []attempt {
+func (f *Folder) otherUnified(req *layout.Request, l symfile.Lookup) []attempt {
 	guid := req.Age.GUID.Lower()
 	at, ok := f.tree.find(guid[:2])
 	if !ok {
@@ -139,7 +140,7 @@ func closest(keys []string) []string {
 // older reports whether an object is a PDB of the GUID asked for and a higher
 // age.
 func older(o objfile.Object, age *layout.PDBAge) bool {
-	return (o.Kind == layout.PDB || o.Kind == layout.MSFZ) && o.DebugID.GUID == age.GUID && o.DebugID.Age > age.Age
+	return (o.Kind == symfile.PDB || o.Kind == symfile.MSFZ) && o.DebugID.GUID == age.GUID && o.DebugID.Age > age.Age
 }
 
 // openOther opens the first of the other keys that is an answer.

@@ -18,6 +18,7 @@ import (
 
 	"github.com/symdepot/symdepot/cab"
 	"github.com/symdepot/symdepot/layout"
+	"github.com/symdepot/symdepot/symfile"
 )
 
 // Why a call was ended by its own clock.
@@ -77,7 +78,7 @@ type answer struct {
 }
 
 func (a *answer) isHTML() bool {
-	t := layout.Fold(a.resp.Header.Get("Content-Type"))
+	t := symfile.Fold(a.resp.Header.Get("Content-Type"))
 	return strings.HasPrefix(t, "text/html") || strings.HasPrefix(t, "application/xhtml")
 }
 
@@ -142,7 +143,7 @@ func (x *question) exchange(ctx context.Context, went []*url.URL, header http.He
 			return nil, h.failed(ClassBroken, "%w", err)
 		}
 		if sameServer(h.base, to) {
-			if path, ok := codeInfoHop(a.at, to); ok && wants(&x.ask.Request, layout.Symbols|layout.CodeInfo) {
+			if path, ok := codeInfoHop(a.at, to); ok && wants(&x.ask.Request, symfile.Symbols|symfile.CodeInfo) {
 				a.codeInfo = path
 			}
 			if !a.away {
@@ -155,7 +156,7 @@ func (x *question) exchange(ctx context.Context, went []*url.URL, header http.He
 	}
 }
 
-func wants(r *layout.Request, role layout.Role) bool {
+func wants(r *layout.Request, role symfile.Role) bool {
 	for _, l := range r.Lookups {
 		if l.Role&role != 0 {
 			return true

@@ -5,6 +5,7 @@ import (
 
 	"github.com/symdepot/symdepot/debugid"
 	"github.com/symdepot/symdepot/layout"
+	"github.com/symdepot/symdepot/symfile"
 )
 
 // candidate is a place where an answer may be.
@@ -25,7 +26,7 @@ type candidate struct {
 }
 
 // candidates lists the places of a lookup in a tree, best first.
-func candidates(arranged string, req *layout.Request, l layout.Lookup) []candidate {
+func candidates(arranged string, req *layout.Request, l symfile.Lookup) []candidate {
 	c := &places{req: req, l: l}
 	switch arranged {
 	case layout.SymStore.Name(), layout.SSQP.Name(), layout.BreakpadTree.Name(), layout.Index2.Name():
@@ -56,7 +57,7 @@ func candidates(arranged string, req *layout.Request, l layout.Lookup) []candida
 // places collects candidates.
 type places struct {
 	req  *layout.Request
-	l    layout.Lookup
+	l    symfile.Lookup
 	list []candidate
 }
 
@@ -82,12 +83,12 @@ func nameFolders(name string) [][]string {
 }
 
 // plainRoles are those of name/key/name.
-const plainRoles = layout.Executable | layout.Debug | layout.Other
+const plainRoles = symfile.Executable | symfile.Debug | symfile.Other
 
 func (c *places) microsoft() {
 	id, role, name := c.l.ID, c.l.Role, c.l.Name
 	if name == "" {
-		if role&layout.Debug != 0 && c.req.Name == "" && c.req.Form == layout.FormFile || strings.HasPrefix(layout.Fold(c.req.Name), "_.d") {
+		if role&symfile.Debug != 0 && c.req.Name == "" && c.req.Form == layout.FormFile || strings.HasPrefix(symfile.Fold(c.req.Name), "_.d") {
 			for _, id := range elfSpellings(id) {
 				c.key("_.debug", "elf-buildid-sym-"+id, candidate{}, "_.debug")
 			}
@@ -97,9 +98,9 @@ func (c *places) microsoft() {
 		}
 		return
 	}
-	if role&(plainRoles|layout.Compressed) != 0 {
+	if role&(plainRoles|symfile.Compressed) != 0 {
 		keys := []string{id}
-		if role&layout.Executable != 0 {
+		if role&symfile.Executable != 0 {
 			for _, id := range elfSpellings(id) {
 				keys = append(keys, "elf-buildid-"+id)
 			}
@@ -111,12 +112,12 @@ func (c *places) microsoft() {
 			c.file(name, k)
 		}
 	}
-	if role&layout.Symbols != 0 {
+	if role&symfile.Symbols != 0 {
 		for _, stem := range stems(name) {
 			c.key(name, id, candidate{}, stem+".sym")
 		}
 	}
-	if role&layout.Sources != 0 {
+	if role&symfile.Sources != 0 {
 		for _, stem := range stems(name) {
 			c.key(name, id, candidate{}, stem+".src.zip")
 		}
@@ -134,7 +135,7 @@ func (c *places) file(name, key string) {
 		c.key(name, key, candidate{}, name)
 		c.key(name, key, candidate{packed: true}, packed)
 	}
-	if c.l.Role&layout.Compressed != 0 {
+	if c.l.Role&symfile.Compressed != 0 {
 		c.key(name, key, candidate{msfz: true}, "msfz0", name)
 		if c.l.Role&plainRoles == 0 {
 			// Records of a store have no words for that place.
@@ -184,7 +185,7 @@ func (c *places) unified() {
 	if len(id) < 3 || !debugid.IsHex(id) {
 		return
 	}
-	leaf := func(role layout.Role, name string, add candidate) {
+	leaf := func(role symfile.Role, name string, add candidate) {
 		if c.l.Role&role == 0 {
 			return
 		}
@@ -196,17 +197,17 @@ func (c *places) unified() {
 	}
 	// An image stands under the same id as its PDB: a request that may mean
 	// either must see what it gets.
-	either := candidate{verify: c.l.Role&layout.Executable != 0 && c.l.Role&layout.Debug != 0}
-	leaf(layout.Debug|layout.Companion, "debuginfo", either)
-	leaf(layout.Executable, "executable", either)
-	leaf(layout.Debug, "executable", candidate{verify: true}) // unstripped
-	leaf(layout.Symbols, "breakpad", candidate{})
-	leaf(layout.Symbols, "debuginfo", candidate{text: true}) // symsorter's place for it
-	leaf(layout.Sources, "sourcebundle", candidate{})
-	leaf(layout.UUIDs, "uuidmap", candidate{})
-	leaf(layout.BCSymbols, "bcsymbolmap", candidate{})
-	leaf(layout.IL2CPPMap, "il2cpp", candidate{})
-	leaf(layout.Mapping, "proguard", candidate{})
+	either := candidate{verify: c.l.Role&symfile.Executable != 0 && c.l.Role&symfile.Debug != 0}
+	leaf(symfile.Debug|symfile.Companion, "debuginfo", either)
+	leaf(symfile.Executable, "executable", either)
+	leaf(symfile.Debug, "executable", candidate{verify: true}) // unstripped
+	leaf(symfile.Symbols, "breakpad", candidate{})
+	leaf(symfile.Symbols, "debuginfo", candidate{text: true}) // symsorter's place for it
+	leaf(symfile.Sources, "sourcebundle", candidate{})
+	leaf(symfile.UUIDs, "uuidmap", candidate{})
+	leaf(symfile.BCSymbols, "bcsymbolmap", candidate{})
+	leaf(symfile.IL2CPPMap, "il2cpp", candidate{})
+	leaf(symfile.Mapping, "proguard", candidate{})
 }
 
 func (c *places) gdb() {
@@ -220,15 +221,15 @@ func (c *places) gdb() {
 			c.list = append(c.list, candidate{parts: append(a[:len(a):len(a)], id[:2], id[2:]+suffix), verify: verify})
 		}
 	}
-	if c.l.Role&layout.Debug != 0 {
+	if c.l.Role&symfile.Debug != 0 {
 		at(".debug", false)
 	}
-	if c.l.Role&layout.Executable != 0 {
+	if c.l.Role&symfile.Executable != 0 {
 		at("", false)
-	} else if c.l.Role&layout.Debug != 0 {
+	} else if c.l.Role&symfile.Debug != 0 {
 		at("", true) // unstripped
 	}
-	if c.l.Role&layout.Sources != 0 {
+	if c.l.Role&symfile.Sources != 0 {
 		at(".src.zip", false)
 	}
 }
@@ -239,13 +240,13 @@ func (c *places) lldb() {
 		return
 	}
 	at := func(suffix string) { c.add(strings.Split(g.LLDB()+suffix, "/")...) }
-	if c.l.Role&layout.Debug != 0 {
+	if c.l.Role&symfile.Debug != 0 {
 		at("")
 	}
-	if c.l.Role&layout.Executable != 0 {
+	if c.l.Role&symfile.Executable != 0 {
 		at(".app")
 	}
-	if c.l.Role&layout.Sources != 0 {
+	if c.l.Role&symfile.Sources != 0 {
 		at(".src.zip")
 	}
 }
@@ -257,12 +258,12 @@ func (c *places) debuginfod() {
 	at := func(leaf string, verify bool) {
 		c.list = append(c.list, candidate{parts: []string{"buildid", c.l.ID, leaf}, verify: verify}, candidate{parts: []string{c.l.ID, leaf}, verify: verify})
 	}
-	if c.l.Role&layout.Debug != 0 {
+	if c.l.Role&symfile.Debug != 0 {
 		at("debuginfo", false)
 	}
-	if c.l.Role&layout.Executable != 0 {
+	if c.l.Role&symfile.Executable != 0 {
 		at("executable", false)
-	} else if c.l.Role&layout.Debug != 0 {
+	} else if c.l.Role&symfile.Debug != 0 {
 		at("executable", true) // unstripped
 	}
 }
@@ -274,7 +275,7 @@ func (c *places) flat() {
 		return
 	}
 	names := []string{name}
-	if c.l.Role&layout.Symbols != 0 {
+	if c.l.Role&symfile.Symbols != 0 {
 		names = nil
 		for _, s := range stems(name) {
 			names = append(names, s+".sym")

@@ -18,7 +18,7 @@ import (
 	"github.com/klauspost/compress/zstd"
 
 	"github.com/symdepot/symdepot/cab"
-	"github.com/symdepot/symdepot/layout"
+	"github.com/symdepot/symdepot/symfile"
 )
 
 // Windows of zstd: 8 MiB is what HTTP allows a content encoding; files are
@@ -46,7 +46,7 @@ func decodeContent(r io.Reader, header []string) (*plain, error) {
 	var names []string
 	for _, h := range header {
 		for n := range strings.SplitSeq(h, ",") {
-			if n = layout.Fold(strings.TrimSpace(n)); n != "" && n != "identity" {
+			if n = symfile.Fold(strings.TrimSpace(n)); n != "" && n != "identity" {
 				names = append(names, n)
 			}
 		}
@@ -101,7 +101,7 @@ func isZlib(head []byte) bool {
 // leaveAlone reports whether a file called name is itself what would be taken
 // for the packing of another.
 func leaveAlone(name string) bool {
-	f := layout.Fold(name)
+	f := symfile.Fold(name)
 	for _, ext := range []string{"_", ".gz", ".zst", ".zip", ".cab", ".z", ".msi", ".jar", ".apk", ".nupkg", ".snupkg"} {
 		if strings.HasSuffix(f, ext) {
 			return true

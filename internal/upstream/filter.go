@@ -6,12 +6,13 @@ import (
 
 	"github.com/symdepot/symdepot/debugid"
 	"github.com/symdepot/symdepot/layout"
+	"github.com/symdepot/symdepot/symfile"
 )
 
 // filter decides without any request what a source is asked for. Patterns are
 // folded.
 type filter struct {
-	kinds       []layout.Kind
+	kinds       []symfile.Kind
 	names, ids  []string
 	never       []string
 	executables bool
@@ -28,7 +29,7 @@ func newFilter(opt GuardOptions) filter {
 func foldAll(list []string, drop string) []string {
 	out := make([]string, len(list))
 	for i, s := range list {
-		out[i] = layout.Fold(strings.ReplaceAll(s, `\`, "/"))
+		out[i] = symfile.Fold(strings.ReplaceAll(s, `\`, "/"))
 		if drop != "" {
 			out[i] = strings.ReplaceAll(out[i], drop, "")
 		}
@@ -40,12 +41,12 @@ func foldAll(list []string, drop string) []string {
 // why says so.
 func (f *filter) apply(ask *Ask) (req layout.Request, why string) {
 	req = ask.Request
-	names := []string{layout.Fold(req.Name)}
+	names := []string{symfile.Fold(req.Name)}
 	for _, l := range req.Lookups {
 		names = append(names, l.Name)
 	}
 	if req.Form == layout.FormSource {
-		names = append(names, layout.Fold(req.Section), layout.Fold(layout.BaseName(req.Section)))
+		names = append(names, symfile.Fold(req.Section), symfile.Fold(symfile.BaseName(req.Section)))
 	}
 	names = slices.DeleteFunc(slices.Compact(names), func(s string) bool { return s == "" })
 	for _, l := range req.Lookups {
@@ -62,18 +63,18 @@ func (f *filter) apply(ask *Ask) (req layout.Request, why string) {
 	if f.checksum && ask.Checksum == "" {
 		return req, "it is asked only with a checksum"
 	}
-	var kept []layout.Lookup
+	var kept []symfile.Lookup
 	why = "it is asked for other ids only"
 	for _, l := range req.Lookups {
 		if len(f.ids) > 0 && !matchAny(f.ids, l.ID) {
 			continue
 		}
-		if len(f.kinds) > 0 && !slices.ContainsFunc(kindsOf(&req, l), func(k layout.Kind) bool { return slices.Contains(f.kinds, k) }) {
+		if len(f.kinds) > 0 && !slices.ContainsFunc(kindsOf(&req, l), func(k symfile.Kind) bool { return slices.Contains(f.kinds, k) }) {
 			why = "it is asked for other kinds of files only"
 			continue
 		}
 		if !f.executables {
-			if l.Role &^= layout.Executable; l.Role == 0 || isImage(&req, l) {
+			if l.Role &^= symfile.Executable; l.Role == 0 || isImage(&req, l) {
 				why = "no executables are taken from it"
 				continue
 			}
@@ -123,12 +124,12 @@ func imageKey(id string) bool { return len(id) > 8 && len(id) <= 16 && debugid.I
 
 // isImage reports whether a word-less lookup is for code, to judge by its name
 // and the form of its id.
-func isImage(req *layout.Request, l layout.Lookup) bool {
-	name := layout.Fold(req.Name)
+func isImage(req *layout.Request, l symfile.Lookup) bool {
+	name := symfile.Fold(req.Name)
 	if l.Name != "" {
 		name = l.Name
 	}
-	if l.Role&(layout.Debug|layout.Other) == 0 || name == "" {
+	if l.Role&(symfile.Debug|symfile.Other) == 0 || name == "" {
 		return false
 	}
 	ext := name[strings.LastIndexByte(name, '.')+1:]
@@ -143,67 +144,67 @@ func isImage(req *layout.Request, l layout.Lookup) bool {
 
 // kindsOf lists what an answer to a lookup can be, to judge by its roles and the
 // form of its name and id. It rather names one too many.
-func kindsOf(req *layout.Request, l layout.Lookup) []layout.Kind {
-	var kinds []layout.Kind
+func kindsOf(req *layout.Request, l symfile.Lookup) []symfile.Kind {
+	var kinds []symfile.Kind
 	for _, c := range []struct {
-		role layout.Role
-		kind layout.Kind
+		role symfile.Role
+		kind symfile.Kind
 	}{
-		{layout.Symbols | layout.CodeInfo, layout.Breakpad}, {layout.Sources, layout.SourceBundle}, {layout.UUIDs, layout.UUIDMap},
-		{layout.BCSymbols, layout.BCSymbolMap}, {layout.IL2CPPMap, layout.IL2CPP}, {layout.Mapping, layout.ProGuard},
-		{layout.Compressed, layout.MSFZ}, {layout.SymCacheFile, layout.SymCache},
+		{symfile.Symbols | symfile.CodeInfo, symfile.Breakpad}, {symfile.Sources, symfile.SourceBundle}, {symfile.UUIDs, symfile.UUIDMap},
+		{symfile.BCSymbols, symfile.BCSymbolMap}, {symfile.IL2CPPMap, symfile.IL2CPP}, {symfile.Mapping, symfile.ProGuard},
+		{symfile.Compressed, symfile.MSFZ}, {symfile.SymCacheFile, symfile.SymCache},
 	} {
 		if l.Role&c.role != 0 {
 			kinds = append(kinds, c.kind)
 		}
 	}
-	if l.Role&layout.Other != 0 {
+	if l.Role&symfile.Other != 0 {
 		switch {
 		case strings.HasPrefix(l.ID, "sha1-"):
-			return append(kinds, layout.SHA1)
+			return append(kinds, symfile.SHA1)
 		case strings.HasPrefix(l.ID, "r2rmap-"):
-			return append(kinds, layout.R2RMap)
+			return append(kinds, symfile.R2RMap)
 		case len(l.ID) == 64:
-			kinds = append(kinds, layout.JSMap)
+			kinds = append(kinds, symfile.JSMap)
 		}
 	}
-	if l.Role&(layout.Executable|layout.Debug|layout.Companion) == 0 {
+	if l.Role&(symfile.Executable|symfile.Debug|symfile.Companion) == 0 {
 		return kinds
 	}
 	return append(kinds, moduleKinds(req, l)...)
 }
 
 // moduleKinds is kindsOf for executables and debug information.
-func moduleKinds(req *layout.Request, l layout.Lookup) []layout.Kind {
-	executable := l.Role&layout.Executable != 0
-	debug := l.Role&(layout.Debug|layout.Companion) != 0
+func moduleKinds(req *layout.Request, l symfile.Lookup) []symfile.Kind {
+	executable := l.Role&symfile.Executable != 0
+	debug := l.Role&(symfile.Debug|symfile.Companion) != 0
 	name := l.Name
 	if name == "" {
-		name = layout.Fold(req.Name)
+		name = symfile.Fold(req.Name)
 	}
 	switch {
 	case req.Layout == layout.Debuginfod.Name(), req.Layout == layout.GDB.Name(), name == "_.debug":
-		return []layout.Kind{layout.ELF}
+		return []symfile.Kind{symfile.ELF}
 	case req.Layout == layout.LLDB.Name(), name == "_.dwarf":
-		return []layout.Kind{layout.MachO}
+		return []symfile.Kind{symfile.MachO}
 	case strings.HasSuffix(name, ".wasm"):
-		return []layout.Kind{layout.WASM}
+		return []symfile.Kind{symfile.WASM}
 	case imageKey(l.ID):
 		switch {
 		case executable && !debug:
-			return []layout.Kind{layout.PE, layout.ELF}
+			return []symfile.Kind{symfile.PE, symfile.ELF}
 		case strings.HasSuffix(name, ".pdb"):
-			return []layout.Kind{layout.PDB2}
+			return []symfile.Kind{symfile.PDB20}
 		case strings.HasSuffix(name, ".dbg"):
-			return []layout.Kind{layout.DBG}
+			return []symfile.Kind{symfile.DBG}
 		}
-		return []layout.Kind{layout.PE, layout.PDB2, layout.DBG, layout.ELF}
+		return []symfile.Kind{symfile.PE, symfile.PDB20, symfile.DBG, symfile.ELF}
 	case len(l.ID) == 40 && strings.HasSuffix(l.ID, portableAge) && strings.HasSuffix(name, ".pdb"):
-		return []layout.Kind{layout.PortablePDB}
+		return []symfile.Kind{symfile.PortablePDB}
 	case strings.HasSuffix(name, ".pdb"):
-		return []layout.Kind{layout.PDB, layout.PortablePDB}
+		return []symfile.Kind{symfile.PDB, symfile.PortablePDB}
 	case executable && !debug:
-		return []layout.Kind{layout.PE, layout.ELF, layout.MachO, layout.WASM}
+		return []symfile.Kind{symfile.PE, symfile.ELF, symfile.MachO, symfile.WASM}
 	}
-	return []layout.Kind{layout.PDB, layout.PortablePDB, layout.ELF, layout.MachO, layout.WASM}
+	return []symfile.Kind{symfile.PDB, symfile.PortablePDB, symfile.ELF, symfile.MachO, symfile.WASM}
 }

@@ -20,6 +20,7 @@ import (
 
 	"github.com/symdepot/symdepot/layout"
 	"github.com/symdepot/symdepot/objfile"
+	"github.com/symdepot/symdepot/symfile"
 	"github.com/symdepot/symdepot/symstore"
 )
 
@@ -114,7 +115,7 @@ type File struct {
 	ModTime time.Time // of the file on disk
 	Name    string    // as the folder spells it
 	Path    string    // on disk
-	Kind    layout.Kind
+	Kind    symfile.Kind
 	ETag    string   // without quotes: changes with the file's path, size and time
 	Plain   *os.File // when the answer is exactly that whole file
 	close   func() error
@@ -165,7 +166,7 @@ func unanswered(err error) (absent, failed error) {
 var errOther = errors.New("the file is another than its place says")
 
 // try opens one candidate.
-func (f *Folder) try(ctx context.Context, req *layout.Request, l layout.Lookup, c candidate) (*File, error) {
+func (f *Folder) try(ctx context.Context, req *layout.Request, l symfile.Lookup, c candidate) (*File, error) {
 	name, ok := f.tree.find(c.parts...)
 	if !ok {
 		return nil, fs.ErrNotExist
@@ -188,8 +189,8 @@ func (f *Folder) try(ctx context.Context, req *layout.Request, l layout.Lookup, 
 	} else if c.packed && req.Form == layout.FormFile {
 		a.Name = req.Name
 	}
-	if l.Role == layout.Symbols {
-		a.Kind = layout.Breakpad
+	if l.Role == symfile.Symbols {
+		a.Kind = symfile.Breakpad
 	}
 	key := fmt.Sprintf("%s\x00%d\x00%d", a.Path, a.Size, a.ModTime.UnixNano())
 	a.ETag = tag(key)
@@ -256,14 +257,14 @@ func (f *Folder) unpack(ctx context.Context, a *File, key string) error {
 const magicMSFZ = "Microsoft MSFZ Container\r\n\x1aALD"
 
 // check looks into a file where its place does not say enough.
-func (f *Folder) check(ctx context.Context, a *File, req *layout.Request, l layout.Lookup, c candidate) error {
+func (f *Folder) check(ctx context.Context, a *File, req *layout.Request, l symfile.Lookup, c candidate) error {
 	var magic [len(magicMSFZ)]byte
 	if n, _ := a.ReadAt(magic[:], 0); string(magic[:n]) == magicMSFZ {
-		a.Kind = layout.MSFZ
+		a.Kind = symfile.MSFZ
 	}
 	// A client that did not say that it reads the container would take it for
 	// a damaged PDB.
-	if a.Kind == layout.MSFZ && l.Role&layout.Compressed == 0 || a.Kind != layout.MSFZ && c.msfz {
+	if a.Kind == symfile.MSFZ && l.Role&symfile.Compressed == 0 || a.Kind != symfile.MSFZ && c.msfz {
 		return fs.ErrNotExist
 	}
 	if c.text {

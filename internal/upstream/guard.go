@@ -11,7 +11,7 @@ import (
 
 	"github.com/sony/gobreaker/v2"
 
-	"github.com/symdepot/symdepot/layout"
+	"github.com/symdepot/symdepot/symfile"
 )
 
 // GuardOptions say what a source is asked for, and how hard. The zero value
@@ -20,7 +20,7 @@ type GuardOptions struct {
 	Rank int
 	// Kinds are the kinds of files that it is asked for; none: all. What a
 	// request is for is judged by the form of its name and id.
-	Kinds []layout.Kind
+	Kinds []symfile.Kind
 	// NamePatterns are those that a file's name must fit one of; none: all
 	// fit. Case is ignored; * stands for any characters, slashes too, and ?
 	// for one. Whatever has no name does not fit.

@@ -11,7 +11,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/symdepot/symdepot/layout"
+	"github.com/symdepot/symdepot/symfile"
 )
 
 // actor is a source that does what a test says.
@@ -419,15 +419,15 @@ func TestGuardFilters(t *testing.T) {
 		{byID, GuardOptions{IDs: []string{"00*"}}, nil, false},
 		{portable, GuardOptions{RequiresChecksum: true}, nil, false},
 		{portable, GuardOptions{RequiresChecksum: true}, sum("SHA256:00"), true},
-		{portable, GuardOptions{Kinds: []layout.Kind{layout.PortablePDB}}, nil, true},
-		{portable, GuardOptions{Kinds: []layout.Kind{layout.PDB}}, nil, false},
-		{guardPath, GuardOptions{Kinds: []layout.Kind{layout.PDB}}, nil, true},
-		{guardPath, GuardOptions{Kinds: []layout.Kind{layout.ELF, layout.Breakpad}}, nil, false},
-		{breakpad, GuardOptions{Kinds: []layout.Kind{layout.Breakpad}}, nil, true},
-		{byID, GuardOptions{Kinds: []layout.Kind{layout.ELF}}, nil, true},
-		{byID, GuardOptions{Kinds: []layout.Kind{layout.PDB, layout.MachO}}, nil, false},
-		{image, GuardOptions{Kinds: []layout.Kind{layout.PE}, Executables: true}, nil, true},
-		{image, GuardOptions{Kinds: []layout.Kind{layout.PDB}, Executables: true}, nil, false},
+		{portable, GuardOptions{Kinds: []symfile.Kind{symfile.PortablePDB}}, nil, true},
+		{portable, GuardOptions{Kinds: []symfile.Kind{symfile.PDB}}, nil, false},
+		{guardPath, GuardOptions{Kinds: []symfile.Kind{symfile.PDB}}, nil, true},
+		{guardPath, GuardOptions{Kinds: []symfile.Kind{symfile.ELF, symfile.Breakpad}}, nil, false},
+		{breakpad, GuardOptions{Kinds: []symfile.Kind{symfile.Breakpad}}, nil, true},
+		{byID, GuardOptions{Kinds: []symfile.Kind{symfile.ELF}}, nil, true},
+		{byID, GuardOptions{Kinds: []symfile.Kind{symfile.PDB, symfile.MachO}}, nil, false},
+		{image, GuardOptions{Kinds: []symfile.Kind{symfile.PE}, Executables: true}, nil, true},
+		{image, GuardOptions{Kinds: []symfile.Kind{symfile.PDB}, Executables: true}, nil, false},
 	} {
 		var got Ask
 		a := &actor{fetch: func(_ context.Context, ask Ask) (*Reply, error) { got = ask; return gives("x")(nil, ask) }}

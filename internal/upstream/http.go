@@ -18,6 +18,7 @@ import (
 
 	"github.com/symdepot/symdepot/layout"
 	"github.com/symdepot/symdepot/symcache"
+	"github.com/symdepot/symdepot/symfile"
 	"github.com/symdepot/symdepot/symstore"
 )
 
@@ -187,7 +188,7 @@ func (h *HTTP) options() error {
 		c.MaxBytes = defaultMax
 	}
 	h.agent = c.UserAgent
-	last := layout.Fold(h.base.Path[strings.LastIndexByte(h.base.Path, '/')+1:])
+	last := symfile.Fold(h.base.Path[strings.LastIndexByte(h.base.Path, '/')+1:])
 	h.spell = spelling{arranged: c.Layout, casing: c.Casing, packed: !c.NoCompressed, pointers: !c.NoPointers, inside: last == "buildid" || last == ".build-id"}
 	h.tier.needed = c.TwoTier == TwoTierAuto
 	switch c.Layout {
@@ -382,7 +383,7 @@ func (x *question) header(p place) (http.Header, error) {
 	out.Set("Accept", "*/*")
 	if !p.exact && !p.pointer {
 		for _, l := range x.ask.Request.Lookups {
-			if l.Role&layout.Compressed != 0 && l.Role != layout.Compressed {
+			if l.Role&symfile.Compressed != 0 && l.Role != symfile.Compressed {
 				out.Set("Accept", "application/msfz0, */*;q=0.9")
 			}
 		}
@@ -707,7 +708,7 @@ func (x *question) name(p place, a *answer) string {
 		return name
 	}
 	leaf := p.parts[len(p.parts)-1]
-	if n := layout.BaseName(a.resp.Header.Get("X-Debuginfod-File")); layout.ValidName(n) {
+	if n := symfile.BaseName(a.resp.Header.Get("X-Debuginfod-File")); symfile.ValidName(n) {
 		return n
 	}
 	if x.ask.Request.Name != "" && (p.packed || len(p.parts) < 3 || !strings.Contains(leaf, ".")) {

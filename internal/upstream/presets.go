@@ -14,7 +14,7 @@ import (
 	"strings"
 
 	"github.com/symdepot/symdepot/internal/bucket"
-	"github.com/symdepot/symdepot/layout"
+	"github.com/symdepot/symdepot/symfile"
 	"github.com/symdepot/symdepot/symstore"
 )
 
@@ -51,8 +51,8 @@ type Spec struct {
 }
 
 var (
-	microsoftKinds = []layout.Kind{layout.PE, layout.PDB, layout.PDB2, layout.PortablePDB, layout.MSFZ, layout.DBG}
-	browserKinds   = []layout.Kind{layout.PE, layout.PDB, layout.Breakpad}
+	microsoftKinds = []symfile.Kind{symfile.PE, symfile.PDB, symfile.PDB20, symfile.PortablePDB, symfile.MSFZ, symfile.DBG}
+	browserKinds   = []symfile.Kind{symfile.PE, symfile.PDB, symfile.Breakpad}
 )
 
 // Presets are well-known servers. Those who run them ask nobody to register;
@@ -63,7 +63,7 @@ var Presets = []Spec{
 		Guard: GuardOptions{Kinds: microsoftKinds, Executables: true}},
 	// It answers 403 to whoever sends no checksum.
 	{Preset: "nuget", URL: "https://symbols.nuget.org/download/symbols", Layout: "ssqp",
-		Guard: GuardOptions{Kinds: []layout.Kind{layout.PortablePDB}, RequiresChecksum: true}},
+		Guard: GuardOptions{Kinds: []symfile.Kind{symfile.PortablePDB}, RequiresChecksum: true}},
 	{Preset: "mozilla", URL: "https://symbols.mozilla.org", Layout: "symstore", TwoTier: TwoTierNo, NoPointers: true,
 		Guard: GuardOptions{Kinds: browserKinds, Executables: true}},
 	{Preset: "mozilla-try", URL: "https://symbols.mozilla.org/try", Layout: "symstore", TwoTier: TwoTierNo, NoPointers: true,
@@ -72,7 +72,7 @@ var Presets = []Spec{
 	{Preset: "chromium", URL: "https://chromium-browser-symsrv.commondatastorage.googleapis.com", Layout: "symstore", TwoTier: TwoTierNo, NoPointers: true, Forbidden403: true,
 		Guard: GuardOptions{Kinds: microsoftKinds, Executables: true}},
 	{Preset: "electron", URL: "https://symbols.electronjs.org", Layout: "native", TwoTier: TwoTierNo, NoPointers: true, Forbidden403: true,
-		Guard: GuardOptions{Kinds: []layout.Kind{layout.PDB, layout.Breakpad, layout.SourceBundle},
+		Guard: GuardOptions{Kinds: []symfile.Kind{symfile.PDB, symfile.Breakpad, symfile.SourceBundle},
 			NamePatterns: []string{"*electron*", "*ffmpeg*", "*libegl*", "*libglesv2*", "*swiftshader*", "*vulkan*", "*chromedriver*", "*mksnapshot*"}}},
 	{Preset: "unity", URL: "https://symbolserver.unity3d.com", Layout: "symstore", TwoTier: TwoTierNo, NoPointers: true, Guard: GuardOptions{Kinds: microsoftKinds, Executables: true}},
 	{Preset: "nvidia", URL: "https://driver-symbols.nvidia.com", Layout: "symstore", TwoTier: TwoTierNo, NoPointers: true, Forbidden403: true, Guard: GuardOptions{Kinds: microsoftKinds, Executables: true}},
@@ -92,7 +92,7 @@ var Presets = []Spec{
 }
 
 func linux(name, address string, rank int) Spec {
-	return Spec{Preset: name, URL: address, Layout: "debuginfod", Guard: GuardOptions{Kinds: []layout.Kind{layout.ELF}, Executables: true, Rank: rank}}
+	return Spec{Preset: name, URL: address, Layout: "debuginfod", Guard: GuardOptions{Kinds: []symfile.Kind{symfile.ELF}, Executables: true, Rank: rank}}
 }
 
 // PresetByName returns a preset as a source of that name.

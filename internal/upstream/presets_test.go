@@ -10,7 +10,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/symdepot/symdepot/layout"
+	"github.com/symdepot/symdepot/symfile"
 )
 
 func TestPresets(t *testing.T) {
@@ -26,7 +26,7 @@ func TestPresets(t *testing.T) {
 		if !strings.HasPrefix(s.URL, "https://") || strings.HasSuffix(s.URL, "/") || len(s.Guard.Kinds) == 0 {
 			t.Errorf("%s: %s", p.Preset, s.URL)
 		}
-		if takes := slices.Contains(s.Guard.Kinds, layout.PE) || slices.Contains(s.Guard.Kinds, layout.ELF); takes != s.Guard.Executables {
+		if takes := slices.Contains(s.Guard.Kinds, symfile.PE) || slices.Contains(s.Guard.Kinds, symfile.ELF); takes != s.Guard.Executables {
 			t.Errorf("%s: kinds and executables do not agree", p.Preset)
 		}
 	}

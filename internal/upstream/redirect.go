@@ -9,6 +9,7 @@ import (
 
 	"github.com/symdepot/symdepot/debugid"
 	"github.com/symdepot/symdepot/layout"
+	"github.com/symdepot/symdepot/symfile"
 )
 
 // maxRedirects is how many redirects are followed.
@@ -109,7 +110,7 @@ func codeInfoHop(asked, to *url.URL) (path string, ok bool) {
 		return "", false
 	}
 	segs = segs[len(segs)-3:]
-	if _, err := debugid.ParseBreakpad(segs[1]); err != nil || len(segs[1]) < 33 || !layout.ValidName(segs[0]) || !strings.HasSuffix(layout.Fold(segs[2]), ".sym") {
+	if _, err := debugid.ParseBreakpad(segs[1]); err != nil || len(segs[1]) < 33 || !symfile.ValidName(segs[0]) || !strings.HasSuffix(symfile.Fold(segs[2]), ".sym") {
 		return "", false
 	}
 	from, err := layout.Segments(asked.EscapedPath())

@@ -7,6 +7,7 @@ import (
 
 	"github.com/symdepot/symdepot/debugid"
 	"github.com/symdepot/symdepot/layout"
+	"github.com/symdepot/symdepot/symfile"
 )
 
 // place is where below a source's address an answer may be.
@@ -40,7 +41,7 @@ type spelling struct {
 type wanted struct {
 	spelling
 	req  *layout.Request
-	l    layout.Lookup
+	l    symfile.Lookup
 	list []place
 }
 
@@ -74,7 +75,7 @@ func (s spelling) places(req *layout.Request) []place {
 
 func (w *wanted) put(p place) {
 	for _, part := range p.parts {
-		if !layout.ValidName(part) {
+		if !symfile.ValidName(part) {
 			return
 		}
 	}
@@ -145,7 +146,7 @@ func (w *wanted) file() {
 
 // name is the lookup's name in the case that the client used.
 func (w *wanted) name() string {
-	if w.arranged != layout.SSQP.Name() && layout.Fold(w.req.Name) == w.l.Name {
+	if w.arranged != layout.SSQP.Name() && symfile.Fold(w.req.Name) == w.l.Name {
 		return w.req.Name
 	}
 	return w.l.Name
@@ -157,14 +158,14 @@ func (w *wanted) wordless() bool {
 	if w.l.Name == "" && w.req.Name == "" {
 		return false
 	}
-	if w.l.Role&(layout.Executable|layout.Debug) == layout.Executable|layout.Debug {
+	if w.l.Role&(symfile.Executable|symfile.Debug) == symfile.Executable|symfile.Debug {
 		return true
 	}
 	n := len(w.l.ID)
-	return debugid.IsHex(w.l.ID) && (n >= 9 && n < 16 || n == 33 || w.l.Name != "" && w.l.Role&layout.Debug != 0 && n >= 32)
+	return debugid.IsHex(w.l.ID) && (n >= 9 && n < 16 || n == 33 || w.l.Name != "" && w.l.Role&symfile.Debug != 0 && n >= 32)
 }
 
-func (w *wanted) wasm() bool { return strings.HasSuffix(layout.Fold(w.req.Name), ".wasm") }
+func (w *wanted) wasm() bool { return strings.HasSuffix(symfile.Fold(w.req.Name), ".wasm") }
 
 // family says which kinds of id it may be: a build-id, a Mach-O UUID.
 func (w *wanted) family() (elf, mach bool) {
@@ -178,9 +179,9 @@ func (w *wanted) family() (elf, mach bool) {
 		return wasm, false
 	case len(id) != 32 || wasm:
 		return true, false
-	case w.req.Layout == layout.LLDB.Name(), strings.HasSuffix(w.l.Name, ".dylib"), layout.Fold(w.req.Name) == "_.dwarf":
+	case w.req.Layout == layout.LLDB.Name(), strings.HasSuffix(w.l.Name, ".dylib"), symfile.Fold(w.req.Name) == "_.dwarf":
 		return false, true
-	case w.req.Layout == layout.GDB.Name(), w.req.Layout == layout.Debuginfod.Name(), strings.Contains(w.l.Name, ".so"), layout.Fold(w.req.Name) == "_.debug":
+	case w.req.Layout == layout.GDB.Name(), w.req.Layout == layout.Debuginfod.Name(), strings.Contains(w.l.Name, ".so"), symfile.Fold(w.req.Name) == "_.debug":
 		return true, false
 	}
 	return true, true
@@ -193,25 +194,25 @@ func (w *wanted) microsoft() {
 	files := w.arranged != layout.BreakpadTree.Name()
 	switch {
 	case name == "":
-		if files && !native && role&layout.Debug != 0 && (w.req.Name == "" || strings.HasPrefix(w.req.Name, "_.")) {
+		if files && !native && role&symfile.Debug != 0 && (w.req.Name == "" || strings.HasPrefix(w.req.Name, "_.")) {
 			w.symbolNames()
 		}
-	case role&(layout.Symbols|layout.CodeInfo) != 0:
+	case role&(symfile.Symbols|symfile.CodeInfo) != 0:
 		if !ssqp {
 			w.breakpad(name)
 		}
-	case role&layout.Sources != 0:
+	case role&symfile.Sources != 0:
 		for _, stem := range []string{cutLast(name), layout.Stem(name)} {
 			w.tiered(place{parts: []string{name, w.key(), stem + ".src.zip"}})
 		}
 	case !files:
-	case role == layout.Compressed:
+	case role == symfile.Compressed:
 		w.tiered(place{parts: []string{name, w.key(), "msfz0", name}})
-	case role&(layout.Executable|layout.Debug) == 0 && role&layout.Other != 0:
+	case role&(symfile.Executable|symfile.Debug) == 0 && role&symfile.Other != 0:
 		w.tiered(place{parts: []string{name, w.l.ID, name}, exact: strings.HasPrefix(w.l.ID, "sha1-")})
 	case w.wordless():
 		w.image(name)
-	case role&layout.Executable != 0 && !native:
+	case role&symfile.Executable != 0 && !native:
 		w.codeNames(name)
 	}
 }
@@ -310,7 +311,7 @@ func (w *wanted) bare() []string {
 func (w *wanted) breakpad(name string) {
 	key, stem := w.key(), layout.Stem(name)
 	list := []string{stem}
-	if f := layout.Fold(name); strings.HasSuffix(f, ".dll") || strings.HasSuffix(f, ".exe") {
+	if f := symfile.Fold(name); strings.HasSuffix(f, ".dll") || strings.HasSuffix(f, ".exe") {
 		list = append(list, cutLast(name))
 	}
 	if len(key) < 33 { // a code id
@@ -344,13 +345,13 @@ func (w *wanted) key() string {
 		return id
 	}
 	guid, age := id[:32], id[32:]
-	if len(id) == 40 && w.l.Role&layout.Other != 0 && !strings.HasSuffix(w.l.Name, ".pdb") && age != layout.Fold(portableKey) {
+	if len(id) == 40 && w.l.Role&symfile.Other != 0 && !strings.HasSuffix(w.l.Name, ".pdb") && age != symfile.Fold(portableKey) {
 		return id // a build id
 	}
 	if w.arranged != layout.SSQP.Name() {
 		guid = strings.ToUpper(guid)
 	}
-	if age == layout.Fold(portableKey) {
+	if age == symfile.Fold(portableKey) {
 		age = portableKey
 	} else if t := strings.TrimLeft(age, "0"); t != "" {
 		age = t
@@ -363,15 +364,15 @@ func (w *wanted) unified() {
 		return
 	}
 	leaves := []struct {
-		role layout.Role
+		role symfile.Role
 		name string
 	}{
-		{layout.Executable, "executable"}, {layout.Debug | layout.Companion, "debuginfo"}, {layout.Symbols, "breakpad"}, {layout.Sources, "sourcebundle"},
-		{layout.UUIDs, "uuidmap"}, {layout.BCSymbols, "bcsymbolmap"}, {layout.IL2CPPMap, "il2cpp"}, {layout.Mapping, "proguard"},
+		{symfile.Executable, "executable"}, {symfile.Debug | symfile.Companion, "debuginfo"}, {symfile.Symbols, "breakpad"}, {symfile.Sources, "sourcebundle"},
+		{symfile.UUIDs, "uuidmap"}, {symfile.BCSymbols, "bcsymbolmap"}, {symfile.IL2CPPMap, "il2cpp"}, {symfile.Mapping, "proguard"},
 	}
 	for _, id := range w.bare() {
 		for _, leaf := range leaves {
-			if w.l.Role&leaf.role == 0 || leaf.role == layout.Executable && w.wordless() && w.req.Age != nil {
+			if w.l.Role&leaf.role == 0 || leaf.role == symfile.Executable && w.wordless() && w.req.Age != nil {
 				continue // the id of a PDB
 			}
 			w.add(id[:2], id[2:], leaf.name)
@@ -384,9 +385,9 @@ func (w *wanted) unified() {
 func (w *wanted) gdb(folder bool) {
 	for _, id := range w.bare() {
 		for _, p := range []struct {
-			role   layout.Role
+			role   symfile.Role
 			suffix string
-		}{{layout.Debug, ".debug"}, {layout.Executable, ""}, {layout.Sources, ".src.zip"}} {
+		}{{symfile.Debug, ".debug"}, {symfile.Executable, ""}, {symfile.Sources, ".src.zip"}} {
 			if w.l.Role&p.role == 0 {
 				continue
 			}
@@ -417,10 +418,10 @@ func (w *wanted) debuginfod() {
 		return
 	}
 	for _, id := range w.bare() {
-		if w.l.Role&layout.Debug != 0 {
+		if w.l.Role&symfile.Debug != 0 {
 			w.add(append(w.buildID(id), "debuginfo")...)
 		}
-		if w.l.Role&layout.Executable != 0 {
+		if w.l.Role&symfile.Executable != 0 {
 			w.add(append(w.buildID(id), "executable")...)
 		}
 	}

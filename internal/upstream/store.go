@@ -17,6 +17,7 @@ import (
 	"github.com/symdepot/symdepot/cab"
 	"github.com/symdepot/symdepot/internal/bucket"
 	"github.com/symdepot/symdepot/layout"
+	"github.com/symdepot/symdepot/symfile"
 )
 
 // StoreConfig describes the files in a bucket.
@@ -333,7 +334,7 @@ func (s *Store) resume(ctx context.Context, ask *Ask, limit int64) (*Reply, erro
 		return nil, s.failed(ClassTooLarge, "%w: %d", errTooLarge, o.Total)
 	}
 	b.r, b.n, b.size, b.limit = bufio.NewReaderSize(wireOf{b}, 64<<10), r.Offset, o.Total, limit
-	return &Reply{Body: b, Size: o.Total, Offset: r.Offset, Name: layout.BaseName(key), Path: r.Path, Tag: r.Tag, ModTime: o.ModTime}, nil
+	return &Reply{Body: b, Size: o.Total, Offset: r.Offset, Name: symfile.BaseName(key), Path: r.Path, Tag: r.Tag, ModTime: o.ModTime}, nil
 }
 
 // storeBody is the plain content of an object. Close may be called while Read

@@ -11,7 +11,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/symdepot/symdepot/layout"
+	"github.com/symdepot/symdepot/symfile"
 )
 
 const (
@@ -49,7 +49,7 @@ type listing struct {
 // find returns the path on disk of the file or folder that parts name.
 func (t *tree) find(parts ...string) (string, bool) {
 	for _, p := range parts {
-		if !layout.ValidName(p) {
+		if !symfile.ValidName(p) {
 			return "", false
 		}
 	}
@@ -60,7 +60,7 @@ func (t *tree) find(parts ...string) (string, bool) {
 	}
 	found := "."
 	for _, p := range parts {
-		name, ok := t.list(found).names[layout.Fold(p)]
+		name, ok := t.list(found).names[symfile.Fold(p)]
 		if !ok {
 			return "", false
 		}
@@ -120,8 +120,8 @@ func (t *tree) list(dir string) *listing {
 	for _, n := range found {
 		// Of two that differ in case the one that sorts first is found,
 		// always the same.
-		if have, ok := next.names[layout.Fold(n)]; !ok || n < have {
-			next.names[layout.Fold(n)] = n
+		if have, ok := next.names[symfile.Fold(n)]; !ok || n < have {
+			next.names[symfile.Fold(n)] = n
 		}
 	}
 	t.keep(dir, next)

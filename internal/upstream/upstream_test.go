@@ -19,6 +19,7 @@ import (
 
 	"github.com/symdepot/symdepot/cab"
 	"github.com/symdepot/symdepot/layout"
+	"github.com/symdepot/symdepot/symfile"
 	"github.com/symdepot/symdepot/symstore"
 )
 
@@ -259,7 +260,7 @@ func TestMSFZ(t *testing.T) {
 		}
 		req.AcceptMSFZ()
 		a, err := f.Open(t.Context(), req)
-		if err != nil || a.Size != int64(len(packed)) || a.Kind != layout.MSFZ {
+		if err != nil || a.Size != int64(len(packed)) || a.Kind != symfile.MSFZ {
 			t.Fatalf("%s: %+v, %v", plain, a, err)
 		}
 		_ = a.Close()
@@ -355,10 +356,10 @@ func TestHostile(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	for _, l := range []layout.Lookup{{Name: "..", ID: "..", Role: layout.AnyRole}, {ID: "../../etc/passwd", Role: layout.AnyRole}, {Name: "a/b", ID: "\x00", Role: layout.Debug}} {
+	for _, l := range []symfile.Lookup{{Name: "..", ID: "..", Role: symfile.AnyRole}, {ID: "../../etc/passwd", Role: symfile.AnyRole}, {Name: "a/b", ID: "\x00", Role: symfile.Debug}} {
 		for _, arranged := range Layouts {
 			f.arranged = arranged
-			if _, err := f.Open(t.Context(), layout.Request{Lookups: []layout.Lookup{l}, Name: ".."}); !errors.Is(err, fs.ErrNotExist) {
+			if _, err := f.Open(t.Context(), layout.Request{Lookups: []symfile.Lookup{l}, Name: ".."}); !errors.Is(err, fs.ErrNotExist) {
 				t.Errorf("%s %+v: %v", arranged, l, err)
 			}
 		}

@@ -1,7 +1,7 @@
-// Package layout knows the paths under which debuggers, crash processors and
-// symbol servers ask for symbol files. It is pure: names and ids in, paths
-// out, and back. It never touches a disk or a network.
-package layout
+// Package symfile describes a symbol file as others need it: what kind of file
+// it is, which roles it can answer, the ids that name it, and the aliases under
+// which it is found. It reads no files; package objfile does that.
+package symfile
 
 import (
 	"strings"
@@ -17,7 +17,7 @@ const (
 	KindUnknown Kind = iota
 	PE
 	PDB         // MSF 7.0
-	PDB2        // MSF 2.0, "JG"
+	PDB20       // MSF 2.0, "JG"
 	PortablePDB // alone or taken out of a PE
 	MSFZ        // compressed PDB container, also called PDZ
 	DBG         // IMAGE_SEPARATE_DEBUG_HEADER
@@ -128,3 +128,21 @@ type Object struct {
 // Fold returns the form of a name or an id that is compared: lower case,
 // because Windows clients ask in any case.
 func Fold(s string) string { return strings.ToLower(s) }
+
+// ValidName reports whether name can be a path component of its own: not
+// empty, at most 255 bytes, no separators, no control characters, neither "."
+// nor "..".
+func ValidName(name string) bool {
+	if name == "" || len(name) > 255 || name == "." || name == ".." {
+		return false
+	}
+	for _, r := range name {
+		if r < 0x20 || r == 0x7f || r == '/' || r == '\\' {
+			return false
+		}
+	}
+	return true
+}
+
+// BaseName returns what follows the last slash or backslash.
+func BaseName(path string) string { return path[strings.LastIndexAny(path, `/\`)+1:] }

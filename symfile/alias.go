@@ -1,4 +1,4 @@
-package layout
+package symfile
 
 import (
 	"strconv"
@@ -31,12 +31,9 @@ func (l Lookup) Matches(a Alias) bool {
 	return (l.Name == "" || l.Name == a.Name) && l.ID == a.ID && l.Role&a.Role != 0
 }
 
-// Fixed names of the SSQP conventions.
-const (
-	elfSymName  = "_.debug"
-	machSymName = "_.dwarf"
-	portableAge = "FFFFFFFF"
-)
+// PortableAge stands in place of the age in a portable PDB's key (SSQP key
+// conventions, portable PDB).
+const PortableAge = "FFFFFFFF"
 
 // aliases collects without duplicates, in order.
 type aliases struct {
@@ -65,12 +62,12 @@ func (o Object) Aliases() []Alias {
 	switch o.Kind {
 	case PE, DBG:
 		o.peAliases(a)
-	case PDB, PDB2, MSFZ:
-		for _, id := range o.pdbIDs() {
+	case PDB, PDB20, MSFZ:
+		for _, id := range o.PDBIDs() {
 			a.add(o.Name, id, o.Role)
 		}
 	case PortablePDB:
-		for _, id := range o.portableIDs() {
+		for _, id := range o.PortableIDs() {
 			a.add(o.Name, id, o.Role)
 		}
 	case ELF, WASM:
@@ -80,14 +77,14 @@ func (o Object) Aliases() []Alias {
 		if o.DebugCompanion {
 			role |= Companion
 		}
-		a.add(o.Name, o.machUUID(), role)
+		a.add(o.Name, o.MachUUID(), role)
 		a.add(o.Name, o.DebugID.Breakpad(), role)
 	case Breakpad:
 		o.breakpadAliases(a)
 	case SourceBundle:
 		a.add(o.Name, o.DebugID.Breakpad(), Sources)
 		if o.Of == PortablePDB {
-			a.add(o.Name, o.DebugID.GUID.Lower()+portableAge, Sources)
+			a.add(o.Name, o.DebugID.GUID.Lower()+PortableAge, Sources)
 		}
 		a.add(o.Name, o.CodeID, Sources)
 		if o.DebugID.Age == 0 && !o.DebugID.IsZero() && o.Of == MachO {
@@ -102,7 +99,7 @@ func (o Object) Aliases() []Alias {
 			a.add(o.Name, o.DebugID.Breakpad(), o.Role)
 		}
 	case R2RMap, SHA1, JSMap:
-		a.add(o.Name, o.hashID(), Other)
+		a.add(o.Name, o.HashID(), Other)
 	}
 	return a.list
 }
@@ -118,9 +115,9 @@ func (o Object) peAliases(a *aliases) {
 	}
 }
 
-// pdbIDs lists the keys of a Windows PDB, canonical first. The image's record
+// PDBIDs lists the keys of a Windows PDB, canonical first. The image's record
 // holds the DBI age; tools that rewrite the info stream raise only that one.
-func (o Object) pdbIDs() []string {
+func (o Object) PDBIDs() []string {
 	if o.DebugID.IsZero() {
 		return nil
 	}
@@ -134,18 +131,18 @@ func (o Object) pdbIDs() []string {
 	return ids
 }
 
-// portableIDs lists the keys of a portable PDB: SSQP's, the one that Windows
+// PortableIDs lists the keys of a portable PDB: SSQP's, the one that Windows
 // debuggers build from the image's record, and Sentry's with the stamp.
-func (o Object) portableIDs() []string {
+func (o Object) PortableIDs() []string {
 	if o.DebugID.IsZero() {
 		return nil
 	}
 	g := o.DebugID.GUID.Upper()
-	return []string{g + portableAge, g + "1", o.DebugID.Breakpad()}
+	return []string{g + PortableAge, g + "1", o.DebugID.Breakpad()}
 }
 
 func (o Object) buildIDAliases(a *aliases) {
-	ids := o.buildIDs()
+	ids := o.BuildIDs()
 	role := o.Role
 	if o.DebugCompanion {
 		role |= Companion
@@ -161,9 +158,9 @@ func (o Object) buildIDAliases(a *aliases) {
 	}
 }
 
-// buildIDs lists the spellings of an ELF or WASM id: as it is, zero-filled as
+// BuildIDs lists the spellings of an ELF or WASM id: as it is, zero-filled as
 // SSQP has it, and for WASM the raw section with its length byte.
-func (o Object) buildIDs() []string {
+func (o Object) BuildIDs() []string {
 	var ids []string
 	add := func(s string) {
 		for _, have := range ids {
@@ -185,8 +182,8 @@ func (o Object) buildIDs() []string {
 	return ids
 }
 
-// machUUID returns the 32 lower-case digits of a Mach-O UUID, or "".
-func (o Object) machUUID() string {
+// MachUUID returns the 32 lower-case digits of a Mach-O UUID, or "".
+func (o Object) MachUUID() string {
 	if o.CodeID != "" {
 		if g, err := debugid.ParseGUID(o.CodeID); err == nil {
 			return g.Lower()
@@ -221,9 +218,9 @@ func (o Object) breakpadAliases(a *aliases) {
 	}
 }
 
-// hashID returns the key of the kinds that are asked for by a hash of their
+// HashID returns the key of the kinds that are asked for by a hash of their
 // own, with SSQP's word in front where it has one.
-func (o Object) hashID() string {
+func (o Object) HashID() string {
 	switch {
 	case o.Hash == "":
 		return ""
@@ -257,7 +254,7 @@ func RuntimeHelpers(runtime, helper Object) []Alias {
 			id = "coreclr-" + p
 		}
 	case "libcoreclr.dylib":
-		if u := runtime.machUUID(); u != "" {
+		if u := runtime.MachUUID(); u != "" {
 			id = "coreclr-" + u
 		}
 	}

@@ -1,0 +1,143 @@
+// Package term holds what commands share when they talk to a terminal: sizes and
+// counts in words, tables, JSON lines, progress, and the errors that become exit
+// codes.
+package term
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/schollz/progressbar/v3"
+	"golang.org/x/term"
+)
+
+// ErrNo ends a command whose answer is no: nothing found, nothing added, faults
+// found. The command has printed the answer.
+var ErrNo = errors.New("no")
+
+// UsageError is an error in the command line.
+type UsageError string
+
+func (e UsageError) Error() string { return string(e) }
+
+// Exit ends the process with this exit code. The command has printed its
+// messages itself.
+type Exit int
+
+func (e Exit) Error() string { return fmt.Sprintf("exit code %d", int(e)) }
+
+// IsTerminal reports whether w is a terminal.
+func IsTerminal(w io.Writer) bool {
+	f, ok := w.(*os.File)
+	return ok && term.IsTerminal(int(f.Fd()))
+}
+
+// JSONLines writes one JSON object a line.
+type JSONLines struct{ enc *json.Encoder }
+
+func NewJSONLines(w io.Writer) JSONLines {
+	enc := json.NewEncoder(w)
+	enc.SetEscapeHTML(false)
+	return JSONLines{enc}
+}
+
+func (j JSONLines) Write(v any) error { return j.enc.Encode(v) }
+
+// Table is columns for a person to read. Without a row it prints nothing.
+type Table struct {
+	w       *tabwriter.Writer
+	columns []string // not yet printed
+}
+
+func NewTable(w io.Writer, columns ...string) *Table {
+	return &Table{tabwriter.NewWriter(w, 0, 0, 2, ' ', 0), columns}
+}
+
+func (t *Table) Row(cells ...string) {
+	if t.columns != nil {
+		fmt.Fprintln(t.w, strings.Join(t.columns, "\t"))
+		t.columns = nil
+	}
+	for i, c := range cells {
+		cells[i] = Printable(c)
+	}
+	fmt.Fprintln(t.w, strings.Join(cells, "\t"))
+}
+
+func (t *Table) Flush() error { return t.w.Flush() }
+
+// Printable keeps control characters from names out of a terminal.
+func Printable(s string) string {
+	return strings.Map(func(r rune) rune {
+		if r < 0x20 || r == 0x7f || r >= 0x80 && r < 0xa0 {
+			return '?'
+		}
+		return r
+	}, s)
+}
+
+// Size prints a size as a person reads it.
+func Size(n int64) string {
+	const unit = 1024
+	if n < unit {
+		return fmt.Sprintf("%d B", n)
+	}
+	v, i := float64(n), -1
+	for v >= unit && i < 4 {
+		v, i = v/unit, i+1
+	}
+	return fmt.Sprintf("%.1f %ciB", v, "KMGTP"[i])
+}
+
+// Count prints a number with its noun.
+func Count(n int64, noun string) string {
+	if n == 1 {
+		return "1 " + noun
+	}
+	return fmt.Sprintf("%d %ss", n, noun)
+}
+
+// Progress shows on a terminal how far something that takes longer than two
+// seconds has come. Elsewhere it shows nothing. It is used by one goroutine.
+type Progress struct {
+	w     io.Writer
+	on    bool
+	what  string
+	total int64 // bytes; -1 where unknown
+	start time.Time
+	bar   *progressbar.ProgressBar
+}
+
+func NewProgress(w io.Writer, what string, total int64) *Progress {
+	return &Progress{w: w, on: IsTerminal(w), what: what, total: total, start: time.Now()}
+}
+
+// Set says how many bytes are done.
+func (p *Progress) Set(done int64) {
+	if !p.on {
+		return
+	}
+	if p.bar == nil {
+		if time.Since(p.start) < 2*time.Second {
+			return
+		}
+		p.bar = progressbar.NewOptions64(p.total, progressbar.OptionSetWriter(p.w), progressbar.OptionShowBytes(true),
+			progressbar.OptionSetDescription(p.what), progressbar.OptionThrottle(100*time.Millisecond), progressbar.OptionClearOnFinish())
+	}
+	_ = p.bar.Set64(done)
+}
+
+// Done takes the display away.
+func (p *Progress) Done() {
+	if p.bar != nil {
+		_ = p.bar.Clear()
+		_ = p.bar.Exit()
+		p.bar = nil
+	}
+}
