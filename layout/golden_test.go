@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/symdepot/symdepot/debugid"
+	"github.com/symdepot/symdepot/symfile"
 )
 
 var update = flag.Bool("update", false, "write the golden files of this package anew")
@@ -59,7 +60,7 @@ func golden(t *testing.T, name string, text []byte) {
 
 type labelled struct {
 	label string
-	o     Object
+	o     symfile.Object
 }
 
 // goldenObjects has every kind in every role that occurs, and ids at the edges:
@@ -74,77 +75,77 @@ func goldenObjects(t testing.TB) []labelled {
 	)
 	zeros := md5[:16] + "0000000000000000"
 	var list []labelled
-	add := func(label string, o Object) { list = append(list, labelled{label, o}) }
+	add := func(label string, o symfile.Object) { list = append(list, labelled{label, o}) }
 
-	add("pe", Object{Kind: PE, Role: Executable, Name: "Foo.DLL", CodeID: "00E4915Eae000", DebugID: id(t, guid+"1a")})
-	add("pe without debug id", Object{Kind: PE, Role: Executable, Name: "foo.sys", CodeID: "5AB380779000"})
-	add("pe short size", Object{Kind: PE, Role: Executable, Name: "x.exe", CodeID: "000000011"})
-	add("pe program", Object{Kind: PE, Role: Executable, Name: "App.exe", CodeID: "5AB380779000", DebugID: id(t, guid+"1"), Main: true})
-	add("pe with DWARF", Object{Kind: PE, Role: Executable | Debug, Name: "mingw.exe", CodeID: "5AB380779000", DebugID: id(t, guid+"1")})
-	add("pe debug only", Object{Kind: PE, Role: Debug, Name: "app.exe.debug", CodeID: "5AB380779000", DebugID: id(t, guid+"1")})
-	add("pe blanks", Object{Kind: PE, Role: Executable, Name: "my app+1.exe", CodeID: "5AB380779000"})
-	add("pe beyond ASCII", Object{Kind: PE, Role: Executable, Name: "größe.dllé", CodeID: "5AB380779000"})
-	add("dbg", Object{Kind: DBG, Role: Debug, Name: "acpi.dbg", CodeID: "37CDB03962040"})
-	add("pdb", Object{Kind: PDB, Role: Debug, Name: "Foo.pdb", DebugID: id(t, guid+"1a")})
-	add("pdb upper", Object{Kind: PDB, Role: Debug, Name: "FOO.PDB", DebugID: id(t, guid+"1")})
-	add("pdb info age", Object{Kind: PDB, Role: Debug, Name: "aged.pdb", DebugID: id(t, guid+"1"), InfoAge: 5})
-	add("pdb type only", Object{Kind: PDB, Role: Debug, Name: "vc140.pdb", DebugID: id(t, guid+"2"), NoDBI: true, InfoAge: 2})
-	add("pdb age 0", Object{Kind: PDB, Role: Debug, Name: "zero.pdb", DebugID: id(t, guid+"0")})
-	add("pdb age max", Object{Kind: PDB, Role: Debug, Name: "max.pdb", DebugID: id(t, guid+"ffffffff")})
-	add("pdb japanese", Object{Kind: PDB, Role: Debug, Name: "日本.pdb", DebugID: id(t, guid+"1")})
-	add("pdb2", Object{Kind: PDB2, Role: Debug, Name: "calc.pdb", DebugID: debugid.PDB20(0x418E89C3, 1)})
-	add("msfz", Object{Kind: MSFZ, Role: Compressed, Name: "A.pdb", DebugID: id(t, guid+"1")})
-	add("portable pdb", Object{Kind: PortablePDB, Role: Debug, Name: "Lib.pdb", DebugID: id(t, guid+"9e6d3fcc")})
+	add("pe", symfile.Object{Kind: symfile.PE, Role: symfile.Executable, Name: "Foo.DLL", CodeID: "00E4915Eae000", DebugID: id(t, guid+"1a")})
+	add("pe without debug id", symfile.Object{Kind: symfile.PE, Role: symfile.Executable, Name: "foo.sys", CodeID: "5AB380779000"})
+	add("pe short size", symfile.Object{Kind: symfile.PE, Role: symfile.Executable, Name: "x.exe", CodeID: "000000011"})
+	add("pe program", symfile.Object{Kind: symfile.PE, Role: symfile.Executable, Name: "App.exe", CodeID: "5AB380779000", DebugID: id(t, guid+"1"), Main: true})
+	add("pe with DWARF", symfile.Object{Kind: symfile.PE, Role: symfile.Executable | symfile.Debug, Name: "mingw.exe", CodeID: "5AB380779000", DebugID: id(t, guid+"1")})
+	add("pe debug only", symfile.Object{Kind: symfile.PE, Role: symfile.Debug, Name: "app.exe.debug", CodeID: "5AB380779000", DebugID: id(t, guid+"1")})
+	add("pe blanks", symfile.Object{Kind: symfile.PE, Role: symfile.Executable, Name: "my app+1.exe", CodeID: "5AB380779000"})
+	add("pe beyond ASCII", symfile.Object{Kind: symfile.PE, Role: symfile.Executable, Name: "größe.dllé", CodeID: "5AB380779000"})
+	add("dbg", symfile.Object{Kind: symfile.DBG, Role: symfile.Debug, Name: "acpi.dbg", CodeID: "37CDB03962040"})
+	add("pdb", symfile.Object{Kind: symfile.PDB, Role: symfile.Debug, Name: "Foo.pdb", DebugID: id(t, guid+"1a")})
+	add("pdb upper", symfile.Object{Kind: symfile.PDB, Role: symfile.Debug, Name: "FOO.PDB", DebugID: id(t, guid+"1")})
+	add("pdb info age", symfile.Object{Kind: symfile.PDB, Role: symfile.Debug, Name: "aged.pdb", DebugID: id(t, guid+"1"), InfoAge: 5})
+	add("pdb type only", symfile.Object{Kind: symfile.PDB, Role: symfile.Debug, Name: "vc140.pdb", DebugID: id(t, guid+"2"), NoDBI: true, InfoAge: 2})
+	add("pdb age 0", symfile.Object{Kind: symfile.PDB, Role: symfile.Debug, Name: "zero.pdb", DebugID: id(t, guid+"0")})
+	add("pdb age max", symfile.Object{Kind: symfile.PDB, Role: symfile.Debug, Name: "max.pdb", DebugID: id(t, guid+"ffffffff")})
+	add("pdb japanese", symfile.Object{Kind: symfile.PDB, Role: symfile.Debug, Name: "日本.pdb", DebugID: id(t, guid+"1")})
+	add("pdb2", symfile.Object{Kind: symfile.PDB20, Role: symfile.Debug, Name: "calc.pdb", DebugID: debugid.PDB20(0x418E89C3, 1)})
+	add("msfz", symfile.Object{Kind: symfile.MSFZ, Role: symfile.Compressed, Name: "A.pdb", DebugID: id(t, guid+"1")})
+	add("portable pdb", symfile.Object{Kind: symfile.PortablePDB, Role: symfile.Debug, Name: "Lib.pdb", DebugID: id(t, guid+"9e6d3fcc")})
 	for _, e := range []struct{ label, id string }{{"sha1", sha}, {"md5", md5}, {"zeros", zeros}, {"8 bytes", sha[:16]}, {"2 bytes", "abcd"}, {"1 byte", "ab"}, {"32 bytes", sha + sha[:24]}, {"64 bytes", strings.Repeat(md5, 4)}} {
 		b, err := debugid.ParseBuildID(e.id)
 		if err != nil {
 			t.Fatal(err)
 		}
 		d := b.DebugID(true)
-		add("elf "+e.label, Object{Kind: ELF, Role: Executable, Name: "libm-2.23.so", CodeID: e.id, BuildID: b, DebugID: d})
-		add("elf debug "+e.label, Object{Kind: ELF, Role: Debug, Name: "libm-2.23.so.debug", CodeID: e.id, BuildID: b, DebugID: d, DebugCompanion: true})
+		add("elf "+e.label, symfile.Object{Kind: symfile.ELF, Role: symfile.Executable, Name: "libm-2.23.so", CodeID: e.id, BuildID: b, DebugID: d})
+		add("elf debug "+e.label, symfile.Object{Kind: symfile.ELF, Role: symfile.Debug, Name: "libm-2.23.so.debug", CodeID: e.id, BuildID: b, DebugID: d, DebugCompanion: true})
 	}
 	sb := debugid.BuildID(sha)
-	add("elf unstripped", Object{Kind: ELF, Role: Executable | Debug, Name: "prog", CodeID: sha, BuildID: sb, DebugID: sb.DebugID(true), Main: true})
-	add("elf static", Object{Kind: ELF, Role: Executable, Name: "busybox", CodeID: sha, BuildID: sb, DebugID: sb.DebugID(true), DebugCompanion: true})
-	add("elf relocatable", Object{Kind: ELF, Role: Debug, Name: "mod.o", CodeID: sha, BuildID: sb, DebugID: sb.DebugID(true), DebugCompanion: true})
-	add("elf without build-id", Object{Kind: ELF, Role: Executable, Name: "old.so", DebugID: id(t, guid+"0")})
-	add("elf dotnet", Object{Kind: ELF, Role: Executable, Name: "dotnet", CodeID: sha, BuildID: sb, DebugID: sb.DebugID(true)})
+	add("elf unstripped", symfile.Object{Kind: symfile.ELF, Role: symfile.Executable | symfile.Debug, Name: "prog", CodeID: sha, BuildID: sb, DebugID: sb.DebugID(true), Main: true})
+	add("elf static", symfile.Object{Kind: symfile.ELF, Role: symfile.Executable, Name: "busybox", CodeID: sha, BuildID: sb, DebugID: sb.DebugID(true), DebugCompanion: true})
+	add("elf relocatable", symfile.Object{Kind: symfile.ELF, Role: symfile.Debug, Name: "mod.o", CodeID: sha, BuildID: sb, DebugID: sb.DebugID(true), DebugCompanion: true})
+	add("elf without build-id", symfile.Object{Kind: symfile.ELF, Role: symfile.Executable, Name: "old.so", DebugID: id(t, guid+"0")})
+	add("elf dotnet", symfile.Object{Kind: symfile.ELF, Role: symfile.Executable, Name: "dotnet", CodeID: sha, BuildID: sb, DebugID: sb.DebugID(true)})
 	md := id(t, guid)
-	add("mach-o", Object{Kind: MachO, Role: Executable, Name: "App", CodeID: guid, DebugID: md})
-	add("mach-o dylib", Object{Kind: MachO, Role: Executable, Name: "libfoo.dylib", CodeID: guid, DebugID: md})
-	add("mach-o dsym", Object{Kind: MachO, Role: Debug, Name: "App", CodeID: guid, DebugID: md, DebugCompanion: true})
-	add("mach-o both", Object{Kind: MachO, Role: Executable | Debug, Name: "Electron Framework", CodeID: guid, DebugID: md})
-	add("wasm", Object{Kind: WASM, Role: Executable, Name: "demo.wasm", CodeID: guid, BuildID: debugid.BuildID(guid), DebugID: debugid.BuildID(guid).DebugID(false)})
-	add("wasm debug", Object{Kind: WASM, Role: Debug, Name: "demo.wasm", CodeID: guid, BuildID: debugid.BuildID(guid), DebugID: debugid.BuildID(guid).DebugID(false)})
-	add("wasm 17", Object{Kind: WASM, Role: Executable | Debug, Name: "m.wasm", CodeID: "10" + guid, BuildID: debugid.BuildID(guid), DebugID: debugid.BuildID("10" + guid).DebugID(false)})
-	add("breakpad pe", Object{Kind: Breakpad, Role: Symbols, Name: "xul.pdb", DebugID: id(t, guid+"2"), CodeID: "5AB380779000", CodeName: "xul.dll", Of: PE})
-	add("breakpad mingw", Object{Kind: Breakpad, Role: Symbols, Name: "app.exe", DebugID: id(t, guid+"2"), CodeID: "5AB380779000", CodeName: "app.exe", Of: PE})
-	add("breakpad elf", Object{Kind: Breakpad, Role: Symbols, Name: "libxul.so", DebugID: sb.DebugID(true), CodeID: sha, Of: ELF})
-	add("breakpad mach-o", Object{Kind: Breakpad, Role: Symbols, Name: "XUL", DebugID: md, CodeID: guid, Of: MachO})
-	add("breakpad wasm", Object{Kind: Breakpad, Role: Symbols, Name: "demo.wasm", DebugID: debugid.BuildID(guid).DebugID(false), CodeID: guid, Of: WASM})
-	add("breakpad unknown", Object{Kind: Breakpad, Role: Symbols, Name: "thing", DebugID: id(t, guid+"0")})
-	for _, of := range []Kind{PE, PortablePDB, ELF, MachO, WASM, KindUnknown} {
-		o := Object{Kind: SourceBundle, Role: Sources, Name: "crash.pdb", DebugID: id(t, guid+"1"), Of: of}
+	add("mach-o", symfile.Object{Kind: symfile.MachO, Role: symfile.Executable, Name: "App", CodeID: guid, DebugID: md})
+	add("mach-o dylib", symfile.Object{Kind: symfile.MachO, Role: symfile.Executable, Name: "libfoo.dylib", CodeID: guid, DebugID: md})
+	add("mach-o dsym", symfile.Object{Kind: symfile.MachO, Role: symfile.Debug, Name: "App", CodeID: guid, DebugID: md, DebugCompanion: true})
+	add("mach-o both", symfile.Object{Kind: symfile.MachO, Role: symfile.Executable | symfile.Debug, Name: "Electron Framework", CodeID: guid, DebugID: md})
+	add("wasm", symfile.Object{Kind: symfile.WASM, Role: symfile.Executable, Name: "demo.wasm", CodeID: guid, BuildID: debugid.BuildID(guid), DebugID: debugid.BuildID(guid).DebugID(false)})
+	add("wasm debug", symfile.Object{Kind: symfile.WASM, Role: symfile.Debug, Name: "demo.wasm", CodeID: guid, BuildID: debugid.BuildID(guid), DebugID: debugid.BuildID(guid).DebugID(false)})
+	add("wasm 17", symfile.Object{Kind: symfile.WASM, Role: symfile.Executable | symfile.Debug, Name: "m.wasm", CodeID: "10" + guid, BuildID: debugid.BuildID(guid), DebugID: debugid.BuildID("10" + guid).DebugID(false)})
+	add("breakpad pe", symfile.Object{Kind: symfile.Breakpad, Role: symfile.Symbols, Name: "xul.pdb", DebugID: id(t, guid+"2"), CodeID: "5AB380779000", CodeName: "xul.dll", Of: symfile.PE})
+	add("breakpad mingw", symfile.Object{Kind: symfile.Breakpad, Role: symfile.Symbols, Name: "app.exe", DebugID: id(t, guid+"2"), CodeID: "5AB380779000", CodeName: "app.exe", Of: symfile.PE})
+	add("breakpad elf", symfile.Object{Kind: symfile.Breakpad, Role: symfile.Symbols, Name: "libxul.so", DebugID: sb.DebugID(true), CodeID: sha, Of: symfile.ELF})
+	add("breakpad mach-o", symfile.Object{Kind: symfile.Breakpad, Role: symfile.Symbols, Name: "XUL", DebugID: md, CodeID: guid, Of: symfile.MachO})
+	add("breakpad wasm", symfile.Object{Kind: symfile.Breakpad, Role: symfile.Symbols, Name: "demo.wasm", DebugID: debugid.BuildID(guid).DebugID(false), CodeID: guid, Of: symfile.WASM})
+	add("breakpad unknown", symfile.Object{Kind: symfile.Breakpad, Role: symfile.Symbols, Name: "thing", DebugID: id(t, guid+"0")})
+	for _, of := range []symfile.Kind{symfile.PE, symfile.PortablePDB, symfile.ELF, symfile.MachO, symfile.WASM, symfile.KindUnknown} {
+		o := symfile.Object{Kind: symfile.SourceBundle, Role: symfile.Sources, Name: "crash.pdb", DebugID: id(t, guid+"1"), Of: of}
 		switch of {
-		case ELF, WASM:
+		case symfile.ELF, symfile.WASM:
 			o.Name, o.CodeID, o.DebugID = "libfoo.so", sha, sb.DebugID(true)
-		case MachO:
+		case symfile.MachO:
 			o.Name, o.CodeID, o.DebugID = "App", guid, md
 		}
 		add("source bundle "+of.String(), o)
 	}
-	add("symcache", Object{Kind: SymCache, Role: SymCacheFile, Name: "foo.pdb", CodeName: "foo.pdb-v3.1.0.symcache", DebugID: id(t, guid+"1")})
-	add("r2rmap", Object{Kind: R2RMap, Role: Other, Name: "System.ni.r2rmap", Version: 1, Hash: guid})
-	add("bcsymbolmap", Object{Kind: BCSymbolMap, Role: BCSymbols, Name: guid + ".bcsymbolmap", DebugID: md})
-	add("uuidmap", Object{Kind: UUIDMap, Role: UUIDs, Name: guid + ".plist", DebugID: md})
-	add("sha1", Object{Kind: SHA1, Role: Other, Name: "main.cs", Hash: sha})
-	add("jsmap", Object{Kind: JSMap, Role: Other, Name: "app.min.js.map", Hash: sha + sha[:24]})
-	add("il2cpp", Object{Kind: IL2CPP, Role: IL2CPPMap, Name: "il2cpp", CodeID: guid, DebugID: md, Of: MachO})
-	add("il2cpp elf", Object{Kind: IL2CPP, Role: IL2CPPMap, Name: "il2cpp", CodeID: sha, DebugID: sb.DebugID(true), Of: ELF})
-	add("proguard", Object{Kind: ProGuard, Role: Mapping, Name: "mapping.txt", CodeID: guid, DebugID: md})
-	add("bad name", Object{Kind: PE, Role: Executable, Name: "a/b", CodeID: "5AB380779000"})
-	add("no id", Object{Kind: ELF, Role: Executable, Name: "stripped"})
+	add("symcache", symfile.Object{Kind: symfile.SymCache, Role: symfile.SymCacheFile, Name: "foo.pdb", CodeName: "foo.pdb-v3.1.0.symcache", DebugID: id(t, guid+"1")})
+	add("r2rmap", symfile.Object{Kind: symfile.R2RMap, Role: symfile.Other, Name: "System.ni.r2rmap", Version: 1, Hash: guid})
+	add("bcsymbolmap", symfile.Object{Kind: symfile.BCSymbolMap, Role: symfile.BCSymbols, Name: guid + ".bcsymbolmap", DebugID: md})
+	add("uuidmap", symfile.Object{Kind: symfile.UUIDMap, Role: symfile.UUIDs, Name: guid + ".plist", DebugID: md})
+	add("sha1", symfile.Object{Kind: symfile.SHA1, Role: symfile.Other, Name: "main.cs", Hash: sha})
+	add("jsmap", symfile.Object{Kind: symfile.JSMap, Role: symfile.Other, Name: "app.min.js.map", Hash: sha + sha[:24]})
+	add("il2cpp", symfile.Object{Kind: symfile.IL2CPP, Role: symfile.IL2CPPMap, Name: "il2cpp", CodeID: guid, DebugID: md, Of: symfile.MachO})
+	add("il2cpp elf", symfile.Object{Kind: symfile.IL2CPP, Role: symfile.IL2CPPMap, Name: "il2cpp", CodeID: sha, DebugID: sb.DebugID(true), Of: symfile.ELF})
+	add("proguard", symfile.Object{Kind: symfile.ProGuard, Role: symfile.Mapping, Name: "mapping.txt", CodeID: guid, DebugID: md})
+	add("bad name", symfile.Object{Kind: symfile.PE, Role: symfile.Executable, Name: "a/b", CodeID: "5AB380779000"})
+	add("no id", symfile.Object{Kind: symfile.ELF, Role: symfile.Executable, Name: "stripped"})
 	return list
 }
 
