@@ -9,8 +9,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/sony/gobreaker/v2"
-
 	"github.com/symdepot/symdepot/symfile"
 )
 
@@ -58,9 +56,11 @@ const (
 	// within wrongWindow, if they are half of all that it sent.
 	maxWrong    = 5
 	wrongWindow = 10 * time.Minute
-	// probation is how many requests after a pause must succeed before a
-	// failure is taken lightly again.
-	probation = 2
+	// maxLosses is how many requests in a row may be cancelled, because another
+	// source was faster, before one of them is watched to its end.
+	maxLosses = 10
+	// watchTime is how long such a request may take to answer.
+	watchTime = 5 * time.Second
 )
 
 // Guarded is a source that is asked only for what it may be asked for, and left
@@ -71,19 +71,18 @@ type Guarded struct {
 	opt    GuardOptions
 	filter filter
 	slots  chan struct{}
-	cb     *gobreaker.TwoStepCircuitBreaker[struct{}]
-	force  atomic.Bool // the next failure opens the breaker
+	life   context.Context // ends with Close
+	end    context.CancelFunc
 
-	// mu is never held while cb is called: cb calls back.
 	mu        sync.Mutex
+	breaker   breaker   // guarded by mu
 	until     time.Time // guarded by mu; no request before
 	why       string    // guarded by mu; why not
-	tripped   int       // guarded by mu; pauses in a row
-	probation int       // guarded by mu; successes that are still owed
-	timeouts  int       // guarded by mu; in a row
 	wrongFrom time.Time // guarded by mu; since when good and wrong count
 	good      int       // guarded by mu; bodies that came to their end
 	wrong     int       // guarded by mu; of them, wrong files
+	losses    int       // guarded by mu; requests in a row that were cancelled before an answer
+	watched   bool      // guarded by mu; one of them is watched to its end
 	status    Status    // guarded by mu; the counters
 }
 
@@ -135,14 +134,8 @@ func Guard(src Source, opt GuardOptions) *Guarded {
 		b.MaxPause = 5 * time.Minute
 	}
 	b.MaxPause = max(b.MaxPause, b.Pause)
-	g := &Guarded{src: src, opt: opt, filter: newFilter(opt), slots: make(chan struct{}, opt.Concurrency)}
-	g.cb = gobreaker.NewTwoStepCircuitBreaker[struct{}](gobreaker.Settings{
-		Name:          src.Name(),
-		Timeout:       time.Nanosecond, // how long it stays open is ours to say: until
-		ReadyToTrip:   g.tooMany,
-		OnStateChange: func(_ string, _, to gobreaker.State) { g.changed(to) },
-		IsExcluded:    func(err error) bool { return errors.Is(err, errNeutral) },
-	})
+	g := &Guarded{src: src, opt: opt, filter: newFilter(opt), slots: make(chan struct{}, opt.Concurrency), breaker: breaker{opt: opt.Breaker}}
+	g.life, g.end = context.WithCancel(context.Background())
 	return g
 }
 
@@ -163,7 +156,10 @@ func (g *Guarded) SymCacheServer() bool {
 func (g *Guarded) Rank() int { return g.opt.Rank }
 
 // Close closes the source.
-func (g *Guarded) Close() error { return g.src.Close() }
+func (g *Guarded) Close() error {
+	g.end()
+	return g.src.Close()
+}
 
 // State returns what the source has done so far, and whether it is left alone.
 func (g *Guarded) State() Status {
@@ -177,33 +173,11 @@ func (g *Guarded) State() Status {
 	return s
 }
 
-// tooMany is asked after a failure. The breaker's own lock is held.
-func (g *Guarded) tooMany(c gobreaker.Counts) bool {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	return g.force.Load() || g.probation > 0 || int(c.ConsecutiveFailures) >= g.opt.Breaker.Failures || g.timeouts >= g.opt.Breaker.Timeouts
-}
-
-// changed is told of the breaker's state. Its lock is held.
-func (g *Guarded) changed(to gobreaker.State) {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	switch to {
-	case gobreaker.StateOpen:
-		pause := g.opt.Breaker.Pause
-		for range g.tripped {
-			if pause *= 2; pause >= g.opt.Breaker.MaxPause {
-				pause = g.opt.Breaker.MaxPause
-				break
-			}
-		}
-		g.tripped++
-		g.timeouts, g.good, g.wrong = 0, 0, 0
-		if until := g.opt.Now().Add(pause); until.After(g.until) {
-			g.until, g.why = until, "it failed too often: "+g.status.LastError
-		}
-	case gobreaker.StateClosed:
-		g.probation = probation
+// opened notes that the breaker has opened. mu is held.
+func (g *Guarded) opened() {
+	g.good, g.wrong = 0, 0
+	if g.breaker.until.After(g.until) {
+		g.until, g.why = g.breaker.until, "it failed too often: "+g.status.LastError
 	}
 }
 
@@ -242,7 +216,7 @@ func (g *Guarded) Fetch(ctx context.Context, ask Ask) (*Reply, error) {
 		g.leave()
 		return nil, err
 	}
-	reply, err := g.src.Fetch(ctx, ask)
+	reply, err := g.request(ctx, ask, p)
 	if err != nil {
 		p.end(err)
 		return nil, err
@@ -252,6 +226,84 @@ func (g *Guarded) Fetch(ctx context.Context, ask Ask) (*Reply, error) {
 	body.left.Store(reply.Size - reply.Offset)
 	reply.Body = body
 	return reply, nil
+}
+
+// request asks the source. A source that hangs beside a faster one would never
+// fail: its requests are always cancelled first. So after maxLosses such
+// requests one at a time goes on for watchTime although its caller has left, and
+// its outcome counts.
+func (g *Guarded) request(ctx context.Context, ask Ask, p *pass) (*Reply, error) {
+	g.mu.Lock()
+	watch := g.losses >= maxLosses && !g.watched
+	g.watched = g.watched || watch
+	g.mu.Unlock()
+	if !watch {
+		return g.src.Fetch(ctx, ask)
+	}
+	sctx, stop := context.WithCancelCause(context.WithoutCancel(ctx))
+	type outcome struct {
+		reply *Reply
+		err   error
+	}
+	done := make(chan outcome, 1)
+	go func() {
+		reply, err := g.src.Fetch(sctx, ask)
+		done <- outcome{reply, err}
+	}()
+	select {
+	case o := <-done:
+		g.unwatch()
+		if o.err != nil {
+			stop(nil)
+			return nil, o.err
+		}
+		context.AfterFunc(ctx, func() { stop(context.Cause(ctx)) })
+		return o.reply, nil
+	case <-ctx.Done():
+	}
+	if !errors.Is(context.Cause(ctx), context.Canceled) {
+		stop(context.Cause(ctx))
+		o := <-done
+		g.unwatch()
+		return o.reply, o.err
+	}
+	// The pass now belongs to this goroutine; the caller's end must not count.
+	own := &pass{g: g, ctx: sctx, ticket: p.ticket}
+	p.once.Do(func() {})
+	go func() {
+		defer g.unwatch()
+		defer stop(nil)
+		timer := time.NewTimer(watchTime)
+		defer timer.Stop()
+		select {
+		case o := <-done:
+			if o.err == nil {
+				own.answered()
+				_ = o.reply.Body.Close()
+				o.err = errNeutral
+			}
+			own.end(o.err)
+		case <-timer.C:
+			own.end(&Failure{Source: g.src.Name(), Class: ClassTimeout, Err: errHeader})
+			stop(errHeader)
+			if o := <-done; o.reply != nil {
+				_ = o.reply.Body.Close()
+			}
+		case <-g.life.Done():
+			own.end(errNeutral)
+			stop(nil)
+			if o := <-done; o.reply != nil {
+				_ = o.reply.Body.Close()
+			}
+		}
+	}()
+	return nil, &Failure{Source: g.src.Name(), Class: ClassTimeout, Err: context.Cause(ctx)}
+}
+
+func (g *Guarded) unwatch() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.watched = false
 }
 
 // enter waits for a free slot.
@@ -294,18 +346,21 @@ func (g *Guarded) begin(ctx context.Context) (*pass, error) {
 	if err := g.busy(); err != nil { // since we began to wait
 		return nil, err
 	}
-	done, err := g.cb.Allow()
-	if err != nil {
-		g.add(&g.status.Refused, 1)
-		return nil, &Failure{Source: g.src.Name(), Class: ClassBusy, Err: errors.New("left alone but for one request, which finds out whether it works again")}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	t, ok := g.breaker.allow(g.opt.Now())
+	if !ok {
+		g.status.Refused++
+		return nil, &Failure{Source: g.src.Name(), Class: ClassBusy, Err: errors.New("circuit breaker is half-open: a probe request is in progress")}
 	}
-	g.add(&g.status.Requests, 1)
-	return &pass{g: g, ctx: ctx, done: done, probe: g.cb.State() == gobreaker.StateHalfOpen}, nil
+	g.status.Requests++
+	return &pass{g: g, ctx: ctx, ticket: t}, nil
 }
 
 // Blame counts a file against the source that was not what had been asked for.
 func (g *Guarded) Blame(err error) {
 	g.mu.Lock()
+	defer g.mu.Unlock()
 	now := g.opt.Now()
 	if now.Sub(g.wrongFrom) > wrongWindow {
 		g.wrongFrom, g.good, g.wrong = now, 0, 0
@@ -313,15 +368,9 @@ func (g *Guarded) Blame(err error) {
 	g.wrong++
 	g.status.Wrong++
 	g.noteError(err)
-	trip := g.probation > 0 || g.wrong >= maxWrong && 2*g.wrong >= g.good
-	g.mu.Unlock()
-	if !trip {
-		return
-	}
-	if done, open := g.cb.Allow(); open == nil {
-		g.force.Store(true)
-		done(err)
-		g.force.Store(false)
+	if (g.breaker.probation > 0 || g.wrong >= maxWrong && 2*g.wrong >= g.good) && g.breaker.admits(now) {
+		g.breaker.trip(now)
+		g.opened()
 	}
 }
 
@@ -333,25 +382,24 @@ func (g *Guarded) noteError(err error) {
 
 // pass is one request that was let through.
 type pass struct {
-	g     *Guarded
-	ctx   context.Context
-	probe bool // it finds out whether the source works again
-	once  sync.Once
-	done  func(error)
+	g       *Guarded
+	ctx     context.Context
+	once    sync.Once
+	ticket  ticket // guarded by g.mu
+	replied bool   // guarded by g.mu; the first bytes have arrived
 }
 
-// answered notes that the first bytes are there. A probe has done its work then:
-// a long body must not keep everybody else waiting.
+// answered notes that the first bytes have arrived. A probe request has
+// succeeded then: a long body must not block other requests.
 func (p *pass) answered() {
-	p.g.add(&p.g.status.Hits, 1)
-	if !p.probe {
-		return
-	}
-	p.done(nil)
-	if done, err := p.g.cb.Allow(); err == nil {
-		p.done = done
-	} else {
-		p.done = func(error) {}
+	g := p.g
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.status.Hits++
+	g.losses, p.replied = 0, true
+	if p.ticket.probe {
+		g.breaker.succeeded(p.ticket)
+		p.ticket, _ = g.breaker.allow(g.opt.Now())
 	}
 }
 
@@ -359,9 +407,7 @@ func (p *pass) answered() {
 // Only the first call counts.
 func (p *pass) end(err error) {
 	p.once.Do(func() {
-		verdict := p.judge(err)
-		p.note(err, verdict)
-		p.done(verdict)
+		p.note(err, p.judge(err))
 		p.g.leave()
 	})
 }
@@ -398,25 +444,10 @@ func (p *pass) note(err, verdict error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	now := g.opt.Now()
-	if f, ok := errors.AsType[*Failure](err); ok && f.Class == ClassBusy && verdict != nil && p.ctx.Err() == nil {
-		until := f.Retry
-		if until.IsZero() {
-			until = now.Add(politePause)
-		}
-		if until.After(g.until) {
-			g.until, g.why = until, "it asked for that"
-		}
-		g.status.LastError, g.status.LastTime = f.Error(), now
-		return
-	}
 	switch {
 	case verdict == nil:
-		g.timeouts, g.status.Failures = 0, 0
-		if g.probation > 0 {
-			if g.probation--; g.probation == 0 {
-				g.tripped = 0
-			}
-		}
+		g.breaker.succeeded(p.ticket)
+		g.status.Failures, g.losses = 0, 0
 		if err != nil {
 			g.status.Misses++
 			return
@@ -426,12 +457,33 @@ func (p *pass) note(err, verdict error) {
 		}
 		g.good++
 	case !errors.Is(verdict, errNeutral):
-		if ClassOf(verdict) == ClassTimeout {
-			g.timeouts++
-		}
 		g.status.Errors++
 		g.noteError(verdict)
+		if g.breaker.failed(p.ticket, now, ClassOf(verdict) == ClassTimeout) {
+			g.opened()
+		}
+	default:
+		g.breaker.void(p.ticket)
+		if !p.replied && p.ctx.Err() != nil {
+			g.losses++
+		}
+		if f, ok := errors.AsType[*Failure](err); ok && f.Class == ClassBusy && p.ctx.Err() == nil {
+			g.pauseAsAsked(f, now)
+		}
 	}
+}
+
+// pauseAsAsked sends nothing until the time that the upstream asked for. mu is
+// held.
+func (g *Guarded) pauseAsAsked(f *Failure, now time.Time) {
+	until := f.Retry
+	if until.IsZero() {
+		until = now.Add(politePause)
+	}
+	if until.After(g.until) {
+		g.until, g.why = until, "it asked for that"
+	}
+	g.status.LastError, g.status.LastTime = f.Error(), now
 }
 
 // guardedBody reports how a body ends.

@@ -473,3 +473,83 @@ func FuzzGlob(f *testing.F) {
 		}
 	})
 }
+
+// TestGuardHangsBesideFaster: a source whose every request is cancelled because
+// another source was faster is left alone if it does not answer at all, and not
+// if it is merely slower.
+func TestGuardHangsBesideFaster(t *testing.T) {
+	for _, c := range []struct {
+		name  string
+		fetch func(context.Context, Ask) (*Reply, error)
+		open  bool
+	}{
+		{"hangs", hangs, true},
+		{"is slower", func(ctx context.Context, ask Ask) (*Reply, error) {
+			select {
+			case <-time.After(200 * time.Millisecond):
+				return gives("x")(ctx, ask)
+			case <-ctx.Done():
+				return hangs(ctx, ask)
+			}
+		}, false},
+		{"is slower and has nothing", func(ctx context.Context, ask Ask) (*Reply, error) {
+			select {
+			case <-time.After(200 * time.Millisecond):
+				return says(ClassAbsent)(ctx, ask)
+			case <-ctx.Done():
+				return hangs(ctx, ask)
+			}
+		}, false},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				g := Guard(&actor{fetch: c.fetch}, GuardOptions{})
+				opened := false
+				for range 200 {
+					ctx, cancel := context.WithCancelCause(t.Context())
+					time.AfterFunc(50*time.Millisecond, func() { cancel(context.Canceled) })
+					began := time.Now()
+					g.ask(t, ctx)
+					if d := time.Since(began); d > 50*time.Millisecond {
+						t.Fatalf("a request returned %v after its cancellation", d-50*time.Millisecond)
+					}
+					if s := g.State(); s.Active > 1 {
+						t.Fatalf("%d requests are active after their cancellation, want at most one", s.Active)
+					}
+					opened = opened || g.State().Open
+					time.Sleep(500 * time.Millisecond)
+				}
+				if opened != c.open {
+					t.Errorf("breaker opened: %v, want %v; %+v", opened, c.open, g.State())
+				}
+				time.Sleep(2 * watchTime)
+				if s := g.State(); s.Active != 0 {
+					t.Errorf("%d requests are still active", s.Active)
+				}
+			})
+		})
+	}
+}
+
+// TestGuardCloseEndsWatch: closing a source ends the request that outlived its
+// cancellation.
+func TestGuardCloseEndsWatch(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := Guard(&actor{fetch: hangs}, GuardOptions{})
+		for range maxLosses + 1 {
+			ctx, cancel := context.WithCancelCause(t.Context())
+			time.AfterFunc(time.Millisecond, func() { cancel(context.Canceled) })
+			g.ask(t, ctx)
+		}
+		if s := g.State(); s.Active != 1 {
+			t.Fatalf("%d requests are active, want the one that is watched", s.Active)
+		}
+		if err := g.Close(); err != nil {
+			t.Fatal(err)
+		}
+		synctest.Wait()
+		if s := g.State(); s.Active != 0 || s.Errors != 0 {
+			t.Errorf("after Close: %+v", s)
+		}
+	})
+}
