@@ -45,6 +45,7 @@ type Config struct {
 	Auth         authConfig      `yaml:"auth" help:"Who may read and write what; docs/auth.md has examples. Tokens are made with symdepot token new."`
 	NoEgress     bool            `yaml:"no_egress" default:"false" help:"Connect nowhere, whatever else is configured." example:"true"`
 	AllowNets    []string        `yaml:"allow_networks" help:"Networks that are not public and that redirects of upstreams may lead to all the same." example:"[10.20.0.0/16]"`
+	AllowHosts   []string        `yaml:"allow_hosts" help:"Hosts that redirects of upstreams may lead to where an HTTP proxy resolves names; *.domain means all hosts below a domain. Other hosts must resolve to public addresses on this machine." example:"[\"*.blob.core.windows.net\"]"`
 	FromEnv      bool            `yaml:"from_env" default:"false" help:"Ask the servers of _NT_SYMBOL_PATH and DEBUGINFOD_URLS too, but never this one." example:"true"`
 	Upstreams    []upstreamEntry `yaml:"upstreams" help:"Who is asked for what neither the depot nor the stores have. An item may also be one text, as for --upstream: PRESET or URL[,layout=L][,rank=N]."`
 	Fetch        fetchConfig     `yaml:"fetch" help:"How long upstreams are waited for."`
@@ -330,7 +331,7 @@ func (c *Config) check() error {
 	if _, err := c.allowed(); err != nil {
 		errs = append(errs, err)
 	}
-	errs = append(errs, c.checkAuth())
+	errs = append(errs, c.checkAllowHosts(), c.checkAuth())
 	if _, _, err := net.SplitHostPort(c.Listen); err != nil {
 		errs = append(errs, c.fault(0, "listen", "an address and a port are expected, such as 127.0.0.1:8080, not %q", c.Listen))
 	}
@@ -365,7 +366,18 @@ func (c *Config) allowed() ([]netip.Prefix, error) {
 // dialer is the way out that the configuration allows.
 func (c *Config) dialer() *upstream.Dialer {
 	nets, _ := c.allowed() // checked when it was read
-	return upstream.NewDialer(upstream.DialerOptions{NoEgress: c.NoEgress, AllowCIDRs: nets})
+	return upstream.NewDialer(upstream.DialerOptions{NoEgress: c.NoEgress, AllowCIDRs: nets, AllowHosts: c.AllowHosts})
+}
+
+// checkAllowHosts checks allow_hosts.
+func (c *Config) checkAllowHosts() error {
+	var errs []error
+	for i, h := range c.AllowHosts {
+		if name := strings.TrimPrefix(h, "*."); name == "" || strings.ContainsAny(name, "*/:@ ") {
+			errs = append(errs, c.fault(0, fmt.Sprintf("allow_hosts[%d]", i), "a host is expected, such as files.example.com or *.example.com, not %q", h))
+		}
+	}
+	return errors.Join(errs...)
 }
 
 // self are the addresses of this server, which must not ask itself.

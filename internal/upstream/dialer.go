@@ -32,6 +32,10 @@ type DialerOptions struct {
 	NoEgress bool
 	// AllowCIDRs are reached by redirects although they are not public.
 	AllowCIDRs []netip.Prefix
+	// AllowHosts are names that redirects may lead to where a proxy resolves
+	// names: a host, or *.domain for all hosts below a domain. Other names are
+	// resolved here first.
+	AllowHosts []string
 	// Connect bounds each connect. 0: 5 s.
 	Connect time.Duration
 	// Proxy chooses the proxy of a request; nil: HTTP_PROXY, HTTPS_PROXY and
@@ -97,9 +101,9 @@ type trust struct {
 // Transport returns a transport that reaches the operator's hosts at any
 // address and every other host at public addresses only. A host may carry a
 // port; without one it stands for ports 80 and 443. Bodies come as they were
-// sent, still encoded. Of a proxy in the environment the address is allowed
-// too; it then resolves the names, and of a host that is not the operator's
-// only addresses written as such can be refused here.
+// sent, still encoded. The address of a proxy is allowed too. A proxy resolves
+// names by itself, so that hosts other than the operator's must be listed in
+// AllowHosts or resolve here to public addresses.
 func (d *Dialer) Transport(operatorHosts ...string) *http.Transport {
 	t := &trust{d: d, hosts: map[string]bool{}, proxies: map[string]bool{}}
 	for _, h := range operatorHosts {
@@ -147,7 +151,7 @@ func (d *Dialer) Client(operatorHosts ...string) *http.Client {
 
 // hostPort is the form in which addresses to dial are compared.
 func hostPort(host, port string) string {
-	return net.JoinHostPort(strings.ToLower(strings.TrimSuffix(host, ".")), port)
+	return net.JoinHostPort(canonicalHost(host), port)
 }
 
 // urlHostPort is hostPort of a URL.
@@ -162,6 +166,9 @@ func urlHostPort(u *url.URL) string {
 // proxy chooses the proxy and sees every request, also those that go out on an
 // idle connection.
 func (t *trust) proxy(req *http.Request) (*url.URL, error) {
+	if t.d.opt.NoEgress {
+		return nil, fmt.Errorf("%s: %w", req.URL.Host, ErrNoEgress)
+	}
 	at := urlHostPort(req.URL)
 	p, err := t.d.opt.Proxy(req)
 	if err != nil {
@@ -169,10 +176,8 @@ func (t *trust) proxy(req *http.Request) (*url.URL, error) {
 		return nil, errors.New("the proxy's address is not valid")
 	}
 	if !t.hosts[at] {
-		if a, err := netip.ParseAddr(req.URL.Hostname()); err == nil {
-			if err := t.d.check(a); err != nil {
-				return nil, err
-			}
+		if err := t.d.checkHost(req.Context(), req.URL.Hostname(), p != nil); err != nil {
+			return nil, err
 		}
 	}
 	t.mu.Lock()
@@ -202,14 +207,13 @@ func (t *trust) dial(ctx context.Context, network, addr string) (net.Conn, error
 	by := &t.d.guarded
 	if known {
 		by = &t.d.trusted
+	} else if err := t.d.checkHost(ctx, host, false); err != nil {
+		return nil, err
 	}
 	if _, err := netip.ParseAddr(host); err == nil || t.d.opt.Lookup == nil {
 		return by.DialContext(ctx, network, addr)
 	}
-	addrs, err := t.d.opt.Lookup(ctx, host)
-	if err == nil && len(addrs) == 0 {
-		err = &net.DNSError{Err: "no such host", Name: host, IsNotFound: true}
-	}
+	addrs, err := t.d.lookup(ctx, host)
 	for _, a := range addrs {
 		var c net.Conn
 		if c, err = by.DialContext(ctx, network, net.JoinHostPort(a.String(), port)); err == nil {
@@ -217,53 +221,4 @@ func (t *trust) dial(ctx context.Context, network, addr string) (net.Conn, error
 		}
 	}
 	return nil, err
-}
-
-func prefixes(list ...string) []netip.Prefix {
-	out := make([]netip.Prefix, len(list))
-	for i, s := range list {
-		out[i] = netip.MustParsePrefix(s)
-	}
-	return out
-}
-
-var (
-	// reserved4 are the IPv4 networks that are no public hosts, by the
-	// registries of special-purpose addresses, and the wire server of Azure,
-	// which looks public.
-	reserved4 = prefixes("0.0.0.0/8", "10.0.0.0/8", "100.64.0.0/10", "127.0.0.0/8", "169.254.0.0/16", "172.16.0.0/12", "192.0.0.0/24",
-		"192.0.2.0/24", "192.88.99.0/24", "192.168.0.0/16", "198.18.0.0/15", "198.51.100.0/24", "203.0.113.0/24", "224.0.0.0/4", "240.0.0.0/4",
-		"168.63.129.16/32")
-	// global6 is all that is given out to hosts of the IPv6 internet;
-	// reserved6 is what of it is none: protocol assignments with Teredo and
-	// ORCHID, documentation, 6to4.
-	global6   = netip.MustParsePrefix("2000::/3")
-	reserved6 = prefixes("2001::/23", "2001:db8::/32", "2002::/16", "3fff::/20")
-	// nat64 holds an IPv4 address in its last four bytes. Networks without
-	// IPv4 reach public hosts through it.
-	nat64 = netip.MustParsePrefix("64:ff9b::/96")
-)
-
-// Public reports whether an address is one of the public internet, in whatever
-// form it is written: not private, of this machine, of the link, shared by a
-// provider, reserved, for documentation, or of many hosts.
-func Public(a netip.Addr) bool {
-	a = a.Unmap().WithZone("")
-	if a.Is4() {
-		return !within(a, reserved4)
-	}
-	if nat64.Contains(a) {
-		b := a.As16()
-		return Public(netip.AddrFrom4([4]byte(b[12:])))
-	}
-	return global6.Contains(a) && !within(a, reserved6)
-}
-
-func within(a netip.Addr, list []netip.Prefix) bool {
-	for _, p := range list {
-		if p.Contains(a) {
-			return true
-		}
-	}
-	return false
 }
