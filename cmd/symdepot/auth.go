@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -130,7 +131,9 @@ func (c *Config) guard(d *depot.Depot, log *slog.Logger) (*guard, error) {
 	if t := &c.TLS; t.on() {
 		cfg := auth.TLSConfig{Cert: t.Cert, Key: t.Key, ClientCA: t.ClientCA, RequireClientCert: t.RequireClientCert}
 		if len(t.ACME.Domains) > 0 {
-			m := auth.ACMEConfig{Domains: t.ACME.Domains, Dir: t.ACME.Dir, Email: t.ACME.Email, Directory: t.ACME.Directory, AcceptTerms: t.ACME.AcceptTerms}
+			m := auth.ACMEConfig{
+				Client: c.dialer().ClientFor(cmp.Or(t.ACME.Directory, auth.LetsEncrypt)), Domains: t.ACME.Domains, Dir: t.ACME.Dir, Email: t.ACME.Email, Directory: t.ACME.Directory, AcceptTerms: t.ACME.AcceptTerms,
+			}
 			cfg.ACME = &m
 		}
 		if g.tls, err = auth.NewTLS(cfg, g.gate, log); err != nil {

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"net/url"
 	"strings"
@@ -13,6 +12,7 @@ import (
 	"time"
 
 	"github.com/symdepot/symdepot/internal/term"
+	"github.com/symdepot/symdepot/internal/upstream"
 	"github.com/symdepot/symdepot/layout"
 	"github.com/symdepot/symdepot/symstore"
 )
@@ -33,21 +33,15 @@ const maxPointer = 64 << 10
 // from another takes long. Downloads are watched for silence instead.
 const askTimeout = 2 * time.Minute
 
+// connectTimeout bounds each connect.
+const connectTimeout = 10 * time.Second
+
 func openHTTPStore(name string) (*httpStore, error) {
 	u, err := url.Parse(name)
 	if err != nil || u.Host == "" {
 		return nil, term.UsageError(name + " is no URL")
 	}
-	transport := &http.Transport{
-		Proxy:                 http.ProxyFromEnvironment,
-		DialContext:           (&net.Dialer{Timeout: 10 * time.Second}).DialContext,
-		TLSHandshakeTimeout:   10 * time.Second,
-		ResponseHeaderTimeout: askTimeout,
-		MaxIdleConnsPerHost:   4,
-		// What is stored compressed is to arrive so.
-		DisableCompression: true,
-	}
-	return &httpStore{base: u, client: &http.Client{Transport: transport}}, nil
+	return &httpStore{base: u, client: upstream.NewDialer(upstream.DialerOptions{Connect: connectTimeout}).ClientFor(name)}, nil
 }
 
 func (h *httpStore) where(stored string) string { return stored }

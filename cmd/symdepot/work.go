@@ -21,6 +21,7 @@ import (
 	"github.com/symdepot/symdepot/internal/server"
 	"github.com/symdepot/symdepot/internal/term"
 	"github.com/symdepot/symdepot/internal/transcode"
+	"github.com/symdepot/symdepot/internal/upstream"
 )
 
 type workCmd struct {
@@ -105,6 +106,7 @@ func (c workCmd) worker(log *slog.Logger, ts *transcode.Transcoders, minFree int
 	}
 	srv := &client.Server{
 		URL: c.Server, Log: log,
+		HTTP: upstream.NewDialer(upstream.DialerOptions{}).ClientFor(c.Server),
 		// Two workers must not be taken for one.
 		Worker: cmp.Or(c.Name, host) + "-" + strings.ToLower(rand.Text()[:6]),
 		Token: func() (string, error) {

@@ -35,6 +35,9 @@ type TLSConfig struct {
 	Now func() time.Time
 }
 
+// LetsEncrypt is the directory URL of the authority that is asked by default.
+const LetsEncrypt = autocert.DefaultACMEDirectory
+
 // ACMEConfig says how certificates are got from an authority that speaks ACME.
 // They are renewed when a third of their lifetime is left.
 type ACMEConfig struct {
@@ -50,7 +53,7 @@ type ACMEConfig struct {
 	// AcceptTerms says that the operator agrees to the authority's terms;
 	// without, nothing is asked for.
 	AcceptTerms bool
-	// Client makes the requests; nil is http.DefaultClient.
+	// Client makes the requests to the authority; nil is http.DefaultClient.
 	Client *http.Client
 }
 
@@ -243,7 +246,7 @@ func newACME(c *ACMEConfig) (*autocert.Manager, error) {
 		Client:     &acme.Client{DirectoryURL: c.Directory, HTTPClient: c.Client, UserAgent: "symdepot"},
 	}
 	if c.Directory == "" {
-		m.Client.DirectoryURL = autocert.DefaultACMEDirectory
+		m.Client.DirectoryURL = LetsEncrypt
 	}
 	// A folder that cannot be written would only show when the first client
 	// comes, and then use up what the authority allows in a week.

@@ -33,7 +33,8 @@ type Server struct {
 	// Token returns the token to show. It is called anew for every request, so
 	// that a new one can be put into place.
 	Token func() (string, error)
-	// HTTP sends requests; nil is a client of our own.
+	// HTTP sends requests. Redirects are not followed: the token is for this
+	// server only.
 	HTTP *http.Client
 	// Log says what is waited for; nil discards.
 	Log *slog.Logger
@@ -110,17 +111,6 @@ func final(err error) bool {
 	return errors.Is(err, ErrLost) || errors.Is(err, ErrGone) || errors.Is(err, ErrRefused)
 }
 
-// own is the client for servers without one of the caller's. An answer must
-// begin in time; how long it is, is another matter.
-var own = &http.Client{
-	Transport: &http.Transport{
-		Proxy: http.ProxyFromEnvironment, MaxIdleConnsPerHost: 8, IdleConnTimeout: time.Minute, TLSHandshakeTimeout: 15 * time.Second,
-		ResponseHeaderTimeout: 2 * time.Minute, ForceAttemptHTTP2: true, DisableCompression: true,
-	},
-	// The token is for this server and no other.
-	CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
-}
-
 // call sends one request and returns the answer of a success.
 func (s *Server) call(ctx context.Context, method, path string, header http.Header, body io.Reader, size int64) (*http.Response, error) {
 	base, err := url.Parse(strings.TrimRight(s.URL, "/"))
@@ -144,7 +134,9 @@ func (s *Server) call(ctx context.Context, method, path string, header http.Head
 	req.Header.Set("Authorization", "Bearer "+strings.TrimSpace(token))
 	req.Header.Set("X-Symdepot-Worker", s.Worker)
 	req.Header.Set("User-Agent", "symdepot-worker")
-	resp, err := cmp.Or(s.HTTP, own).Do(req)
+	direct := *s.HTTP
+	direct.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
+	resp, err := direct.Do(req)
 	if err != nil {
 		return nil, describe(err)
 	}

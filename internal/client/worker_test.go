@@ -94,7 +94,7 @@ func working(t *testing.T, f *fakeServer, do func(ctx context.Context, j Job, pd
 	log = &buffer{}
 	l := slog.New(slog.NewTextHandler(log, nil))
 	w := &Worker{
-		Server:   &Server{URL: ts.URL + "/", Worker: "w", Token: func() (string, error) { return "secret", nil }, Backoff: time.Millisecond, Log: l},
+		Server:   &Server{HTTP: ts.Client(), URL: ts.URL + "/", Worker: "w", Token: func() (string, error) { return "secret", nil }, Backoff: time.Millisecond, Log: l},
 		Versions: func() []string { return []string{"3.1.0"} }, Do: do, Log: l, Poll: time.Second,
 	}
 	ctx, cancel := context.WithCancel(context.Background())
@@ -343,7 +343,7 @@ func TestBackPressure(t *testing.T) {
 	defer ts.Close()
 	log := &buffer{}
 	w := &Worker{
-		Server:   &Server{URL: ts.URL, Worker: "w", Token: func() (string, error) { return "secret", nil }},
+		Server:   &Server{HTTP: ts.Client(), URL: ts.URL, Worker: "w", Token: func() (string, error) { return "secret", nil }},
 		Versions: func() []string { return []string{"3.1.0"} }, Log: slog.New(slog.NewTextHandler(log, nil)),
 		Room: func() error { return errors.New("the disk is full") },
 	}

@@ -149,6 +149,23 @@ func (d *Dialer) Client(operatorHosts ...string) *http.Client {
 	return &http.Client{Transport: d.Transport(operatorHosts...), CheckRedirect: checkRedirect}
 }
 
+// answerTime is how long a server may take to begin an answer to a client that
+// ClientFor returned: it may have to ask an upstream first.
+const answerTime = 2 * time.Minute
+
+// ClientFor returns a client for one server, which the operator named by its
+// URL and which may have any address. Redirects are followed by the rules of
+// sources.
+func (d *Dialer) ClientFor(server string) *http.Client {
+	var hosts []string
+	if u, err := url.Parse(server); err == nil && u.Host != "" {
+		hosts = append(hosts, urlHostPort(u))
+	}
+	t := d.Transport(hosts...)
+	t.ResponseHeaderTimeout = answerTime
+	return &http.Client{Transport: t, CheckRedirect: checkRedirect}
+}
+
 // hostPort is the form in which addresses to dial are compared.
 func hostPort(host, port string) string {
 	return net.JoinHostPort(canonicalHost(host), port)
