@@ -137,10 +137,7 @@ func newFetcher(sources []Upstream, limits Limits, lives Lifetimes) *fetcher {
 	limits.Fetches = cmp.Or(limits.Fetches, 64)
 	sources = slices.Clone(sources)
 	slices.SortStableFunc(sources, func(a, b Upstream) int { return cmp.Compare(a.Rank, b.Rank) })
-	checksums := slices.ContainsFunc(sources, func(u Upstream) bool {
-		c, ok := u.Source.(interface{ NeedsChecksum() bool })
-		return ok && c.NeedsChecksum()
-	})
+	checksums := slices.ContainsFunc(sources, func(u Upstream) bool { return u.Source.Traits().NeedsChecksum })
 	return &fetcher{
 		checksums: checksums, sources: sources, limits: limits, lives: lives, transfers: make(map[string]*transfer),
 		slots: make(chan struct{}, limits.Fetches), renewing: make(chan struct{}, refreshers),
@@ -155,8 +152,8 @@ type UpstreamStatus = upstream.Status
 func (d *Depot) Upstreams() []UpstreamStatus {
 	var list []UpstreamStatus
 	for _, u := range slices.Concat(d.fetch.sources, d.symcaches.far.sources) {
-		if g, ok := u.Source.(interface{ State() upstream.Status }); ok {
-			list = append(list, g.State())
+		if status := u.Source.Traits().Status; status != nil {
+			list = append(list, status())
 		}
 	}
 	return list
@@ -342,8 +339,8 @@ func (f *fetcher) seen(q Question) []Upstream {
 		if !q.Scope.sees(u.Product) {
 			continue
 		}
-		if s, ok := u.Source.(interface{ ServerID() string }); ok && len(q.Via) > 1 {
-			if id := s.ServerID(); id != "" && slices.Contains(q.Via, id) {
+		if len(q.Via) > 1 {
+			if id := u.Source.Traits().ServerID; id != "" && slices.Contains(q.Via, id) {
 				continue
 			}
 		}

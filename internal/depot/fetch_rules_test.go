@@ -29,7 +29,7 @@ func ask(ctx context.Context, d *Depot, q Question) ([]byte, error) {
 // picky is asked only with a checksum.
 type picky struct{ *elsewhere }
 
-func (picky) NeedsChecksum() bool { return true }
+func (picky) Traits() upstream.Traits { return upstream.Traits{NeedsChecksum: true} }
 
 // TestChecksumIsAnotherQuestion: whoever sends no checksum does not spoil the
 // answer for those who do.
@@ -143,9 +143,9 @@ type twin struct {
 	of func() *Depot
 }
 
-func (w twin) Name() string     { return w.id }
-func (w twin) ServerID() string { return w.id }
-func (w twin) Close() error     { return nil }
+func (w twin) Name() string            { return w.id }
+func (w twin) Traits() upstream.Traits { return upstream.Traits{ServerID: w.id} }
+func (w twin) Close() error            { return nil }
 func (w twin) Fetch(ctx context.Context, ask upstream.Ask) (*upstream.Reply, error) {
 	f, err := w.of().Fetch(ctx, Question{Request: ask.Request, Via: append(ask.Via[:len(ask.Via):len(ask.Via)], w.id)})
 	if err != nil {

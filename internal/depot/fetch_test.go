@@ -26,8 +26,9 @@ type elsewhere struct {
 	fetch func(ctx context.Context, ask upstream.Ask) (*upstream.Reply, error)
 }
 
-func (e *elsewhere) Name() string { return e.name }
-func (e *elsewhere) Close() error { return nil }
+func (e *elsewhere) Name() string            { return e.name }
+func (e *elsewhere) Close() error            { return nil }
+func (e *elsewhere) Traits() upstream.Traits { return upstream.Traits{} }
 func (e *elsewhere) Fetch(ctx context.Context, ask upstream.Ask) (*upstream.Reply, error) {
 	e.asked.Add(1)
 	return e.fetch(ctx, ask)

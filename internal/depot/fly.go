@@ -283,8 +283,8 @@ func (d *Depot) receive(ctx context.Context, fl *transfer, got answer) error {
 	if err != nil {
 		sp.Abort()
 		fail := &upstream.Failure{Source: got.from.Source.Name(), Class: upstream.ClassBroken, Err: err}
-		if b, ok := got.from.Source.(interface{ Blame(error) }); ok {
-			b.Blame(fail)
+		if blame := got.from.Source.Traits().Blame; blame != nil {
+			blame(fail)
 		}
 		d.log.Warn("a source sent a file that is not the one asked for", "source", got.from.Source.Name(), "path", got.reply.Path, "error", err)
 		return fail

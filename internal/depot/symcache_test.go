@@ -284,7 +284,7 @@ func (p *plant) made(t *testing.T, path string) string {
 // farServer is another SymCache server.
 type farServer struct{ *elsewhere }
 
-func (farServer) SymCacheServer() bool { return true }
+func (farServer) Traits() upstream.Traits { return upstream.Traits{SymCacheServer: true} }
 
 // gives answers with a file of a version.
 func (e farServer) gives(version, body string) {

@@ -51,10 +51,7 @@ func (s *farSymCaches) init(sources []Upstream) {
 }
 
 // speaksSymCache reports whether a source is a SymCache server.
-func speaksSymCache(u Upstream) bool {
-	s, ok := u.Source.(interface{ SymCacheServer() bool })
-	return ok && s.SymCacheServer()
-}
+func speaksSymCache(u Upstream) bool { return u.Source.Traits().SymCacheServer }
 
 // farTransfer is what is asked of other servers for one key and version.
 type farTransfer struct {
@@ -225,8 +222,8 @@ func (d *Depot) takeFar(ctx context.Context, u Upstream, f *farTransfer, reply *
 	none := symcache.Version{}
 	broken := func(err error) error {
 		fail := &upstream.Failure{Source: u.Source.Name(), Class: upstream.ClassBroken, Err: err}
-		if b, ok := u.Source.(interface{ Blame(error) }); ok {
-			b.Blame(fail)
+		if blame := u.Source.Traits().Blame; blame != nil {
+			blame(fail)
 		}
 		return fail
 	}

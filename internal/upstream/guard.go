@@ -145,11 +145,12 @@ var errNeutral = errors.New("neither good nor bad")
 // Name is the source's.
 func (g *Guarded) Name() string { return g.src.Name() }
 
-// SymCacheServer reports whether the source speaks the SymCache protocol, and
-// nothing else.
-func (g *Guarded) SymCacheServer() bool {
-	s, ok := g.src.(interface{ SymCacheServer() bool })
-	return ok && s.SymCacheServer()
+// Traits are those of the source, with what the guard adds.
+func (g *Guarded) Traits() Traits {
+	t := g.src.Traits()
+	t.NeedsChecksum = t.NeedsChecksum || g.opt.RequiresChecksum
+	t.Status, t.Blame = g.State, g.Blame
+	return t
 }
 
 // Rank is the one configured.

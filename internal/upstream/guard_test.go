@@ -20,8 +20,9 @@ type actor struct {
 	asked atomic.Int64
 }
 
-func (a *actor) Name() string { return "actor" }
-func (a *actor) Close() error { return nil }
+func (a *actor) Name() string   { return "actor" }
+func (a *actor) Traits() Traits { return Traits{} }
+func (a *actor) Close() error   { return nil }
 func (a *actor) Fetch(ctx context.Context, ask Ask) (*Reply, error) {
 	a.asked.Add(1)
 	return a.fetch(ctx, ask)

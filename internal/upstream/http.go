@@ -242,9 +242,15 @@ func maskPath(escaped string) string {
 // Name is what the configuration calls the server.
 func (h *HTTP) Name() string { return h.cfg.Name }
 
-// SymCacheServer reports whether the server speaks the SymCache protocol, and
-// nothing else.
-func (h *HTTP) SymCacheServer() bool { return h.cfg.Layout == SymCacheServer }
+// Traits says whether the server speaks the SymCache protocol, and its id once
+// it has answered.
+func (h *HTTP) Traits() Traits {
+	t := Traits{SymCacheServer: h.cfg.Layout == SymCacheServer}
+	if id := h.peer.Load(); id != nil {
+		t.ServerID = *id
+	}
+	return t
+}
 
 // Close ends idle connections.
 func (h *HTTP) Close() error {

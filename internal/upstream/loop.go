@@ -14,25 +14,3 @@ func (x *question) loop(a *answer, err error) error {
 	}
 	return err
 }
-
-// ServerID is what the server calls itself where loops are looked for; empty
-// until it has said so.
-func (h *HTTP) ServerID() string {
-	if id := h.peer.Load(); id != nil {
-		return *id
-	}
-	return ""
-}
-
-// ServerID is what the source calls itself where loops are looked for; empty if
-// it has not said so.
-func (g *Guarded) ServerID() string {
-	if s, ok := g.src.(interface{ ServerID() string }); ok {
-		return s.ServerID()
-	}
-	return ""
-}
-
-// NeedsChecksum reports whether the source is asked only what came with a
-// checksum.
-func (g *Guarded) NeedsChecksum() bool { return g.opt.RequiresChecksum }

@@ -35,7 +35,7 @@ func TestOurOwnKind(t *testing.T) {
 	}
 	g := Guard(h, GuardOptions{})
 	t.Cleanup(func() { _ = g.Close() })
-	if g.ServerID() != "" {
+	if g.Traits().ServerID != "" {
 		t.Error("known before it was asked")
 	}
 	req := func(path string) Ask {
@@ -47,8 +47,8 @@ func TestOurOwnKind(t *testing.T) {
 	}
 	_, err = g.Fetch(t.Context(), req("none.pdb/44E4EC8C2F41492B9369D6B9A059577C2/none.sym"))
 	f, ok := errors.AsType[*Failure](err)
-	if !ok || f.Class != ClassAbsent || f.Retry.IsZero() || f.Retry.After(time.Now()) || g.ServerID() != "them" {
-		t.Errorf("%+v, from %q", err, g.ServerID())
+	if !ok || f.Class != ClassAbsent || f.Retry.IsZero() || f.Retry.After(time.Now()) || g.Traits().ServerID != "them" {
+		t.Errorf("%+v, from %q", err, g.Traits().ServerID)
 	}
 	reply, err := g.Fetch(t.Context(), req("app.exe/5B2AC3D71E000/app.sym"))
 	if err != nil {

@@ -23,8 +23,30 @@ type Source interface {
 	// when it is clear that none will come: then the error is a *Failure.
 	// The context governs the body too. Asked is how the client asked.
 	Fetch(ctx context.Context, ask Ask) (*Reply, error)
+	// Traits says what else is known of the source, and what else it can do.
+	Traits() Traits
 	// Close lets go of what the source holds. Replies stay readable.
 	Close() error
+}
+
+// Traits are the properties and the optional abilities of a source. The zero
+// value is that of a source that only fetches.
+type Traits struct {
+	// SymCacheServer is set if the source speaks the SymCache protocol, and
+	// nothing else.
+	SymCacheServer bool
+	// NeedsChecksum is set if the source is asked only for what the client sent
+	// a checksum for.
+	NeedsChecksum bool
+	// ServerID is the id by which a server of our own kind detects loops; empty
+	// for all others, and until the server has answered once.
+	ServerID string
+	// Status returns the counters and the state of the circuit breaker. Nil if
+	// the source has neither.
+	Status func() Status
+	// Blame reports that a file from the source was not the one asked for: err
+	// says what was wrong. Nil if the source does not mind.
+	Blame func(err error)
 }
 
 // Ask says what is wanted of a source.

@@ -74,6 +74,9 @@ func NewStore(b bucket.Bucket, cfg StoreConfig) (*Store, error) {
 // Name is what the configuration calls the bucket.
 func (s *Store) Name() string { return s.cfg.Name }
 
+// Traits of a bucket are none.
+func (s *Store) Traits() Traits { return Traits{} }
+
 // Close ends idle connections.
 func (s *Store) Close() error { return s.b.Close() }
 
@@ -443,6 +446,9 @@ func NewFolderSource(name, dir string, opt Options) *FolderSource {
 
 // Name is what the configuration calls the folder.
 func (s *FolderSource) Name() string { return s.name }
+
+// Traits of a folder are none.
+func (s *FolderSource) Traits() Traits { return Traits{} }
 
 // Close closes the folder. Replies stay readable.
 func (s *FolderSource) Close() error {
