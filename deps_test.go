@@ -45,9 +45,10 @@ var mayImport = map[string][]string{
 	// Commands wire everything; test rooms help tests only.
 	"cmd/symdepot":                     nil,
 	"internal/blob/blobtest":           {"internal/blob"},
-	"internal/bucket/buckettest":       {"internal/bucket"},
+	"internal/bucket/buckettest":       {"internal/bucket", "internal/symtest"},
 	"internal/client":                  {"internal/blob"},
 	"internal/transcode/transcodetest": {"debugid", "pdb"},
+	"internal/symtest":                 {},
 }
 
 // soleImporter names the one room that may link a heavy module.

@@ -13,6 +13,8 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+
+	"github.com/symdepot/symdepot/internal/symtest"
 )
 
 func openBytes(b []byte, opt Options) (*Reader, error) {
@@ -22,13 +24,9 @@ func openBytes(b []byte, opt Options) (*Reader, error) {
 // material is the folder of real files that are not ours to distribute.
 func material(t testing.TB, elem ...string) string {
 	t.Helper()
-	root := os.Getenv("SYMDEPOT_MATERIAL")
-	if root == "" {
-		t.Skip("SYMDEPOT_MATERIAL is not set: no real cabinets here")
-	}
-	path := filepath.Join(append([]string{root}, elem...)...)
+	path := filepath.Join(append([]string{symtest.Material(t)}, elem...)...)
 	if _, err := os.Stat(path); err != nil {
-		t.Skip("not among the fetched files: ", err)
+		symtest.Missing(t, "material", "not among the fetched files: %v", err)
 	}
 	return path
 }

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/symdepot/symdepot/internal/symtest"
 	"github.com/symdepot/symdepot/layout"
 	"github.com/symdepot/symdepot/symfile"
 )
@@ -18,10 +19,7 @@ type materialRow map[string]string
 // expected values, or skips the test.
 func readMaterial(t *testing.T) (string, []materialRow) {
 	t.Helper()
-	dir := os.Getenv("SYMDEPOT_MATERIAL")
-	if dir == "" {
-		t.Skip("SYMDEPOT_MATERIAL names no folder of real symbol files with an expected.tsv")
-	}
+	dir := symtest.Material(t)
 	f, err := os.Open(filepath.Join(dir, "expected.tsv"))
 	if err != nil {
 		t.Fatal(err)

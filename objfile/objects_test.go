@@ -15,6 +15,7 @@ import (
 	"crypto/sha256"
 
 	"github.com/symdepot/symdepot/debugid"
+	"github.com/symdepot/symdepot/internal/symtest"
 )
 
 // identifier is what the parsers of ELF, Mach-O and WASM have in common.
@@ -143,10 +144,7 @@ const maxAlloc = 16 << 20
 // TestMaterial compares with what other programs say of a collection of real
 // files, named with their ids in a table expected.tsv.
 func TestMaterial(t *testing.T) {
-	dir := os.Getenv("SYMDEPOT_MATERIAL")
-	if dir == "" {
-		t.Skip("SYMDEPOT_MATERIAL does not name a folder with real files and expected.tsv")
-	}
+	dir := symtest.Material(t)
 	table, err := os.ReadFile(filepath.Join(dir, "expected.tsv"))
 	if err != nil {
 		t.Fatal(err)

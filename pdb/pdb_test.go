@@ -16,6 +16,8 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/symdepot/symdepot/internal/symtest"
 )
 
 // facts is everything that a File says about itself, as text.
@@ -311,10 +313,7 @@ func TestSources(t *testing.T) {
 
 // TestMaterial reads the PDBs of a folder with an expected.tsv.
 func TestMaterial(t *testing.T) {
-	dir := os.Getenv("SYMDEPOT_MATERIAL")
-	if dir == "" {
-		t.Skip("SYMDEPOT_MATERIAL names no folder with real files")
-	}
+	dir := symtest.Material(t)
 	table, err := os.ReadFile(filepath.Join(dir, "expected.tsv"))
 	if err != nil {
 		t.Skip("needs the table of the real files (make setup fetches it): ", err)

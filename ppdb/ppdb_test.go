@@ -14,6 +14,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/symdepot/symdepot/internal/symtest"
 )
 
 var le = binary.LittleEndian
@@ -281,10 +283,7 @@ func TestBudget(t *testing.T) {
 
 // TestMaterial reads the portable PDBs of a folder with an expected.tsv.
 func TestMaterial(t *testing.T) {
-	dir := os.Getenv("SYMDEPOT_MATERIAL")
-	if dir == "" {
-		t.Skip("SYMDEPOT_MATERIAL names no folder with real files")
-	}
+	dir := symtest.Material(t)
 	table, err := os.ReadFile(filepath.Join(dir, "expected.tsv"))
 	if err != nil {
 		t.Skip("needs the table of the real files (make setup fetches it): ", err)

@@ -14,15 +14,15 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/symdepot/symdepot/internal/symtest"
 )
 
 // TestEveryLayout adds every test file there is, asks a running server with
 // curl for every path that identify prints, in the case printed, in lower and
 // in upper case, and compares the bytes with those of the file or its slice.
 func TestEveryLayout(t *testing.T) {
-	if _, err := exec.LookPath("curl"); err != nil {
-		t.Skip("needs curl")
-	}
+	symtest.Tool(t, "curl")
 	repo, err := filepath.Abs("../..")
 	if err != nil {
 		t.Fatal(err)

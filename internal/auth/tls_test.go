@@ -28,6 +28,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/symdepot/symdepot/internal/symtest"
 )
 
 // authority issues certificates.
@@ -377,15 +379,7 @@ func nameAnswer(q []byte) []byte {
 
 // TestACME gets a certificate from pebble, the test server of Let's Encrypt.
 func TestACME(t *testing.T) {
-	pebble, err := exec.LookPath("pebble")
-	if err != nil {
-		if pebble, err = exec.LookPath("../../.cache/bin/pebble"); err != nil {
-			t.Skip("pebble is not installed (go install github.com/letsencrypt/pebble/v2/cmd/pebble)")
-		}
-	}
-	if pebble, err = filepath.Abs(pebble); err != nil {
-		t.Fatal(err)
-	}
+	pebble := symtest.Tool(t, "pebble")
 	dir := t.TempDir()
 	a := newAuthority(t, "pebble's own")
 	cert, key, _ := serverPair(t, a, dir)

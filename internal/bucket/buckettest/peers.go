@@ -20,6 +20,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/symdepot/symdepot/internal/symtest"
 )
 
 // Peer is a running object store with one empty bucket in it.
@@ -33,27 +35,11 @@ type Peer struct {
 	Host string
 }
 
-// find is the path of a peer's program, in the folder SYMDEPOT_PEERS or on
-// PATH; without it the test is skipped.
-func find(t testing.TB, name string) string {
-	t.Helper()
-	if dir := os.Getenv("SYMDEPOT_PEERS"); dir != "" {
-		if p, err := exec.LookPath(filepath.Join(dir, name)); err == nil {
-			return p
-		}
-	}
-	p, err := exec.LookPath(name)
-	if err != nil {
-		t.Skipf("%s is neither on PATH nor in the folder SYMDEPOT_PEERS; scripts/peers gets it", name)
-	}
-	return p
-}
-
 // start runs a peer on a free port until the test ends and returns its
 // address, once probe (a path) is answered.
 func start(t testing.TB, name, probe string, args func(port string) []string) string {
 	t.Helper()
-	path := find(t, name)
+	path := symtest.Tool(t, name)
 	var said string
 	for range 5 { // the port may be gone when the peer wants it
 		l, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")

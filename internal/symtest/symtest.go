@@ -1,0 +1,104 @@
+// Package symtest finds what tests need from outside the repository: real
+// symbol files, and the clients and servers that serve as independent judges.
+//
+// A test that does not find what it needs is skipped and says what is missing.
+// The variable SYMDEPOT_REQUIRE turns that into a failure: it lists, separated
+// by commas, the groups that this machine must have. Continuous integration
+// sets it, so that a missing installation step cannot pass as a skipped test.
+package symtest
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// The groups that SYMDEPOT_REQUIRE may name, with the programs of each.
+// Material has files instead of programs.
+var groups = map[string][]string{
+	"material":  nil,
+	"debuggers": {"gdb", "lldb-19", "llvm-symbolizer-19", "debuginfod-find", "debuginfod", "eu-addr2line", "dlv"},
+	"stores":    {"versitygw", "fake-gcs-server", "azurite-blob"},
+	"tools":     {"curl", "gcc", "strip", "dpkg-deb", "rpmbuild", "cabextract", "7zz", "bsdtar", "gcab", "xz", "bzip2", "pebble"},
+	"kerberos":  {"krb5kdc", "kadmin.local", "kinit"},
+}
+
+// required reports whether SYMDEPOT_REQUIRE names the group.
+func required(group string) bool {
+	return slices.Contains(strings.Split(os.Getenv("SYMDEPOT_REQUIRE"), ","), group)
+}
+
+// Missing ends a test that does not find what it needs: it fails where
+// SYMDEPOT_REQUIRE names the group, and is skipped elsewhere.
+func Missing(tb testing.TB, group, format string, args ...any) {
+	tb.Helper()
+	if required(group) {
+		tb.Fatalf("SYMDEPOT_REQUIRE names "+group+", but "+format, args...)
+	}
+	tb.Skipf(format, args...)
+}
+
+// Material returns the folder of real symbol files that scripts/material
+// fetches; its expected.tsv holds their ids and paths.
+func Material(tb testing.TB) string {
+	tb.Helper()
+	dir := os.Getenv("SYMDEPOT_MATERIAL")
+	if _, err := os.Stat(filepath.Join(dir, "expected.tsv")); dir == "" || err != nil {
+		Missing(tb, "material", "SYMDEPOT_MATERIAL names no folder of real symbol files with an expected.tsv; make setup fetches them")
+	}
+	return dir
+}
+
+// Tool returns the path of a program, or ends the test through Missing. It
+// looks on PATH, in the folders of system programs, in SYMDEPOT_PEERS, and
+// where scripts/setup puts what it builds.
+func Tool(tb testing.TB, name string) string {
+	tb.Helper()
+	path := find(name)
+	if path == "" {
+		Missing(tb, groupOf(name), "%s is not installed; make setup installs it where it can", name)
+	}
+	return path
+}
+
+func find(name string) string {
+	if p, err := exec.LookPath(name); err == nil {
+		return p
+	}
+	dirs := []string{"/usr/sbin", "/sbin", os.Getenv("SYMDEPOT_PEERS")}
+	if root := moduleRoot(); root != "" {
+		dirs = append(dirs, filepath.Join(root, ".cache", "bin"))
+	}
+	for _, dir := range dirs {
+		if dir == "" {
+			continue
+		}
+		if p, err := exec.LookPath(filepath.Join(dir, name)); err == nil {
+			return p
+		}
+	}
+	return ""
+}
+
+func groupOf(tool string) string {
+	for group, tools := range groups {
+		if slices.Contains(tools, tool) {
+			return group
+		}
+	}
+	return "tools"
+}
+
+// moduleRoot returns the folder of go.mod: tests run in their package's folder.
+func moduleRoot() string {
+	dir, err := os.Getwd()
+	for ; err == nil && dir != filepath.Dir(dir); dir = filepath.Dir(dir) {
+		if _, err := os.Stat(filepath.Join(dir, "go.mod")); err == nil {
+			return dir
+		}
+	}
+	return ""
+}

@@ -1,0 +1,80 @@
+package symtest
+
+import (
+	"bufio"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// TestRequired fails for each thing that SYMDEPOT_REQUIRE asks for and this
+// machine lacks. Without it, a missing tool only skips tests.
+func TestRequired(t *testing.T) {
+	names := os.Getenv("SYMDEPOT_REQUIRE")
+	if names == "" {
+		t.Skip("SYMDEPOT_REQUIRE is not set: missing tools and files skip the tests that need them")
+	}
+	for _, group := range strings.Split(names, ",") {
+		tools, ok := groups[group]
+		if !ok {
+			t.Errorf("SYMDEPOT_REQUIRE names %q; the groups are debuggers, kerberos, material, stores, tools", group)
+			continue
+		}
+		for _, name := range tools {
+			if find(name) == "" {
+				t.Errorf("%s is not installed; SYMDEPOT_REQUIRE names its group %s", name, group)
+			}
+		}
+		if group == "material" {
+			requireMaterial(t)
+		}
+	}
+}
+
+// requireMaterial compares the fetched files with the table of the repository.
+func requireMaterial(t *testing.T) {
+	dir := Material(t)
+	have := paths(t, filepath.Join(dir, "expected.tsv"))
+	for p := range paths(t, filepath.Join(moduleRoot(), "testdata", "public.tsv")) {
+		if !have[p] {
+			t.Errorf("%s was not fetched, or has another SHA-256 than testdata/public.tsv says", p)
+		}
+	}
+}
+
+// paths returns the first column of a tab-separated table.
+func paths(t *testing.T, name string) map[string]bool {
+	t.Helper()
+	f, err := os.Open(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	all := map[string]bool{}
+	sc := bufio.NewScanner(f)
+	sc.Buffer(nil, 1<<20)
+	for sc.Scan() {
+		p, _, _ := strings.Cut(sc.Text(), "\t")
+		all[p] = true
+	}
+	if err := sc.Err(); err != nil {
+		t.Fatal(err)
+	}
+	return all
+}
+
+func TestFindLooksForProgramsOnPath(t *testing.T) {
+	dir := t.TempDir()
+	if err := os.WriteFile(filepath.Join(dir, "judge"), []byte("#!/bin/sh\n"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("PATH", "")
+	t.Setenv("SYMDEPOT_PEERS", dir)
+	if got, want := find("judge"), filepath.Join(dir, "judge"); got != want {
+		t.Errorf("find(judge) = %q, want %q from SYMDEPOT_PEERS", got, want)
+	}
+	if got := find("no-such-program"); got != "" {
+		t.Errorf("find(no-such-program) = %q, want nothing", got)
+	}
+}
