@@ -35,11 +35,13 @@ type grantEntry struct {
 }
 
 type negotiateConfig struct {
-	Keytab        string `yaml:"keytab" help:"File of Kerberos keys, read again when it changes. Empty: no tickets are taken." example:"/etc/symdepot/http.keytab"`
-	Principal     string `yaml:"principal" help:"Principal whose keys are used whatever a ticket names, as where a service account holds the HTTP names. Empty: the HTTP principal that the ticket names." example:"svc-symdepot@CORP.EXAMPLE"`
-	MaxClockSkew  span   `yaml:"max_clock_skew" default:"5m" help:"How far clocks may differ." example:"1m"`
-	Groups        bool   `yaml:"groups" default:"false" help:"Read the Windows groups of tickets, for sid: in patterns." example:"true"`
-	PerConnection bool   `yaml:"per_connection" default:"false" help:"Let a ticket count for the further requests of its connection, as some Windows clients expect. Never behind a proxy." example:"true"`
+	Keytab         string   `yaml:"keytab" help:"File of Kerberos keys, read again when it changes. Empty: no tickets are taken." example:"/etc/symdepot/http.keytab"`
+	Principal      string   `yaml:"principal" help:"Principal whose keys are used whatever a ticket names, as where a service account holds the HTTP names. Empty: the HTTP principal that the ticket names." example:"svc-symdepot@CORP.EXAMPLE"`
+	MaxClockSkew   span     `yaml:"max_clock_skew" default:"5m" help:"How far clocks may differ." example:"1m"`
+	Groups         bool     `yaml:"groups" default:"false" help:"Read the Windows groups of tickets, for sid: in patterns." example:"true"`
+	Realms         []string `yaml:"realms" help:"Patterns of client realms that are accepted besides the service's own, and no others. Empty: other realms whose path the KDC has checked, which Windows KDCs do not." example:"['*.CORP.EXAMPLE']"`
+	ChannelBinding bool     `yaml:"channel_binding" default:"false" help:"Refuse tickets that are not bound to this server's TLS certificate. Without it, a binding is compared if the client sends one." example:"true"`
+	PerConnection  bool     `yaml:"per_connection" default:"false" help:"Let a ticket count for the further requests of its connection, as some Windows clients expect. Never behind a proxy." example:"true"`
 }
 
 type certEntry struct {
@@ -119,6 +121,7 @@ func (c *Config) guard(d *depot.Depot, log *slog.Logger) (*guard, error) {
 	cfg := auth.Config{
 		Policy: a.policy(), Users: a.UsersFile, Basic: a.Basic, Realm: a.Realm,
 		Keytab: n.Keytab, KeytabPrincipal: n.Principal, MaxClockSkew: time.Duration(n.MaxClockSkew), TicketGroups: n.Groups, PerConnection: n.PerConnection,
+		Realms: n.Realms, RequireChannelBinding: n.ChannelBinding,
 	}
 	for _, r := range a.Certificates {
 		cfg.Certificates = append(cfg.Certificates, auth.CertRule(r))

@@ -20,7 +20,8 @@ import (
 	"unicode/utf8"
 )
 
-// Event is one record: who read what, when, from where. It holds no secrets.
+// Event is one audit record: who read which file, when, from which address. It
+// contains no secrets.
 type Event struct {
 	Time    time.Time `json:"time"`
 	Who     string    `json:"who,omitempty"` // empty: anonymous
@@ -42,30 +43,31 @@ type Event struct {
 	Lost int64 `json:"lost,omitempty"`
 }
 
-// By fills in who it was.
+// By fills in the identity.
 func (e *Event) By(id *Identity) {
 	e.Who, e.Method, e.TokenID = id.Name, id.Method, id.TokenID
 }
 
-// AuditConfig says where records go.
+// AuditConfig configures the audit log.
 type AuditConfig struct {
-	// File gets a JSON object a line. Older ones stand beside it as
-	// NAME-20060102T150405Z.EXT.
+	// File receives one JSON object a line. Rotated files are in the same
+	// folder, as NAME-20060102T150405Z.EXT.
 	File string
-	// MaxBytes is the size at which a new file is begun; zero is 64 MiB.
+	// MaxBytes is the size at which the file is rotated; zero is 64 MiB.
 	MaxBytes int64
-	// MaxAge is the age at which a new file is begun; zero is a day.
+	// MaxAge is the age at which the file is rotated; zero is a day.
 	MaxAge time.Duration
-	// Keep is how many older files are kept; zero is 90, negative is all.
+	// Keep is the number of rotated files that are kept; zero is 90, negative
+	// is all.
 	Keep int
 	// Now is the clock; nil is time.Now.
 	Now func() time.Time
 }
 
 const (
-	// auditQueue is how many records wait for the disk at most.
+	// auditQueue bounds the records that wait for the disk.
 	auditQueue = 4096
-	// auditWait is how long a request waits when they do.
+	// auditWait is how long a request waits if the queue is full.
 	auditWait = 50 * time.Millisecond
 	// maxField bounds the texts of a record, which clients choose, in bytes.
 	maxField = 512
@@ -75,8 +77,7 @@ const (
 	maxLine = 256 << 10
 )
 
-// Audit writes records beside the requests that they tell of. Its methods may
-// be called at the same time.
+// Audit writes audit records in the background. It is safe for concurrent use.
 type Audit struct {
 	cfg   AuditConfig
 	log   *slog.Logger
@@ -99,7 +100,7 @@ type Audit struct {
 	stuck   error // what the last write said
 }
 
-// OpenAudit opens the file, or makes it.
+// OpenAudit opens or creates the file.
 func OpenAudit(cfg AuditConfig, log *slog.Logger) (*Audit, error) {
 	if log == nil {
 		log = slog.New(slog.DiscardHandler)
@@ -118,14 +119,14 @@ func OpenAudit(cfg AuditConfig, log *slog.Logger) (*Audit, error) {
 	}
 	a := &Audit{cfg: cfg, log: log, queue: make(chan Event, auditQueue), flush: make(chan chan struct{}), done: make(chan struct{})}
 	if err := a.open(); err != nil {
-		return nil, fmt.Errorf("the audit records: %w", err)
+		return nil, fmt.Errorf("cannot open the audit log: %w", err)
 	}
 	go a.run()
 	return a, nil
 }
 
-// Record notes an event; a zero time is now. If the disk does not keep up it
-// waits a moment, then the record is lost and counted.
+// Record records an event; a zero time is now. If the queue stays full for a
+// moment, the record is dropped and counted as lost.
 func (a *Audit) Record(e Event) {
 	if e.Time.IsZero() {
 		e.Time = a.cfg.Now()
@@ -158,7 +159,7 @@ func (a *Audit) Record(e Event) {
 	}
 }
 
-// field makes a text fit for a record.
+// field redacts a text and limits its length.
 func field(s string) string {
 	s = Redact(s)
 	if len(s) <= maxField {
@@ -171,7 +172,7 @@ func field(s string) string {
 	return s[:n]
 }
 
-// Flush returns once what was recorded before is with the system.
+// Flush returns once all earlier records have been passed to the system.
 func (a *Audit) Flush() {
 	c := make(chan struct{})
 	select {
@@ -181,7 +182,7 @@ func (a *Audit) Flush() {
 	}
 }
 
-// Close writes what waits, durably. What is recorded afterwards is lost.
+// Close writes all queued records durably. Later records are lost.
 func (a *Audit) Close() error {
 	a.mu.Lock()
 	if !a.closed {
@@ -221,7 +222,7 @@ func (a *Audit) run() {
 	}
 }
 
-// push hands what waits to the system.
+// push passes the buffered records to the system.
 func (a *Audit) push() {
 	err := a.w.Flush()
 	a.check(err)
@@ -236,7 +237,7 @@ func (a *Audit) end() error {
 	return errors.Join(err, a.f.Close())
 }
 
-// write writes a record, into a new file if it is time for one.
+// write writes a record and rotates the file if it is due.
 func (a *Audit) write(e Event) {
 	e.Lost = a.lost.Swap(0)
 	b, err := json.Marshal(e)
@@ -254,8 +255,8 @@ func (a *Audit) write(e Event) {
 	a.size += int64(len(b))
 }
 
-// check tells of a failure, at most once a minute. What was on the way is
-// counted as lost, though some of it may have arrived.
+// check logs a failure, at most once a minute. All buffered records count as lost,
+// although some may have been written.
 func (a *Audit) check(err error) {
 	a.stuck = err
 	if err != nil {
@@ -264,7 +265,7 @@ func (a *Audit) check(err error) {
 	}
 	if now := a.cfg.Now(); err != nil && !fresh(a.warned, now, time.Minute) {
 		a.warned = now
-		a.log.Error("audit records cannot be written", "error", err)
+		a.log.Error("cannot write audit records", "error", err)
 	}
 }
 
@@ -285,8 +286,8 @@ func (a *Audit) open() error {
 	return nil
 }
 
-// resume looks at a file that may have been written to before: how long it is,
-// and from when its first record is. A line that a crash cut short is ended.
+// resume returns the size of an existing file and the time of its first record. It
+// ends a line that a crash truncated.
 func resume(f *os.File) (size int64, begun time.Time, err error) {
 	fi, err := f.Stat()
 	if err != nil || fi.Size() == 0 {
@@ -312,7 +313,7 @@ func resume(f *os.File) (size int64, begun time.Time, err error) {
 	return fi.Size(), begun, nil
 }
 
-// split splits the file's path for the names of older ones.
+// split splits the file's path for the names of rotated files.
 func split(file string) (stem, ext string) {
 	ext = filepath.Ext(file)
 	return strings.TrimSuffix(file, ext), ext
@@ -320,11 +321,11 @@ func split(file string) (stem, ext string) {
 
 const stamp = "20060102T150405Z"
 
-// rotate puts the file aside and begins a new one. After a failure it tries to
-// open it anew.
+// rotate renames the file and begins a new one. After a failed write it opens the
+// file again.
 func (a *Audit) rotate() error {
 	if a.stuck != nil {
-		_ = a.end() // it has failed, and that was told
+		_ = a.end() // the failure was logged
 		return a.open()
 	}
 	err := a.end()
@@ -335,8 +336,7 @@ func (a *Audit) rotate() error {
 	return errors.Join(err, a.open())
 }
 
-// putAside renames the closed file, and removes older ones beyond those that
-// are kept.
+// putAside renames the closed file and removes the oldest rotated files.
 func (a *Audit) putAside() error {
 	old, err := olderFiles(a.cfg.File)
 	if err != nil {
@@ -344,7 +344,7 @@ func (a *Audit) putAside() error {
 	}
 	next := aside{at: a.cfg.Now().UTC().Truncate(time.Second), n: 1}
 	if len(old) > 0 {
-		// The names keep the order, whatever the clock does.
+		// The names keep the order even if the clock is set back.
 		if last := old[len(old)-1]; !last.at.Before(next.at) {
 			next.at, next.n = last.at, last.n+1
 		}
@@ -365,14 +365,14 @@ func (a *Audit) putAside() error {
 	return err
 }
 
-// aside is a file that was put aside, and when; n counts those of one second.
+// aside is a rotated file and its time; n numbers those of one second.
 type aside struct {
 	name string
 	at   time.Time
 	n    int
 }
 
-// olderFiles returns the files that were put aside, the oldest first.
+// olderFiles returns the rotated files, the oldest first.
 func olderFiles(file string) ([]aside, error) {
 	stem, ext := split(file)
 	entries, err := os.ReadDir(filepath.Dir(file))
@@ -404,9 +404,9 @@ func olderFiles(file string) ([]aside, error) {
 	return out, nil
 }
 
-// AuditFilter chooses records. What is empty chooses all.
+// AuditFilter selects records. Empty fields select all.
 type AuditFilter struct {
-	Since, Until time.Time // until is not included
+	Since, Until time.Time // Until is exclusive
 	Who          string    // a name, a token's id, or a pattern with *
 	Remote       string    // an address or the beginning of one
 	Action       string
@@ -415,7 +415,7 @@ type AuditFilter struct {
 	ID           string // without regard to case
 }
 
-// Match reports whether a record is chosen.
+// Match reports whether the filter selects a record.
 func (f *AuditFilter) Match(e *Event) bool {
 	return (f.Since.IsZero() || !e.Time.Before(f.Since)) &&
 		(f.Until.IsZero() || e.Time.Before(f.Until)) &&
@@ -447,10 +447,9 @@ func anyGlob(glob, s string) bool {
 	return strings.HasSuffix(s, parts[len(parts)-1])
 }
 
-// ReadAudit yields the records of a file and of the older ones beside it that
-// the filter chooses, the oldest first. A line that cannot be read, such as
-// the one that is just being written, yields an error and reading goes on;
-// after a file that cannot be read, too.
+// ReadAudit yields the records that the filter selects from a file and its rotated
+// files, the oldest first. An invalid line, such as one that is being written,
+// yields an error and reading continues; so does a file that cannot be read.
 func ReadAudit(file string, filter AuditFilter) iter.Seq2[Event, error] {
 	return func(yield func(Event, error) bool) {
 		files, err := olderFiles(file)
@@ -459,7 +458,7 @@ func ReadAudit(file string, filter AuditFilter) iter.Seq2[Event, error] {
 			return
 		}
 		for _, o := range files {
-			// What was put aside before Since has nothing to say.
+			// A file rotated before Since has no selected records.
 			if o.at.Add(time.Second).Before(filter.Since) {
 				continue
 			}
@@ -482,7 +481,7 @@ func readAudit(name string, filter *AuditFilter, yield func(Event, error) bool) 
 	for n := 1; s.Scan(); n++ {
 		var e Event
 		if err := json.Unmarshal(s.Bytes(), &e); err != nil {
-			if !yield(Event{}, fmt.Errorf("%s:%d: no audit record: %w", name, n, err)) {
+			if !yield(Event{}, fmt.Errorf("%s:%d: not an audit record: %w", name, n, err)) {
 				return false
 			}
 			continue

@@ -1,10 +1,11 @@
-// Package auth says who asks and what they may see. It reads the credentials
-// that a request carries - tokens, passwords, Kerberos tickets, client
-// certificates - and judges them by the operator's policy. It also keeps the
-// listener's certificates fresh and writes down who read what.
+// Package auth authenticates requests and decides what they may read. It reads
+// the credentials that a request carries (tokens, passwords, Kerberos tickets,
+// client certificates) and applies the operator's policy to the principal that
+// they prove. It also reloads the listener's certificates and writes the audit
+// log.
 //
-// The package knows nothing of symbols: products are names, and what a right
-// means for a file is the server's business.
+// The package knows nothing about symbol files: products are names, and the
+// server applies the rights to files.
 package auth
 
 import (
@@ -13,10 +14,10 @@ import (
 	"time"
 )
 
-// Method says how an identity was proved.
+// Method is how a client proved its identity.
 type Method string
 
-// The methods. MethodNone is nobody in particular.
+// The methods. MethodNone is that of an anonymous client.
 const (
 	MethodNone        Method = ""
 	MethodToken       Method = "token"
@@ -25,62 +26,63 @@ const (
 	MethodCertificate Method = "certificate"
 )
 
-// Identity is who asks. The zero Identity is anonymous.
+// Identity is an authenticated principal. The zero Identity is anonymous.
 type Identity struct {
 	// Name is the principal: the name a token was made with, a user name,
 	// user@REALM, or what the certificate's rule gives. Empty: anonymous.
 	Name   string
 	Method Method
-	// Carrier is how a token came: "path", "basic", "bearer" or "header".
+	// Carrier is where the request had the token: "path", "basic", "bearer" or
+	// "header".
 	Carrier string
 	// TokenID is the id of the token, never the token.
 	TokenID string
 	// Scopes and Products are the token's; nil Products are all products.
 	Scopes   []string
 	Products []string
-	// SIDs are the Windows groups that a ticket tells of, if they are read.
+	// SIDs are the Windows groups in the Kerberos ticket, if they are read.
 	SIDs []string
-	// Until is when the proof ends by itself; zero is never.
+	// Until is when the credentials expire; zero is never.
 	Until time.Time
 
-	// Reply, if not empty, is to be sent as WWW-Authenticate with the
-	// answer, whatever the answer is.
+	// Reply, if not empty, must be sent as WWW-Authenticate with the
+	// response, whatever its status is.
 	Reply string
-	// Failure says, for a log, why credentials were passed over on a server
-	// where nobody needs any to read.
+	// Failure is why credentials were ignored, for the log of a server where
+	// everybody may read everything.
 	Failure string
 }
 
-// Anonymous reports whether nobody in particular asks.
+// Anonymous reports whether the request proved no identity.
 func (id *Identity) Anonymous() bool { return id.Method == MethodNone }
 
-// TokenRow is a token as it is kept. The secret itself is kept nowhere.
+// TokenRow is a stored token. The secret itself is not stored.
 type TokenRow struct {
-	ID     string   // names it where the secret must not be shown
+	ID     string   // identifies the token in lists and logs
 	Hash   [32]byte // HashToken of the secret
-	Name   string   // what it is for, in words
+	Name   string   // its purpose, chosen by the operator
 	Scopes []string // of "read", "write" and "admin"
-	// Products are the names it is limited to; nil is all of them, an empty
-	// list none.
+	// Products are the products that the token is limited to; nil is all
+	// products, an empty list none.
 	Products  []string
 	Created   time.Time
 	Expires   time.Time // zero is never
 	LastUsed  time.Time // zero is never
-	Revoked   time.Time // zero while it stands
+	Revoked   time.Time // zero if it is not revoked
 	CreatedBy string
 }
 
-// Store keeps tokens. Its methods may be called at the same time.
+// Store stores tokens. It is safe for concurrent use.
 type Store interface {
-	// TokenByHash returns the token with a hash, revoked or expired ones
-	// too. None is fs.ErrNotExist.
+	// TokenByHash returns the token with the given hash, even if it is
+	// revoked or expired. If there is none, the error is fs.ErrNotExist.
 	TokenByHash(ctx context.Context, hash [32]byte) (TokenRow, error)
-	// TouchToken notes when tokens, named by their ids, were last used.
-	// Unknown ids are no error.
+	// TouchToken records when tokens, given by id, were last used. It ignores
+	// unknown ids.
 	TouchToken(ctx context.Context, used map[string]time.Time) error
 }
 
-// noStore is the Store of a server without one.
+// noStore is a Store without tokens.
 type noStore struct{}
 
 func (noStore) TokenByHash(context.Context, [32]byte) (TokenRow, error) {

@@ -11,24 +11,24 @@ import (
 	"time"
 )
 
-// CertRule maps client certificates to names. Exactly one of the conditions is
-// given; * stands for any characters but @.
+// CertRule maps client certificates to principal names. Exactly one condition is
+// set; in it, * matches any characters except @.
 type CertRule struct {
 	// SHA256 is the fingerprint of the whole certificate, in hex, with or
-	// without colons. Such a certificate needs no authority behind it. The
-	// other conditions count only for certificates that the listener's
-	// authorities vouch for.
+	// without colons. Such a certificate needs no certificate authority. The
+	// other conditions match only certificates that the listener's
+	// authorities have signed.
 	SHA256 string `yaml:"sha256"`
 	CN     string `yaml:"cn"`    // the subject's common name
 	DNS    string `yaml:"dns"`   // a DNS name of the certificate
 	Email  string `yaml:"email"` // a mail address
 	URI    string `yaml:"uri"`   // a URI, such as spiffe://…
-	// Name is the name given; empty takes what the condition matched.
-	// Fingerprints need one.
+	// Name is the principal name. If it is empty, the text that the condition
+	// matched is the name. Fingerprints need a Name.
 	Name string `yaml:"name"`
 }
 
-// certRules maps certificates; the first rule that fits decides.
+// certRules maps certificates to names by the first rule that matches.
 type certRules []CertRule
 
 func newCertRules(list []CertRule) (certRules, error) {
@@ -62,9 +62,9 @@ func newCertRules(list []CertRule) (certRules, error) {
 	return out, nil
 }
 
-var errUnmapped = errors.New("no rule gives the client certificate a name")
+var errUnmapped = errors.New("no rule in auth.certificates matches the client certificate")
 
-// identify returns the identity of a connection's certificate.
+// identify returns the identity that a connection's client certificate proves.
 func (rules certRules) identify(st *tls.ConnectionState, now time.Time) (Identity, error) {
 	leaf := st.PeerCertificates[0]
 	if now.Before(leaf.NotBefore) || now.After(leaf.NotAfter) {
@@ -79,7 +79,8 @@ func (rules certRules) identify(st *tls.ConnectionState, now time.Time) (Identit
 	return Identity{}, errUnmapped
 }
 
-// name returns the name that a rule gives to a certificate, or "".
+// name returns the name that the rule maps a certificate to, or "" if the rule
+// does not match. vouched says whether the listener's authorities signed it.
 func (r *CertRule) name(leaf *x509.Certificate, vouched bool) string {
 	var have []string
 	want := ""

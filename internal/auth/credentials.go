@@ -16,9 +16,9 @@ const (
 	maxPassword  = 512
 )
 
-// Headers that carry a token besides Authorization, for clients whose own
-// Authorization is somebody else's. The second is what uploaders of Breakpad
-// symbols send; behind a dash it may have a comment.
+// Headers that carry a token, for clients that need Authorization for another
+// server. Tools that upload Breakpad symbols send the second one, in which a
+// comment may follow a dash.
 const (
 	HeaderToken     = "X-Symdepot-Token"
 	headerAuthToken = "Auth-Token"
@@ -34,25 +34,25 @@ const (
 	kindBad            // why
 )
 
-// credential is what a request shows, not yet believed.
+// credential is what a request carries, not yet verified.
 type credential struct {
 	kind    kind
 	carrier string
 	user    string
 	secret  string
 	blob    []byte
-	why     string // never holds any of what was shown
+	why     string // never contains any part of the credentials
 }
 
 func bad(why string) credential { return credential{kind: kindBad, why: why} }
 
-// carriesAny reports whether credentials must be looked for at all.
+// carriesAny reports whether a header can carry credentials.
 func carriesAny(h http.Header) bool {
 	return h["Authorization"] != nil || h[HeaderToken] != nil || h[headerAuthToken] != nil
 }
 
-// readCredential reads what a request's header carries. Authorization goes
-// before the others.
+// readCredential reads the credentials in a request's header. Authorization
+// takes precedence over the other headers.
 func readCredential(h http.Header) credential {
 	if v, ok := h["Authorization"]; ok {
 		if len(v) != 1 {
@@ -73,7 +73,7 @@ func readCredential(h http.Header) credential {
 			secret = secret[:tokenLen]
 		}
 		if !IsToken(secret) {
-			return bad(name + " holds no token")
+			return bad(name + " contains no token")
 		}
 		return credential{kind: kindToken, carrier: "header", secret: secret}
 	}
@@ -91,7 +91,7 @@ func readAuthorization(v string) credential {
 		return readBasic(rest)
 	case "bearer":
 		if !IsToken(rest) {
-			return bad("the bearer's token is none of this server's")
+			return bad("the bearer token does not have the form of this server's tokens")
 		}
 		return credential{kind: kindToken, carrier: "bearer", secret: rest}
 	case "negotiate":
@@ -99,11 +99,11 @@ func readAuthorization(v string) credential {
 	case "ntlm":
 		return bad(whyNTLM)
 	}
-	return bad("an Authorization scheme that is not known here")
+	return bad("unknown Authorization scheme")
 }
 
-// whyNTLM says what to look at when Windows found no Kerberos ticket.
-const whyNTLM = "the client fell back to NTLM, which is not taken: check that it uses the server's DNS name and that HTTP/name is registered for it (setspn -Q)"
+// whyNTLM says what to check when a Windows client has no Kerberos ticket.
+const whyNTLM = "the client fell back to NTLM, which is not supported: check that it uses the server's DNS name and that HTTP/name is registered for it (setspn -Q)"
 
 func readBasic(s string) credential {
 	if len(s) > maxBasic {
@@ -111,21 +111,21 @@ func readBasic(s string) credential {
 	}
 	b, err := base64.StdEncoding.Strict().DecodeString(s)
 	if err != nil {
-		return bad("the Basic credentials are no base64")
+		return bad("the Basic credentials are not valid base64")
 	}
 	user, password, ok := strings.Cut(string(b), ":")
 	switch {
 	case !ok:
 		return bad("the Basic credentials have no colon")
 	case IsToken(password):
-		// Many clients insist on some user name; any will do.
+		// Many clients require a user name; any is accepted.
 		return credential{kind: kindToken, carrier: "basic", secret: password}
 	case password == "" && IsToken(user):
 		return credential{kind: kindToken, carrier: "basic", secret: user}
 	case user == "" || len(user) > maxName || len(password) > maxPassword:
 		return bad("the Basic user name or password is empty or too long")
 	case !utf8.ValidString(user) || strings.ContainsFunc(user, unicode.IsControl):
-		return bad("the Basic user name has characters that no name has")
+		return bad("the Basic user name contains control characters or is not valid UTF-8")
 	}
 	return credential{kind: kindPassword, carrier: "basic", user: user, secret: password}
 }
@@ -136,7 +136,7 @@ func readNegotiate(s string) credential {
 	}
 	b, err := base64.StdEncoding.DecodeString(s)
 	if err != nil || len(b) == 0 {
-		return bad("the Negotiate token is no base64")
+		return bad("the Negotiate token is not valid base64")
 	}
 	return credential{kind: kindNegotiate, carrier: "negotiate", blob: b}
 }

@@ -12,57 +12,72 @@ import (
 	"time"
 )
 
-// Config says how those who ask are known. The zero value knows tokens alone,
-// demands nothing and lets everybody read.
+// Config configures authentication. The zero value accepts tokens only, requires
+// no credentials and lets everybody read everything.
 type Config struct {
 	Policy PolicyConfig
 
-	// Users is a file of user:bcrypt lines; empty takes no passwords.
+	// Users is a file of user:bcrypt lines. Empty: passwords are not accepted.
 	Users string
-	// Basic offers Basic to clients, besides Negotiate. Without Negotiate it
-	// is offered anyhow: it is how debuggers ask people for a token.
+	// Basic offers the Basic scheme to clients in addition to Negotiate.
+	// Without Negotiate it is always offered, because debuggers and browsers
+	// ask people for a token that way.
 	Basic bool
-	// Realm is what browsers show when they ask; empty is "symdepot".
+	// Realm is the text that browsers show when they ask for a password;
+	// empty is "symdepot".
 	Realm string
 
-	// Keytab is the file of Kerberos keys; empty takes no tickets.
+	// Keytab is the file of Kerberos keys. Empty: tickets are not accepted.
 	Keytab string
-	// KeytabPrincipal is the principal whose keys are used whatever the
-	// ticket names, as where a service account holds the HTTP names; empty
-	// uses the keys of the HTTP principal that the ticket names.
+	// KeytabPrincipal is the principal whose keys decrypt all tickets, for
+	// service accounts that own the HTTP names. Empty: the keys of the HTTP
+	// principal that the ticket names are used.
 	KeytabPrincipal string
-	// MaxClockSkew is how far clocks may differ; zero is 5 minutes.
+	// MaxClockSkew is the largest accepted difference between the clocks of
+	// client and server; zero is 5 minutes.
 	MaxClockSkew time.Duration
-	// TicketGroups reads the Windows groups of tickets. A ticket whose
-	// groups cannot be read counts without them.
+	// TicketGroups reads the Windows groups in tickets. If they cannot be
+	// read, the ticket counts without groups.
 	TicketGroups bool
-	// PerConnection lets a ticket count for the further requests of its
-	// HTTP/1 connection, as some Windows clients expect. It must stay off
-	// where a proxy may send several people through one connection; requests
-	// that say they come through one have to prove themselves in any case.
+	// Realms are patterns of the Kerberos realms whose clients are accepted
+	// besides those of the service's own realm. Empty: clients of other
+	// realms are accepted if the KDC says in the ticket that it checked the
+	// realms on the way (TRANSITED-POLICY-CHECKED, RFC 4120 section 2.7).
+	Realms []string
+	// RequireChannelBinding refuses tickets that are not bound to the TLS
+	// connection by tls-server-end-point (RFC 5929 section 4). Without it, a
+	// binding is compared if the client sends one and TLS ends here.
+	RequireChannelBinding bool
+	// Started is the time before which no proof is accepted, because an
+	// earlier process may have accepted it already. Zero is the time of New.
+	Started time.Time
+	// PerConnection accepts later requests on the HTTP/1 connection on which
+	// a ticket was accepted, as some Windows clients expect. It must be off
+	// behind a proxy that shares connections between users. Requests with
+	// headers of a proxy are always authenticated by themselves.
 	PerConnection bool
 
-	// Certificates give client certificates names.
+	// Certificates map client certificates to principal names.
 	Certificates []CertRule
 
 	// Now is the clock; nil is time.Now.
 	Now func() time.Time
 }
 
-// Challenge is how a request is turned away.
+// Challenge is the response to a request that is not authorized.
 type Challenge struct {
-	// Status is 401, 403, 404 or 503. 404 must look exactly like an
-	// absence.
+	// Status is 401, 403, 404 or 503. A 404 must be equal to that for a key
+	// that does not exist.
 	Status int
 	// Header are the values of WWW-Authenticate, in order.
 	Header []string
-	// Text is a line for the body that gives nothing away.
+	// Text is a line for the body; it discloses nothing to an attacker.
 	Text string
-	// Reason is for logs; it holds no secrets either.
+	// Reason is for logs; it contains no secrets.
 	Reason string
 }
 
-// Gate knows those who ask. Its methods may be called at the same time.
+// Gate authorizes requests. It is safe for concurrent use.
 type Gate struct {
 	cfg       Config
 	log       *slog.Logger
@@ -74,6 +89,7 @@ type Gate struct {
 	rules     certRules
 	anonymous Rights
 	offers    []string
+	ends      endpoints // the certificates that this server shows
 
 	stop   chan struct{}
 	done   sync.WaitGroup
@@ -83,14 +99,14 @@ type Gate struct {
 	warned map[string]time.Time // when a kind of warning was last given
 }
 
-// negotiator judges the tokens of Negotiate. There is one for keytabs; Windows
-// can do the same without one.
+// negotiator verifies tokens of the Negotiate scheme (RFC 4559). There is one
+// implementation, for keytabs; on Windows the system could do the same.
 type negotiator interface {
-	// accept judges a token; remote is the client's address. The reply, if
-	// not empty, goes back to the client in base64, whether there is an
-	// error or not.
-	accept(token []byte, remote string) (t ticket, reply string, err error)
-	// poll looks for changed keys.
+	// accept verifies a token; remote is the client's address, and overTLS
+	// says whether its TLS connection ends here. The reply, if not empty,
+	// goes back to the client in base64, whether there is an error or not.
+	accept(token []byte, remote string, overTLS bool) (t ticket, reply string, err error)
+	// poll reloads the keys if they changed.
 	poll()
 }
 
@@ -101,8 +117,8 @@ type ticket struct {
 	until     time.Time
 }
 
-// New makes a gate; the error names the file or setting that is wrong. log may
-// be nil. Close must be called at the end.
+// New returns a gate. Errors name the file or setting at fault. log may be nil.
+// The caller must call Close.
 func New(cfg Config, store Store, log *slog.Logger) (*Gate, error) {
 	if log == nil {
 		log = slog.New(slog.DiscardHandler)
@@ -117,7 +133,7 @@ func New(cfg Config, store Store, log *slog.Logger) (*Gate, error) {
 		cfg.Realm = "symdepot"
 	}
 	if cfg.Policy.Anonymous == nil && (cfg.Users != "" || cfg.Keytab != "" || len(cfg.Certificates) > 0) {
-		// Whoever sets up credentials wants them asked for.
+		// An operator who sets up credentials wants them to be required.
 		cfg.Policy.Demand = true
 	}
 	g := &Gate{cfg: cfg, log: log, now: cfg.Now, stop: make(chan struct{}), warned: map[string]time.Time{}}
@@ -135,7 +151,7 @@ func New(cfg Config, store Store, log *slog.Logger) (*Gate, error) {
 		}
 	}
 	if cfg.Keytab != "" {
-		if g.tickets, err = openKeytab(&cfg, log); err != nil {
+		if g.tickets, err = openKeytab(&cfg, &g.ends, log); err != nil {
 			return nil, err
 		}
 		g.offers = append(g.offers, "Negotiate")
@@ -148,7 +164,7 @@ func New(cfg Config, store Store, log *slog.Logger) (*Gate, error) {
 	return g, nil
 }
 
-// tick is what is done from time to time.
+// tick does the periodic work.
 func (g *Gate) tick() {
 	if g.users != nil {
 		g.users.file.poll()
@@ -159,11 +175,11 @@ func (g *Gate) tick() {
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 	defer cancel()
 	if err := g.tokens.flush(ctx); err != nil {
-		g.warn("touch", "the last uses of tokens cannot be noted now", "error", err)
+		g.warn("touch", "cannot record when tokens were last used", "error", err)
 	}
 }
 
-// Close ends what runs beside, and notes the last uses of tokens.
+// Close ends the background work and records when tokens were last used.
 func (g *Gate) Close() error {
 	g.closed.Do(func() { close(g.stop) })
 	g.done.Wait()
@@ -172,25 +188,25 @@ func (g *Gate) Close() error {
 	return g.tokens.flush(ctx)
 }
 
-// HTTP2 reports whether listeners should offer HTTP/2. Clients of Negotiate
-// expect connections of HTTP/1.
+// HTTP2 reports whether listeners should offer HTTP/2. Negotiate authenticates
+// HTTP/1 connections (RFC 4559 section 6).
 func (g *Gate) HTTP2() bool { return g.tickets == nil }
 
-// Open returns the rights of everybody, and whether nobody needs credentials
-// to read anything. Where that is so, requests that carry none, and want to
-// read only, need not be shown to Authenticate.
+// Open returns the rights of anonymous clients, and whether they may read
+// everything. If so, requests without credentials that only read need not be
+// passed to Authenticate.
 func (g *Gate) Open() (Rights, bool) { return g.anonymous, g.anonymous.All }
 
 type connKey struct{}
 
-// connState is what is known of a connection.
+// connState is the identity that a connection has proved.
 type connState struct {
 	mu     sync.Mutex
 	id     Identity
 	rights Rights
 }
 
-// ConnContext is for http.Server.ConnContext, or to be called by it.
+// ConnContext is a function for http.Server.ConnContext.
 func (g *Gate) ConnContext(ctx context.Context, _ net.Conn) context.Context {
 	if !g.cfg.PerConnection {
 		return ctx
@@ -198,9 +214,10 @@ func (g *Gate) ConnContext(ctx context.Context, _ net.Conn) context.Context {
 	return context.WithValue(ctx, connKey{}, &connState{})
 }
 
-// Authenticate says who asks and what they may. pathToken is the token that
-// PathToken took from the path, if any; it goes before everything else. With a
-// challenge, the request is to be answered by that and nothing else.
+// Authenticate returns the identity behind a request and its rights. pathToken is
+// the token that PathToken found in the path, if any; it takes precedence over
+// all other credentials. If the challenge is not nil, it is the only response
+// that may be sent.
 func (g *Gate) Authenticate(r *http.Request, pathToken string) (Identity, Rights, *Challenge) {
 	if pathToken != "" {
 		id, rights, err := g.byToken(r.Context(), pathToken, "path")
@@ -220,8 +237,8 @@ func (g *Gate) Authenticate(r *http.Request, pathToken string) (Identity, Rights
 			cs.set(Identity{}, Rights{})
 		}
 		if g.anonymous.All && !errors.Is(err, errStore) {
-			// Somebody else's credentials, or outdated ones: to read, nobody
-			// needs any.
+			// The credentials may be outdated or meant for another server;
+			// reading needs none.
 			return Identity{Failure: err.Error()}, g.anonymous, nil
 		}
 		return Identity{Reply: id.Reply}, Rights{}, g.failed(err, &id, false)
@@ -235,7 +252,7 @@ func (g *Gate) Authenticate(r *http.Request, pathToken string) (Identity, Rights
 	return id, rights, nil
 }
 
-// silent judges a request that carries nothing, by its connection.
+// silent authenticates a request without credentials by its connection.
 func (g *Gate) silent(r *http.Request) (Identity, Rights, *Challenge) {
 	if cs := g.connection(r); cs != nil {
 		if id, rights := cs.get(); !id.Anonymous() && g.now().Before(id.Until) {
@@ -262,12 +279,12 @@ func (g *Gate) silent(r *http.Request) (Identity, Rights, *Challenge) {
 }
 
 var (
-	errNothing = errors.New("no credentials were shown")
-	errMethod  = errors.New("credentials of this kind are not taken here")
+	errNothing = errors.New("the request has no credentials")
+	errMethod  = errors.New("this server does not accept credentials of this kind")
 )
 
-// believe looks whether a credential holds. With an error, of the identity
-// only the reply counts.
+// believe verifies a credential. With an error, only the reply of the identity
+// is set.
 func (g *Gate) believe(r *http.Request, c *credential) (Identity, Rights, error) {
 	switch c.kind {
 	case kindToken:
@@ -276,7 +293,7 @@ func (g *Gate) believe(r *http.Request, c *credential) (Identity, Rights, error)
 		if g.users == nil {
 			return Identity{}, Rights{}, errMethod
 		}
-		if err := g.users.check(r.Context(), c.user, c.secret); err != nil {
+		if err := g.users.check(r.Context(), r.RemoteAddr, c.user, c.secret); err != nil {
 			return Identity{}, Rights{}, err
 		}
 		id := Identity{Name: c.user, Method: MethodBasic, Carrier: c.carrier}
@@ -285,12 +302,12 @@ func (g *Gate) believe(r *http.Request, c *credential) (Identity, Rights, error)
 		if g.tickets == nil {
 			return Identity{}, Rights{}, errMethod
 		}
-		t, reply, err := g.tickets.accept(c.blob, r.RemoteAddr)
+		t, reply, err := g.tickets.accept(c.blob, r.RemoteAddr, r.TLS != nil)
 		if reply != "" {
 			reply = "Negotiate " + reply
 		}
 		if err != nil {
-			g.warn("ticket", "a ticket was refused", "reason", err, "remote", r.RemoteAddr)
+			g.warn("ticket", "refused a Kerberos ticket", "reason", err, "remote", r.RemoteAddr)
 			return Identity{Reply: reply}, Rights{}, err
 		}
 		id := Identity{Name: t.principal, Method: MethodNegotiate, Carrier: c.carrier, SIDs: t.sids, Until: t.until, Reply: reply}
@@ -308,18 +325,21 @@ func (g *Gate) byToken(ctx context.Context, secret, carrier string) (Identity, R
 	}
 	id, rights, err := g.tokens.find(ctx, secret, carrier)
 	if errors.Is(err, errStore) {
-		g.log.Error("a token could not be looked up", "error", err)
+		g.log.Error("cannot look up a token", "error", err)
 	}
 	return id, rights, err
 }
 
-// failed turns an error into an answer. Path tokens that do not count are
-// answered as if the path were unknown.
+// failed turns an error into a response. An invalid token in the path is answered
+// like a path that does not exist.
 func (g *Gate) failed(err error, id *Identity, path bool) *Challenge {
-	c := &Challenge{Status: http.StatusUnauthorized, Text: "credentials are needed", Reason: err.Error()}
+	c := &Challenge{Status: http.StatusUnauthorized, Text: "credentials are required; make a token with: symdepot token new", Reason: err.Error()}
 	switch {
 	case errors.Is(err, errStore), errors.Is(err, errBusy), errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
 		c.Status, c.Text = http.StatusServiceUnavailable, "credentials cannot be checked now"
+		return c
+	case errors.As(err, new(*delayedError)):
+		c.Status, c.Text = http.StatusServiceUnavailable, err.Error()
 		return c
 	case path:
 		c.Status, c.Text = http.StatusNotFound, ""
@@ -328,7 +348,7 @@ func (g *Gate) failed(err error, id *Identity, path bool) *Challenge {
 	if skew, ok := errors.AsType[*skewError](err); ok {
 		c.Text = skew.Error()
 	} else if !errors.Is(err, errNothing) {
-		c.Text = "the credentials do not hold"
+		c.Text = "invalid credentials"
 	}
 	c.Header = g.offers
 	if id != nil && id.Reply != "" {
@@ -338,23 +358,23 @@ func (g *Gate) failed(err error, id *Identity, path bool) *Challenge {
 }
 
 func notAdmitted(id *Identity) *Challenge {
-	c := &Challenge{Status: http.StatusForbidden, Text: "not admitted to this server", Reason: id.Name + " is not admitted"}
+	c := &Challenge{Status: http.StatusForbidden, Text: "not authorized to use this server", Reason: id.Name + " is not authorized"}
 	if id.Reply != "" {
 		c.Header = []string{id.Reply}
 	}
 	return c
 }
 
-// Ask is the challenge for a request that anonymous may not make, such as an
-// upload, though reading is open to everybody.
+// Ask returns the challenge for a request that needs credentials even where
+// everybody may read, such as an upload.
 func (g *Gate) Ask() *Challenge { return g.failed(errNothing, nil, false) }
 
-// forwarded are headers of requests that came through a proxy, whose
-// connections belong to many.
+// forwarded are the headers of requests that came through a proxy, whose
+// connections carry the requests of several clients.
 var forwarded = []string{"Forwarded", "X-Forwarded-For", "X-Real-Ip", "Via"}
 
-// connection returns the state of a request's connection, or nil where it must
-// not count.
+// connection returns the state of a request's connection, or nil if the
+// connection must not authenticate the request.
 func (g *Gate) connection(r *http.Request) *connState {
 	if !g.cfg.PerConnection || r.ProtoMajor != 1 {
 		return nil
@@ -381,7 +401,7 @@ func (cs *connState) set(id Identity, rights Rights) {
 	cs.id, cs.rights = id, rights
 }
 
-// skewError says that clocks differ too much.
+// skewError reports that the clocks of client and server differ too much.
 type skewError struct{ differ, allowed time.Duration }
 
 func (e *skewError) Error() string {
@@ -393,8 +413,8 @@ func (e *skewError) Error() string {
 	return "the client's clock is " + d.Round(time.Second).String() + " " + ahead + " the server's; at most " + e.allowed.String() + " are allowed"
 }
 
-// warn logs, but one kind of warning at most every ten seconds: whoever knocks
-// in vain must not fill the disk.
+// warn logs a warning, but each kind at most every ten seconds, so that failing
+// clients cannot fill the disk.
 func (g *Gate) warn(kind, msg string, args ...any) {
 	now := g.now()
 	g.mu.Lock()
@@ -409,11 +429,11 @@ func (g *Gate) warn(kind, msg string, args ...any) {
 	}
 }
 
-// ClientAuth is what a listener's TLS should ask of clients, given whether it
-// has authorities to check their certificates by. With authorities, every
-// certificate must come from one of them, those known by fingerprint too;
-// without, only fingerprints count. Clients without a certificate are not
-// stopped at the handshake: they may have other credentials.
+// ClientAuth returns the client authentication for a listener's TLS;
+// authorities says whether the listener has certificate authorities for clients.
+// If so, one of them must have signed every certificate, even those with a
+// fingerprint rule; if not, only fingerprint rules apply. The handshake accepts
+// clients without a certificate: they may have other credentials.
 func (g *Gate) ClientAuth(authorities bool) tls.ClientAuthType {
 	switch {
 	case len(g.rules) == 0:

@@ -33,33 +33,42 @@ import (
 	"github.com/jcmturner/gokrb5/v8/types"
 )
 
-// The library reads tickets and opens them. What they prove is judged here and
-// not by its own service half: that one believes the realm that the client
-// states beside the ticket, reads group records that it does not understand in
-// the tickets of recent KDCs, takes tickets for any service of the keytab, and
-// answers no client that wants the server to prove itself too.
+// The library parses and decrypts tickets. This file verifies them, because the
+// service half of the library trusts the realm that the client states outside the
+// ticket, fails on group records of recent KDCs, accepts tickets for any service
+// in the keytab, and does not support mutual authentication.
 
-// Replies that are always the same, in base64.
+// Constant replies (RFC 4178 section 4.2.2), in base64.
 const (
-	// replyDone: accepted, by Kerberos.
+	// replyDone: accept-completed, Kerberos.
 	replyDone = "oRQwEqADCgEAoQsGCSqGSIb3EgECAg=="
-	// replyMore: go on, with Kerberos.
+	// replyMore: accept-incomplete, continue with Kerberos.
 	replyMore = "oRQwEqADCgEBoQsGCSqGSIb3EgECAg=="
 )
 
-// krb5 judges tickets by a keytab.
+// krb5 verifies tickets with a keytab.
 type krb5 struct {
 	keys    *reloaded[keytab.Keytab]
-	service *types.PrincipalName // whose keys to use; nil: those of the ticket's HTTP/…
+	service *types.PrincipalName // whose keys decrypt tickets; nil: the HTTP principal in the ticket
 	skew    time.Duration
 	groups  bool
+	realms  []string // patterns of the client realms that are accepted; see Config.Realms
+	binding bool     // see Config.RequireChannelBinding
+	ends    *endpoints
 	now     func() time.Time
+	started time.Time // authenticators made earlier may have been used already
 	seen    replays
 }
 
-// openKeytab begins to use a keytab. The error names it.
-func openKeytab(cfg *Config, log *slog.Logger) (negotiator, error) {
-	k := &krb5{skew: cfg.MaxClockSkew, groups: cfg.TicketGroups, now: cfg.Now}
+// openKeytab loads a keytab. Errors name it.
+func openKeytab(cfg *Config, ends *endpoints, log *slog.Logger) (negotiator, error) {
+	k := &krb5{
+		skew: cfg.MaxClockSkew, groups: cfg.TicketGroups, realms: cfg.Realms,
+		binding: cfg.RequireChannelBinding, ends: ends, now: cfg.Now, started: cfg.Started,
+	}
+	if k.started.IsZero() {
+		k.started = cfg.Now()
+	}
 	if k.skew == 0 {
 		k.skew = 5 * time.Minute
 	}
@@ -82,20 +91,20 @@ func openKeytab(cfg *Config, log *slog.Logger) (negotiator, error) {
 	})
 	if err != nil {
 		if errors.Is(err, os.ErrPermission) || errors.Is(err, os.ErrNotExist) {
-			err = fmt.Errorf("the keytab cannot be read: %w", err)
+			err = fmt.Errorf("cannot read the keytab: %w", err)
 		}
 		return nil, err
 	}
 	if fi, err := os.Stat(path); err == nil && runtime.GOOS != "windows" && fi.Mode().Perm()&0o007 != 0 {
-		log.Warn("keytab: everybody on this machine can read the keys; whoever does can be anybody here", "file", path, "mode", fi.Mode().Perm().String())
+		log.Warn("keytab: every user of this machine can read the keys and so impersonate every client", "file", path, "mode", fi.Mode().Perm().String())
 	}
 	return k, nil
 }
 
 func (k *krb5) poll() { k.keys.poll() }
 
-// contained runs f, which hands untrusted bytes to the library. Its parsers
-// are known to panic on some.
+// contained runs f, which passes untrusted bytes to the library, and recovers from
+// the panics of its parsers.
 func contained(f func() error) (err error) {
 	defer func() {
 		if p := recover(); p != nil {
@@ -105,18 +114,23 @@ func contained(f func() error) (err error) {
 	return f()
 }
 
-// parseKeytab reads a keytab and looks whether it is of any use for service, or
-// for HTTP if that is nil. The warning, if any, is for the operator.
+// weakKinds are the kinds of keys that can be broken, and that the library can
+// use.
+var weakKinds = map[int32]string{etypeID.RC4_HMAC: "RC4", etypeID.DES3_CBC_SHA1_KD: "triple DES"}
+
+// parseKeytab parses a keytab and checks that it has a usable key of service, or of
+// an HTTP principal if that is nil. The warning, if any, is for the operator.
 func parseKeytab(b []byte, service *types.PrincipalName) (kt *keytab.Keytab, warning string, err error) {
 	kt = keytab.New()
 	if err := contained(func() error { return kt.Unmarshal(b) }); err != nil {
-		return nil, "", fmt.Errorf("is no keytab: %w", err)
+		return nil, "", fmt.Errorf("is not a keytab: %w", err)
 	}
 	if len(kt.Entries) == 0 {
-		return nil, "", errors.New("holds no keys")
+		return nil, "", errors.New("contains no keys")
 	}
 	var names []string
-	fit, usable, strong := false, false, false
+	fit, usable := false, false
+	var weak []string
 	for _, e := range kt.Entries {
 		names = append(names, e.Principal.String())
 		if service == nil {
@@ -129,28 +143,31 @@ func parseKeytab(b []byte, service *types.PrincipalName) (kt *keytab.Keytab, war
 		fit = true
 		if _, err := crypto.GetEtype(e.Key.KeyType); err == nil {
 			usable = true
-			strong = strong || e.Key.KeyType != etypeID.RC4_HMAC && e.Key.KeyType != etypeID.DES3_CBC_SHA1_KD
+			if kind := weakKinds[e.Key.KeyType]; kind != "" {
+				weak = append(weak, kind+" of "+e.Principal.String())
+			}
 		}
 	}
 	slices.Sort(names)
 	all := strings.Join(slices.Compact(names), ", ")
 	switch {
 	case !fit && service == nil:
-		return nil, "", fmt.Errorf("holds no key of HTTP/name, only of %s", all)
+		return nil, "", fmt.Errorf("contains no key of HTTP/name, only of %s", all)
 	case !fit:
-		return nil, "", fmt.Errorf("holds no key of %s, only of %s", service.PrincipalNameString(), all)
+		return nil, "", fmt.Errorf("contains no key of %s, only of %s", service.PrincipalNameString(), all)
 	case !usable:
-		return nil, "", errors.New("its keys are of no kind that is known; AES keys are best")
-	case !strong:
-		warning = "its keys are RC4 or DES, which can be broken; let the account have AES keys"
+		return nil, "", errors.New("its keys have unknown encryption types; use AES keys")
+	case len(weak) > 0:
+		slices.Sort(weak)
+		warning = "weak keys are accepted: " + strings.Join(slices.Compact(weak), ", ") + "; give the account AES keys only and write the keytab again without these"
 	}
 	return kt, warning, nil
 }
 
-// accept judges a token of Negotiate.
-func (k *krb5) accept(token []byte, remote string) (t ticket, reply string, err error) {
+// accept verifies a Negotiate token.
+func (k *krb5) accept(token []byte, remote string, overTLS bool) (t ticket, reply string, err error) {
 	inside := contained(func() error {
-		t, reply, err = k.judge(token, remote)
+		t, reply, err = k.judge(token, remote, overTLS)
 		return nil
 	})
 	if inside != nil {
@@ -159,17 +176,23 @@ func (k *krb5) accept(token []byte, remote string) (t ticket, reply string, err 
 	return t, reply, err
 }
 
-func (k *krb5) judge(token []byte, remote string) (ticket, string, error) {
+func (k *krb5) judge(token []byte, remote string, overTLS bool) (ticket, string, error) {
 	mech, bare, reply, err := unwrap(token)
 	if err != nil {
 		return ticket{}, reply, err
 	}
 	var tok spnego.KRB5Token
 	if err := tok.Unmarshal(mech); err != nil || !tok.IsAPReq() {
-		return ticket{}, "", errors.New("the token holds no Kerberos ticket")
+		return ticket{}, "", errors.New("the Negotiate token contains no Kerberos ticket")
 	}
 	ap := &tok.APReq
 	if err := k.open(ap, remote); err != nil {
+		return ticket{}, "", err
+	}
+	if err := k.checkRealm(ap); err != nil {
+		return ticket{}, "", err
+	}
+	if err := k.checkBinding(ap, overTLS); err != nil {
 		return ticket{}, "", err
 	}
 	part := &ap.Ticket.DecryptedEncPart
@@ -177,9 +200,9 @@ func (k *krb5) judge(token []byte, remote string) (ticket, string, error) {
 	if err != nil {
 		return ticket{}, "", err
 	}
-	switch k.seen.add(sha256.Sum256(ap.EncryptedAuthenticator.Cipher), k.now()) {
+	switch k.seen.add(sha256.Sum256(ap.EncryptedAuthenticator.Cipher), name, k.now()) {
 	case replaySeen:
-		return ticket{}, "", errors.New("the ticket was shown before: each request needs a fresh proof")
+		return ticket{}, "", errors.New("the authenticator was used before: each request needs a new one")
 	case replayFull:
 		return ticket{}, "", errBusy
 	}
@@ -193,7 +216,7 @@ func (k *krb5) judge(token []byte, remote string) (ticket, string, error) {
 	return t, reply, nil
 }
 
-// answer is what an accepted client gets, in the wrapper that it used.
+// answer returns the reply for an accepted client, wrapped like its token.
 func (k *krb5) answer(ap *messages.APReq, bare bool) (string, error) {
 	if !types.IsFlagSet(&ap.APOptions, flags.APOptionMutualRequired) {
 		if bare {
@@ -209,15 +232,15 @@ func (k *krb5) answer(ap *messages.APReq, bare bool) (string, error) {
 	return base64.StdEncoding.EncodeToString(b), err
 }
 
-// unwrap takes the Kerberos part out of a token; bare says that there was
-// nothing around it. With a reply, the client may go on.
+// unwrap returns the Kerberos part of a token; bare says that it had no SPNEGO
+// wrapper. With a reply, the client may continue the negotiation.
 func unwrap(token []byte) (mech []byte, bare bool, reply string, err error) {
 	var st spnego.SPNEGOToken
 	if err := st.Unmarshal(token); err != nil {
 		if len(token) > 0 && token[0] == 0x60 {
-			return token, true, "", nil // Kerberos without a wrapper, as some clients send it
+			return token, true, "", nil // some clients send Kerberos without SPNEGO
 		}
-		return nil, false, "", errors.New("the token is none of Negotiate")
+		return nil, false, "", errors.New("the token is not a Negotiate token")
 	}
 	isKerberos := func(oid interface{ String() string }) bool {
 		s := oid.String()
@@ -237,7 +260,7 @@ func unwrap(token []byte) (mech []byte, bare bool, reply string, err error) {
 		case known < 0:
 			return nil, false, "", errors.New(whyNTLM)
 		case known > 0 || len(st.NegTokenInit.MechTokenBytes) == 0:
-			return nil, false, replyMore, errors.New("the client asks which way to go: Kerberos")
+			return nil, false, replyMore, errors.New("the client offers several mechanisms first; it is told to use Kerberos")
 		}
 		mech = st.NegTokenInit.MechTokenBytes
 	}
@@ -247,8 +270,8 @@ func unwrap(token []byte) (mech []byte, bare bool, reply string, err error) {
 	return mech, false, "", nil
 }
 
-// open opens a ticket and the proof that the client has its key, and looks at
-// the times.
+// open decrypts a ticket and the authenticator, which proves that the client has
+// the ticket's key, and checks names, times and addresses (RFC 4120 section 3.2.3).
 func (k *krb5) open(ap *messages.APReq, remote string) error {
 	name := ap.Ticket.SName
 	if len(name.NameString) == 0 {
@@ -266,20 +289,23 @@ func (k *krb5) open(ap *messages.APReq, remote string) error {
 			return fmt.Errorf("the keytab has no key for %.100q in realm %.100q, version %d, kind %d: it may be older than the account's last change of password",
 				keys.PrincipalNameString(), ap.Ticket.Realm, ap.Ticket.EncPart.KVNO, ap.Ticket.EncPart.EType)
 		}
-		return errors.New("the ticket does not open with the keytab's key")
+		return errors.New("the key in the keytab does not decrypt the ticket")
 	}
 	part := &ap.Ticket.DecryptedEncPart
 	if err := ap.DecryptAuthenticator(part.Key); err != nil {
-		return errors.New("the proof beside the ticket does not open with the ticket's key")
+		return errors.New("the ticket's key does not decrypt the authenticator")
 	}
 	proof := &ap.Authenticator
 	if !proof.CName.Equal(part.CName) || proof.CRealm != part.CRealm {
-		return errors.New("the ticket and the proof beside it name different people")
+		return errors.New("the ticket and the authenticator name different principals")
 	}
 	now := k.now()
 	made := proof.CTime.Add(time.Duration(proof.Cusec) * time.Microsecond)
 	if d := made.Sub(now); d > k.skew || -d > k.skew {
 		return &skewError{d, k.skew}
+	}
+	if made.Before(k.started) {
+		return fmt.Errorf("the authenticator was made %s before this server started, so it may have been used already; the client must send a new one", k.started.Sub(made).Round(time.Second))
 	}
 	start := part.StartTime
 	if start.IsZero() {
@@ -294,28 +320,29 @@ func (k *krb5) open(ap *messages.APReq, remote string) error {
 	if len(part.CAddr) > 0 {
 		addr, err := types.GetHostAddress(remote)
 		if err != nil || !types.HostAddressesContains(part.CAddr, addr) {
-			return errors.New("the ticket is for other addresses than the client's")
+			return errors.New("the ticket is not valid for the client's address")
 		}
 	}
 	return nil
 }
 
-// principalName prints whom a ticket is for. Names that would look like those
-// of somebody else's realm are refused.
+// principalName returns the principal of a ticket. It refuses names that could be
+// mistaken for those of a different realm.
 func principalName(part *messages.EncTicketPart) (string, error) {
 	odd := func(s string) bool {
 		return s == "" || strings.ContainsAny(s, `/@\`) || strings.ContainsFunc(s, func(r rune) bool { return !unicode.IsPrint(r) })
 	}
 	parts := part.CName.NameString
 	if len(parts) == 0 || slices.ContainsFunc(parts, odd) || part.CRealm == "" || strings.Contains(part.CRealm, "@") || checkName(part.CRealm) != nil {
-		return "", errors.New("the ticket's name is none that is taken")
+		return "", errors.New("the client's name in the ticket has characters that are not accepted")
 	}
 	name := strings.Join(parts, "/") + "@" + part.CRealm
 	return name, checkName(name)
 }
 
-// prove answers a client that wants to know that the server could open its
-// ticket: with the time that the client sent, locked with the ticket's key.
+// prove returns an AP-REP (RFC 4120 section 3.2.4), which proves to the client that
+// the server could decrypt its ticket: the client's time, encrypted with the
+// ticket's key.
 func prove(ap *messages.APReq) ([]byte, error) {
 	inner, err := asn1.Marshal(messages.EncAPRepPart{CTime: ap.Authenticator.CTime.UTC(), Cusec: ap.Authenticator.Cusec})
 	if err != nil {
@@ -339,8 +366,7 @@ func prove(ap *messages.APReq) ([]byte, error) {
 	return asn1tools.AddASNAppTag(mech, 0), nil
 }
 
-// sids returns the Windows groups that a ticket tells of. KDCs other than
-// Windows send records without groups, or none.
+// sids returns the Windows groups in a ticket. KDCs other than Windows send none.
 func (k *krb5) sids(t *messages.Ticket) []string {
 	var list []string
 	err := contained(func() error {
@@ -360,19 +386,25 @@ func (k *krb5) sids(t *messages.Ticket) []string {
 	return list
 }
 
-// replays remembers the proofs that were shown, for as long as they would be
-// taken again: at least keep, at most twice that.
+// replays is the replay cache (RFC 4120 section 3.2.3): it remembers authenticators
+// for as long as their times are accepted, at least keep and at most twice that.
+// One principal may fill an eighth of it.
 type replays struct {
 	keep time.Duration
 
 	mu       sync.Mutex
 	cur, old map[[16]byte]struct{}
-	since    time.Time // cur is used since then
+	by       map[[16]byte]int // entries of cur by principal
+	since    time.Time        // cur is used since then
 }
 
-// maxReplays bounds each half of the memory: as many as an hour of 500
-// requests a second.
-const maxReplays = 2 << 20
+const (
+	// maxReplays bounds each half of the cache, in authenticators.
+	maxReplays = 2 << 20
+	// maxReplaysEach bounds what one principal may have in each half: 400
+	// requests a second with the default skew.
+	maxReplaysEach = maxReplays / 8
+)
 
 type replay int
 
@@ -382,8 +414,9 @@ const (
 	replayFull
 )
 
-func (r *replays) add(sum [32]byte, now time.Time) replay {
-	key := [16]byte(sum[:16])
+// add records the authenticator of a principal, given by its hash.
+func (r *replays) add(sum [32]byte, principal string, now time.Time) replay {
+	key, who := [16]byte(sum[:16]), hash16(principal)
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if age := now.Sub(r.since); r.cur == nil || age > r.keep {
@@ -391,7 +424,7 @@ func (r *replays) add(sum [32]byte, now time.Time) replay {
 		if age > 2*r.keep {
 			r.old = nil
 		}
-		r.cur, r.since = map[[16]byte]struct{}{}, now
+		r.cur, r.by, r.since = map[[16]byte]struct{}{}, map[[16]byte]int{}, now
 	}
 	if _, ok := r.cur[key]; ok {
 		return replaySeen
@@ -399,9 +432,10 @@ func (r *replays) add(sum [32]byte, now time.Time) replay {
 	if _, ok := r.old[key]; ok {
 		return replaySeen
 	}
-	if len(r.cur) >= maxReplays {
+	if len(r.cur) >= maxReplays || r.by[who] >= maxReplaysEach {
 		return replayFull
 	}
 	r.cur[key] = struct{}{}
+	r.by[who]++
 	return replayNew
 }

@@ -3,6 +3,7 @@ package auth
 import (
 	"encoding/asn1"
 	"encoding/base64"
+	"encoding/binary"
 	"fmt"
 	"log/slog"
 	"math/rand/v2"
@@ -17,6 +18,7 @@ import (
 	"github.com/jcmturner/gokrb5/v8/asn1tools"
 	"github.com/jcmturner/gokrb5/v8/crypto"
 	"github.com/jcmturner/gokrb5/v8/gssapi"
+	"github.com/jcmturner/gokrb5/v8/iana/chksumtype"
 	"github.com/jcmturner/gokrb5/v8/iana/etypeID"
 	"github.com/jcmturner/gokrb5/v8/iana/flags"
 	"github.com/jcmturner/gokrb5/v8/iana/keyusage"
@@ -31,20 +33,22 @@ const testRealm = "UNIT.TEST"
 
 // forge makes tickets as a KDC and a client would.
 type forge struct {
-	cname    []string
-	crealm   string
-	service  []string
-	start    time.Duration // from now
-	life     time.Duration
-	made     time.Duration // of the proof, from now
-	badFlag  bool
-	mutual   bool
-	proof    []string // another name in the proof
-	proofIn  string   // another realm in the proof
-	kt       *keytab.Keytab
-	mechs    []gssapi.OIDName
-	response bool // as the second leg of a negotiation
-	bare     bool // without a wrapper
+	cname     []string
+	crealm    string
+	service   []string
+	start     time.Duration // from now
+	life      time.Duration
+	made      time.Duration // of the proof, from now
+	badFlag   bool
+	mutual    bool
+	proof     []string // another name in the proof
+	proofIn   string   // another realm in the proof
+	kt        *keytab.Keytab
+	mechs     []gssapi.OIDName
+	transited bool   // the KDC checked the realms on the way
+	cksum     []byte // of the proof, of type 0x8003
+	response  bool   // as the second leg of a negotiation
+	bare      bool   // without a wrapper
 }
 
 func testKeytab(t testing.TB, password string, names ...string) *keytab.Keytab {
@@ -98,6 +102,9 @@ func (f forge) token(t testing.TB, c *clock) ([]byte, types.EncryptionKey, types
 	if f.badFlag {
 		types.SetFlag(&fl, flags.Invalid)
 	}
+	if f.transited {
+		types.SetFlag(&fl, flags.TransitedPolicyChecked)
+	}
 	who := types.PrincipalName{NameType: nametype.KRB_NT_PRINCIPAL, NameString: f.cname}
 	start := c.now().Add(f.start)
 	tkt, key, err := messages.NewTicket(who, f.crealm, types.PrincipalName{NameType: nametype.KRB_NT_PRINCIPAL, NameString: f.service},
@@ -114,6 +121,9 @@ func (f forge) token(t testing.TB, c *clock) ([]byte, types.EncryptionKey, types
 	must(err)
 	proof.CTime = c.now().Add(f.made).Truncate(time.Second)
 	proof.Cusec = rand.IntN(1e6)
+	if f.cksum != nil {
+		proof.Cksum = types.Checksum{CksumType: chksumtype.GSSAPI, Checksum: f.cksum}
+	}
 	ap, err := messages.NewAPReq(tkt, key, proof)
 	must(err)
 	if f.mutual {
@@ -148,7 +158,7 @@ func TestTickets(t *testing.T) {
 	names := []string{"HTTP/sym.unit.test", "HTTP/other.unit.test", "host/sym.unit.test"}
 	kt := testKeytab(t, "pw", names...)
 	g := newGate(t, Config{
-		Now: c.now, Keytab: writeKeytab(t, kt, ""),
+		Now: c.now, Started: c.now().Add(-time.Hour), Keytab: writeKeytab(t, kt, ""),
 		Policy: PolicyConfig{Admit: []string{"*@" + testRealm}, Grants: []Grant{{Who: []string{"root@" + testRealm}, Admin: true}}},
 	}, nil)
 	if g.HTTP2() {
@@ -175,16 +185,17 @@ func TestTickets(t *testing.T) {
 		{"flagged as invalid", forge{badFlag: true}, 401, "", "not valid yet"},
 		{"client's clock behind", forge{made: -12 * time.Minute}, 401, "", "behind the server's"},
 		{"client's clock ahead", forge{made: 12*time.Minute + time.Second}, 401, "", "ahead of the server's; at most 5m0s are allowed"},
-		{"another name in the proof", forge{proof: []string{"root"}}, 401, "", "different people"},
-		{"another realm in the proof", forge{crealm: "EVIL.TEST", proofIn: testRealm, cname: []string{"root"}}, 401, "", "different people"},
-		{"a stranger", forge{crealm: "EVIL.TEST"}, 403, "carol@EVIL.TEST", "not admitted"},
-		{"a name that looks like two", forge{cname: []string{"root@UNIT.TEST"}, crealm: "EVIL.TEST"}, 401, "", "name"},
+		{"another name in the proof", forge{proof: []string{"root"}}, 401, "", "different principals"},
+		{"another realm in the proof", forge{crealm: "EVIL.TEST", proofIn: testRealm, cname: []string{"root"}}, 401, "", "different principals"},
+		{"a stranger", forge{crealm: "EVIL.TEST", transited: true}, 403, "carol@EVIL.TEST", "not authorized"},
+		{"a stranger on an unchecked way", forge{crealm: "EVIL.TEST"}, 401, "", "did not check the realms on the way"},
+		{"a name that looks like two", forge{cname: []string{"root@UNIT.TEST"}, crealm: "EVIL.TEST", transited: true}, 401, "", "name"},
 		{"a name with a slash", forge{cname: []string{"a/b"}}, 401, "", "name"},
 		{"an empty name", forge{cname: []string{""}}, 401, "", "name"},
 		{"for another service", forge{service: []string{"host", "sym.unit.test"}}, 401, "", "not for HTTP"},
-		{"another key", forge{kt: testKeytab(t, "other", names...)}, 401, "", "does not open"},
+		{"another key", forge{kt: testKeytab(t, "other", names...)}, 401, "", "does not decrypt"},
 		{"no key", forge{service: []string{"HTTP", "else.unit.test"}, kt: testKeytab(t, "pw", "HTTP/else.unit.test")}, 401, "", "no key"},
-		{"other way first", forge{mechs: []gssapi.OIDName{gssapi.OIDGSSIAKerb, gssapi.OIDKRB5}}, 401, "", "which way"},
+		{"other way first", forge{mechs: []gssapi.OIDName{gssapi.OIDGSSIAKerb, gssapi.OIDKRB5}}, 401, "", "several mechanisms"},
 		{"other way only", forge{mechs: []gssapi.OIDName{gssapi.OIDGSSIAKerb}}, 401, "", "NTLM"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
@@ -218,6 +229,81 @@ func TestTickets(t *testing.T) {
 				t.Errorf("the client is told %q", ch.Text)
 			}
 		})
+	}
+}
+
+// TestRealms: which realms' clients are accepted.
+func TestRealms(t *testing.T) {
+	t.Parallel()
+	c := newClock()
+	kt := testKeytab(t, "pw", "HTTP/sym.unit.test")
+	for _, test := range []struct {
+		realms    []string
+		crealm    string
+		transited bool
+		in        bool
+	}{
+		{nil, testRealm, false, true},
+		{nil, "SUB.UNIT.TEST", false, false},
+		{nil, "SUB.UNIT.TEST", true, true},
+		{[]string{"SUB.UNIT.TEST"}, "SUB.UNIT.TEST", false, true},
+		{[]string{"*.UNIT.TEST"}, "SUB.UNIT.TEST", false, true},
+		{[]string{"*.UNIT.TEST"}, testRealm, false, true},
+		{[]string{"*.UNIT.TEST"}, "EVIL.TEST", false, false},
+		{[]string{"*.UNIT.TEST"}, "EVIL.TEST", true, false},
+	} {
+		g := newGate(t, Config{Now: c.now, Keytab: writeKeytab(t, kt, ""), Realms: test.realms}, nil)
+		b, _, _ := forge{kt: kt, cname: []string{"carol"}, crealm: test.crealm, transited: test.transited, made: time.Second}.token(t, c)
+		if _, _, ch := g.Authenticate(negotiate(b), ""); (ch == nil) != test.in {
+			t.Errorf("realms %q, client realm %s, checked by the KDC %v: challenge %+v, want accepted %v", test.realms, test.crealm, test.transited, ch, test.in)
+		}
+	}
+}
+
+// TestProofsOlderThanTheServer: after a restart, or on a second server, a proof
+// that was made earlier is not accepted again.
+func TestProofsOlderThanTheServer(t *testing.T) {
+	t.Parallel()
+	c := newClock()
+	kt := testKeytab(t, "pw", "HTTP/sym.unit.test")
+	cfg := Config{Now: c.now, Keytab: writeKeytab(t, kt, "")}
+	first := newGate(t, cfg, nil)
+	c.add(time.Minute)
+	b, _, _ := forge{kt: kt, cname: []string{"carol"}}.token(t, c)
+	if _, _, ch := first.Authenticate(negotiate(b), ""); ch != nil {
+		t.Fatalf("a fresh proof is refused: %+v", ch)
+	}
+	c.add(time.Second)
+	second := newGate(t, cfg, nil)
+	if _, _, ch := second.Authenticate(negotiate(b), ""); ch == nil || ch.Status != 401 || !strings.Contains(ch.Reason, "before this server started") {
+		t.Errorf("the same proof after a restart: %+v, want 401", ch)
+	}
+	c.add(time.Second)
+	b, _, _ = forge{kt: kt, cname: []string{"carol"}}.token(t, c)
+	if _, _, ch := second.Authenticate(negotiate(b), ""); ch != nil {
+		t.Errorf("a proof made after the restart is refused: %+v", ch)
+	}
+}
+
+// TestWeakKeys: every weak key is named, also beside strong ones.
+func TestWeakKeys(t *testing.T) {
+	t.Parallel()
+	kt := testKeytab(t, "pw", "HTTP/sym.unit.test")
+	b, err := kt.Marshal()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, warning, err := parseKeytab(b, nil); err != nil || warning != "" {
+		t.Errorf("a keytab with AES keys only: warning %q, error %v, want none", warning, err)
+	}
+	if err := kt.AddEntry("HTTP/sym.unit.test", testRealm, "pw", time.Now(), 1, etypeID.RC4_HMAC); err != nil {
+		t.Fatal(err)
+	}
+	if b, err = kt.Marshal(); err != nil {
+		t.Fatal(err)
+	}
+	if _, warning, err := parseKeytab(b, nil); err != nil || !strings.Contains(warning, "RC4 of HTTP/sym.unit.test@UNIT.TEST") {
+		t.Errorf("a keytab with an RC4 key beside an AES key: warning %q, error %v, want the RC4 key named", warning, err)
 	}
 }
 
@@ -323,8 +409,8 @@ func TestKeytabTrouble(t *testing.T) {
 	}
 	host := writeKeytab(t, testKeytab(t, "pw", "host/sym.unit.test"), "")
 	for _, test := range []struct{ file, principal, want string }{
-		{filepath.Join(dir, "missing"), "", "cannot be read"},
-		{garbage, "", "is no keytab"},
+		{filepath.Join(dir, "missing"), "", "cannot read the keytab"},
+		{garbage, "", "is not a keytab"},
 		{empty, "", ""},
 		{short, "", ""},
 		{host, "", "no key of HTTP/name, only of host/sym.unit.test@UNIT.TEST"},
@@ -487,7 +573,7 @@ func TestReplaysAreForgotten(t *testing.T) {
 	for i := range 100 {
 		var k [32]byte
 		k[0] = byte(i)
-		if r.add(k, now) != replayNew || r.add(k, now.Add(10*time.Minute-1)) != replaySeen {
+		if r.add(k, "a", now) != replayNew || r.add(k, "a", now.Add(10*time.Minute-1)) != replaySeen {
 			t.Fatal(i)
 		}
 		now = now.Add(7 * time.Minute)
@@ -495,8 +581,31 @@ func TestReplaysAreForgotten(t *testing.T) {
 			t.Fatalf("%d are held", n)
 		}
 	}
-	if r.add([32]byte{99}, now.Add(time.Hour)) != replayNew {
+	if r.add([32]byte{99}, "a", now.Add(time.Hour)) != replayNew {
 		t.Error("remembered for ever")
+	}
+}
+
+// TestReplaysPerPrincipal: a principal that fills its part of the memory turns
+// away nobody else.
+func TestReplaysPerPrincipal(t *testing.T) {
+	t.Parallel()
+	r := replays{keep: 10 * time.Minute}
+	now := time.Unix(1e9, 0)
+	proof := func(i int) (k [32]byte) {
+		binary.LittleEndian.PutUint32(k[:], uint32(i))
+		return k
+	}
+	for i := range maxReplaysEach {
+		if got := r.add(proof(i), "mallory@X", now); got != replayNew {
+			t.Fatalf("proof %d: %v, want it to be new", i, got)
+		}
+	}
+	if got := r.add(proof(maxReplaysEach), "mallory@X", now); got != replayFull {
+		t.Errorf("a proof of mallory beyond the bound: %v, want full", got)
+	}
+	if got := r.add(proof(maxReplaysEach), "alice@X", now); got != replayNew {
+		t.Errorf("a proof of alice: %v, want it to be new", got)
 	}
 }
 

@@ -7,50 +7,49 @@ import (
 	"strings"
 )
 
-// AllProducts stands, in a grant, for every product.
+// AllProducts is the name that stands for all products in a grant.
 const AllProducts = "*"
 
-// PolicyConfig says who may do what. The zero value lets everybody read
-// everything.
+// PolicyConfig configures rights. The zero value lets everybody read everything.
 //
-// People and machines are named by patterns. In a pattern, * stands for any
-// characters but @, so that *@CORP.EXAMPLE is everybody of that realm and of
-// no other; * alone is everybody who has proved some identity. In front may
-// stand how: "kerberos:", "basic:" or "cert:"; a pattern without such a word
-// is for all three. "group:NAME" is a group of this configuration, and
-// "sid:S-1-…" one of Windows, if tickets tell of groups. Tokens need no
-// pattern: they carry their rights in themselves.
+// Patterns match the names of principals. In a pattern, * matches any characters
+// except @, so *@CORP.EXAMPLE matches all principals of that realm and of no
+// other; * alone matches every authenticated principal. The prefixes "kerberos:",
+// "basic:" and "cert:" limit a pattern to one method; without a prefix it applies
+// to all three. "group:NAME" is a group of this configuration, "sid:S-1-…" a
+// Windows group, if groups are read from tickets. Tokens need no pattern: their
+// rights are stored with them.
 type PolicyConfig struct {
-	// Demand turns away whoever shows no credentials. It goes without saying
-	// where Admit or Grants are given and Anonymous is not.
+	// Demand requires credentials from everybody. It is implied if Admit or
+	// Grants are set and Anonymous is not.
 	Demand bool `yaml:"demand"`
-	// Anonymous are the products that can be read without credentials. What
-	// anonymous may read, everybody may.
+	// Anonymous are the products that can be read without credentials, and
+	// so by everybody.
 	Anonymous []string `yaml:"anonymous"`
-	// Admit are those who are let in at all, besides those whom a grant
-	// names.
+	// Admit are the principals that may use the server, in addition to those
+	// that a grant names.
 	Admit []string `yaml:"admit"`
-	// Grants give rights; they add up. Without any, those who are admitted
-	// read everything.
+	// Grants give rights; a principal has the sum of all that match. Without
+	// any grant, all admitted principals read everything.
 	Grants []Grant `yaml:"grants"`
 	// Groups are lists of patterns by name.
 	Groups map[string][]string `yaml:"groups"`
 }
 
-// Grant gives somebody rights.
+// Grant gives rights to the principals that its patterns match.
 type Grant struct {
 	Who   []string `yaml:"who"`   // patterns
-	Read  []string `yaml:"read"`  // products; "*" is all, "" are files without one
+	Read  []string `yaml:"read"`  // products; "*" is all, "" files without a product
 	Write []string `yaml:"write"` // likewise
 	Admin bool     `yaml:"admin"` // everything
 }
 
-// Rights are what an identity may do. Products are compared exactly.
+// Rights are what a principal may do. Products are compared exactly.
 type Rights struct {
-	// Admitted says that it may come in at all.
+	// Admitted: it may use the server at all.
 	Admitted bool
-	// All lets it read every product, Products these. The list is sorted and
-	// not to be changed.
+	// All: it may read every product; otherwise these Products. The list is
+	// sorted and must not be changed.
 	All      bool
 	Products []string
 	// Write says that it may add something: to every product with WriteAll,
@@ -61,17 +60,17 @@ type Rights struct {
 	Admin         bool
 }
 
-// MayWrite reports whether something may be added to a product.
+// MayWrite reports whether the rights include adding to a product.
 func (r *Rights) MayWrite(product string) bool {
 	return r.WriteAll || slices.Contains(r.WriteProducts, product)
 }
 
-// MayRead reports whether a product may be read.
+// MayRead reports whether the rights include reading a product.
 func (r *Rights) MayRead(product string) bool {
 	return r.All || slices.Contains(r.Products, product)
 }
 
-// Policy is a PolicyConfig made ready. It does not change.
+// Policy is a compiled PolicyConfig. It is immutable.
 type Policy struct {
 	demand    bool
 	anonymous Rights
@@ -92,12 +91,12 @@ type pattern struct {
 	glob   string
 }
 
-// NewPolicy makes a policy ready; the error says what is wrong with it.
+// NewPolicy compiles a policy. The error names the fault.
 func NewPolicy(c PolicyConfig) (*Policy, error) {
 	named := len(c.Admit) > 0 || len(c.Grants) > 0
 	p := &Policy{demand: c.Demand || c.Anonymous == nil && named, readsAll: len(c.Grants) == 0}
 	if c.Demand && len(c.Anonymous) > 0 {
-		return nil, errors.New("credentials are demanded, and yet some products are for everybody; one of both must go")
+		return nil, errors.New("demand and anonymous exclude each other; remove one")
 	}
 	if !p.demand {
 		products := c.Anonymous
@@ -115,7 +114,7 @@ func NewPolicy(c PolicyConfig) (*Policy, error) {
 	}
 	var err error
 	if p.openTo, err = groups.read(c.Admit, nil); err != nil {
-		return nil, fmt.Errorf("who is admitted: %w", err)
+		return nil, fmt.Errorf("admit: %w", err)
 	}
 	if len(c.Admit) == 0 && p.readsAll {
 		p.openTo = []pattern{{glob: "*"}}
@@ -126,7 +125,7 @@ func NewPolicy(c PolicyConfig) (*Policy, error) {
 			return nil, fmt.Errorf("grant %d: %w", i+1, err)
 		}
 		if len(g.Who) == 0 {
-			return nil, fmt.Errorf("grant %d names nobody", i+1)
+			return nil, fmt.Errorf("grant %d has no pattern in who", i+1)
 		}
 		p.grants = append(p.grants, grant{who, g.rights()})
 	}
@@ -149,7 +148,7 @@ func splitAll(list []string) (all bool, names []string) {
 	return false, slices.Compact(slices.Sorted(slices.Values(list)))
 }
 
-// settle makes the fields agree with each other.
+// settle makes the fields consistent.
 func (r *Rights) settle() {
 	if r.Admin {
 		r.All, r.WriteAll = true, true
@@ -163,7 +162,7 @@ func (r *Rights) settle() {
 	r.Write = r.WriteAll || len(r.WriteProducts) > 0
 }
 
-// add gives r what o has.
+// add adds the rights o to r.
 func (r *Rights) add(o *Rights) {
 	r.Admitted = r.Admitted || o.Admitted
 	r.Admin = r.Admin || o.Admin
@@ -184,11 +183,11 @@ func union(a, b []string) []string {
 	return slices.Compact(slices.Sorted(slices.Values(slices.Concat(a, b))))
 }
 
-// Demands reports whether anonymous is turned away.
+// Demands reports whether anonymous clients are rejected.
 func (p *Policy) Demands() bool { return p.demand }
 
-// Decide returns the rights of an identity. An identity that is not admitted
-// has none.
+// Decide returns the rights of an identity; those of one that is not admitted
+// are empty.
 func (p *Policy) Decide(id *Identity) Rights {
 	r := p.anonymous
 	switch id.Method {
@@ -272,12 +271,12 @@ func parsePattern(s string) (pattern, error) {
 	case word == "sid":
 		p.sid = true
 	case word == "token":
-		return p, fmt.Errorf("%q: tokens carry their rights in themselves", s)
+		return p, fmt.Errorf("%q: patterns do not apply to tokens; their rights are stored with them", s)
 	default:
 		return p, fmt.Errorf("%q: %q is not one of kerberos, basic, cert, sid and group", s, word)
 	}
 	if p.glob == "" {
-		return p, fmt.Errorf("%q names nobody", s)
+		return p, fmt.Errorf("%q has no name after the prefix", s)
 	}
 	return p, nil
 }

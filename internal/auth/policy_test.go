@@ -137,14 +137,14 @@ func TestPolicyMistakes(t *testing.T) {
 		c    PolicyConfig
 		want string
 	}{
-		{PolicyConfig{Demand: true, Anonymous: []string{"A"}}, "demanded"},
+		{PolicyConfig{Demand: true, Anonymous: []string{"A"}}, "exclude each other"},
 		{PolicyConfig{Admit: []string{"group:x"}}, `no group "x"`},
 		{PolicyConfig{Groups: map[string][]string{"a": {"group:b"}, "b": {"group:a"}}}, "contains itself"},
 		{PolicyConfig{Admit: []string{"krb:alice"}}, "kerberos"},
 		{PolicyConfig{Admit: []string{"token:ci"}}, "tokens"},
-		{PolicyConfig{Admit: []string{"basic:"}}, "nobody"},
-		{PolicyConfig{Admit: []string{""}}, "nobody"},
-		{PolicyConfig{Grants: []Grant{{Read: []string{"A"}}}}, "grant 1 names nobody"},
+		{PolicyConfig{Admit: []string{"basic:"}}, "no name after the prefix"},
+		{PolicyConfig{Admit: []string{""}}, "no name after the prefix"},
+		{PolicyConfig{Grants: []Grant{{Read: []string{"A"}}}}, "grant 1 has no pattern"},
 	} {
 		if _, err := NewPolicy(test.c); err == nil || !strings.Contains(err.Error(), test.want) {
 			t.Errorf("%+v: %v", test.c, err)
@@ -193,6 +193,50 @@ func TestRedact(t *testing.T) {
 	} {
 		if got := Redact(in); got != want {
 			t.Errorf("Redact(%q) is %q, want %q", in, got, want)
+		}
+	}
+}
+
+// TestRedactBroken: tokens that were mistyped or broken leave no piece from which
+// they could be guessed.
+func TestRedactBroken(t *testing.T) {
+	t.Parallel()
+	const digits = "Vb3kQz8mXw0fTn5LrC7yHs2dJg9pAe4uKi6oBvGtMx1" // 43
+	for _, in := range []string{
+		"/t/" + digits + "/a.pdb/K/a.pdb",
+		"/t/SD_" + digits + "/a.pdb", "/t/Sd_" + digits + "/a.pdb", "/t/sd-" + digits + "/a.pdb", "/T/" + digits + "/a.pdb",
+		"/symbols/t/" + digits + "/a.pdb", "/x%2ft%2f" + digits + "/a.pdb",
+		"/t/sd_" + digits[:37] + "/a.pdb", "/t/sd_" + digits[:25] + "/a.pdb", "x?token=sd_" + digits[:37], "x?token=SD_" + digits,
+	} {
+		if got := Redact(in); strings.Contains(got, digits[2:12]) {
+			t.Errorf("Redact(%q) is %q, which shows the token", in, got)
+		}
+	}
+	for _, gap := range []string{"/", "%2f", "%0a", "%0d%0a", "%20", "%00", "+", "%C2%AD", "\u00ad", "\n", "=\r\n"} {
+		for _, at := range []int{1, 5, 20, 22, 27, 37} {
+			for _, before := range []string{"/t/sd_", "/sd_", "/t/SD_", "agent sd_"} {
+				in := before + digits[:at] + gap + digits[at:] + "/app.pdb"
+				got := Redact(in)
+				for i := 0; i+8 <= len(digits); i++ {
+					if strings.Contains(got, digits[i:i+8]) {
+						t.Errorf("Redact(%q) is %q, which shows %q", in, got, digits[i:i+8])
+						break
+					}
+				}
+				if !strings.HasSuffix(got, "/app.pdb") {
+					t.Errorf("Redact(%q) is %q, which lost the rest of the path", in, got)
+				}
+			}
+		}
+	}
+	// What only looks like one from afar stays.
+	for _, in := range []string{
+		"/tcpip.sys/5A3B1C2D45000/tcpip.sys", "/t/tcpip.sys/5A3B1C2D45000/tcpip.sys", "/t.pdb/3BD8C3C3B1544CE9AB8D71A9F3E9A4D31/t.pdb",
+		"/at/Vb3kQz8mXw0fTn5LrC7yHs2dJg9pAe4uKi6/x", "/sd_card_driver_for_everything.ko/elf-buildid-00112233445566778899aabbccddeeff00112233/x",
+		"/t", "/t/", "t/x", "sd_***/Vb3kQz8mXw0fTn5LrC7yHs2dJg9p",
+	} {
+		if got := Redact(in); got != in {
+			t.Errorf("Redact(%q) is %q, want it unchanged", in, got)
 		}
 	}
 }

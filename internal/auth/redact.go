@@ -6,7 +6,9 @@ const redacted = tokenPrefix + "***"
 
 // Redact replaces the tokens in a text, such as the path of a request, by
 // sd_***. Percent-encoded ones are found too, even if encoded repeatedly, and
-// so is what is nearly a token: a mistyped one gives most of its digits away.
+// so are broken and mistyped ones, which give most of their characters away: a
+// prefix in other case, a segment behind "t" without a prefix, a token with a
+// line break in it.
 func Redact(s string) string {
 	start := 0
 	for {
@@ -20,47 +22,126 @@ func Redact(s string) string {
 	return s
 }
 
-// redactMin is from how many digits on something is taken for a token.
-const redactMin = 38
+const (
+	// redactMin is how many characters of base64url are taken for a token
+	// if they are the segment behind "t", where tokens are carried, or stand
+	// behind a token's prefix.
+	redactMin = 20
+	// redactAny is from how many on the characters behind a prefix may be
+	// anything; fewer must look random, because sd_ also begins file names.
+	redactAny = 38
+	// maxBreak is the longest gap inside a broken token, in bytes, and
+	// redactRest the shortest piece that is still taken for a part of it.
+	maxBreak   = 4
+	redactRest = 6
+)
 
 // findToken returns where the next thing like a token begins and ends, at or
 // after start, or -1.
 func findToken(s string, start int) (at, end int) {
-	for i := start; i < len(s); i++ {
-		if s[i] != tokenPrefix[0] && s[i] != '%' {
-			if j := strings.IndexAny(s[i:], "s%"); j >= 0 {
-				i += j
-			} else {
-				return -1, -1
-			}
-		}
-		if end := tokenEnd(s, i); end >= 0 {
+	segment := start == 0 // i is the beginning of a segment
+	behindT := false      // and the segment before it is "t"
+	for i := start; i < len(s); {
+		if end := tokenEnd(s, i, segment && behindT); end >= 0 {
 			return i, end
 		}
+		c, n := decodeByte(s[i:])
+		switch {
+		case c == '/':
+			segment = true
+		case segment && (c == 't' || c == 'T'):
+			next, _ := decodeByte(s[i+n:])
+			segment, behindT = false, next == '/'
+		default:
+			segment, behindT = false, false
+		}
+		i += n
 	}
 	return -1, -1
 }
 
-// tokenEnd returns the end of the token that begins at i, or -1.
-func tokenEnd(s string, i int) int {
+// tokenEnd returns the end of the token that begins at i, or -1. A token in
+// which other characters stand, as where a line was broken, counts with all its
+// pieces; behindT says that s[i:] begins with the segment behind "t".
+func tokenEnd(s string, i int, behindT bool) int {
+	prefixed := false
+	if j := prefixEnd(s, i); j >= 0 {
+		i, prefixed = j, true
+	}
+	if !prefixed && !behindT {
+		return -1
+	}
+	end, digits, random := digitsFrom(s, i)
+	first := digits
+	for digits < tokenDigits {
+		next := skipBreak(s, end)
+		e, n, r := digitsFrom(s, next)
+		if next == end || n < redactRest {
+			break
+		}
+		end, digits, random = e, digits+n, random|r
+	}
+	switch {
+	case behindT && first >= redactMin,
+		prefixed && first > 0 && digits >= redactAny,
+		prefixed && first > 0 && digits >= redactMin && random == upper|lower:
+		return end
+	}
+	return -1
+}
+
+// prefixEnd returns the end of a token's prefix at i, in any case, or -1.
+func prefixEnd(s string, i int) int {
 	for k := range len(tokenPrefix) {
 		c, n := decodeByte(s[i:])
-		if n == 0 || c != tokenPrefix[k] {
+		if n == 0 || c != tokenPrefix[k] && c != tokenPrefix[k]&^0x20 {
 			return -1
 		}
 		i += n
 	}
-	digits := 0
+	return i
+}
+
+// What the characters of a token are made of: random ones have both.
+const (
+	upper = 1 << iota
+	lower
+)
+
+// digitsFrom reads characters of base64url from i on: where they end, how many
+// there are, and which cases they have.
+func digitsFrom(s string, i int) (end, digits, cases int) {
 	for {
 		c, n := decodeByte(s[i:])
 		if n == 0 || !tokenDigit(c) {
-			break
+			return i, digits, cases
+		}
+		switch {
+		case 'A' <= c && c <= 'Z':
+			cases |= upper
+		case 'a' <= c && c <= 'z':
+			cases |= lower
 		}
 		digits++
 		i += n
 	}
-	if digits < redactMin {
-		return -1
+}
+
+// skipBreak returns where a short gap in a token ends; i if there is none.
+func skipBreak(s string, i int) int {
+	at := i
+	for range maxBreak {
+		c, n := decodeByte(s[at:])
+		if n == 0 {
+			return i
+		}
+		if tokenDigit(c) {
+			return at
+		}
+		at += n
+	}
+	if c, n := decodeByte(s[at:]); n > 0 && tokenDigit(c) {
+		return at
 	}
 	return i
 }

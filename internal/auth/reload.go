@@ -13,17 +13,17 @@ import (
 )
 
 const (
-	// maxFile bounds the files that are read here, in bytes.
+	// maxFile bounds the size of the files, in bytes.
 	maxFile = 1 << 20
-	// pollEvery is how often files are looked at for changes. Polling works
-	// on network file systems and through the symbolic links of containers.
+	// pollEvery is the interval of polling files for changes. Polling works on
+	// network file systems and through the symbolic links of containers.
 	pollEvery = 30 * time.Second
-	// glanceEvery is how often they are looked at when somebody needs them.
+	// glanceEvery is the interval of checking files that are in use.
 	glanceEvery = time.Second
 )
 
-// reloaded is a value made from files, which follows their changes. Files
-// that cannot be used change nothing but the log.
+// reloaded is a value made from files and renewed when they change. While changed
+// files are invalid, the previous value stays in use and the log says so.
 type reloaded[T any] struct {
 	paths []string
 	make  func(contents [][]byte) (*T, error)
@@ -31,13 +31,13 @@ type reloaded[T any] struct {
 	cur   atomic.Pointer[T]
 
 	mu    sync.Mutex
-	seen  [sha256.Size]byte // of the contents last looked at, good or bad
-	stats string            // of the files when last glanced at
-	at    time.Time         // of the last glance
+	seen  [sha256.Size]byte // hash of the contents last read, valid or not
+	stats string            // of the files at the last check
+	at    time.Time         // of the last check
 	bad   string            // the error last logged
 }
 
-// newReloaded reads the files for the first time; then their errors count.
+// newReloaded reads the files for the first time and returns their errors.
 func newReloaded[T any](log *slog.Logger, paths []string, mk func([][]byte) (*T, error)) (*reloaded[T], error) {
 	r := &reloaded[T]{paths: paths, make: mk, log: log}
 	contents, sum, err := r.read()
@@ -53,7 +53,7 @@ func newReloaded[T any](log *slog.Logger, paths []string, mk func([][]byte) (*T,
 	return r, nil
 }
 
-// get returns the value in force. It may be called at any time.
+// get returns the current value. It is safe for concurrent use.
 func (r *reloaded[T]) get() *T { return r.cur.Load() }
 
 // poll reads the files again if they changed.
@@ -63,8 +63,8 @@ func (r *reloaded[T]) poll() {
 	r.again()
 }
 
-// glance is poll for those who are in a hurry: it compares times and sizes, at
-// most once a second, and waits for nobody.
+// glance is a cheap poll: it compares times and sizes only, at most once a
+// second, and never waits for another poll.
 func (r *reloaded[T]) glance(now time.Time) {
 	if !r.mu.TryLock() {
 		return
@@ -80,7 +80,7 @@ func (r *reloaded[T]) glance(now time.Time) {
 	}
 }
 
-// again is poll with mu held.
+// again is poll; the caller holds mu.
 func (r *reloaded[T]) again() {
 	contents, sum, err := r.read()
 	if err == nil {
@@ -92,17 +92,17 @@ func (r *reloaded[T]) again() {
 		if v, err = r.make(contents); err == nil {
 			r.cur.Store(v)
 			r.bad = ""
-			r.log.Info("read again after a change", "files", r.paths)
+			r.log.Info("reloaded changed files", "files", r.paths)
 			return
 		}
 	}
 	if msg := err.Error(); msg != r.bad {
 		r.bad = msg
-		r.log.Error("changed files cannot be used; what they said before stays in force", "error", msg)
+		r.log.Error("changed files are invalid; the previous contents stay in use", "error", msg)
 	}
 }
 
-// read returns what the files hold, and a sum of it.
+// read returns the contents of the files and a hash of them.
 func (r *reloaded[T]) read() (contents [][]byte, sum [sha256.Size]byte, err error) {
 	h := sha256.New()
 	for _, p := range r.paths {
@@ -134,7 +134,7 @@ func readSmall(path string) ([]byte, error) {
 	return b, nil
 }
 
-// stat describes the files by what is cheap to see.
+// stat describes the files by path, size and modification time.
 func (r *reloaded[T]) stat() string {
 	s := ""
 	for _, p := range r.paths {

@@ -17,50 +17,51 @@ import (
 	"golang.org/x/crypto/acme/autocert"
 )
 
-// TLSConfig says how a listener proves itself, by files or by certificates
-// that it gets on its own, and what it asks of clients.
+// TLSConfig configures the TLS of a listener: certificates from files or by ACME,
+// and client certificates.
 type TLSConfig struct {
-	// Cert and Key are PEM files: the certificate with those that lead to
-	// its authority behind it, and its key. They are read again when they
-	// change.
+	// Cert and Key are PEM files: the certificate, followed by its chain, and
+	// its key. They are reloaded when they change.
 	Cert, Key string
-	// ACME gets certificates by itself; with it, Cert and Key are empty.
+	// ACME obtains certificates automatically; Cert and Key must be empty.
 	ACME *ACMEConfig
-	// ClientCA is a PEM file of the authorities whose client certificates
-	// count; it too is read again.
+	// ClientCA is a PEM file of the authorities for client certificates. It is
+	// reloaded when it changes.
 	ClientCA string
-	// RequireClientCert ends the handshake with clients that have none.
+	// RequireClientCert fails the handshake of clients without a certificate.
 	RequireClientCert bool
 	// Now is the clock; nil is time.Now.
 	Now func() time.Time
 }
 
-// LetsEncrypt is the directory URL of the authority that is asked by default.
+// LetsEncrypt is the directory URL of Let's Encrypt, the default authority.
 const LetsEncrypt = autocert.DefaultACMEDirectory
 
-// ACMEConfig says how certificates are got from an authority that speaks ACME.
-// They are renewed when a third of their lifetime is left.
+// ACMEConfig configures certificates from an ACME authority (RFC 8555). They are
+// renewed when a third of their lifetime is left.
 type ACMEConfig struct {
-	// Domains are the names to get certificates for. Clients that ask for
-	// another are turned away.
+	// Domains are the names to get certificates for. The handshake of clients
+	// that ask for a different name fails.
 	Domains []string
-	// Dir keeps account and certificates; it must be this server's alone.
+	// Dir stores the account and the certificates. No other server may use it.
 	Dir string
-	// Email, if not empty, is where the authority writes to.
+	// Email, if not empty, is the contact address for the authority.
 	Email string
 	// Directory is the URL of the authority; empty is Let's Encrypt.
 	Directory string
-	// AcceptTerms says that the operator agrees to the authority's terms;
-	// without, nothing is asked for.
+	// AcceptTerms: the operator agrees to the authority's terms. It is
+	// required.
 	AcceptTerms bool
 	// Client makes the requests to the authority; nil is http.DefaultClient.
 	Client *http.Client
 }
 
-// TLS follows the files of a listener. It must be closed.
+// TLS is the TLS configuration of a listener, kept up to date. The caller must
+// close it.
 type TLS struct {
 	cfg    TLSConfig
 	log    *slog.Logger
+	ends   *endpoints // records every certificate that is used; may be nil
 	pair   *reloaded[tls.Certificate]
 	cas    *reloaded[x509.CertPool]
 	acme   *autocert.Manager
@@ -70,9 +71,9 @@ type TLS struct {
 	closed sync.Once
 }
 
-// NewTLS reads the files; errors name them. g says whether certificates of
-// clients are asked for and whether HTTP/2 is offered; nil asks for none unless
-// ClientCA is given.
+// NewTLS reads the files; errors name them. The gate decides whether client
+// certificates are requested and whether HTTP/2 is offered; without a gate, client
+// certificates are requested if ClientCA is set.
 func NewTLS(cfg TLSConfig, g *Gate, log *slog.Logger) (*TLS, error) {
 	if log == nil {
 		log = slog.New(slog.DiscardHandler)
@@ -81,10 +82,13 @@ func NewTLS(cfg TLSConfig, g *Gate, log *slog.Logger) (*TLS, error) {
 		cfg.Now = time.Now
 	}
 	t := &TLS{cfg: cfg, log: log, stop: make(chan struct{})}
+	if g != nil {
+		t.ends = &g.ends
+	}
 	var err error
 	switch {
 	case cfg.ACME != nil && (cfg.Cert != "" || cfg.Key != ""):
-		return nil, errors.New("certificates come from files or from an authority, not from both")
+		return nil, errors.New("cert and acme exclude each other; remove one")
 	case cfg.ACME != nil:
 		if t.acme, err = newACME(cfg.ACME); err != nil {
 			return nil, err
@@ -116,8 +120,8 @@ func NewTLS(cfg TLSConfig, g *Gate, log *slog.Logger) (*TLS, error) {
 		return nil, err
 	}
 	if t.base.ClientAuth != tls.NoClientCert {
-		// A resumed session would bring back what an authority vouched for
-		// that may be gone by now.
+		// A resumed session would restore the verification by an authority that
+		// may have been removed since.
 		t.base.SessionTicketsDisabled = true
 	}
 	t.base.GetCertificate = t.certificate
@@ -135,7 +139,7 @@ func clientAuth(cfg *TLSConfig, g *Gate) (tls.ClientAuthType, error) {
 	}
 	for i, r := range rules {
 		if cfg.ClientCA == "" && r.SHA256 == "" {
-			return 0, fmt.Errorf("certificate rule %d needs the authorities of client certificates; only fingerprints do without", i+1)
+			return 0, fmt.Errorf("certificate rule %d needs tls.client_ca; only sha256 rules work without", i+1)
 		}
 	}
 	switch {
@@ -144,7 +148,7 @@ func clientAuth(cfg *TLSConfig, g *Gate) (tls.ClientAuthType, error) {
 	case cfg.RequireClientCert && len(rules) > 0:
 		return tls.RequireAnyClientCert, nil
 	case cfg.RequireClientCert:
-		return 0, errors.New("client certificates are required, but there are no authorities to check them by")
+		return 0, errors.New("require_client_cert needs client_ca or a certificate rule")
 	case g != nil:
 		return g.ClientAuth(cfg.ClientCA != ""), nil
 	case cfg.ClientCA != "":
@@ -166,7 +170,7 @@ func (t *TLS) readPair(b [][]byte) (*tls.Certificate, error) {
 	return &c, nil
 }
 
-// Config returns what a listener needs.
+// Config returns the configuration for a listener.
 func (t *TLS) Config() *tls.Config {
 	c := t.base.Clone()
 	if t.cas != nil {
@@ -175,7 +179,7 @@ func (t *TLS) Config() *tls.Config {
 	c.GetConfigForClient = func(hello *tls.ClientHelloInfo) (*tls.Config, error) {
 		switch {
 		case t.acme != nil && slices.Equal(hello.SupportedProtos, []string{acme.ALPNProto}):
-			// The authority, which makes sure of a name, has no certificate.
+			// The ACME authority validates the name without a client certificate.
 			now := t.base.Clone()
 			now.ClientAuth = tls.NoClientCert
 			return now, nil
@@ -190,7 +194,16 @@ func (t *TLS) Config() *tls.Config {
 	return c
 }
 
+// certificate returns the certificate for a handshake.
 func (t *TLS) certificate(hello *tls.ClientHelloInfo) (*tls.Certificate, error) {
+	c, err := t.choose(hello)
+	if err == nil && t.ends != nil {
+		t.ends.add(c)
+	}
+	return c, err
+}
+
+func (t *TLS) choose(hello *tls.ClientHelloInfo) (*tls.Certificate, error) {
 	if t.acme != nil {
 		return t.acme.GetCertificate(hello)
 	}
@@ -198,7 +211,7 @@ func (t *TLS) certificate(hello *tls.ClientHelloInfo) (*tls.Certificate, error) 
 	return t.pair.get(), nil
 }
 
-// poll looks for changed files.
+// poll reloads changed files.
 func (t *TLS) poll() {
 	if t.pair != nil {
 		t.pair.poll()
@@ -208,16 +221,16 @@ func (t *TLS) poll() {
 	}
 }
 
-// Close ends what runs beside. The files are not followed any more.
+// Close ends the reloading.
 func (t *TLS) Close() error {
 	t.closed.Do(func() { close(t.stop) })
 	t.done.Wait()
 	return nil
 }
 
-// ChallengeHandler answers what an authority asks on port 80 when it makes
-// sure of a name, and gives all else to h. Without ACME it is h. It is needed
-// only if port 443 does not lead here.
+// ChallengeHandler answers the HTTP challenges of an ACME authority on port 80 and
+// passes other requests to h. Without ACME it returns h. It is needed only if
+// port 443 does not lead to this server.
 func (t *TLS) ChallengeHandler(h http.Handler) http.Handler {
 	if t.acme == nil {
 		return h
@@ -228,15 +241,15 @@ func (t *TLS) ChallengeHandler(h http.Handler) http.Handler {
 func newACME(c *ACMEConfig) (*autocert.Manager, error) {
 	switch {
 	case len(c.Domains) == 0:
-		return nil, errors.New("ACME needs the names to get certificates for")
+		return nil, errors.New("acme needs domains")
 	case c.Dir == "":
-		return nil, errors.New("ACME needs a folder to keep certificates in")
+		return nil, errors.New("acme needs dir, a folder for account and certificates")
 	case !c.AcceptTerms:
-		return nil, errors.New("ACME needs your consent to the terms of the authority")
+		return nil, errors.New("acme needs accept_terms: true, your consent to the authority's terms")
 	}
 	for _, d := range c.Domains {
 		if !strings.Contains(strings.Trim(d, "."), ".") || strings.ContainsAny(d, "*/: ") {
-			return nil, fmt.Errorf("%q is no name that a certificate could be got for; it needs a dot and no *", d)
+			return nil, fmt.Errorf("cannot get a certificate for %q: a name needs a dot and no *", d)
 		}
 	}
 	// Left alone, RenewBefore is a third of the lifetime, whatever that is.
@@ -248,10 +261,10 @@ func newACME(c *ACMEConfig) (*autocert.Manager, error) {
 	if c.Directory == "" {
 		m.Client.DirectoryURL = LetsEncrypt
 	}
-	// A folder that cannot be written would only show when the first client
-	// comes, and then use up what the authority allows in a week.
+	// Otherwise a folder that cannot be written would fail at the first client
+	// only, after using up the authority's weekly limit.
 	if err := m.Cache.Put(context.Background(), "writable", []byte("\n")); err != nil {
-		return nil, fmt.Errorf("the ACME folder cannot be written: %w", err)
+		return nil, fmt.Errorf("cannot write to the ACME folder: %w", err)
 	}
 	return m, nil
 }

@@ -217,13 +217,13 @@ func TestTLSMistakes(t *testing.T) {
 		{TLSConfig{Cert: cert, Key: "/does/not/exist"}, nil, "/does/not/exist"},
 		{TLSConfig{Cert: other, Key: key}, nil, other},
 		{TLSConfig{Cert: cert, Key: key, ClientCA: key}, nil, "holds no certificate"},
-		{TLSConfig{Cert: cert, Key: key, RequireClientCert: true}, nil, "no authorities"},
+		{TLSConfig{Cert: cert, Key: key, RequireClientCert: true}, nil, "needs client_ca"},
 		{TLSConfig{Cert: cert, Key: key}, rules, "certificate rule 1"},
-		{TLSConfig{Cert: cert, Key: key, ACME: &ACMEConfig{}}, nil, "not from both"},
-		{TLSConfig{ACME: &ACMEConfig{}}, nil, "names"},
+		{TLSConfig{Cert: cert, Key: key, ACME: &ACMEConfig{}}, nil, "exclude each other"},
+		{TLSConfig{ACME: &ACMEConfig{}}, nil, "needs domains"},
 		{TLSConfig{ACME: &ACMEConfig{Domains: []string{"a.test"}, Dir: "x"}}, nil, "consent"},
 		{TLSConfig{ACME: &ACMEConfig{Domains: []string{"localhost"}, Dir: "x", AcceptTerms: true}}, nil, "dot"},
-		{TLSConfig{ACME: &ACMEConfig{Domains: []string{"a.test"}, Dir: cert, AcceptTerms: true}}, nil, "written"},
+		{TLSConfig{ACME: &ACMEConfig{Domains: []string{"a.test"}, Dir: cert, AcceptTerms: true}}, nil, "cannot write"},
 	} {
 		if tl, err := NewTLS(test.c, test.g, nil); err == nil || !strings.Contains(err.Error(), test.want) {
 			t.Errorf("%+v: %v, want %q", test.c, err, test.want)

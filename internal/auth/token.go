@@ -58,13 +58,14 @@ func tokenDigit(c byte) bool {
 	return 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || '0' <= c && c <= '9' || c == '-' || c == '_'
 }
 
-// HashToken returns what is kept of a token. 256 random bits need no slow
-// hash and no salt.
+// HashToken returns the hash under which a token is stored. 256 random bits need
+// no slow hash and no salt.
 func HashToken(secret string) [32]byte { return sha256.Sum256([]byte(secret)) }
 
-// PathToken looks for a token in front of a path's decoded segments, as in
-// /t/TOKEN/app.pdb/…, and returns the segments behind it. Anything that is not
-// exactly a token is part of the path: a module may be called "t".
+// PathToken looks for a token at the beginning of a path's decoded segments, as
+// in /t/TOKEN/app.pdb/…, and returns the segments after it. Anything that does
+// not have the exact form of a token is part of the path: a module may be called
+// "t".
 func PathToken(segs []string) (token string, rest []string, ok bool) {
 	if len(segs) >= 2 && segs[0] == "t" && IsToken(segs[1]) {
 		return segs[1], segs[2:], true
@@ -72,7 +73,7 @@ func PathToken(segs []string) (token string, rest []string, ok bool) {
 	return "", segs, false
 }
 
-// TokenSpec says what a new token is for.
+// TokenSpec describes a new token.
 type TokenSpec struct {
 	Name      string
 	Scopes    []string      // none is read
@@ -81,14 +82,14 @@ type TokenSpec struct {
 	CreatedBy string
 }
 
-// MakeToken makes a token and the row to keep of it. The secret is to be shown
-// once and then forgotten. The error says what the spec has wrong.
+// MakeToken returns a new token and the row to store. The caller shows the secret
+// once and does not store it. The error names the fault in the spec.
 func MakeToken(spec TokenSpec, now time.Time) (secret string, row TokenRow, err error) {
 	if err := checkName(spec.Name); err != nil {
 		return "", TokenRow{}, fmt.Errorf("the token's name: %w", err)
 	}
 	if Redact(spec.Name) != spec.Name {
-		return "", TokenRow{}, errors.New("the token's name is a token itself; names are shown")
+		return "", TokenRow{}, errors.New("the token's name looks like a token; names are shown in lists and logs")
 	}
 	scopes := slices.Compact(slices.Sorted(slices.Values(spec.Scopes)))
 	if len(scopes) == 0 {
@@ -96,17 +97,17 @@ func MakeToken(spec TokenSpec, now time.Time) (secret string, row TokenRow, err 
 	}
 	for _, s := range scopes {
 		if s != ScopeRead && s != ScopeWrite && s != ScopeAdmin {
-			return "", TokenRow{}, fmt.Errorf("no scope is called %q; there are read, write and admin", s)
+			return "", TokenRow{}, fmt.Errorf("unknown scope %q; the scopes are read, write and admin", s)
 		}
 	}
 	if slices.Contains(scopes, ScopeAdmin) && spec.Products != nil {
-		return "", TokenRow{}, errors.New("admin is for all products; a token for some products cannot have it")
+		return "", TokenRow{}, errors.New("the scope admin covers all products; a token limited to products cannot have it")
 	}
 	if spec.Products != nil && len(spec.Products) == 0 {
-		return "", TokenRow{}, errors.New("a token for no product at all is of no use")
+		return "", TokenRow{}, errors.New("the token is limited to an empty list of products")
 	}
 	if spec.Lifetime < 0 {
-		return "", TokenRow{}, fmt.Errorf("a lifetime of %v is over before it begins", spec.Lifetime)
+		return "", TokenRow{}, fmt.Errorf("the lifetime %v is negative", spec.Lifetime)
 	}
 	secret = NewToken()
 	row = TokenRow{
@@ -126,11 +127,11 @@ func checkName(s string) error {
 	case s == "":
 		return errors.New("is empty")
 	case len(s) > maxName:
-		return fmt.Errorf("has %d bytes; at most %d are taken", len(s), maxName)
+		return fmt.Errorf("has %d bytes; the limit is %d", len(s), maxName)
 	case !utf8.ValidString(s):
-		return errors.New("is no valid UTF-8")
+		return errors.New("is not valid UTF-8")
 	case strings.ContainsFunc(s, func(r rune) bool { return !unicode.IsPrint(r) }):
-		return errors.New("has characters that cannot be shown")
+		return errors.New("contains characters that cannot be printed")
 	}
 	return nil
 }

@@ -13,19 +13,19 @@ import (
 )
 
 const (
-	// tokenFresh is how long a token's row is believed. A revocation is in
-	// force after this and one query, well within five seconds.
+	// tokenFresh is how long a token's row is cached. A revocation takes
+	// effect after this time and one query, within five seconds.
 	tokenFresh = 3 * time.Second
-	// tokenQuery is how long the store may take.
+	// tokenQuery is the time limit of a query to the store.
 	tokenQuery = 1500 * time.Millisecond
-	// maxCached bounds the tokens remembered, and apart from them the wrong
-	// ones, so that nobody can push the good ones out.
+	// maxCached bounds the cache of tokens and, separately, the negative
+	// cache of unknown ones, so that guesses cannot evict valid tokens.
 	maxCached = 4096
-	// maxTouched is how many uses are collected before they are written.
+	// maxTouched bounds the uses that are collected before they are written.
 	maxTouched = 1024
 )
 
-// tokens finds tokens in a store and remembers them for seconds.
+// tokens looks tokens up in a store and caches them for seconds.
 type tokens struct {
 	store  Store
 	policy *Policy
@@ -39,14 +39,14 @@ type tokens struct {
 }
 
 type tokenEntry struct {
-	asked  time.Time // before the store was asked
+	asked  time.Time // just before the query to the store
 	row    TokenRow
 	rights Rights
 }
 
 var (
-	errNoToken = errors.New("the token is not known, revoked or expired")
-	errStore   = errors.New("the tokens cannot be read")
+	errNoToken = errors.New("the token is unknown, revoked or expired")
+	errStore   = errors.New("cannot read the tokens")
 )
 
 func newTokens(s Store, p *Policy, now func() time.Time) *tokens {
@@ -56,8 +56,8 @@ func newTokens(s Store, p *Policy, now func() time.Time) *tokens {
 	}
 }
 
-// find returns the identity and rights of a token. The error is errNoToken,
-// wraps errStore, or is the context's.
+// find returns the identity and rights of a token. The error is errNoToken or the
+// context's, or it wraps errStore.
 func (t *tokens) find(ctx context.Context, secret, carrier string) (Identity, Rights, error) {
 	hash := HashToken(secret)
 	e, err := t.entry(ctx, hash)
@@ -81,7 +81,7 @@ func identityOf(r *TokenRow, carrier string) Identity {
 	}
 }
 
-// fresh reports whether what was asked for then is still believed.
+// fresh reports whether an entry made at asked is less than d old.
 func fresh(asked, now time.Time, d time.Duration) bool {
 	age := now.Sub(asked)
 	return age >= 0 && age < d
@@ -99,7 +99,7 @@ func (t *tokens) entry(ctx context.Context, hash [32]byte) (*tokenEntry, error) 
 	if wrong && fresh(asked, now, tokenFresh) {
 		return nil, errNoToken
 	}
-	// Who waits may go away; the others still want the answer.
+	// One caller may give up while others still wait for the same query.
 	ch := t.flight.DoChan(string(hash[:]), func() (any, error) { return t.ask(hash) })
 	select {
 	case <-ctx.Done():
@@ -110,7 +110,7 @@ func (t *tokens) entry(ctx context.Context, hash [32]byte) (*tokenEntry, error) 
 	}
 }
 
-// ask asks the store and remembers what it says.
+// ask queries the store and caches the result.
 func (t *tokens) ask(hash [32]byte) (*tokenEntry, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), tokenQuery)
 	defer cancel()
@@ -142,8 +142,8 @@ func (t *tokens) ask(hash [32]byte) (*tokenEntry, error) {
 	return e, nil
 }
 
-// touch notes a use. When there are too many to hold, those that are held are
-// enough: the next use of the others will be noted.
+// touch records a use. If too many are collected already, further tokens are
+// recorded at a later use.
 func (t *tokens) touch(id string, now time.Time) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -153,7 +153,7 @@ func (t *tokens) touch(id string, now time.Time) {
 	t.touched[id] = now
 }
 
-// flush writes the uses that were noted. What cannot be written is kept.
+// flush writes the recorded uses. After an error they stay recorded.
 func (t *tokens) flush(ctx context.Context) error {
 	t.mu.Lock()
 	used := t.touched

@@ -19,21 +19,21 @@ import (
 )
 
 const (
-	// verdictFresh is how long the verdict on a password is believed:
-	// bcrypt is made to be slow.
+	// verdictFresh is how long the result of a comparison is cached: bcrypt
+	// is slow by design.
 	verdictFresh = 10 * time.Second
-	// maxVerdicts bounds the verdicts remembered.
+	// maxVerdicts bounds the cached results.
 	maxVerdicts = 4096
 	// maxCost bounds the work of one bcrypt comparison; each step doubles
 	// it, and 14 is about a second.
 	maxCost = 14
-	// passwordWait is how long a comparison waits for its turn.
+	// passwordWait is how long a comparison waits in the queue.
 	passwordWait = 5 * time.Second
 )
 
 var (
 	errPassword = errors.New("the user name or the password is wrong")
-	errBusy     = errors.New("too many passwords are being compared")
+	errBusy     = errors.New("too many credentials are being verified")
 )
 
 // passwords compares passwords with a file of user:bcrypt lines, as
@@ -41,15 +41,16 @@ var (
 type passwords struct {
 	file  *reloaded[users]
 	now   func() time.Time
-	turns chan struct{} // bounds how many are compared at once
-	key   [32]byte      // so that no password stands in memory
+	slots *fairSemaphore // bounds how many are compared at once
+	key   [32]byte       // keys the verdicts, so that no password is kept in memory
+	tried guesses
 
 	mu       sync.Mutex
 	verdicts map[[32]byte]verdict
 }
 
-// users are the hashes by name. nobody is compared with when there is no such
-// user, at the price of the others, so that the time does not tell.
+// users are the hashes by name. nobody is the hash for unknown users; comparing
+// with it costs as much as with the others.
 type users struct {
 	hashes map[string][]byte
 	nobody []byte
@@ -67,7 +68,7 @@ func openPasswords(path string, log *slog.Logger, now func() time.Time) (*passwo
 	}
 	p := &passwords{
 		file: f, now: now, verdicts: map[[32]byte]verdict{},
-		turns: make(chan struct{}, max(1, runtime.GOMAXPROCS(0)/2)),
+		slots: newFairSemaphore(max(1, runtime.GOMAXPROCS(0)/2)),
 	}
 	_, _ = rand.Read(p.key[:])
 	return p, nil
@@ -106,40 +107,68 @@ func parsePasswords(path string, b []byte) (*users, error) {
 	return u, nil
 }
 
-// check compares a password. The error is errPassword, errBusy or the
-// context's.
-func (p *passwords) check(ctx context.Context, user, password string) error {
+// check compares the password of a client at remote. The error is errPassword,
+// errBusy, a *delayedError or the context's.
+func (p *passwords) check(ctx context.Context, remote, user, password string) error {
 	u := p.file.get()
 	hash, known := u.hashes[user]
 	if !known {
 		hash = u.nobody
 	}
 	if len(password) > 72 {
-		// bcrypt looks no further; what differs behind it must not be let in.
+		// bcrypt compares 72 bytes only; a password that differs behind them
+		// must not be accepted.
 		password, known = password[:72], false
 	}
+	key := p.verdictKey(user, password, hash)
+	if v, ok := p.verdict(key); ok {
+		return v.err(known)
+	}
+	address := addressOf(remote)
+	if wait := p.tried.wait(address, user, p.now()); wait > 0 {
+		return &delayedError{wait}
+	}
+	if err := p.slots.acquire(ctx, address, passwordWait); err != nil {
+		return err
+	}
+	defer p.slots.release()
+	// While this attempt waited, an equal one may have been compared, and
+	// others may have failed.
+	if v, ok := p.verdict(key); ok {
+		return v.err(known)
+	}
+	if wait := p.tried.wait(address, user, p.now()); wait > 0 {
+		return &delayedError{wait}
+	}
+	v := verdict{p.now(), bcrypt.CompareHashAndPassword(hash, []byte(password)) == nil}
+	p.remember(key, v)
+	err := v.err(known)
+	if err != nil {
+		p.tried.failed(address, user, p.now())
+	} else {
+		p.tried.succeeded(address, user, p.now())
+	}
+	return err
+}
+
+// verdictKey is the key under which the verdict on a password is remembered.
+func (p *passwords) verdictKey(user, password string, hash []byte) (key [32]byte) {
 	mac := hmac.New(sha256.New, p.key[:])
 	fmt.Fprintf(mac, "%d %s %d %s %s", len(user), user, len(password), password, hash)
-	var key [32]byte
 	mac.Sum(key[:0])
+	return key
+}
+
+// verdict returns a remembered verdict.
+func (p *passwords) verdict(key [32]byte) (verdict, bool) {
 	p.mu.Lock()
+	defer p.mu.Unlock()
 	v, ok := p.verdicts[key]
-	p.mu.Unlock()
-	if !ok || !fresh(v.at, p.now(), verdictFresh) {
-		timeout := time.NewTimer(passwordWait)
-		defer timeout.Stop()
-		select {
-		case p.turns <- struct{}{}:
-		case <-ctx.Done():
-			return ctx.Err()
-		case <-timeout.C:
-			return errBusy
-		}
-		err := bcrypt.CompareHashAndPassword(hash, []byte(password))
-		<-p.turns
-		v = verdict{p.now(), err == nil}
-		p.remember(key, v)
-	}
+	return v, ok && fresh(v.at, p.now(), verdictFresh)
+}
+
+// err turns a verdict into an answer; known says whether the user exists.
+func (v verdict) err(known bool) error {
 	if !v.good || !known {
 		return errPassword
 	}

@@ -1,0 +1,166 @@
+package auth
+
+import (
+	"crypto"
+	"crypto/md5" //nolint:gosec // RFC 4121 hashes channel bindings with MD5
+	_ "crypto/sha512"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+
+	"github.com/jcmturner/gokrb5/v8/iana/chksumtype"
+	"github.com/jcmturner/gokrb5/v8/iana/flags"
+	"github.com/jcmturner/gokrb5/v8/messages"
+	"github.com/jcmturner/gokrb5/v8/types"
+)
+
+// A client may bind its Kerberos proof to the TLS connection on which it sends
+// it, by a hash of the server's certificate (tls-server-end-point, RFC 5929
+// section 4). Such a proof is of no use to a server in between that would pass
+// it on: its own certificate is a different one.
+
+// bindingHash is the field Bnd of the GSS-API checksum (RFC 4121 section
+// 4.1.1.2): MD5 of the channel bindings, all zero if the client sends none.
+type bindingHash [md5.Size]byte
+
+// endpointBinding returns the hash that a client of a certificate sends. It
+// reports false for signature algorithms whose binding is not defined.
+func endpointBinding(cert *x509.Certificate) (bindingHash, bool) {
+	h := endpointDigest(cert.SignatureAlgorithm)
+	if h == 0 || !h.Available() {
+		return bindingHash{}, false
+	}
+	sum := h.New()
+	sum.Write(cert.Raw)
+	data := append([]byte("tls-server-end-point:"), sum.Sum(nil)...)
+	// Type and length of both addresses are zero; the length of the data
+	// follows. All numbers are little-endian (RFC 4121 section 4.1.1.2).
+	head := binary.LittleEndian.AppendUint32(make([]byte, 16), uint32(len(data)))
+	return md5.Sum(append(head, data...)), true
+}
+
+// endpointDigest is the hash function of a certificate's signature, SHA-256
+// where that is MD5 or SHA-1 (RFC 5929 section 4.1); 0 where it has none.
+func endpointDigest(a x509.SignatureAlgorithm) crypto.Hash {
+	switch a {
+	case x509.MD5WithRSA, x509.SHA1WithRSA, x509.ECDSAWithSHA1, x509.SHA256WithRSA, x509.ECDSAWithSHA256, x509.SHA256WithRSAPSS:
+		return crypto.SHA256
+	case x509.SHA384WithRSA, x509.ECDSAWithSHA384, x509.SHA384WithRSAPSS:
+		return crypto.SHA384
+	case x509.SHA512WithRSA, x509.ECDSAWithSHA512, x509.SHA512WithRSAPSS:
+		return crypto.SHA512
+	}
+	return 0
+}
+
+// maxEndpoints bounds the certificates that are remembered: connections that
+// began under an earlier one may still be in use.
+const maxEndpoints = 64
+
+// endpoints remembers the bindings of the certificates that a server shows. The
+// zero value is empty. Its methods may be called at the same time.
+type endpoints struct {
+	mu   sync.Mutex
+	last *tls.Certificate // the one added last
+	list []bindingHash    // the newest last
+	// undefined: a certificate was shown for which no binding is defined.
+	undefined bool
+}
+
+// add notes that a certificate was shown.
+func (e *endpoints) add(c *tls.Certificate) {
+	if c == nil || len(c.Certificate) == 0 {
+		return
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if c == e.last {
+		return
+	}
+	e.last = c
+	leaf := c.Leaf
+	if leaf == nil {
+		var err error
+		if leaf, err = x509.ParseCertificate(c.Certificate[0]); err != nil {
+			return
+		}
+	}
+	h, ok := endpointBinding(leaf)
+	if !ok {
+		e.undefined = true
+		return
+	}
+	if i := slices.Index(e.list, h); i >= 0 {
+		e.list = slices.Delete(e.list, i, i+1)
+	}
+	e.list = append(e.list, h)
+	if len(e.list) > maxEndpoints {
+		e.list = slices.Delete(e.list, 0, 1)
+	}
+}
+
+// has reports whether a binding is that of a certificate of this server. known
+// says whether all of them are known.
+func (e *endpoints) has(h bindingHash) (ours, known bool) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return slices.Contains(e.list, h), !e.undefined && len(e.list) > 0
+}
+
+// sentBinding returns the binding in a proof; false if the client sent none.
+func sentBinding(proof *types.Authenticator) (bindingHash, bool) {
+	// RFC 4121 section 4.1.1: length of Bnd, Bnd, flags.
+	sum := proof.Cksum.Checksum
+	if proof.Cksum.CksumType != chksumtype.GSSAPI || len(sum) < 24 || binary.LittleEndian.Uint32(sum) != md5.Size {
+		return bindingHash{}, false
+	}
+	h := bindingHash(sum[4:20])
+	return h, h != bindingHash{}
+}
+
+var (
+	errBinding   = errors.New("the ticket is bound to a different TLS connection: something between the client and this server ends TLS")
+	errNoBinding = errors.New("the ticket is not bound to the TLS connection, and auth.negotiate.channel_binding demands it")
+)
+
+// checkBinding compares the channel binding of a proof with this server's
+// certificates, if TLS ends here.
+func (k *krb5) checkBinding(ap *messages.APReq, overTLS bool) error {
+	h, sent := sentBinding(&ap.Authenticator)
+	switch {
+	case sent && overTLS:
+		ours, known := k.ends.has(h)
+		if !ours && (known || k.binding) {
+			return errBinding
+		}
+		return nil
+	case k.binding:
+		return errNoBinding
+	}
+	return nil
+}
+
+// checkRealm decides whether clients of a ticket's realm are accepted: those of
+// the service's own realm; else those of the realms that the operator lists;
+// without a list those of whom the KDC says that it checked the realms on the
+// way (RFC 4120 section 2.7).
+func (k *krb5) checkRealm(ap *messages.APReq) error {
+	part := &ap.Ticket.DecryptedEncPart
+	switch {
+	case part.CRealm == ap.Ticket.Realm:
+		return nil
+	case len(k.realms) > 0:
+		if slices.ContainsFunc(k.realms, func(glob string) bool { return matchGlob(glob, part.CRealm) }) {
+			return nil
+		}
+	case types.IsFlagSet(&part.Flags, flags.TransitedPolicyChecked):
+		return nil
+	default:
+		return fmt.Errorf("the ticket comes from realm %.100q, and its KDC did not check the realms on the way; to accept it, name the realm in auth.negotiate.realms", part.CRealm)
+	}
+	return fmt.Errorf("the ticket comes from realm %.100q, which auth.negotiate.realms does not name", part.CRealm)
+}

@@ -1,0 +1,285 @@
+package auth
+
+import (
+	"context"
+	"crypto/sha256"
+	"fmt"
+	"net"
+	"net/netip"
+	"sync"
+	"time"
+)
+
+// Guessing passwords is slowed down by a bounded memory of failed logins. Each
+// client address and each user name has a counter; after some free attempts,
+// every further failure doubles the time for which the next attempt is refused
+// without looking at the password.
+//
+// A user who has logged in from an address before is exempt there, so that
+// neither a neighbour behind the same address nor an attacker elsewhere can
+// lock that user out. The exemption ends with trustedFailures wrong passwords.
+const (
+	// freeByAddress and freeByUser are how many failures cost nothing.
+	freeByAddress = 5
+	freeByUser    = 10
+	// maxDelayAddress and maxDelayUser bound the delay. That of a user is
+	// short, because anybody can cause it.
+	maxDelayAddress = 10 * time.Minute
+	maxDelayUser    = time.Minute
+	// firstDelay is the delay after the first failure that is not free.
+	firstDelay = time.Second
+	// guessMemory is how long a failure or an exemption counts.
+	guessMemory = 30 * time.Minute
+	// trustedFailures is how many wrong passwords in succession end the
+	// exemption of a user at an address.
+	trustedFailures = 5
+	// maxGuesses bounds each generation of each table, in entries.
+	maxGuesses = 8192
+)
+
+// delayedError refuses an attempt that comes too early after failures.
+type delayedError struct{ wait time.Duration }
+
+func (e *delayedError) Error() string {
+	return fmt.Sprintf("too many wrong passwords from this address or for this user: the next attempt counts in %s", e.wait.Round(time.Second))
+}
+
+// guessKey identifies an address, a user or both in the memory of failures.
+type guessKey [16]byte
+
+func keyOfGuess(parts ...string) guessKey { return hash16(parts...) }
+
+// hash16 is a short hash of a list of texts, for tables of bounded size.
+func hash16(parts ...string) [16]byte {
+	h := sha256.New()
+	for _, p := range parts {
+		fmt.Fprintf(h, "%d %s ", len(p), p)
+	}
+	return [16]byte(h.Sum(nil)[:16])
+}
+
+// addressOf returns the part of a client's address that counts as one client:
+// the IPv4 address, or the first 64 bits of an IPv6 address, which one client
+// can vary at will.
+func addressOf(remote string) string {
+	host, _, err := net.SplitHostPort(remote)
+	if err != nil {
+		host = remote
+	}
+	a, err := netip.ParseAddr(host)
+	if err != nil {
+		return host
+	}
+	a = a.Unmap().WithZone("")
+	if a.Is6() {
+		if p, err := a.Prefix(64); err == nil {
+			return p.String()
+		}
+	}
+	return a.String()
+}
+
+// guesses is the memory of failed logins. The zero value is ready.
+type guesses struct {
+	mu        sync.Mutex
+	addresses attempts
+	users     attempts
+	trusted   attempts // (address, user) pairs that have logged in
+}
+
+// wait returns how long an attempt must wait; zero lets it in.
+func (g *guesses) wait(address, user string, now time.Time) time.Duration {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if e := g.trusted.get(keyOfGuess(address, user)); e.live(now) && e.count < trustedFailures {
+		return 0
+	}
+	return max(
+		g.addresses.get(keyOfGuess(address)).wait(now, freeByAddress, maxDelayAddress),
+		g.users.get(keyOfGuess(user)).wait(now, freeByUser, maxDelayUser),
+	)
+}
+
+// failed notes a wrong password.
+func (g *guesses) failed(address, user string, now time.Time) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if e := g.trusted.get(keyOfGuess(address, user)); e.live(now) {
+		g.trusted.put(keyOfGuess(address, user), attempt{e.count + 1, now})
+	}
+	for _, t := range []struct {
+		table *attempts
+		key   guessKey
+	}{{&g.addresses, keyOfGuess(address)}, {&g.users, keyOfGuess(user)}} {
+		e := t.table.get(t.key)
+		if !e.live(now) {
+			e.count = 0
+		}
+		t.table.put(t.key, attempt{e.count + 1, now})
+	}
+}
+
+// succeeded notes a right password. The counters stay: an attacker who has an
+// account must not be able to reset them.
+func (g *guesses) succeeded(address, user string, now time.Time) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.trusted.put(keyOfGuess(address, user), attempt{0, now})
+}
+
+// attempt is what is remembered under one key.
+type attempt struct {
+	count int
+	last  time.Time
+}
+
+// live reports whether the entry still counts.
+func (a attempt) live(now time.Time) bool {
+	return !a.last.IsZero() && fresh(a.last, now, guessMemory)
+}
+
+// wait returns how long the next attempt must wait.
+func (a attempt) wait(now time.Time, free int, most time.Duration) time.Duration {
+	if !a.live(now) || a.count <= free {
+		return 0
+	}
+	delay := most
+	if n := a.count - free - 1; n < 20 {
+		delay = min(most, firstDelay<<n)
+	}
+	return max(0, a.last.Add(delay).Sub(now))
+}
+
+// attempts is a bounded table in two generations: when the current one is full,
+// it becomes the old one, and what was in the old one is forgotten.
+type attempts struct {
+	cur, old map[guessKey]attempt
+}
+
+func (t *attempts) get(k guessKey) attempt {
+	if a, ok := t.cur[k]; ok {
+		return a
+	}
+	return t.old[k]
+}
+
+func (t *attempts) put(k guessKey, a attempt) {
+	if _, ok := t.cur[k]; !ok && len(t.cur) >= maxGuesses {
+		t.old, t.cur = t.cur, nil
+	}
+	if t.cur == nil {
+		t.cur = map[guessKey]attempt{}
+	}
+	t.cur[k] = a
+}
+
+// fairSemaphore bounds how many password comparisons run at once. Callers wait
+// in one queue per client address; a free slot goes to the addresses in turn,
+// so that a client that sends many attempts delays its own ones only. The
+// queues are bounded, each and together.
+type fairSemaphore struct {
+	each, all int // bounds of the queues
+
+	mu      sync.Mutex
+	free    int
+	queues  map[string][]chan struct{}
+	ring    []string // the addresses that have a queue, the next one first
+	waiting int
+}
+
+// Bounds of the queues for password comparisons.
+const (
+	queueByAddress = 64
+	queueAll       = 2048
+)
+
+func newFairSemaphore(slots int) *fairSemaphore {
+	return &fairSemaphore{each: queueByAddress, all: queueAll, free: slots, queues: map[string][]chan struct{}{}}
+}
+
+// acquire waits for a slot, which release gives back. The error is errBusy if a
+// queue is full or timeout is over, or the context's.
+func (s *fairSemaphore) acquire(ctx context.Context, address string, timeout time.Duration) error {
+	s.mu.Lock()
+	if s.free > 0 {
+		s.free--
+		s.mu.Unlock()
+		return nil
+	}
+	if len(s.queues[address]) >= s.each || s.waiting >= s.all {
+		s.mu.Unlock()
+		return errBusy
+	}
+	turn := make(chan struct{})
+	if len(s.queues[address]) == 0 {
+		s.ring = append(s.ring, address)
+	}
+	s.queues[address] = append(s.queues[address], turn)
+	s.waiting++
+	s.mu.Unlock()
+
+	timer := time.NewTimer(timeout)
+	defer timer.Stop()
+	var err error
+	select {
+	case <-turn:
+		return nil
+	case <-ctx.Done():
+		err = ctx.Err()
+	case <-timer.C:
+		err = errBusy
+	}
+	s.mu.Lock()
+	left := s.leave(address, turn)
+	s.mu.Unlock()
+	if !left {
+		s.release() // the slot came at the same moment
+	}
+	return err
+}
+
+// leave takes a waiting caller out of its queue, with mu held. It reports false
+// if the caller has been given a slot.
+func (s *fairSemaphore) leave(address string, turn chan struct{}) bool {
+	q := s.queues[address]
+	for i, c := range q {
+		if c != turn {
+			continue
+		}
+		s.waiting--
+		s.setQueue(address, append(q[:i:i], q[i+1:]...))
+		return true
+	}
+	return false
+}
+
+// setQueue replaces the queue of an address, with mu held.
+func (s *fairSemaphore) setQueue(address string, q []chan struct{}) {
+	if len(q) > 0 {
+		s.queues[address] = q
+		return
+	}
+	delete(s.queues, address)
+	for i, a := range s.ring {
+		if a == address {
+			s.ring = append(s.ring[:i:i], s.ring[i+1:]...)
+			return
+		}
+	}
+}
+
+// release passes the slot on.
+func (s *fairSemaphore) release() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if len(s.ring) == 0 {
+		s.free++
+		return
+	}
+	address := s.ring[0]
+	s.ring = append(s.ring[1:len(s.ring):len(s.ring)], address) // its next turn comes after all others
+	q := s.queues[address]
+	s.waiting--
+	close(q[0])
+	s.setQueue(address, q[1:])
+}
