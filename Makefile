@@ -11,7 +11,7 @@ export CGO_ENABLED ?= 0
 GOLANGCI    := github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
 GOVULNCHECK := golang.org/x/vuln/cmd/govulncheck@v1.8.0
 
-.PHONY: help build test unit race fuzz scripts cross lint torture bench setup clean
+.PHONY: help build test vet unit race fuzz fuzzday cross lint torture bench setup clean
 help: ## list the targets
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 12
 
@@ -21,30 +21,39 @@ build: ## build ./symdepot for this machine
 setup: ## install the clients the tests use and fetch real files (needs a Debian-like system and root; elsewhere says what is missing)
 	@scripts/setup
 
-test: setup unit race fuzz cross ## everything, in short forms; how long that takes stands in BENCHMARKS.md
+test: setup ## everything, in short forms, with the time that each step and package took
+	@scripts/steps vet unit race cross fuzzday
 
-unit: ## all tests, with the real clients that are installed
+vet: ## go vet
 	$(GO) vet ./...
+
+unit: ## all tests, with the real clients that are installed; fuzz targets run their seeds
 	$(GO) test -timeout 10m ./...
 
-race: ## the concurrent rooms under the race detector (needs a C compiler)
+# The packages whose own code starts goroutines or shares state between them.
+CONCURRENT = $(shell git grep -lE '^\s+go (func|[a-z])|sync\.|atomic\.' -- 'internal/*.go' 'symstore/*.go' 'cab/*.go' ':!*_test.go' | xargs -n1 dirname | sort -u | sed 's|^|./|')
+race: ## the packages with goroutines under the race detector (needs a C compiler)
 	@if command -v gcc >/dev/null || command -v clang >/dev/null; then \
-	  CGO_ENABLED=1 $(GO) test -race -short -timeout 10m ./internal/... ; \
+	  CGO_ENABLED=1 $(GO) test -race -short -timeout 10m $(CONCURRENT); \
 	else echo "race: skipped, the race detector needs a C compiler (gcc or clang)"; fi
 
 fuzz: ## every fuzz target for FUZZTIME (default 10s)
 	@scripts/fuzz $(FUZZTIME)
+
+fuzzday: ## 12 fuzz targets for 5 seconds each, chosen by the day
+	@scripts/fuzz -pick 12 5s
 
 cross: ## build for linux, darwin and windows on amd64 and arm64
 	@for t in linux darwin windows; do for a in amd64 arm64; do echo "build $$t/$$a"; \
 	  GOOS=$$t GOARCH=$$a $(GO) build -o $(CACHE)/cross/$(BIN)-$$t-$$a ./cmd/symdepot || exit 1; done; \
 	  GOOS=$$t GOARCH=amd64 $(GO) vet ./... || exit 1; done
 
-lint: ## golangci-lint with .golangci.yml, then govulncheck
+lint: ## go mod tidy, golangci-lint with .golangci.yml, govulncheck
+	$(GO) mod tidy -diff
 	$(GO) run $(GOLANGCI) run ./...
 	@scripts/vulncheck $(GOVULNCHECK)
 
-torture: setup ## the long proofs: kills, 30 processes, a soak, 5 minutes of fuzzing a target (hours)
+torture: setup ## the long proofs, in parts; goes on where it stopped (hours)
 	@scripts/torture
 
 bench: setup ## the ratios of BENCHMARKS.md, measured side by side

@@ -51,7 +51,7 @@ func TestScripts(t *testing.T) {
 			} else {
 				env.Setenv("GOCACHE", os.Getenv("GOCACHE"))
 			}
-			env.Setenv("PATH", filepath.Join(repo, ".cache", "bin")+string(os.PathListSeparator)+env.Getenv("PATH"))
+			env.Setenv("PATH", os.Getenv("SYMDEPOT_PEERS")+string(os.PathListSeparator)+env.Getenv("PATH"))
 			return os.Mkdir(filepath.Join(env.WorkDir, "cache"), 0o755)
 		},
 		Condition: func(cond string) (bool, error) {

@@ -53,8 +53,8 @@ func Material(tb testing.TB) string {
 }
 
 // Tool returns the path of a program, or ends the test through Missing. It
-// looks on PATH, in the folders of system programs, in SYMDEPOT_PEERS, and
-// where scripts/setup puts what it builds.
+// looks on PATH, in the folders of system programs, and in SYMDEPOT_PEERS, where
+// scripts/peers puts what it builds.
 func Tool(tb testing.TB, name string) string {
 	tb.Helper()
 	path := find(name)
@@ -68,11 +68,7 @@ func find(name string) string {
 	if p, err := exec.LookPath(name); err == nil {
 		return p
 	}
-	dirs := []string{"/usr/sbin", "/sbin", os.Getenv("SYMDEPOT_PEERS")}
-	if root := moduleRoot(); root != "" {
-		dirs = append(dirs, filepath.Join(root, ".cache", "bin"))
-	}
-	for _, dir := range dirs {
+	for _, dir := range []string{"/usr/sbin", "/sbin", os.Getenv("SYMDEPOT_PEERS")} {
 		if dir == "" {
 			continue
 		}
@@ -90,15 +86,4 @@ func groupOf(tool string) string {
 		}
 	}
 	return "tools"
-}
-
-// moduleRoot returns the folder of go.mod: tests run in their package's folder.
-func moduleRoot() string {
-	dir, err := os.Getwd()
-	for ; err == nil && dir != filepath.Dir(dir); dir = filepath.Dir(dir) {
-		if _, err := os.Stat(filepath.Join(dir, "go.mod")); err == nil {
-			return dir
-		}
-	}
-	return ""
 }

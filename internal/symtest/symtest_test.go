@@ -78,3 +78,14 @@ func TestFindLooksForProgramsOnPath(t *testing.T) {
 		t.Errorf("find(no-such-program) = %q, want nothing", got)
 	}
 }
+
+// moduleRoot returns the folder of go.mod: tests run in their package's folder.
+func moduleRoot() string {
+	dir, err := os.Getwd()
+	for ; err == nil && dir != filepath.Dir(dir); dir = filepath.Dir(dir) {
+		if _, err := os.Stat(filepath.Join(dir, "go.mod")); err == nil {
+			return dir
+		}
+	}
+	return ""
+}
