@@ -31,6 +31,7 @@ var mayImport = map[string][]string{
 	"cab":                {"cab/mszip", "cab/lzx"},
 	"cab/mszip":          {},
 	"cab/lzx":            {},
+	"internal/mstools":   {"layout", "symfile", "objfile", "dump", "cab", "symstore", "internal/durable", "internal/scan", "internal/term", "internal/upstream"},
 	"objfile":            {"debugid", "symfile", "pdb", "ppdb", "breakpad", "symcache"},
 	"symstore":           {"debugid", "symfile", "layout", "objfile", "pdb", "cab", "internal/durable"},
 	"internal/blob":      {"internal/durable"},

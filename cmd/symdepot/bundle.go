@@ -20,6 +20,7 @@ import (
 	"github.com/klauspost/compress/flate"
 
 	"github.com/symdepot/symdepot/internal/depot"
+	"github.com/symdepot/symdepot/internal/durable"
 	"github.com/symdepot/symdepot/internal/term"
 	"github.com/symdepot/symdepot/layout"
 	"github.com/symdepot/symdepot/symfile"
@@ -121,7 +122,7 @@ func (c bundleCmd) Run(a *app) error {
 	for _, m := range report.missing {
 		b.m.Missing = append(b.m.Missing, m.want)
 	}
-	err = writeWhole(c.Out, false, func(w io.Writer, _ bool) error { return b.write(w, have, c.Tx, key) })
+	err = durable.WriteTo(c.Out, 0o666, func(w io.Writer) error { return b.write(w, have, c.Tx, key) })
 	if err != nil {
 		return err
 	}

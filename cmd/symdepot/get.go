@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/symdepot/symdepot/internal/depot"
+	"github.com/symdepot/symdepot/internal/durable"
 	"github.com/symdepot/symdepot/internal/term"
 	"github.com/symdepot/symdepot/symfile"
 )
@@ -168,7 +169,7 @@ func (c getCmd) write(a *app, d *depot.Depot, w want, path string) (string, erro
 		return "", err
 	}
 	defer f.Close()
-	return path, writeWhole(path, false, func(to io.Writer, _ bool) error {
+	return path, durable.WriteTo(path, 0o666, func(to io.Writer) error {
 		_, err := io.Copy(to, &fileReader{f: f})
 		return err
 	})

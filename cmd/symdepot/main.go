@@ -18,6 +18,7 @@ import (
 
 	"github.com/symdepot/symdepot/internal/depot"
 	"github.com/symdepot/symdepot/internal/durable"
+	"github.com/symdepot/symdepot/internal/mstools"
 	"github.com/symdepot/symdepot/internal/term"
 )
 
@@ -90,7 +91,7 @@ type cli struct {
 }
 
 func main() {
-	os.Exit(run(commandLine(os.Args), os.Stdout, os.Stderr))
+	os.Exit(run(mstools.CommandLine(os.Args), os.Stdout, os.Stderr))
 }
 
 // run is main without the process: it returns the exit code.

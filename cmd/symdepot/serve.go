@@ -335,3 +335,8 @@ func newLogger(format string, stderr, w io.Writer) *slog.Logger {
 	}
 	return slog.New(slog.NewTextHandler(w, opt))
 }
+
+func isDir(name string) bool {
+	info, err := os.Stat(name)
+	return err == nil && info.IsDir()
+}

@@ -113,7 +113,7 @@ func (l *wantList) manifest(path string) error {
 	if err != nil {
 		return err
 	}
-	text, err := textOf(bytes.NewReader(b))
+	text, err := term.ReadText(bytes.NewReader(b))
 	if err != nil {
 		return fmt.Errorf("manifest %s: %w", path, err)
 	}

@@ -1,7 +1,9 @@
 package durable
 
 import (
+	"bufio"
 	"errors"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -16,6 +18,27 @@ func WriteFile(name string, data []byte, perm fs.FileMode) error {
 			return err
 		}
 		if _, err := f.Write(data); err != nil {
+			f.Abort()
+			return err
+		}
+		return f.Commit(base)
+	})
+}
+
+// WriteTo writes what write yields, and replaces the file name with it at the
+// end. If write fails, the existing file stays.
+func WriteTo(name string, perm fs.FileMode, write func(io.Writer) error) error {
+	return inParent(name, func(t *Tree, base string) error {
+		f, err := t.Create(".", perm)
+		if err != nil {
+			return err
+		}
+		w := bufio.NewWriterSize(f, 64<<10)
+		if err := write(w); err != nil {
+			f.Abort()
+			return err
+		}
+		if err := w.Flush(); err != nil {
 			f.Abort()
 			return err
 		}

@@ -4,6 +4,8 @@
 package term
 
 import (
+	"bytes"
+	"encoding/binary"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -12,6 +14,7 @@ import (
 	"strings"
 	"text/tabwriter"
 	"time"
+	"unicode/utf16"
 
 	"github.com/schollz/progressbar/v3"
 	"golang.org/x/term"
@@ -140,4 +143,33 @@ func (p *Progress) Done() {
 		_ = p.bar.Exit()
 		p.bar = nil
 	}
+}
+
+// MaxText is the size in bytes up to which ReadText reads.
+const MaxText = 64 << 20
+
+// ReadText reads a list or another small text that a user made: UTF-8, or UTF-16
+// with a byte order mark, as PowerShell writes what is redirected to a file.
+func ReadText(r io.Reader) (string, error) {
+	data, err := io.ReadAll(io.LimitReader(r, MaxText+1))
+	if err != nil {
+		return "", err
+	}
+	if len(data) > MaxText {
+		return "", fmt.Errorf("it is larger than %s", Size(MaxText))
+	}
+	var order binary.ByteOrder
+	switch {
+	case bytes.HasPrefix(data, []byte{0xff, 0xfe}):
+		order = binary.LittleEndian
+	case bytes.HasPrefix(data, []byte{0xfe, 0xff}):
+		order = binary.BigEndian
+	default:
+		return string(bytes.TrimPrefix(data, []byte("\xef\xbb\xbf"))), nil
+	}
+	units := make([]uint16, len(data)/2-1)
+	for i := range units {
+		units[i] = order.Uint16(data[2*i+2:])
+	}
+	return string(utf16.Decode(units)), nil
 }

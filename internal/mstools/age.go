@@ -1,4 +1,4 @@
-package main
+package mstools
 
 import (
 	"bufio"
@@ -14,7 +14,6 @@ import (
 	"time"
 
 	"github.com/symdepot/symdepot/internal/term"
-	"github.com/symdepot/symdepot/symfile"
 	"github.com/symdepot/symdepot/symstore"
 )
 
@@ -63,7 +62,7 @@ func (r *symstoreRun) age() error {
 		}
 	}
 	reporting := r.args.has("size") && r.args.get("size") == ""
-	if g.byTime() && !r.args.has("-by") && !reporting && !keepsLastUse(g.dir) {
+	if g.byTime() && !r.args.has("-by") && !reporting && !symstore.KeepsLastUse(g.dir) {
 		return errors.New("this file system does not note when files are last read.\nSwitch that on, or go by when they were stored: --by age")
 	}
 	var doomed []doomed
@@ -176,117 +175,30 @@ type doomed struct {
 	path  string      // of a file
 	what  string
 	used  time.Time
-	bytes int64 // that its going frees, given that those before it go
-	keys  []string
-	ptr   bool
+	bytes int64 // that deleting it frees, after those before it
 }
 
-// keyUse is what transactions share under one key.
-type keyUse struct {
-	used              time.Time
-	fileSize, ptrSize int64
-	files, pointers   int // live transactions
-}
-
-// drop takes a transaction from a key and returns the bytes that go with it.
-func (k *keyUse) drop(pointer bool) (freed int64) {
-	if pointer {
-		k.pointers--
-	} else if k.files--; k.files == 0 {
-		freed, k.fileSize = k.fileSize, 0
-	}
-	if k.files == 0 && k.pointers == 0 {
-		freed += k.ptrSize
-		k.ptrSize = 0
-	}
-	return freed
-}
-
-// oldTransactions chooses among the transactions of a store, those that were
-// not used for longest first.
+// oldTransactions chooses among the transactions of a store, least recently used
+// first.
 func (r *symstoreRun) oldTransactions(g aging) ([]doomed, int64, error) {
-	// Nothing may be opened for writing while one only looks.
+	// Nothing may be opened for writing while the user only looks.
 	s, err := symstore.Open(g.dir, symstore.Options{ReadOnly: true})
 	if err != nil {
 		return nil, 0, err
 	}
 	defer s.Close()
-	uses := map[string]*keyUse{}
-	newer := map[string]int{} // transactions of each product
-	var all []doomed
-	var total int64
-	for u, err := range s.Walk(r.ctx) {
-		if r.ctx.Err() != nil {
-			return nil, 0, r.ctx.Err()
-		}
-		if err != nil {
-			r.problem(u.ID.String(), err)
-			continue
-		}
-		d := doomed{id: u.ID, what: strings.TrimSpace(u.Product + " " + u.Version), used: u.Time, ptr: u.Pointer}
-		newer[u.Product]++
-		for _, e := range u.Entries {
-			k := symfile.Fold(e.Name + "/" + e.Key)
-			use := uses[k]
-			if use == nil {
-				if use, err = keyUseOf(s, e, g.byAge); err != nil {
-					return nil, 0, err
-				}
-				uses[k] = use
-				total += use.fileSize + use.ptrSize
-			}
-			d.keys = append(d.keys, k)
-			if !g.byAge && use.used.After(d.used) {
-				d.used = use.used
-			}
-		}
-		slices.Sort(d.keys)
-		d.keys = slices.Compact(d.keys)
-		for _, k := range d.keys {
-			if u.Pointer {
-				uses[k].pointers++
-			} else {
-				uses[k].files++
-			}
-		}
-		if g.chooses(u) {
-			all = append(all, d)
-		}
-	}
-	all = g.spareNewest(all, s, newer)
-	slices.SortStableFunc(all, func(a, b doomed) int {
-		return cmp.Or(a.used.Compare(b.used), cmp.Compare(a.id, b.id))
+	chosen, total, err := s.Age(r.ctx, symstore.AgeOptions{
+		ByAge: g.byAge, Before: g.before, MaxBytes: g.limit, Keep: g.keep, Match: g.chooses,
+		Problem: func(id symstore.ID, err error) { r.problem(id.String(), err) },
 	})
-	var out []doomed
-	left := total
-	for _, d := range all {
-		if !g.before.IsZero() && !d.used.Before(g.before) || g.limit >= 0 && left <= g.limit {
-			continue
-		}
-		for _, k := range d.keys {
-			d.bytes += uses[k].drop(d.ptr)
-		}
-		left -= d.bytes
-		out = append(out, d)
+	if err != nil {
+		return nil, 0, err
 	}
-	return out, total, nil
-}
-
-// keyUseOf sums up the folder of a key.
-func keyUseOf(s *symstore.Store, e symstore.Entry, byAge bool) (*keyUse, error) {
-	kept, err := s.Kept(e.Name, e.Key)
-	use := &keyUse{}
-	for _, k := range kept {
-		if k.Pointer {
-			use.ptrSize += k.Info.Size()
-		} else {
-			use.fileSize += k.Info.Size()
-		}
-		if t := lastUse(k.Info); !byAge && t.After(use.used) {
-			use.used = t
-		}
+	var list []doomed
+	for _, c := range chosen {
+		list = append(list, doomed{id: c.ID, what: strings.TrimSpace(c.Product + " " + c.Version), used: c.Used, bytes: c.Frees})
 	}
-	return use, err
+	return list, total, nil
 }
 
 // chooses says whether a transaction may go, its time left aside.
@@ -322,22 +234,6 @@ func (g aging) buildGone(u symstore.Upload) bool {
 	return len(checked) > 0
 }
 
-// spareNewest takes the newest transactions of each product out of the choice.
-func (g aging) spareNewest(all []doomed, s *symstore.Store, count map[string]int) []doomed {
-	if g.keep == 0 {
-		return all
-	}
-	spared := map[symstore.ID]bool{}
-	for t, err := range s.Transactions(false) {
-		if err != nil || t.Deletes != 0 {
-			continue
-		}
-		spared[t.ID] = count[t.Product] <= g.keep
-		count[t.Product]--
-	}
-	return slices.DeleteFunc(all, func(d doomed) bool { return spared[d.id] })
-}
-
 // oldFiles chooses among the files of a folder.
 func (r *symstoreRun) oldFiles(g aging) ([]doomed, int64, error) {
 	var all []doomed
@@ -361,7 +257,7 @@ func (r *symstoreRun) oldFiles(g aging) ([]doomed, int64, error) {
 			return nil //nolint:nilerr // it is gone meanwhile
 		}
 		total += info.Size()
-		used := lastUse(info)
+		used := symstore.LastUse(info)
 		if g.byAge {
 			used = info.ModTime()
 		}
@@ -453,9 +349,9 @@ func (r *symstoreRun) ageCode() error {
 
 // sure asks whoever is there.
 func (r *symstoreRun) sure(question string) bool {
-	fmt.Fprintf(r.stderr, "%s Are you sure? (y/n) ", question)
-	answer, _ := bufio.NewReader(os.Stdin).ReadString('\n') // no answer is no
-	fmt.Fprintln(r.stderr)
+	fmt.Fprintf(r.env.Stderr, "%s Are you sure? (y/n) ", question)
+	answer, _ := bufio.NewReader(r.env.Stdin).ReadString('\n') // no answer is no
+	fmt.Fprintln(r.env.Stderr)
 	return strings.HasPrefix(strings.ToLower(strings.TrimSpace(answer)), "y")
 }
 

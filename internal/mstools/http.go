@@ -1,4 +1,4 @@
-package main
+package mstools
 
 import (
 	"context"
@@ -19,8 +19,9 @@ import (
 
 // httpStore is a symbol server that is asked by path, as debuggers ask it.
 type httpStore struct {
-	base   *url.URL
-	client *http.Client
+	base    *url.URL
+	client  *http.Client
+	version string // of this program
 
 	tiers sync.Once
 	two   bool // index2.txt is there
@@ -36,12 +37,12 @@ const askTimeout = 2 * time.Minute
 // connectTimeout bounds each connect.
 const connectTimeout = 10 * time.Second
 
-func openHTTPStore(name string) (*httpStore, error) {
+func (r *symstoreRun) openHTTPStore(name string) (*httpStore, error) {
 	u, err := url.Parse(name)
 	if err != nil || u.Host == "" {
 		return nil, term.UsageError(name + " is no URL")
 	}
-	return &httpStore{base: u, client: upstream.NewDialer(upstream.DialerOptions{Connect: connectTimeout}).ClientFor(name)}, nil
+	return &httpStore{base: u, client: upstream.NewDialer(upstream.DialerOptions{Connect: connectTimeout}).ClientFor(name), version: r.env.Version}, nil
 }
 
 func (h *httpStore) where(stored string) string { return stored }
@@ -171,7 +172,7 @@ func (h *httpStore) ask(ctx context.Context, method, path string) (*http.Respons
 	if err != nil {
 		return nil, err
 	}
-	req.Header.Set("User-Agent", "symdepot/"+version)
+	req.Header.Set("User-Agent", "symdepot/"+h.version)
 	resp, err := h.client.Do(req)
 	if err != nil && !errors.Is(err, context.Canceled) {
 		// The error names the URL, with what secret stands in it taken out.

@@ -1,4 +1,4 @@
-package main
+package mstools
 
 import (
 	"context"
@@ -86,7 +86,7 @@ func (r *symstoreRun) parseChain(places []string, cache string) (symbolChain, er
 		}
 		last := i == len(places)-1
 		if isURL(p) {
-			h, err := openHTTPStore(p)
+			h, err := r.openHTTPStore(p)
 			if err != nil {
 				return c, err
 			}

@@ -1,11 +1,10 @@
-package main
+package mstools
 
 import (
+	"bytes"
 	"encoding/binary"
 	"encoding/hex"
-	"errors"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -80,16 +79,11 @@ func TestCheckDump(t *testing.T) {
 		{"/id " + bad + " /s " + pdbs, 1, "bad.dmp"},
 		{"/id " + work + " /s " + pdbs, 1, "not an ordinary file"},
 	} {
-		out, err := exec.CommandContext(t.Context(), "symchk", strings.Fields(c.args)...).CombinedOutput()
-		code := 0
-		var exit *exec.ExitError
-		if errors.As(err, &exit) {
-			code = exit.ExitCode()
-		} else if err != nil {
-			t.Fatal(err)
-		}
-		if code != c.code || !strings.Contains(string(out), c.want) {
-			t.Errorf("symchk %s: %d, want %d and %q\n%s", c.args, code, c.code, c.want, out)
+		var out bytes.Buffer
+		args := append([]string{"chk"}, strings.Fields(c.args)...)
+		code := Run(t.Context(), args, Env{Stdout: &out, Stderr: &out})
+		if code != c.code || !strings.Contains(out.String(), c.want) {
+			t.Errorf("symchk %s: %d, want %d and %q\n%s", c.args, code, c.code, c.want, out.String())
 		}
 	}
 }

@@ -1,4 +1,4 @@
-package main
+package mstools
 
 import (
 	"encoding/csv"
@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/symdepot/symdepot/internal/durable"
 	"github.com/symdepot/symdepot/internal/term"
 	"github.com/symdepot/symdepot/layout"
 	"github.com/symdepot/symdepot/objfile"
@@ -462,7 +463,7 @@ func (c *checkRun) writeManifest(inputs []string) error {
 	if err != nil {
 		return err
 	}
-	err = writeWhole(name, false, func(w io.Writer, _ bool) error {
+	err = durable.WriteTo(name, 0o666, func(w io.Writer) error {
 		return c.each(inputs, func(p program) error {
 			if p.err != nil {
 				if p.named && !errors.Is(p.err, objfile.ErrNotSymbolFile) {
@@ -504,7 +505,7 @@ func (c *checkRun) readManifest(name string) error {
 		return fmt.Errorf("manifest: %w", err)
 	}
 	defer f.Close()
-	text, err := textOf(f)
+	text, err := term.ReadText(f)
 	if err != nil {
 		return fmt.Errorf("manifest %s: %w", name, err)
 	}

@@ -1,4 +1,4 @@
-package main
+package mstools
 
 import (
 	"bytes"
@@ -33,8 +33,8 @@ func TestSymstoreFullDisk(t *testing.T) {
 	store := filepath.Join(disk, "store")
 	call := func(args ...string) (int, string) {
 		var out bytes.Buffer
-		err := symstoreCmd{Args: args}.Run(&app{ctx: context.Background(), stdout: &out, stderr: &out})
-		return symstoreCode(err), out.String()
+		code := Run(context.Background(), args, Env{Stdout: &out, Stderr: &out})
+		return code, out.String()
 	}
 	if code, out := call("add", "/f", small, "/s", store, "/t", "x"); code != 0 {
 		t.Fatal(code, out)

@@ -1,9 +1,7 @@
-package main
+package mstools
 
 import (
 	"bufio"
-	"bytes"
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"io"
@@ -14,7 +12,6 @@ import (
 	"runtime"
 	"slices"
 	"strings"
-	"unicode/utf16"
 
 	"github.com/symdepot/symdepot/internal/term"
 	"github.com/symdepot/symdepot/symstore"
@@ -161,7 +158,7 @@ func (in *inputs) response(name string) ([]string, error) {
 		return nil, fmt.Errorf("response file: %w", err)
 	}
 	defer f.Close()
-	text, err := textOf(f)
+	text, err := term.ReadText(f)
 	if err != nil {
 		return nil, fmt.Errorf("response file %s: %w", name, err)
 	}
@@ -181,35 +178,6 @@ func (in *inputs) response(name string) ([]string, error) {
 		return nil, fmt.Errorf("response file %s: %w", name, err)
 	}
 	return list, nil
-}
-
-// maxList is the size in bytes up to which lists of files are read.
-const maxList = 64 << 20
-
-// textOf reads a small text: UTF-8, or UTF-16 with a mark, as PowerShell writes
-// what is redirected into a file.
-func textOf(r io.Reader) (string, error) {
-	data, err := io.ReadAll(io.LimitReader(r, maxList+1))
-	if err != nil {
-		return "", err
-	}
-	if len(data) > maxList {
-		return "", fmt.Errorf("it is larger than %s", term.Size(maxList))
-	}
-	var order binary.ByteOrder
-	switch {
-	case bytes.HasPrefix(data, []byte{0xff, 0xfe}):
-		order = binary.LittleEndian
-	case bytes.HasPrefix(data, []byte{0xfe, 0xff}):
-		order = binary.BigEndian
-	default:
-		return string(bytes.TrimPrefix(data, []byte("\xef\xbb\xbf"))), nil
-	}
-	units := make([]uint16, len(data)/2-1)
-	for i := range units {
-		units[i] = order.Uint16(data[2*i+2:])
-	}
-	return string(utf16.Decode(units)), nil
 }
 
 // one yields the files of one pattern: a file, a folder, or a name with * and ?

@@ -1,4 +1,4 @@
-package main
+package mstools
 
 import (
 	"context"
@@ -139,7 +139,7 @@ func TestCommandLine(t *testing.T) {
 		"symstore-linux-amd64":   {"add"},
 		"/opt/symstore/symdepot": {"add"},
 	} {
-		if got := commandLine([]string{name, "add"}); !reflect.DeepEqual(got, want) {
+		if got := CommandLine([]string{name, "add"}); !reflect.DeepEqual(got, want) {
 			t.Errorf("%s: %q", name, got)
 		}
 	}
@@ -251,12 +251,12 @@ func TestTextOf(t *testing.T) {
 		"\xff\xfe":                    "",
 		"\xff\xfea":                   "",
 	} {
-		got, err := textOf(strings.NewReader(in))
+		got, err := term.ReadText(strings.NewReader(in))
 		if err != nil || got != want {
 			t.Errorf("%q: %q, %v", in, got, err)
 		}
 	}
-	if _, err := textOf(io.LimitReader(zeros{}, maxList+2)); err == nil {
+	if _, err := term.ReadText(io.LimitReader(zeros{}, term.MaxText+2)); err == nil {
 		t.Error("a list without end is read")
 	}
 }

@@ -1,7 +1,6 @@
-package main
+package mstools
 
 import (
-	"bufio"
 	"context"
 	"errors"
 	"fmt"
@@ -12,6 +11,7 @@ import (
 	"path/filepath"
 	"strings"
 
+	"github.com/symdepot/symdepot/internal/durable"
 	"github.com/symdepot/symdepot/internal/term"
 	"github.com/symdepot/symdepot/symfile"
 	"github.com/symdepot/symdepot/symstore"
@@ -353,50 +353,28 @@ func (r *symstoreRun) addIndex() (err error) {
 		}
 	}
 	var result symstore.AddResult
-	err = writeWhole(name, r.args.has("a"), func(w io.Writer, has bool) (err error) {
-		opt.Append = has
+	err = durable.WriteTo(name, 0o666, func(w io.Writer) (err error) {
+		if r.args.has("a") {
+			if opt.Append, err = copyExisting(w, name); err != nil {
+				return err
+			}
+		}
 		result, err = symstore.WriteIndex(r.ctx, w, opt, in.all(r.args.values["f"]))
 		return err
 	})
 	return r.finish(result, err)
 }
 
-// writeWhole writes a file: the new content takes the place of the old at
-// the end, or with add comes after it. A failure leaves the old one. has says
-// that something is there to be added to.
-func writeWhole(name string, add bool, write func(w io.Writer, has bool) error) error {
-	part := fmt.Sprintf("%s.symdepot-%d", name, os.Getpid())
-	temp, err := os.OpenFile(part, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o666)
+// copyExisting copies the present content of a file; has reports whether there
+// is any.
+func copyExisting(w io.Writer, name string) (has bool, err error) {
+	old, err := os.Open(name)
 	if err != nil {
-		return err
+		return false, nil //nolint:nilerr // a file that cannot be read is replaced
 	}
-	err = func() error {
-		w := bufio.NewWriter(temp)
-		has := false
-		if old, err := os.Open(name); add && err == nil {
-			n, err := io.Copy(w, old)
-			old.Close()
-			if err != nil {
-				return err
-			}
-			has = n > 0
-		}
-		if err := write(w, has); err != nil {
-			return err
-		}
-		if err := w.Flush(); err != nil {
-			return err
-		}
-		return temp.Sync() // else a power loss could leave the name without the content
-	}()
-	err = errors.Join(err, temp.Close())
-	if err == nil {
-		err = os.Rename(part, name)
-	}
-	if err != nil {
-		return errors.Join(err, os.Remove(part))
-	}
-	return nil
+	defer old.Close()
+	n, err := io.Copy(w, old)
+	return n > 0, err
 }
 
 // noteID adds the transaction's number to the index (/yi).

@@ -1,4 +1,4 @@
-package main
+package symstore
 
 import (
 	"io/fs"
@@ -10,10 +10,10 @@ import (
 	"golang.org/x/sys/windows/registry"
 )
 
-// keepsLastUse says whether the file system notes when files are read. Since
+// KeepsLastUse says whether the file system notes when files are read. Since
 // Vista Windows does so only if it is told to; what a share's host does cannot
 // be seen from here.
-func keepsLastUse(dir string) bool {
+func KeepsLastUse(dir string) bool {
 	if abs, err := filepath.Abs(dir); err == nil && strings.HasPrefix(abs, `\\`) {
 		return true
 	}
@@ -27,8 +27,8 @@ func keepsLastUse(dir string) bool {
 	return err == nil && v&1 == 0
 }
 
-// lastUse returns when a file was last read.
-func lastUse(info fs.FileInfo) time.Time {
+// LastUse returns when a file was last read.
+func LastUse(info fs.FileInfo) time.Time {
 	if st, ok := info.Sys().(*syscall.Win32FileAttributeData); ok {
 		return time.Unix(0, st.LastAccessTime.Nanoseconds())
 	}

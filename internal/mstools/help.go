@@ -1,4 +1,4 @@
-package main
+package mstools
 
 // The help texts of the symstore commands.
 

@@ -1,4 +1,4 @@
-package main
+package mstools
 
 import (
 	"context"
@@ -66,7 +66,7 @@ func (r *symstoreRun) query() error {
 	var store answerer
 	in := r.inputs()
 	if name := r.args.get("s"); isURL(name) {
-		h, err := openHTTPStore(name)
+		h, err := r.openHTTPStore(name)
 		if err != nil {
 			return err
 		}
