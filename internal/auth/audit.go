@@ -18,6 +18,8 @@ import (
 	"sync/atomic"
 	"time"
 	"unicode/utf8"
+
+	"github.com/symdepot/symdepot/internal/glob"
 )
 
 // Event is one audit record: who read which file, when, from which address. It
@@ -407,11 +409,11 @@ func olderFiles(file string) ([]aside, error) {
 // AuditFilter selects records. Empty fields select all.
 type AuditFilter struct {
 	Since, Until time.Time // Until is exclusive
-	Who          string    // a name, a token's id, or a pattern with *
+	Who          string    // a name, a token's id, or a pattern with * and ?
 	Remote       string    // an address or the beginning of one
 	Action       string
 	Product      string
-	Name         string // of a file, without regard to case; a pattern with *
+	Name         string // of a file, without regard to case; a pattern with * and ?
 	ID           string // without regard to case
 }
 
@@ -419,32 +421,12 @@ type AuditFilter struct {
 func (f *AuditFilter) Match(e *Event) bool {
 	return (f.Since.IsZero() || !e.Time.Before(f.Since)) &&
 		(f.Until.IsZero() || e.Time.Before(f.Until)) &&
-		(f.Who == "" || e.TokenID == f.Who || anyGlob(f.Who, e.Who)) &&
+		(f.Who == "" || e.TokenID == f.Who || glob.Match(f.Who, e.Who)) &&
 		strings.HasPrefix(e.Remote, f.Remote) &&
 		(f.Action == "" || e.Action == f.Action) &&
 		(f.Product == "" || slices.Contains(e.Products, f.Product)) &&
-		(f.Name == "" || anyGlob(strings.ToLower(f.Name), strings.ToLower(e.Name))) &&
+		(f.Name == "" || glob.Match(strings.ToLower(f.Name), strings.ToLower(e.Name))) &&
 		(f.ID == "" || strings.EqualFold(f.ID, e.ID))
-}
-
-// anyGlob is a pattern in which * stands for anything.
-func anyGlob(glob, s string) bool {
-	parts := strings.Split(glob, "*")
-	if len(parts) == 1 {
-		return glob == s
-	}
-	s, ok := strings.CutPrefix(s, parts[0])
-	if !ok {
-		return false
-	}
-	for _, p := range parts[1 : len(parts)-1] {
-		i := strings.Index(s, p)
-		if i < 0 {
-			return false
-		}
-		s = s[i+len(p):]
-	}
-	return strings.HasSuffix(s, parts[len(parts)-1])
 }
 
 // ReadAudit yields the records that the filter selects from a file and its rotated

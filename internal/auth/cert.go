@@ -9,6 +9,8 @@ import (
 	"fmt"
 	"strings"
 	"time"
+
+	"github.com/symdepot/symdepot/internal/glob"
 )
 
 // CertRule maps client certificates to principal names. Exactly one condition is
@@ -109,7 +111,7 @@ func (r *CertRule) name(leaf *x509.Certificate, vouched bool) string {
 		if r.DNS != "" {
 			s = strings.ToLower(s)
 		}
-		if checkName(s) != nil || !matchGlob(want, s) {
+		if checkName(s) != nil || !glob.MatchAccount(want, s) {
 			continue
 		}
 		if r.Name != "" {

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+
+	"github.com/symdepot/symdepot/internal/glob"
 )
 
 // AllProducts is the name that stands for all products in a grant.
@@ -289,34 +291,6 @@ func matches(list []pattern, id *Identity) bool {
 		case p.method != MethodNone && p.method != id.Method:
 			return false
 		}
-		return p.glob == "*" || matchGlob(p.glob, id.Name)
+		return p.glob == "*" || glob.MatchAccount(p.glob, id.Name)
 	})
-}
-
-// matchGlob reports whether s is what a pattern says, in which * stands for
-// any characters but @. Of several ways to match, stepping back to the last *
-// finds one if there is one, because what was left behind is as short as can
-// be; an @ in s is passed by an @ in the pattern alone.
-func matchGlob(glob, s string) bool {
-	gi, si := 0, 0
-	star, back := -1, 0
-	for si < len(s) {
-		switch {
-		case gi < len(glob) && glob[gi] == '*':
-			star, back = gi, si
-			gi++
-		case gi < len(glob) && glob[gi] == s[si]:
-			if s[si] == '@' {
-				star = -1
-			}
-			gi++
-			si++
-		case star >= 0 && s[back] != '@':
-			back++
-			gi, si = star+1, back
-		default:
-			return false
-		}
-	}
-	return strings.Trim(glob[gi:], "*") == ""
 }

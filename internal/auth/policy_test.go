@@ -152,23 +152,6 @@ func TestPolicyMistakes(t *testing.T) {
 	}
 }
 
-func TestMatchGlob(t *testing.T) {
-	for _, test := range []struct {
-		glob, s string
-		want    bool
-	}{
-		{"", "", true}, {"a", "a", true}, {"a", "b", false}, {"*", "", true}, {"*", "abc", true}, {"*", "a@b", false},
-		{"*@b", "a@b", true}, {"*@b", "@b", true}, {"*@b", "a@a@b", false}, {"*@b", "a@bc", false},
-		{"a*@*", "abc@DEF", true}, {"a*c@*", "abcbc@DEF", true}, {"a*c@*", "abcb@cDEF", false},
-		{"*a*b*", "xxaxxbxx", true}, {"*a*b*", "xxbxxaxx", false}, {"**", "abc", true}, {"a**b", "ab", true},
-		{"*aab", "aaaab", true}, {"a*@x", "ab@y", false}, {"a@*b", "a@cbcb", true}, {"a@*b", "a@cb@b", false},
-	} {
-		if matchGlob(test.glob, test.s) != test.want {
-			t.Errorf("matchGlob(%q, %q) is %v", test.glob, test.s, !test.want)
-		}
-	}
-}
-
 func TestRedact(t *testing.T) {
 	tok := NewToken()
 	const hex = "0123456789abcdef"

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/symdepot/symdepot/internal/blob"
+	"github.com/symdepot/symdepot/internal/glob"
 	"github.com/symdepot/symdepot/symfile"
 )
 
@@ -263,7 +264,7 @@ func (db *DB) Evictable(ctx context.Context, f CacheFilter) iter.Seq2[Cached, er
 	return func(yield func(Cached, error) bool) {
 		used, content, tx := int64(-1)<<62, int64(0), int64(0)
 		pages(ctx, db, func(c Cached, err error) bool {
-			if err == nil && f.Name != "" && !glob(f.Name, symfile.Fold(c.Name)) {
+			if err == nil && f.Name != "" && !glob.Match(f.Name, symfile.Fold(c.Name)) {
 				return true
 			}
 			return yield(c, err)

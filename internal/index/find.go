@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"github.com/symdepot/symdepot/internal/blob"
+	"github.com/symdepot/symdepot/internal/glob"
 	"github.com/symdepot/symdepot/symfile"
 )
 
@@ -64,7 +65,7 @@ func (f *finder) find(ctx context.Context, q Query) ([]Found, error) {
 	}
 	if strings.ContainsAny(q.Name, "*?") {
 		p := literalPrefix(q.Name, "*?")
-		if err := f.collect(ctx, "object o", "o.name_fold >= $1 AND o.name_fold < $2", func(name string) bool { return glob(q.Name, name) }, p, after(p)); err != nil {
+		if err := f.collect(ctx, "object o", "o.name_fold >= $1 AND o.name_fold < $2", func(name string) bool { return glob.Match(q.Name, name) }, p, after(p)); err != nil {
 			return nil, err
 		}
 	} else if q.Name != "" {

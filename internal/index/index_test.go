@@ -1157,21 +1157,6 @@ func TestQueryPlans(t *testing.T) {
 	}
 }
 
-func TestGlob(t *testing.T) {
-	for _, c := range []struct {
-		p, s string
-		want bool
-	}{
-		{"", "", true}, {"*", "", true}, {"?", "", false}, {"a*b*c", "aXXbYYc", true}, {"a*b*c", "acb", false}, {"*.pdb", "x.pdb.pdb", true},
-		{"?", "é", true}, {"a", "ab", false}, {"ab", "a", false}, {"**a**", "bab", true}, {"[a]", "a", false},
-		{strings.Repeat("a*", 2000) + "b", strings.Repeat("a", 3000), false},
-	} {
-		if got := glob(c.p, c.s); got != c.want {
-			t.Errorf("%.20q %.20q: %v", c.p, c.s, got)
-		}
-	}
-}
-
 // FuzzNames commits an object with any name, id and path, and finds it again.
 func FuzzNames(f *testing.F) {
 	db := openTest(f, Options{})

@@ -152,30 +152,6 @@ func (db *DB) Generation(ctx context.Context) (uint64, error) {
 // after is the end of the range of texts that begin with prefix.
 func after(prefix string) string { return prefix + "\U0010FFFF" }
 
-// glob compares s with a pattern in which * stands for any text and ? for one
-// character. It takes time in proportion to both lengths at most.
-func glob(pattern, s string) bool {
-	p, t := []rune(pattern), []rune(s)
-	star, mark := -1, 0
-	i, j := 0, 0
-	for j < len(t) {
-		switch {
-		case i < len(p) && p[i] == '*':
-			star, mark = i, j
-			i++
-		case i < len(p) && (p[i] == '?' || p[i] == t[j]):
-			i++
-			j++
-		case star >= 0:
-			mark++
-			i, j = star+1, mark
-		default:
-			return false
-		}
-	}
-	return strings.Trim(string(p[i:]), "*") == ""
-}
-
 // literalPrefix is what every match of a pattern begins with.
 func literalPrefix(pattern, special string) string {
 	if i := strings.IndexAny(pattern, special); i >= 0 {

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/symdepot/symdepot/internal/glob"
 	"github.com/symdepot/symdepot/symfile"
 )
 
@@ -68,7 +69,7 @@ func (db *DB) Missing(ctx context.Context, f WantedFilter) iter.Seq2[Wanted, err
 	return func(yield func(Wanted, error) bool) {
 		count, no, n := int64(math.MaxInt64), int64(math.MaxInt64), 0
 		pages(ctx, db, func(w Wanted, err error) bool {
-			if err == nil && f.Name != "" && !glob(f.Name, symfile.Fold(w.Name)) {
+			if err == nil && f.Name != "" && !glob.Match(f.Name, symfile.Fold(w.Name)) {
 				return true
 			}
 			n++

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/symdepot/symdepot/cab"
+	"github.com/symdepot/symdepot/internal/ctxio"
 )
 
 // Cab makes the cabinet of a file: one folder, one file, MSZIP, which every
@@ -37,7 +38,7 @@ type File interface {
 // reads it back and compares, and returns its size. A file too large for a
 // cabinet is ErrTooLarge.
 func Cabinet(ctx context.Context, out File, src Source) (int64, error) {
-	open := func() io.Reader { return ctxReader{ctx, io.NewSectionReader(src, 0, src.Size)} }
+	open := func() io.Reader { return ctxio.NewReader(ctx, io.NewSectionReader(src, 0, src.Size)) }
 	n, err := cab.Create(out, []cab.Source{{
 		Name: src.Name, Modified: src.Time, Attributes: cab.AttrArchive, Size: src.Size,
 		Open: func() (io.ReadCloser, error) { return io.NopCloser(open()), nil },
@@ -57,7 +58,7 @@ func Cabinet(ctx context.Context, out File, src Source) (int64, error) {
 		return 0, fmt.Errorf("the cabinet just written: %w", err)
 	}
 	defer rc.Close()
-	if err := same(ctxReader{ctx, rc}, open()); err != nil {
+	if err := same(ctxio.NewReader(ctx, rc), open()); err != nil {
 		return 0, fmt.Errorf("the cabinet just written: %w", err)
 	}
 	return n, nil

@@ -9,6 +9,8 @@ import (
 
 	"github.com/klauspost/compress/gzip"
 	"github.com/klauspost/compress/zstd"
+
+	"github.com/symdepot/symdepot/internal/ctxio"
 )
 
 // Tool identifies how a form is made: a stored form is good only for the tool
@@ -41,22 +43,9 @@ func (t Tool) Compress(ctx context.Context, w io.Writer, r io.Reader) error {
 	if err != nil {
 		return err
 	}
-	if _, err := io.Copy(enc, ctxReader{ctx, r}); err != nil {
+	if _, err := io.Copy(enc, ctxio.NewReader(ctx, r)); err != nil {
 		_ = enc.Close()
 		return err
 	}
 	return enc.Close()
-}
-
-// ctxReader ends with the context's error.
-type ctxReader struct {
-	ctx context.Context
-	r   io.Reader
-}
-
-func (c ctxReader) Read(p []byte) (int, error) {
-	if err := c.ctx.Err(); err != nil {
-		return 0, err
-	}
-	return c.r.Read(p)
 }

@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"github.com/symdepot/symdepot/debugid"
+	"github.com/symdepot/symdepot/internal/glob"
 	"github.com/symdepot/symdepot/layout"
 	"github.com/symdepot/symdepot/symfile"
 )
@@ -89,33 +90,7 @@ func (f *filter) apply(ask *Ask) (req layout.Request, why string) {
 }
 
 func matchAny(patterns []string, s string) bool {
-	return slices.ContainsFunc(patterns, func(p string) bool { return matchGlob(p, s) })
-}
-
-// matchGlob reports whether all of s fits a pattern, in which * stands for any
-// characters, slashes too, and ? for one.
-func matchGlob(pattern, s string) bool {
-	p, r := []rune(pattern), []rune(s)
-	i, j, star, back := 0, 0, -1, 0
-	for j < len(r) {
-		switch {
-		case i < len(p) && p[i] == '*':
-			star, back = i, j
-			i++
-		case i < len(p) && (p[i] == '?' || p[i] == r[j]):
-			i++
-			j++
-		case star >= 0:
-			back++
-			i, j = star+1, back
-		default:
-			return false
-		}
-	}
-	for i < len(p) && p[i] == '*' {
-		i++
-	}
-	return i == len(p)
+	return slices.ContainsFunc(patterns, func(p string) bool { return glob.Match(p, s) })
 }
 
 // imageKey reports whether an id has the form of an image's: eight digits of

@@ -460,21 +460,6 @@ func TestGuardFilters(t *testing.T) {
 	}
 }
 
-func FuzzGlob(f *testing.F) {
-	f.Add("*electron*", "electron.exe.pdb")
-	f.Add("a*b?c**", "aXXbYc")
-	f.Add("", "")
-	f.Fuzz(func(t *testing.T, pattern, s string) {
-		if len(pattern) > 50 || len(s) > 200 {
-			return
-		}
-		matchGlob(pattern, s)
-		if !matchGlob("*", s) || !strings.ContainsAny(s, "*?") && !matchGlob(s, s) || !matchGlob(s+"*", s) && !strings.ContainsAny(s, "?*") {
-			t.Errorf("%q %q", pattern, s)
-		}
-	})
-}
-
 // TestGuardHangsBesideFaster: a source whose every request is cancelled because
 // another source was faster is left alone if it does not answer at all, and not
 // if it is merely slower.

@@ -14,6 +14,7 @@ import (
 	"github.com/klauspost/compress/zstd"
 
 	"github.com/symdepot/symdepot/cab"
+	"github.com/symdepot/symdepot/internal/ctxio"
 )
 
 // ErrPacked is wrapped for a compressed file that cannot be opened: damaged, of
@@ -65,13 +66,13 @@ func Unpack(ctx context.Context, w io.Writer, f io.ReaderAt, size, limit int64) 
 		return refuse(err)
 	}
 	defer r.Close()
-	src := &ctxReader{ctx: ctx, r: r}
+	src := ctxio.NewReader(ctx, r)
 	n, err := io.Copy(w, io.LimitReader(src, limit+1))
 	switch {
-	case src.failed != nil && ctx.Err() != nil:
+	case src.Err() != nil && ctx.Err() != nil:
 		return 0, ctx.Err()
-	case src.failed != nil:
-		return refuse(src.failed)
+	case src.Err() != nil:
+		return refuse(src.Err())
 	case err != nil:
 		return 0, err
 	case n > limit:
@@ -108,25 +109,6 @@ func unpacker(f io.ReaderAt, size, limit int64) (io.ReadCloser, int64, error) {
 		return r.IOReadCloser(), -1, nil
 	}
 	return nil, 0, errors.New("in a form that is not opened")
-}
-
-// ctxReader ends with the context and keeps the source's error apart from that
-// of the writer.
-type ctxReader struct {
-	ctx    context.Context
-	r      io.Reader
-	failed error
-}
-
-func (c *ctxReader) Read(p []byte) (int, error) {
-	if c.failed = c.ctx.Err(); c.failed != nil {
-		return 0, c.failed
-	}
-	n, err := c.r.Read(p)
-	if err != nil && !errors.Is(err, io.EOF) {
-		c.failed = err
-	}
-	return n, err
 }
 
 // Bounds of what is unpacked to answer requests.
