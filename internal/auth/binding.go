@@ -16,6 +16,8 @@ import (
 	"github.com/jcmturner/gokrb5/v8/iana/flags"
 	"github.com/jcmturner/gokrb5/v8/messages"
 	"github.com/jcmturner/gokrb5/v8/types"
+
+	"github.com/symdepot/symdepot/internal/glob"
 )
 
 // A client may bind its Kerberos proof to the TLS connection on which it sends
@@ -154,7 +156,7 @@ func (k *krb5) checkRealm(ap *messages.APReq) error {
 	case part.CRealm == ap.Ticket.Realm:
 		return nil
 	case len(k.realms) > 0:
-		if slices.ContainsFunc(k.realms, func(glob string) bool { return matchGlob(glob, part.CRealm) }) {
+		if slices.ContainsFunc(k.realms, func(realm string) bool { return glob.MatchAccount(realm, part.CRealm) }) {
 			return nil
 		}
 	case types.IsFlagSet(&part.Flags, flags.TransitedPolicyChecked):
