@@ -17,6 +17,9 @@ var ErrEntry = errors.New("not a file of a SymCache folder")
 // ErrForeign is wrapped by the error of a file that another tool calls a symcache.
 var ErrForeign = errors.New("a symcache of Sentry's tools, which Windows Performance Analyzer does not read")
 
+// ErrOtherFormat is wrapped by the error of a file that has another known format.
+var ErrOtherFormat = errors.New("not the contents of a SymCache file")
+
 // Extensions of the files in a SymCache folder.
 const (
 	Extension         = ".symcache"
@@ -154,17 +157,43 @@ func ParseFolder(s string) (debugid.ID, error) {
 }
 
 // ContentHead is how many bytes CheckContent wants of a file.
-const ContentHead = 4
+const ContentHead = 16
+
+// otherContents are the first bytes of files that are no SymCache files.
+var otherContents = []struct{ magic, what string }{
+	{"MZ", "a program of Windows"},
+	{"\x7fELF", "an ELF file"},
+	{"\xfe\xed\xfa\xce", "a Mach-O file"}, {"\xfe\xed\xfa\xcf", "a Mach-O file"}, {"\xce\xfa\xed\xfe", "a Mach-O file"}, {"\xcf\xfa\xed\xfe", "a Mach-O file"},
+	{"\xca\xfe\xba\xbe", "a Mach-O file"},
+	{"Microsoft C/C++ ", "a PDB"}, {"Microsoft MSFZ", "a PDB"}, {"BSJB", "a portable PDB"},
+	{"PK\x03\x04", "a zip archive"}, {"PK\x05\x06", "a zip archive"},
+	{"MSCF", "a cabinet"}, {"\x1f\x8b", "a gzip file"}, {"\x28\xb5\x2f\xfd", "a zstd file"}, {"\xfd7zXZ\x00", "an xz file"},
+	{"BZh", "a bzip2 file"}, {"7z\xbc\xaf\x27\x1c", "a 7-Zip archive"},
+	{"#!", "a script"}, {"MODULE ", "a Breakpad symbol file"},
+}
 
 // CheckContent refuses, by its first bytes, what cannot be a SymCache file: an
-// empty file, or one of the tools that use the same name. Anything else may be
-// one, since the format is not public.
+// empty file, one of the tools that use the same name (ErrForeign), or a
+// program, an archive, a page of a web server or another known format
+// (ErrOtherFormat). Anything else may be one, since the format is not public.
 func CheckContent(head []byte) error {
 	if len(head) == 0 {
 		return fmt.Errorf("an empty file: %w", ErrEntry)
 	}
 	if len(head) >= 4 && (string(head[:4]) == "SYMC" || string(head[:4]) == "CMYS") {
 		return ErrForeign
+	}
+	text := strings.TrimLeft(strings.TrimPrefix(string(head), "\uFEFF"), " \t\r\n")
+	switch {
+	case text == "":
+		return fmt.Errorf("%w: it begins with nothing but blanks", ErrOtherFormat)
+	case text[0] == '<':
+		return fmt.Errorf("%w: HTML or XML", ErrOtherFormat)
+	}
+	for _, o := range otherContents {
+		if strings.HasPrefix(string(head), o.magic) {
+			return fmt.Errorf("%w: %s", ErrOtherFormat, o.what)
+		}
 	}
 	return nil
 }

@@ -335,7 +335,10 @@ func TestFolder(t *testing.T) {
 }
 
 func TestCheckContent(t *testing.T) {
-	for head, want := range map[string]error{"SYMC\x09\x00": ErrForeign, "CMYS": ErrForeign, "": ErrEntry, "A310": nil, "S": nil, "SYM": nil} {
+	for head, want := range map[string]error{"SYMC\x09\x00": ErrForeign, "CMYS": ErrForeign, "": ErrEntry, "A310": nil, "S": nil, "SYM": nil,
+		"MZ not a symcache": ErrOtherFormat, "\x7fELF\x02": ErrOtherFormat, "<!DOCTYPE html>": ErrOtherFormat, "\r\n <html>": ErrOtherFormat, "\uFEFF<?xml": ErrOtherFormat,
+		"PK\x03\x04": ErrOtherFormat, "PK\x05\x06": ErrOtherFormat, "Microsoft C/C++ MSF 7.00": ErrOtherFormat, "MSCF\x00": ErrOtherFormat, "\x1f\x8b\x08": ErrOtherFormat,
+		"   ": ErrOtherFormat, "M": nil, "P": nil} {
 		if err := CheckContent([]byte(head)); !errors.Is(err, want) {
 			t.Errorf("%q: %v, want %v", head, err, want)
 		}

@@ -14,8 +14,9 @@ import (
 const transcoderHelp = `A transcoder is NAME[,wine][,version=X.Y.Z][,time=D][,memory=SIZE][,output=SIZE][,dir=DIR][,prefix=DIR][,age=any]=COMMAND.
 COMMAND is a program with its arguments, separated by blanks; quotes "" or '' hold one together, and nothing else means
 anything: no shell sees it. {pdb} stands for the PDB, {out} for the folder of the output, which is also in
-_NT_SYMCACHE_PATH, {empty} for an empty folder. Its version is found out by a try on start; version= makes another one
-an error.`
+_NT_SYMCACHE_PATH, {empty} for an empty folder. {pdb} must be an argument of its own or the end of one, never part of a
+text that a shell reads (sh -c "…", powershell -Command "…"); batch files (.bat, .cmd) are refused. Its version is found
+out by a try on start; version= makes another one an error.`
 
 // parseTranscoder reads a value of --transcoder.
 func parseTranscoder(v string) (transcode.Program, error) {

@@ -5,8 +5,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"runtime"
+	"slices"
 	"strconv"
 	"sync"
 	"time"
@@ -94,6 +96,64 @@ type jobs struct {
 	workers map[string]workerSeen // guarded by mu; by name
 	length  int64                 // guarded by mu; of the queue, at counted
 	counted time.Time
+	clients map[string]*clientJobs // guarded by mu; by address
+}
+
+// clientJobs are the jobs that one client had entered and that had not ended when
+// they were last looked at.
+type clientJobs struct {
+	ids    []int64
+	looked time.Time
+}
+
+const (
+	// mostJobs is how many jobs that somebody waits for may be queued, and
+	// mostClientJobs how many that one client had entered.
+	mostJobs       = 1000
+	mostClientJobs = 250
+	// lookAtJobs is how often the jobs of a client at its limit are looked at.
+	lookAtJobs  = 2 * time.Second
+	mostClients = 10_000
+)
+
+// mayEnter reports whether a client may have another job entered.
+func (j *jobs) mayEnter(ctx context.Context, db *index.DB, client string) bool {
+	if client == "" {
+		return true
+	}
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	c := j.clients[client]
+	if c == nil || len(c.ids) < mostClientJobs {
+		return true
+	}
+	if time.Since(c.looked) < lookAtJobs {
+		return false
+	}
+	c.looked = time.Now()
+	c.ids = slices.DeleteFunc(c.ids, func(id int64) bool {
+		job, err := db.Job(ctx, id)
+		return err == nil && job.State > JobRunning || errors.Is(err, fs.ErrNotExist)
+	})
+	return len(c.ids) < mostClientJobs
+}
+
+// entered counts a job for the client that had it entered.
+func (j *jobs) entered(client string, id int64) {
+	if client == "" {
+		return
+	}
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if len(j.clients) >= mostClients {
+		clear(j.clients) // the limit for all holds in any case
+	}
+	c := j.clients[client]
+	if c == nil {
+		c = &clientJobs{}
+		j.clients[client] = c
+	}
+	c.ids = append(c.ids, id)
 }
 
 type workerSeen struct {
@@ -107,7 +167,7 @@ func (j *jobs) init(opt JobOptions) {
 		host = "localhost"
 	}
 	j.opt, j.self = opt.withDefaults(), "local:"+host+":"+strconv.Itoa(os.Getpid())
-	j.workers = map[string]workerSeen{}
+	j.workers, j.clients = map[string]workerSeen{}, map[string]*clientJobs{}
 }
 
 // bell wakes all who wait for it. The zero value is ready.
@@ -383,6 +443,8 @@ func (d *Depot) producers(major int) (n int) {
 // WorkJob is a job as a worker is given it.
 type WorkJob struct {
 	Job
+	// Name is the file name under which a transcoder is given the PDB; see
+	// transcode.ProgramName.
 	Name  string
 	Key   SymCacheKey
 	Lease time.Duration
@@ -416,13 +478,23 @@ func (d *Depot) LeaseWork(ctx context.Context, w WorkerInfo, wait time.Duration)
 				}
 				continue
 			}
-			list = append(list, WorkJob{Job: j, Name: key.Name, Key: key, Lease: d.jobs.opt.Lease})
+			list = append(list, WorkJob{Job: j, Name: d.programName(ctx, key), Key: key, Lease: d.jobs.opt.Lease})
 		}
 		if len(list) > 0 || len(leased) == 0 && !pause(wctx, rung, lookAround) {
 			d.jobs.seen(w, d.now())
 			return list, nil
 		}
 	}
+}
+
+// programName returns the file name under which a transcoder is given the PDB of
+// a key: the PDB's own, not the one in the request, if it is harmless.
+func (d *Depot) programName(ctx context.Context, key SymCacheKey) string {
+	name := key.Name
+	if h, err := d.findPDB(ctx, key); err == nil {
+		name = h.Object.Name
+	}
+	return transcode.ProgramName(name)
 }
 
 // RenewWork keeps a worker's lease; see JobOptions.Lease. ErrLeaseLost says that

@@ -55,6 +55,9 @@ type SymCacheAsk struct {
 	HeldOnly bool
 	// Via are the servers that the request has passed, this one last.
 	Via []string
+	// Client is the address of the client, without the port: it bounds how much
+	// work one client can have under way. Empty is no client in particular.
+	Client string
 }
 
 // SymCacheAnswer says what to do with a request.
@@ -348,7 +351,7 @@ func (q *symCacheQuestion) open(ctx context.Context, v symcache.Version) (*File,
 // upgrade has a newer file made while the client gets the old one.
 func (q *symCacheQuestion) upgrade(ctx context.Context, v symcache.Version) {
 	if q.far {
-		q.d.askFar(q.key, v, q.ask.Via)
+		q.d.askFar(q.key, v, q.ask)
 		return
 	}
 	if err := q.d.UpgradeSymCache(ctx, q.key, v); err != nil && ctx.Err() == nil {
@@ -361,18 +364,33 @@ func (q *symCacheQuestion) begin(ctx context.Context, a SymCacheAnswer) (SymCach
 	d, key, v := q.d, q.key, a.Make
 	a.Retry = time.Second
 	if q.far {
-		f := d.askFar(key, v, q.ask.Via)
-		if f == nil { // the depot closes
+		f := d.askFar(key, v, q.ask)
+		if f == nil { // too many are under way, or the depot is closing
 			q.state.GaveUp = true
 			return a, false, nil
 		}
 		a.Wait = f.wait
 		return a, true, nil
 	}
-	st, err := d.RequestSymCache(ctx, key, v)
+	// Anybody may ask for any id: a job is entered only for a PDB that is there.
+	fetching, err := d.fetchPDBFirst(ctx, key, q.ask)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		q.state.Makes = nil
+		return a, false, nil
+	case err != nil:
+		return SymCacheAnswer{}, false, err
+	case fetching != nil:
+		a.Wait = fetching
+		return a, true, nil
+	}
+	_, st, err := d.enterSymCache(ctx, key, v, 0, q.ask.Client)
 	switch {
 	case errors.Is(err, fs.ErrNotExist): // no name of a PDB that could be had
 		q.state.Makes = nil
+		return a, false, nil
+	case errors.Is(err, errManyJobs):
+		q.state.GaveUp = true
 		return a, false, nil
 	case err != nil:
 		return SymCacheAnswer{}, false, err

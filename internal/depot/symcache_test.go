@@ -17,6 +17,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/symdepot/symdepot/internal/blob"
 	"github.com/symdepot/symdepot/internal/upstream"
 	"github.com/symdepot/symdepot/symcache"
 )
@@ -544,5 +545,189 @@ func TestSecret(t *testing.T) {
 	}
 	if _, err := d.Secret("x"); err == nil {
 		t.Error("a cut key was taken")
+	}
+}
+
+// anyGUID is the n-th of many GUIDs.
+func anyGUID(n int) string { return fmt.Sprintf("%032X", 0x1000000+n) }
+
+// TestSymCacheUpstreamsAreBounded: a server that is transcoding for minutes must
+// not make a client's requests pile up here.
+func TestSymCacheUpstreamsAreBounded(t *testing.T) {
+	far := farServer{&elsewhere{name: "far"}}
+	d, _ := withFar(t, Options{}, far)
+	far.fetch = func(context.Context, upstream.Ask) (*upstream.Reply, error) {
+		return nil, &upstream.Failure{Source: "far", Class: upstream.ClassAbsent, Retry: time.Now().Add(time.Hour), Err: errors.New("being made")}
+	}
+	n := 0
+	for _, c := range []struct {
+		client          string
+		asks, comeAgain int
+	}{
+		{"192.0.2.1", mostClientFar + 20, mostClientFar},
+		{"192.0.2.2", mostClientFar, mostClientFar},
+		{"192.0.2.3", mostClientFar, mostClientFar},
+		{"192.0.2.4", mostClientFar, mostFar - 3*mostClientFar},
+		{"192.0.2.5", 10, 0},
+	} {
+		got := map[string]int{}
+		for range c.asks {
+			n++
+			ask := symAsk(t, "/v3.1.0/App.pdb/"+anyGUID(n)+"/1")
+			ask.AllowsRetry, ask.Client = true, c.client
+			got[told(t, d, ask)]++
+		}
+		if got["come again"] != c.comeAgain || got["not found"] != c.asks-c.comeAgain {
+			t.Errorf("%s: answers %v to %d requests, want %d times come again and not found for the rest", c.client, got, c.asks, c.comeAgain)
+		}
+	}
+	if n := runtime.NumGoroutine(); n > mostFar+200 {
+		t.Errorf("%d goroutines, want about %d at the most", n, mostFar)
+	}
+}
+
+// TestSymCacheJobNeedsPDB: anybody may ask for any id; only what can be made is
+// entered in the queue.
+func TestSymCacheJobNeedsPDB(t *testing.T) {
+	src := &elsewhere{name: "far"}
+	src.fails(upstream.ClassAbsent)
+	p := newPlant(t, Options{Upstreams: []Upstream{{Source: src}}})
+	alone := newPlant(t, Options{})
+	for n := range 20 {
+		ask := symAsk(t, "/v3.1.0/App.pdb/"+anyGUID(n)+"/1")
+		ask.AllowsRetry = n%2 == 0
+		if got := told(t, alone.Depot, ask); got != "not found" {
+			t.Errorf("no PDB, nobody to ask: %s, want not found", got)
+		}
+		got := told(t, p.Depot, ask)
+		if ask.AllowsRetry {
+			if got != "come again" {
+				t.Errorf("the upstream is being asked: %s, want come again", got)
+			}
+			p.fetch.under.Wait()
+			got = told(t, p.Depot, ask)
+		}
+		if got != "not found" {
+			t.Errorf("the upstream has no PDB: %s, want not found", got)
+		}
+	}
+	for _, d := range []*plant{p, alone} {
+		if jobs, err := d.Jobs(t.Context(), JobFilter{}); err != nil || len(jobs) != 0 {
+			t.Errorf("%d jobs were entered (%v), want none", len(jobs), err)
+		}
+	}
+	body, g := pdbOf(t, 1)
+	src.sends("App.pdb", body)
+	if got := told(t, p.Depot, symAsk(t, "/v3.1.0/App.pdb/"+g.Upper()+"/1")); !strings.HasPrefix(got, "3.1.0 made by") {
+		t.Errorf("the upstream has the PDB: %s, want the file that is made of it", got)
+	}
+}
+
+// TestSymCacheQueueIsBounded: beyond so many jobs, in all or by one client, the
+// answer is a plain 404.
+func TestSymCacheQueueIsBounded(t *testing.T) {
+	d := openWith(t, Options{})
+	if _, ok := remote(t, d, "worker"); ok { // it can make 4.1.0 from now on
+		t.Fatal("a job from nowhere")
+	}
+	ask := func(n byte, client string) string {
+		t.Helper()
+		body, g := pdbOf(t, n)
+		add(t, d, "", file{"App.pdb", body})
+		a := symAsk(t, "/v4.1.0/App.pdb/"+g.Upper()+"/1")
+		a.AllowsRetry, a.Client = true, client
+		return told(t, d, a)
+	}
+	enter := func(n int) int64 {
+		t.Helper()
+		id, _, err := d.db.Enqueue(t.Context(), Job{Kind: symCacheJob, Key: fmt.Sprintf("filler/%d", n), Variant: 4})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return id
+	}
+	if got := ask(1, "192.0.2.1"); got != "come again" {
+		t.Fatalf("the first job: %s, want come again", got)
+	}
+	for n := range mostClientJobs - 1 {
+		d.jobs.entered("192.0.2.1", enter(n))
+	}
+	if got := ask(2, "192.0.2.1"); got != "not found" {
+		t.Errorf("a client with %d jobs: %s, want not found", mostClientJobs, got)
+	}
+	if got := ask(2, "192.0.2.2"); got != "come again" {
+		t.Errorf("another client: %s, want come again", got)
+	}
+	for n := range mostJobs - mostClientJobs - 1 {
+		enter(mostClientJobs + n)
+	}
+	if got := ask(3, "192.0.2.3"); got != "not found" {
+		t.Errorf("%d jobs are queued: %s, want not found", mostJobs, got)
+	}
+	// Asking again for what is queued is answered as before.
+	if got := ask(2, "192.0.2.1"); got != "come again" {
+		t.Errorf("a job that is queued: %s, want come again", got)
+	}
+}
+
+// TestTranscoderNames: no name of a request comes into a command line.
+func TestTranscoderNames(t *testing.T) {
+	p := newPlant(t, Options{})
+	body, g := pdbOf(t, 1)
+	add(t, p.Depot, "", file{"Real-1.pdb", body})
+	if got := told(t, p.Depot, symAsk(t, "/v3.1.0/a%3Bexec%20touch%20INJ%3B.pdb/"+g.Upper()+"/1")); !strings.HasPrefix(got, "3.1.0 made by") {
+		t.Fatal(got)
+	}
+	if n := p.runs(t, "Real-1.pdb"); n != 1 {
+		t.Errorf("%d runs with the PDB's own name, want 1", n)
+	}
+	body, g = pdbOf(t, 2)
+	add(t, p.Depot, "", file{"$(touch INJ).pdb", body})
+	if got := told(t, p.Depot, symAsk(t, "/v3.1.0/b.pdb/"+g.Upper()+"/1")); !strings.HasPrefix(got, "3.1.0 made by") {
+		t.Fatal(got)
+	}
+	if n := p.runs(t, "x.pdb"); n != 1 {
+		t.Errorf("%d runs with a harmless name instead of the PDB's, want 1", n)
+	}
+	// Workers on other machines hear the same names.
+	d := openWith(t, Options{})
+	if _, ok := remote(t, d, "worker"); ok {
+		t.Fatal("a job from nowhere")
+	}
+	add(t, d, "", file{"Real-1.pdb", body})
+	v := version(t, "4.1.0")
+	if _, err := d.RequestSymCache(t.Context(), keyOf("a;exec touch INJ;.pdb", g), v); err != nil {
+		t.Fatal(err)
+	}
+	if j, ok := remote(t, d, "worker"); !ok || j.Name != "Real-1.pdb" {
+		t.Errorf("a worker was given the name %q (%v), want Real-1.pdb", j.Name, ok)
+	}
+}
+
+// TestOtherFormatsAreNoResults: a worker that sends something else is refused
+// before it is kept.
+func TestOtherFormatsAreNoResults(t *testing.T) {
+	d := openWith(t, Options{})
+	if _, ok := remote(t, d, "worker"); ok {
+		t.Fatal("a job from nowhere")
+	}
+	body, g := pdbOf(t, 1)
+	add(t, d, "", file{"App.pdb", body})
+	if _, err := d.RequestSymCache(t.Context(), keyOf("App.pdb", g), version(t, "4.1.0")); err != nil {
+		t.Fatal(err)
+	}
+	j, ok := remote(t, d, "worker")
+	if !ok {
+		t.Fatal("no job")
+	}
+	blobs := countBlobs(t, d)
+	for _, bad := range []string{"MZ not a symcache", "\x7fELF", "<!DOCTYPE html>", "PK\x03\x04", "SYMC\x09", ""} {
+		r := WorkResult{Version: version(t, "4.1.0"), SHA256: blob.Sum([]byte(bad)), Size: int64(len(bad))}
+		if err := d.CompleteWork(t.Context(), j.ID, "worker", j.Token, r, strings.NewReader(bad)); !errors.Is(err, ErrBadResult) {
+			t.Errorf("result %q: %v, want %v", bad, err, ErrBadResult)
+		}
+	}
+	if n := countBlobs(t, d); n != blobs {
+		t.Errorf("%d blobs were kept of refused results", n-blobs)
 	}
 }

@@ -29,8 +29,9 @@ type farSymCaches struct {
 	// got is what came of asking lately, by key and version.
 	got *otter.Cache[string, farGot]
 
-	mu    sync.Mutex
-	under map[string]*farTransfer // guarded by mu
+	mu      sync.Mutex
+	under   map[string]*farTransfer // guarded by mu
+	clients map[string]int          // guarded by mu; how many of them a client began
 }
 
 type farGot struct {
@@ -43,10 +44,14 @@ const (
 	farPatience = 30 * time.Minute // for a server that is still transcoding
 	farUnasked  = 5 * time.Minute  // and if nobody asks us any more
 	farPause    = 10 * time.Second // between two questions, at most
+	// mostFar is how many may be under way, and mostClientFar how many that one
+	// client began: each may last for minutes, while the server transcodes.
+	mostFar       = 1024
+	mostClientFar = 256
 )
 
 func (s *farSymCaches) init(sources []Upstream) {
-	s.sources, s.under = sources, map[string]*farTransfer{}
+	s.sources, s.under, s.clients = sources, map[string]*farTransfer{}, map[string]int{}
 	s.got = otter.Must(&otter.Options[string, farGot]{MaximumSize: farKnown})
 }
 
@@ -120,8 +125,9 @@ func (d *Depot) askableFar(ctx context.Context, key symcache.Key, v symcache.Ver
 	return false, nil
 }
 
-// askFar asks the other servers, unless that is under way; nil if the depot closes.
-func (d *Depot) askFar(key symcache.Key, v symcache.Version, via []string) *farTransfer {
+// askFar asks the other servers, unless that is under way; nil if too many are
+// being asked, in all or for this client, or the depot is closing.
+func (d *Depot) askFar(key symcache.Key, v symcache.Version, ask SymCacheAsk) *farTransfer {
 	s, name := &d.symcaches.far, farKey(key, v)
 	d.fetch.mu.Lock() // Close waits for what has begun by then
 	defer d.fetch.mu.Unlock()
@@ -129,10 +135,11 @@ func (d *Depot) askFar(key symcache.Key, v symcache.Version, via []string) *farT
 	defer s.mu.Unlock()
 	f := s.under[name]
 	if f == nil {
-		if d.closing.Err() != nil {
+		if d.closing.Err() != nil || len(s.under) >= mostFar || ask.Client != "" && s.clients[ask.Client] >= mostClientFar {
 			return nil
 		}
-		f = &farTransfer{key: key, version: v, via: via, ended: make(chan struct{}), asked: time.Now()}
+		s.clients[ask.Client]++
+		f = &farTransfer{key: key, version: v, via: ask.Via, ended: make(chan struct{}), asked: time.Now()}
 		s.under[name] = f
 		d.fetch.under.Go(func() {
 			ctx, cancel := context.WithTimeout(d.closing, farPatience+time.Hour)
@@ -140,6 +147,9 @@ func (d *Depot) askFar(key symcache.Key, v symcache.Version, via []string) *farT
 			d.flyFar(ctx, f, name)
 			s.mu.Lock()
 			delete(s.under, name)
+			if s.clients[ask.Client]--; s.clients[ask.Client] <= 0 {
+				delete(s.clients, ask.Client)
+			}
 			s.mu.Unlock()
 			close(f.ended)
 		})
@@ -199,9 +209,9 @@ func (d *Depot) fetchFar(ctx context.Context, u Upstream, f *farTransfer) (symca
 		Via: f.via, Limit: d.jobs.opt.MaxResult,
 	}
 	for end := time.Now().Add(farPatience); ; {
-		reply, err := u.Source.Fetch(ctx, ask)
+		v, err := d.fetchFarOnce(ctx, u, f, ask)
 		if err == nil {
-			return d.takeFar(ctx, u, f, reply)
+			return v, nil
 		}
 		fail, ok := errors.AsType[*upstream.Failure](err)
 		if !ok || fail.Class != upstream.ClassAbsent || fail.Retry.IsZero() {
@@ -214,6 +224,26 @@ func (d *Depot) fetchFar(ctx context.Context, u Upstream, f *farTransfer) (symca
 			return symcache.Version{}, ctx.Err()
 		}
 	}
+}
+
+// fetchFarOnce asks a server once. It takes one of the places of all downloads
+// for that long, not while the server is transcoding.
+func (d *Depot) fetchFarOnce(ctx context.Context, u Upstream, f *farTransfer, ask upstream.Ask) (symcache.Version, error) {
+	wait := time.NewTimer(queueTime)
+	defer wait.Stop()
+	select {
+	case d.fetch.slots <- struct{}{}:
+		defer func() { <-d.fetch.slots }()
+	case <-ctx.Done():
+		return symcache.Version{}, ctx.Err()
+	case <-wait.C:
+		return symcache.Version{}, &upstream.Failure{Source: u.Source.Name(), Class: upstream.ClassBusy, Err: errCrowd}
+	}
+	reply, err := u.Source.Fetch(ctx, ask)
+	if err != nil {
+		return symcache.Version{}, err
+	}
+	return d.takeFar(ctx, u, f, reply)
 }
 
 // takeFar takes a file in and keeps it.

@@ -1,6 +1,7 @@
 package depot
 
 import (
+	"bufio"
 	"context"
 	"crypto/sha256"
 	"encoding/json"
@@ -83,11 +84,49 @@ func (d *Depot) Producible() []symcache.Version {
 // was tried and that it is not worth asking now; SymCacheFailure tells whether
 // that will last. It asks no source.
 func (d *Depot) RequestSymCache(ctx context.Context, key SymCacheKey, want symcache.Version) (JobState, error) {
-	_, st, err := d.enterSymCache(ctx, key, want, 0)
+	_, st, err := d.enterSymCache(ctx, key, want, 0, "")
 	return st, err
 }
 
-func (d *Depot) enterSymCache(ctx context.Context, key SymCacheKey, want symcache.Version, priority int) (Job, JobState, error) {
+// errManyJobs is the error for a job that is not entered because too many are
+// queued, in all or by one client.
+var errManyJobs = errors.New("too many jobs are queued")
+
+// fetchPDBFirst returns nil if the depot or one of its trees has the PDB of a
+// key. Otherwise the upstreams are asked, within the bounds of all downloads, and
+// wait waits until that download has ended. fs.ErrNotExist says that there is
+// none to be had.
+func (d *Depot) fetchPDBFirst(ctx context.Context, key SymCacheKey, ask SymCacheAsk) (wait func(context.Context) error, err error) {
+	if _, err := d.findPDB(ctx, key); !errors.Is(err, fs.ErrNotExist) {
+		return nil, err
+	}
+	req := pdbRequest(key)
+	if len(req.Lookups) == 0 {
+		return nil, fs.ErrNotExist
+	}
+	if f, err := d.openSource(ctx, req); err == nil {
+		return nil, f.Close()
+	} else if !errors.Is(err, fs.ErrNotExist) {
+		return nil, err
+	}
+	if !d.Fetches() {
+		return nil, fs.ErrNotExist
+	}
+	fl, err := d.join(ctx, Question{Request: req, Client: "transcoder", Via: ask.Via})
+	if err != nil {
+		return nil, err
+	}
+	return func(ctx context.Context) error {
+		select {
+		case <-fl.ended:
+			return nil
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}, nil
+}
+
+func (d *Depot) enterSymCache(ctx context.Context, key SymCacheKey, want symcache.Version, priority int, client string) (Job, JobState, error) {
 	none := Job{}
 	if !symcache.ValidName(key.Name) || !symfile.ValidName(key.Name) || key.ID.GUID.IsZero() {
 		return none, 0, fs.ErrNotExist
@@ -119,8 +158,18 @@ func (d *Depot) enterSymCache(ctx context.Context, key SymCacheKey, want symcach
 	if err != nil {
 		return none, 0, err
 	}
-	j := Job{Kind: symCacheJob, Key: jobKey(key), Variant: int(want.Major), Payload: payload, Priority: priority, MaxAttempts: jobAttempts}
-	j.ID, _, err = d.db.Enqueue(ctx, j)
+	j := Job{Kind: symCacheJob, Key: jobKey(key), Variant: int(want.Major), Payload: payload, Priority: priority, MaxAttempts: jobAttempts, MaxQueued: mostJobs}
+	if !d.jobs.mayEnter(ctx, d.db, client) {
+		return none, 0, errManyJobs
+	}
+	var existing bool
+	j.ID, existing, err = d.db.Enqueue(ctx, j)
+	if errors.Is(err, index.ErrQueueFull) {
+		return none, 0, errManyJobs
+	}
+	if err == nil && !existing {
+		d.jobs.entered(client, j.ID)
+	}
 	d.jobs.queued.ring()
 	return j, JobQueued, err
 }
@@ -129,7 +178,7 @@ func (d *Depot) enterSymCache(ctx context.Context, key SymCacheKey, want symcach
 // then the state is JobQueued or JobRunning. The job goes on in any case.
 func (d *Depot) WaitSymCache(ctx context.Context, key SymCacheKey, want symcache.Version) (JobState, error) {
 	rung := d.jobs.ended.wait()
-	j, st, err := d.enterSymCache(ctx, key, want, 0)
+	j, st, err := d.enterSymCache(ctx, key, want, 0, "")
 	if err != nil || st > JobRunning {
 		return st, err
 	}
@@ -159,7 +208,10 @@ func (d *Depot) UpgradeSymCache(ctx context.Context, key SymCacheKey, want symca
 	if err != nil || long {
 		return err
 	}
-	_, _, err = d.enterSymCache(ctx, key, want, upgradePriority)
+	_, _, err = d.enterSymCache(ctx, key, want, upgradePriority, "")
+	if errors.Is(err, errManyJobs) {
+		return nil
+	}
 	return err
 }
 
@@ -384,15 +436,11 @@ func (d *Depot) transcodeJob(ctx context.Context, j Job) error {
 		return err
 	}
 	t := d.jobs.opt.Transcoders
-	sc, err := t.Room().New(key.Name)
+	sc, ref, err := d.copyPDB(ctx, key)
 	if err != nil {
 		return err
 	}
 	defer sc.Drop()
-	ref, err := d.copyPDB(ctx, key, sc)
-	if err != nil {
-		return err
-	}
 	// What was fetched just now may be known.
 	if known, err := d.alreadyMade(ctx, j); err != nil || known {
 		return err
@@ -417,13 +465,27 @@ func (d *Depot) transcodeJob(ctx context.Context, j Job) error {
 	return d.complete(ctx, j, index.Outcome{Class: "ok", Detail: fmt.Sprintf("%s by %s in %s", m.Version, m.Program, m.Took.Round(time.Millisecond)), Result: &c.Ref})
 }
 
-// copyPDB puts the PDB of a key into the scratch folder and returns its Ref.
-func (d *Depot) copyPDB(ctx context.Context, key SymCacheKey, sc *transcode.Scratch) (ref blob.Ref, err error) {
+// copyPDB puts the PDB of a key into a new scratch folder, which the caller
+// drops, and returns its Ref. The program is given the PDB's own name, not the
+// one in the request.
+func (d *Depot) copyPDB(ctx context.Context, key SymCacheKey) (sc *transcode.Scratch, ref blob.Ref, err error) {
 	f, err := d.openPDB(ctx, key)
 	if err != nil {
-		return ref, err
+		return nil, ref, err
 	}
 	defer f.Close()
+	if sc, err = d.jobs.opt.Transcoders.Room().New(f.Object.Name); err != nil {
+		return nil, ref, err
+	}
+	if ref, err = writePDB(ctx, f, sc); err != nil {
+		sc.Drop()
+		return nil, ref, err
+	}
+	return sc, ref, nil
+}
+
+// writePDB copies a PDB into a scratch folder and returns its Ref.
+func writePDB(ctx context.Context, f *File, sc *transcode.Scratch) (ref blob.Ref, err error) {
 	out, err := sc.Create()
 	if err != nil {
 		return ref, err
@@ -479,7 +541,13 @@ func (d *Depot) keepResult(ctx context.Context, key SymCacheKey, v symcache.Vers
 	}
 	defer batch.Abort()
 	limit := &io.LimitedReader{R: r, N: d.jobs.opt.MaxResult + 1}
-	ref, n, err := batch.Put(ctx, size, limit)
+	peek := bufio.NewReaderSize(limit, 64<<10)
+	if head, _ := peek.Peek(symcache.ContentHead); len(head) > 0 {
+		if err := symcache.CheckContent(head); err != nil {
+			return none, WorkFailure{Class: string(transcode.ClassBadOutput), Version: v, Detail: "the result is no SymCache file: " + err.Error()}
+		}
+	}
+	ref, n, err := batch.Put(ctx, size, peek)
 	switch {
 	case err != nil:
 		return none, err
@@ -599,5 +667,6 @@ func (d *Depot) CompleteWork(ctx context.Context, id int64, worker, token string
 	if h, err := d.findPDB(ctx, key); err == nil {
 		d.noteDerived(ctx, h.Ref, r.Version, c)
 	}
+	d.log.Info("a worker made a SymCache file", "job", j.ID, "pdb", jobKey(key), "version", r.Version.String(), "worker", worker, "sha256", c.Ref.String(), "bytes", c.Size)
 	return d.complete(ctx, j, index.Outcome{Class: "ok", Detail: transcode.Printable(r.Detail), Result: &c.Ref})
 }

@@ -82,7 +82,14 @@ type Job struct {
 	Outcome string    `json:"outcome,omitempty"`
 	Detail  string    `json:"detail,omitempty"`
 	Result  *blob.Ref `json:"result,omitempty"`
+	// MaxQueued, for Enqueue, is how many jobs of the Kind and at least the
+	// Priority may be queued before another is refused with ErrQueueFull; zero
+	// is no limit.
+	MaxQueued int `json:"-"`
 }
+
+// ErrQueueFull is returned by Enqueue when a job would exceed its MaxQueued.
+var ErrQueueFull = errors.New("the job queue is full")
 
 const (
 	maxPayload  = 1 << 20
@@ -149,6 +156,15 @@ func (db *DB) Enqueue(ctx context.Context, j Job) (id int64, existing bool, err 
 		}
 		if !errors.Is(err, sql.ErrNoRows) {
 			return err
+		}
+		if j.MaxQueued > 0 {
+			queued := 0
+			if err := w.row("SELECT count(*) FROM job WHERE state = 1 AND kind = $1 AND priority >= $2", []any{text(j.Kind), j.Priority}, &queued); err != nil {
+				return err
+			}
+			if queued >= j.MaxQueued {
+				return ErrQueueFull
+			}
 		}
 		after := now
 		if j.NotBefore.After(now) {

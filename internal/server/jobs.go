@@ -297,7 +297,7 @@ func (s *Server) leaseJobs(x *exchange, r *http.Request, w workplace) error {
 	}
 	jobs := []leasedJob{}
 	for _, j := range list {
-		jobs = append(jobs, leasedJob{j.ID, j.Token, j.Kind, j.Key.Name, j.Key.ID.GUID.Upper(), j.Key.ID.Age, j.Variant, j.Attempts, seconds(j.Lease)})
+		jobs = append(jobs, leasedJob{j.ID, j.Token, j.Kind, j.Name, j.Key.ID.GUID.Upper(), j.Key.ID.Age, j.Variant, j.Attempts, seconds(j.Lease)})
 	}
 	if r.Context().Err() == nil {
 		s.jobAnswer(x, http.StatusOK, map[string]any{"jobs": jobs})

@@ -6,6 +6,7 @@ import (
 	"crypto/sha256"
 	"encoding/base64"
 	"errors"
+	"net"
 	"net/http"
 	"net/url"
 	"strconv"
@@ -101,6 +102,7 @@ func (s *Server) symCache(x *exchange, r *http.Request, req *layout.Request) {
 		}
 	}
 	var loop bool
+	ask.Client, _, _ = net.SplitHostPort(r.RemoteAddr)
 	ask.Via, loop = s.via(r)
 	ask.HeldOnly = loop
 	a, err := s.askSymCache(x, r, ask)

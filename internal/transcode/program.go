@@ -21,9 +21,11 @@ import (
 type Program struct {
 	// Name is what the operator calls it, in messages and records.
 	Name string
-	// Command is its argument vector; no shell ever sees it. In each element
-	// {pdb} stands for the PDB, {out} for the folder that the program writes
-	// below, {empty} for an empty folder.
+	// Command is its argument vector; symdepot starts no shell for it. In each
+	// element but the first {pdb} stands for the path of the PDB, {out} for the
+	// folder that the program writes below, {empty} for an empty folder. Batch
+	// files (.bat, .cmd) are refused: Windows runs them with cmd.exe, which reads
+	// arguments as commands.
 	Command []string
 	// Wine says that the program is Windows's and Command runs it with Wine:
 	// paths are handed over as Z:\….
@@ -202,7 +204,16 @@ func (p *Program) executable() (string, error) {
 	if err != nil {
 		return "", fmt.Errorf("%s cannot be run: %w", strings.Join(p.Command, " "), err)
 	}
+	if isBatch(p.Command[0]) || isBatch(exe) {
+		return "", fmt.Errorf("%s is a batch file, whose arguments cmd.exe would read as commands; name the program that it runs", exe)
+	}
 	return exe, nil
+}
+
+// isBatch reports whether Windows would run a file with cmd.exe.
+func isBatch(name string) bool {
+	name = strings.ToLower(strings.TrimRight(name, ". "))
+	return strings.HasSuffix(name, ".bat") || strings.HasSuffix(name, ".cmd")
 }
 
 // files are the parts of the command that are files: the program, and under

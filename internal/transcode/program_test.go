@@ -91,7 +91,7 @@ func TestTranscode(t *testing.T) {
 		t.Fatal(err)
 	}
 	b, err := os.ReadFile(m.Path)
-	if want := transcodetest.Body("Strange name %s;$(x).pdb", probeID, "3.1.0"); err != nil || !bytes.Equal(b, want) || m.Size != int64(len(want)) {
+	if want := transcodetest.Body("x.pdb", probeID, "3.1.0"); err != nil || !bytes.Equal(b, want) || m.Size != int64(len(want)) {
 		t.Errorf("%q, %v; want %q", b, err, want)
 	}
 	if m.Version.String() != "3.1.0" || m.Age != 1 || m.Program != "test" || m.Took <= 0 {
@@ -388,11 +388,75 @@ func TestRooms(t *testing.T) {
 func TestLocalName(t *testing.T) {
 	sc := &Scratch{dir: "/w/wabcdefg/1"}
 	for name, want := range map[string]string{
-		"app.pdb": "app.pdb", "a b.PDB": "a b.PDB", "": "x.pdb", "..": "x.pdb", "a/b.pdb": "x.pdb", `a\b`: "x.pdb", "a:b": "x.pdb", "nul.pdb": "x.pdb", "COM1": "x.pdb",
-		"x.": "x.pdb", "x ": "x.pdb", "a\x00": "x.pdb", strings.Repeat("n", 120): "x.pdb", "console.pdb": "console.pdb", "com10.pdb": "com10.pdb", "-rf": "-rf",
+		"app.pdb": "app.pdb", "a b.PDB": "x.pdb", "App_2-1.PDB": "App_2-1.PDB", "": "x.pdb", "..": "x.pdb", "a/b.pdb": "x.pdb", `a\b`: "x.pdb", "a:b": "x.pdb", "nul.pdb": "x.pdb", "COM1": "x.pdb",
+		"x.": "x.pdb", "x ": "x.pdb", "a\x00": "x.pdb", strings.Repeat("n", 120): "x.pdb", "console.pdb": "console.pdb", "com10.pdb": "com10.pdb", "-rf": "x.pdb",
+		"a;exec touch INJ;.pdb": "x.pdb", "a&calc&.pdb": "x.pdb", "$(id).pdb": "x.pdb", "`id`": "x.pdb", "a'b": "x.pdb", "%PATH%.pdb": "x.pdb",
+		"a^b": "x.pdb", "a!b": "x.pdb", "a=b": "x.pdb", "a,b": "x.pdb", "a(b)": "x.pdb", "a{out}": "x.pdb", "~a": "x.pdb", "caf\u00e9.pdb": "x.pdb", "a\n": "x.pdb",
 	} {
 		if got := sc.localName(name); got != want {
 			t.Errorf("%q: %q", name, got)
+		}
+	}
+}
+
+// TestBatchFilesAreRefused: cmd.exe would read their arguments.
+func TestBatchFilesAreRefused(t *testing.T) {
+	t.Parallel()
+	for _, name := range []string{"run.bat", "RUN.CMD", "run.Bat"} {
+		path := filepath.Join(t.TempDir(), name)
+		if err := os.WriteFile(path, []byte("#!/bin/sh\n"), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		p := Program{Name: "x", Command: []string{path, "{pdb}"}}
+		if exe, err := p.executable(); err == nil || !strings.Contains(err.Error(), "batch file") {
+			t.Errorf("%s: executable() = %q, %v; want an error that says it is a batch file", name, exe, err)
+		}
+	}
+}
+
+// TestForeignScratchFolder: a folder that others may write to, a link and a file
+// are not worked in.
+func TestForeignScratchFolder(t *testing.T) {
+	t.Parallel()
+	if runtime.GOOS == "windows" {
+		t.Skip("modes of folders are those of Unix")
+	}
+	for what, prepare := range map[string]func(root string) error{
+		"writable for all":       func(root string) error { return errors.Join(os.Mkdir(root, 0o700), os.Chmod(root, 0o777)) },
+		"writable for the group": func(root string) error { return errors.Join(os.Mkdir(root, 0o700), os.Chmod(root, 0o770)) },
+		"a link":                 func(root string) error { return os.Symlink(t.TempDir(), root) },
+		"a file":                 func(root string) error { return os.WriteFile(root, nil, 0o600) },
+	} {
+		root := filepath.Join(t.TempDir(), "sd")
+		if err := prepare(root); err != nil {
+			t.Fatal(err)
+		}
+		r, err := OpenRoom(root)
+		if err != nil {
+			t.Errorf("%s: %v", what, err)
+			continue
+		}
+		if parent := filepath.Dir(r.dir); parent == root || filepath.Dir(parent) != filepath.Dir(root) {
+			t.Errorf("%s: the room is %s; want it in a new folder beside %s", what, r.dir, root)
+		} else if info, err := os.Lstat(parent); err != nil || info.Mode().Perm() != 0o700 {
+			t.Errorf("%s: the new folder has mode %v (%v), want 0700", what, info.Mode(), err)
+		}
+		if err := r.Close(); err != nil {
+			t.Errorf("%s: close: %v", what, err)
+		}
+	}
+	// One's own is used again.
+	root := filepath.Join(t.TempDir(), "sd")
+	for range 2 {
+		r, err := OpenRoom(root)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if filepath.Dir(r.dir) != root {
+			t.Errorf("the room is %s, want it in %s", r.dir, root)
+		}
+		if err := r.Close(); err != nil {
+			t.Error(err)
 		}
 	}
 }

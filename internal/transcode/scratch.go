@@ -29,15 +29,17 @@ type Room struct {
 
 const lockName = "lock"
 
-// OpenRoom makes a room below root, which is made if need be, and sweeps away
-// those of dead processes. The root should be short: some Windows programs
+// OpenRoom makes a room below root, which is made if need be, and removes those
+// of dead processes. Programs read PDBs from there and leave results there, so a
+// root that another user owns or may write to is not used: the room is then made
+// in a new folder beside it. The root should be short: some Windows programs
 // stop at paths of 250 characters.
 func OpenRoom(root string) (*Room, error) {
 	root, err := filepath.Abs(root)
 	if err != nil {
 		return nil, fmt.Errorf("scratch folder: %w", err)
 	}
-	if err := os.MkdirAll(root, 0o700); err != nil {
+	if root, err = privateFolder(root); err != nil {
 		return nil, fmt.Errorf("scratch folder: %w", err)
 	}
 	if err := sweepRooms(root); err != nil {
@@ -59,6 +61,43 @@ func OpenRoom(root string) (*Room, error) {
 		// Another process that sweeps was between the two steps.
 	}
 	return nil, fmt.Errorf("no scratch folder can be made in %s", root)
+}
+
+// privateFolder makes a folder that only this user may write to, unless it
+// exists. If something else exists under that name (a link, a file, a folder
+// that another user owns or may write to) it makes a new folder beside it.
+func privateFolder(dir string) (string, error) {
+	if err := os.MkdirAll(filepath.Dir(dir), 0o700); err != nil {
+		return "", err
+	}
+	err := os.Mkdir(dir, 0o700)
+	if err == nil {
+		return dir, nil
+	}
+	if !errors.Is(err, fs.ErrExist) {
+		return "", err
+	}
+	info, err := os.Lstat(dir)
+	if err != nil {
+		return "", err
+	}
+	if info.IsDir() && ownFolder(info) {
+		return dir, nil
+	}
+	return os.MkdirTemp(filepath.Dir(dir), filepath.Base(dir)+"-*")
+}
+
+// DefaultRoot returns the folder to work in for a process that has no depot: in
+// XDG_RUNTIME_DIR if that has room for large PDBs (it is often a small disk in
+// memory), otherwise in the folder for temporary files.
+func DefaultRoot() string {
+	const large = 8 << 30 // bytes: several of the largest PDBs with what is made of them
+	if dir := os.Getenv("XDG_RUNTIME_DIR"); filepath.IsAbs(dir) {
+		if n, err := diskFree(dir); err == nil && n >= large {
+			return filepath.Join(dir, "sd")
+		}
+	}
+	return filepath.Join(os.TempDir(), "sd"+userSuffix())
 }
 
 // sweepRooms removes the rooms whose process is dead: their lock can be had.
@@ -173,28 +212,39 @@ func (r *Room) take() int {
 // longestPath is what the libraries of Windows Performance Toolkit open.
 const longestPath = 250
 
-// localName is the name under which the PDB is given to a program: its own,
-// unless a system would take that for something else or the path of the
-// result would be too long.
-func (s *Scratch) localName(name string) string {
+// ProgramName returns the file name under which a program is given the PDB of
+// that name: the name itself if it has only letters and digits of ASCII, dots,
+// underscores and hyphens, does not begin with a hyphen, and is no device name
+// of Windows; x.pdb otherwise. Names come from the network, and the path of the
+// PDB stands in the command line of a program that may be a wrapper around a
+// shell: nothing in it may have a meaning there.
+func ProgramName(name string) string {
 	const other = "x.pdb"
-	if name == "" || name == "." || name == ".." || strings.HasSuffix(name, ".") || strings.HasSuffix(name, " ") || len(name) > 255-24 {
+	if name == "" || name[0] == '-' || strings.HasSuffix(name, ".") || len(name) > 255-24 {
 		return other
 	}
-	for _, r := range name {
-		if r < 0x20 || r == 0x7f || strings.ContainsRune(`/\:*?"<>|`, r) {
+	for _, c := range []byte(name) {
+		switch {
+		case c >= 'a' && c <= 'z', c >= 'A' && c <= 'Z', c >= '0' && c <= '9', c == '.', c == '_', c == '-':
+		default:
 			return other
 		}
 	}
 	stem, _, _ := strings.Cut(strings.ToLower(name), ".")
-	switch stem = strings.TrimRight(stem, " "); {
-	case stem == "con", stem == "prn", stem == "aux", stem == "nul", stem == "conin$", stem == "conout$":
+	switch {
+	case stem == "con", stem == "prn", stem == "aux", stem == "nul":
 		return other
 	case len(stem) == 4 && (strings.HasPrefix(stem, "com") || strings.HasPrefix(stem, "lpt")):
 		return other
 	}
+	return name
+}
+
+// localName is ProgramName, unless the path of the result would be too long.
+func (s *Scratch) localName(name string) string {
+	name = ProgramName(name)
 	if len(s.dir)+2*len(name)+len("/o//")+40+len("/-v65535.255.255.symcache") >= longestPath {
-		return other
+		return ProgramName("")
 	}
 	return name
 }

@@ -3,7 +3,10 @@
 package transcode
 
 import (
+	"io/fs"
 	"os"
+	"strconv"
+	"syscall"
 
 	"golang.org/x/sys/unix"
 )
@@ -28,3 +31,14 @@ func diskFree(dir string) (int64, error) {
 	}
 	return int64(uint64(st.Bavail) * uint64(st.Bsize)), nil //nolint:unconvert // the types differ between systems
 }
+
+// ownFolder reports whether a folder belongs to this user and nobody else may
+// write to it.
+func ownFolder(info fs.FileInfo) bool {
+	st, ok := info.Sys().(*syscall.Stat_t)
+	return ok && int(st.Uid) == os.Geteuid() && info.Mode().Perm()&0o022 == 0
+}
+
+// userSuffix tells the scratch folders of several users apart: they share the
+// folder for temporary files.
+func userSuffix() string { return "-" + strconv.Itoa(os.Geteuid()) }

@@ -1,6 +1,7 @@
 package transcode
 
 import (
+	"io/fs"
 	"os"
 
 	"golang.org/x/sys/windows"
@@ -30,3 +31,10 @@ func diskFree(dir string) (int64, error) {
 	}
 	return int64(min(free, 1<<62)), nil
 }
+
+// ownFolder reports whether a folder can be used. The folder for temporary files
+// belongs to one user on Windows, and what is made in it inherits its rights.
+func ownFolder(fs.FileInfo) bool { return true }
+
+// userSuffix is empty: each user has a folder for temporary files.
+func userSuffix() string { return "" }
