@@ -109,7 +109,7 @@ type missConfig struct {
 type transcoding struct {
 	Programs []programEntry `yaml:"programs" help:"The programs, of one or several major versions. An item is one text, as for --transcoder: NAME[,OPTION...]=COMMAND."`
 	Jobs     int            `yaml:"jobs" default:"0" help:"How many may run at once; 0: half of the processors." example:"2"`
-	Scratch  string         `yaml:"scratch" help:"Folder to work in; keep its path short. Empty: sd in the folder for temporary files." example:"/var/tmp/sd"`
+	Scratch  string         `yaml:"scratch" help:"Folder to work in; keep its path short. Empty: .scratch in the depot." example:"/var/tmp/sd"`
 	Upgrades bool           `yaml:"upgrades" default:"true" help:"Make files anew, in the background, that a newer version of a program would make better." example:"false"`
 }
 

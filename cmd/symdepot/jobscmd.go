@@ -82,6 +82,9 @@ func (c jobsListCmd) Run(a *app) error {
 			if err := t.Flush(); err != nil {
 				return err
 			}
+			if j.Result != nil {
+				fmt.Fprintf(a.stdout, "    result %s, made by %s\n", j.Result, term.Printable(j.Worker))
+			}
 			for line := range strings.SplitSeq(j.Detail, "\n") {
 				fmt.Fprintf(a.stdout, "    %s\n", term.Printable(line))
 			}

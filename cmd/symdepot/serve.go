@@ -1,7 +1,6 @@
 package main
 
 import (
-	"cmp"
 	"context"
 	"crypto/tls"
 	"errors"
@@ -230,7 +229,15 @@ func openTranscoders(a *app, conf *Config, log *slog.Logger) (depot.JobOptions, 
 		}
 		programs = append(programs, p)
 	}
-	room, err := transcode.OpenRoom(cmp.Or(t.Scratch, filepath.Join(os.TempDir(), "sd")))
+	scratch := t.Scratch
+	if scratch == "" {
+		dir, err := a.dir()
+		if err != nil {
+			return opt, nil, err
+		}
+		scratch = filepath.Join(dir, ".scratch")
+	}
+	room, err := transcode.OpenRoom(scratch)
 	if err != nil {
 		return opt, nil, err
 	}

@@ -10,7 +10,6 @@ import (
 	"net/url"
 	"os"
 	"os/signal"
-	"path/filepath"
 	"runtime"
 	"strings"
 	"syscall"
@@ -29,7 +28,7 @@ type workCmd struct {
 	TokenFile  string   `help:"File with the token to show; read anew for every request." required:"" placeholder:"FILE"`
 	Transcoder []string `help:"A program that makes SymCache files, as NAME=COMMAND; repeatable. See below." required:"" placeholder:"NAME=COMMAND" sep:"none"`
 	Jobs       int      `help:"How many jobs at once. Default: half of the processors." short:"j" placeholder:"N"`
-	Scratch    string   `help:"Folder to work in; keep it short. Default: sd in the folder for temporary files." placeholder:"DIR"`
+	Scratch    string   `help:"Folder to work in; keep it short. Default: sd in XDG_RUNTIME_DIR if that is large, else in the folder for temporary files." placeholder:"DIR"`
 	MinFree    string   `help:"Take no jobs while that folder's disk has less than this." default:"2GiB" placeholder:"SIZE"`
 	Name       string   `help:"Name of this worker in lists. Default: the machine's." placeholder:"NAME"`
 	Log        string   `help:"Format of the log: text, json, or auto (text on a terminal)." enum:"auto,text,json" default:"auto"`
@@ -75,7 +74,7 @@ func (c workCmd) Run(a *app) error {
 	} else {
 		log = slog.New(slog.NewTextHandler(logs, nil))
 	}
-	room, err := transcode.OpenRoom(cmp.Or(c.Scratch, filepath.Join(os.TempDir(), "sd")))
+	room, err := transcode.OpenRoom(cmp.Or(c.Scratch, transcode.DefaultRoot()))
 	if err != nil {
 		return err
 	}
