@@ -179,7 +179,7 @@ func asked(t testing.TB) []string {
 // describe prints a request in one line.
 func describe(r Request) string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "%s form %d name %q", r.Layout, r.Form, r.Name)
+	fmt.Fprintf(&b, "%s form %d name %q", r.Layout.Name(), r.Form, r.Name)
 	for _, l := range r.Lookups {
 		fmt.Fprintf(&b, " [%q %s %#x", l.Name, l.ID, uint16(l.Role))
 		if l.Unique {
@@ -231,4 +231,140 @@ func TestGoldenRequests(t *testing.T) {
 		}
 	}
 	golden(t, "requests.txt", b.Bytes())
+}
+
+// eachRequest calls each with what the asked paths ask for, and once more for
+// clients that take MSFZ containers.
+func eachRequest(t *testing.T, each func(path string, req Request)) {
+	t.Helper()
+	for _, p := range asked(t) {
+		segs, err := Segments("/" + p)
+		if err != nil {
+			continue
+		}
+		req, err := Route(segs)
+		if err != nil {
+			continue
+		}
+		each(p, req)
+		if req.Name == "A.pdb" {
+			req.AcceptMSFZ()
+			each(p+" (MSFZ accepted)", req)
+		}
+	}
+}
+
+// TestGoldenPlaces freezes what is asked of servers, in which order and case.
+func TestGoldenPlaces(t *testing.T) {
+	type dialect struct {
+		label string
+		Dialect
+	}
+	var dialects []dialect
+	for _, l := range Servers() {
+		dialects = append(dialects, dialect{l.Name(), Dialect{Layout: l, Casing: CasingDefault, Cabinets: true, Pointers: true}})
+	}
+	for _, d := range []dialect{
+		{"symstore two-tier", Dialect{Layout: SymStore, TwoTier: true, Cabinets: true, Pointers: true}},
+		{"symstore plain only", Dialect{Layout: SymStore}},
+		{"symstore upper", Dialect{Layout: SymStore, Casing: CasingUpper, Cabinets: true, Pointers: true}},
+		{"symstore_index2 two-tier", Dialect{Layout: Index2, TwoTier: true, Cabinets: true, Pointers: true}},
+		{"ssqp lower", Dialect{Layout: SSQP, Casing: CasingLower, Cabinets: true}},
+		{"native upper", Dialect{Layout: Native, Casing: CasingUpper}},
+		{"unified upper", Dialect{Layout: Unified, Casing: CasingUpper}},
+		{"gdb inside", Dialect{Layout: GDB, Inside: true}},
+		{"debuginfod inside", Dialect{Layout: Debuginfod, Inside: true}},
+	} {
+		dialects = append(dialects, d)
+	}
+	var b bytes.Buffer
+	blocks := map[string]string{}
+	eachRequest(t, func(path string, req Request) {
+		start := b.Len()
+		for _, d := range dialects {
+			list := d.Places(&req)
+			if len(list) == 0 {
+				continue
+			}
+			fmt.Fprintf(&b, "\t%s", d.label)
+			for _, p := range list {
+				fmt.Fprintf(&b, "\t%s", p.Key())
+				for _, f := range []struct {
+					is   bool
+					word string
+				}{{p.Packed, "packed"}, {p.Pointer, "pointer"}, {p.Exact, "exact"}} {
+					if f.is {
+						b.WriteString(" (" + f.word + ")")
+					}
+				}
+			}
+			b.WriteByte('\n')
+		}
+		block(&b, start, path, blocks)
+	})
+	golden(t, "servers.txt", b.Bytes())
+}
+
+// TestGoldenCandidates freezes where files are looked for in folders, and in
+// which order.
+func TestGoldenCandidates(t *testing.T) {
+	var b bytes.Buffer
+	blocks := map[string]string{}
+	eachRequest(t, func(path string, req Request) {
+		start := b.Len()
+		seen := map[string]string{}
+		for _, l := range Folders() {
+			name := l.Name()
+			text := candidateLines(l, &req)
+			if same := seen[text]; text != "" && same != "" {
+				text = "\tlike " + same + "\n"
+			} else {
+				seen[text] = name
+			}
+			if text != "" {
+				b.WriteString("\t" + name + text)
+			}
+		}
+		block(&b, start, path, blocks)
+	})
+	golden(t, "folders.txt", b.Bytes())
+}
+
+// block puts a path above what was printed since start. What stands below
+// another path already is not repeated.
+func block(b *bytes.Buffer, start int, path string, blocks map[string]string) {
+	text := string(b.Bytes()[start:])
+	b.Truncate(start)
+	if same := blocks[text]; same != "" && text != "" {
+		fmt.Fprintf(b, "%s: like %s\n", path, same)
+		return
+	}
+	blocks[text] = path
+	fmt.Fprintf(b, "%s\n%s", path, text)
+}
+
+// candidateLines prints the candidates of each lookup of a request, the lookups
+// apart.
+func candidateLines(lay Layout, req *Request) string {
+	var b strings.Builder
+	for i, l := range req.Lookups {
+		list := lay.Candidates(req, l)
+		if len(list) == 0 {
+			continue
+		}
+		fmt.Fprintf(&b, " %d", i)
+		for _, c := range list {
+			fmt.Fprintf(&b, "\t%s", strings.Join(c.Parts, "/"))
+			for _, f := range []struct {
+				is   bool
+				word string
+			}{{c.Packed, "packed"}, {c.Pointer, "pointer"}, {c.Text, "text"}, {c.MSFZ, "msfz"}, {c.Verify, "verify"}, {c.HigherAge, "older"}} {
+				if f.is {
+					b.WriteString(" (" + f.word + ")")
+				}
+			}
+		}
+		b.WriteByte('\n')
+	}
+	return b.String()
 }

@@ -374,8 +374,8 @@ func TestRoute(t *testing.T) {
 			t.Errorf("%s: %v", c.path, err)
 			continue
 		}
-		if r.Layout != c.layout || r.Name != c.name || r.Lookups[0].ID != c.id {
-			t.Errorf("%s: %s %q %q, want %s %q %q", c.path, r.Layout, r.Name, r.Lookups[0].ID, c.layout, c.name, c.id)
+		if r.Layout.Name() != c.layout || r.Name != c.name || r.Lookups[0].ID != c.id {
+			t.Errorf("%s: %s %q %q, want %s %q %q", c.path, r.Layout.Name(), r.Name, r.Lookups[0].ID, c.layout, c.name, c.id)
 		}
 	}
 }

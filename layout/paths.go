@@ -4,6 +4,7 @@
 package layout
 
 import (
+	"fmt"
 	"strconv"
 	"strings"
 	"unicode/utf8"
@@ -12,10 +13,16 @@ import (
 	"github.com/symdepot/symdepot/symfile"
 )
 
-// Layout is one way of arranging symbol files on a server: which paths an
-// object has there, and what a path asks for. Parse(p) finds the object for
-// every p in its Paths.
-type Layout struct {
+// Layout is one arrangement of symbol files in a tree or on a server: which
+// paths an object has there, what a path asks for, and where on a server or in
+// a folder the answer to a request may be. Parse(p) finds the object for every p
+// in its Paths.
+//
+// Layouts are compared with ==. The zero value is no layout.
+type Layout struct{ t *table }
+
+// table is all that is known of a layout.
+type table struct {
 	name  string
 	paths func(symfile.Object) []string
 	parse func(segments []string) (Request, bool)
@@ -25,43 +32,110 @@ type Layout struct {
 // for symstore and ssqp, Breakpad's for breakpad, Sentry's for unified, native
 // and slashsymbols, elfutils' for debuginfod.
 var (
-	SymStore     = Layout{"symstore", symstorePaths, parseSymstore}
-	Index2       = Layout{"symstore_index2", index2Paths, parseIndex2}
-	SSQP         = Layout{"ssqp", ssqpPaths, parseSymstore}
-	BreakpadTree = Layout{"breakpad", breakpadPaths, parseBreakpad}
-	Unified      = Layout{"unified", unifiedPaths, parseUnified}
-	Debuginfod   = Layout{"debuginfod", debuginfodPaths, parseDebuginfod}
-	GDB          = Layout{"gdb", gdbPaths, parseGDB}
-	LLDB         = Layout{"lldb", lldbPaths, parseLLDB}
-	Native       = Layout{"native", nativePaths, parseNative}
-	SlashSymbols = Layout{"slashsymbols", slashPaths, parseSlash}
+	SymStore     = Layout{&table{name: "symstore", paths: symstorePaths}}
+	Index2       = Layout{&table{name: "symstore_index2", paths: index2Paths}}
+	SSQP         = Layout{&table{name: "ssqp", paths: ssqpPaths}}
+	BreakpadTree = Layout{&table{name: "breakpad", paths: breakpadPaths}}
+	Unified      = Layout{&table{name: "unified", paths: unifiedPaths}}
+	Debuginfod   = Layout{&table{name: "debuginfod", paths: debuginfodPaths}}
+	GDB          = Layout{&table{name: "gdb", paths: gdbPaths}}
+	LLDB         = Layout{&table{name: "lldb", paths: lldbPaths}}
+	Native       = Layout{&table{name: "native", paths: nativePaths}}
+	SlashSymbols = Layout{&table{name: "slashsymbols", paths: slashPaths}}
 )
 
-// All lists the layouts, those of `identify --json` first.
-func All() []Layout {
-	return []Layout{SymStore, Index2, SSQP, BreakpadTree, Unified, Debuginfod, GDB, LLDB, Native, SlashSymbols}
+// Layouts that have no paths of their own. Paths and Parse find nothing there.
+var (
+	// Auto is a server that nobody described: it is asked as the client asked.
+	Auto = Layout{&table{name: "auto"}}
+	// SymCacheTree is a server that transcodes for Windows Performance Analyzer.
+	SymCacheTree = Layout{&table{name: "symcache"}}
+	// Flat is a folder of files beside each other, without keys.
+	Flat = Layout{&table{name: "flat"}}
+)
+
+// The parsers refer to the layouts that they find, so that the tables cannot
+// name them.
+func init() {
+	for l, parse := range map[Layout]func([]string) (Request, bool){
+		SymStore: parseSymstore, Index2: parseIndex2, SSQP: parseSymstore, BreakpadTree: parseBreakpad, Unified: parseUnified,
+		Debuginfod: parseDebuginfod, GDB: parseGDB, LLDB: parseLLDB, Native: parseNative, SlashSymbols: parseSlash,
+	} {
+		l.t.parse = parse
+	}
 }
 
-// ByName returns the layout of that name.
-func ByName(name string) (Layout, bool) {
-	for _, l := range All() {
-		if l.name == name {
+// All lists the layouts that have paths.
+func All() []Layout {
+	return []Layout{SymStore, Index2, SSQP, BreakpadTree, Unified, GDB, LLDB, Debuginfod, SlashSymbols, Native}
+}
+
+// Servers lists the layouts that a server can have.
+func Servers() []Layout { return append(append([]Layout{Auto}, All()...), SymCacheTree) }
+
+// Folders lists the layouts that a folder can have.
+func Folders() []Layout { return append(All(), Flat) }
+
+// Names returns the names of layouts.
+func Names(list []Layout) []string {
+	names := make([]string, len(list))
+	for i, l := range list {
+		names[i] = l.Name()
+	}
+	return names
+}
+
+// ByName returns the layout of that name, one of those that have paths.
+func ByName(name string) (Layout, bool) { return byName(All(), name) }
+
+// ServerByName returns the layout of that name, one of Servers.
+func ServerByName(name string) (Layout, bool) { return byName(Servers(), name) }
+
+// FolderByName returns the layout of that name, one of Folders.
+func FolderByName(name string) (Layout, bool) { return byName(Folders(), name) }
+
+// ParseFolder is FolderByName for what people write: "auto" and "" are the zero
+// value, which stands for a layout that is to be detected. Its error names the
+// layouts that there are.
+func ParseFolder(name string) (Layout, error) {
+	if name == "" || name == Auto.Name() {
+		return Layout{}, nil
+	}
+	l, ok := FolderByName(name)
+	if !ok {
+		return l, fmt.Errorf("no layout %q; known are auto, %s", clip(name), strings.Join(Names(Folders()), ", "))
+	}
+	return l, nil
+}
+
+func byName(list []Layout, name string) (Layout, bool) {
+	for _, l := range list {
+		if l.t.name == name {
 			return l, true
 		}
 	}
 	return Layout{}, false
 }
 
-// Name returns the name used in configuration and output.
-func (l Layout) Name() string { return l.name }
+// Name returns the name used in configuration, output and logs, "" for the zero
+// value.
+func (l Layout) Name() string {
+	if l.t == nil {
+		return ""
+	}
+	return l.t.name
+}
+
+// String is Name.
+func (l Layout) String() string { return l.Name() }
 
 // Paths returns the relative paths under which o is asked for in this layout,
 // exactly cased, the canonical one first; nil if it has none there.
 func (l Layout) Paths(o symfile.Object) []string {
-	if !symfile.ValidName(o.Name) {
+	if l.t == nil || l.t.paths == nil || !symfile.ValidName(o.Name) {
 		return nil
 	}
-	return l.paths(o)
+	return l.t.paths(o)
 }
 
 // File names that SSQP fixes for symbols found by id alone.

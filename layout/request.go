@@ -6,6 +6,7 @@ import (
 	"net/url"
 	"strconv"
 	"strings"
+	"unicode/utf8"
 
 	"github.com/symdepot/symdepot/debugid"
 	"github.com/symdepot/symdepot/symcache"
@@ -49,8 +50,8 @@ type Request struct {
 	// Prefix is what Route stripped from the front, with a leading slash
 	// and without a final one; a redirect must put it back.
 	Prefix string
-	// Layout names the shape that matched, for logs and metrics.
-	Layout string
+	// Layout is the one whose shape the path has.
+	Layout Layout
 }
 
 // PDBAge is a PDB key taken apart.
@@ -81,14 +82,12 @@ func (l Layout) Parse(path string) (Request, error) {
 	if len(segs) == 0 {
 		return Request{}, fmt.Errorf("an empty path: %w", ErrNoPath)
 	}
-	r, ok := l.parse(segs)
-	if !ok {
-		return Request{}, fmt.Errorf("%q in layout %s: %w", clip(path), l.name, ErrNoPath)
+	if l.t != nil && l.t.parse != nil {
+		if r, ok := l.t.parse(segs); ok {
+			return r, nil
+		}
 	}
-	if r.Layout == "" {
-		r.Layout = l.name
-	}
-	return r, nil
+	return Request{}, fmt.Errorf("%q in layout %s: %w", clip(path), l, ErrNoPath)
 }
 
 func clip(s string) string {
@@ -113,7 +112,7 @@ func parseSymstore(s []string) (Request, bool) {
 	case 4:
 		if v, ok := msfzVersion(s[2]); ok {
 			r, ok := nameIDLeaf(s[0], s[1], s[3])
-			if !ok || r.Form == FormPointer || r.Layout == "breakpad" {
+			if !ok || r.Form == FormPointer || r.Layout == BreakpadTree {
 				return Request{}, false
 			}
 			_ = v // the container's own version answers; there is only one
@@ -171,22 +170,22 @@ func nameIDLeaf(rawName, id, rawLeaf string) (Request, bool) {
 	r := Request{Name: name}
 	switch {
 	case fl == fn:
-		r.Form, r.Layout = FormFile, "symstore"
+		r.Form, r.Layout = FormFile, SymStore
 	case fl == "file.ptr":
-		r.Form, r.Layout = FormPointer, "symstore"
-	case strings.HasSuffix(fl, "_") && fl == underscore(fn):
-		r.Form, r.Layout = FormCabinet, "symstore"
+		r.Form, r.Layout = FormPointer, SymStore
+	case strings.HasSuffix(fl, "_") && fl == CabinetName(fn):
+		r.Form, r.Layout = FormCabinet, SymStore
 	case fl == "symbols" || fl == "symbol_":
-		r.Layout = "slashsymbols"
+		r.Layout = SlashSymbols
 		if fl == "symbol_" {
 			r.Form = FormCabinet
 		}
 	case strings.HasSuffix(fl, ".src.zip") && isStem(fn, strings.TrimSuffix(fl, ".src.zip")):
-		r.Layout = "native"
+		r.Layout = Native
 		r.Lookups = key.special(fn, symfile.Sources)
 		return r, len(r.Lookups) > 0
 	case strings.HasSuffix(fl, ".sym") && isStem(fn, strings.TrimSuffix(fl, ".sym")):
-		r.Layout = "breakpad"
+		r.Layout = BreakpadTree
 		r.Lookups = append(key.special(fn, symfile.Symbols), key.codeInfo(fn)...)
 		return r, len(r.Lookups) > 0
 	default:
@@ -197,10 +196,11 @@ func nameIDLeaf(rawName, id, rawLeaf string) (Request, bool) {
 	return r, true
 }
 
-// underscore replaces the last character, as the names of cabinets do.
-func underscore(name string) string {
-	rs := []rune(name)
-	return string(rs[:len(rs)-1]) + "_"
+// CabinetName returns the name of the cabinet that holds a file compressed: the
+// last character of the file's name becomes an underscore.
+func CabinetName(name string) string {
+	_, n := utf8.DecodeLastRuneInString(name)
+	return name[:len(name)-n] + "_"
 }
 
 // isStem reports whether stem is what some tool leaves of name before it
@@ -347,7 +347,7 @@ func parseBreakpad(s []string) (Request, bool) {
 		return Request{}, false
 	}
 	r, ok := nameIDLeaf(s[len(s)-3], s[len(s)-2], s[len(s)-1])
-	if !ok || r.Form != FormFile || r.Layout != "breakpad" && r.Layout != "native" {
+	if !ok || r.Form != FormFile || r.Layout != BreakpadTree && r.Layout != Native {
 		return Request{}, false
 	}
 	return r, true
@@ -366,7 +366,7 @@ func parseUnified(s []string) (Request, bool) {
 		return Request{}, false
 	}
 	leaf := symfile.Fold(s[2])
-	r := Request{Layout: "unified"}
+	r := Request{Layout: Unified}
 	role, ok := unifiedLeaves[leaf]
 	switch {
 	case ok:
@@ -398,7 +398,7 @@ func buildIDArtifact(id string, rest []string) (Request, bool) {
 	if err != nil {
 		return Request{}, false
 	}
-	r := Request{Layout: "debuginfod"}
+	r := Request{Layout: Debuginfod}
 	switch symfile.Fold(rest[0]) {
 	case "debuginfo":
 		r.Lookups = []symfile.Lookup{{ID: string(b), Role: symfile.Debug}}
@@ -438,7 +438,7 @@ func parseGDB(s []string) (Request, bool) {
 	if err != nil {
 		return Request{}, false
 	}
-	return Request{Layout: "gdb", Lookups: []symfile.Lookup{{ID: string(id), Role: role}}}, true
+	return Request{Layout: GDB, Lookups: []symfile.Lookup{{ID: string(id), Role: role}}}, true
 }
 
 func parseLLDB(s []string) (Request, bool) {
@@ -463,7 +463,7 @@ func parseLLDB(s []string) (Request, bool) {
 	if !debugid.IsHex(id) {
 		return Request{}, false
 	}
-	return Request{Layout: "lldb", Lookups: []symfile.Lookup{{ID: id, Role: role}}}, true
+	return Request{Layout: LLDB, Lookups: []symfile.Lookup{{ID: id, Role: role}}}, true
 }
 
 func parseNative(s []string) (Request, bool) {
@@ -477,7 +477,7 @@ func parseNative(s []string) (Request, bool) {
 
 func parseSlash(s []string) (Request, bool) {
 	r, ok := parseSymstore(s)
-	return r, ok && r.Layout == "slashsymbols"
+	return r, ok && r.Layout == SlashSymbols
 }
 
 // parseSymCache reads vN.N.N/name.pdb/GUID[/age], the paths of the SymCache
@@ -488,7 +488,7 @@ func parseSymCache(s []string) (Request, bool) {
 	if err != nil {
 		return Request{}, false
 	}
-	q := Request{Layout: "symcache", Form: FormSymCache, Name: s[1], Version: r.Version.Segment(), SymCache: r}
+	q := Request{Layout: SymCacheTree, Form: FormSymCache, Name: s[1], Version: r.Version.Segment(), SymCache: r}
 	if !r.HexOnly {
 		q.Lookups = []symfile.Lookup{{Name: symfile.Fold(r.Key.Name), ID: symfile.Fold(r.Key.ID.Breakpad()), Role: symfile.SymCacheFile}}
 	}
@@ -547,7 +547,7 @@ func matchAdmin(s []string) (Request, bool) {
 			return Request{}, false
 		}
 	}
-	r := Request{Form: FormAdmin, Layout: SymStore.name, Section: strings.Join(s, "/")}
+	r := Request{Form: FormAdmin, Layout: SymStore, Section: strings.Join(s, "/")}
 	if len(s) == 4 && isBucket(s[0], s[1]) {
 		s = s[1:]
 		r.Section = strings.Join(s, "/")

@@ -21,6 +21,7 @@ import (
 	"github.com/symdepot/symdepot/internal/depot"
 	"github.com/symdepot/symdepot/internal/transcode"
 	"github.com/symdepot/symdepot/internal/upstream"
+	"github.com/symdepot/symdepot/layout"
 	"github.com/symdepot/symdepot/symfile"
 	"github.com/symdepot/symdepot/symstore"
 )
@@ -311,8 +312,8 @@ func (c *Config) check() error {
 		if s.Dir == "" {
 			errs = append(errs, c.fault(0, at+".dir", "a folder is expected"))
 		}
-		if s.Layout != "" && s.Layout != upstream.Auto && !upstream.KnownLayout(s.Layout) {
-			errs = append(errs, c.fault(0, at+".layout", "no layout %q; there are auto, %s", s.Layout, strings.Join(upstream.Layouts, ", ")))
+		if _, err := layout.ParseFolder(s.Layout); err != nil {
+			errs = append(errs, c.fault(0, at+".layout", "%v", err))
 		}
 	}
 	for i, p := range c.PointerRoots {

@@ -19,6 +19,7 @@ import (
 	"github.com/symdepot/symdepot/internal/bucket"
 	"github.com/symdepot/symdepot/internal/depot"
 	"github.com/symdepot/symdepot/internal/upstream"
+	"github.com/symdepot/symdepot/layout"
 )
 
 var updateDocs = flag.Bool("update-docs", false, "write the tables of docs/config.md anew")
@@ -299,7 +300,7 @@ func TestConfigTags(t *testing.T) {
 			}
 		}
 	}
-	for k, f := range map[string]string{"layout": "auto", "casing": upstream.CasingDefault, "two_tier": upstream.TwoTierAuto} {
+	for k, f := range map[string]string{"layout": "auto", "casing": string(layout.CasingDefault), "two_tier": upstream.TwoTierAuto} {
 		if got := orDefault("", "", k); got != f {
 			t.Errorf("%s: %s", k, got)
 		}

@@ -58,12 +58,11 @@ func (c importCmd) Run(a *app) error {
 	if c.VerifyKey != "" || c.Unsigned {
 		return term.UsageError("--verify-key and --unsigned are for bundles; " + c.Tree + " is none")
 	}
-	if c.Layout == "auto" {
-		c.Layout = ""
-	} else if !upstream.KnownLayout(c.Layout) {
-		return term.UsageError(fmt.Sprintf("no layout %q; there are %s", c.Layout, strings.Join(upstream.Layouts, ", ")))
+	lay, err := layout.ParseFolder(c.Layout)
+	if err != nil {
+		return term.UsageError(err.Error())
 	}
-	im, err := c.prepare(a)
+	im, err := c.prepare(a, lay)
 	if err != nil {
 		return err
 	}
@@ -97,7 +96,7 @@ func (c importCmd) Run(a *app) error {
 }
 
 // prepare looks at the tree.
-func (c importCmd) prepare(a *app) (*importer, error) {
+func (c importCmd) prepare(a *app, lay layout.Layout) (*importer, error) {
 	abs, err := filepath.Abs(c.Tree)
 	if err == nil {
 		abs, err = filepath.EvalSymlinks(abs)
@@ -112,7 +111,7 @@ func (c importCmd) prepare(a *app) (*importer, error) {
 	if !info.IsDir() {
 		return nil, term.UsageError(c.Tree + " is no folder; symdepot add takes files and archives")
 	}
-	im := &importer{dir: abs, store: c.Origin, info: c.info(), layout: c.Layout, covered: map[string]bool{}, tried: map[blob.Ref]bool{}}
+	im := &importer{dir: abs, store: c.Origin, info: c.info(), layout: lay, covered: map[string]bool{}, tried: map[blob.Ref]bool{}}
 	if im.store == "" {
 		im.store = filepath.ToSlash(abs)
 	}
@@ -120,7 +119,7 @@ func (c importCmd) prepare(a *app) (*importer, error) {
 	if im.roots, err = pointerRoots(c.PointerRoot); err != nil {
 		return nil, err
 	}
-	if im.layout == "" {
+	if im.layout == (layout.Layout{}) {
 		im.layout, err = upstream.Detect(a.ctx, abs)
 	}
 	return im, err
@@ -132,7 +131,7 @@ type importer struct {
 	*adder
 	dir    string // of the tree, absolute
 	store  string // its address
-	layout string
+	layout layout.Layout
 	info   depot.TxInfo // what transactions without words of their own say
 	roots  []symstore.PointerRoot
 
@@ -163,13 +162,13 @@ func (im *importer) run() error {
 		}
 	}
 	switch im.layout {
-	case layout.SymStore.Name(), layout.Index2.Name():
+	case layout.SymStore, layout.Index2:
 		if im.symbols, err = symstore.Open(im.dir, symstore.Options{ReadOnly: true, PointerRoots: im.roots}); err != nil {
 			return err
 		}
 		defer im.symbols.Close()
 		err = im.transactions()
-	case layout.Unified.Name():
+	case layout.Unified:
 		err = im.bundles()
 	}
 	if err != nil {
@@ -419,15 +418,14 @@ func (im *importer) confirmed(place string, objects []symfile.Object) bool {
 	var req layout.Request
 	var err error
 	switch im.layout {
-	case upstream.Flat:
+	case layout.Flat:
 		return true
-	case layout.SymStore.Name(), layout.Index2.Name(), layout.SSQP.Name():
+	case layout.SymStore, layout.Index2, layout.SSQP:
 		if req, err = layout.Index2.Parse(place); err != nil {
 			req, err = layout.SymStore.Parse(place)
 		}
 	default:
-		l, _ := layout.ByName(im.layout)
-		req, err = l.Parse(place)
+		req, err = im.layout.Parse(place)
 	}
 	if err != nil {
 		return true
@@ -491,7 +489,7 @@ func (im *importer) report() error {
 			Known     tally  `json:"known"`
 			Skipped   int64  `json:"skipped"`
 			Misplaced int64  `json:"misplaced"`
-		}{"done", im.store, im.layout, im.dryRun, im.imported, im.before, im.failed, im.added, im.known, im.skipped, im.wrong})
+		}{"done", im.store, im.layout.Name(), im.dryRun, im.imported, im.before, im.failed, im.added, im.known, im.skipped, im.wrong})
 	}
 	w := im.a.stdout
 	word := "imported"

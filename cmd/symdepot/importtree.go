@@ -188,9 +188,9 @@ func (im *importer) own(rel string) bool {
 	first, _, _ := strings.Cut(rel, "/")
 	leaf := symfile.Fold(path.Base(rel))
 	switch im.layout {
-	case layout.SymStore.Name(), layout.Index2.Name():
+	case layout.SymStore, layout.Index2:
 		return strings.EqualFold(first, "000Admin") || leaf == "refs.ptr" || leaf == "file.ptr" || leaf == "pingme.txt" || leaf == "index2.txt"
-	case layout.Unified.Name():
+	case layout.Unified:
 		return first == "bundles" || strings.HasSuffix(leaf, ".meta") || path.Base(path.Dir(rel)) == "refs"
 	}
 	return false
@@ -246,16 +246,16 @@ func fileKey(path string, at time.Time) string {
 // its own.
 func (im *importer) nameOf(rel, own string) string {
 	switch im.layout {
-	case layout.Unified.Name():
+	case layout.Unified:
 		if n := im.metaName(rel); n != "" {
 			return n
 		}
-	case layout.SymStore.Name(), layout.Index2.Name(), layout.SSQP.Name(), layout.SlashSymbols.Name():
+	case layout.SymStore, layout.Index2, layout.SSQP, layout.SlashSymbols:
 		l := layout.SymStore
 		if _, err := layout.Index2.Parse(rel); err == nil {
 			l = layout.Index2
 		}
-		if r, err := l.Parse(rel); err == nil && (r.Layout == "symstore" || r.Layout == "slashsymbols") && r.Name != "" && !strings.HasPrefix(r.Name, "_.d") {
+		if r, err := l.Parse(rel); err == nil && (r.Layout == layout.SymStore || r.Layout == layout.SlashSymbols) && r.Name != "" && !strings.HasPrefix(r.Name, "_.d") {
 			return r.Name
 		}
 	}

@@ -20,6 +20,7 @@ import (
 	"github.com/symdepot/symdepot/internal/term"
 	"github.com/symdepot/symdepot/internal/transcode"
 	"github.com/symdepot/symdepot/internal/upstream"
+	"github.com/symdepot/symdepot/layout"
 	"github.com/symdepot/symdepot/symstore"
 )
 
@@ -121,11 +122,11 @@ func (c serveCmd) into(conf *Config) error {
 		conf.Transcoding.Programs = append(conf.Transcoding.Programs, p)
 	}
 	for _, v := range c.Store {
-		dir, arranged, err := storeFlagValue(v)
+		dir, lay, err := storeFlagValue(v)
 		if err != nil {
 			return err
 		}
-		conf.Stores = append(conf.Stores, storeEntry{Dir: dir, Layout: arranged})
+		conf.Stores = append(conf.Stores, storeEntry{Dir: dir, Layout: lay})
 	}
 	return nil
 }
@@ -279,11 +280,11 @@ func openStores(a *app, conf *Config) ([]*upstream.Folder, error) {
 	}
 	var list []*upstream.Folder
 	for _, s := range conf.Stores {
-		arranged := s.Layout
-		if arranged == upstream.Auto {
-			arranged = ""
+		lay, err := layout.ParseFolder(s.Layout)
+		if err != nil {
+			return list, fmt.Errorf("--store %s: %w", s.Dir, err)
 		}
-		f, err := upstream.OpenFolder(a.ctx, s.Dir, upstream.Options{Layout: arranged, PointerRoots: roots, AdminFiles: conf.AdminFiles})
+		f, err := upstream.OpenFolder(a.ctx, s.Dir, upstream.Options{Layout: lay, PointerRoots: roots, AdminFiles: conf.AdminFiles})
 		if err != nil {
 			return list, fmt.Errorf("--store %s: %w", s.Dir, err)
 		}
@@ -293,8 +294,8 @@ func openStores(a *app, conf *Config) ([]*upstream.Folder, error) {
 }
 
 // storeFlagValue takes a value of --store apart: a folder, whatever its name
-// is, or a folder and how it is arranged.
-func storeFlagValue(v string) (dir, arranged string, err error) {
+// is, or a folder and its layout.
+func storeFlagValue(v string) (dir, lay string, err error) {
 	if isDir(v) {
 		return v, "", nil
 	}
@@ -302,13 +303,12 @@ func storeFlagValue(v string) (dir, arranged string, err error) {
 	if i < 0 {
 		return v, "", nil
 	}
-	dir, arranged = v[:i], v[i+len(",layout="):]
-	if arranged == "auto" {
-		arranged = ""
-	} else if !upstream.KnownLayout(arranged) {
-		return "", "", term.UsageError(fmt.Sprintf("--store %s: no layout %q; there are auto, %s", v, arranged, strings.Join(upstream.Layouts, ", ")))
+	dir, lay = v[:i], v[i+len(",layout="):]
+	l, err := layout.ParseFolder(lay)
+	if err != nil {
+		return "", "", term.UsageError(fmt.Sprintf("--store %s: %v", v, err))
 	}
-	return dir, arranged, nil
+	return dir, l.Name(), nil
 }
 
 // pointerRoots reads the values of --pointer-root.

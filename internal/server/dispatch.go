@@ -157,7 +157,7 @@ func (s *Server) serve(x *exchange, r *http.Request) {
 		s.fail(x, err)
 		return
 	}
-	x.protocol = req.Layout
+	x.protocol = req.Layout.Name()
 	if req.Form == layout.FormSymCache {
 		s.symCache(x, r, &req)
 		return

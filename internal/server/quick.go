@@ -316,7 +316,7 @@ func (s *Server) record(q *head, start time.Time, generation uint64) (*answer, e
 			return a, nil // what can be made may be made without anything being added
 		}
 		if err == nil && s.symbols.Absent(context.Background(), req) {
-			if absence := s.hot.absence(req.Layout, key.target); absence != nil {
+			if absence := s.hot.absence(req.Layout.Name(), key.target); absence != nil {
 				if req.Form == layout.FormFile {
 					absence.wanted = &req
 				}

@@ -47,7 +47,7 @@ func (s *Server) symbol(x *exchange, r *http.Request, req *layout.Request) {
 		s.redirect(x, r, x.who.below()+req.Prefix+"/"+f.Redirect)
 		return
 	}
-	if req.Layout == "debuginfod" {
+	if req.Layout == layout.Debuginfod {
 		if err := s.debuginfodHeaders(h, r, f); err != nil {
 			s.fail(x, err)
 			return

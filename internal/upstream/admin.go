@@ -24,7 +24,7 @@ const maxAdmin = 64 << 20
 func (f *Folder) Admin(ctx context.Context, name string) (text []byte, changed time.Time, err error) {
 	parts := strings.Split(name, "/")
 	switch f.Layout(ctx) {
-	case layout.SymStore.Name(), layout.Index2.Name():
+	case layout.SymStore, layout.Index2:
 	default:
 		return nil, changed, fs.ErrNotExist
 	}

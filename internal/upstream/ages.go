@@ -20,13 +20,13 @@ const maxKeys = 8
 // attempt is a candidate, and what an answer has to be.
 type attempt struct {
 	l symfile.Lookup
-	c candidate
+	c layout.Place
 }
 
 // otherKeys lists where a PDB may be that is not there under the key that was
 // asked for: under another of its own keys, or one of equal GUID and higher age,
 // the closest first. Only the folders of that name or id are read, once.
-func (f *Folder) otherKeys(arranged string, req *layout.Request) []attempt {
+func (f *Folder) otherKeys(lay layout.Layout, req *layout.Request) []attempt {
 	if req.Age == nil || req.Form != layout.FormFile {
 		return nil
 	}
@@ -36,18 +36,16 @@ func (f *Folder) otherKeys(arranged string, req *layout.Request) []attempt {
 			continue
 		}
 		l.Role &= symfile.Debug | symfile.Compressed
-		switch arranged {
-		case layout.SymStore.Name(), layout.SSQP.Name(), layout.BreakpadTree.Name(), layout.Index2.Name(), layout.Native.Name():
+		switch lay {
+		case layout.SymStore, layout.SSQP, layout.BreakpadTree, layout.Index2, layout.Native:
 			if l.Name != "" {
 				list = append(list, f.otherNamed(req, l)...)
 			}
-		case layout.Unified.Name():
+		case layout.Unified:
 			list = append(list, f.otherUnified(req, l)...)
-		case Flat:
-			p := &places{req: req, l: l}
-			p.flat()
-			for _, c := range p.list {
-				c.verify, c.older = false, true
+		case layout.Flat:
+			for _, c := range layout.Flat.Candidates(req, l) {
+				c.Verify, c.HigherAge = false, true
 				list = append(list, attempt{l, c})
 			}
 		}
@@ -59,7 +57,7 @@ func (f *Folder) otherKeys(arranged string, req *layout.Request) []attempt {
 func (f *Folder) otherNamed(req *layout.Request, l symfile.Lookup) []attempt {
 	guid := req.Age.GUID.Lower()
 	var own, higher []string
-	for _, dir := range nameFolders(l.Name) {
+	for _, dir := range layout.NameFolders(l.Name) {
 		at, ok := f.tree.find(dir...)
 		if !ok {
 			continue
@@ -77,18 +75,16 @@ func (f *Folder) otherNamed(req *layout.Request, l symfile.Lookup) []attempt {
 	}
 	var list []attempt
 	for _, key := range own {
-		p := &places{req: req, l: l}
-		p.file(l.Name, key)
-		for _, c := range p.list {
-			c.verify = true // what is asked for may be one of its keys
+		at := l
+		at.ID = key
+		for _, c := range layout.SymStore.Candidates(req, at) {
+			c.Verify = true // what is asked for may be one of its keys
 			list = append(list, attempt{l, c})
 		}
 	}
 	for _, key := range closest(higher) {
 		l.ID = key
-		p := &places{req: req, l: l}
-		p.file(l.Name, key)
-		for _, c := range p.list {
+		for _, c := range layout.SymStore.Candidates(req, l) {
 			list = append(list, attempt{l, c})
 		}
 	}
@@ -111,7 +107,7 @@ func (f *Folder) otherUnified(req *layout.Request, l symfile.Lookup) []attempt {
 	var list []attempt
 	for _, id := range closest(higher) {
 		l.ID = id
-		for _, c := range candidates(layout.Unified.Name(), req, l) {
+		for _, c := range layout.Unified.Candidates(req, l) {
 			list = append(list, attempt{l, c})
 		}
 	}
@@ -144,9 +140,9 @@ func older(o objfile.Object, age *layout.PDBAge) bool {
 }
 
 // openOther opens the first of the other keys that is an answer.
-func (f *Folder) openOther(ctx context.Context, arranged string, req *layout.Request) (*File, error) {
+func (f *Folder) openOther(ctx context.Context, lay layout.Layout, req *layout.Request) (*File, error) {
 	absent := fs.ErrNotExist
-	for _, a := range f.otherKeys(arranged, req) {
+	for _, a := range f.otherKeys(lay, req) {
 		found, err := f.try(ctx, req, a.l, a.c)
 		switch {
 		case err == nil:

@@ -8,6 +8,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/symdepot/symdepot/layout"
+
 	"github.com/symdepot/symdepot/symstore"
 )
 
@@ -114,12 +116,12 @@ func TestHigherAge(t *testing.T) {
 // both, by its build-id alone, wherever the layout keeps it.
 func TestUnstripped(t *testing.T) {
 	whole, stripped := testdata(t, "elf/prog-sha1"), testdata(t, "elf/prog-sha1.stripped")
-	for at, arranged := range map[string]string{
-		"ad/" + progID[2:]:                  "gdb",
-		".build-id/ad/" + progID[2:]:        "gdb",
-		"ad/" + progID[2:] + "/executable":  "unified",
-		"buildid/" + progID + "/executable": "debuginfod",
-		progID + "/executable":              "debuginfod",
+	for at, lay := range map[string]layout.Layout{
+		"ad/" + progID[2:]:                  layout.GDB,
+		".build-id/ad/" + progID[2:]:        layout.GDB,
+		"ad/" + progID[2:] + "/executable":  layout.Unified,
+		"buildid/" + progID + "/executable": layout.Debuginfod,
+		progID + "/executable":              layout.Debuginfod,
 	} {
 		for _, c := range []struct {
 			body  []byte
@@ -127,7 +129,7 @@ func TestUnstripped(t *testing.T) {
 		}{{whole, true}, {stripped, false}} {
 			dir := t.TempDir()
 			put(t, dir, at, c.body)
-			f := open(t, dir, Options{Layout: arranged})
+			f := open(t, dir, Options{Layout: lay})
 			if b, err := get(t, f, "buildid/"+progID+"/executable"); err != nil || !bytes.Equal(b, c.body) {
 				t.Errorf("%s: executable: %d bytes, %v", at, len(b), err)
 			}

@@ -257,7 +257,7 @@ func (w *wire) Read(b []byte) (int, error) {
 }
 
 // body makes a reply of an answer's content.
-func (x *question) body(p place, a *answer) (*Reply, error) {
+func (x *question) body(p layout.Place, a *answer) (*Reply, error) {
 	h := x.h
 	page := a.isHTML()
 	if x.ask.Request.Form == layout.FormSymCache && !page {
@@ -286,7 +286,7 @@ func (x *question) body(p place, a *answer) (*Reply, error) {
 		outer.close()
 		return nil, err
 	}
-	if !p.exact && (p.packed || !leaveAlone(p.parts[len(p.parts)-1])) {
+	if !p.Exact && (p.Packed || !leaveAlone(p.Parts[len(p.Parts)-1])) {
 		if inner, err = decodeContainer(br, length, x.limit, h.cfg.TempDir); err != nil {
 			inner.close()
 			outer.close()
@@ -325,19 +325,19 @@ func (x *question) blame(a *answer, err error) error {
 }
 
 // look reads the first bytes: enough to tell a web page from a file.
-func (x *question) look(p place, a *answer, br *bufio.Reader, page bool) error {
+func (x *question) look(p layout.Place, a *answer, br *bufio.Reader, page bool) error {
 	h := x.h
 	head, err := br.Peek(1)
 	switch {
 	case len(head) == 0 && errors.Is(err, io.EOF):
-		if p.exact && x.ask.Request.Form != layout.FormSymCache {
+		if p.Exact && x.ask.Request.Form != layout.FormSymCache {
 			return nil // source files may be empty
 		}
 		return h.failed(ClassAbsent, "an empty file")
 	case len(head) == 0:
 		return a.failure(err)
 	}
-	if !page && !p.exact {
+	if !page && !p.Exact {
 		switch head[0] {
 		case '<', ' ', '\t', '\r', '\n', 0xef:
 			head, _ = br.Peek(512)
@@ -350,7 +350,7 @@ func (x *question) look(p place, a *answer, br *bufio.Reader, page bool) error {
 		}
 	}
 	switch {
-	case !page || p.exact && strings.HasPrefix(a.lookupID(x), "sha1-"):
+	case !page || p.Exact && strings.HasPrefix(a.lookupID(x), "sha1-"):
 		return nil
 	case a.away:
 		return h.failed(ClassBroken, "a web page of %s: a login page?", a.at.Host)

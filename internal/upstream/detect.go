@@ -15,25 +15,6 @@ import (
 	"github.com/symdepot/symdepot/symstore"
 )
 
-// Flat is the arrangement of a folder without any: files beside each other.
-const Flat = "flat"
-
-// Layouts are the arrangements of a tree on disk: names of layouts, and Flat.
-var Layouts = []string{
-	layout.SymStore.Name(), layout.Index2.Name(), layout.SSQP.Name(), layout.BreakpadTree.Name(), layout.Unified.Name(),
-	layout.GDB.Name(), layout.LLDB.Name(), layout.Debuginfod.Name(), layout.SlashSymbols.Name(), layout.Native.Name(), Flat,
-}
-
-// KnownLayout reports whether a tree on disk can be arranged like that.
-func KnownLayout(name string) bool {
-	for _, l := range Layouts {
-		if l == name {
-			return true
-		}
-	}
-	return false
-}
-
 const (
 	sampleFiles = 400  // files looked at to find out an arrangement
 	sampleSteps = 4000 // names read for that
@@ -41,34 +22,35 @@ const (
 	sampleWide  = 12   // files and folders looked at of one folder below the first
 )
 
-// Detect finds out how the files in dir are arranged: by the marks of symbol
-// stores, else by the paths of some of its files. Flat is also the answer when
-// nothing fits.
-func Detect(ctx context.Context, dir string) (string, error) {
-	for mark, name := range map[string]string{"index2.txt": layout.Index2.Name(), ".build-id": layout.GDB.Name()} {
+// Detect detects the layout of the files in dir: by the marks of symbol stores,
+// else by the paths of some of its files. Flat is also the answer when no layout
+// fits.
+func Detect(ctx context.Context, dir string) (layout.Layout, error) {
+	var none layout.Layout
+	for mark, lay := range map[string]layout.Layout{"index2.txt": layout.Index2, ".build-id": layout.GDB} {
 		if _, err := os.Stat(filepath.Join(dir, mark)); err == nil {
-			return name, nil
+			return lay, nil
 		}
 	}
 	tiers, err := symstore.Detect(dir)
 	if err != nil {
-		return "", fmt.Errorf("detect the layout of %s: %w", dir, err)
+		return none, fmt.Errorf("detect the layout of %s: %w", dir, err)
 	}
 	for _, mark := range []string{"000Admin", "000admin", "pingme.txt"} {
 		if _, err := os.Stat(filepath.Join(dir, mark)); err == nil {
 			if tiers == symstore.Two {
-				return layout.Index2.Name(), nil
+				return layout.Index2, nil
 			}
-			return layout.SymStore.Name(), nil
+			return layout.SymStore, nil
 		}
 	}
-	s := sampler{ctx: ctx, votes: map[string]int{}}
+	s := sampler{ctx: ctx, votes: map[layout.Layout]int{}}
 	if s.root, err = os.OpenRoot(dir); err != nil {
-		return "", err
+		return none, err
 	}
 	defer s.root.Close()
 	if err := s.walk(".", nil); err != nil {
-		return "", fmt.Errorf("detect the layout of %s: %w", dir, err)
+		return none, fmt.Errorf("detect the layout of %s: %w", dir, err)
 	}
 	return s.winner(), nil
 }
@@ -78,7 +60,7 @@ type sampler struct {
 	ctx          context.Context
 	root         *os.Root
 	files, steps int
-	votes        map[string]int
+	votes        map[layout.Layout]int
 }
 
 func (s *sampler) walk(dir string, parts []string) error {
@@ -129,38 +111,38 @@ func (s *sampler) vote(p string) {
 			continue
 		}
 		switch r.Layout {
-		case "breakpad":
+		case layout.BreakpadTree:
 			l = layout.BreakpadTree
-		case "slashsymbols":
+		case layout.SlashSymbols:
 			l = layout.SlashSymbols
-		case "native":
+		case layout.Native:
 			s.files-- // a source bundle stands in many layouts
 			return
 		}
-		s.votes[l.Name()]++
+		s.votes[l]++
 		return
 	}
 }
 
 // winner returns the layout of most paths, or native if several are at home.
-func (s *sampler) winner() string {
-	best, most, sum, native := Flat, 0, 0, 0
-	for _, name := range Layouts {
-		n := s.votes[name]
+func (s *sampler) winner() layout.Layout {
+	best, most, sum, native := layout.Flat, 0, 0, 0
+	for _, l := range layout.Folders() {
+		n := s.votes[l]
 		sum += n
-		switch name {
-		case layout.SymStore.Name(), layout.BreakpadTree.Name(), layout.GDB.Name(), layout.LLDB.Name():
+		switch l {
+		case layout.SymStore, layout.BreakpadTree, layout.GDB, layout.LLDB:
 			native += n
 		}
 		if n > most {
-			best, most = name, n
+			best, most = l, n
 		}
 	}
 	if most == 0 || most*2 < s.files-sum {
-		return Flat // what fits does so by chance
+		return layout.Flat // what fits does so by chance
 	}
 	if most < sum && native > most {
-		return layout.Native.Name()
+		return layout.Native
 	}
 	return best
 }

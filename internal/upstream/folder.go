@@ -27,8 +27,8 @@ import (
 // Options of a folder. The zero value finds the layout out and follows pointers
 // inside the folder only.
 type Options struct {
-	// Layout is one of Layouts; empty: it is found out.
-	Layout string
+	// Layout is one of layout.Folders; zero: it is detected.
+	Layout layout.Layout
 	// PointerRoots are the folders inside which the pointers of a symbol
 	// store are followed.
 	PointerRoots []symstore.PointerRoot
@@ -52,9 +52,9 @@ type Folder struct {
 	store *symstore.Store
 	shelf *shelf
 
-	mu       sync.Mutex
-	arranged string    // guarded by mu
-	looked   time.Time // guarded by mu; when the layout was found out
+	mu     sync.Mutex
+	layout layout.Layout // guarded by mu
+	looked time.Time     // guarded by mu; when the layout was found out
 }
 
 // OpenFolder opens the tree in dir.
@@ -62,16 +62,13 @@ func OpenFolder(ctx context.Context, dir string, opt Options) (*Folder, error) {
 	if opt.Now == nil {
 		opt.Now = time.Now
 	}
-	if opt.Layout != "" && !KnownLayout(opt.Layout) {
-		return nil, fmt.Errorf("no layout %q", opt.Layout)
-	}
 	abs, err := filepath.Abs(dir)
 	if err != nil {
 		return nil, err
 	}
-	f := &Folder{dir: abs, opt: opt, arranged: opt.Layout, looked: opt.Now(), shelf: newShelf(opt.TempDir, opt.MaxUnpacked)}
-	if f.arranged == "" {
-		if f.arranged, err = Detect(ctx, abs); err != nil {
+	f := &Folder{dir: abs, opt: opt, layout: opt.Layout, looked: opt.Now(), shelf: newShelf(opt.TempDir, opt.MaxUnpacked)}
+	if f.layout == (layout.Layout{}) {
+		if f.layout, err = Detect(ctx, abs); err != nil {
 			return nil, err
 		}
 	}
@@ -94,18 +91,18 @@ func (f *Folder) Close() error {
 // Dir returns the folder's absolute path.
 func (f *Folder) Dir() string { return f.dir }
 
-// Layout returns how the folder is arranged. One that was empty is looked at
-// again from time to time.
-func (f *Folder) Layout(ctx context.Context) string {
+// Layout returns the layout of the folder. Where it is detected, one that was
+// empty is looked at again from time to time.
+func (f *Folder) Layout(ctx context.Context) layout.Layout {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if now := f.opt.Now(); f.opt.Layout == "" && f.arranged == Flat && now.Sub(f.looked) >= expiry {
+	if now := f.opt.Now(); f.opt.Layout == (layout.Layout{}) && f.layout == layout.Flat && now.Sub(f.looked) >= expiry {
 		f.looked = now
 		if l, err := Detect(ctx, f.dir); err == nil {
-			f.arranged = l
+			f.layout = l
 		}
 	}
-	return f.arranged
+	return f.layout
 }
 
 // File is an answer. It must be closed.
@@ -132,9 +129,9 @@ func (f *Folder) Open(ctx context.Context, req layout.Request) (*File, error) {
 		return nil, fs.ErrNotExist
 	}
 	absent := fs.ErrNotExist
-	arranged := f.Layout(ctx)
+	lay := f.Layout(ctx)
 	for _, l := range req.Lookups {
-		for _, c := range candidates(arranged, &req, l) {
+		for _, c := range lay.Candidates(&req, l) {
 			found, err := f.try(ctx, &req, l, c)
 			switch {
 			case err == nil:
@@ -147,7 +144,7 @@ func (f *Folder) Open(ctx context.Context, req layout.Request) (*File, error) {
 			}
 		}
 	}
-	if found, err := f.openOther(ctx, arranged, &req); err != fs.ErrNotExist {
+	if found, err := f.openOther(ctx, lay, &req); err != fs.ErrNotExist {
 		return found, err
 	}
 	return nil, absent
@@ -166,17 +163,17 @@ func unanswered(err error) (absent, failed error) {
 var errOther = errors.New("the file is another than its place says")
 
 // try opens one candidate.
-func (f *Folder) try(ctx context.Context, req *layout.Request, l symfile.Lookup, c candidate) (*File, error) {
-	name, ok := f.tree.find(c.parts...)
+func (f *Folder) try(ctx context.Context, req *layout.Request, l symfile.Lookup, c layout.Place) (*File, error) {
+	name, ok := f.tree.find(c.Parts...)
 	if !ok {
 		return nil, fs.ErrNotExist
 	}
 	var file *os.File
 	var info fs.FileInfo
 	var err error
-	if c.pointer {
-		file, info, err = f.follow(c.parts)
-		c.verify = true // a pointer to a pointer, or to what was there before
+	if c.Pointer {
+		file, info, err = f.follow(c.Parts)
+		c.Verify = true // a pointer to a pointer, or to what was there before
 	} else {
 		file, info, err = f.tree.open(name)
 	}
@@ -184,9 +181,9 @@ func (f *Folder) try(ctx context.Context, req *layout.Request, l symfile.Lookup,
 		return nil, err
 	}
 	a := &File{ReaderAt: file, Size: info.Size(), ModTime: info.ModTime(), Path: filepath.Join(f.dir, filepath.FromSlash(name)), Name: path.Base(name), Plain: file, close: file.Close}
-	if c.pointer {
-		a.Path, a.Name = file.Name(), c.parts[len(c.parts)-3]
-	} else if c.packed && req.Form == layout.FormFile {
+	if c.Pointer {
+		a.Path, a.Name = file.Name(), c.Parts[len(c.Parts)-3]
+	} else if c.Packed && req.Form == layout.FormFile {
 		a.Name = req.Name
 	}
 	if l.Role == symfile.Symbols {
@@ -198,7 +195,7 @@ func (f *Folder) try(ctx context.Context, req *layout.Request, l symfile.Lookup,
 		if err := f.unpack(ctx, a, key); err != nil {
 			return nil, fmt.Errorf("%s: %w", a.Path, err)
 		}
-	} else if c.packed && packingOf(file) != packedCab {
+	} else if c.Packed && packingOf(file) != packedCab {
 		// A name that ends like a cabinet's, and is none.
 		return nil, errors.Join(fmt.Errorf("%s: %w", a.Path, errOther), a.Close())
 	}
@@ -257,29 +254,29 @@ func (f *Folder) unpack(ctx context.Context, a *File, key string) error {
 const magicMSFZ = "Microsoft MSFZ Container\r\n\x1aALD"
 
 // check looks into a file where its place does not say enough.
-func (f *Folder) check(ctx context.Context, a *File, req *layout.Request, l symfile.Lookup, c candidate) error {
+func (f *Folder) check(ctx context.Context, a *File, req *layout.Request, l symfile.Lookup, c layout.Place) error {
 	var magic [len(magicMSFZ)]byte
 	if n, _ := a.ReadAt(magic[:], 0); string(magic[:n]) == magicMSFZ {
 		a.Kind = symfile.MSFZ
 	}
 	// A client that did not say that it reads the container would take it for
 	// a damaged PDB.
-	if a.Kind == symfile.MSFZ && l.Role&symfile.Compressed == 0 || a.Kind != symfile.MSFZ && c.msfz {
+	if a.Kind == symfile.MSFZ && l.Role&symfile.Compressed == 0 || a.Kind != symfile.MSFZ && c.MSFZ {
 		return fs.ErrNotExist
 	}
-	if c.text {
+	if c.Text {
 		var head [7]byte
 		if n, _ := a.ReadAt(head[:], 0); string(head[:n]) != "MODULE " {
 			return errOther
 		}
 	}
-	if !c.verify && !c.older {
+	if !c.Verify && !c.HigherAge {
 		return nil
 	}
 	r, size := io.ReaderAt(a), a.Size
-	if c.packed && Packed(a) {
+	if c.Packed && Packed(a) {
 		// A cabinet that is wanted as such is judged by what is in it.
-		name, _ := f.tree.find(c.parts...)
+		name, _ := f.tree.find(c.Parts...)
 		twin, _, err := f.tree.open(name)
 		if err != nil {
 			return err
@@ -303,7 +300,7 @@ func (f *Folder) check(ctx context.Context, a *File, req *layout.Request, l symf
 		if o.Deflated != 0 || o.Offset != 0 {
 			continue // the answer is the whole file
 		}
-		if c.older && older(o, req.Age) {
+		if c.HigherAge && older(o, req.Age) {
 			return nil
 		}
 		for _, alias := range o.Aliases() {

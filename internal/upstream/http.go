@@ -22,27 +22,6 @@ import (
 	"github.com/symdepot/symdepot/symstore"
 )
 
-// Arrangements of servers that no tree on disk has.
-const (
-	// Auto is a server that nobody described: it is asked as the client asked.
-	Auto = "auto"
-	// SymCacheServer transcodes for Windows Performance Analyzer.
-	SymCacheServer = "symcache"
-)
-
-// HTTPLayouts are the arrangements of servers.
-var HTTPLayouts = []string{
-	Auto, layout.SymStore.Name(), layout.Index2.Name(), layout.SSQP.Name(), layout.BreakpadTree.Name(), layout.Unified.Name(),
-	layout.GDB.Name(), layout.LLDB.Name(), layout.Debuginfod.Name(), layout.SlashSymbols.Name(), layout.Native.Name(), SymCacheServer,
-}
-
-// The values of HTTPConfig.Casing; the empty string is CasingDefault.
-const (
-	CasingDefault = "default" // as the layout spells it
-	CasingUpper   = "uppercase"
-	CasingLower   = "lowercase"
-)
-
 // The values of HTTPConfig.TwoTier; the empty string is TwoTierAuto.
 const (
 	TwoTierAuto = "auto" // index2.txt is asked for
@@ -76,8 +55,8 @@ type Credentials struct {
 type HTTPConfig struct {
 	Name        string
 	URL         string // its query is kept on every request
-	Layout      string // one of HTTPLayouts; empty: Auto
-	Casing      string
+	Layout      string // a name of layout.Servers; empty: auto
+	Casing      string // "default", "uppercase" or "lowercase"; empty: as the layout spells names
 	TwoTier     string
 	Header      http.Header // sent to this server only
 	Credentials Credentials
@@ -113,7 +92,7 @@ type HTTP struct {
 	cfg     HTTPConfig
 	base    *url.URL // without user and final slash
 	shown   string   // base as it may be shown
-	spell   spelling
+	dialect layout.Dialect
 	agent   string
 	basic   string // the Authorization header, or empty
 	headers headersFile
@@ -161,8 +140,8 @@ func (h *HTTP) options() error {
 		what    string
 		allowed []string // the first is the default
 	}{
-		{&c.Layout, "layout", HTTPLayouts},
-		{&c.Casing, "casing", []string{CasingDefault, CasingUpper, CasingLower}},
+		{&c.Layout, "layout", layout.Names(layout.Servers())},
+		{&c.Casing, "casing", []string{string(layout.CasingDefault), string(layout.CasingUpper), string(layout.CasingLower)}},
 		{&c.TwoTier, "two_tier", []string{TwoTierAuto, TwoTierYes, TwoTierNo}},
 	} {
 		if *o.value == "" {
@@ -187,23 +166,24 @@ func (h *HTTP) options() error {
 	if c.MaxBytes <= 0 {
 		c.MaxBytes = defaultMax
 	}
+	lay, _ := layout.ServerByName(c.Layout)
 	h.agent = c.UserAgent
 	last := symfile.Fold(h.base.Path[strings.LastIndexByte(h.base.Path, '/')+1:])
-	h.spell = spelling{arranged: c.Layout, casing: c.Casing, packed: !c.NoCompressed, pointers: !c.NoPointers, inside: last == "buildid" || last == ".build-id"}
+	h.dialect = layout.Dialect{Layout: lay, Casing: layout.Casing(c.Casing), Cabinets: !c.NoCompressed, Pointers: !c.NoPointers, Inside: last == "buildid" || last == ".build-id"}
 	h.tier.needed = c.TwoTier == TwoTierAuto
-	switch c.Layout {
-	case layout.SymStore.Name(), layout.SSQP.Name(), Auto, layout.Native.Name():
+	switch lay {
+	case layout.SymStore, layout.SSQP, layout.Auto, layout.Native:
 		if h.agent == "" {
 			h.agent = microsoftAgent
 		}
 		// Only symsrv's own kind of server is divided.
-		h.tier.needed = h.tier.needed && c.Layout != layout.SSQP.Name() && c.Layout != layout.Native.Name()
-		h.spell.two = c.TwoTier == TwoTierYes
-	case layout.Index2.Name():
+		h.tier.needed = h.tier.needed && lay != layout.SSQP && lay != layout.Native
+		h.dialect.TwoTier = c.TwoTier == TwoTierYes
+	case layout.Index2:
 		if h.agent == "" {
 			h.agent = microsoftAgent
 		}
-		h.tier.needed, h.spell.two = false, c.TwoTier != TwoTierNo
+		h.tier.needed, h.dialect.TwoTier = false, c.TwoTier != TwoTierNo
 	default:
 		if h.agent == "" {
 			h.agent = plainAgent
@@ -245,7 +225,7 @@ func (h *HTTP) Name() string { return h.cfg.Name }
 // Traits says whether the server speaks the SymCache protocol, and its id once
 // it has answered.
 func (h *HTTP) Traits() Traits {
-	t := Traits{SymCacheServer: h.cfg.Layout == SymCacheServer}
+	t := Traits{SymCacheServer: h.dialect.Layout == layout.SymCacheTree}
 	if id := h.peer.Load(); id != nil {
 		t.ServerID = *id
 	}
@@ -275,14 +255,14 @@ func (h *HTTP) Fetch(ctx context.Context, ask Ask) (*Reply, error) {
 			return reply, err
 		}
 	}
-	spell := h.spell
+	dialect := h.dialect
 	if h.tier.needed && mayBeTwo(&ask.Request) {
 		var err error
-		if spell.two, err = h.isTwoTier(ctx, x); err != nil {
+		if dialect.TwoTier, err = h.isTwoTier(ctx, x); err != nil {
 			return nil, err
 		}
 	}
-	places := spell.places(&ask.Request)
+	places := dialect.Places(&ask.Request)
 	if len(places) == 0 {
 		return nil, h.failed(ClassSkipped, "a %s server has no such thing", h.cfg.Layout)
 	}
@@ -309,7 +289,7 @@ var errNotThere = errors.New("no such file")
 // mayBeTwo reports whether tiers make a difference to a request.
 func mayBeTwo(r *layout.Request) bool {
 	switch r.Layout {
-	case layout.Debuginfod.Name(), layout.GDB.Name(), layout.LLDB.Name(), layout.Unified.Name(), layout.SlashSymbols.Name():
+	case layout.Debuginfod, layout.GDB, layout.LLDB, layout.Unified, layout.SlashSymbols:
 		return false
 	}
 	return r.Form == layout.FormFile
@@ -363,7 +343,7 @@ func (h *HTTP) unshow(shown string) (*url.URL, bool) {
 }
 
 // header returns what is sent to the server itself.
-func (x *question) header(p place) (http.Header, error) {
+func (x *question) header(p layout.Place) (http.Header, error) {
 	h, out := x.h, http.Header{}
 	extra, err := h.headers.get()
 	if err != nil {
@@ -387,7 +367,7 @@ func (x *question) header(p place) (http.Header, error) {
 		out.Set("User-Agent", h.agent)
 	}
 	out.Set("Accept", "*/*")
-	if !p.exact && !p.pointer {
+	if !p.Exact && !p.Pointer {
 		for _, l := range x.ask.Request.Lookups {
 			if l.Role&symfile.Compressed != 0 && l.Role != symfile.Compressed {
 				out.Set("Accept", "application/msfz0, */*;q=0.9")
@@ -423,7 +403,7 @@ func (x *question) hops(out http.Header) {
 	}
 	out.Set("Via", strings.Join(via, ", "))
 	out.Set(HopHeader, strings.Join(list, ", "))
-	if x.ask.Request.Layout == layout.Debuginfod.Name() || x.h.cfg.Layout == layout.Debuginfod.Name() {
+	if x.ask.Request.Layout == layout.Debuginfod || x.h.dialect.Layout == layout.Debuginfod {
 		out.Set("X-Forwarded-For", strings.Join(list, ", "))
 	}
 }
@@ -441,12 +421,12 @@ func isToken(s string) bool {
 }
 
 // attempt asks for one place.
-func (x *question) attempt(ctx context.Context, p place) (*Reply, error) {
+func (x *question) attempt(ctx context.Context, p layout.Place) (*Reply, error) {
 	header, err := x.header(p)
 	if err != nil {
 		return nil, x.h.failed(ClassBroken, "%w", err)
 	}
-	a, err := x.exchange(ctx, []*url.URL{x.h.url(p.parts)}, header)
+	a, err := x.exchange(ctx, []*url.URL{x.h.url(p.Parts)}, header)
 	if err != nil {
 		return nil, err
 	}
@@ -454,10 +434,10 @@ func (x *question) attempt(ctx context.Context, p place) (*Reply, error) {
 }
 
 // answer makes a reply of what a server said. It closes a on failure.
-func (x *question) answer(ctx context.Context, p place, a *answer) (*Reply, error) {
+func (x *question) answer(ctx context.Context, p layout.Place, a *answer) (*Reply, error) {
 	var reply *Reply
 	err := x.loop(a, x.refusal(a))
-	if err == nil && p.pointer {
+	if err == nil && p.Pointer {
 		defer a.end()
 		to, err := x.pointer(a)
 		if err != nil {
@@ -502,7 +482,7 @@ func (x *question) pointer(a *answer) (*url.URL, error) {
 // follow fetches what a pointer leads to: an address that nobody here named.
 func (x *question) follow(ctx context.Context, from *answer, to *url.URL) (*Reply, error) {
 	h := x.h
-	p := place{parts: []string{x.ask.Request.Name}}
+	p := layout.Place{Parts: []string{x.ask.Request.Name}}
 	if err := hopAllowed([]*url.URL{h.base, from.at}, to); err != nil {
 		return nil, h.failed(ClassAbsent, "the server's pointer: %w", err)
 	}
@@ -623,7 +603,7 @@ func (x *question) resume(ctx context.Context, r *Resume) (*Reply, error) {
 		return nil, nil
 	}
 	segs := strings.Split(u.Path, "/")
-	p := place{parts: []string{segs[len(segs)-1]}, exact: x.ask.Request.Form != layout.FormFile}
+	p := layout.Place{Parts: []string{segs[len(segs)-1]}, Exact: x.ask.Request.Form != layout.FormFile}
 	header, err := x.header(p)
 	if err != nil {
 		return nil, h.failed(ClassBroken, "%w", err)
@@ -667,7 +647,7 @@ func (x *question) rest(r *Resume, a *answer) (*Reply, error) {
 	if total > x.limit {
 		return nil, x.h.failed(ClassTooLarge, "%w: %d", errTooLarge, total)
 	}
-	reply := x.reply(place{parts: []string{r.Path[strings.LastIndexByte(r.Path, '/')+1:]}}, a)
+	reply := x.reply(layout.Place{Parts: []string{r.Path[strings.LastIndexByte(r.Path, '/')+1:]}}, a)
 	reply.Path, reply.Tag, reply.Offset, reply.Size = r.Path, r.Tag, from, total
 	reply.Body = newBody(x, a, &plain{Reader: x.wire(a), size: total, release: func() {}}, nil, from, total)
 	return reply, nil
@@ -690,7 +670,7 @@ func contentRange(s string) (from, total int64, ok bool) {
 }
 
 // reply fills in what headers say.
-func (x *question) reply(p place, a *answer) *Reply {
+func (x *question) reply(p layout.Place, a *answer) *Reply {
 	head := a.resp.Header
 	r := &Reply{Size: -1, Path: x.h.show(a.named), Name: x.name(p, a), CodeInfo: a.codeInfo}
 	if at, err := http.ParseTime(head.Get("Last-Modified")); err == nil && at.Unix() > 0 {
@@ -708,16 +688,16 @@ func (x *question) reply(p place, a *answer) *Reply {
 }
 
 // name is the file's name as the server spells it.
-func (x *question) name(p place, a *answer) string {
+func (x *question) name(p layout.Place, a *answer) string {
 	if a.codeInfo != "" {
 		name, _, _ := strings.Cut(a.codeInfo, "/")
 		return name
 	}
-	leaf := p.parts[len(p.parts)-1]
+	leaf := p.Parts[len(p.Parts)-1]
 	if n := symfile.BaseName(a.resp.Header.Get("X-Debuginfod-File")); symfile.ValidName(n) {
 		return n
 	}
-	if x.ask.Request.Name != "" && (p.packed || len(p.parts) < 3 || !strings.Contains(leaf, ".")) {
+	if x.ask.Request.Name != "" && (p.Packed || len(p.Parts) < 3 || !strings.Contains(leaf, ".")) {
 		return x.ask.Request.Name
 	}
 	return leaf

@@ -30,6 +30,11 @@ import (
 	"github.com/symdepot/symdepot/layout"
 )
 
+const (
+	hex40 = "180a373d6afbabf0eb1f09be1bc45bd796a71085"
+	guid1 = "497b72f6390a44fc878e5a2d63b6cc4b"
+)
+
 // theirs is a server whose answers a test writes.
 type theirs struct {
 	*httptest.Server
@@ -277,7 +282,7 @@ func TestNamesLeftAlone(t *testing.T) {
 		"buildid/" + hex40 + "/source/a/b.txt.gz": "/buildid/" + hex40 + "/source/a/b.txt.gz",
 	} {
 		s := serve(t, map[string]http.HandlerFunc{want: give(packed)})
-		r, b, err := load(t, source(t, HTTPConfig{URL: s.URL, Layout: Auto}, DialerOptions{}), wish(t, p))
+		r, b, err := load(t, source(t, HTTPConfig{URL: s.URL, Layout: "auto"}, DialerOptions{}), wish(t, p))
 		if err != nil || !bytes.Equal(b, packed) || r.Size != int64(len(packed)) {
 			t.Errorf("%s: %d bytes, %v (%v)", p, len(b), err, s.asks())
 		}
@@ -738,7 +743,7 @@ func TestSymCache(t *testing.T) {
 		w.Header().Set("Content-Type", "application/vnd.ms-symcache; version="+version)
 		_, _ = w.Write(file)
 	}})
-	h := source(t, HTTPConfig{URL: s.URL, Layout: SymCacheServer}, DialerOptions{})
+	h := source(t, HTTPConfig{URL: s.URL, Layout: "symcache"}, DialerOptions{})
 	ask := wish(t, "v3.1.0/foo.pdb/"+guid1)
 	for range 2 {
 		_, _, err := load(t, h, ask)

@@ -14,6 +14,7 @@ import (
 	"strings"
 
 	"github.com/symdepot/symdepot/internal/bucket"
+	"github.com/symdepot/symdepot/layout"
 	"github.com/symdepot/symdepot/symfile"
 	"github.com/symdepot/symdepot/symstore"
 )
@@ -132,13 +133,13 @@ func SpecOf(address string) (Spec, error) {
 			return s, errors.New("an http or https address is expected, such as https://symbols.example.com/path")
 		}
 		s.Type, s.Name = TypeHTTP, u.Host+strings.TrimRight(maskPath(u.EscapedPath()), "/")
-		s.Layout = Auto
+		s.Layout = layout.Auto.Name()
 	case ok && (scheme == "s3" || scheme == "gs" || scheme == "az"):
 		b, err := bucket.ParseURL(address)
 		if err != nil {
 			return s, err
 		}
-		s.Type, s.Bucket, s.Layout = TypeBucket, b, Auto
+		s.Type, s.Bucket, s.Layout = TypeBucket, b, layout.Auto.Name()
 		s.Name, _, _ = strings.Cut(address, "?")
 	case ok && scheme == "file":
 		dir, err := folderOf(address)
@@ -264,8 +265,8 @@ func (s *Spec) Check() error {
 		return errors.New("a source needs a name")
 	}
 	if s.Type == TypeFolder {
-		if s.Layout != "" && s.Layout != Auto && !KnownLayout(s.Layout) {
-			return fmt.Errorf("no layout %q of a folder; known are %s, %s", clip(s.Layout), Auto, strings.Join(Layouts, ", "))
+		if _, err := s.folderLayout(); err != nil {
+			return err
 		}
 		return nil
 	}
@@ -322,13 +323,23 @@ func (s *Spec) source(_ context.Context, d *Dialer, serverID, tempDir string) (S
 		}
 		return st, nil
 	case TypeFolder:
-		arranged := s.Layout
-		if arranged == Auto {
-			arranged = ""
+		lay, err := s.folderLayout()
+		if err != nil {
+			return nil, err
 		}
-		return NewFolderSource(s.Name, s.URL, Options{Layout: arranged, PointerRoots: s.PointerRoots, TempDir: tempDir, MaxUnpacked: s.Guard.MaxBytes}), nil
+		return NewFolderSource(s.Name, s.URL, Options{Layout: lay, PointerRoots: s.PointerRoots, TempDir: tempDir, MaxUnpacked: s.Guard.MaxBytes}), nil
 	}
 	return nil, fmt.Errorf("no type %q of a source; known are %s, %s, %s", clip(s.Type), TypeHTTP, TypeBucket, TypeFolder)
+}
+
+// folderLayout returns the layout of a folder, the zero value where it is to be
+// detected.
+func (s *Spec) folderLayout() (layout.Layout, error) {
+	l, err := layout.ParseFolder(s.Layout)
+	if err != nil {
+		return l, fmt.Errorf("folder %s: %w", s.URL, err)
+	}
+	return l, nil
 }
 
 // metadataHosts give credentials to programs on machines of a cloud. They are

@@ -57,13 +57,13 @@ func TestParseUpstream(t *testing.T) {
 	for _, c := range []struct{ text, name, typ, url, layout string }{
 		{"microsoft", "microsoft", TypeHTTP, "https://msdl.microsoft.com/download/symbols", "symstore"},
 		{"Microsoft,rank=3,name=ms", "ms", TypeHTTP, "https://msdl.microsoft.com/download/symbols", "symstore"},
-		{"https://sym.example/a/b/", "sym.example/a/b", TypeHTTP, "https://sym.example/a/b/", Auto},
+		{"https://sym.example/a/b/", "sym.example/a/b", TypeHTTP, "https://sym.example/a/b/", "auto"},
 		{"https://u:p@sym.example/a,b?x=1,layout=ssqp,rank=2", "sym.example/a,b", TypeHTTP, "https://u:p@sym.example/a,b?x=1", "ssqp"},
 		{"s3://bucket/pre?region=eu-central-1,layout=unified", "s3://bucket/pre", TypeBucket, "s3://bucket/pre?region=eu-central-1", "unified"},
-		{"gs://bucket?anonymous=true", "gs://bucket", TypeBucket, "gs://bucket?anonymous=true", Auto},
+		{"gs://bucket?anonymous=true", "gs://bucket", TypeBucket, "gs://bucket?anonymous=true", "auto"},
 		{"/srv/symbols", "/srv/symbols", TypeFolder, "/srv/symbols", ""},
 		{"file:///srv/sym%20bols,layout=gdb,casing=lowercase", filepath.FromSlash("/srv/sym bols"), TypeFolder, filepath.FromSlash("/srv/sym bols"), "gdb"},
-		{"./here,layout=auto,executables=false,two_tier=no", "./here", TypeFolder, "./here", Auto},
+		{"./here,layout=auto,executables=false,two_tier=no", "./here", TypeFolder, "./here", "auto"},
 	} {
 		s, err := ParseUpstream(c.text)
 		if err != nil || s.Name != c.name || s.Type != c.typ || s.URL != c.url || s.Layout != c.layout {
@@ -300,7 +300,7 @@ func TestProbe(t *testing.T) {
 	if p := Probe(t.Context(), NewDialer(DialerOptions{NoEgress: true}), Spec{Type: TypeHTTP, URL: srv.URL}); p.Reachable || !strings.Contains(p.Error, "switched off") {
 		t.Errorf("%+v", p)
 	}
-	if p := Probe(t.Context(), d, Spec{Type: TypeFolder, URL: t.TempDir()}); !p.Reachable || p.Server != Flat {
+	if p := Probe(t.Context(), d, Spec{Type: TypeFolder, URL: t.TempDir()}); !p.Reachable || p.Server != "flat" {
 		t.Errorf("%+v", p)
 	}
 	if p := Probe(t.Context(), d, Spec{Type: TypeFolder, URL: filepath.Join(t.TempDir(), "none")}); p.Reachable || p.Error == "" {

@@ -44,7 +44,9 @@ func Probe(ctx context.Context, d *Dialer, s Spec) Probed {
 				err = errors.New("that is no folder")
 			}
 			if err == nil {
-				p.Server, err = Detect(ctx, s.URL)
+				var l layout.Layout
+				l, err = Detect(ctx, s.URL)
+				p.Server = l.Name()
 			}
 			done <- err
 		}()

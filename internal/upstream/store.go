@@ -23,7 +23,7 @@ import (
 // StoreConfig describes the files in a bucket.
 type StoreConfig struct {
 	Name    string
-	Layout  string // one of HTTPLayouts but SymCacheServer; empty: Auto
+	Layout  string // a name of layout.Servers but symcache; empty: auto
 	Casing  string // as in HTTPConfig
 	TwoTier string // as in HTTPConfig
 	// Forbidden403 makes a refusal mean that there is no such object: so say
@@ -37,12 +37,12 @@ type StoreConfig struct {
 
 // Store is a bucket of an object store that holds symbol files.
 type Store struct {
-	b     bucket.Bucket
-	cfg   StoreConfig
-	shown string // the bucket's address without a query
-	spell spelling
-	probe bool // index2.txt is looked for
-	now   func() time.Time
+	b       bucket.Bucket
+	cfg     StoreConfig
+	shown   string // the bucket's address without a query
+	dialect layout.Dialect
+	probe   bool // index2.txt is looked for
+	now     func() time.Time
 
 	mu    sync.Mutex
 	two   bool      // guarded by mu
@@ -60,13 +60,13 @@ func NewStore(b bucket.Bucket, cfg StoreConfig) (*Store, error) {
 	if o.base, err = url.Parse(s.shown); err == nil {
 		err = o.options()
 	}
-	if err == nil && o.cfg.Layout == SymCacheServer {
+	if err == nil && o.dialect.Layout == layout.SymCacheTree {
 		err = errors.New("a bucket does not transcode")
 	}
 	if err != nil {
 		return nil, fmt.Errorf("source %s: %w", cfg.Name, err)
 	}
-	s.spell, s.probe = o.spell, o.tier.needed
+	s.dialect, s.probe = o.dialect, o.tier.needed
 	s.cfg.MaxBytes, s.cfg.Timeouts = o.cfg.MaxBytes, o.cfg.Timeouts
 	return s, nil
 }
@@ -95,14 +95,14 @@ func (s *Store) Fetch(ctx context.Context, ask Ask) (*Reply, error) {
 			return reply, err
 		}
 	}
-	spell := s.spell
+	dialect := s.dialect
 	if s.probe && mayBeTwo(&ask.Request) {
 		var err error
-		if spell.two, err = s.isTwoTier(ctx); err != nil {
+		if dialect.TwoTier, err = s.isTwoTier(ctx); err != nil {
 			return nil, err
 		}
 	}
-	places := spell.places(&ask.Request)
+	places := dialect.Places(&ask.Request)
 	if len(places) == 0 || ask.Request.Form == layout.FormSection {
 		return nil, s.failed(ClassSkipped, "a bucket has no such thing")
 	}
@@ -240,8 +240,8 @@ func (s *Store) open(ctx context.Context, key string, off int64, tag string) (*s
 }
 
 // get reads the object of one place.
-func (s *Store) get(ctx context.Context, ask *Ask, p place, limit int64) (*Reply, error) {
-	key := p.key()
+func (s *Store) get(ctx context.Context, ask *Ask, p layout.Place, limit int64) (*Reply, error) {
+	key := p.Key()
 	b, o, err := s.open(ctx, key, 0, "")
 	if err != nil {
 		return nil, err
@@ -255,18 +255,18 @@ func (s *Store) get(ctx context.Context, ask *Ask, p place, limit int64) (*Reply
 		}
 		return nil, f
 	}
-	reply := &Reply{Body: b, Size: b.size, Name: p.parts[len(p.parts)-1], Path: s.shown + "/" + key, ModTime: o.ModTime}
+	reply := &Reply{Body: b, Size: b.size, Name: p.Parts[len(p.Parts)-1], Path: s.shown + "/" + key, ModTime: o.ModTime}
 	if !b.packed {
 		reply.Tag = o.ETag
 	}
-	if name := ask.Request.Name; name != "" && (p.packed || len(p.parts) < 3 || !strings.Contains(reply.Name, ".")) {
+	if name := ask.Request.Name; name != "" && (p.Packed || len(p.Parts) < 3 || !strings.Contains(reply.Name, ".")) {
 		reply.Name = name
 	}
 	return reply, nil
 }
 
 // decode takes off what the object is packed in and waits for its first byte.
-func (s *Store) decode(b *storeBody, o *bucket.Object, p place) error {
+func (s *Store) decode(b *storeBody, o *bucket.Object, p layout.Place) error {
 	// All of this is waiting for the first bytes.
 	defer b.c.within(s.cfg.Timeouts.Header)()
 	length := o.Total
@@ -290,7 +290,7 @@ func (s *Store) decode(b *storeBody, o *bucket.Object, p place) error {
 		return err
 	}
 	inner := &plain{Reader: br, size: length}
-	if !p.exact && (p.packed || !leaveAlone(p.parts[len(p.parts)-1])) {
+	if !p.Exact && (p.Packed || !leaveAlone(p.Parts[len(p.Parts)-1])) {
 		inner, err = decodeContainer(br, length, b.limit, s.cfg.TempDir)
 		if inner != nil {
 			b.closers = append(b.closers, inner.close)

@@ -18,6 +18,7 @@ import (
 
 	"github.com/symdepot/symdepot/internal/bucket"
 	"github.com/symdepot/symdepot/internal/bucket/buckettest"
+	"github.com/symdepot/symdepot/layout"
 )
 
 // pail is a bucket in memory.
@@ -126,7 +127,7 @@ func TestStoreForms(t *testing.T) {
 	}{
 		{"plain", StoreConfig{}, key + "hello-x64.pdb", pdb, "", pdbPath, pdb, true},
 		{"two tiers", StoreConfig{Layout: "symstore_index2"}, "he/" + key + "hello-x64.pdb", pdb, "", pdbPath, pdb, true},
-		{"lower case", StoreConfig{Layout: "ssqp", Casing: CasingLower}, strings.ToLower(key) + "hello-x64.pdb", pdb, "", pdbPath, pdb, true},
+		{"lower case", StoreConfig{Layout: "ssqp", Casing: "lowercase"}, strings.ToLower(key) + "hello-x64.pdb", pdb, "", pdbPath, pdb, true},
 		{"gzip content", StoreConfig{}, key + "hello-x64.pdb", gz(pdb), "gzip", pdbPath, pdb, false},
 		{"zstd file", StoreConfig{}, key + "hello-x64.pdb", zs(pdb), "", pdbPath, pdb, false},
 		{"zip", StoreConfig{}, key + "hello-x64.pdb", zp(pdb), "", pdbPath, pdb, false},
@@ -186,7 +187,7 @@ func TestStoreTiers(t *testing.T) {
 	if n := len(p.asked); n != 4 {
 		t.Errorf("asked for %q", p.asked)
 	}
-	for _, bad := range []StoreConfig{{Layout: "heap"}, {Layout: SymCacheServer}, {Casing: "camel"}} {
+	for _, bad := range []StoreConfig{{Layout: "heap"}, {Layout: "symcache"}, {Casing: "camel"}} {
 		if _, err := NewStore(p, bad); err == nil {
 			t.Errorf("%+v is taken", bad)
 		}
@@ -344,7 +345,7 @@ func TestFolderSource(t *testing.T) {
 	pdb := testdata(t, "pdb/hello-x64.pdb")
 	dir := filepath.Join(t.TempDir(), "later")
 	now := time.Now()
-	s := NewFolderSource("disk", dir, Options{Layout: "symstore", Now: func() time.Time { return now }})
+	s := NewFolderSource("disk", dir, Options{Layout: layout.SymStore, Now: func() time.Time { return now }})
 	defer s.Close()
 	for range 2 {
 		if _, _, err := all(t, s, wish(t, pdbPath)); ClassOf(err) != ClassBroken || errors.Is(err, fs.ErrNotExist) {

@@ -7,6 +7,8 @@ import (
 	"net/url"
 	"sync"
 	"time"
+
+	"github.com/symdepot/symdepot/layout"
 )
 
 // tier remembers whether a server has two tiers.
@@ -61,7 +63,7 @@ func (h *HTTP) probeTier(ctx context.Context, x *question) (bool, error) {
 // askTier fails if the server cannot be reached: the file itself would fare no
 // better.
 func (h *HTTP) askTier(ctx context.Context, x *question) (two bool, life time.Duration, err error) {
-	header, err := x.header(place{exact: true})
+	header, err := x.header(layout.Place{Exact: true})
 	if err != nil {
 		return false, 0, h.failed(ClassBroken, "%w", err)
 	}

@@ -153,7 +153,7 @@ func TestLayouts(t *testing.T) {
 			put(t, dir, name, body)
 		}
 		f := open(t, dir, Options{})
-		if got := f.Layout(t.Context()); got != c.layout {
+		if got := f.Layout(t.Context()); got.Name() != c.layout {
 			t.Errorf("detected %s, want %s: %v", got, c.layout, keys(c.files))
 		}
 		for p, want := range c.ask {
@@ -357,10 +357,10 @@ func TestHostile(t *testing.T) {
 		}
 	}
 	for _, l := range []symfile.Lookup{{Name: "..", ID: "..", Role: symfile.AnyRole}, {ID: "../../etc/passwd", Role: symfile.AnyRole}, {Name: "a/b", ID: "\x00", Role: symfile.Debug}} {
-		for _, arranged := range Layouts {
-			f.arranged = arranged
+		for _, lay := range layout.Folders() {
+			f.layout = lay
 			if _, err := f.Open(t.Context(), layout.Request{Lookups: []symfile.Lookup{l}, Name: ".."}); !errors.Is(err, fs.ErrNotExist) {
-				t.Errorf("%s %+v: %v", arranged, l, err)
+				t.Errorf("%s %+v: %v", lay, l, err)
 			}
 		}
 	}

@@ -1,4 +1,4 @@
-package upstream
+package layout
 
 import (
 	"path"
@@ -6,65 +6,87 @@ import (
 	"strings"
 
 	"github.com/symdepot/symdepot/debugid"
-	"github.com/symdepot/symdepot/layout"
 	"github.com/symdepot/symdepot/symfile"
 )
 
-// place is where below a source's address an answer may be.
-type place struct {
-	parts []string
-	// packed: a cabinet of the file.
-	packed bool
-	// pointer: a file.ptr, which says where the file is.
-	pointer bool
-	// exact: the bytes are the answer whatever they look like.
-	exact bool
+// Place is where below the address of a server, in a bucket or in a folder an
+// answer to a request may be.
+type Place struct {
+	Parts []string
+	// Packed: a cabinet of the file.
+	Packed bool
+	// Pointer: a file.ptr, which holds the path of the file.
+	Pointer bool
+	// Exact: the bytes are the answer whatever they look like.
+	Exact bool
+	// Text: only a Breakpad file is an answer; others may have that name too.
+	Text bool
+	// MSFZ: only an MSFZ container is an answer.
+	MSFZ bool
+	// Verify: only a file whose own ids match the lookup is an answer.
+	Verify bool
+	// HigherAge: likewise, or a PDB of equal GUID and higher age.
+	HigherAge bool
 }
 
-func (p place) key() string { return strings.Join(p.parts, "/") }
+// Key is the path of the place, with slashes.
+func (p Place) Key() string { return strings.Join(p.Parts, "/") }
 
-// maxPlaces bounds the attempts for one file.
+// maxPlaces bounds the requests to a server for one file.
 const maxPlaces = 12
 
-// spelling knows how the files of one server are called, to the letter: other
-// than folders, servers tell cases apart, and each guess costs a round trip.
-type spelling struct {
-	arranged string
-	casing   string
-	two      bool // two tiers
-	packed   bool // cabinets are asked for
-	pointers bool // likewise
-	inside   bool // the address ends in buildid or .build-id already
+// Casing says how a server spells the paths of its layout.
+type Casing string
+
+// The casings. The zero value is CasingDefault.
+const (
+	CasingDefault Casing = "default" // as the layout spells them
+	CasingUpper   Casing = "uppercase"
+	CasingLower   Casing = "lowercase"
+)
+
+// Dialect is how one server or bucket spells the paths of its layout, to the
+// letter: unlike folders, servers tell upper from lower case, and each attempt
+// costs a round trip. The zero value is a server that nobody described and that
+// has plain files only.
+type Dialect struct {
+	// Layout is the server's; zero or Auto: the server is asked as the client
+	// asked.
+	Layout   Layout
+	Casing   Casing
+	TwoTier  bool
+	Cabinets bool // ask for cabinets too
+	Pointers bool // ask for file.ptr too
+	Inside   bool // the address ends in buildid or .build-id already
 }
 
 // wanted collects places without repeating any.
 type wanted struct {
-	spelling
-	req  *layout.Request
+	Dialect
+	req  *Request
 	l    symfile.Lookup
-	list []place
+	list []Place
 }
 
-// places lists where the answer to a request may be, best first.
-func (s spelling) places(req *layout.Request) []place {
-	w := &wanted{spelling: s, req: req}
-	if s.arranged == Auto {
-		// A server that nobody described is asked as the client asked.
+// Places lists where on the server the answer to a request may be, best first.
+func (d Dialect) Places(req *Request) []Place {
+	w := &wanted{Dialect: d, req: req}
+	if d.Layout == Auto || d.Layout == (Layout{}) {
 		switch req.Layout {
-		case layout.Debuginfod.Name(), layout.GDB.Name(), layout.LLDB.Name(), layout.Unified.Name(), layout.SlashSymbols.Name():
-			w.arranged = req.Layout
+		case Debuginfod, GDB, LLDB, Unified, SlashSymbols:
+			w.Layout = req.Layout
 		default:
-			w.arranged = layout.SymStore.Name()
+			w.Layout = SymStore
 		}
 	}
 	switch req.Form {
-	case layout.FormFile:
+	case FormFile:
 		for _, w.l = range req.Lookups {
 			w.file()
 		}
-	case layout.FormSource, layout.FormSection:
+	case FormSource, FormSection:
 		w.part()
-	case layout.FormSymCache:
+	case FormSymCache:
 		w.symCache()
 	}
 	if len(w.list) > maxPlaces {
@@ -73,25 +95,25 @@ func (s spelling) places(req *layout.Request) []place {
 	return w.list
 }
 
-func (w *wanted) put(p place) {
-	for _, part := range p.parts {
+func (w *wanted) put(p Place) {
+	for _, part := range p.Parts {
 		if !symfile.ValidName(part) {
 			return
 		}
 	}
-	for i, part := range p.parts {
-		if w.req.Form != layout.FormFile {
+	for i, part := range p.Parts {
+		if w.req.Form != FormFile {
 			break // paths of sources are of other people's systems
 		}
-		switch w.casing {
+		switch w.Casing {
 		case CasingUpper:
-			p.parts[i] = mapASCII(part, 'a', 'z')
+			p.Parts[i] = mapASCII(part, 'a', 'z')
 		case CasingLower:
-			p.parts[i] = mapASCII(part, 'A', 'Z')
+			p.Parts[i] = mapASCII(part, 'A', 'Z')
 		}
 	}
 	for _, have := range w.list {
-		if have.key() == p.key() {
+		if have.Key() == p.Key() {
 			return
 		}
 	}
@@ -109,13 +131,13 @@ func mapASCII(s string, from, to byte) string {
 	return string(b)
 }
 
-func (w *wanted) add(parts ...string) { w.put(place{parts: parts}) }
+func (w *wanted) add(parts ...string) { w.put(Place{Parts: parts}) }
 
 func (w *wanted) file() {
-	switch w.arranged {
-	case layout.SymStore.Name(), layout.Index2.Name(), layout.SSQP.Name(), layout.BreakpadTree.Name():
+	switch w.Layout {
+	case SymStore, Index2, SSQP, BreakpadTree:
 		w.microsoft()
-	case layout.Native.Name():
+	case Native:
 		w.microsoft()
 		elf, mach := w.family()
 		if elf {
@@ -124,20 +146,20 @@ func (w *wanted) file() {
 		if mach {
 			w.lldb()
 		}
-	case layout.Unified.Name():
+	case Unified:
 		w.unified()
-	case layout.GDB.Name():
+	case GDB:
 		if elf, _ := w.family(); elf {
-			w.gdb(!w.inside)
+			w.gdb(!w.Inside)
 		}
-	case layout.LLDB.Name():
+	case LLDB:
 		if _, mach := w.family(); mach {
 			w.lldb()
 		}
-	case layout.Debuginfod.Name():
+	case Debuginfod:
 		w.debuginfod()
-	case layout.SlashSymbols.Name():
-		if name := w.name(); name != "" && w.l.Role&plainRoles != 0 && debugid.IsHex(w.l.ID) {
+	case SlashSymbols:
+		if name := w.name(); name != "" && w.l.Role&plain != 0 && debugid.IsHex(w.l.ID) {
 			w.add(name, strings.ToUpper(w.l.ID), "symbols")
 			w.add(name, w.l.ID, "symbols")
 		}
@@ -146,7 +168,7 @@ func (w *wanted) file() {
 
 // name is the lookup's name in the case that the client used.
 func (w *wanted) name() string {
-	if w.arranged != layout.SSQP.Name() && symfile.Fold(w.req.Name) == w.l.Name {
+	if w.Layout != SSQP && symfile.Fold(w.req.Name) == w.l.Name {
 		return w.req.Name
 	}
 	return w.l.Name
@@ -179,9 +201,9 @@ func (w *wanted) family() (elf, mach bool) {
 		return wasm, false
 	case len(id) != 32 || wasm:
 		return true, false
-	case w.req.Layout == layout.LLDB.Name(), strings.HasSuffix(w.l.Name, ".dylib"), symfile.Fold(w.req.Name) == "_.dwarf":
+	case w.req.Layout == LLDB, strings.HasSuffix(w.l.Name, ".dylib"), symfile.Fold(w.req.Name) == "_.dwarf":
 		return false, true
-	case w.req.Layout == layout.GDB.Name(), w.req.Layout == layout.Debuginfod.Name(), strings.Contains(w.l.Name, ".so"), symfile.Fold(w.req.Name) == "_.debug":
+	case w.req.Layout == GDB, w.req.Layout == Debuginfod, strings.Contains(w.l.Name, ".so"), symfile.Fold(w.req.Name) == "_.debug":
 		return true, false
 	}
 	return true, true
@@ -190,8 +212,8 @@ func (w *wanted) family() (elf, mach bool) {
 // microsoft adds name/key/leaf.
 func (w *wanted) microsoft() {
 	name, role := w.name(), w.l.Role
-	native, ssqp := w.arranged == layout.Native.Name(), w.arranged == layout.SSQP.Name()
-	files := w.arranged != layout.BreakpadTree.Name()
+	native, ssqp := w.Layout == Native, w.Layout == SSQP
+	files := w.Layout != BreakpadTree
 	switch {
 	case name == "":
 		if files && !native && role&symfile.Debug != 0 && (w.req.Name == "" || strings.HasPrefix(w.req.Name, "_.")) {
@@ -202,14 +224,14 @@ func (w *wanted) microsoft() {
 			w.breakpad(name)
 		}
 	case role&symfile.Sources != 0:
-		for _, stem := range []string{cutLast(name), layout.Stem(name)} {
-			w.tiered(place{parts: []string{name, w.key(), stem + ".src.zip"}})
+		for _, stem := range []string{cutLast(name), Stem(name)} {
+			w.tiered(Place{Parts: []string{name, w.key(), stem + ".src.zip"}})
 		}
 	case !files:
 	case role == symfile.Compressed:
-		w.tiered(place{parts: []string{name, w.key(), "msfz0", name}})
+		w.tiered(Place{Parts: []string{name, w.key(), "msfz0", name}})
 	case role&(symfile.Executable|symfile.Debug) == 0 && role&symfile.Other != 0:
-		w.tiered(place{parts: []string{name, w.l.ID, name}, exact: strings.HasPrefix(w.l.ID, "sha1-")})
+		w.tiered(Place{Parts: []string{name, w.l.ID, name}, Exact: strings.HasPrefix(w.l.ID, "sha1-")})
 	case w.wordless():
 		w.image(name)
 	case role&symfile.Executable != 0 && !native:
@@ -218,9 +240,9 @@ func (w *wanted) microsoft() {
 }
 
 // tiered adds a path of one tier in the tiers of the server.
-func (w *wanted) tiered(p place) {
-	if w.two && len(p.parts) > 0 {
-		p.parts = append([]string{layout.Bucket(p.parts[0])}, p.parts...)
+func (w *wanted) tiered(p Place) {
+	if w.TwoTier && len(p.Parts) > 0 {
+		p.Parts = append([]string{Bucket(p.Parts[0])}, p.Parts...)
 	}
 	w.put(p)
 }
@@ -229,15 +251,15 @@ func (w *wanted) tiered(p place) {
 // clients ask for them.
 func (w *wanted) image(name string) {
 	key := w.key()
-	w.tiered(place{parts: []string{name, key, name}})
-	if strings.HasSuffix(key, portableKey) || w.wasm() {
+	w.tiered(Place{Parts: []string{name, key, name}})
+	if strings.HasSuffix(key, symfile.PortableAge) || w.wasm() {
 		return // never packed
 	}
-	if w.packed {
-		w.tiered(place{parts: []string{name, key, packedName(name)}, packed: true})
+	if w.Cabinets {
+		w.tiered(Place{Parts: []string{name, key, CabinetName(name)}, Packed: true})
 	}
-	if w.pointers && (w.arranged == layout.SymStore.Name() || w.arranged == layout.Index2.Name()) {
-		w.tiered(place{parts: []string{name, key, "file.ptr"}, pointer: true})
+	if w.Pointers && (w.Layout == SymStore || w.Layout == Index2) {
+		w.tiered(Place{Parts: []string{name, key, "file.ptr"}, Pointer: true})
 	}
 }
 
@@ -248,16 +270,16 @@ func (w *wanted) codeNames(name string) {
 		if len(rest) == 32 {
 			word = "mach-uuid-"
 		}
-		w.tiered(place{parts: []string{name, word + w.l.ID, name}})
+		w.tiered(Place{Parts: []string{name, word + w.l.ID, name}})
 		return
 	}
 	elf, mach := w.family()
 	if mach {
-		w.tiered(place{parts: []string{name, "mach-uuid-" + w.l.ID, name}})
+		w.tiered(Place{Parts: []string{name, "mach-uuid-" + w.l.ID, name}})
 	}
 	if elf {
 		for _, id := range w.padded() {
-			w.tiered(place{parts: []string{name, "elf-buildid-" + id, name}})
+			w.tiered(Place{Parts: []string{name, "elf-buildid-" + id, name}})
 		}
 	}
 }
@@ -268,11 +290,11 @@ func (w *wanted) symbolNames() {
 	elf, mach := w.family()
 	if elf {
 		for _, id := range w.padded() {
-			w.tiered(place{parts: []string{"_.debug", "elf-buildid-sym-" + id, "_.debug"}})
+			w.tiered(Place{Parts: []string{"_.debug", "elf-buildid-sym-" + id, "_.debug"}})
 		}
 	}
 	if mach {
-		w.tiered(place{parts: []string{"_.dwarf", "mach-uuid-sym-" + w.l.ID, "_.dwarf"}})
+		w.tiered(Place{Parts: []string{"_.dwarf", "mach-uuid-sym-" + w.l.ID, "_.dwarf"}})
 	}
 }
 
@@ -280,7 +302,7 @@ func (w *wanted) symbolNames() {
 // bytes, others do not.
 func (w *wanted) padded() []string {
 	list := elfSpellings(w.l.ID)
-	if len(list) == 2 && w.arranged == layout.SSQP.Name() {
+	if len(list) == 2 && w.Layout == SSQP {
 		list[0], list[1] = list[1], list[0]
 	}
 	return list
@@ -309,7 +331,7 @@ func (w *wanted) bare() []string {
 // breakpad adds name/id/stem.sym. Only .pdb leaves the stem, but Sentry's
 // documentation and the code-info lookup of Tecken cut .exe and .dll too.
 func (w *wanted) breakpad(name string) {
-	key, stem := w.key(), layout.Stem(name)
+	key, stem := w.key(), Stem(name)
 	list := []string{stem}
 	if f := symfile.Fold(name); strings.HasSuffix(f, ".dll") || strings.HasSuffix(f, ".exe") {
 		list = append(list, cutLast(name))
@@ -319,7 +341,7 @@ func (w *wanted) breakpad(name string) {
 		list[0], list[len(list)-1] = list[len(list)-1], list[0]
 	}
 	for _, stem := range list {
-		w.tiered(place{parts: []string{name, key, stem + ".sym"}})
+		w.tiered(Place{Parts: []string{name, key, stem + ".sym"}})
 	}
 }
 
@@ -329,9 +351,6 @@ func cutLast(name string) string {
 	}
 	return name
 }
-
-// portableKey stands in the place of a portable PDB's age.
-const portableKey = "FFFFFFFF"
 
 // key is the id as Microsoft's tools write it: the stamp of an image in upper
 // case, its size in lower case without padding; the GUID of a PDB in upper case
@@ -345,14 +364,14 @@ func (w *wanted) key() string {
 		return id
 	}
 	guid, age := id[:32], id[32:]
-	if len(id) == 40 && w.l.Role&symfile.Other != 0 && !strings.HasSuffix(w.l.Name, ".pdb") && age != symfile.Fold(portableKey) {
+	if len(id) == 40 && w.l.Role&symfile.Other != 0 && !strings.HasSuffix(w.l.Name, ".pdb") && age != symfile.Fold(symfile.PortableAge) {
 		return id // a build id
 	}
-	if w.arranged != layout.SSQP.Name() {
+	if w.Layout != SSQP {
 		guid = strings.ToUpper(guid)
 	}
-	if age == symfile.Fold(portableKey) {
-		age = portableKey
+	if age == symfile.Fold(symfile.PortableAge) {
+		age = symfile.PortableAge
 	} else if t := strings.TrimLeft(age, "0"); t != "" {
 		age = t
 	}
@@ -400,14 +419,14 @@ func (w *wanted) gdb(folder bool) {
 }
 
 func (w *wanted) lldb() {
-	for _, c := range candidates(layout.LLDB.Name(), w.req, w.l) {
-		w.add(c.parts...)
+	for _, c := range LLDB.Candidates(w.req, w.l) {
+		w.add(c.Parts...)
 	}
 }
 
 // buildID returns the parts in front of a debuginfod artifact.
 func (w *wanted) buildID(id string) []string {
-	if w.inside {
+	if w.Inside {
 		return []string{id}
 	}
 	return []string{"buildid", id}
@@ -430,30 +449,30 @@ func (w *wanted) debuginfod() {
 // part adds the address of a section or a source file, which only debuginfod
 // has. Dots in a source's path are resolved: it must not lead out of there.
 func (w *wanted) part() {
-	if w.arranged != layout.Debuginfod.Name() || len(w.req.Lookups) == 0 {
+	if w.Layout != Debuginfod || len(w.req.Lookups) == 0 {
 		return
 	}
 	w.l = w.req.Lookups[0]
 	if _, err := debugid.ParseBuildID(w.l.ID); err != nil {
 		return
 	}
-	if w.req.Form == layout.FormSection {
-		w.put(place{parts: append(w.buildID(w.l.ID), "section", w.req.Section), exact: true})
+	if w.req.Form == FormSection {
+		w.put(Place{Parts: append(w.buildID(w.l.ID), "section", w.req.Section), Exact: true})
 		return
 	}
 	clean := strings.TrimPrefix(path.Clean("/"+w.req.Section), "/")
-	w.put(place{parts: append(append(w.buildID(w.l.ID), "source"), strings.Split(clean, "/")...), exact: true})
+	w.put(Place{Parts: append(append(w.buildID(w.l.ID), "source"), strings.Split(clean, "/")...), Exact: true})
 }
 
 // symCache adds the address of a file for Windows Performance Analyzer. The age
 // is decimal there.
 func (w *wanted) symCache() {
-	if w.arranged != SymCacheServer || len(w.req.Lookups) == 0 {
+	if w.Layout != SymCacheTree || len(w.req.Lookups) == 0 {
 		return
 	}
 	id, err := debugid.ParseBreakpad(w.req.Lookups[0].ID)
 	if err != nil {
 		return
 	}
-	w.put(place{parts: []string{w.req.Version, w.req.Name, id.GUID.Upper(), strconv.FormatUint(uint64(id.Age), 10)}, exact: true})
+	w.put(Place{Parts: []string{w.req.SymCache.Version.Segment(), w.req.Name, id.GUID.Upper(), strconv.FormatUint(uint64(id.Age), 10)}, Exact: true})
 }

@@ -1,11 +1,9 @@
-package upstream
+package layout
 
 import (
 	"slices"
 	"strings"
 	"testing"
-
-	"github.com/symdepot/symdepot/layout"
 )
 
 const (
@@ -20,15 +18,15 @@ func TestSpelling(t *testing.T) {
 	upper := strings.ToUpper(guid1)
 	for _, c := range []struct {
 		layout string
-		set    func(*spelling)
+		set    func(*Dialect)
 		ask    string
 		want   []string
 	}{
 		{"symstore", nil, "Foo.pdb/" + guid1 + "A/foo.pdb", []string{"Foo.pdb/" + upper + "a/Foo.pdb", "Foo.pdb/" + upper + "a/Foo.pd_", "Foo.pdb/" + upper + "a/file.ptr"}},
-		{"symstore", func(s *spelling) { s.two = true }, "Foo.exe/5ab38077900A/Foo.exe", []string{"Fo/Foo.exe/5AB38077900a/Foo.exe", "Fo/Foo.exe/5AB38077900a/Foo.ex_", "Fo/Foo.exe/5AB38077900a/file.ptr"}},
-		{"symstore", func(s *spelling) { s.packed, s.pointers = false, false }, "Foo.exe/5ab3807700009000/Foo.exe", []string{"Foo.exe/5AB380779000/Foo.exe", "Foo.exe/5AB3807700009000/Foo.exe"}[:1]},
-		{"symstore", func(s *spelling) { s.casing = CasingLower }, "Foo.exe/5AB38077900A/Foo.exe", []string{"foo.exe/5ab38077900a/foo.exe", "foo.exe/5ab38077900a/foo.ex_", "foo.exe/5ab38077900a/file.ptr"}},
-		{"symstore", func(s *spelling) { s.casing, s.two = CasingUpper, true }, "_.debug/elf-buildid-sym-" + hex40 + "/_.debug", []string{"_/_.DEBUG/ELF-BUILDID-SYM-" + strings.ToUpper(hex40) + "/_.DEBUG"}},
+		{"symstore", func(d *Dialect) { d.TwoTier = true }, "Foo.exe/5ab38077900A/Foo.exe", []string{"Fo/Foo.exe/5AB38077900a/Foo.exe", "Fo/Foo.exe/5AB38077900a/Foo.ex_", "Fo/Foo.exe/5AB38077900a/file.ptr"}},
+		{"symstore", func(d *Dialect) { d.Cabinets, d.Pointers = false, false }, "Foo.exe/5ab3807700009000/Foo.exe", []string{"Foo.exe/5AB380779000/Foo.exe", "Foo.exe/5AB3807700009000/Foo.exe"}[:1]},
+		{"symstore", func(d *Dialect) { d.Casing = CasingLower }, "Foo.exe/5AB38077900A/Foo.exe", []string{"foo.exe/5ab38077900a/foo.exe", "foo.exe/5ab38077900a/foo.ex_", "foo.exe/5ab38077900a/file.ptr"}},
+		{"symstore", func(d *Dialect) { d.Casing, d.TwoTier = CasingUpper, true }, "_.debug/elf-buildid-sym-" + hex40 + "/_.debug", []string{"_/_.DEBUG/ELF-BUILDID-SYM-" + strings.ToUpper(hex40) + "/_.DEBUG"}},
 		{"symstore", nil, "foo.pdb/" + guid1 + "ffffffff/foo.pdb", []string{"foo.pdb/" + upper + "FFFFFFFF/foo.pdb"}},
 		{"symstore", nil, "foo.so/elf-buildid-" + hex40 + "/foo.so", []string{"foo.so/elf-buildid-" + hex40 + "/foo.so"}},
 		{"symstore", nil, "foo.dylib/mach-uuid-" + guid1 + "/foo.dylib", []string{"foo.dylib/mach-uuid-" + guid1 + "/foo.dylib"}},
@@ -57,11 +55,11 @@ func TestSpelling(t *testing.T) {
 		{"unified", nil, "Foo.exe/542D574Ec2000/foo.exe", []string{"54/2d574ec2000/executable", "54/2d574ec2000/debuginfo"}},
 		{"unified", nil, "xul.pdb/" + guid1 + "1/xul.sym", []string{"49/" + guid1[2:] + "1/breakpad"}},
 		{"gdb", nil, "buildid/" + hex40 + "/debuginfo", []string{".build-id/18/" + hex40[2:] + ".debug", "18/" + hex40[2:] + ".debug"}},
-		{"gdb", func(s *spelling) { s.inside = true }, "buildid/" + hex40 + "/executable", []string{"18/" + hex40[2:]}},
+		{"gdb", func(d *Dialect) { d.Inside = true }, "buildid/" + hex40 + "/executable", []string{"18/" + hex40[2:]}},
 		{"gdb", nil, "Foo.exe/542D574Ec2000/foo.exe", nil},
 		{"lldb", nil, "foo.dylib/mach-uuid-" + guid1 + "/foo.dylib", []string{"497B/72F6/390A/44FC/878E/5A2D63B6CC4B.app"}},
 		{"debuginfod", nil, "_.debug/elf-buildid-sym-" + md5Of + "00000000/_.debug", []string{"buildid/" + md5Of + "/debuginfo", "buildid/" + md5Of + "00000000/debuginfo"}},
-		{"debuginfod", func(s *spelling) { s.inside = true }, "foo.so/elf-buildid-" + hex40 + "/foo.so", []string{hex40 + "/executable"}},
+		{"debuginfod", func(d *Dialect) { d.Inside = true }, "foo.so/elf-buildid-" + hex40 + "/foo.so", []string{hex40 + "/executable"}},
 		{"debuginfod", nil, "Foo.exe/542D574Ec2000/foo.exe", nil},
 		{"debuginfod", nil, "buildid/" + hex40 + "/source/usr/src/../lib/a b.c", []string{"buildid/" + hex40 + "/source/usr/lib/a b.c"}},
 		{"debuginfod", nil, "buildid/" + hex40 + "/source/../../../metrics", []string{"buildid/" + hex40 + "/source/metrics"}},
@@ -73,17 +71,18 @@ func TestSpelling(t *testing.T) {
 		{"symcache", nil, "v3.1.0/foo.pdb/" + guid1, []string{"v3.1.0/foo.pdb/" + upper + "/1"}},
 		{"symcache", nil, "foo.pdb/" + guid1 + "1/foo.pdb", nil},
 	} {
-		req, err := layout.Route(strings.Split(c.ask, "/"))
+		req, err := Route(strings.Split(c.ask, "/"))
 		if err != nil {
 			t.Fatal(c.ask, err)
 		}
-		s := spelling{arranged: c.layout, casing: CasingDefault, packed: true, pointers: true}
+		lay, _ := ServerByName(c.layout)
+		d := Dialect{Layout: lay, Casing: CasingDefault, Cabinets: true, Pointers: true}
 		if c.set != nil {
-			c.set(&s)
+			c.set(&d)
 		}
 		var got []string
-		for _, p := range s.places(&req) {
-			got = append(got, p.key())
+		for _, p := range d.Places(&req) {
+			got = append(got, p.Key())
 		}
 		if !slices.Equal(got, c.want) {
 			t.Errorf("%s of %s:\n got %v\nwant %v", c.ask, c.layout, got, c.want)
