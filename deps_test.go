@@ -44,12 +44,13 @@ var mayImport = map[string][]string{
 	"internal/auth":      {"internal/glob"},
 	"internal/upstream":  {"debugid", "symfile", "layout", "objfile", "cab", "symstore", "symcache", "internal/bucket", "internal/glob", "internal/ctxio"},
 	"internal/depot":     {"debugid", "symfile", "layout", "objfile", "symcache", "internal/blob", "internal/index", "internal/transcode", "internal/upstream", "internal/durable"},
-	"internal/server":    {"debugid", "symfile", "layout", "symcache", "internal/depot", "internal/auth"},
+	"internal/wire":      {},
+	"internal/server":    {"debugid", "symfile", "layout", "symcache", "internal/depot", "internal/auth", "internal/wire"},
 	// Commands wire everything; test rooms help tests only.
 	"cmd/symdepot":                     nil,
 	"internal/blob/blobtest":           {"internal/blob"},
 	"internal/bucket/buckettest":       {"internal/bucket", "internal/symtest"},
-	"internal/client":                  {"internal/blob"},
+	"internal/client":                  {"internal/blob", "internal/wire"},
 	"internal/transcode/transcodetest": {"debugid", "pdb"},
 	"internal/symtest":                 {},
 }

@@ -33,7 +33,9 @@ type Config struct {
 	Depot        string          `yaml:"depot" help:"Folder of the depot. Empty: the platform's folder for data." example:"/var/lib/symdepot"`
 	Listen       string          `yaml:"listen" default:"127.0.0.1:8080" help:"Address and port to answer on; port 0 picks a free one." example:"0.0.0.0:8080"`
 	Public       bool            `yaml:"public" default:"false" help:"Allow an address that other machines reach, where everybody may read everything. It is not needed where auth says who may." example:"true"`
-	Hosts        []string        `yaml:"hosts" help:"Other host names under which clients reach this server." example:"[symbols.example.com]"`
+	Hosts        []string        `yaml:"hosts" help:"Host names of this server; requests for other names get 404. On loopback addresses localhost needs no entry." example:"[symbols.example.com]"`
+	Origins      []string        `yaml:"origins" help:"Origins of web pages whose scripts may read symbol files in a browser; * allows all." example:"[https://profiler.firefox.com]"`
+	Proxies      []string        `yaml:"proxies" help:"Addresses or networks of reverse proxies, which may open any number of connections." example:"[10.0.0.5, 10.1.0.0/16]"`
 	Prefixes     []string        `yaml:"prefixes" help:"Other path prefixes under which everything is answered." example:"[corp/symbols]"`
 	TwoTier      bool            `yaml:"two_tier" default:"false" help:"Answer index2.txt, so that Microsoft's clients ask with two-tier paths." example:"true"`
 	MakeCabinets bool            `yaml:"make_cabinets" default:"false" help:"Make the cabinet (foo.pd_) of a PE, PDB or DBG file after the first request for it, in the background." example:"true"`

@@ -188,9 +188,13 @@ func serve(a *app, conf *Config, specs []upstream.Spec, add []string, info txFla
 			return err
 		}
 	}
+	proxies, err := server.ParseNetworks(conf.Proxies)
+	if err != nil {
+		return fmt.Errorf("proxies: %w", err)
+	}
 	srv, err := server.New(server.Config{
 		Gate: guard.gate, Audit: guard.audit, TLS: listenerTLS,
-		Depot: d, ID: far.id, Log: log, Public: conf.Public, Hosts: conf.Hosts, Prefixes: conf.Prefixes, TwoTier: conf.TwoTier,
+		Depot: d, ID: far.id, Log: log, Public: conf.Public, Hosts: conf.Hosts, Origins: conf.Origins, ProxyNetworks: proxies, Prefixes: conf.Prefixes, TwoTier: conf.TwoTier,
 		Paths: conf.FilePath, AccessLog: conf.Log.Requests, SymCache: conf.SymCache.server(),
 	})
 	if err != nil {

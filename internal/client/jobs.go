@@ -21,6 +21,7 @@ import (
 	"time"
 
 	"github.com/symdepot/symdepot/internal/blob"
+	"github.com/symdepot/symdepot/internal/wire"
 )
 
 // Server is a server as a worker sees it. URL, Worker and Token must be there.
@@ -43,19 +44,8 @@ type Server struct {
 	Backoff time.Duration
 }
 
-// Job is a job that the worker has.
-type Job struct {
-	ID    int64  `json:"id"`
-	Token string `json:"token"`
-	Kind  string `json:"kind"`
-	Name  string `json:"name"` // of the PDB
-	GUID  string `json:"guid"` // 32 digits
-	Age   uint32 `json:"age"`
-	Major int    `json:"major"` // version to make
-	// Attempts is how often somebody was given it.
-	Attempts int   `json:"attempts"`
-	Seconds  int64 `json:"lease_seconds"` // after which it goes to another without a word
-}
+// Job is a job that is leased to the worker.
+type Job = wire.Job
 
 // Errors that end the retries.
 var (
@@ -121,7 +111,7 @@ func (s *Server) call(ctx context.Context, method, path string, header http.Head
 	if err != nil {
 		return nil, fmt.Errorf("the token cannot be read: %w", err)
 	}
-	req, err := http.NewRequestWithContext(ctx, method, base.String()+"/-/jobs/"+path, body)
+	req, err := http.NewRequestWithContext(ctx, method, base.String()+wire.JobsPath+path, body)
 	if err != nil {
 		return nil, err
 	}
@@ -132,7 +122,7 @@ func (s *Server) call(ctx context.Context, method, path string, header http.Head
 		req.ContentLength = size
 	}
 	req.Header.Set("Authorization", "Bearer "+strings.TrimSpace(token))
-	req.Header.Set("X-Symdepot-Worker", s.Worker)
+	req.Header.Set(wire.Worker, s.Worker)
 	req.Header.Set("User-Agent", "symdepot-worker")
 	direct := *s.HTTP
 	direct.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
@@ -217,7 +207,7 @@ func (s *Server) postJSON(ctx context.Context, path string, j *Job, body, v any)
 	}
 	ctx, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()
-	resp, err := s.call(ctx, http.MethodPost, path, j.header(), bytes.NewReader(b), 0)
+	resp, err := s.call(ctx, http.MethodPost, path, leaseHeader(j), bytes.NewReader(b), 0)
 	if err != nil {
 		return err
 	}
@@ -232,25 +222,23 @@ func (s *Server) postJSON(ctx context.Context, path string, j *Job, body, v any)
 	return nil
 }
 
-func (j *Job) header() http.Header {
+// leaseHeader returns the header that shows the lease of a job; j may be nil.
+func leaseHeader(j *Job) http.Header {
 	h := http.Header{}
 	if j != nil {
-		h.Set("X-Symdepot-Lease", j.Token)
+		h.Set(wire.Lease, j.Token)
 	}
 	return h
 }
 
-func (j *Job) path(verb string) string { return strconv.FormatInt(j.ID, 10) + "/" + verb }
+// jobPath returns the path of a request about a job.
+func jobPath(j Job, verb string) string { return strconv.FormatInt(j.ID, 10) + "/" + verb }
 
 // Lease asks for up to slots jobs for transcoders of these versions, and waits
 // for some for up to wait. One try.
 func (s *Server) Lease(ctx context.Context, versions []string, slots int, wait time.Duration) ([]Job, error) {
-	var got struct {
-		Jobs []Job `json:"jobs"`
-	}
-	err := s.postJSON(ctx, "lease", nil, map[string]any{
-		"worker": s.Worker, "versions": versions, "slots": slots, "wait_seconds": int(wait / time.Second),
-	}, &got)
+	var got wire.LeaseAnswer
+	err := s.postJSON(ctx, "lease", nil, wire.LeaseRequest{Worker: s.Worker, Versions: versions, Slots: slots, Wait: int(wait / time.Second)}, &got)
 	if err == nil && len(got.Jobs) > slots {
 		return nil, errors.New("the server gave more jobs than were asked for")
 	}
@@ -266,12 +254,12 @@ func (s *Server) Lease(ctx context.Context, versions []string, slots int, wait t
 func (s *Server) Heartbeat(ctx context.Context, j Job) error {
 	ctx, cancel := context.WithTimeout(ctx, time.Duration(j.Seconds)*time.Second/2)
 	defer cancel()
-	return s.postJSON(ctx, j.path("heartbeat"), &j, struct{}{}, nil)
+	return s.postJSON(ctx, jobPath(j, "heartbeat"), &j, struct{}{}, nil)
 }
 
 // Release gives a job back. One try.
 func (s *Server) Release(ctx context.Context, j Job) error {
-	return s.postJSON(ctx, j.path("release"), &j, struct{}{}, nil)
+	return s.postJSON(ctx, jobPath(j, "release"), &j, struct{}{}, nil)
 }
 
 // Bye says that the worker stops. One try.
@@ -280,7 +268,7 @@ func (s *Server) Bye(ctx context.Context) error { return s.postJSON(ctx, "bye", 
 // PDB writes the job's PDB to f, from its beginning, until all of it is there.
 func (s *Server) PDB(ctx context.Context, j Job, f *os.File) error {
 	return s.Try(ctx, "get a PDB", func(ctx context.Context) error {
-		resp, err := s.call(ctx, http.MethodGet, j.path("pdb"), j.header(), nil, 0)
+		resp, err := s.call(ctx, http.MethodGet, jobPath(j, "pdb"), leaseHeader(&j), nil, 0)
 		if err != nil {
 			return err
 		}
@@ -328,13 +316,13 @@ func (s *Server) Complete(ctx context.Context, j Job, version, name, detail stri
 	if err != nil {
 		return errors.Join(ErrRefused, err)
 	}
-	h := j.header()
-	h.Set("X-Symdepot-Version", version)
-	h.Set("X-Symdepot-Sha256", hex.EncodeToString(ref[:]))
-	h.Set("X-Symdepot-Detail", printable(detail))
+	h := leaseHeader(&j)
+	h.Set(wire.Version, version)
+	h.Set(wire.SHA256, hex.EncodeToString(ref[:]))
+	h.Set(wire.Detail, printable(detail))
 	h.Set("Content-Type", "application/octet-stream")
 	return s.Try(ctx, "deliver a result", func(ctx context.Context) error {
-		resp, err := s.call(ctx, http.MethodPost, j.path("complete"), h, io.NewSectionReader(f, 0, size), size)
+		resp, err := s.call(ctx, http.MethodPost, jobPath(j, "complete"), h, io.NewSectionReader(f, 0, size), size)
 		if err != nil {
 			return err
 		}
@@ -345,7 +333,7 @@ func (s *Server) Complete(ctx context.Context, j Job, version, name, detail stri
 // Fail tells why a job failed.
 func (s *Server) Fail(ctx context.Context, j Job, f Failure) error {
 	return s.Try(ctx, "tell of a failure", func(ctx context.Context) error {
-		return s.postJSON(ctx, j.path("fail"), &j, map[string]string{"class": f.Class, "version": f.Version, "detail": f.Detail}, nil)
+		return s.postJSON(ctx, jobPath(j, "fail"), &j, wire.Failure{Class: f.Class, Version: f.Version, Detail: f.Detail}, nil)
 	})
 }
 

@@ -11,28 +11,26 @@ import (
 	"github.com/symdepot/symdepot/internal/auth"
 )
 
-// Bounds of what an access record repeats of a request.
+// Limits of the request's parts in an access record, in bytes.
 const (
 	maxLogPath  = 512
 	maxLogAgent = 256
 )
 
-// record is what the access log says of a request itself.
+// record is the request's part of an access record.
 type record struct {
 	method, path, remote, agent string
-	who                         *asker // nil: it did not matter
+	caller                      *caller
 }
 
 // account counts a finished exchange and writes its access record.
 func (s *Server) account(x *exchange, rec *record) {
 	now := time.Now()
 	d := now.Sub(x.start)
-	k := kind{x.protocol, methodLabel(rec.method), x.result, x.status}
-	s.metrics.child(k).count(x.bytes, d)
-	s.logAccess(now, d, rec, k, x.bytes, x.err)
-}
-
-func (s *Server) logAccess(now time.Time, d time.Duration, rec *record, k kind, bytes int64, err error) {
+	if x.counters == nil {
+		x.counters = s.metrics.counters(requestKind{x.protocol, methodLabel(rec.method), x.result, x.status})
+	}
+	x.counters.count(x.bytes, d)
 	ctx, h := context.Background(), s.access
 	if !h.Enabled(ctx, slog.LevelInfo) {
 		return
@@ -41,29 +39,28 @@ func (s *Server) logAccess(now time.Time, d time.Duration, rec *record, k kind, 
 	r.AddAttrs(
 		slog.String("method", clip(rec.method, 16)),
 		slog.String("path", clip(auth.Redact(rec.path), maxLogPath)),
-		slog.Int("status", k.status),
-		slog.Int64("bytes", bytes),
+		slog.Int("status", x.status),
+		slog.Int64("bytes", x.bytes),
 		slog.Float64("seconds", float64(d.Microseconds())/1e6),
 		slog.String("remote", rec.remote),
 		slog.String("agent", clip(auth.Redact(rec.agent), maxLogAgent)),
-		slog.String("protocol", k.protocol),
-		slog.String("result", k.result),
+		slog.String("protocol", x.protocol),
+		slog.String("result", x.result),
 	)
-	if w := rec.who; w != nil {
-		if !w.id.Anonymous() {
-			r.AddAttrs(slog.String("who", w.id.Name), slog.String("by", string(w.id.Method)))
-		}
-		if w.id.TokenID != "" {
-			r.AddAttrs(slog.String("token_id", w.id.TokenID))
-		}
-		if w.why != "" {
-			r.AddAttrs(slog.String("refused", w.why))
-		}
+	c := rec.caller
+	if !c.id.Anonymous() {
+		r.AddAttrs(slog.String("who", c.id.Name), slog.String("by", string(c.id.Method)))
 	}
-	if err != nil {
-		r.AddAttrs(slog.String("error", err.Error()))
+	if c.id.TokenID != "" {
+		r.AddAttrs(slog.String("token_id", c.id.TokenID))
 	}
-	_ = h.Handle(ctx, r) // a log that cannot be written has nowhere to say so
+	if c.why != "" {
+		r.AddAttrs(slog.String("refused", c.why))
+	}
+	if x.err != nil {
+		r.AddAttrs(slog.String("error", x.err.Error()))
+	}
+	_ = h.Handle(ctx, r) // a failure of the log cannot be logged
 }
 
 func clip(s string, n int) string {
@@ -73,9 +70,9 @@ func clip(s string, n int) string {
 	return s
 }
 
-// LogWriter collects what is written to it and passes it on at least four
-// times a second, so that a log line costs a request no system call. Lines
-// stay whole and in order. It must be closed, or the last lines are lost.
+// LogWriter buffers log lines and writes them at least four times a second, so
+// that a request's log line costs no system call. Lines stay whole and in order.
+// It must be closed, or the last lines are lost.
 type LogWriter struct {
 	mu      sync.Mutex // guards buf, and err
 	buf     *bytes.Buffer
@@ -83,7 +80,7 @@ type LogWriter struct {
 	out     sync.Mutex // guards w and spare; taken before mu
 	w       io.Writer
 	spare   *bytes.Buffer
-	timer   *time.Timer // guarded by mu; nil while nothing waits
+	timer   *time.Timer // guarded by mu; nil before the first line
 	pending bool        // guarded by mu
 }
 
@@ -97,7 +94,7 @@ func NewLogWriter(w io.Writer) *LogWriter {
 	return &LogWriter{w: w, buf: new(bytes.Buffer), spare: new(bytes.Buffer)}
 }
 
-// Write takes p; it reports an error of an earlier line, if any.
+// Write buffers p. It returns an error of an earlier line, if any.
 func (l *LogWriter) Write(p []byte) (int, error) {
 	l.mu.Lock()
 	l.buf.Write(p)
@@ -118,7 +115,7 @@ func (l *LogWriter) Write(p []byte) (int, error) {
 	return len(p), err
 }
 
-// Flush passes on what waits.
+// Flush writes the buffered lines.
 func (l *LogWriter) Flush() error {
 	l.out.Lock()
 	defer l.out.Unlock()
@@ -137,5 +134,5 @@ func (l *LogWriter) Flush() error {
 	return err
 }
 
-// Close passes on what waits. It does not close the writer behind.
+// Close writes the buffered lines. It does not close the underlying writer.
 func (l *LogWriter) Close() error { return l.Flush() }

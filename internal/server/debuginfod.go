@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/symdepot/symdepot/internal/depot"
+	"github.com/symdepot/symdepot/internal/wire"
 )
 
 // Bounds of one /metadata answer.
@@ -29,14 +30,14 @@ func (s *Server) debuginfodHeaders(h http.Header, r *http.Request, f *depot.File
 	}
 	// The names in elfutils' own spelling; some clients look for just that.
 	if f.Size >= 0 {
-		h["X-DEBUGINFOD-SIZE"] = []string{itoa(f.Size)}
+		h[wire.DebuginfodSize] = []string{itoa(f.Size)}
 	}
 	file, archive := s.shown(f.Path, f.Archive)
 	if file != "" {
-		h["X-DEBUGINFOD-FILE"] = []string{file}
+		h[wire.DebuginfodFile] = []string{file}
 	}
 	if archive != "" {
-		h["X-DEBUGINFOD-ARCHIVE"] = []string{archive}
+		h[wire.DebuginfodArchive] = []string{archive}
 	}
 	return nil
 }
@@ -86,18 +87,18 @@ func (s *Server) metadata(x *exchange, r *http.Request) {
 	limit := number(q.Get("limit"), metadataLimit, metadataMost)
 	offset := number(q.Get("offset"), 0, metadataOffset)
 	if key == "" || value == "" {
-		s.fail(x, absentError{"not found: ask with ?key=file|glob|buildid&value=…"})
+		s.fail(x, missError{"not found: ask with ?key=file|glob|buildid&value=…"})
 		return
 	}
 	if err := s.lookups.enter(r.Context(), x.start.Add(s.cfg.Wait)); err != nil {
 		s.fail(x, err)
 		return
 	}
-	list, complete, err := s.symbols.Metadata(r.Context(), x.who.scope, key, value, offset+limit)
+	list, complete, err := s.depot.Metadata(r.Context(), x.caller.scope, key, value, offset+limit)
 	s.lookups.leave()
 	switch {
 	case errors.Is(err, fs.ErrInvalid):
-		s.fail(x, absentError{"not found: the keys are file, glob and buildid"})
+		s.fail(x, missError{"not found: the keys are file, glob and buildid"})
 		return
 	case err != nil:
 		s.fail(x, err)

@@ -3,10 +3,12 @@ package server
 import (
 	"errors"
 	"io"
+	"net"
 	"net/http"
 	"strings"
 	"time"
 
+	"github.com/symdepot/symdepot/internal/wire"
 	"github.com/symdepot/symdepot/layout"
 )
 
@@ -18,27 +20,21 @@ const (
 	resultError = "error"
 )
 
-// exchange is one request and what became of it.
+// exchange is one request and the state of its answer.
 type exchange struct {
 	w        http.ResponseWriter
 	start    time.Time
 	status   int   // 0 until the header is written
 	bytes    int64 // of the body
-	head     bool  // the body is left away
+	head     bool  // the body is omitted
 	protocol string
 	result   string
-	err      error // why the answer was cut short
-	// notSoon is set on answers that may be another one soon, although the
-	// depot stays the same.
-	notSoon bool
-	// quick is set on requests that are answered at once or by net/http.
-	quick bool
-	// who asks, and what they see.
-	who asker
-	// wanted is what was asked for and is not there.
-	wanted *layout.Request
-	// abort breaks the connection: what was sent of a file is not to be
-	// taken for the whole.
+	err      error     // why the answer was cut short
+	caller   caller    // who asks, and what they may read
+	memory   *memory   // set if the answer may be kept in memory
+	counters *counters // of this kind of request, if already known
+	// abort breaks the connection, so that a partial file is not taken for the
+	// whole.
 	abort bool
 }
 
@@ -66,6 +62,16 @@ func (x *exchange) Write(p []byte) (int, error) {
 	return n, err
 }
 
+// WriteString sends part of the body.
+func (x *exchange) WriteString(p string) (int, error) {
+	if x.head {
+		return len(p), nil
+	}
+	n, err := io.WriteString(x.w, p)
+	x.bytes += int64(n)
+	return n, err
+}
+
 // ReadFrom sends part of the body from a file, which lets the kernel copy it.
 func (x *exchange) ReadFrom(r io.Reader) (int64, error) {
 	rf, ok := x.w.(io.ReaderFrom)
@@ -88,115 +94,152 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	defer s.metrics.inFlight.Dec()
 	x := &exchange{w: w, start: time.Now(), protocol: protocolNone, head: r.Method == http.MethodHead}
 	w.Header()["X-Content-Type-Options"] = nosniff
-	deadline := x.start.Add(s.cfg.Wait)
-	if err := s.slots.enter(r.Context(), deadline); err != nil {
-		s.fail(x, err)
-	} else {
-		func() {
-			defer s.slots.leave()
-			s.serve(x, r)
-		}()
-	}
-	s.account(x, &record{method: r.Method, path: target(r), remote: r.RemoteAddr, agent: r.UserAgent(), who: &x.who})
+	s.serve(x, r)
+	s.account(x, &record{method: r.Method, path: rawPath(r), remote: r.RemoteAddr, agent: r.UserAgent(), caller: &x.caller})
 	if x.abort {
-		if c := connOf(r); c != nil && r.ProtoMajor == 1 {
-			c.reset.Store(true)
+		if tcp, ok := rawConn(connOf(r)).(*net.TCPConn); ok && r.ProtoMajor == 1 {
+			_ = tcp.SetLinger(0) // HTTP/1.0 clients take a clean end for the end of the file
 		}
 		panic(http.ErrAbortHandler)
 	}
 }
 
-// serve answers a request that may be under way.
+// serve finds out what a request is for and who sends it, and answers it.
 func (s *Server) serve(x *exchange, r *http.Request) {
-	h := x.Header()
 	if !s.hostAllowed(r.Host) {
 		s.fail(x, errHost)
 		return
 	}
-	token, path := s.path(r)
-	if job, ok := s.jobsPath(path); ok {
-		s.jobs(x, r, token, job)
+	p := s.place(r)
+	e := p.endpoint
+	h := x.Header()
+	if !e.body && r.ContentLength != 0 {
+		h.Set("Connection", "close") // the body is not read
+	}
+	if err := s.crossSite(r, p); err != nil {
+		s.fail(x, err)
 		return
 	}
-	if r.ContentLength != 0 {
-		h.Set("Connection", "close")
-	}
-	if r.Method == http.MethodOptions && r.ContentLength == 0 {
-		s.options(x, r) // browsers ask without credentials
+	if e.options && r.Method == http.MethodOptions && r.ContentLength == 0 {
+		s.options(x, r, p) // browsers send it without credentials
 		return
 	}
-	segs, err := layout.Segments(path)
-	base, name, own := "", "", false
-	if err == nil {
-		base, name, own = s.ownPath(segs)
-	}
-	if s.cfg.Gate != nil && !(own && isOpen(name) && token == "") && !s.admit(x, r, token) {
+	// Credentials are judged before a request counts as being answered: checks
+	// of passwords, which take long, must not keep others from being answered.
+	if !e.admit(s, x, r, p) {
 		return
 	}
+	if err := s.slots.enter(r.Context(), x.start.Add(s.cfg.Wait)); err != nil {
+		s.fail(x, err)
+		return
+	}
+	defer s.slots.leave()
 	switch {
-	case r.Method != http.MethodGet && r.Method != http.MethodHead && r.Method != http.MethodOptions:
-		h.Set("Allow", s.methods(r))
+	case e.methods != "" && r.Method != http.MethodGet && r.Method != http.MethodHead && r.Method != http.MethodOptions:
+		h.Set("Allow", e.methods)
 		s.fail(x, errMethod)
-		return
-	case r.ContentLength != 0:
+	case !e.body && r.ContentLength != 0:
 		s.fail(x, errBody)
-		return
-	case err != nil:
-		s.fail(x, err)
-		return
-	case own:
-		s.own(x, r, base, name)
-		return
+	default:
+		e.serve(s, x, r, p)
 	}
-	req, err := layout.Route(segs, s.cfg.Prefixes...)
-	if err != nil {
-		req, err = layout.RouteAdmin(segs, s.cfg.Prefixes...)
-	}
-	if err != nil {
-		allowOrigin(h)
-		s.fail(x, err)
-		return
-	}
-	x.protocol = req.Layout.Name()
-	if req.Form == layout.FormSymCache {
-		s.symCache(x, r, &req)
-		return
-	}
-	s.symbol(x, r, &req)
 }
 
-const allowed = "GET, HEAD, OPTIONS"
+// place is what the path of a request names. It is found once.
+type place struct {
+	token string // the path token in front, or ""
+	path  string // escaped, without the token
+	endpoint
+	err        error          // why the path names nothing
+	base, name string         // an own path: the prefix in front, and the name; "" is the root
+	job        []string       // what follows the path of the job API
+	req        layout.Request // a symbol path
+}
 
-// options answers what a browser asks before it fetches from another page, and
-// what anybody asks who wants to know the methods.
-func (s *Server) options(x *exchange, r *http.Request) {
+// endpoint says how the requests for one kind of path are answered.
+type endpoint struct {
+	methods string // for the Allow header; "": serve looks at the method
+	options bool   // OPTIONS is answered for it
+	body    bool   // takes a body
+	origins bool   // scripts of the configured origins may read it
+	links   bool   // links on pages of other sites may open it
+	admit   func(s *Server, x *exchange, r *http.Request, p *place) bool
+	serve   func(s *Server, x *exchange, r *http.Request, p *place)
+}
+
+const readMethods = "GET, HEAD, OPTIONS"
+
+// The endpoints. They are variables of functions, as the functions refer to
+// them in turn.
+var (
+	jobEndpoint = endpoint{body: true,
+		admit: (*Server).admitWorker,
+		serve: (*Server).jobs}
+	ownEndpoint = endpoint{methods: readMethods, options: true, links: true,
+		admit: func(s *Server, x *exchange, r *http.Request, p *place) bool {
+			return p.token == "" && isOpen(p.name) || s.admit(x, r, p)
+		},
+		serve: (*Server).own}
+	symbolEndpoint = endpoint{methods: readMethods, options: true, origins: true,
+		admit: (*Server).admit,
+		serve: (*Server).symbol}
+	symCacheEndpoint = endpoint{methods: "GET, HEAD", options: true, origins: true,
+		admit: (*Server).admit,
+		serve: (*Server).symCache}
+	noEndpoint = endpoint{methods: readMethods, options: true, origins: true,
+		admit: (*Server).admit,
+		serve: func(s *Server, x *exchange, _ *http.Request, p *place) { s.fail(x, p.err) }}
+)
+
+// place finds out what the path of a request names.
+func (s *Server) place(r *http.Request) *place {
+	p := &place{path: rawPath(r), endpoint: noEndpoint}
+	if s.cfg.Gate != nil { // else nothing is a token
+		p.token, p.path = cutToken(p.path)
+	}
+	segs, err := layout.Segments(p.path)
+	if err != nil {
+		p.err = err
+		return p
+	}
+	var ok bool
+	if p.job, ok = s.jobPath(segs); ok {
+		p.endpoint = jobEndpoint
+		return p
+	}
+	if p.base, p.name, ok = s.ownPath(segs); ok {
+		p.endpoint = ownEndpoint
+		return p
+	}
+	if p.req, err = layout.Route(segs, s.cfg.Prefixes...); err != nil {
+		p.req, p.err = layout.RouteAdmin(segs, s.cfg.Prefixes...)
+	}
+	switch {
+	case p.err != nil:
+	case p.req.Form == layout.FormSymCache:
+		p.endpoint = symCacheEndpoint
+	default:
+		p.endpoint = symbolEndpoint
+	}
+	return p
+}
+
+// options answers the request that a browser sends before it fetches for a page
+// of another site, and anybody who wants to know the methods.
+func (s *Server) options(x *exchange, r *http.Request, p *place) {
 	h := x.Header()
-	h.Set("Allow", allowed)
-	_, path := s.path(r)
-	if segs, err := layout.Segments(path); err == nil {
-		if _, _, own := s.ownPath(segs); !own && len(segs) > 1 {
-			allowOrigin(h)
-			h.Set("Access-Control-Allow-Methods", "GET, HEAD")
-			h.Set("Access-Control-Allow-Headers", "*")
-			h.Set("Access-Control-Max-Age", "86400")
-		}
+	h.Set("Allow", readMethods)
+	if p.origins && s.allowOrigin(h, r) {
+		h.Set("Access-Control-Allow-Methods", "GET, HEAD")
+		h.Set("Access-Control-Allow-Headers", "*")
+		h.Set("Access-Control-Max-Age", "86400")
 	}
 	x.WriteHeader(http.StatusNoContent)
 }
 
-// path returns the escaped path of a request without the token in front of it,
-// and the token. Without a gate, nothing is a token.
-func (s *Server) path(r *http.Request) (token, path string) {
-	path = target(r)
-	if s.cfg.Gate == nil {
-		return "", path
-	}
-	return cutToken(path)
-}
-
-// target returns the escaped path of a request as the client sent it: neither
+// rawPath returns the escaped path of a request as the client sent it: neither
 // cleaned nor decoded, without the query.
-func target(r *http.Request) string {
+func rawPath(r *http.Request) string {
 	t := r.RequestURI
 	if !strings.HasPrefix(t, "/") {
 		// An absolute URI, or a request that did not come over the wire.
@@ -208,8 +251,8 @@ func target(r *http.Request) string {
 	return t
 }
 
-// own are the server's own paths of one segment.
-var own = map[string]bool{
+// builtIn are the server's own paths of one segment.
+var builtIn = map[string]bool{
 	"healthz": true, "readyz": true, "metrics": true, "metadata": true, "index2.txt": true, "pingme.txt": true,
 	"favicon.ico": true, "robots.txt": true,
 }
@@ -218,9 +261,6 @@ var own = map[string]bool{
 // the root, or one segment, with or without a prefix in front. base is that
 // prefix, name is "" for the root.
 func (s *Server) ownPath(segs []string) (base, name string, ok bool) {
-	if isJobs(segs) {
-		return "", "-", true // nothing to be answered from memory
-	}
 	for _, list := range [][]string{s.cfg.Prefixes, layout.Prefixes} {
 		for _, p := range list {
 			n := strings.Count(p, "/") + 1
@@ -231,7 +271,7 @@ func (s *Server) ownPath(segs []string) (base, name string, ok bool) {
 			if len(segs) == n {
 				return base, "", true
 			}
-			if own[segs[n]] {
+			if builtIn[segs[n]] {
 				return base, segs[n], true
 			}
 		}
@@ -245,12 +285,28 @@ func (s *Server) ownPath(segs []string) (base, name string, ok bool) {
 	return "", "", false
 }
 
+// jobPath returns what follows the path of the job API, which may have a
+// configured prefix in front.
+func (s *Server) jobPath(segs []string) ([]string, bool) {
+	for _, p := range s.cfg.Prefixes {
+		if n := strings.Count(p, "/") + 1; len(segs) > n && strings.EqualFold(strings.Join(segs[:n], "/"), p) && isJobs(segs[n:]) {
+			return segs[n+2:], true
+		}
+	}
+	if isJobs(segs) {
+		return segs[2:], true
+	}
+	return nil, false
+}
+
+func isJobs(segs []string) bool { return len(segs) >= 2 && segs[0] == "-" && segs[1] == "jobs" }
+
 // fail answers with the status of an error. It writes nothing to a client that
 // went away.
 func (s *Server) fail(x *exchange, err error) {
 	status, text := classify(err)
-	if absent, ok := errors.AsType[absentError](err); ok {
-		text = absent.text
+	if miss, ok := errors.AsType[missError](err); ok {
+		text = miss.text
 	}
 	if status == statusGone {
 		x.status, x.err = status, err
@@ -263,21 +319,18 @@ func (s *Server) fail(x *exchange, err error) {
 	if status == http.StatusServiceUnavailable {
 		h.Set("Retry-After", "5")
 	}
-	// An absence ends with the next add: nobody may remember it for us.
+	// A later add may create the file, so a 404 must not be cached.
 	h["Cache-Control"] = noCache
 	s.text(x, status, text+"\n")
 }
 
 // text answers with a short plain text.
 func (s *Server) text(x *exchange, status int, body string) {
-	if status == http.StatusNotFound && x.who.scope.Products != nil {
-		even(x.start)
-	}
 	h := x.Header()
 	h["Content-Type"] = plainText
 	h["Content-Length"] = []string{itoa(int64(len(body)))}
 	x.WriteHeader(status)
-	_, x.err = io.WriteString(x, body)
+	_, x.err = x.WriteString(body)
 }
 
 // Header values that do not change, ready for use.
@@ -288,15 +341,14 @@ var (
 	shortLived  = []string{"public, max-age=300"}
 	plainText   = []string{"text/plain; charset=utf-8"}
 	octetStream = []string{"application/octet-stream"}
-	anyOrigin   = []string{"*"}
-	exposed     = []string{"ETag, Content-Encoding, Content-Range, X-DEBUGINFOD-SIZE, X-DEBUGINFOD-FILE, X-DEBUGINFOD-ARCHIVE"}
+	exposed     = []string{"ETag, Content-Encoding, Content-Range, " + wire.DebuginfodSize + ", " + wire.DebuginfodFile + ", " + wire.DebuginfodArchive}
 	bytesUnit   = []string{"bytes"}
 )
 
-// allowOrigin lets pages of other sites read a symbol answer, as profilers in
-// the browser need. The ids in a path are not to be guessed; the search, the
-// page and the metrics are not given away like this.
-func allowOrigin(h http.Header) {
-	h["Access-Control-Allow-Origin"] = anyOrigin
-	h["Access-Control-Expose-Headers"] = exposed
+// addVary adds request header fields that an answer depends on.
+func addVary(h http.Header, fields string) {
+	if old := h["Vary"]; len(old) > 0 {
+		fields = old[0] + ", " + fields
+	}
+	h["Vary"] = []string{fields}
 }

@@ -13,9 +13,9 @@ import (
 // Errors of this package that have a status of their own.
 var (
 	errBusy    = errors.New("too many requests are being answered")
-	errMethod  = errors.New("only GET and HEAD are answered here")
-	errBody    = errors.New("a request for symbols has no body")
-	errHost    = errors.New("not a name of this server")
+	errMethod  = errors.New("this path supports only GET and HEAD")
+	errBody    = errors.New("a request for this path must not have a body")
+	errHost    = errors.New("Host is not a name of this server")
 	errStopped = errors.New("not ready")
 )
 
@@ -24,14 +24,14 @@ type tooLargeError struct{ max int64 }
 
 func (e tooLargeError) Error() string { return fmt.Sprintf("File too large, max size=%d", e.max) }
 
-// statusGone is logged when the client went away before there was an answer;
-// nobody sees it on the wire.
+// statusGone is logged when the client disconnected before the answer; it is
+// never sent.
 const statusGone = 499
 
-// classes is the one table from error to status; the first class that an
-// error is decides. Clients drop a server for a session, or hide an id for
-// minutes, when they see anything but 404 for what is merely absent, so only
-// that is 404, and overload is never 429.
+// classes maps errors to statuses; the first match decides. Clients stop using
+// a server for a session, or an id for minutes, after any status but 404 for a
+// file that is merely missing. So a miss is always 404, and overload is never
+// 429.
 var classes = []struct {
 	is     error
 	status int
@@ -39,7 +39,8 @@ var classes = []struct {
 }{
 	{fs.ErrNotExist, http.StatusNotFound, "not found"},
 	{layout.ErrNoPath, http.StatusNotFound, "not found"},
-	{errHost, http.StatusNotFound, "not found: this server answers on this address only to localhost and to the host names it was configured with"},
+	{errHost, http.StatusNotFound, "not found: this server does not answer to this host name; names can be added under hosts in its configuration"},
+	{errCrossSite, http.StatusForbidden, ""},
 	{errMethod, http.StatusMethodNotAllowed, ""},
 	{errBody, http.StatusRequestEntityTooLarge, ""},
 	{errBusy, http.StatusServiceUnavailable, "busy, try again in a few seconds"},
@@ -64,8 +65,8 @@ func classify(err error) (status int, text string) {
 	return http.StatusInternalServerError, "internal error; the server's log says more"
 }
 
-// absentError is an absence with a text that helps a person.
-type absentError struct{ text string }
+// missError is fs.ErrNotExist with a text that helps a person.
+type missError struct{ text string }
 
-func (e absentError) Error() string   { return e.text }
-func (absentError) Is(err error) bool { return err == fs.ErrNotExist }
+func (e missError) Error() string   { return e.text }
+func (missError) Is(err error) bool { return err == fs.ErrNotExist }

@@ -1,115 +1,104 @@
 package server
 
 import (
-	"bytes"
-	"errors"
 	"hash/maphash"
 	"io"
+	"maps"
 	"net/http"
-	"strconv"
 	"sync"
 	"sync/atomic"
 	"time"
 
-	"github.com/symdepot/symdepot/layout"
+	"github.com/symdepot/symdepot/internal/depot"
 )
 
-// Bounds of the answers that are kept in memory.
+// Limits of the answers kept in memory.
 const (
-	hotBody    = 256 << 10 // longest body
-	hotUnseen  = 16 << 10  // longest body kept when it was asked for only once
-	hotKey     = 512       // longest request target and header values together
+	hotBody    = 256 << 10 // longest body, in bytes
+	hotUnseen  = 16 << 10  // longest body that is kept at the first request for it
+	hotKeySize = 512       // longest path and Accept-Encoding together
 	hotEntries = 16 << 10  // number of answers
-	hotSeen    = 8 << 10   // targets remembered as asked for once
-	// hotSoon is how long an answer is good that may be a better one soon,
-	// although nothing was added to the depot: plain bytes for a client
-	// that would take compressed ones.
-	hotSoon = time.Second
-	// hotOverhead is about what one answer takes besides its bytes.
-	hotOverhead = 512
+	hotSeen    = 8 << 10   // paths remembered as requested once
+	// hotBrief is how long an answer is kept that may improve without a change
+	// of the depot: plain bytes for a client that accepts a compressed variant
+	// which is still being made.
+	hotBrief = time.Second
+	// hotOverhead is roughly the memory of an answer besides its bytes.
+	hotOverhead = 1024
 )
 
-// hotKeyOf names an answer: all of a request that it may depend on.
-type hotKeyOf struct {
-	target string // without the query
-	query  string // of the answers here only redirects depend on it
+// hotKey is all of a request that a kept answer depends on.
+type hotKey struct {
+	path   string // escaped, without token and query
 	coding string // Accept-Encoding
 }
 
-// answer is one recorded answer. It does not change.
-type answer struct {
-	generation uint64    // of the depot when the answer was found
+// hotAnswer is a complete file kept in memory. It does not change.
+type hotAnswer struct {
+	generation uint64    // of the depot when the file was found
 	until      time.Time // zero: as long as the generation lasts
-	// pass marks what is not to be kept: net/http answers it.
-	pass   bool
-	head   []byte // status line and header lines, without the Date and the empty line
-	body   []byte
-	kind   kind
-	child  *child
-	target string
-	wanted *layout.Request // what is not there, to be counted; or nil
-	used   atomic.Bool     // since the hand last went by
+	header     http.Header
+	body       []byte
+	kind       requestKind
+	counters   *counters
+	used       atomic.Bool // since the hand last passed
 }
 
-func (a *answer) cost() int64 { return int64(len(a.head)+len(a.body)+len(a.target)) + hotOverhead }
+func (a *hotAnswer) cost(k hotKey) int64 {
+	return int64(len(a.body)+len(k.path)+len(k.coding)) + hotOverhead
+}
 
-// hot keeps short answers that are asked for again and again, the absences
-// among them. When it is full, what was not used for longest goes, more or
-// less.
+// hot keeps small files that are requested again and again. When it is full, a
+// clock algorithm evicts those that were not used lately.
 type hot struct {
+	limit int64 // bytes; nothing is kept if it is not positive
 	mu    sync.RWMutex
-	limit int64
-	size  int64                // guarded by mu; of all answers
-	table map[hotKeyOf]*answer // guarded by mu
-	ring  []hotKeyOf           // guarded by mu; keys in order of arrival
-	hand  int                  // guarded by mu; where the next eviction looks
+	size  int64                 // guarded by mu; of all answers
+	table map[hotKey]*hotAnswer // guarded by mu
+	ring  []hotKey              // guarded by mu; keys in order of arrival
+	hand  int                   // guarded by mu; where the next eviction looks
 	seen  [hotSeen]atomic.Uint32
 	seed  maphash.Seed
-	// absences are the answers to what is not there, by layout: but for the
-	// target they are alike.
-	absences sync.Map // of *answer
-	// common is the head of the last answer kept: most absences have the
-	// same, and need it only once.
-	common atomic.Pointer[[]byte]
 }
 
-// absence returns the answer to a request in a layout whose key is not there,
-// or nil if none was recorded yet.
-func (h *hot) absence(layout, target string) *answer {
-	t, ok := h.absences.Load(layout)
-	if !ok {
+func newHot(limit int64) *hot {
+	return &hot{limit: limit, table: make(map[hotKey]*hotAnswer), seed: maphash.MakeSeed()}
+}
+
+// get returns the answer kept for a key if it is still good.
+func (h *hot) get(k hotKey, generation uint64, now time.Time) *hotAnswer {
+	h.mu.RLock()
+	a := h.table[k]
+	h.mu.RUnlock()
+	if a == nil || a.generation != generation || !a.until.IsZero() && now.After(a.until) {
 		return nil
 	}
-	a := t.(*answer)
-	return &answer{head: a.head, body: a.body, kind: a.kind, child: a.child, target: target}
-}
-
-// newHot returns a store of at most limit bytes; none if limit is negative.
-func newHot(limit int64) *hot {
-	return &hot{limit: limit, table: make(map[hotKeyOf]*answer), seed: maphash.MakeSeed()}
-}
-
-// get returns the answer kept for a key.
-func (h *hot) get(target, query, coding []byte) *answer {
-	h.mu.RLock()
-	a := h.table[hotKeyOf{string(target), string(query), string(coding)}]
-	h.mu.RUnlock()
-	if a != nil && !a.used.Load() {
+	if !a.used.Load() {
 		a.used.Store(true)
 	}
 	return a
 }
 
+// longest returns the size in bytes up to which the file at a path is worth
+// keeping.
+func (h *hot) longest(path string) int64 {
+	sum := uint32(maphash.String(h.seed, path)>>16) | 1
+	if h.seen[sum%hotSeen].Swap(sum) == sum {
+		return min(hotBody, h.limit/8)
+	}
+	return min(hotUnseen, h.limit/8)
+}
+
 // put keeps an answer in place of an older one.
-func (h *hot) put(k hotKeyOf, a *answer) {
-	c := a.cost()
-	if c > h.limit/8 || len(k.target)+len(k.query)+len(k.coding) > hotKey {
+func (h *hot) put(k hotKey, a *hotAnswer) {
+	c := a.cost(k)
+	if c > h.limit {
 		return
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if old := h.table[k]; old != nil {
-		h.size -= old.cost()
+		h.size -= old.cost(k)
 	} else {
 		h.ring = append(h.ring, k)
 	}
@@ -119,7 +108,7 @@ func (h *hot) put(k hotKeyOf, a *answer) {
 	}
 }
 
-// evict drops the next answer that was not used since the hand last came by.
+// evict drops the next answer that was not used since the hand last passed.
 func (h *hot) evict() {
 	for {
 		if h.hand >= len(h.ring) {
@@ -131,7 +120,7 @@ func (h *hot) evict() {
 			h.hand++
 			continue
 		}
-		h.size -= a.cost()
+		h.size -= a.cost(k)
 		delete(h.table, k)
 		last := len(h.ring) - 1
 		h.ring[h.hand] = h.ring[last]
@@ -140,87 +129,77 @@ func (h *hot) evict() {
 	}
 }
 
-// share returns an equal slice that other answers have too, if it can.
-func (h *hot) share(head []byte) []byte {
-	if c := h.common.Load(); c != nil && bytes.Equal(*c, head) {
-		return *c
+// neutral are the header fields that do not change the answer to a symbol
+// path, or, as credentials do, have been judged before an answer is looked for.
+var neutral = map[string]bool{
+	"Accept-Encoding": true, "Accept-Language": true, "Authorization": true, "Auth-Token": true, "Cache-Control": true, "Connection": true,
+	"Cookie": true, "Dnt": true, "Keep-Alive": true, "Pragma": true, "Priority": true, "Referer": true, "Sec-Fetch-Dest": true,
+	"Sec-Fetch-Mode": true, "Sec-Fetch-Site": true, "Sec-Fetch-User": true, "Sec-Gpc": true, "Symbolchecksum": true,
+	"Upgrade-Insecure-Requests": true, "User-Agent": true, "X-Forwarded-For": true, "X-Forwarded-Host": true, "X-Forwarded-Proto": true,
+	"X-Real-Ip": true, "X-Symdepot-Token": true,
+}
+
+// memory is what a request has to do with the answers in memory.
+type memory struct {
+	key        hotKey
+	generation uint64
+	longest    int64     // a file up to this size in bytes is to be kept
+	until      time.Time // when it may improve; zero: not known
+}
+
+// fromMemory answers a request with a kept file, if there is one. If the answer
+// may be kept, it prepares x for that. Whoever asks must be allowed to read
+// everything: a limited scope might see another file, or none.
+func (s *Server) fromMemory(x *exchange, r *http.Request, path string) bool {
+	if s.hot.limit <= 0 || r.Method != http.MethodGet || x.caller.scope.Products != nil || s.audits(x) {
+		return false
 	}
-	h.common.Store(&head)
-	return head
-}
-
-// again reports whether a target was asked for before, not too long ago, and
-// remembers that it was asked for now.
-func (h *hot) again(target []byte) bool {
-	sum := uint32(maphash.Bytes(h.seed, target)>>16) | 1
-	return h.seen[sum%hotSeen].Swap(sum) == sum
-}
-
-// recorder is a ResponseWriter that keeps an answer in memory, if it is short
-// enough; else it wants nothing of it.
-type recorder struct {
-	header http.Header
-	status int
-	most   int64 // longest body wanted
-	length int64 // Content-Length, -1 without one
-	body   []byte
-	pass   bool // not to be kept
-}
-
-// Header implements http.ResponseWriter.
-func (r *recorder) Header() http.Header { return r.header }
-
-// WriteHeader implements http.ResponseWriter.
-func (r *recorder) WriteHeader(status int) {
-	if r.status != 0 {
-		return
-	}
-	r.status = status
-	r.length = -1
-	if v := r.header["Content-Length"]; len(v) == 1 {
-		if n, ok := digits(v[0]); ok {
-			r.length = n
+	for name, values := range r.Header {
+		if !neutral[name] && (name != "Accept" || acceptsMSFZ(values)) {
+			return false
 		}
 	}
-	switch status {
-	case http.StatusOK, http.StatusFound, http.StatusNotFound:
-		r.pass = r.length < 0 || r.length > r.most
-	default:
-		r.pass = true
+	k := hotKey{path: path}
+	switch codings := r.Header["Accept-Encoding"]; {
+	case len(codings) == 1:
+		k.coding = codings[0]
+	case len(codings) > 1:
+		return false
 	}
-	if !r.pass {
-		r.body = make([]byte, 0, r.length)
+	if len(k.path)+len(k.coding) > hotKeySize {
+		return false
 	}
+	generation, err := s.depot.Generation(r.Context())
+	if err != nil {
+		return false // the lookup will report it
+	}
+	a := s.hot.get(k, generation, x.start)
+	if a == nil {
+		x.memory = &memory{key: k, generation: generation, longest: s.hot.longest(path)}
+		return false
+	}
+	x.protocol, x.result, x.counters = a.kind.protocol, a.kind.result, a.counters
+	maps.Copy(x.Header(), a.header)
+	x.WriteHeader(http.StatusOK)
+	_, x.err = x.Write(a.body)
+	return true
 }
 
-// Write implements http.ResponseWriter.
-func (r *recorder) Write(p []byte) (int, error) {
-	if r.pass || len(r.body)+len(p) > cap(r.body) {
-		r.pass = true
-		return 0, errNotKept
+// keep reads a whole file of size bytes into memory, sends it and keeps the
+// answer. The header must be complete.
+func (s *Server) keep(x *exchange, f *depot.File, size int64) error {
+	body := make([]byte, size)
+	if n, err := f.ReadAt(body, 0); n < len(body) {
+		if err == nil || err == io.EOF {
+			err = io.ErrUnexpectedEOF
+		}
+		return err
 	}
-	r.body = append(r.body, p...)
-	return len(p), nil
-}
-
-// ReadFrom implements io.ReaderFrom.
-func (r *recorder) ReadFrom(src io.Reader) (int64, error) {
-	if r.pass {
-		return 0, errNotKept
-	}
-	old := len(r.body)
-	n, err := io.ReadFull(src, r.body[old:cap(r.body)])
-	r.body = r.body[:old+n]
-	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
-		err = nil // whoever knows the length notices
-	}
-	return int64(n), err
-}
-
-// lines returns the status line and the header's lines.
-func (r *recorder) lines() []byte {
-	var b bytes.Buffer
-	b.WriteString("HTTP/1.1 " + strconv.Itoa(r.status) + " " + http.StatusText(r.status) + "\r\n")
-	_ = r.header.Write(&b)
-	return b.Bytes()
+	k := requestKind{x.protocol, http.MethodGet, resultHit, http.StatusOK}
+	s.hot.put(x.memory.key, &hotAnswer{
+		generation: x.memory.generation, until: x.memory.until, header: maps.Clone(x.Header()), body: body, kind: k, counters: s.metrics.counters(k),
+	})
+	x.WriteHeader(http.StatusOK)
+	_, err := x.Write(body)
+	return err
 }

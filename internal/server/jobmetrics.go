@@ -9,29 +9,22 @@ import (
 	"github.com/symdepot/symdepot/internal/depot"
 )
 
-// jobCounts collects what there is to do and what was done, when somebody
-// looks.
+// jobCounts collects the numbers of jobs when metrics are read.
 type jobCounts struct {
-	jobs jobCounter
-	mu   sync.Mutex // guards what follows
-	last []depot.JobStats
-	when time.Time
-}
-
-// jobCounter is a depot that does jobs.
-type jobCounter interface {
-	JobStats(ctx context.Context) ([]depot.JobStats, error)
-	Workers() []depot.WorkerInfo
+	depot Depot
+	mu    sync.Mutex // guards what follows
+	last  []depot.JobStats
+	when  time.Time
 }
 
 var (
-	descJobsQueued  = prometheus.NewDesc("symdepot_jobs_queued", "Jobs that wait for somebody to do them.", []string{"kind"}, nil)
-	descJobsRunning = prometheus.NewDesc("symdepot_jobs_running", "Jobs that somebody does.", []string{"kind"}, nil)
-	descJobsOldest  = prometheus.NewDesc("symdepot_jobs_oldest_seconds", "Age of the oldest job that waits.", []string{"kind"}, nil)
+	descJobsQueued  = prometheus.NewDesc("symdepot_jobs_queued", "Jobs that wait for a worker.", []string{"kind"}, nil)
+	descJobsRunning = prometheus.NewDesc("symdepot_jobs_running", "Jobs that a worker is doing.", []string{"kind"}, nil)
+	descJobsOldest  = prometheus.NewDesc("symdepot_jobs_oldest_seconds", "Age of the oldest waiting job.", []string{"kind"}, nil)
 	descJobsEnded   = prometheus.NewDesc("symdepot_jobs_ended", "Jobs of the last days by how they ended.", []string{"kind", "state", "class"}, nil)
 	descJobsTime    = prometheus.NewDesc("symdepot_jobs_ended_duration_seconds_sum", "Time that the last attempts of these jobs took.", []string{"kind", "state", "class"}, nil)
 	descJobsLongest = prometheus.NewDesc("symdepot_jobs_ended_duration_seconds_max", "The longest of these times.", []string{"kind", "state", "class"}, nil)
-	descWorkers     = prometheus.NewDesc("symdepot_workers", "Workers on other machines that were heard of in the last minute.", nil, nil)
+	descWorkers     = prometheus.NewDesc("symdepot_workers", "Workers on other machines that sent a request in the last minute.", nil, nil)
 )
 
 // Describe implements prometheus.Collector.
@@ -46,7 +39,7 @@ func (c *jobCounts) Collect(ch chan<- prometheus.Metric) {
 	gauge := func(d *prometheus.Desc, v float64, labels ...string) {
 		ch <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, v, labels...)
 	}
-	gauge(descWorkers, float64(len(c.jobs.Workers())))
+	gauge(descWorkers, float64(len(c.depot.Workers())))
 	for _, s := range c.stats() {
 		gauge(descJobsQueued, float64(s.Queued), s.Kind)
 		gauge(descJobsRunning, float64(s.Running), s.Kind)
@@ -63,7 +56,7 @@ func (c *jobCounts) Collect(ch chan<- prometheus.Metric) {
 	}
 }
 
-// stats returns numbers that are at most a little old.
+// stats returns numbers that are at most some seconds old.
 func (c *jobCounts) stats() []depot.JobStats {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -72,7 +65,7 @@ func (c *jobCounts) stats() []depot.JobStats {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), holdingsTimeout)
 	defer cancel()
-	if list, err := c.jobs.JobStats(ctx); err == nil {
+	if list, err := c.depot.JobStats(ctx); err == nil {
 		c.last, c.when = list, time.Now()
 	}
 	return c.last

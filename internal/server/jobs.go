@@ -15,49 +15,18 @@ import (
 	"time"
 
 	"github.com/symdepot/symdepot/internal/depot"
-	"github.com/symdepot/symdepot/layout"
+	"github.com/symdepot/symdepot/internal/wire"
 	"github.com/symdepot/symdepot/symcache"
 )
 
-// The job API, below /-/jobs, is what workers on other machines speak:
-//
-//	POST lease            up to so many jobs; waits for some
-//	POST ID/heartbeat     the worker lives and has the job
-//	GET  ID/pdb           the file that the job is about
-//	POST ID/complete      the result is the body
-//	POST ID/fail          it did not work, and whose fault that is
-//	POST ID/release       somebody else may do it
-//	POST bye              the worker stops
-//
-// 409 says that the job is not the worker's any more, 410 that it has failed
-// for want of its file, 422 that the body cannot be its result. Whatever else
-// is no success is to be tried again.
-
-// workplace is what the job API asks of the depot, if that does jobs.
-type workplace interface {
-	LeaseWork(ctx context.Context, w depot.WorkerInfo, wait time.Duration) ([]depot.WorkJob, error)
-	RenewWork(ctx context.Context, id int64, worker, token string) (time.Duration, error)
-	OpenWorkPDB(ctx context.Context, id int64, worker, token string) (*depot.File, error)
-	CompleteWork(ctx context.Context, id int64, worker, token string, r depot.WorkResult, body io.Reader) error
-	FailWork(ctx context.Context, id int64, worker, token string, f depot.WorkFailure) error
-	ReleaseWork(ctx context.Context, id int64, worker, token string) error
-	ForgetWorker(name string)
-}
-
-// Headers of the job API.
-const (
-	headerWorker  = "X-Symdepot-Worker"
-	headerLease   = "X-Symdepot-Lease"
-	headerVersion = "X-Symdepot-Version"
-	headerSHA256  = "X-Symdepot-Sha256"
-	headerDetail  = "X-Symdepot-Detail"
-)
+// The job API, below /-/jobs, serves workers on other machines; package wire
+// describes it.
 
 const (
 	protocolJobs = "jobs"
 
 	longestPoll    = 30 * time.Second
-	mostJobBody    = 64 << 10 // of what is no result
+	mostJobBody    = 64 << 10 // of a body that is no result
 	mostWorkerName = 128
 	mostVersions   = 32
 	mostSlots      = 256
@@ -66,8 +35,8 @@ const (
 var (
 	errJobRequest = errors.New("not a request of the job API")
 	errJobRights  = errors.New("this needs the scope write for all products")
-	errJobToken   = errors.New("a token for workers is needed")
-	errJobMethod  = errors.New("not the method of this request of the job API")
+	errJobToken   = errors.New("this needs a token for workers")
+	errJobMethod  = errors.New("this request of the job API needs another method")
 	errJobBody    = errors.New("the body is too long")
 )
 
@@ -85,60 +54,32 @@ var jobErrors = []struct {
 	{depot.ErrBadResult, http.StatusUnprocessableEntity},
 }
 
-// jobsPath returns what follows /-/jobs in a path that begins so.
-func (s *Server) jobsPath(path string) ([]string, bool) {
-	segs, err := layout.Segments(path)
-	if err != nil {
-		return nil, false
-	}
-	for _, p := range s.cfg.Prefixes {
-		if n := strings.Count(p, "/") + 1; len(segs) > n && strings.EqualFold(strings.Join(segs[:n], "/"), p) && isJobs(segs[n:]) {
-			return segs[n+2:], true
-		}
-	}
-	if isJobs(segs) {
-		return segs[2:], true
-	}
-	return nil, false
-}
-
-func isJobs(segs []string) bool { return len(segs) >= 2 && segs[0] == "-" && segs[1] == "jobs" }
-
-// jobs answers a request of the job API; path is what follows /-/jobs, token
-// what stood in front of it.
-func (s *Server) jobs(x *exchange, r *http.Request, token string, path []string) {
+// admitWorker authorizes a request of the job API: by the worker token, or by
+// credentials that may write to every product, as jobs do. If the caller may not
+// come in, it answers and returns false.
+func (s *Server) admitWorker(x *exchange, r *http.Request, p *place) bool {
 	x.protocol = protocolJobs
-	x.Header()["Cache-Control"] = []string{"no-store"}
-	w, ok := s.symbols.(workplace)
-	if !ok || s.cfg.WorkerToken == "" && s.cfg.Gate == nil {
+	x.Header()["Cache-Control"] = noStore
+	switch {
+	case s.cfg.WorkerToken != "" && tokenIs(r, s.cfg.WorkerToken):
+		return true
+	case s.cfg.WorkerToken == "" && s.cfg.Gate == nil:
 		s.jobFail(x, fs.ErrNotExist)
-		return
-	}
-	if (s.cfg.WorkerToken == "" || !tokenIs(r, s.cfg.WorkerToken)) && !s.mayWork(x, r, token) {
-		return
-	}
-	if err := s.jobRequest(x, r, w, path); err != nil {
-		s.jobFail(x, err)
-	}
-}
-
-// mayWork reports whether who asks may write to every product, as jobs do. If
-// not, it answers.
-func (s *Server) mayWork(x *exchange, r *http.Request, token string) bool {
-	if s.cfg.Gate == nil {
+		return false
+	case s.cfg.Gate == nil:
 		x.Header().Set("WWW-Authenticate", `Bearer realm="symdepot"`)
 		s.jobFail(x, errJobToken)
 		return false
 	}
-	x.Header().Set("Connection", "close") // unless all is well
-	if !s.admit(x, r, token) {
+	x.Header().Set("Connection", "close") // the body of a refused request is not read
+	if !s.admit(x, r, p) {
 		return false
 	}
 	switch {
-	case x.who.rights.WriteAll:
+	case x.caller.rights.WriteAll:
 		x.Header().Del("Connection")
 		return true
-	case x.who.id.Anonymous():
+	case x.caller.id.Anonymous():
 		s.challenge(x, s.cfg.Gate.Ask())
 	default:
 		s.jobFail(x, errJobRights)
@@ -146,23 +87,34 @@ func (s *Server) mayWork(x *exchange, r *http.Request, token string) bool {
 	return false
 }
 
-// tokenIs compares in the same time whatever the token is.
+// jobs answers a request of the job API.
+func (s *Server) jobs(x *exchange, r *http.Request, p *place) {
+	if err := s.jobRequest(x, r, p.job); err != nil {
+		s.jobFail(x, err)
+	}
+}
+
+// tokenIs compares a bearer token in constant time.
 func tokenIs(r *http.Request, want string) bool {
 	scheme, got, _ := strings.Cut(r.Header.Get("Authorization"), " ")
 	a, b := sha256.Sum256([]byte(strings.TrimSpace(got))), sha256.Sum256([]byte(want))
 	return subtle.ConstantTimeCompare(a[:], b[:]) == 1 && strings.EqualFold(scheme, "Bearer")
 }
 
-// jobFail answers with the status of an error, and its text.
+// jobFail answers with the status of an error. Of a wrapped error only the
+// class goes into the body: the rest may name files of this machine.
 func (s *Server) jobFail(x *exchange, err error) {
 	if f, ok := errors.AsType[depot.WorkFailure](err); ok {
-		s.jobAnswer(x, http.StatusGone, map[string]string{"class": f.Class, "detail": f.Detail})
+		s.jobAnswer(x, http.StatusGone, wire.Gone{Class: f.Class, Detail: f.Detail})
 		return
 	}
-	x.Header().Set("Connection", "close") // what is left of a body is not read
+	x.Header().Set("Connection", "close") // the rest of a body is not read
 	for _, c := range jobErrors {
 		if errors.Is(err, c.is) {
-			s.text(x, c.status, err.Error()+"\n")
+			if err != c.is {
+				s.cfg.Log.Info("a request of the job API was refused", "error", err)
+			}
+			s.text(x, c.status, c.is.Error()+"\n")
 			return
 		}
 	}
@@ -184,7 +136,7 @@ func (s *Server) jobAnswer(x *exchange, status int, v any) {
 }
 
 // jobRequest answers or returns an error.
-func (s *Server) jobRequest(x *exchange, r *http.Request, w workplace, path []string) error {
+func (s *Server) jobRequest(x *exchange, r *http.Request, path []string) error {
 	if len(path) == 0 || len(path) > 2 {
 		return fs.ErrNotExist
 	}
@@ -199,17 +151,17 @@ func (s *Server) jobRequest(x *exchange, r *http.Request, w workplace, path []st
 	if len(path) == 1 {
 		switch verb {
 		case "lease":
-			return s.leaseJobs(x, r, w)
+			return s.leaseJobs(x, r)
 		case "bye":
-			if name := r.Header.Get(headerWorker); name != "" {
-				w.ForgetWorker(name)
+			if name := r.Header.Get(wire.Worker); name != "" {
+				s.depot.ForgetWorker(name)
 			}
 			s.jobAnswer(x, http.StatusOK, struct{}{})
 			return nil
 		}
 		return fs.ErrNotExist
 	}
-	l := lease{worker: r.Header.Get(headerWorker), token: r.Header.Get(headerLease)}
+	l := lease{worker: r.Header.Get(wire.Worker), token: r.Header.Get(wire.Lease)}
 	var err error
 	if l.id, err = strconv.ParseInt(path[0], 10, 64); err != nil || l.id <= 0 {
 		return fs.ErrNotExist
@@ -219,20 +171,20 @@ func (s *Server) jobRequest(x *exchange, r *http.Request, w workplace, path []st
 	}
 	switch verb {
 	case "heartbeat":
-		d, err := w.RenewWork(r.Context(), l.id, l.worker, l.token)
+		d, err := s.depot.RenewWork(r.Context(), l.id, l.worker, l.token)
 		if err != nil {
 			return err
 		}
 		s.jobAnswer(x, http.StatusOK, map[string]int64{"lease_seconds": seconds(d)})
 		return nil
 	case "pdb":
-		return s.sendPDB(x, r, w, l)
+		return s.sendPDB(x, r, l)
 	case "complete":
-		return s.takeResult(x, r, w, l)
+		return s.takeResult(x, r, l)
 	case "fail":
-		return s.takeFailure(x, r, w, l)
+		return s.takeFailure(x, r, l)
 	case "release":
-		err = w.ReleaseWork(r.Context(), l.id, l.worker, l.token)
+		err = s.depot.ReleaseWork(r.Context(), l.id, l.worker, l.token)
 	default:
 		return fs.ErrNotExist
 	}
@@ -250,29 +202,8 @@ type lease struct {
 
 func seconds(d time.Duration) int64 { return max(1, int64(d/time.Second)) }
 
-// leaseRequest is the body of a lease.
-type leaseRequest struct {
-	Worker   string   `json:"worker"`
-	Versions []string `json:"versions"` // that its transcoders make
-	Slots    int      `json:"slots"`    // jobs that it can take now
-	Wait     int      `json:"wait_seconds"`
-}
-
-// leasedJob is a job in the answer to a lease.
-type leasedJob struct {
-	ID       int64  `json:"id"`
-	Token    string `json:"token"`
-	Kind     string `json:"kind"`
-	Name     string `json:"name"` // of the PDB
-	GUID     string `json:"guid"`
-	Age      uint32 `json:"age"`
-	Major    int    `json:"major"` // version to make
-	Attempts int    `json:"attempts"`
-	Lease    int64  `json:"lease_seconds"`
-}
-
-func (s *Server) leaseJobs(x *exchange, r *http.Request, w workplace) error {
-	var q leaseRequest
+func (s *Server) leaseJobs(x *exchange, r *http.Request) error {
+	var q wire.LeaseRequest
 	if err := readJSON(r, &q); err != nil {
 		return err
 	}
@@ -289,22 +220,25 @@ func (s *Server) leaseJobs(x *exchange, r *http.Request, w workplace) error {
 	}
 	ctx, cancel := context.WithCancel(r.Context())
 	defer cancel()
-	stop := context.AfterFunc(s.waits, cancel) // nobody waits for a server that stops
+	stop := context.AfterFunc(s.waits, cancel) // the server stops
 	defer stop()
-	list, err := w.LeaseWork(ctx, info, min(max(time.Duration(q.Wait)*time.Second, time.Millisecond), longestPoll))
+	list, err := s.depot.LeaseWork(ctx, info, min(max(time.Duration(q.Wait)*time.Second, time.Millisecond), longestPoll))
 	if err != nil && s.waits.Err() == nil {
 		return err
 	}
-	jobs := []leasedJob{}
+	a := wire.LeaseAnswer{Jobs: []wire.Job{}}
 	for _, j := range list {
-		jobs = append(jobs, leasedJob{j.ID, j.Token, j.Kind, j.Name, j.Key.ID.GUID.Upper(), j.Key.ID.Age, j.Variant, j.Attempts, seconds(j.Lease)})
+		a.Jobs = append(a.Jobs, wire.Job{
+			ID: j.ID, Token: j.Token, Kind: j.Kind, Name: j.Name, GUID: j.Key.ID.GUID.Upper(), Age: j.Key.ID.Age,
+			Major: j.Variant, Attempts: j.Attempts, Seconds: seconds(j.Lease),
+		})
 	}
 	if r.Context().Err() == nil {
-		s.jobAnswer(x, http.StatusOK, map[string]any{"jobs": jobs})
+		s.jobAnswer(x, http.StatusOK, a)
 	}
-	if r.Context().Err() != nil || x.err != nil { // it went away before it heard of them
+	if r.Context().Err() != nil || x.err != nil { // the worker disconnected before it received them
 		for _, j := range list {
-			_ = w.ReleaseWork(context.WithoutCancel(r.Context()), j.ID, q.Worker, j.Token)
+			_ = s.depot.ReleaseWork(context.WithoutCancel(r.Context()), j.ID, q.Worker, j.Token)
 		}
 	}
 	return nil
@@ -325,33 +259,34 @@ func readJSON(r *http.Request, v any) error {
 	return nil
 }
 
-// sendPDB sends the file that a job is about, which may still be arriving.
-func (s *Server) sendPDB(x *exchange, r *http.Request, w workplace, l lease) error {
-	f, err := w.OpenWorkPDB(r.Context(), l.id, l.worker, l.token)
+// sendPDB sends the file that a job is about, which may still be downloading.
+func (s *Server) sendPDB(x *exchange, r *http.Request, l lease) error {
+	f, err := s.depot.OpenWorkPDB(r.Context(), l.id, l.worker, l.token)
 	if err != nil {
 		return err
 	}
 	defer func() { _ = f.Close() }()
-	r.Header.Del("Accept-Encoding") // a worker needs the plain bytes
-	s.file(x, r, &layout.Request{Form: layout.FormFile}, f)
-	x.Header()["Cache-Control"] = []string{"no-store"}
+	s.deliver(x, r, &delivery{
+		file: f, modified: true, refusal: noStore,
+		header: func(h http.Header, _ *depot.File) { h["Content-Type"] = octetStream },
+	})
 	return nil
 }
 
-// takeResult takes in what a worker made.
-func (s *Server) takeResult(x *exchange, r *http.Request, w workplace, l lease) error {
-	v, err := symcache.ParseVersion(r.Header.Get(headerVersion))
+// takeResult stores the SymCache file that a worker made.
+func (s *Server) takeResult(x *exchange, r *http.Request, l lease) error {
+	v, err := symcache.ParseVersion(r.Header.Get(wire.Version))
 	if err != nil {
 		return errJobRequest
 	}
-	res := depot.WorkResult{Version: v, Size: r.ContentLength, Detail: r.Header.Get(headerDetail)}
-	sum, err := hex.DecodeString(r.Header.Get(headerSHA256))
+	res := depot.WorkResult{Version: v, Size: r.ContentLength, Detail: r.Header.Get(wire.Detail)}
+	sum, err := hex.DecodeString(r.Header.Get(wire.SHA256))
 	if err != nil || len(sum) != len(res.SHA256) {
 		return errJobRequest
 	}
 	copy(res.SHA256[:], sum)
 	body := &patient{r: r.Body, s: s, rc: http.NewResponseController(x.w)}
-	err = w.CompleteWork(r.Context(), l.id, l.worker, l.token, res, body)
+	err = s.depot.CompleteWork(r.Context(), l.id, l.worker, l.token, res, body)
 	s.allow(body.rc, 0) // time for the answer
 	if err != nil {
 		return err
@@ -360,7 +295,7 @@ func (s *Server) takeResult(x *exchange, r *http.Request, w workplace, l lease) 
 	return nil
 }
 
-// patient reads a long body, whose client may take as long as bytes keep coming.
+// patient reads a long body as long as bytes keep coming.
 type patient struct {
 	r   io.Reader
 	s   *Server
@@ -370,7 +305,7 @@ type patient struct {
 
 func (p *patient) Read(b []byte) (int, error) {
 	if p.due <= 0 {
-		// A writer without deadlines, as in tests, has none to extend.
+		// Writers in tests have no deadlines.
 		_ = p.rc.SetReadDeadline(time.Now().Add(p.s.cfg.WriteTimeout + time.Duration(copyStep/p.s.cfg.MinRate)*time.Second))
 		p.s.allow(p.rc, 2*copyStep)
 		p.due = copyStep
@@ -380,20 +315,13 @@ func (p *patient) Read(b []byte) (int, error) {
 	return n, err
 }
 
-// failRequest is the body of a failure.
-type failRequest struct {
-	Class   string `json:"class"`
-	Version string `json:"version,omitempty"` // of the transcoder
-	Detail  string `json:"detail"`
-}
-
-// workerClasses are the classes of failures that a worker may tell of.
+// workerClasses are the classes of failures that a worker may report.
 var workerClasses = map[string]bool{
 	"exit": true, "no_output": true, "bad_output": true, "timeout": true, "memory": true, "too_large": true, "bad_source": true, "infra": true,
 }
 
-func (s *Server) takeFailure(x *exchange, r *http.Request, w workplace, l lease) error {
-	var q failRequest
+func (s *Server) takeFailure(x *exchange, r *http.Request, l lease) error {
+	var q wire.Failure
 	if err := readJSON(r, &q); err != nil {
 		return err
 	}
@@ -407,7 +335,7 @@ func (s *Server) takeFailure(x *exchange, r *http.Request, w workplace, l lease)
 			return errJobRequest
 		}
 	}
-	if err := w.FailWork(r.Context(), l.id, l.worker, l.token, f); err != nil {
+	if err := s.depot.FailWork(r.Context(), l.id, l.worker, l.token, f); err != nil {
 		return err
 	}
 	s.jobAnswer(x, http.StatusOK, struct{}{})

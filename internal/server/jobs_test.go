@@ -20,6 +20,7 @@ import (
 
 	"github.com/symdepot/symdepot/debugid"
 	"github.com/symdepot/symdepot/internal/depot"
+	"github.com/symdepot/symdepot/internal/wire"
 	"github.com/symdepot/symdepot/symcache"
 )
 
@@ -98,16 +99,16 @@ func TestJobAPI(t *testing.T) {
 		t.Fatal(err)
 	}
 	code, body := send(t, "POST", url+"/corp/symbols/-/jobs/lease", `{"worker":"w","versions":["3.1.0"],"slots":2,"wait_seconds":5}`)
-	var got struct{ Jobs []leasedJob }
+	var got struct{ Jobs []wire.Job }
 	if err := json.Unmarshal([]byte(body), &got); err != nil || code != 200 || len(got.Jobs) != 1 {
 		t.Fatal(code, body, err)
 	}
 	j := got.Jobs[0]
-	if j.Name != key.Name || j.GUID != key.ID.GUID.Upper() || j.Age != 1 || j.Major != 3 || j.Lease != 30 || j.Kind != "symcache" {
+	if j.Name != key.Name || j.GUID != key.ID.GUID.Upper() || j.Age != 1 || j.Major != 3 || j.Seconds != 30 || j.Kind != "symcache" {
 		t.Errorf("%+v", j)
 	}
 	base := fmt.Sprintf("%s/-/jobs/%d/", url, j.ID)
-	mine := []string{headerWorker, "w", headerLease, j.Token}
+	mine := []string{wire.Worker, "w", wire.Lease, j.Token}
 	if code, body := send(t, "POST", base+"heartbeat", "{}", mine...); code != 200 || !strings.Contains(body, `"lease_seconds":30`) {
 		t.Error(code, body)
 	}
@@ -117,7 +118,7 @@ func TestJobAPI(t *testing.T) {
 	}
 	made := "what a transcoder made"
 	sum := sha256.Sum256([]byte(made))
-	result := slices.Concat(mine, []string{headerVersion, "3.1.0", headerSHA256, hex.EncodeToString(sum[:]), headerDetail, "by me"})
+	result := slices.Concat(mine, []string{wire.Version, "3.1.0", wire.SHA256, hex.EncodeToString(sum[:]), wire.Detail, "by me"})
 	// Whatever is not the job's result, or not the worker's job.
 	for _, c := range []struct {
 		what, verb, method, body string
@@ -127,14 +128,14 @@ func TestJobAPI(t *testing.T) {
 		{"other bytes", "complete", "POST", "What a transcoder made", result, 422},
 		{"nothing", "complete", "POST", "", result, 422},
 		{"too short", "complete", "POST", made[1:], result, 422},
-		{"a higher major", "complete", "POST", made, slices.Concat(result, []string{headerVersion, "4.0.0"}), 422},
-		{"no version", "complete", "POST", made, slices.Concat(result, []string{headerVersion, ""}), 400},
-		{"half a sum", "complete", "POST", made, slices.Concat(result, []string{headerSHA256, "abcd"}), 400},
-		{"another lease", "complete", "POST", made, slices.Concat(result, []string{headerLease, "x"}), 409},
-		{"another worker", "complete", "POST", made, slices.Concat(result, []string{headerWorker, "x"}), 409},
-		{"another lease", "pdb", "GET", "", []string{headerWorker, "w", headerLease, "x"}, 409},
-		{"another lease", "fail", "POST", `{"class":"exit","detail":"x"}`, []string{headerWorker, "w", headerLease, "x"}, 409},
-		{"another lease", "release", "POST", `{}`, []string{headerWorker, "w", headerLease, "x"}, 409},
+		{"a higher major", "complete", "POST", made, slices.Concat(result, []string{wire.Version, "4.0.0"}), 422},
+		{"no version", "complete", "POST", made, slices.Concat(result, []string{wire.Version, ""}), 400},
+		{"half a sum", "complete", "POST", made, slices.Concat(result, []string{wire.SHA256, "abcd"}), 400},
+		{"another lease", "complete", "POST", made, slices.Concat(result, []string{wire.Lease, "x"}), 409},
+		{"another worker", "complete", "POST", made, slices.Concat(result, []string{wire.Worker, "x"}), 409},
+		{"another lease", "pdb", "GET", "", []string{wire.Worker, "w", wire.Lease, "x"}, 409},
+		{"another lease", "fail", "POST", `{"class":"exit","detail":"x"}`, []string{wire.Worker, "w", wire.Lease, "x"}, 409},
+		{"another lease", "release", "POST", `{}`, []string{wire.Worker, "w", wire.Lease, "x"}, 409},
 		{"no lease", "heartbeat", "POST", `{}`, nil, 400},
 		{"a class of ours", "fail", "POST", `{"class":"absent","detail":"x"}`, mine, 400},
 		{"no JSON", "fail", "POST", `{`, mine, 400},
@@ -169,7 +170,7 @@ func TestJobAPI(t *testing.T) {
 			t.Errorf("no %s in the metrics", want)
 		}
 	}
-	if code, _ := send(t, "POST", url+"/-/jobs/bye", "", headerWorker, "w"); code != 200 || len(d.Workers()) != 0 {
+	if code, _ := send(t, "POST", url+"/-/jobs/bye", "", wire.Worker, "w"); code != 200 || len(d.Workers()) != 0 {
 		t.Error(code, d.Workers())
 	}
 }
@@ -179,14 +180,14 @@ func TestJobAPI(t *testing.T) {
 func TestJobAPIFails(t *testing.T) {
 	d, url, key := jobServer(t, workToken)
 	v := symcache.Version{Major: 3, Minor: 1}
-	lease := func() (leasedJob, []string) {
+	lease := func() (wire.Job, []string) {
 		t.Helper()
 		code, body := send(t, "POST", url+"/-/jobs/lease", `{"worker":"w","versions":["3.1.0"],"slots":1,"wait_seconds":5}`)
-		var got struct{ Jobs []leasedJob }
+		var got struct{ Jobs []wire.Job }
 		if err := json.Unmarshal([]byte(body), &got); err != nil || code != 200 || len(got.Jobs) != 1 {
 			t.Fatal(code, body, err)
 		}
-		return got.Jobs[0], []string{headerWorker, "w", headerLease, got.Jobs[0].Token}
+		return got.Jobs[0], []string{wire.Worker, "w", wire.Lease, got.Jobs[0].Token}
 	}
 	none := key
 	none.ID.GUID[0]++
@@ -244,7 +245,7 @@ func TestJobAPIRefuses(t *testing.T) {
 		}
 	}
 	for _, path := range []string{"/-/jobs", "/-/jobs/", "/-/jobs/0/pdb", "/-/jobs/-1/heartbeat", "/-/jobs/99999999999999999999/heartbeat", "/-/jobs/1/pdb/x", "/-/other/lease"} {
-		if code, _ := send(t, "POST", url+path, "", headerWorker, "w", headerLease, "x"); code/100 != 4 {
+		if code, _ := send(t, "POST", url+path, "", wire.Worker, "w", wire.Lease, "x"); code/100 != 4 {
 			t.Errorf("%s: %d", path, code)
 		}
 	}

@@ -139,7 +139,7 @@ func TestTooManyConnections(t *testing.T) {
 // answer that nobody takes all end.
 func TestSlowClients(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newServer(t, Config{Depot: fake{open: absent}})
+		s := newServer(t, Config{Depot: fake{open: notFound}})
 		ln := newPipes()
 		ctx, cancel := context.WithCancel(t.Context())
 		done := make(chan error, 1)
@@ -297,7 +297,7 @@ func TestShutdownGrace(t *testing.T) {
 
 func TestListening(t *testing.T) {
 	for _, public := range []bool{false, true} {
-		s := newServer(t, Config{Depot: fake{open: absent}, Public: public})
+		s := newServer(t, Config{Depot: fake{open: notFound}, Public: public})
 		for addr, local := range map[string]bool{"127.0.0.1:0": true, "localhost:8080": true, "[::1]:80": true, "127.1.2.3:1": true,
 			":8080": false, "0.0.0.0:80": false, "[::]:80": false, "10.1.2.3:80": false, "symbols.example.com:80": false} {
 			if err := s.CheckListen(addr); (err == nil) != (local || public) {
@@ -314,7 +314,7 @@ func TestListening(t *testing.T) {
 	if err != nil {
 		t.Skip("no address but loopback:", err)
 	}
-	if err := newServer(t, Config{Depot: fake{open: absent}}).Serve(t.Context(), ln); err == nil {
+	if err := newServer(t, Config{Depot: fake{open: notFound}}).Serve(t.Context(), ln); err == nil {
 		t.Error("a public listener is served")
 	}
 	if _, err := ln.Accept(); !errors.Is(err, net.ErrClosed) {

@@ -32,48 +32,44 @@ type metrics struct {
 	handler  http.Handler
 	holdings *holdings
 
-	// children holds the counters of each kind of request, so that counting
-	// one takes no look-up of labels.
-	children sync.Map // of kind to *child
+	// byKind holds the counters of each kind of request, so that counting
+	// one needs no lookup of labels.
+	byKind sync.Map // of requestKind to *counters
 }
 
-// kind is one combination of labels.
-type kind struct {
+// requestKind is one combination of label values.
+type requestKind struct {
 	protocol, method, result string
 	status                   int
 }
 
-type child struct {
+// counters are the counters of one kind of request.
+type counters struct {
 	requests, bytes, lookups prometheus.Counter
 	seconds                  prometheus.Observer
 }
 
-func newMetrics(reg *prometheus.Registry, version string, s symbols) (*metrics, error) {
+func newMetrics(reg *prometheus.Registry, version string, d Depot) (*metrics, error) {
 	m := &metrics{
-		holdings: &holdings{symbols: s},
+		holdings: &holdings{depot: d},
 		inFlight: prometheus.NewGauge(prometheus.GaugeOpts{
 			Name: "symdepot_http_requests_in_flight", Help: "Requests being answered."}),
 		requests: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "symdepot_http_requests_total", Help: "Requests answered."}, []string{"protocol", "method", "code"}),
 		seconds: prometheus.NewHistogramVec(prometheus.HistogramOpts{
-			Name: "symdepot_http_request_duration_seconds", Help: "Time from a request's header to the end of its answer.",
+			Name: "symdepot_http_request_duration_seconds", Help: "Time from a request's header to the end of its response.",
 			Buckets: []float64{.0001, .0003, .001, .003, .01, .03, .1, .3, 1, 3, 10, 30, 100}}, []string{"protocol"}),
 		bytes: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "symdepot_http_response_bytes_total", Help: "Bytes of answers' bodies sent."}, []string{"protocol"}),
+			Name: "symdepot_http_response_bytes_total", Help: "Bytes of response bodies sent."}, []string{"protocol"}),
 		lookups: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "symdepot_lookups_total", Help: "Symbol lookups by what came of them."}, []string{"protocol", "result"}),
+			Name: "symdepot_lookups_total", Help: "Symbol lookups by result."}, []string{"protocol", "result"}),
 	}
-	info := prometheus.NewGauge(prometheus.GaugeOpts{Name: "symdepot_build_info", Help: "Always 1; the labels say what runs.",
+	info := prometheus.NewGauge(prometheus.GaugeOpts{Name: "symdepot_build_info", Help: "Always 1; the labels describe the build.",
 		ConstLabels: prometheus.Labels{"version": version, "goversion": runtime.Version()}})
 	info.Set(1)
 	for _, c := range []prometheus.Collector{m.inFlight, m.requests, m.seconds, m.bytes, m.lookups, info,
-		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}), m.holdings, upstreams{s}} {
+		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}), m.holdings, upstreams{d}, &jobCounts{depot: d}} {
 		if err := reg.Register(c); err != nil {
-			return nil, err
-		}
-	}
-	if j, ok := s.(jobCounter); ok {
-		if err := reg.Register(&jobCounts{jobs: j}); err != nil {
 			return nil, err
 		}
 	}
@@ -81,11 +77,11 @@ func newMetrics(reg *prometheus.Registry, version string, s symbols) (*metrics, 
 	return m, nil
 }
 
-// child returns the counters of a kind of request.
-func (m *metrics) child(k kind) *child {
-	v, ok := m.children.Load(k)
+// counters returns the counters of a kind of request.
+func (m *metrics) counters(k requestKind) *counters {
+	v, ok := m.byKind.Load(k)
 	if !ok {
-		c := &child{
+		c := &counters{
 			requests: m.requests.WithLabelValues(k.protocol, k.method, strconv.Itoa(k.status)),
 			bytes:    m.bytes.WithLabelValues(k.protocol),
 			seconds:  m.seconds.WithLabelValues(k.protocol),
@@ -93,13 +89,13 @@ func (m *metrics) child(k kind) *child {
 		if k.result != resultNone {
 			c.lookups = m.lookups.WithLabelValues(k.protocol, k.result)
 		}
-		v, _ = m.children.LoadOrStore(k, c)
+		v, _ = m.byKind.LoadOrStore(k, c)
 	}
-	return v.(*child)
+	return v.(*counters)
 }
 
-// count enters one answered request.
-func (c *child) count(bytes int64, d time.Duration) {
+// count counts one answered request.
+func (c *counters) count(bytes int64, d time.Duration) {
 	c.requests.Inc()
 	c.bytes.Add(float64(bytes))
 	c.seconds.Observe(d.Seconds())
@@ -108,7 +104,7 @@ func (c *child) count(bytes int64, d time.Duration) {
 	}
 }
 
-// methodLabel keeps the invention of methods out of the labels.
+// methodLabel bounds the number of label values: clients may invent methods.
 func methodLabel(m string) string {
 	switch m {
 	case http.MethodGet, http.MethodHead, http.MethodOptions, http.MethodPost, http.MethodPut:
@@ -117,14 +113,14 @@ func methodLabel(m string) string {
 	return "other"
 }
 
-// holdings collects what the depot holds, when somebody looks. Counting may
-// take a while in a large depot, so an answer is good for some seconds.
+// holdings collects the size of the depot when metrics are read. Counting may
+// take long in a large depot, so a result is used for some seconds.
 type holdings struct {
-	symbols symbols
-	mu      sync.Mutex // guards last and when
-	last    depot.Stats
-	when    time.Time
-	failed  atomic.Int64
+	depot  Depot
+	mu     sync.Mutex // guards last and when
+	last   depot.Stats
+	when   time.Time
+	failed atomic.Int64
 }
 
 const (
@@ -134,10 +130,10 @@ const (
 
 var (
 	descObjects      = prometheus.NewDesc("symdepot_depot_objects", "Symbol objects in the depot.", nil, nil)
-	descContents     = prometheus.NewDesc("symdepot_depot_contents", "Different file contents in the depot.", nil, nil)
+	descContents     = prometheus.NewDesc("symdepot_depot_contents", "Distinct file contents in the depot.", nil, nil)
 	descBytes        = prometheus.NewDesc("symdepot_depot_bytes", "Bytes of all contents in the depot.", nil, nil)
 	descTransactions = prometheus.NewDesc("symdepot_depot_transactions", "Transactions in the depot.", nil, nil)
-	descFailed       = prometheus.NewDesc("symdepot_depot_stats_failures_total", "Times that the depot could not be counted.", nil, nil)
+	descFailed       = prometheus.NewDesc("symdepot_depot_stats_failures_total", "Failures to count the contents of the depot.", nil, nil)
 )
 
 // Describe implements prometheus.Collector.
@@ -167,7 +163,7 @@ func (c *holdings) stats() (depot.Stats, bool) {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), holdingsTimeout)
 	defer cancel()
-	st, err := c.symbols.Stats(ctx)
+	st, err := c.depot.Stats(ctx)
 	if err != nil {
 		c.failed.Add(1)
 		return depot.Stats{}, false

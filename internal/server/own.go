@@ -14,8 +14,9 @@ const readyTimeout = 2 * time.Second
 //go:embed page/favicon.svg
 var favicon string
 
-// own answers the server's own paths. base is the prefix in front of it.
-func (s *Server) own(x *exchange, r *http.Request, base, name string) {
+// own answers the server's own paths.
+func (s *Server) own(x *exchange, r *http.Request, p *place) {
+	base, name := p.base, p.name
 	x.protocol = protocolOwn
 	h := x.Header()
 	h["Cache-Control"] = noCache
@@ -39,7 +40,7 @@ func (s *Server) own(x *exchange, r *http.Request, base, name string) {
 		s.metadata(x, r)
 	case "index2.txt":
 		if !s.cfg.TwoTier {
-			s.fail(x, absentError{"not found"})
+			s.fail(x, missError{"not found"})
 			return
 		}
 		s.text(x, http.StatusOK, "")
@@ -55,7 +56,7 @@ func (s *Server) own(x *exchange, r *http.Request, base, name string) {
 		_, x.err = x.Write([]byte(favicon))
 	default:
 		x.protocol = protocolNone
-		s.fail(x, absentError{"not found"})
+		s.fail(x, missError{"not found"})
 	}
 }
 
@@ -66,7 +67,7 @@ func (s *Server) ready(ctx context.Context) error {
 	}
 	ctx, cancel := context.WithTimeout(ctx, readyTimeout)
 	defer cancel()
-	return s.symbols.Ready(ctx)
+	return s.depot.Ready(ctx)
 }
 
 // root answers the base URL itself: a page for browsers, a text for others.
@@ -74,15 +75,15 @@ func (s *Server) root(x *exchange, r *http.Request, base string) {
 	h := x.Header()
 	h["Vary"] = []string{"Accept"}
 	url, html := baseURL(r), strings.Contains(strings.Join(r.Header["Accept"], ","), "text/html")
-	if x.who.token != "" {
+	if x.caller.token != "" {
 		url += "/t/TOKEN"
 	}
 	url += base
 	switch {
-	case html && x.who.token != "" && !strings.HasSuffix(target(r), "/"):
+	case html && x.caller.token != "" && !strings.HasSuffix(rawPath(r), "/"):
 		// The page's links begin where the path ends.
-		s.redirect(x, r, x.who.below()+base+"/")
-	case html && x.who.token != "":
+		s.redirect(x, r, x.caller.below()+base+"/")
+	case html && x.caller.token != "":
 		s.page(x, r, url, ".")
 	case html:
 		s.page(x, r, url, base)
@@ -98,9 +99,9 @@ func (s *Server) root(x *exchange, r *http.Request, base string) {
 // note says how tools carry a token, where they may need one.
 func (s *Server) note(x *exchange, r *http.Request) string {
 	switch {
-	case !s.closed:
+	case !s.restricted:
 		return ""
-	case x.who.token != "":
+	case x.caller.token != "":
 		return "Put your token in place of TOKEN."
 	}
 	return AccessText(baseURL(r))

@@ -114,7 +114,7 @@ func (s *Server) page(x *exchange, r *http.Request, url, base string) {
 // and logged: the page's first purpose is to explain.
 func (s *Server) fill(ctx context.Context, x *exchange, d *pageData) {
 	if d.Query != "" {
-		found, err := s.symbols.Find(ctx, x.who.scope, d.Query, pageResults+1)
+		found, err := s.depot.Find(ctx, x.caller.scope, d.Query, pageResults+1)
 		if err != nil {
 			s.cfg.Log.Error("the search failed", "error", err)
 			d.Problem = "The search failed; the server's log says why."
@@ -126,14 +126,14 @@ func (s *Server) fill(ctx context.Context, x *exchange, d *pageData) {
 			d.Results = append(d.Results, newPageResult(f, d.Base))
 		}
 	}
-	txs, err := s.symbols.List(ctx, x.who.scope, depot.ListFilter{Limit: pageTransactions})
+	txs, err := s.depot.List(ctx, x.caller.scope, depot.ListFilter{Limit: pageTransactions})
 	if err != nil {
 		s.cfg.Log.Error("the transactions could not be listed", "error", err)
 	}
 	for _, t := range txs {
 		d.Transactions = append(d.Transactions, pageTransaction{t.Number, t.Files, t.Product, t.Version, t.Comment, bytesText(t.Bytes), newPageTime(t.Time)})
 	}
-	d.Metrics = x.who.scope.Products == nil
+	d.Metrics = x.caller.scope.Products == nil
 	if !d.Metrics {
 		return // how much there is besides is nobody's business
 	}

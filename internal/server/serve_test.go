@@ -95,7 +95,7 @@ func TestProtocols(t *testing.T) {
 		}
 		if tt.status == 200 {
 			for k, v := range map[string]string{"Content-Length": itoa(int64(len(tt.body))), "Cache-Control": "public, max-age=31536000, immutable",
-				"X-Content-Type-Options": "nosniff", "Accept-Ranges": "bytes", "Access-Control-Allow-Origin": "*"} {
+				"X-Content-Type-Options": "nosniff", "Accept-Ranges": "bytes", "Access-Control-Allow-Origin": ""} {
 				if got := want.header.Get(k); got != v {
 					t.Errorf("%s: %s is %q, want %q", tt.path, k, got, v)
 				}

@@ -1,6 +1,6 @@
 // Package server answers symbol requests over HTTP, in every protocol that
-// debuggers speak. It reads requests and writes answers; what the answer is,
-// the depot says.
+// debuggers speak. It reads requests and writes responses; the depot finds the
+// files.
 package server
 
 import (
@@ -8,12 +8,12 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"net"
 	"net/http"
 	"net/netip"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -23,66 +23,95 @@ import (
 	"github.com/symdepot/symdepot/layout"
 )
 
-// symbols is what the server asks of the depot.
-type symbols interface {
+// Depot is what the server asks of a depot.
+type Depot interface {
+	// Files.
 	Open(ctx context.Context, scope depot.Scope, req layout.Request) (*depot.File, error)
 	Absent(ctx context.Context, req layout.Request) bool
 	Fetches() bool
-	Upstreams() []depot.UpstreamStatus
 	Fetch(ctx context.Context, q depot.Question) (*depot.File, error)
-	Missed(q depot.Question) bool
 	CountMissing(req *layout.Request, client string)
 	Encoded(ctx context.Context, f *depot.File, codings []string) (*depot.File, error)
+	Products(ctx context.Context, f *depot.File) ([]string, error)
+	Generation(ctx context.Context) (uint64, error)
+
+	// The SymCache protocol.
+	SymCache(ctx context.Context, ask depot.SymCacheAsk) (depot.SymCacheAnswer, error)
+	Secret(name string) ([]byte, error)
+
+	// The page, the search and the metrics.
 	Metadata(ctx context.Context, scope depot.Scope, key, value string, limit int) ([]depot.Metadata, bool, error)
 	Find(ctx context.Context, scope depot.Scope, query string, limit int) ([]depot.Found, error)
 	List(ctx context.Context, scope depot.Scope, f depot.ListFilter) ([]depot.Transaction, error)
-	Products(ctx context.Context, f *depot.File) ([]string, error)
 	Stats(ctx context.Context) (depot.Stats, error)
 	Ready(ctx context.Context) error
-	Generation(ctx context.Context) (uint64, error)
+	Upstreams() []depot.UpstreamStatus
+	JobStats(ctx context.Context) ([]depot.JobStats, error)
+	Workers() []depot.WorkerInfo
+
+	// The job API.
+	LeaseWork(ctx context.Context, w depot.WorkerInfo, wait time.Duration) ([]depot.WorkJob, error)
+	RenewWork(ctx context.Context, id int64, worker, token string) (time.Duration, error)
+	OpenWorkPDB(ctx context.Context, id int64, worker, token string) (*depot.File, error)
+	CompleteWork(ctx context.Context, id int64, worker, token string, r depot.WorkResult, body io.Reader) error
+	FailWork(ctx context.Context, id int64, worker, token string, f depot.WorkFailure) error
+	ReleaseWork(ctx context.Context, id int64, worker, token string) error
+	ForgetWorker(name string)
 }
+
+var _ Depot = (*depot.Depot)(nil)
 
 // Config says how to serve. The zero value serves on loopback with the
 // limits named below.
 type Config struct {
-	// Depot answers the requests; it must be there.
-	Depot symbols
-	// Gate says who asks and what they may read; nil: everybody reads
-	// everything. The caller closes it.
+	// Depot answers the requests. It is required.
+	Depot Depot
+	// Gate authorizes requests; nil: everybody reads everything. The caller
+	// closes it.
 	Gate *auth.Gate
-	// Audit takes a record of every file that is read and that not everybody
-	// may read; nil: nobody keeps count. The caller closes it.
+	// Audit records downloads that needed credentials; nil: nothing is
+	// recorded. The caller closes it.
 	Audit *auth.Audit
-	// TLS is how the listener speaks TLS; nil: it does not.
+	// TLS configures the listener; nil: it does not speak TLS.
 	TLS *tls.Config
 	// Public allows a listener on an address that other machines reach. A
 	// Gate that does not let everybody read everything allows it too.
 	Public bool
-	// Hosts are further names that a Host header may have when the listener
-	// is on a loopback address, without ports. Requests with another name
-	// get 404 there, so that no web page can read symbols by pointing a
-	// name of its own at this machine.
+	// Hosts are the host names, without ports, that the Host header may hold
+	// besides IP addresses and localhost. Requests with other names get 404,
+	// so that no web page can read symbols by pointing a name of its own at
+	// this server. On a loopback address that holds even if Hosts is empty; on
+	// other addresses an empty list allows all names.
 	Hosts []string
+	// Origins are the origins, such as "https://profiler.firefox.com", whose
+	// scripts may read symbol files in a browser; "*" allows all. Requests that
+	// browsers send for pages of other sites are refused otherwise.
+	Origins []string
 	// Prefixes are further path prefixes, such as "corp/symbols", under
 	// which everything is answered too.
 	Prefixes []string
 	// TwoTier answers index2.txt with 200, which makes Microsoft's clients
-	// ask for two-tier paths. Those are answered in any case.
+	// request two-tier paths. Those are answered in any case.
 	TwoTier bool
 	// Paths says how much of a file's origin X-DEBUGINFOD-FILE,
-	// X-DEBUGINFOD-ARCHIVE and /metadata tell: PathsName (also when empty),
+	// X-DEBUGINFOD-ARCHIVE and /metadata report: PathsName (also when empty),
 	// PathsFull or PathsNone.
 	Paths string
 
 	// MaxConns is how many requests may be under way at once, downloads
-	// included; zero is 4096. Further ones wait. Twice as many connections
-	// are accepted; yet more wait in the system's queue.
+	// included; zero is 4096. Further ones wait. Twice as many connections are
+	// accepted. When there are more, the longest idle one is closed; without
+	// an idle one, further connections wait.
 	MaxConns int
-	// MaxInFlight is how many requests may be looking something up at once;
-	// zero is 256. Further ones wait.
+	// ProxyNetworks are the networks of reverse proxies. The connections of any
+	// other client are limited to an eighth of all connections, but at least
+	// 64; when a client has more, its longest idle one is closed.
+	ProxyNetworks []netip.Prefix
+	// MaxInFlight is how many lookups in the depot may run at once; zero is
+	// 256. Further ones wait.
 	MaxInFlight int
-	// Wait is how long a request waits for both before it is answered with
-	// 503; zero is 20 seconds.
+	// Wait is how long a request waits for these limits before it is answered
+	// with 503; zero is 20 seconds.
 	Wait time.Duration
 	// HeaderTimeout is how long a client may take to send a request's
 	// header; zero is 10 seconds.
@@ -94,41 +123,42 @@ type Config struct {
 	// short one, to be sent; zero is one minute. Long ones go on as long as
 	// MinRate is kept.
 	WriteTimeout time.Duration
-	// MinRate is the slowest download that is kept up, in bytes per second,
+	// MinRate is the slowest download that is not cut off, in bytes per second,
 	// measured over each mebibyte; zero is 8 KiB.
 	MinRate int64
-	// ShutdownGrace is how long running answers may go on once Serve is told
-	// to end; zero is 30 seconds.
+	// ShutdownGrace is how long running answers may go on after Serve's context
+	// ends; zero is 30 seconds.
 	ShutdownGrace time.Duration
-	// HotBytes is how much memory holds short answers that are asked for
-	// again and again; zero is 32 MiB, negative none.
+	// HotBytes is how much memory holds small files that are requested again
+	// and again; zero is 32 MiB, negative none.
 	HotBytes int64
 
-	// SymCache says how the SymCache protocol is answered.
+	// SymCache configures the SymCache protocol.
 	SymCache SymCacheConfig
 
-	// WorkerToken lets workers in at the job API; empty: there is none.
+	// WorkerToken authorizes workers at the job API; empty: no such token.
 	WorkerToken string
 
-	// ID tells this server from others that requests pass; empty: none.
+	// ID distinguishes this server from others that a request passes; empty:
+	// none.
 	ID string
 	// Version is shown in metrics and on the page.
 	Version string
-	// Log takes failures; nil discards them.
+	// Log receives failures; nil discards them.
 	Log *slog.Logger
 	// AccessLog adds one record per request, at level Info. NewLogWriter
 	// makes that cheap.
 	AccessLog bool
-	// Registry takes the metrics that /metrics shows; nil makes a new one.
+	// Registry receives the metrics that /metrics shows; nil makes a new one.
 	Registry *prometheus.Registry
 }
 
-// The choices of Config.Paths. The whole path of a file on the machine that ran
-// add may tell strangers more than they should know; its path inside a package
-// is the same on every machine that has the package.
+// The values of Config.Paths. The full path of a file on the machine that ran
+// add may reveal more than strangers should know; its path inside a package is
+// the same on every machine that has the package.
 const (
-	PathsName = "name" // the base name, but the whole path inside an archive; archives by their base name
-	PathsFull = "full" // whole paths, as they were given to add
+	PathsName = "name" // the base name, but the full path inside an archive; archives by their base name
+	PathsFull = "full" // full paths, as they were added
 	PathsNone = "none" // nothing
 )
 
@@ -168,27 +198,27 @@ func setInt[T ~int | ~int64](v *T, zero T) {
 // Server answers requests from one depot. Its methods may be called by many
 // goroutines; Serve may be called once.
 type Server struct {
-	cfg     Config
-	symbols symbols
-	closed  bool // not everybody may read everything
-	access  slog.Handler
-	metrics *metrics
-	hot     *hot
+	cfg        Config
+	depot      Depot
+	restricted bool // some content needs authorization
+	origins    []string
+	access     slog.Handler
+	metrics    *metrics
+	hot        *hot
+	conns      *conns
 
-	slots   gate // requests under way
-	lookups gate // requests in the depot
+	slots    semaphore // requests under way
+	lookups  semaphore // lookups in the depot
+	searches semaphore // searches by pattern
 
-	// local is set while every listener is on loopback: Host is checked.
+	// local is set while every listener is on loopback.
 	local atomic.Bool
-	// stopping is set from the moment that Serve is told to end.
+	// stopping is set when Serve's context has ended.
 	stopping atomic.Bool
-	// waits ends then: requests that wait for something to happen give up.
+	// waits ends then: requests that wait for an event give up.
 	waits    context.Context
 	endWaits context.CancelFunc
 	symcache symCacheState
-
-	mu    sync.Mutex
-	conns map[*conn]struct{} // guarded by mu; open connections
 }
 
 // New returns a server.
@@ -196,20 +226,25 @@ func New(cfg Config) (*Server, error) {
 	switch cfg.Paths {
 	case "", PathsName, PathsFull, PathsNone:
 	default:
-		return nil, fmt.Errorf("paths may be shown as %s, %s or %s, not %q", PathsName, PathsFull, PathsNone, cfg.Paths)
+		return nil, fmt.Errorf("file paths can be shown as %s, %s or %s, not %q", PathsName, PathsFull, PathsNone, cfg.Paths)
 	}
 	cfg = cfg.withDefaults()
-	srv := &Server{cfg: cfg, symbols: cfg.Depot, closed: closed(cfg.Gate), access: slog.DiscardHandler, conns: make(map[*conn]struct{})}
+	srv := &Server{cfg: cfg, depot: cfg.Depot, restricted: isRestricted(cfg.Gate), access: slog.DiscardHandler}
 	if cfg.AccessLog {
 		srv.access = cfg.Log.Handler()
 	}
 	srv.waits, srv.endWaits = context.WithCancel(context.Background())
 	var err error
+	if srv.origins, err = parseOrigins(cfg.Origins); err != nil {
+		return nil, err
+	}
 	if srv.symcache, err = newSymCacheState(cfg); err != nil {
 		return nil, err
 	}
-	srv.slots = newGate(cfg.MaxConns)
-	srv.lookups = newGate(cfg.MaxInFlight)
+	srv.conns = newConns(2*cfg.MaxConns, cfg.ProxyNetworks)
+	srv.slots = newSemaphore(cfg.MaxConns)
+	srv.lookups = newSemaphore(cfg.MaxInFlight)
+	srv.searches = newSemaphore(maxSearches)
 	srv.hot = newHot(cfg.HotBytes)
 	m, err := newMetrics(cfg.Registry, cfg.Version, cfg.Depot)
 	if err != nil {
@@ -219,14 +254,14 @@ func New(cfg Config) (*Server, error) {
 	return srv, nil
 }
 
-// CheckListen is an error if the configuration does not allow to listen on
-// addr, "host:port". It says what would.
+// CheckListen returns an error if the configuration does not allow listening on
+// addr, "host:port". The error says what would allow it.
 func (s *Server) CheckListen(addr string) error {
 	host, _, err := net.SplitHostPort(addr)
 	if err != nil {
 		return fmt.Errorf("listen on %q: want ADDRESS:PORT, such as 127.0.0.1:8080 or [::1]:0", addr)
 	}
-	if s.cfg.Public || s.closed || strings.EqualFold(host, "localhost") {
+	if s.cfg.Public || s.restricted || strings.EqualFold(host, "localhost") {
 		return nil
 	}
 	if a, err := netip.ParseAddr(host); err == nil && a.Unmap().IsLoopback() {
@@ -237,23 +272,19 @@ func (s *Server) CheckListen(addr string) error {
 
 func notPublic(addr string) error {
 	return fmt.Errorf("listening on %s would let every machine that reaches it read all symbols; "+
-		"if that is meant, say --public, else listen on 127.0.0.1, or ask for credentials with --auth", addr)
+		"use --public to allow that, --auth to require credentials, or listen on 127.0.0.1", addr)
 }
 
 // connKey is the key of a request's net.Conn.
 type connKey struct{}
 
 // connOf returns a request's connection, or nil.
-func connOf(r *http.Request) *conn {
+func connOf(r *http.Request) net.Conn {
 	nc, _ := r.Context().Value(connKey{}).(net.Conn)
-	if t, ok := nc.(*tls.Conn); ok {
-		nc = t.NetConn()
-	}
-	c, _ := nc.(*conn)
-	return c
+	return nc
 }
 
-// connContext gives a connection's requests what belongs to the connection.
+// connContext attaches the state of a connection to its requests.
 func (s *Server) connContext(ctx context.Context, nc net.Conn) context.Context {
 	ctx = context.WithValue(ctx, connKey{}, nc)
 	if s.cfg.Gate != nil {
@@ -262,8 +293,8 @@ func (s *Server) connContext(ctx context.Context, nc net.Conn) context.Context {
 	return ctx
 }
 
-// protocols are the versions of HTTP that are spoken: version 2 only behind
-// TLS, and not where credentials belong to connections.
+// protocols returns the versions of HTTP that the server speaks: version 2 only
+// with TLS, and not where credentials belong to connections.
 func (s *Server) protocols() *http.Protocols {
 	p := new(http.Protocols)
 	p.SetHTTP1(true)
@@ -283,13 +314,13 @@ func isLoopback(a net.Addr) bool {
 }
 
 // Serve serves on ln until ctx ends. Then it accepts no more connections,
-// answers /readyz with 503, lets running answers finish for up to
-// Config.ShutdownGrace and returns nil, or an error if some were cut off.
+// answers /readyz with 503 and lets running answers finish for up to
+// Config.ShutdownGrace. It returns an error if some were cut off.
 //
 // A listener that other machines reach is refused without Config.Public.
 func (s *Server) Serve(ctx context.Context, ln net.Listener) error {
 	local := isLoopback(ln.Addr())
-	if !local && !s.cfg.Public && !s.closed {
+	if !local && !s.cfg.Public && !s.restricted {
 		return errors.Join(notPublic(ln.Addr().String()), ln.Close())
 	}
 	s.local.Store(local)
@@ -300,7 +331,7 @@ func (s *Server) Serve(ctx context.Context, ln net.Listener) error {
 		WriteTimeout:                 s.cfg.Wait + s.cfg.WriteTimeout,
 		MaxHeaderBytes:               64 << 10,
 		DisableGeneralOptionsHandler: true,
-		ConnState:                    connState,
+		ConnState:                    s.conns.state,
 		ConnContext:                  s.connContext,
 		Protocols:                    s.protocols(),
 		ErrorLog:                     slog.NewLogLogger(s.cfg.Log.Handler(), slog.LevelDebug),
@@ -309,10 +340,10 @@ func (s *Server) Serve(ctx context.Context, ln net.Listener) error {
 	go func() {
 		if s.cfg.TLS != nil {
 			hs.TLSConfig = s.cfg.TLS.Clone()
-			done <- hs.ServeTLS(newListener(s, ln), "", "")
+			done <- hs.ServeTLS(newListener(ln, s.conns), "", "")
 			return
 		}
-		done <- hs.Serve(newListener(s, ln))
+		done <- hs.Serve(newListener(ln, s.conns))
 	}()
 	select {
 	case err := <-done:
@@ -323,23 +354,19 @@ func (s *Server) Serve(ctx context.Context, ln net.Listener) error {
 	s.endWaits()
 	grace, cancel := context.WithTimeout(context.WithoutCancel(ctx), s.cfg.ShutdownGrace)
 	defer cancel()
-	stopped := make(chan struct{})
-	go func() { s.closeIdle(); close(stopped) }()
-	err := hs.Shutdown(grace)
-	select {
-	case <-stopped:
-	case <-grace.Done():
-	}
-	if err != nil {
+	if err := hs.Shutdown(grace); err != nil {
 		err = fmt.Errorf("answers still running after %v were cut off: %w", s.cfg.ShutdownGrace, err)
 		return errors.Join(err, hs.Close())
 	}
 	return nil
 }
 
-// hostAllowed reports whether a request for this Host is answered.
+// hostAllowed reports whether requests with this Host header are answered.
+// Addresses are no risk: a web page cannot have one as its name without being
+// served from there.
 func (s *Server) hostAllowed(host string) bool {
-	if !s.local.Load() || host == "" {
+	local := s.local.Load()
+	if host == "" || !local && len(s.cfg.Hosts) == 0 {
 		return true
 	}
 	name := host
@@ -350,7 +377,7 @@ func (s *Server) hostAllowed(host string) bool {
 	if strings.EqualFold(name, "localhost") || hasSuffixFold(name, ".localhost") {
 		return true
 	}
-	if a, err := netip.ParseAddr(name); err == nil && a.Unmap().IsLoopback() {
+	if a, err := netip.ParseAddr(name); err == nil && (!local || a.Unmap().IsLoopback()) {
 		return true
 	}
 	for _, h := range s.cfg.Hosts {

@@ -142,14 +142,13 @@ func newServer(t testing.TB, cfg Config) *Server {
 
 // fake overrides one method of a depot.
 type fake struct {
-	symbols
+	Depot
 	open func(ctx context.Context, req layout.Request) (*depot.File, error)
 }
 
 func (fake) Absent(context.Context, layout.Request) bool   { return false }
 func (fake) Upstreams() []depot.UpstreamStatus             { return nil }
 func (fake) Fetches() bool                                 { return false }
-func (fake) Missed(depot.Question) bool                    { return false }
 func (fake) CountMissing(req *layout.Request, kind string) {}
 
 func (f fake) Open(ctx context.Context, _ depot.Scope, req layout.Request) (*depot.File, error) {
@@ -159,7 +158,7 @@ func (f fake) Open(ctx context.Context, _ depot.Scope, req layout.Request) (*dep
 func (f fake) Generation(context.Context) (uint64, error) { return 1, nil }
 func (f fake) Ready(context.Context) error                { return nil }
 
-func absent(context.Context, layout.Request) (*depot.File, error) { return nil, fs.ErrNotExist }
+func notFound(context.Context, layout.Request) (*depot.File, error) { return nil, fs.ErrNotExist }
 
 // listen serves on a free port of this machine until the test ends.
 func listen(t testing.TB, s *Server) (addr string) {

@@ -19,75 +19,65 @@ import (
 	"github.com/symdepot/symdepot/symfile"
 )
 
-// symCaches is what the SymCache protocol asks of the depot.
-type symCaches interface {
-	SymCache(ctx context.Context, ask depot.SymCacheAsk) (depot.SymCacheAnswer, error)
-	Secret(name string) ([]byte, error)
-}
-
-// SymCacheConfig says how requests of the SymCache protocol are answered. The
-// zero value is good.
+// SymCacheConfig configures the SymCache protocol.
 type SymCacheConfig struct {
-	// Wait is how long a request of a client that does not come again may be
-	// held while its file is made; zero is 2 minutes.
+	// Wait is how long a request may be held while its file is made, if the
+	// client does not retry by itself; zero is 2 minutes.
 	Wait time.Duration
-	// HexAge looks for the age of a request read as hex too, if nothing is
-	// held of the PDB whose age it is in decimal.
+	// HexAge also reads the age of a request as hex, if there is no SymCache
+	// file for the decimal age.
 	HexAge bool
-	// Redirect answers with 302 to an address of this server that is good for
-	// this file and for some minutes only, instead of with the file.
+	// Redirect answers with 302 to a signed URL of this server, valid for this
+	// file and some minutes, instead of with the file.
 	Redirect bool
 }
 
 const (
 	defaultSymCacheWait = 2 * time.Minute
-	// signedLife is how long such an address is good.
+	// signedLife is how long a signed URL is valid.
 	signedLife = 5 * time.Minute
-	// symCacheSecret is the key that they are signed with.
+	// symCacheSecret is the name of the key that signs URLs.
 	symCacheSecret = "symcache-url"
-	// heldShare is which part of the requests under way may be held.
+	// One in heldShare of the requests under way may be held.
 	heldShare = 4
 )
 
 // Header values of the protocol's answers.
 var (
-	noStore      = []string{"no-store"}
-	privateHour  = []string{"private, max-age=3600"}
-	symCacheVary = []string{"Authorization, " + symcache.HeaderExceeds + ", " + symcache.HeaderAllowRetry + ", " + symcache.HeaderAcceptRetry}
-	zeroLength   = []string{"0"}
+	noStore     = []string{"no-store"}
+	privateHour = []string{"private, max-age=3600"}
+	zeroLength  = []string{"0"}
 )
+
+const symCacheVary = "Authorization, " + symcache.HeaderExceeds + ", " + symcache.HeaderAllowRetry + ", " + symcache.HeaderAcceptRetry
 
 // symCacheState is the server's part of the protocol.
 type symCacheState struct {
 	cfg    SymCacheConfig
-	depot  symCaches // nil: nothing is held
-	held   gate      // requests that wait for a file
-	secret []byte    // for signed addresses; nil without Redirect
+	held   semaphore // requests that wait for a file
+	secret []byte    // for signed URLs; nil without Redirect
 }
 
 func newSymCacheState(cfg Config) (s symCacheState, err error) {
-	s = symCacheState{cfg: cfg.SymCache, held: newGate(max(1, cfg.MaxConns/heldShare))}
+	s = symCacheState{cfg: cfg.SymCache, held: newSemaphore(max(1, cfg.MaxConns/heldShare))}
 	setInt(&s.cfg.Wait, defaultSymCacheWait)
-	s.depot, _ = cfg.Depot.(symCaches)
-	if s.cfg.Redirect && s.depot != nil {
-		s.secret, err = s.depot.Secret(symCacheSecret)
+	if s.cfg.Redirect {
+		s.secret, err = cfg.Depot.Secret(symCacheSecret)
 	}
 	return s, err
 }
 
 // symCache answers a request of the SymCache protocol.
-func (s *Server) symCache(x *exchange, r *http.Request, req *layout.Request) {
+func (s *Server) symCache(x *exchange, r *http.Request, p *place) {
+	req := &p.req
+	x.protocol = req.Layout.Name()
 	h := x.Header()
-	// What is held changes, and work ends: nobody may remember an absence.
+	s.allowOrigin(h, r)
+	// Files are made at any time, so a 404 must not be cached.
 	h["Cache-Control"] = noStore
-	h["Vary"] = symCacheVary
-	if s.symcache.depot == nil {
-		x.result = resultMiss
-		s.symCacheMiss(x)
-		return
-	}
+	addVary(h, symCacheVary)
 	ask := depot.SymCacheAsk{
-		Scope: x.who.scope, Request: req.SymCache, Head: r.Method == http.MethodHead, HexAge: s.symcache.cfg.HexAge,
+		Scope: x.caller.scope, Request: req.SymCache, Head: r.Method == http.MethodHead, HexAge: s.symcache.cfg.HexAge,
 		AllowsRetry: symcache.AllowsRetry(append(r.Header.Values(symcache.HeaderAllowRetry), r.Header.Values(symcache.HeaderAcceptRetry)...)...),
 	}
 	v := req.SymCache.Version
@@ -125,7 +115,7 @@ func (s *Server) symCache(x *exchange, r *http.Request, req *layout.Request) {
 			x.WriteHeader(http.StatusFound)
 			return
 		}
-		s.symCacheFile(x, r, a.File, ask)
+		s.symCacheFile(x, r, a.File, a.Version, ask)
 	case symcache.NotModified:
 		x.result = resultHit
 		x.WriteHeader(http.StatusNotModified)
@@ -137,11 +127,11 @@ func (s *Server) symCache(x *exchange, r *http.Request, req *layout.Request) {
 	}
 }
 
-// symCacheMiss answers that there is nothing, for now or for good.
+// symCacheMiss answers that there is no file, for now or for good.
 func (s *Server) symCacheMiss(x *exchange) { s.text(x, http.StatusNotFound, "not found\n") }
 
-// askSymCache asks the depot and holds the request while it is told to wait. A
-// request that is held keeps nobody from looking something up.
+// askSymCache asks the depot, and holds the request as long as the depot says to
+// wait. A held request does not count as a lookup.
 func (s *Server) askSymCache(x *exchange, r *http.Request, ask depot.SymCacheAsk) (depot.SymCacheAnswer, error) {
 	ctx, limit := r.Context(), s.symcache.cfg.Wait
 	holds := false
@@ -156,8 +146,7 @@ func (s *Server) askSymCache(x *exchange, r *http.Request, ask depot.SymCacheAsk
 			return a, err
 		}
 		if !holds {
-			// An honest absence is better than a server that is full of
-			// requests that wait.
+			// A 404 is better than a server full of waiting requests.
 			if holds = s.symcache.held.try(); !holds {
 				ask.GaveUp = true
 				continue
@@ -179,92 +168,44 @@ func (s *Server) askSymCache(x *exchange, r *http.Request, ask depot.SymCacheAsk
 }
 
 func (s *Server) symCacheOnce(x *exchange, r *http.Request, ask depot.SymCacheAsk) (depot.SymCacheAnswer, error) {
-	// The time that it was held does not count.
+	// The time for which the request was held does not count.
 	if err := s.lookups.enter(r.Context(), time.Now().Add(s.cfg.Wait)); err != nil {
 		return depot.SymCacheAnswer{}, err
 	}
 	defer s.lookups.leave()
-	a, err := s.symcache.depot.SymCache(r.Context(), ask)
+	a, err := s.depot.SymCache(r.Context(), ask)
 	if err != nil && r.Context().Err() != nil {
 		err = context.Cause(r.Context())
 	}
 	return a, err
 }
 
-// symCacheFile sends a file, or the part of it that was asked for. There is no
-// Last-Modified: a 304 for it could be taken for the protocol's own.
-func (s *Server) symCacheFile(x *exchange, r *http.Request, f *depot.File, ask depot.SymCacheAsk) {
-	h := x.Header()
-	body, size := f, f.Size
-	ranges := r.Header["Range"]
-	if r.Header["Accept-Encoding"] != nil && ranges == nil && size >= encodeMin {
-		enc, _, err := s.encoded(r, f)
-		if err != nil {
-			s.cfg.Log.Warn("no compressed variant could be read", "content", f.Ref.String(), "error", err)
-		}
-		if enc != nil {
-			defer func() { _ = enc.Close() }()
-			body, size = enc, enc.Size
-			h["Content-Encoding"] = []string{enc.Encoding}
-		}
-	}
-	tag := `"` + body.ETag + `"`
-	h["Etag"] = []string{tag}
-	h["Accept-Ranges"] = bytesUnit
-	h["Cache-Control"] = privateHour // the address may give a newer file later
-	h["Vary"] = []string{symCacheVary[0] + ", Accept-Encoding"}
-	if ask.Exceeds.IsZero() {
-		switch status := precondition(r.Header, tag, time.Time{}); status {
-		case http.StatusNotModified:
-			delete(h, "Content-Type")
-			delete(h, "Content-Encoding")
-			x.WriteHeader(status)
-			return
-		case http.StatusPreconditionFailed:
-			s.symCacheRefuse(x, status, "precondition failed")
-			return
-		}
-	}
-	off, n, status := int64(0), size, http.StatusOK
-	if len(ranges) == 1 && ifRange(r.Header, tag, time.Time{}) {
-		switch first, count, kind := parseRange(ranges[0], size); kind {
-		case rangeOne:
-			off, n, status = first, count, http.StatusPartialContent
-			h["Content-Range"] = []string{"bytes " + itoa(off) + "-" + itoa(off+n-1) + "/" + itoa(size)}
-		case rangeNone:
-			h["Content-Range"] = []string{"bytes */" + itoa(size)}
-			s.symCacheRefuse(x, http.StatusRequestedRangeNotSatisfiable, "the file has "+itoa(size)+" bytes")
-			return
-		}
-	}
-	h["Content-Length"] = []string{itoa(n)}
-	s.allow(http.NewResponseController(x.w), 0) // it may have been held for long
-	x.WriteHeader(status)
-	if r.Method != http.MethodHead {
-		x.err = s.copyBody(x, body, off, n)
-		key := ask.Request.Key
-		s.audit(x, r, &layout.Request{Name: key.Name, Lookups: []symfile.Lookup{{ID: key.ID.Breakpad()}}}, f)
-	}
+// symCacheFile sends a SymCache file. There is no Last-Modified: a 304 for it
+// could be taken for the protocol's own.
+func (s *Server) symCacheFile(x *exchange, r *http.Request, f *depot.File, v symcache.Version, ask depot.SymCacheAsk) {
+	s.allow(http.NewResponseController(x.w), 0) // the request may have been held for long
+	s.deliver(x, r, &delivery{
+		file: f, encode: true, unconditional: !ask.Exceeds.IsZero(), refusal: noStore,
+		header: func(h http.Header, _ *depot.File) {
+			h["Content-Type"] = []string{symcache.ContentType(v)}
+			h["Cache-Control"] = privateHour // there may be a newer version later
+			addVary(h, "Accept-Encoding")
+		},
+		sent: func() {
+			key := ask.Request.Key
+			s.audit(x, r, &layout.Request{Name: key.Name, Lookups: []symfile.Lookup{{ID: key.ID.Breakpad()}}}, f)
+		},
+	})
 }
 
-// symCacheRefuse answers with an error in the place of a file.
-func (s *Server) symCacheRefuse(x *exchange, status int, text string) {
-	h := x.Header()
-	for _, k := range [...]string{"Etag", "Content-Encoding"} {
-		delete(h, k)
-	}
-	h["Cache-Control"] = noStore
-	s.text(x, status, text+"\n")
-}
-
-// Names of what a signed address has in its query.
+// Names of the query parameters of a signed URL.
 const (
 	signedVersion = "file"
 	signedUntil   = "until"
 	signedBy      = "sign"
 )
 
-// signature signs one version of the file of a request, until a time.
+// signature signs one version of the file of a request, valid until a time.
 func (s *Server) signature(q symcache.Request, v symcache.Version, until int64) string {
 	mac := hmac.New(sha256.New, s.symcache.secret)
 	// No part can hold a line break.
@@ -276,24 +217,23 @@ func (s *Server) signature(q symcache.Request, v symcache.Version, until int64) 
 	return base64.RawURLEncoding.EncodeToString(mac.Sum(nil))
 }
 
-// signedURL is the address of one version of the file of a request: the one that
-// was asked for, with a query that says which version, until when, and that we
-// say so.
+// signedURL returns a URL for one version of the file of a request: the
+// request's own path with a signed query.
 func (s *Server) signedURL(r *http.Request, req symcache.Request, v symcache.Version) string {
 	until := time.Now().Add(signedLife).Unix()
 	q := url.Values{
 		signedVersion: {v.String()}, signedUntil: {strconv.FormatInt(until, 10)}, signedBy: {s.signature(req, v, until)},
 	}
 	// Two slashes in front would begin a host.
-	return "/" + strings.TrimLeft(target(r), "/") + "?" + q.Encode()
+	return "/" + strings.TrimLeft(rawPath(r), "/") + "?" + q.Encode()
 }
 
-// errSigned says that an address is not signed, or no more.
-var errSigned = errors.New("not a signed address")
+// errSigned says that a URL is not signed, or that the signature has expired.
+var errSigned = errors.New("not a signed URL")
 
-// signed returns the version of the file that a signed address is for. Any other
-// query is none of ours.
-func (s *Server) signed(r *http.Request, req symcache.Request) (symcache.Version, bool) {
+// signed returns the version of the file that a signed URL names. ok is false
+// for any other query.
+func (s *Server) signed(r *http.Request, req symcache.Request) (v symcache.Version, ok bool) {
 	if s.symcache.secret == nil || r.URL.RawQuery == "" {
 		return symcache.Version{}, false
 	}
@@ -314,15 +254,4 @@ func (s *Server) readSigned(q url.Values, req symcache.Request) (symcache.Versio
 		return v, errSigned
 	}
 	return v, nil
-}
-
-// methods are those that a path is answered for, as the Allow header lists them.
-func (s *Server) methods(r *http.Request) string {
-	_, path := s.path(r)
-	if segs, err := layout.Segments(path); err == nil {
-		if req, err := layout.Route(segs, s.cfg.Prefixes...); err == nil && req.Form == layout.FormSymCache {
-			return "GET, HEAD"
-		}
-	}
-	return allowed
 }

@@ -4,15 +4,15 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// upstreams collects what is known of the sources behind the depot. There are
-// as many values of the label as sources in the configuration.
-type upstreams struct{ symbols symbols }
+// upstreams collects the state of the depot's upstreams. The label has as many
+// values as the configuration has upstreams.
+type upstreams struct{ depot Depot }
 
 var upstreamDescs = struct{ requests, bytes, open, active *prometheus.Desc }{
-	prometheus.NewDesc("symdepot_upstream_requests_total", "Files asked for from other servers, by what came of it.", []string{"source", "result"}, nil),
-	prometheus.NewDesc("symdepot_upstream_bytes_total", "Plain bytes that other servers sent.", []string{"source"}, nil),
-	prometheus.NewDesc("symdepot_upstream_open", "1 while a source is left alone, because it fails or asked for it.", []string{"source"}, nil),
-	prometheus.NewDesc("symdepot_upstream_active", "Requests to a source under way.", []string{"source"}, nil),
+	prometheus.NewDesc("symdepot_upstream_requests_total", "Requests to upstreams, by result.", []string{"source", "result"}, nil),
+	prometheus.NewDesc("symdepot_upstream_bytes_total", "Uncompressed bytes downloaded from upstreams.", []string{"source"}, nil),
+	prometheus.NewDesc("symdepot_upstream_open", "1 while the circuit breaker of an upstream is open.", []string{"source"}, nil),
+	prometheus.NewDesc("symdepot_upstream_active", "Requests to an upstream under way.", []string{"source"}, nil),
 }
 
 // Describe implements prometheus.Collector.
@@ -26,7 +26,7 @@ func (u upstreams) Describe(ch chan<- *prometheus.Desc) {
 // Collect implements prometheus.Collector.
 func (u upstreams) Collect(ch chan<- prometheus.Metric) {
 	d := upstreamDescs
-	for _, s := range u.symbols.Upstreams() {
+	for _, s := range u.depot.Upstreams() {
 		for result, n := range map[string]int64{"hit": s.Hits, "miss": s.Misses, "error": s.Errors, "wrong": s.Wrong, "skipped": s.Skipped, "refused": s.Refused} {
 			ch <- prometheus.MustNewConstMetric(d.requests, prometheus.CounterValue, float64(n), s.Name, result)
 		}

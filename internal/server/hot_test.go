@@ -1,7 +1,6 @@
 package server
 
 import (
-	"bufio"
 	"bytes"
 	"context"
 	"fmt"
@@ -12,6 +11,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/symdepot/symdepot/internal/depot"
 	"github.com/symdepot/symdepot/layout"
@@ -19,32 +19,55 @@ import (
 
 // counting counts the lookups that reach the depot.
 type counting struct {
-	symbols
+	Depot
 	opened atomic.Int64
 }
 
 func (c *counting) Open(ctx context.Context, s depot.Scope, r layout.Request) (*depot.File, error) {
 	c.opened.Add(1)
-	return c.symbols.Open(ctx, s, r)
+	return c.Depot.Open(ctx, s, r)
+}
+
+// waitForFilter waits until the depot's filter knows that a path names nothing.
+func waitForFilter(t *testing.T, d *depot.Depot, path string) {
+	t.Helper()
+	segs, err := layout.Segments(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	req, err := layout.Route(segs)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for end := time.Now().Add(10 * time.Second); !d.Absent(t.Context(), req); time.Sleep(time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatalf("the filter never reports that %s is missing", path)
+		}
+	}
 }
 
 // TestFromMemory: what is asked again comes from memory, until something is
 // added to or removed from the depot.
 func TestFromMemory(t *testing.T) {
 	d := newDepot(t)
-	n := &counting{symbols: d}
+	n := &counting{Depot: d}
 	s := newServer(t, Config{Depot: n})
 	addr := listen(t, s)
 	c, other := dial(t, addr), dial(t, addr)
 	body := sym(smallID, "small.pdb", "", 200<<10)
 	path := "/small.pdb/" + smallID + "/small.sym"
+	if r := c.do("GET", path); r.status != 404 {
+		t.Fatalf("GET %s before add: status %d, want 404", path, r.status)
+	}
+	waitForFilter(t, d, path)
+	asked := n.opened.Load()
 	for range 5 {
 		if r := c.do("GET", path); r.status != 404 {
-			t.Fatalf("before add: %d", r.status)
+			t.Fatalf("GET %s before add: status %d, want 404", path, r.status)
 		}
 	}
-	if got := n.opened.Load(); got != 1 {
-		t.Errorf("%d lookups of one absent key", got)
+	if got := n.opened.Load(); got != asked {
+		t.Errorf("%d lookups of a key that the filter knows to be missing, want none", got-asked)
 	}
 	tx := add(t, d, depot.Source{Path: "small.sym"}, body)
 	for range 5 {
@@ -197,83 +220,6 @@ func TestParallelMemory(t *testing.T) {
 	if s.hot.size > s.hot.limit || len(s.hot.ring) != len(s.hot.table) || len(s.hot.table) == 0 {
 		t.Errorf("%d bytes of %d kept, %d keys, %d answers", s.hot.size, s.hot.limit, len(s.hot.ring), len(s.hot.table))
 	}
-}
-
-func TestParseHead(t *testing.T) {
-	const line = "GET /a/b/c?d HTTP/1.1\r\nHost: h:1\r\n"
-	for _, tt := range []struct {
-		head          string
-		whole, simple bool
-	}{
-		{line + "\r\n", true, true},
-		{line + "Accept-Encoding: gzip\r\nUser-Agent: x\r\nAccept: */*\r\nConnection: Keep-Alive\r\n\r\n", true, true},
-		{line + "ACCEPT: application/MsFz0\r\n\r\n", true, false},
-		{line + "Range: bytes=0-\r\n\r\n", true, false},
-		{line + "Authorization: x\r\n\r\n", true, false},
-		{line + "X-DEBUGINFOD-MAXSIZE: 5\r\n\r\n", true, false},
-		{line + "Host: other\r\n\r\n", true, false},
-		{line + "Accept-Encoding: gzip\r\nAccept-Encoding: zstd\r\n\r\n", true, false},
-		{"GET /a HTTP/1.1\r\n\r\n", true, false},
-		{"GET /a HTTP/1.1\r\nHost: a b\r\n\r\n", true, false},
-		{"GET /a HTTP/1.1\r\nHost: \r\n\r\n", true, false},
-		{"GET /a#b HTTP/1.1\r\nHost: h\r\n\r\n", true, false},
-		{"GET http://h/a HTTP/1.1\r\nHost: h\r\n\r\n", true, false},
-		{strings.Replace(line, "GET", "HEAD", 1) + "\r\n", true, false},
-		{line + "Connection: close\r\n\r\n", false, false},
-		{line + "Content-Length: 0\r\n\r\n", false, false},
-		{line + "Transfer-Encoding: chunked\r\n\r\n", false, false},
-		{line + "Expect: 100-continue\r\n\r\n", false, false},
-		{line + "X: a\nY: b\r\n\r\n", false, false},
-		{line + "X: a\r\n b\r\n\r\n", false, false},
-		{line + "X : a\r\n\r\n", false, false},
-		{line + "X\r\n\r\n", false, false},
-		{line + ": a\r\n\r\n", false, false},
-		{line + "X: \x00\r\n\r\n", false, false},
-		{line, false, false},
-		{"", false, false},
-		{"\r\n\r\n", false, false},
-		{"POST /a HTTP/1.1\r\nHost: h\r\n\r\n", false, false},
-		{"GET /a HTTP/1.0\r\nHost: h\r\n\r\n", false, false},
-		{"GET  /a HTTP/1.1\r\nHost: h\r\n\r\n", false, false},
-		{"GET /a b HTTP/1.1\r\nHost: h\r\n\r\n", false, false},
-		{"GET /a\x80 HTTP/1.1\r\nHost: h\r\n\r\n", false, false},
-		{"get /a HTTP/1.1\r\nHost: h\r\n\r\n", false, false},
-	} {
-		q, whole := parseHead([]byte(tt.head))
-		if whole != tt.whole || whole && q.simple != tt.simple {
-			t.Errorf("%q: whole %v, simple %v; want %v, %v", tt.head, whole, q.simple, tt.whole, tt.simple)
-		}
-	}
-}
-
-// FuzzParseHead: what parseHead takes for one whole request, net/http takes
-// for the same one, without a body and without a byte less or more.
-func FuzzParseHead(f *testing.F) {
-	f.Add([]byte("GET /a/b/c?d HTTP/1.1\r\nHost: h:1\r\nAccept-Encoding: gzip\r\nUser-Agent: x\r\n\r\n"))
-	f.Add([]byte("HEAD / HTTP/1.1\r\nhost: [::1]\r\nRange: bytes=0-\r\n\r\nGET / HTTP/1.1\r\n\r\n"))
-	f.Add([]byte("GET /%2F HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n"))
-	f.Fuzz(func(t *testing.T, b []byte) {
-		q, whole := parseHead(b)
-		if !whole {
-			return
-		}
-		rest := bytes.NewReader(b)
-		br := bufio.NewReaderSize(rest, max(16, len(b)))
-		r, err := http.ReadRequest(br)
-		if err != nil {
-			if q.simple && !strings.Contains(err.Error(), "URL escape") && !strings.Contains(err.Error(), "invalid URI") {
-				t.Errorf("%q: simple here, there %v", b, err)
-			}
-			return // net/http refuses it and ends the connection
-		}
-		if left := br.Buffered() + rest.Len(); left != len(b)-len(q.head) || r.ContentLength != 0 || r.Body != http.NoBody || len(r.TransferEncoding) > 0 {
-			t.Errorf("%q: %d bytes behind the header, there %d; length %d", b, len(b)-len(q.head), left, r.ContentLength)
-		}
-		if q.simple && (target(r) != string(q.path) || r.Host != string(q.host) || r.Method != http.MethodGet || r.Close ||
-			r.Header.Get("Accept-Encoding") != string(q.coding) || r.Header.Get("User-Agent") != q.agent) {
-			t.Errorf("%q: path %q, host %q; there %q, %q", b, q.path, q.host, target(r), r.Host)
-		}
-	})
 }
 
 // benchmark asks again and again over one connection.

@@ -1,0 +1,255 @@
+package server
+
+import (
+	"container/list"
+	"crypto/tls"
+	"fmt"
+	"net"
+	"net/http"
+	"net/netip"
+	"slices"
+	"sync"
+)
+
+// A client may hold this share of all connections, but at least clientConns of
+// them.
+const (
+	clientShare = 8
+	clientConns = 64
+)
+
+// conns are the open connections. When there are too many, it closes the one
+// that has waited longest for a request.
+type conns struct {
+	limit     int // on open connections
+	perClient int // on open connections of one client
+	proxies   []netip.Prefix
+
+	mu      sync.Mutex
+	open    map[net.Conn]*tracked
+	clients map[netip.Addr]*clientConnections
+	idle    list.List     // of *tracked: connections without a request, longest first
+	waiting bool          // a connection waits for another to end
+	room    chan struct{} // receives when one has ended or has become idle
+}
+
+// clientConnections are the connections of one client; guarded by conns.mu.
+type clientConnections struct {
+	open int
+	idle list.List // of *tracked, longest first
+}
+
+// tracked is an open connection; guarded by conns.mu.
+type tracked struct {
+	nc     net.Conn
+	addr   netip.Addr // invalid: without a limit of its own
+	client *clientConnections
+	// The connection's elements in both lists while it is idle, else nil.
+	inAll, inClient *list.Element
+}
+
+// ParseNetworks reads IP addresses and networks, such as 10.0.0.5 and
+// 10.1.0.0/16.
+func ParseNetworks(list []string) ([]netip.Prefix, error) {
+	var out []netip.Prefix
+	for _, text := range list {
+		p, err := netip.ParsePrefix(text)
+		if err != nil {
+			a, aerr := netip.ParseAddr(text)
+			if aerr != nil {
+				return nil, fmt.Errorf("%q is neither an IP address nor a network such as 10.1.0.0/16", text)
+			}
+			a = a.Unmap().WithZone("")
+			p = netip.PrefixFrom(a, a.BitLen())
+		}
+		out = append(out, p.Masked())
+	}
+	return out, nil
+}
+
+func newConns(limit int, proxies []netip.Prefix) *conns {
+	return &conns{
+		limit: limit, perClient: max(clientConns, limit/clientShare), proxies: proxies,
+		open: make(map[net.Conn]*tracked), clients: make(map[netip.Addr]*clientConnections), room: make(chan struct{}, 1),
+	}
+}
+
+// clientAddr returns the address by which a client's connections are counted:
+// an IPv4 address or the first 64 bits of an IPv6 address, which one client may
+// choose the rest of. It is invalid for proxies and for connections without an
+// IP address, which have no limit of their own.
+func (c *conns) clientAddr(nc net.Conn) netip.Addr {
+	tcp, ok := nc.RemoteAddr().(*net.TCPAddr)
+	if !ok {
+		return netip.Addr{}
+	}
+	a := tcp.AddrPort().Addr().Unmap().WithZone("")
+	if slices.ContainsFunc(c.proxies, func(p netip.Prefix) bool { return p.Contains(a) }) {
+		return netip.Addr{}
+	}
+	if a.Is6() {
+		if p, err := a.Prefix(64); err == nil {
+			return p.Addr()
+		}
+	}
+	return a
+}
+
+// add enters an accepted connection. If there are too many, it closes the
+// longest idle one: of the same client if that has too many, or of all clients.
+// Without an idle one, a client with too many connections is refused, and a
+// full server waits until stop is closed. The result says whether the
+// connection may be used.
+func (c *conns) add(nc net.Conn, stop <-chan struct{}) bool {
+	t := &tracked{nc: nc, addr: c.clientAddr(nc)}
+	for {
+		evicted, ok, wait := c.tryAdd(t)
+		if evicted != nil {
+			_ = evicted.Close()
+		}
+		if !wait {
+			return ok
+		}
+		select {
+		case <-c.room:
+		case <-stop:
+			return false
+		}
+	}
+}
+
+func (c *conns) tryAdd(t *tracked) (evicted net.Conn, ok, wait bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	client := c.clients[t.addr]
+	if t.addr.IsValid() && client != nil && client.open >= c.perClient {
+		if evicted = c.evict(&client.idle); evicted == nil {
+			return nil, false, false
+		}
+	} else if len(c.open) >= c.limit {
+		if evicted = c.evict(&c.idle); evicted == nil {
+			c.waiting = true
+			return nil, false, true
+		}
+	}
+	c.waiting = false
+	// The eviction may have removed the client's last connection.
+	if client = c.clients[t.addr]; client == nil {
+		client = new(clientConnections)
+		c.clients[t.addr] = client
+	}
+	t.client = client
+	client.open++
+	c.open[t.nc] = t
+	c.setIdle(t, true)
+	return evicted, true, false
+}
+
+// evict removes the first connection of an idle list and returns it.
+func (c *conns) evict(idle *list.List) net.Conn {
+	e := idle.Front()
+	if e == nil {
+		return nil
+	}
+	t := e.Value.(*tracked)
+	c.remove(t)
+	return t.nc
+}
+
+func (c *conns) remove(t *tracked) {
+	c.setIdle(t, false)
+	delete(c.open, t.nc)
+	if t.client.open--; t.client.open == 0 {
+		delete(c.clients, t.addr)
+	}
+}
+
+func (c *conns) setIdle(t *tracked, idle bool) {
+	switch {
+	case idle && t.inAll == nil:
+		t.inAll, t.inClient = c.idle.PushBack(t), t.client.idle.PushBack(t)
+	case !idle && t.inAll != nil:
+		c.idle.Remove(t.inAll)
+		t.client.idle.Remove(t.inClient)
+		t.inAll, t.inClient = nil, nil
+	}
+}
+
+// state follows the connections; it is an http.Server's ConnState.
+func (c *conns) state(nc net.Conn, st http.ConnState) {
+	if st == http.StateNew {
+		return // entered by add
+	}
+	nc = rawConn(nc)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	t := c.open[nc]
+	if t == nil {
+		return // evicted
+	}
+	switch st {
+	case http.StateActive:
+		c.setIdle(t, false)
+		return
+	case http.StateIdle:
+		c.setIdle(t, true)
+	default:
+		c.remove(t)
+	}
+	if c.waiting {
+		select {
+		case c.room <- struct{}{}:
+		default:
+		}
+	}
+}
+
+// rawConn returns the connection below TLS.
+func rawConn(nc net.Conn) net.Conn {
+	if t, ok := nc.(*tls.Conn); ok {
+		return t.NetConn()
+	}
+	return nc
+}
+
+// listener accepts connections and enters them.
+type listener struct {
+	net.Listener
+	conns *conns
+	stop  chan struct{}
+	once  sync.Once
+}
+
+func newListener(ln net.Listener, c *conns) *listener {
+	return &listener{Listener: ln, conns: c, stop: make(chan struct{})}
+}
+
+// Accept returns the next connection that there is room for.
+func (l *listener) Accept() (net.Conn, error) {
+	for {
+		nc, err := l.Listener.Accept()
+		if err != nil {
+			return nil, err
+		}
+		limitUnsent(nc)
+		if l.conns.add(nc, l.stop) {
+			return nc, nil
+		}
+		_ = nc.Close()
+	}
+}
+
+// Close stops accepting.
+func (l *listener) Close() error {
+	l.once.Do(func() { close(l.stop) })
+	return l.Listener.Close()
+}
+
+// unsentBytes is how much of an answer the kernel takes before the client has
+// received what was sent before: with more, a file's bytes leave the processor's
+// cache between the copy from the file and the copy to the network, which makes
+// large downloads about half as fast. It bounds only what has not been sent
+// yet. The bytes in flight, which long paths need, are left to the kernel's
+// automatic tuning of the send buffer: a fixed SO_SNDBUF would slow distant
+// clients.
+const unsentBytes = 64 << 10

@@ -1,0 +1,110 @@
+package server
+
+import (
+	"errors"
+	"io/fs"
+	"net/http"
+	"strings"
+
+	"github.com/symdepot/symdepot/internal/depot"
+	"github.com/symdepot/symdepot/layout"
+	"github.com/symdepot/symdepot/symfile"
+)
+
+// symbol answers a request for a symbol file.
+func (s *Server) symbol(x *exchange, r *http.Request, p *place) {
+	req := &p.req
+	x.protocol = req.Layout.Name()
+	h := x.Header()
+	s.allowOrigin(h, r)
+	if s.fromMemory(x, r, p.path) {
+		return
+	}
+	if acceptsMSFZ(r.Header["Accept"]) {
+		req.AcceptMSFZ()
+	}
+	f, err := s.open(x, r, req)
+	if err != nil {
+		x.result = resultError
+		if errors.Is(err, fs.ErrNotExist) {
+			x.result = resultMiss
+		}
+		s.fail(x, err)
+		return
+	}
+	defer func() { _ = f.Close() }()
+	x.result = resultHit
+	if f.Redirect != "" {
+		s.redirect(x, r, x.caller.below()+req.Prefix+"/"+f.Redirect)
+		return
+	}
+	if req.Layout == layout.Debuginfod {
+		if err := s.debuginfodHeaders(h, r, f); err != nil {
+			s.fail(x, err)
+			return
+		}
+	}
+	s.deliver(x, r, &delivery{
+		file: f, encode: req.Form != layout.FormCabinet, modified: true, refusal: noCache, keep: true,
+		header: func(h http.Header, body *depot.File) { s.fileHeaders(h, req, body) },
+		sent:   func() { s.audit(x, r, req, f) },
+	})
+}
+
+// redirect sends a client that knows only a module's code id to the path that
+// has the debug id, which some clients read from the Location itself.
+func (s *Server) redirect(x *exchange, r *http.Request, path string) {
+	h := x.Header()
+	loc := escapePath(path)
+	if _, query, ok := strings.Cut(r.RequestURI, "?"); ok {
+		loc += "?" + query
+	}
+	h["Location"] = []string{loc}
+	h["Cache-Control"] = noCache
+	s.text(x, http.StatusFound, "found\n")
+}
+
+// escapePath escapes the bytes that a path must not contain. Slashes stay. The
+// result cannot be read as a host, because no segment of a path is empty.
+func escapePath(p string) string {
+	const hex = "0123456789ABCDEF"
+	var b strings.Builder
+	for i := range len(p) {
+		c := p[i]
+		if 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || '0' <= c && c <= '9' || strings.IndexByte("-._~/$&,;=@!'()*", c) >= 0 {
+			b.WriteByte(c)
+			continue
+		}
+		b.WriteByte('%')
+		b.WriteByte(hex[c>>4])
+		b.WriteByte(hex[c&15])
+	}
+	return b.String()
+}
+
+// fileHeaders sets the fields that are the same for every answer of a file.
+func (s *Server) fileHeaders(h http.Header, req *layout.Request, body *depot.File) {
+	o := &body.Object
+	isPDB := o.Kind == symfile.PDB || o.Kind == symfile.MSFZ
+	h["Content-Type"] = octetStream
+	if o.Kind == symfile.Breakpad || req.Form == layout.FormAdmin {
+		h["Content-Type"] = plainText
+	}
+	switch {
+	case req.Form == layout.FormAdmin:
+		h["Cache-Control"] = noCache
+	case body.Volatile:
+		h["Cache-Control"] = s.cacheControl(shortLived) // its owner may replace it at any time
+	case req.Age != nil && isPDB && o.DebugID.GUID == req.Age.GUID && o.DebugID.Age != req.Age.Age && o.InfoAge != req.Age.Age && !o.NoDBI:
+		// A PDB of a higher age answers only until the exact one is added.
+		h["Cache-Control"] = s.cacheControl(shortLived)
+	default:
+		h["Cache-Control"] = s.cacheControl(immutable)
+	}
+	if req.Form != layout.FormSection && req.Form != layout.FormCabinet && (body.Size < 0 || body.Size >= encodeMin || body.Encoding != "") {
+		addVary(h, "Accept-Encoding")
+	}
+	if req.Name != "" && isPDB {
+		addVary(h, "Accept")
+	}
+}

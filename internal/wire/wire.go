@@ -1,0 +1,93 @@
+// Package wire holds the names that symdepot servers, workers and upstream
+// requests exchange over HTTP: header fields of our own and the messages of the
+// job API. Names are in Go's canonical form.
+package wire
+
+// Header fields between servers.
+const (
+	// Hop lists the ids of the servers that a request has passed, the first one
+	// first, separated by commas. A server that finds its own id answers 404,
+	// because two servers that ask each other would wait for each other. In a
+	// response to another symdepot server it holds the server's own id.
+	Hop = "X-Symdepot-Hop"
+	// Loop marks a 404 that only says that the request came back to a server
+	// that it had passed. Such a miss must not be remembered.
+	Loop = "X-Symdepot-Loop"
+)
+
+// Token carries a token, as an alternative to Authorization.
+const Token = "X-Symdepot-Token"
+
+// Header fields of the job API.
+const (
+	Worker  = "X-Symdepot-Worker"  // the worker's name
+	Lease   = "X-Symdepot-Lease"   // the secret of one lease
+	Version = "X-Symdepot-Version" // the transcoder version of a result
+	SHA256  = "X-Symdepot-Sha256"  // the result's SHA-256 in hex
+	Detail  = "X-Symdepot-Detail"  // the transcoder's output, for people
+)
+
+// Header fields of the debuginfod protocol (elfutils, debuginfod(8)), as
+// elfutils spells them on the wire. Some clients compare them literally, so
+// responses must not use Go's canonical form.
+const (
+	DebuginfodSize    = "X-DEBUGINFOD-SIZE"
+	DebuginfodFile    = "X-DEBUGINFOD-FILE"
+	DebuginfodArchive = "X-DEBUGINFOD-ARCHIVE"
+)
+
+// JobsPath is the path of the job API below a server's base URL:
+//
+//	POST lease            leases up to so many jobs; waits for some
+//	POST ID/heartbeat     renews a lease
+//	GET  ID/pdb           the file that the job is about
+//	POST ID/complete      the body is the result
+//	POST ID/fail          the job failed; the body says why
+//	POST ID/release       gives the job back
+//	POST bye              the worker stops
+//
+// 409 means that the job is no longer leased to the worker, 410 that the job
+// failed because its file is missing, 422 that the body cannot be its result.
+// Any other failure may be retried.
+const JobsPath = "/-/jobs/"
+
+// LeaseRequest is the body of a lease request.
+type LeaseRequest struct {
+	Worker   string   `json:"worker"`
+	Versions []string `json:"versions"`     // of SymCache files that its transcoders make
+	Slots    int      `json:"slots"`        // jobs that it can start now
+	Wait     int      `json:"wait_seconds"` // for the first job
+}
+
+// LeaseAnswer is the response to a lease request.
+type LeaseAnswer struct {
+	Jobs []Job `json:"jobs"`
+}
+
+// Job is one leased job.
+type Job struct {
+	ID    int64  `json:"id"`
+	Token string `json:"token"` // the secret of the lease, sent back in Lease
+	Kind  string `json:"kind"`
+	Name  string `json:"name"` // file name of the PDB
+	GUID  string `json:"guid"` // 32 upper-case hex digits
+	Age   uint32 `json:"age"`
+	Major int    `json:"major"` // SymCache version to make
+	// Attempts counts how often the job was leased.
+	Attempts int `json:"attempts"`
+	// Seconds is the time after which the lease ends unless it is renewed.
+	Seconds int64 `json:"lease_seconds"`
+}
+
+// Failure is the body of a failure.
+type Failure struct {
+	Class   string `json:"class"`             // exit, no_output, bad_output, timeout, memory, too_large, bad_source or infra
+	Version string `json:"version,omitempty"` // of the transcoder
+	Detail  string `json:"detail"`            // for people, at most 8 KiB
+}
+
+// Gone is the body of a 410: the server has ended the job.
+type Gone struct {
+	Class  string `json:"class"`
+	Detail string `json:"detail"`
+}
