@@ -30,7 +30,7 @@ var mayImport = map[string][]string{
 	"pdb":                {"debugid"},
 	"ppdb":               {"debugid"},
 	"breakpad":           {"debugid"},
-	"cab":                {"cab/mszip", "cab/lzx"},
+	"cab":                {"cab/mszip", "cab/lzx", "internal/ctxio"},
 	"cab/mszip":          {},
 	"cab/lzx":            {},
 	"internal/mstools":   {"layout", "symfile", "objfile", "dump", "cab", "symstore", "internal/durable", "internal/scan", "internal/term", "internal/upstream"},
@@ -48,6 +48,7 @@ var mayImport = map[string][]string{
 	"internal/server":    {"debugid", "symfile", "layout", "symcache", "internal/depot", "internal/auth", "internal/wire"},
 	// Commands wire everything; test rooms help tests only.
 	"cmd/symdepot":                     nil,
+	"cab/internal/blocktest":           {},
 	"internal/blob/blobtest":           {"internal/blob"},
 	"internal/bucket/buckettest":       {"internal/bucket", "internal/symtest"},
 	"internal/client":                  {"internal/blob", "internal/wire"},

@@ -1,9 +1,15 @@
 // Package cab reads and writes Microsoft cabinets: the .cab files of
 // installers and the .pd_, .dl_ and .ex_ files of symbol stores.
 //
-// Reading covers stored, MSZIP and LZX folders. Cabinets that continue in
-// others, and Quantum folders, are recognised and refused. Content is decoded
-// as a stream with the window of its compression in memory and nothing more.
+// It reads stored, MSZIP and LZX folders. Cabinets of a split set and Quantum
+// folders are recognised and refused. Decoding needs memory for the window of
+// the compression only.
+//
+// Promised: names and behaviour that this documentation describes change only
+// with a new major version of the module. Any input is decoded or refused with
+// one of the errors below, in bounded memory, and every cabinet that [Create]
+// writes is read by cabextract and by Microsoft's tools. The compressed bytes
+// themselves may differ from one version to the next.
 package cab
 
 import (

@@ -388,6 +388,11 @@ func (r *Reader) Walk(visit func(f *File, content io.Reader) error) error {
 		return 0
 	})
 	var s *stream
+	defer func() {
+		if s != nil {
+			s.release()
+		}
+	}()
 	left := r.limit()
 	for _, f := range order {
 		if err := f.readable(); err != nil {
@@ -397,10 +402,14 @@ func (r *Reader) Walk(visit func(f *File, content io.Reader) error) error {
 			return fmt.Errorf("%w: at %q", ErrLimit, f.Name)
 		}
 		if s == nil || s.folder != f.Folder || s.pos > f.Offset {
-			var err error
-			if s, err = r.newStream(f.Folder); err != nil {
+			next, err := r.newStream(f.Folder)
+			if err != nil {
 				return err
 			}
+			if s != nil {
+				s.release()
+			}
+			s = next
 		}
 		c := &content{f: f, s: s, left: f.Size}
 		err := visit(f, c)

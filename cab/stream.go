@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"sync"
 
 	"github.com/symdepot/symdepot/cab/lzx"
 	"github.com/symdepot/symdepot/cab/mszip"
@@ -40,6 +41,24 @@ type stream struct {
 	err    error  // what ended the stream
 }
 
+// freeDecoders and freeReaders keep MSZIP decoders (350 KiB each) and input
+// buffers for the next cabinet.
+var (
+	freeDecoders = sync.Pool{New: func() any { return mszip.NewDecoder() }}
+	freeReaders  = sync.Pool{New: func() any { return bufio.NewReaderSize(nil, 128<<10) }}
+)
+
+// release returns the memory to the pools. The stream must not be used again.
+func (s *stream) release() {
+	if d, ok := s.dec.(*mszip.Decoder); ok {
+		d.Reset()
+		freeDecoders.Put(d)
+	}
+	s.in.Reset(nil)
+	freeReaders.Put(s.in)
+	s.dec, s.in, s.out, s.err = nil, nil, nil, errClosed
+}
+
 func (r *Reader) newStream(folder int) (*stream, error) {
 	f := r.folders[folder]
 	s := &stream{r: r, folder: folder, blocks: f.Blocks}
@@ -47,7 +66,7 @@ func (r *Reader) newStream(folder int) (*stream, error) {
 	case None:
 		s.dec = stored{}
 	case MSZIP:
-		s.dec = mszip.NewDecoder()
+		s.dec = freeDecoders.Get().(*mszip.Decoder)
 	case LZX:
 		d, err := lzx.NewDecoder(f.Compression.Window, int64(f.Blocks)*blockSize)
 		if err != nil {
@@ -62,7 +81,8 @@ func (r *Reader) newStream(folder int) (*stream, error) {
 	if f.offset > r.size {
 		return nil, fmt.Errorf("%w: folder %d begins behind the end", ErrFormat, folder)
 	}
-	s.in = bufio.NewReaderSize(io.NewSectionReader(r.src, f.offset, r.size-f.offset), 128<<10)
+	s.in = freeReaders.Get().(*bufio.Reader)
+	s.in.Reset(io.NewSectionReader(r.src, f.offset, r.size-f.offset))
 	return s, nil
 }
 

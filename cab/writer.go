@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"strings"
+	"sync"
 	"time"
 	"unicode/utf8"
 
@@ -52,7 +53,14 @@ var errSize = errors.New("cab: the file is not as long as it was said to be")
 // apparent. The header is written last, so that after any error what stands in
 // w does not pass for a cabinet.
 func Create(w io.WriteSeeker, files []Source, opt WriteOptions) (int64, error) {
-	c := &creator{w: w, opt: opt, comp: Compression{Method: opt.Method}}
+	buf := freeBuffers.Get().(*[]byte)
+	c := &creator{w: w, opt: opt, comp: Compression{Method: opt.Method}, buf: (*buf)[:0]}
+	defer func() {
+		if cap(c.buf) <= 2*writeSize { // not that of a huge header
+			*buf = c.buf
+			freeBuffers.Put(buf)
+		}
+	}()
 	switch opt.Method {
 	case None, MSZIP:
 	case LZX:
@@ -89,6 +97,12 @@ func Create(w io.WriteSeeker, files []Source, opt WriteOptions) (int64, error) {
 	_, err = w.Seek(base+c.at, io.SeekStart)
 	return c.at, err
 }
+
+// freeBuffers keeps output buffers for the next cabinet.
+var freeBuffers = sync.Pool{New: func() any { return new([]byte) }}
+
+// writeSize is the number of bytes from which the buffered output is written.
+const writeSize = 256 << 10
 
 // creator is a cabinet under way.
 type creator struct {
@@ -167,7 +181,7 @@ func fileEntry(f Source, offset int64, folder int) ([]byte, error) {
 // header gives all that stands before the data, once the folders are written.
 func (c *creator) header(files int) []byte {
 	le := binary.LittleEndian
-	b := append(make([]byte, 0, 64<<10), magic...)
+	b := append(make([]byte, 0, 512), magic...)
 	for _, v := range []uint32{0, uint32(c.at), 0, uint32(headerSize + folderSize*len(c.folders)), 0} {
 		b = le.AppendUint32(b, v)
 	}
@@ -257,7 +271,7 @@ func (c *creator) block(data []byte, size int) error {
 // put appends to the output.
 func (c *creator) put(p []byte) error {
 	c.buf = append(c.buf, p...)
-	if len(c.buf) < 256<<10 {
+	if len(c.buf) < writeSize {
 		return nil
 	}
 	return c.flush()

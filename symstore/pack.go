@@ -2,9 +2,7 @@ package symstore
 
 import (
 	"context"
-	"crypto/sha256"
 	"errors"
-	"fmt"
 	"io"
 	"os"
 	"runtime"
@@ -16,14 +14,13 @@ import (
 // goroutines: below it the other files keep the processors busy.
 const shareFrom = 32 << 20
 
-// pack writes a cabinet in the shape of the genuine tool's: one folder, one
-// file, the plain name. It is read back and compared before it is accepted.
+// pack writes a cabinet in the shape of the genuine tool's: one folder, one file,
+// the plain name. The cabinet is read back and compared.
 func (g *staging) pack(ctx context.Context, w *worker, it *item, in source, k *stagedKey) error {
 	f, err := g.create(w, k)
 	if err != nil {
 		return err
 	}
-	h := sha256.New()
 	method, workers := cab.MSZIP, 1
 	if g.compress == LZX {
 		method = cab.LZX
@@ -34,19 +31,12 @@ func (g *staging) pack(ctx context.Context, w *worker, it *item, in source, k *s
 	content := cab.Source{
 		Name: k.Name, Modified: in.info.ModTime().Local(), Attributes: cab.AttrArchive, Size: in.info.Size(),
 		Open: func() (io.ReadCloser, error) {
-			h.Reset()
-			return io.NopCloser(io.TeeReader(&contextReader{ctx, io.NewSectionReader(in, 0, in.info.Size()+1)}, h)), nil
+			return io.NopCloser(io.NewSectionReader(in, 0, in.info.Size()+1)), nil
 		},
 	}
-	size, err := cab.Create(storeSeeker{f}, []cab.Source{content}, cab.WriteOptions{Method: method, Workers: workers})
+	_, sums, err := cab.CreateChecked(ctx, storeFile{f}, []cab.Source{content}, cab.WriteOptions{Method: method, Workers: workers})
 	if err == nil {
-		h.Sum(it.sum[:0])
-		it.summed = true
-		if err = verifyCabinet(f, size, it.sum); err != nil {
-			err = fmt.Errorf("reading back: %w", err)
-		}
-	}
-	if err == nil {
+		it.sum, it.summed = sums[0], true
 		return g.finish(w, f, in, k)
 	}
 	f.Close()
@@ -56,12 +46,20 @@ func (g *staging) pack(ctx context.Context, w *worker, it *item, in source, k *s
 	return err
 }
 
-// storeSeeker marks errors of writing as the store's.
-type storeSeeker struct{ f *os.File }
+// storeFile marks errors of writing as the store's.
+type storeFile struct{ *os.File }
 
-func (w storeSeeker) Write(p []byte) (int, error) {
-	n, err := w.f.Write(p)
+func (w storeFile) Write(p []byte) (int, error) {
+	n, err := w.File.Write(p)
 	return n, ofStore(err)
 }
 
-func (w storeSeeker) Seek(offset int64, whence int) (int64, error) { return w.f.Seek(offset, whence) }
+// unpack writes the content of the only file of a cabinet.
+func unpack(r io.ReaderAt, size int64, w io.Writer) error {
+	f, err := cab.OpenSingle(r, size, cab.Options{})
+	if err != nil {
+		return err
+	}
+	_, err = f.Extract(w)
+	return err
+}

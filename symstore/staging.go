@@ -1,9 +1,7 @@
 package symstore
 
 import (
-	"bytes"
 	"context"
-	"crypto/sha256"
 	"errors"
 	"fmt"
 	"io"
@@ -416,34 +414,4 @@ func (r *contextReader) Read(p []byte) (int, error) {
 		return 0, context.Cause(r.ctx)
 	}
 	return r.r.Read(p)
-}
-
-// verifyCabinet decodes a cabinet and compares what comes out with the hash of
-// what went in.
-func verifyCabinet(r io.ReaderAt, size int64, want [32]byte) error {
-	h := sha256.New()
-	if err := unpack(r, size, h); err != nil {
-		return err
-	}
-	if !bytes.Equal(h.Sum(nil), want[:]) {
-		return errors.New("the cabinet does not give back what was put in")
-	}
-	return nil
-}
-
-// unpack writes the content of the only file of a cabinet.
-func unpack(r io.ReaderAt, size int64, w io.Writer) error {
-	c, err := cab.Open(r, size, cab.Options{})
-	if err != nil {
-		return err
-	}
-	if n := len(c.Files()); n != 1 {
-		return fmt.Errorf("%w: %d files where one is expected", cab.ErrFormat, n)
-	}
-	content, err := c.Files()[0].Open()
-	if err != nil {
-		return err
-	}
-	_, err = io.Copy(w, content)
-	return errors.Join(err, content.Close())
 }

@@ -4,63 +4,43 @@ import (
 	"bytes"
 	"encoding/binary"
 	"errors"
+	"fmt"
 	"io"
+	"maps"
 	"math/rand/v2"
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/symdepot/symdepot/cab/internal/blocktest"
 )
 
-type frame struct {
+type block struct {
 	data []byte
 	size int
 }
 
-func compress(t testing.TB, plain []byte, opt Options) []frame {
-	t.Helper()
-	var out []frame
-	err := Compress(bytes.NewReader(plain), opt, func(b []byte, size int) error {
-		if len(b) > FrameSize+3000 {
-			t.Errorf("frame of %d bytes for %d", len(b), size)
-		}
-		out = append(out, frame{bytes.Clone(b), size})
-		return nil
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return out
+func with(opt Options) blocktest.Compressor {
+	return func(r io.Reader, emit func([]byte, int) error) error { return Compress(r, opt, emit) }
 }
 
-func expand(t testing.TB, frames []frame, window int) []byte {
+func compress(t testing.TB, plain []byte, opt Options) []blocktest.Block {
+	t.Helper()
+	return blocktest.Compress(t, plain, FrameSize+3000, with(opt))
+}
+
+func expand(t testing.TB, frames []blocktest.Block, window int) []byte {
 	t.Helper()
 	d, err := NewDecoder(window, int64(len(frames))*FrameSize)
 	if err != nil {
 		t.Fatal(err)
 	}
-	var out []byte
-	for i, f := range frames {
-		p, err := d.Decode(f.data, f.size)
-		if err != nil {
-			t.Fatalf("frame %d of %d: %v", i, len(frames), err)
-		}
-		out = append(out, p...)
-	}
-	return out
-}
-
-func random(n int) []byte {
-	b := make([]byte, n)
-	rng := rand.NewChaCha8([32]byte{7})
-	_, _ = rng.Read(b)
-	return b
+	return blocktest.Expand(t, frames, d.Decode)
 }
 
 // calls is random data with many x86 calls whose targets lie at the limits of
 // the translation.
 func calls(n int) []byte {
-	b := random(n)
+	b := blocktest.Random(n)
 	rng := rand.New(rand.NewPCG(1, 2))
 	for at := 0; at+5 < n; at += 5 + rng.IntN(12) {
 		b[at] = 0xE8
@@ -72,73 +52,47 @@ func calls(n int) []byte {
 
 func samples(t testing.TB) map[string][]byte {
 	t.Helper()
-	text := []byte(strings.Repeat("the symbols of every build of every platform; ", 4000))
+	text := blocktest.Text(4000)
 	m := map[string][]byte{
 		"empty": nil, "one": {'x'}, "two": {0, 0}, "five": []byte("aaaaa"),
-		"below": random(FrameSize - 1), "full": random(FrameSize), "above": random(FrameSize + 1),
-		"zero": make([]byte, 3*FrameSize+5), "random": random(5*FrameSize + 77), "text": text,
-		"runs":      bytes.Repeat(append(random(200), make([]byte, 300)...), 1000),
-		"far":       append(append(random(300000), text...), random(300000)...),
+		"below": blocktest.Random(FrameSize - 1), "full": blocktest.Random(FrameSize), "above": blocktest.Random(FrameSize + 1),
+		"zero": make([]byte, 3*FrameSize+5), "random": blocktest.Random(5*FrameSize + 77), "text": text,
+		"runs":      bytes.Repeat(append(blocktest.Random(200), make([]byte, 300)...), 1000),
+		"far":       append(append(blocktest.Random(300000), text...), blocktest.Random(300000)...),
 		"calls":     calls(3*FrameSize + 8),
 		"call tail": append(make([]byte, FrameSize), 0xE8, 1, 2, 3, 4, 0xE8, 1, 2, 3, 4, 0),
-		"mixed":     bytes.Join([][]byte{text[:1001], random(1777), text[:40000], random(40000), text[:3], random(5), make([]byte, 70000)}, nil),
+		"mixed":     bytes.Join([][]byte{text[:1001], blocktest.Random(1777), text[:40000], blocktest.Random(40000), text[:3], blocktest.Random(5), make([]byte, 70000)}, nil),
 	}
-	files, err := filepath.Glob("../../testdata/p[de]*/*")
-	if err != nil || len(files) == 0 {
-		t.Fatal("no files in testdata", err)
-	}
-	for _, f := range files {
-		b, err := os.ReadFile(f)
-		if err != nil {
-			t.Fatal(err)
-		}
-		m[filepath.Base(f)] = b
-	}
+	maps.Copy(m, blocktest.Files(t, "../../testdata/p[de]*/*"))
 	return m
 }
 
 func TestRoundTrip(t *testing.T) {
 	for name, plain := range samples(t) {
 		for _, window := range []int{15, 17, 21} {
-			if got := expand(t, compress(t, plain, Options{Window: window}), window); !bytes.Equal(got, plain) {
-				t.Errorf("%s, window %d: %d bytes back, want %d equal ones", name, window, len(got), len(plain))
-			}
+			t.Run(fmt.Sprintf("%s, window %d", name, window), func(t *testing.T) {
+				if got := expand(t, compress(t, plain, Options{Window: window}), window); !bytes.Equal(got, plain) {
+					t.Errorf("%d bytes back, want %d equal ones", len(got), len(plain))
+				}
+			})
 		}
 	}
 }
 
 func TestWorkersMakeNoDifference(t *testing.T) {
-	plain := bytes.Join([][]byte{random(100000), bytes.Repeat([]byte("abcdefgh, hij"), 153000), random(100000), make([]byte, chunkSize)}, nil)
+	plain := bytes.Join([][]byte{blocktest.Random(100000), bytes.Repeat([]byte("abcdefgh, hij"), 153000), blocktest.Random(100000), make([]byte, chunkSize)}, nil)
 	one, three := compress(t, plain, Options{}), compress(t, plain, Options{Workers: 3})
-	if len(one) != len(three) {
-		t.Fatalf("%d and %d frames", len(one), len(three))
-	}
-	n := 0
-	for i := range one {
-		if !bytes.Equal(one[i].data, three[i].data) {
-			t.Fatalf("frame %d differs", i)
-		}
-		n += len(one[i].data)
-	}
+	blocktest.Same(t, one, three)
 	if got := expand(t, one, MaxWindow); !bytes.Equal(got, plain) {
-		t.Fatal("round trip")
+		t.Fatal("other bytes come back")
 	}
-	if n > 112000 {
-		t.Errorf("%d bytes: the history of the chunk before was not used", n)
+	if n, most := blocktest.Size(one), 112000; n > most {
+		t.Errorf("%d bytes, want at most %d: the history of the previous chunk is not used", n, most)
 	}
 }
 
 func TestCompressErrors(t *testing.T) {
-	boom := errors.New("boom")
-	if err := Compress(bytes.NewReader(make([]byte, 3*chunkSize)), Options{Workers: 2}, func([]byte, int) error { return boom }); !errors.Is(err, boom) {
-		t.Errorf("emit: %v", err)
-	}
-	for _, cause := range []error{boom, io.ErrUnexpectedEOF} {
-		r := io.MultiReader(bytes.NewReader(make([]byte, 3*FrameSize)), errReader{cause})
-		if err := Compress(r, Options{}, func([]byte, int) error { return nil }); !errors.Is(err, cause) {
-			t.Errorf("read: %v, want %v", err, cause)
-		}
-	}
+	blocktest.Errors(t, FrameSize, 3*chunkSize/FrameSize, with(Options{Workers: 2}))
 	for _, w := range []int{14, 22} {
 		if err := Compress(strings.NewReader(""), Options{Window: w}, nil); err == nil {
 			t.Errorf("window %d accepted", w)
@@ -148,10 +102,6 @@ func TestCompressErrors(t *testing.T) {
 		}
 	}
 }
-
-type errReader struct{ err error }
-
-func (e errReader) Read([]byte) (int, error) { return 0, e.err }
 
 // TestSampleHeader decodes the first bytes of a genuine symbol store's file:
 // the translation size, then an aligned block of the whole file.
@@ -213,31 +163,33 @@ func TestCodeLengths(t *testing.T) {
 func TestDecodeRefuses(t *testing.T) {
 	plain := bytes.Repeat([]byte("hello, hello "), 60)
 	good := compress(t, plain, Options{})[0]
-	cut := bytes.Clone(good.data[:len(good.data)-4])
-	for name, f := range map[string]frame{
+	cut := bytes.Clone(good.Data[:len(good.Data)-4])
+	for name, f := range map[string]block{
 		"empty":            {nil, 100},
-		"cut":              {cut, good.size},
-		"one more claimed": {good.data, good.size + 1},
-		"size 0":           {good.data, 0},
-		"size above 32768": {good.data, FrameSize + 1},
+		"cut":              {cut, good.Size},
+		"one more claimed": {good.Data, good.Size + 1},
+		"size 0":           {good.Data, 0},
+		"size above 32768": {good.Data, FrameSize + 1},
 		"too long":         {make([]byte, MaxFrame+1), 100},
 		"zeros":            {make([]byte, 200), 100},
 		"ones":             {bytes.Repeat([]byte{0xFF}, 200), 100},
 	} {
-		d, err := NewDecoder(21, 1<<20)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if p, err := d.Decode(f.data, f.size); !errors.Is(err, ErrFormat) {
-			t.Errorf("%s: %q, %v", name, p, err)
-		}
+		t.Run(name, func(t *testing.T) {
+			d, err := NewDecoder(21, 1<<20)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if p, err := d.Decode(f.data, f.size); !errors.Is(err, ErrFormat) {
+				t.Errorf("decoded %q, error %v; want ErrFormat", p, err)
+			}
+		})
 	}
 	// A frame after one that was not full.
 	d, _ := NewDecoder(21, 1<<20)
-	if _, err := d.Decode(good.data, good.size); err != nil {
+	if _, err := d.Decode(good.Data, good.Size); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := d.Decode(good.data, good.size); !errors.Is(err, ErrFormat) {
+	if _, err := d.Decode(good.Data, good.Size); !errors.Is(err, ErrFormat) {
 		t.Errorf("frame after the last: %v", err)
 	}
 }
@@ -245,7 +197,7 @@ func TestDecodeRefuses(t *testing.T) {
 func FuzzLZXDecode(f *testing.F) {
 	for _, plain := range samples(f) {
 		if fs := compress(f, plain[:min(len(plain), 50000)], Options{Window: 16}); len(fs) > 0 {
-			f.Add(fs[0].data, fs[0].size, 16)
+			f.Add(fs[0].Data, fs[0].Size, 16)
 		}
 	}
 	f.Fuzz(func(t *testing.T, data []byte, size, window int) {
@@ -279,50 +231,18 @@ func FuzzLZXRoundTrip(f *testing.F) {
 	})
 }
 
-func bench(b *testing.B) []byte {
-	var plain []byte
-	if name := os.Getenv("SYMDEPOT_BENCH_FILE"); name != "" {
-		plain, err := os.ReadFile(name)
-		if err != nil {
-			b.Fatal(err)
-		}
-		return plain
-	}
-	for _, f := range []string{"hello-x64.pdb", "hello-arm64.pdb", "hello-x86.pdb"} {
-		p, err := os.ReadFile("../../testdata/pdb/" + f)
-		if err != nil {
-			b.Fatal(err)
-		}
-		plain = append(plain, p...)
-	}
-	return plain
-}
-
 func BenchmarkDecode(b *testing.B) {
-	plain := bench(b)
+	plain := blocktest.BenchInput(b, "../../testdata/pdb", 1)
 	frames := compress(b, plain, Options{Workers: 2})
-	b.SetBytes(int64(len(plain)))
-	for b.Loop() {
+	blocktest.BenchDecode(b, frames, func() func([]byte, int) ([]byte, error) {
 		d, err := NewDecoder(MaxWindow, int64(len(plain)))
 		if err != nil {
 			b.Fatal(err)
 		}
-		for _, f := range frames {
-			if _, err := d.Decode(f.data, f.size); err != nil {
-				b.Fatal(err)
-			}
-		}
-	}
+		return d.Decode
+	})
 }
 
 func BenchmarkEncode(b *testing.B) {
-	plain := bench(b)
-	b.SetBytes(int64(len(plain)))
-	for b.Loop() {
-		n := 0
-		if err := Compress(bytes.NewReader(plain), Options{}, func(p []byte, _ int) error { n += len(p); return nil }); err != nil {
-			b.Fatal(err)
-		}
-		b.ReportMetric(float64(n)/float64(len(plain)), "ratio")
-	}
+	blocktest.BenchEncode(b, blocktest.BenchInput(b, "../../testdata/pdb", 1), with(Options{}))
 }

@@ -62,6 +62,9 @@ type Decoder struct {
 // 350 KiB.
 func NewDecoder() *Decoder { return &Decoder{win: make([]byte, winSize)} }
 
+// Reset makes the Decoder ready for another folder, whatever happened before.
+func (d *Decoder) Reset() { d.pos = 0 }
+
 // Decode expands one block that must yield exactly size bytes. The result is
 // valid until the next call. Errors are ErrFormat; a Decoder that failed must
 // not be used for later blocks.

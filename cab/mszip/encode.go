@@ -6,21 +6,23 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"sync"
 
 	"github.com/klauspost/compress/flate"
 )
 
-// runBlocks is how many blocks are compressed by one worker in a row. Only the
-// first of a run has to load its history as a dictionary; and since the length
-// does not depend on the number of workers, neither does the output.
+// A worker compresses runBlocks blocks in sequence. Only the first block of a run
+// has to load its history as a dictionary. The length of a run does not depend
+// on the number of workers, so the output does not either.
 const (
 	runBlocks = 32
 	runSize   = runBlocks * BlockSize
+	maxLevel  = 9
 )
 
-// DefaultLevel balances size and speed for symbol files: within 5 % of the
-// best level at many times its speed.
-const DefaultLevel = 6
+// DefaultLevel balances size and speed for symbol files: it is the lowest level
+// whose output is no larger than zlib's default for executables as well.
+const DefaultLevel = 7
 
 // Options say how to compress. The zero value is ready for use.
 type Options struct {
@@ -28,25 +30,54 @@ type Options struct {
 	Workers int // goroutines that compress; below 2 means one
 }
 
+// run is a part of the input that one worker compresses.
 type run struct {
 	dict, data []byte
-	err        error  // the input or the compressor failed
-	out        []byte // compressed blocks, one behind the other
+	err        error  // of the input or the compressor
+	out        []byte // compressed blocks, one after the other
 	ends       []int  // end of each block in out
 	done       chan struct{}
 }
 
-// Compress reads r to its end and calls emit with each compressed block in
-// order, with the number of bytes that it expands to. The block is valid
-// during the call only. The first error of r or emit ends it and is returned.
-// The output is the same for any number of workers; each holds about 3 MiB.
+// compressor is the state of one worker.
+type compressor struct {
+	fw       *flate.Writer
+	buf      bytes.Buffer // receives what fw writes
+	complete completer
+}
+
+// Symbol stores compress many small files in sequence. Runs and compressors,
+// about 1 MiB each, are therefore reused by later calls.
+var (
+	freeRuns = sync.Pool{New: func() any {
+		return &run{data: make([]byte, 0, runSize), dict: make([]byte, 0, historySize)}
+	}}
+	freeCompressors [maxLevel + 1]sync.Pool // by level
+)
+
+// newCompressor returns a compressor for a valid level.
+func newCompressor(level int) (*compressor, error) {
+	if c, ok := freeCompressors[level].Get().(*compressor); ok {
+		return c, nil
+	}
+	c := &compressor{}
+	var err error
+	c.fw, err = flate.NewWriter(&c.buf, level)
+	return c, err
+}
+
+// Compress reads r to its end and calls emit with each compressed block, in
+// order, and with the number of bytes that the block expands to. The block is
+// valid during the call only. Compress stops at the first error of r or emit
+// and returns it. The output does not depend on the number of workers; each
+// worker uses about 3 MiB.
 func Compress(r io.Reader, opt Options, emit func(block []byte, size int) error) error {
 	level, workers := opt.Level, max(opt.Workers, 1)
 	if level == 0 {
 		level = DefaultLevel
 	}
-	if level < 1 || level > 9 {
-		return fmt.Errorf("mszip: level %d: want 1 to 9", level)
+	if level < 1 || level > maxLevel {
+		return fmt.Errorf("mszip: level %d: want 1 to %d", level, maxLevel)
 	}
 	var (
 		work  = make(chan *run)
@@ -55,7 +86,7 @@ func Compress(r io.Reader, opt Options, emit func(block []byte, size int) error)
 		stop  = make(chan struct{})
 	)
 	for range workers + 2 {
-		free <- &run{data: make([]byte, 0, runSize), dict: make([]byte, 0, historySize)}
+		free <- nil // feed takes a run from the pool only if the input needs it
 	}
 	for range workers {
 		go worker(level, work)
@@ -71,10 +102,15 @@ func Compress(r io.Reader, opt Options, emit func(block []byte, size int) error)
 		}
 		free <- j
 	}
+	for range workers + 2 {
+		if j := <-free; j != nil {
+			freeRuns.Put(j)
+		}
+	}
 	return err
 }
 
-// deliver hands the blocks of a finished run on.
+// deliver passes the blocks of a finished run to emit.
 func deliver(j *run, emit func([]byte, int) error) error {
 	from := 0
 	for i, end := range j.ends {
@@ -86,8 +122,8 @@ func deliver(j *run, emit func([]byte, int) error) error {
 	return j.err
 }
 
-// feed cuts r into runs until it ends, fails, or stop is closed. It closes
-// order and work and leaves when every run was handed over.
+// feed cuts r into runs until r ends or fails or stop is closed. It closes order
+// and work when every run is handed over.
 func feed(r io.Reader, work, order chan<- *run, free <-chan *run, stop <-chan struct{}) {
 	defer close(order)
 	defer close(work)
@@ -99,11 +135,14 @@ func feed(r io.Reader, work, order chan<- *run, free <-chan *run, stop <-chan st
 		case <-stop:
 			return
 		}
+		if j == nil {
+			j = freeRuns.Get().(*run)
+		}
 		n, err := fill(r, j.data[:runSize])
 		last := n < runSize
 		j.data, j.err, j.done = j.data[:n], err, make(chan struct{})
 		j.dict = append(j.dict[:0], tail...)
-		if n >= historySize {
+		if !last {
 			tail = append(tail[:0], j.data[n-historySize:]...)
 		}
 		order <- j
@@ -114,8 +153,8 @@ func feed(r io.Reader, work, order chan<- *run, free <-chan *run, stop <-chan st
 	}
 }
 
-// fill reads until buf is full, r ends or r fails. Unlike io.ReadFull it does
-// not take a reader's own io.ErrUnexpectedEOF for an end.
+// fill reads until buf is full or r ends or fails. Unlike io.ReadFull it reports
+// an io.ErrUnexpectedEOF of r as an error.
 func fill(r io.Reader, buf []byte) (n int, err error) {
 	for n < len(buf) && err == nil {
 		var k int
@@ -128,37 +167,43 @@ func fill(r io.Reader, buf []byte) (n int, err error) {
 	return n, err
 }
 
+// worker compresses runs until work is closed.
 func worker(level int, work <-chan *run) {
-	var buf bytes.Buffer
-	var c completer
-	fw, err := flate.NewWriter(&buf, level)
+	c, err := newCompressor(level)
 	for j := range work {
 		j.out, j.ends = j.out[:0], j.ends[:0]
 		if err != nil {
 			j.err = err
-			close(j.done)
-			continue
-		}
-		fw.ResetDict(&buf, j.dict)
-		history := j.dict
-		for from := 0; from < len(j.data) && j.err == nil; from += BlockSize {
-			plain := j.data[from:min(from+BlockSize, len(j.data))]
-			buf.Reset()
-			if _, werr := fw.Write(plain); werr != nil {
-				j.err = werr
-			} else if werr := fw.Flush(); werr != nil {
-				j.err = werr
-			}
-			j.out = appendBlock(j.out, c.complete(buf.Bytes(), history, len(plain)), plain)
-			j.ends = append(j.ends, len(j.out))
-			history = plain
+		} else {
+			c.compress(j)
 		}
 		close(j.done)
 	}
+	if err == nil {
+		freeCompressors[level].Put(c)
+	}
 }
 
-// appendBlock adds one block: a complete stream, or the plain bytes stored
-// where that is no longer or there is no stream.
+// compress fills j.out and j.ends.
+func (c *compressor) compress(j *run) {
+	c.fw.ResetDict(&c.buf, j.dict)
+	history := j.dict
+	for from := 0; from < len(j.data) && j.err == nil; from += BlockSize {
+		plain := j.data[from:min(from+BlockSize, len(j.data))]
+		c.buf.Reset()
+		if _, err := c.fw.Write(plain); err != nil {
+			j.err = err
+		} else if err := c.fw.Flush(); err != nil {
+			j.err = err
+		}
+		j.out = appendBlock(j.out, c.complete.complete(c.buf.Bytes(), history, len(plain)), plain)
+		j.ends = append(j.ends, len(j.out))
+		history = plain
+	}
+}
+
+// appendBlock appends one block: the complete stream, or the plain bytes as a
+// stored block if those are shorter or there is no stream.
 func appendBlock(out, stream, plain []byte) []byte {
 	out = append(out, 'C', 'K')
 	if len(stream) > 0 && len(stream) < len(plain)+5 {

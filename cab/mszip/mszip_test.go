@@ -3,12 +3,13 @@ package mszip
 import (
 	"bytes"
 	"errors"
+	"fmt"
 	"io"
-	"math/rand/v2"
-	"os"
-	"path/filepath"
+	"maps"
 	"strings"
 	"testing"
+
+	"github.com/symdepot/symdepot/cab/internal/blocktest"
 )
 
 type block struct {
@@ -16,47 +17,25 @@ type block struct {
 	size int
 }
 
-func compress(t testing.TB, plain []byte, opt Options) []block {
-	t.Helper()
-	var out []block
-	err := Compress(bytes.NewReader(plain), opt, func(b []byte, size int) error {
-		if len(b) > BlockSize+12 {
-			t.Errorf("block of %d bytes for %d", len(b), size)
-		}
-		out = append(out, block{bytes.Clone(b), size})
-		return nil
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return out
+func with(opt Options) blocktest.Compressor {
+	return func(r io.Reader, emit func([]byte, int) error) error { return Compress(r, opt, emit) }
 }
 
-func expand(t testing.TB, blocks []block) []byte {
+func compress(t testing.TB, plain []byte, opt Options) []blocktest.Block {
+	t.Helper()
+	return blocktest.Compress(t, plain, BlockSize+12, with(opt))
+}
+
+func expand(t testing.TB, blocks []blocktest.Block) []byte {
 	t.Helper()
 	d := NewDecoder()
 	d.strict = true
-	var out []byte
-	for i, b := range blocks {
-		p, err := d.Decode(b.data, b.size)
-		if err != nil {
-			t.Fatalf("block %d: %v", i, err)
-		}
-		out = append(out, p...)
-	}
-	return out
-}
-
-func random(n int) []byte {
-	b := make([]byte, n)
-	rng := rand.NewChaCha8([32]byte{7})
-	_, _ = rng.Read(b)
-	return b
+	return blocktest.Expand(t, blocks, d.Decode)
 }
 
 // letters has no repetitions to speak of, but few different bytes.
 func letters(n int) []byte {
-	b := random(n)
+	b := blocktest.Random(n)
 	for i := range b {
 		b[i] = 'a' + b[i]%5*b[i]%3
 	}
@@ -66,113 +45,104 @@ func letters(n int) []byte {
 func samples(t testing.TB) map[string][]byte {
 	t.Helper()
 	m := map[string][]byte{
-		"empty": nil, "one": {'x'}, "below": random(BlockSize - 1), "full": random(BlockSize), "above": random(BlockSize + 1),
-		"zero": make([]byte, 3*BlockSize+5), "random": random(5*BlockSize + 77),
-		"text": []byte(strings.Repeat("the symbols of every build of every platform; ", 6000)),
-		"runs": bytes.Repeat(append(random(200), make([]byte, 300)...), 5000),
-		"far":  append(random(BlockSize), random(BlockSize)...),
+		"empty": nil, "one": {'x'}, "below": blocktest.Random(BlockSize - 1), "full": blocktest.Random(BlockSize), "above": blocktest.Random(BlockSize + 1),
+		"zero": make([]byte, 3*BlockSize+5), "random": blocktest.Random(5*BlockSize + 77),
+		"text": blocktest.Text(6000),
+		"runs": bytes.Repeat(append(blocktest.Random(200), make([]byte, 300)...), 5000),
+		"far":  append(blocktest.Random(BlockSize), blocktest.Random(BlockSize)...),
 		// Each period has its distances in one slot, up to the last one.
-		"period 1": make([]byte, 40000), "period 3": bytes.Repeat([]byte("abc"), 30000), "period 700": bytes.Repeat(random(700), 200),
-		"period 30000": bytes.Repeat(random(30000), 10), "period 32768": bytes.Repeat(random(32768), 5), "no distances": letters(100000),
+		"period 1": make([]byte, 40000), "period 3": bytes.Repeat([]byte("abc"), 30000), "period 700": bytes.Repeat(blocktest.Random(700), 200),
+		"period 30000": bytes.Repeat(blocktest.Random(30000), 10), "period 32768": bytes.Repeat(blocktest.Random(32768), 5), "no distances": letters(100000),
 	}
-	files, err := filepath.Glob("../../testdata/pdb/*.pdb")
-	if err != nil || len(files) == 0 {
-		t.Fatal("no PDBs in testdata/pdb", err)
-	}
-	for _, f := range files {
-		b, err := os.ReadFile(f)
-		if err != nil {
-			t.Fatal(err)
-		}
-		m[filepath.Base(f)] = b
-	}
+	maps.Copy(m, blocktest.Files(t, "../../testdata/pdb/*.pdb"))
 	return m
 }
 
 func TestRoundTrip(t *testing.T) {
 	for name, plain := range samples(t) {
 		for _, level := range []int{1, 0, 9} {
-			if got := expand(t, compress(t, plain, Options{Level: level, Workers: 2})); !bytes.Equal(got, plain) {
-				t.Errorf("%s, level %d: %d bytes back, want %d equal ones", name, level, len(got), len(plain))
-			}
+			t.Run(fmt.Sprintf("%s, level %d", name, level), func(t *testing.T) {
+				if got := expand(t, compress(t, plain, Options{Level: level, Workers: 2})); !bytes.Equal(got, plain) {
+					t.Errorf("%d bytes back, want %d equal ones", len(got), len(plain))
+				}
+			})
 		}
+	}
+}
+
+// TestReset decodes a folder with a decoder that has failed in another.
+func TestReset(t *testing.T) {
+	plain := blocktest.Text(3000)
+	blocks := compress(t, plain, Options{})
+	d := NewDecoder()
+	if got := blocktest.Expand(t, blocks, d.Decode); !bytes.Equal(got, plain) {
+		t.Fatal("the first folder differs")
+	}
+	if _, err := d.Decode([]byte("CK\x07"), 3); !errors.Is(err, ErrFormat) {
+		t.Fatalf("damaged block: error %v, want ErrFormat", err)
+	}
+	d.Reset()
+	if _, err := d.Decode([]byte("CK\x63\x60\x20\x00\x00\x00"), 3); !errors.Is(err, ErrFormat) {
+		t.Errorf("a match before the start: error %v, want ErrFormat: the earlier folder is not history", err)
+	}
+	d.Reset()
+	if got := blocktest.Expand(t, blocks, d.Decode); !bytes.Equal(got, plain) {
+		t.Error("the folder after Reset differs")
 	}
 }
 
 func TestWorkersMakeNoDifference(t *testing.T) {
-	plain := append(random(runSize), bytes.Repeat([]byte("abcdefgh, hij"), 200000)...)
+	plain := append(blocktest.Random(runSize), bytes.Repeat([]byte("abcdefgh, hij"), 200000)...)
 	one, three := compress(t, plain, Options{}), compress(t, plain, Options{Workers: 3})
-	if len(one) != len(three) {
-		t.Fatalf("%d and %d blocks", len(one), len(three))
-	}
-	for i := range one {
-		if !bytes.Equal(one[i].data, three[i].data) {
-			t.Fatalf("block %d differs", i)
-		}
-	}
+	blocktest.Same(t, one, three)
 }
 
 func TestHistoryCrossesRuns(t *testing.T) {
-	plain := bytes.Repeat(random(BlockSize-100), 2*runBlocks)
-	n := 0
-	for _, b := range compress(t, plain, Options{}) {
-		n += len(b.data)
-	}
-	if n > BlockSize+2*runBlocks*400 {
-		t.Errorf("%d bytes: the history of the block before was not used", n)
+	plain := bytes.Repeat(blocktest.Random(BlockSize-100), 2*runBlocks)
+	if n, most := blocktest.Size(compress(t, plain, Options{})), BlockSize+2*runBlocks*400; n > most {
+		t.Errorf("%d bytes, want at most %d: the history of the previous block is not used", n, most)
 	}
 }
 
 func TestCompressErrors(t *testing.T) {
-	boom := errors.New("boom")
-	if err := Compress(bytes.NewReader(make([]byte, 10*runSize)), Options{Workers: 2}, func([]byte, int) error { return boom }); !errors.Is(err, boom) {
-		t.Errorf("emit: %v", err)
-	}
-	for _, cause := range []error{boom, io.ErrUnexpectedEOF} {
-		r := io.MultiReader(bytes.NewReader(make([]byte, 3*BlockSize)), errReader{cause})
-		if err := Compress(r, Options{}, func([]byte, int) error { return nil }); !errors.Is(err, cause) {
-			t.Errorf("read: %v, want %v", err, cause)
-		}
-	}
+	blocktest.Errors(t, BlockSize, 10*runBlocks, with(Options{Workers: 2}))
 	if err := Compress(strings.NewReader(""), Options{Level: 10}, nil); err == nil {
-		t.Error("level 10 accepted")
+		t.Error("level 10 is accepted, want an error")
 	}
 }
-
-type errReader struct{ err error }
-
-func (e errReader) Read([]byte) (int, error) { return 0, e.err }
 
 func TestDecodeRefuses(t *testing.T) {
 	good := compress(t, bytes.Repeat([]byte("hello "), 100), Options{})[0]
 	for name, b := range map[string]block{
 		"empty":            {nil, 0},
-		"no CK":            {append([]byte("KC"), good.data[2:]...), 600},
+		"no CK":            {append([]byte("KC"), good.Data[2:]...), 600},
 		"only CK":          {[]byte("CK"), 0},
-		"cut":              {good.data[:len(good.data)-4], 600},
-		"one more claimed": {good.data, 601},
-		"one less claimed": {good.data, 599},
-		"size above 32768": {good.data, BlockSize + 1},
-		"negative size":    {good.data, -1},
+		"cut":              {good.Data[:len(good.Data)-4], 600},
+		"one more claimed": {good.Data, 601},
+		"one less claimed": {good.Data, 599},
+		"size above 32768": {good.Data, BlockSize + 1},
+		"negative size":    {good.Data, -1},
 		"too long":         {append([]byte("CK"), make([]byte, MaxBlock)...), 600},
 		"reserved type":    {[]byte("CK\x07\x00\x00\x00"), 0},
 		"stored length":    {[]byte("CK\x01\x05\x00\x00\x00hello"), 5},
 		"before start":     {[]byte("CK\x63\x60\x20\x00\x00\x00"), 3}, // fixed code, a match with nothing before it
 		"no symbols":       {[]byte{'C', 'K', 0x05, 0, 0, 0, 0, 0, 0, 0}, 1},
 	} {
-		if p, err := NewDecoder().Decode(b.data, b.size); !errors.Is(err, ErrFormat) {
-			t.Errorf("%s: %q, %v", name, p, err)
-		}
+		t.Run(name, func(t *testing.T) {
+			if p, err := NewDecoder().Decode(b.data, b.size); !errors.Is(err, ErrFormat) {
+				t.Errorf("decoded %q, error %v; want ErrFormat", p, err)
+			}
+		})
 	}
-	if p, err := NewDecoder().Decode(good.data, 600); err != nil || string(p) != strings.Repeat("hello ", 100) {
-		t.Errorf("%q, %v", p, err)
+	if p, err := NewDecoder().Decode(good.Data, 600); err != nil || string(p) != strings.Repeat("hello ", 100) {
+		t.Errorf("the sound block: %q, %v", p, err)
 	}
 }
 
 func FuzzMSZIPDecode(f *testing.F) {
 	for _, plain := range samples(f) {
 		if bs := compress(f, plain[:min(len(plain), 20000)], Options{}); len(bs) > 0 {
-			f.Add(bs[0].data, bs[0].size)
+			f.Add(bs[0].Data, bs[0].Size)
 		}
 	}
 	f.Fuzz(func(t *testing.T, data []byte, size int) {
@@ -202,48 +172,11 @@ func FuzzMSZIPRoundTrip(f *testing.F) {
 	})
 }
 
-func bench(b *testing.B) []byte {
-	var plain []byte
-	for range 20 {
-		for _, f := range []string{"hello-x64.pdb", "hello-arm64.pdb", "hello-x86.pdb"} {
-			p, err := os.ReadFile("../../testdata/pdb/" + f)
-			if err != nil {
-				b.Fatal(err)
-			}
-			plain = append(plain, p...)
-		}
-	}
-	if name := os.Getenv("SYMDEPOT_BENCH_FILE"); name != "" {
-		var err error
-		if plain, err = os.ReadFile(name); err != nil {
-			b.Fatal(err)
-		}
-	}
-	return plain
-}
-
 func BenchmarkDecode(b *testing.B) {
-	plain := bench(b)
-	blocks := compress(b, plain, Options{})
-	b.SetBytes(int64(len(plain)))
-	for b.Loop() {
-		d := NewDecoder()
-		for _, k := range blocks {
-			if _, err := d.Decode(k.data, k.size); err != nil {
-				b.Fatal(err)
-			}
-		}
-	}
+	blocks := compress(b, blocktest.BenchInput(b, "../../testdata/pdb", 20), Options{})
+	blocktest.BenchDecode(b, blocks, func() func([]byte, int) ([]byte, error) { return NewDecoder().Decode })
 }
 
 func BenchmarkEncode(b *testing.B) {
-	plain := bench(b)
-	b.SetBytes(int64(len(plain)))
-	for b.Loop() {
-		n := 0
-		if err := Compress(bytes.NewReader(plain), Options{Workers: 2}, func(p []byte, _ int) error { n += len(p); return nil }); err != nil {
-			b.Fatal(err)
-		}
-		b.ReportMetric(float64(n)/float64(len(plain)), "ratio")
-	}
+	blocktest.BenchEncode(b, blocktest.BenchInput(b, "../../testdata/pdb", 20), with(Options{Workers: 2}))
 }

@@ -235,21 +235,19 @@ func receive(ctx context.Context, tree *durable.Tree, in io.Reader) (*durable.Fi
 		return temp, nil // no cabinet
 	}
 	defer temp.Abort()
-	c, err := cab.Open(f, size, cab.Options{})
+	member, err := cab.OpenSingle(f, size, cab.Options{})
 	if err != nil {
 		return nil, err
-	}
-	if len(c.Files()) != 1 {
-		return nil, fmt.Errorf("the cabinet holds %s, not one", term.Count(int64(len(c.Files())), "file"))
 	}
 	plain, err := tree.Create(".", 0o666)
 	if err != nil {
 		return nil, err
 	}
-	err = c.Walk(func(_ *cab.File, content io.Reader) error {
-		_, err := io.Copy(plain, cancelled{ctx, content})
-		return err
-	})
+	content, err := member.Open()
+	if err == nil {
+		_, err = io.Copy(plain, cancelled{ctx, content})
+		err = errors.Join(err, content.Close())
+	}
 	if err != nil {
 		plain.Abort()
 		return nil, err

@@ -76,14 +76,3 @@ func TestCabinetFails(t *testing.T) {
 		t.Errorf("after the end: %v", err)
 	}
 }
-
-func TestSame(t *testing.T) {
-	for _, c := range []struct {
-		a, b string
-		ok   bool
-	}{{"", "", true}, {"abc", "abc", true}, {"abc", "abd", false}, {"abc", "ab", false}, {"", "a", false}} {
-		if err := same(bytes.NewReader([]byte(c.a)), bytes.NewReader([]byte(c.b))); (err == nil) != c.ok {
-			t.Errorf("%q and %q: %v", c.a, c.b, err)
-		}
-	}
-}

@@ -151,14 +151,10 @@ func (p *plain) cabinet(br *bufio.Reader, head []byte, length, limit int64, dir 
 	}
 	s.gone = os.Remove(s.f.Name()) == nil // not on Windows
 	p.release, p.packed = s.drop, true
-	c, err := cab.Open(s, length, cab.Options{MaxOutput: limit})
+	f, err := cab.OpenSingle(s, length, cab.Options{MaxOutput: limit})
 	if err != nil {
 		return err
 	}
-	if n := len(c.Files()); n != 1 {
-		return fmt.Errorf("a cabinet of %d files", n)
-	}
-	f := c.Files()[0]
 	r, err := f.Open()
 	if errors.Is(err, cab.ErrLimit) {
 		return fmt.Errorf("%w: %d", errTooLarge, f.Size)

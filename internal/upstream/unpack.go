@@ -89,15 +89,12 @@ func unpacker(f io.ReaderAt, size, limit int64) (io.ReadCloser, int64, error) {
 	in := io.NewSectionReader(f, 0, size)
 	switch packingOf(f) {
 	case packedCab:
-		c, err := cab.Open(f, size, cab.Options{MaxOutput: limit})
+		c, err := cab.OpenSingle(f, size, cab.Options{MaxOutput: limit})
 		if err != nil {
 			return nil, 0, err
 		}
-		if n := len(c.Files()); n != 1 {
-			return nil, 0, fmt.Errorf("a cabinet of %d files", n)
-		}
-		r, err := c.Files()[0].Open()
-		return r, c.Files()[0].Size, err
+		r, err := c.Open()
+		return r, c.Size, err
 	case packedGzip:
 		r, err := gzip.NewReader(in)
 		return r, -1, err
