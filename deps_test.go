@@ -43,7 +43,8 @@ var mayImport = map[string][]string{
 	"internal/bucket":    {},
 	"internal/auth":      {"internal/glob"},
 	"internal/upstream":  {"debugid", "symfile", "layout", "objfile", "cab", "symstore", "symcache", "internal/bucket", "internal/glob", "internal/ctxio"},
-	"internal/depot":     {"debugid", "symfile", "layout", "objfile", "symcache", "internal/blob", "internal/index", "internal/transcode", "internal/upstream", "internal/durable"},
+	"internal/fetch":     {"layout", "objfile", "symfile", "internal/blob", "internal/upstream"},
+	"internal/depot":     {"debugid", "symfile", "layout", "objfile", "symcache", "internal/blob", "internal/fetch", "internal/index", "internal/transcode", "internal/upstream", "internal/durable"},
 	"internal/wire":      {},
 	"internal/server":    {"debugid", "symfile", "layout", "symcache", "internal/depot", "internal/auth", "internal/wire"},
 	// Commands wire everything; test rooms help tests only.

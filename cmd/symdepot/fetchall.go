@@ -39,7 +39,8 @@ func openWant(ctx context.Context, d *depot.Depot, w want) (f *depot.File, had b
 	if err != nil {
 		return nil, false, err
 	}
-	f, err = d.Open(ctx, depot.Scope{}, req)
+	q := depot.Question{Request: req, Client: "symdepot", Local: true}
+	f, err = d.Get(ctx, q)
 	if err == nil && f.Redirect != "" {
 		_ = f.Close()
 		return openWant(ctx, d, want{path: f.Redirect})
@@ -47,7 +48,8 @@ func openWant(ctx context.Context, d *depot.Depot, w want) (f *depot.File, had b
 	if err == nil || !errors.Is(err, fs.ErrNotExist) {
 		return f, err == nil, err
 	}
-	f, err = d.Fetch(ctx, depot.Question{Request: req, Client: "symdepot"})
+	q.Local = false
+	f, err = d.Get(ctx, q)
 	return f, false, err
 }
 

@@ -4,6 +4,7 @@
 package depot
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -17,6 +18,7 @@ import (
 
 	"github.com/symdepot/symdepot/internal/blob"
 	"github.com/symdepot/symdepot/internal/durable"
+	"github.com/symdepot/symdepot/internal/fetch"
 	"github.com/symdepot/symdepot/internal/index"
 	"github.com/symdepot/symdepot/internal/upstream"
 )
@@ -83,7 +85,8 @@ type Depot struct {
 
 	makeCabinets bool
 	sources      []*upstream.Folder
-	fetch        *fetcher
+	fetch        *fetch.Fetcher
+	sectionWait  time.Duration // see downloadSection
 	cache        cache
 	wanted       wanted
 	forms        forms
@@ -115,7 +118,8 @@ func Open(ctx context.Context, dir string, opt Options) (*Depot, error) {
 	}
 	d := &Depot{dir: abs, log: opt.Log, now: opt.Now, makeCabinets: opt.MakeCabinets, sources: opt.Sources}
 	others, servers := splitSymCache(opt.Upstreams)
-	d.fetch = newFetcher(others, opt.Limits, opt.Lifetimes)
+	d.fetch = fetch.New(keeper{d}, fetch.Options{Upstreams: others, Limits: opt.Limits, Lifetimes: opt.Lifetimes, Log: opt.Log, Now: opt.Now})
+	d.sectionWait = cmp.Or(opt.Limits.FirstByte, sectionWait)
 	d.symcaches.far.init(servers)
 	d.cache.limits = opt.Cache
 	d.jobs.init(opt.Jobs)
@@ -188,11 +192,11 @@ func (d *Depot) Dir() string { return d.dir }
 // stay readable.
 func (d *Depot) Close() error {
 	d.forms.close()
-	d.fetch.mu.Lock() // no flight begins after this
+	d.symcaches.far.downloads.Close()
 	d.close()
-	d.fetch.mu.Unlock()
 	d.background.Wait()
-	d.fetch.under.Wait()
+	d.fetch.Close()
+	d.symcaches.far.downloads.Wait()
 	last, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 	defer cancel()
 	err := errors.Join(d.writeWanted(last), d.writeUses(last), d.db.Close(), d.blobs.Close(), d.symcaches.close())

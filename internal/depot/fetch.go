@@ -1,184 +1,93 @@
 package depot
 
 import (
-	"cmp"
 	"context"
 	"errors"
-	"fmt"
 	"io/fs"
-	"slices"
-	"strings"
-	"sync"
 	"time"
 
-	"github.com/maypok86/otter/v2"
-
+	"github.com/symdepot/symdepot/internal/blob"
+	"github.com/symdepot/symdepot/internal/fetch"
+	"github.com/symdepot/symdepot/internal/index"
 	"github.com/symdepot/symdepot/internal/upstream"
 	"github.com/symdepot/symdepot/layout"
 	"github.com/symdepot/symdepot/symfile"
 )
 
-// Upstream is a source that files are fetched from, to be kept.
-type Upstream struct {
-	Source upstream.Source
-	// Rank orders the sources: those of one rank are asked at once, the next
-	// rank when all have answered or a short while has passed.
-	Rank int
-	// Product is the product through which what comes from there is seen, by
-	// those who see everything in any case.
-	Product string
-}
+type (
+	// Upstream is a source that files are downloaded from, to be kept.
+	Upstream = fetch.Upstream
+	// Limits bound downloads.
+	Limits = fetch.Limits
+	// Lifetimes say for how long it is remembered why an upstream gave no file.
+	Lifetimes = fetch.Lifetimes
+	// UpstreamStatus are the counters of an upstream.
+	UpstreamStatus = upstream.Status
+	// MissFilter says which misses to forget.
+	MissFilter = index.MissFilter
+)
 
-// Question is a request with what is known of who asks.
+// Question is a request with what is known of its client.
 type Question struct {
 	Scope   Scope
 	Request layout.Request
-	// Client names the kind of client in a word, such as "gdb"; it is counted
-	// for what is missing.
-	Client string
 	// Checksum is the value of a SymbolChecksum header, or empty.
 	Checksum string
 	// Via are the servers that the request has passed, this one last.
 	Via []string
+	// Client names the kind of client in a word, such as "gdb".
+	Client string
+	// Local leaves out the upstreams: only what the depot and its trees have is
+	// answered.
+	Local bool
+	// Enter, if not nil, is called before the index and the trees are searched,
+	// and what it returns after that. It bounds lookups, not downloads.
+	Enter func(context.Context) (leave func(), err error)
 }
 
-// Limits of a fetch. They are durations of patience, not of transfers: a file
-// may take as long as it keeps coming.
-type Limits struct {
-	// NextRank is how long the sources of a rank are waited for before the
-	// next rank is asked too; zero is 300 ms.
-	NextRank time.Duration
-	// FirstByte is how long a source may take to come to the first bytes, at
-	// less than MinRate; zero is 3 s.
-	FirstByte time.Duration
-	// Stall is how long a transfer may stay below MinRate; zero is 10 s.
-	Stall time.Duration
-	// MinRate is in bytes per second; zero is 16 KiB.
-	MinRate int64
-	// MaxBytes is the most that a file may have; zero is 16 GiB.
-	MaxBytes int64
-	// Fetches is how many may be under way at once; zero is 64.
-	Fetches int
+func (q Question) download() fetch.Question {
+	return fetch.Question{Products: q.Scope.Products, Request: q.Request, Checksum: q.Checksum, Via: q.Via}
 }
 
-// Lifetimes say for how long it is remembered why a source gave no file.
-// Zero is the default in brackets, negative is not at all.
-type Lifetimes struct {
-	Absent    time.Duration // 1 h
-	Forbidden time.Duration // 24 h
-	Timeout   time.Duration // 60 s
-	Broken    time.Duration // 10 min
-	TooLarge  time.Duration // 24 h
-}
-
-func (l Lifetimes) of(c upstream.Class) time.Duration {
-	switch c {
-	case upstream.ClassAbsent:
-		return cmp.Or(l.Absent, time.Hour)
-	case upstream.ClassForbidden:
-		return cmp.Or(l.Forbidden, 24*time.Hour)
-	case upstream.ClassTimeout:
-		return cmp.Or(l.Timeout, time.Minute)
-	case upstream.ClassBroken:
-		return cmp.Or(l.Broken, 10*time.Minute)
-	case upstream.ClassTooLarge:
-		return cmp.Or(l.TooLarge, 24*time.Hour)
-	}
-	return 0
-}
-
-const (
-	withheld   = 64 << 10 // of a file's end, until all of it is known to be right
-	announce   = 16 << 10 // bytes that are there before a client hears of a file
-	hurry      = 5 * time.Second
-	queueTime  = 20 * time.Second // for a place among the transfers that are under way
-	crowd      = 8192             // transfers at once, those that wait for a place among them
-	memoryMiss = 200_000          // keys remembered in memory
-	refreshers = 8                // misses looked at again at once
-)
-
-// fetcher fetches what the depot lacks, once for everybody.
-type fetcher struct {
-	sources  []Upstream
-	limits   Limits
-	lives    Lifetimes
-	slots    chan struct{} // transfers under way
-	renewing chan struct{} // of them, misses that are looked at again
-
-	misses *otter.Cache[string, miss]
-
-	// checksums is set if a source answers only questions with a checksum.
-	checksums bool
-
-	mu        sync.Mutex
-	transfers map[string]*transfer // guarded by mu; by slot
-	under     sync.WaitGroup
-}
-
-// miss is what memory holds of a key that no source has.
-type miss struct {
-	until time.Time
-	renew time.Time // from when on it is worth looking again
-	// rows are how many sources the index remembers too, and looked when it
-	// was last asked: another process may have made it forget them.
-	rows   int
-	looked time.Time
-}
-
-// lookAgain is how old what memory holds may be without a look at the index.
-const lookAgain = 2 * time.Second
-
-func newFetcher(sources []Upstream, limits Limits, lives Lifetimes) *fetcher {
-	limits.NextRank = cmp.Or(limits.NextRank, 300*time.Millisecond)
-	limits.FirstByte = cmp.Or(limits.FirstByte, 3*time.Second)
-	limits.Stall = cmp.Or(limits.Stall, 10*time.Second)
-	limits.MinRate = cmp.Or(limits.MinRate, 16<<10)
-	limits.MaxBytes = cmp.Or(limits.MaxBytes, 16<<30)
-	limits.Fetches = cmp.Or(limits.Fetches, 64)
-	sources = slices.Clone(sources)
-	slices.SortStableFunc(sources, func(a, b Upstream) int { return cmp.Compare(a.Rank, b.Rank) })
-	checksums := slices.ContainsFunc(sources, func(u Upstream) bool { return u.Source.Traits().NeedsChecksum })
-	return &fetcher{
-		checksums: checksums, sources: sources, limits: limits, lives: lives, transfers: make(map[string]*transfer),
-		slots: make(chan struct{}, limits.Fetches), renewing: make(chan struct{}, refreshers),
-		misses: otter.Must(&otter.Options[string, miss]{MaximumSize: memoryMiss}),
-	}
-}
-
-// UpstreamStatus says how a source fares.
-type UpstreamStatus = upstream.Status
-
-// Upstreams says how the sources fare that know it of themselves.
-func (d *Depot) Upstreams() []UpstreamStatus {
-	var list []UpstreamStatus
-	for _, u := range slices.Concat(d.fetch.sources, d.symcaches.far.sources) {
-		if status := u.Source.Traits().Status; status != nil {
-			list = append(list, status())
-		}
-	}
-	return list
-}
-
-// Fetches reports whether there is anybody to ask for what the depot lacks.
-func (d *Depot) Fetches() bool { return len(d.fetch.sources) > 0 }
-
-// Fetch asks the upstream sources for what Open did not find. It returns when
-// the file's bytes have begun to arrive; the File grows, and what has been read
-// of it is right only if its end can be read: that is withheld until the whole
-// file is known to be the one asked for. Absence is fs.ErrNotExist.
+// Get answers a question: from the depot's own contents, from what is derived
+// from them, from the trees, and then from the upstreams, unless q is Local. Not
+// found is fs.ErrNotExist.
 //
-// Calls for one key wait for one transfer, which goes on when they give up.
+// It returns when the first bytes of a download have arrived. That file grows,
+// and what has been read of it is right only if its end can be read, which is
+// withheld until the whole file is known to be the one asked for. Clients that
+// ask for one key share one download, which goes on when they give up.
+func (d *Depot) Get(ctx context.Context, q Question) (*File, error) {
+	f, err := d.enterAndOpen(ctx, q)
+	if q.Local || !errors.Is(err, fs.ErrNotExist) {
+		return f, err
+	}
+	return d.Fetch(ctx, q)
+}
+
+func (d *Depot) enterAndOpen(ctx context.Context, q Question) (*File, error) {
+	if q.Enter != nil {
+		leave, err := q.Enter(ctx)
+		if err != nil {
+			return nil, err
+		}
+		defer leave()
+	}
+	return d.Open(ctx, q.Scope, q.Request)
+}
+
+// Fetch asks the upstreams for what Open did not find; see Get.
 func (d *Depot) Fetch(ctx context.Context, q Question) (*File, error) {
-	if len(d.fetch.sources) == 0 || len(q.Request.Lookups) == 0 {
+	if !d.fetch.Enabled() || len(q.Request.Lookups) == 0 {
 		return nil, fs.ErrNotExist
 	}
 	switch q.Request.Form {
 	case layout.FormFile, layout.FormSource:
 	case layout.FormSection:
-		return d.fetchSection(ctx, q)
+		return d.downloadSection(ctx, q)
 	case layout.FormCabinet:
-		// Nobody waits for a cabinet; the plain file will be there soon.
-		_, err := d.join(ctx, q)
+		// No client waits for a cabinet; the plain file will be there soon.
+		_, err := d.fetch.Start(ctx, q.download())
 		if err == nil {
 			err = fs.ErrNotExist
 		}
@@ -187,94 +96,57 @@ func (d *Depot) Fetch(ctx context.Context, q Question) (*File, error) {
 		return nil, fs.ErrNotExist
 	}
 	for range 3 {
-		fl, err := d.join(ctx, q)
-		if err != nil {
-			return nil, err
+		f, err := d.fetch.Open(ctx, q.download())
+		if !errors.Is(err, fetch.ErrHeld) {
+			return downloaded(f), err
 		}
-		f, err := fl.open(ctx, d.fetch.slot(q, fl.sources))
-		if !errors.Is(err, errGone) {
-			return f, err
-		}
-		// It may be evicted again before we come to it.
-		if f, err = d.Open(ctx, q.Scope, q.Request); !errors.Is(err, fs.ErrNotExist) {
+		// It may be evicted before it is opened here.
+		if f, err := d.Open(ctx, q.Scope, q.Request); !errors.Is(err, fs.ErrNotExist) {
 			return f, err
 		}
 	}
 	return nil, fs.ErrNotExist
 }
 
-// fetchAnew is Fetch for who does not believe what is remembered: all sources
-// are asked.
-func (d *Depot) fetchAnew(ctx context.Context, q Question) (*File, error) {
-	sources := d.fetch.seen(q)
-	slot := d.fetch.slot(q, sources)
-	fl := d.takeOff(d.fetch.key(q.Request), slot, sources, q, true)
-	if fl == nil {
-		return nil, notFound([]error{errCrowd})
-	}
-	f, err := fl.open(ctx, slot)
-	if errors.Is(err, errGone) {
+// downloadAnew is Fetch without regard to remembered misses.
+func (d *Depot) downloadAnew(ctx context.Context, q Question) (*File, error) {
+	f, err := d.fetch.OpenAnew(ctx, q.download())
+	if errors.Is(err, fetch.ErrHeld) {
 		return d.Open(ctx, q.Scope, q.Request)
 	}
-	return f, err
+	return downloaded(f), err
 }
 
-// join returns the transfer of what is asked for, a new one if there is none,
-// or fs.ErrNotExist if it is known that no source has it.
-func (d *Depot) join(ctx context.Context, q Question) (*transfer, error) {
-	f := d.fetch
-	sources := f.seen(q)
-	if len(sources) == 0 {
-		return nil, fs.ErrNotExist
+// downloaded makes a download an answer.
+func downloaded(f *fetch.File) *File {
+	switch {
+	case f == nil:
+		return nil
+	case f.Redirect != "":
+		return &File{Redirect: f.Redirect}
 	}
-	key, slot := f.key(q.Request), f.slot(q, sources)
-	if m, ok := d.knownMiss(ctx, key, slot, sources); ok {
-		if d.now().After(m.renew) {
-			d.renew(key, slot, sources, q, m)
-		}
-		return nil, fs.ErrNotExist
+	return &File{
+		Object: f.Object, Ref: f.Ref, Size: f.Size, ModTime: f.ModTime, Path: f.Path, ETag: f.ETag, Volatile: f.Growing, Growing: f.Growing,
+		product: f.Product, r: f, plain: f.OSFile(), arrived: f.Arrived, closer: f,
 	}
-	if wide, ok := acceptingMSFZ(q); ok {
-		// Who takes more found nothing: neither does who takes less.
-		if _, ok := d.knownMiss(ctx, f.key(wide.Request), f.slot(wide, sources), sources); ok {
-			return nil, fs.ErrNotExist
-		}
-	}
-	fl := d.takeOff(key, slot, sources, q, false)
-	if fl == nil {
-		return nil, notFound([]error{errCrowd})
-	}
-	return fl, nil
 }
 
-// errCrowd is why no transfer begins.
-var errCrowd = errors.New("too much is being fetched, or the depot is closing")
+// sectionWait is how long a client waits for the file of which it asked for a
+// section: it asks for the whole file next, which is being downloaded then.
+const sectionWait = 3 * time.Second
 
-// acceptingMSFZ returns the question as somebody asks it who takes PDBs in MSFZ
-// containers too; ok is false if that is no other question.
-func acceptingMSFZ(q Question) (wide Question, ok bool) {
-	if q.Request.Name == "" || !wants(q.Request, symfile.Debug) || wants(q.Request, symfile.Compressed) {
-		return q, false
-	}
-	q.Request.Form, q.Request.Lookups = layout.FormFile, slices.Clone(q.Request.Lookups)
-	q.Request.AcceptMSFZ()
-	return q, true
-}
-
-// fetchSection answers with a section of debug information that has to be
-// fetched: no section alone can be checked. Its client does not wait longer than
-// for the first bytes of any file, as it asks for the whole next, which is on
-// its way then.
-func (d *Depot) fetchSection(ctx context.Context, q Question) (*File, error) {
-	wait := time.NewTimer(d.fetch.limits.FirstByte)
+// downloadSection answers with a section of debug information that has to be
+// downloaded first: a section alone cannot be checked.
+func (d *Depot) downloadSection(ctx context.Context, q Question) (*File, error) {
+	wait := time.NewTimer(d.sectionWait)
 	defer wait.Stop()
 	for _, l := range q.Request.Lookups {
 		whole := q
 		whole.Request = layout.Request{Form: layout.FormFile, Layout: q.Request.Layout, Lookups: []symfile.Lookup{l}}
 		if _, _, err := d.find(ctx, q.Scope, whole.Request); err == nil {
-			return nil, fs.ErrNotExist // without that section, as Open has seen
+			return nil, fs.ErrNotExist // it is here, and Open has found no such section
 		}
-		fl, err := d.join(ctx, whole)
+		ended, err := d.fetch.Start(ctx, whole.download())
 		if errors.Is(err, fs.ErrNotExist) {
 			continue
 		}
@@ -282,7 +154,7 @@ func (d *Depot) fetchSection(ctx context.Context, q Question) (*File, error) {
 			return nil, err
 		}
 		select {
-		case <-fl.ended:
+		case <-ended:
 		case <-wait.C:
 			return nil, fs.ErrNotExist
 		case <-ctx.Done():
@@ -295,226 +167,85 @@ func (d *Depot) fetchSection(ctx context.Context, q Question) (*File, error) {
 	return nil, fs.ErrNotExist
 }
 
-// key is the same for all spellings of one request.
-func (f *fetcher) key(req layout.Request) string {
+// Missed reports whether memory alone says that no upstream has what is asked
+// for. It takes a microsecond; false means that Get can tell.
+func (d *Depot) Missed(q Question) bool { return d.fetch.Missed(q.download()) }
+
+// Fetches reports whether there are upstreams for what the depot lacks.
+func (d *Depot) Fetches() bool { return d.fetch.Enabled() }
+
+// Upstreams returns the counters of the upstreams that have some.
+func (d *Depot) Upstreams() []UpstreamStatus { return d.fetch.Statuses(d.symcaches.far.sources...) }
+
+// FlushMisses forgets which files the upstreams do not have, and returns how many
+// misses that were. Other processes that have the depot open notice it when what
+// they hold in memory expires; a server can be told over HTTP.
+func (d *Depot) FlushMisses(ctx context.Context, f MissFilter) (int64, error) {
+	d.fetch.ForgetMemory()
+	return d.db.FlushMisses(ctx, f)
+}
+
+// keeper is what downloads need of the depot.
+type keeper struct{ *Depot }
+
+// Holds implements fetch.Depot.
+func (k keeper) Holds(ctx context.Context, products []string, req layout.Request) bool {
 	if req.Form == layout.FormSource {
-		a := sourceAlias(req)
-		return a.Name + "/" + a.ID + ";"
+		req = fetch.SourceRequest(req)
 	}
-	var b strings.Builder
-	for _, l := range req.Lookups {
-		if l.Unique {
-			continue // what a name with that id was asked for, it says before
-		}
-		fmt.Fprintf(&b, "%s/%s/%x;", l.Name, l.ID, uint16(l.Role))
-	}
-	return b.String()
+	_, _, err := k.find(ctx, Scope{Products: products}, req)
+	return err == nil
 }
 
-// slot is the same for all questions that one transfer answers: for the same
-// file, and the same sources may be asked.
-func (f *fetcher) slot(q Question, sources []Upstream) string {
-	slot := f.key(q.Request)
-	if len(sources) < len(f.sources) {
-		for _, u := range sources {
-			slot += "\n" + u.Source.Name()
-		}
-		slot += "\n" + strings.Join(q.Scope.Products, "\n")
-	}
-	if f.checksums && q.Checksum != "" {
-		slot += "\nchecksum"
-	}
-	return slot
-}
+// Spool implements fetch.Depot.
+func (k keeper) Spool() (*blob.Spool, error) { return k.blobs.Spool() }
 
-// seen returns the sources that may answer a question: those whose files the
-// scope may see, and none that asks it itself. Two servers that ask each other
-// would else wait for each other's transfer.
-func (f *fetcher) seen(q Question) []Upstream {
-	if q.Scope.Products == nil && len(q.Via) < 2 {
-		return f.sources
+// Keep implements fetch.Depot.
+func (k keeper) Keep(ctx context.Context, f fetch.Kept) error {
+	var entries []index.Entry
+	for _, o := range f.Objects {
+		entries = append(entries, index.Entry{
+			Object: o.Object.Object, Arch: o.Arch, Features: o.Features.Words(), DebugSize: o.DebugSize, Ref: f.Ref, Size: f.Size,
+			Aliases: o.Aliases, Path: o.Path, ModTime: f.ModTime,
+		})
 	}
-	var list []Upstream
-	for _, u := range f.sources {
-		if !q.Scope.sees(u.Product) {
-			continue
-		}
-		if len(q.Via) > 1 {
-			if id := u.Source.Traits().ServerID; id != "" && slices.Contains(q.Via, id) {
-				continue
-			}
-		}
-		list = append(list, u)
-	}
-	return list
-}
-
-// takeOff returns the transfer in a slot, a new one if there is none. again is
-// for a miss that is looked at anew, which asks all sources. It returns nil if
-// there can be no more.
-func (d *Depot) takeOff(key, slot string, sources []Upstream, q Question, again bool) *transfer {
-	f := d.fetch
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	if fl := f.transfers[slot]; fl != nil {
-		return fl
-	}
-	if d.closing.Err() != nil || len(f.transfers) >= crowd {
+	if len(entries) == 0 {
 		return nil
 	}
-	if q.Request.Form == layout.FormCabinet {
-		q.Request.Form = layout.FormFile
-	}
-	fl := newTransfer(key, slot, q, sources)
-	f.transfers[slot] = fl
-	fl.retire = func() {
-		f.mu.Lock()
-		defer f.mu.Unlock()
-		for _, slot := range []string{fl.slot, fl.other} {
-			if f.transfers[slot] == fl {
-				delete(f.transfers, slot)
-			}
-		}
-	}
-	f.under.Go(func() { d.fly(d.closing, fl, again) })
-	return fl
+	return k.db.PutCached(ctx, index.CachedFile{
+		Source: f.Upstream, Name: f.Name, URL: f.URL, Tag: f.Tag, Ref: f.Ref, Size: f.Size, Fetched: f.Fetched, Product: f.Product, Entries: entries,
+	}, func(ctx context.Context, _ []blob.Ref) error {
+		_, err := k.blobs.Stat(ctx, f.Ref)
+		return err
+	})
 }
 
-// knownMiss returns what is known of a key that no source has.
-func (d *Depot) knownMiss(ctx context.Context, key, slot string, sources []Upstream) (miss, bool) {
-	now := d.now()
-	m, ok := d.fetch.misses.GetIfPresent(slot)
-	if !ok {
-		known, err := d.rememberedMisses(ctx, key)
-		if err != nil {
-			return m, false
-		}
-		if m, ok = d.fetch.combine(known, sources, now); !ok {
-			return m, false
-		}
-		d.fetch.misses.Set(slot, m)
-	} else if m.rows > 0 && now.Sub(m.looked) > lookAgain {
-		known, err := d.rememberedMisses(ctx, key)
-		if err != nil || lasting(known, now) < m.rows {
-			d.fetch.misses.Invalidate(slot)
-			return m, false
-		}
-		m.looked = now
-		d.fetch.misses.Set(slot, m)
+// Misses implements fetch.Depot.
+func (k keeper) Misses(ctx context.Context, key string) (map[string]fetch.Miss, error) {
+	known := map[string]fetch.Miss{}
+	rows, err := k.db.Misses(ctx, key)
+	for _, m := range rows {
+		known[m.Source] = fetch.Miss{Class: upstream.Class(m.Class), Until: m.Until, Since: m.Since, Detail: m.Detail}
 	}
-	if !now.Before(m.until) {
-		d.fetch.misses.Invalidate(slot)
-		return m, false
-	}
-	return m, true
+	return known, err
 }
 
-// Missed reports whether memory alone says that no source has what is asked for.
-// It takes a microsecond; false means that Fetch can tell.
-func (d *Depot) Missed(q Question) bool {
-	f := d.fetch
-	if f.checksums || q.Request.Form != layout.FormFile && q.Request.Form != layout.FormCabinet {
-		return false
+// PutMisses implements fetch.Depot.
+func (k keeper) PutMisses(ctx context.Context, key string, misses map[string]fetch.Miss) error {
+	var rows []index.Miss
+	for name, m := range misses {
+		rows = append(rows, index.Miss{Key: key, Source: name, Class: uint8(m.Class), Until: m.Until, Since: m.Since, Detail: m.Detail})
 	}
-	m, ok := f.misses.GetIfPresent(f.slot(q, f.seen(q)))
-	now := d.now()
-	return ok && now.Before(m.until) && !now.After(m.renew) && (m.rows == 0 || now.Sub(m.looked) <= lookAgain)
+	return k.db.PutMisses(ctx, rows)
 }
 
-// renew looks beside the answer whether a miss that will not hold much longer
-// is one still.
-func (d *Depot) renew(key, slot string, sources []Upstream, q Question, m miss) {
-	select {
-	case d.fetch.renewing <- struct{}{}:
-	default:
-		return
-	}
-	m.renew = m.until // once
-	d.fetch.misses.Set(slot, m)
-	fl := d.takeOff(key, slot, sources, q, true)
-	if fl == nil {
-		<-d.fetch.renewing
-		return
-	}
-	go func() {
-		<-fl.ended
-		<-d.fetch.renewing
-	}()
+// ForgetMiss implements fetch.Depot.
+func (k keeper) ForgetMiss(ctx context.Context, key, name string) error {
+	_, err := k.db.FlushMisses(ctx, MissFilter{Key: key, Source: name})
+	return err
 }
 
-// combine returns until when no source needs to be asked, and whether there is
-// such a time: every source must be known not to have the key.
-func (f *fetcher) combine(known map[string]failed, sources []Upstream, now time.Time) (miss, bool) {
-	var m miss
-	for _, s := range sources {
-		k, ok := known[s.Source.Name()]
-		if !ok || !now.Before(k.until) {
-			return miss{}, false
-		}
-		if m.until.IsZero() || k.until.Before(m.until) {
-			m.until = k.until
-			m.renew = k.until.Add(-f.lives.of(k.class) / 4)
-		}
-	}
-	m.rows, m.looked = lasting(known, now), now
-	return m, !m.until.IsZero()
-}
-
-// lasting counts what the index remembers too.
-func lasting(known map[string]failed, now time.Time) (n int) {
-	for _, k := range known {
-		if k.persists(now) {
-			n++
-		}
-	}
-	return n
-}
-
-// persists reports whether a failure is written down.
-func (f failed) persists(now time.Time) bool {
-	return f.class != upstream.ClassSkipped && f.class != upstream.ClassBusy && f.until.After(now)
-}
-
-// failed is what is remembered of one source and one key.
-type failed struct {
-	class  upstream.Class
-	until  time.Time
-	since  time.Time
-	detail string
-}
-
-// remember keeps why the sources gave no file.
-func (d *Depot) remember(ctx context.Context, fl *transfer, known map[string]failed) {
-	now := d.now()
-	if m, ok := d.fetch.combine(known, fl.sources, now); ok {
-		d.fetch.misses.Set(fl.slot, m)
-	}
-	if err := d.putMisses(ctx, fl.key, known, now); err != nil && ctx.Err() == nil {
-		d.log.Warn("what is missing elsewhere could not be written down", "error", err)
-	}
-}
-
-// lasting turns the error of a source into what is remembered of it; ok is
-// false if it is nothing that the source is to blame for.
-func (d *Depot) lasting(err error) (failed, bool) {
-	now, class := d.now(), upstream.ClassOf(err)
-	f := failed{class: class, since: now, detail: err.Error()}
-	if fail, ok := errors.AsType[*upstream.Failure](err); ok && !fail.Retry.IsZero() {
-		f.until = fail.Retry
-		if most := now.Add(24 * time.Hour); f.until.After(most) {
-			f.until = most
-		}
-		return f, f.until.After(now)
-	}
-	switch class {
-	case upstream.ClassSkipped:
-		f.until = now.Add(time.Hour) // its configuration says so; in memory only
-		return f, true
-	case upstream.ClassBusy:
-		f.until = now.Add(hurry)
-		return f, true
-	}
-	life := d.fetch.lives.of(class)
-	f.until = now.Add(life)
-	return f, life > 0
+// openSourceText answers with a source file that was downloaded before.
+func (d *Depot) openSourceText(ctx context.Context, scope Scope, req layout.Request) (*File, error) {
+	return d.openOwn(ctx, scope, fetch.SourceRequest(req))
 }

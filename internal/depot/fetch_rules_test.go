@@ -86,9 +86,6 @@ func TestMSFZIsAnotherQuestion(t *testing.T) {
 	if took.Load() != 2 || plain.Load() != 1 {
 		t.Errorf("asked %d times with and %d without MSFZ", took.Load(), plain.Load())
 	}
-	if d.fetch.slot(req(one, true), d.fetch.sources) == d.fetch.slot(req(one, false), d.fetch.sources) {
-		t.Error("both would follow one transfer")
-	}
 }
 
 // TestSlowIsNotResumed: a transfer that was given up because it is slow is not
@@ -208,7 +205,7 @@ func TestRefreshedAndEvicted(t *testing.T) {
 	if _, err := fetched(t.Context(), t, d, symPath); !errors.Is(err, fs.ErrNotExist) {
 		t.Fatal(err)
 	}
-	d.fetch.under.Wait()
+	d.fetch.Wait()
 	if ev, err := d.DropCached(t.Context(), CacheFilter{}); err != nil || ev.Files != 1 {
 		t.Fatal(ev, err)
 	}
@@ -305,7 +302,7 @@ func TestCodeInfoRedirects(t *testing.T) {
 	if got, err := fetched(t.Context(), t, d, symPath); err != nil || !bytes.Equal(got, body) || s.asked.Load() != 1 {
 		t.Errorf("%d bytes, %v, asked %d times", len(got), err, s.asked.Load())
 	}
-	d.fetch.under.Wait()
+	d.fetch.Wait()
 	// It is held by now, and the file says nothing of the code id: the source
 	// is asked where to, and not for the file.
 	s.sends("app.pdb", nil)
@@ -319,10 +316,7 @@ func TestCodeInfoRedirects(t *testing.T) {
 	if err != nil || g.Redirect != symPath || s.asked.Load() != 2 {
 		t.Errorf("%+v, %v", g, err)
 	}
-	d.fetch.under.Wait()
-	if len(d.fetch.transfers) != 0 {
-		t.Errorf("left: %v", d.fetch.transfers)
-	}
+	d.fetch.Wait()
 }
 
 // TestFatFile: one slice is asked for, the whole file comes, and answers for the

@@ -112,7 +112,7 @@ func TestFetchInsideTheScope(t *testing.T) {
 		if err := f.Close(); err != nil {
 			t.Fatal(err)
 		}
-		d.fetch.under.Wait()
+		d.fetch.Wait()
 		for _, products := range [][]string{{"far"}, {"near"}, {""}, {}} {
 			_, err := d.Open(t.Context(), Scope{Products: products}, q.Request)
 			if sees := slices.Contains(products, c.of); sees != (err == nil) {

@@ -349,7 +349,7 @@ func TestSymCacheFar(t *testing.T) {
 	if got := told(t, d, ask); got != "3.0.7 far away" {
 		t.Error(got)
 	}
-	d.fetch.under.Wait()
+	d.symcaches.far.downloads.Wait()
 	if got := told(t, d, ask); got != "3.1.0 newer" {
 		t.Error(got)
 	}
@@ -365,7 +365,7 @@ func TestSymCacheFarFails(t *testing.T) {
 			if got != "come again" {
 				return got
 			}
-			d.fetch.under.Wait()
+			d.symcaches.far.downloads.Wait()
 		}
 		return "come again, for ever"
 	}
@@ -604,7 +604,7 @@ func TestSymCacheJobNeedsPDB(t *testing.T) {
 			if got != "come again" {
 				t.Errorf("the upstream is being asked: %s, want come again", got)
 			}
-			p.fetch.under.Wait()
+			p.fetch.Wait()
 			got = told(t, p.Depot, ask)
 		}
 		if got != "not found" {

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"io"
 	"slices"
 	"sync"
 	"time"
@@ -12,6 +11,7 @@ import (
 	"github.com/maypok86/otter/v2"
 
 	"github.com/symdepot/symdepot/internal/blob"
+	"github.com/symdepot/symdepot/internal/fetch"
 	"github.com/symdepot/symdepot/internal/index"
 	"github.com/symdepot/symdepot/internal/upstream"
 	"github.com/symdepot/symdepot/layout"
@@ -29,9 +29,10 @@ type farSymCaches struct {
 	// got is what came of asking lately, by key and version.
 	got *otter.Cache[string, farGot]
 
+	downloads *fetch.Group[string, *farTransfer] // by farKey
+
 	mu      sync.Mutex
-	under   map[string]*farTransfer // guarded by mu
-	clients map[string]int          // guarded by mu; how many of them a client began
+	clients map[string]int // guarded by mu; downloads that a client began
 }
 
 type farGot struct {
@@ -51,7 +52,8 @@ const (
 )
 
 func (s *farSymCaches) init(sources []Upstream) {
-	s.sources, s.under, s.clients = sources, map[string]*farTransfer{}, map[string]int{}
+	s.sources, s.clients = sources, map[string]int{}
+	s.downloads = fetch.NewGroup[string, *farTransfer](mostFar)
 	s.got = otter.Must(&otter.Options[string, farGot]{MaximumSize: farKnown})
 }
 
@@ -104,55 +106,44 @@ func (d *Depot) askableFar(ctx context.Context, key symcache.Key, v symcache.Ver
 		}
 		return true, nil // it was let go of
 	}
-	m, ok := d.fetch.misses.GetIfPresent(name)
-	if ok && now.Before(m.until) && (m.rows == 0 || now.Sub(m.looked) <= lookAgain) {
-		return false, nil
+	return d.fetch.MayHave(ctx, name, s.sources), nil
+}
+
+// begin counts a download for the client that begins it; false: it has too many.
+func (s *farSymCaches) begin(client string) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if client != "" && s.clients[client] >= mostClientFar {
+		return false
 	}
-	known, err := d.rememberedMisses(ctx, name)
-	if err != nil {
-		return false, err
+	s.clients[client]++
+	return true
+}
+
+func (s *farSymCaches) end(client string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.clients[client]--; s.clients[client] <= 0 {
+		delete(s.clients, client)
 	}
-	if ok && now.Before(m.until) && lasting(known, now) >= m.rows {
-		m.looked = now
-		d.fetch.misses.Set(name, m)
-		return false, nil
-	}
-	if m, ok = d.fetch.combine(known, s.sources, now); !ok {
-		d.fetch.misses.Invalidate(name)
-		return true, nil
-	}
-	d.fetch.misses.Set(name, m)
-	return false, nil
 }
 
 // askFar asks the other servers, unless that is under way; nil if too many are
 // being asked, in all or for this client, or the depot is closing.
 func (d *Depot) askFar(key symcache.Key, v symcache.Version, ask SymCacheAsk) *farTransfer {
 	s, name := &d.symcaches.far, farKey(key, v)
-	d.fetch.mu.Lock() // Close waits for what has begun by then
-	defer d.fetch.mu.Unlock()
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	f := s.under[name]
-	if f == nil {
-		if d.closing.Err() != nil || len(s.under) >= mostFar || ask.Client != "" && s.clients[ask.Client] >= mostClientFar {
-			return nil
-		}
-		s.clients[ask.Client]++
-		f = &farTransfer{key: key, version: v, via: ask.Via, ended: make(chan struct{}), asked: time.Now()}
-		s.under[name] = f
-		d.fetch.under.Go(func() {
-			ctx, cancel := context.WithTimeout(d.closing, farPatience+time.Hour)
-			defer cancel()
-			d.flyFar(ctx, f, name)
-			s.mu.Lock()
-			delete(s.under, name)
-			if s.clients[ask.Client]--; s.clients[ask.Client] <= 0 {
-				delete(s.clients, ask.Client)
-			}
-			s.mu.Unlock()
-			close(f.ended)
-		})
+	f, ok := s.downloads.Join(name, func() (*farTransfer, bool) {
+		return &farTransfer{key: key, version: v, via: ask.Via, ended: make(chan struct{}), asked: time.Now()}, s.begin(ask.Client)
+	}, func(f *farTransfer) {
+		ctx, cancel := context.WithTimeout(d.closing, farPatience+time.Hour)
+		defer cancel()
+		d.runFar(ctx, f, name)
+		s.end(ask.Client)
+		s.downloads.Leave(name)
+		close(f.ended)
+	})
+	if !ok {
+		return nil
 	}
 	f.mu.Lock()
 	f.asked = time.Now()
@@ -160,42 +151,19 @@ func (d *Depot) askFar(key symcache.Key, v symcache.Version, ask SymCacheAsk) *f
 	return f
 }
 
-// flyFar asks one server after the other until one gives a file.
-func (d *Depot) flyFar(ctx context.Context, f *farTransfer, name string) {
+// runFar asks one server after the other until one gives a file.
+func (d *Depot) runFar(ctx context.Context, f *farTransfer, name string) {
 	s := &d.symcaches.far
-	known, err := d.rememberedMisses(ctx, name)
-	if err != nil {
-		known = map[string]failed{}
+	var got symcache.Version
+	done, err := d.fetch.AskEach(ctx, name, s.sources, func(ctx context.Context, u Upstream) (err error) {
+		got, err = d.fetchFar(ctx, u, f)
+		return err
+	})
+	if err != nil && ctx.Err() == nil {
+		d.log.Error("a SymCache file of an upstream cannot be kept", "file", f.key.Path(f.version), "error", err)
 	}
-	for _, u := range d.worthAsking(s.sources, known) {
-		v, err := d.fetchFar(ctx, u, f)
-		if ctx.Err() != nil {
-			return
-		}
-		if err == nil {
-			s.got.Set(name, farGot{v, d.now().Add(max(d.fetch.lives.of(upstream.ClassAbsent), time.Minute))})
-			return
-		}
-		if !isFailure(err) {
-			d.log.Error("a SymCache file of another server cannot be kept", "source", u.Source.Name(), "file", f.key.Path(f.version), "error", err)
-			return
-		}
-		if k, ok := d.lasting(err); ok {
-			known[u.Source.Name()] = k
-		} else {
-			delete(known, u.Source.Name())
-		}
-	}
-	now := d.now()
-	if m, ok := d.fetch.combine(known, s.sources, now); ok {
-		d.fetch.misses.Set(name, m)
-	} else {
-		// Something is not to be remembered, but those who wait shall hear that
-		// nothing came of it, and not ask at once again.
-		d.fetch.misses.Set(name, miss{until: now.Add(hurry)})
-	}
-	if err := d.putMisses(ctx, name, known, now); err != nil && ctx.Err() == nil {
-		d.log.Warn("what is missing elsewhere could not be written down", "error", err)
+	if done {
+		s.got.Set(name, farGot{got, d.now().Add(max(d.fetch.Lifetimes().Of(upstream.ClassAbsent), time.Minute))})
 	}
 }
 
@@ -209,7 +177,7 @@ func (d *Depot) fetchFar(ctx context.Context, u Upstream, f *farTransfer) (symca
 		Via: f.via, Limit: d.jobs.opt.MaxResult,
 	}
 	for end := time.Now().Add(farPatience); ; {
-		v, err := d.fetchFarOnce(ctx, u, f, ask)
+		v, err := d.takeFar(ctx, u, f, ask)
 		if err == nil {
 			return v, nil
 		}
@@ -226,68 +194,17 @@ func (d *Depot) fetchFar(ctx context.Context, u Upstream, f *farTransfer) (symca
 	}
 }
 
-// fetchFarOnce asks a server once. It takes one of the places of all downloads
-// for that long, not while the server is transcoding.
-func (d *Depot) fetchFarOnce(ctx context.Context, u Upstream, f *farTransfer, ask upstream.Ask) (symcache.Version, error) {
-	wait := time.NewTimer(queueTime)
-	defer wait.Stop()
-	select {
-	case d.fetch.slots <- struct{}{}:
-		defer func() { <-d.fetch.slots }()
-	case <-ctx.Done():
-		return symcache.Version{}, ctx.Err()
-	case <-wait.C:
-		return symcache.Version{}, &upstream.Failure{Source: u.Source.Name(), Class: upstream.ClassBusy, Err: errCrowd}
-	}
-	reply, err := u.Source.Fetch(ctx, ask)
-	if err != nil {
-		return symcache.Version{}, err
-	}
-	return d.takeFar(ctx, u, f, reply)
-}
-
-// takeFar takes a file in and keeps it.
-func (d *Depot) takeFar(ctx context.Context, u Upstream, f *farTransfer, reply *upstream.Reply) (symcache.Version, error) {
-	defer reply.Body.Close()
-	none := symcache.Version{}
-	broken := func(err error) error {
-		fail := &upstream.Failure{Source: u.Source.Name(), Class: upstream.ClassBroken, Err: err}
-		if blame := u.Source.Traits().Blame; blame != nil {
-			blame(fail)
-		}
-		return fail
-	}
-	v, err := symcache.ParseContentType(reply.Header.Get("Content-Type"), f.version)
-	if err != nil {
-		return none, broken(err)
-	}
-	sp, err := d.blobs.Spool()
+// takeFar asks a server once, and keeps the file that it gives.
+func (d *Depot) takeFar(ctx context.Context, u Upstream, f *farTransfer, ask upstream.Ask) (symcache.Version, error) {
+	var none, v symcache.Version
+	sp, reply, err := d.fetch.Receive(ctx, u, ask, func(r *upstream.Reply) (err error) {
+		v, err = symcache.ParseContentType(r.Header.Get("Content-Type"), f.version)
+		return err
+	}, symcache.CheckContent)
 	if err != nil {
 		return none, err
 	}
 	defer sp.Close()
-	most := d.jobs.opt.MaxResult
-	_, err = io.Copy(spoolWriter{sp}, io.LimitReader(reply.Body, most+1))
-	var head [symcache.ContentHead]byte
-	switch n := sp.Size(); {
-	case errors.Is(err, errSpool):
-	case err != nil && !isFailure(err):
-		err = &upstream.Failure{Source: u.Source.Name(), Class: upstream.ClassBroken, Err: err}
-	case err != nil:
-	case n > most:
-		err = &upstream.Failure{Source: u.Source.Name(), Class: upstream.ClassTooLarge, Err: errors.New("the file is larger than the limit")}
-	case reply.Size >= 0 && n != reply.Size:
-		err = broken(errLength)
-	default:
-		m, _ := sp.ReadAt(head[:], 0)
-		if bad := symcache.CheckContent(head[:m]); bad != nil {
-			err = broken(bad)
-		}
-	}
-	if err != nil {
-		sp.Abort()
-		return none, err
-	}
 	c := index.Content{Size: sp.Size()}
 	if c.Ref, err = sp.Keep(); err != nil {
 		return none, err
@@ -306,17 +223,6 @@ func (d *Depot) takeFar(ctx context.Context, u Upstream, f *farTransfer, reply *
 	d.storeSymCache(ctx, f.key, v, c)
 	d.log.Info("a SymCache file came from another server", "source", u.Source.Name(), "file", f.key.Path(v), "bytes", c.Size)
 	return v, nil
-}
-
-// spoolWriter tells the errors of our disk from those of a source.
-type spoolWriter struct{ io.Writer }
-
-func (w spoolWriter) Write(p []byte) (int, error) {
-	n, err := w.Writer.Write(p)
-	if err != nil {
-		err = errors.Join(errSpool, err)
-	}
-	return n, err
 }
 
 // splitSymCache parts the SymCache servers, best first, from the other sources.

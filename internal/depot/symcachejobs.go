@@ -14,6 +14,7 @@ import (
 
 	"github.com/symdepot/symdepot/debugid"
 	"github.com/symdepot/symdepot/internal/blob"
+	"github.com/symdepot/symdepot/internal/fetch"
 	"github.com/symdepot/symdepot/internal/index"
 	"github.com/symdepot/symdepot/internal/transcode"
 	"github.com/symdepot/symdepot/internal/upstream"
@@ -112,13 +113,13 @@ func (d *Depot) fetchPDBFirst(ctx context.Context, key SymCacheKey, ask SymCache
 	if !d.Fetches() {
 		return nil, fs.ErrNotExist
 	}
-	fl, err := d.join(ctx, Question{Request: req, Client: "transcoder", Via: ask.Via})
+	ended, err := d.fetch.Start(ctx, Question{Request: req, Via: ask.Via}.download())
 	if err != nil {
 		return nil, err
 	}
 	return func(ctx context.Context) error {
 		select {
-		case <-fl.ended:
+		case <-ended:
 			return nil
 		case <-ctx.Done():
 			return context.Cause(ctx)
@@ -315,21 +316,18 @@ func (d *Depot) findPDB(ctx context.Context, key SymCacheKey) (index.Hit, error)
 // openPDB opens the PDB of a key, from wherever it can be had. It may still be
 // arriving. The error is a WorkFailure, or one of ours.
 func (d *Depot) openPDB(ctx context.Context, key SymCacheKey) (*File, error) {
-	req := pdbRequest(key)
-	f, err := d.Open(ctx, Scope{}, req)
-	if !errors.Is(err, fs.ErrNotExist) {
+	h, err := d.findPDB(ctx, key)
+	packed := err == nil && h.Object.Kind == symfile.MSFZ
+	q := Question{Request: pdbRequest(key), Local: packed}
+	f, err := d.Get(ctx, q)
+	switch {
+	case err == nil || !errors.Is(err, fs.ErrNotExist) && !fetch.IsFailure(err):
 		return f, err
-	}
-	if h, err := d.findPDB(ctx, key); err == nil && h.Object.Kind == symfile.MSFZ {
+	case packed:
 		return nil, WorkFailure{Class: string(transcode.ClassBadSource), PDB: &h.Ref, Detail: "the PDB is there only as a compressed one (MSFZ), which cannot be unpacked"}
 	}
-	if len(req.Lookups) == 0 || !d.Fetches() {
+	if len(q.Request.Lookups) == 0 || !d.Fetches() {
 		return nil, WorkFailure{Class: ClassAbsent, Detail: "the depot does not have the PDB"}
-	}
-	q := Question{Request: req, Client: "transcoder"}
-	f, err = d.Fetch(ctx, q)
-	if err == nil || !errors.Is(err, fs.ErrNotExist) && !isFailure(err) {
-		return f, err
 	}
 	fail := d.whyNoPDB(ctx, q, err)
 	if fail.Class != ClassTransient {
@@ -337,7 +335,7 @@ func (d *Depot) openPDB(ctx context.Context, key SymCacheKey) (*File, error) {
 	}
 	// What is remembered of a source that could not answer holds for clients;
 	// who tries seldom may ask it again.
-	if f, err = d.fetchAnew(ctx, q); err == nil || !errors.Is(err, fs.ErrNotExist) && !isFailure(err) {
+	if f, err = d.downloadAnew(ctx, q); err == nil || !errors.Is(err, fs.ErrNotExist) && !fetch.IsFailure(err) {
 		return f, err
 	}
 	return nil, d.whyNoPDB(ctx, q, err)
@@ -346,24 +344,8 @@ func (d *Depot) openPDB(ctx context.Context, key SymCacheKey) (*File, error) {
 // whyNoPDB sums up what the sources said, or what is remembered of them: a PDB
 // is absent only if all say so.
 func (d *Depot) whyNoPDB(ctx context.Context, q Question, err error) WorkFailure {
-	var classes []upstream.Class
-	if a, ok := errors.AsType[*absent](err); ok {
-		for _, w := range a.why {
-			classes = append(classes, upstream.ClassOf(w))
-		}
-	} else if isFailure(err) {
-		classes = append(classes, upstream.ClassOf(err))
-	}
-	if known, merr := d.rememberedMisses(ctx, d.fetch.key(q.Request)); merr == nil {
-		now := d.now()
-		for _, k := range known {
-			if now.Before(k.until) {
-				classes = append(classes, k.class)
-			}
-		}
-	}
 	f := WorkFailure{Class: ClassAbsent, Detail: "no source has the PDB: " + err.Error()}
-	for _, c := range classes {
+	for _, c := range d.fetch.Reasons(ctx, q.download(), err) {
 		switch c {
 		case upstream.ClassTimeout, upstream.ClassBroken, upstream.ClassBusy:
 			f.Class, f.Detail = ClassTransient, "a source of the PDB cannot answer now: "+err.Error()
@@ -502,7 +484,7 @@ func writePDB(ctx context.Context, f *File, sc *transcode.Scratch) (ref blob.Ref
 	}
 	h := sha256.New()
 	err = copyGrowing(ctx, io.MultiWriter(out, h), f)
-	if _, broken := errors.AsType[*brokenError](err); broken {
+	if _, broken := errors.AsType[*fetch.BrokenError](err); broken {
 		err = WorkFailure{Class: ClassTransient, Detail: err.Error()}
 	}
 	return blob.Ref(h.Sum(nil)), err

@@ -1,0 +1,113 @@
+package fetch
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/symdepot/symdepot/internal/upstream"
+	"github.com/symdepot/symdepot/layout"
+)
+
+// answer is the file that an upstream offers, or why it does not.
+type answer struct {
+	from   Upstream
+	asked  time.Time
+	reply  *upstream.Reply
+	cancel context.CancelCauseFunc // ends the body
+	err    error
+}
+
+// ask asks the upstreams of a plan rank by rank and returns the first file. When
+// none has it, the misses are remembered and the error is fs.ErrNotExist.
+func (f *Fetcher) ask(ctx context.Context, d *download, p *plan) (answer, error) {
+	list := p.left
+	answers := make(chan answer, len(list))
+	cancels := make(map[string]context.CancelCauseFunc)
+	next := time.NewTimer(0)
+	defer next.Stop()
+	for running := 0; running > 0 || len(list) > 0; {
+		var tick <-chan time.Time
+		if len(list) > 0 {
+			tick = next.C
+			if running == 0 {
+				next.Reset(0)
+			}
+		}
+		select {
+		case <-tick:
+			rank := list[0].Rank
+			for len(list) > 0 && list[0].Rank == rank {
+				u := list[0]
+				list = list[1:]
+				running++
+				actx, cancel := context.WithCancelCause(ctx)
+				cancels[u.Source.Name()] = cancel
+				go func() { answers <- f.askOne(actx, cancel, u, f.askOf(d, nil)) }()
+			}
+			next.Reset(f.limits.NextRank)
+		case a := <-answers:
+			running--
+			name := a.from.Source.Name()
+			if a.err == nil {
+				for other, cancel := range cancels {
+					if other != name {
+						cancel(context.Canceled)
+					}
+				}
+				go drain(answers, running)
+				return a, nil
+			}
+			a.cancel(context.Canceled)
+			p.note(f.misses, name, a.err)
+		}
+	}
+	if ctx.Err() != nil {
+		return answer{}, errClosing
+	}
+	f.remember(ctx, d, p)
+	return answer{}, notFound(p.why)
+}
+
+// drain closes what n late answers bring.
+func drain(answers <-chan answer, n int) {
+	for range n {
+		a := <-answers
+		a.cancel(context.Canceled)
+		if a.reply != nil {
+			_ = a.reply.Body.Close()
+		}
+	}
+}
+
+// askOf is what an upstream is asked for a download.
+func (f *Fetcher) askOf(d *download, rest *upstream.Resume) upstream.Ask {
+	limit := f.limits.MaxBytes
+	if d.q.Request.Form == layout.FormSource {
+		limit = min(limit, mostSource)
+	}
+	return upstream.Ask{Request: d.q.Request, Checksum: d.q.Checksum, Via: d.q.Via, Resume: rest, Limit: limit}
+}
+
+// askOne asks one upstream and gives it a limited time until its first bytes.
+func (f *Fetcher) askOne(ctx context.Context, cancel context.CancelCauseFunc, u Upstream, ask upstream.Ask) answer {
+	a := answer{from: u, asked: time.Now(), cancel: cancel}
+	late := time.AfterFunc(f.limits.FirstByte, func() { cancel(errSlow) })
+	ask.Queued = func(waits bool) {
+		if waits {
+			late.Reset(queueTime)
+		} else if ctx.Err() == nil {
+			late.Reset(f.limits.FirstByte)
+			a.asked = time.Now()
+		}
+	}
+	a.reply, a.err = u.Source.Fetch(ctx, ask)
+	if !late.Stop() && a.err == nil { // just too late
+		_ = a.reply.Body.Close()
+		a.reply, a.err = nil, errSlow
+	}
+	if a.err != nil && errors.Is(context.Cause(ctx), errSlow) && upstream.ClassOf(a.err) != upstream.ClassBusy {
+		a.err = &upstream.Failure{Source: u.Source.Name(), Class: upstream.ClassTimeout, Err: errSlow}
+	}
+	return a
+}

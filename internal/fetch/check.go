@@ -1,0 +1,84 @@
+package fetch
+
+import (
+	"slices"
+
+	"github.com/symdepot/symdepot/internal/blob"
+	"github.com/symdepot/symdepot/layout"
+	"github.com/symdepot/symdepot/objfile"
+	"github.com/symdepot/symdepot/symfile"
+)
+
+// check returns the objects of a whole file, if one of them is what was asked for.
+func (d *download) check(sp *blob.Spool) ([]objfile.Object, error) {
+	name := d.file.Object.Name
+	if !symfile.ValidName(name) {
+		name = "file"
+		if len(d.want.Lookups) > 0 {
+			name = d.want.Lookups[0].ID
+		}
+	}
+	if d.want.Form == layout.FormSource {
+		// Nothing in a text says whose source code it is: the upstream is believed.
+		return objfile.Identify(sp, sp.Size(), sourceName(d.want), objfile.Options{As: "sha1"})
+	}
+	if byHash(d.want) {
+		if objs, err := objfile.Identify(sp, sp.Size(), name, objfile.Options{As: "sha1"}); err == nil && answers(d.want, objs) {
+			return objs, nil
+		}
+	}
+	objs, err := objfile.Identify(sp, sp.Size(), name, objfile.Options{})
+	if err != nil {
+		return nil, err
+	}
+	// An object that would have to be unpacked first is not answered.
+	objs = slices.DeleteFunc(objs, func(o objfile.Object) bool { return o.Deflated != 0 })
+	if !answers(d.want, objs) {
+		return nil, errWrongFile
+	}
+	return objs, nil
+}
+
+// checkHead refuses by its first bytes what cannot be the file.
+func (d *download) checkHead(_ string, head []byte) error {
+	if byHash(d.want) || d.want.Form == layout.FormSource {
+		return nil
+	}
+	return objfile.Candidate(head, d.file.Object.Name)
+}
+
+// byHash reports whether any file may be the answer, because its hash may be
+// what is asked for.
+func byHash(req layout.Request) bool {
+	return slices.ContainsFunc(req.Lookups, func(l symfile.Lookup) bool {
+		return l.Role&symfile.Other != 0 && (len(l.ID) == 40 || len(l.ID) == 64)
+	})
+}
+
+// answered returns the object that was asked for.
+func (d *download) answered(objs []objfile.Object) symfile.Object {
+	for _, o := range objs {
+		if answers(d.want, []objfile.Object{o}) {
+			return o.Object
+		}
+	}
+	return objs[0].Object
+}
+
+// answers reports whether one of a file's objects is what a request asks for.
+func answers(req layout.Request, objs []objfile.Object) bool {
+	for _, o := range objs {
+		for _, a := range o.Aliases() {
+			for _, l := range req.Lookups {
+				if l.Matches(a) {
+					return true
+				}
+			}
+		}
+		if req.Age != nil && (o.Kind == symfile.PDB || o.Kind == symfile.MSFZ && wants(req, symfile.Compressed)) && o.DebugID.GUID == req.Age.GUID &&
+			max(o.DebugID.Age, o.InfoAge) >= req.Age.Age {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,171 @@
+package fetch
+
+import (
+	"context"
+	"errors"
+	"io"
+	"sync/atomic"
+	"time"
+
+	"github.com/symdepot/symdepot/internal/blob"
+	"github.com/symdepot/symdepot/internal/upstream"
+	"github.com/symdepot/symdepot/objfile"
+)
+
+const (
+	// resumes is how often a transfer that broke off is resumed.
+	resumes = 3
+	// headSize is how many bytes of a file show whether it can be a symbol file.
+	headSize = 4 << 10
+)
+
+// transfer copies the body of an upstream's answer to a spool.
+type transfer struct {
+	f         *Fetcher
+	from      Upstream
+	ask       upstream.Ask
+	spool     *blob.Spool
+	grew      func(written int64)               // called when there is more to read
+	announced func() bool                       // clients have been given the file
+	head      func(name string, b []byte) error // refuses a file by its first bytes; nil does not
+}
+
+// failure makes an error the upstream's fault.
+func (t *transfer) failure(class upstream.Class, err error) error {
+	return &upstream.Failure{Source: t.from.Source.Name(), Class: class, Err: err}
+}
+
+// copy copies the whole body, and resumes a transfer that broke off if the
+// upstream can do that. An error that is no *upstream.Failure is ours.
+func (t *transfer) copy(ctx context.Context, a answer) error {
+	size := a.reply.Size
+	for try := 0; ; try++ {
+		err := t.copyBody(a)
+		switch {
+		case err == nil && size >= 0 && t.spool.Size() != size:
+			return t.failure(upstream.ClassBroken, errLength)
+		case err == nil:
+			return nil
+		case ctx.Err() != nil:
+			return ctx.Err()
+		case errors.Is(err, errDisk):
+			return err
+		case !IsFailure(err):
+			err = t.failure(upstream.ClassBroken, err)
+		}
+		if errors.Is(err, errSlow) || a.reply.Tag == "" || try == resumes || upstream.ClassOf(err) == upstream.ClassTooLarge || errors.Is(err, objfile.ErrNotSymbolFile) {
+			return err
+		}
+		rest := t.ask
+		rest.Resume = &upstream.Resume{Path: a.reply.Path, Tag: a.reply.Tag, Offset: t.spool.Size()}
+		rctx, cancel := context.WithCancelCause(ctx)
+		defer cancel(context.Canceled)
+		b := t.f.askOne(rctx, cancel, t.from, rest)
+		if b.err != nil {
+			return err
+		}
+		if b.reply.Offset != t.spool.Size() || b.reply.Size != size {
+			_ = b.reply.Body.Close()
+			return err // it is a different file by now
+		}
+		b.asked = time.Now()
+		a = b
+	}
+}
+
+// copyBody copies one body. A transfer below the slowest rate is ended: soon
+// while no client has been given the file, later once one reads it.
+func (t *transfer) copyBody(a answer) error {
+	body := a.reply.Body
+	defer body.Close()
+	var slow atomic.Bool
+	end := make(chan struct{})
+	defer close(end)
+	go func() {
+		if t.tooSlow(a.asked, end) {
+			slow.Store(true)
+			a.cancel(errSlow)
+			_ = body.Close() // for a Read that does not watch its context
+		}
+	}()
+	buf := copyBuffers.Get().(*[copyBuffer]byte)
+	defer copyBuffers.Put(buf)
+	sp, short := t.spool, a.reply.Size >= 0 && a.reply.Size < headSize
+	likely := t.head == nil || sp.Size() >= headSize
+	for {
+		n, err := body.Read(buf[:])
+		if n > 0 {
+			if sp.Size()+int64(n) > t.ask.Limit {
+				return t.failure(upstream.ClassTooLarge, errTooLarge)
+			}
+			if _, err := sp.Write(buf[:n]); err != nil {
+				return errors.Join(errDisk, err)
+			}
+			if !likely && sp.Size() >= headSize {
+				if err := t.checkHead(a.reply); err != nil {
+					return err
+				}
+				likely = true
+			}
+			if likely || short {
+				t.grew(sp.Size())
+			}
+		}
+		switch {
+		case err == io.EOF:
+			return nil
+		case slow.Load():
+			return t.failure(upstream.ClassTimeout, errSlow)
+		case err != nil:
+			return err
+		}
+	}
+}
+
+// checkHead refuses early what cannot be a symbol file, such as an error page
+// with status 200, before a client is given any of it.
+func (t *transfer) checkHead(reply *upstream.Reply) error {
+	var head [headSize]byte
+	if _, err := t.spool.ReadAt(head[:], 0); err != nil {
+		return errors.Join(errDisk, err)
+	}
+	if err := t.head(reply.Name, head[:]); err != nil {
+		return t.failure(upstream.ClassBroken, err)
+	}
+	return nil
+}
+
+// tooSlow watches a transfer until end is closed. It returns true as soon as
+// less than MinRate has arrived: since the question until clients have been given
+// the file, later over the time of Stall.
+func (t *transfer) tooSlow(asked time.Time, end <-chan struct{}) bool {
+	const step = 200 * time.Millisecond
+	limits := t.f.limits
+	tick := time.NewTicker(step)
+	defer tick.Stop()
+	first := t.spool.Size()
+	var sizes []int64 // at past ticks, since clients have been given the file
+	for {
+		select {
+		case <-end:
+			return false
+		case <-tick.C:
+		}
+		size := t.spool.Size()
+		if !t.announced() {
+			since := time.Since(asked)
+			if since >= limits.FirstByte && float64(size-first) < since.Seconds()*float64(limits.MinRate) {
+				return true
+			}
+			continue
+		}
+		n := int(limits.Stall / step)
+		if sizes = append(sizes, size); len(sizes) <= n {
+			continue
+		}
+		sizes = sizes[len(sizes)-n-1:]
+		if float64(size-sizes[0]) < limits.Stall.Seconds()*float64(limits.MinRate) {
+			return true
+		}
+	}
+}
