@@ -148,22 +148,22 @@ func (s *Store) Add(ctx context.Context, opt AddOptions, files iter.Seq2[File, e
 }
 
 func (s *Store) add(ctx context.Context, opt AddOptions, files iter.Seq2[File, error]) (AddResult, error) {
-	st, err := s.newStage()
+	ws, err := s.journal.open()
 	if err != nil {
 		return AddResult{}, err
 	}
-	a := &adder{s: s, st: st, tiers: s.Tiers(), opt: opt, seen: map[string]int{}, start: opt.Time, guess: s.guessID()}
+	a := &adder{s: s, ws: ws, tiers: s.Tiers(), opt: opt, seen: map[string]int{}, start: opt.Time, guess: s.guessID()}
 	if opt.Time.IsZero() {
 		a.start = s.opt.Now()
 	}
 	published := false
 	defer func() {
 		if !published {
-			st.discard()
+			ws.discard()
 		}
-		st.release()
+		ws.release()
 	}()
-	if err := a.stageAll(ctx, files); err != nil {
+	if err := a.stageFiles(ctx, files); err != nil {
 		return a.result, err
 	}
 	if opt.AllOrNothing && a.result.Failed > 0 {
@@ -180,7 +180,7 @@ func (s *Store) add(ctx context.Context, opt AddOptions, files iter.Seq2[File, e
 	published = true
 	a.result.ID = p.ID
 	a.tell(Event{Kind: EventID, ID: p.ID})
-	return a.result, st.settle(p)
+	return a.result, ws.settle(p)
 }
 
 // item is a file on its way.
@@ -207,13 +207,13 @@ type stagedKey struct {
 // adder is one Add.
 type adder struct {
 	s      *Store
-	st     *stage
+	ws     *workspace
 	tiers  Tiers
 	opt    AddOptions
 	start  time.Time
 	guess  ID // of the number that the transaction will have
 	result AddResult
-	g      *staging
+	g      *stager
 
 	mu    sync.Mutex
 	items []*item        // in the order of the files; guarded by mu
@@ -221,8 +221,8 @@ type adder struct {
 	seen  map[string]int // item of each folded name and key; guarded by mu
 }
 
-// stageAll brings all files into the writer's folder.
-func (a *adder) stageAll(ctx context.Context, files iter.Seq2[File, error]) error {
+// stageFiles brings all files into the writer's folder.
+func (a *adder) stageFiles(ctx context.Context, files iter.Seq2[File, error]) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	workers := a.opt.Workers
@@ -232,7 +232,7 @@ func (a *adder) stageAll(ctx context.Context, files iter.Seq2[File, error]) erro
 			workers += 4 // copies wait for the disk now and then
 		}
 	}
-	g := newStaging(a.st, a.opt.Compress)
+	g := newStager(a.ws, newSpots(a.s), a.opt.Compress)
 	a.g = g
 	defer g.abort()
 	type job struct {
@@ -244,13 +244,13 @@ func (a *adder) stageAll(ctx context.Context, files iter.Seq2[File, error]) erro
 	for n := range workers {
 		w, err := g.newWorker(strconv.Itoa(n))
 		if err != nil {
-			cancel(a.s.wrap(err))
+			cancel(wrapError(err))
 			break
 		}
 		wg.Go(func() {
-			defer w.near.close()
+			defer w.dirs.close()
 			for j := range jobs {
-				it := g.one(ctx, a, w, j.i, j.file)
+				it := g.stageFile(ctx, a, w, j.i, j.file)
 				if it.fatal {
 					cancel(it.err)
 				}
@@ -289,16 +289,16 @@ func (a *adder) stageAll(ctx context.Context, files iter.Seq2[File, error]) erro
 		return nil // there is nothing to be published
 	}
 	a.listFolders()
-	return a.s.wrap(g.commit())
+	return wrapError(g.flushAll())
 }
 
 // listFolders notes what stands ready, in the order of the files.
 func (a *adder) listFolders() {
-	a.st.folders.Guess = a.guess
+	a.ws.folders.Guess = a.guess
 	for _, it := range a.items {
 		for _, k := range it.keys {
 			if k.spot != nil {
-				a.st.folders.Folders = append(a.st.folders.Folders, k.spot.folder)
+				a.ws.folders.Folders = append(a.ws.folders.Folders, k.spot.folder)
 			}
 		}
 	}
@@ -311,13 +311,13 @@ func (a *adder) done(i int, it *item) {
 	defer a.mu.Unlock()
 	a.items[i] = it
 	for a.told < len(a.items) && a.items[a.told] != nil {
-		a.settleItem(a.told, a.items[a.told])
+		a.report(a.told, a.items[a.told])
 		a.told++
 	}
 }
 
-// settleItem decides what becomes of a file, in the order of the files.
-func (a *adder) settleItem(i int, it *item) {
+// report decides what becomes of a file, in the order of the files.
+func (a *adder) report(i int, it *item) {
 	e := Event{Path: it.file.Path}
 	switch {
 	case it.err != nil && ignored(it.err):
@@ -423,7 +423,7 @@ func (a *adder) hash(it *item) error {
 	if it.summed {
 		return nil
 	}
-	f, err := a.st.root.Open(it.keys[0].staged)
+	f, err := a.ws.root.Open(it.keys[0].staged)
 	if err != nil {
 		return err
 	}

@@ -110,28 +110,28 @@ func (s *Store) check(ctx context.Context, opt CheckOptions, repair bool) ([]Fin
 		}
 		return c.found, c.records(ctx)
 	}
-	st, err := s.newStage()
+	ws, err := s.journal.open()
 	if err != nil {
 		return nil, err
 	}
-	defer st.release()
-	p, err := c.underLock(ctx, st, repair)
+	defer ws.release()
+	p, err := c.underLock(ctx, ws, repair)
 	if err != nil {
-		st.discard()
+		ws.discard()
 		return c.found, err
 	}
 	if p == nil {
-		st.discard()
+		ws.discard()
 		return c.found, nil
 	}
 	for i := range c.found {
 		c.found[i].Mended = c.found[i].Mendable
 	}
-	return c.found, st.settle(p)
+	return c.found, ws.settle(p)
 }
 
-func (c *checker) underLock(ctx context.Context, st *stage, repair bool) (*plan, error) {
-	l, err := c.s.lock(ctx)
+func (c *checker) underLock(ctx context.Context, ws *workspace, repair bool) (*plan, error) {
+	l, err := c.s.journal.lock(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -140,7 +140,7 @@ func (c *checker) underLock(ctx context.Context, st *stage, repair bool) (*plan,
 		return nil, err
 	}
 	p := &plan{Version: planVersion, What: whatRepair, ID: c.adm.max, Ops: c.ops}
-	return p, st.commit(l, p)
+	return p, ws.commit(l, p)
 }
 
 // claim is an entry of a live transaction.

@@ -129,7 +129,7 @@ func (c *checker) unclaimed(k *keyDir, claims []*claim) {
 		c.removeStored(k, Finding{Kind: FileStray, Path: k.stored(), Detail: "no transaction has it"})
 		return
 	}
-	c.ops = append(c.ops, k.settleOps(nil, false)...)
+	c.ops = append(c.ops, k.opsToKeep(nil, false)...)
 }
 
 // removeStored removes a file; a stray one only if that was asked for.

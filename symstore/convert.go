@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"os"
 	"path"
 	"strings"
 
@@ -50,7 +49,7 @@ func (s *Store) Convert(ctx context.Context, to Tiers, opt ConvertOptions) error
 	if s.flat || to != One && to != Two {
 		return fmt.Errorf("%w: a %s folder cannot become %s", ErrNotStore, s.Tiers(), to)
 	}
-	l, err := s.lock(ctx)
+	l, err := s.journal.lock(ctx)
 	if err != nil {
 		return err
 	}
@@ -70,23 +69,10 @@ func (s *Store) writeConversion(c conversion) error {
 	if err != nil {
 		return err
 	}
-	if err := s.step("conversion"); err != nil {
+	if err := s.checkpoint("conversion"); err != nil {
 		return err
 	}
-	return s.wrap(s.writeDurably(convertFile, data))
-}
-
-// writeDurably replaces a small file.
-func (s *Store) writeDurably(name string, data []byte) error {
-	f, err := s.tree.Create(path.Dir(name), 0o666)
-	if err != nil {
-		return err
-	}
-	if _, err := f.Write(data); err != nil {
-		f.Abort()
-		return err
-	}
-	return f.Commit(name)
+	return wrapError(s.writeDurably(convertFile, data))
 }
 
 // resumeConversion completes a conversion that was interrupted.
@@ -128,7 +114,7 @@ func (s *Store) convert(ctx context.Context, l *lock, c conversion, progress fun
 			return fmt.Errorf("%w: %s was not converted", ErrDamaged, dir)
 		}
 		if err := s.root.RemoveAll(dir); err != nil {
-			return s.wrap(err)
+			return wrapError(err)
 		}
 		s.removeEmpty(path.Dir(dir))
 		if n++; progress != nil {
@@ -137,12 +123,12 @@ func (s *Store) convert(ctx context.Context, l *lock, c conversion, progress fun
 		return nil
 	})
 	if err == nil {
-		err = s.step("converted")
+		err = s.checkpoint("converted")
 	}
 	if err != nil {
 		return err
 	}
-	return s.wrap(s.tree.Remove(convertFile))
+	return wrapError(s.tree.Remove(convertFile))
 }
 
 // may says whether a step may be taken.
@@ -150,7 +136,7 @@ func (s *Store) may(ctx context.Context, l *lock, what string) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	if err := s.step(what); err != nil {
+	if err := s.checkpoint(what); err != nil {
 		return err
 	}
 	return l.check()
@@ -174,11 +160,11 @@ func (s *Store) spread(ctx context.Context, l *lock, c conversion, progress func
 		}
 		target, _ := to.dir(name, key)
 		if err := s.root.MkdirAll(path.Dir(target), 0o777); err != nil {
-			return s.wrap(err)
+			return wrapError(err)
 		}
 		if c.Move {
 			if err := retried(func() error { return s.root.Rename(dir, target) }); err != nil {
-				return s.wrap(err)
+				return wrapError(err)
 			}
 			s.removeEmpty(path.Dir(dir))
 		} else if err := s.linkDir(dir, target); err != nil {
@@ -202,7 +188,7 @@ func (s *Store) spread(ctx context.Context, l *lock, c conversion, progress func
 // linkDir makes a folder with the same files as another.
 func (s *Store) linkDir(from, to string) error {
 	if err := s.root.MkdirAll(to, 0o777); err != nil {
-		return s.wrap(err)
+		return wrapError(err)
 	}
 	d, err := s.root.Open(from)
 	if err != nil {
@@ -234,30 +220,21 @@ func (s *Store) linkDir(from, to string) error {
 			err = fmt.Errorf("%w: hard links: %w", errors.ErrUnsupported, err)
 		}
 		if err != nil {
-			return s.wrap(err)
+			return wrapError(err)
 		}
 	}
 	return nil
 }
 
-func (s *Store) sameFile(a, b string) bool {
-	x, err := s.root.Lstat(a)
-	if err != nil {
-		return false
-	}
-	y, err := s.root.Lstat(b)
-	return err == nil && os.SameFile(x, y)
-}
-
 // switchTiers puts an arrangement in force.
 func (s *Store) switchTiers(to Tiers) error {
-	if err := s.step("switch"); err != nil {
+	if err := s.checkpoint("switch"); err != nil {
 		return err
 	}
 	if to == Two {
-		return s.wrap(s.writeDurably(index2File, nil))
+		return wrapError(s.writeDurably(index2File, nil))
 	}
-	return s.wrap(ignoreAbsent(s.tree.Remove(index2File)))
+	return wrapError(ignoreAbsent(s.tree.Remove(index2File)))
 }
 
 // eachKeyDir visits the key folders of one arrangement. It tells them from the

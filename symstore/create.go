@@ -66,7 +66,7 @@ func (s *Store) create(tiers Tiers) error {
 		}
 	}
 	if err := s.tree.MkdirAll(adminDir, 0o777); err != nil {
-		return s.wrap(err)
+		return wrapError(err)
 	}
 	return s.touch(pingmeFile)
 }

@@ -47,22 +47,22 @@ func (s *Store) Del(ctx context.Context, id ID) (DelResult, error) {
 	if err := own.scan(ctx); err != nil {
 		return result, err
 	}
-	st, err := s.newStage()
+	ws, err := s.journal.open()
 	if err != nil {
 		return result, err
 	}
-	d := &deleter{s: s, st: st, id: id, entries: entries, owners: own, result: &result}
+	d := &deleter{s: s, ws: ws, id: id, entries: entries, owners: own, result: &result}
 	began := time.Now()
 	p, err := d.run(ctx, began)
-	defer st.release()
+	defer ws.release()
 	if err != nil {
 		if !errors.Is(err, ErrLockLost) {
-			st.discard()
+			ws.discard()
 		}
 		return result, err
 	}
 	result.ID, result.Entries = p.ID, len(entries)
-	return result, st.settle(p)
+	return result, ws.settle(p)
 }
 
 func keySet(entries []Entry) map[string]bool {
@@ -120,7 +120,7 @@ func (o *owners) held(key string, live map[ID]bool, refs []Ref) bool {
 
 type deleter struct {
 	s       *Store
-	st      *stage
+	ws      *workspace
 	id      ID
 	entries []Entry
 	owners  *owners
@@ -129,7 +129,7 @@ type deleter struct {
 }
 
 func (d *deleter) run(ctx context.Context, began time.Time) (*plan, error) {
-	l, err := d.s.lock(ctx)
+	l, err := d.s.journal.lock(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -149,11 +149,11 @@ func (d *deleter) run(ctx context.Context, began time.Time) (*plan, error) {
 	if err != nil {
 		return nil, err
 	}
-	p, err := d.plan(adm)
+	p, err := d.makePlan(adm)
 	if err != nil {
 		return nil, err
 	}
-	if err := d.st.commit(l, p); err != nil {
+	if err := d.ws.commit(l, p); err != nil {
 		return nil, err
 	}
 	_ = d.s.touch(pingmeFile) // what counts is published
@@ -161,7 +161,7 @@ func (d *deleter) run(ctx context.Context, began time.Time) (*plan, error) {
 }
 
 // plan lists the steps in the order opposite to that of Add: records first.
-func (d *deleter) plan(adm *admin) (*plan, error) {
+func (d *deleter) makePlan(adm *admin) (*plan, error) {
 	id, err := adm.next()
 	if err != nil {
 		return nil, err
@@ -219,12 +219,12 @@ func (d *deleter) keyOps(e Entry, key string) ([]op, error) {
 	} else {
 		d.result.Removed++
 	}
-	return kd.settleOps(left, held), nil
+	return kd.opsToKeep(left, held), nil
 }
 
-// settleOps lists the steps that make a folder agree with the lines that are
+// opsToKeep lists the steps that make a folder agree with the lines that are
 // left. held keeps the file although no line does.
-func (k *keyDir) settleOps(left []Ref, held bool) []op {
+func (k *keyDir) opsToKeep(left []Ref, held bool) []op {
 	var ops []op
 	remove := func(name string) {
 		if p := k.leaf(name); p != "" {

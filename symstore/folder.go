@@ -134,59 +134,59 @@ func (p *spots) soil(g *group) {
 }
 
 // writeFolders writes down what stands ready.
-func (st *stage) writeFolders() error {
-	if len(st.folders.Folders) == 0 {
+func (ws *workspace) writeFolders() error {
+	if len(ws.folders.Folders) == 0 {
 		return nil
 	}
-	data, err := json.Marshal(st.folders)
+	data, err := json.Marshal(ws.folders)
 	if err != nil {
 		return err
 	}
-	return st.write(foldersLeaf, data)
+	return ws.write(foldersLeaf, data)
 }
 
 // readFolders is for those who complete what another has begun.
-func (st *stage) readFolders() error {
-	f, err := st.root.Open(foldersLeaf)
+func (ws *workspace) readFolders() error {
+	f, err := ws.root.Open(foldersLeaf)
 	if err != nil {
 		return ignoreAbsent(err)
 	}
 	defer f.Close()
-	if err := json.NewDecoder(io.LimitReader(f, maxPlan)).Decode(&st.folders); err != nil {
-		return fmt.Errorf("%w: %s cannot be read: %w", ErrDamaged, st.path(foldersLeaf), err)
+	if err := json.NewDecoder(io.LimitReader(f, maxPlan)).Decode(&ws.folders); err != nil {
+		return fmt.Errorf("%w: %s cannot be read: %w", ErrDamaged, ws.path(foldersLeaf), err)
 	}
 	return nil
 }
 
 // number makes the transaction's number that of each refs.ptr that stands
 // ready. Under the lock this is all that is left to be written for a new key.
-func (st *stage) number(id ID) error {
-	if st.folders.Guess == id {
+func (ws *workspace) number(id ID) error {
+	if ws.folders.Guess == id {
 		return nil
 	}
-	for _, f := range st.folders.Folders {
+	for _, f := range ws.folders.Folders {
 		if f.Ref == "" {
 			continue
 		}
-		if err := st.renumber(path.Join(f.Rel, refsLeaf), id); err != nil {
+		if err := ws.renumber(path.Join(f.Rel, refsLeaf), id); err != nil {
 			return err
 		}
 	}
-	st.folders.Guess, st.renumbered = id, true
+	ws.folders.Guess, ws.renumbered = id, true
 	return nil
 }
 
-func (st *stage) renumber(name string, id ID) error {
-	return st.near.patch(st.path(name), []byte(id.String()))
+func (ws *workspace) renumber(name string, id ID) error {
+	return ws.dirs.patch(ws.path(name), []byte(id.String()))
 }
 
 // flushRefs lets a group flush the numbers that were written last.
-func (st *stage) flushRefs(g *durable.Group, o *op) {
-	if !st.renumbered || !syncsNames {
+func (ws *workspace) flushRefs(g *durable.Group, o *op) {
+	if !ws.renumbered || !syncsNames {
 		return
 	}
-	for _, f := range st.folders.of(o) {
-		if name := path.Join(f.target(o), refsLeaf); f.Ref != "" && st.s.exists(name) {
+	for _, f := range ws.folders.of(o) {
+		if name := path.Join(f.target(o), refsLeaf); f.Ref != "" && ws.j.exists(name) {
 			g.SyncDir(name) // flushes the content of a file as well
 		}
 	}
@@ -194,19 +194,19 @@ func (st *stage) flushRefs(g *durable.Group, o *op) {
 
 // takeFolder gives a folder its place. If somebody who takes no lock has made a
 // folder there meanwhile, its files go into that.
-func (st *stage) takeFolder(o *op) error {
-	err := st.rename(st.path(o.From), o.Path)
-	if err == nil || st.again && !st.has(o.From) {
+func (ws *workspace) takeFolder(o *op) error {
+	err := ws.rename(ws.path(o.From), o.Path)
+	if err == nil || ws.again && !ws.has(o.From) {
 		return nil // now, or before a crash
 	}
-	info, statErr := st.s.root.Lstat(o.Path)
+	info, statErr := ws.j.root.Lstat(o.Path)
 	if statErr != nil || !info.IsDir() {
 		return err
 	}
-	for _, f := range st.folders.of(o) {
+	for _, f := range ws.folders.of(o) {
 		for _, leaf := range f.leaves() {
 			from := path.Join(f.Rel, leaf)
-			if err := st.rename(st.path(from), path.Join(f.target(o), leaf)); err != nil && st.has(from) {
+			if err := ws.rename(ws.path(from), path.Join(f.target(o), leaf)); err != nil && ws.has(from) {
 				return err
 			}
 		}
@@ -216,26 +216,26 @@ func (st *stage) takeFolder(o *op) error {
 
 // undoFolder removes what a step has published, and nothing that others may
 // have put beside it.
-func (st *stage) undoFolder(o *op) error {
+func (ws *workspace) undoFolder(o *op) error {
 	var all error
-	for _, f := range st.folders.of(o) {
+	for _, f := range ws.folders.of(o) {
 		dir := f.target(o)
 		for _, leaf := range f.leaves() {
-			all = errors.Join(all, ignoreAbsent(st.s.root.Remove(path.Join(dir, leaf))))
+			all = errors.Join(all, ignoreAbsent(ws.j.root.Remove(path.Join(dir, leaf))))
 		}
-		st.s.removeEmpty(dir)
+		ws.j.removeEmpty(dir)
 	}
 	return all
 }
 
 // numberAgain completes what number was about to do for one step.
-func (st *stage) numberAgain(o *op, id ID) error {
-	if !st.has(o.From) {
-		return st.healFolder(o, id)
+func (ws *workspace) numberAgain(o *op, id ID) error {
+	if !ws.has(o.From) {
+		return ws.healFolder(o, id)
 	}
-	for _, f := range st.folders.of(o) {
-		if f.Ref != "" && st.has(path.Join(f.Rel, refsLeaf)) {
-			if err := st.renumber(path.Join(f.Rel, refsLeaf), id); err != nil {
+	for _, f := range ws.folders.of(o) {
+		if f.Ref != "" && ws.has(path.Join(f.Rel, refsLeaf)) {
+			if err := ws.renumber(path.Join(f.Rel, refsLeaf), id); err != nil {
 				return err
 			}
 		}
@@ -245,16 +245,16 @@ func (st *stage) numberAgain(o *op, id ID) error {
 
 // healFolder gives the refs.ptr of published folders the line that a power loss
 // may have taken: the file empty, or still with the guess in it.
-func (st *stage) healFolder(o *op, id ID) error {
-	if st.has(o.From) {
+func (ws *workspace) healFolder(o *op, id ID) error {
+	if ws.has(o.From) {
 		return nil // not taken yet
 	}
-	for _, f := range st.folders.of(o) {
+	for _, f := range ws.folders.of(o) {
 		name := path.Join(f.target(o), refsLeaf)
-		if f.Ref == "" || !st.s.exists(path.Dir(name)) {
+		if f.Ref == "" || !ws.j.exists(path.Dir(name)) {
 			continue
 		}
-		have, err := st.s.readText(name)
+		have, err := ws.j.readText(name)
 		if err != nil {
 			return err
 		}
@@ -262,10 +262,10 @@ func (st *stage) healFolder(o *op, id ID) error {
 			continue // whole, or changed since
 		}
 		const again = "refs.again"
-		if err := st.write(again, []byte(id.String()+f.Ref)); err != nil {
+		if err := ws.write(again, []byte(id.String()+f.Ref)); err != nil {
 			return err
 		}
-		if err := st.rename(st.path(again), name); err != nil {
+		if err := ws.rename(ws.path(again), name); err != nil {
 			return err
 		}
 	}

@@ -177,7 +177,7 @@ func TestNear(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer root.Close()
-	n := &near{root: root}
+	n := &dirCache{root: root}
 	defer n.close()
 	if data, err := n.read("a/b/f", 3); err != nil || string(data) != "cont" {
 		t.Errorf("%q %v", data, err)

@@ -1,8 +1,6 @@
 package symstore
 
 import (
-	"io/fs"
-	"os"
 	"path"
 
 	"github.com/symdepot/symdepot/layout"
@@ -39,12 +37,12 @@ func (k *keyDir) stored() string {
 // readKeyDir lists a folder and reads its refs.ptr. A folder that is not there
 // is an empty one.
 func (s *Store) readKeyDir(dir, name string) (*keyDir, error) {
-	n := &near{root: s.root}
+	n := &dirCache{root: s.root}
 	defer n.close()
 	return n.readKeyDir(dir, name)
 }
 
-func (n *near) readKeyDir(dir, name string) (*keyDir, error) {
+func (n *dirCache) readKeyDir(dir, name string) (*keyDir, error) {
 	k := &keyDir{dir: dir, name: name}
 	names, err := n.names(dir)
 	if err != nil {
@@ -136,10 +134,10 @@ type place struct {
 }
 
 // newTargets looks with n, which it does not close, or, without, for long.
-func (s *Store) newTargets(n *near) *targets {
+func (s *Store) newTargets(n *dirCache) *targets {
 	return &targets{
 		s: s, tiers: s.Tiers(),
-		names: listings{caseless: s.names.caseless, frozen: true, from: &s.names, near: n},
+		names: listings{caseless: s.names.caseless, frozen: true, from: &s.names, cache: n},
 		known: map[string]foundDir{},
 	}
 }
@@ -175,16 +173,4 @@ func (t *targets) join(dir foundDir, name string) foundDir {
 	}
 	t.known[wanted] = d
 	return d
-}
-
-// openRegular opens a file if it is an ordinary one: opening a pipe would wait.
-func (s *Store) openRegular(name string) (*os.File, error) {
-	info, err := s.root.Stat(name)
-	if err != nil {
-		return nil, err
-	}
-	if !info.Mode().IsRegular() {
-		return nil, &fs.PathError{Op: "open", Path: name, Err: ErrExists}
-	}
-	return s.root.Open(name)
 }

@@ -11,14 +11,14 @@ const mountedNoatime = 0x400
 
 // KeepsLastUse says whether the file system notes when files are read.
 func KeepsLastUse(dir string) bool {
-	var st syscall.Statfs_t
-	return syscall.Statfs(dir, &st) == nil && st.Flags&mountedNoatime == 0
+	var ws syscall.Statfs_t
+	return syscall.Statfs(dir, &ws) == nil && ws.Flags&mountedNoatime == 0
 }
 
 // LastUse returns when a file was last read.
 func LastUse(info fs.FileInfo) time.Time {
-	if st, ok := info.Sys().(*syscall.Stat_t); ok {
-		return time.Unix(st.Atim.Unix())
+	if ws, ok := info.Sys().(*syscall.Stat_t); ok {
+		return time.Unix(ws.Atim.Unix())
 	}
 	return info.ModTime()
 }

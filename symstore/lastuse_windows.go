@@ -29,8 +29,8 @@ func KeepsLastUse(dir string) bool {
 
 // LastUse returns when a file was last read.
 func LastUse(info fs.FileInfo) time.Time {
-	if st, ok := info.Sys().(*syscall.Win32FileAttributeData); ok {
-		return time.Unix(0, st.LastAccessTime.Nanoseconds())
+	if ws, ok := info.Sys().(*syscall.Win32FileAttributeData); ok {
+		return time.Unix(0, ws.LastAccessTime.Nanoseconds())
 	}
 	return info.ModTime()
 }

@@ -28,7 +28,7 @@ type listings struct {
 	// It takes them from others, if there are any.
 	frozen bool
 	from   *listings
-	near   *near // looks, if set
+	cache  *dirCache // looks, if set
 
 	mu    sync.Mutex
 	dirs  map[string]*listing // guarded by mu
@@ -56,8 +56,8 @@ func isCaseless(root *os.Root) bool {
 // there. It looks for the spelling given first, which is nearly always right,
 // and reads the folder only if that fails.
 func (l *listings) find(root *os.Root, dir, name string) string {
-	if l.near != nil {
-		if l.near.exists(path.Join(dir, name)) {
+	if l.cache != nil {
+		if l.cache.exists(path.Join(dir, name)) {
 			return name
 		}
 	} else if _, err := root.Lstat(path.Join(dir, name)); err == nil {
@@ -86,8 +86,8 @@ func (l *listings) list(root *os.Root, dir string) map[string]string {
 	}
 	if l.from != nil {
 		var next *listing
-		if l.near != nil && !l.from.settled(dir) {
-			found, _ := l.near.names(dir) // what cannot be listed holds nothing
+		if l.cache != nil && !l.from.settled(dir) {
+			found, _ := l.cache.names(dir) // what cannot be listed holds nothing
 			next = &listing{names: byFolded(found)}
 		} else {
 			next = &listing{names: l.from.list(root, dir)}

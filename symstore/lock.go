@@ -115,7 +115,7 @@ func processLockOf(root string) *processLock {
 
 // lock is the right to publish in a store.
 type lock struct {
-	s      *Store
+	j      *journal
 	mode   Locking
 	token  string
 	record lockRecord
@@ -123,47 +123,47 @@ type lock struct {
 	lost   atomic.Bool
 	stop   chan struct{}
 	renew  sync.WaitGroup
-	dead   []*stage // folders of dead writers, to be removed after the lock
+	dead   []*workspace // folders of dead writers, to be removed after the lock
 }
 
 // lock waits for the right to publish.
-func (s *Store) lock(ctx context.Context) (*lock, error) {
-	if s.opt.ReadOnly {
+func (j *journal) lock(ctx context.Context) (*lock, error) {
+	if j.opt.ReadOnly {
 		return nil, ErrReadOnly
 	}
-	limit := time.NewTimer(s.opt.LockWait)
+	limit := time.NewTimer(j.opt.LockWait)
 	defer limit.Stop()
 	select {
-	case s.process.turn <- struct{}{}:
+	case j.process.turn <- struct{}{}:
 	case <-limit.C:
 		return nil, fmt.Errorf("%w by this process", ErrLocked)
 	case <-ctx.Done():
 		return nil, ctx.Err()
 	}
-	l, err := s.lockQueued(ctx, limit.C)
+	l, err := j.lockQueued(ctx, limit.C)
 	if err != nil {
-		<-s.process.turn
+		<-j.process.turn
 		return nil, err
 	}
-	if err := s.recoverAll(ctx, l); err != nil {
+	if err := j.recoverAll(ctx, l); err != nil {
 		l.unlock()
 		return nil, err
 	}
 	return l, nil
 }
 
-func (s *Store) lockQueued(ctx context.Context, limit <-chan time.Time) (*lock, error) {
-	if err := s.tree.MkdirAll(adminDir, 0o777); err != nil {
-		return nil, s.wrap(err)
+func (j *journal) lockQueued(ctx context.Context, limit <-chan time.Time) (*lock, error) {
+	if err := j.tree.MkdirAll(adminDir, 0o777); err != nil {
+		return nil, wrapError(err)
 	}
-	l := &lock{s: s, mode: s.opt.Locking, token: s.opt.Token(), stop: make(chan struct{})}
-	now := s.opt.Now()
+	l := &lock{j: j, mode: j.opt.Locking, token: j.opt.Token(), stop: make(chan struct{})}
+	now := j.opt.Now()
 	host, _ := os.Hostname() // for people only
 	l.record = lockRecord{token: l.token, owner: fmt.Sprintf("%s process %d", host, os.Getpid()), since: now, renewed: now}
 	if l.mode == LockOS {
 		var err error
-		if l.file, err = s.root.OpenFile(lockName, os.O_RDWR|os.O_CREATE, 0o666); err != nil {
-			return nil, s.wrap(err)
+		if l.file, err = j.root.OpenFile(lockName, os.O_RDWR|os.O_CREATE, 0o666); err != nil {
+			return nil, wrapError(err)
 		}
 	}
 	err := l.acquire(ctx, limit)
@@ -218,7 +218,7 @@ func (w *watcher) silent(record []byte) bool {
 
 // try tries once. It returns who holds the store, empty if that is l now.
 func (l *lock) try(watch *watcher) (held string, err error) {
-	if name := l.s.foreignLock(l.mode); name != "" {
+	if name := l.j.foreignLock(l.mode); name != "" {
 		return "by another tool: " + name + " exists", nil
 	}
 	switch l.mode {
@@ -231,16 +231,16 @@ func (l *lock) try(watch *watcher) (held string, err error) {
 }
 
 // foreignLock returns the name of another tool's lock file that is in force.
-func (s *Store) foreignLock(mode Locking) string {
+func (j *journal) foreignLock(mode Locking) string {
 	for _, name := range foreignLocks {
-		if info, err := s.root.Stat(name); err == nil && s.opt.Now().Sub(info.ModTime()) < foreignStale {
+		if info, err := j.root.Stat(name); err == nil && j.opt.Now().Sub(info.ModTime()) < foreignStale {
 			return name
 		}
 	}
 	if mode == LockOS {
 		// A writer that was told to use LockFile. A minute is more than the
 		// silence after which it would be disregarded by its like.
-		if info, err := s.root.Stat(lockFileName); err == nil && s.opt.Now().Sub(info.ModTime()) < 2*silence {
+		if info, err := j.root.Stat(lockFileName); err == nil && j.opt.Now().Sub(info.ModTime()) < 2*silence {
 			return lockFileName
 		}
 	}
@@ -259,11 +259,11 @@ func (l *lock) readRecord() ([]byte, error) {
 func (l *lock) tryOS(watch *watcher) (string, error) {
 	raw, err := l.readRecord()
 	if err != nil {
-		return "", l.s.wrap(err)
+		return "", wrapError(err)
 	}
 	have := parseLockRecord(raw)
 	at := firstByte + int64(have.generation)
-	ok, err := l.s.opt.osLock(l.file, at)
+	ok, err := l.j.opt.osLock(l.file, at)
 	if err != nil {
 		if refusesLocks(err) {
 			return "", fmt.Errorf("%w: %w", ErrNoLocks, err)
@@ -308,18 +308,18 @@ func (l *lock) takeOver(raw []byte, have lockRecord) (string, error) {
 // sign enters the owner into the record.
 func (l *lock) sign() error {
 	_, err := l.file.WriteAt([]byte(l.record.String()), 0)
-	return l.s.wrap(err)
+	return wrapError(err)
 }
 
 func (l *lock) tryFile(watch *watcher) (string, error) {
-	root := l.s.root
+	root := l.j.root
 	f, err := root.OpenFile(lockFileName, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o666)
 	if err == nil {
 		_, err = f.WriteString(l.record.String())
 		return "", errors.Join(err, f.Close())
 	}
 	if !errors.Is(err, fs.ErrExist) {
-		return "", l.s.wrap(err)
+		return "", wrapError(err)
 	}
 	raw, err := root.ReadFile(lockFileName)
 	if err != nil {
@@ -363,12 +363,12 @@ func (l *lock) renewOnce() {
 		return
 	}
 	r := l.record
-	r.renewed = l.s.opt.Now()
+	r.renewed = l.j.opt.Now()
 	if l.mode == LockOS {
 		_, _ = l.file.WriteAt([]byte(r.String()), 0) // silence is what a failure leads to
 		return
 	}
-	f, err := l.s.root.OpenFile(lockFileName, os.O_WRONLY, 0)
+	f, err := l.j.root.OpenFile(lockFileName, os.O_WRONLY, 0)
 	if err != nil {
 		return
 	}
@@ -387,7 +387,7 @@ func (l *lock) check() error {
 		if l.mode == LockOS {
 			raw, err = l.readRecord()
 		} else {
-			raw, err = l.s.root.ReadFile(lockFileName)
+			raw, err = l.j.root.ReadFile(lockFileName)
 		}
 		if err == nil && parseLockRecord(raw).token == l.token {
 			return nil
@@ -407,11 +407,11 @@ func (l *lock) unlock() {
 	case LockFile:
 		if l.check() == nil {
 			// If it stays it is taken over after half a minute.
-			_ = l.s.root.Remove(lockFileName)
+			_ = l.j.root.Remove(lockFileName)
 		}
 	}
-	<-l.s.process.turn
-	for _, st := range l.dead {
-		st.discard()
+	<-l.j.process.turn
+	for _, ws := range l.dead {
+		ws.discard()
 	}
 }

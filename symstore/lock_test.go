@@ -42,7 +42,7 @@ func TestTakeOver(t *testing.T) {
 	p := writeFile(t, filepath.Join(t.TempDir(), "x.dll"), peImage(1, 0x1000, "a"))
 	synctest.Test(t, func(t *testing.T) {
 		began := time.Now()
-		l, err := s.lock(context.Background())
+		l, err := s.journal.lock(context.Background())
 		if err != nil {
 			t.Error(err)
 			return
@@ -53,7 +53,7 @@ func TestTakeOver(t *testing.T) {
 		if l.record.generation != 1 {
 			t.Errorf("generation %d", l.record.generation)
 		}
-		theirs := &lock{s: s, mode: LockOS, token: "theirs", file: other}
+		theirs := &lock{j: s.journal, mode: LockOS, token: "theirs", file: other}
 		if err := theirs.check(); !errors.Is(err, ErrLockLost) {
 			t.Errorf("the old owner: %v", err)
 		}
@@ -84,7 +84,7 @@ func TestRenewed(t *testing.T) {
 			}
 		}()
 		began := time.Now()
-		_, err := s.lock(context.Background())
+		_, err := s.journal.lock(context.Background())
 		if !errors.Is(err, ErrLocked) || time.Since(began) < 2*time.Minute {
 			t.Errorf("%v after %v", err, time.Since(began))
 		}
@@ -97,7 +97,7 @@ func TestRenewal(t *testing.T) {
 		s := create(t, t.TempDir(), One, Options{Locking: mode})
 		name := map[Locking]string{LockOS: lockName, LockFile: lockFileName}[mode]
 		synctest.Test(t, func(t *testing.T) {
-			l, err := s.lock(context.Background())
+			l, err := s.journal.lock(context.Background())
 			if err != nil {
 				t.Error(err)
 				return
@@ -122,11 +122,11 @@ func TestLockFile(t *testing.T) {
 	s := create(t, t.TempDir(), One, Options{Locking: LockFile, LockWait: 5 * time.Second})
 	writeFile(t, filepath.Join(s.Dir(), filepath.FromSlash(lockFileName)), []byte(lockRecord{token: "dead", owner: "crashed"}.String()))
 	synctest.Test(t, func(t *testing.T) {
-		if _, err := s.lock(context.Background()); !errors.Is(err, ErrLocked) {
+		if _, err := s.journal.lock(context.Background()); !errors.Is(err, ErrLocked) {
 			t.Error(err)
 		}
 		s.opt.LockWait = time.Minute
-		l, err := s.lock(context.Background())
+		l, err := s.journal.lock(context.Background())
 		if err != nil {
 			t.Error(err)
 			return

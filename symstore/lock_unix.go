@@ -1,17 +1,30 @@
-//go:build unix && !linux
+//go:build unix
 
 package symstore
 
 import (
 	"errors"
 	"os"
+	"runtime"
 
 	"golang.org/x/sys/unix"
 )
 
-// tryLock locks one byte of a file if no other process has. The lock belongs to
-// the process and goes when it closes any file of that name: the callers open a
-// lock file once in a process (see processLock).
+// lockCommand is the fcntl command. A lock of Linux (F_OFD_SETLK, which other
+// systems do not define) belongs to the open file, so it keeps out other open
+// files of the same process as well. Elsewhere a lock belongs to the process and
+// ends when the process closes any file of that name. The callers therefore open
+// a lock file once in a process; see processLock.
+var lockCommand = func() int {
+	const ofdSetLock = 37
+	if runtime.GOOS == "linux" || runtime.GOOS == "android" {
+		return ofdSetLock
+	}
+	return unix.F_SETLK
+}()
+
+// tryLock locks one byte of a file if nobody else has locked it. The lock ends
+// with the process, too.
 func tryLock(f *os.File, offset int64) (bool, error) {
 	return setLock(f, offset, unix.F_WRLCK)
 }
@@ -23,7 +36,7 @@ func unlock(f *os.File, offset int64) error {
 
 func setLock(f *os.File, offset int64, kind int16) (bool, error) {
 	for {
-		err := unix.FcntlFlock(f.Fd(), unix.F_SETLK, &unix.Flock_t{Type: kind, Start: offset, Len: 1})
+		err := unix.FcntlFlock(f.Fd(), lockCommand, &unix.Flock_t{Type: kind, Start: offset, Len: 1})
 		switch {
 		case err == nil:
 			return true, nil
@@ -36,9 +49,13 @@ func setLock(f *os.File, offset int64, kind int16) (bool, error) {
 	}
 }
 
-// refusesLocks says whether an error means that a file system has no locks.
+// refusesLocks reports whether an error means that a file system has no locks.
 func refusesLocks(err error) bool {
-	for _, e := range []error{unix.ENOLCK, unix.ENOSYS, unix.EOPNOTSUPP, unix.EINVAL, unix.ENOTSUP} {
+	refusals := []error{unix.ENOLCK, unix.ENOSYS, unix.EOPNOTSUPP, unix.EINVAL, unix.ENOTSUP}
+	if lockCommand != unix.F_SETLK {
+		refusals = append(refusals, unix.EBADF)
+	}
+	for _, e := range refusals {
 		if errors.Is(err, e) {
 			return true
 		}

@@ -16,7 +16,7 @@ const shareFrom = 32 << 20
 
 // pack writes a cabinet in the shape of the genuine tool's: one folder, one file,
 // the plain name. The cabinet is read back and compared.
-func (g *staging) pack(ctx context.Context, w *worker, it *item, in source, k *stagedKey) error {
+func (g *stager) pack(ctx context.Context, w *worker, it *item, in source, k *stagedKey) error {
 	f, err := g.create(w, k)
 	if err != nil {
 		return err
@@ -37,11 +37,11 @@ func (g *staging) pack(ctx context.Context, w *worker, it *item, in source, k *s
 	_, sums, err := cab.CreateChecked(ctx, storeFile{f}, []cab.Source{content}, cab.WriteOptions{Method: method, Workers: workers})
 	if err == nil {
 		it.sum, it.summed = sums[0], true
-		return g.finish(w, f, in, k)
+		return g.finishFile(w, f, in, k)
 	}
 	f.Close()
 	if errors.Is(err, cab.ErrTooLarge) {
-		_ = g.st.root.Remove(k.staged) // it may be stored plainly
+		_ = g.ws.root.Remove(k.staged) // it may be stored plainly
 	}
 	return err
 }

@@ -22,7 +22,7 @@ const (
 // publish makes the staged files visible as one transaction.
 func (a *adder) publish(ctx context.Context) (*plan, error) {
 	began := time.Now()
-	l, err := a.s.lock(ctx)
+	l, err := a.s.journal.lock(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -41,11 +41,11 @@ func (a *adder) publish(ctx context.Context) (*plan, error) {
 		if err != nil {
 			return nil, err
 		}
-		p, err := a.plan(ctx, adm, id)
+		p, err := a.makePlan(ctx, adm, id)
 		if err != nil {
 			return nil, err
 		}
-		err = a.st.commit(l, p)
+		err = a.ws.commit(l, p)
 		if errors.Is(err, errTaken) {
 			adm.max = id // a genuine symstore, which locks nothing, was there
 			continue
@@ -62,9 +62,9 @@ func (a *adder) publish(ctx context.Context) (*plan, error) {
 // files and their refs.ptr, then history, server and the number as the last one
 // given. Whoever is interrupted between them leaves files too many, never
 // records of files that readers believe.
-func (a *adder) plan(ctx context.Context, adm *admin, id ID) (*plan, error) {
+func (a *adder) makePlan(ctx context.Context, adm *admin, id ID) (*plan, error) {
 	p := &plan{Version: planVersion, What: whatAdd, ID: id}
-	t := a.s.newTargets(a.st.near)
+	t := a.s.newTargets(a.ws.dirs)
 	var entries []Entry
 	var folders, rest []op
 	whole := map[*group]bool{} // those that have their step
@@ -84,7 +84,7 @@ func (a *adder) plan(ctx context.Context, adm *admin, id ID) (*plan, error) {
 				rest = append(rest, ops...)
 				continue
 			}
-			folders = append(folders, sp.step(at, whole)...)
+			folders = append(folders, sp.ops(at, whole)...)
 		}
 	}
 	line := Transaction{
@@ -103,7 +103,7 @@ func (a *adder) plan(ctx context.Context, adm *admin, id ID) (*plan, error) {
 
 // step publishes what is staged at a spot, with the whole group where the name
 // is new to the store; that is one step for all of them.
-func (sp *spot) step(at place, whole map[*group]bool) []op {
+func (sp *spot) ops(at place, whole map[*group]bool) []op {
 	g := sp.group
 	switch {
 	case g == nil || at.name || g.split:
@@ -117,7 +117,7 @@ func (sp *spot) step(at place, whole map[*group]bool) []op {
 
 // keyOps lists the steps in the folder of one key.
 func (a *adder) keyOps(dir, name string, id ID, it *item, k stagedKey) ([]op, error) {
-	kd, err := a.st.near.readKeyDir(dir, name)
+	kd, err := a.ws.dirs.readKeyDir(dir, name)
 	if err != nil {
 		return nil, err
 	}
@@ -187,7 +187,7 @@ func (a *adder) putOps(kd *keyDir, it *item, k stagedKey, wins bool) (ops []op, 
 func (a *adder) replaces(kd *keyDir, have string, it *item) error {
 	info, err := a.s.root.Lstat(have)
 	if err != nil {
-		return a.s.wrap(err)
+		return wrapError(err)
 	}
 	if !info.Mode().IsRegular() {
 		return errInTheWay(have)
@@ -196,7 +196,7 @@ func (a *adder) replaces(kd *keyDir, have string, it *item) error {
 		return nil
 	}
 	if err := a.hash(it); err != nil {
-		return a.s.wrap(err)
+		return wrapError(err)
 	}
 	same, err := a.s.storedIs(have, kd.name, it.sum)
 	if err != nil || same {

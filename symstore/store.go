@@ -5,14 +5,10 @@ import (
 	"crypto/rand"
 	"encoding/hex"
 	"errors"
-	"fmt"
-	"io"
-	"io/fs"
 	"os"
 	"path"
 	"path/filepath"
 	"strings"
-	"syscall"
 	"time"
 
 	"github.com/symdepot/symdepot/debugid"
@@ -69,11 +65,9 @@ type Options struct {
 // Store is an open store. Its methods may be used by several goroutines, and
 // several Stores, in one process or in many, may be open on one directory.
 type Store struct {
+	disk
 	dir     string // absolute
-	root    *os.Root
-	tree    *durable.Tree
-	opt     Options
-	process *processLock
+	journal *journal
 	names   listings
 	flat    bool
 	opened  Tiers // which may have changed since
@@ -149,7 +143,8 @@ func openDir(dir string, opt Options) (*Store, error) {
 	if opt.Token == nil {
 		opt.Token = randomToken
 	}
-	s := &Store{dir: abs, tree: tree, root: tree.Root(), opt: opt, process: processLockOf(abs)}
+	s := &Store{disk: disk{tree.Root(), tree, &opt}, dir: abs}
+	s.journal = &journal{disk: s.disk, process: processLockOf(abs), restore: s.createAgain, resume: s.resumeConversion}
 	s.names.caseless = isCaseless(s.root)
 	return s, nil
 }
@@ -158,24 +153,6 @@ func randomToken() string {
 	var b [16]byte
 	_, _ = rand.Read(b[:]) // never fails
 	return hex.EncodeToString(b[:])
-}
-
-// touch makes an empty file, or gives it the present time.
-func (s *Store) touch(name string) error {
-	if err := s.step("touch " + name); err != nil {
-		return err
-	}
-	f, err := s.root.OpenFile(name, os.O_WRONLY|os.O_CREATE, 0o666)
-	if err != nil {
-		return s.wrap(err)
-	}
-	if err := f.Close(); err != nil {
-		return s.wrap(err)
-	}
-	now := s.opt.Now()
-	// The time is a hint to clients; a share may not let others set it.
-	_ = s.root.Chtimes(name, now, now)
-	return nil
 }
 
 // Close lets go of the directory.
@@ -199,86 +176,9 @@ func (s *Store) Tiers() Tiers {
 	return One
 }
 
-// exists says whether a file is there.
-func (s *Store) exists(name string) bool {
-	_, err := s.root.Lstat(name)
-	return err == nil
-}
-
-// step tells the tests what comes next.
-func (s *Store) step(what string) error {
-	if s.opt.step == nil {
-		return nil
-	}
-	return s.opt.step(what)
-}
-
-// wrap adds the store's own error to those of the system that mean it.
-func (s *Store) wrap(err error) error { return wrapError(err) }
-
-func wrapError(err error) error {
-	switch {
-	case err == nil:
-		return nil
-	case errors.Is(err, syscall.EROFS), errors.Is(err, fs.ErrPermission):
-		return fmt.Errorf("%w: %w", ErrReadOnly, err)
-	case errors.Is(err, fs.ErrExist), errors.Is(err, syscall.ENOTDIR), errors.Is(err, syscall.EISDIR):
-		return fmt.Errorf("%w: %w", ErrExists, err)
-	}
-	return err
-}
-
 // IsNoSpace says whether an error of this package means a full disk or a
 // used-up quota.
 func IsNoSpace(err error) bool { return durable.IsNoSpace(err) }
-
-func fileEnd(err error) bool { return errors.Is(err, io.EOF) }
-
-// readText reads a small file; nil if it is not there.
-func (s *Store) readText(name string) ([]byte, error) {
-	data, err := readSmall(s.root, name, maxText)
-	return checkText(name, data, err)
-}
-
-func checkText(name string, data []byte, err error) ([]byte, error) {
-	if err != nil {
-		return nil, ignoreAbsent(err)
-	}
-	if len(data) > maxText {
-		return nil, fmt.Errorf("%w: %s is larger than %d bytes", ErrDamaged, name, maxText)
-	}
-	return data, nil
-}
-
-// readSmall reads a file of up to limit bytes, and one byte more of a longer
-// one.
-func readSmall(root *os.Root, name string, limit int) ([]byte, error) {
-	f, err := root.Open(name)
-	if err != nil {
-		return nil, err
-	}
-	defer f.Close()
-	return io.ReadAll(io.LimitReader(f, int64(limit)+1))
-}
-
-// mkdir makes a folder; it is well if it is there.
-func mkdir(root *os.Root, name string) error {
-	err := root.Mkdir(name, 0o777)
-	if errors.Is(err, fs.ErrExist) {
-		return nil
-	}
-	return err
-}
-
-// readNames lists a folder.
-func readNames(root *os.Root, name string) ([]string, error) {
-	d, err := root.Open(name)
-	if err != nil {
-		return nil, err
-	}
-	defer d.Close()
-	return d.Readdirnames(-1)
-}
 
 // Detect says how the files in dir are arranged.
 func Detect(dir string) (Tiers, error) {
@@ -372,34 +272,6 @@ func cutLast(s, sep string) (before, after string, ok bool) {
 		return s, "", false
 	}
 	return s[:i], s[i+len(sep):], true
-}
-
-// subdirs returns the first folders in dir, without those of the store itself.
-// A limit of 0 is none.
-func (s *Store) subdirs(dir string, limit int) ([]string, error) {
-	d, err := s.root.Open(dir)
-	if err != nil {
-		return nil, err
-	}
-	defer d.Close()
-	var list []string
-	for {
-		entries, err := d.ReadDir(1024)
-		for _, e := range entries {
-			if e.IsDir() && !(dir == "." && strings.EqualFold(e.Name(), adminDir)) {
-				list = append(list, e.Name())
-				if len(list) == limit {
-					return list, nil
-				}
-			}
-		}
-		if fileEnd(err) {
-			return list, nil
-		}
-		if err != nil {
-			return list, err
-		}
-	}
 }
 
 // dirOf returns the folder of a key in the given arrangement.

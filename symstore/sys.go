@@ -1,6 +1,8 @@
 package symstore
 
-import "github.com/symdepot/symdepot/internal/durable"
+import (
+	"github.com/symdepot/symdepot/internal/durable"
+)
 
 // retried renames; on Windows again and again while readers hold the target.
 func retried(rename func() error) error { return durable.RetryRename(rename) }

@@ -28,12 +28,12 @@ func (s *Store) Kept(name, key string) ([]Kept, error) {
 	}
 	d, err := s.root.Open(dir)
 	if err != nil {
-		return nil, ignoreAbsent(s.wrap(err))
+		return nil, ignoreAbsent(wrapError(err))
 	}
 	defer d.Close()
 	entries, err := d.ReadDir(-1)
 	if err != nil {
-		return nil, s.wrap(err)
+		return nil, wrapError(err)
 	}
 	var list []Kept
 	for _, e := range entries {
@@ -46,7 +46,7 @@ func (s *Store) Kept(name, key string) ([]Kept, error) {
 			if errors.Is(err, fs.ErrNotExist) {
 				continue // deleted meanwhile
 			}
-			return list, s.wrap(err)
+			return list, wrapError(err)
 		}
 		list = append(list, Kept{Path: path.Join(dir, e.Name()), Info: info, Pointer: leaf == pointerLeaf})
 	}

@@ -30,45 +30,45 @@ const (
 
 // staging copies or compresses files into a writer's folder and makes them
 // durable together.
-type staging struct {
-	st       *stage
+type stager struct {
+	ws       *workspace
 	group    *durable.Group
 	compress Compression
 	buffers  sync.Pool
 	spots    *spots
 }
 
-func newStaging(st *stage, c Compression) *staging {
-	g := &staging{st: st, group: st.s.tree.NewGroup(), compress: c, spots: newSpots(st.s)}
+func newStager(ws *workspace, spots *spots, c Compression) *stager {
+	g := &stager{ws: ws, group: ws.j.tree.NewGroup(), compress: c, spots: spots}
 	g.buffers.New = func() any { return new([copyBuffer]byte) }
 	return g
 }
 
-func (g *staging) abort() { g.group.Abort() }
+func (g *stager) abort() { g.group.Abort() }
 
 // worker is what one of the goroutines that stage files has for itself: also a
 // folder in the writer's, since only one at a time can change a folder.
 type worker struct {
-	near *near
+	dirs *dirCache
 	dir  string
 }
 
-func (g *staging) newWorker(dir string) (*worker, error) {
-	w := &worker{near: &near{root: g.st.s.root}, dir: dir}
+func (g *stager) newWorker(dir string) (*worker, error) {
+	w := &worker{dirs: &dirCache{root: g.ws.j.root}, dir: dir}
 	g.flush(dir)
-	if err := w.near.mkdir(g.st.path(dir)); err != nil {
-		w.near.close()
+	if err := w.dirs.mkdir(g.ws.path(dir)); err != nil {
+		w.dirs.close()
 		return nil, err
 	}
 	return w, nil
 }
 
 // commit makes the staged files durable.
-func (g *staging) commit() error {
-	for _, dir := range []string{journalDir, g.st.dir} {
+func (g *stager) flushAll() error {
+	for _, dir := range []string{journalDir, g.ws.dir} {
 		g.group.SyncDir(dir)
 	}
-	if err := g.st.writeFolders(); err != nil {
+	if err := g.ws.writeFolders(); err != nil {
 		return err
 	}
 	g.flush(foldersLeaf)
@@ -76,23 +76,23 @@ func (g *staging) commit() error {
 }
 
 // flush lets commit flush a file or a folder of the writer's folder.
-func (g *staging) flush(name string) {
+func (g *stager) flush(name string) {
 	if syncsNames {
-		g.group.SyncDir(g.st.path(name)) // flushes the content of a file as well
+		g.group.SyncDir(g.ws.path(name)) // flushes the content of a file as well
 	}
 }
 
 // one brings one file into the folder.
-func (g *staging) one(ctx context.Context, a *adder, w *worker, i int, f File) *item {
+func (g *stager) stageFile(ctx context.Context, a *adder, w *worker, i int, f File) *item {
 	it := &item{file: f}
 	if ctx.Err() != nil {
 		it.err, it.fatal = context.Cause(ctx), true
 		return it
 	}
-	it.err = g.fill(ctx, a, w, i, it)
+	it.err = g.load(ctx, a, w, i, it)
 	var store *storeError
 	if errors.As(it.err, &store) {
-		it.err, it.fatal = g.st.s.wrap(store.err), true
+		it.err, it.fatal = wrapError(store.err), true
 	} else if it.err != nil && ctx.Err() != nil {
 		it.err, it.fatal = context.Cause(ctx), true // it stopped for that
 	}
@@ -103,16 +103,16 @@ func (g *staging) one(ctx context.Context, a *adder, w *worker, i int, f File) *
 }
 
 // drop removes what was staged of a file that is not stored.
-func (g *staging) drop(it *item) {
+func (g *stager) drop(it *item) {
 	for i := range it.keys {
 		k := &it.keys[i]
 		switch {
 		case k.spot != nil:
-			if err := g.st.root.RemoveAll(k.spot.Rel); err != nil {
+			if err := g.ws.root.RemoveAll(k.spot.Rel); err != nil {
 				g.spots.soil(k.spot.group)
 			}
 		case k.staged != "":
-			_ = g.st.root.Remove(k.staged) // the folder is removed as a whole anyway
+			_ = g.ws.root.Remove(k.staged) // the folder is removed as a whole anyway
 		}
 	}
 	it.keys = nil
@@ -131,13 +131,13 @@ func ofStore(err error) error {
 	return &storeError{err}
 }
 
-func (g *staging) fill(ctx context.Context, a *adder, w *worker, i int, it *item) error {
+func (g *stager) load(ctx context.Context, a *adder, w *worker, i int, it *item) error {
 	var err error
 	if a.opt.Pointer && it.file.Keys != nil {
 		if err := g.accept(a, it, it.file.Keys); err != nil {
 			return err
 		}
-		return g.stage(ctx, a, w, it, source{}, i)
+		return g.stageKeys(ctx, a, w, it, source{}, i)
 	}
 	in, packed, err := openInput(it.file)
 	if err != nil {
@@ -163,7 +163,7 @@ func (g *staging) fill(ctx context.Context, a *adder, w *worker, i int, it *item
 	if !a.opt.Pointer {
 		it.bytes = info.Size()
 	}
-	return g.stage(ctx, a, w, it, source{in, info, packed}, i)
+	return g.stageKeys(ctx, a, w, it, source{in, info, packed}, i)
 }
 
 // openInput opens a file. One that an index lists may have been compressed
@@ -184,7 +184,7 @@ func openInput(f File) (in *os.File, packed bool, err error) {
 }
 
 // accept checks the names, applies the filter and notes the keys.
-func (g *staging) accept(a *adder, it *item, keys []Named) error {
+func (g *stager) accept(a *adder, it *item, keys []Named) error {
 	var err error
 	if it.source, err = a.source(it.file); err != nil {
 		return err
@@ -215,7 +215,7 @@ type source struct {
 
 // stage writes what each key shall have, in a folder of its own where the key
 // is new to the store.
-func (g *staging) stage(ctx context.Context, a *adder, w *worker, it *item, in source, i int) error {
+func (g *stager) stageKeys(ctx context.Context, a *adder, w *worker, it *item, in source, i int) error {
 	for n := range it.keys {
 		k := &it.keys[n]
 		own := strconv.Itoa(i) + "." + strconv.Itoa(n)
@@ -224,12 +224,12 @@ func (g *staging) stage(ctx context.Context, a *adder, w *worker, it *item, in s
 				continue // the step that writes it has it
 			}
 			k.staged = "f" + own
-			if err := g.content(ctx, a, w, it, in, k); err != nil {
+			if err := g.stageContent(ctx, a, w, it, in, k); err != nil {
 				return err
 			}
 			continue
 		}
-		if err := g.whole(ctx, a, w, it, in, k); err != nil {
+		if err := g.stageDir(ctx, a, w, it, in, k); err != nil {
 			return err
 		}
 	}
@@ -237,26 +237,26 @@ func (g *staging) stage(ctx context.Context, a *adder, w *worker, it *item, in s
 }
 
 // whole stages the folder of a key.
-func (g *staging) whole(ctx context.Context, a *adder, w *worker, it *item, in source, k *stagedKey) error {
+func (g *stager) stageDir(ctx context.Context, a *adder, w *worker, it *item, in source, k *stagedKey) error {
 	sp := k.spot
 	if sp.group != nil {
-		if err := w.near.mkdir(g.st.path(sp.group.rel)); err != nil {
+		if err := w.dirs.mkdir(g.ws.path(sp.group.rel)); err != nil {
 			return ofStore(err)
 		}
 		g.flush(sp.group.rel)
-		defer w.near.leave(g.st.path(sp.group.rel))
+		defer w.dirs.closeDir(g.ws.path(sp.group.rel))
 	}
-	if err := w.near.mkdir(g.st.path(sp.Rel)); err != nil {
+	if err := w.dirs.mkdir(g.ws.path(sp.Rel)); err != nil {
 		return ofStore(err)
 	}
 	g.flush(sp.Rel)
-	defer w.near.leave(g.st.path(sp.Rel))
+	defer w.dirs.closeDir(g.ws.path(sp.Rel))
 	var err error
 	if a.opt.Pointer {
 		sp.Leaf = pointerLeaf
-		err = g.small(w, path.Join(sp.Rel, sp.Leaf), a.opt.pointerContent(it.source))
+		err = g.writeSmall(w, path.Join(sp.Rel, sp.Leaf), a.opt.pointerContent(it.source))
 	} else {
-		err = g.content(ctx, a, w, it, in, k)
+		err = g.stageContent(ctx, a, w, it, in, k)
 	}
 	if err != nil || a.opt.NoRefs {
 		return err
@@ -264,17 +264,17 @@ func (g *staging) whole(ctx context.Context, a *adder, w *worker, it *item, in s
 	ref := Ref{ID: a.guess, Pointer: a.opt.Pointer, Path: it.source, Type: k.Type, Compressed: k.compressed}
 	line := printRefs([]Ref{ref})
 	sp.Ref = string(line[len(a.guess.String()):])
-	return g.small(w, path.Join(sp.Rel, refsLeaf), line)
+	return g.writeSmall(w, path.Join(sp.Rel, refsLeaf), line)
 }
 
 // small writes a small file.
-func (g *staging) small(w *worker, name string, data []byte) error {
+func (g *stager) writeSmall(w *worker, name string, data []byte) error {
 	g.flush(name)
-	return ofStore(w.near.write(g.st.path(name), data))
+	return ofStore(w.dirs.write(g.ws.path(name), data))
 }
 
 // content writes the content of a key.
-func (g *staging) content(ctx context.Context, a *adder, w *worker, it *item, in source, k *stagedKey) error {
+func (g *stager) stageContent(ctx context.Context, a *adder, w *worker, it *item, in source, k *stagedKey) error {
 	if g.compress == Plain || in.packed {
 		k.compressed = in.packed
 		return g.copy(ctx, w, in, k)
@@ -292,7 +292,7 @@ func (g *staging) content(ctx context.Context, a *adder, w *worker, it *item, in
 }
 
 // create makes the file of a key.
-func (g *staging) create(w *worker, k *stagedKey) (*os.File, error) {
+func (g *stager) create(w *worker, k *stagedKey) (*os.File, error) {
 	if k.spot != nil {
 		k.spot.Leaf = k.spot.name
 		if k.compressed {
@@ -300,18 +300,18 @@ func (g *staging) create(w *worker, k *stagedKey) (*os.File, error) {
 		}
 		k.staged = path.Join(k.spot.Rel, k.spot.Leaf)
 	}
-	if fault := g.st.s.opt.stageFault; fault != nil {
+	if fault := g.ws.j.opt.stageFault; fault != nil {
 		if err := fault(k.Name); err != nil {
 			return nil, ofStore(err)
 		}
 	}
-	f, err := w.near.create(g.st.path(k.staged))
+	f, err := w.dirs.create(g.ws.path(k.staged))
 	return f, ofStore(err)
 }
 
 // finish makes a written file as old as what it was made from, as the genuine
 // tool's copies are, and lets commit flush it.
-func (g *staging) finish(w *worker, f *os.File, in source, k *stagedKey) error {
+func (g *stager) finishFile(w *worker, f *os.File, in source, k *stagedKey) error {
 	var err error
 	if !syncsNames {
 		err = f.Sync()
@@ -321,12 +321,12 @@ func (g *staging) finish(w *worker, f *os.File, in source, k *stagedKey) error {
 	}
 	g.flush(k.staged)
 	// A share that does not let a time be set is no reason to fail.
-	_ = w.near.age(g.st.path(k.staged), in.info.ModTime())
+	_ = w.dirs.chtimes(g.ws.path(k.staged), in.info.ModTime())
 	return nil
 }
 
 // copy writes the plain content.
-func (g *staging) copy(ctx context.Context, w *worker, in source, k *stagedKey) error {
+func (g *stager) copy(ctx context.Context, w *worker, in source, k *stagedKey) error {
 	f, err := g.create(w, k)
 	if err != nil {
 		return err
@@ -335,12 +335,12 @@ func (g *staging) copy(ctx context.Context, w *worker, in source, k *stagedKey) 
 		f.Close()
 		return err
 	}
-	return g.finish(w, f, in, k)
+	return g.finishFile(w, f, in, k)
 }
 
 // copyTo lets the system copy, which may share the blocks. It cannot tell who
 // is to blame if that fails: then it is done by hand.
-func (g *staging) copyTo(ctx context.Context, in source, f *os.File) error {
+func (g *stager) copyTo(ctx context.Context, in source, f *os.File) error {
 	if _, err := in.Seek(0, io.SeekStart); err != nil {
 		return err
 	}
@@ -368,7 +368,7 @@ func (g *staging) copyTo(ctx context.Context, in source, f *os.File) error {
 	}
 }
 
-func (g *staging) copyByHand(ctx context.Context, in source, f *os.File) error {
+func (g *stager) copyByHand(ctx context.Context, in source, f *os.File) error {
 	if err := f.Truncate(0); err != nil {
 		return ofStore(err)
 	}
@@ -381,7 +381,7 @@ func (g *staging) copyByHand(ctx context.Context, in source, f *os.File) error {
 var errChanged = errors.New("the file changed while it was read")
 
 // pump copies all of a file and makes sure that it did not change.
-func (g *staging) pump(ctx context.Context, in source, w io.Writer) error {
+func (g *stager) pump(ctx context.Context, in source, w io.Writer) error {
 	buf := g.buffers.Get().(*[copyBuffer]byte)
 	defer g.buffers.Put(buf)
 	r := &contextReader{ctx, io.NewSectionReader(in, 0, in.info.Size()+1)}

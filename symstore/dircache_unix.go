@@ -12,24 +12,24 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// maxNear is the number of folders that are kept open.
-const maxNear = 200
+// maxOpenDirs is the number of folders that are kept open.
+const maxOpenDirs = 200
 
-// near does small things to many files of a store, one after another. Most of
+// dirCache does small things to many files of a store, one after another. Most of
 // what that costs is finding the way from the root to a name, folder by folder:
-// near keeps the folders open. That is two thirds of the time under the store's
+// dirCache keeps the folders open. That is two thirds of the time under the store's
 // lock. It never follows a link; where there is one, and where anything fails,
 // it leaves the matter to the root. It is used by one goroutine.
-type near struct {
+type dirCache struct {
 	root *os.Root
 	top  *os.File
-	dirs map[string]int // descriptors of open folders
+	open map[string]int // descriptors of open folders
 }
 
-var errNotNear = errors.New("not a plain name")
+var errNotPlain = errors.New("not a plain name")
 
 // dir returns the descriptor of a folder, which stays near's.
-func (n *near) dir(name string) (int, error) {
+func (n *dirCache) dir(name string) (int, error) {
 	if name == "." {
 		if n.top == nil {
 			top, err := n.root.Open(".")
@@ -40,33 +40,33 @@ func (n *near) dir(name string) (int, error) {
 		}
 		return int(n.top.Fd()), nil
 	}
-	if fd, ok := n.dirs[name]; ok {
+	if fd, ok := n.open[name]; ok {
 		return fd, nil
 	}
 	parent, base, err := n.split(name)
 	if err != nil {
 		return -1, err
 	}
-	fd, err := openNear(parent, base, unix.O_RDONLY|unix.O_DIRECTORY)
+	fd, err := openAt(parent, base, unix.O_RDONLY|unix.O_DIRECTORY)
 	if err != nil {
 		return -1, err
 	}
-	if n.dirs == nil {
-		n.dirs = map[string]int{}
+	if n.open == nil {
+		n.open = map[string]int{}
 	}
-	n.dirs[name] = fd
+	n.open[name] = fd
 	return fd, nil
 }
 
-func (n *near) split(name string) (parent int, base string, err error) {
+func (n *dirCache) split(name string) (parent int, base string, err error) {
 	if base = path.Base(name); base == "." || base == ".." || base == "/" || path.IsAbs(name) {
-		return -1, "", errNotNear
+		return -1, "", errNotPlain
 	}
 	parent, err = n.dir(path.Dir(name))
 	return parent, base, err
 }
 
-func openNear(parent int, base string, flags int) (int, error) {
+func openAt(parent int, base string, flags int) (int, error) {
 	for {
 		fd, err := unix.Openat(parent, base, flags|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0o666)
 		if err != unix.EINTR {
@@ -77,27 +77,27 @@ func openNear(parent int, base string, flags int) (int, error) {
 
 // leadsOn says whether an error may come from a link, which the root follows.
 func leadsOn(err error) bool {
-	return err == errNotNear || err == unix.ELOOP || err == unix.ENOTDIR || err == unix.EMLINK
+	return err == errNotPlain || err == unix.ELOOP || err == unix.ENOTDIR || err == unix.EMLINK
 }
 
 // room makes sure that the next few folders can be opened without others being
 // closed.
-func (n *near) room() {
-	if len(n.dirs) > maxNear {
-		n.forget()
+func (n *dirCache) makeRoom() {
+	if len(n.open) > maxOpenDirs {
+		n.closeAll()
 	}
 }
 
 // forget closes the folders, of which one may have gone.
-func (n *near) forget() {
-	for _, fd := range n.dirs {
+func (n *dirCache) closeAll() {
+	for _, fd := range n.open {
 		_ = unix.Close(fd) // opened for reading
 	}
-	clear(n.dirs)
+	clear(n.open)
 }
 
-func (n *near) close() {
-	n.forget()
+func (n *dirCache) close() {
+	n.closeAll()
 	if n.top != nil {
 		n.top.Close()
 		n.top = nil
@@ -105,8 +105,8 @@ func (n *near) close() {
 }
 
 // both calls do with the places of two names.
-func (n *near) both(from, to string, do func(int, string, int, string) error) error {
-	n.room()
+func (n *dirCache) inBoth(from, to string, do func(int, string, int, string) error) error {
+	n.makeRoom()
 	a, x, err := n.split(from)
 	if err != nil {
 		return err
@@ -119,27 +119,27 @@ func (n *near) both(from, to string, do func(int, string, int, string) error) er
 }
 
 // rename is that of os.Root.
-func (n *near) rename(from, to string) error {
-	if n.both(from, to, unix.Renameat) == nil {
+func (n *dirCache) rename(from, to string) error {
+	if n.inBoth(from, to, unix.Renameat) == nil {
 		return nil
 	}
-	n.forget()
+	n.closeAll()
 	return n.root.Rename(from, to)
 }
 
 // link is that of os.Root.
-func (n *near) link(from, to string) error {
-	err := n.both(from, to, func(a int, x string, b int, y string) error { return unix.Linkat(a, x, b, y, 0) })
+func (n *dirCache) link(from, to string) error {
+	err := n.inBoth(from, to, func(a int, x string, b int, y string) error { return unix.Linkat(a, x, b, y, 0) })
 	if err == nil {
 		return nil
 	}
-	n.forget()
+	n.closeAll()
 	return n.root.Link(from, to)
 }
 
 // exists says whether a name is there.
-func (n *near) exists(name string) bool {
-	n.room()
+func (n *dirCache) exists(name string) bool {
+	n.makeRoom()
 	parent, base, err := n.split(name)
 	if err == nil {
 		var st unix.Stat_t
@@ -153,8 +153,8 @@ func (n *near) exists(name string) bool {
 }
 
 // names lists a folder.
-func (n *near) names(name string) ([]string, error) {
-	n.room()
+func (n *dirCache) names(name string) ([]string, error) {
+	n.makeRoom()
 	fd, err := n.dir(name)
 	if err == nil {
 		_, err = unix.Seek(fd, 0, 0)
@@ -173,19 +173,19 @@ func (n *near) names(name string) ([]string, error) {
 	if err == unix.ENOENT {
 		return nil, &fs.PathError{Op: "open", Path: name, Err: err}
 	}
-	n.forget()
+	n.closeAll()
 	return readNames(n.root, name)
 }
 
 // read reads an ordinary file of up to limit bytes, and one byte more of a
 // longer one.
-func (n *near) read(name string, limit int) ([]byte, error) {
-	n.room()
+func (n *dirCache) read(name string, limit int) ([]byte, error) {
+	n.makeRoom()
 	parent, base, err := n.split(name)
 	if err != nil {
 		return readSmall(n.root, name, limit)
 	}
-	fd, err := openNear(parent, base, unix.O_RDONLY|unix.O_NONBLOCK)
+	fd, err := openAt(parent, base, unix.O_RDONLY|unix.O_NONBLOCK)
 	if err == unix.ENOENT {
 		return nil, &fs.PathError{Op: "open", Path: name, Err: err}
 	}
@@ -213,8 +213,8 @@ func (n *near) read(name string, limit int) ([]byte, error) {
 }
 
 // mkdir makes a folder; it is well if it is there.
-func (n *near) mkdir(name string) error {
-	n.room()
+func (n *dirCache) mkdir(name string) error {
+	n.makeRoom()
 	parent, base, err := n.split(name)
 	if err == nil {
 		err = unix.Mkdirat(parent, base, 0o777)
@@ -229,12 +229,12 @@ func (n *near) mkdir(name string) error {
 }
 
 // create makes a file that is not there.
-func (n *near) create(name string) (*os.File, error) {
-	n.room()
+func (n *dirCache) create(name string) (*os.File, error) {
+	n.makeRoom()
 	parent, base, err := n.split(name)
 	if err == nil {
 		var fd int
-		if fd, err = openNear(parent, base, unix.O_RDWR|unix.O_CREAT|unix.O_EXCL); err == nil {
+		if fd, err = openAt(parent, base, unix.O_RDWR|unix.O_CREAT|unix.O_EXCL); err == nil {
 			return os.NewFile(uintptr(fd), name), nil
 		}
 	}
@@ -245,8 +245,8 @@ func (n *near) create(name string) (*os.File, error) {
 }
 
 // age sets the time of a file.
-func (n *near) age(name string, t time.Time) error {
-	n.room()
+func (n *dirCache) chtimes(name string, t time.Time) error {
+	n.makeRoom()
 	parent, base, err := n.split(name)
 	if err != nil {
 		return n.root.Chtimes(name, t, t)
@@ -256,29 +256,29 @@ func (n *near) age(name string, t time.Time) error {
 }
 
 // leave closes a folder to which there is no more to do.
-func (n *near) leave(name string) {
-	if fd, ok := n.dirs[name]; ok {
+func (n *dirCache) closeDir(name string) {
+	if fd, ok := n.open[name]; ok {
 		_ = unix.Close(fd) // opened for reading
-		delete(n.dirs, name)
+		delete(n.open, name)
 	}
 }
 
 // write makes a small file, which is flushed later, in place of what is there.
-func (n *near) write(name string, data []byte) error {
+func (n *dirCache) write(name string, data []byte) error {
 	return n.writeAt(name, data, os.O_WRONLY|os.O_CREATE|os.O_TRUNC)
 }
 
 // patch overwrites the first bytes of a file.
-func (n *near) patch(name string, data []byte) error {
+func (n *dirCache) patch(name string, data []byte) error {
 	return n.writeAt(name, data, os.O_WRONLY)
 }
 
-func (n *near) writeAt(name string, data []byte, flags int) error {
-	n.room()
+func (n *dirCache) writeAt(name string, data []byte, flags int) error {
+	n.makeRoom()
 	parent, base, err := n.split(name)
 	if err == nil {
 		var fd int
-		if fd, err = openNear(parent, base, flags); err == nil {
+		if fd, err = openAt(parent, base, flags); err == nil {
 			return writeClose(fd, name, data)
 		}
 	}

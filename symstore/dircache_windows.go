@@ -1,0 +1,63 @@
+package symstore
+
+import (
+	"errors"
+	"os"
+	"time"
+)
+
+// dirCache does small things to many files of a store: see near_unix.go. Here it
+// leaves all to the root.
+type dirCache struct{ root *os.Root }
+
+func (n *dirCache) close() {}
+
+func (n *dirCache) rename(from, to string) error { return n.root.Rename(from, to) }
+
+func (n *dirCache) link(from, to string) error { return n.root.Link(from, to) }
+
+func (n *dirCache) exists(name string) bool {
+	_, err := n.root.Lstat(name)
+	return err == nil
+}
+
+func (n *dirCache) names(name string) ([]string, error) { return readNames(n.root, name) }
+
+func (n *dirCache) read(name string, limit int) ([]byte, error) {
+	return readSmall(n.root, name, limit)
+}
+
+func (n *dirCache) mkdir(name string) error { return mkdir(n.root, name) }
+
+func (n *dirCache) create(name string) (*os.File, error) {
+	return n.root.OpenFile(name, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o666)
+}
+
+func (n *dirCache) chtimes(name string, t time.Time) error { return n.root.Chtimes(name, t, t) }
+
+func (n *dirCache) closeDir(string) {}
+
+// write flushes at once: here that takes a file open for writing.
+func (n *dirCache) write(name string, data []byte) error {
+	f, err := n.root.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o666)
+	if err != nil {
+		return err
+	}
+	_, err = f.Write(data)
+	if err == nil {
+		err = f.Sync()
+	}
+	return errors.Join(err, f.Close())
+}
+
+func (n *dirCache) patch(name string, data []byte) error {
+	f, err := n.root.OpenFile(name, os.O_WRONLY, 0)
+	if err != nil {
+		return err
+	}
+	_, err = f.WriteAt(data, 0)
+	if err == nil {
+		err = f.Sync()
+	}
+	return errors.Join(err, f.Close())
+}
