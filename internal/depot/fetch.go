@@ -9,7 +9,6 @@ import (
 	"github.com/symdepot/symdepot/internal/blob"
 	"github.com/symdepot/symdepot/internal/fetch"
 	"github.com/symdepot/symdepot/internal/index"
-	"github.com/symdepot/symdepot/internal/upstream"
 	"github.com/symdepot/symdepot/layout"
 	"github.com/symdepot/symdepot/symfile"
 )
@@ -22,7 +21,7 @@ type (
 	// Lifetimes say for how long it is remembered why an upstream gave no file.
 	Lifetimes = fetch.Lifetimes
 	// UpstreamStatus are the counters of an upstream.
-	UpstreamStatus = upstream.Status
+	UpstreamStatus = fetch.Status
 	// MissFilter says which misses to forget.
 	MissFilter = index.MissFilter
 )
@@ -225,7 +224,7 @@ func (k keeper) Misses(ctx context.Context, key string) (map[string]fetch.Miss, 
 	known := map[string]fetch.Miss{}
 	rows, err := k.db.Misses(ctx, key)
 	for _, m := range rows {
-		known[m.Source] = fetch.Miss{Class: upstream.Class(m.Class), Until: m.Until, Since: m.Since, Detail: m.Detail}
+		known[m.Source] = fetch.Miss{Class: fetch.Class(m.Class), Until: m.Until, Since: m.Since, Detail: m.Detail}
 	}
 	return known, err
 }

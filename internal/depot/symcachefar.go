@@ -13,7 +13,6 @@ import (
 	"github.com/symdepot/symdepot/internal/blob"
 	"github.com/symdepot/symdepot/internal/fetch"
 	"github.com/symdepot/symdepot/internal/index"
-	"github.com/symdepot/symdepot/internal/upstream"
 	"github.com/symdepot/symdepot/layout"
 	"github.com/symdepot/symdepot/objfile"
 	"github.com/symdepot/symdepot/symcache"
@@ -163,13 +162,13 @@ func (d *Depot) runFar(ctx context.Context, f *farTransfer, name string) {
 		d.log.Error("a SymCache file of an upstream cannot be kept", "file", f.key.Path(f.version), "error", err)
 	}
 	if done {
-		s.got.Set(name, farGot{got, d.now().Add(max(d.fetch.Lifetimes().Of(upstream.ClassAbsent), time.Minute))})
+		s.got.Set(name, farGot{got, d.now().Add(max(d.fetch.Lifetimes().Of(fetch.ClassAbsent), time.Minute))})
 	}
 }
 
 // fetchFar asks one server until it has an answer, and keeps a file that it gives.
 func (d *Depot) fetchFar(ctx context.Context, u Upstream, f *farTransfer) (symcache.Version, error) {
-	ask := upstream.Ask{
+	ask := fetch.Ask{
 		Request: layout.Request{
 			Form: layout.FormSymCache, Layout: layout.SymCacheTree, Name: f.key.Name, Version: f.version.Segment(), SymCache: symcache.Request{Version: f.version, Key: f.key},
 			Lookups: []symfile.Lookup{{Name: symfile.Fold(f.key.Name), ID: symfile.Fold(f.key.ID.Breakpad()), Role: symfile.SymCacheFile}},
@@ -181,12 +180,12 @@ func (d *Depot) fetchFar(ctx context.Context, u Upstream, f *farTransfer) (symca
 		if err == nil {
 			return v, nil
 		}
-		fail, ok := errors.AsType[*upstream.Failure](err)
-		if !ok || fail.Class != upstream.ClassAbsent || fail.Retry.IsZero() {
+		fail, ok := errors.AsType[*fetch.Failure](err)
+		if !ok || fail.Class != fetch.ClassAbsent || fail.Retry.IsZero() {
 			return symcache.Version{}, err
 		}
 		if time.Now().After(end) || f.wanted() > farUnasked {
-			return symcache.Version{}, &upstream.Failure{Source: u.Source.Name(), Class: upstream.ClassTimeout, Err: errors.New("it is still making the file")}
+			return symcache.Version{}, &fetch.Failure{Source: u.Source.Name(), Class: fetch.ClassTimeout, Err: errors.New("it is still making the file")}
 		}
 		if !pause(ctx, nil, min(max(time.Until(fail.Retry), 0), farPause)) {
 			return symcache.Version{}, ctx.Err()
@@ -195,9 +194,9 @@ func (d *Depot) fetchFar(ctx context.Context, u Upstream, f *farTransfer) (symca
 }
 
 // takeFar asks a server once, and keeps the file that it gives.
-func (d *Depot) takeFar(ctx context.Context, u Upstream, f *farTransfer, ask upstream.Ask) (symcache.Version, error) {
+func (d *Depot) takeFar(ctx context.Context, u Upstream, f *farTransfer, ask fetch.Ask) (symcache.Version, error) {
 	var none, v symcache.Version
-	sp, reply, err := d.fetch.Receive(ctx, u, ask, func(r *upstream.Reply) (err error) {
+	sp, reply, err := d.fetch.Receive(ctx, u, ask, func(r *fetch.Reply) (err error) {
 		v, err = symcache.ParseContentType(r.Header.Get("Content-Type"), f.version)
 		return err
 	}, symcache.CheckContent)

@@ -17,7 +17,6 @@ import (
 	"github.com/symdepot/symdepot/internal/fetch"
 	"github.com/symdepot/symdepot/internal/index"
 	"github.com/symdepot/symdepot/internal/transcode"
-	"github.com/symdepot/symdepot/internal/upstream"
 	"github.com/symdepot/symdepot/layout"
 	"github.com/symdepot/symdepot/objfile"
 	"github.com/symdepot/symdepot/symcache"
@@ -347,13 +346,13 @@ func (d *Depot) whyNoPDB(ctx context.Context, q Question, err error) WorkFailure
 	f := WorkFailure{Class: ClassAbsent, Detail: "no source has the PDB: " + err.Error()}
 	for _, c := range d.fetch.Reasons(ctx, q.download(), err) {
 		switch c {
-		case upstream.ClassTimeout, upstream.ClassBroken, upstream.ClassBusy:
+		case fetch.ClassTimeout, fetch.ClassBroken, fetch.ClassBusy:
 			f.Class, f.Detail = ClassTransient, "a source of the PDB cannot answer now: "+err.Error()
-		case upstream.ClassForbidden:
+		case fetch.ClassForbidden:
 			if f.Class == ClassAbsent {
 				f.Class, f.Detail = ClassForbidden, "a source does not let us have the PDB: "+err.Error()
 			}
-		case upstream.ClassTooLarge:
+		case fetch.ClassTooLarge:
 			if f.Class == ClassAbsent {
 				f.Class, f.Detail = string(transcode.ClassBadSource), "the PDB is larger than what is fetched: "+err.Error()
 			}

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"time"
 
-	"github.com/symdepot/symdepot/internal/upstream"
 	"github.com/symdepot/symdepot/layout"
 )
 
@@ -13,7 +12,7 @@ import (
 type answer struct {
 	from   Upstream
 	asked  time.Time
-	reply  *upstream.Reply
+	reply  *Reply
 	cancel context.CancelCauseFunc // ends the body
 	err    error
 }
@@ -81,16 +80,16 @@ func drain(answers <-chan answer, n int) {
 }
 
 // askOf is what an upstream is asked for a download.
-func (f *Fetcher) askOf(d *download, rest *upstream.Resume) upstream.Ask {
+func (f *Fetcher) askOf(d *download, rest *Resume) Ask {
 	limit := f.limits.MaxBytes
 	if d.q.Request.Form == layout.FormSource {
 		limit = min(limit, mostSource)
 	}
-	return upstream.Ask{Request: d.q.Request, Checksum: d.q.Checksum, Via: d.q.Via, Resume: rest, Limit: limit}
+	return Ask{Request: d.q.Request, Checksum: d.q.Checksum, Via: d.q.Via, Resume: rest, Limit: limit}
 }
 
 // askOne asks one upstream and gives it a limited time until its first bytes.
-func (f *Fetcher) askOne(ctx context.Context, cancel context.CancelCauseFunc, u Upstream, ask upstream.Ask) answer {
+func (f *Fetcher) askOne(ctx context.Context, cancel context.CancelCauseFunc, u Upstream, ask Ask) answer {
 	a := answer{from: u, asked: time.Now(), cancel: cancel}
 	late := time.AfterFunc(f.limits.FirstByte, func() { cancel(errSlow) })
 	ask.Queued = func(waits bool) {
@@ -106,8 +105,8 @@ func (f *Fetcher) askOne(ctx context.Context, cancel context.CancelCauseFunc, u 
 		_ = a.reply.Body.Close()
 		a.reply, a.err = nil, errSlow
 	}
-	if a.err != nil && errors.Is(context.Cause(ctx), errSlow) && upstream.ClassOf(a.err) != upstream.ClassBusy {
-		a.err = &upstream.Failure{Source: u.Source.Name(), Class: upstream.ClassTimeout, Err: errSlow}
+	if a.err != nil && errors.Is(context.Cause(ctx), errSlow) && ClassOf(a.err) != ClassBusy {
+		a.err = &Failure{Source: u.Source.Name(), Class: ClassTimeout, Err: errSlow}
 	}
 	return a
 }

@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/symdepot/symdepot/internal/blob"
-	"github.com/symdepot/symdepot/internal/upstream"
 	"github.com/symdepot/symdepot/layout"
 	"github.com/symdepot/symdepot/objfile"
 	"github.com/symdepot/symdepot/symfile"
@@ -256,7 +255,7 @@ func (f *Fetcher) receive(ctx context.Context, d *download, a answer) (result, e
 
 // blame tells an upstream that it sent a file that is not the one asked for.
 func (f *Fetcher) blame(a answer, err error) error {
-	fail := &upstream.Failure{Source: a.from.Source.Name(), Class: upstream.ClassBroken, Err: err}
+	fail := &Failure{Source: a.from.Source.Name(), Class: ClassBroken, Err: err}
 	if blame := a.from.Source.Traits().Blame; blame != nil {
 		blame(fail)
 	}

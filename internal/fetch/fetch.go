@@ -18,7 +18,6 @@ import (
 	"time"
 
 	"github.com/symdepot/symdepot/internal/blob"
-	"github.com/symdepot/symdepot/internal/upstream"
 	"github.com/symdepot/symdepot/layout"
 	"github.com/symdepot/symdepot/objfile"
 	"github.com/symdepot/symdepot/symfile"
@@ -63,7 +62,7 @@ type Object struct {
 
 // Upstream is a source that files are downloaded from, to be kept.
 type Upstream struct {
-	Source upstream.Source
+	Source Source
 	// Rank orders the upstreams: those of one rank are asked at once, the next
 	// rank when all have answered or a short while has passed.
 	Rank int
@@ -183,8 +182,8 @@ func (f *Fetcher) Enabled() bool { return len(f.upstreams) > 0 }
 func (f *Fetcher) Lifetimes() Lifetimes { return f.misses.lives }
 
 // Statuses returns the counters of the upstreams that have some, and of more.
-func (f *Fetcher) Statuses(more ...Upstream) []upstream.Status {
-	var list []upstream.Status
+func (f *Fetcher) Statuses(more ...Upstream) []Status {
+	var list []Status
 	for _, u := range slices.Concat(f.upstreams, more) {
 		if status := u.Source.Traits().Status; status != nil {
 			list = append(list, status())
@@ -239,13 +238,13 @@ func (f *Fetcher) ForgetMemory() { f.misses.keys.InvalidateAll() }
 
 // Reasons returns the classes of the failures that an error of Open stands for,
 // and of those that are remembered of the question.
-func (f *Fetcher) Reasons(ctx context.Context, q Question, err error) (classes []upstream.Class) {
+func (f *Fetcher) Reasons(ctx context.Context, q Question, err error) (classes []Class) {
 	if n, ok := errors.AsType[*notFoundError](err); ok {
 		for _, w := range n.why {
-			classes = append(classes, upstream.ClassOf(w))
+			classes = append(classes, ClassOf(w))
 		}
 	} else if IsFailure(err) {
-		classes = append(classes, upstream.ClassOf(err))
+		classes = append(classes, ClassOf(err))
 	}
 	if known, err := f.depot.Misses(ctx, missKey(q.Request)); err == nil {
 		now := f.now()
@@ -274,7 +273,7 @@ var (
 
 // IsFailure reports whether an error is the fault of an upstream, not ours.
 func IsFailure(err error) bool {
-	_, ok := errors.AsType[*upstream.Failure](err)
+	_, ok := errors.AsType[*Failure](err)
 	return ok
 }
 

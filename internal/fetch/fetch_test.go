@@ -13,7 +13,6 @@ import (
 	"time"
 
 	"github.com/symdepot/symdepot/internal/blob"
-	"github.com/symdepot/symdepot/internal/upstream"
 	"github.com/symdepot/symdepot/layout"
 )
 
@@ -21,13 +20,13 @@ import (
 type source struct {
 	name  string
 	asked atomic.Int32
-	fetch func(context.Context, upstream.Ask) (*upstream.Reply, error)
+	fetch func(context.Context, Ask) (*Reply, error)
 }
 
-func (s *source) Name() string            { return s.name }
-func (s *source) Traits() upstream.Traits { return upstream.Traits{} }
-func (s *source) Close() error            { return nil }
-func (s *source) Fetch(ctx context.Context, ask upstream.Ask) (*upstream.Reply, error) {
+func (s *source) Name() string   { return s.name }
+func (s *source) Traits() Traits { return Traits{} }
+func (s *source) Close() error   { return nil }
+func (s *source) Fetch(ctx context.Context, ask Ask) (*Reply, error) {
 	s.asked.Add(1)
 	return s.fetch(ctx, ask)
 }
@@ -113,8 +112,8 @@ func symFile(size int) string {
 func TestStages(t *testing.T) {
 	t.Parallel()
 	body := symFile(300_000)
-	s := &source{name: "s", fetch: func(context.Context, upstream.Ask) (*upstream.Reply, error) {
-		return &upstream.Reply{Body: io.NopCloser(strings.NewReader(body)), Size: int64(len(body)), Name: "app.sym"}, nil
+	s := &source{name: "s", fetch: func(context.Context, Ask) (*Reply, error) {
+		return &Reply{Body: io.NopCloser(strings.NewReader(body)), Size: int64(len(body)), Name: "app.sym"}, nil
 	}}
 	f, m := newFetcher(t, s)
 	var all sync.WaitGroup
@@ -142,12 +141,12 @@ func TestStages(t *testing.T) {
 // TestFailureClasses: each class of failure is remembered for its own time.
 func TestFailureClasses(t *testing.T) {
 	t.Parallel()
-	for class, want := range map[upstream.Class]time.Duration{
-		upstream.ClassAbsent: time.Hour, upstream.ClassForbidden: 24 * time.Hour, upstream.ClassTimeout: time.Minute,
-		upstream.ClassBroken: 10 * time.Minute, upstream.ClassTooLarge: 24 * time.Hour,
+	for class, want := range map[Class]time.Duration{
+		ClassAbsent: time.Hour, ClassForbidden: 24 * time.Hour, ClassTimeout: time.Minute,
+		ClassBroken: 10 * time.Minute, ClassTooLarge: 24 * time.Hour,
 	} {
-		s := &source{name: "s", fetch: func(context.Context, upstream.Ask) (*upstream.Reply, error) {
-			return nil, &upstream.Failure{Source: "s", Class: class}
+		s := &source{name: "s", fetch: func(context.Context, Ask) (*Reply, error) {
+			return nil, &Failure{Source: "s", Class: class}
 		}}
 		f, m := newFetcher(t, s)
 		q := question(t, symPath)

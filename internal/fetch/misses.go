@@ -7,8 +7,6 @@ import (
 	"time"
 
 	"github.com/maypok86/otter/v2"
-
-	"github.com/symdepot/symdepot/internal/upstream"
 )
 
 // Lifetimes say for how long it is remembered why an upstream gave no file. Zero
@@ -23,17 +21,17 @@ type Lifetimes struct {
 
 // Of returns the lifetime of a class of failures; zero for those that are not
 // remembered.
-func (l Lifetimes) Of(c upstream.Class) time.Duration {
+func (l Lifetimes) Of(c Class) time.Duration {
 	switch c {
-	case upstream.ClassAbsent:
+	case ClassAbsent:
 		return cmp.Or(l.Absent, time.Hour)
-	case upstream.ClassForbidden:
+	case ClassForbidden:
 		return cmp.Or(l.Forbidden, 24*time.Hour)
-	case upstream.ClassTimeout:
+	case ClassTimeout:
 		return cmp.Or(l.Timeout, time.Minute)
-	case upstream.ClassBroken:
+	case ClassBroken:
 		return cmp.Or(l.Broken, 10*time.Minute)
-	case upstream.ClassTooLarge:
+	case ClassTooLarge:
 		return cmp.Or(l.TooLarge, 24*time.Hour)
 	}
 	return 0
@@ -41,7 +39,7 @@ func (l Lifetimes) Of(c upstream.Class) time.Duration {
 
 // Miss is what is remembered of one upstream and one key.
 type Miss struct {
-	Class  upstream.Class
+	Class  Class
 	Until  time.Time
 	Since  time.Time
 	Detail string
@@ -49,7 +47,7 @@ type Miss struct {
 
 // persists reports whether a miss outlives the process.
 func (m Miss) persists(now time.Time) bool {
-	return m.Class != upstream.ClassSkipped && m.Class != upstream.ClassBusy && m.Until.After(now)
+	return m.Class != ClassSkipped && m.Class != ClassBusy && m.Until.After(now)
 }
 
 func countPersistent(known map[string]Miss, now time.Time) (n int) {
@@ -175,9 +173,9 @@ func (n *negative) forget(ctx context.Context, key, slot, name string) error {
 // missOf turns an upstream's error into what is remembered of it; false if
 // nothing is.
 func (n *negative) missOf(err error) (Miss, bool) {
-	now, class := n.now(), upstream.ClassOf(err)
+	now, class := n.now(), ClassOf(err)
 	m := Miss{Class: class, Since: now, Detail: err.Error()}
-	if fail, ok := errors.AsType[*upstream.Failure](err); ok && !fail.Retry.IsZero() {
+	if fail, ok := errors.AsType[*Failure](err); ok && !fail.Retry.IsZero() {
 		m.Until = fail.Retry
 		if most := now.Add(longestMiss); m.Until.After(most) {
 			m.Until = most
@@ -185,10 +183,10 @@ func (n *negative) missOf(err error) (Miss, bool) {
 		return m, m.Until.After(now)
 	}
 	switch class {
-	case upstream.ClassSkipped:
+	case ClassSkipped:
 		m.Until = now.Add(skippedLife)
 		return m, true
-	case upstream.ClassBusy:
+	case ClassBusy:
 		m.Until = now.Add(retrySoon)
 		return m, true
 	}

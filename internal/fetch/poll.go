@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"github.com/symdepot/symdepot/internal/blob"
-	"github.com/symdepot/symdepot/internal/upstream"
 )
 
 // What follows is for downloads of other kinds than symbol files, such as those
@@ -48,11 +47,11 @@ func (f *Fetcher) AskEach(ctx context.Context, key string, list []Upstream, ask 
 // Receive asks an upstream for a file and copies it to a spool, within the limits
 // of all downloads. head refuses a file by its first bytes. The caller keeps or
 // aborts the spool, and closes it.
-func (f *Fetcher) Receive(ctx context.Context, u Upstream, ask upstream.Ask, check func(*upstream.Reply) error, head func([]byte) error) (*blob.Spool, *upstream.Reply, error) {
+func (f *Fetcher) Receive(ctx context.Context, u Upstream, ask Ask, check func(*Reply) error, head func([]byte) error) (*blob.Spool, *Reply, error) {
 	leave, err := f.Enter(ctx)
 	if err != nil {
 		if ctx.Err() == nil {
-			err = &upstream.Failure{Source: u.Source.Name(), Class: upstream.ClassBusy, Err: errManyDownloads}
+			err = &Failure{Source: u.Source.Name(), Class: ClassBusy, Err: errManyDownloads}
 		}
 		return nil, nil, err
 	}

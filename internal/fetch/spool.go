@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/symdepot/symdepot/internal/blob"
-	"github.com/symdepot/symdepot/internal/upstream"
 	"github.com/symdepot/symdepot/objfile"
 )
 
@@ -23,7 +22,7 @@ const (
 type transfer struct {
 	f         *Fetcher
 	from      Upstream
-	ask       upstream.Ask
+	ask       Ask
 	spool     *blob.Spool
 	grew      func(written int64)               // called when there is more to read
 	announced func() bool                       // clients have been given the file
@@ -31,19 +30,19 @@ type transfer struct {
 }
 
 // failure makes an error the upstream's fault.
-func (t *transfer) failure(class upstream.Class, err error) error {
-	return &upstream.Failure{Source: t.from.Source.Name(), Class: class, Err: err}
+func (t *transfer) failure(class Class, err error) error {
+	return &Failure{Source: t.from.Source.Name(), Class: class, Err: err}
 }
 
 // copy copies the whole body, and resumes a transfer that broke off if the
-// upstream can do that. An error that is no *upstream.Failure is ours.
+// upstream can do that. An error that is no *Failure is ours.
 func (t *transfer) copy(ctx context.Context, a answer) error {
 	size := a.reply.Size
 	for try := 0; ; try++ {
 		err := t.copyBody(a)
 		switch {
 		case err == nil && size >= 0 && t.spool.Size() != size:
-			return t.failure(upstream.ClassBroken, errLength)
+			return t.failure(ClassBroken, errLength)
 		case err == nil:
 			return nil
 		case ctx.Err() != nil:
@@ -51,13 +50,13 @@ func (t *transfer) copy(ctx context.Context, a answer) error {
 		case errors.Is(err, errDisk):
 			return err
 		case !IsFailure(err):
-			err = t.failure(upstream.ClassBroken, err)
+			err = t.failure(ClassBroken, err)
 		}
-		if errors.Is(err, errSlow) || a.reply.Tag == "" || try == resumes || upstream.ClassOf(err) == upstream.ClassTooLarge || errors.Is(err, objfile.ErrNotSymbolFile) {
+		if errors.Is(err, errSlow) || a.reply.Tag == "" || try == resumes || ClassOf(err) == ClassTooLarge || errors.Is(err, objfile.ErrNotSymbolFile) {
 			return err
 		}
 		rest := t.ask
-		rest.Resume = &upstream.Resume{Path: a.reply.Path, Tag: a.reply.Tag, Offset: t.spool.Size()}
+		rest.Resume = &Resume{Path: a.reply.Path, Tag: a.reply.Tag, Offset: t.spool.Size()}
 		rctx, cancel := context.WithCancelCause(ctx)
 		defer cancel(context.Canceled)
 		b := t.f.askOne(rctx, cancel, t.from, rest)
@@ -96,7 +95,7 @@ func (t *transfer) copyBody(a answer) error {
 		n, err := body.Read(buf[:])
 		if n > 0 {
 			if sp.Size()+int64(n) > t.ask.Limit {
-				return t.failure(upstream.ClassTooLarge, errTooLarge)
+				return t.failure(ClassTooLarge, errTooLarge)
 			}
 			if _, err := sp.Write(buf[:n]); err != nil {
 				return errors.Join(errDisk, err)
@@ -115,7 +114,7 @@ func (t *transfer) copyBody(a answer) error {
 		case err == io.EOF:
 			return nil
 		case slow.Load():
-			return t.failure(upstream.ClassTimeout, errSlow)
+			return t.failure(ClassTimeout, errSlow)
 		case err != nil:
 			return err
 		}
@@ -124,13 +123,13 @@ func (t *transfer) copyBody(a answer) error {
 
 // checkHead refuses early what cannot be a symbol file, such as an error page
 // with status 200, before a client is given any of it.
-func (t *transfer) checkHead(reply *upstream.Reply) error {
+func (t *transfer) checkHead(reply *Reply) error {
 	var head [headSize]byte
 	if _, err := t.spool.ReadAt(head[:], 0); err != nil {
 		return errors.Join(errDisk, err)
 	}
 	if err := t.head(reply.Name, head[:]); err != nil {
-		return t.failure(upstream.ClassBroken, err)
+		return t.failure(ClassBroken, err)
 	}
 	return nil
 }

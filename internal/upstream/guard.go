@@ -86,30 +86,6 @@ type Guarded struct {
 	status    Status    // guarded by mu; the counters
 }
 
-// Status is what a source has done so far.
-type Status struct {
-	Name string `json:"name"`
-	Rank int    `json:"rank"`
-	// Open is set while the source is left alone, until Until; a single
-	// request will then find out whether that may end.
-	Open      bool      `json:"open"`
-	Until     time.Time `json:"until,omitzero"`
-	Why       string    `json:"why,omitempty"`
-	Failures  int       `json:"failures"` // in a row
-	LastError string    `json:"last_error,omitempty"`
-	LastTime  time.Time `json:"last_error_time,omitzero"`
-	Requests  int64     `json:"requests"`
-	Hits      int64     `json:"hits"`
-	Misses    int64     `json:"misses"`
-	Errors    int64     `json:"errors"`
-	Wrong     int64     `json:"wrong"`   // files that were not what was asked for
-	Skipped   int64     `json:"skipped"` // not asked for such a thing
-	Refused   int64     `json:"refused"` // not asked because it is left alone
-	Bytes     int64     `json:"bytes"`   // plain
-	Active    int64     `json:"active"`  // requests under way
-	Waiting   int64     `json:"waiting"`
-}
-
 // Guard puts a guard in front of a source, which then belongs to it.
 func Guard(src Source, opt GuardOptions) *Guarded {
 	if opt.Now == nil {
