@@ -47,6 +47,7 @@ var mayImport = map[string][]string{
 	"internal/depot":     {"debugid", "symfile", "layout", "objfile", "symcache", "internal/blob", "internal/fetch", "internal/index", "internal/transcode", "internal/upstream", "internal/durable"},
 	"internal/wire":      {},
 	"internal/server":    {"debugid", "symfile", "layout", "symcache", "internal/depot", "internal/auth", "internal/wire"},
+	"internal/config":    {"symfile", "layout", "symcache", "symstore", "internal/term", "internal/bucket", "internal/auth", "internal/upstream", "internal/depot", "internal/transcode", "internal/server"},
 	// Commands wire everything; test rooms help tests only.
 	"cmd/symdepot":                     nil,
 	"cab/internal/blocktest":           {},

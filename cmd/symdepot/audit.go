@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"os"
 	"strconv"
 	"strings"
 	"time"
@@ -47,7 +46,7 @@ func (c auditCmd) Run(a *app) error {
 	if f.Until, err = moment(c.Until, time.Now()); err != nil {
 		return term.UsageError("--until: " + err.Error())
 	}
-	file, err := c.file()
+	file, err := c.file(a)
 	if err != nil {
 		return err
 	}
@@ -78,14 +77,11 @@ func (c auditCmd) Run(a *app) error {
 }
 
 // file is the file of records that the flags or the configuration name.
-func (c auditCmd) file() (string, error) {
+func (c auditCmd) file(a *app) (string, error) {
 	if c.File != "" {
 		return c.File, nil
 	}
-	conf, err := loadConfig(configPath(c.Config, os.Getenv), os.Getenv)
-	if fault := (*configError)(nil); errors.As(err, &fault) {
-		return "", term.UsageError(err.Error())
-	}
+	conf, err := a.config(c.Config)
 	if err != nil {
 		return "", err
 	}
@@ -100,7 +96,7 @@ func moment(text string, now time.Time) (time.Time, error) {
 	if text == "" {
 		return time.Time{}, nil
 	}
-	var s span
+	var s term.Duration
 	if s.UnmarshalText([]byte(text)) == nil {
 		return now.Add(-time.Duration(s)), nil
 	}

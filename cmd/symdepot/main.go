@@ -16,6 +16,7 @@ import (
 
 	"github.com/alecthomas/kong"
 
+	"github.com/symdepot/symdepot/internal/config"
 	"github.com/symdepot/symdepot/internal/depot"
 	"github.com/symdepot/symdepot/internal/durable"
 	"github.com/symdepot/symdepot/internal/mstools"
@@ -55,11 +56,12 @@ func exitCode(err error) int {
 type app struct {
 	ctx            context.Context
 	stdout, stderr io.Writer
-	depotDir       string
+	depotDir       string // of --depot or SYMDEPOT_DEPOT; empty: the configured one
+	conf           *config.Config
 }
 
 type cli struct {
-	Depot string `help:"Folder of the depot. Default: the platform's data folder." env:"SYMDEPOT_DEPOT" placeholder:"DIR"`
+	Depot string `help:"Folder of the depot. Default: the key depot of the configuration file (symdepot config check shows it), else the platform's data folder." env:"SYMDEPOT_DEPOT" placeholder:"DIR"`
 
 	Identify identifyCmd `cmd:"" help:"Say what files are and under which paths debuggers ask for them."`
 	Add      addCmd      `cmd:"" help:"Add files, folders and archives to the depot as one transaction."`
@@ -154,29 +156,46 @@ func (a *app) open(opt depot.Options) (*depot.Depot, error) {
 	return depot.Open(a.ctx, dir, opt)
 }
 
-// dir returns the depot's folder: the flag or SYMDEPOT_DEPOT, else the
-// platform's place for data that a user keeps.
+// dir returns the depot's folder: that of --depot or SYMDEPOT_DEPOT, else the
+// configured one, else the platform's.
 func (a *app) dir() (string, error) {
 	if a.depotDir != "" {
 		return a.depotDir, nil
 	}
-	home, err := os.UserHomeDir()
+	conf, err := a.config("")
 	if err != nil {
-		return "", term.UsageError("there is no home folder to keep the depot in; name one with --depot or SYMDEPOT_DEPOT")
+		return "", err
 	}
-	switch runtime.GOOS {
-	case "windows":
-		if d := os.Getenv("LOCALAPPDATA"); d != "" {
-			return d + `\symdepot`, nil
-		}
-		return home + `\AppData\Local\symdepot`, nil
-	case "darwin":
-		return home + "/Library/Application Support/symdepot", nil
+	dir, err := conf.DepotDir()
+	if err != nil {
+		return "", term.UsageError(err.Error())
 	}
-	if d := os.Getenv("XDG_DATA_HOME"); d != "" {
-		return d + "/symdepot", nil
+	return dir, nil
+}
+
+// config reads the configuration once. named is the file of --config.
+func (a *app) config(named string) (*config.Config, error) {
+	if a.conf != nil {
+		return a.conf, nil
 	}
-	return home + "/.local/share/symdepot", nil
+	path := config.Find(named, os.Getenv)
+	a.noteIgnored(path)
+	conf, err := config.Load(path, os.Getenv)
+	if fault := (*config.Error)(nil); errors.As(err, &fault) {
+		return nil, term.UsageError(err.Error())
+	}
+	if err != nil {
+		return nil, err
+	}
+	a.conf = conf
+	return conf, nil
+}
+
+// noteIgnored reports a configuration in the current folder, which is not read.
+func (a *app) noteIgnored(used string) {
+	if w := config.IgnoredHere(used); w != "" {
+		fmt.Fprintln(a.stderr, "symdepot:", w)
+	}
 }
 
 type versionCmd struct{}

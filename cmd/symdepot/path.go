@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"os"
@@ -8,6 +9,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/symdepot/symdepot/internal/config"
 	"github.com/symdepot/symdepot/internal/term"
 	"github.com/symdepot/symdepot/internal/upstream"
 )
@@ -54,16 +56,17 @@ type checkedProbe struct {
 
 // Run explains a path.
 func (c pathCheckCmd) Run(a *app) error {
-	if (c.Path == "") != c.FromEnv {
-		return term.UsageError("say a string, or --from-env, not both")
+	switch {
+	case c.Path == "" && !c.FromEnv:
+		return term.UsageError("a symbol path is missing; give one, or --from-env")
+	case c.Path != "" && c.FromEnv:
+		return term.UsageError("a symbol path and --from-env exclude each other")
 	}
 	self := c.Self
 	if len(self) == 0 {
-		conf := defaultConfig()
-		if l := os.Getenv("SYMDEPOT_LISTEN"); l != "" {
-			conf.Listen = l
-		}
-		self = conf.self()
+		conf := config.Default()
+		conf.Listen = cmp.Or(os.Getenv("SYMDEPOT_LISTEN"), conf.Listen)
+		self = conf.Self()
 	}
 	list := c.elements(self)
 	if len(list) == 0 {

@@ -41,13 +41,13 @@ func (c proxyCmd) Run(a *app) error {
 	if err != nil {
 		return err
 	}
-	if err := (serveCmd{Listen: c.Listen, Log: c.Log, Quiet: c.Quiet}).into(conf); err != nil {
+	if err := (serveCmd{Listen: c.Listen, Log: c.Log, Quiet: c.Quiet}).apply(conf); err != nil {
 		return err
 	}
 	if len(conf.Upstreams) == 0 {
 		conf.FromEnv = true
 	}
-	specs, err := conf.specs()
+	specs, err := conf.Specs()
 	if err != nil {
 		return term.UsageError(err.Error())
 	}

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"errors"
@@ -8,19 +9,19 @@ import (
 	"io"
 	"log/slog"
 	"net"
-	"os"
 	"path/filepath"
 	"runtime/debug"
 	"strings"
+	"syscall"
 
 	"golang.org/x/sync/errgroup"
 
+	"github.com/symdepot/symdepot/internal/config"
 	"github.com/symdepot/symdepot/internal/depot"
 	"github.com/symdepot/symdepot/internal/server"
 	"github.com/symdepot/symdepot/internal/term"
 	"github.com/symdepot/symdepot/internal/transcode"
 	"github.com/symdepot/symdepot/internal/upstream"
-	"github.com/symdepot/symdepot/layout"
 	"github.com/symdepot/symdepot/symstore"
 )
 
@@ -28,31 +29,40 @@ type serveCmd struct {
 	txFlags
 	upstreamFlags
 	symCacheFlags
-	Add          []string `help:"Add this file, folder or archive first; repeatable." placeholder:"PATH" sep:"none"`
-	Listen       string   `help:"Address and port; port 0 picks a free one. Default: 127.0.0.1:8080." placeholder:"ADDR:PORT"`
-	Public       bool     `help:"Allow an address that other machines reach, where everybody may read everything."`
-	Auth         bool     `help:"Ask everybody for credentials: tokens (symdepot token new) and what the configuration names under auth."`
-	TLSCert      string   `help:"Speak TLS with this certificate; it is read again when it changes." placeholder:"FILE"`
-	TLSKey       string   `help:"Its key." placeholder:"FILE"`
-	ClientCA     string   `help:"Authorities whose client certificates count." placeholder:"FILE"`
-	AuditFile    string   `help:"Write records of who read what is not for everybody into this file." placeholder:"FILE"`
+	Add          []string `help:"First add this file, folder or archive to the depot; repeatable." placeholder:"PATH" sep:"none"`
+	Listen       string   `help:"Address and port; port 0 picks a free port. Default: 127.0.0.1:8080." placeholder:"ADDR:PORT"`
+	Public       bool     `help:"Allow an address that other machines can reach although everybody may read everything."`
+	Auth         bool     `help:"Ask every client for credentials: tokens (symdepot token new), and what the configuration sets under auth."`
+	TLSCert      string   `help:"Serve HTTPS with this certificate; it is read again when it changes." placeholder:"FILE"`
+	TLSKey       string   `help:"Private key of the certificate." placeholder:"FILE"`
+	ClientCA     string   `help:"Authorities that issue client certificates." placeholder:"FILE"`
+	AuditFile    string   `help:"Log every download that needed credentials to this file." placeholder:"FILE"`
 	Host         []string `help:"Another host name under which clients reach this server; repeatable." placeholder:"NAME"`
-	Prefix       []string `help:"Another path prefix under which everything is answered; repeatable." placeholder:"PATH"`
-	TwoTier      bool     `help:"Answer index2.txt, so that Microsoft's clients ask with two-tier paths."`
-	MakeCabinets bool     `help:"Make the cabinet (foo.pd_) of a PE, PDB or DBG file after the first request for it, in the background."`
-	Store        []string `help:"Answer from this tree of symbol files too, as it is, after the depot; its layout is found out, or named; repeatable." placeholder:"DIR[,layout=L]" sep:"none"`
-	PointerRoot  []string `help:"Follow the pointers of a store into this folder; with PREFIX= those that begin so (//server/share=/mnt/share); repeatable." placeholder:"[PREFIX=]DIR" sep:"none"`
-	AdminFiles   bool     `help:"Answer a store's 000Admin and refs.ptr too, with source paths cut down to names."`
+	Prefix       []string `help:"Strip this prefix from request paths; repeatable." placeholder:"PATH"`
+	TwoTier      bool     `help:"Serve index2.txt, so that Microsoft's clients use two-tier paths."`
+	MakeCabinets bool     `help:"Make the cabinet (foo.pd_) of an added or cached PE, PDB or DBG file in the background, after the first request for it."`
+	Store        []string `help:"Serve the symbol files of this folder in place, after the depot; its layout is detected, or named; repeatable." placeholder:"DIR[,layout=L]" sep:"none"`
+	PointerRoot  []string `help:"Follow the pointers of a store into this folder; with PREFIX=DIR, read pointers that start with PREFIX below DIR (//server/share=/mnt/share); repeatable." placeholder:"[PREFIX=]DIR" sep:"none"`
+	AdminFiles   bool     `help:"Serve 000Admin and refs.ptr of stores too, with source paths reduced to file names."`
 	Transcoder   []string `help:"Make SymCache files with this program, NAME=COMMAND; repeatable. See symdepot work --help." placeholder:"NAME=COMMAND" sep:"none"`
-	FilePath     string   `help:"What X-DEBUGINFOD-FILE tells of where a file came from: its name (default), the full path as added, or none." enum:",name,full,none" default:"" placeholder:"name|full|none"`
+	FilePath     string   `help:"What X-DEBUGINFOD-FILE says about the origin of a file: name (default), full path as added, or none." enum:",name,full,none" default:"" placeholder:"name|full|none"`
 	Log          string   `help:"Format of the log: text, json, or auto (text on a terminal)." enum:",auto,text,json" default:"" placeholder:"auto|text|json"`
-	Quiet        bool     `help:"Log no requests, only what goes wrong." short:"q"`
+	Quiet        bool     `help:"Log failures only, not every request." short:"q"`
+}
+
+// symCacheFlags are the flags for Windows Performance Analyzer.
+type symCacheFlags struct {
+	SymcacheDir      []string      `name:"symcache-dir" help:"Serve the SymCache files of this folder in place; repeatable." placeholder:"DIR" sep:"none"`
+	SymcacheStore    string        `name:"symcache-store" help:"Serve the SymCache files of this folder, and write there every SymCache file that is made or downloaded." placeholder:"DIR"`
+	SymcacheWait     term.Duration `name:"symcache-wait" help:"Hold requests for SymCache files this long while the files are made. Default: 2m." placeholder:"TIME"`
+	SymcacheAge      string        `name:"symcache-age" help:"Read the age in such requests as decimal (default), or also as hex." enum:",decimal,auto" default:"" placeholder:"decimal|auto"`
+	SymcacheRedirect bool          `name:"symcache-redirect" help:"Answer such requests with a 302 redirect to a signed address."`
 }
 
 // Help is the long help text.
 func (serveCmd) Help() string {
-	return `One base URL answers Microsoft's debuggers, dotnet-symbol, gdb, lldb, perf, Breakpad and Sentry; what to
-paste into each is printed on start. Needs no configuration; Ctrl-C finishes running downloads first.
+	return `One base URL serves Microsoft's debuggers, dotnet-symbol, gdb, lldb, perf, Breakpad and Sentry; the settings for each
+are printed on start. Needs no configuration. Ctrl-C finishes running downloads first.
 
   symdepot serve --add build/
   symdepot serve --listen 127.0.0.1:0
@@ -61,88 +71,85 @@ paste into each is printed on start. Needs no configuration; Ctrl-C finishes run
   symdepot serve --upstream microsoft --upstream https://symbols.example.com,layout=ssqp
   symdepot serve --listen 0.0.0.0:8080 --public --host symbols.example.com
   symdepot serve --listen 0.0.0.0:443 --auth --tls-cert tls.crt --tls-key tls.key
-  symdepot serve --config symdepot.yaml         every key: symdepot config print
+  symdepot serve --config config.yaml         every key: symdepot config print
 
-Flags win over SYMDEPOT_* of the environment, these over the file; lists of flags come on top of the file's.
+Flags override SYMDEPOT_* of the environment, which override the file. Flags that are lists add to the lists of the file.
 
 Exit codes: 0 stopped, 2 wrong command line, 3 could not listen, 4 depot damaged or newer.`
 }
 
-// Run serves until it is told to stop.
+// Run serves until it is interrupted.
 func (c serveCmd) Run(a *app) error {
 	conf, err := c.load(a)
 	if err != nil {
 		return err
 	}
-	if err := c.into(conf); err != nil {
+	if err := c.apply(conf); err != nil {
 		return err
 	}
-	specs, err := conf.specs()
+	specs, err := conf.Specs()
 	if err != nil {
 		return err
 	}
 	return serve(a, conf, specs, c.Add, c.txFlags)
 }
 
-// into puts the flags over what the configuration says.
-func (c serveCmd) into(conf *Config) error {
+// apply overrides the configuration with the flags.
+func (c serveCmd) apply(conf *config.Config) error {
 	for _, v := range []struct {
 		to   *string
 		flag string
 	}{{&conf.Listen, c.Listen}, {&conf.FilePath, c.FilePath}, {&conf.Log.Format, c.Log},
-		{&conf.TLS.Cert, c.TLSCert}, {&conf.TLS.Key, c.TLSKey}, {&conf.TLS.ClientCA, c.ClientCA}, {&conf.Auth.Audit.File, c.AuditFile}} {
+		{&conf.TLS.Cert, c.TLSCert}, {&conf.TLS.Key, c.TLSKey}, {&conf.TLS.ClientCA, c.ClientCA}, {&conf.Auth.Audit.File, c.AuditFile},
+		{&conf.SymCache.Store, c.SymcacheStore}, {&conf.SymCache.AgeRadix, c.SymcacheAge}} {
 		if v.flag != "" {
 			*v.to = v.flag
 		}
 	}
-	conf.Public = conf.Public || c.Public
-	conf.Auth.Demand = conf.Auth.Demand || c.Auth
-	if err := conf.checkAuth(); err != nil {
+	for _, v := range []struct {
+		to   *bool
+		flag bool
+	}{{&conf.Public, c.Public}, {&conf.Auth.Demand, c.Auth}, {&conf.TwoTier, c.TwoTier}, {&conf.MakeCabinets, c.MakeCabinets},
+		{&conf.AdminFiles, c.AdminFiles}, {&conf.SymCache.Redirect, c.SymcacheRedirect}} {
+		*v.to = *v.to || v.flag
+	}
+	if err := conf.CheckAuth(); err != nil {
 		return term.UsageError(err.Error())
 	}
-	conf.TwoTier = conf.TwoTier || c.TwoTier
-	conf.MakeCabinets = conf.MakeCabinets || c.MakeCabinets
-	conf.AdminFiles = conf.AdminFiles || c.AdminFiles
 	conf.Log.Requests = conf.Log.Requests && !c.Quiet
-	c.symCacheFlags.into(conf)
-	conf.Hosts = append(conf.Hosts, c.Host...)
-	conf.Prefixes = append(conf.Prefixes, c.Prefix...)
-	for _, v := range c.PointerRoot {
-		var p pointerEntry
-		if err := p.fromText(v); err != nil {
-			return term.UsageError("--pointer-root: " + err.Error())
-		}
-		conf.PointerRoots = append(conf.PointerRoots, p)
+	conf.SymCache.Wait = cmp.Or(c.SymcacheWait, conf.SymCache.Wait)
+	for _, v := range []struct {
+		to   *[]string
+		flag []string
+	}{{&conf.Hosts, c.Host}, {&conf.Prefixes, c.Prefix}, {&conf.PointerRoots, c.PointerRoot}, {&conf.SymCache.Folders, c.SymcacheDir}, {&conf.Transcoding.Programs, c.Transcoder}} {
+		*v.to = append(*v.to, v.flag...)
 	}
-	for _, v := range c.Transcoder {
-		var p programEntry
-		if err := p.fromText(v); err != nil {
-			return err
-		}
-		conf.Transcoding.Programs = append(conf.Transcoding.Programs, p)
+	if _, err := conf.Programs(); err != nil {
+		return term.UsageError("--transcoder " + err.Error())
 	}
 	for _, v := range c.Store {
-		dir, lay, err := storeFlagValue(v)
-		if err != nil {
-			return err
+		if err := conf.AddStore(v); err != nil {
+			return term.UsageError("--store " + v + ": " + err.Error())
 		}
-		conf.Stores = append(conf.Stores, storeEntry{Dir: dir, Layout: lay})
+	}
+	if _, err := net.ResolveTCPAddr("tcp", conf.Listen); err != nil && c.Listen != "" {
+		return term.UsageError("--listen: " + err.Error())
 	}
 	return nil
 }
 
-// serve answers as a configuration says until it is told to stop.
-func serve(a *app, conf *Config, specs []upstream.Spec, add []string, info txFlags) error {
-	// The heap of a server of files is small; collect it early rather than
-	// let it grow with the load.
+// serve answers requests as a configuration says until it is interrupted.
+func serve(a *app, conf *config.Config, specs []upstream.Spec, add []string, info txFlags) error {
+	// The heap of a file server is small: collect it early rather than let it
+	// grow with the load.
 	debug.SetGCPercent(50)
 	logs := server.NewLogWriter(a.stderr)
 	defer logs.Close()
 	log := newLogger(conf.Log.Format, a.stderr, logs)
-	for _, w := range conf.warnings(specs) {
+	for _, w := range conf.Warnings(specs) {
 		log.Warn(w)
 	}
-	stores, err := openStores(a, conf)
+	stores, err := conf.OpenStores(a.ctx)
 	defer func() {
 		for _, s := range stores {
 			_ = s.Close()
@@ -151,25 +158,25 @@ func serve(a *app, conf *Config, specs []upstream.Spec, add []string, info txFla
 	if err != nil {
 		return err
 	}
-	far, err := conf.open(a.ctx, specs)
+	sources, err := conf.Open(a.ctx, specs)
 	if err != nil {
 		return err
 	}
-	defer far.Close()
+	defer sources.Close()
 	jobs, endJobs, err := openTranscoders(a, conf, log)
 	if err != nil {
 		return err
 	}
 	defer endJobs()
 	d, err := a.open(depot.Options{
-		Jobs: jobs, SymCache: conf.SymCache.depot(), Log: log, MakeCabinets: conf.MakeCabinets, Sources: stores,
-		Upstreams: far.far, Limits: conf.limits(), Lifetimes: conf.lifetimes(), Cache: conf.cacheLimits(),
+		Jobs: jobs, SymCache: conf.SymCacheFolders(), Log: log, MakeCabinets: conf.MakeCabinets, Sources: stores,
+		Upstreams: sources.List, Limits: conf.Limits(), Lifetimes: conf.Lifetimes(), Cache: conf.CacheLimits(),
 	})
 	if err != nil {
 		return err
 	}
 	defer d.Close()
-	guard, err := conf.guard(d, log)
+	guard, err := openGuard(conf, d, log)
 	if err != nil {
 		return err
 	}
@@ -194,8 +201,8 @@ func serve(a *app, conf *Config, specs []upstream.Spec, add []string, info txFla
 	}
 	srv, err := server.New(server.Config{
 		Gate: guard.gate, Audit: guard.audit, TLS: listenerTLS,
-		Depot: d, ID: far.id, Log: log, Public: conf.Public, Hosts: conf.Hosts, Origins: conf.Origins, ProxyNetworks: proxies, Prefixes: conf.Prefixes, TwoTier: conf.TwoTier,
-		Paths: conf.FilePath, AccessLog: conf.Log.Requests, SymCache: conf.SymCache.server(),
+		Depot: d, ID: sources.ID, Log: log, Public: conf.Public, Hosts: conf.Hosts, Origins: conf.Origins, ProxyNetworks: proxies, Prefixes: conf.Prefixes, TwoTier: conf.TwoTier,
+		Paths: conf.FilePath, AccessLog: conf.Log.Requests, SymCache: conf.SymCacheServer(),
 	})
 	if err != nil {
 		return err
@@ -203,12 +210,11 @@ func serve(a *app, conf *Config, specs []upstream.Spec, add []string, info txFla
 	if err := srv.CheckListen(conf.Listen); err != nil {
 		return term.UsageError(err.Error())
 	}
-	var lc net.ListenConfig
-	ln, err := lc.Listen(a.ctx, "tcp", conf.Listen)
+	ln, err := listen(a.ctx, conf.Listen)
 	if err != nil {
-		return fmt.Errorf("%w\nAnother program may have that port; --listen 127.0.0.1:0 picks a free one", err)
+		return err
 	}
-	printStart(a, ln.Addr(), guard, log)
+	printStart(a, conf, ln.Addr(), guard, log)
 	g, ctx := errgroup.WithContext(a.ctx)
 	g.Go(func() error { return d.Work(ctx) })
 	g.Go(func() error { return srv.Serve(ctx, ln) })
@@ -218,31 +224,30 @@ func serve(a *app, conf *Config, specs []upstream.Spec, add []string, info txFla
 	return nil
 }
 
-// openTranscoders tries the programs that make SymCache files. One that cannot
-// be used is told, and left out until it can be.
-func openTranscoders(a *app, conf *Config, log *slog.Logger) (depot.JobOptions, func(), error) {
+// listen opens the listener.
+func listen(ctx context.Context, addr string) (net.Listener, error) {
+	var lc net.ListenConfig
+	ln, err := lc.Listen(ctx, "tcp", addr)
+	if errors.Is(err, syscall.EADDRINUSE) {
+		err = fmt.Errorf("%w\nAnother program uses that port; --listen 127.0.0.1:0 picks a free one", err)
+	}
+	return ln, err
+}
+
+// openTranscoders tries the programs that make SymCache files. A program that
+// fails is logged and not used until it works.
+func openTranscoders(a *app, conf *config.Config, log *slog.Logger) (depot.JobOptions, func(), error) {
 	t := conf.Transcoding
 	opt := depot.JobOptions{Slots: t.Jobs, NoUpgrades: !t.Upgrades}
-	if len(t.Programs) == 0 {
-		return opt, func() {}, nil
+	programs, err := conf.Programs()
+	if err != nil || len(programs) == 0 {
+		return opt, func() {}, err
 	}
-	var programs []transcode.Program
-	for i := range t.Programs {
-		p, err := t.Programs[i].program()
-		if err != nil {
-			return opt, nil, err
-		}
-		programs = append(programs, p)
+	dir, err := a.dir()
+	if err != nil {
+		return opt, nil, err
 	}
-	scratch := t.Scratch
-	if scratch == "" {
-		dir, err := a.dir()
-		if err != nil {
-			return opt, nil, err
-		}
-		scratch = filepath.Join(dir, ".scratch")
-	}
-	room, err := transcode.OpenRoom(scratch)
+	room, err := transcode.OpenRoom(cmp.Or(t.Scratch, filepath.Join(dir, ".scratch")))
 	if err != nil {
 		return opt, nil, err
 	}
@@ -253,101 +258,40 @@ func openTranscoders(a *app, conf *Config, log *slog.Logger) (depot.JobOptions, 
 	return opt, func() { _ = room.Close() }, nil
 }
 
-// printStart says where the server is and how each tool reaches it.
-func printStart(a *app, addr net.Addr, g *guard, log *slog.Logger) {
+// printStart prints the server's address and the settings of each client.
+func printStart(a *app, conf *config.Config, addr net.Addr, g *guard, log *slog.Logger) {
+	if f := conf.File(); f != "" {
+		fmt.Fprintf(a.stdout, "Configuration: %s\n", term.Printable(f))
+	}
 	base := server.BaseURL(addr)
 	if g.tls != nil {
 		base = "https" + strings.TrimPrefix(base, "http")
 	}
+	_, open := g.gate.Open()
 	fmt.Fprint(a.stdout, server.StartText(base))
-	if _, open := g.gate.Open(); open {
+	if open {
 		return
 	}
 	fmt.Fprint(a.stdout, "\n", server.AccessText(base), "\n")
 	if tcp, ok := addr.(*net.TCPAddr); ok && g.tls == nil && !tcp.IP.IsLoopback() {
-		log.Warn("credentials come over plain HTTP, where anybody on the way can read them; give the server a certificate (tls), or put a proxy that has one in front")
+		log.Warn("credentials are sent over plain HTTP, which anybody on the network path can read; set a certificate (tls), or put a TLS proxy in front")
 	}
-}
-
-// openStores opens the trees to answer from.
-func openStores(a *app, conf *Config) ([]*upstream.Folder, error) {
-	roots, err := conf.pointerRoots()
-	if err != nil {
-		return nil, err
-	}
-	for _, r := range roots {
-		if info, err := os.Stat(r.Dir); err != nil {
-			return nil, fmt.Errorf("--pointer-root: %w", err)
-		} else if !info.IsDir() {
-			return nil, term.UsageError("--pointer-root " + r.Dir + " is no folder")
-		}
-	}
-	var list []*upstream.Folder
-	for _, s := range conf.Stores {
-		lay, err := layout.ParseFolder(s.Layout)
-		if err != nil {
-			return list, fmt.Errorf("--store %s: %w", s.Dir, err)
-		}
-		f, err := upstream.OpenFolder(a.ctx, s.Dir, upstream.Options{Layout: lay, PointerRoots: roots, AdminFiles: conf.AdminFiles})
-		if err != nil {
-			return list, fmt.Errorf("--store %s: %w", s.Dir, err)
-		}
-		list = append(list, f)
-	}
-	return list, nil
-}
-
-// storeFlagValue takes a value of --store apart: a folder, whatever its name
-// is, or a folder and its layout.
-func storeFlagValue(v string) (dir, lay string, err error) {
-	if isDir(v) {
-		return v, "", nil
-	}
-	i := strings.LastIndex(v, ",layout=")
-	if i < 0 {
-		return v, "", nil
-	}
-	dir, lay = v[:i], v[i+len(",layout="):]
-	l, err := layout.ParseFolder(lay)
-	if err != nil {
-		return "", "", term.UsageError(fmt.Sprintf("--store %s: %v", v, err))
-	}
-	return dir, l.Name(), nil
 }
 
 // pointerRoots reads the values of --pointer-root.
 func pointerRoots(flags []string) ([]symstore.PointerRoot, error) {
-	var roots []symstore.PointerRoot
-	for _, v := range flags {
-		var r symstore.PointerRoot
-		if prefix, dir, ok := strings.Cut(v, "="); ok {
-			r.Prefix, v = prefix, dir
-		}
-		abs, err := filepath.Abs(v)
-		if err != nil {
-			return nil, err
-		}
-		if info, err := os.Stat(abs); err != nil {
-			return nil, fmt.Errorf("--pointer-root: %w", err)
-		} else if !info.IsDir() {
-			return nil, term.UsageError("--pointer-root " + v + " is no folder")
-		}
-		r.Dir = abs
-		roots = append(roots, r)
+	roots, err := config.PointerFolders(flags)
+	if err != nil {
+		return nil, err
 	}
-	return roots, nil
+	return roots, config.CheckPointerFolders(roots)
 }
 
-// newLogger writes to w in the format asked for; stderr is where w goes.
+// newLogger logs to w; auto chooses the format by stderr.
 func newLogger(format string, stderr, w io.Writer) *slog.Logger {
 	opt := &slog.HandlerOptions{Level: slog.LevelInfo}
 	if format == "json" || format == "auto" && !term.IsTerminal(stderr) {
 		return slog.New(slog.NewJSONHandler(w, opt))
 	}
 	return slog.New(slog.NewTextHandler(w, opt))
-}
-
-func isDir(name string) bool {
-	info, err := os.Stat(name)
-	return err == nil && info.IsDir()
 }

@@ -34,11 +34,11 @@ Exit codes: 0 done, 1 there is no such token, 2 wrong command line, 3 failed, 4 
 }
 
 type tokenNewCmd struct {
-	Name    string   `help:"What it is for, in words." required:"" placeholder:"NAME"`
-	Scope   []string `help:"What it is good for: read (default), write or admin; repeatable." placeholder:"SCOPE" sep:"none"`
-	Product []string `help:"Only this product; repeatable. Default: all." placeholder:"NAME" sep:"none"`
-	Expires span     `help:"When it ends by itself, such as 90d or 12h. Default: never." placeholder:"TIME"`
-	JSON    bool     `help:"Print one JSON object, with the secret."`
+	Name    string        `help:"What it is for, in words." required:"" placeholder:"NAME"`
+	Scope   []string      `help:"What it is good for: read (default), write or admin; repeatable." placeholder:"SCOPE" sep:"none"`
+	Product []string      `help:"Only this product; repeatable. Default: all." placeholder:"NAME" sep:"none"`
+	Expires term.Duration `help:"When it ends by itself, such as 90d or 12h. Default: never." placeholder:"TIME"`
+	JSON    bool          `help:"Print one JSON object, with the secret."`
 }
 
 // Run makes a token.

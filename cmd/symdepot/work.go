@@ -17,6 +17,7 @@ import (
 
 	"github.com/symdepot/symdepot/debugid"
 	"github.com/symdepot/symdepot/internal/client"
+	"github.com/symdepot/symdepot/internal/config"
 	"github.com/symdepot/symdepot/internal/server"
 	"github.com/symdepot/symdepot/internal/term"
 	"github.com/symdepot/symdepot/internal/transcode"
@@ -24,14 +25,14 @@ import (
 )
 
 type workCmd struct {
-	Server     string   `help:"Base URL of the server." required:"" placeholder:"URL"`
-	TokenFile  string   `help:"File with the token to show; read anew for every request." required:"" placeholder:"FILE"`
-	Transcoder []string `help:"A program that makes SymCache files, as NAME=COMMAND; repeatable. See below." required:"" placeholder:"NAME=COMMAND" sep:"none"`
-	Jobs       int      `help:"How many jobs at once. Default: half of the processors." short:"j" placeholder:"N"`
-	Scratch    string   `help:"Folder to work in; keep it short. Default: sd in XDG_RUNTIME_DIR if that is large, else in the folder for temporary files." placeholder:"DIR"`
-	MinFree    string   `help:"Take no jobs while that folder's disk has less than this." default:"2GiB" placeholder:"SIZE"`
-	Name       string   `help:"Name of this worker in lists. Default: the machine's." placeholder:"NAME"`
-	Log        string   `help:"Format of the log: text, json, or auto (text on a terminal)." enum:"auto,text,json" default:"auto"`
+	Server     string        `help:"Base URL of the server." required:"" placeholder:"URL"`
+	TokenFile  string        `help:"File with the token to show; read anew for every request." required:"" placeholder:"FILE"`
+	Transcoder []string      `help:"A program that makes SymCache files, as NAME=COMMAND; repeatable. See below." required:"" placeholder:"NAME=COMMAND" sep:"none"`
+	Jobs       int           `help:"How many jobs at once. Default: half of the processors." short:"j" placeholder:"N"`
+	Scratch    string        `help:"Working folder; keep its path short. Default: sd in XDG_RUNTIME_DIR if that is large, else a folder of your own below the system's temporary folder." placeholder:"DIR"`
+	MinFree    term.ByteSize `help:"Take no jobs while that folder's disk has less than this." default:"2GiB" placeholder:"SIZE"`
+	Name       string        `help:"Name of this worker in lists. Default: the machine's." placeholder:"NAME"`
+	Log        string        `help:"Format of the log: text, json, or auto (text on a terminal)." enum:"auto,text,json" default:"auto"`
 }
 
 // Help is the long help text.
@@ -44,7 +45,7 @@ the jobs under way; a second one gives them back.
   symdepot work --server https://symbols.example.com --token-file C:\symdepot\token --scratch C:\w ^
     --transcoder "wpt=\"C:\Program Files (x86)\Windows Kits\10\Windows Performance Toolkit\symcachegen.exe\" -pdb {pdb}"
 
-` + transcoderHelp + `
+` + config.ProgramSyntax + `
 
 Exit codes: 0 stopped, 2 wrong command line, 3 no transcoder can be used, 130 interrupted before the first job.`
 }
@@ -54,26 +55,17 @@ func (c workCmd) Run(a *app) error {
 	if u, err := url.Parse(c.Server); err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" {
 		return term.UsageError("--server " + c.Server + " is no URL such as https://symbols.example.com")
 	}
-	minFree, err := sizeOf(c.MinFree)
-	if err != nil {
-		return term.UsageError("--min-free: " + err.Error())
-	}
 	var programs []transcode.Program
 	for _, v := range c.Transcoder {
-		p, err := parseTranscoder(v)
+		p, err := config.ParseProgram(v)
 		if err != nil {
-			return err
+			return term.UsageError("--transcoder " + err.Error())
 		}
 		programs = append(programs, p)
 	}
 	logs := server.NewLogWriter(a.stderr)
 	defer logs.Close()
-	var log *slog.Logger
-	if c.Log == "json" || c.Log == "auto" && !term.IsTerminal(a.stderr) {
-		log = slog.New(slog.NewJSONHandler(logs, nil))
-	} else {
-		log = slog.New(slog.NewTextHandler(logs, nil))
-	}
+	log := newLogger(c.Log, a.stderr, logs)
 	room, err := transcode.OpenRoom(cmp.Or(c.Scratch, transcode.DefaultRoot()))
 	if err != nil {
 		return err
@@ -83,7 +75,7 @@ func (c workCmd) Run(a *app) error {
 	if err := ts.Probe(a.ctx); err != nil && len(ts.Versions()) == 0 {
 		return err
 	}
-	return c.worker(log, ts, minFree).Run(a.ctx, second(a.ctx))
+	return c.worker(log, ts).Run(a.ctx, second(a.ctx))
 }
 
 // second returns a context that ends at the second request to stop.
@@ -98,7 +90,7 @@ func second(first context.Context) context.Context {
 	return ctx
 }
 
-func (c workCmd) worker(log *slog.Logger, ts *transcode.Transcoders, minFree int64) *client.Worker {
+func (c workCmd) worker(log *slog.Logger, ts *transcode.Transcoders) *client.Worker {
 	host, err := os.Hostname()
 	if err != nil {
 		host = runtime.GOOS
@@ -127,8 +119,8 @@ func (c workCmd) worker(log *slog.Logger, ts *transcode.Transcoders, minFree int
 		},
 		Room: func() error {
 			free, err := ts.Room().Free()
-			if err == nil && free < minFree {
-				err = fmt.Errorf("the disk of the scratch folder has %s left, less than %s", term.Size(free), term.Size(minFree))
+			if err == nil && free < int64(c.MinFree) {
+				err = fmt.Errorf("the disk of the scratch folder has %s left, less than %s", term.Size(free), term.Size(int64(c.MinFree)))
 			}
 			return err
 		},

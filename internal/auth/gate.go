@@ -117,6 +117,24 @@ type ticket struct {
 	until     time.Time
 }
 
+// policy is the policy of the gate. Configured credentials imply that clients
+// are asked for them, unless anonymous access is configured too.
+func (cfg *Config) policy() (*Policy, error) {
+	p := cfg.Policy
+	p.Demand = p.Demand || p.Anonymous == nil && (cfg.Users != "" || cfg.Keytab != "" || len(cfg.Certificates) > 0)
+	return NewPolicy(p)
+}
+
+// Anonymous returns the rights of clients without credentials, without opening
+// a file.
+func (cfg *Config) Anonymous() (Rights, error) {
+	p, err := cfg.policy()
+	if err != nil {
+		return Rights{}, err
+	}
+	return p.Decide(&Identity{}), nil
+}
+
 // New returns a gate. Errors name the file or setting at fault. log may be nil.
 // The caller must call Close.
 func New(cfg Config, store Store, log *slog.Logger) (*Gate, error) {
@@ -132,13 +150,9 @@ func New(cfg Config, store Store, log *slog.Logger) (*Gate, error) {
 	if cfg.Realm == "" {
 		cfg.Realm = "symdepot"
 	}
-	if cfg.Policy.Anonymous == nil && (cfg.Users != "" || cfg.Keytab != "" || len(cfg.Certificates) > 0) {
-		// An operator who sets up credentials wants them to be required.
-		cfg.Policy.Demand = true
-	}
 	g := &Gate{cfg: cfg, log: log, now: cfg.Now, stop: make(chan struct{}), warned: map[string]time.Time{}}
 	var err error
-	if g.policy, err = NewPolicy(cfg.Policy); err != nil {
+	if g.policy, err = cfg.policy(); err != nil {
 		return nil, err
 	}
 	g.anonymous = g.policy.Decide(&Identity{})

@@ -1,4 +1,4 @@
-package main
+package config
 
 import (
 	"reflect"
@@ -9,7 +9,7 @@ import (
 	"github.com/symdepot/symdepot/internal/transcode"
 )
 
-func TestParseTranscoder(t *testing.T) {
+func TestParseProgram(t *testing.T) {
 	for v, want := range map[string]transcode.Program{
 		"a=prog {pdb}": {Name: "a", Command: []string{"prog", "{pdb}"}},
 		`wpt="C:\Program Files\wpt\symcachegen.exe" -pdb {pdb}`: {Name: "wpt", Command: []string{`C:\Program Files\wpt\symcachegen.exe`, "-pdb", "{pdb}"}},
@@ -18,26 +18,26 @@ func TestParseTranscoder(t *testing.T) {
 			Command: []string{"wine64", "/opt/w.exe", "-x", "", "a bc d", "o={out}", "{pdb}"}},
 		"a,age=any,output=1G,dir=/x,prefix=/y=p {pdb};$(rm)": {Name: "a", AnyAge: true, Dir: "/x", WinePrefix: "/y", Limits: transcode.ProgramLimits{Output: 1 << 30}, Command: []string{"p", "{pdb};$(rm)"}},
 	} {
-		if got, err := parseTranscoder(v); err != nil || !reflect.DeepEqual(got, want) {
+		if got, err := ParseProgram(v); err != nil || !reflect.DeepEqual(got, want) {
 			t.Errorf("%s: %+v, %v", v, got, err)
 		}
 	}
 	for v, want := range map[string]string{
-		"": "no name", "a": "no name or no command", "=x {pdb}": "no name", "a=": "no name or no command", "a=x": "{pdb}", "a={pdb}": "{pdb}", "a,wine": "no command",
-		"a,foo=1=x {pdb}": `no option "foo"`, "a,time=x=p {pdb}": "duration", "a,time=-1s=p {pdb}": "no time", "a,memory=x=p {pdb}": "no size", "a,memory=99999999999T=p {pdb}": "no size",
-		"a,version=3=p {pdb}": "version", `a="p {pdb}`: "not closed", "a,age=x=p {pdb}": "age", "a,time,x=p {pdb}": "needs a value", "a,time=3s": "no command", "a=p\x00 {pdb}": "NUL",
+		"": "the name or the command", "a": "the name or the command", "=x {pdb}": "the name or the command", "a=": "the name or the command", "a=x": "{pdb}", "a={pdb}": "{pdb}", "a,wine": "the command is missing",
+		"a,foo=1=x {pdb}": `no option "foo"`, "a,time=x=p {pdb}": "duration", "a,time=-1s=p {pdb}": "a duration is expected", "a,memory=x=p {pdb}": "a size is expected", "a,memory=99999999999T=p {pdb}": "a size is expected",
+		"a,version=3=p {pdb}": "version", `a="p {pdb}`: "not closed", "a,age=x=p {pdb}": "age", "a,time,x=p {pdb}": "needs a value", "a,time=3s": "the command is missing", "a=p\x00 {pdb}": "NUL",
 	} {
-		if _, err := parseTranscoder(v); err == nil || !strings.Contains(err.Error(), want) {
+		if _, err := ParseProgram(v); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%q: %v, want %q", v, err, want)
 		}
 	}
 }
 
-func FuzzParseTranscoder(f *testing.F) {
+func FuzzParseProgram(f *testing.F) {
 	f.Add(`w,wine,version=3.1.0,memory=8GiB=wine64 "x y" {pdb}`)
 	f.Add("a,,==")
 	f.Fuzz(func(t *testing.T, v string) {
-		if p, err := parseTranscoder(v); err == nil && (p.Name == "" || len(p.Command) < 2 || p.Limits.Memory < 0 || p.Limits.Time < 0) {
+		if p, err := ParseProgram(v); err == nil && (p.Name == "" || len(p.Command) < 2 || p.Limits.Memory < 0 || p.Limits.Time < 0) {
 			t.Errorf("%q: %+v", v, p)
 		}
 	})

@@ -1,4 +1,4 @@
-package main
+package config
 
 import (
 	"bytes"
@@ -18,6 +18,7 @@ import (
 
 	"github.com/symdepot/symdepot/internal/bucket"
 	"github.com/symdepot/symdepot/internal/depot"
+	"github.com/symdepot/symdepot/internal/term"
 	"github.com/symdepot/symdepot/internal/upstream"
 	"github.com/symdepot/symdepot/layout"
 )
@@ -33,7 +34,7 @@ func conf(t *testing.T, text string, env map[string]string) (*Config, error) {
 	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	return loadConfig(path, func(k string) string { return env[k] })
+	return Load(path, func(k string) string { return env[k] })
 }
 
 func TestConfigDefaults(t *testing.T) {
@@ -45,18 +46,18 @@ func TestConfigDefaults(t *testing.T) {
 		if c.Listen != "127.0.0.1:8080" || !c.Log.Requests || c.Log.Format != "auto" || c.FilePath != "name" || c.Public || len(c.Upstreams) != 0 {
 			t.Errorf("%q: %+v", text, c)
 		}
-		if got, want := c.lifetimes(), (depot.Lifetimes{Absent: time.Hour, Forbidden: 24 * time.Hour, Timeout: time.Minute, Broken: 10 * time.Minute, TooLarge: 24 * time.Hour}); got != want {
+		if got, want := c.Lifetimes(), (depot.Lifetimes{Absent: time.Hour, Forbidden: 24 * time.Hour}); got != want {
 			t.Errorf("%+v", got)
 		}
-		if got, want := c.limits(), (depot.Limits{NextRank: 300 * time.Millisecond, FirstByte: 3 * time.Second, Stall: 10 * time.Second, MinRate: 16 << 10, MaxBytes: 16 << 30, Fetches: 64}); got != want {
+		if got, want := c.Limits(), (depot.Limits{NextRank: 300 * time.Millisecond, FirstByte: 3 * time.Second, Stall: 10 * time.Second, MaxBytes: 16 << 30, Fetches: 64}); got != want {
 			t.Errorf("%+v", got)
 		}
 	}
-	c, err := loadConfig("", noEnv)
+	c, err := Load("", noEnv)
 	if err != nil || c.Listen != "127.0.0.1:8080" {
 		t.Error(err)
 	}
-	if _, err := loadConfig(filepath.Join(t.TempDir(), "none.yaml"), noEnv); !errors.Is(err, os.ErrNotExist) {
+	if _, err := Load(filepath.Join(t.TempDir(), "none.yaml"), noEnv); !errors.Is(err, os.ErrNotExist) {
 		t.Error(err)
 	}
 }
@@ -95,17 +96,17 @@ upstreams:
     user: reader
     password: pass
     concurrency: 3
-    max_bytes: 1.5GiB
-    timeouts: {header: 20s}
-    breaker: {failures: 7, pause: 1m}
+    timeout: 20s
   - name: s3
     url: s3://bucket/prefix?region=eu-central-1
     layout: unified
-    bucket: {auth: keys, access_key: AK, secret_key: geheim}
+    user: AK
+    password: geheim
+    bucket: {auth: keys}
   - name: disk
     folder: /mnt/archive
 fetch: {next_rank: 1s, at_once: 8}
-misses: {absent: 0s, broken: 2d}
+misses: {absent: 0s, forbidden: 2d}
 cache:
   max_bytes: 100GB
   max_unused: 90d
@@ -113,40 +114,40 @@ cache:
 `
 
 func TestConfigFull(t *testing.T) {
-	c, err := conf(t, fullConfig, map[string]string{"SYMDEPOT_UPSTREAM_S3_SECRET_KEY": "other"})
+	c, err := conf(t, fullConfig, map[string]string{"SYMDEPOT_UPSTREAM_S3_PASSWORD": "other"})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if !c.Public || c.Stores[0].Layout != "unified" || c.Stores[1].Dir != "/srv/b" || c.PointerRoots[0].Prefix != `\\server\share` {
+	if !c.Public || c.Stores[0].Layout != "unified" || c.Stores[1].Dir != "/srv/b" || c.PointerRoots[0] != `\\server\share=/mnt/share` {
 		t.Errorf("%+v", c)
 	}
-	if l := c.lifetimes(); l.Absent >= 0 || l.Broken != 48*time.Hour || l.Timeout != time.Minute {
+	if l := c.Lifetimes(); l.Absent >= 0 || l.Forbidden != 48*time.Hour {
 		t.Errorf("%+v", l)
 	}
-	if l := c.cacheLimits(); l.MaxBytes != 1e11 || l.MaxUnused != 90*24*time.Hour || l.PerSource["microsoft"] != 50<<30 {
+	if l := c.CacheLimits(); l.MaxBytes != 1e11 || l.MaxUnused != 90*24*time.Hour || l.PerSource["microsoft"] != 50<<30 {
 		t.Errorf("%+v", l)
 	}
-	all, err := c.specs()
+	all, err := c.Specs()
 	if err != nil {
 		t.Fatal(err)
 	}
-	far, err := c.open(t.Context(), all)
+	far, err := c.Open(t.Context(), all)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer far.Close()
 	var got []string
-	for _, u := range far.far {
+	for _, u := range far.List {
 		got = append(got, fmt.Sprintf("%s %d %s", u.Source.Name(), u.Rank, u.Product))
 	}
 	want := []string{"microsoft 0 ", "x 2 ", "nuget 1 ", "corp 0 windows", "s3 0 ", "disk 0 "}
 	if !slices.Equal(got, want) {
 		t.Errorf("%q", got)
 	}
-	if w := strings.Join(c.warnings(all), "\n"); !strings.Contains(w, "disk:") {
+	if w := strings.Join(c.Warnings(all), "\n"); !strings.Contains(w, "disk:") {
 		t.Errorf("no warning of a folder that is not there: %s", w)
 	}
-	specs, err := c.specs()
+	specs, err := c.Specs()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -154,8 +155,8 @@ func TestConfigFull(t *testing.T) {
 	if nuget.URL != "http://mirror.corp/nuget" || !nuget.Guard.RequiresChecksum || nuget.Layout != "ssqp" || nuget.Guard.NeverAsk[0] != "our*" {
 		t.Errorf("%+v", nuget)
 	}
-	if corp.Guard.Executables || !corp.NoCompressed || corp.NoPointers || corp.Guard.MaxBytes != 3<<29 || corp.Credentials.Password != "pass" ||
-		corp.Header.Get("X-Team") != "tools" || corp.Timeouts.Header != 20*time.Second || corp.Guard.Breaker.Failures != 7 || corp.TwoTier != "no" {
+	if corp.Guard.Executables || !corp.NoCompressed || corp.NoPointers || corp.Credentials.Password != "pass" ||
+		corp.Header.Get("X-Team") != "tools" || corp.Timeouts.Header != 20*time.Second || corp.TwoTier != "no" {
 		t.Errorf("%+v", corp)
 	}
 	if b := s3.Bucket.(*bucket.S3Config); b.SecretKey != "other" || b.AccessKey != "AK" || b.Region != "eu-central-1" || b.Auth != "keys" {
@@ -163,7 +164,7 @@ func TestConfigFull(t *testing.T) {
 	}
 	for _, asJSON := range []bool{false, true} {
 		var out, warn bytes.Buffer
-		if err := c.report(&out, &warn, asJSON); err != nil {
+		if err := c.Report(&out, &warn, asJSON, "DEPOT"); err != nil {
 			t.Fatal(err)
 		}
 		for _, secret := range []string{"geheim", "other", "pass\n", "tools", `"pass"`} {
@@ -171,7 +172,7 @@ func TestConfigFull(t *testing.T) {
 				t.Errorf("%q is shown: %s", secret, out.String())
 			}
 		}
-		if !strings.Contains(out.String(), "X-Team") || !strings.Contains(out.String(), "1536MiB") {
+		if !strings.Contains(out.String(), "X-Team") {
 			t.Errorf("%s", out.String())
 		}
 	}
@@ -180,20 +181,24 @@ func TestConfigFull(t *testing.T) {
 func TestConfigFaults(t *testing.T) {
 	for _, c := range []struct{ text, want string }{
 		{"lisen: x", "symdepot.yaml:1: lisen: no such key; known are depot, listen"},
-		{"listen: a\nlisten: b", "symdepot.yaml:2: listen: it stands there twice"},
+		{"listen: a\nlisten: b", "symdepot.yaml:2: listen: the key is given twice"},
 		{"listen: [1]", "1: listen: text is expected, not a list"},
 		{"listen: nonsense", "listen: an address and a port are expected"},
 		{"public: maybe", `1: public: true or false is expected, not "maybe"`},
+		{"tls: {cert: a}", "tls: cert and key must both be set"},
+		{"auth: {certificates: [{match: build}]}", "auth.certificates[0].match: sha256:, cn:"},
+		{"transcoding: {programs: [x]}", "transcoding.programs[0]: x: the name or the command is missing"},
+		{"pointer_roots: ['a=']", "pointer_roots[0]: a folder is expected"},
 		{"hosts: a", "1: hosts: a list is expected"},
 		{"log: {format: xml}", `1: log.format: one of auto, text, json is expected, not "xml"`},
 		{"log: yes", "1: log: a map is expected, with keys such as format, requests"},
-		{"\n\nfetch:\n  stall: soon", `4: fetch.stall: a time is expected, such as 300ms, 10s, 5m, 24h or 7d, not "soon"`},
-		{"fetch: {stall: -1s}", "a time is expected"},
+		{"\n\nfetch:\n  stall: soon", `4: fetch.stall: a duration is expected, such as 300ms, 10s, 5m, 24h or 7d, not "soon"`},
+		{"fetch: {stall: -1s}", "a duration is expected"},
 		{"cache: {max_bytes: lots}", `1: cache.max_bytes: a size is expected`},
 		{"cache: {max_bytes: -1}", `a size is expected`},
-		{"cache: {per_source: {x: 1GB}}", `cache.per_source.x: no upstream is called so`},
+		{"cache: {per_source: {x: 1GB}}", `cache.per_source.x: there is no upstream of this name`},
 		{"cache: {per_source: [x]}", `1: cache.per_source: a map is expected`},
-		{"upstreams: microsoft", "1: upstreams: a list is expected, each behind a hyphen"},
+		{"upstreams: microsoft", "1: upstreams: a list is expected, each item behind a hyphen"},
 		{"upstreams: [microsft]", `1: upstreams[0]: no preset "microsft"; known are microsoft, nuget`},
 		{"upstreams:\n- preset: microsft", `2: upstreams[0].preset: no preset "microsft"; known are microsoft, nuget`},
 		{"upstreams:\n- name: x", "2: upstreams[0]: one of preset, url and folder is expected"},
@@ -203,23 +208,23 @@ func TestConfigFaults(t *testing.T) {
 		{"upstreams:\n- {url: 'https://x', kinds: [pbd]}", `2: upstreams[0].kinds: no kind "pbd"; there are pe, pdb`},
 		{"upstreams:\n- {url: 'https://x', casing: camel}", `casing: one of default, uppercase, lowercase is expected`},
 		{"upstreams:\n- {url: 'https://x', colour: red}", `2: upstreams[0].colour: no such key; known are name, preset`},
-		{"upstreams:\n- {url: 'https://x', timeouts: {connect: 5}}", `2: upstreams[0].timeouts.connect: a time is expected`},
-		{"upstreams:\n- {url: 'https://x', bucket: {region: a}}", `2: upstreams[0].bucket.region: it is for the addresses of buckets`},
-		{"upstreams:\n- {url: 'gs://x', bucket: {region: a}}", `2: upstreams[0].bucket.region: it is not for such a bucket; there are auth, endpoint, credentials_file`},
-		{"upstreams:\n- {url: 'https://x', token: a, token_file: /b}", `2: upstreams[0].token: it stands there twice`},
-		{"upstreams:\n- {url: 'https://x', token: a, user: b}", `2: upstreams[0].token: it goes with neither user nor password`},
+		{"upstreams:\n- {url: 'https://x', timeout: 5}", `2: upstreams[0].timeout: a duration is expected`},
+		{"upstreams:\n- {url: 'https://x', bucket: {region: a}}", `2: upstreams[0].bucket.region: only buckets have it: s3://`},
+		{"upstreams:\n- {url: 'gs://x', bucket: {region: a}}", `2: upstreams[0].bucket.region: this kind of bucket does not have it; there are auth, endpoint, credentials_file`},
+		{"upstreams:\n- {url: 'https://x', token: a, token_file: /b}", `2: upstreams[0].token: token and token_file exclude each other`},
+		{"upstreams:\n- {url: 'https://x', token: a, user: b}", `2: upstreams[0].token: user and password exclude it`},
 		{"upstreams:\n- {url: 'https://x', token_file: /none/such}", `2: upstreams[0].token_file: `},
-		{"upstreams:\n- {folder: /x, url: 'https://x'}", `2: upstreams[0].folder: it goes with neither`},
-		{"upstreams: [microsoft, 'microsoft,rank=2']", `upstreams[1].name: two upstreams are called microsoft`},
+		{"upstreams:\n- {folder: /x, url: 'https://x'}", `2: upstreams[0].folder: url and preset exclude it`},
+		{"upstreams: [microsoft, 'microsoft,rank=2']", `upstreams[1].name: two upstreams have the name microsoft`},
 		{"upstreams:\n- {preset: microsoft, url: 's3://x'}", `2: upstreams[0].url: with a preset`},
-		{"upstreams:\n- {url: 'https://x', headers: {'a b': c}}", `2: upstreams[0].headers: "a b" is no name of a header`},
+		{"upstreams:\n- {url: 'https://x', headers: {'a b': c}}", `2: upstreams[0].headers: "a b" is not a header name`},
 		{"upstreams:\n- {url: 'https://x', password: [geheim]}", `2: upstreams[0].password: text is expected, not a list`},
 		{"stores: [{layout: gdb}]", "stores[0].dir: a folder is expected"},
 		{"stores: [{dir: x, layout: heap}]", `stores[0].layout: no layout "heap"`},
 		{"stores: ['x,layout=heap']", `1: stores[0]: no layout "heap"`},
 		{"allow_networks: [here]", "allow_networks[0]: a network is expected"},
 		{"allow_hosts: [a.example, \"http://b.example\"]", "allow_hosts[1]: a host is expected"},
-		{"a: &x {}\nlog: *x", "2: log: aliases are not taken"},
+		{"a: &x {}\nlog: *x", "2: log: aliases are not supported"},
 		{"a: [", "YAML is expected"},
 		{"listen: 127.0.0.1:1\n---\nlisten: 127.0.0.1:2", "one document is expected"},
 		{"- a", "1: a map is expected, with keys such as depot, listen"},
@@ -231,7 +236,7 @@ func TestConfigFaults(t *testing.T) {
 			t.Errorf("%q:\n%v\nwanted %s", c.text, err, c.want)
 			continue
 		}
-		if fault := (*configError)(nil); !errors.As(err, &fault) {
+		if fault := (*Error)(nil); !errors.As(err, &fault) {
 			t.Errorf("%q: %T", c.text, err)
 		}
 	}
@@ -239,6 +244,138 @@ func TestConfigFaults(t *testing.T) {
 	_, err := conf(t, "lisen: x\npublic: maybe\nupstreams: [microsft]", nil)
 	if err == nil || strings.Count(err.Error(), "symdepot.yaml:") != 3 {
 		t.Errorf("%v", err)
+	}
+}
+
+// A key of the release before gives one warning that names its replacement, and
+// its value still counts where there is a replacement.
+func TestRemovedKeys(t *testing.T) {
+	c, err := conf(t, `
+pointer_roots: [{prefix: '\\server\share', dir: /mnt/share}, {dir: /x}]
+fetch: {min_rate: 1KiB, at_once: 8}
+misses: {broken: 2d, timeout: 1m, too_large: 1d}
+tls: {cert: a, key: b, client_ca: c, acme: {email: x@y}}
+auth:
+  realm: Corp
+  negotiate: {max_clock_skew: 1m}
+  audit: {max_age: 1d}
+  certificates: [{sha256: 0f1e, name: a}, {dns: '*.b', name: b}, {cn: c}]
+transcoding: {programs: [{name: wpt, command: 'gen -pdb {pdb}'}]}
+upstreams:
+  - {name: corp, url: 'https://x', max_bytes: 1GiB, timeouts: {header: 20s, idle: 1m}, breaker: {failures: 7}, user_agent: curl/8, ids: [a]}
+  - {name: s3, url: 's3://bucket', bucket: {auth: keys, access_key: AK, secret_key: geheim, session_token: st, profile: p, role_arn: r}}
+  - {name: az, url: 'az://account/container', bucket: {sas: 'sv=2021-12-02&sig=geheim', tenant_id: t, client_id: i}}
+`, map[string]string{"SYMDEPOT_FETCH_MIN_RATE": "1KiB"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	specs, err := c.Specs()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if s := specs[0]; s.Timeouts.Header != 20*time.Second || s.UserAgent != "curl/8" {
+		t.Errorf("upstream corp: timeout %v, agent %q; want 20s, curl/8", s.Timeouts.Header, s.UserAgent)
+	}
+	if b := specs[1].Bucket.(*bucket.S3Config); b.AccessKey != "AK" || b.SecretKey != "geheim" || b.SessionToken != "st" || b.Auth != "keys" {
+		t.Errorf("upstream s3: %+v", b)
+	}
+	if b := specs[2].Bucket.(*bucket.AzureConfig); b.SAS != "sv=2021-12-02&sig=geheim" || b.Auth != "sas" || b.Token != "" {
+		t.Errorf("upstream az: %+v", b)
+	}
+	if r := c.Gate().Certificates; len(r) != 3 || r[0].SHA256 != "0f1e" || r[1].DNS != "*.b" || r[1].Name != "b" || r[2].CN != "c" {
+		t.Errorf("certificates: %+v", r)
+	}
+	if !slices.Equal(c.PointerRoots, []string{`\\server\share=/mnt/share`, "/x"}) || !slices.Equal(c.Transcoding.Programs, []string{"wpt=gen -pdb {pdb}"}) {
+		t.Errorf("texts: %q, %q", c.PointerRoots, c.Transcoding.Programs)
+	}
+	if c.Fetch.AtOnce != 8 {
+		t.Errorf("fetch.at_once: %d, want 8", c.Fetch.AtOnce)
+	}
+	warnings := c.Warnings(specs)
+	text := strings.Join(warnings, "\n")
+	for _, want := range []string{
+		"symdepot.yaml:3: fetch.min_rate: this key no longer exists: ", "misses.broken: ", "misses.timeout: ", "misses.too_large: ", "tls.acme.email: ", "auth.realm: ", "auth.negotiate.max_clock_skew: ",
+		"auth.audit.max_age: ", "auth.certificates[].sha256: this key is now auth.certificates[].match", "auth.certificates[].dns: ", "auth.certificates[].cn: ",
+		`pointer_roots[]: an item is now one text: "/x"`, "transcoding.programs[]: ", "upstreams[].max_bytes: this key no longer exists: use fetch.max_bytes", "upstreams[].timeouts.header: this key is now upstreams[].timeout",
+		"upstreams[].timeouts: ", "upstreams[].breaker: ", "upstreams[].user_agent: this key is now upstreams[].headers.User-Agent", "upstreams[].ids: ", "bucket.access_key: this key is now upstreams[].user",
+		"bucket.profile: this key no longer exists: set AWS_PROFILE", "bucket.sas: ", "bucket.tenant_id: ", "environment: SYMDEPOT_FETCH_MIN_RATE: ",
+	} {
+		if strings.Count(text, want) != 1 {
+			t.Errorf("%d warnings with %q, want 1", strings.Count(text, want), want)
+		}
+	}
+	for _, w := range warnings {
+		if strings.Contains(w, "geheim") {
+			t.Errorf("a warning shows a secret: %s", w)
+		}
+	}
+}
+
+// The budget of keys: each has a user and an example.
+func TestNumberOfKeys(t *testing.T) {
+	if n := len(allKeys(reflect.TypeFor[Config](), "")); n > 120 {
+		t.Errorf("%d keys, want 120 at most: remove one that nobody needs", n)
+	} else {
+		t.Logf("%d keys", n)
+	}
+}
+
+// A configuration can be examined before its secrets are in place.
+func TestMissingSecret(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "symdepot.yaml")
+	if err := os.WriteFile(path, []byte("upstreams: [{name: corp, url: 'https://x', token_file: /none/such}]"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	c, err := LoadForCheck(path, noEnv)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var out, warn strings.Builder
+	if err := c.Report(&out, &warn, false, ""); err != nil {
+		t.Fatal(err)
+	}
+	if strings.Count(warn.String(), "corp: token_file: ") != 1 || !strings.Contains(out.String(), "credentials: bearer token") {
+		t.Errorf("warnings %q, report %s", warn.String(), out.String())
+	}
+	if _, err := Load(path, noEnv); err == nil {
+		t.Error("a server starts without its secret")
+	}
+}
+
+// The current folder never supplies the configuration.
+func TestFind(t *testing.T) {
+	home := t.TempDir()
+	t.Setenv("HOME", home)
+	t.Setenv("XDG_CONFIG_HOME", "")
+	t.Setenv("AppData", home)
+	t.Chdir(t.TempDir())
+	if err := os.WriteFile("symdepot.yaml", []byte("listen: 127.0.0.1:1\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if got := Find("", noEnv); got != "" && got != systemFile {
+		t.Errorf("found %s, want none", got)
+	}
+	if w := IgnoredHere(""); !strings.Contains(w, "--config symdepot.yaml") {
+		t.Errorf("warning %q", w)
+	}
+	if w := IgnoredHere("symdepot.yaml"); w != "" {
+		t.Errorf("the named file is called ignored: %s", w)
+	}
+	dir, err := os.UserConfigDir()
+	if err != nil {
+		t.Fatal(err)
+	}
+	own := filepath.Join(dir, "symdepot", "config.yaml")
+	if err := os.MkdirAll(filepath.Dir(own), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(own, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct{ named, env, want string }{{"", "", own}, {"", "b", "b"}, {"a", "b", "a"}} {
+		if got := Find(c.named, func(string) string { return c.env }); got != c.want {
+			t.Errorf("Find(%q) with SYMDEPOT_CONFIG=%q: %s, want %s", c.named, c.env, got, c.want)
+		}
 	}
 }
 
@@ -255,10 +392,10 @@ func TestConfigEnvironment(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if c.Listen != "127.0.0.1:2" || c.Log.Format != "json" || !slices.Equal(c.Hosts, []string{"a", "b"}) || c.Cache.MaxBytes != 1<<30 || c.Misses.Absent != span(48*time.Hour) {
+	if c.Listen != "127.0.0.1:2" || c.Log.Format != "json" || !slices.Equal(c.Hosts, []string{"a", "b"}) || c.Cache.MaxBytes != 1<<30 || c.Misses.Absent != term.Duration(48*time.Hour) {
 		t.Errorf("%+v", c)
 	}
-	specs, err := c.specs()
+	specs, err := c.Specs()
 	if err != nil || len(specs) != 5 {
 		t.Fatalf("%d sources, %v", len(specs), err)
 	}
@@ -308,8 +445,8 @@ func TestConfigTags(t *testing.T) {
 }
 
 func TestConfigPrinted(t *testing.T) {
-	text := documentedConfig()
-	if err := decodeConfig("printed", strings.NewReader(text), &Config{}); err != nil {
+	text := Manual()
+	if err := new(Config).decode("printed", []byte(text)); err != nil {
 		t.Fatal(err)
 	}
 	// With every # taken away it is valid, and every key is there.
@@ -320,8 +457,8 @@ func TestConfigPrinted(t *testing.T) {
 			bare.WriteString(line[1:])
 		}
 	}
-	c := defaultConfig()
-	if err := decodeConfig("bare", strings.NewReader(bare.String()), c); err != nil {
+	c := Default()
+	if err := c.decode("bare", []byte(bare.String())); err != nil {
 		t.Fatalf("%v\n%s", err, bare.String())
 	}
 	for _, k := range allKeys(reflect.TypeFor[Config](), "") {
@@ -329,10 +466,10 @@ func TestConfigPrinted(t *testing.T) {
 			t.Errorf("%s is not there", k.path)
 		}
 	}
-	if len(c.Upstreams) != 1 || c.Upstreams[0].Breaker.Failures != 5 || c.Upstreams[0].Bucket.ClientID == "" || len(c.Stores) != 1 {
+	if len(c.Upstreams) != 1 || c.Upstreams[0].Timeout != term.Duration(10*time.Second) || c.Upstreams[0].Bucket.CredentialsFile == "" || len(c.Stores) != 1 {
 		t.Errorf("%+v", c.Upstreams)
 	}
-	d := defaultConfig()
+	d := Default()
 	eachScalar(reflect.ValueOf(c).Elem(), "", func(path string, v reflect.Value, f reflect.StructField) {
 		if f.Tag.Get("default") == "" {
 			return
@@ -346,7 +483,7 @@ func TestConfigPrinted(t *testing.T) {
 }
 
 func TestConfigDocs(t *testing.T) {
-	const begin, end = "<!-- keys: made of the program by go test ./cmd/symdepot -run ConfigDocs -update-docs -->\n", "<!-- end of keys -->"
+	const begin, end = "<!-- keys: generated by go test ./internal/config -run ConfigDocs -update-docs -->\n", "<!-- end of keys -->"
 	path := filepath.Join("..", "..", "docs", "config.md")
 	text, err := os.ReadFile(path)
 	if err != nil {
@@ -358,60 +495,29 @@ func TestConfigDocs(t *testing.T) {
 	if !ok || !ok2 {
 		t.Fatal("docs/config.md has no marks around its tables")
 	}
-	want := "\n" + documentedTables() + "\n"
+	want := "\n" + manualTables() + "\n"
 	if *updateDocs {
 		if err := os.WriteFile(path, []byte(before+begin+want+end+after), 0o644); err != nil {
 			t.Fatal(err)
 		}
 	} else if have != want {
-		t.Error("docs/config.md does not say what the program does; run: go test ./cmd/symdepot -run ConfigDocs -update-docs")
+		t.Error("docs/config.md does not say what the program does; run: go test ./internal/config -run ConfigDocs -update-docs")
 	}
 	// Its examples are valid.
 	examples := 0
 	for _, part := range strings.Split(before+after, "```yaml\n")[1:] {
 		example, _, _ := strings.Cut(part, "```")
-		secret := filepath.Join(t.TempDir(), "token")
-		if err := os.WriteFile(secret, []byte("x"), 0o600); err != nil {
+		path := filepath.Join(t.TempDir(), "config.yaml")
+		if err := os.WriteFile(path, []byte(example), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := conf(t, strings.ReplaceAll(example, "/run/secrets/builds-token", secret), nil); err != nil {
+		if _, err := LoadForCheck(path, noEnv); err != nil {
 			t.Errorf("%v\n%s", err, example)
 		}
 		examples++
 	}
 	if examples == 0 {
 		t.Error("no examples")
-	}
-}
-
-func TestSizesAndSpans(t *testing.T) {
-	for text, want := range map[string]size{"0": 0, "17": 17, "1k": 1024, "1KB": 1000, "1.5 GiB": 3 << 29, "2tb": 2e12, "10B": 10} {
-		var s, back size
-		if err := s.UnmarshalText([]byte(text)); err != nil || s != want {
-			t.Errorf("%s: %d, %v", text, s, err)
-		}
-		if err := back.UnmarshalText([]byte(s.String())); err != nil || back != s {
-			t.Errorf("%s: %s", text, s)
-		}
-	}
-	for text, want := range map[string]time.Duration{"0s": 0, "300ms": 300 * time.Millisecond, "90m": 90 * time.Minute, "7d": 168 * time.Hour, "1.5d": 36 * time.Hour, "24h": 24 * time.Hour} {
-		var s, back span
-		if err := s.UnmarshalText([]byte(text)); err != nil || time.Duration(s) != want {
-			t.Errorf("%s: %s, %v", text, s, err)
-		}
-		if err := back.UnmarshalText([]byte(s.String())); err != nil || back != s {
-			t.Errorf("%s: %s", text, s)
-		}
-	}
-	for _, text := range []string{"", "x", "-1", "NaN", "1e30", "inf", "GiB", "1XB"} {
-		if err := new(size).UnmarshalText([]byte(text)); err == nil {
-			t.Errorf("%q is a size", text)
-		}
-	}
-	for _, text := range []string{"", "x", "-1s", "NaNd", "1e30d", "d", "5"} {
-		if err := new(span).UnmarshalText([]byte(text)); err == nil {
-			t.Errorf("%q is a time", text)
-		}
 	}
 }
 
@@ -422,10 +528,10 @@ func FuzzConfig(f *testing.F) {
 		if strings.Contains(text, "_file") {
 			return // nothing of this machine is read
 		}
-		c := defaultConfig()
+		c := Default()
 		c.getenv = noEnv
-		if decodeConfig("fuzz", strings.NewReader(text), c) == nil && c.check() == nil {
-			if err := c.report(io.Discard, io.Discard, true); err != nil {
+		if c.decode("fuzz", []byte(text)) == nil && c.check() == nil {
+			if err := c.Report(io.Discard, io.Discard, true, "DEPOT"); err != nil {
 				t.Error(err)
 			}
 		}

@@ -1,0 +1,96 @@
+package config
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/symdepot/symdepot/internal/auth"
+)
+
+// policy is who may do what.
+func (a *Auth) policy() auth.PolicyConfig {
+	p := auth.PolicyConfig{Demand: a.Demand, Anonymous: a.Anonymous, Admit: a.Admit, Groups: a.Groups}
+	for _, g := range a.Grants {
+		p.Grants = append(p.Grants, auth.Grant(g))
+	}
+	return p
+}
+
+// rule reads match.
+func (r Certificate) rule() (auth.CertRule, error) {
+	rule := auth.CertRule{Name: r.Name}
+	kind, value, ok := strings.Cut(r.Match, ":")
+	to := map[string]*string{"sha256": &rule.SHA256, "cn": &rule.CN, "dns": &rule.DNS, "email": &rule.Email, "uri": &rule.URI}[kind]
+	if !ok || to == nil || value == "" {
+		return rule, fmt.Errorf("sha256:, cn:, dns:, email: or uri: and a pattern are expected, not %q", r.Match)
+	}
+	*to = value
+	return rule, nil
+}
+
+// Gate configures the authorization of requests.
+func (c *Config) Gate() auth.Config {
+	a, n := &c.Auth, &c.Auth.Negotiate
+	cfg := auth.Config{
+		Policy: a.policy(), Users: a.UsersFile, Basic: a.Basic,
+		Keytab: n.Keytab, KeytabPrincipal: n.Principal, TicketGroups: n.Groups, PerConnection: n.PerConnection,
+		Realms: n.Realms, RequireChannelBinding: n.ChannelBinding,
+	}
+	for _, r := range a.Certificates {
+		if rule, err := r.rule(); err == nil { // CheckAuth reports the others
+			cfg.Certificates = append(cfg.Certificates, rule)
+		}
+	}
+	return cfg
+}
+
+// TLSOptions configures the listener's TLS; nil: plain HTTP.
+func (c *Config) TLSOptions() *auth.TLSConfig {
+	t := &c.TLS
+	if !t.on() {
+		return nil
+	}
+	cfg := &auth.TLSConfig{Cert: t.Cert, Key: t.Key, ClientCA: t.ClientCA, RequireClientCert: t.RequireClientCert}
+	if a := t.ACME; len(a.Domains) > 0 {
+		cfg.ACME = &auth.ACMEConfig{Client: c.Dialer().ClientFor(cmp.Or(a.Directory, auth.LetsEncrypt)), Domains: a.Domains, Dir: a.Dir, Directory: a.Directory, AcceptTerms: a.AcceptTerms}
+	}
+	return cfg
+}
+
+// AuditOptions configures the audit log; nil: none.
+func (c *Config) AuditOptions() *auth.AuditConfig {
+	f := c.Auth.Audit
+	if f.File == "" {
+		return nil
+	}
+	return &auth.AuditConfig{File: f.File, MaxBytes: int64(f.MaxBytes), Keep: f.Keep}
+}
+
+// CheckAuth finds faults in auth and tls without opening a file.
+func (c *Config) CheckAuth() error {
+	var errs []error
+	if _, err := auth.NewPolicy(c.Auth.policy()); err != nil {
+		errs = append(errs, c.fault(0, "auth", "%v", err))
+	}
+	for i, r := range c.Auth.Certificates {
+		if _, err := r.rule(); err != nil {
+			errs = append(errs, c.fault(0, fmt.Sprintf("auth.certificates[%d].match", i), "%v", err))
+		}
+	}
+	t := &c.TLS
+	acme := len(t.ACME.Domains) > 0
+	switch {
+	case acme && (t.Cert != "" || t.Key != ""):
+		errs = append(errs, c.fault(0, "tls", "cert with key, and acme, exclude each other"))
+	case t.on() && !acme && (t.Cert == "" || t.Key == ""):
+		errs = append(errs, c.fault(0, "tls", "cert and key must both be set"))
+	case !t.on() && (t.ClientCA != "" || t.RequireClientCert):
+		errs = append(errs, c.fault(0, "tls", "client certificates need TLS: set cert and key, or acme"))
+	}
+	return errors.Join(errs...)
+}
+
+// on reports whether the listener speaks TLS.
+func (t *TLS) on() bool { return t.Cert != "" || t.Key != "" || len(t.ACME.Domains) > 0 }

@@ -1,0 +1,328 @@
+// Package config reads the configuration file of symdepot, checks it, and turns
+// it into the options of the packages that it configures.
+package config
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"reflect"
+	"runtime"
+	"slices"
+	"strings"
+
+	"github.com/symdepot/symdepot/internal/upstream"
+	"github.com/symdepot/symdepot/layout"
+)
+
+// Default is the configuration without a file.
+func Default() *Config {
+	c := &Config{getenv: os.Getenv}
+	eachScalar(reflect.ValueOf(c).Elem(), "", func(_ string, v reflect.Value, f reflect.StructField) {
+		if d := f.Tag.Get("default"); d != "" {
+			// A test checks that every default can be read.
+			_ = setScalar(v, d, f)
+		}
+	})
+	return c
+}
+
+// FileName is the name of the configuration file in the folders that Find
+// searches.
+const FileName = "symdepot.yaml"
+
+// systemFile is read if the user has no configuration of their own.
+const systemFile = "/etc/symdepot/" + FileName
+
+// Find returns the path of the configuration file: the named one, that of
+// SYMDEPOT_CONFIG, config.yaml or symdepot.yaml in the folder symdepot of
+// os.UserConfigDir, or /etc/symdepot/symdepot.yaml. It is empty if there is
+// none. The current folder is never searched: whoever can write a file there
+// could make the program run commands and send files away.
+func Find(named string, getenv func(string) string) string {
+	if named != "" {
+		return named
+	}
+	if p := getenv("SYMDEPOT_CONFIG"); p != "" {
+		return p
+	}
+	var list []string
+	if dir, err := os.UserConfigDir(); err == nil {
+		list = append(list, filepath.Join(dir, "symdepot", "config.yaml"), filepath.Join(dir, "symdepot", FileName))
+	}
+	if runtime.GOOS != "windows" {
+		list = append(list, systemFile)
+	}
+	for _, p := range list {
+		if isFile(p) {
+			return p
+		}
+	}
+	return ""
+}
+
+// IgnoredHere returns a sentence about a symdepot.yaml in the current folder,
+// which older releases read; empty if there is none or if used is that file.
+func IgnoredHere(used string) string {
+	here, err := os.Stat(FileName)
+	if err != nil || !here.Mode().IsRegular() {
+		return ""
+	}
+	if used != "" {
+		if u, err := os.Stat(used); err == nil && os.SameFile(u, here) {
+			return ""
+		}
+	}
+	return "symdepot.yaml in the current folder is ignored; to use it, add --config symdepot.yaml or set SYMDEPOT_CONFIG"
+}
+
+// maxFile is the largest configuration file.
+const maxFile = 1 << 20
+
+// Load reads the configuration: the defaults, then the file unless path is
+// empty, then SYMDEPOT_* of the environment. All faults are reported together;
+// errors.As then finds an *Error.
+func Load(path string, getenv func(string) string) (*Config, error) {
+	c := Default()
+	c.file, c.getenv = path, getenv
+	return c, c.load(path)
+}
+
+// LoadForCheck is Load for a configuration that is only examined: a file of a
+// secret that does not exist gives a warning.
+func LoadForCheck(path string, getenv func(string) string) (*Config, error) {
+	c := Default()
+	c.file, c.getenv, c.lenient = path, getenv, true
+	return c, c.load(path)
+}
+
+func (c *Config) load(path string) error {
+	var faults []error
+	if path != "" {
+		text, err := readSmall(path, maxFile)
+		if err != nil {
+			return fmt.Errorf("read the configuration: %w", err)
+		}
+		faults = append(faults, c.decode(path, text))
+	}
+	faults = append(faults, c.environment())
+	if err := errors.Join(faults...); err != nil {
+		return err // checks would report what could not be read as missing
+	}
+	return c.check()
+}
+
+// warn adds a warning once.
+func (c *Config) warn(text string) {
+	if !slices.Contains(c.warnings, text) {
+		c.warnings = append(c.warnings, text)
+	}
+}
+
+// File is the path of the file that was read; empty: none.
+func (c *Config) File() string { return c.file }
+
+// decode reads the text of a file into c.
+func (c *Config) decode(file string, text []byte) error {
+	root, err := parse(file, bytes.NewReader(text))
+	if err != nil || root == nil {
+		return err
+	}
+	c.warnings = append(c.warnings, migrate(file, root)...)
+	d := decoder{file: file}
+	d.value(root, reflect.ValueOf(c).Elem(), "", reflect.StructField{})
+	return errors.Join(d.errs...)
+}
+
+// readSmall reads a regular file of limited size.
+func readSmall(path string, limit int64) ([]byte, error) {
+	info, err := os.Stat(path)
+	if err == nil && !info.Mode().IsRegular() {
+		err = &fs.PathError{Op: "read", Path: path, Err: errors.New("not a regular file")}
+	}
+	if err == nil && info.Size() > limit {
+		err = &fs.PathError{Op: "read", Path: path, Err: fmt.Errorf("the file has %d bytes; at most %d are expected", info.Size(), limit)}
+	}
+	if err != nil {
+		return nil, err
+	}
+	return os.ReadFile(path)
+}
+
+// environment applies SYMDEPOT_*.
+func (c *Config) environment() error {
+	var errs []error
+	fail := func(name string, err error) {
+		errs = append(errs, &Error{File: "environment", Key: name, What: err.Error()})
+	}
+	if dir := c.getenv("SYMDEPOT_DEPOT"); dir != "" {
+		c.Depot.Dir = dir
+	}
+	eachScalar(reflect.ValueOf(c).Elem(), "", func(path string, v reflect.Value, f reflect.StructField) {
+		name := envName(path)
+		if text := c.getenv(name); text != "" {
+			if err := setScalar(v, text, f); err != nil {
+				fail(name, fmt.Errorf("%w, not %q", err, text))
+			}
+		}
+	})
+	for text := range strings.FieldsSeq(c.getenv("SYMDEPOT_UPSTREAMS")) {
+		if err := c.AddUpstream(text); err != nil {
+			fail("SYMDEPOT_UPSTREAMS", err)
+		}
+	}
+	for _, k := range removedKeys {
+		if name := envName(k.path); !strings.Contains(k.path, "[]") && c.getenv(name) != "" {
+			c.warnings = append(c.warnings, "environment: "+name+": this key no longer exists: "+k.hint)
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// AddUpstream adds an upstream as --upstream names it: PRESET or
+// URL[,layout=L][,rank=N].
+func (c *Config) AddUpstream(text string) error {
+	var u Upstream
+	if err := u.fromText(text); err != nil {
+		return err
+	}
+	c.Upstreams = append(c.Upstreams, u)
+	return nil
+}
+
+// AddStore adds a store as --store names it: DIR[,layout=L].
+func (c *Config) AddStore(text string) error {
+	var s Store
+	if err := s.fromText(text); err != nil {
+		return err
+	}
+	c.Stores = append(c.Stores, s)
+	return nil
+}
+
+// splitStore splits DIR[,layout=L]. A text that is an existing folder is a
+// folder, whatever its name.
+func splitStore(text string) (dir, name string, err error) {
+	i := strings.LastIndex(text, ",layout=")
+	if i < 0 || isDir(text) {
+		return text, "", nil
+	}
+	dir, name = text[:i], text[i+len(",layout="):]
+	_, err = layout.ParseFolder(name)
+	return dir, name, err
+}
+
+// fault is an error of a key.
+func (c *Config) fault(line int, key, format string, args ...any) error {
+	file := c.file
+	if file == "" {
+		file = "configuration"
+	}
+	return &Error{file, line, key, fmt.Sprintf(format, args...)}
+}
+
+// check finds faults that the types of the keys do not show.
+func (c *Config) check() error {
+	var errs []error
+	fail := func(key, format string, args ...any) { errs = append(errs, c.fault(0, key, format, args...)) }
+	for i, s := range c.Stores {
+		at := fmt.Sprintf("stores[%d]", i)
+		if s.Dir == "" {
+			fail(at+".dir", "%v", errFolder)
+		}
+		if _, err := layout.ParseFolder(s.Layout); err != nil {
+			fail(at+".layout", "%v", err)
+		}
+	}
+	for i, text := range c.PointerRoots {
+		if _, dir := splitPointerRoot(text); dir == "" {
+			fail(fmt.Sprintf("pointer_roots[%d]", i), "%v", errFolder)
+		}
+	}
+	for i, text := range c.Transcoding.Programs {
+		if _, err := ParseProgram(text); err != nil {
+			fail(fmt.Sprintf("transcoding.programs[%d]", i), "%v", err)
+		}
+	}
+	if s := c.SymCache; s.Store != "" && slices.Contains(s.Folders, s.Store) {
+		fail("symcache.store", "the folder is also listed in symcache.folders, which are never written to")
+	}
+	if _, err := c.allowed(); err != nil {
+		errs = append(errs, err)
+	}
+	for i, h := range c.AllowHosts {
+		if name := strings.TrimPrefix(h, "*."); name == "" || strings.ContainsAny(name, "*/:@ ") {
+			fail(fmt.Sprintf("allow_hosts[%d]", i), "a host is expected, such as files.example.com or *.example.com, not %q", h)
+		}
+	}
+	errs = append(errs, c.CheckAuth())
+	if _, _, err := net.SplitHostPort(c.Listen); err != nil {
+		fail("listen", "an address and a port are expected, such as 127.0.0.1:8080, not %q", c.Listen)
+	}
+	specs, err := c.Specs()
+	errs = append(errs, err)
+	if err == nil {
+		for name := range c.Cache.PerSource {
+			if !slices.ContainsFunc(specs, func(s upstream.Spec) bool { return s.Name == name }) {
+				fail("cache.per_source."+name, "there is no upstream of this name")
+			}
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// allowed reads allow_networks.
+func (c *Config) allowed() ([]netip.Prefix, error) {
+	var list []netip.Prefix
+	for i, s := range c.AllowNets {
+		p, err := netip.ParsePrefix(s)
+		if a, aerr := netip.ParseAddr(s); aerr == nil {
+			p, err = netip.PrefixFrom(a, a.BitLen()), nil
+		}
+		if err != nil {
+			return nil, c.fault(0, fmt.Sprintf("allow_networks[%d]", i), "a network is expected, such as 10.20.0.0/16, not %q", s)
+		}
+		list = append(list, p.Masked())
+	}
+	return list, nil
+}
+
+func isDir(path string) bool {
+	info, err := os.Stat(path)
+	return err == nil && info.IsDir()
+}
+
+func isFile(path string) bool {
+	info, err := os.Stat(path)
+	return err == nil && info.Mode().IsRegular()
+}
+
+// DepotDir is the folder of the depot: the configured one, or the platform's
+// folder for a user's data.
+func (c *Config) DepotDir() (string, error) {
+	if c.Depot.Dir != "" {
+		return c.Depot.Dir, nil
+	}
+	home, err := os.UserHomeDir()
+	if err != nil {
+		return "", errors.New("there is no home folder for the depot; name the depot with --depot, SYMDEPOT_DEPOT or the key depot of a configuration file")
+	}
+	switch runtime.GOOS {
+	case "windows":
+		if d := c.getenv("LOCALAPPDATA"); d != "" {
+			return filepath.Join(d, "symdepot"), nil
+		}
+		return filepath.Join(home, "AppData", "Local", "symdepot"), nil
+	case "darwin":
+		return filepath.Join(home, "Library", "Application Support", "symdepot"), nil
+	}
+	if d := c.getenv("XDG_DATA_HOME"); d != "" {
+		return filepath.Join(d, "symdepot"), nil
+	}
+	return filepath.Join(home, ".local", "share", "symdepot"), nil
+}

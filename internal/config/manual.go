@@ -1,0 +1,147 @@
+package config
+
+import (
+	"fmt"
+	"reflect"
+	"strings"
+
+	"go.yaml.in/yaml/v3"
+
+	"github.com/symdepot/symdepot/internal/upstream"
+)
+
+// Manual is a configuration file with every key commented out. Lines that
+// begin with "# " are text, all others are keys.
+func Manual() string {
+	var b strings.Builder
+	b.WriteString("# Configuration of symdepot. Each key is shown behind a # with its default, or with an example if it\n# has none. Remove the # of the keys to change. Flags override SYMDEPOT_* of the environment, which\n# override this file.\n")
+	b.WriteString("# Sizes: 500MB, 20GiB. Durations: 300ms, 10s, 5m, 24h, 7d.\n")
+	manualKeys(&b, reflect.TypeFor[Config](), "", "")
+	b.WriteString("\n# Presets:\n")
+	for _, p := range upstream.Presets {
+		fmt.Fprintf(&b, "# - %s, %s\n", p.Preset, p.URL)
+	}
+	return b.String()
+}
+
+func manualKeys(b *strings.Builder, t reflect.Type, indent, hyphen string) {
+	for f := range t.Fields() {
+		name := yamlName(f)
+		if name == "" {
+			continue
+		}
+		if indent == "" {
+			b.WriteString("\n")
+		}
+		for _, line := range wrapText(f.Tag.Get("help"), 100) {
+			b.WriteString("# " + line + "\n")
+		}
+		at := "#" + indent
+		if hyphen != "" {
+			at, hyphen = "#"+indent[2:]+"- ", ""
+		}
+		switch {
+		case f.Type.Kind() == reflect.Struct:
+			b.WriteString(at + name + ":\n")
+			manualKeys(b, f.Type, indent+"  ", "")
+		case f.Type.Kind() == reflect.Slice && f.Type.Elem().Kind() == reflect.Struct:
+			b.WriteString(at + name + ":\n")
+			manualKeys(b, f.Type.Elem(), indent+"    ", "- ")
+		default:
+			value := f.Tag.Get("default")
+			if value == "" {
+				value = f.Tag.Get("example")
+			}
+			b.WriteString(at + name + ": " + yamlText(f, value) + "\n")
+		}
+	}
+}
+
+// yamlText is the value of a tag as YAML.
+func yamlText(f reflect.StructField, value string) string {
+	if f.Type.Kind() != reflect.String {
+		return value
+	}
+	text, err := yaml.Marshal(value)
+	if err != nil {
+		return value
+	}
+	return strings.TrimSpace(string(text))
+}
+
+func wrapText(s string, width int) []string {
+	var lines []string
+	line := ""
+	for w := range strings.FieldsSeq(s) {
+		if line != "" && len(line)+1+len(w) > width {
+			lines = append(lines, line)
+			line = ""
+		}
+		if line != "" {
+			line += " "
+		}
+		line += w
+	}
+	return append(lines, line)
+}
+
+// manualTables is the part of docs/config.md that is generated from the tags.
+func manualTables() string {
+	var b strings.Builder
+	section := func(title, about string, t reflect.Type, path string) {
+		fmt.Fprintf(&b, "### %s\n\n", title)
+		if about != "" {
+			b.WriteString(about + "\n\n")
+		}
+		b.WriteString("| Key | Type | Default | Example | Meaning |\n|---|---|---|---|---|\n")
+		for f := range t.Fields() {
+			if yamlName(f) == "" {
+				continue
+			}
+			k := key{joinKey(path, yamlName(f)), f}
+			fmt.Fprintf(&b, "| `%s` | %s | %s | %s | %s |\n", k.path, k.typeWords(), code(f.Tag.Get("default")), code(exampleText(f)), strings.ReplaceAll(f.Tag.Get("help"), "|", `\|`))
+		}
+		b.WriteString("\n")
+	}
+	section("General", "", reflect.TypeFor[Config](), "")
+	for _, k := range allKeys(reflect.TypeFor[Config](), "") {
+		t := k.field.Type
+		switch {
+		case t.Kind() == reflect.Struct:
+			section("`"+k.path+"`", k.field.Tag.Get("help"), t, k.path)
+		case t.Kind() == reflect.Slice && t.Elem().Kind() == reflect.Struct:
+			section("`"+k.path+"`", k.field.Tag.Get("help"), t.Elem(), k.path+"[]")
+		}
+	}
+	b.WriteString("### Presets\n\n| Preset | Address | Layout | Rank | Requested | Executables |\n|---|---|---|---|---|---|\n")
+	for _, p := range upstream.Presets {
+		var kinds []string
+		for _, k := range p.Guard.Kinds {
+			kinds = append(kinds, k.String())
+		}
+		asked := strings.Join(kinds, ", ")
+		if p.Guard.RequiresChecksum {
+			asked += ", only with a checksum"
+		}
+		if len(p.Guard.NamePatterns) > 0 {
+			asked += ", names " + code(strings.Join(p.Guard.NamePatterns, " "))
+		}
+		fmt.Fprintf(&b, "| `%s` | %s | %s | %d | %s | %v |\n", p.Preset, p.URL, p.Layout, p.Guard.Rank, asked, map[bool]string{true: "yes", false: "no"}[p.Guard.Executables])
+	}
+	return b.String()
+}
+
+// exampleText is a key as it is written in a file.
+func exampleText(f reflect.StructField) string {
+	if e := f.Tag.Get("example"); e != "" {
+		return yamlName(f) + ": " + yamlText(f, e)
+	}
+	return ""
+}
+
+func code(s string) string {
+	if s == "" {
+		return ""
+	}
+	return "`" + s + "`"
+}

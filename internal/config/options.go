@@ -1,0 +1,153 @@
+package config
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/symdepot/symdepot/internal/depot"
+	"github.com/symdepot/symdepot/internal/server"
+	"github.com/symdepot/symdepot/internal/transcode"
+	"github.com/symdepot/symdepot/internal/upstream"
+	"github.com/symdepot/symdepot/layout"
+	"github.com/symdepot/symdepot/symstore"
+)
+
+// Warnings lists what is probably a mistake: removed keys, credentials that are
+// sent in clear text, folders that do not exist.
+func (c *Config) Warnings(specs []upstream.Spec) []string {
+	list := append([]string(nil), c.warnings...)
+	for _, s := range specs {
+		k := s.Credentials
+		secret := k.Token != "" || k.Password != "" || k.User != "" || k.HeadersFile != "" || strings.Contains(s.URL, "@")
+		if secret && strings.HasPrefix(strings.ToLower(s.URL), "http://") {
+			list = append(list, s.Name+": credentials are sent over plain HTTP, which anybody on the network path can read; use https")
+		}
+		if w := folderWarning(s); w != "" {
+			list = append(list, w)
+		}
+	}
+	return list
+}
+
+// Limits are the limits of downloads.
+func (c *Config) Limits() depot.Limits {
+	f := c.Fetch
+	return depot.Limits{NextRank: time.Duration(f.NextRank), FirstByte: time.Duration(f.FirstByte), Stall: time.Duration(f.Stall),
+		MaxBytes: int64(f.MaxBytes), Fetches: f.AtOnce}
+}
+
+// Lifetimes are those of the negative cache.
+func (c *Config) Lifetimes() depot.Lifetimes {
+	of := func(d time.Duration) time.Duration {
+		if d <= 0 {
+			return -1
+		}
+		return d
+	}
+	return depot.Lifetimes{Absent: of(time.Duration(c.Misses.Absent)), Forbidden: of(time.Duration(c.Misses.Forbidden))}
+}
+
+// CacheLimits limit the cached files.
+func (c *Config) CacheLimits() depot.CacheLimits {
+	l := depot.CacheLimits{MaxBytes: int64(c.Cache.MaxBytes), MaxUnused: time.Duration(c.Cache.MaxUnused)}
+	for name, n := range c.Cache.PerSource {
+		if l.PerSource == nil {
+			l.PerSource = map[string]int64{}
+		}
+		l.PerSource[name] = int64(n)
+	}
+	return l
+}
+
+// SymCacheFolders are the SymCache folders of the depot.
+func (c *Config) SymCacheFolders() depot.SymCacheOptions {
+	s := c.SymCache
+	return depot.SymCacheOptions{Folders: s.Folders, Store: s.Store, StoreBytes: int64(s.StoreBytes), StoreUnused: time.Duration(s.StoreUnused)}
+}
+
+// SymCacheServer says how SymCache requests are answered.
+func (c *Config) SymCacheServer() server.SymCacheConfig {
+	s := c.SymCache
+	return server.SymCacheConfig{Wait: time.Duration(s.Wait), HexAge: s.AgeRadix == "auto", Redirect: s.Redirect}
+}
+
+// Programs are the transcoders of this machine.
+func (c *Config) Programs() ([]transcode.Program, error) {
+	var list []transcode.Program
+	for _, text := range c.Transcoding.Programs {
+		p, err := ParseProgram(text)
+		if err != nil {
+			return nil, err
+		}
+		list = append(list, p)
+	}
+	return list, nil
+}
+
+// PointerFolders are the pointer roots with absolute folders.
+func (c *Config) PointerFolders() ([]symstore.PointerRoot, error) {
+	return PointerFolders(c.PointerRoots)
+}
+
+// PointerFolders reads pointer roots, [PREFIX=]DIR each, and makes their folders
+// absolute.
+func PointerFolders(texts []string) ([]symstore.PointerRoot, error) {
+	var list []symstore.PointerRoot
+	for _, text := range texts {
+		prefix, dir := splitPointerRoot(text)
+		abs, err := filepath.Abs(dir)
+		if err != nil {
+			return nil, err
+		}
+		list = append(list, symstore.PointerRoot{Prefix: prefix, Dir: abs})
+	}
+	return list, nil
+}
+
+// OpenStores opens the folders that are served in place. The caller closes them,
+// also after an error.
+func (c *Config) OpenStores(ctx context.Context) ([]*upstream.Folder, error) {
+	roots, err := c.PointerFolders()
+	if err != nil {
+		return nil, err
+	}
+	if err := CheckPointerFolders(roots); err != nil {
+		return nil, err
+	}
+	var list []*upstream.Folder
+	for _, s := range c.Stores {
+		if info, err := os.Stat(s.Dir); err != nil {
+			return list, fmt.Errorf("--store %s: %w", s.Dir, err)
+		} else if !info.IsDir() {
+			return list, fmt.Errorf("--store %s: it is not a folder", s.Dir)
+		}
+		lay, err := layout.ParseFolder(s.Layout)
+		if err != nil {
+			return list, fmt.Errorf("--store %s: %w", s.Dir, err)
+		}
+		f, err := upstream.OpenFolder(ctx, s.Dir, upstream.Options{Layout: lay, PointerRoots: roots, AdminFiles: c.AdminFiles})
+		if err != nil {
+			return list, fmt.Errorf("--store %s: %w", s.Dir, err)
+		}
+		list = append(list, f)
+	}
+	return list, nil
+}
+
+// CheckPointerFolders reports pointer roots whose folder does not exist.
+func CheckPointerFolders(roots []symstore.PointerRoot) error {
+	for _, r := range roots {
+		info, err := os.Stat(r.Dir)
+		if err == nil && !info.IsDir() {
+			err = fmt.Errorf("%s is not a folder", r.Dir)
+		}
+		if err != nil {
+			return fmt.Errorf("--pointer-root: %w", err)
+		}
+	}
+	return nil
+}

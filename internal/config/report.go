@@ -1,0 +1,276 @@
+package config
+
+import (
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"reflect"
+	"slices"
+	"strconv"
+	"strings"
+
+	"go.yaml.in/yaml/v3"
+
+	"github.com/symdepot/symdepot/internal/auth"
+	"github.com/symdepot/symdepot/internal/bucket"
+	"github.com/symdepot/symdepot/internal/term"
+	"github.com/symdepot/symdepot/internal/upstream"
+)
+
+// report is the effective configuration, without secrets.
+type report struct {
+	General  general    `yaml:"general" json:"general"`
+	Access   access     `yaml:"access" json:"access"`
+	Sources  []resolved `yaml:"sources" json:"sources"`
+	Warnings []string   `yaml:"-" json:"warnings"`
+}
+
+type general struct {
+	File       string          `yaml:"file" json:"file"`
+	Depot      string          `yaml:"depot" json:"depot"`
+	DepotGroup string          `yaml:"depot_group,omitempty" json:"depot_group,omitempty"`
+	Listen     string          `yaml:"listen" json:"listen"`
+	Public     bool            `yaml:"public" json:"public"`
+	TLS        string          `yaml:"tls" json:"tls"`
+	Hosts      []string        `yaml:"hosts,flow,omitempty" json:"hosts,omitempty"`
+	Origins    []string        `yaml:"origins,flow,omitempty" json:"origins,omitempty"`
+	NoEgress   bool            `yaml:"no_egress" json:"no_egress"`
+	FromEnv    bool            `yaml:"from_env" json:"from_env"`
+	Stores     []resolvedStore `yaml:"stores,omitempty" json:"stores,omitempty"`
+}
+
+type resolvedStore struct {
+	Dir    string `yaml:"dir" json:"dir"`
+	Layout string `yaml:"layout" json:"layout"`
+}
+
+// access says who may read and write.
+type access struct {
+	Anonymous string          `yaml:"anonymous" json:"anonymous"`
+	Methods   []string        `yaml:"methods" json:"methods"`
+	Admitted  string          `yaml:"admitted,omitempty" json:"admitted,omitempty"`
+	Grants    []resolvedGrant `yaml:"grants,omitempty" json:"grants,omitempty"`
+	Tokens    string          `yaml:"tokens" json:"tokens"`
+	Audit     string          `yaml:"audit" json:"audit"`
+}
+
+type resolvedGrant struct {
+	Who    []string `yaml:"who,flow" json:"who"`
+	Reads  string   `yaml:"reads" json:"reads"`
+	Writes string   `yaml:"writes" json:"writes"`
+}
+
+// resolved is an upstream with every value that it is used with.
+type resolved struct {
+	Name        string   `yaml:"name" json:"name"`
+	Preset      string   `yaml:"preset,omitempty" json:"preset,omitempty"`
+	Type        string   `yaml:"type" json:"type"`
+	Address     string   `yaml:"address" json:"address"`
+	Rank        int      `yaml:"rank" json:"rank"`
+	Layout      string   `yaml:"layout" json:"layout"`
+	Casing      string   `yaml:"casing" json:"casing"`
+	TwoTier     string   `yaml:"two_tier" json:"two_tier"`
+	Kinds       []string `yaml:"kinds,flow,omitempty" json:"kinds,omitempty"`
+	Names       []string `yaml:"names,flow,omitempty" json:"names,omitempty"`
+	NeverAsk    []string `yaml:"never_ask,flow,omitempty" json:"never_ask,omitempty"`
+	Executables bool     `yaml:"executables" json:"executables"`
+	Checksum    bool     `yaml:"requires_checksum,omitempty" json:"requires_checksum,omitempty"`
+	Forbidden   bool     `yaml:"forbidden_is_absent,omitempty" json:"forbidden_is_absent,omitempty"`
+	Compressed  bool     `yaml:"compressed" json:"compressed"`
+	Pointers    bool     `yaml:"pointers" json:"pointers"`
+	UserAgent   string   `yaml:"user_agent,omitempty" json:"user_agent,omitempty"`
+	Headers     []string `yaml:"headers,flow,omitempty" json:"headers,omitempty"` // names only
+	Credentials string   `yaml:"credentials" json:"credentials"`
+	Concurrency int      `yaml:"concurrency" json:"concurrency"`
+	Timeout     string   `yaml:"timeout" json:"timeout"`
+}
+
+// Report prints the effective configuration: depotDir is the depot's folder.
+// Warnings go to warn, or into the JSON object. Secrets are not printed.
+func (c *Config) Report(out, warn io.Writer, asJSON bool, depotDir string) error {
+	specs, err := c.Specs()
+	if err != nil {
+		return err
+	}
+	r := report{General: c.general(depotDir), Sources: make([]resolved, 0, len(specs)), Warnings: append([]string{}, c.Warnings(specs)...)}
+	for _, s := range c.Stores {
+		if !isDir(s.Dir) {
+			r.Warnings = append(r.Warnings, "stores: "+s.Dir+" is not a folder; the server does not start without it")
+		}
+	}
+	if r.Access, err = c.access(); err != nil {
+		return err
+	}
+	for _, s := range specs {
+		r.Sources = append(r.Sources, resolve(s))
+	}
+	if asJSON {
+		enc := json.NewEncoder(out)
+		enc.SetEscapeHTML(false)
+		return enc.Encode(r)
+	}
+	for _, w := range r.Warnings {
+		fmt.Fprintln(warn, "warning:", term.Printable(w))
+	}
+	if r.General.File == "" {
+		r.General.File = "none: the defaults and the environment"
+	}
+	text, err := yaml.Marshal(r)
+	if err != nil {
+		return err
+	}
+	_, err = out.Write(text)
+	return err
+}
+
+func (c *Config) general(depotDir string) general {
+	g := general{File: c.file, Depot: depotDir, DepotGroup: c.Depot.Group, Listen: c.Listen, Public: c.Public, TLS: c.TLS.words(),
+		Hosts: c.Hosts, Origins: c.Origins, NoEgress: c.NoEgress, FromEnv: c.FromEnv}
+	for _, s := range c.Stores {
+		g.Stores = append(g.Stores, resolvedStore{s.Dir, cmp.Or(s.Layout, "auto")})
+	}
+	return g
+}
+
+func (t *TLS) words() string {
+	words := ""
+	switch {
+	case !t.on():
+		return "off: plain HTTP"
+	case len(t.ACME.Domains) > 0:
+		words = "ACME certificate for " + strings.Join(t.ACME.Domains, ", ")
+	default:
+		words = "certificate " + t.Cert
+	}
+	switch {
+	case t.RequireClientCert:
+		words += "; client certificates required"
+	case t.ClientCA != "":
+		words += "; client certificates of " + t.ClientCA
+	}
+	return words
+}
+
+// access says who may read and write what.
+func (c *Config) access() (access, error) {
+	gate := c.Gate()
+	anonymous, err := gate.Anonymous()
+	if err != nil {
+		return access{}, err
+	}
+	a := access{Anonymous: "nothing: credentials are needed", Methods: []string{"tokens (header, password or /t/TOKEN)"},
+		Tokens: "have their own rights; see symdepot token list", Audit: "off"}
+	if anonymous.Admitted {
+		a.Anonymous = "reads " + products(anonymous.All, anonymous.Products)
+	}
+	if gate.Users != "" {
+		a.Methods = append(a.Methods, "passwords of "+gate.Users)
+	}
+	if gate.Keytab != "" {
+		a.Methods = append(a.Methods, "Kerberos with "+gate.Keytab)
+	}
+	if len(gate.Certificates) > 0 {
+		a.Methods = append(a.Methods, "client certificates")
+	}
+	who := strings.Join(gate.Policy.Admit, ", ")
+	switch {
+	case len(a.Methods) == 1 && len(gate.Policy.Admit) == 0:
+	case who == "" && len(gate.Policy.Grants) == 0:
+		a.Admitted = "every authenticated principal, who reads all products"
+	case len(gate.Policy.Grants) == 0:
+		a.Admitted = who + ", who read all products"
+	case who != "":
+		a.Admitted = who + ", with the rights of their grants"
+	}
+	for _, g := range gate.Policy.Grants {
+		a.Grants = append(a.Grants, resolvedGrant{g.Who, grantWords(g, g.Read), grantWords(g, g.Write)})
+	}
+	if f := c.Auth.Audit.File; f != "" {
+		a.Audit = f
+	}
+	return a, nil
+}
+
+func grantWords(g auth.Grant, list []string) string {
+	return products(g.Admin || slices.Contains(list, auth.AllProducts), list)
+}
+
+// products names products in words.
+func products(all bool, list []string) string {
+	switch {
+	case all:
+		return "all products"
+	case len(list) == 0:
+		return "nothing"
+	}
+	var words []string
+	for _, p := range list {
+		if p == "" {
+			p = "files without a product"
+		}
+		words = append(words, p)
+	}
+	return strings.Join(words, ", ")
+}
+
+// orDefault is a value, or the default that the tag of an upstream's key
+// documents.
+func orDefault[T comparable](value T, shown string, key string) string {
+	var zero T
+	if value != zero {
+		return shown
+	}
+	if f, ok := fieldNamed(reflect.TypeFor[Upstream](), key); ok {
+		return f.Tag.Get("default")
+	}
+	return shown
+}
+
+func resolve(s upstream.Spec) resolved {
+	g := s.Guard
+	r := resolved{
+		Name: s.Name, Preset: s.Preset, Type: s.Type, Address: s.Shown(), Rank: g.Rank, Executables: g.Executables, Checksum: g.RequiresChecksum,
+		Forbidden: s.Forbidden403, Compressed: !s.NoCompressed, Pointers: !s.NoPointers && s.Type != upstream.TypeBucket, UserAgent: s.UserAgent,
+		Names: g.NamePatterns, NeverAsk: g.NeverAsk,
+		Layout: orDefault(s.Layout, s.Layout, "layout"), Casing: orDefault(s.Casing, s.Casing, "casing"), TwoTier: orDefault(s.TwoTier, s.TwoTier, "two_tier"),
+		Timeout: orDefault(s.Timeouts.Header, term.Duration(s.Timeouts.Header).String(), "timeout"), Credentials: credentialWords(s),
+	}
+	r.Concurrency, _ = strconv.Atoi(orDefault(g.Concurrency, strconv.Itoa(g.Concurrency), "concurrency"))
+	for _, k := range g.Kinds {
+		r.Kinds = append(r.Kinds, k.String())
+	}
+	for k := range s.Header {
+		r.Headers = append(r.Headers, http.CanonicalHeaderKey(k))
+	}
+	slices.Sort(r.Headers)
+	return r
+}
+
+// credentialWords names the kind of credentials, without the credentials.
+func credentialWords(s upstream.Spec) string {
+	kind := ""
+	switch c := s.Bucket.(type) {
+	case *bucket.S3Config:
+		kind = c.Auth
+	case *bucket.GCSConfig:
+		kind = c.Auth
+	case *bucket.AzureConfig:
+		kind = c.Auth
+	}
+	k := s.Credentials
+	switch {
+	case s.Bucket != nil && kind == "":
+		return "those of the bucket's keys or of the environment"
+	case s.Bucket != nil:
+		return kind
+	case k.Token != "":
+		return "bearer token"
+	case k.User != "" || k.Password != "" || s.Type == upstream.TypeHTTP && strings.Contains(s.URL, "@"):
+		return "basic"
+	case k.HeadersFile != "":
+		return "headers of " + k.HeadersFile
+	}
+	return "none"
+}

@@ -1,0 +1,366 @@
+package config
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net"
+	"net/http"
+	"os"
+	"reflect"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/symdepot/symdepot/internal/bucket"
+	"github.com/symdepot/symdepot/internal/depot"
+	"github.com/symdepot/symdepot/internal/upstream"
+	"github.com/symdepot/symdepot/symfile"
+)
+
+func parseUpstream(text string) (upstream.Spec, error) { return upstream.ParseUpstream(text) }
+
+// Dialer makes the outgoing connections that the configuration allows.
+func (c *Config) Dialer() *upstream.Dialer {
+	nets, _ := c.allowed() // checked when it was read
+	return upstream.NewDialer(upstream.DialerOptions{NoEgress: c.NoEgress, AllowCIDRs: nets, AllowHosts: c.AllowHosts})
+}
+
+// Self lists the addresses of this server, which is no upstream of its own.
+func (c *Config) Self() []string {
+	list := []string{c.Listen}
+	_, port, err := net.SplitHostPort(c.Listen)
+	for _, h := range c.Hosts {
+		list = append(list, h+":80", h+":443")
+		if err == nil {
+			list = append(list, net.JoinHostPort(h, port))
+		}
+	}
+	return list
+}
+
+// Specs describes the upstreams: the configured ones, then those of the
+// environment if from_env is set.
+func (c *Config) Specs() ([]upstream.Spec, error) {
+	var list []upstream.Spec
+	var errs []error
+	names := map[string]bool{}
+	for i := range c.Upstreams {
+		u := &c.Upstreams[i]
+		s, key, err := u.spec(c)
+		if err != nil {
+			at := fmt.Sprintf("upstreams[%d]", i)
+			errs = append(errs, c.fault(u.line, strings.TrimSuffix(at+"."+key, "."), "%v", err))
+			continue
+		}
+		if names[s.Name] {
+			errs = append(errs, c.fault(u.line, fmt.Sprintf("upstreams[%d].name", i), "two upstreams have the name %s; give one of them another name", s.Name))
+		}
+		names[s.Name] = true
+		s.PointerRoots, _ = c.PointerFolders()
+		list = append(list, s)
+	}
+	if c.FromEnv {
+		more, _ := upstream.FromEnv(c.getenv, c.Self())
+		for _, s := range more {
+			if !names[s.Name] { // the configured one counts
+				list = append(list, s)
+			}
+		}
+	}
+	return list, errors.Join(errs...)
+}
+
+// Sources are opened upstreams.
+type Sources struct {
+	ID   string // what this server calls itself in requests, to detect loops
+	List []depot.Upstream
+
+	guarded []*upstream.Guarded
+}
+
+// Open opens upstreams. No connection is made.
+func (c *Config) Open(ctx context.Context, specs []upstream.Spec) (*Sources, error) {
+	products := map[string]string{}
+	for i := range c.Upstreams {
+		if s, _, err := c.Upstreams[i].spec(c); err == nil {
+			products[s.Name] = c.Upstreams[i].Product
+		}
+	}
+	s := &Sources{ID: "symdepot-" + strings.ToLower(rand.Text()[:12])}
+	d := c.Dialer()
+	for _, spec := range specs {
+		g, err := spec.Open(ctx, upstream.OpenOptions{Dialer: d, ServerID: s.ID})
+		if err != nil {
+			return nil, errors.Join(err, s.Close())
+		}
+		s.guarded = append(s.guarded, g)
+		s.List = append(s.List, depot.Upstream{Source: g, Rank: g.Rank(), Product: products[g.Name()]})
+	}
+	return s, nil
+}
+
+// Close closes the upstreams. Close the depot first.
+func (s *Sources) Close() error {
+	var errs []error
+	for _, g := range s.guarded {
+		errs = append(errs, g.Close())
+	}
+	return errors.Join(errs...)
+}
+
+// spec describes the upstream. An error comes with the key that caused it.
+func (u *Upstream) spec(c *Config) (s upstream.Spec, key string, err error) {
+	switch {
+	case u.text != "":
+		if s, err = parseUpstream(u.text); err != nil {
+			return s, "", err
+		}
+	case u.Folder != "" && (u.URL != "" || u.Preset != ""):
+		return s, "folder", errors.New("url and preset exclude it")
+	case u.Preset != "":
+		if s, err = upstream.PresetByName(u.Preset); err != nil {
+			return s, "preset", err
+		}
+		if u.URL != "" {
+			if !strings.HasPrefix(u.URL, "http://") && !strings.HasPrefix(u.URL, "https://") {
+				return s, "url", errors.New("with a preset, the http or https address of a mirror is expected")
+			}
+			s.URL = u.URL
+		}
+	case u.URL != "":
+		if s, err = upstream.SpecOf(u.URL); err != nil {
+			return s, "url", err
+		}
+	case u.Folder != "":
+		s = upstream.Spec{Type: upstream.TypeFolder, Name: u.Folder, URL: u.Folder}
+		s.Guard.Executables = true
+	default:
+		return s, "", errors.New("one of preset, url and folder is expected")
+	}
+	if key, err = u.describe(&s); err != nil {
+		return s, key, err
+	}
+	if key, err = u.credentials(&s, c); err != nil {
+		return s, key, err
+	}
+	if err = s.Check(); err != nil {
+		for _, k := range []string{"layout", "casing", "two_tier"} {
+			if strings.Contains(err.Error(), "no "+k+" ") {
+				return s, k, err
+			}
+		}
+		return s, "", err
+	}
+	return s, "", nil
+}
+
+// describe applies the keys that are no credentials.
+func (u *Upstream) describe(s *upstream.Spec) (string, error) {
+	for _, t := range []struct {
+		to   *string
+		from string
+	}{{&s.Name, u.Name}, {&s.Layout, u.Layout}, {&s.Casing, u.Casing}, {&s.TwoTier, u.TwoTier}} {
+		if t.from != "" {
+			*t.to = t.from
+		}
+	}
+	g := &s.Guard
+	if u.Rank != nil {
+		g.Rank = *u.Rank
+	}
+	for _, t := range []struct {
+		to   *bool
+		from *bool
+		not  bool
+	}{
+		{&g.Executables, u.Executables, false}, {&g.RequiresChecksum, u.RequiresChecksum, false}, {&s.Forbidden403, u.Forbidden403, false},
+		{&s.NoCompressed, u.Compressed, true}, {&s.NoPointers, u.Pointers, true},
+	} {
+		if t.from != nil {
+			*t.to = *t.from != t.not
+		}
+	}
+	if len(u.Kinds) > 0 {
+		g.Kinds = nil
+		for _, w := range u.Kinds {
+			k := symfile.ParseKind(w)
+			if k == symfile.KindUnknown {
+				return "kinds", fmt.Errorf("no kind %q; there are pe, pdb, pdb2, portablepdb, msfz, dbg, elf, macho, wasm, breakpad, sourcebundle, symcache, r2rmap, bcsymbolmap, uuidmap, sha1, jsmap, il2cpp, proguard", w)
+			}
+			g.Kinds = append(g.Kinds, k)
+		}
+	}
+	if len(u.Names) > 0 {
+		g.NamePatterns = u.Names
+	}
+	g.NeverAsk = append(g.NeverAsk, u.NeverAsk...)
+	if u.Concurrency < 0 {
+		return "concurrency", errors.New("at least 1 is expected")
+	}
+	if u.Concurrency > 0 {
+		g.Concurrency = u.Concurrency
+	}
+	s.Timeouts.Header = time.Duration(u.Timeout)
+	return u.headers(s)
+}
+
+func (u *Upstream) headers(s *upstream.Spec) (string, error) {
+	if len(u.Headers) == 0 {
+		return "", nil
+	}
+	s.Header = http.Header{}
+	for k, v := range u.Headers {
+		if strings.ContainsAny(k, " :\r\n") || strings.ContainsAny(v, "\r\n") || k == "" {
+			return "headers", fmt.Errorf("%q is not a header name, or its value has several lines", k)
+		}
+		if strings.EqualFold(k, "User-Agent") {
+			s.UserAgent = v
+			continue
+		}
+		s.Header.Set(k, v)
+	}
+	return "", nil
+}
+
+// secret is a credential of an upstream, and the variables and files that may
+// hold it. Removed is the variable's name in earlier releases.
+type secret struct {
+	key, value, file string
+	removed          []string
+}
+
+// credentials reads the credentials: from the environment, from files, or as
+// the keys hold them.
+func (u *Upstream) credentials(s *upstream.Spec, c *Config) (string, error) {
+	prefix := "upstream_" + s.Name + "_"
+	got := map[string]string{}
+	for _, k := range []secret{
+		{"user", u.User, "", []string{"access_key"}},
+		{"password", u.Password, u.PasswordFile, []string{"secret_key", "account_key"}},
+		{"token", u.Token, u.TokenFile, []string{"session_token", "sas"}},
+	} {
+		value, key, err := k.read(c.getenv, prefix)
+		if c.lenient && errors.Is(err, fs.ErrNotExist) {
+			c.warn(fmt.Sprintf("%s: %s: %v; the server does not start without this file", s.Name, key, err))
+			value, err = missingSecret, nil
+		}
+		if err != nil {
+			return key, err
+		}
+		got[k.key] = value
+	}
+	_, s3 := s.Bucket.(*bucket.S3Config)
+	s.Credentials = upstream.Credentials{User: got["user"], Password: got["password"], Token: got["token"], HeadersFile: u.HeadersFile}
+	if got["token"] != "" && (got["user"] != "" || got["password"] != "") && !s3 {
+		return "token", errors.New("user and password exclude it")
+	}
+	return u.bucketCredentials(s, got)
+}
+
+// read finds the value of the credential. An error comes with its key.
+func (k secret) read(getenv func(string) string, prefix string) (value, key string, err error) {
+	file, value := k.file, k.value
+	for _, name := range append([]string{k.key}, k.removed...) {
+		name = envName(prefix + name)
+		if v := getenv(name); v != "" {
+			return v, "", nil
+		}
+		if f := getenv(name + "_FILE"); f != "" {
+			file, value = f, ""
+			break
+		}
+	}
+	if file == "" {
+		return value, "", nil
+	}
+	if value != "" {
+		return "", k.key, fmt.Errorf("%s and %s_file exclude each other", k.key, k.key)
+	}
+	if value, err = readSecret(file); err != nil {
+		return "", k.key + "_file", err
+	}
+	return value, "", nil
+}
+
+// missingSecret stands for the content of a file that does not exist when a
+// configuration is only checked.
+const missingSecret = "missing"
+
+// maxSecret is the largest file that holds a secret.
+const maxSecret = 64 << 10
+
+// readSecret reads a file that holds one line.
+func readSecret(path string) (string, error) {
+	text, err := readSmall(path, maxSecret)
+	if err != nil {
+		return "", err
+	}
+	value := strings.TrimRight(string(text), "\r\n")
+	if value == "" {
+		return "", fmt.Errorf("%s is empty", path)
+	}
+	return value, nil
+}
+
+// bucketCredentials hands keys and credentials to a bucket.
+func (u *Upstream) bucketCredentials(s *upstream.Spec, got map[string]string) (string, error) {
+	b := &u.Bucket
+	type assignment struct {
+		to   *string
+		from string
+	}
+	var list []assignment
+	known := []string{"auth", "endpoint"}
+	switch c := s.Bucket.(type) {
+	case *bucket.S3Config:
+		known = append(known, "region", "style", "credentials_file")
+		list = []assignment{{&c.Auth, b.Auth}, {&c.Endpoint, b.Endpoint}, {&c.Region, b.Region}, {&c.Style, b.Style}, {&c.AccessKey, got["user"]},
+			{&c.SecretKey, got["password"]}, {&c.SessionToken, got["token"]}, {&c.CredentialsFile, b.CredentialsFile}}
+		s.Credentials = upstream.Credentials{HeadersFile: u.HeadersFile}
+	case *bucket.GCSConfig:
+		known = append(known, "credentials_file")
+		list = []assignment{{&c.Auth, b.Auth}, {&c.Endpoint, b.Endpoint}, {&c.CredentialsFile, b.CredentialsFile}, {&c.Token, got["token"]}}
+	case *bucket.AzureConfig:
+		sas, token := "", got["token"]
+		if b.Auth == "sas" {
+			sas, token = token, ""
+		}
+		list = []assignment{{&c.Auth, b.Auth}, {&c.Endpoint, b.Endpoint}, {&c.AccountKey, got["password"]}, {&c.SAS, sas}, {&c.Token, token}}
+		s.Credentials = upstream.Credentials{HeadersFile: u.HeadersFile}
+	default:
+		known = nil
+	}
+	for _, a := range list {
+		if a.from != "" {
+			*a.to = a.from
+		}
+	}
+	v := reflect.ValueOf(b).Elem()
+	for f := range v.Type().Fields() {
+		if name := yamlName(f); v.FieldByIndex(f.Index).String() != "" && !slices.Contains(known, name) {
+			if known == nil {
+				return "bucket." + name, errors.New("only buckets have it: s3://, gs://, az://")
+			}
+			return "bucket." + name, fmt.Errorf("this kind of bucket does not have it; there are %s", strings.Join(known, ", "))
+		}
+	}
+	return "", nil
+}
+
+// folderWarning says why an upstream that is a folder cannot be read now.
+func folderWarning(s upstream.Spec) string {
+	if s.Type != upstream.TypeFolder {
+		return ""
+	}
+	info, err := os.Stat(s.URL)
+	switch {
+	case err != nil:
+		return fmt.Sprintf("%s: %v; it is tried again later", s.Name, err)
+	case !info.IsDir():
+		return s.Name + ": " + s.URL + " is not a folder"
+	}
+	return ""
+}

@@ -1,0 +1,108 @@
+package term
+
+import (
+	"errors"
+	"math"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// ByteSize is a number of bytes that a person writes with a unit. It implements
+// encoding.TextUnmarshaler for flags and configuration keys.
+type ByteSize int64
+
+// SizeSyntax says how a size is written, for error messages.
+const SizeSyntax = "a size is expected, such as 500MB, 20GiB or a number of bytes"
+
+var sizeUnits = []struct {
+	name  string
+	bytes float64
+}{
+	{"KiB", 1 << 10}, {"MiB", 1 << 20}, {"GiB", 1 << 30}, {"TiB", 1 << 40}, {"KB", 1e3}, {"MB", 1e6}, {"GB", 1e9}, {"TB", 1e12},
+	{"K", 1 << 10}, {"M", 1 << 20}, {"G", 1 << 30}, {"T", 1 << 40}, {"B", 1},
+}
+
+// UnmarshalText reads a size: 500MB, 20GiB, 8G, 1024. Units with an i, and
+// single letters, are powers of 1024.
+func (s *ByteSize) UnmarshalText(text []byte) error {
+	t, unit := strings.TrimSpace(string(text)), 1.0
+	for _, u := range sizeUnits {
+		if len(t) > len(u.name) && strings.EqualFold(t[len(t)-len(u.name):], u.name) {
+			t, unit = strings.TrimSpace(t[:len(t)-len(u.name)]), u.bytes
+			break
+		}
+	}
+	n, err := strconv.ParseFloat(t, 64)
+	if err != nil || n < 0 || math.IsNaN(n) || n*unit >= 1<<62 {
+		return errors.New(SizeSyntax)
+	}
+	*s = ByteSize(n * unit)
+	return nil
+}
+
+// String prints the size with the largest binary unit that divides it.
+// UnmarshalText reads it back.
+func (s ByteSize) String() string {
+	for _, u := range []struct {
+		name  string
+		bytes ByteSize
+	}{{"TiB", 1 << 40}, {"GiB", 1 << 30}, {"MiB", 1 << 20}, {"KiB", 1 << 10}} {
+		if s != 0 && s%u.bytes == 0 {
+			return strconv.FormatInt(int64(s/u.bytes), 10) + u.name
+		}
+	}
+	return strconv.FormatInt(int64(s), 10)
+}
+
+// MarshalText is the inverse of UnmarshalText.
+func (s ByteSize) MarshalText() ([]byte, error) { return []byte(s.String()), nil }
+
+// Duration is a length of time that a person writes, in days too. It
+// implements encoding.TextUnmarshaler for flags and configuration keys.
+type Duration time.Duration
+
+// DurationSyntax says how a duration is written, for error messages.
+const DurationSyntax = "a duration is expected, such as 300ms, 10s, 5m, 24h or 7d"
+
+// maxDays is the longest duration, about 100 years.
+const maxDays = 36500
+
+// UnmarshalText reads a duration: what time.ParseDuration reads, or a number of
+// days such as 7d. Negative durations are refused.
+func (d *Duration) UnmarshalText(text []byte) error {
+	t := strings.TrimSpace(string(text))
+	if days, ok := strings.CutSuffix(t, "d"); ok {
+		n, err := strconv.ParseFloat(days, 64)
+		if err != nil || n < 0 || !(n < maxDays) {
+			return errors.New(DurationSyntax)
+		}
+		*d = Duration(n * 24 * float64(time.Hour))
+		return nil
+	}
+	v, err := time.ParseDuration(t)
+	if err != nil || v < 0 {
+		return errors.New(DurationSyntax)
+	}
+	*d = Duration(v)
+	return nil
+}
+
+// String prints the duration in its largest whole unit. UnmarshalText reads it
+// back.
+func (d Duration) String() string {
+	const day = 24 * time.Hour
+	switch v := time.Duration(d); {
+	case v >= 2*day && v%day == 0:
+		return strconv.Itoa(int(v/day)) + "d"
+	case v >= time.Hour && v%time.Hour == 0:
+		return strconv.Itoa(int(v/time.Hour)) + "h"
+	case v >= time.Minute && v%time.Minute == 0:
+		return strconv.Itoa(int(v/time.Minute)) + "m"
+	default:
+		return v.String()
+	}
+}
+
+// MarshalText is the inverse of UnmarshalText.
+func (d Duration) MarshalText() ([]byte, error) { return []byte(d.String()), nil }

@@ -1,0 +1,37 @@
+package term
+
+import (
+	"testing"
+	"time"
+)
+
+func TestSizesAndDurations(t *testing.T) {
+	for text, want := range map[string]ByteSize{"0": 0, "17": 17, "1k": 1024, "1KB": 1000, "1.5 GiB": 3 << 29, "2tb": 2e12, "10B": 10} {
+		var s, back ByteSize
+		if err := s.UnmarshalText([]byte(text)); err != nil || s != want {
+			t.Errorf("%s: %d, %v", text, s, err)
+		}
+		if err := back.UnmarshalText([]byte(s.String())); err != nil || back != s {
+			t.Errorf("%s: %s", text, s)
+		}
+	}
+	for text, want := range map[string]time.Duration{"0s": 0, "300ms": 300 * time.Millisecond, "90m": 90 * time.Minute, "7d": 168 * time.Hour, "1.5d": 36 * time.Hour, "24h": 24 * time.Hour} {
+		var s, back Duration
+		if err := s.UnmarshalText([]byte(text)); err != nil || time.Duration(s) != want {
+			t.Errorf("%s: %s, %v", text, s, err)
+		}
+		if err := back.UnmarshalText([]byte(s.String())); err != nil || back != s {
+			t.Errorf("%s: %s", text, s)
+		}
+	}
+	for _, text := range []string{"", "x", "-1", "NaN", "1e30", "inf", "GiB", "1XB"} {
+		if err := new(ByteSize).UnmarshalText([]byte(text)); err == nil {
+			t.Errorf("%q is a size", text)
+		}
+	}
+	for _, text := range []string{"", "x", "-1s", "NaNd", "1e30d", "d", "5"} {
+		if err := new(Duration).UnmarshalText([]byte(text)); err == nil {
+			t.Errorf("%q is a time", text)
+		}
+	}
+}
