@@ -11,30 +11,78 @@ import (
 // a request may be, best first. Names and ids are folded.
 func (l Layout) Candidates(req *Request, lk symfile.Lookup) []Place {
 	c := &places{req: req, l: lk}
-	switch l {
-	case SymStore, SSQP, BreakpadTree, Index2:
-		// Stores are converted from one to the other, and POSIX tools mix them.
-		c.microsoft()
-	case Unified:
-		c.unified()
-	case GDB:
-		c.gdb()
-	case LLDB:
-		c.lldb()
-	case Debuginfod:
-		c.debuginfod()
-	case SlashSymbols:
-		if c.l.Name != "" && c.l.Role&plain != 0 && c.req.Form == FormFile {
-			c.add(c.l.Name, c.l.ID, "symbols")
-		}
-	case Native:
-		c.microsoft()
-		c.gdb()
-		c.lldb()
-	case Flat:
-		c.flat()
+	if folder := l.table().folder; folder != nil {
+		folder(c)
 	}
 	return c.list
+}
+
+func (c *places) native() {
+	c.microsoft()
+	c.gdb()
+	c.lldb()
+}
+
+func (c *places) slash() {
+	if c.l.Name != "" && c.l.Role&plain != 0 && c.req.Form == FormFile {
+		c.add(c.l.Name, c.l.ID, "symbols")
+	}
+}
+
+// KeyFolder is a folder whose entries are keys of one PDB: an entry that begins
+// with the folded Prefix is the part behind Before of a folded id.
+type KeyFolder struct {
+	Dir    []string // empty: the folder has no keys, and the places are Places
+	Prefix string
+	Before string
+	// Own: the PDB's other ids stand there too, not only those of other ages.
+	Own bool
+	// Places returns where the file of an id of the folder may be.
+	Places func(id string) []Place
+}
+
+// KeyFolders lists where in a folder of this layout the other keys of the PDB
+// are that a lookup of req asks for, those of higher ages among them.
+func (l Layout) KeyFolders(req *Request, lk symfile.Lookup) []KeyFolder {
+	keys := l.table().keys
+	if keys == nil || req.Age == nil || req.Form != FormFile || lk.Role&symfile.Debug == 0 {
+		return nil
+	}
+	lk.Role &= symfile.Debug | symfile.Compressed
+	return keys(req, lk)
+}
+
+func namedKeys(req *Request, lk symfile.Lookup) []KeyFolder {
+	if lk.Name == "" {
+		return nil
+	}
+	var list []KeyFolder
+	for _, dir := range nameFolders(lk.Name) {
+		list = append(list, KeyFolder{Dir: dir, Prefix: req.Age.GUID.Lower(), Own: true, Places: func(id string) []Place {
+			c := &places{req: req, l: lk}
+			c.file(lk.Name, id)
+			return c.list
+		}})
+	}
+	return list
+}
+
+func unifiedKeys(req *Request, lk symfile.Lookup) []KeyFolder {
+	guid := req.Age.GUID.Lower()
+	return []KeyFolder{{Dir: []string{guid[:2]}, Prefix: guid[2:], Before: guid[:2], Places: func(id string) []Place {
+		lk.ID = id
+		c := &places{req: req, l: lk}
+		c.unified()
+		return c.list
+	}}}
+}
+
+func flatKeys(req *Request, lk symfile.Lookup) []KeyFolder {
+	return []KeyFolder{{Places: func(string) []Place {
+		c := &places{req: req, l: lk}
+		c.flat()
+		return c.list
+	}}}
 }
 
 // places collects candidates.
@@ -48,15 +96,15 @@ func (c *places) add(parts ...string) { c.list = append(c.list, Place{Parts: par
 
 // key adds a leaf of name/key in both tiers.
 func (c *places) key(name, key string, add Place, leaf ...string) {
-	for _, dir := range NameFolders(name) {
+	for _, dir := range nameFolders(name) {
 		add.Parts = append(append(dir, key), leaf...)
 		c.list = append(c.list, add)
 	}
 }
 
-// NameFolders lists where the folder of a name may be in a symbol store, in both
+// nameFolders lists where the folder of a name may be in a symbol store, in both
 // tiers.
-func NameFolders(name string) [][]string {
+func nameFolders(name string) [][]string {
 	bucket := Bucket(name)
 	list := [][]string{{name}, {bucket, name}}
 	// Tools on other systems leave the dot that Windows drops.
@@ -71,10 +119,10 @@ func (c *places) microsoft() {
 	if name == "" {
 		if role&symfile.Debug != 0 && c.req.Name == "" && c.req.Form == FormFile || strings.HasPrefix(symfile.Fold(c.req.Name), "_.d") {
 			for _, id := range elfSpellings(id) {
-				c.key("_.debug", "elf-buildid-sym-"+id, Place{}, "_.debug")
+				c.key(elfSymName, elfSymWord+id, Place{}, elfSymName)
 			}
 			if len(id) == 32 {
-				c.key("_.dwarf", "mach-uuid-sym-"+id, Place{}, "_.dwarf")
+				c.key(machSymName, machSymWord+id, Place{}, machSymName)
 			}
 		}
 		return
@@ -83,10 +131,10 @@ func (c *places) microsoft() {
 		keys := []string{id}
 		if role&symfile.Executable != 0 {
 			for _, id := range elfSpellings(id) {
-				keys = append(keys, "elf-buildid-"+id)
+				keys = append(keys, elfWord+id)
 			}
 			if len(id) == 32 {
-				keys = append(keys, "mach-uuid-"+id)
+				keys = append(keys, machWord+id)
 			}
 		}
 		for _, k := range keys {
@@ -143,11 +191,7 @@ func elfSpellings(id string) []string {
 // stems are what tools leave of a name before .sym and .src.zip.
 func stems(name string) []string {
 	list := []string{Stem(name)}
-	cut := name
-	if i := strings.LastIndexByte(name, '.'); i > 0 {
-		cut = name[:i]
-	}
-	for _, s := range []string{name, cut} {
+	for _, s := range []string{name, cutExt(name)} {
 		if s != list[0] && s != list[len(list)-1] {
 			list = append(list, s)
 		}
@@ -214,15 +258,10 @@ func (c *places) lldb() {
 	if err != nil || c.req.Form != FormFile {
 		return
 	}
-	at := func(suffix string) { c.add(strings.Split(g.LLDB()+suffix, "/")...) }
-	if c.l.Role&symfile.Debug != 0 {
-		at("")
-	}
-	if c.l.Role&symfile.Executable != 0 {
-		at(".app")
-	}
-	if c.l.Role&symfile.Sources != 0 {
-		at(".src.zip")
+	for _, leaf := range lldbLeaves {
+		if c.l.Role&leaf.role != 0 {
+			c.add(strings.Split(g.LLDB()+leaf.name, "/")...)
+		}
 	}
 }
 

@@ -503,3 +503,14 @@ func TestRouteAdmin(t *testing.T) {
 		}
 	}
 }
+
+func TestCabinetName(t *testing.T) {
+	t.Parallel()
+	for name, want := range map[string]string{
+		"foo.pdb": "foo.pd_", "a": "_", "größe.dllé": "größe.dll_", "日本": "日_", "x\xff": "x_", "na/foo.exe": "na/foo.ex_",
+	} {
+		if got := CabinetName(name); got != want {
+			t.Errorf("CabinetName(%q) = %q, want %q", name, got, want)
+		}
+	}
+}

@@ -4,7 +4,6 @@
 package layout
 
 import (
-	"fmt"
 	"strconv"
 	"strings"
 	"unicode/utf8"
@@ -13,135 +12,15 @@ import (
 	"github.com/symdepot/symdepot/symfile"
 )
 
-// Layout is one arrangement of symbol files in a tree or on a server: which
-// paths an object has there, what a path asks for, and where on a server or in
-// a folder the answer to a request may be. Parse(p) finds the object for every p
-// in its Paths.
-//
-// Layouts are compared with ==. The zero value is no layout.
-type Layout struct{ t *table }
-
-// table is all that is known of a layout.
-type table struct {
-	name  string
-	paths func(symfile.Object) []string
-	parse func(segments []string) (Request, bool)
-}
-
-// The layouts. Paths prints what the layout's owner prints: Microsoft's form
-// for symstore and ssqp, Breakpad's for breakpad, Sentry's for unified, native
-// and slashsymbols, elfutils' for debuginfod.
-var (
-	SymStore     = Layout{&table{name: "symstore", paths: symstorePaths}}
-	Index2       = Layout{&table{name: "symstore_index2", paths: index2Paths}}
-	SSQP         = Layout{&table{name: "ssqp", paths: ssqpPaths}}
-	BreakpadTree = Layout{&table{name: "breakpad", paths: breakpadPaths}}
-	Unified      = Layout{&table{name: "unified", paths: unifiedPaths}}
-	Debuginfod   = Layout{&table{name: "debuginfod", paths: debuginfodPaths}}
-	GDB          = Layout{&table{name: "gdb", paths: gdbPaths}}
-	LLDB         = Layout{&table{name: "lldb", paths: lldbPaths}}
-	Native       = Layout{&table{name: "native", paths: nativePaths}}
-	SlashSymbols = Layout{&table{name: "slashsymbols", paths: slashPaths}}
-)
-
-// Layouts that have no paths of their own. Paths and Parse find nothing there.
-var (
-	// Auto is a server that nobody described: it is asked as the client asked.
-	Auto = Layout{&table{name: "auto"}}
-	// SymCacheTree is a server that transcodes for Windows Performance Analyzer.
-	SymCacheTree = Layout{&table{name: "symcache"}}
-	// Flat is a folder of files beside each other, without keys.
-	Flat = Layout{&table{name: "flat"}}
-)
-
-// The parsers refer to the layouts that they find, so that the tables cannot
-// name them.
-func init() {
-	for l, parse := range map[Layout]func([]string) (Request, bool){
-		SymStore: parseSymstore, Index2: parseIndex2, SSQP: parseSymstore, BreakpadTree: parseBreakpad, Unified: parseUnified,
-		Debuginfod: parseDebuginfod, GDB: parseGDB, LLDB: parseLLDB, Native: parseNative, SlashSymbols: parseSlash,
-	} {
-		l.t.parse = parse
-	}
-}
-
-// All lists the layouts that have paths.
-func All() []Layout {
-	return []Layout{SymStore, Index2, SSQP, BreakpadTree, Unified, GDB, LLDB, Debuginfod, SlashSymbols, Native}
-}
-
-// Servers lists the layouts that a server can have.
-func Servers() []Layout { return append(append([]Layout{Auto}, All()...), SymCacheTree) }
-
-// Folders lists the layouts that a folder can have.
-func Folders() []Layout { return append(All(), Flat) }
-
-// Names returns the names of layouts.
-func Names(list []Layout) []string {
-	names := make([]string, len(list))
-	for i, l := range list {
-		names[i] = l.Name()
-	}
-	return names
-}
-
-// ByName returns the layout of that name, one of those that have paths.
-func ByName(name string) (Layout, bool) { return byName(All(), name) }
-
-// ServerByName returns the layout of that name, one of Servers.
-func ServerByName(name string) (Layout, bool) { return byName(Servers(), name) }
-
-// FolderByName returns the layout of that name, one of Folders.
-func FolderByName(name string) (Layout, bool) { return byName(Folders(), name) }
-
-// ParseFolder is FolderByName for what people write: "auto" and "" are the zero
-// value, which stands for a layout that is to be detected. Its error names the
-// layouts that there are.
-func ParseFolder(name string) (Layout, error) {
-	if name == "" || name == Auto.Name() {
-		return Layout{}, nil
-	}
-	l, ok := FolderByName(name)
-	if !ok {
-		return l, fmt.Errorf("no layout %q; known are auto, %s", clip(name), strings.Join(Names(Folders()), ", "))
-	}
-	return l, nil
-}
-
-func byName(list []Layout, name string) (Layout, bool) {
-	for _, l := range list {
-		if l.t.name == name {
-			return l, true
-		}
-	}
-	return Layout{}, false
-}
-
-// Name returns the name used in configuration, output and logs, "" for the zero
-// value.
-func (l Layout) Name() string {
-	if l.t == nil {
-		return ""
-	}
-	return l.t.name
-}
-
-// String is Name.
-func (l Layout) String() string { return l.Name() }
-
-// Paths returns the relative paths under which o is asked for in this layout,
-// exactly cased, the canonical one first; nil if it has none there.
-func (l Layout) Paths(o symfile.Object) []string {
-	if l.t == nil || l.t.paths == nil || !symfile.ValidName(o.Name) {
-		return nil
-	}
-	return l.t.paths(o)
-}
-
-// File names that SSQP fixes for symbols found by id alone.
+// Names and words of the SSQP key conventions: symbols of ELF and Mach-O files
+// have a constant name, and a word in front of an id says which kind it is.
 const (
 	elfSymName  = "_.debug"
 	machSymName = "_.dwarf"
+	elfWord     = "elf-buildid-"
+	elfSymWord  = "elf-buildid-sym-"
+	machWord    = "mach-uuid-"
+	machSymWord = "mach-uuid-sym-"
 )
 
 // list collects paths without duplicates.
@@ -229,13 +108,13 @@ func (l *list) elf(o symfile.Object, name string, ssqp bool) {
 	}
 	for _, id := range ids {
 		if ssqp && o.Role&symfile.Debug != 0 {
-			l.add(elfSymName, "elf-buildid-sym-"+id, elfSymName)
+			l.add(elfSymName, elfSymWord+id, elfSymName)
 		}
 		if o.Role&symfile.Executable != 0 {
-			l.add(name, "elf-buildid-"+id, name)
+			l.add(name, elfWord+id, name)
 		}
 		if o.Role&symfile.Debug != 0 {
-			l.add(elfSymName, "elf-buildid-sym-"+id, elfSymName)
+			l.add(elfSymName, elfSymWord+id, elfSymName)
 		}
 	}
 }
@@ -246,10 +125,10 @@ func (l *list) macho(o symfile.Object, name string) {
 		return
 	}
 	if o.Role&symfile.Executable != 0 {
-		l.add(name, "mach-uuid-"+u, name)
+		l.add(name, machWord+u, name)
 	}
 	if o.Role&symfile.Debug != 0 {
-		l.add(machSymName, "mach-uuid-sym-"+u, machSymName)
+		l.add(machSymName, machSymWord+u, machSymName)
 	}
 }
 
@@ -300,9 +179,10 @@ func Stem(name string) string {
 	return name
 }
 
-// cutExt removes the last dot and what follows.
+// cutExt removes the extension: the last dot and what follows, unless the name
+// begins with that dot.
 func cutExt(name string) string {
-	if i := strings.LastIndexByte(name, '.'); i >= 0 {
+	if i := strings.LastIndexByte(name, '.'); i > 0 {
 		return name[:i]
 	}
 	return name
@@ -400,11 +280,10 @@ func debuginfodPaths(o symfile.Object) []string {
 	if o.Kind != symfile.ELF || o.BuildID == "" {
 		return nil
 	}
-	if o.Role&symfile.Executable != 0 {
-		l.add("buildid", string(o.BuildID), "executable")
-	}
-	if o.Role&symfile.Debug != 0 {
-		l.add("buildid", string(o.BuildID), "debuginfo")
+	for _, role := range []symfile.Role{symfile.Executable, symfile.Debug} {
+		if o.Role&role != 0 {
+			l.add("buildid", string(o.BuildID), leafOf(debuginfodLeaves, role))
+		}
 	}
 	return l
 }
@@ -426,14 +305,13 @@ func gdbPaths(o symfile.Object) []string {
 			continue
 		}
 		if o.Kind == symfile.SourceBundle {
-			l.add(id[:2], id[2:]+".src.zip")
+			l.add(id[:2], id[2:]+leafOf(gdbLeaves, symfile.Sources))
 			continue
 		}
-		if o.Role&symfile.Executable != 0 {
-			l.add(id[:2], id[2:])
-		}
-		if o.Role&symfile.Debug != 0 {
-			l.add(id[:2], id[2:]+".debug")
+		for _, role := range []symfile.Role{symfile.Executable, symfile.Debug} {
+			if o.Role&role != 0 {
+				l.add(id[:2], id[2:]+leafOf(gdbLeaves, role))
+			}
 		}
 	}
 	return l
@@ -455,14 +333,13 @@ func lldbPaths(o symfile.Object) []string {
 		return nil
 	}
 	if o.Kind == symfile.SourceBundle {
-		l.add(g.LLDB() + ".src.zip")
+		l.add(g.LLDB() + leafOf(lldbLeaves, symfile.Sources))
 		return l
 	}
-	if o.Role&symfile.Executable != 0 {
-		l.add(g.LLDB() + ".app")
-	}
-	if o.Role&symfile.Debug != 0 {
-		l.add(g.LLDB())
+	for _, role := range []symfile.Role{symfile.Executable, symfile.Debug} {
+		if o.Role&role != 0 {
+			l.add(g.LLDB() + leafOf(lldbLeaves, role))
+		}
 	}
 	return l
 }

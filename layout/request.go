@@ -76,20 +76,6 @@ func (r *Request) AcceptMSFZ() {
 // plain are the roles that answer name/id/name.
 const plain = symfile.Executable | symfile.Debug | symfile.Other
 
-// Parse reads a relative path of this layout. The path is not escaped.
-func (l Layout) Parse(path string) (Request, error) {
-	segs := splitNonEmpty(path)
-	if len(segs) == 0 {
-		return Request{}, fmt.Errorf("an empty path: %w", ErrNoPath)
-	}
-	if l.t != nil && l.t.parse != nil {
-		if r, ok := l.t.parse(segs); ok {
-			return r, nil
-		}
-	}
-	return Request{}, fmt.Errorf("%q in layout %s: %w", clip(path), l, ErrNoPath)
-}
-
 func clip(s string) string {
 	if len(s) > 200 {
 		return s[:200] + "…"
@@ -232,10 +218,10 @@ func parseKey(s string) (key, bool) {
 		role symfile.Role
 		any  bool
 	}{
-		{"elf-buildid-sym-", symfile.Debug, true},
-		{"elf-buildid-", symfile.Executable, false},
-		{"mach-uuid-sym-", symfile.Debug, true},
-		{"mach-uuid-", symfile.Executable, false},
+		{elfSymWord, symfile.Debug, true},
+		{elfWord, symfile.Executable, false},
+		{machSymWord, symfile.Debug, true},
+		{machWord, symfile.Executable, false},
 	} {
 		rest, ok := strings.CutPrefix(f, p.word)
 		if !ok {
@@ -353,9 +339,44 @@ func parseBreakpad(s []string) (Request, bool) {
 	return r, true
 }
 
-var unifiedLeaves = map[string]symfile.Role{
-	"executable": symfile.Executable, "debuginfo": symfile.Debug | symfile.Companion, "breakpad": symfile.Symbols, "sourcebundle": symfile.Sources,
-	"uuidmap": symfile.UUIDs, "bcsymbolmap": symfile.BCSymbols, "il2cpp": symfile.IL2CPPMap, "proguard": symfile.Mapping,
+// unifiedLeaves are the last parts of Sentry's unified layout.
+var unifiedLeaves = []leaf{
+	{symfile.Executable, "executable"}, {symfile.Debug | symfile.Companion, "debuginfo"}, {symfile.Symbols, "breakpad"}, {symfile.Sources, "sourcebundle"},
+	{symfile.UUIDs, "uuidmap"}, {symfile.BCSymbols, "bcsymbolmap"}, {symfile.IL2CPPMap, "il2cpp"}, {symfile.Mapping, "proguard"},
+}
+
+// debuginfodLeaves are the artifacts of the debuginfod protocol that are whole
+// files.
+var debuginfodLeaves = []leaf{{symfile.Debug, "debuginfo"}, {symfile.Executable, "executable"}}
+
+// gdbLeaves and lldbLeaves are suffixes.
+var (
+	gdbLeaves  = []leaf{{symfile.Debug, ".debug"}, {symfile.Executable, ""}, {symfile.Sources, ".src.zip"}}
+	lldbLeaves = []leaf{{symfile.Debug, ""}, {symfile.Executable, ".app"}, {symfile.Sources, ".src.zip"}}
+)
+
+// leafOf returns the leaf of a role.
+func leafOf(leaves []leaf, role symfile.Role) string {
+	for _, l := range leaves {
+		if l.role&role != 0 {
+			return l.name
+		}
+	}
+	return ""
+}
+
+// cutLeaf removes the suffix of a folded name and returns the role that it
+// stands for. A name with none of the suffixes has the role of the empty one.
+func cutLeaf(leaves []leaf, name string) (rest string, role symfile.Role) {
+	rest = name
+	for _, l := range leaves {
+		if l.name == "" {
+			role = l.role
+		} else if t, ok := strings.CutSuffix(name, l.name); ok {
+			return t, l.role
+		}
+	}
+	return rest, role
 }
 
 func parseUnified(s []string) (Request, bool) {
@@ -365,16 +386,18 @@ func parseUnified(s []string) (Request, bool) {
 	if len(s) != 3 || len(s[0]) != 2 || !debugid.IsHex(s[0]+s[1]) || len(s[1]) > 2*debugid.MaxBuildID {
 		return Request{}, false
 	}
-	leaf := symfile.Fold(s[2])
+	last := symfile.Fold(s[2])
 	r := Request{Layout: Unified}
-	role, ok := unifiedLeaves[leaf]
-	switch {
-	case ok:
-	case leaf == "executabl_":
-		role, r.Form = symfile.Executable, FormCabinet
-	case leaf == "debuginf_":
-		role, r.Form = symfile.Debug, FormCabinet
-	default:
+	var role symfile.Role
+	for _, l := range unifiedLeaves {
+		switch {
+		case last == l.name:
+			role = l.role
+		case last == CabinetName(l.name) && l.role&(symfile.Executable|symfile.Debug) != 0:
+			role, r.Form = l.role&^symfile.Companion, FormCabinet
+		}
+	}
+	if role == 0 {
 		return Request{}, false
 	}
 	r.Lookups = []symfile.Lookup{{ID: symfile.Fold(s[0] + s[1]), Role: role}}
@@ -399,11 +422,14 @@ func buildIDArtifact(id string, rest []string) (Request, bool) {
 		return Request{}, false
 	}
 	r := Request{Layout: Debuginfod}
-	switch symfile.Fold(rest[0]) {
-	case "debuginfo":
-		r.Lookups = []symfile.Lookup{{ID: string(b), Role: symfile.Debug}}
-	case "executable":
-		r.Lookups = []symfile.Lookup{{ID: string(b), Role: symfile.Executable}}
+	artifact := symfile.Fold(rest[0])
+	for _, l := range debuginfodLeaves {
+		if artifact == l.name {
+			r.Lookups = []symfile.Lookup{{ID: string(b), Role: l.role}}
+			return r, len(rest) == 1
+		}
+	}
+	switch artifact {
 	case "section":
 		r.Form, r.Section = FormSection, strings.Join(rest[1:], "/")
 		r.Lookups = []symfile.Lookup{{ID: string(b), Role: symfile.Debug}, {ID: string(b), Role: symfile.Executable}}
@@ -412,10 +438,8 @@ func buildIDArtifact(id string, rest []string) (Request, bool) {
 		r.Form, r.Section = FormSource, strings.Join(rest[1:], "/")
 		r.Lookups = []symfile.Lookup{{ID: string(b), Role: symfile.Debug}}
 		return r, r.Section != ""
-	default:
-		return Request{}, false
 	}
-	return r, len(rest) == 1
+	return Request{}, false
 }
 
 func parseGDB(s []string) (Request, bool) {
@@ -428,12 +452,7 @@ func parseGDB(s []string) (Request, bool) {
 	if len(s) != 2 || len(s[0]) != 2 {
 		return Request{}, false
 	}
-	rest, role := symfile.Fold(s[1]), symfile.Executable
-	if t, ok := strings.CutSuffix(rest, ".debug"); ok {
-		rest, role = t, symfile.Debug
-	} else if t, ok := strings.CutSuffix(rest, ".src.zip"); ok {
-		rest, role = t, symfile.Sources
-	}
+	rest, role := cutLeaf(gdbLeaves, symfile.Fold(s[1]))
 	id, err := debugid.ParseBuildID(s[0] + rest)
 	if err != nil {
 		return Request{}, false
@@ -445,12 +464,7 @@ func parseLLDB(s []string) (Request, bool) {
 	if len(s) != 6 {
 		return Request{}, false
 	}
-	last, role := symfile.Fold(s[5]), symfile.Debug
-	if t, ok := strings.CutSuffix(last, ".app"); ok {
-		last, role = t, symfile.Executable
-	} else if t, ok := strings.CutSuffix(last, ".src.zip"); ok {
-		last, role = t, symfile.Sources
-	}
+	last, role := cutLeaf(lldbLeaves, symfile.Fold(s[5]))
 	if len(last) != 12 {
 		return Request{}, false
 	}
@@ -488,7 +502,7 @@ func parseSymCache(s []string) (Request, bool) {
 	if err != nil {
 		return Request{}, false
 	}
-	q := Request{Layout: SymCacheTree, Form: FormSymCache, Name: s[1], Version: r.Version.Segment(), SymCache: r}
+	q := Request{Layout: SymCache, Form: FormSymCache, Name: s[1], Version: r.Version.Segment(), SymCache: r}
 	if !r.HexOnly {
 		q.Lookups = []symfile.Lookup{{Name: symfile.Fold(r.Key.Name), ID: symfile.Fold(r.Key.ID.Breakpad()), Role: symfile.SymCacheFile}}
 	}

@@ -71,18 +71,18 @@ type wanted struct {
 // Places lists where on the server the answer to a request may be, best first.
 func (d Dialect) Places(req *Request) []Place {
 	w := &wanted{Dialect: d, req: req}
-	if d.Layout == Auto || d.Layout == (Layout{}) {
-		switch req.Layout {
-		case Debuginfod, GDB, LLDB, Unified, SlashSymbols:
+	if d.Layout == Auto || d.Layout == None {
+		w.Layout = SymStore
+		if req.Layout.table().direct {
 			w.Layout = req.Layout
-		default:
-			w.Layout = SymStore
 		}
 	}
 	switch req.Form {
 	case FormFile:
-		for _, w.l = range req.Lookups {
-			w.file()
+		if server := w.Layout.table().server; server != nil {
+			for _, w.l = range req.Lookups {
+				server(w)
+			}
 		}
 	case FormSource, FormSection:
 		w.part()
@@ -133,36 +133,33 @@ func mapASCII(s string, from, to byte) string {
 
 func (w *wanted) add(parts ...string) { w.put(Place{Parts: parts}) }
 
-func (w *wanted) file() {
-	switch w.Layout {
-	case SymStore, Index2, SSQP, BreakpadTree:
-		w.microsoft()
-	case Native:
-		w.microsoft()
-		elf, mach := w.family()
-		if elf {
-			w.gdb(false)
-		}
-		if mach {
-			w.lldb()
-		}
-	case Unified:
-		w.unified()
-	case GDB:
-		if elf, _ := w.family(); elf {
-			w.gdb(!w.Inside)
-		}
-	case LLDB:
-		if _, mach := w.family(); mach {
-			w.lldb()
-		}
-	case Debuginfod:
-		w.debuginfod()
-	case SlashSymbols:
-		if name := w.name(); name != "" && w.l.Role&plain != 0 && debugid.IsHex(w.l.ID) {
-			w.add(name, strings.ToUpper(w.l.ID), "symbols")
-			w.add(name, w.l.ID, "symbols")
-		}
+func (w *wanted) native() {
+	w.microsoft()
+	elf, mach := w.family()
+	if elf {
+		w.gdb(false)
+	}
+	if mach {
+		w.lldb()
+	}
+}
+
+func (w *wanted) gdbTree() {
+	if elf, _ := w.family(); elf {
+		w.gdb(!w.Inside)
+	}
+}
+
+func (w *wanted) lldbTree() {
+	if _, mach := w.family(); mach {
+		w.lldb()
+	}
+}
+
+func (w *wanted) slash() {
+	if name := w.name(); name != "" && w.l.Role&plain != 0 && debugid.IsHex(w.l.ID) {
+		w.add(name, strings.ToUpper(w.l.ID), "symbols")
+		w.add(name, w.l.ID, "symbols")
 	}
 }
 
@@ -201,9 +198,9 @@ func (w *wanted) family() (elf, mach bool) {
 		return wasm, false
 	case len(id) != 32 || wasm:
 		return true, false
-	case w.req.Layout == LLDB, strings.HasSuffix(w.l.Name, ".dylib"), symfile.Fold(w.req.Name) == "_.dwarf":
+	case w.req.Layout == LLDB, strings.HasSuffix(w.l.Name, ".dylib"), symfile.Fold(w.req.Name) == machSymName:
 		return false, true
-	case w.req.Layout == GDB, w.req.Layout == Debuginfod, strings.Contains(w.l.Name, ".so"), symfile.Fold(w.req.Name) == "_.debug":
+	case w.req.Layout == GDB, w.req.Layout == Debuginfod, strings.Contains(w.l.Name, ".so"), symfile.Fold(w.req.Name) == elfSymName:
 		return true, false
 	}
 	return true, true
@@ -224,7 +221,7 @@ func (w *wanted) microsoft() {
 			w.breakpad(name)
 		}
 	case role&symfile.Sources != 0:
-		for _, stem := range []string{cutLast(name), Stem(name)} {
+		for _, stem := range []string{cutExt(name), Stem(name)} {
 			w.tiered(Place{Parts: []string{name, w.key(), stem + ".src.zip"}})
 		}
 	case !files:
@@ -266,20 +263,20 @@ func (w *wanted) image(name string) {
 // codeNames adds SSQP's keys of ELF and Mach-O images.
 func (w *wanted) codeNames(name string) {
 	if rest, ok := strings.CutPrefix(w.l.ID, "coreclr-"); ok {
-		word := "elf-buildid-"
+		word := elfWord
 		if len(rest) == 32 {
-			word = "mach-uuid-"
+			word = machWord
 		}
 		w.tiered(Place{Parts: []string{name, word + w.l.ID, name}})
 		return
 	}
 	elf, mach := w.family()
 	if mach {
-		w.tiered(Place{Parts: []string{name, "mach-uuid-" + w.l.ID, name}})
+		w.tiered(Place{Parts: []string{name, machWord + w.l.ID, name}})
 	}
 	if elf {
 		for _, id := range w.padded() {
-			w.tiered(Place{Parts: []string{name, "elf-buildid-" + id, name}})
+			w.tiered(Place{Parts: []string{name, elfWord + id, name}})
 		}
 	}
 }
@@ -290,11 +287,11 @@ func (w *wanted) symbolNames() {
 	elf, mach := w.family()
 	if elf {
 		for _, id := range w.padded() {
-			w.tiered(Place{Parts: []string{"_.debug", "elf-buildid-sym-" + id, "_.debug"}})
+			w.tiered(Place{Parts: []string{elfSymName, elfSymWord + id, elfSymName}})
 		}
 	}
 	if mach {
-		w.tiered(Place{Parts: []string{"_.dwarf", "mach-uuid-sym-" + w.l.ID, "_.dwarf"}})
+		w.tiered(Place{Parts: []string{machSymName, machSymWord + w.l.ID, machSymName}})
 	}
 }
 
@@ -334,7 +331,7 @@ func (w *wanted) breakpad(name string) {
 	key, stem := w.key(), Stem(name)
 	list := []string{stem}
 	if f := symfile.Fold(name); strings.HasSuffix(f, ".dll") || strings.HasSuffix(f, ".exe") {
-		list = append(list, cutLast(name))
+		list = append(list, cutExt(name))
 	}
 	if len(key) < 33 { // a code id
 		key = strings.ToUpper(key)
@@ -343,13 +340,6 @@ func (w *wanted) breakpad(name string) {
 	for _, stem := range list {
 		w.tiered(Place{Parts: []string{name, key, stem + ".sym"}})
 	}
-}
-
-func cutLast(name string) string {
-	if i := strings.LastIndexByte(name, '.'); i > 0 {
-		return name[:i]
-	}
-	return name
 }
 
 // key is the id as Microsoft's tools write it: the stamp of an image in upper
@@ -382,15 +372,8 @@ func (w *wanted) unified() {
 	if len(w.l.ID) < 3 || !debugid.IsHex(w.l.ID) {
 		return
 	}
-	leaves := []struct {
-		role symfile.Role
-		name string
-	}{
-		{symfile.Executable, "executable"}, {symfile.Debug | symfile.Companion, "debuginfo"}, {symfile.Symbols, "breakpad"}, {symfile.Sources, "sourcebundle"},
-		{symfile.UUIDs, "uuidmap"}, {symfile.BCSymbols, "bcsymbolmap"}, {symfile.IL2CPPMap, "il2cpp"}, {symfile.Mapping, "proguard"},
-	}
 	for _, id := range w.bare() {
-		for _, leaf := range leaves {
+		for _, leaf := range unifiedLeaves {
 			if w.l.Role&leaf.role == 0 || leaf.role == symfile.Executable && w.wordless() && w.req.Age != nil {
 				continue // the id of a PDB
 			}
@@ -403,24 +386,23 @@ func (w *wanted) unified() {
 // own.
 func (w *wanted) gdb(folder bool) {
 	for _, id := range w.bare() {
-		for _, p := range []struct {
-			role   symfile.Role
-			suffix string
-		}{{symfile.Debug, ".debug"}, {symfile.Executable, ""}, {symfile.Sources, ".src.zip"}} {
+		for _, p := range gdbLeaves {
 			if w.l.Role&p.role == 0 {
 				continue
 			}
 			if folder {
-				w.add(".build-id", id[:2], id[2:]+p.suffix)
+				w.add(".build-id", id[:2], id[2:]+p.name)
 			}
-			w.add(id[:2], id[2:]+p.suffix)
+			w.add(id[:2], id[2:]+p.name)
 		}
 	}
 }
 
 func (w *wanted) lldb() {
-	for _, c := range LLDB.Candidates(w.req, w.l) {
-		w.add(c.Parts...)
+	c := &places{req: w.req, l: w.l}
+	c.lldb()
+	for _, p := range c.list {
+		w.add(p.Parts...)
 	}
 }
 
@@ -437,11 +419,10 @@ func (w *wanted) debuginfod() {
 		return
 	}
 	for _, id := range w.bare() {
-		if w.l.Role&symfile.Debug != 0 {
-			w.add(append(w.buildID(id), "debuginfo")...)
-		}
-		if w.l.Role&symfile.Executable != 0 {
-			w.add(append(w.buildID(id), "executable")...)
+		for _, artifact := range debuginfodLeaves {
+			if w.l.Role&artifact.role != 0 {
+				w.add(append(w.buildID(id), artifact.name)...)
+			}
 		}
 	}
 }
@@ -467,7 +448,7 @@ func (w *wanted) part() {
 // symCache adds the address of a file for Windows Performance Analyzer. The age
 // is decimal there.
 func (w *wanted) symCache() {
-	if w.Layout != SymCacheTree || len(w.req.Lookups) == 0 {
+	if w.Layout != SymCache || len(w.req.Lookups) == 0 {
 		return
 	}
 	id, err := debugid.ParseBreakpad(w.req.Lookups[0].ID)

@@ -371,7 +371,7 @@ func (ex *exporter) file(w *treeWriter, p *place) error {
 	if how == packCab {
 		switch p.file.Object.Kind {
 		case symfile.PE, symfile.PDB, symfile.PDB20, symfile.DBG, symfile.PortablePDB:
-			name = name[:len(name)-1] + "_"
+			name = layout.CabinetName(name)
 		default:
 			how = packNone
 		}

@@ -119,7 +119,7 @@ func (c importCmd) prepare(a *app, lay layout.Layout) (*importer, error) {
 	if im.roots, err = pointerRoots(c.PointerRoot); err != nil {
 		return nil, err
 	}
-	if im.layout == (layout.Layout{}) {
+	if im.layout == layout.None {
 		im.layout, err = upstream.Detect(a.ctx, abs)
 	}
 	return im, err

@@ -145,7 +145,7 @@ func (s *Server) fill(ctx context.Context, x *exchange, d *pageData) {
 func newPageResult(f depot.Found, base string) pageResult {
 	r := pageResult{Name: f.Object.Name, Kind: f.Object.Kind.String(), Arch: f.Arch, ID: shownID(f.Object), Size: bytesText(f.Size),
 		Features: strings.Join(f.Features, ", "), Added: newPageTime(f.Added)}
-	if p := downloadPath(f.Object); p != "" {
+	if p := layout.Path(f.Object); p != "" {
 		r.Link = base + escapePath("/"+p)
 	}
 	const shown = 5
@@ -173,17 +173,6 @@ func shownID(o symfile.Object) string {
 		return o.Hash
 	}
 	return o.CodeID
-}
-
-// downloadPath is a path under which the server answers with the object. Those
-// with a name come first: several files may share a build-id.
-func downloadPath(o symfile.Object) string {
-	for _, l := range []layout.Layout{layout.SymStore, layout.BreakpadTree, layout.Debuginfod, layout.Unified, layout.Native, layout.LLDB, layout.GDB} {
-		if p := l.Paths(o); len(p) > 0 {
-			return p[0]
-		}
-	}
-	return ""
 }
 
 // bytesText is a size for people.

@@ -23,12 +23,7 @@ const maxAdmin = 64 << 20
 // that was opened without AdminFiles, is fs.ErrNotExist.
 func (f *Folder) Admin(ctx context.Context, name string) (text []byte, changed time.Time, err error) {
 	parts := strings.Split(name, "/")
-	switch f.Layout(ctx) {
-	case layout.SymStore, layout.Index2:
-	default:
-		return nil, changed, fs.ErrNotExist
-	}
-	if !f.opt.AdminFiles {
+	if !f.opt.AdminFiles || f.Layout(ctx).Records() != layout.SymStoreRecords {
 		return nil, changed, fs.ErrNotExist
 	}
 	leaf := symfile.Fold(parts[len(parts)-1])

@@ -23,99 +23,70 @@ type attempt struct {
 	c layout.Place
 }
 
-// otherKeys lists where a PDB may be that is not there under the key that was
-// asked for: under another of its own keys, or one of equal GUID and higher age,
-// the closest first. Only the folders of that name or id are read, once.
+// otherKeys lists where a PDB may be that is not found under the requested key:
+// under another of its own keys, or one of equal GUID and higher age, the closest
+// first. Only the folders of that name or id are read, once.
 func (f *Folder) otherKeys(lay layout.Layout, req *layout.Request) []attempt {
-	if req.Age == nil || req.Form != layout.FormFile {
-		return nil
-	}
 	var list []attempt
 	for _, l := range req.Lookups {
-		if l.Role&symfile.Debug == 0 {
+		folders := lay.KeyFolders(req, l)
+		if len(folders) == 0 {
 			continue
 		}
 		l.Role &= symfile.Debug | symfile.Compressed
-		switch lay {
-		case layout.SymStore, layout.SSQP, layout.BreakpadTree, layout.Index2, layout.Native:
-			if l.Name != "" {
-				list = append(list, f.otherNamed(req, l)...)
+		var own, higher []string
+		for _, k := range folders {
+			if len(k.Dir) == 0 {
+				for _, c := range k.Places("") {
+					c.Verify, c.HigherAge = false, true
+					list = append(list, attempt{l, c})
+				}
+				continue
 			}
-		case layout.Unified:
-			list = append(list, f.otherUnified(req, l)...)
-		case layout.Flat:
-			for _, c := range layout.Flat.Candidates(req, l) {
-				c.Verify, c.HigherAge = false, true
+			f.keysIn(k, req, l, &own, &higher)
+		}
+		for _, id := range own {
+			for _, c := range folders[0].Places(id) {
+				c.Verify = true // what is asked for may be one of its keys
 				list = append(list, attempt{l, c})
 			}
 		}
+		for _, id := range closest(higher) {
+			at := l
+			at.ID = id
+			for _, c := range folders[0].Places(id) {
+				list = append(list, attempt{at, c})
+			}
+		}
 	}
 	return list
 }
 
-// otherNamed looks among the keys of a name.
-func (f *Folder) otherNamed(req *layout.Request, l symfile.Lookup) []attempt {
+// keysIn adds the ids in a folder of keys that are other keys of the PDB itself,
+// and those of higher ages.
+func (f *Folder) keysIn(k layout.KeyFolder, req *layout.Request, l symfile.Lookup, own, higher *[]string) {
+	at, ok := f.tree.find(k.Dir...)
+	if !ok {
+		return
+	}
 	guid := req.Age.GUID.Lower()
-	var own, higher []string
-	for _, dir := range layout.NameFolders(l.Name) {
-		at, ok := f.tree.find(dir...)
-		if !ok {
+	for _, entry := range f.tree.withPrefix(at, k.Prefix) {
+		id := k.Before + entry
+		rest, is := strings.CutPrefix(id, guid)
+		if !is || id == l.ID {
 			continue
 		}
-		for _, key := range f.tree.withPrefix(at, guid) {
-			switch rest := key[len(guid):]; {
-			case key == l.ID || slices.Contains(own, key) || slices.Contains(higher, key):
-			case rest == "" || rest == "1" || rest == portableAge:
-				own = append(own, key)
-			}
-			if key != l.ID && ageAbove(key[len(guid):], req.Age.Age) && !slices.Contains(higher, key) {
-				higher = append(higher, key)
-			}
+		if k.Own && (rest == "" || rest == "1" || rest == portableAge) && !slices.Contains(*own, id) && !slices.Contains(*higher, id) {
+			*own = append(*own, id)
+		}
+		if ageAbove(rest, req.Age.Age) && !slices.Contains(*higher, id) {
+			*higher = append(*higher, id)
 		}
 	}
-	var list []attempt
-	for _, key := range own {
-		at := l
-		at.ID = key
-		for _, c := range layout.SymStore.Candidates(req, at) {
-			c.Verify = true // what is asked for may be one of its keys
-			list = append(list, attempt{l, c})
-		}
-	}
-	for _, key := range closest(higher) {
-		l.ID = key
-		for _, c := range layout.SymStore.Candidates(req, l) {
-			list = append(list, attempt{l, c})
-		}
-	}
-	return list
 }
 
-// otherUnified looks among the ids with the same beginning.
-func (f *Folder) otherUnified(req *layout.Request, l symfile.Lookup) []attempt {
-	guid := req.Age.GUID.Lower()
-	at, ok := f.tree.find(guid[:2])
-	if !ok {
-		return nil
-	}
-	var higher []string
-	for _, rest := range f.tree.withPrefix(at, guid[2:]) {
-		if ageAbove(rest[len(guid)-2:], req.Age.Age) {
-			higher = append(higher, guid[:2]+rest)
-		}
-	}
-	var list []attempt
-	for _, id := range closest(higher) {
-		l.ID = id
-		for _, c := range layout.Unified.Candidates(req, l) {
-			list = append(list, attempt{l, c})
-		}
-	}
-	return list
-}
-
-// portableAge stands for the age in the keys of portable PDBs, which have none.
-const portableAge = "ffffffff"
+// portableAge is symfile.PortableAge, folded.
+var portableAge = symfile.Fold(symfile.PortableAge)
 
 func ageAbove(digits string, age uint32) bool {
 	n, err := strconv.ParseUint(digits, 16, 32)

@@ -158,9 +158,11 @@ func moduleKinds(req *layout.Request, l symfile.Lookup) []symfile.Kind {
 		name = symfile.Fold(req.Name)
 	}
 	switch {
-	case req.Layout == layout.Debuginfod, req.Layout == layout.GDB, name == "_.debug":
+	case req.Layout.Kinds() != nil:
+		return req.Layout.Kinds()
+	case name == "_.debug":
 		return []symfile.Kind{symfile.ELF}
-	case req.Layout == layout.LLDB, name == "_.dwarf":
+	case name == "_.dwarf":
 		return []symfile.Kind{symfile.MachO}
 	case strings.HasSuffix(name, ".wasm"):
 		return []symfile.Kind{symfile.WASM}

@@ -67,7 +67,7 @@ func OpenFolder(ctx context.Context, dir string, opt Options) (*Folder, error) {
 		return nil, err
 	}
 	f := &Folder{dir: abs, opt: opt, layout: opt.Layout, looked: opt.Now(), shelf: newShelf(opt.TempDir, opt.MaxUnpacked)}
-	if f.layout == (layout.Layout{}) {
+	if f.layout == layout.None {
 		if f.layout, err = Detect(ctx, abs); err != nil {
 			return nil, err
 		}
@@ -96,7 +96,7 @@ func (f *Folder) Dir() string { return f.dir }
 func (f *Folder) Layout(ctx context.Context) layout.Layout {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if now := f.opt.Now(); f.opt.Layout == (layout.Layout{}) && f.layout == layout.Flat && now.Sub(f.looked) >= expiry {
+	if now := f.opt.Now(); f.opt.Layout == layout.None && f.layout == layout.Flat && now.Sub(f.looked) >= expiry {
 		f.looked = now
 		if l, err := Detect(ctx, f.dir); err == nil {
 			f.layout = l

@@ -170,25 +170,14 @@ func (h *HTTP) options() error {
 	h.agent = c.UserAgent
 	last := symfile.Fold(h.base.Path[strings.LastIndexByte(h.base.Path, '/')+1:])
 	h.dialect = layout.Dialect{Layout: lay, Casing: layout.Casing(c.Casing), Cabinets: !c.NoCompressed, Pointers: !c.NoPointers, Inside: last == "buildid" || last == ".build-id"}
-	h.tier.needed = c.TwoTier == TwoTierAuto
-	switch lay {
-	case layout.SymStore, layout.SSQP, layout.Auto, layout.Native:
-		if h.agent == "" {
+	tiers := lay.Tiers()
+	h.tier.needed = tiers == layout.TiersProbed && c.TwoTier == TwoTierAuto
+	h.dialect.TwoTier = tiers != layout.TiersNone && c.TwoTier == TwoTierYes || tiers == layout.TiersTwo && c.TwoTier != TwoTierNo
+	if h.agent == "" {
+		h.agent = plainAgent
+		if lay.ForSymsrv() {
 			h.agent = microsoftAgent
 		}
-		// Only symsrv's own kind of server is divided.
-		h.tier.needed = h.tier.needed && lay != layout.SSQP && lay != layout.Native
-		h.dialect.TwoTier = c.TwoTier == TwoTierYes
-	case layout.Index2:
-		if h.agent == "" {
-			h.agent = microsoftAgent
-		}
-		h.tier.needed, h.dialect.TwoTier = false, c.TwoTier != TwoTierNo
-	default:
-		if h.agent == "" {
-			h.agent = plainAgent
-		}
-		h.tier.needed = false
 	}
 	switch k := c.Credentials; {
 	case k.Token != "":
@@ -225,7 +214,7 @@ func (h *HTTP) Name() string { return h.cfg.Name }
 // Traits says whether the server speaks the SymCache protocol, and its id once
 // it has answered.
 func (h *HTTP) Traits() Traits {
-	t := Traits{SymCacheServer: h.dialect.Layout == layout.SymCacheTree}
+	t := Traits{SymCacheServer: h.dialect.Layout == layout.SymCache}
 	if id := h.peer.Load(); id != nil {
 		t.ServerID = *id
 	}
@@ -256,7 +245,7 @@ func (h *HTTP) Fetch(ctx context.Context, ask Ask) (*Reply, error) {
 		}
 	}
 	dialect := h.dialect
-	if h.tier.needed && mayBeTwo(&ask.Request) {
+	if h.tier.needed && ask.Request.TierMatters() {
 		var err error
 		if dialect.TwoTier, err = h.isTwoTier(ctx, x); err != nil {
 			return nil, err
@@ -285,15 +274,6 @@ func (h *HTTP) Fetch(ctx context.Context, ask Ask) (*Reply, error) {
 
 // errNotThere is the plainest reason.
 var errNotThere = errors.New("no such file")
-
-// mayBeTwo reports whether tiers make a difference to a request.
-func mayBeTwo(r *layout.Request) bool {
-	switch r.Layout {
-	case layout.Debuginfod, layout.GDB, layout.LLDB, layout.Unified, layout.SlashSymbols:
-		return false
-	}
-	return r.Form == layout.FormFile
-}
 
 // question is one Fetch.
 type question struct {

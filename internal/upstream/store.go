@@ -60,7 +60,7 @@ func NewStore(b bucket.Bucket, cfg StoreConfig) (*Store, error) {
 	if o.base, err = url.Parse(s.shown); err == nil {
 		err = o.options()
 	}
-	if err == nil && o.dialect.Layout == layout.SymCacheTree {
+	if err == nil && o.dialect.Layout == layout.SymCache {
 		err = errors.New("a bucket does not transcode")
 	}
 	if err != nil {
@@ -96,7 +96,7 @@ func (s *Store) Fetch(ctx context.Context, ask Ask) (*Reply, error) {
 		}
 	}
 	dialect := s.dialect
-	if s.probe && mayBeTwo(&ask.Request) {
+	if s.probe && ask.Request.TierMatters() {
 		var err error
 		if dialect.TwoTier, err = s.isTwoTier(ctx); err != nil {
 			return nil, err
