@@ -129,31 +129,15 @@ func checked(objects []Object, err error) ([]Object, error) {
 		if !symfile.ValidName(o.Name) {
 			return nil, broken("the name %q cannot be part of a path", clip(o.Name))
 		}
-		if o.Kind != symfile.ELF && o.Kind != symfile.MachO && o.Kind != symfile.WASM && isDevice(o.Name) {
+		if o.Kind != symfile.ELF && o.Kind != symfile.MachO && o.Kind != symfile.WASM && symfile.IsDevice(o.Name) {
 			return nil, broken("%q is the name of a device on Windows", o.Name)
 		}
 	}
 	return objects, nil
 }
 
-// isDevice reports whether Windows takes name for a device whatever its
-// folder and extension.
-func isDevice(name string) bool {
-	stem, _, _ := strings.Cut(symfile.Fold(name), ".")
-	stem = strings.TrimRight(stem, " ")
-	switch stem {
-	case "con", "prn", "aux", "nul", "conin$", "conout$":
-		return true
-	}
-	rest, ok := strings.CutPrefix(stem, "com")
-	if !ok {
-		rest, ok = strings.CutPrefix(stem, "lpt")
-	}
-	return ok && len(rest) == 1 && rest[0] >= '0' && rest[0] <= '9'
-}
-
 // wanted reports whether a client can ask for a file of this name.
-func wanted(name string) bool { return symfile.ValidName(name) && !isDevice(name) }
+func wanted(name string) bool { return symfile.ValidName(name) && !symfile.IsDevice(name) }
 
 // clip keeps hostile names out of messages.
 func clip(s string) string {

@@ -82,11 +82,6 @@ func TestNames(t *testing.T) {
 			t.Errorf("%.40q: %v, %v", name, o, err)
 		}
 	}
-	for name, want := range map[string]bool{"com": false, "com10": false, "com1": true, "console.dll": false, "conin$": true, "nul": true, "null.pdb": false} {
-		if isDevice(name) != want {
-			t.Errorf("isDevice(%q)", name)
-		}
-	}
 }
 
 // failing fails at an offset, as a disk with a bad sector does.

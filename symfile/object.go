@@ -146,3 +146,19 @@ func ValidName(name string) bool {
 
 // BaseName returns what follows the last slash or backslash.
 func BaseName(path string) string { return path[strings.LastIndexAny(path, `/\`)+1:] }
+
+// IsDevice reports whether Windows takes name for a device, whatever its folder
+// and extension: CON, PRN, AUX, NUL, COM0 to COM9, LPT0 to LPT9, CONIN$ and
+// CONOUT$ (Microsoft's naming conventions for files).
+func IsDevice(name string) bool {
+	stem, _, _ := strings.Cut(Fold(name), ".")
+	stem = strings.TrimRight(stem, " ")
+	switch stem {
+	case "con", "prn", "aux", "nul", "conin$", "conout$":
+		return true
+	}
+	if len(stem) != 4 || stem[3] < '0' || stem[3] > '9' {
+		return false
+	}
+	return stem[:3] == "com" || stem[:3] == "lpt"
+}

@@ -15,6 +15,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/symdepot/symdepot/layout"
 	"github.com/symdepot/symdepot/symfile"
 )
 
@@ -354,7 +355,7 @@ func (a *adder) report(i int, it *item) {
 		case a.opt.Pointer:
 			e.Kind, leaf = EventPointer, pointerLeaf
 		case k.compressed:
-			leaf = compressedName(k.Name)
+			leaf = layout.CabinetName(k.Name)
 		}
 		e.Dest = path.Join(dirOf(a.tiers, k.Name, k.Key), leaf)
 		a.tell(e)

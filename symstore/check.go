@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/symdepot/symdepot/layout"
 	"github.com/symdepot/symdepot/symfile"
 )
 
@@ -588,7 +589,7 @@ func (c *checker) contents(ctx context.Context) error {
 		if n++; c.opt.Progress != nil {
 			c.opt.Progress(n)
 		}
-		for _, leaf := range []string{k.leaf(name), k.leaf(compressedName(name))} {
+		for _, leaf := range []string{k.leaf(name), k.leaf(layout.CabinetName(name))} {
 			if leaf == "" || c.bad[leaf] != "" {
 				continue
 			}

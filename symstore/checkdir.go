@@ -53,7 +53,7 @@ func (c *checker) keyDir(k *keyDir) {
 
 // quarantine takes out files whose content is wrong.
 func (c *checker) quarantine(k *keyDir) {
-	for _, leaf := range []string{k.leaf(k.name), k.leaf(compressedName(k.name))} {
+	for _, leaf := range []string{k.leaf(k.name), k.leaf(layout.CabinetName(k.name))} {
 		if leaf == "" || c.bad[leaf] == "" {
 			continue
 		}
@@ -139,7 +139,7 @@ func (c *checker) removeStored(k *keyDir, f Finding) {
 		return
 	}
 	var ops []op
-	for _, leaf := range []string{k.leaf(k.name), k.leaf(compressedName(k.name))} {
+	for _, leaf := range []string{k.leaf(k.name), k.leaf(layout.CabinetName(k.name))} {
 		if leaf != "" {
 			ops = append(ops, op{Do: opRemove, Path: leaf, Had: true})
 		}

@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"github.com/symdepot/symdepot/internal/durable"
+	"github.com/symdepot/symdepot/layout"
 	"github.com/symdepot/symdepot/symfile"
 )
 
@@ -292,7 +293,7 @@ func (s *Store) isKeyDir(dir, name string) (bool, error) {
 			if strings.HasPrefix(leaf, "msfz") && strings.Trim(leaf[4:], "0123456789") == "" {
 				return true, nil
 			}
-		case leaf == symfile.Fold(name), leaf == symfile.Fold(compressedName(name)), leaf == refsLeaf, leaf == pointerLeaf:
+		case leaf == symfile.Fold(name), leaf == symfile.Fold(layout.CabinetName(name)), leaf == refsLeaf, leaf == pointerLeaf:
 			return true, nil
 		}
 	}

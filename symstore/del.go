@@ -9,6 +9,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/symdepot/symdepot/layout"
 	"github.com/symdepot/symdepot/symfile"
 )
 
@@ -260,7 +261,7 @@ func (k *keyDir) opsToKeep(left []Ref, held bool) []op {
 	}
 	if !anyFile(left) && !held {
 		remove(k.name)
-		remove(compressedName(k.name))
+		remove(layout.CabinetName(k.name))
 	}
 	if len(left) == 0 && !held {
 		for dir := k.dir; dir != "."; dir = path.Dir(dir) {

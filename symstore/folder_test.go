@@ -3,6 +3,7 @@ package symstore
 import (
 	"errors"
 	"fmt"
+	"github.com/symdepot/symdepot/layout"
 	"os"
 	"path/filepath"
 	"strings"
@@ -151,7 +152,7 @@ func TestSpelling(t *testing.T) {
 		}
 		for _, n := range names {
 			dir, _, _ := strings.Cut(n, "/")
-			if leaf := filepath.Base(n); leaf != dir && leaf != compressedName(dir) || dir != strings.Split(names[0], "/")[0] {
+			if leaf := filepath.Base(n); leaf != dir && leaf != layout.CabinetName(dir) || dir != strings.Split(names[0], "/")[0] {
 				t.Errorf("%s: %s is spelled otherwise than %s", tiers, n, names[0])
 			}
 		}

@@ -31,7 +31,7 @@ func (k *keyDir) stored() string {
 	if p := k.leaf(k.name); p != "" {
 		return p
 	}
-	return k.leaf(compressedName(k.name))
+	return k.leaf(layout.CabinetName(k.name))
 }
 
 // readKeyDir lists a folder and reads its refs.ptr. A folder that is not there

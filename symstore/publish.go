@@ -9,6 +9,7 @@ import (
 	"path"
 	"time"
 
+	"github.com/symdepot/symdepot/layout"
 	"github.com/symdepot/symdepot/symfile"
 )
 
@@ -166,7 +167,7 @@ func (a *adder) putOps(kd *keyDir, it *item, k stagedKey, wins bool) (ops []op, 
 			return nil, "", err
 		}
 	}
-	leaf, other := kd.name, compressedName(kd.name)
+	leaf, other := kd.name, layout.CabinetName(kd.name)
 	if k.compressed {
 		leaf, other = other, leaf
 	}

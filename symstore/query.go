@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"strings"
 
+	"github.com/symdepot/symdepot/layout"
 	"github.com/symdepot/symdepot/symfile"
 )
 
@@ -65,7 +66,7 @@ func (s *Store) Find(name, key string) (*Found, error) {
 	if err != nil {
 		return nil, err
 	}
-	f := &Found{Name: spelled, Dir: dir, Plain: kd.leaf(spelled), Compressed: kd.leaf(compressedName(spelled)), Pointer: kd.leaf(pointerLeaf), Refs: kd.refs}
+	f := &Found{Name: spelled, Dir: dir, Plain: kd.leaf(spelled), Compressed: kd.leaf(layout.CabinetName(spelled)), Pointer: kd.leaf(pointerLeaf), Refs: kd.refs}
 	if f.Plain == f.Compressed {
 		f.Compressed = "" // the name ends in an underscore
 	}
@@ -99,7 +100,7 @@ func (s *Store) Open(name, key, leaf string) (*os.File, error) {
 		}
 	}
 	switch symfile.Fold(base) {
-	case symfile.Fold(name), symfile.Fold(compressedName(name)), pointerLeaf, refsLeaf:
+	case symfile.Fold(name), symfile.Fold(layout.CabinetName(name)), pointerLeaf, refsLeaf:
 	default:
 		return nil, absent
 	}

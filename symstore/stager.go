@@ -14,6 +14,7 @@ import (
 
 	"github.com/symdepot/symdepot/cab"
 	"github.com/symdepot/symdepot/internal/durable"
+	"github.com/symdepot/symdepot/layout"
 )
 
 // copyBuffer is the size in bytes of what is read at once.
@@ -177,7 +178,7 @@ func openInput(f File) (in *os.File, packed bool, err error) {
 		return in, false, err
 	}
 	dir, base := filepath.Split(f.Path)
-	if other, err := os.Open(dir + compressedName(base)); err == nil {
+	if other, err := os.Open(dir + layout.CabinetName(base)); err == nil {
 		return other, true, nil
 	}
 	return nil, false, err
@@ -296,7 +297,7 @@ func (g *stager) create(w *worker, k *stagedKey) (*os.File, error) {
 	if k.spot != nil {
 		k.spot.Leaf = k.spot.name
 		if k.compressed {
-			k.spot.Leaf = compressedName(k.spot.name)
+			k.spot.Leaf = layout.CabinetName(k.spot.name)
 		}
 		k.staged = path.Join(k.spot.Rel, k.spot.Leaf)
 	}

@@ -251,7 +251,7 @@ func (s *Store) looksLikeName(dir, name string) (bool, error) {
 		return false, err
 	}
 	for _, key := range keys {
-		if looksLikeKey(key) && (s.exists(path.Join(dir, key, name)) || s.exists(path.Join(dir, key, compressedName(name)))) {
+		if looksLikeKey(key) && (s.exists(path.Join(dir, key, name)) || s.exists(path.Join(dir, key, layout.CabinetName(name)))) {
 			return true, nil
 		}
 	}

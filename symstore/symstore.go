@@ -135,38 +135,12 @@ func checkName(name string) error {
 	switch {
 	case !symfile.ValidName(name), !legalOnWindows(name):
 		return fmt.Errorf("%w: %q", ErrName, clip(name))
-	case isDevice(name):
+	case symfile.IsDevice(name):
 		return fmt.Errorf("%w: %q is a device on Windows", ErrName, clip(name))
 	case strings.EqualFold(name, adminDir), strings.EqualFold(name, pingmeFile), strings.EqualFold(name, index2File):
 		return fmt.Errorf("%w: %q is the store's own", ErrName, clip(name))
 	}
 	return nil
-}
-
-// isDevice reports whether Windows takes name for a device, whatever its
-// folder and extension.
-func isDevice(name string) bool {
-	stem, _, _ := strings.Cut(strings.ToLower(name), ".")
-	stem = strings.TrimRight(stem, " ")
-	switch stem {
-	case "con", "prn", "aux", "nul", "conin$", "conout$":
-		return true
-	}
-	if len(stem) != 4 || stem[3] < '0' || stem[3] > '9' {
-		return false
-	}
-	return stem[:3] == "com" || stem[:3] == "lpt"
-}
-
-// compressedName returns the name under which a compressed file is kept: its
-// last character replaced by an underscore.
-func compressedName(name string) string {
-	for i := len(name) - 1; i >= 0; i-- {
-		if name[i]&0xC0 != 0x80 { // the start of the last character
-			return name[:i] + "_"
-		}
-	}
-	return name
 }
 
 // clip keeps hostile input out of messages.

@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"path"
 
+	"github.com/symdepot/symdepot/layout"
 	"github.com/symdepot/symdepot/symfile"
 )
 
@@ -38,7 +39,7 @@ func (s *Store) Kept(name, key string) ([]Kept, error) {
 	var list []Kept
 	for _, e := range entries {
 		leaf := symfile.Fold(e.Name())
-		if leaf != symfile.Fold(spelled) && leaf != symfile.Fold(compressedName(spelled)) && leaf != pointerLeaf {
+		if leaf != symfile.Fold(spelled) && leaf != symfile.Fold(layout.CabinetName(spelled)) && leaf != pointerLeaf {
 			continue
 		}
 		info, err := s.root.Lstat(path.Join(dir, e.Name()))

@@ -274,13 +274,6 @@ func (r *symstoreRun) warnIgnored(e symstore.Event) {
 	}
 }
 
-// underscored is the name of a compressed file.
-func underscored(name string) string {
-	runes := []rune(name)
-	runes[len(runes)-1] = '_'
-	return string(runes)
-}
-
 // summary prints the three lines that build systems look for.
 func (r *symstoreRun) summary(result symstore.AddResult) {
 	noun := "files"

@@ -101,7 +101,7 @@ func (h *httpStore) findIn(ctx context.Context, dir []string, name string) (*sym
 	for _, form := range []struct {
 		leaf string
 		at   *string
-	}{{name, &f.Plain}, {underscored(name), &f.Compressed}} {
+	}{{name, &f.Plain}, {layout.CabinetName(name), &f.Compressed}} {
 		ok, err := h.has(ctx, path(form.leaf), false)
 		if err != nil {
 			return nil, err

@@ -162,7 +162,7 @@ func (h *httpStore) open(ctx context.Context, found *symstore.Found) (io.ReadClo
 	}
 	leaf := found.Name
 	if found.Plain == "" {
-		leaf = underscored(leaf)
+		leaf = layout.CabinetName(leaf)
 	}
 	body, err := h.get(ctx, found.Dir+"/"+url.PathEscape(leaf))
 	if body == nil && err == nil {
