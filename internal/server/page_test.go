@@ -91,7 +91,7 @@ func TestSearch(t *testing.T) {
 	if r := ask(w.s, "GET", "/?q=hello*"); r.header.Get("Content-Type") == "text/html; charset=utf-8" {
 		t.Error("HTML for who did not ask for it")
 	}
-	if got := downloadPath(w.small.obj); got != w.small.path(t, layout.BreakpadTree)[1:] {
+	if got := layout.Path(w.small.obj); got != w.small.path(t, layout.BreakpadTree)[1:] {
 		t.Error(got)
 	}
 }
