@@ -136,6 +136,8 @@ func (f *Folder) Open(ctx context.Context, req layout.Request) (*File, error) {
 			switch {
 			case err == nil:
 				return found, nil
+			case errors.Is(err, errShelfFull):
+				return nil, err
 			case errors.Is(err, fs.ErrNotExist):
 				continue
 			}

@@ -542,6 +542,8 @@ func (s *FolderSource) failure(ctx context.Context, err error) *Failure {
 	switch {
 	case ctx.Err() != nil:
 		class, err = ClassTimeout, context.Cause(ctx)
+	case errors.Is(err, errShelfFull):
+		class = ClassBusy
 	case errors.Is(err, fs.ErrNotExist):
 		class = ClassAbsent
 	case errors.Is(err, fs.ErrPermission):

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"sync"
 	"time"
@@ -113,9 +114,15 @@ const (
 	defaultUnpacked = 4 << 30 // bytes of one file
 	keptBytes       = 2 << 30 // of all temporary files that nobody reads
 	keptFiles       = 32      // likewise
+	heldBytes       = 8 << 30 // of all temporary files, those in use included
+	heldFiles       = 256     // that are in use or being unpacked
 	unpackAtOnce    = 2
 	unpackTime      = 10 * time.Minute
 )
+
+// errShelfFull is fs.ErrNotExist: requests beyond the limits are answered as if
+// the file did not exist.
+var errShelfFull = fmt.Errorf("too many unpacked files are in use: %w", fs.ErrNotExist)
 
 // shelf keeps unpacked files for a while in temporary files: clients that read
 // by ranges ask many times for one.
@@ -132,6 +139,10 @@ type shelf struct {
 	items map[string]*item // guarded by mu
 	idle  []*item          // guarded by mu; nobody reads them; longest so first
 	bytes int64            // guarded by mu; of idle
+	held  int64            // guarded by mu; of all, those being unpacked included
+
+	maxBytes int64 // of held
+	maxFiles int   // that are in use or being unpacked
 }
 
 // item is an unpacked file; all but done is set when done is closed.
@@ -143,14 +154,15 @@ type item struct {
 	size int64
 	gone bool // its name is removed already
 
-	readers int // guarded by the shelf's mu
+	readers int   // guarded by the shelf's mu
+	held    int64 // guarded by the shelf's mu; bytes written so far
 }
 
 func newShelf(dir string, limit int64) *shelf {
 	if limit <= 0 {
 		limit = defaultUnpacked
 	}
-	s := &shelf{dir: dir, limit: limit, slots: make(chan struct{}, unpackAtOnce), items: map[string]*item{}}
+	s := &shelf{dir: dir, limit: limit, slots: make(chan struct{}, unpackAtOnce), items: map[string]*item{}, maxBytes: max(heldBytes, limit), maxFiles: heldFiles}
 	s.life, s.end = context.WithCancel(context.Background())
 	return s
 }
@@ -164,6 +176,10 @@ func (s *shelf) get(ctx context.Context, key string, f *os.File, size int64) (*i
 		return nil, errors.Join(os.ErrClosed, f.Close())
 	}
 	it := s.items[key]
+	if it == nil && len(s.items)-len(s.idle) >= s.maxFiles {
+		s.mu.Unlock()
+		return nil, errors.Join(errShelfFull, f.Close())
+	}
 	if it == nil {
 		it = &item{key: key, done: make(chan struct{})}
 		s.items[key] = it
@@ -207,10 +223,40 @@ func (s *shelf) fill(it *item, f *os.File, size int64) {
 		return
 	}
 	it.gone = os.Remove(it.f.Name()) == nil // not on Windows
-	it.size, it.err = Unpack(ctx, it.f, f, size, s.limit)
+	it.size, it.err = Unpack(ctx, shelved{s, it}, f, size, s.limit)
 	if it.err != nil {
-		it.drop()
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.drop(it)
 	}
+}
+
+// shelved writes an item and counts its bytes.
+type shelved struct {
+	s  *shelf
+	it *item
+}
+
+func (w shelved) Write(p []byte) (int, error) {
+	if err := w.s.reserve(w.it, int64(len(p))); err != nil {
+		return 0, err
+	}
+	return w.it.f.Write(p)
+}
+
+// reserve counts n more bytes of an item. Files that nobody reads make room.
+func (s *shelf) reserve(it *item, n int64) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for s.held+n > s.maxBytes {
+		if len(s.idle) == 0 {
+			return errShelfFull
+		}
+		s.dropOldest()
+	}
+	s.held += n
+	it.held += n
+	return nil
 }
 
 // wake takes an item from the idle ones. mu is held.
@@ -253,20 +299,29 @@ func (s *shelf) settle(it *item) {
 func (s *shelf) rest(it *item) {
 	if it.err != nil || s.life.Err() != nil {
 		delete(s.items, it.key)
-		it.drop()
+		s.drop(it)
 		return
 	}
 	s.idle = append(s.idle, it)
 	s.bytes += it.size
 	for len(s.idle) > keptFiles || s.bytes > keptBytes {
-		old := s.idle[0]
-		s.idle, s.bytes = s.idle[1:], s.bytes-old.size
-		delete(s.items, old.key)
-		old.drop()
+		s.dropOldest()
 	}
 }
 
-func (it *item) drop() {
+// dropOldest removes the file that nobody has read for the longest time. mu is
+// held.
+func (s *shelf) dropOldest() {
+	old := s.idle[0]
+	s.idle, s.bytes = s.idle[1:], s.bytes-old.size
+	delete(s.items, old.key)
+	s.drop(old)
+}
+
+// drop removes an item's file. mu is held.
+func (s *shelf) drop(it *item) {
+	s.held -= it.held
+	it.held = 0
 	if it.f == nil {
 		return
 	}
@@ -283,7 +338,7 @@ func (s *shelf) close() {
 	s.end()
 	for _, it := range s.idle {
 		delete(s.items, it.key)
-		it.drop()
+		s.drop(it)
 	}
 	s.idle, s.bytes = nil, 0
 	s.mu.Unlock()

@@ -1,0 +1,86 @@
+package upstream
+
+import (
+	"errors"
+	"io/fs"
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/symdepot/symdepot/layout"
+)
+
+// TestShelfBounded: unpacked files in use are bounded in bytes and in number;
+// beyond the limits a request finds nothing, and a source is busy.
+func TestShelfBounded(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	pdb := testdata(t, "pdb/hello-x64.pdb")
+	put(t, dir, "pingme.txt", nil)
+	for _, name := range []string{"a.pdb", "b.pdb"} {
+		put(t, dir, name+"/"+pdbKey+"/"+name[:4]+"_", makeCab(t, name, pdb))
+	}
+	ask := func(name string) layout.Request {
+		req, err := layout.Route(strings.Split(name+"/"+pdbKey+"/"+name, "/"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return req
+	}
+	for _, c := range []struct {
+		name  string
+		limit func(s *shelf)
+	}{
+		{"bytes", func(s *shelf) { s.maxBytes = int64(len(pdb)) * 3 / 2 }},
+		{"files", func(s *shelf) { s.maxFiles = 1 }},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			tmp := t.TempDir()
+			f := open(t, dir, Options{TempDir: tmp})
+			c.limit(f.shelf)
+			first, err := f.Open(t.Context(), ask("a.pdb"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			again, err := f.Open(t.Context(), ask("a.pdb"))
+			if err != nil {
+				t.Fatalf("a second reader of a file in use: %v", err)
+			}
+			for range 3 {
+				if _, err := f.Open(t.Context(), ask("b.pdb")); !errors.Is(err, fs.ErrNotExist) || !errors.Is(err, errShelfFull) {
+					t.Fatalf("beyond the limit: %v, want %v", err, errShelfFull)
+				}
+			}
+			if err := errors.Join(first.Close(), again.Close()); err != nil {
+				t.Fatal(err)
+			}
+			second, err := f.Open(t.Context(), ask("b.pdb"))
+			if err != nil {
+				t.Fatalf("after the file in use was closed: %v", err)
+			}
+			if err := second.Close(); err != nil {
+				t.Fatal(err)
+			}
+			f.shelf.close()
+			if f.shelf.held != 0 {
+				t.Errorf("%d bytes are counted after the end", f.shelf.held)
+			}
+			if left, _ := os.ReadDir(tmp); len(left) > 0 {
+				t.Errorf("%d temporary files are left", len(left))
+			}
+		})
+	}
+	src := NewFolderSource("folder", dir, Options{TempDir: t.TempDir()})
+	t.Cleanup(func() { _ = src.Close() })
+	first, err := src.Fetch(t.Context(), wish(t, "a.pdb/"+pdbKey+"/a.pdb"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer first.Body.Close()
+	src.f.shelf.mu.Lock()
+	src.f.shelf.maxFiles = 1
+	src.f.shelf.mu.Unlock()
+	if _, err := src.Fetch(t.Context(), wish(t, "b.pdb/"+pdbKey+"/b.pdb")); ClassOf(err) != ClassBusy {
+		t.Errorf("a source beyond the limit: %v, want class %v", err, ClassBusy)
+	}
+}
