@@ -19,7 +19,7 @@ import (
 	"github.com/symdepot/symdepot/internal/durable"
 	"github.com/symdepot/symdepot/internal/term"
 	"github.com/symdepot/symdepot/internal/transcode"
-	"github.com/symdepot/symdepot/internal/upstream"
+	"github.com/symdepot/symdepot/internal/unpack"
 	"github.com/symdepot/symdepot/layout"
 	"github.com/symdepot/symdepot/symfile"
 )
@@ -506,8 +506,8 @@ func (w *treeWriter) has(ctx context.Context, name string, src *depot.File, how 
 	switch {
 	case how == packNone:
 		_, err = io.Copy(h, ctxReader{ctx, f})
-	case upstream.Packed(f):
-		_, err = upstream.Unpack(ctx, h, f, info.Size(), src.Size)
+	case unpack.Packed(f):
+		_, err = unpack.File(ctx, h, f, info.Size(), src.Size)
 	default:
 		return true, false
 	}

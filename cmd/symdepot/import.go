@@ -13,7 +13,8 @@ import (
 	"github.com/symdepot/symdepot/internal/blob"
 	"github.com/symdepot/symdepot/internal/depot"
 	"github.com/symdepot/symdepot/internal/term"
-	"github.com/symdepot/symdepot/internal/upstream"
+	"github.com/symdepot/symdepot/internal/tree"
+	"github.com/symdepot/symdepot/internal/unpack"
 	"github.com/symdepot/symdepot/layout"
 	"github.com/symdepot/symdepot/objfile"
 	"github.com/symdepot/symdepot/symfile"
@@ -120,7 +121,7 @@ func (c importCmd) prepare(a *app, lay layout.Layout) (*importer, error) {
 		return nil, err
 	}
 	if im.layout == layout.None {
-		im.layout, err = upstream.Detect(a.ctx, abs)
+		im.layout, err = tree.Detect(a.ctx, abs)
 	}
 	return im, err
 }
@@ -364,8 +365,8 @@ func (im *importer) opened(ctx context.Context, take taker, f *os.File, src depo
 	}
 	src.ModTime = info.ModTime()
 	var content depot.Content = openContent{f, info}
-	if upstream.Packed(f) {
-		temp, drop, err := unpack(ctx, f, info.Size())
+	if unpack.Packed(f) {
+		temp, drop, err := unpacked(ctx, f, info.Size())
 		if err != nil {
 			return im.judge(ctx, src.Path, err)
 		}
@@ -404,7 +405,7 @@ func (im *importer) judge(ctx context.Context, path string, err error) error {
 		return ctx.Err()
 	case errors.Is(err, objfile.ErrNotSymbolFile):
 		im.skip(path, strings.TrimPrefix(err.Error(), objfile.ErrNotSymbolFile.Error()+": "), false)
-	case errors.Is(err, objfile.ErrBroken), errors.Is(err, depot.ErrNoID), errors.Is(err, depot.ErrChanged), errors.Is(err, upstream.ErrPacked):
+	case errors.Is(err, objfile.ErrBroken), errors.Is(err, depot.ErrNoID), errors.Is(err, depot.ErrChanged), errors.Is(err, unpack.ErrPacked):
 		im.skip(path, err.Error(), true)
 	default:
 		return err

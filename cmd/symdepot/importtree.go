@@ -22,7 +22,7 @@ import (
 	"github.com/symdepot/symdepot/internal/depot"
 	"github.com/symdepot/symdepot/internal/scan"
 	"github.com/symdepot/symdepot/internal/term"
-	"github.com/symdepot/symdepot/internal/upstream"
+	"github.com/symdepot/symdepot/internal/unpack"
 	"github.com/symdepot/symdepot/layout"
 	"github.com/symdepot/symdepot/objfile"
 	"github.com/symdepot/symdepot/symfile"
@@ -59,8 +59,8 @@ func (c openContent) ReadAt(p []byte, off int64) (int, error) {
 	return n, err
 }
 
-// unpack returns what is in a compressed file, in a temporary one.
-func unpack(ctx context.Context, f *os.File, size int64) (depot.Content, func(), error) {
+// unpacked returns what is in a compressed file, in a temporary one.
+func unpacked(ctx context.Context, f *os.File, size int64) (depot.Content, func(), error) {
 	temp, err := os.CreateTemp("", "symdepot-*")
 	if err != nil {
 		return nil, nil, err
@@ -69,7 +69,7 @@ func unpack(ctx context.Context, f *os.File, size int64) (depot.Content, func(),
 		_ = temp.Close()
 		_ = os.Remove(temp.Name())
 	}
-	if _, err = upstream.Unpack(ctx, temp, f, size, maxUnpacked); err != nil {
+	if _, err = unpack.File(ctx, temp, f, size, maxUnpacked); err != nil {
 		drop()
 		return nil, nil, err
 	}

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/symdepot/symdepot/internal/config"
+	"github.com/symdepot/symdepot/internal/sympath"
 	"github.com/symdepot/symdepot/internal/term"
 	"github.com/symdepot/symdepot/internal/upstream"
 )
@@ -44,14 +45,14 @@ const probeTime = 3 * time.Second
 
 // checkedElement is an element with what was found there.
 type checkedElement struct {
-	upstream.Element
+	sympath.Element
 	Probes []checkedProbe `json:"probes,omitempty"`
 }
 
 type checkedProbe struct {
 	Source  string `json:"source"`
 	Address string `json:"address"`
-	upstream.Probed
+	sympath.Probed
 }
 
 // Run explains a path.
@@ -102,15 +103,15 @@ func (c pathCheckCmd) Run(a *app) error {
 }
 
 // elements takes the string, or those of the environment, apart.
-func (c pathCheckCmd) elements(self []string) []upstream.Element {
+func (c pathCheckCmd) elements(self []string) []sympath.Element {
 	switch {
 	case c.FromEnv:
-		_, list := upstream.FromEnv(os.Getenv, self)
+		_, list := sympath.FromEnv(os.Getenv, self)
 		return list
 	case c.Debuginfod || looksLikeURLs(c.Path):
-		return upstream.ParseDebuginfodURLs(c.Path, self)
+		return sympath.ParseDebuginfodURLs(c.Path, self)
 	}
-	return upstream.ParseSymbolPath(c.Path, self)
+	return sympath.ParseSymbolPath(c.Path, self)
 }
 
 // looksLikeURLs reports whether a string is a list of debuginfod servers rather
@@ -125,7 +126,7 @@ func looksLikeURLs(s string) bool {
 }
 
 // probe looks at everything that the elements of all name, at once.
-func probe(ctx context.Context, checked []checkedElement, all []upstream.Element) {
+func probe(ctx context.Context, checked []checkedElement, all []sympath.Element) {
 	d := upstream.NewDialer(upstream.DialerOptions{Connect: probeTime})
 	var under sync.WaitGroup
 	for i, e := range all {
@@ -134,7 +135,7 @@ func probe(ctx context.Context, checked []checkedElement, all []upstream.Element
 			under.Go(func() {
 				ctx, cancel := context.WithTimeout(ctx, probeTime)
 				defer cancel()
-				checked[i].Probes[j] = checkedProbe{s.Name, s.Shown(), upstream.Probe(ctx, d, s)}
+				checked[i].Probes[j] = checkedProbe{s.Name, s.Shown(), sympath.Probe(ctx, d, s)}
 			})
 		}
 	}

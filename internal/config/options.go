@@ -11,6 +11,7 @@ import (
 	"github.com/symdepot/symdepot/internal/depot"
 	"github.com/symdepot/symdepot/internal/server"
 	"github.com/symdepot/symdepot/internal/transcode"
+	"github.com/symdepot/symdepot/internal/tree"
 	"github.com/symdepot/symdepot/internal/upstream"
 	"github.com/symdepot/symdepot/layout"
 	"github.com/symdepot/symdepot/symstore"
@@ -110,7 +111,7 @@ func PointerFolders(texts []string) ([]symstore.PointerRoot, error) {
 
 // OpenStores opens the folders that are served in place. The caller closes them,
 // also after an error.
-func (c *Config) OpenStores(ctx context.Context) ([]*upstream.Folder, error) {
+func (c *Config) OpenStores(ctx context.Context) ([]*tree.Folder, error) {
 	roots, err := c.PointerFolders()
 	if err != nil {
 		return nil, err
@@ -118,7 +119,7 @@ func (c *Config) OpenStores(ctx context.Context) ([]*upstream.Folder, error) {
 	if err := CheckPointerFolders(roots); err != nil {
 		return nil, err
 	}
-	var list []*upstream.Folder
+	var list []*tree.Folder
 	for _, s := range c.Stores {
 		if info, err := os.Stat(s.Dir); err != nil {
 			return list, fmt.Errorf("--store %s: %w", s.Dir, err)
@@ -129,7 +130,7 @@ func (c *Config) OpenStores(ctx context.Context) ([]*upstream.Folder, error) {
 		if err != nil {
 			return list, fmt.Errorf("--store %s: %w", s.Dir, err)
 		}
-		f, err := upstream.OpenFolder(ctx, s.Dir, upstream.Options{Layout: lay, PointerRoots: roots, AdminFiles: c.AdminFiles})
+		f, err := tree.Open(ctx, s.Dir, tree.Options{Layout: lay, PointerRoots: roots, AdminFiles: c.AdminFiles})
 		if err != nil {
 			return list, fmt.Errorf("--store %s: %w", s.Dir, err)
 		}

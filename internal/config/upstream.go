@@ -16,6 +16,9 @@ import (
 
 	"github.com/symdepot/symdepot/internal/bucket"
 	"github.com/symdepot/symdepot/internal/depot"
+	"github.com/symdepot/symdepot/internal/fetch"
+	"github.com/symdepot/symdepot/internal/sympath"
+	"github.com/symdepot/symdepot/internal/tree"
 	"github.com/symdepot/symdepot/internal/upstream"
 	"github.com/symdepot/symdepot/symfile"
 )
@@ -63,7 +66,7 @@ func (c *Config) Specs() ([]upstream.Spec, error) {
 		list = append(list, s)
 	}
 	if c.FromEnv {
-		more, _ := upstream.FromEnv(c.getenv, c.Self())
+		more, _ := sympath.FromEnv(c.getenv, c.Self())
 		for _, s := range more {
 			if !names[s.Name] { // the configured one counts
 				list = append(list, s)
@@ -92,7 +95,7 @@ func (c *Config) Open(ctx context.Context, specs []upstream.Spec) (*Sources, err
 	s := &Sources{ID: "symdepot-" + strings.ToLower(rand.Text()[:12])}
 	d := c.Dialer()
 	for _, spec := range specs {
-		g, err := spec.Open(ctx, upstream.OpenOptions{Dialer: d, ServerID: s.ID})
+		g, err := spec.Open(ctx, upstream.OpenOptions{Dialer: d, ServerID: s.ID, Folder: openFolder})
 		if err != nil {
 			return nil, errors.Join(err, s.Close())
 		}
@@ -100,6 +103,15 @@ func (c *Config) Open(ctx context.Context, specs []upstream.Spec) (*Sources, err
 		s.List = append(s.List, depot.Upstream{Source: g, Rank: g.Rank(), Product: products[g.Name()]})
 	}
 	return s, nil
+}
+
+// openFolder opens a folder that files are fetched from.
+func openFolder(s *upstream.Spec) (fetch.Source, error) {
+	l, err := s.FolderLayout()
+	if err != nil {
+		return nil, err
+	}
+	return tree.NewSource(s.Name, s.URL, tree.Options{Layout: l, PointerRoots: s.PointerRoots, MaxUnpacked: s.Guard.MaxBytes}), nil
 }
 
 // Close closes the upstreams. Close the depot first.

@@ -20,7 +20,7 @@ import (
 	"github.com/symdepot/symdepot/internal/durable"
 	"github.com/symdepot/symdepot/internal/fetch"
 	"github.com/symdepot/symdepot/internal/index"
-	"github.com/symdepot/symdepot/internal/upstream"
+	"github.com/symdepot/symdepot/internal/tree"
 )
 
 // Format is the version of the depot's folder. A depot of a newer format is
@@ -50,7 +50,7 @@ type Options struct {
 	// Sources are asked for what the depot does not have, in order. They have
 	// no product: a scope sees them that sees "". The caller closes them, after
 	// the depot.
-	Sources []*upstream.Folder
+	Sources []*tree.Folder
 	// Upstreams are asked for what neither the depot nor the Sources have;
 	// what they send is kept. The caller closes them, after the depot.
 	Upstreams []Upstream
@@ -84,7 +84,7 @@ type Depot struct {
 	close      context.CancelFunc
 
 	makeCabinets bool
-	sources      []*upstream.Folder
+	sources      []*tree.Folder
 	fetch        *fetch.Fetcher
 	sectionWait  time.Duration // see downloadSection
 	cache        cache

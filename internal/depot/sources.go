@@ -8,7 +8,7 @@ import (
 	"io/fs"
 
 	"github.com/symdepot/symdepot/internal/blob"
-	"github.com/symdepot/symdepot/internal/upstream"
+	"github.com/symdepot/symdepot/internal/tree"
 	"github.com/symdepot/symdepot/layout"
 	"github.com/symdepot/symdepot/objfile"
 	"github.com/symdepot/symdepot/symfile"
@@ -37,7 +37,7 @@ func (d *Depot) openSource(ctx context.Context, req layout.Request) (*File, erro
 	return nil, fs.ErrNotExist
 }
 
-func askSource(ctx context.Context, s *upstream.Folder, req layout.Request) (*File, error) {
+func askSource(ctx context.Context, s *tree.Folder, req layout.Request) (*File, error) {
 	switch req.Form {
 	case layout.FormFile, layout.FormCabinet:
 		f, err := s.Open(ctx, req)
@@ -57,12 +57,12 @@ func askSource(ctx context.Context, s *upstream.Folder, req layout.Request) (*Fi
 	return nil, fs.ErrNotExist
 }
 
-func sourceFile(f *upstream.File) *File {
+func sourceFile(f *tree.File) *File {
 	return &File{Volatile: true, Object: symfile.Object{Name: f.Name, Kind: f.Kind}, Size: f.Size, ModTime: f.ModTime, Path: f.Path, ETag: f.ETag, r: f, plain: f.Plain, closer: f}
 }
 
 // sourceSection answers with a section of a file in a source.
-func sourceSection(ctx context.Context, s *upstream.Folder, req layout.Request) (*File, error) {
+func sourceSection(ctx context.Context, s *tree.Folder, req layout.Request) (*File, error) {
 	for _, l := range req.Lookups {
 		f, err := s.Open(ctx, layout.Request{Form: layout.FormFile, Lookups: []symfile.Lookup{l}, Layout: req.Layout})
 		if errors.Is(err, fs.ErrNotExist) {

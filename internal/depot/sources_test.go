@@ -11,7 +11,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/symdepot/symdepot/internal/upstream"
+	"github.com/symdepot/symdepot/internal/tree"
 	"github.com/symdepot/symdepot/layout"
 	"github.com/symdepot/symdepot/symfile"
 )
@@ -31,9 +31,9 @@ func place(t *testing.T, dir, name string, body []byte) {
 // withSources opens a depot with folders to ask.
 func withSources(t *testing.T, c *clock, dirs ...string) *Depot {
 	t.Helper()
-	var list []*upstream.Folder
+	var list []*tree.Folder
 	for _, dir := range dirs {
-		f, err := upstream.OpenFolder(t.Context(), dir, upstream.Options{AdminFiles: true, Now: c.now})
+		f, err := tree.Open(t.Context(), dir, tree.Options{AdminFiles: true, Now: c.now})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/symdepot/symdepot/cab"
+	"github.com/symdepot/symdepot/internal/unpack"
 	"github.com/symdepot/symdepot/layout"
 	"github.com/symdepot/symdepot/symfile"
 )
@@ -418,7 +419,7 @@ func (b *body) Read(p []byte) (int, error) {
 	b.n += int64(n)
 	have := b.offset + b.n
 	switch {
-	case have > b.x.limit, b.packed && b.n > honestBytes && b.n > honestRatio*b.wire.n:
+	case have > b.x.limit, b.packed && b.n > unpack.MaxOutput(b.wire.n):
 		n, err = 0, b.x.h.failed(ClassTooLarge, "%w", errTooLarge)
 	case b.size >= 0 && have > b.size:
 		n, err = 0, b.x.h.failed(ClassBroken, "more than the %d bytes that were announced", b.size)

@@ -347,6 +347,11 @@ func clip(s string) string {
 	return s
 }
 
+// MayBeFile reports whether an answer that begins with head may be a file: it is
+// neither a web page nor the text with which some servers say, with status 200,
+// that they have no such file.
+func MayBeFile(head []byte) bool { return !isPage(head) && !isRefusal(head) }
+
 // isPage reports whether what begins with head is a web page.
 func isPage(head []byte) bool {
 	head = bytes.TrimPrefix(head, []byte("\xef\xbb\xbf"))

@@ -159,7 +159,7 @@ const answerTime = 2 * time.Minute
 func (d *Dialer) ClientFor(server string) *http.Client {
 	var hosts []string
 	if u, err := url.Parse(server); err == nil && u.Host != "" {
-		hosts = append(hosts, urlHostPort(u))
+		hosts = append(hosts, HostPort(u))
 	}
 	t := d.Transport(hosts...)
 	t.ResponseHeaderTimeout = answerTime
@@ -171,8 +171,9 @@ func hostPort(host, port string) string {
 	return net.JoinHostPort(canonicalHost(host), port)
 }
 
-// urlHostPort is hostPort of a URL.
-func urlHostPort(u *url.URL) string {
+// HostPort returns the host, in lower case and without a final dot, and the port
+// that a URL of http or https leads to.
+func HostPort(u *url.URL) string {
 	port := u.Port()
 	if port == "" {
 		port = map[string]string{"http": "80", "https": "443"}[u.Scheme]
@@ -186,7 +187,7 @@ func (t *trust) proxy(req *http.Request) (*url.URL, error) {
 	if t.d.opt.NoEgress {
 		return nil, fmt.Errorf("%s: %w", req.URL.Host, ErrNoEgress)
 	}
-	at := urlHostPort(req.URL)
+	at := HostPort(req.URL)
 	p, err := t.d.opt.Proxy(req)
 	if err != nil {
 		// The error holds the proxy's address, and so maybe its password.
@@ -200,7 +201,7 @@ func (t *trust) proxy(req *http.Request) (*url.URL, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if p != nil {
-		t.proxies[urlHostPort(p)] = true
+		t.proxies[HostPort(p)] = true
 	}
 	if t.proxies[at] && !t.hosts[at] {
 		return nil, fmt.Errorf("%s: %w", at, ErrAddress) // nobody but us talks to the proxy

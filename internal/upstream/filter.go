@@ -185,3 +185,6 @@ func moduleKinds(req *layout.Request, l symfile.Lookup) []symfile.Kind {
 	}
 	return []symfile.Kind{symfile.PDB, symfile.PortablePDB, symfile.ELF, symfile.MachO, symfile.WASM}
 }
+
+// portableAge is the age in folded keys of portable PDBs.
+var portableAge = symfile.Fold(symfile.PortableAge)

@@ -77,8 +77,10 @@ type HTTPConfig struct {
 }
 
 const (
-	defaultMax     = 16 << 30
-	microsoftAgent = "Microsoft-Symbol-Server/10.1710.0.0 symdepot"
+	defaultMax = 16 << 30
+	// MicrosoftAgent is the User-Agent of Microsoft's own clients, which some
+	// servers expect.
+	MicrosoftAgent = "Microsoft-Symbol-Server/10.1710.0.0 symdepot"
 	plainAgent     = "symdepot"
 	maxText        = 64 << 10 // of file.ptr and of answers that say why not
 	drainTime      = 500 * time.Millisecond
@@ -123,7 +125,7 @@ func NewHTTP(cfg HTTPConfig, d *Dialer) (*HTTP, error) {
 		return nil, fmt.Errorf("source %s: %w", cfg.Name, err)
 	}
 	if c.Transport == nil {
-		c.Transport = d.transportWithin(c.Timeouts.Connect, urlHostPort(u))
+		c.Transport = d.transportWithin(c.Timeouts.Connect, HostPort(u))
 	}
 	h.headers.path = c.Credentials.HeadersFile
 	if _, err := h.headers.get(); err != nil {
@@ -176,7 +178,7 @@ func (h *HTTP) options() error {
 	if h.agent == "" {
 		h.agent = plainAgent
 		if lay.ForSymsrv() {
-			h.agent = microsoftAgent
+			h.agent = MicrosoftAgent
 		}
 	}
 	switch k := c.Credentials; {
@@ -186,26 +188,6 @@ func (h *HTTP) options() error {
 		h.basic = "Basic " + base64.StdEncoding.EncodeToString([]byte(k.User+":"+k.Password))
 	}
 	return nil
-}
-
-// maskPath hides what looks like a token in a path.
-func maskPath(escaped string) string {
-	segs := strings.Split(escaped, "/")
-	for i, s := range segs {
-		digits, letters := 0, 0
-		for _, c := range []byte(s) {
-			switch {
-			case c >= '0' && c <= '9':
-				digits++
-			case c|0x20 >= 'a' && c|0x20 <= 'z':
-				letters++
-			}
-		}
-		if len(s) >= 20 && digits > 2 && letters > 2 && !strings.Contains(s, ".") {
-			segs[i] = "..."
-		}
-	}
-	return strings.Join(segs, "/")
 }
 
 // Name is what the configuration calls the server.
@@ -495,7 +477,7 @@ func (x *question) refusal(a *answer) error {
 	case http.StatusNonAuthoritativeInfo:
 		return h.failed(ClassForbidden, "status 203, as Azure DevOps answers to bad credentials")
 	}
-	class := classOfStatus(status)
+	class := ClassOfStatus(status)
 	if status >= 400 && strings.Contains(a.resp.Header.Get("Content-Type"), "xml") {
 		if text, err := a.text(drainTime); err == nil {
 			class = classOfCode(text, class)
@@ -522,7 +504,9 @@ func (x *question) refusal(a *answer) error {
 	return f
 }
 
-func classOfStatus(status int) Class {
+// ClassOfStatus returns the class of a status other than 200; 204 is
+// ClassAbsent.
+func ClassOfStatus(status int) Class {
 	switch status {
 	case http.StatusUnauthorized, http.StatusPaymentRequired, http.StatusForbidden, http.StatusProxyAuthRequired, http.StatusUnavailableForLegalReasons:
 		return ClassForbidden

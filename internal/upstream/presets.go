@@ -109,8 +109,8 @@ func PresetByName(name string) (Spec, error) {
 	return Spec{}, fmt.Errorf("no preset %q; known are %s", clip(name), strings.Join(known, ", "))
 }
 
-// presetOf returns the preset that a server's address is that of.
-func presetOf(u *url.URL) (Spec, bool) {
+// PresetOf returns the preset that a server's address is that of.
+func PresetOf(u *url.URL) (Spec, bool) {
 	for _, p := range Presets {
 		known, err := url.Parse(p.URL)
 		if err == nil && strings.EqualFold(u.Host, known.Host) && strings.EqualFold(strings.TrimRight(u.Path, "/"), known.Path) && u.RawQuery == "" && u.User == nil {
@@ -149,7 +149,7 @@ func SpecOf(address string) (Spec, error) {
 		s.Type, s.URL, s.Name = TypeFolder, dir, dir
 	case ok:
 		return s, fmt.Errorf("no source speaks %s://; there are http, https, s3, gs, az, file and folders", clip(scheme))
-	case isPath(address):
+	case IsPath(address):
 		s.Type, s.Name = TypeFolder, address
 	default:
 		return s, errors.New("neither a URL nor a folder; a folder begins with /, ./ or ../, or a drive")
@@ -164,24 +164,25 @@ func folderOf(address string) (string, error) {
 		return "", errors.New("the file:// address of a folder of this machine is expected, such as file:///srv/symbols")
 	}
 	p := u.Path
-	if len(p) > 2 && p[0] == '/' && isDrive(p[1:]) {
+	if len(p) > 2 && p[0] == '/' && IsDrive(p[1:]) {
 		p = p[1:]
 	}
 	return filepath.FromSlash(p), nil
 }
 
-func isDrive(s string) bool {
+// IsDrive reports whether s begins with the letter of a drive of Windows.
+func IsDrive(s string) bool {
 	return len(s) >= 2 && s[1] == ':' && (s[0]|0x20 >= 'a' && s[0]|0x20 <= 'z')
 }
 
-// isPath reports whether s is written like a folder's path.
-func isPath(s string) bool {
+// IsPath reports whether s is written like a folder's path.
+func IsPath(s string) bool {
 	for _, p := range []string{"/", "./", "../", `\`, `.\`, `..\`} {
 		if strings.HasPrefix(s, p) {
 			return true
 		}
 	}
-	return s == "." || s == ".." || isDrive(s)
+	return s == "." || s == ".." || IsDrive(s)
 }
 
 // ParseUpstream reads PRESET or URL, with options behind commas: layout, casing,
@@ -203,7 +204,7 @@ func ParseUpstream(text string) (Spec, error) {
 	address = strings.TrimSpace(address)
 	var s Spec
 	var err error
-	if strings.Contains(address, "://") || isPath(address) {
+	if strings.Contains(address, "://") || IsPath(address) {
 		s, err = SpecOf(address)
 	} else if s, err = PresetByName(address); err != nil && strings.ContainsAny(address, "./:") {
 		err = fmt.Errorf("%q is no preset, and an address begins with https:// (or http://, s3://, gs://, az://)", clip(address))
@@ -256,7 +257,7 @@ func (s *Spec) Shown() string {
 	if s.Type == TypeFolder {
 		return s.URL
 	}
-	return maskText(s.URL)
+	return MaskAddresses(s.URL)
 }
 
 // Check finds what is wrong with a description, without a connection.
@@ -265,12 +266,12 @@ func (s *Spec) Check() error {
 		return errors.New("a source needs a name")
 	}
 	if s.Type == TypeFolder {
-		if _, err := s.folderLayout(); err != nil {
+		if _, err := s.FolderLayout(); err != nil {
 			return err
 		}
 		return nil
 	}
-	src, err := s.source(context.Background(), NewDialer(DialerOptions{NoEgress: true}), "", "")
+	src, err := s.source(OpenOptions{Dialer: NewDialer(DialerOptions{NoEgress: true})})
 	if err != nil {
 		// Others say which source they talk of.
 		if u := errors.Unwrap(err); u != nil && strings.HasPrefix(err.Error(), "source ") {
@@ -286,55 +287,56 @@ type OpenOptions struct {
 	Dialer   *Dialer
 	ServerID string // what we are called in Via
 	TempDir  string // empty: the system's folder
+	// Folder opens a source of TypeFolder. Nil: such sources cannot be opened.
+	Folder func(s *Spec) (Source, error)
 }
 
 // Open opens the source behind its guard. No connection is made.
-func (s *Spec) Open(ctx context.Context, opt OpenOptions) (*Guarded, error) {
-	src, err := s.source(ctx, opt.Dialer, opt.ServerID, opt.TempDir)
+func (s *Spec) Open(_ context.Context, opt OpenOptions) (*Guarded, error) {
+	src, err := s.source(opt)
 	if err != nil {
 		return nil, err
 	}
 	return Guard(src, s.Guard), nil
 }
 
-func (s *Spec) source(_ context.Context, d *Dialer, serverID, tempDir string) (Source, error) {
+func (s *Spec) source(opt OpenOptions) (Source, error) {
 	switch s.Type {
 	case TypeHTTP:
 		h, err := NewHTTP(HTTPConfig{
 			Name: s.Name, URL: s.URL, Layout: s.Layout, Casing: s.Casing, TwoTier: s.TwoTier, Header: s.Header, Credentials: s.Credentials,
 			UserAgent: s.UserAgent, Forbidden403: s.Forbidden403, NoCompressed: s.NoCompressed, NoPointers: s.NoPointers, MaxBytes: s.Guard.MaxBytes,
-			Timeouts: s.Timeouts, ServerID: serverID, TempDir: tempDir,
-		}, d)
+			Timeouts: s.Timeouts, ServerID: opt.ServerID, TempDir: opt.TempDir,
+		}, opt.Dialer)
 		if err != nil {
 			return nil, err
 		}
 		return h, nil
 	case TypeBucket:
-		b, err := openBucket(s.Bucket, d)
+		b, err := OpenBucket(s.Bucket, opt.Dialer)
 		if err != nil {
 			return nil, err
 		}
 		st, err := NewStore(b, StoreConfig{
 			Name: s.Name, Layout: s.Layout, Casing: s.Casing, TwoTier: s.TwoTier, Forbidden403: s.Forbidden403, NoCompressed: s.NoCompressed,
-			MaxBytes: s.Guard.MaxBytes, Timeouts: s.Timeouts, TempDir: tempDir,
+			MaxBytes: s.Guard.MaxBytes, Timeouts: s.Timeouts, TempDir: opt.TempDir,
 		})
 		if err != nil {
 			return nil, errors.Join(err, b.Close())
 		}
 		return st, nil
 	case TypeFolder:
-		lay, err := s.folderLayout()
-		if err != nil {
-			return nil, err
+		if opt.Folder == nil {
+			return nil, fmt.Errorf("source %s: folders cannot be opened here", s.Name)
 		}
-		return NewFolderSource(s.Name, s.URL, Options{Layout: lay, PointerRoots: s.PointerRoots, TempDir: tempDir, MaxUnpacked: s.Guard.MaxBytes}), nil
+		return opt.Folder(s)
 	}
 	return nil, fmt.Errorf("no type %q of a source; known are %s, %s, %s", clip(s.Type), TypeHTTP, TypeBucket, TypeFolder)
 }
 
-// folderLayout returns the layout of a folder, the zero value where it is to be
+// FolderLayout returns the layout of a folder, the zero value where it is to be
 // detected.
-func (s *Spec) folderLayout() (layout.Layout, error) {
+func (s *Spec) FolderLayout() (layout.Layout, error) {
 	l, err := layout.ParseFolder(s.Layout)
 	if err != nil {
 		return l, fmt.Errorf("folder %s: %w", s.URL, err)
@@ -346,13 +348,13 @@ func (s *Spec) folderLayout() (layout.Layout, error) {
 // inside of it, and reached for credentials only.
 var metadataHosts = []string{"169.254.169.254", "[fd00:ec2::254]", "169.254.170.2", "169.254.170.23", "[fd00:ec2::23]", "metadata.google.internal"}
 
-// openBucket opens a bucket. The hosts that the operator named may be anywhere.
-func openBucket(cfg bucket.Config, d *Dialer) (bucket.Bucket, error) {
+// OpenBucket opens a bucket. The hosts that the operator named may be anywhere.
+func OpenBucket(cfg bucket.Config, d *Dialer) (bucket.Bucket, error) {
 	var hosts []string
 	named := func(addresses ...string) {
 		for _, a := range addresses {
 			if u, err := url.Parse(a); err == nil && u.Host != "" {
-				hosts = append(hosts, urlHostPort(u))
+				hosts = append(hosts, HostPort(u))
 			}
 		}
 	}

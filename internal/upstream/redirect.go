@@ -65,7 +65,7 @@ func hopAllowed(went []*url.URL, to *url.URL) error {
 // sameServer reports whether to is the server that the operator named, or the
 // same with https in the place of http: credentials may go there.
 func sameServer(named, to *url.URL) bool {
-	if urlHostPort(named) == urlHostPort(to) {
+	if HostPort(named) == HostPort(to) {
 		return named.Scheme == to.Scheme
 	}
 	return named.Scheme == "http" && to.Scheme == "https" && strings.EqualFold(named.Hostname(), to.Hostname()) && named.Port() == "" && to.Port() == ""

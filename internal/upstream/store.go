@@ -16,6 +16,7 @@ import (
 
 	"github.com/symdepot/symdepot/cab"
 	"github.com/symdepot/symdepot/internal/bucket"
+	"github.com/symdepot/symdepot/internal/unpack"
 	"github.com/symdepot/symdepot/layout"
 	"github.com/symdepot/symdepot/symfile"
 )
@@ -386,7 +387,7 @@ func (b *storeBody) Read(p []byte) (int, error) {
 	n, err := b.r.Read(p)
 	b.n += int64(n)
 	switch {
-	case b.n > b.limit, b.packed && b.n > honestBytes && b.n > honestRatio*b.wired:
+	case b.n > b.limit, b.packed && b.n > unpack.MaxOutput(b.wired):
 		n, err = 0, b.c.failure(errTooLarge)
 	case b.size >= 0 && b.n > b.size:
 		n, err = 0, b.c.s.failed(ClassBroken, "more than the %d bytes that were announced", b.size)
@@ -418,172 +419,3 @@ func (b *storeBody) Close() error {
 	}
 	return nil
 }
-
-// FolderSource fetches from a folder instead of answering from it: for slow
-// disks, or such as come and go.
-type FolderSource struct {
-	name, dir string
-	opt       Options
-
-	mu     sync.Mutex
-	f      *Folder   // guarded by mu; nil: not there yet
-	tried  time.Time // guarded by mu
-	failed error     // guarded by mu
-	closed bool      // guarded by mu
-}
-
-// folderRetry is how often a folder that is not there is looked for.
-const folderRetry = 10 * time.Second
-
-// NewFolderSource returns a source that fetches from the folder dir. It need not
-// be there yet.
-func NewFolderSource(name, dir string, opt Options) *FolderSource {
-	if opt.Now == nil {
-		opt.Now = time.Now
-	}
-	return &FolderSource{name: name, dir: dir, opt: opt}
-}
-
-// Name is what the configuration calls the folder.
-func (s *FolderSource) Name() string { return s.name }
-
-// Traits of a folder are none.
-func (s *FolderSource) Traits() Traits { return Traits{} }
-
-// Close closes the folder. Replies stay readable.
-func (s *FolderSource) Close() error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.closed = true
-	if s.f == nil {
-		return nil
-	}
-	return s.f.Close()
-}
-
-// folder opens the folder if need be. The lock is held meanwhile: others want
-// the same folder.
-func (s *FolderSource) folder(ctx context.Context) (*Folder, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	now := s.opt.Now()
-	switch {
-	case s.closed:
-		return nil, fs.ErrClosed
-	case s.f != nil:
-		return s.f, nil
-	case s.failed != nil && now.Sub(s.tried) < folderRetry:
-		return nil, s.failed
-	}
-	f, err := OpenFolder(ctx, s.dir, s.opt)
-	if err != nil {
-		if ctx.Err() == nil {
-			s.tried, s.failed = now, errNoFolder{err}
-			err = s.failed
-		}
-		return nil, err
-	}
-	s.f, s.failed = f, nil
-	return f, nil
-}
-
-// errNoFolder is no fs.ErrNotExist: nothing is known of the files.
-type errNoFolder struct{ err error }
-
-func (e errNoFolder) Error() string { return e.err.Error() }
-
-// Fetch opens the file. A disk that hangs does not hold up the caller.
-func (s *FolderSource) Fetch(ctx context.Context, ask Ask) (*Reply, error) {
-	if ask.Request.Form != layout.FormFile {
-		return nil, &Failure{Source: s.name, Class: ClassSkipped, Err: errors.New("a folder has no such thing")}
-	}
-	type opened struct {
-		f   *File
-		err error
-	}
-	done := make(chan opened, 1)
-	go func() {
-		var f *File
-		dir, err := s.folder(ctx)
-		if err == nil {
-			f, err = dir.Open(ctx, ask.Request)
-		}
-		done <- opened{f, err}
-	}()
-	var got opened
-	select {
-	case got = <-done:
-	case <-ctx.Done():
-		go func() {
-			if o := <-done; o.err == nil {
-				_ = o.f.Close()
-			}
-		}()
-		return nil, &Failure{Source: s.name, Class: ClassTimeout, Err: context.Cause(ctx)}
-	}
-	if got.err != nil {
-		return nil, s.failure(ctx, got.err)
-	}
-	f := got.f
-	if ask.Limit > 0 && f.Size > ask.Limit {
-		_ = f.Close()
-		return nil, &Failure{Source: s.name, Class: ClassTooLarge, Err: fmt.Errorf("%w: %d", errTooLarge, f.Size)}
-	}
-	reply := &Reply{Size: f.Size, Name: f.Name, Path: f.Path, Tag: f.ETag, ModTime: f.ModTime, Local: true}
-	if r := ask.Resume; r != nil && r.Path == f.Path && r.Tag == f.ETag && r.Offset <= f.Size {
-		reply.Offset = r.Offset
-	}
-	reply.Body = &folderBody{r: io.NewSectionReader(f, reply.Offset, f.Size-reply.Offset), f: f, s: s, ctx: ctx}
-	return reply, nil
-}
-
-func (s *FolderSource) failure(ctx context.Context, err error) *Failure {
-	class := ClassBroken
-	switch {
-	case ctx.Err() != nil:
-		class, err = ClassTimeout, context.Cause(ctx)
-	case errors.Is(err, errShelfFull):
-		class = ClassBusy
-	case errors.Is(err, fs.ErrNotExist):
-		class = ClassAbsent
-	case errors.Is(err, fs.ErrPermission):
-		class = ClassForbidden
-	}
-	return &Failure{Source: s.name, Class: class, Err: err}
-}
-
-// folderBody reads a file of a folder.
-type folderBody struct {
-	r   *io.SectionReader
-	f   *File
-	s   *FolderSource
-	ctx context.Context
-}
-
-func (b *folderBody) Read(p []byte) (int, error) {
-	if b.ctx.Err() != nil {
-		return 0, b.s.failure(b.ctx, b.ctx.Err())
-	}
-	n, err := b.r.Read(p)
-	if errors.Is(err, io.EOF) {
-		if n == 0 && b.left() > 0 {
-			return 0, &Failure{Source: b.s.name, Class: ClassBroken, Err: errors.New("the file has become shorter")}
-		}
-		return n, err
-	}
-	if err != nil {
-		err = b.s.failure(b.ctx, err)
-	}
-	return n, err
-}
-
-// left is what has not been read.
-func (b *folderBody) left() int64 {
-	at, err := b.r.Seek(0, io.SeekCurrent)
-	if err != nil {
-		return 0
-	}
-	return b.r.Size() - at
-}
-
-func (b *folderBody) Close() error { return b.f.Close() }

@@ -9,7 +9,6 @@ import (
 	"io/fs"
 	"iter"
 	"net/http"
-	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
@@ -18,7 +17,6 @@ import (
 
 	"github.com/symdepot/symdepot/internal/bucket"
 	"github.com/symdepot/symdepot/internal/bucket/buckettest"
-	"github.com/symdepot/symdepot/layout"
 )
 
 // pail is a bucket in memory.
@@ -339,48 +337,4 @@ func TestStorePeers(t *testing.T) {
 			}
 		})
 	}
-}
-
-func TestFolderSource(t *testing.T) {
-	pdb := testdata(t, "pdb/hello-x64.pdb")
-	dir := filepath.Join(t.TempDir(), "later")
-	now := time.Now()
-	s := NewFolderSource("disk", dir, Options{Layout: layout.SymStore, Now: func() time.Time { return now }})
-	defer s.Close()
-	for range 2 {
-		if _, _, err := all(t, s, wish(t, pdbPath)); ClassOf(err) != ClassBroken || errors.Is(err, fs.ErrNotExist) {
-			t.Fatalf("a folder that is not there: %v", err)
-		}
-	}
-	now = now.Add(folderRetry)
-	put(t, dir, "Hello-X64.pdb/"+pdbKey+"/hello-x64.pdb", pdb)
-	put(t, dir, "zst.pdb/"+pdbKey+"/zst.pdb", zs(pdb))
-	for _, path := range []string{pdbPath, "zst.pdb/" + pdbKey + "/zst.pdb"} {
-		reply, got, err := all(t, s, wish(t, path))
-		if err != nil || !bytes.Equal(got, pdb) || !reply.Local || reply.Size != int64(len(pdb)) {
-			t.Fatalf("%d bytes, %+v, %v", len(got), reply, err)
-		}
-		ask := wish(t, path)
-		ask.Resume = &Resume{Path: reply.Path, Tag: reply.Tag, Offset: 100}
-		if reply, got, err = all(t, s, ask); err != nil || reply.Offset != 100 || !bytes.Equal(got, pdb[100:]) {
-			t.Errorf("resumed: %d bytes, %v", len(got), err)
-		}
-		ask.Resume, ask.Limit = nil, 100
-		if _, _, err = all(t, s, ask); ClassOf(err) != ClassTooLarge {
-			t.Errorf("too large: %v", err)
-		}
-	}
-	if _, _, err := all(t, s, wish(t, "other.pdb/"+pdbKey+"/other.pdb")); ClassOf(err) != ClassAbsent || !errors.Is(err, fs.ErrNotExist) {
-		t.Errorf("absent: %v", err)
-	}
-	ctx, cancel := context.WithCancel(t.Context())
-	reply, err := s.Fetch(ctx, wish(t, pdbPath))
-	if err != nil {
-		t.Fatal(err)
-	}
-	cancel()
-	if _, err := reply.Body.Read(make([]byte, 10)); ClassOf(err) != ClassTimeout {
-		t.Errorf("given up: %v", err)
-	}
-	_ = reply.Body.Close()
 }

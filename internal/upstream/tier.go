@@ -78,9 +78,9 @@ func (h *HTTP) askTier(ctx context.Context, x *question) (two bool, life time.Du
 	defer a.end()
 	if a.resp.StatusCode == http.StatusOK {
 		text, err := a.text(h.cfg.Timeouts.Header)
-		return err == nil && !a.isHTML() && !isPage(text) && !isRefusal(text), tierLife, nil
+		return err == nil && !a.isHTML() && MayBeFile(text), tierLife, nil
 	}
-	class := classOfStatus(a.resp.StatusCode)
+	class := ClassOfStatus(a.resp.StatusCode)
 	a.drain(a.resp)
 	if class == ClassAbsent || class == ClassForbidden {
 		return false, tierLife, nil

@@ -1,8 +1,7 @@
-// Package upstream asks other places for symbol files: servers of every kind,
-// buckets and folders, which a Source fetches from to be kept, and folders of
-// this machine that are answered from as they are. It knows nothing of what is
-// kept, and never writes to a place that it asks.
-package upstream
+// Package tree answers from a folder of symbol files that somebody else keeps, in
+// whatever layout, and never writes to it. As a Source, files are fetched from
+// such a folder instead.
+package tree
 
 import (
 	"context"
@@ -18,6 +17,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/symdepot/symdepot/internal/unpack"
 	"github.com/symdepot/symdepot/layout"
 	"github.com/symdepot/symdepot/objfile"
 	"github.com/symdepot/symdepot/symfile"
@@ -57,8 +57,8 @@ type Folder struct {
 	looked time.Time     // guarded by mu; when the layout was found out
 }
 
-// OpenFolder opens the tree in dir.
-func OpenFolder(ctx context.Context, dir string, opt Options) (*Folder, error) {
+// Open opens the tree in dir.
+func Open(ctx context.Context, dir string, opt Options) (*Folder, error) {
 	if opt.Now == nil {
 		opt.Now = time.Now
 	}
@@ -155,7 +155,7 @@ func (f *Folder) Open(ctx context.Context, req layout.Request) (*File, error) {
 // unanswered makes an absence of the error of a file that is there and cannot
 // be answered with, and returns every other error as it is.
 func unanswered(err error) (absent, failed error) {
-	if errors.Is(err, ErrPacked) || errors.Is(err, symstore.ErrPointer) || errors.Is(err, errOther) {
+	if errors.Is(err, unpack.ErrPacked) || errors.Is(err, symstore.ErrPointer) || errors.Is(err, errOther) {
 		return fmt.Errorf("%w: %w", fs.ErrNotExist, err), nil
 	}
 	return nil, err
@@ -193,11 +193,11 @@ func (f *Folder) try(ctx context.Context, req *layout.Request, l symfile.Lookup,
 	}
 	key := fmt.Sprintf("%s\x00%d\x00%d", a.Path, a.Size, a.ModTime.UnixNano())
 	a.ETag = tag(key)
-	if req.Form == layout.FormFile && Packed(file) {
+	if req.Form == layout.FormFile && unpack.Packed(file) {
 		if err := f.unpack(ctx, a, key); err != nil {
 			return nil, fmt.Errorf("%s: %w", a.Path, err)
 		}
-	} else if c.Packed && packingOf(file) != packedCab {
+	} else if c.Packed && !unpack.IsCabinet(file) {
 		// A name that ends like a cabinet's, and is none.
 		return nil, errors.Join(fmt.Errorf("%s: %w", a.Path, errOther), a.Close())
 	}
@@ -276,7 +276,7 @@ func (f *Folder) check(ctx context.Context, a *File, req *layout.Request, l symf
 		return nil
 	}
 	r, size := io.ReaderAt(a), a.Size
-	if c.Packed && Packed(a) {
+	if c.Packed && unpack.Packed(a) {
 		// A cabinet that is wanted as such is judged by what is in it.
 		name, _ := f.tree.find(c.Parts...)
 		twin, _, err := f.tree.open(name)

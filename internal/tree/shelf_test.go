@@ -1,4 +1,4 @@
-package upstream
+package tree
 
 import (
 	"errors"
@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/symdepot/symdepot/internal/fetch"
 	"github.com/symdepot/symdepot/layout"
 )
 
@@ -70,7 +71,7 @@ func TestShelfBounded(t *testing.T) {
 			}
 		})
 	}
-	src := NewFolderSource("folder", dir, Options{TempDir: t.TempDir()})
+	src := NewSource("folder", dir, Options{TempDir: t.TempDir()})
 	t.Cleanup(func() { _ = src.Close() })
 	first, err := src.Fetch(t.Context(), wish(t, "a.pdb/"+pdbKey+"/a.pdb"))
 	if err != nil {
@@ -80,7 +81,7 @@ func TestShelfBounded(t *testing.T) {
 	src.f.shelf.mu.Lock()
 	src.f.shelf.maxFiles = 1
 	src.f.shelf.mu.Unlock()
-	if _, err := src.Fetch(t.Context(), wish(t, "b.pdb/"+pdbKey+"/b.pdb")); ClassOf(err) != ClassBusy {
-		t.Errorf("a source beyond the limit: %v, want class %v", err, ClassBusy)
+	if _, err := src.Fetch(t.Context(), wish(t, "b.pdb/"+pdbKey+"/b.pdb")); fetch.ClassOf(err) != fetch.ClassBusy {
+		t.Errorf("a source beyond the limit: %v, want class %v", err, fetch.ClassBusy)
 	}
 }

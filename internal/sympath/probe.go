@@ -1,9 +1,10 @@
-package upstream
+package sympath
 
 import (
 	"context"
 	"errors"
 	"io"
+	"io/fs"
 	"net/http"
 	"net/url"
 	"os"
@@ -11,6 +12,9 @@ import (
 	"strings"
 	"time"
 
+	"github.com/symdepot/symdepot/internal/bucket"
+	"github.com/symdepot/symdepot/internal/tree"
+	"github.com/symdepot/symdepot/internal/upstream"
 	"github.com/symdepot/symdepot/layout"
 )
 
@@ -29,14 +33,14 @@ type Probed struct {
 
 // Probe looks whether there is a server, bucket or folder where a source is said
 // to be, and what kind it is. It ends with the context.
-func Probe(ctx context.Context, d *Dialer, s Spec) Probed {
+func Probe(ctx context.Context, d *upstream.Dialer, s upstream.Spec) Probed {
 	began := time.Now()
 	var p Probed
 	var err error
 	switch s.Type {
-	case TypeHTTP:
+	case upstream.TypeHTTP:
 		p, err = probeHTTP(ctx, d, s, began)
-	case TypeFolder:
+	case upstream.TypeFolder:
 		done := make(chan error, 1)
 		go func() { // a disk may hang
 			info, err := os.Stat(s.URL)
@@ -45,7 +49,7 @@ func Probe(ctx context.Context, d *Dialer, s Spec) Probed {
 			}
 			if err == nil {
 				var l layout.Layout
-				l, err = Detect(ctx, s.URL)
+				l, err = tree.Detect(ctx, s.URL)
 				p.Server = l.Name()
 			}
 			done <- err
@@ -58,7 +62,7 @@ func Probe(ctx context.Context, d *Dialer, s Spec) Probed {
 			err = ctx.Err()
 		}
 	default:
-		err = s.probeBucket(ctx, d, &p)
+		err = probeBucket(ctx, d, s, &p)
 	}
 	if p.Time == 0 {
 		p.Time = time.Since(began)
@@ -73,25 +77,26 @@ func Probe(ctx context.Context, d *Dialer, s Spec) Probed {
 	return p
 }
 
-func (s *Spec) probeBucket(ctx context.Context, d *Dialer, p *Probed) error {
-	b, err := openBucket(s.Bucket, d)
+func probeBucket(ctx context.Context, d *upstream.Dialer, s upstream.Spec, p *Probed) error {
+	b, err := upstream.OpenBucket(s.Bucket, d)
 	if err != nil {
 		return err
 	}
 	defer b.Close()
 	p.Server = "object store"
 	_, err = b.Head(ctx, "index2.txt")
-	f := (&storeCall{s: &Store{cfg: StoreConfig{Name: s.Name}}, parent: ctx, ctx: ctx}).failure(err)
 	switch {
 	case err == nil:
 		p.Reachable, p.TwoTier = true, new(true)
-	case f.Class == ClassAbsent && errors.Is(f.Err, errNotThere):
-		p.Reachable, p.TwoTier = true, new(false)
-	case f.Class == ClassForbidden:
+	case errors.Is(err, bucket.ErrNoBucket):
+		return err
+	case errors.Is(err, fs.ErrPermission):
 		p.Reachable = true
-		return errors.New("it says forbidden: wrong credentials, or objects that are not there cannot be told from such as are hidden")
+		return errors.New("it answers 403: the credentials are wrong, or missing objects are reported as forbidden")
+	case errors.Is(err, fs.ErrNotExist):
+		p.Reachable, p.TwoTier = true, new(false)
 	default:
-		return f.Err
+		return err
 	}
 	return nil
 }
@@ -99,7 +104,7 @@ func (s *Spec) probeBucket(ctx context.Context, d *Dialer, p *Probed) error {
 // noSuchID is an id that nothing has.
 const noSuchID = "0000000000000000000000000000000000000000"
 
-func probeHTTP(ctx context.Context, d *Dialer, s Spec, began time.Time) (Probed, error) {
+func probeHTTP(ctx context.Context, d *upstream.Dialer, s upstream.Spec, began time.Time) (Probed, error) {
 	var p Probed
 	if s.Layout == layout.Debuginfod.Name() {
 		// What is not there must be 404; the front page says the version.
@@ -123,9 +128,9 @@ func probeHTTP(ctx context.Context, d *Dialer, s Spec, began time.Time) (Probed,
 	}
 	p.Reachable, p.Status, p.Time, p.Server = true, a.status, time.Since(began), a.kind()
 	switch {
-	case a.status == http.StatusOK && !isPage(a.head) && !isRefusal(a.head):
+	case a.status == http.StatusOK && upstream.MayBeFile(a.head):
 		p.TwoTier = new(true)
-	case classOfStatus(a.status) == ClassAbsent, a.status == http.StatusOK, a.status == http.StatusForbidden:
+	case upstream.ClassOfStatus(a.status) == upstream.ClassAbsent, a.status == http.StatusOK, a.status == http.StatusForbidden:
 		p.TwoTier = new(false)
 	case a.status >= 500 || a.status == http.StatusUnauthorized || a.status == http.StatusTooManyRequests:
 		return p, errors.New("it answers " + strconv.Itoa(a.status))
@@ -145,7 +150,7 @@ type probeAnswer struct {
 	head   []byte
 }
 
-func probeGet(ctx context.Context, d *Dialer, s Spec, path string) (*probeAnswer, error) {
+func probeGet(ctx context.Context, d *upstream.Dialer, s upstream.Spec, path string) (*probeAnswer, error) {
 	u, err := url.Parse(s.URL)
 	if err != nil {
 		return nil, errors.New("not an http or https address")
@@ -171,10 +176,10 @@ func probeGet(ctx context.Context, d *Dialer, s Spec, path string) (*probeAnswer
 	}
 	agent := s.UserAgent
 	if agent == "" {
-		agent = microsoftAgent
+		agent = upstream.MicrosoftAgent
 	}
 	req.Header.Set("User-Agent", agent)
-	client := d.Client(urlHostPort(u))
+	client := d.ClientFor(u.String())
 	defer client.CloseIdleConnections()
 	resp, err := client.Do(req)
 	if err != nil {

@@ -1,113 +1,16 @@
-package upstream
+package tree
 
 import (
-	"bytes"
-	"compress/gzip"
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"os"
 	"sync"
 	"time"
 
-	"github.com/klauspost/compress/zstd"
-
-	"github.com/symdepot/symdepot/cab"
-	"github.com/symdepot/symdepot/internal/ctxio"
+	"github.com/symdepot/symdepot/internal/unpack"
 )
-
-// ErrPacked is wrapped for a compressed file that cannot be opened: damaged, of
-// an unknown kind, with several files in it, or too large when unpacked.
-var ErrPacked = errors.New("a compressed file that cannot be opened")
-
-// packing is how a file is compressed, by its first bytes.
-type packing uint8
-
-const (
-	unpackedFile packing = iota
-	packedCab
-	packedGzip
-	packedZstd
-	packedUnknown // SZDD and KWAJ, of which nothing is opened
-)
-
-func packingOf(f io.ReaderAt) packing {
-	var head [8]byte
-	n, _ := f.ReadAt(head[:], 0)
-	for _, m := range []struct {
-		magic string
-		p     packing
-	}{{"MSCF\x00\x00\x00\x00", packedCab}, {"\x1f\x8b\x08", packedGzip}, {"\x28\xb5\x2f\xfd", packedZstd}, {"SZDD\x88\xf0\x27\x33", packedUnknown}, {"KWAJ\x88\xf0\x27\xd1", packedUnknown}} {
-		if bytes.HasPrefix(head[:n], []byte(m.magic)) {
-			return m.p
-		}
-	}
-	return unpackedFile
-}
-
-// Packed reports whether a file is compressed, in whatever way.
-func Packed(f io.ReaderAt) bool { return packingOf(f) != unpackedFile }
-
-// A file of size bytes may hold honestRatio times as much, or honestBytes; what
-// goes beyond is made to fill a disk.
-const (
-	honestBytes = 1 << 30
-	honestRatio = 200
-)
-
-// Unpack writes what is in a compressed file to w, at most limit bytes and not
-// more than what files of its size may honestly hold, and returns their number. The error wraps ErrPacked if it is the file's fault.
-func Unpack(ctx context.Context, w io.Writer, f io.ReaderAt, size, limit int64) (int64, error) {
-	limit = min(limit, max(honestBytes, honestRatio*size))
-	refuse := func(err error) (int64, error) { return 0, fmt.Errorf("%w: %w", ErrPacked, err) }
-	r, want, err := unpacker(f, size, limit)
-	if err != nil {
-		return refuse(err)
-	}
-	defer r.Close()
-	src := ctxio.NewReader(ctx, r)
-	n, err := io.Copy(w, io.LimitReader(src, limit+1))
-	switch {
-	case src.Err() != nil && ctx.Err() != nil:
-		return 0, ctx.Err()
-	case src.Err() != nil:
-		return refuse(src.Err())
-	case err != nil:
-		return 0, err
-	case n > limit:
-		return refuse(fmt.Errorf("it has more than %d bytes", limit))
-	case want >= 0 && n != want:
-		return refuse(fmt.Errorf("it has %d bytes and says %d", n, want))
-	}
-	return n, nil
-}
-
-// unpacker returns the plain bytes and how many they say to be, -1 if they do
-// not say.
-func unpacker(f io.ReaderAt, size, limit int64) (io.ReadCloser, int64, error) {
-	in := io.NewSectionReader(f, 0, size)
-	switch packingOf(f) {
-	case packedCab:
-		c, err := cab.OpenSingle(f, size, cab.Options{MaxOutput: limit})
-		if err != nil {
-			return nil, 0, err
-		}
-		r, err := c.Open()
-		return r, c.Size, err
-	case packedGzip:
-		r, err := gzip.NewReader(in)
-		return r, -1, err
-	case packedZstd:
-		r, err := zstd.NewReader(in, zstd.WithDecoderConcurrency(1), zstd.WithDecoderMaxWindow(128<<20), zstd.WithDecoderLowmem(true))
-		if err != nil {
-			return nil, 0, err
-		}
-		return r.IOReadCloser(), -1, nil
-	}
-	return nil, 0, errors.New("in a form that is not opened")
-}
 
 // Bounds of what is unpacked to answer requests.
 const (
@@ -223,7 +126,7 @@ func (s *shelf) fill(it *item, f *os.File, size int64) {
 		return
 	}
 	it.gone = os.Remove(it.f.Name()) == nil // not on Windows
-	it.size, it.err = Unpack(ctx, shelved{s, it}, f, size, s.limit)
+	it.size, it.err = unpack.File(ctx, shelved{s, it}, f, size, s.limit)
 	if it.err != nil {
 		s.mu.Lock()
 		defer s.mu.Unlock()

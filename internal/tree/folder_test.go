@@ -1,4 +1,4 @@
-package upstream
+package tree
 
 import (
 	"bytes"
@@ -46,7 +46,7 @@ func put(t *testing.T, dir, name string, body []byte) {
 
 func open(t *testing.T, dir string, opt Options) *Folder {
 	t.Helper()
-	f, err := OpenFolder(t.Context(), dir, opt)
+	f, err := Open(t.Context(), dir, opt)
 	if err != nil {
 		t.Fatal(err)
 	}

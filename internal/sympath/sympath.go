@@ -1,4 +1,4 @@
-package upstream
+package sympath
 
 import (
 	"fmt"
@@ -9,6 +9,8 @@ import (
 	"runtime"
 	"strconv"
 	"strings"
+
+	"github.com/symdepot/symdepot/internal/upstream"
 )
 
 // Element is one part of a symbol path or of a list of debuginfod servers, with
@@ -25,7 +27,7 @@ type Element struct {
 	Stores   []PathStore `json:"stores,omitempty"`
 	Warnings []string    `json:"warnings,omitempty"`
 	// Sources are what we would ask because of it, in order.
-	Sources []Spec `json:"-"`
+	Sources []upstream.Spec `json:"-"`
 }
 
 // PathStore is one place that an element names.
@@ -79,7 +81,7 @@ func splitPath(path string) []string {
 }
 
 func parseElement(text string, self []string, cached *bool) Element {
-	e := Element{Text: maskText(text)}
+	e := Element{Text: upstream.MaskAddresses(text)}
 	bare := strings.TrimSpace(text)
 	if bare != text {
 		e.warn("blanks around an element belong to it for some debuggers")
@@ -152,7 +154,7 @@ func (e *Element) plain(text string, self []string) {
 	switch st.Kind {
 	case "server":
 		e.Kind, e.Rule, e.Means = "server", "URL", "a symbol server without srv* in front"
-		e.warn("Microsoft's debuggers take an address only behind srv*: srv*%s", maskText(text))
+		e.warn("Microsoft's debuggers take an address only behind srv*: srv*%s", upstream.MaskAddresses(text))
 		e.server(text, "", self)
 		return
 	case "share":
@@ -250,9 +252,9 @@ func (e *Element) server2(text string, st *PathStore, arranged string, self []st
 		e.warn("that is this server itself: right for a debugger, but as a source of its own it is left out")
 		return
 	}
-	s, known := presetOf(u)
+	s, known := upstream.PresetOf(u)
 	if !known {
-		if s, err = SpecOf(text); err != nil {
+		if s, err = upstream.SpecOf(text); err != nil {
 			e.warn("%v", err)
 			return
 		}
@@ -268,12 +270,12 @@ func (e *Element) server2(text string, st *PathStore, arranged string, self []st
 // folder adds a source for a folder, if this machine can reach it.
 func (e *Element) folder(text string) {
 	share := strings.HasPrefix(text, `\\`) || strings.HasPrefix(text, "//")
-	foreign := runtime.GOOS != "windows" && (share || isDrive(text))
+	foreign := runtime.GOOS != "windows" && (share || upstream.IsDrive(text))
 	switch info, err := os.Stat(text); {
 	case foreign:
 		e.warn("a path of Windows, which this machine cannot open: it is left out")
 		return
-	case !isPath(text):
+	case !upstream.IsPath(text):
 		e.warn("a relative path means another folder for each program: it is left out")
 		return
 	case share:
@@ -284,7 +286,7 @@ func (e *Element) folder(text string) {
 		e.warn("that is no folder")
 		return
 	}
-	if s, err := SpecOf(text); err == nil {
+	if s, err := upstream.SpecOf(text); err == nil {
 		e.Sources = append(e.Sources, s)
 	}
 }
@@ -293,13 +295,13 @@ func (e *Element) folder(text string) {
 func classify(text string, self []string) PathStore {
 	scheme, _, ok := strings.Cut(text, "://")
 	scheme = strings.ToLower(scheme)
-	st := PathStore{Kind: "folder", Address: maskText(text)}
+	st := PathStore{Kind: "folder", Address: upstream.MaskAddresses(text)}
 	switch {
 	case ok && (scheme == "http" || scheme == "https"):
 		st.Kind = "server"
 		if u, err := url.Parse(text); err == nil {
 			st.Self = isSelf(u, self)
-			if p, ok := presetOf(u); ok {
+			if p, ok := upstream.PresetOf(u); ok {
 				st.Preset = p.Preset
 			}
 		}
@@ -309,26 +311,6 @@ func classify(text string, self []string) PathStore {
 		st.Kind = "share"
 	}
 	return st
-}
-
-// maskText hides what may be secret in the addresses of a text.
-func maskText(text string) string {
-	parts := strings.Split(text, "*")
-	for i, p := range parts {
-		u, err := url.Parse(strings.Trim(p, `" `))
-		if err != nil || u.Host == "" || u.Scheme == "" {
-			if at := strings.LastIndexByte(p, '@'); at >= 0 && strings.Contains(p[:at], "://") {
-				parts[i] = "..." + p[at:]
-			}
-			continue
-		}
-		shown := u.Scheme + "://" + u.Host + maskPath(u.EscapedPath())
-		if u.RawQuery != "" {
-			shown += "?..."
-		}
-		parts[i] = shown
-	}
-	return strings.Join(parts, "*")
 }
 
 // isLocal reports whether a host is this machine, by its name.
@@ -343,13 +325,13 @@ func isLocal(host string) bool {
 
 // isSelf reports whether an address is one of ours.
 func isSelf(u *url.URL, self []string) bool {
-	host, port, _ := net.SplitHostPort(urlHostPort(u))
+	host, port, _ := net.SplitHostPort(upstream.HostPort(u))
 	for _, s := range self {
 		own, err := url.Parse(s)
 		if err != nil || own.Host == "" {
 			own = &url.URL{Scheme: "http", Host: s}
 		}
-		h, p, err := net.SplitHostPort(urlHostPort(own))
+		h, p, err := net.SplitHostPort(upstream.HostPort(own))
 		if err != nil || p != port {
 			continue
 		}
@@ -365,7 +347,7 @@ func ParseDebuginfodURLs(urls string, self []string) []Element {
 	var list []Element
 	seen := map[string]bool{}
 	for text := range strings.FieldsSeq(urls) {
-		e := Element{Text: maskText(text), Kind: "debuginfod", Rule: "URL"}
+		e := Element{Text: upstream.MaskAddresses(text), Kind: "debuginfod", Rule: "URL"}
 		if policy, ok := strings.CutPrefix(strings.ToLower(text), "ima:"); ok {
 			e.Kind, e.Rule = "policy", "ima:enforcing | ima:ignore"
 			switch policy {
@@ -400,12 +382,12 @@ func ParseDebuginfodURLs(urls string, self []string) []Element {
 		seen[key] = true
 		if strings.HasPrefix(address, "file://") {
 			e.Rule, e.Means = "file://", "a folder arranged like a debuginfod server"
-			if s, err := SpecOf(address); err != nil {
+			if s, err := upstream.SpecOf(address); err != nil {
 				e.warn("%v", err)
 			} else {
 				s.Layout = "debuginfod"
 				e.Stores = []PathStore{{Kind: "folder", Address: s.URL}}
-				e.Sources = []Spec{s}
+				e.Sources = []upstream.Spec{s}
 			}
 		} else {
 			e.server(address, "debuginfod", self)
@@ -419,12 +401,12 @@ func ParseDebuginfodURLs(urls string, self []string) []Element {
 // and DEBUGINFOD_URLS with their companions. Sources that are ourselves, and
 // such as appear twice, are left out. Elements to the left have lower ranks:
 // debuggers ask one after the other, but all debuginfod servers at once.
-func FromEnv(getenv func(string) string, self []string) ([]Spec, []Element) {
+func FromEnv(getenv func(string) string, self []string) ([]upstream.Spec, []Element) {
 	var elements []Element
-	var specs []Spec
+	var specs []upstream.Spec
 	seen := map[string]bool{}
 	names := map[string]bool{}
-	take := func(s Spec, rank int) {
+	take := func(s upstream.Spec, rank int) {
 		key := s.Type + " " + strings.ToLower(strings.TrimRight(s.URL, "/"))
 		if seen[key] {
 			return
@@ -459,7 +441,7 @@ func FromEnv(getenv func(string) string, self []string) ([]Spec, []Element) {
 		e.Var = "DEBUGINFOD_URLS"
 		elements = append(elements, e)
 		for _, s := range e.Sources {
-			if s.Type == TypeHTTP {
+			if s.Type == upstream.TypeHTTP {
 				s.Credentials.HeadersFile = getenv("DEBUGINFOD_HEADERS_FILE")
 			}
 			s.Guard.MaxBytes = max(most, 0)

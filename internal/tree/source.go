@@ -1,0 +1,183 @@
+package tree
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"sync"
+	"time"
+
+	"github.com/symdepot/symdepot/internal/fetch"
+	"github.com/symdepot/symdepot/layout"
+)
+
+// Source fetches from a folder instead of answering from it: for slow
+// disks, or such as come and go.
+type Source struct {
+	name, dir string
+	opt       Options
+
+	mu     sync.Mutex
+	f      *Folder   // guarded by mu; nil: not there yet
+	tried  time.Time // guarded by mu
+	failed error     // guarded by mu
+	closed bool      // guarded by mu
+}
+
+// folderRetry is how often a folder that is not there is looked for.
+const folderRetry = 10 * time.Second
+
+// NewSource returns a source that fetches from the folder dir. It need not
+// be there yet.
+func NewSource(name, dir string, opt Options) *Source {
+	if opt.Now == nil {
+		opt.Now = time.Now
+	}
+	return &Source{name: name, dir: dir, opt: opt}
+}
+
+// Name is what the configuration calls the folder.
+func (s *Source) Name() string { return s.name }
+
+// fetch.Traits of a folder are none.
+func (s *Source) Traits() fetch.Traits { return fetch.Traits{} }
+
+// Close closes the folder. Replies stay readable.
+func (s *Source) Close() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.closed = true
+	if s.f == nil {
+		return nil
+	}
+	return s.f.Close()
+}
+
+// folder opens the folder if need be. The lock is held meanwhile: others want
+// the same folder.
+func (s *Source) folder(ctx context.Context) (*Folder, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	now := s.opt.Now()
+	switch {
+	case s.closed:
+		return nil, fs.ErrClosed
+	case s.f != nil:
+		return s.f, nil
+	case s.failed != nil && now.Sub(s.tried) < folderRetry:
+		return nil, s.failed
+	}
+	f, err := Open(ctx, s.dir, s.opt)
+	if err != nil {
+		if ctx.Err() == nil {
+			s.tried, s.failed = now, errNoFolder{err}
+			err = s.failed
+		}
+		return nil, err
+	}
+	s.f, s.failed = f, nil
+	return f, nil
+}
+
+// errNoFolder is no fs.ErrNotExist: nothing is known of the files.
+type errNoFolder struct{ err error }
+
+func (e errNoFolder) Error() string { return e.err.Error() }
+
+// Fetch opens the file. A disk that hangs does not hold up the caller.
+func (s *Source) Fetch(ctx context.Context, ask fetch.Ask) (*fetch.Reply, error) {
+	if ask.Request.Form != layout.FormFile {
+		return nil, &fetch.Failure{Source: s.name, Class: fetch.ClassSkipped, Err: errors.New("a folder has no such thing")}
+	}
+	type opened struct {
+		f   *File
+		err error
+	}
+	done := make(chan opened, 1)
+	go func() {
+		var f *File
+		dir, err := s.folder(ctx)
+		if err == nil {
+			f, err = dir.Open(ctx, ask.Request)
+		}
+		done <- opened{f, err}
+	}()
+	var got opened
+	select {
+	case got = <-done:
+	case <-ctx.Done():
+		go func() {
+			if o := <-done; o.err == nil {
+				_ = o.f.Close()
+			}
+		}()
+		return nil, &fetch.Failure{Source: s.name, Class: fetch.ClassTimeout, Err: context.Cause(ctx)}
+	}
+	if got.err != nil {
+		return nil, s.failure(ctx, got.err)
+	}
+	f := got.f
+	if ask.Limit > 0 && f.Size > ask.Limit {
+		_ = f.Close()
+		return nil, &fetch.Failure{Source: s.name, Class: fetch.ClassTooLarge, Err: fmt.Errorf("more bytes than the limit allows: %d", f.Size)}
+	}
+	reply := &fetch.Reply{Size: f.Size, Name: f.Name, Path: f.Path, Tag: f.ETag, ModTime: f.ModTime, Local: true}
+	if r := ask.Resume; r != nil && r.Path == f.Path && r.Tag == f.ETag && r.Offset <= f.Size {
+		reply.Offset = r.Offset
+	}
+	reply.Body = &folderBody{r: io.NewSectionReader(f, reply.Offset, f.Size-reply.Offset), f: f, s: s, ctx: ctx}
+	return reply, nil
+}
+
+func (s *Source) failure(ctx context.Context, err error) *fetch.Failure {
+	class := fetch.ClassBroken
+	switch {
+	case ctx.Err() != nil:
+		class, err = fetch.ClassTimeout, context.Cause(ctx)
+	case errors.Is(err, errShelfFull):
+		class = fetch.ClassBusy
+	case errors.Is(err, fs.ErrNotExist):
+		class = fetch.ClassAbsent
+	case errors.Is(err, fs.ErrPermission):
+		class = fetch.ClassForbidden
+	}
+	return &fetch.Failure{Source: s.name, Class: class, Err: err}
+}
+
+// folderBody reads a file of a folder.
+type folderBody struct {
+	r   *io.SectionReader
+	f   *File
+	s   *Source
+	ctx context.Context
+}
+
+func (b *folderBody) Read(p []byte) (int, error) {
+	if b.ctx.Err() != nil {
+		return 0, b.s.failure(b.ctx, b.ctx.Err())
+	}
+	n, err := b.r.Read(p)
+	if errors.Is(err, io.EOF) {
+		if n == 0 && b.left() > 0 {
+			return 0, &fetch.Failure{Source: b.s.name, Class: fetch.ClassBroken, Err: errors.New("the file has become shorter")}
+		}
+		return n, err
+	}
+	if err != nil {
+		err = b.s.failure(b.ctx, err)
+	}
+	return n, err
+}
+
+// left is what has not been read.
+func (b *folderBody) left() int64 {
+	at, err := b.r.Seek(0, io.SeekCurrent)
+	if err != nil {
+		return 0
+	}
+	return b.r.Size() - at
+}
+
+func (b *folderBody) Close() error { return b.f.Close() }
