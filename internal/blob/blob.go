@@ -57,9 +57,15 @@ var ErrMismatch = errors.New("content differs from its description")
 // File is an open blob. Read and Seek are for one goroutine at a time; ReadAt
 // may be called by several.
 //
+// The bytes of a blob of more than [HashedAtOpen] bytes that was not hashed
+// before are hashed while they are read in order, from the first to the last.
+// The last [Withheld] bytes are only returned once the hash is right; else
+// reading them is an [ErrDamaged]. Reads in another order are not checked.
+//
 // Optional: interface{ File() *os.File } gives the operating system's file, if
-// there is one with exactly the blob's bytes, and syscall.Conn lets net/http
-// send it without copying. It must not be written to or closed.
+// there is one with exactly the blob's bytes and the hash of these is known to
+// be right, and syscall.Conn lets net/http send it without copying. It must
+// not be written to or closed.
 type File interface {
 	io.Reader
 	io.ReaderAt
@@ -67,6 +73,10 @@ type File interface {
 	io.Closer
 	Size() int64
 	ModTime() time.Time
+	// Reject makes the store treat the blob as damaged, as long as the file
+	// does not change, and returns the [ErrDamaged] for it. What says, for
+	// people, what the caller found wrong.
+	Reject(what string) error
 }
 
 // Store keeps blobs.
@@ -74,10 +84,18 @@ type File interface {
 // All methods may be called by several goroutines, and several processes may
 // use one store at once. A blob is visible whole or not at all. When Put
 // returns without an error, the blob survives a power loss; a Delete may be
-// undone by one, which leaves garbage for the next collection. A blob that is
-// absent, or visibly damaged (empty although its Ref is not that of nothing),
-// is [fs.ErrNotExist] to Open and Stat; List shows damaged ones, so that they
-// can be found. A full disk is an error that durable.IsNoSpace knows.
+// undone by one, which leaves garbage for the next collection. A missing blob
+// is [fs.ErrNotExist] to Open and Stat. A full disk is an error that
+// durable.IsNoSpace knows.
+//
+// A store does not return a content that has another hash than its Ref. A
+// damaged blob is an [ErrDamaged] to Open: one that is visibly damaged (empty
+// although its Ref is not that of nothing) or unreadable at once, one of up to
+// [HashedAtOpen] bytes after it was hashed, a larger one as described at
+// [File]. A result holds until the file changes: it is remembered, in bounded
+// memory, with the file's inode, size and times. List shows damaged blobs too;
+// Stat those that are not visibly damaged. Put and a [Batch] replace a damaged
+// blob by the content that they are given.
 //
 // Letting go of blobs is agreed upon as follows, with the index's write lock
 // as referee. The collector, holding the lock, checks that nothing refers to
@@ -92,9 +110,9 @@ type File interface {
 // Optional: [Batcher].
 type Store interface {
 	// Put keeps the content that r yields, which must have the size and the
-	// hash given, else the error is [ErrMismatch]. It succeeds if the blob is
-	// there already with that size, possibly without reading r; one of
-	// another size is damaged and is replaced. Nothing is kept on an error,
+	// hash given, else the error is [ErrMismatch]. It succeeds if the blob
+	// exists and is intact, possibly without reading r; a damaged one is
+	// replaced. Nothing is kept on an error,
 	// but for one case: if only making the name durable has failed, the
 	// blob may be there, whole.
 	Put(ctx context.Context, ref Ref, size int64, r io.Reader) error
@@ -104,6 +122,15 @@ type Store interface {
 	Stat(ctx context.Context, ref Ref) (Info, error)
 	// Delete removes a blob. It succeeds if there is none.
 	Delete(ctx context.Context, ref Ref) error
+	// Verify hashes a stored blob, whatever is remembered of it, and remembers
+	// the result for Open. Size is the content's, or -1 if it is unknown. pace,
+	// if not nil, is called with the number of bytes of each read; it may wait,
+	// and its error ends the reading. A missing blob is an [fs.ErrNotExist] that
+	// is no [ErrDamaged].
+	Verify(ctx context.Context, ref Ref, size int64, pace func(n int) error) error
+	// Suspect reports whether this process found the blob damaged and the
+	// stored bytes did not change since. It reads no content.
+	Suspect(ref Ref) bool
 	// List yields all blobs in the order of their refs. One that comes or
 	// goes meanwhile may or may not be among them. It ends at the first error.
 	List(ctx context.Context) iter.Seq2[Info, error]
@@ -123,12 +150,13 @@ type Batch interface {
 	// Put takes the content that r yields and returns its Ref and size. A
 	// size of -1 is unknown; with any other the content must have it, else
 	// the error is [ErrMismatch]. A content that the store or the batch has
-	// already is read, recognised and not written. Others need not be visible
-	// before Commit. The batch stays usable after an error.
+	// already, intact, is read, recognised and not written. Others need not be
+	// visible before Commit. The batch stays usable after an error.
 	Put(ctx context.Context, size int64, r io.Reader) (Ref, int64, error)
-	// Known says whether the store or the batch has a content, and makes it
-	// part of the batch if so: its ModTime is refreshed, and it is durable
-	// after Commit. In doubt, as after an error, the answer is no.
+	// Known says whether the store or the batch has a content, intact, and makes
+	// it part of the batch if so: its ModTime is refreshed, and it is durable
+	// after Commit. A stored blob that was not hashed before is hashed for that.
+	// In doubt, as after an error, the answer is no.
 	Known(ctx context.Context, ref Ref) bool
 	// Has says the same and does nothing else. It may also be called after
 	// the end of the batch.

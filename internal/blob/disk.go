@@ -32,9 +32,21 @@ const (
 // written it and not have come to that. The time of a refresh need not survive a
 // power loss, since what it protects does not either.
 type Disk struct {
+	// Now tells the time of new blobs; nil means time.Now. It is set before the
+	// first use.
+	Now func() time.Time
+
 	dir    string
 	tree   *durable.Tree
+	checks checks
 	shards [256]atomic.Bool // by a ref's first byte: the directory is durable
+}
+
+func (d *Disk) now() time.Time {
+	if d.Now != nil {
+		return d.Now()
+	}
+	return time.Now()
 }
 
 // OpenDisk opens the store in the directory dir, which is made if need be.
@@ -50,7 +62,9 @@ func OpenDisk(dir string) (*Disk, error) {
 	if err != nil {
 		return nil, fmt.Errorf("blob store: %w", err)
 	}
-	return &Disk{dir: dir, tree: tree}, nil
+	d := &Disk{dir: dir, tree: tree}
+	d.checks.now = d.now
+	return d, nil
 }
 
 // Close lets go of the directory. Open files stay usable.
@@ -66,7 +80,7 @@ func (d *Disk) Path(ref Ref) string {
 // have not written to for the time given; an hour is a good one. It returns the
 // number of files removed.
 func (d *Disk) Sweep(ctx context.Context, olderThan time.Duration) (int, error) {
-	return d.tree.Sweep(ctx, tempDir, time.Now().Add(-olderThan))
+	return d.tree.Sweep(ctx, tempDir, d.now().Add(-olderThan))
 }
 
 // blobName is the blob's name in the tree.
@@ -93,25 +107,131 @@ func damaged(info fs.FileInfo, ref Ref, size int64) bool {
 		info.Size() == 0 && ref != emptyRef
 }
 
-// Open implements [Store]. The File also has the methods File() *os.File and
-// SyscallConn.
+// Open implements [Store]. The File of a blob that is known to be intact also
+// has the methods File() *os.File and SyscallConn.
 func (d *Disk) Open(ctx context.Context, ref Ref) (File, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
+	f, err := d.open(ref, -1)
+	if err != nil {
+		return nil, err
+	}
+	return d.checks.admit(ctx, ref, f)
+}
+
+// open opens a blob that is not visibly damaged. A size of -1 is unknown.
+func (d *Disk) open(ref Ref, size int64) (*diskFile, error) {
 	f, err := d.tree.Root().Open(blobName(ref))
 	if err != nil {
-		return nil, notExist(ref, err)
+		return nil, d.openError(ref, err)
 	}
 	info, err := f.Stat()
-	if err == nil && damaged(info, ref, -1) {
-		err = damagedError()
-	}
 	if err != nil {
 		_ = f.Close() // opened for reading
-		return nil, notExist(ref, err)
+		return nil, fmt.Errorf("blob %s: %w", ref, err)
 	}
-	return &diskFile{f, info.Size(), info.ModTime()}, nil
+	file := &diskFile{file: f, ref: ref, checks: &d.checks, size: info.Size(), modTime: info.ModTime()}
+	if damaged(info, ref, size) {
+		err := file.Reject(differs(info, size))
+		_ = f.Close() // opened for reading
+		return nil, err
+	}
+	return file, nil
+}
+
+// openError is the error for a blob that the system does not open.
+func (d *Disk) openError(ref Ref, err error) error {
+	info, lerr := d.tree.Root().Lstat(blobName(ref))
+	switch {
+	case lerr == nil && !info.Mode().IsRegular():
+		return d.checks.failed(ref, stamp{}, differs(info, -1))
+	case unreadable(err):
+		return d.checks.failed(ref, stamp{}, "it cannot be opened: "+err.Error())
+	}
+	return notExist(ref, err)
+}
+
+// differs says how a visibly damaged blob differs from what it should be.
+func differs(info fs.FileInfo, size int64) string {
+	switch {
+	case !info.Mode().IsRegular():
+		return "it is not a regular file"
+	case info.Size() == 0:
+		return "it is empty"
+	}
+	return fmt.Sprintf("it has %d bytes instead of %d", info.Size(), size)
+}
+
+// Verify implements [Store].
+func (d *Disk) Verify(ctx context.Context, ref Ref, size int64, pace func(n int) error) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	f, err := d.open(ref, size)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = f.Close() }() // opened for reading
+	return d.checks.verify(ctx, ref, f, pace)
+}
+
+// Suspect implements [Store].
+func (d *Disk) Suspect(ref Ref) bool {
+	if !d.checks.suspect(ref) {
+		return false
+	}
+	f, err := d.open(ref, -1)
+	if err != nil {
+		return true
+	}
+	defer func() { _ = f.Close() }() // opened for reading
+	return d.checks.stillBad(ref, f)
+}
+
+// intact reports whether a blob that exists is intact, and hashes it if that is
+// not known.
+func (d *Disk) intact(ctx context.Context, ref Ref, size int64) (bool, error) {
+	f, err := d.open(ref, size)
+	if err == nil {
+		defer func() { _ = f.Close() }() // opened for reading
+		err = d.checks.known(ctx, ref, f)
+	}
+	if errors.Is(err, fs.ErrNotExist) {
+		return false, nil
+	}
+	return err == nil, err
+}
+
+// asideDir holds the blobs that SetAside moved.
+const asideDir = "damaged"
+
+// SetAside moves a blob that this process found damaged out of the store and
+// returns the absolute name of the file. A blob that was replaced since stays
+// where it is: the error is [fs.ErrNotExist], as for a missing one.
+func (d *Disk) SetAside(ref Ref) (path string, err error) {
+	if !d.Suspect(ref) {
+		return "", fmt.Errorf("set blob %s aside: no damaged file: %w", ref, fs.ErrNotExist)
+	}
+	to := asideDir + "/" + ref.String()
+	err = d.tree.MkdirAll(asideDir, dirPerm)
+	if err == nil {
+		// An earlier damaged file of the same content stays.
+		for n := 1; n < 100; n++ {
+			if _, err := d.tree.Root().Lstat(to); errors.Is(err, fs.ErrNotExist) {
+				break
+			}
+			to = fmt.Sprintf("%s/%s-%d", asideDir, ref, n)
+		}
+		err = d.tree.Root().Rename(blobName(ref), to)
+	}
+	if err == nil {
+		err = errors.Join(d.tree.SyncDir(asideDir), d.tree.SyncDir(shardName(ref)))
+	}
+	if err != nil {
+		return "", fmt.Errorf("set blob %s aside: %w", ref, err)
+	}
+	return filepath.Join(d.dir, filepath.FromSlash(to)), nil
 }
 
 // Stat implements [Store].
@@ -120,16 +240,14 @@ func (d *Disk) Stat(ctx context.Context, ref Ref) (Info, error) {
 		return Info{}, err
 	}
 	info, err := d.tree.Root().Lstat(blobName(ref))
-	if err == nil && damaged(info, ref, -1) {
-		err = damagedError()
-	}
 	if err != nil {
 		return Info{}, notExist(ref, err)
 	}
+	if damaged(info, ref, -1) {
+		return Info{}, &DamageError{ref, differs(info, -1)}
+	}
 	return Info{ref, info.Size(), info.ModTime()}, nil
 }
-
-func damagedError() error { return fmt.Errorf("the file is damaged: %w", fs.ErrNotExist) }
 
 func notExist(ref Ref, err error) error { return fmt.Errorf("blob %s: %w", ref, err) }
 
@@ -161,7 +279,7 @@ func (d *Disk) put(ctx context.Context, ref Ref, size int64, r io.Reader) error 
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	there, err := d.refresh(ref, size)
+	there, err := d.has(ctx, ref, size)
 	if err != nil {
 		return err
 	}
@@ -194,11 +312,21 @@ func checkRef(got, want Ref) error {
 	return nil
 }
 
+// has reports whether the store has a blob, intact and of the size given
+// unless that is -1, and makes its time a fresh one.
+func (d *Disk) has(ctx context.Context, ref Ref, size int64) (bool, error) {
+	there, err := d.refresh(ref, size)
+	if err != nil || !there {
+		return false, err
+	}
+	return d.intact(ctx, ref, size)
+}
+
 // refresh says whether the store has a blob, of the size given unless that is
 // -1, and makes its time a fresh one. The order is part of the agreement with
 // the collector: first the time, then the look.
 func (d *Disk) refresh(ref Ref, size int64) (bool, error) {
-	root, name, now := d.tree.Root(), blobName(ref), time.Now()
+	root, name, now := d.tree.Root(), blobName(ref), d.now()
 	info, err := root.Lstat(name)
 	if errors.Is(err, fs.ErrNotExist) {
 		return false, nil
@@ -328,9 +456,16 @@ func (s *diskSink) abort() {
 // diskFile is an open blob. Only what reads is passed on.
 type diskFile struct {
 	file    *os.File
+	ref     Ref
+	checks  *checks
 	size    int64
 	modTime time.Time
 }
+
+func (f *diskFile) stamp() (stamp, error) { return stampOf(f.file) }
+
+// Reject implements [File].
+func (f *diskFile) Reject(what string) error { return f.checks.reject(f.ref, f, what) }
 
 func (f *diskFile) Read(p []byte) (int, error)                { return f.file.Read(p) }
 func (f *diskFile) ReadAt(p []byte, off int64) (int, error)   { return f.file.ReadAt(p, off) }

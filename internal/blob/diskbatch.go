@@ -50,7 +50,7 @@ func (b *diskBatch) Put(ctx context.Context, size int64, r io.Reader) (Ref, int6
 
 func (b *diskBatch) put(ctx context.Context, size int64, r io.Reader) (Ref, int64, error) {
 	sink := &diskSink{disk: b.disk, want: func(ref Ref, n int64) (bool, error) {
-		known, err := b.known(ref, n)
+		known, err := b.known(ctx, ref, n)
 		return !known, err
 	}}
 	ref, n, kept, err := receive(ctx, size, r, sink)
@@ -64,7 +64,7 @@ func (b *diskBatch) put(ctx context.Context, size int64, r io.Reader) (Ref, int6
 		sink.abort()
 		return Ref{}, 0, errEnded()
 	}
-	if !b.claim(ref, part{n, sink.file.Name(), time.Now()}) {
+	if !b.claim(ref, part{n, sink.file.Name(), b.disk.now()}) {
 		sink.abort() // another Put was faster
 		return ref, n, nil
 	}
@@ -87,7 +87,7 @@ func errEnded() error { return fmt.Errorf("batch: %w", fs.ErrClosed) }
 
 // known says whether the batch or the store has a content, of the size given
 // unless that is -1, and makes it a part of the batch.
-func (b *diskBatch) known(ref Ref, size int64) (bool, error) {
+func (b *diskBatch) known(ctx context.Context, ref Ref, size int64) (bool, error) {
 	b.gate.RLock()
 	defer b.gate.RUnlock()
 	if b.ended {
@@ -99,7 +99,7 @@ func (b *diskBatch) known(ref Ref, size int64) (bool, error) {
 	if ok && (size < 0 || p.size == size) {
 		return true, nil
 	}
-	there, err := b.disk.refresh(ref, size)
+	there, err := b.disk.has(ctx, ref, size)
 	if err != nil || !there {
 		return false, err
 	}
@@ -111,7 +111,7 @@ func (b *diskBatch) Known(ctx context.Context, ref Ref) bool {
 	if ctx.Err() != nil {
 		return false
 	}
-	known, err := b.known(ref, -1)
+	known, err := b.known(ctx, ref, -1)
 	return known && err == nil
 }
 
@@ -151,7 +151,7 @@ func (b *diskBatch) Commit(ctx context.Context) error {
 // prepare makes sure that every part will be there, fresh and durable, when
 // the group is committed.
 func (b *diskBatch) prepare(parts map[Ref]part) error {
-	now := time.Now()
+	now := b.disk.now()
 	for ref, p := range parts {
 		if p.temp == "" {
 			there, err := b.disk.refresh(ref, p.size)

@@ -3,6 +3,7 @@ package blob
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"io/fs"
@@ -18,13 +19,32 @@ type Memory struct {
 	// Now tells the time; nil means time.Now.
 	Now func() time.Time
 
-	mu    sync.Mutex
-	blobs map[Ref]memoryBlob // guarded by mu
+	mu      sync.Mutex
+	blobs   map[Ref]memoryBlob // guarded by mu
+	written uint64             // contents so far; guarded by mu
+
+	checks checks
 }
 
 type memoryBlob struct {
 	content []byte // never changed
 	modTime time.Time
+	state   uint64 // number of the write that made it
+	fault   error  // what reading gives instead of the content; nil is none
+}
+
+// Damage makes the stored bytes of a blob others than its content: for tests.
+// With a fault, reading gives this error.
+func (m *Memory) Damage(ref Ref, stored []byte, fault error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	b, ok := m.blobs[ref]
+	if !ok {
+		return
+	}
+	m.written++
+	b.content, b.fault, b.state = stored, fault, m.written
+	m.blobs[ref] = b
 }
 
 func (m *Memory) now() time.Time {
@@ -50,8 +70,8 @@ func (m *Memory) Put(ctx context.Context, ref Ref, size int64, r io.Reader) erro
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	if m.refresh(ref) {
-		return nil
+	if there, err := m.has(ctx, ref); err != nil || there {
+		return err
 	}
 	sink := &memorySink{want: func(got Ref) (bool, error) { return true, checkRef(got, ref) }}
 	if _, _, _, err := receive(ctx, size, r, sink); err != nil {
@@ -67,7 +87,23 @@ func (m *Memory) set(ref Ref, content []byte) {
 	if m.blobs == nil {
 		m.blobs = make(map[Ref]memoryBlob)
 	}
-	m.blobs[ref] = memoryBlob{content, m.now()}
+	m.written++
+	m.blobs[ref] = memoryBlob{content: content, modTime: m.now(), state: m.written}
+}
+
+// has refreshes a blob and reports whether it exists and is intact.
+func (m *Memory) has(ctx context.Context, ref Ref) (bool, error) {
+	if !m.refresh(ref) {
+		return false, nil
+	}
+	f, err := m.open(ref, -1)
+	if err == nil {
+		err = m.checks.known(ctx, ref, f)
+	}
+	if errors.Is(err, fs.ErrNotExist) {
+		return false, nil
+	}
+	return err == nil, err
 }
 
 // refresh sets a blob's time and says whether there is one.
@@ -97,11 +133,48 @@ func (m *Memory) Open(ctx context.Context, ref Ref) (File, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
+	f, err := m.open(ref, -1)
+	if err != nil {
+		return nil, err
+	}
+	return m.checks.admit(ctx, ref, f)
+}
+
+// open opens a blob that is not visibly damaged. A size of -1 is unknown.
+func (m *Memory) open(ref Ref, size int64) (*memoryFile, error) {
 	b, err := m.get(ref)
 	if err != nil {
 		return nil, err
 	}
-	return &memoryFile{bytes.NewReader(b.content), b.modTime}, nil
+	f := &memoryFile{Reader: bytes.NewReader(b.content), store: m, ref: ref, blob: b}
+	switch n := int64(len(b.content)); {
+	case n == 0 && ref != emptyRef:
+		return nil, f.Reject("it is empty")
+	case size >= 0 && n != size:
+		return nil, f.Reject(fmt.Sprintf("it has %d bytes instead of %d", n, size))
+	}
+	return f, nil
+}
+
+// Verify implements [Store].
+func (m *Memory) Verify(ctx context.Context, ref Ref, size int64, pace func(n int) error) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	f, err := m.open(ref, size)
+	if err != nil {
+		return err
+	}
+	return m.checks.verify(ctx, ref, f, pace)
+}
+
+// Suspect implements [Store].
+func (m *Memory) Suspect(ref Ref) bool {
+	if !m.checks.suspect(ref) {
+		return false
+	}
+	f, err := m.open(ref, -1)
+	return err != nil || m.checks.stillBad(ref, f)
 }
 
 // Stat implements [Store].
@@ -112,6 +185,9 @@ func (m *Memory) Stat(ctx context.Context, ref Ref) (Info, error) {
 	b, err := m.get(ref)
 	if err != nil {
 		return Info{}, err
+	}
+	if len(b.content) == 0 && ref != emptyRef {
+		return Info{}, &DamageError{ref, "it is empty"}
 	}
 	return Info{ref, int64(len(b.content)), b.modTime}, nil
 }
@@ -151,10 +227,33 @@ func (m *Memory) List(ctx context.Context) iter.Seq2[Info, error] {
 
 type memoryFile struct {
 	*bytes.Reader
-	modTime time.Time
+	store *Memory
+	ref   Ref
+	blob  memoryBlob
 }
 
-func (f *memoryFile) ModTime() time.Time { return f.modTime }
+func (f *memoryFile) Read(p []byte) (int, error) {
+	if f.blob.fault != nil {
+		return 0, f.blob.fault
+	}
+	return f.Reader.Read(p)
+}
+
+func (f *memoryFile) ReadAt(p []byte, off int64) (int, error) {
+	if f.blob.fault != nil {
+		return 0, f.blob.fault
+	}
+	return f.Reader.ReadAt(p, off)
+}
+
+func (f *memoryFile) ModTime() time.Time { return f.blob.modTime }
+
+func (f *memoryFile) stamp() (stamp, error) {
+	return stamp{inode: f.blob.state, size: f.Size()}, nil
+}
+
+// Reject implements [File].
+func (f *memoryFile) Reject(what string) error { return f.store.checks.reject(f.ref, f, what) }
 
 func (f *memoryFile) Close() error { return nil }
 
@@ -197,11 +296,11 @@ func (b *memoryBatch) Known(ctx context.Context, ref Ref) bool {
 	if _, ok := b.parts[ref]; ok {
 		return true
 	}
-	if b.store.refresh(ref) {
-		b.parts[ref] = nil
-		return true
+	if there, err := b.store.has(ctx, ref); err != nil || !there {
+		return false
 	}
-	return false
+	b.parts[ref] = nil
+	return true
 }
 
 func (b *memoryBatch) Has(ctx context.Context, ref Ref) bool {

@@ -1,6 +1,7 @@
 package blob
 
 import (
+	"context"
 	"crypto/sha256"
 	"fmt"
 	"hash"
@@ -74,7 +75,7 @@ func (s *Spool) Keep() (Ref, error) {
 }
 
 func (s *Spool) keep(ref Ref) error {
-	there, err := s.disk.refresh(ref, s.Size())
+	there, err := s.disk.has(context.Background(), ref, s.Size())
 	if err == nil && !there {
 		err = s.disk.ensureShard(ref)
 	}

@@ -1,0 +1,210 @@
+package blobtest
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"io/fs"
+	"os"
+	"slices"
+	"testing"
+
+	"github.com/symdepot/symdepot/internal/blob"
+)
+
+// Damage replaces the stored bytes of a blob behind the store's back. With
+// unreadable, the system does not give out any bytes instead.
+type Damage func(t testing.TB, ref blob.Ref, stored []byte, unreadable bool)
+
+// damages are the ways in which a disk loses a content.
+var damages = []struct {
+	name       string
+	change     func(content []byte) []byte
+	unreadable bool
+}{
+	{"flipped in the middle", func(b []byte) []byte { b = slices.Clone(b); b[len(b)/2] ^= 1; return b }, false},
+	{"flipped at the end", func(b []byte) []byte { b = slices.Clone(b); b[len(b)-1] ^= 0x80; return b }, false},
+	{"cut", func(b []byte) []byte { return slices.Clone(b[:len(b)-1]) }, false},
+	{"grown", func(b []byte) []byte { return append(slices.Clone(b), 0) }, false},
+	{"empty", func([]byte) []byte { return nil }, false},
+	{"swapped", func(b []byte) []byte { return Content(99, len(b)) }, false},
+	{"unreadable", func(b []byte) []byte { return b }, true},
+}
+
+// RunDamage holds a store to what [blob.Store] promises of damaged blobs. open
+// returns an empty store.
+func RunDamage(t *testing.T, open func(t *testing.T) (blob.Store, Damage)) {
+	for _, size := range []int{1, 1000, blob.HashedAtOpen, blob.HashedAtOpen + 1} {
+		for _, d := range damages {
+			content := Content(1, size)
+			stored := d.change(content)
+			t.Run(d.name+" "+label(size), func(t *testing.T) {
+				s, damage := open(t)
+				ref := put(t, s, content)
+				damage(t, ref, stored, d.unreadable)
+				neverServed(t, s, ref, content)
+				verifyFinds(t, s, ref, content)
+				heals(t, s, ref, content)
+				damage(t, ref, stored, d.unreadable)
+				healsInBatch(t, s, ref, content)
+			})
+		}
+	}
+}
+
+func label(size int) string {
+	switch {
+	case size > blob.HashedAtOpen:
+		return "large"
+	case size == blob.HashedAtOpen:
+		return "largest small"
+	}
+	return "small"
+}
+
+// neverServed fails if the whole content of a damaged blob can be read, or more
+// of it than may be read before its hash is known.
+func neverServed(t *testing.T, s blob.Store, ref blob.Ref, content []byte) {
+	t.Helper()
+	f, err := s.Open(t.Context(), ref)
+	if err != nil {
+		damaged(t, "open", err)
+		return
+	}
+	defer func() { _ = f.Close() }()
+	if f.Size() <= blob.HashedAtOpen {
+		t.Errorf("open of %d damaged bytes: no error, want ErrDamaged", len(content))
+	}
+	if _, ok := f.(interface{ File() *os.File }); ok {
+		t.Error("the system's file of a blob that was not hashed is given out")
+	}
+	if f.Size() != int64(len(content)) {
+		return // whoever knows the size rejects it
+	}
+	for name, read := range map[string]func() (int, error){
+		"Read":                     func() (int, error) { n, err := io.Copy(io.Discard, f); return int(n), err },
+		"ReadAt":                   func() (int, error) { return readAll(f, 64<<10) },
+		"one by one, in odd steps": func() (int, error) { return readAll(f, 100_003) },
+	} {
+		if _, err := f.Seek(0, io.SeekStart); err != nil {
+			t.Fatal(err)
+		}
+		n, err := read()
+		if n > len(content)-blob.Withheld {
+			t.Errorf("%s: %d of %d damaged bytes were returned, want at most %d", name, n, len(content), len(content)-blob.Withheld)
+		}
+		damaged(t, name, err)
+	}
+	if !s.Suspect(ref) {
+		t.Error("a blob that was found damaged is not suspect")
+	}
+	if _, err := s.Open(t.Context(), ref); err == nil {
+		t.Error("a blob that was found damaged is opened again")
+	}
+}
+
+// readAll reads a file in order and returns the number of bytes read.
+func readAll(f blob.File, step int) (n int, err error) {
+	buf := make([]byte, step)
+	for {
+		m, err := f.ReadAt(buf, int64(n))
+		n += m
+		if err == io.EOF {
+			return n, nil
+		}
+		if err != nil {
+			return n, err
+		}
+	}
+}
+
+func damaged(t *testing.T, what string, err error) {
+	t.Helper()
+	if !errors.Is(err, blob.ErrDamaged) || !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("%s of a damaged blob: error %v, want ErrDamaged, which is fs.ErrNotExist", what, err)
+	}
+}
+
+func verifyFinds(t *testing.T, s blob.Store, ref blob.Ref, content []byte) {
+	t.Helper()
+	damaged(t, "verify", s.Verify(t.Context(), ref, int64(len(content)), nil))
+	if !s.Suspect(ref) {
+		t.Error("a blob is not suspect after verify found it damaged")
+	}
+}
+
+// heals puts the content again.
+func heals(t *testing.T, s blob.Store, ref blob.Ref, content []byte) {
+	t.Helper()
+	put(t, s, content)
+	holds(t, s, content)
+	if s.Suspect(ref) {
+		t.Error("a blob is suspect after its content was put again")
+	}
+	if err := s.Verify(t.Context(), ref, int64(len(content)), nil); err != nil {
+		t.Errorf("verify after the content was put again: %v", err)
+	}
+}
+
+// healsInBatch puts the content again by way of a batch.
+func healsInBatch(t *testing.T, s blob.Store, ref blob.Ref, content []byte) {
+	t.Helper()
+	batcher, ok := s.(blob.Batcher)
+	if !ok {
+		return
+	}
+	b, err := batcher.Begin(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if b.Known(t.Context(), ref) {
+		t.Error("a batch knows a damaged blob")
+	}
+	if _, _, err := b.Put(t.Context(), int64(len(content)), bytes.NewReader(content)); err != nil {
+		t.Fatalf("put of %d bytes: %v", len(content), err)
+	}
+	if err := b.Commit(t.Context()); err != nil {
+		t.Fatalf("commit: %v", err)
+	}
+	holds(t, s, content)
+}
+
+// RunVerified holds a store to what it promises of intact blobs: they are
+// hashed once, and their first whole read is as complete as any.
+func RunVerified(t *testing.T, open func(t *testing.T) blob.Store) {
+	for _, size := range []int{0, 1, blob.HashedAtOpen, blob.HashedAtOpen + 1, blob.HashedAtOpen + 3*blob.Withheld/2} {
+		t.Run(label(size), func(t *testing.T) {
+			s := open(t)
+			content := Content(1, size)
+			ref := put(t, s, content)
+			for range 2 {
+				for _, step := range []int{1 << 16, 100_003, size + 10} {
+					f, err := s.Open(context.Background(), ref)
+					if err != nil {
+						t.Fatal(err)
+					}
+					got := make([]byte, 0, size)
+					buf := make([]byte, step)
+					for {
+						n, err := f.ReadAt(buf, int64(len(got)))
+						got = append(got, buf[:n]...)
+						if err == io.EOF {
+							break
+						}
+						if err != nil {
+							t.Fatalf("read at %d of %d, %d at a time: %v", len(got), size, step, err)
+						}
+					}
+					if !bytes.Equal(got, content) {
+						t.Errorf("read %d bytes of %d, %d at a time; they differ from those put", len(got), size, step)
+					}
+					holds(t, s, content)
+					if err := f.Close(); err != nil {
+						t.Error(err)
+					}
+				}
+			}
+		})
+	}
+}
