@@ -454,6 +454,7 @@ func (f *elfFile) describe(o *Object) error {
 	case err != nil:
 	case len(f.secs) == 0:
 		err = f.describeSegments(o, program || library)
+		o.Features.NoSections = o.Role&symfile.Executable != 0
 	default:
 		f.describeSections(o, program || library)
 		_, hasText = f.text()

@@ -20,7 +20,7 @@ func TestELFFiles(t *testing.T) {
 		"prog-sha1.stripped": "elf x86_64 " + sha1 + " executable+main symtab+unwind size=0",
 		"prog-zlib":          "elf x86_64 " + sha1 + " executable+debug+main debug+symtab+unwind size=1310",
 		"prog-zstd":          "elf x86_64 " + sha1 + " executable+debug+main debug+symtab+unwind size=1310",
-		"prog-noshdr":        "elf x86_64 " + sha1 + " executable+companion+main unwind size=0",
+		"prog-noshdr":        "elf x86_64 " + sha1 + " executable+companion+main unwind+no-sections size=0",
 		"prog-b2":            "elf x86_64 code=abcd debug=0000CDAB0000000000000000000000000 build=abcd executable+debug+main debug+symtab+unwind size=1310",
 		"prog-b8":            "elf x86_64 code=0123456789abcdef debug=67452301AB89EFCD00000000000000000 build=0123456789abcdef executable+debug+main debug+symtab+unwind size=1310",
 		"prog-b24": "elf x86_64 code=000102030405060708090a0b0c0d0e0f1011121314151617 debug=030201000504070608090A0B0C0D0E0F0 " +
@@ -283,12 +283,12 @@ func TestELFClasses(t *testing.T) {
 		{"no debug contents", elfImage{typ: elfDyn, sections: []elfPart{note, text, {name: ".debug_info", typ: secNobits, size: 9}}}, "executable "},
 		{"kernel module", elfImage{typ: elfRel, sections: []elfPart{note, text, dwarf, symtab}}, "debug debug+symtab"},
 		{"object file", elfImage{typ: elfRel, sections: []elfPart{text, dwarf, symtab}}, " debug+symtab"},
-		{"no headers", elfImage{typ: elfDyn, segments: []elfPart{noteSegment, load}}, "executable+companion "},
+		{"no headers", elfImage{typ: elfDyn, segments: []elfPart{noteSegment, load}}, "executable+companion no-sections"},
 		{"no headers, no code", elfImage{typ: elfDyn, segments: []elfPart{noteSegment}}, "companion "},
 		{"mini debug info", elfImage{typ: elfDyn, sections: []elfPart{note, text, {name: ".gnu_debugdata", typ: secProgbits, data: []byte{1}}}}, "executable symtab"},
 		{"unwind", elfImage{typ: elfDyn, sections: []elfPart{note, text, {name: ".eh_frame", typ: secProgbits, flags: secAlloc, data: []byte{1}}}}, "executable unwind"},
-		{"PlayStation program", elfImage{typ: elfPSDynExec, segments: []elfPart{noteSegment, interp, load}}, "executable+main "},
-		{"PlayStation library", elfImage{typ: elfPSDyn, segments: []elfPart{noteSegment, load}}, "executable+companion "},
+		{"PlayStation program", elfImage{typ: elfPSDynExec, segments: []elfPart{noteSegment, interp, load}}, "executable+main no-sections"},
+		{"PlayStation library", elfImage{typ: elfPSDyn, segments: []elfPart{noteSegment, load}}, "executable+companion no-sections"},
 	} {
 		c.e.machine = 62
 		objects, err := identifyBytes(t, identifyELF, "x", c.e.bytes())

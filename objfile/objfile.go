@@ -45,18 +45,21 @@ type Features struct {
 	Unwind  bool // call frame information
 	Sources bool // source text, or links to it
 	Unknown bool // the limit of bytes to read was reached before all was known
+	// NoSections: an ELF image without section headers, such as one that was
+	// copied from memory.
+	NoSections bool
 	// PDB is "private", "public" or "type-only", else empty.
 	PDB string
 }
 
 // Words returns the features as they are printed: debug, symtab, unwind,
-// sources, a PDB's sort, unknown; never nil.
+// sources, no-sections, a PDB's sort, unknown; never nil.
 func (f Features) Words() []string {
 	w := []string{}
 	for _, p := range []struct {
 		is   bool
 		word string
-	}{{f.Debug, "debug"}, {f.Symtab, "symtab"}, {f.Unwind, "unwind"}, {f.Sources, "sources"}, {f.PDB != "", f.PDB}, {f.Unknown, "unknown"}} {
+	}{{f.Debug, "debug"}, {f.Symtab, "symtab"}, {f.Unwind, "unwind"}, {f.Sources, "sources"}, {f.NoSections, "no-sections"}, {f.PDB != "", f.PDB}, {f.Unknown, "unknown"}} {
 		if p.is {
 			w = append(w, p.word)
 		}

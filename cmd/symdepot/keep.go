@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"io"
 	"time"
 
 	"github.com/symdepot/symdepot/internal/depot"
@@ -95,7 +96,8 @@ func (c gcCmd) Run(a *app) error {
 }
 
 type verifyCmd struct {
-	JSON bool `help:"Print one JSON object per fault and a last one with the sums."`
+	JSON   bool `help:"Print one JSON object per fault and a last one with the sums."`
+	Repair bool `help:"Move damaged files aside, so that adding or downloading them again restores them."`
 }
 
 // Help is the long help text.
@@ -103,6 +105,12 @@ func (verifyCmd) Help() string {
 	return `Reads and hashes every stored byte again and checks every row of the index both ways.
 
   symdepot verify
+  symdepot verify --repair
+
+Each fault names the files that are lost with the content, and how to get them back. --repair moves
+damaged files to blobs/damaged in the depot. Damaged files of the cache are removed from it and
+downloaded again; compressed forms are made again; files that were added come back when the same
+file is added again.
 
 Exit codes: 0 clean, 1 faults were found, 2 wrong command line, 3 the check could not be finished,
 4 no depot.`
@@ -122,13 +130,15 @@ func (c verifyCmd) Run(a *app) error {
 	out := term.NewJSONLines(a.stdout)
 	bar := term.NewProgress(a.stderr, "verifying", stats.Bytes)
 	defer bar.Done()
-	v, err := d.Verify(a.ctx, func(f depot.Fault) {
+	run := d.Verify
+	if c.Repair {
+		run = d.Repair
+	}
+	v, err := run(a.ctx, func(f depot.Fault) {
 		if c.JSON {
 			_ = out.Write(f)
-		} else if f.Ref != "" {
-			fmt.Fprintf(a.stdout, "fault: %s: %s\n", f.Ref, f.What)
 		} else {
-			fmt.Fprintf(a.stdout, "fault: %s\n", f.What)
+			printFault(a.stdout, f)
 		}
 	}, bar.Set)
 	bar.Done()
@@ -149,9 +159,33 @@ func (c verifyCmd) Run(a *app) error {
 			fmt.Fprintf(a.stdout, "; %s left by an interrupted add (gc takes them)", term.Count(v.Strays, "blob"))
 		}
 		fmt.Fprintln(a.stdout)
+		if v.Modes != "" {
+			fmt.Fprintln(a.stdout, v.Modes)
+		}
+		if st, err := d.Scrub(a.ctx); err == nil && depot.ScrubText(st) != "" {
+			fmt.Fprintln(a.stdout, depot.ScrubText(st))
+		}
 	}
 	if v.Faults > 0 {
 		return term.ErrNo
 	}
 	return nil
+}
+
+// printFault prints a fault with the files that are lost by it.
+func printFault(w io.Writer, f depot.Fault) {
+	what := f.What
+	if f.Ref != "" {
+		what = f.Ref + ": " + what
+	}
+	fmt.Fprintf(w, "fault: %s\n", what)
+	for _, l := range f.Files {
+		fmt.Fprintf(w, "  %s\n", term.Printable(l.String()))
+	}
+	if f.MovedTo != "" {
+		fmt.Fprintf(w, "  moved to %s\n", term.Printable(f.MovedTo))
+	}
+	if f.Remedy != "" {
+		fmt.Fprintf(w, "  to get it back: %s\n", f.Remedy)
+	}
 }

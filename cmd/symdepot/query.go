@@ -48,6 +48,7 @@ type foundLine struct {
 	Features     []string `json:"features"`
 	SHA256       string   `json:"sha256"`
 	Transactions []int64  `json:"transactions"`
+	FetchedFrom  string   `json:"fetched_from,omitempty"`
 	SameContent  *bool    `json:"same_content,omitempty"`
 }
 
@@ -149,7 +150,7 @@ type findPrinter struct {
 func (p *findPrinter) print(q string, f depot.Found, same *bool) error {
 	l := foundLine{Query: q, Kind: f.Object.Kind.String(), Name: f.Object.Name, Arch: f.Arch, Size: f.Size, CodeID: f.Object.CodeID,
 		DebugID: f.Object.DebugID.Breakpad(), BuildID: string(f.Object.BuildID), Features: f.Features, SHA256: f.Ref.String(),
-		Transactions: f.Transactions, SameContent: same}
+		Transactions: f.Transactions, FetchedFrom: f.Source, SameContent: same}
 	if p.json {
 		return p.out.Write(l)
 	}
@@ -159,6 +160,9 @@ func (p *findPrinter) print(q string, f depot.Found, same *bool) error {
 		if *same {
 			word = "same content"
 		}
+	}
+	if f.Source != "" {
+		word = strings.TrimPrefix(word+", fetched from "+f.Source, ", ")
 	}
 	p.t.Row(l.Kind, l.Arch, bestID(identified{Kind: l.Kind, CodeID: l.CodeID, DebugID: l.DebugID, BuildID: l.BuildID}),
 		term.Size(l.Size), numbers(l.Transactions), l.Name, word)

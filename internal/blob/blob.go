@@ -128,9 +128,12 @@ type Store interface {
 	// and its error ends the reading. A missing blob is an [fs.ErrNotExist] that
 	// is no [ErrDamaged].
 	Verify(ctx context.Context, ref Ref, size int64, pace func(n int) error) error
-	// Suspect reports whether this process found the blob damaged and the
-	// stored bytes did not change since. It reads no content.
+	// Suspect reports whether this process found the blob damaged, or was told
+	// by Missing, and the stored bytes did not change since. It reads no content.
 	Suspect(ref Ref) bool
+	// Missing tells the store that a blob which it does not have should exist,
+	// and returns the [ErrDamaged] for it.
+	Missing(ref Ref) error
 	// List yields all blobs in the order of their refs. One that comes or
 	// goes meanwhile may or may not be among them. It ends at the first error.
 	List(ctx context.Context) iter.Seq2[Info, error]

@@ -9,6 +9,7 @@ import (
 	"io"
 	"io/fs"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"time"
 )
@@ -74,6 +75,7 @@ type checks struct {
 	good    map[Ref]stamp         // guarded by mu; the newer half
 	older   map[Ref]stamp         // guarded by mu; replaced by good when that is full
 	bad     map[Ref]damage        // guarded by mu
+	anyBad  atomic.Bool           // bad is not empty, or was not
 	running map[Ref]chan struct{} // guarded by mu; closed when the hashing in Open ends
 }
 
@@ -140,11 +142,15 @@ func (c *checks) failed(ref Ref, s stamp, what string) error {
 	delete(c.good, ref)
 	delete(c.older, ref)
 	c.bad[ref] = damage{s, what}
+	c.anyBad.Store(true)
 	return &DamageError{ref, what}
 }
 
 // suspect reports whether a blob was found damaged, in whatever state.
 func (c *checks) suspect(ref Ref) bool {
+	if !c.anyBad.Load() {
+		return false
+	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	_, ok := c.bad[ref]

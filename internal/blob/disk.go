@@ -189,6 +189,29 @@ func (d *Disk) Suspect(ref Ref) bool {
 	return d.checks.stillBad(ref, f)
 }
 
+// Missing implements [Store].
+func (d *Disk) Missing(ref Ref) error { return d.checks.failed(ref, stamp{}, missing) }
+
+// missing is the damage of a blob that should exist.
+const missing = "it is missing"
+
+// OpenWhole opens a blob like Open, but hashes a large one first too, unless it
+// is known to be intact: for callers that pass on the name of the file.
+func (d *Disk) OpenWhole(ctx context.Context, ref Ref) (File, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	f, err := d.open(ref, -1)
+	if err != nil {
+		return nil, err
+	}
+	if err := d.checks.known(ctx, ref, f); err != nil {
+		_ = f.Close() // opened for reading
+		return nil, err
+	}
+	return f, nil
+}
+
 // intact reports whether a blob that exists is intact, and hashes it if that is
 // not known.
 func (d *Disk) intact(ctx context.Context, ref Ref, size int64) (bool, error) {

@@ -192,6 +192,9 @@ func (m *Memory) Stat(ctx context.Context, ref Ref) (Info, error) {
 	return Info{ref, int64(len(b.content)), b.modTime}, nil
 }
 
+// Missing implements [Store].
+func (m *Memory) Missing(ref Ref) error { return m.checks.failed(ref, stamp{}, missing) }
+
 // Delete implements [Store].
 func (m *Memory) Delete(ctx context.Context, ref Ref) error {
 	if err := ctx.Err(); err != nil {

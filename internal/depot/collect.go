@@ -3,8 +3,6 @@ package depot
 import (
 	"context"
 	"errors"
-	"fmt"
-	"io"
 	"io/fs"
 	"time"
 
@@ -97,91 +95,4 @@ func (d *Depot) dropStray(ctx context.Context, ref blob.Ref, before time.Time) (
 		return d.blobs.Delete(ctx, ref)
 	})
 	return dropped, err
-}
-
-// Fault is one thing that Verify found wrong.
-type Fault struct {
-	Ref  string `json:"ref,omitempty"`
-	What string `json:"what"`
-}
-
-// Verified counts what Verify looked at.
-type Verified struct {
-	Contents int64 `json:"contents"`
-	Bytes    int64 `json:"bytes"`
-	Strays   int64 `json:"strays"` // blobs that no row knows: no fault, gc takes them
-	Faults   int64 `json:"faults"`
-}
-
-// Verify hashes every blob again and checks every row both ways. It calls
-// fault for each fault and progress, if not nil, now and then.
-func (d *Depot) Verify(ctx context.Context, fault func(Fault), progress func(bytes int64)) (Verified, error) {
-	var v Verified
-	report := func(f Fault) { v.Faults++; fault(f) }
-	problems, err := d.db.Check(ctx)
-	if err != nil {
-		return v, err
-	}
-	for _, p := range problems {
-		report(Fault{What: p})
-	}
-	for c, err := range d.db.Contents(ctx) {
-		if err != nil {
-			return v, err
-		}
-		v.Contents++
-		what, err := d.verifyBlob(ctx, c.Ref, c.Size)
-		if err != nil {
-			return v, err
-		}
-		if what != "" {
-			report(Fault{Ref: c.Ref.String(), What: what})
-		}
-		v.Bytes += c.Size
-		if progress != nil {
-			progress(v.Bytes)
-		}
-	}
-	for info, err := range d.blobs.List(ctx) {
-		if err != nil {
-			return v, err
-		}
-		known, err := d.db.HasContent(ctx, info.Ref)
-		if err != nil {
-			return v, err
-		}
-		if !known {
-			v.Strays++
-		}
-	}
-	return v, nil
-}
-
-// verifyBlob returns what is wrong with a blob, or "". An error means that the
-// check itself could not go on.
-func (d *Depot) verifyBlob(ctx context.Context, ref blob.Ref, size int64) (string, error) {
-	f, err := d.blobs.Open(ctx, ref)
-	if errors.Is(err, fs.ErrNotExist) {
-		// It may have been collected since the row was read.
-		if known, err := d.db.HasContent(ctx, ref); err != nil || !known {
-			return "", err
-		}
-		return "the blob is missing", nil
-	}
-	if err != nil {
-		return fmt.Sprintf("the blob cannot be read: %v", err), nil
-	}
-	defer f.Close()
-	got, n, err := blob.Hash(ctx, io.NewSectionReader(f, 0, f.Size()))
-	switch {
-	case ctx.Err() != nil:
-		return "", ctx.Err()
-	case err != nil:
-		return fmt.Sprintf("the blob cannot be read: %v", err), nil
-	case n != size:
-		return fmt.Sprintf("the blob has %d bytes instead of %d", n, size), nil
-	case got != ref:
-		return "the blob's bytes are not those that were added: SHA-256 " + got.String(), nil
-	}
-	return "", nil
 }

@@ -61,6 +61,9 @@ type Options struct {
 	// Jobs says how SymCache files are made, SymCache where else they are.
 	Jobs     JobOptions
 	SymCache SymCacheOptions
+	// ScrubRate is how many bytes per second Work reads to check all stored
+	// contents in the background; zero is 8 MiB, negative is not at all.
+	ScrubRate int64
 	// Log takes what happens in the background; nil discards it.
 	Log *slog.Logger
 	// Now is the clock; nil is time.Now.
@@ -88,6 +91,8 @@ type Depot struct {
 	fetch        *fetch.Fetcher
 	sectionWait  time.Duration // see downloadSection
 	cache        cache
+	damage       damage
+	scrub        scrub
 	wanted       wanted
 	forms        forms
 	jobs         jobs
@@ -122,6 +127,8 @@ func Open(ctx context.Context, dir string, opt Options) (*Depot, error) {
 	d.sectionWait = cmp.Or(opt.Limits.FirstByte, sectionWait)
 	d.symcaches.far.init(servers)
 	d.cache.limits = opt.Cache
+	d.damage.log, d.damage.now = opt.Log, opt.Now
+	d.scrub.init(opt.ScrubRate)
 	d.jobs.init(opt.Jobs)
 	d.closing, d.close = context.WithCancel(context.WithoutCancel(ctx))
 	d.stale = make(chan uint64, 1)

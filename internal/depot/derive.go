@@ -103,13 +103,14 @@ func (f *forms) ask(want Form, worth int) {
 	}
 }
 
-// Work makes what was queued, does jobs, writes down what was counted and keeps
-// the cache within its limits, until ctx ends.
+// Work makes what was queued, does jobs, writes down what was counted, keeps the
+// cache within its limits and checks the stored contents, until ctx ends.
 func (d *Depot) Work(ctx context.Context) error {
 	var side sync.WaitGroup
 	defer side.Wait()
 	side.Go(func() { d.workJobs(ctx) })
 	side.Go(func() { d.keepSymCaches(ctx) })
+	side.Go(func() { d.keepScrubbing(ctx) })
 	tidy := time.NewTicker(tidyEvery)
 	defer tidy.Stop()
 	for {
@@ -240,7 +241,7 @@ func (d *Depot) scratch() (f *os.File, drop func(), err error) {
 // then the request counts towards making one. f must be a whole plain file and
 // stays the caller's.
 func (d *Depot) Encoded(ctx context.Context, f *File, codingNames []string) (*File, error) {
-	if f.plain == nil || f.packed || f.Volatile || f.Size < variantMin || f.Size > variantMax {
+	if !f.stored || f.packed || f.Volatile || f.Size < variantMin || f.Size > variantMax {
 		return nil, nil
 	}
 	var first *Form
@@ -263,7 +264,10 @@ func (d *Depot) Encoded(ctx context.Context, f *File, codingNames []string) (*Fi
 		if v.Size == 0 {
 			return nil, nil // was tried: it would not be smaller
 		}
-		b, err := d.blobs.Open(ctx, v.Ref)
+		b, err := d.openBlob(ctx, v)
+		if errors.Is(err, fs.ErrNotExist) {
+			continue // the plain bytes are right
+		}
 		if err != nil {
 			return nil, err
 		}

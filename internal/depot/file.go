@@ -35,7 +35,7 @@ type File struct {
 	Object  symfile.Object // what the bytes belong to
 	Ref     blob.Ref       // SHA-256 of the whole object's bytes
 	Size    int64          // bytes of the answer, -1 while unknown
-	ModTime time.Time      // when the object was added
+	ModTime time.Time      // last modification of the file itself; when it was added if that is unknown
 	// Path and Archive say where the object came from, as it was given to
 	// add; they may tell more about a build machine than strangers should know.
 	Path, Archive string
@@ -59,8 +59,10 @@ type File struct {
 	made    *symcache.Key // of a SymCache file: the PDB that it was made of
 
 	r      io.ReaderAt
-	packed bool     // a form that cannot be compressed further
-	plain  *os.File // set when r is a whole plain file on disk
+	packed bool        // a form that cannot be compressed further
+	plain  *os.File    // set when r is a whole plain file on disk
+	stored bool        // r is a whole blob
+	report func(error) // takes the damage found while r is read; nil if nothing is to report
 	// arrived, on a file that grows, waits for bytes at an offset.
 	arrived func(off int64) (int64, error)
 	closer  io.Closer
@@ -103,8 +105,17 @@ func (d *Depot) symCacheProducts(ctx context.Context, f *File) (list []string, e
 	return slices.Compact(slices.Sorted(slices.Values(append(list, of...)))), err
 }
 
-// ReadAt reads the answer's bytes.
-func (f *File) ReadAt(p []byte, off int64) (int, error) { return f.r.ReadAt(p, off) }
+// ReadAt reads the answer's bytes. The bytes of a large file that the depot did
+// not hash before are hashed while they are read in order from the first one;
+// if the hash is wrong, the end is not returned, and the error is a
+// blob.ErrDamaged.
+func (f *File) ReadAt(p []byte, off int64) (int, error) {
+	n, err := f.r.ReadAt(p, off)
+	if err != nil && err != io.EOF && f.report != nil && errors.Is(err, blob.ErrDamaged) {
+		f.report(err)
+	}
+	return n, err
+}
 
 // Arrived waits until there are bytes at off and returns how many may be read
 // from there by now; io.EOF if off is the end. Only a Growing file has to be
@@ -120,8 +131,9 @@ func (f *File) Arrived(off int64) (int64, error) {
 }
 
 // OSFile returns the open file on disk when the answer is exactly that whole
-// file, so that a server can let the kernel copy it; else nil. Of a Growing file
-// it has the bytes that have Arrived, and more that may not be told.
+// file and its hash is known to be right, so that a server can let the kernel
+// copy it; else nil. Of a Growing file it has the bytes that have Arrived, and
+// more that must not be sent yet.
 func (f *File) OSFile() *os.File { return f.plain }
 
 // Close releases the file.

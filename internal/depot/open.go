@@ -4,12 +4,12 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"fmt"
 	"io"
 	"io/fs"
 	"os"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/symdepot/symdepot/internal/blob"
 	"github.com/symdepot/symdepot/internal/index"
@@ -21,7 +21,8 @@ import (
 func (s Scope) index() index.Scope { return index.Scope{Products: s.Products, All: s.Products == nil} }
 
 // Open finds what req asks for inside the scope: in the depot, then in the
-// sources. Absence is fs.ErrNotExist.
+// served folders. Not found is fs.ErrNotExist. A damaged file is not found; the
+// log names it.
 func (d *Depot) Open(ctx context.Context, scope Scope, req layout.Request) (*File, error) {
 	f, err := d.openOwn(ctx, scope, req)
 	if len(d.sources) == 0 || !scope.sees("") || !errors.Is(err, fs.ErrNotExist) {
@@ -50,15 +51,20 @@ func (d *Depot) openOwn(ctx context.Context, scope Scope, req layout.Request) (*
 	if err != nil {
 		return nil, err
 	}
-	h := hits[0]
-	if role&symfile.CodeInfo != 0 && h.Role&role == symfile.CodeInfo {
+	if h := hits[0]; role&symfile.CodeInfo != 0 && h.Role&role == symfile.CodeInfo {
 		paths := layout.BreakpadTree.Paths(h.Object)
 		if len(paths) == 0 {
 			return nil, fs.ErrNotExist
 		}
 		return &File{Object: h.Object, Redirect: paths[0]}, nil
 	}
-	return d.openHit(ctx, h)
+	for _, h := range hits {
+		f, err := d.openHit(ctx, h)
+		if !errors.Is(err, fs.ErrNotExist) {
+			return f, err
+		}
+	}
+	return nil, fs.ErrNotExist
 }
 
 // find returns the ranked answers of the first lookup that has any, and the
@@ -77,6 +83,9 @@ func (d *Depot) find(ctx context.Context, scope Scope, req layout.Request) ([]in
 		if len(hits) == 0 || l.Unique && !oneContent(hits) {
 			continue
 		}
+		if hits = d.intact(hits); len(hits) == 0 {
+			continue
+		}
 		rank(hits, l.Role)
 		return hits, l.Role, nil
 	}
@@ -90,10 +99,16 @@ func (d *Depot) find(ctx context.Context, scope Scope, req layout.Request) ([]in
 	if !wants(req, symfile.Compressed) {
 		hits = slices.DeleteFunc(hits, func(h index.Hit) bool { return h.Role&symfile.Debug == 0 })
 	}
-	if len(hits) == 0 {
+	if hits = d.intact(hits); len(hits) == 0 {
 		return nil, 0, fs.ErrNotExist
 	}
 	return hits, symfile.Debug, nil
+}
+
+// intact omits the hits whose stored bytes are known to be damaged, so that an
+// upstream is asked for them.
+func (d *Depot) intact(hits []index.Hit) []index.Hit {
+	return slices.DeleteFunc(hits, func(h index.Hit) bool { return d.blobs.Suspect(h.Ref) })
 }
 
 func wants(req layout.Request, role symfile.Role) bool {
@@ -109,12 +124,21 @@ func oneContent(hits []index.Hit) bool {
 	return true
 }
 
-// rank puts the best answer first, the same way every time. Of several files
-// with one id, debug information is best where there is most of it, and then
-// in the file that is nothing else; an ELF executable is best where it is
-// smallest; anything else where it is newest.
+// rank sorts hits by preference, deterministically. An added file comes before
+// a downloaded one, because an id says nothing about the content and an
+// upstream must not replace what the operator added. Among files of the same
+// origin, debug information is preferred where there is most of it, and then in
+// the file that holds nothing else; an ELF executable where it is smallest,
+// unless it has no section headers, as one copied from memory; any other file
+// where it is newest.
 func rank(hits []index.Hit, role symfile.Role) {
 	slices.SortStableFunc(hits, func(a, b index.Hit) int {
+		if (a.Source == "") != (b.Source == "") {
+			if a.Source == "" {
+				return -1
+			}
+			return 1
+		}
 		// A static program counts as debug information only for want of any.
 		if c := cmp.Compare(b.Role&role&symfile.Debug, a.Role&role&symfile.Debug); c != 0 && role&symfile.Companion != 0 {
 			return c
@@ -127,6 +151,12 @@ func rank(hits []index.Hit, role symfile.Role) {
 				return c
 			}
 		} else if role == symfile.Executable && a.Object.Kind == symfile.ELF && b.Object.Kind == symfile.ELF {
+			if noSections(a) != noSections(b) {
+				if noSections(b) {
+					return -1
+				}
+				return 1
+			}
 			if c := cmp.Compare(a.Size, b.Size); c != 0 {
 				return c
 			}
@@ -135,28 +165,32 @@ func rank(hits []index.Hit, role symfile.Role) {
 	})
 }
 
+// noSections reports whether a hit is an ELF image without section headers,
+// which is smaller than the file that it was copied from and worth less.
+func noSections(h index.Hit) bool {
+	return slices.Contains(h.Features, objfile.Features{NoSections: true}.Words()[0])
+}
+
 func (d *Depot) openHit(ctx context.Context, h index.Hit) (*File, error) {
-	b, err := d.blobs.Open(ctx, h.Ref)
+	b, err := d.openBlob(ctx, index.Content{Ref: h.Ref, Size: h.Size})
 	if err != nil {
-		if errors.Is(err, fs.ErrNotExist) && h.Source != "" {
-			return nil, fs.ErrNotExist // let go of just now
-		}
-		if errors.Is(err, fs.ErrNotExist) {
-			// The index promises what the disk has not: no absence, a fault.
-			return nil, fmt.Errorf("content %s of %s is missing from the depot; run `symdepot verify`", h.Ref, h.Object.Name)
-		}
 		return nil, err
 	}
-	if b.Size() != h.Size {
-		_ = b.Close()
-		return nil, fmt.Errorf("content %s of %s has %d bytes instead of %d; run `symdepot verify`", h.Ref, h.Object.Name, b.Size(), h.Size)
-	}
-	f := &File{Object: h.Object, Ref: h.Ref, source: h.Ref, Size: h.Size, ModTime: h.Added, Path: h.Path, Archive: h.Archive,
-		ETag: h.Ref.String()[:32], r: b, plain: osFile(b), closer: b}
+	f := &File{Object: h.Object, Ref: h.Ref, source: h.Ref, Size: h.Size, ModTime: fileTime(h), Path: h.Path, Archive: h.Archive,
+		ETag: h.Ref.String()[:32], r: b, plain: osFile(b), closer: b, stored: true, report: d.damage.report}
 	if h.Source != "" {
 		f.closer = d.use(h.Ref, b)
 	}
 	return f, nil
+}
+
+// fileTime is the time of the file itself, or that of its adding if it is
+// unknown or lies after that.
+func fileTime(h index.Hit) time.Time {
+	if h.ModTime.IsZero() || h.ModTime.Unix() <= 0 || h.ModTime.After(h.Added) {
+		return h.Added
+	}
+	return h.ModTime
 }
 
 // osFile returns the file on disk that a blob is, if it is one.
@@ -181,6 +215,9 @@ func (d *Depot) openSection(ctx context.Context, scope Scope, req layout.Request
 				continue
 			}
 			f, err := d.openHit(ctx, h)
+			if errors.Is(err, fs.ErrNotExist) {
+				continue
+			}
 			if err != nil {
 				return nil, err
 			}
@@ -192,7 +229,7 @@ func (d *Depot) openSection(ctx context.Context, scope Scope, req layout.Request
 				}
 				return nil, err
 			}
-			f.r, f.plain, f.Size = io.NewSectionReader(f.r, off, n), nil, n
+			f.r, f.plain, f.stored, f.Size = io.NewSectionReader(f.r, off, n), nil, false, n
 			f.ETag += "-" + sectionTag(req.Section)
 			return f, nil
 		}

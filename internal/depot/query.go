@@ -117,11 +117,12 @@ func (d *Depot) Files(ctx context.Context, number int64, each func(TxFile) error
 	return err
 }
 
-// Content opens the bytes of a content, whoever holds it. One that is not there
-// is fs.ErrNotExist.
+// Content opens the bytes of a content, whoever holds it, after they were
+// hashed. A missing or damaged one is fs.ErrNotExist.
 func (d *Depot) Content(ctx context.Context, ref blob.Ref) (*File, error) {
-	b, err := d.blobs.Open(ctx, ref)
+	b, err := d.blobs.OpenWhole(ctx, ref)
 	if err != nil {
+		d.damage.report(err)
 		return nil, err
 	}
 	return &File{Ref: ref, Size: b.Size(), ModTime: b.ModTime(), ETag: ref.String()[:32], r: b, plain: osFile(b), closer: b}, nil
@@ -137,7 +138,7 @@ type Ranked struct {
 // one the depot would answer with if it had only these two.
 func Better(a, b Ranked, role symfile.Role) bool {
 	hit := func(r Ranked) index.Hit {
-		return index.Hit{Role: r.Object.Role, Stored: index.Stored{Object: r.Object, DebugSize: r.DebugSize, Ref: r.Ref, Size: r.Size, Added: r.Added}}
+		return index.Hit{Role: r.Object.Role, Stored: index.Stored{Object: r.Object, Features: r.Features, DebugSize: r.DebugSize, Ref: r.Ref, Size: r.Size, Added: r.Added}}
 	}
 	hits := []index.Hit{hit(b), hit(a)}
 	rank(hits, role)

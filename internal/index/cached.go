@@ -28,8 +28,8 @@ type CachedFile struct {
 	// Product is the one through which it is seen; "" like a transaction
 	// without a product.
 	Product string
-	// Entries are the objects in it, each with the file's Ref and Size. Path
-	// and Archive come back in lookups; ModTime is not kept.
+	// Entries are the objects in it, each with the file's Ref and Size. Path,
+	// Archive and ModTime come back in lookups.
 	Entries []Entry
 }
 
@@ -91,14 +91,14 @@ func (c *commit) cached(f CachedFile) error {
 		if err != nil {
 			return err
 		}
-		n, err := c.exec("UPDATE tx_file SET path = $3, archive = $4, mtime = $5 WHERE object_id = $1 AND tx_id = $2",
-			object, tx, text(e.Path), text(e.Archive), f.Fetched.UnixMilli())
+		n, err := c.exec("UPDATE tx_file SET path = $3, archive = $4, mtime = $5, own_mtime = $6 WHERE object_id = $1 AND tx_id = $2",
+			object, tx, text(e.Path), text(e.Archive), f.Fetched.UnixMilli(), millis(e.ModTime))
 		if err == nil && n == 0 {
 			// Where a source had a file says nothing about where it is searched
 			// for: by_path is 0.
-			_, err = c.exec(`INSERT INTO tx_file (tx_id, seq, object_id, path, archive, mtime, by_path)
-				SELECT $2, coalesce(max(seq), 0) + 1, $1, $3, $4, $5, 0 FROM tx_file WHERE tx_id = $2`,
-				object, tx, text(e.Path), text(e.Archive), f.Fetched.UnixMilli())
+			_, err = c.exec(`INSERT INTO tx_file (tx_id, seq, object_id, path, archive, mtime, by_path, own_mtime)
+				SELECT $2, coalesce(max(seq), 0) + 1, $1, $3, $4, $5, 0, $6 FROM tx_file WHERE tx_id = $2`,
+				object, tx, text(e.Path), text(e.Archive), f.Fetched.UnixMilli(), millis(e.ModTime))
 		}
 		if err != nil {
 			return err

@@ -14,7 +14,9 @@ import (
 )
 
 // Commit enters a transaction and returns its number. All its objects become
-// visible at once, and durably, or nothing happened.
+// visible at once, and durably, or nothing happened. Cached files with other
+// bytes under the same keys are evicted: what was added replaces what was
+// downloaded.
 //
 // check, if not nil, is called with the distinct contents of the transaction
 // while the write lock is held and before anything is written: the depot uses
@@ -98,6 +100,7 @@ type commit struct {
 	objects, looks int64
 	late           int64 // keys that objects got which were there before
 	next           int64 // id for the next new object; 0: not known yet
+	cacheEmpty     *bool // whether there are no cached files; nil: not known yet
 }
 
 // header takes the next number and writes the transaction's own row.
@@ -157,7 +160,50 @@ func (c *commit) entry(seq int, e Entry) error {
 		c.number, seq, object, text(e.Path), text(e.Archive), millis(e.ModTime), byPath); err != nil {
 		return err
 	}
-	return c.see(object, c.product, c.number)
+	if err := c.see(object, c.product, c.number); err != nil {
+		return err
+	}
+	return c.replaceCached(object)
+}
+
+// replaceCached evicts the cached files that answer to a key of an added
+// object with other bytes. The name is a part of the key only for the kinds
+// whose ids are not unique by themselves: PE and DBG files, and PDBs of the old
+// format. Contents that nothing refers to any more are freed by the next
+// garbage collection.
+func (c *commit) replaceCached(object int64) error {
+	if c.cacheEmpty == nil {
+		var empty bool
+		if err := c.row("SELECT NOT EXISTS (SELECT 1 FROM cached)", nil, &empty); err != nil {
+			return err
+		}
+		c.cacheEmpty = &empty
+	}
+	if *c.cacheEmpty {
+		return nil
+	}
+	type file struct{ content, size, tx int64 }
+	var files []file
+	err := c.each(`SELECT DISTINCT k.id, k.size, f.tx_id FROM lookup l
+		JOIN lookup m ON m.id = l.id AND m.object_id <> l.object_id AND (m.role & l.role) <> 0
+		JOIN object o ON o.id = m.object_id AND (m.name = l.name OR o.kind NOT IN ($2, $3, $4))
+		JOIN content k ON k.id = o.content_id AND k.id <> (SELECT content_id FROM object WHERE id = $1)
+		JOIN tx_file f ON f.object_id = o.id AND f.tx_id < 0
+		WHERE l.object_id = $1`, []any{object, symfile.PE, symfile.DBG, symfile.PDB20}, func(scan func(...any) error) error {
+		var f file
+		err := scan(&f.content, &f.size, &f.tx)
+		files = append(files, f)
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	for _, f := range files {
+		if err := c.uncache(f.content, f.size, f.tx, c.now); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // see makes an object visible in a product, through the transaction with the

@@ -140,7 +140,7 @@ func TestEveryFieldComesBack(t *testing.T) {
 		t.Fatal(hits, err)
 	}
 	want := Hit{Stored{Object: o, Arch: "arm64e", Features: e.Features, DebugSize: e.DebugSize, Ref: e.Ref, Size: e.Size,
-		Number: 1, Added: tx.Time.UTC(), Path: "/p\uFFFD/x", Archive: "/a.zip"}, 4}
+		Number: 1, Added: tx.Time.UTC(), ModTime: e.ModTime, Path: "/p\uFFFD/x", Archive: "/a.zip"}, 4}
 	if d := cmp.Diff(want, hits[0], cmpopts.IgnoreUnexported(Stored{})); d != "" {
 		t.Errorf("hit (-want +got):\n%s", d)
 	}

@@ -3,6 +3,7 @@ package index
 import (
 	"cmp"
 	"context"
+	"database/sql"
 	"slices"
 	"strconv"
 	"strings"
@@ -18,7 +19,8 @@ const maxRows, maxAges = 256, 4096
 
 // fileColumns are what scanStored reads after objectColumns, from file f of
 // transaction t.
-const fileColumns = "f.tx_id, CASE WHEN f.tx_id < 0 THEN f.mtime ELSE t.time END, f.path, f.archive, coalesce(t.source, '')"
+const fileColumns = `f.tx_id, CASE WHEN f.tx_id < 0 THEN f.mtime ELSE t.time END, CASE WHEN f.tx_id < 0 THEN f.own_mtime ELSE f.mtime END,
+ f.path, f.archive, coalesce(t.source, '')`
 
 // lookupSelect reads the keys of a condition, with what is seen of their
 // objects in the scope: from the newest transaction that holds them.
@@ -117,10 +119,11 @@ func (db *DB) hits(ctx context.Context, constant bool, query string, args []any)
 // more.
 func scanStored(scan func(...any) error, s *Stored, more ...any) error {
 	var added int64
-	if err := scanObject(scan, s, append([]any{&s.Number, &added, &s.Path, &s.Archive, &s.Source}, more...)...); err != nil {
+	var own sql.NullInt64
+	if err := scanObject(scan, s, append([]any{&s.Number, &added, &own, &s.Path, &s.Archive, &s.Source}, more...)...); err != nil {
 		return err
 	}
-	s.Added = time.UnixMilli(added).UTC()
+	s.Added, s.ModTime = time.UnixMilli(added).UTC(), fromMillis(own)
 	s.Number = max(s.Number, 0)
 	return nil
 }

@@ -57,6 +57,9 @@ type Stored struct {
 	Size      int64
 	Number    int64     // of that newest transaction; 0 if it was only fetched
 	Added     time.Time // its time, or when it was fetched
+	// ModTime is the last modification of the file itself, as that transaction
+	// or the source of a cached file told it; zero if it did not.
+	ModTime time.Time
 	// Path and Archive are where that transaction had the object from.
 	Path, Archive string
 	// Source is where the object was fetched from; empty if it was added. What

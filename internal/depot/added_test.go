@@ -1,0 +1,98 @@
+package depot
+
+import (
+	"bytes"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/symdepot/symdepot/internal/index"
+	"github.com/symdepot/symdepot/symfile"
+)
+
+// TestAddedOutranksFetched: a file that an upstream sent for an id never
+// answers once the operator added a file of the same id, for each role.
+func TestAddedOutranksFetched(t *testing.T) {
+	own := testdata(t, "elf/prog-sha1")
+	stripped := testdata(t, "elf/prog-sha1.stripped").body
+	forged := bytes.Clone(stripped)
+	forged[len(forged)/2] ^= 1
+	debug := testdata(t, "elf/prog-sha1.debug")
+	// The upstream's debug information is larger than the genuine one.
+	bigger := bytes.Clone(own.body)
+	bigger[len(bigger)/2] ^= 1
+	for _, c := range []struct {
+		what, path, name string
+		fetched          []byte
+		added            file
+	}{
+		{"executable", "buildid/" + progID + "/executable", "prog-sha1", forged, own},
+		{"debug information", "buildid/" + progID + "/debuginfo", "prog-sha1", bigger, debug},
+		{"Breakpad file", symPath, "app.sym", symFile(symID, 9000), file{"app.sym", symFile(symID, 500)}},
+		{"PDB", "test.pdb/" + pdbKey(t, 7) + "/test.pdb", "test.pdb", append(bytes.Clone(pdbBytes(t, 7)), make([]byte, 512)...), file{"test.pdb", pdbBytes(t, 7)}},
+	} {
+		t.Run(c.what, func(t *testing.T) {
+			s := &elsewhere{name: "s"}
+			s.sends(c.name, c.fetched)
+			d, clock := withUpstreams(t, Options{}, s)
+			if got, err := fetched(t.Context(), t, d, c.path); err != nil || !bytes.Equal(got, c.fetched) {
+				t.Fatalf("before the add: %d bytes, %v; want the %d bytes of the upstream", len(got), err, len(c.fetched))
+			}
+			wantCached(t, d, 1)
+			clock.t = clock.t.Add(time.Hour)
+			add(t, d, "own", c.added)
+			_, got, err := get(t, d, Scope{}, c.path)
+			if err != nil || !bytes.Equal(got, c.added.body) {
+				t.Errorf("after the add: %d bytes, %v; want the %d bytes that were added", len(got), err, len(c.added.body))
+			}
+			wantCached(t, d, 0)
+		})
+	}
+}
+
+// TestFetchedAfterAdded: what arrives later under the same id does not outrank
+// the added file either.
+func TestFetchedAfterAdded(t *testing.T) {
+	hits := []index.Hit{
+		{Role: symfile.AnyRole, Stored: index.Stored{Object: symfile.Object{Kind: symfile.ELF}, Source: "s", Size: 1, DebugSize: 100, Added: time.Unix(2, 0)}},
+		{Role: symfile.AnyRole, Stored: index.Stored{Object: symfile.Object{Kind: symfile.ELF}, Size: 9, DebugSize: 1, Added: time.Unix(1, 0)}},
+	}
+	for bit := range 16 {
+		role := symfile.Role(1) << bit
+		for _, role := range []symfile.Role{role, role | symfile.Debug, role | symfile.Companion, symfile.AnyRole} {
+			list := []index.Hit{hits[0], hits[1]}
+			rank(list, role)
+			if list[0].Source != "" {
+				t.Errorf("rank for role %#x: the fetched file is first, want the added one", role)
+			}
+		}
+	}
+}
+
+// wantCached fails unless so many cached files are listed. A download is
+// entered before its last bytes are returned.
+func wantCached(t *testing.T, d *Depot, want int) {
+	t.Helper()
+	n := 0
+	for _, err := range d.Cached(t.Context(), CacheFilter{}) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		n++
+	}
+	if n != want {
+		t.Errorf("%d cached files, want %d", n, want)
+	}
+}
+
+func pdbBytes(t *testing.T, n byte) []byte {
+	t.Helper()
+	b, _ := pdbOf(t, n)
+	return b
+}
+
+func pdbKey(t *testing.T, n byte) string {
+	t.Helper()
+	_, g := pdbOf(t, n)
+	return fmt.Sprintf("%s1", g.Upper())
+}

@@ -1,0 +1,326 @@
+package depot
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"io/fs"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/symdepot/symdepot/internal/blob"
+)
+
+// overwrite changes the stored bytes of a content behind the depot's back.
+func overwrite(t *testing.T, d *Depot, content, stored []byte) {
+	t.Helper()
+	if err := os.WriteFile(d.blobs.Path(blob.Sum(content)), stored, 0o644); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// lossy are the ways in which the disk loses a content.
+var lossy = map[string]func(t *testing.T, d *Depot, content []byte){
+	"flipped": func(t *testing.T, d *Depot, b []byte) {
+		c := bytes.Clone(b)
+		c[len(c)/2] ^= 1
+		overwrite(t, d, b, c)
+	},
+	"cut":     func(t *testing.T, d *Depot, b []byte) { overwrite(t, d, b, b[:len(b)-1]) },
+	"grown":   func(t *testing.T, d *Depot, b []byte) { overwrite(t, d, b, append(bytes.Clone(b), 0)) },
+	"empty":   func(t *testing.T, d *Depot, b []byte) { overwrite(t, d, b, nil) },
+	"swapped": func(t *testing.T, d *Depot, b []byte) { overwrite(t, d, b, bytes.ToUpper(b)) },
+	"missing": func(t *testing.T, d *Depot, b []byte) {
+		if err := os.Remove(d.blobs.Path(blob.Sum(b))); err != nil {
+			t.Fatal(err)
+		}
+	},
+	"a folder in its place": func(t *testing.T, d *Depot, b []byte) {
+		p := d.blobs.Path(blob.Sum(b))
+		if err := errors.Join(os.Remove(p), os.Mkdir(p, 0o755)); err != nil {
+			t.Fatal(err)
+		}
+	},
+}
+
+// logged is a depot whose log the test reads.
+func logged(t *testing.T, opt Options) (*Depot, *bytes.Buffer) {
+	t.Helper()
+	var log bytes.Buffer
+	opt.Log = slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelWarn}))
+	d, err := Open(t.Context(), filepath.Join(t.TempDir(), "depot"), opt)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = d.Close() })
+	return d, &log
+}
+
+// whole reads an answer in order, as a server does.
+func whole(t *testing.T, d *Depot, path string) ([]byte, error) {
+	t.Helper()
+	f, err := d.Open(t.Context(), Scope{}, request(t, path))
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	return readAll(f)
+}
+
+func TestDamagedIsNeverServed(t *testing.T) {
+	for _, size := range []int{5000, blob.HashedAtOpen + 70_000} {
+		for name, damage := range lossy {
+			body := symFile(symID, size)
+			t.Run(name+" "+map[bool]string{true: "small", false: "large"}[size <= blob.HashedAtOpen], func(t *testing.T) {
+				d, log := logged(t, Options{})
+				add(t, d, "app", file{"build/app.sym", body})
+				damage(t, d, body)
+				got, err := whole(t, d, symPath)
+				if !errors.Is(err, fs.ErrNotExist) {
+					t.Errorf("read of a damaged file: %v, want fs.ErrNotExist", err)
+				}
+				if len(got) > max(0, len(body)-blob.Withheld) {
+					t.Errorf("%d of %d damaged bytes were returned, want the end to be withheld", len(got), len(body))
+				}
+				if _, err := whole(t, d, symPath); !errors.Is(err, fs.ErrNotExist) {
+					t.Errorf("second read of a damaged file: %v, want fs.ErrNotExist", err)
+				}
+				if n := strings.Count(log.String(), "level=ERROR"); n != 1 || !strings.Contains(log.String(), blob.Sum(body).String()) {
+					t.Errorf("%d errors in the log, want 1 that names the content:\n%s", n, log)
+				}
+			})
+		}
+	}
+}
+
+func TestAddHealsDamage(t *testing.T) {
+	for name, damage := range lossy {
+		if name == "a folder in its place" {
+			continue // only Repair clears the way
+		}
+		body := symFile(symID, 5000)
+		t.Run(name, func(t *testing.T) {
+			d, _ := logged(t, Options{})
+			add(t, d, "app", file{"build/app.sym", body})
+			damage(t, d, body)
+			add(t, d, "app", file{"build/app.sym", body})
+			if got, err := whole(t, d, symPath); err != nil || !bytes.Equal(got, body) {
+				t.Errorf("after adding it again: %d bytes, %v; want %d", len(got), err, len(body))
+			}
+			if v, err := d.Verify(t.Context(), func(f Fault) { t.Errorf("fault: %+v", f) }, nil); err != nil || v.Faults != 0 {
+				t.Errorf("verify after adding it again: %d faults, %v", v.Faults, err)
+			}
+		})
+	}
+}
+
+// TestSiblingAnswersForDamage: another file of the same key answers while the
+// best one is damaged.
+func TestSiblingAnswersForDamage(t *testing.T) {
+	d, _ := logged(t, Options{})
+	better, other := testdata(t, "elf/prog-sha1.debug"), testdata(t, "elf/prog-sha1")
+	add(t, d, "", better, other)
+	lossy["flipped"](t, d, better.body)
+	const path = "buildid/" + progID + "/debuginfo"
+	if got, err := whole(t, d, path); err != nil || !bytes.Equal(got, other.body) {
+		t.Errorf("debug information while the best file is damaged: %d bytes, %v; want the %d of the other", len(got), err, len(other.body))
+	}
+}
+
+// TestUpstreamHealsDamage: what is damaged here is downloaded again.
+func TestUpstreamHealsDamage(t *testing.T) {
+	for name, damage := range lossy {
+		if name == "a folder in its place" {
+			continue
+		}
+		body := symFile(symID, 5000)
+		t.Run(name, func(t *testing.T) {
+			s := &elsewhere{name: "s"}
+			s.sends("app.sym", body)
+			d, _ := withUpstreams(t, Options{}, s)
+			add(t, d, "", file{"app.sym", body})
+			damage(t, d, body)
+			for range 2 {
+				if got, err := fetched(t.Context(), t, d, symPath); err != nil || !bytes.Equal(got, body) {
+					t.Errorf("%d bytes, %v; want the %d of the upstream", len(got), err, len(body))
+				}
+			}
+			if n := s.asked.Load(); n != 1 {
+				t.Errorf("the upstream was asked %d times, want once", n)
+			}
+			if v, err := d.Verify(t.Context(), func(f Fault) { t.Errorf("fault: %+v", f) }, nil); err != nil || v.Faults != 0 {
+				t.Errorf("verify after the download: %d faults, %v", v.Faults, err)
+			}
+		})
+	}
+}
+
+func TestRepair(t *testing.T) {
+	s := &elsewhere{name: "far.example"}
+	cached := symFile(symID, 5000)
+	s.sends("app.sym", cached)
+	d, _ := withUpstreams(t, Options{}, s)
+	if _, err := fetched(t.Context(), t, d, symPath); err != nil {
+		t.Fatal(err)
+	}
+	own := testdata(t, "elf/prog-sha1")
+	n := add(t, d, "game", own)
+	plain, err := d.Open(t.Context(), Scope{}, request(t, "buildid/"+progID+"/executable"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer plain.Close()
+	made, err := d.Derive(t.Context(), Form{Ref: plain.Ref, Tool: codings["zstd"]})
+	if err != nil || made.Size == 0 {
+		t.Fatalf("derive: %+v, %v", made, err)
+	}
+	lossy["flipped"](t, d, own.body)
+	lossy["cut"](t, d, cached)
+	if err := os.Truncate(d.blobs.Path(made.Ref), 10); err != nil {
+		t.Fatal(err)
+	}
+	faults := map[string]Fault{}
+	v, err := d.Repair(t.Context(), func(f Fault) { faults[f.Ref] = f }, nil)
+	if err != nil || v.Faults != 3 {
+		t.Fatalf("repair: %d faults, %v; want 3", v.Faults, err)
+	}
+	for _, c := range []struct {
+		what, ref string
+		lost      FaultFile
+		remedy    string
+	}{
+		{"added", blob.Sum(own.body).String(), FaultFile{File: "prog-sha1", Path: own.path, Product: "game", Transaction: n}, "symdepot add"},
+		{"cached", blob.Sum(cached).String(), FaultFile{File: "app.pdb", Path: "app.sym", FetchedFrom: "far.example"}, "downloads it again"},
+		{"derived", made.Ref.String(), FaultFile{MadeFrom: plain.Ref.String(), Tool: codings["zstd"].Name}, "made again"},
+	} {
+		f := faults[c.ref]
+		if len(f.Files) != 1 || f.Files[0] != c.lost {
+			t.Errorf("%s content: lost files %+v, want %+v", c.what, f.Files, c.lost)
+		}
+		if !strings.Contains(f.Remedy, c.remedy) {
+			t.Errorf("%s content: remedy %q, want one that says %q", c.what, f.Remedy, c.remedy)
+		}
+		if _, err := os.Stat(f.MovedTo); err != nil || filepath.Base(f.MovedTo) != c.ref {
+			t.Errorf("%s content: moved to %q (%v), want a file named by its SHA-256", c.what, f.MovedTo, err)
+		}
+	}
+	// Cached and derived contents need nothing; the added one is added again.
+	v, err = d.Verify(t.Context(), func(f Fault) {
+		if f.Ref != blob.Sum(own.body).String() {
+			t.Errorf("fault after the repair: %+v", f)
+		}
+	}, nil)
+	if err != nil || v.Faults != 1 {
+		t.Errorf("verify after the repair: %d faults, %v; want the one that only add mends", v.Faults, err)
+	}
+	if got, err := fetched(t.Context(), t, d, symPath); err != nil || !bytes.Equal(got, cached) {
+		t.Errorf("the cached file after the repair: %d bytes, %v; want %d", len(got), err, len(cached))
+	}
+	add(t, d, "game", own)
+	if again, err := d.Derive(t.Context(), Form{Ref: plain.Ref, Tool: codings["zstd"]}); err != nil || again != made {
+		t.Errorf("derive after the repair: %+v, %v; want %+v", again, err, made)
+	}
+	if v, err := d.Verify(t.Context(), func(f Fault) { t.Errorf("fault at the end: %+v", f) }, nil); err != nil || v.Faults != 0 {
+		t.Errorf("verify at the end: %d faults, %v", v.Faults, err)
+	}
+}
+
+// TestContentIsHashed: what export and bundle read is hashed first.
+func TestContentIsHashed(t *testing.T) {
+	d, _ := logged(t, Options{})
+	body := symFile(symID, blob.HashedAtOpen+1000)
+	add(t, d, "", file{"app.sym", body})
+	f, err := d.Content(t.Context(), blob.Sum(body))
+	if err != nil || f.OSFile() == nil {
+		t.Fatalf("content: %v, %v; want the file on disk", f, err)
+	}
+	_ = f.Close()
+	lossy["flipped"](t, d, body)
+	if _, err := d.Content(t.Context(), blob.Sum(body)); !errors.Is(err, blob.ErrDamaged) {
+		t.Errorf("a damaged content: %v, want blob.ErrDamaged", err)
+	}
+}
+
+func TestScrub(t *testing.T) {
+	d, log := logged(t, Options{ScrubRate: 1 << 20})
+	var waited time.Duration
+	d.scrub.wait = func(_ context.Context, pause time.Duration) error { waited += pause; return nil }
+	good, bad := symFile(symID, 300<<10), testdata(t, "elf/prog-sha1")
+	add(t, d, "", file{"app.sym", good}, bad)
+	lossy["flipped"](t, d, bad.body)
+	if err := d.scrubDue(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	st, err := d.Scrub(t.Context())
+	if err != nil || st.LastContents != 2 || st.LastDamaged != 1 || st.LastBytes != int64(len(good)+len(bad.body)) || st.Finished.IsZero() || !st.Started.IsZero() {
+		t.Errorf("state after a pass: %+v, %v; want 2 contents, 1 damaged, a finished pass", st, err)
+	}
+	if waited < 200*time.Millisecond {
+		t.Errorf("waited %v for %d bytes at 1 MiB/s, want at least 200ms", waited, st.LastBytes)
+	}
+	if !strings.Contains(log.String(), blob.Sum(bad.body).String()) {
+		t.Errorf("the log does not name the damaged content:\n%s", log)
+	}
+	if _, err := whole(t, d, "buildid/"+progID+"/executable"); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("open after the pass: %v, want fs.ErrNotExist", err)
+	}
+	// The next pass is due in a week, and goes on where one was cut off.
+	waited = 0
+	if err := d.scrubDue(t.Context()); err != nil || waited != 0 {
+		t.Errorf("a second pass at once: waited %v, %v; want none", waited, err)
+	}
+	st.Started, st.Position, st.Contents, st.Owner = time.Now(), 1, 1, d.scrub.owner
+	if err := d.db.Scrub().Put(t.Context(), st); err != nil {
+		t.Fatal(err)
+	}
+	if err := d.scrubDue(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if again, err := d.Scrub(t.Context()); err != nil || again.LastContents != 2 || again.LastBytes >= st.LastBytes+st.Bytes && st.Bytes == 0 {
+		t.Errorf("state after a continued pass: %+v, %v; want only the second content to be read", again, err)
+	}
+}
+
+// TestScrubLeavesOthersAlone: one process checks at a time.
+func TestScrubLeavesOthersAlone(t *testing.T) {
+	d, _ := logged(t, Options{})
+	add(t, d, "", testdata(t, "elf/prog-sha1"))
+	d.scrub.wait = func(context.Context, time.Duration) error { return nil }
+	if err := d.db.Scrub().Put(t.Context(), ScrubState{Owner: "another", Updated: time.Now(), Started: time.Now()}); err != nil {
+		t.Fatal(err)
+	}
+	if err := d.scrubDue(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if st, err := d.Scrub(t.Context()); err != nil || st.Owner != "another" || st.Contents != 0 {
+		t.Errorf("state: %+v, %v; want that of the other process", st, err)
+	}
+}
+
+// TestRangeOfLargeFile: a part of a large file that was not hashed is answered,
+// and the whole is still withheld at the end.
+func TestRangeOfLargeFile(t *testing.T) {
+	d, _ := logged(t, Options{})
+	body := symFile(symID, blob.HashedAtOpen+100_000)
+	add(t, d, "", file{"app.sym", body})
+	f, err := d.Open(t.Context(), Scope{}, request(t, symPath))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	part := make([]byte, 1000)
+	if n, err := f.ReadAt(part, f.Size-1000); n != 1000 || err != nil && err != io.EOF || !bytes.Equal(part, body[len(body)-1000:]) {
+		t.Errorf("the last 1000 bytes: %d, %v", n, err)
+	}
+	if f.OSFile() != nil {
+		t.Error("the file on disk is given out before it was hashed")
+	}
+	if got, err := readAll(f); err != nil || !bytes.Equal(got, body) {
+		t.Errorf("the whole after a part: %d bytes, %v; want %d", len(got), err, len(body))
+	}
+}

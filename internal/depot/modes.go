@@ -1,0 +1,3 @@
+package depot
+
+func (d *Depot) wideModes() string { return "" }

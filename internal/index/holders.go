@@ -1,0 +1,75 @@
+package index
+
+import (
+	"context"
+	"database/sql"
+
+	"github.com/symdepot/symdepot/internal/blob"
+)
+
+// Holder is one place in the index where a content is used: a file of a
+// transaction, a cached file, or a derivation.
+type Holder struct {
+	File        string // the object's name; empty for a derivation
+	Path        string // where it came from, as it was added or downloaded
+	Product     string
+	Version     string
+	Transaction int64  // 0 for a cached file or a derivation
+	Source      string // of a cached file: the upstream
+	// Of and Tool are set for a derivation: from which content which tool made
+	// the content.
+	Of   blob.Ref
+	Tool string
+}
+
+// maxHolders bounds what Holders returns.
+const maxHolders = 20
+
+// Holders returns where a content is used, newest transactions first, at most
+// 20 places. None is no error: nothing refers to the content.
+func (db *DB) Holders(ctx context.Context, ref blob.Ref) ([]Holder, error) {
+	var list []Holder
+	err := db.scans.each(ctx, true, `SELECT o.name, f.path, p.name, t.version, max(t.id, 0), coalesce(t.source, ''), NULL, ''
+		  FROM content c JOIN object o ON o.content_id = c.id JOIN tx_file f ON f.object_id = o.id JOIN tx t ON t.id = f.tx_id JOIN product p ON p.id = t.product_id
+		  WHERE c.sha256 = $1
+		UNION ALL SELECT '', '', '', '', 0, '', s.sha256, d.tool
+		  FROM content c JOIN derived d ON d.content_id = c.id JOIN content s ON s.id = d.source_id WHERE c.sha256 = $1
+		ORDER BY 5 DESC LIMIT $2`, []any{ref[:], maxHolders}, func(scan func(...any) error) (bool, error) {
+		var h Holder
+		var of []byte
+		if err := scan(&h.File, &h.Path, &h.Product, &h.Version, &h.Transaction, &h.Source, &of, &h.Tool); err != nil {
+			return false, err
+		}
+		if of != nil {
+			if err := scanRef(of, &h.Of); err != nil {
+				return false, err
+			}
+		}
+		list = append(list, h)
+		return true, nil
+	})
+	return list, db.fail("look up the holders of a content", err)
+}
+
+// ForgetDerived removes the records of derivations whose result is a content,
+// so that they are made again when they are needed, and returns how many.
+func (db *DB) ForgetDerived(ctx context.Context, result blob.Ref) (n int64, err error) {
+	err = db.update(ctx, "forget derived contents", func(w *write) error {
+		var id int64
+		err := w.row("SELECT id FROM content WHERE sha256 = $1", []any{result[:]}, &id)
+		if err == sql.ErrNoRows {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		if n, err = w.exec("DELETE FROM derived WHERE content_id = $1", id); err != nil || n == 0 {
+			return err
+		}
+		if err := w.release(id, db.now()); err != nil {
+			return err
+		}
+		return w.changed()
+	})
+	return n, err
+}
