@@ -17,11 +17,7 @@ import (
 	"github.com/symdepot/symdepot/internal/durable"
 )
 
-const (
-	tempDir  = "tmp"
-	filePerm = 0o644
-	dirPerm  = 0o755
-)
+const tempDir = "tmp"
 
 // Disk is a store in a directory. The blob abcdef… is the file ab/cdef…, and
 // what is being written stands in tmp, of which [Disk.Sweep] removes the
@@ -39,6 +35,9 @@ type Disk struct {
 	dir    string
 	tree   *durable.Tree
 	checks checks
+	// Modes of new directories and files.
+	dirPerm, filePerm fs.FileMode
+
 	shards [256]atomic.Bool // by a ref's first byte: the directory is durable
 }
 
@@ -49,21 +48,33 @@ func (d *Disk) now() time.Time {
 	return time.Now()
 }
 
-// OpenDisk opens the store in the directory dir, which is made if need be.
+// OpenDisk opens the store in the directory dir. A new directory is made for
+// its owner only, with the mode 0700. New files and directories in the store
+// get the permissions of dir, and exactly these if dir passes its group on (the
+// bit setgid); else the umask reduces them.
 func OpenDisk(dir string) (*Disk, error) {
 	dir, err := filepath.Abs(dir)
 	if err != nil {
 		return nil, err
 	}
-	if err := durable.MkdirAll(filepath.Join(dir, tempDir), dirPerm); err != nil {
+	if err := durable.MkdirAll(dir, 0o700); err != nil {
+		return nil, fmt.Errorf("blob store: %w", err)
+	}
+	info, err := os.Stat(dir)
+	if err != nil {
 		return nil, fmt.Errorf("blob store: %w", err)
 	}
 	tree, err := durable.OpenTree(dir)
 	if err != nil {
 		return nil, fmt.Errorf("blob store: %w", err)
 	}
-	d := &Disk{dir: dir, tree: tree}
+	group := info.Mode() & fs.ModeSetgid
+	tree.Exact = group != 0
+	d := &Disk{dir: dir, tree: tree, dirPerm: info.Mode().Perm() | 0o700 | group, filePerm: info.Mode().Perm()&0o666 | 0o600}
 	d.checks.now = d.now
+	if err := tree.MkdirAll(tempDir, d.dirPerm); err != nil {
+		return nil, errors.Join(fmt.Errorf("blob store: %w", err), tree.Close())
+	}
 	return d, nil
 }
 
@@ -237,7 +248,7 @@ func (d *Disk) SetAside(ref Ref) (path string, err error) {
 		return "", fmt.Errorf("set blob %s aside: no damaged file: %w", ref, fs.ErrNotExist)
 	}
 	to := asideDir + "/" + ref.String()
-	err = d.tree.MkdirAll(asideDir, dirPerm)
+	err = d.tree.MkdirAll(asideDir, d.dirPerm)
 	if err == nil {
 		// An earlier damaged file of the same content stays.
 		for n := 1; n < 100; n++ {
@@ -379,7 +390,7 @@ func (d *Disk) ensureShard(ref Ref) error {
 	if d.shards[ref[0]].Load() {
 		return nil
 	}
-	if err := d.tree.Mkdir(shardName(ref), dirPerm); err != nil {
+	if err := d.tree.Mkdir(shardName(ref), d.dirPerm); err != nil {
 		return err
 	}
 	// Also if it was there: who made it may not have come to the flush.
@@ -457,7 +468,7 @@ func (s *diskSink) wanted(ref Ref, size int64) (bool, error) {
 }
 
 func (s *diskSink) create() (err error) {
-	s.file, err = s.disk.tree.Create(tempDir, filePerm)
+	s.file, err = s.disk.tree.Create(tempDir, s.disk.filePerm)
 	return err
 }
 

@@ -168,7 +168,7 @@ func (b *diskBatch) prepare(parts map[Ref]part) error {
 			}
 		}
 		if !b.disk.shards[ref[0]].Load() {
-			if err := b.group.Mkdir(shardName(ref), dirPerm); err != nil {
+			if err := b.group.Mkdir(shardName(ref), b.disk.dirPerm); err != nil {
 				return err
 			}
 		}

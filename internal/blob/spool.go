@@ -26,7 +26,7 @@ type Spool struct {
 
 // Spool begins one.
 func (d *Disk) Spool() (*Spool, error) {
-	file, err := d.tree.Create(tempDir, filePerm)
+	file, err := d.tree.Create(tempDir, d.filePerm)
 	if err != nil {
 		return nil, fmt.Errorf("spool: %w", err)
 	}
@@ -104,7 +104,7 @@ func (s *Spool) keep(ref Ref) error {
 // somebody reads.
 func (s *Spool) copyTo(ref Ref) error {
 	defer s.file.Abort()
-	to, err := s.disk.tree.Create(tempDir, filePerm)
+	to, err := s.disk.tree.Create(tempDir, s.disk.filePerm)
 	if err != nil {
 		return err
 	}

@@ -96,3 +96,33 @@ func pdbKey(t *testing.T, n byte) string {
 	_, g := pdbOf(t, n)
 	return fmt.Sprintf("%s1", g.Upper())
 }
+
+// TestEvictionLeavesRoomOnTheDisk: without a limit in bytes, the disk sets one.
+func TestEvictionLeavesRoomOnTheDisk(t *testing.T) {
+	for _, c := range []struct {
+		what              string
+		limit             int64
+		total, free, want int64 // want: cached files left of one
+	}{
+		{"enough", 0, 1000, 50, 1},
+		{"too little", 0, 1000, 49, 0},
+		{"more than 2 GiB of a large disk", 0, 1 << 50, 2 << 30, 1},
+		{"too little of a large disk", 0, 1 << 50, 2<<30 - 1, 0},
+		{"no limit", -1, 1000, 0, 1},
+		{"a limit of its own", 1 << 30, 1000, 0, 1},
+	} {
+		t.Run(c.what, func(t *testing.T) {
+			s := &elsewhere{name: "s"}
+			s.sends("app.sym", symFile(symID, 1000))
+			d, _ := withUpstreams(t, Options{Cache: CacheLimits{MaxBytes: c.limit}}, s)
+			if _, err := fetched(t.Context(), t, d, symPath); err != nil {
+				t.Fatal(err)
+			}
+			d.cache.space = func() (int64, int64, error) { return c.total, c.free, nil }
+			if _, err := d.Evict(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			wantCached(t, d, int(c.want))
+		})
+	}
+}

@@ -2,6 +2,7 @@ package depot
 
 import (
 	"context"
+	"errors"
 	"io"
 	"iter"
 	"sync"
@@ -11,17 +12,26 @@ import (
 	"github.com/symdepot/symdepot/internal/index"
 )
 
-// CacheLimits say when fetched files are let go of. What was added is never
-// touched. Zero is no limit.
+// CacheLimits say when cached files are evicted. Added files are never evicted.
+// The zero value keeps as much as leaves some room on the disk.
 type CacheLimits struct {
-	MaxBytes  int64            // of all fetched files
-	MaxUnused time.Duration    // since the last use
-	PerSource map[string]int64 // bytes, by the name of the source
+	// MaxBytes bounds the sum of all cached files. Zero: eviction begins when
+	// less than a twentieth of the disk, or less than 2 GiB, is free, whichever
+	// is less. Negative: no limit.
+	MaxBytes  int64
+	MaxUnused time.Duration    // since the last use; zero is no limit
+	PerSource map[string]int64 // bytes, by the name of the upstream
 }
 
-// cache knows which fetched files are being used.
+// leastFree is how much of a disk of this size is kept free by default, in
+// bytes.
+func leastFree(total int64) int64 { return min(total/20, 2<<30) }
+
+// cache knows which cached files are in use.
 type cache struct {
 	limits CacheLimits
+	// space returns the size of the depot's disk and what is free of it.
+	space func() (total, free int64, err error)
 
 	mu   sync.Mutex
 	used map[blob.Ref]time.Time // guarded by mu; since the last write
@@ -88,13 +98,18 @@ type Evicted struct {
 	Bytes int64 `json:"bytes"`
 }
 
-// Evict lets go of fetched files until the limits are kept, the longest unused
+// Evict removes cached files until the limits are met, least recently used
 // first. Files that are being read stay.
 func (d *Depot) Evict(ctx context.Context) (Evicted, error) {
 	var sum Evicted
 	limits := d.cache.limits
 	if limits.MaxUnused > 0 {
 		if err := d.evictUntil(ctx, index.CacheFilter{UnusedSince: d.now().Add(-limits.MaxUnused)}, -1, &sum); err != nil {
+			return sum, err
+		}
+	}
+	if limits.MaxBytes == 0 {
+		if err := d.evictForSpace(ctx, &sum); err != nil {
 			return sum, err
 		}
 	}
@@ -120,6 +135,23 @@ func (d *Depot) Evict(ctx context.Context) (Evicted, error) {
 		return sum, d.evictUntil(ctx, index.CacheFilter{}, all-limits.MaxBytes+limits.MaxBytes/10, &sum)
 	}
 	return sum, nil
+}
+
+// evictForSpace evicts until the least part of the disk is free.
+func (d *Depot) evictForSpace(ctx context.Context, sum *Evicted) error {
+	total, free, err := d.cache.space()
+	if err != nil {
+		if errors.Is(err, errors.ErrUnsupported) {
+			return nil
+		}
+		return err
+	}
+	least := leastFree(total)
+	if free >= least {
+		return nil
+	}
+	// A tenth more, so that not every file brings an eviction.
+	return d.evictUntil(ctx, index.CacheFilter{}, least-free+least/10, sum)
 }
 
 // evictUntil lets go of bytes of what the filter gives, of all if negative.

@@ -61,6 +61,10 @@ type Options struct {
 	// Jobs says how SymCache files are made, SymCache where else they are.
 	Jobs     JobOptions
 	SymCache SymCacheOptions
+	// Group is the group of users that shares a new depot, by name: folders get
+	// the mode 0770 and files 0660. Empty: a new depot is for its owner only,
+	// 0700 and 0600. An existing depot keeps its modes.
+	Group string
 	// ScrubRate is how many bytes per second Work reads to check all stored
 	// contents in the background; zero is 8 MiB, negative is not at all.
 	ScrubRate int64
@@ -127,6 +131,7 @@ func Open(ctx context.Context, dir string, opt Options) (*Depot, error) {
 	d.sectionWait = cmp.Or(opt.Limits.FirstByte, sectionWait)
 	d.symcaches.far.init(servers)
 	d.cache.limits = opt.Cache
+	d.cache.space = func() (total, free int64, err error) { return durable.Space(abs) }
 	d.damage.log, d.damage.now = opt.Log, opt.Now
 	d.scrub.init(opt.ScrubRate)
 	d.jobs.init(opt.Jobs)
@@ -179,14 +184,17 @@ func prepare(dir string, opt Options) error {
 			return fmt.Errorf("%s holds other files (%s) and is no depot; name an empty or new folder", dir, n)
 		}
 	}
-	if err := durable.MkdirAll(dir, 0o755); err != nil {
+	if err := makeFolders(dir, opt.Group); err != nil {
 		return fmt.Errorf("depot %s: %w", dir, err)
 	}
 	b, err = json.Marshal(stamp{Format: Format, Created: opt.Now().UTC().Truncate(time.Second)})
 	if err != nil {
 		return err
 	}
-	if err := durable.WriteFile(path, append(b, '\n'), 0o644); err != nil {
+	if err := durable.WriteFile(path, append(b, '\n'), 0o600); err != nil {
+		return fmt.Errorf("depot %s: %w", dir, err)
+	}
+	if err := shareFile(path, opt.Group); err != nil {
 		return fmt.Errorf("depot %s: %w", dir, err)
 	}
 	return nil

@@ -1,3 +1,95 @@
 package depot
 
-func (d *Depot) wideModes() string { return "" }
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/user"
+	"path/filepath"
+	"runtime"
+	"strconv"
+
+	"github.com/symdepot/symdepot/internal/durable"
+)
+
+// sharedDir is the mode of the folders of a depot that a group shares: new
+// files in them belong to the group.
+const sharedDir = 0o770 | fs.ModeSetgid
+
+// makeFolders makes the folders of a new depot and its empty index, with the
+// modes that all later files follow. A folder that exists keeps its mode.
+func makeFolders(dir, group string) error {
+	if err := durable.MkdirAll(filepath.Dir(dir), 0o755); err != nil {
+		return err
+	}
+	for _, d := range []string{dir, filepath.Join(dir, "blobs")} {
+		if err := makeFolder(d, group); err != nil {
+			return err
+		}
+	}
+	index := filepath.Join(dir, "index.db")
+	f, err := os.OpenFile(index, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	if errors.Is(err, fs.ErrExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	return errors.Join(f.Close(), shareFile(index, group))
+}
+
+func makeFolder(dir, group string) error {
+	if _, err := os.Stat(dir); err == nil && group == "" {
+		return nil
+	}
+	if err := durable.MkdirAll(dir, 0o700); err != nil {
+		return err
+	}
+	return share(dir, group, sharedDir)
+}
+
+// shareFile gives a file of the depot to a group.
+func shareFile(name, group string) error { return share(name, group, 0o660) }
+
+// share gives a file or folder to a group, with the mode given. Without a group
+// it does nothing.
+func share(name, group string, mode fs.FileMode) error {
+	if group == "" {
+		return nil
+	}
+	if runtime.GOOS == "windows" {
+		return fmt.Errorf("depot.group %s: Windows has no group modes; set the access rights of the depot's folder instead", group)
+	}
+	g, err := user.LookupGroup(group)
+	if err != nil {
+		return fmt.Errorf("depot.group: %w", err)
+	}
+	gid, err := strconv.Atoi(g.Gid)
+	if err != nil {
+		return fmt.Errorf("depot.group %s: %w", group, err)
+	}
+	if err := os.Chown(name, -1, gid); err != nil {
+		return fmt.Errorf("depot.group %s: %w", group, err)
+	}
+	return os.Chmod(name, mode)
+}
+
+// wideModes says which users may read the depot although a new depot would not
+// let them, or "".
+func (d *Depot) wideModes() string {
+	if runtime.GOOS == "windows" {
+		return ""
+	}
+	if info, err := os.Stat(d.dir); err != nil || info.Mode().Perm()&0o005 == 0 {
+		return ""
+	}
+	for _, name := range []string{"blobs", "index.db"} {
+		info, err := os.Stat(filepath.Join(d.dir, name))
+		if err == nil && info.Mode().Perm()&0o004 != 0 {
+			return fmt.Sprintf("every user of this machine may read the depot: %s has the mode %04o; to change that: chmod -R o-rwx %s",
+				name, info.Mode().Perm(), d.dir)
+		}
+	}
+	return ""
+}

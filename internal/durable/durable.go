@@ -67,6 +67,9 @@ type Tree struct {
 	root *os.Root
 	// Faults is for tests. It is set before the first use.
 	Faults Faults
+	// Exact gives new files and directories exactly the modes asked for, which
+	// the umask reduces otherwise. It is set before the first use.
+	Exact bool
 }
 
 // OpenTree opens the directory dir, which must exist.
@@ -102,7 +105,10 @@ func (t *Tree) do(op Op, name string, step func() error) error {
 // [Tree.SyncDir] of its parent.
 func (t *Tree) Mkdir(name string, perm fs.FileMode) error {
 	return t.do(OpMkdir, name, func() error {
-		err := t.root.Mkdir(name, perm)
+		err := t.root.Mkdir(name, perm.Perm())
+		if err == nil && t.Exact {
+			return t.root.Chmod(name, perm)
+		}
 		if !errors.Is(err, fs.ErrExist) {
 			return err
 		}
@@ -184,12 +190,16 @@ type File struct {
 var created atomic.Uint64
 
 // Create makes a temporary file in the directory dir of the tree; it must be
-// on the file system of the final name. perm is reduced by the umask.
+// on the file system of the final name. perm is reduced by the umask unless
+// the tree is Exact.
 func (t *Tree) Create(dir string, perm fs.FileMode) (*File, error) {
 	f := &File{tree: t, name: path.Join(dir, tempName(created.Add(1)))}
 	err := t.do(OpCreate, f.name, func() error {
 		file, err := t.root.OpenFile(f.name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, perm)
 		f.file = file
+		if err == nil && t.Exact {
+			err = file.Chmod(perm)
+		}
 		return err
 	})
 	if err == nil && f.file == nil { // a fault that did not land

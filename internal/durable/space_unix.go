@@ -1,0 +1,19 @@
+//go:build linux || darwin
+
+package durable
+
+import (
+	"os"
+
+	"golang.org/x/sys/unix"
+)
+
+// Space returns the size in bytes of the file system of a directory and how
+// much of it this user may still write.
+func Space(dir string) (total, free int64, err error) {
+	var st unix.Statfs_t
+	if err := unix.Statfs(dir, &st); err != nil {
+		return 0, 0, &os.PathError{Op: "statfs", Path: dir, Err: err}
+	}
+	return int64(st.Blocks) * int64(st.Bsize), int64(st.Bavail) * int64(st.Bsize), nil
+}
