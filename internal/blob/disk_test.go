@@ -91,8 +91,8 @@ func TestLayout(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if perm := info.Mode().Perm(); runtime.GOOS != "windows" && perm&^filePerm != 0 {
-		t.Errorf("mode %v", perm)
+	if perm := info.Mode().Perm(); runtime.GOOS != "windows" && perm&^d.filePerm != 0 {
+		t.Errorf("blob has the mode %v, want at most %v", perm, d.filePerm)
 	}
 	// What is not a blob is not listed.
 	for _, other := range []string{"tmp/x", "ba/x", "ba/" + strings.ToUpper(filepath.Base(name)), "ba/0" + filepath.Base(name), "x"} {
