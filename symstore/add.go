@@ -16,7 +16,6 @@ import (
 	"time"
 
 	"github.com/symdepot/symdepot/layout"
-	"github.com/symdepot/symdepot/symfile"
 )
 
 // Compression says how files are stored.
@@ -52,17 +51,18 @@ type AddOptions struct {
 	// NoForceCopy leaves a file that is stored already as it is
 	// (-:NOFORCECOPY), and records the transaction nevertheless.
 	NoForceCopy bool
-	// Refuse makes it an error, ErrExists, to replace a stored file by other
-	// content under the same key, which the genuine tool does silently.
-	Refuse   bool
-	Filter   Type       // Public or Private (/z); empty: all
-	Prefer   Preference // /m and /h
-	Compress Compression
+	// NoReplace makes it an error, ErrExists, to replace a stored file by
+	// different content under the same key, which the genuine tool does silently.
+	NoReplace bool
+	Filter    Type       // Public or Private (/z); empty: all
+	Prefer    Preference // /m and /h
+	Compress  Compression
 	// OversizePlain stores a file plainly that is too large for a cabinet.
 	// Without it such a file is an error.
 	OversizePlain bool
-	// All stores ELF, Mach-O and WASM files as well.
-	All bool
+	// AllKinds also stores what [NeedsAllError] names: ELF, Mach-O and WASM
+	// files, images that hold resources only, and compressed PDBs (MSFZ).
+	AllKinds bool
 	// AllOrNothing stores nothing if one file cannot be.
 	AllOrNothing bool
 	// Workers is the number of files under way at once. 0: one a processor,
@@ -83,7 +83,7 @@ type File struct {
 	Source string
 	// Keys are the keys, if they are known (index files). Nil: they are
 	// read from the file.
-	Keys []Named
+	Keys []Key
 }
 
 // EventKind says what an Event tells.
@@ -107,8 +107,10 @@ type Event struct {
 	Name string
 	Key  string
 	Dest string // path of what is stored, in the store, with slashes
-	Err  error
-	ID   ID
+	// Compressed means that the file is stored as a cabinet (EventStore).
+	Compressed bool
+	Err        error
+	ID         ID
 }
 
 // AddResult counts what an Add did. A file that is stored under several keys
@@ -199,7 +201,7 @@ type item struct {
 
 // stagedKey is a key and the staged file that will be published there.
 type stagedKey struct {
-	Named
+	Key        Key
 	staged     string // in the writer's folder; empty for a pointer
 	compressed bool
 	spot       *spot // nil if the file is staged by itself
@@ -349,15 +351,16 @@ func (a *adder) report(i int, it *item) {
 		a.tell(e)
 	}
 	for _, k := range it.keys {
-		e.Kind, e.Name, e.Key = EventStore, k.Name, k.Key
-		leaf := k.Name
+		e.Kind, e.Name, e.Key, e.Compressed = EventStore, k.Key.Name, k.Key.Key, false
+		leaf := k.Key.Name
 		switch {
 		case a.opt.Pointer:
 			e.Kind, leaf = EventPointer, pointerLeaf
 		case k.compressed:
-			leaf = layout.CabinetName(k.Name)
+			leaf = layout.CabinetName(k.Key.Name)
+			e.Compressed = true
 		}
-		e.Dest = path.Join(dirOf(a.tiers, k.Name, k.Key), leaf)
+		e.Dest = path.Join(dirOf(a.tiers, k.Key.Name, k.Key.Key), leaf)
 		a.tell(e)
 	}
 }
@@ -383,7 +386,7 @@ func (a *adder) fail(it *item, err error) {
 func (a *adder) repeats(i int, it *item) (bool, error) {
 	same := 0
 	for _, k := range it.keys {
-		j, ok := a.seen[symfile.Fold(k.Name+"/"+k.Key)]
+		j, ok := a.seen[k.Key.folded()]
 		if !ok {
 			continue
 		}
@@ -393,7 +396,7 @@ func (a *adder) repeats(i int, it *item) (bool, error) {
 			return false, err
 		}
 		if !equal {
-			return false, fmt.Errorf("%w: %s has the same key %s\\%s and other content", ErrExists, first.file.Path, k.Name, k.Key)
+			return false, fmt.Errorf("%w: %s has the same key %s and other content", ErrExists, first.file.Path, k.Key)
 		}
 		same++
 	}
@@ -401,7 +404,7 @@ func (a *adder) repeats(i int, it *item) (bool, error) {
 		return true, nil
 	}
 	for _, k := range it.keys {
-		a.seen[symfile.Fold(k.Name+"/"+k.Key)] = i
+		a.seen[k.Key.folded()] = i
 	}
 	return false, nil
 }

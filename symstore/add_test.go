@@ -41,7 +41,7 @@ func TestRealFiles(t *testing.T) {
 		abs, _ := filepath.Abs("../testdata/pdb/hello-x64.pdb")
 		want(t, s, f.Dir+"/refs.ptr", fmt.Sprintf(`0000000001,file,"%s",pri,,%s,,`, abs, c.flag))
 		if c.flag == "Y" {
-			file, err := s.Open("HELLO-X64.PDB", strings.ToLower(answers[0].Key), "hello-x64.PD_")
+			file, err := s.Open("HELLO-X64.PDB", strings.ToLower(answers[0].Key.Key), "hello-x64.PD_")
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -56,7 +56,7 @@ func TestRealFiles(t *testing.T) {
 		if err != nil || len(answers) != 2 || answers[0].Found == nil || answers[1].Found == nil {
 			t.Fatalf("%+v %v", answers, err)
 		}
-		if !strings.HasSuffix(answers[0].Key, "FFFFFFFF") || !strings.HasSuffix(answers[1].Key, "1") {
+		if !strings.HasSuffix(answers[0].Key.Key, "FFFFFFFF") || !strings.HasSuffix(answers[1].Key.Key, "1") {
 			t.Errorf("portable: %+v", answers)
 		}
 		entries, err := s.Entries(1)
@@ -101,7 +101,7 @@ func TestForeignFormats(t *testing.T) {
 	if err != nil || r.Ignored != len(list) || r.ID != 0 || s.exists("000Admin/lastid.txt") {
 		t.Errorf("%+v %v", r, err)
 	}
-	r, err = s.Add(t.Context(), AddOptions{All: true}, paths(list...))
+	r, err = s.Add(t.Context(), AddOptions{AllKinds: true}, paths(list...))
 	if err != nil || r.Ignored != 1 || r.Stored != 3 || r.ID != 1 {
 		t.Errorf("%+v %v", r, err)
 	}
@@ -138,11 +138,11 @@ func TestBadInput(t *testing.T) {
 		{"device", File{Path: writeFile(t, filepath.Join(src, "aux.dll"), peImage(1, 1, ""))}, false, nil},
 		{"colon", File{Path: writeFile(t, filepath.Join(src, "a:b.dll"), peImage(1, 1, ""))}, false, ErrName},
 		{"dot", File{Path: writeFile(t, filepath.Join(src, "a.dll."), peImage(1, 1, ""))}, false, ErrName},
-		{"own name", File{Path: good, Keys: []Named{{"000admin", "AB", Binary}}}, false, ErrName},
-		{"upwards", File{Path: good, Keys: []Named{{"..", "AB", Binary}}}, false, ErrName},
-		{"upwards key", File{Path: good, Keys: []Named{{"a.dll", "..", Binary}}}, false, ErrName},
-		{"slash", File{Path: good, Keys: []Named{{"a/b", "AB", Binary}}}, false, ErrName},
-		{"long name", File{Path: good, Keys: []Named{{strings.Repeat("n", 400), "AB", Binary}}}, false, ErrName},
+		{"own name", File{Path: good, Keys: []Key{{"000admin", "AB", Binary}}}, false, ErrName},
+		{"upwards", File{Path: good, Keys: []Key{{"..", "AB", Binary}}}, false, ErrName},
+		{"upwards key", File{Path: good, Keys: []Key{{"a.dll", "..", Binary}}}, false, ErrName},
+		{"slash", File{Path: good, Keys: []Key{{"a/b", "AB", Binary}}}, false, ErrName},
+		{"long name", File{Path: good, Keys: []Key{{strings.Repeat("n", 400), "AB", Binary}}}, false, ErrName},
 	} {
 		events = nil
 		r, err := s.Add(t.Context(), AddOptions{Event: func(e Event) { events = append(events, e) }}, files(c.file))
@@ -184,14 +184,14 @@ func TestOneKey(t *testing.T) {
 	if _, err := s.Add(t.Context(), AddOptions{AllOrNothing: true}, paths(a, other)); !errors.Is(err, ErrExists) {
 		t.Error(err)
 	}
-	if _, err := s.Add(t.Context(), AddOptions{Refuse: true}, paths(other)); !errors.Is(err, ErrExists) {
+	if _, err := s.Add(t.Context(), AddOptions{NoReplace: true}, paths(other)); !errors.Is(err, ErrExists) {
 		t.Error(err)
 	}
 	if d := differ(before, tree(t, s.Dir())); d != "" {
 		t.Errorf("the store was changed: %s", d)
 	}
-	mustAdd(t, s, AddOptions{Refuse: true, Compress: MSZIP}, paths(same))
-	mustAdd(t, s, AddOptions{Refuse: true}, paths(same))
+	mustAdd(t, s, AddOptions{NoReplace: true, Compress: MSZIP}, paths(same))
+	mustAdd(t, s, AddOptions{NoReplace: true}, paths(same))
 	mustAdd(t, s, AddOptions{}, paths(other))
 	want(t, s, "x.dll/000000011000/x.dll", string(peImage(1, 0x1000, "other")))
 	mustBeClean(t, s)
@@ -277,7 +277,7 @@ func TestNumbers(t *testing.T) {
 
 // TestPreference follows the options /m, /h and /z.
 func TestPreference(t *testing.T) {
-	key := func(ty Type) []Named { return []Named{{"x.pdb", "AB12345678", ty}} }
+	key := func(ty Type) []Key { return []Key{{"x.pdb", "AB12345678", ty}} }
 	src := writeFile(t, filepath.Join(t.TempDir(), "x.pdb"), []byte("x"))
 	s := create(t, t.TempDir(), One, Options{})
 	prefer := AddOptions{Pointer: true, Prefer: Preference{Prefix: `\\GOOD\`}}
@@ -365,7 +365,7 @@ func TestPointers(t *testing.T) {
 	follow("app")
 	add := func(target string) {
 		t.Helper()
-		mustAdd(t, s, AddOptions{Pointer: true, AllowLocal: true}, files(File{Source: target, Keys: []Named{{"app.dll", "000000011000", Binary}}}))
+		mustAdd(t, s, AddOptions{Pointer: true, AllowLocal: true}, files(File{Source: target, Keys: []Key{{"app.dll", "000000011000", Binary}}}))
 		want(t, s, dir+"file.ptr", target)
 	}
 	add(`\\ARCHIVE\App\bins\APP.DLL`)
@@ -379,7 +379,7 @@ func TestPointers(t *testing.T) {
 	want(t, s, dir+"file.ptr", "MSG: gone 'away'")
 	follow("")
 	mustBeClean(t, s)
-	if r, _ := s.Add(t.Context(), AddOptions{Pointer: true}, files(File{Source: "\\\\a\"b\r\n", Keys: []Named{{"a.dll", "AB12345678", Binary}}})); r.Failed != 1 {
+	if r, _ := s.Add(t.Context(), AddOptions{Pointer: true}, files(File{Source: "\\\\a\"b\r\n", Keys: []Key{{"a.dll", "AB12345678", Binary}}})); r.Failed != 1 {
 		t.Error("a path with a quote was written")
 	}
 }

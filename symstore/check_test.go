@@ -26,7 +26,7 @@ func sampleStore(t *testing.T, tiers Tiers) *Store {
 		}
 		mustAdd(t, s, opt, paths(p, q))
 	}
-	ptr := File{Source: `\\server\ptr.dll`, Keys: []Named{{"ptr.dll", "000000051000", Binary}}}
+	ptr := File{Source: `\\server\ptr.dll`, Keys: []Key{{"ptr.dll", "000000051000", Binary}}}
 	mustAdd(t, s, AddOptions{Pointer: true}, files(ptr))
 	p := writeFile(t, filepath.Join(src, "gone.dll"), peImage(9, 0x1000, "x"))
 	mustDel(t, s, mustAdd(t, s, AddOptions{}, paths(p)).ID)
@@ -155,7 +155,7 @@ func TestConvert(t *testing.T) {
 				s := sampleStore(t, way.from)
 				// Names that look like buckets, and a key below them.
 				src := writeFile(t, filepath.Join(t.TempDir(), "a."), peImage(3, 0x1000, "x"))
-				mustAdd(t, s, AddOptions{}, files(File{Path: src, Keys: []Named{{"ab", "000000031000", Binary}, {"c", "000000031000", Binary}}}))
+				mustAdd(t, s, AddOptions{}, files(File{Path: src, Keys: []Key{{"ab", "000000031000", Binary}, {"c", "000000031000", Binary}}}))
 				before := tree(t, s.Dir())
 				n := 0
 				s.opt.step = func(what string) error {

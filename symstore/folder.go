@@ -97,10 +97,10 @@ func newSpots(s *Store) *spots {
 // claim returns the place for a key, nil if its folder is in the store or
 // somebody has claimed it: then its file is staged by itself. dir is the
 // folder of the worker, and own a name that nobody else uses.
-func (p *spots) claim(k Named, dir, own string) *spot {
+func (p *spots) claim(k Key, dir, own string) *spot {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	id := symfile.Fold(k.Name + "/" + k.Key)
+	id := k.folded()
 	if p.claimed[id] {
 		return nil
 	}

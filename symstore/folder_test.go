@@ -3,12 +3,13 @@ package symstore
 import (
 	"errors"
 	"fmt"
-	"github.com/symdepot/symdepot/layout"
 	"os"
 	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
+
+	"github.com/symdepot/symdepot/layout"
 )
 
 // stale makes every transaction of s guess its number wrong: another writer

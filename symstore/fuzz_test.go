@@ -88,7 +88,7 @@ func FuzzIndex(f *testing.F) {
 			if err != nil {
 				continue
 			}
-			if checkName(e.Name) != nil || !validKey(e.Key) {
+			if checkName(e.Key.Name) != nil || !validKey(e.Key.Key) {
 				t.Fatalf("%+v", e)
 			}
 			file, err := indexed(e, "/share", "/share")

@@ -13,26 +13,32 @@ import (
 	"github.com/symdepot/symdepot/symfile"
 )
 
-// Named is a key under which a file is stored.
-type Named struct {
+// Key is what a file is stored under: the store keeps it as Name/Key/Name.
+type Key struct {
 	Name string
-	Key  string
+	Key  string // the identifier, such as GUID and age of a PDB
 	Type Type
 }
 
-// OnRequestError is the error of a file that is stored with AddOptions.All only.
-// It wraps objfile.ErrNotSymbolFile.
-type OnRequestError struct {
+// String returns the key as the records of a store spell it: Name\Key.
+func (k Key) String() string { return k.Name + `\` + k.Key }
+
+// folded is equal for keys that differ in letter case only.
+func (k Key) folded() string { return symfile.Fold(k.Name + "/" + k.Key) }
+
+// NeedsAllError is the error of a file that is stored only with
+// AddOptions.AllKinds. It wraps objfile.ErrNotSymbolFile.
+type NeedsAllError struct {
 	Kind symfile.Kind
 	What string // in words
 }
 
-func (e *OnRequestError) Error() string {
+func (e *NeedsAllError) Error() string {
 	return fmt.Sprintf("%v: %s, stored on request only", objfile.ErrNotSymbolFile, e.What)
 }
 
 // Unwrap returns objfile.ErrNotSymbolFile.
-func (e *OnRequestError) Unwrap() error { return objfile.ErrNotSymbolFile }
+func (e *NeedsAllError) Unwrap() error { return objfile.ErrNotSymbolFile }
 
 // Identify returns the keys under which a file is stored: one for PE, PDB and
 // DBG files, two for a portable PDB. With all, ELF, Mach-O and WASM files have
@@ -40,46 +46,46 @@ func (e *OnRequestError) Unwrap() error { return objfile.ErrNotSymbolFile }
 // resources only has that of an image, and an MSFZ container that of the PDB in
 // it. The error wraps objfile.ErrNotSymbolFile for a file that the genuine tool
 // passes over.
-func Identify(r io.ReaderAt, size int64, filePath string, all bool) ([]Named, error) {
+func Identify(r io.ReaderAt, size int64, filePath string, all bool) ([]Key, error) {
 	objects, err := objfile.Identify(r, size, filePath, objfile.Options{})
 	if err != nil {
 		return nil, err
 	}
-	var list []Named
-	var asked *OnRequestError
+	var list []Key
+	var needsAll *NeedsAllError
 	for _, o := range objects {
 		if o.Offset != 0 && o.Kind != symfile.MachO || o.Deflated != 0 {
 			continue // inside another file
 		}
 		if what := onRequest(o); what != "" && !all {
-			asked = &OnRequestError{o.Kind, what}
+			needsAll = &NeedsAllError{o.Kind, what}
 			continue
 		}
 		switch o.Kind {
 		case symfile.PE, symfile.DBG, symfile.PDB, symfile.PDB20:
-			list = addNamed(list, layout.SymStore.Paths(o.Object), 1, typeOf(o))
+			list = addKeys(list, layout.SymStore.Paths(o.Object), 1, typeOf(o))
 		case symfile.MSFZ:
 			// Its own place, msfz0 below the key, cannot be said in the records
 			// of a store. Clients that know the container take it here too.
 			as := o.Object
 			as.Kind, as.Role = symfile.PDB, symfile.Debug
-			list = addNamed(list, layout.SymStore.Paths(as), 1, typeOf(o))
+			list = addKeys(list, layout.SymStore.Paths(as), 1, typeOf(o))
 		case symfile.PortablePDB:
-			list = addNamed(list, layout.SymStore.Paths(o.Object), 2, typeOf(o))
+			list = addKeys(list, layout.SymStore.Paths(o.Object), 2, typeOf(o))
 		case symfile.ELF, symfile.MachO, symfile.WASM:
-			list = addNamed(list, sameID(layout.SSQP.Paths(o.Object)), -1, typeOf(o))
+			list = addKeys(list, sameID(layout.SSQP.Paths(o.Object)), -1, typeOf(o))
 		}
 	}
 	switch {
 	case len(list) > 0:
 		return list, nil
-	case asked != nil:
-		return nil, asked
+	case needsAll != nil:
+		return nil, needsAll
 	}
 	return nil, fmt.Errorf("%w: nothing in it has a key", objfile.ErrNotSymbolFile)
 }
 
-// onRequest says what an object is that is stored only if that is asked for,
+// onRequest says what an object is that is stored only if that is needsAll for,
 // empty if it is stored always.
 func onRequest(o objfile.Object) string {
 	switch {
@@ -93,7 +99,7 @@ func onRequest(o objfile.Object) string {
 	return ""
 }
 
-func addNamed(list []Named, paths []string, limit int, t Type) []Named {
+func addKeys(list []Key, paths []string, limit int, t Type) []Key {
 	for i, p := range paths {
 		if i == limit {
 			break
@@ -102,7 +108,7 @@ func addNamed(list []Named, paths []string, limit int, t Type) []Named {
 		if len(part) != 3 {
 			continue
 		}
-		n := Named{Name: part[0], Key: part[1], Type: t}
+		n := Key{Name: part[0], Key: part[1], Type: t}
 		known := false
 		for _, have := range list {
 			known = known || have.Name == n.Name && have.Key == n.Key

@@ -51,7 +51,7 @@ func TestOnRequest(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		var asked *OnRequestError
+		var asked *NeedsAllError
 		switch {
 		case c.kind == symfile.KindUnknown:
 			if r.Stored != 1 {
@@ -61,7 +61,7 @@ func TestOnRequest(t *testing.T) {
 		case r.Ignored != 1 || r.Stored != 0 || !errors.As(told, &asked) || asked.Kind != c.kind || !errors.Is(told, objfile.ErrNotSymbolFile):
 			t.Errorf("%s: %+v %v", c.name, r, told)
 		}
-		mustAdd(t, s, AddOptions{All: true}, paths(p))
+		mustAdd(t, s, AddOptions{AllKinds: true}, paths(p))
 		found, err := s.Find(c.name, c.key)
 		if err != nil {
 			list, _ := filepath.Glob(s.Dir() + "/*/*")

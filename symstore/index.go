@@ -26,7 +26,7 @@ const indexHead = "; symdepot-index 1"
 
 // IndexEntry is one line of an index file.
 type IndexEntry struct {
-	Named
+	Key  Key
 	Path string // below the share of the first run, or absolute
 	Size int64  // in bytes; -1 if the line does not say
 	Line int    // where it stands, from 1; 0 if it was not read
@@ -51,10 +51,10 @@ type IndexOptions struct {
 	// Bare writes fields without quotes (/q).
 	Bare bool
 	// Append leaves out the first line, for an index that has one (/a).
-	Append bool
-	Filter Type // /z
-	All    bool
-	Event  func(Event)
+	Append   bool
+	Filter   Type // /z
+	AllKinds bool
+	Event    func(Event)
 }
 
 // WriteIndex writes the keys of files to w and stores nothing. The result counts
@@ -95,7 +95,7 @@ func WriteIndex(ctx context.Context, w io.Writer, opt IndexOptions, files iter.S
 		for _, e := range lines {
 			result.Bytes += e.Size
 			fmt.Fprint(out, e.line(opt.Bare), "\r\n")
-			tell(Event{Kind: EventStore, Path: f.Path, Name: e.Name, Key: e.Key})
+			tell(Event{Kind: EventStore, Path: f.Path, Name: e.Key.Name, Key: e.Key.Key})
 		}
 	}
 	return result, out.Flush()
@@ -126,7 +126,7 @@ func (opt IndexOptions) lines(f File) ([]IndexEntry, error) {
 	if err != nil {
 		return nil, err
 	}
-	keys, err := Identify(in, info.Size(), f.Path, opt.All)
+	keys, err := Identify(in, info.Size(), f.Path, opt.AllKinds)
 	if err != nil {
 		return nil, err
 	}
@@ -136,7 +136,7 @@ func (opt IndexOptions) lines(f File) ([]IndexEntry, error) {
 			return nil, err
 		}
 		if passes(opt.Filter, k.Type) {
-			list = append(list, IndexEntry{Named: k, Path: recorded, Size: info.Size()})
+			list = append(list, IndexEntry{Key: k, Path: recorded, Size: info.Size()})
 		}
 	}
 	if len(list) == 0 {
@@ -146,7 +146,7 @@ func (opt IndexOptions) lines(f File) ([]IndexEntry, error) {
 }
 
 func (e IndexEntry) line(bare bool) string {
-	parts := []string{e.Name + `\` + e.Key, e.Path, string(e.Type), strconv.FormatInt(e.Size, 10)}
+	parts := []string{e.Key.String(), e.Path, string(e.Key.Type), strconv.FormatInt(e.Size, 10)}
 	if bare && !strings.Contains(e.Path, ",") {
 		return strings.Join(parts, ",")
 	}
@@ -214,25 +214,25 @@ func parseIndexLine(line string) (IndexEntry, error) {
 	if i < 0 {
 		return IndexEntry{}, fmt.Errorf("%q has no key", clip(line))
 	}
-	e := IndexEntry{Named: Named{Name: f[0][:i], Key: f[0][i+1:]}, Path: f[1], Size: -1}
-	if err := checkName(e.Name); err != nil {
+	e := IndexEntry{Key: Key{Name: f[0][:i], Key: f[0][i+1:]}, Path: f[1], Size: -1}
+	if err := checkName(e.Key.Name); err != nil {
 		return e, err
 	}
-	if !validKey(e.Key) {
-		return e, fmt.Errorf("%w: the key %q", ErrName, clip(e.Key))
+	if !validKey(e.Key.Key) {
+		return e, fmt.Errorf("%w: the key %q", ErrName, clip(e.Key.Key))
 	}
 	if len(f) > 2 {
-		e.Type = Type(f[2])
+		e.Key.Type = Type(f[2])
 	}
 	if len(f) > 3 {
 		if n, err := strconv.ParseInt(f[3], 10, 64); err == nil && n >= 0 {
 			e.Size = n
 		}
 	}
-	switch e.Type {
+	switch e.Key.Type {
 	case Private, Public, TypeOnly, Binary:
 	default:
-		e.Type = guessType(e.Name)
+		e.Key.Type = guessType(e.Key.Name)
 	}
 	return e, nil
 }
@@ -266,7 +266,7 @@ func FromIndex(entries iter.Seq2[IndexEntry, error], share, dir string) iter.Seq
 				continue
 			}
 			if pending != nil && last == e.Path {
-				pending.Keys = append(pending.Keys, e.Named)
+				pending.Keys = append(pending.Keys, e.Key)
 				continue
 			}
 			if pending != nil && !yield(*pending, nil) {
@@ -290,7 +290,7 @@ func FromIndex(entries iter.Seq2[IndexEntry, error], share, dir string) iter.Seq
 
 // indexed puts the share in front of a path again.
 func indexed(e IndexEntry, share, dir string) (File, error) {
-	f := File{Path: e.Path, Source: e.Path, Keys: []Named{e.Named}}
+	f := File{Path: e.Path, Source: e.Path, Keys: []Key{e.Key}}
 	slashed := strings.ReplaceAll(e.Path, `\`, "/")
 	if isAbsolute(slashed) || share == "" {
 		return f, nil

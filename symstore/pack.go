@@ -29,7 +29,7 @@ func (g *stager) pack(ctx context.Context, w *worker, it *item, in source, k *st
 		workers = runtime.GOMAXPROCS(0)
 	}
 	content := cab.Source{
-		Name: k.Name, Modified: in.info.ModTime().Local(), Attributes: cab.AttrArchive, Size: in.info.Size(),
+		Name: k.Key.Name, Modified: in.info.ModTime().Local(), Attributes: cab.AttrArchive, Size: in.info.Size(),
 		Open: func() (io.ReadCloser, error) {
 			return io.NopCloser(io.NewSectionReader(in, 0, in.info.Size()+1)), nil
 		},

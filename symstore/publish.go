@@ -74,8 +74,8 @@ func (a *adder) makePlan(ctx context.Context, adm *admin, id ID) (*plan, error) 
 			return nil, err
 		}
 		for _, k := range it.keys {
-			at := t.at(k.Name, k.Key)
-			entries = append(entries, Entry{Name: k.Name, Key: k.Key, Source: it.source})
+			at := t.at(k.Key.Name, k.Key.Key)
+			entries = append(entries, Entry{Name: k.Key.Name, Key: k.Key.Key, Source: it.source})
 			sp := k.spot
 			if sp == nil || at.key || at.spelled != sp.name {
 				ops, err := a.keyOps(at.dir, at.spelled, id, it, k)
@@ -122,7 +122,7 @@ func (a *adder) keyOps(dir, name string, id ID, it *item, k stagedKey) ([]op, er
 	if err != nil {
 		return nil, err
 	}
-	ref := Ref{ID: id, Pointer: a.opt.Pointer, Path: it.source, Type: k.Type, Compressed: k.compressed}
+	ref := Ref{ID: id, Pointer: a.opt.Pointer, Path: it.source, Type: k.Key.Type, Compressed: k.compressed}
 	refs, wins := a.opt.Prefer.insert(kd.refs, ref)
 	var ops []op
 	if !a.opt.Pointer {
@@ -193,7 +193,7 @@ func (a *adder) replaces(kd *keyDir, have string, it *item) error {
 	if !info.Mode().IsRegular() {
 		return errInTheWay(have)
 	}
-	if !a.opt.Refuse {
+	if !a.opt.NoReplace {
 		return nil
 	}
 	if err := a.hash(it); err != nil {

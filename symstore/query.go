@@ -224,7 +224,7 @@ func openBelow(dir, rest string) (*os.File, error) {
 
 // Answer is what Query says of one key of a file.
 type Answer struct {
-	Named
+	Key   Key
 	Found *Found // nil if the store does not have it
 }
 
@@ -239,7 +239,7 @@ func (s *Store) Query(name string, all bool) ([]Answer, error) {
 	}
 	var list []Answer
 	for _, k := range keys {
-		a := Answer{Named: k}
+		a := Answer{Key: k}
 		if s.flat {
 			a.Found = s.findFlat(k, all)
 		} else if a.Found, err = s.Find(k.Name, k.Key); err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -250,7 +250,7 @@ func (s *Store) Query(name string, all bool) ([]Answer, error) {
 	return list, nil
 }
 
-func identifyFile(name string, all bool) ([]Named, error) {
+func identifyFile(name string, all bool) ([]Key, error) {
 	f, err := os.Open(name)
 	if err != nil {
 		return nil, err
@@ -267,7 +267,7 @@ func identifyFile(name string, all bool) ([]Named, error) {
 }
 
 // findFlat looks for a key in a flat folder, where the debugger looks.
-func (s *Store) findFlat(k Named, all bool) *Found {
+func (s *Store) findFlat(k Key, all bool) *Found {
 	ext := strings.TrimPrefix(path.Ext(k.Name), ".")
 	for _, dir := range []string{path.Join("symbols", ext), path.Join(".", ext), "."} {
 		found := s.names.find(s.root, dir, k.Name)

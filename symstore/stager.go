@@ -13,6 +13,7 @@ import (
 	"sync"
 
 	"github.com/symdepot/symdepot/cab"
+	"github.com/symdepot/symdepot/internal/ctxio"
 	"github.com/symdepot/symdepot/internal/durable"
 	"github.com/symdepot/symdepot/layout"
 )
@@ -154,7 +155,7 @@ func (g *stager) load(ctx context.Context, a *adder, w *worker, i int, it *item)
 	}
 	keys := it.file.Keys
 	if keys == nil {
-		if keys, err = Identify(in, info.Size(), it.file.Path, a.opt.All); err != nil {
+		if keys, err = Identify(in, info.Size(), it.file.Path, a.opt.AllKinds); err != nil {
 			return err
 		}
 	}
@@ -185,7 +186,7 @@ func openInput(f File) (in *os.File, packed bool, err error) {
 }
 
 // accept checks the names, applies the filter and notes the keys.
-func (g *stager) accept(a *adder, it *item, keys []Named) error {
+func (g *stager) accept(a *adder, it *item, keys []Key) error {
 	var err error
 	if it.source, err = a.source(it.file); err != nil {
 		return err
@@ -198,7 +199,7 @@ func (g *stager) accept(a *adder, it *item, keys []Named) error {
 			return fmt.Errorf("%w: the key %q", ErrName, clip(k.Key))
 		}
 		if passes(a.opt.Filter, k.Type) {
-			it.keys = append(it.keys, stagedKey{Named: k})
+			it.keys = append(it.keys, stagedKey{Key: k})
 		}
 	}
 	if len(it.keys) == 0 {
@@ -220,7 +221,7 @@ func (g *stager) stageKeys(ctx context.Context, a *adder, w *worker, it *item, i
 	for n := range it.keys {
 		k := &it.keys[n]
 		own := strconv.Itoa(i) + "." + strconv.Itoa(n)
-		if k.spot = g.spots.claim(k.Named, w.dir, own); k.spot == nil {
+		if k.spot = g.spots.claim(k.Key, w.dir, own); k.spot == nil {
 			if a.opt.Pointer {
 				continue // the step that writes it has it
 			}
@@ -262,7 +263,7 @@ func (g *stager) stageDir(ctx context.Context, a *adder, w *worker, it *item, in
 	if err != nil || a.opt.NoRefs {
 		return err
 	}
-	ref := Ref{ID: a.guess, Pointer: a.opt.Pointer, Path: it.source, Type: k.Type, Compressed: k.compressed}
+	ref := Ref{ID: a.guess, Pointer: a.opt.Pointer, Path: it.source, Type: k.Key.Type, Compressed: k.compressed}
 	line := printRefs([]Ref{ref})
 	sp.Ref = string(line[len(a.guess.String()):])
 	return g.writeSmall(w, path.Join(sp.Rel, refsLeaf), line)
@@ -302,7 +303,7 @@ func (g *stager) create(w *worker, k *stagedKey) (*os.File, error) {
 		k.staged = path.Join(k.spot.Rel, k.spot.Leaf)
 	}
 	if fault := g.ws.j.opt.stageFault; fault != nil {
-		if err := fault(k.Name); err != nil {
+		if err := fault(k.Key.Name); err != nil {
 			return nil, ofStore(err)
 		}
 	}
@@ -385,7 +386,7 @@ var errChanged = errors.New("the file changed while it was read")
 func (g *stager) pump(ctx context.Context, in source, w io.Writer) error {
 	buf := g.buffers.Get().(*[copyBuffer]byte)
 	defer g.buffers.Put(buf)
-	r := &contextReader{ctx, io.NewSectionReader(in, 0, in.info.Size()+1)}
+	r := ctxio.NewReader(ctx, io.NewSectionReader(in, 0, in.info.Size()+1))
 	n, err := io.CopyBuffer(struct{ io.Writer }{w}, r, buf[:])
 	if err != nil {
 		return err
@@ -402,17 +403,4 @@ type storeWriter struct{ w io.Writer }
 func (w storeWriter) Write(p []byte) (int, error) {
 	n, err := w.w.Write(p)
 	return n, ofStore(err)
-}
-
-// contextReader ends with its context.
-type contextReader struct {
-	ctx context.Context
-	r   io.Reader
-}
-
-func (r *contextReader) Read(p []byte) (int, error) {
-	if r.ctx.Err() != nil {
-		return 0, context.Cause(r.ctx)
-	}
-	return r.r.Read(p)
 }

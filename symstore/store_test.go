@@ -14,7 +14,7 @@ import (
 func TestBytes(t *testing.T) {
 	src := writeFile(t, filepath.Join(t.TempDir(), "dummyprog.dll"), peImage(0x5A0BC0C6, 0xc83000, "x"))
 	source := `F:\symstore\compstore\dummyprog.pdb`
-	file := File{Path: src, Source: source, Keys: []Named{{"dummyprog.pdb", "F6301B4562FE4B4DB691192733ECE6B71", Private}}}
+	file := File{Path: src, Source: source, Keys: []Key{{"dummyprog.pdb", "F6301B4562FE4B4DB691192733ECE6B71", Private}}}
 	s := create(t, t.TempDir(), One, Options{Now: at("2016-09-06 10:34:19")})
 	add := AddOptions{Product: "dummyprod"}
 	if r := mustAdd(t, s, add, files(file)); r.ID != 1 {
@@ -104,7 +104,7 @@ func TestLastEntry(t *testing.T) {
 		writeFile(t, filepath.Join(dir, adminDir, "lastid.txt"), []byte("0000000042"))
 		s := create(t, dir, One, Options{})
 		src := writeFile(t, filepath.Join(t.TempDir(), name), []byte("content"))
-		keys := []Named{{name, key, Private}}
+		keys := []Key{{name, key, Private}}
 		for range 3 {
 			mustAdd(t, s, AddOptions{}, files(File{Path: src, Keys: keys}))
 		}

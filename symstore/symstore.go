@@ -50,7 +50,7 @@ var (
 	// ErrNoLocks is wrapped when the file system refuses locks; see Locking.
 	ErrNoLocks = errors.New("the file system does not support locks")
 	// ErrExists is wrapped when something stands where a file shall go:
-	// a folder, another kind of file, or, by AddOptions.Refuse and inside one
+	// a folder, another kind of file, or, by AddOptions.NoReplace and inside one
 	// transaction, other content under the same key.
 	ErrExists = errors.New("a file is in the way")
 	// ErrReadOnly is wrapped when a store that cannot be written to shall be.

@@ -154,7 +154,7 @@ func (ex *exporter) blobPath(f depot.TxFile) (string, error) {
 }
 
 // keys returns the keys of a file in a symbol store.
-func (ex *exporter) keys(f depot.TxFile) []symstore.Named {
+func (ex *exporter) keys(f depot.TxFile) []symstore.Key {
 	limit, l := 0, layout.SymStore
 	t := symstore.Binary
 	switch f.Object.Kind {
@@ -176,7 +176,7 @@ func (ex *exporter) keys(f depot.TxFile) []symstore.Named {
 			limit, l = 100, layout.SSQP
 		}
 	}
-	var keys []symstore.Named
+	var keys []symstore.Key
 	for _, p := range l.Paths(f.Object) {
 		parts := strings.Split(p, "/")
 		if len(parts) != 3 || len(keys) == limit {
@@ -185,7 +185,7 @@ func (ex *exporter) keys(f depot.TxFile) []symstore.Named {
 		if ex.cmd.Lower {
 			parts[0], parts[1] = symfile.Fold(parts[0]), symfile.Fold(parts[1])
 		}
-		keys = append(keys, symstore.Named{Name: parts[0], Key: parts[1], Type: t})
+		keys = append(keys, symstore.Key{Name: parts[0], Key: parts[1], Type: t})
 	}
 	return keys
 }

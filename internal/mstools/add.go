@@ -7,7 +7,6 @@ import (
 	"io"
 	"iter"
 	"os"
-	"path"
 	"path/filepath"
 	"strings"
 
@@ -136,9 +135,9 @@ func (r *symstoreRun) add() error {
 	opt := symstore.AddOptions{
 		Product: r.args.get("t"), Version: r.args.get("v"), Comment: r.args.get("c"),
 		Pointer: r.args.has("p"), AllowLocal: r.args.has("l"), Relative: r.args.has(":rel"), Message: r.args.get(":msg"),
-		NoRefs: r.args.has(":norefs"), NoForceCopy: r.args.has(":noforcecopy"), Refuse: r.args.has("-no-replace"),
+		NoRefs: r.args.has(":norefs"), NoForceCopy: r.args.has(":noforcecopy"), NoReplace: r.args.has("-no-replace"),
 		Filter: typeOption(r.args.get("z")), Prefer: symstore.Preference{Prefix: r.args.get("m"), Type: typeOption(r.args.get("h"))},
-		Compress: method, OversizePlain: r.args.has("-oversize-plain"), All: r.args.has("-all"), AllOrNothing: r.args.has("-all-or-nothing"),
+		Compress: method, OversizePlain: r.args.has("-oversize-plain"), AllKinds: r.args.has("-all"), AllOrNothing: r.args.has("-all-or-nothing"),
 	}
 	opt.Event = func(e symstore.Event) { r.event(s, opt, e) }
 	r.message("0 alternate indexers registered")
@@ -231,7 +230,7 @@ func (r *symstoreRun) event(s *symstore.Store, opt symstore.AddOptions, e symsto
 	switch e.Kind {
 	case symstore.EventStore:
 		compressed := "F"
-		if path.Base(e.Dest) != e.Name {
+		if e.Compressed {
 			compressed = "T"
 		}
 		force := "T"
@@ -268,7 +267,7 @@ func (r *symstoreRun) event(s *symstore.Store, opt symstore.AddOptions, e symsto
 
 // warnIgnored warns of a file that was meant to be stored, most likely.
 func (r *symstoreRun) warnIgnored(e symstore.Event) {
-	var asked *symstore.OnRequestError
+	var asked *symstore.NeedsAllError
 	if errors.As(e.Err, &asked) && asked.Kind == symfile.MSFZ {
 		r.print("SYMSTORE WARNING: %s is %s; --all stores it\n", term.Printable(e.Path), asked.What)
 	}
@@ -332,7 +331,7 @@ func (r *symstoreRun) addIndex() (err error) {
 	}
 	in := r.inputs()
 	in.absolute = true
-	opt := symstore.IndexOptions{Share: share, Bare: r.args.has("q"), Filter: typeOption(r.args.get("z")), All: r.args.has("-all")}
+	opt := symstore.IndexOptions{Share: share, Bare: r.args.has("q"), Filter: typeOption(r.args.get("z")), AllKinds: r.args.has("-all")}
 	opt.Event = func(e symstore.Event) {
 		switch e.Kind {
 		case symstore.EventStore:

@@ -10,9 +10,9 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
-	"slices"
 	"strings"
 
+	"github.com/symdepot/symdepot/internal/glob"
 	"github.com/symdepot/symdepot/internal/term"
 	"github.com/symdepot/symdepot/symstore"
 )
@@ -326,29 +326,9 @@ func globDirs(dir string) []string {
 
 func hasWildcard(s string) bool { return strings.ContainsAny(s, "*?") }
 
-// wildcardMatch matches as Windows does: in any case, and *.* is every name.
+// wildcardMatch matches as Windows does: in any letter case, and *.* is any name.
 func wildcardMatch(pattern, name string) bool {
-	if pattern == "*.*" {
-		return true
-	}
-	p, n := []rune(strings.ToLower(pattern)), []rune(strings.ToLower(name))
-	i, j, star, mark := 0, 0, -1, 0
-	for j < len(n) {
-		switch {
-		case i < len(p) && p[i] == '*':
-			star, mark = i, j
-			i++
-		case i < len(p) && (p[i] == '?' || p[i] == n[j]):
-			i++
-			j++
-		case star >= 0:
-			mark++
-			i, j = star+1, mark
-		default:
-			return false
-		}
-	}
-	return !slices.ContainsFunc(p[i:], func(r rune) bool { return r != '*' })
+	return pattern == "*.*" || glob.Match(strings.ToLower(pattern), strings.ToLower(name))
 }
 
 // goodLines takes the lines of an index that cannot be used out, telling each

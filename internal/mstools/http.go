@@ -58,7 +58,7 @@ func (h *httpStore) answer(ctx context.Context, name string, all bool) ([]symsto
 		if err != nil {
 			return nil, err
 		}
-		list = append(list, symstore.Answer{Named: k, Found: found})
+		list = append(list, symstore.Answer{Key: k, Found: found})
 	}
 	return list, nil
 }

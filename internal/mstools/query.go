@@ -133,7 +133,7 @@ func (r *symstoreRun) queryOne(store answerer, name string, named bool) (ok bool
 // whyUnread says in a few words why a file has no keys.
 func whyUnread(err error) string {
 	var path *fs.PathError
-	var asked *symstore.OnRequestError
+	var asked *symstore.NeedsAllError
 	switch {
 	case errors.As(err, &asked):
 		return asked.What + "; ask with --all"
@@ -180,7 +180,7 @@ func (r *symstoreRun) printAnswers(store answerer, name string, answers []symsto
 	for _, a := range answers {
 		k := newQueryKey(store, a)
 		out.Keys = append(out.Keys, k)
-		keys = append(keys, a.Name+`\`+a.Key)
+		keys = append(keys, a.Key.String())
 		if !k.Found {
 			if k.Message != "" && shown == "" {
 				shown = "(" + k.Message + ")"
@@ -213,7 +213,7 @@ func (r *symstoreRun) printAnswers(store answerer, name string, answers []symsto
 // newQueryKey describes what a reader gets under a key. A pointer that offers no
 // path is nothing.
 func newQueryKey(store answerer, a symstore.Answer) queryKey {
-	k := queryKey{Name: a.Name, Key: a.Key}
+	k := queryKey{Name: a.Key.Name, Key: a.Key.Key}
 	if a.Found == nil {
 		return k
 	}
@@ -238,7 +238,7 @@ func newQueryKey(store answerer, a symstore.Answer) queryKey {
 }
 
 // identifyOnDisk returns the keys of a file.
-func identifyOnDisk(name string, all bool) ([]symstore.Named, error) {
+func identifyOnDisk(name string, all bool) ([]symstore.Key, error) {
 	f, err := os.Open(name)
 	if err != nil {
 		return nil, err

@@ -13,6 +13,7 @@ import (
 	"strings"
 
 	"github.com/symdepot/symdepot/cab"
+	"github.com/symdepot/symdepot/internal/ctxio"
 	"github.com/symdepot/symdepot/internal/durable"
 	"github.com/symdepot/symdepot/internal/term"
 	"github.com/symdepot/symdepot/layout"
@@ -140,7 +141,7 @@ func (f folderStore) find(_ context.Context, name, key string) (*symstore.Found,
 	return found, err
 }
 
-func hasKey(keys []symstore.Named, key string) bool {
+func hasKey(keys []symstore.Key, key string) bool {
 	for _, k := range keys {
 		if strings.EqualFold(k.Key, key) {
 			return true
@@ -219,7 +220,7 @@ func receive(ctx context.Context, tree *durable.Tree, in io.Reader) (*durable.Fi
 	if err != nil {
 		return nil, err
 	}
-	size, err := io.Copy(temp, cancelled{ctx, in})
+	size, err := io.Copy(temp, ctxio.NewReader(ctx, in))
 	if err != nil {
 		temp.Abort()
 		return nil, err
@@ -245,7 +246,7 @@ func receive(ctx context.Context, tree *durable.Tree, in io.Reader) (*durable.Fi
 	}
 	content, err := member.Open()
 	if err == nil {
-		_, err = io.Copy(plain, cancelled{ctx, content})
+		_, err = io.Copy(plain, ctxio.NewReader(ctx, content))
 		err = errors.Join(err, content.Close())
 	}
 	if err != nil {
@@ -253,19 +254,6 @@ func receive(ctx context.Context, tree *durable.Tree, in io.Reader) (*durable.Fi
 		return nil, err
 	}
 	return plain, nil
-}
-
-// cancelled ends a stream when the command is interrupted.
-type cancelled struct {
-	ctx context.Context
-	r   io.Reader
-}
-
-func (c cancelled) Read(p []byte) (int, error) {
-	if err := c.ctx.Err(); err != nil {
-		return 0, err
-	}
-	return c.r.Read(p)
 }
 
 // sameKey says whether a file is what its key says.
