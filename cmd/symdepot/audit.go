@@ -27,13 +27,13 @@ type auditCmd struct {
 
 // Help is the long help text.
 func (auditCmd) Help() string {
-	return `Lists who read which files that are not for everybody, when and from where, the oldest first. A server writes such
-records if its configuration names a file for them under auth.audit.file.
+	return `Lists every download that needed credentials, the oldest first: who, when, from where, which file. A server writes these
+records to the file of --audit-file, or of the key auth.audit.file.
 
   symdepot audit --since 7d --product driver
   symdepot audit --file /var/log/symdepot/audit.jsonl --who 'alice@*' --json
 
-Exit codes: 0 listed, 1 there is none, 2 wrong command line, 3 failed; what is no record is told and left out.`
+Exit codes: 0 listed, 1 there is none, 2 wrong command line, 3 failed; damaged records are reported and omitted.`
 }
 
 // Run lists records.
@@ -71,7 +71,7 @@ func (c auditCmd) Run(a *app) error {
 			strings.Join(e.Products, ", "), e.Name, e.ID)
 	}
 	if n == 0 {
-		return term.ErrNo
+		return a.none("no record matches")
 	}
 	return t.Flush()
 }
@@ -86,7 +86,7 @@ func (c auditCmd) file(a *app) (string, error) {
 		return "", err
 	}
 	if conf.Auth.Audit.File == "" {
-		return "", term.UsageError("no configuration names a file of records (auth.audit.file); say --file or --config")
+		return "", term.UsageError("the configuration has no auth.audit.file; name the file that the server has as --audit-file with --file, or the server's configuration with --config")
 	}
 	return conf.Auth.Audit.File, nil
 }

@@ -93,7 +93,9 @@ type cabListCmd struct {
 
 // Help is the long help text.
 func (cabListCmd) Help() string {
-	return `  symdepot cab list symbols.cab
+	return `Prints the name, the size and the time of each file.
+
+  symdepot cab list symbols.cab
 
 Exit codes: 0 listed, 2 wrong command line, 3 no cabinet, or a damaged one.`
 }

@@ -12,19 +12,19 @@ import (
 )
 
 type cacheCmd struct {
-	Stats  cacheStatsCmd  `cmd:"" help:"Say how much was fetched, by source, and how many misses are remembered."`
-	List   cacheListCmd   `cmd:"" help:"List fetched files, the longest unused first."`
-	Drop   cacheDropCmd   `cmd:"" help:"Let go of fetched files."`
-	Forget cacheForgetCmd `cmd:"" help:"Forget what sources were found not to have, so that they are asked again."`
+	Stats  cacheStatsCmd  `cmd:"" default:"withargs" help:"Print the size of the cache by upstream, and the number of remembered misses. The default."`
+	List   cacheListCmd   `cmd:"" help:"List cached files, the longest unused first."`
+	Drop   cacheDropCmd   `cmd:"" help:"Evict cached files."`
+	Forget cacheForgetCmd `cmd:"" help:"Forget remembered misses, so that the upstreams are asked again."`
 }
 
 // Help is the long help text.
 func (cacheCmd) Help() string {
-	return `Files that were fetched from upstreams are kept apart from what was added: they may go at any time.
+	return `Files that were downloaded from upstreams are cached: unlike added files, they may be evicted at any time.
 
   symdepot cache stats
   symdepot cache list --source microsoft
-  symdepot cache drop --source microsoft --unused 720h
+  symdepot cache drop --source microsoft --unused 30d
   symdepot cache forget --class forbidden
 
 Exit codes: 0 done, 1 there was nothing, 2 wrong command line, 3 failed, 4 no depot.`
@@ -59,6 +59,9 @@ func (c cacheStatsCmd) Run(a *app) error {
 	if c.JSON {
 		return term.NewJSONLines(a.stdout).Write(map[string]any{"sources": files, "misses": counts})
 	}
+	if len(files) == 0 && len(counts) == 0 {
+		fmt.Fprintln(a.stderr, "symdepot: the cache is empty, and no misses are remembered")
+	}
 	t := term.NewTable(a.stdout, "SOURCE", "FILES", "SIZE", "LONGEST UNUSED SINCE")
 	for _, s := range files {
 		t.Row(term.Printable(s.Source), strconv.FormatInt(s.Files, 10), term.Size(s.Bytes), s.Oldest.Local().Format("2006-01-02 15:04"))
@@ -67,14 +70,14 @@ func (c cacheStatsCmd) Run(a *app) error {
 		return err
 	}
 	for _, m := range counts {
-		fmt.Fprintf(a.stdout, "misses remembered as %s: %d, of which %d are to be asked for again\n", m.Class, m.Misses, m.Expired)
+		fmt.Fprintf(a.stdout, "misses remembered as %s: %d, of which %d have expired\n", m.Class, m.Misses, m.Expired)
 	}
 	return nil
 }
 
 type cacheListCmd struct {
 	JSON   bool   `help:"Print one JSON object per file."`
-	Source string `help:"Only from this source." placeholder:"NAME"`
+	Source string `help:"Only files from this upstream." placeholder:"NAME"`
 	Limit  int    `help:"How many at the most; 0 is all." default:"100"`
 	Name   string `arg:"" optional:"" help:"Only this file name (with * and ?)."`
 }
@@ -115,7 +118,7 @@ func (c cacheListCmd) Run(a *app) error {
 		}
 	}
 	if n == 0 {
-		return term.ErrNo
+		return a.none("no cached file matches")
 	}
 	if c.JSON {
 		return nil
@@ -124,11 +127,11 @@ func (c cacheListCmd) Run(a *app) error {
 }
 
 type cacheDropCmd struct {
-	Source string        `help:"Only what came from this source." placeholder:"NAME"`
-	Unused time.Duration `help:"Only what was not used for this time, such as 720h." placeholder:"TIME"`
+	Source string        `help:"Only files from this upstream." placeholder:"NAME"`
+	Unused term.Duration `help:"Only files unused for this long, such as 30d." placeholder:"TIME"`
 	Name   string        `help:"Only this file name (with * and ?)." placeholder:"GLOB"`
-	ID     string        `help:"Only what has this id." placeholder:"ID"`
-	All    bool          `help:"Everything that was fetched."`
+	ID     string        `help:"Only files with this id." placeholder:"ID"`
+	All    bool          `help:"All cached files."`
 	JSON   bool          `help:"Print one JSON object."`
 }
 
@@ -144,7 +147,7 @@ func (c cacheDropCmd) Run(a *app) error {
 	defer d.Close()
 	f := depot.CacheFilter{Source: c.Source, Name: symfile.Fold(c.Name), ID: symfile.Fold(c.ID)}
 	if c.Unused > 0 {
-		f.UnusedSince = time.Now().Add(-c.Unused)
+		f.UnusedSince = time.Now().Add(-time.Duration(c.Unused))
 	}
 	gone, err := d.DropCached(a.ctx, f)
 	if err != nil {
@@ -153,7 +156,7 @@ func (c cacheDropCmd) Run(a *app) error {
 	if c.JSON {
 		return term.NewJSONLines(a.stdout).Write(gone)
 	}
-	fmt.Fprintf(a.stdout, "let go of %s, %s\n", term.Count(gone.Files, "file"), term.Size(gone.Bytes))
+	fmt.Fprintf(a.stdout, "evicted %s, %s\n", term.Count(gone.Files, "file"), term.Size(gone.Bytes))
 	if gone.Files == 0 {
 		return term.ErrNo
 	}
@@ -161,7 +164,7 @@ func (c cacheDropCmd) Run(a *app) error {
 }
 
 type cacheForgetCmd struct {
-	Source string `help:"Only what is remembered of this source." placeholder:"NAME"`
+	Source string `help:"Only misses of this upstream." placeholder:"NAME"`
 	Class  string `help:"Only misses of this class." enum:",absent,forbidden,timeout,broken,too_large" default:"" placeholder:"CLASS"`
 	JSON   bool   `help:"Print one JSON object."`
 }

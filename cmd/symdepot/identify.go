@@ -32,7 +32,8 @@ func (identifyCmd) Help() string {
 In JSON, "paths" lists for each layout the paths under which the object is asked for there, the
 canonical one first. A file that is no symbol file gives {"path":…,"error":…}.
 
-Exit codes: 0 at least one symbol file, 1 none, 2 wrong command line, 3 a path could not be read.`
+Exit codes: 0 at least one symbol file, 1 none, 2 wrong command line, 3 a path could not be read (the
+others were).`
 }
 
 // identified is one line of JSON output. The field names are an interface.
@@ -73,7 +74,7 @@ func newIdentified(path string, o objfile.Object) identified {
 
 // Run identifies every file below the paths.
 func (c identifyCmd) Run(a *app) error {
-	var found, failed int
+	found, unreadable := 0, error(nil)
 	out := term.NewJSONLines(a.stdout)
 	var t *term.Table
 	if !c.JSON {
@@ -101,7 +102,9 @@ func (c identifyCmd) Run(a *app) error {
 			if !errors.As(err, &skip) {
 				return err
 			}
-			failed++
+			if skip.Reason == scan.ReasonUnreadable || skip.Reason == scan.ReasonVanished && isNamed(c.Paths, skip.Path) {
+				unreadable = skip
+			}
 			if err := fail(skip.Path, skipText(skip), true); err != nil {
 				return err
 			}
@@ -131,13 +134,15 @@ func (c identifyCmd) Run(a *app) error {
 			return err
 		}
 	}
-	if found == 0 {
+	if found == 0 && unreadable == nil {
 		if !c.JSON {
 			fmt.Fprintln(a.stderr, "symdepot: no symbol file there")
 		}
 		return term.ErrNo
 	}
-	_ = failed
+	if unreadable != nil {
+		return unreadable
+	}
 	return nil
 }
 

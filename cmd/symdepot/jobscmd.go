@@ -15,29 +15,29 @@ import (
 
 type jobsCmd struct {
 	List   jobsListCmd   `cmd:"" default:"withargs" help:"List jobs, the newest first."`
-	Stats  jobsStatsCmd  `cmd:"" help:"Sum up what there is to do and how what was done went."`
-	Cancel jobsCancelCmd `cmd:"" help:"End jobs."`
-	Retry  jobsRetryCmd  `cmd:"" help:"Do jobs that have ended once more, and forget why they failed."`
+	Stats  jobsStatsCmd  `cmd:"" help:"Print how many jobs wait, run and have ended, and how long they took."`
+	Cancel jobsCancelCmd `cmd:"" help:"Cancel jobs."`
+	Retry  jobsRetryCmd  `cmd:"" help:"Run jobs that have ended again, and forget why they failed."`
 }
 
 // Help is the long help text.
 func (jobsCmd) Help() string {
-	return `Jobs are work that servers and workers do in the background, such as making SymCache files. Those that ended are
-forgotten after a week.
+	return `Jobs are the background work of servers and workers, such as making SymCache files. Jobs that have ended are deleted
+after a week.
 
   symdepot jobs
   symdepot jobs --state failed --json
   symdepot jobs cancel 17
   symdepot jobs retry 17
 
-Exit codes: 0 done, 1 there is no such job, 2 wrong command line, 3 failed, 4 no depot.`
+Exit codes: 0 done, 1 there is none or no such job, 2 wrong command line, 3 failed, 4 no depot.`
 }
 
 type jobsListCmd struct {
 	State []string `help:"Only jobs in this state: queued, running, done, failed or cancelled; repeatable." placeholder:"STATE"`
 	Limit int      `help:"How many at the most; 0 is all." default:"100"`
 	JSON  bool     `help:"Print one JSON object per job."`
-	Long  bool     `help:"Print all that is known of how a job went, not only the first line." short:"l"`
+	Long  bool     `help:"Print the whole outcome of each job, not only its first line." short:"l"`
 }
 
 // Run lists jobs.
@@ -91,7 +91,7 @@ func (c jobsListCmd) Run(a *app) error {
 		}
 	}
 	if len(jobs) == 0 {
-		return term.ErrNo
+		return a.none("there are no such jobs")
 	}
 	return t.Flush()
 }
@@ -132,7 +132,7 @@ func (c jobsStatsCmd) Run(a *app) error {
 		}
 	}
 	if len(stats) == 0 {
-		return term.ErrNo
+		return a.none("there are no jobs")
 	}
 	return nil
 }
@@ -178,7 +178,7 @@ func eachJob(a *app, ids []int64, do func(d *depot.Depot, id int64) (string, err
 	for _, id := range ids {
 		what, err := do(d, id)
 		if errors.Is(err, fs.ErrNotExist) {
-			what, missing = "is not there", true
+			what, missing = "does not exist", true
 		} else if err != nil {
 			return err
 		}

@@ -15,8 +15,8 @@ type rmCmd struct {
 
 // Help is the long help text.
 func (rmCmd) Help() string {
-	return `What no other transaction holds disappears for every client at once; its space comes back with
-symdepot gc. A file that thirty transactions added stays until the last of them is removed.
+	return `Files that no other transaction contains disappear for every client at once; symdepot gc frees their space. A file that
+several transactions contain stays until the last of them is removed.
 
   symdepot rm 17 18
 
@@ -52,30 +52,30 @@ func (c rmCmd) Run(a *app) error {
 }
 
 type gcCmd struct {
-	DryRun bool          `help:"Only say what would be freed." short:"n"`
-	Grace  time.Duration `help:"Leave alone what lost its last transaction less than this long ago; a running add needs it." default:"24h"`
+	DryRun bool          `help:"Only print what would be freed." short:"n"`
+	Grace  term.Duration `help:"Keep contents that lost their last transaction less than this long ago; a running add may still refer to them." default:"24h"`
 	JSON   bool          `help:"Print one JSON object."`
 }
 
 // Help is the long help text.
 func (gcCmd) Help() string {
-	return `  symdepot gc --dry-run
+	return `Frees the contents that no transaction refers to any more, and what interrupted adds left behind. Contents whose last
+transaction was removed recently wait for --grace. May run beside add and serve.
+
+  symdepot gc --dry-run
   symdepot gc --grace 1h
 
-It may run beside add and serve. Exit codes: 0 done, 2 wrong command line, 3 failed, 4 no depot.`
+Exit codes: 0 done, 2 wrong command line, 3 failed, 4 no depot.`
 }
 
 // Run collects.
 func (c gcCmd) Run(a *app) error {
-	if c.Grace < 0 {
-		return term.UsageError("--grace cannot be negative")
-	}
 	d, err := a.open(depot.Options{MustExist: true})
 	if err != nil {
 		return err
 	}
 	defer d.Close()
-	got, err := d.Collect(a.ctx, c.Grace, c.DryRun)
+	got, err := d.Collect(a.ctx, time.Duration(c.Grace), c.DryRun)
 	if err != nil {
 		return err
 	}
@@ -91,6 +91,16 @@ func (c gcCmd) Run(a *app) error {
 	if c.DryRun {
 		verb = "would free"
 	}
+	later, err := d.Collect(a.ctx, 0, true)
+	if err != nil {
+		return err
+	}
+	if c.DryRun {
+		later.Bytes -= got.Bytes
+	}
+	if later.Bytes > 0 {
+		defer fmt.Fprintf(a.stdout, "%s more can be freed when %s have passed since their removal (--grace)\n", term.Size(later.Bytes), c.Grace)
+	}
 	fmt.Fprintf(a.stdout, "%s %s: %s without a transaction, %s left by an interrupted add\n", verb, term.Size(got.Bytes), term.Count(got.Contents, "content"), term.Count(got.Strays, "blob"))
 	return nil
 }
@@ -102,7 +112,7 @@ type verifyCmd struct {
 
 // Help is the long help text.
 func (verifyCmd) Help() string {
-	return `Reads and hashes every stored byte again and checks every row of the index both ways.
+	return `Reads and hashes every stored byte, and checks that the index and the stored contents agree.
 
   symdepot verify
   symdepot verify --repair

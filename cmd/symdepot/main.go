@@ -58,38 +58,42 @@ type app struct {
 	stdout, stderr io.Writer
 	depotDir       string // of --depot or SYMDEPOT_DEPOT; empty: the configured one
 	conf           *config.Config
+	opened         string // folder of the opened depot
 }
 
 type cli struct {
 	Depot string `help:"Folder of the depot. Default: the key depot of the configuration file (symdepot config check shows it), else the platform's data folder." env:"SYMDEPOT_DEPOT" placeholder:"DIR"`
 
-	Identify identifyCmd `cmd:"" help:"Say what files are and under which paths debuggers ask for them."`
-	Add      addCmd      `cmd:"" help:"Add files, folders and archives to the depot as one transaction."`
-	Import   importCmd   `cmd:"" help:"Take a tree of symbol files over: a symbol store with its transactions, or any other layout."`
-	Export   exportCmd   `cmd:"" help:"Write the depot's files as a tree of any layout, for a plain web server or a bucket."`
-	Serve    serveCmd    `cmd:"" help:"Answer debuggers over HTTP."`
-	Proxy    proxyCmd    `cmd:"" help:"Answer debuggers on this machine from other servers, with no configuration."`
-	Find     findCmd     `cmd:"" help:"Look for objects by name, by id, or by a local file."`
-	List     listCmd     `cmd:"" help:"List transactions."`
-	Show     showCmd     `cmd:"" help:"Show one transaction with its files."`
-	Rm       rmCmd       `cmd:"" help:"Remove transactions."`
-	Gc       gcCmd       `cmd:"" help:"Free the space of what no transaction holds any more."`
-	Verify   verifyCmd   `cmd:"" help:"Check every stored byte and every row."`
-	Get      getCmd      `cmd:"" help:"Get symbol files, from the depot or from upstreams, and write them to disk."`
-	Prefetch prefetchCmd `cmd:"" help:"Fetch what a manifest, a folder or a dump needs."`
-	Bundle   bundleCmd   `cmd:"" help:"Write symbol files into one signed archive."`
-	Keygen   keygenCmd   `cmd:"" help:"Make keys to sign bundles with."`
-	Config   configCmd   `cmd:"" help:"Check a configuration file, or print one with every key."`
-	Path     pathCmd     `cmd:"" help:"Explain symbol paths of debuggers."`
-	Missing  missingCmd  `cmd:"" help:"List what clients asked for and nobody had."`
-	Cache    cacheCmd    `cmd:"" help:"Look at what was fetched from upstreams, and let go of it."`
-	Cab      cabCmd      `cmd:"" help:"Write, list and extract cabinets."`
-	Token    tokenCmd    `cmd:"" help:"Make, list and end the tokens that let tools in."`
-	Audit    auditCmd    `cmd:"" help:"List who read which files that are not for everybody."`
-	Work     workCmd     `cmd:"" help:"Do a server's jobs with programs of this machine, such as transcoders."`
-	Jobs     jobsCmd     `cmd:"" help:"Look at background jobs, cancel them or do them again."`
-	Symstore symstoreCmd `cmd:"" passthrough:"" help:"What symstore.exe and its companions do: add, del, query, check, convert, age, chk."`
-	Version  versionCmd  `cmd:"" help:"Print the version."`
+	Identify   identifyCmd   `cmd:"" nodepot:"" help:"Print what files are and under which paths debuggers request them."`
+	Add        addCmd        `cmd:"" help:"Add files, folders and archives to the depot as one transaction."`
+	Import     importCmd     `cmd:"" help:"Import a tree of symbol files: a symbol store with its transactions, or any other layout."`
+	Export     exportCmd     `cmd:"" help:"Write the depot's files as a tree of any layout, for a plain web server or a bucket."`
+	Serve      serveCmd      `cmd:"" help:"Serve symbol files to debuggers over HTTP."`
+	Proxy      proxyCmd      `cmd:"" help:"Serve symbol files of other servers on this machine, without a configuration."`
+	Find       findCmd       `cmd:"" help:"Find objects by name, by id, or by a local file."`
+	List       listCmd       `cmd:"" help:"List transactions."`
+	Show       showCmd       `cmd:"" help:"Show one transaction with its files."`
+	Rm         rmCmd         `cmd:"" help:"Remove transactions."`
+	Gc         gcCmd         `cmd:"" help:"Free the space of contents that no transaction refers to."`
+	Verify     verifyCmd     `cmd:"" help:"Check every stored byte and every row of the index."`
+	Get        getCmd        `cmd:"" help:"Get symbol files, from the depot or from upstreams, and write them to disk."`
+	Prefetch   prefetchCmd   `cmd:"" help:"Download what a manifest, a folder or a dump needs."`
+	Bundle     bundleCmd     `cmd:"" help:"Write symbol files into one signed archive."`
+	Keygen     keygenCmd     `cmd:"" nodepot:"" help:"Make keys to sign bundles with."`
+	Config     configCmd     `cmd:"" help:"Check a configuration file, or print one with every key."`
+	Path       pathCmd       `cmd:"" nodepot:"" help:"Explain symbol paths of debuggers."`
+	Missing    missingCmd    `cmd:"" help:"List requests that neither the depot nor an upstream could answer."`
+	Cache      cacheCmd      `cmd:"" help:"Examine and evict files that were downloaded from upstreams."`
+	Cab        cabCmd        `cmd:"" nodepot:"" help:"Write, list and extract cabinets."`
+	Token      tokenCmd      `cmd:"" help:"Make, list and revoke access tokens."`
+	Audit      auditCmd      `cmd:"" nodepot:"" help:"List downloads that needed credentials."`
+	Work       workCmd       `cmd:"" nodepot:"" help:"Run the jobs of a server with programs of this machine, such as transcoders."`
+	Jobs       jobsCmd       `cmd:"" help:"List, cancel and retry background jobs."`
+	Symstore   symstoreCmd   `cmd:"" nodepot:"" passthrough:"" help:"Work as symstore.exe and its companions: add, del, query, check, convert, age, chk."`
+	Help       helpCmd       `cmd:"" nodepot:"" help:"Print the help of a command."`
+	Completion completionCmd `cmd:"" nodepot:"" help:"Print a completion script for bash, zsh, fish or PowerShell."`
+	Man        manCmd        `cmd:"" nodepot:"" hidden:"" help:"Write man pages."`
+	Version    versionCmd    `cmd:"" nodepot:"" help:"Print the version."`
 }
 
 func main() {
@@ -100,15 +104,18 @@ func main() {
 func run(args []string, stdout, stderr io.Writer) int {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
+	if len(args) == 1 && args[0] == "--version" { // commands have a --version of their own
+		args = []string{"version"}
+	}
 	var c cli
 	exited := -1
 	parser, err := kong.New(&c,
 		kong.Name("symdepot"),
-		kong.Description("symdepot keeps the debug symbols of every build of every platform and answers every debugger in its own protocol.\n\nFirst steps:\n\n  symdepot serve --add build/     add a build and serve it\n  symdepot identify build/        only look\n\nExit codes: 0 done, 1 the answer is no, 2 wrong command line, 3 failed, 4 depot missing, damaged or newer, 130 interrupted."),
+		kong.Description("symdepot stores the debug symbols of every build of every platform and serves each debugger in the protocol that it speaks.\n\nFirst steps:\n\n  symdepot serve --add build/     add a build and serve it\n  symdepot identify build/        only look\n  symdepot --version\n\nExit codes: 0 done, 1 the answer is no, 2 wrong command line, 3 failed, 4 depot missing, damaged or newer, 130 interrupted."),
 		kong.Writers(stdout, stderr),
 		kong.Exit(func(code int) { exited = code }),
-		kong.UsageOnError(),
 		kong.ConfigureHelp(kong.HelpOptions{Compact: true, WrapUpperBound: 100}),
+		kong.Help(printHelp),
 	)
 	if err != nil {
 		fmt.Fprintln(stderr, "symdepot:", err)
@@ -116,35 +123,87 @@ func run(args []string, stdout, stderr io.Writer) int {
 	}
 	kctx, err := parser.Parse(args)
 	if exited >= 0 {
-		return exited // --help was printed
+		return exited // --help or --version was printed
 	}
-	if err != nil {
-		fmt.Fprintf(stderr, "symdepot: %v\nTry: symdepot --help\n", err)
-		return exitUsage
+	a := &app{ctx: ctx, stdout: output{stdout}, stderr: stderr, depotDir: c.Depot}
+	var file *fs.PathError
+	switch {
+	case err == nil:
+		err = kctx.Run(a, parser)
+	case errors.As(err, &file) && file.Op == "write": // the help could not be printed
+		err = outputError{file}
 	}
-	a := &app{ctx: ctx, stdout: stdout, stderr: stderr, depotDir: c.Depot}
-	err = kctx.Run(a)
 	var own term.Exit
 	if errors.As(err, &own) {
 		return int(own)
 	}
-	if err != nil && exitCode(err) != exitNo {
-		fmt.Fprintln(stderr, "symdepot:", describe(err))
+	code := exitCode(err)
+	if err != nil && code != exitNo {
+		fmt.Fprintln(stderr, "symdepot:", a.describe(err))
 	}
-	return exitCode(err)
+	if code == exitUsage {
+		fmt.Fprintf(stderr, "Try: %s --help\n", commandOf(kctx, err))
+	}
+	return code
+}
+
+// commandOf is the command that a command line names, as far as it could be
+// read.
+func commandOf(ctx *kong.Context, err error) string {
+	var parse *kong.ParseError
+	if errors.As(err, &parse) {
+		ctx = parse.Context
+	}
+	if ctx != nil && ctx.Selected() != nil {
+		return ctx.Selected().FullPath()
+	}
+	return "symdepot"
+}
+
+// output is standard output. Its errors say so.
+type output struct{ io.Writer }
+
+// outputError is an error of standard output.
+type outputError struct{ error }
+
+func (e outputError) Unwrap() error { return e.error }
+
+// Write implements io.Writer.
+func (o output) Write(p []byte) (int, error) {
+	n, err := o.Writer.Write(p)
+	if err != nil {
+		err = outputError{err}
+	}
+	return n, err
 }
 
 // describe adds the next step to errors that have one.
-func describe(err error) string {
+func (a *app) describe(err error) string {
+	var out outputError
 	switch {
 	case errors.Is(err, context.Canceled):
 		return "interrupted; nothing was left half done"
+	case errors.As(err, &out):
+		return fmt.Sprintf("cannot write to standard output: %v", out.error)
 	case durable.IsNoSpace(err):
-		return fmt.Sprintf("%v\nThe disk is full; the depot is as it was before. Free space there, for instance with `symdepot rm` and `symdepot gc`, and run the command again.", err)
+		return fmt.Sprintf("%v\nThe disk is full; the depot is unchanged. Free space there, for instance with `symdepot rm` and `symdepot gc`, and run the command again.", err)
+	case errors.Is(err, fs.ErrPermission) && a.opened != "" && !writable(a.opened):
+		return fmt.Sprintf("%v\nThis user may not write to the depot %s. Run the command as the owner of the depot, or name another depot with --depot.", err, a.opened)
 	case errors.Is(err, fs.ErrPermission):
-		return fmt.Sprintf("%v\nCheck who owns the file and who may write there.", err)
+		return fmt.Sprintf("%v\nCheck the owner and the permissions of the file.", err)
 	}
 	return err.Error()
+}
+
+// writable reports whether files can be made in a folder.
+func writable(dir string) bool {
+	f, err := os.CreateTemp(dir, ".symdepot-*")
+	if err != nil {
+		return false
+	}
+	_ = f.Close()
+	_ = os.Remove(f.Name())
+	return true
 }
 
 // open opens the depot for a command.
@@ -153,6 +212,7 @@ func (a *app) open(opt depot.Options) (*depot.Depot, error) {
 	if err != nil {
 		return nil, err
 	}
+	a.opened = dir
 	return depot.Open(a.ctx, dir, opt)
 }
 
@@ -203,11 +263,23 @@ type versionCmd struct{}
 // version is set by release builds.
 var version = "devel"
 
+// Run prints the version.
 func (versionCmd) Run(a *app) error {
+	_, err := fmt.Fprintln(a.stdout, versionText())
+	return err
+}
+
+// versionText is the program with its version and platform.
+func versionText() string {
 	v := version
 	if bi, ok := debug.ReadBuildInfo(); ok && v == "devel" && bi.Main.Version != "" {
 		v = bi.Main.Version
 	}
-	_, err := fmt.Fprintf(a.stdout, "symdepot %s %s %s/%s\n", v, runtime.Version(), runtime.GOOS, runtime.GOARCH)
-	return err
+	return fmt.Sprintf("symdepot %s %s %s/%s", v, runtime.Version(), runtime.GOOS, runtime.GOARCH)
+}
+
+// none reports on standard error that a list is empty. The answer is no.
+func (a *app) none(what string) error {
+	fmt.Fprintln(a.stderr, "symdepot:", what)
+	return term.ErrNo
 }

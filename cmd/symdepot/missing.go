@@ -13,19 +13,19 @@ import (
 type missingCmd struct {
 	CSV    bool          `help:"Print comma-separated values with a header line." xor:"form"`
 	JSON   bool          `help:"Print one JSON object per line." xor:"form"`
-	Since  time.Duration `help:"Only what was asked for in this time, such as 24h." placeholder:"TIME"`
-	Client string        `help:"Only what this kind of client asked for, such as gdb or symsrv." placeholder:"KIND"`
+	Since  term.Duration `help:"Only requests of this time, such as 24h or 7d." placeholder:"TIME"`
+	Client string        `help:"Only requests of this kind of client, such as gdb or symsrv." placeholder:"KIND"`
 	Limit  int           `help:"How many at the most; 0 is all." default:"100"`
 	Name   string        `arg:"" optional:"" help:"Only this file name (with * and ?)."`
 }
 
 // Help is the long help text.
 func (missingCmd) Help() string {
-	return `Lists what clients asked for and nobody had: the most wanted first, by key and kind of client. What has been
-added or fetched since then is left out. A server writes its counts down every 20 seconds.
+	return `Lists the files that clients requested and that neither the depot nor an upstream had, the most requested first. Files
+that were added or downloaded since then are omitted. A server stores its counts every 20 seconds.
 
   symdepot missing
-  symdepot missing --csv --since 24h --limit 0 > wanted.csv
+  symdepot missing --csv --since 7d --limit 0 > wanted.csv
   symdepot missing --client symsrv 'game*.pdb'
 
 Exit codes: 0 listed, 1 nothing is missing, 2 wrong command line, 3 failed, 4 no depot.`
@@ -40,7 +40,7 @@ func (c missingCmd) Run(a *app) error {
 	defer d.Close()
 	f := depot.WantedFilter{Limit: c.Limit, Client: c.Client, Name: symfile.Fold(c.Name)}
 	if c.Since > 0 {
-		f.Since = time.Now().Add(-c.Since)
+		f.Since = time.Now().Add(-time.Duration(c.Since))
 	}
 	lines, t, w := term.NewJSONLines(a.stdout), (*term.Table)(nil), csv.NewWriter(a.stdout)
 	switch {
@@ -77,7 +77,7 @@ func (c missingCmd) Run(a *app) error {
 		}
 	}
 	if n == 0 {
-		return term.ErrNo
+		return a.none("no request went unanswered")
 	}
 	return nil
 }

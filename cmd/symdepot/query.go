@@ -24,7 +24,9 @@ type findCmd struct {
 
 // Help is the long help text.
 func (findCmd) Help() string {
-	return `  symdepot find ntdll.pdb
+	return `Searches the added and the cached files.
+
+  symdepot find ntdll.pdb
   symdepot find 'lib*.so'
   symdepot find 3249D99D-0C40-4931-8610-F4E4FB0B6936
   symdepot find dfb85de42daffd09640c8fe377d572de3e168920
@@ -191,7 +193,9 @@ type listCmd struct {
 
 // Help is the long help text.
 func (listCmd) Help() string {
-	return `  symdepot list
+	return `Lists the transactions, the newest first.
+
+  symdepot list
   symdepot list --product Game --json
 
 Exit codes: 0 done, also when there is none; 2 wrong command line, 3 failed, 4 no depot.`
@@ -241,6 +245,9 @@ func (c listCmd) Run(a *app) error {
 		return nil
 	}
 	t := term.NewTable(a.stdout, "TX", "TIME", "PRODUCT", "VERSION", "OBJECTS", "SIZE", "WHO", "COMMENT")
+	if len(txs) == 0 {
+		fmt.Fprintln(a.stderr, "symdepot: no transactions")
+	}
 	for _, x := range txs {
 		mark := ""
 		if !x.Removed.IsZero() {
@@ -259,7 +266,9 @@ type showCmd struct {
 
 // Help is the long help text.
 func (showCmd) Help() string {
-	return `  symdepot show 17
+	return `Prints a transaction and the objects that it contains.
+
+  symdepot show 17
 
 Exit codes: 0 shown, 1 no such transaction, 2 wrong command line, 3 failed, 4 no depot.`
 }

@@ -60,6 +60,10 @@ func TestScripts(t *testing.T) {
 				_, err := os.Stat(filepath.Join(os.Getenv("SYMDEPOT_MATERIAL"), "expected.tsv"))
 				return os.Getenv("SYMDEPOT_MATERIAL") != "" && err == nil, nil
 			}
+			if path, ok := strings.CutPrefix(cond, "exists:"); ok {
+				_, err := os.Stat(path)
+				return err == nil, nil
+			}
 			return false, fmt.Errorf("unknown condition %q", cond)
 		},
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){

@@ -268,7 +268,7 @@ func printStart(a *app, conf *config.Config, addr net.Addr, g *guard, log *slog.
 		base = "https" + strings.TrimPrefix(base, "http")
 	}
 	_, open := g.gate.Open()
-	fmt.Fprint(a.stdout, server.StartText(base))
+	fmt.Fprint(a.stdout, server.StartText(base, !open))
 	if open {
 		return
 	}

@@ -16,21 +16,22 @@ import (
 
 type tokenCmd struct {
 	New    tokenNewCmd    `cmd:"" help:"Make a token and print it, once."`
-	List   tokenListCmd   `cmd:"" help:"List tokens, without their secrets."`
-	Revoke tokenRevokeCmd `cmd:"" help:"End tokens."`
+	List   tokenListCmd   `cmd:"" default:"withargs" help:"List tokens, without their secrets. The default."`
+	Revoke tokenRevokeCmd `cmd:"" help:"Revoke tokens."`
 }
 
 // Help is the long help text.
 func (tokenCmd) Help() string {
-	return `A token lets a tool in at a server of this depot: as the password of any user name, as a bearer token, in a line
+	return `A token gives a tool access to a server of this depot: as the password of any user name, as a bearer token, in a line
 "Authorization: Bearer TOKEN" of the file that DEBUGINFOD_HEADERS_FILE names, or as a part of the address, /t/TOKEN.
+The last use of a token is listed up to a minute late.
 
   symdepot token new --name ci --product app --expires 90d
   symdepot token new --name workers --scope write
   symdepot token list
   symdepot token revoke 1c0ffee4d15c
 
-Exit codes: 0 done, 1 there is no such token, 2 wrong command line, 3 failed, 4 no depot.`
+Exit codes: 0 done, 1 there is none or no such token, 2 wrong command line, 3 failed, 4 no depot.`
 }
 
 type tokenNewCmd struct {
@@ -59,6 +60,9 @@ func (c tokenNewCmd) Run(a *app) error {
 		return err
 	}
 	defer d.Close()
+	if err := noteUnknownProducts(a, d, spec.Products); err != nil {
+		return err
+	}
 	if err := d.PutToken(a.ctx, depot.Token(row)); err != nil {
 		return err
 	}
@@ -67,7 +71,7 @@ func (c tokenNewCmd) Run(a *app) error {
 		line.Token = secret
 		return term.NewJSONLines(a.stdout).Write(line)
 	}
-	fmt.Fprintf(a.stderr, "Token %s (%s). It is shown this once; `symdepot token revoke %s` ends it.\n", row.ID, term.Printable(row.Name), row.ID)
+	fmt.Fprintf(a.stderr, "Token %s (%s). It is shown only once; `symdepot token revoke %s` revokes it.\n", row.ID, term.Printable(row.Name), row.ID)
 	_, err = fmt.Fprintln(a.stdout, secret)
 	return err
 }
@@ -143,7 +147,7 @@ func (c tokenListCmd) Run(a *app) error {
 		t.Row(l.ID, l.State, strings.Join(l.Scopes, ", "), products, day(&l.Created, ""), day(l.Expires, "never"), day(l.LastUsed, "never"), l.Name)
 	}
 	if len(list) == 0 {
-		return term.ErrNo
+		return a.none("there are no tokens; make one: symdepot token new --name NAME")
 	}
 	return t.Flush()
 }
@@ -177,8 +181,37 @@ func (c tokenRevokeCmd) Run(a *app) error {
 		case err != nil:
 			return err
 		default:
-			fmt.Fprintln(a.stderr, "Token", term.Printable(id), "has ended; running servers notice within seconds.")
+			fmt.Fprintln(a.stderr, "Token", term.Printable(id), "is revoked; running servers notice within seconds.")
 		}
 	}
 	return unknown
+}
+
+// noteUnknownProducts warns of products that no transaction has: a token for
+// such a product reads nothing, and a server does not say why.
+func noteUnknownProducts(a *app, d *depot.Depot, products []string) error {
+	if len(products) == 0 {
+		return nil
+	}
+	txs, err := d.List(a.ctx, depot.Scope{}, depot.ListFilter{})
+	if err != nil {
+		return err
+	}
+	var have []string
+	for _, t := range txs {
+		if !slices.Contains(have, t.Product) {
+			have = append(have, t.Product)
+		}
+	}
+	slices.Sort(have)
+	there := "there is no transaction yet"
+	if len(have) > 0 {
+		there = fmt.Sprintf("there are %q", have)
+	}
+	for _, p := range products {
+		if !slices.Contains(have, p) {
+			fmt.Fprintf(a.stderr, "symdepot: warning: no transaction has product %q; %s\n", p, there)
+		}
+	}
+	return nil
 }

@@ -332,7 +332,7 @@ func TestBaseURL(t *testing.T) {
 			t.Errorf("%s: %s, want %s", addr, got, want)
 		}
 	}
-	text := StartText("http://127.0.0.1:8080")
+	text := StartText("http://127.0.0.1:8080", false)
 	for _, want := range []string{`_NT_SYMBOL_PATH=srv*C:\symbols*http://127.0.0.1:8080`, `_NT_SYMCACHE_PATH=C:\SymCache*http://127.0.0.1:8080`,
 		"DEBUGINFOD_URLS=http://127.0.0.1:8080\n", "--server-path http://127.0.0.1:8080 ", "--symbols-url http://127.0.0.1:8080 ", `"url": "http://127.0.0.1:8080"`} {
 		if !strings.Contains(text, want) {

@@ -88,7 +88,7 @@ func (s *Server) root(x *exchange, r *http.Request, base string) {
 	case html:
 		s.page(x, r, url, base)
 	default:
-		text := StartText(url)
+		text := StartText(url, s.restricted && x.caller.token == "")
 		if note := s.note(x, r); note != "" {
 			text += "\n" + note + "\n"
 		}

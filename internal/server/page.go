@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/symdepot/symdepot/internal/depot"
+	"github.com/symdepot/symdepot/internal/term"
 	"github.com/symdepot/symdepot/layout"
 	"github.com/symdepot/symdepot/symfile"
 )
@@ -83,7 +84,7 @@ func newPageTime(t time.Time) pageTime {
 func (s *Server) page(x *exchange, r *http.Request, url, base string) {
 	ctx, cancel := context.WithTimeout(r.Context(), pageTimeout)
 	defer cancel()
-	d := pageData{Base: base, URL: url, Note: s.note(x, r), Version: s.cfg.Version, Style: template.CSS(pageStyle), Clients: clients(url)}
+	d := pageData{Base: base, URL: url, Note: s.note(x, r), Version: s.cfg.Version, Style: template.CSS(pageStyle), Clients: clients(url, s.restricted && x.caller.token == "")}
 	d.Query = strings.TrimSpace(r.URL.Query().Get("q"))
 	if len(d.Query) > pageQuery {
 		d.Query = d.Query[:pageQuery]
@@ -131,19 +132,19 @@ func (s *Server) fill(ctx context.Context, x *exchange, d *pageData) {
 		s.cfg.Log.Error("the transactions could not be listed", "error", err)
 	}
 	for _, t := range txs {
-		d.Transactions = append(d.Transactions, pageTransaction{t.Number, t.Files, t.Product, t.Version, t.Comment, bytesText(t.Bytes), newPageTime(t.Time)})
+		d.Transactions = append(d.Transactions, pageTransaction{t.Number, t.Files, t.Product, t.Version, t.Comment, term.Size(t.Bytes), newPageTime(t.Time)})
 	}
 	d.Metrics = x.caller.scope.Products == nil
 	if !d.Metrics {
 		return // how much there is besides is nobody's business
 	}
 	if st, ok := s.metrics.holdings.stats(); ok && st.Objects > 0 {
-		d.Stats = fmt.Sprintf("%s in %s", plural(st.Objects, "object"), bytesText(st.Bytes))
+		d.Stats = fmt.Sprintf("%s in %s", term.Count(st.Objects, "object"), term.Size(st.Bytes))
 	}
 }
 
 func newPageResult(f depot.Found, base string) pageResult {
-	r := pageResult{Name: f.Object.Name, Kind: f.Object.Kind.String(), Arch: f.Arch, ID: shownID(f.Object), Size: bytesText(f.Size),
+	r := pageResult{Name: f.Object.Name, Kind: f.Object.Kind.String(), Arch: f.Arch, ID: shownID(f.Object), Size: term.Size(f.Size),
 		Features: strings.Join(f.Features, ", "), Added: newPageTime(f.Added)}
 	if p := layout.Path(f.Object); p != "" {
 		r.Link = base + escapePath("/"+p)
@@ -173,29 +174,4 @@ func shownID(o symfile.Object) string {
 		return o.Hash
 	}
 	return o.CodeID
-}
-
-// bytesText is a size for people.
-func bytesText(n int64) string {
-	if n < 1024 {
-		return plural(n, "byte")
-	}
-	v, unit := float64(n), 0
-	for v >= 1024 && unit < 5 {
-		v /= 1024
-		unit++
-	}
-	if v >= 99.95 {
-		return fmt.Sprintf("%.0f %s", v, sizeUnits[unit])
-	}
-	return fmt.Sprintf("%.1f %s", v, sizeUnits[unit])
-}
-
-var sizeUnits = [...]string{"", "KiB", "MiB", "GiB", "TiB", "PiB"}
-
-func plural(n int64, word string) string {
-	if n == 1 {
-		return "1 " + word
-	}
-	return itoa(n) + " " + word + "s"
 }

@@ -22,7 +22,7 @@ func TestPage(t *testing.T) {
 		r.header.Get("Cache-Control") != "no-store" || r.header.Get("Access-Control-Allow-Origin") != "" {
 		t.Errorf("%d %v", r.status, r.header)
 	}
-	for _, c := range clients("http://localhost") {
+	for _, c := range clients("http://localhost", false) {
 		if !strings.Contains(r.body, html.EscapeString(c.Text)) && !strings.Contains(html.UnescapeString(r.body), c.Text) {
 			t.Errorf("the page does not say %q", c.Text)
 		}
@@ -96,10 +96,21 @@ func TestSearch(t *testing.T) {
 	}
 }
 
-func TestBytesText(t *testing.T) {
-	for n, want := range map[int64]string{0: "0 bytes", 1: "1 byte", 1023: "1023 bytes", 1024: "1.0 KiB", 1536: "1.5 KiB", 102400: "100 KiB", 5 << 30: "5.0 GiB"} {
-		if got := bytesText(n); got != want {
-			t.Errorf("%d: %q, want %q", n, got, want)
+// Where access is restricted, the settings have a place for a token.
+func TestClientsWithToken(t *testing.T) {
+	text := StartText("http://localhost:1/symbols", true)
+	for _, want := range []string{
+		"symdepot serves symbols at http://localhost:1/symbols\n", `srv*C:\symbols*http://localhost:1/t/TOKEN/symbols`, "export DEBUGINFOD_URLS=http://localhost:1/symbols\n",
+		"echo 'Authorization: Bearer TOKEN'", "--symbols-url http://localhost:1/t/TOKEN/symbols",
+	} {
+		if !strings.Contains(text, want) {
+			t.Errorf("no %q in\n%s", want, text)
 		}
+	}
+	if open := StartText("http://localhost:1", false); strings.Contains(open, "TOKEN") || !strings.Contains(open, "set debuginfod enabled on") {
+		t.Errorf("an open server's text:\n%s", open)
+	}
+	if s := AccessText("http://localhost:1"); !strings.Contains(s, "symdepot token new") {
+		t.Errorf("no way to a token: %s", s)
 	}
 }

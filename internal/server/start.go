@@ -5,48 +5,64 @@ import (
 	"strings"
 )
 
-// client is a tool and what its user types to make it ask this server.
+// client is a tool with the settings that make it use this server.
 type client struct {
 	Name string
-	Note string // where the lines go; may be empty
+	Note string // where the settings go; may be empty
 	Text string
 }
 
-// clients lists the tools, with the lines for one base URL.
-func clients(url string) []client {
+// clients lists the tools with their settings for a base URL. If access is
+// restricted, the settings have a place for a token.
+func clients(url string, restricted bool) []client {
+	tool, debuginfod := url, "export DEBUGINFOD_URLS="+url
+	if restricted {
+		tool = withToken(url)
+		debuginfod += "\necho 'Authorization: Bearer TOKEN' > ~/.debuginfod-headers\nexport DEBUGINFOD_HEADERS_FILE=~/.debuginfod-headers"
+	}
 	return []client{
 		{"WinDbg, Visual Studio and other Windows debuggers", "in a command prompt, or as the symbol path in the settings",
-			`set _NT_SYMBOL_PATH=srv*C:\symbols*` + url},
+			`set _NT_SYMBOL_PATH=srv*C:\symbols*` + tool},
 		{"Windows Performance Analyzer", "in a command prompt",
-			`set _NT_SYMCACHE_PATH=C:\SymCache*` + url},
-		{"gdb, lldb, perf, elfutils and other debuginfod clients", "in a shell",
-			"export DEBUGINFOD_URLS=" + url},
+			`set _NT_SYMCACHE_PATH=C:\SymCache*` + tool},
+		{"gdb, lldb, perf, elfutils and other debuginfod clients", "in a shell; gdb asks before its first download, and in scripts it needs the second command",
+			debuginfod + "\ngdb -iex 'set debuginfod enabled on' PROGRAM"},
 		{"dotnet-symbol", "",
-			"dotnet-symbol --server-path " + url + " PATH"},
+			"dotnet-symbol --server-path " + tool + " PATH"},
 		{"minidump-stackwalk", "",
-			"minidump-stackwalk --symbols-url " + url + " CRASH.dmp"},
+			"minidump-stackwalk --symbols-url " + tool + " CRASH.dmp"},
 		{"Sentry, Symbolicator", "as a custom symbol source",
-			`{"id": "symdepot", "name": "symdepot", "type": "http", "url": "` + url + `", "layout": {"type": "unified"}}`},
+			`{"id": "symdepot", "name": "symdepot", "type": "http", "url": "` + tool + `", "layout": {"type": "unified"}}`},
 	}
 }
 
-// StartText is what serve prints, and what a client that is no browser gets at
-// the base URL: the URL, and what to paste into each tool. url has no slash at
-// its end.
-func StartText(url string) string {
+// withToken inserts /t/TOKEN behind the host of a URL.
+func withToken(url string) string {
+	if i := strings.Index(url, "://"); i >= 0 {
+		if j := strings.IndexByte(url[i+3:], '/'); j >= 0 {
+			return url[:i+3+j] + "/t/TOKEN" + url[i+3+j:]
+		}
+	}
+	return url + "/t/TOKEN"
+}
+
+// StartText is what serve prints, and what a client that is not a browser gets
+// at the base URL: the URL, and the settings of each tool. url has no slash at
+// its end. If access is restricted, the settings have a place for a token.
+func StartText(url string, restricted bool) string {
 	var b strings.Builder
 	b.WriteString("symdepot serves symbols at " + url + "\n")
-	for _, c := range clients(url) {
-		b.WriteString("\n" + c.Name + "\n    " + c.Text + "\n")
+	for _, c := range clients(url, restricted) {
+		b.WriteString("\n" + c.Name + "\n    " + strings.ReplaceAll(c.Text, "\n", "\n    ") + "\n")
 	}
 	return b.String()
 }
 
-// AccessText says how tools carry credentials to a server that asks for them.
+// AccessText describes how tools send credentials to a server that asks for
+// them.
 func AccessText(url string) string {
-	return "Where credentials are needed: a token is the password of any user name, a bearer token, a line " +
-		"\"Authorization: Bearer TOKEN\" in the file that DEBUGINFOD_HEADERS_FILE names, or, for tools that know only addresses, " +
-		"a part of the address: " + url + "/t/TOKEN"
+	return "Put a token in place of TOKEN; make one: symdepot token new --name NAME. A token is also the password of any user name, " +
+		"or a bearer token; tools that know only addresses take it as a part of the address: " + withToken(url)
 }
 
 // BaseURL is the URL of a listener's address, as a program on this machine

@@ -14,6 +14,7 @@ import (
 	"strings"
 	"text/tabwriter"
 	"time"
+	"unicode"
 	"unicode/utf16"
 
 	"github.com/schollz/progressbar/v3"
@@ -75,10 +76,12 @@ func (t *Table) Row(cells ...string) {
 
 func (t *Table) Flush() error { return t.w.Flush() }
 
-// Printable keeps control characters from names out of a terminal.
+// Printable replaces the characters of names that could change the display of a
+// terminal by question marks: control characters, and invisible ones that
+// reorder text, break lines or join words (Unicode categories Cc, Cf, Zl, Zp).
 func Printable(s string) string {
 	return strings.Map(func(r rune) rune {
-		if r < 0x20 || r == 0x7f || r >= 0x80 && r < 0xa0 {
+		if unicode.In(r, unicode.Cc, unicode.Cf, unicode.Zl, unicode.Zp) {
 			return '?'
 		}
 		return r

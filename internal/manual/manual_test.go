@@ -1,0 +1,100 @@
+package manual
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+)
+
+func sample() *Command {
+	flags := []Arg{{Name: "--json", Help: "Print JSON."}, {Name: "--form", Short: "-f", Value: "FORM", Values: []string{"a", "b"}, Help: "It's a form."}}
+	return &Command{Name: "prog", Path: "prog", Usage: "prog <command>", Help: "Does things.", Detail: ".dot first\n\n  prog cab list x\\y", Flags: flags[:1], Subs: []Command{
+		{Name: "cab", Path: "prog cab", Usage: "prog cab <command>", Help: "Cabinets.", Subs: []Command{
+			{Name: "list", Path: "prog cab list", Usage: "prog cab list [flags]", Help: "List a cabinet.", Flags: flags, Args: []Arg{{Name: "FILE", Help: "The file."}}},
+		}},
+		{Name: "add", Path: "prog add", Usage: "prog add", Help: "Add."},
+	}}
+}
+
+func TestPages(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "man")
+	if err := WritePages(dir, sample()); err != nil {
+		t.Fatal(err)
+	}
+	for name, want := range map[string][]string{
+		"prog.1":          {".TH PROG 1", `\&.dot first`, ".nf\n", `x\ey`, ".fi\n", ".BR prog\\-cab (1)\nCabinets."},
+		"prog-cab.1":      {"prog\\-cab \\- Cabinets"},
+		"prog-cab-list.1": {`\fB\-f, \-\-form=FORM\fR`, `It\(aqs a form.`, ".SH ARGUMENTS"},
+		"prog-add.1":      {".B prog add"},
+	} {
+		text, err := os.ReadFile(filepath.Join(dir, name))
+		if err != nil {
+			t.Error(err)
+			continue
+		}
+		for _, w := range want {
+			if !strings.Contains(string(text), w) {
+				t.Errorf("%s does not contain %q:\n%s", name, w, text)
+			}
+		}
+		if groff, err := exec.LookPath("groff"); err == nil {
+			if out, err := exec.Command(groff, "-man", "-Tascii", "-ww", "-z", filepath.Join(dir, name)).CombinedOutput(); err != nil || len(out) > 0 {
+				t.Errorf("groff %s: %v %s", name, err, out)
+			}
+		}
+	}
+}
+
+// complete asks a bash completion script for the words at the end of a line.
+func complete(t *testing.T, script, line string) []string {
+	t.Helper()
+	shell, err := exec.LookPath("bash")
+	if err != nil {
+		t.Skip("bash is not installed")
+	}
+	words := strings.Split(line, " ")
+	quoted := "'" + strings.Join(words, "' '") + "'"
+	out, err := exec.Command(shell, "--norc", "-c", script+"\nCOMP_WORDS=("+quoted+"); COMP_CWORD=$((${#COMP_WORDS[@]}-1)); _prog; echo \"${COMPREPLY[@]}\"").CombinedOutput()
+	if err != nil {
+		t.Fatalf("%s: %v %s", line, err, out)
+	}
+	return strings.Fields(string(out))
+}
+
+func TestBash(t *testing.T) {
+	script := Completion("bash", sample())
+	for line, want := range map[string][]string{
+		"prog ":              {"cab", "add", "--json"},
+		"prog a":             {"add"},
+		"prog cab ":          {"list"},
+		"prog cab list --":   {"--json", "--form"},
+		"prog cab list x --": {"--json", "--form"},
+		"prog add ":          nil,
+	} {
+		if got := complete(t, script, line); !slices.Equal(got, want) {
+			t.Errorf("%q: %q, want %q", line, got, want)
+		}
+	}
+}
+
+// The other shells are seldom installed; their scripts are checked where they
+// are, and for the words they must contain.
+func TestOtherShells(t *testing.T) {
+	for shell, want := range map[string]string{"zsh": `" cab list") list="--json --form"`, "fish": `-l form -s f -x -a 'a b' -d 'It\'s a form.'`, "powershell": `' cab list' = @('--json', '--form')`} {
+		script := Completion(shell, sample())
+		if !strings.Contains(script, want) {
+			t.Errorf("%s: no %q in\n%s", shell, want, script)
+		}
+		if exe, err := exec.LookPath(shell); err == nil {
+			if out, err := exec.Command(exe, "-n", "-c", script).CombinedOutput(); err != nil {
+				t.Errorf("%s: %v %s", shell, err, out)
+			}
+		}
+	}
+	if s := Completion("tcsh", sample()); s != "" {
+		t.Errorf("tcsh: %q, want nothing", s)
+	}
+}
