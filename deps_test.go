@@ -52,7 +52,7 @@ var mayImport = map[string][]string{
 	"internal/wire":     {},
 	"internal/server":   {"debugid", "symfile", "layout", "symcache", "internal/depot", "internal/auth", "internal/term", "internal/wire"},
 	"internal/config":   {"symfile", "layout", "symcache", "symstore", "internal/term", "internal/bucket", "internal/auth", "internal/fetch", "internal/sympath", "internal/tree", "internal/upstream", "internal/depot", "internal/transcode", "internal/server"},
-	"internal/manual":    {},
+	"internal/manual":   {},
 	// Commands wire everything; test rooms help tests only.
 	"cmd/symdepot":                     nil,
 	"cab/internal/blocktest":           {},

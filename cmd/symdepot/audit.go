@@ -13,15 +13,15 @@ import (
 )
 
 type auditCmd struct {
-	Config  string `help:"Configuration file, whose auth.audit.file is read. Default: as for serve." placeholder:"FILE" xor:"from"`
-	File    string `help:"File of records; the older ones beside it are read too." placeholder:"FILE" xor:"from"`
+	Config  string `help:"Configuration file whose auth.audit.file is read. Default: as for serve." placeholder:"FILE" xor:"from"`
+	File    string `help:"The audit log; older files beside it are read too." placeholder:"FILE" xor:"from"`
 	Since   string `help:"Only from this time on: 24h, 7d, 2026-11-21 or 2026-11-21T08:00:00Z." placeholder:"TIME"`
 	Until   string `help:"Only before this time, likewise." placeholder:"TIME"`
-	Who     string `help:"Only this name or id of a token; * stands for anything." placeholder:"NAME"`
+	Who     string `help:"Only this principal or token id; * matches any text." placeholder:"NAME"`
 	Product string `help:"Only files of this product." placeholder:"NAME"`
-	Name    string `help:"Only files of this name; * stands for anything." placeholder:"NAME"`
+	Name    string `help:"Only files of this name; * matches any text." placeholder:"NAME"`
 	ID      string `help:"Only the file with this id." placeholder:"ID"`
-	Remote  string `help:"Only from this address, or addresses that begin so." placeholder:"ADDRESS"`
+	Remote  string `help:"Only from addresses that start with this text." placeholder:"ADDRESS"`
 	JSON    bool   `help:"Print one JSON object per record."`
 }
 

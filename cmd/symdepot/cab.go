@@ -15,26 +15,26 @@ import (
 
 type cabCmd struct {
 	Create  cabCreateCmd  `cmd:"" help:"Write a cabinet."`
-	List    cabListCmd    `cmd:"" help:"List what is in a cabinet."`
-	Extract cabExtractCmd `cmd:"" help:"Take files out of a cabinet."`
+	List    cabListCmd    `cmd:"" help:"List the files in a cabinet."`
+	Extract cabExtractCmd `cmd:"" help:"Extract files from a cabinet."`
 }
 
 type cabCreateCmd struct {
-	Method string   `help:"How to compress: mszip, lzx (smaller and slower, as Microsoft's own stores have it) or none." enum:"mszip,lzx,none" default:"mszip"`
-	Out    string   `arg:"" name:"cabinet" help:"The cabinet to write; one that exists is replaced."`
+	Method string   `help:"Compression: mszip, lzx (smaller and slower, as in Microsoft's own stores) or none." enum:"mszip,lzx,none" default:"mszip"`
+	Out    string   `arg:"" name:"cabinet" help:"The cabinet to write; an existing file is replaced."`
 	Files  []string `arg:"" name:"file" help:"Files to put in, under their base names."`
 }
 
 // Help is the long help text.
 func (cabCreateCmd) Help() string {
-	return `A single file gives the shape that symbol stores use for foo.pd_. The cabinet is read back and
-compared before it appears under its name.
+	return `A cabinet of a single file is the form that symbol stores use for foo.pd_. The cabinet is read back and compared before it
+appears under its name.
 
   symdepot cab create foo.pd_ foo.pdb
   symdepot cab create --method lzx all.cab *.pdb
 
-A cabinet cannot hold a file above 65,535 blocks of 32 KiB (2,147,450,880 bytes), nor be 2 GiB or
-larger itself: such input is refused, never written wrong.
+A cabinet can hold neither a file of more than 65,535 blocks of 32 KiB (2,147,450,880 bytes) nor 2 GiB in all: larger input
+is refused.
 
 Exit codes: 0 written, 2 wrong command line, 3 failed or too large (nothing was written).`
 }
@@ -166,7 +166,7 @@ type cabExtractCmd struct {
 
 // Help is the long help text.
 func (cabExtractCmd) Help() string {
-	return `Files appear whole or not at all, and never outside the folder.
+	return `Files appear complete or not at all, and never outside the folder.
 
   symdepot cab extract -C out foo.pd_
   symdepot cab extract symbols.cab foo.pdb

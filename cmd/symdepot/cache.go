@@ -78,7 +78,7 @@ func (c cacheStatsCmd) Run(a *app) error {
 type cacheListCmd struct {
 	JSON   bool   `help:"Print one JSON object per file."`
 	Source string `help:"Only files from this upstream." placeholder:"NAME"`
-	Limit  int    `help:"How many at the most; 0 is all." default:"100"`
+	Limit  int    `help:"Maximum number; 0: all." default:"100"`
 	Name   string `arg:"" optional:"" help:"Only this file name (with * and ?)."`
 }
 

@@ -16,21 +16,21 @@ import (
 
 type identifyCmd struct {
 	JSON  bool     `help:"Print one JSON object per line and per contained object."`
-	As    string   `help:"Take the files for a kind that cannot be recognised: sha1, jsmap, il2cpp or proguard." enum:",sha1,jsmap,il2cpp,proguard" default:"" placeholder:"KIND"`
-	ID    string   `help:"The debug id that an il2cpp mapping belongs to." placeholder:"ID"`
+	As    string   `help:"Kind of files that cannot be recognized: sha1, jsmap, il2cpp or proguard." enum:",sha1,jsmap,il2cpp,proguard" default:"" placeholder:"KIND"`
+	ID    string   `help:"Debug id of an il2cpp mapping." placeholder:"ID"`
 	Paths []string `arg:"" name:"path" help:"Files, folders and archives."`
 }
 
 // Help is the long help text.
 func (identifyCmd) Help() string {
-	return `Nothing is stored and nothing is changed. Folders are walked and archives are looked into.
+	return `Reads files, folders and the files inside archives; stores and changes nothing.
 
   symdepot identify app.exe app.pdb
   symdepot identify --json build/ | jq -r 'select(.kind=="pdb").paths.symstore[0]'
   symdepot identify --json --as sha1 src/main.c
 
-In JSON, "paths" lists for each layout the paths under which the object is asked for there, the
-canonical one first. A file that is no symbol file gives {"path":…,"error":…}.
+In JSON, "paths" lists for each layout the paths under which clients request the object, the canonical one first. A file
+that is not a symbol file gives {"path":…,"error":…}.
 
 Exit codes: 0 at least one symbol file, 1 none, 2 wrong command line, 3 a path could not be read (the
 others were).`
@@ -136,7 +136,7 @@ func (c identifyCmd) Run(a *app) error {
 	}
 	if found == 0 && unreadable == nil {
 		if !c.JSON {
-			fmt.Fprintln(a.stderr, "symdepot: no symbol file there")
+			fmt.Fprintln(a.stderr, "symdepot: there is no symbol file")
 		}
 		return term.ErrNo
 	}

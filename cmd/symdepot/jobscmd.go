@@ -35,7 +35,7 @@ Exit codes: 0 done, 1 there is none or no such job, 2 wrong command line, 3 fail
 
 type jobsListCmd struct {
 	State []string `help:"Only jobs in this state: queued, running, done, failed or cancelled; repeatable." placeholder:"STATE"`
-	Limit int      `help:"How many at the most; 0 is all." default:"100"`
+	Limit int      `help:"Maximum number; 0: all." default:"100"`
 	JSON  bool     `help:"Print one JSON object per job."`
 	Long  bool     `help:"Print the whole outcome of each job, not only its first line." short:"l"`
 }

@@ -15,7 +15,7 @@ type missingCmd struct {
 	JSON   bool          `help:"Print one JSON object per line." xor:"form"`
 	Since  term.Duration `help:"Only requests of this time, such as 24h or 7d." placeholder:"TIME"`
 	Client string        `help:"Only requests of this kind of client, such as gdb or symsrv." placeholder:"KIND"`
-	Limit  int           `help:"How many at the most; 0 is all." default:"100"`
+	Limit  int           `help:"Maximum number; 0: all." default:"100"`
 	Name   string        `arg:"" optional:"" help:"Only this file name (with * and ?)."`
 }
 

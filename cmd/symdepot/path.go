@@ -16,34 +16,34 @@ import (
 )
 
 type pathCmd struct {
-	Check pathCheckCmd `cmd:"" help:"Say what every element of a symbol path means, and whether it answers."`
+	Check pathCheckCmd `cmd:"" help:"Explain every element of a symbol path, and test whether it answers."`
 }
 
 type pathCheckCmd struct {
-	Path       string   `arg:"" optional:"" help:"A string of the kind of _NT_SYMBOL_PATH or DEBUGINFOD_URLS." placeholder:"STRING"`
+	Path       string   `arg:"" optional:"" help:"A symbol path, as in _NT_SYMBOL_PATH, or a list of servers, as in DEBUGINFOD_URLS." placeholder:"STRING"`
 	FromEnv    bool     `help:"Check _NT_ALT_SYMBOL_PATH, _NT_SYMBOL_PATH and DEBUGINFOD_URLS of the environment."`
-	Debuginfod bool     `help:"The string is of the kind of DEBUGINFOD_URLS, though it does not look like it."`
-	Self       []string `help:"Address of a symdepot server of one's own; repeatable. Default: SYMDEPOT_LISTEN, or 127.0.0.1:8080." placeholder:"URL" sep:"none"`
-	NoProbe    bool     `help:"Connect nowhere; only explain."`
+	Debuginfod bool     `help:"Read the text as DEBUGINFOD_URLS, even if it looks like a symbol path."`
+	Self       []string `help:"Address of your own symdepot server; repeatable. Default: SYMDEPOT_LISTEN, or 127.0.0.1:8080." placeholder:"URL" sep:"none"`
+	NoProbe    bool     `help:"Only explain; make no connection."`
 	JSON       bool     `help:"Print one JSON object per element."`
 }
 
 // Help is the long help text.
 func (pathCheckCmd) Help() string {
-	return `Takes the string apart as debuggers do and says of every element what it is, what files it is asked for and what is
-wrong with it. Then all servers, buckets and folders are looked at, at once and for 3 seconds at most.
+	return `Splits the path as debuggers do and prints for every element what it is, which files are requested from it, and what is
+wrong with it. Then tests all servers, buckets and folders at the same time, for 3 seconds at most.
 
   symdepot path check 'srv*C:\symbols*https://msdl.microsoft.com/download/symbols'
   symdepot path check --from-env
   symdepot path check --no-probe "$DEBUGINFOD_URLS"
 
-Exit codes: 0 all is understood and answers, 1 an element is not understood or does not answer, 2 wrong command line.`
+Exit codes: 0 every element is valid and answers, 1 an element is invalid or does not answer, 2 wrong command line.`
 }
 
-// probeTime is how long one place is looked at.
+// probeTime limits the test of one server, bucket or folder.
 const probeTime = 3 * time.Second
 
-// checkedElement is an element with what was found there.
+// checkedElement is an element with the results of its tests.
 type checkedElement struct {
 	sympath.Element
 	Probes []checkedProbe `json:"probes,omitempty"`
@@ -79,7 +79,7 @@ func (c pathCheckCmd) Run(a *app) error {
 		checked[i].Element = e
 	}
 	if !c.NoProbe {
-		// For a debugger our own server is as good as any other.
+		// The own server is tested like any other.
 		probe(a.ctx, checked, c.elements(nil))
 	}
 	bad := false
@@ -102,7 +102,7 @@ func (c pathCheckCmd) Run(a *app) error {
 	return nil
 }
 
-// elements takes the string, or those of the environment, apart.
+// elements splits the given path, or the variables of the environment.
 func (c pathCheckCmd) elements(self []string) []sympath.Element {
 	switch {
 	case c.FromEnv:
@@ -125,7 +125,7 @@ func looksLikeURLs(s string) bool {
 	return strings.HasPrefix(low, "ima:") || strings.Contains(low, "://") && (several || strings.Contains(low, "debuginfod"))
 }
 
-// probe looks at everything that the elements of all name, at once.
+// probe tests the sources of all elements at the same time.
 func probe(ctx context.Context, checked []checkedElement, all []sympath.Element) {
 	d := upstream.NewDialer(upstream.DialerOptions{Connect: probeTime})
 	var under sync.WaitGroup
@@ -142,7 +142,7 @@ func probe(ctx context.Context, checked []checkedElement, all []sympath.Element)
 	under.Wait()
 }
 
-// print is for a person.
+// print prints the element as text.
 func (e *checkedElement) print(a *app, n int) {
 	text := e.Text
 	if strings.TrimSpace(text) == "" {
@@ -166,7 +166,7 @@ func (e *checkedElement) print(a *app, n int) {
 	}
 }
 
-// words says what was found.
+// words describes the result of a test.
 func (p checkedProbe) words() string {
 	if !p.Reachable {
 		return "does not answer: " + p.Error

@@ -13,20 +13,20 @@ import (
 
 type proxyCmd struct {
 	upstreamFlags
-	Listen      string `help:"Address and port; port 0 picks a free one. Default: 127.0.0.1:8080." placeholder:"ADDR:PORT"`
+	Listen      string `help:"Address and port; port 0 picks a free port. Default: 127.0.0.1:8080." placeholder:"ADDR:PORT"`
 	PatFile     string `help:"File with a personal access token, sent as the password of Basic; or SYMDEPOT_PAT." placeholder:"FILE"`
 	BasicFile   string `help:"File with user:password; or SYMDEPOT_BASIC." placeholder:"FILE"`
 	BearerFile  string `help:"File with a bearer token; or SYMDEPOT_BEARER." placeholder:"FILE"`
 	HeadersFile string `help:"File with one \"Name: value\" per line, read again when it changes; or SYMDEPOT_HEADERS_FILE." placeholder:"FILE"`
 	Log         string `help:"Format of the log: text, json, or auto (text on a terminal)." enum:",auto,text,json" default:"" placeholder:"auto|text|json"`
-	Quiet       bool   `help:"Log no requests, only what goes wrong." short:"q"`
+	Quiet       bool   `help:"Log failures only, not every request." short:"q"`
 }
 
 // Help is the long help text.
 func (proxyCmd) Help() string {
-	return `Answers debuggers on this machine from the servers that _NT_SYMBOL_PATH and DEBUGINFOD_URLS name, or from those given,
-and keeps what they send. If nothing names a server, Microsoft's is asked. With credentials, tools that cannot log in
-read private servers. It is serve with fewer questions; what is in the depot is answered too.
+	return `Serves the symbol files of the servers in _NT_SYMBOL_PATH and DEBUGINFOD_URLS, or of the given ones, to debuggers on this
+machine, and caches them. Without any server, Microsoft's is used. With credentials, tools that cannot log in can read
+private servers. The files of the depot are served too. symdepot serve has more options.
 
   symdepot proxy
   symdepot proxy --upstream microsoft --upstream nuget
@@ -35,7 +35,7 @@ read private servers. It is serve with fewer questions; what is in the depot is 
 Exit codes: 0 stopped, 2 wrong command line, 3 could not listen, 4 depot damaged or newer.`
 }
 
-// Run serves until it is told to stop.
+// Run serves until it is interrupted.
 func (c proxyCmd) Run(a *app) error {
 	conf, err := c.load(a)
 	if err != nil {
@@ -57,19 +57,19 @@ func (c proxyCmd) Run(a *app) error {
 			return err
 		}
 		specs = append(specs, m)
-		fmt.Fprintln(a.stdout, "Neither --upstream nor _NT_SYMBOL_PATH nor DEBUGINFOD_URLS names a server: asking microsoft.")
+		fmt.Fprintln(a.stdout, "Neither --upstream nor _NT_SYMBOL_PATH nor DEBUGINFOD_URLS names a server: using microsoft.")
 	}
 	if err := c.credentials(specs, os.Getenv); err != nil {
 		return err
 	}
 	for _, s := range specs {
-		fmt.Fprintf(a.stdout, "Asking %s (%s).\n", term.Printable(s.Name), s.Layout)
+		fmt.Fprintf(a.stdout, "Upstream: %s (%s).\n", term.Printable(s.Name), s.Layout)
 	}
 	return serve(a, conf, specs, nil, txFlags{})
 }
 
-// credentials gives the secrets of the environment or of files to the one
-// private server among the sources: to no preset, and never to two hosts.
+// credentials gives the secrets of the environment or of files to the only
+// private server among the upstreams: never to a preset, and never to two hosts.
 func (c proxyCmd) credentials(specs []upstream.Spec, getenv func(string) string) error {
 	var cred upstream.Credentials
 	given := 0
@@ -101,7 +101,7 @@ func (c proxyCmd) credentials(specs []upstream.Spec, getenv func(string) string)
 		cred.HeadersFile = getenv("SYMDEPOT_HEADERS_FILE")
 	}
 	if given > 1 {
-		return term.UsageError("say one of a personal access token, user and password, and a bearer token")
+		return term.UsageError("a personal access token, a user with password, and a bearer token exclude each other")
 	}
 	if given == 0 && cred.HeadersFile == "" {
 		return nil
@@ -117,9 +117,9 @@ func (c proxyCmd) credentials(specs []upstream.Spec, getenv func(string) string)
 	}
 	switch len(hosts) {
 	case 0:
-		return term.UsageError("credentials are given, but no private server to send them to: name it with --upstream URL")
+		return term.UsageError("credentials are given, but no private server; name it with --upstream URL")
 	case 1:
 		return nil
 	}
-	return errors.New("credentials are given and several private servers named; say in a configuration file which is for whom (symdepot config print)")
+	return errors.New("credentials are given, and several private servers; set the credentials of each in a configuration file (symdepot config print)")
 }

@@ -44,7 +44,7 @@ func startProxy(t *testing.T, env []string, args ...string) (url, said string) {
 		}
 	})
 	for sc := bufio.NewScanner(out); sc.Scan(); {
-		if i := strings.Index(sc.Text(), "http://127.0.0.1:"); i >= 0 && !strings.HasPrefix(sc.Text(), "Asking ") {
+		if i := strings.Index(sc.Text(), "http://127.0.0.1:"); i >= 0 && !strings.HasPrefix(sc.Text(), "Upstream: ") {
 			url = strings.TrimRight(strings.Fields(sc.Text()[i:])[0], "/.,")
 			go func() { _, _ = io.Copy(io.Discard, out) }()
 			return url, said
@@ -81,7 +81,7 @@ func TestProxy(t *testing.T) {
 	c := &http.Client{Timeout: 10 * time.Second}
 	t.Run("environment", func(t *testing.T) {
 		url, said := startProxy(t, []string{"_NT_SYMBOL_PATH=srv*" + filepath.Join(t.TempDir(), "cache") + "*" + elsewhere.URL})
-		if !strings.Contains(said, "Asking ") || strings.Contains(said, "microsoft") {
+		if !strings.Contains(said, "Upstream: ") || strings.Contains(said, "microsoft") {
 			t.Errorf("said %q", said)
 		}
 		if status, n, _, err := fetchURL(t.Context(), c, url+farSym); err != nil || status != 200 || n != int64(len(sym)) {
@@ -90,7 +90,7 @@ func TestProxy(t *testing.T) {
 	})
 	t.Run("nothing named", func(t *testing.T) {
 		url, said := startProxy(t, nil, "--no-egress")
-		if !strings.Contains(said, "asking microsoft") {
+		if !strings.Contains(said, "using microsoft") {
 			t.Errorf("said %q", said)
 		}
 		if status, _, _, err := fetchURL(t.Context(), c, url+farPDB); err != nil || status != 404 {

@@ -17,8 +17,8 @@ import (
 
 type findCmd struct {
 	JSON  bool     `help:"Print one JSON object per object found."`
-	Limit int      `help:"How many objects at the most." default:"100"`
-	File  bool     `help:"Take the queries for local files even if they do not exist as typed." short:"f"`
+	Limit int      `help:"Maximum number of objects." default:"100"`
+	File  bool     `help:"Read the queries as names of local files even if no such file exists." short:"f"`
 	Query []string `arg:"" name:"query" help:"A file name (with * and ?), an id in any spelling, a server path, a SHA-256, or a local file."`
 }
 
@@ -30,9 +30,9 @@ func (findCmd) Help() string {
   symdepot find 'lib*.so'
   symdepot find 3249D99D-0C40-4931-8610-F4E4FB0B6936
   symdepot find dfb85de42daffd09640c8fe377d572de3e168920
-  symdepot find ./app.pdb          is this very file in the depot?
+  symdepot find ./app.pdb          the file itself, or others with its ids
 
-A query that names an existing local file asks for that file: by its ids and by its content.
+A query that names an existing local file finds that file, by its ids and by its content.
 
 Exit codes: 0 found, 1 something was not found, 2 wrong command line, 3 failed, 4 no depot.`
 }
@@ -187,7 +187,7 @@ type listCmd struct {
 	JSON    bool   `help:"Print one JSON object per transaction."`
 	Product string `help:"Only this product." short:"p"`
 	Version string `help:"Only this version." short:"v"`
-	Limit   int    `help:"How many at the most, newest first; 0 for all." default:"0"`
+	Limit   int    `help:"Maximum number, newest first; 0: all." default:"0"`
 	All     bool   `help:"Removed transactions too."`
 }
 

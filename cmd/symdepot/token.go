@@ -35,10 +35,10 @@ Exit codes: 0 done, 1 there is none or no such token, 2 wrong command line, 3 fa
 }
 
 type tokenNewCmd struct {
-	Name    string        `help:"What it is for, in words." required:"" placeholder:"NAME"`
-	Scope   []string      `help:"What it is good for: read (default), write or admin; repeatable." placeholder:"SCOPE" sep:"none"`
+	Name    string        `help:"Purpose of the token." required:"" placeholder:"NAME"`
+	Scope   []string      `help:"Rights of the token: read (default), write or admin; repeatable." placeholder:"SCOPE" sep:"none"`
 	Product []string      `help:"Only this product; repeatable. Default: all." placeholder:"NAME" sep:"none"`
-	Expires term.Duration `help:"When it ends by itself, such as 90d or 12h. Default: never." placeholder:"TIME"`
+	Expires term.Duration `help:"Lifetime, such as 90d or 12h. Default: unlimited." placeholder:"TIME"`
 	JSON    bool          `help:"Print one JSON object, with the secret."`
 }
 

@@ -26,21 +26,21 @@ import (
 
 type workCmd struct {
 	Server     string        `help:"Base URL of the server." required:"" placeholder:"URL"`
-	TokenFile  string        `help:"File with the token to show; read anew for every request." required:"" placeholder:"FILE"`
+	TokenFile  string        `help:"File with the token; read again for every request." required:"" placeholder:"FILE"`
 	Transcoder []string      `help:"A program that makes SymCache files, as NAME=COMMAND; repeatable. See below." required:"" placeholder:"NAME=COMMAND" sep:"none"`
-	Jobs       int           `help:"How many jobs at once. Default: half of the processors." short:"j" placeholder:"N"`
+	Jobs       int           `help:"How many jobs run at the same time. Default: half of the processors." short:"j" placeholder:"N"`
 	Scratch    string        `help:"Working folder; keep its path short. Default: sd in XDG_RUNTIME_DIR if that is large, else a folder of your own below the system's temporary folder." placeholder:"DIR"`
-	MinFree    term.ByteSize `help:"Take no jobs while that folder's disk has less than this." default:"2GiB" placeholder:"SIZE"`
-	Name       string        `help:"Name of this worker in lists. Default: the machine's." placeholder:"NAME"`
+	MinFree    term.ByteSize `help:"Take no jobs while the disk of the working folder has less free space." default:"2GiB" placeholder:"SIZE"`
+	Name       string        `help:"Name of this worker in lists. Default: the host name." placeholder:"NAME"`
 	Log        string        `help:"Format of the log: text, json, or auto (text on a terminal)." enum:"auto,text,json" default:"auto"`
 }
 
 // Help is the long help text.
 func (workCmd) Help() string {
-	return `Takes jobs from a server and does them with programs of this machine: SymCache files for Windows Performance
-Analyzer, made by a transcoder on Windows for a server anywhere. PDBs come from the server and results go there; no other
-access is needed. A server that cannot be reached, or lets nobody in, is asked again and again. Ctrl-C or SIGTERM finishes
-the jobs under way; a second one gives them back.
+	return `Takes jobs from a server and runs them with programs of this machine: a transcoder on Windows makes SymCache files for
+Windows Performance Analyzer, for a server anywhere. PDBs are downloaded from the server and results are uploaded to it;
+no other access is needed. A server that does not answer, or refuses the token, is tried again until it accepts. Ctrl-C or
+SIGTERM finishes the running jobs; a second one returns them to the queue.
 
   symdepot work --server https://symbols.example.com --token-file C:\symdepot\token --scratch C:\w ^
     --transcoder "wpt=\"C:\Program Files (x86)\Windows Kits\10\Windows Performance Toolkit\symcachegen.exe\" -pdb {pdb}"
@@ -50,7 +50,7 @@ the jobs under way; a second one gives them back.
 Exit codes: 0 stopped, 2 wrong command line, 3 no transcoder can be used, 130 interrupted before the first job.`
 }
 
-// Run works until it is told to stop.
+// Run works until it is interrupted.
 func (c workCmd) Run(a *app) error {
 	if u, err := url.Parse(c.Server); err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" {
 		return term.UsageError("--server " + c.Server + " is no URL such as https://symbols.example.com")
@@ -98,7 +98,7 @@ func (c workCmd) worker(log *slog.Logger, ts *transcode.Transcoders) *client.Wor
 	srv := &client.Server{
 		URL: c.Server, Log: log,
 		HTTP: upstream.NewDialer(upstream.DialerOptions{}).ClientFor(c.Server),
-		// Two workers must not be taken for one.
+		// The suffix tells several workers of one machine apart.
 		Worker: cmp.Or(c.Name, host) + "-" + strings.ToLower(rand.Text()[:6]),
 		Token: func() (string, error) {
 			b, err := os.ReadFile(c.TokenFile)
@@ -120,7 +120,7 @@ func (c workCmd) worker(log *slog.Logger, ts *transcode.Transcoders) *client.Wor
 		Room: func() error {
 			free, err := ts.Room().Free()
 			if err == nil && free < int64(c.MinFree) {
-				err = fmt.Errorf("the disk of the scratch folder has %s left, less than %s", term.Size(free), term.Size(int64(c.MinFree)))
+				err = fmt.Errorf("the disk of the working folder has %s free, less than %s", term.Size(free), term.Size(int64(c.MinFree)))
 			}
 			return err
 		},
@@ -134,7 +134,7 @@ func (c workCmd) worker(log *slog.Logger, ts *transcode.Transcoders) *client.Wor
 func doJob(ctx context.Context, ts *transcode.Transcoders, j client.Job, pdb func(context.Context, *os.File) error) (client.Result, error) {
 	g, err := debugid.ParseGUID(j.GUID)
 	if err != nil || j.Kind != "symcache" {
-		return client.Result{}, client.Failure{Class: string(transcode.ClassInfra), Detail: "this worker does not know such jobs; it may be older than the server"}
+		return client.Result{}, client.Failure{Class: string(transcode.ClassInfra), Detail: "this worker does not know this kind of job; update it to the version of the server"}
 	}
 	sc, err := ts.Room().New(j.Name)
 	if err != nil {

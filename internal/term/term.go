@@ -1,6 +1,6 @@
-// Package term holds what commands share when they talk to a terminal: sizes and
-// counts in words, tables, JSON lines, progress, and the errors that become exit
-// codes.
+// Package term is the terminal side of commands: sizes, durations and counts as
+// people read and write them, tables, JSON lines, progress, and the errors that
+// become exit codes.
 package term
 
 import (
@@ -21,17 +21,17 @@ import (
 	"golang.org/x/term"
 )
 
-// ErrNo ends a command whose answer is no: nothing found, nothing added, faults
-// found. The command has printed the answer.
+// ErrNo ends a command whose answer is no, exit code 1: nothing found, nothing
+// added, faults found. The command has printed the answer.
 var ErrNo = errors.New("no")
 
-// UsageError is an error in the command line.
+// UsageError is an error in the command line, exit code 2.
 type UsageError string
 
 func (e UsageError) Error() string { return string(e) }
 
 // Exit ends the process with this exit code. The command has printed its
-// messages itself.
+// messages.
 type Exit int
 
 func (e Exit) Error() string { return fmt.Sprintf("exit code %d", int(e)) }
@@ -42,27 +42,32 @@ func IsTerminal(w io.Writer) bool {
 	return ok && term.IsTerminal(int(f.Fd()))
 }
 
-// JSONLines writes one JSON object a line.
+// JSONLines writes one JSON object per line.
 type JSONLines struct{ enc *json.Encoder }
 
+// NewJSONLines returns a JSONLines that writes to w.
 func NewJSONLines(w io.Writer) JSONLines {
 	enc := json.NewEncoder(w)
 	enc.SetEscapeHTML(false)
 	return JSONLines{enc}
 }
 
+// Write writes one object.
 func (j JSONLines) Write(v any) error { return j.enc.Encode(v) }
 
-// Table is columns for a person to read. Without a row it prints nothing.
+// Table prints aligned columns. A table without rows prints nothing, not even its
+// header.
 type Table struct {
 	w       *tabwriter.Writer
-	columns []string // not yet printed
+	columns []string // the header, until it is printed
 }
 
+// NewTable returns a table with these column headers that prints to w.
 func NewTable(w io.Writer, columns ...string) *Table {
 	return &Table{tabwriter.NewWriter(w, 0, 0, 2, ' ', 0), columns}
 }
 
+// Row adds a row; its cells are made printable.
 func (t *Table) Row(cells ...string) {
 	if t.columns != nil {
 		fmt.Fprintln(t.w, strings.Join(t.columns, "\t"))
@@ -74,6 +79,7 @@ func (t *Table) Row(cells ...string) {
 	fmt.Fprintln(t.w, strings.Join(cells, "\t"))
 }
 
+// Flush prints the table.
 func (t *Table) Flush() error { return t.w.Flush() }
 
 // Printable replaces the characters of names that could change the display of a
@@ -88,7 +94,7 @@ func Printable(s string) string {
 	}, s)
 }
 
-// Size prints a size as a person reads it.
+// Size prints a number of bytes with one decimal and a binary unit: 1.5 KiB.
 func Size(n int64) string {
 	const unit = 1024
 	if n < unit {
@@ -101,7 +107,7 @@ func Size(n int64) string {
 	return fmt.Sprintf("%.1f %ciB", v, "KMGTP"[i])
 }
 
-// Count prints a number with its noun.
+// Count prints a number with its noun, which gets an s unless the number is 1.
 func Count(n int64, noun string) string {
 	if n == 1 {
 		return "1 " + noun
@@ -109,22 +115,24 @@ func Count(n int64, noun string) string {
 	return fmt.Sprintf("%d %ss", n, noun)
 }
 
-// Progress shows on a terminal how far something that takes longer than two
-// seconds has come. Elsewhere it shows nothing. It is used by one goroutine.
+// Progress shows a progress bar on a terminal once an operation has taken two
+// seconds. Elsewhere it shows nothing. It is for one goroutine.
 type Progress struct {
 	w     io.Writer
 	on    bool
 	what  string
-	total int64 // bytes; -1 where unknown
+	total int64 // bytes; -1: unknown
 	start time.Time
 	bar   *progressbar.ProgressBar
 }
 
+// NewProgress returns the progress of an operation on total bytes, or -1 if the
+// number is unknown.
 func NewProgress(w io.Writer, what string, total int64) *Progress {
 	return &Progress{w: w, on: IsTerminal(w), what: what, total: total, start: time.Now()}
 }
 
-// Set says how many bytes are done.
+// Set sets the number of bytes done.
 func (p *Progress) Set(done int64) {
 	if !p.on {
 		return
@@ -139,7 +147,7 @@ func (p *Progress) Set(done int64) {
 	_ = p.bar.Set64(done)
 }
 
-// Done takes the display away.
+// Done removes the progress bar.
 func (p *Progress) Done() {
 	if p.bar != nil {
 		_ = p.bar.Clear()
@@ -151,15 +159,15 @@ func (p *Progress) Done() {
 // MaxText is the size in bytes up to which ReadText reads.
 const MaxText = 64 << 20
 
-// ReadText reads a list or another small text that a user made: UTF-8, or UTF-16
-// with a byte order mark, as PowerShell writes what is redirected to a file.
+// ReadText reads a small text written by a user: UTF-8, or UTF-16 with a byte
+// order mark, as PowerShell writes redirected output.
 func ReadText(r io.Reader) (string, error) {
 	data, err := io.ReadAll(io.LimitReader(r, MaxText+1))
 	if err != nil {
 		return "", err
 	}
 	if len(data) > MaxText {
-		return "", fmt.Errorf("it is larger than %s", Size(MaxText))
+		return "", fmt.Errorf("the text is larger than %s", Size(MaxText))
 	}
 	var order binary.ByteOrder
 	switch {
