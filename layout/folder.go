@@ -24,8 +24,12 @@ func (c *places) native() {
 }
 
 func (c *places) slash() {
-	if c.l.Name != "" && c.l.Role&plain != 0 && c.req.Form == FormFile {
-		c.add(c.l.Name, c.l.ID, "symbols")
+	name := c.l.Name
+	if name == "" && c.req.Layout == SlashSymbols {
+		name = symfile.Fold(c.req.Name)
+	}
+	if name != "" && c.l.Role&plain != 0 && c.req.Form == FormFile {
+		c.add(name, c.l.ID, "symbols")
 	}
 }
 

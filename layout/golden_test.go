@@ -108,7 +108,7 @@ func goldenObjects(t testing.TB) []labelled {
 	sb := debugid.BuildID(sha)
 	add("elf unstripped", symfile.Object{Kind: symfile.ELF, Role: symfile.Executable | symfile.Debug, Name: "prog", CodeID: sha, BuildID: sb, DebugID: sb.DebugID(true), Main: true})
 	add("elf static", symfile.Object{Kind: symfile.ELF, Role: symfile.Executable, Name: "busybox", CodeID: sha, BuildID: sb, DebugID: sb.DebugID(true), DebugCompanion: true})
-	add("elf relocatable", symfile.Object{Kind: symfile.ELF, Role: symfile.Debug, Name: "mod.o", CodeID: sha, BuildID: sb, DebugID: sb.DebugID(true), DebugCompanion: true})
+	add("elf relocatable", symfile.Object{Kind: symfile.ELF, Role: symfile.Debug, Name: "mod.o", CodeID: sha, BuildID: sb, DebugID: sb.DebugID(true)})
 	add("elf without build-id", symfile.Object{Kind: symfile.ELF, Role: symfile.Executable, Name: "old.so", DebugID: id(t, guid+"0")})
 	add("elf dotnet", symfile.Object{Kind: symfile.ELF, Role: symfile.Executable, Name: "dotnet", CodeID: sha, BuildID: sb, DebugID: sb.DebugID(true)})
 	md := id(t, guid)
@@ -182,6 +182,9 @@ func describe(r Request) string {
 	fmt.Fprintf(&b, "%s form %d name %q", r.Layout.Name(), r.Form, r.Name)
 	for _, l := range r.Lookups {
 		fmt.Fprintf(&b, " [%q %s %#x", l.Name, l.ID, uint16(l.Role))
+		if l.IDKind != symfile.AnyID {
+			b.WriteString([]string{"", " build-id", " mach uuid"}[l.IDKind])
+		}
 		if l.Unique {
 			b.WriteString(" unique")
 		}

@@ -114,14 +114,7 @@ func rows(t *testing.T, file string) [][]string {
 }
 
 func matches(r Request, o symfile.Object) bool {
-	for _, l := range r.Lookups {
-		for _, a := range o.Aliases() {
-			if l.Matches(a) {
-				return true
-			}
-		}
-	}
-	return false
+	return slices.ContainsFunc(r.Lookups, func(l symfile.Lookup) bool { return l.Finds(o) })
 }
 
 func TestSentryVectors(t *testing.T) {

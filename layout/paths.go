@@ -266,6 +266,9 @@ func companionLeaves(o symfile.Object) []string {
 	if o.DebugCompanion || o.Kind == symfile.WASM && o.Role&symfile.Debug != 0 {
 		l.add("debuginfo")
 	}
+	if o.IsRelocatable() {
+		l.add("executable")
+	}
 	if o.Role&symfile.Executable != 0 {
 		l.add("executable")
 	}

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 	"unicode/utf8"
@@ -166,6 +167,8 @@ func nameIDLeaf(rawName, id, rawLeaf string) (Request, bool) {
 		if fl == "symbol_" {
 			r.Form = FormCabinet
 		}
+		r.Lookups = key.symbols(fn)
+		return r, true
 	case strings.HasSuffix(fl, ".src.zip") && isStem(fn, strings.TrimSuffix(fl, ".src.zip")):
 		r.Layout = Native
 		r.Lookups = key.special(fn, symfile.Sources)
@@ -202,11 +205,12 @@ func isStem(name, stem string) bool {
 
 // key is the middle part of name/id/leaf.
 type key struct {
-	id    string       // folded
-	role  symfile.Role // what the word in front of the id says; 0: none stood there
-	any   bool         // the name does not matter (_.debug, _.dwarf)
-	wide  bool         // wide enough to stand without the name
-	extra string       // a second spelling to try
+	id    string         // folded
+	role  symfile.Role   // what the word in front of the id says; 0: none stood there
+	kind  symfile.IDKind // what that word says of the id
+	any   bool           // the name does not matter (_.debug, _.dwarf)
+	wide  bool           // wide enough to stand without the name
+	extra string         // a second spelling to try
 	age   *PDBAge
 }
 
@@ -215,13 +219,14 @@ func parseKey(s string) (key, bool) {
 	f := symfile.Fold(s)
 	for _, p := range []struct {
 		word string
+		kind symfile.IDKind
 		role symfile.Role
 		any  bool
 	}{
-		{elfSymWord, symfile.Debug, true},
-		{elfWord, symfile.Executable, false},
-		{machSymWord, symfile.Debug, true},
-		{machWord, symfile.Executable, false},
+		{elfSymWord, symfile.BuildIDs, symfile.Debug, true},
+		{elfWord, symfile.BuildIDs, symfile.Executable, false},
+		{machSymWord, symfile.MachIDs, symfile.Debug, true},
+		{machWord, symfile.MachIDs, symfile.Executable, false},
 	} {
 		rest, ok := strings.CutPrefix(f, p.word)
 		if !ok {
@@ -233,7 +238,7 @@ func parseKey(s string) (key, bool) {
 		if !debugid.IsHex(rest) || len(rest) > 2*debugid.MaxBuildID {
 			return key{}, false
 		}
-		return key{id: rest, role: p.role, any: p.any, wide: len(rest) >= 16}, true
+		return key{id: rest, kind: p.kind, role: p.role, any: p.any, wide: len(rest) >= 16}, true
 	}
 	if strings.HasPrefix(f, "sha1-") && len(f) == 45 && debugid.IsHex(f[5:]) {
 		return key{id: f, role: symfile.Other, wide: true}, true
@@ -280,19 +285,40 @@ func (k key) plain(name string) []symfile.Lookup {
 		}
 	}
 	if k.any {
-		return []symfile.Lookup{{ID: k.id, Role: role}}
+		return []symfile.Lookup{{ID: k.id, Role: role, IDKind: k.kind}}
 	}
 	var ls []symfile.Lookup
 	for _, n := range names(name) {
-		ls = append(ls, symfile.Lookup{Name: n, ID: k.id, Role: role})
+		ls = append(ls, symfile.Lookup{Name: n, ID: k.id, Role: role, IDKind: k.kind})
 		if k.extra != "" {
 			ls = append(ls, symfile.Lookup{Name: n, ID: k.extra, Role: role})
 		}
 	}
 	if k.wide {
-		ls = append(ls, symfile.Lookup{ID: k.id, Role: alone, Unique: true})
+		ls = append(ls, symfile.Lookup{ID: k.id, Role: alone, IDKind: k.kind, Unique: true})
 	}
 	return ls
+}
+
+// symbols lists the lookups of name/id/symbols, which names a module and wants
+// its symbols: debug information before the module itself. An id that is wide
+// enough counts without regard to the name, which tools take from elsewhere.
+func (k key) symbols(name string) []symfile.Lookup {
+	named := k.plain(name)
+	if len(k.id) < 16 {
+		debug := slices.Clone(named)
+		for i := range debug {
+			debug[i].Role &= symfile.Debug
+		}
+		return append(debug, named...)
+	}
+	ls := []symfile.Lookup{{ID: k.id, Role: symfile.Debug, IDKind: k.kind}}
+	for _, l := range named {
+		if !l.Unique {
+			ls = append(ls, l)
+		}
+	}
+	return append(ls, symfile.Lookup{ID: k.id, Role: plain, IDKind: k.kind})
 }
 
 // special lists the lookups of a Breakpad file or a source bundle.
@@ -341,7 +367,7 @@ func parseBreakpad(s []string) (Request, bool) {
 
 // unifiedLeaves are the last parts of Sentry's unified layout.
 var unifiedLeaves = []leaf{
-	{symfile.Executable, "executable"}, {symfile.Debug | symfile.Companion, "debuginfo"}, {symfile.Symbols, "breakpad"}, {symfile.Sources, "sourcebundle"},
+	{symfile.Executable | symfile.Relocatable, "executable"}, {symfile.Debug | symfile.Companion, "debuginfo"}, {symfile.Symbols, "breakpad"}, {symfile.Sources, "sourcebundle"},
 	{symfile.UUIDs, "uuidmap"}, {symfile.BCSymbols, "bcsymbolmap"}, {symfile.IL2CPPMap, "il2cpp"}, {symfile.Mapping, "proguard"},
 }
 
@@ -394,7 +420,7 @@ func parseUnified(s []string) (Request, bool) {
 		case last == l.name:
 			role = l.role
 		case last == CabinetName(l.name) && l.role&(symfile.Executable|symfile.Debug) != 0:
-			role, r.Form = l.role&^symfile.Companion, FormCabinet
+			role, r.Form = l.role&^(symfile.Companion|symfile.Relocatable), FormCabinet
 		}
 	}
 	if role == 0 {
@@ -425,18 +451,18 @@ func buildIDArtifact(id string, rest []string) (Request, bool) {
 	artifact := symfile.Fold(rest[0])
 	for _, l := range debuginfodLeaves {
 		if artifact == l.name {
-			r.Lookups = []symfile.Lookup{{ID: string(b), Role: l.role}}
+			r.Lookups = []symfile.Lookup{{ID: string(b), Role: l.role, IDKind: symfile.BuildIDs}}
 			return r, len(rest) == 1
 		}
 	}
 	switch artifact {
 	case "section":
 		r.Form, r.Section = FormSection, strings.Join(rest[1:], "/")
-		r.Lookups = []symfile.Lookup{{ID: string(b), Role: symfile.Debug}, {ID: string(b), Role: symfile.Executable}}
+		r.Lookups = []symfile.Lookup{{ID: string(b), Role: symfile.Debug, IDKind: symfile.BuildIDs}, {ID: string(b), Role: symfile.Executable, IDKind: symfile.BuildIDs}}
 		return r, r.Section != ""
 	case "source":
 		r.Form, r.Section = FormSource, strings.Join(rest[1:], "/")
-		r.Lookups = []symfile.Lookup{{ID: string(b), Role: symfile.Debug}}
+		r.Lookups = []symfile.Lookup{{ID: string(b), Role: symfile.Debug, IDKind: symfile.BuildIDs}}
 		return r, r.Section != ""
 	}
 	return Request{}, false
@@ -457,7 +483,7 @@ func parseGDB(s []string) (Request, bool) {
 	if err != nil {
 		return Request{}, false
 	}
-	return Request{Layout: GDB, Lookups: []symfile.Lookup{{ID: string(id), Role: role}}}, true
+	return Request{Layout: GDB, Lookups: []symfile.Lookup{{ID: string(id), Role: role, IDKind: symfile.BuildIDs}}}, true
 }
 
 func parseLLDB(s []string) (Request, bool) {
@@ -477,7 +503,7 @@ func parseLLDB(s []string) (Request, bool) {
 	if !debugid.IsHex(id) {
 		return Request{}, false
 	}
-	return Request{Layout: LLDB, Lookups: []symfile.Lookup{{ID: id, Role: role}}}, true
+	return Request{Layout: LLDB, Lookups: []symfile.Lookup{{ID: id, Role: role, IDKind: symfile.MachIDs}}}, true
 }
 
 func parseNative(s []string) (Request, bool) {

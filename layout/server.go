@@ -165,7 +165,7 @@ func (w *wanted) slash() {
 
 // name is the lookup's name in the case that the client used.
 func (w *wanted) name() string {
-	if w.Layout != SSQP && symfile.Fold(w.req.Name) == w.l.Name {
+	if w.l.Name == "" && w.req.Layout == SlashSymbols && w.Layout == SlashSymbols || w.Layout != SSQP && symfile.Fold(w.req.Name) == w.l.Name {
 		return w.req.Name
 	}
 	return w.l.Name
@@ -191,6 +191,12 @@ func (w *wanted) family() (elf, mach bool) {
 	id := w.l.ID
 	if _, err := debugid.ParseBuildID(id); err != nil || len(id) < 4 {
 		return false, false
+	}
+	switch w.l.IDKind {
+	case symfile.BuildIDs:
+		return true, false
+	case symfile.MachIDs:
+		return false, len(id) == 32
 	}
 	wasm := w.wasm()
 	switch {
@@ -374,7 +380,7 @@ func (w *wanted) unified() {
 	}
 	for _, id := range w.bare() {
 		for _, leaf := range unifiedLeaves {
-			if w.l.Role&leaf.role == 0 || leaf.role == symfile.Executable && w.wordless() && w.req.Age != nil {
+			if w.l.Role&leaf.role == 0 || leaf.role&symfile.Executable != 0 && w.wordless() && w.req.Age != nil {
 				continue // the id of a PDB
 			}
 			w.add(id[:2], id[2:], leaf.name)

@@ -1,6 +1,8 @@
 package symfile
 
 import (
+	"cmp"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -16,17 +18,50 @@ type Alias struct {
 	Role Role
 }
 
+// IDKind says which kind of id a path names. Ids of different kinds may have
+// equal digits: the GUID of a PDB looks like an MD5 build-id.
+type IDKind uint8
+
+// The kinds of ids.
+const (
+	AnyID    IDKind = iota // the path does not say
+	BuildIDs               // the build-id of an ELF file or a WASM module
+	MachIDs                // the UUID of a Mach-O image
+)
+
+// Kinds lists the kinds of objects that have ids of this kind; nil: all.
+func (k IDKind) Kinds() []Kind {
+	switch k {
+	case BuildIDs:
+		return []Kind{ELF, WASM, SourceBundle}
+	case MachIDs:
+		return []Kind{MachO, SourceBundle}
+	}
+	return nil
+}
+
 // Lookup is what one path asks for.
 type Lookup struct {
 	Name string // folded; empty: any name
 	ID   string // folded
 	Role Role   // any of these
-	// Unique: answer only if exactly one content matches. It stands on
-	// lookups that leave the name away although the client gave one.
+	// IDKind is the kind of id that the path names: an object whose kind has no
+	// such ids is not an answer.
+	IDKind IDKind
+	// Unique: answer only if exactly one content matches. It is set on lookups
+	// that omit the name although the client gave one.
 	Unique bool
 }
 
-// Matches reports whether a is an answer to l.
+// Finds reports whether o is an answer to l under one of its aliases.
+func (l Lookup) Finds(o Object) bool {
+	if kinds := l.IDKind.Kinds(); kinds != nil && !slices.Contains(kinds, o.Kind) {
+		return false
+	}
+	return slices.ContainsFunc(o.Aliases(), l.Matches)
+}
+
+// Matches reports whether a is an answer to l, if the kind of its object is.
 func (l Lookup) Matches(a Alias) bool {
 	return (l.Name == "" || l.Name == a.Name) && l.ID == a.ID && l.Role&a.Role != 0
 }
@@ -106,6 +141,11 @@ func (o Object) Aliases() []Alias {
 
 func (o Object) peAliases(a *aliases) {
 	a.add(o.Name, o.CodeID, o.Role)
+	if len(o.CodeID) > 8 && o.CodeID[0] == '0' {
+		// dotnet-symbol before September 2020 wrote time stamps without leading
+		// zeros.
+		a.add(o.Name, cmp.Or(strings.TrimLeft(o.CodeID[:8], "0"), "0")+o.CodeID[8:], o.Role)
+	}
 	if !o.DebugID.IsZero() {
 		// The unified layout files an image under its debug id.
 		a.add(o.Name, o.DebugID.Breakpad(), o.Role&Executable)
@@ -141,11 +181,20 @@ func (o Object) PortableIDs() []string {
 	return []string{g + PortableAge, g + "1", o.DebugID.Breakpad()}
 }
 
+// IsRelocatable reports whether o is an ELF file that is neither a program or
+// library nor the debug information of one: a relocatable object (.o, .ko).
+func (o Object) IsRelocatable() bool {
+	return o.Kind == ELF && o.Role&(Executable|Debug) == Debug && !o.DebugCompanion
+}
+
 func (o Object) buildIDAliases(a *aliases) {
 	ids := o.BuildIDs()
 	role := o.Role
 	if o.DebugCompanion {
 		role |= Companion
+	}
+	if o.IsRelocatable() {
+		role |= Relocatable
 	}
 	for _, id := range ids {
 		a.add(o.Name, id, role)

@@ -78,6 +78,7 @@ const (
 	CodeInfo                      // a Breakpad file under its module's code file and code id: answered by a redirect
 	SymCacheFile                  // a SymCache file
 	Companion                     // an executable that symsorter keeps as debug information, as it does static programs
+	Relocatable                   // a relocatable object with debug information, which symsorter keeps as an executable
 
 	AnyRole Role = 1<<iota - 1
 )

@@ -143,6 +143,10 @@ func rank(hits []index.Hit, role symfile.Role) {
 		if c := cmp.Compare(b.Role&role&symfile.Debug, a.Role&role&symfile.Debug); c != 0 && role&symfile.Companion != 0 {
 			return c
 		}
+		// A relocatable object counts as an executable only for want of any.
+		if c := cmp.Compare(b.Role&role&symfile.Executable, a.Role&role&symfile.Executable); c != 0 && role&symfile.Relocatable != 0 {
+			return c
+		}
 		if role&symfile.Debug != 0 {
 			if c := cmp.Compare(b.DebugSize, a.DebugSize); c != 0 {
 				return c
@@ -150,7 +154,7 @@ func rank(hits []index.Hit, role symfile.Role) {
 			if c := cmp.Compare(a.Role&symfile.Executable, b.Role&symfile.Executable); c != 0 {
 				return c
 			}
-		} else if role == symfile.Executable && a.Object.Kind == symfile.ELF && b.Object.Kind == symfile.ELF {
+		} else if role&^symfile.Relocatable == symfile.Executable && a.Object.Kind == symfile.ELF && b.Object.Kind == symfile.ELF {
 			if noSections(a) != noSections(b) {
 				if noSections(b) {
 					return -1

@@ -68,11 +68,9 @@ func (d *download) answered(objs []objfile.Object) symfile.Object {
 // answers reports whether one of a file's objects is what a request asks for.
 func answers(req layout.Request, objs []objfile.Object) bool {
 	for _, o := range objs {
-		for _, a := range o.Aliases() {
-			for _, l := range req.Lookups {
-				if l.Matches(a) {
-					return true
-				}
+		for _, l := range req.Lookups {
+			if l.Finds(o.Object) {
+				return true
 			}
 		}
 		if req.Age != nil && (o.Kind == symfile.PDB || o.Kind == symfile.MSFZ && wants(req, symfile.Compressed)) && o.DebugID.GUID == req.Age.GUID &&

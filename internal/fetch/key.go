@@ -24,7 +24,11 @@ func missKey(req layout.Request) string {
 		if l.Unique {
 			continue // the preceding named lookup already covers this id
 		}
-		fmt.Fprintf(&b, "%s/%s/%x;", l.Name, l.ID, uint16(l.Role))
+		fmt.Fprintf(&b, "%s/%s/%x", l.Name, l.ID, uint16(l.Role))
+		if l.IDKind != symfile.AnyID {
+			fmt.Fprintf(&b, "/%d", l.IDKind)
+		}
+		b.WriteByte(';')
 	}
 	return b.String()
 }

@@ -55,6 +55,14 @@ func (db *DB) Lookup(ctx context.Context, scope Scope, l symfile.Lookup) ([]Hit,
 	if l.Name == "" {
 		cond, args = idCond, []any{l.ID, l.Role}
 	}
+	// Keys do not say which kind their id is; the kind of the object does.
+	if kinds := l.IDKind.Kinds(); kinds != nil {
+		numbers := make([]string, len(kinds))
+		for i, k := range kinds {
+			numbers[i] = strconv.Itoa(int(k))
+		}
+		cond += " AND o.kind IN (" + strings.Join(numbers, ", ") + ")"
+	}
 	query, args := lookupSelect(cond, newestKey, maxRows, scope, args)
 	hits, err := db.hits(ctx, scope.few(), query, args)
 	return hits, db.fail("look up", err)

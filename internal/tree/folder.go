@@ -305,10 +305,8 @@ func (f *Folder) check(ctx context.Context, a *File, req *layout.Request, l symf
 		if c.HigherAge && older(o, req.Age) {
 			return nil
 		}
-		for _, alias := range o.Aliases() {
-			if l.Matches(alias) {
-				return nil
-			}
+		if l.Finds(o.Object) {
+			return nil
 		}
 	}
 	return errOther

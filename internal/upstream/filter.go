@@ -75,7 +75,7 @@ func (f *filter) apply(ask *Ask) (req layout.Request, why string) {
 			continue
 		}
 		if !f.executables {
-			if l.Role &^= symfile.Executable; l.Role == 0 || isImage(&req, l) {
+			if l.Role &^= symfile.Executable | symfile.Relocatable; l.Role == 0 || isImage(&req, l) {
 				why = "no executables are taken from it"
 				continue
 			}
