@@ -347,7 +347,7 @@ func realDumps(t testing.TB, kind Kind) map[string][]byte {
 			return err
 		}
 		b, err := os.ReadFile(p)
-		if err == nil && KindOf(b) == kind {
+		if err == nil && Detect(b) == kind {
 			found[p] = b
 		}
 		return err

@@ -117,16 +117,16 @@ var others = []struct{ magic, is string }{
 	{"PK\x03\x04", "a zip archive; unpack it first"},
 }
 
-// HeadLength is how many bytes from the start of a file KindOf wants.
-const HeadLength = 20
+// SniffLen is the number of bytes from the start of a file that Detect needs.
+const SniffLen = 20
 
-// KindOf tells from the first bytes of a file whether Read can be tried on it;
-// it returns "" for anything but a minidump or an ELF core file.
-func KindOf(head []byte) Kind {
+// Detect returns the kind of dump whose first SniffLen bytes head holds, "" for
+// anything but a minidump or an ELF core file.
+func Detect(head []byte) Kind {
 	if len(head) >= 4 && string(head[:4]) == "MDMP" {
 		return Minidump
 	}
-	if len(head) < HeadLength || string(head[:4]) != "\x7fELF" {
+	if len(head) < SniffLen || string(head[:4]) != "\x7fELF" {
 		return ""
 	}
 	order := binary.ByteOrder(binary.LittleEndian)
@@ -155,7 +155,7 @@ func (s *source) dump() (*Dump, error) {
 	if err := s.readAt(head, 0); err != nil {
 		return nil, err
 	}
-	switch KindOf(head) {
+	switch Detect(head) {
 	case Minidump:
 		return readMinidump(s)
 	case ELFCore:

@@ -159,7 +159,7 @@ func TestNoDump(t *testing.T) {
 		if d != nil || !errors.Is(err, ErrNotDump) || !strings.Contains(err.Error(), tt.say) {
 			t.Errorf("%.20q: %v, %v; want %s", tt.file, d, err, tt.say)
 		}
-		if k := KindOf([]byte(tt.file)); k != "" {
+		if k := Detect([]byte(tt.file)); k != "" {
 			t.Errorf("%.20q: kind %s", tt.file, k)
 		}
 	}
@@ -167,7 +167,7 @@ func TestNoDump(t *testing.T) {
 		file []byte
 		kind Kind
 	}{{windowsDump().bytes(), Minidump}, {libraryCore(le).bytes(), ELFCore}, {libraryCore(elfBuilder{binary.BigEndian, false}).bytes(), ELFCore}} {
-		if k := KindOf(tt.file[:HeadLength]); k != tt.kind {
+		if k := Detect(tt.file[:SniffLen]); k != tt.kind {
 			t.Errorf("kind %s, want %s", k, tt.kind)
 		}
 	}
@@ -374,7 +374,7 @@ func check(t *testing.T, p []byte) {
 		}
 		return
 	}
-	if d.Kind != KindOf(p[:min(len(p), HeadLength)]) || len(d.Modules) > maxModules || len(d.Problems) > maxProblems {
+	if d.Kind != Detect(p[:min(len(p), SniffLen)]) || len(d.Modules) > maxModules || len(d.Problems) > maxProblems {
 		t.Fatalf("%s, %d modules, %d problems", d.Kind, len(d.Modules), len(d.Problems))
 	}
 	for _, m := range d.Modules {

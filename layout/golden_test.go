@@ -193,12 +193,19 @@ func describe(r Request) string {
 	if r.Age != nil {
 		fmt.Fprintf(&b, " age %s %d", r.Age.GUID.Lower(), r.Age.Age)
 	}
-	for _, s := range []string{r.Section, r.Version, r.Prefix} {
+	for _, s := range []string{r.Part, version(r), r.Prefix} {
 		if s != "" {
 			fmt.Fprintf(&b, " %q", s)
 		}
 	}
 	return b.String()
+}
+
+func version(r Request) string {
+	if r.Form != FormSymCache {
+		return ""
+	}
+	return r.SymCache.Version.Segment()
 }
 
 // TestGoldenRequests freezes what paths ask for: routed, and read by each

@@ -321,7 +321,7 @@ func TestSymCacheRoute(t *testing.T) {
 		}
 	}
 	r, err := Route([]string{"V03.1.0", "Foo.pdb", g[1:], "1F"})
-	if err != nil || r.Form != FormSymCache || len(r.Lookups) != 0 || r.Version != "v3.1.0" || r.SymCache.Hex.ID.Age != 31 {
+	if err != nil || r.Form != FormSymCache || len(r.Lookups) != 0 || r.SymCache.Version.Segment() != "v3.1.0" || r.SymCache.Hex.ID.Age != 31 {
 		t.Errorf("an age in hex: %+v, %v", r, err)
 	}
 }
@@ -491,7 +491,7 @@ func TestRouteAdmin(t *testing.T) {
 		{"000Admin/../x", ""}, {"000Admin/a/b", ""}, {"foo.pdb/nokey/refs.ptr", ""}, {"x/000Admin", ""}, {"../refs.ptr", ""},
 	} {
 		r, err := RouteAdmin(strings.Split(c.path, "/"))
-		if c.want == "" && err == nil || c.want != "" && (err != nil || r.Section != c.want || r.Form != FormAdmin) {
+		if c.want == "" && err == nil || c.want != "" && (err != nil || r.Part != c.want || r.Form != FormAdmin) {
 			t.Errorf("%s: %+v %v", c.path, r, err)
 		}
 	}

@@ -42,10 +42,9 @@ type Request struct {
 	// Age allows a PDB of equal GUID and higher age when no lookup finds
 	// one, as Microsoft's servers do. Nil where that makes no sense.
 	Age *PDBAge
-	// Section is the section name, the source path or the path of those forms.
-	Section string
-	// Version is the version that a SymCache request begins with, "v3.1.0".
-	Version string
+	// Part is the name of the section, the path of the source file or the path
+	// of the symbol store's own file, in the forms that ask for those.
+	Part string
 	// SymCache is the whole of such a request.
 	SymCache symcache.Request
 	// Prefix is what Route stripped from the front, with a leading slash
@@ -457,13 +456,13 @@ func buildIDArtifact(id string, rest []string) (Request, bool) {
 	}
 	switch artifact {
 	case "section":
-		r.Form, r.Section = FormSection, strings.Join(rest[1:], "/")
+		r.Form, r.Part = FormSection, strings.Join(rest[1:], "/")
 		r.Lookups = []symfile.Lookup{{ID: string(b), Role: symfile.Debug, IDKind: symfile.BuildIDs}, {ID: string(b), Role: symfile.Executable, IDKind: symfile.BuildIDs}}
-		return r, r.Section != ""
+		return r, r.Part != ""
 	case "source":
-		r.Form, r.Section = FormSource, strings.Join(rest[1:], "/")
+		r.Form, r.Part = FormSource, strings.Join(rest[1:], "/")
 		r.Lookups = []symfile.Lookup{{ID: string(b), Role: symfile.Debug, IDKind: symfile.BuildIDs}}
-		return r, r.Section != ""
+		return r, r.Part != ""
 	}
 	return Request{}, false
 }
@@ -528,7 +527,7 @@ func parseSymCache(s []string) (Request, bool) {
 	if err != nil {
 		return Request{}, false
 	}
-	q := Request{Layout: SymCache, Form: FormSymCache, Name: s[1], Version: r.Version.Segment(), SymCache: r}
+	q := Request{Layout: SymCache, Form: FormSymCache, Name: s[1], SymCache: r}
 	if !r.HexOnly {
 		q.Lookups = []symfile.Lookup{{Name: symfile.Fold(r.Key.Name), ID: symfile.Fold(r.Key.ID.Breakpad()), Role: symfile.SymCacheFile}}
 	}
@@ -576,7 +575,7 @@ func splitNonEmpty(path string) []string {
 func Route(segs []string, extra ...string) (Request, error) { return route(match, segs, extra) }
 
 // RouteAdmin is Route for what no layout has: the own files of a symbol store,
-// 000Admin/FILE and the refs.ptr of a key. Request.Section is the path.
+// 000Admin/FILE and the refs.ptr of a key. Request.Part is the path.
 func RouteAdmin(segs []string, extra ...string) (Request, error) {
 	return route(matchAdmin, segs, extra)
 }
@@ -587,10 +586,10 @@ func matchAdmin(s []string) (Request, bool) {
 			return Request{}, false
 		}
 	}
-	r := Request{Form: FormAdmin, Layout: SymStore, Section: strings.Join(s, "/")}
+	r := Request{Form: FormAdmin, Layout: SymStore, Part: strings.Join(s, "/")}
 	if len(s) == 4 && isBucket(s[0], s[1]) {
 		s = s[1:]
-		r.Section = strings.Join(s, "/")
+		r.Part = strings.Join(s, "/")
 	}
 	if len(s) == 3 && strings.EqualFold(s[2], "refs.ptr") {
 		_, ok := parseKey(s[1])

@@ -444,10 +444,10 @@ func (w *wanted) part() {
 		return
 	}
 	if w.req.Form == FormSection {
-		w.put(Place{Parts: append(w.buildID(w.l.ID), "section", w.req.Section), Exact: true})
+		w.put(Place{Parts: append(w.buildID(w.l.ID), "section", w.req.Part), Exact: true})
 		return
 	}
-	clean := strings.TrimPrefix(path.Clean("/"+w.req.Section), "/")
+	clean := strings.TrimPrefix(path.Clean("/"+w.req.Part), "/")
 	w.put(Place{Parts: append(append(w.buildID(w.l.ID), "source"), strings.Split(clean, "/")...), Exact: true})
 }
 

@@ -9,17 +9,29 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 
 	"github.com/symdepot/symdepot/debugid"
 	"github.com/symdepot/symdepot/symfile"
 )
 
-// AsWords are the kinds that Options.As may name.
-var AsWords = []string{"sha1", "jsmap", "il2cpp", "proguard"}
+// ForcedKinds are the kinds that Options.Kind may be: no content says that it is
+// one of them.
+var ForcedKinds = []symfile.Kind{symfile.SHA1, symfile.JSMap, symfile.IL2CPP, symfile.ProGuard}
+
+// ParseForced returns the forced kind that a word of people names; "" is
+// symfile.KindUnknown, which forces nothing.
+func ParseForced(word string) (symfile.Kind, error) {
+	k := symfile.ParseKind(word)
+	if word != "" && !slices.Contains(ForcedKinds, k) {
+		return symfile.KindUnknown, fmt.Errorf("a file cannot be read as %q, only as one of %v", clip(word), ForcedKinds)
+	}
+	return k, nil
+}
 
 // identifyAs reads a file as the kind that the user says it is.
 func identifyAs(r *io.SectionReader, name string, opt Options) ([]Object, error) {
-	o := Object{Object: symfile.Object{Kind: symfile.ParseKind(opt.As), Name: name}, Size: r.Size()}
+	o := Object{Object: symfile.Object{Kind: opt.Kind, Name: name}, Size: r.Size()}
 	if o.Size == 0 && o.Kind != symfile.SHA1 {
 		return nil, notSymbol("empty file")
 	}
@@ -34,7 +46,7 @@ func identifyAs(r *io.SectionReader, name string, opt Options) ([]Object, error)
 	case symfile.ProGuard:
 		err = o.asProGuard(r)
 	default:
-		err = fmt.Errorf("a file cannot be read as %q, only as one of %v", clip(opt.As), AsWords)
+		err = fmt.Errorf("a file cannot be read as %q, only as one of %v", opt.Kind, ForcedKinds)
 	}
 	if err != nil {
 		return nil, err

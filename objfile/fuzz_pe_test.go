@@ -37,7 +37,7 @@ func fuzzIdentify(t *testing.T, p []byte, name string) []Object {
 		if o.Kind == symfile.KindUnknown || o.Offset < 0 || stored < 0 || o.Offset > size || stored > size-o.Offset || o.DebugSize < 0 {
 			t.Fatalf("%+v in a file of %d bytes", o, size)
 		}
-		for _, w := range append(o.Wants, o.Object) {
+		for _, w := range append(o.PDBs, o.Object) {
 			if w.Name != "" && !symfile.ValidName(w.Name) {
 				t.Fatalf("name %q", w.Name)
 			}

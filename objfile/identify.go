@@ -11,13 +11,11 @@ import (
 	"github.com/symdepot/symdepot/symfile"
 )
 
-// Options say how to look at a file. The zero value goes by the file's own
-// marks alone.
+// Options of an identification. The zero value goes by the content alone.
 type Options struct {
-	// As treats the file as one of the kinds that no mark tells: "sha1",
-	// "jsmap", "il2cpp" or "proguard". Empty: go by the marks. The whole
-	// file may be read then, and other limits do not apply.
-	As string
+	// Kind is one of ForcedKinds, or KindUnknown: then the content decides. With
+	// a forced kind the whole file may be read, and other limits do not apply.
+	Kind symfile.Kind
 	// ID is the debug id, in any spelling, of the module that an il2cpp
 	// line mapping belongs to. Such a file holds no id of its own.
 	ID string
@@ -40,7 +38,7 @@ func Identify(r io.ReaderAt, size int64, path string, opt Options) ([]Object, er
 	if size < 0 {
 		return nil, fmt.Errorf("a file of %d bytes", size)
 	}
-	if opt.As != "" {
+	if opt.Kind != symfile.KindUnknown {
 		return checked(identifyAs(io.NewSectionReader(r, 0, size), name, opt))
 	}
 	b := newBudget(r, size, IDBudget)

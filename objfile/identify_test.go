@@ -317,8 +317,8 @@ func TestDBG(t *testing.T) {
 	if got := fmt.Sprint(o.Features.Words()); got != "[debug symtab unwind]" || o.DebugSize != 12 {
 		t.Errorf("%s, %+v", got, o)
 	}
-	if len(o.Wants) != 1 || o.Wants[0].Kind != symfile.PDB20 || symfile.Fold(o.Wants[0].DebugID.Breakpad()) != "37a8f40e2" {
-		t.Errorf("wants %+v", o.Wants)
+	if len(o.PDBs) != 1 || o.PDBs[0].Kind != symfile.PDB20 || symfile.Fold(o.PDBs[0].DebugID.Breakpad()) != "37a8f40e2" {
+		t.Errorf("wants %+v", o.PDBs)
 	}
 	good := dbgImage{size: 1, entries: []peDebug{{kind: 2, data: nb10(1, 2, "a.pdb")}}}.bytes()
 	for name, edit := range map[string]func(b []byte){
@@ -348,7 +348,7 @@ func TestPDBFiles(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		p, w := pdb[0], image[0].Wants[0]
+		p, w := pdb[0], image[0].PDBs[0]
 		if p.Kind != symfile.PDB || p.Role != symfile.Debug || p.DebugID != w.DebugID || p.Name != w.Name || p.Arch != image[0].Arch || p.InfoAge != 1 || p.NoDBI {
 			t.Errorf("%+v is not what %+v asks for", p, w)
 		}

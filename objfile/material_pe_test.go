@@ -105,7 +105,7 @@ func checkRow(t *testing.T, row materialRow, o Object) {
 	check("debug_id", o.DebugID.Breakpad(), row["debug_id"])
 	check("arch", o.Arch, row["arch"])
 	pdbRef := ""
-	for _, w := range o.Wants {
+	for _, w := range o.PDBs {
 		if p := layout.SymStore.Paths(w); pdbRef == "" && w.Kind != symfile.DBG && len(p) > 0 {
 			pdbRef = p[0]
 		}
@@ -118,5 +118,5 @@ func checkRow(t *testing.T, row materialRow, o Object) {
 			t.Errorf("%s: Main of a library", row["path"])
 		}
 	}
-	t.Logf("%s: %v %s role=%b main=%v of=%v name=%s code=%s/%s wants=%d %v debugsize=%d", row["path"], o.Kind, o.Arch, o.Role, o.Main, o.Of, o.Name, o.CodeName, o.CodeID, len(o.Wants), o.Features.Words(), o.DebugSize)
+	t.Logf("%s: %v %s role=%b main=%v of=%v name=%s code=%s/%s wants=%d %v debugsize=%d", row["path"], o.Kind, o.Arch, o.Role, o.Main, o.Of, o.Name, o.CodeName, o.CodeID, len(o.PDBs), o.Features.Words(), o.DebugSize)
 }

@@ -34,8 +34,8 @@ type Object struct {
 	// ResourceOnly says that a PE image holds resources and nothing else: its
 	// only section is .rsrc.
 	ResourceOnly bool
-	// Wants are the PDBs that a PE image asks for, in file order.
-	Wants []symfile.Object
+	// PDBs are the PDBs that a PE image asks for, in file order.
+	PDBs []symfile.Object
 }
 
 // Features of an object, in the field's terms.

@@ -23,15 +23,15 @@ func identifyPDB(b *budget, head []byte, name string) ([]Object, error) {
 		return nil, err
 	}
 	// A cut file of the old form may just lack the padding of its last page.
-	if f.Missing > 0 && (f.Format != pdb.JG || f.Missing >= int64(f.PageSize)) {
-		return nil, broken("the PDB is cut off: %d bytes are missing", f.Missing)
+	if f.Truncated > 0 && (f.Format != pdb.PDB20 || f.Truncated >= int64(f.PageSize)) {
+		return nil, broken("the PDB is cut off: %d bytes are missing", f.Truncated)
 	}
 	o := b.whole(symfile.Object{
 		Kind: symfile.PDB, Role: symfile.Debug, Name: name, DebugID: f.ID(), InfoAge: f.InfoAge, NoDBI: f.NoDBI,
 	})
 	o.Arch = f.Arch()
 	switch f.Format {
-	case pdb.JG:
+	case pdb.PDB20:
 		o.Kind = symfile.PDB20
 	case pdb.MSFZ:
 		o.Kind, o.Role = symfile.MSFZ, symfile.Compressed
@@ -49,7 +49,7 @@ func identifyPDB(b *budget, head []byte, name string) ([]Object, error) {
 // pdbFeatures returns what it found up to an error, too.
 func pdbFeatures(f *pdb.File) (Features, error) {
 	var w Features
-	sort, err := f.Sort()
+	sort, err := f.Flavor()
 	if err != nil {
 		return w, err
 	}

@@ -387,12 +387,12 @@ func (o *Object) want(w symfile.Object) {
 	if !wanted(w.Name) {
 		return
 	}
-	for _, have := range o.Wants {
+	for _, have := range o.PDBs {
 		if have == w {
 			return
 		}
 	}
-	o.Wants = append(o.Wants, w)
+	o.PDBs = append(o.PDBs, w)
 }
 
 // codeViewInfo says what a CodeView record is besides a link to a PDB.

@@ -237,7 +237,7 @@ func TestPEDebugDirectory(t *testing.T) {
 		if got := o.DebugID.Breakpad(); got != tt.id {
 			t.Errorf("%s: debug id %q, want %q", tt.name, got, tt.id)
 		}
-		if d := cmp.Diff(tt.wants, o.Wants); d != "" {
+		if d := cmp.Diff(tt.wants, o.PDBs); d != "" {
 			t.Errorf("%s: wants: %s", tt.name, d)
 		}
 	}
@@ -288,8 +288,8 @@ func TestPEFiles(t *testing.T) {
 			continue
 		}
 		o, want := objects[0], ""
-		if len(o.Wants) > 0 {
-			want = o.Wants[0].Name
+		if len(o.PDBs) > 0 {
+			want = o.PDBs[0].Name
 		}
 		if o.Arch != tt.arch || o.CodeID != tt.code || o.DebugID.Breakpad() != tt.id || want != tt.want || o.Role != tt.role || o.Main != tt.main ||
 			strings.Join(o.Features.Words(), " ") != tt.features || (o.DebugSize > 0) != (o.Role&debug != 0) || o.Name != tt.file || o.ResourceOnly {

@@ -20,7 +20,7 @@ func isSymCache(name string) bool {
 // identifySymCache goes by NAME.pdb/GUIDAGE/NAME.pdb-vN.N.N.symcache: the
 // contents are not public.
 func identifySymCache(b *budget, head []byte, path string) ([]Object, error) {
-	if err := symcache.CheckContent(head); errors.Is(err, symcache.ErrForeign) || errors.Is(err, symcache.ErrOtherFormat) {
+	if err := symcache.Detect(head); errors.Is(err, symcache.ErrForeign) || errors.Is(err, symcache.ErrOtherFormat) {
 		return nil, notSymbol("%s", err.Error())
 	}
 	e, err := symcache.ParsePath(path)

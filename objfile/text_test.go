@@ -264,19 +264,19 @@ func TestAs(t *testing.T) {
 		key  func(Object) string
 		want string
 	}{
-		{"", Options{As: "sha1"}, func(o Object) string { return o.Hash }, "da39a3ee5e6b4b0d3255bfef95601890afd80709"},
-		{"MZ anything\n", Options{As: "sha1"}, func(o Object) string { return o.Hash }, "0f3bfcab24f503fe4687a9845b084e612a5065ab"},
-		{`{"version":3}`, Options{As: "jsmap", Script: script}, func(o Object) string { return o.Hash }, "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"},
-		{"{}", Options{As: "il2cpp", ID: testGUID + "1"}, func(o Object) string { return o.DebugID.Breakpad() }, testGUID + "1"},
-		{"\xef\xbb\xbf {}", Options{As: "il2cpp", ID: "3249d99d-0c40-4931-8610-f4e4fb0b6936"}, func(o Object) string { return o.DebugID.Breakpad() }, testGUID + "0"},
+		{"", Options{Kind: symfile.SHA1}, func(o Object) string { return o.Hash }, "da39a3ee5e6b4b0d3255bfef95601890afd80709"},
+		{"MZ anything\n", Options{Kind: symfile.SHA1}, func(o Object) string { return o.Hash }, "0f3bfcab24f503fe4687a9845b084e612a5065ab"},
+		{`{"version":3}`, Options{Kind: symfile.JSMap, Script: script}, func(o Object) string { return o.Hash }, "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"},
+		{"{}", Options{Kind: symfile.IL2CPP, ID: testGUID + "1"}, func(o Object) string { return o.DebugID.Breakpad() }, testGUID + "1"},
+		{"\xef\xbb\xbf {}", Options{Kind: symfile.IL2CPP, ID: "3249d99d-0c40-4931-8610-f4e4fb0b6936"}, func(o Object) string { return o.DebugID.Breakpad() }, testGUID + "0"},
 	} {
 		o, err := Identify(strings.NewReader(tt.in), int64(len(tt.in)), "x/foo.cs", tt.opt)
 		if err != nil {
-			t.Errorf("%v: %v", tt.opt.As, err)
+			t.Errorf("%v: %v", tt.opt.Kind, err)
 			continue
 		}
-		if got := tt.key(o[0]); got != tt.want || o[0].Kind.String() != tt.opt.As || o[0].Name != "foo.cs" || o[0].Role == 0 || o[0].Size != int64(len(tt.in)) {
-			t.Errorf("%v: %s: %+v", tt.opt.As, got, o[0])
+		if got := tt.key(o[0]); got != tt.want || o[0].Kind != tt.opt.Kind || o[0].Name != "foo.cs" || o[0].Role == 0 || o[0].Size != int64(len(tt.in)) {
+			t.Errorf("%v: %s: %+v", tt.opt.Kind, got, o[0])
 		}
 	}
 	boom := errors.New("boom")
@@ -284,20 +284,19 @@ func TestAs(t *testing.T) {
 		in, want string
 		opt      Options
 	}{
-		{"x", "only as one of", Options{As: "elf"}},
-		{"x", "only as one of", Options{As: "nonsense"}},
-		{"", "empty", Options{As: "proguard"}},
-		{"{}", "must lie beside it", Options{As: "jsmap"}},
-		{"{}", "boom", Options{As: "jsmap", Script: func() (io.ReadCloser, error) { return nil, boom }}},
-		{"var x;", "not JSON", Options{As: "jsmap", Script: script}},
-		{"{}", "give the debug id", Options{As: "il2cpp"}},
-		{"{}", "not a valid id", Options{As: "il2cpp", ID: "x"}},
-		{"{}", "which means none", Options{As: "il2cpp", ID: strings.Repeat("0", 33)}},
-		{"xx", "not JSON", Options{As: "il2cpp", ID: testGUID + "1"}},
-		{"no mapping\n", "no mapping", Options{As: "proguard"}},
+		{"x", "only as one of", Options{Kind: symfile.ELF}},
+		{"", "empty", Options{Kind: symfile.ProGuard}},
+		{"{}", "must lie beside it", Options{Kind: symfile.JSMap}},
+		{"{}", "boom", Options{Kind: symfile.JSMap, Script: func() (io.ReadCloser, error) { return nil, boom }}},
+		{"var x;", "not JSON", Options{Kind: symfile.JSMap, Script: script}},
+		{"{}", "give the debug id", Options{Kind: symfile.IL2CPP}},
+		{"{}", "not a valid id", Options{Kind: symfile.IL2CPP, ID: "x"}},
+		{"{}", "which means none", Options{Kind: symfile.IL2CPP, ID: strings.Repeat("0", 33)}},
+		{"xx", "not JSON", Options{Kind: symfile.IL2CPP, ID: testGUID + "1"}},
+		{"no mapping\n", "no mapping", Options{Kind: symfile.ProGuard}},
 	} {
 		if o, err := Identify(strings.NewReader(tt.in), int64(len(tt.in)), "x", tt.opt); err == nil || !strings.Contains(err.Error(), tt.want) {
-			t.Errorf("%v %q: %+v, %v", tt.opt.As, tt.in, o, err)
+			t.Errorf("%v %q: %+v, %v", tt.opt.Kind, tt.in, o, err)
 		}
 	}
 }
@@ -311,13 +310,13 @@ const (
 // computed with Python's uuid module.
 func TestProGuard(t *testing.T) {
 	in := "a.b.C -> a.a:\n    int x -> a\n"
-	o, err := Identify(strings.NewReader(in), int64(len(in)), "mapping.txt", Options{As: "proguard"})
+	o, err := Identify(strings.NewReader(in), int64(len(in)), "mapping.txt", Options{Kind: symfile.ProGuard})
 	if err != nil || o[0].DebugID.GUID.String() != proguardVector || o[0].Role != symfile.Mapping {
 		t.Errorf("%+v, %v", o, err)
 	}
 	// Longer than the part that is looked at, too.
 	long := in + strings.Repeat("# comment\n", 100000)
-	o, err = Identify(strings.NewReader(long), int64(len(long)), "mapping.txt", Options{As: "proguard"})
+	o, err = Identify(strings.NewReader(long), int64(len(long)), "mapping.txt", Options{Kind: symfile.ProGuard})
 	if err != nil || o[0].DebugID.GUID.String() != proguardLongVector {
 		t.Errorf("%+v, %v", o, err)
 	}
@@ -326,7 +325,7 @@ func TestProGuard(t *testing.T) {
 // TestJSMapKey checks that the script's bytes count, not the map's.
 func TestJSMapKey(t *testing.T) {
 	js := "console.log(1)\n"
-	opt := Options{As: "jsmap", Script: func() (io.ReadCloser, error) { return io.NopCloser(strings.NewReader(js)), nil }}
+	opt := Options{Kind: symfile.JSMap, Script: func() (io.ReadCloser, error) { return io.NopCloser(strings.NewReader(js)), nil }}
 	o, err := Identify(strings.NewReader("{}"), 2, "main.js.map", opt)
 	if want := fmt.Sprintf("%x", sha256.Sum256([]byte(js))); err != nil || o[0].Hash != want || o[0].Kind != symfile.JSMap {
 		t.Errorf("%+v, %v", o, err)

@@ -8,14 +8,14 @@ import (
 	"io"
 )
 
-// Sort is what a PDB was made for; empty if that is not known.
-type Sort string
+// Flavor is what a PDB was made for; empty if that is not known.
+type Flavor string
 
 // The sorts of PDBs.
 const (
-	Private  Sort = "private"   // as the linker wrote it: types, lines, locals
-	Public   Sort = "public"    // functions by name and address only
-	TypeOnly Sort = "type-only" // a compiler's, without symbols of an image
+	Private  Flavor = "private"   // as the linker wrote it: types, lines, locals
+	Public   Flavor = "public"    // functions by name and address only
+	TypeOnly Flavor = "type-only" // a compiler's, without symbols of an image
 )
 
 // maxModules bounds the bytes of module records that are looked at. The
@@ -92,12 +92,12 @@ func (f *File) readDBI() error {
 	return nil
 }
 
-// Sort tells private, public and type-only PDBs apart, as SymStore does. It
+// Flavor tells private, public and type-only PDBs apart, as SymStore does. It
 // reads the head of the type stream and, where that says nothing, module
 // records up to the first that has symbols or lines. The sort is empty for
 // files of before 1997 that do not show it, and where tens of megabytes of
 // module records do not.
-func (f *File) Sort() (Sort, error) {
+func (f *File) Flavor() (Flavor, error) {
 	if f.NoDBI {
 		return TypeOnly, nil
 	}

@@ -150,7 +150,7 @@ func TestBudget(t *testing.T) {
 		}
 		c.most = 1 // spent from now on
 		for what, ask := range map[string]func() error{
-			"sort":    func() error { _, err := f.Sort(); return err },
+			"sort":    func() error { _, err := f.Flavor(); return err },
 			"sources": func() error { _, err := f.HasSources(); return err },
 			"symtab":  func() error { _, err := f.HasSymtab(); return err },
 			"unwind":  func() error { _, err := f.HasUnwind(); return err },
@@ -185,7 +185,7 @@ func TestTruncated(t *testing.T) {
 		for n := range b {
 			f, err := Open(bytes.NewReader(b[:n]), int64(n))
 			if err != nil {
-				if n >= MagicLen && errors.Is(err, ErrFormat) || n < 24 && !errors.Is(err, ErrFormat) {
+				if n >= SniffLen && errors.Is(err, ErrFormat) || n < 24 && !errors.Is(err, ErrFormat) {
 					t.Errorf("%s cut to %d bytes: %v", name, n, err)
 				}
 				continue
@@ -194,8 +194,8 @@ func TestTruncated(t *testing.T) {
 			if got != want && !strings.Contains(got, "!(") {
 				t.Errorf("%s cut to %d bytes:\n got %s\nwant %s", name, n, got, want)
 			}
-			if f.Format == MSF && f.Missing != int64(len(b)-n) {
-				t.Errorf("%s cut to %d bytes: %d missing", name, n, f.Missing)
+			if f.Format == MSF && f.Truncated != int64(len(b)-n) {
+				t.Errorf("%s cut to %d bytes: %d missing", name, n, f.Truncated)
 			}
 		}
 	}
@@ -246,9 +246,9 @@ func TestHostile(t *testing.T) {
 		{"version 7", "version 7 is not known", put(base, int(le.Uint32(base[numbers:]))*512, 7)},
 		{"DBI of 63 bytes", "DBI stream", put(base, dir+16, 63)},
 		{"DBI of 3 bytes", "DBI stream", put(base, dir+16, 3)},
-		{"JG page size", "page size 7 ", put(jg, 44, 7)},
-		{"JG directory", "directory of 16777216 bytes", put(jg, 52, 1<<24)},
-		{"JG without pages", "is not one of the pages", put(jg, 48, 1)},
+		{"PDB20 page size", "page size 7 ", put(jg, 44, 7)},
+		{"PDB20 directory", "directory of 16777216 bytes", put(jg, 52, 1<<24)},
+		{"PDB20 without pages", "is not one of the pages", put(jg, 48, 1)},
 		{"MSFZ version", "version 1 is not known", put(z, 32, 1)},
 		{"MSFZ directory outside", "stream directory", put(z, 44, math.MaxUint32)},
 		{"MSFZ directory of 4 GiB", "larger than the limit", put(z, 68, math.MaxUint32)},
@@ -393,19 +393,19 @@ func TestHostileDBI(t *testing.T) {
 	}
 	s := sample()
 	s[DBIStream].data = dbiBytes(dbiOpts{modules: []module{{strings.Repeat("x", 1<<18), 4, 0, 0}}})
-	if _, err := mustOpen(t, msfBytes(t, 512, s)).Sort(); err == nil || !strings.Contains(err.Error(), "file name") {
+	if _, err := mustOpen(t, msfBytes(t, 512, s)).Flavor(); err == nil || !strings.Contains(err.Error(), "file name") {
 		t.Errorf("long name: error %v", err)
 	}
 	s[DBIStream].data = slices.Concat(good[:64], bytes.Repeat([]byte{1}, len(good)-64))
 	le.PutUint32(s[DBIStream].data[64+36:], 0)
 	le.PutUint32(s[DBIStream].data[64+40:], 0)
 	le.PutUint32(s[DBIStream].data[64+44:], 0)
-	if _, err := mustOpen(t, msfBytes(t, 512, s)).Sort(); err == nil || !strings.Contains(err.Error(), "module records") {
+	if _, err := mustOpen(t, msfBytes(t, 512, s)).Flavor(); err == nil || !strings.Contains(err.Error(), "module records") {
 		t.Errorf("name without end: error %v", err)
 	}
 	s = sample()
 	s[TPIStream].data = make([]byte, 15)
-	if _, err := mustOpen(t, msfBytes(t, 512, s)).Sort(); err == nil || !strings.Contains(err.Error(), "TPI stream") {
+	if _, err := mustOpen(t, msfBytes(t, 512, s)).Flavor(); err == nil || !strings.Contains(err.Error(), "TPI stream") {
 		t.Errorf("short TPI: error %v", err)
 	}
 }
@@ -417,7 +417,7 @@ func TestManyModules(t *testing.T) {
 	le.PutUint32(s[DBIStream].data[24:], maxModules+900)
 	le.PutUint32(s[DBIStream].data[28:], 0)
 	f := mustOpen(t, msfBytes(t, 65536, s))
-	if got, err := f.Sort(); got != "" || err != nil {
+	if got, err := f.Flavor(); got != "" || err != nil {
 		t.Errorf("got %q, %v", got, err)
 	}
 }

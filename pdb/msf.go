@@ -145,7 +145,7 @@ type msf struct {
 	pager
 	dir     paged
 	streams int
-	entry   int64 // bytes of a directory entry: the size, in JG also a word of no use
+	entry   int64 // bytes of a directory entry: the size, in PDB20 also a word of no use
 
 	mu sync.Mutex
 	// sums[i] is the number of pages of the first i*sumStep streams, as far as

@@ -24,18 +24,18 @@ type Format uint8
 
 // The containers.
 const (
-	MSF  Format = iota + 1 // PDB 7.0, pages of 512 bytes and more
-	JG                     // PDB 2.0, up to 65535 pages
-	MSFZ                   // compressed ("PDZ"); same streams, same ids as MSF
+	MSF   Format = iota + 1 // PDB 7.0, pages of 512 bytes and more
+	PDB20                   // PDB 2.0, up to 65535 pages
+	MSFZ                    // compressed ("PDZ"); same streams, same ids as MSF
 )
 
-// String returns the name of the format: MSF, JG, MSFZ, none.
+// String returns the name of the format: MSF, PDB20, MSFZ, none.
 func (f Format) String() string {
 	switch f {
 	case MSF:
 		return "MSF"
-	case JG:
-		return "JG"
+	case PDB20:
+		return "PDB20"
 	case MSFZ:
 		return "MSFZ"
 	}
@@ -49,16 +49,16 @@ const (
 	magicMSFZ = "Microsoft MSFZ Container\r\n\x1aALD\x00\x00"
 )
 
-// MagicLen is the number of bytes that Detect needs.
-const MagicLen = len(magicJG)
+// SniffLen is the number of bytes that Detect needs.
+const SniffLen = len(magicJG)
 
 // Detect returns the format of the file that starts with prefix, zero for
-// none. A prefix shorter than MagicLen may be too short to tell.
+// none. A prefix shorter than SniffLen may be too short to tell.
 func Detect(prefix []byte) Format {
 	for _, m := range []struct {
 		magic  string
 		format Format
-	}{{magicMSF, MSF}, {magicJG, JG}, {magicMSFZ, MSFZ}} {
+	}{{magicMSF, MSF}, {magicJG, PDB20}, {magicMSFZ, MSFZ}} {
 		if bytes.HasPrefix(prefix, []byte(m.magic)) {
 			return m.format
 		}
@@ -115,10 +115,10 @@ type File struct {
 	Machine uint16
 	// PageSize is the number of bytes in a page; 0 for MSFZ.
 	PageSize int
-	// Missing is how many bytes the file is shorter than its header says; such
+	// Truncated is how many bytes the file is shorter than its header says; such
 	// a file is cut off, though what was asked for may still be there. 0 for
 	// MSFZ, whose parts are all checked when they are read.
-	Missing int64
+	Truncated int64
 
 	c   container
 	dbi dbiHeader
@@ -141,8 +141,8 @@ func Open(r io.ReaderAt, size int64) (*File, error) {
 
 func open(r io.ReaderAt, size int64) (*File, error) {
 	size = max(size, 0)
-	var magic [MagicLen]byte
-	if _, err := r.ReadAt(magic[:min(int64(MagicLen), size)], 0); err != nil && !errors.Is(err, io.EOF) {
+	var magic [SniffLen]byte
+	if _, err := r.ReadAt(magic[:min(int64(SniffLen), size)], 0); err != nil && !errors.Is(err, io.EOF) {
 		return nil, err
 	}
 	f := &File{Format: Detect(magic[:])}
@@ -150,7 +150,7 @@ func open(r io.ReaderAt, size int64) (*File, error) {
 	switch f.Format {
 	case MSF:
 		f.c, err = openMSF(r, size)
-	case JG:
+	case PDB20:
 		f.c, err = openJG(r, size)
 	case MSFZ:
 		f.c, err = openMSFZ(r, size)
@@ -160,7 +160,7 @@ func open(r io.ReaderAt, size int64) (*File, error) {
 	if err != nil {
 		return nil, err
 	}
-	f.PageSize, f.Missing = f.c.pageSize(), f.c.missing()
+	f.PageSize, f.Truncated = f.c.pageSize(), f.c.missing()
 	if err := f.readInfo(); err != nil {
 		return nil, fmt.Errorf("PDB info stream: %w", err)
 	}
@@ -248,7 +248,7 @@ func (f *File) Streams() int { return f.c.count() }
 // Stream returns stream n; one that is nil has no bytes. The error of a number
 // that no stream has wraps fs.ErrNotExist.
 //
-// Reads of MSF and JG go to the file each time. Those of MSFZ inflate what
+// Reads of MSF and PDB20 go to the file each time. Those of MSFZ inflate what
 // they need and keep up to 2 MiB of the last chunk, so that a stream is best
 // read from front to back; reads here and there that come to more than 1 GiB
 // of inflated bytes fail.

@@ -24,7 +24,7 @@ import (
 func facts(f *File) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%v page=%d id=%s info=%d dbi=%d nodbi=%t old=%t arch=%s", f.Format, f.PageSize, f.ID().Breakpad(), f.InfoAge, f.DBIAge, f.NoDBI, f.OldDBI, f.Arch())
-	s, err := f.Sort()
+	s, err := f.Flavor()
 	fmt.Fprintf(&b, " sort=%s%s", s, note(err))
 	for _, q := range []struct {
 		name string
@@ -74,8 +74,8 @@ func TestFixtures(t *testing.T) {
 		if got := facts(f); got != want {
 			t.Errorf("%s:\n got %s\nwant %s", name, got, want)
 		}
-		if f.Missing != 0 {
-			t.Errorf("%s: %d bytes missing", name, f.Missing)
+		if f.Truncated != 0 {
+			t.Errorf("%s: %d bytes missing", name, f.Truncated)
 		}
 	}
 }
@@ -91,8 +91,8 @@ func TestForms(t *testing.T) {
 	}
 	old := sample()
 	old[InfoStream].data = infoBytes(19970604, 0x37A8F40E, 2, testGUID, map[string]int{"srcsrv": 6})
-	if got, want := facts(mustOpen(t, jgBytes(t, 1024, old))), "JG page=1024 id=37A8F40E2 "+strings.Replace(want, "12", "2", 1); got != want {
-		t.Errorf("JG:\n got %s\nwant %s", got, want)
+	if got, want := facts(mustOpen(t, jgBytes(t, 1024, old))), "PDB20 page=1024 id=37A8F40E2 "+strings.Replace(want, "12", "2", 1); got != want {
+		t.Errorf("PDB20:\n got %s\nwant %s", got, want)
 	}
 	for head, b := range forms {
 		if got := facts(mustOpen(t, b)); got != head+want {
@@ -196,8 +196,8 @@ func TestIDs(t *testing.T) {
 		{"three streams only", msfBytes(t, 512, sample()[:3]), "C9A61DDDD7E44353A668E39AC614A7EAc"},
 		{"old DBI header", msfBytes(t, 512, with(func(s []content) { s[DBIStream].data = make([]byte, 24) })), "C9A61DDDD7E44353A668E39AC614A7EAc"},
 		{"MSF with an old info stream", msfBytes(t, 512, with(func(s []content) { s[InfoStream].data = infoBytes(19990604, 0x11223344, 5, testGUID, nil) })), "112233445"},
-		{"JG without a map", jgBytes(t, 1024, with(func(s []content) { s[InfoStream].data = infoBytes(19950623, 0x37F2C227, 2, testGUID, nil)[:12] })), "37F2C2272"},
-		{"JG age 0", jgBytes(t, 512, with(func(s []content) { s[InfoStream].data = infoBytes(19970604, 0x11223344, 0, testGUID, nil) })), "112233440"},
+		{"PDB20 without a map", jgBytes(t, 1024, with(func(s []content) { s[InfoStream].data = infoBytes(19950623, 0x37F2C227, 2, testGUID, nil)[:12] })), "37F2C2272"},
+		{"PDB20 age 0", jgBytes(t, 512, with(func(s []content) { s[InfoStream].data = infoBytes(19970604, 0x11223344, 0, testGUID, nil) })), "112233440"},
 	} {
 		if got := mustOpen(t, c.b).ID().Breakpad(); got != c.want {
 			t.Errorf("%s: got %s, want %s", c.name, got, c.want)
@@ -230,7 +230,7 @@ func TestPatched(t *testing.T) {
 	}
 	stripped := slices.Clone(orig)
 	stripped[find(DBIStream)+56] |= 2
-	if s, err := mustOpen(t, stripped).Sort(); s != Public || err != nil {
+	if s, err := mustOpen(t, stripped).Flavor(); s != Public || err != nil {
 		t.Errorf("stripped: %s, %v", s, err)
 	}
 	// The directory's page number is in the block map, whose own is at 52.
@@ -240,7 +240,7 @@ func TestPatched(t *testing.T) {
 		nodbi := slices.Clone(orig)
 		le.PutUint32(nodbi[sizes+4*DBIStream:], size)
 		n := mustOpen(t, nodbi)
-		if s, err := n.Sort(); !n.NoDBI || s != TypeOnly || err != nil || n.ID() != f.ID() {
+		if s, err := n.Flavor(); !n.NoDBI || s != TypeOnly || err != nil || n.ID() != f.ID() {
 			t.Errorf("no DBI: %s", facts(n))
 		}
 	}
@@ -275,7 +275,7 @@ func TestSort(t *testing.T) {
 		name  string
 		types uint32
 		dbi   dbiOpts
-		want  Sort
+		want  Flavor
 	}{
 		{"stripped flag", 10, dbiOpts{flags: 2, modules: []module{{"a", 100, 0, 0}}}, Public},
 		{"types", 1, dbiOpts{}, Private},
@@ -287,7 +287,7 @@ func TestSort(t *testing.T) {
 	} {
 		s := sample()
 		s[TPIStream].data, s[DBIStream].data = tpiBytes(c.types), dbiBytes(c.dbi)
-		if got, err := mustOpen(t, msfBytes(t, 512, s)).Sort(); got != c.want || err != nil {
+		if got, err := mustOpen(t, msfBytes(t, 512, s)).Flavor(); got != c.want || err != nil {
 			t.Errorf("%s: got %s, %v; want %s", c.name, got, err, c.want)
 		}
 	}

@@ -6,10 +6,10 @@ import "slices"
 type State struct {
 	// Held are the versions of the key's files that can be sent at once.
 	Held []Version
-	// Makes are the versions that transcoders, workers and other servers can
+	// Producible are the versions that transcoders, workers and other servers can
 	// give. Of one major only the newest counts.
-	Makes []Version
-	// Failed are those of Makes that are known to fail for this key. If there
+	Producible []Version
+	// Failed are those of Producible that are known to fail for this key. If there
 	// is no PDB to be had, all do.
 	Failed []Version
 	// GaveUp says that the work for this key ended for reasons that will
@@ -77,18 +77,18 @@ type Decision struct {
 // order of its rules is that of the protocol: a file that may be sent always
 // is, even if a newer one could be made.
 func Decide(request Version, s State) Decision {
-	if request.Compare(First) < 0 {
-		return Decision{Action: NotFound, Why: "a version before " + First.String()}
+	if request.Compare(MinVersion) < 0 {
+		return Decision{Action: NotFound, Why: "a version before " + MinVersion.String()}
 	}
 	_, holds := Best(s.Held, request, Version{})
-	offers := newestOfEachMajor(s.Makes, request)
+	offers := newestOfEachMajor(s.Producible, request)
 	usable := slices.DeleteFunc(slices.Clone(offers), func(v Version) bool {
 		return slices.Contains(s.Failed, v) || !s.Exceeds.IsZero() && v.Compare(s.Exceeds) <= 0
 	})
 	if v, ok := Best(s.Held, request, s.Exceeds); ok {
 		d := Decision{Action: Send, Version: v, Why: "held"}
 		// The version sent may be an old one because the client asked for it.
-		newer := func(h Version) bool { return Answers(request, h) && h.Compare(usable[0]) >= 0 }
+		newer := func(h Version) bool { return CanRead(request, h) && h.Compare(usable[0]) >= 0 }
 		if s.Upgrade && !s.GaveUp && len(usable) > 0 && !slices.ContainsFunc(s.Held, newer) {
 			d.Make = usable[0]
 		}
@@ -120,7 +120,7 @@ func Decide(request Version, s State) Decision {
 func newestOfEachMajor(makes []Version, request Version) []Version {
 	var offers []Version
 	for _, v := range makes {
-		if Answers(request, v) {
+		if CanRead(request, v) {
 			offers = append(offers, v)
 		}
 	}

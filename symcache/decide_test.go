@@ -86,7 +86,7 @@ func TestDecide(t *testing.T) {
 		{"a pre-release is never asked for", "3.1.0", state{held: "3.1.0-beta", makes: "3.1.0-beta"}, "not found"},
 		{"given up, but the client has what is held", "3.5.0", state{held: "3.0.0", makes: ta, exceeds: "3.0.0", gaveUp: true}, "not found"},
 	} {
-		s := State{Held: vers(t, tt.held), Makes: vers(t, tt.makes), Failed: vers(t, tt.failed), GaveUp: tt.gaveUp, AllowsRetry: tt.allows, Head: tt.head, Upgrade: tt.upgrade}
+		s := State{Held: vers(t, tt.held), Producible: vers(t, tt.makes), Failed: vers(t, tt.failed), GaveUp: tt.gaveUp, AllowsRetry: tt.allows, Head: tt.head, Upgrade: tt.upgrade}
 		if tt.exceeds != "" {
 			s.Exceeds = ver(t, tt.exceeds)
 		}
@@ -126,12 +126,12 @@ func TestDecideAlways(t *testing.T) {
 				if exceeds.Compare(request) >= 0 && !exceeds.IsZero() {
 					continue
 				}
-				s := State{Held: subset(bits & 63), Makes: subset(bits >> 6), Exceeds: exceeds, Upgrade: bits&1 == 1, AllowsRetry: bits&2 == 2}
+				s := State{Held: subset(bits & 63), Producible: subset(bits >> 6), Exceeds: exceeds, Upgrade: bits&1 == 1, AllowsRetry: bits&2 == 2}
 				d := Decide(request, s)
-				if d.Action == Send && (!Answers(request, d.Version) || d.Version.Compare(exceeds) <= 0) {
+				if d.Action == Send && (!CanRead(request, d.Version) || d.Version.Compare(exceeds) <= 0) {
 					t.Fatalf("%s %+v: %+v", request, s, d)
 				}
-				if !d.Make.IsZero() && (!Answers(request, d.Make) || d.Make.Compare(exceeds) <= 0 || d.Make.Compare(d.Version) <= 0) {
+				if !d.Make.IsZero() && (!CanRead(request, d.Make) || d.Make.Compare(exceeds) <= 0 || d.Make.Compare(d.Version) <= 0) {
 					t.Fatalf("%s %+v: %+v", request, s, d)
 				}
 				if (d.Action == ComeAgain || d.Action == Wait) && d.Make.IsZero() || d.Action == NotModified && exceeds.IsZero() {

@@ -156,8 +156,8 @@ func ParseFolder(s string) (debugid.ID, error) {
 	return id, nil
 }
 
-// ContentHead is how many bytes CheckContent wants of a file.
-const ContentHead = 16
+// SniffLen is the number of bytes from the start of a file that Detect needs.
+const SniffLen = 16
 
 // otherContents are the first bytes of files that are no SymCache files.
 var otherContents = []struct{ magic, what string }{
@@ -172,11 +172,12 @@ var otherContents = []struct{ magic, what string }{
 	{"#!", "a script"}, {"MODULE ", "a Breakpad symbol file"},
 }
 
-// CheckContent refuses, by its first bytes, what cannot be a SymCache file: an
-// empty file, one of the tools that use the same name (ErrForeign), or a
-// program, an archive, a page of a web server or another known format
-// (ErrOtherFormat). Anything else may be one, since the format is not public.
-func CheckContent(head []byte) error {
+// Detect reports from the first SniffLen bytes of a file whether it may be a
+// SymCache file: nil if it may, else the reason. Empty files are refused, files of
+// other tools that use the same name (ErrForeign), programs, archives, web pages
+// and other known formats (ErrOtherFormat). Anything else may be a SymCache file,
+// since the format is not public.
+func Detect(head []byte) error {
 	if len(head) == 0 {
 		return fmt.Errorf("an empty file: %w", ErrEntry)
 	}

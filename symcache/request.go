@@ -222,7 +222,7 @@ func ParseContentType(s string, request Version) (Version, error) {
 	if err != nil {
 		return Version{}, fmt.Errorf("%w: %w", err, ErrContent)
 	}
-	if !Answers(request, v) {
+	if !CanRead(request, v) {
 		return Version{}, fmt.Errorf("version %s for %s: %w", v, request, ErrContent)
 	}
 	return v, nil

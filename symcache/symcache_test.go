@@ -75,11 +75,11 @@ func TestAnswers(t *testing.T) {
 		{"3.0.0", "3.255.0", true}, {"3.9.9", "4.0.0", false}, {"3.1.0", "2.9.9", false}, {"2.9.9", "2.9.9", false},
 		{"3.1.0", "3.1.0-beta", false}, {"3.1.0-beta", "3.1.0-beta", true}, {"3.1.0-beta", "3.1.0", true}, {"4.0.0", "3.0.0-beta", false},
 	} {
-		if got := Answers(ver(t, tt.request), ver(t, tt.held)); got != tt.want {
+		if got := CanRead(ver(t, tt.request), ver(t, tt.held)); got != tt.want {
 			t.Errorf("%s for %s: %v", tt.held, tt.request, got)
 		}
 	}
-	if Answers(ver(t, "3.1.0"), Version{}) {
+	if CanRead(ver(t, "3.1.0"), Version{}) {
 		t.Error("no version answers")
 	}
 }
@@ -288,7 +288,7 @@ func TestFolder(t *testing.T) {
 		t.Error(got)
 	}
 	k.ID.Age = 0x2fa
-	if got := path.Base(path.Dir(k.Path(First))); got != "90E6CD6C673057E64C4C44205044422E2FA" {
+	if got := path.Base(path.Dir(k.Path(MinVersion))); got != "90E6CD6C673057E64C4C44205044422E2FA" {
 		t.Errorf("the age stands in hex without zeros: %s", got)
 	}
 	lower := strings.ToLower(n1)
@@ -339,7 +339,7 @@ func TestCheckContent(t *testing.T) {
 		"MZ not a symcache": ErrOtherFormat, "\x7fELF\x02": ErrOtherFormat, "<!DOCTYPE html>": ErrOtherFormat, "\r\n <html>": ErrOtherFormat, "\uFEFF<?xml": ErrOtherFormat,
 		"PK\x03\x04": ErrOtherFormat, "PK\x05\x06": ErrOtherFormat, "Microsoft C/C++ MSF 7.00": ErrOtherFormat, "MSCF\x00": ErrOtherFormat, "\x1f\x8b\x08": ErrOtherFormat,
 		"   ": ErrOtherFormat, "M": nil, "P": nil} {
-		if err := CheckContent([]byte(head)); !errors.Is(err, want) {
+		if err := Detect([]byte(head)); !errors.Is(err, want) {
 			t.Errorf("%q: %v, want %v", head, err, want)
 		}
 	}

@@ -25,9 +25,9 @@ type Version struct {
 var ErrVersion = errors.New("not a SymCache version")
 
 var (
-	// First is the first version that this protocol describes; servers have
+	// MinVersion is the first version that this protocol describes; servers have
 	// no answer to a request for an older one.
-	First = Version{Major: 3}
+	MinVersion = Version{Major: 3}
 	// lastSync is the last version whose clients wait for a transcoder unless
 	// they say otherwise.
 	lastSync = Version{Major: 3, Minor: 1}
@@ -107,14 +107,14 @@ func (v Version) Compare(w Version) int {
 	return cmp.Compare(v.Pre, w.Pre)
 }
 
-// Answers reports whether a client that asks for one version may be given a
+// CanRead reports whether a client that asks for one version may be given a
 // file of another: it reads every version of its own and of lower majors, from
 // First on, but pre-releases only if it asks for that very one.
-func Answers(request, held Version) bool {
+func CanRead(request, held Version) bool {
 	if held.Pre != "" {
 		return held == request
 	}
-	return held.Major <= request.Major && held.Compare(First) >= 0
+	return held.Major <= request.Major && held.Compare(MinVersion) >= 0
 }
 
 // Best chooses among held versions the one that answers the request: the very
@@ -122,7 +122,7 @@ func Answers(request, held Version) bool {
 // not count, unless exceeds is zero.
 func Best(held []Version, request, exceeds Version) (best Version, ok bool) {
 	for _, h := range held {
-		if !Answers(request, h) || !exceeds.IsZero() && h.Compare(exceeds) <= 0 {
+		if !CanRead(request, h) || !exceeds.IsZero() && h.Compare(exceeds) <= 0 {
 			continue
 		}
 		if h == request {

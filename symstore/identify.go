@@ -153,7 +153,7 @@ func typeOf(o objfile.Object) Type {
 		}
 		return Public
 	case symfile.PDB, symfile.PDB20, symfile.MSFZ:
-		switch pdb.Sort(o.Features.PDB) {
+		switch pdb.Flavor(o.Features.PDB) {
 		case pdb.Public:
 			return Public
 		case pdb.TypeOnly:

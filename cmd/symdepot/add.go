@@ -222,7 +222,7 @@ func (ad *adder) scanOptions() scan.Options {
 	if ad.as != "" {
 		return scan.Options{}
 	}
-	return scan.Options{Want: objfile.Candidate}
+	return scan.Options{Want: objfile.Detect}
 }
 
 // readError is a failure to read a source file: the file's own, not the depot's.

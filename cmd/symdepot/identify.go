@@ -64,7 +64,7 @@ func newIdentified(path string, o objfile.Object) identified {
 			id.Paths[l.Name()] = ps
 		}
 	}
-	for _, w := range o.Wants {
+	for _, w := range o.PDBs {
 		if ps := layout.SymStore.Paths(w); len(ps) > 0 {
 			id.Wants = append(id.Wants, ps[0])
 		}
@@ -92,7 +92,11 @@ func (c identifyCmd) Run(a *app) error {
 		}
 		return nil
 	}
-	opt := objfile.Options{As: c.As, ID: c.ID}
+	forced, err := objfile.ParseForced(c.As)
+	if err != nil {
+		return err
+	}
+	opt := objfile.Options{Kind: forced, ID: c.ID}
 	for f, err := range scan.Walk(a.ctx, c.Paths, scan.Options{}) {
 		if err != nil {
 			if a.ctx.Err() != nil {

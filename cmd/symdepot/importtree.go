@@ -105,7 +105,7 @@ func (im *importer) loose() error {
 	}
 	bar := term.NewProgress(im.a.stderr, "importing", -1)
 	defer bar.Done()
-	opt := scan.Options{Want: objfile.Candidate}
+	opt := scan.Options{Want: objfile.Detect}
 	var batch []looseFile
 	var size int64
 	flush := func() error {
@@ -355,7 +355,7 @@ func (im *importer) one(ctx context.Context, take taker, l looseFile) error {
 		return im.opened(ctx, take, f, l.src, l.rel)
 	}
 	// A member of an archive.
-	for f, err := range scan.Walk(ctx, []string{filepath.Join(im.dir, filepath.FromSlash(l.rel))}, scan.Options{Want: objfile.Candidate}) {
+	for f, err := range scan.Walk(ctx, []string{filepath.Join(im.dir, filepath.FromSlash(l.rel))}, scan.Options{Want: objfile.Detect}) {
 		if err != nil {
 			continue // the walk before has said it
 		}

@@ -54,7 +54,7 @@ func wantsOf(objs []objfile.Object, from string) []want {
 	for _, o := range objs {
 		switch o.Kind {
 		case symfile.PE:
-			for _, w := range o.Wants {
+			for _, w := range o.PDBs {
 				list = appendPath(list, layout.SymStore, w, from)
 			}
 		case symfile.ELF:
@@ -148,7 +148,7 @@ func (l *wantList) manifest(path string) error {
 // files adds what the files at and below paths want: their PDBs, debug
 // information and dSYMs.
 func (l *wantList) files(a *app, paths []string) error {
-	for f, err := range scan.Walk(a.ctx, paths, scan.Options{Want: func(head []byte, name string) error { return objfile.Candidate(head, name) }}) {
+	for f, err := range scan.Walk(a.ctx, paths, scan.Options{Want: func(head []byte, name string) error { return objfile.Detect(head, name) }}) {
 		var skip *scan.Skip
 		switch {
 		case errors.As(err, &skip):
@@ -194,9 +194,9 @@ func (l *wantList) local(a *app, path string) error {
 		return err
 	}
 	defer f.Close()
-	var head [dump.HeadLength]byte
+	var head [dump.SniffLen]byte
 	n, _ := f.ReadAt(head[:], 0)
-	if dump.KindOf(head[:n]) == "" {
+	if dump.Detect(head[:n]) == "" {
 		return l.files(a, []string{path})
 	}
 	d, err := dump.Read(f, size)

@@ -220,10 +220,10 @@ func TestSourceTexts(t *testing.T) {
 	const id = "adac45aa231bba3143d7af433767c61f31021c16"
 	s := &elsewhere{name: "s"}
 	s.fetch = func(_ context.Context, ask upstream.Ask) (*upstream.Reply, error) {
-		if ask.Request.Form != layout.FormSource || !strings.Contains(ask.Request.Section, ".c") {
+		if ask.Request.Form != layout.FormSource || !strings.Contains(ask.Request.Part, ".c") {
 			return nil, &upstream.Failure{Source: "s", Class: upstream.ClassAbsent}
 		}
-		text := strings.Repeat("// "+symfile.BaseName(ask.Request.Section)+"\n", 20000)
+		text := strings.Repeat("// "+symfile.BaseName(ask.Request.Part)+"\n", 20000)
 		return &upstream.Reply{Body: io.NopCloser(strings.NewReader(text)), Size: -1, Name: "x.c", Path: "p"}, nil
 	}
 	d, _ := withUpstreams(t, Options{}, s)

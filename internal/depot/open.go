@@ -225,7 +225,7 @@ func (d *Depot) openSection(ctx context.Context, scope Scope, req layout.Request
 			if err != nil {
 				return nil, err
 			}
-			off, n, err := objfile.ELFSection(f.r, f.Size, req.Section)
+			off, n, err := objfile.ELFSection(f.r, f.Size, req.Part)
 			if err != nil {
 				_ = f.Close()
 				if errors.Is(err, fs.ErrNotExist) {
@@ -234,7 +234,7 @@ func (d *Depot) openSection(ctx context.Context, scope Scope, req layout.Request
 				return nil, err
 			}
 			f.r, f.plain, f.stored, f.Size = io.NewSectionReader(f.r, off, n), nil, false, n
-			f.ETag += "-" + sectionTag(req.Section)
+			f.ETag += "-" + sectionTag(req.Part)
 			return f, nil
 		}
 	}

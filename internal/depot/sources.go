@@ -48,7 +48,7 @@ func askSource(ctx context.Context, s *tree.Folder, req layout.Request) (*File, 
 	case layout.FormSection:
 		return sourceSection(ctx, s, req)
 	case layout.FormAdmin:
-		text, changed, err := s.Admin(ctx, req.Section)
+		text, changed, err := s.Admin(ctx, req.Part)
 		if err != nil {
 			return nil, err
 		}
@@ -71,7 +71,7 @@ func sourceSection(ctx context.Context, s *tree.Folder, req layout.Request) (*Fi
 		if err != nil {
 			return nil, err
 		}
-		off, n, err := objfile.ELFSection(f, f.Size, req.Section)
+		off, n, err := objfile.ELFSection(f, f.Size, req.Part)
 		if err != nil {
 			_ = f.Close()
 			if errors.Is(err, fs.ErrNotExist) || errors.Is(err, objfile.ErrNotSymbolFile) || errors.Is(err, objfile.ErrBroken) {
@@ -80,7 +80,7 @@ func sourceSection(ctx context.Context, s *tree.Folder, req layout.Request) (*Fi
 			return nil, err
 		}
 		a := sourceFile(f)
-		a.r, a.plain, a.Size, a.ETag = io.NewSectionReader(f, off, n), nil, n, a.ETag+"-"+sectionTag(req.Section)
+		a.r, a.plain, a.Size, a.ETag = io.NewSectionReader(f, off, n), nil, n, a.ETag+"-"+sectionTag(req.Part)
 		return a, nil
 	}
 	return nil, fs.ErrNotExist

@@ -180,7 +180,7 @@ func (d *Depot) seesPDB(ctx context.Context, scope Scope, key symcache.Key) (boo
 // the answer promises. It does not wait for any.
 func (d *Depot) SymCache(ctx context.Context, ask SymCacheAsk) (SymCacheAnswer, error) {
 	none := SymCacheAnswer{}
-	if v := ask.Request.Version; v.Compare(symcache.First) < 0 {
+	if v := ask.Request.Version; v.Compare(symcache.MinVersion) < 0 {
 		none.Decision = symcache.Decide(v, symcache.State{})
 		return none, nil
 	}
@@ -262,13 +262,13 @@ func (q *symCacheQuestion) lookMakers(ctx context.Context) error {
 			return err
 		}
 		if far {
-			q.far, q.state.Makes = true, []symcache.Version{v}
+			q.far, q.state.Producible = true, []symcache.Version{v}
 			return nil
 		}
 	}
-	q.state.Makes = d.Producible()
-	for _, m := range q.state.Makes {
-		if !symcache.Answers(v, m) || m.Compare(best) <= 0 {
+	q.state.Producible = d.Producible()
+	for _, m := range q.state.Producible {
+		if !symcache.CanRead(v, m) || m.Compare(best) <= 0 {
 			continue
 		}
 		_, err := d.SymCacheFailure(ctx, q.key, m)
@@ -285,7 +285,7 @@ func (q *symCacheQuestion) lookMakers(ctx context.Context) error {
 // newest returns the highest version that can be made here for a request.
 func (d *Depot) newest(v symcache.Version) (best symcache.Version) {
 	for _, m := range d.Producible() {
-		if symcache.Answers(v, m) && m.Compare(best) > 0 {
+		if symcache.CanRead(v, m) && m.Compare(best) > 0 {
 			best = m
 		}
 	}
@@ -376,7 +376,7 @@ func (q *symCacheQuestion) begin(ctx context.Context, a SymCacheAnswer) (SymCach
 	fetching, err := d.fetchPDBFirst(ctx, key, q.ask)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		q.state.Makes = nil
+		q.state.Producible = nil
 		return a, false, nil
 	case err != nil:
 		return SymCacheAnswer{}, false, err
@@ -387,7 +387,7 @@ func (q *symCacheQuestion) begin(ctx context.Context, a SymCacheAnswer) (SymCach
 	_, st, err := d.enterSymCache(ctx, key, v, 0, q.ask.Client)
 	switch {
 	case errors.Is(err, fs.ErrNotExist): // no name of a PDB that could be had
-		q.state.Makes = nil
+		q.state.Producible = nil
 		return a, false, nil
 	case errors.Is(err, errManyJobs):
 		q.state.GaveUp = true

@@ -328,7 +328,7 @@ func TestSymCacheFar(t *testing.T) {
 	if got := told(t, d, ask); got != "3.0.7 far away" || polls != 3 {
 		t.Errorf("%s after %d polls", got, polls)
 	}
-	if seen.Request.SymCache.Key.ID.Age != 33 || seen.Request.Name != "App.pdb" || seen.Request.Version != "v3.1.0" || len(seen.Via) != 1 {
+	if seen.Request.SymCache.Key.ID.Age != 33 || seen.Request.Name != "App.pdb" || seen.Request.SymCache.Version.Segment() != "v3.1.0" || len(seen.Via) != 1 {
 		t.Errorf("%+v", seen)
 	}
 	if b, err := os.ReadFile(filepath.Join(store, "App.pdb", appGUID+"21", "App.pdb-v3.0.7.symcache")); err != nil || string(b) != "far away" {

@@ -170,7 +170,7 @@ func (d *Depot) runFar(ctx context.Context, f *farTransfer, name string) {
 func (d *Depot) fetchFar(ctx context.Context, u Upstream, f *farTransfer) (symcache.Version, error) {
 	ask := fetch.Ask{
 		Request: layout.Request{
-			Form: layout.FormSymCache, Layout: layout.SymCache, Name: f.key.Name, Version: f.version.Segment(), SymCache: symcache.Request{Version: f.version, Key: f.key},
+			Form: layout.FormSymCache, Layout: layout.SymCache, Name: f.key.Name, SymCache: symcache.Request{Version: f.version, Key: f.key},
 			Lookups: []symfile.Lookup{{Name: symfile.Fold(f.key.Name), ID: symfile.Fold(f.key.ID.Breakpad()), Role: symfile.SymCacheFile}},
 		},
 		Via: f.via, Limit: d.jobs.opt.MaxResult,
@@ -199,7 +199,7 @@ func (d *Depot) takeFar(ctx context.Context, u Upstream, f *farTransfer, ask fet
 	sp, reply, err := d.fetch.Receive(ctx, u, ask, func(r *fetch.Reply) (err error) {
 		v, err = symcache.ParseContentType(r.Header.Get("Content-Type"), f.version)
 		return err
-	}, symcache.CheckContent)
+	}, symcache.Detect)
 	if err != nil {
 		return none, err
 	}

@@ -191,11 +191,11 @@ func (h folderFile) open() (*File, error) {
 	if err == nil && !info.Mode().IsRegular() {
 		err = fs.ErrNotExist
 	}
-	var head [symcache.ContentHead]byte
+	var head [symcache.SniffLen]byte
 	if err == nil {
 		var n int
 		if n, err = in.ReadAt(head[:], 0); n > 0 || errors.Is(err, io.EOF) {
-			err = symcache.CheckContent(head[:n])
+			err = symcache.Detect(head[:n])
 		}
 	}
 	if err != nil {

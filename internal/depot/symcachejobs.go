@@ -523,8 +523,8 @@ func (d *Depot) keepResult(ctx context.Context, key SymCacheKey, v symcache.Vers
 	defer batch.Abort()
 	limit := &io.LimitedReader{R: r, N: d.jobs.opt.MaxResult + 1}
 	peek := bufio.NewReaderSize(limit, 64<<10)
-	if head, _ := peek.Peek(symcache.ContentHead); len(head) > 0 {
-		if err := symcache.CheckContent(head); err != nil {
+	if head, _ := peek.Peek(symcache.SniffLen); len(head) > 0 {
+		if err := symcache.Detect(head); err != nil {
 			return none, WorkFailure{Class: string(transcode.ClassBadOutput), Version: v, Detail: "the result is no SymCache file: " + err.Error()}
 		}
 	}

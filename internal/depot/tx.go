@@ -162,7 +162,11 @@ func (tx *Tx) Add(ctx context.Context, src Source) ([]Added, error) {
 // askable identifies a file and returns its objects that something could ask
 // for; there is at least one, or an error.
 func askable(src Source) ([]objfile.Object, error) {
-	objs, err := objfile.Identify(src.Content, src.Content.Size(), src.identity(), objfile.Options{As: src.As, ID: src.ID, Script: src.Script})
+	forced, err := objfile.ParseForced(src.As)
+	if err != nil {
+		return nil, err
+	}
+	objs, err := objfile.Identify(src.Content, src.Content.Size(), src.identity(), objfile.Options{Kind: forced, ID: src.ID, Script: src.Script})
 	if err != nil {
 		return nil, err
 	}

@@ -20,10 +20,10 @@ func (d *download) check(sp *blob.Spool) ([]objfile.Object, error) {
 	}
 	if d.want.Form == layout.FormSource {
 		// Nothing in a text says whose source code it is: the upstream is believed.
-		return objfile.Identify(sp, sp.Size(), sourceName(d.want), objfile.Options{As: "sha1"})
+		return objfile.Identify(sp, sp.Size(), sourceName(d.want), objfile.Options{Kind: symfile.SHA1})
 	}
 	if byHash(d.want) {
-		if objs, err := objfile.Identify(sp, sp.Size(), name, objfile.Options{As: "sha1"}); err == nil && answers(d.want, objs) {
+		if objs, err := objfile.Identify(sp, sp.Size(), name, objfile.Options{Kind: symfile.SHA1}); err == nil && answers(d.want, objs) {
 			return objs, nil
 		}
 	}
@@ -44,7 +44,7 @@ func (d *download) checkHead(_ string, head []byte) error {
 	if byHash(d.want) || d.want.Form == layout.FormSource {
 		return nil
 	}
-	return objfile.Candidate(head, d.file.Object.Name)
+	return objfile.Detect(head, d.file.Object.Name)
 }
 
 // byHash reports whether any file may be the answer, because its hash may be

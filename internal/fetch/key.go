@@ -99,7 +99,7 @@ const mostSource = 64 << 20
 
 // sourcePath is the path of a request for a source file with dots resolved, as
 // some clients do and others do not.
-func sourcePath(req layout.Request) string { return path.Clean("/" + req.Section) }
+func sourcePath(req layout.Request) string { return path.Clean("/" + req.Part) }
 
 func sourceName(req layout.Request) string {
 	name := symfile.BaseName(sourcePath(req))

@@ -223,7 +223,7 @@ func (c *checkRun) look(p *program, r io.ReaderAt, size int64) {
 		switch {
 		case o.Kind == symfile.PE && o.Offset == 0:
 			known = true
-			for _, w := range o.Wants {
+			for _, w := range o.PDBs {
 				wants = append(wants, layout.SymStore.Paths(w)...)
 			}
 			if c.args.has("ov") {

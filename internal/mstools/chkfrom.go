@@ -69,7 +69,7 @@ func (c *checkRun) cabinet(name string, visit func(program) error) error {
 		return err
 	}
 	opened := false
-	for f, err := range scan.Walk(c.ctx, []string{filepath.Clean(local)}, scan.Options{Want: objfile.Candidate}) {
+	for f, err := range scan.Walk(c.ctx, []string{filepath.Clean(local)}, scan.Options{Want: objfile.Detect}) {
 		var skip *scan.Skip
 		switch {
 		case errors.As(err, &skip):

@@ -213,7 +213,7 @@ func (s *Server) leaseJobs(x *exchange, r *http.Request) error {
 	info := depot.WorkerInfo{Name: q.Worker, Slots: q.Slots, Versions: []symcache.Version{}}
 	for _, text := range q.Versions {
 		v, err := symcache.ParseVersion(text)
-		if err != nil || v.Compare(symcache.First) < 0 {
+		if err != nil || v.Compare(symcache.MinVersion) < 0 {
 			return errJobRequest
 		}
 		info.Versions = append(info.Versions, v)

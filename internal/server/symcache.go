@@ -83,7 +83,7 @@ func (s *Server) symCache(x *exchange, r *http.Request, p *place) {
 	v := req.SymCache.Version
 	if only, ok := s.signed(r, req.SymCache); ok {
 		ask.Only = only
-	} else if v.Compare(symcache.First) >= 0 {
+	} else if v.Compare(symcache.MinVersion) >= 0 {
 		var err error
 		if ask.Exceeds, err = symcache.ParseExceeds(r.Header.Values(symcache.HeaderExceeds), v); err != nil {
 			x.result = resultError

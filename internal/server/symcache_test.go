@@ -32,10 +32,10 @@ func (b *busyDepot) SymCache(ctx context.Context, ask depot.SymCacheAsk) (depot.
 	b.mu.Unlock()
 	a := depot.SymCacheAnswer{}
 	v := symcache.Version{Major: 3, Minor: 1}
-	s := symcache.State{Makes: []symcache.Version{v}, GaveUp: ask.GaveUp, AllowsRetry: ask.AllowsRetry, Head: ask.Head}
+	s := symcache.State{Producible: []symcache.Version{v}, GaveUp: ask.GaveUp, AllowsRetry: ask.AllowsRetry, Head: ask.Head}
 	select {
 	case <-b.done:
-		s.Failed = s.Makes
+		s.Failed = s.Producible
 	default:
 	}
 	a.Decision = symcache.Decide(ask.Request.Version, s)

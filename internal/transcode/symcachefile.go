@@ -64,8 +64,8 @@ func CheckPDB(name string, guid debugid.GUID) (ages []uint32, err error) {
 		return nil, fault(ClassBadSource, "it is a PDB of the old form 2.0, which has no GUID")
 	case p.GUID != guid:
 		return nil, fault(ClassBadSource, "the PDB has GUID %s instead of %s", p.GUID.Upper(), guid.Upper())
-	case p.Missing > 0:
-		return nil, fault(ClassBadSource, "the PDB is cut off: %d bytes are missing", p.Missing)
+	case p.Truncated > 0:
+		return nil, fault(ClassBadSource, "the PDB is cut off: %d bytes are missing", p.Truncated)
 	}
 	if fast, err := p.FastLink(); err == nil && fast {
 		return nil, fault(ClassBadSource, "the PDB was made with /DEBUG:FASTLINK and refers to object files of its build machine; convert it with mspdbcmf")
@@ -111,7 +111,7 @@ func accept(path string, guid debugid.GUID, ages []uint32) (*Made, error) {
 	if m.Size == 0 {
 		return nil, fault(ClassBadOutput, "it left an empty .symcache file behind")
 	}
-	if _, m.Version, err = symcache.ParseFileName(filepath.Base(path)); err != nil || m.Version.Compare(symcache.First) < 0 {
+	if _, m.Version, err = symcache.ParseFileName(filepath.Base(path)); err != nil || m.Version.Compare(symcache.MinVersion) < 0 {
 		return nil, fault(ClassBadOutput, "the name of the file that it left behind has no version that is known: %s", Printable(filepath.Base(path)))
 	}
 	folder := filepath.Base(filepath.Dir(path))
@@ -130,12 +130,12 @@ func accept(path string, guid debugid.GUID, ages []uint32) (*Made, error) {
 		return nil, &ProgramError{Class: ClassInfra, Err: err}
 	}
 	defer f.Close()
-	var head [symcache.ContentHead]byte
+	var head [symcache.SniffLen]byte
 	n, err := f.ReadAt(head[:], 0)
 	if err != nil && !errors.Is(err, io.EOF) {
 		return nil, &ProgramError{Class: ClassInfra, Err: err}
 	}
-	if err := symcache.CheckContent(head[:n]); err != nil {
+	if err := symcache.Detect(head[:n]); err != nil {
 		return nil, fault(ClassBadOutput, "the file that it left behind: %w", err)
 	}
 	return m, nil

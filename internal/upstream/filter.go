@@ -47,7 +47,7 @@ func (f *filter) apply(ask *Ask) (req layout.Request, why string) {
 		names = append(names, l.Name)
 	}
 	if req.Form == layout.FormSource {
-		names = append(names, symfile.Fold(req.Section), symfile.Fold(symfile.BaseName(req.Section)))
+		names = append(names, symfile.Fold(req.Part), symfile.Fold(symfile.BaseName(req.Part)))
 	}
 	names = slices.DeleteFunc(slices.Compact(names), func(s string) bool { return s == "" })
 	for _, l := range req.Lookups {

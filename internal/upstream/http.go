@@ -690,10 +690,7 @@ func strongTag(head http.Header) string {
 // isSymCache checks the type of a file for Windows Performance Analyzer: it must
 // be of a version that the client of that request can read.
 func (x *question) isSymCache(contentType string) error {
-	wanted, err := symcache.ParseVersion(x.ask.Request.Version)
-	if err == nil {
-		_, err = symcache.ParseContentType(contentType, wanted)
-	}
+	_, err := symcache.ParseContentType(contentType, x.ask.Request.SymCache.Version)
 	if err != nil {
 		return x.h.failed(ClassBroken, "in the place of a SymCache file: %w", err)
 	}

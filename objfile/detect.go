@@ -11,10 +11,13 @@ var symbolMagics = []string{
 	"\xca\xfe\xba\xbf", "\xca\xfe\xba\xbe", "\x00asm", "MODULE ", "SYSB", "BCSymbolMap",
 }
 
-// Candidate reports from its first bytes alone (4 KiB are enough) whether a
-// file may be a symbol file: nil if it may, else why not, wrapping
-// ErrNotSymbolFile. It saves unpacking what Identify would refuse.
-func Candidate(head []byte, name string) error {
+// SniffLen is the number of bytes from the start of a file that Detect needs.
+const SniffLen = 4 << 10
+
+// Detect reports from the first SniffLen bytes of a file, and its name, whether
+// it may be a symbol file: nil if it may, else the reason, wrapping
+// ErrNotSymbolFile. It saves unpacking files that Identify would refuse.
+func Detect(head []byte, name string) error {
 	for _, m := range symbolMagics {
 		if bytes.HasPrefix(head, []byte(m)) {
 			return nil

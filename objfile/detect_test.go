@@ -21,11 +21,11 @@ func TestCandidate(t *testing.T) {
 			return err
 		}
 		_, ierr := Identify(bytes.NewReader(b), int64(len(b)), path, Options{})
-		cerr := Candidate(b[:min(len(b), 4096)], filepath.Base(path))
+		cerr := Detect(b[:min(len(b), 4096)], filepath.Base(path))
 		if !errors.Is(ierr, ErrNotSymbolFile) {
 			taken++
 			if cerr != nil {
-				t.Errorf("%s: Identify says %v, Candidate %v", path, ierr, cerr)
+				t.Errorf("%s: Identify says %v, Detect %v", path, ierr, cerr)
 			}
 		}
 		return nil
@@ -33,10 +33,10 @@ func TestCandidate(t *testing.T) {
 	if err != nil || taken < 40 {
 		t.Errorf("%d files, %v", taken, err)
 	}
-	if err := Candidate([]byte("just words"), "a.txt"); !errors.Is(err, ErrNotSymbolFile) {
+	if err := Detect([]byte("just words"), "a.txt"); !errors.Is(err, ErrNotSymbolFile) {
 		t.Errorf("a text file: %v", err)
 	}
-	if err := Candidate(nil, "a.pdb"); !errors.Is(err, ErrNotSymbolFile) {
+	if err := Detect(nil, "a.pdb"); !errors.Is(err, ErrNotSymbolFile) {
 		t.Errorf("an empty file: %v", err)
 	}
 }
