@@ -28,28 +28,27 @@ const (
 	LZX               // a cabinet as the genuine tool writes it, LZX:21
 )
 
-// AddOptions say how a transaction is made. The comments name the genuine
-// tool's option. The zero value stores files plainly.
+// AddOptions describe a transaction. The comments name the option of the genuine
+// tool. The zero value stores files uncompressed.
 type AddOptions struct {
 	Product string // /t
 	Version string // /v
 	Comment string // /c
-	// Time is the date of the transaction, for one that was made elsewhere
-	// before. Zero: now.
+	// Time is the date of the transaction, for imports. Zero: now.
 	Time time.Time
-	// Pointer stores pointers to the files where they are (/p). Their paths
-	// must be network paths (\\server\share), unless AllowLocal (/l).
+	// Pointer stores pointers to the files instead of the files (/p). Without
+	// AllowLocal (/l) their paths must be network paths (\\server\share).
 	Pointer    bool
 	AllowLocal bool
-	// Relative records paths that were given relative as relative to the
-	// root of the store (-:REL). It implies AllowLocal.
+	// Relative records relative paths as relative to the root of the store
+	// (-:REL). It implies AllowLocal.
 	Relative bool
-	// Message is what readers are told instead of a path (-:MSG).
+	// Message replaces the path in pointers; clients show it (-:MSG).
 	Message string
-	// NoRefs makes no refs.ptr (-:NOREFS) in folders that have none.
+	// NoRefs makes no new refs.ptr (-:NOREFS).
 	NoRefs bool
-	// NoForceCopy leaves a file that is stored already as it is
-	// (-:NOFORCECOPY), and records the transaction nevertheless.
+	// NoForceCopy keeps a file that is already stored (-:NOFORCECOPY). The
+	// transaction is recorded all the same.
 	NoForceCopy bool
 	// NoReplace makes it an error, ErrExists, to replace a stored file by
 	// different content under the same key, which the genuine tool does silently.
@@ -57,46 +56,45 @@ type AddOptions struct {
 	Filter    Type       // Public or Private (/z); empty: all
 	Prefer    Preference // /m and /h
 	Compress  Compression
-	// OversizePlain stores a file plainly that is too large for a cabinet.
-	// Without it such a file is an error.
+	// OversizePlain stores a file uncompressed if it is too large for a
+	// cabinet. Without it such a file is an error.
 	OversizePlain bool
 	// AllKinds also stores what [NeedsAllError] names: ELF, Mach-O and WASM
 	// files, images that hold resources only, and compressed PDBs (MSFZ).
 	AllKinds bool
-	// AllOrNothing stores nothing if one file cannot be.
+	// AllOrNothing stores nothing if one file fails.
 	AllOrNothing bool
-	// Workers is the number of files under way at once. 0: one a processor,
-	// and a few more to copy.
+	// Workers is the number of files that are copied or compressed at the same
+	// time. 0: one per processor, and four more without compression.
 	Workers int
-	// Event, if set, is told what happens to each file, in the order of the
-	// files. Its calls do not overlap.
+	// Event, if set, is called with what happens to each file, in the order of
+	// the files. Calls do not overlap.
 	Event func(Event)
 }
 
 // File is one file to be added.
 type File struct {
-	// Path is where it is read from. With Keys and for a pointer nothing
-	// need be there.
+	// Path of the file. A pointer with Keys does not read it.
 	Path string
-	// Source is the path that is recorded and that a pointer leads to.
-	// Empty: the absolute form of Path.
+	// Source is the path for the records, and the target of a pointer. Empty:
+	// the absolute form of Path.
 	Source string
-	// Keys are the keys, if they are known (index files). Nil: they are
-	// read from the file.
+	// Keys of the file, if they are known (index files). Nil: Add reads them
+	// from the file.
 	Keys []Key
 }
 
-// EventKind says what an Event tells.
+// EventKind is the meaning of an Event.
 type EventKind uint8
 
 // The kinds of events.
 const (
 	EventStore   EventKind = iota // the file is complete and will be published
-	EventPointer                  // the same of a pointer
-	EventIgnored                  // the file is of no kind that is stored; Err says which
-	EventFailed                   // Err says why
-	EventRepeat                   // the same file was there before in this transaction
-	EventPlain                    // too large for a cabinet: stored plainly; EventStore follows
+	EventPointer                  // the same for a pointer
+	EventIgnored                  // the file is not of a kind that is stored; Err has details
+	EventFailed                   // Err is the cause
+	EventRepeat                   // the transaction already has the same file
+	EventPlain                    // too large for a cabinet: stored uncompressed; EventStore follows
 	EventID                       // the transaction has its number, ID
 )
 
@@ -106,7 +104,7 @@ type Event struct {
 	Path string // of the file
 	Name string
 	Key  string
-	Dest string // path of what is stored, in the store, with slashes
+	Dest string // path of the stored file in the store, with slashes
 	// Compressed means that the file is stored as a cabinet (EventStore).
 	Compressed bool
 	Err        error
@@ -122,19 +120,20 @@ type AddResult struct {
 	Ignored  int
 	Failed   int
 	Bytes    int64 // read from the stored files
-	// Held is how long the store's lock was held, which is what others may
-	// have had to wait for; Waited is how long this writer waited.
+	// Held is how long this writer held the store's lock, Waited how long it
+	// waited for the lock.
 	Held, Waited time.Duration
 	// Err is the first error of a file.
 	Err error
 }
 
-// Add stores files as one transaction. A file that fails does not keep the
-// others from being stored, unless AllOrNothing; the result counts it. The
-// error is one of the whole: nothing was stored then, except that a failure to
-// flush, at the end, leaves open whether what is stored survives a power loss.
+// Add stores files as one transaction. A file that fails is counted in the result
+// and does not stop the others, unless AllOrNothing is set. After an error nothing
+// is stored, with one exception: if the final flush fails, the files are stored
+// but may not survive a power loss.
 //
-// Everything is visible at once when Add returns and on the disk for good.
+// All files become visible at the same time. When Add returns, they are on the
+// disk.
 func (s *Store) Add(ctx context.Context, opt AddOptions, files iter.Seq2[File, error]) (AddResult, error) {
 	if s.flat {
 		return AddResult{}, fmt.Errorf("%w: %s", ErrNotStore, s.dir)
@@ -186,7 +185,7 @@ func (s *Store) add(ctx context.Context, opt AddOptions, files iter.Seq2[File, e
 	return a.result, ws.settle(p)
 }
 
-// item is a file on its way.
+// item is one file of an Add.
 type item struct {
 	file   File
 	source string
@@ -194,7 +193,7 @@ type item struct {
 	sum    [32]byte // SHA-256 of the plain content, if summed
 	summed bool
 	bytes  int64
-	plain  bool // too large for a cabinet
+	plain  bool // stored uncompressed, too large for a cabinet
 	err    error
 	fatal  bool // err is the store's, not the file's
 }

@@ -166,15 +166,14 @@ func (s *Store) Reported() (byLastID, byHistory ID, err error) {
 	return byLastID + 1, byHistory + 1, nil
 }
 
-// Upload is a live transaction with its entries, as Walk yields it.
+// Upload is a live transaction with its entries.
 type Upload struct {
 	Transaction
 	Entries []Entry
 }
 
-// Walk yields the live transactions with their entries, oldest first, for those
-// who take over a whole store. An error beside an upload says what of it could
-// not be read; it is no reason to stop.
+// Walk yields the live transactions with their entries, oldest first. An error
+// beside an Upload says which part of it cannot be read; the iteration goes on.
 func (s *Store) Walk(ctx context.Context) iter.Seq2[Upload, error] {
 	return func(yield func(Upload, error) bool) {
 		for t, err := range s.Transactions(false) {

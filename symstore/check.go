@@ -13,7 +13,7 @@ import (
 	"github.com/symdepot/symdepot/symfile"
 )
 
-// FindingKind says what is wrong.
+// FindingKind is the kind of a Finding.
 type FindingKind string
 
 // What Check finds. The comment says what Repair does about it.
@@ -33,24 +33,29 @@ const (
 	RefLine         FindingKind = "ref-line"         // unreadable: taken out
 	PointerWrong    FindingKind = "pointer"          // file.ptr against the last line: written or removed
 	FileUnneeded    FindingKind = "file-unneeded"    // only pointers are recorded: removed
-	FileStray       FindingKind = "file-stray"       // no transaction has it: removed with CheckOptions.RemoveStray
-	CabinetBad      FindingKind = "cabinet"          // does not decode: moved to the quarantine
-	ContentWrong    FindingKind = "content"          // its key is another: moved to the quarantine
-	Leftover        FindingKind = "leftover"         // of an interrupted writer, or an empty folder: removed
+	// FileStray is a file that no transaction has. Repair removes it with
+	// CheckOptions.RemoveStray. A store without any refs.ptr was filled by tools
+	// that keep no records, or by a download cache: there one note stands for
+	// all such files.
+	FileStray    FindingKind = "file-stray"
+	CabinetBad   FindingKind = "cabinet"  // does not decode: moved to the quarantine
+	ContentWrong FindingKind = "content"  // its key is another: moved to the quarantine
+	Leftover     FindingKind = "leftover" // of an interrupted writer, or an empty folder: removed
 )
 
 // quarantineDir takes what Repair takes out of the store.
 const quarantineDir = adminDir + "/symdepot.quarantine"
 
-// Finding is one thing that is wrong with a store.
+// Finding is a fault of a store, or a note.
 type Finding struct {
 	Kind   FindingKind
 	ID     ID     // of the transaction, if it is about one
 	Path   string // in the store
 	Detail string
-	// Mendable says that Repair can do something about it, and Mended that
-	// it has.
+	// Mendable means that Repair can mend it, Mended that Repair has done so.
 	Mendable, Mended bool
+	// Note means that this is no fault, only worth knowing.
+	Note bool
 }
 
 func (f Finding) String() string {
@@ -67,27 +72,27 @@ func (f Finding) String() string {
 	return s
 }
 
-// CheckOptions say how thoroughly a store is checked.
+// CheckOptions are the options of Check and Repair.
 type CheckOptions struct {
 	// Contents reads every stored file: cabinets must decode, and what is in
 	// them must have the key under which it is stored.
 	Contents bool
 	// RemoveStray lets Repair remove files that no transaction has. They may
-	// be another program's, or a download cache's.
+	// belong to another program or to a download cache.
 	RemoveStray bool
-	// Progress, if set, is told the number of key folders that were read.
+	// Progress, if set, is called with the number of key folders read.
 	Progress func(keys int)
 }
 
-// Check looks for what is wrong. Except in a read-only store it takes the lock
-// while it reads the records, so that it does not see others at work; thereby it
-// completes what a killed writer left.
+// Check looks for faults. It takes the lock while it reads the records, so that it
+// sees no unfinished change; like every writer it first completes the changes of
+// dead writers. A read-only store is checked without the lock.
 func (s *Store) Check(ctx context.Context, opt CheckOptions) ([]Finding, error) {
 	return s.check(ctx, opt, false)
 }
 
-// Repair does what Check does and mends what can be mended, as one change. A
-// second Check finds what is left.
+// Repair does what Check does and mends what it can, as one change. A second Check
+// finds the remaining faults.
 func (s *Store) Repair(ctx context.Context, opt CheckOptions) ([]Finding, error) {
 	if s.opt.ReadOnly {
 		return nil, ErrReadOnly
@@ -170,6 +175,9 @@ type checker struct {
 	dirs     []*keyDir
 	anyRefs  bool
 	readKeys int
+	// unrecorded counts the files without a transaction of a store that has
+	// no refs.ptr.
+	unrecorded int
 }
 
 // txStatus is what is known of one number.
@@ -213,6 +221,10 @@ func (c *checker) records(ctx context.Context) error {
 			return err
 		}
 		c.keyDir(k)
+	}
+	if c.unrecorded > 0 {
+		detail := fmt.Sprintf("no transaction has %d of the stored files; the store has no refs.ptr, so this is no fault", c.unrecorded)
+		c.add(Finding{Kind: FileStray, Detail: detail, Note: true})
 	}
 	c.lostClaims()
 	c.rewriteTransactions()

@@ -329,3 +329,30 @@ func TestOldStore(t *testing.T) {
 		t.Errorf("%q", got)
 	}
 }
+
+// TestWithoutRecords checks a store that other tools filled without any records,
+// such as a downloader: its files are no faults.
+func TestWithoutRecords(t *testing.T) {
+	dir := t.TempDir()
+	for _, name := range []string{"pingme.txt", "a.dll/000000011000/a.dll", "b.dll/000000021000/b.dll"} {
+		writeFile(t, filepath.Join(dir, filepath.FromSlash(name)), []byte(name))
+	}
+	s := create(t, dir, One, Options{})
+	found, err := s.Check(t.Context(), CheckOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(found) != 1 || found[0].Kind != FileStray || !found[0].Note || !strings.Contains(found[0].Detail, "2 of the stored files") {
+		t.Errorf("found %+v, want one note on 2 files", found)
+	}
+	found, err = s.Repair(t.Context(), CheckOptions{})
+	if err != nil || len(found) != 1 || found[0].Mended {
+		t.Errorf("repair: %+v, %v; want the note alone", found, err)
+	}
+	want(t, s, "a.dll/000000011000/a.dll", "a.dll/000000011000/a.dll")
+	found, err = s.Repair(t.Context(), CheckOptions{RemoveStray: true})
+	if err != nil || len(found) != 2 || !found[0].Mended {
+		t.Errorf("repair with RemoveStray: %+v, %v; want 2 files removed", found, err)
+	}
+	want(t, s, "a.dll/000000011000/a.dll", "ABSENT")
+}

@@ -126,6 +126,10 @@ func (c *checker) unclaimed(k *keyDir, claims []*claim) {
 		return // a store without refs.ptr
 	}
 	if k.stored() != "" && len(k.refs) == 0 {
+		if !c.anyRefs && !c.opt.RemoveStray {
+			c.unrecorded++
+			return
+		}
 		c.removeStored(k, Finding{Kind: FileStray, Path: k.stored(), Detail: "no transaction has it"})
 		return
 	}

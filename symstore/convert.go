@@ -15,18 +15,17 @@ import (
 	"github.com/symdepot/symdepot/symfile"
 )
 
-// convertFile says which conversion is under way. Whoever locks the store next
-// completes it.
+// convertFile describes an unfinished conversion. The next writer completes it.
 const convertFile = adminDir + "/symdepot.convert"
 
-// ConvertOptions say how a store's arrangement is changed.
+// ConvertOptions are the options of Convert.
 type ConvertOptions struct {
 	// Move moves folders instead of linking files, for disks without hard
-	// links. Readers that go by index2.txt then miss what has been moved
-	// until the end; Stores of this package do not.
+	// links. Until the end, readers that go by index2.txt do not find moved
+	// files; Stores of this package do.
 	Move bool
-	// Progress, if set, is told the number of keys done, of each of the two
-	// passes.
+	// Progress, if set, is called with the number of finished keys, in each of
+	// the two passes.
 	Progress func(keys int)
 }
 
@@ -39,11 +38,11 @@ type conversion struct {
 	Drop bool `json:"drop,omitempty"`
 }
 
-// Convert changes the arrangement of a store to One or Two, in place. The new
-// folders are made beside the old ones with links to the same files, then
-// index2.txt is made or removed, then the old folders go: every reader finds
-// every file all the time. Other writers wait, or fail with ErrLocked. If it is
-// interrupted, the next command that writes to the store completes it.
+// Convert changes a store to one or two tiers, in place. It makes the new folders
+// beside the old ones with hard links to the same files, makes or removes
+// index2.txt, and removes the old folders. Readers find every file all the time.
+// Other writers wait, or fail with ErrLocked. The next writer completes an
+// interrupted conversion.
 //
 // The error wraps errors.ErrUnsupported if the disk has no hard links.
 func (s *Store) Convert(ctx context.Context, to Tiers, opt ConvertOptions) error {

@@ -19,17 +19,17 @@ type DelResult struct {
 	Entries int // of the deleted transaction
 	Removed int // files that nothing refers to any more
 	Kept    int // keys that another transaction holds
-	Missing int // keys of which nothing was there
+	Missing int // keys without any file
 	// Held and Waited are as in AddResult.
 	Held, Waited time.Duration
 }
 
 // Del deletes a transaction: its lines in refs.ptr, and the files and pointers
-// that no other transaction holds. Transactions that left no lines, those of
-// other tools, hold their files by what 000Admin says. The error wraps
-// ErrNoTransaction if there is no such live transaction, and nothing is written
-// then; it wraps ErrDamaged if the transaction's file is cut or unreadable,
-// since what it lacks would stay for ever.
+// that no other transaction holds. Transactions of tools that write no refs.ptr
+// hold their files by their records in 000Admin. The error wraps
+// ErrNoTransaction, and nothing is changed, if no live transaction has the id. It
+// wraps ErrDamaged if the transaction's file is truncated or unreadable, because
+// the files of the missing entries would never be deleted.
 func (s *Store) Del(ctx context.Context, id ID) (DelResult, error) {
 	var result DelResult
 	if s.flat {

@@ -41,11 +41,11 @@ func (e *NeedsAllError) Error() string {
 func (e *NeedsAllError) Unwrap() error { return objfile.ErrNotSymbolFile }
 
 // Identify returns the keys under which a file is stored: one for PE, PDB and
-// DBG files, two for a portable PDB. With all, ELF, Mach-O and WASM files have
-// those that Microsoft's newer conventions give them, an image that holds
-// resources only has that of an image, and an MSFZ container that of the PDB in
-// it. The error wraps objfile.ErrNotSymbolFile for a file that the genuine tool
-// passes over.
+// DBG files, two for a portable PDB. With all, it also returns the keys of ELF,
+// Mach-O and WASM files (Simple Symbol Query Protocol), of images that hold
+// resources only, and of the PDB inside an MSFZ container. The error wraps
+// objfile.ErrNotSymbolFile for a file that the genuine tool ignores; it is a
+// *NeedsAllError if the file has keys with all.
 func Identify(r io.ReaderAt, size int64, filePath string, all bool) ([]Key, error) {
 	objects, err := objfile.Identify(r, size, filePath, objfile.Options{})
 	if err != nil {

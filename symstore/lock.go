@@ -14,20 +14,19 @@ import (
 	"time"
 )
 
-// Locking says how writers keep each other out. All writers of one store must
-// use the same.
+// Locking is how writers exclude each other. All writers of one store must use the
+// same.
 type Locking uint8
 
 const (
-	// LockOS locks a byte of 000Admin/symdepot.lock with the operating
-	// system, which lets go of it when the process ends. A file system that
-	// refuses gives ErrNoLocks.
+	// LockOS locks a byte of 000Admin/symdepot.lock with the operating system.
+	// The lock ends with the process. A file system without locks gives
+	// ErrNoLocks.
 	LockOS Locking = iota
-	// LockFile holds the store by making 000Admin/symdepot.lockfile, which
-	// works on any file system. After a crash the next writer waits for
-	// half a minute.
+	// LockFile makes the file 000Admin/symdepot.lockfile, which works on any
+	// file system. After a crash the next writer waits for half a minute.
 	LockFile
-	// LockNone keeps nobody out: for a store with a single writer.
+	// LockNone excludes nobody: for a store with a single writer.
 	LockNone
 )
 

@@ -13,28 +13,28 @@ import (
 	"github.com/symdepot/symdepot/symfile"
 )
 
-// PointerRoot is a folder of this machine inside which pointers are followed.
+// PointerRoot is a folder of this machine that pointers may lead to.
 type PointerRoot struct {
-	// Prefix is how pointers spell the folder, such as \\server\share. Empty:
-	// as Dir.
+	// Prefix is the folder as pointers spell it, such as \\server\share. Empty:
+	// the same as Dir.
 	Prefix string
 	Dir    string
 }
 
-// Found is what a store has under a key. The paths lie in the store, with
-// slashes; those of what is not there are empty.
+// Found is what a store has under a key. Paths are relative to the root of the
+// store, with slashes. The path of a form that does not exist is empty.
 type Found struct {
-	Name       string // as the store spells it
-	Dir        string // of the key; the store's root for a flat folder
-	Plain      string
-	Compressed string
-	Pointer    string // the file.ptr
-	Target     Pointer
-	Refs       []Ref
+	Name       string  // as the store spells it
+	Dir        string  // of the key; of the file in a flat folder
+	Plain      string  // the uncompressed file
+	Compressed string  // the cabinet
+	Pointer    string  // the file.ptr
+	Target     Pointer // the content of file.ptr
+	Refs       []Ref   // the lines of refs.ptr
 }
 
-// Best returns the path of what a reader gets, in the order in which Microsoft's
-// client looks: the plain file, the compressed one, the pointer.
+// Best returns the path that a reader uses: the first that exists of the plain
+// file, the cabinet and the pointer, as Microsoft's client looks them up.
 func (f *Found) Best() string {
 	for _, p := range []string{f.Plain, f.Compressed, f.Pointer} {
 		if p != "" {
@@ -44,15 +44,15 @@ func (f *Found) Best() string {
 	return ""
 }
 
-// validRequest says whether a name and a key can be asked for.
+// validRequest reports whether a name and a key can exist in a store.
 func validRequest(name, key string) bool {
 	return validEntryName(name) && validEntryName(key) && !strings.EqualFold(name, adminDir)
 }
 
-// Find looks a key up, in any case of name and key. It goes by paths and does
-// not search: only where the case differs from the stored one are folders read.
-// The error is fs.ErrNotExist if neither a file nor a pointer is there. A flat
-// folder knows no keys; see Query.
+// Find looks up a key, in any letter case. It opens paths directly and reads
+// folders only if the case differs from the stored one. The error is
+// fs.ErrNotExist if there is neither a file nor a pointer. A flat folder has no
+// keys; see Query.
 func (s *Store) Find(name, key string) (*Found, error) {
 	absent := &fs.PathError{Op: "find", Path: clip(name + "/" + key), Err: fs.ErrNotExist}
 	if s.flat || !validRequest(name, key) {
@@ -83,10 +83,10 @@ func (s *Store) Find(name, key string) (*Found, error) {
 	return f, nil
 }
 
-// Open opens a file of a key by its leaf, all in any case: the name itself, the
-// name with its last character replaced by an underscore, file.ptr, refs.ptr,
-// or msfzN/name. The error is fs.ErrNotExist for everything else and for what
-// is not there. Pointers are not followed; see Follow.
+// Open opens a file of a key by its leaf, in any letter case: the name itself,
+// the name of its cabinet (layout.CabinetName), file.ptr, refs.ptr, or
+// msfzN/name. The error is fs.ErrNotExist for any other leaf and for a file that
+// does not exist. Open does not follow pointers; see Follow.
 func (s *Store) Open(name, key, leaf string) (*os.File, error) {
 	absent := &fs.PathError{Op: "open", Path: clip(name + "/" + key + "/" + leaf), Err: fs.ErrNotExist}
 	if s.flat || !validRequest(name, key) {
@@ -125,10 +125,10 @@ func (s *Store) Open(name, key, leaf string) (*os.File, error) {
 	return f, err
 }
 
-// Follow opens the file that a pointer leads to. Only what lies inside the
-// store or one of Options.PointerRoots is opened, also where links lead; the
-// error wraps ErrPointer for all else, and fs.ErrNotExist too if it was allowed
-// but is not there.
+// Follow opens the file that a pointer leads to. The file must lie inside the
+// store or one of Options.PointerRoots, after all links are followed. Otherwise
+// the error wraps ErrPointer; it also wraps fs.ErrNotExist if the path is allowed
+// but the file does not exist.
 func (s *Store) Follow(f *Found) (*os.File, error) {
 	target := f.Target.Target
 	switch {
@@ -222,16 +222,16 @@ func openBelow(dir, rest string) (*os.File, error) {
 	return root.Open(rest)
 }
 
-// Answer is what Query says of one key of a file.
+// Answer is the answer of Query for one key of a file.
 type Answer struct {
 	Key   Key
-	Found *Found // nil if the store does not have it
+	Found *Found // nil if the store has nothing under the key
 }
 
-// Query says whether the store has a file: under each of its keys, or, in a
-// flat folder, as a file of the same name with the same keys. The file at name
-// is read for its keys only. The error is that of identifying it; all includes
-// the kinds that Add stores with All.
+// Query reports whether the store has a file: under each of its keys, or, in a
+// flat folder, as a file of the same name with the same key. It reads the keys of
+// the local file name, with all as Identify does. The error is one of reading
+// these keys or of the store.
 func (s *Store) Query(name string, all bool) ([]Answer, error) {
 	keys, err := identifyFile(name, all)
 	if err != nil {

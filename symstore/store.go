@@ -16,12 +16,12 @@ import (
 	"github.com/symdepot/symdepot/layout"
 )
 
-// Tiers is the arrangement of a store's folders.
+// Tiers is the layout of the folders of a store.
 type Tiers uint8
 
-// The arrangements.
+// The layouts.
 const (
-	Flat Tiers = iota // files beside each other, no keys
+	Flat Tiers = iota // a folder of files without keys
 	One               // name/key/name
 	Two               // na/name/key/name, marked by index2.txt
 )
@@ -37,19 +37,19 @@ func (t Tiers) String() string {
 	return "flat"
 }
 
-// Options of a store. The zero value is what a command wants.
+// Options of a store. The zero value is ready for use.
 type Options struct {
 	// ReadOnly refuses every change with ErrReadOnly.
 	ReadOnly bool
 	Locking  Locking
-	// LockWait is how long a writer waits for others. 0: one minute.
+	// LockWait is how long a writer waits for other writers. 0: one minute.
 	LockWait time.Duration
-	// PointerRoots are the folders inside which pointers are followed. None:
-	// only relative pointers are, inside the store.
+	// PointerRoots are the folders that pointers may lead to. None: only
+	// relative pointers inside the store are followed.
 	PointerRoots []PointerRoot
 	// Now is the clock for the records. Nil: time.Now.
 	Now func() time.Time
-	// Token makes names that nobody else makes. Nil: 16 random bytes in hex.
+	// Token returns a new unique name. Nil: 16 random bytes in hex.
 	Token func() string
 
 	// step, for tests, is asked before each change to the disk that other
@@ -74,8 +74,8 @@ type Store struct {
 	made    maker
 }
 
-// Open opens the store in dir. A directory that is none is opened as a flat
-// folder, for reading.
+// Open opens the store in dir. Any other directory is opened as a flat folder,
+// for reading.
 func Open(dir string, opt Options) (*Store, error) {
 	s, err := openDir(dir, opt)
 	if err != nil {
@@ -89,8 +89,8 @@ func Open(dir string, opt Options) (*Store, error) {
 	return s, nil
 }
 
-// Create opens the store in dir and makes it one first if it is none. tiers is
-// that of a new store, One or Two; a store that is there stays as it is.
+// Create opens the store in dir. If there is none, it makes one of tiers One or
+// Two first. An existing store keeps its tiers.
 func Create(dir string, tiers Tiers, opt Options) (*Store, error) {
 	if opt.ReadOnly {
 		return Open(dir, opt)
@@ -155,7 +155,7 @@ func randomToken() string {
 	return hex.EncodeToString(b[:])
 }
 
-// Close lets go of the directory.
+// Close closes the directory.
 func (s *Store) Close() error {
 	err := s.tree.Close()
 	s.made.end()
@@ -165,7 +165,7 @@ func (s *Store) Close() error {
 // Dir returns the absolute path of the root.
 func (s *Store) Dir() string { return s.dir }
 
-// Tiers returns the present arrangement, which Convert may change.
+// Tiers returns the current layout, which Convert may change.
 func (s *Store) Tiers() Tiers {
 	switch {
 	case s.flat:
@@ -176,11 +176,11 @@ func (s *Store) Tiers() Tiers {
 	return One
 }
 
-// IsNoSpace says whether an error of this package means a full disk or a
-// used-up quota.
+// IsNoSpace reports whether an error of this package means a full disk or an
+// exhausted quota.
 func IsNoSpace(err error) bool { return durable.IsNoSpace(err) }
 
-// Detect says how the files in dir are arranged.
+// Detect returns the layout of the files in dir.
 func Detect(dir string) (Tiers, error) {
 	s, err := openDir(dir, Options{ReadOnly: true})
 	if err != nil {
@@ -190,7 +190,7 @@ func Detect(dir string) (Tiers, error) {
 	return tiers, errors.Join(err, s.Close())
 }
 
-// detect goes by the markers and, where there are none, by the folders.
+// detect goes by the marker files, and without them by the folders.
 func (s *Store) detect() (Tiers, error) {
 	if !s.exists(index2File) && (s.exists(adminDir) || s.exists(pingmeFile)) {
 		return One, nil // without reading a root of many names
@@ -206,7 +206,7 @@ func (s *Store) detect() (Tiers, error) {
 	return s.guess(context.Background())
 }
 
-// guessed is how many folders are looked into to guess an arrangement.
+// guessed is the number of folders that guess looks into.
 const guessed = 200
 
 // guess looks for a folder name/key that holds name, at the root or below a

@@ -1,14 +1,40 @@
-// Package symstore reads and writes SymStore directories: the stores that
+// Package symstore reads and writes SymStore directories: the symbol stores that
 // Microsoft's symstore.exe fills and that every Windows debugger reads from a
-// share. What it writes is what that tool writes, byte for byte; what it reads
-// may come from any tool and any year.
+// share. It writes what that tool writes, byte for byte, and reads stores of any
+// tool and any year.
 //
 // Unlike the genuine tool it allows many writers at once and survives being
-// killed. What it adds for that stays below 000Admin and starts with
-// "symdepot.": see [Store.Add] and the comment in journal.go.
+// killed. The files that it needs for that are below 000Admin and begin with
+// "symdepot."; see [Store.Add].
 //
-// Names below the root are followed inside the root only: a store whose
-// folders are symbolic links that lead out of it cannot be read.
+// All access stays inside the root: a store whose folders are symbolic links to
+// the outside cannot be read.
+//
+// # Results
+//
+// A store answers four questions, each with its own type:
+//
+//   - What does a reader get under a key? [Store.Find] returns a [Found]: the
+//     paths of the plain file, of the cabinet and of the pointer, as far as they
+//     exist, and the lines of refs.ptr. [Found.Best] selects as Microsoft's
+//     client does.
+//   - Does the store have this file? [Store.Query] reads the keys of a local file
+//     and returns an [Answer] for each key: the key, and its Found or nil.
+//   - Which files are stored under a key, and when were they last read?
+//     [Store.Kept] returns a [Kept] for each file without opening it.
+//   - Which transactions exist? [Store.Walk] yields an [Upload] for each: the
+//     line of server.txt, and the entries of the transaction's file.
+//
+// Find and Query look at files, whatever the records say. Walk looks at records,
+// whether or not the files exist. [Store.Check] compares both.
+//
+// # Promise
+//
+// Names and behaviour that this documentation describes change only with a new
+// major version of the module. Stores stay readable and writable by Microsoft's
+// tools and by earlier versions of this package; an interrupted change of an
+// earlier version is completed by a later one. Error texts may change; use
+// errors.Is with the variables below.
 package symstore
 
 import (
@@ -43,19 +69,19 @@ var (
 	// ErrLocked is wrapped when another writer held the store for longer than
 	// Options.LockWait.
 	ErrLocked = errors.New("the store is locked")
-	// ErrLockLost is wrapped when this writer was silent for so long that
-	// another took its lock. What it was about to publish was completed or
-	// undone by that one.
+	// ErrLockLost is wrapped when this writer did not renew its lock for so
+	// long that another writer took it. That writer has completed or undone the
+	// change.
 	ErrLockLost = errors.New("the lock was taken over by another writer")
 	// ErrNoLocks is wrapped when the file system refuses locks; see Locking.
 	ErrNoLocks = errors.New("the file system does not support locks")
-	// ErrExists is wrapped when something stands where a file shall go:
-	// a folder, another kind of file, or, by AddOptions.NoReplace and inside one
-	// transaction, other content under the same key.
+	// ErrExists is wrapped when the path of a file is occupied: by a folder, by
+	// a file that is not regular, or, with AddOptions.NoReplace and inside one
+	// transaction, by different content under the same key.
 	ErrExists = errors.New("a file is in the way")
-	// ErrReadOnly is wrapped when a store that cannot be written to shall be.
+	// ErrReadOnly is wrapped by changes of a store that cannot be written to.
 	ErrReadOnly = errors.New("the store is read-only")
-	// ErrNoTransaction is wrapped when there is no live transaction of an id.
+	// ErrNoTransaction is wrapped when no live transaction has the id.
 	ErrNoTransaction = errors.New("no such transaction")
 	// ErrDamaged is wrapped when the records of a store contradict each other
 	// or cannot be read. Check says more.
@@ -63,10 +89,10 @@ var (
 	// ErrNotStore is wrapped by Open for a directory that is none, and by
 	// writing to a flat folder.
 	ErrNotStore = errors.New("not a symbol store")
-	// ErrName is wrapped for a name that cannot stand in a store, such as one
-	// that Windows takes for a device.
+	// ErrName is wrapped for a name that a store cannot have, such as a device
+	// name of Windows.
 	ErrName = errors.New("not a name for a store")
-	// ErrPointer is wrapped for a pointer that may not be written or followed.
+	// ErrPointer is wrapped for a pointer that must not be written or followed.
 	ErrPointer = errors.New("pointer refused")
 )
 

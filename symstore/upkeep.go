@@ -11,17 +11,17 @@ import (
 	"github.com/symdepot/symdepot/symfile"
 )
 
-// Kept is what the folder of a key holds of the file itself, in any form, and
-// nothing of the records beside it.
+// Kept is one file in the folder of a key: the stored file, its cabinet or its
+// pointer. Records are not listed.
 type Kept struct {
-	Path string // in the store, with slashes
+	Path string // relative to the root of the store, with slashes
 	Info fs.FileInfo
-	// Pointer says that it is the file.ptr.
+	// Pointer means that it is the file.ptr.
 	Pointer bool
 }
 
-// Kept returns the files of a key without opening them, so that their times of
-// last use stay. Nothing there is no error.
+// Kept returns the files of a key without opening them, so that their access
+// times do not change. A key without files is no error.
 func (s *Store) Kept(name, key string) ([]Kept, error) {
 	dir, spelled, ok := s.locate(name, key)
 	if !ok {
@@ -54,8 +54,8 @@ func (s *Store) Kept(name, key string) ([]Kept, error) {
 	return list, nil
 }
 
-// Converting says to which arrangement an interrupted conversion leads, which
-// the next writer completes; ok is false if there is none.
+// Converting returns the tiers that an interrupted conversion leads to. The next
+// writer completes it. ok is false if there is no such conversion.
 func (s *Store) Converting() (to Tiers, ok bool, err error) {
 	data, err := s.readText(convertFile)
 	if data == nil || err != nil {

@@ -449,10 +449,13 @@ func (r *symstoreRun) check() error {
 
 // findings prints what check found and returns how much of it is left.
 func (r *symstoreRun) findings(found []symstore.Finding, repair bool) (left int) {
-	mendable := 0
+	mendable, notes := 0, 0
 	for _, f := range found {
 		state := "fault(!)"
 		switch {
+		case f.Note:
+			notes++
+			state = "note    "
 		case f.Mended:
 			state = "mended  "
 		case f.Mendable:
@@ -474,15 +477,17 @@ func (r *symstoreRun) findings(found []symstore.Finding, repair bool) (left int)
 			Detail   string `json:"detail,omitempty"`
 			Mendable bool   `json:"mendable"`
 			Mended   bool   `json:"mended"`
-		}{string(f.Kind), id, f.Path, f.Detail, f.Mendable, f.Mended})
+			Note     bool   `json:"note,omitempty"`
+		}{string(f.Kind), id, f.Path, f.Detail, f.Mendable, f.Mended, f.Note})
 	}
+	faults := len(found) - notes
 	switch {
-	case len(found) == 0:
+	case faults == 0:
 		r.print("SYMSTORE: the store is clean\n")
 	case repair:
-		r.print("SYMSTORE: %s found, %d mended\n", term.Count(int64(len(found)), "fault"), len(found)-left)
+		r.print("SYMSTORE: %s found, %d mended\n", term.Count(int64(faults), "fault"), faults-left)
 	default:
-		r.print("SYMSTORE: %s found; --repair can mend %d\n", term.Count(int64(len(found)), "fault"), mendable)
+		r.print("SYMSTORE: %s found; --repair can mend %d\n", term.Count(int64(faults), "fault"), mendable)
 	}
 	return left
 }
