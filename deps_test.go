@@ -50,7 +50,7 @@ var mayImport = map[string][]string{
 	"internal/fetch":    {"layout", "objfile", "symfile", "internal/blob"},
 	"internal/depot":    {"debugid", "symfile", "layout", "objfile", "symcache", "internal/blob", "internal/fetch", "internal/index", "internal/transcode", "internal/tree", "internal/upstream", "internal/durable"},
 	"internal/wire":     {},
-	"internal/server":   {"debugid", "symfile", "layout", "symcache", "internal/depot", "internal/auth", "internal/term", "internal/wire"},
+	"internal/server":   {"debugid", "symfile", "layout", "symcache", "internal/depot", "internal/fetch", "internal/auth", "internal/term", "internal/wire"},
 	"internal/config":   {"symfile", "layout", "symcache", "symstore", "internal/term", "internal/bucket", "internal/auth", "internal/fetch", "internal/sympath", "internal/tree", "internal/upstream", "internal/depot", "internal/transcode", "internal/server"},
 	"internal/manual":   {},
 	// Commands wire everything; test rooms help tests only.

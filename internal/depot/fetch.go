@@ -34,6 +34,8 @@ type Question struct {
 	Checksum string
 	// Via are the servers that the request has passed, this one last.
 	Via []string
+	// Origin describes the client to debuginfod upstreams.
+	Origin fetch.Origin
 	// Client names the kind of client in a word, such as "gdb".
 	Client string
 	// Local leaves out the upstreams: only what the depot and its trees have is
@@ -45,7 +47,17 @@ type Question struct {
 }
 
 func (q Question) download() fetch.Question {
-	return fetch.Question{Products: q.Scope.Products, Request: q.Request, Checksum: q.Checksum, Via: q.Via}
+	return fetch.Question{Products: q.Scope.Products, Request: q.Request, Checksum: q.Checksum, Via: q.Via, Origin: q.Origin}
+}
+
+// UpstreamMetadata searches on the upstreams that speak debuginfod; see
+// fetch.Fetcher.Metadata.
+func (d *Depot) UpstreamMetadata(ctx context.Context, q Question, key, value string) (list []Metadata, complete bool) {
+	found, complete := d.fetch.Metadata(ctx, fetch.MetadataQuery{Key: key, Value: value, Products: q.Scope.Products, Via: q.Via, Origin: q.Origin})
+	for _, m := range found {
+		list = append(list, Metadata(m))
+	}
+	return list, complete
 }
 
 // Get answers a question: from the depot's own contents, from what is derived

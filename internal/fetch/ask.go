@@ -85,7 +85,7 @@ func (f *Fetcher) askOf(d *download, rest *Resume) Ask {
 	if d.q.Request.Form == layout.FormSource {
 		limit = min(limit, mostSource)
 	}
-	return Ask{Request: d.q.Request, Checksum: d.q.Checksum, Via: d.q.Via, Resume: rest, Limit: limit}
+	return Ask{Request: d.q.Request, Checksum: d.q.Checksum, Via: d.q.Via, Origin: d.q.Origin, Resume: rest, Limit: limit}
 }
 
 // askOne asks one upstream and gives it a limited time until its first bytes.

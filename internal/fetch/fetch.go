@@ -77,6 +77,7 @@ type Question struct {
 	Request  layout.Request
 	Checksum string   // the value of a SymbolChecksum header, or empty
 	Via      []string // servers that the request has passed, this one last
+	Origin   Origin
 }
 
 // sees reports whether the client may see what has a product.
@@ -141,6 +142,7 @@ type Fetcher struct {
 	now       func() time.Time
 	misses    *negative
 
+	searches   chan struct{} // semaphore of metadata searches
 	places     chan struct{} // semaphore of the downloads under way
 	refreshing chan struct{} // semaphore of those that look at a miss again
 	downloads  *Group[string, *download]
@@ -157,7 +159,7 @@ func New(d Depot, opt Options) *Fetcher {
 	slices.SortStableFunc(list, func(a, b Upstream) int { return cmp.Compare(a.Rank, b.Rank) })
 	f := &Fetcher{
 		depot: d, upstreams: list, limits: limits, log: opt.Log, now: opt.Now, misses: newNegative(d, opt.Lifetimes, opt.Now),
-		places: make(chan struct{}, limits.Fetches), refreshing: make(chan struct{}, refreshers),
+		searches: make(chan struct{}, metadataSearches), places: make(chan struct{}, limits.Fetches), refreshing: make(chan struct{}, refreshers),
 		downloads: NewGroup[string, *download](mostDownloads),
 		checksums: slices.ContainsFunc(list, func(u Upstream) bool { return u.Source.Traits().NeedsChecksum }),
 	}

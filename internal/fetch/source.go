@@ -47,6 +47,19 @@ type Traits struct {
 	// Blame reports that a file from the source was not the one asked for: err
 	// says what was wrong. Nil if the source does not mind.
 	Blame func(err error)
+	// Metadata searches, see Fetcher.Metadata. complete is false if there may be
+	// more results. Nil if the source cannot search.
+	Metadata func(ctx context.Context, q MetadataQuery) (list []Metadata, complete bool, err error)
+}
+
+// Origin describes the client of a request. Servers of the debuginfod protocol
+// pass it on; other upstreams do not receive it.
+type Origin struct {
+	// Agent is the client's User-Agent, or empty.
+	Agent string
+	// Forwarded are the entries of X-Forwarded-For with the client's own address
+	// as the last one.
+	Forwarded []string
 }
 
 // Ask says what is wanted of a source.
@@ -59,6 +72,9 @@ type Ask struct {
 	Checksum string
 	// Via are the servers that the request has passed through, this one last.
 	Via []string
+	// Origin is the client of the request that started the download. Clients that
+	// share the download are not named.
+	Origin Origin
 	// Resume, if not nil, asks for the rest of a file that broke off.
 	Resume *Resume
 	// Limit is the most bytes that the plain file may have; 0 leaves it to

@@ -104,13 +104,17 @@ func (s *Server) metadata(x *exchange, r *http.Request) {
 		s.fail(x, err)
 		return
 	}
+	for i := range list {
+		list[i].File, list[i].Archive = s.shown(list[i].File, list[i].Archive)
+	}
+	more, all := s.federate(r.Context(), x, r, key, value)
+	list, complete = append(list, more...), complete && all
 	answer := metadataAnswer{Results: []metadataResult{}, Complete: complete}
 	if len(list) > offset+limit { // a file may have two rows
 		list, answer.Complete = list[:offset+limit], false
 	}
 	for _, m := range list[min(offset, len(list)):] {
-		file, archive := s.shown(m.File, m.Archive)
-		answer.Results = append(answer.Results, metadataResult{m.Type, m.BuildID, file, archive})
+		answer.Results = append(answer.Results, metadataResult(m))
 	}
 	body, err := json.Marshal(answer)
 	if err != nil {

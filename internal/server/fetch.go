@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io/fs"
 	"net/http"
+	"slices"
 	"strings"
 
 	"github.com/symdepot/symdepot/internal/depot"
@@ -35,7 +36,7 @@ func (s *Server) open(x *exchange, r *http.Request, req *layout.Request) (*depot
 			return nil, errLoop
 		}
 		f, err = s.depot.Fetch(r.Context(), depot.Question{
-			Scope: x.caller.scope, Request: *req, Client: clientKind(r.UserAgent()), Checksum: r.Header.Get("SymbolChecksum"), Via: via,
+			Scope: x.caller.scope, Request: *req, Client: clientKind(r.UserAgent()), Checksum: r.Header.Get("SymbolChecksum"), Via: via, Origin: origin(r),
 		})
 		if err != nil && r.Context().Err() != nil {
 			return nil, context.Cause(r.Context())
@@ -78,7 +79,13 @@ func (s *Server) via(r *http.Request) (hops []string, loop bool) {
 	}
 	// Other implementations pass on only this field; symdepot adds its ids there.
 	for _, v := range r.Header["X-Forwarded-For"] {
-		loop = loop || strings.Count(v, ",")+1 >= maxHops || s.cfg.ID != "" && strings.Contains(v, s.cfg.ID)
+		others := 0 // ids of symdepot servers are counted above
+		for entry := range strings.SplitSeq(v, ",") {
+			if !slices.Contains(hops, strings.TrimSpace(entry)) {
+				others++
+			}
+		}
+		loop = loop || others >= maxHops || s.cfg.ID != "" && strings.Contains(v, s.cfg.ID)
 	}
 	if s.cfg.ID != "" && strings.Contains(r.UserAgent(), s.cfg.ID) {
 		loop = true

@@ -41,6 +41,7 @@ type Depot interface {
 
 	// The page, the search and the metrics.
 	Metadata(ctx context.Context, scope depot.Scope, key, value string, limit int) ([]depot.Metadata, bool, error)
+	UpstreamMetadata(ctx context.Context, q depot.Question, key, value string) ([]depot.Metadata, bool)
 	Find(ctx context.Context, scope depot.Scope, query string, limit int) ([]depot.Found, error)
 	List(ctx context.Context, scope depot.Scope, f depot.ListFilter) ([]depot.Transaction, error)
 	Stats(ctx context.Context) (depot.Stats, error)

@@ -84,14 +84,16 @@ func (a *answer) isHTML() bool {
 }
 
 // text reads a short answer.
-func (a *answer) text(d time.Duration) ([]byte, error) {
+func (a *answer) text(d time.Duration) ([]byte, error) { return a.textUpTo(d, maxText) }
+
+func (a *answer) textUpTo(d time.Duration, most int64) ([]byte, error) {
 	defer a.within(d, errHeader)()
 	p, err := decodeContent(a.resp.Body, a.resp.Header["Content-Encoding"])
 	if err != nil {
 		return nil, a.failure(err)
 	}
 	defer p.release()
-	b, err := io.ReadAll(io.LimitReader(p, maxText))
+	b, err := io.ReadAll(io.LimitReader(p, most))
 	if err != nil {
 		return nil, a.failure(err)
 	}

@@ -126,6 +126,9 @@ func (g *Guarded) Traits() Traits {
 	t := g.src.Traits()
 	t.NeedsChecksum = t.NeedsChecksum || g.opt.RequiresChecksum
 	t.Status, t.Blame = g.State, g.Blame
+	if t.Metadata != nil {
+		t.Metadata = g.search(t.Metadata)
+	}
 	return t
 }
 

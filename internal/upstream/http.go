@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"net/url"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -200,6 +201,9 @@ func (h *HTTP) Traits() Traits {
 	if id := h.peer.Load(); id != nil {
 		t.ServerID = *id
 	}
+	if h.dialect.Layout == layout.Debuginfod {
+		t.Metadata = h.metadata
+	}
 	return t
 }
 
@@ -325,8 +329,12 @@ func (x *question) header(p layout.Place) (http.Header, error) {
 	if x.ask.Checksum != "" {
 		out.Set("Symbolchecksum", x.ask.Checksum)
 	}
+	agent := h.agent
+	if o := x.ask.Origin.Agent; o != "" && h.cfg.UserAgent == "" && h.dialect.Layout == layout.Debuginfod {
+		agent = o // debuginfod servers pass on what the client calls itself
+	}
 	if out.Get("User-Agent") == "" || h.cfg.UserAgent != "" {
-		out.Set("User-Agent", h.agent)
+		out.Set("User-Agent", agent)
 	}
 	out.Set("Accept", "*/*")
 	if !p.Exact && !p.Pointer {
@@ -346,27 +354,35 @@ func (x *question) header(p layout.Place) (http.Header, error) {
 	return out, nil
 }
 
-// hops names the servers that the request has passed through. The elfutils
-// server hands on X-Forwarded-For and no header of ours, so that a loop through
-// it shows in that one.
+// hops names the servers that the request has passed. elfutils' server passes on
+// X-Forwarded-For and no header field of ours: so the ids stand there too, and a
+// loop through that server is detected. In front of them stands what debuginfod
+// servers expect there, the addresses of the client and of proxies.
 func (x *question) hops(out http.Header) {
 	ids := x.ask.Via
 	if len(ids) == 0 && x.h.cfg.ServerID != "" {
 		ids = []string{x.h.cfg.ServerID}
 	}
-	var via, list []string
+	var via, list, forwarded []string
 	for _, id := range ids {
 		if isToken(id) {
 			via, list = append(via, "1.1 "+id), append(list, id)
 		}
 	}
-	if len(list) == 0 {
-		return
+	if x.h.dialect.Layout == layout.Debuginfod {
+		forwarded = slices.DeleteFunc(slices.Clone(x.ask.Origin.Forwarded), func(s string) bool { return !isToken(strings.Trim(s, "[]")) })
 	}
-	out.Set("Via", strings.Join(via, ", "))
-	out.Set(HopHeader, strings.Join(list, ", "))
-	if x.ask.Request.Layout == layout.Debuginfod || x.h.dialect.Layout == layout.Debuginfod {
-		out.Set("X-Forwarded-For", strings.Join(list, ", "))
+	for _, id := range list {
+		if !slices.Contains(forwarded, id) {
+			forwarded = append(forwarded, id)
+		}
+	}
+	if len(list) > 0 {
+		out.Set("Via", strings.Join(via, ", "))
+		out.Set(HopHeader, strings.Join(list, ", "))
+	}
+	if len(forwarded) > 0 && (x.ask.Request.Layout == layout.Debuginfod || x.h.dialect.Layout == layout.Debuginfod) {
+		out.Set("X-Forwarded-For", strings.Join(forwarded, ", "))
 	}
 }
 
