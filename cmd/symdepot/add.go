@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 	"os/user"
+	"path/filepath"
 	"runtime"
 	"slices"
 	"strings"
@@ -244,8 +245,25 @@ func (ad *adder) once(ctx context.Context, take taker, f *scan.File) ([]depot.Ad
 		return nil, readError{err}
 	}
 	defer c.Close()
-	return take(ctx, depot.Source{Path: f.Path, Name: f.Name, Archive: f.Archive, ModTime: f.ModTime, As: ad.as, ID: ad.id, Script: scriptBeside(f.Path),
+	path, archive := absolute(f)
+	return take(ctx, depot.Source{Path: path, Name: f.Name, Archive: archive, ModTime: f.ModTime, As: ad.as, ID: ad.id, Script: scriptBeside(f.Path),
 		Content: sourceContent{c}})
+}
+
+// absolute returns the path and the archive of a file with the path on disk made
+// absolute, so that what is recorded means the same everywhere.
+func absolute(f *scan.File) (path, archive string) {
+	if f.Archive == "" {
+		if abs, err := filepath.Abs(f.Path); err == nil {
+			return abs, ""
+		}
+		return f.Path, ""
+	}
+	abs, err := filepath.Abs(f.Archive)
+	if err != nil {
+		return f.Path, f.Archive
+	}
+	return abs + strings.TrimPrefix(f.Path, f.Archive), abs
 }
 
 // sourceContent marks errors of reading the source, so that they are not

@@ -300,13 +300,21 @@ func (c showCmd) Run(a *app) error {
 	t := term.NewTable(w, "KIND", "ID", "SIZE", "NAME", "PATH")
 	err = d.Files(a.ctx, c.Number, func(f depot.TxFile) error {
 		t.Row(f.Object.Kind.String(), bestID(identified{Kind: f.Object.Kind.String(), CodeID: f.Object.CodeID, DebugID: f.Object.DebugID.Breakpad(), BuildID: string(f.Object.BuildID)}),
-			term.Size(f.Size), f.Object.Name, f.Path)
+			term.Size(f.Size), f.Object.Name, origin(f.Path, f.Archive))
 		return nil
 	})
 	if err != nil {
 		return err
 	}
 	return t.Flush()
+}
+
+// origin is the one path of a file that may come from an archive.
+func origin(path, archive string) string {
+	if archive == "" || strings.Contains(path, scan.Separator) { // as older depots have it
+		return path
+	}
+	return archive + scan.Separator + strings.TrimPrefix(path, "/")
 }
 
 func (c showCmd) showJSON(a *app, d *depot.Depot, tx depot.Transaction) error {
@@ -326,7 +334,7 @@ func (c showCmd) showJSON(a *app, d *depot.Depot, tx depot.Transaction) error {
 			DebugID string    `json:"debug_id"`
 			BuildID string    `json:"build_id"`
 			SHA256  string    `json:"sha256"`
-		}{f.Path, f.Archive, f.Object.Kind.String(), f.Object.Name, f.Size, f.ModTime.UTC(), f.Object.CodeID, f.Object.DebugID.Breakpad(), string(f.Object.BuildID), f.Ref.String()})
+		}{origin(f.Path, f.Archive), f.Archive, f.Object.Kind.String(), f.Object.Name, f.Size, f.ModTime.UTC(), f.Object.CodeID, f.Object.DebugID.Breakpad(), string(f.Object.BuildID), f.Ref.String()})
 	})
 }
 

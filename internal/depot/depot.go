@@ -241,6 +241,9 @@ func (d *Depot) Generation(ctx context.Context) (uint64, error) {
 	return n, err
 }
 
+// IndexReads returns how many queries of the index this process has run.
+func (d *Depot) IndexReads() uint64 { return d.db.Reads() }
+
 func (d *Depot) generation(ctx context.Context) (uint64, error) {
 	if d.watch != nil {
 		if n, err := d.watch.State(); err == nil {

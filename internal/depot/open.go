@@ -71,8 +71,8 @@ func (d *Depot) openOwn(ctx context.Context, scope Scope, req layout.Request) (*
 // roles it asked for.
 func (d *Depot) find(ctx context.Context, scope Scope, req layout.Request) ([]index.Hit, symfile.Role, error) {
 	if scope.Products == nil && d.absent(ctx, req) {
-		// Who does not see everything always pays for the query: else the time
-		// would tell what is not there from what is not theirs to see.
+		// Limited scopes do without the filter: hidden and missing files cost
+		// them the same queries.
 		return nil, 0, fs.ErrNotExist
 	}
 	for _, l := range req.Lookups {

@@ -130,12 +130,14 @@ func (d *Depot) symCachesHeld(ctx context.Context, scope Scope, key symcache.Key
 	if key.ID.IsZero() {
 		return nil, nil
 	}
+	// For limited scopes the filter would show what is hidden from them.
+	filtered := scope.Products == nil
 	if all {
 		scope = Scope{}
 	}
 	var list []heldSymCacheFile
 	l := symfile.Lookup{Name: symfile.Fold(key.Name), ID: symfile.Fold(key.ID.Breakpad()), Role: symfile.SymCacheFile}
-	if !d.absent(ctx, layout.Request{Lookups: []symfile.Lookup{l}}) {
+	if !filtered || !d.absent(ctx, layout.Request{Lookups: []symfile.Lookup{l}}) {
 		hits, err := d.db.Lookup(ctx, scope.index(), l)
 		if err != nil {
 			return nil, err

@@ -49,7 +49,7 @@ type Content interface {
 
 // Source is one candidate file for Tx.Add.
 type Source struct {
-	Path    string // as people know it; archive members included
+	Path    string // as people know it, absolute if it is on this machine; archive members included, after "!/"
 	Name    string // base name to identify it by, where that of Path is another; or empty
 	Archive string // the outermost archive that it came from, or empty
 	ModTime time.Time
@@ -58,6 +58,25 @@ type Source struct {
 	// Script opens the script that a source map belongs to; only for As "jsmap".
 	Script func() (io.ReadCloser, error)
 }
+
+// origin returns where a file came from, as lookups report it. A file of an
+// archive has its path in the innermost one, with a leading slash, as it has
+// where the package is installed; the archive is kept apart, with the archives
+// in it that lead to the file.
+func (s Source) origin() (path, archive string) {
+	if s.Archive == "" {
+		return s.Path, ""
+	}
+	path, archive = s.Path, s.Archive
+	if i := strings.LastIndex(path, memberSeparator); i >= 0 {
+		archive, path = path[:i], path[i+len(memberSeparator):]
+	}
+	return "/" + strings.TrimLeft(path, "/"), archive
+}
+
+// memberSeparator precedes the path of an archive's member, as package scan
+// writes it.
+const memberSeparator = "!/"
 
 // identity is the path to identify the file by: a compressed file has lost a
 // suffix of its name.
@@ -125,6 +144,7 @@ func (tx *Tx) Add(ctx context.Context, src Source) ([]Added, error) {
 	if err != nil {
 		return nil, err
 	}
+	path, archive := src.origin()
 	var added []Added
 	var entries []index.Entry
 	for _, o := range objs {
@@ -135,7 +155,7 @@ func (tx *Tx) Add(ctx context.Context, src Source) ([]Added, error) {
 		added = append(added, a)
 		entries = append(entries, index.Entry{
 			Object: o.Object, Arch: o.Arch, Features: o.Features.Words(), DebugSize: o.DebugSize, Ref: a.Ref, Size: o.Size,
-			Aliases: o.Aliases(), Path: src.Path, Archive: src.Archive, ModTime: src.ModTime,
+			Aliases: o.Aliases(), Path: path, Archive: archive, ModTime: src.ModTime,
 		})
 	}
 	if src.Content.Changed() {

@@ -32,6 +32,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/symdepot/symdepot/internal/durable"
@@ -218,6 +219,8 @@ type pool struct {
 
 	mu    sync.RWMutex
 	stmts map[string]*sql.Stmt // guarded by mu; by SQL text
+
+	reads atomic.Uint64 // queries run
 }
 
 func newPool(path string, conns, cacheKiB int) (*pool, error) {
@@ -249,9 +252,13 @@ func (p *pool) prepared(ctx context.Context, text string) (*sql.Stmt, error) {
 	return s, err
 }
 
+// Reads returns how many queries this process has run.
+func (db *DB) Reads() uint64 { return db.points.reads.Load() + db.scans.reads.Load() }
+
 // row runs a constant statement that yields at most one row. A missing row is
 // sql.ErrNoRows.
 func (p *pool) row(ctx context.Context, text string, args []any, dest ...any) error {
+	p.reads.Add(1)
 	s, err := p.prepared(ctx, text)
 	if err != nil {
 		return err
@@ -262,6 +269,7 @@ func (p *pool) row(ctx context.Context, text string, args []any, dest ...any) er
 // each runs a statement and calls fn for each row until fn returns false or an
 // error. constant statements are prepared and kept.
 func (p *pool) each(ctx context.Context, constant bool, text string, args []any, fn func(scan func(...any) error) (bool, error)) error {
+	p.reads.Add(1)
 	var rows *sql.Rows
 	var err error
 	if constant {

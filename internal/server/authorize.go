@@ -116,7 +116,11 @@ func (s *Server) challenge(x *exchange, c *auth.Challenge) {
 		h.Set("Retry-After", "5")
 	}
 	h["Cache-Control"] = noStore
-	s.text(x, c.Status, c.Text+"\n")
+	text := c.Text + "\n"
+	if c.Status == http.StatusUnauthorized {
+		text += AccessText(baseURL(x.r)) + "\n"
+	}
+	s.text(x, c.Status, text)
 }
 
 // seesAll reports whether the caller may see what belongs to no product, such as

@@ -19,6 +19,7 @@ import (
 	"net"
 	"net/http"
 	"os"
+	"path"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -35,9 +36,14 @@ import (
 type tokenStore struct {
 	mu   sync.Mutex
 	rows map[[32]byte]auth.TokenRow
+	// busy, if not nil, is called for every lookup.
+	busy func()
 }
 
 func (s *tokenStore) TokenByHash(_ context.Context, hash [32]byte) (auth.TokenRow, error) {
+	if s.busy != nil {
+		s.busy()
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	r, ok := s.rows[hash]
@@ -363,9 +369,10 @@ func TestAnswersAreNobodyElses(t *testing.T) {
 	}
 }
 
-// TestForbiddenIsAbsent: to those who have no right to a file, the answer is
-// the same as for one that is not there.
-func TestForbiddenIsAbsent(t *testing.T) {
+// TestHiddenLooksMissing: for callers without a right to a file, the answer is
+// that for a missing one in status, header and body, and it takes the depot as
+// many queries.
+func TestHiddenLooksMissing(t *testing.T) {
 	for name, policy := range map[string]auth.PolicyConfig{"demand": demand, "anonymous": {Anonymous: []string{"ours"}}} {
 		t.Run(name, func(t *testing.T) {
 			g := newGuarded(t, policy, Config{})
@@ -374,22 +381,40 @@ func TestForbiddenIsAbsent(t *testing.T) {
 			if name == "demand" {
 				headers = append(headers, basic("me", g.ours))
 			}
-			n := 0
+			paths := []string{"small.dll/5B1D7C3A9000/small.sym", "v3.1.0/" + g.theirsPDB.obj.Name + "/" + g.theirsPDB.obj.DebugID.GUID.String() + "/1"}
 			for _, l := range []layout.Layout{layout.SymStore, layout.SSQP, layout.Unified, layout.Native, layout.LLDB, layout.GDB, layout.Debuginfod, layout.BreakpadTree} {
 				for _, h := range []held{g.theirsPDB, g.theirsExe, g.theirsELF, g.theirsSym} {
 					for _, p := range l.Paths(h.obj) {
-						for _, more := range [][]string{nil, {"Range: bytes=0-9"}, {"If-None-Match: *"}} {
-							n++
-							a, b := c.do("GET", "/"+p, append(more, headers...)...), c.do("GET", "/"+otherID(p), append(more, headers...)...)
-							if a.status != 404 || b.status != 404 || a.body != b.body || !maps.EqualFunc(a.header, b.header, slices.Equal) {
-								t.Errorf("%s: %v\nabsent: %v", p, a, b)
-							}
+						paths = append(paths, p)
+						if l == layout.SymStore {
+							paths = append(paths, p[:len(p)-1]+"_")
+						}
+						if l == layout.Debuginfod {
+							paths = append(paths, path.Dir(p)+"/section/.text")
 						}
 					}
 				}
 			}
-			if n < 20 {
-				t.Errorf("only %d requests", n)
+			if len(paths) < 12 {
+				t.Fatalf("only %d paths", len(paths))
+			}
+			for _, p := range paths {
+				for _, more := range [][]string{nil, {"Range: bytes=0-9"}, {"If-None-Match: *"}} {
+					request := func(p string) (reply, uint64) {
+						before := g.d.IndexReads()
+						r := c.do("GET", "/"+p, append(more, headers...)...)
+						return r, g.d.IndexReads() - before
+					}
+					c.do("GET", "/"+p, headers...) // so that credentials and states are in memory
+					hidden, reads := request(p)
+					missing, readsMissing := request(otherID(p))
+					if hidden.status != 404 || missing.status != 404 || hidden.body != missing.body || !maps.EqualFunc(hidden.header, missing.header, slices.Equal) {
+						t.Errorf("GET /%s: hidden %v\nmissing %v", p, hidden, missing)
+					}
+					if reads != readsMissing {
+						t.Errorf("GET /%s: %d queries for a hidden file, %d for a missing one, want as many", p, reads, readsMissing)
+					}
+				}
 			}
 		})
 	}
@@ -413,6 +438,42 @@ func otherID(p string) string {
 		digit = "2"
 	}
 	return p[:at] + digit + p[at+1:]
+}
+
+// TestCredentialsHoldNoSlot: checks of credentials, which may take long, keep
+// nobody else from being answered.
+func TestCredentialsHoldNoSlot(t *testing.T) {
+	g := newGuarded(t, demand, Config{MaxConns: 1, Wait: 10 * time.Second})
+	checking, release := make(chan struct{}), make(chan struct{})
+	g.store.busy = func() { checking <- struct{}{}; <-release }
+	addr := listen(t, g.s)
+	slow := dial(t, addr)
+	path := g.oursPDB.path(t, layout.SymStore)
+	slow.send("GET " + path + " HTTP/1.1\r\nHost: localhost\r\n" + bearer(g.ours) + "\r\n\r\n")
+	<-checking
+	if r := dial(t, addr).do("GET", "/healthz"); r.status != 200 {
+		t.Errorf("GET /healthz while credentials are checked: status %d, want 200", r.status)
+	}
+	close(release)
+	if r := slow.reply("GET"); r.status != 200 {
+		t.Errorf("GET %s: status %d, want 200", path, r.status)
+	}
+}
+
+// TestUnauthorizedSaysHow: the answer to a request without credentials says how
+// to get and carry a token.
+func TestUnauthorizedSaysHow(t *testing.T) {
+	g := newGuarded(t, demand, Config{})
+	r := ask(g.s, "GET", "/", browser)
+	if r.status != 401 || !strings.Contains(r.body, "symdepot token new") || !strings.Contains(r.body, "password of any user name") {
+		t.Errorf("GET / without credentials: status %d, body %q", r.status, r.body)
+	}
+	for _, accept := range []string{browser, "Accept: */*"} {
+		r := ask(g.s, "GET", "/", accept, bearer(g.ours))
+		if !strings.Contains(r.body, "srv*C:\\symbols*http://localhost/t/TOKEN\n") && !strings.Contains(r.body, "srv*C:\\symbols*http://localhost/t/TOKEN<") {
+			t.Errorf("GET / with %s: the lines for tools have no place for a token:\n%s", accept, r.body)
+		}
+	}
 }
 
 // TestJobsGuarded: work is for those who may write everywhere.

@@ -1,23 +1,29 @@
 package server
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io/fs"
 	"net/http"
 	"path"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/symdepot/symdepot/internal/depot"
 	"github.com/symdepot/symdepot/internal/wire"
+	"github.com/symdepot/symdepot/layout"
 )
 
-// Bounds of one /metadata answer.
+// Limits of one /metadata request.
 const (
-	metadataLimit  = 1000    // results without limit=
-	metadataMost   = 10_000  // the largest limit=
-	metadataOffset = 100_000 // the largest offset=
+	metadataTime   = 3 * time.Second // then the answer is what was found until then
+	globLiterals   = 3               // of an anonymous caller's glob
+	metadataLimit  = 1000            // results without limit=
+	metadataMost   = 10_000          // the largest limit=
+	metadataOffset = 100_000         // the largest offset=
 )
 
 // debuginfodHeaders sets the headers of the debuginfod protocol. The error is
@@ -42,8 +48,15 @@ func (s *Server) debuginfodHeaders(h http.Header, r *http.Request, f *depot.File
 	return nil
 }
 
-// shown returns what may be told of a file's origin.
+// shown returns what may be reported of a file's origin.
 func (s *Server) shown(file, archive string) (string, string) {
+	if archive != "" {
+		// Depots of earlier versions have the archive in front of the path.
+		if i := strings.LastIndex(file, memberSeparator); i >= 0 {
+			file = "/" + file[i+len(memberSeparator):]
+		}
+		archive, _, _ = strings.Cut(archive, memberSeparator) // the package, not what is in it
+	}
 	switch s.cfg.Paths {
 	case PathsFull:
 		return file, archive
@@ -56,7 +69,10 @@ func (s *Server) shown(file, archive string) (string, string) {
 	return file, base(archive)
 }
 
-// base is the last part of a path of any system.
+// memberSeparator stands between an archive and its member in recorded paths.
+const memberSeparator = "!/"
+
+// base returns the last part of a path of any system.
 func base(p string) string {
 	if p == "" {
 		return ""
@@ -77,11 +93,11 @@ type metadataAnswer struct {
 	Complete bool             `json:"complete"`
 }
 
-// metadata answers the search of the debuginfod protocol. What elfutils calls
-// a 503, missing arguments or an unknown key, is 404 with a text here, because
-// nothing is there under such a question and asking again will not help.
+// metadata answers the search of the debuginfod protocol. Missing arguments and
+// unknown keys, for which elfutils answers 503, are 404 with a text here, because
+// trying again will not help.
 func (s *Server) metadata(x *exchange, r *http.Request) {
-	x.protocol = "debuginfod"
+	x.protocol = layout.Debuginfod.Name()
 	q := r.URL.Query()
 	key, value := q.Get("key"), q.Get("value")
 	limit := number(q.Get("limit"), metadataLimit, metadataMost)
@@ -90,12 +106,22 @@ func (s *Server) metadata(x *exchange, r *http.Request) {
 		s.fail(x, missError{"not found: ask with ?key=file|glob|buildid&value=…"})
 		return
 	}
-	if err := s.lookups.enter(r.Context(), x.start.Add(s.cfg.Wait)); err != nil {
+	if key == "glob" && x.caller.id.Anonymous() && literals(value) < globLiterals {
+		s.fail(x, missError{fmt.Sprintf("not found: without credentials a glob needs %d characters that are no wildcards or slashes", globLiterals)})
+		return
+	}
+	ctx, cancel := context.WithTimeout(r.Context(), metadataTime)
+	defer cancel()
+	limiter := s.lookups
+	if key == "glob" {
+		limiter = s.searches
+	}
+	if err := limiter.enter(ctx, x.start.Add(s.cfg.Wait)); err != nil {
 		s.fail(x, err)
 		return
 	}
-	list, complete, err := s.depot.Metadata(r.Context(), x.caller.scope, key, value, offset+limit)
-	s.lookups.leave()
+	list, complete, err := s.depot.Metadata(ctx, x.caller.scope, key, value, offset+limit)
+	limiter.leave()
 	switch {
 	case errors.Is(err, fs.ErrInvalid):
 		s.fail(x, missError{"not found: the keys are file, glob and buildid"})
@@ -127,6 +153,17 @@ func (s *Server) metadata(x *exchange, r *http.Request) {
 	h["Cache-Control"] = noCache
 	x.WriteHeader(http.StatusOK)
 	_, x.err = x.Write(append(body, '\n'))
+}
+
+// literals counts the characters of a glob that are no wildcards or slashes. Of
+// a class in brackets, each character counts.
+func literals(glob string) (n int) {
+	for _, c := range glob {
+		if !strings.ContainsRune(`*?[]!^-\/`, c) {
+			n++
+		}
+	}
+	return n
 }
 
 // number reads an optional decimal parameter.

@@ -23,6 +23,7 @@ const (
 // exchange is one request and the state of its answer.
 type exchange struct {
 	w        http.ResponseWriter
+	r        *http.Request
 	start    time.Time
 	status   int   // 0 until the header is written
 	bytes    int64 // of the body
@@ -92,7 +93,7 @@ type writerOnly struct{ io.Writer }
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	s.metrics.inFlight.Inc()
 	defer s.metrics.inFlight.Dec()
-	x := &exchange{w: w, start: time.Now(), protocol: protocolNone, head: r.Method == http.MethodHead}
+	x := &exchange{w: w, r: r, start: time.Now(), protocol: protocolNone, head: r.Method == http.MethodHead}
 	w.Header()["X-Content-Type-Options"] = nosniff
 	s.serve(x, r)
 	s.account(x, &record{method: r.Method, path: rawPath(r), remote: r.RemoteAddr, agent: r.UserAgent(), caller: &x.caller})

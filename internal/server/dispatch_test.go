@@ -12,7 +12,10 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
+	"time"
 
+	"github.com/symdepot/symdepot/internal/auth"
 	"github.com/symdepot/symdepot/internal/depot"
 	"github.com/symdepot/symdepot/layout"
 )
@@ -215,9 +218,9 @@ func TestDebuginfodHeaders(t *testing.T) {
 	packed := "/buildid/" + string(w.packaged.obj.BuildID) + "/executable"
 	for _, tt := range []struct{ paths, request, file, archive string }{
 		{"", loose, "prog-sha1.stripped", ""},
-		{"name", packed, "usr/bin/e-arm64", "e_1.0_arm64.deb"},
+		{"name", packed, "/usr/bin/e-arm64", "e_1.0_arm64.deb"},
 		{"full", loose, "/home/someone/build/prog-sha1.stripped", ""},
-		{"full", packed, "usr/bin/e-arm64", "/srv/packages/e_1.0_arm64.deb"},
+		{"full", packed, "/usr/bin/e-arm64", "/srv/packages/e_1.0_arm64.deb"},
 		{"none", loose, "", ""},
 		{"none", packed, "", ""},
 	} {
@@ -265,8 +268,8 @@ func TestMetadata(t *testing.T) {
 		}
 		return r.status, a
 	}
-	want := metadataResult{"executable", id, "usr/bin/e-arm64", "/srv/packages/e_1.0_arm64.deb"}
-	for _, q := range []string{"key=buildid&value=" + id, "key=file&value=usr/bin/e-arm64", "key=glob&value=usr/*/e-*", "key=buildid&value=" + strings.ToUpper(id)} {
+	want := metadataResult{"executable", id, "/usr/bin/e-arm64", "/srv/packages/e_1.0_arm64.deb"}
+	for _, q := range []string{"key=buildid&value=" + id, "key=file&value=/usr/bin/e-arm64", "key=glob&value=/usr/*/e-*", "key=buildid&value=" + strings.ToUpper(id)} {
 		status, a := get(q)
 		if status != 200 || !slices.Contains(a.Results, want) || !a.Complete {
 			t.Errorf("%s: %d %+v", q, status, a)
@@ -298,6 +301,85 @@ func TestMetadata(t *testing.T) {
 	}
 }
 
+// TestMetadataLimits: searches by pattern are limited in time and number, and
+// keep nobody from getting files.
+func TestMetadataLimits(t *testing.T) {
+	t.Run("short globs", func(t *testing.T) {
+		g := newGuarded(t, auth.PolicyConfig{Anonymous: []string{"ours"}}, Config{})
+		for _, tt := range []struct {
+			glob, header string
+			status       int
+		}{
+			{"*", "", 404}, {"*/*/*/ab", "", 404}, {"[!?]*a", "", 404}, {"*abc", "", 200}, {"/usr/bin/*", "", 200},
+			{"*", bearer(g.ours), 200}, {"*", bearer(g.all), 200},
+		} {
+			if r := ask(g.s, "GET", "/metadata?key=glob&value="+url.QueryEscape(tt.glob), tt.header); r.status != tt.status {
+				t.Errorf("glob %q with %q: status %d, want %d", tt.glob, auth.Redact(tt.header), r.status, tt.status)
+			}
+		}
+	})
+	t.Run("a long search", func(t *testing.T) {
+		d := newDepot(t)
+		synctest.Test(t, func(t *testing.T) {
+			searching := make(chan struct{}, 100)
+			s := newServer(t, Config{Depot: slowSearch{d, searching}, MaxInFlight: maxSearches, Wait: 20 * time.Second})
+			answers := make(chan reply, 2*maxSearches)
+			start := time.Now()
+			for range cap(answers) {
+				go func() { answers <- ask(s, "GET", "/metadata?key=glob&value=/usr/*/nope") }()
+			}
+			synctest.Wait()
+			if n := len(searching); n != maxSearches {
+				t.Errorf("%d searches at once, want %d", n, maxSearches)
+			}
+			if r := ask(s, "GET", gonePath); r.status != 404 || time.Since(start) > 0 {
+				t.Errorf("a file beside the searches: status %d after %v, want 404 at once", r.status, time.Since(start))
+			}
+			complete := 0
+			for range cap(answers) {
+				switch r := <-answers; {
+				case r.status == 200 && strings.Contains(r.body, `"complete":false`):
+					complete++
+				case r.status != 503:
+					t.Errorf("status %d, body %q", r.status, r.body)
+				}
+			}
+			if d := time.Since(start); complete < maxSearches || d > 2*metadataTime {
+				t.Errorf("%d searches ended with what they found, all after %v; want at least %d within %v", complete, d, maxSearches, 2*metadataTime)
+			}
+		})
+	})
+}
+
+// slowSearch is a depot whose searches take as long as they may.
+type slowSearch struct {
+	Depot
+	searching chan<- struct{}
+}
+
+func (s slowSearch) Metadata(ctx context.Context, _ depot.Scope, _, _ string, _ int) ([]depot.Metadata, bool, error) {
+	s.searching <- struct{}{}
+	<-ctx.Done()
+	return nil, false, nil
+}
+
+// TestLastModified: a file's own time is reported, and where there is none the
+// time at which it was added.
+func TestLastModified(t *testing.T) {
+	d := newDepot(t)
+	own := time.Date(2019, 5, 6, 7, 8, 9, 0, time.UTC)
+	dated := add(t, d, depot.Source{Path: "dated.sym", ModTime: own}, sym(smallID, "dated.pdb", "", 900))
+	undated := add(t, d, depot.Source{Path: "undated.sym"}, sym(bigID, "undated.pdb", "", 900))
+	s := newServer(t, Config{Depot: d})
+	if got := ask(s, "GET", dated.path(t, layout.BreakpadTree)).header.Get("Last-Modified"); got != own.Format(http.TimeFormat) {
+		t.Errorf("Last-Modified of a file of %v is %q", own, got)
+	}
+	got, err := http.ParseTime(ask(s, "GET", undated.path(t, layout.BreakpadTree)).header.Get("Last-Modified"))
+	if err != nil || time.Since(got).Abs() > time.Hour {
+		t.Errorf("Last-Modified of a file without a time: %v, %v; want about now", got, err)
+	}
+}
+
 // TestFailures: what goes wrong is no absence.
 func TestFailures(t *testing.T) {
 	path := "/a.pdb/000000000000000000000000000000001/a.pdb"
@@ -318,7 +400,7 @@ func TestFailures(t *testing.T) {
 // the few that clients can stand.
 func FuzzDispatch(f *testing.F) {
 	for _, s := range []string{"/", "/a.pdb/000000000000000000000000000000001/a.pdb", "/buildid/abcd/debuginfo", "/buildid/abcd/section/.text",
-		"/download/symbols/x/ABCDEF0112/x_", "/v3.1.0/a.pdb/00000000000000000000000000000000/1", "/metadata?key=glob&value=*", "/?q=x",
+		"/download/symbols/x/ABCDEF0112/x_", "/v3.1.0/a.pdb/00000000000000000000000000000000/1", "/metadata?key=glob&value=/usr/*", "/?q=x",
 		"/0123/4567/89AB/CDEF/0123/456789ABCDEF", "/%2e%2e/%2f/%00", "//a//b//", "/symbols/index2.txt", "/a%2Fb%2Fc"} {
 		f.Add("GET", s, "text/html", "gzip")
 	}

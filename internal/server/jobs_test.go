@@ -156,6 +156,9 @@ func TestJobAPI(t *testing.T) {
 	if st, err := d.RequestSymCache(t.Context(), key, v); err != nil || st != depot.JobDone {
 		t.Error(st, err)
 	}
+	if code, text := send(t, "POST", base+"heartbeat", "{}", mine...); code == 409 && strings.ContainsAny(text, "/\\") {
+		t.Errorf("a lost lease: the body names files: %q", text)
+	}
 	if code, _ := send(t, "POST", base+"heartbeat", "{}", mine...); code != 409 {
 		t.Error(code)
 	}

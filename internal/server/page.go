@@ -38,6 +38,7 @@ var (
 // Bounds of the page.
 const (
 	pageResults      = 200
+	pageDeepest      = 10_000 // results that can be skipped
 	pageTransactions = 10
 	pageQuery        = 512 // longest query, in bytes
 	pageTimeout      = 10 * time.Second
@@ -47,11 +48,14 @@ const (
 type pageData struct {
 	Base, URL, Version string
 	Note               string // how to carry a token; may be empty
-	Metrics            bool   // who asks may see them
+	Metrics            bool   // the caller may read them
 	Style              template.CSS
 	Query, Problem     string
 	Results            []pageResult
-	More               bool
+	More               bool // there are results after Last
+	From               int  // results to skip
+	First, Last        int  // the results shown, counted from 1
+	Next               int  // From of the next page; 0: none
 	Clients            []client
 	Transactions       []pageTransaction
 	Stats              string
@@ -68,7 +72,7 @@ type pageTransaction struct {
 	When                            pageTime
 }
 
-// pageTime is a moment for machines and for people.
+// pageTime is a time for machines and for people.
 type pageTime struct{ Stamp, Text string }
 
 func newPageTime(t time.Time) pageTime {
@@ -79,8 +83,8 @@ func newPageTime(t time.Time) pageTime {
 // page answers a browser at the base URL: how to connect each tool, and a
 // search. It works without scripts.
 //
-// base is what links begin with. Where a token stands in the path, they are
-// relative: no page shows a token.
+// Links begin with base. Below a path token it is relative, so that no page
+// shows a token.
 func (s *Server) page(x *exchange, r *http.Request, url, base string) {
 	ctx, cancel := context.WithTimeout(r.Context(), pageTimeout)
 	defer cancel()
@@ -90,12 +94,17 @@ func (s *Server) page(x *exchange, r *http.Request, url, base string) {
 		d.Query = d.Query[:pageQuery]
 	}
 	d.Query = strings.ToValidUTF8(d.Query, "")
-	if err := s.lookups.enter(ctx, x.start.Add(s.cfg.Wait)); err != nil {
+	d.From = number(r.URL.Query().Get("from"), 0, pageDeepest)
+	limiter := s.lookups
+	if strings.ContainsAny(d.Query, "*?") {
+		limiter = s.searches
+	}
+	if err := limiter.enter(ctx, x.start.Add(s.cfg.Wait)); err != nil {
 		s.fail(x, err)
 		return
 	}
 	s.fill(ctx, x, &d)
-	s.lookups.leave()
+	limiter.leave()
 	var b bytes.Buffer
 	if err := pageTemplate.Execute(&b, d); err != nil {
 		s.fail(x, err)
@@ -111,18 +120,24 @@ func (s *Server) page(x *exchange, r *http.Request, url, base string) {
 	_, x.err = x.Write(b.Bytes())
 }
 
-// fill asks the depot for what the page shows. What cannot be had is left away
-// and logged: the page's first purpose is to explain.
+// fill reads the search results and the latest transactions. What cannot be read
+// is omitted and logged: the page's first purpose is to explain.
 func (s *Server) fill(ctx context.Context, x *exchange, d *pageData) {
 	if d.Query != "" {
-		found, err := s.depot.Find(ctx, x.caller.scope, d.Query, pageResults+1)
+		found, err := s.depot.Find(ctx, x.caller.scope, d.Query, d.From+pageResults+1)
 		if err != nil {
 			s.cfg.Log.Error("the search failed", "error", err)
 			d.Problem = "The search failed; the server's log says why."
 		}
-		if d.More = len(found) > pageResults; d.More {
+		found = found[min(d.From, len(found)):]
+		if len(found) > pageResults {
 			found = found[:pageResults]
+			if d.Next = d.From + pageResults; d.Next > pageDeepest {
+				d.Next = 0
+			}
+			d.More = true
 		}
+		d.First, d.Last = d.From+1, d.From+len(found)
 		for _, f := range found {
 			d.Results = append(d.Results, newPageResult(f, d.Base))
 		}
@@ -136,7 +151,7 @@ func (s *Server) fill(ctx context.Context, x *exchange, d *pageData) {
 	}
 	d.Metrics = x.caller.scope.Products == nil
 	if !d.Metrics {
-		return // how much there is besides is nobody's business
+		return // the size of the depot is outside every scope
 	}
 	if st, ok := s.metrics.holdings.stats(); ok && st.Objects > 0 {
 		d.Stats = fmt.Sprintf("%s in %s", term.Count(st.Objects, "object"), term.Size(st.Bytes))
@@ -161,7 +176,7 @@ func newPageResult(f depot.Found, base string) pageResult {
 	return r
 }
 
-// shownID is the id that people know an object by.
+// shownID returns the id by which people know an object.
 func shownID(o symfile.Object) string {
 	switch {
 	case o.BuildID != "":

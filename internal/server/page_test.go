@@ -1,8 +1,10 @@
 package server
 
 import (
+	"bytes"
 	"crypto/sha256"
 	"encoding/base64"
+	"fmt"
 	"html"
 	"net/url"
 	"regexp"
@@ -10,6 +12,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/symdepot/symdepot/internal/depot"
 	"github.com/symdepot/symdepot/layout"
 )
 
@@ -65,7 +68,7 @@ func TestSearch(t *testing.T) {
 	} {
 		r := find(q)
 		var bodies []string
-		for _, m := range regexp.MustCompile(`<a href="(/[^"]+)" download>`).FindAllStringSubmatch(r.body, -1) {
+		for _, m := range regexp.MustCompile(`<a href="(/[^"]+)" download="([^"]+)">`).FindAllStringSubmatch(r.body, -1) {
 			file := ask(w.s, "GET", html.UnescapeString(m[1]))
 			if file.status != 200 {
 				t.Errorf("%s: the link %s: %d", q, m[1], file.status)
@@ -93,6 +96,50 @@ func TestSearch(t *testing.T) {
 	}
 	if got := layout.Path(w.small.obj); got != w.small.path(t, layout.BreakpadTree)[1:] {
 		t.Error(got)
+	}
+}
+
+// TestSearchPages: results that do not fit on one page have further ones.
+func TestSearchPages(t *testing.T) {
+	d := newDepot(t)
+	tx, err := d.Begin(t.Context(), depot.TxInfo{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer tx.Rollback()
+	const files = 2*pageResults + 7
+	for i := range files {
+		name := fmt.Sprintf("n%03d.pdb", i)
+		if _, err := tx.Add(t.Context(), depot.Source{Path: name, Content: content{bytes.NewReader(sym(fmt.Sprintf("%032X1", i+1), name, "", 200))}}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := tx.Commit(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	s := newServer(t, Config{Depot: d})
+	seen := map[string]bool{}
+	next := "/?q=n*"
+	for _, want := range []string{"Results 1 to 200", "Results 201 to 400", "Results 401 to 407"} {
+		r := ask(s, "GET", next, browser)
+		if !strings.Contains(r.body, want) {
+			t.Fatalf("GET %s: no %q", next, want)
+		}
+		for _, m := range regexp.MustCompile(`download="([^"]+)"`).FindAllStringSubmatch(r.body, -1) {
+			seen[m[1]] = true
+		}
+		next = ""
+		if m := regexp.MustCompile(`<a href="([^"]+)" rel="next">`).FindStringSubmatch(r.body); m != nil {
+			next = html.UnescapeString(m[1])
+		}
+	}
+	if len(seen) != files || next != "" {
+		t.Errorf("%d of %d files on the pages; after the last one %q", len(seen), files, next)
+	}
+	for _, from := range []string{"-1", "x", "999999999999999999999", "5000"} {
+		if r := ask(s, "GET", "/?q=n*&from="+from, browser); r.status != 200 {
+			t.Errorf("from=%s: status %d, want 200", from, r.status)
+		}
 	}
 }
 
