@@ -212,6 +212,13 @@ func (a *app) open(opt depot.Options) (*depot.Depot, error) {
 	if err != nil {
 		return nil, err
 	}
+	if _, err := os.Stat(dir); errors.Is(err, fs.ErrNotExist) && !opt.MustExist {
+		conf, err := a.config("")
+		if err != nil {
+			return nil, err
+		}
+		opt.Group = conf.Depot.Group // of a new depot
+	}
 	a.opened = dir
 	return depot.Open(a.ctx, dir, opt)
 }

@@ -107,7 +107,7 @@ func TestProxy(t *testing.T) {
 		cmd := exec.CommandContext(t.Context(), "symdepot", "--depot", t.TempDir(), "proxy", "--upstream", private.URL, "--upstream", elsewhere.URL)
 		cmd.Env = append(os.Environ(), "SYMDEPOT_BEARER=x")
 		out, err := cmd.CombinedOutput()
-		if err == nil || !strings.Contains(string(out), "which is for whom") {
+		if err == nil || !strings.Contains(string(out), "set the credentials of each in a configuration file") {
 			t.Errorf("%v: %s", err, out)
 		}
 	})
