@@ -1,6 +1,10 @@
 // Package breakpad reads and writes the head of Breakpad symbol files: the
 // MODULE record and the INFO records behind it, which say which module the
 // file describes.
+//
+// Promised: names and behaviour that this documentation describes change only
+// with a new major version of the module. WriteHeader writes what ParseHeader
+// reads back. Records of addresses are outside of this package.
 package breakpad
 
 import (

@@ -2,6 +2,10 @@
 // files: GUID and age, PE time stamp and image size, ELF build-id and Mach-O
 // UUID. Every identity is a value type with one parser and one printer for
 // each spelling in use, so that no other package cuts or pastes hex text.
+//
+// Promised: names and behaviour that this documentation describes change only
+// with a new major version of the module. Every printed form is read back by
+// its parser, and no input makes a parser panic.
 package debugid
 
 import (

@@ -2,6 +2,11 @@
 // minidumps, those that Breakpad and Crashpad write on every system, and ELF
 // core files. It reads lists and image headers only, within fixed limits of
 // bytes read and memory used, and survives any input.
+//
+// Promised: names and behaviour that this documentation describes change only
+// with a new major version of the module. Memory and time are bounded; a
+// truncated dump yields the modules that can be read, with Problems that say
+// what is lost.
 package dump
 
 import (

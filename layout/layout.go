@@ -1,3 +1,19 @@
+// Package layout knows the paths of symbol files: those that debuggers, crash
+// processors and symbol servers ask for, and those under which trees and servers
+// keep them. It is pure: names and ids in, paths out, and back. It touches no
+// disk and no network.
+//
+// A layout is known in four directions: the paths of an object ([Layout.Paths]),
+// the request that a path makes ([Layout.Parse], [Route]), and the places where
+// a server ([Dialect.Places]) or a folder ([Layout.Candidates]) may have the
+// answer to a request. All of it, and the properties in which layouts differ,
+// stands in one table, so that a new layout is a constant, a row of the table
+// and the functions that the row names.
+//
+// Promised: names and behaviour that this documentation describes change only
+// with a new major version of the module. A path that Paths prints is parsed by
+// the same layout and by Route, and finds its object. The order of places may
+// improve in any version.
 package layout
 
 import (

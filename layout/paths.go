@@ -1,6 +1,3 @@
-// Package layout knows the paths under which debuggers, crash processors and
-// symbol servers ask for symbol files. It is pure: names and ids in, paths
-// out, and back. It never touches a disk or a network.
 package layout
 
 import (

@@ -1,6 +1,11 @@
 // Package objfile answers two questions about a file of any kind: what is it,
 // and which ids name it? It reads headers only, within fixed limits of bytes
 // read and memory used, and survives any input.
+//
+// Promised: names and behaviour that this documentation describes change only
+// with a new major version of the module. Reading stays within IDBudget and
+// FeatureBudget unless a kind is forced; new kinds of files may be recognized
+// by any version, so that ErrNotSymbolFile is not a promise.
 package objfile
 
 import (

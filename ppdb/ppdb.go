@@ -1,6 +1,10 @@
 // Package ppdb reads portable PDBs, the debug information of .NET, far enough
 // to name them and to say what they offer. It reads headers only, from an
 // io.ReaderAt, and survives any input.
+//
+// Promised: names and behaviour that this documentation describes change only
+// with a new major version of the module. Memory and time are bounded by the
+// size of the file; a damaged file gives an error, never a panic.
 package ppdb
 
 import (

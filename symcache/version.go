@@ -2,6 +2,10 @@
 // versions and which may answer which, the requests and headers of its HTTP
 // protocol, its folder on disk, and what a server has to do with a request. The
 // files themselves are opaque: their format is not public.
+//
+// Promised: names and behaviour that this documentation describes change only
+// with a new major version of the module. Decide is a pure function: equal
+// inputs have equal answers.
 package symcache
 
 import (

@@ -1,6 +1,11 @@
 // Package symfile describes a symbol file as others need it: what kind of file
 // it is, which roles it can answer, the ids that name it, and the aliases under
 // which it is found. It reads no files; package objfile does that.
+//
+// Promised: names and behaviour that this documentation describes change only
+// with a new major version of the module. The numbers of kinds and roles are
+// stored in indexes and never change; new ones are added at the end. The rules
+// of Aliases grow with the conventions of clients: an alias that exists stays.
 package symfile
 
 import (

@@ -1,0 +1,48 @@
+package dump_test
+
+import (
+	"bytes"
+	"encoding/binary"
+	"fmt"
+	"log"
+
+	"github.com/symdepot/symdepot/dump"
+)
+
+// The modules of a minidump name the symbol files that it needs.
+func Example() {
+	file := smallMinidump()
+	d, err := dump.Read(bytes.NewReader(file), int64(len(file)))
+	if err != nil {
+		log.Fatal(err)
+	}
+	for _, m := range d.Modules {
+		fmt.Println(d.Kind, m.Name, m.Code)
+	}
+	// Output: minidump app.exe 5AB380779000
+}
+
+// smallMinidump returns a minidump of a process with one module.
+func smallMinidump() []byte {
+	const names, list, size = 44, 80, 4 + 108
+	b := make([]byte, list+size)
+	put := binary.LittleEndian.PutUint32
+	copy(b, "MDMP\x93\xa7")
+	put(b[8:], 1)     // streams
+	put(b[12:], 32)   // their directory
+	put(b[32:], 4)    // a list of modules
+	put(b[36:], size) // bytes
+	put(b[40:], list)
+	name := `C:\app.exe`
+	put(b[names:], uint32(2*len(name)))
+	for i, c := range []byte(name) {
+		b[names+4+2*i] = c
+	}
+	put(b[list:], 1) // module
+	m := b[list+4:]
+	put(m, 0x400000)        // base
+	put(m[8:], 0x9000)      // size
+	put(m[16:], 0x5AB38077) // time stamp
+	put(m[20:], names)
+	return b
+}
