@@ -362,7 +362,7 @@ func (r *symstoreRun) addIndex() (err error) {
 func copyExisting(w io.Writer, name string) (has bool, err error) {
 	old, err := os.Open(name)
 	if err != nil {
-		return false, nil //nolint:nilerr // a file that cannot be read is replaced
+		return false, nil // a file that cannot be read is replaced
 	}
 	defer old.Close()
 	n, err := io.Copy(w, old)

@@ -3,189 +3,188 @@ package mstools
 // The help texts of the symstore commands.
 
 const symstoreHelp = `Keeps symbol stores on disk that every Windows debugger reads and that Microsoft's symstore.exe
-can go on writing. A program file named symstore, convertstore, agestore or symchk behaves as that
+can still write to. A program file named symstore, convertstore, agestore or symchk behaves as that
 tool: existing scripts run unchanged.
 
   symdepot symstore add      store files, or pointers to them, as one transaction
   symdepot symstore del      delete a transaction
-  symdepot symstore query    say which files a store or a server has
-  symdepot symstore check    find what is wrong with a store, and mend it
+  symdepot symstore query    report which files a store or a server has
+  symdepot symstore check    find the faults of a store, and mend them
   symdepot symstore convert  change a store between one and two tiers
-  symdepot symstore age      delete what is not used any more
-  symdepot symstore chk      say which programs lack symbols in a store, and fetch them
+  symdepot symstore age      delete what is no longer used
+  symdepot symstore chk      report which programs lack symbols in a store, and download them
 
-Options begin with / or -, in any case and order. Each command explains itself with /?.
+Options begin with / or -, in any letter case and order. /? after a command prints its help.
 
-Exit codes: 0 done, 1 a file failed or the answer is no, 2 wrong command line, 3 no store there,
+Exit codes: 0 done, 1 a file failed or the answer is no, 2 wrong command line, 3 no store found,
 4 no such transaction, 5 the store is damaged, 19 the store is read-only, 32 locked for too long,
-50 the file system refuses locks, 80 a file is in the way, 112 the disk is full, 123 a name that no
-store can have, 206 a path that is too long, 130 interrupted.
+50 the file system refuses locks, 80 a file is in the way, 112 the disk is full, 123 a name that
+Windows does not allow, 206 a path that is too long, 130 interrupted.
 `
 
 const commonHelp = `
 Everywhere:
-  /o                 say more
+  /o                 print details
   /d LOGFILE         write the output to this file
-  --json             one JSON object a line
-  --map PREFIX=DIR   where this machine has what is spelled PREFIX in paths and records, such as
-                     --map '\\hub\builds=/mnt/builds'; may be given several times
-  --locking HOW      os (default), file (for disks that refuse locks), none (a single writer)
+  --json             one JSON object per line
+  --map PREFIX=DIR   DIR is the folder on this machine that paths and records call PREFIX, such as
+                     --map '\\hub\builds=/mnt/builds'; may be repeated
+  --locking HOW      os (default), file (for disks without locks), none (a single writer)
   --lock-wait TIME   how long to wait for other writers; default 1m
 `
 
-const addHelp = `Stores files as one transaction: all become visible at once, or nothing does.
+const addHelp = `Stores files as one transaction: all become visible at the same time, or none.
 
   symdepot symstore add /r /f build/*.pdb /s /srv/symbols /t Game /v 1.2 /compress
   symdepot symstore add /f @files.txt /s \\hub\symbols /t Game
   symdepot symstore add /r /p /f \\hub\builds\1.2\*.* /s \\hub\symbols /t Game
 
-  /f FILES           files, folders, names with * and ?, or @LIST, a file with one of these a line
-  /r                 in the folders below as well
-  /s STORE           the store; it is made if it is not there
-  /t PRODUCT  /v VERSION  /c COMMENT     what is recorded; /t is required
+  /f FILES           files, folders, names with * and ?, or @LIST, a file with one of these per line
+  /r                 include subfolders
+  /s STORE           the store; a missing one is made
+  /t PRODUCT  /v VERSION  /c COMMENT     for the records; /t is required
   /3                 a new store gets two tiers
   /compress [CAB|LZX]   store cabinets; --method mszip (default), lzx (smaller, slower) or none
-  /p                 store pointers to where the files are; network paths, or with
-  /l                 any path, or with
-  -:REL              paths relative to the store
-  -:MSG TEXT         tell readers this instead of a path
-  -:NOREFS           make no refs.ptr: what is stored so cannot be deleted
-  -:NOFORCECOPY      leave files alone that are stored already
-  /z pub|pri         only public, or only private, symbols; programs always
-  /h pub|pri  /m PREFIX   what wins over other files of the same key: these symbols, these sources
-  --all              ELF, Mach-O and WASM files too, under the keys of Microsoft's newer tools; images
-                     of resources only; compressed PDBs (MSFZ)
-  --no-replace       another file of the same key in the store is an error (80)
+  /p                 store pointers to the files, with network paths only
+  /l                 with /p: any path
+  -:REL              with /p: paths relative to the store
+  -:MSG TEXT         with /p: show this text to readers instead of a path
+  -:NOREFS           make no refs.ptr: symstore.exe cannot delete such files
+  -:NOFORCECOPY      keep files that are already stored
+  /z pub|pri         only public or only private symbols, and all programs
+  /h pub|pri  /m PREFIX   prefer these symbols or these source paths among files of the same key
+  --all              also store ELF, Mach-O and WASM files, images that contain only resources, and
+                     compressed PDBs (MSFZ)
+  --no-replace       a stored file with the same key and different content is an error (80)
   --all-or-nothing   store nothing if a file fails
-  --oversize-plain   store a file as it is that is too large for a cabinet
+  --oversize-plain   store a file uncompressed if it is too large for a cabinet
 
-In two stages, the first where the files are and the second where the store is:
+In two stages, the first on the machine with the files, the second on that with the store:
 
   symdepot symstore add /r /f /build/out /g /build /x build.idx
   symdepot symstore add /y build.idx /g \\archive\build /s \\hub\symbols /p /t Game
 
-  /x INDEX           write names and keys to an index and store nothing; /a adds to it, /q leaves
-                     out quotes
-  /g SHARE           is cut off the paths in the index, and in the second stage put before them
-  /y INDEX           store what the index lists; /yi INDEX also notes the transaction's number there
+  /x INDEX           write names and keys to an index and store nothing; /a appends, /q omits
+                     quotes
+  /g SHARE           remove this prefix from the paths in the index; in the second stage, add it
+  /y INDEX           store the files of the index; /yi INDEX also appends the transaction number to it
 
-Files that no debugger asks for are counted as ignored, which is no error.
+Files of other types are counted as ignored, which is no error.
 ` + commonHelp + `
 Exit codes: 0 no errors, 1 a file failed, 2 wrong command line, 19 read-only, 32 the store stayed
-locked, 50 no locks there, 80 a file is in the way, 112 disk full, 123 bad name, 206 long path.
+locked, 50 no locks, 80 a file is in the way, 112 disk full, 123 bad name, 206 long path.
 `
 
-const delHelp = `Deletes a transaction, and of its files those that no other one holds.
+const delHelp = `Deletes a transaction, and those of its files that no other transaction holds.
 
   symdepot symstore del /i 0000000042 /s /srv/symbols
   symdepot symstore del /i 42 /s /srv/symbols
 
   /i ID              the number; /s STORE the store
 ` + commonHelp + `
-Exit codes: 0 deleted, 2 wrong command line, 3 no store there, 4 no such transaction, 5 damaged,
+Exit codes: 0 deleted, 2 wrong command line, 3 no store found, 4 no such transaction, 5 damaged,
 19 read-only, 32 the store stayed locked.
 `
 
-const queryHelp = `Says for each file whether the store has it: FOUND and where, or NOT FOUND.
+const queryHelp = `Reports for each file whether the store has it: FOUND with the path, or NOT FOUND.
 
   symdepot symstore query /r /f build /s /srv/symbols
   symdepot symstore query /f app.exe app.pdb /s https://symbols.example.com
 
-  /f FILES           as for add; files that have no key are passed over unless they are named
-  /r                 in the folders below as well
+  /f FILES           as for add; files without a key are ignored unless they are named
+  /r                 include subfolders
   /s STORE           a store, a flat folder, or a symbol server
-  /o                 with what the store records of each
-  --all              what add stores with --all, too
+  /o                 with the records of each file
+  --all              also the files that add stores with --all
 ` + commonHelp + `
-Exit codes: 0 all found, 1 at least one was not, 2 wrong command line, 3 no store there.
+Exit codes: 0 all found, 1 at least one not found, 2 wrong command line, 3 no store found.
 `
 
-const checkHelp = `Finds what is wrong with a store: transactions without files, files without records, pointers that
-contradict them, cut or unreadable lists, what killed writers left, cabinets that do not decode, and
-files that are not what their key says.
+const checkHelp = `Finds the faults of a store: transactions without files, files without records, wrong pointers,
+truncated or unreadable lists, remains of killed writers, damaged cabinets, and files whose content
+does not match their key. Lines that begin with "note" are no faults.
 
   symdepot symstore check /srv/symbols
   symdepot symstore check --repair /srv/symbols
 
-  --repair           mend what can be mended; files that are not what they should be are moved to
+  --repair           mend what can be mended; move files with wrong content to
                      000Admin/symdepot.quarantine
   --quick            do not read the stored files
-  --remove-stray     with --repair: remove files that no transaction has. They may be another
-                     program's
+  --remove-stray     with --repair: remove files that no transaction has. They may belong to
+                     another program
 ` + commonHelp + `
-Exit codes: 0 clean, or all mended, 1 faults are left, 2 wrong command line, 3 no store there,
-5 the records are beyond reading, 32 the store stayed locked.
+Exit codes: 0 clean, or all mended, 1 faults remain, 2 wrong command line, 3 no store found,
+5 the records cannot be read, 32 the store stayed locked.
 `
 
 const convertHelp = `Changes a store from one tier (app.pdb/KEY/app.pdb) to two (ap/app.pdb/KEY/app.pdb) or back, in place.
-Readers find every file all the time; other writers wait. Interrupted, it is completed by the next
-command that writes to the store, or by running it again.
+Readers find every file all the time; other writers wait. The next command that writes to the store
+completes an interrupted conversion.
 
   symdepot symstore convert /srv/symbols
   convertstore -s /srv/symbols
 
   /s STORE           the store
-  --to one|two       without it: to the other arrangement
+  --to one|two       default: the other one
   --move             for disks without hard links; readers may miss files while it runs
 ` + commonHelp + `
-Exit codes: 0 converted, or it was so already, 1 failed, 2 wrong command line, 3 no store there,
+Exit codes: 0 converted, or nothing to do, 1 failed, 2 wrong command line, 3 no store found,
 32 the store stayed locked.
 `
 
-const ageHelp = `Deletes what is not used any more. In a store these are whole transactions, so that its records stay
-right; in a folder without transactions, such as a debugger's cache, single files.
+const ageHelp = `Deletes what is no longer used: whole transactions of a store, so that its records stay right, or
+single files of a folder without transactions, such as a debugger's cache.
 
   symdepot symstore age /srv/symbols -days=90 -l
   symdepot symstore age /srv/symbols --product Game --version '1.*' -days=30 -y
   symdepot symstore age /srv/symbols --gone /builds -y
   agestore /home/me/symbols -s -size=20000000000 -y
 
-What may go; what several options say must all hold:
+What to delete; several options must all apply:
   -days=N  -date=M-D-Y   not used since. A transaction is used when one of its files is read
-  -size=BYTES        the longest unused first, until what is left is no larger; without a value,
-                     only say how large it is
-  --by access|age    when it was last read (default, where the file system notes that), or stored
+  -size=BYTES        the least recently used first, until the rest is no larger; without a value,
+                     only print the size
+  --by access|age    go by the last access (default; needs access times), or by the date of storing
   --product P  --version V   with * and ?
-  --gone FOLDER      stored from below FOLDER, from folders that are not there any more. FOLDER is
-                     spelled as it is recorded and must itself be there
+  --gone FOLDER      stored from folders below FOLDER that no longer exist. Write FOLDER as the
+                     records do; it must exist itself
   --keep N           not the newest N transactions of each product
 
-  -l                 list what would go and how much that frees, and delete nothing
+  -l                 list what would be deleted and how much that frees
   -y                 do not ask;  -q  do not list what is deleted
-  -s                 in a folder without transactions: the folders below too;  -k  keep empty ones
+  -s                 in a folder without transactions: include subfolders;  -k  keep empty ones
 ` + commonHelp + `
 Exit codes: 0 done, 1 something failed or the answer was no, 2 wrong command line, 3 no folder or no
-transactions there, 32 the store stayed locked.
+transactions found, 32 the store stayed locked.
 `
 
-const chkHelp = `Says for each program whether the symbols that it asks for are in a store, and copies them into a folder
-in front of the store.
+const chkHelp = `Reports for each program whether its symbol files are in a store, and copies them into a cache folder.
 
   symchk /r /srv/app /s /srv/symbols
   symchk /v app.exe /s srv*/home/me/cache*https://symbols.example.com
 
-For a machine without a network: list there what it needs, fetch it elsewhere, carry the folder back.
+For a machine without a network: list what it needs, download that on another one, carry the folder back.
 
   symchk /r /srv/app /om needs.txt
   symchk /im needs.txt /s srv*fetched*https://symbols.example.com
 
   FILES              files, folders, names with * and ?; also /if FILE, /ie FILE, and /it LIST, a file
-                     with one of these a line;  /r  in the folders below as well
+                     with one of these per line;  /r  include subfolders
   /id DUMP           the modules of a crash dump;  /ih CABINET  the programs in a cabinet, such as a hotfix
-  /fm MODULE         only programs of that name;  /ea LIST  not those that the file lists, one a line
-  /ee LIST           those that the file lists may fail: they count as ignored
-  /s PATH            a symbol path: stores, flat folders and servers; srv*FOLDER*STORE fetches into
-                     FOLDER; several are separated by semicolons. Default: _NT_SYMBOL_PATH
-  /om MANIFEST       write what is needed and check nothing;  /im MANIFEST  check what it lists
-  /ps                the symbols must be stripped;  /pt  they must hold types
+  /fm MODULE         only programs of that name;  /ea LIST  not those in LIST, a file with one per line
+  /ee LIST           programs in LIST may fail: they count as ignored
+  /s PATH            a symbol path: stores, flat folders and servers; srv*FOLDER*STORE copies into
+                     FOLDER; separate elements by semicolons. Default: _NT_SYMBOL_PATH
+  /om MANIFEST       only list the needed files;  /im MANIFEST  check the listed files
+  /ps                the symbols must be stripped;  /pt  they must contain types
   /cc                a program without a CodeView record fails;  /cs  it is ignored (default)
-  /oc DIR            copy what passed into a classic tree: DIR/symbols/exe/app.pdb
-  /v                 say everything;  /q  say nothing but what is asked for with
+  /oc DIR            copy the symbol files into folders without keys: DIR/symbols/exe/app.pdb
+  /v                 print everything;  /q  print only what these options select:
   /oe /op /oi /od    failed, passed, ignored, all;  /ot  totals;  /os  full paths
-  /ol FILE           write a table of what passed
+  /ol FILE           write a table of the symbol files that passed
   /ov                print the version of each program, and its key
-  --all              ELF and Mach-O programs too
+  --all              include ELF and Mach-O programs
   --json             one JSON object a line;  --map PREFIX=DIR  as for add
 
-Exit codes: 0 all passed or ignored, 1 a program lacks symbols, 2 wrong command line, 3 no store there.
+Exit codes: 0 all passed or ignored, 1 a program lacks symbols, 2 wrong command line, 3 no store found.
 `

@@ -1,3 +1,6 @@
+// Package mstools provides the command lines of Microsoft's symstore, convertstore,
+// agestore and symchk: their options, output and exit codes. The stores themselves
+// are package symstore.
 package mstools
 
 import (

@@ -6,16 +6,18 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"math"
 	"net/url"
 	"os"
 	"path"
 	"path/filepath"
 	"strings"
 
-	"github.com/symdepot/symdepot/cab"
 	"github.com/symdepot/symdepot/internal/ctxio"
 	"github.com/symdepot/symdepot/internal/durable"
+	"github.com/symdepot/symdepot/internal/sympath"
 	"github.com/symdepot/symdepot/internal/term"
+	"github.com/symdepot/symdepot/internal/unpack"
 	"github.com/symdepot/symdepot/layout"
 	"github.com/symdepot/symdepot/symfile"
 	"github.com/symdepot/symdepot/symstore"
@@ -42,27 +44,28 @@ type symbolChain struct {
 func (r *symstoreRun) parseSymbolPath(text string) ([]symbolChain, error) {
 	var chains []symbolChain
 	cache := ""
-	for element := range strings.SplitSeq(text, ";") {
-		element = strings.Trim(strings.TrimSpace(element), `"`)
-		if element == "" {
+	elements, _ := sympath.Split(text)
+	for _, e := range elements {
+		stores := e.Stores
+		switch {
+		case len(stores) == 0:
 			continue
-		}
-		parts := strings.Split(element, "*")
-		switch strings.ToLower(parts[0]) {
-		case "cache":
-			if cache = parts[len(parts)-1]; len(parts) != 2 {
-				return nil, term.UsageError(element + " is not cache*FOLDER")
+		case e.Word == "cache":
+			if cache = stores[len(stores)-1]; len(stores) != 1 {
+				return nil, term.UsageError(e.Bare + " is not cache*FOLDER")
 			}
 			continue
-		case "srv":
-			parts = parts[1:]
-		case "symsrv":
-			if len(parts) < 3 {
-				return nil, term.UsageError(element + " is not symsrv*DLL*STORE")
+		case e.Word == "symsrv":
+			if len(stores) < 2 {
+				return nil, term.UsageError(e.Bare + " is not symsrv*DLL*STORE")
 			}
-			parts = parts[2:]
+			stores = stores[1:]
+		case e.Word != "" && e.Word != "srv":
+			// A chain without srv* in front.
+			word, _, _ := strings.Cut(e.Bare, "*")
+			stores = append([]string{word}, stores...)
 		}
-		c, err := r.parseChain(parts, cache)
+		c, err := r.parseChain(stores, cache)
 		if err != nil {
 			return nil, err
 		}
@@ -231,25 +234,15 @@ func receive(ctx context.Context, tree *durable.Tree, in io.Reader) (*durable.Fi
 		return nil, err
 	}
 	defer f.Close()
-	var magic [4]byte
-	if _, err := f.ReadAt(magic[:], 0); err != nil || string(magic[:]) != "MSCF" {
-		return temp, nil // no cabinet
+	if !unpack.IsCabinet(f) {
+		return temp, nil
 	}
 	defer temp.Abort()
-	member, err := cab.OpenSingle(f, size, cab.Options{})
-	if err != nil {
-		return nil, err
-	}
 	plain, err := tree.Create(".", 0o666)
 	if err != nil {
 		return nil, err
 	}
-	content, err := member.Open()
-	if err == nil {
-		_, err = io.Copy(plain, ctxio.NewReader(ctx, content))
-		err = errors.Join(err, content.Close())
-	}
-	if err != nil {
+	if _, err := unpack.File(ctx, plain, f, size, math.MaxInt64-1); err != nil {
 		plain.Abort()
 		return nil, err
 	}

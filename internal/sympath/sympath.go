@@ -50,45 +50,26 @@ const maxChain = 10 // stores, by Microsoft's documentation
 func ParseSymbolPath(path string, self []string) []Element {
 	var list []Element
 	cached := false // by a cache* before
-	if quote := strings.Trim(path, " \t\r\n"); len(quote) > 1 && quote[0] == '"' && strings.IndexByte(quote[1:], '"') == len(quote)-2 {
+	parts, quoted := Split(path)
+	if quoted {
 		list = append(list, Element{Text: `"`, Kind: "unknown", Rule: `"..."`, Means: "quotes around the whole path",
 			Warnings: []string{"the quotes are a part of the variable; debuggers take them for a part of the first and last element. In cmd write: set \"_NT_SYMBOL_PATH=...\""}})
-		path = quote[1 : len(quote)-1]
 	}
-	for _, text := range splitPath(path) {
-		e := parseElement(text, self, &cached)
+	for _, part := range parts {
+		e := parseElement(part, self, &cached)
 		list = append(list, e)
 	}
 	return list
 }
 
-// splitPath splits at semicolons outside of quotes.
-func splitPath(path string) []string {
-	var list []string
-	start, quoted := 0, false
-	for i := range len(path) {
-		switch path[i] {
-		case '"':
-			quoted = !quoted
-		case ';':
-			if !quoted {
-				list = append(list, path[start:i])
-				start = i + 1
-			}
-		}
-	}
-	return append(list, path[start:])
-}
-
-func parseElement(text string, self []string, cached *bool) Element {
+func parseElement(part Part, self []string, cached *bool) Element {
+	text, bare := part.Text, part.Bare
 	e := Element{Text: upstream.MaskAddresses(text)}
-	bare := strings.TrimSpace(text)
-	if bare != text {
+	if strings.TrimSpace(text) != text {
 		e.warn("blanks around an element belong to it for some debuggers")
 	}
-	if strings.Contains(bare, `"`) {
+	if strings.Contains(text, `"`) {
 		e.warn("quotes are not taken off by every debugger; paths with blanks need none here")
-		bare = strings.ReplaceAll(bare, `"`, "")
 	}
 	if strings.Count(bare, "%") > 1 && !strings.Contains(bare, "://") {
 		e.warn("%%VARIABLE%% is not replaced by debuggers; let the shell do it")
