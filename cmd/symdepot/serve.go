@@ -20,7 +20,6 @@ import (
 	"github.com/symdepot/symdepot/internal/depot"
 	"github.com/symdepot/symdepot/internal/server"
 	"github.com/symdepot/symdepot/internal/term"
-	"github.com/symdepot/symdepot/internal/transcode"
 	"github.com/symdepot/symdepot/internal/upstream"
 	"github.com/symdepot/symdepot/symstore"
 )
@@ -163,7 +162,11 @@ func serve(a *app, conf *config.Config, specs []upstream.Spec, add []string, inf
 		return err
 	}
 	defer sources.Close()
-	jobs, endJobs, err := openTranscoders(a, conf, log)
+	dir, err := a.dir()
+	if err != nil {
+		return err
+	}
+	jobs, endJobs, err := conf.OpenTranscoders(a.ctx, filepath.Join(dir, ".scratch"), log)
 	if err != nil {
 		return err
 	}
@@ -232,30 +235,6 @@ func listen(ctx context.Context, addr string) (net.Listener, error) {
 		err = fmt.Errorf("%w\nAnother program uses that port; --listen 127.0.0.1:0 picks a free one", err)
 	}
 	return ln, err
-}
-
-// openTranscoders tries the programs that make SymCache files. A program that
-// fails is logged and not used until it works.
-func openTranscoders(a *app, conf *config.Config, log *slog.Logger) (depot.JobOptions, func(), error) {
-	t := conf.Transcoding
-	opt := depot.JobOptions{Slots: t.Jobs, NoUpgrades: !t.Upgrades}
-	programs, err := conf.Programs()
-	if err != nil || len(programs) == 0 {
-		return opt, func() {}, err
-	}
-	dir, err := a.dir()
-	if err != nil {
-		return opt, nil, err
-	}
-	room, err := transcode.OpenRoom(cmp.Or(t.Scratch, filepath.Join(dir, ".scratch")))
-	if err != nil {
-		return opt, nil, err
-	}
-	opt.Transcoders = transcode.NewTranscoders(room, log, programs...)
-	if err := opt.Transcoders.Probe(a.ctx); err != nil {
-		log.Error("a transcoder cannot be used", "error", err)
-	}
-	return opt, func() { _ = room.Close() }, nil
 }
 
 // printStart prints the server's address and the settings of each client.

@@ -16,6 +16,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/symdepot/symdepot/internal/server"
 	"github.com/symdepot/symdepot/internal/upstream"
 	"github.com/symdepot/symdepot/layout"
 )
@@ -259,6 +260,9 @@ func (c *Config) check() error {
 		if name := strings.TrimPrefix(h, "*."); name == "" || strings.ContainsAny(name, "*/:@ ") {
 			fail(fmt.Sprintf("allow_hosts[%d]", i), "a host is expected, such as files.example.com or *.example.com, not %q", h)
 		}
+	}
+	if _, err := server.ParseNetworks(c.Proxies); err != nil {
+		fail("proxies", "%v", err)
 	}
 	errs = append(errs, c.CheckAuth())
 	if _, _, err := net.SplitHostPort(c.Listen); err != nil {

@@ -223,6 +223,7 @@ func TestConfigFaults(t *testing.T) {
 		{"stores: [{dir: x, layout: heap}]", `stores[0].layout: no layout "heap"`},
 		{"stores: ['x,layout=heap']", `1: stores[0]: no layout "heap"`},
 		{"allow_networks: [here]", "allow_networks[0]: a network is expected"},
+		{"proxies: [here]", "proxies: "},
 		{"allow_hosts: [a.example, \"http://b.example\"]", "allow_hosts[1]: a host is expected"},
 		{"a: &x {}\nlog: *x", "2: log: aliases are not supported"},
 		{"a: [", "YAML is expected"},

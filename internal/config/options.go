@@ -1,8 +1,10 @@
 package config
 
 import (
+	"cmp"
 	"context"
 	"fmt"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"strings"
@@ -87,6 +89,28 @@ func (c *Config) Programs() ([]transcode.Program, error) {
 		list = append(list, p)
 	}
 	return list, nil
+}
+
+// OpenTranscoders tries the programs that make SymCache files. A program that
+// fails is logged and not used until it works. scratch is the working folder
+// unless the configuration names one. The caller must call the function at the
+// end.
+func (c *Config) OpenTranscoders(ctx context.Context, scratch string, log *slog.Logger) (depot.JobOptions, func(), error) {
+	t := c.Transcoding
+	opt := depot.JobOptions{Slots: t.Jobs, NoUpgrades: !t.Upgrades}
+	programs, err := c.Programs()
+	if err != nil || len(programs) == 0 {
+		return opt, func() {}, err
+	}
+	room, err := transcode.OpenRoom(cmp.Or(t.Scratch, scratch))
+	if err != nil {
+		return opt, nil, err
+	}
+	opt.Transcoders = transcode.NewTranscoders(room, log, programs...)
+	if err := opt.Transcoders.Probe(ctx); err != nil {
+		log.Error("a transcoder cannot be used", "error", err)
+	}
+	return opt, func() { _ = room.Close() }, nil
 }
 
 // PointerFolders are the pointer roots with absolute folders.
