@@ -90,7 +90,7 @@ func openAzure(cfg AzureConfig, via http.RoundTripper, now func() time.Time) (*f
 	if base.String() != standard {
 		name += "?endpoint=" + url.QueryEscape(base.String())
 	}
-	a := &azure{now: now, single: 256 << 20, block: 64 << 20, client: &http.Client{Transport: polite{via}, CheckRedirect: stay}}
+	a := &azure{now: now, single: 256 << 20, block: 64 << 20, client: newClient(via, 0)}
 	if a.authorize, err = chooseAzureAuth(cfg, base, via, now); err != nil {
 		return nil, err
 	}
@@ -135,25 +135,16 @@ func (a *azure) do(ctx context.Context, method, key string, query url.Values, bo
 	if err != nil {
 		return nil, err
 	}
-	resp, err := a.client.Do(req)
-	if err != nil {
-		return nil, err
-	}
-	if resp.StatusCode >= 200 && resp.StatusCode < 300 {
-		return resp, nil
-	}
-	defer closeBody(resp)
-	if resp.StatusCode == http.StatusUnauthorized && refused != nil {
-		refused()
-	}
-	e := failure(resp.StatusCode, resp.Header.Get("X-Ms-Error-Code"), resp.Header.Get("Retry-After"), a.now())
-	switch e.Code {
-	case "ContainerNotFound", "ContainerBeingDeleted":
-		e.Err = ErrNoBucket
-	case "BlobAlreadyExists":
-		e.Err = ErrPrecondition
-	}
-	return nil, e
+	return exchange(a.client, req, refused, func(resp *http.Response) error {
+		e := failure(resp.StatusCode, resp.Header.Get("X-Ms-Error-Code"), resp.Header.Get("Retry-After"), a.now())
+		switch e.Code {
+		case "ContainerNotFound", "ContainerBeingDeleted":
+			e.Err = ErrNoBucket
+		case "BlobAlreadyExists":
+			e.Err = ErrPrecondition
+		}
+		return e
+	})
 }
 
 func (a *azure) get(ctx context.Context, key, rng, ifMatch string) (*reply, error) {
@@ -263,42 +254,26 @@ type azurePage struct {
 }
 
 func (a *azure) list(ctx context.Context, prefix string) iter.Seq2[Info, error] {
-	return func(yield func(Info, error) bool) {
-		query := url.Values{"restype": {"container"}, "comp": {"list"}, "maxresults": {strconv.Itoa(pageKeys)}}
-		if prefix != "" {
-			query.Set("prefix", prefix)
-		}
-		for {
-			page, err := a.page(ctx, query)
-			if err != nil {
-				yield(Info{}, err)
-				return
-			}
-			for _, b := range page.Blobs {
-				size, err := strconv.ParseInt(b.Properties.Size, 10, 64)
-				if err != nil || size < 0 {
-					size = -1
-				}
-				if b.Name.Encoded {
-					if s, err := url.PathUnescape(b.Name.Text); err == nil {
-						b.Name.Text = s
-					}
-				}
-				if !yield(Info{Key: b.Name.Text, Size: size, ETag: etag(b.Properties.ETag),
-					ModTime: httpTime(b.Properties.Modified), ContentEncoding: b.Properties.Encoding}, nil) {
-					return
-				}
-			}
-			if page.NextMarker == "" {
-				return
-			}
-			if page.NextMarker == query.Get("marker") {
-				yield(Info{}, errSamePage)
-				return
-			}
-			query.Set("marker", page.NextMarker)
-		}
+	query := url.Values{"restype": {"container"}, "comp": {"list"}, "maxresults": {strconv.Itoa(pageKeys)}}
+	if prefix != "" {
+		query.Set("prefix", prefix)
 	}
+	return pages(query, "marker", func(query url.Values) (list []Info, next string, err error) {
+		page, err := a.page(ctx, query)
+		if err != nil {
+			return nil, "", err
+		}
+		for _, b := range page.Blobs {
+			if b.Name.Encoded {
+				if s, err := url.PathUnescape(b.Name.Text); err == nil {
+					b.Name.Text = s
+				}
+			}
+			list = append(list, Info{Key: b.Name.Text, Size: parseSize(b.Properties.Size), ETag: etag(b.Properties.ETag),
+				ModTime: httpTime(b.Properties.Modified), ContentEncoding: b.Properties.Encoding})
+		}
+		return list, page.NextMarker, nil
+	})
 }
 
 func (a *azure) page(ctx context.Context, query url.Values) (*azurePage, error) {
@@ -309,7 +284,7 @@ func (a *azure) page(ctx context.Context, query url.Values) (*azurePage, error) 
 	defer closeBody(resp)
 	var page azurePage
 	if err := xml.NewDecoder(io.LimitReader(resp.Body, maxPage)).Decode(&page); err != nil {
-		return nil, &Error{Status: resp.StatusCode, Err: fmt.Errorf("the answer is not what was expected: %w", err)}
+		return nil, unexpected(resp, err)
 	}
 	return &page, nil
 }

@@ -113,7 +113,7 @@ func azureTokens(auth string, cfg AzureConfig, via http.RoundTripper, now func()
 	if cfg.CredentialsVia != nil {
 		via = cfg.CredentialsVia
 	}
-	client := &http.Client{Transport: polite{via}, CheckRedirect: stay, Timeout: credentialTimeout}
+	client := newClient(via, credentialTimeout)
 	switch {
 	case auth == "token" && cfg.Token != "":
 		return fixedToken(cfg.Token), nil

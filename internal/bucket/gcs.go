@@ -78,7 +78,7 @@ func openGCS(cfg GCSConfig, via http.RoundTripper, now func() time.Time) (*front
 	if base.String() != gcsEndpoint {
 		name += "?endpoint=" + url.QueryEscape(base.String())
 	}
-	g := &gcs{base: base, bucket: cfg.Bucket, now: now, client: &http.Client{Transport: polite{via}, CheckRedirect: stay}}
+	g := &gcs{base: base, bucket: cfg.Bucket, now: now, client: newClient(via, 0)}
 	if g.auth, err = gcsAuth(cfg, base, via, now); err != nil {
 		return nil, err
 	}
@@ -119,18 +119,14 @@ func (g *gcs) do(ctx context.Context, method, root, key string, query url.Values
 		}
 		req.Header.Set("Authorization", "Bearer "+token)
 	}
-	resp, err := g.client.Do(req)
-	if err != nil {
-		return nil, err
+	refused := func() {
+		if g.auth != nil {
+			g.auth.drop(token)
+		}
 	}
-	if resp.StatusCode >= 200 && resp.StatusCode < 300 {
-		return resp, nil
-	}
-	defer closeBody(resp)
-	if resp.StatusCode == http.StatusUnauthorized && g.auth != nil {
-		g.auth.drop(token)
-	}
-	return nil, failure(resp.StatusCode, gcsCode(resp.Body), resp.Header.Get("Retry-After"), g.now())
+	return exchange(g.client, req, refused, func(resp *http.Response) error {
+		return failure(resp.StatusCode, gcsCode(resp.Body), resp.Header.Get("Retry-After"), g.now())
+	})
 }
 
 // gcsCode finds the reason in an answer that is an error.
@@ -195,11 +191,7 @@ type gcsObject struct {
 const gcsFields = "name,size,generation,updated,contentEncoding"
 
 func (o *gcsObject) info() Info {
-	size, err := strconv.ParseInt(o.Size, 10, 64)
-	if err != nil || size < 0 {
-		size = -1
-	}
-	return Info{Key: o.Name, Size: size, ETag: o.Generation, ModTime: o.Updated, ContentEncoding: o.ContentEncoding}
+	return Info{Key: o.Name, Size: parseSize(o.Size), ETag: o.Generation, ModTime: o.Updated, ContentEncoding: o.ContentEncoding}
 }
 
 // ask is do, for an answer in JSON.
@@ -210,7 +202,7 @@ func (g *gcs) ask(ctx context.Context, method, root, key string, query url.Value
 	}
 	defer closeBody(resp)
 	if err := json.NewDecoder(io.LimitReader(resp.Body, maxPage)).Decode(into); err != nil {
-		return &Error{Status: resp.StatusCode, Err: fmt.Errorf("the answer is not what was expected: %w", err)}
+		return unexpected(resp, err)
 	}
 	return nil
 }
@@ -257,43 +249,21 @@ func (g *gcs) remove(ctx context.Context, key string) error {
 }
 
 func (g *gcs) list(ctx context.Context, prefix string) iter.Seq2[Info, error] {
-	return func(yield func(Info, error) bool) {
-		query := url.Values{"maxResults": {strconv.Itoa(pageKeys)}, "fields": {"nextPageToken,items(" + gcsFields + ")"}}
-		if prefix != "" {
-			query.Set("prefix", prefix)
-		}
-		for {
-			var page struct {
-				Items         []gcsObject `json:"items"`
-				NextPageToken string      `json:"nextPageToken"`
-			}
-			if err := g.ask(ctx, http.MethodGet, gcsRoot, "", query, nil, nil, &page); err != nil {
-				yield(Info{}, bucketGone(err))
-				return
-			}
-			for i := range page.Items {
-				if !yield(page.Items[i].info(), nil) {
-					return
-				}
-			}
-			if page.NextPageToken == "" {
-				return
-			}
-			if page.NextPageToken == query.Get("pageToken") {
-				yield(Info{}, errSamePage)
-				return
-			}
-			query.Set("pageToken", page.NextPageToken)
-		}
+	query := url.Values{"maxResults": {strconv.Itoa(pageKeys)}, "fields": {"nextPageToken,items(" + gcsFields + ")"}}
+	if prefix != "" {
+		query.Set("prefix", prefix)
 	}
-}
-
-var errSamePage = errors.New("the store repeats a page of its listing")
-
-// bucketGone is for requests that are about the bucket: a 404 is about it too.
-func bucketGone(err error) error {
-	if e := (*Error)(nil); errors.As(err, &e) && e.Status == http.StatusNotFound {
-		e.Err = ErrNoBucket
-	}
-	return err
+	return pages(query, "pageToken", func(query url.Values) (list []Info, next string, err error) {
+		var page struct {
+			Items         []gcsObject `json:"items"`
+			NextPageToken string      `json:"nextPageToken"`
+		}
+		if err := g.ask(ctx, http.MethodGet, gcsRoot, "", query, nil, nil, &page); err != nil {
+			return nil, "", bucketGone(err)
+		}
+		for i := range page.Items {
+			list = append(list, page.Items[i].info())
+		}
+		return list, page.NextPageToken, nil
+	})
 }

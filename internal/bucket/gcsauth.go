@@ -84,7 +84,7 @@ func gcsAuth(cfg GCSConfig, base *url.URL, via http.RoundTripper, now func() tim
 	if cfg.CredentialsVia != nil {
 		via = cfg.CredentialsVia
 	}
-	client := &http.Client{Transport: polite{via}, CheckRedirect: stay, Timeout: credentialTimeout}
+	client := newClient(via, credentialTimeout)
 	t := &tokens{now: now}
 	switch auth {
 	case "anonymous":

@@ -91,7 +91,7 @@ func s3Credentials(cfg S3Config, endpoint *url.URL, via http.RoundTripper) (*cre
 	if cfg.CredentialsVia != nil {
 		via = cfg.CredentialsVia
 	}
-	client := &http.Client{Transport: polite{via}, CheckRedirect: stay, Timeout: credentialTimeout}
+	client := newClient(via, credentialTimeout)
 	return credentials.New(&carried{Provider: p, client: client}), nil
 }
 

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"iter"
+	"maps"
 	"net"
 	"net/http"
 	"net/url"
@@ -52,6 +54,82 @@ func (p polite) RoundTrip(req *http.Request) (*http.Response, error) {
 // stay keeps a client from following redirects: the stores need none, and a
 // signature or token must not travel.
 func stay(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
+
+// newClient returns a client for one of the stores.
+func newClient(via http.RoundTripper, timeout time.Duration) *http.Client {
+	return &http.Client{Transport: polite{via}, CheckRedirect: stay, Timeout: timeout}
+}
+
+// exchange sends a request. An answer other than success is the error that failed
+// makes of it; refused, if not nil, is called before that if the credentials were
+// refused.
+func exchange(client *http.Client, req *http.Request, refused func(), failed func(*http.Response) error) (*http.Response, error) {
+	resp, err := client.Do(req)
+	if err != nil {
+		return nil, err
+	}
+	if resp.StatusCode >= 200 && resp.StatusCode < 300 {
+		return resp, nil
+	}
+	defer closeBody(resp)
+	if resp.StatusCode == http.StatusUnauthorized && refused != nil {
+		refused()
+	}
+	return nil, failed(resp)
+}
+
+// unexpected is the error of a successful answer that cannot be read.
+func unexpected(resp *http.Response, err error) error {
+	return &Error{Status: resp.StatusCode, Err: fmt.Errorf("the answer is not what was expected: %w", err)}
+}
+
+// parseSize reads the size of an object; -1 if it is not valid.
+func parseSize(s string) int64 {
+	n, err := strconv.ParseInt(s, 10, 64)
+	if err != nil || n < 0 {
+		return -1
+	}
+	return n
+}
+
+// pages yields a listing page by page. next is the token of the following page,
+// empty after the last; it is sent as the parameter cursor.
+func pages(query url.Values, cursor string, page func(url.Values) (list []Info, next string, err error)) iter.Seq2[Info, error] {
+	return func(yield func(Info, error) bool) {
+		query := maps.Clone(query)
+		for {
+			list, next, err := page(query)
+			if err != nil {
+				yield(Info{}, err)
+				return
+			}
+			for _, info := range list {
+				if !yield(info, nil) {
+					return
+				}
+			}
+			if next == "" {
+				return
+			}
+			if next == query.Get(cursor) {
+				yield(Info{}, errSamePage)
+				return
+			}
+			query.Set(cursor, next)
+		}
+	}
+}
+
+var errSamePage = errors.New("the store repeats a page of its listing")
+
+// bucketGone is for requests that are about the bucket: a 404 means that the
+// bucket does not exist.
+func bucketGone(err error) error {
+	if e := (*Error)(nil); errors.As(err, &e) && e.Status == http.StatusNotFound {
+		e.Err = ErrNoBucket
+	}
+	return err
+}
 
 // errNoTransport refuses what would fall back to the default transport.
 var errNoTransport = errors.New("bucket: no RoundTripper was given")

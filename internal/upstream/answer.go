@@ -1,0 +1,152 @@
+package upstream
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"net/url"
+	"strings"
+	"time"
+
+	"github.com/symdepot/symdepot/layout"
+	"github.com/symdepot/symdepot/symcache"
+	"github.com/symdepot/symdepot/symfile"
+	"github.com/symdepot/symdepot/symstore"
+)
+
+// answer makes a reply of what a server said. It closes a on failure.
+func (x *question) answer(ctx context.Context, p layout.Place, a *answer) (*Reply, error) {
+	var reply *Reply
+	err := x.loop(a, x.refusal(a))
+	if err == nil && p.Pointer {
+		defer a.end()
+		to, err := x.pointer(a)
+		if err != nil {
+			return nil, err
+		}
+		return x.follow(ctx, a, to)
+	}
+	if err == nil {
+		reply, err = x.body(p, a)
+	}
+	if err != nil {
+		a.end()
+		return nil, err
+	}
+	return reply, nil
+}
+
+// pointer reads a file.ptr.
+func (x *question) pointer(a *answer) (*url.URL, error) {
+	h := x.h
+	text, err := a.text(h.cfg.Timeouts.Header)
+	if err != nil {
+		return nil, err
+	}
+	if isPage(text) || a.isHTML() || isRefusal(text) {
+		return nil, h.failed(ClassAbsent, "a web page in the place of file.ptr")
+	}
+	to := symstore.ParsePointer(text)
+	switch u, err := url.Parse(to.Target); {
+	case to.Target == "" && to.Message != "":
+		return nil, h.failed(ClassAbsent, "the server's pointer says %q", clip(to.Message))
+	case to.Target == "":
+		return nil, h.failed(ClassAbsent, "an empty pointer")
+	case err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https":
+		return nil, h.failed(ClassAbsent, "the server's pointer leads to a path that only its own network can reach: %q", clip(to.Target))
+	default:
+		u.User, u.Fragment, u.RawFragment = nil, "", ""
+		return u, nil
+	}
+}
+
+// follow fetches what a pointer leads to: an address that nobody here named.
+func (x *question) follow(ctx context.Context, from *answer, to *url.URL) (*Reply, error) {
+	h := x.h
+	p := layout.Place{Parts: []string{x.ask.Request.Name}}
+	if err := hopAllowed([]*url.URL{h.base, from.at}, to); err != nil {
+		return nil, h.failed(ClassAbsent, "the server's pointer: %w", err)
+	}
+	header, err := x.header(p)
+	if err != nil {
+		return nil, h.failed(ClassBroken, "%w", err)
+	}
+	a, err := x.exchange(ctx, []*url.URL{h.base, from.at, to}, header)
+	if errors.Is(err, ErrAddress) {
+		return nil, h.failed(ClassAbsent, "the server's pointer: %w", err)
+	}
+	if err != nil {
+		return nil, err
+	}
+	a.named = to
+	reply, err := x.answer(ctx, p, a)
+	if err != nil {
+		return nil, err
+	}
+	reply.Tag = "" // another time the pointer may lead elsewhere
+	return reply, nil
+}
+
+// reply fills in what headers say.
+func (x *question) reply(p layout.Place, a *answer) *Reply {
+	head := a.resp.Header
+	r := &Reply{Size: -1, Path: x.h.show(a.named), Name: x.name(p, a), CodeInfo: a.codeInfo}
+	if at, err := http.ParseTime(head.Get("Last-Modified")); err == nil && at.Unix() > 0 {
+		r.ModTime = at
+	}
+	for _, k := range []string{"Content-Type", "X-Debuginfod-Size", "X-Debuginfod-File", "X-Debuginfod-Archive", "X-Debuginfod-Imasignature"} {
+		if v := head.Get(k); v != "" && len(v) <= 4096 {
+			if r.Header == nil {
+				r.Header = http.Header{}
+			}
+			r.Header.Set(k, v)
+		}
+	}
+	return r
+}
+
+// name is the file's name as the server spells it.
+func (x *question) name(p layout.Place, a *answer) string {
+	if a.codeInfo != "" {
+		name, _, _ := strings.Cut(a.codeInfo, "/")
+		return name
+	}
+	leaf := p.Parts[len(p.Parts)-1]
+	if n := symfile.BaseName(a.resp.Header.Get("X-Debuginfod-File")); symfile.ValidName(n) {
+		return n
+	}
+	if x.ask.Request.Name != "" && (p.Packed || len(p.Parts) < 3 || !strings.Contains(leaf, ".")) {
+		return x.ask.Request.Name
+	}
+	return leaf
+}
+
+// strongTag is what a transfer can be resumed by: a strong entity tag, or a time
+// of change that was a while ago when the answer was made.
+func strongTag(head http.Header) string {
+	if strings.EqualFold(head.Get("Accept-Ranges"), "none") {
+		return ""
+	}
+	if tag := head.Get("Etag"); tag != "" {
+		if strings.HasPrefix(tag, `"`) && len(tag) <= 512 {
+			return tag
+		}
+		return ""
+	}
+	changed, err := http.ParseTime(head.Get("Last-Modified"))
+	date, derr := http.ParseTime(head.Get("Date"))
+	if err == nil && derr == nil && date.Sub(changed) >= time.Minute {
+		return head.Get("Last-Modified")
+	}
+	return ""
+}
+
+// isSymCache checks the type of a file for Windows Performance Analyzer: it must
+// be of a version that the client of that request can read.
+func (x *question) isSymCache(contentType string) error {
+	_, err := symcache.ParseContentType(contentType, x.ask.Request.SymCache.Version)
+	if err != nil {
+		return x.h.failed(ClassBroken, "in the place of a SymCache file: %w", err)
+	}
+	return nil
+}

@@ -1,0 +1,103 @@
+package upstream
+
+import (
+	"bytes"
+	"fmt"
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/symdepot/symdepot/layout"
+	"github.com/symdepot/symdepot/symcache"
+)
+
+// refusal returns why an answer holds no file, nil if it may hold one.
+func (x *question) refusal(a *answer) error {
+	h, status := x.h, a.resp.StatusCode
+	switch status {
+	case http.StatusOK:
+		return nil
+	case http.StatusNonAuthoritativeInfo:
+		return h.failed(ClassForbidden, "status 203, as Azure DevOps answers to bad credentials")
+	}
+	class := ClassOfStatus(status)
+	if status >= 400 && strings.Contains(a.resp.Header.Get("Content-Type"), "xml") {
+		if text, err := a.text(drainTime); err == nil {
+			class = classOfCode(text, class)
+		}
+	} else {
+		a.drain(a.resp)
+	}
+	if class == ClassForbidden && status == http.StatusForbidden && h.cfg.Forbidden403 {
+		class = ClassAbsent
+	}
+	f := h.failed(class, "status %d", status)
+	if class == ClassAbsent {
+		f.Err = fmt.Errorf("%w: status %d", errNotThere, status)
+	}
+	f.Retry = h.retryAfter(a.resp.Header.Get("Retry-After"))
+	if f.Class == ClassBroken && status == http.StatusServiceUnavailable && !f.Retry.IsZero() {
+		f.Class = ClassBusy
+	}
+	if d, ok := symcache.ParseRetryAfter(a.resp.Header["Retry-After"]); ok && f.Class == ClassAbsent && x.ask.Request.Form == layout.FormSymCache {
+		f.Retry = h.now().Add(d)
+	} else if f.Class != ClassBusy {
+		f.Retry = time.Time{}
+	}
+	return f
+}
+
+// ClassOfStatus returns the class of a status other than 200; 204 is
+// ClassAbsent.
+func ClassOfStatus(status int) Class {
+	switch status {
+	case http.StatusUnauthorized, http.StatusPaymentRequired, http.StatusForbidden, http.StatusProxyAuthRequired, http.StatusUnavailableForLegalReasons:
+		return ClassForbidden
+	case http.StatusRequestTimeout, http.StatusGatewayTimeout:
+		return ClassTimeout
+	case http.StatusTooManyRequests:
+		return ClassBusy
+	case http.StatusNoContent:
+		return ClassAbsent
+	}
+	if status >= 400 && status < 500 {
+		return ClassAbsent
+	}
+	return ClassBroken
+}
+
+// classOfCode reads the error of an S3-compatible bucket.
+func classOfCode(text []byte, class Class) Class {
+	_, rest, ok := bytes.Cut(text, []byte("<Code>"))
+	code, _, end := bytes.Cut(rest, []byte("</Code>"))
+	if !ok || !end {
+		return class
+	}
+	switch string(bytes.TrimSpace(code)) {
+	case "NoSuchKey", "NoSuchBucket", "NotFound", "NoSuchVersion", "BlobNotFound":
+		return ClassAbsent
+	case "AccessDenied", "SignatureDoesNotMatch", "InvalidAccessKeyId", "AuthorizationHeaderMalformed", "AuthorizationQueryParametersError", "ExpiredToken":
+		return ClassForbidden
+	case "SlowDown", "ServiceUnavailable", "TooManyRequests":
+		return ClassBusy
+	case "InternalError":
+		return ClassBroken
+	}
+	return class
+}
+
+// retryAfter reads a Retry-After header.
+func (h *HTTP) retryAfter(s string) time.Time {
+	now := h.now()
+	if n, err := strconv.ParseUint(strings.TrimSpace(s), 10, 32); err == nil {
+		return now.Add(min(time.Duration(n)*time.Second, longestRetry))
+	}
+	if at, err := http.ParseTime(s); err == nil && at.After(now) {
+		if at.Sub(now) > longestRetry {
+			return now.Add(longestRetry)
+		}
+		return at
+	}
+	return time.Time{}
+}
