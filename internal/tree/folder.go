@@ -162,7 +162,7 @@ func unanswered(err error) (absent, failed error) {
 }
 
 // errOther says that a file is there but is not what was asked for.
-var errOther = errors.New("the file is another than its place says")
+var errOther = errors.New("file content does not match its path")
 
 // try opens one candidate.
 func (f *Folder) try(ctx context.Context, req *layout.Request, l symfile.Lookup, c layout.Place) (*File, error) {

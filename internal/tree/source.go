@@ -41,7 +41,7 @@ func NewSource(name, dir string, opt Options) *Source {
 // Name is what the configuration calls the folder.
 func (s *Source) Name() string { return s.name }
 
-// fetch.Traits of a folder are none.
+// Traits returns none: a folder can only be fetched from.
 func (s *Source) Traits() fetch.Traits { return fetch.Traits{} }
 
 // Close closes the folder. Replies stay readable.

@@ -44,7 +44,7 @@ func (x *question) pointer(a *answer) (*url.URL, error) {
 		return nil, err
 	}
 	if isPage(text) || a.isHTML() || isRefusal(text) {
-		return nil, h.failed(ClassAbsent, "a web page in the place of file.ptr")
+		return nil, h.failed(ClassAbsent, "a web page instead of file.ptr")
 	}
 	to := symstore.ParsePointer(text)
 	switch u, err := url.Parse(to.Target); {
@@ -146,7 +146,7 @@ func strongTag(head http.Header) string {
 func (x *question) isSymCache(contentType string) error {
 	_, err := symcache.ParseContentType(contentType, x.ask.Request.SymCache.Version)
 	if err != nil {
-		return x.h.failed(ClassBroken, "in the place of a SymCache file: %w", err)
+		return x.h.failed(ClassBroken, "not a SymCache file: %w", err)
 	}
 	return nil
 }

@@ -25,7 +25,7 @@ import (
 // Why a call was ended by its own clock.
 var (
 	errHeader = errors.New("no answer in time")
-	errIdle   = errors.New("the transfer stands still")
+	errIdle   = errors.New("no bytes arrived in time")
 	errClosed = errors.New("closed")
 )
 
@@ -349,7 +349,7 @@ func (x *question) look(p layout.Place, a *answer, br *bufio.Reader, page bool) 
 		}
 		page = isPage(head)
 		if isRefusal(head) {
-			return h.failed(ClassAbsent, "%q in the place of a file", clip(strings.ToValidUTF8(string(head), "")))
+			return h.failed(ClassAbsent, "%q instead of a file", clip(strings.ToValidUTF8(string(head), "")))
 		}
 	}
 	switch {
@@ -358,7 +358,7 @@ func (x *question) look(p layout.Place, a *answer, br *bufio.Reader, page bool) 
 	case a.away:
 		return h.failed(ClassBroken, "a web page of %s: a login page?", a.at.Host)
 	}
-	return h.failed(ClassAbsent, "a web page in the place of a file")
+	return h.failed(ClassAbsent, "a web page instead of a file")
 }
 
 func (a *answer) lookupID(x *question) string {
@@ -424,7 +424,7 @@ func (b *body) Read(p []byte) (int, error) {
 	case have > b.x.limit, b.packed && b.n > unpack.MaxOutput(b.wire.n):
 		n, err = 0, b.x.h.failed(ClassTooLarge, "%w", errTooLarge)
 	case b.size >= 0 && have > b.size:
-		n, err = 0, b.x.h.failed(ClassBroken, "more than the %d bytes that were announced", b.size)
+		n, err = 0, b.x.h.failed(ClassBroken, "body is longer than Content-Length, %d bytes", b.size)
 	case err == nil:
 	case !errors.Is(err, io.EOF):
 		err = b.translate(err)

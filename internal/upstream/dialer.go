@@ -19,7 +19,7 @@ var (
 	ErrNoEgress = errors.New("outbound connections are switched off")
 	// ErrAddress is wrapped when a redirect or an upstream's content leads to an
 	// address that only an operator may name.
-	ErrAddress = errors.New("leads to an address inside a private network or of this machine")
+	ErrAddress = errors.New("not a public address, but a private or reserved one")
 )
 
 // connectTime bounds one TCP or TLS connect where nobody says otherwise.

@@ -52,31 +52,31 @@ func (f *filter) apply(ask *Ask) (req layout.Request, why string) {
 	names = slices.DeleteFunc(slices.Compact(names), func(s string) bool { return s == "" })
 	for _, l := range req.Lookups {
 		if matchAny(f.never, l.ID) {
-			return req, "it is never asked for that id"
+			return req, "never_ask excludes that id"
 		}
 	}
 	if slices.ContainsFunc(names, func(n string) bool { return matchAny(f.never, n) }) {
-		return req, "it is never asked for that name"
+		return req, "never_ask excludes that name"
 	}
 	if len(f.names) > 0 && !slices.ContainsFunc(names, func(n string) bool { return matchAny(f.names, n) }) {
-		return req, "it is asked for other names only"
+		return req, "its name patterns exclude that name"
 	}
 	if f.checksum && ask.Checksum == "" {
-		return req, "it is asked only with a checksum"
+		return req, "it requires a checksum, and the client sent none"
 	}
 	var kept []symfile.Lookup
-	why = "it is asked for other ids only"
+	why = "its id patterns exclude that id"
 	for _, l := range req.Lookups {
 		if len(f.ids) > 0 && !matchAny(f.ids, l.ID) {
 			continue
 		}
 		if len(f.kinds) > 0 && !slices.ContainsFunc(kindsOf(&req, l), func(k symfile.Kind) bool { return slices.Contains(f.kinds, k) }) {
-			why = "it is asked for other kinds of files only"
+			why = "its kinds exclude that file"
 			continue
 		}
 		if !f.executables {
 			if l.Role &^= symfile.Executable | symfile.Relocatable; l.Role == 0 || isImage(&req, l) {
-				why = "no executables are taken from it"
+				why = "executables=false excludes executables"
 				continue
 			}
 		}

@@ -12,8 +12,8 @@ import (
 	"github.com/symdepot/symdepot/symfile"
 )
 
-// GuardOptions say what a source is asked for, and how hard. The zero value
-// asks for everything but executables.
+// GuardOptions say which requests a source receives, and how many at once. The
+// zero value asks for everything but executables.
 type GuardOptions struct {
 	Rank int
 	// Kinds are the kinds of files that it is asked for; none: all. What a
@@ -40,20 +40,19 @@ type GuardOptions struct {
 	Now      func() time.Time // nil: time.Now
 }
 
-// BreakerOptions say when a source is left alone, and for how long. What is 0
-// has its default.
+// BreakerOptions configure the circuit breaker. A zero field has its default.
 type BreakerOptions struct {
 	Failures int           // in a row; 5
 	Timeouts int           // in a row; 3
-	Pause    time.Duration // after the first time, twice as long each time after; 10 s
+	Pause    time.Duration // after the first opening, doubled with each further one; 10 s
 	MaxPause time.Duration // 5 min
 }
 
 const (
 	defaultConcurrency = 16
 	politePause        = 10 * time.Second // after 429 without a word of when
-	// A source that sends wrong files is left alone after maxWrong of them
-	// within wrongWindow, if they are half of all that it sent.
+	// The breaker opens after maxWrong wrong files within wrongWindow, if they are
+	// at least half of all files that the source sent.
 	maxWrong    = 5
 	wrongWindow = 10 * time.Minute
 	// maxLosses is how many requests in a row may be cancelled, because another
@@ -63,9 +62,9 @@ const (
 	watchTime = 5 * time.Second
 )
 
-// Guarded is a source that is asked only for what it may be asked for, and left
-// alone while it fails or has asked to be. A source that does not have a file
-// has not failed.
+// Guarded is a source behind filters, a limit of concurrent requests and a circuit
+// breaker. It sends nothing while the breaker is open, or until the time that the
+// source asked for. A miss is no failure.
 type Guarded struct {
 	src    Source
 	opt    GuardOptions
@@ -115,8 +114,8 @@ func Guard(src Source, opt GuardOptions) *Guarded {
 	return g
 }
 
-// errNeutral is the outcome of a request that says nothing about the source.
-var errNeutral = errors.New("neither good nor bad")
+// errNeutral is the outcome of a request that proves nothing about the source.
+var errNeutral = errors.New("no verdict")
 
 // Name is the source's.
 func (g *Guarded) Name() string { return g.src.Name() }
@@ -157,11 +156,11 @@ func (g *Guarded) State() Status {
 func (g *Guarded) opened() {
 	g.good, g.wrong = 0, 0
 	if g.breaker.until.After(g.until) {
-		g.until, g.why = g.breaker.until, "it failed too often: "+g.status.LastError
+		g.until, g.why = g.breaker.until, "too many failures, the last one: "+g.status.LastError
 	}
 }
 
-// busy returns a failure while the source is left alone.
+// busy returns a failure while nothing may be sent.
 func (g *Guarded) busy() error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -169,10 +168,10 @@ func (g *Guarded) busy() error {
 		return nil
 	}
 	g.status.Refused++
-	return &Failure{Source: g.src.Name(), Class: ClassBusy, Retry: g.until, Err: errors.New("left alone, because " + g.why)}
+	return &Failure{Source: g.src.Name(), Class: ClassBusy, Retry: g.until, Err: errors.New("circuit breaker is open: " + g.why)}
 }
 
-// Fetch asks the source if it may be asked.
+// Fetch asks the source if filters and breaker allow it.
 func (g *Guarded) Fetch(ctx context.Context, ask Ask) (*Reply, error) {
 	req, why := g.filter.apply(&ask)
 	if why != "" {
@@ -306,7 +305,7 @@ func (g *Guarded) enter(ctx context.Context, queued func(bool)) error {
 		return nil
 	case <-ctx.Done():
 		// Not the source's fault.
-		return &Failure{Source: g.src.Name(), Class: ClassBusy, Err: fmt.Errorf("%d requests are under way already", cap(g.slots))}
+		return &Failure{Source: g.src.Name(), Class: ClassBusy, Err: fmt.Errorf("the limit of %d concurrent requests is reached", cap(g.slots))}
 	}
 }
 
@@ -321,9 +320,9 @@ func (g *Guarded) add(n *int64, d int64) {
 	*n += d
 }
 
-// begin passes the breaker.
+// begin asks the breaker for a ticket.
 func (g *Guarded) begin(ctx context.Context) (*pass, error) {
-	if err := g.busy(); err != nil { // since we began to wait
+	if err := g.busy(); err != nil { // it may have changed while the request waited
 		return nil, err
 	}
 	g.mu.Lock()
@@ -337,7 +336,8 @@ func (g *Guarded) begin(ctx context.Context) (*pass, error) {
 	return &pass{g: g, ctx: ctx, ticket: t}, nil
 }
 
-// Blame counts a file against the source that was not what had been asked for.
+// Blame counts a wrong file of the source, and opens the breaker if there are too
+// many.
 func (g *Guarded) Blame(err error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -398,8 +398,8 @@ func (p *pass) judge(err error) error {
 		return nil
 	}
 	if errors.Is(err, errNeutral) || p.ctx.Err() != nil {
-		// Given up: because another source was faster, or because this one
-		// was too slow.
+		// Cancelled because another source was faster, or because this one was
+		// too slow.
 		if why := context.Cause(p.ctx); why == nil || errors.Is(why, context.Canceled) {
 			return errNeutral
 		}
@@ -461,7 +461,7 @@ func (g *Guarded) pauseAsAsked(f *Failure, now time.Time) {
 		until = now.Add(politePause)
 	}
 	if until.After(g.until) {
-		g.until, g.why = until, "it asked for that"
+		g.until, g.why = until, "it asked for a pause"
 	}
 	g.status.LastError, g.status.LastTime = f.Error(), now
 }
@@ -479,7 +479,7 @@ type guardedBody struct {
 }
 
 // errImage is the fault of a source that sends what it may not.
-var errImage = errors.New("it sent an executable, and none are taken from it")
+var errImage = errors.New("it sent an executable, and executables=false forbids that")
 
 func (b *guardedBody) Read(p []byte) (int, error) {
 	if b.bad != nil {

@@ -84,7 +84,7 @@ func (h *HTTP) metadata(ctx context.Context, q fetch.MetadataQuery) (list []fetc
 func (g *Guarded) search(of func(context.Context, fetch.MetadataQuery) ([]fetch.Metadata, bool, error)) func(context.Context, fetch.MetadataQuery) ([]fetch.Metadata, bool, error) {
 	return func(ctx context.Context, q fetch.MetadataQuery) ([]fetch.Metadata, bool, error) {
 		if !g.filter.mayHear(q) {
-			return nil, false, &Failure{Source: g.src.Name(), Class: ClassSkipped, Err: errors.New("it is not asked for that")}
+			return nil, false, &Failure{Source: g.src.Name(), Class: ClassSkipped, Err: errors.New("its filters exclude that search")}
 		}
 		if err := g.busy(); err != nil {
 			return nil, false, err

@@ -148,7 +148,7 @@ func SpecOf(address string) (Spec, error) {
 		}
 		s.Type, s.URL, s.Name = TypeFolder, dir, dir
 	case ok:
-		return s, fmt.Errorf("no source speaks %s://; there are http, https, s3, gs, az, file and folders", clip(scheme))
+		return s, fmt.Errorf("no upstream supports %s://; supported are http, https, s3, gs, az, file and folders", clip(scheme))
 	case IsPath(address):
 		s.Type, s.Name = TypeFolder, address
 	default:

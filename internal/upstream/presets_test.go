@@ -71,7 +71,7 @@ func TestParseUpstream(t *testing.T) {
 		"":                               "no preset",
 		"sym.example/a":                  "begins with https://",
 		"https://":                       "an http or https address",
-		"ftp://x/y":                      "no source speaks ftp://",
+		"ftp://x/y":                      "no upstream supports ftp://",
 		"https://x,layout=heap":          "known are auto, symstore",
 		"/srv,layout=heap":               "known are auto, symstore",
 		"https://x,rank=high":            "whole number",

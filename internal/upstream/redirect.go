@@ -15,8 +15,8 @@ import (
 // maxRedirects is how many redirects are followed.
 const maxRedirects = 5
 
-// errRedirect is wrapped for a redirect that is not followed.
-var errRedirect = errors.New("a redirect that is not followed")
+// errRedirect is wrapped for redirect not followed.
+var errRedirect = errors.New("redirect not followed")
 
 // isRedirect lists the statuses that name another address for a GET.
 func isRedirect(status int) bool {

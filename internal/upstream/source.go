@@ -1,20 +1,26 @@
+// Package upstream implements the sources of package fetch for remote places:
+// symbol servers over HTTP and buckets of object stores. Its guard bounds requests
+// and stops them while a source fails. Its Dialer opens all connections of the
+// program, and refuses addresses that only the operator may name.
 package upstream
 
 import "github.com/symdepot/symdepot/internal/fetch"
 
-// The interface of a source and its errors belong to package fetch, which uses
-// them.
+// Names of package fetch, to which the interface of a source belongs.
 type (
 	// Source is what this package implements.
 	Source = fetch.Source
 	// Traits are the properties and the optional abilities of a source.
 	Traits = fetch.Traits
-	// Ask is a question to a source, Resume a part of it, Reply the answer.
-	Ask    = fetch.Ask
+	// Ask is a request to a source.
+	Ask = fetch.Ask
+	// Resume is the part of an Ask for the rest of a file.
 	Resume = fetch.Resume
-	Reply  = fetch.Reply
-	// Class says why a source gave no file, Failure is the error with it.
-	Class   = fetch.Class
+	// Reply is the answer of a source.
+	Reply = fetch.Reply
+	// Class says why a source gave no file.
+	Class = fetch.Class
+	// Failure is the error of a source that gave no file.
 	Failure = fetch.Failure
 	// Status are the counters of a source and the state of its circuit breaker.
 	Status = fetch.Status

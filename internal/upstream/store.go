@@ -390,7 +390,7 @@ func (b *storeBody) Read(p []byte) (int, error) {
 	case b.n > b.limit, b.packed && b.n > unpack.MaxOutput(b.wired):
 		n, err = 0, b.c.failure(errTooLarge)
 	case b.size >= 0 && b.n > b.size:
-		n, err = 0, b.c.s.failed(ClassBroken, "more than the %d bytes that were announced", b.size)
+		n, err = 0, b.c.s.failed(ClassBroken, "body is longer than Content-Length, %d bytes", b.size)
 	case err == nil:
 	case !errors.Is(err, io.EOF):
 		if _, ours := errors.AsType[*fs.PathError](err); !ours {
