@@ -21,47 +21,33 @@ var errLoop = missError{"not found: the request came back to the server that sen
 
 // open looks a request up in the depot and then in the upstreams. Requests that
 // find the depot busy wait; those that wait for upstreams keep nobody waiting.
+// Most requests to a symbol server are for keys that nobody has: those that the
+// depot's filter knows need no lookup.
 func (s *Server) open(x *exchange, r *http.Request, req *layout.Request) (*depot.File, error) {
 	if s.cfg.ID != "" && r.Header[wire.Hop] != nil {
 		x.Header()[wire.Hop] = []string{s.cfg.ID}
 	}
-	f, err := s.openOwn(x, r, req)
-	if err == nil || !errors.Is(err, fs.ErrNotExist) {
-		return f, err
-	}
-	if s.depot.Fetches() {
+	ctx, client := r.Context(), clientKind(r.UserAgent())
+	var f *depot.File
+	err := fs.ErrNotExist
+	if x.caller.scope.Products != nil || !s.depot.Absent(ctx, *req) {
 		via, loop := s.via(r)
-		if loop {
+		f, err = s.depot.Get(ctx, depot.Question{
+			Scope: x.caller.scope, Request: *req, Client: client, Checksum: r.Header.Get("SymbolChecksum"), Via: via, Origin: origin(r), Local: loop,
+			Enter: func(ctx context.Context) (func(), error) {
+				return s.lookups.leave, s.lookups.enter(ctx, x.start.Add(s.cfg.Wait))
+			},
+		})
+		switch {
+		case err != nil && ctx.Err() != nil:
+			return nil, context.Cause(ctx)
+		case errors.Is(err, fs.ErrNotExist) && loop && s.depot.Fetches():
 			x.Header()[wire.Loop] = []string{"1"}
 			return nil, errLoop
 		}
-		f, err = s.depot.Fetch(r.Context(), depot.Question{
-			Scope: x.caller.scope, Request: *req, Client: clientKind(r.UserAgent()), Checksum: r.Header.Get("SymbolChecksum"), Via: via, Origin: origin(r),
-		})
-		if err != nil && r.Context().Err() != nil {
-			return nil, context.Cause(r.Context())
-		}
 	}
 	if errors.Is(err, fs.ErrNotExist) && req.Form == layout.FormFile {
-		s.depot.CountMissing(req, clientKind(r.UserAgent()))
-	}
-	return f, err
-}
-
-// openOwn looks a request up in the depot. Most requests to a symbol server are
-// for keys that nobody has: those that the depot's filter knows need no lookup
-// and do not wait for one.
-func (s *Server) openOwn(x *exchange, r *http.Request, req *layout.Request) (*depot.File, error) {
-	if x.caller.scope.Products == nil && s.depot.Absent(r.Context(), *req) {
-		return nil, fs.ErrNotExist
-	}
-	if err := s.lookups.enter(r.Context(), x.start.Add(s.cfg.Wait)); err != nil {
-		return nil, err
-	}
-	defer s.lookups.leave()
-	f, err := s.depot.Open(r.Context(), x.caller.scope, *req)
-	if err != nil && r.Context().Err() != nil {
-		return nil, context.Cause(r.Context())
+		s.depot.CountMissing(req, client)
 	}
 	return f, err
 }

@@ -23,9 +23,9 @@ type counting struct {
 	opened atomic.Int64
 }
 
-func (c *counting) Open(ctx context.Context, s depot.Scope, r layout.Request) (*depot.File, error) {
+func (c *counting) Get(ctx context.Context, q depot.Question) (*depot.File, error) {
 	c.opened.Add(1)
-	return c.Depot.Open(ctx, s, r)
+	return c.Depot.Get(ctx, q)
 }
 
 // waitForFilter waits until the depot's filter knows that a path names nothing.

@@ -26,10 +26,9 @@ import (
 // Depot is what the server asks of a depot.
 type Depot interface {
 	// Files.
-	Open(ctx context.Context, scope depot.Scope, req layout.Request) (*depot.File, error)
+	Get(ctx context.Context, q depot.Question) (*depot.File, error)
 	Absent(ctx context.Context, req layout.Request) bool
 	Fetches() bool
-	Fetch(ctx context.Context, q depot.Question) (*depot.File, error)
 	CountMissing(req *layout.Request, client string)
 	Encoded(ctx context.Context, f *depot.File, codings []string) (*depot.File, error)
 	Products(ctx context.Context, f *depot.File) ([]string, error)

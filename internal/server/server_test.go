@@ -151,8 +151,13 @@ func (fake) Upstreams() []depot.UpstreamStatus             { return nil }
 func (fake) Fetches() bool                                 { return false }
 func (fake) CountMissing(req *layout.Request, kind string) {}
 
-func (f fake) Open(ctx context.Context, _ depot.Scope, req layout.Request) (*depot.File, error) {
-	return f.open(ctx, req)
+func (f fake) Get(ctx context.Context, q depot.Question) (*depot.File, error) {
+	leave, err := q.Enter(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer leave()
+	return f.open(ctx, q.Request)
 }
 
 func (f fake) Generation(context.Context) (uint64, error) { return 1, nil }

@@ -11,6 +11,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/symdepot/symdepot/internal/wire"
 	"github.com/symdepot/symdepot/layout"
 	"github.com/symdepot/symdepot/symfile"
 )
@@ -26,7 +27,7 @@ const (
 // like Via, which proxies on the way may drop.
 //
 // In an answer it is the id of the server that gave it.
-const HopHeader = "X-Symdepot-Hop"
+const HopHeader = wire.Hop
 
 // Timeouts of a source. What is 0 has its default.
 type Timeouts struct {

@@ -1,10 +1,14 @@
 package upstream
 
-import "errors"
+import (
+	"errors"
+
+	"github.com/symdepot/symdepot/internal/wire"
+)
 
 // LoopHeader marks an absence that says only that the question came back to who
 // had asked it.
-const LoopHeader = "X-Symdepot-Loop"
+const LoopHeader = wire.Loop
 
 // loop sees to it that such an absence is not remembered: tomorrow's question
 // may come another way.
