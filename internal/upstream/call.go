@@ -224,8 +224,8 @@ func (e shortError) Error() string {
 
 func (e shortError) Unwrap() error { return e.error }
 
-// wire is a body as it comes, with a limit on its bytes and on each wait.
-type wire struct {
+// wireBody is a body as it comes, with a limit on its bytes and on each wait.
+type wireBody struct {
 	c     *call
 	r     io.Reader
 	n     int64
@@ -233,15 +233,15 @@ type wire struct {
 	err   error
 }
 
-func (x *question) wire(a *answer) *wire {
+func (x *question) wire(a *answer) *wireBody {
 	// Compressed forms may be a little larger than what is in them.
-	w := &wire{c: a.call, r: a.resp.Body, limit: x.limit + x.limit/64 + maxText}
+	w := &wireBody{c: a.call, r: a.resp.Body, limit: x.limit + x.limit/64 + maxText}
 	a.idle = time.AfterFunc(time.Hour, func() { a.stop(errIdle) })
 	a.idle.Stop()
 	return w
 }
 
-func (w *wire) Read(b []byte) (int, error) {
+func (w *wireBody) Read(b []byte) (int, error) {
 	if w.err != nil {
 		return 0, w.err
 	}
@@ -378,7 +378,7 @@ func (p *plain) close() {
 type body struct {
 	x      *question
 	a      *answer
-	wire   *wire
+	wire   *wireBody
 	packed bool
 	offset int64
 	size   int64 // of the whole file, -1 while unknown
