@@ -3,6 +3,7 @@ package server
 import (
 	"bufio"
 	"context"
+	"errors"
 	"fmt"
 	"io/fs"
 	"net"
@@ -39,7 +40,7 @@ func (c *rawClient) ended(within time.Duration) bool {
 }
 
 func isTimeout(err error) bool {
-	ne, ok := err.(net.Error)
+	ne, ok := errors.AsType[net.Error](err)
 	return ok && ne.Timeout()
 }
 

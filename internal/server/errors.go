@@ -15,7 +15,7 @@ var (
 	errBusy    = errors.New("too many requests are being answered")
 	errMethod  = errors.New("this path supports only GET and HEAD")
 	errBody    = errors.New("a request for this path must not have a body")
-	errHost    = errors.New("Host is not a name of this server")
+	errHost    = errors.New("the Host header is not a name of this server")
 	errStopped = errors.New("not ready")
 )
 
