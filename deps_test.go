@@ -38,7 +38,7 @@ var mayImport = map[string][]string{
 	"symstore":           {"debugid", "symfile", "layout", "objfile", "pdb", "cab", "internal/durable", "internal/ctxio"},
 	"internal/blob":      {"internal/durable"},
 	"internal/index":     {"debugid", "symfile", "internal/blob", "internal/durable", "internal/glob"},
-	"internal/scan":      {"cab"},
+	"internal/scan":      {"objfile", "symfile", "cab"},
 	"internal/transcode": {"debugid", "objfile", "breakpad", "pdb", "ppdb", "cab", "symcache", "internal/ctxio"},
 	"internal/bucket":    {},
 	"internal/auth":      {"internal/glob"},
@@ -53,6 +53,9 @@ var mayImport = map[string][]string{
 	"internal/server":   {"debugid", "symfile", "layout", "symcache", "internal/depot", "internal/fetch", "internal/auth", "internal/term", "internal/wire"},
 	"internal/config":   {"symfile", "layout", "symcache", "symstore", "internal/term", "internal/bucket", "internal/auth", "internal/fetch", "internal/sympath", "internal/tree", "internal/upstream", "internal/depot", "internal/transcode", "internal/server"},
 	"internal/manual":   {},
+	"internal/exchange": {"debugid", "symfile", "layout", "objfile", "symstore", "internal/blob", "internal/ctxio", "internal/depot", "internal/durable", "internal/scan", "internal/term", "internal/transcode", "internal/tree", "internal/unpack"},
+	"internal/want":     {"debugid", "dump", "symfile", "layout", "objfile", "internal/depot", "internal/scan", "internal/term"},
+	"internal/bundle":   {"symfile", "layout", "internal/ctxio", "internal/depot", "internal/term", "internal/want"},
 	// Commands wire everything; test rooms help tests only.
 	"cmd/symdepot":                     nil,
 	"cab/internal/blocktest":           {},

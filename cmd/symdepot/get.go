@@ -1,50 +1,60 @@
 package main
 
 import (
-	"errors"
+	"bytes"
 	"fmt"
 	"io"
-	"io/fs"
 	"os"
 	"path/filepath"
-	"strings"
+	"time"
 
 	"github.com/symdepot/symdepot/internal/depot"
 	"github.com/symdepot/symdepot/internal/durable"
 	"github.com/symdepot/symdepot/internal/term"
-	"github.com/symdepot/symdepot/symfile"
+	"github.com/symdepot/symdepot/internal/want"
 )
 
 type getCmd struct {
 	upstreamFlags
-	Output string   `help:"File to write to; with several, the folder. Default: the files' names, here." short:"o" placeholder:"PATH"`
-	Force  bool     `help:"Write over what is there."`
-	Jobs   int      `help:"How many to fetch at once." default:"8" short:"j"`
+	Output string   `help:"File to write to; with several files, the folder. Default: the current folder." short:"o" placeholder:"PATH"`
+	Layout string   `help:"How to arrange several files: flat beside each other, gdb by build-id, or symstore." enum:"flat,gdb,symstore" default:"flat" placeholder:"LAYOUT"`
+	Force  bool     `help:"Replace existing files that differ."`
+	Jobs   int      `help:"How many files to download at once." default:"8" short:"j"`
 	JSON   bool     `help:"Print one JSON object per file."`
-	What   []string `arg:"" name:"what" help:"A name and an id; or a program, library, core file or minidump of this machine; or the path that a debugger asks for."`
+	What   []string `arg:"" name:"what" help:"A name and an id; or a program, library, core file or minidump on this machine; or the path of a debugger's request."`
 }
 
 // Help is the long help text.
 func (getCmd) Help() string {
-	return `Gets symbol files out of the depot, or from the upstreams if the depot has them not, and writes them to disk.
+	return `Writes symbol files from the depot to disk. Files that the depot does not have are downloaded from the upstreams.
+Existing files with the same content count as done, so the command can be repeated.
+
+Examples:
 
   symdepot get ntdll.pdb 3BD8C3C3B1544CE9AB8D71A9F3E9A4D31 --upstream microsoft
   symdepot get ./app.exe                    the PDB of a program
   symdepot get ./app --upstream debuginfod  the debug information of a program
-  symdepot get crash.dmp -o symbols/        all that a minidump or core file needs
+  symdepot get crash.dmp -o symbols/        all files that a minidump or core file needs; then .sympath symbols
+  symdepot get core -o outs/                then: gdb outs/app core
+  symdepot get core -o outs/ --layout gdb   then: gdb -iex 'set debug-file-directory outs' app core
   symdepot get buildid/16e7b8e1/debuginfo
 
-Exit codes: 0 got everything, 1 something exists nowhere, 2 wrong command line, 3 failed, 4 depot damaged, 130 interrupted.`
+Exit codes: 0 wrote everything, 1 a file was not found, 2 wrong command line, 3 failed, 4 depot damaged, 130 interrupted.`
 }
 
-// Run gets what was asked for.
+// Run gets the files.
 func (c getCmd) Run(a *app) error {
-	wants, err := c.wants(a)
+	l, dump, err := c.wants(a)
 	if err != nil {
 		return err
 	}
-	if len(wants.list) == 0 {
-		fmt.Fprintln(a.stderr, "symdepot: nothing in there names symbol files")
+	if len(l.Wants) == 0 {
+		for _, f := range l.SymbolFiles {
+			fmt.Fprintf(a.stderr, "symdepot: %s is itself a symbol file and needs no others\n", term.Printable(f))
+		}
+		if len(l.SymbolFiles) == 0 {
+			fmt.Fprintln(a.stderr, "symdepot: found no program, library or dump that names symbol files")
+		}
 		return term.ErrNo
 	}
 	d, done, err := c.open(a, depot.Options{})
@@ -52,125 +62,175 @@ func (c getCmd) Run(a *app) error {
 		return err
 	}
 	defer done()
-	to, err := c.place(wants.list)
+	place, err := c.place(l.Wants)
 	if err != nil {
 		return err
 	}
-	var report fetchReport
+	var report want.Report
+	var wrote []want.Want
+	program := map[string]string{} // paths of programs by their request
 	lines := term.NewJSONLines(a.stdout)
-	err = fetchAll(a, d, wants.list, c.Jobs, func(o outcome) {
+	bar := term.NewProgress(a.stderr, "downloading", -1)
+	defer bar.Done()
+	err = want.Fetch(a.ctx, d, l.Wants, c.Jobs, bar.Set, func(o want.Outcome) {
 		path := ""
-		if o.Result == wantHad || o.Result == wantFetched {
-			if path, err = c.write(a, d, o.want, to(o.want)); err != nil {
-				o.Result, o.Error = wantFailed, err.Error()
+		if o.Result == want.Had || o.Result == want.Fetched {
+			if path, err = c.write(a, d, o.Want, place); err != nil {
+				o.Result, o.Error = want.Failed, err.Error()
+			} else {
+				wrote, program[o.Path] = append(wrote, o.Want), path
 			}
 		}
-		report.add(o)
+		report.Add(o)
 		switch {
 		case c.JSON:
 			_ = lines.Write(struct {
-				outcome
+				want.Outcome
 				Path string `json:"path,omitempty"`
 			}{o, path})
 		case path != "":
 			fmt.Fprintln(a.stdout, path)
 		}
 	})
+	bar.Done()
 	if err != nil {
 		return err
 	}
 	if !c.JSON {
-		for _, m := range report.missing {
-			fmt.Fprintf(a.stderr, "symdepot: %s: %s %s %s\n", m.Result, term.Printable(m.Name), m.ID, term.Printable(m.Error))
+		printMissing(a, &report, l.Bad)
+		if hint := want.Debugger(wrote, c.Layout, filepath.Dir(filepath.Join(c.Output, "x")), dump, firstProgram(l.Wants, program)); hint != "" && dump != "" {
+			fmt.Fprintln(a.stderr, "now:", hint)
 		}
 	}
 	switch {
-	case report.counts[wantFailed] > 0:
-		return fmt.Errorf("%s failed", term.Count(report.counts[wantFailed], "file"))
-	case report.counts[wantMissing] > 0:
+	case report.Counts[want.Failed] > 0:
+		return fmt.Errorf("%s failed", term.Count(report.Counts[want.Failed], "file"))
+	case report.Counts[want.Missing] > 0:
 		return term.ErrNo
 	}
 	return nil
 }
 
-// wants reads the command line: one file of this machine, a path, or a name
-// and an id.
-func (c getCmd) wants(a *app) (*wantList, error) {
-	l := &wantList{}
-	if len(c.What) == 2 && !isFile(c.What[1]) {
-		w, err := wantOf(c.What[0], c.What[1], "")
-		if err != nil {
-			return nil, term.UsageError(err.Error())
+// firstProgram is where the first program of a dump was written, or "".
+func firstProgram(wants []want.Want, paths map[string]string) string {
+	for _, w := range wants {
+		if p := paths[w.Path]; p != "" && w.What() == "program" {
+			return p
 		}
-		l.add(w)
-		return l, nil
+	}
+	return ""
+}
+
+// printMissing reports what was not found and the input that was not understood.
+func printMissing(a *app, r *want.Report, bad []string) {
+	for _, b := range bad {
+		fmt.Fprintln(a.stderr, "symdepot: left out:", term.Printable(b))
+	}
+	for _, line := range r.MissingLines(time.Now()) {
+		fmt.Fprintln(a.stderr, "symdepot:", line)
+	}
+}
+
+// wants reads the command line. dump is the first dump, or program, in it.
+func (c getCmd) wants(a *app) (l *want.List, dump string, err error) {
+	l = &want.List{}
+	if len(c.What) == 2 && !isFile(c.What[1]) {
+		w, err := want.Of(c.What[0], c.What[1], "")
+		if err != nil {
+			return nil, "", term.UsageError(err.Error())
+		}
+		l.Add(w)
+		return l, "", nil
 	}
 	for _, what := range c.What {
 		if isFile(what) {
-			if err := l.local(a, what); err != nil {
-				return nil, err
+			if err := l.Local(a.ctx, what); err != nil {
+				return nil, "", err
+			}
+			if dump == "" {
+				dump = what
 			}
 			continue
 		}
-		w := want{Name: symfile.BaseName(what), path: filepath.ToSlash(what)}
-		if _, err := w.request(); err != nil {
-			return nil, term.UsageError(fmt.Sprintf("%s is no file here and no path that a debugger asks for; say a name and an id, such as: symdepot get ntdll.pdb 3BD8C3C3B1544CE9AB8D71A9F3E9A4D31", term.Printable(what)))
+		w, err := want.OfPath(filepath.ToSlash(what))
+		if err != nil {
+			return nil, "", term.UsageError(fmt.Sprintf("%s is neither a file here nor the path of a debugger's request; give a name and an id, such as: symdepot get ntdll.pdb 3BD8C3C3B1544CE9AB8D71A9F3E9A4D31", term.Printable(what)))
 		}
-		l.add(w)
+		l.Add(w)
 	}
-	return l, nil
+	return l, dump, nil
 }
 
-// place says where a file is written to.
-func (c getCmd) place(wants []want) (func(want) string, error) {
+// place returns where a file is written to.
+func (c getCmd) place(wants []want.Want) (func(want.Want) (string, error), error) {
 	fi, err := os.Stat(c.Output)
-	dir := err == nil && fi.IsDir() || c.Output == "" || len(wants) > 1 || c.Output != "" && os.IsPathSeparator(c.Output[len(c.Output)-1])
-	if !dir {
-		return func(want) string { return c.Output }, nil
+	if len(wants) == 1 && c.Layout == "flat" && c.Output != "" && (err != nil || !fi.IsDir()) && !os.IsPathSeparator(c.Output[len(c.Output)-1]) {
+		return func(want.Want) (string, error) { return c.Output, nil }, nil
 	}
 	if c.Output != "" {
-		if err := os.MkdirAll(c.Output, 0o755); err != nil {
+		if err := os.MkdirAll(c.Output, 0o777); err != nil {
 			return nil, err
 		}
 	}
-	// A dump wants programs and their debug information under one name and id,
-	// and sometimes several programs of one name.
-	label := func(w want) string {
-		name, err := filepath.Localize(w.Name)
-		if err != nil || name == "." {
-			name = "symbols-" + w.ID
-		}
-		if len(wants) > 1 && strings.HasSuffix(w.path, "/debuginfo") {
-			name += ".debug"
-		}
-		return name
-	}
-	names := map[string]int{}
-	for _, w := range wants {
-		names[symfile.Fold(label(w))]++
-	}
-	return func(w want) string {
-		name := label(w)
-		if names[symfile.Fold(name)] > 1 {
-			name += "-" + w.ID
-		}
-		return filepath.Join(c.Output, name)
+	place := want.Places(wants, c.Layout)
+	return func(w want.Want) (string, error) {
+		name, err := place(w)
+		return filepath.Join(c.Output, name), err
 	}, nil
 }
 
-func (c getCmd) write(a *app, d *depot.Depot, w want, path string) (string, error) {
-	if _, err := os.Lstat(path); err == nil && !c.Force {
-		return "", fmt.Errorf("%s is there already; --force writes over it, --output names another place", path)
-	} else if err != nil && !errors.Is(err, fs.ErrNotExist) {
+// write writes a file, unless the same content is there.
+func (c getCmd) write(a *app, d *depot.Depot, w want.Want, place func(want.Want) (string, error)) (string, error) {
+	path, err := place(w)
+	if err != nil {
 		return "", err
 	}
-	f, _, err := openWant(a.ctx, d, w)
+	f, _, err := want.Open(a.ctx, d, w)
 	if err != nil {
 		return "", err
 	}
 	defer f.Close()
+	if _, err := os.Lstat(path); err == nil && !c.Force {
+		if sameContent(path, want.Reader(f)) {
+			return path, nil
+		}
+		return "", fmt.Errorf("%s exists with different content; --force replaces it, --output names another place", path)
+	}
+	if err := os.MkdirAll(filepath.Dir(path), 0o777); err != nil {
+		return "", err
+	}
 	return path, durable.WriteTo(path, 0o666, func(to io.Writer) error {
-		_, err := io.Copy(to, &fileReader{f: f})
+		_, err := io.Copy(to, want.Reader(f))
 		return err
 	})
+}
+
+// sameContent reports whether a regular file has the content of r.
+func sameContent(path string, r io.Reader) bool {
+	info, err := os.Lstat(path)
+	if err != nil || !info.Mode().IsRegular() {
+		return false
+	}
+	f, err := os.Open(path)
+	if err != nil {
+		return false
+	}
+	defer f.Close()
+	var a, b [64 << 10]byte
+	for {
+		n, errA := io.ReadFull(f, a[:])
+		m, errB := io.ReadFull(r, b[:])
+		if n != m || !bytes.Equal(a[:n], b[:m]) {
+			return false
+		}
+		if errA != nil || errB != nil {
+			return (errA == io.EOF || errA == io.ErrUnexpectedEOF) && errA == errB
+		}
+	}
+}
+
+// isFile reports whether a path is that of a regular file.
+func isFile(path string) bool {
+	fi, err := os.Stat(path)
+	return err == nil && fi.Mode().IsRegular()
 }

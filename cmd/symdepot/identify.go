@@ -3,15 +3,13 @@ package main
 import (
 	"errors"
 	"fmt"
-	"io"
-	"os"
 	"strings"
 
+	"github.com/symdepot/symdepot/internal/exchange"
 	"github.com/symdepot/symdepot/internal/scan"
 	"github.com/symdepot/symdepot/internal/term"
 	"github.com/symdepot/symdepot/layout"
 	"github.com/symdepot/symdepot/objfile"
-	"github.com/symdepot/symdepot/symfile"
 )
 
 type identifyCmd struct {
@@ -106,16 +104,19 @@ func (c identifyCmd) Run(a *app) error {
 			if !errors.As(err, &skip) {
 				return err
 			}
-			if skip.Reason == scan.ReasonUnreadable || skip.Reason == scan.ReasonVanished && isNamed(c.Paths, skip.Path) {
+			if exchange.Unreadable(skip) || skip.Reason == scan.ReasonVanished && isNamed(c.Paths, skip.Path) {
 				unreadable = skip
 			}
-			if err := fail(skip.Path, skipText(skip), true); err != nil {
+			if err := fail(skip.Path, exchange.SkipText(skip), true); err != nil {
 				return err
 			}
 			continue
 		}
-		objs, err := identifyFile(a, f, opt)
+		objs, err := f.Identify(a.ctx, opt)
 		if err != nil {
+			if exchange.FromDisk(err) {
+				unreadable = fmt.Errorf("%s: %w", f.Path, err)
+			}
 			if err := fail(f.Path, err.Error(), !errors.Is(err, objfile.ErrNotSymbolFile) || isNamed(c.Paths, f.Path)); err != nil {
 				return err
 			}
@@ -178,26 +179,4 @@ func bestID(id identified) string {
 		}
 	}
 	return ""
-}
-
-func identifyFile(a *app, f *scan.File, opt objfile.Options) ([]objfile.Object, error) {
-	defer f.Discard()
-	c, err := f.Open(a.ctx)
-	if err != nil {
-		return nil, err
-	}
-	defer c.Close()
-	opt.Script = scriptBeside(f.Path)
-	return objfile.Identify(c, c.Size(), strings.TrimSuffix(f.Path, symfile.BaseName(f.Path))+f.Name, opt)
-}
-
-// scriptBeside opens the script that a source map x.js.map belongs to.
-func scriptBeside(path string) func() (io.ReadCloser, error) {
-	return func() (io.ReadCloser, error) {
-		f, err := os.Open(strings.TrimSuffix(path, ".map"))
-		if err != nil {
-			return nil, readError{err}
-		}
-		return f, nil
-	}
 }

@@ -3,8 +3,10 @@ package main
 import (
 	"bufio"
 	"context"
+	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -59,6 +61,12 @@ func TestScripts(t *testing.T) {
 			case "material":
 				_, err := os.Stat(filepath.Join(os.Getenv("SYMDEPOT_MATERIAL"), "expected.tsv"))
 				return os.Getenv("SYMDEPOT_MATERIAL") != "" && err == nil, nil
+			case "root":
+				return os.Getuid() == 0, nil
+			case "brokenfile": // a file of the system that can be opened, but not read
+				_, err := os.ReadFile("/sys/class/net/lo/speed")
+				var path *fs.PathError
+				return errors.As(err, &path) && path.Op == "read", nil
 			}
 			if path, ok := strings.CutPrefix(cond, "exists:"); ok {
 				_, err := os.Stat(path)

@@ -18,6 +18,7 @@ import (
 
 	"github.com/symdepot/symdepot/internal/config"
 	"github.com/symdepot/symdepot/internal/depot"
+	"github.com/symdepot/symdepot/internal/exchange"
 	"github.com/symdepot/symdepot/internal/server"
 	"github.com/symdepot/symdepot/internal/term"
 	"github.com/symdepot/symdepot/internal/upstream"
@@ -189,12 +190,8 @@ func serve(a *app, conf *config.Config, specs []upstream.Spec, add []string, inf
 		listenerTLS = guard.tls.Config()
 	}
 	if len(add) > 0 {
-		ad := newAdder(a, d)
-		n, err := ad.add(info.info(), add)
+		err := runAdd(a, d, add, exchange.AddOptions{Info: info.info()}, false)
 		if err != nil && !errors.Is(err, depot.ErrEmpty) {
-			return err
-		}
-		if err := ad.summary(n, info); err != nil {
 			return err
 		}
 	}

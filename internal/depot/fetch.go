@@ -182,6 +182,12 @@ func (d *Depot) downloadSection(ctx context.Context, q Question) (*File, error) 
 // for. It takes a microsecond; false means that Get can tell.
 func (d *Depot) Missed(q Question) bool { return d.fetch.Missed(q.download()) }
 
+// Remembered returns the remembered misses of the upstreams that may be asked, by
+// their names.
+func (d *Depot) Remembered(ctx context.Context, q Question) (map[string]fetch.Miss, error) {
+	return d.fetch.Remembered(ctx, q.download())
+}
+
 // Fetches reports whether there are upstreams for what the depot lacks.
 func (d *Depot) Fetches() bool { return d.fetch.Enabled() }
 

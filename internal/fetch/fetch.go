@@ -235,6 +235,22 @@ func (f *Fetcher) Missed(q Question) bool {
 	return f.misses.quick(f.coalesceKey(q, f.permitted(q)))
 }
 
+// Remembered returns the stored misses of the upstreams that may be asked for a
+// question, by their names, without those that have expired.
+func (f *Fetcher) Remembered(ctx context.Context, q Question) (map[string]Miss, error) {
+	known, err := f.misses.depot.Misses(ctx, missKey(q.Request))
+	if err != nil {
+		return nil, err
+	}
+	now, list := f.misses.now(), map[string]Miss{}
+	for _, u := range f.permitted(q) {
+		if m, ok := known[u.Source.Name()]; ok && now.Before(m.Until) {
+			list[u.Source.Name()] = m
+		}
+	}
+	return list, nil
+}
+
 // ForgetMemory empties the negative cache in memory; the stored misses stay.
 func (f *Fetcher) ForgetMemory() { f.misses.keys.InvalidateAll() }
 

@@ -1,4 +1,4 @@
-package main
+package exchange
 
 import (
 	"context"
@@ -58,14 +58,14 @@ func (im *importer) pointed(rel string, have map[string]bool) (looseFile, bool) 
 	f, err := im.followLoose(rel)
 	if err != nil {
 		if !errors.Is(err, errBeside) {
-			im.skip(l.src.Path, err.Error(), true)
+			im.pass(l.src.Path, err.Error(), true)
 		}
 		return none, false
 	}
 	defer f.Close()
 	info, err := f.Stat()
 	if err != nil {
-		im.skip(l.src.Path, err.Error(), true)
+		im.pass(l.src.Path, err.Error(), true)
 		return none, false
 	}
 	if have[fileKey(l.src.Path, info.ModTime())] {
@@ -80,7 +80,7 @@ func (im *importer) pointed(rel string, have map[string]bool) (looseFile, bool) 
 func (im *importer) onePointed(ctx context.Context, take taker, l looseFile) error {
 	f, err := im.followLoose(l.rel)
 	if errors.Is(err, symstore.ErrPointer) || errors.Is(err, errBeside) { // it changed
-		im.skip(l.src.Path, err.Error(), true)
+		im.pass(l.src.Path, err.Error(), true)
 		return nil
 	}
 	if err != nil {

@@ -1,4 +1,4 @@
-package main
+package exchange
 
 import (
 	"context"
@@ -21,7 +21,6 @@ import (
 	"github.com/symdepot/symdepot/debugid"
 	"github.com/symdepot/symdepot/internal/depot"
 	"github.com/symdepot/symdepot/internal/scan"
-	"github.com/symdepot/symdepot/internal/term"
 	"github.com/symdepot/symdepot/internal/unpack"
 	"github.com/symdepot/symdepot/layout"
 	"github.com/symdepot/symdepot/objfile"
@@ -54,12 +53,12 @@ func (c openContent) Changed() bool {
 func (c openContent) ReadAt(p []byte, off int64) (int, error) {
 	n, err := c.File.ReadAt(p, off)
 	if err != nil && !errors.Is(err, io.EOF) {
-		err = readError{err}
+		err = scan.ReadError{Err: err}
 	}
 	return n, err
 }
 
-// unpacked returns what is in a compressed file, in a temporary one.
+// unpacked returns the content of a compressed file in a temporary file.
 func unpacked(ctx context.Context, f *os.File, size int64) (depot.Content, func(), error) {
 	temp, err := os.CreateTemp("", "symdepot-*")
 	if err != nil {
@@ -84,7 +83,7 @@ func unpacked(ctx context.Context, f *os.File, size int64) (depot.Content, func(
 // each calls do for 0 to n-1, a few at once, for those that want agrees to.
 // want runs in the caller's goroutine.
 func (im *importer) each(n int, do func(context.Context, int) error, want func(int) bool) error {
-	g, ctx := errgroup.WithContext(im.a.ctx)
+	g, ctx := errgroup.WithContext(im.ctx)
 	g.SetLimit(max(2, runtime.GOMAXPROCS(0)))
 	for i := range n {
 		if ctx.Err() != nil {
@@ -103,8 +102,6 @@ func (im *importer) loose() error {
 	if err != nil {
 		return err
 	}
-	bar := term.NewProgress(im.a.stderr, "importing", -1)
-	defer bar.Done()
 	opt := scan.Options{Want: objfile.Detect}
 	var batch []looseFile
 	var size int64
@@ -113,7 +110,7 @@ func (im *importer) loose() error {
 		batch, size = nil, 0
 		return err
 	}
-	for f, err := range scan.Walk(im.a.ctx, []string{im.dir}, opt) {
+	for f, err := range scan.Walk(im.ctx, []string{im.dir}, opt) {
 		l, ok, err := im.met(f, err, have)
 		if err != nil {
 			return err
@@ -128,7 +125,7 @@ func (im *importer) loose() error {
 				return err
 			}
 		}
-		bar.Set(im.bytes.Load())
+		im.progress()
 	}
 	return flush()
 }
@@ -149,8 +146,8 @@ func (im *importer) met(f *scan.File, err error, have map[string]bool) (looseFil
 		f.Discard() // opened again when its turn comes
 		return l, ok, nil
 	}
-	if im.a.ctx.Err() != nil {
-		return none, false, im.a.ctx.Err()
+	if im.ctx.Err() != nil {
+		return none, false, im.ctx.Err()
 	}
 	var skip *scan.Skip
 	if !errors.As(err, &skip) {
@@ -163,7 +160,7 @@ func (im *importer) met(f *scan.File, err error, have map[string]bool) (looseFil
 		l, ok := im.pointed(rel, have)
 		return l, ok, nil
 	case !im.own(rel):
-		im.skip(im.store+"/"+rel, skipText(skip), notable(skip))
+		im.pass(im.store+"/"+rel, SkipText(skip), Notable(skip))
 	}
 	return none, false, nil
 }
@@ -308,7 +305,7 @@ func (im *importer) importedFiles() (map[string]bool, error) {
 	// built them.
 	prefix := im.store + "/"
 	for _, n := range im.taken {
-		err := im.d.Files(im.a.ctx, n, func(f depot.TxFile) error {
+		err := im.d.Files(im.ctx, n, func(f depot.TxFile) error {
 			if strings.HasPrefix(f.Path, prefix) {
 				have[fileKey(f.Path, f.ModTime)] = true
 			}
@@ -326,7 +323,7 @@ func (im *importer) looseBatch(files []looseFile) error {
 	if len(files) == 0 {
 		return nil
 	}
-	info := im.info
+	info := im.iopt.Info
 	n := 1
 	for im.taken[partName(n)] != 0 {
 		n++
@@ -400,10 +397,10 @@ func (im *importer) judgeOpen(ctx context.Context, path string, err error) error
 	case ctx.Err() != nil:
 		return ctx.Err()
 	case errors.Is(err, fs.ErrNotExist), errors.As(err, &skip):
-		im.skip(path, err.Error(), true)
+		im.pass(path, err.Error(), true)
 		return nil
 	}
-	return readError{err}
+	return scan.ReadError{Err: err}
 }
 
 // bundleFile is the list that symsorter writes of one run.
@@ -435,7 +432,7 @@ func (im *importer) bundles() error {
 		for _, id := range b.ids {
 			files = append(files, im.filesOf(id)...)
 		}
-		info := im.info
+		info := im.iopt.Info
 		info.Time = b.time
 		if info.Comment == "" {
 			info.Comment = b.id
@@ -488,7 +485,7 @@ func (im *importer) readBundles() ([]*bundle, error) {
 	for _, e := range im.entries("bundles") {
 		var b bundleFile
 		if err := im.readJSON("bundles/"+e, maxSideFile, &b); err != nil {
-			im.skip(im.store+"/bundles/"+e, "no list of a bundle: "+err.Error(), true)
+			im.pass(im.store+"/bundles/"+e, "no list of a bundle: "+err.Error(), true)
 			continue
 		}
 		for _, id := range b.DebugIDs {
@@ -503,7 +500,7 @@ func (im *importer) readBundles() ([]*bundle, error) {
 			continue
 		}
 		for _, rest := range im.entries(two) {
-			if err := im.a.ctx.Err(); err != nil {
+			if err := im.ctx.Err(); err != nil {
 				return nil, err
 			}
 			for _, name := range im.entries(two + "/" + rest + "/refs") {

@@ -1,6 +1,7 @@
-package main
+package exchange
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -25,16 +26,16 @@ func (ex *exporter) symstore() error {
 	if ex.layout.Name() == layout.Index2.Name() {
 		tiers = symstore.Two
 	}
-	if ex.cmd.DryRun {
+	if ex.opt.DryRun {
 		return ex.trySymstore()
 	}
-	st, err := symstore.Create(ex.cmd.Dir, tiers, symstore.Options{})
+	st, err := symstore.Create(ex.dir, tiers, symstore.Options{})
 	if err != nil {
 		return err
 	}
 	defer st.Close()
 	if st.Tiers() != tiers {
-		return term.UsageError(fmt.Sprintf("%s is a %s store; symdepot symstore convert changes that", ex.cmd.Dir, st.Tiers()))
+		return term.UsageError(fmt.Sprintf("%s is a %s store; symdepot symstore convert changes that", ex.dir, st.Tiers()))
 	}
 	ex.stored = map[string]blob.Ref{}
 	have := map[string]int{}
@@ -44,19 +45,17 @@ func (ex *exporter) symstore() error {
 		}
 		have[sameTransaction(t.Time, t.Product, t.Version, t.Comment)]++
 	}
-	bar := term.NewProgress(ex.a.stderr, "exporting", -1)
-	defer bar.Done()
 	for _, tx := range ex.txs {
 		k := sameTransaction(tx.Time, tx.Product, tx.Version, tx.Comment)
 		if have[k] > 0 {
 			have[k]--
-			ex.before++
+			ex.result.Before++
 			continue
 		}
 		if err := ex.oneTransaction(st, tx); err != nil {
 			return err
 		}
-		bar.Set(ex.wrote.Bytes)
+		ex.progress(ex.result.Written.Bytes, -1)
 	}
 	return nil
 }
@@ -72,37 +71,39 @@ func sameTransaction(at time.Time, words ...string) string {
 }
 
 func (ex *exporter) oneTransaction(st *symstore.Store, tx depot.Transaction) error {
+	origin := map[string]string{} // of each blob: the file that was added
 	opt := symstore.AddOptions{
 		Product: tx.Product, Version: tx.Version, Comment: tx.Comment, Time: tx.Time, OversizePlain: true,
 		Event: func(e symstore.Event) {
 			switch e.Kind {
 			case symstore.EventStore:
-				ex.event("written", e.Dest, "", false)
+				ex.event(EventWritten, e.Dest, "", false)
 			case symstore.EventFailed:
-				ex.event("failed", e.Path, e.Err.Error(), true)
+				ex.event(EventFailedFile, fmt.Sprintf("%s in transaction %d", cmp.Or(origin[e.Path], e.Path), tx.Number), e.Err.Error(), true)
 			}
 		},
 	}
-	if ex.cmd.Compress {
+	if ex.opt.Compress {
 		opt.Compress = symstore.MSZIP
 	}
-	result, err := st.Add(ex.a.ctx, opt, func(yield func(symstore.File, error) bool) {
+	result, err := st.Add(ex.ctx, opt, func(yield func(symstore.File, error) bool) {
 		stop := errors.New("enough")
-		err := ex.d.Files(ex.a.ctx, tx.Number, func(f depot.TxFile) error {
+		err := ex.d.Files(ex.ctx, tx.Number, func(f depot.TxFile) error {
 			keys := ex.keys(f)
 			if len(keys) == 0 {
-				ex.ignored++
+				ex.leftOut(tx, f)
 				return nil
 			}
 			p, err := ex.blobPath(f)
 			if err != nil {
 				return err
 			}
+			origin[p] = f.Path
 			for _, k := range keys {
 				at := symfile.Fold(k.Name + "/" + k.Key)
 				if have, ok := ex.stored[at]; ok && have != f.Ref {
-					ex.replaced++
-					ex.event("replaced", k.Name+"/"+k.Key, "an earlier transaction had other content under this key", true)
+					ex.result.Replaced++
+					ex.event(EventReplaced, k.Name+"/"+k.Key, "an earlier transaction had other content under this key", true)
 				}
 				ex.stored[at] = f.Ref
 			}
@@ -115,22 +116,23 @@ func (ex *exporter) oneTransaction(st *symstore.Store, tx depot.Transaction) err
 			yield(symstore.File{}, err)
 		}
 	})
-	ex.wrote.Files += int64(result.Stored - result.Repeated)
-	ex.wrote.Bytes += result.Bytes
-	ex.failed += int64(result.Failed)
+	ex.result.Written.Files += int64(result.Stored - result.Repeated)
+	ex.result.Written.Bytes += result.Bytes
+	ex.result.Failed += int64(result.Failed)
 	return err
 }
 
 // trySymstore counts what would be stored.
 func (ex *exporter) trySymstore() error {
 	for _, tx := range ex.txs {
-		err := ex.d.Files(ex.a.ctx, tx.Number, func(f depot.TxFile) error {
+		err := ex.d.Files(ex.ctx, tx.Number, func(f depot.TxFile) error {
 			if len(ex.keys(f)) == 0 {
-				ex.ignored++
+				ex.leftOut(tx, f)
 				return nil
 			}
-			ex.wrote.Files++
-			ex.wrote.Bytes += f.Size
+			ex.result.Written.Files++
+			ex.result.Written.Bytes += f.Size
+			ex.event(EventWritten, f.Path, "", false)
 			return nil
 		})
 		if err != nil {
@@ -142,7 +144,7 @@ func (ex *exporter) trySymstore() error {
 
 // blobPath returns where the bytes of a file are on this machine.
 func (ex *exporter) blobPath(f depot.TxFile) (string, error) {
-	c, err := ex.d.Content(ex.a.ctx, f.Ref)
+	c, err := ex.d.Content(ex.ctx, f.Ref)
 	if err != nil {
 		return "", err
 	}
@@ -172,7 +174,7 @@ func (ex *exporter) keys(f depot.TxFile) []symstore.Key {
 			t = symstore.TypeOnly
 		}
 	case symfile.ELF, symfile.MachO, symfile.WASM:
-		if ex.cmd.All {
+		if ex.opt.All {
 			limit, l = 100, layout.SSQP
 		}
 	}
@@ -182,7 +184,7 @@ func (ex *exporter) keys(f depot.TxFile) []symstore.Key {
 		if len(parts) != 3 || len(keys) == limit {
 			continue
 		}
-		if ex.cmd.Lower {
+		if ex.opt.Lower {
 			parts[0], parts[1] = symfile.Fold(parts[0]), symfile.Fold(parts[1])
 		}
 		keys = append(keys, symstore.Key{Name: parts[0], Key: parts[1], Type: t})
@@ -212,7 +214,7 @@ func (ex *exporter) sideFiles(w *treeWriter, list []*place) error {
 		if err != nil {
 			return err
 		}
-		if err := w.small(ex.a.ctx, p.path+".meta", b); err != nil {
+		if err := w.small(ex.ctx, p.path+".meta", b); err != nil {
 			return err
 		}
 	}
@@ -228,13 +230,13 @@ func (ex *exporter) sideFiles(w *treeWriter, list []*place) error {
 			b.Timestamp = tx.Time.UTC()
 		}
 		seen := map[string]bool{}
-		err := ex.d.Files(ex.a.ctx, tx.Number, func(f depot.TxFile) error {
+		err := ex.d.Files(ex.ctx, tx.Number, func(f depot.TxFile) error {
 			for _, p := range layout.Unified.Paths(f.Object) {
 				parts := strings.Split(p, "/")
 				if u := parts[0] + parts[1]; len(parts) == 3 && !seen[u] {
 					seen[u] = true
 					b.DebugIDs = append(b.DebugIDs, u)
-					if err := w.small(ex.a.ctx, parts[0]+"/"+parts[1]+"/refs/"+id, nil); err != nil {
+					if err := w.small(ex.ctx, parts[0]+"/"+parts[1]+"/refs/"+id, nil); err != nil {
 						return err
 					}
 				}
@@ -270,7 +272,7 @@ func (ex *exporter) bundleList(w *treeWriter, b *bundleFile) error {
 	if err != nil {
 		return err
 	}
-	return w.small(ex.a.ctx, "bundles/"+b.Name, data)
+	return w.small(ex.ctx, "bundles/"+b.Name, data)
 }
 
 // bundleID names the bundle of a transaction: the name it was imported under,

@@ -1,0 +1,516 @@
+package exchange
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/symdepot/symdepot/internal/blob"
+	"github.com/symdepot/symdepot/internal/ctxio"
+	"github.com/symdepot/symdepot/internal/depot"
+	"github.com/symdepot/symdepot/internal/durable"
+	"github.com/symdepot/symdepot/internal/transcode"
+	"github.com/symdepot/symdepot/internal/unpack"
+	"github.com/symdepot/symdepot/layout"
+	"github.com/symdepot/symdepot/symfile"
+)
+
+// ExportOptions are the options of Export.
+type ExportOptions struct {
+	Layout layout.Layout
+	// Compress writes cabinets or zstd, as the layout's clients expect; see
+	// Compresses.
+	Compress bool
+	// All writes ELF, Mach-O and WASM files into a SymStore tree, too.
+	All bool
+	// Lower writes all paths in lower case.
+	Lower bool
+	// DryRun writes nothing and only reports what would be written.
+	DryRun   bool
+	Event    func(Event)
+	Progress Progress
+}
+
+// ExportResult is the result of Export.
+type ExportResult struct {
+	Transactions int
+	Before       int64 // transactions that the tree had already
+	// Written, Same and Replaced count files: with new paths, with equal
+	// content, and with different content before. Replaced files are counted
+	// in Written, too. Written has the bytes on disk, Plain those before
+	// compression.
+	Written, Same Tally
+	Plain         int64
+	Replaced      int64
+	// LeftOut counts objects without a path in the layout, Shadowed those
+	// whose path a better one has, Collisions the paths that differ from
+	// another in case only, Failed the files that could not be written.
+	LeftOut, Shadowed, Collisions, Failed int64
+	// LeftOutKinds counts the left out objects by kind.
+	LeftOutKinds map[string]int64
+	// Some describes the first notable files.
+	Some []string
+}
+
+// Compresses reports whether clients of a layout expect compressed files.
+func Compresses(l layout.Layout) bool { return packingOf(l) != packNone }
+
+// Export writes the files of transactions, the oldest first, as a tree.
+func Export(ctx context.Context, d *depot.Depot, txs []depot.Transaction, dir string, opt ExportOptions) (ExportResult, error) {
+	ex := &exporter{ctx: ctx, d: d, dir: dir, opt: opt, layout: opt.Layout, txs: txs}
+	ex.result.Transactions = len(txs)
+	ex.result.LeftOutKinds = map[string]int64{}
+	if !opt.DryRun {
+		if err := durable.MkdirAll(dir, 0o777); err != nil {
+			return ex.result, err
+		}
+	}
+	var err error
+	switch opt.Layout.Name() {
+	case layout.SymStore.Name(), layout.Index2.Name():
+		err = ex.symstore()
+	default:
+		err = ex.tree()
+	}
+	return ex.result, err
+}
+
+// How a layout's clients take compressed files.
+type packing uint8
+
+const (
+	packNone packing = iota
+	packCab          // under a name that ends in an underscore
+	packZstd         // under the plain name
+)
+
+func packingOf(l layout.Layout) packing {
+	switch l.Name() {
+	case layout.SymStore.Name(), layout.Index2.Name(), layout.SSQP.Name(), layout.Native.Name():
+		return packCab
+	case layout.Unified.Name():
+		return packZstd
+	}
+	return packNone
+}
+
+// exporter writes one tree. It is used by one goroutine.
+type exporter struct {
+	ctx    context.Context
+	d      *depot.Depot
+	dir    string
+	opt    ExportOptions
+	layout layout.Layout
+	txs    []depot.Transaction // oldest first
+	stored map[string]blob.Ref // in a symstore tree, by folded name/key
+	result ExportResult
+}
+
+// event reports what became of a path.
+func (ex *exporter) event(kind EventKind, path, detail string, notable bool) {
+	if notable && len(ex.result.Some) < maxNotable {
+		ex.result.Some = append(ex.result.Some, path+": "+detail)
+	}
+	if ex.opt.Event != nil {
+		ex.opt.Event(Event{Kind: kind, Path: path, Detail: detail, Notable: notable})
+	}
+}
+
+// progress reports the bytes done.
+func (ex *exporter) progress(done, total int64) {
+	if ex.opt.Progress != nil {
+		ex.opt.Progress(done, total)
+	}
+}
+
+// leftOut counts an object that the layout has no path for.
+func (ex *exporter) leftOut(tx depot.Transaction, f depot.TxFile) {
+	ex.result.LeftOut++
+	ex.result.LeftOutKinds[f.Object.Kind.String()]++
+	ex.event(EventLeftOut, f.Path, fmt.Sprintf("layout %s has no path for %s in transaction %d", ex.layout.Name(), f.Object.Kind, tx.Number), false)
+}
+
+// place is a file of the tree to be.
+type place struct {
+	path string
+	file depot.Ranked
+}
+
+// plan finds out what stands where. Of several objects of one path the one
+// stays that the depot would answer with.
+func (ex *exporter) plan() ([]*place, error) {
+	byPath := map[string]*place{}
+	var list []*place
+	for _, tx := range ex.txs {
+		err := ex.d.Files(ex.ctx, tx.Number, func(f depot.TxFile) error {
+			paths := ex.layout.Paths(f.Object)
+			if len(paths) == 0 {
+				ex.leftOut(tx, f)
+			}
+			r := depot.Ranked{TxFile: f, Added: tx.Time}
+			for _, p := range paths {
+				if ex.opt.Lower {
+					p = symfile.Fold(p)
+				}
+				have := byPath[p]
+				if have == nil {
+					byPath[p] = &place{p, r}
+					list = append(list, byPath[p])
+					continue
+				}
+				if have.file.Ref == f.Ref {
+					continue
+				}
+				ex.result.Shadowed++
+				ex.event(EventShadowed, p, "another file has this path", false)
+				if depot.Better(r, have.file, ex.role(p)) {
+					have.file = r
+				}
+			}
+			return nil
+		})
+		if err != nil {
+			return nil, err
+		}
+	}
+	slices.SortFunc(list, func(a, b *place) int { return strings.Compare(a.path, b.path) })
+	return ex.caseSafe(list)
+}
+
+func (ex *exporter) role(p string) symfile.Role {
+	if r, err := ex.layout.Parse(p); err == nil && len(r.Lookups) > 0 {
+		return r.Lookups[0].Role
+	}
+	return symfile.AnyRole
+}
+
+// caseSafe finds paths that differ in case only. Where the disk takes them for
+// one, only the better one is written.
+func (ex *exporter) caseSafe(list []*place) ([]*place, error) {
+	caseless, err := ex.caseless()
+	if err != nil {
+		return nil, err
+	}
+	folded := map[string]*place{}
+	var keep []*place
+	for _, p := range list {
+		k := symfile.Fold(p.path)
+		have := folded[k]
+		if have == nil {
+			folded[k] = p
+			keep = append(keep, p)
+			continue
+		}
+		if have.file.Ref != p.file.Ref {
+			ex.result.Collisions++
+			ex.event(EventCollision, p.path, "other content than "+have.path, true)
+		}
+		if !caseless {
+			keep = append(keep, p)
+		} else if have.file.Ref != p.file.Ref && depot.Better(p.file, have.file, ex.role(p.path)) {
+			have.file = p.file
+		}
+	}
+	return keep, nil
+}
+
+// caseless reports whether the disk takes names that differ in case for one.
+func (ex *exporter) caseless() (bool, error) {
+	if ex.opt.DryRun {
+		return false, nil
+	}
+	dir, err := os.MkdirTemp(ex.dir, ".symdepot-Aa")
+	if err != nil {
+		return false, err
+	}
+	defer func() { _ = os.Remove(dir) }()
+	_, err = os.Stat(filepath.Join(filepath.Dir(dir), strings.ToLower(filepath.Base(dir))))
+	return err == nil, nil
+}
+
+// tree writes a layout without records of its own.
+func (ex *exporter) tree() error {
+	list, err := ex.plan()
+	if err != nil {
+		return err
+	}
+	var total int64
+	for _, p := range list {
+		total += p.file.Size
+	}
+	if ex.opt.DryRun {
+		ex.result.Written, ex.result.Plain = Tally{int64(len(list)), total}, total
+		for _, p := range list {
+			ex.event(EventWritten, p.path, "", false)
+		}
+		return nil
+	}
+	w, err := newTreeWriter(ex.dir)
+	if err != nil {
+		return err
+	}
+	defer w.close()
+	var done int64
+	first := map[blob.Ref]string{} // the path of a content that further paths are linked to
+	var further []*place
+	for _, p := range list {
+		if _, ok := first[p.file.Ref]; ok && ex.layout == layout.GDB {
+			further = append(further, p)
+			continue
+		}
+		first[p.file.Ref] = p.path
+		if err := ex.file(w, p); err != nil {
+			return err
+		}
+		done += p.file.Size
+		ex.progress(done, total)
+	}
+	if len(further) > 0 {
+		if err := w.flush(); err != nil {
+			return err
+		}
+	}
+	for _, p := range further {
+		if err := ex.link(w, first[p.file.Ref], p); err != nil {
+			return err
+		}
+		done += p.file.Size
+		ex.progress(done, total)
+	}
+	if ex.layout.Name() == layout.Unified.Name() {
+		if err := ex.sideFiles(w, list); err != nil {
+			return err
+		}
+	}
+	return w.flush()
+}
+
+// file writes one file, unless it is there.
+func (ex *exporter) file(w *treeWriter, p *place) error {
+	if err := ex.ctx.Err(); err != nil {
+		return err
+	}
+	src, err := ex.d.Content(ex.ctx, p.file.Ref)
+	if err != nil {
+		return err
+	}
+	defer src.Close()
+	name, how := p.path, packNone
+	if ex.opt.Compress {
+		how = packingOf(ex.layout)
+	}
+	if how == packCab {
+		switch p.file.Object.Kind {
+		case symfile.PE, symfile.PDB, symfile.PDB20, symfile.DBG, symfile.PortablePDB:
+			name = layout.CabinetName(name)
+		default:
+			how = packNone
+		}
+	}
+	if _, err := filepath.Localize(name); err != nil {
+		ex.result.Failed++
+		ex.event(EventFailedFile, name, "not a path on this system", true)
+		return nil
+	}
+	there, equal := w.has(ex.ctx, name, src, how)
+	if equal {
+		ex.result.Same.Files++
+		ex.result.Same.Bytes += src.Size
+		return nil
+	}
+	in, packed, err := ex.pack(src, p, how)
+	if errors.Is(err, transcode.ErrTooLarge) {
+		// Stored plainly: a client asks for that name too.
+		name, packed = p.path, func() {}
+		in, err = io.NewSectionReader(src, 0, src.Size), nil
+		if there, equal = w.has(ex.ctx, name, src, packNone); equal {
+			ex.result.Same.Files++
+			ex.result.Same.Bytes += src.Size
+			return nil
+		}
+	}
+	if err != nil {
+		return err
+	}
+	defer packed()
+	n, err := w.put(ex.ctx, name, in)
+	if errors.Is(err, errInTheWay) {
+		ex.result.Failed++
+		ex.event(EventFailedFile, name, err.Error(), true)
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	if there {
+		ex.result.Replaced++
+		ex.event(EventReplaced, name, "other bytes were there", false)
+	}
+	ex.result.Written.Files++
+	ex.result.Written.Bytes += n
+	ex.result.Plain += src.Size
+	ex.event(EventWritten, name, "", false)
+	return nil
+}
+
+// link makes a further path of a file that is in the tree: a hard link, or a copy
+// where there are none. Debuggers look for a program that is its own debug
+// information under two paths.
+func (ex *exporter) link(w *treeWriter, target string, p *place) error {
+	root := w.tree.Root()
+	if _, err := root.Lstat(p.path); err == nil || !filepath.IsLocal(filepath.FromSlash(p.path)) {
+		return ex.file(w, p)
+	}
+	if err := root.MkdirAll(path.Dir(p.path), 0o777); err != nil {
+		return ex.file(w, p)
+	}
+	if info, err := root.Lstat(target); err != nil || info.Size() != p.file.Size || root.Link(target, p.path) != nil {
+		return ex.file(w, p)
+	}
+	w.group.SyncDir(path.Dir(p.path))
+	ex.result.Written.Files++
+	ex.result.Plain += p.file.Size
+	ex.event(EventWritten, p.path, "a link to "+target, false)
+	return nil
+}
+
+// pack returns the bytes to write.
+func (ex *exporter) pack(src *depot.File, p *place, how packing) (io.Reader, func(), error) {
+	plain := io.NewSectionReader(src, 0, src.Size)
+	switch how {
+	case packZstd:
+		pr, pw := io.Pipe()
+		go func() { pw.CloseWithError(transcode.Zstd.Compress(ex.ctx, pw, plain)) }()
+		return pr, func() { _ = pr.Close() }, nil
+	case packCab:
+		temp, err := os.CreateTemp("", "symdepot-*")
+		if err != nil {
+			return nil, nil, err
+		}
+		drop := func() {
+			_ = temp.Close()
+			_ = os.Remove(temp.Name())
+		}
+		n, err := transcode.Cabinet(ex.ctx, temp, transcode.Source{ReaderAt: src, Size: src.Size, Name: p.file.Object.Name, Time: p.file.Added})
+		if err != nil {
+			drop()
+			return nil, nil, err
+		}
+		return io.NewSectionReader(temp, 0, n), drop, nil
+	}
+	return plain, func() {}, nil
+}
+
+// Bounds of what becomes durable in one go.
+const (
+	flushFiles = 256
+	flushBytes = 256 << 20
+)
+
+// errInTheWay: something stands where a file shall go that cannot be replaced.
+var errInTheWay = errors.New("a folder or a link is in the way")
+
+// treeWriter writes files below a folder, each whole or not at all. It never
+// leaves the folder.
+type treeWriter struct {
+	tree  *durable.Tree
+	group *durable.Group
+	files int
+	bytes int64
+}
+
+func newTreeWriter(dir string) (*treeWriter, error) {
+	t, err := durable.OpenTree(dir)
+	if err != nil {
+		return nil, err
+	}
+	return &treeWriter{tree: t, group: t.NewGroup()}, nil
+}
+
+// close drops what was not flushed.
+func (w *treeWriter) close() {
+	w.group.Abort()
+	_ = w.tree.Close()
+}
+
+// flush makes all files visible that were put so far.
+func (w *treeWriter) flush() error {
+	err := w.group.Commit()
+	w.group, w.files, w.bytes = w.tree.NewGroup(), 0, 0
+	return err
+}
+
+// has reports whether a file is there, and whether it is the same as src, once
+// it is unpacked.
+func (w *treeWriter) has(ctx context.Context, name string, src *depot.File, how packing) (there, equal bool) {
+	info, err := w.tree.Root().Lstat(name)
+	if err != nil {
+		return false, false
+	}
+	if !info.Mode().IsRegular() || how == packNone && info.Size() != src.Size {
+		return true, false
+	}
+	f, err := w.tree.Root().Open(name)
+	if err != nil {
+		return true, false
+	}
+	defer f.Close()
+	h := sha256.New()
+	switch {
+	case how == packNone:
+		_, err = io.Copy(h, ctxio.NewReader(ctx, f))
+	case unpack.Packed(f):
+		_, err = unpack.File(ctx, h, f, info.Size(), src.Size)
+	default:
+		return true, false
+	}
+	return true, err == nil && blob.Ref(h.Sum(nil)) == src.Ref
+}
+
+// put writes a file. It is visible after the next flush.
+func (w *treeWriter) put(ctx context.Context, name string, r io.Reader) (int64, error) {
+	if info, err := w.tree.Root().Lstat(name); err == nil && !info.Mode().IsRegular() {
+		return 0, errInTheWay
+	}
+	dir := path.Dir(name)
+	if err := w.tree.Root().MkdirAll(dir, 0o777); err != nil {
+		if errors.Is(err, fs.ErrExist) {
+			return 0, fmt.Errorf("%w: %w", errInTheWay, err)
+		}
+		return 0, err
+	}
+	f, err := w.tree.Create(dir, 0o666)
+	if err != nil {
+		return 0, err
+	}
+	n, err := io.Copy(f, ctxio.NewReader(ctx, r))
+	if err != nil {
+		f.Abort()
+		return 0, err
+	}
+	w.group.Add(f, name)
+	w.files++
+	w.bytes += n
+	if w.files >= flushFiles || w.bytes >= flushBytes {
+		return n, w.flush()
+	}
+	return n, nil
+}
+
+// small writes a small file unless it is there with the same bytes.
+func (w *treeWriter) small(ctx context.Context, name string, data []byte) error {
+	if have, err := fs.ReadFile(w.tree.Root().FS(), name); err == nil && bytes.Equal(have, data) {
+		return nil
+	}
+	_, err := w.put(ctx, name, bytes.NewReader(data))
+	return err
+}

@@ -1,0 +1,438 @@
+package exchange
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+
+	"github.com/symdepot/symdepot/internal/blob"
+	"github.com/symdepot/symdepot/internal/depot"
+	"github.com/symdepot/symdepot/internal/scan"
+	"github.com/symdepot/symdepot/internal/term"
+	"github.com/symdepot/symdepot/internal/tree"
+	"github.com/symdepot/symdepot/internal/unpack"
+	"github.com/symdepot/symdepot/layout"
+	"github.com/symdepot/symdepot/objfile"
+	"github.com/symdepot/symdepot/symfile"
+	"github.com/symdepot/symdepot/symstore"
+)
+
+// ImportOptions are the options of an import.
+type ImportOptions struct {
+	// Info describes the transactions that have no words of their own.
+	Info depot.TxInfo
+	// Layout is the layout of the tree; the zero value detects it.
+	Layout layout.Layout
+	// PointerRoots are the folders into which the pointers of a symbol store
+	// are followed.
+	PointerRoots []symstore.PointerRoot
+	// Origin is the address under which the depot remembers the tree; empty is
+	// its path.
+	Origin string
+	// DryRun imports nothing and only reports what would be imported.
+	DryRun   bool
+	Event    func(Event)
+	Progress Progress
+}
+
+// ImportResult is the result of an import.
+type ImportResult struct {
+	Counts
+	Store  string // address of the tree
+	Layout layout.Layout
+	// Imported counts transactions; Before counts transactions, and files
+	// without one, that were imported earlier; LeftOut counts transactions that
+	// could not be read.
+	Imported, Before, LeftOut int64
+	// Misplaced counts files under paths that their ids do not belong to;
+	// MisplacedSome describes the first of them.
+	Misplaced     int64
+	MisplacedSome []string
+}
+
+// Import is an import of one tree.
+type Import struct{ im *importer }
+
+// NewImport prepares to import a folder: it detects the layout.
+func NewImport(ctx context.Context, folder string, opt ImportOptions) (*Import, error) {
+	abs, err := filepath.Abs(folder)
+	if err == nil {
+		abs, err = filepath.EvalSymlinks(abs)
+	}
+	if err != nil {
+		return nil, err
+	}
+	info, err := os.Stat(abs)
+	if err != nil {
+		return nil, err
+	}
+	if !info.IsDir() {
+		return nil, term.UsageError(folder + " is not a folder; symdepot add takes files and archives")
+	}
+	im := &importer{
+		adder: newAdder(nil, AddOptions{DryRun: opt.DryRun, SkipUnreadable: true, Event: opt.Event, Progress: opt.Progress}),
+		iopt:  opt, ctx: ctx, dir: abs, store: opt.Origin, layout: opt.Layout, covered: map[string]bool{}, tried: map[blob.Ref]bool{},
+	}
+	if im.store == "" {
+		im.store = filepath.ToSlash(abs)
+	}
+	im.store = strings.TrimRight(im.store, "/")
+	if im.layout == layout.None {
+		im.layout, err = tree.Detect(ctx, abs)
+	}
+	return &Import{im}, err
+}
+
+// Run imports the tree into a depot, which may be nil in a dry run.
+func (i *Import) Run(d *depot.Depot) (ImportResult, error) {
+	im := i.im
+	im.d = d
+	err := im.run()
+	return ImportResult{
+		Counts: im.counts, Store: im.store, Layout: im.layout, Imported: im.imported, Before: im.before, LeftOut: im.failed,
+		Misplaced: im.wrong, MisplacedSome: im.wrongSome,
+	}, err
+}
+
+// importer imports one tree. Its fields belong to the walking goroutine, except
+// those that its adder guards.
+type importer struct {
+	*adder
+	iopt   ImportOptions
+	ctx    context.Context // of the whole import
+	dir    string          // of the tree, absolute
+	store  string          // its address
+	layout layout.Layout
+
+	root     *os.Root         // of the tree
+	symbols  *symstore.Store  // the tree, if it is a symbol store; else nil
+	taken    map[string]int64 // our numbers of what was imported before, by theirs
+	covered  map[string]bool  // folded name/key, or path, of what a transaction has
+	imported int64            // transactions
+	before   int64            // transactions, and files without one, that were here already
+	failed   int64            // transactions that were left out
+
+	wrongMu   sync.Mutex        // guards what follows
+	tried     map[blob.Ref]bool // contents met in a dry run
+	wrong     int64             // files under a key that is not theirs
+	wrongSome []string          // the first of them
+}
+
+func (im *importer) run() error {
+	var err error
+	if im.root, err = os.OpenRoot(im.dir); err != nil {
+		return err
+	}
+	defer im.root.Close()
+	im.taken = map[string]int64{}
+	if im.d != nil {
+		if im.taken, err = im.d.Origins(im.ctx, im.store); err != nil {
+			return err
+		}
+	}
+	switch im.layout {
+	case layout.SymStore, layout.Index2:
+		if im.symbols, err = symstore.Open(im.dir, symstore.Options{ReadOnly: true, PointerRoots: im.iopt.PointerRoots}); err != nil {
+			return err
+		}
+		defer im.symbols.Close()
+		err = im.transactions()
+	case layout.Unified:
+		err = im.bundles()
+	}
+	if err != nil {
+		return err
+	}
+	return im.loose()
+}
+
+// transactions imports those of a symbol store, oldest first.
+func (im *importer) transactions() error {
+	for u, err := range im.symbols.Walk(im.ctx) {
+		if im.ctx.Err() != nil {
+			return im.ctx.Err()
+		}
+		if err != nil {
+			im.pass(im.store+"/000Admin", err.Error(), true)
+		}
+		for _, e := range u.Entries {
+			im.covered[symfile.Fold(e.Name+"/"+e.Key)] = true
+		}
+		if u.ID == 0 || u.Deletes != 0 || len(u.Entries) == 0 {
+			continue
+		}
+		if im.passed(u.ID.String()) {
+			continue
+		}
+		info := im.iopt.Info
+		info.Product, info.Version, info.Comment, info.Time = u.Product, u.Version, u.Comment, u.Time
+		info.Origin = &depot.Origin{Store: im.store, Number: u.ID.String(), Time: u.Time}
+		done := map[string]bool{}
+		err = im.transaction(info, func(take taker) error {
+			return im.each(len(u.Entries), func(ctx context.Context, i int) error {
+				return im.entry(ctx, im.symbols, take, u.ID, u.Entries[i])
+			}, func(i int) bool {
+				k := symfile.Fold(u.Entries[i].Name + "/" + u.Entries[i].Key)
+				twice := done[k]
+				done[k] = true
+				im.progress()
+				return !twice
+			})
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// entry imports what a store has under one key.
+func (im *importer) entry(ctx context.Context, st *symstore.Store, take taker, id symstore.ID, e symstore.Entry) error {
+	place := e.Name + "/" + e.Key
+	f, err := openEntry(st, id, e)
+	if err != nil {
+		if errors.Is(err, fs.ErrNotExist) || errors.Is(err, symstore.ErrPointer) || errors.Is(err, symstore.ErrDamaged) {
+			im.pass(im.store+"/"+place, "transaction "+id.String()+" has it, the store has not: "+err.Error(), true)
+			return nil
+		}
+		return scan.ReadError{Err: err}
+	}
+	defer f.Close()
+	src := depot.Source{Path: e.Source, Name: e.Name}
+	if src.Path == "" {
+		src.Path = im.store + "/" + place + "/" + e.Name
+	}
+	return im.opened(ctx, take, f, src, place+"/"+e.Name)
+}
+
+// openEntry opens what a transaction put under a key: the file in either form,
+// else what its pointer leads to.
+func openEntry(st *symstore.Store, id symstore.ID, e symstore.Entry) (*os.File, error) {
+	found, err := st.Find(e.Name, e.Key)
+	if err != nil {
+		return nil, err
+	}
+	for _, p := range []string{found.Plain, found.Compressed} {
+		if p != "" {
+			return st.Open(e.Name, e.Key, symfile.BaseName(p))
+		}
+	}
+	// The pointer on disk is that of the last transaction; this one may have
+	// had another.
+	for _, r := range found.Refs {
+		if r.ID == id && r.Pointer && r.Path != "" {
+			own := *found
+			own.Target = symstore.Pointer{Target: r.Path}
+			if f, err := st.Follow(&own); err == nil {
+				return f, nil
+			}
+		}
+	}
+	return st.Follow(found)
+}
+
+// transaction commits what fill takes, as one. One that turns out to be
+// unreadable in parts is left out, to be imported another time.
+func (im *importer) transaction(info depot.TxInfo, fill func(taker) error) error {
+	name := info.Origin.Number
+	if im.opt.DryRun {
+		if err := fill(im.try()); err != nil && !scan.IsReadError(err) {
+			return err
+		}
+		im.imported++
+		return nil
+	}
+	tx, err := im.d.Begin(im.ctx, info)
+	if err != nil {
+		return err
+	}
+	defer tx.Rollback()
+	err = fill(tx.Add)
+	var n int64
+	if err == nil {
+		n, err = tx.Commit(im.ctx)
+	}
+	switch {
+	case err == nil:
+		im.imported++
+		im.taken[name] = n
+		im.tell(EventImported, name, n, info)
+	case errors.Is(err, depot.ErrEmpty):
+		im.tell(EventEmpty, name, 0, info)
+	case errors.Is(err, depot.ErrTaken):
+		im.before++ // another import was faster
+		im.tell(EventBefore, name, 0, info)
+	case scan.IsReadError(err) && im.ctx.Err() == nil:
+		im.failed++
+		im.pass(im.store+" "+name, "the transaction was left out: "+err.Error(), true)
+	default:
+		return err
+	}
+	return nil
+}
+
+// try finds out what a transaction would take.
+func (im *importer) try() taker {
+	type key struct {
+		ref    blob.Ref
+		object symfile.Object
+	}
+	var mu sync.Mutex
+	once := map[key]bool{}
+	return func(ctx context.Context, src depot.Source) ([]depot.Added, error) {
+		got, err := depot.Try(ctx, im.d, src)
+		mu.Lock()
+		defer mu.Unlock()
+		for i := range got {
+			k := key{got[i].Ref, got[i].Object.Object}
+			got[i].Again = once[k]
+			once[k] = true
+		}
+		im.wrongMu.Lock()
+		defer im.wrongMu.Unlock()
+		for i := range got {
+			got[i].Known = got[i].Known || im.tried[got[i].Ref]
+			im.tried[got[i].Ref] = true
+		}
+		return got, err
+	}
+}
+
+// passed reports whether a transaction of the tree was imported before.
+func (im *importer) passed(number string) bool {
+	ours, ok := im.taken[number]
+	if ok {
+		im.before++
+		im.tell(EventBefore, number, ours, depot.TxInfo{})
+	}
+	return ok
+}
+
+// tell reports an event of a transaction.
+func (im *importer) tell(kind EventKind, number string, ours int64, info depot.TxInfo) {
+	im.mu.Lock()
+	defer im.mu.Unlock()
+	im.event(Event{Kind: kind, Origin: number, Number: ours, Product: info.Product, Version: info.Version})
+}
+
+// pass counts a file that is not imported.
+func (im *importer) pass(path, reason string, notable bool) {
+	im.skip(Event{Path: path, Detail: reason, Notable: notable})
+}
+
+// opened imports an open file, which may be compressed. place is where it
+// stands in the tree.
+func (im *importer) opened(ctx context.Context, take taker, f *os.File, src depot.Source, place string) error {
+	info, err := f.Stat()
+	if err != nil {
+		return scan.ReadError{Err: err}
+	}
+	src.ModTime = info.ModTime()
+	var content depot.Content = openContent{f, info}
+	if unpack.Packed(f) {
+		temp, drop, err := unpacked(ctx, f, info.Size())
+		if err != nil {
+			return im.judge(ctx, src.Path, err)
+		}
+		defer drop()
+		content = temp
+	}
+	src.Content = content
+	got, err := take(ctx, src)
+	if err != nil {
+		return im.judge(ctx, src.Path, err)
+	}
+	im.accept(src.Path, place, got)
+	return nil
+}
+
+// accept counts what was taken from a file, and looks whether it stood in its
+// place.
+func (im *importer) accept(path, place string, got []depot.Added) {
+	var objects []symfile.Object
+	for _, g := range got {
+		objects = append(objects, g.Object.Object)
+		if !g.Again {
+			im.took(path, g)
+		}
+	}
+	if !im.confirmed(place, objects) {
+		im.misplaced(place, objects)
+	}
+}
+
+// judge passes over a file that cannot be taken. Only an error that ends the
+// transaction is returned.
+func (im *importer) judge(ctx context.Context, path string, err error) error {
+	switch {
+	case ctx.Err() != nil:
+		return ctx.Err()
+	case errors.Is(err, objfile.ErrNotSymbolFile):
+		im.pass(path, notSymbolText(err), false)
+	case errors.Is(err, objfile.ErrBroken), errors.Is(err, depot.ErrNoID), errors.Is(err, depot.ErrChanged), errors.Is(err, unpack.ErrPacked):
+		im.pass(path, err.Error(), true)
+	default:
+		return err
+	}
+	return nil
+}
+
+// confirmed reports whether the place of a file in the tree is one where its
+// own ids would put it. Places that the layout does not know say nothing.
+func (im *importer) confirmed(place string, objects []symfile.Object) bool {
+	var req layout.Request
+	var err error
+	switch im.layout {
+	case layout.Flat:
+		return true
+	case layout.SymStore, layout.Index2, layout.SSQP:
+		if req, err = layout.Index2.Parse(place); err != nil {
+			req, err = layout.SymStore.Parse(place)
+		}
+	default:
+		req, err = im.layout.Parse(place)
+	}
+	if err != nil {
+		return true
+	}
+	for _, l := range req.Lookups {
+		if l.Unique && req.Name != "" {
+			continue // the name says more
+		}
+		l.Role = symfile.AnyRole // trees file some under another role's name
+		for _, o := range objects {
+			for _, a := range o.Aliases() {
+				if l.Matches(a) {
+					return true
+				}
+			}
+		}
+	}
+	return false
+}
+
+// misplaced reports a file that stands under a key that is not its own.
+func (im *importer) misplaced(place string, objects []symfile.Object) {
+	var own []string
+	for _, o := range objects {
+		for _, l := range []layout.Layout{layout.SymStore, layout.BreakpadTree, layout.Unified} {
+			if ps := l.Paths(o); len(ps) > 0 {
+				own = append(own, ps[0])
+				break
+			}
+		}
+	}
+	im.wrongMu.Lock()
+	im.wrong++
+	if len(im.wrongSome) < 20 {
+		im.wrongSome = append(im.wrongSome, place+": it is "+strings.Join(own, ", "))
+	}
+	im.wrongMu.Unlock()
+	im.mu.Lock()
+	defer im.mu.Unlock()
+	im.event(Event{Kind: EventMisplaced, Path: place, Own: own})
+}

@@ -1,0 +1,53 @@
+package scan
+
+import (
+	"context"
+	"errors"
+	"io"
+	"os"
+	"strings"
+
+	"github.com/symdepot/symdepot/objfile"
+	"github.com/symdepot/symdepot/symfile"
+)
+
+// ReadError is an error in reading a file of the walk, in contrast to errors of
+// what the caller does with it.
+type ReadError struct{ Err error }
+
+func (e ReadError) Error() string { return e.Err.Error() }
+
+// Unwrap returns the cause.
+func (e ReadError) Unwrap() error { return e.Err }
+
+// IsReadError reports whether err wraps a ReadError.
+func IsReadError(err error) bool {
+	var r ReadError
+	return errors.As(err, &r)
+}
+
+// Identify identifies the objects in the file and discards it. Options.Script is
+// set to the script beside the file.
+func (f *File) Identify(ctx context.Context, opt objfile.Options) ([]objfile.Object, error) {
+	defer f.Discard()
+	c, err := f.Open(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer c.Close()
+	opt.Script = f.Script()
+	return objfile.Identify(c, c.Size(), strings.TrimSuffix(f.Path, symfile.BaseName(f.Path))+f.Name, opt)
+}
+
+// Script returns a function that opens the script that a source map NAME.js.map
+// on disk belongs to.
+func (f *File) Script() func() (io.ReadCloser, error) {
+	path := strings.TrimSuffix(f.Path, ".map")
+	return func() (io.ReadCloser, error) {
+		script, err := os.Open(path)
+		if err != nil {
+			return nil, ReadError{err}
+		}
+		return script, nil
+	}
+}
