@@ -114,7 +114,7 @@ func parseModule(line string) (Header, error) {
 
 // WriteHeader writes h in the form that strict parsers accept: single spaces,
 // LF line ends, INFO records only where they say something. A value that
-// would break the line it stands in is an error that wraps ErrSyntax, and
+// would break its line is an error that wraps ErrSyntax, and
 // nothing is written then.
 func WriteHeader(w io.Writer, h Header) error {
 	for _, word := range []string{h.OS, h.Arch, h.CodeID} {

@@ -262,7 +262,7 @@ func (c *core) mapped(files []mapping) {
 	}
 }
 
-// image identifies what stands at m.Base; known says that the dump has it.
+// image identifies the image at m.Base; known reports whether the dump has it.
 func (c *core) image(m *Module) (image, known bool) {
 	var p [4]byte
 	if c.mem.readAt(p[:], m.Base) < len(p) {

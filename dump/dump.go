@@ -70,8 +70,8 @@ type Module struct {
 	BuildID debugid.BuildID
 	// UUID names a Mach-O image.
 	UUID debugid.GUID
-	// Unloaded says that the image was gone when the dump was made. Windows
-	// keeps no debug information for such.
+	// Unloaded reports whether the image had been unloaded before the dump was
+	// made. Windows keeps no debug information for such images.
 	Unloaded bool
 }
 
@@ -93,7 +93,7 @@ func (m *Module) HasID() bool {
 }
 
 // ErrNotDump is wrapped by the error of a file that is no dump of a kind that
-// is read here. The words say what it is, if that can be told.
+// is read here. Its text names the kind of file where that is known.
 var ErrNotDump = errors.New("not a dump that can be read")
 
 // ErrBroken is wrapped by the error of a dump whose list of modules cannot be

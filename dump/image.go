@@ -131,7 +131,7 @@ func (mem *memory) elf(m *Module) bool {
 		s := h.segment(table)
 		segs = append(segs, s)
 		if s.typ == segLoad && s.vaddr+s.memsz >= s.vaddr {
-			// The header stands at the start of the first segment's page.
+			// The header is at the start of the first segment's page.
 			low, high = min(low, s.vaddr-s.off%4096), max(high, s.vaddr+s.memsz)
 		}
 	}
@@ -273,7 +273,7 @@ func (m *Module) merge(found []Debug) {
 	m.Debug = found
 }
 
-// fileOffset finds in the section table at addr where rva stands in the file.
+// fileOffset finds the offset of rva in the file by the section table at addr.
 func (mem *memory) fileOffset(addr uint64, sections int, rva uint32) (uint64, bool) {
 	table := mem.bytes(addr, sections*40)
 	for ; len(table) > 0; table = table[40:] {

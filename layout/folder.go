@@ -39,7 +39,7 @@ type KeyFolder struct {
 	Dir    []string // empty: the folder has no keys, and the places are Places
 	Prefix string
 	Before string
-	// Own: the PDB's other ids stand there too, not only those of other ages.
+	// Own: the folder has the PDB's other ids too, not only those of other ages.
 	Own bool
 	// Places returns where the file of an id of the folder may be.
 	Places func(id string) []Place
@@ -218,8 +218,8 @@ func (c *places) unified() {
 		add.Parts = []string{id[:2], id[2:], name}
 		c.list = append(c.list, add)
 	}
-	// An image stands under the same id as its PDB: a request that may mean
-	// either must see what it gets.
+	// An image has the same path as its PDB: for a request that may mean
+	// either, the content decides.
 	either := Place{Verify: c.l.Role&symfile.Executable != 0 && c.l.Role&symfile.Debug != 0}
 	leaf(symfile.Debug|symfile.Companion, "debuginfo", either)
 	leaf(symfile.Executable, "executable", either)

@@ -7,7 +7,7 @@
 // the request that a path makes ([Layout.Parse], [Route]), and the places where
 // a server ([Dialect.Places]) or a folder ([Layout.Candidates]) may have the
 // answer to a request. All of it, and the properties in which layouts differ,
-// stands in one table, so that a new layout is a constant, a row of the table
+// is in one table, so that a new layout is a constant, a row of the table
 // and the functions that the row names.
 //
 // Promised: names and behaviour that this documentation describes change only
@@ -45,7 +45,7 @@ const (
 	Debuginfod                 // buildid/ID/artifact
 	SlashSymbols               // name/ID/symbols
 	Native                     // Sentry's mixture: symstore, breakpad, gdb and lldb side by side
-	Auto                       // a server that nobody described: it is asked as the client asked
+	Auto                       // an undescribed server: it is asked in the layout of the client's request
 	SymCache                   // a server that transcodes for Windows Performance Analyzer
 	Flat                       // a folder of files beside each other, without keys
 )
@@ -68,8 +68,8 @@ type table struct {
 	tiers   Tiers
 	// symsrv: servers of this layout expect Microsoft's client.
 	symsrv bool
-	// direct: a server that nobody described is asked for requests of this
-	// layout in this layout, and two tiers make no difference to them.
+	// direct: an undescribed server is asked for requests of this layout in
+	// this layout, and two tiers make no difference to them.
 	direct bool
 	// rank orders the layouts that a sampled path may fit, the most telling
 	// first; 0: the layout is not sampled.
@@ -333,6 +333,6 @@ func (l Layout) ForSymsrv() bool { return l.table().symsrv }
 // if they may ask for any.
 func (l Layout) Kinds() []symfile.Kind { return l.table().kinds }
 
-// TierMatters reports whether a server of two tiers is asked for another path
-// than one of one tier.
+// TierMatters reports whether the path differs between servers of one tier and
+// of two.
 func (r *Request) TierMatters() bool { return r.Form == FormFile && !r.Layout.table().direct }

@@ -301,7 +301,8 @@ func (k key) plain(name string) []symfile.Lookup {
 
 // symbols lists the lookups of name/id/symbols, which names a module and wants
 // its symbols: debug information before the module itself. An id that is wide
-// enough counts without regard to the name, which tools take from elsewhere.
+// enough counts without regard to the name: tools send names that differ from
+// the file's own.
 func (k key) symbols(name string) []symfile.Lookup {
 	named := k.plain(name)
 	if len(k.id) < 16 {
@@ -520,8 +521,8 @@ func parseSlash(s []string) (Request, bool) {
 }
 
 // parseSymCache reads vN.N.N/name.pdb/GUID[/age], the paths of the SymCache
-// protocol. An age that is no decimal number finds nothing, unless whoever
-// serves it reads ages as hex too.
+// protocol. An age that is not a decimal number finds nothing, unless the server
+// reads ages as hex too.
 func parseSymCache(s []string) (Request, bool) {
 	r, err := symcache.ParseRequest(s)
 	if err != nil {

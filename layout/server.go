@@ -47,8 +47,8 @@ const (
 
 // Dialect is how one server or bucket spells the paths of its layout, to the
 // letter: unlike folders, servers tell upper from lower case, and each attempt
-// costs a round trip. The zero value is a server that nobody described and that
-// has plain files only.
+// costs a round trip. The zero value is an undescribed server that has plain
+// files only.
 type Dialect struct {
 	// Layout is the server's; zero or Auto: the server is asked as the client
 	// asked.
@@ -388,8 +388,7 @@ func (w *wanted) unified() {
 	}
 }
 
-// gdb adds the paths of a build-id tree, which may stand in a folder of its
-// own.
+// gdb adds the paths of a build-id tree, which may have a folder of its own.
 func (w *wanted) gdb(folder bool) {
 	for _, id := range w.bare() {
 		for _, p := range gdbLeaves {

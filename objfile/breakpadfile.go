@@ -41,7 +41,7 @@ func identifyBreakpad(b *budget, head []byte) ([]Object, error) {
 	return []Object{o}, nil
 }
 
-// moduleKind tells the module's format from the MODULE record's system.
+// moduleKind derives the module's format from the MODULE record's system.
 func moduleKind(system string) symfile.Kind {
 	switch strings.ToLower(system) {
 	case "windows":

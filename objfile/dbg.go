@@ -10,7 +10,7 @@ import (
 // dbgHeaderSize is the size of an IMAGE_SEPARATE_DEBUG_HEADER.
 const dbgHeaderSize = 48
 
-// looksLikeDBG tells a .DBG file from a text that begins with DI.
+// looksLikeDBG distinguishes a .DBG file from a text that begins with DI.
 func looksLikeDBG(head []byte) bool {
 	if len(head) < dbgHeaderSize {
 		return false

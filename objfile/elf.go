@@ -366,7 +366,7 @@ func (f *elfFile) buildID() (debugid.BuildID, error) {
 
 // findNote walks the notes in size bytes at off to the GNU build-id. Linkers
 // leave the padding out behind a last note whose length is no multiple of the
-// alignment. Ids of lengths that nobody can ask for count as none.
+// alignment. Ids of lengths that no client can send count as none.
 func (f *elfFile) findNote(off, size, align uint64) (debugid.BuildID, error) {
 	if align != 8 {
 		align = 4
@@ -459,7 +459,7 @@ func (f *elfFile) describe(o *Object) error {
 		f.describeSections(o, program || library)
 		_, hasText = f.text()
 	}
-	// This is how symbolic tells a debug companion: an executable whose
+	// This is how symbolic recognizes a debug companion: an executable whose
 	// interpreter was removed, a library without code. It takes static
 	// programs and files without section headers for one, too.
 	o.DebugCompanion = program && !interp || library && !hasText
@@ -542,7 +542,7 @@ func (f *elfFile) describeSections(o *Object, image bool) {
 		o.Role |= symfile.Debug
 	}
 	if f.typ == elfRel && o.BuildID == "" && !split {
-		o.Role = 0 // the compiler's output before linking: nobody asks for it
+		o.Role = 0 // the compiler's output before linking: no client asks for it
 	}
 }
 

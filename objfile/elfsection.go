@@ -8,7 +8,7 @@ import (
 
 // ELFSection returns where in the ELF file of size bytes the contents of the
 // named section stand: n raw bytes at off, still compressed if the file has
-// them so. A section that is absent, empty or has no bytes in the file gives
+// them so. A section that is missing, empty or has no bytes in the file gives
 // an error that wraps fs.ErrNotExist; a file that is no ELF file one that
 // wraps ErrNotSymbolFile; a malformed one ErrBroken.
 func ELFSection(r io.ReaderAt, size int64, name string) (off, n int64, err error) {

@@ -32,7 +32,7 @@ const (
 )
 
 // identifyMachO returns the object that a Mach-O file is, or one for each
-// slice of a fat file. The features stand in the load commands, so the budget
+// slice of a fat file. The features are in the load commands, so the budget
 // for the ids is enough for all.
 func identifyMachO(b *budget, name string) ([]Object, error) {
 	p, err := b.bytes(0, 8)

@@ -23,12 +23,12 @@ type Object struct {
 	// arm, arm64, arm64e, mips, ppc64, riscv64, s390x, wasm32 and so on;
 	// empty where the format names none.
 	Arch string
-	// Offset and Size say where the object's bytes stand in the file. A thin
+	// Offset and Size are the position of the object's bytes in the file. A thin
 	// file is one object of offset 0 and the file's size; a fat Mach-O slice
 	// is a part of it. For an embedded object Size is its inflated size.
 	Offset, Size int64
 	// Deflated is the number of raw-deflate bytes at Offset that inflate to
-	// the object; 0 means that the bytes stand there plainly.
+	// the object; 0 means that the bytes are not compressed.
 	Deflated int64
 	// Features says what the object offers to a debugger.
 	Features Features

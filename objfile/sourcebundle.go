@@ -23,7 +23,7 @@ const (
 	maxManifest     = 64 << 20   // inflated, streamed
 	maxManifestWord = 1024       // of one attribute's name or value
 	zipEntrySize    = 46         // of a central directory entry without its name
-	zip64Marker     = 0xffffffff // the value stands in a zip64 record
+	zip64Marker     = 0xffffffff // the value is in a zip64 record
 )
 
 const manifestName = "manifest.json"
@@ -199,7 +199,7 @@ func bundleObject(b *budget, attributes map[string]string, name string) ([]Objec
 	return []Object{o}, nil
 }
 
-// bundleKind tells the format of the module that a bundle has the sources of.
+// bundleKind returns the format of the module whose sources are in a bundle.
 // The manifest does not say; the shapes of its ids do.
 func bundleKind(id debugid.ID, code, name, arch string) symfile.Kind {
 	name = symfile.Fold(name)

@@ -41,7 +41,7 @@ func isPerfMap(head []byte) bool {
 	return ok && a == perfMapSignature && len(text) == 32 && debugid.IsHex(text)
 }
 
-// identifyPerfMap reads the header lines: they stand in front, each with a
+// identifyPerfMap reads the header lines: they come first, each with a
 // pseudo address.
 func identifyPerfMap(b *budget, head []byte, name string) ([]Object, error) {
 	o := b.whole(symfile.Object{Kind: symfile.R2RMap, Role: symfile.Other, Name: name})

@@ -92,7 +92,7 @@ func (f *File) readDBI() error {
 	return nil
 }
 
-// Flavor tells private, public and type-only PDBs apart, as SymStore does. It
+// Flavor distinguishes private, public and type-only PDBs, as SymStore does. It
 // reads the head of the type stream and, where that says nothing, module
 // records up to the first that has symbols or lines. The sort is empty for
 // files of before 1997 that do not show it, and where tens of megabytes of

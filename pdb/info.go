@@ -16,7 +16,7 @@ const (
 )
 
 // FeatureMinimal is the feature code of a PDB made with /DEBUG:FASTLINK: it
-// refers to object files of the build machine and is of no use elsewhere.
+// refers to object files of the build machine and is of no use on other machines.
 const FeatureMinimal = 0x494E494D // "MINI"
 
 // infoTail is what follows the GUID in the info stream.
@@ -46,7 +46,7 @@ func (f *File) FeatureCodes() ([]uint32, error) {
 }
 
 // FastLink reports whether the PDB was made with /DEBUG:FASTLINK, and thus
-// lacks what stands in the object files.
+// lacks the contents of the object files.
 func (f *File) FastLink() (bool, error) {
 	codes, err := f.FeatureCodes()
 	for _, c := range codes {
@@ -120,7 +120,7 @@ func (f *File) readTail() (*infoTail, error) {
 	c := &cursor{b: b}
 	c.readNames(t)
 	if c.err != nil && f.Version <= maxOldInfo {
-		// The first compilers wrote no map, or another one.
+		// The first compilers wrote no map, or one of a different form.
 		return &infoTail{}, nil
 	}
 	if c.err != nil {

@@ -35,7 +35,7 @@ func (p *pager) pagesFor(n int64) int64 { return (n + p.page - 1) / p.page }
 
 // paged is a run of bytes cut into numbered pages. The list of the numbers is
 // itself read only where it is needed, which is how a directory of many
-// megabytes costs a few bytes: the numbers of a stream's pages stand in the
+// megabytes costs a few bytes: the numbers of a stream's pages are in the
 // directory, those of the directory in the block map, and those of the block
 // map in the header. Nothing is ever deeper than that, so that a directory
 // that lists its own pages ends like any other.
@@ -217,7 +217,7 @@ func (m *msf) checkPage(where string) error {
 	return nil
 }
 
-// readCount reads the number of streams, which has width bytes and stands in
+// readCount reads the number of streams, which has width bytes and is in
 // the first four of the directory.
 func (m *msf) readCount(width int) error {
 	var b [4]byte

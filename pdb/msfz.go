@@ -41,7 +41,7 @@ const (
 	startWork = 16 << 10
 )
 
-// msfz is the compressed container: streams are fragments that stand in the
+// msfz is the compressed container: streams are fragments in the
 // file plainly or in compressed chunks.
 type msfz struct {
 	r       io.ReaderAt

@@ -20,7 +20,7 @@ import (
 )
 
 // ErrFormat is wrapped by the error of Open for a file that is no PDB of any
-// form. A PDB that is broken gives another error.
+// form. A damaged PDB gives a different error.
 var ErrFormat = errors.New("not a PDB")
 
 // Format is the container of a PDB's streams. The zero Format means "none".

@@ -24,7 +24,7 @@ import (
 )
 
 // ErrFormat is wrapped by the error of Open for a file that is not .NET
-// metadata with a #Pdb stream. A portable PDB that is broken gives another
+// metadata with a #Pdb stream. A damaged portable PDB gives a different
 // error.
 var ErrFormat = errors.New("not a portable PDB")
 
@@ -48,7 +48,7 @@ const (
 )
 
 // Kinds of custom debug information that hold sources or say where they are,
-// as they stand in the #GUID heap.
+// as they are in the #GUID heap.
 var (
 	embeddedSource = [16]byte{0x1B, 0x57, 0x8A, 0x0E, 0x26, 0x69, 0x6E, 0x46, 0xB4, 0xAD, 0x8A, 0xB0, 0x46, 0x11, 0xF5, 0xFE} // 0e8a571b-6926-466e-b4ad-8ab04611f5fe
 	sourceLink     = [16]byte{0x56, 0x05, 0x11, 0xCC, 0x91, 0xA0, 0x38, 0x4D, 0x9F, 0xEC, 0x25, 0xAB, 0x9A, 0x35, 0x1A, 0x6A} // cc110556-a091-4d38-9fec-25ab9a351a6a
@@ -64,7 +64,7 @@ type File struct {
 	Version string       // of the format, such as "PDB v1.0"
 	GUID    debugid.GUID // first part of the id
 	Stamp   uint32       // second part of the id
-	// IDOffset is where the 20 bytes of the id stand in the file.
+	// IDOffset is the offset of the 20 bytes of the id in the file.
 	IDOffset int64
 
 	r       io.ReaderAt
@@ -131,7 +131,7 @@ func (f *File) readStreams(off int64, count int, size int64) error {
 	}
 	for i := range count {
 		var h [8 + maxName]byte
-		// The last header may stand at the end of the file.
+		// The last header may be at the end of the file.
 		n := min(int64(len(h)), size-off)
 		if n < 12 {
 			return fmt.Errorf("header of stream %d of %d: %w", i+1, count, io.ErrUnexpectedEOF)

@@ -10,7 +10,7 @@ type State struct {
 	// give. Of one major only the newest counts.
 	Producible []Version
 	// Failed are those of Producible that are known to fail for this key. If there
-	// is no PDB to be had, all do.
+	// is no PDB, all do.
 	Failed []Version
 	// GaveUp says that the work for this key ended for reasons that will
 	// pass, or that a client has waited for as long as it may: this request is
@@ -32,7 +32,7 @@ type Action uint8
 
 // The actions.
 const (
-	// NotFound: 404 without Retry-After. The client looks elsewhere.
+	// NotFound: 404 without Retry-After. The client asks its next server.
 	NotFound Action = iota
 	// Send: 200 or 302 with the file of Decision.Version.
 	Send
@@ -67,7 +67,7 @@ type Decision struct {
 	// Version is that of the file to send.
 	Version Version
 	// Make is the version to make, once for each key and major; zero for none.
-	// With Send it is an upgrade, which nobody waits for.
+	// With Send it is an upgrade, and no client waits for it.
 	Make Version
 	// Why names the rule, for logs.
 	Why string

@@ -39,7 +39,7 @@ const (
 	// be made; see ParseExpiry. Its Version is the one that was asked for.
 	Negative
 	// Old is a file of the first two generations, which lay flat and which
-	// nobody can ask for over HTTP.
+	// no client can ask for over HTTP.
 	Old
 )
 

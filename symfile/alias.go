@@ -66,7 +66,7 @@ func (l Lookup) Matches(a Alias) bool {
 	return (l.Name == "" || l.Name == a.Name) && l.ID == a.ID && l.Role&a.Role != 0
 }
 
-// PortableAge stands in place of the age in a portable PDB's key (SSQP key
+// PortableAge takes the place of the age in a portable PDB's key (SSQP key
 // conventions, portable PDB).
 const PortableAge = "FFFFFFFF"
 
