@@ -294,7 +294,7 @@ func (a *adder) stageFiles(ctx context.Context, files iter.Seq2[File, error]) er
 	return wrapError(g.flushAll())
 }
 
-// listFolders notes what stands ready, in the order of the files.
+// listFolders lists the completed folders, in the order of the files.
 func (a *adder) listFolders() {
 	a.ws.folders.Guess = a.guess
 	for _, it := range a.items {
@@ -306,8 +306,8 @@ func (a *adder) listFolders() {
 	}
 }
 
-// done takes in a staged file and tells of all that are complete up to the
-// first that is not.
+// done accepts a staged file and reports all files up to the first incomplete
+// one.
 func (a *adder) done(i int, it *item) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -380,7 +380,7 @@ func (a *adder) fail(it *item, err error) {
 	a.tell(Event{Kind: EventFailed, Path: it.file.Path, Err: err})
 }
 
-// repeats says whether the same file came before. Another content under one of
+// repeats reports whether the same file came before. Another content under one of
 // its keys is an error: one of the two would be lost.
 func (a *adder) repeats(i int, it *item) (bool, error) {
 	same := 0
@@ -408,7 +408,7 @@ func (a *adder) repeats(i int, it *item) (bool, error) {
 	return false, nil
 }
 
-// equal says whether two files have the same content.
+// equal reports whether two files have the same content.
 func (a *adder) equal(x, y *item) (bool, error) {
 	if a.opt.Pointer {
 		return true, nil

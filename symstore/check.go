@@ -241,7 +241,7 @@ func (c *checker) tx(id ID) *txStatus {
 	return t
 }
 
-// whole says whether a line of server.txt or history.txt has all its fields.
+// whole reports whether a line of server.txt or history.txt has all its fields.
 func whole(r record) bool {
 	return r.Deletes != 0 || len(fields(decode(r.raw))) >= 8 && !r.Time.IsZero()
 }

@@ -300,7 +300,7 @@ func otherwisePacked(head []byte) bool {
 	return false
 }
 
-// verifyKey says whether a file answers to its key.
+// verifyKey reports whether a file answers to its key.
 func verifyKey(r io.ReaderAt, size int64, name, key string) (FindingKind, error) {
 	objects, err := objfile.Identify(r, size, name, objfile.Options{})
 	if errors.Is(err, objfile.ErrNotSymbolFile) || errors.Is(err, objfile.ErrBroken) {
@@ -331,7 +331,7 @@ func verifyKey(r io.ReaderAt, size int64, name, key string) (FindingKind, error)
 	return ContentWrong, fmt.Errorf("the content does not have the key %s", key)
 }
 
-// ofMicrosoft says whether a key is one of a PE image or a PDB.
+// ofMicrosoft reports whether a key is one of a PE image or a PDB.
 func ofMicrosoft(key string) bool {
 	return debugid.IsHex(key) && len(key) <= 40 && !strings.Contains(key, "-")
 }

@@ -33,8 +33,8 @@ type ConvertOptions struct {
 type conversion struct {
 	To   Tiers `json:"to"`
 	Move bool  `json:"move,omitempty"`
-	// Drop says that the new arrangement is complete and in force, and that
-	// what is left of the old one is being removed.
+	// Drop means that the new folders are complete and in use, and that the
+	// old ones are being removed.
 	Drop bool `json:"drop,omitempty"`
 }
 
@@ -131,7 +131,7 @@ func (s *Store) convert(ctx context.Context, l *lock, c conversion, progress fun
 	return wrapError(s.tree.Remove(convertFile))
 }
 
-// may says whether a step may be taken.
+// may reports whether a step may be taken.
 func (s *Store) may(ctx context.Context, l *lock, what string) error {
 	if err := ctx.Err(); err != nil {
 		return err
@@ -226,7 +226,7 @@ func (s *Store) linkDir(from, to string) error {
 	return nil
 }
 
-// switchTiers puts an arrangement in force.
+// switchTiers makes readers use the folders of other tiers.
 func (s *Store) switchTiers(to Tiers) error {
 	if err := s.checkpoint("switch"); err != nil {
 		return err
@@ -237,9 +237,9 @@ func (s *Store) switchTiers(to Tiers) error {
 	return wrapError(ignoreAbsent(s.tree.Remove(index2File)))
 }
 
-// eachKeyDir visits the key folders of one arrangement. It tells them from the
-// other's, which may stand beside them while a store is converted, by what they
-// hold: ab/KEY is a key folder if the file ab or its records are in it.
+// eachKeyDir visits the key folders of a store with these tiers. During a
+// conversion folders of both kinds exist. ab/KEY is a key folder of one tier if it
+// holds the file ab or its records.
 func (s *Store) eachKeyDir(tiers Tiers, visit func(name, key, dir string) error) error {
 	tops, err := s.subdirs(".", 0)
 	if err != nil {
@@ -278,7 +278,7 @@ func (s *Store) eachKeyDir(tiers Tiers, visit func(name, key, dir string) error)
 	return nil
 }
 
-// isKeyDir says whether a folder holds a stored file of that name, or records.
+// isKeyDir reports whether a folder holds a stored file of that name, or records.
 func (s *Store) isKeyDir(dir, name string) (bool, error) {
 	d, err := s.root.Open(dir)
 	if err != nil {

@@ -10,8 +10,8 @@ import (
 	"sync"
 )
 
-// maker remembers that this Store has made the store, for as long as nothing is
-// in it: what cannot be begun leaves the folder as it was.
+// maker remembers that this Store has made the store. As long as the store is
+// empty, a failure removes it again.
 type maker struct {
 	mu      sync.Mutex
 	made    bool     // guarded by mu
@@ -26,7 +26,7 @@ func (m *maker) begin(tiers Tiers, missing []string) {
 	m.made, m.tiers, m.missing = true, tiers, missing
 }
 
-// end removes the folders that were made for a store that is none.
+// end removes the folders that were made for a store that was given up.
 func (m *maker) end() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -35,7 +35,7 @@ func (m *maker) end() {
 	}
 }
 
-// missingDirs lists what MkdirAll is about to make, the innermost first.
+// missingDirs lists the folders that MkdirAll will make, the innermost first.
 func missingDirs(dir string) []string {
 	var list []string
 	dir, err := filepath.Abs(dir)
@@ -57,8 +57,8 @@ func removeDirs(list []string) {
 	}
 }
 
-// create makes the markers of a new store. index2.txt comes before 000Admin:
-// the store is none, and its arrangement open, until that is there.
+// create makes the marker files of a new store. index2.txt comes first, because
+// other writers take the folder for a store as soon as 000Admin exists.
 func (s *Store) create(tiers Tiers) error {
 	if tiers == Two {
 		if err := s.touch(index2File); err != nil {
@@ -71,8 +71,8 @@ func (s *Store) create(tiers Tiers) error {
 	return s.touch(pingmeFile)
 }
 
-// createAgain makes the markers if a writer that had made the store and came to
-// nothing has removed them.
+// createAgain makes the marker files again if the writer that made the store has
+// failed and removed them.
 func (s *Store) createAgain() error {
 	if s.exists(pingmeFile) || s.exists(lastIDFile) || s.exists(serverFile) {
 		return nil
@@ -83,8 +83,8 @@ func (s *Store) createAgain() error {
 	return s.create(s.opened)
 }
 
-// unmake removes the markers of a store that this Store has made and in which
-// there is nothing. It stops at the first sign of somebody else.
+// unmake removes the marker files of an empty store that this Store has made. It
+// stops at the first trace of another writer.
 func (s *Store) unmake() {
 	m := &s.made
 	m.mu.Lock()

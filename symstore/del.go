@@ -42,8 +42,8 @@ func (s *Store) Del(ctx context.Context, id ID) (DelResult, error) {
 	if err != nil {
 		return result, err
 	}
-	// Reading all transactions may take a while: that is done before the
-	// lock, and under it only for those that came since.
+	// Reading all transactions may take long. It is done before the lock, and
+	// under the lock only for newer transactions.
 	own := &owners{s: s, id: id, keys: keySet(entries), seen: map[ID]bool{}}
 	if err := own.scan(ctx); err != nil {
 		return result, err
@@ -74,7 +74,7 @@ func keySet(entries []Entry) map[string]bool {
 	return keys
 }
 
-// owners finds the other live transactions that list some keys.
+// owners finds the other live transactions that list the keys.
 type owners struct {
 	s    *Store
 	id   ID // not this one
@@ -83,7 +83,7 @@ type owners struct {
 	of   map[string][]ID // owners of each key
 }
 
-// scan reads the live transactions that it has not read.
+// scan reads the live transactions that it has not read yet.
 func (o *owners) scan(ctx context.Context) error {
 	if o.of == nil {
 		o.of = map[string][]ID{}
@@ -112,7 +112,7 @@ func (o *owners) scan(ctx context.Context) error {
 	return nil
 }
 
-// held says whether a live transaction that has no line in refs holds a key.
+// held reports whether a live transaction that has no line in refs holds a key.
 func (o *owners) held(key string, live map[ID]bool, refs []Ref) bool {
 	return slices.ContainsFunc(o.of[key], func(id ID) bool {
 		return live[id] && !slices.ContainsFunc(refs, func(r Ref) bool { return r.ID == id })
@@ -201,8 +201,8 @@ func (d *deleter) makePlan(adm *admin) (*plan, error) {
 	return p, nil
 }
 
-// keyOps lists the steps in the folder of one key: the last line that is left
-// decides.
+// keyOps lists the steps in the folder of one key. The last remaining line of
+// refs.ptr decides what readers get.
 func (d *deleter) keyOps(e Entry, key string) ([]op, error) {
 	dir, name, ok := d.s.locate(e.Name, e.Key)
 	if !ok {
@@ -223,8 +223,8 @@ func (d *deleter) keyOps(e Entry, key string) ([]op, error) {
 	return kd.opsToKeep(left, held), nil
 }
 
-// opsToKeep lists the steps that make a folder agree with the lines that are
-// left. held keeps the file although no line does.
+// opsToKeep lists the steps that make a folder agree with the remaining lines.
+// held keeps the file although no line refers to it.
 func (k *keyDir) opsToKeep(left []Ref, held bool) []op {
 	var ops []op
 	remove := func(name string) {
@@ -247,7 +247,7 @@ func (k *keyDir) opsToKeep(left []Ref, held bool) []op {
 		last := left[len(left)-1]
 		switch before := k.refs[len(k.refs)-1]; {
 		case last.Pointer && before.ID == last.ID && before.Pointer && k.leaf(pointerLeaf) != "":
-			// What stands there, perhaps a message, is still right.
+			// The existing pointer, perhaps a message, is still right.
 		case last.Pointer:
 			write(pointerLeaf, last.Path)
 		default:

@@ -15,11 +15,10 @@ import (
 // maxOpenDirs is the number of folders that are kept open.
 const maxOpenDirs = 200
 
-// dirCache does small things to many files of a store, one after another. Most of
-// what that costs is finding the way from the root to a name, folder by folder:
-// dirCache keeps the folders open. That is two thirds of the time under the store's
-// lock. It never follows a link; where there is one, and where anything fails,
-// it leaves the matter to the root. It is used by one goroutine.
+// dirCache keeps directory handles open, so that many small file operations avoid
+// the walk from the root to each file. Without it the walks take two thirds of the
+// time under the store's lock. It never follows links: for paths with links, and
+// after errors, it uses the os.Root instead. It is used by one goroutine.
 type dirCache struct {
 	root *os.Root
 	top  *os.File
@@ -75,7 +74,7 @@ func openAt(parent int, base string, flags int) (int, error) {
 	}
 }
 
-// leadsOn says whether an error may come from a link, which the root follows.
+// leadsOn reports whether an error may come from a link, which the root follows.
 func leadsOn(err error) bool {
 	return err == errNotPlain || err == unix.ELOOP || err == unix.ENOTDIR || err == unix.EMLINK
 }
@@ -137,7 +136,7 @@ func (n *dirCache) link(from, to string) error {
 	return n.root.Link(from, to)
 }
 
-// exists says whether a name is there.
+// exists reports whether a name is there.
 func (n *dirCache) exists(name string) bool {
 	n.makeRoom()
 	parent, base, err := n.split(name)

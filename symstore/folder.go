@@ -13,17 +13,16 @@ import (
 	"github.com/symdepot/symdepot/symfile"
 )
 
-// Most keys are new to a store. Their folders are made whole in the writer's
-// folder, refs.ptr included, and flushed there; under the store's lock nothing
-// is left of that but one rename for each folder, or one for all the folders of
-// a name that is new as well. The number in refs.ptr is a guess until then. It
-// is right unless another writer came before, and else it is overwritten where
-// it stands: it has ten digits and begins the file.
+// Most keys are new to a store. Their folders are completed in the workspace,
+// refs.ptr included, and flushed there. Under the store's lock only one rename for
+// each folder remains, or one for all folders of a name that is new as well. The
+// transaction number in refs.ptr is a guess until then. If another writer took the
+// number, it is overwritten in place: it is the first ten bytes of the file.
 
-// foldersLeaf lists the folders that stand ready, for whoever completes a plan.
+// foldersLeaf lists the completed folders, for the writer that completes a plan.
 const foldersLeaf = "folders"
 
-// folder is the folder of a key that stands ready in a writer's folder.
+// folder is the completed folder of a key in a workspace.
 type folder struct {
 	// Rel is its path there: that of its group and the key, or one of its own.
 	Rel  string `json:"rel"`
@@ -34,7 +33,7 @@ type folder struct {
 
 // folderList is the content of foldersLeaf.
 type folderList struct {
-	Guess   ID       `json:"guess"` // the number that stands in each refs.ptr
+	Guess   ID       `json:"guess"` // the number in each refs.ptr
 	Folders []folder `json:"folders"`
 
 	byFrom map[string][]folder // made when first asked for
@@ -68,21 +67,21 @@ func (f *folder) leaves() []string {
 	return []string{f.Leaf, refsLeaf}
 }
 
-// spot is where a file is staged whose key's folder is new.
+// spot is the place for a file whose key is new to the store.
 type spot struct {
 	folder
 	name  string // the spelling of the name's folder, and of the file
 	group *group // nil if the name's folder is in the store
 }
 
-// group is a folder of a name that is staged with folders of keys in it.
+// group is a new folder of a name, with the folders of its keys.
 type group struct {
 	rel   string
 	name  string
-	split bool // holds what must not be published; guarded by spots.mu
+	split bool // has content that must not be published; guarded by spots.mu
 }
 
-// spots gives each key a place to be staged at.
+// spots assigns places to keys.
 type spots struct {
 	mu      sync.Mutex
 	hint    *targets          // what the store held before; guarded by mu
@@ -94,9 +93,9 @@ func newSpots(s *Store) *spots {
 	return &spots{hint: s.newTargets(nil), claimed: map[string]bool{}, groups: map[string]*group{}}
 }
 
-// claim returns the place for a key, nil if its folder is in the store or
-// somebody has claimed it: then its file is staged by itself. dir is the
-// folder of the worker, and own a name that nobody else uses.
+// claim returns the place for a key, or nil if the store already has its folder
+// or the key was claimed before: then the file is staged without a folder. dir is
+// the folder of the worker, own a unique name.
 func (p *spots) claim(k Key, dir, own string) *spot {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -123,7 +122,7 @@ func (p *spots) claim(k Key, dir, own string) *spot {
 	return sp
 }
 
-// soil notes that what was staged in a group could not be removed from it.
+// soil records that a file could not be removed from a group.
 func (p *spots) soil(g *group) {
 	if g == nil {
 		return
@@ -133,7 +132,7 @@ func (p *spots) soil(g *group) {
 	g.split = true
 }
 
-// writeFolders writes down what stands ready.
+// writeFolders writes the list of completed folders.
 func (ws *workspace) writeFolders() error {
 	if len(ws.folders.Folders) == 0 {
 		return nil
@@ -145,7 +144,7 @@ func (ws *workspace) writeFolders() error {
 	return ws.write(foldersLeaf, data)
 }
 
-// readFolders is for those who complete what another has begun.
+// readFolders reads the list of a dead writer.
 func (ws *workspace) readFolders() error {
 	f, err := ws.root.Open(foldersLeaf)
 	if err != nil {
@@ -158,8 +157,8 @@ func (ws *workspace) readFolders() error {
 	return nil
 }
 
-// number makes the transaction's number that of each refs.ptr that stands
-// ready. Under the lock this is all that is left to be written for a new key.
+// number writes the transaction number into each completed refs.ptr. Under the lock
+// nothing else has to be written for new keys.
 func (ws *workspace) number(id ID) error {
 	if ws.folders.Guess == id {
 		return nil
@@ -180,7 +179,7 @@ func (ws *workspace) renumber(name string, id ID) error {
 	return ws.dirs.patch(ws.path(name), []byte(id.String()))
 }
 
-// flushRefs lets a group flush the numbers that were written last.
+// flushRefs adds the rewritten refs.ptr to a group to be flushed.
 func (ws *workspace) flushRefs(g *durable.Group, o *op) {
 	if !ws.renumbered || !syncsNames {
 		return
@@ -192,8 +191,8 @@ func (ws *workspace) flushRefs(g *durable.Group, o *op) {
 	}
 }
 
-// takeFolder gives a folder its place. If somebody who takes no lock has made a
-// folder there meanwhile, its files go into that.
+// takeFolder moves a folder to its final path. If a program that takes no lock has
+// made a folder there, the files are moved into that folder.
 func (ws *workspace) takeFolder(o *op) error {
 	err := ws.rename(ws.path(o.From), o.Path)
 	if err == nil || ws.again && !ws.has(o.From) {
@@ -214,8 +213,7 @@ func (ws *workspace) takeFolder(o *op) error {
 	return nil
 }
 
-// undoFolder removes what a step has published, and nothing that others may
-// have put beside it.
+// undoFolder removes the files that a step has published, and no others.
 func (ws *workspace) undoFolder(o *op) error {
 	var all error
 	for _, f := range ws.folders.of(o) {
@@ -228,7 +226,7 @@ func (ws *workspace) undoFolder(o *op) error {
 	return all
 }
 
-// numberAgain completes what number was about to do for one step.
+// numberAgain completes the work of number for one step.
 func (ws *workspace) numberAgain(o *op, id ID) error {
 	if !ws.has(o.From) {
 		return ws.healFolder(o, id)
@@ -243,8 +241,8 @@ func (ws *workspace) numberAgain(o *op, id ID) error {
 	return nil
 }
 
-// healFolder gives the refs.ptr of published folders the line that a power loss
-// may have taken: the file empty, or still with the guess in it.
+// healFolder writes the refs.ptr of published folders again if a power loss left
+// them empty or with the guessed number.
 func (ws *workspace) healFolder(o *op, id ID) error {
 	if ws.has(o.From) {
 		return nil // not taken yet

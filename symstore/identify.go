@@ -176,7 +176,7 @@ func passes(filter, t Type) bool {
 	return filter == Private && t == TypeOnly
 }
 
-// ignored says whether an error means that a file is of no kind that is stored.
+// ignored reports whether an error means that a file is of no kind that is stored.
 func ignored(err error) bool { return errors.Is(err, objfile.ErrNotSymbolFile) }
 
 // filtered is the error of a file that the filter keeps out: it is ignored like

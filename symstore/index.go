@@ -249,7 +249,7 @@ func guessType(name string) Type {
 // the originals are now, as it is recorded, and dir how this machine reaches it;
 // an empty dir stands for share. Entries that follow each other with one path
 // are one file. Errors are passed on, with a *LineError for an entry that leads
-// out of the share, and so are the files after them: whoever does not want to
+// out of the share, and so are the files after them: a caller that does not want to
 // stop at a bad line takes those errors out.
 func FromIndex(entries iter.Seq2[IndexEntry, error], share, dir string) iter.Seq2[File, error] {
 	if dir == "" {

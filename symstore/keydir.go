@@ -16,7 +16,7 @@ type keyDir struct {
 	junk  []Ref // lines of refs.ptr that cannot be read, to be kept
 }
 
-// leaf returns the path of an entry, empty if it is not there.
+// leaf returns the path of an entry, empty if there is none.
 func (k *keyDir) leaf(name string) string {
 	if n, ok := k.found[symfile.Fold(name)]; ok {
 		return path.Join(k.dir, n)
@@ -34,8 +34,8 @@ func (k *keyDir) stored() string {
 	return k.leaf(layout.CabinetName(k.name))
 }
 
-// readKeyDir lists a folder and reads its refs.ptr. A folder that is not there
-// is an empty one.
+// readKeyDir lists a folder and reads its refs.ptr. A missing folder counts as
+// empty.
 func (s *Store) readKeyDir(dir, name string) (*keyDir, error) {
 	n := &dirCache{root: s.root}
 	defer n.close()

@@ -9,7 +9,7 @@ import (
 // mountedNoatime is ST_NOATIME of statfs.
 const mountedNoatime = 0x400
 
-// KeepsLastUse says whether the file system notes when files are read.
+// KeepsLastUse reports whether the file system notes when files are read.
 func KeepsLastUse(dir string) bool {
 	var ws syscall.Statfs_t
 	return syscall.Statfs(dir, &ws) == nil && ws.Flags&mountedNoatime == 0

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// KeepsLastUse says whether the file system notes when files are read.
+// KeepsLastUse reports whether the file system notes when files are read.
 func KeepsLastUse(string) bool { return false }
 
 // LastUse returns when a file was last read.

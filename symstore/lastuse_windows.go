@@ -10,7 +10,7 @@ import (
 	"golang.org/x/sys/windows/registry"
 )
 
-// KeepsLastUse says whether the file system notes when files are read. Since
+// KeepsLastUse reports whether the file system notes when files are read. Since
 // Vista Windows does so only if it is told to; what a share's host does cannot
 // be seen from here.
 func KeepsLastUse(dir string) bool {

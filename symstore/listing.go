@@ -19,9 +19,8 @@ const maxListed = 1 << 20
 // seconds.
 const unsettled = 3 * time.Second
 
-// listings finds names whose case differs from what is asked, as Windows does,
-// on disks that tell cases apart. It keeps the listings of folders as long as
-// these do not change.
+// listings finds names in any letter case, as Windows does, on case-sensitive
+// disks. It caches the listings of folders that do not change.
 type listings struct {
 	caseless bool // the disk does it
 	// frozen trusts every listing: nobody else changes the store meanwhile.
@@ -41,7 +40,7 @@ type listing struct {
 	names   map[string]string // by folded name
 }
 
-// isCaseless says whether the disk takes 000Admin for 000aDMIN. Without a
+// isCaseless reports whether the disk takes 000Admin for 000aDMIN. Without a
 // 000Admin it is taken to tell them apart, which costs time only.
 func isCaseless(root *os.Root) bool {
 	_, err := root.Lstat("000aDMIN")
@@ -132,7 +131,7 @@ func byFolded(names []string) map[string]string {
 	return m
 }
 
-// settled says whether a listing is kept that only a look at the folder's time
+// settled reports whether a listing is kept that only a look at the folder's time
 // is needed for.
 func (l *listings) settled(dir string) bool {
 	l.mu.Lock()

@@ -38,8 +38,8 @@ const (
 	// failed to arrive over a slow network.
 	renewEvery = 5 * time.Second
 	silence    = 30 * time.Second
-	// foreignStale is the age from which the publish task itself disregards
-	// its lock file.
+	// foreignStale is the age from which the tools themselves ignore their lock
+	// files.
 	foreignStale = 24 * time.Hour
 
 	recordSize = 512
@@ -62,8 +62,8 @@ type lockRecord struct {
 	renewed    time.Time
 }
 
-// String is the record as it stands in the file. It is filled up to one size so
-// that it is replaced by one write.
+// String returns the record as in the file. It is padded to a fixed size, so that
+// one write replaces it.
 func (r lockRecord) String() string {
 	s := fmt.Sprintf("symdepot lock\r\ngeneration %d\r\ntoken %s\r\nowner %s\r\nsince %s\r\nrenewed %s\r\n",
 		r.generation, r.token, r.owner, r.since.UTC().Format(time.RFC3339), r.renewed.UTC().Format(time.RFC3339Nano))
@@ -112,7 +112,7 @@ func processLockOf(root string) *processLock {
 	return l.(*processLock)
 }
 
-// lock is the right to publish in a store.
+// lock is the right to publish changes of a store.
 type lock struct {
 	j      *journal
 	mode   Locking
@@ -178,8 +178,8 @@ func (j *journal) lockQueued(ctx context.Context, limit <-chan time.Time) (*lock
 	return l, nil
 }
 
-// acquire tries until it has the lock. The waiting grows from a millisecond to
-// twenty, at random, so that many writers do not try in step.
+// acquire retries until it has the lock. The pauses grow from 1 to 20 ms and are
+// random, so that many writers do not retry at the same time.
 func (l *lock) acquire(ctx context.Context, limit <-chan time.Time) error {
 	var watch watcher
 	for wait := time.Millisecond; ; wait = min(2*wait, 20*time.Millisecond) {
@@ -200,8 +200,8 @@ func (l *lock) acquire(ctx context.Context, limit <-chan time.Time) error {
 	}
 }
 
-// watcher notes since when a record has not changed. The clock is this
-// machine's own: those of others may be wrong.
+// watcher measures how long a record has not changed, by the clock of this machine
+// alone: other clocks may be wrong.
 type watcher struct {
 	seen  string
 	since time.Time
@@ -215,7 +215,7 @@ func (w *watcher) silent(record []byte) bool {
 	return time.Since(w.since) >= silence
 }
 
-// try tries once. It returns who holds the store, empty if that is l now.
+// try tries once. held describes the owner of the lock; it is empty if l has it.
 func (l *lock) try(watch *watcher) (held string, err error) {
 	if name := l.j.foreignLock(l.mode); name != "" {
 		return "by another tool: " + name + " exists", nil
@@ -237,8 +237,8 @@ func (j *journal) foreignLock(mode Locking) string {
 		}
 	}
 	if mode == LockOS {
-		// A writer that was told to use LockFile. A minute is more than the
-		// silence after which it would be disregarded by its like.
+		// A writer with LockFile. A minute is longer than the silence after which
+		// other writers with LockFile would take over.
 		if info, err := j.root.Stat(lockFileName); err == nil && j.opt.Now().Sub(info.ModTime()) < 2*silence {
 			return lockFileName
 		}
@@ -284,7 +284,7 @@ func (l *lock) tryOS(watch *watcher) (string, error) {
 	return l.takeOver(raw, have)
 }
 
-// takeOver moves the lock to the next byte, for everybody.
+// takeOver takes the lock of a silent owner by moving it to the next byte.
 func (l *lock) takeOver(raw []byte, have lockRecord) (string, error) {
 	if ok, err := tryLock(l.file, guardByte); err != nil || !ok {
 		return have.describe(), err
@@ -304,7 +304,7 @@ func (l *lock) takeOver(raw []byte, have lockRecord) (string, error) {
 	return "", err
 }
 
-// sign enters the owner into the record.
+// sign writes the owner into the record.
 func (l *lock) sign() error {
 	_, err := l.file.WriteAt([]byte(l.record.String()), 0)
 	return wrapError(err)
@@ -375,7 +375,7 @@ func (l *lock) renewOnce() {
 	f.Close()
 }
 
-// check says whether the lock is still this writer's.
+// check reports whether the lock is still this writer's.
 func (l *lock) check() error {
 	if l.mode == LockNone {
 		return nil

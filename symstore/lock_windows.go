@@ -26,7 +26,7 @@ func unlock(f *os.File, offset int64) error {
 	return os.NewSyscallError("UnlockFileEx", windows.UnlockFileEx(windows.Handle(f.Fd()), 0, 1, 0, &at))
 }
 
-// refusesLocks says whether an error means that a file system has no locks.
+// refusesLocks reports whether an error means that a file system has no locks.
 func refusesLocks(err error) bool {
 	return errors.Is(err, windows.ERROR_NOT_SUPPORTED) || errors.Is(err, windows.ERROR_INVALID_FUNCTION)
 }

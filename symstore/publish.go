@@ -206,7 +206,7 @@ func (a *adder) replaces(kd *keyDir, have string, it *item) error {
 	return errOtherContent(have, it.file.Path)
 }
 
-// storedIs says whether a stored file, in either form, has the content of that
+// storedIs reports whether a stored file, in either form, has the content of that
 // hash. One that cannot be decoded has not.
 func (s *Store) storedIs(leaf, name string, sum [32]byte) (bool, error) {
 	f, err := s.openRegular(leaf)

@@ -156,7 +156,7 @@ func (s *Store) Follow(f *Found) (*os.File, error) {
 	return nil, first
 }
 
-// isAbsolute says whether a path with slashes begins at a root of any system.
+// isAbsolute reports whether a path with slashes begins at a root of any system.
 func isAbsolute(p string) bool {
 	return strings.HasPrefix(p, "/") || len(p) > 1 && p[1] == ':'
 }

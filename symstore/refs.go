@@ -15,7 +15,7 @@ type Ref struct {
 	Path string
 	// Type may be empty: lines of 1999 have none.
 	Type Type
-	// Compressed says that the transaction stored a compressed file.
+	// Compressed means that the transaction stored a compressed file.
 	Compressed bool
 
 	raw []byte // the line as read; nil for a new one
@@ -139,7 +139,7 @@ func without(list []Ref, id ID) []Ref {
 	return out
 }
 
-// anyFile says whether a line says that the file itself is stored.
+// anyFile reports whether a line says that the file itself is stored.
 func anyFile(list []Ref) bool {
 	for _, r := range list {
 		if !r.Pointer {
@@ -179,7 +179,7 @@ func parsePointer(data []byte) Pointer {
 	return p
 }
 
-// isMessage says whether a file.ptr offers no path.
+// isMessage reports whether a file.ptr offers no path.
 func isMessage(data []byte) bool {
 	p := parsePointer(data)
 	return p.Target == "" && bytes.Contains(bytes.ToUpper(data), []byte("MSG"))

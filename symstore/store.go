@@ -244,7 +244,7 @@ func (s *Store) guess(ctx context.Context) (Tiers, error) {
 	return Flat, nil
 }
 
-// looksLikeName says whether dir holds a key folder with the file called name.
+// looksLikeName reports whether dir holds a key folder with the file called name.
 func (s *Store) looksLikeName(dir, name string) (bool, error) {
 	keys, err := s.subdirs(dir, 8)
 	if err != nil {
@@ -258,7 +258,7 @@ func (s *Store) looksLikeName(dir, name string) (bool, error) {
 	return false, nil
 }
 
-// looksLikeKey says whether a folder's name can be a key of any kind of file.
+// looksLikeKey reports whether a folder's name can be a key of any kind of file.
 func looksLikeKey(key string) bool {
 	if _, rest, ok := cutLast(key, "-"); ok {
 		key = rest // elf-buildid-sym-HEX and the like

@@ -145,7 +145,7 @@ type Entry struct {
 	Source string // absolute path as its writer saw it
 }
 
-// validKey says whether key can be a folder of a store.
+// validKey reports whether key can be a folder of a store.
 func validKey(key string) bool {
 	return symfile.ValidName(key) && legalOnWindows(key)
 }

@@ -7,5 +7,5 @@ import (
 // retried renames; on Windows again and again while readers hold the target.
 func retried(rename func() error) error { return durable.RetryRename(rename) }
 
-// processGone says that a process has ended.
+// processGone means that a process has ended.
 func processGone(pid int) bool { return !durable.Alive(pid) }

@@ -1,4 +1,4 @@
 package symstore
 
-// syncsNames says that folders, and files opened for reading, can be flushed.
+// syncsNames means that folders, and files opened for reading, can be flushed.
 const syncsNames = false

@@ -217,7 +217,7 @@ func parseEntry(line string) (Entry, error) {
 	return e, nil
 }
 
-// validEntryName says whether a name read from a record can be followed on
+// validEntryName reports whether a name read from a record can be followed on
 // this disk. Names that Windows refuses may stand in stores made elsewhere.
 func validEntryName(name string) bool {
 	return len(name) <= 255 && name != "" && name != "." && name != ".." && !strings.ContainsAny(name, "/\\\x00")

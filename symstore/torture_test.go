@@ -21,7 +21,7 @@ import (
 // the work, a colon, a number, a colon, and the store.
 const childEnv = "SYMDEPOT_SYMSTORE_TEST_CHILD"
 
-// torture says that the long forms are asked for.
+// torture means that the long forms are asked for.
 func torture() bool { return os.Getenv("SYMDEPOT_TORTURE") != "" }
 
 func TestMain(m *testing.M) {

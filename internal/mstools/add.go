@@ -181,7 +181,8 @@ func (r *symstoreRun) addFiles(s *symstore.Store) (iter.Seq2[symstore.File, erro
 	}
 	share := r.args.get("g")
 	if !r.args.has("p") {
-		// Pointers may lead to where only others come; files must be read.
+		// Only other machines may be able to open the target of a pointer; files
+		// must be readable here.
 		if _, err := r.paths.local(share); err != nil {
 			return nil, nil, err
 		}
@@ -223,7 +224,7 @@ func (r *symstoreRun) reported(s *symstore.Store) {
 	r.message("History.txt reported id %d", byHistory)
 }
 
-// event tells what happens to a file.
+// event prints what happened to a file.
 func (r *symstoreRun) event(s *symstore.Store, opt symstore.AddOptions, e symstore.Event) {
 	l := symstoreLine{Path: e.Path, Name: e.Name, Key: e.Key}
 	dest := filepath.Join(s.Dir(), filepath.FromSlash(e.Dest))

@@ -29,7 +29,7 @@ var ageSyntax = slashSyntax{rest: true, flags: append([]slashFlag{
 	{name: "-keep", kind: slashValue},
 }, commonFlags...)}
 
-// aging is what shall go.
+// aging holds the options of age.
 type aging struct {
 	dir      string
 	byAge    bool      // by when it was stored, not by when it was last read
@@ -42,7 +42,7 @@ type aging struct {
 	keep     int    // of each product
 }
 
-// byTime says whether times decide what goes.
+// byTime reports whether times decide what goes.
 func (g aging) byTime() bool { return !g.before.IsZero() || g.limit >= 0 }
 
 // age deletes what is not used any more: transactions of a store, or files of a
@@ -125,7 +125,7 @@ func (r *symstoreRun) aging() (aging, error) {
 		if g.goneRoot, err = r.paths.local(g.gone); err != nil {
 			return g, err
 		}
-		// A share that is not there would make every build look gone.
+		// If the share is not mounted, no build folder exists.
 		if entries, err := os.ReadDir(g.goneRoot); err != nil || len(entries) == 0 {
 			return g, fmt.Errorf("the builds' folder %s is not there or empty: nothing is taken for gone", g.goneRoot)
 		}
@@ -146,7 +146,7 @@ func parseDate(s string) (time.Time, error) {
 	return time.Time{}, term.UsageError("-date=M-D-Y wants a date, not " + s)
 }
 
-// hasAdmin says whether a folder is a store with transactions.
+// hasAdmin reports whether a folder is a store with transactions.
 func hasAdmin(dir string) bool {
 	entries, err := os.ReadDir(dir)
 	return err == nil && slices.ContainsFunc(entries, func(e fs.DirEntry) bool {
@@ -201,7 +201,7 @@ func (r *symstoreRun) oldTransactions(g aging) ([]doomed, int64, error) {
 	return list, total, nil
 }
 
-// chooses says whether a transaction may go, its time left aside.
+// chooses reports whether a transaction may go, its time left aside.
 func (g aging) chooses(u symstore.Upload) bool {
 	if g.product != "" && !wildcardMatch(g.product, u.Product) || g.version != "" && !wildcardMatch(g.version, u.Version) {
 		return false
@@ -209,7 +209,7 @@ func (g aging) chooses(u symstore.Upload) bool {
 	return g.gone == "" || g.buildGone(u)
 }
 
-// buildGone says whether none of the folders that a transaction was stored from
+// buildGone reports whether none of the folders that a transaction was stored from
 // is there any more. They must all lie in the builds' folder.
 func (g aging) buildGone(u symstore.Upload) bool {
 	root := pathMap{{Prefix: g.gone, Dir: g.goneRoot}}

@@ -9,9 +9,9 @@ import (
 	"github.com/symdepot/symdepot/internal/term"
 )
 
-// The tools of Microsoft's debugger package take options that begin with a
-// slash or a dash, in any case, each with a syntax of its own. This file reads
-// them; which options there are stands with the commands.
+// The tools of Microsoft's debugger package take options that begin with a slash
+// or a dash, in any letter case. Each tool has its own syntax. This file parses
+// them; each command defines its options.
 
 // slashKind says what follows an option.
 type slashKind uint8
@@ -201,7 +201,7 @@ func lettersOf(f slashFlag, arg string) string {
 	return rest[:len(rest)-len(strings.TrimLeft(rest, f.letters))]
 }
 
-// looksLikeOption says whether an argument that is no option was meant as one:
+// looksLikeOption reports whether an argument that is no option was meant as one:
 // it begins like one, and it is not a path. A path of Unix has a second slash,
 // or is there.
 func looksLikeOption(arg string) bool {

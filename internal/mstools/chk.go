@@ -142,7 +142,7 @@ type chkLine struct {
 type program struct {
 	path  string // that is shown
 	named bool   // by itself; else it was found in a folder
-	// version is that of the program, empty if it has none or nobody asked.
+	// version of the program; empty if it has none or without /ov.
 	version string
 	needs   []need // symbol files that it asks for
 	err     error  // wraps objfile.ErrNotSymbolFile if it is no program
@@ -317,7 +317,7 @@ func (c *checkRun) one(program string, n need) error {
 	return nil
 }
 
-// fail says that a program failed, unless it may (/ee).
+// fail means that a program failed, unless it may (/ee).
 func (c *checkRun) fail(program string, n need, reason string) {
 	if listed(c.excused, program) {
 		c.say("ignored", program, n, "", reason)

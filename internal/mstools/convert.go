@@ -15,7 +15,7 @@ var convertSyntax = slashSyntax{rest: true, flags: append([]slashFlag{
 	{name: "-move"},
 }, commonFlags...)}
 
-// convert changes the arrangement of a store.
+// convert changes the tiers of a store.
 func (r *symstoreRun) convert() error {
 	name, err := r.oneStore()
 	if err != nil {
@@ -66,7 +66,7 @@ func (r *symstoreRun) convert() error {
 	return nil
 }
 
-// oneStore is the store of /s, or the one that stands by itself.
+// oneStore returns the store of /s, or the argument that belongs to no option.
 func (r *symstoreRun) oneStore() (string, error) {
 	name := r.args.get("s")
 	switch {

@@ -17,7 +17,7 @@ import (
 	"github.com/symdepot/symdepot/symstore"
 )
 
-// onWindows says that drives and shares can be opened by their names.
+// onWindows means that drives and shares can be opened by their names.
 const onWindows = runtime.GOOS == "windows"
 
 // pathMap says where this machine has folders that are spelled otherwise on the
@@ -76,7 +76,7 @@ func hasDrive(p string) bool {
 	return len(p) > 2 && p[1] == ':' && (p[2] == '\\' || p[2] == '/') && (p[0]|0x20 >= 'a' && p[0]|0x20 <= 'z')
 }
 
-// isWindowsPath says whether a path begins with a drive or a share.
+// isWindowsPath reports whether a path begins with a drive or a share.
 func isWindowsPath(p string) bool { return hasDrive(p) || strings.HasPrefix(p, `\\`) }
 
 // windowsRoot is the drive or share of a path.

@@ -17,7 +17,7 @@ import (
 	"github.com/symdepot/symdepot/symstore"
 )
 
-// httpStore is a symbol server that is asked by path, as debuggers ask it.
+// httpStore is a symbol server. It is queried by path, as debuggers do.
 type httpStore struct {
 	base    *url.URL
 	client  *http.Client
@@ -30,8 +30,8 @@ type httpStore struct {
 // maxPointer is the size in bytes up to which a file.ptr is read.
 const maxPointer = 64 << 10
 
-// askTimeout is how long one question may take; a server that is filling itself
-// from another takes long. Downloads are watched for silence instead.
+// askTimeout limits one request for the existence of a file. A server that first
+// downloads the file itself takes long.
 const askTimeout = 2 * time.Minute
 
 // connectTimeout bounds each connect.
@@ -175,13 +175,13 @@ func (h *httpStore) ask(ctx context.Context, method, path string) (*http.Respons
 	req.Header.Set("User-Agent", "symdepot/"+h.version)
 	resp, err := h.client.Do(req)
 	if err != nil && !errors.Is(err, context.Canceled) {
-		// The error names the URL, with what secret stands in it taken out.
+		// The error names the URL without its secrets.
 		return nil, fmt.Errorf("%w: %w", errNoStore, err)
 	}
 	return resp, err
 }
 
-// judge says whether an answer is a file. Servers that are not asked well, or
+// judge reports whether an answer is a file. Servers that are not asked well, or
 // are ill, answer with pages for people; only 404 and 410 mean "not here".
 func (h *httpStore) judge(resp *http.Response, path string) (bool, error) {
 	switch resp.StatusCode {

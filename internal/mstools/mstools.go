@@ -142,7 +142,7 @@ func symstoreVerbs() []symstoreVerb {
 	}
 }
 
-// isHelp says whether an argument asks for help in any of the usual ways.
+// isHelp reports whether an argument asks for help in any of the usual ways.
 func isHelp(arg string) bool {
 	return slices.Contains([]string{"/?", "-?", "--help", "-help", "/help", "help"}, strings.ToLower(arg))
 }
@@ -300,7 +300,7 @@ func (r *symstoreRun) line(v any) {
 	_ = term.NewJSONLines(r.out).Write(v) // an output that is gone fails everybody alike
 }
 
-// problem tells and counts the error of one file.
+// problem prints and counts the error of one file.
 func (r *symstoreRun) problem(path string, err error) {
 	r.mu.Lock()
 	r.errors++
@@ -355,7 +355,7 @@ type symstoreCounts struct {
 	Bytes   int64 `json:"bytes"`
 }
 
-// openStore opens the store of /s, or the folder that stands by itself.
+// openStore opens a store of the command line.
 func (r *symstoreRun) openStore(name string) (*symstore.Store, error) {
 	if name == "" {
 		return nil, term.UsageError("which store? Say /s STORE")
@@ -409,7 +409,7 @@ func (r *symstoreRun) del() (err error) {
 	return err
 }
 
-// check looks for what is wrong with a store, and mends it.
+// check finds the faults of a store, and mends them.
 func (r *symstoreRun) check() error {
 	name, err := r.oneStore()
 	if err != nil {

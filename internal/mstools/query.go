@@ -25,7 +25,7 @@ var checkSyntax = slashSyntax{rest: true, flags: append([]slashFlag{
 	storeFlag, {name: "-repair"}, {name: "-quick"}, {name: "-remove-stray"},
 }, commonFlags...)}
 
-// answerer is a store that can be asked for the keys of a file: a folder, or a
+// answerer is a store that can be queried for the keys of a file: a folder or a
 // server.
 type answerer interface {
 	// answer returns what the store has under each key of the file at name.

@@ -25,15 +25,15 @@ import (
 
 // symbolSource is one place of a symbol path.
 type symbolSource interface {
-	// find returns what is there under a key; nil if nothing is.
+	// find returns the files of a key, or nil if there are none.
 	find(ctx context.Context, name, key string) (*symstore.Found, error)
 	// open opens what find found: the file, or its cabinet.
 	open(ctx context.Context, f *symstore.Found) (io.ReadCloser, error)
 	where(stored string) string
 }
 
-// symbolChain is one element of a symbol path: places that are asked in order.
-// What a later one has is copied into cache, if there is one.
+// symbolChain is one element of a symbol path: stores that are queried in order.
+// Files of later stores are copied into the cache, if there is one.
 type symbolChain struct {
 	cache   string // folder; empty for none
 	sources []symbolSource
@@ -249,7 +249,7 @@ func receive(ctx context.Context, tree *durable.Tree, in io.Reader) (*durable.Fi
 	return plain, nil
 }
 
-// sameKey says whether a file is what its key says.
+// sameKey reports whether a file is what its key says.
 func sameKey(at, name, key string) error {
 	f, err := os.Open(at)
 	if err != nil {
