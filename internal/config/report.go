@@ -135,7 +135,7 @@ func (c *Config) general(depotDir string) general {
 }
 
 func (t *TLS) words() string {
-	words := ""
+	var words string
 	switch {
 	case !t.on():
 		return "off: plain HTTP"
