@@ -97,14 +97,18 @@ func ParsePath(path string) (Entry, error) {
 	if err != nil {
 		return Entry{}, err
 	}
+	const outside = "it lies outside of its folders NAME.pdb and GUID with age"
 	if len(parts) < 3 {
-		return bad("it lies outside of its folders NAME.pdb and GUID with age")
+		return bad(outside)
 	}
 	e := Entry{Key: Key{Name: parts[len(parts)-3]}, Version: v}
 	if negative {
 		e.Kind = Negative
 	}
 	if !strings.EqualFold(name, e.Key.Name) {
+		if _, err := ParseFolder(parts[len(parts)-2]); err != nil {
+			return bad(outside)
+		}
 		return bad("it is named for another PDB than its folder")
 	}
 	if !ValidName(e.Key.Name) {

@@ -310,6 +310,7 @@ func TestFolder(t *testing.T) {
 		{"app.pdb/" + n1 + "1/app.pdb.symcache", 0, "", "", "version such as"}, {"app.pdb/" + n1 + "1/app.pdb-v3.1.symcache", 0, "", "", "version such as"},
 		{"app.pdb/" + n1 + "1/app.pdb-v3.300.0.symcache", 0, "", "", "not a SymCache version"}, {"app.pdb/" + n1 + "1/-v3.1.0.symcache", 0, "", "", "version such as"},
 		{"app.pdb-v3.1.0.symcache", 0, "", "", "outside of its folders"}, {n1 + "1/app.pdb-v3.1.0.symcache", 0, "", "", "outside of its folders"},
+		{"/home/user/app.pdb-v3.1.0.symcache", 0, "", "", "outside of its folders"},
 		{"app.pdb/" + n1 + "1/b.pdb-v3.1.0.symcache", 0, "", "", "another PDB"}, {"app.pdb/" + n1 + "/app.pdb-v3.1.0.symcache", 0, "", "", "not a GUID with age"},
 		{"app.pdb/" + n1 + "123456789/app.pdb-v3.1.0.symcache", 0, "", "", "not a GUID with age"}, {"app.pdb/418E89C31/app.pdb-v3.1.0.symcache", 0, "", "", "not a GUID with age"},
 		{"app.pdb/" + strings.Repeat("0", 33) + "/app.pdb-v3.1.0.symcache", 0, "", "", "not a GUID with age"},
