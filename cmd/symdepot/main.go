@@ -220,6 +220,9 @@ func (a *app) open(opt depot.Options) (*depot.Depot, error) {
 		opt.Group = conf.Depot.Group // of a new depot
 	}
 	a.opened = dir
+	if a.conf != nil && opt.Group == "" {
+		opt.Group = a.conf.Depot.Group
+	}
 	return depot.Open(a.ctx, dir, opt)
 }
 

@@ -89,7 +89,7 @@ func (d *Depot) writeUses(ctx context.Context) error {
 	if len(used) == 0 {
 		return nil
 	}
-	return d.db.TouchCached(ctx, used)
+	return d.db.Cached.Touch(ctx, used)
 }
 
 // Evicted says what Evict let go of.
@@ -116,7 +116,7 @@ func (d *Depot) Evict(ctx context.Context) (Evicted, error) {
 	if limits.MaxBytes <= 0 && len(limits.PerSource) == 0 {
 		return sum, nil
 	}
-	stats, err := d.db.CachedStats(ctx)
+	stats, err := d.db.Cached.Stats(ctx)
 	if err != nil {
 		return sum, err
 	}
@@ -158,7 +158,7 @@ func (d *Depot) evictForSpace(ctx context.Context, sum *Evicted) error {
 func (d *Depot) evictUntil(ctx context.Context, f index.CacheFilter, bytes int64, sum *Evicted) error {
 	var refs []blob.Ref
 	var n int64
-	for c, err := range d.db.Evictable(ctx, f) {
+	for c, err := range d.db.Cached.Evictable(ctx, f) {
 		if err != nil {
 			return err
 		}
@@ -174,7 +174,7 @@ func (d *Depot) evictUntil(ctx context.Context, f index.CacheFilter, bytes int64
 	for len(refs) > 0 {
 		some := refs[:min(len(refs), 200)]
 		refs = refs[len(some):]
-		files, size, err := d.db.Evict(ctx, some, func(ref blob.Ref) error { return d.blobs.Delete(ctx, ref) })
+		files, size, err := d.db.Cached.Evict(ctx, some, func(ref blob.Ref) error { return d.blobs.Delete(ctx, ref) })
 		sum.Files += int64(files)
 		sum.Bytes += size
 		if err != nil {
@@ -189,22 +189,22 @@ type CacheFilter = index.CacheFilter
 
 // Cached returns the fetched files, the longest unused first.
 func (d *Depot) Cached(ctx context.Context, f CacheFilter) iter.Seq2[index.Cached, error] {
-	return d.db.Evictable(ctx, f)
+	return d.db.Cached.Evictable(ctx, f)
 }
 
 // CacheStats sums up what was fetched, by source, and what is remembered to be
 // missing, by class.
 func (d *Depot) CacheStats(ctx context.Context) ([]index.CachedStats, []index.MissStats, error) {
-	files, err := d.db.CachedStats(ctx)
+	files, err := d.db.Cached.Stats(ctx)
 	if err != nil {
 		return nil, nil, err
 	}
-	misses, err := d.db.MissStats(ctx)
+	misses, err := d.db.Misses.Stats(ctx)
 	return files, misses, err
 }
 
 // DropCached lets go of fetched files, also of such as are being read.
 func (d *Depot) DropCached(ctx context.Context, f CacheFilter) (Evicted, error) {
-	n, bytes, err := d.db.DropCached(ctx, f, func(ref blob.Ref) error { return d.blobs.Delete(ctx, ref) })
+	n, bytes, err := d.db.Cached.Drop(ctx, f, func(ref blob.Ref) error { return d.blobs.Delete(ctx, ref) })
 	return Evicted{int64(n), bytes}, err
 }

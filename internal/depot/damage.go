@@ -244,7 +244,7 @@ func (d *Depot) repair(ctx context.Context, ref blob.Ref, f *Fault, added, cache
 	}
 	drop := func(ref blob.Ref) error { return d.blobs.Delete(ctx, ref) }
 	if cached {
-		_, _, err := d.db.Evict(ctx, []blob.Ref{ref}, drop)
+		_, _, err := d.db.Cached.Evict(ctx, []blob.Ref{ref}, drop)
 		return err
 	}
 	_, err = d.db.DropContents(ctx, []blob.Ref{ref}, d.now(), drop)

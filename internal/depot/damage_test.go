@@ -275,7 +275,7 @@ func TestScrub(t *testing.T) {
 		t.Errorf("a second pass at once: waited %v, %v; want none", waited, err)
 	}
 	st.Started, st.Position, st.Contents, st.Owner = time.Now(), 1, 1, d.scrub.owner
-	if err := d.db.Scrub().Put(t.Context(), st); err != nil {
+	if err := d.db.Scrub.Put(t.Context(), st); err != nil {
 		t.Fatal(err)
 	}
 	if err := d.scrubDue(t.Context()); err != nil {
@@ -291,7 +291,7 @@ func TestScrubLeavesOthersAlone(t *testing.T) {
 	d, _ := logged(t, Options{})
 	add(t, d, "", testdata(t, "elf/prog-sha1"))
 	d.scrub.wait = func(context.Context, time.Duration) error { return nil }
-	if err := d.db.Scrub().Put(t.Context(), ScrubState{Owner: "another", Updated: time.Now(), Started: time.Now()}); err != nil {
+	if err := d.db.Scrub.Put(t.Context(), ScrubState{Owner: "another", Updated: time.Now(), Started: time.Now()}); err != nil {
 		t.Fatal(err)
 	}
 	if err := d.scrubDue(t.Context()); err != nil {

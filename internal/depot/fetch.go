@@ -199,7 +199,7 @@ func (d *Depot) Upstreams() []UpstreamStatus { return d.fetch.Statuses(d.symcach
 // they hold in memory expires; a server can be told over HTTP.
 func (d *Depot) FlushMisses(ctx context.Context, f MissFilter) (int64, error) {
 	d.fetch.ForgetMemory()
-	return d.db.FlushMisses(ctx, f)
+	return d.db.Misses.Flush(ctx, f)
 }
 
 // keeper is what downloads need of the depot.
@@ -229,7 +229,7 @@ func (k keeper) Keep(ctx context.Context, f fetch.Kept) error {
 	if len(entries) == 0 {
 		return nil
 	}
-	return k.db.PutCached(ctx, index.CachedFile{
+	return k.db.Cached.Put(ctx, index.CachedFile{
 		Source: f.Upstream, Name: f.Name, URL: f.URL, Tag: f.Tag, Ref: f.Ref, Size: f.Size, Fetched: f.Fetched, Product: f.Product, Entries: entries,
 	}, func(ctx context.Context, _ []blob.Ref) error {
 		_, err := k.blobs.Stat(ctx, f.Ref)
@@ -240,7 +240,7 @@ func (k keeper) Keep(ctx context.Context, f fetch.Kept) error {
 // Misses implements fetch.Depot.
 func (k keeper) Misses(ctx context.Context, key string) (map[string]fetch.Miss, error) {
 	known := map[string]fetch.Miss{}
-	rows, err := k.db.Misses(ctx, key)
+	rows, err := k.db.Misses.Of(ctx, key)
 	for _, m := range rows {
 		known[m.Source] = fetch.Miss{Class: fetch.Class(m.Class), Until: m.Until, Since: m.Since, Detail: m.Detail}
 	}
@@ -253,12 +253,12 @@ func (k keeper) PutMisses(ctx context.Context, key string, misses map[string]fet
 	for name, m := range misses {
 		rows = append(rows, index.Miss{Key: key, Source: name, Class: uint8(m.Class), Until: m.Until, Since: m.Since, Detail: m.Detail})
 	}
-	return k.db.PutMisses(ctx, rows)
+	return k.db.Misses.Put(ctx, rows)
 }
 
 // ForgetMiss implements fetch.Depot.
 func (k keeper) ForgetMiss(ctx context.Context, key, name string) error {
-	_, err := k.db.FlushMisses(ctx, MissFilter{Key: key, Source: name})
+	_, err := k.db.Misses.Flush(ctx, MissFilter{Key: key, Source: name})
 	return err
 }
 

@@ -121,3 +121,38 @@ func TestFetchInsideTheScope(t *testing.T) {
 		}
 	}
 }
+
+// TestHiddenReadsLikeMissing: a request for an object outside the scope reads
+// the index as often as one for an id that no object has.
+func TestHiddenReadsLikeMissing(t *testing.T) {
+	d, _ := newDepot(t)
+	add(t, d, "theirs", testdata(t, "elf/prog-sha1"), testdata(t, "pdb/hello-x64.pdb"), file{"app.sym", symFile(symID, 1000)})
+	add(t, d, "ours", file{"o.sym", symFile("11111111111111111111111111111111A", 500)})
+	ours := Scope{Products: []string{"ours"}}
+	const none = "0123456789abcdef0123456789abcdef01234567"
+	const guid = "F9EFE0B6AE7500394C4C44205044422E"
+	for _, c := range []struct{ what, hidden, missing string }{
+		{"PDB", "hello-x64.pdb/" + guid + "1/hello-x64.pdb", "hello-x64.pdb/" + none[:32] + "1/hello-x64.pdb"},
+		{"PDB of higher age", "hello-x64.pdb/" + guid + "0/hello-x64.pdb", "hello-x64.pdb/" + none[:32] + "0/hello-x64.pdb"},
+		{"PDB of another name", "other.pdb/" + guid + "1/other.pdb", "other.pdb/" + none[:32] + "1/other.pdb"},
+		{"cabinet", "hello-x64.pdb/" + guid + "1/hello-x64.pd_", "hello-x64.pdb/" + none[:32] + "1/hello-x64.pd_"},
+		{"Breakpad file", symPath, "app.pdb/" + none[:33] + "/app.sym"},
+		{"executable", "buildid/" + progID + "/executable", "buildid/" + none + "/executable"},
+		{"debug information", "buildid/" + progID + "/debuginfo", "buildid/" + none + "/debuginfo"},
+		{"section", "buildid/" + progID + "/section/.text", "buildid/" + none + "/section/.text"},
+		{"source file", "buildid/" + progID + "/source/a.c", "buildid/" + none + "/source/a.c"},
+		{"ELF file by name", "prog-sha1/elf-buildid-" + progID + "/prog-sha1", "prog-sha1/elf-buildid-" + none + "/prog-sha1"},
+	} {
+		reads := func(path string) uint64 {
+			req := request(t, path)
+			before := d.db.Reads()
+			if f, err := d.Open(t.Context(), ours, req); !errors.Is(err, fs.ErrNotExist) {
+				t.Errorf("%s: %v, %v; want fs.ErrNotExist", path, f, err)
+			}
+			return d.db.Reads() - before
+		}
+		if h, m := reads(c.hidden), reads(c.missing); h != m || h == 0 {
+			t.Errorf("%s: %d reads of the index for a hidden object, %d for a missing one; want equal and not 0", c.what, h, m)
+		}
+	}
+}

@@ -46,7 +46,7 @@ func (s *scrub) init(rate int64) {
 }
 
 // Scrub returns how far the background check has come, in whatever process.
-func (d *Depot) Scrub(ctx context.Context) (ScrubState, error) { return d.db.Scrub().State(ctx) }
+func (d *Depot) Scrub(ctx context.Context) (ScrubState, error) { return d.db.Scrub.State(ctx) }
 
 // keepScrubbing checks all stored contents, one pass a week, until ctx ends. It
 // goes on where the last process stopped.
@@ -88,7 +88,7 @@ func (d *Depot) scrubPass(ctx context.Context, st ScrubState) error {
 	note := func() error {
 		st.Updated = d.now()
 		noted = st.Updated
-		return d.db.Scrub().Put(ctx, st)
+		return d.db.Scrub.Put(ctx, st)
 	}
 	// debt is what was read and not waited for yet, in bytes.
 	debt := int64(0)
@@ -105,7 +105,7 @@ func (d *Depot) scrubPass(ctx context.Context, st ScrubState) error {
 		}
 		return d.scrub.wait(ctx, pause)
 	}
-	for c, err := range d.db.Scrub().Contents(ctx, st.Position) {
+	for c, err := range d.db.Scrub.Contents(ctx, st.Position) {
 		if err != nil {
 			return err
 		}

@@ -209,7 +209,7 @@ func (d *Depot) takeFar(ctx context.Context, u Upstream, f *farTransfer, ask fet
 		return none, err
 	}
 	o := symfile.Object{Kind: symfile.SymCache, Role: symfile.SymCacheFile, Name: f.key.Name, CodeName: f.key.FileName(v), DebugID: f.key.ID}
-	err = d.db.PutCached(ctx, index.CachedFile{
+	err = d.db.Cached.Put(ctx, index.CachedFile{
 		Source: u.Source.Name(), Name: o.CodeName, URL: reply.Path, Tag: reply.Tag, Ref: c.Ref, Size: c.Size, Fetched: d.now(), Product: u.Product,
 		Entries: []index.Entry{{Object: o, Features: objfile.Features{Symtab: true}.Words(), Ref: c.Ref, Size: c.Size, Aliases: o.Aliases(), Path: o.CodeName}},
 	}, func(ctx context.Context, _ []blob.Ref) error {

@@ -562,7 +562,7 @@ func (d *Depot) enterResult(ctx context.Context, key SymCacheKey, v symcache.Ver
 	for _, o := range objs {
 		entries = append(entries, index.Entry{Object: o.Object, Features: o.Features.Words(), Ref: c.Ref, Size: c.Size, Aliases: o.Aliases(), Path: leaf})
 	}
-	err = d.db.PutCached(ctx, index.CachedFile{Source: symCacheSource, Product: symCacheProduct, Name: leaf, Ref: c.Ref, Size: c.Size, Fetched: d.now(), Entries: entries},
+	err = d.db.Cached.Put(ctx, index.CachedFile{Source: symCacheSource, Product: symCacheProduct, Name: leaf, Ref: c.Ref, Size: c.Size, Fetched: d.now(), Entries: entries},
 		func(ctx context.Context, _ []blob.Ref) error {
 			_, err := d.blobs.Stat(ctx, c.Ref)
 			return err

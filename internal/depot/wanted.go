@@ -80,7 +80,7 @@ func (d *Depot) writeWanted(ctx context.Context) error {
 	for k, c := range counts {
 		rows = append(rows, index.Wanted{Name: k.name, ID: k.id, Client: k.client, Count: c.n, Last: c.last})
 	}
-	return d.db.CountWanted(ctx, rows)
+	return d.db.Wanted.Count(ctx, rows)
 }
 
 // Missing calls each for what clients asked for and did not get, the most
@@ -89,7 +89,7 @@ func (d *Depot) Missing(ctx context.Context, f WantedFilter, each func(Wanted) e
 	limit := f.Limit
 	f.Limit = 0
 	n := 0
-	for w, err := range d.db.Missing(ctx, f) {
+	for w, err := range d.db.Wanted.List(ctx, f) {
 		if err != nil {
 			return err
 		}
@@ -138,8 +138,8 @@ const (
 
 // sweep lets go of misses and failures that have ended, of old wishes and jobs.
 func (d *Depot) sweep(ctx context.Context, now time.Time) error {
-	_, err1 := d.db.SweepMisses(ctx, now)
-	_, err2 := d.db.DropWanted(ctx, now.Add(-wantedLife))
+	_, err1 := d.db.Misses.Sweep(ctx, now)
+	_, err2 := d.db.Wanted.Drop(ctx, now.Add(-wantedLife))
 	_, err3 := d.db.SweepJobs(ctx, now.Add(-jobLife))
 	_, err4 := d.db.FlushFailures(ctx, index.FailureFilter{Ended: now})
 	return errors.Join(err1, err2, err3, err4)

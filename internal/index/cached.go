@@ -14,6 +14,9 @@ import (
 	"github.com/symdepot/symdepot/symfile"
 )
 
+// CachedFiles is the part of the index that keeps the files downloaded from upstreams.
+type CachedFiles struct{ db *DB }
+
 // CachedFile is a file that was fetched from elsewhere. It is seen like one
 // that was added, until it is evicted.
 type CachedFile struct {
@@ -33,13 +36,13 @@ type CachedFile struct {
 	Entries []Entry
 }
 
-// PutCached enters a fetched file. Its objects become visible at once, or
+// Put enters a fetched file. Its objects become visible at once, or
 // nothing happened. One that is there already is brought up to date: it gets
 // what is new of it, is seen through the product given and through no other of
 // the same source, and counts as used when it was fetched.
 //
 // check is as for Commit.
-func (db *DB) PutCached(ctx context.Context, f CachedFile, check func(ctx context.Context, refs []blob.Ref) error) error {
+func (cf CachedFiles) Put(ctx context.Context, f CachedFile, check func(ctx context.Context, refs []blob.Ref) error) error {
 	const op = "enter a fetched file"
 	err := validate(f.Entries)
 	switch {
@@ -50,18 +53,18 @@ func (db *DB) PutCached(ctx context.Context, f CachedFile, check func(ctx contex
 		err = errors.New("an object of a fetched file has another content")
 	}
 	if err != nil {
-		return db.fail(op, err)
+		return cf.db.fail(op, err)
 	}
 	if f.Fetched.IsZero() {
-		f.Fetched = db.now()
+		f.Fetched = cf.db.now()
 	}
-	return db.update(ctx, op, func(w *write) error {
+	return cf.db.update(ctx, op, func(w *write) error {
 		if check != nil {
 			if err := check(ctx, []blob.Ref{f.Ref}); err != nil {
 				return err
 			}
 		}
-		c := commit{write: w, now: db.now()}
+		c := commit{write: w, now: cf.db.now()}
 		if err := c.cached(f); err != nil {
 			return fmt.Errorf("%s of %s: %w", f.Name, f.Source, err)
 		}
@@ -168,16 +171,16 @@ func (w *write) uncache(content, size, tx int64, now time.Time) error {
 // where there may be very many.
 const touchBatch = 5000
 
-// TouchCached notes when fetched files were last used. Contents that were not
+// Touch notes when fetched files were last used. Contents that were not
 // fetched, and times that are not later than those known, change nothing. The
 // generation stays.
-func (db *DB) TouchCached(ctx context.Context, used map[blob.Ref]time.Time) error {
+func (cf CachedFiles) Touch(ctx context.Context, used map[blob.Ref]time.Time) error {
 	refs := make([]blob.Ref, 0, len(used))
 	for r := range used {
 		refs = append(refs, r)
 	}
 	for batch := range slices.Chunk(refs, touchBatch) {
-		if err := db.note(ctx, "note last uses", func(w *write) error {
+		if err := cf.db.note(ctx, "note last uses", func(w *write) error {
 			for _, r := range batch {
 				if _, err := w.exec("UPDATE cached SET used = $2 WHERE content_id = (SELECT id FROM content WHERE sha256 = $1) AND used < $2", r[:], used[r].UnixMilli()); err != nil {
 					return err
@@ -191,7 +194,7 @@ func (db *DB) TouchCached(ctx context.Context, used map[blob.Ref]time.Time) erro
 	return nil
 }
 
-// CachedStats sums up what was fetched from one source.
+// Stats sums up what was fetched from one source.
 type CachedStats struct {
 	Source string    `json:"source"`
 	Files  int64     `json:"files"`
@@ -199,11 +202,11 @@ type CachedStats struct {
 	Oldest time.Time `json:"oldest"` // the last use of the file that is longest unused
 }
 
-// CachedStats returns how much was fetched and is still there, by source. It is
+// Stats returns how much was fetched and is still there, by source. It is
 // cheap to ask for.
-func (db *DB) CachedStats(ctx context.Context) ([]CachedStats, error) {
+func (cf CachedFiles) Stats(ctx context.Context) ([]CachedStats, error) {
 	list := []CachedStats{}
-	err := db.scans.each(ctx, true, `SELECT source, sum(files), sum(bytes), min(oldest) FROM
+	err := cf.db.scans.each(ctx, true, `SELECT source, sum(files), sum(bytes), min(oldest) FROM
 		(SELECT t.source, t.files, t.bytes, (SELECT min(c.used) FROM cached c WHERE c.tx_id = t.id) AS oldest FROM tx t WHERE t.id < 0 AND t.files > 0)
 		GROUP BY source ORDER BY source`, nil, func(scan func(...any) error) (bool, error) {
 		var s CachedStats
@@ -213,7 +216,7 @@ func (db *DB) CachedStats(ctx context.Context) ([]CachedStats, error) {
 		list = append(list, s)
 		return true, err
 	})
-	return list, db.fail("count fetched files", err)
+	return list, cf.db.fail("count fetched files", err)
 }
 
 // CacheFilter says which fetched files are meant; the zero value is all.
@@ -239,7 +242,7 @@ type Cached struct {
 // Evictable yields the fetched files, the longest unused first. A content that
 // came from several sources comes several times. Files that are used, fetched
 // or evicted meanwhile may or may not be among them.
-func (db *DB) Evictable(ctx context.Context, f CacheFilter) iter.Seq2[Cached, error] {
+func (cf CachedFiles) Evictable(ctx context.Context, f CacheFilter) iter.Seq2[Cached, error] {
 	until := int64(1) << 62
 	if !f.UnusedSince.IsZero() {
 		until = f.UnusedSince.UnixMilli()
@@ -263,7 +266,7 @@ func (db *DB) Evictable(ctx context.Context, f CacheFilter) iter.Seq2[Cached, er
 	query += " ORDER BY c.used, c.content_id, c.tx_id LIMIT $5"
 	return func(yield func(Cached, error) bool) {
 		used, content, tx := int64(-1)<<62, int64(0), int64(0)
-		pages(ctx, db, func(c Cached, err error) bool {
+		pages(ctx, cf.db, func(c Cached, err error) bool {
 			if err == nil && f.Name != "" && !glob.Match(f.Name, symfile.Fold(c.Name)) {
 				return true
 			}
@@ -290,16 +293,16 @@ func (db *DB) Evictable(ctx context.Context, f CacheFilter) iter.Seq2[Cached, er
 //
 // Whoever opens a content after it was looked up must be ready not to find its
 // bytes, and look it up again.
-func (db *DB) Evict(ctx context.Context, refs []blob.Ref, deleteBlob func(blob.Ref) error) (n int, bytes int64, err error) {
-	return db.evict(ctx, refs, "", deleteBlob)
+func (cf CachedFiles) Evict(ctx context.Context, refs []blob.Ref, deleteBlob func(blob.Ref) error) (n int, bytes int64, err error) {
+	return cf.evict(ctx, refs, "", deleteBlob)
 }
 
-// DropCached evicts what the filter says; with a Source, what came from other
+// Drop evicts what the filter says; with a Source, what came from other
 // sources stays though it has the same content.
-func (db *DB) DropCached(ctx context.Context, f CacheFilter, deleteBlob func(blob.Ref) error) (n int, bytes int64, err error) {
+func (cf CachedFiles) Drop(ctx context.Context, f CacheFilter, deleteBlob func(blob.Ref) error) (n int, bytes int64, err error) {
 	for {
 		var refs []blob.Ref
-		for c, err := range db.Evictable(ctx, f) {
+		for c, err := range cf.Evictable(ctx, f) {
 			if err != nil {
 				return n, bytes, err
 			}
@@ -307,7 +310,7 @@ func (db *DB) DropCached(ctx context.Context, f CacheFilter, deleteBlob func(blo
 				break
 			}
 		}
-		files, size, err := db.evict(ctx, refs, f.Source, deleteBlob)
+		files, size, err := cf.evict(ctx, refs, f.Source, deleteBlob)
 		n, bytes = n+files, bytes+size
 		if err != nil || files == 0 {
 			return n, bytes, err
@@ -315,14 +318,14 @@ func (db *DB) DropCached(ctx context.Context, f CacheFilter, deleteBlob func(blo
 	}
 }
 
-func (db *DB) evict(ctx context.Context, refs []blob.Ref, source string, deleteBlob func(blob.Ref) error) (n int, bytes int64, err error) {
+func (cf CachedFiles) evict(ctx context.Context, refs []blob.Ref, source string, deleteBlob func(blob.Ref) error) (n int, bytes int64, err error) {
 	for batch := range slices.Chunk(refs, dropBatch) {
 		var gone []blob.Ref
 		var files int
 		var size int64
-		err := db.update(ctx, "evict", func(w *write) error {
+		err := cf.db.update(ctx, "evict", func(w *write) error {
 			files, size = 0, 0
-			now := db.now()
+			now := cf.db.now()
 			d := drop{write: w, before: now.UnixMilli(), now: now}
 			for _, ref := range batch {
 				f, s, err := d.evict(ref, text(source))
@@ -344,7 +347,7 @@ func (db *DB) evict(ctx context.Context, refs []blob.Ref, source string, deleteB
 			return n, bytes, err
 		}
 		n, bytes = n+files, bytes+size
-		if err := db.deleteGone(ctx, gone, deleteBlob); err != nil {
+		if err := cf.db.deleteGone(ctx, gone, deleteBlob); err != nil {
 			return n, bytes, err
 		}
 	}

@@ -19,14 +19,14 @@ func cachedFile(source, product string, entries ...Entry) CachedFile {
 
 func putCached(t testing.TB, db *DB, f CachedFile) {
 	t.Helper()
-	if err := db.PutCached(t.Context(), f, nil); err != nil {
+	if err := db.Cached.Put(t.Context(), f, nil); err != nil {
 		t.Fatal(err)
 	}
 }
 
 func evictable(t testing.TB, db *DB, f CacheFilter) (list []Cached) {
 	t.Helper()
-	for c, err := range db.Evictable(t.Context(), f) {
+	for c, err := range db.Cached.Evictable(t.Context(), f) {
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -40,7 +40,7 @@ func TestCached(t *testing.T) {
 	db := openTest(t, c.options())
 	a, b := pdb(1), pdb(2)
 	refused := errors.New("refused")
-	if err := db.PutCached(t.Context(), cachedFile("msdl", "P", a), func(_ context.Context, refs []blob.Ref) error {
+	if err := db.Cached.Put(t.Context(), cachedFile("msdl", "P", a), func(_ context.Context, refs []blob.Ref) error {
 		if !slices.Equal(refs, []blob.Ref{a.Ref}) {
 			t.Errorf("check of %x", refs)
 		}
@@ -54,7 +54,7 @@ func TestCached(t *testing.T) {
 	wrong := cachedFile("msdl", "P", a)
 	wrong.Size++
 	for _, f := range []CachedFile{wrong, {Source: "x", Ref: a.Ref}, cachedFile("", "P", a), {Source: "x", Ref: b.Ref, Size: b.Size, Entries: []Entry{a}}} {
-		if err := db.PutCached(t.Context(), f, nil); err == nil {
+		if err := db.Cached.Put(t.Context(), f, nil); err == nil {
 			t.Errorf("entered: %+v", f)
 		}
 	}
@@ -103,7 +103,7 @@ func TestCached(t *testing.T) {
 		t.Errorf("%+v", hits)
 	}
 	clean(t, db)
-	if files, size, err := db.Evict(t.Context(), []blob.Ref{a.Ref, b.Ref, a.Ref}, func(blob.Ref) error { t.Error("deleted"); return nil }); files != 1 || size != a.Size || err != nil {
+	if files, size, err := db.Cached.Evict(t.Context(), []blob.Ref{a.Ref, b.Ref, a.Ref}, func(blob.Ref) error { t.Error("deleted"); return nil }); files != 1 || size != a.Size || err != nil {
 		t.Error(files, size, err)
 	}
 	if hits := lookupEntry(t, db, all, a); len(hits) != 1 || hits[0].Number != 1 {
@@ -150,7 +150,7 @@ func TestEvict(t *testing.T) {
 	}
 	start := c.t
 	g, _ := db.Generation(t.Context())
-	if err := db.TouchCached(t.Context(), map[blob.Ref]time.Time{refs[0]: c.t, refs[1]: c.t.Add(-1000 * time.Hour), ref(99): c.t}); err != nil {
+	if err := db.Cached.Touch(t.Context(), map[blob.Ref]time.Time{refs[0]: c.t, refs[1]: c.t.Add(-1000 * time.Hour), ref(99): c.t}); err != nil {
 		t.Fatal(err)
 	}
 	if g2, _ := db.Generation(t.Context()); g2 != g {
@@ -179,7 +179,7 @@ func TestEvict(t *testing.T) {
 			t.Errorf("%+v: %v, want %v", o.f, got, o.want)
 		}
 	}
-	stats, err := db.CachedStats(t.Context())
+	stats, err := db.Cached.Stats(t.Context())
 	want := []CachedStats{{"one", 3, 1000 + 1002 + 1004, start.Add(-4 * time.Hour)}, {"two", 3, 1001 + 1003 + 1005, start.Add(-5 * time.Hour)}}
 	if err != nil || !slices.Equal(stats, want) {
 		t.Errorf("%+v, %v", stats, err)
@@ -193,7 +193,7 @@ func TestEvict(t *testing.T) {
 	var deleted []blob.Ref
 	del := func(r blob.Ref) error { deleted = append(deleted, r); return nil }
 	g, _ = db.Generation(t.Context())
-	if n, size, err := db.Evict(t.Context(), refs[:3], del); n != 3 || size != 3003 || err != nil {
+	if n, size, err := db.Cached.Evict(t.Context(), refs[:3], del); n != 3 || size != 3003 || err != nil {
 		t.Error(n, size, err)
 	}
 	if g2, _ := db.Generation(t.Context()); g2 == g {
@@ -210,17 +210,17 @@ func TestEvict(t *testing.T) {
 	}
 	// 4 is what was made from 3: hidden, but kept until 3 goes.
 	deleted = nil
-	if n, size, err := db.Evict(t.Context(), refs[4:5], del); n != 1 || size != 1004 || err != nil || deleted != nil {
+	if n, size, err := db.Cached.Evict(t.Context(), refs[4:5], del); n != 1 || size != 1004 || err != nil || deleted != nil {
 		t.Error(n, size, err, deleted)
 	}
 	clean(t, db)
-	if n, size, err := db.DropCached(t.Context(), CacheFilter{Source: "two", Name: "foo3*"}, del); n != 1 || size != 1003 || err != nil || !slices.Contains(deleted, ref(51)) {
+	if n, size, err := db.Cached.Drop(t.Context(), CacheFilter{Source: "two", Name: "foo3*"}, del); n != 1 || size != 1003 || err != nil || !slices.Contains(deleted, ref(51)) {
 		t.Error(n, size, err, deleted)
 	}
 	clean(t, db)
 	// Evicting what is not there is no error, and no change.
 	g, _ = db.Generation(t.Context())
-	if n, size, err := db.Evict(t.Context(), refs[:3], del); n != 0 || size != 0 || err != nil {
+	if n, size, err := db.Cached.Evict(t.Context(), refs[:3], del); n != 0 || size != 0 || err != nil {
 		t.Error(n, size, err)
 	}
 	if g2, _ := db.Generation(t.Context()); g2 != g {
@@ -228,13 +228,13 @@ func TestEvict(t *testing.T) {
 	}
 	// Bytes that cannot be deleted are without a row.
 	boom := errors.New("boom")
-	if n, _, err := db.Evict(t.Context(), refs[5:], func(blob.Ref) error { return boom }); n != 1 || !errors.Is(err, boom) {
+	if n, _, err := db.Cached.Evict(t.Context(), refs[5:], func(blob.Ref) error { return boom }); n != 1 || !errors.Is(err, boom) {
 		t.Error(n, err)
 	}
 	if is, _ := db.HasContent(t.Context(), refs[5]); is {
 		t.Error("a row without bytes")
 	}
-	if stats, err := db.CachedStats(t.Context()); err != nil || len(stats) != 0 {
+	if stats, err := db.Cached.Stats(t.Context()); err != nil || len(stats) != 0 {
 		t.Errorf("%+v %v", stats, err)
 	}
 	clean(t, db)
@@ -261,10 +261,10 @@ func BenchmarkCached(b *testing.B) {
 			for b.Loop() {
 				e := figureEntry(n)
 				n++
-				if err := db.PutCached(b.Context(), CachedFile{Source: "s", Name: "n", Ref: e.Ref, Size: e.Size, Entries: []Entry{e}}, nil); err != nil {
+				if err := db.Cached.Put(b.Context(), CachedFile{Source: "s", Name: "n", Ref: e.Ref, Size: e.Size, Entries: []Entry{e}}, nil); err != nil {
 					b.Fatal(err)
 				}
-				if n, _, err := db.Evict(b.Context(), []blob.Ref{e.Ref}, func(blob.Ref) error { return nil }); n != 1 || err != nil {
+				if n, _, err := db.Cached.Evict(b.Context(), []blob.Ref{e.Ref}, func(blob.Ref) error { return nil }); n != 1 || err != nil {
 					b.Fatal(n, err)
 				}
 			}

@@ -107,12 +107,12 @@ func TestFilter(t *testing.T) {
 	for i := range 3 {
 		n := 7000 + i
 		e := filterEntry(n)
-		if err := db.PutCached(t.Context(), CachedFile{Source: "s", Ref: e.Ref, Size: e.Size, Entries: []Entry{e}}, nil); err != nil {
+		if err := db.Cached.Put(t.Context(), CachedFile{Source: "s", Ref: e.Ref, Size: e.Size, Entries: []Entry{e}}, nil); err != nil {
 			t.Fatal(err)
 		}
 		there[n] = true
 		check(uint64(8 + i))
-		if files, _, err := db.Evict(t.Context(), []blob.Ref{e.Ref}, func(blob.Ref) error { return nil }); err != nil || files != 1 {
+		if files, _, err := db.Cached.Evict(t.Context(), []blob.Ref{e.Ref}, func(blob.Ref) error { return nil }); err != nil || files != 1 {
 			t.Fatal(files, err)
 		}
 		delete(there, n)
@@ -126,7 +126,7 @@ func TestFilterKeepsUp(t *testing.T) {
 	var bits *uint64
 	for n := range 30 {
 		e := filterEntry(n)
-		if err := db.PutCached(t.Context(), CachedFile{Source: "s", Ref: e.Ref, Size: e.Size, Entries: []Entry{e}}, nil); err != nil {
+		if err := db.Cached.Put(t.Context(), CachedFile{Source: "s", Ref: e.Ref, Size: e.Size, Entries: []Entry{e}}, nil); err != nil {
 			t.Fatal(err)
 		}
 		if err := f.Refresh(t.Context(), uint64(n)); err != nil {
@@ -140,7 +140,7 @@ func TestFilterKeepsUp(t *testing.T) {
 		}
 		bits = &f.now.Load().bits[0]
 		if n%2 == 0 {
-			if _, _, err := db.Evict(t.Context(), []blob.Ref{e.Ref}, func(blob.Ref) error { return nil }); err != nil {
+			if _, _, err := db.Cached.Evict(t.Context(), []blob.Ref{e.Ref}, func(blob.Ref) error { return nil }); err != nil {
 				t.Fatal(err)
 			}
 		}

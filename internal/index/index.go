@@ -59,6 +59,13 @@ type Options struct {
 
 // DB is an open index. Its methods may be called by many goroutines.
 type DB struct {
+	// The parts that are used by themselves.
+	Tokens Tokens
+	Wanted WantedKeys
+	Cached CachedFiles
+	Misses Misses
+	Scrub  Scrub
+
 	path string
 	now  func() time.Time
 	wait time.Duration
@@ -96,6 +103,7 @@ func Open(ctx context.Context, path string, opt Options) (*DB, error) {
 	}
 	db := &DB{path: abs, now: opt.Now, wait: opt.BusyWait,
 		maxMisses: cmp.Or(opt.MaxMisses, 2_000_000), maxWanted: cmp.Or(opt.MaxWanted, 1_000_000)}
+	db.Tokens, db.Wanted, db.Cached, db.Misses, db.Scrub = Tokens{db}, WantedKeys{db}, CachedFiles{db}, Misses{db}, Scrub{db}
 	if db.now == nil {
 		db.now = time.Now
 	}

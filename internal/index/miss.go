@@ -7,6 +7,9 @@ import (
 	"time"
 )
 
+// Misses is the negative cache: what upstreams were found not to have.
+type Misses struct{ db *DB }
+
 // Miss is the memory that a source does not have what a key stands for.
 type Miss struct {
 	Key    string // what was asked for; compared byte by byte
@@ -17,13 +20,13 @@ type Miss struct {
 	Detail string    // in words, for people
 }
 
-// PutMisses remembers misses, many with one write; one of the same key and
+// Put remembers misses, many with one write; one of the same key and
 // source is replaced. It bumps no generation, so no answers are forgotten for
 // it, and does not wait for the disk: a crash of the machine may lose the last
 // ones. Above Options.MaxMisses, those written longest ago give way.
-func (db *DB) PutMisses(ctx context.Context, misses []Miss) error {
+func (ms Misses) Put(ctx context.Context, misses []Miss) error {
 	for batch := range slices.Chunk(misses, touchBatch) {
-		if err := db.note(ctx, "remember misses", func(w *write) error {
+		if err := ms.db.note(ctx, "remember misses", func(w *write) error {
 			var added int64
 			for _, m := range batch {
 				n, err := w.exec("DELETE FROM miss WHERE key = $1 AND source = $2", m.Key, m.Source)
@@ -36,7 +39,7 @@ func (db *DB) PutMisses(ctx context.Context, misses []Miss) error {
 				}
 				added += 1 - n
 			}
-			return w.bound("miss", added, db.maxMisses, "DELETE FROM miss WHERE no IN (SELECT no FROM miss ORDER BY no LIMIT $1)")
+			return w.bound("miss", added, ms.db.maxMisses, "DELETE FROM miss WHERE no IN (SELECT no FROM miss ORDER BY no LIMIT $1)")
 		}); err != nil {
 			return err
 		}
@@ -68,15 +71,15 @@ func (w *write) tallied(table string, n int64) error {
 	return err
 }
 
-// Misses returns what is remembered of a key, by source; also what is not to
+// Of returns what is remembered of a key, by source; also what is not to
 // be believed any more.
-func (db *DB) Misses(ctx context.Context, key string) ([]Miss, error) {
+func (ms Misses) Of(ctx context.Context, key string) ([]Miss, error) {
 	if err := ctx.Err(); err != nil {
-		return nil, db.fail("look up misses", err)
+		return nil, ms.db.fail("look up misses", err)
 	}
 	var list []Miss
 	// See hits for why the query cannot be ended.
-	err := db.points.each(context.WithoutCancel(ctx), true, "SELECT source, class, ends, since, detail FROM miss WHERE key = $1 ORDER BY source", []any{key},
+	err := ms.db.points.each(context.WithoutCancel(ctx), true, "SELECT source, class, ends, since, detail FROM miss WHERE key = $1 ORDER BY source", []any{key},
 		func(scan func(...any) error) (bool, error) {
 			m := Miss{Key: key}
 			var ends, since int64
@@ -85,7 +88,7 @@ func (db *DB) Misses(ctx context.Context, key string) ([]Miss, error) {
 			list = append(list, m)
 			return true, err
 		})
-	return list, db.fail("look up misses", err)
+	return list, ms.db.fail("look up misses", err)
 }
 
 // MissFilter says which misses to forget; the zero value is all.
@@ -97,9 +100,9 @@ type MissFilter struct {
 	Before    time.Time // found out before; zero is any time
 }
 
-// FlushMisses forgets misses and returns how many. Other writers are let in
+// Flush forgets misses and returns how many. Other writers are let in
 // now and then.
-func (db *DB) FlushMisses(ctx context.Context, f MissFilter) (int64, error) {
+func (ms Misses) Flush(ctx context.Context, f MissFilter) (int64, error) {
 	before := int64(math.MaxInt64)
 	if !f.Before.IsZero() {
 		before = f.Before.UnixMilli()
@@ -107,21 +110,21 @@ func (db *DB) FlushMisses(ctx context.Context, f MissFilter) (int64, error) {
 	const rest = "($3 = '' OR source = $3) AND ($4 = 0 OR class = $4) AND since < $5"
 	switch {
 	case f.Key != "":
-		return db.forget(ctx, "miss", "DELETE FROM miss WHERE no IN (SELECT no FROM miss WHERE key = $2 AND "+rest+" LIMIT $1)", f.Key, f.Source, f.Class, before)
+		return ms.db.forget(ctx, "miss", "DELETE FROM miss WHERE no IN (SELECT no FROM miss WHERE key = $2 AND "+rest+" LIMIT $1)", f.Key, f.Source, f.Class, before)
 	case f.KeyPrefix != "":
-		return db.forget(ctx, "miss", "DELETE FROM miss WHERE no IN (SELECT no FROM miss WHERE key >= $2 AND key < $6 AND "+rest+" LIMIT $1)",
+		return ms.db.forget(ctx, "miss", "DELETE FROM miss WHERE no IN (SELECT no FROM miss WHERE key >= $2 AND key < $6 AND "+rest+" LIMIT $1)",
 			f.KeyPrefix, f.Source, f.Class, before, after(f.KeyPrefix))
 	}
-	return db.flushAll(ctx, "DELETE FROM miss WHERE no IN (SELECT no FROM miss WHERE no > $2 AND "+rest+" ORDER BY no LIMIT $1) RETURNING no", f.Source, f.Class, before)
+	return ms.flushAll(ctx, "DELETE FROM miss WHERE no IN (SELECT no FROM miss WHERE no > $2 AND "+rest+" ORDER BY no LIMIT $1) RETURNING no", f.Source, f.Class, before)
 }
 
 // flushAll runs a statement that deletes up to $1 misses written after $2, from
 // the oldest to the newest: what stays is read once only.
-func (db *DB) flushAll(ctx context.Context, statement string, args ...any) (sum int64, err error) {
+func (ms Misses) flushAll(ctx context.Context, statement string, args ...any) (sum int64, err error) {
 	last := int64(math.MinInt64)
 	for {
 		var n int64
-		err := db.note(ctx, "forget misses", func(w *write) error {
+		err := ms.db.note(ctx, "forget misses", func(w *write) error {
 			n = 0
 			err := w.each(statement, append([]any{touchBatch, last}, args...), func(scan func(...any) error) error {
 				var no int64
@@ -144,10 +147,10 @@ func (db *DB) flushAll(ctx context.Context, statement string, args ...any) (sum 
 	}
 }
 
-// SweepMisses forgets the misses that ended before a time, and returns how
+// Sweep forgets the misses that ended before a time, and returns how
 // many.
-func (db *DB) SweepMisses(ctx context.Context, before time.Time) (int64, error) {
-	return db.forget(ctx, "miss", "DELETE FROM miss WHERE no IN (SELECT no FROM miss WHERE ends < $2 ORDER BY ends LIMIT $1)", before.UnixMilli())
+func (ms Misses) Sweep(ctx context.Context, before time.Time) (int64, error) {
+	return ms.db.forget(ctx, "miss", "DELETE FROM miss WHERE no IN (SELECT no FROM miss WHERE ends < $2 ORDER BY ends LIMIT $1)", before.UnixMilli())
 }
 
 // forget runs a statement that deletes up to $1 rows of a bounded table, until
@@ -170,23 +173,23 @@ func (db *DB) forget(ctx context.Context, table, statement string, args ...any) 
 	}
 }
 
-// MissStats sums up the misses of one class.
+// Stats sums up the misses of one class.
 type MissStats struct {
 	Class   uint8 `json:"class"`
 	Misses  int64 `json:"misses"`
 	Expired int64 `json:"expired"` // of them, those not believed any more
 }
 
-// MissStats returns how many misses are remembered, by class. It takes time in
+// Stats returns how many misses are remembered, by class. It takes time in
 // proportion to their number: up to a second for two million.
-func (db *DB) MissStats(ctx context.Context) ([]MissStats, error) {
+func (ms Misses) Stats(ctx context.Context) ([]MissStats, error) {
 	list := []MissStats{}
-	err := db.scans.each(ctx, true, "SELECT class, count(*), count(*) FILTER (WHERE ends <= $1) FROM miss GROUP BY class ORDER BY class", []any{db.now().UnixMilli()},
+	err := ms.db.scans.each(ctx, true, "SELECT class, count(*), count(*) FILTER (WHERE ends <= $1) FROM miss GROUP BY class ORDER BY class", []any{ms.db.now().UnixMilli()},
 		func(scan func(...any) error) (bool, error) {
 			var s MissStats
 			err := scan(&s.Class, &s.Misses, &s.Expired)
 			list = append(list, s)
 			return true, err
 		})
-	return list, db.fail("count misses", err)
+	return list, ms.db.fail("count misses", err)
 }

@@ -13,7 +13,7 @@ import (
 
 func putMisses(t testing.TB, db *DB, misses ...Miss) {
 	t.Helper()
-	if err := db.PutMisses(t.Context(), misses); err != nil {
+	if err := db.Misses.Put(t.Context(), misses); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -48,28 +48,28 @@ func TestMisses(t *testing.T) {
 	if n, _ := w.Writes(); n == writes {
 		t.Error("misses were not written")
 	}
-	got, err := db.Misses(t.Context(), "a/1")
+	got, err := db.Misses.Of(t.Context(), "a/1")
 	want := []Miss{m("a/1", "one", 4, 2), m("a/1", "two", 2, 24)}
 	want[0].Detail, want[1].Detail = "why a/1", "why a/1"
 	if err != nil || !slices.Equal(got, want) {
 		t.Errorf("%+v, %v", got, err)
 	}
-	if got, err := db.Misses(t.Context(), odd); err != nil || len(got) != 1 || got[0].Key != odd {
+	if got, err := db.Misses.Of(t.Context(), odd); err != nil || len(got) != 1 || got[0].Key != odd {
 		t.Errorf("%+v, %v", got, err)
 	}
-	if got, err := db.Misses(t.Context(), "a"); err != nil || got != nil {
+	if got, err := db.Misses.Of(t.Context(), "a"); err != nil || got != nil {
 		t.Errorf("%+v, %v", got, err)
 	}
 	clean(t, db)
 	c.hours(1)
-	stats, err := db.MissStats(t.Context())
+	stats, err := db.Misses.Stats(t.Context())
 	if err != nil || !slices.Equal(stats, []MissStats{{1, 1, 1}, {2, 1, 0}, {3, 1, 0}, {4, 1, 0}}) {
 		t.Errorf("%+v, %v", stats, err)
 	}
-	if n, err := db.SweepMisses(t.Context(), c.t.Add(1)); n != 0 || err != nil {
+	if n, err := db.Misses.Sweep(t.Context(), c.t.Add(1)); n != 0 || err != nil {
 		t.Error(n, err)
 	}
-	if n, err := db.SweepMisses(t.Context(), c.t.Add(time.Millisecond)); n != 1 || err != nil {
+	if n, err := db.Misses.Sweep(t.Context(), c.t.Add(time.Millisecond)); n != 1 || err != nil {
 		t.Error(n, err)
 	}
 	clean(t, db)
@@ -100,7 +100,7 @@ func TestFlushMisses(t *testing.T) {
 		{MissFilter{}, 6000},
 	} {
 		fill()
-		if n, err := db.FlushMisses(t.Context(), f.f); n != f.want || err != nil || tally(t, db, "miss") != 6000-f.want {
+		if n, err := db.Misses.Flush(t.Context(), f.f); n != f.want || err != nil || tally(t, db, "miss") != 6000-f.want {
 			t.Errorf("%+v: %d, %v", f.f, n, err)
 		}
 		clean(t, db)
@@ -120,7 +120,7 @@ func TestMissesAreBounded(t *testing.T) {
 		putMisses(t, db, list...)
 	}
 	have := func(i int) bool {
-		list, err := db.Misses(t.Context(), fmt.Sprint(i))
+		list, err := db.Misses.Of(t.Context(), fmt.Sprint(i))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -149,7 +149,7 @@ func TestWanted(t *testing.T) {
 	g, _ := db.Generation(t.Context())
 	count := func(list ...Wanted) {
 		t.Helper()
-		if err := db.CountWanted(t.Context(), list); err != nil {
+		if err := db.Wanted.Count(t.Context(), list); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -161,7 +161,7 @@ func TestWanted(t *testing.T) {
 	b.Last, b.Kind = c.t, "pdb"
 	count(b, Wanted{Name: "a.pdb", ID: "1", Client: "gdb", Count: 1, Last: c.t})
 	missing := func(f WantedFilter) (list []string) {
-		for w, err := range db.Missing(t.Context(), f) {
+		for w, err := range db.Wanted.List(t.Context(), f) {
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -197,7 +197,7 @@ func TestWanted(t *testing.T) {
 	clean(t, db)
 	c.hours(1)
 	count(Wanted{Name: "x", ID: "1", Count: 1, Last: c.t})
-	if n, err := db.DropWanted(t.Context(), c.t); n != 4 || err != nil {
+	if n, err := db.Wanted.Drop(t.Context(), c.t); n != 4 || err != nil {
 		t.Error(n, err)
 	}
 	if got := missing(WantedFilter{}); len(got) != 1 {
@@ -213,11 +213,11 @@ func TestWantedPages(t *testing.T) {
 	for i := range 2500 {
 		list = append(list, Wanted{Name: fmt.Sprint(i), ID: "x", Count: int64(i % 7), Last: db.now()})
 	}
-	if err := db.CountWanted(t.Context(), list); err != nil {
+	if err := db.Wanted.Count(t.Context(), list); err != nil {
 		t.Fatal(err)
 	}
 	seen, last := map[string]bool{}, int64(7)
-	for w, err := range db.Missing(t.Context(), WantedFilter{}) {
+	for w, err := range db.Wanted.List(t.Context(), WantedFilter{}) {
 		if err != nil || w.Count > last || seen[w.Name] {
 			t.Fatal(w, err)
 		}
@@ -258,7 +258,7 @@ func BenchmarkMisses(b *testing.B) {
 		var took []time.Duration
 		for b.Loop() {
 			t := time.Now()
-			if list, err := db.Misses(b.Context(), key(rnd.IntN(many))); err != nil || len(list) != 1 {
+			if list, err := db.Misses.Of(b.Context(), key(rnd.IntN(many))); err != nil || len(list) != 1 {
 				b.Fatal(list, err)
 			}
 			took = append(took, time.Since(t))
@@ -268,7 +268,7 @@ func BenchmarkMisses(b *testing.B) {
 	})
 	b.Run("absent", func(b *testing.B) {
 		for b.Loop() {
-			if list, err := db.Misses(b.Context(), key(many+rnd.IntN(many))); err != nil || len(list) != 0 {
+			if list, err := db.Misses.Of(b.Context(), key(many+rnd.IntN(many))); err != nil || len(list) != 0 {
 				b.Fatal(list, err)
 			}
 		}
@@ -280,14 +280,14 @@ func BenchmarkMisses(b *testing.B) {
 	})
 	b.Run("stats", func(b *testing.B) {
 		for b.Loop() {
-			if _, err := db.MissStats(b.Context()); err != nil {
+			if _, err := db.Misses.Stats(b.Context()); err != nil {
 				b.Fatal(err)
 			}
 		}
 	})
 	b.Run("sweep", func(b *testing.B) {
 		for b.Loop() {
-			if _, err := db.SweepMisses(b.Context(), now.Add(time.Hour)); err != nil {
+			if _, err := db.Misses.Sweep(b.Context(), now.Add(time.Hour)); err != nil {
 				b.Fatal(err)
 			}
 		}

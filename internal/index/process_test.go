@@ -82,16 +82,16 @@ func childCache(path string, _ int) error {
 	worker := strconv.Itoa(pid)
 	for i := 0; ; i++ {
 		e := figureEntry(pid*1000 + i)
-		if err := db.PutCached(ctx, CachedFile{Source: "s", Name: e.Object.Name, Ref: e.Ref, Size: e.Size, Entries: []Entry{e}}, nil); err != nil {
+		if err := db.Cached.Put(ctx, CachedFile{Source: "s", Name: e.Object.Name, Ref: e.Ref, Size: e.Size, Entries: []Entry{e}}, nil); err != nil {
 			return err
 		}
 		if err := db.PutDerived(ctx, e.Ref, Tool{"t", 1}, &Content{ref(pid*1000 + i), 1}); err != nil {
 			return err
 		}
-		if err := db.PutMisses(ctx, []Miss{{Key: e.Path, Source: "s"}, {Key: "same", Source: worker}}); err != nil {
+		if err := db.Misses.Put(ctx, []Miss{{Key: e.Path, Source: "s"}, {Key: "same", Source: worker}}); err != nil {
 			return err
 		}
-		if err := db.CountWanted(ctx, []Wanted{{Name: "n", Count: 1}}); err != nil {
+		if err := db.Wanted.Count(ctx, []Wanted{{Name: "n", Count: 1}}); err != nil {
 			return err
 		}
 		if _, _, err := db.Enqueue(ctx, Job{Kind: "k", Key: strconv.Itoa(pid*1000 + i)}); err != nil {
@@ -108,7 +108,7 @@ func childCache(path string, _ int) error {
 		}
 		if i >= 3 { // three are left at any time
 			old := figureEntry(pid*1000 + i - 3)
-			if _, _, err := db.Evict(ctx, []blob.Ref{old.Ref}, func(blob.Ref) error { return nil }); err != nil {
+			if _, _, err := db.Cached.Evict(ctx, []blob.Ref{old.Ref}, func(blob.Ref) error { return nil }); err != nil {
 				return err
 			}
 		}
@@ -154,7 +154,7 @@ func TestKillCache(t *testing.T) {
 		}
 		clean(t, db)
 		n := 0
-		for f, err := range db.Evictable(t.Context(), CacheFilter{}) {
+		for f, err := range db.Cached.Evictable(t.Context(), CacheFilter{}) {
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -170,7 +170,7 @@ func TestKillCache(t *testing.T) {
 		if err != nil || len(stats) != 1 || len(stats[0].Outcomes) != 1 || stats[0].Outcomes[0].Jobs < rounds-int64(round) {
 			t.Errorf("round %d: of %d jobs %+v, %v", round, done, stats, err)
 		}
-		for w, err := range db.Missing(t.Context(), WantedFilter{}) {
+		for w, err := range db.Wanted.List(t.Context(), WantedFilter{}) {
 			if err != nil || w.Count < done || w.Count > done+int64(round)+1 {
 				t.Errorf("round %d: counted %d of %d, %v", round, w.Count, done, err)
 			}

@@ -34,14 +34,14 @@ func TestCommitReplacesCached(t *testing.T) {
 	} {
 		t.Run(c.what, func(t *testing.T) {
 			db := openTest(t, newClock().options())
-			if err := db.PutCached(t.Context(), CachedFile{Source: "s", Ref: c.cached.Ref, Size: 1, Entries: []Entry{c.cached}}, nil); err != nil {
+			if err := db.Cached.Put(t.Context(), CachedFile{Source: "s", Ref: c.cached.Ref, Size: 1, Entries: []Entry{c.cached}}, nil); err != nil {
 				t.Fatal(err)
 			}
 			if _, err := db.Commit(t.Context(), Tx{Kind: "add", Entries: []Entry{c.added}}, nil); err != nil {
 				t.Fatal(err)
 			}
 			n := 0
-			for _, err := range db.Evictable(t.Context(), CacheFilter{}) {
+			for _, err := range db.Cached.Evictable(t.Context(), CacheFilter{}) {
 				if err != nil {
 					t.Fatal(err)
 				}

@@ -31,10 +31,6 @@ type ScrubState struct {
 // Scrub keeps the state of the background check of all contents.
 type Scrub struct{ db *DB }
 
-// Scrub returns the part of the index that keeps the state of the background
-// check.
-func (db *DB) Scrub() Scrub { return Scrub{db} }
-
 // State returns the state as it was last written.
 func (s Scrub) State(ctx context.Context) (ScrubState, error) {
 	var st ScrubState

@@ -10,6 +10,9 @@ import (
 	"time"
 )
 
+// Tokens is the part of the index that keeps tokens.
+type Tokens struct{ db *DB }
+
 // TokenRow is a token that lets somebody in. Who may what, and when, is judged
 // by the caller.
 type TokenRow struct {
@@ -51,32 +54,32 @@ func scanToken(scan func(...any) error) (t TokenRow, err error) {
 	return t, nil
 }
 
-// PutToken enters a token, durably. An id or a hash that is there already is
+// Put enters a token, durably. An id or a hash that is there already is
 // fs.ErrExist. The generation grows: somebody may see more now.
-func (db *DB) PutToken(ctx context.Context, t TokenRow) error {
+func (ts Tokens) Put(ctx context.Context, t TokenRow) error {
 	const op = "enter a token"
 	if t.ID == "" || t.Hash == [32]byte{} {
-		return db.fail(op, errors.New("a token without an id or a hash"))
+		return ts.db.fail(op, errors.New("a token without an id or a hash"))
 	}
 	if t.Created.IsZero() {
-		t.Created = db.now()
+		t.Created = ts.db.now()
 	}
 	if t.Scopes == nil {
 		t.Scopes = []string{}
 	}
 	scopes, err := json.Marshal(t.Scopes)
 	if err != nil {
-		return db.fail(op, err)
+		return ts.db.fail(op, err)
 	}
 	var products any
 	if t.Products != nil {
 		b, err := json.Marshal(t.Products)
 		if err != nil {
-			return db.fail(op, err)
+			return ts.db.fail(op, err)
 		}
 		products = string(b)
 	}
-	return db.update(ctx, op, func(w *write) error {
+	return ts.db.update(ctx, op, func(w *write) error {
 		n, err := w.exec(`INSERT INTO token (id, hash, name, scopes, products, created, expires, last_used, revoked, created_by)
 			VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10) ON CONFLICT DO NOTHING`, text(t.ID), t.Hash[:], text(t.Name), string(scopes), products,
 			t.Created.UnixMilli(), millis(t.Expires), millis(t.LastUsed), millis(t.Revoked), text(t.CreatedBy))
@@ -90,34 +93,34 @@ func (db *DB) PutToken(ctx context.Context, t TokenRow) error {
 	})
 }
 
-// TokenByHash returns the token with a hash, revoked or expired ones too. None
+// ByHash returns the token with a hash, revoked or expired ones too. None
 // is fs.ErrNotExist.
-func (db *DB) TokenByHash(ctx context.Context, hash [32]byte) (TokenRow, error) {
+func (ts Tokens) ByHash(ctx context.Context, hash [32]byte) (TokenRow, error) {
 	t, err := scanToken(func(dest ...any) error {
-		return db.points.row(ctx, "SELECT "+tokenColumns+" FROM token WHERE hash = $1", []any{hash[:]}, dest...)
+		return ts.db.points.row(ctx, "SELECT "+tokenColumns+" FROM token WHERE hash = $1", []any{hash[:]}, dest...)
 	})
 	if errors.Is(err, sql.ErrNoRows) {
 		err = fs.ErrNotExist
 	}
-	return t, db.fail("look up a token", err)
+	return t, ts.db.fail("look up a token", err)
 }
 
-// Tokens returns all tokens, the oldest first.
-func (db *DB) Tokens(ctx context.Context) ([]TokenRow, error) {
+// List returns all tokens, the oldest first.
+func (ts Tokens) List(ctx context.Context) ([]TokenRow, error) {
 	list := []TokenRow{}
-	err := db.scans.each(ctx, true, "SELECT "+tokenColumns+" FROM token ORDER BY created, id", nil, func(scan func(...any) error) (bool, error) {
+	err := ts.db.scans.each(ctx, true, "SELECT "+tokenColumns+" FROM token ORDER BY created, id", nil, func(scan func(...any) error) (bool, error) {
 		t, err := scanToken(scan)
 		list = append(list, t)
 		return true, err
 	})
-	return list, db.fail("list tokens", err)
+	return list, ts.db.fail("list tokens", err)
 }
 
-// RevokeToken ends a token, durably, and the generation grows. One that was
+// Revoke ends a token, durably, and the generation grows. One that was
 // revoked before keeps its time; an unknown one is fs.ErrNotExist.
-func (db *DB) RevokeToken(ctx context.Context, id string) error {
-	return db.update(ctx, "revoke a token", func(w *write) error {
-		n, err := w.exec("UPDATE token SET revoked = coalesce(revoked, $2) WHERE id = $1", text(id), db.now().UnixMilli())
+func (ts Tokens) Revoke(ctx context.Context, id string) error {
+	return ts.db.update(ctx, "revoke a token", func(w *write) error {
+		n, err := w.exec("UPDATE token SET revoked = coalesce(revoked, $2) WHERE id = $1", text(id), ts.db.now().UnixMilli())
 		if err != nil {
 			return err
 		}
@@ -128,14 +131,14 @@ func (db *DB) RevokeToken(ctx context.Context, id string) error {
 	})
 }
 
-// TouchToken notes when tokens were last used, many with one write. Unknown ids
+// Touch notes when tokens were last used, many with one write. Unknown ids
 // and times that are not later than those known change nothing. It bumps no
 // generation and does not wait for the disk.
-func (db *DB) TouchToken(ctx context.Context, used map[string]time.Time) error {
+func (ts Tokens) Touch(ctx context.Context, used map[string]time.Time) error {
 	if len(used) == 0 {
 		return nil
 	}
-	return db.note(ctx, "note last uses", func(w *write) error {
+	return ts.db.note(ctx, "note last uses", func(w *write) error {
 		for id, t := range used {
 			if _, err := w.exec("UPDATE token SET last_used = $2 WHERE id = $1 AND coalesce(last_used < $2, 1)", text(id), t.UnixMilli()); err != nil {
 				return err

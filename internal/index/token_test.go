@@ -26,34 +26,34 @@ func TestTokens(t *testing.T) {
 	}
 	for _, row := range []TokenRow{a, b, none} {
 		g := generation()
-		if err := db.PutToken(t.Context(), row); err != nil {
+		if err := db.Tokens.Put(t.Context(), row); err != nil {
 			t.Fatal(err)
 		}
 		if generation() == g {
 			t.Error("a new token does not change the generation")
 		}
-		got, err := db.TokenByHash(t.Context(), row.Hash)
+		got, err := db.Tokens.ByHash(t.Context(), row.Hash)
 		if d := cmp.Diff(row, got); d != "" || err != nil {
 			t.Errorf("%v (-want +got):\n%s", err, d)
 		}
 	}
 	for _, row := range []TokenRow{{ID: "a", Hash: ref(9)}, {ID: "z", Hash: ref(1)}} {
-		if err := db.PutToken(t.Context(), row); !errors.Is(err, fs.ErrExist) {
+		if err := db.Tokens.Put(t.Context(), row); !errors.Is(err, fs.ErrExist) {
 			t.Errorf("%+v: %v", row, err)
 		}
 	}
 	for _, row := range []TokenRow{{ID: "z"}, {Hash: ref(9)}} {
-		if err := db.PutToken(t.Context(), row); err == nil {
+		if err := db.Tokens.Put(t.Context(), row); err == nil {
 			t.Errorf("entered %+v", row)
 		}
 	}
-	if _, err := db.TokenByHash(t.Context(), ref(9)); !errors.Is(err, fs.ErrNotExist) {
+	if _, err := db.Tokens.ByHash(t.Context(), ref(9)); !errors.Is(err, fs.ErrNotExist) {
 		t.Error(err)
 	}
 	g := generation()
 	used := c.t.Add(time.Minute)
 	for _, at := range []time.Time{used, c.t} { // never backwards
-		if err := db.TouchToken(t.Context(), map[string]time.Time{"a": at, "nobody": at}); err != nil {
+		if err := db.Tokens.Touch(t.Context(), map[string]time.Time{"a": at, "nobody": at}); err != nil {
 			t.Error(err)
 		}
 	}
@@ -63,7 +63,7 @@ func TestTokens(t *testing.T) {
 	c.hours(1)
 	revoked := c.t
 	for range 2 {
-		if err := db.RevokeToken(t.Context(), "a"); err != nil {
+		if err := db.Tokens.Revoke(t.Context(), "a"); err != nil {
 			t.Error(err)
 		}
 		c.hours(1)
@@ -71,11 +71,11 @@ func TestTokens(t *testing.T) {
 	if generation() == g {
 		t.Error("a revocation does not change the generation")
 	}
-	if err := db.RevokeToken(t.Context(), "nobody"); !errors.Is(err, fs.ErrNotExist) {
+	if err := db.Tokens.Revoke(t.Context(), "nobody"); !errors.Is(err, fs.ErrNotExist) {
 		t.Error(err)
 	}
 	a.LastUsed, a.Revoked = used, revoked
-	list, err := db.Tokens(t.Context())
+	list, err := db.Tokens.List(t.Context())
 	if d := cmp.Diff([]TokenRow{a, b, none}, list); d != "" || err != nil {
 		t.Errorf("%v (-want +got):\n%s", err, d)
 	}

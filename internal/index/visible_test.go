@@ -87,7 +87,7 @@ func (m *visible) Remove(t *rapid.T) {
 func (m *visible) Fetch(t *rapid.T) {
 	n, source, product := m.content(), m.source(), m.product()
 	e := figureEntry(n)
-	m.fail(m.db.PutCached(t.Context(), CachedFile{Source: source, Product: product, Name: e.Object.Name, Ref: e.Ref, Size: e.Size, Entries: []Entry{e}}, nil))
+	m.fail(m.db.Cached.Put(t.Context(), CachedFile{Source: source, Product: product, Name: e.Object.Name, Ref: e.Ref, Size: e.Size, Entries: []Entry{e}}, nil))
 	if m.fetched[n] == nil {
 		m.fetched[n] = map[string]modelFile{}
 	}
@@ -97,7 +97,7 @@ func (m *visible) Fetch(t *rapid.T) {
 func (m *visible) Use(t *rapid.T) {
 	n := m.content()
 	m.clock.hours(1)
-	m.fail(m.db.TouchCached(t.Context(), map[blob.Ref]time.Time{figureEntry(n).Ref: m.clock.t}))
+	m.fail(m.db.Cached.Touch(t.Context(), map[blob.Ref]time.Time{figureEntry(n).Ref: m.clock.t}))
 	for s, f := range m.fetched[n] {
 		f.used = m.clock.t
 		m.fetched[n][s] = f
@@ -120,7 +120,7 @@ func (m *visible) Evict(t *rapid.T) {
 	if other != n {
 		want += len(m.fetched[other])
 	}
-	files, _, err := m.db.Evict(t.Context(), []blob.Ref{figureEntry(n).Ref, figureEntry(other).Ref}, m.gone)
+	files, _, err := m.db.Cached.Evict(t.Context(), []blob.Ref{figureEntry(n).Ref, figureEntry(other).Ref}, m.gone)
 	m.fail(err)
 	if files != want {
 		t.Fatalf("%d files evicted, want %d", files, want)
@@ -131,7 +131,7 @@ func (m *visible) Evict(t *rapid.T) {
 
 func (m *visible) Flush(t *rapid.T) {
 	source := m.source()
-	_, _, err := m.db.DropCached(t.Context(), CacheFilter{Source: source}, m.gone)
+	_, _, err := m.db.Cached.Drop(t.Context(), CacheFilter{Source: source}, m.gone)
 	m.fail(err)
 	for n := range m.fetched {
 		delete(m.fetched[n], source)
@@ -206,7 +206,7 @@ func (m *visible) checkOrder(t *rapid.T) {
 			files, bytes = files+1, bytes+figureEntry(n).Size
 		}
 	}
-	for c, err := range m.db.Evictable(t.Context(), CacheFilter{}) {
+	for c, err := range m.db.Cached.Evictable(t.Context(), CacheFilter{}) {
 		m.fail(err)
 		got = append(got, file{c.Ref, c.Source, c.Used})
 	}
@@ -250,7 +250,7 @@ func TestVisibleProperties(t *testing.T) {
 			m.fail(err)
 		}
 		for _, s := range modelSources {
-			_, _, err := db.DropCached(r.Context(), CacheFilter{Source: s}, m.gone)
+			_, _, err := db.Cached.Drop(r.Context(), CacheFilter{Source: s}, m.gone)
 			m.fail(err)
 		}
 		for range modelContents { // what was derived gets its own time

@@ -11,6 +11,9 @@ import (
 	"github.com/symdepot/symdepot/symfile"
 )
 
+// WantedKeys is the part of the index that counts what clients asked for in vain.
+type WantedKeys struct{ db *DB }
+
 // Wanted counts how often one kind of client asked for something that nobody
 // had.
 type Wanted struct {
@@ -23,12 +26,12 @@ type Wanted struct {
 	Last   time.Time `json:"last"`
 }
 
-// CountWanted adds counts to those of the same name, id and client. It bumps no
+// Count adds counts to those of the same name, id and client. It bumps no
 // generation and does not wait for the disk. Above Options.MaxWanted, what was
 // longest not asked for gives way.
-func (db *DB) CountWanted(ctx context.Context, list []Wanted) error {
+func (ws WantedKeys) Count(ctx context.Context, list []Wanted) error {
 	for batch := range slices.Chunk(list, touchBatch) {
-		if err := db.note(ctx, "count what is wanted", func(w *write) error {
+		if err := ws.db.note(ctx, "count what is wanted", func(w *write) error {
 			var added int64
 			for _, e := range batch {
 				args := []any{text(e.Name), text(e.ID), text(e.Client), text(e.Kind), e.Count, e.Last.UnixMilli()}
@@ -42,7 +45,7 @@ func (db *DB) CountWanted(ctx context.Context, list []Wanted) error {
 					return err
 				}
 			}
-			return w.bound("wanted", added, db.maxWanted, "DELETE FROM wanted WHERE no IN (SELECT no FROM wanted ORDER BY last, no LIMIT $1)")
+			return w.bound("wanted", added, ws.db.maxWanted, "DELETE FROM wanted WHERE no IN (SELECT no FROM wanted ORDER BY last, no LIMIT $1)")
 		}); err != nil {
 			return err
 		}
@@ -59,16 +62,16 @@ type WantedFilter struct {
 	Name string
 }
 
-// Missing yields what clients asked for and nobody had, the most wanted first.
+// List yields what clients asked for and nobody had, the most wanted first.
 // What is counted meanwhile may come twice or not at all.
-func (db *DB) Missing(ctx context.Context, f WantedFilter) iter.Seq2[Wanted, error] {
+func (ws WantedKeys) List(ctx context.Context, f WantedFilter) iter.Seq2[Wanted, error] {
 	since := int64(math.MinInt64)
 	if !f.Since.IsZero() {
 		since = f.Since.UnixMilli()
 	}
 	return func(yield func(Wanted, error) bool) {
 		count, no, n := int64(math.MaxInt64), int64(math.MaxInt64), 0
-		pages(ctx, db, func(w Wanted, err error) bool {
+		pages(ctx, ws.db, func(w Wanted, err error) bool {
 			if err == nil && f.Name != "" && !glob.Match(f.Name, symfile.Fold(w.Name)) {
 				return true
 			}
@@ -85,8 +88,8 @@ func (db *DB) Missing(ctx context.Context, f WantedFilter) iter.Seq2[Wanted, err
 	}
 }
 
-// DropWanted forgets what was not asked for since before, and returns how many
+// Drop forgets what was not asked for since before, and returns how many
 // rows that were.
-func (db *DB) DropWanted(ctx context.Context, before time.Time) (int64, error) {
-	return db.forget(ctx, "wanted", "DELETE FROM wanted WHERE no IN (SELECT no FROM wanted WHERE last < $2 ORDER BY last LIMIT $1)", before.UnixMilli())
+func (ws WantedKeys) Drop(ctx context.Context, before time.Time) (int64, error) {
+	return ws.db.forget(ctx, "wanted", "DELETE FROM wanted WHERE no IN (SELECT no FROM wanted WHERE last < $2 ORDER BY last LIMIT $1)", before.UnixMilli())
 }

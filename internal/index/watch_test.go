@@ -93,20 +93,20 @@ func TestWatchGeneration(t *testing.T) {
 		changes bool
 		do      func(db *DB) error
 	}{
-		{"fetch", true, func(db *DB) error { return db.PutCached(t.Context(), cachedFile("s", "", e), nil) }},
+		{"fetch", true, func(db *DB) error { return db.Cached.Put(t.Context(), cachedFile("s", "", e), nil) }},
 		{"use", false, func(db *DB) error {
-			return db.TouchCached(t.Context(), map[blob.Ref]time.Time{e.Ref: db.now().Add(time.Hour)})
+			return db.Cached.Touch(t.Context(), map[blob.Ref]time.Time{e.Ref: db.now().Add(time.Hour)})
 		}},
-		{"miss", false, func(db *DB) error { return db.PutMisses(t.Context(), []Miss{{Key: "k", Source: "s"}}) }},
-		{"forget a miss", false, func(db *DB) error { _, err := db.FlushMisses(t.Context(), MissFilter{}); return err }},
-		{"want", false, func(db *DB) error { return db.CountWanted(t.Context(), []Wanted{{Name: "n"}}) }},
+		{"miss", false, func(db *DB) error { return db.Misses.Put(t.Context(), []Miss{{Key: "k", Source: "s"}}) }},
+		{"forget a miss", false, func(db *DB) error { _, err := db.Misses.Flush(t.Context(), MissFilter{}); return err }},
+		{"want", false, func(db *DB) error { return db.Wanted.Count(t.Context(), []Wanted{{Name: "n"}}) }},
 		{"job", false, func(db *DB) error { _, _, err := db.Enqueue(t.Context(), Job{Kind: "k", Key: "k"}); return err }},
 		{"lease", false, func(db *DB) error { _, err := db.Lease(t.Context(), "w", nil, nil, time.Hour, 1); return err }},
 		{"failure", false, func(db *DB) error { return db.PutFailure(t.Context(), Failure{}) }},
-		{"token", true, func(db *DB) error { return db.PutToken(t.Context(), TokenRow{ID: "t", Hash: ref(1)}) }},
-		{"use of a token", false, func(db *DB) error { return db.TouchToken(t.Context(), map[string]time.Time{"t": db.now()}) }},
-		{"revoke", true, func(db *DB) error { return db.RevokeToken(t.Context(), "t") }},
-		{"evict", true, func(db *DB) error { _, _, err := db.Evict(t.Context(), []blob.Ref{e.Ref}, gone); return err }},
+		{"token", true, func(db *DB) error { return db.Tokens.Put(t.Context(), TokenRow{ID: "t", Hash: ref(1)}) }},
+		{"use of a token", false, func(db *DB) error { return db.Tokens.Touch(t.Context(), map[string]time.Time{"t": db.now()}) }},
+		{"revoke", true, func(db *DB) error { return db.Tokens.Revoke(t.Context(), "t") }},
+		{"evict", true, func(db *DB) error { _, _, err := db.Cached.Evict(t.Context(), []blob.Ref{e.Ref}, gone); return err }},
 	} {
 		before, err := w.State()
 		if err != nil {

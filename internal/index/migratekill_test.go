@@ -1,0 +1,107 @@
+package index
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"testing"
+)
+
+// copyDB copies a database with its log, as a kill leaves them.
+func copyDB(t *testing.T, from, to string) {
+	t.Helper()
+	for _, suffix := range []string{"", "-wal", "-shm"} {
+		in, err := os.Open(from + suffix)
+		if errors.Is(err, os.ErrNotExist) {
+			continue
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		out, err := os.Create(to + suffix)
+		if err == nil {
+			_, err = io.Copy(out, in)
+		}
+		if err = errors.Join(err, in.Close(), out.Close()); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// TestMigrationKilled: an upgrade from any format that is killed before, in or
+// after any step opens again and ends in the current format.
+func TestMigrationKilled(t *testing.T) {
+	for first := range migrations {
+		for _, killed := range migrations[first:] {
+			for _, point := range []string{"before the first statement", "after the last statement", "after the commit"} {
+				t.Run(fmt.Sprintf("from %d, step %d, %s", first, killed.number, point), func(t *testing.T) {
+					t.Parallel()
+					dir := t.TempDir()
+					path, left := filepath.Join(dir, "index.db"), filepath.Join(dir, "left.db")
+					old := writer(t, path)
+					for _, m := range migrations[:first] {
+						step(t, old, m)
+					}
+					stop := errors.New("killed")
+					for _, m := range migrations[first : killed.number-1] {
+						step(t, old, m)
+					}
+					switch point {
+					case "before the first statement":
+						copyDB(t, path, left)
+					case "after the last statement":
+						// Inside the transaction: the log holds what is not committed.
+						err := old.update(t.Context(), "migrate", func(w *write) error {
+							if err := w.migrate(killed, old.now()); err != nil {
+								return err
+							}
+							copyDB(t, path, left)
+							return stop
+						})
+						if !errors.Is(err, stop) {
+							t.Fatal(err)
+						}
+					default:
+						step(t, old, killed)
+						copyDB(t, path, left)
+					}
+					db, err := Open(context.Background(), left, Options{})
+					if err != nil {
+						t.Fatalf("open after the kill: %v", err)
+					}
+					defer db.Close()
+					var version int
+					if err := db.scans.row(t.Context(), "SELECT user_version FROM pragma_user_version", nil, &version); err != nil || version != formatCurrent {
+						t.Errorf("format %d, %v; want %d", version, err, formatCurrent)
+					}
+					clean(t, db)
+					commitTest(t, db, "", pdb(1))
+				})
+			}
+		}
+	}
+}
+
+// writer opens a database for writing and migrates nothing.
+func writer(t *testing.T, path string) *DB {
+	t.Helper()
+	c := newClock()
+	db := &DB{path: path, now: c.options().Now, wait: 1e9}
+	var err error
+	if db.writer, err = openPool(path, "rwc", 1, writerCache, 1e9, "journal_mode(WAL)", "synchronous(FULL)", "foreign_keys(1)"); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = db.writer.Close() })
+	return db
+}
+
+// step applies one migration.
+func step(t *testing.T, db *DB, m migration) {
+	t.Helper()
+	if err := db.update(t.Context(), "migrate", func(w *write) error { return w.migrate(m, db.now()) }); err != nil {
+		t.Fatal(err)
+	}
+}
