@@ -117,7 +117,7 @@ func (b *writer) transaction(number int64) error {
 		Number: tx.Number, Product: tx.Product, Version: tx.Version, Comment: tx.Comment, Who: tx.Who, Host: tx.Host, Time: tx.Time.UTC(),
 	})
 	return b.d.Files(b.ctx, number, func(t depot.TxFile) error {
-		path := pathOf(t.Object)
+		path := layout.Path(t.Object)
 		if path == "" {
 			return nil
 		}
@@ -150,16 +150,6 @@ func (b *writer) free(path string, number int64) string {
 		p = fmt.Sprintf("tx%d-%d/%s", number, n, path)
 	}
 	return p
-}
-
-// pathOf returns the path of an object in a bundle.
-func pathOf(o symfile.Object) string {
-	for _, l := range []layout.Layout{layout.SymStore, layout.SSQP, layout.Debuginfod, layout.BreakpadTree, layout.LLDB, layout.Unified} {
-		if p := l.Paths(o); len(p) > 0 {
-			return p[0]
-		}
-	}
-	return ""
 }
 
 // file adds the content of a file.

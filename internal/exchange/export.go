@@ -62,7 +62,7 @@ type ExportResult struct {
 }
 
 // Compresses reports whether clients of a layout expect compressed files.
-func Compresses(l layout.Layout) bool { return packingOf(l) != packNone }
+func Compresses(l layout.Layout) bool { return l.Packing() != layout.PackNone }
 
 // Export writes the files of transactions, the oldest first, as a tree.
 func Export(ctx context.Context, d *depot.Depot, txs []depot.Transaction, dir string, opt ExportOptions) (ExportResult, error) {
@@ -75,32 +75,13 @@ func Export(ctx context.Context, d *depot.Depot, txs []depot.Transaction, dir st
 		}
 	}
 	var err error
-	switch opt.Layout.Name() {
-	case layout.SymStore.Name(), layout.Index2.Name():
+	switch opt.Layout.Records() {
+	case layout.SymStoreRecords:
 		err = ex.symstore()
 	default:
 		err = ex.tree()
 	}
 	return ex.result, err
-}
-
-// How a layout's clients take compressed files.
-type packing uint8
-
-const (
-	packNone packing = iota
-	packCab          // under a name that ends in an underscore
-	packZstd         // under the plain name
-)
-
-func packingOf(l layout.Layout) packing {
-	switch l.Name() {
-	case layout.SymStore.Name(), layout.Index2.Name(), layout.SSQP.Name(), layout.Native.Name():
-		return packCab
-	case layout.Unified.Name():
-		return packZstd
-	}
-	return packNone
 }
 
 // exporter writes one tree. It is used by one goroutine.
@@ -286,7 +267,7 @@ func (ex *exporter) tree() error {
 		done += p.file.Size
 		ex.progress(done, total)
 	}
-	if ex.layout.Name() == layout.Unified.Name() {
+	if ex.layout.Records() == layout.SymsorterRecords {
 		if err := ex.sideFiles(w, list); err != nil {
 			return err
 		}
@@ -304,16 +285,16 @@ func (ex *exporter) file(w *treeWriter, p *place) error {
 		return err
 	}
 	defer src.Close()
-	name, how := p.path, packNone
+	name, how := p.path, layout.PackNone
 	if ex.opt.Compress {
-		how = packingOf(ex.layout)
+		how = ex.layout.Packing()
 	}
-	if how == packCab {
+	if how == layout.PackCabinet {
 		switch p.file.Object.Kind {
 		case symfile.PE, symfile.PDB, symfile.PDB20, symfile.DBG, symfile.PortablePDB:
 			name = layout.CabinetName(name)
 		default:
-			how = packNone
+			how = layout.PackNone
 		}
 	}
 	if _, err := filepath.Localize(name); err != nil {
@@ -332,7 +313,7 @@ func (ex *exporter) file(w *treeWriter, p *place) error {
 		// Stored plainly: a client asks for that name too.
 		name, packed = p.path, func() {}
 		in, err = io.NewSectionReader(src, 0, src.Size), nil
-		if there, equal = w.has(ex.ctx, name, src, packNone); equal {
+		if there, equal = w.has(ex.ctx, name, src, layout.PackNone); equal {
 			ex.result.Same.Files++
 			ex.result.Same.Bytes += src.Size
 			return nil
@@ -384,14 +365,14 @@ func (ex *exporter) link(w *treeWriter, target string, p *place) error {
 }
 
 // pack returns the bytes to write.
-func (ex *exporter) pack(src *depot.File, p *place, how packing) (io.Reader, func(), error) {
+func (ex *exporter) pack(src *depot.File, p *place, how layout.Packing) (io.Reader, func(), error) {
 	plain := io.NewSectionReader(src, 0, src.Size)
 	switch how {
-	case packZstd:
+	case layout.PackZstd:
 		pr, pw := io.Pipe()
 		go func() { pw.CloseWithError(transcode.Zstd.Compress(ex.ctx, pw, plain)) }()
 		return pr, func() { _ = pr.Close() }, nil
-	case packCab:
+	case layout.PackCabinet:
 		temp, err := os.CreateTemp("", "symdepot-*")
 		if err != nil {
 			return nil, nil, err
@@ -451,12 +432,12 @@ func (w *treeWriter) flush() error {
 
 // has reports whether a file is there, and whether it is the same as src, once
 // it is unpacked.
-func (w *treeWriter) has(ctx context.Context, name string, src *depot.File, how packing) (there, equal bool) {
+func (w *treeWriter) has(ctx context.Context, name string, src *depot.File, how layout.Packing) (there, equal bool) {
 	info, err := w.tree.Root().Lstat(name)
 	if err != nil {
 		return false, false
 	}
-	if !info.Mode().IsRegular() || how == packNone && info.Size() != src.Size {
+	if !info.Mode().IsRegular() || how == layout.PackNone && info.Size() != src.Size {
 		return true, false
 	}
 	f, err := w.tree.Root().Open(name)
@@ -466,7 +447,7 @@ func (w *treeWriter) has(ctx context.Context, name string, src *depot.File, how 
 	defer f.Close()
 	h := sha256.New()
 	switch {
-	case how == packNone:
+	case how == layout.PackNone:
 		_, err = io.Copy(h, ctxio.NewReader(ctx, f))
 	case unpack.Packed(f):
 		_, err = unpack.File(ctx, h, f, info.Size(), src.Size)

@@ -134,14 +134,14 @@ func (im *importer) run() error {
 			return err
 		}
 	}
-	switch im.layout {
-	case layout.SymStore, layout.Index2:
+	switch im.layout.Records() {
+	case layout.SymStoreRecords:
 		if im.symbols, err = symstore.Open(im.dir, symstore.Options{ReadOnly: true, PointerRoots: im.iopt.PointerRoots}); err != nil {
 			return err
 		}
 		defer im.symbols.Close()
 		err = im.transactions()
-	case layout.Unified:
+	case layout.SymsorterRecords:
 		err = im.bundles()
 	}
 	if err != nil {
@@ -384,18 +384,7 @@ func (im *importer) judge(ctx context.Context, path string, err error) error {
 // confirmed reports whether the place of a file in the tree is one where its
 // own ids would put it. Places that the layout does not know say nothing.
 func (im *importer) confirmed(place string, objects []symfile.Object) bool {
-	var req layout.Request
-	var err error
-	switch im.layout {
-	case layout.Flat:
-		return true
-	case layout.SymStore, layout.Index2, layout.SSQP:
-		if req, err = layout.Index2.Parse(place); err != nil {
-			req, err = layout.SymStore.Parse(place)
-		}
-	default:
-		req, err = im.layout.Parse(place)
-	}
+	req, err := im.layout.ParseFile(place)
 	if err != nil {
 		return true
 	}
@@ -419,11 +408,8 @@ func (im *importer) confirmed(place string, objects []symfile.Object) bool {
 func (im *importer) misplaced(place string, objects []symfile.Object) {
 	var own []string
 	for _, o := range objects {
-		for _, l := range []layout.Layout{layout.SymStore, layout.BreakpadTree, layout.Unified} {
-			if ps := l.Paths(o); len(ps) > 0 {
-				own = append(own, ps[0])
-				break
-			}
+		if p := layout.Path(o); p != "" {
+			own = append(own, p)
 		}
 	}
 	im.wrongMu.Lock()

@@ -159,7 +159,7 @@ func (im *importer) met(f *scan.File, err error, have map[string]bool) (looseFil
 	case skip.Reason == scan.ReasonUnwanted && im.isPointer(rel):
 		l, ok := im.pointed(rel, have)
 		return l, ok, nil
-	case !im.own(rel):
+	case !im.layout.IsRecord(rel):
 		im.pass(im.store+"/"+rel, SkipText(skip), Notable(skip))
 	}
 	return none, false, nil
@@ -180,23 +180,10 @@ func (im *importer) rel(p string) (string, bool) {
 	return strings.TrimLeft(filepath.ToSlash(rel), "/"), ok
 }
 
-// own reports whether a file is one of the tree's own records.
-func (im *importer) own(rel string) bool {
-	first, _, _ := strings.Cut(rel, "/")
-	leaf := symfile.Fold(path.Base(rel))
-	switch im.layout {
-	case layout.SymStore, layout.Index2:
-		return strings.EqualFold(first, "000Admin") || leaf == "refs.ptr" || leaf == "file.ptr" || leaf == "pingme.txt" || leaf == "index2.txt"
-	case layout.Unified:
-		return first == "bundles" || strings.HasSuffix(leaf, ".meta") || path.Base(path.Dir(rel)) == "refs"
-	}
-	return false
-}
-
 // wanted reports whether a file is to be imported, and how it is called.
 func (im *importer) wanted(f *scan.File, have map[string]bool) (looseFile, bool) {
 	rel, ok := im.rel(f.Path)
-	if !ok || im.own(rel) {
+	if !ok || im.layout.IsRecord(rel) {
 		return looseFile{}, false
 	}
 	onDisk := rel
@@ -242,19 +229,13 @@ func fileKey(path string, at time.Time) string {
 // nameOf returns the name of a file that its place in the tree tells, else
 // its own.
 func (im *importer) nameOf(rel, own string) string {
-	switch im.layout {
-	case layout.Unified:
+	if im.layout.Records() == layout.SymsorterRecords {
 		if n := im.metaName(rel); n != "" {
 			return n
 		}
-	case layout.SymStore, layout.Index2, layout.SSQP, layout.SlashSymbols:
-		l := layout.SymStore
-		if _, err := layout.Index2.Parse(rel); err == nil {
-			l = layout.Index2
-		}
-		if r, err := l.Parse(rel); err == nil && (r.Layout == layout.SymStore || r.Layout == layout.SlashSymbols) && r.Name != "" && !strings.HasPrefix(r.Name, "_.d") {
-			return r.Name
-		}
+	}
+	if n := im.layout.FileName(rel); n != "" {
+		return n
 	}
 	return own
 }

@@ -23,7 +23,7 @@ import (
 // becomes one of its, with its date.
 func (ex *exporter) symstore() error {
 	tiers := symstore.One
-	if ex.layout.Name() == layout.Index2.Name() {
+	if ex.layout.Tiers() == layout.TiersTwo {
 		tiers = symstore.Two
 	}
 	if ex.opt.DryRun {
