@@ -48,7 +48,7 @@ var mayImport = map[string][]string{
 	"internal/tree":     {"debugid", "symfile", "layout", "objfile", "symstore", "internal/fetch", "internal/unpack"},
 	"internal/sympath":  {"layout", "internal/bucket", "internal/fetch", "internal/tree", "internal/upstream"},
 	"internal/fetch":    {"layout", "objfile", "symfile", "internal/blob"},
-	"internal/depot":    {"debugid", "symfile", "layout", "objfile", "symcache", "internal/blob", "internal/fetch", "internal/index", "internal/transcode", "internal/tree", "internal/upstream", "internal/durable"},
+	"internal/depot":    {"debugid", "symfile", "layout", "objfile", "symcache", "internal/blob", "internal/fetch", "internal/index", "internal/symcachework", "internal/transcode", "internal/tree", "internal/upstream", "internal/durable"},
 	"internal/wire":     {},
 	"internal/server":   {"debugid", "symfile", "layout", "symcache", "internal/depot", "internal/fetch", "internal/auth", "internal/term", "internal/wire"},
 	"internal/config":   {"symfile", "layout", "symcache", "symstore", "internal/term", "internal/bucket", "internal/auth", "internal/fetch", "internal/sympath", "internal/tree", "internal/upstream", "internal/depot", "internal/transcode", "internal/server"},
@@ -56,6 +56,9 @@ var mayImport = map[string][]string{
 	"internal/exchange": {"debugid", "symfile", "layout", "objfile", "symstore", "internal/blob", "internal/ctxio", "internal/depot", "internal/durable", "internal/scan", "internal/term", "internal/transcode", "internal/tree", "internal/unpack"},
 	"internal/want":     {"debugid", "dump", "symfile", "layout", "objfile", "internal/depot", "internal/scan", "internal/term"},
 	"internal/bundle":   {"symfile", "layout", "internal/ctxio", "internal/depot", "internal/term", "internal/want"},
+	// symcachework knows the depot as an interface.
+	"internal/symcachework": {"debugid", "symfile", "layout", "objfile", "symcache", "internal/blob", "internal/durable", "internal/fetch", "internal/index", "internal/transcode"},
+
 	// Commands wire everything; test rooms help tests only.
 	"cmd/symdepot":                     nil,
 	"cab/internal/blocktest":           {},

@@ -20,6 +20,7 @@ import (
 	"github.com/symdepot/symdepot/internal/durable"
 	"github.com/symdepot/symdepot/internal/fetch"
 	"github.com/symdepot/symdepot/internal/index"
+	"github.com/symdepot/symdepot/internal/symcachework"
 	"github.com/symdepot/symdepot/internal/tree"
 )
 
@@ -99,9 +100,13 @@ type Depot struct {
 	scrub        scrub
 	wanted       wanted
 	forms        forms
-	jobs         jobs
-	symcaches    symCaches
+
+	// SymCacheWork has SymCache files made.
+	*SymCacheWork
 }
+
+// SymCacheWork answers requests for SymCache files and does jobs.
+type SymCacheWork = symcachework.Service
 
 // stamp is the content of depot.json.
 type stamp struct {
@@ -126,26 +131,27 @@ func Open(ctx context.Context, dir string, opt Options) (*Depot, error) {
 		return nil, err
 	}
 	d := &Depot{dir: abs, log: opt.Log, now: opt.Now, makeCabinets: opt.MakeCabinets, sources: opt.Sources}
-	others, servers := splitSymCache(opt.Upstreams)
+	others, servers := symcachework.SplitUpstreams(opt.Upstreams)
 	d.fetch = fetch.New(keeper{d}, fetch.Options{Upstreams: others, Limits: opt.Limits, Lifetimes: opt.Lifetimes, Log: opt.Log, Now: opt.Now})
 	d.sectionWait = cmp.Or(opt.Limits.FirstByte, sectionWait)
-	d.symcaches.far.init(servers)
 	d.cache.limits = opt.Cache
 	d.cache.space = func() (total, free int64, err error) { return durable.Space(abs) }
 	d.damage.log, d.damage.now = opt.Log, opt.Now
 	d.scrub.init(opt.ScrubRate)
-	d.jobs.init(opt.Jobs)
 	d.closing, d.close = context.WithCancel(context.WithoutCancel(ctx))
 	d.stale = make(chan uint64, 1)
 	d.forms.init()
-	if err := d.openSymCaches(ctx, opt.SymCache); err != nil {
-		return nil, err
-	}
 	if d.blobs, err = blob.OpenDisk(filepath.Join(abs, "blobs")); err != nil {
-		return nil, errors.Join(fmt.Errorf("depot %s: %w", abs, err), d.symcaches.close())
+		return nil, errors.Join(fmt.Errorf("depot %s: %w", abs, err))
 	}
 	if d.db, err = index.Open(ctx, filepath.Join(abs, "index.db"), index.Options{Now: opt.Now}); err != nil {
-		return nil, errors.Join(fmt.Errorf("depot %s: %w", abs, err), d.blobs.Close(), d.symcaches.close())
+		return nil, errors.Join(fmt.Errorf("depot %s: %w", abs, err), d.blobs.Close())
+	}
+	d.SymCacheWork, err = symcachework.New(ctx, symcachework.Options{
+		Depot: pdbs{d}, DB: d.db, Blobs: d.blobs, Fetch: d.fetch, Servers: servers, Jobs: opt.Jobs, Folders: opt.SymCache, Log: opt.Log, Now: opt.Now,
+	})
+	if err != nil {
+		return nil, errors.Join(err, d.db.Close(), d.blobs.Close())
 	}
 	d.filter = d.db.NewFilter()
 	if d.watch, err = d.db.Watch(); err != nil {
@@ -207,14 +213,13 @@ func (d *Depot) Dir() string { return d.dir }
 // stay readable.
 func (d *Depot) Close() error {
 	d.forms.close()
-	d.symcaches.far.downloads.Close()
 	d.close()
 	d.background.Wait()
 	d.fetch.Close()
-	d.symcaches.far.downloads.Wait()
+	d.SymCacheWork.Stop()
 	last, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 	defer cancel()
-	err := errors.Join(d.writeWanted(last), d.writeUses(last), d.db.Close(), d.blobs.Close(), d.symcaches.close())
+	err := errors.Join(d.writeWanted(last), d.writeUses(last), d.db.Close(), d.blobs.Close(), d.SymCacheWork.Close())
 	if d.watch != nil { // after the index, see there
 		err = errors.Join(err, d.watch.Close())
 	}

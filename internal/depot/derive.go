@@ -108,8 +108,7 @@ func (f *forms) ask(want Form, worth int) {
 func (d *Depot) Work(ctx context.Context) error {
 	var side sync.WaitGroup
 	defer side.Wait()
-	side.Go(func() { d.workJobs(ctx) })
-	side.Go(func() { d.keepSymCaches(ctx) })
+	side.Go(func() { d.SymCacheWork.Run(ctx) })
 	side.Go(func() { d.keepScrubbing(ctx) })
 	tidy := time.NewTicker(tidyEvery)
 	defer tidy.Stop()
@@ -273,7 +272,7 @@ func (d *Depot) Encoded(ctx context.Context, f *File, codingNames []string) (*Fi
 		}
 		e := *f
 		e.Encoding, e.Size, e.ETag = tool.Name, b.Size(), f.ETag+"-"+tool.Name
-		e.r, e.plain, e.closer = b, osFile(b), b
+		e.r, e.plain, e.closer = b, blob.OSFile(b), b
 		return &e, nil
 	}
 	if first != nil {

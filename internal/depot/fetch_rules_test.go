@@ -319,8 +319,8 @@ func TestCodeInfoRedirects(t *testing.T) {
 	d.fetch.Wait()
 }
 
-// TestFatFile: one slice is asked for, the whole file comes, and answers for the
-// others too.
+// TestFatFile: one slice is asked for, the whole file comes, and each slice is
+// answered as if the file had been added.
 func TestFatFile(t *testing.T) {
 	fat := testdata(t, "macho/app-fat")
 	d0, _ := newDepot(t)
@@ -337,8 +337,12 @@ func TestFatFile(t *testing.T) {
 		if len(paths) == 0 {
 			t.Fatalf("no path for %+v", f.Object)
 		}
-		if got, err := fetched(t.Context(), t, d, paths[0]); err != nil || !bytes.Equal(got, fat.body) {
-			t.Errorf("%s: %d bytes, %v", paths[0], len(got), err)
+		want, err := fetched(t.Context(), t, d0, paths[0])
+		if err != nil || len(want) == 0 || len(want) >= len(fat.body) {
+			t.Fatalf("%s: %d bytes of an added file, %v; want a slice", paths[0], len(want), err)
+		}
+		if got, err := fetched(t.Context(), t, d, paths[0]); err != nil || !bytes.Equal(got, want) {
+			t.Errorf("%s: %d bytes, %v; want the slice of %d bytes", paths[0], len(got), err, len(want))
 		}
 	}
 	if s.asked.Load() != 1 {

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/symdepot/symdepot/internal/blob"
+	"github.com/symdepot/symdepot/internal/symcachework"
 	"github.com/symdepot/symdepot/symcache"
 	"github.com/symdepot/symdepot/symfile"
 )
@@ -93,8 +94,8 @@ func (d *Depot) symCacheProducts(ctx context.Context, f *File) (list []string, e
 			return nil, err
 		}
 	}
-	list = slices.DeleteFunc(list, func(p string) bool { return p == symCacheProduct })
-	pdb, err := d.findPDB(ctx, *f.made)
+	list = slices.DeleteFunc(list, func(p string) bool { return p == symcachework.Product })
+	pdb, err := d.SymCacheWork.FindPDB(ctx, *f.made)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		return list, nil
@@ -135,6 +136,10 @@ func (f *File) Arrived(off int64) (int64, error) {
 // copy it; else nil. Of a Growing file it has the bytes that have Arrived, and
 // more that must not be sent yet.
 func (f *File) OSFile() *os.File { return f.plain }
+
+// Content returns the name of the file, its SHA-256 (zero if unknown) and its
+// size (-1 if unknown).
+func (f *File) Content() (name string, ref blob.Ref, size int64) { return f.Object.Name, f.Ref, f.Size }
 
 // Close releases the file.
 func (f *File) Close() error {

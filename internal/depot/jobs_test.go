@@ -68,6 +68,10 @@ func version(t *testing.T, s string) symcache.Version {
 	return v
 }
 
+const symCacheJob = "symcache"
+
+func jobKey(k SymCacheKey) string { return symfile.Fold(k.Name) + "/" + symfile.Fold(k.ID.Breakpad()) }
+
 // plant is a depot that transcodes.
 type plant struct {
 	*Depot
@@ -222,7 +226,7 @@ func TestFailuresAreRemembered(t *testing.T) {
 		if err != nil || f.Class != "exit" || f.Version != "3.1.0" || !strings.Contains(f.Detail, "this PDB is not liked") {
 			t.Errorf("%+v, %v", f, err)
 		}
-		if left := f.Until.Sub(p.clock.now()); left < 29*day || left > 30*day {
+		if left := f.Until.Sub(p.clock.now()); left < 29*24*time.Hour || left > 30*24*time.Hour {
 			t.Error(left)
 		}
 		p.clock.move(time.Minute)
@@ -360,8 +364,8 @@ func (p *plant) attempt(t *testing.T, key SymCacheKey, n int) {
 		if err == nil && j.Attempts == n && j.State != JobRunning {
 			return
 		}
-		p.jobs.queued.ring()
-		pause(t.Context(), p.jobs.ended.wait(), 20*time.Millisecond)
+		p.Wake()
+		<-time.After(20 * time.Millisecond)
 	}
 	t.Fatalf("no attempt %d", n)
 }
@@ -390,7 +394,7 @@ func TestUpgrade(t *testing.T) {
 		t.Fatal(err)
 	}
 	j, err := p.db.LastJob(t.Context(), symCacheJob, jobKey(key), 3)
-	if err != nil || j.Priority != upgradePriority {
+	if err != nil || j.Priority != -10 {
 		t.Errorf("%+v, %v", j, err)
 	}
 	p.wait(t, key, "3.2.0", JobDone)
@@ -398,9 +402,9 @@ func TestUpgrade(t *testing.T) {
 		t.Errorf("%q", held)
 	}
 	// A long queue takes no more of them.
-	for range 10 {
+	for i := range 10 {
 		_, g := pdbOf(t, byte(100))
-		if err := p.UpgradeSymCache(t.Context(), keyOf(fmt.Sprintf("u%d.pdb", p.jobs.length), g), version(t, "3.2.0")); err != nil {
+		if err := p.UpgradeSymCache(t.Context(), keyOf(fmt.Sprintf("u%d.pdb", i), g), version(t, "3.2.0")); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -609,7 +613,7 @@ func TestCancelled(t *testing.T) {
 	}()
 	var id int64
 	for id == 0 || p.runs(t, "app.pdb") == 0 {
-		pause(t.Context(), nil, 10*time.Millisecond)
+		<-time.After(10 * time.Millisecond)
 		if jobs, err := p.Jobs(t.Context(), JobFilter{States: []JobState{JobRunning}}); err != nil {
 			t.Fatal(err)
 		} else if len(jobs) > 0 {

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"io"
 	"io/fs"
-	"os"
 	"slices"
 	"strings"
 	"time"
@@ -181,7 +180,7 @@ func (d *Depot) openHit(ctx context.Context, h index.Hit) (*File, error) {
 		return nil, err
 	}
 	f := &File{Object: h.Object, Ref: h.Ref, source: h.Ref, Size: h.Size, ModTime: fileTime(h), Path: h.Path, Archive: h.Archive,
-		ETag: h.Ref.String()[:32], r: b, plain: osFile(b), closer: b, stored: true, report: d.damage.report}
+		ETag: h.Ref.String()[:32], r: b, plain: blob.OSFile(b), closer: b, stored: true, report: d.damage.report}
 	if h.Source != "" {
 		f.closer = d.use(h.Ref, b)
 	}
@@ -195,14 +194,6 @@ func fileTime(h index.Hit) time.Time {
 		return h.Added
 	}
 	return h.ModTime
-}
-
-// osFile returns the file on disk that a blob is, if it is one.
-func osFile(b blob.File) *os.File {
-	if f, ok := b.(interface{ File() *os.File }); ok {
-		return f.File()
-	}
-	return nil
 }
 
 // openSection answers with one section's bytes: from debug information first,

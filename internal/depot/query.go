@@ -125,7 +125,7 @@ func (d *Depot) Content(ctx context.Context, ref blob.Ref) (*File, error) {
 		d.damage.report(err)
 		return nil, err
 	}
-	return &File{Ref: ref, Size: b.Size(), ModTime: b.ModTime(), ETag: ref.String()[:32], r: b, plain: osFile(b), closer: b}, nil
+	return &File{Ref: ref, Size: b.Size(), ModTime: b.ModTime(), ETag: ref.String()[:32], r: b, plain: blob.OSFile(b), closer: b}, nil
 }
 
 // Ranked is a file that may answer a request, with the time of its transaction.

@@ -7,7 +7,9 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
+	"github.com/symdepot/symdepot/internal/blob"
 	"github.com/symdepot/symdepot/internal/transcode"
 	"github.com/symdepot/symdepot/symcache"
 )
@@ -24,9 +26,18 @@ func TestDerivedFollowsItsSource(t *testing.T) {
 	}
 	id := found[0].Object.DebugID
 	key, v := symcache.Key{Name: "hello-x86.pdb", ID: id}, version(t, "3.1.0")
-	if _, err := d.keepResult(t.Context(), key, v, 4, nil, strings.NewReader("made")); err != nil {
+	if _, err := d.RequestSymCache(t.Context(), key, v); err != nil {
 		t.Fatal(err)
 	}
+	jobs, err := d.LeaseWork(t.Context(), WorkerInfo{Name: "w", Versions: []symcache.Version{v}, Slots: 1}, time.Second)
+	if err != nil || len(jobs) != 1 {
+		t.Fatalf("LeaseWork: %d jobs, %v; want 1", len(jobs), err)
+	}
+	r := WorkResult{Version: v, SHA256: blob.Sum([]byte("made")), Size: 4}
+	if err := d.CompleteWork(t.Context(), jobs[0].ID, "w", jobs[0].Token, r, strings.NewReader("made")); err != nil {
+		t.Fatal(err)
+	}
+	d.ForgetWorker("w") // nothing newer can be made
 	for _, c := range []struct {
 		products []string
 		want     string
@@ -36,11 +47,11 @@ func TestDerivedFollowsItsSource(t *testing.T) {
 		{[]string{""}, symcache.NotFound.String(), 0}, {[]string{}, symcache.NotFound.String(), 0}, {[]string{"ours"}, symcache.NotFound.String(), 0},
 	} {
 		ask := symAsk(t, "v3.1.0/hello-x86.pdb/"+id.GUID.Upper()+"/1")
-		ask.Scope.Products = c.products
+		ask.Products = c.products
 		if got := told(t, d, ask); got != c.want {
 			t.Errorf("%q: %s, want %s", c.products, got, c.want)
 		}
-		f, err := d.Find(t.Context(), ask.Scope, "hello-x86.pdb", 10)
+		f, err := d.Find(t.Context(), Scope{Products: c.products}, "hello-x86.pdb", 10)
 		if err != nil || len(f) != c.finds {
 			t.Errorf("%q: %d found, want %d (%v)", c.products, len(f), c.finds, err)
 		}

@@ -2,584 +2,143 @@ package depot
 
 import (
 	"context"
-	"crypto/rand"
-	"errors"
-	"fmt"
-	"io"
-	"io/fs"
-	"os"
-	"path/filepath"
-	"slices"
-	"sync"
-	"time"
 
-	"github.com/symdepot/symdepot/internal/durable"
 	"github.com/symdepot/symdepot/internal/index"
+	"github.com/symdepot/symdepot/internal/symcachework"
 	"github.com/symdepot/symdepot/layout"
-	"github.com/symdepot/symdepot/symcache"
 	"github.com/symdepot/symdepot/symfile"
 )
 
-// SymCacheOptions say where SymCache files are besides in the depot itself. The
-// zero value says nowhere.
-type SymCacheOptions struct {
-	// Folders are SymCache folders that other programs fill. They are only
-	// read, and seen by the scope that sees everything.
-	Folders []string
-	// Store is a SymCache folder into which also goes what is made or fetched,
-	// so that clients can read it over SMB. It is read like Folders.
-	Store string
-	// StoreBytes and StoreUnused bound the Store; zero is no limit. What was not
-	// used for longest goes first, and only what the depot has too, or can make
-	// again.
-	StoreBytes  int64
-	StoreUnused time.Duration
-}
+type (
+	// SymCacheAsk is a request for a SymCache file.
+	SymCacheAsk = symcachework.Ask
+	// SymCacheKey names the PDB that a SymCache file is made from.
+	SymCacheKey = symcachework.SymCacheKey
+	// SymCacheOptions say where SymCache files are besides in the depot itself.
+	SymCacheOptions = symcachework.FolderOptions
+	// JobOptions say how jobs are done.
+	JobOptions = symcachework.JobOptions
+	// Job is a job as the index has it.
+	Job = index.Job
+	// JobState says how far a job is.
+	JobState = index.JobState
+	// JobFilter says which jobs to list.
+	JobFilter = index.JobFilter
+	// JobStats sums up the jobs of one kind.
+	JobStats = index.JobStats
+	// WorkJob is a job as a worker is given it.
+	WorkJob = symcachework.WorkJob
+	// WorkerInfo is what a worker on another machine reports of itself.
+	WorkerInfo = symcachework.WorkerInfo
+	// WorkResult is what a worker made.
+	WorkResult = symcachework.WorkResult
+	// WorkFailure says why an attempt failed.
+	WorkFailure = symcachework.WorkFailure
+)
 
-// SymCacheAsk is a request for a SymCache file.
-type SymCacheAsk struct {
-	Scope   Scope
-	Request symcache.Request
-	// Exceeds is the version that the client has; zero: none.
-	Exceeds symcache.Version
-	// AllowsRetry says that the client rather comes again than waits; Head,
-	// that it wants no bytes and never waits.
-	AllowsRetry, Head bool
-	// GaveUp says that the client has waited for as long as it may.
-	GaveUp bool
-	// HexAge looks for the age read as hex too, if nothing is held of the other.
-	HexAge bool
-	// Only, if not zero, is the version of the very file that is wanted.
-	Only symcache.Version
-	// HeldOnly has nothing made and asks nobody.
-	HeldOnly bool
-	// Via are the servers that the request has passed, this one last.
-	Via []string
-	// Client is the address of the client, without the port: it bounds how much
-	// work one client can have under way. Empty is no client in particular.
-	Client string
-}
+// The states of a job.
+const (
+	JobQueued    = index.JobQueued
+	JobRunning   = index.JobRunning
+	JobDone      = index.JobDone
+	JobFailed    = index.JobFailed
+	JobCancelled = index.JobCancelled
+)
 
-// SymCacheAnswer says what to do with a request.
+// Classes of failures that no transcoder is to blame for.
+const (
+	ClassAbsent    = symcachework.ClassAbsent
+	ClassForbidden = symcachework.ClassForbidden
+	ClassTransient = symcachework.ClassTransient
+)
+
+// Errors of the job API.
+var (
+	// ErrLeaseLost tells a worker that a job is not its own any more.
+	ErrLeaseLost = symcachework.ErrLeaseLost
+	// ErrBadResult is wrapped by CompleteWork's error for a result that cannot be
+	// one of the job; the attempt has not ended.
+	ErrBadResult = symcachework.ErrBadResult
+)
+
+// SymCacheAnswer says what to do with a request for a SymCache file.
 type SymCacheAnswer struct {
-	symcache.Decision
-	// Key is that of the file to send: the one asked for, or its other reading.
-	Key symcache.Key
+	symcachework.Answer
 	// File is what to send; it must be closed.
 	File *File
-	// Retry is when the client should come again.
-	Retry time.Duration
-	// Wait, with that action, waits until what is under way has ended or ctx
-	// ends. Then ask again.
-	Wait func(ctx context.Context) error
 }
 
-// symCaches is the depot's part of the SymCache protocol.
-type symCaches struct {
-	folders []*symCacheFolder
-	store   *symCacheFolder // one of folders, or nil
-	limits  SymCacheOptions
-	far     farSymCaches
-
-	mu      sync.Mutex
-	touched map[string]time.Time // guarded by mu; files of the store
-	retry   time.Duration        // guarded by mu; as of counted
-	counted time.Time
-}
-
-// openSymCaches opens the folders.
-func (d *Depot) openSymCaches(ctx context.Context, opt SymCacheOptions) error {
-	s := &d.symcaches
-	s.limits, s.touched = opt, map[string]time.Time{}
-	if opt.Store != "" {
-		f, err := openSymCacheFolder(ctx, opt.Store, true)
-		if err != nil {
-			return err
-		}
-		s.store, s.folders = f, append(s.folders, f)
-	}
-	for _, dir := range opt.Folders {
-		f, err := openSymCacheFolder(ctx, dir, false)
-		if err != nil {
-			return errors.Join(err, s.close())
-		}
-		s.folders = append(s.folders, f)
-	}
-	return nil
-}
-
-func (s *symCaches) close() error {
-	var errs []error
-	for _, f := range s.folders {
-		errs = append(errs, f.Close())
-	}
-	return errors.Join(errs...)
-}
-
-// heldSymCacheFile is a file that can be sent at once: a row of the index or one
-// in a folder.
-type heldSymCacheFile struct {
-	version symcache.Version
-	hit     *index.Hit
-	file    folderFile
-}
-
-// symCachesHeld returns the files of a key, the best copy of each version first.
-// all says that who asks may see whatever there is of the key.
-func (d *Depot) symCachesHeld(ctx context.Context, scope Scope, key symcache.Key, all bool) ([]heldSymCacheFile, error) {
-	if key.ID.IsZero() {
-		return nil, nil
-	}
-	// For limited scopes the filter would show what is hidden from them.
-	filtered := scope.Products == nil
-	if all {
-		scope = Scope{}
-	}
-	var list []heldSymCacheFile
-	l := symfile.Lookup{Name: symfile.Fold(key.Name), ID: symfile.Fold(key.ID.Breakpad()), Role: symfile.SymCacheFile}
-	if !filtered || !d.absent(ctx, layout.Request{Lookups: []symfile.Lookup{l}}) {
-		hits, err := d.db.Lookup(ctx, scope.index(), l)
-		if err != nil {
-			return nil, err
-		}
-		for i := range hits {
-			if _, v, err := symcache.ParseFileName(hits[i].Object.CodeName); err == nil {
-				list = append(list, heldSymCacheFile{version: v, hit: &hits[i]})
-			}
-		}
-	}
-	if all {
-		for _, f := range d.symcaches.folders {
-			for _, h := range f.held(key) {
-				list = append(list, heldSymCacheFile{version: h.version, file: h})
-			}
-		}
-	}
-	return list, nil
-}
-
-func versionsOf(held []heldSymCacheFile) (list []symcache.Version) {
-	for _, h := range held {
-		list = append(list, h.version)
-	}
-	return list
-}
-
-// seesPDB reports whether a scope sees the PDB of a key, and so all that was and
-// can be made of it.
-func (d *Depot) seesPDB(ctx context.Context, scope Scope, key symcache.Key) (bool, error) {
-	if scope.Products == nil {
-		return true, nil
-	}
-	_, _, err := d.find(ctx, scope, pdbRequest(key))
-	if errors.Is(err, fs.ErrNotExist) {
-		return false, nil
-	}
-	return err == nil, err
-}
-
-// SymCache answers a request for a SymCache file, and has the work begun that
-// the answer promises. It does not wait for any.
+// SymCache answers a request for a SymCache file, and begins the work that the
+// answer promises. It does not wait for any.
 func (d *Depot) SymCache(ctx context.Context, ask SymCacheAsk) (SymCacheAnswer, error) {
-	none := SymCacheAnswer{}
-	if v := ask.Request.Version; v.Compare(symcache.MinVersion) < 0 {
-		none.Decision = symcache.Decide(v, symcache.State{})
-		return none, nil
-	}
-	q := &symCacheQuestion{d: d, ask: ask, key: ask.Request.Key}
-	q.state = symcache.State{
-		Exceeds: ask.Exceeds, AllowsRetry: ask.AllowsRetry, Head: ask.Head, GaveUp: ask.GaveUp, Upgrade: !d.jobs.opt.NoUpgrades,
-	}
-	if err := q.look(ctx); err != nil {
-		return none, err
-	}
-	// Each round learns something new: a file that has gone, or that a version
-	// cannot be made. There are few of either.
-	for range 16 {
-		a, done, err := q.answer(ctx)
-		if err != nil || done {
-			return a, err
-		}
-	}
-	q.state.GaveUp, q.state.Upgrade = true, false
-	a, _, err := q.answer(ctx)
-	return a, err
+	a, err := d.SymCacheWork.Answer(ctx, ask)
+	return SymCacheAnswer{a, symCacheFile(a)}, err
 }
 
-// symCacheQuestion is one request on its way to an answer.
-type symCacheQuestion struct {
-	d     *Depot
-	ask   SymCacheAsk
-	key   symcache.Key
-	held  []heldSymCacheFile
-	state symcache.State
-	// far says that other servers are to be asked before anything is made here.
-	far bool
-}
-
-// look gathers what is there and what could be made.
-func (q *symCacheQuestion) look(ctx context.Context) error {
-	d, v := q.d, q.ask.Request.Version
-	all, err := d.seesPDB(ctx, q.ask.Scope, q.key)
-	if err != nil {
-		return err
-	}
-	if q.held, err = d.symCachesHeld(ctx, q.ask.Scope, q.key, all); err != nil {
-		return err
-	}
-	if _, ok := symcache.Best(versionsOf(q.held), v, symcache.Version{}); !ok && q.ask.HexAge {
-		hex := q.ask.Request.Hex
-		if all, err = d.seesPDB(ctx, q.ask.Scope, hex); err != nil {
-			return err
-		}
-		held, err := d.symCachesHeld(ctx, q.ask.Scope, hex, all)
-		if err != nil {
-			return err
-		}
-		if _, ok := symcache.Best(versionsOf(held), v, symcache.Version{}); ok {
-			q.key, q.held, q.ask.HeldOnly = hex, held, true // nothing is made on a guess
-		}
-	}
-	if only := q.ask.Only; !only.IsZero() {
-		q.held = slices.DeleteFunc(q.held, func(h heldSymCacheFile) bool { return h.version != only })
-		q.ask.HeldOnly = true
-	}
-	q.state.Held = versionsOf(q.held)
-	if q.ask.HeldOnly || !all || q.key.ID.GUID.IsZero() {
-		return nil
-	}
-	return q.lookMakers(ctx)
-}
-
-// lookMakers finds out who could make a file, as far as it matters.
-func (q *symCacheQuestion) lookMakers(ctx context.Context) error {
-	d, v := q.d, q.ask.Request.Version
-	best, held := symcache.Best(q.state.Held, v, q.ask.Exceeds)
-	if held && (best.Compare(v) >= 0 && best.Pre == "") && d.newest(v).Compare(best) <= 0 {
-		return nil
-	}
-	if best.Compare(v) < 0 {
-		far, err := d.askableFar(ctx, q.key, v, q.state.Held)
-		if err != nil {
-			return err
-		}
-		if far {
-			q.far, q.state.Producible = true, []symcache.Version{v}
-			return nil
-		}
-	}
-	q.state.Producible = d.Producible()
-	for _, m := range q.state.Producible {
-		if !symcache.CanRead(v, m) || m.Compare(best) <= 0 {
-			continue
-		}
-		_, err := d.SymCacheFailure(ctx, q.key, m)
-		switch {
-		case err == nil:
-			q.state.Failed = append(q.state.Failed, m)
-		case !errors.Is(err, fs.ErrNotExist):
-			return err
+func symCacheFile(a symcachework.Answer) *File {
+	switch f := a.File.(type) {
+	case *File:
+		f.made = &a.Key
+		return f
+	case *symcachework.FolderFile:
+		return &File{
+			Object:   symfile.Object{Kind: symfile.SymCache, Role: symfile.SymCacheFile, Name: f.Path},
+			Volatile: true, Size: f.Size, ModTime: f.ModTime, Path: f.Path, ETag: f.ETag, made: &a.Key, r: f.File, plain: f.File, closer: f.File,
 		}
 	}
 	return nil
 }
 
-// newest returns the highest version that can be made here for a request.
-func (d *Depot) newest(v symcache.Version) (best symcache.Version) {
-	for _, m := range d.Producible() {
-		if symcache.CanRead(v, m) && m.Compare(best) > 0 {
-			best = m
-		}
+// OpenWorkPDB opens the PDB of a worker's job. If that cannot be had, the attempt
+// has failed and the error is a WorkFailure.
+func (d *Depot) OpenWorkPDB(ctx context.Context, id int64, worker, token string) (*File, error) {
+	f, err := d.SymCacheWork.OpenWorkPDB(ctx, id, worker, token)
+	if err != nil {
+		return nil, err
 	}
-	return best
+	return f.(*File), nil
 }
 
-// answer decides and acts; done is false if that brought something to light.
-func (q *symCacheQuestion) answer(ctx context.Context) (a SymCacheAnswer, done bool, err error) {
-	a = SymCacheAnswer{Decision: symcache.Decide(q.ask.Request.Version, q.state), Key: q.key}
-	switch a.Action {
-	case symcache.Send:
-		if a.File, err = q.open(ctx, a.Version); err != nil {
-			return SymCacheAnswer{}, false, err
-		}
-		if a.File == nil {
-			return a, false, nil
-		}
-		if !a.Make.IsZero() {
-			q.upgrade(ctx, a.Make)
-		}
-		return a, true, nil
-	case symcache.ComeAgain, symcache.Wait:
-		return q.begin(ctx, a)
-	}
-	return a, true, nil
+// pdbs is what the making of SymCache files needs of the depot.
+type pdbs struct{ d *Depot }
+
+// NotIndexed implements symcachework.Depot.
+func (p pdbs) NotIndexed(ctx context.Context, req layout.Request) bool { return p.d.absent(ctx, req) }
+
+// Find implements symcachework.Depot.
+func (p pdbs) Find(ctx context.Context, products []string, req layout.Request) ([]index.Hit, error) {
+	hits, _, err := p.d.find(ctx, Scope{Products: products}, req)
+	return hits, err
 }
 
-// open opens a held file, the first that can be of the version. If none can,
-// none is held and the file is nil.
-func (q *symCacheQuestion) open(ctx context.Context, v symcache.Version) (*File, error) {
-	for i := 0; i < len(q.held); {
-		h := q.held[i]
-		if h.version != v {
-			i++
-			continue
-		}
-		var f *File
-		var err error
-		if h.hit != nil {
-			f, err = q.d.openHit(ctx, *h.hit)
-		} else {
-			f, err = h.file.open()
-		}
-		if err == nil {
-			q.d.touchStore(q.key, h)
-			f.made = &q.key
-			return f, nil
-		}
-		if ctx.Err() != nil {
-			return nil, ctx.Err()
-		}
-		if h.hit == nil && errors.Is(err, symcache.ErrForeign) {
-			q.d.log.Warn("a file in a SymCache folder is none", "folder", h.file.folder.dir, "error", err)
-		} else if !errors.Is(err, fs.ErrNotExist) {
-			q.d.log.Error("a SymCache file cannot be read", "key", jobKey(q.key), "error", err)
-		}
-		q.held = slices.Delete(q.held, i, i+1)
-	}
-	q.state.Held = versionsOf(q.held)
-	return nil, nil
+// OpenHit implements symcachework.Depot.
+func (p pdbs) OpenHit(ctx context.Context, h index.Hit) (symcachework.File, error) {
+	return answerOrNil(p.d.openHit(ctx, h))
 }
 
-// upgrade has a newer file made while the client gets the old one.
-func (q *symCacheQuestion) upgrade(ctx context.Context, v symcache.Version) {
-	if q.far {
-		q.d.askFar(q.key, v, q.ask)
-		return
-	}
-	if err := q.d.UpgradeSymCache(ctx, q.key, v); err != nil && ctx.Err() == nil {
-		q.d.log.Warn("a newer SymCache file cannot be asked for", "key", jobKey(q.key), "error", err)
-	}
-}
-
-// begin has a file made or fetched.
-func (q *symCacheQuestion) begin(ctx context.Context, a SymCacheAnswer) (SymCacheAnswer, bool, error) {
-	d, key, v := q.d, q.key, a.Make
-	a.Retry = time.Second
-	if q.far {
-		f := d.askFar(key, v, q.ask)
-		if f == nil { // too many are under way, or the depot is closing
-			q.state.GaveUp = true
-			return a, false, nil
-		}
-		a.Wait = f.wait
-		return a, true, nil
-	}
-	// Anybody may ask for any id: a job is entered only for a PDB that is there.
-	fetching, err := d.fetchPDBFirst(ctx, key, q.ask)
-	switch {
-	case errors.Is(err, fs.ErrNotExist):
-		q.state.Producible = nil
-		return a, false, nil
-	case err != nil:
-		return SymCacheAnswer{}, false, err
-	case fetching != nil:
-		a.Wait = fetching
-		return a, true, nil
-	}
-	_, st, err := d.enterSymCache(ctx, key, v, 0, q.ask.Client)
-	switch {
-	case errors.Is(err, fs.ErrNotExist): // no name of a PDB that could be had
-		q.state.Producible = nil
-		return a, false, nil
-	case errors.Is(err, errManyJobs):
-		q.state.GaveUp = true
-		return a, false, nil
-	case err != nil:
-		return SymCacheAnswer{}, false, err
-	case st == JobDone:
-		return a, false, q.look(ctx)
-	case st > JobRunning:
-		// Tried just now; for good, or for a reason that will pass.
-		if _, err := d.SymCacheFailure(ctx, key, v); err == nil {
-			q.state.Failed = append(q.state.Failed, v)
-		} else {
-			q.state.GaveUp = true
-		}
-		return a, false, nil
-	}
-	if a.Action == symcache.ComeAgain {
-		a.Retry = d.symCacheRetry(ctx)
-	}
-	a.Wait = func(ctx context.Context) error {
-		_, err := d.WaitSymCache(ctx, key, v)
+// InTrees implements symcachework.Depot.
+func (p pdbs) InTrees(ctx context.Context, req layout.Request) error {
+	f, err := p.d.openSource(ctx, req)
+	if err != nil {
 		return err
 	}
-	return a, true, nil
+	return f.Close()
 }
 
-// symCacheRetry estimates when a job that is entered now will have ended. The
-// estimate is a little old, so that asking costs nothing.
-func (d *Depot) symCacheRetry(ctx context.Context) time.Duration {
-	s := &d.symcaches
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	now := d.now()
-	if !s.counted.IsZero() && now.Sub(s.counted).Abs() < 2*time.Second {
-		return s.retry
-	}
-	s.counted, s.retry = now, time.Second
-	stats, err := d.db.JobStats(ctx)
-	if err != nil {
-		return s.retry
-	}
-	slots := int64(0)
-	if d.jobs.opt.Transcoders != nil {
-		slots = int64(d.jobs.opt.Slots)
-	}
-	for _, w := range d.Workers() {
-		slots += int64(w.Slots)
-	}
-	for _, st := range stats {
-		var jobs int64
-		var took time.Duration
-		for _, o := range st.Outcomes {
-			if st.Kind == symCacheJob && o.State == JobDone {
-				jobs, took = jobs+o.Jobs, took+o.Total
-			}
-		}
-		if jobs > 0 {
-			s.retry = max(s.retry, took/time.Duration(jobs)*time.Duration(st.Queued)/time.Duration(max(slots, 1)))
-		}
-	}
-	return s.retry
+// Open implements symcachework.Depot.
+func (p pdbs) Open(ctx context.Context, req layout.Request, local bool) (symcachework.File, error) {
+	return answerOrNil(p.d.Get(ctx, Question{Request: req, Local: local}))
 }
 
-// storeSymCache writes a file that was made or fetched to the store, if there is
-// one. That it failed is logged: the depot has the file.
-func (d *Depot) storeSymCache(ctx context.Context, key symcache.Key, v symcache.Version, c index.Content) {
-	store := d.symcaches.store
-	if store == nil {
-		return
-	}
-	b, err := d.blobs.Open(ctx, c.Ref)
-	if err == nil {
-		var r io.Reader = io.NewSectionReader(b, 0, c.Size)
-		if f := osFile(b); f != nil {
-			r = &io.LimitedReader{R: f, N: c.Size} // the kernel copies
-		}
-		err = errors.Join(store.put(key, v, c.Size, r), b.Close())
-	}
-	if err != nil {
-		d.log.Error("a SymCache file cannot be written to the store", "store", store.dir, "file", key.Path(v), "error", err)
-	}
+// Download implements symcachework.Depot.
+func (p pdbs) Download(ctx context.Context, req layout.Request) (symcachework.File, error) {
+	return answerOrNil(p.d.downloadAnew(ctx, Question{Request: req}))
 }
 
-// maxTouched is for how many files of the store it is known that their last use
-// was noted.
-const maxTouched = 100_000
-
-// touchStore notes that a file was served, on its copy in the store.
-func (d *Depot) touchStore(key symcache.Key, h heldSymCacheFile) {
-	s := &d.symcaches
-	if s.store == nil || h.hit == nil && h.file.folder != s.store {
-		return
+// answerOrNil makes a nil file a nil interface.
+func answerOrNil(f *File, err error) (symcachework.File, error) {
+	if err != nil || f == nil {
+		return nil, err
 	}
-	now, name := d.now(), key.Fold().Path(h.version)
-	s.mu.Lock()
-	last, ok := s.touched[name]
-	due := !ok || now.Sub(last).Abs() >= touchAfter
-	if due {
-		if len(s.touched) >= maxTouched {
-			clear(s.touched)
-		}
-		s.touched[name] = now
-	}
-	s.mu.Unlock()
-	if !due {
-		return
-	}
-	files := []folderFile{h.file}
-	if h.hit != nil {
-		files = s.store.held(key)
-	}
-	for _, f := range files {
-		if f.version != h.version {
-			continue
-		}
-		if err := f.touch(now); err != nil {
-			d.log.Debug("the last use of a SymCache file cannot be noted", "file", f.path, "error", err)
-		}
-	}
-}
-
-// keepSymCaches says once what is in the folders, and keeps the store within its
-// limits until ctx ends.
-func (d *Depot) keepSymCaches(ctx context.Context) {
-	for _, f := range d.symcaches.folders {
-		c, err := f.walk(ctx, func(folderFile, symcache.Key) {})
-		if err != nil {
-			return
-		}
-		d.log.Info("a SymCache folder is served", "folder", f.dir, "files", c.Files, "bytes", c.Bytes,
-			"of version 1 or 2", c.Old, "unfinished", c.Unfinished, "notes", c.Negative, "other", c.Other)
-	}
-	l := d.symcaches.limits
-	if d.symcaches.store == nil || l.StoreBytes <= 0 && l.StoreUnused <= 0 {
-		return
-	}
-	for ctx.Err() == nil {
-		if e, err := d.TrimSymCacheStore(ctx); err != nil && ctx.Err() == nil {
-			d.log.Warn("the SymCache store cannot be trimmed", "error", err)
-		} else if e.Files > 0 {
-			d.log.Info("the SymCache store was trimmed", "files", e.Files, "bytes", e.Bytes)
-		}
-		pause(ctx, nil, trimTime)
-	}
-}
-
-// trimTime is how often the store is walked.
-const trimTime = 10 * time.Minute
-
-// TrimSymCacheStore deletes from the store what its limits do not allow.
-func (d *Depot) TrimSymCacheStore(ctx context.Context) (Evicted, error) {
-	s := &d.symcaches
-	if s.store == nil {
-		return Evicted{}, nil
-	}
-	var oldest time.Time
-	if s.limits.StoreUnused > 0 {
-		oldest = d.now().Add(-s.limits.StoreUnused)
-	}
-	return s.store.trim(ctx, s.limits.StoreBytes, oldest, func(key symcache.Key, v symcache.Version) bool {
-		if _, err := d.findPDB(ctx, key); err == nil {
-			return true
-		}
-		hits, err := d.db.Lookup(ctx, Scope{}.index(), symfile.Lookup{Name: symfile.Fold(key.Name), ID: symfile.Fold(key.ID.Breakpad()), Role: symfile.SymCacheFile})
-		return err == nil && slices.ContainsFunc(hits, func(h index.Hit) bool {
-			_, hv, err := symcache.ParseFileName(h.Object.CodeName)
-			return err == nil && hv == v
-		})
-	})
-}
-
-// secretSize is in bytes.
-const secretSize = 32
-
-// Secret returns random bytes that stay the same as long as the depot lives, a
-// key of that name. They stand in a file that only its owner reads.
-func (d *Depot) Secret(name string) ([]byte, error) {
-	path := filepath.Join(d.dir, name+".key")
-	b, err := os.ReadFile(path)
-	if errors.Is(err, fs.ErrNotExist) {
-		key := make([]byte, secretSize)
-		_, _ = rand.Read(key) // never fails
-		if err := durable.WriteFile(path, key, 0o600); err != nil {
-			return nil, fmt.Errorf("make a key: %w", err)
-		}
-		b, err = os.ReadFile(path) // another process may have been faster
-	}
-	if err == nil && len(b) != secretSize {
-		err = fmt.Errorf("%s has %d bytes instead of %d; remove it, and a new one is made", path, len(b), secretSize)
-	}
-	return b, err
+	return f, nil
 }

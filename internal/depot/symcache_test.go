@@ -17,6 +17,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/symdepot/symdepot/debugid"
 	"github.com/symdepot/symdepot/internal/blob"
 	"github.com/symdepot/symdepot/internal/upstream"
 	"github.com/symdepot/symdepot/symcache"
@@ -161,7 +162,7 @@ func TestSymCacheFolder(t *testing.T) {
 		if got := told(t, d, symAsk(t, "/v3.9.0/APP.PDB/"+appGUID)); got != "3.4.0 four" && got != "3.1.0 one" {
 			t.Error(got)
 		}
-		d.symcaches.folders[0].lists = map[string]folderList{} // a second later
+		d.Rescan()
 	}
 	if got := told(t, d, symAsk(t, "/v3.9.0"+appPath)); got != "3.4.0 four" {
 		t.Error(got)
@@ -175,13 +176,16 @@ func TestSymCacheFolder(t *testing.T) {
 	if got := told(t, d, symAsk(t, "/v3.1.0/new.pdb/"+appGUID)); got != "not found" {
 		t.Error(got)
 	}
-	count, err := d.symcaches.folders[0].walk(t.Context(), func(folderFile, symcache.Key) {})
-	if err != nil || count.Files != 5 || count.Old != 2 || count.Unfinished != 1 || count.Negative != 1 {
-		t.Errorf("%+v, %v", count, err)
+	counts, err := d.CountFolders(t.Context())
+	if err != nil || len(counts) != 1 {
+		t.Fatalf("CountFolders: %d folders, %v; want 1", len(counts), err)
+	}
+	if count := counts[0]; count.Files != 5 || count.Old != 2 || count.Unfinished != 1 || count.Negative != 1 {
+		t.Errorf("%+v", count)
 	}
 	// Only who sees everything sees it.
 	ask := symAsk(t, "/v3.1.0"+appPath)
-	ask.Scope = Scope{Products: []string{"Product"}}
+	ask.Products = []string{"Product"}
 	if got := told(t, d, ask); got != "not found" {
 		t.Error(got)
 	}
@@ -238,7 +242,7 @@ func TestSymCacheStore(t *testing.T) {
 	if b, err := os.ReadFile(kept); err != nil || "3.1.0 "+string(b) != want {
 		t.Fatalf("%q, %v", b, err)
 	}
-	if left, err := os.ReadDir(filepath.Join(dir, tempFolder)); err != nil || len(left) > 0 {
+	if left, err := os.ReadDir(filepath.Join(dir, ".symdepot-tmp")); err != nil || len(left) > 0 {
 		t.Error(left, err)
 	}
 	if _, err := p.DropCached(t.Context(), CacheFilter{}); err != nil {
@@ -252,7 +256,7 @@ func TestSymCacheStore(t *testing.T) {
 	if err := os.Chtimes(kept, old, old); err != nil {
 		t.Fatal(err)
 	}
-	p.clock.move(2 * touchAfter)
+	p.clock.move(2 * time.Hour)
 	told(t, p.Depot, symAsk(t, path))
 	if info, err := os.Stat(kept); err != nil || time.Since(info.ModTime()) > time.Hour {
 		t.Error("its use was not noted", err)
@@ -267,7 +271,7 @@ func TestSymCacheStore(t *testing.T) {
 	if e, err := p.TrimSymCacheStore(t.Context()); err != nil || e.Files != 1 {
 		t.Errorf("%+v, %v", e, err)
 	}
-	if entries, err := os.ReadDir(dir); err != nil || len(entries) != 1 || entries[0].Name() != tempFolder {
+	if entries, err := os.ReadDir(dir); err != nil || len(entries) != 1 || entries[0].Name() != ".symdepot-tmp" {
 		t.Errorf("%v, %v", entries, err)
 	}
 	if got := told(t, p.Depot, symAsk(t, path)); got != want {
@@ -349,7 +353,7 @@ func TestSymCacheFar(t *testing.T) {
 	if got := told(t, d, ask); got != "3.0.7 far away" {
 		t.Error(got)
 	}
-	d.symcaches.far.downloads.Wait()
+	d.SymCacheWork.Wait()
 	if got := told(t, d, ask); got != "3.1.0 newer" {
 		t.Error(got)
 	}
@@ -365,7 +369,7 @@ func TestSymCacheFarFails(t *testing.T) {
 			if got != "come again" {
 				return got
 			}
-			d.symcaches.far.downloads.Wait()
+			d.SymCacheWork.Wait()
 		}
 		return "come again, for ever"
 	}
@@ -467,16 +471,16 @@ func TestSymCacheScope(t *testing.T) {
 	add(t, p.Depot, "Product", file{"App.pdb", body})
 	path := "/v3.1.0/app.pdb/" + g.Upper()
 	ask := symAsk(t, path)
-	ask.Scope = Scope{Products: []string{"Other"}}
+	ask.Products = []string{"Other"}
 	for range 2 {
 		if got := told(t, p.Depot, ask); got != "not found" {
 			t.Error(got)
 		}
-		ask.Scope.Products = []string{"Product"}
+		ask.Products = []string{"Product"}
 		if got := told(t, p.Depot, ask); !strings.HasPrefix(got, "3.1.0 made by") {
 			t.Error(got)
 		}
-		ask.Scope.Products = []string{"Other"}
+		ask.Products = []string{"Other"}
 	}
 	if n := p.runs(t, "app.pdb"); n != 1 {
 		t.Errorf("%d runs", n)
@@ -547,6 +551,14 @@ func TestSecret(t *testing.T) {
 		t.Error("a cut key was taken")
 	}
 }
+
+// The limits of SymCache downloads and jobs, in all and by client address.
+const (
+	mostFar        = 1024
+	mostClientFar  = 256
+	mostJobs       = 1000
+	mostClientJobs = 250
+)
 
 // anyGUID is the n-th of many GUIDs.
 func anyGUID(n int) string { return fmt.Sprintf("%032X", 0x1000000+n) }
@@ -638,19 +650,21 @@ func TestSymCacheQueueIsBounded(t *testing.T) {
 		a.AllowsRetry, a.Client = true, client
 		return told(t, d, a)
 	}
-	enter := func(n int) int64 {
+	enter := func(n int) {
 		t.Helper()
-		id, _, err := d.db.Enqueue(t.Context(), Job{Kind: symCacheJob, Key: fmt.Sprintf("filler/%d", n), Variant: 4})
+		_, _, err := d.db.Enqueue(t.Context(), Job{Kind: symCacheJob, Key: fmt.Sprintf("filler/%d", n), Variant: 4})
 		if err != nil {
 			t.Fatal(err)
 		}
-		return id
 	}
 	if got := ask(1, "192.0.2.1"); got != "come again" {
 		t.Fatalf("the first job: %s, want come again", got)
 	}
 	for n := range mostClientJobs - 1 {
-		d.jobs.entered("192.0.2.1", enter(n))
+		key := SymCacheKey{Name: "filler.pdb", ID: debugid.ID{GUID: debugid.GUID{1, byte(n)}, Age: 1}}
+		if st, err := d.RequestSymCacheFor(t.Context(), key, version(t, "4.1.0"), "192.0.2.1"); err != nil || st != JobQueued {
+			t.Fatalf("job %d: %v, %v", n, st, err)
+		}
 	}
 	if got := ask(2, "192.0.2.1"); got != "not found" {
 		t.Errorf("a client with %d jobs: %s, want not found", mostClientJobs, got)

@@ -1,6 +1,8 @@
 package fetch
 
 import (
+	"bytes"
+	"encoding/binary"
 	"slices"
 
 	"github.com/symdepot/symdepot/internal/blob"
@@ -44,7 +46,22 @@ func (d *download) checkHead(_ string, head []byte) error {
 	if byHash(d.want) || d.want.Form == layout.FormSource {
 		return nil
 	}
+	if fatHead(head) {
+		d.whole = true // only a slice of it will be the answer
+	}
 	return objfile.Detect(head, d.file.Object.Name)
+}
+
+// fatHead reports whether a file begins as a fat Mach-O file. Class files of Java
+// have the same magic, and more than 40 where the number of slices is.
+func fatHead(head []byte) bool {
+	return len(head) >= 8 && (bytes.HasPrefix(head, []byte{0xca, 0xfe, 0xba, 0xbe}) || bytes.HasPrefix(head, []byte{0xca, 0xfe, 0xba, 0xbf})) &&
+		binary.BigEndian.Uint32(head[4:]) <= 40
+}
+
+// isFat reports whether the objects are slices of a fat Mach-O file of that size.
+func isFat(objs []objfile.Object, size int64) bool {
+	return slices.ContainsFunc(objs, func(o objfile.Object) bool { return o.Kind == symfile.MachO && o.Size != size })
 }
 
 // byHash reports whether any file may be the answer, because its hash may be

@@ -3,6 +3,7 @@ package fetch
 import (
 	"context"
 	"errors"
+	"io"
 	"io/fs"
 	"time"
 
@@ -235,6 +236,14 @@ func (f *Fetcher) receive(ctx context.Context, d *download, a answer) (result, e
 		sp.Abort()
 		return result{}, f.blame(a, err)
 	}
+	if isFat(objs, sp.Size()) {
+		err := f.keepSlices(ctx, d, a, sp, objs, fetched)
+		sp.Abort()
+		if err == nil {
+			err = ErrHeld // the depot answers with the slice
+		}
+		return result{}, err
+	}
 	file := File{ModTime: fetched, Object: d.answered(objs), Ref: sp.Sum(), Path: a.reply.Name}
 	file.ETag = file.Ref.String()[:32]
 	if _, err := sp.Keep(); err != nil {
@@ -251,6 +260,30 @@ func (f *Fetcher) receive(ctx context.Context, d *download, a answer) (result, e
 		}
 	}
 	return result{sp.Size(), file}, nil
+}
+
+// keepSlices keeps each slice of a fat Mach-O file as a content of its own, as if
+// it had been added.
+func (f *Fetcher) keepSlices(ctx context.Context, d *download, a answer, sp *blob.Spool, objs []objfile.Object, fetched time.Time) error {
+	for i, o := range objs {
+		slice, err := f.depot.Spool()
+		if err != nil {
+			return err
+		}
+		_, err = io.Copy(slice, io.NewSectionReader(sp, o.Offset, o.Size))
+		ref := slice.Sum()
+		if err == nil {
+			_, err = slice.Keep()
+		}
+		if err == nil {
+			err = f.depot.Keep(ctx, d.kept(a, ref, o.Size, objs[i:i+1], fetched))
+		}
+		slice.Abort()
+		if err = errors.Join(err, slice.Close()); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // blame tells an upstream that it sent a file that is not the one asked for.

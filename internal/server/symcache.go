@@ -77,7 +77,7 @@ func (s *Server) symCache(x *exchange, r *http.Request, p *place) {
 	h["Cache-Control"] = noStore
 	addVary(h, symCacheVary)
 	ask := depot.SymCacheAsk{
-		Scope: x.caller.scope, Request: req.SymCache, Head: r.Method == http.MethodHead, HexAge: s.symcache.cfg.HexAge,
+		Products: x.caller.scope.Products, Request: req.SymCache, Head: r.Method == http.MethodHead, HexAge: s.symcache.cfg.HexAge,
 		AllowsRetry: symcache.AllowsRetry(append(r.Header.Values(symcache.HeaderAllowRetry), r.Header.Values(symcache.HeaderAcceptRetry)...)...),
 	}
 	v := req.SymCache.Version

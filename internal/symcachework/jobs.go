@@ -1,4 +1,4 @@
-package depot
+package symcachework
 
 import (
 	"cmp"
@@ -21,8 +21,8 @@ import (
 
 // Jobs are work that outlives requests and restarts: they stand in the index,
 // one at a time for each purpose, and are done by transcoders of this machine
-// or by workers on others. A job is leased; whoever does not report in time
-// loses it to the next.
+// or by workers on others. A job is leased; a worker that does not report in time
+// loses it to the next one.
 
 // JobState says how far a job is.
 type JobState = index.JobState
@@ -45,7 +45,7 @@ type (
 	JobStats = index.JobStats
 )
 
-// ErrLeaseLost tells a worker that a job is not its own any more.
+// ErrLeaseLost is returned to a worker that no longer holds the lease of a job.
 var ErrLeaseLost = index.ErrLeaseLost
 
 // JobOptions say how jobs are done. The zero value takes the defaults in
@@ -60,12 +60,12 @@ type JobOptions struct {
 	// WorkerSeen is how long what a worker can make counts as producible after
 	// it was last heard of [60 s].
 	WorkerSeen time.Duration
-	// NoUpgrades leaves SymCache files as they are when newer ones could be made.
+	// NoUpgrades keeps SymCache files even if newer versions could be made.
 	NoUpgrades bool
 	// UpgradeQueue is how many jobs may wait before no more upgrades are
 	// queued [100].
 	UpgradeQueue int
-	// Absent is how long a PDB that nobody has is remembered [1 h].
+	// Absent is the lifetime of the failure "no PDB found" [1 h].
 	Absent time.Duration
 	// Again is how long a failure that is nobody's fault, or a cancellation,
 	// is reported before the next request begins anew [15 s].
@@ -116,8 +116,8 @@ const (
 	mostClients = 10_000
 )
 
-// mayEnter reports whether a client may have another job entered.
-func (j *jobs) mayEnter(ctx context.Context, db *index.DB, client string) bool {
+// clientMayEnter reports whether a client may have another job entered.
+func (j *jobs) clientMayEnter(ctx context.Context, db *index.DB, client string) bool {
 	if client == "" {
 		return true
 	}
@@ -170,7 +170,8 @@ func (j *jobs) init(opt JobOptions) {
 	j.workers, j.clients = map[string]workerSeen{}, map[string]*clientJobs{}
 }
 
-// bell wakes all who wait for it. The zero value is ready.
+// bell is a condition: ring wakes all goroutines that wait. The zero value is
+// ready.
 type bell struct {
 	mu sync.Mutex
 	ch chan struct{}
@@ -195,9 +196,9 @@ func (b *bell) ring() {
 	}
 }
 
-// lookAround is how often those who wait look at the index without a bell:
-// other processes ring no bells here, and leases end by themselves.
-const lookAround = 2 * time.Second
+// pollEvery is how often waiting goroutines look at the index without a signal:
+// other processes cannot signal, and leases expire by themselves.
+const pollEvery = 2 * time.Second
 
 // pause waits for a bell, for a while, or for ctx; it reports whether to go on.
 func pause(ctx context.Context, rung <-chan struct{}, d time.Duration) bool {
@@ -212,37 +213,40 @@ func pause(ctx context.Context, rung <-chan struct{}, d time.Duration) bool {
 	return ctx.Err() == nil
 }
 
-// workJobs does jobs with the transcoders of this machine until ctx ends; what
-// is under way is given back then.
-func (d *Depot) workJobs(ctx context.Context) {
+// Wake makes those who wait for a job look at the queue now.
+func (svc *Service) Wake() { svc.jobs.queued.ring() }
+
+// workJobs does jobs with the transcoders of this machine until ctx ends; unfinished
+// jobs are released then.
+func (svc *Service) workJobs(ctx context.Context) {
 	var all sync.WaitGroup
 	defer all.Wait()
-	all.Go(func() { d.sweepJobs(ctx) })
-	if d.jobs.opt.Transcoders == nil {
+	all.Go(func() { svc.sweepJobs(ctx) })
+	if svc.jobs.opt.Transcoders == nil {
 		return
 	}
-	for range d.jobs.opt.Slots {
-		all.Go(func() { d.workSlot(ctx) })
+	for range svc.jobs.opt.Slots {
+		all.Go(func() { svc.workSlot(ctx) })
 	}
 }
 
 // workSlot does one job after the other.
-func (d *Depot) workSlot(ctx context.Context) {
+func (svc *Service) workSlot(ctx context.Context) {
 	for ctx.Err() == nil {
-		rung := d.jobs.queued.wait()
+		rung := svc.jobs.queued.wait()
 		var jobs []Job
 		var err error
-		if majors := majorsOf(d.jobs.opt.Transcoders.Versions()); len(majors) > 0 && d.roomForWork() {
-			jobs, err = d.db.Lease(ctx, d.jobs.self, []string{symCacheJob}, majors, d.jobs.opt.Lease, 1)
+		if majors := majorsOf(svc.jobs.opt.Transcoders.Versions()); len(majors) > 0 && svc.roomForWork() {
+			jobs, err = svc.db.Lease(ctx, svc.jobs.self, []string{symCacheJob}, majors, svc.jobs.opt.Lease, 1)
 		}
 		if err != nil && ctx.Err() == nil {
-			d.log.Error("jobs cannot be leased", "error", err)
+			svc.log.Error("cannot lease jobs", "error", err)
 		}
 		for _, j := range jobs {
-			d.doJob(ctx, j)
+			svc.doJob(ctx, j)
 		}
 		if len(jobs) == 0 {
-			pause(ctx, rung, lookAround)
+			pause(ctx, rung, pollEvery)
 		}
 	}
 }
@@ -251,8 +255,8 @@ func (d *Depot) workSlot(ctx context.Context) {
 // another job to be begun.
 const leastRoom = 512 << 20
 
-func (d *Depot) roomForWork() bool {
-	free, err := d.jobs.opt.Transcoders.Room().Free()
+func (svc *Service) roomForWork() bool {
+	free, err := svc.jobs.opt.Transcoders.Room().Free()
 	return err != nil || free >= leastRoom
 }
 
@@ -264,15 +268,15 @@ func majorsOf(list []symcache.Version) (majors []int) {
 }
 
 // doJob does one leased job and writes down what came of it.
-func (d *Depot) doJob(ctx context.Context, j Job) {
+func (svc *Service) doJob(ctx context.Context, j Job) {
 	jctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	beat := make(chan struct{})
 	go func() {
 		defer close(beat)
-		d.heartbeats(jctx, j, cancel)
+		svc.heartbeats(jctx, j, cancel)
 	}()
-	err := d.transcodeJob(jctx, j)
+	err := svc.transcodeJob(jctx, j)
 	lost := errors.Is(context.Cause(jctx), ErrLeaseLost)
 	cancel(nil)
 	<-beat
@@ -283,22 +287,22 @@ func (d *Depot) doJob(ctx context.Context, j Job) {
 	case err == nil:
 		return
 	case lost:
-		d.log.Info("a job was taken away", "job", j.ID, "key", j.Key)
+		svc.log.Info("job lost to another worker or cancelled", "job", j.ID, "key", j.Key)
 		return
 	case ctx.Err() != nil:
-		err = d.db.Release(last, j.ID, j.Worker, j.Token)
-		d.jobs.queued.ring()
+		err = svc.db.Release(last, j.ID, j.Worker, j.Token)
+		svc.jobs.queued.ring()
 	default:
-		err = d.settle(last, j, failureOf(err))
+		err = svc.settle(last, j, failureOf(err))
 	}
 	if err != nil && !errors.Is(err, ErrLeaseLost) {
-		d.log.Error("the end of a job cannot be written down", "job", j.ID, "error", err)
+		svc.log.Error("cannot record the end of a job", "job", j.ID, "error", err)
 	}
 }
 
 // heartbeats keeps a lease until ctx ends, or ends ctx when the job was taken away.
-func (d *Depot) heartbeats(ctx context.Context, j Job, cancel context.CancelCauseFunc) {
-	tick := time.NewTicker(d.jobs.opt.Lease / 3)
+func (svc *Service) heartbeats(ctx context.Context, j Job, cancel context.CancelCauseFunc) {
+	tick := time.NewTicker(svc.jobs.opt.Lease / 3)
 	defer tick.Stop()
 	for {
 		select {
@@ -306,13 +310,13 @@ func (d *Depot) heartbeats(ctx context.Context, j Job, cancel context.CancelCaus
 			return
 		case <-tick.C:
 		}
-		err := d.db.Heartbeat(ctx, j.ID, j.Worker, j.Token, d.jobs.opt.Lease)
+		err := svc.db.Heartbeat(ctx, j.ID, j.Worker, j.Token, svc.jobs.opt.Lease)
 		switch {
 		case errors.Is(err, ErrLeaseLost):
 			cancel(err)
 			return
 		case err != nil && ctx.Err() == nil:
-			d.log.Warn("a lease cannot be renewed now", "job", j.ID, "error", err)
+			svc.log.Warn("cannot renew a lease", "job", j.ID, "error", err)
 		}
 	}
 }
@@ -324,57 +328,57 @@ const (
 
 // sweepJobs forgets old jobs and failures, and notices transcoders that changed,
 // until ctx ends.
-func (d *Depot) sweepJobs(ctx context.Context) {
+func (svc *Service) sweepJobs(ctx context.Context) {
 	for ctx.Err() == nil {
-		_, err := d.db.SweepJobs(ctx, d.now().Add(-keepJobs))
-		_, ferr := d.db.FlushFailures(ctx, index.FailureFilter{Tool: symCacheTool, Ended: d.now()})
+		_, err := svc.db.SweepJobs(ctx, svc.now().Add(-keepJobs))
+		_, ferr := svc.db.FlushFailures(ctx, index.FailureFilter{Tool: symCacheTool, Ended: svc.now()})
 		if err := errors.Join(err, ferr); err != nil && ctx.Err() == nil {
-			d.log.Warn("old jobs cannot be forgotten", "error", err)
+			svc.log.Warn("cannot delete old jobs", "error", err)
 		}
 		end := time.Now().Add(sweepTime)
 		for ctx.Err() == nil && time.Now().Before(end) {
 			pause(ctx, nil, 15*time.Second)
-			if d.jobs.opt.Transcoders != nil && ctx.Err() == nil {
-				d.jobs.opt.Transcoders.Refresh(ctx)
+			if svc.jobs.opt.Transcoders != nil && ctx.Err() == nil {
+				svc.jobs.opt.Transcoders.Refresh(ctx)
 			}
 		}
 	}
 }
 
 // Jobs lists jobs, newest first.
-func (d *Depot) Jobs(ctx context.Context, f JobFilter) ([]Job, error) { return d.db.Jobs(ctx, f) }
+func (svc *Service) Jobs(ctx context.Context, f JobFilter) ([]Job, error) { return svc.db.Jobs(ctx, f) }
 
 // JobStats sums up what there is to do and what was done, by kind.
-func (d *Depot) JobStats(ctx context.Context) ([]JobStats, error) { return d.db.JobStats(ctx) }
+func (svc *Service) JobStats(ctx context.Context) ([]JobStats, error) { return svc.db.JobStats(ctx) }
 
 // CancelJob ends a job and reports whether it had not ended. An unknown one is
 // fs.ErrNotExist.
-func (d *Depot) CancelJob(ctx context.Context, id int64) (bool, error) {
-	was, err := d.db.Cancel(ctx, id)
-	d.jobs.ended.ring()
+func (svc *Service) CancelJob(ctx context.Context, id int64) (bool, error) {
+	was, err := svc.db.Cancel(ctx, id)
+	svc.jobs.ended.ring()
 	return was, err
 }
 
 // RetryJob enters a job that has ended once more and forgets why it failed. One
 // that has not ended is left alone. It returns the id of the job that is to be
 // waited for.
-func (d *Depot) RetryJob(ctx context.Context, id int64) (int64, error) {
-	j, err := d.db.Job(ctx, id)
+func (svc *Service) RetryJob(ctx context.Context, id int64) (int64, error) {
+	j, err := svc.db.Job(ctx, id)
 	if err != nil {
 		return 0, err
 	}
 	if j.State == JobQueued || j.State == JobRunning {
 		return id, nil
 	}
-	if err := d.forgetFailures(ctx, j); err != nil {
+	if err := svc.forgetFailures(ctx, j); err != nil {
 		return 0, err
 	}
-	n, _, err := d.db.Enqueue(ctx, Job{Kind: j.Kind, Key: j.Key, Variant: j.Variant, Payload: j.Payload, Priority: j.Priority, MaxAttempts: jobAttempts})
-	d.jobs.queued.ring()
+	n, _, err := svc.db.Enqueue(ctx, Job{Kind: j.Kind, Key: j.Key, Variant: j.Variant, Payload: j.Payload, Priority: j.Priority, MaxAttempts: jobAttempts})
+	svc.jobs.queued.ring()
 	return n, err
 }
 
-// WorkerInfo is what a worker on another machine says of itself.
+// WorkerInfo is what a worker on another machine reports of itself.
 type WorkerInfo struct {
 	Name     string
 	Versions []symcache.Version // that its transcoders make
@@ -405,29 +409,29 @@ func (j *jobs) seen(w WorkerInfo, now time.Time) {
 const maxWorkers = 1000
 
 // Workers returns the workers that live.
-func (d *Depot) Workers() (list []WorkerInfo) {
-	now := d.now()
-	d.jobs.mu.Lock()
-	defer d.jobs.mu.Unlock()
-	for _, s := range d.jobs.workers {
-		if now.Sub(s.at) <= d.jobs.opt.WorkerSeen {
+func (svc *Service) Workers() (list []WorkerInfo) {
+	now := svc.now()
+	svc.jobs.mu.Lock()
+	defer svc.jobs.mu.Unlock()
+	for _, s := range svc.jobs.workers {
+		if now.Sub(s.at) <= svc.jobs.opt.WorkerSeen {
 			list = append(list, s.info)
 		}
 	}
 	return list
 }
 
-// ForgetWorker is for a worker that says good-bye.
-func (d *Depot) ForgetWorker(name string) {
-	d.jobs.mu.Lock()
-	defer d.jobs.mu.Unlock()
-	delete(d.jobs.workers, name)
+// ForgetWorker removes a worker that stops.
+func (svc *Service) ForgetWorker(name string) {
+	svc.jobs.mu.Lock()
+	defer svc.jobs.mu.Unlock()
+	delete(svc.jobs.workers, name)
 }
 
 // producers is how many there are that could make a major version.
-func (d *Depot) producers(major int) (n int) {
-	lists := [][]symcache.Version{d.jobs.opt.Transcoders.Versions()}
-	for _, w := range d.Workers() {
+func (svc *Service) producers(major int) (n int) {
+	lists := [][]symcache.Version{svc.jobs.opt.Transcoders.Versions()}
+	for _, w := range svc.Workers() {
 		lists = append(lists, w.Versions)
 	}
 	for _, list := range lists {
@@ -452,16 +456,16 @@ type WorkJob struct {
 
 // LeaseWork gives a worker up to w.Slots jobs; when there is nothing to do, it
 // waits for up to wait.
-func (d *Depot) LeaseWork(ctx context.Context, w WorkerInfo, wait time.Duration) ([]WorkJob, error) {
-	d.jobs.seen(w, d.now())
+func (svc *Service) LeaseWork(ctx context.Context, w WorkerInfo, wait time.Duration) ([]WorkJob, error) {
+	svc.jobs.seen(w, svc.now())
 	if w.Slots <= 0 || len(w.Versions) == 0 {
 		return nil, nil
 	}
 	wctx, cancel := context.WithTimeout(ctx, wait)
 	defer cancel()
 	for {
-		rung := d.jobs.queued.wait()
-		leased, err := d.db.Lease(ctx, w.Name, []string{symCacheJob}, majorsOf(w.Versions), d.jobs.opt.Lease, w.Slots)
+		rung := svc.jobs.queued.wait()
+		leased, err := svc.db.Lease(ctx, w.Name, []string{symCacheJob}, majorsOf(w.Versions), svc.jobs.opt.Lease, w.Slots)
 		if err != nil {
 			return nil, err
 		}
@@ -469,19 +473,19 @@ func (d *Depot) LeaseWork(ctx context.Context, w WorkerInfo, wait time.Duration)
 		for _, j := range leased {
 			key, _, err := readSymCacheJob(j)
 			if err != nil {
-				_ = d.settle(ctx, j, failureOf(err))
+				_ = svc.settle(ctx, j, failureOf(err))
 				continue
 			}
-			if known, err := d.alreadyMade(ctx, j); err != nil || known {
+			if known, err := svc.alreadyMade(ctx, j); err != nil || known {
 				if err != nil {
-					_ = d.settle(ctx, j, failureOf(err))
+					_ = svc.settle(ctx, j, failureOf(err))
 				}
 				continue
 			}
-			list = append(list, WorkJob{Job: j, Name: d.programName(ctx, key), Key: key, Lease: d.jobs.opt.Lease})
+			list = append(list, WorkJob{Job: j, Name: svc.programName(ctx, key), Key: key, Lease: svc.jobs.opt.Lease})
 		}
-		if len(list) > 0 || len(leased) == 0 && !pause(wctx, rung, lookAround) {
-			d.jobs.seen(w, d.now())
+		if len(list) > 0 || len(leased) == 0 && !pause(wctx, rung, pollEvery) {
+			svc.jobs.seen(w, svc.now())
 			return list, nil
 		}
 	}
@@ -489,9 +493,9 @@ func (d *Depot) LeaseWork(ctx context.Context, w WorkerInfo, wait time.Duration)
 
 // programName returns the file name under which a transcoder is given the PDB of
 // a key: the PDB's own, not the one in the request, if it is harmless.
-func (d *Depot) programName(ctx context.Context, key SymCacheKey) string {
+func (svc *Service) programName(ctx context.Context, key SymCacheKey) string {
 	name := key.Name
-	if h, err := d.findPDB(ctx, key); err == nil {
+	if h, err := svc.FindPDB(ctx, key); err == nil {
 		name = h.Object.Name
 	}
 	return transcode.ProgramName(name)
@@ -499,35 +503,35 @@ func (d *Depot) programName(ctx context.Context, key SymCacheKey) string {
 
 // RenewWork keeps a worker's lease; see JobOptions.Lease. ErrLeaseLost says that
 // the job is not its own any more.
-func (d *Depot) RenewWork(ctx context.Context, id int64, worker, token string) (time.Duration, error) {
-	d.jobs.seen(WorkerInfo{Name: worker}, d.now())
-	return d.jobs.opt.Lease, d.db.Heartbeat(ctx, id, worker, token, d.jobs.opt.Lease)
+func (svc *Service) RenewWork(ctx context.Context, id int64, worker, token string) (time.Duration, error) {
+	svc.jobs.seen(WorkerInfo{Name: worker}, svc.now())
+	return svc.jobs.opt.Lease, svc.db.Heartbeat(ctx, id, worker, token, svc.jobs.opt.Lease)
 }
 
 // ReleaseWork takes a job back from a worker that stops.
-func (d *Depot) ReleaseWork(ctx context.Context, id int64, worker, token string) error {
-	err := d.db.Release(ctx, id, worker, token)
-	d.jobs.queued.ring()
+func (svc *Service) ReleaseWork(ctx context.Context, id int64, worker, token string) error {
+	err := svc.db.Release(ctx, id, worker, token)
+	svc.jobs.queued.ring()
 	return err
 }
 
 // held returns a job that a worker has, with its lease renewed.
-func (d *Depot) held(ctx context.Context, id int64, worker, token string) (Job, error) {
-	if _, err := d.RenewWork(ctx, id, worker, token); err != nil {
+func (svc *Service) held(ctx context.Context, id int64, worker, token string) (Job, error) {
+	if _, err := svc.RenewWork(ctx, id, worker, token); err != nil {
 		return Job{}, err
 	}
-	j, err := d.db.Job(ctx, id)
+	j, err := svc.db.Job(ctx, id)
 	j.Worker, j.Token = worker, token
 	return j, err
 }
 
 // FailWork ends a worker's attempt.
-func (d *Depot) FailWork(ctx context.Context, id int64, worker, token string, f WorkFailure) error {
-	j, err := d.held(ctx, id, worker, token)
+func (svc *Service) FailWork(ctx context.Context, id int64, worker, token string, f WorkFailure) error {
+	j, err := svc.held(ctx, id, worker, token)
 	if err != nil {
 		return err
 	}
-	return d.settle(ctx, j, f)
+	return svc.settle(ctx, j, f)
 }
 
 // WorkFailure says why an attempt failed.
@@ -542,9 +546,9 @@ func (f WorkFailure) Error() string { return f.Detail }
 
 // Classes of failures that no transcoder is to blame for.
 const (
-	ClassAbsent    = "absent"    // nobody has the PDB
-	ClassForbidden = "forbidden" // a source does not let us have it
-	ClassTransient = "transient" // a source cannot answer now
+	ClassAbsent    = "absent"    // the PDB is not found
+	ClassForbidden = "forbidden" // an upstream denies access to it
+	ClassTransient = "transient" // an upstream cannot answer now
 )
 
 // failureOf turns an error into what is written down of it.
@@ -574,11 +578,11 @@ type rule struct {
 const day = 24 * time.Hour
 
 // rule returns the rule for a class.
-func (d *Depot) rule(class string) rule {
+func (svc *Service) rule(class string) rule {
 	soon := []time.Duration{2 * time.Second}
 	switch transcode.Class(class) {
 	case ClassAbsent:
-		return rule{byKey: d.jobs.opt.Absent}
+		return rule{byKey: svc.jobs.opt.Absent}
 	case ClassForbidden:
 		return rule{}
 	case ClassTransient:
@@ -597,8 +601,8 @@ const jobAttempts = 8
 
 // settle ends an attempt that failed: it is tried again, or the failure is
 // remembered and the job has failed.
-func (d *Depot) settle(ctx context.Context, j Job, f WorkFailure) error {
-	r := d.rule(f.Class)
+func (svc *Service) settle(ctx context.Context, j Job, f WorkFailure) error {
+	r := svc.rule(f.Class)
 	o := index.Outcome{Class: f.Class, Detail: transcode.Printable(f.Detail)}
 	tries := 1 // in a row that ended so
 	if j.Outcome == f.Class {
@@ -607,22 +611,22 @@ func (d *Depot) settle(ctx context.Context, j Job, f WorkFailure) error {
 	again := tries <= r.retries && j.Attempts < j.MaxAttempts
 	switch transcode.Class(f.Class) {
 	case transcode.ClassExit, transcode.ClassNoOutput, transcode.ClassBadOutput:
-		again = again && d.producers(j.Variant) > 1 // another one may fare better
+		again = again && svc.producers(j.Variant) > 1 // another one may fare better
 	}
 	if again {
-		o.Retry = d.now().Add(r.backoff[min(tries, len(r.backoff))-1])
-	} else if err := d.rememberFailure(ctx, j, f, r); err != nil {
+		o.Retry = svc.now().Add(r.backoff[min(tries, len(r.backoff))-1])
+	} else if err := svc.rememberFailure(ctx, j, f, r); err != nil {
 		return err
 	}
-	d.log.Warn("a job failed", "job", j.ID, "kind", j.Kind, "key", j.Key, "class", f.Class, "again", again, "error", o.Detail)
-	err := d.db.Fail(ctx, j.ID, j.Worker, j.Token, o)
-	d.jobs.ended.ring()
-	d.jobs.queued.ring()
+	svc.log.Warn("a job failed", "job", j.ID, "kind", j.Kind, "key", j.Key, "class", f.Class, "again", again, "error", o.Detail)
+	err := svc.db.Fail(ctx, j.ID, j.Worker, j.Token, o)
+	svc.jobs.ended.ring()
+	svc.jobs.queued.ring()
 	return err
 }
 
 // rememberFailure keeps why a job failed, as long as its class says.
-func (d *Depot) rememberFailure(ctx context.Context, j Job, f WorkFailure, r rule) error {
+func (svc *Service) rememberFailure(ctx context.Context, j Job, f WorkFailure, r rule) error {
 	version := ""
 	key, want, err := readSymCacheJob(j)
 	if err != nil {
@@ -635,22 +639,22 @@ func (d *Depot) rememberFailure(ctx context.Context, j Job, f WorkFailure, r rul
 		version = f.Version.String()
 	}
 	if f.PDB == nil && r.life > 0 {
-		if h, err := d.findPDB(ctx, key); err == nil {
+		if h, err := svc.FindPDB(ctx, key); err == nil {
 			f.PDB = &h.Ref
 		}
 	}
 	row := index.Failure{Tool: symCacheTool, Version: version, Class: f.Class, Detail: transcode.Printable(f.Detail)}
 	var errs []error
 	if r.life > 0 && f.PDB != nil {
-		row.Source, row.Until = *f.PDB, d.now().Add(r.life)
-		errs = append(errs, d.db.PutFailure(ctx, row))
+		row.Source, row.Until = *f.PDB, svc.now().Add(r.life)
+		errs = append(errs, svc.db.PutFailure(ctx, row))
 	}
 	if r.byKey > 0 {
-		row.Source, row.Until = keyRef(j.Key), d.now().Add(r.byKey)
-		errs = append(errs, d.db.PutFailure(ctx, row))
+		row.Source, row.Until = keyRef(j.Key), svc.now().Add(r.byKey)
+		errs = append(errs, svc.db.PutFailure(ctx, row))
 	}
 	if err := errors.Join(errs...); err != nil {
-		return fmt.Errorf("remember why job %d failed: %w", j.ID, err)
+		return fmt.Errorf("record the failure of job %d: %w", j.ID, err)
 	}
 	return nil
 }

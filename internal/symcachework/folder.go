@@ -1,4 +1,4 @@
-package depot
+package symcachework
 
 import (
 	"cmp"
@@ -9,11 +9,13 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"os"
 	"path"
 	"slices"
 	"sync"
 	"time"
 
+	"github.com/symdepot/symdepot/internal/blob"
 	"github.com/symdepot/symdepot/internal/durable"
 	"github.com/symdepot/symdepot/symcache"
 	"github.com/symdepot/symdepot/symfile"
@@ -182,7 +184,7 @@ func (f *symCacheFolder) read(dir string) []string {
 
 // open opens a file for an answer. What proves to be no SymCache file is
 // fs.ErrNotExist.
-func (h folderFile) open() (*File, error) {
+func (h folderFile) open() (File, error) {
 	in, err := h.folder.tree.Root().Open(h.path)
 	if err != nil {
 		return nil, err
@@ -206,10 +208,32 @@ func (h folderFile) open() (*File, error) {
 		changed = time.Time{} // it tells when the file was used
 	}
 	sum := sha256.Sum256(fmt.Appendf(nil, "%s\n%s\n%d\n%d", symfile.Fold(h.path), h.version, info.Size(), changed.UnixNano()))
-	return &File{
-		Object:   symfile.Object{Kind: symfile.SymCache, Role: symfile.SymCacheFile, Name: h.path},
-		Volatile: true, Size: info.Size(), ModTime: info.ModTime(), Path: h.path, ETag: "f-" + hex.EncodeToString(sum[:15]), r: in, plain: in, closer: in,
+	return &FolderFile{
+		File: in, Path: h.path, Size: info.Size(), ModTime: info.ModTime(), ETag: "f-" + hex.EncodeToString(sum[:15]),
 	}, nil
+}
+
+// FolderFile is an open file of a SymCache folder.
+type FolderFile struct {
+	*os.File
+	Path    string // below the folder
+	Size    int64
+	ModTime time.Time
+	ETag    string
+}
+
+// OSFile is the file itself.
+func (f *FolderFile) OSFile() *os.File { return f.File }
+
+// Content returns the name and the size of the file; nobody has hashed it.
+func (f *FolderFile) Content() (name string, ref blob.Ref, size int64) {
+	return f.Path, blob.Ref{}, f.Size
+}
+
+// Trimmed says what was deleted from the store.
+type Trimmed struct {
+	Files int64 `json:"files"`
+	Bytes int64 `json:"bytes"`
 }
 
 // put writes a file to an owned folder, unless it is there. Whoever reads the
@@ -312,14 +336,35 @@ func (f *symCacheFolder) walk(ctx context.Context, visit func(folderFile, symcac
 	return c, ctx.Err()
 }
 
+// CountFolders counts what is in each of the folders.
+func (svc *Service) CountFolders(ctx context.Context) (counts []FolderCount, err error) {
+	for _, f := range svc.symcaches.folders {
+		c, err := f.walk(ctx, func(folderFile, symcache.Key) {})
+		if err != nil {
+			return nil, err
+		}
+		counts = append(counts, c)
+	}
+	return counts, nil
+}
+
+// Rescan forgets what the folders held: the next requests list them again.
+func (svc *Service) Rescan() {
+	for _, f := range svc.symcaches.folders {
+		f.mu.Lock()
+		clear(f.lists)
+		f.mu.Unlock()
+	}
+}
+
 // trim deletes what was not used for longest from an owned folder until it
 // keeps the limits; only what can be had again.
-func (f *symCacheFolder) trim(ctx context.Context, most int64, oldest time.Time, again func(symcache.Key, symcache.Version) bool) (Evicted, error) {
+func (f *symCacheFolder) trim(ctx context.Context, most int64, oldest time.Time, again func(symcache.Key, symcache.Version) bool) (Trimmed, error) {
 	type file struct {
 		folderFile
 		key symcache.Key
 	}
-	var sum Evicted
+	var sum Trimmed
 	var all []file
 	count, err := f.walk(ctx, func(h folderFile, k symcache.Key) { all = append(all, file{h, k}) })
 	if err != nil {

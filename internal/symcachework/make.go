@@ -1,4 +1,4 @@
-package depot
+package symcachework
 
 import (
 	"bufio"
@@ -30,9 +30,9 @@ const (
 	// let go of like what was fetched, and made again.
 	symCacheSource = "transcoder"
 
-	// symCacheProduct is the product of results. No right names it: who sees a
+	// Product is the product of results. No right names it: who sees a
 	// PDB sees what was made of it, and nobody else does.
-	symCacheProduct = "\x01transcoded"
+	Product = "\x01transcoded"
 	// upgradePriority is below that of jobs that somebody waits for.
 	upgradePriority = -10
 )
@@ -69,9 +69,9 @@ func readSymCacheJob(j Job) (SymCacheKey, symcache.Version, error) {
 
 // Producible returns the SymCache versions that the transcoders of this machine
 // and the workers that live can make, the newest of each major one, ascending.
-func (d *Depot) Producible() []symcache.Version {
-	all := d.jobs.opt.Transcoders.Versions()
-	for _, w := range d.Workers() {
+func (svc *Service) Producible() []symcache.Version {
+	all := svc.jobs.opt.Transcoders.Versions()
+	for _, w := range svc.Workers() {
 		all = append(all, w.Versions...)
 	}
 	return transcode.Newest(all)
@@ -83,8 +83,14 @@ func (d *Depot) Producible() []symcache.Version {
 // version, or a newer minor one than want, is held now. JobFailed says that it
 // was tried and that it is not worth asking now; SymCacheFailure tells whether
 // that will last. It asks no source.
-func (d *Depot) RequestSymCache(ctx context.Context, key SymCacheKey, want symcache.Version) (JobState, error) {
-	_, st, err := d.enterSymCache(ctx, key, want, 0, "")
+func (svc *Service) RequestSymCache(ctx context.Context, key SymCacheKey, want symcache.Version) (JobState, error) {
+	return svc.RequestSymCacheFor(ctx, key, want, "")
+}
+
+// RequestSymCacheFor is RequestSymCache for the client with that address, who can
+// have only so many jobs.
+func (svc *Service) RequestSymCacheFor(ctx context.Context, key SymCacheKey, want symcache.Version, client string) (JobState, error) {
+	_, st, err := svc.enter(ctx, svc.row(key), want, 0, client)
 	return st, err
 }
 
@@ -92,27 +98,24 @@ func (d *Depot) RequestSymCache(ctx context.Context, key SymCacheKey, want symca
 // queued, in all or by one client.
 var errManyJobs = errors.New("too many jobs are queued")
 
-// fetchPDBFirst returns nil if the depot or one of its trees has the PDB of a
-// key. Otherwise the upstreams are asked, within the bounds of all downloads, and
+// downloadPDB returns nil if the depot or one of its trees has the PDB. Otherwise the upstreams are asked, within the bounds of all downloads, and
 // wait waits until that download has ended. fs.ErrNotExist says that there is
 // none to be had.
-func (d *Depot) fetchPDBFirst(ctx context.Context, key SymCacheKey, ask SymCacheAsk) (wait func(context.Context) error, err error) {
-	if _, err := d.findPDB(ctx, key); !errors.Is(err, fs.ErrNotExist) {
+func (svc *Service) downloadPDB(ctx context.Context, pdb *pdbRow, ask Ask) (wait func(context.Context) error, err error) {
+	if _, err := pdb.get(ctx); !errors.Is(err, fs.ErrNotExist) {
 		return nil, err
 	}
-	req := pdbRequest(key)
+	req := pdbRequest(pdb.key)
 	if len(req.Lookups) == 0 {
 		return nil, fs.ErrNotExist
 	}
-	if f, err := d.openSource(ctx, req); err == nil {
-		return nil, f.Close()
-	} else if !errors.Is(err, fs.ErrNotExist) {
+	if err := svc.depot.InTrees(ctx, req); !errors.Is(err, fs.ErrNotExist) {
 		return nil, err
 	}
-	if !d.Fetches() {
+	if !svc.fetch.Enabled() {
 		return nil, fs.ErrNotExist
 	}
-	ended, err := d.fetch.Start(ctx, Question{Request: req, Via: ask.Via}.download())
+	ended, err := svc.fetch.Start(ctx, fetch.Question{Request: req, Via: ask.Via})
 	if err != nil {
 		return nil, err
 	}
@@ -126,12 +129,14 @@ func (d *Depot) fetchPDBFirst(ctx context.Context, key SymCacheKey, ask SymCache
 	}, nil
 }
 
-func (d *Depot) enterSymCache(ctx context.Context, key SymCacheKey, want symcache.Version, priority int, client string) (Job, JobState, error) {
-	none := Job{}
+// enter enters a job for a version that can be made, unless there is one, or the
+// file is held, or the last attempt is still known to have failed.
+func (svc *Service) enter(ctx context.Context, pdb *pdbRow, want symcache.Version, priority int, client string) (Job, JobState, error) {
+	none, key := Job{}, pdb.key
 	if !symcache.ValidName(key.Name) || !symfile.ValidName(key.Name) || key.ID.GUID.IsZero() {
 		return none, 0, fs.ErrNotExist
 	}
-	last, err := d.db.LastJob(ctx, symCacheJob, jobKey(key), int(want.Major))
+	last, err := svc.db.LastJob(ctx, symCacheJob, jobKey(key), int(want.Major))
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 	case err != nil:
@@ -141,15 +146,15 @@ func (d *Depot) enterSymCache(ctx context.Context, key SymCacheKey, want symcach
 	case last.State == JobFailed || last.State == JobCancelled:
 		// What is remembered of a failure, and for how long, says its class;
 		// only of what is not remembered it counts that it was just now.
-		lasts := last.State == JobFailed && d.rule(last.Outcome).byKey > 0
-		if !lasts && d.now().Sub(last.Finished) < d.jobs.opt.Again {
+		lasts := last.State == JobFailed && svc.rule(last.Outcome).byKey > 0
+		if !lasts && svc.now().Sub(last.Finished) < svc.jobs.opt.Again {
 			return last, JobFailed, nil
 		}
 	}
-	if made, err := d.heldSymCache(ctx, key, want); err != nil || made {
+	if made, err := svc.isHeld(ctx, key, want); err != nil || made {
 		return last, JobDone, err
 	}
-	if _, err := d.SymCacheFailure(ctx, key, want); err == nil {
+	if _, err := svc.failure(ctx, pdb, want); err == nil {
 		return last, JobFailed, nil
 	} else if !errors.Is(err, fs.ErrNotExist) {
 		return none, 0, err
@@ -159,32 +164,37 @@ func (d *Depot) enterSymCache(ctx context.Context, key SymCacheKey, want symcach
 		return none, 0, err
 	}
 	j := Job{Kind: symCacheJob, Key: jobKey(key), Variant: int(want.Major), Payload: payload, Priority: priority, MaxAttempts: jobAttempts, MaxQueued: mostJobs}
-	if !d.jobs.mayEnter(ctx, d.db, client) {
+	if !svc.jobs.clientMayEnter(ctx, svc.db, client) {
 		return none, 0, errManyJobs
 	}
 	var existing bool
-	j.ID, existing, err = d.db.Enqueue(ctx, j)
+	j.ID, existing, err = svc.db.Enqueue(ctx, j)
 	if errors.Is(err, index.ErrQueueFull) {
 		return none, 0, errManyJobs
 	}
 	if err == nil && !existing {
-		d.jobs.entered(client, j.ID)
+		svc.jobs.entered(client, j.ID)
 	}
-	d.jobs.queued.ring()
+	svc.jobs.queued.ring()
 	return j, JobQueued, err
 }
 
 // WaitSymCache is RequestSymCache and waits until the job has ended or ctx ends;
 // then the state is JobQueued or JobRunning. The job goes on in any case.
-func (d *Depot) WaitSymCache(ctx context.Context, key SymCacheKey, want symcache.Version) (JobState, error) {
-	rung := d.jobs.ended.wait()
-	j, st, err := d.enterSymCache(ctx, key, want, 0, "")
+func (svc *Service) WaitSymCache(ctx context.Context, key SymCacheKey, want symcache.Version) (JobState, error) {
+	j, st, err := svc.enter(ctx, svc.row(key), want, 0, "")
 	if err != nil || st > JobRunning {
 		return st, err
 	}
-	for pause(ctx, rung, lookAround) {
-		rung = d.jobs.ended.wait()
-		now, err := d.db.Job(context.WithoutCancel(ctx), j.ID)
+	return svc.waitJob(ctx, j, st)
+}
+
+// waitJob waits until a job has ended or ctx ends, and returns its state; st is
+// the state so far.
+func (svc *Service) waitJob(ctx context.Context, j Job, st JobState) (JobState, error) {
+	for {
+		rung := svc.jobs.ended.wait()
+		now, err := svc.db.Job(context.WithoutCancel(ctx), j.ID)
 		switch {
 		case err != nil:
 			return st, err
@@ -194,21 +204,23 @@ func (d *Depot) WaitSymCache(ctx context.Context, key SymCacheKey, want symcache
 			return now.State, nil
 		}
 		st = now.State
+		if !pause(ctx, rung, pollEvery) {
+			return st, nil
+		}
 	}
-	return st, nil
 }
 
 // UpgradeSymCache has a newer version made in the background of a file that is
 // held, unless upgrades are off, too much is waiting, or it was tried in vain.
-func (d *Depot) UpgradeSymCache(ctx context.Context, key SymCacheKey, want symcache.Version) error {
-	if d.jobs.opt.NoUpgrades {
+func (svc *Service) UpgradeSymCache(ctx context.Context, key SymCacheKey, want symcache.Version) error {
+	if svc.jobs.opt.NoUpgrades {
 		return nil
 	}
-	long, err := d.longQueue(ctx)
+	long, err := svc.longQueue(ctx)
 	if err != nil || long {
 		return err
 	}
-	_, _, err = d.enterSymCache(ctx, key, want, upgradePriority, "")
+	_, _, err = svc.enter(ctx, svc.row(key), want, upgradePriority, "")
 	if errors.Is(err, errManyJobs) {
 		return nil
 	}
@@ -217,12 +229,12 @@ func (d *Depot) UpgradeSymCache(ctx context.Context, key SymCacheKey, want symca
 
 // longQueue reports whether there is enough to do. Counting takes a while, so
 // the number is a little old.
-func (d *Depot) longQueue(ctx context.Context) (bool, error) {
-	j := &d.jobs
+func (svc *Service) longQueue(ctx context.Context) (bool, error) {
+	j := &svc.jobs
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	if now := d.now(); j.counted.IsZero() || now.Sub(j.counted) > 2*time.Second || now.Before(j.counted) {
-		stats, err := d.db.JobStats(ctx)
+	if now := svc.now(); j.counted.IsZero() || now.Sub(j.counted) > 2*time.Second || now.Before(j.counted) {
+		stats, err := svc.db.JobStats(ctx)
 		if err != nil {
 			return true, err
 		}
@@ -238,22 +250,25 @@ func (d *Depot) longQueue(ctx context.Context) (bool, error) {
 // SymCacheFailure returns why a version cannot be made of a PDB and until when
 // that is believed; nothing of the kind is fs.ErrNotExist. It ends when the PDB
 // comes or changes, and with another version of the transcoder.
-func (d *Depot) SymCacheFailure(ctx context.Context, key SymCacheKey, want symcache.Version) (index.Failure, error) {
-	source, known := keyRef(jobKey(key)), false
-	if h, err := d.findPDB(ctx, key); err == nil {
+func (svc *Service) SymCacheFailure(ctx context.Context, key SymCacheKey, want symcache.Version) (index.Failure, error) {
+	return svc.failure(ctx, svc.row(key), want)
+}
+
+func (svc *Service) failure(ctx context.Context, pdb *pdbRow, want symcache.Version) (index.Failure, error) {
+	source, known := keyRef(jobKey(pdb.key)), false
+	if h, err := pdb.get(ctx); err == nil {
 		source, known = h.Ref, true
 	} else if !errors.Is(err, fs.ErrNotExist) {
 		return index.Failure{}, err
 	}
 	for _, version := range [...]string{want.String(), ""} {
-		f, err := d.db.Failure(ctx, source, symCacheTool, version)
+		f, err := svc.db.Failure(ctx, source, symCacheTool, version)
 		if errors.Is(err, fs.ErrNotExist) {
 			continue
 		}
-		if err == nil && !known && len(d.sources) > 0 && f.Class == ClassAbsent {
+		if err == nil && !known && f.Class == ClassAbsent {
 			// It may have come into a tree that is read in place.
-			if file, err := d.openSource(ctx, pdbRequest(key)); err == nil {
-				_ = file.Close()
+			if svc.depot.InTrees(ctx, pdbRequest(pdb.key)) == nil {
 				continue
 			}
 		}
@@ -263,26 +278,26 @@ func (d *Depot) SymCacheFailure(ctx context.Context, key SymCacheKey, want symca
 }
 
 // forgetFailures forgets why a job failed, of its key and of its PDB.
-func (d *Depot) forgetFailures(ctx context.Context, j Job) error {
+func (svc *Service) forgetFailures(ctx context.Context, j Job) error {
 	refs := []blob.Ref{keyRef(j.Key)}
 	if key, _, err := readSymCacheJob(j); err == nil {
-		if h, err := d.findPDB(ctx, key); err == nil {
+		if h, err := svc.FindPDB(ctx, key); err == nil {
 			refs = append(refs, h.Ref)
 		}
 	}
 	for _, r := range refs {
-		if _, err := d.db.FlushFailures(ctx, index.FailureFilter{Source: &r, Tool: symCacheTool}); err != nil {
+		if _, err := svc.db.FlushFailures(ctx, index.FailureFilter{Source: &r, Tool: symCacheTool}); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// heldSymCache reports whether a file is held that a job for want would make.
-func (d *Depot) heldSymCache(ctx context.Context, key SymCacheKey, want symcache.Version) (bool, error) {
-	hits, err := d.db.Lookup(ctx, Scope{}.index(), symfile.Lookup{Name: symfile.Fold(key.Name), ID: symfile.Fold(key.ID.Breakpad()), Role: symfile.SymCacheFile})
-	for _, h := range hits {
-		if _, v, perr := symcache.ParseFileName(h.Object.CodeName); perr == nil && v.Major == want.Major && v.Compare(want) >= 0 {
+// isHeld reports whether a file is held that a job for want would make.
+func (svc *Service) isHeld(ctx context.Context, key SymCacheKey, want symcache.Version) (bool, error) {
+	list, err := svc.indexed(ctx, nil, key)
+	for _, v := range versionsOf(list) {
+		if v.Major == want.Major && v.Compare(want) >= 0 {
 			return true, err
 		}
 	}
@@ -298,13 +313,13 @@ func pdbRequest(key SymCacheKey) layout.Request {
 	return req
 }
 
-// findPDB looks for the PDB of a key among what the depot has.
-func (d *Depot) findPDB(ctx context.Context, key SymCacheKey) (index.Hit, error) {
+// FindPDB looks for the PDB of a key among what the depot has.
+func (svc *Service) FindPDB(ctx context.Context, key SymCacheKey) (index.Hit, error) {
 	req := pdbRequest(key)
-	hits, _, err := d.find(ctx, Scope{}, req)
+	hits, err := svc.depot.Find(ctx, nil, req)
 	if errors.Is(err, fs.ErrNotExist) {
 		req.AcceptMSFZ() // only to say that it is no good
-		hits, _, err = d.find(ctx, Scope{}, req)
+		hits, err = svc.depot.Find(ctx, nil, req)
 	}
 	if err != nil {
 		return index.Hit{}, err
@@ -314,47 +329,47 @@ func (d *Depot) findPDB(ctx context.Context, key SymCacheKey) (index.Hit, error)
 
 // openPDB opens the PDB of a key, from wherever it can be had. It may still be
 // arriving. The error is a WorkFailure, or one of ours.
-func (d *Depot) openPDB(ctx context.Context, key SymCacheKey) (*File, error) {
-	h, err := d.findPDB(ctx, key)
+func (svc *Service) openPDB(ctx context.Context, key SymCacheKey) (File, error) {
+	h, err := svc.FindPDB(ctx, key)
 	packed := err == nil && h.Object.Kind == symfile.MSFZ
-	q := Question{Request: pdbRequest(key), Local: packed}
-	f, err := d.Get(ctx, q)
+	q := fetch.Question{Request: pdbRequest(key)}
+	f, err := svc.depot.Open(ctx, q.Request, packed)
 	switch {
 	case err == nil || !errors.Is(err, fs.ErrNotExist) && !fetch.IsFailure(err):
 		return f, err
 	case packed:
-		return nil, WorkFailure{Class: string(transcode.ClassBadSource), PDB: &h.Ref, Detail: "the PDB is there only as a compressed one (MSFZ), which cannot be unpacked"}
+		return nil, WorkFailure{Class: string(transcode.ClassBadSource), PDB: &h.Ref, Detail: "the depot has the PDB only in compressed form (MSFZ), which cannot be unpacked"}
 	}
-	if len(q.Request.Lookups) == 0 || !d.Fetches() {
+	if len(q.Request.Lookups) == 0 || !svc.fetch.Enabled() {
 		return nil, WorkFailure{Class: ClassAbsent, Detail: "the depot does not have the PDB"}
 	}
-	fail := d.whyNoPDB(ctx, q, err)
+	fail := svc.whyNoPDB(ctx, q, err)
 	if fail.Class != ClassTransient {
 		return nil, fail
 	}
 	// What is remembered of a source that could not answer holds for clients;
 	// who tries seldom may ask it again.
-	if f, err = d.downloadAnew(ctx, q); err == nil || !errors.Is(err, fs.ErrNotExist) && !fetch.IsFailure(err) {
+	if f, err = svc.depot.Download(ctx, q.Request); err == nil || !errors.Is(err, fs.ErrNotExist) && !fetch.IsFailure(err) {
 		return f, err
 	}
-	return nil, d.whyNoPDB(ctx, q, err)
+	return nil, svc.whyNoPDB(ctx, q, err)
 }
 
 // whyNoPDB sums up what the sources said, or what is remembered of them: a PDB
 // is absent only if all say so.
-func (d *Depot) whyNoPDB(ctx context.Context, q Question, err error) WorkFailure {
-	f := WorkFailure{Class: ClassAbsent, Detail: "no source has the PDB: " + err.Error()}
-	for _, c := range d.fetch.Reasons(ctx, q.download(), err) {
+func (svc *Service) whyNoPDB(ctx context.Context, q fetch.Question, err error) WorkFailure {
+	f := WorkFailure{Class: ClassAbsent, Detail: "no upstream has the PDB: " + err.Error()}
+	for _, c := range svc.fetch.Reasons(ctx, q, err) {
 		switch c {
 		case fetch.ClassTimeout, fetch.ClassBroken, fetch.ClassBusy:
-			f.Class, f.Detail = ClassTransient, "a source of the PDB cannot answer now: "+err.Error()
+			f.Class, f.Detail = ClassTransient, "an upstream cannot answer now: "+err.Error()
 		case fetch.ClassForbidden:
 			if f.Class == ClassAbsent {
-				f.Class, f.Detail = ClassForbidden, "a source does not let us have the PDB: "+err.Error()
+				f.Class, f.Detail = ClassForbidden, "an upstream denies access to the PDB: "+err.Error()
 			}
 		case fetch.ClassTooLarge:
 			if f.Class == ClassAbsent {
-				f.Class, f.Detail = string(transcode.ClassBadSource), "the PDB is larger than what is fetched: "+err.Error()
+				f.Class, f.Detail = string(transcode.ClassBadSource), "the PDB is larger than the limit of downloads: "+err.Error()
 			}
 		}
 	}
@@ -363,26 +378,26 @@ func (d *Depot) whyNoPDB(ctx context.Context, q Question, err error) WorkFailure
 
 // alreadyMade completes a job whose result there is already, and fails one that
 // is known to fail; it reports whether there is nothing left to do.
-func (d *Depot) alreadyMade(ctx context.Context, j Job) (bool, error) {
+func (svc *Service) alreadyMade(ctx context.Context, j Job) (bool, error) {
 	key, want, err := readSymCacheJob(j)
 	if err != nil {
 		return false, err
 	}
-	if made, err := d.heldSymCache(ctx, key, want); err != nil {
+	if made, err := svc.isHeld(ctx, key, want); err != nil {
 		return false, err
 	} else if made {
-		return true, d.complete(ctx, j, index.Outcome{Class: "held", Detail: "it is there already"})
+		return true, svc.complete(ctx, j, index.Outcome{Class: "held", Detail: "the file is already held"})
 	}
-	h, err := d.findPDB(ctx, key)
+	h, err := svc.FindPDB(ctx, key)
 	if errors.Is(err, fs.ErrNotExist) {
 		return false, nil
 	} else if err != nil {
 		return false, err
 	}
-	if f, err := d.db.Failure(ctx, h.Ref, symCacheTool, want.String()); err == nil {
+	if f, err := svc.db.Failure(ctx, h.Ref, symCacheTool, want.String()); err == nil {
 		return false, WorkFailure{Class: f.Class, Version: want, Detail: f.Detail}
 	}
-	c, err := d.db.Derived(ctx, h.Ref, symCacheVersion(want))
+	c, err := svc.db.Derived(ctx, h.Ref, symCacheVersion(want))
 	if errors.Is(err, fs.ErrNotExist) || err == nil && c.Size == 0 {
 		return false, nil // to be made
 	}
@@ -390,15 +405,15 @@ func (d *Depot) alreadyMade(ctx context.Context, j Job) (bool, error) {
 		return false, err
 	}
 	// The same PDB under another name.
-	if err := d.enterResult(ctx, key, want, c); err != nil {
+	if err := svc.enterResult(ctx, key, want, c); err != nil {
 		return false, nil //nolint:nilerr // it was let go of meanwhile: make it again
 	}
-	return true, d.complete(ctx, j, index.Outcome{Class: "ok", Detail: want.String() + ", as made before", Result: &c.Ref})
+	return true, svc.complete(ctx, j, index.Outcome{Class: "ok", Detail: want.String() + ", as made before", Result: &c.Ref})
 }
 
-func (d *Depot) complete(ctx context.Context, j Job, o index.Outcome) error {
-	err := d.db.Complete(ctx, j.ID, j.Worker, j.Token, o)
-	d.jobs.ended.ring()
+func (svc *Service) complete(ctx context.Context, j Job, o index.Outcome) error {
+	err := svc.db.Complete(ctx, j.ID, j.Worker, j.Token, o)
+	svc.jobs.ended.ring()
 	return err
 }
 
@@ -408,22 +423,22 @@ func symCacheVersion(v symcache.Version) index.Tool {
 }
 
 // transcodeJob does a job with the transcoders of this machine.
-func (d *Depot) transcodeJob(ctx context.Context, j Job) error {
-	if known, err := d.alreadyMade(ctx, j); err != nil || known {
+func (svc *Service) transcodeJob(ctx context.Context, j Job) error {
+	if known, err := svc.alreadyMade(ctx, j); err != nil || known {
 		return err
 	}
 	key, want, err := readSymCacheJob(j)
 	if err != nil {
 		return err
 	}
-	t := d.jobs.opt.Transcoders
-	sc, ref, err := d.copyPDB(ctx, key)
+	t := svc.jobs.opt.Transcoders
+	sc, ref, err := svc.copyPDB(ctx, key)
 	if err != nil {
 		return err
 	}
 	defer sc.Drop()
 	// What was fetched just now may be known.
-	if known, err := d.alreadyMade(ctx, j); err != nil || known {
+	if known, err := svc.alreadyMade(ctx, j); err != nil || known {
 		return err
 	}
 	m, err := t.Transcode(ctx, sc, transcode.Job{Name: key.Name, ID: key.ID, Major: j.Variant})
@@ -437,25 +452,26 @@ func (d *Depot) transcodeJob(ctx context.Context, j Job) error {
 		return err
 	}
 	defer in.Close()
-	c, err := d.keepResult(ctx, key, m.Version, m.Size, nil, in)
+	c, err := svc.keepResult(ctx, key, m.Version, m.Size, nil, in)
 	if err != nil {
 		return err
 	}
-	d.noteDerived(ctx, ref, m.Version, c)
-	d.log.Info("a PDB was transcoded", "job", j.ID, "pdb", jobKey(key), "version", m.Version.String(), "wanted", want.String(), "transcoder", m.Program, "took", m.Took)
-	return d.complete(ctx, j, index.Outcome{Class: "ok", Detail: fmt.Sprintf("%s by %s in %s", m.Version, m.Program, m.Took.Round(time.Millisecond)), Result: &c.Ref})
+	svc.noteDerived(ctx, ref, m.Version, c)
+	svc.log.Info("a PDB was transcoded", "job", j.ID, "pdb", jobKey(key), "version", m.Version.String(), "wanted", want.String(), "transcoder", m.Program, "took", m.Took)
+	return svc.complete(ctx, j, index.Outcome{Class: "ok", Detail: fmt.Sprintf("%s by %s in %s", m.Version, m.Program, m.Took.Round(time.Millisecond)), Result: &c.Ref})
 }
 
 // copyPDB puts the PDB of a key into a new scratch folder, which the caller
 // drops, and returns its Ref. The program is given the PDB's own name, not the
 // one in the request.
-func (d *Depot) copyPDB(ctx context.Context, key SymCacheKey) (sc *transcode.Scratch, ref blob.Ref, err error) {
-	f, err := d.openPDB(ctx, key)
+func (svc *Service) copyPDB(ctx context.Context, key SymCacheKey) (sc *transcode.Scratch, ref blob.Ref, err error) {
+	f, err := svc.openPDB(ctx, key)
 	if err != nil {
 		return nil, ref, err
 	}
 	defer f.Close()
-	if sc, err = d.jobs.opt.Transcoders.Room().New(f.Object.Name); err != nil {
+	name, _, _ := f.Content()
+	if sc, err = svc.jobs.opt.Transcoders.Room().New(name); err != nil {
 		return nil, ref, err
 	}
 	if ref, err = writePDB(ctx, f, sc); err != nil {
@@ -466,20 +482,20 @@ func (d *Depot) copyPDB(ctx context.Context, key SymCacheKey) (sc *transcode.Scr
 }
 
 // writePDB copies a PDB into a scratch folder and returns its Ref.
-func writePDB(ctx context.Context, f *File, sc *transcode.Scratch) (ref blob.Ref, err error) {
+func writePDB(ctx context.Context, f File, sc *transcode.Scratch) (ref blob.Ref, err error) {
 	out, err := sc.Create()
 	if err != nil {
 		return ref, err
 	}
 	defer func() { err = errors.Join(err, out.Close()) }()
-	if plain := f.OSFile(); plain != nil && f.Ref != ref {
+	if _, content, size := f.Content(); f.OSFile() != nil && content != (blob.Ref{}) {
 		// The kernel copies, or shares the blocks; a link would let the
 		// program write to the depot.
-		n, err := io.Copy(out, &io.LimitedReader{R: plain, N: f.Size})
-		if err == nil && n != f.Size {
+		n, err := io.Copy(out, &io.LimitedReader{R: f.OSFile(), N: size})
+		if err == nil && n != size {
 			err = io.ErrUnexpectedEOF
 		}
-		return f.Ref, err
+		return content, err
 	}
 	h := sha256.New()
 	err = copyGrowing(ctx, io.MultiWriter(out, h), f)
@@ -490,7 +506,7 @@ func writePDB(ctx context.Context, f *File, sc *transcode.Scratch) (ref blob.Ref
 }
 
 // copyGrowing copies a file that may still be arriving.
-func copyGrowing(ctx context.Context, w io.Writer, f *File) error {
+func copyGrowing(ctx context.Context, w io.Writer, f File) error {
 	buf := make([]byte, 256<<10)
 	for off := int64(0); ; {
 		if err := ctx.Err(); err != nil {
@@ -514,18 +530,18 @@ func copyGrowing(ctx context.Context, w io.Writer, f *File) error {
 
 // keepResult stores a result and makes it findable. claimed, if not nil, is
 // what the content must be.
-func (d *Depot) keepResult(ctx context.Context, key SymCacheKey, v symcache.Version, size int64, claimed *blob.Ref, r io.Reader) (index.Content, error) {
+func (svc *Service) keepResult(ctx context.Context, key SymCacheKey, v symcache.Version, size int64, claimed *blob.Ref, r io.Reader) (index.Content, error) {
 	none := index.Content{}
-	batch, err := d.blobs.Begin(ctx)
+	batch, err := svc.blobs.Begin(ctx)
 	if err != nil {
 		return none, err
 	}
 	defer batch.Abort()
-	limit := &io.LimitedReader{R: r, N: d.jobs.opt.MaxResult + 1}
+	limit := &io.LimitedReader{R: r, N: svc.jobs.opt.MaxResult + 1}
 	peek := bufio.NewReaderSize(limit, 64<<10)
 	if head, _ := peek.Peek(symcache.SniffLen); len(head) > 0 {
 		if err := symcache.Detect(head); err != nil {
-			return none, WorkFailure{Class: string(transcode.ClassBadOutput), Version: v, Detail: "the result is no SymCache file: " + err.Error()}
+			return none, WorkFailure{Class: string(transcode.ClassBadOutput), Version: v, Detail: "the result is not a SymCache file: " + err.Error()}
 		}
 	}
 	ref, n, err := batch.Put(ctx, size, peek)
@@ -533,7 +549,7 @@ func (d *Depot) keepResult(ctx context.Context, key SymCacheKey, v symcache.Vers
 	case err != nil:
 		return none, err
 	case limit.N <= 0:
-		return none, WorkFailure{Class: string(transcode.ClassTooLarge), Version: v, Detail: "the result is larger than what is kept"}
+		return none, WorkFailure{Class: string(transcode.ClassTooLarge), Version: v, Detail: "the result is larger than the limit"}
 	case n == 0:
 		return none, WorkFailure{Class: string(transcode.ClassBadOutput), Version: v, Detail: "the result is empty"}
 	case claimed != nil && *claimed != ref:
@@ -543,12 +559,12 @@ func (d *Depot) keepResult(ctx context.Context, key SymCacheKey, v symcache.Vers
 		return none, err
 	}
 	c := index.Content{Ref: ref, Size: n}
-	return c, d.enterResult(ctx, key, v, c)
+	return c, svc.enterResult(ctx, key, v, c)
 }
 
 // enterResult makes a stored result findable, as if it had been added.
-func (d *Depot) enterResult(ctx context.Context, key SymCacheKey, v symcache.Version, c index.Content) error {
-	b, err := d.blobs.Open(ctx, c.Ref)
+func (svc *Service) enterResult(ctx context.Context, key SymCacheKey, v symcache.Version, c index.Content) error {
+	b, err := svc.blobs.Open(ctx, c.Ref)
 	if err != nil {
 		return err
 	}
@@ -562,33 +578,33 @@ func (d *Depot) enterResult(ctx context.Context, key SymCacheKey, v symcache.Ver
 	for _, o := range objs {
 		entries = append(entries, index.Entry{Object: o.Object, Features: o.Features.Words(), Ref: c.Ref, Size: c.Size, Aliases: o.Aliases(), Path: leaf})
 	}
-	err = d.db.Cached.Put(ctx, index.CachedFile{Source: symCacheSource, Product: symCacheProduct, Name: leaf, Ref: c.Ref, Size: c.Size, Fetched: d.now(), Entries: entries},
+	err = svc.db.Cached.Put(ctx, index.CachedFile{Source: symCacheSource, Product: Product, Name: leaf, Ref: c.Ref, Size: c.Size, Fetched: svc.now(), Entries: entries},
 		func(ctx context.Context, _ []blob.Ref) error {
-			_, err := d.blobs.Stat(ctx, c.Ref)
+			_, err := svc.blobs.Stat(ctx, c.Ref)
 			return err
 		})
 	if err == nil {
-		d.storeSymCache(ctx, key, v, c)
+		svc.storeSymCache(ctx, key, v, c)
 	}
 	return err
 }
 
 // noteDerived records what was made of a PDB, so that it need not be made again
 // of the same PDB under another name.
-func (d *Depot) noteDerived(ctx context.Context, pdb blob.Ref, v symcache.Version, c index.Content) {
+func (svc *Service) noteDerived(ctx context.Context, pdb blob.Ref, v symcache.Version, c index.Content) {
 	if v.Pre != "" {
 		return // the number does not tell it from the release
 	}
-	err := d.db.PutDerived(ctx, pdb, symCacheVersion(v), &c)
+	err := svc.db.PutDerived(ctx, pdb, symCacheVersion(v), &c)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) { // a PDB that is not kept
-		d.log.Warn("what was made of a PDB could not be recorded", "error", err)
+		svc.log.Warn("cannot record what was made of a PDB", "error", err)
 	}
 }
 
 // OpenWorkPDB opens the PDB of a worker's job. If that cannot be had, the
 // attempt has failed and the error is a WorkFailure.
-func (d *Depot) OpenWorkPDB(ctx context.Context, id int64, worker, token string) (*File, error) {
-	j, err := d.held(ctx, id, worker, token)
+func (svc *Service) OpenWorkPDB(ctx context.Context, id int64, worker, token string) (File, error) {
+	j, err := svc.held(ctx, id, worker, token)
 	if err != nil {
 		return nil, err
 	}
@@ -596,12 +612,12 @@ func (d *Depot) OpenWorkPDB(ctx context.Context, id int64, worker, token string)
 	if err != nil {
 		return nil, err
 	}
-	f, err := d.openPDB(ctx, key)
+	f, err := svc.openPDB(ctx, key)
 	if err == nil || ctx.Err() != nil {
 		return f, err
 	}
 	w := failureOf(err)
-	if serr := d.settle(ctx, j, w); serr != nil {
+	if serr := svc.settle(ctx, j, w); serr != nil {
 		return nil, serr
 	}
 	return nil, w
@@ -617,14 +633,14 @@ type WorkResult struct {
 
 // ErrBadResult is wrapped by CompleteWork's error for a result that cannot be
 // one of the job; the attempt has not ended.
-var ErrBadResult = errors.New("that is no result of this job")
+var ErrBadResult = errors.New("not a result of this job")
 
 // CompleteWork takes a worker's result in. To say the same twice is no error.
-func (d *Depot) CompleteWork(ctx context.Context, id int64, worker, token string, r WorkResult, body io.Reader) error {
-	if told, err := d.db.Job(ctx, id); err == nil && told.State == JobDone && told.Result != nil && *told.Result == r.SHA256 {
+func (svc *Service) CompleteWork(ctx context.Context, id int64, worker, token string, r WorkResult, body io.Reader) error {
+	if told, err := svc.db.Job(ctx, id); err == nil && told.State == JobDone && told.Result != nil && *told.Result == r.SHA256 {
 		return nil
 	}
-	j, err := d.held(ctx, id, worker, token)
+	j, err := svc.held(ctx, id, worker, token)
 	if err != nil {
 		return err
 	}
@@ -632,10 +648,10 @@ func (d *Depot) CompleteWork(ctx context.Context, id int64, worker, token string
 	if err != nil {
 		return err
 	}
-	if int(r.Version.Major) != j.Variant || r.Size == 0 || r.Size > d.jobs.opt.MaxResult {
+	if int(r.Version.Major) != j.Variant || r.Size == 0 || r.Size > svc.jobs.opt.MaxResult {
 		return fmt.Errorf("%w: version %s, %d bytes", ErrBadResult, r.Version, r.Size)
 	}
-	c, err := d.keepResult(ctx, key, r.Version, r.Size, &r.SHA256, body)
+	c, err := svc.keepResult(ctx, key, r.Version, r.Size, &r.SHA256, body)
 	if errors.Is(err, blob.ErrMismatch) {
 		return fmt.Errorf("%w: %w", ErrBadResult, err)
 	}
@@ -645,9 +661,9 @@ func (d *Depot) CompleteWork(ctx context.Context, id int64, worker, token string
 	if err != nil {
 		return err
 	}
-	if h, err := d.findPDB(ctx, key); err == nil {
-		d.noteDerived(ctx, h.Ref, r.Version, c)
+	if h, err := svc.FindPDB(ctx, key); err == nil {
+		svc.noteDerived(ctx, h.Ref, r.Version, c)
 	}
-	d.log.Info("a worker made a SymCache file", "job", j.ID, "pdb", jobKey(key), "version", r.Version.String(), "worker", worker, "sha256", c.Ref.String(), "bytes", c.Size)
-	return d.complete(ctx, j, index.Outcome{Class: "ok", Detail: transcode.Printable(r.Detail), Result: &c.Ref})
+	svc.log.Info("a worker made a SymCache file", "job", j.ID, "pdb", jobKey(key), "version", r.Version.String(), "worker", worker, "sha256", c.Ref.String(), "bytes", c.Size)
+	return svc.complete(ctx, j, index.Outcome{Class: "ok", Detail: transcode.Printable(r.Detail), Result: &c.Ref})
 }

@@ -1,0 +1,237 @@
+package symcachework
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/maypok86/otter/v2"
+
+	"github.com/symdepot/symdepot/internal/blob"
+	"github.com/symdepot/symdepot/internal/fetch"
+	"github.com/symdepot/symdepot/internal/index"
+	"github.com/symdepot/symdepot/layout"
+	"github.com/symdepot/symdepot/objfile"
+	"github.com/symdepot/symdepot/symcache"
+	"github.com/symdepot/symdepot/symfile"
+)
+
+// SymCache servers are asked before anything is made here. All clients share one
+// download, which runs in the background. Which version a server has is unknown
+// beforehand; the answer is remembered, so that further requests ask nobody.
+type servers struct {
+	sources []fetch.Upstream
+	// got is what came of asking lately, by key and version.
+	got *otter.Cache[string, serverAnswer]
+
+	downloads *fetch.Group[string, *serverDownload] // by downloadKey
+
+	mu      sync.Mutex
+	clients map[string]int // guarded by mu; downloads that a client began
+}
+
+type serverAnswer struct {
+	version symcache.Version
+	until   time.Time
+}
+
+const (
+	answersKnown    = 50_000           // answers remembered in memory
+	mostTranscoding = 30 * time.Minute // for a server that is still transcoding
+	mostUnasked     = 5 * time.Minute  // and if nobody asks us any more
+	mostPause       = 10 * time.Second // between two questions, at most
+	// mostDownloads is how many may be under way, and mostClientDownloads how many that one
+	// client began: each may last for minutes, while the server transcodes.
+	mostDownloads       = 1024
+	mostClientDownloads = 256
+)
+
+func (s *servers) init(sources []fetch.Upstream) {
+	s.sources, s.clients = sources, map[string]int{}
+	s.downloads = fetch.NewGroup[string, *serverDownload](mostDownloads)
+	s.got = otter.Must(&otter.Options[string, serverAnswer]{MaximumSize: answersKnown})
+}
+
+// speaksSymCache reports whether a source is a SymCache server.
+func speaksSymCache(u fetch.Upstream) bool { return u.Source.Traits().SymCacheServer }
+
+// serverDownload is what is asked of other servers for one key and version.
+type serverDownload struct {
+	key     symcache.Key
+	version symcache.Version
+	via     []string
+	ended   chan struct{}
+
+	mu    sync.Mutex
+	asked time.Time // guarded by mu; last by a client
+}
+
+// wait waits until the transfer has ended or ctx ends.
+func (f *serverDownload) wait(ctx context.Context) error {
+	select {
+	case <-f.ended:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+func (f *serverDownload) wanted() time.Duration {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return time.Since(f.asked)
+}
+
+func downloadKey(key symcache.Key, v symcache.Version) string {
+	return "symcache/" + jobKey(key) + "/" + v.String()
+}
+
+// serversMayHave reports whether another server may have what is not held.
+func (svc *Service) serversMayHave(ctx context.Context, key symcache.Key, v symcache.Version, held []symcache.Version) (bool, error) {
+	s := &svc.servers
+	if len(s.sources) == 0 || !symfile.ValidName(key.Name) {
+		return false, nil
+	}
+	name, now := downloadKey(key, v), svc.now()
+	if g, ok := s.got.GetIfPresent(name); ok && now.Before(g.until) {
+		for _, h := range held {
+			if h == g.version {
+				return false, nil
+			}
+		}
+		return true, nil // it was let go of
+	}
+	return svc.fetch.MayHave(ctx, name, s.sources), nil
+}
+
+// begin counts a download for the client that begins it; false: it has too many.
+func (s *servers) begin(client string) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if client != "" && s.clients[client] >= mostClientDownloads {
+		return false
+	}
+	s.clients[client]++
+	return true
+}
+
+func (s *servers) end(client string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.clients[client]--; s.clients[client] <= 0 {
+		delete(s.clients, client)
+	}
+}
+
+// askServers asks the other servers, unless that is under way; nil if too many are
+// being asked, in all or for this client, or the depot is closing.
+func (svc *Service) askServers(key symcache.Key, v symcache.Version, ask Ask) *serverDownload {
+	s, name := &svc.servers, downloadKey(key, v)
+	f, ok := s.downloads.Join(name, func() (*serverDownload, bool) {
+		return &serverDownload{key: key, version: v, via: ask.Via, ended: make(chan struct{}), asked: time.Now()}, s.begin(ask.Client)
+	}, func(f *serverDownload) {
+		ctx, cancel := context.WithTimeout(svc.life, mostTranscoding+time.Hour)
+		defer cancel()
+		svc.runDownload(ctx, f, name)
+		s.end(ask.Client)
+		s.downloads.Leave(name)
+		close(f.ended)
+	})
+	if !ok {
+		return nil
+	}
+	f.mu.Lock()
+	f.asked = time.Now()
+	f.mu.Unlock()
+	return f
+}
+
+// runDownload asks one server after the other until one gives a file.
+func (svc *Service) runDownload(ctx context.Context, f *serverDownload, name string) {
+	s := &svc.servers
+	var got symcache.Version
+	done, err := svc.fetch.AskEach(ctx, name, s.sources, func(ctx context.Context, u fetch.Upstream) (err error) {
+		got, err = svc.pollServer(ctx, u, f)
+		return err
+	})
+	if err != nil && ctx.Err() == nil {
+		svc.log.Error("cannot keep a SymCache file from an upstream", "file", f.key.Path(f.version), "error", err)
+	}
+	if done {
+		s.got.Set(name, serverAnswer{got, svc.now().Add(max(svc.fetch.Lifetimes().Of(fetch.ClassAbsent), time.Minute))})
+	}
+}
+
+// pollServer asks one server until it has an answer, and keeps a file that it gives.
+func (svc *Service) pollServer(ctx context.Context, u fetch.Upstream, f *serverDownload) (symcache.Version, error) {
+	ask := fetch.Ask{
+		Request: layout.Request{
+			Form: layout.FormSymCache, Layout: layout.SymCache, Name: f.key.Name, SymCache: symcache.Request{Version: f.version, Key: f.key},
+			Lookups: []symfile.Lookup{{Name: symfile.Fold(f.key.Name), ID: symfile.Fold(f.key.ID.Breakpad()), Role: symfile.SymCacheFile}},
+		},
+		Via: f.via, Limit: svc.jobs.opt.MaxResult,
+	}
+	for end := time.Now().Add(mostTranscoding); ; {
+		v, err := svc.askOnce(ctx, u, f, ask)
+		if err == nil {
+			return v, nil
+		}
+		fail, ok := errors.AsType[*fetch.Failure](err)
+		if !ok || fail.Class != fetch.ClassAbsent || fail.Retry.IsZero() {
+			return symcache.Version{}, err
+		}
+		if time.Now().After(end) || f.wanted() > mostUnasked {
+			return symcache.Version{}, &fetch.Failure{Source: u.Source.Name(), Class: fetch.ClassTimeout, Err: errors.New("the server is still making the file")}
+		}
+		if !pause(ctx, nil, min(max(time.Until(fail.Retry), 0), mostPause)) {
+			return symcache.Version{}, ctx.Err()
+		}
+	}
+}
+
+// askOnce asks a server once, and keeps the file that it gives.
+func (svc *Service) askOnce(ctx context.Context, u fetch.Upstream, f *serverDownload, ask fetch.Ask) (symcache.Version, error) {
+	var none, v symcache.Version
+	sp, reply, err := svc.fetch.Receive(ctx, u, ask, func(r *fetch.Reply) (err error) {
+		v, err = symcache.ParseContentType(r.Header.Get("Content-Type"), f.version)
+		return err
+	}, symcache.Detect)
+	if err != nil {
+		return none, err
+	}
+	defer sp.Close()
+	c := index.Content{Size: sp.Size()}
+	if c.Ref, err = sp.Keep(); err != nil {
+		return none, err
+	}
+	o := symfile.Object{Kind: symfile.SymCache, Role: symfile.SymCacheFile, Name: f.key.Name, CodeName: f.key.FileName(v), DebugID: f.key.ID}
+	err = svc.db.Cached.Put(ctx, index.CachedFile{
+		Source: u.Source.Name(), Name: o.CodeName, URL: reply.Path, Tag: reply.Tag, Ref: c.Ref, Size: c.Size, Fetched: svc.now(), Product: u.Product,
+		Entries: []index.Entry{{Object: o, Features: objfile.Features{Symtab: true}.Words(), Ref: c.Ref, Size: c.Size, Aliases: o.Aliases(), Path: o.CodeName}},
+	}, func(ctx context.Context, _ []blob.Ref) error {
+		_, err := svc.blobs.Stat(ctx, c.Ref)
+		return err
+	})
+	if err != nil {
+		return none, err
+	}
+	svc.storeSymCache(ctx, f.key, v, c)
+	svc.log.Info("downloaded a SymCache file", "source", u.Source.Name(), "file", f.key.Path(v), "bytes", c.Size)
+	return v, nil
+}
+
+// SplitUpstreams separates the SymCache servers, best first, from the other sources.
+func SplitUpstreams(list []fetch.Upstream) (others, servers []fetch.Upstream) {
+	for _, u := range list {
+		if speaksSymCache(u) {
+			servers = append(servers, u)
+		} else {
+			others = append(others, u)
+		}
+	}
+	slices.SortStableFunc(servers, func(a, b fetch.Upstream) int { return cmp.Compare(a.Rank, b.Rank) })
+	return others, servers
+}
