@@ -35,6 +35,9 @@ const (
 	Product = "\x01transcoded"
 	// upgradePriority is below that of jobs that somebody waits for.
 	upgradePriority = -10
+	// unknownPriority is that of jobs whose PDB an upstream may have, but could not
+	// answer: they are tried again for a while, after the jobs whose PDB is here.
+	unknownPriority = -1
 )
 
 // SymCacheKey names the PDB that a SymCache file is made from.
@@ -98,6 +101,9 @@ func (svc *Service) RequestSymCacheFor(ctx context.Context, key SymCacheKey, wan
 // queued, in all or by one client.
 var errManyJobs = errors.New("too many jobs are queued")
 
+// errUnknownPDB is the error for a PDB about which an upstream could not answer.
+var errUnknownPDB = errors.New("an upstream cannot answer now")
+
 // downloadPDB returns nil if the depot or one of its trees has the PDB. Otherwise the upstreams are asked, within the bounds of all downloads, and
 // wait waits until that download has ended. fs.ErrNotExist says that there is
 // none to be had.
@@ -115,7 +121,11 @@ func (svc *Service) downloadPDB(ctx context.Context, pdb *pdbRow, ask Ask) (wait
 	if !svc.fetch.Enabled() {
 		return nil, fs.ErrNotExist
 	}
-	ended, err := svc.fetch.Start(ctx, fetch.Question{Request: req, Via: ask.Via})
+	q := fetch.Question{Request: req, Via: ask.Via}
+	ended, err := svc.fetch.Start(ctx, q)
+	if errors.Is(err, fs.ErrNotExist) && svc.whyNoPDB(ctx, q, err).Class == ClassTransient {
+		return nil, errUnknownPDB
+	}
 	if err != nil {
 		return nil, err
 	}

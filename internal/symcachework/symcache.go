@@ -396,8 +396,11 @@ func (q *question) begin(ctx context.Context, a Answer) (Answer, bool, error) {
 		return a, true, nil
 	}
 	// Anybody may ask for any id: a job is entered only for a PDB that is there.
+	priority := 0
 	fetching, err := svc.downloadPDB(ctx, q.pdb, q.ask)
 	switch {
+	case errors.Is(err, errUnknownPDB):
+		priority = unknownPriority
 	case errors.Is(err, fs.ErrNotExist):
 		q.state.Producible = nil
 		return a, false, nil
@@ -407,7 +410,7 @@ func (q *question) begin(ctx context.Context, a Answer) (Answer, bool, error) {
 		a.Wait = fetching
 		return a, true, nil
 	}
-	job, st, err := svc.enter(ctx, q.pdb, v, 0, q.ask.Client)
+	job, st, err := svc.enter(ctx, q.pdb, v, priority, q.ask.Client)
 	switch {
 	case errors.Is(err, fs.ErrNotExist): // no name of a PDB that could be had
 		q.state.Producible = nil
