@@ -11,12 +11,15 @@ export CGO_ENABLED ?= 0
 GOLANGCI    := github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
 GOVULNCHECK := golang.org/x/vuln/cmd/govulncheck@v1.8.0
 
-.PHONY: help build test vet unit race fuzz fuzzday cross lint torture bench setup clean
+.PHONY: help build test vet unit race fuzz fuzzday cross lint man torture bench setup clean
 help: ## list the targets
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 12
 
 build: ## build ./symdepot for this machine
 	$(GO) build -trimpath -o $(BIN) ./cmd/symdepot
+
+man: ## man pages of all commands in dist/man
+	$(GO) run ./cmd/symdepot man dist/man
 
 setup: ## install the clients the tests use and fetch real files (needs a Debian-like system and root; elsewhere says what is missing)
 	@scripts/setup
