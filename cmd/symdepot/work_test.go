@@ -283,8 +283,8 @@ func TestWorkerDrains(t *testing.T) {
 			t.Errorf("%s: %d %s%s", c.verb, code, out, errs)
 		}
 	}
-	if code, out, _ := symdepot(t, dir, "jobs", "cancel", "999"); code != 1 || !strings.Contains(out, "is not there") {
-		t.Errorf("%d %s", code, out)
+	if code, out, _ := symdepot(t, dir, "jobs", "cancel", "999"); code != 1 || !strings.Contains(out, "job 999 does not exist") {
+		t.Errorf("jobs cancel 999: exit code %d, output %q; want 1 and that job 999 does not exist", code, out)
 	}
 	if code, _, errs := symdepot(t, dir, "jobs", "--state", "lazy"); code != exitUsage || !strings.Contains(errs, "no state of a job") {
 		t.Errorf("%d %s", code, errs)
@@ -321,7 +321,7 @@ func TestWorkUsage(t *testing.T) {
 		want string
 	}{
 		{[]string{"--server", "nowhere"}, exitUsage, "is no URL"},
-		{[]string{"--server", "http://127.0.0.1:1", "--min-free", "much"}, exitUsage, "no size"},
+		{[]string{"--server", "http://127.0.0.1:1", "--min-free", "much"}, exitUsage, "a size is expected"},
 		{[]string{"--server", "http://127.0.0.1:1", "--transcoder", "x"}, exitUsage, "NAME[,OPTION"},
 		{[]string{"--server", "http://127.0.0.1:1", "--transcoder", "x=/nowhere/tool.exe -pdb {pdb}"}, exitFailed, "/nowhere/tool.exe -pdb {pdb} cannot be run"},
 	} {
