@@ -33,12 +33,8 @@ vet: ## go vet
 unit: ## all tests, with the real clients that are installed; fuzz targets run their seeds
 	$(GO) test -timeout 10m ./...
 
-# The packages whose own code starts goroutines or shares state between them.
-CONCURRENT = $(shell git grep -lE '^\s+go (func|[a-z])|sync\.|atomic\.' -- 'internal/*.go' 'symstore/*.go' 'cab/*.go' ':!*_test.go' | xargs -n1 dirname | sort -u | sed 's|^|./|')
 race: ## the packages with goroutines under the race detector (needs a C compiler)
-	@if command -v gcc >/dev/null || command -v clang >/dev/null; then \
-	  CGO_ENABLED=1 $(GO) test -race -short -timeout 10m $(CONCURRENT); \
-	else echo "race: skipped, the race detector needs a C compiler (gcc or clang)"; fi
+	@scripts/race
 
 fuzz: ## every fuzz target for FUZZTIME (default 10s)
 	@scripts/fuzz $(FUZZTIME)

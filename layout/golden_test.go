@@ -274,7 +274,7 @@ func TestGoldenPlaces(t *testing.T) {
 	for _, l := range Servers() {
 		dialects = append(dialects, dialect{l.Name(), Dialect{Layout: l, Casing: CasingDefault, Cabinets: true, Pointers: true}})
 	}
-	for _, d := range []dialect{
+	dialects = append(dialects, []dialect{
 		{"symstore two-tier", Dialect{Layout: SymStore, TwoTier: true, Cabinets: true, Pointers: true}},
 		{"symstore plain only", Dialect{Layout: SymStore}},
 		{"symstore upper", Dialect{Layout: SymStore, Casing: CasingUpper, Cabinets: true, Pointers: true}},
@@ -284,9 +284,7 @@ func TestGoldenPlaces(t *testing.T) {
 		{"unified upper", Dialect{Layout: Unified, Casing: CasingUpper}},
 		{"gdb inside", Dialect{Layout: GDB, Inside: true}},
 		{"debuginfod inside", Dialect{Layout: Debuginfod, Inside: true}},
-	} {
-		dialects = append(dialects, d)
-	}
+	}...)
 	var b bytes.Buffer
 	blocks := map[string]string{}
 	eachRequest(t, func(path string, req Request) {

@@ -216,7 +216,7 @@ func (d *Depot) Close() error {
 	d.close()
 	d.background.Wait()
 	d.fetch.Close()
-	d.SymCacheWork.Stop()
+	d.Stop()
 	last, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 	defer cancel()
 	err := errors.Join(d.writeWanted(last), d.writeUses(last), d.db.Close(), d.blobs.Close(), d.SymCacheWork.Close())

@@ -15,5 +15,6 @@ func Space(dir string) (total, free int64, err error) {
 	if err := unix.Statfs(dir, &st); err != nil {
 		return 0, 0, &os.PathError{Op: "statfs", Path: dir, Err: err}
 	}
-	return int64(st.Blocks) * int64(st.Bsize), int64(st.Bavail) * int64(st.Bsize), nil
+	size := int64(st.Bsize) //nolint:unconvert // the type differs between systems
+	return int64(st.Blocks) * size, int64(st.Bavail) * size, nil
 }

@@ -194,7 +194,7 @@ func (cf CachedFiles) Touch(ctx context.Context, used map[blob.Ref]time.Time) er
 	return nil
 }
 
-// Stats sums up what was fetched from one source.
+// CachedStats sums up the cached files of one upstream.
 type CachedStats struct {
 	Source string    `json:"source"`
 	Files  int64     `json:"files"`

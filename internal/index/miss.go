@@ -173,7 +173,7 @@ func (db *DB) forget(ctx context.Context, table, statement string, args ...any) 
 	}
 }
 
-// Stats sums up the misses of one class.
+// MissStats sums up the remembered misses of one class.
 type MissStats struct {
 	Class   uint8 `json:"class"`
 	Misses  int64 `json:"misses"`
