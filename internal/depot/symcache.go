@@ -71,7 +71,7 @@ type SymCacheAnswer struct {
 // SymCache answers a request for a SymCache file, and begins the work that the
 // answer promises. It does not wait for any.
 func (d *Depot) SymCache(ctx context.Context, ask SymCacheAsk) (SymCacheAnswer, error) {
-	a, err := d.SymCacheWork.Answer(ctx, ask)
+	a, err := d.Answer(ctx, ask)
 	return SymCacheAnswer{a, symCacheFile(a)}, err
 }
 

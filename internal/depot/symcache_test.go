@@ -353,7 +353,7 @@ func TestSymCacheFar(t *testing.T) {
 	if got := told(t, d, ask); got != "3.0.7 far away" {
 		t.Error(got)
 	}
-	d.SymCacheWork.Wait()
+	d.Wait()
 	if got := told(t, d, ask); got != "3.1.0 newer" {
 		t.Error(got)
 	}
@@ -369,7 +369,7 @@ func TestSymCacheFarFails(t *testing.T) {
 			if got != "come again" {
 				return got
 			}
-			d.SymCacheWork.Wait()
+			d.Wait()
 		}
 		return "come again, for ever"
 	}
