@@ -55,7 +55,7 @@ func (c jobsListCmd) Run(a *app) error {
 		return err
 	}
 	defer d.Close()
-	jobs, err := d.Jobs(a.ctx, f)
+	jobs, err := d.SymCache().Jobs(a.ctx, f)
 	if err != nil {
 		return err
 	}
@@ -107,7 +107,7 @@ func (c jobsStatsCmd) Run(a *app) error {
 		return err
 	}
 	defer d.Close()
-	stats, err := d.JobStats(a.ctx)
+	stats, err := d.SymCache().JobStats(a.ctx)
 	if err != nil {
 		return err
 	}
@@ -144,7 +144,7 @@ type jobsCancelCmd struct {
 // Run ends jobs.
 func (c jobsCancelCmd) Run(a *app) error {
 	return eachJob(a, c.ID, func(d *depot.Depot, id int64) (string, error) {
-		was, err := d.CancelJob(a.ctx, id)
+		was, err := d.SymCache().CancelJob(a.ctx, id)
 		if err == nil && !was {
 			return "had ended", nil
 		}
@@ -159,7 +159,7 @@ type jobsRetryCmd struct {
 // Run does jobs once more.
 func (c jobsRetryCmd) Run(a *app) error {
 	return eachJob(a, c.ID, func(d *depot.Depot, id int64) (string, error) {
-		n, err := d.RetryJob(a.ctx, id)
+		n, err := d.SymCache().RetryJob(a.ctx, id)
 		if n == id {
 			return "has not ended", err
 		}

@@ -815,7 +815,7 @@ func TestSymCacheTime(t *testing.T) {
 	}
 	if g, err := debugid.ParseGUID(symPath(0, "{GC}")); err != nil {
 		t.Error(err)
-	} else if _, err := d.SymCacheFailure(t.Context(), symcache.Key{Name: "flaky.pdb", ID: debugid.ID{GUID: g, Age: 1}}, symcache.Version{Major: 3, Minor: 1}); err == nil {
+	} else if _, err := d.SymCache().SymCacheFailure(t.Context(), symcache.Key{Name: "flaky.pdb", ID: debugid.ID{GUID: g, Age: 1}}, symcache.Version{Major: 3, Minor: 1}); err == nil {
 		t.Error("a failure that passes is remembered")
 	}
 	// N06

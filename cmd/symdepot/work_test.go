@@ -179,8 +179,8 @@ func TestManyClientsLostWorker(t *testing.T) {
 	keys := w.add(t, keyCount)
 	doomed := w.worker(t, "-delay", "150ms")
 	w.worker(t, "-delay", "50ms")
-	until(t, "two workers", func() bool { return len(w.Workers()) == 2 })
-	if got := fmt.Sprint(w.Producible()); got != "[3.1.0]" {
+	until(t, "two workers", func() bool { return len(w.SymCache().Workers()) == 2 })
+	if got := fmt.Sprint(w.SymCache().Producible()); got != "[3.1.0]" {
 		t.Fatal(got)
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
@@ -190,9 +190,9 @@ func TestManyClientsLostWorker(t *testing.T) {
 		key := keys[i%len(keys)]
 		all.Go(func() {
 			for {
-				ask := w.WaitSymCache
+				ask := w.SymCache().WaitSymCache
 				if i%2 == 1 {
-					ask = w.RequestSymCache
+					ask = w.SymCache().RequestSymCache
 				}
 				st, err := ask(ctx, key, v310)
 				switch {
@@ -212,7 +212,7 @@ func TestManyClientsLostWorker(t *testing.T) {
 	}
 	_ = doomed.Wait()
 	all.Wait()
-	jobs, err := w.Jobs(t.Context(), depot.JobFilter{})
+	jobs, err := w.SymCache().Jobs(t.Context(), depot.JobFilter{})
 	if err != nil || len(jobs) != len(keys) {
 		t.Errorf("%d jobs for %d keys, %v", len(jobs), len(keys), err)
 	}
@@ -238,9 +238,9 @@ func TestWorkerDrains(t *testing.T) {
 	w := newWorkshop(t, depot.JobOptions{})
 	keys := w.add(t, 2)
 	p := w.worker(t, "-mode", "app0.pdb=,app1.pdb=hang", "-delay", "300ms")
-	until(t, "a worker", func() bool { return len(w.Workers()) == 1 })
+	until(t, "a worker", func() bool { return len(w.SymCache().Workers()) == 1 })
 	for i, k := range keys {
-		if st, err := w.RequestSymCache(t.Context(), k, v310); err != nil || st != depot.JobQueued {
+		if st, err := w.SymCache().RequestSymCache(t.Context(), k, v310); err != nil || st != depot.JobQueued {
 			t.Fatal(i, st, err)
 		}
 	}
@@ -248,7 +248,7 @@ func TestWorkerDrains(t *testing.T) {
 	if err := p.Process.Signal(syscall.SIGTERM); err != nil {
 		t.Fatal(err)
 	}
-	if st, err := w.WaitSymCache(t.Context(), keys[0], v310); err != nil || st != depot.JobDone {
+	if st, err := w.SymCache().WaitSymCache(t.Context(), keys[0], v310); err != nil || st != depot.JobDone {
 		t.Error(st, err)
 	}
 	until(t, "a word about it", func() bool { return strings.Contains(p.stderr.String(), "interrupt again") })
@@ -258,12 +258,12 @@ func TestWorkerDrains(t *testing.T) {
 	if err := p.Wait(); err != nil {
 		t.Errorf("%v\n%s", err, p.stderr)
 	}
-	jobs, err := w.Jobs(t.Context(), depot.JobFilter{States: []depot.JobState{depot.JobQueued}})
+	jobs, err := w.SymCache().Jobs(t.Context(), depot.JobFilter{States: []depot.JobState{depot.JobQueued}})
 	if err != nil || len(jobs) != 1 || jobs[0].Attempts != 0 {
 		t.Errorf("%+v, %v", jobs, err)
 	}
-	if len(w.Workers()) != 0 {
-		t.Error(w.Workers())
+	if len(w.SymCache().Workers()) != 0 {
+		t.Error(w.SymCache().Workers())
 	}
 
 	// The commands see the same.
@@ -307,8 +307,8 @@ func TestWorkerWaits(t *testing.T) {
 	if err := os.WriteFile(w.tokenFile, []byte("for tests only"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	until(t, "a worker", func() bool { return len(w.Workers()) == 1 })
-	if st, err := w.WaitSymCache(t.Context(), key, v310); err != nil || st != depot.JobDone {
+	until(t, "a worker", func() bool { return len(w.SymCache().Workers()) == 1 })
+	if st, err := w.SymCache().WaitSymCache(t.Context(), key, v310); err != nil || st != depot.JobDone {
 		t.Error(st, err)
 	}
 }

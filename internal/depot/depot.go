@@ -101,11 +101,10 @@ type Depot struct {
 	wanted       wanted
 	forms        forms
 
-	// SymCacheWork has SymCache files made.
-	*SymCacheWork
+	symcache *symcachework.Service
 }
 
-// SymCacheWork answers requests for SymCache files and does jobs.
+// SymCacheWork has SymCache files made and does jobs.
 type SymCacheWork = symcachework.Service
 
 // stamp is the content of depot.json.
@@ -147,7 +146,7 @@ func Open(ctx context.Context, dir string, opt Options) (*Depot, error) {
 	if d.db, err = index.Open(ctx, filepath.Join(abs, "index.db"), index.Options{Now: opt.Now}); err != nil {
 		return nil, errors.Join(fmt.Errorf("depot %s: %w", abs, err), d.blobs.Close())
 	}
-	d.SymCacheWork, err = symcachework.New(ctx, symcachework.Options{
+	d.symcache, err = symcachework.New(ctx, symcachework.Options{
 		Depot: pdbs{d}, DB: d.db, Blobs: d.blobs, Fetch: d.fetch, Servers: servers, Jobs: opt.Jobs, Folders: opt.SymCache, Log: opt.Log, Now: opt.Now,
 	})
 	if err != nil {
@@ -206,6 +205,9 @@ func prepare(dir string, opt Options) error {
 	return nil
 }
 
+// SymCache returns the part of the depot that has SymCache files made.
+func (d *Depot) SymCache() *SymCacheWork { return d.symcache }
+
 // Dir returns the depot's folder.
 func (d *Depot) Dir() string { return d.dir }
 
@@ -216,10 +218,10 @@ func (d *Depot) Close() error {
 	d.close()
 	d.background.Wait()
 	d.fetch.Close()
-	d.Stop()
+	d.symcache.Stop()
 	last, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 	defer cancel()
-	err := errors.Join(d.writeWanted(last), d.writeUses(last), d.db.Close(), d.blobs.Close(), d.SymCacheWork.Close())
+	err := errors.Join(d.writeWanted(last), d.writeUses(last), d.db.Close(), d.blobs.Close(), d.symcache.Close())
 	if d.watch != nil { // after the index, see there
 		err = errors.Join(err, d.watch.Close())
 	}

@@ -108,7 +108,7 @@ func (f *forms) ask(want Form, worth int) {
 func (d *Depot) Work(ctx context.Context) error {
 	var side sync.WaitGroup
 	defer side.Wait()
-	side.Go(func() { d.Run(ctx) })
+	side.Go(func() { d.symcache.Run(ctx) })
 	side.Go(func() { d.keepScrubbing(ctx) })
 	tidy := time.NewTicker(tidyEvery)
 	defer tidy.Stop()

@@ -192,7 +192,7 @@ func (d *Depot) Remembered(ctx context.Context, q Question) (map[string]fetch.Mi
 func (d *Depot) Fetches() bool { return d.fetch.Enabled() }
 
 // Upstreams returns the counters of the upstreams that have some.
-func (d *Depot) Upstreams() []UpstreamStatus { return d.fetch.Statuses(d.Servers()...) }
+func (d *Depot) Upstreams() []UpstreamStatus { return d.fetch.Statuses(d.symcache.Servers()...) }
 
 // FlushMisses forgets which files the upstreams do not have, and returns how many
 // misses that were. Other processes that have the depot open notice it when what

@@ -95,7 +95,7 @@ func (d *Depot) symCacheProducts(ctx context.Context, f *File) (list []string, e
 		}
 	}
 	list = slices.DeleteFunc(list, func(p string) bool { return p == symcachework.Product })
-	pdb, err := d.FindPDB(ctx, *f.made)
+	pdb, err := d.symcache.FindPDB(ctx, *f.made)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		return list, nil

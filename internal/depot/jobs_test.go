@@ -160,9 +160,9 @@ func (p *plant) wait(t *testing.T, key SymCacheKey, v string, want JobState) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 	defer cancel()
-	st, err := p.WaitSymCache(ctx, key, version(t, v))
+	st, err := p.SymCache().WaitSymCache(ctx, key, version(t, v))
 	if err != nil || st != want {
-		jobs, _ := p.Jobs(t.Context(), JobFilter{})
+		jobs, _ := p.SymCache().Jobs(t.Context(), JobFilter{})
 		t.Fatalf("%v %v, want %v; jobs %+v", st, err, want, jobs)
 	}
 }
@@ -171,7 +171,7 @@ func TestTranscodedOnce(t *testing.T) {
 	p := newPlant(t, Options{}, "-delay", "50ms")
 	body, g := pdbOf(t, 1)
 	add(t, p.Depot, "Product", file{"App.pdb", body})
-	if got := fmt.Sprint(p.Producible()); got != "[3.1.0]" {
+	if got := fmt.Sprint(p.SymCache().Producible()); got != "[3.1.0]" {
 		t.Fatal(got)
 	}
 	key := keyOf("App.pdb", g)
@@ -182,7 +182,7 @@ func TestTranscodedOnce(t *testing.T) {
 			if i%2 == 1 {
 				k.Name = "APP.PDB"
 			}
-			if st, err := p.WaitSymCache(t.Context(), k, version(t, "3.1.0")); err != nil || st != JobDone {
+			if st, err := p.SymCache().WaitSymCache(t.Context(), k, version(t, "3.1.0")); err != nil || st != JobDone {
 				t.Error(st, err)
 			}
 		})
@@ -196,7 +196,7 @@ func TestTranscodedOnce(t *testing.T) {
 		t.Errorf("%q", held)
 	}
 	p.wait(t, key, "3.1.0", JobDone)
-	jobs, err := p.Jobs(t.Context(), JobFilter{})
+	jobs, err := p.SymCache().Jobs(t.Context(), JobFilter{})
 	if err != nil || len(jobs) != 1 || jobs[0].State != JobDone || jobs[0].Outcome != "ok" || !strings.HasPrefix(jobs[0].Detail, "3.1.0 by test in ") {
 		t.Errorf("%+v, %v", jobs, err)
 	}
@@ -222,7 +222,7 @@ func TestFailuresAreRemembered(t *testing.T) {
 		p.open(t, Options{}, dir, "-mode", "fail")
 		add(t, p.Depot, "", file{"bad.pdb", body})
 		p.wait(t, key, "3.1.0", JobFailed)
-		f, err := p.SymCacheFailure(t.Context(), key, version(t, "3.1.0"))
+		f, err := p.SymCache().SymCacheFailure(t.Context(), key, version(t, "3.1.0"))
 		if err != nil || f.Class != "exit" || f.Version != "3.1.0" || !strings.Contains(f.Detail, "this PDB is not liked") {
 			t.Errorf("%+v, %v", f, err)
 		}
@@ -248,17 +248,17 @@ func TestFailuresAreRemembered(t *testing.T) {
 		p.clock.move(time.Minute)
 		newer := append(bytes.Clone(body), make([]byte, 4096)...) // the same PDB with a page more
 		add(t, p.Depot, "", file{"bad.pdb", newer})
-		if _, err := p.SymCacheFailure(t.Context(), key, version(t, "3.3.0")); !errors.Is(err, fs.ErrNotExist) {
+		if _, err := p.SymCache().SymCacheFailure(t.Context(), key, version(t, "3.3.0")); !errors.Is(err, fs.ErrNotExist) {
 			t.Error(err)
 		}
 	})
 	t.Run("retry", func(t *testing.T) {
 		p.open(t, Options{}, dir, "-version", "3.3.0")
-		jobs, err := p.Jobs(t.Context(), JobFilter{States: []JobState{JobFailed}, Limit: 1})
+		jobs, err := p.SymCache().Jobs(t.Context(), JobFilter{States: []JobState{JobFailed}, Limit: 1})
 		if err != nil || len(jobs) != 1 {
 			t.Fatal(jobs, err)
 		}
-		if _, err := p.RetryJob(t.Context(), jobs[0].ID); err != nil {
+		if _, err := p.SymCache().RetryJob(t.Context(), jobs[0].ID); err != nil {
 			t.Fatal(err)
 		}
 		p.wait(t, key, "3.3.0", JobDone)
@@ -270,13 +270,13 @@ func TestAbsentPDB(t *testing.T) {
 	body, g := pdbOf(t, 8)
 	key := keyOf("none.pdb", g)
 	p.wait(t, key, "3.1.0", JobFailed)
-	f, err := p.SymCacheFailure(t.Context(), key, version(t, "3.1.0"))
+	f, err := p.SymCache().SymCacheFailure(t.Context(), key, version(t, "3.1.0"))
 	if err != nil || f.Class != ClassAbsent || f.Version != "" || f.Until.Sub(p.clock.now()) > time.Hour {
 		t.Errorf("%+v, %v", f, err)
 	}
 	p.clock.move(time.Minute)
 	p.wait(t, key, "3.1.0", JobFailed)
-	if jobs, err := p.Jobs(t.Context(), JobFilter{}); err != nil || len(jobs) != 1 {
+	if jobs, err := p.SymCache().Jobs(t.Context(), JobFilter{}); err != nil || len(jobs) != 1 {
 		t.Errorf("%+v, %v", jobs, err)
 	}
 	// It ends when the PDB comes…
@@ -287,7 +287,7 @@ func TestAbsentPDB(t *testing.T) {
 	key = keyOf("none.pdb", g)
 	p.wait(t, key, "3.1.0", JobFailed)
 	p.clock.move(61 * time.Minute)
-	if _, err := p.SymCacheFailure(t.Context(), key, version(t, "3.1.0")); !errors.Is(err, fs.ErrNotExist) {
+	if _, err := p.SymCache().SymCacheFailure(t.Context(), key, version(t, "3.1.0")); !errors.Is(err, fs.ErrNotExist) {
 		t.Error(err)
 	}
 }
@@ -296,7 +296,7 @@ func TestNamesAndIDs(t *testing.T) {
 	p := newPlant(t, Options{})
 	_, g := pdbOf(t, 1)
 	for _, k := range []SymCacheKey{{}, keyOf("", g), keyOf("../x", g), keyOf(`a\b`, g), keyOf(".hidden", g), {Name: "a.pdb"}} {
-		if _, err := p.RequestSymCache(t.Context(), k, version(t, "3.1.0")); !errors.Is(err, fs.ErrNotExist) {
+		if _, err := p.SymCache().RequestSymCache(t.Context(), k, version(t, "3.1.0")); !errors.Is(err, fs.ErrNotExist) {
 			t.Errorf("%+v: %v", k, err)
 		}
 	}
@@ -316,14 +316,14 @@ func TestPDBFromUpstream(t *testing.T) {
 	_, g = pdbOf(t, 3)
 	src.fails(upstream.ClassAbsent)
 	p.wait(t, keyOf("gone.pdb", g), "3.1.0", JobFailed)
-	if f, err := p.SymCacheFailure(t.Context(), keyOf("gone.pdb", g), version(t, "3.1.0")); err != nil || f.Class != ClassAbsent {
+	if f, err := p.SymCache().SymCacheFailure(t.Context(), keyOf("gone.pdb", g), version(t, "3.1.0")); err != nil || f.Class != ClassAbsent {
 		t.Errorf("%+v, %v", f, err)
 	}
 	// One that may not be read is nobody's absence.
 	_, g = pdbOf(t, 4)
 	src.fails(upstream.ClassForbidden)
 	p.wait(t, keyOf("locked.pdb", g), "3.1.0", JobFailed)
-	if f, err := p.SymCacheFailure(t.Context(), keyOf("locked.pdb", g), version(t, "3.1.0")); !errors.Is(err, fs.ErrNotExist) {
+	if f, err := p.SymCache().SymCacheFailure(t.Context(), keyOf("locked.pdb", g), version(t, "3.1.0")); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("%+v, %v", f, err)
 	}
 }
@@ -345,7 +345,7 @@ func TestFlakyUpstream(t *testing.T) {
 		if err != nil || j.State != JobFailed || j.Outcome != ClassTransient || j.Attempts != 4 {
 			t.Fatalf("%+v, %v", j, err)
 		}
-		if f, err := p.SymCacheFailure(t.Context(), key, version(t, "3.1.0")); !errors.Is(err, fs.ErrNotExist) {
+		if f, err := p.SymCache().SymCacheFailure(t.Context(), key, version(t, "3.1.0")); !errors.Is(err, fs.ErrNotExist) {
 			t.Errorf("%+v, %v", f, err)
 		}
 		src.sends("flaky.pdb", body)
@@ -357,14 +357,14 @@ func TestFlakyUpstream(t *testing.T) {
 func (p *plant) attempt(t *testing.T, key SymCacheKey, n int) {
 	t.Helper()
 	for end := time.Now().Add(20 * time.Second); time.Now().Before(end); {
-		if _, err := p.RequestSymCache(t.Context(), key, version(t, "3.1.0")); err != nil {
+		if _, err := p.SymCache().RequestSymCache(t.Context(), key, version(t, "3.1.0")); err != nil {
 			t.Fatal(err)
 		}
 		j, err := p.db.LastJob(t.Context(), symCacheJob, jobKey(key), 3)
 		if err == nil && j.Attempts == n && j.State != JobRunning {
 			return
 		}
-		p.Wake()
+		p.SymCache().Wake()
 		<-time.After(20 * time.Millisecond)
 	}
 	t.Fatalf("no attempt %d", n)
@@ -379,7 +379,7 @@ func TestBadSourcesAreRefused(t *testing.T) {
 	}
 	id := hits[0].Object.DebugID
 	p.wait(t, SymCacheKey{Name: "packed.pdb", ID: id}, "3.1.0", JobFailed)
-	f, err := p.SymCacheFailure(t.Context(), SymCacheKey{Name: "packed.pdb", ID: id}, version(t, "3.1.0"))
+	f, err := p.SymCache().SymCacheFailure(t.Context(), SymCacheKey{Name: "packed.pdb", ID: id}, version(t, "3.1.0"))
 	if err != nil || f.Class != string(transcode.ClassBadSource) || !strings.Contains(f.Detail, "MSFZ") {
 		t.Errorf("%+v, %v", f, err)
 	}
@@ -390,7 +390,7 @@ func TestUpgrade(t *testing.T) {
 	body, g := pdbOf(t, 6)
 	key := keyOf("up.pdb", g)
 	add(t, p.Depot, "", file{"up.pdb", body}, file{"up.pdb/" + key.ID.Breakpad() + "/up.pdb-v3.0.0.symcache", []byte("300")})
-	if err := p.UpgradeSymCache(t.Context(), key, version(t, "3.2.0")); err != nil {
+	if err := p.SymCache().UpgradeSymCache(t.Context(), key, version(t, "3.2.0")); err != nil {
 		t.Fatal(err)
 	}
 	j, err := p.db.LastJob(t.Context(), symCacheJob, jobKey(key), 3)
@@ -404,11 +404,11 @@ func TestUpgrade(t *testing.T) {
 	// A long queue takes no more of them.
 	for i := range 10 {
 		_, g := pdbOf(t, byte(100))
-		if err := p.UpgradeSymCache(t.Context(), keyOf(fmt.Sprintf("u%d.pdb", i), g), version(t, "3.2.0")); err != nil {
+		if err := p.SymCache().UpgradeSymCache(t.Context(), keyOf(fmt.Sprintf("u%d.pdb", i), g), version(t, "3.2.0")); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if jobs, err := p.Jobs(t.Context(), JobFilter{}); err != nil || len(jobs) > 5 {
+	if jobs, err := p.SymCache().Jobs(t.Context(), JobFilter{}); err != nil || len(jobs) > 5 {
 		t.Errorf("%d jobs, %v", len(jobs), err)
 	}
 }
@@ -416,7 +416,7 @@ func TestUpgrade(t *testing.T) {
 // remote is a worker of the test's.
 func remote(t *testing.T, d *Depot, name string) (WorkJob, bool) {
 	t.Helper()
-	list, err := d.LeaseWork(t.Context(), WorkerInfo{Name: name, Versions: []symcache.Version{version(t, "4.1.0")}, Slots: 1}, time.Millisecond)
+	list, err := d.SymCache().LeaseWork(t.Context(), WorkerInfo{Name: name, Versions: []symcache.Version{version(t, "4.1.0")}, Slots: 1}, time.Millisecond)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -438,16 +438,16 @@ func TestWorkers(t *testing.T) {
 	key := keyOf("app.pdb", g)
 	add(t, d, "", file{"app.pdb", body})
 	v := version(t, "4.1.0")
-	if got := d.Producible(); len(got) != 0 {
+	if got := d.SymCache().Producible(); len(got) != 0 {
 		t.Error(got)
 	}
 	if _, ok := remote(t, d, "one"); ok {
 		t.Error("a job from nowhere")
 	}
-	if got := fmt.Sprint(d.Producible()); got != "[4.1.0]" {
+	if got := fmt.Sprint(d.SymCache().Producible()); got != "[4.1.0]" {
 		t.Error(got)
 	}
-	if st, err := d.RequestSymCache(t.Context(), key, v); err != nil || st != JobQueued {
+	if st, err := d.SymCache().RequestSymCache(t.Context(), key, v); err != nil || st != JobQueued {
 		t.Fatal(st, err)
 	}
 	one, ok := remote(t, d, "one")
@@ -457,12 +457,12 @@ func TestWorkers(t *testing.T) {
 	if _, ok := remote(t, d, "two"); ok {
 		t.Error("given out twice")
 	}
-	if st, err := d.RequestSymCache(t.Context(), key, v); err != nil || st != JobRunning {
+	if st, err := d.SymCache().RequestSymCache(t.Context(), key, v); err != nil || st != JobRunning {
 		t.Error(st, err)
 	}
 	// Silence: the lease ends, and the job goes to the next.
 	c.move(20 * time.Second)
-	if _, err := d.RenewWork(t.Context(), one.ID, "one", one.Token); err != nil {
+	if _, err := d.SymCache().RenewWork(t.Context(), one.ID, "one", one.Token); err != nil {
 		t.Error(err)
 	}
 	c.move(29 * time.Second)
@@ -474,7 +474,7 @@ func TestWorkers(t *testing.T) {
 	if !ok || two.ID != one.ID || two.Attempts != 2 {
 		t.Fatalf("%+v", two)
 	}
-	if _, err := d.RenewWork(t.Context(), one.ID, "one", one.Token); !errors.Is(err, ErrLeaseLost) {
+	if _, err := d.SymCache().RenewWork(t.Context(), one.ID, "one", one.Token); !errors.Is(err, ErrLeaseLost) {
 		t.Error(err)
 	}
 	if _, err := d.OpenWorkPDB(t.Context(), one.ID, "one", one.Token); !errors.Is(err, ErrLeaseLost) {
@@ -492,7 +492,7 @@ func TestWorkers(t *testing.T) {
 	made := transcodetest.Body("app.pdb", key.ID, "4.1.0")
 	result := WorkResult{Version: v, SHA256: blob.Sum(made), Size: int64(len(made)), Detail: "by two"}
 	complete := func(name, token string, r WorkResult, b []byte) error {
-		return d.CompleteWork(t.Context(), two.ID, name, token, r, bytes.NewReader(b))
+		return d.SymCache().CompleteWork(t.Context(), two.ID, name, token, r, bytes.NewReader(b))
 	}
 	wrong := result
 	wrong.Version = version(t, "5.0.0")
@@ -526,11 +526,11 @@ func TestWorkers(t *testing.T) {
 	if held := p.held(t, key); held["4.1.0"] != string(made) {
 		t.Errorf("%q", held)
 	}
-	if st, err := d.RequestSymCache(t.Context(), key, v); err != nil || st != JobDone {
+	if st, err := d.SymCache().RequestSymCache(t.Context(), key, v); err != nil || st != JobDone {
 		t.Error(st, err)
 	}
 	c.move(2 * time.Minute)
-	if got := d.Producible(); len(got) != 0 {
+	if got := d.SymCache().Producible(); len(got) != 0 {
 		t.Error("workers that were not heard of:", got)
 	}
 }
@@ -552,35 +552,35 @@ func TestWorkerFails(t *testing.T) {
 		if !ok {
 			t.Fatal("no job")
 		}
-		if err := d.FailWork(t.Context(), j.ID, "one", j.Token, WorkFailure{Class: string(class), Version: v, Detail: "so it goes\x1b[2J"}); err != nil {
+		if err := d.SymCache().FailWork(t.Context(), j.ID, "one", j.Token, WorkFailure{Class: string(class), Version: v, Detail: "so it goes\x1b[2J"}); err != nil {
 			t.Fatal(err)
 		}
 		c.move(time.Minute)
 	}
-	if _, err := d.RequestSymCache(t.Context(), key, v); err != nil {
+	if _, err := d.SymCache().RequestSymCache(t.Context(), key, v); err != nil {
 		t.Fatal(err)
 	}
 	// The machine's fault, then one that has a second chance.
 	fail(transcode.ClassInfra)
 	fail(transcode.ClassTimeout)
-	if _, err := d.SymCacheFailure(t.Context(), key, v); !errors.Is(err, fs.ErrNotExist) {
+	if _, err := d.SymCache().SymCacheFailure(t.Context(), key, v); !errors.Is(err, fs.ErrNotExist) {
 		t.Error(err)
 	}
 	fail(transcode.ClassTimeout)
-	f, err := d.SymCacheFailure(t.Context(), key, v)
+	f, err := d.SymCache().SymCacheFailure(t.Context(), key, v)
 	if err != nil || f.Class != "timeout" || f.Detail != "so it goes[2J" {
 		t.Errorf("%+v, %v", f, err)
 	}
 	// A worker that stops gives its job back, untried.
 	_, g = pdbOf(t, 2)
-	if _, err := d.RequestSymCache(t.Context(), keyOf("gone.pdb", g), v); err != nil {
+	if _, err := d.SymCache().RequestSymCache(t.Context(), keyOf("gone.pdb", g), v); err != nil {
 		t.Fatal(err)
 	}
 	j, ok := remote(t, d, "one")
 	if !ok {
 		t.Fatal("no job")
 	}
-	if err := d.ReleaseWork(t.Context(), j.ID, "one", j.Token); err != nil {
+	if err := d.SymCache().ReleaseWork(t.Context(), j.ID, "one", j.Token); err != nil {
 		t.Fatal(err)
 	}
 	j, ok = remote(t, d, "two")
@@ -592,10 +592,10 @@ func TestWorkerFails(t *testing.T) {
 	if w, ok := errors.AsType[WorkFailure](err); !ok || w.Class != ClassAbsent {
 		t.Error(err)
 	}
-	if st, err := d.RequestSymCache(t.Context(), keyOf("gone.pdb", g), v); err != nil || st != JobFailed {
+	if st, err := d.SymCache().RequestSymCache(t.Context(), keyOf("gone.pdb", g), v); err != nil || st != JobFailed {
 		t.Error(st, err)
 	}
-	stats, err := d.JobStats(t.Context())
+	stats, err := d.SymCache().JobStats(t.Context())
 	if err != nil || len(stats) != 1 || stats[0].Queued != 0 {
 		t.Errorf("%+v, %v", stats, err)
 	}
@@ -608,32 +608,32 @@ func TestCancelled(t *testing.T) {
 	add(t, p.Depot, "", file{"app.pdb", body})
 	done := make(chan JobState)
 	go func() {
-		st, _ := p.WaitSymCache(t.Context(), key, version(t, "3.1.0"))
+		st, _ := p.SymCache().WaitSymCache(t.Context(), key, version(t, "3.1.0"))
 		done <- st
 	}()
 	var id int64
 	for id == 0 || p.runs(t, "app.pdb") == 0 {
 		<-time.After(10 * time.Millisecond)
-		if jobs, err := p.Jobs(t.Context(), JobFilter{States: []JobState{JobRunning}}); err != nil {
+		if jobs, err := p.SymCache().Jobs(t.Context(), JobFilter{States: []JobState{JobRunning}}); err != nil {
 			t.Fatal(err)
 		} else if len(jobs) > 0 {
 			id = jobs[0].ID
 		}
 	}
-	if was, err := p.CancelJob(t.Context(), id); err != nil || !was {
+	if was, err := p.SymCache().CancelJob(t.Context(), id); err != nil || !was {
 		t.Fatal(was, err)
 	}
 	if st := <-done; st != JobFailed {
 		t.Error(st)
 	}
-	if _, err := p.CancelJob(t.Context(), 999); !errors.Is(err, fs.ErrNotExist) {
+	if _, err := p.SymCache().CancelJob(t.Context(), 999); !errors.Is(err, fs.ErrNotExist) {
 		t.Error(err)
 	}
-	if f, err := p.SymCacheFailure(t.Context(), key, version(t, "3.1.0")); !errors.Is(err, fs.ErrNotExist) {
+	if f, err := p.SymCache().SymCacheFailure(t.Context(), key, version(t, "3.1.0")); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("%+v, %v", f, err)
 	}
 	var filter index.JobFilter
-	if jobs, err := p.Jobs(t.Context(), filter); err != nil || jobs[0].State != JobCancelled {
+	if jobs, err := p.SymCache().Jobs(t.Context(), filter); err != nil || jobs[0].State != JobCancelled {
 		t.Errorf("%+v, %v", jobs, err)
 	}
 }

@@ -26,18 +26,18 @@ func TestDerivedFollowsItsSource(t *testing.T) {
 	}
 	id := found[0].Object.DebugID
 	key, v := symcache.Key{Name: "hello-x86.pdb", ID: id}, version(t, "3.1.0")
-	if _, err := d.RequestSymCache(t.Context(), key, v); err != nil {
+	if _, err := d.SymCache().RequestSymCache(t.Context(), key, v); err != nil {
 		t.Fatal(err)
 	}
-	jobs, err := d.LeaseWork(t.Context(), WorkerInfo{Name: "w", Versions: []symcache.Version{v}, Slots: 1}, time.Second)
+	jobs, err := d.SymCache().LeaseWork(t.Context(), WorkerInfo{Name: "w", Versions: []symcache.Version{v}, Slots: 1}, time.Second)
 	if err != nil || len(jobs) != 1 {
 		t.Fatalf("LeaseWork: %d jobs, %v; want 1", len(jobs), err)
 	}
 	r := WorkResult{Version: v, SHA256: blob.Sum([]byte("made")), Size: 4}
-	if err := d.CompleteWork(t.Context(), jobs[0].ID, "w", jobs[0].Token, r, strings.NewReader("made")); err != nil {
+	if err := d.SymCache().CompleteWork(t.Context(), jobs[0].ID, "w", jobs[0].Token, r, strings.NewReader("made")); err != nil {
 		t.Fatal(err)
 	}
-	d.ForgetWorker("w") // nothing newer can be made
+	d.SymCache().ForgetWorker("w") // nothing newer can be made
 	for _, c := range []struct {
 		products []string
 		want     string
@@ -58,7 +58,7 @@ func TestDerivedFollowsItsSource(t *testing.T) {
 		if c.want != "3.1.0 made" {
 			continue
 		}
-		a, err := d.SymCache(t.Context(), ask)
+		a, err := d.AnswerSymCache(t.Context(), ask)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -68,10 +68,10 @@ type SymCacheAnswer struct {
 	File *File
 }
 
-// SymCache answers a request for a SymCache file, and begins the work that the
+// AnswerSymCache answers a request for a SymCache file, and begins the work that the
 // answer promises. It does not wait for any.
-func (d *Depot) SymCache(ctx context.Context, ask SymCacheAsk) (SymCacheAnswer, error) {
-	a, err := d.Answer(ctx, ask)
+func (d *Depot) AnswerSymCache(ctx context.Context, ask SymCacheAsk) (SymCacheAnswer, error) {
+	a, err := d.symcache.Answer(ctx, ask)
 	return SymCacheAnswer{a, symCacheFile(a)}, err
 }
 
@@ -92,7 +92,7 @@ func symCacheFile(a symcachework.Answer) *File {
 // OpenWorkPDB opens the PDB of a worker's job. If that cannot be had, the attempt
 // has failed and the error is a WorkFailure.
 func (d *Depot) OpenWorkPDB(ctx context.Context, id int64, worker, token string) (*File, error) {
-	f, err := d.SymCacheWork.OpenWorkPDB(ctx, id, worker, token)
+	f, err := d.symcache.OpenWorkPDB(ctx, id, worker, token)
 	if err != nil {
 		return nil, err
 	}

@@ -38,7 +38,7 @@ func symAsk(t *testing.T, path string) SymCacheAsk {
 func told(t *testing.T, d *Depot, ask SymCacheAsk) string {
 	t.Helper()
 	for range 20 {
-		a, err := d.SymCache(t.Context(), ask)
+		a, err := d.AnswerSymCache(t.Context(), ask)
 		switch {
 		case err != nil:
 			t.Error(err)
@@ -162,7 +162,7 @@ func TestSymCacheFolder(t *testing.T) {
 		if got := told(t, d, symAsk(t, "/v3.9.0/APP.PDB/"+appGUID)); got != "3.4.0 four" && got != "3.1.0 one" {
 			t.Error(got)
 		}
-		d.Rescan()
+		d.SymCache().Rescan()
 	}
 	if got := told(t, d, symAsk(t, "/v3.9.0"+appPath)); got != "3.4.0 four" {
 		t.Error(got)
@@ -176,7 +176,7 @@ func TestSymCacheFolder(t *testing.T) {
 	if got := told(t, d, symAsk(t, "/v3.1.0/new.pdb/"+appGUID)); got != "not found" {
 		t.Error(got)
 	}
-	counts, err := d.CountFolders(t.Context())
+	counts, err := d.SymCache().CountFolders(t.Context())
 	if err != nil || len(counts) != 1 {
 		t.Fatalf("CountFolders: %d folders, %v; want 1", len(counts), err)
 	}
@@ -264,11 +264,11 @@ func TestSymCacheStore(t *testing.T) {
 	if _, err := p.Remove(t.Context(), tx); err != nil {
 		t.Fatal(err)
 	}
-	if e, err := p.TrimSymCacheStore(t.Context()); err != nil || e.Files != 0 {
+	if e, err := p.SymCache().TrimSymCacheStore(t.Context()); err != nil || e.Files != 0 {
 		t.Errorf("the only copy went: %+v, %v", e, err)
 	}
 	add(t, p.Depot, "Product", file{"App.pdb", body})
-	if e, err := p.TrimSymCacheStore(t.Context()); err != nil || e.Files != 1 {
+	if e, err := p.SymCache().TrimSymCacheStore(t.Context()); err != nil || e.Files != 1 {
 		t.Errorf("%+v, %v", e, err)
 	}
 	if entries, err := os.ReadDir(dir); err != nil || len(entries) != 1 || entries[0].Name() != ".symdepot-tmp" {
@@ -353,7 +353,7 @@ func TestSymCacheFar(t *testing.T) {
 	if got := told(t, d, ask); got != "3.0.7 far away" {
 		t.Error(got)
 	}
-	d.Wait()
+	d.SymCache().Wait()
 	if got := told(t, d, ask); got != "3.1.0 newer" {
 		t.Error(got)
 	}
@@ -369,7 +369,7 @@ func TestSymCacheFarFails(t *testing.T) {
 			if got != "come again" {
 				return got
 			}
-			d.Wait()
+			d.SymCache().Wait()
 		}
 		return "come again, for ever"
 	}
@@ -430,7 +430,7 @@ func TestSymCacheFarOnce(t *testing.T) {
 		all.Go(func() {
 			ask := symAsk(t, "/v3.1.0"+appPath)
 			if ask.AllowsRetry = i%2 == 0; ask.AllowsRetry {
-				a, err := d.SymCache(t.Context(), ask)
+				a, err := d.AnswerSymCache(t.Context(), ask)
 				if err != nil || a.Action != symcache.ComeAgain || a.Retry < time.Second {
 					t.Error(a.Action, err)
 				}
@@ -513,7 +513,7 @@ func TestSymCachePoll(t *testing.T) {
 	if err != nil || after != before || sizeOf(t, filepath.Join(p.Dir(), "index.db-wal")) != wal {
 		t.Errorf("polls wrote something: %d, %d, %v", before, after, err)
 	}
-	jobs, err := p.Jobs(t.Context(), JobFilter{})
+	jobs, err := p.SymCache().Jobs(t.Context(), JobFilter{})
 	if err != nil || len(jobs) != 1 {
 		t.Errorf("%+v, %v", jobs, err)
 	}
@@ -624,7 +624,7 @@ func TestSymCacheJobNeedsPDB(t *testing.T) {
 		}
 	}
 	for _, d := range []*plant{p, alone} {
-		if jobs, err := d.Jobs(t.Context(), JobFilter{}); err != nil || len(jobs) != 0 {
+		if jobs, err := d.SymCache().Jobs(t.Context(), JobFilter{}); err != nil || len(jobs) != 0 {
 			t.Errorf("%d jobs were entered (%v), want none", len(jobs), err)
 		}
 	}
@@ -662,7 +662,7 @@ func TestSymCacheQueueIsBounded(t *testing.T) {
 	}
 	for n := range mostClientJobs - 1 {
 		key := SymCacheKey{Name: "filler.pdb", ID: debugid.ID{GUID: debugid.GUID{1, byte(n)}, Age: 1}}
-		if st, err := d.RequestSymCacheFor(t.Context(), key, version(t, "4.1.0"), "192.0.2.1"); err != nil || st != JobQueued {
+		if st, err := d.SymCache().RequestSymCacheFor(t.Context(), key, version(t, "4.1.0"), "192.0.2.1"); err != nil || st != JobQueued {
 			t.Fatalf("job %d: %v, %v", n, st, err)
 		}
 	}
@@ -710,7 +710,7 @@ func TestTranscoderNames(t *testing.T) {
 	}
 	add(t, d, "", file{"Real-1.pdb", body})
 	v := version(t, "4.1.0")
-	if _, err := d.RequestSymCache(t.Context(), keyOf("a;exec touch INJ;.pdb", g), v); err != nil {
+	if _, err := d.SymCache().RequestSymCache(t.Context(), keyOf("a;exec touch INJ;.pdb", g), v); err != nil {
 		t.Fatal(err)
 	}
 	if j, ok := remote(t, d, "worker"); !ok || j.Name != "Real-1.pdb" {
@@ -727,7 +727,7 @@ func TestOtherFormatsAreNoResults(t *testing.T) {
 	}
 	body, g := pdbOf(t, 1)
 	add(t, d, "", file{"App.pdb", body})
-	if _, err := d.RequestSymCache(t.Context(), keyOf("App.pdb", g), version(t, "4.1.0")); err != nil {
+	if _, err := d.SymCache().RequestSymCache(t.Context(), keyOf("App.pdb", g), version(t, "4.1.0")); err != nil {
 		t.Fatal(err)
 	}
 	j, ok := remote(t, d, "worker")
@@ -737,7 +737,7 @@ func TestOtherFormatsAreNoResults(t *testing.T) {
 	blobs := countBlobs(t, d)
 	for _, bad := range []string{"MZ not a symcache", "\x7fELF", "<!DOCTYPE html>", "PK\x03\x04", "SYMC\x09", ""} {
 		r := WorkResult{Version: version(t, "4.1.0"), SHA256: blob.Sum([]byte(bad)), Size: int64(len(bad))}
-		if err := d.CompleteWork(t.Context(), j.ID, "worker", j.Token, r, strings.NewReader(bad)); !errors.Is(err, ErrBadResult) {
+		if err := d.SymCache().CompleteWork(t.Context(), j.ID, "worker", j.Token, r, strings.NewReader(bad)); !errors.Is(err, ErrBadResult) {
 			t.Errorf("result %q: %v, want %v", bad, err, ErrBadResult)
 		}
 	}

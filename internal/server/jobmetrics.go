@@ -39,7 +39,7 @@ func (c *jobCounts) Collect(ch chan<- prometheus.Metric) {
 	gauge := func(d *prometheus.Desc, v float64, labels ...string) {
 		ch <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, v, labels...)
 	}
-	gauge(descWorkers, float64(len(c.depot.Workers())))
+	gauge(descWorkers, float64(len(c.depot.SymCache().Workers())))
 	for _, s := range c.stats() {
 		gauge(descJobsQueued, float64(s.Queued), s.Kind)
 		gauge(descJobsRunning, float64(s.Running), s.Kind)
@@ -65,7 +65,7 @@ func (c *jobCounts) stats() []depot.JobStats {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), holdingsTimeout)
 	defer cancel()
-	if list, err := c.depot.JobStats(ctx); err == nil {
+	if list, err := c.depot.SymCache().JobStats(ctx); err == nil {
 		c.last, c.when = list, time.Now()
 	}
 	return c.last

@@ -154,7 +154,7 @@ func (s *Server) jobRequest(x *exchange, r *http.Request, path []string) error {
 			return s.leaseJobs(x, r)
 		case "bye":
 			if name := r.Header.Get(wire.Worker); name != "" {
-				s.depot.ForgetWorker(name)
+				s.depot.SymCache().ForgetWorker(name)
 			}
 			s.jobAnswer(x, http.StatusOK, struct{}{})
 			return nil
@@ -171,7 +171,7 @@ func (s *Server) jobRequest(x *exchange, r *http.Request, path []string) error {
 	}
 	switch verb {
 	case "heartbeat":
-		d, err := s.depot.RenewWork(r.Context(), l.id, l.worker, l.token)
+		d, err := s.depot.SymCache().RenewWork(r.Context(), l.id, l.worker, l.token)
 		if err != nil {
 			return err
 		}
@@ -184,7 +184,7 @@ func (s *Server) jobRequest(x *exchange, r *http.Request, path []string) error {
 	case "fail":
 		return s.takeFailure(x, r, l)
 	case "release":
-		err = s.depot.ReleaseWork(r.Context(), l.id, l.worker, l.token)
+		err = s.depot.SymCache().ReleaseWork(r.Context(), l.id, l.worker, l.token)
 	default:
 		return fs.ErrNotExist
 	}
@@ -222,7 +222,7 @@ func (s *Server) leaseJobs(x *exchange, r *http.Request) error {
 	defer cancel()
 	stop := context.AfterFunc(s.waits, cancel) // the server stops
 	defer stop()
-	list, err := s.depot.LeaseWork(ctx, info, min(max(time.Duration(q.Wait)*time.Second, time.Millisecond), longestPoll))
+	list, err := s.depot.SymCache().LeaseWork(ctx, info, min(max(time.Duration(q.Wait)*time.Second, time.Millisecond), longestPoll))
 	if err != nil && s.waits.Err() == nil {
 		return err
 	}
@@ -238,7 +238,7 @@ func (s *Server) leaseJobs(x *exchange, r *http.Request) error {
 	}
 	if r.Context().Err() != nil || x.err != nil { // the worker disconnected before it received them
 		for _, j := range list {
-			_ = s.depot.ReleaseWork(context.WithoutCancel(r.Context()), j.ID, q.Worker, j.Token)
+			_ = s.depot.SymCache().ReleaseWork(context.WithoutCancel(r.Context()), j.ID, q.Worker, j.Token)
 		}
 	}
 	return nil
@@ -286,7 +286,7 @@ func (s *Server) takeResult(x *exchange, r *http.Request, l lease) error {
 	}
 	copy(res.SHA256[:], sum)
 	body := &patient{r: r.Body, s: s, rc: http.NewResponseController(x.w)}
-	err = s.depot.CompleteWork(r.Context(), l.id, l.worker, l.token, res, body)
+	err = s.depot.SymCache().CompleteWork(r.Context(), l.id, l.worker, l.token, res, body)
 	s.allow(body.rc, 0) // time for the answer
 	if err != nil {
 		return err
@@ -335,7 +335,7 @@ func (s *Server) takeFailure(x *exchange, r *http.Request, l lease) error {
 			return errJobRequest
 		}
 	}
-	if err := s.depot.FailWork(r.Context(), l.id, l.worker, l.token, f); err != nil {
+	if err := s.depot.SymCache().FailWork(r.Context(), l.id, l.worker, l.token, f); err != nil {
 		return err
 	}
 	s.jobAnswer(x, http.StatusOK, struct{}{})

@@ -95,7 +95,7 @@ func send(t *testing.T, method, url, body string, headers ...string) (int, strin
 func TestJobAPI(t *testing.T) {
 	d, url, key := jobServer(t, workToken)
 	v := symcache.Version{Major: 3, Minor: 1}
-	if _, err := d.RequestSymCache(t.Context(), key, v); err != nil {
+	if _, err := d.SymCache().RequestSymCache(t.Context(), key, v); err != nil {
 		t.Fatal(err)
 	}
 	code, body := send(t, "POST", url+"/corp/symbols/-/jobs/lease", `{"worker":"w","versions":["3.1.0"],"slots":2,"wait_seconds":5}`)
@@ -153,7 +153,7 @@ func TestJobAPI(t *testing.T) {
 			t.Error(code, body)
 		}
 	}
-	if st, err := d.RequestSymCache(t.Context(), key, v); err != nil || st != depot.JobDone {
+	if st, err := d.SymCache().RequestSymCache(t.Context(), key, v); err != nil || st != depot.JobDone {
 		t.Error(st, err)
 	}
 	if code, text := send(t, "POST", base+"heartbeat", "{}", mine...); code == 409 && strings.ContainsAny(text, "/\\") {
@@ -173,8 +173,8 @@ func TestJobAPI(t *testing.T) {
 			t.Errorf("no %s in the metrics", want)
 		}
 	}
-	if code, _ := send(t, "POST", url+"/-/jobs/bye", "", wire.Worker, "w"); code != 200 || len(d.Workers()) != 0 {
-		t.Error(code, d.Workers())
+	if code, _ := send(t, "POST", url+"/-/jobs/bye", "", wire.Worker, "w"); code != 200 || len(d.SymCache().Workers()) != 0 {
+		t.Error(code, d.SymCache().Workers())
 	}
 }
 
@@ -194,24 +194,24 @@ func TestJobAPIFails(t *testing.T) {
 	}
 	none := key
 	none.ID.GUID[0]++
-	if _, err := d.RequestSymCache(t.Context(), none, v); err != nil {
+	if _, err := d.SymCache().RequestSymCache(t.Context(), none, v); err != nil {
 		t.Fatal(err)
 	}
 	j, mine := lease()
 	if code, body := send(t, "GET", fmt.Sprintf("%s/-/jobs/%d/pdb", url, j.ID), "", mine...); code != 410 || !strings.Contains(body, `"class":"absent"`) {
 		t.Error(code, body)
 	}
-	if st, err := d.RequestSymCache(t.Context(), none, v); err != nil || st != depot.JobFailed {
+	if st, err := d.SymCache().RequestSymCache(t.Context(), none, v); err != nil || st != depot.JobFailed {
 		t.Error(st, err)
 	}
-	if _, err := d.RequestSymCache(t.Context(), key, v); err != nil {
+	if _, err := d.SymCache().RequestSymCache(t.Context(), key, v); err != nil {
 		t.Fatal(err)
 	}
 	j, mine = lease()
 	if code, body := send(t, "POST", fmt.Sprintf("%s/-/jobs/%d/fail", url, j.ID), `{"class":"exit","version":"3.1.0","detail":"exit status 1"}`, mine...); code != 200 {
 		t.Error(code, body)
 	}
-	if f, err := d.SymCacheFailure(t.Context(), key, v); err != nil || f.Class != "exit" {
+	if f, err := d.SymCache().SymCacheFailure(t.Context(), key, v); err != nil || f.Class != "exit" {
 		t.Errorf("%+v %v", f, err)
 	}
 }
@@ -284,7 +284,7 @@ func TestJobAPIStops(t *testing.T) {
 		code, _ := send(t, "POST", "http://"+ln.Addr().String()+"/-/jobs/lease", `{"worker":"w","versions":["3.1.0"],"slots":1,"wait_seconds":30}`)
 		answered <- code
 	}()
-	for len(d.Workers()) == 0 {
+	for len(d.SymCache().Workers()) == 0 {
 		time.Sleep(5 * time.Millisecond)
 	}
 	began := time.Now()

@@ -8,7 +8,6 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
-	"io"
 	"log/slog"
 	"net"
 	"net/http"
@@ -34,8 +33,10 @@ type Depot interface {
 	Products(ctx context.Context, f *depot.File) ([]string, error)
 	Generation(ctx context.Context) (uint64, error)
 
-	// The SymCache protocol.
-	SymCache(ctx context.Context, ask depot.SymCacheAsk) (depot.SymCacheAnswer, error)
+	// The SymCache protocol and the job API.
+	AnswerSymCache(ctx context.Context, ask depot.SymCacheAsk) (depot.SymCacheAnswer, error)
+	OpenWorkPDB(ctx context.Context, id int64, worker, token string) (*depot.File, error)
+	SymCache() *depot.SymCacheWork
 	Secret(name string) ([]byte, error)
 
 	// The page, the search and the metrics.
@@ -46,17 +47,6 @@ type Depot interface {
 	Stats(ctx context.Context) (depot.Stats, error)
 	Ready(ctx context.Context) error
 	Upstreams() []depot.UpstreamStatus
-	JobStats(ctx context.Context) ([]depot.JobStats, error)
-	Workers() []depot.WorkerInfo
-
-	// The job API.
-	LeaseWork(ctx context.Context, w depot.WorkerInfo, wait time.Duration) ([]depot.WorkJob, error)
-	RenewWork(ctx context.Context, id int64, worker, token string) (time.Duration, error)
-	OpenWorkPDB(ctx context.Context, id int64, worker, token string) (*depot.File, error)
-	CompleteWork(ctx context.Context, id int64, worker, token string, r depot.WorkResult, body io.Reader) error
-	FailWork(ctx context.Context, id int64, worker, token string, f depot.WorkFailure) error
-	ReleaseWork(ctx context.Context, id int64, worker, token string) error
-	ForgetWorker(name string)
 }
 
 var _ Depot = (*depot.Depot)(nil)

@@ -173,7 +173,7 @@ func (s *Server) symCacheOnce(x *exchange, r *http.Request, ask depot.SymCacheAs
 		return depot.SymCacheAnswer{}, err
 	}
 	defer s.lookups.leave()
-	a, err := s.depot.SymCache(r.Context(), ask)
+	a, err := s.depot.AnswerSymCache(r.Context(), ask)
 	if err != nil && r.Context().Err() != nil {
 		err = context.Cause(r.Context())
 	}

@@ -26,7 +26,7 @@ type busyDepot struct {
 	asks []depot.SymCacheAsk // guarded by mu
 }
 
-func (b *busyDepot) SymCache(ctx context.Context, ask depot.SymCacheAsk) (depot.SymCacheAnswer, error) {
+func (b *busyDepot) AnswerSymCache(ctx context.Context, ask depot.SymCacheAsk) (depot.SymCacheAnswer, error) {
 	b.mu.Lock()
 	b.asks = append(b.asks, ask)
 	b.mu.Unlock()
