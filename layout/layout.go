@@ -76,6 +76,10 @@ type table struct {
 	rank int
 	// mixed: the layout is a part of Native.
 	mixed bool
+	// root is the folder that debuggers expect above the paths in a tree.
+	root string
+	// linked: clients look for one file under several of its paths.
+	linked bool
 }
 
 // leaf is the file name or suffix under which a layout keeps objects of a role.
@@ -110,7 +114,7 @@ var tables = [...]table{
 	},
 	GDB: {
 		name: "gdb", paths: gdbPaths, parse: parseGDB, server: (*wanted).gdbTree, folder: (*places).gdb,
-		kinds: buildIDKinds, marks: []string{".build-id"}, direct: true, rank: 3, mixed: true,
+		kinds: buildIDKinds, marks: []string{".build-id"}, direct: true, rank: 3, mixed: true, root: ".build-id", linked: true,
 	},
 	LLDB: {
 		name: "lldb", paths: lldbPaths, parse: parseLLDB, server: (*wanted).lldbTree, folder: (*places).lldb,
@@ -217,7 +221,7 @@ func (l Layout) Paths(o symfile.Object) []string {
 // Path returns the path of o for people and archives, which has the name and
 // the id wherever a layout has both; "" if no layout has a path for o.
 func Path(o symfile.Object) string {
-	for _, l := range []Layout{SymStore, BreakpadTree, Debuginfod, Unified, Native, LLDB, GDB} {
+	for _, l := range append([]Layout{SymStore, BreakpadTree, Debuginfod, Unified, Native, LLDB, GDB}, All()...) {
 		if p := l.Paths(o); len(p) > 0 {
 			return p[0]
 		}
@@ -328,6 +332,14 @@ func (l Layout) Tiers() Tiers { return l.table().tiers }
 // ForSymsrv reports whether servers of this layout expect Microsoft's client,
 // as a User-Agent may have to say.
 func (l Layout) ForSymsrv() bool { return l.table().symsrv }
+
+// Root returns the folder in the root of a tree below which debuggers expect
+// the paths of this layout; "" for most layouts.
+func (l Layout) Root() string { return l.table().root }
+
+// Linked reports whether clients look for one file under several of its paths,
+// so that trees of this layout should have hard links.
+func (l Layout) Linked() bool { return l.table().linked }
 
 // Kinds lists the only kinds of files that requests of this layout ask for; nil
 // if they may ask for any.

@@ -14,8 +14,8 @@ import (
 
 type exportCmd struct {
 	Dir      string  `arg:"" help:"The folder to write to; it is made if it does not exist."`
-	Layout   string  `help:"Layout of the tree: symstore, symstore_index2, ssqp, breakpad, unified, debuginfod, gdb, lldb, native or slashsymbols." required:"" placeholder:"LAYOUT"`
-	Compress bool    `help:"Compress: cabinets in symstore, ssqp and native, zstd in unified." short:"z"`
+	Layout   string  `help:"Layout of the tree: ${layouts}." required:"" placeholder:"LAYOUT"`
+	Compress bool    `help:"Compress: cabinets in ${cabinet_layouts}; zstd in ${zstd_layouts}." short:"z"`
 	Tx       []int64 `help:"Only this transaction; repeatable." placeholder:"N"`
 	Product  string  `help:"Only transactions of this product." short:"p"`
 	All      bool    `help:"Put ELF, Mach-O and WASM files into a symstore tree too."`
@@ -181,8 +181,7 @@ func (c exportCmd) print(a *app, r *exchange.ExportResult, lines term.JSONLines)
 func (c exportCmd) leftOut(r *exchange.ExportResult) string {
 	kinds := slices.Sorted(maps.Keys(r.LeftOutKinds))
 	text := strings.Join(kinds, ", ")
-	store := c.Layout == layout.SymStore.Name() || c.Layout == layout.Index2.Name()
-	if store && !c.All && slices.ContainsFunc(kinds, func(k string) bool { return k == "elf" || k == "macho" || k == "wasm" }) {
+	if l, _ := layout.ByName(c.Layout); l.Records() == layout.SymStoreRecords && !c.All && slices.ContainsFunc(kinds, func(k string) bool { return k == "elf" || k == "macho" || k == "wasm" }) {
 		return text + "; --all writes ELF, Mach-O and WASM files too"
 	}
 	return text + "; the layout has no path for them"

@@ -12,12 +12,13 @@ import (
 	"github.com/symdepot/symdepot/internal/durable"
 	"github.com/symdepot/symdepot/internal/term"
 	"github.com/symdepot/symdepot/internal/want"
+	"github.com/symdepot/symdepot/layout"
 )
 
 type getCmd struct {
 	upstreamFlags
 	Output string   `help:"File to write to; with several files, the folder. Default: the current folder." short:"o" placeholder:"PATH"`
-	Layout string   `help:"How to arrange several files: flat beside each other, gdb by build-id, or symstore." enum:"flat,gdb,symstore" default:"flat" placeholder:"LAYOUT"`
+	Layout string   `help:"Layout of the folder: flat for files beside each other, gdb for build-ids, symstore for WinDbg, or another layout." enum:"${get_layouts}" default:"flat" placeholder:"LAYOUT"`
 	Force  bool     `help:"Replace existing files that differ."`
 	Jobs   int      `help:"How many files to download at once." default:"8" short:"j"`
 	JSON   bool     `help:"Print one JSON object per file."`
@@ -62,7 +63,8 @@ func (c getCmd) Run(a *app) error {
 		return err
 	}
 	defer done()
-	place, err := c.place(l.Wants)
+	lay, _ := layout.FolderByName(c.Layout) // the flag's enum has no other
+	place, err := c.place(l.Wants, lay)
 	if err != nil {
 		return err
 	}
@@ -98,7 +100,7 @@ func (c getCmd) Run(a *app) error {
 	}
 	if !c.JSON {
 		printMissing(a, &report, l.Bad)
-		if hint := want.Debugger(wrote, c.Layout, filepath.Dir(filepath.Join(c.Output, "x")), dump, firstProgram(l.Wants, program)); hint != "" && dump != "" {
+		if hint := want.Debugger(wrote, lay, filepath.Dir(filepath.Join(c.Output, "x")), dump, firstProgram(l.Wants, program)); hint != "" && dump != "" {
 			fmt.Fprintln(a.stderr, "now:", hint)
 		}
 	}
@@ -162,9 +164,9 @@ func (c getCmd) wants(a *app) (l *want.List, dump string, err error) {
 }
 
 // place returns where a file is written to.
-func (c getCmd) place(wants []want.Want) (func(want.Want) (string, error), error) {
+func (c getCmd) place(wants []want.Want, lay layout.Layout) (func(want.Want) (string, error), error) {
 	fi, err := os.Stat(c.Output)
-	if len(wants) == 1 && c.Layout == "flat" && c.Output != "" && (err != nil || !fi.IsDir()) && !os.IsPathSeparator(c.Output[len(c.Output)-1]) {
+	if len(wants) == 1 && lay == layout.Flat && c.Output != "" && (err != nil || !fi.IsDir()) && !os.IsPathSeparator(c.Output[len(c.Output)-1]) {
 		return func(want.Want) (string, error) { return c.Output, nil }, nil
 	}
 	if c.Output != "" {
@@ -172,7 +174,7 @@ func (c getCmd) place(wants []want.Want) (func(want.Want) (string, error), error
 			return nil, err
 		}
 	}
-	place := want.Places(wants, c.Layout)
+	place := want.Places(wants, lay)
 	return func(w want.Want) (string, error) {
 		name, err := place(w)
 		return filepath.Join(c.Output, name), err

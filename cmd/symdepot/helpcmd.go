@@ -2,12 +2,14 @@ package main
 
 import (
 	"io"
+	"slices"
 	"strings"
 
 	"github.com/alecthomas/kong"
 
 	"github.com/symdepot/symdepot/internal/manual"
 	"github.com/symdepot/symdepot/internal/term"
+	"github.com/symdepot/symdepot/layout"
 )
 
 type helpCmd struct {
@@ -59,6 +61,18 @@ Exit codes: 0 written, 2 wrong command line, 3 failed.`
 func (c manCmd) Run(app *kong.Kong) error {
 	root := describeNode(app.Model.Node)
 	return manual.WritePages(c.Dir, &root)
+}
+
+// layoutWords are the lists of layouts in help texts and enums.
+func layoutWords() kong.Vars {
+	names := func(list []layout.Layout) string { return strings.Join(layout.Names(list), ", ") }
+	packed := func(how layout.Packing) string {
+		return names(slices.DeleteFunc(layout.All(), func(l layout.Layout) bool { return l.Packing() != how }))
+	}
+	return kong.Vars{
+		"layouts": names(layout.All()), "folder_layouts": names(layout.Folders()), "get_layouts": strings.Join(layout.Names(layout.Folders()), ","),
+		"cabinet_layouts": packed(layout.PackCabinet), "zstd_layouts": packed(layout.PackZstd),
+	}
 }
 
 // describeNode describes a command and those below it.

@@ -49,15 +49,12 @@ type identified struct {
 	Wants    []string            `json:"wants,omitempty"`
 }
 
-// shownLayouts are the layouts of the "paths" field.
-var shownLayouts = []layout.Layout{layout.SymStore, layout.Index2, layout.SSQP, layout.BreakpadTree, layout.Unified, layout.Debuginfod, layout.GDB, layout.LLDB}
-
 func newIdentified(path string, o objfile.Object) identified {
 	id := identified{
 		Path: path, Kind: o.Kind.String(), Name: o.Name, Arch: o.Arch, Size: o.Size, CodeID: o.CodeID,
 		DebugID: o.DebugID.Breakpad(), BuildID: string(o.BuildID), Features: o.Features.Words(), Paths: map[string][]string{},
 	}
-	for _, l := range shownLayouts {
+	for _, l := range layout.All() {
 		if ps := l.Paths(o.Object); len(ps) > 0 {
 			id.Paths[l.Name()] = ps
 		}

@@ -14,7 +14,7 @@ import (
 
 type importCmd struct {
 	txFlags
-	Layout      string   `help:"Layout of the tree: auto, symstore, symstore_index2, ssqp, breakpad, unified, gdb, lldb, debuginfod, slashsymbols, native or flat." default:"auto" placeholder:"LAYOUT"`
+	Layout      string   `help:"Layout of the tree: auto, ${folder_layouts}." default:"auto" placeholder:"LAYOUT"`
 	PointerRoot []string `help:"Follow pointers of a symbol store into this folder; with PREFIX=DIR, map pointers that start with PREFIX (//server/share) to DIR; repeatable." placeholder:"[PREFIX=]DIR" sep:"none"`
 	Origin      string   `help:"Address under which the depot remembers the tree. Default: its path." placeholder:"ADDRESS"`
 	DryRun      bool     `help:"Only say what would be imported." short:"n"`

@@ -3,11 +3,13 @@ package config
 import (
 	"fmt"
 	"reflect"
+	"slices"
 	"strings"
 
 	"go.yaml.in/yaml/v3"
 
 	"github.com/symdepot/symdepot/internal/upstream"
+	"github.com/symdepot/symdepot/layout"
 )
 
 // Manual is a configuration file with every key commented out. Lines that
@@ -33,7 +35,7 @@ func manualKeys(b *strings.Builder, t reflect.Type, indent, hyphen string) {
 		if indent == "" {
 			b.WriteString("\n")
 		}
-		for _, line := range wrapText(f.Tag.Get("help"), 100) {
+		for _, line := range wrapText(helpOf(f), 100) {
 			b.WriteString("# " + line + "\n")
 		}
 		at := "#" + indent
@@ -55,6 +57,31 @@ func manualKeys(b *strings.Builder, t reflect.Type, indent, hyphen string) {
 			b.WriteString(at + name + ": " + yamlText(f, value) + "\n")
 		}
 	}
+}
+
+// helpOf returns the meaning of a key. In the tag, {layouts} stands for the known
+// layouts.
+func helpOf(f reflect.StructField) string {
+	return strings.ReplaceAll(f.Tag.Get("help"), "{layouts}", layoutNames())
+}
+
+// layoutNames lists the layouts that an upstream may have.
+func layoutNames() string {
+	servers, folders := layout.Servers(), layout.Folders()
+	var names []string
+	for _, l := range servers {
+		name := l.Name()
+		if l != layout.Auto && !slices.Contains(folders, l) {
+			name += " (servers)"
+		}
+		names = append(names, name)
+	}
+	for _, l := range folders {
+		if !slices.Contains(servers, l) {
+			names = append(names, l.Name()+" (folders)")
+		}
+	}
+	return strings.Join(names, ", ")
 }
 
 // yamlText is the value of a tag as YAML.
@@ -99,7 +126,7 @@ func manualTables() string {
 				continue
 			}
 			k := key{joinKey(path, yamlName(f)), f}
-			fmt.Fprintf(&b, "| `%s` | %s | %s | %s | %s |\n", k.path, k.typeWords(), code(f.Tag.Get("default")), code(exampleText(f)), strings.ReplaceAll(f.Tag.Get("help"), "|", `\|`))
+			fmt.Fprintf(&b, "| `%s` | %s | %s | %s | %s |\n", k.path, k.typeWords(), code(f.Tag.Get("default")), code(exampleText(f)), strings.ReplaceAll(helpOf(f), "|", `\|`))
 		}
 		b.WriteString("\n")
 	}
@@ -108,9 +135,9 @@ func manualTables() string {
 		t := k.field.Type
 		switch {
 		case t.Kind() == reflect.Struct:
-			section("`"+k.path+"`", k.field.Tag.Get("help"), t, k.path)
+			section("`"+k.path+"`", helpOf(k.field), t, k.path)
 		case t.Kind() == reflect.Slice && t.Elem().Kind() == reflect.Struct:
-			section("`"+k.path+"`", k.field.Tag.Get("help"), t.Elem(), k.path+"[]")
+			section("`"+k.path+"`", helpOf(k.field), t.Elem(), k.path+"[]")
 		}
 	}
 	b.WriteString("### Presets\n\n| Preset | Address | Layout | Rank | Requested | Executables |\n|---|---|---|---|---|---|\n")

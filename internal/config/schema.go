@@ -126,7 +126,7 @@ type Upstream struct {
 	Preset   string   `yaml:"preset" help:"A well-known server; see the list of presets. Other keys override the preset's values." example:"microsoft"`
 	URL      string   `yaml:"url" help:"Address of the server (http, https) or bucket (s3://BUCKET/PREFIX, gs://BUCKET/PREFIX, az://ACCOUNT/CONTAINER/PREFIX)." example:"https://symbols.example.com/download/symbols"`
 	Folder   string   `yaml:"folder" help:"A folder of this machine from which files are copied into the cache, instead of being served in place: a slow disk, or one that is not always mounted." example:"/mnt/archive"`
-	Layout   string   `yaml:"layout" default:"auto" help:"Layout: auto, symstore, symstore_index2, ssqp, breakpad, unified, gdb, lldb, debuginfod, slashsymbols, native, symcache (servers), flat (folders). auto uses the layout of the client's request." example:"ssqp"`
+	Layout   string   `yaml:"layout" default:"auto" help:"Layout: {layouts}. auto uses the layout of the client's request." example:"ssqp"`
 	Casing   string   `yaml:"casing" default:"default" enum:"default,uppercase,lowercase" help:"Case of the letters in request paths; default is that of the layout." example:"lowercase"`
 	TwoTier  string   `yaml:"two_tier" default:"auto" enum:"auto,yes,no" help:"Whether paths have two tiers; auto asks for index2.txt." example:"no"`
 	Rank     *int     `yaml:"rank" default:"0" help:"Lower ranks are asked first; upstreams of one rank are asked at the same time." example:"1"`

@@ -244,7 +244,7 @@ func (ex *exporter) tree() error {
 	first := map[blob.Ref]string{} // the path of a content that further paths are linked to
 	var further []*place
 	for _, p := range list {
-		if _, ok := first[p.file.Ref]; ok && ex.layout == layout.GDB {
+		if _, ok := first[p.file.Ref]; ok && ex.layout.Linked() {
 			further = append(further, p)
 			continue
 		}

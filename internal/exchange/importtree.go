@@ -437,8 +437,12 @@ func (im *importer) bundles() error {
 // filesOf lists the files under a unified id.
 func (im *importer) filesOf(id string) []looseFile {
 	var files []looseFile
-	for _, leaf := range []string{"executable", "debuginfo", "breakpad", "sourcebundle", "uuidmap", "bcsymbolmap", "il2cpp", "proguard"} {
-		rel := path.Join(id[:2], id[2:], leaf)
+	dir := path.Join(id[:2], id[2:])
+	for _, leaf := range im.entries(dir) {
+		rel := path.Join(dir, leaf)
+		if req, err := im.layout.Parse(rel); err != nil || req.Form != layout.FormFile || im.layout.IsRecord(rel) {
+			continue
+		}
 		info, err := im.root.Lstat(rel)
 		if err != nil || !info.Mode().IsRegular() {
 			continue

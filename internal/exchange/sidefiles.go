@@ -231,7 +231,7 @@ func (ex *exporter) sideFiles(w *treeWriter, list []*place) error {
 		}
 		seen := map[string]bool{}
 		err := ex.d.Files(ex.ctx, tx.Number, func(f depot.TxFile) error {
-			for _, p := range layout.Unified.Paths(f.Object) {
+			for _, p := range ex.layout.Paths(f.Object) {
 				parts := strings.Split(p, "/")
 				if u := parts[0] + parts[1]; len(parts) == 3 && !seen[u] {
 					seen[u] = true

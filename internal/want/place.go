@@ -2,6 +2,7 @@ package want
 
 import (
 	"fmt"
+	"path"
 	"path/filepath"
 	"strings"
 
@@ -9,22 +10,18 @@ import (
 	"github.com/symdepot/symdepot/symfile"
 )
 
-// Layouts are the arguments of Places: how downloaded files are arranged in a
-// folder.
-var Layouts = []string{"flat", "gdb", "symstore"}
-
-// Places returns a function that returns the path of a wanted file in a folder,
-// with the separators of this system.
+// Places returns a function that returns the path of a wanted file in a folder of
+// a layout, with the separators of this system.
 //
-// In the layout flat all files are in the folder itself; files of equal names get
-// their ids appended. In gdb, ELF files are below .build-id, where GDB looks with
-// "set debug-file-directory"; in symstore, files are at NAME/KEY/NAME. Files that a
-// layout has no path for are placed as in flat.
+// In the layout Flat all files are in the folder itself; files of equal names get
+// their ids appended. In other layouts each file has the path under which the
+// debuggers of that layout look for it. Files that a layout has no path for are
+// placed as in Flat.
 //
 // Names from dumps, manifests and folders are not trusted: the function returns an
 // error for names that a shell, a debugger or this program could mistake for
 // something else.
-func Places(wants []Want, how string) func(Want) (string, error) {
+func Places(wants []Want, l layout.Layout) func(Want) (string, error) {
 	flat := flatNames(wants)
 	return func(w Want) (string, error) {
 		if w.From != "" {
@@ -32,17 +29,10 @@ func Places(wants []Want, how string) func(Want) (string, error) {
 				return "", fmt.Errorf("%s: %w; to write it, name a file: symdepot get NAME ID --output FILE", w.From, err)
 			}
 		}
-		path := ""
-		switch how {
-		case "gdb":
-			path = gdbPath(w)
-		case "symstore":
-			path = storePath(w)
+		if p := placeIn(l, w); p != "" {
+			return filepath.Localize(p)
 		}
-		if path == "" {
-			return flat(w), nil
-		}
-		return filepath.Localize(path)
+		return flat(w), nil
 	}
 }
 
@@ -55,33 +45,19 @@ func safeName(name string) error {
 	return nil
 }
 
-// gdbPath is the path below .build-id, or "".
-func gdbPath(w Want) string {
-	id := string(w.Object.BuildID)
-	if id == "" {
-		if parts := strings.Split(w.Path, "/"); len(parts) == 3 && parts[0] == "buildid" {
-			id = parts[1]
-		}
+// placeIn returns the path of a file in a tree of a layout, with slashes; "" if the
+// layout has none.
+func placeIn(l layout.Layout, w Want) string {
+	if p := l.Paths(w.Object); len(p) > 0 {
+		return path.Join(l.Root(), p[0])
 	}
-	if len(id) < 3 {
+	req, err := w.Request()
+	if err != nil {
 		return ""
 	}
-	path := ".build-id/" + id[:2] + "/" + id[2:]
-	if w.Object.Role&symfile.Debug != 0 || strings.HasSuffix(w.Path, "/debuginfo") {
-		path += ".debug"
-	}
-	return path
-}
-
-// storePath is the path in a symbol store, or "".
-func storePath(w Want) string {
-	for _, l := range []layout.Layout{layout.SymStore, layout.SSQP} {
-		if p := l.Paths(w.Object); len(p) > 0 {
-			return p[0]
-		}
-	}
-	if parts := strings.Split(w.Path, "/"); len(parts) == 3 && parts[0] == parts[2] {
-		return w.Path
+	server := layout.Dialect{Layout: l, TwoTier: l.Tiers() == layout.TiersTwo}
+	if p := server.Places(&req); len(p) > 0 {
+		return p[0].Key()
 	}
 	return ""
 }
@@ -114,10 +90,10 @@ func flatNames(wants []Want) func(Want) string {
 }
 
 // Debugger returns the command that makes a debugger use the files that were
-// written to dir, or "" if there is none. dump is the dump that the files are for,
-// if any; program is the path of its first program.
-func Debugger(wants []Want, how, dir, dump, program string) string {
-	var elf, windows, mac bool
+// written to dir in a layout, or "" if there is none. dump is the dump that the
+// files are for, if any; program is the path of its first program.
+func Debugger(wants []Want, l layout.Layout, dir, dump, program string) string {
+	var elf, windows, mac, placed bool
 	for _, w := range wants {
 		switch w.Object.Kind {
 		case symfile.ELF:
@@ -127,19 +103,20 @@ func Debugger(wants []Want, how, dir, dump, program string) string {
 		case symfile.MachO:
 			mac = true
 		}
+		placed = placed || placeIn(l, w) != ""
 	}
 	switch {
-	case windows && how == "symstore":
-		return "WinDbg: .sympath srv*" + dir
-	case windows:
+	case windows && !placed:
 		return "WinDbg: .sympath " + dir
-	case elf && how == "gdb":
+	case windows && l.ForSymsrv():
+		return "WinDbg: .sympath srv*" + dir
+	case elf && l.Root() != "":
 		return strings.TrimSpace("gdb -iex 'set debug-file-directory " + dir + "' " + program + " " + dump)
-	case elf && program != "" && how == "flat":
+	case elf && program != "" && !placed:
 		return strings.TrimSpace("gdb " + program + " " + dump)
 	case elf:
 		return "gdb: add-symbol-file, or use symdepot get --layout gdb"
-	case mac:
+	case mac && !placed:
 		return "lldb: settings append target.debug-file-search-paths " + dir
 	}
 	return ""
