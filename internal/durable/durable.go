@@ -1,13 +1,14 @@
-// Package durable makes files appear whole or not at all, and stay after a
-// power loss once the call that made them has returned.
+// Package durable writes files atomically and durably: a file appears complete
+// or not at all, and it survives a power loss once the call that wrote it has
+// returned.
 //
-// A [Tree] works below one directory and never leaves it; [WriteFile],
-// [MkdirAll], [Remove] and [SyncDir] are the same for a plain path. A [Group]
-// makes many files durable together, which costs a few flushes of the disk in
-// all and not a few for each file.
+// A [Tree] works below one directory and never leaves it. [WriteFile],
+// [MkdirAll], [Remove] and [SyncDir] do the same for a plain path. A [Group]
+// makes many files durable together: it flushes the disk a few times in total
+// instead of a few times per file.
 //
-// The system calls expected on Linux, with the walk down the components of a
-// name left out:
+// The system calls expected on Linux, without the lookups of the path
+// components:
 //
 //	Create          openat(O_CREAT|O_EXCL) of the temporary file
 //	File.Write      write; sync_file_range(SYNC_FILE_RANGE_WRITE) every 8 MiB
@@ -19,10 +20,10 @@
 //	Group.Commit    small group: fsync and close each, renameat each, SyncDir each folder
 //	                large group: syncfs, renameat each, then SyncDir each folder or syncfs
 //
-// On macOS fsync is fcntl(F_FULLFSYNC), because fsync there leaves the data in
-// the drive's cache. On Windows it is FlushFileBuffers, folders are not
-// flushed (NTFS journals its names, and there is no call for it), and a rename
-// onto a file that somebody holds open is tried again for a while.
+// On macOS fsync is fcntl(F_FULLFSYNC), because plain fsync leaves the data in
+// the drive's cache. On Windows it is FlushFileBuffers. Directories are not
+// flushed there: NTFS journals file names, and no such call exists. A rename
+// over a file that another process holds open is retried for a limited time.
 package durable
 
 import (
@@ -34,30 +35,29 @@ import (
 	"sync/atomic"
 )
 
-// writeBehind is the number of bytes after which a file that is still being
-// written is handed to the disk, so that the flush at the end has little left
-// to wait for. It is a few times what a disk likes to take at once.
+// writeBehind is the number of written bytes after which a file is handed to the
+// disk before it is complete, so that the final flush has little left to write.
 const writeBehind = 8 << 20
 
-// Op is a step at which [Faults] may interfere.
+// Op is a step that [Faults] can intercept.
 type Op string
 
-// The steps, in the order in which they usually happen.
+// The steps, in their usual order.
 const (
 	OpMkdir   Op = "mkdir"
 	OpCreate  Op = "create"
 	OpWrite   Op = "write"
 	OpSync    Op = "sync"    // of one file
 	OpSyncAll Op = "syncall" // of the whole file system
-	OpRename  Op = "rename"  // the name is the new one
+	OpRename  Op = "rename"  // its name is the new name
 	OpSyncDir Op = "syncdir"
-	OpRemove  Op = "remove" // of a named file; dropping a temporary one is not a step
+	OpRemove  Op = "remove" // of a named file; removing a temporary file is not a step
 )
 
-// Faults is asked before each step what shall become of it, which has two
-// dials: whether the step lands on disk and which error is reported. A step
-// that lands reports its own error first. Tests use it; nil means no faults.
-// It is called from several goroutines.
+// Faults is called before each step. It decides whether the step is carried out
+// (land) and which error is reported. An error of the step itself takes
+// precedence. It is for tests; nil means no faults. It is called by several
+// goroutines.
 type Faults func(op Op, name string) (land bool, err error)
 
 // Tree is a directory below which files are made durable. Names are relative
@@ -65,10 +65,10 @@ type Faults func(op Op, name string) (land bool, err error)
 // link. A Tree may be used by several goroutines.
 type Tree struct {
 	root *os.Root
-	// Faults is for tests. It is set before the first use.
+	// Faults is for tests and is set before the first use.
 	Faults Faults
-	// Exact gives new files and directories exactly the modes asked for, which
-	// the umask reduces otherwise. It is set before the first use.
+	// Exact gives new files and directories exactly the requested modes.
+	// Otherwise the umask reduces them. It is set before the first use.
 	Exact bool
 }
 
@@ -81,13 +81,13 @@ func OpenTree(dir string) (*Tree, error) {
 	return &Tree{root: root}, nil
 }
 
-// Root gives access to the directory for everything that needs no durability.
+// Root returns the directory, for operations that need no durability.
 func (t *Tree) Root() *os.Root { return t.root }
 
-// Close lets go of the directory. Files opened from it stay usable.
+// Close closes the directory. Files opened from it stay usable.
 func (t *Tree) Close() error { return t.root.Close() }
 
-// do performs one step, unless the faults say otherwise.
+// do performs one step, subject to Faults.
 func (t *Tree) do(op Op, name string, step func() error) error {
 	if t.Faults == nil {
 		return step()
@@ -101,7 +101,7 @@ func (t *Tree) do(op Op, name string, step func() error) error {
 	return fault
 }
 
-// Mkdir makes one directory, if it is not there yet. It is not durable before
+// Mkdir makes one directory if it does not exist. It becomes durable with
 // [Tree.SyncDir] of its parent.
 func (t *Tree) Mkdir(name string, perm fs.FileMode) error {
 	return t.do(OpMkdir, name, func() error {
@@ -120,8 +120,8 @@ func (t *Tree) Mkdir(name string, perm fs.FileMode) error {
 	})
 }
 
-// MkdirAll makes a directory and its missing parents, durably. Directories
-// that were there already are not flushed.
+// MkdirAll makes a directory and its missing parents, durably. Directories that
+// already exist are not flushed.
 func (t *Tree) MkdirAll(name string, perm fs.FileMode) error {
 	name = path.Clean(name)
 	info, err := t.root.Stat(name)
@@ -146,7 +146,7 @@ func (t *Tree) MkdirAll(name string, perm fs.FileMode) error {
 }
 
 // Remove removes a file or an empty directory, durably. The error is
-// [fs.ErrNotExist] if there is none.
+// [fs.ErrNotExist] if it does not exist.
 func (t *Tree) Remove(name string) error {
 	if err := t.do(OpRemove, name, func() error { return t.root.Remove(name) }); err != nil {
 		return err
@@ -154,8 +154,8 @@ func (t *Tree) Remove(name string) error {
 	return t.SyncDir(path.Dir(name))
 }
 
-// SyncDir makes durable what was created in, renamed within and removed from a
-// directory. It does nothing where the system knows no such thing.
+// SyncDir makes the creations, renames and removals in a directory durable. It
+// does nothing on systems that cannot flush directories.
 func (t *Tree) SyncDir(name string) error {
 	return t.do(OpSyncDir, name, func() error {
 		if !syncsDirs {
@@ -169,29 +169,29 @@ func (t *Tree) SyncDir(name string) error {
 	})
 }
 
-// rename gives a complete and flushed temporary file its name.
+// rename gives a complete and flushed temporary file its final name.
 func (t *Tree) rename(from, to string) error {
 	return t.do(OpRename, to, func() error {
 		return RetryRename(func() error { return t.root.Rename(from, to) })
 	})
 }
 
-// File is a temporary file on its way to a name. It is used by one goroutine,
-// which ends it with Commit, Abort or [Group.Add].
+// File is a temporary file that has not yet got its final name. It is used by
+// one goroutine, which finishes it with Commit, Abort or [Group.Add].
 type File struct {
 	tree    *Tree
-	file    *os.File // nil after the end
+	file    *os.File // nil once closed
 	name    string
-	written int64 // bytes so far
-	started int64 // of them, those whose way to the disk has begun
+	written int64 // bytes
+	started int64 // the part of written that was handed to the disk, in bytes
 }
 
-// created numbers the temporary files of this process.
+// created counts the temporary files of this process.
 var created atomic.Uint64
 
-// Create makes a temporary file in the directory dir of the tree; it must be
-// on the file system of the final name. perm is reduced by the umask unless
-// the tree is Exact.
+// Create makes a temporary file in the directory dir of the tree, which must be
+// on the file system of the final name. perm is reduced by the umask unless the
+// tree is Exact.
 func (t *Tree) Create(dir string, perm fs.FileMode) (*File, error) {
 	f := &File{tree: t, name: path.Join(dir, tempName(created.Add(1)))}
 	err := t.do(OpCreate, f.name, func() error {
@@ -202,7 +202,7 @@ func (t *Tree) Create(dir string, perm fs.FileMode) (*File, error) {
 		}
 		return err
 	})
-	if err == nil && f.file == nil { // a fault that did not land
+	if err == nil && f.file == nil { // Faults skipped the step without an error
 		err = fmt.Errorf("create %s: %w", f.name, fs.ErrNotExist)
 	}
 	if err != nil {
@@ -212,12 +212,12 @@ func (t *Tree) Create(dir string, perm fs.FileMode) (*File, error) {
 	return f, nil
 }
 
-// Name is the temporary file's name in the tree.
+// Name returns the temporary file's name in the tree.
 func (f *File) Name() string { return f.name }
 
-// Write appends p. A full disk is an error that [IsNoSpace] knows.
+// Write appends p. [IsNoSpace] recognizes the error of a full disk.
 func (f *File) Write(p []byte) (int, error) {
-	n := len(p) // as a write pretends that is lost without an error
+	n := len(p) // also if Faults skips the write without an error
 	err := f.tree.do(OpWrite, f.name, func() (err error) {
 		n, err = f.file.Write(p)
 		return err
@@ -229,16 +229,16 @@ func (f *File) Write(p []byte) (int, error) {
 	return n, err
 }
 
-// startWriting begins to move to the disk what it has not seen yet, without
-// waiting for the end. Errors show at the sync.
+// startWriting begins to write the new part of the file to the disk without
+// waiting for the end. sync reports the errors.
 func (f *File) startWriting() {
 	startWriteBehind(f.file, f.started, f.written-f.started)
 	f.started = f.written
 }
 
-// StartWriting begins to move a part of a file, in bytes, to the disk without
-// waiting for the end, for those who write a file by other means. It is a hint:
-// errors show at the flush.
+// StartWriting begins to write a part of a file, in bytes, to the disk without
+// waiting for the end. It is for files that this package does not write, and
+// only a hint: a later flush reports the errors.
 func StartWriting(f *os.File, offset, n int64) { startWriteBehind(f, offset, n) }
 
 // sync makes the content durable and closes the file.
@@ -256,10 +256,10 @@ func (f *File) close() error {
 	return err
 }
 
-// Commit makes the content durable and moves it to its name, replacing what
-// is there. On an error the temporary file is gone; only if the last flush, of
-// the directory, has failed does the new file stand under its name, and
-// whether it stays there after a power loss is open.
+// Commit makes the content durable and renames the file to name, replacing an
+// existing file. On an error the temporary file is removed and an existing file
+// stays. The exception is an error of the last flush, that of the directory: the
+// new file then has its name, but a power loss may undo the rename.
 func (f *File) Commit(name string) error {
 	if err := f.sync(); err != nil {
 		f.Abort()
@@ -272,9 +272,9 @@ func (f *File) Commit(name string) error {
 	return f.tree.SyncDir(path.Dir(name))
 }
 
-// Abort drops the temporary file. After Commit it must not be called.
+// Abort removes the temporary file. It must not be called after Commit.
 func (f *File) Abort() {
 	_ = f.close() // the content is unwanted
-	// A temporary file that cannot be removed is left to Sweep.
+	// Sweep removes a temporary file that cannot be removed here.
 	_ = f.tree.root.Remove(f.name)
 }

@@ -10,40 +10,40 @@ import (
 )
 
 const (
-	// manyFiles is the number of files, or of directories, from which one
-	// flush of the whole file system is cheaper than a flush of each. Below it
-	// the strangers' data that such a flush writes too is not worth it, and
-	// this many open files are not missed.
+	// manyFiles is the number of files, or of directories, above which one flush
+	// of the whole file system is cheaper than one flush of each. Such a flush
+	// also writes the data of other programs, which does not pay below this
+	// number. A group keeps at most this many files open.
 	manyFiles = 32
-	// syncers is the number of flushes under way at once. File systems with a
-	// journal serve several with one write of it.
+	// syncers limits the concurrent flushes. A journaling file system serves
+	// several of them with one write of its journal.
 	syncers = 8
 )
 
-// Group makes many files durable together. Add, SyncDir and Mkdir may be
-// called by several goroutines; Commit or Abort ends the group, after all of
-// them have returned.
+// Group makes many files durable together. Add, SyncDir and Mkdir may be called
+// by several goroutines. Commit or Abort ends the group; all other calls must
+// have returned before.
 type Group struct {
 	tree  *Tree
-	bulk  *bulk // nil where the whole file system cannot be flushed reliably
-	slots chan struct{}
-	wg    sync.WaitGroup // flushes under way
+	bulk  *bulk          // nil if the whole file system cannot be flushed reliably
+	slots chan struct{}  // semaphore of the flushes
+	wg    sync.WaitGroup // running flushes
 
 	mu    sync.Mutex
 	files []pending           // guarded by mu
-	open  []*File             // those of files to be flushed by Commit one by one; guarded by mu
+	open  []*File             // the files that Commit flushes one by one; guarded by mu
 	dirs  map[string]struct{} // to be flushed after the renames; guarded by mu
-	err   error               // of the flushes; guarded by mu
+	err   error               // errors of the flushes; guarded by mu
 }
 
-// pending is a complete temporary file and the name it shall get.
+// pending is a complete temporary file with its final name.
 type pending struct {
 	file *File
 	name string
 }
 
-// NewGroup begins a group. It must begin before its files are written, since
-// the errors of writing are counted from here.
+// NewGroup begins a group. Call it before the group's files are written: the
+// operating system reports only write errors that happen later.
 func (t *Tree) NewGroup() *Group {
 	return &Group{
 		tree:  t,
@@ -53,8 +53,8 @@ func (t *Tree) NewGroup() *Group {
 	}
 }
 
-// Add takes over a completely written file, which shall be called name. Its
-// way to the disk begins; the group's end tells how it went.
+// Add hands a completely written file over to the group, which will rename it to
+// name. It begins to write the file to the disk; Commit reports the errors.
 func (g *Group) Add(f *File, name string) {
 	if g.bulk == nil {
 		g.flush(f)
@@ -70,7 +70,8 @@ func (g *Group) Add(f *File, name string) {
 	}
 	g.open = append(g.open, f)
 	if len(g.files) > manyFiles {
-		// They will be flushed as a whole, which needs none of them open.
+		// syncFiles flushes them with the whole file system, which needs no open
+		// files.
 		for _, f := range g.open {
 			g.err = errors.Join(g.err, f.close())
 		}
@@ -78,7 +79,7 @@ func (g *Group) Add(f *File, name string) {
 	}
 }
 
-// flush begins to flush and close a file, waiting while too many are at it.
+// flush begins to flush and close a file. It waits while too many flushes run.
 func (g *Group) flush(f *File) {
 	g.slots <- struct{}{}
 	g.wg.Go(func() {
@@ -95,23 +96,24 @@ func (g *Group) fail(err error) {
 	g.err = errors.Join(g.err, err)
 }
 
-// Mkdir makes one directory, if it is not there yet, and lets Commit flush its
-// parent: another process may have made it and not have come to that.
+// Mkdir makes one directory if it does not exist. Commit flushes its parent in
+// any case: another process may have made the directory and not have flushed it
+// yet.
 func (g *Group) Mkdir(name string, perm fs.FileMode) error {
 	g.SyncDir(path.Dir(name))
 	return g.tree.Mkdir(name, perm)
 }
 
-// SyncDir lets Commit flush the directory name as well.
+// SyncDir makes Commit flush the directory name too.
 func (g *Group) SyncDir(name string) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.dirs[name] = struct{}{}
 }
 
-// Commit flushes all files, then moves each to its name, then flushes the
-// directories. If it fails, some files may stand under their names, each of
-// them whole; the others are gone.
+// Commit flushes all files, renames each to its final name and flushes the
+// directories. If it fails, some files may have their final names, each of them
+// complete; the others are removed.
 func (g *Group) Commit() error {
 	err := g.syncFiles()
 	for len(g.files) > 0 && err == nil {
@@ -131,7 +133,7 @@ func (g *Group) Commit() error {
 func (g *Group) syncFiles() error {
 	if len(g.files) > manyFiles && g.bulk != nil {
 		if err := g.tree.do(OpSyncAll, ".", g.bulk.sync); err != nil {
-			g.fail(fmt.Errorf("sync of the file system: %w", err))
+			g.fail(fmt.Errorf("flush the file system: %w", err))
 		}
 	}
 	for _, f := range g.open {
@@ -142,7 +144,7 @@ func (g *Group) syncFiles() error {
 	return g.err
 }
 
-// syncDirs makes the names durable.
+// syncDirs makes the file names durable.
 func (g *Group) syncDirs() error {
 	if len(g.dirs) > manyFiles && g.bulk != nil {
 		return g.tree.do(OpSyncAll, ".", g.bulk.sync)
@@ -165,7 +167,7 @@ func (g *Group) syncDirs() error {
 	return g.err
 }
 
-// Abort drops all files that have no name yet. It does nothing after Commit.
+// Abort removes all files without a final name. It does nothing after Commit.
 func (g *Group) Abort() {
 	g.wg.Wait()
 	for _, p := range g.files {

@@ -9,7 +9,7 @@ import (
 	"path/filepath"
 )
 
-// WriteFile writes a small file whole, durably, by way of a temporary file in
+// WriteFile writes a file atomically and durably, through a temporary file in
 // the same directory. perm is reduced by the umask.
 func WriteFile(name string, data []byte, perm fs.FileMode) error {
 	return inParent(name, func(t *Tree, base string) error {
@@ -25,8 +25,8 @@ func WriteFile(name string, data []byte, perm fs.FileMode) error {
 	})
 }
 
-// WriteTo writes what write yields, and replaces the file name with it at the
-// end. If write fails, the existing file stays.
+// WriteTo is like WriteFile, with the content that write produces. If write
+// fails, an existing file stays unchanged.
 func WriteTo(name string, perm fs.FileMode, write func(io.Writer) error) error {
 	return inParent(name, func(t *Tree, base string) error {
 		f, err := t.Create(".", perm)
@@ -47,13 +47,13 @@ func WriteTo(name string, perm fs.FileMode, write func(io.Writer) error) error {
 }
 
 // Remove removes a file or an empty directory, durably. The error is
-// [fs.ErrNotExist] if there is none.
+// [fs.ErrNotExist] if it does not exist.
 func Remove(name string) error {
 	return inParent(name, func(t *Tree, base string) error { return t.Remove(base) })
 }
 
-// SyncDir makes durable what was created in, renamed within and removed from
-// the directory name.
+// SyncDir makes the creations, renames and removals in the directory name
+// durable.
 func SyncDir(name string) error {
 	t, err := OpenTree(name)
 	if err != nil {
@@ -62,8 +62,8 @@ func SyncDir(name string) error {
 	return errors.Join(t.SyncDir("."), t.Close())
 }
 
-// MkdirAll makes a directory and its missing parents, durably. Directories
-// that were there already are not flushed.
+// MkdirAll makes a directory and its missing parents, durably. Directories that
+// already exist are not flushed.
 func MkdirAll(name string, perm fs.FileMode) error {
 	name = filepath.Clean(name)
 	info, err := os.Stat(name)
@@ -83,7 +83,7 @@ func MkdirAll(name string, perm fs.FileMode) error {
 	return inParent(name, func(t *Tree, base string) error { return t.MkdirAll(base, perm) })
 }
 
-// inParent runs do with the directory that holds name, and name's last element.
+// inParent calls do with the directory of name and with name's last element.
 func inParent(name string, do func(t *Tree, base string) error) error {
 	name = filepath.Clean(name)
 	t, err := OpenTree(filepath.Dir(name))

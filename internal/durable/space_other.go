@@ -4,5 +4,5 @@ package durable
 
 import "errors"
 
-// Space is not known on this system: errors.ErrUnsupported.
+// Space returns errors.ErrUnsupported: this system has no call for it.
 func Space(string) (total, free int64, err error) { return 0, 0, errors.ErrUnsupported }

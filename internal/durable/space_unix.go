@@ -8,8 +8,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Space returns the size in bytes of the file system of a directory and how
-// much of it this user may still write.
+// Space returns the size in bytes of the file system that holds a directory, and
+// how many bytes this user may still write there.
 func Space(dir string) (total, free int64, err error) {
 	var st unix.Statfs_t
 	if err := unix.Statfs(dir, &st); err != nil {

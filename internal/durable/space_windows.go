@@ -6,8 +6,8 @@ import (
 	"golang.org/x/sys/windows"
 )
 
-// Space returns the size in bytes of the volume of a directory and how much of
-// it this user may still write.
+// Space returns the size in bytes of the volume that holds a directory, and how
+// many bytes this user may still write there.
 func Space(dir string) (total, free int64, err error) {
 	p, err := windows.UTF16PtrFromString(dir)
 	if err != nil {

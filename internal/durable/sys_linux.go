@@ -8,22 +8,22 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// startWriteBehind asks the kernel to begin writing a part of the file.
+// startWriteBehind makes the kernel begin to write a part of the file.
 func startWriteBehind(f *os.File, offset, n int64) {
 	if f == nil || n <= 0 {
 		return
 	}
-	// Only a hint: what goes wrong shows at the sync.
+	// Only a hint: the flush reports the errors.
 	_ = unix.SyncFileRange(int(f.Fd()), offset, n, unix.SYNC_FILE_RANGE_WRITE)
 }
 
-// bulk flushes a whole file system. A nil bulk is none.
+// bulk flushes a whole file system. A nil bulk cannot.
 type bulk struct{ dir *os.File }
 
-// bulkSystems are the file systems, by the number that statfs gives, on which
-// syncfs is known to make everything durable and to report errors. Others are
-// not trusted: FUSE does not pass the call to its server, and overlayfs does
-// not pass on the errors of the file system below.
+// bulkSystems are the file systems, by their statfs type, on which syncfs is
+// known to make everything durable and to report errors. Others are not trusted:
+// FUSE does not forward the call to its server, and overlayfs does not report
+// the errors of the file system below it.
 var bulkSystems = map[uint32]bool{
 	unix.EXT4_SUPER_MAGIC:  true, // ext2 and ext3 too
 	unix.XFS_SUPER_MAGIC:   true,
@@ -33,8 +33,8 @@ var bulkSystems = map[uint32]bool{
 	0x2fc12fc1:             true, // ZFS
 }
 
-// syncfsReports says whether syncfs reports errors of writing, which it does
-// since Linux 5.8.
+// syncfsReports reports whether syncfs returns write errors, which it does since
+// Linux 5.8.
 var syncfsReports = sync.OnceValue(func() bool {
 	var u unix.Utsname
 	if err := unix.Uname(&u); err != nil {
@@ -47,8 +47,8 @@ var syncfsReports = sync.OnceValue(func() bool {
 	return major > 5 || major == 5 && minor >= 8
 })
 
-// openBulk opens the directory for flushing its file system. The kernel
-// reports to it the errors that happen from now on.
+// openBulk opens the directory for flushing its file system, or returns nil. The
+// kernel reports the write errors that happen after the open.
 func openBulk(root *os.Root) *bulk {
 	if !syncfsReports() {
 		return nil

@@ -7,10 +7,11 @@ import (
 	"os"
 )
 
-// startWriteBehind does nothing: there is no such call here.
+// startWriteBehind does nothing: this system has no call for it.
 func startWriteBehind(*os.File, int64, int64) {}
 
-// bulk would flush a whole file system; here there is no call that waits for it.
+// bulk cannot flush a whole file system: this system has no call that waits for
+// the end.
 type bulk struct{}
 
 func openBulk(*os.Root) *bulk { return nil }

@@ -8,14 +8,15 @@ import (
 	"syscall"
 )
 
-// errNotDir is the error for a file where a directory is wanted.
+// errNotDir is the error for a file where a directory is expected.
 const errNotDir = syscall.ENOTDIR
 
-// syncsDirs says that directories are flushed here.
+// syncsDirs says that this system flushes directories.
 const syncsDirs = true
 
 // syncDirFile flushes an open directory. Some network and FUSE file systems
-// refuse that and offer nothing else, which must not make them unusable.
+// refuse to flush directories and offer no alternative. That is not an error, so
+// that such file systems stay usable.
 func syncDirFile(dir *os.File) error {
 	err := dir.Sync()
 	if errors.Is(err, syscall.EINVAL) || errors.Is(err, syscall.ENOTSUP) {
@@ -24,16 +25,17 @@ func syncDirFile(dir *os.File) error {
 	return err
 }
 
-// RetryRename calls rename once: an open file does not hinder it. On Windows it
-// does so again and again while the target is held open.
+// RetryRename calls rename once, because open files do not block a rename here.
+// On Windows it retries while another process holds the target open.
 func RetryRename(rename func() error) error { return rename() }
 
-// IsNoSpace says whether an error means a full disk or a used-up quota.
+// IsNoSpace reports whether an error means a full disk or an exhausted quota.
 func IsNoSpace(err error) bool {
 	return errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT)
 }
 
-// Alive says whether a process exists. One that may not be signalled does.
+// Alive reports whether a process exists, including one that this process may
+// not signal.
 func Alive(pid int) bool {
 	err := syscall.Kill(pid, 0)
 	return err == nil || errors.Is(err, syscall.EPERM)

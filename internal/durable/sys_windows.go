@@ -9,17 +9,17 @@ import (
 	"golang.org/x/sys/windows"
 )
 
-// errNotDir is the error for a file where a directory is wanted.
+// errNotDir is the error for a file where a directory is expected.
 const errNotDir = syscall.ENOTDIR
 
-// syncsDirs says that directories are not flushed here.
+// syncsDirs says that this system does not flush directories.
 const syncsDirs = false
 
 func syncDirFile(*os.File) error { return nil }
 
-// RetryRename calls rename, again and again for two seconds while the target is
-// held open: virus scanners, indexers and readers without the share mode for
-// deletion let go of it soon.
+// RetryRename calls rename and retries it for two seconds while another process
+// holds the target open. Virus scanners, indexers and readers without
+// FILE_SHARE_DELETE usually close a file soon.
 func RetryRename(rename func() error) error {
 	deadline := time.Now().Add(2 * time.Second)
 	for wait := time.Millisecond; ; wait = min(2*wait, 100*time.Millisecond) {
@@ -34,7 +34,7 @@ func RetryRename(rename func() error) error {
 	}
 }
 
-// IsNoSpace says whether an error means a full disk or a used-up quota.
+// IsNoSpace reports whether an error means a full disk or an exhausted quota.
 func IsNoSpace(err error) bool {
 	return errors.Is(err, syscall.ENOSPC) ||
 		errors.Is(err, windows.ERROR_DISK_FULL) ||
@@ -42,10 +42,11 @@ func IsNoSpace(err error) bool {
 		errors.Is(err, windows.ERROR_DISK_QUOTA_EXCEEDED)
 }
 
-// stillActive is the exit code of a process that has none yet (STILL_ACTIVE).
+// stillActive is the exit code of a running process (STILL_ACTIVE).
 const stillActive = 259
 
-// Alive says whether a process exists. One that may not be asked does.
+// Alive reports whether a process exists, including one that this process may
+// not query.
 func Alive(pid int) bool {
 	h, err := windows.OpenProcess(windows.PROCESS_QUERY_LIMITED_INFORMATION, false, uint32(pid))
 	if err != nil {

@@ -14,24 +14,24 @@ import (
 	"time"
 )
 
-// tempPrefix begins the name of every temporary file. The dot keeps it out of
-// listings and globs of folders that other programs read.
+// tempPrefix starts the name of every temporary file. The dot hides it from
+// listings and glob patterns of other programs.
 const tempPrefix = ".tmp-"
 
-// session tells this process from an earlier one of the same number, which is
-// the usual case in a container, where every server is process 1.
+// session distinguishes this process from an earlier one with the same process
+// id. That is common in containers, where every server has process id 1.
 var session = func() string {
 	var b [6]byte
 	_, _ = rand.Read(b[:]) // never fails
 	return hex.EncodeToString(b[:])
 }()
 
-// tempName is the name of this process' n-th temporary file.
+// tempName returns the name of this process's n-th temporary file.
 func tempName(n uint64) string {
 	return fmt.Sprintf("%s%d-%s-%d", tempPrefix, os.Getpid(), session, n)
 }
 
-// parseTempName undoes tempName.
+// parseTempName is the inverse of tempName.
 func parseTempName(name string) (pid int, token string, ok bool) {
 	rest, ok := strings.CutPrefix(name, tempPrefix)
 	parts := strings.Split(rest, "-")
@@ -51,11 +51,11 @@ func parseTempName(name string) (pid int, token string, ok bool) {
 	return pid, parts[1], true
 }
 
-// Sweep removes the temporary files in the directory dir of the tree that were
-// last written before the time given and whose process is gone, and returns
-// their number. Where processes of several machines or containers write to
-// one tree a process is judged by its number alone, so that the time must then
-// lie before the beginning of the longest group that may be under way.
+// Sweep removes temporary files in the directory dir of the tree and returns
+// their number. It removes a file if it was last written before the given time
+// and its process has ended. If several machines or containers write to one
+// tree, the process id alone proves nothing; before must then be earlier than
+// the start of the longest group that may still run.
 func (t *Tree) Sweep(ctx context.Context, dir string, before time.Time) (int, error) {
 	d, err := t.root.Open(dir)
 	if err != nil {
@@ -90,7 +90,7 @@ func (t *Tree) Sweep(ctx context.Context, dir string, before time.Time) (int, er
 	return removed, nil
 }
 
-// gone says whether the process that made a temporary file has ended.
+// gone reports whether the process that made a temporary file has ended.
 func gone(pid int, token string) bool {
 	if pid == os.Getpid() {
 		return token != session
