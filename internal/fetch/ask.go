@@ -8,17 +8,17 @@ import (
 	"github.com/symdepot/symdepot/layout"
 )
 
-// answer is the file that an upstream offers, or why it does not.
+// answer is what one upstream answered: a file, or the reason why there is none.
 type answer struct {
 	from   Upstream
 	asked  time.Time
 	reply  *Reply
-	cancel context.CancelCauseFunc // ends the body
+	cancel context.CancelCauseFunc // cancels the request and its body
 	err    error
 }
 
-// ask asks the upstreams of a plan rank by rank and returns the first file. When
-// none has it, the misses are remembered and the error is fs.ErrNotExist.
+// ask asks the upstreams of a plan rank by rank and returns the first file. If
+// no upstream has the file, it remembers the misses and returns fs.ErrNotExist.
 func (f *Fetcher) ask(ctx context.Context, d *download, p *plan) (answer, error) {
 	list := p.left
 	answers := make(chan answer, len(list))
@@ -68,7 +68,7 @@ func (f *Fetcher) ask(ctx context.Context, d *download, p *plan) (answer, error)
 	return answer{}, notFound(p.why)
 }
 
-// drain closes what n late answers bring.
+// drain cancels and closes the answers of the n requests that are still running.
 func drain(answers <-chan answer, n int) {
 	for range n {
 		a := <-answers
@@ -79,7 +79,7 @@ func drain(answers <-chan answer, n int) {
 	}
 }
 
-// askOf is what an upstream is asked for a download.
+// askOf returns the Ask for a download.
 func (f *Fetcher) askOf(d *download, rest *Resume) Ask {
 	limit := f.limits.MaxBytes
 	if d.q.Request.Form == layout.FormSource {
@@ -88,7 +88,7 @@ func (f *Fetcher) askOf(d *download, rest *Resume) Ask {
 	return Ask{Request: d.q.Request, Checksum: d.q.Checksum, Via: d.q.Via, Origin: d.q.Origin, Resume: rest, Limit: limit}
 }
 
-// askOne asks one upstream and gives it a limited time until its first bytes.
+// askOne asks one upstream. The time until its first bytes is limited.
 func (f *Fetcher) askOne(ctx context.Context, cancel context.CancelCauseFunc, u Upstream, ask Ask) answer {
 	a := answer{from: u, asked: time.Now(), cancel: cancel}
 	late := time.AfterFunc(f.limits.FirstByte, func() { cancel(errSlow) })
@@ -101,7 +101,7 @@ func (f *Fetcher) askOne(ctx context.Context, cancel context.CancelCauseFunc, u 
 		}
 	}
 	a.reply, a.err = u.Source.Fetch(ctx, ask)
-	if !late.Stop() && a.err == nil { // just too late
+	if !late.Stop() && a.err == nil { // the timer fired while Fetch returned
 		_ = a.reply.Body.Close()
 		a.reply, a.err = nil, errSlow
 	}

@@ -11,7 +11,8 @@ import (
 	"github.com/symdepot/symdepot/symfile"
 )
 
-// check returns the objects of a whole file, if one of them is what was asked for.
+// check identifies the objects of a complete file and returns them if one of
+// them answers the request.
 func (d *download) check(sp *blob.Spool) ([]objfile.Object, error) {
 	name := d.file.Object.Name
 	if !symfile.ValidName(name) {
@@ -21,7 +22,7 @@ func (d *download) check(sp *blob.Spool) ([]objfile.Object, error) {
 		}
 	}
 	if d.want.Form == layout.FormSource {
-		// Nothing in a text says whose source code it is: the upstream is believed.
+		// Source code carries no id: trust the upstream.
 		return objfile.Identify(sp, sp.Size(), sourceName(d.want), objfile.Options{Kind: symfile.SHA1})
 	}
 	if byHash(d.want) {
@@ -33,7 +34,8 @@ func (d *download) check(sp *blob.Spool) ([]objfile.Object, error) {
 	if err != nil {
 		return nil, err
 	}
-	// An object that would have to be unpacked first is not answered.
+	// A compressed object inside the file is no answer: it would have to be
+	// unpacked.
 	objs = slices.DeleteFunc(objs, func(o objfile.Object) bool { return o.Deflated != 0 })
 	if !answers(d.want, objs) {
 		return nil, errWrongFile
@@ -41,38 +43,40 @@ func (d *download) check(sp *blob.Spool) ([]objfile.Object, error) {
 	return objs, nil
 }
 
-// checkHead refuses by its first bytes what cannot be the file.
+// checkHead rejects a file whose first bytes show that it is not a symbol file.
 func (d *download) checkHead(_ string, head []byte) error {
 	if byHash(d.want) || d.want.Form == layout.FormSource {
 		return nil
 	}
 	if fatHead(head) {
-		d.whole = true // only a slice of it will be the answer
+		d.whole = true // the answer is one slice of it
 	}
 	return objfile.Detect(head, d.file.Object.Name)
 }
 
-// fatHead reports whether a file begins as a fat Mach-O file. Class files of Java
-// have the same magic, and more than 40 where the number of slices is.
+// fatHead reports whether a file begins like a fat Mach-O file. Java class files
+// have the same magic, but their version field, which is where the number of
+// slices would be, is above 40.
 func fatHead(head []byte) bool {
 	return len(head) >= 8 && (bytes.HasPrefix(head, []byte{0xca, 0xfe, 0xba, 0xbe}) || bytes.HasPrefix(head, []byte{0xca, 0xfe, 0xba, 0xbf})) &&
 		binary.BigEndian.Uint32(head[4:]) <= 40
 }
 
-// isFat reports whether the objects are slices of a fat Mach-O file of that size.
+// isFat reports whether the objects are slices of a fat Mach-O file of this
+// size.
 func isFat(objs []objfile.Object, size int64) bool {
 	return slices.ContainsFunc(objs, func(o objfile.Object) bool { return o.Kind == symfile.MachO && o.Size != size })
 }
 
-// byHash reports whether any file may be the answer, because its hash may be
-// what is asked for.
+// byHash reports whether a request may name the hash of a file, which any kind
+// of file can answer.
 func byHash(req layout.Request) bool {
 	return slices.ContainsFunc(req.Lookups, func(l symfile.Lookup) bool {
 		return l.Role&symfile.Other != 0 && (len(l.ID) == 40 || len(l.ID) == 64)
 	})
 }
 
-// answered returns the object that was asked for.
+// answered returns the object that answers the request.
 func (d *download) answered(objs []objfile.Object) symfile.Object {
 	for _, o := range objs {
 		if answers(d.want, []objfile.Object{o}) {
@@ -82,7 +86,7 @@ func (d *download) answered(objs []objfile.Object) symfile.Object {
 	return objs[0].Object
 }
 
-// answers reports whether one of a file's objects is what a request asks for.
+// answers reports whether one of a file's objects answers a request.
 func answers(req layout.Request, objs []objfile.Object) bool {
 	for _, o := range objs {
 		for _, l := range req.Lookups {

@@ -2,27 +2,27 @@ package fetch
 
 import "sync"
 
-// Group coalesces work: everybody who asks for a key while the work for it is
-// under way shares that work. Its methods may be called by many goroutines.
+// Group coalesces work: all callers of Join with one key share the work that
+// runs for that key. Its methods may be called by several goroutines.
 type Group[K comparable, W any] struct {
 	limit int
 
 	mu     sync.Mutex
 	closed bool    // guarded by mu
-	work   map[K]W // guarded by mu; under way
+	work   map[K]W // running work, guarded by mu
 	all    sync.WaitGroup
 }
 
-// NewGroup returns a group in which work for up to limit keys is under way at
-// once; zero is no limit.
+// NewGroup returns a group that runs work for at most limit keys at the same
+// time; zero means no limit.
 func NewGroup[K comparable, W any](limit int) *Group[K, W] {
 	return &Group[K, W]{limit: limit, work: make(map[K]W)}
 }
 
-// Join returns the work under way for a key. If there is none, it calls create
-// and starts run in a goroutine of its own; run must call Leave for the key
-// before it lets anybody know that the work has ended. ok is false if the group
-// is closed or full, or create refuses.
+// Join returns the running work for a key. If there is none, it calls create and
+// starts run in a new goroutine. run must call Leave for the key before it
+// reports that the work has ended. ok is false if the group is closed or full,
+// or if create returns false.
 func (g *Group[K, W]) Join(key K, create func() (W, bool), run func(W)) (w W, ok bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -39,8 +39,8 @@ func (g *Group[K, W]) Join(key K, create func() (W, bool), run func(W)) (w W, ok
 	return w, ok
 }
 
-// Share lets work that is under way be joined under a further key. It reports
-// false if there is other work for that key.
+// Share lets callers of Join with a further key join running work. It returns
+// false if other work runs for that key.
 func (g *Group[K, W]) Share(key K, w W) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -60,12 +60,12 @@ func (g *Group[K, W]) Leave(keys ...K) {
 	}
 }
 
-// Close makes Join start nothing more.
+// Close makes Join start no more work.
 func (g *Group[K, W]) Close() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.closed = true
 }
 
-// Wait waits until all work has ended.
+// Wait waits for the end of all work.
 func (g *Group[K, W]) Wait() { g.all.Wait() }

@@ -13,18 +13,18 @@ import (
 	"github.com/symdepot/symdepot/symfile"
 )
 
-// download is one transfer from an upstream that all clients with an equal
-// coalesceKey share. One goroutine runs it; it goes on when the clients give up.
+// download is one transfer from an upstream, shared by all clients with the same
+// coalesceKey. One goroutine runs it, and continues when the clients give up.
 type download struct {
 	*growing
-	key       string     // in the negative cache
-	slot      string     // coalesceKey under which it began
-	alias     string     // further coalesceKey, once the debug id is known; its runner's own
-	q         Question   // of the client that began it
-	upstreams []Upstream // that may be asked
-	anew      bool       // remembered misses do not count
+	key       string     // missKey of the request
+	slot      string     // coalesceKey of the client that started it
+	alias     string     // second coalesceKey, once the debug id is known; used by run only
+	q         Question   // of the client that started it
+	upstreams []Upstream // permitted ones
+	anew      bool       // ignore remembered misses
 
-	want layout.Request // what the file must answer; its runner's own
+	want layout.Request // the request that the file must answer; used by run only
 }
 
 // join returns the download that answers a question, or fs.ErrNotExist if no
@@ -42,7 +42,7 @@ func (f *Fetcher) join(ctx context.Context, q Question) (*download, error) {
 		return nil, fs.ErrNotExist
 	}
 	if wide, ok := acceptingMSFZ(q); ok {
-		// Where a client that accepts more found nothing, this one finds nothing.
+		// A miss for a client that also accepts MSFZ is a miss for this client.
 		if _, ok := f.misses.lookup(ctx, missKey(wide.Request), f.coalesceKey(wide, list), list); ok {
 			return nil, fs.ErrNotExist
 		}
@@ -54,15 +54,15 @@ func (f *Fetcher) join(ctx context.Context, q Question) (*download, error) {
 	return d, nil
 }
 
-// start returns the download of a slot, a new one if there is none; false if no
-// more may begin.
+// start returns the download of a slot and starts it if none runs. It returns
+// false if no more downloads may start.
 func (f *Fetcher) start(key, slot string, list []Upstream, q Question, anew bool) (*download, bool) {
 	return f.downloads.Join(slot, func() (*download, bool) {
 		if q.Request.Form == layout.FormCabinet {
 			q.Request.Form = layout.FormFile
 		}
 		d := &download{growing: newGrowing(), key: key, slot: slot, q: q, want: q.Request, upstreams: list, anew: anew}
-		d.whole = q.Request.Form == layout.FormSource // it is short, and nothing in it says what it is
+		d.whole = q.Request.Form == layout.FormSource // short, and without an id to check early
 		return d, true
 	}, f.run)
 }
@@ -75,7 +75,7 @@ func (f *Fetcher) renew(key, slot string, list []Upstream, q Question, m combine
 	default:
 		return
 	}
-	m.renew = m.until // once
+	m.renew = m.until // renew it only once
 	f.misses.keys.Set(slot, m)
 	d, ok := f.start(key, slot, list, q, true)
 	if !ok {
@@ -88,13 +88,13 @@ func (f *Fetcher) renew(key, slot string, list []Upstream, q Question, m combine
 	}()
 }
 
-// run runs a download through its stages: plan, ask, spool, check, keep, tell.
+// run runs a download through its stages: plan, ask, spool, check, keep, finish.
 func (f *Fetcher) run(d *download) {
 	defer d.leave(true)
 	ctx := f.life
 	leave, err := f.Enter(ctx)
 	if err != nil {
-		f.tell(d, result{}, err)
+		f.finish(d, result{}, err)
 		return
 	}
 	defer leave()
@@ -106,22 +106,22 @@ func (f *Fetcher) run(d *download) {
 		}
 		var r result
 		if r, err = f.receive(ctx, d, a); err == nil {
-			f.tell(d, r, nil)
+			f.finish(d, r, nil)
 			return
 		}
 		err = f.next(ctx, d, p, a.from, err)
 	}
-	f.tell(d, result{}, err)
+	f.finish(d, result{}, err)
 }
 
-// Enter takes one of the places of all downloads, which leave gives back. It
-// waits for a while; then the error is fs.ErrNotExist.
+// Enter waits for the semaphore that limits concurrent downloads; leave releases
+// it. After queueTime the error is fs.ErrNotExist.
 func (f *Fetcher) Enter(ctx context.Context) (leave func(), err error) {
 	wait := time.NewTimer(queueTime)
 	defer wait.Stop()
 	select {
-	case f.places <- struct{}{}:
-		return func() { <-f.places }, nil
+	case f.running <- struct{}{}:
+		return func() { <-f.running }, nil
 	case <-ctx.Done():
 		return nil, errClosing
 	case <-wait.C:
@@ -129,22 +129,22 @@ func (f *Fetcher) Enter(ctx context.Context) (leave func(), err error) {
 	}
 }
 
-// plan is the first stage: which upstreams are worth asking. It changes while
-// they are asked.
+// plan is the result of the first stage: the upstreams worth asking. It is
+// updated while they are asked.
 type plan struct {
 	left  []Upstream
-	known map[string]Miss // by upstream
-	why   []error
+	known map[string]Miss // remembered misses by upstream
+	why   []error         // failures so far
 }
 
-// plan decides whom to ask.
+// plan selects the upstreams to ask.
 func (f *Fetcher) plan(ctx context.Context, d *download) (*plan, error) {
 	p := &plan{known: map[string]Miss{}}
 	if !d.anew {
 		if f.depot.Holds(ctx, d.q.Products, d.q.Request) {
-			return nil, ErrHeld // it came while this download began
+			return nil, ErrHeld // added since the client looked
 		}
-		if known, err := f.depot.Misses(ctx, d.key); err == nil { // without them, all are asked
+		if known, err := f.depot.Misses(ctx, d.key); err == nil { // without remembered misses, ask all
 			p.known = known
 		}
 	}
@@ -152,7 +152,7 @@ func (f *Fetcher) plan(ctx context.Context, d *download) (*plan, error) {
 	return p, nil
 }
 
-// note remembers an upstream's failure.
+// note records an upstream's failure.
 func (p *plan) note(n *negative, name string, err error) {
 	p.why = append(p.why, err)
 	if m, ok := n.missOf(err); ok {
@@ -162,8 +162,9 @@ func (p *plan) note(n *negative, name string, err error) {
 	}
 }
 
-// next says how to go on after an upstream's file failed: nil if the others are
-// to be asked, which is possible until clients have been given the file.
+// next decides what follows a file that failed. It returns nil if the remaining
+// upstreams are to be asked, which is possible until clients have received bytes
+// of the file.
 func (f *Fetcher) next(ctx context.Context, d *download, p *plan, from Upstream, err error) error {
 	name := from.Source.Name()
 	switch {
@@ -172,8 +173,8 @@ func (f *Fetcher) next(ctx context.Context, d *download, p *plan, from Upstream,
 	case ctx.Err() != nil:
 		return errClosing
 	case !IsFailure(err):
-		// Ours, such as a full disk. Nothing is remembered of it.
-		f.log.Error("a file could not be downloaded", "upstream", name, "error", err)
+		// Not the upstream's fault, for example a full disk: not remembered.
+		f.log.Error("cannot download a file", "upstream", name, "error", err)
 		return notFound([]error{err})
 	case d.isAnnounced():
 		if m, ok := f.misses.missOf(err); ok {
@@ -201,17 +202,17 @@ func without(list []Upstream, name string) (rest []Upstream) {
 
 func (f *Fetcher) remember(ctx context.Context, d *download, p *plan) {
 	if err := f.misses.remember(ctx, d.key, d.slot, d.upstreams, p.known, false); err != nil && ctx.Err() == nil {
-		f.log.Warn("misses cannot be stored", "error", err)
+		f.log.Warn("cannot store misses", "error", err)
 	}
 }
 
-// result is a file that was checked and kept.
+// result is a checked and stored file.
 type result struct {
 	size int64
 	file File
 }
 
-// receive takes one upstream's file through the stages spool, check and keep.
+// receive runs an upstream's file through the stages spool, check and keep.
 func (f *Fetcher) receive(ctx context.Context, d *download, a answer) (result, error) {
 	defer a.cancel(context.Canceled)
 	sp, err := f.depot.Spool()
@@ -240,30 +241,30 @@ func (f *Fetcher) receive(ctx context.Context, d *download, a answer) (result, e
 		err := f.keepSlices(ctx, d, a, sp, objs, fetched)
 		sp.Abort()
 		if err == nil {
-			err = ErrHeld // the depot answers with the slice
+			err = ErrHeld // the depot serves the slice
 		}
 		return result{}, err
 	}
 	file := File{ModTime: fetched, Object: d.answered(objs), Ref: sp.Sum(), Path: a.reply.Name}
 	file.ETag = file.Ref.String()[:32]
 	if _, err := sp.Keep(); err != nil {
-		// The file is right: the clients that wait for it get it.
-		f.log.Error("a downloaded file cannot be stored", "error", err)
+		// The file is correct, so the waiting clients get it anyway.
+		f.log.Error("cannot store a downloaded file", "error", err)
 	} else if err := f.depot.Keep(ctx, d.kept(a, file.Ref, sp.Size(), objs, fetched)); err != nil && ctx.Err() == nil {
-		f.log.Error("a downloaded file cannot be entered in the index", "error", err)
+		f.log.Error("cannot add a downloaded file to the index", "error", err)
 	}
 	if d.anew {
-		// As long as the depot has the file the miss does no harm, but after its
-		// eviction.
+		// The miss does no harm while the depot holds the file, but it would
+		// after the file's eviction.
 		if err := f.misses.forget(ctx, d.key, d.slot, a.from.Source.Name()); err != nil && ctx.Err() == nil {
-			f.log.Warn("an outdated miss cannot be forgotten", "error", err)
+			f.log.Warn("cannot delete an outdated miss", "error", err)
 		}
 	}
 	return result{sp.Size(), file}, nil
 }
 
-// keepSlices keeps each slice of a fat Mach-O file as a content of its own, as if
-// it had been added.
+// keepSlices stores each slice of a fat Mach-O file as a content of its own, as
+// adding such a file does.
 func (f *Fetcher) keepSlices(ctx context.Context, d *download, a answer, sp *blob.Spool, objs []objfile.Object, fetched time.Time) error {
 	for i, o := range objs {
 		slice, err := f.depot.Spool()
@@ -286,17 +287,17 @@ func (f *Fetcher) keepSlices(ctx context.Context, d *download, a answer, sp *blo
 	return nil
 }
 
-// blame tells an upstream that it sent a file that is not the one asked for.
+// blame reports to an upstream that it sent a wrong file.
 func (f *Fetcher) blame(a answer, err error) error {
 	fail := &Failure{Source: a.from.Source.Name(), Class: ClassBroken, Err: err}
 	if blame := a.from.Source.Traits().Blame; blame != nil {
 		blame(fail)
 	}
-	f.log.Warn("an upstream sent a file that is not the one asked for", "upstream", fail.Source, "path", a.reply.Path, "error", err)
+	f.log.Warn("an upstream sent a wrong file", "upstream", fail.Source, "path", a.reply.Path, "error", err)
 	return fail
 }
 
-// firstWord is what clients are told of a file before it has been checked.
+// firstWord describes the file to clients before it has been checked.
 func (d *download) firstWord(a answer, fetched time.Time) File {
 	name := a.reply.Name
 	if name == "" {
@@ -309,9 +310,10 @@ func (d *download) firstWord(a answer, fetched time.Time) File {
 	return file
 }
 
-// redirect sends the clients that know a module's code id only to the path with
-// its debug id, and lets them join the download when they come back. It returns
-// false if the file is not needed: the depot has it, or it is being downloaded.
+// redirect redirects the clients that know only a module's code id to the path
+// with its debug id, and lets them join the download when they follow the
+// redirect. It returns false if the file is not needed: the depot has it, or
+// another download is fetching it.
 func (f *Fetcher) redirect(ctx context.Context, d *download, path string) bool {
 	req, err := layout.BreakpadTree.Parse(path)
 	if err != nil || req.Form != layout.FormFile {
@@ -331,7 +333,7 @@ func (f *Fetcher) redirect(ctx context.Context, d *download, path string) bool {
 	return needed
 }
 
-// kept describes a checked file for the index.
+// kept describes a checked file for Depot.Keep.
 func (d *download) kept(a answer, ref blob.Ref, size int64, objs []objfile.Object, fetched time.Time) Kept {
 	k := Kept{
 		Upstream: a.from.Source.Name(), Product: a.from.Product, Name: a.reply.Name, URL: a.reply.Path, Tag: a.reply.Tag,
@@ -349,9 +351,9 @@ func (d *download) kept(a answer, ref blob.Ref, size int64, objs []objfile.Objec
 	return k
 }
 
-// tell ends a download: the next client begins another one, those that wait get
-// the file or the error.
-func (f *Fetcher) tell(d *download, r result, err error) {
+// finish ends a download: the waiting clients get the file or the error, and the
+// next client starts a new download.
+func (f *Fetcher) finish(d *download, r result, err error) {
 	if d.alias != "" {
 		f.downloads.Leave(d.alias)
 	}

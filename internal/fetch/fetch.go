@@ -1,9 +1,10 @@
 // Package fetch downloads files from upstreams, once for all clients that wait
-// for the same file. A download runs through stages with one input and one output
-// each: plan (which upstreams are worth asking), ask, spool (copy the body to
-// disk while clients read it), check (is it the file asked for), keep, tell.
+// for the same file. A download runs through stages with one input and one
+// output each: plan (select the upstreams), ask, spool (copy the body to disk
+// while clients read it), check (is it the requested file), keep, finish.
 //
-// The package knows no depot: what it needs of one is the interface Depot.
+// The package does not depend on package depot: the interface Depot declares
+// what it needs.
 package fetch
 
 import (
@@ -23,17 +24,17 @@ import (
 	"github.com/symdepot/symdepot/symfile"
 )
 
-// Depot is what downloads need of a depot.
+// Depot declares what downloads need of a depot.
 type Depot interface {
-	// Holds reports whether the depot can answer a request itself to a caller who
-	// sees these products; nil is all.
+	// Holds reports whether the depot itself can answer a request for a caller
+	// whose scope is these products; nil means all.
 	Holds(ctx context.Context, products []string, req layout.Request) bool
-	// Spool begins a content that can be read while it is written.
+	// Spool begins a content that can be read while it is being written.
 	Spool() (*blob.Spool, error)
-	// Keep makes a downloaded file, whose content has been stored, findable.
+	// Keep adds a downloaded file to the index. Its content has been stored.
 	Keep(ctx context.Context, f Kept) error
-	// Misses returns the stored misses of a key by upstream, PutMisses stores
-	// some, ForgetMiss deletes that of one upstream.
+	// Misses returns the stored misses of a key by upstream. PutMisses stores
+	// misses. ForgetMiss deletes the miss of one upstream.
 	Misses(ctx context.Context, key string) (map[string]Miss, error)
 	PutMisses(ctx context.Context, key string, misses map[string]Miss) error
 	ForgetMiss(ctx context.Context, key, name string) error
@@ -41,66 +42,68 @@ type Depot interface {
 
 // Kept describes a downloaded file for Depot.Keep.
 type Kept struct {
-	Upstream string // its name
-	Product  string // its product
-	Name     string // of the file, as the upstream spells it
-	URL      string // where the file was found, without secrets
+	Upstream string // the upstream's name
+	Product  string // the upstream's product
+	Name     string // the file's name, as the upstream spells it
+	URL      string // the file's address, without secrets
 	Tag      string // the upstream's entity tag
 	Ref      blob.Ref
 	Size     int64
 	ModTime  time.Time // the upstream's; zero if unknown
 	Fetched  time.Time
-	Objects  []Object // none: nobody could find it
+	Objects  []Object // if empty, no lookup finds the file
 }
 
 // Object is one object of a downloaded file.
 type Object struct {
 	objfile.Object
 	Aliases []symfile.Alias
-	Path    string // under which it is listed
+	Path    string // the path that listings show
 }
 
-// Upstream is a source that files are downloaded from, to be kept.
+// Upstream is a Source with its place in the order of upstreams and its product.
 type Upstream struct {
 	Source Source
-	// Rank orders the upstreams: those of one rank are asked at once, the next
-	// rank when all have answered or a short while has passed.
+	// Rank orders the upstreams. Those with the same rank are asked at the same
+	// time; the next rank follows when all of them have answered or after
+	// Limits.NextRank.
 	Rank int
-	// Product is the product under which what comes from there is seen; callers
-	// who see everything see it in any case.
+	// Product is the product of the files from this upstream, for the scope of
+	// callers. A caller whose scope is everything sees them in any case.
 	Product string
 }
 
-// Question is what a client asks for.
+// Question is the request of a client.
 type Question struct {
-	Products []string // that the client may see; nil is all
+	Products []string // the client's scope; nil means everything
 	Request  layout.Request
 	Checksum string   // the value of a SymbolChecksum header, or empty
 	Via      []string // servers that the request has passed, this one last
 	Origin   Origin
 }
 
-// sees reports whether the client may see what has a product.
+// sees reports whether the client's scope includes a product.
 func (q Question) sees(product string) bool {
 	return q.Products == nil || slices.Contains(q.Products, product)
 }
 
-// Limits of downloads. The durations are about progress: a file may take as long
-// as it keeps coming.
+// Limits of downloads. The durations limit the lack of progress, not the
+// duration of a whole download.
 type Limits struct {
-	// NextRank is how long the upstreams of a rank have before the next rank is
-	// asked too; zero is 300 ms.
+	// NextRank is the time until the upstreams of the next rank are asked too;
+	// zero means 300 ms.
 	NextRank time.Duration
-	// FirstByte is how long an upstream may stay below MinRate until its first
-	// bytes; zero is 3 s.
+	// FirstByte is how long an upstream may stay below MinRate before clients
+	// receive the first bytes; zero means 3 s.
 	FirstByte time.Duration
-	// Stall is how long a transfer may stay below MinRate; zero is 10 s.
+	// Stall is how long a transfer may stay below MinRate after that; zero means
+	// 10 s.
 	Stall time.Duration
-	// MinRate is in bytes per second; zero is 16 KiB.
+	// MinRate is the lowest rate, in bytes per second; zero means 16 KiB.
 	MinRate int64
-	// MaxBytes is the most that a file may have; zero is 16 GiB.
+	// MaxBytes is the largest file, in bytes; zero means 16 GiB.
 	MaxBytes int64
-	// Fetches is how many downloads may be under way at once; zero is 64.
+	// Fetches is the number of concurrent downloads; zero means 64.
 	Fetches int
 }
 
@@ -115,9 +118,9 @@ func (l Limits) withDefaults() Limits {
 }
 
 const (
-	queueTime     = 20 * time.Second // a download waits for a place
-	mostDownloads = 8192             // at once, those that wait for a place included
-	refreshers    = 8                // misses that are looked at again at once
+	queueTime     = 20 * time.Second // the longest wait of a download for the semaphore
+	mostDownloads = 8192             // running and queued downloads
+	refreshers    = 8                // concurrent renewals of misses
 )
 
 // Options of New.
@@ -127,13 +130,13 @@ type Options struct {
 	Limits    Limits
 	Lifetimes Lifetimes
 	Log       *slog.Logger
-	// Now is the clock of what is remembered. How long a transfer takes is
-	// measured with timers.
+	// Now is the clock of the negative cache. Timers measure the duration of
+	// transfers.
 	Now func() time.Time
 }
 
-// Fetcher downloads what a depot does not have. Its methods may be called by
-// many goroutines.
+// Fetcher downloads files that a depot does not have. Its methods may be called
+// by several goroutines.
 type Fetcher struct {
 	depot     Depot
 	upstreams []Upstream
@@ -143,23 +146,23 @@ type Fetcher struct {
 	misses    *negative
 
 	searches   chan struct{} // semaphore of metadata searches
-	places     chan struct{} // semaphore of the downloads under way
-	refreshing chan struct{} // semaphore of those that look at a miss again
+	running    chan struct{} // semaphore of running downloads
+	refreshing chan struct{} // semaphore of renewals of misses
 	downloads  *Group[string, *download]
-	checksums  bool // an upstream answers only questions with a checksum
+	checksums  bool // some upstream is asked only with a checksum
 
-	life context.Context // of downloads
+	life context.Context // the context of all downloads
 	end  context.CancelFunc
 }
 
-// New returns a fetcher for a depot. Close must be called.
+// New returns a fetcher for a depot. It must be closed.
 func New(d Depot, opt Options) *Fetcher {
 	limits := opt.Limits.withDefaults()
 	list := slices.Clone(opt.Upstreams)
 	slices.SortStableFunc(list, func(a, b Upstream) int { return cmp.Compare(a.Rank, b.Rank) })
 	f := &Fetcher{
 		depot: d, upstreams: list, limits: limits, log: opt.Log, now: opt.Now, misses: newNegative(d, opt.Lifetimes, opt.Now),
-		searches: make(chan struct{}, metadataSearches), places: make(chan struct{}, limits.Fetches), refreshing: make(chan struct{}, refreshers),
+		searches: make(chan struct{}, metadataSearches), running: make(chan struct{}, limits.Fetches), refreshing: make(chan struct{}, refreshers),
 		downloads: NewGroup[string, *download](mostDownloads),
 		checksums: slices.ContainsFunc(list, func(u Upstream) bool { return u.Source.Traits().NeedsChecksum }),
 	}
@@ -174,16 +177,17 @@ func (f *Fetcher) Close() {
 	f.downloads.Wait()
 }
 
-// Wait waits until no download is under way.
+// Wait waits until no download runs.
 func (f *Fetcher) Wait() { f.downloads.Wait() }
 
-// Enabled reports whether there is an upstream.
+// Enabled reports whether there are upstreams.
 func (f *Fetcher) Enabled() bool { return len(f.upstreams) > 0 }
 
-// Lifetimes are those of the misses.
+// Lifetimes returns the lifetimes of remembered misses.
 func (f *Fetcher) Lifetimes() Lifetimes { return f.misses.lives }
 
-// Statuses returns the counters of the upstreams that have some, and of more.
+// Statuses returns the counters of the upstreams, and of those in more, that
+// have counters.
 func (f *Fetcher) Statuses(more ...Upstream) []Status {
 	var list []Status
 	for _, u := range slices.Concat(f.upstreams, more) {
@@ -194,9 +198,9 @@ func (f *Fetcher) Statuses(more ...Upstream) []Status {
 	return list
 }
 
-// Open returns the file that answers a question. It waits until the first bytes
-// have arrived. fs.ErrNotExist says that no upstream has it, ErrHeld that the
-// depot has it by now.
+// Open returns the file that answers a question. It waits for the first bytes.
+// The error is fs.ErrNotExist if no upstream has the file, and ErrHeld if the
+// depot has it now.
 func (f *Fetcher) Open(ctx context.Context, q Question) (*File, error) {
 	d, err := f.join(ctx, q)
 	if err != nil {
@@ -205,7 +209,7 @@ func (f *Fetcher) Open(ctx context.Context, q Question) (*File, error) {
 	return d.open(ctx, f.coalesceKey(q, d.upstreams) == d.slot)
 }
 
-// OpenAnew is Open without regard to remembered misses: all upstreams are asked.
+// OpenAnew is like Open but ignores remembered misses and asks all upstreams.
 func (f *Fetcher) OpenAnew(ctx context.Context, q Question) (*File, error) {
 	p := f.permitted(q)
 	slot := f.coalesceKey(q, p)
@@ -216,8 +220,8 @@ func (f *Fetcher) OpenAnew(ctx context.Context, q Question) (*File, error) {
 	return d.open(ctx, slot == d.slot)
 }
 
-// Start begins a download, or joins one, and returns a channel that is closed
-// when it has ended. fs.ErrNotExist says that no upstream has the file.
+// Start starts or joins a download and returns a channel that is closed when it
+// ends. The error is fs.ErrNotExist if no upstream has the file.
 func (f *Fetcher) Start(ctx context.Context, q Question) (<-chan struct{}, error) {
 	d, err := f.join(ctx, q)
 	if err != nil {
@@ -226,8 +230,8 @@ func (f *Fetcher) Start(ctx context.Context, q Question) (<-chan struct{}, error
 	return d.ended, nil
 }
 
-// Missed reports whether memory alone says that no upstream has what is asked
-// for. It takes a microsecond; false means that Open can tell.
+// Missed reports whether the negative cache in memory has a miss for the
+// question. It takes a microsecond. If it returns false, only Open can decide.
 func (f *Fetcher) Missed(q Question) bool {
 	if f.checksums || q.Request.Form != layout.FormFile && q.Request.Form != layout.FormCabinet {
 		return false
@@ -235,8 +239,8 @@ func (f *Fetcher) Missed(q Question) bool {
 	return f.misses.quick(f.coalesceKey(q, f.permitted(q)))
 }
 
-// Remembered returns the stored misses of the upstreams that may be asked for a
-// question, by their names, without those that have expired.
+// Remembered returns the stored misses of the upstreams that are permitted for a
+// question, by upstream name, without expired ones.
 func (f *Fetcher) Remembered(ctx context.Context, q Question) (map[string]Miss, error) {
 	known, err := f.misses.depot.Misses(ctx, missKey(q.Request))
 	if err != nil {
@@ -251,11 +255,11 @@ func (f *Fetcher) Remembered(ctx context.Context, q Question) (map[string]Miss, 
 	return list, nil
 }
 
-// ForgetMemory empties the negative cache in memory; the stored misses stay.
+// ForgetMemory empties the negative cache in memory. The stored misses stay.
 func (f *Fetcher) ForgetMemory() { f.misses.keys.InvalidateAll() }
 
-// Reasons returns the classes of the failures that an error of Open stands for,
-// and of those that are remembered of the question.
+// Reasons returns the classes of the failures that caused an error of Open, and
+// the classes of the remembered misses.
 func (f *Fetcher) Reasons(ctx context.Context, q Question, err error) (classes []Class) {
 	if n, ok := errors.AsType[*notFoundError](err); ok {
 		for _, w := range n.why {
@@ -277,25 +281,25 @@ func (f *Fetcher) Reasons(ctx context.Context, q Question, err error) (classes [
 
 // Errors of downloads.
 var (
-	// ErrHeld is returned when the depot has the file by now.
+	// ErrHeld means that the depot has the file now.
 	ErrHeld = errors.New("the depot has the file now")
 
-	errManyDownloads = errors.New("too many downloads are under way, or the depot is closing")
+	errManyDownloads = errors.New("too many downloads are running, or the depot is closing")
 	errClosing       = fmt.Errorf("the depot is closing: %w", fs.ErrClosed)
 	errSlow          = errors.New("the transfer is slower than the limit")
 	errLength        = errors.New("the body is longer or shorter than its Content-Length")
 	errDisk          = errors.New("cannot write the download to disk")
-	errWrongFile     = errors.New("the upstream sent a different file than the one asked for")
+	errWrongFile     = errors.New("the upstream sent a different file than requested")
 	errTooLarge      = errors.New("the file is larger than the limit")
 )
 
-// IsFailure reports whether an error is the fault of an upstream, not ours.
+// IsFailure reports whether an upstream caused an error.
 func IsFailure(err error) bool {
 	_, ok := errors.AsType[*Failure](err)
 	return ok
 }
 
-// notFound is the error for clients when no upstream has the file.
+// notFound returns the error for clients when no upstream has the file.
 func notFound(why []error) error {
 	if len(why) == 0 {
 		return fs.ErrNotExist
@@ -303,7 +307,7 @@ func notFound(why []error) error {
 	return &notFoundError{why}
 }
 
-// notFoundError is fs.ErrNotExist with the reasons of the upstreams.
+// notFoundError is fs.ErrNotExist with the upstreams' failures.
 type notFoundError struct{ why []error }
 
 func (e *notFoundError) Error() string        { return errors.Join(e.why...).Error() }

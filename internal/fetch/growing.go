@@ -14,21 +14,22 @@ import (
 
 // File is a downloaded file as one client reads it. It must be closed.
 //
-// While it is Growing, Size may be -1 (unknown), and ReadAt waits for the bytes
-// it needs; the last 64 KiB are withheld until the whole file is known to be the
-// one asked for.
+// While the file is Growing, Size may be -1 (unknown) and ReadAt waits for the
+// bytes it needs. The last 64 KiB are withheld until the whole file has been
+// checked.
 type File struct {
 	Object  symfile.Object
-	Ref     blob.Ref  // SHA-256 of the content; zero while it is Growing
+	Ref     blob.Ref  // SHA-256 of the content; zero while Growing
 	Size    int64     // bytes, -1 while unknown
 	ModTime time.Time // when it was downloaded
 	Path    string    // its name as the upstream spells it
-	ETag    string    // strong entity tag, without quotes; empty while it is Growing
+	ETag    string    // strong entity tag, without quotes; empty while Growing
 	Growing bool
-	// Product is that of the upstream.
+	// Product is the product of the upstream.
 	Product string
-	// Redirect is set instead of all else when the client must ask again: the
-	// relative path in Breakpad's layout that names the debug id.
+	// Redirect, if not empty, is a relative path in Breakpad's layout with the
+	// debug id, to which the client must be redirected. All other fields are
+	// then zero.
 	Redirect string
 
 	reader *reader
@@ -42,8 +43,8 @@ func (f *File) ReadAt(p []byte, off int64) (int, error) {
 	return f.reader.ReadAt(p, off)
 }
 
-// Arrived waits for a byte at off and returns how many bytes may be read from
-// there; io.EOF if off is the end.
+// Arrived waits for a byte at off and returns the number of bytes that may be
+// read from off on. The error is io.EOF if off is the end of the file.
 func (f *File) Arrived(off int64) (int64, error) {
 	if f.reader == nil {
 		return 0, io.EOF
@@ -52,8 +53,8 @@ func (f *File) Arrived(off int64) (int64, error) {
 	return max(0, released-off), err
 }
 
-// OSFile returns the file on disk, or nil. It has the bytes that have Arrived,
-// and more that must not be sent yet.
+// OSFile returns the file on disk, or nil. Beyond the bytes that have Arrived,
+// it may hold bytes that must not be sent yet.
 func (f *File) OSFile() *os.File {
 	if f.reader == nil {
 		return nil
@@ -61,7 +62,7 @@ func (f *File) OSFile() *os.File {
 	return f.reader.own
 }
 
-// Close ends the reading.
+// Close releases the file.
 func (f *File) Close() error {
 	if f.reader != nil {
 		f.reader.close()
@@ -70,26 +71,26 @@ func (f *File) Close() error {
 }
 
 const (
-	withheld = 64 << 10 // bytes at the end of a file, until all of it is known to be right
-	announce = 16 << 10 // bytes that have arrived before clients get an answer
+	withheld = 64 << 10 // bytes at the end of a file that wait for the check of the whole file
+	announce = 16 << 10 // bytes that must have arrived before clients get an answer
 )
 
 // growing is a file that one goroutine writes while any number of clients wait
 // for it and read it.
 type growing struct {
-	ended chan struct{} // closed when nothing more will come
+	ended chan struct{} // closed at the end of the download
 
 	mu        sync.Mutex
-	changed   sync.Cond   // on mu; something below has changed
-	spool     *blob.Spool // nil before there are bytes, and after the last reader
+	changed   sync.Cond   // with mu; signals a change of the fields below
+	spool     *blob.Spool // nil before the first bytes and after the last reader
 	size      int64       // of the file, -1 while unknown
-	released  int64       // bytes that readers may have
-	whole     bool        // readers get all of it at once, or nothing
-	announced bool        // clients have been given the file
-	done      bool        // all of it has arrived and is right, or err is set
+	released  int64       // bytes that readers may read
+	whole     bool        // release nothing before the whole file has been checked
+	announced bool        // clients may have received the file
+	done      bool        // the whole file has been checked, or err is set
 	err       error
-	file      File   // what clients are given, once announced
-	redirect  string // where the clients are sent who asked first, or empty
+	file      File   // for clients, once announced
+	redirect  string // path for the clients with the first key, or empty
 	readers   int
 	writing   bool
 }
@@ -100,9 +101,9 @@ func newGrowing() *growing {
 	return g
 }
 
-// open waits until there is a file and returns a reader of it. first is set for
-// clients that asked for the key under which the download began: only these are
-// redirected. ErrHeld says that the download ended and all its readers have gone.
+// open waits for the file and returns a reader of it. first is set for clients
+// with the key under which the download started; only these are redirected.
+// ErrHeld means that the download has ended and its spool is closed.
 func (g *growing) open(ctx context.Context, first bool) (*File, error) {
 	stop := context.AfterFunc(ctx, g.wake)
 	defer stop()
@@ -115,7 +116,7 @@ func (g *growing) open(ctx context.Context, first bool) (*File, error) {
 	case g.redirect != "" && first:
 		return &File{Redirect: g.redirect}, nil
 	case g.done && IsFailure(g.err):
-		return nil, &notFoundError{[]error{g.err}} // this client's answer had not begun
+		return nil, &notFoundError{[]error{g.err}} // nothing has been sent to this client: a miss
 	case g.done && g.err != nil:
 		return nil, g.err
 	case !g.announced && !g.done:
@@ -126,7 +127,7 @@ func (g *growing) open(ctx context.Context, first bool) (*File, error) {
 	g.readers++
 	r := &reader{g: g, ctx: ctx}
 	r.stop = context.AfterFunc(ctx, g.wake)
-	if own, err := g.spool.File(); err == nil { // without it, the bytes are copied
+	if own, err := g.spool.File(); err == nil { // without it, clients use ReadAt
 		r.own = own
 	}
 	f := g.file
@@ -140,19 +141,19 @@ func (g *growing) wake() {
 	g.changed.Broadcast()
 }
 
-// begin starts with an empty spool. Clients have not been given anything from an
+// begin starts over with an empty spool. No client has received bytes of an
 // earlier one.
 func (g *growing) begin(sp *blob.Spool, size int64, file File) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if g.spool != nil {
-		_ = g.spool.Close() // no reader has it
+		_ = g.spool.Close() // it has no readers
 	}
 	g.spool, g.size, g.released, g.file = sp, size, 0, file
 	g.file.Growing = true
 }
 
-// redirectTo sends the clients who asked first to another path.
+// redirectTo redirects the clients with the first key to another path.
 func (g *growing) redirectTo(path string) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -160,7 +161,7 @@ func (g *growing) redirectTo(path string) {
 	g.changed.Broadcast()
 }
 
-// grew releases what may be read of the bytes that have been written.
+// grew releases written bytes to readers, except those to withhold.
 func (g *growing) grew(written int64) {
 	if g.whole {
 		return
@@ -178,14 +179,15 @@ func (g *growing) grew(written int64) {
 	g.changed.Broadcast()
 }
 
-// isAnnounced reports whether clients have been given the file.
+// isAnnounced reports whether clients may have received the file.
 func (g *growing) isAnnounced() bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	return g.announced
 }
 
-// finish ends the file: size bytes and file are right, or err says why not.
+// finish ends the download: with size and file if the check succeeded, else with
+// err.
 func (g *growing) finish(size int64, file File, err error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -202,8 +204,8 @@ func (g *growing) finish(size int64, file File, err error) {
 	g.changed.Broadcast()
 }
 
-// leave is called once by the writer and by each reader; the last one closes the
-// spool.
+// leave is called once by the writer and once by each reader. The last one
+// closes the spool.
 func (g *growing) leave(writer bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -218,7 +220,7 @@ func (g *growing) leave(writer bool) {
 	}
 }
 
-// reader reads what has arrived and waits for the rest.
+// reader reads released bytes and waits for more.
 type reader struct {
 	g    *growing
 	own  *os.File // the spool's file, or nil
@@ -227,8 +229,9 @@ type reader struct {
 	once sync.Once
 }
 
-// wait waits for a byte at off. It returns how many bytes may be read in all by
-// now, and whether the file is complete; an error if there will be none at off.
+// wait waits for a byte at off. It returns the number of bytes released so far
+// and whether the file is complete. It returns an error if there will be no byte
+// at off.
 func (r *reader) wait(off int64) (released int64, complete bool, err error) {
 	g := r.g
 	g.mu.Lock()
@@ -240,7 +243,7 @@ func (r *reader) wait(off int64) (released int64, complete bool, err error) {
 	switch {
 	case off < g.released:
 	case g.err != nil:
-		err = &BrokenError{g.err} // never fs.ErrNotExist: the answer has begun
+		err = &BrokenError{g.err} // not fs.ErrNotExist: the response has begun
 	case complete:
 		err = io.EOF
 	default:
@@ -259,7 +262,7 @@ func (r *reader) ReadAt(p []byte, off int64) (int, error) {
 	last := complete && off+int64(n) == released
 	switch {
 	case errors.Is(err, io.EOF) && !last:
-		err = nil // more will come, or an error
+		err = nil // the next call waits for more or returns the error
 	case err == nil && n < len(p) && last:
 		err = io.EOF
 	}
@@ -276,8 +279,8 @@ func (r *reader) close() {
 	})
 }
 
-// BrokenError is the error of a read when a download fails after its file has
-// been given to clients.
+// BrokenError is the error of a read if the download fails after clients have
+// received the file.
 type BrokenError struct{ err error }
 
 func (e *BrokenError) Error() string { return "the transfer broke off: " + e.err.Error() }

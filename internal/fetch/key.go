@@ -12,8 +12,8 @@ import (
 	"github.com/symdepot/symdepot/symfile"
 )
 
-// missKey is the key of a request in the negative cache. It is the same for all
-// spellings of one request.
+// missKey returns the key of a request in the negative cache. All spellings of
+// one request have the same key.
 func missKey(req layout.Request) string {
 	if req.Form == layout.FormSource {
 		a := sourceAlias(req)
@@ -33,9 +33,9 @@ func missKey(req layout.Request) string {
 	return b.String()
 }
 
-// coalesceKey is equal for questions that share a download: those with equal
-// lookup keys (MSFZ support is part of them), checksum, scope and permitted
-// upstreams.
+// coalesceKey returns the key of a question's download. Questions share a
+// download if they have equal lookups (including MSFZ support), scopes and
+// permitted upstreams, and if both or neither have a checksum.
 func (f *Fetcher) coalesceKey(q Question, permitted []Upstream) string {
 	key := missKey(q.Request)
 	if len(permitted) < len(f.upstreams) {
@@ -50,9 +50,9 @@ func (f *Fetcher) coalesceKey(q Question, permitted []Upstream) string {
 	return key
 }
 
-// permitted returns the upstreams that may answer a question: those whose files
-// the client may see, and none that has asked for it itself. Two servers that ask
-// each other would wait for each other's download.
+// permitted returns the upstreams that may answer a question: the client may see
+// their files, and they have not passed on this request themselves. Two servers
+// that are upstreams of each other would wait for each other's download.
 func (f *Fetcher) permitted(q Question) []Upstream {
 	if q.Products == nil && len(q.Via) < 2 {
 		return f.upstreams
@@ -72,8 +72,8 @@ func (f *Fetcher) permitted(q Question) []Upstream {
 	return list
 }
 
-// acceptingMSFZ returns the question as a client asks it that accepts PDBs in
-// MSFZ containers; ok is false if that makes no difference.
+// acceptingMSFZ returns the question of a client that also accepts PDBs in MSFZ
+// containers. ok is false if the question would be the same.
 func acceptingMSFZ(q Question) (wide Question, ok bool) {
 	if q.Request.Name == "" || !wants(q.Request, symfile.Debug) || wants(q.Request, symfile.Compressed) {
 		return q, false
@@ -83,22 +83,21 @@ func acceptingMSFZ(q Question) (wide Question, ok bool) {
 	return q, true
 }
 
-// wants reports whether a request asks for an object of a role.
+// wants reports whether a request asks for an object with a role.
 func wants(req layout.Request, role symfile.Role) bool {
 	return slices.ContainsFunc(req.Lookups, func(l symfile.Lookup) bool { return l.Role&role != 0 })
 }
 
-// A source file that debug information names is asked for by the build-id and
-// the path in the debug information. It is kept under a hash of that path:
-// names in the index are compared without regard to case, and paths of source
-// files must not be.
+// Clients ask for a source file by the build-id and the path in the debug
+// information. It is stored under a hash of that path: names in the index are
+// compared without regard to case, but paths of source files are case-sensitive.
 
-// mostSource is the limit of a source file in bytes; the longest known are
-// generated.
+// mostSource is the largest source file, in bytes. The longest known ones are
+// generated code.
 const mostSource = 64 << 20
 
-// sourcePath is the path of a request for a source file with dots resolved, as
-// some clients do and others do not.
+// sourcePath returns the path of a source file with . and .. resolved. Some
+// clients resolve them before they ask, others do not.
 func sourcePath(req layout.Request) string { return path.Clean("/" + req.Part) }
 
 func sourceName(req layout.Request) string {
@@ -109,14 +108,14 @@ func sourceName(req layout.Request) string {
 	return name
 }
 
-// sourceAlias is the alias under which a source file is kept.
+// sourceAlias returns the alias of a stored source file.
 func sourceAlias(req layout.Request) symfile.Alias {
 	sum := sha256.Sum256([]byte(sourcePath(req)))
 	return symfile.Alias{Name: hex.EncodeToString(sum[:]), ID: "source-" + req.Lookups[0].ID, Role: symfile.Other}
 }
 
-// SourceRequest returns the request that finds a source file that was kept; req
-// asks for it by build-id and path.
+// SourceRequest returns the request that finds a stored source file. req asks
+// for it by build-id and path.
 func SourceRequest(req layout.Request) layout.Request {
 	a := sourceAlias(req)
 	return layout.Request{Form: layout.FormFile, Layout: req.Layout, Lookups: []symfile.Lookup{{Name: a.Name, ID: a.ID, Role: a.Role}}}

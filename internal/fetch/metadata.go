@@ -8,19 +8,19 @@ import (
 
 const (
 	metadataTime     = 5 * time.Second // for all upstreams of one search
-	metadataSearches = 4               // searches that ask upstreams at once
+	metadataSearches = 4               // concurrent searches
 )
 
 // MetadataQuery is a search of the debuginfod protocol (elfutils, debuginfod(8),
 // metadata query).
 type MetadataQuery struct {
 	Key, Value string   // Key is file, glob or buildid
-	Products   []string // that the client may see; nil is all
+	Products   []string // the client's scope; nil means everything
 	Via        []string // servers that the request has passed, this one last
 	Origin     Origin
 }
 
-// Metadata is one result of such a search: an ELF file that the upstream has.
+// Metadata is one result of a search: an ELF file on an upstream.
 type Metadata struct {
 	Type    string // "executable" or "debuginfo"
 	BuildID string // in lower case
@@ -28,10 +28,10 @@ type Metadata struct {
 	Archive string // the archive that the file is in, or empty
 }
 
-// Metadata asks all upstreams that can search, and that may answer the client,
-// at the same time. Results are in the order of the upstreams, unmerged. complete
-// is false if an upstream failed, had not answered in time, or had more; or if
-// too many searches are in progress.
+// Metadata asks all permitted upstreams that support searches, at the same time.
+// Results are in the order of the upstreams, unmerged. complete is false if an
+// upstream failed, did not answer in time or has more results, or if too many
+// searches are running.
 func (f *Fetcher) Metadata(ctx context.Context, q MetadataQuery) (list []Metadata, complete bool) {
 	type search func(context.Context, MetadataQuery) ([]Metadata, bool, error)
 	var searches []search

@@ -9,8 +9,9 @@ import (
 	"github.com/maypok86/otter/v2"
 )
 
-// Lifetimes say for how long it is remembered why an upstream gave no file. Zero
-// is the default in brackets, negative is not at all.
+// Lifetimes are how long the negative cache remembers each class of failure.
+// Zero means the default in the comment; a negative value means that the class
+// is not remembered.
 type Lifetimes struct {
 	Absent    time.Duration // 1 h
 	Forbidden time.Duration // 24 h
@@ -19,7 +20,7 @@ type Lifetimes struct {
 	TooLarge  time.Duration // 24 h
 }
 
-// Of returns the lifetime of a class of failures; zero for those that are not
+// Of returns the lifetime of a class, zero or less if the class is not
 // remembered.
 func (l Lifetimes) Of(c Class) time.Duration {
 	switch c {
@@ -37,7 +38,7 @@ func (l Lifetimes) Of(c Class) time.Duration {
 	return 0
 }
 
-// Miss is what is remembered of one upstream and one key.
+// Miss is the remembered failure of one upstream for one key.
 type Miss struct {
 	Class  Class
 	Until  time.Time
@@ -45,7 +46,7 @@ type Miss struct {
 	Detail string
 }
 
-// persists reports whether a miss outlives the process.
+// persists reports whether a miss is stored in the index.
 func (m Miss) persists(now time.Time) bool {
 	return m.Class != ClassSkipped && m.Class != ClassBusy && m.Until.After(now)
 }
@@ -61,24 +62,24 @@ func countPersistent(known map[string]Miss, now time.Time) (n int) {
 
 const (
 	retrySoon   = 5 * time.Second
-	memoryMiss  = 200_000         // keys remembered in memory
-	lookAgain   = 2 * time.Second // age of what memory holds before the index is asked
-	longestMiss = 24 * time.Hour  // that an upstream may ask for
-	skippedLife = 1 * time.Hour   // of what the configuration excludes
+	memoryMiss  = 200_000         // keys in memory
+	lookAgain   = 2 * time.Second // age of an entry in memory at which the index is read again
+	longestMiss = 24 * time.Hour  // longest Retry-After of an upstream that is honoured
+	skippedLife = 1 * time.Hour   // lifetime of what the configuration excludes
 )
 
-// combined is the memory of a key that no upstream has.
+// combined is the entry in memory for a key that no upstream has.
 type combined struct {
 	until time.Time
-	renew time.Time // from then on it is worth asking the upstreams again
-	// rows are how many of the misses the index holds too, and looked when it was
-	// last asked: another process may have made it forget them.
+	renew time.Time // time after which the miss is renewed in the background
+	// rows is the number of these misses in the index, and looked the time of
+	// the last read: another process may have deleted them.
 	rows   int
 	looked time.Time
 }
 
-// negative is the negative cache: which keys no upstream has. Memory stands in
-// front of the index.
+// negative is the negative cache: keys that no upstream has. A cache in memory
+// avoids most reads of the index.
 type negative struct {
 	depot Depot
 	lives Lifetimes
@@ -90,7 +91,7 @@ func newNegative(d Depot, lives Lifetimes, now func() time.Time) *negative {
 	return &negative{depot: d, lives: lives, now: now, keys: otter.Must(&otter.Options[string, combined]{MaximumSize: memoryMiss})}
 }
 
-// lookup returns the memory of a slot, if no upstream in list has its key.
+// lookup returns the entry of a slot if no upstream in list has its key.
 func (n *negative) lookup(ctx context.Context, key, slot string, list []Upstream) (combined, bool) {
 	now := n.now()
 	m, ok := n.keys.GetIfPresent(slot)
@@ -119,14 +120,15 @@ func (n *negative) lookup(ctx context.Context, key, slot string, list []Upstream
 	return m, true
 }
 
-// quick reports whether memory alone says that no upstream has the key of a slot.
+// quick reports whether the cache in memory has a miss for a slot.
 func (n *negative) quick(slot string) bool {
 	m, ok := n.keys.GetIfPresent(slot)
 	now := n.now()
 	return ok && now.Before(m.until) && !now.After(m.renew) && (m.rows == 0 || now.Sub(m.looked) <= lookAgain)
 }
 
-// combine returns until when no upstream needs to be asked; false if one does.
+// combine returns the common miss of all upstreams in list, or false if one of
+// them must be asked.
 func (n *negative) combine(known map[string]Miss, list []Upstream, now time.Time) (combined, bool) {
 	var m combined
 	for _, u := range list {
@@ -143,8 +145,8 @@ func (n *negative) combine(known map[string]Miss, list []Upstream, now time.Time
 	return m, !m.until.IsZero()
 }
 
-// remember keeps why the upstreams gave no file; soon makes memory hold for a
-// moment what is not to be remembered.
+// remember stores the failures of the upstreams. If soon is set, memory holds
+// the miss for a moment even if one of the failures is not to be remembered.
 func (n *negative) remember(ctx context.Context, key, slot string, list []Upstream, known map[string]Miss, soon bool) error {
 	now := n.now()
 	if m, ok := n.combine(known, list, now); ok {
@@ -164,14 +166,14 @@ func (n *negative) remember(ctx context.Context, key, slot string, list []Upstre
 	return n.depot.PutMisses(ctx, key, kept)
 }
 
-// forget drops the memory of one upstream and one key: it has the file now.
+// forget deletes the miss of one upstream, which now has the file.
 func (n *negative) forget(ctx context.Context, key, slot, name string) error {
 	n.keys.Invalidate(slot)
 	return n.depot.ForgetMiss(ctx, key, name)
 }
 
-// missOf turns an upstream's error into what is remembered of it; false if
-// nothing is.
+// missOf returns the miss for an upstream's error, or false if it is not
+// remembered.
 func (n *negative) missOf(err error) (Miss, bool) {
 	now, class := n.now(), ClassOf(err)
 	m := Miss{Class: class, Since: now, Detail: err.Error()}
@@ -195,7 +197,7 @@ func (n *negative) missOf(err error) (Miss, bool) {
 	return m, life > 0
 }
 
-// worthAsking omits the upstreams that are known not to have the file.
+// worthAsking returns the upstreams without a remembered miss.
 func (n *negative) worthAsking(list []Upstream, known map[string]Miss) (rest []Upstream) {
 	now := n.now()
 	for _, u := range list {

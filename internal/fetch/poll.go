@@ -8,8 +8,8 @@ import (
 	"github.com/symdepot/symdepot/internal/blob"
 )
 
-// What follows is for downloads of other kinds than symbol files, such as those
-// from SymCache servers: they share the limits and the negative cache.
+// The functions below are for downloads of other kinds than symbol files, such
+// as those from SymCache servers. They share the limits and the negative cache.
 
 // MayHave reports whether one of the upstreams in list is worth asking for a key.
 func (f *Fetcher) MayHave(ctx context.Context, key string, list []Upstream) bool {
@@ -17,9 +17,9 @@ func (f *Fetcher) MayHave(ctx context.Context, key string, list []Upstream) bool
 	return !missed
 }
 
-// AskEach calls ask for the upstreams in list that are worth asking for a key,
-// in order, until one has an answer; done is true then. Failures are remembered.
-// Any other error ends it.
+// AskEach calls ask for each upstream in list without a remembered miss, in
+// order, until one succeeds; done is then true. It remembers failures. It
+// returns any other error at once.
 func (f *Fetcher) AskEach(ctx context.Context, key string, list []Upstream, ask func(context.Context, Upstream) error) (done bool, err error) {
 	known, err := f.depot.Misses(ctx, key)
 	if err != nil {
@@ -39,14 +39,14 @@ func (f *Fetcher) AskEach(ctx context.Context, key string, list []Upstream, ask 
 		p.note(f.misses, u.Source.Name(), err)
 	}
 	if err := f.misses.remember(ctx, key, key, list, p.known, true); err != nil && ctx.Err() == nil {
-		f.log.Warn("misses cannot be stored", "error", err)
+		f.log.Warn("cannot store misses", "error", err)
 	}
 	return false, nil
 }
 
-// Receive asks an upstream for a file and copies it to a spool, within the limits
-// of all downloads. head refuses a file by its first bytes. The caller keeps or
-// aborts the spool, and closes it.
+// Receive downloads a file from an upstream to a spool, within the limits of all
+// downloads. check rejects the reply, head rejects the file by its first bytes.
+// The caller keeps or aborts the spool, and closes it.
 func (f *Fetcher) Receive(ctx context.Context, u Upstream, ask Ask, check func(*Reply) error, head func([]byte) error) (*blob.Spool, *Reply, error) {
 	leave, err := f.Enter(ctx)
 	if err != nil {

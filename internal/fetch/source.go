@@ -12,137 +12,134 @@ import (
 	"github.com/symdepot/symdepot/layout"
 )
 
-// Source is a place that files are fetched from, to be kept: a server, a
-// bucket, a folder on a slow disk. Its methods may be called by many
-// goroutines.
+// Source is a server, bucket or folder that files are downloaded from. Its
+// methods may be called by several goroutines.
 type Source interface {
-	// Name is what configuration, logs and metrics call the source. It holds
+	// Name is the source's name in configuration, logs and metrics. It contains
 	// no secret.
 	Name() string
-	// Fetch asks for one file. It returns when the first bytes are there, or
-	// when it is clear that none will come: then the error is a *Failure.
-	// The context governs the body too. Asked is how the client asked.
+	// Fetch asks for one file. It returns when the first bytes have arrived. If
+	// the source gives no file, the error is a *Failure. The context also
+	// governs the body.
 	Fetch(ctx context.Context, ask Ask) (*Reply, error)
-	// Traits says what else is known of the source, and what else it can do.
+	// Traits returns the properties and optional abilities of the source.
 	Traits() Traits
-	// Close lets go of what the source holds. Replies stay readable.
+	// Close releases the source's resources. Replies stay readable.
 	Close() error
 }
 
-// Traits are the properties and the optional abilities of a source. The zero
-// value is that of a source that only fetches.
+// Traits are the properties and optional abilities of a source. The zero value
+// describes a source that only fetches.
 type Traits struct {
-	// SymCacheServer is set if the source speaks the SymCache protocol, and
-	// nothing else.
+	// SymCacheServer is set if the source supports only the SymCache protocol.
 	SymCacheServer bool
-	// NeedsChecksum is set if the source is asked only for what the client sent
-	// a checksum for.
+	// NeedsChecksum is set if the source is asked only if the client sent a
+	// checksum.
 	NeedsChecksum bool
-	// ServerID is the id by which a server of our own kind detects loops; empty
-	// for all others, and until the server has answered once.
+	// ServerID is the id by which another symdepot server detects loops. It is
+	// empty for other sources, and until the server has answered once.
 	ServerID string
-	// Status returns the counters and the state of the circuit breaker. Nil if
+	// Status returns the counters and the state of the circuit breaker; nil if
 	// the source has neither.
 	Status func() Status
-	// Blame reports that a file from the source was not the one asked for: err
-	// says what was wrong. Nil if the source does not mind.
+	// Blame, if not nil, is called when the source sent a wrong file; err says
+	// what is wrong.
 	Blame func(err error)
 	// Metadata searches, see Fetcher.Metadata. complete is false if there may be
-	// more results. Nil if the source cannot search.
+	// more results. Nil if the source does not support searches.
 	Metadata func(ctx context.Context, q MetadataQuery) (list []Metadata, complete bool, err error)
 }
 
-// Origin describes the client of a request. Servers of the debuginfod protocol
-// pass it on; other upstreams do not receive it.
+// Origin describes the client of a request. It is passed on to debuginfod
+// servers only.
 type Origin struct {
 	// Agent is the client's User-Agent, or empty.
 	Agent string
-	// Forwarded are the entries of X-Forwarded-For with the client's own address
-	// as the last one.
+	// Forwarded are the entries of X-Forwarded-For, with the client's own
+	// address last.
 	Forwarded []string
 }
 
-// Ask says what is wanted of a source.
+// Ask is a request to a source.
 type Ask struct {
-	// Request is what a client asked for. Form is layout.FormFile, or
-	// layout.FormSymCache, layout.FormSource and layout.FormSection where only
-	// the source itself can answer with these.
+	// Request is the client's request. Form is layout.FormFile, or
+	// layout.FormSymCache, layout.FormSource or layout.FormSection if only the
+	// source can produce these.
 	Request layout.Request
 	// Checksum is the value of the client's SymbolChecksum header, or empty.
 	Checksum string
-	// Via are the servers that the request has passed through, this one last.
+	// Via are the ids of the servers that the request has passed, this one last.
 	Via []string
-	// Origin is the client of the request that started the download. Clients that
-	// share the download are not named.
+	// Origin is the client that started the download. Clients that join it are
+	// not named.
 	Origin Origin
-	// Resume, if not nil, asks for the rest of a file that broke off.
+	// Resume, if not nil, asks for the rest of an interrupted transfer.
 	Resume *Resume
-	// Limit is the most bytes that the plain file may have; 0 leaves it to
-	// the source.
+	// Limit is the largest decompressed size of the file, in bytes; with 0 the
+	// source decides.
 	Limit int64
-	// Queued, if not nil, is called with true before the question has to wait
-	// for other questions of ours to the same source, and with false when it
-	// need not wait any longer: what a client waits for is not the source's
-	// fault then.
+	// Queued, if not nil, is called with true before the request waits for other
+	// requests of this process to the same source, and with false after the
+	// wait. This time does not count as slowness of the source.
 	Queued func(bool)
 }
 
-// Resume describes what is there of a file whose transfer broke off.
+// Resume describes the part of a file that has arrived from an interrupted
+// transfer.
 type Resume struct {
 	Path   string // Reply.Path
 	Tag    string // Reply.Tag
-	Offset int64  // plain bytes that are there
+	Offset int64  // decompressed bytes that have arrived
 }
 
-// Reply is a file on its way.
+// Reply is the answer of a source: a file whose body is being transferred.
 type Reply struct {
-	// Body yields the plain bytes: whatever the source sent has been unpacked.
-	// An error from Read that is the source's fault is a *Failure. A body that
-	// ends too early never ends with io.EOF.
+	// Body yields the decompressed bytes. An error of Read that the source
+	// caused is a *Failure. A body that ends too early never ends with io.EOF.
 	Body io.ReadCloser
-	// Size is the number of plain bytes of the whole file, -1 while unknown.
+	// Size is the decompressed size of the whole file in bytes, -1 while
+	// unknown.
 	Size int64
 	// Offset is where in the file the body begins: Resume.Offset, or 0.
 	Offset int64
 	// Name is the file's name as the source spells it.
 	Name string
-	// Path says where the file was found, without secrets: an address or a
-	// file's path.
+	// Path is where the file was found, without secrets: a URL or a file path.
 	Path string
-	// Tag is the source's strong entity tag or the like, good for Resume;
-	// empty: the transfer cannot be resumed.
+	// Tag is the source's strong entity tag or an equivalent, for Resume. If it
+	// is empty, the transfer cannot be resumed.
 	Tag string
-	// ModTime is the source's time of the file, zero if unknown.
+	// ModTime is the modification time at the source, zero if unknown.
 	ModTime time.Time
-	// Header is what a server said about the file: its type, and what servers
-	// of the debuginfod kind add. Nil where nothing was said.
+	// Header holds the response fields about the file: its type, and the fields
+	// of debuginfod servers. Nil if there are none.
 	Header http.Header
-	// CodeInfo is the path in Breakpad's layout to which a server led who had
-	// asked by code file and code id; else empty. It has the debug id.
+	// CodeInfo is the path in Breakpad's layout, with the debug id, to which the
+	// server redirected a request by code file and code id; else empty.
 	CodeInfo string
-	// Local marks a body that was read from where it stands, at no cost.
+	// Local is set if the body is read from a local file, at no cost.
 	Local bool
 }
 
-// Class says why a source gave no file. The classes are remembered for
-// different times.
+// Class is the reason why a source gave no file. Each class is remembered for
+// its own time.
 type Class uint8
 
-// The classes, in the order of their stored numbers. Never renumber them.
+// The classes. Their numbers are stored: never renumber them.
 const (
 	ClassNone      Class = iota
-	ClassAbsent          // the source says that it has no such file
+	ClassAbsent          // the source answered that it has no such file
 	ClassForbidden       // 401, 403 and the like
-	ClassTimeout         // no answer, or none in time
-	ClassBroken          // an answer that is none: errors of the server, wrong or damaged contents
-	ClassTooLarge        // above the limit
-	ClassBusy            // the source asked to be left alone for a while, or its breaker is open
-	ClassSkipped         // the source is not asked for such a thing
+	ClassTimeout         // no answer in time
+	ClassBroken          // server errors, wrong or damaged files
+	ClassTooLarge        // larger than the limit
+	ClassBusy            // the source asked to retry later, or its circuit breaker is open
+	ClassSkipped         // the configuration excludes such requests to the source
 )
 
 var classNames = [...]string{"none", "absent", "forbidden", "timeout", "broken", "too_large", "busy", "skipped"}
 
-// String is the word used in output, configuration and metrics.
+// String returns the name used in output, configuration and metrics.
 func (c Class) String() string {
 	if int(c) < len(classNames) {
 		return classNames[c]
@@ -154,13 +151,13 @@ func (c Class) String() string {
 type Failure struct {
 	Source string
 	Class  Class
-	// Retry is when the source may be asked again, where it said so. An absent
-	// SymCache file with it is being made.
+	// Retry is when the source may be asked again, if it said so. ClassAbsent
+	// with Retry means a SymCache file that the source is making.
 	Retry time.Time
-	Err   error // what happened, without secrets
+	Err   error // the cause, without secrets
 }
 
-// Error says it in words.
+// Error names the source and the cause.
 func (f *Failure) Error() string {
 	if f.Err == nil {
 		return f.Source + ": " + f.Class.String()
@@ -168,16 +165,17 @@ func (f *Failure) Error() string {
 	return f.Source + ": " + f.Err.Error()
 }
 
-// Unwrap is for errors.Is.
+// Unwrap returns the cause.
 func (f *Failure) Unwrap() error { return f.Err }
 
-// Is makes an absent file fs.ErrNotExist.
+// Is makes a miss fs.ErrNotExist.
 func (f *Failure) Is(target error) bool {
 	return target == fs.ErrNotExist && (f.Class == ClassAbsent || f.Class == ClassSkipped)
 }
 
-// ClassOf returns the class of an error that a Source returned; an error that
-// is no *Failure is ClassBroken, except for the end of a context's time.
+// ClassOf returns the class of an error of a Source. An error that is not a
+// *Failure is ClassBroken, except fs.ErrNotExist (ClassAbsent) and an exceeded
+// deadline (ClassTimeout).
 func ClassOf(err error) Class {
 	if f, ok := errors.AsType[*Failure](err); ok {
 		return f.Class
@@ -193,26 +191,26 @@ func ClassOf(err error) Class {
 	return ClassBroken
 }
 
-// Status is what a source has done so far.
+// Status holds the counters and the state of a source.
 type Status struct {
 	Name string `json:"name"`
 	Rank int    `json:"rank"`
-	// Open is set while the source is left alone, until Until; a single
-	// request will then find out whether that may end.
+	// Open is set while the circuit breaker is open, until Until. Then one probe
+	// request decides whether it closes.
 	Open      bool      `json:"open"`
 	Until     time.Time `json:"until,omitzero"`
 	Why       string    `json:"why,omitempty"`
-	Failures  int       `json:"failures"` // in a row
+	Failures  int       `json:"failures"` // consecutive
 	LastError string    `json:"last_error,omitempty"`
 	LastTime  time.Time `json:"last_error_time,omitzero"`
 	Requests  int64     `json:"requests"`
 	Hits      int64     `json:"hits"`
 	Misses    int64     `json:"misses"`
 	Errors    int64     `json:"errors"`
-	Wrong     int64     `json:"wrong"`   // files that were not what was asked for
-	Skipped   int64     `json:"skipped"` // not asked for such a thing
-	Refused   int64     `json:"refused"` // not asked because it is left alone
-	Bytes     int64     `json:"bytes"`   // plain
-	Active    int64     `json:"active"`  // requests under way
+	Wrong     int64     `json:"wrong"`   // files that did not answer the request
+	Skipped   int64     `json:"skipped"` // requests that the configuration excludes
+	Refused   int64     `json:"refused"` // requests stopped by the circuit breaker
+	Bytes     int64     `json:"bytes"`   // decompressed
+	Active    int64     `json:"active"`  // running requests
 	Waiting   int64     `json:"waiting"`
 }

@@ -12,9 +12,10 @@ import (
 )
 
 const (
-	// resumes is how often a transfer that broke off is resumed.
+	// resumes is how often an interrupted transfer is resumed.
 	resumes = 3
-	// headSize is how many bytes of a file show whether it can be a symbol file.
+	// headSize is how many bytes at the start show whether a file can be a
+	// symbol file.
 	headSize = 4 << 10
 )
 
@@ -24,18 +25,18 @@ type transfer struct {
 	from      Upstream
 	ask       Ask
 	spool     *blob.Spool
-	grew      func(written int64)               // called when there is more to read
-	announced func() bool                       // clients have been given the file
-	head      func(name string, b []byte) error // refuses a file by its first bytes; nil does not
+	grew      func(written int64)               // called after each write
+	announced func() bool                       // reports whether clients may have received the file
+	head      func(name string, b []byte) error // rejects a file by its first bytes; may be nil
 }
 
-// failure makes an error the upstream's fault.
+// failure returns an error that the upstream caused.
 func (t *transfer) failure(class Class, err error) error {
 	return &Failure{Source: t.from.Source.Name(), Class: class, Err: err}
 }
 
-// copy copies the whole body, and resumes a transfer that broke off if the
-// upstream can do that. An error that is no *Failure is ours.
+// copy copies the whole body. It resumes an interrupted transfer if the upstream
+// supports that. An error that is not a *Failure was not caused by the upstream.
 func (t *transfer) copy(ctx context.Context, a answer) error {
 	size := a.reply.Size
 	for try := 0; ; try++ {
@@ -65,15 +66,14 @@ func (t *transfer) copy(ctx context.Context, a answer) error {
 		}
 		if b.reply.Offset != t.spool.Size() || b.reply.Size != size {
 			_ = b.reply.Body.Close()
-			return err // it is a different file by now
+			return err // the file has changed at the upstream
 		}
 		b.asked = time.Now()
 		a = b
 	}
 }
 
-// copyBody copies one body. A transfer below the slowest rate is ended: soon
-// while no client has been given the file, later once one reads it.
+// copyBody copies one body. It ends a transfer below MinRate, see tooSlow.
 func (t *transfer) copyBody(a answer) error {
 	body := a.reply.Body
 	defer body.Close()
@@ -121,8 +121,8 @@ func (t *transfer) copyBody(a answer) error {
 	}
 }
 
-// checkHead refuses early what cannot be a symbol file, such as an error page
-// with status 200, before a client is given any of it.
+// checkHead rejects early, before clients receive any bytes, what cannot be a
+// symbol file, such as an error page with status 200.
 func (t *transfer) checkHead(reply *Reply) error {
 	var head [headSize]byte
 	if _, err := t.spool.ReadAt(head[:], 0); err != nil {
@@ -134,16 +134,17 @@ func (t *transfer) checkHead(reply *Reply) error {
 	return nil
 }
 
-// tooSlow watches a transfer until end is closed. It returns true as soon as
-// less than MinRate has arrived: since the question until clients have been given
-// the file, later over the time of Stall.
+// tooSlow watches a transfer until end is closed. It returns true as soon as the
+// rate is below MinRate: before clients have received the file, the average rate
+// since the request, after FirstByte at the earliest; later the average rate
+// over the last Stall.
 func (t *transfer) tooSlow(asked time.Time, end <-chan struct{}) bool {
 	const step = 200 * time.Millisecond
 	limits := t.f.limits
 	tick := time.NewTicker(step)
 	defer tick.Stop()
 	first := t.spool.Size()
-	var sizes []int64 // at past ticks, since clients have been given the file
+	var sizes []int64 // at past ticks, since the file was announced
 	for {
 		select {
 		case <-end:
