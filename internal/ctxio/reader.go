@@ -1,4 +1,4 @@
-// Package ctxio binds reading to a context.
+// Package ctxio makes readers stop when a context ends.
 package ctxio
 
 import (
@@ -8,7 +8,7 @@ import (
 )
 
 // Reader reads from another reader until a context ends. It must not be used by
-// several goroutines at once.
+// several goroutines at the same time.
 type Reader struct {
 	ctx context.Context
 	r   io.Reader
@@ -32,6 +32,6 @@ func (r *Reader) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// Err returns the latest error of Read other than io.EOF. After a copy it tells
-// an error of the reader from an error of the writer.
+// Err returns the latest error of Read other than io.EOF. After a copy it
+// distinguishes an error of the reader from an error of the writer.
 func (r *Reader) Err() error { return r.err }

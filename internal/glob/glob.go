@@ -1,5 +1,5 @@
-// Package glob compares texts with patterns. It neither folds case nor treats
-// slashes specially: callers fold pattern and text alike beforehand.
+// Package glob matches text against patterns. It neither folds case nor treats
+// slashes specially; callers fold the case of both pattern and text.
 package glob
 
 import (
@@ -7,21 +7,21 @@ import (
 	"unicode/utf8"
 )
 
-// Match reports whether a pattern fits all of s. In the pattern * stands for any
-// text, slashes and the empty text included, and ? for one character. Bytes that
-// are not UTF-8 count as one character each. It takes time in proportion to the
-// product of both lengths at most, and no memory.
+// Match reports whether the pattern matches all of s. In the pattern, * matches
+// any text including slashes and the empty text, and ? matches one character.
+// Each byte that is not valid UTF-8 counts as one character. It takes time
+// proportional to the product of both lengths at most, and allocates no memory.
 func Match(pattern, s string) bool { return match(pattern, s, true, "") }
 
-// MatchAccount reports whether a pattern fits a name such as user@REALM. In the
-// pattern only * is special. It stands for any text without an @, so that
-// *@REALM fits the users of that realm only.
+// MatchAccount reports whether the pattern matches an account name such as
+// user@REALM. In the pattern only * is special: it matches any text without an
+// @, so that *@REALM matches only the users of that realm.
 func MatchAccount(pattern, s string) bool { return match(pattern, s, false, "@") }
 
-// match steps back to the last * where the rest does not fit. That finds a match
-// if there is one: what each earlier * stands for is as short as can be. A stop
-// in s is passed by the same character of the pattern only, after which no
-// earlier * can take more.
+// match backtracks to the last * when the rest does not match. Backtracking to
+// earlier ones is not needed, because each earlier * matches as little text as
+// possible. Only the same character in the pattern matches stop; after that, no
+// earlier * can be extended.
 func match(pattern, s string, question bool, stop string) bool {
 	i, j := 0, 0
 	star, back := -1, 0

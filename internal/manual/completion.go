@@ -6,11 +6,11 @@ import (
 	"strings"
 )
 
-// Shells lists the shells that Completion knows.
+// Shells lists the shells that Completion supports.
 var Shells = []string{"bash", "zsh", "fish", "powershell"}
 
-// Completion is the script that completes a command line in a shell. An unknown
-// shell gives an empty script.
+// Completion returns the script that completes the command line in a shell. It
+// is empty for an unknown shell.
 func Completion(shell string, root *Command) string {
 	switch shell {
 	case "bash":
@@ -25,7 +25,7 @@ func Completion(shell string, root *Command) string {
 	return ""
 }
 
-// words are what can follow a command: commands below it, and flags.
+// words lists what can follow a command: its subcommands and its flags.
 func (c *Command) words() []string {
 	var list []string
 	for _, s := range c.Subs {
@@ -37,12 +37,12 @@ func (c *Command) words() []string {
 	return list
 }
 
-// below is the path of a command without the program: " cab list".
+// below returns the path of a command without the program name: " cab list".
 func below(root, c *Command) string { return strings.TrimPrefix(c.Path, root.Path) }
 
-// shellCases are the two case statements that bash and zsh share: the first
-// follows the words of the line to a command, the second lists the words that
-// can follow it.
+// shellCases returns the two case statements that bash and zsh share. The first
+// one finds the command from the words of the line; the second one lists the
+// words that can follow that command.
 func shellCases(root *Command) (follow, offer string) {
 	var f, o strings.Builder
 	for _, c := range root.all() {

@@ -1,5 +1,5 @@
-// Package manual turns a description of a command line into man pages and shell
-// completions. The description is made from the same model as --help.
+// Package manual generates man pages and shell completions from a description of
+// the command line. The description comes from the same model as --help.
 package manual
 
 import (
@@ -12,12 +12,12 @@ import (
 // Command describes a command.
 type Command struct {
 	Name   string // its own name: "list"
-	Path   string // the names from the program on: "symdepot cab list"
+	Path   string // with the program and the parent commands: "symdepot cab list"
 	Usage  string // Path with its arguments
 	Help   string // one sentence
 	Detail string // paragraphs; indented lines are examples
 	Args   []Arg
-	Flags  []Arg // with those of the commands above
+	Flags  []Arg // including those of the parent commands
 	Subs   []Command
 }
 
@@ -25,12 +25,12 @@ type Command struct {
 type Arg struct {
 	Name   string // a flag with its hyphens
 	Short  string // the short flag with its hyphen; may be empty
-	Value  string // placeholder of a flag's value; empty: the flag has none
+	Value  string // placeholder of the flag's value; empty for a flag without a value
 	Values []string
 	Help   string
 }
 
-// all lists a command and those below it.
+// all lists a command and its subcommands at all levels.
 func (c *Command) all() []*Command {
 	list := []*Command{c}
 	for i := range c.Subs {
@@ -39,8 +39,8 @@ func (c *Command) all() []*Command {
 	return list
 }
 
-// WritePages writes a man page of section 1 for a command and for each one below
-// it into a folder: symdepot-cab-list.1.
+// WritePages writes one man page (section 1) per command into a folder, named
+// like symdepot-cab-list.1.
 func WritePages(dir string, root *Command) error {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return err
@@ -54,7 +54,7 @@ func WritePages(dir string, root *Command) error {
 	return nil
 }
 
-// Page is the man page of a command.
+// Page returns the man page of a command.
 func Page(c *Command) string {
 	var b strings.Builder
 	title := strings.ReplaceAll(c.Path, " ", "-")
@@ -90,7 +90,7 @@ func writeArgs(b *strings.Builder, title string, list []Arg) {
 	}
 }
 
-// writeText writes paragraphs; indented lines keep their form.
+// writeText writes paragraphs. Indented lines are kept as they are.
 func writeText(b *strings.Builder, text string) {
 	example := false
 	for l := range strings.SplitSeq(text, "\n") {
@@ -111,7 +111,7 @@ func writeText(b *strings.Builder, text string) {
 	b.WriteString(".PP\n")
 }
 
-// line escapes a line that must not begin like a request of roff.
+// line escapes a line so that roff does not read it as a request.
 func line(s string) string {
 	s = escape(s)
 	if strings.HasPrefix(s, ".") || strings.HasPrefix(s, "'") {

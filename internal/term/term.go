@@ -1,6 +1,6 @@
-// Package term is the terminal side of commands: sizes, durations and counts as
-// people read and write them, tables, JSON lines, progress, and the errors that
-// become exit codes.
+// Package term is the terminal side of commands: reading and printing sizes,
+// durations and counts, tables, JSON lines, progress, and the errors that
+// determine the exit code.
 package term
 
 import (
@@ -21,8 +21,8 @@ import (
 	"golang.org/x/term"
 )
 
-// ErrNo ends a command whose answer is no, exit code 1: nothing found, nothing
-// added, faults found. The command has printed the answer.
+// ErrNo ends a command with exit code 1 after a negative result: nothing found,
+// nothing added, problems found. The command has printed the result.
 var ErrNo = errors.New("no")
 
 // UsageError is an error in the command line, exit code 2.
@@ -107,7 +107,7 @@ func Size(n int64) string {
 	return fmt.Sprintf("%.1f %ciB", v, "KMGTP"[i])
 }
 
-// Count prints a number with its noun, which gets an s unless the number is 1.
+// Count prints a number and a noun, with a plural s unless the number is 1.
 func Count(n int64, noun string) string {
 	if n == 1 {
 		return "1 " + noun
@@ -116,7 +116,8 @@ func Count(n int64, noun string) string {
 }
 
 // Progress shows a progress bar on a terminal once an operation has taken two
-// seconds. Elsewhere it shows nothing. It is for one goroutine.
+// seconds. It shows nothing if the output is not a terminal. It must not be used
+// by several goroutines at the same time.
 type Progress struct {
 	w     io.Writer
 	on    bool
@@ -126,8 +127,8 @@ type Progress struct {
 	bar   *progressbar.ProgressBar
 }
 
-// NewProgress returns the progress of an operation on total bytes, or -1 if the
-// number is unknown.
+// NewProgress returns the progress of an operation on total bytes; -1 means
+// unknown.
 func NewProgress(w io.Writer, what string, total int64) *Progress {
 	return &Progress{w: w, on: IsTerminal(w), what: what, total: total, start: time.Now()}
 }
@@ -156,7 +157,7 @@ func (p *Progress) Done() {
 	}
 }
 
-// MaxText is the size in bytes up to which ReadText reads.
+// MaxText is the largest text that ReadText reads, in bytes.
 const MaxText = 64 << 20
 
 // ReadText reads a small text written by a user: UTF-8, or UTF-16 with a byte

@@ -8,11 +8,11 @@ import (
 	"time"
 )
 
-// ByteSize is a number of bytes that a person writes with a unit. It implements
+// ByteSize is a number of bytes that users write with a unit. It implements
 // encoding.TextUnmarshaler for flags and configuration keys.
 type ByteSize int64
 
-// SizeSyntax says how a size is written, for error messages.
+// SizeSyntax describes the syntax of a size, for error messages.
 const SizeSyntax = "a size is expected, such as 500MB, 20GiB or a number of bytes"
 
 var sizeUnits = []struct {
@@ -23,8 +23,8 @@ var sizeUnits = []struct {
 	{"K", 1 << 10}, {"M", 1 << 20}, {"G", 1 << 30}, {"T", 1 << 40}, {"B", 1},
 }
 
-// UnmarshalText reads a size: 500MB, 20GiB, 8G, 1024. Units with an i, and
-// single letters, are powers of 1024.
+// UnmarshalText parses a size: 500MB, 20GiB, 8G, 1024. Single letters and units
+// with an i are powers of 1024, the others powers of 1000.
 func (s *ByteSize) UnmarshalText(text []byte) error {
 	t, unit := strings.TrimSpace(string(text)), 1.0
 	for _, u := range sizeUnits {
@@ -58,18 +58,18 @@ func (s ByteSize) String() string {
 // MarshalText is the inverse of UnmarshalText.
 func (s ByteSize) MarshalText() ([]byte, error) { return []byte(s.String()), nil }
 
-// Duration is a length of time that a person writes, in days too. It
-// implements encoding.TextUnmarshaler for flags and configuration keys.
+// Duration is a length of time that users write, possibly in days. It implements
+// encoding.TextUnmarshaler for flags and configuration keys.
 type Duration time.Duration
 
-// DurationSyntax says how a duration is written, for error messages.
+// DurationSyntax describes the syntax of a duration, for error messages.
 const DurationSyntax = "a duration is expected, such as 300ms, 10s, 5m, 24h or 7d"
 
-// maxDays is the longest duration, about 100 years.
+// maxDays limits a duration, to about 100 years.
 const maxDays = 36500
 
-// UnmarshalText reads a duration: what time.ParseDuration reads, or a number of
-// days such as 7d. Negative durations are refused.
+// UnmarshalText parses a duration in the syntax of time.ParseDuration, or a
+// number of days such as 7d. Negative durations are an error.
 func (d *Duration) UnmarshalText(text []byte) error {
 	t := strings.TrimSpace(string(text))
 	if days, ok := strings.CutSuffix(t, "d"); ok {

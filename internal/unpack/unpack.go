@@ -1,5 +1,5 @@
-// Package unpack opens files that are compressed as a whole: cabinets with one
-// file, gzip and zstd.
+// Package unpack decompresses files that are compressed as a whole: cabinets
+// with one file, gzip and zstd.
 package unpack
 
 import (
@@ -16,11 +16,12 @@ import (
 	"github.com/symdepot/symdepot/internal/ctxio"
 )
 
-// ErrPacked is wrapped for a compressed file that cannot be opened: damaged, of
-// an unknown kind, with several files in it, or too large when unpacked.
-var ErrPacked = errors.New("a compressed file that cannot be opened")
+// ErrPacked is wrapped for a compressed file that cannot be decompressed:
+// damaged, in an unsupported format, with several files in it, or too large when
+// decompressed.
+var ErrPacked = errors.New("cannot decompress the file")
 
-// packing is how a file is compressed, by its first bytes.
+// packing is the compression of a file, as its first bytes show it.
 type packing uint8
 
 const (
@@ -45,26 +46,26 @@ func packingOf(f io.ReaderAt) packing {
 	return plain
 }
 
-// Packed reports whether a file is compressed, by its first bytes. Not all of
-// what is compressed can be opened.
+// Packed reports whether a file is compressed, judging by its first bytes. File
+// may not support the format.
 func Packed(f io.ReaderAt) bool { return packingOf(f) != plain }
 
-// IsCabinet reports whether a file is a cabinet, by its first bytes.
+// IsCabinet reports whether a file is a cabinet, judging by its first bytes.
 func IsCabinet(f io.ReaderAt) bool { return packingOf(f) == cabinet }
 
 const (
-	minOutput = 1 << 30 // allowed of any file
-	maxRatio  = 200     // plain bytes for each compressed one, of larger files
+	minOutput = 1 << 30 // bytes that every file may decompress to
+	maxRatio  = 200     // decompressed bytes per compressed byte, for larger files
 )
 
-// MaxOutput is how many bytes a compressed file of size bytes may honestly
-// become. A file that becomes more is made to fill a disk.
+// MaxOutput returns the number of bytes that a compressed file of size bytes may
+// decompress to. A file that exceeds it is treated as a decompression bomb.
 func MaxOutput(size int64) int64 { return max(minOutput, maxRatio*size) }
 
-// File writes the content of a compressed file of size bytes to w and returns its
-// length. It writes at most limit bytes, and at most MaxOutput(size). The error
-// wraps ErrPacked if the fault is the file's; errors of w are returned as they
-// are.
+// File writes the decompressed content of a file of size bytes to w and returns
+// its length. It writes at most limit bytes, and at most MaxOutput(size). The
+// error wraps ErrPacked if the compressed file is the cause; errors of w are
+// returned unchanged.
 func File(ctx context.Context, w io.Writer, f io.ReaderAt, size, limit int64) (int64, error) {
 	limit = min(limit, MaxOutput(size))
 	refuse := func(err error) (int64, error) { return 0, fmt.Errorf("%w: %w", ErrPacked, err) }
@@ -83,15 +84,15 @@ func File(ctx context.Context, w io.Writer, f io.ReaderAt, size, limit int64) (i
 	case err != nil:
 		return 0, err
 	case n > limit:
-		return refuse(fmt.Errorf("unpacked it has more than %d bytes", limit))
+		return refuse(fmt.Errorf("it decompresses to more than %d bytes", limit))
 	case want >= 0 && n != want:
-		return refuse(fmt.Errorf("unpacked it has %d bytes, but declares %d", n, want))
+		return refuse(fmt.Errorf("it decompresses to %d bytes but declares %d", n, want))
 	}
 	return n, nil
 }
 
-// unpacker returns a reader of the content and its declared length, -1 if none is
-// declared.
+// unpacker returns a reader of the decompressed content and the declared length,
+// or -1 if none is declared.
 func unpacker(f io.ReaderAt, size, limit int64) (io.ReadCloser, int64, error) {
 	in := io.NewSectionReader(f, 0, size)
 	switch packingOf(f) {
@@ -112,5 +113,5 @@ func unpacker(f io.ReaderAt, size, limit int64) (io.ReadCloser, int64, error) {
 		}
 		return r.IOReadCloser(), -1, nil
 	}
-	return nil, 0, errors.New("of an unsupported kind")
+	return nil, 0, errors.New("unsupported compression format (SZDD or KWAJ)")
 }

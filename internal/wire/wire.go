@@ -1,17 +1,18 @@
-// Package wire holds the names that symdepot servers, workers and upstream
-// requests exchange over HTTP: header fields of our own and the messages of the
-// job API. Names are in Go's canonical form.
+// Package wire holds the HTTP header fields and the job API messages that
+// symdepot servers, workers and upstream requests exchange. Names are in Go's
+// canonical form.
 package wire
 
 // Header fields between servers.
 const (
-	// Hop lists the ids of the servers that a request has passed, the first one
-	// first, separated by commas. A server that finds its own id answers 404,
-	// because two servers that ask each other would wait for each other. In a
-	// response to another symdepot server it holds the server's own id.
+	// Hop lists the ids of the servers that a request has passed, in order,
+	// separated by commas. A server that finds its own id answers 404: two
+	// servers that use each other as upstream would otherwise wait for each
+	// other. In a response to another symdepot server it holds the server's own
+	// id.
 	Hop = "X-Symdepot-Hop"
-	// Loop marks a 404 that only says that the request came back to a server
-	// that it had passed. Such a miss must not be remembered.
+	// Loop marks a 404 that only means that the request reached a server a
+	// second time. Such a miss must not be remembered.
 	Loop = "X-Symdepot-Loop"
 )
 
@@ -38,25 +39,25 @@ const (
 
 // JobsPath is the path of the job API below a server's base URL:
 //
-//	POST lease            leases up to so many jobs; waits for some
+//	POST lease            leases jobs; waits until there is one
 //	POST ID/heartbeat     renews a lease
-//	GET  ID/pdb           the file that the job is about
+//	GET  ID/pdb           the PDB of the job
 //	POST ID/complete      the body is the result
-//	POST ID/fail          the job failed; the body says why
+//	POST ID/fail          the job failed; the body is a Failure
 //	POST ID/release       gives the job back
 //	POST bye              the worker stops
 //
-// 409 means that the job is no longer leased to the worker, 410 that the job
-// failed because its file is missing, 422 that the body cannot be its result.
-// Any other failure may be retried.
+// 409 means that the worker no longer holds the lease, 410 that the job has
+// failed because its file is missing, and 422 that the body is not a valid
+// result. Any other failure may be retried.
 const JobsPath = "/-/jobs/"
 
 // LeaseRequest is the body of a lease request.
 type LeaseRequest struct {
 	Worker   string   `json:"worker"`
-	Versions []string `json:"versions"`     // of SymCache files that its transcoders make
-	Slots    int      `json:"slots"`        // jobs that it can start now
-	Wait     int      `json:"wait_seconds"` // for the first job
+	Versions []string `json:"versions"`     // SymCache versions that its transcoders make
+	Slots    int      `json:"slots"`        // number of jobs that it can start now
+	Wait     int      `json:"wait_seconds"` // how long to wait for the first job
 }
 
 // LeaseAnswer is the response to a lease request.
@@ -67,13 +68,13 @@ type LeaseAnswer struct {
 // Job is one leased job.
 type Job struct {
 	ID    int64  `json:"id"`
-	Token string `json:"token"` // the secret of the lease, sent back in Lease
+	Token string `json:"token"` // the secret of the lease, returned in the field Lease
 	Kind  string `json:"kind"`
 	Name  string `json:"name"` // file name of the PDB
 	GUID  string `json:"guid"` // 32 upper-case hex digits
 	Age   uint32 `json:"age"`
 	Major int    `json:"major"` // SymCache version to make
-	// Attempts counts how often the job was leased.
+	// Attempts is the number of leases of the job so far.
 	Attempts int `json:"attempts"`
 	// Seconds is the time after which the lease ends unless it is renewed.
 	Seconds int64 `json:"lease_seconds"`
@@ -82,7 +83,7 @@ type Job struct {
 // Failure is the body of a failure.
 type Failure struct {
 	Class   string `json:"class"`             // exit, no_output, bad_output, timeout, memory, too_large, bad_source or infra
-	Version string `json:"version,omitempty"` // of the transcoder
+	Version string `json:"version,omitempty"` // version of the transcoder
 	Detail  string `json:"detail"`            // for people, at most 8 KiB
 }
 
