@@ -6,8 +6,8 @@ import (
 	"time"
 
 	"github.com/symdepot/symdepot/internal/depot"
+	"github.com/symdepot/symdepot/internal/fetch"
 	"github.com/symdepot/symdepot/internal/term"
-	"github.com/symdepot/symdepot/internal/upstream"
 	"github.com/symdepot/symdepot/symfile"
 )
 
@@ -54,7 +54,7 @@ func (c cacheStatsCmd) Run(a *app) error {
 	}
 	counts := make([]missCount, 0, len(misses))
 	for _, m := range misses {
-		counts = append(counts, missCount{upstream.Class(m.Class).String(), m.Misses, m.Expired})
+		counts = append(counts, missCount{fetch.Class(m.Class).String(), m.Misses, m.Expired})
 	}
 	if c.JSON {
 		return term.NewJSONLines(a.stdout).Write(map[string]any{"sources": files, "misses": counts})
@@ -177,7 +177,7 @@ func (c cacheForgetCmd) Run(a *app) error {
 	}
 	defer d.Close()
 	f := depot.MissFilter{Source: c.Source}
-	for k := upstream.ClassAbsent; k <= upstream.ClassTooLarge; k++ {
+	for k := fetch.ClassAbsent; k <= fetch.ClassTooLarge; k++ {
 		if k.String() == c.Class {
 			f.Class = uint8(k)
 		}

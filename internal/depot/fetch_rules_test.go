@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/symdepot/symdepot/internal/fetch"
 	"github.com/symdepot/symdepot/internal/upstream"
 	"github.com/symdepot/symdepot/layout"
 	"github.com/symdepot/symdepot/symfile"
@@ -29,18 +30,18 @@ func ask(ctx context.Context, d *Depot, q Question) ([]byte, error) {
 // picky is asked only with a checksum.
 type picky struct{ *elsewhere }
 
-func (picky) Traits() upstream.Traits { return upstream.Traits{NeedsChecksum: true} }
+func (picky) Traits() fetch.Traits { return fetch.Traits{NeedsChecksum: true} }
 
 // TestChecksumIsAnotherQuestion: whoever sends no checksum does not spoil the
 // answer for those who do.
 func TestChecksumIsAnotherQuestion(t *testing.T) {
 	body := symFile(symID, 1000)
 	s := &elsewhere{name: "s"}
-	s.fetch = func(_ context.Context, ask upstream.Ask) (*upstream.Reply, error) {
+	s.fetch = func(_ context.Context, ask fetch.Ask) (*fetch.Reply, error) {
 		if ask.Checksum == "" {
-			return nil, &upstream.Failure{Source: "s", Class: upstream.ClassSkipped, Err: errors.New("only with a checksum")}
+			return nil, &fetch.Failure{Source: "s", Class: fetch.ClassSkipped, Err: errors.New("only with a checksum")}
 		}
-		return &upstream.Reply{Body: io.NopCloser(bytes.NewReader(body)), Size: int64(len(body)), Name: "app.sym", Path: "p"}, nil
+		return &fetch.Reply{Body: io.NopCloser(bytes.NewReader(body)), Size: int64(len(body)), Name: "app.sym", Path: "p"}, nil
 	}
 	d, _ := withUpstreams(t, Options{Upstreams: []Upstream{{Source: picky{s}}}})
 	q := Question{Request: request(t, symPath)}
@@ -60,13 +61,13 @@ func TestChecksumIsAnotherQuestion(t *testing.T) {
 func TestMSFZIsAnotherQuestion(t *testing.T) {
 	s := &elsewhere{name: "s"}
 	var took, plain atomic.Int32
-	s.fetch = func(_ context.Context, ask upstream.Ask) (*upstream.Reply, error) {
+	s.fetch = func(_ context.Context, ask fetch.Ask) (*fetch.Reply, error) {
 		if wants(ask.Request, symfile.Compressed) {
 			took.Add(1)
 		} else {
 			plain.Add(1)
 		}
-		return nil, &upstream.Failure{Source: "s", Class: upstream.ClassAbsent}
+		return nil, &fetch.Failure{Source: "s", Class: fetch.ClassAbsent}
 	}
 	d, _ := withUpstreams(t, Options{}, s)
 	req := func(id string, msfz bool) Question {
@@ -94,8 +95,8 @@ func TestSlowIsNotResumed(t *testing.T) {
 	body := symFile(symID, 300<<10)
 	s := &elsewhere{name: "s"}
 	r, w := io.Pipe()
-	s.fetch = func(context.Context, upstream.Ask) (*upstream.Reply, error) {
-		return &upstream.Reply{Body: r, Size: int64(len(body)), Name: "app.sym", Path: "p", Tag: "v1"}, nil
+	s.fetch = func(context.Context, fetch.Ask) (*fetch.Reply, error) {
+		return &fetch.Reply{Body: r, Size: int64(len(body)), Name: "app.sym", Path: "p", Tag: "v1"}, nil
 	}
 	go func() { _, _ = w.Write(body[:200<<10]) }()
 	d, _ := withUpstreams(t, Options{Limits: Limits{Stall: 400 * time.Millisecond}}, s)
@@ -108,14 +109,14 @@ func TestSlowIsNotResumed(t *testing.T) {
 // in the end, and nobody takes the source for slow.
 func TestQueueIsNotTheSourcesFault(t *testing.T) {
 	s := &elsewhere{name: "s"}
-	s.fetch = func(ctx context.Context, ask upstream.Ask) (*upstream.Reply, error) {
+	s.fetch = func(ctx context.Context, ask fetch.Ask) (*fetch.Reply, error) {
 		select {
 		case <-time.After(80 * time.Millisecond):
 		case <-ctx.Done():
 			return nil, ctx.Err()
 		}
 		body := symFile(strings.ToUpper(ask.Request.Lookups[0].ID), 1000)
-		return &upstream.Reply{Body: io.NopCloser(bytes.NewReader(body)), Size: int64(len(body)), Name: "app.sym", Path: "p"}, nil
+		return &fetch.Reply{Body: io.NopCloser(bytes.NewReader(body)), Size: int64(len(body)), Name: "app.sym", Path: "p"}, nil
 	}
 	g := upstream.Guard(s, upstream.GuardOptions{Concurrency: 1})
 	d, _ := withUpstreams(t, Options{Upstreams: []Upstream{{Source: g}}, Limits: Limits{FirstByte: 400 * time.Millisecond}})
@@ -140,15 +141,15 @@ type twin struct {
 	of func() *Depot
 }
 
-func (w twin) Name() string            { return w.id }
-func (w twin) Traits() upstream.Traits { return upstream.Traits{ServerID: w.id} }
-func (w twin) Close() error            { return nil }
-func (w twin) Fetch(ctx context.Context, ask upstream.Ask) (*upstream.Reply, error) {
+func (w twin) Name() string         { return w.id }
+func (w twin) Traits() fetch.Traits { return fetch.Traits{ServerID: w.id} }
+func (w twin) Close() error         { return nil }
+func (w twin) Fetch(ctx context.Context, ask fetch.Ask) (*fetch.Reply, error) {
 	f, err := w.of().Fetch(ctx, Question{Request: ask.Request, Via: append(ask.Via[:len(ask.Via):len(ask.Via)], w.id)})
 	if err != nil {
-		return nil, &upstream.Failure{Source: w.id, Class: upstream.ClassAbsent, Err: err}
+		return nil, &fetch.Failure{Source: w.id, Class: fetch.ClassAbsent, Err: err}
 	}
-	return &upstream.Reply{Body: struct {
+	return &fetch.Reply{Body: struct {
 		io.Reader
 		io.Closer
 	}{io.NewSectionReader(f, 0, 1<<40), f}, Size: f.Size, Name: "app.sym", Path: "p"}, nil
@@ -159,11 +160,11 @@ func (w twin) Fetch(ctx context.Context, ask upstream.Ask) (*upstream.Reply, err
 func TestTwinsDoNotWaitForEachOther(t *testing.T) {
 	body := symFile(symID, 1000)
 	third := &elsewhere{name: "third"}
-	third.fetch = func(_ context.Context, ask upstream.Ask) (*upstream.Reply, error) {
+	third.fetch = func(_ context.Context, ask fetch.Ask) (*fetch.Reply, error) {
 		if ask.Request.Lookups[0].Name != "app.pdb" {
-			return nil, &upstream.Failure{Source: "third", Class: upstream.ClassAbsent}
+			return nil, &fetch.Failure{Source: "third", Class: fetch.ClassAbsent}
 		}
-		return &upstream.Reply{Body: io.NopCloser(bytes.NewReader(body)), Size: int64(len(body)), Name: "app.sym", Path: "p"}, nil
+		return &fetch.Reply{Body: io.NopCloser(bytes.NewReader(body)), Size: int64(len(body)), Name: "app.sym", Path: "p"}, nil
 	}
 	var a, b *Depot
 	a, _ = withUpstreams(t, Options{Upstreams: []Upstream{{Source: twin{"B", func() *Depot { return b }}}, {Source: third}}})
@@ -195,7 +196,7 @@ func TestTwinsDoNotWaitForEachOther(t *testing.T) {
 // TestRefreshedAndEvicted: a miss that turned out to be none is forgotten.
 func TestRefreshedAndEvicted(t *testing.T) {
 	s := &elsewhere{name: "s"}
-	s.fails(upstream.ClassAbsent)
+	s.fails(fetch.ClassAbsent)
 	d, clk := withUpstreams(t, Options{}, s)
 	if _, err := fetched(t.Context(), t, d, symPath); !errors.Is(err, fs.ErrNotExist) {
 		t.Fatal(err)
@@ -219,12 +220,12 @@ func TestRefreshedAndEvicted(t *testing.T) {
 func TestSourceTexts(t *testing.T) {
 	const id = "adac45aa231bba3143d7af433767c61f31021c16"
 	s := &elsewhere{name: "s"}
-	s.fetch = func(_ context.Context, ask upstream.Ask) (*upstream.Reply, error) {
+	s.fetch = func(_ context.Context, ask fetch.Ask) (*fetch.Reply, error) {
 		if ask.Request.Form != layout.FormSource || !strings.Contains(ask.Request.Part, ".c") {
-			return nil, &upstream.Failure{Source: "s", Class: upstream.ClassAbsent}
+			return nil, &fetch.Failure{Source: "s", Class: fetch.ClassAbsent}
 		}
 		text := strings.Repeat("// "+symfile.BaseName(ask.Request.Part)+"\n", 20000)
-		return &upstream.Reply{Body: io.NopCloser(strings.NewReader(text)), Size: -1, Name: "x.c", Path: "p"}, nil
+		return &fetch.Reply{Body: io.NopCloser(strings.NewReader(text)), Size: -1, Name: "x.c", Path: "p"}, nil
 	}
 	d, _ := withUpstreams(t, Options{}, s)
 	for range 2 {
@@ -258,11 +259,11 @@ func TestSourceTexts(t *testing.T) {
 func TestSectionBringsTheWhole(t *testing.T) {
 	elf := testdata(t, "elf/prog-sha1")
 	s := &elsewhere{name: "s"}
-	s.fetch = func(_ context.Context, ask upstream.Ask) (*upstream.Reply, error) {
+	s.fetch = func(_ context.Context, ask fetch.Ask) (*fetch.Reply, error) {
 		if ask.Request.Form != layout.FormFile {
 			t.Errorf("asked for form %d", ask.Request.Form)
 		}
-		return &upstream.Reply{Body: io.NopCloser(bytes.NewReader(elf.body)), Size: int64(len(elf.body)), Name: "prog", Path: "p"}, nil
+		return &fetch.Reply{Body: io.NopCloser(bytes.NewReader(elf.body)), Size: int64(len(elf.body)), Name: "prog", Path: "p"}, nil
 	}
 	d, _ := withUpstreams(t, Options{}, s)
 	const base = "buildid/adac45aa231bba3143d7af433767c61f31021c16/"
@@ -284,8 +285,8 @@ func TestCodeInfoRedirects(t *testing.T) {
 	body := symFile(symID, 300<<10)
 	s := &elsewhere{name: "s"}
 	r, w := io.Pipe()
-	s.fetch = func(context.Context, upstream.Ask) (*upstream.Reply, error) {
-		return &upstream.Reply{Body: r, Size: int64(len(body)), Name: "app.pdb", Path: "p", CodeInfo: symPath}, nil
+	s.fetch = func(context.Context, fetch.Ask) (*fetch.Reply, error) {
+		return &fetch.Reply{Body: r, Size: int64(len(body)), Name: "app.pdb", Path: "p", CodeInfo: symPath}, nil
 	}
 	d, _ := withUpstreams(t, Options{}, s)
 	for range 2 {
@@ -307,7 +308,7 @@ func TestCodeInfoRedirects(t *testing.T) {
 	// is asked where to, and not for the file.
 	s.sends("app.pdb", nil)
 	f := s.fetch
-	s.fetch = func(ctx context.Context, ask upstream.Ask) (*upstream.Reply, error) {
+	s.fetch = func(ctx context.Context, ask fetch.Ask) (*fetch.Reply, error) {
 		reply, err := f(ctx, ask)
 		reply.CodeInfo = symPath
 		return reply, err

@@ -14,8 +14,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/symdepot/symdepot/internal/fetch"
 	"github.com/symdepot/symdepot/internal/index"
-	"github.com/symdepot/symdepot/internal/upstream"
 	"github.com/symdepot/symdepot/layout"
 )
 
@@ -23,33 +23,33 @@ import (
 type elsewhere struct {
 	name  string
 	asked atomic.Int32
-	fetch func(ctx context.Context, ask upstream.Ask) (*upstream.Reply, error)
+	fetch func(ctx context.Context, ask fetch.Ask) (*fetch.Reply, error)
 }
 
-func (e *elsewhere) Name() string            { return e.name }
-func (e *elsewhere) Close() error            { return nil }
-func (e *elsewhere) Traits() upstream.Traits { return upstream.Traits{} }
-func (e *elsewhere) Fetch(ctx context.Context, ask upstream.Ask) (*upstream.Reply, error) {
+func (e *elsewhere) Name() string         { return e.name }
+func (e *elsewhere) Close() error         { return nil }
+func (e *elsewhere) Traits() fetch.Traits { return fetch.Traits{} }
+func (e *elsewhere) Fetch(ctx context.Context, ask fetch.Ask) (*fetch.Reply, error) {
 	e.asked.Add(1)
 	return e.fetch(ctx, ask)
 }
 
-func (e *elsewhere) fails(c upstream.Class) {
-	e.fetch = func(context.Context, upstream.Ask) (*upstream.Reply, error) {
-		return nil, &upstream.Failure{Source: e.name, Class: c, Err: errors.New("for the test")}
+func (e *elsewhere) fails(c fetch.Class) {
+	e.fetch = func(context.Context, fetch.Ask) (*fetch.Reply, error) {
+		return nil, &fetch.Failure{Source: e.name, Class: c, Err: errors.New("for the test")}
 	}
 }
 
 // sends answers with a body, at once and whole.
 func (e *elsewhere) sends(name string, body []byte) {
-	e.fetch = func(context.Context, upstream.Ask) (*upstream.Reply, error) {
-		return &upstream.Reply{Body: io.NopCloser(bytes.NewReader(body)), Size: int64(len(body)), Name: name, Path: "http://" + e.name + "/" + name}, nil
+	e.fetch = func(context.Context, fetch.Ask) (*fetch.Reply, error) {
+		return &fetch.Reply{Body: io.NopCloser(bytes.NewReader(body)), Size: int64(len(body)), Name: name, Path: "http://" + e.name + "/" + name}, nil
 	}
 }
 
 // hangs never answers.
 func (e *elsewhere) hangs() {
-	e.fetch = func(ctx context.Context, _ upstream.Ask) (*upstream.Reply, error) {
+	e.fetch = func(ctx context.Context, _ fetch.Ask) (*fetch.Reply, error) {
 		<-ctx.Done()
 		return nil, ctx.Err()
 	}
@@ -58,8 +58,8 @@ func (e *elsewhere) hangs() {
 // pipe answers with what the test writes into it.
 func (e *elsewhere) pipe(name string, size int64) *io.PipeWriter {
 	r, w := io.Pipe()
-	e.fetch = func(context.Context, upstream.Ask) (*upstream.Reply, error) {
-		return &upstream.Reply{Body: r, Size: size, Name: name, Path: "http://" + e.name + "/" + name}, nil
+	e.fetch = func(context.Context, fetch.Ask) (*fetch.Reply, error) {
+		return &fetch.Reply{Body: r, Size: size, Name: name, Path: "http://" + e.name + "/" + name}, nil
 	}
 	return w
 }
@@ -263,11 +263,11 @@ func countBlobs(t *testing.T, d *Depot) (n int) {
 
 func TestMissesAreRememberedByClass(t *testing.T) {
 	for _, c := range []struct {
-		class upstream.Class
+		class fetch.Class
 		life  time.Duration
 	}{
-		{upstream.ClassAbsent, time.Hour}, {upstream.ClassForbidden, 24 * time.Hour}, {upstream.ClassTimeout, time.Minute},
-		{upstream.ClassBroken, 10 * time.Minute}, {upstream.ClassTooLarge, 24 * time.Hour},
+		{fetch.ClassAbsent, time.Hour}, {fetch.ClassForbidden, 24 * time.Hour}, {fetch.ClassTimeout, time.Minute},
+		{fetch.ClassBroken, 10 * time.Minute}, {fetch.ClassTooLarge, 24 * time.Hour},
 	} {
 		s := &elsewhere{name: "s"}
 		s.fails(c.class)
@@ -302,7 +302,7 @@ func TestMissesAreRememberedByClass(t *testing.T) {
 // again, and nobody waits for that.
 func TestMissIsRefreshedBesideTheAnswer(t *testing.T) {
 	s := &elsewhere{name: "s"}
-	s.fails(upstream.ClassAbsent)
+	s.fails(fetch.ClassAbsent)
 	d, clk := withUpstreams(t, Options{}, s)
 	if _, err := fetched(t.Context(), t, d, symPath); !errors.Is(err, fs.ErrNotExist) {
 		t.Fatal(err)
@@ -322,7 +322,7 @@ func TestMissIsRefreshedBesideTheAnswer(t *testing.T) {
 // TestAddingEndsAMiss: what is added is there at once, whatever is remembered.
 func TestAddingEndsAMiss(t *testing.T) {
 	s := &elsewhere{name: "s"}
-	s.fails(upstream.ClassForbidden)
+	s.fails(fetch.ClassForbidden)
 	d, _ := withUpstreams(t, Options{}, s)
 	if _, err := fetched(t.Context(), t, d, symPath); !errors.Is(err, fs.ErrNotExist) {
 		t.Fatal(err)
@@ -349,7 +349,7 @@ func TestRanks(t *testing.T) {
 	}
 	// A source that has answered No lets the next rank begin at once.
 	no, yes := &elsewhere{name: "no"}, &elsewhere{name: "yes"}
-	no.fails(upstream.ClassAbsent)
+	no.fails(fetch.ClassAbsent)
 	yes.sends("app.sym", body)
 	d, _ = withUpstreams(t, Options{Limits: Limits{NextRank: time.Hour}}, no, yes)
 	if got, err := fetched(t.Context(), t, d, symPath); err != nil || !bytes.Equal(got, body) {
@@ -396,8 +396,8 @@ func TestSlowSourceIsDropped(t *testing.T) {
 func TestBrokenTransferResumes(t *testing.T) {
 	body := symFile(symID, 400<<10)
 	s := &elsewhere{name: "s"}
-	s.fetch = func(_ context.Context, ask upstream.Ask) (*upstream.Reply, error) {
-		r := &upstream.Reply{Size: int64(len(body)), Name: "app.sym", Path: "p", Tag: "v1"}
+	s.fetch = func(_ context.Context, ask fetch.Ask) (*fetch.Reply, error) {
+		r := &fetch.Reply{Size: int64(len(body)), Name: "app.sym", Path: "p", Tag: "v1"}
 		if ask.Resume == nil {
 			r.Body = io.NopCloser(io.MultiReader(bytes.NewReader(body[:123_456]), broken{}))
 			return r, nil
@@ -473,10 +473,10 @@ func TestHigherAgeIsTaken(t *testing.T) {
 
 func TestEviction(t *testing.T) {
 	s := &elsewhere{name: "s"}
-	s.fetch = func(_ context.Context, ask upstream.Ask) (*upstream.Reply, error) {
+	s.fetch = func(_ context.Context, ask fetch.Ask) (*fetch.Reply, error) {
 		id := strings.ToUpper(ask.Request.Lookups[0].ID)
 		body := symFile(id, 100<<10)
-		return &upstream.Reply{Body: io.NopCloser(bytes.NewReader(body)), Size: int64(len(body)), Name: "app.sym", Path: "p"}, nil
+		return &fetch.Reply{Body: io.NopCloser(bytes.NewReader(body)), Size: int64(len(body)), Name: "app.sym", Path: "p"}, nil
 	}
 	d, clk := withUpstreams(t, Options{Cache: CacheLimits{MaxBytes: 350 << 10, MaxUnused: 24 * time.Hour}}, s)
 	path := func(i int) string { return fmt.Sprintf("app.pdb/%032X1/app.sym", i+1) }
@@ -566,7 +566,7 @@ func TestMissingIsCounted(t *testing.T) {
 // TestOldMemoriesAreSweptOut: what has ended takes no room.
 func TestOldMemoriesAreSweptOut(t *testing.T) {
 	s := &elsewhere{name: "s"}
-	s.fails(upstream.ClassAbsent)
+	s.fails(fetch.ClassAbsent)
 	d, clk := withUpstreams(t, Options{}, s)
 	if _, err := fetched(t.Context(), t, d, symPath); !errors.Is(err, fs.ErrNotExist) {
 		t.Fatal(err)

@@ -17,10 +17,10 @@ import (
 
 	"github.com/symdepot/symdepot/debugid"
 	"github.com/symdepot/symdepot/internal/blob"
+	"github.com/symdepot/symdepot/internal/fetch"
 	"github.com/symdepot/symdepot/internal/index"
 	"github.com/symdepot/symdepot/internal/transcode"
 	"github.com/symdepot/symdepot/internal/transcode/transcodetest"
-	"github.com/symdepot/symdepot/internal/upstream"
 	"github.com/symdepot/symdepot/symcache"
 	"github.com/symdepot/symdepot/symfile"
 )
@@ -314,14 +314,14 @@ func TestPDBFromUpstream(t *testing.T) {
 	}
 	// All say that they have none: it is absent.
 	_, g = pdbOf(t, 3)
-	src.fails(upstream.ClassAbsent)
+	src.fails(fetch.ClassAbsent)
 	p.wait(t, keyOf("gone.pdb", g), "3.1.0", JobFailed)
 	if f, err := p.SymCache().SymCacheFailure(t.Context(), keyOf("gone.pdb", g), version(t, "3.1.0")); err != nil || f.Class != ClassAbsent {
 		t.Errorf("%+v, %v", f, err)
 	}
 	// One that may not be read is nobody's absence.
 	_, g = pdbOf(t, 4)
-	src.fails(upstream.ClassForbidden)
+	src.fails(fetch.ClassForbidden)
 	p.wait(t, keyOf("locked.pdb", g), "3.1.0", JobFailed)
 	if f, err := p.SymCache().SymCacheFailure(t.Context(), keyOf("locked.pdb", g), version(t, "3.1.0")); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("%+v, %v", f, err)
@@ -331,7 +331,7 @@ func TestPDBFromUpstream(t *testing.T) {
 // TestFlakyUpstream: what passes is tried again for a while, and nothing is
 // remembered of it.
 func TestFlakyUpstream(t *testing.T) {
-	for _, class := range []upstream.Class{upstream.ClassBroken, upstream.ClassTimeout, upstream.ClassBusy} {
+	for _, class := range []fetch.Class{fetch.ClassBroken, fetch.ClassTimeout, fetch.ClassBusy} {
 		src := &elsewhere{name: "far"}
 		p := newPlant(t, Options{Upstreams: []Upstream{{Source: src}}})
 		body, g := pdbOf(t, 5)

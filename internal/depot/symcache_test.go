@@ -19,7 +19,7 @@ import (
 
 	"github.com/symdepot/symdepot/debugid"
 	"github.com/symdepot/symdepot/internal/blob"
-	"github.com/symdepot/symdepot/internal/upstream"
+	"github.com/symdepot/symdepot/internal/fetch"
 	"github.com/symdepot/symdepot/symcache"
 )
 
@@ -289,15 +289,15 @@ func (p *plant) made(t *testing.T, path string) string {
 // farServer is another SymCache server.
 type farServer struct{ *elsewhere }
 
-func (farServer) Traits() upstream.Traits { return upstream.Traits{SymCacheServer: true} }
+func (farServer) Traits() fetch.Traits { return fetch.Traits{SymCacheServer: true} }
 
 // gives answers with a file of a version.
 func (e farServer) gives(version, body string) {
-	e.fetch = func(context.Context, upstream.Ask) (*upstream.Reply, error) { return symReply(version, body), nil }
+	e.fetch = func(context.Context, fetch.Ask) (*fetch.Reply, error) { return symReply(version, body), nil }
 }
 
-func symReply(version, body string) *upstream.Reply {
-	return &upstream.Reply{Body: io.NopCloser(strings.NewReader(body)), Size: int64(len(body)), Name: "x", Path: "http://far/x",
+func symReply(version, body string) *fetch.Reply {
+	return &fetch.Reply{Body: io.NopCloser(strings.NewReader(body)), Size: int64(len(body)), Name: "x", Path: "http://far/x",
 		Header: http.Header{"Content-Type": {"application/vnd.ms-symcache; version=" + version}}}
 }
 
@@ -315,12 +315,12 @@ func TestSymCacheFar(t *testing.T) {
 	far := farServer{&elsewhere{name: "far"}}
 	store := t.TempDir()
 	d, clock := withFar(t, Options{SymCache: SymCacheOptions{Store: store}}, far)
-	var seen upstream.Ask
+	var seen fetch.Ask
 	polls := 0
-	far.fetch = func(_ context.Context, ask upstream.Ask) (*upstream.Reply, error) {
+	far.fetch = func(_ context.Context, ask fetch.Ask) (*fetch.Reply, error) {
 		seen = ask
 		if polls++; polls < 3 {
-			return nil, &upstream.Failure{Source: "far", Class: upstream.ClassAbsent, Retry: time.Now(), Err: errors.New("being made")}
+			return nil, &fetch.Failure{Source: "far", Class: fetch.ClassAbsent, Retry: time.Now(), Err: errors.New("being made")}
 		}
 		return symReply("3.0.7", "far away"), nil
 	}
@@ -373,8 +373,8 @@ func TestSymCacheFarFails(t *testing.T) {
 		}
 		return "come again, for ever"
 	}
-	one.fails(upstream.ClassTimeout)
-	two.fails(upstream.ClassAbsent)
+	one.fails(fetch.ClassTimeout)
+	two.fails(fetch.ClassAbsent)
 	for range 3 {
 		if got := sync(); got != "not found" {
 			t.Error(got)
@@ -397,7 +397,7 @@ func TestSymCacheFarFails(t *testing.T) {
 		}
 	}
 	clock.move(2 * time.Hour)
-	one.fetch = func(context.Context, upstream.Ask) (*upstream.Reply, error) {
+	one.fetch = func(context.Context, fetch.Ask) (*fetch.Reply, error) {
 		r := symReply("3.1.0", "cut")
 		r.Size = 4
 		return r, nil
@@ -420,7 +420,7 @@ func TestSymCacheFarOnce(t *testing.T) {
 	far := farServer{&elsewhere{name: "far"}}
 	d, _ := withFar(t, Options{}, far)
 	begin := make(chan struct{})
-	far.fetch = func(context.Context, upstream.Ask) (*upstream.Reply, error) {
+	far.fetch = func(context.Context, fetch.Ask) (*fetch.Reply, error) {
 		<-begin
 		return symReply("3.1.0", "x"), nil
 	}
@@ -455,7 +455,7 @@ func TestSymCacheFarOnce(t *testing.T) {
 // TestSymCacheOwnAfterFar: what another server does not have is made here.
 func TestSymCacheOwnAfterFar(t *testing.T) {
 	far := farServer{&elsewhere{name: "far"}}
-	far.fails(upstream.ClassAbsent)
+	far.fails(fetch.ClassAbsent)
 	p := newPlant(t, Options{Upstreams: []Upstream{{Source: far}}})
 	body, g := pdbOf(t, 1)
 	add(t, p.Depot, "Product", file{"App.pdb", body})
@@ -568,8 +568,8 @@ func anyGUID(n int) string { return fmt.Sprintf("%032X", 0x1000000+n) }
 func TestSymCacheUpstreamsAreBounded(t *testing.T) {
 	far := farServer{&elsewhere{name: "far"}}
 	d, _ := withFar(t, Options{}, far)
-	far.fetch = func(context.Context, upstream.Ask) (*upstream.Reply, error) {
-		return nil, &upstream.Failure{Source: "far", Class: upstream.ClassAbsent, Retry: time.Now().Add(time.Hour), Err: errors.New("being made")}
+	far.fetch = func(context.Context, fetch.Ask) (*fetch.Reply, error) {
+		return nil, &fetch.Failure{Source: "far", Class: fetch.ClassAbsent, Retry: time.Now().Add(time.Hour), Err: errors.New("being made")}
 	}
 	n := 0
 	for _, c := range []struct {
@@ -602,7 +602,7 @@ func TestSymCacheUpstreamsAreBounded(t *testing.T) {
 // entered in the queue.
 func TestSymCacheJobNeedsPDB(t *testing.T) {
 	src := &elsewhere{name: "far"}
-	src.fails(upstream.ClassAbsent)
+	src.fails(fetch.ClassAbsent)
 	p := newPlant(t, Options{Upstreams: []Upstream{{Source: src}}})
 	alone := newPlant(t, Options{})
 	for n := range 20 {

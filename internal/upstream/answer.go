@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/symdepot/symdepot/internal/fetch"
 	"github.com/symdepot/symdepot/layout"
 	"github.com/symdepot/symdepot/symcache"
 	"github.com/symdepot/symdepot/symfile"
@@ -15,8 +16,8 @@ import (
 )
 
 // answer makes a reply of what a server said. It closes a on failure.
-func (x *question) answer(ctx context.Context, p layout.Place, a *answer) (*Reply, error) {
-	var reply *Reply
+func (x *question) answer(ctx context.Context, p layout.Place, a *answer) (*fetch.Reply, error) {
+	var reply *fetch.Reply
 	err := x.loop(a, x.refusal(a))
 	if err == nil && p.Pointer {
 		defer a.end()
@@ -44,16 +45,16 @@ func (x *question) pointer(a *answer) (*url.URL, error) {
 		return nil, err
 	}
 	if isPage(text) || a.isHTML() || isRefusal(text) {
-		return nil, h.failed(ClassAbsent, "a web page instead of file.ptr")
+		return nil, h.failed(fetch.ClassAbsent, "a web page instead of file.ptr")
 	}
 	to := symstore.ParsePointer(text)
 	switch u, err := url.Parse(to.Target); {
 	case to.Target == "" && to.Message != "":
-		return nil, h.failed(ClassAbsent, "the server's pointer says %q", clip(to.Message))
+		return nil, h.failed(fetch.ClassAbsent, "the server's pointer says %q", clip(to.Message))
 	case to.Target == "":
-		return nil, h.failed(ClassAbsent, "an empty pointer")
+		return nil, h.failed(fetch.ClassAbsent, "an empty pointer")
 	case err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https":
-		return nil, h.failed(ClassAbsent, "the server's pointer leads to a path that only its own network can reach: %q", clip(to.Target))
+		return nil, h.failed(fetch.ClassAbsent, "the server's pointer leads to a path that only its own network can reach: %q", clip(to.Target))
 	default:
 		u.User, u.Fragment, u.RawFragment = nil, "", ""
 		return u, nil
@@ -61,19 +62,19 @@ func (x *question) pointer(a *answer) (*url.URL, error) {
 }
 
 // follow fetches what a pointer leads to: an address that nobody here named.
-func (x *question) follow(ctx context.Context, from *answer, to *url.URL) (*Reply, error) {
+func (x *question) follow(ctx context.Context, from *answer, to *url.URL) (*fetch.Reply, error) {
 	h := x.h
 	p := layout.Place{Parts: []string{x.ask.Request.Name}}
 	if err := hopAllowed([]*url.URL{h.base, from.at}, to); err != nil {
-		return nil, h.failed(ClassAbsent, "the server's pointer: %w", err)
+		return nil, h.failed(fetch.ClassAbsent, "the server's pointer: %w", err)
 	}
 	header, err := x.header(p)
 	if err != nil {
-		return nil, h.failed(ClassBroken, "%w", err)
+		return nil, h.failed(fetch.ClassBroken, "%w", err)
 	}
 	a, err := x.exchange(ctx, []*url.URL{h.base, from.at, to}, header)
 	if errors.Is(err, ErrAddress) {
-		return nil, h.failed(ClassAbsent, "the server's pointer: %w", err)
+		return nil, h.failed(fetch.ClassAbsent, "the server's pointer: %w", err)
 	}
 	if err != nil {
 		return nil, err
@@ -88,9 +89,9 @@ func (x *question) follow(ctx context.Context, from *answer, to *url.URL) (*Repl
 }
 
 // reply fills in what headers say.
-func (x *question) reply(p layout.Place, a *answer) *Reply {
+func (x *question) reply(p layout.Place, a *answer) *fetch.Reply {
 	head := a.resp.Header
-	r := &Reply{Size: -1, Path: x.h.show(a.named), Name: x.name(p, a), CodeInfo: a.codeInfo}
+	r := &fetch.Reply{Size: -1, Path: x.h.show(a.named), Name: x.name(p, a), CodeInfo: a.codeInfo}
 	if at, err := http.ParseTime(head.Get("Last-Modified")); err == nil && at.Unix() > 0 {
 		r.ModTime = at
 	}
@@ -146,7 +147,7 @@ func strongTag(head http.Header) string {
 func (x *question) isSymCache(contentType string) error {
 	_, err := symcache.ParseContentType(contentType, x.ask.Request.SymCache.Version)
 	if err != nil {
-		return x.h.failed(ClassBroken, "not a SymCache file: %w", err)
+		return x.h.failed(fetch.ClassBroken, "not a SymCache file: %w", err)
 	}
 	return nil
 }

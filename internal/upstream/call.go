@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/symdepot/symdepot/cab"
+	"github.com/symdepot/symdepot/internal/fetch"
 	"github.com/symdepot/symdepot/internal/unpack"
 	"github.com/symdepot/symdepot/layout"
 	"github.com/symdepot/symdepot/symfile"
@@ -114,7 +115,7 @@ func (x *question) exchange(ctx context.Context, went []*url.URL, header http.He
 		req, err := http.NewRequestWithContext(c.ctx, http.MethodGet, a.at.String(), nil)
 		if err != nil {
 			c.end()
-			return nil, h.failed(ClassBroken, "an address that is not valid")
+			return nil, h.failed(fetch.ClassBroken, "an address that is not valid")
 		}
 		req.Header = header
 		if !sameServer(h.base, a.at) {
@@ -143,7 +144,7 @@ func (x *question) exchange(ctx context.Context, went []*url.URL, header http.He
 			err = hopAllowed(went, to)
 		}
 		if err != nil {
-			return nil, h.failed(ClassBroken, "%w", err)
+			return nil, h.failed(fetch.ClassBroken, "%w", err)
 		}
 		if sameServer(h.base, to) {
 			if path, ok := codeInfoHop(a.at, to); ok && wants(&x.ask.Request, symfile.Symbols|symfile.CodeInfo) {
@@ -169,18 +170,18 @@ func wants(r *layout.Request, role symfile.Role) bool {
 }
 
 // ended is the failure of a Fetch whose context is done.
-func (h *HTTP) ended(ctx context.Context) *Failure {
+func (h *HTTP) ended(ctx context.Context) *fetch.Failure {
 	cause := context.Cause(ctx)
-	if f, ok := errors.AsType[*Failure](cause); ok {
+	if f, ok := errors.AsType[*fetch.Failure](cause); ok {
 		return f
 	}
-	return &Failure{Source: h.cfg.Name, Class: ClassTimeout, Err: cause}
+	return &fetch.Failure{Source: h.cfg.Name, Class: fetch.ClassTimeout, Err: cause}
 }
 
 // failure says what an error of the connection, of the body or of its decoding
 // means.
-func (c *call) failure(err error) *Failure {
-	if f, ok := errors.AsType[*Failure](err); ok {
+func (c *call) failure(err error) *fetch.Failure {
+	if f, ok := errors.AsType[*fetch.Failure](err); ok {
 		return f
 	}
 	h := c.h
@@ -189,7 +190,7 @@ func (c *call) failure(err error) *Failure {
 	}
 	for _, why := range []error{errHeader, errIdle} {
 		if errors.Is(context.Cause(c.ctx), why) {
-			return h.failed(ClassTimeout, "%w", why)
+			return h.failed(fetch.ClassTimeout, "%w", why)
 		}
 	}
 	if u, ok := errors.AsType[*url.Error](err); ok {
@@ -200,15 +201,15 @@ func (c *call) failure(err error) *Failure {
 	timeout, isNet := errors.AsType[net.Error](err)
 	switch {
 	case errors.Is(err, ErrNoEgress):
-		return h.failed(ClassSkipped, "%w", err)
+		return h.failed(fetch.ClassSkipped, "%w", err)
 	case errors.Is(err, ErrAddress):
-		return h.failed(ClassBroken, "%w", err)
+		return h.failed(fetch.ClassBroken, "%w", err)
 	case errors.Is(err, errTooLarge), errors.Is(err, cab.ErrLimit):
-		return h.failed(ClassTooLarge, "%w", err)
+		return h.failed(fetch.ClassTooLarge, "%w", err)
 	case isNet && timeout.Timeout(), dns, isOp && op.Op == "dial", errors.Is(err, os.ErrDeadlineExceeded):
-		return h.failed(ClassTimeout, "%w", err)
+		return h.failed(fetch.ClassTimeout, "%w", err)
 	}
-	return h.failed(ClassBroken, "%w", shortError{noEOF(err)})
+	return h.failed(fetch.ClassBroken, "%w", shortError{noEOF(err)})
 }
 
 // shortError shows not all of what a server made a library say.
@@ -251,7 +252,7 @@ func (w *wireBody) Read(b []byte) (int, error) {
 	w.n += int64(n)
 	switch {
 	case err == nil && w.n > w.limit:
-		err = w.c.h.failed(ClassTooLarge, "%w", errTooLarge)
+		err = w.c.h.failed(fetch.ClassTooLarge, "%w", errTooLarge)
 	case err != nil && !errors.Is(err, io.EOF):
 		err = w.c.failure(err)
 	}
@@ -260,7 +261,7 @@ func (w *wireBody) Read(b []byte) (int, error) {
 }
 
 // body makes a reply of an answer's content.
-func (x *question) body(p layout.Place, a *answer) (*Reply, error) {
+func (x *question) body(p layout.Place, a *answer) (*fetch.Reply, error) {
 	h := x.h
 	page := a.isHTML()
 	if x.ask.Request.Form == layout.FormSymCache && !page {
@@ -270,7 +271,7 @@ func (x *question) body(p layout.Place, a *answer) (*Reply, error) {
 	}
 	length := a.resp.ContentLength
 	if length > x.limit+x.limit/64+maxText {
-		return nil, h.failed(ClassTooLarge, "%w: %d", errTooLarge, length)
+		return nil, h.failed(fetch.ClassTooLarge, "%w: %d", errTooLarge, length)
 	}
 	// All of this is waiting for the first bytes.
 	defer a.within(h.cfg.Timeouts.Header, errHeader)()
@@ -336,7 +337,7 @@ func (x *question) look(p layout.Place, a *answer, br *bufio.Reader, page bool) 
 		if p.Exact && x.ask.Request.Form != layout.FormSymCache {
 			return nil // source files may be empty
 		}
-		return h.failed(ClassAbsent, "an empty file")
+		return h.failed(fetch.ClassAbsent, "an empty file")
 	case len(head) == 0:
 		return a.failure(err)
 	}
@@ -349,16 +350,16 @@ func (x *question) look(p layout.Place, a *answer, br *bufio.Reader, page bool) 
 		}
 		page = isPage(head)
 		if isRefusal(head) {
-			return h.failed(ClassAbsent, "%q instead of a file", clip(strings.ToValidUTF8(string(head), "")))
+			return h.failed(fetch.ClassAbsent, "%q instead of a file", clip(strings.ToValidUTF8(string(head), "")))
 		}
 	}
 	switch {
 	case !page || p.Exact && strings.HasPrefix(a.lookupID(x), "sha1-"):
 		return nil
 	case a.away:
-		return h.failed(ClassBroken, "a web page of %s: a login page?", a.at.Host)
+		return h.failed(fetch.ClassBroken, "a web page of %s: a login page?", a.at.Host)
 	}
-	return h.failed(ClassAbsent, "a web page instead of a file")
+	return h.failed(fetch.ClassAbsent, "a web page instead of a file")
 }
 
 func (a *answer) lookupID(x *question) string {
@@ -403,7 +404,7 @@ func (b *body) first() error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.size > b.x.limit {
-		return b.x.h.failed(ClassTooLarge, "%w: %d", errTooLarge, b.size)
+		return b.x.h.failed(fetch.ClassTooLarge, "%w: %d", errTooLarge, b.size)
 	}
 	if _, err := b.r.Peek(1); err != nil && !errors.Is(err, io.EOF) {
 		return b.translate(err)
@@ -422,14 +423,14 @@ func (b *body) Read(p []byte) (int, error) {
 	have := b.offset + b.n
 	switch {
 	case have > b.x.limit, b.packed && b.n > unpack.MaxOutput(b.wire.n):
-		n, err = 0, b.x.h.failed(ClassTooLarge, "%w", errTooLarge)
+		n, err = 0, b.x.h.failed(fetch.ClassTooLarge, "%w", errTooLarge)
 	case b.size >= 0 && have > b.size:
-		n, err = 0, b.x.h.failed(ClassBroken, "body is longer than Content-Length, %d bytes", b.size)
+		n, err = 0, b.x.h.failed(fetch.ClassBroken, "body is longer than Content-Length, %d bytes", b.size)
 	case err == nil:
 	case !errors.Is(err, io.EOF):
 		err = b.translate(err)
 	case b.size >= 0 && have < b.size:
-		err = b.x.h.failed(ClassBroken, "ended after %d of %d bytes: %w", have, b.size, io.ErrUnexpectedEOF)
+		err = b.x.h.failed(fetch.ClassBroken, "ended after %d of %d bytes: %w", have, b.size, io.ErrUnexpectedEOF)
 	default:
 		err = io.EOF
 	}

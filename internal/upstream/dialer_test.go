@@ -14,6 +14,7 @@ import (
 	"sync/atomic"
 	"testing"
 
+	"github.com/symdepot/symdepot/internal/fetch"
 	"github.com/symdepot/symdepot/layout"
 )
 
@@ -69,13 +70,13 @@ func TestRedirects(t *testing.T) {
 	} {
 		s := serve(t, map[string]http.HandlerFunc{fooPath: to(target)})
 		_, _, err := load(t, source(t, HTTPConfig{URL: s.URL}, d), wish(t, askFoo))
-		if ClassOf(err) != ClassBroken || !errors.Is(err, ErrAddress) {
+		if fetch.ClassOf(err) != fetch.ClassBroken || !errors.Is(err, ErrAddress) {
 			t.Errorf("%s: %v", target, err)
 		}
 	}
 	for _, target := range []string{"", "gopher://127.0.0.1/", "file:///etc/passwd", "http://", "http://127.1:" + port + "/", "http://2130706433:" + port + "/", "http://0x7f.1:" + port + "/", "http://localhost:" + port + "/"} {
 		s := serve(t, map[string]http.HandlerFunc{fooPath: to(target)})
-		if _, _, err := load(t, source(t, HTTPConfig{URL: s.URL}, DialerOptions{}), wish(t, askFoo)); err == nil || ClassOf(err) == ClassAbsent {
+		if _, _, err := load(t, source(t, HTTPConfig{URL: s.URL}, DialerOptions{}), wish(t, askFoo)); err == nil || fetch.ClassOf(err) == fetch.ClassAbsent {
 			t.Errorf("%s: %v", target, err)
 		}
 	}
@@ -94,10 +95,10 @@ func TestRedirectChains(t *testing.T) {
 		paths[at] = give(content)
 		return paths
 	}
-	for n, class := range map[int]Class{0: ClassNone, 1: ClassNone, 5: ClassNone, 6: ClassBroken} {
+	for n, class := range map[int]fetch.Class{0: fetch.ClassNone, 1: fetch.ClassNone, 5: fetch.ClassNone, 6: fetch.ClassBroken} {
 		s := serve(t, chain(n))
 		_, b, err := load(t, source(t, HTTPConfig{URL: s.URL}, DialerOptions{}), wish(t, askFoo))
-		if ClassOf(err) != class || err == nil && !bytes.Equal(b, content) {
+		if fetch.ClassOf(err) != class || err == nil && !bytes.Equal(b, content) {
 			t.Errorf("%d: %v", n, err)
 		}
 	}
@@ -105,7 +106,7 @@ func TestRedirectChains(t *testing.T) {
 		fooPath: func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, "/b", http.StatusFound) },
 		"/b":    func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, fooPath, http.StatusFound) },
 	})
-	if _, _, err := load(t, source(t, HTTPConfig{URL: s.URL}, DialerOptions{}), wish(t, askFoo)); ClassOf(err) != ClassBroken || len(s.asks()) != 2 {
+	if _, _, err := load(t, source(t, HTTPConfig{URL: s.URL}, DialerOptions{}), wish(t, askFoo)); fetch.ClassOf(err) != fetch.ClassBroken || len(s.asks()) != 2 {
 		t.Errorf("%v, %v", s.asks(), err)
 	}
 }
@@ -165,7 +166,7 @@ func TestCredentialsStay(t *testing.T) {
 	}
 	// A page of another host is a login, not a missing file.
 	other.paths["/blob"] = give([]byte("<html>log in</html>"), "Content-Type", "text/html")
-	if _, _, err := load(t, h, ask); ClassOf(err) != ClassBroken || strings.Contains(err.Error(), "sig=") {
+	if _, _, err := load(t, h, ask); fetch.ClassOf(err) != fetch.ClassBroken || strings.Contains(err.Error(), "sig=") {
 		t.Error(err)
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"github.com/symdepot/symdepot/debugid"
+	"github.com/symdepot/symdepot/internal/fetch"
 	"github.com/symdepot/symdepot/internal/glob"
 	"github.com/symdepot/symdepot/layout"
 	"github.com/symdepot/symdepot/symfile"
@@ -40,7 +41,7 @@ func foldAll(list []string, drop string) []string {
 
 // apply returns the part of a question that a source may hear. If there is none,
 // why says so.
-func (f *filter) apply(ask *Ask) (req layout.Request, why string) {
+func (f *filter) apply(ask *fetch.Ask) (req layout.Request, why string) {
 	req = ask.Request
 	names := []string{symfile.Fold(req.Name)}
 	for _, l := range req.Lookups {

@@ -9,6 +9,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/symdepot/symdepot/internal/fetch"
 	"github.com/symdepot/symdepot/symfile"
 )
 
@@ -66,7 +67,7 @@ const (
 // breaker. It sends nothing while the breaker is open, or until the time that the
 // source asked for. A miss is no failure.
 type Guarded struct {
-	src    Source
+	src    fetch.Source
 	opt    GuardOptions
 	filter filter
 	slots  chan struct{}
@@ -74,19 +75,19 @@ type Guarded struct {
 	end    context.CancelFunc
 
 	mu        sync.Mutex
-	breaker   breaker   // guarded by mu
-	until     time.Time // guarded by mu; no request before
-	why       string    // guarded by mu; why not
-	wrongFrom time.Time // guarded by mu; since when good and wrong count
-	good      int       // guarded by mu; bodies that came to their end
-	wrong     int       // guarded by mu; of them, wrong files
-	losses    int       // guarded by mu; requests in a row that were cancelled before an answer
-	watched   bool      // guarded by mu; one of them is watched to its end
-	status    Status    // guarded by mu; the counters
+	breaker   breaker      // guarded by mu
+	until     time.Time    // guarded by mu; no request before
+	why       string       // guarded by mu; why not
+	wrongFrom time.Time    // guarded by mu; since when good and wrong count
+	good      int          // guarded by mu; bodies that came to their end
+	wrong     int          // guarded by mu; of them, wrong files
+	losses    int          // guarded by mu; requests in a row that were cancelled before an answer
+	watched   bool         // guarded by mu; one of them is watched to its end
+	status    fetch.Status // guarded by mu; the counters
 }
 
 // Guard puts a guard in front of a source, which then belongs to it.
-func Guard(src Source, opt GuardOptions) *Guarded {
+func Guard(src fetch.Source, opt GuardOptions) *Guarded {
 	if opt.Now == nil {
 		opt.Now = time.Now
 	}
@@ -121,7 +122,7 @@ var errNeutral = errors.New("no verdict")
 func (g *Guarded) Name() string { return g.src.Name() }
 
 // Traits are those of the source, with what the guard adds.
-func (g *Guarded) Traits() Traits {
+func (g *Guarded) Traits() fetch.Traits {
 	t := g.src.Traits()
 	t.NeedsChecksum = t.NeedsChecksum || g.opt.RequiresChecksum
 	t.Status, t.Blame = g.State, g.Blame
@@ -141,7 +142,7 @@ func (g *Guarded) Close() error {
 }
 
 // State returns what the source has done so far, and whether it is left alone.
-func (g *Guarded) State() Status {
+func (g *Guarded) State() fetch.Status {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	s := g.status
@@ -168,17 +169,17 @@ func (g *Guarded) busy() error {
 		return nil
 	}
 	g.status.Refused++
-	return &Failure{Source: g.src.Name(), Class: ClassBusy, Retry: g.until, Err: errors.New("circuit breaker is open: " + g.why)}
+	return &fetch.Failure{Source: g.src.Name(), Class: fetch.ClassBusy, Retry: g.until, Err: errors.New("circuit breaker is open: " + g.why)}
 }
 
 // Fetch asks the source if filters and breaker allow it.
-func (g *Guarded) Fetch(ctx context.Context, ask Ask) (*Reply, error) {
+func (g *Guarded) Fetch(ctx context.Context, ask fetch.Ask) (*fetch.Reply, error) {
 	req, why := g.filter.apply(&ask)
 	if why != "" {
 		g.mu.Lock()
 		g.status.Skipped++
 		g.mu.Unlock()
-		return nil, &Failure{Source: g.src.Name(), Class: ClassSkipped, Err: errors.New(why)}
+		return nil, &fetch.Failure{Source: g.src.Name(), Class: fetch.ClassSkipped, Err: errors.New(why)}
 	}
 	ask.Request = req
 	if m := g.opt.MaxBytes; m > 0 && (ask.Limit <= 0 || ask.Limit > m) {
@@ -211,7 +212,7 @@ func (g *Guarded) Fetch(ctx context.Context, ask Ask) (*Reply, error) {
 // fail: its requests are always cancelled first. So after maxLosses such
 // requests one at a time goes on for watchTime although its caller has left, and
 // its outcome counts.
-func (g *Guarded) request(ctx context.Context, ask Ask, p *pass) (*Reply, error) {
+func (g *Guarded) request(ctx context.Context, ask fetch.Ask, p *pass) (*fetch.Reply, error) {
 	g.mu.Lock()
 	watch := g.losses >= maxLosses && !g.watched
 	g.watched = g.watched || watch
@@ -221,7 +222,7 @@ func (g *Guarded) request(ctx context.Context, ask Ask, p *pass) (*Reply, error)
 	}
 	sctx, stop := context.WithCancelCause(context.WithoutCancel(ctx))
 	type outcome struct {
-		reply *Reply
+		reply *fetch.Reply
 		err   error
 	}
 	done := make(chan outcome, 1)
@@ -263,7 +264,7 @@ func (g *Guarded) request(ctx context.Context, ask Ask, p *pass) (*Reply, error)
 			}
 			own.end(o.err)
 		case <-timer.C:
-			own.end(&Failure{Source: g.src.Name(), Class: ClassTimeout, Err: errHeader})
+			own.end(&fetch.Failure{Source: g.src.Name(), Class: fetch.ClassTimeout, Err: errHeader})
 			stop(errHeader)
 			if o := <-done; o.reply != nil {
 				_ = o.reply.Body.Close()
@@ -276,7 +277,7 @@ func (g *Guarded) request(ctx context.Context, ask Ask, p *pass) (*Reply, error)
 			}
 		}
 	}()
-	return nil, &Failure{Source: g.src.Name(), Class: ClassTimeout, Err: context.Cause(ctx)}
+	return nil, &fetch.Failure{Source: g.src.Name(), Class: fetch.ClassTimeout, Err: context.Cause(ctx)}
 }
 
 func (g *Guarded) unwatch() {
@@ -305,7 +306,7 @@ func (g *Guarded) enter(ctx context.Context, queued func(bool)) error {
 		return nil
 	case <-ctx.Done():
 		// Not the source's fault.
-		return &Failure{Source: g.src.Name(), Class: ClassBusy, Err: fmt.Errorf("the limit of %d concurrent requests is reached", cap(g.slots))}
+		return &fetch.Failure{Source: g.src.Name(), Class: fetch.ClassBusy, Err: fmt.Errorf("the limit of %d concurrent requests is reached", cap(g.slots))}
 	}
 }
 
@@ -330,7 +331,7 @@ func (g *Guarded) begin(ctx context.Context) (*pass, error) {
 	t, ok := g.breaker.allow(g.opt.Now())
 	if !ok {
 		g.status.Refused++
-		return nil, &Failure{Source: g.src.Name(), Class: ClassBusy, Err: errors.New("circuit breaker is half-open: a probe request is in progress")}
+		return nil, &fetch.Failure{Source: g.src.Name(), Class: fetch.ClassBusy, Err: errors.New("circuit breaker is half-open: a probe request is in progress")}
 	}
 	g.status.Requests++
 	return &pass{g: g, ctx: ctx, ticket: t}, nil
@@ -403,16 +404,16 @@ func (p *pass) judge(err error) error {
 		if why := context.Cause(p.ctx); why == nil || errors.Is(why, context.Canceled) {
 			return errNeutral
 		}
-		return &Failure{Source: p.g.src.Name(), Class: ClassTimeout, Err: context.Cause(p.ctx)}
+		return &fetch.Failure{Source: p.g.src.Name(), Class: fetch.ClassTimeout, Err: context.Cause(p.ctx)}
 	}
-	f, ok := errors.AsType[*Failure](err)
+	f, ok := errors.AsType[*fetch.Failure](err)
 	if !ok {
 		return errNeutral // an error of this machine
 	}
 	switch f.Class {
-	case ClassAbsent, ClassForbidden, ClassTooLarge:
+	case fetch.ClassAbsent, fetch.ClassForbidden, fetch.ClassTooLarge:
 		return nil // it answered
-	case ClassSkipped, ClassBusy:
+	case fetch.ClassSkipped, fetch.ClassBusy:
 		return errNeutral
 	}
 	return f
@@ -439,7 +440,7 @@ func (p *pass) note(err, verdict error) {
 	case !errors.Is(verdict, errNeutral):
 		g.status.Errors++
 		g.noteError(verdict)
-		if g.breaker.failed(p.ticket, now, ClassOf(verdict) == ClassTimeout) {
+		if g.breaker.failed(p.ticket, now, fetch.ClassOf(verdict) == fetch.ClassTimeout) {
 			g.opened()
 		}
 	default:
@@ -447,7 +448,7 @@ func (p *pass) note(err, verdict error) {
 		if !p.replied && p.ctx.Err() != nil {
 			g.losses++
 		}
-		if f, ok := errors.AsType[*Failure](err); ok && f.Class == ClassBusy && p.ctx.Err() == nil {
+		if f, ok := errors.AsType[*fetch.Failure](err); ok && f.Class == fetch.ClassBusy && p.ctx.Err() == nil {
 			g.pauseAsAsked(f, now)
 		}
 	}
@@ -455,7 +456,7 @@ func (p *pass) note(err, verdict error) {
 
 // pauseAsAsked sends nothing until the time that the upstream asked for. mu is
 // held.
-func (g *Guarded) pauseAsAsked(f *Failure, now time.Time) {
+func (g *Guarded) pauseAsAsked(f *fetch.Failure, now time.Time) {
 	until := f.Retry
 	if until.IsZero() {
 		until = now.Add(politePause)
@@ -489,7 +490,7 @@ func (b *guardedBody) Read(p []byte) (int, error) {
 	if !b.images && b.seen < len(b.head) {
 		b.seen += copy(b.head[b.seen:], p[:n])
 		if string(b.head[:b.seen]) == "MZ" {
-			b.bad = &Failure{Source: b.pass.g.src.Name(), Class: ClassBroken, Err: errImage}
+			b.bad = &fetch.Failure{Source: b.pass.g.src.Name(), Class: fetch.ClassBroken, Err: errImage}
 			n, err = 0, b.bad
 		}
 	}

@@ -11,89 +11,90 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/symdepot/symdepot/internal/fetch"
 	"github.com/symdepot/symdepot/symfile"
 )
 
 // actor is a source that does what a test says.
 type actor struct {
-	fetch func(ctx context.Context, ask Ask) (*Reply, error)
+	fetch func(ctx context.Context, ask fetch.Ask) (*fetch.Reply, error)
 	asked atomic.Int64
 }
 
-func (a *actor) Name() string   { return "actor" }
-func (a *actor) Traits() Traits { return Traits{} }
-func (a *actor) Close() error   { return nil }
-func (a *actor) Fetch(ctx context.Context, ask Ask) (*Reply, error) {
+func (a *actor) Name() string         { return "actor" }
+func (a *actor) Traits() fetch.Traits { return fetch.Traits{} }
+func (a *actor) Close() error         { return nil }
+func (a *actor) Fetch(ctx context.Context, ask fetch.Ask) (*fetch.Reply, error) {
 	a.asked.Add(1)
 	return a.fetch(ctx, ask)
 }
 
-func says(class Class) func(context.Context, Ask) (*Reply, error) {
-	return func(context.Context, Ask) (*Reply, error) {
-		return nil, &Failure{Source: "actor", Class: class, Err: errors.New("as told")}
+func says(class fetch.Class) func(context.Context, fetch.Ask) (*fetch.Reply, error) {
+	return func(context.Context, fetch.Ask) (*fetch.Reply, error) {
+		return nil, &fetch.Failure{Source: "actor", Class: class, Err: errors.New("as told")}
 	}
 }
 
-func gives(text string) func(context.Context, Ask) (*Reply, error) {
-	return func(context.Context, Ask) (*Reply, error) {
-		return &Reply{Body: io.NopCloser(strings.NewReader(text)), Size: int64(len(text))}, nil
+func gives(text string) func(context.Context, fetch.Ask) (*fetch.Reply, error) {
+	return func(context.Context, fetch.Ask) (*fetch.Reply, error) {
+		return &fetch.Reply{Body: io.NopCloser(strings.NewReader(text)), Size: int64(len(text))}, nil
 	}
 }
 
 // breaks gives the beginning of a file, then an error of that class.
-func breaks(class Class) func(context.Context, Ask) (*Reply, error) {
-	return func(context.Context, Ask) (*Reply, error) {
+func breaks(class fetch.Class) func(context.Context, fetch.Ask) (*fetch.Reply, error) {
+	return func(context.Context, fetch.Ask) (*fetch.Reply, error) {
 		r, w := io.Pipe()
 		go func() {
 			_, _ = w.Write([]byte("begin"))
-			_ = w.CloseWithError(&Failure{Source: "actor", Class: class, Err: errors.New("broke off")})
+			_ = w.CloseWithError(&fetch.Failure{Source: "actor", Class: class, Err: errors.New("broke off")})
 		}()
-		return &Reply{Body: r, Size: -1}, nil
+		return &fetch.Reply{Body: r, Size: -1}, nil
 	}
 }
 
-func hangs(ctx context.Context, _ Ask) (*Reply, error) {
+func hangs(ctx context.Context, _ fetch.Ask) (*fetch.Reply, error) {
 	<-ctx.Done()
-	return nil, &Failure{Source: "actor", Class: ClassTimeout, Err: context.Cause(ctx)}
+	return nil, &fetch.Failure{Source: "actor", Class: fetch.ClassTimeout, Err: context.Cause(ctx)}
 }
 
 const guardPath = "hello.pdb/F9EFE0B6AE7500394C4C44205044422E1/hello.pdb"
 
 // ask fetches and reads all; the class is that of whatever went wrong.
-func (g *Guarded) ask(t *testing.T, ctx context.Context) Class {
+func (g *Guarded) ask(t *testing.T, ctx context.Context) fetch.Class {
 	t.Helper()
 	reply, err := g.Fetch(ctx, wish(t, guardPath))
 	if err != nil {
-		return ClassOf(err)
+		return fetch.ClassOf(err)
 	}
 	_, err = io.Copy(io.Discard, reply.Body)
 	_ = reply.Body.Close()
-	return ClassOf(err)
+	return fetch.ClassOf(err)
 }
 
 func TestGuardBreaker(t *testing.T) {
 	for _, c := range []struct {
 		name  string
-		fetch func(context.Context, Ask) (*Reply, error)
-		want  Class
+		fetch func(context.Context, fetch.Ask) (*fetch.Reply, error)
+		want  fetch.Class
 		after int64 // requests until it is left alone; 0: never
 	}{
-		{"absent", says(ClassAbsent), ClassAbsent, 0},
-		{"forbidden", says(ClassForbidden), ClassForbidden, 0},
-		{"too large", says(ClassTooLarge), ClassTooLarge, 0},
-		{"good", gives("good"), ClassNone, 0},
-		{"broken", says(ClassBroken), ClassBroken, 5},
-		{"timeout", says(ClassTimeout), ClassTimeout, 3},
-		{"breaks off", breaks(ClassBroken), ClassBroken, 5},
-		{"stalls", breaks(ClassTimeout), ClassTimeout, 3},
-		{"no egress", says(ClassSkipped), ClassSkipped, 0},
+		{"absent", says(fetch.ClassAbsent), fetch.ClassAbsent, 0},
+		{"forbidden", says(fetch.ClassForbidden), fetch.ClassForbidden, 0},
+		{"too large", says(fetch.ClassTooLarge), fetch.ClassTooLarge, 0},
+		{"good", gives("good"), fetch.ClassNone, 0},
+		{"broken", says(fetch.ClassBroken), fetch.ClassBroken, 5},
+		{"timeout", says(fetch.ClassTimeout), fetch.ClassTimeout, 3},
+		{"breaks off", breaks(fetch.ClassBroken), fetch.ClassBroken, 5},
+		{"stalls", breaks(fetch.ClassTimeout), fetch.ClassTimeout, 3},
+		{"no egress", says(fetch.ClassSkipped), fetch.ClassSkipped, 0},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				a := &actor{fetch: c.fetch}
 				g := Guard(a, GuardOptions{})
 				for range 20 {
-					if got := g.ask(t, t.Context()); got != c.want && (c.after == 0 || got != ClassBusy) {
+					if got := g.ask(t, t.Context()); got != c.want && (c.after == 0 || got != fetch.ClassBusy) {
 						t.Fatalf("%v, wanted %v", got, c.want)
 					}
 				}
@@ -116,7 +117,7 @@ func TestGuardBreaker(t *testing.T) {
 // again, and success makes all forgotten.
 func TestGuardPauses(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		a := &actor{fetch: says(ClassBroken)}
+		a := &actor{fetch: says(fetch.ClassBroken)}
 		g := Guard(a, GuardOptions{})
 		for range 5 {
 			g.ask(t, t.Context())
@@ -129,7 +130,7 @@ func TestGuardPauses(t *testing.T) {
 			before := a.asked.Load()
 			time.Sleep(pause - time.Millisecond)
 			_, err := g.Fetch(t.Context(), wish(t, guardPath))
-			if f, ok := errors.AsType[*Failure](err); !ok || f.Class != ClassBusy || time.Until(f.Retry) != time.Millisecond {
+			if f, ok := errors.AsType[*fetch.Failure](err); !ok || f.Class != fetch.ClassBusy || time.Until(f.Retry) != time.Millisecond {
 				t.Fatalf("at the end of a pause: %v", err)
 			}
 			time.Sleep(2 * time.Millisecond)
@@ -137,14 +138,14 @@ func TestGuardPauses(t *testing.T) {
 				t.Fatalf("no probe after %v", pause)
 			}
 		}
-		a.fetch = says(ClassAbsent) // works again
+		a.fetch = says(fetch.ClassAbsent) // works again
 		time.Sleep(5*time.Minute + time.Second)
 		for range 4 {
-			if got := g.ask(t, t.Context()); got != ClassAbsent {
+			if got := g.ask(t, t.Context()); got != fetch.ClassAbsent {
 				t.Fatalf("after it worked again: %v", got)
 			}
 		}
-		a.fetch = says(ClassBroken)
+		a.fetch = says(fetch.ClassBroken)
 		for range 5 {
 			g.ask(t, t.Context())
 		}
@@ -158,7 +159,7 @@ func TestGuardPauses(t *testing.T) {
 // the way, and the next failure closes it at once.
 func TestGuardProbe(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		a := &actor{fetch: says(ClassTimeout)}
+		a := &actor{fetch: says(fetch.ClassTimeout)}
 		g := Guard(a, GuardOptions{})
 		for range 3 {
 			g.ask(t, t.Context())
@@ -166,9 +167,9 @@ func TestGuardProbe(t *testing.T) {
 		time.Sleep(11 * time.Second)
 		answer := make(chan struct{})
 		r, w := io.Pipe()
-		a.fetch = func(context.Context, Ask) (*Reply, error) {
+		a.fetch = func(context.Context, fetch.Ask) (*fetch.Reply, error) {
 			<-answer
-			return &Reply{Body: r, Size: -1}, nil
+			return &fetch.Reply{Body: r, Size: -1}, nil
 		}
 		var body io.ReadCloser
 		go func() {
@@ -177,19 +178,19 @@ func TestGuardProbe(t *testing.T) {
 			}
 		}()
 		synctest.Wait()
-		if got := g.ask(t, t.Context()); got != ClassBusy || a.asked.Load() != 4 {
+		if got := g.ask(t, t.Context()); got != fetch.ClassBusy || a.asked.Load() != 4 {
 			t.Errorf("beside a probe: %v", got)
 		}
 		close(answer)
 		synctest.Wait()
-		a.fetch = says(ClassAbsent)
-		if got := g.ask(t, t.Context()); got != ClassAbsent {
+		a.fetch = says(fetch.ClassAbsent)
+		if got := g.ask(t, t.Context()); got != fetch.ClassAbsent {
 			t.Errorf("while the probe's body comes: %v", got)
 		}
 		if body == nil {
 			t.Fatal("no body")
 		}
-		_ = w.CloseWithError(&Failure{Source: "actor", Class: ClassBroken})
+		_ = w.CloseWithError(&fetch.Failure{Source: "actor", Class: fetch.ClassBroken})
 		if _, err := io.Copy(io.Discard, body); err == nil {
 			t.Error("no error")
 		}
@@ -203,9 +204,9 @@ func TestGuardBlame(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a := &actor{fetch: gives("wrong")}
 		g := Guard(a, GuardOptions{})
-		wrong := &Failure{Source: "actor", Class: ClassBroken, Err: errors.New("another file")}
+		wrong := &fetch.Failure{Source: "actor", Class: fetch.ClassBroken, Err: errors.New("another file")}
 		for i := range 5 {
-			if got := g.ask(t, t.Context()); got != ClassNone {
+			if got := g.ask(t, t.Context()); got != fetch.ClassNone {
 				t.Fatalf("file %d: %v", i, got)
 			}
 			g.Blame(wrong)
@@ -214,7 +215,7 @@ func TestGuardBlame(t *testing.T) {
 			t.Fatalf("after five wrong files: %+v", s)
 		}
 		time.Sleep(11 * time.Second)
-		if got := g.ask(t, t.Context()); got != ClassNone {
+		if got := g.ask(t, t.Context()); got != fetch.ClassNone {
 			t.Fatalf("the probe: %v", got)
 		}
 		g.Blame(wrong)
@@ -238,13 +239,13 @@ func TestGuardBlame(t *testing.T) {
 func TestGuardRetryAfter(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		until := time.Now().Add(90 * time.Second)
-		a := &actor{fetch: func(context.Context, Ask) (*Reply, error) {
-			return nil, &Failure{Source: "actor", Class: ClassBusy, Retry: until}
+		a := &actor{fetch: func(context.Context, fetch.Ask) (*fetch.Reply, error) {
+			return nil, &fetch.Failure{Source: "actor", Class: fetch.ClassBusy, Retry: until}
 		}}
 		g := Guard(a, GuardOptions{})
 		for range 10 {
 			_, err := g.Fetch(t.Context(), wish(t, guardPath))
-			if f, ok := errors.AsType[*Failure](err); !ok || f.Class != ClassBusy || !f.Retry.Equal(until) {
+			if f, ok := errors.AsType[*fetch.Failure](err); !ok || f.Class != fetch.ClassBusy || !f.Retry.Equal(until) {
 				t.Fatal(err)
 			}
 		}
@@ -253,10 +254,10 @@ func TestGuardRetryAfter(t *testing.T) {
 		}
 		time.Sleep(90 * time.Second)
 		a.fetch = gives("x")
-		if got := g.ask(t, t.Context()); got != ClassNone {
+		if got := g.ask(t, t.Context()); got != fetch.ClassNone {
 			t.Errorf("after that time: %v", got)
 		}
-		a.fetch = says(ClassBusy) // without a word of when
+		a.fetch = says(fetch.ClassBusy) // without a word of when
 		g.ask(t, t.Context())
 		if s := g.State(); !s.Open || time.Until(s.Until) != politePause {
 			t.Errorf("%+v", s)
@@ -279,8 +280,8 @@ func TestGuardGivenUp(t *testing.T) {
 				t.Errorf("given up for %v: %+v", why, s)
 			}
 			// The same with a body that stops.
-			g = Guard(&actor{fetch: func(ctx context.Context, _ Ask) (*Reply, error) {
-				return &Reply{Body: waits{ctx}, Size: 100}, nil
+			g = Guard(&actor{fetch: func(ctx context.Context, _ fetch.Ask) (*fetch.Reply, error) {
+				return &fetch.Reply{Body: waits{ctx}, Size: 100}, nil
 			}}, GuardOptions{})
 			for range 10 {
 				ctx, cancel := context.WithCancelCause(t.Context())
@@ -302,15 +303,15 @@ func (w waits) Close() error             { return nil }
 func TestGuardConcurrency(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		release := make(chan struct{})
-		a := &actor{fetch: func(ctx context.Context, _ Ask) (*Reply, error) {
+		a := &actor{fetch: func(ctx context.Context, _ fetch.Ask) (*fetch.Reply, error) {
 			<-release
-			return &Reply{Body: io.NopCloser(strings.NewReader("x")), Size: 1}, nil
+			return &fetch.Reply{Body: io.NopCloser(strings.NewReader("x")), Size: 1}, nil
 		}}
 		g := Guard(a, GuardOptions{Concurrency: 2})
 		var ok atomic.Int64
 		for range 5 {
 			go func() {
-				if g.ask(t, t.Context()) == ClassNone {
+				if g.ask(t, t.Context()) == fetch.ClassNone {
 					ok.Add(1)
 				}
 			}()
@@ -321,7 +322,7 @@ func TestGuardConcurrency(t *testing.T) {
 		}
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
-		if got := g.ask(t, ctx); got != ClassBusy {
+		if got := g.ask(t, ctx); got != fetch.ClassBusy {
 			t.Errorf("who cannot wait: %v", got)
 		}
 		close(release)
@@ -361,20 +362,20 @@ func TestGuardExecutables(t *testing.T) {
 		for _, allowed := range []bool{true, false} {
 			a := &actor{fetch: gives("x")}
 			_, err := Guard(a, GuardOptions{Executables: allowed}).Fetch(t.Context(), wish(t, c.path))
-			if (err == nil) != (c.want || allowed) || err != nil && (ClassOf(err) != ClassSkipped || !errors.Is(err, fs.ErrNotExist)) {
+			if (err == nil) != (c.want || allowed) || err != nil && (fetch.ClassOf(err) != fetch.ClassSkipped || !errors.Is(err, fs.ErrNotExist)) {
 				t.Errorf("%s, executables %v: %v", c.path, allowed, err)
 			}
 		}
 	}
 	// Whatever it was asked for, it may not send one.
-	a := &actor{fetch: func(context.Context, Ask) (*Reply, error) {
-		return &Reply{Body: io.NopCloser(&drip{"MZ and so on"}), Size: -1}, nil
+	a := &actor{fetch: func(context.Context, fetch.Ask) (*fetch.Reply, error) {
+		return &fetch.Reply{Body: io.NopCloser(&drip{"MZ and so on"}), Size: -1}, nil
 	}}
 	g := Guard(a, GuardOptions{})
-	if got := g.ask(t, t.Context()); got != ClassBroken {
+	if got := g.ask(t, t.Context()); got != fetch.ClassBroken {
 		t.Errorf("an image in the place of a PDB: %v", got)
 	}
-	if got := Guard(a, GuardOptions{Executables: true}).ask(t, t.Context()); got != ClassNone {
+	if got := Guard(a, GuardOptions{Executables: true}).ask(t, t.Context()); got != fetch.ClassNone {
 		t.Errorf("an image that is allowed: %v", got)
 	}
 }
@@ -399,11 +400,11 @@ func TestGuardFilters(t *testing.T) {
 		source   = "buildid/adac45aa231bba3143d7af433767c61f31021c16/source/home/me/oursecret/main.c"
 		image    = "Electron.exe/5E1F2B3C1f000/Electron.exe"
 	)
-	sum := func(s string) func(*Ask) { return func(a *Ask) { a.Checksum = s } }
+	sum := func(s string) func(*fetch.Ask) { return func(a *fetch.Ask) { a.Checksum = s } }
 	for _, c := range []struct {
 		path string
 		opt  GuardOptions
-		ask  func(*Ask)
+		ask  func(*fetch.Ask)
 		want bool
 	}{
 		{guardPath, GuardOptions{NamePatterns: []string{"*electron*"}}, nil, false},
@@ -430,8 +431,8 @@ func TestGuardFilters(t *testing.T) {
 		{image, GuardOptions{Kinds: []symfile.Kind{symfile.PE}, Executables: true}, nil, true},
 		{image, GuardOptions{Kinds: []symfile.Kind{symfile.PDB}, Executables: true}, nil, false},
 	} {
-		var got Ask
-		a := &actor{fetch: func(_ context.Context, ask Ask) (*Reply, error) { got = ask; return gives("x")(nil, ask) }}
+		var got fetch.Ask
+		a := &actor{fetch: func(_ context.Context, ask fetch.Ask) (*fetch.Reply, error) { got = ask; return gives("x")(nil, ask) }}
 		g := Guard(a, c.opt)
 		ask := wish(t, c.path)
 		if c.ask != nil {
@@ -439,7 +440,7 @@ func TestGuardFilters(t *testing.T) {
 		}
 		lookups := len(ask.Request.Lookups)
 		_, err := g.Fetch(t.Context(), ask)
-		if (err == nil) != c.want || err != nil && ClassOf(err) != ClassSkipped || (a.asked.Load() == 1) != c.want {
+		if (err == nil) != c.want || err != nil && fetch.ClassOf(err) != fetch.ClassSkipped || (a.asked.Load() == 1) != c.want {
 			t.Errorf("%s with %+v: %v", c.path, c.opt, err)
 		}
 		if len(ask.Request.Lookups) != lookups || c.want && len(got.Request.Lookups) == 0 {
@@ -448,11 +449,11 @@ func TestGuardFilters(t *testing.T) {
 	}
 	a := &actor{}
 	for _, c := range [][3]int64{{0, 5, 5}, {3, 5, 3}, {5, 3, 3}, {5, 0, 5}} {
-		a.fetch = func(_ context.Context, ask Ask) (*Reply, error) {
+		a.fetch = func(_ context.Context, ask fetch.Ask) (*fetch.Reply, error) {
 			if ask.Limit != c[2] {
 				t.Errorf("limits %d and %d: %d", c[0], c[1], ask.Limit)
 			}
-			return says(ClassAbsent)(nil, ask)
+			return says(fetch.ClassAbsent)(nil, ask)
 		}
 		ask := wish(t, guardPath)
 		ask.Limit = c[0]
@@ -466,11 +467,11 @@ func TestGuardFilters(t *testing.T) {
 func TestGuardHangsBesideFaster(t *testing.T) {
 	for _, c := range []struct {
 		name  string
-		fetch func(context.Context, Ask) (*Reply, error)
+		fetch func(context.Context, fetch.Ask) (*fetch.Reply, error)
 		open  bool
 	}{
 		{"hangs", hangs, true},
-		{"is slower", func(ctx context.Context, ask Ask) (*Reply, error) {
+		{"is slower", func(ctx context.Context, ask fetch.Ask) (*fetch.Reply, error) {
 			select {
 			case <-time.After(200 * time.Millisecond):
 				return gives("x")(ctx, ask)
@@ -478,10 +479,10 @@ func TestGuardHangsBesideFaster(t *testing.T) {
 				return hangs(ctx, ask)
 			}
 		}, false},
-		{"is slower and has nothing", func(ctx context.Context, ask Ask) (*Reply, error) {
+		{"is slower and has nothing", func(ctx context.Context, ask fetch.Ask) (*fetch.Reply, error) {
 			select {
 			case <-time.After(200 * time.Millisecond):
-				return says(ClassAbsent)(ctx, ask)
+				return says(fetch.ClassAbsent)(ctx, ask)
 			case <-ctx.Done():
 				return hangs(ctx, ask)
 			}

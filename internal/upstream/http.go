@@ -11,6 +11,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/symdepot/symdepot/internal/fetch"
 	"github.com/symdepot/symdepot/internal/wire"
 	"github.com/symdepot/symdepot/layout"
 	"github.com/symdepot/symdepot/symfile"
@@ -189,8 +190,8 @@ func (h *HTTP) Name() string { return h.cfg.Name }
 
 // Traits says whether the server speaks the SymCache protocol, and its id once
 // it has answered.
-func (h *HTTP) Traits() Traits {
-	t := Traits{SymCacheServer: h.dialect.Layout == layout.SymCache}
+func (h *HTTP) Traits() fetch.Traits {
+	t := fetch.Traits{SymCacheServer: h.dialect.Layout == layout.SymCache}
 	if id := h.peer.Load(); id != nil {
 		t.ServerID = *id
 	}
@@ -207,12 +208,12 @@ func (h *HTTP) Close() error {
 }
 
 // failed makes a Failure.
-func (h *HTTP) failed(class Class, format string, args ...any) *Failure {
-	return &Failure{Source: h.cfg.Name, Class: class, Err: fmt.Errorf(format, args...)}
+func (h *HTTP) failed(class fetch.Class, format string, args ...any) *fetch.Failure {
+	return &fetch.Failure{Source: h.cfg.Name, Class: class, Err: fmt.Errorf(format, args...)}
 }
 
 // Fetch asks for the places where the file may be, one after the other.
-func (h *HTTP) Fetch(ctx context.Context, ask Ask) (*Reply, error) {
+func (h *HTTP) Fetch(ctx context.Context, ask fetch.Ask) (*fetch.Reply, error) {
 	x := &question{h: h, ask: ask, limit: h.cfg.MaxBytes}
 	if ask.Limit > 0 {
 		x.limit = min(x.limit, ask.Limit)
@@ -232,16 +233,16 @@ func (h *HTTP) Fetch(ctx context.Context, ask Ask) (*Reply, error) {
 	}
 	places := dialect.Places(&ask.Request)
 	if len(places) == 0 {
-		return nil, h.failed(ClassSkipped, "a %s server has no such thing", h.cfg.Layout)
+		return nil, h.failed(fetch.ClassSkipped, "a %s server has no such thing", h.cfg.Layout)
 	}
-	var absent *Failure
+	var absent *fetch.Failure
 	for _, p := range places {
 		reply, err := x.attempt(ctx, p)
 		if err == nil {
 			return reply, nil
 		}
-		f, ok := errors.AsType[*Failure](err)
-		if !ok || f.Class != ClassAbsent {
+		f, ok := errors.AsType[*fetch.Failure](err)
+		if !ok || f.Class != fetch.ClassAbsent {
 			return nil, err // the others would fare no better
 		}
 		if absent == nil || errors.Is(absent.Err, errNotThere) {
@@ -257,6 +258,6 @@ var errNotThere = errors.New("no such file")
 // question is one Fetch.
 type question struct {
 	h     *HTTP
-	ask   Ask
+	ask   fetch.Ask
 	limit int64 // plain bytes
 }

@@ -27,6 +27,7 @@ import (
 	"github.com/klauspost/compress/flate"
 	"github.com/klauspost/compress/zstd"
 
+	"github.com/symdepot/symdepot/internal/fetch"
 	"github.com/symdepot/symdepot/layout"
 )
 
@@ -118,23 +119,23 @@ func source(t *testing.T, cfg HTTPConfig, d DialerOptions) *HTTP {
 	return h
 }
 
-func wish(t *testing.T, p string) Ask {
+func wish(t *testing.T, p string) fetch.Ask {
 	t.Helper()
 	req, err := layout.Route(strings.Split(p, "/"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	return Ask{Request: req}
+	return fetch.Ask{Request: req}
 }
 
 // load fetches a whole file.
-func load(t *testing.T, h *HTTP, ask Ask) (*Reply, []byte, error) {
+func load(t *testing.T, h *HTTP, ask fetch.Ask) (*fetch.Reply, []byte, error) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 	defer cancel()
 	r, err := h.Fetch(ctx, ask)
 	if err != nil {
-		if _, ok := errors.AsType[*Failure](err); !ok {
+		if _, ok := errors.AsType[*fetch.Failure](err); !ok {
 			t.Errorf("not a Failure: %v", err)
 		}
 		return nil, nil, err
@@ -142,7 +143,7 @@ func load(t *testing.T, h *HTTP, ask Ask) (*Reply, []byte, error) {
 	defer r.Body.Close()
 	b, err := io.ReadAll(r.Body)
 	if err != nil {
-		if _, ok := errors.AsType[*Failure](err); !ok {
+		if _, ok := errors.AsType[*fetch.Failure](err); !ok {
 			t.Errorf("not a Failure: %v", err)
 		}
 	} else if r.Size >= 0 && r.Size != r.Offset+int64(len(b)) {
@@ -258,7 +259,7 @@ func TestForms(t *testing.T) {
 	t.Run("a miss is one round trip per form", func(t *testing.T) {
 		s := serve(t, nil)
 		h := source(t, HTTPConfig{URL: s.URL + "/sub/?key=1"}, DialerOptions{})
-		if _, _, err := load(t, h, wish(t, askFoo)); !errors.Is(err, fs.ErrNotExist) || ClassOf(err) != ClassAbsent {
+		if _, _, err := load(t, h, wish(t, askFoo)); !errors.Is(err, fs.ErrNotExist) || fetch.ClassOf(err) != fetch.ClassAbsent {
 			t.Error(err)
 		}
 		if got := s.asks(); !slices.Equal(got, []string{"/sub" + fooPath, "/sub" + fooPack, "/sub" + fooPtr}) {
@@ -293,19 +294,19 @@ func TestNamesLeftAlone(t *testing.T) {
 func TestHTTPPointers(t *testing.T) {
 	for _, c := range []struct {
 		text  string
-		class Class
+		class fetch.Class
 		says  string
 	}{
-		{"PATH:SERVER/elsewhere/foo.pdb", ClassNone, ""},
-		{"SERVER/elsewhere/foo.pd_\r\n", ClassNone, ""},
-		{"MSG: removed in 2019", ClassAbsent, "removed in 2019"},
-		{`PATH:\\corp\symbols\foo.pdb`, ClassAbsent, "its own network"},
-		{`C:\symbols\foo.pdb`, ClassAbsent, "its own network"},
-		{"PATH:file:///etc/passwd", ClassAbsent, "its own network"},
-		{"PATH:http://127.0.0.1:9/foo.pdb", ClassAbsent, "private"},
-		{"PATH:http://169.254.169.254/latest/meta-data", ClassAbsent, "private"},
-		{"<!DOCTYPE html><p>", ClassAbsent, "web page"},
-		{"  \r\n", ClassAbsent, "empty pointer"},
+		{"PATH:SERVER/elsewhere/foo.pdb", fetch.ClassNone, ""},
+		{"SERVER/elsewhere/foo.pd_\r\n", fetch.ClassNone, ""},
+		{"MSG: removed in 2019", fetch.ClassAbsent, "removed in 2019"},
+		{`PATH:\\corp\symbols\foo.pdb`, fetch.ClassAbsent, "its own network"},
+		{`C:\symbols\foo.pdb`, fetch.ClassAbsent, "its own network"},
+		{"PATH:file:///etc/passwd", fetch.ClassAbsent, "its own network"},
+		{"PATH:http://127.0.0.1:9/foo.pdb", fetch.ClassAbsent, "private"},
+		{"PATH:http://169.254.169.254/latest/meta-data", fetch.ClassAbsent, "private"},
+		{"<!DOCTYPE html><p>", fetch.ClassAbsent, "web page"},
+		{"  \r\n", fetch.ClassAbsent, "empty pointer"},
 	} {
 		s := serve(t, nil)
 		s.paths = map[string]http.HandlerFunc{
@@ -314,7 +315,7 @@ func TestHTTPPointers(t *testing.T) {
 			"/elsewhere/foo.pd_": give(makeCab(t, "foo.pdb", content)),
 		}
 		r, b, err := load(t, source(t, HTTPConfig{URL: s.URL}, DialerOptions{}), wish(t, askFoo))
-		if ClassOf(err) != c.class {
+		if fetch.ClassOf(err) != c.class {
 			t.Errorf("%q: %v", c.text, err)
 		} else if err != nil {
 			if !strings.Contains(err.Error(), c.says) {
@@ -332,48 +333,48 @@ func TestStatus(t *testing.T) {
 	for _, c := range []struct {
 		name  string
 		says  http.HandlerFunc
-		class Class
+		class fetch.Class
 		retry time.Duration
 		asks  int
 	}{
-		{"404", refuse(404), ClassAbsent, 0, 3},
-		{"410", refuse(410), ClassAbsent, 0, 3},
-		{"400", refuse(400), ClassAbsent, 0, 3},
-		{"204", refuse(204), ClassAbsent, 0, 3},
-		{"401", refuse(401), ClassForbidden, 0, 1},
-		{"403", refuse(403), ClassForbidden, 0, 1},
-		{"203", refuse(203), ClassForbidden, 0, 1},
-		{"429", refuse(429), ClassBusy, 0, 1},
-		{"429 with seconds", refuse(429, "Retry-After", "30"), ClassBusy, 30 * time.Second, 1},
-		{"503 with a date", refuse(503, "Retry-After", time.Now().Add(time.Minute).UTC().Format(http.TimeFormat)), ClassBusy, time.Minute, 1},
-		{"503 for ages", refuse(503, "Retry-After", "99999999"), ClassBusy, longestRetry, 1},
-		{"503", refuse(503), ClassBroken, 0, 1},
-		{"500", refuse(500), ClassBroken, 0, 1},
-		{"206", refuse(206), ClassBroken, 0, 1},
-		{"304", refuse(304), ClassBroken, 0, 1},
-		{"504", refuse(504), ClassTimeout, 0, 1},
-		{"408", refuse(408, "Connection", "close"), ClassTimeout, 0, 1},
-		{"page", give(page, "Content-Type", "application/octet-stream"), ClassAbsent, 0, 3},
-		{"page by type", give([]byte("Sorry!"), "Content-Type", "text/html; charset=utf-8"), ClassAbsent, 0, 3},
-		{"page behind blanks", give(append([]byte("\xef\xbb\xbf \r\n\r\n"), page...), "Content-Type", "text/plain"), ClassAbsent, 0, 3},
-		{"encoded page", give(gz(page), "Content-Encoding", "gzip"), ClassAbsent, 0, 3},
-		{"words", give([]byte("Symbol Not Found")), ClassAbsent, 0, 3},
-		{"nothing", give(nil), ClassAbsent, 0, 3},
+		{"404", refuse(404), fetch.ClassAbsent, 0, 3},
+		{"410", refuse(410), fetch.ClassAbsent, 0, 3},
+		{"400", refuse(400), fetch.ClassAbsent, 0, 3},
+		{"204", refuse(204), fetch.ClassAbsent, 0, 3},
+		{"401", refuse(401), fetch.ClassForbidden, 0, 1},
+		{"403", refuse(403), fetch.ClassForbidden, 0, 1},
+		{"203", refuse(203), fetch.ClassForbidden, 0, 1},
+		{"429", refuse(429), fetch.ClassBusy, 0, 1},
+		{"429 with seconds", refuse(429, "Retry-After", "30"), fetch.ClassBusy, 30 * time.Second, 1},
+		{"503 with a date", refuse(503, "Retry-After", time.Now().Add(time.Minute).UTC().Format(http.TimeFormat)), fetch.ClassBusy, time.Minute, 1},
+		{"503 for ages", refuse(503, "Retry-After", "99999999"), fetch.ClassBusy, longestRetry, 1},
+		{"503", refuse(503), fetch.ClassBroken, 0, 1},
+		{"500", refuse(500), fetch.ClassBroken, 0, 1},
+		{"206", refuse(206), fetch.ClassBroken, 0, 1},
+		{"304", refuse(304), fetch.ClassBroken, 0, 1},
+		{"504", refuse(504), fetch.ClassTimeout, 0, 1},
+		{"408", refuse(408, "Connection", "close"), fetch.ClassTimeout, 0, 1},
+		{"page", give(page, "Content-Type", "application/octet-stream"), fetch.ClassAbsent, 0, 3},
+		{"page by type", give([]byte("Sorry!"), "Content-Type", "text/html; charset=utf-8"), fetch.ClassAbsent, 0, 3},
+		{"page behind blanks", give(append([]byte("\xef\xbb\xbf \r\n\r\n"), page...), "Content-Type", "text/plain"), fetch.ClassAbsent, 0, 3},
+		{"encoded page", give(gz(page), "Content-Encoding", "gzip"), fetch.ClassAbsent, 0, 3},
+		{"words", give([]byte("Symbol Not Found")), fetch.ClassAbsent, 0, 3},
+		{"nothing", give(nil), fetch.ClassAbsent, 0, 3},
 		{"bucket, absent with 403", func(w http.ResponseWriter, _ *http.Request) {
 			w.Header().Set("Content-Type", "application/xml")
 			w.WriteHeader(http.StatusForbidden)
 			_, _ = io.WriteString(w, "<?xml version=\"1.0\"?>\n<Error><Code>NoSuchKey</Code></Error>")
-		}, ClassAbsent, 0, 3},
+		}, fetch.ClassAbsent, 0, 3},
 		{"bucket, denied with 404", func(w http.ResponseWriter, _ *http.Request) {
 			w.Header().Set("Content-Type", "application/xml")
 			w.WriteHeader(http.StatusNotFound)
 			_, _ = io.WriteString(w, "<Error><Code>AccessDenied</Code></Error>")
-		}, ClassForbidden, 0, 1},
+		}, fetch.ClassForbidden, 0, 1},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			s := serve(t, map[string]http.HandlerFunc{fooPath: c.says, fooPack: c.says, fooPtr: c.says})
 			_, _, err := load(t, source(t, HTTPConfig{URL: s.URL}, DialerOptions{}), wish(t, askFoo))
-			f, ok := errors.AsType[*Failure](err)
+			f, ok := errors.AsType[*fetch.Failure](err)
 			if !ok || f.Class != c.class || f.Source != "theirs" {
 				t.Fatalf("%v", err)
 			}
@@ -426,44 +427,44 @@ func TestDamage(t *testing.T) {
 	for _, c := range []struct {
 		name  string
 		says  http.HandlerFunc
-		class Class
+		class fetch.Class
 	}{
-		{"ends early", raw(false, ok, "Content-Length: 1000\r\n\r\n", "Micro"), ClassBroken},
-		{"reset in the middle", raw(true, ok, "Content-Length: 1000\r\n\r\n", "Micro"), ClassBroken},
-		{"no last chunk", raw(false, ok, "Transfer-Encoding: chunked\r\n\r\n5\r\nMicro\r\n"), ClassBroken},
-		{"bad chunk", raw(false, ok, "Transfer-Encoding: chunked\r\n\r\nzz\r\nMicro\r\n"), ClassBroken},
-		{"no answer", raw(false), ClassBroken},
-		{"no HTTP", raw(false, "SSH-2.0-OpenSSH\r\n"), ClassBroken},
-		{"debuginfod says more", give([]byte("Micro"), "X-Debuginfod-Size", "9"), ClassNone},
-		{"chunks and debuginfod says more", raw(false, ok, "X-DEBUGINFOD-SIZE: 9\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nMicro\r\n0\r\n\r\n"), ClassBroken},
-		{"gzip cut off", give(gz(content)[:500]), ClassBroken},
-		{"zstd cut off", give(zs(content)[:30]), ClassBroken},
-		{"zlib cut off", give(zl(content)[:500]), ClassBroken},
-		{"zip cut off", give(zp(content)[:500]), ClassBroken},
-		{"zip without directory", give(zp(content)[:len(zp(content))-100]), ClassBroken},
-		{"zip of two files", give(zp(content, content)), ClassBroken},
-		{"cabinet cut off", give(makeCab(t, "foo.pdb", content)[:200]), ClassBroken},
-		{"cabinet cut off in the head", give(makeCab(t, "foo.pdb", content)[:20]), ClassBroken},
-		{"cabinet that ends early", raw(false, ok, "Transfer-Encoding: chunked\r\n\r\n64\r\n", string(makeCab(t, "foo.pdb", content)[:100]), "\r\n"), ClassBroken},
-		{"SZDD", give([]byte("SZDD\x88\xf0\x27\x33A\x00\x00\x00\x00\x00")), ClassBroken},
-		{"unknown encoding", give(content, "Content-Encoding", "br"), ClassBroken},
-		{"encoded twice", give(gz(gz(content)), "Content-Encoding", "gzip, gzip"), ClassBroken},
-		{"not what the encoding says", give(content, "Content-Encoding", "gzip"), ClassBroken},
-		{"encoded and cut off", give(gz(content)[:300], "Content-Encoding", "gzip"), ClassBroken},
-		{"says to be too large", give(make([]byte, 3<<20)), ClassTooLarge},
-		{"endless zeros", zeros, ClassTooLarge},
-		{"gzip bomb", give(gz(bomb)), ClassTooLarge},
-		{"encoded bomb", give(gz(bomb), "Content-Encoding", "gzip"), ClassTooLarge},
-		{"zstd bomb", give(zs(bomb)), ClassTooLarge},
-		{"zip bomb", give(zp(bomb)), ClassTooLarge},
-		{"stored zip too large", give(zipStored(make([]byte, 1100<<10))), ClassTooLarge},
-		{"cabinet bomb", give(lied), ClassTooLarge},
+		{"ends early", raw(false, ok, "Content-Length: 1000\r\n\r\n", "Micro"), fetch.ClassBroken},
+		{"reset in the middle", raw(true, ok, "Content-Length: 1000\r\n\r\n", "Micro"), fetch.ClassBroken},
+		{"no last chunk", raw(false, ok, "Transfer-Encoding: chunked\r\n\r\n5\r\nMicro\r\n"), fetch.ClassBroken},
+		{"bad chunk", raw(false, ok, "Transfer-Encoding: chunked\r\n\r\nzz\r\nMicro\r\n"), fetch.ClassBroken},
+		{"no answer", raw(false), fetch.ClassBroken},
+		{"no HTTP", raw(false, "SSH-2.0-OpenSSH\r\n"), fetch.ClassBroken},
+		{"debuginfod says more", give([]byte("Micro"), "X-Debuginfod-Size", "9"), fetch.ClassNone},
+		{"chunks and debuginfod says more", raw(false, ok, "X-DEBUGINFOD-SIZE: 9\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nMicro\r\n0\r\n\r\n"), fetch.ClassBroken},
+		{"gzip cut off", give(gz(content)[:500]), fetch.ClassBroken},
+		{"zstd cut off", give(zs(content)[:30]), fetch.ClassBroken},
+		{"zlib cut off", give(zl(content)[:500]), fetch.ClassBroken},
+		{"zip cut off", give(zp(content)[:500]), fetch.ClassBroken},
+		{"zip without directory", give(zp(content)[:len(zp(content))-100]), fetch.ClassBroken},
+		{"zip of two files", give(zp(content, content)), fetch.ClassBroken},
+		{"cabinet cut off", give(makeCab(t, "foo.pdb", content)[:200]), fetch.ClassBroken},
+		{"cabinet cut off in the head", give(makeCab(t, "foo.pdb", content)[:20]), fetch.ClassBroken},
+		{"cabinet that ends early", raw(false, ok, "Transfer-Encoding: chunked\r\n\r\n64\r\n", string(makeCab(t, "foo.pdb", content)[:100]), "\r\n"), fetch.ClassBroken},
+		{"SZDD", give([]byte("SZDD\x88\xf0\x27\x33A\x00\x00\x00\x00\x00")), fetch.ClassBroken},
+		{"unknown encoding", give(content, "Content-Encoding", "br"), fetch.ClassBroken},
+		{"encoded twice", give(gz(gz(content)), "Content-Encoding", "gzip, gzip"), fetch.ClassBroken},
+		{"not what the encoding says", give(content, "Content-Encoding", "gzip"), fetch.ClassBroken},
+		{"encoded and cut off", give(gz(content)[:300], "Content-Encoding", "gzip"), fetch.ClassBroken},
+		{"says to be too large", give(make([]byte, 3<<20)), fetch.ClassTooLarge},
+		{"endless zeros", zeros, fetch.ClassTooLarge},
+		{"gzip bomb", give(gz(bomb)), fetch.ClassTooLarge},
+		{"encoded bomb", give(gz(bomb), "Content-Encoding", "gzip"), fetch.ClassTooLarge},
+		{"zstd bomb", give(zs(bomb)), fetch.ClassTooLarge},
+		{"zip bomb", give(zp(bomb)), fetch.ClassTooLarge},
+		{"stored zip too large", give(zipStored(make([]byte, 1100<<10))), fetch.ClassTooLarge},
+		{"cabinet bomb", give(lied), fetch.ClassTooLarge},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			s := serve(t, map[string]http.HandlerFunc{fooPath: c.says})
 			_, b, err := load(t, source(t, HTTPConfig{URL: s.URL, MaxBytes: 1 << 20}, DialerOptions{}), wish(t, askFoo))
-			if ClassOf(err) != c.class {
-				t.Errorf("%s: %v", ClassOf(err), err)
+			if fetch.ClassOf(err) != c.class {
+				t.Errorf("%s: %v", fetch.ClassOf(err), err)
 			}
 			if len(b) > 1<<20 {
 				t.Errorf("%d bytes", len(b))
@@ -477,7 +478,7 @@ func TestDamage(t *testing.T) {
 		s := serve(t, map[string]http.HandlerFunc{fooPath: give(content)})
 		ask := wish(t, askFoo)
 		ask.Limit = int64(len(content)) - 1
-		if _, _, err := load(t, source(t, HTTPConfig{URL: s.URL}, DialerOptions{}), ask); ClassOf(err) != ClassTooLarge {
+		if _, _, err := load(t, source(t, HTTPConfig{URL: s.URL}, DialerOptions{}), ask); fetch.ClassOf(err) != fetch.ClassTooLarge {
 			t.Error(err)
 		}
 		ask.Limit++
@@ -507,7 +508,7 @@ func TestWaits(t *testing.T) {
 	quick := Timeouts{Header: 50 * time.Millisecond, Idle: 50 * time.Millisecond, Connect: 50 * time.Millisecond}
 	for _, p := range []string{"/head", "/first", "/body"} {
 		_, _, err := load(t, source(t, HTTPConfig{URL: s.URL + p, Timeouts: quick}, DialerOptions{}), wish(t, askFoo))
-		if ClassOf(err) != ClassTimeout {
+		if fetch.ClassOf(err) != fetch.ClassTimeout {
 			t.Errorf("%s: %v", p, err)
 		}
 	}
@@ -558,15 +559,15 @@ func TestUnreachable(t *testing.T) {
 	for _, c := range []struct {
 		url   string
 		d     DialerOptions
-		class Class
+		class fetch.Class
 		is    error
 	}{
-		{s.URL, DialerOptions{}, ClassTimeout, nil},
-		{"http://no.such.host.example", DialerOptions{Lookup: func(context.Context, string) ([]netip.Addr, error) { return nil, nil }}, ClassTimeout, nil},
-		{s.URL, DialerOptions{NoEgress: true}, ClassSkipped, ErrNoEgress},
+		{s.URL, DialerOptions{}, fetch.ClassTimeout, nil},
+		{"http://no.such.host.example", DialerOptions{Lookup: func(context.Context, string) ([]netip.Addr, error) { return nil, nil }}, fetch.ClassTimeout, nil},
+		{s.URL, DialerOptions{NoEgress: true}, fetch.ClassSkipped, ErrNoEgress},
 	} {
 		_, _, err := load(t, source(t, HTTPConfig{URL: c.url}, c.d), wish(t, askFoo))
-		if ClassOf(err) != c.class || c.is != nil && !errors.Is(err, c.is) {
+		if fetch.ClassOf(err) != c.class || c.is != nil && !errors.Is(err, c.is) {
 			t.Errorf("%s: %v", c.url, err)
 		}
 	}
@@ -594,7 +595,7 @@ func TestResume(t *testing.T) {
 			t.Fatalf("%+v, %v", first, err)
 		}
 		ask := wish(t, askFoo)
-		ask.Resume = &Resume{Path: first.Path, Tag: first.Tag, Offset: 1000}
+		ask.Resume = &fetch.Resume{Path: first.Path, Tag: first.Tag, Offset: 1000}
 		r, b, err := load(t, h, ask)
 		if err != nil || r.Offset != 1000 || r.Size != int64(len(content)) || !bytes.Equal(b, content[1000:]) || r.Tag != tag || r.Path != first.Path {
 			t.Errorf("%+v, %v", r, err)
@@ -607,7 +608,7 @@ func TestResume(t *testing.T) {
 		if r, _, err = load(t, h, wish(t, askFoo)); err != nil || r.Tag != at.Format(http.TimeFormat) {
 			t.Fatalf("%+v, %v", r, err)
 		}
-		ask.Resume = &Resume{Path: r.Path, Tag: r.Tag, Offset: 7}
+		ask.Resume = &fetch.Resume{Path: r.Path, Tag: r.Tag, Offset: 7}
 		if r, b, err = load(t, h, ask); err != nil || r.Offset != 7 || !bytes.Equal(b, content[7:]) {
 			t.Errorf("%+v, %v", r, err)
 		}
@@ -657,7 +658,7 @@ func TestResumeLies(t *testing.T) {
 			says(w, r)
 		}}
 		ask := wish(t, askFoo)
-		ask.Resume = &Resume{Path: s.URL + fooPath, Tag: `"a"`, Offset: 100}
+		ask.Resume = &fetch.Resume{Path: s.URL + fooPath, Tag: `"a"`, Offset: 100}
 		r, b, err := load(t, source(t, HTTPConfig{URL: s.URL}, DialerOptions{}), ask)
 		if err != nil || r.Offset != 0 || !bytes.Equal(b, content) {
 			t.Errorf("%s: %+v, %v", name, r, err)
@@ -666,11 +667,11 @@ func TestResumeLies(t *testing.T) {
 	// A part that breaks off again is an error, and too large ones are not begun.
 	s := serve(t, map[string]http.HandlerFunc{fooPath: raw(false, "HTTP/1.1 206 Partial\r\nContent-Length: 900\r\nContent-Range: bytes 100-999/1000\r\n\r\n", "abc")})
 	ask := wish(t, askFoo)
-	ask.Resume = &Resume{Path: s.URL + fooPath, Tag: `"a"`, Offset: 100}
-	if _, b, err := load(t, source(t, HTTPConfig{URL: s.URL}, DialerOptions{}), ask); ClassOf(err) != ClassBroken || string(b) != "abc" {
+	ask.Resume = &fetch.Resume{Path: s.URL + fooPath, Tag: `"a"`, Offset: 100}
+	if _, b, err := load(t, source(t, HTTPConfig{URL: s.URL}, DialerOptions{}), ask); fetch.ClassOf(err) != fetch.ClassBroken || string(b) != "abc" {
 		t.Error(string(b), err)
 	}
-	if _, _, err := load(t, source(t, HTTPConfig{URL: s.URL, MaxBytes: 999}, DialerOptions{}), ask); ClassOf(err) != ClassTooLarge {
+	if _, _, err := load(t, source(t, HTTPConfig{URL: s.URL, MaxBytes: 999}, DialerOptions{}), ask); fetch.ClassOf(err) != fetch.ClassTooLarge {
 		t.Error(err)
 	}
 }
@@ -713,14 +714,14 @@ func TestTiers(t *testing.T) {
 		if _, _, err := load(t, h, wish(t, askFoo)); err != nil || probes() != 2 {
 			t.Errorf("%d probes, %v", probes(), err)
 		}
-		if _, _, err := load(t, h, wish(t, "buildid/"+hex40+"/debuginfo")); ClassOf(err) != ClassAbsent || len(s.asks()) != 9 {
+		if _, _, err := load(t, h, wish(t, "buildid/"+hex40+"/debuginfo")); fetch.ClassOf(err) != fetch.ClassAbsent || len(s.asks()) != 9 {
 			t.Errorf("%v, %v", s.asks(), err)
 		}
 	}
 	s := serve(t, nil)
 	h := source(t, HTTPConfig{URL: s.URL, TwoTier: TwoTierAuto}, DialerOptions{})
 	s.Close()
-	if _, _, err := load(t, h, wish(t, askFoo)); ClassOf(err) != ClassTimeout {
+	if _, _, err := load(t, h, wish(t, askFoo)); fetch.ClassOf(err) != fetch.ClassTimeout {
 		t.Error(err)
 	}
 }
@@ -747,7 +748,7 @@ func TestSymCache(t *testing.T) {
 	ask := wish(t, "v3.1.0/foo.pdb/"+guid1)
 	for range 2 {
 		_, _, err := load(t, h, ask)
-		if f, ok := errors.AsType[*Failure](err); !ok || f.Class != ClassAbsent || time.Until(f.Retry) > time.Second || time.Until(f.Retry) < 0 {
+		if f, ok := errors.AsType[*fetch.Failure](err); !ok || f.Class != fetch.ClassAbsent || time.Until(f.Retry) > time.Second || time.Until(f.Retry) < 0 {
 			t.Error(err)
 		}
 	}
@@ -756,10 +757,10 @@ func TestSymCache(t *testing.T) {
 		t.Errorf("%d requests, %+v, %v", n, r, err)
 	}
 	version = "4.0.0"
-	if _, _, err := load(t, h, ask); ClassOf(err) != ClassBroken {
+	if _, _, err := load(t, h, ask); fetch.ClassOf(err) != fetch.ClassBroken {
 		t.Error(err)
 	}
-	if _, _, err := load(t, h, wish(t, askFoo)); ClassOf(err) != ClassSkipped || !errors.Is(err, fs.ErrNotExist) {
+	if _, _, err := load(t, h, wish(t, askFoo)); fetch.ClassOf(err) != fetch.ClassSkipped || !errors.Is(err, fs.ErrNotExist) {
 		t.Error(err)
 	}
 }
@@ -881,7 +882,7 @@ func TestNoSecrets(t *testing.T) {
 	}
 	check("path", fmt.Sprintf("%+v", r))
 	ask := wish(t, askFoo)
-	ask.Resume = &Resume{Path: r.Path, Tag: r.Tag, Offset: 5}
+	ask.Resume = &fetch.Resume{Path: r.Path, Tag: r.Tag, Offset: 5}
 	if _, _, err = load(t, h, ask); err != nil {
 		t.Error(err)
 	}
@@ -939,14 +940,14 @@ func TestHTTP2(t *testing.T) {
 	t.Cleanup(func() { close(stall) })
 	tr := NewDialer(DialerOptions{}).Transport(s.Listener.Addr().String())
 	tr.TLSClientConfig = s.Client().Transport.(*http.Transport).TLSClientConfig.Clone()
-	for p, class := range map[string]Class{"/whole": ClassNone, "/reset": ClassBroken, "/stall": ClassTimeout, "/none": ClassAbsent, "/down": ClassBroken} {
+	for p, class := range map[string]fetch.Class{"/whole": fetch.ClassNone, "/reset": fetch.ClassBroken, "/stall": fetch.ClassTimeout, "/none": fetch.ClassAbsent, "/down": fetch.ClassBroken} {
 		h := source(t, HTTPConfig{URL: s.URL + p, Transport: tr, Timeouts: Timeouts{Idle: 50 * time.Millisecond}}, DialerOptions{})
-		if _, b, err := load(t, h, wish(t, askFoo)); ClassOf(err) != class || err == nil && !bytes.Equal(b, content) {
+		if _, b, err := load(t, h, wish(t, askFoo)); fetch.ClassOf(err) != class || err == nil && !bytes.Equal(b, content) {
 			t.Errorf("%s: %v", p, err)
 		}
 	}
 	// A certificate that nobody vouches for.
-	if _, _, err := load(t, source(t, HTTPConfig{URL: s.URL + "/whole"}, DialerOptions{}), wish(t, askFoo)); ClassOf(err) != ClassBroken {
+	if _, _, err := load(t, source(t, HTTPConfig{URL: s.URL + "/whole"}, DialerOptions{}), wish(t, askFoo)); fetch.ClassOf(err) != fetch.ClassBroken {
 		t.Error(err)
 	}
 }
@@ -987,7 +988,7 @@ func BenchmarkPlain(b *testing.B) {
 	b.SetBytes(int64(len(big)))
 	buf := make([]byte, 128<<10)
 	for b.Loop() {
-		r, err := h.Fetch(b.Context(), Ask{Request: req})
+		r, err := h.Fetch(b.Context(), fetch.Ask{Request: req})
 		if err != nil {
 			b.Fatal(err)
 		}

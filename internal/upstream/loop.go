@@ -3,6 +3,7 @@ package upstream
 import (
 	"errors"
 
+	"github.com/symdepot/symdepot/internal/fetch"
 	"github.com/symdepot/symdepot/internal/wire"
 )
 
@@ -13,7 +14,7 @@ const LoopHeader = wire.Loop
 // loop sees to it that such an absence is not remembered: tomorrow's question
 // may come another way.
 func (x *question) loop(a *answer, err error) error {
-	if f, ok := errors.AsType[*Failure](err); ok && f.Class == ClassAbsent && a.resp.Header.Get(LoopHeader) != "" {
+	if f, ok := errors.AsType[*fetch.Failure](err); ok && f.Class == fetch.ClassAbsent && a.resp.Header.Get(LoopHeader) != "" {
 		f.Retry = x.h.now()
 	}
 	return err

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/symdepot/symdepot/internal/fetch"
 	"github.com/symdepot/symdepot/layout"
 )
 
@@ -38,16 +39,16 @@ func TestOurOwnKind(t *testing.T) {
 	if g.Traits().ServerID != "" {
 		t.Error("known before it was asked")
 	}
-	req := func(path string) Ask {
+	req := func(path string) fetch.Ask {
 		r, err := layout.Route(strings.Split(path, "/"))
 		if err != nil {
 			t.Fatal(err)
 		}
-		return Ask{Request: r}
+		return fetch.Ask{Request: r}
 	}
 	_, err = g.Fetch(t.Context(), req("none.pdb/44E4EC8C2F41492B9369D6B9A059577C2/none.sym"))
-	f, ok := errors.AsType[*Failure](err)
-	if !ok || f.Class != ClassAbsent || f.Retry.IsZero() || f.Retry.After(time.Now()) || g.Traits().ServerID != "them" {
+	f, ok := errors.AsType[*fetch.Failure](err)
+	if !ok || f.Class != fetch.ClassAbsent || f.Retry.IsZero() || f.Retry.After(time.Now()) || g.Traits().ServerID != "them" {
 		t.Errorf("%+v, from %q", err, g.Traits().ServerID)
 	}
 	reply, err := g.Fetch(t.Context(), req("app.exe/5B2AC3D71E000/app.sym"))
@@ -80,19 +81,19 @@ func TestQueued(t *testing.T) {
 	first := make(chan struct{})
 	go func() {
 		defer close(first)
-		_, _ = g.Fetch(t.Context(), Ask{Request: r})
+		_, _ = g.Fetch(t.Context(), fetch.Ask{Request: r})
 	}()
 	for g.State().Active == 0 {
 		time.Sleep(time.Millisecond)
 	}
 	var said []bool
-	_, err = g.Fetch(t.Context(), Ask{Request: r, Queued: func(waits bool) {
+	_, err = g.Fetch(t.Context(), fetch.Ask{Request: r, Queued: func(waits bool) {
 		if said = append(said, waits); waits {
 			close(hold)
 		}
 	}})
 	<-first
-	if ClassOf(err) != ClassAbsent || len(said) != 2 || !said[0] || said[1] {
+	if fetch.ClassOf(err) != fetch.ClassAbsent || len(said) != 2 || !said[0] || said[1] {
 		t.Errorf("%v, told %v", err, said)
 	}
 }

@@ -25,10 +25,10 @@ const (
 // metadata searches on a debuginfod server. complete is false if the server says
 // so, or if its answer was cut.
 func (h *HTTP) metadata(ctx context.Context, q fetch.MetadataQuery) (list []fetch.Metadata, complete bool, err error) {
-	x := &question{h: h, ask: Ask{Request: layout.Request{Layout: layout.Debuginfod}, Via: q.Via, Origin: q.Origin}}
+	x := &question{h: h, ask: fetch.Ask{Request: layout.Request{Layout: layout.Debuginfod}, Via: q.Via, Origin: q.Origin}}
 	header, err := x.header(layout.Place{Exact: true})
 	if err != nil {
-		return nil, false, h.failed(ClassBroken, "%w", err)
+		return nil, false, h.failed(fetch.ClassBroken, "%w", err)
 	}
 	u := h.url([]string{"metadata"})
 	if h.dialect.Inside { // the configured address ends with /buildid
@@ -64,7 +64,7 @@ func (h *HTTP) metadata(ctx context.Context, q fetch.MetadataQuery) (list []fetc
 		Complete bool `json:"complete"`
 	}
 	if err := json.Unmarshal(text, &answer); err != nil {
-		return nil, false, h.failed(ClassBroken, "metadata: the answer is not JSON of the debuginfod protocol")
+		return nil, false, h.failed(fetch.ClassBroken, "metadata: the answer is not JSON of the debuginfod protocol")
 	}
 	complete = answer.Complete
 	for _, r := range answer.Results {
@@ -84,7 +84,7 @@ func (h *HTTP) metadata(ctx context.Context, q fetch.MetadataQuery) (list []fetc
 func (g *Guarded) search(of func(context.Context, fetch.MetadataQuery) ([]fetch.Metadata, bool, error)) func(context.Context, fetch.MetadataQuery) ([]fetch.Metadata, bool, error) {
 	return func(ctx context.Context, q fetch.MetadataQuery) ([]fetch.Metadata, bool, error) {
 		if !g.filter.mayHear(q) {
-			return nil, false, &Failure{Source: g.src.Name(), Class: ClassSkipped, Err: errors.New("its filters exclude that search")}
+			return nil, false, &fetch.Failure{Source: g.src.Name(), Class: fetch.ClassSkipped, Err: errors.New("its filters exclude that search")}
 		}
 		if err := g.busy(); err != nil {
 			return nil, false, err

@@ -14,6 +14,7 @@ import (
 	"strings"
 
 	"github.com/symdepot/symdepot/internal/bucket"
+	"github.com/symdepot/symdepot/internal/fetch"
 	"github.com/symdepot/symdepot/layout"
 	"github.com/symdepot/symdepot/symfile"
 	"github.com/symdepot/symdepot/symstore"
@@ -288,7 +289,7 @@ type OpenOptions struct {
 	ServerID string // what we are called in Via
 	TempDir  string // empty: the system's folder
 	// Folder opens a source of TypeFolder. Nil: such sources cannot be opened.
-	Folder func(s *Spec) (Source, error)
+	Folder func(s *Spec) (fetch.Source, error)
 }
 
 // Open opens the source behind its guard. No connection is made.
@@ -300,7 +301,7 @@ func (s *Spec) Open(_ context.Context, opt OpenOptions) (*Guarded, error) {
 	return Guard(src, s.Guard), nil
 }
 
-func (s *Spec) source(opt OpenOptions) (Source, error) {
+func (s *Spec) source(opt OpenOptions) (fetch.Source, error) {
 	switch s.Type {
 	case TypeHTTP:
 		h, err := NewHTTP(HTTPConfig{

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/symdepot/symdepot/internal/fetch"
 	"github.com/symdepot/symdepot/symfile"
 )
 
@@ -42,7 +43,7 @@ func TestPresets(t *testing.T) {
 			t.Fatal(err)
 		}
 		_, err = g.Fetch(t.Context(), wish(t, pdbPath))
-		if got := strings.Join(srv.asks(), " "); got != want || ClassOf(err) != ClassAbsent && ClassOf(err) != ClassSkipped {
+		if got := strings.Join(srv.asks(), " "); got != want || fetch.ClassOf(err) != fetch.ClassAbsent && fetch.ClassOf(err) != fetch.ClassSkipped {
 			t.Errorf("%s asked for %q: %v", name, got, err)
 		}
 		_ = g.Close()

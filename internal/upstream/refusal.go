@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/symdepot/symdepot/internal/fetch"
 	"github.com/symdepot/symdepot/layout"
 	"github.com/symdepot/symdepot/symcache"
 )
@@ -19,7 +20,7 @@ func (x *question) refusal(a *answer) error {
 	case http.StatusOK:
 		return nil
 	case http.StatusNonAuthoritativeInfo:
-		return h.failed(ClassForbidden, "status 203, as Azure DevOps answers to bad credentials")
+		return h.failed(fetch.ClassForbidden, "status 203, as Azure DevOps answers to bad credentials")
 	}
 	class := ClassOfStatus(status)
 	if status >= 400 && strings.Contains(a.resp.Header.Get("Content-Type"), "xml") {
@@ -29,20 +30,20 @@ func (x *question) refusal(a *answer) error {
 	} else {
 		a.drain(a.resp)
 	}
-	if class == ClassForbidden && status == http.StatusForbidden && h.cfg.Forbidden403 {
-		class = ClassAbsent
+	if class == fetch.ClassForbidden && status == http.StatusForbidden && h.cfg.Forbidden403 {
+		class = fetch.ClassAbsent
 	}
 	f := h.failed(class, "status %d", status)
-	if class == ClassAbsent {
+	if class == fetch.ClassAbsent {
 		f.Err = fmt.Errorf("%w: status %d", errNotThere, status)
 	}
 	f.Retry = h.retryAfter(a.resp.Header.Get("Retry-After"))
-	if f.Class == ClassBroken && status == http.StatusServiceUnavailable && !f.Retry.IsZero() {
-		f.Class = ClassBusy
+	if f.Class == fetch.ClassBroken && status == http.StatusServiceUnavailable && !f.Retry.IsZero() {
+		f.Class = fetch.ClassBusy
 	}
-	if d, ok := symcache.ParseRetryAfter(a.resp.Header["Retry-After"]); ok && f.Class == ClassAbsent && x.ask.Request.Form == layout.FormSymCache {
+	if d, ok := symcache.ParseRetryAfter(a.resp.Header["Retry-After"]); ok && f.Class == fetch.ClassAbsent && x.ask.Request.Form == layout.FormSymCache {
 		f.Retry = h.now().Add(d)
-	} else if f.Class != ClassBusy {
+	} else if f.Class != fetch.ClassBusy {
 		f.Retry = time.Time{}
 	}
 	return f
@@ -50,25 +51,25 @@ func (x *question) refusal(a *answer) error {
 
 // ClassOfStatus returns the class of a status other than 200; 204 is
 // ClassAbsent.
-func ClassOfStatus(status int) Class {
+func ClassOfStatus(status int) fetch.Class {
 	switch status {
 	case http.StatusUnauthorized, http.StatusPaymentRequired, http.StatusForbidden, http.StatusProxyAuthRequired, http.StatusUnavailableForLegalReasons:
-		return ClassForbidden
+		return fetch.ClassForbidden
 	case http.StatusRequestTimeout, http.StatusGatewayTimeout:
-		return ClassTimeout
+		return fetch.ClassTimeout
 	case http.StatusTooManyRequests:
-		return ClassBusy
+		return fetch.ClassBusy
 	case http.StatusNoContent:
-		return ClassAbsent
+		return fetch.ClassAbsent
 	}
 	if status >= 400 && status < 500 {
-		return ClassAbsent
+		return fetch.ClassAbsent
 	}
-	return ClassBroken
+	return fetch.ClassBroken
 }
 
 // classOfCode reads the error of an S3-compatible bucket.
-func classOfCode(text []byte, class Class) Class {
+func classOfCode(text []byte, class fetch.Class) fetch.Class {
 	_, rest, ok := bytes.Cut(text, []byte("<Code>"))
 	code, _, end := bytes.Cut(rest, []byte("</Code>"))
 	if !ok || !end {
@@ -76,13 +77,13 @@ func classOfCode(text []byte, class Class) Class {
 	}
 	switch string(bytes.TrimSpace(code)) {
 	case "NoSuchKey", "NoSuchBucket", "NotFound", "NoSuchVersion", "BlobNotFound":
-		return ClassAbsent
+		return fetch.ClassAbsent
 	case "AccessDenied", "SignatureDoesNotMatch", "InvalidAccessKeyId", "AuthorizationHeaderMalformed", "AuthorizationQueryParametersError", "ExpiredToken":
-		return ClassForbidden
+		return fetch.ClassForbidden
 	case "SlowDown", "ServiceUnavailable", "TooManyRequests":
-		return ClassBusy
+		return fetch.ClassBusy
 	case "InternalError":
-		return ClassBroken
+		return fetch.ClassBroken
 	}
 	return class
 }

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/symdepot/symdepot/internal/fetch"
 	"github.com/symdepot/symdepot/layout"
 	"github.com/symdepot/symdepot/symcache"
 	"github.com/symdepot/symdepot/symfile"
@@ -143,10 +144,10 @@ func isToken(s string) bool {
 }
 
 // attempt asks for one place.
-func (x *question) attempt(ctx context.Context, p layout.Place) (*Reply, error) {
+func (x *question) attempt(ctx context.Context, p layout.Place) (*fetch.Reply, error) {
 	header, err := x.header(p)
 	if err != nil {
-		return nil, x.h.failed(ClassBroken, "%w", err)
+		return nil, x.h.failed(fetch.ClassBroken, "%w", err)
 	}
 	a, err := x.exchange(ctx, []*url.URL{x.h.url(p.Parts)}, header)
 	if err != nil {

@@ -8,12 +8,13 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/symdepot/symdepot/internal/fetch"
 	"github.com/symdepot/symdepot/layout"
 )
 
 // resume asks for the rest of a file. Without reply and failure the file has to
 // be asked for anew.
-func (x *question) resume(ctx context.Context, r *Resume) (*Reply, error) {
+func (x *question) resume(ctx context.Context, r *fetch.Resume) (*fetch.Reply, error) {
 	h := x.h
 	u, ok := h.unshow(r.Path)
 	if !ok {
@@ -23,7 +24,7 @@ func (x *question) resume(ctx context.Context, r *Resume) (*Reply, error) {
 	p := layout.Place{Parts: []string{segs[len(segs)-1]}, Exact: x.ask.Request.Form != layout.FormFile}
 	header, err := x.header(p)
 	if err != nil {
-		return nil, h.failed(ClassBroken, "%w", err)
+		return nil, h.failed(fetch.ClassBroken, "%w", err)
 	}
 	header.Set("Accept-Encoding", "identity")
 	header.Set("Range", "bytes="+strconv.FormatInt(r.Offset, 10)+"-")
@@ -44,8 +45,8 @@ func (x *question) resume(ctx context.Context, r *Resume) (*Reply, error) {
 	}
 	err = x.refusal(a)
 	a.end()
-	switch f, _ := errors.AsType[*Failure](err); {
-	case f.Class == ClassAbsent || a.resp.StatusCode == http.StatusRequestedRangeNotSatisfiable:
+	switch f, _ := errors.AsType[*fetch.Failure](err); {
+	case f.Class == fetch.ClassAbsent || a.resp.StatusCode == http.StatusRequestedRangeNotSatisfiable:
 		return nil, nil
 	default:
 		return nil, f
@@ -53,7 +54,7 @@ func (x *question) resume(ctx context.Context, r *Resume) (*Reply, error) {
 }
 
 // rest makes a reply of a part of a file; nil if it is not the part asked for.
-func (x *question) rest(r *Resume, a *answer) (*Reply, error) {
+func (x *question) rest(r *fetch.Resume, a *answer) (*fetch.Reply, error) {
 	h := a.resp.Header
 	from, total, ok := contentRange(h.Get("Content-Range"))
 	if !ok || from != r.Offset || len(h["Content-Encoding"]) > 0 && h.Get("Content-Encoding") != "identity" ||
@@ -62,7 +63,7 @@ func (x *question) rest(r *Resume, a *answer) (*Reply, error) {
 		return nil, nil
 	}
 	if total > x.limit {
-		return nil, x.h.failed(ClassTooLarge, "%w: %d", errTooLarge, total)
+		return nil, x.h.failed(fetch.ClassTooLarge, "%w: %d", errTooLarge, total)
 	}
 	reply := x.reply(layout.Place{Parts: []string{r.Path[strings.LastIndexByte(r.Path, '/')+1:]}}, a)
 	reply.Path, reply.Tag, reply.Offset, reply.Size = r.Path, r.Tag, from, total

@@ -16,6 +16,7 @@ import (
 
 	"github.com/symdepot/symdepot/cab"
 	"github.com/symdepot/symdepot/internal/bucket"
+	"github.com/symdepot/symdepot/internal/fetch"
 	"github.com/symdepot/symdepot/internal/unpack"
 	"github.com/symdepot/symdepot/layout"
 	"github.com/symdepot/symdepot/symfile"
@@ -76,17 +77,17 @@ func NewStore(b bucket.Bucket, cfg StoreConfig) (*Store, error) {
 func (s *Store) Name() string { return s.cfg.Name }
 
 // Traits of a bucket are none.
-func (s *Store) Traits() Traits { return Traits{} }
+func (s *Store) Traits() fetch.Traits { return fetch.Traits{} }
 
 // Close ends idle connections.
 func (s *Store) Close() error { return s.b.Close() }
 
-func (s *Store) failed(class Class, format string, args ...any) *Failure {
-	return &Failure{Source: s.cfg.Name, Class: class, Err: fmt.Errorf(format, args...)}
+func (s *Store) failed(class fetch.Class, format string, args ...any) *fetch.Failure {
+	return &fetch.Failure{Source: s.cfg.Name, Class: class, Err: fmt.Errorf(format, args...)}
 }
 
 // Fetch looks for the file in the places where it may be, one after the other.
-func (s *Store) Fetch(ctx context.Context, ask Ask) (*Reply, error) {
+func (s *Store) Fetch(ctx context.Context, ask fetch.Ask) (*fetch.Reply, error) {
 	limit := s.cfg.MaxBytes
 	if ask.Limit > 0 {
 		limit = min(limit, ask.Limit)
@@ -105,16 +106,16 @@ func (s *Store) Fetch(ctx context.Context, ask Ask) (*Reply, error) {
 	}
 	places := dialect.Places(&ask.Request)
 	if len(places) == 0 || ask.Request.Form == layout.FormSection {
-		return nil, s.failed(ClassSkipped, "a bucket has no such thing")
+		return nil, s.failed(fetch.ClassSkipped, "a bucket has no such thing")
 	}
-	absent := s.failed(ClassAbsent, "%w", errNotThere)
+	absent := s.failed(fetch.ClassAbsent, "%w", errNotThere)
 	for _, p := range places {
 		reply, err := s.get(ctx, &ask, p, limit)
 		if err == nil {
 			return reply, nil
 		}
-		f, ok := errors.AsType[*Failure](err)
-		if !ok || f.Class != ClassAbsent {
+		f, ok := errors.AsType[*fetch.Failure](err)
+		if !ok || f.Class != fetch.ClassAbsent {
 			return nil, err
 		}
 		if errors.Is(absent.Err, errNotThere) {
@@ -139,7 +140,7 @@ func (s *Store) isTwoTier(ctx context.Context) (bool, error) {
 	stop()
 	if err != nil {
 		f := c.failure(err)
-		if f.Class != ClassAbsent && f.Class != ClassForbidden {
+		if f.Class != fetch.ClassAbsent && f.Class != fetch.ClassForbidden {
 			return false, f
 		}
 	}
@@ -170,21 +171,21 @@ func (c *storeCall) within(d time.Duration) (done func() bool) {
 func (c *storeCall) end() { c.stop(errClosed) }
 
 // failure says what an error of the bucket means.
-func (c *storeCall) failure(err error) *Failure {
+func (c *storeCall) failure(err error) *fetch.Failure {
 	s := c.s
-	if f, ok := errors.AsType[*Failure](err); ok {
+	if f, ok := errors.AsType[*fetch.Failure](err); ok {
 		return f
 	}
 	if c.parent.Err() != nil {
 		cause := context.Cause(c.parent)
-		if f, ok := errors.AsType[*Failure](cause); ok {
+		if f, ok := errors.AsType[*fetch.Failure](cause); ok {
 			return f
 		}
-		return s.failed(ClassTimeout, "%w", cause)
+		return s.failed(fetch.ClassTimeout, "%w", cause)
 	}
 	for _, why := range []error{errHeader, errIdle} {
 		if errors.Is(context.Cause(c.ctx), why) {
-			return s.failed(ClassTimeout, "%w", why)
+			return s.failed(fetch.ClassTimeout, "%w", why)
 		}
 	}
 	_, dns := errors.AsType[*net.DNSError](err)
@@ -192,29 +193,29 @@ func (c *storeCall) failure(err error) *Failure {
 	wait, isNet := errors.AsType[net.Error](err)
 	switch {
 	case errors.Is(err, ErrNoEgress):
-		return s.failed(ClassSkipped, "%w", ErrNoEgress)
+		return s.failed(fetch.ClassSkipped, "%w", ErrNoEgress)
 	case errors.Is(err, errTooLarge), errors.Is(err, cab.ErrLimit):
-		return s.failed(ClassTooLarge, "%w", err)
+		return s.failed(fetch.ClassTooLarge, "%w", err)
 	case errors.Is(err, bucket.ErrThrottled):
-		f := s.failed(ClassBusy, "%w", err)
+		f := s.failed(fetch.ClassBusy, "%w", err)
 		if e, ok := errors.AsType[*bucket.Error](err); ok {
 			f.Retry = e.Retry
 		}
 		return f
 	case errors.Is(err, bucket.ErrNoBucket):
-		return s.failed(ClassAbsent, "%w", err)
+		return s.failed(fetch.ClassAbsent, "%w", err)
 	case errors.Is(err, bucket.ErrCredentials):
-		return s.failed(ClassBroken, "%w", err)
+		return s.failed(fetch.ClassBroken, "%w", err)
 	case errors.Is(err, fs.ErrPermission) && s.cfg.Forbidden403:
-		return s.failed(ClassAbsent, "%w: %w", errNotThere, err)
+		return s.failed(fetch.ClassAbsent, "%w: %w", errNotThere, err)
 	case errors.Is(err, fs.ErrPermission):
-		return s.failed(ClassForbidden, "%w", err)
+		return s.failed(fetch.ClassForbidden, "%w", err)
 	case errors.Is(err, fs.ErrNotExist):
-		return s.failed(ClassAbsent, "%w: %w", errNotThere, err)
+		return s.failed(fetch.ClassAbsent, "%w: %w", errNotThere, err)
 	case isNet && wait.Timeout(), dns, isOp && op.Op == "dial", errors.Is(err, os.ErrDeadlineExceeded):
-		return s.failed(ClassTimeout, "%w", err)
+		return s.failed(fetch.ClassTimeout, "%w", err)
 	}
-	return s.failed(ClassBroken, "%w", shortError{noEOF(err)})
+	return s.failed(fetch.ClassBroken, "%w", shortError{noEOF(err)})
 }
 
 // open begins to read an object.
@@ -241,7 +242,7 @@ func (s *Store) open(ctx context.Context, key string, off int64, tag string) (*s
 }
 
 // get reads the object of one place.
-func (s *Store) get(ctx context.Context, ask *Ask, p layout.Place, limit int64) (*Reply, error) {
+func (s *Store) get(ctx context.Context, ask *fetch.Ask, p layout.Place, limit int64) (*fetch.Reply, error) {
 	key := p.Key()
 	b, o, err := s.open(ctx, key, 0, "")
 	if err != nil {
@@ -256,7 +257,7 @@ func (s *Store) get(ctx context.Context, ask *Ask, p layout.Place, limit int64) 
 		}
 		return nil, f
 	}
-	reply := &Reply{Body: b, Size: b.size, Name: p.Parts[len(p.Parts)-1], Path: s.shown + "/" + key, ModTime: o.ModTime}
+	reply := &fetch.Reply{Body: b, Size: b.size, Name: p.Parts[len(p.Parts)-1], Path: s.shown + "/" + key, ModTime: o.ModTime}
 	if !b.packed {
 		reply.Tag = o.ETag
 	}
@@ -286,7 +287,7 @@ func (s *Store) decode(b *storeBody, o *bucket.Object, p layout.Place) error {
 	}
 	br := bufio.NewReaderSize(outer, 64<<10)
 	if _, err := br.Peek(1); errors.Is(err, io.EOF) {
-		return s.failed(ClassAbsent, "an empty file")
+		return s.failed(fetch.ClassAbsent, "an empty file")
 	} else if err != nil {
 		return err
 	}
@@ -316,14 +317,14 @@ func (s *Store) decode(b *storeBody, o *bucket.Object, p layout.Place) error {
 
 // resume asks for the rest of an object. Without reply and error it has to be
 // asked for anew.
-func (s *Store) resume(ctx context.Context, ask *Ask, limit int64) (*Reply, error) {
+func (s *Store) resume(ctx context.Context, ask *fetch.Ask, limit int64) (*fetch.Reply, error) {
 	r := ask.Resume
 	key, ok := strings.CutPrefix(r.Path, s.shown+"/")
 	if !ok {
 		return nil, nil
 	}
 	b, o, err := s.open(ctx, key, r.Offset, r.Tag)
-	if f, ok := errors.AsType[*Failure](err); ok && f.Class == ClassAbsent {
+	if f, ok := errors.AsType[*fetch.Failure](err); ok && f.Class == fetch.ClassAbsent {
 		return nil, nil
 	}
 	if b == nil {
@@ -335,10 +336,10 @@ func (s *Store) resume(ctx context.Context, ask *Ask, limit int64) (*Reply, erro
 	}
 	if o.Total > limit {
 		_ = b.Close()
-		return nil, s.failed(ClassTooLarge, "%w: %d", errTooLarge, o.Total)
+		return nil, s.failed(fetch.ClassTooLarge, "%w: %d", errTooLarge, o.Total)
 	}
 	b.r, b.n, b.size, b.limit = bufio.NewReaderSize(wireOf{b}, 64<<10), r.Offset, o.Total, limit
-	return &Reply{Body: b, Size: o.Total, Offset: r.Offset, Name: symfile.BaseName(key), Path: r.Path, Tag: r.Tag, ModTime: o.ModTime}, nil
+	return &fetch.Reply{Body: b, Size: o.Total, Offset: r.Offset, Name: symfile.BaseName(key), Path: r.Path, Tag: r.Tag, ModTime: o.ModTime}, nil
 }
 
 // storeBody is the plain content of an object. Close may be called while Read
@@ -390,14 +391,14 @@ func (b *storeBody) Read(p []byte) (int, error) {
 	case b.n > b.limit, b.packed && b.n > unpack.MaxOutput(b.wired):
 		n, err = 0, b.c.failure(errTooLarge)
 	case b.size >= 0 && b.n > b.size:
-		n, err = 0, b.c.s.failed(ClassBroken, "body is longer than Content-Length, %d bytes", b.size)
+		n, err = 0, b.c.s.failed(fetch.ClassBroken, "body is longer than Content-Length, %d bytes", b.size)
 	case err == nil:
 	case !errors.Is(err, io.EOF):
 		if _, ours := errors.AsType[*fs.PathError](err); !ours {
 			err = b.c.failure(err)
 		}
 	case b.size >= 0 && b.n < b.size:
-		err = b.c.s.failed(ClassBroken, "ended after %d of %d bytes: %w", b.n, b.size, io.ErrUnexpectedEOF)
+		err = b.c.s.failed(fetch.ClassBroken, "ended after %d of %d bytes: %w", b.n, b.size, io.ErrUnexpectedEOF)
 	default:
 		err = io.EOF
 	}

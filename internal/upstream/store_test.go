@@ -17,6 +17,7 @@ import (
 
 	"github.com/symdepot/symdepot/internal/bucket"
 	"github.com/symdepot/symdepot/internal/bucket/buckettest"
+	"github.com/symdepot/symdepot/internal/fetch"
 )
 
 // pail is a bucket in memory.
@@ -97,7 +98,7 @@ func store(t *testing.T, p bucket.Bucket, cfg StoreConfig) *Store {
 }
 
 // all fetches a whole file.
-func all(t *testing.T, s Source, ask Ask) (*Reply, []byte, error) {
+func all(t *testing.T, s fetch.Source, ask fetch.Ask) (*fetch.Reply, []byte, error) {
 	t.Helper()
 	reply, err := s.Fetch(t.Context(), ask)
 	if err != nil {
@@ -158,7 +159,7 @@ func TestStoreForms(t *testing.T) {
 				return
 			}
 			ask := wish(t, c.path)
-			ask.Resume = &Resume{Path: reply.Path, Tag: reply.Tag, Offset: 7}
+			ask.Resume = &fetch.Resume{Path: reply.Path, Tag: reply.Tag, Offset: 7}
 			reply, got, err = all(t, s, ask)
 			if err != nil || reply.Offset != 7 || !bytes.Equal(got, c.want[7:]) || reply.Size != int64(len(c.want)) {
 				t.Errorf("resumed: %d bytes, %+v, %v", len(got), reply, err)
@@ -196,24 +197,24 @@ func TestStoreFailures(t *testing.T) {
 	for _, c := range []struct {
 		err  error
 		cfg  StoreConfig
-		want Class
+		want fetch.Class
 	}{
-		{fs.ErrNotExist, StoreConfig{}, ClassAbsent},
-		{bucket.ErrNoBucket, StoreConfig{}, ClassAbsent},
-		{fs.ErrPermission, StoreConfig{}, ClassForbidden},
-		{fs.ErrPermission, StoreConfig{Forbidden403: true}, ClassAbsent},
-		{bucket.ErrThrottled, StoreConfig{}, ClassBusy},
-		{bucket.ErrCredentials, StoreConfig{}, ClassBroken},
-		{fmt.Errorf("dial: %w", ErrNoEgress), StoreConfig{}, ClassSkipped},
-		{errors.New("status 500"), StoreConfig{}, ClassBroken},
-		{context.DeadlineExceeded, StoreConfig{}, ClassTimeout},
+		{fs.ErrNotExist, StoreConfig{}, fetch.ClassAbsent},
+		{bucket.ErrNoBucket, StoreConfig{}, fetch.ClassAbsent},
+		{fs.ErrPermission, StoreConfig{}, fetch.ClassForbidden},
+		{fs.ErrPermission, StoreConfig{Forbidden403: true}, fetch.ClassAbsent},
+		{bucket.ErrThrottled, StoreConfig{}, fetch.ClassBusy},
+		{bucket.ErrCredentials, StoreConfig{}, fetch.ClassBroken},
+		{fmt.Errorf("dial: %w", ErrNoEgress), StoreConfig{}, fetch.ClassSkipped},
+		{errors.New("status 500"), StoreConfig{}, fetch.ClassBroken},
+		{context.DeadlineExceeded, StoreConfig{}, fetch.ClassTimeout},
 	} {
 		for _, tiers := range []string{TwoTierAuto, TwoTierNo} {
 			c.cfg.TwoTier = tiers
 			_, _, err := all(t, store(t, &pail{fail: c.err}, c.cfg), wish(t, pdbPath))
-			f, ok := errors.AsType[*Failure](err)
-			if !ok || f.Class != c.want || f.Source != "pail" || (f.Class == ClassBusy) != !f.Retry.IsZero() {
-				t.Errorf("%v, tiers %s: %v (%v)", c.err, tiers, err, ClassOf(err))
+			f, ok := errors.AsType[*fetch.Failure](err)
+			if !ok || f.Class != c.want || f.Source != "pail" || (f.Class == fetch.ClassBusy) != !f.Retry.IsZero() {
+				t.Errorf("%v, tiers %s: %v (%v)", c.err, tiers, err, fetch.ClassOf(err))
 			}
 		}
 	}
@@ -221,27 +222,27 @@ func TestStoreFailures(t *testing.T) {
 	p.put(pdbPath, bytes.Repeat([]byte("a"), 1000))
 	ask := wish(t, pdbPath)
 	ask.Limit = 999
-	if _, _, err := all(t, store(t, p, StoreConfig{}), ask); ClassOf(err) != ClassTooLarge {
+	if _, _, err := all(t, store(t, p, StoreConfig{}), ask); fetch.ClassOf(err) != fetch.ClassTooLarge {
 		t.Errorf("too large: %v", err)
 	}
 	p.put(pdbPath, gz(make([]byte, 100_000)))
-	if _, _, err := all(t, store(t, p, StoreConfig{MaxBytes: 5000}), wish(t, pdbPath)); ClassOf(err) != ClassTooLarge {
+	if _, _, err := all(t, store(t, p, StoreConfig{MaxBytes: 5000}), wish(t, pdbPath)); fetch.ClassOf(err) != fetch.ClassTooLarge {
 		t.Errorf("a bomb: %v", err)
 	}
 	p.put(pdbPath, gz([]byte(strings.Repeat("text ", 1000)))[:60])
-	if _, _, err := all(t, store(t, p, StoreConfig{}), wish(t, pdbPath)); ClassOf(err) != ClassBroken {
+	if _, _, err := all(t, store(t, p, StoreConfig{}), wish(t, pdbPath)); fetch.ClassOf(err) != fetch.ClassBroken {
 		t.Errorf("cut off: %v", err)
 	}
 	p.put(pdbPath, nil)
-	if _, _, err := all(t, store(t, p, StoreConfig{}), wish(t, pdbPath)); ClassOf(err) != ClassAbsent {
+	if _, _, err := all(t, store(t, p, StoreConfig{}), wish(t, pdbPath)); fetch.ClassOf(err) != fetch.ClassAbsent {
 		t.Errorf("empty: %v", err)
 	}
-	if _, _, err := all(t, store(t, p, StoreConfig{}), wish(t, "buildid/"+progID+"/section/.text")); ClassOf(err) != ClassSkipped {
+	if _, _, err := all(t, store(t, p, StoreConfig{}), wish(t, "buildid/"+progID+"/section/.text")); fetch.ClassOf(err) != fetch.ClassSkipped {
 		t.Errorf("a section: %v", err)
 	}
 	p.put(pdbPath, bytes.Repeat([]byte("a"), 1000))
 	p.body = func(r io.Reader) io.ReadCloser { return io.NopCloser(io.LimitReader(r, 10)) }
-	if _, _, err := all(t, store(t, p, StoreConfig{}), wish(t, pdbPath)); ClassOf(err) != ClassBroken {
+	if _, _, err := all(t, store(t, p, StoreConfig{}), wish(t, pdbPath)); fetch.ClassOf(err) != fetch.ClassBroken {
 		t.Errorf("ends too early: %v", err)
 	}
 }
@@ -266,12 +267,12 @@ func TestStoreStalls(t *testing.T) {
 		p.put(pdbPath, make([]byte, 1<<20))
 		s := store(t, p, StoreConfig{Timeouts: Timeouts{Header: 4 * time.Second, Idle: 6 * time.Second}})
 		start := time.Now()
-		if _, _, err := all(t, s, wish(t, pdbPath)); ClassOf(err) != ClassTimeout || time.Since(start) != 4*time.Second {
+		if _, _, err := all(t, s, wish(t, pdbPath)); fetch.ClassOf(err) != fetch.ClassTimeout || time.Since(start) != 4*time.Second {
 			t.Errorf("no first byte: %v after %v", err, time.Since(start))
 		}
 		p.first = 300_000
 		start = time.Now()
-		if _, b, err := all(t, s, wish(t, pdbPath)); ClassOf(err) != ClassTimeout || time.Since(start) != 6*time.Second || len(b) == 0 {
+		if _, b, err := all(t, s, wish(t, pdbPath)); fetch.ClassOf(err) != fetch.ClassTimeout || time.Since(start) != 6*time.Second || len(b) == 0 {
 			t.Errorf("stops: %v after %v", err, time.Since(start))
 		}
 		reply, err := s.Fetch(t.Context(), wish(t, pdbPath))
@@ -325,14 +326,14 @@ func TestStorePeers(t *testing.T) {
 				t.Fatalf("%d bytes, %+v, %v", len(got), reply, err)
 			}
 			ask := wish(t, pdbPath)
-			ask.Resume = &Resume{Path: reply.Path, Tag: reply.Tag, Offset: 5000}
+			ask.Resume = &fetch.Resume{Path: reply.Path, Tag: reply.Tag, Offset: 5000}
 			if reply, got, err = all(t, g, ask); err != nil || reply.Offset != 5000 || !bytes.Equal(got, pdb[5000:]) {
 				t.Errorf("resumed: %d bytes, %v", len(got), err)
 			}
 			if _, got, err = all(t, g, wish(t, "elf+x.so/elf-buildid-"+progID+"/elf+x.so")); err != nil || !bytes.Equal(got, pdb) {
 				t.Errorf("packed: %d bytes, %v", len(got), err)
 			}
-			if _, _, err = all(t, g, wish(t, "other.pdb/"+pdbKey+"/other.pdb")); ClassOf(err) != ClassAbsent {
+			if _, _, err = all(t, g, wish(t, "other.pdb/"+pdbKey+"/other.pdb")); fetch.ClassOf(err) != fetch.ClassAbsent {
 				t.Errorf("absent: %v", err)
 			}
 		})

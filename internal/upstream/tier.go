@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/symdepot/symdepot/internal/fetch"
 	"github.com/symdepot/symdepot/layout"
 )
 
@@ -65,7 +66,7 @@ func (h *HTTP) probeTier(ctx context.Context, x *question) (bool, error) {
 func (h *HTTP) askTier(ctx context.Context, x *question) (two bool, life time.Duration, err error) {
 	header, err := x.header(layout.Place{Exact: true})
 	if err != nil {
-		return false, 0, h.failed(ClassBroken, "%w", err)
+		return false, 0, h.failed(fetch.ClassBroken, "%w", err)
 	}
 	header.Del("Symbolchecksum")
 	a, err := x.exchange(ctx, []*url.URL{h.url([]string{"index2.txt"})}, header)
@@ -82,7 +83,7 @@ func (h *HTTP) askTier(ctx context.Context, x *question) (two bool, life time.Du
 	}
 	class := ClassOfStatus(a.resp.StatusCode)
 	a.drain(a.resp)
-	if class == ClassAbsent || class == ClassForbidden {
+	if class == fetch.ClassAbsent || class == fetch.ClassForbidden {
 		return false, tierLife, nil
 	}
 	return false, tierRetry, nil
