@@ -250,20 +250,35 @@ func (w *wanted) tiered(p Place) {
 	w.put(p)
 }
 
-// image adds the forms of an image or PDB in the order in which Microsoft's
-// clients ask for them.
+// image adds the forms of an image or PDB.
 func (w *wanted) image(name string) {
 	key := w.key()
-	w.tiered(Place{Parts: []string{name, key, name}})
 	if strings.HasSuffix(key, symfile.PortableAge) || w.wasm() {
-		return // never packed
+		w.tiered(Place{Parts: []string{name, key, name}}) // never packed
+		return
 	}
+	w.stored(name, key)
+}
+
+// stored adds the forms of a file in a symbol store, in the order in which
+// Microsoft's clients ask for them.
+func (w *wanted) stored(name, key string) {
+	w.tiered(Place{Parts: []string{name, key, name}})
 	if w.Cabinets {
 		w.tiered(Place{Parts: []string{name, key, CabinetName(name)}, Packed: true})
 	}
 	if w.Pointers && (w.Layout == SymStore || w.Layout == Index2) {
 		w.tiered(Place{Parts: []string{name, key, "file.ptr"}, Pointer: true})
 	}
+}
+
+// StorePlaces lists where a symbol store on the server may have the file with a
+// name and key, best first. Name and key are spelled as the store spells them,
+// whatever the kind of the file; compare [Dialect.Places].
+func (d Dialect) StorePlaces(name, key string) []Place {
+	w := &wanted{Dialect: d, req: &Request{Name: name}}
+	w.stored(name, key)
+	return w.list
 }
 
 // codeNames adds SSQP's keys of ELF and Mach-O images.

@@ -89,3 +89,30 @@ func TestSpelling(t *testing.T) {
 		}
 	}
 }
+
+func TestStorePlaces(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		name      string
+		dialect   Dialect
+		file, key string
+		want      []string
+	}{
+		{"all forms", Dialect{Layout: SymStore, Cabinets: true, Pointers: true}, "Foo.pdb", "ABC1", []string{"Foo.pdb/ABC1/Foo.pdb", "Foo.pdb/ABC1/Foo.pd_", "Foo.pdb/ABC1/file.ptr"}},
+		{"two tiers", Dialect{Layout: SymStore, TwoTier: true, Cabinets: true}, "Foo.pdb", "ABC1", []string{"Fo/Foo.pdb/ABC1/Foo.pdb", "Fo/Foo.pdb/ABC1/Foo.pd_"}},
+		{"plain only", Dialect{Layout: SymStore}, "Foo.pdb", "ABC1", []string{"Foo.pdb/ABC1/Foo.pdb"}},
+		{"a key of ELF", Dialect{Layout: SymStore, Cabinets: true}, "libc.so", "elf-buildid-" + hex40, []string{"libc.so/elf-buildid-" + hex40 + "/libc.so", "libc.so/elf-buildid-" + hex40 + "/libc.s_"}},
+		{"a name that leads out of the store", Dialect{Layout: SymStore}, "..", "ABC1", nil},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			var got []string
+			for _, p := range c.dialect.StorePlaces(c.file, c.key) {
+				got = append(got, p.Key())
+			}
+			if !slices.Equal(got, c.want) {
+				t.Errorf("StorePlaces(%q, %q) = %q, want %q", c.file, c.key, got, c.want)
+			}
+		})
+	}
+}

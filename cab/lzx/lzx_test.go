@@ -12,12 +12,16 @@ import (
 	"testing"
 
 	"github.com/symdepot/symdepot/cab/internal/blocktest"
+	"github.com/symdepot/symdepot/internal/symtest"
 )
 
-type block struct {
-	data []byte
-	size int
-}
+// brief reports whether the test runs under the race detector with -short. The
+// compressor is some ten times slower there, so tests use less data. Data races
+// between the workers show with small chunks as well.
+func brief() bool { return symtest.Race && testing.Short() }
+
+// smallChunk is the size of a chunk in tests of several workers.
+const smallChunk = 2 * FrameSize
 
 func with(opt Options) blocktest.Compressor {
 	return func(r io.Reader, emit func([]byte, int) error) error { return Compress(r, opt, emit) }
@@ -64,13 +68,24 @@ func samples(t testing.TB) map[string][]byte {
 		"mixed":     bytes.Join([][]byte{text[:1001], blocktest.Random(1777), text[:40000], blocktest.Random(40000), text[:3], blocktest.Random(5), make([]byte, 70000)}, nil),
 	}
 	maps.Copy(m, blocktest.Files(t, "../../testdata/p[de]*/*"))
+	if brief() {
+		for name, plain := range m {
+			m[name] = plain[:min(len(plain), 2*FrameSize+77)]
+		}
+	}
 	return m
 }
 
 func TestRoundTrip(t *testing.T) {
+	t.Parallel()
+	windows := []int{15, 17, 21}
+	if brief() {
+		windows = []int{15, 21}
+	}
 	for name, plain := range samples(t) {
-		for _, window := range []int{15, 17, 21} {
+		for _, window := range windows {
 			t.Run(fmt.Sprintf("%s, window %d", name, window), func(t *testing.T) {
+				t.Parallel()
 				if got := expand(t, compress(t, plain, Options{Window: window}), window); !bytes.Equal(got, plain) {
 					t.Errorf("%d bytes back, want %d equal ones", len(got), len(plain))
 				}
@@ -80,43 +95,77 @@ func TestRoundTrip(t *testing.T) {
 }
 
 func TestWorkersMakeNoDifference(t *testing.T) {
-	plain := bytes.Join([][]byte{blocktest.Random(100000), bytes.Repeat([]byte("abcdefgh, hij"), 153000), blocktest.Random(100000), make([]byte, chunkSize)}, nil)
-	one, three := compress(t, plain, Options{}), compress(t, plain, Options{Workers: 3})
-	blocktest.Same(t, one, three)
-	if got := expand(t, one, MaxWindow); !bytes.Equal(got, plain) {
-		t.Fatal("other bytes come back")
+	t.Parallel()
+	same := func(t *testing.T, plain []byte, chunk int) []blocktest.Block {
+		t.Helper()
+		one, three := compress(t, plain, Options{chunk: chunk}), compress(t, plain, Options{Workers: 3, chunk: chunk})
+		blocktest.Same(t, one, three)
+		if got := expand(t, one, MaxWindow); !bytes.Equal(got, plain) {
+			t.Fatalf("%d bytes back that differ from the input, want the %d bytes of the input", len(got), len(plain))
+		}
+		return one
 	}
-	if n, most := blocktest.Size(one), 112000; n > most {
-		t.Errorf("%d bytes, want at most %d: the history of the previous chunk is not used", n, most)
-	}
+	text := []byte("abcdefgh, hij")
+	t.Run("small chunks", func(t *testing.T) {
+		t.Parallel()
+		noise := blocktest.Random(50000)
+		same(t, bytes.Join([][]byte{noise, bytes.Repeat(text, smallChunk/len(text)), noise, make([]byte, 3*smallChunk)}, nil), smallChunk)
+	})
+	t.Run("chunks of full size", func(t *testing.T) {
+		t.Parallel()
+		if brief() {
+			t.Skip("too slow under the race detector with -short; small chunks show the same races")
+		}
+		noise := blocktest.Random(100000)
+		frames := same(t, bytes.Join([][]byte{noise, bytes.Repeat(text, 153000), noise, make([]byte, chunkSize)}, nil), 0)
+		if n, most := blocktest.Size(frames), 112000; n > most {
+			t.Errorf("%d bytes, want at most %d: the encoder does not use the history of the previous chunk", n, most)
+		}
+	})
 }
 
 func TestCompressErrors(t *testing.T) {
-	blocktest.Errors(t, FrameSize, 3*chunkSize/FrameSize, with(Options{Workers: 2}))
-	for _, w := range []int{14, 22} {
-		if err := Compress(strings.NewReader(""), Options{Window: w}, nil); err == nil {
-			t.Errorf("window %d accepted", w)
+	t.Parallel()
+	t.Run("small chunks", func(t *testing.T) {
+		t.Parallel()
+		blocktest.Errors(t, FrameSize, 3*smallChunk/FrameSize, with(Options{Workers: 2, chunk: smallChunk}))
+	})
+	t.Run("chunks of full size", func(t *testing.T) {
+		t.Parallel()
+		if brief() {
+			t.Skip("too slow under the race detector with -short; small chunks show the same races")
 		}
-		if _, err := NewDecoder(w, 1); !errors.Is(err, ErrFormat) {
-			t.Errorf("window %d: %v", w, err)
-		}
+		blocktest.Errors(t, FrameSize, 3*chunkSize/FrameSize, with(Options{Workers: 2}))
+	})
+	for _, w := range []int{MinWindow - 1, MaxWindow + 1} {
+		t.Run(fmt.Sprintf("window %d", w), func(t *testing.T) {
+			t.Parallel()
+			if err := Compress(strings.NewReader(""), Options{Window: w}, nil); err == nil {
+				t.Error("Compress: no error, want one")
+			}
+			if _, err := NewDecoder(w, 1); !errors.Is(err, ErrFormat) {
+				t.Errorf("NewDecoder: error %v, want ErrFormat", err)
+			}
+		})
 	}
 }
 
 // TestSampleHeader decodes the first bytes of a genuine symbol store's file:
 // the translation size, then an aligned block of the whole file.
 func TestSampleHeader(t *testing.T) {
+	t.Parallel()
 	d, err := NewDecoder(21, 11776)
 	if err != nil {
 		t.Fatal(err)
 	}
 	_, err = d.Decode([]byte{0x5b, 0x80, 0x80, 0x8d, 0x02, 0x20, 0x0b, 0xe0, 0xb1, 0x4d}, 11776)
 	if !errors.Is(err, ErrFormat) || d.translated != 12000000 || d.kind != blockAligned || d.left != 11776 {
-		t.Errorf("%v: size %d, kind %d, %d bytes", err, d.translated, d.kind, d.left)
+		t.Errorf("error %v, translation size %d, block kind %d, %d bytes left; want ErrFormat, 12000000, %d, 11776", err, d.translated, d.kind, d.left, blockAligned)
 	}
 }
 
 func TestSlots(t *testing.T) {
+	t.Parallel()
 	for s := range uint32(maxSlots) {
 		for _, f := range []uint32{slotBase[s], slotBase[s+1] - 1} {
 			if f > 2 && slotOf(f-2) != s {
@@ -126,14 +175,19 @@ func TestSlots(t *testing.T) {
 	}
 	for i, n := range slotsOf {
 		if slotBase[n] != 1<<(MinWindow+i) {
-			t.Errorf("window %d: %d slots reach %d", MinWindow+i, n, slotBase[n])
+			t.Errorf("window %d: %d slots reach %d, want %d", MinWindow+i, n, slotBase[n], 1<<(MinWindow+i))
 		}
 	}
 }
 
 func TestCodeLengths(t *testing.T) {
+	t.Parallel()
 	rng := rand.New(rand.NewPCG(3, 4))
-	for range 2000 {
+	rounds := 2000
+	if brief() {
+		rounds = 200
+	}
+	for range rounds {
 		freq := make([]uint32, 2+rng.IntN(maxMain-2))
 		used := 0
 		for i := range freq {
@@ -148,55 +202,66 @@ func TestCodeLengths(t *testing.T) {
 		sum := 0
 		for i, n := range lens {
 			if int(n) > limit || (freq[i] > 0 && n == 0) {
-				t.Fatalf("length %d for %d, limit %d", n, freq[i], limit)
+				t.Fatalf("symbol %d of frequency %d has length %d, want 1 to %d", i, freq[i], n, limit)
 			}
 			if n > 0 {
 				sum += 1 << (limit - int(n))
 			}
 		}
 		if used > 0 && sum != 1<<limit {
-			t.Fatalf("%d symbols: not complete", used)
+			t.Fatalf("code of %d symbols: sum of the code space is %d, want %d (a complete code)", used, sum, 1<<limit)
 		}
 	}
 }
 
 func TestDecodeRefuses(t *testing.T) {
+	t.Parallel()
 	plain := bytes.Repeat([]byte("hello, hello "), 60)
 	good := compress(t, plain, Options{})[0]
 	cut := bytes.Clone(good.Data[:len(good.Data)-4])
-	for name, f := range map[string]block{
-		"empty":            {nil, 100},
-		"cut":              {cut, good.Size},
-		"one more claimed": {good.Data, good.Size + 1},
-		"size 0":           {good.Data, 0},
-		"size above 32768": {good.Data, FrameSize + 1},
-		"too long":         {make([]byte, MaxFrame+1), 100},
-		"zeros":            {make([]byte, 200), 100},
-		"ones":             {bytes.Repeat([]byte{0xFF}, 200), 100},
+	for name, f := range map[string]blocktest.Block{
+		"empty":            {Data: nil, Size: 100},
+		"cut":              {Data: cut, Size: good.Size},
+		"one more claimed": {Data: good.Data, Size: good.Size + 1},
+		"size 0":           {Data: good.Data, Size: 0},
+		"size above 32768": {Data: good.Data, Size: FrameSize + 1},
+		"too long":         {Data: make([]byte, MaxFrame+1), Size: 100},
+		"zeros":            {Data: make([]byte, 200), Size: 100},
+		"ones":             {Data: bytes.Repeat([]byte{0xFF}, 200), Size: 100},
 	} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			d, err := NewDecoder(21, 1<<20)
 			if err != nil {
 				t.Fatal(err)
 			}
-			if p, err := d.Decode(f.data, f.size); !errors.Is(err, ErrFormat) {
+			if p, err := d.Decode(f.Data, f.Size); !errors.Is(err, ErrFormat) {
 				t.Errorf("decoded %q, error %v; want ErrFormat", p, err)
 			}
 		})
 	}
-	// A frame after one that was not full.
-	d, _ := NewDecoder(21, 1<<20)
-	if _, err := d.Decode(good.Data, good.Size); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := d.Decode(good.Data, good.Size); !errors.Is(err, ErrFormat) {
-		t.Errorf("frame after the last: %v", err)
-	}
+	t.Run("frame after a short one", func(t *testing.T) {
+		t.Parallel()
+		d, err := NewDecoder(21, 1<<20)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := d.Decode(good.Data, good.Size); err != nil {
+			t.Fatalf("first frame: error %v, want none", err)
+		}
+		if _, err := d.Decode(good.Data, good.Size); !errors.Is(err, ErrFormat) {
+			t.Errorf("frame after the last one: error %v, want ErrFormat", err)
+		}
+	})
 }
 
 func FuzzLZXDecode(f *testing.F) {
+	most := 50000
+	if brief() {
+		most = 5000
+	}
 	for _, plain := range samples(f) {
-		if fs := compress(f, plain[:min(len(plain), 50000)], Options{Window: 16}); len(fs) > 0 {
+		if fs := compress(f, plain[:min(len(plain), most)], Options{Window: 16}); len(fs) > 0 {
 			f.Add(fs[0].Data, fs[0].Size, 16)
 		}
 	}
@@ -218,8 +283,12 @@ func FuzzLZXDecode(f *testing.F) {
 }
 
 func FuzzLZXRoundTrip(f *testing.F) {
+	most := 40000
+	if brief() {
+		most = 4000
+	}
 	for _, plain := range samples(f) {
-		f.Add(plain[:min(len(plain), 40000)], uint8(6), uint16(3))
+		f.Add(plain[:min(len(plain), most)], uint8(6), uint16(3))
 	}
 	f.Fuzz(func(t *testing.T, seed []byte, window uint8, times uint16) {
 		plain := bytes.Repeat(seed, int(times)%64)

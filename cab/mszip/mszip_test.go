@@ -12,11 +12,6 @@ import (
 	"github.com/symdepot/symdepot/cab/internal/blocktest"
 )
 
-type block struct {
-	data []byte
-	size int
-}
-
 func with(opt Options) blocktest.Compressor {
 	return func(r io.Reader, emit func([]byte, int) error) error { return Compress(r, opt, emit) }
 }
@@ -113,23 +108,23 @@ func TestCompressErrors(t *testing.T) {
 
 func TestDecodeRefuses(t *testing.T) {
 	good := compress(t, bytes.Repeat([]byte("hello "), 100), Options{})[0]
-	for name, b := range map[string]block{
-		"empty":            {nil, 0},
-		"no CK":            {append([]byte("KC"), good.Data[2:]...), 600},
-		"only CK":          {[]byte("CK"), 0},
-		"cut":              {good.Data[:len(good.Data)-4], 600},
-		"one more claimed": {good.Data, 601},
-		"one less claimed": {good.Data, 599},
-		"size above 32768": {good.Data, BlockSize + 1},
-		"negative size":    {good.Data, -1},
-		"too long":         {append([]byte("CK"), make([]byte, MaxBlock)...), 600},
-		"reserved type":    {[]byte("CK\x07\x00\x00\x00"), 0},
-		"stored length":    {[]byte("CK\x01\x05\x00\x00\x00hello"), 5},
-		"before start":     {[]byte("CK\x63\x60\x20\x00\x00\x00"), 3}, // fixed code, a match with nothing before it
-		"no symbols":       {[]byte{'C', 'K', 0x05, 0, 0, 0, 0, 0, 0, 0}, 1},
+	for name, b := range map[string]blocktest.Block{
+		"empty":            {Data: nil, Size: 0},
+		"no CK":            {Data: append([]byte("KC"), good.Data[2:]...), Size: 600},
+		"only CK":          {Data: []byte("CK"), Size: 0},
+		"cut":              {Data: good.Data[:len(good.Data)-4], Size: 600},
+		"one more claimed": {Data: good.Data, Size: 601},
+		"one less claimed": {Data: good.Data, Size: 599},
+		"size above 32768": {Data: good.Data, Size: BlockSize + 1},
+		"negative size":    {Data: good.Data, Size: -1},
+		"too long":         {Data: append([]byte("CK"), make([]byte, MaxBlock)...), Size: 600},
+		"reserved type":    {Data: []byte("CK\x07\x00\x00\x00"), Size: 0},
+		"stored length":    {Data: []byte("CK\x01\x05\x00\x00\x00hello"), Size: 5},
+		"before start":     {Data: []byte("CK\x63\x60\x20\x00\x00\x00"), Size: 3}, // fixed code, a match with nothing before it
+		"no symbols":       {Data: []byte{'C', 'K', 0x05, 0, 0, 0, 0, 0, 0, 0}, Size: 1},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if p, err := NewDecoder().Decode(b.data, b.size); !errors.Is(err, ErrFormat) {
+			if p, err := NewDecoder().Decode(b.Data, b.Size); !errors.Is(err, ErrFormat) {
 				t.Errorf("decoded %q, error %v; want ErrFormat", p, err)
 			}
 		})

@@ -17,30 +17,30 @@ import (
 	"github.com/symdepot/symdepot/symstore"
 )
 
-// httpStore is a symbol server. It is queried by path, as debuggers do.
+// httpStore is a symbol server, asked by path as debuggers ask it.
 type httpStore struct {
 	base    *url.URL
 	client  *http.Client
 	version string // of this program
 
 	tiers sync.Once
-	two   bool // index2.txt is there
+	two   bool // the server has an index2.txt: names are in two tiers
 }
 
-// maxPointer is the size in bytes up to which a file.ptr is read.
+// maxPointer is the largest size in bytes of a file.ptr.
 const maxPointer = 64 << 10
 
-// askTimeout limits one request for the existence of a file. A server that first
-// downloads the file itself takes long.
+// askTimeout limits one HEAD request. A server that first downloads the file from
+// its own upstream takes long to answer.
 const askTimeout = 2 * time.Minute
 
-// connectTimeout bounds each connect.
+// connectTimeout limits each connection attempt.
 const connectTimeout = 10 * time.Second
 
 func (r *symstoreRun) openHTTPStore(name string) (*httpStore, error) {
 	u, err := url.Parse(name)
 	if err != nil || u.Host == "" {
-		return nil, term.UsageError(name + " is no URL")
+		return nil, term.UsageError(name + " is not a URL with a host")
 	}
 	return &httpStore{base: u, client: upstream.NewDialer(upstream.DialerOptions{Connect: connectTimeout}).ClientFor(name), version: r.env.Version}, nil
 }
@@ -68,24 +68,26 @@ func (h *httpStore) at(parts ...string) string {
 	return h.base.JoinPath(parts...).Redacted()
 }
 
-// find looks a key up; nil if the server does not have it. It asks as stores
-// spell keys, and then in lower case, which newer servers want.
+// find looks a key up. It returns nil if the server does not have the key. It
+// asks with the spelling of symbol stores first, then in lower case, which some
+// servers require.
 func (h *httpStore) find(ctx context.Context, name, key string) (*symstore.Found, error) {
 	h.tiers.Do(func() {
-		// Without a word from the server one tier is what everybody assumes.
+		// Without index2.txt, or after an error, the server has one tier.
 		h.two, _ = h.has(ctx, "index2.txt", true)
 	})
 	spellings := [][2]string{{name, key}}
 	if l := strings.ToLower(name); l != name || strings.ToLower(key) != key {
 		spellings = append(spellings, [2]string{l, strings.ToLower(key)})
 	}
+	tiers := []bool{false}
+	if h.two {
+		tiers = []bool{true, false}
+	}
 	for _, s := range spellings {
-		folders := [][]string{{s[0], s[1]}}
-		if h.two {
-			folders = append([][]string{{layout.Bucket(s[0]), s[0], s[1]}}, folders...)
-		}
-		for _, dir := range folders {
-			f, err := h.findIn(ctx, dir, s[0])
+		for _, two := range tiers {
+			store := layout.Dialect{Layout: layout.SymStore, TwoTier: two, Cabinets: true, Pointers: true}
+			f, err := h.findAt(ctx, store.StorePlaces(s[0], s[1]), s[0])
 			if f != nil || err != nil {
 				return f, err
 			}
@@ -94,24 +96,36 @@ func (h *httpStore) find(ctx context.Context, name, key string) (*symstore.Found
 	return nil, nil
 }
 
-// findIn asks for the three forms in Microsoft's order.
-func (h *httpStore) findIn(ctx context.Context, dir []string, name string) (*symstore.Found, error) {
-	path := func(leaf string) string { return escapePath(append(dir[:len(dir):len(dir)], leaf)) }
-	f := &symstore.Found{Name: name, Dir: escapePath(dir)}
-	for _, form := range []struct {
-		leaf string
-		at   *string
-	}{{name, &f.Plain}, {layout.CabinetName(name), &f.Compressed}} {
-		ok, err := h.has(ctx, path(form.leaf), false)
+// findAt asks for the forms of one file in turn. It returns nil if the server has
+// none of them.
+func (h *httpStore) findAt(ctx context.Context, places []layout.Place, name string) (*symstore.Found, error) {
+	for _, p := range places {
+		leaf := escapePath(p.Parts)
+		f := &symstore.Found{Name: name, Dir: escapePath(p.Parts[:len(p.Parts)-1])}
+		if p.Pointer {
+			return h.pointer(ctx, leaf, f)
+		}
+		ok, err := h.has(ctx, leaf, false)
 		if err != nil {
 			return nil, err
 		}
-		if ok {
-			*form.at = h.at(path(form.leaf))
-			return f, nil
+		switch {
+		case !ok:
+			continue
+		case p.Packed:
+			f.Compressed = h.at(leaf)
+		default:
+			f.Plain = h.at(leaf)
 		}
+		return f, nil
 	}
-	body, err := h.get(ctx, path("file.ptr"))
+	return nil, nil
+}
+
+// pointer completes f from a file.ptr. It returns nil if the server has none, or
+// an empty one.
+func (h *httpStore) pointer(ctx context.Context, leaf string, f *symstore.Found) (*symstore.Found, error) {
+	body, err := h.get(ctx, leaf)
 	if body == nil || err != nil {
 		return nil, err
 	}
@@ -123,7 +137,7 @@ func (h *httpStore) findIn(ctx context.Context, dir []string, name string) (*sym
 	if f.Target = symstore.ParsePointer(data); f.Target == (symstore.Pointer{}) {
 		return nil, nil
 	}
-	f.Pointer = h.at(path("file.ptr"))
+	f.Pointer = h.at(leaf)
 	return f, nil
 }
 
@@ -135,8 +149,8 @@ func escapePath(parts []string) string {
 	return strings.Join(list, "/")
 }
 
-// has asks with HEAD whether a path is there; empty says that an empty file
-// counts. A server that does not know HEAD is asked with GET.
+// has asks with HEAD whether the server has a file at a path. An empty file counts
+// only if empty is set. has falls back to GET for servers without HEAD.
 func (h *httpStore) has(ctx context.Context, path string, empty bool) (bool, error) {
 	ctx, cancel := context.WithTimeout(ctx, askTimeout)
 	defer cancel()
@@ -153,7 +167,7 @@ func (h *httpStore) has(ctx context.Context, path string, empty bool) (bool, err
 	return ok && (empty || resp.ContentLength != 0), err
 }
 
-// get opens a path; nil if it is not there.
+// get opens a file. It returns nil if the server does not have it.
 func (h *httpStore) get(ctx context.Context, path string) (io.ReadCloser, error) {
 	resp, err := h.ask(ctx, http.MethodGet, path)
 	if err != nil {
@@ -175,14 +189,15 @@ func (h *httpStore) ask(ctx context.Context, method, path string) (*http.Respons
 	req.Header.Set("User-Agent", "symdepot/"+h.version)
 	resp, err := h.client.Do(req)
 	if err != nil && !errors.Is(err, context.Canceled) {
-		// The error names the URL without its secrets.
+		// The error of net/http names the URL without its password.
 		return nil, fmt.Errorf("%w: %w", errNoStore, err)
 	}
 	return resp, err
 }
 
-// judge reports whether an answer is a file. Servers that are not asked well, or
-// are ill, answer with pages for people; only 404 and 410 mean "not here".
+// judge reports whether a response is a file. Some servers answer 200 with an HTML
+// page instead of an error, which counts as not found like 404 and 410. Every
+// other status is an error.
 func (h *httpStore) judge(resp *http.Response, path string) (bool, error) {
 	switch resp.StatusCode {
 	case http.StatusOK:
