@@ -31,7 +31,7 @@ func (s *Server) account(x *exchange, rec *record) {
 		x.counters = s.metrics.counters(requestKind{x.protocol, methodLabel(rec.method), x.result, x.status})
 	}
 	x.counters.count(x.bytes, d)
-	ctx, h := context.Background(), s.access
+	ctx, h := context.Background(), s.log
 	if !h.Enabled(ctx, slog.LevelInfo) {
 		return
 	}

@@ -61,6 +61,12 @@ func firstSegment(escaped string) (seg, rest string) {
 	return seg, rest
 }
 
+// access decides who may read what. The handlers of all protocols embed it.
+type access struct {
+	*service
+	origins []string // whose scripts may read answers
+}
+
 // isRestricted reports whether a gate keeps some content from somebody.
 func isRestricted(g *auth.Gate) bool {
 	if g == nil {
@@ -72,7 +78,7 @@ func isRestricted(g *auth.Gate) bool {
 
 // admit finds out who sends a request, before anything is looked up. If the
 // caller may not come in, it answers and returns false.
-func (s *Server) admit(x *exchange, r *http.Request, p *place) bool {
+func (s *access) admit(x *exchange, r *http.Request, p *place) bool {
 	if s.cfg.Gate == nil {
 		return true
 	}
@@ -106,7 +112,7 @@ func scopeOf(r *auth.Rights) depot.Scope {
 }
 
 // challenge refuses a request.
-func (s *Server) challenge(x *exchange, c *auth.Challenge) {
+func (s *access) challenge(x *exchange, c *auth.Challenge) {
 	x.caller.why = c.Reason
 	h := x.Header()
 	if len(c.Header) > 0 {
@@ -125,7 +131,7 @@ func (s *Server) challenge(x *exchange, c *auth.Challenge) {
 
 // seesAll reports whether the caller may see what belongs to no product, such as
 // the metrics. If not, it answers; anonymous callers are asked for credentials.
-func (s *Server) seesAll(x *exchange) bool {
+func (s *access) seesAll(x *exchange) bool {
 	switch {
 	case x.caller.scope.Products == nil:
 		return true
@@ -139,7 +145,7 @@ func (s *Server) seesAll(x *exchange) bool {
 
 // cacheControl returns the Cache-Control of a file: on a restricted server only
 // the client itself may cache it.
-func (s *Server) cacheControl(public []string) []string {
+func (s *access) cacheControl(public []string) []string {
 	if !s.restricted {
 		return public
 	}
@@ -155,12 +161,12 @@ const auditTimeout = 2 * time.Second
 
 // audits reports whether the caller's downloads are recorded. Downloads of
 // anonymous callers are not private.
-func (s *Server) audits(x *exchange) bool {
+func (s *access) audits(x *exchange) bool {
 	return s.cfg.Audit != nil && s.restricted && !x.caller.id.Anonymous()
 }
 
 // audit records a download that needed credentials.
-func (s *Server) audit(x *exchange, r *http.Request, req *layout.Request, f *depot.File) {
+func (s *access) audit(x *exchange, r *http.Request, req *layout.Request, f *depot.File) {
 	if !s.audits(x) {
 		return
 	}

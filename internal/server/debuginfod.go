@@ -28,7 +28,7 @@ const (
 
 // debuginfodHeaders sets the headers of the debuginfod protocol. The error is
 // a tooLargeError if the client wants no file of this size.
-func (s *Server) debuginfodHeaders(h http.Header, r *http.Request, f *depot.File) error {
+func debuginfodHeaders(h http.Header, r *http.Request, f *depot.File, paths string) error {
 	if v := r.Header["X-Debuginfod-Maxsize"]; len(v) == 1 {
 		if limit, ok := digits(strings.TrimSpace(v[0])); ok && limit > 0 && f.Size > limit {
 			return tooLargeError{limit}
@@ -38,7 +38,7 @@ func (s *Server) debuginfodHeaders(h http.Header, r *http.Request, f *depot.File
 	if f.Size >= 0 {
 		h[wire.DebuginfodSize] = []string{itoa(f.Size)}
 	}
-	file, archive := s.shown(f.Path, f.Archive)
+	file, archive := shown(paths, f.Path, f.Archive)
 	if file != "" {
 		h[wire.DebuginfodFile] = []string{file}
 	}
@@ -49,7 +49,7 @@ func (s *Server) debuginfodHeaders(h http.Header, r *http.Request, f *depot.File
 }
 
 // shown returns what may be reported of a file's origin.
-func (s *Server) shown(file, archive string) (string, string) {
+func shown(paths, file, archive string) (string, string) {
 	if archive != "" {
 		// Depots of earlier versions have the archive in front of the path.
 		if i := strings.LastIndex(file, memberSeparator); i >= 0 {
@@ -57,7 +57,7 @@ func (s *Server) shown(file, archive string) (string, string) {
 		}
 		archive, _, _ = strings.Cut(archive, memberSeparator) // the package, not what is in it
 	}
-	switch s.cfg.Paths {
+	switch paths {
 	case PathsFull:
 		return file, archive
 	case PathsNone:
@@ -93,10 +93,13 @@ type metadataAnswer struct {
 	Complete bool             `json:"complete"`
 }
 
-// metadata answers the search of the debuginfod protocol. Missing arguments and
+// metadataSearch answers the search of the debuginfod protocol, /metadata.
+type metadataSearch struct{ *access }
+
+// serve answers the search of the debuginfod protocol. Missing arguments and
 // unknown keys, for which elfutils answers 503, are 404 with a text here, because
 // trying again will not help.
-func (s *Server) metadata(x *exchange, r *http.Request) {
+func (s *metadataSearch) serve(x *exchange, r *http.Request) {
 	x.protocol = layout.Debuginfod.Name()
 	q := r.URL.Query()
 	key, value := q.Get("key"), q.Get("value")
@@ -131,7 +134,7 @@ func (s *Server) metadata(x *exchange, r *http.Request) {
 		return
 	}
 	for i := range list {
-		list[i].File, list[i].Archive = s.shown(list[i].File, list[i].Archive)
+		list[i].File, list[i].Archive = shown(s.cfg.Paths, list[i].File, list[i].Archive)
 	}
 	more, all := s.federate(r.Context(), x, r, key, value)
 	list, complete = append(list, more...), complete && all

@@ -36,7 +36,7 @@ func origin(r *http.Request) fetch.Origin {
 
 // federate searches on the upstreams that speak debuginfod. A request that has
 // passed this server before, or too many servers, goes no further.
-func (s *Server) federate(ctx context.Context, x *exchange, r *http.Request, key, value string) (list []depot.Metadata, complete bool) {
+func (s *metadataSearch) federate(ctx context.Context, x *exchange, r *http.Request, key, value string) (list []depot.Metadata, complete bool) {
 	if !s.depot.Fetches() {
 		return nil, true
 	}

@@ -23,7 +23,7 @@ var errLoop = missError{"not found: the request came back to the server that sen
 // find the depot busy wait; those that wait for upstreams keep nobody waiting.
 // Most requests to a symbol server are for keys that nobody has: those that the
 // depot's filter knows need no lookup.
-func (s *Server) open(x *exchange, r *http.Request, req *layout.Request) (*depot.File, error) {
+func (s *symbols) open(x *exchange, r *http.Request, req *layout.Request) (*depot.File, error) {
 	if s.cfg.ID != "" && r.Header[wire.Hop] != nil {
 		x.Header()[wire.Hop] = []string{s.cfg.ID}
 	}
@@ -54,7 +54,7 @@ func (s *Server) open(x *exchange, r *http.Request, req *layout.Request) (*depot
 
 // via returns the servers that a request has passed, this one last, and
 // whether it was here before or has passed too many.
-func (s *Server) via(r *http.Request) (hops []string, loop bool) {
+func (s *service) via(r *http.Request) (hops []string, loop bool) {
 	for _, v := range r.Header[wire.Hop] {
 		for id := range strings.SplitSeq(v, ",") {
 			if id = strings.TrimSpace(id); id != "" {

@@ -150,7 +150,7 @@ type memory struct {
 // fromMemory answers a request with a kept file, if there is one. If the answer
 // may be kept, it prepares x for that. Whoever asks must be allowed to read
 // everything: a limited scope might see another file, or none.
-func (s *Server) fromMemory(x *exchange, r *http.Request, path string) bool {
+func (s *symbols) fromMemory(x *exchange, r *http.Request, path string) bool {
 	if s.hot.limit <= 0 || r.Method != http.MethodGet || x.caller.scope.Products != nil || s.audits(x) {
 		return false
 	}
@@ -187,7 +187,7 @@ func (s *Server) fromMemory(x *exchange, r *http.Request, path string) bool {
 
 // keep reads a whole file of size bytes into memory, sends it and keeps the
 // answer. The header must be complete.
-func (s *Server) keep(x *exchange, f *depot.File, size int64) error {
+func (s *service) keep(x *exchange, f *depot.File, size int64) error {
 	body := make([]byte, size)
 	if n, err := f.ReadAt(body, 0); n < len(body) {
 		if err == nil || err == io.EOF {

@@ -29,7 +29,7 @@ func (c *counting) Get(ctx context.Context, q depot.Question) (*depot.File, erro
 }
 
 // waitForFilter waits until the depot's filter knows that a path names nothing.
-func waitForFilter(t *testing.T, d *depot.Depot, path string) {
+func waitForFilter(t testing.TB, d *depot.Depot, path string) {
 	t.Helper()
 	segs, err := layout.Segments(path)
 	if err != nil {

@@ -19,8 +19,9 @@ import (
 	"github.com/symdepot/symdepot/symcache"
 )
 
-// The job API, below /-/jobs, serves workers on other machines; package wire
-// describes it.
+// jobAPI answers workers on other machines below /-/jobs; package wire
+// describes the requests.
+type jobAPI struct{ *access }
 
 const (
 	protocolJobs = "jobs"
@@ -54,25 +55,25 @@ var jobErrors = []struct {
 	{depot.ErrBadResult, http.StatusUnprocessableEntity},
 }
 
-// admitWorker authorizes a request of the job API: by the worker token, or by
+// admit authorizes a request of the job API: by the worker token, or by
 // credentials that may write to every product, as jobs do. If the caller may not
 // come in, it answers and returns false.
-func (s *Server) admitWorker(x *exchange, r *http.Request, p *place) bool {
+func (s *jobAPI) admit(x *exchange, r *http.Request, p *place) bool {
 	x.protocol = protocolJobs
 	x.Header()["Cache-Control"] = noStore
 	switch {
 	case s.cfg.WorkerToken != "" && tokenIs(r, s.cfg.WorkerToken):
 		return true
 	case s.cfg.WorkerToken == "" && s.cfg.Gate == nil:
-		s.jobFail(x, fs.ErrNotExist)
+		s.fail(x, fs.ErrNotExist)
 		return false
 	case s.cfg.Gate == nil:
 		x.Header().Set("WWW-Authenticate", `Bearer realm="symdepot"`)
-		s.jobFail(x, errJobToken)
+		s.fail(x, errJobToken)
 		return false
 	}
 	x.Header().Set("Connection", "close") // the body of a refused request is not read
-	if !s.admit(x, r, p) {
+	if !s.access.admit(x, r, p) {
 		return false
 	}
 	switch {
@@ -82,15 +83,15 @@ func (s *Server) admitWorker(x *exchange, r *http.Request, p *place) bool {
 	case x.caller.id.Anonymous():
 		s.challenge(x, s.cfg.Gate.Ask())
 	default:
-		s.jobFail(x, errJobRights)
+		s.fail(x, errJobRights)
 	}
 	return false
 }
 
-// jobs answers a request of the job API.
-func (s *Server) jobs(x *exchange, r *http.Request, p *place) {
-	if err := s.jobRequest(x, r, p.job); err != nil {
-		s.jobFail(x, err)
+// serve answers a request of the job API.
+func (s *jobAPI) serve(x *exchange, r *http.Request, p *place) {
+	if err := s.request(x, r, p.job); err != nil {
+		s.fail(x, err)
 	}
 }
 
@@ -101,11 +102,11 @@ func tokenIs(r *http.Request, want string) bool {
 	return subtle.ConstantTimeCompare(a[:], b[:]) == 1 && strings.EqualFold(scheme, "Bearer")
 }
 
-// jobFail answers with the status of an error. Of a wrapped error only the
+// fail answers with the status of an error. Of a wrapped error only the
 // class goes into the body: the rest may name files of this machine.
-func (s *Server) jobFail(x *exchange, err error) {
+func (s *jobAPI) fail(x *exchange, err error) {
 	if f, ok := errors.AsType[depot.WorkFailure](err); ok {
-		s.jobAnswer(x, http.StatusGone, wire.Gone{Class: f.Class, Detail: f.Detail})
+		s.json(x, http.StatusGone, wire.Gone{Class: f.Class, Detail: f.Detail})
 		return
 	}
 	x.Header().Set("Connection", "close") // the rest of a body is not read
@@ -118,25 +119,11 @@ func (s *Server) jobFail(x *exchange, err error) {
 			return
 		}
 	}
-	s.fail(x, err)
+	s.service.fail(x, err)
 }
 
-// jobAnswer answers with JSON.
-func (s *Server) jobAnswer(x *exchange, status int, v any) {
-	b, err := json.Marshal(v)
-	if err != nil {
-		s.fail(x, err)
-		return
-	}
-	h := x.Header()
-	h["Content-Type"] = []string{"application/json"}
-	h["Content-Length"] = []string{itoa(int64(len(b) + 1))}
-	x.WriteHeader(status)
-	_, x.err = x.Write(append(b, '\n'))
-}
-
-// jobRequest answers or returns an error.
-func (s *Server) jobRequest(x *exchange, r *http.Request, path []string) error {
+// request answers or returns an error.
+func (s *jobAPI) request(x *exchange, r *http.Request, path []string) error {
 	if len(path) == 0 || len(path) > 2 {
 		return fs.ErrNotExist
 	}
@@ -151,17 +138,17 @@ func (s *Server) jobRequest(x *exchange, r *http.Request, path []string) error {
 	if len(path) == 1 {
 		switch verb {
 		case "lease":
-			return s.leaseJobs(x, r)
+			return s.lease(x, r)
 		case "bye":
 			if name := r.Header.Get(wire.Worker); name != "" {
 				s.depot.SymCache().ForgetWorker(name)
 			}
-			s.jobAnswer(x, http.StatusOK, struct{}{})
+			s.json(x, http.StatusOK, struct{}{})
 			return nil
 		}
 		return fs.ErrNotExist
 	}
-	l := lease{worker: r.Header.Get(wire.Worker), token: r.Header.Get(wire.Lease)}
+	l := leased{worker: r.Header.Get(wire.Worker), token: r.Header.Get(wire.Lease)}
 	var err error
 	if l.id, err = strconv.ParseInt(path[0], 10, 64); err != nil || l.id <= 0 {
 		return fs.ErrNotExist
@@ -175,7 +162,7 @@ func (s *Server) jobRequest(x *exchange, r *http.Request, path []string) error {
 		if err != nil {
 			return err
 		}
-		s.jobAnswer(x, http.StatusOK, map[string]int64{"lease_seconds": seconds(d)})
+		s.json(x, http.StatusOK, map[string]int64{"lease_seconds": seconds(d)})
 		return nil
 	case "pdb":
 		return s.sendPDB(x, r, l)
@@ -189,20 +176,20 @@ func (s *Server) jobRequest(x *exchange, r *http.Request, path []string) error {
 		return fs.ErrNotExist
 	}
 	if err == nil {
-		s.jobAnswer(x, http.StatusOK, struct{}{})
+		s.json(x, http.StatusOK, struct{}{})
 	}
 	return err
 }
 
-// lease says whose a job is.
-type lease struct {
+// leased says whose a job is.
+type leased struct {
 	id            int64
 	worker, token string
 }
 
 func seconds(d time.Duration) int64 { return max(1, int64(d/time.Second)) }
 
-func (s *Server) leaseJobs(x *exchange, r *http.Request) error {
+func (s *jobAPI) lease(x *exchange, r *http.Request) error {
 	var q wire.LeaseRequest
 	if err := readJSON(r, &q); err != nil {
 		return err
@@ -234,7 +221,7 @@ func (s *Server) leaseJobs(x *exchange, r *http.Request) error {
 		})
 	}
 	if r.Context().Err() == nil {
-		s.jobAnswer(x, http.StatusOK, a)
+		s.json(x, http.StatusOK, a)
 	}
 	if r.Context().Err() != nil || x.err != nil { // the worker disconnected before it received them
 		for _, j := range list {
@@ -260,7 +247,7 @@ func readJSON(r *http.Request, v any) error {
 }
 
 // sendPDB sends the file that a job is about, which may still be downloading.
-func (s *Server) sendPDB(x *exchange, r *http.Request, l lease) error {
+func (s *jobAPI) sendPDB(x *exchange, r *http.Request, l leased) error {
 	f, err := s.depot.OpenWorkPDB(r.Context(), l.id, l.worker, l.token)
 	if err != nil {
 		return err
@@ -274,7 +261,7 @@ func (s *Server) sendPDB(x *exchange, r *http.Request, l lease) error {
 }
 
 // takeResult stores the SymCache file that a worker made.
-func (s *Server) takeResult(x *exchange, r *http.Request, l lease) error {
+func (s *jobAPI) takeResult(x *exchange, r *http.Request, l leased) error {
 	v, err := symcache.ParseVersion(r.Header.Get(wire.Version))
 	if err != nil {
 		return errJobRequest
@@ -285,20 +272,20 @@ func (s *Server) takeResult(x *exchange, r *http.Request, l lease) error {
 		return errJobRequest
 	}
 	copy(res.SHA256[:], sum)
-	body := &patient{r: r.Body, s: s, rc: http.NewResponseController(x.w)}
+	body := &patient{r: r.Body, s: s.service, rc: http.NewResponseController(x.w)}
 	err = s.depot.SymCache().CompleteWork(r.Context(), l.id, l.worker, l.token, res, body)
 	s.allow(body.rc, 0) // time for the answer
 	if err != nil {
 		return err
 	}
-	s.jobAnswer(x, http.StatusOK, struct{}{})
+	s.json(x, http.StatusOK, struct{}{})
 	return nil
 }
 
 // patient reads a long body as long as bytes keep coming.
 type patient struct {
 	r   io.Reader
-	s   *Server
+	s   *service
 	rc  *http.ResponseController
 	due int64
 }
@@ -320,7 +307,7 @@ var workerClasses = map[string]bool{
 	"exit": true, "no_output": true, "bad_output": true, "timeout": true, "memory": true, "too_large": true, "bad_source": true, "infra": true,
 }
 
-func (s *Server) takeFailure(x *exchange, r *http.Request, l lease) error {
+func (s *jobAPI) takeFailure(x *exchange, r *http.Request, l leased) error {
 	var q wire.Failure
 	if err := readJSON(r, &q); err != nil {
 		return err
@@ -338,6 +325,6 @@ func (s *Server) takeFailure(x *exchange, r *http.Request, l lease) error {
 	if err := s.depot.SymCache().FailWork(r.Context(), l.id, l.worker, l.token, f); err != nil {
 		return err
 	}
-	s.jobAnswer(x, http.StatusOK, struct{}{})
+	s.json(x, http.StatusOK, struct{}{})
 	return nil
 }

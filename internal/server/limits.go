@@ -52,7 +52,7 @@ const copyStep = 1 << 20
 const sendStep = 128 << 10
 
 // allow sets the write deadline for the next n bytes of an answer.
-func (s *Server) allow(rc *http.ResponseController, n int64) {
+func (s *service) allow(rc *http.ResponseController, n int64) {
 	d := s.cfg.WriteTimeout + time.Duration(n/s.cfg.MinRate)*time.Second
 	// Writers in tests have no deadlines.
 	_ = rc.SetWriteDeadline(time.Now().Add(d))

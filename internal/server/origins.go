@@ -39,14 +39,14 @@ func parseOrigins(list []string) ([]string, error) {
 
 // originAllowed reports whether scripts of the page that sends a request may
 // read the answer.
-func (s *Server) originAllowed(r *http.Request) bool {
+func (s *access) originAllowed(r *http.Request) bool {
 	o := r.Header["Origin"]
 	return len(o) == 1 && (slices.Contains(s.origins, anyOrigin) || slices.Contains(s.origins, strings.ToLower(o[0])))
 }
 
 // allowOrigin lets a configured origin read an answer, and reports whether the
 // request came from one.
-func (s *Server) allowOrigin(h http.Header, r *http.Request) bool {
+func (s *access) allowOrigin(h http.Header, r *http.Request) bool {
 	if len(s.origins) == 0 {
 		return false
 	}
@@ -62,7 +62,7 @@ func (s *Server) allowOrigin(h http.Header, r *http.Request) bool {
 // crossSite is an error if a browser sends the request for a page of another
 // site whose origin is not configured. Links to the server's own pages work:
 // a page cannot read what a link of it opens.
-func (s *Server) crossSite(r *http.Request, p *place) error {
+func (s *access) crossSite(r *http.Request, p *place) error {
 	if site := r.Header["Sec-Fetch-Site"]; len(site) == 0 || site[0] != "cross-site" {
 		return nil
 	}

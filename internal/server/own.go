@@ -14,8 +14,20 @@ const readyTimeout = 2 * time.Second
 //go:embed page/favicon.svg
 var favicon string
 
-// own answers the server's own paths.
-func (s *Server) own(x *exchange, r *http.Request, p *place) {
+// ownPaths answers the server's own paths: the page, the health checks, the
+// metrics and the searches.
+type ownPaths struct {
+	*access
+	metadata *metadataSearch
+}
+
+// admit lets health checks in without credentials.
+func (s *ownPaths) admit(x *exchange, r *http.Request, p *place) bool {
+	return p.token == "" && isOpen(p.name) || s.access.admit(x, r, p)
+}
+
+// serve answers one of the server's own paths.
+func (s *ownPaths) serve(x *exchange, r *http.Request, p *place) {
 	base, name := p.base, p.name
 	x.protocol = protocolOwn
 	h := x.Header()
@@ -37,7 +49,7 @@ func (s *Server) own(x *exchange, r *http.Request, p *place) {
 			s.metrics.handler.ServeHTTP(x, r)
 		}
 	case "metadata":
-		s.metadata(x, r)
+		s.metadata.serve(x, r)
 	case "index2.txt":
 		if !s.cfg.TwoTier {
 			s.fail(x, missError{"not found"})
@@ -61,8 +73,8 @@ func (s *Server) own(x *exchange, r *http.Request, p *place) {
 }
 
 // ready is nil while lookups can be answered.
-func (s *Server) ready(ctx context.Context) error {
-	if s.stopping.Load() {
+func (s *ownPaths) ready(ctx context.Context) error {
+	if s.waits.Err() != nil {
 		return errStopped
 	}
 	ctx, cancel := context.WithTimeout(ctx, readyTimeout)
@@ -71,7 +83,7 @@ func (s *Server) ready(ctx context.Context) error {
 }
 
 // root answers the base URL itself: a page for browsers, a text for others.
-func (s *Server) root(x *exchange, r *http.Request, base string) {
+func (s *ownPaths) root(x *exchange, r *http.Request, base string) {
 	h := x.Header()
 	h["Vary"] = []string{"Accept"}
 	url, html := baseURL(r), strings.Contains(strings.Join(r.Header["Accept"], ","), "text/html")
@@ -97,7 +109,7 @@ func (s *Server) root(x *exchange, r *http.Request, base string) {
 }
 
 // note says how tools carry a token, where they may need one.
-func (s *Server) note(x *exchange, r *http.Request) string {
+func (s *ownPaths) note(x *exchange, r *http.Request) string {
 	switch {
 	case !s.restricted:
 		return ""

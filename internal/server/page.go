@@ -85,7 +85,7 @@ func newPageTime(t time.Time) pageTime {
 //
 // Links begin with base. Below a path token it is relative, so that no page
 // shows a token.
-func (s *Server) page(x *exchange, r *http.Request, url, base string) {
+func (s *ownPaths) page(x *exchange, r *http.Request, url, base string) {
 	ctx, cancel := context.WithTimeout(r.Context(), pageTimeout)
 	defer cancel()
 	d := pageData{Base: base, URL: url, Note: s.note(x, r), Version: s.cfg.Version, Style: template.CSS(pageStyle), Clients: clients(url, s.restricted && x.caller.token == "")}
@@ -122,7 +122,7 @@ func (s *Server) page(x *exchange, r *http.Request, url, base string) {
 
 // fill reads the search results and the latest transactions. What cannot be read
 // is omitted and logged: the page's first purpose is to explain.
-func (s *Server) fill(ctx context.Context, x *exchange, d *pageData) {
+func (s *ownPaths) fill(ctx context.Context, x *exchange, d *pageData) {
 	if d.Query != "" {
 		found, err := s.depot.Find(ctx, x.caller.scope, d.Query, d.From+pageResults+1)
 		if err != nil {

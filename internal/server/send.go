@@ -36,7 +36,7 @@ type delivery struct {
 
 // deliver answers with a file: with its bytes, with the part of them that was
 // requested, or with the result of a conditional request.
-func (s *Server) deliver(x *exchange, r *http.Request, d *delivery) {
+func (s *service) deliver(x *exchange, r *http.Request, d *delivery) {
 	h, f := x.Header(), d.file
 	body := f
 	if enc := s.encoded(x, r, d); enc != nil {
@@ -101,7 +101,7 @@ func (s *Server) deliver(x *exchange, r *http.Request, d *delivery) {
 }
 
 // refuse answers with an error in place of a file whose header is set already.
-func (s *Server) refuse(x *exchange, d *delivery, status int, text string) {
+func (s *service) refuse(x *exchange, d *delivery, status int, text string) {
 	h := x.Header()
 	forgetFile(h)
 	h["Cache-Control"] = d.refusal
@@ -117,7 +117,7 @@ func forgetFile(h http.Header) {
 
 // encoded returns a compressed variant of a delivery's file in a content coding
 // that the client accepts, or nil.
-func (s *Server) encoded(x *exchange, r *http.Request, d *delivery) *depot.File {
+func (s *service) encoded(x *exchange, r *http.Request, d *delivery) *depot.File {
 	if !d.encode || r.Header["Accept-Encoding"] == nil || r.Header["Range"] != nil || d.file.Size < encodeMin {
 		return nil
 	}
@@ -166,7 +166,7 @@ func partOf(h http.Header, body *depot.File, tag string, modified time.Time) par
 
 // copyBody sends n bytes of f from off, or all of them if n is negative. A client
 // that receives too slowly is cut off.
-func (s *Server) copyBody(x *exchange, f *depot.File, off, n int64) error {
+func (s *service) copyBody(x *exchange, f *depot.File, off, n int64) error {
 	var rc *http.ResponseController
 	if n < 0 || n > copyStep/4 {
 		rc = http.NewResponseController(x.w)
@@ -209,7 +209,7 @@ func (s *Server) copyBody(x *exchange, f *depot.File, off, n int64) error {
 }
 
 // sendFile lets the kernel copy the bytes of a file on disk to the connection.
-func (s *Server) sendFile(x *exchange, rc *http.ResponseController, f *depot.File, file *os.File, off, n int64) error {
+func (s *service) sendFile(x *exchange, rc *http.ResponseController, f *depot.File, file *os.File, off, n int64) error {
 	if off > 0 {
 		if _, err := file.Seek(off, io.SeekStart); err != nil {
 			return err

@@ -188,27 +188,15 @@ func setInt[T ~int | ~int64](v *T, zero T) {
 // Server answers requests from one depot. Its methods may be called by many
 // goroutines; Serve may be called once.
 type Server struct {
-	cfg        Config
-	depot      Depot
-	restricted bool // some content needs authorization
-	origins    []string
-	access     slog.Handler
-	metrics    *metrics
-	hot        *hot
-	conns      *conns
-
-	slots    semaphore // requests under way
-	lookups  semaphore // lookups in the depot
-	searches semaphore // searches by pattern
+	*access
+	routes   *routes
+	symcache *symCaches
+	conns    *conns
+	slots    semaphore    // requests under way
+	log      slog.Handler // of the access log
 
 	// local is set while every listener is on loopback.
 	local atomic.Bool
-	// stopping is set when Serve's context has ended.
-	stopping atomic.Bool
-	// waits ends then: requests that wait for an event give up.
-	waits    context.Context
-	endWaits context.CancelFunc
-	symcache symCacheState
 }
 
 // New returns a server.
@@ -219,28 +207,28 @@ func New(cfg Config) (*Server, error) {
 		return nil, fmt.Errorf("file paths can be shown as %s, %s or %s, not %q", PathsName, PathsFull, PathsNone, cfg.Paths)
 	}
 	cfg = cfg.withDefaults()
-	srv := &Server{cfg: cfg, depot: cfg.Depot, restricted: isRestricted(cfg.Gate), access: slog.DiscardHandler}
-	if cfg.AccessLog {
-		srv.access = cfg.Log.Handler()
-	}
-	srv.waits, srv.endWaits = context.WithCancel(context.Background())
-	var err error
-	if srv.origins, err = parseOrigins(cfg.Origins); err != nil {
+	origins, err := parseOrigins(cfg.Origins)
+	if err != nil {
 		return nil, err
 	}
-	if srv.symcache, err = newSymCacheState(cfg); err != nil {
-		return nil, err
-	}
-	srv.conns = newConns(2*cfg.MaxConns, cfg.ProxyNetworks)
-	srv.slots = newSemaphore(cfg.MaxConns)
-	srv.lookups = newSemaphore(cfg.MaxInFlight)
-	srv.searches = newSemaphore(maxSearches)
-	srv.hot = newHot(cfg.HotBytes)
 	m, err := newMetrics(cfg.Registry, cfg.Version, cfg.Depot)
 	if err != nil {
 		return nil, fmt.Errorf("metrics: %w", err)
 	}
-	srv.metrics = m
+	a := &access{origins: origins, service: &service{
+		cfg: cfg, depot: cfg.Depot, restricted: isRestricted(cfg.Gate), metrics: m, hot: newHot(cfg.HotBytes),
+		lookups: newSemaphore(cfg.MaxInFlight), searches: newSemaphore(maxSearches),
+	}}
+	a.waits, a.endWaits = context.WithCancel(context.Background())
+	sc, err := newSymCaches(a)
+	if err != nil {
+		return nil, err
+	}
+	srv := &Server{access: a, routes: newRoutes(a, sc), symcache: sc, slots: newSemaphore(cfg.MaxConns), log: slog.DiscardHandler}
+	srv.conns = newConns(2*cfg.MaxConns, cfg.ProxyNetworks)
+	if cfg.AccessLog {
+		srv.log = cfg.Log.Handler()
+	}
 	return srv, nil
 }
 
@@ -340,7 +328,6 @@ func (s *Server) Serve(ctx context.Context, ln net.Listener) error {
 		return err
 	case <-ctx.Done():
 	}
-	s.stopping.Store(true)
 	s.endWaits()
 	grace, cancel := context.WithTimeout(context.WithoutCancel(ctx), s.cfg.ShutdownGrace)
 	defer cancel()

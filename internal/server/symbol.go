@@ -11,8 +11,11 @@ import (
 	"github.com/symdepot/symdepot/symfile"
 )
 
-// symbol answers a request for a symbol file.
-func (s *Server) symbol(x *exchange, r *http.Request, p *place) {
+// symbols answers requests for symbol files, in every layout.
+type symbols struct{ *access }
+
+// serve answers a request for a symbol file.
+func (s *symbols) serve(x *exchange, r *http.Request, p *place) {
 	req := &p.req
 	x.protocol = req.Layout.Name()
 	h := x.Header()
@@ -39,7 +42,7 @@ func (s *Server) symbol(x *exchange, r *http.Request, p *place) {
 		return
 	}
 	if req.Layout == layout.Debuginfod {
-		if err := s.debuginfodHeaders(h, r, f); err != nil {
+		if err := debuginfodHeaders(h, r, f, s.cfg.Paths); err != nil {
 			s.fail(x, err)
 			return
 		}
@@ -53,7 +56,7 @@ func (s *Server) symbol(x *exchange, r *http.Request, p *place) {
 
 // redirect sends a client that knows only a module's code id to the path that
 // has the debug id, which some clients read from the Location itself.
-func (s *Server) redirect(x *exchange, r *http.Request, path string) {
+func (s *service) redirect(x *exchange, r *http.Request, path string) {
 	h := x.Header()
 	loc := escapePath(path)
 	if _, query, ok := strings.Cut(r.RequestURI, "?"); ok {
@@ -83,7 +86,7 @@ func escapePath(p string) string {
 }
 
 // fileHeaders sets the fields that are the same for every answer of a file.
-func (s *Server) fileHeaders(h http.Header, req *layout.Request, body *depot.File) {
+func (s *symbols) fileHeaders(h http.Header, req *layout.Request, body *depot.File) {
 	o := &body.Object
 	isPDB := o.Kind == symfile.PDB || o.Kind == symfile.MSFZ
 	h["Content-Type"] = octetStream

@@ -51,24 +51,25 @@ var (
 
 const symCacheVary = "Authorization, " + symcache.HeaderExceeds + ", " + symcache.HeaderAllowRetry + ", " + symcache.HeaderAcceptRetry
 
-// symCacheState is the server's part of the protocol.
-type symCacheState struct {
-	cfg    SymCacheConfig
+// symCaches answers requests of the SymCache protocol.
+type symCaches struct {
+	*access
+	conf   SymCacheConfig
 	held   semaphore // requests that wait for a file
 	secret []byte    // for signed URLs; nil without Redirect
 }
 
-func newSymCacheState(cfg Config) (s symCacheState, err error) {
-	s = symCacheState{cfg: cfg.SymCache, held: newSemaphore(max(1, cfg.MaxConns/heldShare))}
-	setInt(&s.cfg.Wait, defaultSymCacheWait)
-	if s.cfg.Redirect {
-		s.secret, err = cfg.Depot.Secret(symCacheSecret)
+func newSymCaches(a *access) (s *symCaches, err error) {
+	s = &symCaches{access: a, conf: a.cfg.SymCache, held: newSemaphore(max(1, a.cfg.MaxConns/heldShare))}
+	setInt(&s.conf.Wait, defaultSymCacheWait)
+	if s.conf.Redirect {
+		s.secret, err = a.depot.Secret(symCacheSecret)
 	}
 	return s, err
 }
 
-// symCache answers a request of the SymCache protocol.
-func (s *Server) symCache(x *exchange, r *http.Request, p *place) {
+// serve answers a request of the SymCache protocol.
+func (s *symCaches) serve(x *exchange, r *http.Request, p *place) {
 	req := &p.req
 	x.protocol = req.Layout.Name()
 	h := x.Header()
@@ -77,7 +78,7 @@ func (s *Server) symCache(x *exchange, r *http.Request, p *place) {
 	h["Cache-Control"] = noStore
 	addVary(h, symCacheVary)
 	ask := depot.SymCacheAsk{
-		Products: x.caller.scope.Products, Request: req.SymCache, Head: r.Method == http.MethodHead, HexAge: s.symcache.cfg.HexAge,
+		Products: x.caller.scope.Products, Request: req.SymCache, Head: r.Method == http.MethodHead, HexAge: s.conf.HexAge,
 		AllowsRetry: symcache.AllowsRetry(append(r.Header.Values(symcache.HeaderAllowRetry), r.Header.Values(symcache.HeaderAcceptRetry)...)...),
 	}
 	v := req.SymCache.Version
@@ -95,7 +96,7 @@ func (s *Server) symCache(x *exchange, r *http.Request, p *place) {
 	ask.Client, _, _ = net.SplitHostPort(r.RemoteAddr)
 	ask.Via, loop = s.via(r)
 	ask.HeldOnly = loop
-	a, err := s.askSymCache(x, r, ask)
+	a, err := s.ask(x, r, ask)
 	if err != nil {
 		x.result = resultError
 		s.fail(x, err)
@@ -109,45 +110,45 @@ func (s *Server) symCache(x *exchange, r *http.Request, p *place) {
 	case symcache.Send:
 		x.result = resultHit
 		h["Content-Type"] = []string{symcache.ContentType(a.Version)}
-		if s.symcache.secret != nil && ask.Only.IsZero() {
+		if s.secret != nil && ask.Only.IsZero() {
 			h["Location"] = []string{s.signedURL(r, req.SymCache, a.Version)}
 			h["Content-Length"] = zeroLength
 			x.WriteHeader(http.StatusFound)
 			return
 		}
-		s.symCacheFile(x, r, a.File, a.Version, ask)
+		s.send(x, r, a.File, a.Version, ask)
 	case symcache.NotModified:
 		x.result = resultHit
 		x.WriteHeader(http.StatusNotModified)
 	case symcache.ComeAgain:
 		h["Retry-After"] = []string{symcache.RetryAfter(a.Retry)}
-		s.symCacheMiss(x)
+		s.miss(x)
 	default:
-		s.symCacheMiss(x)
+		s.miss(x)
 	}
 }
 
-// symCacheMiss answers that there is no file, for now or for good.
-func (s *Server) symCacheMiss(x *exchange) { s.text(x, http.StatusNotFound, "not found\n") }
+// miss answers that there is no file, for now or for good.
+func (s *symCaches) miss(x *exchange) { s.text(x, http.StatusNotFound, "not found\n") }
 
-// askSymCache asks the depot, and holds the request as long as the depot says to
+// ask asks the depot, and holds the request as long as the depot says to
 // wait. A held request does not count as a lookup.
-func (s *Server) askSymCache(x *exchange, r *http.Request, ask depot.SymCacheAsk) (depot.SymCacheAnswer, error) {
-	ctx, limit := r.Context(), s.symcache.cfg.Wait
+func (s *symCaches) ask(x *exchange, r *http.Request, ask depot.SymCacheAsk) (depot.SymCacheAnswer, error) {
+	ctx, limit := r.Context(), s.conf.Wait
 	holds := false
 	defer func() {
 		if holds {
-			s.symcache.held.leave()
+			s.held.leave()
 		}
 	}()
 	for {
-		a, err := s.symCacheOnce(x, r, ask)
+		a, err := s.lookup(x, r, ask)
 		if err != nil || a.Action != symcache.Wait {
 			return a, err
 		}
 		if !holds {
 			// A 404 is better than a server full of waiting requests.
-			if holds = s.symcache.held.try(); !holds {
+			if holds = s.held.try(); !holds {
 				ask.GaveUp = true
 				continue
 			}
@@ -167,7 +168,7 @@ func (s *Server) askSymCache(x *exchange, r *http.Request, ask depot.SymCacheAsk
 	}
 }
 
-func (s *Server) symCacheOnce(x *exchange, r *http.Request, ask depot.SymCacheAsk) (depot.SymCacheAnswer, error) {
+func (s *symCaches) lookup(x *exchange, r *http.Request, ask depot.SymCacheAsk) (depot.SymCacheAnswer, error) {
 	// The time for which the request was held does not count.
 	if err := s.lookups.enter(r.Context(), time.Now().Add(s.cfg.Wait)); err != nil {
 		return depot.SymCacheAnswer{}, err
@@ -180,9 +181,9 @@ func (s *Server) symCacheOnce(x *exchange, r *http.Request, ask depot.SymCacheAs
 	return a, err
 }
 
-// symCacheFile sends a SymCache file. There is no Last-Modified: a 304 for it
+// send sends a SymCache file. There is no Last-Modified: a 304 for it
 // could be taken for the protocol's own.
-func (s *Server) symCacheFile(x *exchange, r *http.Request, f *depot.File, v symcache.Version, ask depot.SymCacheAsk) {
+func (s *symCaches) send(x *exchange, r *http.Request, f *depot.File, v symcache.Version, ask depot.SymCacheAsk) {
 	s.allow(http.NewResponseController(x.w), 0) // the request may have been held for long
 	s.deliver(x, r, &delivery{
 		file: f, encode: true, unconditional: !ask.Exceeds.IsZero(), refusal: noStore,
@@ -206,8 +207,8 @@ const (
 )
 
 // signature signs one version of the file of a request, valid until a time.
-func (s *Server) signature(q symcache.Request, v symcache.Version, until int64) string {
-	mac := hmac.New(sha256.New, s.symcache.secret)
+func (s *symCaches) signature(q symcache.Request, v symcache.Version, until int64) string {
+	mac := hmac.New(sha256.New, s.secret)
 	// No part can hold a line break.
 	for _, part := range []string{
 		q.Version.String(), symfile.Fold(q.Key.Name), q.Key.ID.Breakpad(), symfile.Fold(q.Hex.Name), q.Hex.ID.Breakpad(), v.String(), strconv.FormatInt(until, 10),
@@ -219,7 +220,7 @@ func (s *Server) signature(q symcache.Request, v symcache.Version, until int64) 
 
 // signedURL returns a URL for one version of the file of a request: the
 // request's own path with a signed query.
-func (s *Server) signedURL(r *http.Request, req symcache.Request, v symcache.Version) string {
+func (s *symCaches) signedURL(r *http.Request, req symcache.Request, v symcache.Version) string {
 	until := time.Now().Add(signedLife).Unix()
 	q := url.Values{
 		signedVersion: {v.String()}, signedUntil: {strconv.FormatInt(until, 10)}, signedBy: {s.signature(req, v, until)},
@@ -233,15 +234,15 @@ var errSigned = errors.New("not a signed URL")
 
 // signed returns the version of the file that a signed URL names. ok is false
 // for any other query.
-func (s *Server) signed(r *http.Request, req symcache.Request) (v symcache.Version, ok bool) {
-	if s.symcache.secret == nil || r.URL.RawQuery == "" {
+func (s *symCaches) signed(r *http.Request, req symcache.Request) (v symcache.Version, ok bool) {
+	if s.secret == nil || r.URL.RawQuery == "" {
 		return symcache.Version{}, false
 	}
 	v, err := s.readSigned(r.URL.Query(), req)
 	return v, err == nil
 }
 
-func (s *Server) readSigned(q url.Values, req symcache.Request) (symcache.Version, error) {
+func (s *symCaches) readSigned(q url.Values, req symcache.Request) (symcache.Version, error) {
 	v, err := symcache.ParseVersion(q.Get(signedVersion))
 	if err != nil {
 		return v, err

@@ -124,7 +124,7 @@ func TestSymCacheHeldEnds(t *testing.T) {
 	if got := <-answer; got.status != 404 || got.header.Get("Retry-After") != "" {
 		t.Errorf("%+v", got)
 	}
-	s.symcache.cfg.Wait = 10 * time.Millisecond
+	s.symcache.conf.Wait = 10 * time.Millisecond
 	b.done = make(chan struct{})
 	if got := ask(s, "GET", symCachePath); got.status != 404 || got.header.Get("Retry-After") != "" {
 		t.Errorf("%+v", got)
@@ -233,27 +233,27 @@ func TestSignedAddress(t *testing.T) {
 	}
 	req, v := route(symCachePath), symcache.Version{Major: 3}
 	query := func(until int64) url.Values {
-		return url.Values{"file": {v.String()}, "until": {strconv.FormatInt(until, 10)}, "sign": {s.signature(req, v, until)}}
+		return url.Values{"file": {v.String()}, "until": {strconv.FormatInt(until, 10)}, "sign": {s.symcache.signature(req, v, until)}}
 	}
 	now := time.Now().Unix()
-	if got, err := s.readSigned(query(now+60), req); err != nil || got != v {
+	if got, err := s.symcache.readSigned(query(now+60), req); err != nil || got != v {
 		t.Error(got, err)
 	}
-	if _, err := s.readSigned(query(now+60), route(strings.ToUpper(symCachePath)+"/01")); err != nil {
+	if _, err := s.symcache.readSigned(query(now+60), route(strings.ToUpper(symCachePath)+"/01")); err != nil {
 		t.Error("another spelling:", err)
 	}
-	if _, err := s.readSigned(query(now-1), req); err == nil {
+	if _, err := s.symcache.readSigned(query(now-1), req); err == nil {
 		t.Error("an expired address was taken")
 	}
 	for _, other := range []string{"/v3.1.1" + symCachePath[7:], symCachePath + "/2", strings.Replace(symCachePath, "app", "apq", 1), strings.Replace(symCachePath, "0e", "1e", 1)} {
-		if _, err := s.readSigned(query(now+60), route(other)); err == nil {
+		if _, err := s.symcache.readSigned(query(now+60), route(other)); err == nil {
 			t.Errorf("%s: another file's signature was taken", other)
 		}
 	}
 	for _, key := range []string{"file", "until", "sign"} {
 		q := query(now + 60)
 		q.Del(key)
-		if _, err := s.readSigned(q, req); err == nil {
+		if _, err := s.symcache.readSigned(q, req); err == nil {
 			t.Error("without " + key)
 		}
 	}

@@ -1,0 +1,159 @@
+package server
+
+import (
+	"net/http"
+	"strings"
+
+	"github.com/symdepot/symdepot/layout"
+)
+
+// place is what the path of a request names. It is found once.
+type place struct {
+	token string // the path token in front, or ""
+	path  string // escaped, without the token
+	*endpoint
+	err        error          // why the path names nothing
+	base, name string         // an own path: the prefix in front, and the name; "" is the root
+	job        []string       // what follows the path of the job API
+	req        layout.Request // a symbol path
+}
+
+// handler answers the requests for one kind of path.
+type handler interface {
+	// admit authorizes a request before anything is looked up. If it returns
+	// false, it has answered.
+	admit(x *exchange, r *http.Request, p *place) bool
+	serve(x *exchange, r *http.Request, p *place)
+}
+
+// endpoint says how the requests for one kind of path are answered.
+type endpoint struct {
+	methods string // for the Allow header; "": serve looks at the method
+	options bool   // OPTIONS is answered for it
+	body    bool   // takes a body
+	origins bool   // scripts of the configured origins may read it
+	links   bool   // links on pages of other sites may open it
+	handler
+}
+
+const readMethods = "GET, HEAD, OPTIONS"
+
+// routes finds the endpoint of a path.
+type routes struct {
+	tokens   bool     // a path may begin with a token
+	prefixes []string // configured ones
+
+	job, own, symbol, symCache, none *endpoint
+}
+
+func newRoutes(a *access, sc *symCaches) *routes {
+	return &routes{
+		tokens: a.cfg.Gate != nil, prefixes: a.cfg.Prefixes,
+		job:      &endpoint{body: true, handler: &jobAPI{a}},
+		own:      &endpoint{methods: readMethods, options: true, links: true, handler: &ownPaths{a, &metadataSearch{a}}},
+		symbol:   &endpoint{methods: readMethods, options: true, origins: true, handler: &symbols{a}},
+		symCache: &endpoint{methods: "GET, HEAD", options: true, origins: true, handler: sc},
+		none:     &endpoint{methods: readMethods, options: true, origins: true, handler: &noPath{a}},
+	}
+}
+
+// noPath answers requests for paths that name nothing.
+type noPath struct{ *access }
+
+func (s *noPath) serve(x *exchange, _ *http.Request, p *place) { s.fail(x, p.err) }
+
+// place finds out what the path of a request names.
+func (rt *routes) place(p *place, r *http.Request) {
+	*p = place{path: rawPath(r), endpoint: rt.none}
+	if rt.tokens {
+		p.token, p.path = cutToken(p.path)
+	}
+	segs, err := layout.Segments(p.path)
+	if err != nil {
+		p.err = err
+		return
+	}
+	var ok bool
+	if p.job, ok = rt.jobPath(segs); ok {
+		p.endpoint = rt.job
+		return
+	}
+	if p.base, p.name, ok = rt.ownPath(segs); ok {
+		p.endpoint = rt.own
+		return
+	}
+	if p.req, err = layout.Route(segs, rt.prefixes...); err != nil {
+		p.req, p.err = layout.RouteAdmin(segs, rt.prefixes...)
+	}
+	switch {
+	case p.err != nil:
+	case p.req.Form == layout.FormSymCache:
+		p.endpoint = rt.symCache
+	default:
+		p.endpoint = rt.symbol
+	}
+}
+
+// rawPath returns the escaped path of a request as the client sent it: neither
+// cleaned nor decoded, without the query.
+func rawPath(r *http.Request) string {
+	t := r.RequestURI
+	if !strings.HasPrefix(t, "/") {
+		// An absolute URI, or a request that did not come over the wire.
+		return r.URL.EscapedPath()
+	}
+	if i := strings.IndexByte(t, '?'); i >= 0 {
+		t = t[:i]
+	}
+	return t
+}
+
+// builtIn are the server's own paths of one segment.
+var builtIn = map[string]bool{
+	"healthz": true, "readyz": true, "metrics": true, "metadata": true, "index2.txt": true, "pingme.txt": true,
+	"favicon.ico": true, "robots.txt": true,
+}
+
+// ownPath reports whether a path is the server's own and not a symbol file's:
+// the root, or one segment, with or without a prefix in front. base is that
+// prefix, name is "" for the root.
+func (rt *routes) ownPath(segs []string) (base, name string, ok bool) {
+	for _, list := range [][]string{rt.prefixes, layout.Prefixes} {
+		for _, p := range list {
+			n := strings.Count(p, "/") + 1
+			if rest := len(segs) - n; rest != 0 && rest != 1 || !strings.EqualFold(strings.Join(segs[:n], "/"), p) {
+				continue
+			}
+			base = "/" + strings.Join(segs[:n], "/")
+			if len(segs) == n {
+				return base, "", true
+			}
+			if builtIn[segs[n]] {
+				return base, segs[n], true
+			}
+		}
+	}
+	switch len(segs) {
+	case 0:
+		return "", "", true
+	case 1:
+		return "", segs[0], true
+	}
+	return "", "", false
+}
+
+// jobPath returns what follows the path of the job API, which may have a
+// configured prefix in front.
+func (rt *routes) jobPath(segs []string) ([]string, bool) {
+	for _, p := range rt.prefixes {
+		if n := strings.Count(p, "/") + 1; len(segs) > n && strings.EqualFold(strings.Join(segs[:n], "/"), p) && isJobs(segs[n:]) {
+			return segs[n+2:], true
+		}
+	}
+	if isJobs(segs) {
+		return segs[2:], true
+	}
+	return nil, false
+}
+
+func isJobs(segs []string) bool { return len(segs) >= 2 && segs[0] == "-" && segs[1] == "jobs" }

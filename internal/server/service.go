@@ -1,0 +1,71 @@
+package server
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"net/http"
+)
+
+// service is what the handlers of all protocols share: the configuration, the
+// depot, the limits, and the methods that write answers.
+type service struct {
+	cfg        Config
+	depot      Depot
+	restricted bool // some content needs authorization
+	metrics    *metrics
+	hot        *hot
+
+	lookups  semaphore // lookups in the depot
+	searches semaphore // searches by pattern
+
+	// waits ends with Serve's context: requests that wait for an event give up.
+	waits    context.Context
+	endWaits context.CancelFunc
+}
+
+// fail answers with the status of an error. It writes nothing to a client that
+// went away.
+func (s *service) fail(x *exchange, err error) {
+	status, text := classify(err)
+	if miss, ok := errors.AsType[missError](err); ok {
+		text = miss.text
+	}
+	if status == statusGone {
+		x.status, x.err = status, err
+		return
+	}
+	if status >= 500 && !errors.Is(err, errBusy) && !errors.Is(err, errStopped) {
+		s.cfg.Log.Error("a request failed", "error", err)
+	}
+	h := x.Header()
+	if status == http.StatusServiceUnavailable {
+		h.Set("Retry-After", "5")
+	}
+	// A later add may create the file, so a 404 must not be cached.
+	h["Cache-Control"] = noCache
+	s.text(x, status, text+"\n")
+}
+
+// text answers with a short plain text.
+func (s *service) text(x *exchange, status int, body string) {
+	h := x.Header()
+	h["Content-Type"] = plainText
+	h["Content-Length"] = []string{itoa(int64(len(body)))}
+	x.WriteHeader(status)
+	_, x.err = x.WriteString(body)
+}
+
+// json answers with JSON.
+func (s *service) json(x *exchange, status int, v any) {
+	b, err := json.Marshal(v)
+	if err != nil {
+		s.fail(x, err)
+		return
+	}
+	h := x.Header()
+	h["Content-Type"] = []string{"application/json"}
+	h["Content-Length"] = []string{itoa(int64(len(b) + 1))}
+	x.WriteHeader(status)
+	_, x.err = x.Write(append(b, '\n'))
+}
