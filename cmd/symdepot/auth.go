@@ -56,11 +56,11 @@ type tokenStore struct{ d *depot.Depot }
 
 // TokenByHash implements auth.Store.
 func (s tokenStore) TokenByHash(ctx context.Context, hash [32]byte) (auth.TokenRow, error) {
-	row, err := s.d.TokenByHash(ctx, hash)
+	row, err := s.d.Tokens.ByHash(ctx, hash)
 	return auth.TokenRow(row), err
 }
 
 // TouchToken implements auth.Store.
 func (s tokenStore) TouchToken(ctx context.Context, used map[string]time.Time) error {
-	return s.d.TouchToken(ctx, used)
+	return s.d.Tokens.Touch(ctx, used)
 }

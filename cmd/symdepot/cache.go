@@ -48,7 +48,7 @@ func (c cacheStatsCmd) Run(a *app) error {
 		return err
 	}
 	defer d.Close()
-	files, misses, err := d.CacheStats(a.ctx)
+	files, misses, err := d.Cache.Stats(a.ctx)
 	if err != nil {
 		return err
 	}
@@ -101,7 +101,7 @@ func (c cacheListCmd) Run(a *app) error {
 	}
 	defer d.Close()
 	n, lines, t := 0, term.NewJSONLines(a.stdout), term.NewTable(a.stdout, "USED", "SIZE", "SOURCE", "NAME", "FROM")
-	for f, err := range d.Cached(a.ctx, depot.CacheFilter{Source: c.Source, Name: symfile.Fold(c.Name)}) {
+	for f, err := range d.Cache.Files(a.ctx, depot.CacheFilter{Source: c.Source, Name: symfile.Fold(c.Name)}) {
 		if err != nil {
 			return err
 		}
@@ -149,7 +149,7 @@ func (c cacheDropCmd) Run(a *app) error {
 	if c.Unused > 0 {
 		f.UnusedSince = time.Now().Add(-time.Duration(c.Unused))
 	}
-	gone, err := d.DropCached(a.ctx, f)
+	gone, err := d.Cache.Drop(a.ctx, f)
 	if err != nil {
 		return err
 	}

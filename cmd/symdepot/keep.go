@@ -140,9 +140,9 @@ func (c verifyCmd) Run(a *app) error {
 	out := term.NewJSONLines(a.stdout)
 	bar := term.NewProgress(a.stderr, "verifying", stats.Bytes)
 	defer bar.Done()
-	run := d.Verify
+	run := d.Check.Verify
 	if c.Repair {
-		run = d.Repair
+		run = d.Check.Repair
 	}
 	v, err := run(a.ctx, func(f depot.Fault) {
 		if c.JSON {
@@ -172,7 +172,7 @@ func (c verifyCmd) Run(a *app) error {
 		if v.Modes != "" {
 			fmt.Fprintln(a.stdout, v.Modes)
 		}
-		if st, err := d.Scrub(a.ctx); err == nil && depot.ScrubText(st) != "" {
+		if st, err := d.Check.Progress(a.ctx); err == nil && depot.ScrubText(st) != "" {
 			fmt.Fprintln(a.stdout, depot.ScrubText(st))
 		}
 	}

@@ -53,7 +53,7 @@ func (c missingCmd) Run(a *app) error {
 		return err
 	}
 	n := 0
-	err = d.Missing(a.ctx, f, func(m depot.Wanted) error {
+	err = d.Missing.List(a.ctx, f, func(m depot.Wanted) error {
 		n++
 		switch {
 		case c.CSV:

@@ -63,7 +63,7 @@ func (c tokenNewCmd) Run(a *app) error {
 	if err := noteUnknownProducts(a, d, spec.Products); err != nil {
 		return err
 	}
-	if err := d.PutToken(a.ctx, depot.Token(row)); err != nil {
+	if err := d.Tokens.Put(a.ctx, depot.Token(row)); err != nil {
 		return err
 	}
 	if c.JSON {
@@ -121,7 +121,7 @@ func (c tokenListCmd) Run(a *app) error {
 		return err
 	}
 	defer d.Close()
-	list, err := d.Tokens(a.ctx)
+	list, err := d.Tokens.List(a.ctx)
 	if err != nil {
 		return err
 	}
@@ -167,13 +167,13 @@ func (c tokenRevokeCmd) Run(a *app) error {
 	for _, id := range c.ID {
 		if auth.IsToken(id) {
 			// People have the secret at hand, and it says which one is meant.
-			row, err := d.TokenByHash(a.ctx, auth.HashToken(id))
+			row, err := d.Tokens.ByHash(a.ctx, auth.HashToken(id))
 			if err != nil && !errors.Is(err, fs.ErrNotExist) {
 				return err
 			}
 			id = row.ID
 		}
-		err := d.RevokeToken(a.ctx, id)
+		err := d.Tokens.Revoke(a.ctx, id)
 		switch {
 		case errors.Is(err, fs.ErrNotExist):
 			fmt.Fprintln(a.stderr, "symdepot: there is no such token:", term.Printable(auth.Redact(id)))

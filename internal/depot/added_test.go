@@ -74,7 +74,7 @@ func TestFetchedAfterAdded(t *testing.T) {
 func wantCached(t *testing.T, d *Depot, want int) {
 	t.Helper()
 	n := 0
-	for _, err := range d.Cached(t.Context(), CacheFilter{}) {
+	for _, err := range d.Cache.Files(t.Context(), CacheFilter{}) {
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -118,8 +118,8 @@ func TestEvictionLeavesRoomOnTheDisk(t *testing.T) {
 			if _, err := fetched(t.Context(), t, d, symPath); err != nil {
 				t.Fatal(err)
 			}
-			d.cache.space = func() (int64, int64, error) { return c.total, c.free, nil }
-			if _, err := d.Evict(t.Context()); err != nil {
+			d.Cache.space = func() (int64, int64, error) { return c.total, c.free, nil }
+			if _, err := d.Cache.Evict(t.Context()); err != nil {
 				t.Fatal(err)
 			}
 			wantCached(t, d, int(c.want))

@@ -12,10 +12,10 @@ import (
 	"github.com/symdepot/symdepot/internal/index"
 )
 
-// CacheLimits say when cached files are evicted. Added files are never evicted.
-// The zero value keeps as much as leaves some room on the disk.
+// CacheLimits limit the cached files. Added files are never evicted. The zero
+// value evicts only when the disk is nearly full.
 type CacheLimits struct {
-	// MaxBytes bounds the sum of all cached files. Zero: eviction begins when
+	// MaxBytes limits the sum of all cached files. Zero: eviction begins when
 	// less than a twentieth of the disk, or less than 2 GiB, is free, whichever
 	// is less. Negative: no limit.
 	MaxBytes  int64
@@ -27,10 +27,14 @@ type CacheLimits struct {
 // bytes.
 func leastFree(total int64) int64 { return min(total/20, 2<<30) }
 
-// cache knows which cached files are in use.
-type cache struct {
+// Cache is the part of a depot that keeps downloaded files. Its methods may be
+// called by many goroutines.
+type Cache struct {
+	db     *index.DB
+	blobs  *blob.Disk
+	now    func() time.Time
 	limits CacheLimits
-	// space returns the size of the depot's disk and what is free of it.
+	// space returns the size of the depot's disk and how much of it is free.
 	space func() (total, free int64, err error)
 
 	mu   sync.Mutex
@@ -38,22 +42,21 @@ type cache struct {
 	open map[blob.Ref]int       // guarded by mu; readers
 }
 
-// use notes that a fetched file is being read until the closer returned is closed.
-func (d *Depot) use(ref blob.Ref, c io.Closer) io.Closer {
-	u := &d.cache
-	u.mu.Lock()
-	defer u.mu.Unlock()
-	if u.used == nil {
-		u.used, u.open = make(map[blob.Ref]time.Time), make(map[blob.Ref]int)
+// use records that a cached file is being read until the closer returned is closed.
+func (c *Cache) use(ref blob.Ref, file io.Closer) io.Closer {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.used == nil {
+		c.used, c.open = make(map[blob.Ref]time.Time), make(map[blob.Ref]int)
 	}
-	u.used[ref] = d.now()
-	u.open[ref]++
-	return &inUse{Closer: c, cache: u, ref: ref}
+	c.used[ref] = c.now()
+	c.open[ref]++
+	return &inUse{Closer: file, cache: c, ref: ref}
 }
 
 type inUse struct {
 	io.Closer
-	cache *cache
+	cache *Cache
 	ref   blob.Ref
 	once  sync.Once
 }
@@ -70,29 +73,28 @@ func (i *inUse) Close() error {
 	return err
 }
 
-// inUse reports whether somebody reads a fetched file.
-func (u *cache) inUse(ref blob.Ref) bool {
-	u.mu.Lock()
-	defer u.mu.Unlock()
-	return u.open[ref] > 0
+// inUse reports whether a cached file is being read.
+func (c *Cache) inUse(ref blob.Ref) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.open[ref] > 0
 }
 
-// writeUses writes down when fetched files were used.
-func (d *Depot) writeUses(ctx context.Context) error {
-	u := &d.cache
-	u.mu.Lock()
-	used := u.used
+// storeUses stores in the index when cached files were used.
+func (c *Cache) storeUses(ctx context.Context) error {
+	c.mu.Lock()
+	used := c.used
 	if used != nil {
-		u.used = make(map[blob.Ref]time.Time)
+		c.used = make(map[blob.Ref]time.Time)
 	}
-	u.mu.Unlock()
+	c.mu.Unlock()
 	if len(used) == 0 {
 		return nil
 	}
-	return d.db.Cached.Touch(ctx, used)
+	return c.db.Cached.Touch(ctx, used)
 }
 
-// Evicted says what Evict let go of.
+// Evicted counts evicted files.
 type Evicted struct {
 	Files int64 `json:"files"`
 	Bytes int64 `json:"bytes"`
@@ -100,23 +102,23 @@ type Evicted struct {
 
 // Evict removes cached files until the limits are met, least recently used
 // first. Files that are being read stay.
-func (d *Depot) Evict(ctx context.Context) (Evicted, error) {
+func (c *Cache) Evict(ctx context.Context) (Evicted, error) {
 	var sum Evicted
-	limits := d.cache.limits
+	limits := c.limits
 	if limits.MaxUnused > 0 {
-		if err := d.evictUntil(ctx, index.CacheFilter{UnusedSince: d.now().Add(-limits.MaxUnused)}, -1, &sum); err != nil {
+		if err := c.evictUntil(ctx, index.CacheFilter{UnusedSince: c.now().Add(-limits.MaxUnused)}, -1, &sum); err != nil {
 			return sum, err
 		}
 	}
 	if limits.MaxBytes == 0 {
-		if err := d.evictForSpace(ctx, &sum); err != nil {
+		if err := c.evictForSpace(ctx, &sum); err != nil {
 			return sum, err
 		}
 	}
 	if limits.MaxBytes <= 0 && len(limits.PerSource) == 0 {
 		return sum, nil
 	}
-	stats, err := d.db.Cached.Stats(ctx)
+	stats, err := c.db.Cached.Stats(ctx)
 	if err != nil {
 		return sum, err
 	}
@@ -124,22 +126,22 @@ func (d *Depot) Evict(ctx context.Context) (Evicted, error) {
 	for _, s := range stats {
 		before := sum.Bytes
 		if most, ok := limits.PerSource[s.Source]; ok && s.Bytes > most {
-			if err := d.evictUntil(ctx, index.CacheFilter{Source: s.Source}, s.Bytes-most, &sum); err != nil {
+			if err := c.evictUntil(ctx, index.CacheFilter{Source: s.Source}, s.Bytes-most, &sum); err != nil {
 				return sum, err
 			}
 		}
 		all += s.Bytes - (sum.Bytes - before)
 	}
 	if limits.MaxBytes > 0 && all > limits.MaxBytes {
-		// A tenth below the limit, so that not every file brings an eviction.
-		return sum, d.evictUntil(ctx, index.CacheFilter{}, all-limits.MaxBytes+limits.MaxBytes/10, &sum)
+		// A tenth below the limit, so that not every download causes an eviction.
+		return sum, c.evictUntil(ctx, index.CacheFilter{}, all-limits.MaxBytes+limits.MaxBytes/10, &sum)
 	}
 	return sum, nil
 }
 
 // evictForSpace evicts until the least part of the disk is free.
-func (d *Depot) evictForSpace(ctx context.Context, sum *Evicted) error {
-	total, free, err := d.cache.space()
+func (c *Cache) evictForSpace(ctx context.Context, sum *Evicted) error {
+	total, free, err := c.space()
 	if err != nil {
 		if errors.Is(err, errors.ErrUnsupported) {
 			return nil
@@ -150,31 +152,32 @@ func (d *Depot) evictForSpace(ctx context.Context, sum *Evicted) error {
 	if free >= least {
 		return nil
 	}
-	// A tenth more, so that not every file brings an eviction.
-	return d.evictUntil(ctx, index.CacheFilter{}, least-free+least/10, sum)
+	// A tenth more, so that not every download causes an eviction.
+	return c.evictUntil(ctx, index.CacheFilter{}, least-free+least/10, sum)
 }
 
-// evictUntil lets go of bytes of what the filter gives, of all if negative.
-func (d *Depot) evictUntil(ctx context.Context, f index.CacheFilter, bytes int64, sum *Evicted) error {
+// evictUntil evicts bytes of the files that the filter selects, all of them if
+// bytes is negative. Files that are being read stay.
+func (c *Cache) evictUntil(ctx context.Context, f index.CacheFilter, bytes int64, sum *Evicted) error {
 	var refs []blob.Ref
 	var n int64
-	for c, err := range d.db.Cached.Evictable(ctx, f) {
+	for file, err := range c.db.Cached.Evictable(ctx, f) {
 		if err != nil {
 			return err
 		}
 		if bytes >= 0 && n >= bytes {
 			break
 		}
-		if d.cache.inUse(c.Ref) {
+		if c.inUse(file.Ref) {
 			continue
 		}
-		refs = append(refs, c.Ref)
-		n += c.Size
+		refs = append(refs, file.Ref)
+		n += file.Size
 	}
 	for len(refs) > 0 {
 		some := refs[:min(len(refs), 200)]
 		refs = refs[len(some):]
-		files, size, err := d.db.Cached.Evict(ctx, some, func(ref blob.Ref) error { return d.blobs.Delete(ctx, ref) })
+		files, size, err := c.db.Cached.Evict(ctx, some, func(ref blob.Ref) error { return c.blobs.Delete(ctx, ref) })
 		sum.Files += int64(files)
 		sum.Bytes += size
 		if err != nil {
@@ -184,27 +187,26 @@ func (d *Depot) evictUntil(ctx context.Context, f index.CacheFilter, bytes int64
 	return nil
 }
 
-// CacheFilter says which fetched files are meant.
+// CacheFilter selects cached files.
 type CacheFilter = index.CacheFilter
 
-// Cached returns the fetched files, the longest unused first.
-func (d *Depot) Cached(ctx context.Context, f CacheFilter) iter.Seq2[index.Cached, error] {
-	return d.db.Cached.Evictable(ctx, f)
+// Files returns cached files, the longest unused first.
+func (c *Cache) Files(ctx context.Context, f CacheFilter) iter.Seq2[index.Cached, error] {
+	return c.db.Cached.Evictable(ctx, f)
 }
 
-// CacheStats sums up what was fetched, by source, and what is remembered to be
-// missing, by class.
-func (d *Depot) CacheStats(ctx context.Context) ([]index.CachedStats, []index.MissStats, error) {
-	files, err := d.db.Cached.Stats(ctx)
+// Stats sums up the cached files by upstream and the remembered misses by class.
+func (c *Cache) Stats(ctx context.Context) ([]index.CachedStats, []index.MissStats, error) {
+	files, err := c.db.Cached.Stats(ctx)
 	if err != nil {
 		return nil, nil, err
 	}
-	misses, err := d.db.Misses.Stats(ctx)
+	misses, err := c.db.Misses.Stats(ctx)
 	return files, misses, err
 }
 
-// DropCached lets go of fetched files, also of such as are being read.
-func (d *Depot) DropCached(ctx context.Context, f CacheFilter) (Evicted, error) {
-	n, bytes, err := d.db.Cached.Drop(ctx, f, func(ref blob.Ref) error { return d.blobs.Delete(ctx, ref) })
+// Drop evicts cached files, even those that are being read.
+func (c *Cache) Drop(ctx context.Context, f CacheFilter) (Evicted, error) {
+	n, bytes, err := c.db.Cached.Drop(ctx, f, func(ref blob.Ref) error { return c.blobs.Delete(ctx, ref) })
 	return Evicted{int64(n), bytes}, err
 }

@@ -112,7 +112,7 @@ func TestAddHealsDamage(t *testing.T) {
 			if got, err := whole(t, d, symPath); err != nil || !bytes.Equal(got, body) {
 				t.Errorf("after adding it again: %d bytes, %v; want %d", len(got), err, len(body))
 			}
-			if v, err := d.Verify(t.Context(), func(f Fault) { t.Errorf("fault: %+v", f) }, nil); err != nil || v.Faults != 0 {
+			if v, err := d.Check.Verify(t.Context(), func(f Fault) { t.Errorf("fault: %+v", f) }, nil); err != nil || v.Faults != 0 {
 				t.Errorf("verify after adding it again: %d faults, %v", v.Faults, err)
 			}
 		})
@@ -153,7 +153,7 @@ func TestUpstreamHealsDamage(t *testing.T) {
 			if n := s.asked.Load(); n != 1 {
 				t.Errorf("the upstream was asked %d times, want once", n)
 			}
-			if v, err := d.Verify(t.Context(), func(f Fault) { t.Errorf("fault: %+v", f) }, nil); err != nil || v.Faults != 0 {
+			if v, err := d.Check.Verify(t.Context(), func(f Fault) { t.Errorf("fault: %+v", f) }, nil); err != nil || v.Faults != 0 {
 				t.Errorf("verify after the download: %d faults, %v", v.Faults, err)
 			}
 		})
@@ -175,7 +175,7 @@ func TestRepair(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer plain.Close()
-	made, err := d.Derive(t.Context(), Form{Ref: plain.Ref, Tool: codings["zstd"]})
+	made, err := d.forms.derive(t.Context(), Form{Ref: plain.Ref, Tool: codings["zstd"]})
 	if err != nil || made.Size == 0 {
 		t.Fatalf("derive: %+v, %v", made, err)
 	}
@@ -185,7 +185,7 @@ func TestRepair(t *testing.T) {
 		t.Fatal(err)
 	}
 	faults := map[string]Fault{}
-	v, err := d.Repair(t.Context(), func(f Fault) { faults[f.Ref] = f }, nil)
+	v, err := d.Check.Repair(t.Context(), func(f Fault) { faults[f.Ref] = f }, nil)
 	if err != nil || v.Faults != 3 {
 		t.Fatalf("repair: %d faults, %v; want 3", v.Faults, err)
 	}
@@ -210,7 +210,7 @@ func TestRepair(t *testing.T) {
 		}
 	}
 	// Cached and derived contents need nothing; the added one is added again.
-	v, err = d.Verify(t.Context(), func(f Fault) {
+	v, err = d.Check.Verify(t.Context(), func(f Fault) {
 		if f.Ref != blob.Sum(own.body).String() {
 			t.Errorf("fault after the repair: %+v", f)
 		}
@@ -222,10 +222,10 @@ func TestRepair(t *testing.T) {
 		t.Errorf("the cached file after the repair: %d bytes, %v; want %d", len(got), err, len(cached))
 	}
 	add(t, d, "game", own)
-	if again, err := d.Derive(t.Context(), Form{Ref: plain.Ref, Tool: codings["zstd"]}); err != nil || again != made {
+	if again, err := d.forms.derive(t.Context(), Form{Ref: plain.Ref, Tool: codings["zstd"]}); err != nil || again != made {
 		t.Errorf("derive after the repair: %+v, %v; want %+v", again, err, made)
 	}
-	if v, err := d.Verify(t.Context(), func(f Fault) { t.Errorf("fault at the end: %+v", f) }, nil); err != nil || v.Faults != 0 {
+	if v, err := d.Check.Verify(t.Context(), func(f Fault) { t.Errorf("fault at the end: %+v", f) }, nil); err != nil || v.Faults != 0 {
 		t.Errorf("verify at the end: %d faults, %v", v.Faults, err)
 	}
 }
@@ -249,14 +249,14 @@ func TestContentIsHashed(t *testing.T) {
 func TestScrub(t *testing.T) {
 	d, log := logged(t, Options{ScrubRate: 1 << 20})
 	var waited time.Duration
-	d.scrub.wait = func(_ context.Context, pause time.Duration) error { waited += pause; return nil }
+	d.Check.wait = func(_ context.Context, pause time.Duration) error { waited += pause; return nil }
 	good, bad := symFile(symID, 300<<10), testdata(t, "elf/prog-sha1")
 	add(t, d, "", file{"app.sym", good}, bad)
 	lossy["flipped"](t, d, bad.body)
-	if err := d.scrubDue(t.Context()); err != nil {
+	if err := d.Check.scrubDue(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	st, err := d.Scrub(t.Context())
+	st, err := d.Check.Progress(t.Context())
 	if err != nil || st.LastContents != 2 || st.LastDamaged != 1 || st.LastBytes != int64(len(good)+len(bad.body)) || st.Finished.IsZero() || !st.Started.IsZero() {
 		t.Errorf("state after a pass: %+v, %v; want 2 contents, 1 damaged, a finished pass", st, err)
 	}
@@ -271,17 +271,17 @@ func TestScrub(t *testing.T) {
 	}
 	// The next pass is due in a week, and goes on where one was cut off.
 	waited = 0
-	if err := d.scrubDue(t.Context()); err != nil || waited != 0 {
+	if err := d.Check.scrubDue(t.Context()); err != nil || waited != 0 {
 		t.Errorf("a second pass at once: waited %v, %v; want none", waited, err)
 	}
-	st.Started, st.Position, st.Contents, st.Owner = time.Now(), 1, 1, d.scrub.owner
+	st.Started, st.Position, st.Contents, st.Owner = time.Now(), 1, 1, d.Check.owner
 	if err := d.db.Scrub.Put(t.Context(), st); err != nil {
 		t.Fatal(err)
 	}
-	if err := d.scrubDue(t.Context()); err != nil {
+	if err := d.Check.scrubDue(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if again, err := d.Scrub(t.Context()); err != nil || again.LastContents != 2 || again.LastBytes >= st.LastBytes+st.Bytes && st.Bytes == 0 {
+	if again, err := d.Check.Progress(t.Context()); err != nil || again.LastContents != 2 || again.LastBytes >= st.LastBytes+st.Bytes && st.Bytes == 0 {
 		t.Errorf("state after a continued pass: %+v, %v; want only the second content to be read", again, err)
 	}
 }
@@ -290,14 +290,14 @@ func TestScrub(t *testing.T) {
 func TestScrubLeavesOthersAlone(t *testing.T) {
 	d, _ := logged(t, Options{})
 	add(t, d, "", testdata(t, "elf/prog-sha1"))
-	d.scrub.wait = func(context.Context, time.Duration) error { return nil }
+	d.Check.wait = func(context.Context, time.Duration) error { return nil }
 	if err := d.db.Scrub.Put(t.Context(), ScrubState{Owner: "another", Updated: time.Now(), Started: time.Now()}); err != nil {
 		t.Fatal(err)
 	}
-	if err := d.scrubDue(t.Context()); err != nil {
+	if err := d.Check.scrubDue(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if st, err := d.Scrub(t.Context()); err != nil || st.Owner != "another" || st.Contents != 0 {
+	if st, err := d.Check.Progress(t.Context()); err != nil || st.Owner != "another" || st.Contents != 0 {
 		t.Errorf("state: %+v, %v; want that of the other process", st, err)
 	}
 }

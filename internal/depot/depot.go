@@ -1,6 +1,6 @@
-// Package depot keeps symbol files and answers who asks for them. It is the
-// one room that composes the blobs, the index and what is derived from them;
-// all policy lives here.
+// Package depot stores symbol files and answers requests for them. It combines
+// the stored contents, the index, the upstreams and the derived contents; all
+// decisions about which file answers a request are made here.
 package depot
 
 import (
@@ -13,7 +13,6 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
-	"sync"
 	"time"
 
 	"github.com/symdepot/symdepot/internal/blob"
@@ -22,90 +21,95 @@ import (
 	"github.com/symdepot/symdepot/internal/index"
 	"github.com/symdepot/symdepot/internal/symcachework"
 	"github.com/symdepot/symdepot/internal/tree"
+	"github.com/symdepot/symdepot/layout"
 )
 
-// Format is the version of the depot's folder. A depot of a newer format is
-// left alone.
+// Format is the version of the depot's folder. Open refuses a depot with a higher
+// one and changes nothing in it.
 const Format = 1
 
-// Errors that a command may want to tell apart.
+// Errors of Open that a command may want to distinguish.
 var (
-	ErrNoDepot = errors.New("no depot there")
+	ErrNoDepot = errors.New("no depot found")
 	ErrNewer   = errors.New("the depot was made by a newer symdepot")
 )
 
-// IsDamaged reports whether err says that the depot's index is damaged or was
-// made by a newer program.
+// IsDamaged reports whether err means that the depot's index is damaged or was
+// written by a newer version of this program.
 func IsDamaged(err error) bool {
 	return errors.Is(err, index.ErrCorrupt) || errors.Is(err, index.ErrNewer)
 }
 
 // Options of Open. The zero value opens for reading and writing and makes the
-// depot if it is not there.
+// depot if it does not exist.
 type Options struct {
 	// MustExist makes a missing depot an error instead of making one.
 	MustExist bool
-	// MakeCabinets lets Work make the cabinet of a PE, PDB or DBG file that
-	// was asked for. Cabinets that are there are served in any case.
+	// MakeCabinets lets Work make the cabinet of a PE, PDB or DBG file after a
+	// request for it. Cabinets that have been made are served in any case.
 	MakeCabinets bool
-	// Sources are asked for what the depot does not have, in order. They have
-	// no product: a scope sees them that sees "". The caller closes them, after
-	// the depot.
+	// Sources are the folders that are searched, in order, for files that the
+	// depot does not have. They have no product: a scope with the product ""
+	// includes them. The caller closes them, after the depot.
 	Sources []*tree.Folder
-	// Upstreams are asked for what neither the depot nor the Sources have;
-	// what they send is kept. The caller closes them, after the depot.
+	// Upstreams are asked for files that neither the depot nor the Sources have.
+	// Downloaded files are cached. The caller closes them, after the depot.
 	Upstreams []Upstream
 	// Limits, Lifetimes and Cache are for the Upstreams.
 	Limits    Limits
 	Lifetimes Lifetimes
 	Cache     CacheLimits
-	// Jobs says how SymCache files are made, SymCache where else they are.
+	// Jobs configures the making of SymCache files, SymCache the folders that
+	// hold them besides the depot.
 	Jobs     JobOptions
 	SymCache SymCacheOptions
 	// Group is the group of users that shares a new depot, by name: folders get
-	// the mode 0770 and files 0660. Empty: a new depot is for its owner only,
+	// the mode 0770 and files 0660. Empty: only the owner may use a new depot,
 	// 0700 and 0600. An existing depot keeps its modes.
 	Group string
 	// ScrubRate is how many bytes per second Work reads to check all stored
-	// contents in the background; zero is 8 MiB, negative is not at all.
+	// contents in the background; zero is 8 MiB, negative disables the check.
 	ScrubRate int64
-	// Log takes what happens in the background; nil discards it.
+	// Log receives events of the background; nil discards them.
 	Log *slog.Logger
 	// Now is the clock; nil is time.Now.
 	Now func() time.Time
 }
 
 // Depot is an open depot. Its methods may be called by many goroutines, and
-// several processes may have one depot open.
+// several processes may have the same depot open.
 type Depot struct {
+	// Cache is the part that keeps downloaded files.
+	Cache *Cache
+	// Missing counts the requests that found no file.
+	Missing *Missing
+	// Check checks the stored contents.
+	Check *Checker
+	// Tokens is the part that keeps access tokens, without their secrets.
+	Tokens index.Tokens
+
 	dir   string
 	log   *slog.Logger
 	now   func() time.Time
 	blobs *blob.Disk
 	db    *index.DB
-	watch *index.Watch // nil where the file system does not let us
 
-	filter     *index.Filter  // of what is there; see absent
-	stale      chan uint64    // states for which the filter is behind
-	background sync.WaitGroup // what Close waits for
-	closing    context.Context
-	close      context.CancelFunc
-
+	contents     *contents
+	filter       *keyFilter
+	forms        *forms
 	makeCabinets bool
-	sources      []*tree.Folder
+	trees        trees
 	fetch        *fetch.Fetcher
 	sectionWait  time.Duration // see downloadSection
-	cache        cache
-	damage       damage
-	scrub        scrub
-	wanted       wanted
-	forms        forms
-
-	symcache *symcachework.Service
+	symcache     *symcachework.Service
+	swept        time.Time // when old rows were deleted; owned by Work
 }
 
-// SymCacheWork has SymCache files made and does jobs.
+// SymCacheWork makes SymCache files and runs jobs.
 type SymCacheWork = symcachework.Service
+
+// Token is a stored access token.
+type Token = index.TokenRow
 
 // stamp is the content of depot.json.
 type stamp struct {
@@ -113,8 +117,7 @@ type stamp struct {
 	Created time.Time `json:"created"`
 }
 
-// Open opens the depot in dir. The format is checked before anything there is
-// touched.
+// Open opens the depot in dir. It checks the format before it changes anything.
 func Open(ctx context.Context, dir string, opt Options) (*Depot, error) {
 	if opt.Log == nil {
 		opt.Log = slog.New(slog.DiscardHandler)
@@ -129,34 +132,31 @@ func Open(ctx context.Context, dir string, opt Options) (*Depot, error) {
 	if err := prepare(abs, opt); err != nil {
 		return nil, err
 	}
-	d := &Depot{dir: abs, log: opt.Log, now: opt.Now, makeCabinets: opt.MakeCabinets, sources: opt.Sources}
-	others, servers := symcachework.SplitUpstreams(opt.Upstreams)
-	d.fetch = fetch.New(keeper{d}, fetch.Options{Upstreams: others, Limits: opt.Limits, Lifetimes: opt.Lifetimes, Log: opt.Log, Now: opt.Now})
-	d.sectionWait = cmp.Or(opt.Limits.FirstByte, sectionWait)
-	d.cache.limits = opt.Cache
-	d.cache.space = func() (total, free int64, err error) { return durable.Space(abs) }
-	d.damage.log, d.damage.now = opt.Log, opt.Now
-	d.scrub.init(opt.ScrubRate)
-	d.closing, d.close = context.WithCancel(context.WithoutCancel(ctx))
-	d.stale = make(chan uint64, 1)
-	d.forms.init()
+	d := &Depot{dir: abs, log: opt.Log, now: opt.Now, makeCabinets: opt.MakeCabinets, trees: trees{opt.Sources, opt.Log}}
 	if d.blobs, err = blob.OpenDisk(filepath.Join(abs, "blobs")); err != nil {
-		return nil, errors.Join(fmt.Errorf("depot %s: %w", abs, err))
+		return nil, fmt.Errorf("depot %s: %w", abs, err)
 	}
 	if d.db, err = index.Open(ctx, filepath.Join(abs, "index.db"), index.Options{Now: opt.Now}); err != nil {
 		return nil, errors.Join(fmt.Errorf("depot %s: %w", abs, err), d.blobs.Close())
 	}
+	d.contents = &contents{blobs: d.blobs, db: d.db, log: opt.Log, now: opt.Now}
+	d.Cache = &Cache{db: d.db, blobs: d.blobs, now: opt.Now, limits: opt.Cache, space: func() (total, free int64, err error) { return durable.Space(abs) }}
+	d.Missing = &Missing{db: d.db, now: opt.Now}
+	d.Check = &Checker{dir: abs, blobs: d.blobs, db: d.db, contents: d.contents, log: opt.Log, now: opt.Now}
+	d.Check.init(opt.ScrubRate)
+	d.Tokens = d.db.Tokens
+	d.forms = &forms{dir: abs, db: d.db, blobs: d.blobs, contents: d.contents}
+	d.forms.init()
+	others, servers := symcachework.SplitUpstreams(opt.Upstreams)
+	d.fetch = fetch.New(keeper{d}, fetch.Options{Upstreams: others, Limits: opt.Limits, Lifetimes: opt.Lifetimes, Log: opt.Log, Now: opt.Now})
+	d.sectionWait = cmp.Or(opt.Limits.FirstByte, sectionWait)
 	d.symcache, err = symcachework.New(ctx, symcachework.Options{
 		Depot: pdbs{d}, DB: d.db, Blobs: d.blobs, Fetch: d.fetch, Servers: servers, Jobs: opt.Jobs, Folders: opt.SymCache, Log: opt.Log, Now: opt.Now,
 	})
 	if err != nil {
 		return nil, errors.Join(err, d.db.Close(), d.blobs.Close())
 	}
-	d.filter = d.db.NewFilter()
-	if d.watch, err = d.db.Watch(); err != nil {
-		d.log.Debug("changes are looked up, which is slower", "error", err)
-	}
-	d.background.Go(d.keepFilter)
+	d.filter = newKeyFilter(d.db, opt.Log)
 	return d, nil
 }
 
@@ -184,7 +184,8 @@ func prepare(dir string, opt Options) error {
 		return fmt.Errorf("depot %s: %w", dir, err)
 	}
 	for _, e := range entries {
-		// What a crash or a neighbour in the middle of the same may leave.
+		// A crash, or another process that is making the same depot, may have left
+		// these.
 		if n := e.Name(); n != "blobs" && n != "index.db" && n != "index.db-wal" && n != "index.db-shm" && n[0] != '.' {
 			return fmt.Errorf("%s holds other files (%s) and is no depot; name an empty or new folder", dir, n)
 		}
@@ -205,27 +206,22 @@ func prepare(dir string, opt Options) error {
 	return nil
 }
 
-// SymCache returns the part of the depot that has SymCache files made.
+// SymCache returns the part of the depot that makes SymCache files.
 func (d *Depot) SymCache() *SymCacheWork { return d.symcache }
 
 // Dir returns the depot's folder.
 func (d *Depot) Dir() string { return d.dir }
 
-// Close ends what is being made and closes the index. Files that were opened
+// Close cancels the background work and closes the index. Files that were opened
 // stay readable.
 func (d *Depot) Close() error {
 	d.forms.close()
-	d.close()
-	d.background.Wait()
+	d.filter.stop()
 	d.fetch.Close()
 	d.symcache.Stop()
 	last, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 	defer cancel()
-	err := errors.Join(d.writeWanted(last), d.writeUses(last), d.db.Close(), d.blobs.Close(), d.symcache.Close())
-	if d.watch != nil { // after the index, see there
-		err = errors.Join(err, d.watch.Close())
-	}
-	return err
+	return errors.Join(d.Missing.store(last), d.Cache.storeUses(last), d.db.Close(), d.blobs.Close(), d.symcache.Close(), d.filter.close())
 }
 
 // Ready reports whether the depot can answer.
@@ -237,25 +233,29 @@ func (d *Depot) Ready(ctx context.Context) error {
 	return err
 }
 
-// Generation returns a number that changes whenever any process changes what
-// the depot holds; it may change without that. Nobody tells us of changes in
-// the sources: with these it changes every second. It takes about a microsecond.
+// Generation returns a number that changes whenever any process changes the
+// contents of the depot; it may also change at other times. Changes in the Sources
+// cannot be detected: with these it changes every second. It takes about a
+// microsecond.
 func (d *Depot) Generation(ctx context.Context) (uint64, error) {
-	n, err := d.generation(ctx)
-	if len(d.sources) > 0 {
-		n = n*0x9e3779b97f4a7c15 + uint64(d.now().Unix()) // spread, so that no two moments meet
+	n, err := d.filter.generation(ctx)
+	if len(d.trees.list) > 0 {
+		n = n*0x9e3779b97f4a7c15 + uint64(d.now().Unix()) // spread, so that no two moments collide
 	}
 	return n, err
 }
 
+// Absent reports whether certainly no file answers req, in any scope, without a
+// query and without waiting. False means that Open has to look.
+func (d *Depot) Absent(ctx context.Context, req layout.Request) bool {
+	return len(d.trees.list) == 0 && !d.Fetches() && d.filter.excludes(ctx, req)
+}
+
+// CountMissing counts a request that found no file; see Missing.
+func (d *Depot) CountMissing(req *layout.Request, client string) { d.Missing.Count(req, client) }
+
+// Scrub returns how far the background check has come, in whichever process.
+func (d *Depot) Scrub(ctx context.Context) (ScrubState, error) { return d.Check.Progress(ctx) }
+
 // IndexReads returns how many queries of the index this process has run.
 func (d *Depot) IndexReads() uint64 { return d.db.Reads() }
-
-func (d *Depot) generation(ctx context.Context) (uint64, error) {
-	if d.watch != nil {
-		if n, err := d.watch.State(); err == nil {
-			return n, nil
-		}
-	}
-	return d.db.Generation(ctx)
-}

@@ -298,7 +298,7 @@ func TestRollbackAndEmpty(t *testing.T) {
 	if err := d.blobs.Put(t.Context(), blob.Sum(stray), int64(len(stray)), bytes.NewReader(stray)); err != nil {
 		t.Fatal(err)
 	}
-	v, err := d.Verify(t.Context(), func(f Fault) { t.Errorf("%+v", f) }, nil)
+	v, err := d.Check.Verify(t.Context(), func(f Fault) { t.Errorf("%+v", f) }, nil)
 	if err != nil || v.Strays != 1 {
 		t.Errorf("%+v %v", v, err)
 	}
@@ -355,7 +355,7 @@ func TestVerifyFinds(t *testing.T) {
 		}
 	}
 	var faults []string
-	v, err := d.Verify(t.Context(), func(f Fault) { faults = append(faults, f.What) }, nil)
+	v, err := d.Check.Verify(t.Context(), func(f Fault) { faults = append(faults, f.What) }, nil)
 	if err != nil || v.Faults != 3 || len(faults) != 3 {
 		t.Fatalf("%+v %v: %q", v, err, faults)
 	}
@@ -388,7 +388,7 @@ func TestVariants(t *testing.T) {
 			t.Fatalf("%+v %v before one was made", e, err)
 		}
 	}
-	if _, err := d.Derive(ctx, <-d.forms.queue); err != nil {
+	if _, err := d.forms.derive(ctx, <-d.forms.queue); err != nil {
 		t.Fatal(err)
 	}
 	e, err := d.Encoded(ctx, f, []string{"br", "zstd", "gzip"})
@@ -396,7 +396,7 @@ func TestVariants(t *testing.T) {
 		t.Fatalf("%+v %v", e, err)
 	}
 	defer e.Close()
-	if v, err := d.Verify(ctx, func(f Fault) { t.Errorf("%+v", f) }, nil); err != nil || v.Strays != 0 {
+	if v, err := d.Check.Verify(ctx, func(f Fault) { t.Errorf("%+v", f) }, nil); err != nil || v.Strays != 0 {
 		t.Errorf("%+v %v", v, err)
 	}
 	// It goes with its source.

@@ -10,29 +10,29 @@ import (
 	"time"
 
 	"github.com/symdepot/symdepot/internal/blob"
+	"github.com/symdepot/symdepot/internal/fetch"
 	"github.com/symdepot/symdepot/internal/index"
 	"github.com/symdepot/symdepot/internal/transcode"
 	"github.com/symdepot/symdepot/layout"
 	"github.com/symdepot/symdepot/symfile"
 )
 
-// Other forms of a content, such as compressed variants and cabinets, are made
-// in the background after requests that they would have served, and kept beside
-// the plain bytes. No request ever waits for one.
+// Derived contents, such as compressed variants and cabinets, are made in the
+// background after requests that they would have served, and stored beside the
+// plain content. No request waits for one.
 const (
-	variantAsks = 3       // requests for one content before a variant is worth making
+	variantAsks = 3       // requests for one content before a variant is made
 	variantMin  = 4 << 10 // smaller contents gain nothing
 	variantMax  = 2 << 30 // larger ones would keep a core busy for minutes
 
 	deriveCounted = 4096 // contents counted at once
-	deriveQueue   = 256  // jobs waiting; further ones are dropped and asked for again
+	deriveQueue   = 256  // forms waiting; further ones are dropped and queued again by later requests
 )
 
 var codings = map[string]transcode.Tool{"zstd": transcode.Zstd, "gzip": transcode.Gzip}
 
-// Form asks for another form of a content: what Tool makes of it. It is
-// recorded by these two; the rest goes into the form where that has a place
-// for it.
+// Form is a derived content: what Tool makes of the content Ref. These two
+// identify it; Name and Time are written into forms that have fields for them.
 type Form struct {
 	Ref  blob.Ref
 	Tool transcode.Tool
@@ -49,20 +49,25 @@ func (f Form) key() formKey { return formKey{f.Ref, f.Tool} }
 
 func (f Form) index() index.Tool { return index.Tool{Name: f.Tool.Name, Version: f.Tool.Version} }
 
-// forms makes other forms, each by one at a time.
+// forms makes derived contents and finds those that have been made.
 type forms struct {
-	queue chan Form
-	life  context.Context // ends with the depot
-	end   context.CancelFunc
-	under sync.WaitGroup // makings under way
+	dir      string // of the depot, for temporary files
+	db       *index.DB
+	blobs    *blob.Disk
+	contents *contents
 
-	mu     sync.Mutex
-	asked  map[formKey]int     // guarded by mu; how often a form was missing
-	flying map[formKey]*flight // guarded by mu
+	queue  chan Form
+	making *fetch.Group[formKey, *making]
+	life   context.Context // ends with the depot
+	end    context.CancelFunc
+
+	mu    sync.Mutex
+	asked map[formKey]int // guarded by mu; how often a form was missing
 }
 
-// flight is one making; made and err are set when done is closed.
-type flight struct {
+// making is the production of one form, shared by all callers that want it. made
+// and err are set when done is closed.
+type making struct {
 	done chan struct{}
 	made index.Content
 	err  error
@@ -70,17 +75,16 @@ type flight struct {
 
 func (f *forms) init() {
 	f.asked = make(map[formKey]int)
-	f.flying = make(map[formKey]*flight)
+	f.making = fetch.NewGroup[formKey, *making](0)
 	f.queue = make(chan Form, deriveQueue)
 	f.life, f.end = context.WithCancel(context.Background())
 }
 
-// close ends what is under way.
+// close ends what is being made.
 func (f *forms) close() {
-	f.mu.Lock() // no flight begins after this
+	f.making.Close()
 	f.end()
-	f.mu.Unlock()
-	f.under.Wait()
+	f.making.Wait()
 }
 
 // ask counts one request that a form would have served, and queues the making
@@ -103,100 +107,72 @@ func (f *forms) ask(want Form, worth int) {
 	}
 }
 
-// Work makes what was queued, does jobs, writes down what was counted, keeps the
-// cache within its limits and checks the stored contents, until ctx ends.
-func (d *Depot) Work(ctx context.Context) error {
-	var side sync.WaitGroup
-	defer side.Wait()
-	side.Go(func() { d.symcache.Run(ctx) })
-	side.Go(func() { d.keepScrubbing(ctx) })
-	tidy := time.NewTicker(tidyEvery)
-	defer tidy.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-tidy.C:
-			d.tidy(ctx)
-		case want := <-d.forms.queue:
-			if _, err := d.Derive(ctx, want); err != nil && ctx.Err() == nil {
-				d.log.Warn("another form of a content could not be made", "content", want.Ref.String(), "tool", want.Tool.Name, "error", err)
-			}
-		}
-	}
+// known returns a form that has been made; a zero Content if it is not worth
+// storing. One that has not been made is fs.ErrNotExist.
+func (f *forms) known(ctx context.Context, want Form) (index.Content, error) {
+	return f.db.Derived(ctx, want.Ref, want.index())
 }
 
-// Derive returns another form of a content, and makes it if there is no record
-// of it. A zero Content means that it is not worth keeping. Calls for one form
-// wait for one making, which goes on when they give up.
-func (d *Depot) Derive(ctx context.Context, want Form) (index.Content, error) {
-	c, err := d.db.Derived(ctx, want.Ref, want.index())
+// derive returns a form of a content, and makes it if it has not been made. A
+// zero Content means that it is not worth storing. Concurrent calls for one form
+// share one making, which goes on when they give up.
+func (f *forms) derive(ctx context.Context, want Form) (index.Content, error) {
+	c, err := f.known(ctx, want)
 	if !errors.Is(err, fs.ErrNotExist) {
 		return c, err
 	}
-	f := &d.forms
-	f.mu.Lock()
-	if err := f.life.Err(); err != nil {
-		f.mu.Unlock()
-		return index.Content{}, err
+	m, ok := f.making.Join(want.key(), func() (*making, bool) { return &making{done: make(chan struct{})}, true }, func(m *making) {
+		m.made, m.err = f.produce(f.life, want)
+		f.making.Leave(want.key())
+		close(m.done)
+	})
+	if !ok {
+		return index.Content{}, context.Canceled // the depot is closing
 	}
-	fl := f.flying[want.key()]
-	if fl == nil {
-		fl = &flight{done: make(chan struct{})}
-		f.flying[want.key()] = fl
-		f.under.Go(func() {
-			fl.made, fl.err = d.makeForm(f.life, want)
-			f.mu.Lock()
-			delete(f.flying, want.key())
-			f.mu.Unlock()
-			close(fl.done)
-		})
-	}
-	f.mu.Unlock()
 	select {
-	case <-fl.done:
-		return fl.made, fl.err
+	case <-m.done:
+		return m.made, m.err
 	case <-ctx.Done():
 		return index.Content{}, ctx.Err()
 	}
 }
 
-// makeForm makes a form and records it, also that it is not worth keeping.
-func (d *Depot) makeForm(ctx context.Context, want Form) (index.Content, error) {
+// produce makes a form and records the result, also that it is not worth storing.
+func (f *forms) produce(ctx context.Context, want Form) (index.Content, error) {
 	none := index.Content{}
-	// One that was made between the caller's look and its turn is there now.
-	if c, err := d.db.Derived(ctx, want.Ref, want.index()); !errors.Is(err, fs.ErrNotExist) {
+	// It may have been made since the caller looked for it.
+	if c, err := f.known(ctx, want); !errors.Is(err, fs.ErrNotExist) {
 		return c, err
 	}
-	src, err := d.blobs.Open(ctx, want.Ref)
+	src, err := f.blobs.Open(ctx, want.Ref)
 	if err != nil {
 		return none, err
 	}
 	defer src.Close()
-	batch, err := d.blobs.Begin(ctx)
+	batch, err := f.blobs.Begin(ctx)
 	if err != nil {
 		return none, err
 	}
 	defer batch.Abort()
-	made, err := d.transcode(ctx, batch, want, src)
+	made, err := f.transcode(ctx, batch, want, src)
 	if err != nil {
 		return none, err
 	}
 	if made == none {
-		return none, d.db.PutDerived(ctx, want.Ref, want.index(), nil)
+		return none, f.db.PutDerived(ctx, want.Ref, want.index(), nil)
 	}
 	if err := batch.Commit(ctx); err != nil {
 		return none, err
 	}
-	return made, d.db.PutDerived(ctx, want.Ref, want.index(), &made)
+	return made, f.db.PutDerived(ctx, want.Ref, want.index(), &made)
 }
 
-// transcode puts a form into the batch. A zero Content is not worth keeping.
-func (d *Depot) transcode(ctx context.Context, batch blob.Batch, want Form, src blob.File) (index.Content, error) {
+// transcode puts a form into the batch. A zero Content is not worth storing.
+func (f *forms) transcode(ctx context.Context, batch blob.Batch, want Form, src blob.File) (index.Content, error) {
 	var made index.Content
 	var err error
 	if want.Tool == transcode.Cab {
-		out, drop, err := d.scratch()
+		out, drop, err := f.scratch()
 		if err != nil {
 			return made, err
 		}
@@ -221,24 +197,24 @@ func (d *Depot) transcode(ctx context.Context, batch blob.Batch, want Form, src 
 	return made, err
 }
 
-// scratch makes a temporary file on the depot's disk. A crash leaves it behind
-// on systems where an open file cannot be removed.
-func (d *Depot) scratch() (f *os.File, drop func(), err error) {
-	if f, err = os.CreateTemp(d.dir, ".scratch-*"); err != nil {
+// scratch makes a temporary file on the depot's disk. It survives a crash only on
+// systems where an open file cannot be removed.
+func (f *forms) scratch() (file *os.File, drop func(), err error) {
+	if file, err = os.CreateTemp(f.dir, ".scratch-*"); err != nil {
 		return nil, nil, err
 	}
-	gone := os.Remove(f.Name()) == nil
-	return f, func() {
-		_ = f.Close()
-		if !gone {
-			_ = os.Remove(f.Name())
+	removed := os.Remove(file.Name()) == nil
+	return file, func() {
+		_ = file.Close()
+		if !removed {
+			_ = os.Remove(file.Name())
 		}
 	}, nil
 }
 
-// Encoded returns f in the first of the content codings that is kept, or nil:
-// then the request counts towards making one. f must be a whole plain file and
-// stays the caller's.
+// Encoded returns f in the first of the content codings that has been made. If
+// there is none, the file is nil and the request counts towards making one. f must
+// be a whole plain file; the caller closes it.
 func (d *Depot) Encoded(ctx context.Context, f *File, codingNames []string) (*File, error) {
 	if !f.stored || f.packed || f.Volatile || f.Size < variantMin || f.Size > variantMax {
 		return nil, nil
@@ -253,7 +229,7 @@ func (d *Depot) Encoded(ctx context.Context, f *File, codingNames []string) (*Fi
 		if first == nil {
 			first = &want
 		}
-		v, err := d.db.Derived(ctx, f.Ref, want.index())
+		v, err := d.forms.known(ctx, want)
 		if errors.Is(err, fs.ErrNotExist) {
 			continue
 		}
@@ -263,7 +239,7 @@ func (d *Depot) Encoded(ctx context.Context, f *File, codingNames []string) (*Fi
 		if v.Size == 0 {
 			return nil, nil // was tried: it would not be smaller
 		}
-		b, err := d.openBlob(ctx, v)
+		b, err := d.contents.open(ctx, v)
 		if errors.Is(err, fs.ErrNotExist) {
 			continue // the plain bytes are right
 		}
@@ -296,7 +272,7 @@ func (d *Depot) openCabinet(ctx context.Context, scope Scope, req layout.Request
 		return nil, fs.ErrNotExist
 	}
 	want := Form{Ref: h.Ref, Tool: transcode.Cab, Name: h.Object.Name, Time: h.Added}
-	c, err := d.db.Derived(ctx, h.Ref, want.index())
+	c, err := d.forms.known(ctx, want)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		if d.makeCabinets {

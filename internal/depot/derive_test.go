@@ -72,7 +72,7 @@ func TestCabinets(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if _, err := d.Derive(t.Context(), <-d.forms.queue); err != nil {
+			if _, err := d.forms.derive(t.Context(), <-d.forms.queue); err != nil {
 				t.Fatal(err)
 			}
 			if after, err := d.db.Generation(t.Context()); err != nil || after == before {
@@ -128,7 +128,7 @@ func TestDeriveOnce(t *testing.T) {
 	want := Form{Ref: blob.Sum(body.body), Tool: transcode.Cab, Name: "hello-x64.pdb", Time: time.Unix(1e9, 0)}
 	gone, cancel := context.WithCancel(t.Context())
 	cancel()
-	if _, err := d.Derive(gone, want); err != nil && !errors.Is(err, context.Canceled) {
+	if _, err := d.forms.derive(gone, want); err != nil && !errors.Is(err, context.Canceled) {
 		t.Error(err)
 	}
 	var wg sync.WaitGroup
@@ -136,7 +136,7 @@ func TestDeriveOnce(t *testing.T) {
 	for i := range got {
 		wg.Go(func() {
 			var err error
-			if got[i], err = d.Derive(t.Context(), want); err != nil {
+			if got[i], err = d.forms.derive(t.Context(), want); err != nil {
 				t.Error(err)
 			}
 		})
@@ -150,11 +150,11 @@ func TestDeriveOnce(t *testing.T) {
 	if left, _ := filepath.Glob(filepath.Join(d.dir, ".scratch-*")); len(left) != 0 {
 		t.Errorf("left behind: %q", left)
 	}
-	if _, err := d.Derive(t.Context(), Form{Ref: blob.Sum([]byte("?")), Tool: transcode.Cab}); !errors.Is(err, fs.ErrNotExist) {
+	if _, err := d.forms.derive(t.Context(), Form{Ref: blob.Sum([]byte("?")), Tool: transcode.Cab}); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("of a content that is not there: %v", err)
 	}
 	d.forms.close()
-	if _, err := d.Derive(t.Context(), Form{Ref: blob.Sum([]byte("!")), Tool: transcode.Cab}); !errors.Is(err, context.Canceled) {
+	if _, err := d.forms.derive(t.Context(), Form{Ref: blob.Sum([]byte("!")), Tool: transcode.Cab}); !errors.Is(err, context.Canceled) {
 		t.Errorf("after the end: %v", err)
 	}
 }

@@ -36,8 +36,6 @@ type Question struct {
 	Via []string
 	// Origin describes the client to debuginfod upstreams.
 	Origin fetch.Origin
-	// Client names the kind of client in a word, such as "gdb".
-	Client string
 	// Local leaves out the upstreams: only what the depot and its trees have is
 	// answered.
 	Local bool
@@ -73,7 +71,7 @@ func (d *Depot) Get(ctx context.Context, q Question) (*File, error) {
 	if q.Local || !errors.Is(err, fs.ErrNotExist) {
 		return f, err
 	}
-	return d.Fetch(ctx, q)
+	return d.download(ctx, q)
 }
 
 func (d *Depot) enterAndOpen(ctx context.Context, q Question) (*File, error) {
@@ -87,8 +85,8 @@ func (d *Depot) enterAndOpen(ctx context.Context, q Question) (*File, error) {
 	return d.Open(ctx, q.Scope, q.Request)
 }
 
-// Fetch asks the upstreams for what Open did not find; see Get.
-func (d *Depot) Fetch(ctx context.Context, q Question) (*File, error) {
+// download asks the upstreams for a file that Open did not find; see Get.
+func (d *Depot) download(ctx context.Context, q Question) (*File, error) {
 	if !d.fetch.Enabled() || len(q.Request.Lookups) == 0 {
 		return nil, fs.ErrNotExist
 	}
@@ -119,7 +117,7 @@ func (d *Depot) Fetch(ctx context.Context, q Question) (*File, error) {
 	return nil, fs.ErrNotExist
 }
 
-// downloadAnew is Fetch without regard to remembered misses.
+// downloadAnew is download without regard to remembered misses.
 func (d *Depot) downloadAnew(ctx context.Context, q Question) (*File, error) {
 	f, err := d.fetch.OpenAnew(ctx, q.download())
 	if errors.Is(err, fetch.ErrHeld) {
@@ -178,10 +176,6 @@ func (d *Depot) downloadSection(ctx context.Context, q Question) (*File, error) 
 	return nil, fs.ErrNotExist
 }
 
-// Missed reports whether memory alone says that no upstream has what is asked
-// for. It takes a microsecond; false means that Get can tell.
-func (d *Depot) Missed(q Question) bool { return d.fetch.Missed(q.download()) }
-
 // Remembered returns the remembered misses of the upstreams that may be asked, by
 // their names.
 func (d *Depot) Remembered(ctx context.Context, q Question) (map[string]fetch.Miss, error) {
@@ -203,19 +197,19 @@ func (d *Depot) FlushMisses(ctx context.Context, f MissFilter) (int64, error) {
 }
 
 // keeper is what downloads need of the depot.
-type keeper struct{ *Depot }
+type keeper struct{ d *Depot }
 
 // Holds implements fetch.Depot.
 func (k keeper) Holds(ctx context.Context, products []string, req layout.Request) bool {
 	if req.Form == layout.FormSource {
 		req = fetch.SourceRequest(req)
 	}
-	_, _, err := k.find(ctx, Scope{Products: products}, req)
+	_, _, err := k.d.find(ctx, Scope{Products: products}, req)
 	return err == nil
 }
 
 // Spool implements fetch.Depot.
-func (k keeper) Spool() (*blob.Spool, error) { return k.blobs.Spool() }
+func (k keeper) Spool() (*blob.Spool, error) { return k.d.blobs.Spool() }
 
 // Keep implements fetch.Depot.
 func (k keeper) Keep(ctx context.Context, f fetch.Kept) error {
@@ -229,10 +223,10 @@ func (k keeper) Keep(ctx context.Context, f fetch.Kept) error {
 	if len(entries) == 0 {
 		return nil
 	}
-	return k.db.Cached.Put(ctx, index.CachedFile{
+	return k.d.db.Cached.Put(ctx, index.CachedFile{
 		Source: f.Upstream, Name: f.Name, URL: f.URL, Tag: f.Tag, Ref: f.Ref, Size: f.Size, Fetched: f.Fetched, Product: f.Product, Entries: entries,
 	}, func(ctx context.Context, _ []blob.Ref) error {
-		_, err := k.blobs.Stat(ctx, f.Ref)
+		_, err := k.d.blobs.Stat(ctx, f.Ref)
 		return err
 	})
 }
@@ -240,7 +234,7 @@ func (k keeper) Keep(ctx context.Context, f fetch.Kept) error {
 // Misses implements fetch.Depot.
 func (k keeper) Misses(ctx context.Context, key string) (map[string]fetch.Miss, error) {
 	known := map[string]fetch.Miss{}
-	rows, err := k.db.Misses.Of(ctx, key)
+	rows, err := k.d.db.Misses.Of(ctx, key)
 	for _, m := range rows {
 		known[m.Source] = fetch.Miss{Class: fetch.Class(m.Class), Until: m.Until, Since: m.Since, Detail: m.Detail}
 	}
@@ -253,12 +247,12 @@ func (k keeper) PutMisses(ctx context.Context, key string, misses map[string]fet
 	for name, m := range misses {
 		rows = append(rows, index.Miss{Key: key, Source: name, Class: uint8(m.Class), Until: m.Until, Since: m.Since, Detail: m.Detail})
 	}
-	return k.db.Misses.Put(ctx, rows)
+	return k.d.db.Misses.Put(ctx, rows)
 }
 
 // ForgetMiss implements fetch.Depot.
 func (k keeper) ForgetMiss(ctx context.Context, key, name string) error {
-	_, err := k.db.Misses.Flush(ctx, MissFilter{Key: key, Source: name})
+	_, err := k.d.db.Misses.Flush(ctx, MissFilter{Key: key, Source: name})
 	return err
 }
 

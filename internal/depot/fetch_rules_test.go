@@ -19,7 +19,7 @@ import (
 )
 
 func ask(ctx context.Context, d *Depot, q Question) ([]byte, error) {
-	f, err := d.Fetch(ctx, q)
+	f, err := d.download(ctx, q)
 	if err != nil {
 		return nil, err
 	}
@@ -145,7 +145,7 @@ func (w twin) Name() string         { return w.id }
 func (w twin) Traits() fetch.Traits { return fetch.Traits{ServerID: w.id} }
 func (w twin) Close() error         { return nil }
 func (w twin) Fetch(ctx context.Context, ask fetch.Ask) (*fetch.Reply, error) {
-	f, err := w.of().Fetch(ctx, Question{Request: ask.Request, Via: append(ask.Via[:len(ask.Via):len(ask.Via)], w.id)})
+	f, err := w.of().download(ctx, Question{Request: ask.Request, Via: append(ask.Via[:len(ask.Via):len(ask.Via)], w.id)})
 	if err != nil {
 		return nil, &fetch.Failure{Source: w.id, Class: fetch.ClassAbsent, Err: err}
 	}
@@ -207,7 +207,7 @@ func TestRefreshedAndEvicted(t *testing.T) {
 		t.Fatal(err)
 	}
 	d.fetch.Wait()
-	if ev, err := d.DropCached(t.Context(), CacheFilter{}); err != nil || ev.Files != 1 {
+	if ev, err := d.Cache.Drop(t.Context(), CacheFilter{}); err != nil || ev.Files != 1 {
 		t.Fatal(ev, err)
 	}
 	if _, err := fetched(t.Context(), t, d, symPath); err != nil {
@@ -249,7 +249,7 @@ func TestSourceTexts(t *testing.T) {
 	if s.asked.Load() != 3 {
 		t.Errorf("asked %d times", s.asked.Load())
 	}
-	if _, err := d.Verify(t.Context(), func(f Fault) { t.Errorf("%+v", f) }, nil); err != nil {
+	if _, err := d.Check.Verify(t.Context(), func(f Fault) { t.Errorf("%+v", f) }, nil); err != nil {
 		t.Error(err)
 	}
 }
@@ -290,7 +290,7 @@ func TestCodeInfoRedirects(t *testing.T) {
 	}
 	d, _ := withUpstreams(t, Options{}, s)
 	for range 2 {
-		f, err := d.Fetch(t.Context(), Question{Request: request(t, "app.exe/5B2AC3D71E000/app.sym")})
+		f, err := d.download(t.Context(), Question{Request: request(t, "app.exe/5B2AC3D71E000/app.sym")})
 		if err != nil || f.Redirect != symPath {
 			t.Fatalf("%+v, %v", f, err)
 		}
@@ -313,7 +313,7 @@ func TestCodeInfoRedirects(t *testing.T) {
 		reply.CodeInfo = symPath
 		return reply, err
 	}
-	g, err := d.Fetch(t.Context(), Question{Request: request(t, "app.exe/5B2AC3D71E000/app.sym")})
+	g, err := d.download(t.Context(), Question{Request: request(t, "app.exe/5B2AC3D71E000/app.sym")})
 	if err != nil || g.Redirect != symPath || s.asked.Load() != 2 {
 		t.Errorf("%+v, %v", g, err)
 	}

@@ -178,7 +178,7 @@ func TestEndIsWithheld(t *testing.T) {
 			_, _ = w.Write(body)
 			close(written)
 		}()
-		f, err := d.Fetch(t.Context(), Question{Request: request(t, symPath)})
+		f, err := d.download(t.Context(), Question{Request: request(t, symPath)})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -191,7 +191,7 @@ func TestEndIsWithheld(t *testing.T) {
 			t.Fatalf("size %d: read %d: %v", size, n, err)
 		}
 		ctx, cancel := context.WithCancel(t.Context())
-		g, err := d.Fetch(ctx, Question{Request: request(t, symPath)})
+		g, err := d.download(ctx, Question{Request: request(t, symPath)})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -492,10 +492,10 @@ func TestEviction(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := d.writeUses(t.Context()); err != nil {
+	if err := d.Cache.storeUses(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	ev, err := d.Evict(t.Context())
+	ev, err := d.Cache.Evict(t.Context())
 	if err != nil || ev.Files < 3 {
 		t.Fatalf("%+v, %v", ev, err)
 	}
@@ -517,7 +517,7 @@ func TestEviction(t *testing.T) {
 		t.Error("Open asks sources")
 	}
 	clk.t = clk.t.Add(48 * time.Hour)
-	if _, err := d.Evict(t.Context()); err != nil {
+	if _, err := d.Cache.Evict(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := d.Open(t.Context(), Scope{}, request(t, path(0))); !errors.Is(err, fs.ErrNotExist) {
@@ -527,7 +527,7 @@ func TestEviction(t *testing.T) {
 		t.Fatalf("added: %v", err)
 	}
 	_ = f.Close()
-	if _, err := d.Verify(t.Context(), func(f Fault) { t.Errorf("verify: %+v", f) }, nil); err != nil {
+	if _, err := d.Check.Verify(t.Context(), func(f Fault) { t.Errorf("verify: %+v", f) }, nil); err != nil {
 		t.Error(err)
 	}
 }
@@ -537,16 +537,16 @@ func TestMissingIsCounted(t *testing.T) {
 	d, _ := newDepot(t)
 	for i := range 3 {
 		req := request(t, symPath)
-		d.CountMissing(&req, "gdb")
+		d.Missing.Count(&req, "gdb")
 		if i == 0 {
 			other := request(t, "b.pdb/"+symID+"/b.pdb")
-			d.CountMissing(&other, "symsrv")
+			d.Missing.Count(&other, "symsrv")
 		}
 	}
 	list := func() (names []string) {
 		t.Helper()
 		d.tidy(t.Context())
-		if err := d.Missing(t.Context(), WantedFilter{}, func(w Wanted) error {
+		if err := d.Missing.List(t.Context(), WantedFilter{}, func(w Wanted) error {
 			names = append(names, fmt.Sprint(w.Name, " ", w.Client, " ", w.Count))
 			return nil
 		}); err != nil {
@@ -572,15 +572,15 @@ func TestOldMemoriesAreSweptOut(t *testing.T) {
 		t.Fatal(err)
 	}
 	req := request(t, symPath)
-	d.CountMissing(&req, "gdb")
+	d.Missing.Count(&req, "gdb")
 	d.tidy(t.Context())
 	clk.t = clk.t.Add(wantedLife + 2*time.Hour)
 	d.tidy(t.Context())
-	_, misses, err := d.CacheStats(t.Context())
+	_, misses, err := d.Cache.Stats(t.Context())
 	if err != nil || len(misses) != 0 {
 		t.Errorf("misses are left: %+v, %v", misses, err)
 	}
-	if err := d.Missing(t.Context(), WantedFilter{}, func(w Wanted) error {
+	if err := d.Missing.List(t.Context(), WantedFilter{}, func(w Wanted) error {
 		t.Errorf("still wanted: %+v", w)
 		return nil
 	}); err != nil {

@@ -77,18 +77,18 @@ func share(name, group string, mode fs.FileMode) error {
 
 // wideModes says which users may read the depot although a new depot would not
 // let them, or "".
-func (d *Depot) wideModes() string {
+func (c *Checker) wideModes() string {
 	if runtime.GOOS == "windows" {
 		return ""
 	}
-	if info, err := os.Stat(d.dir); err != nil || info.Mode().Perm()&0o005 == 0 {
+	if info, err := os.Stat(c.dir); err != nil || info.Mode().Perm()&0o005 == 0 {
 		return ""
 	}
 	for _, name := range []string{"blobs", "index.db"} {
-		info, err := os.Stat(filepath.Join(d.dir, name))
+		info, err := os.Stat(filepath.Join(c.dir, name))
 		if err == nil && info.Mode().Perm()&0o004 != 0 {
 			return fmt.Sprintf("every user of this machine may read the depot: %s has the mode %04o; to change that: chmod -R o-rwx %s",
-				name, info.Mode().Perm(), d.dir)
+				name, info.Mode().Perm(), c.dir)
 		}
 	}
 	return ""

@@ -24,10 +24,10 @@ func (s Scope) index() index.Scope { return index.Scope{Products: s.Products, Al
 // log names it.
 func (d *Depot) Open(ctx context.Context, scope Scope, req layout.Request) (*File, error) {
 	f, err := d.openOwn(ctx, scope, req)
-	if len(d.sources) == 0 || !scope.sees("") || !errors.Is(err, fs.ErrNotExist) {
+	if len(d.trees.list) == 0 || !scope.sees("") || !errors.Is(err, fs.ErrNotExist) {
 		return f, err
 	}
-	return d.openSource(ctx, req)
+	return d.trees.open(ctx, req)
 }
 
 func (d *Depot) openOwn(ctx context.Context, scope Scope, req layout.Request) (*File, error) {
@@ -69,7 +69,7 @@ func (d *Depot) openOwn(ctx context.Context, scope Scope, req layout.Request) (*
 // find returns the ranked answers of the first lookup that has any, and the
 // roles it asked for.
 func (d *Depot) find(ctx context.Context, scope Scope, req layout.Request) ([]index.Hit, symfile.Role, error) {
-	if scope.Products == nil && d.absent(ctx, req) {
+	if scope.Products == nil && d.filter.excludes(ctx, req) {
 		// Limited scopes do without the filter: hidden and missing files cost
 		// them the same queries.
 		return nil, 0, fs.ErrNotExist
@@ -175,14 +175,14 @@ func noSections(h index.Hit) bool {
 }
 
 func (d *Depot) openHit(ctx context.Context, h index.Hit) (*File, error) {
-	b, err := d.openBlob(ctx, index.Content{Ref: h.Ref, Size: h.Size})
+	b, err := d.contents.open(ctx, index.Content{Ref: h.Ref, Size: h.Size})
 	if err != nil {
 		return nil, err
 	}
 	f := &File{Object: h.Object, Ref: h.Ref, source: h.Ref, Size: h.Size, ModTime: fileTime(h), Path: h.Path, Archive: h.Archive,
-		ETag: h.Ref.String()[:32], r: b, plain: blob.OSFile(b), closer: b, stored: true, report: d.damage.report}
+		ETag: h.Ref.String()[:32], r: b, plain: blob.OSFile(b), closer: b, stored: true, report: d.contents.report}
 	if h.Source != "" {
-		f.closer = d.use(h.Ref, b)
+		f.closer = d.Cache.use(h.Ref, b)
 	}
 	return f, nil
 }

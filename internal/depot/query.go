@@ -120,9 +120,8 @@ func (d *Depot) Files(ctx context.Context, number int64, each func(TxFile) error
 // Content opens the bytes of a content, whoever holds it, after they were
 // hashed. A missing or damaged one is fs.ErrNotExist.
 func (d *Depot) Content(ctx context.Context, ref blob.Ref) (*File, error) {
-	b, err := d.blobs.OpenWhole(ctx, ref)
+	b, err := d.contents.openHashed(ctx, ref)
 	if err != nil {
-		d.damage.report(err)
 		return nil, err
 	}
 	return &File{Ref: ref, Size: b.Size(), ModTime: b.ModTime(), ETag: ref.String()[:32], r: b, plain: blob.OSFile(b), closer: b}, nil

@@ -71,7 +71,7 @@ func TestDerivedFollowsItsSource(t *testing.T) {
 	}
 	// The cabinet.
 	ref := found[0].Ref
-	if _, err := d.Derive(t.Context(), Form{Ref: ref, Tool: transcode.Cab, Name: "hello-x86.pdb"}); err != nil {
+	if _, err := d.forms.derive(t.Context(), Form{Ref: ref, Tool: transcode.Cab, Name: "hello-x86.pdb"}); err != nil {
 		t.Fatal(err)
 	}
 	path := "hello-x86.pdb/" + id.Breakpad() + "/hello-x86.pd_"
@@ -107,7 +107,7 @@ func TestFetchInsideTheScope(t *testing.T) {
 			t.Fatal(err)
 		}
 		q := Question{Scope: Scope{Products: c.products}, Request: request(t, "hello-x64.pdb/"+objs[0].Object.DebugID.Breakpad()+"/hello-x64.pdb")}
-		f, err := d.Fetch(t.Context(), q)
+		f, err := d.download(t.Context(), q)
 		if c.gets != (err == nil) || c.gets != (src.asked.Load() > 0) {
 			t.Errorf("%q asks a source of %q: %v, asked %d times", c.products, c.of, err, src.asked.Load())
 		}

@@ -13,27 +13,20 @@ import (
 
 const (
 	scrubRate   = 8 << 20            // bytes per second, by default
-	scrubCost   = 64 << 10           // bytes that opening a file counts for
-	scrubEvery  = 7 * 24 * time.Hour // between the beginnings of two passes
+	scrubCost   = 64 << 10           // bytes that opening a file counts as
+	scrubEvery  = 7 * 24 * time.Hour // between the end of a pass and the next one
 	scrubNote   = 20 * time.Second   // between two writes of the state
 	scrubOthers = 5 * time.Minute    // without a write by another process until this one takes over
-	scrubRest   = time.Minute        // before a look whether there is something to do
+	scrubRest   = time.Minute        // between two looks whether a pass is due
 )
 
-// ScrubState says how far the background check of all stored contents has come.
+// ScrubState is the progress of the background check of all stored contents.
 type ScrubState = index.ScrubState
 
-// scrub checks all stored contents in the background.
-type scrub struct {
-	rate  int64 // bytes per second; negative: never
-	owner string
-	// wait waits; tests replace it.
-	wait func(ctx context.Context, d time.Duration) error
-}
-
-func (s *scrub) init(rate int64) {
-	s.rate, s.owner = cmp.Or(rate, scrubRate), rand.Text()
-	s.wait = func(ctx context.Context, d time.Duration) error {
+// init prepares the background check.
+func (c *Checker) init(rate int64) {
+	c.rate, c.owner = cmp.Or(rate, scrubRate), rand.Text()
+	c.wait = func(ctx context.Context, d time.Duration) error {
 		t := time.NewTimer(d)
 		defer t.Stop()
 		select {
@@ -45,88 +38,88 @@ func (s *scrub) init(rate int64) {
 	}
 }
 
-// Scrub returns how far the background check has come, in whatever process.
-func (d *Depot) Scrub(ctx context.Context) (ScrubState, error) { return d.db.Scrub.State(ctx) }
+// Progress returns how far the background check has come, in whichever process.
+func (c *Checker) Progress(ctx context.Context) (ScrubState, error) { return c.db.Scrub.State(ctx) }
 
-// keepScrubbing checks all stored contents, one pass a week, until ctx ends. It
-// goes on where the last process stopped.
-func (d *Depot) keepScrubbing(ctx context.Context) {
-	if d.scrub.rate < 0 {
+// scrub checks all stored contents once a week until ctx ends. It continues where
+// the last process stopped.
+func (c *Checker) scrub(ctx context.Context) {
+	if c.rate < 0 {
 		return
 	}
-	for d.scrub.wait(ctx, scrubRest) == nil {
-		if err := d.scrubDue(ctx); err != nil && ctx.Err() == nil {
-			d.log.Warn("the stored files could not be checked", "error", err)
+	for c.wait(ctx, scrubRest) == nil {
+		if err := c.scrubDue(ctx); err != nil && ctx.Err() == nil {
+			c.log.Warn("the background check of stored files failed", "error", err)
 		}
 	}
 }
 
-// scrubDue makes or continues a pass if one is due and no other process is at
-// it.
-func (d *Depot) scrubDue(ctx context.Context) error {
-	st, err := d.Scrub(ctx)
+// scrubDue starts or continues a pass if one is due and no other process is
+// running it.
+func (c *Checker) scrubDue(ctx context.Context) error {
+	st, err := c.Progress(ctx)
 	if err != nil {
 		return err
 	}
-	now := d.now()
-	if st.Owner != d.scrub.owner && now.Sub(st.Updated) < scrubOthers {
+	now := c.now()
+	if st.Owner != c.owner && now.Sub(st.Updated) < scrubOthers {
 		return nil
 	}
 	if st.Started.IsZero() && now.Sub(st.Finished) < scrubEvery {
 		return nil
 	}
-	return d.scrubPass(ctx, st)
+	return c.scrubPass(ctx, st)
 }
 
 // scrubPass checks the contents from the position of st on.
-func (d *Depot) scrubPass(ctx context.Context, st ScrubState) error {
-	st.Owner = d.scrub.owner
+func (c *Checker) scrubPass(ctx context.Context, st ScrubState) error {
+	st.Owner = c.owner
 	if st.Started.IsZero() {
-		st.Started, st.Position, st.Contents, st.Bytes, st.Damaged = d.now(), 0, 0, 0, 0
+		st.Started, st.Position, st.Contents, st.Bytes, st.Damaged = c.now(), 0, 0, 0, 0
 	}
 	noted := time.Time{}
 	note := func() error {
-		st.Updated = d.now()
+		st.Updated = c.now()
 		noted = st.Updated
-		return d.db.Scrub.Put(ctx, st)
+		return c.db.Scrub.Put(ctx, st)
 	}
-	// debt is what was read and not waited for yet, in bytes.
+	// debt is the number of bytes that have been read since the last wait.
 	debt := int64(0)
 	pace := func(n int) error {
-		if debt += int64(n); debt < d.scrub.rate/8 {
+		if debt += int64(n); debt < c.rate/8 {
 			return ctx.Err()
 		}
-		pause := time.Duration(float64(debt) / float64(d.scrub.rate) * float64(time.Second))
+		pause := time.Duration(float64(debt) / float64(c.rate) * float64(time.Second))
 		debt = 0
-		if d.now().Sub(noted) >= scrubNote {
+		if c.now().Sub(noted) >= scrubNote {
 			if err := note(); err != nil {
 				return err
 			}
 		}
-		return d.scrub.wait(ctx, pause)
+		return c.wait(ctx, pause)
 	}
-	for c, err := range d.db.Scrub.Contents(ctx, st.Position) {
+	for row, err := range c.db.Scrub.Contents(ctx, st.Position) {
 		if err != nil {
 			return err
 		}
 		if err := pace(scrubCost); err != nil {
 			return err
 		}
-		what, err := d.hashContent(ctx, c.Content, pace)
+		what, err := c.contents.hash(ctx, row.Content, pace)
 		if err != nil {
 			return err
 		}
-		st.Position = c.Number
+		st.Position = row.Number
 		st.Contents++
-		st.Bytes += c.Size
+		st.Bytes += row.Size
 		if what != "" {
 			st.Damaged++
-			d.damage.report(&blob.DamageError{Ref: c.Ref, What: what})
+			c.contents.report(&blob.DamageError{Ref: row.Ref, What: what})
 		}
 	}
-	st.Finished, st.LastContents, st.LastBytes, st.LastDamaged = d.now(), st.Contents, st.Bytes, st.Damaged
+	st.Finished, st.LastContents, st.LastBytes, st.LastDamaged = c.now(), st.Contents, st.Bytes, st.Damaged
 	st.Started = time.Time{}
-	d.log.Info("all stored files were checked", "contents", st.LastContents, "bytes", st.LastBytes, "damaged", st.LastDamaged)
+	c.log.Info("all stored files were checked", "contents", st.LastContents, "bytes", st.LastBytes, "damaged", st.LastDamaged)
 	return note()
 }
 

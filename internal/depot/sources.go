@@ -6,6 +6,7 @@ import (
 	"errors"
 	"io"
 	"io/fs"
+	"log/slog"
 
 	"github.com/symdepot/symdepot/internal/blob"
 	"github.com/symdepot/symdepot/internal/tree"
@@ -14,12 +15,18 @@ import (
 	"github.com/symdepot/symdepot/symfile"
 )
 
-// openSource asks the sources for what the depot does not have. A source that
-// fails does not hide the next one.
-func (d *Depot) openSource(ctx context.Context, req layout.Request) (*File, error) {
+// trees are the folders that are served in place.
+type trees struct {
+	list []*tree.Folder
+	log  *slog.Logger
+}
+
+// open searches the folders in order. A folder that fails does not hide the next
+// one.
+func (ts trees) open(ctx context.Context, req layout.Request) (*File, error) {
 	var failed error
-	for _, s := range d.sources {
-		f, err := askSource(ctx, s, req)
+	for _, s := range ts.list {
+		f, err := openInTree(ctx, s, req)
 		switch {
 		case err == nil:
 			return f, nil
@@ -27,8 +34,8 @@ func (d *Depot) openSource(ctx context.Context, req layout.Request) (*File, erro
 			return nil, ctx.Err()
 		case !errors.Is(err, fs.ErrNotExist):
 			failed = errors.Join(failed, err)
-		case err != fs.ErrNotExist: // a plain absence is not worth a word
-			d.log.Warn("a store cannot answer with a file that it has", "store", s.Dir(), "error", err)
+		case err != fs.ErrNotExist: // it has a reason
+			ts.log.Warn("a store cannot answer with a file that it has", "store", s.Dir(), "error", err)
 		}
 	}
 	if failed != nil {
@@ -37,16 +44,16 @@ func (d *Depot) openSource(ctx context.Context, req layout.Request) (*File, erro
 	return nil, fs.ErrNotExist
 }
 
-func askSource(ctx context.Context, s *tree.Folder, req layout.Request) (*File, error) {
+func openInTree(ctx context.Context, s *tree.Folder, req layout.Request) (*File, error) {
 	switch req.Form {
 	case layout.FormFile, layout.FormCabinet:
 		f, err := s.Open(ctx, req)
 		if err != nil {
 			return nil, err
 		}
-		return sourceFile(f), nil
+		return treeFile(f), nil
 	case layout.FormSection:
-		return sourceSection(ctx, s, req)
+		return treeSection(ctx, s, req)
 	case layout.FormAdmin:
 		text, changed, err := s.Admin(ctx, req.Part)
 		if err != nil {
@@ -57,12 +64,12 @@ func askSource(ctx context.Context, s *tree.Folder, req layout.Request) (*File, 
 	return nil, fs.ErrNotExist
 }
 
-func sourceFile(f *tree.File) *File {
+func treeFile(f *tree.File) *File {
 	return &File{Volatile: true, Object: symfile.Object{Name: f.Name, Kind: f.Kind}, Size: f.Size, ModTime: f.ModTime, Path: f.Path, ETag: f.ETag, r: f, plain: f.Plain, closer: f}
 }
 
-// sourceSection answers with a section of a file in a source.
-func sourceSection(ctx context.Context, s *tree.Folder, req layout.Request) (*File, error) {
+// treeSection opens a section of a file in a folder.
+func treeSection(ctx context.Context, s *tree.Folder, req layout.Request) (*File, error) {
 	for _, l := range req.Lookups {
 		f, err := s.Open(ctx, layout.Request{Form: layout.FormFile, Lookups: []symfile.Lookup{l}, Layout: req.Layout})
 		if errors.Is(err, fs.ErrNotExist) {
@@ -79,7 +86,7 @@ func sourceSection(ctx context.Context, s *tree.Folder, req layout.Request) (*Fi
 			}
 			return nil, err
 		}
-		a := sourceFile(f)
+		a := treeFile(f)
 		a.r, a.plain, a.Size, a.ETag = io.NewSectionReader(f, off, n), nil, n, a.ETag+"-"+sectionTag(req.Part)
 		return a, nil
 	}

@@ -103,7 +103,9 @@ func (d *Depot) OpenWorkPDB(ctx context.Context, id int64, worker, token string)
 type pdbs struct{ d *Depot }
 
 // NotIndexed implements symcachework.Depot.
-func (p pdbs) NotIndexed(ctx context.Context, req layout.Request) bool { return p.d.absent(ctx, req) }
+func (p pdbs) NotIndexed(ctx context.Context, req layout.Request) bool {
+	return p.d.filter.excludes(ctx, req)
+}
 
 // Find implements symcachework.Depot.
 func (p pdbs) Find(ctx context.Context, products []string, req layout.Request) ([]index.Hit, error) {
@@ -118,7 +120,7 @@ func (p pdbs) OpenHit(ctx context.Context, h index.Hit) (symcachework.File, erro
 
 // InTrees implements symcachework.Depot.
 func (p pdbs) InTrees(ctx context.Context, req layout.Request) error {
-	f, err := p.d.openSource(ctx, req)
+	f, err := p.d.trees.open(ctx, req)
 	if err != nil {
 		return err
 	}

@@ -245,7 +245,7 @@ func TestSymCacheStore(t *testing.T) {
 	if left, err := os.ReadDir(filepath.Join(dir, ".symdepot-tmp")); err != nil || len(left) > 0 {
 		t.Error(left, err)
 	}
-	if _, err := p.DropCached(t.Context(), CacheFilter{}); err != nil {
+	if _, err := p.Cache.Drop(t.Context(), CacheFilter{}); err != nil {
 		t.Fatal(err)
 	}
 	if got := told(t, p.Depot, symAsk(t, path)); got != want {

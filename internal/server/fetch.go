@@ -33,7 +33,7 @@ func (s *symbols) open(x *exchange, r *http.Request, req *layout.Request) (*depo
 	if x.caller.scope.Products != nil || !s.depot.Absent(ctx, *req) {
 		via, loop := s.via(r)
 		f, err = s.depot.Get(ctx, depot.Question{
-			Scope: x.caller.scope, Request: *req, Client: client, Checksum: r.Header.Get("SymbolChecksum"), Via: via, Origin: origin(r), Local: loop,
+			Scope: x.caller.scope, Request: *req, Checksum: r.Header.Get("SymbolChecksum"), Via: via, Origin: origin(r), Local: loop,
 			Enter: func(ctx context.Context) (func(), error) {
 				return s.lookups.leave, s.lookups.enter(ctx, x.start.Add(s.cfg.Wait))
 			},

@@ -289,9 +289,9 @@ func (k *soak) beside(ctx context.Context) {
 		}
 		switch n % 4 {
 		case 0:
-			_, _ = k.d.Evict(ctx)
+			_, _ = k.d.Cache.Evict(ctx)
 		case 1:
-			_, _ = k.d.DropCached(ctx, depot.CacheFilter{Source: "far1"})
+			_, _ = k.d.Cache.Drop(ctx, depot.CacheFilter{Source: "far1"})
 		case 2:
 			_, _ = k.d.FlushMisses(ctx, depot.MissFilter{})
 		case 3:
@@ -388,14 +388,14 @@ func TestSoak(t *testing.T) {
 	if k.saw["right 200"] == 0 || k.saw["404"] == 0 || k.saw["broken"] == 0 {
 		t.Error("not all happened that should")
 	}
-	if _, err := k.d.Verify(t.Context(), func(f depot.Fault) { t.Errorf("verify: %+v", f) }, nil); err != nil {
+	if _, err := k.d.Check.Verify(t.Context(), func(f depot.Fault) { t.Errorf("verify: %+v", f) }, nil); err != nil {
 		t.Error(err)
 	}
 	left, err := k.quiet()
 	if err == nil && len(left) > 0 {
 		t.Errorf("%d temporary files are left", len(left))
 	}
-	if _, err := k.d.Evict(t.Context()); err != nil {
+	if _, err := k.d.Cache.Evict(t.Context()); err != nil {
 		t.Error(err)
 	}
 }

@@ -45,7 +45,7 @@ func Open(ctx context.Context, d *depot.Depot, w Want) (f *depot.File, had bool,
 	if err != nil {
 		return nil, false, err
 	}
-	q := depot.Question{Request: req, Client: "symdepot", Local: true}
+	q := depot.Question{Request: req, Local: true}
 	f, err = d.Get(ctx, q)
 	if err == nil && f.Redirect != "" {
 		_ = f.Close()

@@ -7,69 +7,26 @@ import (
 	"io/fs"
 	"log/slog"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/symdepot/symdepot/internal/blob"
 	"github.com/symdepot/symdepot/internal/index"
 )
 
-const (
-	reportAgain = time.Hour // between two log lines about one damaged content
-	maxReported = 4096      // damaged contents whose log lines are remembered
-)
+// Checker checks the stored contents: on demand, with Verify and Repair, and in
+// the background, see ScrubState.
+type Checker struct {
+	dir      string // of the depot
+	blobs    *blob.Disk
+	db       *index.DB
+	contents *contents
+	log      *slog.Logger
+	now      func() time.Time
 
-// damage reports damaged contents to the log.
-type damage struct {
-	log *slog.Logger
-	now func() time.Time
-
-	mu       sync.Mutex
-	reported map[blob.Ref]time.Time // guarded by mu
-}
-
-// report logs an error if it is one of a damaged content, once an hour for each
-// content.
-func (d *damage) report(err error) {
-	e, ok := errors.AsType[*blob.DamageError](err)
-	if !ok {
-		return
-	}
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	now := d.now()
-	if last, ok := d.reported[e.Ref]; ok && now.Sub(last) < reportAgain {
-		return
-	}
-	if d.reported == nil || len(d.reported) >= maxReported {
-		d.reported = make(map[blob.Ref]time.Time)
-	}
-	d.reported[e.Ref] = now
-	d.log.Error("a stored file is damaged and is not served; run symdepot verify", "content", e.Ref.String(), "damage", e.What)
-}
-
-// openBlob opens a content that the index refers to. A damaged or missing one
-// is reported and is fs.ErrNotExist.
-func (d *Depot) openBlob(ctx context.Context, c index.Content) (blob.File, error) {
-	b, err := d.blobs.Open(ctx, c.Ref)
-	switch {
-	case err == nil && b.Size() != c.Size:
-		err = b.Reject(fmt.Sprintf("it has %d bytes instead of %d", b.Size(), c.Size))
-		_ = b.Close() // opened for reading
-	case err == nil:
-		return b, nil
-	case errors.Is(err, fs.ErrNotExist) && !errors.Is(err, blob.ErrDamaged):
-		// Evicted or collected since it was looked up, or lost.
-		known, kerr := d.db.HasContent(ctx, c.Ref)
-		if kerr != nil {
-			return nil, kerr
-		}
-		if known {
-			err = d.blobs.Missing(c.Ref)
-		}
-	}
-	d.damage.report(err)
-	return nil, err
+	rate  int64  // of the background check in bytes per second; negative: never
+	owner string // names this process in the state of the background check
+	// wait waits; tests replace it.
+	wait func(ctx context.Context, d time.Duration) error
 }
 
 // Fault is one thing that Verify found wrong.
@@ -131,49 +88,49 @@ type Verified struct {
 // Verify hashes every blob and checks every row of the index both ways. It
 // calls fault for each fault and progress, if not nil, now and then with the
 // number of bytes read.
-func (d *Depot) Verify(ctx context.Context, fault func(Fault), progress func(bytes int64)) (Verified, error) {
-	return d.verify(ctx, false, fault, progress)
+func (c *Checker) Verify(ctx context.Context, fault func(Fault), progress func(bytes int64)) (Verified, error) {
+	return c.verify(ctx, false, fault, progress)
 }
 
 // Repair is Verify, and moves damaged blobs aside, drops damaged cached files,
 // which are downloaded again, and damaged derived contents, which are made
 // again. What was added stays listed: adding the same bytes restores it.
-func (d *Depot) Repair(ctx context.Context, fault func(Fault), progress func(bytes int64)) (Verified, error) {
-	return d.verify(ctx, true, fault, progress)
+func (c *Checker) Repair(ctx context.Context, fault func(Fault), progress func(bytes int64)) (Verified, error) {
+	return c.verify(ctx, true, fault, progress)
 }
 
-func (d *Depot) verify(ctx context.Context, repair bool, fault func(Fault), progress func(bytes int64)) (Verified, error) {
+func (c *Checker) verify(ctx context.Context, repair bool, fault func(Fault), progress func(bytes int64)) (Verified, error) {
 	var v Verified
 	report := func(f Fault) { v.Faults++; fault(f) }
-	problems, err := d.db.Check(ctx)
+	problems, err := c.db.Check(ctx)
 	if err != nil {
 		return v, err
 	}
 	for _, p := range problems {
 		report(Fault{What: p})
 	}
-	for c, err := range d.db.Contents(ctx) {
+	for content, err := range c.db.Contents(ctx) {
 		if err != nil {
 			return v, err
 		}
 		v.Contents++
-		f, err := d.verifyContent(ctx, c, repair)
+		f, err := c.verifyContent(ctx, content, repair)
 		if err != nil {
 			return v, err
 		}
 		if f != nil {
 			report(*f)
 		}
-		v.Bytes += c.Size
+		v.Bytes += content.Size
 		if progress != nil {
 			progress(v.Bytes)
 		}
 	}
-	for info, err := range d.blobs.List(ctx) {
+	for info, err := range c.blobs.List(ctx) {
 		if err != nil {
 			return v, err
 		}
-		known, err := d.db.HasContent(ctx, info.Ref)
+		known, err := c.db.HasContent(ctx, info.Ref)
 		if err != nil {
 			return v, err
 		}
@@ -181,19 +138,19 @@ func (d *Depot) verify(ctx context.Context, repair bool, fault func(Fault), prog
 			v.Strays++
 		}
 	}
-	v.Modes = d.wideModes()
+	v.Modes = c.wideModes()
 	return v, nil
 }
 
 // verifyContent hashes one content and returns what is wrong with it, or nil.
 // An error means that the check itself could not go on.
-func (d *Depot) verifyContent(ctx context.Context, c index.Content, repair bool) (*Fault, error) {
-	what, err := d.hashContent(ctx, c, nil)
+func (c *Checker) verifyContent(ctx context.Context, content index.Content, repair bool) (*Fault, error) {
+	what, err := c.contents.hash(ctx, content, nil)
 	if err != nil || what == "" {
 		return nil, err
 	}
-	f := &Fault{Ref: c.Ref.String(), What: "the blob is damaged: " + what}
-	holders, err := d.db.Holders(ctx, c.Ref)
+	f := &Fault{Ref: content.Ref.String(), What: "the blob is damaged: " + what}
+	holders, err := c.db.Holders(ctx, content.Ref)
 	if err != nil {
 		return nil, err
 	}
@@ -223,51 +180,30 @@ func (d *Depot) verifyContent(ctx context.Context, c index.Content, repair bool)
 		f.Remedy = "nothing refers to it; --repair or symdepot gc removes its record"
 	}
 	if repair {
-		err = d.repair(ctx, c.Ref, f, added, cached)
+		err = c.repair(ctx, content.Ref, f, added, cached)
 	}
 	return f, err
 }
 
-// repair moves the damaged bytes of a content aside and forgets what can be
-// had again.
-func (d *Depot) repair(ctx context.Context, ref blob.Ref, f *Fault, added, cached bool) error {
-	path, err := d.blobs.SetAside(ref)
+// repair moves the damaged bytes of a content aside and deletes the record of a
+// content that can be downloaded or made again.
+func (c *Checker) repair(ctx context.Context, ref blob.Ref, f *Fault, added, cached bool) error {
+	path, err := c.blobs.SetAside(ref)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
 	f.MovedTo = path
-	if _, err := d.db.ForgetDerived(ctx, ref); err != nil {
+	if _, err := c.db.ForgetDerived(ctx, ref); err != nil {
 		return err
 	}
 	if added {
 		return nil
 	}
-	drop := func(ref blob.Ref) error { return d.blobs.Delete(ctx, ref) }
+	drop := func(ref blob.Ref) error { return c.blobs.Delete(ctx, ref) }
 	if cached {
-		_, _, err := d.db.Cached.Evict(ctx, []blob.Ref{ref}, drop)
+		_, _, err := c.db.Cached.Evict(ctx, []blob.Ref{ref}, drop)
 		return err
 	}
-	_, err = d.db.DropContents(ctx, []blob.Ref{ref}, d.now(), drop)
+	_, err = c.db.DropContents(ctx, []blob.Ref{ref}, c.now(), drop)
 	return err
-}
-
-// hashContent hashes the stored bytes of a content and returns what is wrong
-// with them, or "". pace is as for blob.Store.Verify.
-func (d *Depot) hashContent(ctx context.Context, c index.Content, pace func(n int) error) (what string, err error) {
-	err = d.blobs.Verify(ctx, c.Ref, c.Size, pace)
-	if ctx.Err() != nil {
-		return "", ctx.Err()
-	}
-	if e, ok := errors.AsType[*blob.DamageError](err); ok {
-		return e.What, nil
-	}
-	if !errors.Is(err, fs.ErrNotExist) {
-		return "", err
-	}
-	// It may have been collected since the row was read.
-	if known, err := d.db.HasContent(ctx, c.Ref); err != nil || !known {
-		return "", err
-	}
-	_ = d.blobs.Missing(c.Ref)
-	return "it is missing", nil
 }

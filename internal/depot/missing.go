@@ -1,0 +1,111 @@
+package depot
+
+import (
+	"context"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/symdepot/symdepot/internal/index"
+	"github.com/symdepot/symdepot/layout"
+	"github.com/symdepot/symdepot/symfile"
+)
+
+// missingKeys is how many different keys are counted between two writes, 20 s:
+// counting a flood of requests must not cost more than answering them.
+const missingKeys = 16384
+
+// Missing counts the requests that found no file. Its methods may be called by
+// many goroutines.
+type Missing struct {
+	db  *index.DB
+	now func() time.Time
+
+	mu     sync.Mutex
+	counts map[missingKey]*counted // guarded by mu; since the last write
+	full   atomic.Bool             // too many keys: nothing is counted until the next write
+}
+
+type missingKey struct{ name, id, client string }
+
+type counted struct {
+	n    int64
+	last time.Time
+}
+
+type (
+	// Wanted is a file that clients requested and did not get.
+	Wanted = index.Wanted
+	// WantedFilter selects such files.
+	WantedFilter = index.WantedFilter
+)
+
+// Count counts a request that found no file. It is cheap: Work and Close store
+// the counts.
+func (m *Missing) Count(req *layout.Request, client string) {
+	if len(req.Lookups) == 0 || m.full.Load() {
+		return
+	}
+	k := missingKey{req.Lookups[0].Name, req.Lookups[0].ID, client}
+	now := m.now()
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	c := m.counts[k]
+	if c == nil {
+		if len(m.counts) >= missingKeys {
+			m.full.Store(true)
+			return
+		}
+		if m.counts == nil {
+			m.counts = make(map[missingKey]*counted)
+		}
+		c = new(counted)
+		m.counts[k] = c
+	}
+	c.n++
+	c.last = now
+}
+
+// store stores the counts in the index.
+func (m *Missing) store(ctx context.Context) error {
+	m.mu.Lock()
+	counts := m.counts
+	m.counts = nil
+	m.full.Store(false)
+	m.mu.Unlock()
+	if len(counts) == 0 {
+		return nil
+	}
+	rows := make([]index.Wanted, 0, len(counts))
+	for k, c := range counts {
+		rows = append(rows, index.Wanted{Name: k.name, ID: k.id, Client: k.client, Count: c.n, Last: c.last})
+	}
+	return m.db.Wanted.Count(ctx, rows)
+}
+
+// List calls each for the files that clients requested and did not get, the most
+// requested first. Files that the depot has by now are omitted.
+func (m *Missing) List(ctx context.Context, f WantedFilter, each func(Wanted) error) error {
+	limit := f.Limit
+	f.Limit = 0
+	n := 0
+	for w, err := range m.db.Wanted.List(ctx, f) {
+		if err != nil {
+			return err
+		}
+		hits, err := m.db.Lookup(ctx, Scope{}.index(), symfile.Lookup{Name: w.Name, ID: w.ID, Role: symfile.AnyRole})
+		if err != nil {
+			return err
+		}
+		if len(hits) > 0 {
+			continue
+		}
+		if err := each(w); err != nil {
+			return err
+		}
+		if n++; limit > 0 && n == limit {
+			return nil
+		}
+	}
+	return nil
+}

@@ -1,0 +1,67 @@
+package depot
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+
+	"github.com/symdepot/symdepot/internal/index"
+)
+
+const (
+	tidyEvery  = 20 * time.Second // between two writes of counts and looks at the cache
+	sweepEvery = time.Hour        // between two deletions of old rows
+	wantedLife = 180 * 24 * time.Hour
+	jobLife    = 30 * 24 * time.Hour // of jobs that have ended
+)
+
+// Work does the background work of a depot until ctx ends: it makes derived
+// content, does jobs, stores counts, keeps the cache within its limits and checks
+// the stored contents.
+func (d *Depot) Work(ctx context.Context) error {
+	var side sync.WaitGroup
+	defer side.Wait()
+	side.Go(func() { d.symcache.Run(ctx) })
+	side.Go(func() { d.Check.scrub(ctx) })
+	tidy := time.NewTicker(tidyEvery)
+	defer tidy.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-tidy.C:
+			d.tidy(ctx)
+		case want := <-d.forms.queue:
+			if _, err := d.forms.derive(ctx, want); err != nil && ctx.Err() == nil {
+				d.log.Warn("cannot make derived content", "content", want.Ref.String(), "tool", want.Tool.Name, "error", err)
+			}
+		}
+	}
+}
+
+// tidy stores counts, evicts what exceeds the limits and deletes old rows.
+func (d *Depot) tidy(ctx context.Context) {
+	if err := errors.Join(d.Missing.store(ctx), d.Cache.storeUses(ctx)); err != nil && ctx.Err() == nil {
+		d.log.Warn("cannot store counts", "error", err)
+	}
+	if _, err := d.Cache.Evict(ctx); err != nil && ctx.Err() == nil {
+		d.log.Warn("cannot evict cached files", "error", err)
+	}
+	if now := d.now(); now.Sub(d.swept) > sweepEvery {
+		d.swept = now
+		if err := d.sweep(ctx, now); err != nil && ctx.Err() == nil {
+			d.log.Warn("cannot delete old rows of the index", "error", err)
+		}
+	}
+}
+
+// sweep deletes misses and failures that have expired, old requests for missing
+// files, and old jobs.
+func (d *Depot) sweep(ctx context.Context, now time.Time) error {
+	_, err1 := d.db.Misses.Sweep(ctx, now)
+	_, err2 := d.db.Wanted.Drop(ctx, now.Add(-wantedLife))
+	_, err3 := d.db.SweepJobs(ctx, now.Add(-jobLife))
+	_, err4 := d.db.FlushFailures(ctx, index.FailureFilter{Ended: now})
+	return errors.Join(err1, err2, err3, err4)
+}
