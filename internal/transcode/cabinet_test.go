@@ -25,6 +25,7 @@ func scratch(t *testing.T) *os.File {
 }
 
 func TestCabinet(t *testing.T) {
+	t.Parallel()
 	rnd := rand.NewChaCha8([32]byte{1})
 	for _, size := range []int{0, 1, 32<<10 - 1, 32 << 10, 200_000} {
 		plain := make([]byte, size)
@@ -63,6 +64,7 @@ func (l liar) ReadAt(p []byte, off int64) (int, error) {
 }
 
 func TestCabinetFails(t *testing.T) {
+	t.Parallel()
 	if _, err := Cabinet(t.Context(), scratch(t), Source{nil, cab.MaxFile + 1, "x", time.Time{}}); !errors.Is(err, ErrTooLarge) {
 		t.Errorf("a file above the limit: %v", err)
 	}

@@ -12,6 +12,7 @@ import (
 )
 
 func TestCompress(t *testing.T) {
+	t.Parallel()
 	plain := bytes.Repeat([]byte("symbols compress well; "), 100_000)
 	for _, tool := range []Tool{Zstd, Gzip} {
 		var b bytes.Buffer
@@ -38,6 +39,7 @@ func TestCompress(t *testing.T) {
 }
 
 func TestCompressStops(t *testing.T) {
+	t.Parallel()
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	if err := Zstd.Compress(ctx, io.Discard, bytes.NewReader(make([]byte, 1<<20))); !errors.Is(err, context.Canceled) {

@@ -103,6 +103,7 @@ func TestTranscode(t *testing.T) {
 }
 
 func TestWhatGoesWrong(t *testing.T) {
+	t.Parallel()
 	r := room(t)
 	for _, c := range []struct {
 		mode  string
@@ -126,6 +127,7 @@ func TestWhatGoesWrong(t *testing.T) {
 		{"memory", ClassMemory, ""},
 	} {
 		t.Run(c.mode, func(t *testing.T) {
+			t.Parallel()
 			if c.mode == "memory" && runtime.GOOS != "linux" && runtime.GOOS != "windows" {
 				t.Skip("this system cannot limit the memory of another process")
 			}
@@ -143,7 +145,7 @@ func TestWhatGoesWrong(t *testing.T) {
 			_, err := ts.Transcode(t.Context(), with(t, r, "app.pdb"), Job{Name: "app.pdb", ID: probeID, Major: 3})
 			e, ok := errors.AsType[*ProgramError](err)
 			if !ok || e.Class != c.class || e.Version.String() != "3.1.0" || e.Program != "test" || !strings.Contains(e.Output, c.text) {
-				t.Errorf("%v: %+v", err, e)
+				t.Errorf("Transcode: %v (%+v), want a ProgramError of class %s by test 3.1.0 with %q in its output", err, e, c.class, c.text)
 			}
 		})
 	}
@@ -151,33 +153,41 @@ func TestWhatGoesWrong(t *testing.T) {
 
 // TestTreeEnds: a descendant that left the process group ends too.
 func TestTreeEnds(t *testing.T) {
+	t.Parallel()
 	if runtime.GOOS != "linux" && runtime.GOOS != "windows" {
 		t.Skip("here only the process group is ended")
 	}
 	r := room(t)
 	for _, mode := range []string{"hang-with-child", "leave-child"} {
-		ts := probed(t, r, Program{Name: "test", Command: transcodetest.Command("-mode", mode)})
-		ts.list[0].Limits.Time = 2 * time.Second
-		ctx := t.Context()
-		m, err := ts.Transcode(ctx, with(t, r, "app.pdb"), Job{Name: "app.pdb", ID: probeID, Major: 3})
-		out := ""
-		if mode == "leave-child" {
-			if err != nil {
-				t.Fatal(err)
-			}
-			out = m.Output
-		} else if e, ok := errors.AsType[*ProgramError](err); ok && e.Class == ClassTimeout {
-			out = e.Output
-		} else {
+		t.Run(mode, func(t *testing.T) {
+			t.Parallel()
+			treeEnds(t, r, mode)
+		})
+	}
+}
+
+func treeEnds(t *testing.T, r *Room, mode string) {
+	ts := probed(t, r, Program{Name: "test", Command: transcodetest.Command("-mode", mode)})
+	ts.list[0].Limits.Time = 2 * time.Second
+	ctx := t.Context()
+	m, err := ts.Transcode(ctx, with(t, r, "app.pdb"), Job{Name: "app.pdb", ID: probeID, Major: 3})
+	out := ""
+	if mode == "leave-child" {
+		if err != nil {
 			t.Fatal(err)
 		}
-		pid, err := strconv.Atoi(strings.TrimSpace(strings.TrimPrefix(out, "child")))
-		if err != nil {
-			t.Fatal(mode, out, err)
-		}
-		if p, err := os.FindProcess(pid); err == nil && running(p) {
-			t.Errorf("%s: the child %d lives", mode, pid)
-		}
+		out = m.Output
+	} else if e, ok := errors.AsType[*ProgramError](err); ok && e.Class == ClassTimeout {
+		out = e.Output
+	} else {
+		t.Fatal(err)
+	}
+	pid, err := strconv.Atoi(strings.TrimSpace(strings.TrimPrefix(out, "child")))
+	if err != nil {
+		t.Fatal(mode, out, err)
+	}
+	if p, err := os.FindProcess(pid); err == nil && running(p) {
+		t.Errorf("%s: the child %d lives", mode, pid)
 	}
 }
 
@@ -192,6 +202,7 @@ func running(p *os.Process) bool {
 }
 
 func TestInterrupted(t *testing.T) {
+	t.Parallel()
 	r := room(t)
 	ts := probed(t, r, Program{Name: "test", Command: transcodetest.Command("-mode", "hang", "-log", filepath.Join(t.TempDir(), "log"))})
 	ctx, cancel := context.WithCancel(t.Context())
@@ -203,6 +214,7 @@ func TestInterrupted(t *testing.T) {
 }
 
 func TestFullDisk(t *testing.T) {
+	t.Parallel()
 	r := room(t)
 	ts := probed(t, r, Program{Name: "test", Command: transcodetest.Command("-mode", "fail")})
 	r.free = func(string) (int64, error) { return 100, nil }
@@ -213,6 +225,7 @@ func TestFullDisk(t *testing.T) {
 }
 
 func TestUnusable(t *testing.T) {
+	t.Parallel()
 	r := room(t)
 	plain := filepath.Join(t.TempDir(), "plain")
 	if err := os.WriteFile(plain, []byte("x"), 0o600); err != nil {
@@ -242,6 +255,7 @@ func TestUnusable(t *testing.T) {
 }
 
 func TestSeveral(t *testing.T) {
+	t.Parallel()
 	r := room(t)
 	p := func(v, mode string) Program {
 		return Program{Name: v, Command: transcodetest.Command("-version", v, "-mode", mode)}
@@ -265,6 +279,7 @@ func TestSeveral(t *testing.T) {
 // TestProgramChanges: another program under the same name is probed before it
 // is given work, and a missing one leaves its work to the spare.
 func TestProgramChanges(t *testing.T) {
+	t.Parallel()
 	if runtime.GOOS == "windows" {
 		t.Skip("needs a script as the program")
 	}
@@ -311,6 +326,7 @@ func TestProgramChanges(t *testing.T) {
 }
 
 func TestBadSources(t *testing.T) {
+	t.Parallel()
 	r := room(t)
 	log := filepath.Join(t.TempDir(), "log")
 	ts := probed(t, r, Program{Name: "test", Command: transcodetest.Command("-log", log)})
@@ -342,6 +358,7 @@ func TestBadSources(t *testing.T) {
 }
 
 func TestRooms(t *testing.T) {
+	t.Parallel()
 	root := t.TempDir()
 	a, err := OpenRoom(root)
 	if err != nil {
