@@ -21,43 +21,44 @@ import (
 	"github.com/symdepot/symdepot/symfile"
 )
 
-// symCacheFolder is a SymCache folder on disk: NAME.pdb/GUIDAGE/NAME.pdb-vN.N.N.symcache.
+// folder is a SymCache folder on disk: NAME.pdb/GUIDAGE/NAME.pdb-vN.N.N.symcache.
 // Other programs may fill it at any time, and spell names in any case.
-type symCacheFolder struct {
+type folder struct {
 	dir   string
 	tree  *durable.Tree
-	owned bool // it is ours to write to
+	now   func() time.Time
+	owned bool // this program writes to it
 
-	writing sync.Mutex // held while files come and go
+	writing sync.Mutex // held while files are created and removed
 
 	mu    sync.Mutex
 	lists map[string]folderList // guarded by mu; by folder below dir
 }
 
-// folderList is what a folder holds, as far as its time of change tells that it
-// still does.
+// folderList is the content of a folder. It is valid as long as the folder has the
+// same time of change.
 type folderList struct {
 	changed, listed time.Time
 	names           map[string][]string // spellings by folded name
 }
 
 const (
-	// A folder that changed so shortly before it was listed may have changed
-	// again without another time.
+	// listRacy is how old a change must be when a folder is listed: a second change
+	// shortly after the first one may leave the time of change as it is.
 	listRacy = 3 * time.Second
-	// listAgain is how often a folder that keeps changing is listed; what was
-	// put there meanwhile is still found in the usual spellings.
+	// listAgain is how often a folder that keeps changing is listed. New files are
+	// found in the usual spellings meanwhile.
 	listAgain = time.Second
 	// maxLists is how many folders are remembered.
 	maxLists = 4096
 	// tempFolder is where files of an owned folder are written.
 	tempFolder = ".symdepot-tmp"
-	// touchAfter is how old the note of the last use may be.
+	// touchAfter is how old the recorded last use of a file may be.
 	touchAfter = time.Hour
 )
 
-// openSymCacheFolder opens a folder that is there, or makes an owned one.
-func openSymCacheFolder(ctx context.Context, dir string, owned bool) (*symCacheFolder, error) {
+// openFolder opens an existing folder, or creates an owned one.
+func openFolder(ctx context.Context, dir string, owned bool, now func() time.Time) (*folder, error) {
 	if owned {
 		if err := durable.MkdirAll(dir, 0o755); err != nil {
 			return nil, fmt.Errorf("SymCache store: %w", err)
@@ -67,11 +68,11 @@ func openSymCacheFolder(ctx context.Context, dir string, owned bool) (*symCacheF
 	if err != nil {
 		return nil, fmt.Errorf("SymCache folder: %w", err)
 	}
-	f := &symCacheFolder{dir: dir, tree: tree, owned: owned, lists: map[string]folderList{}}
+	f := &folder{dir: dir, tree: tree, now: now, owned: owned, lists: map[string]folderList{}}
 	if owned {
 		err := tree.Mkdir(tempFolder, 0o755)
 		if err == nil {
-			_, err = tree.Sweep(ctx, tempFolder, time.Now())
+			_, err = tree.Sweep(ctx, tempFolder, now())
 		}
 		if err != nil {
 			return nil, errors.Join(fmt.Errorf("SymCache store %s: %w", dir, err), tree.Close())
@@ -82,15 +83,15 @@ func openSymCacheFolder(ctx context.Context, dir string, owned bool) (*symCacheF
 
 // folderFile is a file in a SymCache folder.
 type folderFile struct {
-	folder  *symCacheFolder
+	folder  *folder
 	path    string // below the folder
 	version symcache.Version
 	size    int64
 	changed time.Time
 }
 
-// held returns the files of a key. What cannot be read is not there.
-func (f *symCacheFolder) held(key symcache.Key) (list []folderFile) {
+// held returns the files of a key that can be read.
+func (f *folder) held(key symcache.Key) (list []folderFile) {
 	for _, name := range f.spellings("", key.Name) {
 		for _, folder := range f.spellings(name, key.Folder()) {
 			dir := name + "/" + folder
@@ -110,8 +111,8 @@ func (f *symCacheFolder) held(key symcache.Key) (list []folderFile) {
 	return list
 }
 
-// spellings returns what there is below a folder that is called name in any case.
-func (f *symCacheFolder) spellings(dir, name string) []string {
+// spellings returns the entries of a folder whose name is name in any case.
+func (f *folder) spellings(dir, name string) []string {
 	if list := f.list(dir)[symfile.Fold(name)]; len(list) > 0 {
 		return list
 	}
@@ -131,14 +132,14 @@ func join(dir, name string) string {
 	return dir + "/" + name
 }
 
-// list returns the names in a folder by their folded form. Those of key folders
-// are brought into one form: the age may have zeros in front.
-func (f *symCacheFolder) list(dir string) map[string][]string {
+// list returns the names in a folder by their folded form. Names of key folders are
+// normalized: the age may have leading zeros.
+func (f *folder) list(dir string) map[string][]string {
 	info, err := f.tree.Root().Stat(cmp.Or(dir, "."))
 	if err != nil {
 		return nil
 	}
-	now := time.Now()
+	now := f.now()
 	f.mu.Lock()
 	l, ok := f.lists[dir]
 	f.mu.Unlock()
@@ -167,7 +168,7 @@ func (f *symCacheFolder) list(dir string) map[string][]string {
 }
 
 // read returns the names in a folder that are not hidden, sorted.
-func (f *symCacheFolder) read(dir string) []string {
+func (f *folder) read(dir string) []string {
 	d, err := f.tree.Root().Open(cmp.Or(dir, "."))
 	if err != nil {
 		return nil
@@ -182,7 +183,7 @@ func (f *symCacheFolder) read(dir string) []string {
 	return names
 }
 
-// open opens a file for an answer. What proves to be no SymCache file is
+// open opens a file for an answer. A file that is no SymCache file is
 // fs.ErrNotExist.
 func (h folderFile) open() (File, error) {
 	in, err := h.folder.tree.Root().Open(h.path)
@@ -205,7 +206,7 @@ func (h folderFile) open() (File, error) {
 	}
 	changed := info.ModTime()
 	if h.folder.owned {
-		changed = time.Time{} // it tells when the file was used
+		changed = time.Time{} // it is the time of the last use
 	}
 	sum := sha256.Sum256(fmt.Appendf(nil, "%s\n%s\n%d\n%d", symfile.Fold(h.path), h.version, info.Size(), changed.UnixNano()))
 	return &FolderFile{
@@ -222,23 +223,23 @@ type FolderFile struct {
 	ETag    string
 }
 
-// OSFile is the file itself.
+// OSFile implements File.
 func (f *FolderFile) OSFile() *os.File { return f.File }
 
-// Content returns the name and the size of the file; nobody has hashed it.
+// Content implements File. The SHA-256 is unknown.
 func (f *FolderFile) Content() (name string, ref blob.Ref, size int64) {
 	return f.Path, blob.Ref{}, f.Size
 }
 
-// Trimmed says what was deleted from the store.
+// Trimmed counts the files deleted from the store.
 type Trimmed struct {
 	Files int64 `json:"files"`
 	Bytes int64 `json:"bytes"`
 }
 
-// put writes a file to an owned folder, unless it is there. Whoever reads the
-// folder sees it whole or not at all.
-func (f *symCacheFolder) put(key symcache.Key, v symcache.Version, size int64, r io.Reader) error {
+// put writes a file to an owned folder, unless it exists. Readers of the folder see
+// the whole file or none.
+func (f *folder) put(key symcache.Key, v symcache.Version, size int64, r io.Reader) error {
 	for _, h := range f.held(key) {
 		if h.version == v && h.size == size {
 			return nil
@@ -274,12 +275,12 @@ func (f *symCacheFolder) put(key symcache.Key, v symcache.Version, size int64, r
 	}
 	err = out.Commit(dir + "/" + key.FileName(v))
 	if errors.Is(err, fs.ErrExist) {
-		return nil // Windows, and somebody reads it
+		return nil // on Windows, while a reader has it open
 	}
 	return err
 }
 
-// touch notes that a file was used, once in a while.
+// touch records the last use of a file, at most every touchAfter.
 func (h folderFile) touch(now time.Time) error {
 	if !h.folder.owned || now.Sub(h.changed).Abs() < touchAfter {
 		return nil
@@ -287,17 +288,17 @@ func (h folderFile) touch(now time.Time) error {
 	return h.folder.tree.Root().Chtimes(h.path, time.Time{}, now)
 }
 
-// FolderCount is what there is in a SymCache folder.
+// FolderCount counts the content of a SymCache folder.
 type FolderCount struct {
-	Files, Bytes int64 // that can be asked for
-	Old          int64 // of the first two generations, which cannot
+	Files, Bytes int64 // SymCache files that can be requested
+	Old          int64 // files of versions 1 and 2, which cannot
 	Unfinished   int64
-	Negative     int64 // notes of another server
+	Negative     int64 // remembered misses of another server
 	Other        int64
 }
 
-// walk goes over the files that can be asked for and counts the others.
-func (f *symCacheFolder) walk(ctx context.Context, visit func(folderFile, symcache.Key)) (FolderCount, error) {
+// walk visits the files that can be requested, and counts all files.
+func (f *folder) walk(ctx context.Context, visit func(folderFile, symcache.Key)) (FolderCount, error) {
 	var c FolderCount
 	var see func(dir string, depth int)
 	see = func(dir string, depth int) {
@@ -308,7 +309,7 @@ func (f *symCacheFolder) walk(ctx context.Context, visit func(folderFile, symcac
 			case ctx.Err() != nil:
 				return
 			case err != nil:
-				continue // gone meanwhile
+				continue // removed meanwhile
 			case info.IsDir():
 				if depth < 2 {
 					see(p, depth+1)
@@ -336,30 +337,10 @@ func (f *symCacheFolder) walk(ctx context.Context, visit func(folderFile, symcac
 	return c, ctx.Err()
 }
 
-// CountFolders counts what is in each of the folders.
-func (svc *Service) CountFolders(ctx context.Context) (counts []FolderCount, err error) {
-	for _, f := range svc.symcaches.folders {
-		c, err := f.walk(ctx, func(folderFile, symcache.Key) {})
-		if err != nil {
-			return nil, err
-		}
-		counts = append(counts, c)
-	}
-	return counts, nil
-}
-
-// Rescan forgets what the folders held: the next requests list them again.
-func (svc *Service) Rescan() {
-	for _, f := range svc.symcaches.folders {
-		f.mu.Lock()
-		clear(f.lists)
-		f.mu.Unlock()
-	}
-}
-
-// trim deletes what was not used for longest from an owned folder until it
-// keeps the limits; only what can be had again.
-func (f *symCacheFolder) trim(ctx context.Context, most int64, oldest time.Time, again func(symcache.Key, symcache.Version) bool) (Trimmed, error) {
+// trim deletes the least recently used files of an owned folder until it keeps the
+// limits. again reports whether a file can be made or downloaded again; others
+// stay.
+func (f *folder) trim(ctx context.Context, most int64, oldest time.Time, again func(symcache.Key, symcache.Version) bool) (Trimmed, error) {
 	type file struct {
 		folderFile
 		key symcache.Key
@@ -382,7 +363,7 @@ func (f *symCacheFolder) trim(ctx context.Context, most int64, oldest time.Time,
 			continue
 		}
 		if !f.remove(h.path) {
-			continue // Windows, and somebody reads it
+			continue // on Windows, while a reader has it open
 		}
 		sum.Files++
 		sum.Bytes += h.size
@@ -391,8 +372,8 @@ func (f *symCacheFolder) trim(ctx context.Context, most int64, oldest time.Time,
 	return sum, nil
 }
 
-// remove deletes a file, and its two folders if nothing is left in them.
-func (f *symCacheFolder) remove(file string) bool {
+// remove deletes a file, and its two folders if they are empty then.
+func (f *folder) remove(file string) bool {
 	f.writing.Lock()
 	defer f.writing.Unlock()
 	if err := f.tree.Root().Remove(file); err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -406,5 +387,5 @@ func (f *symCacheFolder) remove(file string) bool {
 	return true
 }
 
-// Close lets go of the folder.
-func (f *symCacheFolder) Close() error { return f.tree.Close() }
+// Close closes the folder.
+func (f *folder) Close() error { return f.tree.Close() }

@@ -1,9 +1,10 @@
-// Package symcachework answers requests for SymCache files: from those that are
-// held, from other SymCache servers, and from those that transcoders and workers
-// make in jobs. It knows the depot as a small interface.
+// Package symcachework answers requests for SymCache files: from the index and
+// SymCache folders, from other SymCache servers, and from those that transcoders
+// and workers make in jobs. It knows the depot as a small interface.
 package symcachework
 
 import (
+	"cmp"
 	"context"
 	"io"
 	"log/slog"
@@ -14,38 +15,64 @@ import (
 	"github.com/symdepot/symdepot/internal/blob"
 	"github.com/symdepot/symdepot/internal/fetch"
 	"github.com/symdepot/symdepot/internal/index"
+	"github.com/symdepot/symdepot/internal/jobs"
+	"github.com/symdepot/symdepot/internal/transcode"
 	"github.com/symdepot/symdepot/layout"
 )
 
 // Depot is what this package needs of the depot. Not found is fs.ErrNotExist.
 type Depot interface {
-	// NotIndexed reports whether the index certainly has nothing that answers a
-	// request.
+	// NotIndexed reports whether the index certainly has no answer to a request.
 	NotIndexed(ctx context.Context, req layout.Request) bool
 	// Find returns the ranked rows that answer a request for a caller who sees
 	// these products; nil is all.
 	Find(ctx context.Context, products []string, req layout.Request) ([]index.Hit, error)
 	// OpenHit opens the content of a row.
 	OpenHit(ctx context.Context, h index.Hit) (File, error)
-	// InTrees returns nil if one of the trees that are served in place has what is
-	// asked for.
+	// InTrees returns nil if one of the trees that are served in place answers the
+	// request.
 	InTrees(ctx context.Context, req layout.Request) error
-	// Open opens what is asked for, from wherever it can be had; local leaves out
-	// the upstreams.
+	// Open opens the file of a request; with local, no upstream is asked.
 	Open(ctx context.Context, req layout.Request, local bool) (File, error)
 	// Download asks all upstreams, without regard to remembered misses.
 	Download(ctx context.Context, req layout.Request) (File, error)
 }
 
-// File is an open file, which may still be arriving; see fetch.File.
+// File is an open file, which may still be downloading; see fetch.File.
 type File interface {
 	io.ReaderAt
 	io.Closer
-	// OSFile returns the file on disk if it is exactly that, else nil.
+	// OSFile returns the file on disk if it has exactly this content, else nil.
 	OSFile() *os.File
 	// Content returns the name of the file, its SHA-256 (zero if unknown) and its
 	// size (-1 if unknown).
 	Content() (name string, ref blob.Ref, size int64)
+}
+
+// MakeOptions configure how SymCache files are made. Zero values mean the
+// defaults in brackets.
+type MakeOptions struct {
+	// Transcoders make SymCache files on this machine; nil: none.
+	Transcoders *transcode.Transcoders
+	// Slots is how many of them run at once [half of the processors, at least one].
+	Slots int
+	// NoUpgrades keeps SymCache files even if newer versions could be made.
+	NoUpgrades bool
+	// UpgradeQueue is how many jobs may be queued before no more upgrades are
+	// entered [100].
+	UpgradeQueue int
+	// Absent is how long the failure "no PDB found" is remembered [1 h].
+	Absent time.Duration
+	// MaxResult is the largest size of a SymCache file, in bytes [4 GiB].
+	MaxResult int64
+}
+
+func (o MakeOptions) withDefaults() MakeOptions {
+	o.Slots = cmp.Or(o.Slots, defaultSlots())
+	o.UpgradeQueue = cmp.Or(o.UpgradeQueue, 100)
+	o.Absent = cmp.Or(o.Absent, time.Hour)
+	o.MaxResult = cmp.Or(o.MaxResult, 4<<30)
+	return o
 }
 
 // Options of New.
@@ -54,8 +81,9 @@ type Options struct {
 	DB      *index.DB
 	Blobs   *blob.Disk
 	Fetch   *fetch.Fetcher
+	Queue   *jobs.Queue      // New registers its kind of job
 	Servers []fetch.Upstream // that speak the SymCache protocol
-	Jobs    JobOptions
+	Make    MakeOptions
 	Folders FolderOptions
 	Log     *slog.Logger
 	Now     func() time.Time
@@ -68,51 +96,79 @@ type Service struct {
 	db    *index.DB
 	blobs *blob.Disk
 	fetch *fetch.Fetcher
+	queue *jobs.Queue
+	make  MakeOptions
 	log   *slog.Logger
 	now   func() time.Time
 
-	jobs      jobs
-	symcaches symCaches
-	servers   servers
+	folders folders
+	servers servers
 
 	life context.Context // of downloads
 	end  context.CancelFunc
 }
 
-// New opens the SymCache folders. Close must be called.
+// New opens the SymCache folders and registers the kind of job. Close must be
+// called.
 func New(ctx context.Context, opt Options) (*Service, error) {
-	svc := &Service{depot: opt.Depot, db: opt.DB, blobs: opt.Blobs, fetch: opt.Fetch, log: opt.Log, now: opt.Now}
+	svc := &Service{
+		depot: opt.Depot, db: opt.DB, blobs: opt.Blobs, fetch: opt.Fetch, queue: opt.Queue, make: opt.Make.withDefaults(), log: opt.Log, now: opt.Now,
+	}
 	svc.servers.init(opt.Servers)
-	svc.jobs.init(opt.Jobs)
+	limits := jobs.Limits{}
+	if svc.make.Transcoders != nil {
+		limits.Slots = svc.make.Slots
+	}
+	svc.queue.Register(work{svc}, limits)
 	svc.life, svc.end = context.WithCancel(context.Background())
 	return svc, svc.openFolders(ctx, opt.Folders)
 }
 
-// Stop ends what is being downloaded and waits for it.
+// Stop cancels the downloads and waits for their end.
 func (svc *Service) Stop() {
 	svc.servers.downloads.Close()
 	svc.end()
 	svc.servers.downloads.Wait()
 }
 
-// Close closes the folders.
+// Close stops the downloads and closes the folders.
 func (svc *Service) Close() error {
 	svc.Stop()
-	return svc.symcaches.close()
+	return svc.folders.close()
 }
 
 // Wait waits until no SymCache file is being downloaded.
 func (svc *Service) Wait() { svc.servers.downloads.Wait() }
 
-// Servers are the SymCache servers that are asked.
+// Servers returns the SymCache servers that are asked.
 func (svc *Service) Servers() []fetch.Upstream { return svc.servers.sources }
 
-// Run does jobs and keeps the store within its limits until ctx ends.
+// refreshEvery is how often the files of the transcoders are checked for changes.
+const refreshEvery = 15 * time.Second
+
+// Run keeps the store within its limits, and the versions of the transcoders up
+// to date, until ctx ends. The jobs run in the queue.
 func (svc *Service) Run(ctx context.Context) {
 	var side sync.WaitGroup
 	defer side.Wait()
 	side.Go(func() { svc.keepFolders(ctx) })
-	svc.workJobs(ctx)
+	if svc.make.Transcoders == nil {
+		return
+	}
+	for pause(ctx, refreshEvery) {
+		svc.make.Transcoders.Refresh(ctx)
+	}
+}
+
+// pause waits for d or for the end of ctx. It reports whether ctx goes on.
+func pause(ctx context.Context, d time.Duration) bool {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-ctx.Done():
+	case <-t.C:
+	}
+	return ctx.Err() == nil
 }
 
 // scopeOf is the scope of a caller who sees these products; nil is all.

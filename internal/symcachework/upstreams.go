@@ -19,18 +19,19 @@ import (
 	"github.com/symdepot/symdepot/symfile"
 )
 
-// SymCache servers are asked before anything is made here. All clients share one
-// download, which runs in the background. Which version a server has is unknown
-// beforehand; the answer is remembered, so that further requests ask nobody.
+// servers are the SymCache servers that are asked before anything is made here. All
+// clients share one download, which runs in the background. The version that a
+// server has is unknown before the answer. Answers are remembered, and further
+// requests ask no server.
 type servers struct {
 	sources []fetch.Upstream
-	// got is what came of asking lately, by key and version.
+	// got are recent answers, by key and version.
 	got *otter.Cache[string, serverAnswer]
 
 	downloads *fetch.Group[string, *serverDownload] // by downloadKey
 
 	mu      sync.Mutex
-	clients map[string]int // guarded by mu; downloads that a client began
+	clients map[string]int // guarded by mu; downloads that a client started
 }
 
 type serverAnswer struct {
@@ -39,12 +40,12 @@ type serverAnswer struct {
 }
 
 const (
-	answersKnown    = 50_000           // answers remembered in memory
+	answersKnown    = 50_000           // remembered answers
 	mostTranscoding = 30 * time.Minute // for a server that is still transcoding
-	mostUnasked     = 5 * time.Minute  // and if nobody asks us any more
-	mostPause       = 10 * time.Second // between two questions, at most
-	// mostDownloads is how many may be under way, and mostClientDownloads how many that one
-	// client began: each may last for minutes, while the server transcodes.
+	mostUnasked     = 5 * time.Minute  // and if no client asks any more
+	mostPause       = 10 * time.Second // between two requests to a server, at most
+	// mostDownloads is how many downloads may be under way, and mostClientDownloads
+	// how many of one client: each may last for minutes, while the server transcodes.
 	mostDownloads       = 1024
 	mostClientDownloads = 256
 )
@@ -55,10 +56,10 @@ func (s *servers) init(sources []fetch.Upstream) {
 	s.got = otter.Must(&otter.Options[string, serverAnswer]{MaximumSize: answersKnown})
 }
 
-// speaksSymCache reports whether a source is a SymCache server.
+// speaksSymCache reports whether an upstream is a SymCache server.
 func speaksSymCache(u fetch.Upstream) bool { return u.Source.Traits().SymCacheServer }
 
-// serverDownload is what is asked of other servers for one key and version.
+// serverDownload is the download of one key and version from other servers.
 type serverDownload struct {
 	key     symcache.Key
 	version symcache.Version
@@ -66,10 +67,10 @@ type serverDownload struct {
 	ended   chan struct{}
 
 	mu    sync.Mutex
-	asked time.Time // guarded by mu; last by a client
+	asked time.Time // guarded by mu; last request of a client
 }
 
-// wait waits until the transfer has ended or ctx ends.
+// wait waits until the download has ended or ctx ends.
 func (f *serverDownload) wait(ctx context.Context) error {
 	select {
 	case <-f.ended:
@@ -79,17 +80,19 @@ func (f *serverDownload) wait(ctx context.Context) error {
 	}
 }
 
-func (f *serverDownload) wanted() time.Duration {
+// unasked returns how long ago a client asked for the file.
+func (f *serverDownload) unasked(now time.Time) time.Duration {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	return time.Since(f.asked)
+	return now.Sub(f.asked)
 }
 
 func downloadKey(key symcache.Key, v symcache.Version) string {
 	return "symcache/" + jobKey(key) + "/" + v.String()
 }
 
-// serversMayHave reports whether another server may have what is not held.
+// serversMayHave reports whether another server may have a version that is not
+// held.
 func (svc *Service) serversMayHave(ctx context.Context, key symcache.Key, v symcache.Version, held []symcache.Version) (bool, error) {
 	s := &svc.servers
 	if len(s.sources) == 0 || !symfile.ValidName(key.Name) {
@@ -102,12 +105,13 @@ func (svc *Service) serversMayHave(ctx context.Context, key symcache.Key, v symc
 				return false, nil
 			}
 		}
-		return true, nil // it was let go of
+		return true, nil // it was evicted
 	}
 	return svc.fetch.MayHave(ctx, name, s.sources), nil
 }
 
-// begin counts a download for the client that begins it; false: it has too many.
+// begin counts a download for the client that starts it. false means that the
+// client has too many.
 func (s *servers) begin(client string) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -126,12 +130,13 @@ func (s *servers) end(client string) {
 	}
 }
 
-// askServers asks the other servers, unless that is under way; nil if too many are
-// being asked, in all or for this client, or the depot is closing.
+// askServers starts or joins the download from the other servers. It returns nil if
+// too many downloads are under way, in all or for this client, or the depot is
+// closing.
 func (svc *Service) askServers(key symcache.Key, v symcache.Version, ask Ask) *serverDownload {
 	s, name := &svc.servers, downloadKey(key, v)
 	f, ok := s.downloads.Join(name, func() (*serverDownload, bool) {
-		return &serverDownload{key: key, version: v, via: ask.Via, ended: make(chan struct{}), asked: time.Now()}, s.begin(ask.Client)
+		return &serverDownload{key: key, version: v, via: ask.Via, ended: make(chan struct{}), asked: svc.now()}, s.begin(ask.Client)
 	}, func(f *serverDownload) {
 		ctx, cancel := context.WithTimeout(svc.life, mostTranscoding+time.Hour)
 		defer cancel()
@@ -144,12 +149,12 @@ func (svc *Service) askServers(key symcache.Key, v symcache.Version, ask Ask) *s
 		return nil
 	}
 	f.mu.Lock()
-	f.asked = time.Now()
+	f.asked = svc.now()
 	f.mu.Unlock()
 	return f
 }
 
-// runDownload asks one server after the other until one gives a file.
+// runDownload asks one server after the other until one sends a file.
 func (svc *Service) runDownload(ctx context.Context, f *serverDownload, name string) {
 	s := &svc.servers
 	var got symcache.Version
@@ -165,16 +170,16 @@ func (svc *Service) runDownload(ctx context.Context, f *serverDownload, name str
 	}
 }
 
-// pollServer asks one server until it has an answer, and keeps a file that it gives.
+// pollServer asks one server until it answers, and keeps the file that it sends.
 func (svc *Service) pollServer(ctx context.Context, u fetch.Upstream, f *serverDownload) (symcache.Version, error) {
 	ask := fetch.Ask{
 		Request: layout.Request{
 			Form: layout.FormSymCache, Layout: layout.SymCache, Name: f.key.Name, SymCache: symcache.Request{Version: f.version, Key: f.key},
 			Lookups: []symfile.Lookup{{Name: symfile.Fold(f.key.Name), ID: symfile.Fold(f.key.ID.Breakpad()), Role: symfile.SymCacheFile}},
 		},
-		Via: f.via, Limit: svc.jobs.opt.MaxResult,
+		Via: f.via, Limit: svc.make.MaxResult,
 	}
-	for end := time.Now().Add(mostTranscoding); ; {
+	for end := svc.now().Add(mostTranscoding); ; {
 		v, err := svc.askOnce(ctx, u, f, ask)
 		if err == nil {
 			return v, nil
@@ -183,16 +188,16 @@ func (svc *Service) pollServer(ctx context.Context, u fetch.Upstream, f *serverD
 		if !ok || fail.Class != fetch.ClassAbsent || fail.Retry.IsZero() {
 			return symcache.Version{}, err
 		}
-		if time.Now().After(end) || f.wanted() > mostUnasked {
+		if now := svc.now(); now.After(end) || f.unasked(now) > mostUnasked {
 			return symcache.Version{}, &fetch.Failure{Source: u.Source.Name(), Class: fetch.ClassTimeout, Err: errors.New("the server is still making the file")}
 		}
-		if !pause(ctx, nil, min(max(time.Until(fail.Retry), 0), mostPause)) {
+		if !pause(ctx, min(max(fail.Retry.Sub(svc.now()), 0), mostPause)) {
 			return symcache.Version{}, ctx.Err()
 		}
 	}
 }
 
-// askOnce asks a server once, and keeps the file that it gives.
+// askOnce asks a server once, and keeps the file that it sends.
 func (svc *Service) askOnce(ctx context.Context, u fetch.Upstream, f *serverDownload, ask fetch.Ask) (symcache.Version, error) {
 	var none, v symcache.Version
 	sp, reply, err := svc.fetch.Receive(ctx, u, ask, func(r *fetch.Reply) (err error) {
@@ -218,12 +223,13 @@ func (svc *Service) askOnce(ctx context.Context, u fetch.Upstream, f *serverDown
 	if err != nil {
 		return none, err
 	}
-	svc.storeSymCache(ctx, f.key, v, c)
+	svc.writeStore(ctx, f.key, v, c)
 	svc.log.Info("downloaded a SymCache file", "source", u.Source.Name(), "file", f.key.Path(v), "bytes", c.Size)
 	return v, nil
 }
 
-// SplitUpstreams separates the SymCache servers, best first, from the other sources.
+// SplitUpstreams separates the SymCache servers, best first, from the other
+// upstreams.
 func SplitUpstreams(list []fetch.Upstream) (others, servers []fetch.Upstream) {
 	for _, u := range list {
 		if speaksSymCache(u) {

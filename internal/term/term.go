@@ -94,6 +94,22 @@ func Printable(s string) string {
 	}, s)
 }
 
+// PrintableText returns a text of several lines, such as the output of a program,
+// without control characters except line breaks and tabs. Of a longer text it
+// keeps the last most bytes, because programs print errors last.
+func PrintableText(s string, most int) string {
+	s = strings.Map(func(r rune) rune {
+		if r < 0x20 && r != '\n' && r != '\t' || r >= 0x7f && r < 0xa0 {
+			return -1
+		}
+		return r
+	}, strings.ToValidUTF8(s, "?"))
+	if len(s) > most {
+		s = strings.ToValidUTF8(s[len(s)-most:], "")
+	}
+	return strings.TrimSpace(s)
+}
+
 // Size prints a number of bytes with one decimal and a binary unit: 1.5 KiB.
 func Size(n int64) string {
 	const unit = 1024

@@ -13,6 +13,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/symdepot/symdepot/internal/term"
 	"github.com/symdepot/symdepot/symcache"
 )
 
@@ -306,17 +307,6 @@ func (l *lastBytes) Write(p []byte) (int, error) {
 
 func (l *lastBytes) String() string { return Printable(string(l.b)) }
 
-// Printable makes text from elsewhere fit for a record and a terminal, at most
-// 8 KiB of its end.
-func Printable(s string) string {
-	s = strings.Map(func(r rune) rune {
-		if r < 0x20 && r != '\n' && r != '\t' || r >= 0x7f && r < 0xa0 {
-			return -1
-		}
-		return r
-	}, strings.ToValidUTF8(s, "?"))
-	if len(s) > maxOutput {
-		s = strings.ToValidUTF8(s[len(s)-maxOutput:], "")
-	}
-	return strings.TrimSpace(s)
-}
+// Printable returns the output of a program, or another text from outside, for a
+// record and a terminal: the last 8 KiB, without control characters.
+func Printable(s string) string { return term.PrintableText(s, maxOutput) }

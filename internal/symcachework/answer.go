@@ -1,0 +1,387 @@
+package symcachework
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+	"slices"
+	"time"
+
+	"github.com/symdepot/symdepot/internal/index"
+	"github.com/symdepot/symdepot/internal/jobs"
+	"github.com/symdepot/symdepot/layout"
+	"github.com/symdepot/symdepot/symcache"
+	"github.com/symdepot/symdepot/symfile"
+)
+
+// Ask is a request for a SymCache file.
+type Ask struct {
+	Products []string // that the client may see; nil is all
+	Request  symcache.Request
+	// Exceeds is the version that the client has; zero: none.
+	Exceeds symcache.Version
+	// AllowsRetry means that the client prefers to retry later than to wait; Head,
+	// that it wants no content and never waits.
+	AllowsRetry, Head bool
+	// HexAge also looks for the age read as hex, if no file of the decimal age is
+	// held.
+	HexAge bool
+	// Only, if not zero, is the version of the one file that is wanted.
+	Only symcache.Version
+	// HeldOnly answers with held files only: nothing is made and nobody is asked.
+	HeldOnly bool
+	// Via are the servers that the request has passed, this one last.
+	Via []string
+	// Client is the address of the client, without the port. It bounds the work of
+	// one client. Empty: no client in particular.
+	Client string
+	// Hold holds the request while its file is made or downloaded: it calls wait,
+	// which returns when the work has ended or its context ends. gaveUp means that
+	// the client cannot wait any longer. If Hold is nil, it cannot wait at all.
+	Hold func(ctx context.Context, wait func(ctx context.Context) error) (gaveUp bool, err error)
+}
+
+// Answer is the answer to a request.
+type Answer struct {
+	symcache.Decision
+	// Key is that of the file to send: the one of the request, or its hex reading.
+	Key symcache.Key
+	// File is what to send; it must be closed.
+	File File
+	// Retry is after what time the client should retry.
+	Retry time.Duration
+}
+
+// heldFile is a file that can be sent at once: a row of the index or a file of a
+// folder.
+type heldFile struct {
+	version symcache.Version
+	hit     *index.Hit
+	file    folderFile
+}
+
+func versionsOf(held []heldFile) (list []symcache.Version) {
+	for _, h := range held {
+		list = append(list, h.version)
+	}
+	return list
+}
+
+// heldFiles returns the files of a key, the best copy of each version first. all
+// means that the client may see everything of the key.
+func (svc *Service) heldFiles(ctx context.Context, products []string, key symcache.Key, all bool) ([]heldFile, error) {
+	if key.ID.IsZero() {
+		return nil, nil
+	}
+	if all {
+		products = nil
+	}
+	list, err := svc.indexed(ctx, products, key)
+	if err != nil {
+		return nil, err
+	}
+	if all {
+		for _, f := range svc.folders.list {
+			for _, h := range f.held(key) {
+				list = append(list, heldFile{version: h.version, file: h})
+			}
+		}
+	}
+	return list, nil
+}
+
+// indexed returns the files of a key that the index has.
+func (svc *Service) indexed(ctx context.Context, products []string, key symcache.Key) (list []heldFile, err error) {
+	l := symfile.Lookup{Name: symfile.Fold(key.Name), ID: symfile.Fold(key.ID.Breakpad()), Role: symfile.SymCacheFile}
+	// The filter would reveal hidden files to limited scopes.
+	if products == nil && svc.depot.NotIndexed(ctx, layout.Request{Lookups: []symfile.Lookup{l}}) {
+		return nil, nil
+	}
+	hits, err := svc.db.Lookup(ctx, scopeOf(products), l)
+	for i := range hits {
+		if _, v, err := symcache.ParseFileName(hits[i].Object.CodeName); err == nil {
+			list = append(list, heldFile{version: v, hit: &hits[i]})
+		}
+	}
+	return list, err
+}
+
+// seesPDB reports whether a caller sees the PDB of a key, and so everything that
+// was or can be made of it.
+func (svc *Service) seesPDB(ctx context.Context, products []string, key symcache.Key) (bool, error) {
+	if products == nil {
+		return true, nil
+	}
+	return found(svc.depot.Find(ctx, products, pdbRequest(key)))
+}
+
+// mostRounds is how often a question is decided without a wait. Each round learns
+// something new: a file was removed, or a version cannot be made. There are few of
+// either.
+const mostRounds = 16
+
+// Answer answers a request for a SymCache file, and begins the work that the
+// answer promises. Only Ask.Hold waits for work.
+func (svc *Service) Answer(ctx context.Context, ask Ask) (Answer, error) {
+	if v := ask.Request.Version; v.Compare(symcache.MinVersion) < 0 {
+		return Answer{Decision: symcache.Decide(v, symcache.State{})}, nil
+	}
+	q, err := svc.ask(ctx, ask, false)
+	for round := 0; err == nil; round++ {
+		if round == mostRounds {
+			q.state.GaveUp, q.state.Upgrade = true, false
+		}
+		var a Answer
+		var done bool
+		a, done, err = q.answer(ctx)
+		switch {
+		case err != nil:
+		case q.wait != nil && ask.Hold == nil:
+			q.state.GaveUp, q.wait = true, nil
+		case q.wait != nil:
+			var gaveUp bool
+			if gaveUp, err = ask.Hold(ctx, q.wait); err == nil {
+				q, err = svc.ask(ctx, ask, gaveUp)
+				round = -1
+			}
+		case done || round == mostRounds:
+			return a, nil
+		}
+	}
+	return Answer{}, err
+}
+
+// question is one request on its way to an answer.
+type question struct {
+	svc   *Service
+	ask   Ask
+	key   symcache.Key
+	pdb   *pdbRow
+	held  []heldFile
+	state symcache.State
+	// fromServers means that SymCache servers are asked before anything is made
+	// here.
+	fromServers bool
+	// wait, if not nil, waits for the work that answer has begun. The question has
+	// to be asked again then.
+	wait func(ctx context.Context) error
+}
+
+// ask gathers the state that decides about a request.
+func (svc *Service) ask(ctx context.Context, ask Ask, gaveUp bool) (*question, error) {
+	q := &question{svc: svc, ask: ask, key: ask.Request.Key}
+	q.state = symcache.State{
+		Exceeds: ask.Exceeds, AllowsRetry: ask.AllowsRetry, Head: ask.Head, GaveUp: gaveUp, Upgrade: !svc.make.NoUpgrades,
+	}
+	return q, q.look(ctx)
+}
+
+// look gathers the held files and the versions that can be made.
+func (q *question) look(ctx context.Context) error {
+	svc, v := q.svc, q.ask.Request.Version
+	all, err := svc.seesPDB(ctx, q.ask.Products, q.key)
+	if err != nil {
+		return err
+	}
+	if q.held, err = svc.heldFiles(ctx, q.ask.Products, q.key, all); err != nil {
+		return err
+	}
+	if _, ok := symcache.Best(versionsOf(q.held), v, symcache.Version{}); !ok && q.ask.HexAge {
+		hex := q.ask.Request.Hex
+		if all, err = svc.seesPDB(ctx, q.ask.Products, hex); err != nil {
+			return err
+		}
+		held, err := svc.heldFiles(ctx, q.ask.Products, hex, all)
+		if err != nil {
+			return err
+		}
+		if _, ok := symcache.Best(versionsOf(held), v, symcache.Version{}); ok {
+			q.key, q.held, q.ask.HeldOnly = hex, held, true // nothing is made on a guess
+		}
+	}
+	if only := q.ask.Only; !only.IsZero() {
+		q.held = slices.DeleteFunc(q.held, func(h heldFile) bool { return h.version != only })
+		q.ask.HeldOnly = true
+	}
+	q.state.Held = versionsOf(q.held)
+	if q.ask.HeldOnly || !all || q.key.ID.GUID.IsZero() {
+		return nil
+	}
+	q.pdb = svc.row(q.key)
+	return q.lookMakers(ctx)
+}
+
+// lookMakers finds who can make a file, as far as it matters for the decision.
+func (q *question) lookMakers(ctx context.Context) error {
+	svc, v := q.svc, q.ask.Request.Version
+	best, held := symcache.Best(q.state.Held, v, q.ask.Exceeds)
+	if held && (best.Compare(v) >= 0 && best.Pre == "") && svc.newest(v).Compare(best) <= 0 {
+		return nil
+	}
+	if best.Compare(v) < 0 {
+		may, err := svc.serversMayHave(ctx, q.key, v, q.state.Held)
+		if err != nil {
+			return err
+		}
+		if may {
+			q.fromServers, q.state.Producible = true, []symcache.Version{v}
+			return nil
+		}
+	}
+	q.state.Producible = svc.Producible()
+	for _, m := range q.state.Producible {
+		if !symcache.CanRead(v, m) || m.Compare(best) <= 0 {
+			continue
+		}
+		failed, err := found(svc.failure(ctx, q.pdb, m))
+		if err != nil {
+			return err
+		}
+		if failed {
+			q.state.Failed = append(q.state.Failed, m)
+		}
+	}
+	return nil
+}
+
+// newest returns the highest version that can be made here for a request.
+func (svc *Service) newest(v symcache.Version) (best symcache.Version) {
+	for _, m := range svc.Producible() {
+		if symcache.CanRead(v, m) && m.Compare(best) > 0 {
+			best = m
+		}
+	}
+	return best
+}
+
+// answer decides and acts. done is false if the state has changed and the question
+// has to be decided again, at once or after q.wait.
+func (q *question) answer(ctx context.Context) (a Answer, done bool, err error) {
+	a = Answer{Decision: symcache.Decide(q.ask.Request.Version, q.state), Key: q.key}
+	switch a.Action {
+	case symcache.Send:
+		if a.File, err = q.open(ctx, a.Version); err != nil {
+			return Answer{}, false, err
+		}
+		if a.File == nil {
+			return a, false, nil
+		}
+		if !a.Make.IsZero() {
+			q.upgrade(ctx, a.Make)
+		}
+		return a, true, nil
+	case symcache.ComeAgain, symcache.Wait:
+		return q.begin(ctx, a)
+	}
+	return a, true, nil
+}
+
+// open opens a held file of a version. If none can be opened, the version is no
+// longer held and the file is nil.
+func (q *question) open(ctx context.Context, v symcache.Version) (File, error) {
+	for i := 0; i < len(q.held); {
+		h := q.held[i]
+		if h.version != v {
+			i++
+			continue
+		}
+		var f File
+		var err error
+		if h.hit != nil {
+			f, err = q.svc.depot.OpenHit(ctx, *h.hit)
+		} else {
+			f, err = h.file.open()
+		}
+		if err == nil {
+			q.svc.touchStore(q.key, h)
+			return f, nil
+		}
+		if ctx.Err() != nil {
+			return nil, ctx.Err()
+		}
+		if h.hit == nil && errors.Is(err, symcache.ErrForeign) {
+			q.svc.log.Warn("a file in a SymCache folder is not a SymCache file", "folder", h.file.folder.dir, "error", err)
+		} else if !errors.Is(err, fs.ErrNotExist) {
+			q.svc.log.Error("cannot read a SymCache file", "key", jobKey(q.key), "error", err)
+		}
+		q.held = slices.Delete(q.held, i, i+1)
+	}
+	q.state.Held = versionsOf(q.held)
+	return nil, nil
+}
+
+// upgrade has a newer file made while the client gets the old one.
+func (q *question) upgrade(ctx context.Context, v symcache.Version) {
+	if q.fromServers {
+		q.svc.askServers(q.key, v, q.ask)
+		return
+	}
+	if err := q.svc.UpgradeSymCache(ctx, q.key, v); err != nil && ctx.Err() == nil {
+		q.svc.log.Warn("cannot queue the upgrade of a SymCache file", "key", jobKey(q.key), "error", err)
+	}
+}
+
+// begin has a file made or downloaded.
+func (q *question) begin(ctx context.Context, a Answer) (Answer, bool, error) {
+	svc, v := q.svc, a.Make
+	a.Retry = time.Second
+	if q.fromServers {
+		d := svc.askServers(q.key, v, q.ask)
+		if d == nil { // too many downloads, or the depot is closing
+			q.state.GaveUp = true
+			return a, false, nil
+		}
+		return q.begun(a, d.wait)
+	}
+	// Anybody may ask for any id: a job is entered only for a PDB that is there.
+	priority := 0
+	wait, err := svc.downloadPDB(ctx, q.pdb, q.ask)
+	switch {
+	case errors.Is(err, errUnknownPDB):
+		priority = unknownPriority
+	case errors.Is(err, fs.ErrNotExist):
+		q.state.Producible = nil
+		return a, false, nil
+	case err != nil:
+		return Answer{}, false, err
+	case wait != nil:
+		return q.begun(a, wait)
+	}
+	job, st, err := svc.enter(ctx, q.pdb, v, priority, q.ask.Client)
+	switch {
+	case errors.Is(err, fs.ErrNotExist): // no PDB can have this name or id
+		q.state.Producible = nil
+		return a, false, nil
+	case errors.Is(err, jobs.ErrFull):
+		q.state.GaveUp = true
+		return a, false, nil
+	case err != nil:
+		return Answer{}, false, err
+	case st == jobs.Done:
+		return a, false, q.look(ctx)
+	case st > jobs.Running:
+		// An attempt has just failed: for long, or for a reason that will pass.
+		if _, err := svc.failure(ctx, q.pdb, v); err == nil {
+			q.state.Failed = append(q.state.Failed, v)
+		} else {
+			q.state.GaveUp = true
+		}
+		return a, false, nil
+	}
+	if a.Action == symcache.ComeAgain {
+		a.Retry = svc.queue.Estimate(ctx, Kind)
+	}
+	return q.begun(a, func(ctx context.Context) error {
+		_, err := svc.queue.Wait(ctx, job.ID, st)
+		return err
+	})
+}
+
+// begun ends the question, or has the client wait for the work that has begun.
+func (q *question) begun(a Answer, wait func(ctx context.Context) error) (Answer, bool, error) {
+	if a.Action != symcache.Wait {
+		return a, true, nil
+	}
+	q.wait = wait
+	return a, false, nil
+}
