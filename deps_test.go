@@ -39,7 +39,7 @@ var mayImport = map[string][]string{
 	"internal/blob":      {"internal/durable"},
 	"internal/index":     {"debugid", "symfile", "internal/blob", "internal/durable", "internal/glob"},
 	"internal/scan":      {"objfile", "symfile", "cab"},
-	"internal/transcode": {"debugid", "objfile", "breakpad", "pdb", "ppdb", "cab", "symcache", "internal/ctxio"},
+	"internal/transcode": {"debugid", "objfile", "breakpad", "pdb", "ppdb", "cab", "symcache", "internal/ctxio", "internal/term"},
 	"internal/bucket":    {},
 	"internal/auth":      {"internal/glob"},
 	"internal/unpack":    {"cab", "internal/ctxio"},
@@ -48,16 +48,18 @@ var mayImport = map[string][]string{
 	"internal/tree":     {"debugid", "symfile", "layout", "objfile", "symstore", "internal/fetch", "internal/unpack"},
 	"internal/sympath":  {"layout", "internal/bucket", "internal/fetch", "internal/tree", "internal/upstream"},
 	"internal/fetch":    {"layout", "objfile", "symfile", "internal/blob"},
-	"internal/depot":    {"debugid", "symfile", "layout", "objfile", "symcache", "internal/blob", "internal/fetch", "internal/index", "internal/symcachework", "internal/transcode", "internal/tree", "internal/upstream", "internal/durable"},
+	"internal/depot":    {"debugid", "symfile", "layout", "objfile", "symcache", "internal/blob", "internal/fetch", "internal/index", "internal/jobs", "internal/symcachework", "internal/transcode", "internal/tree", "internal/upstream", "internal/durable"},
 	"internal/wire":     {},
-	"internal/server":   {"debugid", "symfile", "layout", "symcache", "internal/depot", "internal/fetch", "internal/auth", "internal/term", "internal/wire"},
+	"internal/server":   {"debugid", "symfile", "layout", "symcache", "internal/depot", "internal/fetch", "internal/auth", "internal/jobs", "internal/term", "internal/wire"},
 	"internal/config":   {"symfile", "layout", "symcache", "symstore", "internal/term", "internal/bucket", "internal/auth", "internal/fetch", "internal/sympath", "internal/tree", "internal/upstream", "internal/depot", "internal/transcode", "internal/server"},
 	"internal/manual":   {},
 	"internal/exchange": {"debugid", "symfile", "layout", "objfile", "symstore", "internal/blob", "internal/ctxio", "internal/depot", "internal/durable", "internal/scan", "internal/term", "internal/transcode", "internal/tree", "internal/unpack"},
 	"internal/want":     {"debugid", "dump", "symfile", "layout", "objfile", "internal/depot", "internal/scan", "internal/term"},
 	"internal/bundle":   {"symfile", "layout", "internal/ctxio", "internal/depot", "internal/term", "internal/want"},
 	// symcachework knows the depot as an interface.
-	"internal/symcachework": {"debugid", "symfile", "layout", "objfile", "symcache", "internal/blob", "internal/durable", "internal/fetch", "internal/index", "internal/transcode"},
+	"internal/symcachework": {"debugid", "symfile", "layout", "objfile", "symcache", "internal/blob", "internal/durable", "internal/fetch", "internal/index", "internal/jobs", "internal/transcode"},
+	// jobs knows its kinds as an interface, and declares the storage that it needs.
+	"internal/jobs": {"debugid", "internal/blob", "internal/index", "internal/term"},
 
 	// Commands wire everything; test rooms help tests only.
 	"cmd/symdepot":                     nil,

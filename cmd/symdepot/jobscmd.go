@@ -10,6 +10,7 @@ import (
 
 	"github.com/symdepot/symdepot/internal/depot"
 	"github.com/symdepot/symdepot/internal/index"
+	"github.com/symdepot/symdepot/internal/jobs"
 	"github.com/symdepot/symdepot/internal/term"
 )
 
@@ -42,7 +43,7 @@ type jobsListCmd struct {
 
 // Run lists jobs.
 func (c jobsListCmd) Run(a *app) error {
-	f := depot.JobFilter{Limit: c.Limit}
+	f := jobs.Filter{Limit: c.Limit}
 	for _, word := range c.State {
 		st, err := index.ParseJobState(word)
 		if err != nil {
@@ -55,13 +56,13 @@ func (c jobsListCmd) Run(a *app) error {
 		return err
 	}
 	defer d.Close()
-	jobs, err := d.SymCache().Jobs(a.ctx, f)
+	list, err := d.Jobs().List(a.ctx, f)
 	if err != nil {
 		return err
 	}
 	lines, t := term.NewJSONLines(a.stdout), term.NewTable(a.stdout, "JOB", "STATE", "WHAT", "KEY", "TRIES", "AGE", "TOOK", "WORKER", "OUTCOME")
 	now := time.Now()
-	for _, j := range jobs {
+	for _, j := range list {
 		if c.JSON {
 			if err := lines.Write(j); err != nil {
 				return err
@@ -90,7 +91,7 @@ func (c jobsListCmd) Run(a *app) error {
 			}
 		}
 	}
-	if len(jobs) == 0 {
+	if len(list) == 0 {
 		return a.none("there are no such jobs")
 	}
 	return t.Flush()
@@ -107,7 +108,7 @@ func (c jobsStatsCmd) Run(a *app) error {
 		return err
 	}
 	defer d.Close()
-	stats, err := d.SymCache().JobStats(a.ctx)
+	stats, err := d.Jobs().Stats(a.ctx)
 	if err != nil {
 		return err
 	}
@@ -144,7 +145,7 @@ type jobsCancelCmd struct {
 // Run ends jobs.
 func (c jobsCancelCmd) Run(a *app) error {
 	return eachJob(a, c.ID, func(d *depot.Depot, id int64) (string, error) {
-		was, err := d.SymCache().CancelJob(a.ctx, id)
+		was, err := d.Jobs().Cancel(a.ctx, id)
 		if err == nil && !was {
 			return "had ended", nil
 		}
@@ -159,7 +160,7 @@ type jobsRetryCmd struct {
 // Run does jobs once more.
 func (c jobsRetryCmd) Run(a *app) error {
 	return eachJob(a, c.ID, func(d *depot.Depot, id int64) (string, error) {
-		n, err := d.SymCache().RetryJob(a.ctx, id)
+		n, err := d.Jobs().Retry(a.ctx, id)
 		if n == id {
 			return "has not ended", err
 		}

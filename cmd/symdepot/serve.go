@@ -167,13 +167,13 @@ func serve(a *app, conf *config.Config, specs []upstream.Spec, add []string, inf
 	if err != nil {
 		return err
 	}
-	jobs, endJobs, err := conf.OpenTranscoders(a.ctx, filepath.Join(dir, ".scratch"), log)
+	transcode, endTranscode, err := conf.OpenTranscoders(a.ctx, filepath.Join(dir, ".scratch"), log)
 	if err != nil {
 		return err
 	}
-	defer endJobs()
+	defer endTranscode()
 	d, err := a.open(depot.Options{
-		Jobs: jobs, SymCache: conf.SymCacheFolders(), Log: log, MakeCabinets: conf.MakeCabinets, Sources: stores,
+		Transcode: transcode, SymCache: conf.SymCacheFolders(), Log: log, MakeCabinets: conf.MakeCabinets, Sources: stores,
 		Upstreams: sources.List, Limits: conf.Limits(), Lifetimes: conf.Lifetimes(), Cache: conf.CacheLimits(),
 	})
 	if err != nil {

@@ -761,7 +761,7 @@ func TestSymCacheTime(t *testing.T) {
 		t.Fatal(err)
 	}
 	d, err := depot.Open(t.Context(), filepath.Join(dir, "depot"), depot.Options{
-		Now: clock.now, Jobs: depot.JobOptions{Transcoders: ts}, Upstreams: []depot.Upstream{{Source: src}},
+		Now: clock.now, Transcode: depot.TranscodeOptions{Transcoders: ts}, Upstreams: []depot.Upstream{{Source: src}},
 	})
 	if err != nil {
 		t.Fatal(err)

@@ -18,6 +18,7 @@ import (
 
 	"github.com/symdepot/symdepot/debugid"
 	"github.com/symdepot/symdepot/internal/depot"
+	"github.com/symdepot/symdepot/internal/jobs"
 	"github.com/symdepot/symdepot/internal/server"
 	"github.com/symdepot/symdepot/internal/transcode/transcodetest"
 	"github.com/symdepot/symdepot/symcache"
@@ -179,7 +180,7 @@ func TestManyClientsLostWorker(t *testing.T) {
 	keys := w.add(t, keyCount)
 	doomed := w.worker(t, "-delay", "150ms")
 	w.worker(t, "-delay", "50ms")
-	until(t, "two workers", func() bool { return len(w.SymCache().Workers()) == 2 })
+	until(t, "two workers", func() bool { return len(w.Jobs().Workers()) == 2 })
 	if got := fmt.Sprint(w.SymCache().Producible()); got != "[3.1.0]" {
 		t.Fatal(got)
 	}
@@ -196,10 +197,10 @@ func TestManyClientsLostWorker(t *testing.T) {
 				}
 				st, err := ask(ctx, key, v310)
 				switch {
-				case err != nil || st == depot.JobFailed || ctx.Err() != nil:
+				case err != nil || st == jobs.Failed || ctx.Err() != nil:
 					t.Errorf("client %d, %s: %v, %v", i, key.Name, st, err)
 					return
-				case st == depot.JobDone:
+				case st == jobs.Done:
 					return
 				}
 				time.Sleep(20 * time.Millisecond)
@@ -212,14 +213,14 @@ func TestManyClientsLostWorker(t *testing.T) {
 	}
 	_ = doomed.Wait()
 	all.Wait()
-	jobs, err := w.SymCache().Jobs(t.Context(), depot.JobFilter{})
-	if err != nil || len(jobs) != len(keys) {
-		t.Errorf("%d jobs for %d keys, %v", len(jobs), len(keys), err)
+	list, err := w.Jobs().List(t.Context(), jobs.Filter{})
+	if err != nil || len(list) != len(keys) {
+		t.Errorf("%d jobs for %d keys, %v", len(list), len(keys), err)
 	}
 	again, runs := 0, w.runs(t)
-	for _, j := range jobs {
+	for _, j := range list {
 		name, _, _ := strings.Cut(j.Key, "/")
-		if j.State != depot.JobDone || runs[name] < 1 || runs[name] > j.Attempts {
+		if j.State != jobs.Done || runs[name] < 1 || runs[name] > j.Attempts {
 			t.Errorf("%s: %v, %d attempts, %d runs, %s", name, j.State, j.Attempts, runs[name], j.Detail)
 		}
 		again += j.Attempts - 1
@@ -238,9 +239,9 @@ func TestWorkerDrains(t *testing.T) {
 	w := newWorkshop(t, depot.JobOptions{})
 	keys := w.add(t, 2)
 	p := w.worker(t, "-mode", "app0.pdb=,app1.pdb=hang", "-delay", "300ms")
-	until(t, "a worker", func() bool { return len(w.SymCache().Workers()) == 1 })
+	until(t, "a worker", func() bool { return len(w.Jobs().Workers()) == 1 })
 	for i, k := range keys {
-		if st, err := w.SymCache().RequestSymCache(t.Context(), k, v310); err != nil || st != depot.JobQueued {
+		if st, err := w.SymCache().RequestSymCache(t.Context(), k, v310); err != nil || st != jobs.Queued {
 			t.Fatal(i, st, err)
 		}
 	}
@@ -248,7 +249,7 @@ func TestWorkerDrains(t *testing.T) {
 	if err := p.Process.Signal(syscall.SIGTERM); err != nil {
 		t.Fatal(err)
 	}
-	if st, err := w.SymCache().WaitSymCache(t.Context(), keys[0], v310); err != nil || st != depot.JobDone {
+	if st, err := w.SymCache().WaitSymCache(t.Context(), keys[0], v310); err != nil || st != jobs.Done {
 		t.Error(st, err)
 	}
 	until(t, "a word about it", func() bool { return strings.Contains(p.stderr.String(), "interrupt again") })
@@ -258,12 +259,12 @@ func TestWorkerDrains(t *testing.T) {
 	if err := p.Wait(); err != nil {
 		t.Errorf("%v\n%s", err, p.stderr)
 	}
-	jobs, err := w.SymCache().Jobs(t.Context(), depot.JobFilter{States: []depot.JobState{depot.JobQueued}})
-	if err != nil || len(jobs) != 1 || jobs[0].Attempts != 0 {
-		t.Errorf("%+v, %v", jobs, err)
+	list, err := w.Jobs().List(t.Context(), jobs.Filter{States: []jobs.State{jobs.Queued}})
+	if err != nil || len(list) != 1 || list[0].Attempts != 0 {
+		t.Errorf("%+v, %v", list, err)
 	}
-	if len(w.SymCache().Workers()) != 0 {
-		t.Error(w.SymCache().Workers())
+	if len(w.Jobs().Workers()) != 0 {
+		t.Error(w.Jobs().Workers())
 	}
 
 	// The commands see the same.
@@ -277,7 +278,7 @@ func TestWorkerDrains(t *testing.T) {
 	if code, out, _ := symdepot(t, dir, "jobs", "stats"); code != 0 || !strings.Contains(out, "symcache: 1 queued") {
 		t.Errorf("%d\n%s", code, out)
 	}
-	id := fmt.Sprint(jobs[0].ID)
+	id := fmt.Sprint(list[0].ID)
 	for _, c := range []struct{ verb, want string }{{"cancel", "job " + id + " cancelled"}, {"cancel", "had ended"}, {"retry", "is tried again as job"}} {
 		if code, out, errs := symdepot(t, dir, "jobs", c.verb, id); code != 0 || !strings.Contains(out, c.want) {
 			t.Errorf("%s: %d %s%s", c.verb, code, out, errs)
@@ -307,8 +308,8 @@ func TestWorkerWaits(t *testing.T) {
 	if err := os.WriteFile(w.tokenFile, []byte("for tests only"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	until(t, "a worker", func() bool { return len(w.SymCache().Workers()) == 1 })
-	if st, err := w.SymCache().WaitSymCache(t.Context(), key, v310); err != nil || st != depot.JobDone {
+	until(t, "a worker", func() bool { return len(w.Jobs().Workers()) == 1 })
+	if st, err := w.SymCache().WaitSymCache(t.Context(), key, v310); err != nil || st != jobs.Done {
 		t.Error(st, err)
 	}
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/symdepot/symdepot/debugid"
 	"github.com/symdepot/symdepot/internal/depot"
+	"github.com/symdepot/symdepot/internal/jobs"
 	"github.com/symdepot/symdepot/symcache"
 )
 
@@ -77,9 +78,9 @@ func TestHugePDB(t *testing.T) {
 		t.Fatal(err)
 	}
 	p := w.worker(t)
-	until(t, "a worker", func() bool { return len(w.SymCache().Workers()) == 1 })
+	until(t, "a worker", func() bool { return len(w.Jobs().Workers()) == 1 })
 	began := time.Now()
-	if st, err := w.SymCache().WaitSymCache(t.Context(), symcache.Key{Name: "huge.pdb", ID: id}, v310); err != nil || st != depot.JobDone {
+	if st, err := w.SymCache().WaitSymCache(t.Context(), symcache.Key{Name: "huge.pdb", ID: id}, v310); err != nil || st != jobs.Done {
 		t.Error(st, err)
 	}
 	worker, server := peak(t, fmt.Sprint(p.Process.Pid)), peak(t, "self")

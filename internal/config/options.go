@@ -95,9 +95,9 @@ func (c *Config) Programs() ([]transcode.Program, error) {
 // fails is logged and not used until it works. scratch is the working folder
 // unless the configuration names one. The caller must call the function at the
 // end.
-func (c *Config) OpenTranscoders(ctx context.Context, scratch string, log *slog.Logger) (depot.JobOptions, func(), error) {
+func (c *Config) OpenTranscoders(ctx context.Context, scratch string, log *slog.Logger) (depot.TranscodeOptions, func(), error) {
 	t := c.Transcoding
-	opt := depot.JobOptions{Slots: t.Jobs, NoUpgrades: !t.Upgrades}
+	opt := depot.TranscodeOptions{Slots: t.Jobs, NoUpgrades: !t.Upgrades}
 	programs, err := c.Programs()
 	if err != nil || len(programs) == 0 {
 		return opt, func() {}, err

@@ -19,6 +19,7 @@ import (
 	"github.com/symdepot/symdepot/internal/durable"
 	"github.com/symdepot/symdepot/internal/fetch"
 	"github.com/symdepot/symdepot/internal/index"
+	"github.com/symdepot/symdepot/internal/jobs"
 	"github.com/symdepot/symdepot/internal/symcachework"
 	"github.com/symdepot/symdepot/internal/tree"
 	"github.com/symdepot/symdepot/layout"
@@ -59,10 +60,12 @@ type Options struct {
 	Limits    Limits
 	Lifetimes Lifetimes
 	Cache     CacheLimits
-	// Jobs configures the making of SymCache files, SymCache the folders that
+	// Jobs configures the leases of background jobs; its Log and Now are not used.
+	Jobs JobOptions
+	// Transcode configures how SymCache files are made, SymCache the folders that
 	// hold them besides the depot.
-	Jobs     JobOptions
-	SymCache SymCacheOptions
+	Transcode TranscodeOptions
+	SymCache  SymCacheOptions
 	// Group is the group of users that shares a new depot, by name: folders get
 	// the mode 0770 and files 0660. Empty: only the owner may use a new depot,
 	// 0700 and 0600. An existing depot keeps its modes.
@@ -101,11 +104,12 @@ type Depot struct {
 	trees        trees
 	fetch        *fetch.Fetcher
 	sectionWait  time.Duration // see downloadSection
+	queue        *jobs.Queue
 	symcache     *symcachework.Service
 	swept        time.Time // when old rows were deleted; owned by Work
 }
 
-// SymCacheWork makes SymCache files and runs jobs.
+// SymCacheWork answers requests for SymCache files.
 type SymCacheWork = symcachework.Service
 
 // Token is a stored access token.
@@ -150,8 +154,10 @@ func Open(ctx context.Context, dir string, opt Options) (*Depot, error) {
 	others, servers := symcachework.SplitUpstreams(opt.Upstreams)
 	d.fetch = fetch.New(keeper{d}, fetch.Options{Upstreams: others, Limits: opt.Limits, Lifetimes: opt.Lifetimes, Log: opt.Log, Now: opt.Now})
 	d.sectionWait = cmp.Or(opt.Limits.FirstByte, sectionWait)
+	opt.Jobs.Log, opt.Jobs.Now = opt.Log, opt.Now
+	d.queue = jobs.New(d.db, opt.Jobs)
 	d.symcache, err = symcachework.New(ctx, symcachework.Options{
-		Depot: pdbs{d}, DB: d.db, Blobs: d.blobs, Fetch: d.fetch, Servers: servers, Jobs: opt.Jobs, Folders: opt.SymCache, Log: opt.Log, Now: opt.Now,
+		Depot: pdbs{d}, DB: d.db, Blobs: d.blobs, Fetch: d.fetch, Queue: d.queue, Servers: servers, Make: opt.Transcode, Folders: opt.SymCache, Log: opt.Log, Now: opt.Now,
 	})
 	if err != nil {
 		return nil, errors.Join(err, d.db.Close(), d.blobs.Close())
@@ -206,7 +212,10 @@ func prepare(dir string, opt Options) error {
 	return nil
 }
 
-// SymCache returns the part of the depot that makes SymCache files.
+// Jobs returns the queue of background jobs.
+func (d *Depot) Jobs() *jobs.Queue { return d.queue }
+
+// SymCache returns the part of the depot that answers requests for SymCache files.
 func (d *Depot) SymCache() *SymCacheWork { return d.symcache }
 
 // Dir returns the depot's folder.

@@ -18,7 +18,8 @@ import (
 	"github.com/symdepot/symdepot/debugid"
 	"github.com/symdepot/symdepot/internal/blob"
 	"github.com/symdepot/symdepot/internal/fetch"
-	"github.com/symdepot/symdepot/internal/index"
+	"github.com/symdepot/symdepot/internal/jobs"
+	"github.com/symdepot/symdepot/internal/symcachework"
 	"github.com/symdepot/symdepot/internal/transcode"
 	"github.com/symdepot/symdepot/internal/transcode/transcodetest"
 	"github.com/symdepot/symdepot/symcache"
@@ -96,8 +97,8 @@ func (p *plant) open(t *testing.T, opt Options, dir string, flags ...string) {
 	if err := ts.Probe(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	opt.Now, opt.Jobs.Transcoders = p.clock.now, ts
-	opt.Jobs.Slots = max(opt.Jobs.Slots, 1)
+	opt.Now, opt.Transcode.Transcoders = p.clock.now, ts
+	opt.Transcode.Slots = max(opt.Transcode.Slots, 1)
 	if p.Depot, err = Open(t.Context(), dir, opt); err != nil {
 		t.Fatal(err)
 	}
@@ -156,14 +157,14 @@ func (p *plant) held(t *testing.T, key SymCacheKey) map[string]string {
 	return got
 }
 
-func (p *plant) wait(t *testing.T, key SymCacheKey, v string, want JobState) {
+func (p *plant) wait(t *testing.T, key SymCacheKey, v string, want jobs.State) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 	defer cancel()
 	st, err := p.SymCache().WaitSymCache(ctx, key, version(t, v))
 	if err != nil || st != want {
-		jobs, _ := p.SymCache().Jobs(t.Context(), JobFilter{})
-		t.Fatalf("%v %v, want %v; jobs %+v", st, err, want, jobs)
+		list, _ := p.Jobs().List(t.Context(), jobs.Filter{})
+		t.Fatalf("%v %v, want %v; jobs %+v", st, err, want, list)
 	}
 }
 
@@ -182,7 +183,7 @@ func TestTranscodedOnce(t *testing.T) {
 			if i%2 == 1 {
 				k.Name = "APP.PDB"
 			}
-			if st, err := p.SymCache().WaitSymCache(t.Context(), k, version(t, "3.1.0")); err != nil || st != JobDone {
+			if st, err := p.SymCache().WaitSymCache(t.Context(), k, version(t, "3.1.0")); err != nil || st != jobs.Done {
 				t.Error(st, err)
 			}
 		})
@@ -195,15 +196,15 @@ func TestTranscodedOnce(t *testing.T) {
 	if want := string(transcodetest.Body("app.pdb", key.ID, "3.1.0")); len(held) != 1 || held["3.1.0"] != want {
 		t.Errorf("%q", held)
 	}
-	p.wait(t, key, "3.1.0", JobDone)
-	jobs, err := p.SymCache().Jobs(t.Context(), JobFilter{})
-	if err != nil || len(jobs) != 1 || jobs[0].State != JobDone || jobs[0].Outcome != "ok" || !strings.HasPrefix(jobs[0].Detail, "3.1.0 by test in ") {
-		t.Errorf("%+v, %v", jobs, err)
+	p.wait(t, key, "3.1.0", jobs.Done)
+	list, err := p.Jobs().List(t.Context(), jobs.Filter{})
+	if err != nil || len(list) != 1 || list[0].State != jobs.Done || list[0].Outcome != "ok" || !strings.HasPrefix(list[0].Detail, "3.1.0 by test in ") {
+		t.Errorf("%+v, %v", list, err)
 	}
 
 	// The same PDB under another name is not transcoded again.
 	add(t, p.Depot, "Product", file{"other.pdb", body})
-	p.wait(t, keyOf("other.pdb", g), "3.1.0", JobDone)
+	p.wait(t, keyOf("other.pdb", g), "3.1.0", jobs.Done)
 	if len(p.held(t, keyOf("other.pdb", g))) != 1 || p.runs(t, "other.pdb") != 0 {
 		t.Errorf("%d runs", p.runs(t, "other.pdb"))
 	}
@@ -221,7 +222,7 @@ func TestFailuresAreRemembered(t *testing.T) {
 	t.Run("first", func(t *testing.T) {
 		p.open(t, Options{}, dir, "-mode", "fail")
 		add(t, p.Depot, "", file{"bad.pdb", body})
-		p.wait(t, key, "3.1.0", JobFailed)
+		p.wait(t, key, "3.1.0", jobs.Failed)
 		f, err := p.SymCache().SymCacheFailure(t.Context(), key, version(t, "3.1.0"))
 		if err != nil || f.Class != "exit" || f.Version != "3.1.0" || !strings.Contains(f.Detail, "this PDB is not liked") {
 			t.Errorf("%+v, %v", f, err)
@@ -230,21 +231,21 @@ func TestFailuresAreRemembered(t *testing.T) {
 			t.Error(left)
 		}
 		p.clock.move(time.Minute)
-		p.wait(t, key, "3.1.0", JobFailed)
+		p.wait(t, key, "3.1.0", jobs.Failed)
 		if n := p.runs(t, "bad.pdb"); n != 1 {
 			t.Errorf("%d runs", n)
 		}
 	})
 	t.Run("another version", func(t *testing.T) {
 		p.open(t, Options{}, dir, "-version", "3.2.0")
-		p.wait(t, key, "3.2.0", JobDone)
+		p.wait(t, key, "3.2.0", jobs.Done)
 		if n := p.runs(t, "bad.pdb"); n != 2 {
 			t.Errorf("%d runs", n)
 		}
 	})
 	t.Run("another content", func(t *testing.T) {
 		p.open(t, Options{}, dir, "-mode", "fail", "-version", "3.3.0")
-		p.wait(t, key, "3.3.0", JobFailed)
+		p.wait(t, key, "3.3.0", jobs.Failed)
 		p.clock.move(time.Minute)
 		newer := append(bytes.Clone(body), make([]byte, 4096)...) // the same PDB with a page more
 		add(t, p.Depot, "", file{"bad.pdb", newer})
@@ -254,14 +255,14 @@ func TestFailuresAreRemembered(t *testing.T) {
 	})
 	t.Run("retry", func(t *testing.T) {
 		p.open(t, Options{}, dir, "-version", "3.3.0")
-		jobs, err := p.SymCache().Jobs(t.Context(), JobFilter{States: []JobState{JobFailed}, Limit: 1})
-		if err != nil || len(jobs) != 1 {
-			t.Fatal(jobs, err)
+		list, err := p.Jobs().List(t.Context(), jobs.Filter{States: []jobs.State{jobs.Failed}, Limit: 1})
+		if err != nil || len(list) != 1 {
+			t.Fatal(list, err)
 		}
-		if _, err := p.SymCache().RetryJob(t.Context(), jobs[0].ID); err != nil {
+		if _, err := p.Jobs().Retry(t.Context(), list[0].ID); err != nil {
 			t.Fatal(err)
 		}
-		p.wait(t, key, "3.3.0", JobDone)
+		p.wait(t, key, "3.3.0", jobs.Done)
 	})
 }
 
@@ -269,23 +270,23 @@ func TestAbsentPDB(t *testing.T) {
 	p := newPlant(t, Options{})
 	body, g := pdbOf(t, 8)
 	key := keyOf("none.pdb", g)
-	p.wait(t, key, "3.1.0", JobFailed)
+	p.wait(t, key, "3.1.0", jobs.Failed)
 	f, err := p.SymCache().SymCacheFailure(t.Context(), key, version(t, "3.1.0"))
-	if err != nil || f.Class != ClassAbsent || f.Version != "" || f.Until.Sub(p.clock.now()) > time.Hour {
+	if err != nil || f.Class != symcachework.ClassAbsent || f.Version != "" || f.Until.Sub(p.clock.now()) > time.Hour {
 		t.Errorf("%+v, %v", f, err)
 	}
 	p.clock.move(time.Minute)
-	p.wait(t, key, "3.1.0", JobFailed)
-	if jobs, err := p.SymCache().Jobs(t.Context(), JobFilter{}); err != nil || len(jobs) != 1 {
-		t.Errorf("%+v, %v", jobs, err)
+	p.wait(t, key, "3.1.0", jobs.Failed)
+	if list, err := p.Jobs().List(t.Context(), jobs.Filter{}); err != nil || len(list) != 1 {
+		t.Errorf("%+v, %v", list, err)
 	}
 	// It ends when the PDB comes…
 	add(t, p.Depot, "", file{"none.pdb", body})
-	p.wait(t, key, "3.1.0", JobDone)
+	p.wait(t, key, "3.1.0", jobs.Done)
 	// … or after its time.
 	_, g = pdbOf(t, 7)
 	key = keyOf("none.pdb", g)
-	p.wait(t, key, "3.1.0", JobFailed)
+	p.wait(t, key, "3.1.0", jobs.Failed)
 	p.clock.move(61 * time.Minute)
 	if _, err := p.SymCache().SymCacheFailure(t.Context(), key, version(t, "3.1.0")); !errors.Is(err, fs.ErrNotExist) {
 		t.Error(err)
@@ -308,21 +309,21 @@ func TestPDBFromUpstream(t *testing.T) {
 	body, g := pdbOf(t, 2)
 	key := keyOf("far.pdb", g)
 	src.sends("far.pdb", body)
-	p.wait(t, key, "3.1.0", JobDone)
+	p.wait(t, key, "3.1.0", jobs.Done)
 	if len(p.held(t, key)) != 1 || src.asked.Load() != 1 {
 		t.Errorf("%v, asked %d times", p.held(t, key), src.asked.Load())
 	}
 	// All say that they have none: it is absent.
 	_, g = pdbOf(t, 3)
 	src.fails(fetch.ClassAbsent)
-	p.wait(t, keyOf("gone.pdb", g), "3.1.0", JobFailed)
-	if f, err := p.SymCache().SymCacheFailure(t.Context(), keyOf("gone.pdb", g), version(t, "3.1.0")); err != nil || f.Class != ClassAbsent {
+	p.wait(t, keyOf("gone.pdb", g), "3.1.0", jobs.Failed)
+	if f, err := p.SymCache().SymCacheFailure(t.Context(), keyOf("gone.pdb", g), version(t, "3.1.0")); err != nil || f.Class != symcachework.ClassAbsent {
 		t.Errorf("%+v, %v", f, err)
 	}
 	// One that may not be read is nobody's absence.
 	_, g = pdbOf(t, 4)
 	src.fails(fetch.ClassForbidden)
-	p.wait(t, keyOf("locked.pdb", g), "3.1.0", JobFailed)
+	p.wait(t, keyOf("locked.pdb", g), "3.1.0", jobs.Failed)
 	if f, err := p.SymCache().SymCacheFailure(t.Context(), keyOf("locked.pdb", g), version(t, "3.1.0")); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("%+v, %v", f, err)
 	}
@@ -342,14 +343,14 @@ func TestFlakyUpstream(t *testing.T) {
 			p.clock.move(70 * time.Second)
 		}
 		j, err := p.db.LastJob(t.Context(), symCacheJob, jobKey(key), 3)
-		if err != nil || j.State != JobFailed || j.Outcome != ClassTransient || j.Attempts != 4 {
+		if err != nil || j.State != jobs.Failed || j.Outcome != symcachework.ClassTransient || j.Attempts != 4 {
 			t.Fatalf("%+v, %v", j, err)
 		}
 		if f, err := p.SymCache().SymCacheFailure(t.Context(), key, version(t, "3.1.0")); !errors.Is(err, fs.ErrNotExist) {
 			t.Errorf("%+v, %v", f, err)
 		}
 		src.sends("flaky.pdb", body)
-		p.wait(t, key, "3.1.0", JobDone)
+		p.wait(t, key, "3.1.0", jobs.Done)
 	}
 }
 
@@ -361,10 +362,10 @@ func (p *plant) attempt(t *testing.T, key SymCacheKey, n int) {
 			t.Fatal(err)
 		}
 		j, err := p.db.LastJob(t.Context(), symCacheJob, jobKey(key), 3)
-		if err == nil && j.Attempts == n && j.State != JobRunning {
+		if err == nil && j.Attempts == n && j.State != jobs.Running {
 			return
 		}
-		p.SymCache().Wake()
+		p.Jobs().Wake()
 		<-time.After(20 * time.Millisecond)
 	}
 	t.Fatalf("no attempt %d", n)
@@ -378,7 +379,7 @@ func TestBadSourcesAreRefused(t *testing.T) {
 		t.Fatal(hits, err)
 	}
 	id := hits[0].Object.DebugID
-	p.wait(t, SymCacheKey{Name: "packed.pdb", ID: id}, "3.1.0", JobFailed)
+	p.wait(t, SymCacheKey{Name: "packed.pdb", ID: id}, "3.1.0", jobs.Failed)
 	f, err := p.SymCache().SymCacheFailure(t.Context(), SymCacheKey{Name: "packed.pdb", ID: id}, version(t, "3.1.0"))
 	if err != nil || f.Class != string(transcode.ClassBadSource) || !strings.Contains(f.Detail, "MSFZ") {
 		t.Errorf("%+v, %v", f, err)
@@ -386,7 +387,7 @@ func TestBadSourcesAreRefused(t *testing.T) {
 }
 
 func TestUpgrade(t *testing.T) {
-	p := newPlant(t, Options{Jobs: JobOptions{UpgradeQueue: 3}}, "-version", "3.2.0")
+	p := newPlant(t, Options{Transcode: TranscodeOptions{UpgradeQueue: 3}}, "-version", "3.2.0")
 	body, g := pdbOf(t, 6)
 	key := keyOf("up.pdb", g)
 	add(t, p.Depot, "", file{"up.pdb", body}, file{"up.pdb/" + key.ID.Breakpad() + "/up.pdb-v3.0.0.symcache", []byte("300")})
@@ -397,7 +398,7 @@ func TestUpgrade(t *testing.T) {
 	if err != nil || j.Priority != -10 {
 		t.Errorf("%+v, %v", j, err)
 	}
-	p.wait(t, key, "3.2.0", JobDone)
+	p.wait(t, key, "3.2.0", jobs.Done)
 	if held := p.held(t, key); len(held) != 2 || held["3.0.0"] != "300" || held["3.2.0"] == "" {
 		t.Errorf("%q", held)
 	}
@@ -408,20 +409,20 @@ func TestUpgrade(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if jobs, err := p.SymCache().Jobs(t.Context(), JobFilter{}); err != nil || len(jobs) > 5 {
-		t.Errorf("%d jobs, %v", len(jobs), err)
+	if list, err := p.Jobs().List(t.Context(), jobs.Filter{}); err != nil || len(list) > 5 {
+		t.Errorf("%d jobs, %v", len(list), err)
 	}
 }
 
 // remote is a worker of the test's.
-func remote(t *testing.T, d *Depot, name string) (WorkJob, bool) {
+func remote(t *testing.T, d *Depot, name string) (jobs.Leased, bool) {
 	t.Helper()
-	list, err := d.SymCache().LeaseWork(t.Context(), WorkerInfo{Name: name, Versions: []symcache.Version{version(t, "4.1.0")}, Slots: 1}, time.Millisecond)
+	list, err := d.Jobs().Lease(t.Context(), jobs.Worker{Name: name, Abilities: []jobs.Ability{SymCacheAbility(version(t, "4.1.0"))}, Slots: 1}, time.Millisecond)
 	if err != nil {
 		t.Fatal(err)
 	}
 	if len(list) == 0 {
-		return WorkJob{}, false
+		return jobs.Leased{}, false
 	}
 	return list[0], true
 }
@@ -447,22 +448,22 @@ func TestWorkers(t *testing.T) {
 	if got := fmt.Sprint(d.SymCache().Producible()); got != "[4.1.0]" {
 		t.Error(got)
 	}
-	if st, err := d.SymCache().RequestSymCache(t.Context(), key, v); err != nil || st != JobQueued {
+	if st, err := d.SymCache().RequestSymCache(t.Context(), key, v); err != nil || st != jobs.Queued {
 		t.Fatal(st, err)
 	}
 	one, ok := remote(t, d, "one")
-	if !ok || one.Key != key {
+	if !ok || one.Input.Name != key.Name || one.Input.ID != key.ID {
 		t.Fatalf("%+v", one)
 	}
 	if _, ok := remote(t, d, "two"); ok {
 		t.Error("given out twice")
 	}
-	if st, err := d.SymCache().RequestSymCache(t.Context(), key, v); err != nil || st != JobRunning {
+	if st, err := d.SymCache().RequestSymCache(t.Context(), key, v); err != nil || st != jobs.Running {
 		t.Error(st, err)
 	}
 	// Silence: the lease ends, and the job goes to the next.
 	c.move(20 * time.Second)
-	if _, err := d.SymCache().RenewWork(t.Context(), one.ID, "one", one.Token); err != nil {
+	if _, err := d.Jobs().Renew(t.Context(), jobs.Lease{ID: one.ID, Worker: "one", Token: one.Token}); err != nil {
 		t.Error(err)
 	}
 	c.move(29 * time.Second)
@@ -474,13 +475,13 @@ func TestWorkers(t *testing.T) {
 	if !ok || two.ID != one.ID || two.Attempts != 2 {
 		t.Fatalf("%+v", two)
 	}
-	if _, err := d.SymCache().RenewWork(t.Context(), one.ID, "one", one.Token); !errors.Is(err, ErrLeaseLost) {
+	if _, err := d.Jobs().Renew(t.Context(), jobs.Lease{ID: one.ID, Worker: "one", Token: one.Token}); !errors.Is(err, jobs.ErrLeaseLost) {
 		t.Error(err)
 	}
-	if _, err := d.OpenWorkPDB(t.Context(), one.ID, "one", one.Token); !errors.Is(err, ErrLeaseLost) {
+	if _, err := d.OpenJobInput(t.Context(), jobs.Lease{ID: one.ID, Worker: "one", Token: one.Token}); !errors.Is(err, jobs.ErrLeaseLost) {
 		t.Error(err)
 	}
-	f, err := d.OpenWorkPDB(t.Context(), two.ID, "two", two.Token)
+	f, err := d.OpenJobInput(t.Context(), jobs.Lease{ID: two.ID, Worker: "two", Token: two.Token})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -490,25 +491,25 @@ func TestWorkers(t *testing.T) {
 	_ = f.Close()
 
 	made := transcodetest.Body("app.pdb", key.ID, "4.1.0")
-	result := WorkResult{Version: v, SHA256: blob.Sum(made), Size: int64(len(made)), Detail: "by two"}
-	complete := func(name, token string, r WorkResult, b []byte) error {
-		return d.SymCache().CompleteWork(t.Context(), two.ID, name, token, r, bytes.NewReader(b))
+	result := jobs.Result{Version: v.String(), SHA256: blob.Sum(made), Size: int64(len(made)), Detail: "by two"}
+	complete := func(name, token string, r jobs.Result, b []byte) error {
+		return d.Jobs().Complete(t.Context(), jobs.Lease{ID: two.ID, Worker: name, Token: token}, r, bytes.NewReader(b))
 	}
 	wrong := result
-	wrong.Version = version(t, "5.0.0")
+	wrong.Version = "5.0.0"
 	for what, err := range map[string]error{
 		"other bytes": complete("two", two.Token, result, append([]byte{1}, made[1:]...)),
 		"too short":   complete("two", two.Token, result, made[1:]),
 		"too long":    complete("two", two.Token, result, append(made, 1)),
 		"a version":   complete("two", two.Token, wrong, made),
-		"nothing":     complete("two", two.Token, WorkResult{Version: v, SHA256: blob.Sum(nil)}, nil),
-		"Sentry's":    complete("two", two.Token, WorkResult{Version: v, SHA256: blob.Sum([]byte("SYMCx")), Size: 5}, []byte("SYMCx")),
+		"nothing":     complete("two", two.Token, jobs.Result{Version: v.String(), SHA256: blob.Sum(nil)}, nil),
+		"Sentry's":    complete("two", two.Token, jobs.Result{Version: v.String(), SHA256: blob.Sum([]byte("SYMCx")), Size: 5}, []byte("SYMCx")),
 	} {
-		if !errors.Is(err, ErrBadResult) {
+		if !errors.Is(err, jobs.ErrBadResult) {
 			t.Errorf("%s: %v", what, err)
 		}
 	}
-	if err := complete("one", one.Token, result, made); !errors.Is(err, ErrLeaseLost) {
+	if err := complete("one", one.Token, result, made); !errors.Is(err, jobs.ErrLeaseLost) {
 		t.Error(err)
 	}
 	if len(p.held(t, key)) != 0 {
@@ -526,7 +527,7 @@ func TestWorkers(t *testing.T) {
 	if held := p.held(t, key); held["4.1.0"] != string(made) {
 		t.Errorf("%q", held)
 	}
-	if st, err := d.SymCache().RequestSymCache(t.Context(), key, v); err != nil || st != JobDone {
+	if st, err := d.SymCache().RequestSymCache(t.Context(), key, v); err != nil || st != jobs.Done {
 		t.Error(st, err)
 	}
 	c.move(2 * time.Minute)
@@ -552,7 +553,7 @@ func TestWorkerFails(t *testing.T) {
 		if !ok {
 			t.Fatal("no job")
 		}
-		if err := d.SymCache().FailWork(t.Context(), j.ID, "one", j.Token, WorkFailure{Class: string(class), Version: v, Detail: "so it goes\x1b[2J"}); err != nil {
+		if err := d.Jobs().Fail(t.Context(), jobs.Lease{ID: j.ID, Worker: "one", Token: j.Token}, jobs.Failure{Class: string(class), Version: v.String(), Detail: "so it goes\x1b[2J"}); err != nil {
 			t.Fatal(err)
 		}
 		c.move(time.Minute)
@@ -580,7 +581,7 @@ func TestWorkerFails(t *testing.T) {
 	if !ok {
 		t.Fatal("no job")
 	}
-	if err := d.SymCache().ReleaseWork(t.Context(), j.ID, "one", j.Token); err != nil {
+	if err := d.Jobs().Release(t.Context(), jobs.Lease{ID: j.ID, Worker: "one", Token: j.Token}); err != nil {
 		t.Fatal(err)
 	}
 	j, ok = remote(t, d, "two")
@@ -588,14 +589,14 @@ func TestWorkerFails(t *testing.T) {
 		t.Fatalf("%+v", j)
 	}
 	// There is no such PDB: the server sees that itself.
-	_, err = d.OpenWorkPDB(t.Context(), j.ID, "two", j.Token)
-	if w, ok := errors.AsType[WorkFailure](err); !ok || w.Class != ClassAbsent {
+	_, err = d.OpenJobInput(t.Context(), jobs.Lease{ID: j.ID, Worker: "two", Token: j.Token})
+	if w, ok := errors.AsType[jobs.Failure](err); !ok || w.Class != symcachework.ClassAbsent {
 		t.Error(err)
 	}
-	if st, err := d.SymCache().RequestSymCache(t.Context(), keyOf("gone.pdb", g), v); err != nil || st != JobFailed {
+	if st, err := d.SymCache().RequestSymCache(t.Context(), keyOf("gone.pdb", g), v); err != nil || st != jobs.Failed {
 		t.Error(st, err)
 	}
-	stats, err := d.SymCache().JobStats(t.Context())
+	stats, err := d.Jobs().Stats(t.Context())
 	if err != nil || len(stats) != 1 || stats[0].Queued != 0 {
 		t.Errorf("%+v, %v", stats, err)
 	}
@@ -606,7 +607,7 @@ func TestCancelled(t *testing.T) {
 	body, g := pdbOf(t, 1)
 	key := keyOf("app.pdb", g)
 	add(t, p.Depot, "", file{"app.pdb", body})
-	done := make(chan JobState)
+	done := make(chan jobs.State)
 	go func() {
 		st, _ := p.SymCache().WaitSymCache(t.Context(), key, version(t, "3.1.0"))
 		done <- st
@@ -614,26 +615,26 @@ func TestCancelled(t *testing.T) {
 	var id int64
 	for id == 0 || p.runs(t, "app.pdb") == 0 {
 		<-time.After(10 * time.Millisecond)
-		if jobs, err := p.SymCache().Jobs(t.Context(), JobFilter{States: []JobState{JobRunning}}); err != nil {
+		if list, err := p.Jobs().List(t.Context(), jobs.Filter{States: []jobs.State{jobs.Running}}); err != nil {
 			t.Fatal(err)
-		} else if len(jobs) > 0 {
-			id = jobs[0].ID
+		} else if len(list) > 0 {
+			id = list[0].ID
 		}
 	}
-	if was, err := p.SymCache().CancelJob(t.Context(), id); err != nil || !was {
+	if was, err := p.Jobs().Cancel(t.Context(), id); err != nil || !was {
 		t.Fatal(was, err)
 	}
-	if st := <-done; st != JobFailed {
+	if st := <-done; st != jobs.Failed {
 		t.Error(st)
 	}
-	if _, err := p.SymCache().CancelJob(t.Context(), 999); !errors.Is(err, fs.ErrNotExist) {
+	if _, err := p.Jobs().Cancel(t.Context(), 999); !errors.Is(err, fs.ErrNotExist) {
 		t.Error(err)
 	}
 	if f, err := p.SymCache().SymCacheFailure(t.Context(), key, version(t, "3.1.0")); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("%+v, %v", f, err)
 	}
-	var filter index.JobFilter
-	if jobs, err := p.SymCache().Jobs(t.Context(), filter); err != nil || jobs[0].State != JobCancelled {
-		t.Errorf("%+v, %v", jobs, err)
+	var filter jobs.Filter
+	if list, err := p.Jobs().List(t.Context(), filter); err != nil || list[0].State != jobs.Cancelled {
+		t.Errorf("%+v, %v", list, err)
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/symdepot/symdepot/internal/blob"
+	"github.com/symdepot/symdepot/internal/jobs"
 	"github.com/symdepot/symdepot/internal/transcode"
 	"github.com/symdepot/symdepot/symcache"
 )
@@ -29,15 +30,15 @@ func TestDerivedFollowsItsSource(t *testing.T) {
 	if _, err := d.SymCache().RequestSymCache(t.Context(), key, v); err != nil {
 		t.Fatal(err)
 	}
-	jobs, err := d.SymCache().LeaseWork(t.Context(), WorkerInfo{Name: "w", Versions: []symcache.Version{v}, Slots: 1}, time.Second)
-	if err != nil || len(jobs) != 1 {
-		t.Fatalf("LeaseWork: %d jobs, %v; want 1", len(jobs), err)
+	list, err := d.Jobs().Lease(t.Context(), jobs.Worker{Name: "w", Abilities: []jobs.Ability{SymCacheAbility(v)}, Slots: 1}, time.Second)
+	if err != nil || len(list) != 1 {
+		t.Fatalf("LeaseWork: %d jobs, %v; want 1", len(list), err)
 	}
-	r := WorkResult{Version: v, SHA256: blob.Sum([]byte("made")), Size: 4}
-	if err := d.SymCache().CompleteWork(t.Context(), jobs[0].ID, "w", jobs[0].Token, r, strings.NewReader("made")); err != nil {
+	r := jobs.Result{Version: v.String(), SHA256: blob.Sum([]byte("made")), Size: 4}
+	if err := d.Jobs().Complete(t.Context(), jobs.Lease{ID: list[0].ID, Worker: "w", Token: list[0].Token}, r, strings.NewReader("made")); err != nil {
 		t.Fatal(err)
 	}
-	d.SymCache().ForgetWorker("w") // nothing newer can be made
+	d.Jobs().ForgetWorker("w") // nothing newer can be made
 	for _, c := range []struct {
 		products []string
 		want     string

@@ -4,64 +4,30 @@ import (
 	"context"
 
 	"github.com/symdepot/symdepot/internal/index"
+	"github.com/symdepot/symdepot/internal/jobs"
 	"github.com/symdepot/symdepot/internal/symcachework"
 	"github.com/symdepot/symdepot/layout"
+	"github.com/symdepot/symdepot/symcache"
 	"github.com/symdepot/symdepot/symfile"
 )
 
 type (
 	// SymCacheAsk is a request for a SymCache file.
 	SymCacheAsk = symcachework.Ask
-	// SymCacheKey names the PDB that a SymCache file is made from.
+	// SymCacheKey names the PDB that a SymCache file is made of.
 	SymCacheKey = symcachework.SymCacheKey
-	// SymCacheOptions say where SymCache files are besides in the depot itself.
+	// SymCacheOptions name the SymCache folders beside the depot itself.
 	SymCacheOptions = symcachework.FolderOptions
-	// JobOptions say how jobs are done.
-	JobOptions = symcachework.JobOptions
-	// Job is a job as the index has it.
-	Job = index.Job
-	// JobState says how far a job is.
-	JobState = index.JobState
-	// JobFilter says which jobs to list.
-	JobFilter = index.JobFilter
-	// JobStats sums up the jobs of one kind.
-	JobStats = index.JobStats
-	// WorkJob is a job as a worker is given it.
-	WorkJob = symcachework.WorkJob
-	// WorkerInfo is what a worker on another machine reports of itself.
-	WorkerInfo = symcachework.WorkerInfo
-	// WorkResult is what a worker made.
-	WorkResult = symcachework.WorkResult
-	// WorkFailure says why an attempt failed.
-	WorkFailure = symcachework.WorkFailure
+	// TranscodeOptions configure how SymCache files are made.
+	TranscodeOptions = symcachework.MakeOptions
+	// JobOptions configure the leases of jobs.
+	JobOptions = jobs.Options
 )
 
-// The states of a job.
-const (
-	JobQueued    = index.JobQueued
-	JobRunning   = index.JobRunning
-	JobDone      = index.JobDone
-	JobFailed    = index.JobFailed
-	JobCancelled = index.JobCancelled
-)
+// SymCacheAbility is the ability of a worker to make a version of SymCache files.
+func SymCacheAbility(v symcache.Version) jobs.Ability { return symcachework.Ability(v) }
 
-// Classes of failures that no transcoder is to blame for.
-const (
-	ClassAbsent    = symcachework.ClassAbsent
-	ClassForbidden = symcachework.ClassForbidden
-	ClassTransient = symcachework.ClassTransient
-)
-
-// Errors of the job API.
-var (
-	// ErrLeaseLost tells a worker that a job is not its own any more.
-	ErrLeaseLost = symcachework.ErrLeaseLost
-	// ErrBadResult is wrapped by CompleteWork's error for a result that cannot be
-	// one of the job; the attempt has not ended.
-	ErrBadResult = symcachework.ErrBadResult
-)
-
-// SymCacheAnswer says what to do with a request for a SymCache file.
+// SymCacheAnswer is the answer to a request for a SymCache file.
 type SymCacheAnswer struct {
 	symcachework.Answer
 	// File is what to send; it must be closed.
@@ -69,7 +35,7 @@ type SymCacheAnswer struct {
 }
 
 // AnswerSymCache answers a request for a SymCache file, and begins the work that the
-// answer promises. It does not wait for any.
+// answer promises. Only ask.Hold waits for work.
 func (d *Depot) AnswerSymCache(ctx context.Context, ask SymCacheAsk) (SymCacheAnswer, error) {
 	a, err := d.symcache.Answer(ctx, ask)
 	return SymCacheAnswer{a, symCacheFile(a)}, err
@@ -89,10 +55,10 @@ func symCacheFile(a symcachework.Answer) *File {
 	return nil
 }
 
-// OpenWorkPDB opens the PDB of a worker's job. If that cannot be had, the attempt
-// has failed and the error is a WorkFailure.
-func (d *Depot) OpenWorkPDB(ctx context.Context, id int64, worker, token string) (*File, error) {
-	f, err := d.symcache.OpenWorkPDB(ctx, id, worker, token)
+// OpenJobInput opens the file that a worker's job is about. If it cannot be had,
+// the attempt has failed and the error is a jobs.Failure.
+func (d *Depot) OpenJobInput(ctx context.Context, l jobs.Lease) (*File, error) {
+	f, err := d.queue.OpenInput(ctx, l)
 	if err != nil {
 		return nil, err
 	}

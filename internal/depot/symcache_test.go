@@ -20,6 +20,7 @@ import (
 	"github.com/symdepot/symdepot/debugid"
 	"github.com/symdepot/symdepot/internal/blob"
 	"github.com/symdepot/symdepot/internal/fetch"
+	"github.com/symdepot/symdepot/internal/jobs"
 	"github.com/symdepot/symdepot/symcache"
 )
 
@@ -34,34 +35,39 @@ func symAsk(t *testing.T, path string) SymCacheAsk {
 	return SymCacheAsk{Request: request(t, strings.TrimPrefix(path, "/")).SymCache}
 }
 
-// told is an answer in words, read to its end.
+// told is an answer in words, read to its end. The client waits for up to 20 s.
 func told(t *testing.T, d *Depot, ask SymCacheAsk) string {
 	t.Helper()
-	for range 20 {
-		a, err := d.AnswerSymCache(t.Context(), ask)
-		switch {
-		case err != nil:
-			t.Error(err)
-			return err.Error()
-		case a.Action == symcache.Wait:
-			ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
-			err := a.Wait(ctx)
-			cancel()
-			if err != nil {
-				t.Error(err)
-			}
-			continue
-		case a.Action != symcache.Send:
-			return a.Action.String()
-		}
-		b, err := readAll(a.File)
-		if err := errors.Join(err, a.File.Close()); err != nil {
-			t.Error(err)
-		}
-		return fmt.Sprintf("%s %s", a.Version, b)
+	ask.Hold = holdFor(20 * time.Second)
+	a, err := d.AnswerSymCache(t.Context(), ask)
+	switch {
+	case err != nil:
+		t.Error(err)
+		return err.Error()
+	case a.Action != symcache.Send:
+		return a.Action.String()
 	}
-	t.Error("it waits for ever")
-	return ""
+	b, err := readAll(a.File)
+	if err := errors.Join(err, a.File.Close()); err != nil {
+		t.Error(err)
+	}
+	return fmt.Sprintf("%s %s", a.Version, b)
+}
+
+// holdFor is a client that waits for some time in all.
+func holdFor(limit time.Duration) func(context.Context, func(context.Context) error) (bool, error) {
+	var end time.Time
+	return func(ctx context.Context, wait func(context.Context) error) (bool, error) {
+		if end.IsZero() {
+			end = time.Now().Add(limit)
+		}
+		ctx, cancel := context.WithDeadline(ctx, end)
+		defer cancel()
+		if err := wait(ctx); err != nil && ctx.Err() == nil {
+			return false, err
+		}
+		return ctx.Err() != nil, nil
+	}
 }
 
 // puts writes files below a folder, all that their names say.
@@ -513,9 +519,9 @@ func TestSymCachePoll(t *testing.T) {
 	if err != nil || after != before || sizeOf(t, filepath.Join(p.Dir(), "index.db-wal")) != wal {
 		t.Errorf("polls wrote something: %d, %d, %v", before, after, err)
 	}
-	jobs, err := p.SymCache().Jobs(t.Context(), JobFilter{})
-	if err != nil || len(jobs) != 1 {
-		t.Errorf("%+v, %v", jobs, err)
+	list, err := p.Jobs().List(t.Context(), jobs.Filter{})
+	if err != nil || len(list) != 1 {
+		t.Errorf("%+v, %v", list, err)
 	}
 }
 
@@ -624,8 +630,8 @@ func TestSymCacheJobNeedsPDB(t *testing.T) {
 		}
 	}
 	for _, d := range []*plant{p, alone} {
-		if jobs, err := d.SymCache().Jobs(t.Context(), JobFilter{}); err != nil || len(jobs) != 0 {
-			t.Errorf("%d jobs were entered (%v), want none", len(jobs), err)
+		if list, err := d.Jobs().List(t.Context(), jobs.Filter{}); err != nil || len(list) != 0 {
+			t.Errorf("%d jobs were entered (%v), want none", len(list), err)
 		}
 	}
 	body, g := pdbOf(t, 1)
@@ -652,7 +658,7 @@ func TestSymCacheQueueIsBounded(t *testing.T) {
 	}
 	enter := func(n int) {
 		t.Helper()
-		_, _, err := d.db.Enqueue(t.Context(), Job{Kind: symCacheJob, Key: fmt.Sprintf("filler/%d", n), Variant: 4})
+		_, _, err := d.db.Enqueue(t.Context(), jobs.Job{Kind: symCacheJob, Key: fmt.Sprintf("filler/%d", n), Variant: 4})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -662,7 +668,7 @@ func TestSymCacheQueueIsBounded(t *testing.T) {
 	}
 	for n := range mostClientJobs - 1 {
 		key := SymCacheKey{Name: "filler.pdb", ID: debugid.ID{GUID: debugid.GUID{1, byte(n)}, Age: 1}}
-		if st, err := d.SymCache().RequestSymCacheFor(t.Context(), key, version(t, "4.1.0"), "192.0.2.1"); err != nil || st != JobQueued {
+		if st, err := d.SymCache().RequestSymCacheFor(t.Context(), key, version(t, "4.1.0"), "192.0.2.1"); err != nil || st != jobs.Queued {
 			t.Fatalf("job %d: %v, %v", n, st, err)
 		}
 	}
@@ -713,8 +719,8 @@ func TestTranscoderNames(t *testing.T) {
 	if _, err := d.SymCache().RequestSymCache(t.Context(), keyOf("a;exec touch INJ;.pdb", g), v); err != nil {
 		t.Fatal(err)
 	}
-	if j, ok := remote(t, d, "worker"); !ok || j.Name != "Real-1.pdb" {
-		t.Errorf("a worker was given the name %q (%v), want Real-1.pdb", j.Name, ok)
+	if j, ok := remote(t, d, "worker"); !ok || j.Input.Name != "Real-1.pdb" {
+		t.Errorf("a worker was given the name %q (%v), want Real-1.pdb", j.Input.Name, ok)
 	}
 }
 
@@ -736,9 +742,9 @@ func TestOtherFormatsAreNoResults(t *testing.T) {
 	}
 	blobs := countBlobs(t, d)
 	for _, bad := range []string{"MZ not a symcache", "\x7fELF", "<!DOCTYPE html>", "PK\x03\x04", "SYMC\x09", ""} {
-		r := WorkResult{Version: version(t, "4.1.0"), SHA256: blob.Sum([]byte(bad)), Size: int64(len(bad))}
-		if err := d.SymCache().CompleteWork(t.Context(), j.ID, "worker", j.Token, r, strings.NewReader(bad)); !errors.Is(err, ErrBadResult) {
-			t.Errorf("result %q: %v, want %v", bad, err, ErrBadResult)
+		r := jobs.Result{Version: "4.1.0", SHA256: blob.Sum([]byte(bad)), Size: int64(len(bad))}
+		if err := d.Jobs().Complete(t.Context(), jobs.Lease{ID: j.ID, Worker: "worker", Token: j.Token}, r, strings.NewReader(bad)); !errors.Is(err, jobs.ErrBadResult) {
+			t.Errorf("result %q: %v, want %v", bad, err, jobs.ErrBadResult)
 		}
 	}
 	if n := countBlobs(t, d); n != blobs {

@@ -22,6 +22,7 @@ const (
 func (d *Depot) Work(ctx context.Context) error {
 	var side sync.WaitGroup
 	defer side.Wait()
+	side.Go(func() { d.queue.Run(ctx) })
 	side.Go(func() { d.symcache.Run(ctx) })
 	side.Go(func() { d.Check.scrub(ctx) })
 	tidy := time.NewTicker(tidyEvery)

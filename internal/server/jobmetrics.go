@@ -6,14 +6,14 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
-	"github.com/symdepot/symdepot/internal/depot"
+	"github.com/symdepot/symdepot/internal/jobs"
 )
 
 // jobCounts collects the numbers of jobs when metrics are read.
 type jobCounts struct {
 	depot Depot
 	mu    sync.Mutex // guards what follows
-	last  []depot.JobStats
+	last  []jobs.Stats
 	when  time.Time
 }
 
@@ -39,7 +39,7 @@ func (c *jobCounts) Collect(ch chan<- prometheus.Metric) {
 	gauge := func(d *prometheus.Desc, v float64, labels ...string) {
 		ch <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, v, labels...)
 	}
-	gauge(descWorkers, float64(len(c.depot.SymCache().Workers())))
+	gauge(descWorkers, float64(len(c.depot.Jobs().Workers())))
 	for _, s := range c.stats() {
 		gauge(descJobsQueued, float64(s.Queued), s.Kind)
 		gauge(descJobsRunning, float64(s.Running), s.Kind)
@@ -57,7 +57,7 @@ func (c *jobCounts) Collect(ch chan<- prometheus.Metric) {
 }
 
 // stats returns numbers that are at most some seconds old.
-func (c *jobCounts) stats() []depot.JobStats {
+func (c *jobCounts) stats() []jobs.Stats {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if !c.when.IsZero() && time.Since(c.when) < holdingsFresh/3 {
@@ -65,7 +65,7 @@ func (c *jobCounts) stats() []depot.JobStats {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), holdingsTimeout)
 	defer cancel()
-	if list, err := c.depot.SymCache().JobStats(ctx); err == nil {
+	if list, err := c.depot.Jobs().Stats(ctx); err == nil {
 		c.last, c.when = list, time.Now()
 	}
 	return c.last

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/symdepot/symdepot/internal/depot"
+	"github.com/symdepot/symdepot/internal/jobs"
 	"github.com/symdepot/symdepot/internal/wire"
 	"github.com/symdepot/symdepot/symcache"
 )
@@ -51,8 +52,8 @@ var jobErrors = []struct {
 	{errJobMethod, http.StatusMethodNotAllowed},
 	{errJobBody, http.StatusRequestEntityTooLarge},
 	{errJobRequest, http.StatusBadRequest},
-	{depot.ErrLeaseLost, http.StatusConflict},
-	{depot.ErrBadResult, http.StatusUnprocessableEntity},
+	{jobs.ErrLeaseLost, http.StatusConflict},
+	{jobs.ErrBadResult, http.StatusUnprocessableEntity},
 }
 
 // admit authorizes a request of the job API: by the worker token, or by
@@ -105,7 +106,7 @@ func tokenIs(r *http.Request, want string) bool {
 // fail answers with the status of an error. Of a wrapped error only the
 // class goes into the body: the rest may name files of this machine.
 func (s *jobAPI) fail(x *exchange, err error) {
-	if f, ok := errors.AsType[depot.WorkFailure](err); ok {
+	if f, ok := errors.AsType[jobs.Failure](err); ok {
 		s.json(x, http.StatusGone, wire.Gone{Class: f.Class, Detail: f.Detail})
 		return
 	}
@@ -141,24 +142,24 @@ func (s *jobAPI) request(x *exchange, r *http.Request, path []string) error {
 			return s.lease(x, r)
 		case "bye":
 			if name := r.Header.Get(wire.Worker); name != "" {
-				s.depot.SymCache().ForgetWorker(name)
+				s.depot.Jobs().ForgetWorker(name)
 			}
 			s.json(x, http.StatusOK, struct{}{})
 			return nil
 		}
 		return fs.ErrNotExist
 	}
-	l := leased{worker: r.Header.Get(wire.Worker), token: r.Header.Get(wire.Lease)}
+	l := jobs.Lease{Worker: r.Header.Get(wire.Worker), Token: r.Header.Get(wire.Lease)}
 	var err error
-	if l.id, err = strconv.ParseInt(path[0], 10, 64); err != nil || l.id <= 0 {
+	if l.ID, err = strconv.ParseInt(path[0], 10, 64); err != nil || l.ID <= 0 {
 		return fs.ErrNotExist
 	}
-	if l.worker == "" || l.token == "" {
+	if l.Worker == "" || l.Token == "" {
 		return errJobRequest
 	}
 	switch verb {
 	case "heartbeat":
-		d, err := s.depot.SymCache().RenewWork(r.Context(), l.id, l.worker, l.token)
+		d, err := s.depot.Jobs().Renew(r.Context(), l)
 		if err != nil {
 			return err
 		}
@@ -171,7 +172,7 @@ func (s *jobAPI) request(x *exchange, r *http.Request, path []string) error {
 	case "fail":
 		return s.takeFailure(x, r, l)
 	case "release":
-		err = s.depot.SymCache().ReleaseWork(r.Context(), l.id, l.worker, l.token)
+		err = s.depot.Jobs().Release(r.Context(), l)
 	default:
 		return fs.ErrNotExist
 	}
@@ -181,12 +182,6 @@ func (s *jobAPI) request(x *exchange, r *http.Request, path []string) error {
 	return err
 }
 
-// leased says whose a job is.
-type leased struct {
-	id            int64
-	worker, token string
-}
-
 func seconds(d time.Duration) int64 { return max(1, int64(d/time.Second)) }
 
 func (s *jobAPI) lease(x *exchange, r *http.Request) error {
@@ -194,30 +189,30 @@ func (s *jobAPI) lease(x *exchange, r *http.Request) error {
 	if err := readJSON(r, &q); err != nil {
 		return err
 	}
-	if q.Worker == "" || len(q.Worker) > mostWorkerName || strings.HasPrefix(q.Worker, "local:") || len(q.Versions) > mostVersions || q.Slots < 0 || q.Slots > mostSlots {
+	if q.Worker == "" || len(q.Worker) > mostWorkerName || strings.HasPrefix(q.Worker, jobs.LocalWorker) || len(q.Versions) > mostVersions || q.Slots < 0 || q.Slots > mostSlots {
 		return errJobRequest
 	}
-	info := depot.WorkerInfo{Name: q.Worker, Slots: q.Slots, Versions: []symcache.Version{}}
+	worker := jobs.Worker{Name: q.Worker, Slots: q.Slots}
 	for _, text := range q.Versions {
 		v, err := symcache.ParseVersion(text)
 		if err != nil || v.Compare(symcache.MinVersion) < 0 {
 			return errJobRequest
 		}
-		info.Versions = append(info.Versions, v)
+		worker.Abilities = append(worker.Abilities, depot.SymCacheAbility(v))
 	}
 	ctx, cancel := context.WithCancel(r.Context())
 	defer cancel()
 	stop := context.AfterFunc(s.waits, cancel) // the server stops
 	defer stop()
-	list, err := s.depot.SymCache().LeaseWork(ctx, info, min(max(time.Duration(q.Wait)*time.Second, time.Millisecond), longestPoll))
+	list, err := s.depot.Jobs().Lease(ctx, worker, min(max(time.Duration(q.Wait)*time.Second, time.Millisecond), longestPoll))
 	if err != nil && s.waits.Err() == nil {
 		return err
 	}
 	a := wire.LeaseAnswer{Jobs: []wire.Job{}}
 	for _, j := range list {
 		a.Jobs = append(a.Jobs, wire.Job{
-			ID: j.ID, Token: j.Token, Kind: j.Kind, Name: j.Name, GUID: j.Key.ID.GUID.Upper(), Age: j.Key.ID.Age,
-			Major: j.Variant, Attempts: j.Attempts, Seconds: seconds(j.Lease),
+			ID: j.ID, Token: j.Token, Kind: j.Kind, Name: j.Input.Name, GUID: j.Input.ID.GUID.Upper(), Age: j.Input.ID.Age,
+			Major: j.Variant, Attempts: j.Attempts, Seconds: seconds(j.For),
 		})
 	}
 	if r.Context().Err() == nil {
@@ -225,7 +220,7 @@ func (s *jobAPI) lease(x *exchange, r *http.Request) error {
 	}
 	if r.Context().Err() != nil || x.err != nil { // the worker disconnected before it received them
 		for _, j := range list {
-			_ = s.depot.SymCache().ReleaseWork(context.WithoutCancel(r.Context()), j.ID, q.Worker, j.Token)
+			_ = s.depot.Jobs().Release(context.WithoutCancel(r.Context()), j.Proof())
 		}
 	}
 	return nil
@@ -247,8 +242,8 @@ func readJSON(r *http.Request, v any) error {
 }
 
 // sendPDB sends the file that a job is about, which may still be downloading.
-func (s *jobAPI) sendPDB(x *exchange, r *http.Request, l leased) error {
-	f, err := s.depot.OpenWorkPDB(r.Context(), l.id, l.worker, l.token)
+func (s *jobAPI) sendPDB(x *exchange, r *http.Request, l jobs.Lease) error {
+	f, err := s.depot.OpenJobInput(r.Context(), l)
 	if err != nil {
 		return err
 	}
@@ -261,19 +256,19 @@ func (s *jobAPI) sendPDB(x *exchange, r *http.Request, l leased) error {
 }
 
 // takeResult stores the SymCache file that a worker made.
-func (s *jobAPI) takeResult(x *exchange, r *http.Request, l leased) error {
+func (s *jobAPI) takeResult(x *exchange, r *http.Request, l jobs.Lease) error {
 	v, err := symcache.ParseVersion(r.Header.Get(wire.Version))
 	if err != nil {
 		return errJobRequest
 	}
-	res := depot.WorkResult{Version: v, Size: r.ContentLength, Detail: r.Header.Get(wire.Detail)}
+	res := jobs.Result{Version: v.String(), Size: r.ContentLength, Detail: r.Header.Get(wire.Detail)}
 	sum, err := hex.DecodeString(r.Header.Get(wire.SHA256))
 	if err != nil || len(sum) != len(res.SHA256) {
 		return errJobRequest
 	}
 	copy(res.SHA256[:], sum)
 	body := &patient{r: r.Body, s: s.service, rc: http.NewResponseController(x.w)}
-	err = s.depot.SymCache().CompleteWork(r.Context(), l.id, l.worker, l.token, res, body)
+	err = s.depot.Jobs().Complete(r.Context(), l, res, body)
 	s.allow(body.rc, 0) // time for the answer
 	if err != nil {
 		return err
@@ -307,22 +302,23 @@ var workerClasses = map[string]bool{
 	"exit": true, "no_output": true, "bad_output": true, "timeout": true, "memory": true, "too_large": true, "bad_source": true, "infra": true,
 }
 
-func (s *jobAPI) takeFailure(x *exchange, r *http.Request, l leased) error {
+func (s *jobAPI) takeFailure(x *exchange, r *http.Request, l jobs.Lease) error {
 	var q wire.Failure
 	if err := readJSON(r, &q); err != nil {
 		return err
 	}
-	f := depot.WorkFailure{Class: q.Class, Detail: q.Detail}
+	f := jobs.Failure{Class: q.Class, Detail: q.Detail}
 	if !workerClasses[q.Class] {
 		return errJobRequest
 	}
 	if q.Version != "" {
-		var err error
-		if f.Version, err = symcache.ParseVersion(q.Version); err != nil {
+		v, err := symcache.ParseVersion(q.Version)
+		if err != nil {
 			return errJobRequest
 		}
+		f.Version = v.String()
 	}
-	if err := s.depot.SymCache().FailWork(r.Context(), l.id, l.worker, l.token, f); err != nil {
+	if err := s.depot.Jobs().Fail(r.Context(), l, f); err != nil {
 		return err
 	}
 	s.json(x, http.StatusOK, struct{}{})

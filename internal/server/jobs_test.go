@@ -20,6 +20,7 @@ import (
 
 	"github.com/symdepot/symdepot/debugid"
 	"github.com/symdepot/symdepot/internal/depot"
+	"github.com/symdepot/symdepot/internal/jobs"
 	"github.com/symdepot/symdepot/internal/wire"
 	"github.com/symdepot/symdepot/symcache"
 )
@@ -153,7 +154,7 @@ func TestJobAPI(t *testing.T) {
 			t.Error(code, body)
 		}
 	}
-	if st, err := d.SymCache().RequestSymCache(t.Context(), key, v); err != nil || st != depot.JobDone {
+	if st, err := d.SymCache().RequestSymCache(t.Context(), key, v); err != nil || st != jobs.Done {
 		t.Error(st, err)
 	}
 	if code, text := send(t, "POST", base+"heartbeat", "{}", mine...); code == 409 && strings.ContainsAny(text, "/\\") {
@@ -173,8 +174,8 @@ func TestJobAPI(t *testing.T) {
 			t.Errorf("no %s in the metrics", want)
 		}
 	}
-	if code, _ := send(t, "POST", url+"/-/jobs/bye", "", wire.Worker, "w"); code != 200 || len(d.SymCache().Workers()) != 0 {
-		t.Error(code, d.SymCache().Workers())
+	if code, _ := send(t, "POST", url+"/-/jobs/bye", "", wire.Worker, "w"); code != 200 || len(d.Jobs().Workers()) != 0 {
+		t.Error(code, d.Jobs().Workers())
 	}
 }
 
@@ -201,7 +202,7 @@ func TestJobAPIFails(t *testing.T) {
 	if code, body := send(t, "GET", fmt.Sprintf("%s/-/jobs/%d/pdb", url, j.ID), "", mine...); code != 410 || !strings.Contains(body, `"class":"absent"`) {
 		t.Error(code, body)
 	}
-	if st, err := d.SymCache().RequestSymCache(t.Context(), none, v); err != nil || st != depot.JobFailed {
+	if st, err := d.SymCache().RequestSymCache(t.Context(), none, v); err != nil || st != jobs.Failed {
 		t.Error(st, err)
 	}
 	if _, err := d.SymCache().RequestSymCache(t.Context(), key, v); err != nil {
@@ -284,7 +285,7 @@ func TestJobAPIStops(t *testing.T) {
 		code, _ := send(t, "POST", "http://"+ln.Addr().String()+"/-/jobs/lease", `{"worker":"w","versions":["3.1.0"],"slots":1,"wait_seconds":30}`)
 		answered <- code
 	}()
-	for len(d.SymCache().Workers()) == 0 {
+	for len(d.Jobs().Workers()) == 0 {
 		time.Sleep(5 * time.Millisecond)
 	}
 	began := time.Now()

@@ -19,6 +19,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/symdepot/symdepot/internal/auth"
 	"github.com/symdepot/symdepot/internal/depot"
+	"github.com/symdepot/symdepot/internal/jobs"
 	"github.com/symdepot/symdepot/layout"
 )
 
@@ -35,8 +36,8 @@ type Depot interface {
 
 	// The SymCache protocol and the job API.
 	AnswerSymCache(ctx context.Context, ask depot.SymCacheAsk) (depot.SymCacheAnswer, error)
-	OpenWorkPDB(ctx context.Context, id int64, worker, token string) (*depot.File, error)
-	SymCache() *depot.SymCacheWork
+	OpenJobInput(ctx context.Context, l jobs.Lease) (*depot.File, error)
+	Jobs() *jobs.Queue
 	Secret(name string) ([]byte, error)
 
 	// The page, the search and the metrics.

@@ -131,54 +131,82 @@ func (s *symCaches) serve(x *exchange, r *http.Request, p *place) {
 // miss answers that there is no file, for now or for good.
 func (s *symCaches) miss(x *exchange) { s.text(x, http.StatusNotFound, "not found\n") }
 
-// ask asks the depot, and holds the request as long as the depot says to
-// wait. A held request does not count as a lookup.
+// ask asks the depot, and holds the request while its file is made.
 func (s *symCaches) ask(x *exchange, r *http.Request, ask depot.SymCacheAsk) (depot.SymCacheAnswer, error) {
-	ctx, limit := r.Context(), s.conf.Wait
-	holds := false
-	defer func() {
-		if holds {
-			s.held.leave()
-		}
-	}()
-	for {
-		a, err := s.lookup(x, r, ask)
-		if err != nil || a.Action != symcache.Wait {
-			return a, err
-		}
-		if !holds {
-			// A 404 is better than a server full of waiting requests.
-			if holds = s.held.try(); !holds {
-				ask.GaveUp = true
-				continue
-			}
-			_ = http.NewResponseController(x.w).SetWriteDeadline(time.Now().Add(limit + s.cfg.WriteTimeout))
-			var cancel context.CancelFunc
-			ctx, cancel = context.WithTimeout(ctx, limit)
-			defer cancel()
-			defer context.AfterFunc(s.waits, cancel)() // the server stops
-		}
-		if err := a.Wait(ctx); err != nil && ctx.Err() == nil {
-			return a, err
-		}
-		if r.Context().Err() != nil {
-			return a, context.Cause(r.Context())
-		}
-		ask.GaveUp = ctx.Err() != nil
-	}
-}
-
-func (s *symCaches) lookup(x *exchange, r *http.Request, ask depot.SymCacheAsk) (depot.SymCacheAnswer, error) {
-	// The time for which the request was held does not count.
-	if err := s.lookups.enter(r.Context(), time.Now().Add(s.cfg.Wait)); err != nil {
+	h := heldRequest{s: s, x: x, r: r}
+	defer h.end()
+	ask.Hold = h.hold
+	if err := h.look(); err != nil {
 		return depot.SymCacheAnswer{}, err
 	}
-	defer s.lookups.leave()
 	a, err := s.depot.AnswerSymCache(r.Context(), ask)
 	if err != nil && r.Context().Err() != nil {
 		err = context.Cause(r.Context())
 	}
 	return a, err
+}
+
+// heldRequest is a request that the server may hold while its file is made. While
+// it is held, it does not count as a lookup.
+type heldRequest struct {
+	s *symCaches
+	x *exchange
+	r *http.Request
+
+	looks bool // it counts as a lookup
+	holds bool // it counts as held
+	// limit ends when the request may be held no longer; nil before the first hold.
+	limit  context.Context
+	cancel []func()
+}
+
+// look makes the request count as a lookup. The time for which it was held does
+// not count.
+func (h *heldRequest) look() error {
+	if err := h.s.lookups.enter(h.r.Context(), time.Now().Add(h.s.cfg.Wait)); err != nil {
+		return err
+	}
+	h.looks = true
+	return nil
+}
+
+// end gives back what the request holds.
+func (h *heldRequest) end() {
+	for _, cancel := range h.cancel {
+		cancel()
+	}
+	if h.holds {
+		h.s.held.leave()
+	}
+	if h.looks {
+		h.s.lookups.leave()
+	}
+}
+
+// hold waits until wait returns, or until the request may be held no longer:
+// gaveUp. Too many held requests are refused, because a miss is better than a
+// server that is full of waiting requests.
+func (h *heldRequest) hold(_ context.Context, wait func(context.Context) error) (gaveUp bool, err error) {
+	s := h.s
+	if !h.holds {
+		if h.holds = s.held.try(); !h.holds {
+			return true, nil
+		}
+		limit := s.conf.Wait
+		_ = http.NewResponseController(h.x.w).SetWriteDeadline(time.Now().Add(limit + s.cfg.WriteTimeout))
+		ctx, cancel := context.WithTimeout(h.r.Context(), limit)
+		stop := context.AfterFunc(s.waits, cancel) // the server stops
+		h.limit, h.cancel = ctx, []func(){cancel, func() { stop() }}
+	}
+	s.lookups.leave()
+	h.looks = false
+	if err := wait(h.limit); err != nil && h.limit.Err() == nil {
+		return false, err
+	}
+	if h.r.Context().Err() != nil {
+		return true, context.Cause(h.r.Context())
+	}
+	return h.limit.Err() != nil, h.look()
 }
 
 // send sends a SymCache file. There is no Last-Modified: a 304 for it

@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -18,117 +19,130 @@ import (
 
 const symCachePath = "/v3.1.0/app.pdb/0e7712be-af06-4421-884b-496f833c8ec1"
 
-// busyDepot is a depot whose file is being made until done is closed.
+// busyDepot is a depot whose file is being made until done is closed. Then it is
+// known that the file cannot be made.
 type busyDepot struct {
 	*depot.Depot
-	done chan struct{}
-	mu   sync.Mutex
-	asks []depot.SymCacheAsk // guarded by mu
+	done    chan struct{}
+	held    chan struct{} // one for each request that waits
+	gaveUps atomic.Int32
 }
 
 func (b *busyDepot) AnswerSymCache(ctx context.Context, ask depot.SymCacheAsk) (depot.SymCacheAnswer, error) {
-	b.mu.Lock()
-	b.asks = append(b.asks, ask)
-	b.mu.Unlock()
-	a := depot.SymCacheAnswer{}
 	v := symcache.Version{Major: 3, Minor: 1}
-	s := symcache.State{Producible: []symcache.Version{v}, GaveUp: ask.GaveUp, AllowsRetry: ask.AllowsRetry, Head: ask.Head}
-	select {
-	case <-b.done:
-		s.Failed = s.Producible
-	default:
-	}
-	a.Decision = symcache.Decide(ask.Request.Version, s)
-	a.Retry = 2500 * time.Millisecond
-	a.Wait = func(ctx context.Context) error {
+	s := symcache.State{Producible: []symcache.Version{v}, AllowsRetry: ask.AllowsRetry, Head: ask.Head}
+	for {
 		select {
 		case <-b.done:
-		case <-ctx.Done():
+			s.Failed = s.Producible
+		default:
 		}
-		return nil
+		a := depot.SymCacheAnswer{}
+		a.Decision = symcache.Decide(ask.Request.Version, s)
+		a.Retry = 2500 * time.Millisecond
+		if a.Action != symcache.Wait {
+			return a, nil
+		}
+		var err error
+		s.GaveUp, err = ask.Hold(ctx, func(ctx context.Context) error {
+			b.held <- struct{}{}
+			select {
+			case <-b.done:
+			case <-ctx.Done():
+			}
+			return nil
+		})
+		if err != nil {
+			return a, err
+		}
+		if s.GaveUp {
+			b.gaveUps.Add(1)
+		}
 	}
-	return a, nil
 }
 
 func newBusy(t *testing.T, cfg Config) (*busyDepot, *Server) {
 	t.Helper()
-	b := &busyDepot{Depot: newDepot(t), done: make(chan struct{})}
+	b := &busyDepot{Depot: newDepot(t), done: make(chan struct{}), held: make(chan struct{}, 10)}
 	cfg.Depot = b
 	return b, newServer(t, cfg)
 }
 
-// TestSymCacheHeld: requests are held only so long, only so many, without keeping
-// others from looking something up, and not while the server stops.
+// missed checks that a request got a miss, with the Retry-After or without one.
+func missed(t *testing.T, what string, got reply, retry string) {
+	t.Helper()
+	if got.status != 404 || got.header.Get("Retry-After") != retry {
+		t.Errorf("%s: status %d, Retry-After %q; want 404 and %q", what, got.status, got.header.Get("Retry-After"), retry)
+	}
+}
+
+// TestSymCacheHeld: only so many requests are held, they do not count as lookups,
+// and the server does not wait for them when it stops.
 func TestSymCacheHeld(t *testing.T) {
 	b, s := newBusy(t, Config{MaxConns: 8, MaxInFlight: 1, SymCache: SymCacheConfig{Wait: time.Hour}})
-	if got := ask(s, "GET", symCachePath, "Allow-Retry-After: true"); got.status != 404 || got.header.Get("Retry-After") != "3" {
-		t.Errorf("%+v", got)
-	}
+	missed(t, "a client that retries", ask(s, "GET", symCachePath, "Allow-Retry-After: true"), "3")
 	var all sync.WaitGroup
 	results := make(chan reply, 2)
-	for range 2 { // a quarter of 8
+	for range 2 { // a quarter of MaxConns
 		all.Go(func() { results <- ask(s, "GET", symCachePath) })
+		<-b.held
 	}
-	for len(s.symcache.held) < 2 {
-		time.Sleep(time.Millisecond)
+	t.Run("one more is not held", func(t *testing.T) {
+		got := ask(s, "GET", symCachePath)
+		missed(t, "GET", got, "")
+		if cc := got.header.Get("Cache-Control"); cc != "no-store" {
+			t.Errorf("Cache-Control is %q, want no-store", cc)
+		}
+	})
+	t.Run("HEAD is never held", func(t *testing.T) {
+		missed(t, "HEAD", ask(s, "HEAD", symCachePath), "3")
+	})
+	if len(results) != 0 {
+		t.Errorf("%d of the 2 held requests have an answer, want none", len(results))
 	}
-	// One more is told at once, finally, and the lookups are free.
-	start := time.Now()
-	if got := ask(s, "GET", symCachePath); got.status != 404 || got.header.Get("Retry-After") != "" || got.header.Get("Cache-Control") != "no-store" || time.Since(start) > 10*time.Second {
-		t.Errorf("%+v", got)
-	}
-	if got := ask(s, "HEAD", symCachePath); got.status != 404 || got.header.Get("Retry-After") == "" {
-		t.Errorf("%+v", got)
-	}
-	if len(results) != 0 || len(s.lookups) != 0 {
-		t.Error("the held ones are not held, or keep others waiting")
+	if len(s.lookups) != 0 {
+		t.Errorf("%d lookups are counted while 2 requests are held, want none", len(s.lookups))
 	}
 	s.endWaits()
 	all.Wait()
 	for range 2 {
-		if got := <-results; got.status != 404 || got.header.Get("Retry-After") != "" {
-			t.Errorf("%+v", got)
-		}
+		missed(t, "a held request when the server stops", <-results, "")
 	}
 	if len(s.symcache.held) != 0 {
-		t.Error("places are lost")
+		t.Errorf("%d requests are counted as held in the end, want none", len(s.symcache.held))
 	}
-	if !b.asks[len(b.asks)-1].GaveUp {
-		t.Error("the depot was not told")
+	if n := b.gaveUps.Load(); n != 3 {
+		t.Errorf("the depot heard from %d requests that they cannot wait, want 3", n)
 	}
 }
 
 func TestSymCacheHeldEnds(t *testing.T) {
-	b, s := newBusy(t, Config{SymCache: SymCacheConfig{Wait: time.Hour}})
-	// A client that goes away is not answered, and its place is free again.
-	ctx, cancel := context.WithCancel(t.Context())
-	r := httptest.NewRequestWithContext(ctx, "GET", symCachePath, nil)
-	r.Host = "localhost"
-	gone := make(chan struct{})
-	go func() { defer close(gone); s.ServeHTTP(httptest.NewRecorder(), r) }()
-	for len(s.symcache.held) < 1 {
-		time.Sleep(time.Millisecond)
-	}
-	cancel()
-	<-gone
-	if len(s.symcache.held) != 0 {
-		t.Error("the place is lost")
-	}
-	// When the work has ended, those who wait are answered.
-	answer := make(chan reply)
-	go func() { answer <- ask(s, "GET", symCachePath) }()
-	for len(s.symcache.held) < 1 {
-		time.Sleep(time.Millisecond)
-	}
-	close(b.done)
-	if got := <-answer; got.status != 404 || got.header.Get("Retry-After") != "" {
-		t.Errorf("%+v", got)
-	}
-	s.symcache.conf.Wait = 10 * time.Millisecond
-	b.done = make(chan struct{})
-	if got := ask(s, "GET", symCachePath); got.status != 404 || got.header.Get("Retry-After") != "" {
-		t.Errorf("%+v", got)
-	}
+	t.Run("the client disconnects", func(t *testing.T) {
+		b, s := newBusy(t, Config{SymCache: SymCacheConfig{Wait: time.Hour}})
+		ctx, cancel := context.WithCancel(t.Context())
+		r := httptest.NewRequestWithContext(ctx, "GET", symCachePath, nil)
+		r.Host = "localhost"
+		gone := make(chan struct{})
+		go func() { defer close(gone); s.ServeHTTP(httptest.NewRecorder(), r) }()
+		<-b.held
+		cancel()
+		<-gone
+		if len(s.symcache.held) != 0 || len(s.lookups) != 0 {
+			t.Errorf("%d held requests and %d lookups are counted in the end, want none", len(s.symcache.held), len(s.lookups))
+		}
+	})
+	t.Run("the work ends", func(t *testing.T) {
+		b, s := newBusy(t, Config{SymCache: SymCacheConfig{Wait: time.Hour}})
+		answer := make(chan reply)
+		go func() { answer <- ask(s, "GET", symCachePath) }()
+		<-b.held
+		close(b.done)
+		missed(t, "a file that cannot be made", <-answer, "")
+	})
+	t.Run("the time is over", func(t *testing.T) {
+		_, s := newBusy(t, Config{SymCache: SymCacheConfig{Wait: 10 * time.Millisecond}})
+		missed(t, "a file that is being made", ask(s, "GET", symCachePath), "")
+	})
 }
 
 // TestSymCacheNeverHot: what depends on what can be made is never answered from

@@ -43,7 +43,8 @@ const (
 	answersKnown    = 50_000           // remembered answers
 	mostTranscoding = 30 * time.Minute // for a server that is still transcoding
 	mostUnasked     = 5 * time.Minute  // and if no client asks any more
-	mostPause       = 10 * time.Second // between two requests to a server, at most
+	leastPause      = 50 * time.Millisecond
+	mostPause       = 10 * time.Second // between two requests to a server
 	// mostDownloads is how many downloads may be under way, and mostClientDownloads
 	// how many of one client: each may last for minutes, while the server transcodes.
 	mostDownloads       = 1024
@@ -191,7 +192,7 @@ func (svc *Service) pollServer(ctx context.Context, u fetch.Upstream, f *serverD
 		if now := svc.now(); now.After(end) || f.unasked(now) > mostUnasked {
 			return symcache.Version{}, &fetch.Failure{Source: u.Source.Name(), Class: fetch.ClassTimeout, Err: errors.New("the server is still making the file")}
 		}
-		if !pause(ctx, min(max(fail.Retry.Sub(svc.now()), 0), mostPause)) {
+		if !pause(ctx, min(max(fail.Retry.Sub(svc.now()), leastPause), mostPause)) {
 			return symcache.Version{}, ctx.Err()
 		}
 	}
