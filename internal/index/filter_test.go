@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/symdepot/symdepot/internal/blob"
+	"github.com/symdepot/symdepot/internal/symtest"
 	"github.com/symdepot/symdepot/symfile"
 )
 
@@ -21,6 +22,7 @@ func filterEntry(n int) Entry {
 // TestFilter: what is there is never called absent, in whatever way the index
 // changed; what is absent is nearly always called so.
 func TestFilter(t *testing.T) {
+	symtest.Sequential(t)
 	db, err := Open(t.Context(), filepath.Join(t.TempDir(), "index.db"), Options{})
 	if err != nil {
 		t.Fatal(err)

@@ -21,6 +21,7 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 	"github.com/symdepot/symdepot/debugid"
 	"github.com/symdepot/symdepot/internal/blob"
+	"github.com/symdepot/symdepot/internal/symtest"
 	"github.com/symdepot/symdepot/symfile"
 )
 
@@ -647,6 +648,7 @@ func TestListShowStats(t *testing.T) {
 }
 
 func TestPages(t *testing.T) {
+	symtest.Sequential(t)
 	c := newClock()
 	db := openTest(t, c.options())
 	n := pageRows + 7
@@ -721,6 +723,7 @@ func TestCommitRefuses(t *testing.T) {
 // TestModel runs random commits, removals and collections and compares what is
 // seen with a model in memory.
 func TestModel(t *testing.T) {
+	symtest.Sequential(t)
 	c := newClock()
 	db := openTest(t, c.options())
 	rnd := rand.New(rand.NewPCG(1, 2))
@@ -812,6 +815,7 @@ func breakRows(t *testing.T, db *DB, statements ...string) {
 }
 
 func TestCheckFindsFaults(t *testing.T) {
+	symtest.Sequential(t)
 	for statement, want := range map[string]string{
 		"DELETE FROM content WHERE id = 1":                             "is of no content",
 		"DELETE FROM lookup WHERE object_id = 1":                       "has no key",
@@ -846,6 +850,7 @@ func TestCheckFindsFaults(t *testing.T) {
 }
 
 func TestDamagedFile(t *testing.T) {
+	symtest.Sequential(t)
 	db := openTest(t, Options{})
 	for i := range 40 {
 		commitTest(t, db, "", pdb(i+1))
@@ -879,6 +884,7 @@ func TestDamagedFile(t *testing.T) {
 }
 
 func TestOpenRefuses(t *testing.T) {
+	symtest.Sequential(t)
 	dir := t.TempDir()
 	path := filepath.Join(dir, "index.db")
 	if _, err := Open(t.Context(), path, Options{ReadOnly: true}); !errors.Is(err, fs.ErrNotExist) {

@@ -8,6 +8,8 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
+
+	"github.com/symdepot/symdepot/internal/symtest"
 )
 
 // copyDB copies a database with its log, as a kill leaves them.
@@ -34,6 +36,7 @@ func copyDB(t *testing.T, from, to string) {
 // TestMigrationKilled: an upgrade from any format that is killed before, in or
 // after any step opens again and ends in the current format.
 func TestMigrationKilled(t *testing.T) {
+	symtest.Sequential(t)
 	for first := range migrations {
 		for _, killed := range migrations[first:] {
 			for _, point := range []string{"before the first statement", "after the last statement", "after the commit"} {

@@ -9,6 +9,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/symdepot/symdepot/internal/symtest"
 )
 
 func putMisses(t testing.TB, db *DB, misses ...Miss) {
@@ -76,6 +78,7 @@ func TestMisses(t *testing.T) {
 }
 
 func TestFlushMisses(t *testing.T) {
+	symtest.Sequential(t)
 	c := newClock()
 	db := openTest(t, c.options())
 	fill := func() {
@@ -108,6 +111,7 @@ func TestFlushMisses(t *testing.T) {
 }
 
 func TestMissesAreBounded(t *testing.T) {
+	symtest.Sequential(t)
 	c := newClock()
 	opt := c.options()
 	opt.MaxMisses = 100
@@ -208,6 +212,7 @@ func TestWanted(t *testing.T) {
 
 // TestPages lists more than fits one page.
 func TestWantedPages(t *testing.T) {
+	symtest.Sequential(t)
 	db := openTest(t, Options{})
 	var list []Wanted
 	for i := range 2500 {

@@ -4,6 +4,7 @@ import (
 	"testing"
 
 	"github.com/symdepot/symdepot/internal/blob"
+	"github.com/symdepot/symdepot/internal/symtest"
 	"github.com/symdepot/symdepot/symfile"
 )
 
@@ -18,6 +19,7 @@ func entryOf(kind symfile.Kind, name, id string, role symfile.Role, content byte
 // TestCommitReplacesCached: an added file ends the cached files of its keys,
 // and no others.
 func TestCommitReplacesCached(t *testing.T) {
+	symtest.Sequential(t)
 	const exe, dbg = symfile.Executable, symfile.Debug
 	for _, c := range []struct {
 		what          string

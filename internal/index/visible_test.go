@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/symdepot/symdepot/internal/blob"
+	"github.com/symdepot/symdepot/internal/symtest"
 	"github.com/symdepot/symdepot/symfile"
 	"pgregory.net/rapid"
 )
@@ -229,6 +230,7 @@ func (m *visible) checkOrder(t *rapid.T) {
 // TestVisibleProperties has any sequence of adding, removing, fetching and
 // evicting compared with a model.
 func TestVisibleProperties(t *testing.T) {
+	symtest.Sequential(t)
 	// A hundred sequences take half a minute.
 	if f := flag.Lookup("rapid.checks"); f.Value.String() == f.DefValue {
 		if err := f.Value.Set("20"); err != nil {

@@ -64,6 +64,15 @@ func Tool(tb testing.TB, name string) string {
 	return path
 }
 
+// Sequential skips a test of code that starts no goroutine where it runs under
+// the race detector, which finds nothing there and takes many times as long.
+func Sequential(tb testing.TB) {
+	tb.Helper()
+	if Race {
+		tb.Skip("no goroutines: this test runs without the race detector only")
+	}
+}
+
 func find(name string) string {
 	if p, err := exec.LookPath(name); err == nil {
 		return p
