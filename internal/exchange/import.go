@@ -116,6 +116,9 @@ type importer struct {
 	before   int64            // transactions, and files without one, that were here already
 	failed   int64            // transactions that were left out
 
+	earlier map[earlierKey]bool // objects of files without a transaction that earlier imports took
+	sizes   map[int64]bool      // sizes of those objects
+
 	wrongMu   sync.Mutex        // guards what follows
 	tried     map[blob.Ref]bool // contents met in a dry run
 	wrong     int64             // files under a key that is not theirs
@@ -371,6 +374,10 @@ func (im *importer) judge(ctx context.Context, path string, err error) error {
 	switch {
 	case ctx.Err() != nil:
 		return ctx.Err()
+	case errors.Is(err, errEarlier):
+		im.mu.Lock()
+		im.before++
+		im.mu.Unlock()
 	case errors.Is(err, objfile.ErrNotSymbolFile):
 		im.pass(path, notSymbolText(err), false)
 	case errors.Is(err, objfile.ErrBroken), errors.Is(err, depot.ErrNoID), errors.Is(err, depot.ErrChanged), errors.Is(err, unpack.ErrPacked):

@@ -19,6 +19,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/symdepot/symdepot/debugid"
+	"github.com/symdepot/symdepot/internal/blob"
 	"github.com/symdepot/symdepot/internal/depot"
 	"github.com/symdepot/symdepot/internal/scan"
 	"github.com/symdepot/symdepot/internal/unpack"
@@ -279,6 +280,7 @@ func (im *importer) readJSON(name string, limit int64, v any) error {
 // of a symbol store's transactions.
 func (im *importer) importedFiles() (map[string]bool, error) {
 	have := map[string]bool{}
+	im.earlier, im.sizes = map[earlierKey]bool{}, map[int64]bool{}
 	if im.d == nil {
 		return have, nil
 	}
@@ -287,8 +289,13 @@ func (im *importer) importedFiles() (map[string]bool, error) {
 	prefix := im.store + "/"
 	for _, n := range im.taken {
 		err := im.d.Files(im.ctx, n, func(f depot.TxFile) error {
-			if strings.HasPrefix(f.Path, prefix) {
-				have[fileKey(f.Path, f.ModTime)] = true
+			path := f.Path
+			if f.Archive != "" {
+				path = f.Archive + "!" + f.Path
+			}
+			if strings.HasPrefix(path, prefix) {
+				have[fileKey(path, f.ModTime)] = true
+				im.earlier[earlierKey{f.Ref, f.Object.Name}], im.sizes[f.Size] = true, true
 			}
 			return nil
 		})
@@ -312,9 +319,37 @@ func (im *importer) looseBatch(files []looseFile) error {
 	info.Origin = &depot.Origin{Store: im.store, Number: partName(n)}
 	return im.transaction(info, func(take taker) error {
 		return im.each(len(files), func(ctx context.Context, i int) error {
-			return im.one(ctx, take, files[i])
+			return im.one(ctx, im.newOnly(take), files[i])
 		}, func(int) bool { return true })
 	})
+}
+
+// earlierKey is an object that an earlier import took.
+type earlierKey struct {
+	ref  blob.Ref
+	name string
+}
+
+// errEarlier is the error for a file of which an earlier import took everything.
+var errEarlier = errors.New("the file was imported before, under another path")
+
+// newOnly returns a taker that refuses files of which an earlier import of the tree
+// took everything, with errEarlier. The depot records one path of an object only:
+// without this, further paths with the same content would make a transaction each
+// time the tree is imported.
+func (im *importer) newOnly(take taker) taker {
+	return func(ctx context.Context, src depot.Source) ([]depot.Added, error) {
+		if im.sizes[src.Content.Size()] {
+			got, err := depot.Try(ctx, im.d, src)
+			if err != nil {
+				return nil, err
+			}
+			if !slices.ContainsFunc(got, func(g depot.Added) bool { return !im.earlier[earlierKey{g.Ref, g.Object.Name}] }) {
+				return nil, errEarlier
+			}
+		}
+		return take(ctx, src)
+	}
 }
 
 func partName(n int) string { return "part " + strconv.Itoa(n) }
