@@ -354,5 +354,5 @@ func TestWithoutRecords(t *testing.T) {
 	if err != nil || len(found) != 2 || !found[0].Mended {
 		t.Errorf("repair with RemoveStray: %+v, %v; want 2 files removed", found, err)
 	}
-	want(t, s, "a.dll/000000011000/a.dll", "ABSENT")
+	want(t, s, "a.dll/000000011000/a.dll", noFile)
 }

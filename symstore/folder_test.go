@@ -12,8 +12,8 @@ import (
 	"github.com/symdepot/symdepot/layout"
 )
 
-// stale makes every transaction of s guess its number wrong: another writer
-// comes while it copies.
+// stale makes the first transaction of s guess its number wrong: another writer
+// commits while the files are staged.
 func stale(t *testing.T, s *Store, other string) {
 	t.Helper()
 	between := create(t, s.Dir(), One, Options{})
@@ -24,116 +24,142 @@ func stale(t *testing.T, s *Store, other string) {
 	}
 }
 
+// guessTest makes transactions whose refs.ptr have the wrong number at first.
+type guessTest struct{ a, b, other string }
+
+func newGuessTest(t *testing.T) *guessTest {
+	t.Helper()
+	src := t.TempDir()
+	return &guessTest{
+		a:     writeFile(t, filepath.Join(src, "a.dll"), peImage(1, 0x1000, "a")),
+		b:     writeFile(t, filepath.Join(src, "b.dll"), peImage(2, 0x1000, "b")),
+		other: writeFile(t, filepath.Join(src, "other.dll"), peImage(3, 0x1000, "other")),
+	}
+}
+
+// check checks the numbers in all refs.ptr.
+func (g *guessTest) check(t *testing.T, s *Store) {
+	t.Helper()
+	line := func(id int, file string) string { return fmt.Sprintf(`%010d,file,"%s",bin,,N,,`, id, file) }
+	want(t, s, "a.dll/000000011000/refs.ptr", line(2, g.a))
+	want(t, s, "b.dll/000000021000/refs.ptr", line(2, g.b))
+	want(t, s, "other.dll/000000031000/refs.ptr", line(1, g.other))
+	mustBeClean(t, s)
+}
+
 // TestGuess publishes folders whose refs.ptr had another number when they were
-// staged, and loses that correction in a power loss.
+// staged. It loses the correction in a crash at several steps.
 func TestGuess(t *testing.T) {
+	t.Parallel()
+	g := newGuessTest(t)
+	t.Run("without a crash", func(t *testing.T) {
+		t.Parallel()
+		s := create(t, t.TempDir(), One, Options{})
+		stale(t, s, g.other)
+		if r := mustAdd(t, s, AddOptions{}, paths(g.a, g.b)); r.ID != 2 {
+			t.Errorf("transaction %s, want 2", r.ID)
+		}
+		g.check(t, s)
+	})
+	killed := errors.New("killed")
+	for _, stop := range []string{"create 000Admin/0000000002", "folder a.dll", "folder b.dll", "append 000Admin/server.txt", "applied", "settle"} {
+		t.Run("crash at "+stop, func(t *testing.T) {
+			t.Parallel()
+			dead := false
+			dir := t.TempDir()
+			s := create(t, dir, One, Options{})
+			stale(t, s, g.other)
+			s.opt.step = func(what string) error {
+				if dead = dead || what == stop; dead {
+					return killed
+				}
+				return nil
+			}
+			_, err := s.Add(t.Context(), AddOptions{}, paths(g.a, g.b))
+			if !errors.Is(err, killed) {
+				t.Fatalf("add: error %v, want the crash", err)
+			}
+			loseCorrection(t, dir)
+			next := create(t, dir, One, Options{})
+			if r := mustDel(t, next, mustAdd(t, next, AddOptions{}, paths(g.other)).ID); r.ID != 4 {
+				t.Errorf("the deletion after the recovery is transaction %s, want 4", r.ID)
+			}
+			g.check(t, next)
+		})
+	}
+}
+
+// loseCorrection sets the number in each refs.ptr back to the guess, as a power
+// loss may.
+func loseCorrection(t *testing.T, dir string) {
+	t.Helper()
+	err := filepath.WalkDir(dir, func(name string, d os.DirEntry, err error) error {
+		if err != nil || d.Name() != refsLeaf || strings.Contains(name, "other.dll") {
+			return err
+		}
+		data, err := os.ReadFile(name)
+		if err != nil {
+			return err
+		}
+		return os.WriteFile(name, append([]byte("0000000001"), data[10:]...), 0o644)
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestForeignFolder simulates another tool, which takes no lock and makes the same
+// folder at the last moment.
+func TestForeignFolder(t *testing.T) {
+	t.Parallel()
 	src := t.TempDir()
 	a := writeFile(t, filepath.Join(src, "a.dll"), peImage(1, 0x1000, "a"))
 	b := writeFile(t, filepath.Join(src, "b.dll"), peImage(2, 0x1000, "b"))
-	other := writeFile(t, filepath.Join(src, "other.dll"), peImage(3, 0x1000, "other"))
-	line := func(id int, file string) string { return fmt.Sprintf(`%010d,file,"%s",bin,,N,,`, id, file) }
-	check := func(what string, s *Store) {
-		t.Helper()
-		for name, refs := range map[string]string{
-			"a.dll/000000011000": line(2, a), "b.dll/000000021000": line(2, b), "other.dll/000000031000": line(1, other),
-		} {
-			if got := read(t, s, name+"/refs.ptr"); got != refs {
-				t.Errorf("%s: %s: %q, want %q", what, name, got, refs)
-			}
-		}
-		mustBeClean(t, s)
-	}
-	s := create(t, t.TempDir(), One, Options{})
-	stale(t, s, other)
-	if r := mustAdd(t, s, AddOptions{}, paths(a, b)); r.ID != 2 {
-		t.Errorf("%+v", r)
-	}
-	check("whole", s)
-
-	killed := errors.New("killed")
-	for _, stop := range []string{"create 000Admin/0000000002", "folder a.dll", "folder b.dll", "append 000Admin/server.txt", "applied", "settle"} {
-		dead := false
-		dir := t.TempDir()
-		s := create(t, dir, One, Options{})
-		stale(t, s, other)
+	const theirs = "a.dll/ABCDEF121000/a.dll"
+	t.Run("both are kept", func(t *testing.T) {
+		t.Parallel()
+		s := create(t, t.TempDir(), One, Options{})
 		s.opt.step = func(what string) error {
-			if dead = dead || what == stop; dead {
-				return killed
+			if what == "folder a.dll" {
+				writeFile(t, filepath.Join(s.Dir(), theirs), []byte("theirs"))
 			}
 			return nil
 		}
-		if _, err := s.Add(t.Context(), AddOptions{}, paths(a, b)); !errors.Is(err, killed) {
-			t.Fatalf("%s: %v", stop, err)
-		}
-		err := filepath.WalkDir(dir, func(name string, d os.DirEntry, err error) error {
-			if err != nil || d.Name() != refsLeaf || strings.Contains(name, "other.dll") {
-				return err
+		mustAdd(t, s, AddOptions{}, paths(a, b))
+		want(t, s, theirs, "theirs")
+		want(t, s, "a.dll/000000011000/a.dll", string(peImage(1, 0x1000, "a")))
+		want(t, s, "a.dll/000000011000/refs.ptr", fmt.Sprintf(`0000000001,file,"%s",bin,,N,,`, a))
+	})
+	t.Run("undoing removes our files only", func(t *testing.T) {
+		t.Parallel()
+		s := create(t, t.TempDir(), One, Options{})
+		before := tree(t, s.Dir())
+		s.opt.step = func(what string) error {
+			if what == "folder b.dll" {
+				writeFile(t, filepath.Join(s.Dir(), theirs), []byte("theirs"))
+				writeFile(t, filepath.Join(s.Dir(), "b.dll"), []byte("in the way"))
 			}
-			data, err := os.ReadFile(name)
-			if err != nil {
-				return err
+			return nil
+		}
+		_, err := s.Add(t.Context(), AddOptions{}, paths(a, b))
+		wantError(t, "add", err, ErrExists)
+		got := tree(t, s.Dir())
+		for _, name := range []string{"a.dll/", "a.dll/ABCDEF121000/", theirs, "b.dll"} {
+			if _, ok := got[name]; !ok {
+				t.Errorf("%s of the other tool was removed", name)
 			}
-			return os.WriteFile(name, append([]byte("0000000001"), data[10:]...), 0o644)
-		})
-		if err != nil {
-			t.Fatal(err)
+			delete(got, name)
 		}
-		next := create(t, dir, One, Options{})
-		if r := mustDel(t, next, mustAdd(t, next, AddOptions{}, paths(other)).ID); r.ID != 4 {
-			t.Errorf("%s: %+v", stop, r)
+		if d := differ(before, got); d != "" {
+			t.Errorf("undoing leaves changes:\n%s", d)
 		}
-		check(stop, next)
-	}
+	})
 }
 
-// TestForeignFolder lets another tool, which locks nothing, make the same
-// folder at the last moment.
-func TestForeignFolder(t *testing.T) {
-	src := t.TempDir()
-	a := writeFile(t, filepath.Join(src, "a.dll"), peImage(1, 0x1000, "a"))
-	b := writeFile(t, filepath.Join(src, "b.dll"), peImage(2, 0x1000, "b"))
-	s := create(t, t.TempDir(), One, Options{})
-	theirs := filepath.Join(s.Dir(), "a.dll", "ABCDEF121000", "a.dll")
-	s.opt.step = func(what string) error {
-		if what == "folder a.dll" {
-			writeFile(t, theirs, []byte("theirs"))
-		}
-		return nil
-	}
-	mustAdd(t, s, AddOptions{}, paths(a, b))
-	want(t, s, "a.dll/ABCDEF121000/a.dll", "theirs")
-	want(t, s, "a.dll/000000011000/a.dll", string(peImage(1, 0x1000, "a")))
-	want(t, s, "a.dll/000000011000/refs.ptr", fmt.Sprintf(`0000000001,file,"%s",bin,,N,,`, a))
-
-	// What is taken back is ours alone.
-	s = create(t, t.TempDir(), One, Options{})
-	theirs = filepath.Join(s.Dir(), "a.dll", "ABCDEF121000", "a.dll")
-	before := tree(t, s.Dir())
-	s.opt.step = func(what string) error {
-		if what == "folder b.dll" {
-			writeFile(t, theirs, []byte("theirs"))
-			writeFile(t, filepath.Join(s.Dir(), "b.dll"), []byte("in the way"))
-		}
-		return nil
-	}
-	if _, err := s.Add(t.Context(), AddOptions{}, paths(a, b)); !errors.Is(err, ErrExists) {
-		t.Error(err)
-	}
-	got := tree(t, s.Dir())
-	for _, name := range []string{"a.dll/", "a.dll/ABCDEF121000/", "a.dll/ABCDEF121000/a.dll", "b.dll"} {
-		if _, ok := got[name]; !ok {
-			t.Errorf("%s is gone", name)
-		}
-		delete(got, name)
-	}
-	if d := differ(before, got); d != "" {
-		t.Errorf("left over: %s", d)
-	}
-}
-
-// TestSpelling stores names that differ in case only: the first decides, and a
-// folder that is there decides before it.
+// TestSpelling stores names that differ in case only. The spelling of an existing
+// folder is used, otherwise that of the first file.
 func TestSpelling(t *testing.T) {
+	t.Parallel()
 	src := t.TempDir()
 	upper := writeFile(t, filepath.Join(src, "1", "LIB.DLL"), peImage(1, 0x1000, "1"))
 	lower := writeFile(t, filepath.Join(src, "2", "lib.dll"), peImage(2, 0x1000, "2"))
@@ -149,12 +175,12 @@ func TestSpelling(t *testing.T) {
 			}
 		}
 		if len(names) != 3 {
-			t.Errorf("%s: %q", tiers, names)
+			t.Errorf("%s: files %q, want three", tiers, names)
 		}
 		for _, n := range names {
 			dir, _, _ := strings.Cut(n, "/")
 			if leaf := filepath.Base(n); leaf != dir && leaf != layout.CabinetName(dir) || dir != strings.Split(names[0], "/")[0] {
-				t.Errorf("%s: %s is spelled otherwise than %s", tiers, n, names[0])
+				t.Errorf("%s: %s is not spelled like %s", tiers, n, names[0])
 			}
 		}
 		everyFileThere(t, s, tiers.String())
@@ -162,14 +188,21 @@ func TestSpelling(t *testing.T) {
 	}
 }
 
-// TestNear holds near to what os.Root does, links that lead out included.
-func TestNear(t *testing.T) {
-	outside := t.TempDir()
-	writeFile(t, filepath.Join(outside, "secret"), []byte("secret"))
+// dirCacheTest is a dirCache of a folder with the file a/b/f. The link "in" leads
+// to a, the link "out" to a folder outside.
+type dirCacheTest struct {
+	*dirCache
+	outside string
+}
+
+func newDirCacheTest(t *testing.T) *dirCacheTest {
+	t.Helper()
+	c := &dirCacheTest{outside: t.TempDir()}
+	writeFile(t, filepath.Join(c.outside, "secret"), []byte("secret"))
 	dir := t.TempDir()
 	writeFile(t, filepath.Join(dir, "a", "b", "f"), []byte("content"))
-	if err := os.Symlink(outside, filepath.Join(dir, "out")); err != nil {
-		t.Skip("no symbolic links: ", err)
+	if err := os.Symlink(c.outside, filepath.Join(dir, "out")); err != nil {
+		t.Skip("needs symbolic links: ", err)
 	}
 	if err := os.Symlink("a", filepath.Join(dir, "in")); err != nil {
 		t.Fatal(err)
@@ -178,72 +211,123 @@ func TestNear(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer root.Close()
-	n := &dirCache{root: root}
-	defer n.close()
-	if data, err := n.read("a/b/f", 3); err != nil || string(data) != "cont" {
-		t.Errorf("%q %v", data, err)
-	}
-	if data, err := n.read("in/b/f", 100); err != nil || string(data) != "content" {
-		t.Errorf("a link inside: %q %v", data, err)
-	}
-	if _, err := n.read("a/b/none", 3); !errors.Is(err, os.ErrNotExist) {
-		t.Error(err)
-	}
-	if names, err := n.names("in/b"); err != nil || len(names) != 1 || names[0] != "f" {
-		t.Errorf("%q %v", names, err)
-	}
-	if _, err := n.names("none"); !errors.Is(err, os.ErrNotExist) {
-		t.Error(err)
-	}
-	for i, err := range []error{
-		n.rename("a/b/f", "out/f"), n.rename("out/secret", "a/secret"), n.rename("a/b/f", "../f"), n.link("out/secret", "a/l"),
-		n.write("out/new", nil), n.mkdir("out/dir"), n.patch("out/secret", []byte("x")), n.write("../new", nil), n.rename("a/b/none", "a/x"), n.rename("a/b/f", "none/x"),
-	} {
-		if err == nil {
-			t.Errorf("%d went through", i)
+	t.Cleanup(func() { root.Close() })
+	c.dirCache = &dirCache{root: root}
+	t.Cleanup(c.close)
+	return c
+}
+
+// TestDirCache compares a dirCache with os.Root: it must not follow links that
+// lead outside.
+func TestDirCache(t *testing.T) {
+	t.Parallel()
+	t.Run("read", func(t *testing.T) {
+		t.Parallel()
+		c := newDirCacheTest(t)
+		for name, want := range map[string]string{"a/b/f": "content", "in/b/f": "content"} {
+			if data, err := c.read(name, 100); err != nil || string(data) != want {
+				t.Errorf("read %s: %q, error %v; want %q", name, data, err, want)
+			}
 		}
-	}
-	if err := errors.Join(n.mkdir("in/new"), n.mkdir("in/new"), n.write("in/new/w", []byte("w")), n.patch("in/new/w", []byte("v"))); err != nil || !n.exists("a/new/w") {
-		t.Error(err)
-	}
-	if f, err := n.create("in/new/c"); err != nil {
-		t.Error(err)
-	} else {
-		f.Close()
-	}
-	if _, err := n.create("out/c"); err == nil {
-		t.Error("a file was made outside")
-	}
-	if n.exists("out/secret") || n.exists("../x") || n.exists("a/none") || !n.exists("a/b/f") || !n.exists("in/b/f") {
-		t.Error("exists is wrong")
-	}
-	if _, err := n.read("out/secret", 100); err == nil {
-		t.Error("a link outside was followed")
-	}
-	// Folders that went away and came again under their name.
-	if err := root.Rename("a/b", "a/c"); err != nil {
-		t.Fatal(err)
-	}
-	if err := root.Mkdir("a/b", 0o755); err != nil {
-		t.Fatal(err)
-	}
-	if err := n.rename("a/c/f", "a/g"); err != nil {
-		t.Error(err)
-	}
-	for i := range 3 * 250 {
-		p := fmt.Sprintf("many/%d", i)
-		if err := root.MkdirAll(p, 0o755); err != nil {
+		if data, err := c.read("a/b/f", 3); err != nil || string(data) != "cont" {
+			t.Errorf("read 3 bytes: %q, error %v; want one byte more", data, err)
+		}
+		_, err := c.read("a/b/none", 3)
+		wantError(t, "read a missing file", err, os.ErrNotExist)
+		if _, err := c.read("out/secret", 100); err == nil {
+			t.Error("read followed a link that leads outside")
+		}
+	})
+	t.Run("names", func(t *testing.T) {
+		t.Parallel()
+		c := newDirCacheTest(t)
+		if names, err := c.names("in/b"); err != nil || len(names) != 1 || names[0] != "f" {
+			t.Errorf("names of in/b: %q, error %v; want f", names, err)
+		}
+		_, err := c.names("none")
+		wantError(t, "names of a missing folder", err, os.ErrNotExist)
+	})
+	t.Run("exists", func(t *testing.T) {
+		t.Parallel()
+		c := newDirCacheTest(t)
+		for name, want := range map[string]bool{"a/b/f": true, "in/b/f": true, "a/none": false, "out/secret": false, "../x": false} {
+			if got := c.exists(name); got != want {
+				t.Errorf("exists(%q) is %v, want %v", name, got, want)
+			}
+		}
+	})
+	t.Run("refused changes", func(t *testing.T) {
+		t.Parallel()
+		c := newDirCacheTest(t)
+		for what, err := range map[string]error{
+			"rename to outside":          c.rename("a/b/f", "out/f"),
+			"rename from outside":        c.rename("out/secret", "a/secret"),
+			"rename above the root":      c.rename("a/b/f", "../f"),
+			"link to a file outside":     c.link("out/secret", "a/l"),
+			"write outside":              c.write("out/new", nil),
+			"folder outside":             c.mkdir("out/dir"),
+			"patch outside":              c.patch("out/secret", []byte("x")),
+			"write above the root":       c.write("../new", nil),
+			"rename of a missing file":   c.rename("a/b/none", "a/x"),
+			"rename to a missing folder": c.rename("a/b/f", "none/x"),
+			"create outside":             createErr(c, "out/c"),
+		} {
+			if err == nil {
+				t.Errorf("%s succeeds, want an error", what)
+			}
+		}
+		if data, err := os.ReadFile(filepath.Join(c.outside, "secret")); err != nil || string(data) != "secret" {
+			t.Errorf("the file outside has %q, error %v; want no change", data, err)
+		}
+	})
+	t.Run("changes through a link inside", func(t *testing.T) {
+		t.Parallel()
+		c := newDirCacheTest(t)
+		for what, err := range map[string]error{
+			"mkdir and write": errors.Join(c.mkdir("in/new"), c.mkdir("in/new"), c.write("in/new/w", []byte("w")), c.patch("in/new/w", []byte("v"))),
+			"create":          createErr(c, "in/b/c"),
+		} {
+			if err != nil {
+				t.Errorf("%s: error %v, want none", what, err)
+			}
+		}
+		if data, err := c.read("a/new/w", 9); err != nil || string(data) != "v" {
+			t.Errorf("the patched file has %q, error %v; want %q", data, err, "v")
+		}
+	})
+	t.Run("replaced folder", func(t *testing.T) {
+		t.Parallel()
+		c := newDirCacheTest(t)
+		if !c.exists("a/b/f") { // opens the folder
+			t.Fatal("a/b/f does not exist")
+		}
+		if err := errors.Join(c.root.Rename("a/b", "a/c"), c.root.Mkdir("a/b", 0o755)); err != nil {
 			t.Fatal(err)
 		}
-		if err := n.write(p+"/f", []byte(p)); err != nil {
-			t.Fatal(err)
+		if err := c.rename("a/c/f", "a/g"); err != nil {
+			t.Errorf("rename out of the moved folder: error %v, want none", err)
 		}
-		if err := n.rename(p+"/f", p+"/g"); err != nil || !n.exists(p+"/g") {
-			t.Fatal(err)
+	})
+	t.Run("more folders than are kept open", func(t *testing.T) {
+		t.Parallel()
+		c := newDirCacheTest(t)
+		for i := range 3 * 250 {
+			p := fmt.Sprintf("many/%d", i)
+			if err := c.root.MkdirAll(p, 0o755); err != nil {
+				t.Fatal(err)
+			}
+			if err := errors.Join(c.write(p+"/f", []byte(p)), c.rename(p+"/f", p+"/g")); err != nil || !c.exists(p+"/g") {
+				t.Fatalf("folder %d: error %v, want its file renamed", i, err)
+			}
 		}
+	})
+}
+
+// createErr makes a file and returns the error.
+func createErr(c *dirCacheTest, name string) error {
+	f, err := c.create(name)
+	if err != nil {
+		return err
 	}
-	if data, err := os.ReadFile(filepath.Join(outside, "secret")); err != nil || string(data) != "secret" {
-		t.Errorf("%q %v", data, err)
-	}
+	return f.Close()
 }

@@ -88,8 +88,8 @@ func create(t testing.TB, dir string, tiers Tiers, opt Options) *Store {
 	return s
 }
 
-// noFlush leaves out the flushes, which matter in a power loss only and are
-// what tests would wait for.
+// noFlush omits the flushes: they matter in a power loss only, and take most of
+// the time of a test.
 func noFlush(op durable.Op, _ string) (land bool, err error) {
 	return op != durable.OpSync && op != durable.OpSyncAll && op != durable.OpSyncDir, nil
 }
@@ -98,9 +98,57 @@ func mustAdd(t testing.TB, s *Store, opt AddOptions, list iter.Seq2[File, error]
 	t.Helper()
 	r, err := s.Add(context.Background(), opt, list)
 	if err != nil || r.Failed > 0 {
-		t.Fatalf("add: %+v, %v", r, err)
+		t.Fatalf("add: %d files failed, error %v, first error of a file: %v; want none", r.Failed, err, r.Err)
 	}
 	return r
+}
+
+// counts are those of an AddResult.
+type counts struct{ Stored, Repeated, Ignored, Failed int }
+
+// wantCounts checks the result of an Add.
+func wantCounts(t testing.TB, r AddResult, err error, w counts) {
+	t.Helper()
+	if err != nil {
+		t.Errorf("add: error %v, want none", err)
+	}
+	if got := (counts{r.Stored, r.Repeated, r.Ignored, r.Failed}); got != w {
+		t.Errorf("add counts %+v, want %+v; first error of a file: %v", got, w, r.Err)
+	}
+}
+
+// wantError checks that an error is of a kind.
+func wantError(t testing.TB, what string, err, kind error) {
+	t.Helper()
+	if !errors.Is(err, kind) {
+		t.Errorf("%s: error %v, want %v", what, err, kind)
+	}
+}
+
+// wantUnchanged compares the store with an earlier tree.
+func wantUnchanged(t testing.TB, s *Store, what string, before map[string]string) {
+	t.Helper()
+	if d := differ(before, tree(t, s.Dir())); d != "" {
+		t.Errorf("%s changes the store, want no change:\n%s", what, d)
+	}
+}
+
+// wantNoLeftovers checks that no writer has left anything.
+func wantNoLeftovers(t testing.TB, s *Store) {
+	t.Helper()
+	if left := leftovers(t, s); len(left) > 0 {
+		t.Errorf("files of writers are left: %q", left)
+	}
+}
+
+// mustFind returns what the store has under a key.
+func mustFind(t testing.TB, s *Store, name, key string) *Found {
+	t.Helper()
+	f, err := s.Find(name, key)
+	if err != nil {
+		t.Fatalf("find %s/%s: %v", name, key, err)
+	}
+	return f
 }
 
 func mustDel(t testing.TB, s *Store, id ID) DelResult {
@@ -112,11 +160,15 @@ func mustDel(t testing.TB, s *Store, id ID) DelResult {
 	return r
 }
 
+// noFile is what read returns for a file that does not exist.
+const noFile = "NO SUCH FILE"
+
+// read returns the content of a file of the store.
 func read(t testing.TB, s *Store, name string) string {
 	t.Helper()
 	data, err := os.ReadFile(filepath.Join(s.Dir(), filepath.FromSlash(name)))
 	if errors.Is(err, fs.ErrNotExist) {
-		return "ABSENT"
+		return noFile
 	}
 	if err != nil {
 		t.Fatal(err)
@@ -124,6 +176,7 @@ func read(t testing.TB, s *Store, name string) string {
 	return string(data)
 }
 
+// want checks the content of a file of the store.
 func want(t testing.TB, s *Store, name, content string) {
 	t.Helper()
 	if got := read(t, s, name); got != content {

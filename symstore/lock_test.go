@@ -152,7 +152,7 @@ func TestLostWhilePublishing(t *testing.T) {
 	if _, err := s.Add(t.Context(), AddOptions{}, paths(p)); !errors.Is(err, ErrLockLost) {
 		t.Error(err)
 	}
-	want(t, s, "000Admin/0000000001", "ABSENT")
+	want(t, s, "000Admin/0000000001", noFile)
 	// The next writer completes it, as the one who took over would have.
 	next := create(t, dir, One, Options{})
 	if r := mustAdd(t, next, AddOptions{}, paths(p)); r.ID != 2 {
