@@ -17,8 +17,8 @@ type AgeOptions struct {
 	// Before selects only transactions that were last used before this time.
 	// Zero: no limit.
 	Before time.Time
-	// MaxBytes selects, least recently used first, until the files that remain
-	// have at most so many bytes. Negative: no limit.
+	// MaxBytes selects the least recently used transactions until the remaining
+	// files have at most so many bytes. Negative: no limit.
 	MaxBytes int64
 	// Keep spares the newest transactions of each product. 0: none.
 	Keep int
@@ -41,10 +41,11 @@ type Aged struct {
 
 // Age selects transactions for deletion, least recently used first, and returns
 // the size in bytes of all stored files. It deletes nothing: pass the ids to
-// Del, in this order.
+// Del in this order.
 //
-// Open the store read-only for this, so that looking does not count as a use.
-// Last uses are only as good as what the file system records; see KeepsLastUse.
+// Open the store with Options.ReadOnly, so that reading it does not count as a
+// use. The last use is as exact as the access times of the file system; see
+// KeepsLastUse.
 func (s *Store) Age(ctx context.Context, opt AgeOptions) (list []Aged, total int64, err error) {
 	a := &ager{s: s, opt: opt, uses: map[string]*keyUse{}, newer: map[string]int{}}
 	for u, err := range s.Walk(ctx) {
@@ -74,20 +75,21 @@ type ager struct {
 	total int64
 }
 
-// candidate is a transaction with its keys, folded, each once.
+// candidate is a transaction with its folded keys, without duplicates.
 type candidate struct {
 	Aged
 	keys []string
 }
 
-// keyUse is what the transactions of one key share.
+// keyUse is shared by the transactions of one key.
 type keyUse struct {
 	used              time.Time
 	fileSize, ptrSize int64
 	files, pointers   int // live transactions
 }
 
-// drop takes a transaction from a key and returns the bytes that it frees.
+// drop removes a transaction from a key and returns the number of bytes that
+// this frees.
 func (k *keyUse) drop(pointer bool) (freed int64) {
 	if pointer {
 		k.pointers--
@@ -135,7 +137,7 @@ func (a *ager) add(u Upload) error {
 	return nil
 }
 
-// useOf sums up the folder of a key.
+// useOf sums up the files of a key.
 func (a *ager) useOf(e Entry) (*keyUse, error) {
 	kept, err := a.s.Kept(e.Name, e.Key)
 	use := &keyUse{}
@@ -173,7 +175,8 @@ func (a *ager) selected() []Aged {
 	return list
 }
 
-// spareNewest removes the newest transactions of each product from the choice.
+// spareNewest excludes the newest transactions of each product from the
+// selection.
 func (a *ager) spareNewest() {
 	if a.opt.Keep == 0 {
 		return

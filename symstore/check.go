@@ -13,48 +13,49 @@ import (
 	"github.com/symdepot/symdepot/symfile"
 )
 
-// FindingKind is the kind of a Finding.
+// FindingKind says what is wrong, or worth noting.
 type FindingKind string
 
-// What Check finds. The comment says what Repair does about it.
+// The kinds of findings. The comments name the repair after the colon.
 const (
-	LastIDWrong     FindingKind = "lastid"           // missing, unreadable or too low: written anew
-	ServerLine      FindingKind = "server-line"      // unreadable or cut: taken from history.txt
-	ServerMissing   FindingKind = "server-missing"   // a live transaction is not listed: listed
-	ServerStale     FindingKind = "server-stale"     // a deleted transaction is listed: taken out
-	HistoryLine     FindingKind = "history-line"     // unreadable or cut: taken from server.txt
-	HistoryMissing  FindingKind = "history-missing"  // a live transaction is not listed: listed
-	TransactionLost FindingKind = "transaction-lost" // no transaction file: made from the refs.ptr, else taken out
-	TransactionCut  FindingKind = "transaction-cut"  // bad lines: made anew from them and the refs.ptr
-	HalfDeleted     FindingKind = "half-deleted"     // history.txt says deleted: the rest is deleted
-	FileLost        FindingKind = "file-lost"        // a transaction without the file: taken out of it
-	RefMissing      FindingKind = "ref-missing"      // a file without the line: written
-	RefStray        FindingKind = "ref-stray"        // a line of no live transaction: taken out
-	RefLine         FindingKind = "ref-line"         // unreadable: taken out
-	PointerWrong    FindingKind = "pointer"          // file.ptr against the last line: written or removed
-	FileUnneeded    FindingKind = "file-unneeded"    // only pointers are recorded: removed
-	// FileStray is a file that no transaction has. Repair removes it with
-	// CheckOptions.RemoveStray. A store without any refs.ptr was filled by tools
-	// that keep no records, or by a download cache: there one note stands for
-	// all such files.
+	LastIDWrong     FindingKind = "lastid"           // missing, unreadable or too low: rewritten
+	ServerLine      FindingKind = "server-line"      // unreadable or truncated: restored from history.txt
+	ServerMissing   FindingKind = "server-missing"   // a live transaction is not listed: the line is added
+	ServerStale     FindingKind = "server-stale"     // a deleted transaction is listed: the line is removed
+	HistoryLine     FindingKind = "history-line"     // unreadable or truncated: restored from server.txt
+	HistoryMissing  FindingKind = "history-missing"  // a live transaction is not listed: the line is added
+	TransactionLost FindingKind = "transaction-lost" // no transaction file: rebuilt from the refs.ptr files, or the transaction is removed
+	TransactionCut  FindingKind = "transaction-cut"  // bad lines: rebuilt from the good lines and the refs.ptr files
+	HalfDeleted     FindingKind = "half-deleted"     // history.txt lists it as deleted: the deletion is completed
+	FileLost        FindingKind = "file-lost"        // a transaction lists a missing file: the entry is removed
+	RefMissing      FindingKind = "ref-missing"      // refs.ptr misses the line of a stored file: the line is added
+	RefStray        FindingKind = "ref-stray"        // refs.ptr has a line of no live transaction: the line is removed
+	RefLine         FindingKind = "ref-line"         // refs.ptr has an unreadable line: the line is removed
+	PointerWrong    FindingKind = "pointer"          // file.ptr contradicts the last line of refs.ptr: rewritten or removed
+	FileUnneeded    FindingKind = "file-unneeded"    // a file is stored although refs.ptr has pointers only: the file is removed
+	// FileStray is a file that no transaction lists. Repair removes it if
+	// CheckOptions.RemoveStray is set. In a store without any refs.ptr, filled
+	// by a download cache or by a tool that keeps no records, one note replaces
+	// the findings of all such files.
 	FileStray    FindingKind = "file-stray"
-	CabinetBad   FindingKind = "cabinet"  // does not decode: moved to the quarantine
-	ContentWrong FindingKind = "content"  // its key is another: moved to the quarantine
+	CabinetBad   FindingKind = "cabinet"  // a cabinet cannot be decoded: moved to the quarantine
+	ContentWrong FindingKind = "content"  // a file does not have the key of its folder: moved to the quarantine
 	Leftover     FindingKind = "leftover" // of an interrupted writer, or an empty folder: removed
 )
 
-// quarantineDir takes what Repair takes out of the store.
+// quarantineDir receives the files that Repair moves out of the store.
 const quarantineDir = adminDir + "/symdepot.quarantine"
 
-// Finding is a fault of a store, or a note.
+// Finding is one fault of a store, or a note about it.
 type Finding struct {
 	Kind   FindingKind
-	ID     ID     // of the transaction, if it is about one
-	Path   string // in the store
+	ID     ID     // of the transaction; 0 if the finding is not about one
+	Path   string // relative to the root of the store, with slashes
 	Detail string
-	// Mendable means that Repair can mend it, Mended that Repair has done so.
+	// Mendable means that Repair can mend the fault, Mended that it has done
+	// so.
 	Mendable, Mended bool
-	// Note means that this is no fault, only worth knowing.
+	// Note means that the finding is not a fault.
 	Note bool
 }
 
@@ -74,25 +75,26 @@ func (f Finding) String() string {
 
 // CheckOptions are the options of Check and Repair.
 type CheckOptions struct {
-	// Contents reads every stored file: cabinets must decode, and what is in
-	// them must have the key under which it is stored.
+	// Contents also reads every stored file. Cabinets must decode, and each
+	// file must have the key of its folder.
 	Contents bool
-	// RemoveStray lets Repair remove files that no transaction has. They may
+	// RemoveStray lets Repair remove files that no transaction lists. They may
 	// belong to another program or to a download cache.
 	RemoveStray bool
 	// Progress, if set, is called with the number of key folders read.
 	Progress func(keys int)
 }
 
-// Check looks for faults. It takes the lock while it reads the records, so that it
-// sees no unfinished change; like every writer it first completes the changes of
-// dead writers. A read-only store is checked without the lock.
+// Check looks for faults and returns them. It holds the lock while it reads the
+// records, so that it sees no unfinished change. Like every writer it first
+// completes the changes of writers that died. It checks a read-only store
+// without the lock.
 func (s *Store) Check(ctx context.Context, opt CheckOptions) ([]Finding, error) {
 	return s.check(ctx, opt, false)
 }
 
-// Repair does what Check does and mends what it can, as one change. A second Check
-// finds the remaining faults.
+// Repair checks a store as Check does, and mends what it can in one change. A
+// second Check finds the faults that remain.
 func (s *Store) Repair(ctx context.Context, opt CheckOptions) ([]Finding, error) {
 	if s.opt.ReadOnly {
 		return nil, ErrReadOnly
@@ -149,48 +151,48 @@ func (c *checker) underLock(ctx context.Context, ws *workspace, repair bool) (*p
 	return p, ws.commit(l, p)
 }
 
-// claim is an entry of a live transaction.
+// claim is one entry of a live transaction.
 type claim struct {
 	id      ID
 	entry   Entry
 	pointer bool
-	lost    bool // nothing is there
-	met     bool // its folder was seen
+	lost    bool // the file is missing
+	met     bool // the folder of the key was read
 }
 
-// checker compares the records with the folders and lists the steps that make
+// checker compares the records with the folders, and lists the steps that make
 // them agree.
 type checker struct {
 	s     *Store
 	opt   CheckOptions
 	found []Finding
 	ops   []op
-	bad   map[string]string // stored files whose content is wrong, and why
+	bad   map[string]string // by stored file: why its content is wrong
 
 	adm      *admin
-	before   ID // the highest number before the repair
+	before   ID // the highest transaction number before the repair
 	status   map[ID]*txStatus
 	claims   map[string][]*claim // by folded name and key
 	byTx     map[ID][]*claim
 	dirs     []*keyDir
 	anyRefs  bool
 	readKeys int
-	// unrecorded counts the files without a transaction of a store that has
-	// no refs.ptr.
+	// unrecorded is the number of files without a transaction, in a store
+	// without refs.ptr files.
 	unrecorded int
 }
 
-// txStatus is what is known of one number.
+// txStatus is what the records say about one transaction.
 type txStatus struct {
-	server, history     string // the lines; empty if there is none, or none that is whole
+	server, history     string // its lines; empty if missing or truncated
 	serverCut           bool
 	historyCut          bool
-	file                bool // a live transaction file
-	deleted             bool // renamed, or deleted according to the history
+	file                bool // the transaction file of a live transaction exists
+	deleted             bool // the file was renamed, or history.txt lists a deletion
 	inHistory, inServer bool
-	refs                []Entry // from the refs.ptr, for a file that is lost
+	refs                []Entry // from the refs.ptr files, if the transaction file is missing
 	refsPointer         bool
-	rebuild             bool // the transaction file has to be written
+	rebuild             bool // the transaction file must be rewritten
 	live                bool
 }
 
@@ -200,7 +202,7 @@ func (c *checker) add(f Finding, ops ...op) {
 	c.ops = append(c.ops, ops...)
 }
 
-// records checks everything but contents.
+// records checks everything except the contents of stored files.
 func (c *checker) records(ctx context.Context) error {
 	var err error
 	if c.adm, err = c.s.readAdmin(); err != nil {
@@ -246,7 +248,7 @@ func whole(r record) bool {
 	return r.Deletes != 0 || len(fields(decode(r.raw))) >= 8 && !r.Time.IsZero()
 }
 
-// readLines takes in server.txt, history.txt and the names of 000Admin.
+// readLines reads server.txt, history.txt and the names in 000Admin.
 func (c *checker) readLines() {
 	for _, r := range c.adm.server {
 		if r.err != nil {
@@ -291,7 +293,7 @@ func (c *checker) readLines() {
 	}
 }
 
-// readDirs reads all key folders.
+// readDirs reads the folders of all keys.
 func (c *checker) readDirs(ctx context.Context) error {
 	tiers := c.s.Tiers()
 	err := c.s.eachKeyDir(tiers, func(name, _, dir string) error {
@@ -320,7 +322,7 @@ func (c *checker) readDirs(ctx context.Context) error {
 	return c.emptyDirs(tiers)
 }
 
-// emptyDirs finds folders that hold nothing.
+// emptyDirs finds empty folders.
 func (c *checker) emptyDirs(tiers Tiers) error {
 	var walk func(dir string, depth int) (empty bool, err error)
 	walk = func(dir string, depth int) (bool, error) {
@@ -363,7 +365,7 @@ func (c *checker) emptyDirs(tiers Tiers) error {
 	return err
 }
 
-// decide says of each number whether it is a live transaction.
+// decide finds out which numbers are live transactions.
 func (c *checker) decide() {
 	for _, id := range c.ids() {
 		t := c.status[id]
@@ -444,8 +446,8 @@ func (c *checker) readTransactions(ctx context.Context) error {
 	return nil
 }
 
-// union adds the entries that only the refs.ptr have. They know better where a
-// file came from than a line that was cut.
+// union adds the entries that only the refs.ptr files have. Their source paths
+// are preferred to those of a truncated line.
 func union(list, refs []Entry) []Entry {
 	var out []Entry
 	seen := map[string]bool{}
@@ -471,7 +473,8 @@ func (c *checker) isPointer(id ID) bool {
 	return t.refsPointer
 }
 
-// journal lists what other writers have left, for those who may not remove it.
+// journal reports the leftovers of other writers. It is used if they must not
+// be removed.
 func (c *checker) journal() {
 	list, err := c.s.subdirs(journalDir, 0)
 	if err != nil {
@@ -482,8 +485,8 @@ func (c *checker) journal() {
 	}
 }
 
-// rewriteTransactions makes the files of transactions that lost entries. One
-// that lost all is deleted.
+// rewriteTransactions writes the files of transactions that lost entries. It
+// deletes a transaction that lost all of them.
 func (c *checker) rewriteTransactions() {
 	for _, id := range c.ids() {
 		t := c.status[id]
@@ -518,7 +521,8 @@ func (c *checker) rewriteTransactions() {
 	}
 }
 
-// rewriteLists makes server.txt, history.txt and lastid.txt, if they have to be.
+// rewriteLists writes server.txt, history.txt and lastid.txt if they differ
+// from what they should be.
 func (c *checker) rewriteLists() {
 	var server, history []record
 	for _, id := range c.ids() {
@@ -555,13 +559,13 @@ func (c *checker) rewriteLists() {
 	switch {
 	case c.adm.last == c.adm.max:
 	case c.adm.last == c.before && c.before > 0:
-		c.ops = append(c.ops, write) // a number was used just now
+		c.ops = append(c.ops, write) // a number was assigned during the check
 	default:
 		c.add(Finding{Kind: LastIDWrong, ID: c.adm.max, Path: lastIDFile, Detail: fmt.Sprintf("it says %s", c.adm.last)}, write)
 	}
 }
 
-// sameRecords compares without regard to order: that is no fault.
+// sameRecords compares two lists regardless of their order.
 func sameRecords(a, b []record) bool {
 	if len(a) != len(b) {
 		return false
@@ -578,7 +582,8 @@ func sameRecords(a, b []record) bool {
 	return true
 }
 
-// invent makes the line of a transaction of which only the entries are left.
+// invent makes up the line of a transaction of which only the entries are
+// known.
 func (c *checker) invent(id ID) string {
 	when := c.s.opt.Now()
 	if info, err := c.s.root.Stat(txFile(id)); err == nil {
@@ -607,7 +612,7 @@ func (c *checker) contents(ctx context.Context) error {
 			}
 			kind, err := c.s.verify(leaf, name, key)
 			if errors.Is(err, fs.ErrNotExist) {
-				continue // deleted meanwhile
+				continue // deleted during the check
 			}
 			if kind == "" && err != nil {
 				return err

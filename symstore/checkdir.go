@@ -16,7 +16,7 @@ import (
 	"github.com/symdepot/symdepot/symfile"
 )
 
-// keyDir checks one folder against the transactions that list it.
+// keyDir compares one folder with the transactions that list it.
 func (c *checker) keyDir(k *keyDir) {
 	claims := c.claims[symfile.Fold(k.name+"/"+path.Base(k.dir))]
 	for _, cl := range claims {
@@ -51,7 +51,7 @@ func (c *checker) keyDir(k *keyDir) {
 	c.pointer(k, refs)
 }
 
-// quarantine takes out files whose content is wrong.
+// quarantine moves files with wrong content out of the folder.
 func (c *checker) quarantine(k *keyDir) {
 	for _, leaf := range []string{k.leaf(k.name), k.leaf(layout.CabinetName(k.name))} {
 		if leaf == "" || c.bad[leaf] == "" {
@@ -78,8 +78,8 @@ func (c *checker) liveRefs(k *keyDir) []Ref {
 	return refs
 }
 
-// missingRefs adds the lines of transactions that list the folder. A store in
-// which no folder has a refs.ptr is one without.
+// missingRefs adds the missing lines of transactions that list the folder. A
+// store in which no folder has a refs.ptr does not use these files.
 func (c *checker) missingRefs(k *keyDir, refs []Ref, claims []*claim) []Ref {
 	for _, cl := range claims {
 		if slices.ContainsFunc(refs, func(r Ref) bool { return r.ID == cl.id }) {
@@ -101,7 +101,7 @@ func (c *checker) missingRefs(k *keyDir, refs []Ref, claims []*claim) []Ref {
 	return refs
 }
 
-// fileLost takes out what says that a file is there.
+// fileLost removes the records of a file that is missing.
 func (c *checker) fileLost(k *keyDir, refs []Ref, claims []*claim) []Ref {
 	var left []Ref
 	for _, r := range refs {
@@ -119,11 +119,11 @@ func (c *checker) fileLost(k *keyDir, refs []Ref, claims []*claim) []Ref {
 	return left
 }
 
-// unclaimed deals with a folder that nothing refers to any more.
+// unclaimed handles a folder to which no transaction refers.
 func (c *checker) unclaimed(k *keyDir, claims []*claim) {
 	live := slices.ContainsFunc(claims, func(cl *claim) bool { return !cl.lost })
 	if live {
-		return // a store without refs.ptr
+		return // a store without refs.ptr files
 	}
 	if k.stored() != "" && len(k.refs) == 0 {
 		if !c.anyRefs && !c.opt.RemoveStray {
@@ -136,7 +136,7 @@ func (c *checker) unclaimed(k *keyDir, claims []*claim) {
 	c.ops = append(c.ops, k.opsToKeep(nil, false)...)
 }
 
-// removeStored removes a file; a stray one only if that was asked for.
+// removeStored removes a file. A stray file is removed only with RemoveStray.
 func (c *checker) removeStored(k *keyDir, f Finding) {
 	if f.Kind == FileStray && !c.opt.RemoveStray {
 		c.add(f)
@@ -161,7 +161,7 @@ func (c *checker) removeStored(k *keyDir, f Finding) {
 	c.add(f, ops...)
 }
 
-// pointer checks file.ptr against the last line.
+// pointer compares file.ptr with the last line of refs.ptr.
 func (c *checker) pointer(k *keyDir, refs []Ref) {
 	last := refs[len(refs)-1]
 	have := k.leaf(pointerLeaf)
@@ -184,8 +184,8 @@ func (c *checker) pointer(k *keyDir, refs []Ref) {
 	}
 }
 
-// lostClaims deals with entries whose folder is not there at all. A pointer can
-// be written again.
+// lostClaims handles entries whose folder is missing. A pointer can be
+// restored, a file cannot.
 func (c *checker) lostClaims() {
 	target := c.s.newTargets(nil)
 	made := map[string]bool{}
@@ -214,7 +214,8 @@ func (c *checker) lostClaims() {
 	}
 }
 
-// typeOfStored finds the type for a line that has to be made up.
+// typeOfStored returns the type of a stored file, for a line that must be made
+// up.
 func (s *Store) typeOfStored(k *keyDir) Type {
 	for _, r := range k.refs {
 		if r.Type != "" {
@@ -241,8 +242,8 @@ func (s *Store) typeOfStored(k *keyDir) Type {
 	return keys[0].Type
 }
 
-// verify reads a stored file. The kind is empty if it is well, or if err is not
-// about its content.
+// verify reads a stored file. The kind is empty if the content is right, or if
+// err is not about the content.
 func (s *Store) verify(leaf, name, key string) (FindingKind, error) {
 	f, err := s.openRegular(leaf)
 	if err != nil {
@@ -261,7 +262,7 @@ func (s *Store) verify(leaf, name, key string) (FindingKind, error) {
 	head = head[:n]
 	if !bytes.HasPrefix(head, []byte("MSCF")) {
 		if symfile.Fold(path.Base(leaf)) != symfile.Fold(name) || otherwisePacked(head) {
-			return "", nil // gzip, SZDD and others are not looked into
+			return "", nil // gzip, SZDD and others are not checked
 		}
 		return verifyKey(f, info.Size(), name, key)
 	}
@@ -271,7 +272,7 @@ func (s *Store) verify(leaf, name, key string) (FindingKind, error) {
 	}
 	defer func() {
 		tmp.Close()
-		_ = os.Remove(tmp.Name()) // the system's folder for such files
+		_ = os.Remove(tmp.Name()) // left to the cleaner of the system's temporary folder
 	}()
 	w := &storeWriter{tmp}
 	err = unpack(f, info.Size(), w)
@@ -289,7 +290,7 @@ func (s *Store) verify(leaf, name, key string) (FindingKind, error) {
 	return verifyKey(tmp, size, name, key)
 }
 
-// otherwisePacked recognises gzip, zstd, zip and SZDD, which some tools store
+// otherwisePacked recognizes gzip, zstd, zip and SZDD, which some tools store
 // under the plain name.
 func otherwisePacked(head []byte) bool {
 	for _, magic := range []string{"\x1f\x8b", "\x28\xb5\x2f\xfd", "PK\x03\x04", "SZDD\x88\xf0\x27\x33"} {
@@ -300,12 +301,12 @@ func otherwisePacked(head []byte) bool {
 	return false
 }
 
-// verifyKey reports whether a file answers to its key.
+// verifyKey checks that a file has the key under which it is stored.
 func verifyKey(r io.ReaderAt, size int64, name, key string) (FindingKind, error) {
 	objects, err := objfile.Identify(r, size, name, objfile.Options{})
 	if errors.Is(err, objfile.ErrNotSymbolFile) || errors.Is(err, objfile.ErrBroken) {
 		if !ofMicrosoft(key) {
-			return "", nil // by hash, or by a rule of another tool
+			return "", nil // keyed by hash or by a rule of another tool
 		}
 		return ContentWrong, err
 	}
@@ -317,7 +318,7 @@ func verifyKey(r io.ReaderAt, size int64, name, key string) (FindingKind, error)
 		request.Lookups = nil
 	}
 	if len(request.Lookups) == 0 {
-		return "", nil // a key of no known shape says nothing
+		return "", nil // a key of unknown form cannot be checked
 	}
 	for _, o := range objects {
 		for _, alias := range o.Aliases() {
@@ -328,10 +329,10 @@ func verifyKey(r io.ReaderAt, size int64, name, key string) (FindingKind, error)
 			}
 		}
 	}
-	return ContentWrong, fmt.Errorf("the content does not have the key %s", key)
+	return ContentWrong, fmt.Errorf("the file does not have the key %s of its folder", key)
 }
 
-// ofMicrosoft reports whether a key is one of a PE image or a PDB.
+// ofMicrosoft reports whether a key has the form of a PE image's or a PDB's.
 func ofMicrosoft(key string) bool {
 	return debugid.IsHex(key) && len(key) <= 40 && !strings.Contains(key, "-")
 }

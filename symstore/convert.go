@@ -21,10 +21,10 @@ const convertFile = adminDir + "/symdepot.convert"
 // ConvertOptions are the options of Convert.
 type ConvertOptions struct {
 	// Move moves folders instead of linking files, for disks without hard
-	// links. Until the end, readers that go by index2.txt do not find moved
-	// files; Stores of this package do.
+	// links. Until the conversion is complete, other readers do not find the
+	// moved files; Stores of this package do.
 	Move bool
-	// Progress, if set, is called with the number of finished keys, in each of
+	// Progress, if set, is called with the number of converted keys, in each of
 	// the two passes.
 	Progress func(keys int)
 }
@@ -33,8 +33,8 @@ type ConvertOptions struct {
 type conversion struct {
 	To   Tiers `json:"to"`
 	Move bool  `json:"move,omitempty"`
-	// Drop means that the new folders are complete and in use, and that the
-	// old ones are being removed.
+	// Drop means that the new folders are complete and in use. The old ones are
+	// being removed.
 	Drop bool `json:"drop,omitempty"`
 }
 
@@ -83,7 +83,7 @@ func (s *Store) resumeConversion(ctx context.Context, l *lock) error {
 	}
 	var c conversion
 	if err := json.Unmarshal(bytes.TrimSpace(data), &c); err != nil || c.To != One && c.To != Two {
-		return fmt.Errorf("%w: %s cannot be read", ErrDamaged, convertFile)
+		return fmt.Errorf("%w: %s is unreadable", ErrDamaged, convertFile)
 	}
 	return s.convert(ctx, l, c, nil)
 }
@@ -131,7 +131,7 @@ func (s *Store) convert(ctx context.Context, l *lock, c conversion, progress fun
 	return wrapError(s.tree.Remove(convertFile))
 }
 
-// may reports whether a step may be taken.
+// may returns an error if a step must not be taken.
 func (s *Store) may(ctx context.Context, l *lock, what string) error {
 	if err := ctx.Err(); err != nil {
 		return err
@@ -142,7 +142,7 @@ func (s *Store) may(ctx context.Context, l *lock, what string) error {
 	return l.check()
 }
 
-// spread makes the new folders.
+// spread creates the new folders.
 func (s *Store) spread(ctx context.Context, l *lock, c conversion, progress func(int)) error {
 	from := One
 	if c.To == One {
@@ -150,7 +150,7 @@ func (s *Store) spread(ctx context.Context, l *lock, c conversion, progress func
 	}
 	to := s.newTargets(nil)
 	to.tiers = c.To
-	to.names.frozen = false // the folders that are being made show up
+	to.names.frozen = false // the new folders are to be seen
 	g := s.tree.NewGroup()
 	defer g.Abort()
 	n := 0
@@ -185,7 +185,7 @@ func (s *Store) spread(ctx context.Context, l *lock, c conversion, progress func
 	return g.Commit()
 }
 
-// linkDir makes a folder with the same files as another.
+// linkDir creates a folder with links to the files of another folder.
 func (s *Store) linkDir(from, to string) error {
 	if err := s.root.MkdirAll(to, 0o777); err != nil {
 		return wrapError(err)
@@ -209,7 +209,7 @@ func (s *Store) linkDir(from, to string) error {
 		}
 		err := s.root.Link(a, b)
 		if errors.Is(err, fs.ErrExist) && !s.sameFile(a, b) {
-			// A foreign writer has replaced the old one since.
+			// A writer that takes no lock has replaced the old file since.
 			if err = s.root.Remove(b); err == nil {
 				err = s.root.Link(a, b)
 			}
@@ -226,7 +226,7 @@ func (s *Store) linkDir(from, to string) error {
 	return nil
 }
 
-// switchTiers makes readers use the folders of other tiers.
+// switchTiers makes readers use the folders of the new tiers.
 func (s *Store) switchTiers(to Tiers) error {
 	if err := s.checkpoint("switch"); err != nil {
 		return err
@@ -278,7 +278,7 @@ func (s *Store) eachKeyDir(tiers Tiers, visit func(name, key, dir string) error)
 	return nil
 }
 
-// isKeyDir reports whether a folder holds a stored file of that name, or records.
+// isKeyDir reports whether a folder has a stored file of that name, or records.
 func (s *Store) isKeyDir(dir, name string) (bool, error) {
 	d, err := s.root.Open(dir)
 	if err != nil {

@@ -15,10 +15,10 @@ import (
 
 // DelResult counts what a Del did.
 type DelResult struct {
-	ID      ID  // of the deletion itself
+	ID      ID  // of the deletion
 	Entries int // of the deleted transaction
-	Removed int // files that nothing refers to any more
-	Kept    int // keys that another transaction holds
+	Removed int // files that no transaction refers to any more
+	Kept    int // keys that other transactions still refer to
 	Missing int // keys without any file
 	// Held and Waited are as in AddResult.
 	Held, Waited time.Duration
@@ -74,16 +74,16 @@ func keySet(entries []Entry) map[string]bool {
 	return keys
 }
 
-// owners finds the other live transactions that list the keys.
+// owners finds the other live transactions that list the same keys.
 type owners struct {
 	s    *Store
-	id   ID // not this one
+	id   ID // the transaction to be deleted
 	keys map[string]bool
 	seen map[ID]bool     // transactions that were read
-	of   map[string][]ID // owners of each key
+	of   map[string][]ID // by folded name and key
 }
 
-// scan reads the live transactions that it has not read yet.
+// scan reads the live transactions that were not read before.
 func (o *owners) scan(ctx context.Context) error {
 	if o.of == nil {
 		o.of = map[string][]ID{}
@@ -93,7 +93,7 @@ func (o *owners) scan(ctx context.Context) error {
 			return ctx.Err()
 		}
 		if err != nil || t.Deletes != 0 || t.Pointer || t.ID == o.id || o.seen[t.ID] {
-			continue // a line that cannot be read names no transaction
+			continue // an unreadable line has no transaction
 		}
 		entries, _, _, err := o.s.readEntries(t.ID)
 		if errors.Is(err, fs.ErrNotExist) {
@@ -112,7 +112,8 @@ func (o *owners) scan(ctx context.Context) error {
 	return nil
 }
 
-// held reports whether a live transaction that has no line in refs holds a key.
+// held reports whether any live transaction without a line in refs lists the
+// key.
 func (o *owners) held(key string, live map[ID]bool, refs []Ref) bool {
 	return slices.ContainsFunc(o.of[key], func(id ID) bool {
 		return live[id] && !slices.ContainsFunc(refs, func(r Ref) bool { return r.ID == id })
@@ -141,7 +142,7 @@ func (d *deleter) run(ctx context.Context, began time.Time) (*plan, error) {
 		d.result.Held = time.Since(locked)
 	}()
 	if _, err := d.s.Entries(d.id); err != nil {
-		return nil, err // somebody deleted it meanwhile
+		return nil, err // deleted by another writer meanwhile
 	}
 	if err := d.owners.scan(ctx); err != nil {
 		return nil, err
@@ -157,11 +158,11 @@ func (d *deleter) run(ctx context.Context, began time.Time) (*plan, error) {
 	if err := d.ws.commit(l, p); err != nil {
 		return nil, err
 	}
-	_ = d.s.touch(pingmeFile) // what counts is published
+	_ = d.s.touch(pingmeFile) // only a hint to clients
 	return p, nil
 }
 
-// plan lists the steps in the order opposite to that of Add: records first.
+// makePlan lists the steps in the opposite order of an Add: records first.
 func (d *deleter) makePlan(adm *admin) (*plan, error) {
 	id, err := adm.next()
 	if err != nil {
@@ -202,7 +203,7 @@ func (d *deleter) makePlan(adm *admin) (*plan, error) {
 }
 
 // keyOps lists the steps in the folder of one key. The last remaining line of
-// refs.ptr decides what readers get.
+// refs.ptr decides which file clients get.
 func (d *deleter) keyOps(e Entry, key string) ([]op, error) {
 	dir, name, ok := d.s.locate(e.Name, e.Key)
 	if !ok {

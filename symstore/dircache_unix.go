@@ -12,7 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// maxOpenDirs is the number of folders that are kept open.
+// maxOpenDirs limits the number of open folders.
 const maxOpenDirs = 200
 
 // dirCache keeps directory handles open, so that many small file operations avoid
@@ -27,7 +27,7 @@ type dirCache struct {
 
 var errNotPlain = errors.New("not a plain name")
 
-// dir returns the descriptor of a folder, which stays near's.
+// dir returns the descriptor of a folder. It belongs to the cache.
 func (n *dirCache) dir(name string) (int, error) {
 	if name == "." {
 		if n.top == nil {
@@ -74,20 +74,21 @@ func openAt(parent int, base string, flags int) (int, error) {
 	}
 }
 
-// leadsOn reports whether an error may come from a link, which the root follows.
+// leadsOn reports whether an error may come from a symbolic link, which os.Root
+// follows.
 func leadsOn(err error) bool {
 	return err == errNotPlain || err == unix.ELOOP || err == unix.ENOTDIR || err == unix.EMLINK
 }
 
-// room makes sure that the next few folders can be opened without others being
-// closed.
+// makeRoom closes all folders if the limit is reached, so that the next few
+// opened ones stay open together.
 func (n *dirCache) makeRoom() {
 	if len(n.open) > maxOpenDirs {
 		n.closeAll()
 	}
 }
 
-// forget closes the folders, of which one may have gone.
+// closeAll closes all folders.
 func (n *dirCache) closeAll() {
 	for _, fd := range n.open {
 		_ = unix.Close(fd) // opened for reading
@@ -103,7 +104,7 @@ func (n *dirCache) close() {
 	}
 }
 
-// both calls do with the places of two names.
+// inBoth calls do with the folder and base name of both paths.
 func (n *dirCache) inBoth(from, to string, do func(int, string, int, string) error) error {
 	n.makeRoom()
 	a, x, err := n.split(from)
@@ -117,7 +118,7 @@ func (n *dirCache) inBoth(from, to string, do func(int, string, int, string) err
 	return do(a, x, b, y)
 }
 
-// rename is that of os.Root.
+// rename works like os.Root.Rename.
 func (n *dirCache) rename(from, to string) error {
 	if n.inBoth(from, to, unix.Renameat) == nil {
 		return nil
@@ -126,7 +127,7 @@ func (n *dirCache) rename(from, to string) error {
 	return n.root.Rename(from, to)
 }
 
-// link is that of os.Root.
+// link works like os.Root.Link.
 func (n *dirCache) link(from, to string) error {
 	err := n.inBoth(from, to, func(a int, x string, b int, y string) error { return unix.Linkat(a, x, b, y, 0) })
 	if err == nil {
@@ -136,7 +137,7 @@ func (n *dirCache) link(from, to string) error {
 	return n.root.Link(from, to)
 }
 
-// exists reports whether a name is there.
+// exists reports whether a file or folder exists.
 func (n *dirCache) exists(name string) bool {
 	n.makeRoom()
 	parent, base, err := n.split(name)
@@ -176,8 +177,8 @@ func (n *dirCache) names(name string) ([]string, error) {
 	return readNames(n.root, name)
 }
 
-// read reads an ordinary file of up to limit bytes, and one byte more of a
-// longer one.
+// read reads a regular file of up to limit bytes, and one byte more of a longer
+// one.
 func (n *dirCache) read(name string, limit int) ([]byte, error) {
 	n.makeRoom()
 	parent, base, err := n.split(name)
@@ -211,7 +212,7 @@ func (n *dirCache) read(name string, limit int) ([]byte, error) {
 	return data[:limit+1], nil
 }
 
-// mkdir makes a folder; it is well if it is there.
+// mkdir makes a folder. An existing one is no error.
 func (n *dirCache) mkdir(name string) error {
 	n.makeRoom()
 	parent, base, err := n.split(name)
@@ -227,7 +228,7 @@ func (n *dirCache) mkdir(name string) error {
 	return &fs.PathError{Op: "mkdir", Path: name, Err: err}
 }
 
-// create makes a file that is not there.
+// create creates a file that must not exist.
 func (n *dirCache) create(name string) (*os.File, error) {
 	n.makeRoom()
 	parent, base, err := n.split(name)
@@ -243,7 +244,7 @@ func (n *dirCache) create(name string) (*os.File, error) {
 	return nil, &fs.PathError{Op: "open", Path: name, Err: err}
 }
 
-// age sets the time of a file.
+// chtimes sets the time of a file.
 func (n *dirCache) chtimes(name string, t time.Time) error {
 	n.makeRoom()
 	parent, base, err := n.split(name)
@@ -254,7 +255,7 @@ func (n *dirCache) chtimes(name string, t time.Time) error {
 	return unix.UtimesNanoAt(parent, base, []unix.Timespec{ts, ts}, unix.AT_SYMLINK_NOFOLLOW)
 }
 
-// leave closes a folder to which there is no more to do.
+// closeDir closes a folder that is not needed any more.
 func (n *dirCache) closeDir(name string) {
 	if fd, ok := n.open[name]; ok {
 		_ = unix.Close(fd) // opened for reading
@@ -262,7 +263,7 @@ func (n *dirCache) closeDir(name string) {
 	}
 }
 
-// write makes a small file, which is flushed later, in place of what is there.
+// write creates or replaces a small file. It does not flush it.
 func (n *dirCache) write(name string, data []byte) error {
 	return n.writeAt(name, data, os.O_WRONLY|os.O_CREATE|os.O_TRUNC)
 }

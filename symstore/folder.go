@@ -24,19 +24,20 @@ const foldersLeaf = "folders"
 
 // folder is the completed folder of a key in a workspace.
 type folder struct {
-	// Rel is its path there: that of its group and the key, or one of its own.
+	// Rel is its path there: below that of its group, or a path of its own.
 	Rel  string `json:"rel"`
-	Leaf string `json:"leaf"` // the file in it, or the pointer
-	// Ref is the line of its refs.ptr without the number. Empty: it has none.
+	Leaf string `json:"leaf"` // the stored file or the pointer
+	// Ref is the line of its refs.ptr without the number. Empty: there is no
+	// refs.ptr.
 	Ref string `json:"ref,omitempty"`
 }
 
 // folderList is the content of foldersLeaf.
 type folderList struct {
-	Guess   ID       `json:"guess"` // the number in each refs.ptr
+	Guess   ID       `json:"guess"` // the number in each refs.ptr file
 	Folders []folder `json:"folders"`
 
-	byFrom map[string][]folder // made when first asked for
+	byFrom map[string][]folder // built on first use
 }
 
 // of returns the folders that a step publishes: one, or a group.
@@ -52,7 +53,7 @@ func (l *folderList) of(o *op) []folder {
 	return l.byFrom[o.From]
 }
 
-// target is where a step of a plan puts a folder.
+// target returns the path at which a step publishes the folder.
 func (f *folder) target(o *op) string {
 	if f.Rel == o.From {
 		return o.Path
@@ -67,24 +68,25 @@ func (f *folder) leaves() []string {
 	return []string{f.Leaf, refsLeaf}
 }
 
-// spot is the place for a file whose key is new to the store.
+// spot is the staging folder of a key that is new to the store.
 type spot struct {
 	folder
-	name  string // the spelling of the name's folder, and of the file
-	group *group // nil if the name's folder is in the store
+	name  string // of the file and its folder, in the spelling of the store
+	group *group // nil if the store has the folder of the name
 }
 
-// group is a new folder of a name, with the folders of its keys.
+// group is the staging folder of a name that is new to the store. It holds the
+// folders of several keys.
 type group struct {
 	rel   string
 	name  string
 	split bool // has content that must not be published; guarded by spots.mu
 }
 
-// spots assigns places to keys.
+// spots assigns staging folders to keys.
 type spots struct {
 	mu      sync.Mutex
-	hint    *targets          // what the store held before; guarded by mu
+	hint    *targets          // the store before the change; guarded by mu
 	claimed map[string]bool   // folded names and keys; guarded by mu
 	groups  map[string]*group // by folded name; guarded by mu
 }
@@ -93,9 +95,10 @@ func newSpots(s *Store) *spots {
 	return &spots{hint: s.newTargets(nil), claimed: map[string]bool{}, groups: map[string]*group{}}
 }
 
-// claim returns the place for a key, or nil if the store already has its folder
-// or the key was claimed before: then the file is staged without a folder. dir is
-// the folder of the worker, own a unique name.
+// claim returns the staging folder for a key. It returns nil if the store
+// already has a folder of the key, or if the key was claimed before: then the
+// file is staged without a folder. dir is the folder of the worker, own a
+// unique name.
 func (p *spots) claim(k Key, dir, own string) *spot {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -122,7 +125,8 @@ func (p *spots) claim(k Key, dir, own string) *spot {
 	return sp
 }
 
-// soil records that a file could not be removed from a group.
+// soil records that a file could not be removed from a group, so that the group
+// is not published as a whole.
 func (p *spots) soil(g *group) {
 	if g == nil {
 		return
@@ -144,7 +148,7 @@ func (ws *workspace) writeFolders() error {
 	return ws.write(foldersLeaf, data)
 }
 
-// readFolders reads the list of a dead writer.
+// readFolders reads the list of a writer that died.
 func (ws *workspace) readFolders() error {
 	f, err := ws.root.Open(foldersLeaf)
 	if err != nil {
@@ -157,8 +161,8 @@ func (ws *workspace) readFolders() error {
 	return nil
 }
 
-// number writes the transaction number into each completed refs.ptr. Under the lock
-// nothing else has to be written for new keys.
+// number writes the transaction number into the staged refs.ptr files. It is
+// the only write under the lock that new keys need.
 func (ws *workspace) number(id ID) error {
 	if ws.folders.Guess == id {
 		return nil
@@ -213,7 +217,7 @@ func (ws *workspace) takeFolder(o *op) error {
 	return nil
 }
 
-// undoFolder removes the files that a step has published, and no others.
+// undoFolder removes the files that a step has published, and no other files.
 func (ws *workspace) undoFolder(o *op) error {
 	var all error
 	for _, f := range ws.folders.of(o) {
@@ -226,7 +230,7 @@ func (ws *workspace) undoFolder(o *op) error {
 	return all
 }
 
-// numberAgain completes the work of number for one step.
+// numberAgain repeats number for one step, after a crash.
 func (ws *workspace) numberAgain(o *op, id ID) error {
 	if !ws.has(o.From) {
 		return ws.healFolder(o, id)
@@ -241,11 +245,11 @@ func (ws *workspace) numberAgain(o *op, id ID) error {
 	return nil
 }
 
-// healFolder writes the refs.ptr of published folders again if a power loss left
-// them empty or with the guessed number.
+// healFolder rewrites the refs.ptr of published folders if a power loss left it
+// empty or with the guessed number.
 func (ws *workspace) healFolder(o *op, id ID) error {
 	if ws.has(o.From) {
-		return nil // not taken yet
+		return nil // the step was not taken yet
 	}
 	for _, f := range ws.folders.of(o) {
 		name := path.Join(f.target(o), refsLeaf)
@@ -257,7 +261,7 @@ func (ws *workspace) healFolder(o *op, id ID) error {
 			return err
 		}
 		if text := string(have); text != "" && (!strings.HasSuffix(text, f.Ref) || len(text) != len(f.Ref)+10 || text[:10] == id.String()) {
-			continue // whole, or changed since
+			continue // intact, or changed since
 		}
 		const again = "refs.again"
 		if err := ws.write(again, []byte(id.String()+f.Ref)); err != nil {

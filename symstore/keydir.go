@@ -7,16 +7,16 @@ import (
 	"github.com/symdepot/symdepot/symfile"
 )
 
-// keyDir is what the folder of a key holds.
+// keyDir is the content of the folder of a key.
 type keyDir struct {
-	dir   string            // in the store
-	name  string            // of the file, as the folder around spells it
-	found map[string]string // entries by folded name; nil if there is no folder
+	dir   string            // relative to the root of the store
+	name  string            // of the file, in the spelling of its folder
+	found map[string]string // entries by folded name; nil if the folder does not exist
 	refs  []Ref
-	junk  []Ref // lines of refs.ptr that cannot be read, to be kept
+	junk  []Ref // unreadable lines of refs.ptr, to be kept
 }
 
-// leaf returns the path of an entry, empty if there is none.
+// leaf returns the path of an entry, or an empty string.
 func (k *keyDir) leaf(name string) string {
 	if n, ok := k.found[symfile.Fold(name)]; ok {
 		return path.Join(k.dir, n)
@@ -26,7 +26,8 @@ func (k *keyDir) leaf(name string) string {
 
 func (k *keyDir) hasRefs() bool { return k.leaf(refsLeaf) != "" }
 
-// stored returns the path of the file in either form, the plain one first.
+// stored returns the path of the stored file, preferring the plain one to the
+// cabinet.
 func (k *keyDir) stored() string {
 	if p := k.leaf(k.name); p != "" {
 		return p
@@ -59,9 +60,9 @@ func (n *dirCache) readKeyDir(dir, name string) (*keyDir, error) {
 	return k, nil
 }
 
-// locate returns the folder of a key, in the spelling that the disk has, and
-// the spelling of the name. It looks in the store's arrangement first and then
-// in the other, where a conversion may not have come yet.
+// locate returns the folder of a key and the spelling of the name on the disk.
+// It looks in the folders of the store's tiers first, then in those of the
+// other kind, which a conversion may not have reached.
 func (s *Store) locate(name, key string) (dir, spelled string, ok bool) {
 	first, second := One, Two
 	if s.Tiers() == Two {
@@ -76,7 +77,7 @@ func (s *Store) locate(name, key string) (dir, spelled string, ok bool) {
 }
 
 func (s *Store) locateIn(tiers Tiers, name, key string) (dir, spelled string, ok bool) {
-	// What is asked is nearly always spelled as it is stored.
+	// The request nearly always has the spelling of the disk.
 	dir = dirOf(tiers, name, key)
 	if info, err := s.root.Lstat(dir); err == nil && info.IsDir() {
 		return dir, name, true
@@ -85,7 +86,7 @@ func (s *Store) locateIn(tiers Tiers, name, key string) (dir, spelled string, ok
 	if tiers == Two {
 		parents = nil
 		buckets := []string{layout.Bucket(name)}
-		// Tools on other systems leave a trailing dot where Windows drops it.
+		// Tools on other systems keep a trailing dot that Windows drops.
 		if r := []rune(name); len(r) > 1 && string(r[:2]) != buckets[0] {
 			buckets = append(buckets, string(r[:2]))
 		}
@@ -110,9 +111,9 @@ func (s *Store) locateIn(tiers Tiers, name, key string) (dir, spelled string, ok
 	return "", "", false
 }
 
-// targets finds the folders that a writer will write to: existing ones in
-// their spelling, new ones in that of the name. It trusts what it has seen, and
-// is used under the lock, or for what is looked at again under it.
+// targets finds the folders that a writer will write to. Existing folders keep
+// their spelling. It caches what it finds, so it is used under the lock, or for
+// a guess that is checked under the lock.
 type targets struct {
 	s     *Store
 	tiers Tiers
@@ -120,20 +121,21 @@ type targets struct {
 	known map[string]foundDir // by folded path
 }
 
-// foundDir is a folder that is there or has to be made.
+// foundDir is a folder that exists or must be made.
 type foundDir struct {
 	path  string
 	there bool
 }
 
-// place is where a key belongs.
+// place is the path of a key.
 type place struct {
 	dir       string // of the key
-	spelled   string // the name as the folder around spells it
-	name, key bool   // the folders are there
+	spelled   string // the name in the spelling of its folder
+	name, key bool   // the folders exist
 }
 
-// newTargets looks with n, which it does not close, or, without, for long.
+// newTargets returns targets that list folders with n, which they do not close.
+// Without n, for targets of a long life, they use the root of the store.
 func (s *Store) newTargets(n *dirCache) *targets {
 	return &targets{
 		s: s, tiers: s.Tiers(),

@@ -10,24 +10,23 @@ import (
 	"github.com/symdepot/symdepot/symfile"
 )
 
-// maxListed is the number of names that are kept of all listed folders. One
-// name costs about a hundred bytes.
+// maxListed limits the number of cached names in all folders. A name takes
+// about a hundred bytes.
 const maxListed = 1 << 20
 
-// unsettled is the age up to which a folder's time of change does not tell
-// whether it changed again: file systems count it in steps of up to two
-// seconds.
+// unsettled is the age up to which the modification time of a folder is not
+// trusted: file systems round it to up to two seconds.
 const unsettled = 3 * time.Second
 
 // listings finds names in any letter case, as Windows does, on case-sensitive
 // disks. It caches the listings of folders that do not change.
 type listings struct {
-	caseless bool // the disk does it
-	// frozen trusts every listing: nobody else changes the store meanwhile.
-	// It takes them from others, if there are any.
+	caseless bool // the disk ignores letter case
+	// frozen trusts every cached listing, because the store does not change
+	// meanwhile.
 	frozen bool
-	from   *listings
-	cache  *dirCache // looks, if set
+	from   *listings // its listings are used too, if set
+	cache  *dirCache // used for listing folders, if set
 
 	mu    sync.Mutex
 	dirs  map[string]*listing // guarded by mu
@@ -40,8 +39,9 @@ type listing struct {
 	names   map[string]string // by folded name
 }
 
-// isCaseless reports whether the disk takes 000Admin for 000aDMIN. Without a
-// 000Admin it is taken to tell them apart, which costs time only.
+// isCaseless reports whether the disk ignores letter case in "000Admin". A
+// store without that folder counts as case-sensitive, which is slower but
+// correct.
 func isCaseless(root *os.Root) bool {
 	_, err := root.Lstat("000aDMIN")
 	if err != nil {
@@ -51,9 +51,9 @@ func isCaseless(root *os.Root) bool {
 	return err == nil
 }
 
-// find returns the spelling of name in the folder dir, empty if it is not
-// there. It looks for the spelling given first, which is nearly always right,
-// and reads the folder only if that fails.
+// find returns the spelling of name in the folder dir, or an empty string. It
+// tries the given spelling first, which is nearly always right, and lists the
+// folder only if that fails.
 func (l *listings) find(root *os.Root, dir, name string) string {
 	if l.cache != nil {
 		if l.cache.exists(path.Join(dir, name)) {
@@ -75,7 +75,7 @@ func (l *listings) find(root *os.Root, dir, name string) string {
 	return l.list(root, dir)[symfile.Fold(name)]
 }
 
-// list returns the names in a folder; the map must not be changed.
+// list returns the names in a folder. The map must not be changed.
 func (l *listings) list(root *os.Root, dir string) map[string]string {
 	l.mu.Lock()
 	have := l.dirs[dir]
@@ -86,7 +86,7 @@ func (l *listings) list(root *os.Root, dir string) map[string]string {
 	if l.from != nil {
 		var next *listing
 		if l.cache != nil && !l.from.settled(dir) {
-			found, _ := l.cache.names(dir) // what cannot be listed holds nothing
+			found, _ := l.cache.names(dir) // a folder that cannot be listed counts as empty
 			next = &listing{names: byFolded(found)}
 		} else {
 			next = &listing{names: l.from.list(root, dir)}
@@ -119,8 +119,8 @@ func (l *listings) list(root *os.Root, dir string) map[string]string {
 	return next.names
 }
 
-// byFolded finds names by their folded form. Of two that differ in case the one
-// that sorts first is found, always the same.
+// byFolded indexes names by their folded form. Of two names that differ in
+// letter case only, the one that sorts first is used.
 func byFolded(names []string) map[string]string {
 	m := make(map[string]string, len(names))
 	for _, n := range names {
@@ -131,8 +131,8 @@ func byFolded(names []string) map[string]string {
 	return m
 }
 
-// settled reports whether a listing is kept that only a look at the folder's time
-// is needed for.
+// settled reports whether a cached listing can be checked by the folder's
+// modification time alone.
 func (l *listings) settled(dir string) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -33,37 +33,37 @@ const (
 const (
 	lockName     = adminDir + "/symdepot.lock"
 	lockFileName = adminDir + "/symdepot.lockfile"
-	// renewEvery is how often an owner shows that it lives. silence is after
-	// what time without that its lock is taken over: several renewals that
-	// failed to arrive over a slow network.
+	// An owner renews its record every renewEvery. After silence without a
+	// renewal other writers take the lock over. That allows for several
+	// renewals that are lost on a slow network.
 	renewEvery = 5 * time.Second
 	silence    = 30 * time.Second
-	// foreignStale is the age from which the tools themselves ignore their lock
+	// foreignStale is the age from which other tools ignore their own lock
 	// files.
 	foreignStale = 24 * time.Hour
 
 	recordSize = 512
-	// Bytes that are locked, all beyond the record. The guard is held for
-	// moments, to change the record. Each take-over moves to the next byte
-	// after firstByte, since the silent owner may still hold its own.
+	// The bytes to be locked, all beyond the record. The guard is held briefly,
+	// to change the record. Each take-over moves to the next byte after
+	// firstByte, because the silent owner may still hold the old one.
 	guardByte = 1 << 16
 	firstByte = 1 << 20
 )
 
-// foreignLocks are the lock files of other tools, in the root.
+// foreignLocks are the lock files of other tools, in the root of the store.
 var foreignLocks = []string{"_lockfile.sem", "SymStoreAdapter.lock"}
 
 // lockRecord is the content of the lock file.
 type lockRecord struct {
 	generation uint64
-	token      string // empty: nobody
-	owner      string // host and process, for people
+	token      string // empty: no owner
+	owner      string // host and process, for messages
 	since      time.Time
 	renewed    time.Time
 }
 
-// String returns the record as in the file. It is padded to a fixed size, so that
-// one write replaces it.
+// String formats the record for the file. Padding to a fixed size lets one
+// write replace it.
 func (r lockRecord) String() string {
 	s := fmt.Sprintf("symdepot lock\r\ngeneration %d\r\ntoken %s\r\nowner %s\r\nsince %s\r\nrenewed %s\r\n",
 		r.generation, r.token, r.owner, r.since.UTC().Format(time.RFC3339), r.renewed.UTC().Format(time.RFC3339Nano))
@@ -79,7 +79,7 @@ func parseLockRecord(data []byte) lockRecord {
 		word, rest, _ := strings.Cut(strings.TrimSpace(line), " ")
 		switch word {
 		case "generation":
-			// A record that cannot be read is of generation 0.
+			// An unreadable record has generation 0.
 			r.generation, _ = strconv.ParseUint(rest, 10, 32)
 		case "token":
 			r.token = rest
@@ -101,8 +101,8 @@ func (r lockRecord) describe() string {
 	return fmt.Sprintf("by %s since %s", r.owner, r.since.Local().Format(time.DateTime))
 }
 
-// processLock is what the writers of one process share for one store: they
-// queue here first, so that a process never has the lock file open twice.
+// processLock is shared by the writers of one process for one store. They queue
+// here first, so that a process never has the lock file open twice.
 type processLock struct{ turn chan struct{} }
 
 var processLocks sync.Map // absolute root to *processLock
@@ -157,7 +157,7 @@ func (j *journal) lockQueued(ctx context.Context, limit <-chan time.Time) (*lock
 	}
 	l := &lock{j: j, mode: j.opt.Locking, token: j.opt.Token(), stop: make(chan struct{})}
 	now := j.opt.Now()
-	host, _ := os.Hostname() // for people only
+	host, _ := os.Hostname() // for messages only
 	l.record = lockRecord{token: l.token, owner: fmt.Sprintf("%s process %d", host, os.Getpid()), since: now, renewed: now}
 	if l.mode == LockOS {
 		var err error
@@ -200,14 +200,14 @@ func (l *lock) acquire(ctx context.Context, limit <-chan time.Time) error {
 	}
 }
 
-// watcher measures how long a record has not changed, by the clock of this machine
-// alone: other clocks may be wrong.
+// watcher measures how long a record has not changed. It uses the clock of this
+// machine only, because the clocks of others may be wrong.
 type watcher struct {
 	seen  string
 	since time.Time
 }
 
-// silent reports whether the record has stayed the same for too long.
+// silent reports whether the record has not changed for too long.
 func (w *watcher) silent(record []byte) bool {
 	if w.since.IsZero() || w.seen != string(record) {
 		w.seen, w.since = string(record), time.Now()
@@ -215,7 +215,8 @@ func (w *watcher) silent(record []byte) bool {
 	return time.Since(w.since) >= silence
 }
 
-// try tries once. held describes the owner of the lock; it is empty if l has it.
+// try tries once to get the lock. held describes the present owner; it is empty
+// if l has the lock.
 func (l *lock) try(watch *watcher) (held string, err error) {
 	if name := l.j.foreignLock(l.mode); name != "" {
 		return "by another tool: " + name + " exists", nil
@@ -229,7 +230,7 @@ func (l *lock) try(watch *watcher) (held string, err error) {
 	return "", nil
 }
 
-// foreignLock returns the name of another tool's lock file that is in force.
+// foreignLock returns the name of another tool's lock file that is still valid.
 func (j *journal) foreignLock(mode Locking) string {
 	for _, name := range foreignLocks {
 		if info, err := j.root.Stat(name); err == nil && j.opt.Now().Sub(info.ModTime()) < foreignStale {
@@ -237,8 +238,8 @@ func (j *journal) foreignLock(mode Locking) string {
 		}
 	}
 	if mode == LockOS {
-		// A writer with LockFile. A minute is longer than the silence after which
-		// other writers with LockFile would take over.
+		// This is a writer with LockFile. The limit of a minute is longer than
+		// the silence after which other writers with LockFile take over.
 		if info, err := j.root.Stat(lockFileName); err == nil && j.opt.Now().Sub(info.ModTime()) < 2*silence {
 			return lockFileName
 		}
@@ -250,7 +251,7 @@ func (l *lock) readRecord() ([]byte, error) {
 	buf := make([]byte, recordSize)
 	n, err := l.file.ReadAt(buf, 0)
 	if fileEnd(err) {
-		err = nil // a new file, or one of another program
+		err = nil // a new file, or a file of another program
 	}
 	return buf[:n], err
 }
@@ -275,7 +276,7 @@ func (l *lock) tryOS(watch *watcher) (string, error) {
 			l.record.generation = have.generation
 			return "", l.sign()
 		}
-		_ = unlock(l.file, at) // it is no use any more
+		_ = unlock(l.file, at) // a lock of an outdated byte
 		return "in turn", err
 	}
 	if !watch.silent(raw) {
@@ -284,7 +285,7 @@ func (l *lock) tryOS(watch *watcher) (string, error) {
 	return l.takeOver(raw, have)
 }
 
-// takeOver takes the lock of a silent owner by moving it to the next byte.
+// takeOver takes the lock of a silent owner and moves it to the next byte.
 func (l *lock) takeOver(raw []byte, have lockRecord) (string, error) {
 	if ok, err := tryLock(l.file, guardByte); err != nil || !ok {
 		return have.describe(), err
@@ -328,8 +329,8 @@ func (l *lock) tryFile(watch *watcher) (string, error) {
 	if !watch.silent(raw) {
 		return have.describe(), nil
 	}
-	// Only one of those who move it away succeeds; it may have moved a new
-	// one away, whose owner will notice and stop.
+	// Several writers may try this; one succeeds. It may have moved the record
+	// of a new owner, who notices that and stops.
 	aside := lockFileName + "." + l.token
 	if err := root.Rename(lockFileName, aside); err != nil {
 		return "in turn", ignoreAbsent(err)
@@ -337,7 +338,7 @@ func (l *lock) tryFile(watch *watcher) (string, error) {
 	return "in turn", root.Remove(aside)
 }
 
-// keep renews the lock until it is given back or lost.
+// keep renews the lock until it is released or lost.
 func (l *lock) keep() {
 	tick := time.NewTicker(renewEvery)
 	defer tick.Stop()
@@ -354,7 +355,7 @@ func (l *lock) keep() {
 func (l *lock) renewOnce() {
 	if l.mode == LockOS {
 		if ok, err := tryLock(l.file, guardByte); err != nil || !ok {
-			return // somebody is taking over, or the next renewal comes through
+			return // a take-over is in progress; the next renewal will notice
 		}
 		defer func() { _ = unlock(l.file, guardByte) }()
 	}
@@ -364,7 +365,7 @@ func (l *lock) renewOnce() {
 	r := l.record
 	r.renewed = l.j.opt.Now()
 	if l.mode == LockOS {
-		_, _ = l.file.WriteAt([]byte(r.String()), 0) // silence is what a failure leads to
+		_, _ = l.file.WriteAt([]byte(r.String()), 0) // if it fails often, other writers take over
 		return
 	}
 	f, err := l.j.root.OpenFile(lockFileName, os.O_WRONLY, 0)
@@ -375,7 +376,7 @@ func (l *lock) renewOnce() {
 	f.Close()
 }
 
-// check reports whether the lock is still this writer's.
+// check returns an error if this writer has lost the lock.
 func (l *lock) check() error {
 	if l.mode == LockNone {
 		return nil
@@ -396,16 +397,16 @@ func (l *lock) check() error {
 	return ErrLockLost
 }
 
-// unlock gives the store back.
+// unlock releases the lock.
 func (l *lock) unlock() {
 	close(l.stop)
 	l.renew.Wait()
 	switch l.mode {
 	case LockOS:
-		l.file.Close() // with it goes the lock
+		l.file.Close() // releases the lock
 	case LockFile:
 		if l.check() == nil {
-			// If it stays it is taken over after half a minute.
+			// If this fails, the lock is taken over after the silence.
 			_ = l.j.root.Remove(lockFileName)
 		}
 	}

@@ -10,12 +10,13 @@ import (
 	"github.com/symdepot/symdepot/cab"
 )
 
-// shareFrom is the size in bytes from which one file is compressed by several
-// goroutines: below it the other files keep the processors busy.
+// shareFrom is the size in bytes from which several goroutines compress one
+// file. Smaller files keep the processors busy by their number.
 const shareFrom = 32 << 20
 
-// pack writes a cabinet in the shape of the genuine tool's: one folder, one file,
-// the plain name. The cabinet is read back and compared.
+// pack writes a cabinet of the form that symstore.exe writes: one folder with
+// one file under its plain name. It reads the cabinet back and compares the
+// content.
 func (g *stager) pack(ctx context.Context, w *worker, it *item, in source, k *stagedKey) error {
 	f, err := g.create(w, k)
 	if err != nil {
@@ -41,7 +42,7 @@ func (g *stager) pack(ctx context.Context, w *worker, it *item, in source, k *st
 	}
 	f.Close()
 	if errors.Is(err, cab.ErrTooLarge) {
-		_ = g.ws.root.Remove(k.staged) // it may be stored plainly
+		_ = g.ws.root.Remove(k.staged) // the file may be stored uncompressed instead
 	}
 	return err
 }
@@ -54,7 +55,7 @@ func (w storeFile) Write(p []byte) (int, error) {
 	return n, ofStore(err)
 }
 
-// unpack writes the content of the only file of a cabinet.
+// unpack writes the content of the only file in a cabinet to w.
 func unpack(r io.ReaderAt, size int64, w io.Writer) error {
 	f, err := cab.OpenSingle(r, size, cab.Options{})
 	if err != nil {

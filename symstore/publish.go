@@ -13,7 +13,7 @@ import (
 	"github.com/symdepot/symdepot/symfile"
 )
 
-// What plans do.
+// The kinds of changes.
 const (
 	whatAdd    = "add"
 	whatDel    = "del"
@@ -48,27 +48,27 @@ func (a *adder) publish(ctx context.Context) (*plan, error) {
 		}
 		err = a.ws.commit(l, p)
 		if errors.Is(err, errTaken) {
-			adm.max = id // a genuine symstore, which locks nothing, was there
+			adm.max = id // another tool, which takes no lock, has taken the number
 			continue
 		}
 		if err != nil {
 			return nil, err
 		}
-		_ = a.s.touch(pingmeFile) // what counts is published
+		_ = a.s.touch(pingmeFile) // only a hint to clients
 		return p, nil
 	}
 }
 
-// plan lists the steps: the transaction's file, which takes the number, then the
-// files and their refs.ptr, then history, server and the number as the last one
-// given. Whoever is interrupted between them leaves files too many, never
-// records of files that readers believe.
+// makePlan lists the steps: the transaction file, which reserves the number;
+// the files and their refs.ptr files; history.txt, server.txt and lastid.txt. A
+// crash between two steps leaves unrecorded files, but no records of missing
+// files.
 func (a *adder) makePlan(ctx context.Context, adm *admin, id ID) (*plan, error) {
 	p := &plan{Version: planVersion, What: whatAdd, ID: id}
 	t := a.s.newTargets(a.ws.dirs)
 	var entries []Entry
 	var folders, rest []op
-	whole := map[*group]bool{} // those that have their step
+	whole := map[*group]bool{} // groups that have a step
 	for _, it := range a.items {
 		if err := ctx.Err(); err != nil {
 			return nil, err
@@ -102,8 +102,8 @@ func (a *adder) makePlan(ctx context.Context, adm *admin, id ID) (*plan, error) 
 	return p, nil
 }
 
-// step publishes what is staged at a spot, with the whole group where the name
-// is new to the store; that is one step for all of them.
+// ops returns the step that publishes a staged folder. If the name is new to
+// the store, one step publishes all folders of the group.
 func (sp *spot) ops(at place, whole map[*group]bool) []op {
 	g := sp.group
 	switch {
@@ -155,8 +155,8 @@ func (a *adder) keyOps(dir, name string, id ID, it *item, k stagedKey) ([]op, er
 	return ops, nil
 }
 
-// putOps lists the steps that store the file itself; kept is the file that is
-// left as it is instead.
+// putOps lists the steps that store the file itself. kept is the existing file
+// if it is not replaced.
 func (a *adder) putOps(kd *keyDir, it *item, k stagedKey, wins bool) (ops []op, kept string, err error) {
 	have := kd.stored()
 	if have != "" && (a.opt.NoForceCopy || !wins) {
@@ -183,8 +183,7 @@ func (a *adder) putOps(kd *keyDir, it *item, k stagedKey, wins bool) (ops []op, 
 	return ops, "", nil
 }
 
-// replaces looks whether a stored file is about to be replaced by another
-// content.
+// replaces returns an error if the file must not replace an existing one.
 func (a *adder) replaces(kd *keyDir, have string, it *item) error {
 	info, err := a.s.root.Lstat(have)
 	if err != nil {
@@ -206,8 +205,8 @@ func (a *adder) replaces(kd *keyDir, have string, it *item) error {
 	return errOtherContent(have, it.file.Path)
 }
 
-// storedIs reports whether a stored file, in either form, has the content of that
-// hash. One that cannot be decoded has not.
+// storedIs reports whether a stored file, plain or compressed, has a content of
+// this hash. A cabinet that cannot be decoded does not.
 func (s *Store) storedIs(leaf, name string, sum [32]byte) (bool, error) {
 	f, err := s.openRegular(leaf)
 	if err != nil {
@@ -228,9 +227,9 @@ func (s *Store) storedIs(leaf, name string, sum [32]byte) (bool, error) {
 }
 
 func errInTheWay(name string) error {
-	return fmt.Errorf("%w: %s is not an ordinary file", ErrExists, name)
+	return fmt.Errorf("%w: %s is not a regular file", ErrExists, name)
 }
 
 func errOtherContent(have, given string) error {
-	return fmt.Errorf("%w: %s has other content than %s", ErrExists, have, given)
+	return fmt.Errorf("%w: the content of %s differs from that of %s", ErrExists, have, given)
 }

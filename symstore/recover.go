@@ -15,8 +15,8 @@ import (
 	"time"
 )
 
-// recoverAll completes or undoes the changes of dead writers. It runs under the
-// lock, before anything else.
+// recoverAll completes or undoes the changes of writers that died. It runs
+// under the lock, before any other work.
 func (j *journal) recoverAll(ctx context.Context, l *lock) error {
 	if err := j.resume(ctx, l); err != nil {
 		return err
@@ -68,16 +68,16 @@ func (j *journal) recoverAll(ctx context.Context, l *lock) error {
 	return nil
 }
 
-// left looks at the workspace of another writer. A plan in it was written under
-// the lock, which its writer no longer has: left returns the plan. Without a plan
-// the workspace is removed after the lock is released, if its writer is dead. For
-// a living writer one look is enough.
+// left examines the workspace of another writer. It returns the plan in it, if
+// any: it was written under the lock, which that writer no longer holds.
+// Without a plan, the workspace of a dead writer is removed after the lock is
+// released. The workspace of a living writer is left alone.
 func (ws *workspace) left(journal *os.Root, l *lock) (*plan, error) {
 	_, err := journal.Lstat(path.Join(ws.token, planLeaf))
 	planned := err == nil
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		if info, statErr := journal.Lstat(ws.token); statErr == nil && !info.IsDir() {
-			return nil, nil // a foreign file
+			return nil, nil // not a file of a writer
 		}
 		return nil, err
 	}
@@ -85,7 +85,7 @@ func (ws *workspace) left(journal *os.Root, l *lock) (*plan, error) {
 		return nil, nil
 	}
 	if ws.root, err = journal.OpenRoot(ws.token); err != nil {
-		return nil, ignoreAbsent(err) // its writer has just removed it
+		return nil, ignoreAbsent(err) // the writer has just removed it
 	}
 	var p *plan
 	if planned {
@@ -107,7 +107,7 @@ func (ws *workspace) left(journal *os.Root, l *lock) (*plan, error) {
 	return nil, nil
 }
 
-// redo completes a plan. If its number was taken in the meantime it undoes it.
+// redo completes a plan, or undoes it if its number was taken in the meantime.
 func (ws *workspace) redo(l *lock, p *plan) error {
 	err := ws.healLists()
 	if err == nil {
@@ -126,7 +126,7 @@ func (ws *workspace) redo(l *lock, p *plan) error {
 	return ws.settle(p)
 }
 
-// prepareAgain writes the contents again that a power loss may have destroyed.
+// prepareAgain rewrites the contents that a power loss may have destroyed.
 func (ws *workspace) prepareAgain(p *plan) error {
 	for i := range p.Ops {
 		o := &p.Ops[i]
@@ -147,7 +147,8 @@ func (ws *workspace) prepareAgain(p *plan) error {
 	return nil
 }
 
-// readPlan returns nil if there is no plan, or only an unfinished one.
+// readPlan reads a plan. It returns nil if there is none, or only an incomplete
+// one.
 func (ws *workspace) readPlan(leaf string) (*plan, error) {
 	f, err := ws.root.Open(leaf)
 	if err != nil {
@@ -157,9 +158,9 @@ func (ws *workspace) readPlan(leaf string) (*plan, error) {
 	p := new(plan)
 	if err := json.NewDecoder(io.LimitReader(f, maxPlan)).Decode(p); err != nil || p.Version != planVersion {
 		if info, statErr := f.Stat(); statErr == nil && info.Size() == 0 {
-			return nil, nil // lost in a power loss; the writer had reported no success
+			return nil, nil // lost in a power loss, before the writer reported success
 		}
-		return nil, fmt.Errorf("%w: %s cannot be read; remove it and run the repair", ErrDamaged, ws.path(leaf))
+		return nil, fmt.Errorf("%w: %s is unreadable; remove it and repair the store", ErrDamaged, ws.path(leaf))
 	}
 	return p, nil
 }
@@ -197,7 +198,7 @@ func (ws *workspace) healLists() error {
 	return nil
 }
 
-// anyLive reports whether a history.txt has a transaction that was not deleted.
+// anyLive reports whether a history.txt has a transaction that is not deleted.
 func anyLive(history []byte) bool {
 	live := map[ID]bool{}
 	for _, r := range parseRecords(history) {
@@ -254,9 +255,9 @@ func (ws *workspace) heal() error {
 	return nil
 }
 
-// isDead reports whether the writer of a workspace is dead. Without locks of the
-// operating system this is known for processes of this machine only; other
-// writers count as dead after a day.
+// isDead reports whether the writer of a workspace has died. Without locks of
+// the operating system only processes of this machine can be checked; writers
+// of other machines count as dead after a day.
 func (ws *workspace) isDead(journal *os.Root) bool {
 	if _, alive := living.Load(ws.token); alive {
 		return false
@@ -281,18 +282,18 @@ func (ws *workspace) isDead(journal *os.Root) bool {
 	number, host, _ := strings.Cut(strings.TrimSpace(string(text)), " ")
 	if pid, err := strconv.Atoi(number); err == nil && host != "" {
 		if own, err := os.Hostname(); err == nil && own == host {
-			return processGone(pid) || pid == os.Getpid() // the writers of this process are in living
+			return processGone(pid) || pid == os.Getpid() // writers of this process are in living
 		}
 	}
 	info, err := f.Stat()
 	return err == nil && ws.j.opt.Now().Sub(info.ModTime()) > 24*time.Hour
 }
 
-// dropOwner removes the file of an owner that died before it made its workspace,
-// or while it removed it.
+// dropOwner removes the owner file of a writer that died before it created its
+// workspace, or while it removed it.
 func (j *journal) dropOwner(journal *os.Root, token string) {
 	ws := &workspace{j: j, token: token, dir: path.Join(journalDir, token)}
 	if !j.exists(ws.dir) && ws.isDead(journal) {
-		_ = journal.Remove(token + ownerExt) // no harm if it stays
+		_ = journal.Remove(token + ownerExt) // a leftover does no harm
 	}
 }

@@ -6,14 +6,14 @@ import (
 	"strings"
 )
 
-// Ref is one line of a refs.ptr: a transaction that put a file, or a pointer
-// to one, into the folder.
+// Ref is one line of a refs.ptr: one transaction that stored a file, or a
+// pointer to one, in the folder.
 type Ref struct {
 	ID      ID
 	Pointer bool
-	// Path is where the file came from; for a pointer, where it is.
+	// Path is the source of a stored file, or the target of a pointer.
 	Path string
-	// Type may be empty: lines of 1999 have none.
+	// Type may be empty: lines written in 1999 have none.
 	Type Type
 	// Compressed means that the transaction stored a compressed file.
 	Compressed bool
@@ -21,11 +21,11 @@ type Ref struct {
 	raw []byte // the line as read; nil for a new one
 }
 
-// parseRef reads a line of eight fields or, as they were in 1999, of three.
+// parseRef reads a line of eight fields, or of three as written in 1999.
 func parseRef(line string) (Ref, error) {
 	f := fields(strings.TrimSpace(line))
 	if len(f) < 3 {
-		return Ref{}, fmt.Errorf("line %q has fewer than three fields", clip(line))
+		return Ref{}, fmt.Errorf("line %q has fewer than three fields, the minimum", clip(line))
 	}
 	id, err := ParseID(f[0])
 	if err != nil {
@@ -37,10 +37,10 @@ func parseRef(line string) (Ref, error) {
 		r.Pointer = true
 	case "file":
 	default:
-		return r, fmt.Errorf("line %q is of neither file nor ptr", clip(line))
+		return r, fmt.Errorf("line %q has neither file nor ptr as its second field", clip(line))
 	}
 	if len(f) < 8 && !strings.Contains(line, `"`) {
-		// Old paths are not quoted and may hold commas.
+		// Old paths are not quoted and may contain commas.
 		_, rest, _ := strings.Cut(line, ",")
 		_, r.Path, _ = strings.Cut(rest, ",")
 		r.Path = strings.TrimSpace(r.Path)
@@ -53,8 +53,8 @@ func parseRef(line string) (Ref, error) {
 	return r, nil
 }
 
-// line prints r as the genuine tool does, without a line end. A line that was
-// read is printed as it was, with the fields that nobody knows.
+// line formats r as symstore.exe does, without a line end. A line that was read
+// is returned unchanged, unknown fields included.
 func (r Ref) line() string {
 	if r.raw != nil {
 		return string(r.raw)
@@ -69,8 +69,8 @@ func (r Ref) line() string {
 	return fmt.Sprintf(`%s,%s,"%s",%s,,%s,,`, r.ID, kind, clean(r.Path), r.Type, compressed)
 }
 
-// parseRefs reads a refs.ptr of any line ends. Lines that cannot be read are
-// returned apart, to be kept when the file is rewritten.
+// parseRefs reads a refs.ptr with line ends of any kind. Unreadable lines are
+// returned as junk, to be kept when the file is rewritten.
 func parseRefs(data []byte) (list, junk []Ref) {
 	for _, raw := range splitLines(data) {
 		r, err := parseRef(decode(raw))
@@ -84,8 +84,8 @@ func parseRefs(data []byte) (list, junk []Ref) {
 	return list, junk
 }
 
-// printRefs is the content of a refs.ptr: lines separated by CR LF, the last
-// without an end.
+// printRefs formats a refs.ptr: lines separated by CR LF. The last line has no
+// end.
 func printRefs(list []Ref) []byte {
 	var b []byte
 	for i, r := range list {
@@ -97,10 +97,10 @@ func printRefs(list []Ref) []byte {
 	return b
 }
 
-// Preference makes some entries of a refs.ptr win over later ones, as the
-// options /m and /h do. The zero value prefers nothing.
+// Preference lets some entries of a refs.ptr win over later ones, as the
+// options /m and /h do. The zero value prefers none.
 type Preference struct {
-	// Prefix prefers sources whose path begins with it, in any case.
+	// Prefix prefers sources whose path begins with it, in any letter case.
 	Prefix string
 	// Type prefers Private or Public symbols. Binaries are not affected.
 	Type Type
@@ -116,9 +116,10 @@ func (p Preference) prefers(r Ref) bool {
 	return p.Type == "" || r.Type == Binary || r.Type == p.Type
 }
 
-// insert adds a line. The last line decides what readers get, so that a line
-// that must not win goes before it; otherwise lines stand in the order of
-// their numbers. wins says whether the new line is the last.
+// insert adds a line. Clients get the file of the last line, so a line that
+// must not win is inserted before the preferred one. Otherwise the lines are in
+// the order of their numbers. wins reports whether the new line is the last
+// one.
 func (p Preference) insert(list []Ref, r Ref) (out []Ref, wins bool) {
 	n := len(list)
 	out = append(out, list...)
@@ -128,7 +129,7 @@ func (p Preference) insert(list []Ref, r Ref) (out []Ref, wins bool) {
 	return append(out, r), true
 }
 
-// without returns the lines that are not of a transaction.
+// without returns the lines of all other transactions.
 func without(list []Ref, id ID) []Ref {
 	var out []Ref
 	for _, r := range list {
@@ -139,7 +140,7 @@ func without(list []Ref, id ID) []Ref {
 	return out
 }
 
-// anyFile reports whether a line says that the file itself is stored.
+// anyFile reports whether any line is of a stored file, not of a pointer.
 func anyFile(list []Ref) bool {
 	for _, r := range list {
 		if !r.Pointer {
@@ -149,11 +150,11 @@ func anyFile(list []Ref) bool {
 	return false
 }
 
-// Pointer is the content of a file.ptr.
+// Pointer is the parsed content of a file.ptr.
 type Pointer struct {
-	// Target is the path or the address of the file; empty if there is none.
+	// Target is the path or URL of the file; empty if there is none.
 	Target string
-	// Message says why there is no file, if that is said.
+	// Message explains why there is no file; it may be empty.
 	Message string
 }
 
@@ -179,7 +180,7 @@ func parsePointer(data []byte) Pointer {
 	return p
 }
 
-// isMessage reports whether a file.ptr offers no path.
+// isMessage reports whether a file.ptr has a message instead of a path.
 func isMessage(data []byte) bool {
 	p := parsePointer(data)
 	return p.Target == "" && bytes.Contains(bytes.ToUpper(data), []byte("MSG"))

@@ -18,20 +18,20 @@ import (
 	"github.com/symdepot/symdepot/layout"
 )
 
-// copyBuffer is the size in bytes of what is read at once.
+// copyBuffer is the size in bytes of one read.
 const copyBuffer = 256 << 10
 
 const (
-	// chunk is the size in bytes of what is copied by one call, and handed to
-	// the disk while the next is.
+	// chunk is the number of bytes that one call copies. The kernel writes a
+	// chunk to the disk while the next one is copied.
 	chunk = 8 << 20
-	// writeBehindFrom is the size in bytes from which that is done: the disk
-	// takes many small files faster together.
+	// writeBehindFrom is the size in bytes from which a chunk is written at
+	// once. Smaller files are written faster together.
 	writeBehindFrom = 256 << 10
 )
 
-// staging copies or compresses files into a writer's folder and makes them
-// durable together.
+// stager copies or compresses files into a workspace and makes them durable
+// together.
 type stager struct {
 	ws       *workspace
 	group    *durable.Group
@@ -48,8 +48,9 @@ func newStager(ws *workspace, spots *spots, c Compression) *stager {
 
 func (g *stager) abort() { g.group.Abort() }
 
-// worker is what one of the goroutines that stage files has for itself: also a
-// folder in the writer's, since only one at a time can change a folder.
+// worker is the state of one goroutine that stages files. Each worker has its
+// own folder in the workspace, because the file system lets one process at a
+// time change a folder.
 type worker struct {
 	dirs *dirCache
 	dir  string
@@ -65,7 +66,7 @@ func (g *stager) newWorker(dir string) (*worker, error) {
 	return w, nil
 }
 
-// commit makes the staged files durable.
+// flushAll makes the staged files durable.
 func (g *stager) flushAll() error {
 	for _, dir := range []string{journalDir, g.ws.dir} {
 		g.group.SyncDir(dir)
@@ -74,17 +75,17 @@ func (g *stager) flushAll() error {
 		return err
 	}
 	g.flush(foldersLeaf)
-	return ignoreAbsent(g.group.Commit()) // what was dropped meanwhile is not there
+	return ignoreAbsent(g.group.Commit()) // dropped files do not exist any more
 }
 
-// flush lets commit flush a file or a folder of the writer's folder.
+// flush registers a file or folder of the workspace to be flushed by flushAll.
 func (g *stager) flush(name string) {
 	if syncsNames {
 		g.group.SyncDir(g.ws.path(name)) // flushes the content of a file as well
 	}
 }
 
-// one brings one file into the folder.
+// stageFile stages one file.
 func (g *stager) stageFile(ctx context.Context, a *adder, w *worker, i int, f File) *item {
 	it := &item{file: f}
 	if ctx.Err() != nil {
@@ -96,7 +97,7 @@ func (g *stager) stageFile(ctx context.Context, a *adder, w *worker, i int, f Fi
 	if errors.As(it.err, &store) {
 		it.err, it.fatal = wrapError(store.err), true
 	} else if it.err != nil && ctx.Err() != nil {
-		it.err, it.fatal = context.Cause(ctx), true // it stopped for that
+		it.err, it.fatal = context.Cause(ctx), true // the file failed because another one did
 	}
 	if it.err != nil {
 		g.drop(it)
@@ -104,7 +105,7 @@ func (g *stager) stageFile(ctx context.Context, a *adder, w *worker, i int, f Fi
 	return it
 }
 
-// drop removes what was staged of a file that is not stored.
+// drop removes the staged content of a file that is not stored.
 func (g *stager) drop(it *item) {
 	for i := range it.keys {
 		k := &it.keys[i]
@@ -114,13 +115,13 @@ func (g *stager) drop(it *item) {
 				g.spots.soil(k.spot.group)
 			}
 		case k.staged != "":
-			_ = g.ws.root.Remove(k.staged) // the folder is removed as a whole anyway
+			_ = g.ws.root.Remove(k.staged) // on failure it is removed with the workspace
 		}
 	}
 	it.keys = nil
 }
 
-// storeError marks an error of the store among those of the files.
+// storeError marks an error as the store's, not the file's.
 type storeError struct{ err error }
 
 func (e *storeError) Error() string { return e.err.Error() }
@@ -151,7 +152,7 @@ func (g *stager) load(ctx context.Context, a *adder, w *worker, i int, it *item)
 		return err
 	}
 	if !info.Mode().IsRegular() {
-		return errors.New("not an ordinary file")
+		return errors.New("not a regular file")
 	}
 	keys := it.file.Keys
 	if keys == nil {
@@ -168,11 +169,11 @@ func (g *stager) load(ctx context.Context, a *adder, w *worker, i int, it *item)
 	return g.stageKeys(ctx, a, w, it, source{in, info, packed}, i)
 }
 
-// openInput opens a file. One that an index lists may have been compressed
-// since, under the name that this gives.
+// openInput opens a file. If the file of an index line does not exist,
+// openInput opens the cabinet of that name: it may have been compressed since.
 func openInput(f File) (in *os.File, packed bool, err error) {
 	if info, err := os.Stat(f.Path); err == nil && !info.Mode().IsRegular() {
-		return nil, false, errors.New("not an ordinary file") // opening a pipe would wait
+		return nil, false, errors.New("not a regular file") // opening a pipe would block
 	}
 	in, err = os.Open(f.Path)
 	if err == nil || f.Keys == nil || !errors.Is(err, fs.ErrNotExist) {
@@ -185,7 +186,7 @@ func openInput(f File) (in *os.File, packed bool, err error) {
 	return nil, false, err
 }
 
-// accept checks the names, applies the filter and notes the keys.
+// accept checks the names and keys, applies the filter and records the keys.
 func (g *stager) accept(a *adder, it *item, keys []Key) error {
 	var err error
 	if it.source, err = a.source(it.file); err != nil {
@@ -196,7 +197,7 @@ func (g *stager) accept(a *adder, it *item, keys []Key) error {
 			return err
 		}
 		if !validKey(k.Key) {
-			return fmt.Errorf("%w: the key %q", ErrName, clip(k.Key))
+			return fmt.Errorf("%w: key %q", ErrName, clip(k.Key))
 		}
 		if passes(a.opt.Filter, k.Type) {
 			it.keys = append(it.keys, stagedKey{Key: k})
@@ -215,15 +216,15 @@ type source struct {
 	packed bool
 }
 
-// stage writes what each key shall have, in a folder of its own where the key
-// is new to the store.
+// stageKeys stages the content of each key. A key that is new to the store gets
+// a folder of its own.
 func (g *stager) stageKeys(ctx context.Context, a *adder, w *worker, it *item, in source, i int) error {
 	for n := range it.keys {
 		k := &it.keys[n]
 		own := strconv.Itoa(i) + "." + strconv.Itoa(n)
 		if k.spot = g.spots.claim(k.Key, w.dir, own); k.spot == nil {
 			if a.opt.Pointer {
-				continue // the step that writes it has it
+				continue // a step of the plan writes the pointer
 			}
 			k.staged = "f" + own
 			if err := g.stageContent(ctx, a, w, it, in, k); err != nil {
@@ -238,7 +239,7 @@ func (g *stager) stageKeys(ctx context.Context, a *adder, w *worker, it *item, i
 	return nil
 }
 
-// whole stages the folder of a key.
+// stageDir stages the folder of a key.
 func (g *stager) stageDir(ctx context.Context, a *adder, w *worker, it *item, in source, k *stagedKey) error {
 	sp := k.spot
 	if sp.group != nil {
@@ -269,13 +270,13 @@ func (g *stager) stageDir(ctx context.Context, a *adder, w *worker, it *item, in
 	return g.writeSmall(w, path.Join(sp.Rel, refsLeaf), line)
 }
 
-// small writes a small file.
+// writeSmall writes a small file.
 func (g *stager) writeSmall(w *worker, name string, data []byte) error {
 	g.flush(name)
 	return ofStore(w.dirs.write(g.ws.path(name), data))
 }
 
-// content writes the content of a key.
+// stageContent stages the file of a key, compressed if that was asked for.
 func (g *stager) stageContent(ctx context.Context, a *adder, w *worker, it *item, in source, k *stagedKey) error {
 	if g.compress == Plain || in.packed {
 		k.compressed = in.packed
@@ -293,7 +294,7 @@ func (g *stager) stageContent(ctx context.Context, a *adder, w *worker, it *item
 	return err
 }
 
-// create makes the file of a key.
+// create creates the file of a key.
 func (g *stager) create(w *worker, k *stagedKey) (*os.File, error) {
 	if k.spot != nil {
 		k.spot.Leaf = k.spot.name
@@ -311,8 +312,8 @@ func (g *stager) create(w *worker, k *stagedKey) (*os.File, error) {
 	return f, ofStore(err)
 }
 
-// finish makes a written file as old as what it was made from, as the genuine
-// tool's copies are, and lets commit flush it.
+// finishFile closes a file, registers it to be flushed, and sets its time to
+// that of the original, as symstore.exe does.
 func (g *stager) finishFile(w *worker, f *os.File, in source, k *stagedKey) error {
 	var err error
 	if !syncsNames {
@@ -322,12 +323,12 @@ func (g *stager) finishFile(w *worker, f *os.File, in source, k *stagedKey) erro
 		return ofStore(err)
 	}
 	g.flush(k.staged)
-	// A share that does not let a time be set is no reason to fail.
+	// Some shares refuse to set a time.
 	_ = w.dirs.chtimes(g.ws.path(k.staged), in.info.ModTime())
 	return nil
 }
 
-// copy writes the plain content.
+// copy stages the uncompressed file.
 func (g *stager) copy(ctx context.Context, w *worker, in source, k *stagedKey) error {
 	f, err := g.create(w, k)
 	if err != nil {
@@ -340,8 +341,8 @@ func (g *stager) copy(ctx context.Context, w *worker, in source, k *stagedKey) e
 	return g.finishFile(w, f, in, k)
 }
 
-// copyTo lets the system copy, which may share the blocks. It cannot tell who
-// is to blame if that fails: then it is done by hand.
+// copyTo copies with the kernel's help, which may share blocks. An error of
+// such a copy may be of either file; copyByHand finds out which.
 func (g *stager) copyTo(ctx context.Context, in source, f *os.File) error {
 	if _, err := in.Seek(0, io.SeekStart); err != nil {
 		return err
@@ -380,9 +381,9 @@ func (g *stager) copyByHand(ctx context.Context, in source, f *os.File) error {
 	return g.pump(ctx, in, storeWriter{f})
 }
 
-var errChanged = errors.New("the file changed while it was read")
+var errChanged = errors.New("the file changed while it was copied")
 
-// pump copies all of a file and makes sure that it did not change.
+// pump copies a whole file and checks that its size did not change.
 func (g *stager) pump(ctx context.Context, in source, w io.Writer) error {
 	buf := g.buffers.Get().(*[copyBuffer]byte)
 	defer g.buffers.Put(buf)

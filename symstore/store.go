@@ -16,10 +16,10 @@ import (
 	"github.com/symdepot/symdepot/layout"
 )
 
-// Tiers is the layout of the folders of a store.
+// Tiers is the number of folder levels of a store.
 type Tiers uint8
 
-// The layouts.
+// The kinds of stores.
 const (
 	Flat Tiers = iota // a folder of files without keys
 	One               // name/key/name
@@ -37,28 +37,28 @@ func (t Tiers) String() string {
 	return "flat"
 }
 
-// Options of a store. The zero value is ready for use.
+// Options of a store. The zero value opens it for reading and writing.
 type Options struct {
-	// ReadOnly refuses every change with ErrReadOnly.
+	// ReadOnly makes every change fail with ErrReadOnly.
 	ReadOnly bool
 	Locking  Locking
 	// LockWait is how long a writer waits for other writers. 0: one minute.
 	LockWait time.Duration
-	// PointerRoots are the folders that pointers may lead to. None: only
+	// PointerRoots are the folders that pointers may lead to. If empty, only
 	// relative pointers inside the store are followed.
 	PointerRoots []PointerRoot
-	// Now is the clock for the records. Nil: time.Now.
+	// Now is the clock of the records. Nil: time.Now.
 	Now func() time.Time
 	// Token returns a new unique name. Nil: 16 random bytes in hex.
 	Token func() string
 
-	// step, for tests, is asked before each change to the disk that other
-	// processes can see. An error stops everything as if killed.
+	// step is for tests. It is called before each change that other processes
+	// can see. Its error stops the writer as a crash would.
 	step func(what string) error
-	// osLock, for tests, is tried in place of the operating system's.
+	// osLock is for tests. It replaces the operating system's lock.
 	osLock func(f *os.File, offset int64) (bool, error)
-	// stageFault, for tests, is asked before the file of that name is staged.
-	// Its error is taken for the disk's.
+	// stageFault is for tests. It is called before the file of that name is
+	// staged. Its error counts as one of the disk.
 	stageFault func(name string) error
 }
 
@@ -70,12 +70,12 @@ type Store struct {
 	journal *journal
 	names   listings
 	flat    bool
-	opened  Tiers // which may have changed since
+	opened  Tiers // at Open; Convert may have changed it since
 	made    maker
 }
 
-// Open opens the store in dir. Any other directory is opened as a flat folder,
-// for reading.
+// Open opens the store in dir. A directory that is not a store is opened as a
+// flat folder, for reading only.
 func Open(dir string, opt Options) (*Store, error) {
 	s, err := openDir(dir, opt)
 	if err != nil {
@@ -89,8 +89,8 @@ func Open(dir string, opt Options) (*Store, error) {
 	return s, nil
 }
 
-// Create opens the store in dir. If there is none, it makes one of tiers One or
-// Two first. An existing store keeps its tiers.
+// Create opens the store in dir, or creates one of tiers One or Two. An
+// existing store keeps its tiers.
 func Create(dir string, tiers Tiers, opt Options) (*Store, error) {
 	if opt.ReadOnly {
 		return Open(dir, opt)
@@ -165,7 +165,7 @@ func (s *Store) Close() error {
 // Dir returns the absolute path of the root.
 func (s *Store) Dir() string { return s.dir }
 
-// Tiers returns the current layout, which Convert may change.
+// Tiers returns the current number of tiers, which Convert may change.
 func (s *Store) Tiers() Tiers {
 	switch {
 	case s.flat:
@@ -180,7 +180,7 @@ func (s *Store) Tiers() Tiers {
 // exhausted quota.
 func IsNoSpace(err error) bool { return durable.IsNoSpace(err) }
 
-// Detect returns the layout of the files in dir.
+// Detect returns the kind of store in dir.
 func Detect(dir string) (Tiers, error) {
 	s, err := openDir(dir, Options{ReadOnly: true})
 	if err != nil {
@@ -190,10 +190,10 @@ func Detect(dir string) (Tiers, error) {
 	return tiers, errors.Join(err, s.Close())
 }
 
-// detect goes by the marker files, and without them by the folders.
+// detect looks for the marker files first, then at the folders.
 func (s *Store) detect() (Tiers, error) {
 	if !s.exists(index2File) && (s.exists(adminDir) || s.exists(pingmeFile)) {
-		return One, nil // without reading a root of many names
+		return One, nil // saves reading a root with many names
 	}
 	if s.names.find(s.root, ".", index2File) != "" {
 		return Two, nil
@@ -206,7 +206,7 @@ func (s *Store) detect() (Tiers, error) {
 	return s.guess(context.Background())
 }
 
-// guessed is the number of folders that guess looks into.
+// guessed limits the number of folders that guess reads.
 const guessed = 200
 
 // guess looks for a folder name/key that holds name, at the root or below a
@@ -244,7 +244,8 @@ func (s *Store) guess(ctx context.Context) (Tiers, error) {
 	return Flat, nil
 }
 
-// looksLikeName reports whether dir holds a key folder with the file called name.
+// looksLikeName reports whether dir has a key folder that holds a file called
+// name.
 func (s *Store) looksLikeName(dir, name string) (bool, error) {
 	keys, err := s.subdirs(dir, 8)
 	if err != nil {
@@ -258,10 +259,11 @@ func (s *Store) looksLikeName(dir, name string) (bool, error) {
 	return false, nil
 }
 
-// looksLikeKey reports whether a folder's name can be a key of any kind of file.
+// looksLikeKey reports whether a folder's name can be a key of any kind of
+// file.
 func looksLikeKey(key string) bool {
 	if _, rest, ok := cutLast(key, "-"); ok {
-		key = rest // elf-buildid-sym-HEX and the like
+		key = rest // elf-buildid-sym-HEX and similar
 	}
 	return len(key) >= 9 && len(key) <= 2*debugid.MaxBuildID && debugid.IsHex(key)
 }
@@ -274,7 +276,7 @@ func cutLast(s, sep string) (before, after string, ok bool) {
 	return s[:i], s[i+len(sep):], true
 }
 
-// dirOf returns the folder of a key in the given arrangement.
+// dirOf returns the folder of a key in a store of these tiers.
 func dirOf(tiers Tiers, name, key string) string {
 	if tiers == Two {
 		return path.Join(layout.Bucket(name), name, key)

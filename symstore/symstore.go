@@ -48,7 +48,7 @@ import (
 	"github.com/symdepot/symdepot/symfile"
 )
 
-// Names of the files that make a store.
+// The names of a store's own files.
 const (
 	adminDir    = "000Admin"
 	pingmeFile  = "pingme.txt"
@@ -61,65 +61,67 @@ const (
 	deletedExt  = ".deleted"
 )
 
-// maxText is the size in bytes up to which a text file of a store is read.
-// The largest known server.txt is far below it.
+// maxText is the largest size in bytes of a text file of a store. The largest
+// known server.txt is far below it.
 const maxText = 16 << 20
 
 var (
-	// ErrLocked is wrapped when another writer held the store for longer than
-	// Options.LockWait.
+	// ErrLocked is wrapped when the store stays locked by another writer for
+	// longer than Options.LockWait.
 	ErrLocked = errors.New("the store is locked")
-	// ErrLockLost is wrapped when this writer did not renew its lock for so
-	// long that another writer took it. That writer has completed or undone the
+	// ErrLockLost is wrapped when this writer failed to renew its lock and
+	// another writer took it over. That writer has completed or undone the
 	// change.
 	ErrLockLost = errors.New("the lock was taken over by another writer")
-	// ErrNoLocks is wrapped when the file system refuses locks; see Locking.
+	// ErrNoLocks is wrapped when the file system does not support locks; see
+	// Locking.
 	ErrNoLocks = errors.New("the file system does not support locks")
-	// ErrExists is wrapped when the path of a file is occupied: by a folder, by
-	// a file that is not regular, or, with AddOptions.NoReplace and inside one
-	// transaction, by different content under the same key.
+	// ErrExists is wrapped when a path is occupied: by a folder, by a file that
+	// is not regular, or, with AddOptions.NoReplace or within one transaction,
+	// by different content under the same key.
 	ErrExists = errors.New("a file is in the way")
-	// ErrReadOnly is wrapped by changes of a store that cannot be written to.
+	// ErrReadOnly is wrapped by changes to a store that cannot be written to.
 	ErrReadOnly = errors.New("the store is read-only")
-	// ErrNoTransaction is wrapped when no live transaction has the id.
+	// ErrNoTransaction is wrapped when the transaction does not exist or was
+	// deleted.
 	ErrNoTransaction = errors.New("no such transaction")
-	// ErrDamaged is wrapped when the records of a store contradict each other
-	// or cannot be read. Check says more.
+	// ErrDamaged is wrapped when the records of a store are unreadable or
+	// contradict each other. Check finds the details.
 	ErrDamaged = errors.New("the store is damaged")
-	// ErrNotStore is wrapped by Open for a directory that is none, and by
-	// writing to a flat folder.
+	// ErrNotStore is wrapped by Open for a path that is not a directory, and by
+	// changes to a flat folder.
 	ErrNotStore = errors.New("not a symbol store")
-	// ErrName is wrapped for a name that a store cannot have, such as a device
-	// name of Windows.
-	ErrName = errors.New("not a name for a store")
+	// ErrName is wrapped for a name that a file in a store cannot have, such as
+	// a device name of Windows.
+	ErrName = errors.New("not a valid name in a symbol store")
 	// ErrPointer is wrapped for a pointer that must not be written or followed.
 	ErrPointer = errors.New("pointer refused")
 )
 
-// ID is the number of a transaction. 0 means "none".
+// ID is the number of a transaction. 0 means none.
 type ID uint64
 
-// maxID is the largest number that fits into ten digits.
+// maxID is the largest number of ten digits.
 const maxID ID = 9_999_999_999
 
-// String returns the ten digits that name the transaction's file.
+// String returns the ten digits that name the transaction file.
 func (id ID) String() string { return fmt.Sprintf("%010d", uint64(id)) }
 
-// ParseID reads one to ten digits, with leading zeros or without and with
-// blanks around.
+// ParseID parses one to ten digits, with or without leading zeros and
+// surrounding blanks.
 func ParseID(s string) (ID, error) {
 	s = strings.TrimSpace(s)
 	n, err := strconv.ParseUint(s, 10, 64)
 	if err != nil || len(s) > 10 || s[0] == '+' || n == 0 {
-		return 0, fmt.Errorf("transaction id %q: not one to ten digits above zero", clip(s))
+		return 0, fmt.Errorf("transaction id %q: want one to ten digits and a number above zero", clip(s))
 	}
 	return ID(n), nil
 }
 
-// Type is the fourth field of a refs.ptr line: what a stored file is.
+// Type is the kind of a stored file, the fourth field of a line in refs.ptr.
 type Type string
 
-// The types that the genuine tool writes. Others are kept as they are.
+// The types that symstore.exe writes. Other types in existing files are kept.
 const (
 	Private  Type = "pri" // PDB with private symbols
 	Public   Type = "pub" // stripped PDB
@@ -130,46 +132,46 @@ const (
 // Transaction is one line of server.txt or history.txt.
 type Transaction struct {
 	ID      ID
-	Deletes ID // of a del transaction: the one that it deleted, else 0
+	Deletes ID // of a del transaction: the transaction that it deleted; else 0
 	Pointer bool
-	Time    time.Time // when it started, in the time zone of this machine
+	Time    time.Time // start of the transaction, in the time zone of this machine
 	Product string
 	Version string
 	Comment string
 }
 
-// Entry is one line of a transaction's file.
+// Entry is one line of a transaction file.
 type Entry struct {
 	Name   string
 	Key    string
-	Source string // absolute path as its writer saw it
+	Source string // absolute path on the machine of the writer
 }
 
-// validKey reports whether key can be a folder of a store.
+// validKey reports whether key can be the name of a key folder.
 func validKey(key string) bool {
 	return symfile.ValidName(key) && legalOnWindows(key)
 }
 
-// legalOnWindows reports whether Windows can have a file of this name, and has
-// it under exactly this name.
+// legalOnWindows reports whether Windows can create a file of exactly this
+// name.
 func legalOnWindows(name string) bool {
 	return !strings.ContainsAny(name, `<>:"|?*`) && strings.TrimRight(name, ". ") == name
 }
 
-// checkName says why name cannot be a stored file's.
+// checkName returns an error if a stored file cannot have this name.
 func checkName(name string) error {
 	switch {
 	case !symfile.ValidName(name), !legalOnWindows(name):
 		return fmt.Errorf("%w: %q", ErrName, clip(name))
 	case symfile.IsDevice(name):
-		return fmt.Errorf("%w: %q is a device on Windows", ErrName, clip(name))
+		return fmt.Errorf("%w: %q is a device name on Windows", ErrName, clip(name))
 	case strings.EqualFold(name, adminDir), strings.EqualFold(name, pingmeFile), strings.EqualFold(name, index2File):
-		return fmt.Errorf("%w: %q is the store's own", ErrName, clip(name))
+		return fmt.Errorf("%w: %q is reserved for the store's own files", ErrName, clip(name))
 	}
 	return nil
 }
 
-// clip keeps hostile input out of messages.
+// clip limits the length of untrusted text in messages.
 func clip(s string) string {
 	if len(s) > 120 {
 		return s[:120] + "…"
@@ -177,7 +179,7 @@ func clip(s string) string {
 	return s
 }
 
-// ignoreAbsent turns "not there" into success.
+// ignoreAbsent turns fs.ErrNotExist into success.
 func ignoreAbsent(err error) error {
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil

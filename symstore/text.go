@@ -9,17 +9,17 @@ import (
 	"unicode/utf8"
 )
 
-// windows1252 holds the characters of the bytes 0x80 to 0x9F in the code page
-// of Western Windows; the other bytes are as in Unicode. Bytes that the code
-// page leaves open stand for themselves.
+// windows1252 has the characters of the bytes 0x80 to 0x9F in code page 1252.
+// All other bytes are as in Unicode. Bytes without a character in the code page
+// map to the code point of equal number.
 var windows1252 = [32]rune{
 	0x20AC, 0x81, 0x201A, 0x0192, 0x201E, 0x2026, 0x2020, 0x2021, 0x02C6, 0x2030, 0x0160, 0x2039, 0x0152, 0x8D, 0x017D, 0x8F,
 	0x90, 0x2018, 0x2019, 0x201C, 0x201D, 0x2022, 0x2013, 0x2014, 0x02DC, 0x2122, 0x0161, 0x203A, 0x0153, 0x9D, 0x017E, 0x0178,
 }
 
-// decode returns one line of a store's text: UTF-8 if it is that, else
-// Windows-1252. It goes by the line because writers of both kinds append to
-// one file.
+// decode decodes one line: as UTF-8 if it is valid, else as Windows-1252. Each
+// line is decoded on its own because writers of both encodings append to one
+// file.
 func decode(line []byte) string {
 	if utf8.Valid(line) {
 		return string(line)
@@ -35,8 +35,8 @@ func decode(line []byte) string {
 	return b.String()
 }
 
-// splitLines returns the lines of a store's text without their ends, whatever
-// those are, and without those that hold nothing.
+// splitLines splits a text into its lines, without their line ends of any kind.
+// It omits empty lines.
 func splitLines(data []byte) [][]byte {
 	data = bytes.TrimPrefix(data, []byte("\xef\xbb\xbf"))
 	var lines [][]byte
@@ -49,9 +49,8 @@ func splitLines(data []byte) [][]byte {
 	return lines
 }
 
-// fields splits a line at its commas. A field may be quoted; then it ends at
-// the next quote before a comma or the end of the line, and a missing end is
-// overlooked.
+// fields splits a line at its commas. A quoted field ends at the next quote
+// before a comma or the end of the line. A missing closing quote is accepted.
 func fields(line string) []string {
 	var list []string
 	for {
@@ -75,7 +74,7 @@ func nextField(line string) (field, rest string, more bool) {
 	return strings.TrimSuffix(body, `"`), "", false
 }
 
-// clean makes a text fit between quotes: there is no way to escape.
+// clean makes a text fit between quotes, which the format cannot escape.
 func clean(s string) string {
 	return strings.Map(func(r rune) rune {
 		switch {
@@ -88,8 +87,8 @@ func clean(s string) string {
 	}, s)
 }
 
-// parseTransaction reads a line of server.txt or history.txt, of today or of
-// 1999. What is missing at its end stays empty.
+// parseTransaction reads a line of server.txt or history.txt, in today's format
+// or that of 1999. Fields that are missing at its end are empty.
 func parseTransaction(line string) (Transaction, error) {
 	f := fields(strings.TrimSpace(line))
 	id, err := ParseID(f[0])
@@ -109,17 +108,17 @@ func parseTransaction(line string) (Transaction, error) {
 		return t, err
 	case "add":
 	default:
-		return t, fmt.Errorf("transaction %s: %q is neither add nor del", id, clip(at(1)))
+		return t, fmt.Errorf("transaction %s: %q must be add or del", id, clip(at(1)))
 	}
 	t.Pointer = strings.EqualFold(strings.TrimSpace(at(2)), "ptr")
 	t.Product, t.Version, t.Comment = at(5), at(6), at(7)
-	// A time that cannot be read is no reason to lose the transaction.
+	// A transaction with an unreadable time is still valid.
 	t.Time = parseTime(at(3), at(4))
 	return t, nil
 }
 
-// parseTime reads MM/DD/YYYY or MM/DD/YY and HH:MM:SS; the zero time stands
-// for what it cannot read.
+// parseTime reads MM/DD/YYYY or MM/DD/YY and HH:MM:SS. It returns the zero time
+// for anything else.
 func parseTime(date, clock string) time.Time {
 	d, err := time.ParseInLocation("1/2/2006", strings.TrimSpace(date), time.Local)
 	if err != nil {
@@ -144,7 +143,7 @@ func parseTime(date, clock string) time.Time {
 	return time.Date(d.Year(), d.Month(), d.Day(), c.Hour(), c.Minute(), c.Second(), 0, time.Local)
 }
 
-// line prints t as the genuine tool does, without a line end.
+// line formats t as symstore.exe does, without a line end.
 func (t Transaction) line() string {
 	if t.Deletes != 0 {
 		return t.ID.String() + ",del," + t.Deletes.String()
@@ -157,12 +156,12 @@ func (t Transaction) line() string {
 		t.Time.Format("01/02/2006,15:04:05"), clean(t.Product), clean(t.Version), clean(t.Comment))
 }
 
-// record is a line of server.txt or history.txt with its bytes, which are kept
-// when the file is rewritten.
+// record is one line of server.txt or history.txt with its original bytes,
+// which are kept when the file is rewritten.
 type record struct {
 	Transaction
 	raw []byte
-	err error // the line could not be read
+	err error // why the line cannot be read
 }
 
 func parseRecords(data []byte) []record {
@@ -174,7 +173,7 @@ func parseRecords(data []byte) []record {
 	return list
 }
 
-// printServer is the content of server.txt: each line ended by CR LF.
+// printServer formats server.txt: each line ends with CR LF.
 func printServer(list []record) []byte {
 	var b []byte
 	for _, r := range list {
@@ -183,9 +182,9 @@ func printServer(list []record) []byte {
 	return b
 }
 
-// appendLine appends a line to what a file holds, beginning a new line first
-// if the last one has no end. history.txt's last line has none, server.txt's
-// has one.
+// appendLine appends a line to the content of a file. It first ends the last
+// line if that has no line end. The last line of history.txt has no end, that
+// of server.txt has one.
 func appendLine(data []byte, line string, ended bool) []byte {
 	out := bytes.Clone(data)
 	if len(out) > 0 && out[len(out)-1] != '\n' {
@@ -198,16 +197,16 @@ func appendLine(data []byte, line string, ended bool) []byte {
 	return out
 }
 
-// parseEntry reads a line of a transaction's file: name, backslash and key,
-// then the source path; quoted, bare, or with the last quote missing.
+// parseEntry reads a line of a transaction file: name, backslash, key, and the
+// source path. The fields may be quoted, bare, or lack the last quote.
 func parseEntry(line string) (Entry, error) {
 	first, rest, more := nextField(strings.TrimSpace(line))
 	if !more {
-		return Entry{}, fmt.Errorf("line %q has one field only", clip(line))
+		return Entry{}, fmt.Errorf("line %q has only one field, want two: name\\key and path", clip(line))
 	}
 	i := strings.LastIndexAny(first, `\/`)
 	if i < 0 {
-		return Entry{}, fmt.Errorf("line %q names no key", clip(line))
+		return Entry{}, fmt.Errorf("line %q has no key, want name\\key", clip(line))
 	}
 	rest = strings.TrimSuffix(strings.TrimPrefix(rest, `"`), `"`)
 	e := Entry{Name: first[:i], Key: first[i+1:], Source: rest}
@@ -217,19 +216,19 @@ func parseEntry(line string) (Entry, error) {
 	return e, nil
 }
 
-// validEntryName reports whether a name read from a record can be followed on
-// this disk. Names that Windows refuses may stand in stores made elsewhere.
+// validEntryName reports whether a name from a record can be opened on this
+// disk. Stores made on other systems may have names that Windows refuses.
 func validEntryName(name string) bool {
 	return len(name) <= 255 && name != "" && name != "." && name != ".." && !strings.ContainsAny(name, "/\\\x00")
 }
 
-// line prints e as the genuine tool does, without a line end.
+// line formats e as symstore.exe does, without a line end.
 func (e Entry) line() string {
 	return `"` + e.Name + `\` + e.Key + `","` + clean(e.Source) + `"`
 }
 
-// parseEntries reads a transaction's file. cut says that the last line was not
-// finished: it has no end, as all writers give it.
+// parseEntries reads a transaction file. cut means that the last line is
+// truncated: all writers end it, and it has no end.
 func parseEntries(data []byte) (list []Entry, bad []error, cut bool) {
 	cut = len(data) > 0 && data[len(data)-1] != '\n'
 	for _, raw := range splitLines(data) {

@@ -12,7 +12,7 @@ import (
 )
 
 // Kept is one file in the folder of a key: the stored file, its cabinet or its
-// pointer. Records are not listed.
+// pointer. A refs.ptr is not one.
 type Kept struct {
 	Path string // relative to the root of the store, with slashes
 	Info fs.FileInfo
@@ -21,7 +21,7 @@ type Kept struct {
 }
 
 // Kept returns the files of a key without opening them, so that their access
-// times do not change. A key without files is no error.
+// times do not change. It returns none for a key that the store does not have.
 func (s *Store) Kept(name, key string) ([]Kept, error) {
 	dir, spelled, ok := s.locate(name, key)
 	if !ok {

@@ -11,29 +11,30 @@ import (
 	"sync"
 )
 
-// workspace is a writer's own folder. It is used by one goroutine, except that
-// the workers of a stager write into folders of their own in it.
+// workspace is the folder of one writer. One goroutine uses it. The workers of
+// a stager write into folders of their own within it.
 type workspace struct {
 	j     *journal
 	token string
 	dir   string
 	owner *os.File
-	// root is the folder, opened: its files are one step away instead of four
-	// from the root of the store.
+	// root is the opened folder. Paths from here are shorter than those from
+	// the root of the store.
 	root *os.Root
 	dirs *dirCache // for small operations under the lock
-	// again means that another writer has already begun to take the steps.
+	// again means that another writer has already taken some of the steps.
 	again bool
 	// folders are complete and ready to be published.
 	folders    folderList
-	renumbered bool // the refs.ptr of some folders is not flushed
+	renumbered bool // some refs.ptr files are not flushed
 }
 
-// living holds the tokens of the writers of this process.
+// living has the tokens of the writers of this process.
 var living sync.Map
 
-// own makes the owner's file and the folder. ours is false if another writer
-// took the file for a dead writer's before it was locked.
+// own creates the owner file and the folder. ours is false if another writer
+// removed the owner file before it was locked, because it took the writer for
+// dead.
 func (ws *workspace) own() (ours bool, err error) {
 	j := ws.j
 	living.Store(ws.token, true)
@@ -43,7 +44,7 @@ func (ws *workspace) own() (ours bool, err error) {
 		return false, err
 	}
 	ws.owner = f
-	host, _ := os.Hostname() // an unknown host is not this one
+	host, _ := os.Hostname() // without a name the owner counts as one of another machine
 	_, err = fmt.Fprintf(f, "%d %s\r\n", os.Getpid(), host)
 	ours = true
 	if err == nil && j.opt.Locking == LockOS {
@@ -66,14 +67,14 @@ func (ws *workspace) own() (ours bool, err error) {
 	return false, err
 }
 
-// release shows other writers that this one has finished with the folder.
+// release marks the workspace as finished for other writers.
 func (ws *workspace) release() {
 	ws.close()
 	ws.owner.Close()
 	living.Delete(ws.token)
 }
 
-// discard removes the folder. The next writer removes what remains.
+// discard removes the workspace. If that fails, the next writer removes it.
 func (ws *workspace) discard() {
 	if ws.j.checkpoint("discard") != nil {
 		return
@@ -83,7 +84,7 @@ func (ws *workspace) discard() {
 	_ = ws.j.root.Remove(ws.dir + ownerExt)
 }
 
-// close closes the folder. Windows cannot remove an open one.
+// close closes the folder, because Windows cannot remove an open one.
 func (ws *workspace) close() {
 	if ws.dirs != nil {
 		ws.dirs.close()
@@ -94,14 +95,15 @@ func (ws *workspace) close() {
 	}
 }
 
-// path returns the path of a file of the folder, from the root of the store.
+// path returns the path of a file in the workspace, relative to the root of the
+// store.
 func (ws *workspace) path(name string) string { return ws.dir + "/" + name }
 
-// has reports whether the folder has a file of that name.
+// has reports whether the workspace has a file of that name.
 func (ws *workspace) has(name string) bool { return ws.dirs.exists(ws.path(name)) }
 
-// commit writes the plan and takes its steps, under the lock. If it fails, also
-// with errTaken, the steps are undone.
+// commit writes the plan and takes its steps, under the lock. It undoes the
+// steps if one fails, also with errTaken.
 func (ws *workspace) commit(l *lock, p *plan) error {
 	if err := ws.j.checkpoint("plan"); err != nil {
 		return err
@@ -119,7 +121,7 @@ func (ws *workspace) commit(l *lock, p *plan) error {
 	return ws.finish(l, p)
 }
 
-// finish takes the steps, after a crash the remaining ones.
+// finish takes the steps of a plan; after a crash, those that remain.
 func (ws *workspace) finish(l *lock, p *plan) error {
 	for i := range p.Ops {
 		o := &p.Ops[i]
@@ -139,8 +141,8 @@ func (ws *workspace) finish(l *lock, p *plan) error {
 	return ws.dirs.rename(ws.path(planLeaf), ws.path(appliedLeaf))
 }
 
-// failed undoes the steps before step i, unless the lock was lost: then the new
-// owner of the lock decides.
+// failed undoes the steps before step i. If the lock was lost, the new owner of
+// the lock decides instead.
 func (ws *workspace) failed(p *plan, i int, err error) error {
 	if errors.Is(err, ErrLockLost) || ws.j.checkpoint("rollback") != nil {
 		return err
@@ -148,7 +150,7 @@ func (ws *workspace) failed(p *plan, i int, err error) error {
 	undo := ws.rollback(p, i)
 	switch p.Ops[i].Do {
 	case opPut, opWrite, opFolder:
-		ws.j.removeEmpty(path.Dir(p.Ops[i].Path)) // which it may have made
+		ws.j.removeEmpty(path.Dir(p.Ops[i].Path)) // the step may have made it
 	}
 	if undo == nil {
 		undo = ws.root.Remove(planLeaf)
@@ -168,10 +170,10 @@ func (ws *workspace) writePlan(p *plan) error {
 	return ws.dirs.rename(ws.path(whole), ws.path(planLeaf))
 }
 
-// write makes a small file in the folder.
+// write creates a small file in the workspace.
 func (ws *workspace) write(name string, data []byte) error { return ws.dirs.write(ws.path(name), data) }
 
-// prepare writes the new contents into the folder.
+// prepare writes new contents into the workspace.
 func (ws *workspace) prepare(p *plan) error {
 	if err := ws.number(p.ID); err != nil {
 		return err
@@ -196,7 +198,7 @@ func (ws *workspace) prepareOne(i int, o *op) error {
 		}
 		for _, raw := range splitLines(have) {
 			if string(raw) == string(o.Data) {
-				return nil // taken before
+				return nil // the step was taken before
 			}
 		}
 		data = appendLine(have, string(o.Data), o.Path == serverFile)
@@ -204,16 +206,16 @@ func (ws *workspace) prepareOne(i int, o *op) error {
 	return ws.write("w"+strconv.Itoa(i), data)
 }
 
-// undoName is the name in the folder of what a step replaces.
+// undoName returns the name in the workspace of the file that a step replaces.
 func undoName(i int, o *op) string {
 	switch o.Path {
 	case serverFile, historyFile, lastIDFile:
-		return oldPrefix + path.Base(o.Path) // found without the plan, too
+		return oldPrefix + path.Base(o.Path) // heal finds these without the plan
 	}
 	return "u" + strconv.Itoa(i)
 }
 
-// take takes one step. It does nothing if the step was taken before a crash.
+// take takes one step. A step that was taken before a crash is not repeated.
 func (ws *workspace) take(i int, o *op) error {
 	root := ws.j.root
 	undo := undoName(i, o)
@@ -233,7 +235,7 @@ func (ws *workspace) take(i int, o *op) error {
 		}
 		return ignoreAbsent(ws.rename(o.Path, ws.path(undo)))
 	case opRmdir:
-		_ = root.Remove(o.Path) // only if it is empty
+		_ = root.Remove(o.Path) // fails if it is not empty
 		return nil
 	case opMove:
 		if !ws.j.exists(o.From) {
@@ -244,9 +246,9 @@ func (ws *workspace) take(i int, o *op) error {
 	return fmt.Errorf("%w: %s has the unknown step %q", ErrDamaged, ws.dir, clip(o.Do))
 }
 
-// replace moves a file of the folder to its final name and keeps the existing
-// file. It does nothing if the folder has no such file: then the step was taken
-// before, or the line to be appended is already in the list.
+// replace renames a file of the workspace to its final path and keeps the
+// existing file for an undo. It does nothing if the workspace has no such file:
+// then the step was taken before, or the list already has the line.
 func (ws *workspace) replace(from, undo string, o *op) error {
 	if o.Had {
 		if (ws.again || o.Do == opAppend) && !ws.has(from) {
@@ -268,7 +270,7 @@ func (ws *workspace) replace(from, undo string, o *op) error {
 	return err
 }
 
-// create moves a file of the folder to a final name that must not exist.
+// create renames a file of the workspace to a final path that must not exist.
 func (ws *workspace) create(from string, o *op) error {
 	root := ws.j.root
 	if ws.again && !ws.has(from) {
@@ -276,7 +278,7 @@ func (ws *workspace) create(from string, o *op) error {
 	}
 	err := root.Link(ws.path(from), o.Path)
 	if err != nil && !errors.Is(err, fs.ErrExist) && !errors.Is(err, fs.ErrNotExist) {
-		// No hard links here. An empty placeholder reserves the name.
+		// The disk has no hard links. An empty file reserves the name.
 		var f *os.File
 		if f, err = root.OpenFile(o.Path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o666); err == nil {
 			f.Close()
@@ -288,7 +290,7 @@ func (ws *workspace) create(from string, o *op) error {
 		if readErr != nil || string(have) != string(o.Data) {
 			return errTaken
 		}
-		err = nil // this writer made it before a crash
+		err = nil // this writer created it before a crash
 	}
 	if err != nil {
 		return err
@@ -296,7 +298,8 @@ func (ws *workspace) create(from string, o *op) error {
 	return ws.root.Remove(from)
 }
 
-// keep keeps the existing file under a second name until the end.
+// keep saves the existing file under a second name until the change is
+// complete.
 func (ws *workspace) keep(name, undo string) error {
 	err := ws.dirs.link(name, undo)
 	if err == nil || errors.Is(err, fs.ErrExist) {
@@ -308,7 +311,7 @@ func (ws *workspace) keep(name, undo string) error {
 	return ws.j.copyInside(name, undo)
 }
 
-// rename moves a file within the store and makes missing folders.
+// rename renames a file within the store and makes missing folders.
 func (ws *workspace) rename(from, to string) error {
 	err := retried(func() error { return ws.dirs.rename(from, to) })
 	if !errors.Is(err, fs.ErrNotExist) || !ws.j.exists(from) {
@@ -320,8 +323,7 @@ func (ws *workspace) rename(from, to string) error {
 	return retried(func() error { return ws.dirs.rename(from, to) })
 }
 
-// rollback undoes the steps before n, the last one first. It needs no space on
-// the disk.
+// rollback undoes the steps before n, last one first. It needs no disk space.
 func (ws *workspace) rollback(p *plan, n int) error {
 	var all error
 	root := ws.j.root
@@ -353,8 +355,8 @@ func (ws *workspace) rollback(p *plan, n int) error {
 	return all
 }
 
-// settle makes the published change durable, without the lock, and removes the
-// folder.
+// settle makes the published change durable, after the lock is released, and
+// removes the workspace.
 func (ws *workspace) settle(p *plan) error {
 	if err := ws.j.checkpoint("settle"); err != nil {
 		return err
@@ -379,8 +381,8 @@ func (ws *workspace) settle(p *plan) error {
 			}
 		}
 	}
-	if err := ignoreAbsent(g.Commit()); err != nil { // a deletion may have come after
-		return fmt.Errorf("published, but perhaps not for good: %w", err)
+	if err := ignoreAbsent(g.Commit()); err != nil { // a later deletion may have removed files
+		return fmt.Errorf("the transaction is published, but may be lost in a power failure: %w", err)
 	}
 	ws.discard()
 	return nil

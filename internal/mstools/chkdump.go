@@ -26,7 +26,7 @@ func (c *checkRun) dump(name string, visit func(program) error) error {
 		return err
 	}
 	if !info.Mode().IsRegular() {
-		return fmt.Errorf("dump: %s is not an ordinary file", name)
+		return fmt.Errorf("dump: %s is not a regular file", name)
 	}
 	d, err := dump.Read(f, info.Size())
 	if err != nil {

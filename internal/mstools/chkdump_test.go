@@ -77,7 +77,7 @@ func TestCheckDump(t *testing.T) {
 		{"/id " + file + " /om " + manifest, 0, "2 symbol files"},
 		{"/im " + manifest + " /s " + pdbs, 1, "FAILED files = 1"},
 		{"/id " + bad + " /s " + pdbs, 1, "bad.dmp"},
-		{"/id " + work + " /s " + pdbs, 1, "not an ordinary file"},
+		{"/id " + work + " /s " + pdbs, 1, "not a regular file"},
 	} {
 		var out bytes.Buffer
 		args := append([]string{"chk"}, strings.Fields(c.args)...)

@@ -249,7 +249,7 @@ func identifyOnDisk(name string, all bool) ([]symstore.Key, error) {
 		return nil, err
 	}
 	if !info.Mode().IsRegular() {
-		return nil, fmt.Errorf("%s is not an ordinary file", name)
+		return nil, fmt.Errorf("%s is not a regular file", name)
 	}
 	return symstore.Identify(f, info.Size(), name, all)
 }
