@@ -45,7 +45,7 @@ var mayImport = map[string][]string{
 	"internal/unpack":    {"cab", "internal/ctxio"},
 	// upstream and tree implement the interface of sources, and do not know each other.
 	"internal/upstream": {"debugid", "symfile", "layout", "cab", "symstore", "symcache", "internal/bucket", "internal/fetch", "internal/glob", "internal/unpack", "internal/wire"},
-	"internal/tree":     {"debugid", "symfile", "layout", "objfile", "symstore", "internal/fetch", "internal/unpack"},
+	"internal/tree":     {"debugid", "symfile", "layout", "objfile", "pdb", "symstore", "internal/fetch", "internal/unpack"},
 	"internal/sympath":  {"layout", "internal/bucket", "internal/fetch", "internal/tree", "internal/upstream"},
 	"internal/fetch":    {"layout", "objfile", "symfile", "internal/blob"},
 	"internal/depot":    {"debugid", "symfile", "layout", "objfile", "symcache", "internal/blob", "internal/fetch", "internal/index", "internal/jobs", "internal/symcachework", "internal/transcode", "internal/tree", "internal/upstream", "internal/durable"},

@@ -3,11 +3,13 @@ package objfile
 import (
 	"bytes"
 	"math"
+
+	"github.com/symdepot/symdepot/pdb"
 )
 
 // symbolMagics begin the files that dispatch knows.
 var symbolMagics = []string{
-	"MZ", "DI", magicPDB, magicPDB2, magicMSFZ, "BSJB", "\x7fELF", "\xfe\xed\xfa\xce", "\xfe\xed\xfa\xcf", "\xce\xfa\xed\xfe", "\xcf\xfa\xed\xfe",
+	"MZ", "DI", pdb.MagicMSF, pdb.MagicPDB20, pdb.MagicMSFZ, "BSJB", "\x7fELF", "\xfe\xed\xfa\xce", "\xfe\xed\xfa\xcf", "\xce\xfa\xed\xfe", "\xcf\xfa\xed\xfe",
 	"\xca\xfe\xba\xbf", "\xca\xfe\xba\xbe", "\x00asm", "MODULE ", "SYSB", "BCSymbolMap",
 }
 

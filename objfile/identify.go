@@ -8,6 +8,7 @@ import (
 	"io"
 	"strings"
 
+	"github.com/symdepot/symdepot/pdb"
 	"github.com/symdepot/symdepot/symfile"
 )
 
@@ -52,13 +53,6 @@ func Identify(r io.ReaderAt, size int64, path string, opt Options) ([]Object, er
 	return checked(objects, err)
 }
 
-// MSF magics. The first bytes tell the three apart.
-const (
-	magicPDB  = "Microsoft C/C++ MSF 7.00\r\n\x1aDS\x00\x00\x00"
-	magicPDB2 = "Microsoft C/C++ program database 2.00\r\n\x1aJG\x00\x00"
-	magicMSFZ = "Microsoft MSFZ Container\r\n\x1aALD\x00\x00"
-)
-
 // maxFatSlices is the number of slices from which 0xCAFEBABE begins a Java
 // class: its next field is the class format's version, 45 or more.
 const maxFatSlices = 45
@@ -85,7 +79,7 @@ func dispatch(b *budget, path, name string) ([]Object, error) {
 		return identifyPE(b, head, name)
 	case has("DI") && looksLikeDBG(head):
 		return identifyDBG(b, name)
-	case has(magicPDB), has(magicPDB2), has(magicMSFZ):
+	case pdb.Detect(head) != 0:
 		return identifyPDB(b, head, name)
 	case has("BSJB"):
 		return identifyPortablePDB(b, name)

@@ -3,6 +3,7 @@ package objfile
 import (
 	"testing"
 
+	"github.com/symdepot/symdepot/pdb"
 	"github.com/symdepot/symdepot/symfile"
 )
 
@@ -23,7 +24,7 @@ func msfzImage(info []byte) []byte {
 		}
 		dir = le.AppendUint32(le.AppendUint64(le.AppendUint32(dir, uint32(len(b))), 80), 0)
 	}
-	b := []byte(magicMSFZ)
+	b := []byte(pdb.MagicMSFZ)
 	b = le.AppendUint64(b, 0)
 	b = le.AppendUint64(b, uint64(80+len(info)))
 	b = le.AppendUint64(b, uint64(80+len(info)+len(dir)))
@@ -37,7 +38,7 @@ func msfzImage(info []byte) []byte {
 func jgImage(info []byte) []byte {
 	const page = 1024
 	b := make([]byte, 4*page)
-	copy(b, magicPDB2)
+	copy(b, pdb.MagicPDB20)
 	le.PutUint32(b[44:], page)
 	le.PutUint16(b[48:], 1)
 	le.PutUint16(b[50:], 4)

@@ -78,7 +78,7 @@ func buildMSF(t testing.TB, w io.WriterAt, page int64, streams []content) int64 
 	next += dirPages
 	put(blockMap, next*page)
 	mapPages := pages(int64(len(blockMap)))
-	head := []byte(magicMSF)
+	head := []byte(MagicMSF)
 	for _, v := range []int64{page, 1, next + mapPages, int64(len(dir)), 0} {
 		head = le.AppendUint32(head, uint32(v))
 	}
@@ -116,7 +116,7 @@ func jgBytes(t testing.TB, page int, streams []content) []byte {
 		body = append(body, make([]byte, pages(len(body))*page-len(body))...)
 	}
 	dir = append(dir, numbers...)
-	head := append([]byte(magicJG), 0, 0, 0)[:44]
+	head := append([]byte(MagicPDB20), 0, 0, 0)[:44]
 	head = le.AppendUint32(head, uint32(page))
 	head = le.AppendUint16(head, 1)
 	head = le.AppendUint16(head, uint16(next+pages(len(dir))))
@@ -193,7 +193,7 @@ func msfzBytes(t testing.TB, method uint32, chunk int, streams []content) []byte
 		body = append(body, p...)
 	}
 	packed := pack(t, method, dir)
-	copy(body, magicMSFZ)
+	copy(body, MagicMSFZ)
 	le.PutUint64(body[40:], uint64(len(body)))
 	body = append(body, packed...)
 	le.PutUint64(body[48:], uint64(len(body)))

@@ -46,15 +46,15 @@ func (f Format) String() string {
 	return "none"
 }
 
-// The first bytes of each container.
+// The first bytes of each format.
 const (
-	magicMSF  = "Microsoft C/C++ MSF 7.00\r\n\x1aDS\x00\x00\x00"
-	magicJG   = "Microsoft C/C++ program database 2.00\r\n\x1aJG\x00\x00"
-	magicMSFZ = "Microsoft MSFZ Container\r\n\x1aALD\x00\x00"
+	MagicMSF   = "Microsoft C/C++ MSF 7.00\r\n\x1aDS\x00\x00\x00"
+	MagicPDB20 = "Microsoft C/C++ program database 2.00\r\n\x1aJG\x00\x00"
+	MagicMSFZ  = "Microsoft MSFZ Container\r\n\x1aALD\x00\x00"
 )
 
 // SniffLen is the number of bytes that Detect needs.
-const SniffLen = len(magicJG)
+const SniffLen = len(MagicPDB20)
 
 // Detect returns the format of the file that starts with prefix, zero for
 // none. A prefix shorter than SniffLen may be too short to tell.
@@ -62,7 +62,7 @@ func Detect(prefix []byte) Format {
 	for _, m := range []struct {
 		magic  string
 		format Format
-	}{{magicMSF, MSF}, {magicJG, PDB20}, {magicMSFZ, MSFZ}} {
+	}{{MagicMSF, MSF}, {MagicPDB20, PDB20}, {MagicMSFZ, MSFZ}} {
 		if bytes.HasPrefix(prefix, []byte(m.magic)) {
 			return m.format
 		}

@@ -20,6 +20,7 @@ import (
 	"github.com/symdepot/symdepot/internal/unpack"
 	"github.com/symdepot/symdepot/layout"
 	"github.com/symdepot/symdepot/objfile"
+	"github.com/symdepot/symdepot/pdb"
 	"github.com/symdepot/symdepot/symfile"
 	"github.com/symdepot/symdepot/symstore"
 )
@@ -252,13 +253,10 @@ func (f *Folder) unpack(ctx context.Context, a *File, key string) error {
 	return nil
 }
 
-// magicMSFZ begins a PDB in its compressed container.
-const magicMSFZ = "Microsoft MSFZ Container\r\n\x1aALD"
-
 // check looks into a file where its place does not say enough.
 func (f *Folder) check(ctx context.Context, a *File, req *layout.Request, l symfile.Lookup, c layout.Place) error {
-	var magic [len(magicMSFZ)]byte
-	if n, _ := a.ReadAt(magic[:], 0); string(magic[:n]) == magicMSFZ {
+	var start [pdb.SniffLen]byte
+	if n, _ := a.ReadAt(start[:], 0); pdb.Detect(start[:n]) == pdb.MSFZ {
 		a.Kind = symfile.MSFZ
 	}
 	// A client that did not say that it reads the container would take it for
