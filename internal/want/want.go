@@ -94,7 +94,7 @@ func ofObjects(objs []objfile.Object, from string) []Want {
 			}
 		case symfile.ELF:
 			if o.Role&symfile.Debug == 0 || !o.Features.Debug {
-				list = appendPath(list, layout.Debuginfod, symfile.Object{Kind: symfile.ELF, Role: symfile.Debug, Name: o.Name, BuildID: o.BuildID, DebugID: o.DebugID}, from)
+				list = appendPath(list, layout.Debuginfod, symfile.Object{Kind: symfile.ELF, Role: symfile.Debug, DebugCompanion: true, Name: o.Name, BuildID: o.BuildID, DebugID: o.DebugID}, from)
 			}
 		case symfile.MachO:
 			if o.Role&symfile.Debug == 0 {
@@ -253,7 +253,7 @@ func ofModule(m *dump.Module, from string) []Want {
 	}
 	if m.BuildID != "" {
 		for _, role := range []symfile.Role{symfile.Debug, symfile.Executable} {
-			list = appendPath(list, layout.Debuginfod, symfile.Object{Kind: symfile.ELF, Role: role, Name: m.Name, BuildID: m.BuildID}, from)
+			list = appendPath(list, layout.Debuginfod, symfile.Object{Kind: symfile.ELF, Role: role, DebugCompanion: role == symfile.Debug, Name: m.Name, BuildID: m.BuildID}, from)
 		}
 	}
 	if m.UUID != (debugid.GUID{}) {
