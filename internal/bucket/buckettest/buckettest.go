@@ -20,6 +20,7 @@ import (
 	"time"
 
 	"github.com/symdepot/symdepot/internal/bucket"
+	"github.com/symdepot/symdepot/internal/symtest"
 )
 
 // Want says which bucket of a store a test is to have.
@@ -49,6 +50,7 @@ type step struct {
 // RunShort holds a store to the parts of the contract that depend on how its
 // requests are addressed, signed and split.
 func RunShort(t *testing.T, s Store) {
+	symtest.Sequential(t)
 	u := &suite{s}
 	for _, c := range []step{
 		{"objects", u.objects}, {"big", u.big}, {"if absent", u.ifAbsent}, {"keys", u.keys}, {"prefix", u.prefix},
@@ -58,15 +60,20 @@ func RunShort(t *testing.T, s Store) {
 	}
 }
 
-// Run holds a store to the contract.
+// Run holds a store to the contract. Under the race detector only the steps run
+// that use the store from several goroutines.
 func Run(t *testing.T, s Store) {
 	u := &suite{s}
+	concurrent := []string{"objects", "race", "cancelled", "stalls", "breaks off"}
 	for _, c := range []step{
 		{"objects", u.objects}, {"ranges", u.ranges}, {"zero", u.zero}, {"big", u.big}, {"if match", u.ifMatch},
 		{"if absent", u.ifAbsent}, {"race", u.race}, {"keys", u.keys}, {"bad keys", u.badKeys}, {"list", u.list},
 		{"prefix", u.prefix}, {"lengths", u.lengths}, {"encoding", u.encoding}, {"no bucket", u.noBucket},
 		{"bad credentials", u.badCredentials}, {"cancelled", u.cancelled}, {"stalls", u.stalls}, {"breaks off", u.breaksOff},
 	} {
+		if symtest.Race && !slices.Contains(concurrent, c.name) {
+			continue
+		}
 		t.Run(c.name, c.test)
 	}
 }
