@@ -38,7 +38,7 @@ var mayImport = map[string][]string{
 	"symstore":           {"debugid", "symfile", "layout", "objfile", "pdb", "cab", "internal/durable", "internal/ctxio"},
 	"internal/blob":      {"internal/durable"},
 	"internal/index":     {"debugid", "symfile", "internal/blob", "internal/durable", "internal/glob"},
-	"internal/scan":      {"objfile", "symfile", "cab"},
+	"internal/scan":      {"objfile", "symfile", "cab", "internal/durable"},
 	"internal/transcode": {"debugid", "objfile", "breakpad", "pdb", "ppdb", "cab", "symcache", "internal/ctxio", "internal/term"},
 	"internal/bucket":    {},
 	"internal/auth":      {"internal/glob"},

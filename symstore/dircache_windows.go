@@ -3,16 +3,28 @@ package symstore
 import (
 	"errors"
 	"os"
+	"syscall"
 	"time"
+
+	"github.com/symdepot/symdepot/internal/durable"
 )
 
-// dirCache does small things to many files of a store: see near_unix.go. Here it
+// dirCache does small things to many files of a store: see dircache_unix.go. Here it
 // leaves all to the root.
 type dirCache struct{ root *os.Root }
 
 func (n *dirCache) close() {}
 
-func (n *dirCache) rename(from, to string) error { return n.root.Rename(from, to) }
+// rename replaces a file by a file only. The system would replace a file by a
+// folder, too.
+func (n *dirCache) rename(from, to string) error {
+	if old, err := n.root.Lstat(to); err == nil && !old.IsDir() {
+		if info, err := n.root.Lstat(from); err == nil && info.IsDir() {
+			return &os.LinkError{Op: "rename", Old: from, New: to, Err: syscall.ENOTDIR}
+		}
+	}
+	return durable.Rename(n.root, from, to)
+}
 
 func (n *dirCache) link(from, to string) error { return n.root.Link(from, to) }
 

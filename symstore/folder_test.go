@@ -9,6 +9,7 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/symdepot/symdepot/internal/symtest"
 	"github.com/symdepot/symdepot/layout"
 )
 
@@ -201,12 +202,8 @@ func newDirCacheTest(t *testing.T) *dirCacheTest {
 	writeFile(t, filepath.Join(c.outside, "secret"), []byte("secret"))
 	dir := t.TempDir()
 	writeFile(t, filepath.Join(dir, "a", "b", "f"), []byte("content"))
-	if err := os.Symlink(c.outside, filepath.Join(dir, "out")); err != nil {
-		t.Skip("needs symbolic links: ", err)
-	}
-	if err := os.Symlink("a", filepath.Join(dir, "in")); err != nil {
-		t.Fatal(err)
-	}
+	symtest.Symlink(t, c.outside, filepath.Join(dir, "out"))
+	symtest.Symlink(t, "a", filepath.Join(dir, "in"))
 	root, err := os.OpenRoot(dir)
 	if err != nil {
 		t.Fatal(err)

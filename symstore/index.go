@@ -112,7 +112,7 @@ func (opt IndexOptions) lines(f File) ([]IndexEntry, error) {
 		if !ok {
 			return nil, fmt.Errorf("%s does not lie below the share %s", recorded, opt.Share)
 		}
-		recorded = recorded[len(recorded)-len(rest):]
+		recorded = filepath.ToSlash(recorded[len(recorded)-len(rest):])
 	}
 	if clean(recorded) != recorded {
 		return nil, fmt.Errorf("%w: the path %q cannot be written down", ErrName, clip(recorded))

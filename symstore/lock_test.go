@@ -5,6 +5,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"runtime"
 	"syscall"
 	"testing"
 	"testing/synctest"
@@ -203,6 +204,9 @@ func TestTokens(t *testing.T) {
 func TestRefusedLocks(t *testing.T) {
 	p := writeFile(t, filepath.Join(t.TempDir(), "x.dll"), peImage(1, 0x1000, "a"))
 	s := create(t, t.TempDir(), One, Options{osLock: func(*os.File, int64) (bool, error) {
+		if runtime.GOOS == "windows" {
+			return false, os.NewSyscallError("LockFileEx", syscall.Errno(50)) // ERROR_NOT_SUPPORTED
+		}
 		return false, os.NewSyscallError("fcntl", syscall.ENOLCK)
 	}})
 	before := tree(t, s.Dir())

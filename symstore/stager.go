@@ -175,12 +175,12 @@ func openInput(f File) (in *os.File, packed bool, err error) {
 	if info, err := os.Stat(f.Path); err == nil && !info.Mode().IsRegular() {
 		return nil, false, errors.New("not a regular file") // opening a pipe would block
 	}
-	in, err = os.Open(f.Path)
+	in, err = durable.OpenShared(f.Path)
 	if err == nil || f.Keys == nil || !errors.Is(err, fs.ErrNotExist) {
 		return in, false, err
 	}
 	dir, base := filepath.Split(f.Path)
-	if other, err := os.Open(dir + layout.CabinetName(base)); err == nil {
+	if other, err := durable.OpenShared(dir + layout.CabinetName(base)); err == nil {
 		return other, true, nil
 	}
 	return nil, false, err

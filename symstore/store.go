@@ -112,6 +112,7 @@ func Create(dir string, tiers Tiers, opt Options) (*Store, error) {
 		if err = s.create(tiers); err != nil {
 			s.unmake()
 		}
+		s.names.caseless = isCaseless(s.root)
 	}
 	if err != nil {
 		return nil, errors.Join(err, s.Close())

@@ -12,6 +12,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/symdepot/symdepot/internal/symtest"
 )
 
 func openAudit(t *testing.T, c AuditConfig) *Audit {
@@ -194,9 +196,7 @@ func TestAuditFull(t *testing.T) {
 	c := newClock()
 	var logged bytes.Buffer
 	file := filepath.Join(t.TempDir(), "audit.jsonl")
-	if err := os.Symlink("/dev/full", file); err != nil {
-		t.Fatal(err)
-	}
+	symtest.Symlink(t, "/dev/full", file)
 	a, err := OpenAudit(AuditConfig{File: file, Now: c.now}, slog.New(slog.NewTextHandler(&logged, nil)))
 	if err != nil {
 		t.Fatal(err)

@@ -286,13 +286,15 @@ func (d *Disk) Stat(ctx context.Context, ref Ref) (Info, error) {
 func notExist(ref Ref, err error) error { return fmt.Errorf("blob %s: %w", ref, err) }
 
 // Delete implements [Store]. It does not flush: it is called under a lock that
-// others wait for, and a blob that a power loss brings back is garbage again.
+// others wait for, and a blob that a power loss brings back is garbage again. So
+// is a blob that another program holds open on Windows: it stays, and the next
+// garbage collection deletes it.
 func (d *Disk) Delete(ctx context.Context, ref Ref) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
 	err := d.tree.Root().Remove(blobName(ref))
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+	if err != nil && !errors.Is(err, fs.ErrNotExist) && !durable.IsBusy(err) {
 		return fmt.Errorf("delete blob %s: %w", ref, err)
 	}
 	return nil

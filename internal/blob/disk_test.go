@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/symdepot/symdepot/internal/durable"
+	"github.com/symdepot/symdepot/internal/symtest"
 )
 
 func newDisk(t testing.TB) *Disk {
@@ -270,9 +271,7 @@ func TestSweep(t *testing.T) {
 func TestLinkedShard(t *testing.T) {
 	d := newDisk(t)
 	outside := t.TempDir()
-	if err := os.Symlink(outside, filepath.Join(d.dir, "ba")); err != nil {
-		t.Skipf("no symbolic links: %v", err)
-	}
+	symtest.Symlink(t, outside, filepath.Join(d.dir, "ba"))
 	ref := Sum([]byte("abc")) // ba7816…
 	if err := d.Put(t.Context(), ref, 3, strings.NewReader("abc")); err == nil {
 		t.Error("put behind a link")

@@ -148,7 +148,7 @@ func (t *Tree) MkdirAll(name string, perm fs.FileMode) error {
 // Remove removes a file or an empty directory, durably. The error is
 // [fs.ErrNotExist] if it does not exist.
 func (t *Tree) Remove(name string) error {
-	if err := t.do(OpRemove, name, func() error { return t.root.Remove(name) }); err != nil {
+	if err := t.do(OpRemove, name, func() error { return whileBusy(func() error { return t.root.Remove(name) }) }); err != nil {
 		return err
 	}
 	return t.SyncDir(path.Dir(name))
@@ -172,7 +172,7 @@ func (t *Tree) SyncDir(name string) error {
 // rename gives a complete and flushed temporary file its final name.
 func (t *Tree) rename(from, to string) error {
 	return t.do(OpRename, to, func() error {
-		return RetryRename(func() error { return t.root.Rename(from, to) })
+		return Rename(t.root, from, to)
 	})
 }
 

@@ -29,6 +29,20 @@ func syncDirFile(dir *os.File) error {
 // On Windows it retries while another process holds the target open.
 func RetryRename(rename func() error) error { return rename() }
 
+// Rename renames a file below root and replaces an existing file.
+func Rename(root *os.Root, from, to string) error { return root.Rename(from, to) }
+
+// whileBusy calls do once: open files block nothing here.
+func whileBusy(do func() error) error { return do() }
+
+// IsBusy reports whether an error means that another program holds a file open in
+// a way that forbids the operation. Here no program can.
+func IsBusy(error) bool { return false }
+
+// OpenShared opens a file for reading and lets other programs write, rename and
+// remove it meanwhile.
+func OpenShared(name string) (*os.File, error) { return os.Open(name) }
+
 // IsNoSpace reports whether an error means a full disk or an exhausted quota.
 func IsNoSpace(err error) bool {
 	return errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT)

@@ -3,6 +3,8 @@ package durable
 import (
 	"errors"
 	"os"
+	"path/filepath"
+	"strings"
 	"syscall"
 	"time"
 
@@ -20,18 +22,75 @@ func syncDirFile(*os.File) error { return nil }
 // RetryRename calls rename and retries it for two seconds while another process
 // holds the target open. Virus scanners, indexers and readers without
 // FILE_SHARE_DELETE usually close a file soon.
-func RetryRename(rename func() error) error {
-	deadline := time.Now().Add(2 * time.Second)
+func RetryRename(rename func() error) error { return whileBusy(rename) }
+
+// Rename renames a file below root and replaces an existing file, even one with
+// the read-only attribute. It retries as [RetryRename] does.
+func Rename(root *os.Root, from, to string) error {
+	return whileBusy(func() error {
+		err := root.Rename(from, to)
+		if !errors.Is(err, windows.ERROR_ACCESS_DENIED) {
+			return err
+		}
+		info, statErr := root.Lstat(to)
+		if statErr != nil || !info.Mode().IsRegular() || info.Mode()&0o200 != 0 || root.Chmod(to, 0o666) != nil {
+			return err
+		}
+		return root.Rename(from, to)
+	})
+}
+
+// busyWait is how long an operation waits for a program that holds a file open.
+const busyWait = 2 * time.Second
+
+// whileBusy calls do again while another program holds the file open. A file
+// that is being deleted, or is mapped as an image, is reported as access denied.
+func whileBusy(do func() error) error {
+	deadline := time.Now().Add(busyWait)
 	for wait := time.Millisecond; ; wait = min(2*wait, 100*time.Millisecond) {
-		err := rename()
-		busy := errors.Is(err, windows.ERROR_ACCESS_DENIED) ||
-			errors.Is(err, windows.ERROR_SHARING_VIOLATION) ||
-			errors.Is(err, windows.ERROR_LOCK_VIOLATION)
-		if !busy || time.Now().After(deadline) {
+		err := do()
+		if !IsBusy(err) && !errors.Is(err, windows.ERROR_ACCESS_DENIED) || time.Now().After(deadline) {
 			return err
 		}
 		time.Sleep(wait)
 	}
+}
+
+// IsBusy reports whether an error means that another program holds a file open in
+// a way that forbids the operation.
+func IsBusy(err error) bool {
+	return errors.Is(err, windows.ERROR_SHARING_VIOLATION) ||
+		errors.Is(err, windows.ERROR_LOCK_VIOLATION) ||
+		errors.Is(err, windows.ERROR_DELETE_PENDING) ||
+		errors.Is(err, windows.ERROR_USER_MAPPED_FILE)
+}
+
+// OpenShared opens a file for reading and lets other programs write, rename and
+// remove it meanwhile.
+func OpenShared(name string) (*os.File, error) {
+	p, err := windows.UTF16PtrFromString(longPath(name))
+	if err != nil {
+		return nil, &os.PathError{Op: "open", Path: name, Err: err}
+	}
+	const share = windows.FILE_SHARE_READ | windows.FILE_SHARE_WRITE | windows.FILE_SHARE_DELETE
+	h, err := windows.CreateFile(p, windows.GENERIC_READ, share, nil, windows.OPEN_EXISTING, windows.FILE_FLAG_BACKUP_SEMANTICS, 0)
+	if err != nil {
+		return nil, &os.PathError{Op: "open", Path: name, Err: err}
+	}
+	return os.NewFile(uintptr(h), name), nil
+}
+
+// longPath spells a path that is too long for the usual functions so that they
+// take it.
+func longPath(name string) string {
+	abs, err := filepath.Abs(name)
+	if err != nil || len(abs) < 248 || strings.HasPrefix(abs, `\\?\`) {
+		return name
+	}
+	if rest, ok := strings.CutPrefix(abs, `\\`); ok {
+		return `\\?\UNC\` + rest
+	}
+	return `\\?\` + abs
 }
 
 // IsNoSpace reports whether an error means a full disk or an exhausted quota.

@@ -2,6 +2,11 @@
 
 package scan
 
-import "os"
+import (
+	"os"
 
-func openFile(path string) (*os.File, error) { return os.Open(path) }
+	"github.com/symdepot/symdepot/internal/durable"
+)
+
+// openFile opens for reading. A build may replace or remove the file meanwhile.
+func openFile(path string) (*os.File, error) { return durable.OpenShared(path) }

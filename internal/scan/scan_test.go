@@ -25,6 +25,8 @@ import (
 	"github.com/klauspost/compress/gzip"
 	"github.com/klauspost/compress/zlib"
 	"github.com/klauspost/compress/zstd"
+
+	"github.com/symdepot/symdepot/internal/symtest"
 )
 
 // entry is a member to be packed.
@@ -163,8 +165,15 @@ func walkAll(t testing.TB, dir string, roots []string, opt Options) []string {
 	return lines
 }
 
+// rel returns the path below dir, with the slashes of the disk as /; those of the
+// members of archives stay.
 func rel(dir, path string) string {
-	return strings.TrimPrefix(filepath.ToSlash(path), filepath.ToSlash(dir)+"/")
+	disk, members, in := strings.Cut(path, Separator)
+	disk = strings.TrimPrefix(filepath.ToSlash(disk), filepath.ToSlash(dir)+"/")
+	if !in {
+		return disk
+	}
+	return disk + Separator + members
 }
 
 func short(s string) string {
@@ -400,7 +409,7 @@ func TestDamaged(t *testing.T) {
 			write(t, dir, "x", tt.data)
 			got := walkAll(t, dir, []string{dir}, Options{})
 			for i := range got {
-				got[i] = strings.ReplaceAll(got[i], dir+"/", "")
+				got[i] = strings.ReplaceAll(got[i], dir+string(filepath.Separator), "")
 			}
 			checkLines(t, got, tt.want)
 			// An archive that ends early is no end of the walk.
@@ -458,7 +467,7 @@ func TestLimits(t *testing.T) {
 			write(t, dir, "x", tt.data)
 			got := walkAll(t, dir, []string{dir}, tt.opt)
 			for i := range got {
-				got[i] = strings.ReplaceAll(got[i], dir+"/", "")
+				got[i] = strings.ReplaceAll(got[i], dir+string(filepath.Separator), "")
 			}
 			checkLines(t, got, tt.want)
 		})
@@ -590,13 +599,13 @@ func TestBreakAndCancel(t *testing.T) {
 
 func TestOrder(t *testing.T) {
 	dir := t.TempDir()
-	for _, n := range []string{"b/2", "b/10", "a.x", "a/z", "B"} {
+	for _, n := range []string{"b/2", "b/10", "a.x", "a/z", "BB"} {
 		write(t, dir, n, "")
 	}
-	want := []string{"B B=", "a/z z=", "a.x a.x=", "b/10 10=", "b/2 2="}
+	want := []string{"BB BB=", "a/z z=", "a.x a.x=", "b/10 10=", "b/2 2="}
 	checkLines(t, walkAll(t, dir, []string{dir}, Options{}), want)
-	got := walkAll(t, dir, []string{filepath.Join(dir, "b"), filepath.Join(dir, "B")}, Options{})
-	checkLines(t, got, []string{"b/10 10=", "b/2 2=", "B B="})
+	got := walkAll(t, dir, []string{filepath.Join(dir, "b"), filepath.Join(dir, "BB")}, Options{})
+	checkLines(t, got, []string{"b/10 10=", "b/2 2=", "BB BB="})
 }
 
 func TestChanged(t *testing.T) {
@@ -649,6 +658,7 @@ func TestVanished(t *testing.T) {
 		t.Errorf("got %q", reasons)
 	}
 	// Between the walk and Open.
+	symtest.NeedsMoreThanWine(t, "a removed file keeps its name until it is closed")
 	path := write(t, dir, "c", "c")
 	for f, err := range Walk(context.Background(), []string{path}, Options{}) {
 		must(t, err)

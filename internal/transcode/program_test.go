@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/symdepot/symdepot/debugid"
+	"github.com/symdepot/symdepot/internal/symtest"
 	"github.com/symdepot/symdepot/internal/transcode/transcodetest"
 	"github.com/symdepot/symdepot/symcache"
 )
@@ -133,6 +134,7 @@ func TestWhatGoesWrong(t *testing.T) {
 			}
 			p := Program{Name: "test", Command: transcodetest.Command("-mode", c.mode), Limits: ProgramLimits{Output: 8 << 20}}
 			if c.mode == "memory" {
+				symtest.NeedsMoreThanWine(t, "a job object has no memory limit")
 				p.Limits.Memory = 256 << 20
 				if err := NewTranscoders(r, nil, p).Probe(t.Context()); err != nil && strings.Contains(err.Error(), "exit status 66") {
 					t.Skip("the race detector needs more memory than that")

@@ -1,0 +1,129 @@
+package durable
+
+import (
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"golang.org/x/sys/windows"
+)
+
+// hold opens a file as a debugger does, which forbids all others to write, rename
+// and remove it.
+func hold(t *testing.T, name string) (release func()) {
+	t.Helper()
+	p, err := windows.UTF16PtrFromString(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	h, err := windows.CreateFile(p, windows.GENERIC_READ, windows.FILE_SHARE_READ, nil, windows.OPEN_EXISTING, 0, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	open := true
+	release = func() {
+		if open {
+			open = false
+			_ = windows.CloseHandle(h)
+		}
+	}
+	t.Cleanup(release)
+	return release
+}
+
+// TestBusy holds a file open while it is to be replaced and removed: the
+// operation waits, and either happens or changes nothing.
+func TestBusy(t *testing.T) {
+	tree, dir := newTree(t)
+	name := filepath.Join(dir, "a")
+	if err := put(tree, "a", "old"); err != nil {
+		t.Fatal(err)
+	}
+	release := hold(t, name)
+	if err := tree.Remove("a"); !IsBusy(err) {
+		t.Errorf("remove of a file that is held open: %v, want an error of IsBusy", err)
+	}
+	if err := put(tree, "a", "new"); err == nil {
+		t.Error("replaced a file that is held open")
+	}
+	if got, err := os.ReadFile(name); err != nil || string(got) != "old" {
+		t.Errorf("the file that is held open: %q, %v; want the old content", got, err)
+	}
+	if left := names(t, filepath.Join(dir, "tmp")); len(left) > 0 {
+		t.Errorf("left over: %q", left)
+	}
+	// The operation waits for the program to close the file.
+	waiting := make(chan error)
+	tries := 0
+	go func() {
+		waiting <- whileBusy(func() error {
+			if tries++; tries == 3 {
+				release()
+			}
+			return tree.root.Remove("a")
+		})
+	}()
+	if err := <-waiting; err != nil || tries != 3 {
+		t.Errorf("remove of a file that is closed after three tries: %v after %d", err, tries)
+	}
+	if _, err := os.Stat(name); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("the removed file: %v, want not found", err)
+	}
+}
+
+// TestReadOnlyAttribute replaces and removes a file with the read-only attribute.
+func TestReadOnlyAttribute(t *testing.T) {
+	tree, dir := newTree(t)
+	for _, what := range []string{"replace", "remove"} {
+		if err := put(tree, "a", "old"); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Chmod(filepath.Join(dir, "a"), 0o444); err != nil {
+			t.Fatal(err)
+		}
+		var err error
+		if what == "replace" {
+			err = put(tree, "a", "new")
+		} else {
+			err = tree.Remove("a")
+		}
+		if err != nil {
+			t.Errorf("%s a read-only file: %v", what, err)
+		}
+		_ = os.Chmod(filepath.Join(dir, "a"), 0o666)
+	}
+}
+
+// TestOpenShared reads a file that is removed meanwhile, by a long path too.
+func TestOpenShared(t *testing.T) {
+	dir := t.TempDir()
+	deep := filepath.Join(dir, strings.Repeat(strings.Repeat("d", 60)+`\`, 5))
+	if err := MkdirAll(deep, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{filepath.Join(dir, "x"), filepath.Join(deep, "x")} {
+		if err := WriteFile(name, []byte("content"), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		f, err := OpenShared(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Remove(name); err != nil {
+			t.Errorf("remove of an open file: %v", err)
+		}
+		buf := make([]byte, 7)
+		if _, err := f.Read(buf); err != nil || string(buf) != "content" {
+			t.Errorf("read of a removed file: %q, %v", buf, err)
+		}
+		if err := f.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+	if _, err := OpenShared(filepath.Join(dir, "none")); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("open of a missing file: %v, want not found", err)
+	}
+}
