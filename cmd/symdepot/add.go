@@ -49,14 +49,12 @@ Exit codes: 0 added, 1 found nothing to add, 2 wrong command line, 3 failed (not
 
 // Run adds the paths.
 func (c addCmd) Run(a *app) error {
-	d, err := a.open(depot.Options{MustExist: c.DryRun})
-	switch {
-	case err == nil:
-		defer d.Close()
-	case c.DryRun && errors.Is(err, depot.ErrNoDepot):
-		d = nil // a dry run makes no depot
-	default:
+	d, err := a.openFor(c.DryRun)
+	if err != nil {
 		return err
+	}
+	if d != nil {
+		defer d.Close()
 	}
 	opt := exchange.AddOptions{Info: c.info(), As: c.As, ID: c.ID, DryRun: c.DryRun, SkipUnreadable: c.SkipUnreadable}
 	return runAdd(a, d, c.Paths, opt, c.JSON)

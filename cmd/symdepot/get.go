@@ -1,15 +1,13 @@
 package main
 
 import (
-	"bytes"
+	"errors"
 	"fmt"
-	"io"
 	"os"
 	"path/filepath"
 	"time"
 
 	"github.com/symdepot/symdepot/internal/depot"
-	"github.com/symdepot/symdepot/internal/durable"
 	"github.com/symdepot/symdepot/internal/term"
 	"github.com/symdepot/symdepot/internal/want"
 	"github.com/symdepot/symdepot/layout"
@@ -184,51 +182,16 @@ func (c getCmd) place(wants []want.Want, lay layout.Layout) (func(want.Want) (st
 // write writes a file, unless the same content is there.
 func (c getCmd) write(a *app, d *depot.Depot, w want.Want, place func(want.Want) (string, error)) (string, error) {
 	path, err := place(w)
+	if err == nil {
+		err = want.Save(a.ctx, d, w, path, c.Force)
+	}
+	if errors.Is(err, want.ErrDiffers) {
+		err = fmt.Errorf("%w; --force replaces it, --output names another place", err)
+	}
 	if err != nil {
 		return "", err
 	}
-	f, _, err := want.Open(a.ctx, d, w)
-	if err != nil {
-		return "", err
-	}
-	defer f.Close()
-	if _, err := os.Lstat(path); err == nil && !c.Force {
-		if sameContent(path, want.Reader(f)) {
-			return path, nil
-		}
-		return "", fmt.Errorf("%s exists with different content; --force replaces it, --output names another place", path)
-	}
-	if err := os.MkdirAll(filepath.Dir(path), 0o777); err != nil {
-		return "", err
-	}
-	return path, durable.WriteTo(path, 0o666, func(to io.Writer) error {
-		_, err := io.Copy(to, want.Reader(f))
-		return err
-	})
-}
-
-// sameContent reports whether a regular file has the content of r.
-func sameContent(path string, r io.Reader) bool {
-	info, err := os.Lstat(path)
-	if err != nil || !info.Mode().IsRegular() {
-		return false
-	}
-	f, err := os.Open(path)
-	if err != nil {
-		return false
-	}
-	defer f.Close()
-	var a, b [64 << 10]byte
-	for {
-		n, errA := io.ReadFull(f, a[:])
-		m, errB := io.ReadFull(r, b[:])
-		if n != m || !bytes.Equal(a[:n], b[:m]) {
-			return false
-		}
-		if errA != nil || errB != nil {
-			return (errA == io.EOF || errA == io.ErrUnexpectedEOF) && errA == errB
-		}
-	}
+	return path, nil
 }
 
 // isFile reports whether a path is that of a regular file.

@@ -2,7 +2,6 @@ package main
 
 import (
 	"crypto/ed25519"
-	"errors"
 	"fmt"
 
 	"github.com/symdepot/symdepot/internal/bundle"
@@ -71,14 +70,12 @@ func (c importCmd) Run(a *app) error {
 	if err != nil {
 		return err
 	}
-	d, err := a.open(depot.Options{MustExist: c.DryRun})
-	switch {
-	case err == nil:
-		defer d.Close()
-	case c.DryRun && errors.Is(err, depot.ErrNoDepot):
-		d = nil // a dry run makes no depot
-	default:
+	d, err := a.openFor(c.DryRun)
+	if err != nil {
 		return err
+	}
+	if d != nil {
+		defer d.Close()
 	}
 	r, err := im.Run(d)
 	bar.Done()

@@ -227,6 +227,16 @@ func (a *app) open(opt depot.Options) (*depot.Depot, error) {
 	return depot.Open(a.ctx, dir, opt)
 }
 
+// openFor opens the depot for a command that adds files. A dry run makes no depot:
+// it gets nil if there is none.
+func (a *app) openFor(dryRun bool) (*depot.Depot, error) {
+	d, err := a.open(depot.Options{MustExist: dryRun})
+	if dryRun && errors.Is(err, depot.ErrNoDepot) {
+		return nil, nil
+	}
+	return d, err
+}
+
 // dir returns the depot's folder: that of --depot or SYMDEPOT_DEPOT, else the
 // configured one, else the platform's.
 func (a *app) dir() (string, error) {

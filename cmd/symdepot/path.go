@@ -2,17 +2,14 @@ package main
 
 import (
 	"cmp"
-	"context"
 	"fmt"
 	"os"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/symdepot/symdepot/internal/config"
 	"github.com/symdepot/symdepot/internal/sympath"
 	"github.com/symdepot/symdepot/internal/term"
-	"github.com/symdepot/symdepot/internal/upstream"
 )
 
 type pathCmd struct {
@@ -46,13 +43,7 @@ const probeTime = 3 * time.Second
 // checkedElement is an element with the results of its tests.
 type checkedElement struct {
 	sympath.Element
-	Probes []checkedProbe `json:"probes,omitempty"`
-}
-
-type checkedProbe struct {
-	Source  string `json:"source"`
-	Address string `json:"address"`
-	sympath.Probed
+	Probes []sympath.SourceProbe `json:"probes,omitempty"`
 }
 
 // Run explains a path.
@@ -79,8 +70,10 @@ func (c pathCheckCmd) Run(a *app) error {
 		checked[i].Element = e
 	}
 	if !c.NoProbe {
-		// The own server is tested like any other.
-		probe(a.ctx, checked, c.elements(nil))
+		// This server itself is tested like any other.
+		for i, p := range sympath.ProbeAll(a.ctx, c.elements(nil), probeTime) {
+			checked[i].Probes = p
+		}
 	}
 	bad := false
 	for i, e := range checked {
@@ -108,38 +101,10 @@ func (c pathCheckCmd) elements(self []string) []sympath.Element {
 	case c.FromEnv:
 		_, list := sympath.FromEnv(os.Getenv, self)
 		return list
-	case c.Debuginfod || looksLikeURLs(c.Path):
+	case c.Debuginfod || sympath.LooksLikeURLs(c.Path):
 		return sympath.ParseDebuginfodURLs(c.Path, self)
 	}
 	return sympath.ParseSymbolPath(c.Path, self)
-}
-
-// looksLikeURLs reports whether a string is a list of debuginfod servers rather
-// than a symbol path.
-func looksLikeURLs(s string) bool {
-	if strings.ContainsAny(s, `*;\`) {
-		return false
-	}
-	low := strings.ToLower(s)
-	several := len(strings.Fields(s)) > 1
-	return strings.HasPrefix(low, "ima:") || strings.Contains(low, "://") && (several || strings.Contains(low, "debuginfod"))
-}
-
-// probe tests the sources of all elements at the same time.
-func probe(ctx context.Context, checked []checkedElement, all []sympath.Element) {
-	d := upstream.NewDialer(upstream.DialerOptions{Connect: probeTime})
-	var under sync.WaitGroup
-	for i, e := range all {
-		checked[i].Probes = make([]checkedProbe, len(e.Sources))
-		for j, s := range e.Sources {
-			under.Go(func() {
-				ctx, cancel := context.WithTimeout(ctx, probeTime)
-				defer cancel()
-				checked[i].Probes[j] = checkedProbe{s.Name, s.Shown(), sympath.Probe(ctx, d, s)}
-			})
-		}
-	}
-	under.Wait()
 }
 
 // print prints the element as text.
@@ -162,24 +127,6 @@ func (e *checkedElement) print(a *app, n int) {
 		fmt.Fprintf(a.stdout, "   warning: %s\n", term.Printable(w))
 	}
 	for _, p := range e.Probes {
-		fmt.Fprintf(a.stdout, "   %s: %s\n", term.Printable(p.Address), term.Printable(p.words()))
+		fmt.Fprintf(a.stdout, "   %s: %s\n", term.Printable(p.Address), term.Printable(p.String()))
 	}
-}
-
-// words describes the result of a test.
-func (p checkedProbe) words() string {
-	if !p.Reachable {
-		return "does not answer: " + p.Error
-	}
-	parts := []string{fmt.Sprintf("answers after %d ms", p.Millis)}
-	if p.Server != "" {
-		parts = append(parts, p.Server)
-	}
-	if p.TwoTier != nil {
-		parts = append(parts, map[bool]string{true: "two tiers", false: "one tier"}[*p.TwoTier])
-	}
-	if p.Error != "" {
-		parts = append(parts, "but "+p.Error)
-	}
-	return strings.Join(parts, ", ")
 }

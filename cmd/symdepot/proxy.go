@@ -3,7 +3,6 @@ package main
 import (
 	"errors"
 	"fmt"
-	"net/url"
 	"os"
 	"strings"
 
@@ -106,20 +105,12 @@ func (c proxyCmd) credentials(specs []upstream.Spec, getenv func(string) string)
 	if given == 0 && cred.HeadersFile == "" {
 		return nil
 	}
-	hosts := map[string]bool{}
-	for i := range specs {
-		u, err := url.Parse(specs[i].URL)
-		if specs[i].Type != upstream.TypeHTTP || specs[i].Preset != "" || err != nil {
-			continue
-		}
-		hosts[strings.ToLower(u.Host)] = true
-		specs[i].Credentials = cred
+	err := upstream.GiveCredentials(specs, cred)
+	switch {
+	case errors.Is(err, upstream.ErrNoPrivateServer):
+		return term.UsageError(err.Error() + "; name it with --upstream URL")
+	case err != nil:
+		return fmt.Errorf("%w; set the credentials of each in a configuration file (symdepot config print)", err)
 	}
-	switch len(hosts) {
-	case 0:
-		return term.UsageError("credentials are given, but no private server; name it with --upstream URL")
-	case 1:
-		return nil
-	}
-	return errors.New("credentials are given, and several private servers; set the credentials of each in a configuration file (symdepot config print)")
+	return nil
 }

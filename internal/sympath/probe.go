@@ -3,6 +3,7 @@ package sympath
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"io/fs"
 	"net/http"
@@ -10,6 +11,7 @@ import (
 	"os"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/symdepot/symdepot/internal/bucket"
@@ -19,12 +21,12 @@ import (
 	"github.com/symdepot/symdepot/layout"
 )
 
-// Probed is what was found where a source is said to be.
+// Probed is the result of Probe.
 type Probed struct {
 	Reachable bool `json:"reachable"`
 	// Server is the kind of server, in words; empty: unknown.
 	Server string `json:"server,omitempty"`
-	// TwoTier is whether index2.txt is there; nil where that means nothing.
+	// TwoTier reports whether the server has an index2.txt; nil where tiers do not apply.
 	TwoTier *bool         `json:"two_tier,omitempty"`
 	Status  int           `json:"status,omitempty"` // of the first answer
 	Time    time.Duration `json:"-"`                // until the first answer
@@ -32,8 +34,8 @@ type Probed struct {
 	Error   string        `json:"error,omitempty"`
 }
 
-// Probe looks whether there is a server, bucket or folder where a source is said
-// to be, and what kind it is. It ends with the context.
+// Probe tests whether the server, bucket or folder of a source answers, and finds
+// out what kind it is. It ends with the context.
 func Probe(ctx context.Context, d *upstream.Dialer, s upstream.Spec) Probed {
 	began := time.Now()
 	var p Probed
@@ -46,7 +48,7 @@ func Probe(ctx context.Context, d *upstream.Dialer, s upstream.Spec) Probed {
 		go func() { // a disk may hang
 			info, err := os.Stat(s.URL)
 			if err == nil && !info.IsDir() {
-				err = errors.New("that is no folder")
+				err = errors.New("it is not a folder")
 			}
 			if err == nil {
 				var l layout.Layout
@@ -78,6 +80,51 @@ func Probe(ctx context.Context, d *upstream.Dialer, s upstream.Spec) Probed {
 	return p
 }
 
+// SourceProbe is the result of Probe for one source of an element.
+type SourceProbe struct {
+	Source  string `json:"source"`
+	Address string `json:"address"`
+	Probed
+}
+
+// ProbeAll tests the sources of all elements at the same time, each for limit at
+// most. The result has one list for each element.
+func ProbeAll(ctx context.Context, elements []Element, limit time.Duration) [][]SourceProbe {
+	d := upstream.NewDialer(upstream.DialerOptions{Connect: limit})
+	all := make([][]SourceProbe, len(elements))
+	var running sync.WaitGroup
+	for i, e := range elements {
+		all[i] = make([]SourceProbe, len(e.Sources))
+		for j, s := range e.Sources {
+			running.Go(func() {
+				ctx, cancel := context.WithTimeout(ctx, limit)
+				defer cancel()
+				all[i][j] = SourceProbe{s.Name, s.Shown(), Probe(ctx, d, s)}
+			})
+		}
+	}
+	running.Wait()
+	return all
+}
+
+// String describes the result in words.
+func (p Probed) String() string {
+	if !p.Reachable {
+		return "does not answer: " + p.Error
+	}
+	parts := []string{fmt.Sprintf("answers after %d ms", p.Millis)}
+	if p.Server != "" {
+		parts = append(parts, p.Server)
+	}
+	if p.TwoTier != nil {
+		parts = append(parts, map[bool]string{true: "two tiers", false: "one tier"}[*p.TwoTier])
+	}
+	if p.Error != "" {
+		parts = append(parts, "but "+p.Error)
+	}
+	return strings.Join(parts, ", ")
+}
+
 func probeBucket(ctx context.Context, d *upstream.Dialer, s upstream.Spec, p *Probed) error {
 	b, err := upstream.OpenBucket(s.Bucket, d)
 	if err != nil {
@@ -93,7 +140,7 @@ func probeBucket(ctx context.Context, d *upstream.Dialer, s upstream.Spec, p *Pr
 		return err
 	case errors.Is(err, fs.ErrPermission):
 		p.Reachable = true
-		return errors.New("it answers 403: the credentials are wrong, or missing objects are reported as forbidden")
+		return errors.New("it answers 403: the credentials are wrong, or the bucket reports missing objects as forbidden")
 	case errors.Is(err, fs.ErrNotExist):
 		p.Reachable, p.TwoTier = true, new(false)
 	default:
@@ -102,13 +149,13 @@ func probeBucket(ctx context.Context, d *upstream.Dialer, s upstream.Spec, p *Pr
 	return nil
 }
 
-// noSuchID is an id that nothing has.
+// noSuchID is an id that no file has.
 const noSuchID = "0000000000000000000000000000000000000000"
 
 func probeHTTP(ctx context.Context, d *upstream.Dialer, s upstream.Spec, began time.Time) (Probed, error) {
 	var p Probed
 	if s.Layout == layout.Debuginfod.Name() {
-		// What is not there must be 404; the front page says the version.
+		// A miss must be answered 404. The front page names the version.
 		a, err := probeGet(ctx, d, s, "buildid/"+noSuchID+"/debuginfo")
 		if err != nil {
 			return p, err
@@ -119,7 +166,7 @@ func probeHTTP(ctx context.Context, d *upstream.Dialer, s upstream.Spec, began t
 			p.Server = front.kind()
 		}
 		if a.status != http.StatusNotFound {
-			return p, errors.New("it answers " + strconv.Itoa(a.status) + " for an id that nothing has; 404 is expected")
+			return p, errors.New("it answers " + strconv.Itoa(a.status) + " for an id that no file has; 404 is expected")
 		}
 		return p, nil
 	}
@@ -144,7 +191,7 @@ func probeHTTP(ctx context.Context, d *upstream.Dialer, s upstream.Spec, began t
 	return p, nil
 }
 
-// probeAnswer is the beginning of an answer.
+// probeAnswer is the beginning of a response.
 type probeAnswer struct {
 	status int
 	header http.Header
@@ -194,7 +241,7 @@ func probeGet(ctx context.Context, d *upstream.Dialer, s upstream.Spec, path str
 	return &probeAnswer{resp.StatusCode, resp.Header, head}, nil
 }
 
-// kind says in words what kind of server answered.
+// kind names the kind of server that answered.
 func (a *probeAnswer) kind() string {
 	text := strings.ToLower(string(a.head))
 	has := func(prefix string) bool {

@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"github.com/symdepot/symdepot/internal/upstream"
+	"github.com/symdepot/symdepot/layout"
 )
 
 // Element is one part of a symbol path or of a list of debuginfod servers, with
@@ -26,7 +27,7 @@ type Element struct {
 	// Stores are the places that the element names, in its order.
 	Stores   []PathStore `json:"stores,omitempty"`
 	Warnings []string    `json:"warnings,omitempty"`
-	// Sources are what we would ask because of it, in order.
+	// Sources are the upstreams that follow from it, in order.
 	Sources []upstream.Spec `json:"-"`
 }
 
@@ -36,7 +37,7 @@ type PathStore struct {
 	Address string `json:"address"`
 	Cache   bool   `json:"cache,omitempty"` // debuggers write into it
 	Preset  string `json:"preset,omitempty"`
-	Self    bool   `json:"self,omitempty"` // one of our own addresses
+	Self    bool   `json:"self,omitempty"` // an address of this server
 }
 
 func (e *Element) warn(format string, args ...any) {
@@ -45,15 +46,15 @@ func (e *Element) warn(format string, args ...any) {
 
 const maxChain = 10 // stores, by Microsoft's documentation
 
-// ParseSymbolPath takes a string of the kind of _NT_SYMBOL_PATH apart. self are
-// our own addresses: URLs, or host:port.
+// ParseSymbolPath explains each element of a symbol path, as in _NT_SYMBOL_PATH.
+// self are the addresses of this server: URLs, or host:port.
 func ParseSymbolPath(path string, self []string) []Element {
 	var list []Element
-	cached := false // by a cache* before
+	cached := false // by an earlier cache*
 	parts, quoted := Split(path)
 	if quoted {
 		list = append(list, Element{Text: `"`, Kind: "unknown", Rule: `"..."`, Means: "quotes around the whole path",
-			Warnings: []string{"the quotes are a part of the variable; debuggers take them for a part of the first and last element. In cmd write: set \"_NT_SYMBOL_PATH=...\""}})
+			Warnings: []string{"the quotes are part of the variable; debuggers read them as part of the first and the last element. In cmd, write: set \"_NT_SYMBOL_PATH=...\""}})
 	}
 	for _, part := range parts {
 		e := parseElement(part, self, &cached)
@@ -66,21 +67,21 @@ func parseElement(part Part, self []string, cached *bool) Element {
 	text, bare := part.Text, part.Bare
 	e := Element{Text: upstream.MaskAddresses(text)}
 	if strings.TrimSpace(text) != text {
-		e.warn("blanks around an element belong to it for some debuggers")
+		e.warn("some debuggers read the blanks around an element as part of it")
 	}
 	if strings.Contains(text, `"`) {
-		e.warn("quotes are not taken off by every debugger; paths with blanks need none here")
+		e.warn("some debuggers do not remove quotes; paths with blanks do not need quotes here")
 	}
 	if strings.Count(bare, "%") > 1 && !strings.Contains(bare, "://") {
-		e.warn("%%VARIABLE%% is not replaced by debuggers; let the shell do it")
+		e.warn("debuggers do not expand %%VARIABLE%%; let the shell expand it")
 	}
 	if strings.ContainsAny(bare, "[]<>|") && !strings.Contains(bare, "://[") {
-		e.warn("brackets of documentation are not to be typed")
+		e.warn("the brackets mark optional parts in documentation; remove them")
 	}
 	word, rest, starred := strings.Cut(bare, "*")
 	switch w := strings.ToLower(word); {
 	case bare == "":
-		e.Kind, e.Rule, e.Means = "empty", ";;", "nothing stands between two semicolons, which is harmless"
+		e.Kind, e.Rule, e.Means = "empty", ";;", "an empty element between two semicolons; it has no effect"
 	case starred && w == "srv":
 		e.Rule = "srv*[cache*...]store"
 		e.chain(strings.Split(rest, "*"), self, *cached)
@@ -89,11 +90,11 @@ func parseElement(part Part, self []string, cached *bool) Element {
 		dll, stores, ok := strings.Cut(rest, "*")
 		switch {
 		case !ok:
-			e.Kind, e.Means = "unknown", "the long form of srv*, without a store"
-			e.warn("after the DLL a store is missing: symsrv*symsrv.dll*https://server/path")
+			e.Kind, e.Means = "unknown", "the long form of srv* without a store"
+			e.warn("no store follows the DLL; write symsrv*symsrv.dll*https://server/path")
 		case !strings.EqualFold(dll, "symsrv.dll"):
-			e.Kind, e.Means = "unknown", "a symbol server that the DLL "+dll+" asks in its own way"
-			e.warn("only debuggers that have that DLL can ask it")
+			e.Kind, e.Means = "unknown", "a symbol server with a protocol of its own, which the DLL "+dll+" implements"
+			e.warn("only debuggers with that DLL can use the server")
 		default:
 			e.chain(strings.Split(stores, "*"), self, *cached)
 		}
@@ -105,12 +106,12 @@ func parseElement(part Part, self []string, cached *bool) Element {
 			st = classify(dir, self)
 			st.Cache = true
 		} else {
-			e.warn("no folder is named: the debugger's default is taken, which differs from one to the next")
+			e.warn("no folder is named; each debugger uses its own default folder")
 		}
 		e.Stores = []PathStore{st}
-		e.Means = "whatever is loaded from the elements to its right is copied to " + st.Address
+		e.Means = "files from the elements to its right are copied to " + st.Address
 		if more != "" {
-			e.warn("only the first folder of cache* counts")
+			e.warn("cache* takes one folder; the others are ignored")
 		}
 		if st.Kind == "server" {
 			e.warn("a server cannot be a cache")
@@ -119,10 +120,10 @@ func parseElement(part Part, self []string, cached *bool) Element {
 	case starred && w == "debuginfod":
 		e.Kind, e.Rule, e.Means = "debuginfod", "DebugInfoD*URL", "a debuginfod server, for ELF files (newer WinDbg)"
 		parts := strings.Split(rest, "*")
-		e.server(parts[len(parts)-1], "debuginfod", self)
+		e.server(parts[len(parts)-1], layout.Debuginfod.Name(), self)
 	case starred:
-		e.Kind, e.Rule, e.Means = "unknown", word+"*...", "no debugger knows an element that begins so"
-		e.warn("known are srv*, symsrv*, cache* and DebugInfoD*; names of folders hold no asterisk")
+		e.Kind, e.Rule, e.Means = "unknown", word+"*...", "no debugger knows this kind of element"
+		e.warn("the known kinds are srv*, symsrv*, cache* and DebugInfoD*; a folder name cannot contain an asterisk")
 	default:
 		e.plain(bare, self)
 	}
@@ -135,28 +136,29 @@ func (e *Element) plain(text string, self []string) {
 	switch st.Kind {
 	case "server":
 		e.Kind, e.Rule, e.Means = "server", "URL", "a symbol server without srv* in front"
-		e.warn("Microsoft's debuggers take an address only behind srv*: srv*%s", upstream.MaskAddresses(text))
+		e.warn("Microsoft's debuggers need srv* in front of an address: srv*%s", upstream.MaskAddresses(text))
 		e.server(text, "", self)
 		return
 	case "share":
-		e.Kind, e.Rule, e.Means = "share", `\\server\share`, "a folder of another machine, searched for files by their names"
+		e.Kind, e.Rule, e.Means = "share", `\\server\share`, "a folder of another machine, searched by file name"
 	default:
-		e.Kind, e.Rule, e.Means = "folder", "folder", "a folder that is searched for files by their names: itself, symbols\\EXT and EXT below it"
+		e.Kind, e.Rule, e.Means = "folder", "folder", "a folder that is searched by file name, with its subfolders symbols\\EXT and EXT"
 	}
 	e.Stores = []PathStore{st}
 	e.folder(text)
 }
 
-// chain is a list of stores: what is found in one is copied to all before it.
+// chain explains a list of stores. A file that is found in one store is copied to
+// all stores in front of it.
 func (e *Element) chain(stores []string, self []string, cached bool) {
 	e.Kind = "chain"
 	if len(stores) > maxChain {
-		e.warn("%d stores; debuggers take %d", len(stores), maxChain)
+		e.warn("the chain has %d stores; debuggers read at most %d", len(stores), maxChain)
 	}
 	if len(stores) == 1 && stores[0] == "" {
-		e.Means = "the default store alone, which holds only what was copied there before"
+		e.Means = "the default store alone, which has only files that were copied there before"
 		e.Stores = []PathStore{{Kind: "default", Address: "sym below the debugger's folder", Cache: true}}
-		e.warn("no server is named: srv*https://server/path")
+		e.warn("no server is named; write srv*https://server/path")
 		return
 	}
 	last := len(stores) - 1
@@ -168,12 +170,12 @@ func (e *Element) chain(stores []string, self []string, cached bool) {
 		st.Cache = i < last
 		switch {
 		case text == "" && i == last:
-			e.warn("an empty store at the end is the default store; a server is missing, or the last asterisk too many")
+			e.warn("an empty store at the end means the default store; add a server, or remove the last asterisk")
 		case st.Kind == "server" && i < last:
 			st.Cache = false
 			e.Stores = append(e.Stores, st)
-			e.warn("a server can only stand at the end of the chain: what is behind %s is not asked", st.Address)
-			e.server2(text, &e.Stores[len(e.Stores)-1], "symstore", self)
+			e.warn("a server must be the last store of a chain; debuggers ignore the stores after %s", st.Address)
+			e.source(text, &e.Stores[len(e.Stores)-1], layout.SymStore.Name(), self)
 			e.meaning(cached)
 			return
 		}
@@ -182,9 +184,9 @@ func (e *Element) chain(stores []string, self []string, cached bool) {
 	at := &e.Stores[len(e.Stores)-1]
 	switch at.Kind {
 	case "server":
-		e.server2(stores[last], at, "symstore", self)
+		e.source(stores[last], at, layout.SymStore.Name(), self)
 		if last == 0 && !cached {
-			e.warn("no cache is named: files go to the debugger's default store. Name one: srv*C:\\symbols*%s", at.Address)
+			e.warn("no cache is named; files go to the debugger's default store. To name a cache, write srv*C:\\symbols*%s", at.Address)
 		}
 	case "folder", "share":
 		e.folder(stores[last])
@@ -199,26 +201,26 @@ func (e *Element) meaning(cached bool) {
 	for _, s := range e.Stores[:len(e.Stores)-1] {
 		caches = append(caches, s.Address)
 	}
-	what := map[string]string{"server": "the symbol server ", "folder": "the symbol store in ", "share": "the symbol store on ", "default": "the default store, ", "unknown": "something that cannot be read, "}[at.Kind]
+	what := map[string]string{"server": "the symbol server ", "folder": "the symbol store in ", "share": "the symbol store on ", "default": "the default store, ", "unknown": "an unknown kind of address, "}[at.Kind]
 	e.Means = what + at.Address
 	switch {
 	case len(caches) > 0:
-		e.Means += "; what is found is copied to " + strings.Join(caches, " and ")
+		e.Means += "; files from it are copied to " + strings.Join(caches, " and ")
 	case at.Kind == "server" && cached:
-		e.Means += "; what is found is copied to the cache named before"
+		e.Means += "; files from it are copied to the cache that is named earlier"
 	}
 }
 
 // server adds a store that is a server, and a source for it.
-func (e *Element) server(text, arranged string, self []string) {
+func (e *Element) server(text, of string, self []string) {
 	e.Stores = append(e.Stores, classify(text, self))
-	e.server2(text, &e.Stores[len(e.Stores)-1], arranged, self)
+	e.source(text, &e.Stores[len(e.Stores)-1], of, self)
 }
 
-// server2 adds a source for a server, unless it is ourselves.
-func (e *Element) server2(text string, st *PathStore, arranged string, self []string) {
+// source adds a source for a server, unless it is this server itself.
+func (e *Element) source(text string, st *PathStore, of string, self []string) {
 	if st.Kind != "server" {
-		e.warn("an http or https address is expected in the place of %s", st.Address)
+		e.warn("%s is not an http or https address", st.Address)
 		return
 	}
 	u, err := url.Parse(text)
@@ -227,10 +229,10 @@ func (e *Element) server2(text string, st *PathStore, arranged string, self []st
 		return
 	}
 	if u.User != nil || u.RawQuery != "" {
-		e.warn("a secret in the path is shown in logs and crash reports of the debuggers")
+		e.warn("debuggers write the secret in the path to their logs and crash reports")
 	}
 	if st.Self {
-		e.warn("that is this server itself: right for a debugger, but as a source of its own it is left out")
+		e.warn("this is the address of this server itself: debuggers may use it, but the server does not use itself as an upstream")
 		return
 	}
 	s, known := upstream.PresetOf(u)
@@ -239,10 +241,10 @@ func (e *Element) server2(text string, st *PathStore, arranged string, self []st
 			e.warn("%v", err)
 			return
 		}
-		s.Layout = arranged
+		s.Layout = of
 	}
 	if u.Scheme == "http" && !isLocal(u.Hostname()) {
-		e.warn("plain http: anybody on the way can change the files")
+		e.warn("plain http: anybody on the network path can change the files")
 	}
 	st.Preset = s.Preset
 	e.Sources = append(e.Sources, s)
@@ -254,17 +256,17 @@ func (e *Element) folder(text string) {
 	foreign := runtime.GOOS != "windows" && (share || upstream.IsDrive(text))
 	switch info, err := os.Stat(text); {
 	case foreign:
-		e.warn("a path of Windows, which this machine cannot open: it is left out")
+		e.warn("a path of Windows, which this machine cannot open; it is ignored")
 		return
 	case !upstream.IsPath(text):
-		e.warn("a relative path means another folder for each program: it is left out")
+		e.warn("a relative path means a different folder for each program; it is ignored")
 		return
 	case share:
-		// Looked at, it might send a password to another machine.
+		// Opening it may send a password to another machine.
 	case err != nil:
 		e.warn("the folder cannot be opened here: %v", err)
 	case !info.IsDir():
-		e.warn("that is no folder")
+		e.warn("it is not a folder")
 		return
 	}
 	if s, err := upstream.SpecOf(text); err == nil {
@@ -272,7 +274,7 @@ func (e *Element) folder(text string) {
 	}
 }
 
-// classify says what kind of place text names.
+// classify returns the kind of store that text names.
 func classify(text string, self []string) PathStore {
 	scheme, _, ok := strings.Cut(text, "://")
 	scheme = strings.ToLower(scheme)
@@ -304,7 +306,7 @@ func isLocal(host string) bool {
 	return err == nil && (a.Unmap().IsLoopback() || a.Unmap().IsUnspecified())
 }
 
-// isSelf reports whether an address is one of ours.
+// isSelf reports whether an address is one of this server.
 func isSelf(u *url.URL, self []string) bool {
 	host, port, _ := net.SplitHostPort(upstream.HostPort(u))
 	for _, s := range self {
@@ -323,7 +325,19 @@ func isSelf(u *url.URL, self []string) bool {
 	return false
 }
 
-// ParseDebuginfodURLs takes a string of the kind of DEBUGINFOD_URLS apart.
+// LooksLikeURLs reports whether a text is a list of debuginfod servers rather than
+// a symbol path.
+func LooksLikeURLs(s string) bool {
+	if strings.ContainsAny(s, `*;\`) {
+		return false
+	}
+	low := strings.ToLower(s)
+	several := len(strings.Fields(s)) > 1
+	return strings.HasPrefix(low, "ima:") || strings.Contains(low, "://") && (several || strings.Contains(low, "debuginfod"))
+}
+
+// ParseDebuginfodURLs explains each element of a list of servers, as in
+// DEBUGINFOD_URLS.
 func ParseDebuginfodURLs(urls string, self []string) []Element {
 	var list []Element
 	seen := map[string]bool{}
@@ -333,13 +347,13 @@ func ParseDebuginfodURLs(urls string, self []string) []Element {
 			e.Kind, e.Rule = "policy", "ima:enforcing | ima:ignore"
 			switch policy {
 			case "enforcing":
-				e.Means = "for the servers to its right only files with a valid RPM signature are taken"
-				e.warn("signatures are not checked here; the files' ids are")
+				e.Means = "clients accept only files with a valid RPM signature from the servers to its right"
+				e.warn("symdepot does not check RPM signatures; it checks the ids of the files")
 			case "ignore":
-				e.Means = "for the servers to its right signatures do not matter, as without it"
+				e.Means = "clients do not check signatures of the servers to its right, which is the default"
 			default:
-				e.Means = "no such policy"
-				e.warn("known are ima:enforcing and ima:ignore")
+				e.Means = "an unknown policy"
+				e.warn("the known policies are ima:enforcing and ima:ignore")
 			}
 			list = append(list, e)
 			continue
@@ -347,31 +361,31 @@ func ParseDebuginfodURLs(urls string, self []string) []Element {
 		address := text
 		if !strings.Contains(text, "://") {
 			address = "http://" + text
-			e.warn("without a scheme http is meant: anybody on the way can change the files")
+			e.warn("an address without a scheme means http: anybody on the network path can change the files")
 		}
-		e.Means = "a debuginfod server; all in the list are asked at once, the first that answers wins"
+		e.Means = "a debuginfod server; clients ask all servers of the list at the same time and use the first answer"
 		if trimmed := strings.TrimRight(address, "/"); strings.HasSuffix(trimmed, "/buildid") {
-			e.warn("clients append /buildid themselves: it does not belong into the list")
+			e.warn("clients append /buildid themselves; remove it from the list")
 			address = strings.TrimSuffix(trimmed, "/buildid")
 		}
 		key := strings.TrimRight(address, "/")
 		if seen[key] {
-			e.warn("named twice; asked once")
+			e.warn("the server is listed twice; it is asked once")
 			list = append(list, e)
 			continue
 		}
 		seen[key] = true
 		if strings.HasPrefix(address, "file://") {
-			e.Rule, e.Means = "file://", "a folder arranged like a debuginfod server"
+			e.Rule, e.Means = "file://", "a folder with the layout of a debuginfod server"
 			if s, err := upstream.SpecOf(address); err != nil {
 				e.warn("%v", err)
 			} else {
-				s.Layout = "debuginfod"
+				s.Layout = layout.Debuginfod.Name()
 				e.Stores = []PathStore{{Kind: "folder", Address: s.URL}}
 				e.Sources = []upstream.Spec{s}
 			}
 		} else {
-			e.server(address, "debuginfod", self)
+			e.server(address, layout.Debuginfod.Name(), self)
 		}
 		list = append(list, e)
 	}
@@ -379,9 +393,9 @@ func ParseDebuginfodURLs(urls string, self []string) []Element {
 }
 
 // FromEnv reads the variables of debuggers: _NT_ALT_SYMBOL_PATH, _NT_SYMBOL_PATH
-// and DEBUGINFOD_URLS with their companions. Sources that are ourselves, and
-// such as appear twice, are left out. Elements to the left have lower ranks:
-// debuggers ask one after the other, but all debuginfod servers at once.
+// and DEBUGINFOD_URLS with their companions. It omits this server itself and
+// repeated sources. Elements to the left have lower ranks, since debuggers ask one
+// after the other, but all debuginfod servers at the same time.
 func FromEnv(getenv func(string) string, self []string) ([]upstream.Spec, []Element) {
 	var elements []Element
 	var specs []upstream.Spec

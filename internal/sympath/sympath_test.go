@@ -41,28 +41,28 @@ func TestSymbolPath(t *testing.T) {
 		{`cache*c:\c;SRV*https://sym.example/x`, "cache chain", "https://sym.example/x", ""},
 		{"srv**https://sym.example/x", "chain", "https://sym.example/x", ""},
 		{`symsrv*symsrv.dll*c:\c*https://sym.example`, "chain", "https://sym.example", ""},
-		{`symsrv*other.dll*c:\c*https://sym.example`, "unknown", "", "only debuggers that have that DLL"},
-		{"symsrv*symsrv.dll", "unknown", "", "a store is missing"},
+		{`symsrv*other.dll*c:\c*https://sym.example`, "unknown", "", "only debuggers with that DLL"},
+		{"symsrv*symsrv.dll", "unknown", "", "no store follows"},
 		{"srv*", "chain", "", "no server is named"},
-		{`srv*https://a.example*c:\c`, "chain", "https://a.example", "only stand at the end"},
-		{`srv*c:\c*https://a.example*`, "chain", "https://a.example", "only stand at the end"},
+		{`srv*https://a.example*c:\c`, "chain", "https://a.example", "must be the last store"},
+		{`srv*c:\c*https://a.example*`, "chain", "https://a.example", "must be the last store"},
 		{"cache*", "cache", "", "no folder is named"},
-		{"https://sym.example/x", "server", "https://sym.example/x", "only behind srv*"},
-		{"http://sym.example/x", "server", "http://sym.example/x", "only behind srv*"},
+		{"https://sym.example/x", "server", "https://sym.example/x", "need srv* in front"},
+		{"http://sym.example/x", "server", "http://sym.example/x", "need srv* in front"},
 		{"srv*c*http://sym.example/x", "chain", "http://sym.example/x", "plain http"},
 		{"srv*c*http://localhost:8080/download/symbols", "chain", "", "this server itself"},
 		{"srv*c*http://[::1]:8080", "chain", "", "this server itself"},
 		{"srv*c*http://127.0.0.1:8081", "chain", "http://127.0.0.1:8081", ""},
 		{"srv*c*https://Symbols.Corp.example/x", "chain", "", "this server itself"},
 		{"DebugInfoD*https://debuginfod.elfutils.org", "debuginfod", "https://debuginfod.elfutils.org", ""},
-		{"http*x", "unknown", "", "known are srv*"},
+		{"http*x", "unknown", "", "the known kinds are srv*"},
 		{";;", "empty empty empty", "", ""},
 		{"SRV*[cache*]https://sym.example", "chain", "", "brackets"},
-		{`"srv*c:\a;srv*b*https://sym.example"`, "unknown chain chain", "https://sym.example", "the quotes are a part"},
-		{`srv*"c:\a;b"*https://sym.example`, "chain", "https://sym.example", "quotes are not taken off"},
+		{`"srv*c:\a;srv*b*https://sym.example"`, "unknown chain chain", "https://sym.example", "the quotes are part"},
+		{`srv*"c:\a;b"*https://sym.example`, "chain", "https://sym.example", "do not remove quotes"},
 		{" srv*c*https://sym.example ", "chain", "https://sym.example", "blanks"},
 		{`%USERPROFILE%\sym`, "folder", "", "%VARIABLE%"},
-		{"srv*c*https://user:geheim@sym.example/x", "chain", "https://user:geheim@sym.example/x", "a secret in the path"},
+		{"srv*c*https://user:geheim@sym.example/x", "chain", "https://user:geheim@sym.example/x", "the secret in the path"},
 		{"srv*" + strings.Repeat("c*", 10) + "https://sym.example", "chain", "https://sym.example", "11 stores"},
 		{"relative/dir", "folder", "", "relative path"},
 	} {
@@ -78,7 +78,7 @@ func TestSymbolPath(t *testing.T) {
 				t.Errorf("%s: no explanation: %+v", c.path, e)
 			}
 			if strings.Contains(e.Text+e.Means+strings.Join(e.Warnings, ""), "geheim") {
-				t.Errorf("%s: tells a secret: %+v", c.path, e)
+				t.Errorf("%s: prints a secret: %+v", c.path, e)
 			}
 			for _, s := range e.Sources {
 				if err := s.Check(); err != nil || strings.Contains(s.Name, "geheim") {
@@ -151,6 +151,19 @@ func TestFromEnv(t *testing.T) {
 	}
 	if specs, _ := FromEnv(func(string) string { return "" }, nil); len(specs) != 0 {
 		t.Errorf("%+v", specs)
+	}
+}
+
+func TestLooksLikeURLs(t *testing.T) {
+	t.Parallel()
+	for text, want := range map[string]bool{
+		"https://debuginfod.elfutils.org": true, "https://a.example https://b.example": true, "ima:enforcing": true,
+		"https://sym.example": false, "srv*https://debuginfod.elfutils.org": false, `c:\sym`: false, "/srv/symbols": false, "": false,
+		"https://a.example;https://b.example": false,
+	} {
+		if got := LooksLikeURLs(text); got != want {
+			t.Errorf("LooksLikeURLs(%q) = %v, want %v", text, got, want)
+		}
 	}
 }
 

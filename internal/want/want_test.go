@@ -245,21 +245,7 @@ func TestFetch(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer d.Close()
-	tx, err := d.Begin(t.Context(), depot.TxInfo{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	f, err := os.Open(filepath.Join(testdata, "pdb", "hello-x64.pdb"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer f.Close()
-	if _, err := tx.Add(t.Context(), depot.Source{Path: f.Name(), Name: "hello-x64.pdb", Content: content{f}}); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := tx.Commit(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	addFile(t, d, filepath.Join(testdata, "pdb", "hello-x64.pdb"))
 	had, err := Of("hello-x64.pdb", "F9EFE0B6AE7500394C4C44205044422E1", "")
 	if err != nil {
 		t.Fatal(err)
@@ -330,5 +316,71 @@ func TestMissingLines(t *testing.T) {
 		if got := roundTime(c.d); got != c.want {
 			t.Errorf("roundTime(%v) = %q, want %q", c.d, got, c.want)
 		}
+	}
+}
+
+// TestSave: a file is written once; different content is replaced only by force.
+func TestSave(t *testing.T) {
+	t.Parallel()
+	d, err := depot.Open(t.Context(), filepath.Join(t.TempDir(), "depot"), depot.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer d.Close()
+	source := filepath.Join(testdata, "pdb", "hello-x64.pdb")
+	original, err := os.ReadFile(source)
+	if err != nil {
+		t.Fatal(err)
+	}
+	addFile(t, d, source)
+	w, err := Of("hello-x64.pdb", "F9EFE0B6AE7500394C4C44205044422E1", "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	path := filepath.Join(t.TempDir(), "new", "größe.pdb")
+	for _, c := range []struct {
+		name   string
+		before []byte // nil: no file
+		force  bool
+		want   error
+	}{
+		{"new folder", nil, false, nil}, {"same content", original, false, nil}, {"cut", original[:100], false, ErrDiffers},
+		{"longer", append(original[:len(original):len(original)], 0), false, ErrDiffers}, {"empty", []byte{}, false, ErrDiffers}, {"force", original[:100], true, nil},
+	} {
+		if c.before != nil {
+			if err := os.WriteFile(path, c.before, 0o666); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := Save(t.Context(), d, w, path, c.force); !errors.Is(err, c.want) {
+			t.Errorf("%s: error %v, want %v", c.name, err, c.want)
+		}
+		after := original
+		if c.want != nil {
+			after = c.before
+		}
+		if got, err := os.ReadFile(path); err != nil || string(got) != string(after) {
+			t.Errorf("%s: the file has %d bytes, error %v; want %d", c.name, len(got), err, len(after))
+		}
+	}
+}
+
+// addFile adds a file as one transaction.
+func addFile(t *testing.T, d *depot.Depot, path string) {
+	t.Helper()
+	f, err := os.Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	tx, err := d.Begin(t.Context(), depot.TxInfo{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := tx.Add(t.Context(), depot.Source{Path: path, Name: filepath.Base(path), Content: content{f}}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := tx.Commit(t.Context()); err != nil {
+		t.Fatal(err)
 	}
 }
