@@ -51,7 +51,7 @@ var delSyntax = slashSyntax{flags: append([]slashFlag{
 	storeFlag, {name: "i", kind: slashValue, also: []string{"id"}},
 }, commonFlags...)}
 
-// addForm checks that the options of add go together.
+// addForm checks that the options of add can be combined.
 func (r *symstoreRun) addForm() error {
 	s := r.args
 	indexed := s.has("y") || s.get("yi") != ""
@@ -85,7 +85,7 @@ func (r *symstoreRun) addForm() error {
 	return nil
 }
 
-// compression returns the way in which files are stored.
+// compression returns the compression that the options name.
 func (r *symstoreRun) compression() (symstore.Compression, error) {
 	word := strings.ToLower(r.args.get("compress"))
 	if m := strings.ToLower(r.args.get("-method")); r.args.has("-method") {
@@ -156,7 +156,7 @@ func (r *symstoreRun) add() error {
 	return r.finish(result, err)
 }
 
-// createStore opens the store of /s and makes it if it is not there.
+// createStore opens the store of /s, or creates it.
 func (r *symstoreRun) createStore() (*symstore.Store, error) {
 	dir, err := r.paths.local(r.args.get("s"))
 	if err != nil {
@@ -181,8 +181,8 @@ func (r *symstoreRun) addFiles(s *symstore.Store) (iter.Seq2[symstore.File, erro
 	}
 	share := r.args.get("g")
 	if !r.args.has("p") {
-		// Only other machines may be able to open the target of a pointer; files
-		// must be readable here.
+		// The target of a pointer need not exist on this machine. Files must be
+		// readable here.
 		if _, err := r.paths.local(share); err != nil {
 			return nil, nil, err
 		}
@@ -194,7 +194,7 @@ func (r *symstoreRun) addFiles(s *symstore.Store) (iter.Seq2[symstore.File, erro
 	return goodLines(files, func(err error) { r.problem(r.indexName(), err) }), index, nil
 }
 
-// indexName is the file of /y, or of /yi where that names it.
+// indexName is the index file of /y, or of /yi if that names one.
 func (r *symstoreRun) indexName() string {
 	if r.args.has("y") {
 		return r.args.get("y")
@@ -209,8 +209,8 @@ func (r *symstoreRun) inputs() *inputs {
 	}
 }
 
-// reported says with /o what the records give as the next number, as the
-// genuine tool does.
+// reported prints, with /o, the number of the next transaction as symstore.exe
+// does.
 func (r *symstoreRun) reported(s *symstore.Store) {
 	if !r.verbose() {
 		return
@@ -224,7 +224,7 @@ func (r *symstoreRun) reported(s *symstore.Store) {
 	r.message("History.txt reported id %d", byHistory)
 }
 
-// event prints what happened to a file.
+// event prints what happened to one file.
 func (r *symstoreRun) event(s *symstore.Store, opt symstore.AddOptions, e symstore.Event) {
 	l := symstoreLine{Path: e.Path, Name: e.Name, Key: e.Key}
 	dest := filepath.Join(s.Dir(), filepath.FromSlash(e.Dest))
@@ -248,7 +248,7 @@ func (r *symstoreRun) event(s *symstore.Store, opt symstore.AddOptions, e symsto
 		r.warnIgnored(e)
 		r.message("Skipping file %s - not a known file type. ErrorLevel is 13.", e.Path)
 	case symstore.EventFailed:
-		if !errors.Is(e.Err, context.Canceled) { // the whole command ended
+		if !errors.Is(e.Err, context.Canceled) { // otherwise the whole command was interrupted
 			r.problem(e.Path, e.Err)
 		}
 		return
@@ -266,7 +266,7 @@ func (r *symstoreRun) event(s *symstore.Store, opt symstore.AddOptions, e symsto
 	r.line(l)
 }
 
-// warnIgnored warns of a file that was meant to be stored, most likely.
+// warnIgnored warns about an ignored file that was probably meant to be stored.
 func (r *symstoreRun) warnIgnored(e symstore.Event) {
 	var asked *symstore.NeedsAllError
 	if errors.As(e.Err, &asked) && asked.Kind == symfile.MSFZ {
@@ -274,7 +274,7 @@ func (r *symstoreRun) warnIgnored(e symstore.Event) {
 	}
 }
 
-// summary prints the three lines that build systems look for.
+// summary prints the three lines that build systems search for.
 func (r *symstoreRun) summary(result symstore.AddResult) {
 	noun := "files"
 	if r.args.has("p") {
@@ -286,7 +286,7 @@ func (r *symstoreRun) summary(result symstore.AddResult) {
 
 // finish prints the summary and turns errors of files into the exit code.
 func (r *symstoreRun) finish(result symstore.AddResult, err error) error {
-	// Folders that could not be searched are no files of the transaction.
+	// A folder that could not be read is not a file of the transaction.
 	first := result.Err
 	result.Failed = max(result.Failed, r.errors)
 	if err != nil {
@@ -358,19 +358,19 @@ func (r *symstoreRun) addIndex() (err error) {
 	return r.finish(result, err)
 }
 
-// copyExisting copies the present content of a file; has reports whether there
-// is any.
+// copyExisting copies the current content of a file to w. has reports whether
+// there is any.
 func copyExisting(w io.Writer, name string) (has bool, err error) {
 	old, err := os.Open(name)
 	if err != nil {
-		return false, nil // a file that cannot be read is replaced
+		return false, nil // an unreadable file is replaced
 	}
 	defer old.Close()
 	n, err := io.Copy(w, old)
 	return n > 0, err
 }
 
-// noteID adds the transaction's number to the index (/yi).
+// noteID appends the number of the transaction to the index (/yi).
 func (r *symstoreRun) noteID(id symstore.ID) error {
 	name, err := r.paths.local(r.indexName())
 	if err != nil {

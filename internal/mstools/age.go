@@ -32,28 +32,28 @@ var ageSyntax = slashSyntax{rest: true, flags: append([]slashFlag{
 // aging holds the options of age.
 type aging struct {
 	dir      string
-	byAge    bool      // by when it was stored, not by when it was last read
-	before   time.Time // zero: of any time
-	limit    int64     // in bytes; -1 for none
-	product  string    // with * and ?; empty for any
+	byAge    bool      // by the time of storing instead of the last use
+	before   time.Time // zero: no limit
+	limit    int64     // in bytes; -1: no limit
+	product  string    // pattern with * and ?; empty: any
 	version  string
-	gone     string // the folder of the builds, as recorded; empty for none
-	goneRoot string // the same on this machine
-	keep     int    // of each product
+	gone     string // folder of the builds, as recorded; empty: not asked for
+	goneRoot string // the same folder on this machine
+	keep     int    // number of transactions to keep of each product
 }
 
-// byTime reports whether times decide what goes.
+// byTime reports whether times decide which files are deleted.
 func (g aging) byTime() bool { return !g.before.IsZero() || g.limit >= 0 }
 
-// age deletes what is not used any more: transactions of a store, or files of a
-// folder without transactions, such as a debugger's cache.
+// age deletes what has not been used for long: transactions of a store, or
+// files of a folder without transactions, such as the cache of a debugger.
 func (r *symstoreRun) age() error {
 	g, err := r.aging()
 	if err != nil {
 		return err
 	}
 	if info, err := os.Stat(g.dir); err != nil || !info.IsDir() {
-		return fmt.Errorf("%w: %s is no folder", errNoStore, g.dir)
+		return fmt.Errorf("%w: %s is not a folder", errNoStore, g.dir)
 	}
 	admin := hasAdmin(g.dir)
 	if !admin {
@@ -63,7 +63,7 @@ func (r *symstoreRun) age() error {
 	}
 	reporting := r.args.has("size") && r.args.get("size") == ""
 	if g.byTime() && !r.args.has("-by") && !reporting && !symstore.KeepsLastUse(g.dir) {
-		return errors.New("this file system does not note when files are last read.\nSwitch that on, or go by when they were stored: --by age")
+		return errors.New("this file system does not record the last read of files.\nMount it without noatime, or use the time of storing: --by age")
 	}
 	var doomed []doomed
 	var total int64
@@ -127,16 +127,16 @@ func (r *symstoreRun) aging() (aging, error) {
 		}
 		// If the share is not mounted, no build folder exists.
 		if entries, err := os.ReadDir(g.goneRoot); err != nil || len(entries) == 0 {
-			return g, fmt.Errorf("the builds' folder %s is not there or empty: nothing is taken for gone", g.goneRoot)
+			return g, fmt.Errorf("the folder of the builds %s is missing or empty, perhaps not mounted: nothing is deleted", g.goneRoot)
 		}
 	}
 	if !g.byTime() && !r.args.has("size") && g.product == "" && g.version == "" && g.gone == "" && g.keep == 0 {
-		return g, term.UsageError("what shall go? Say -days=N, -date=M-D-Y, -size=BYTES, --product, --version, --gone or --keep")
+		return g, term.UsageError("which transactions or files? Say -days=N, -date=M-D-Y, -size=BYTES, --product, --version, --gone or --keep")
 	}
 	return g, nil
 }
 
-// parseDate reads M-D-Y with a year of two or four digits, and Y-M-D.
+// parseDate parses M-D-Y, with a year of two or four digits, and Y-M-D.
 func parseDate(s string) (time.Time, error) {
 	for _, form := range []string{"1-2-2006", "1-2-06", "2006-1-2"} {
 		if t, err := time.ParseInLocation(form, strings.ReplaceAll(s, "/", "-"), time.Local); err == nil {
@@ -154,34 +154,33 @@ func hasAdmin(dir string) bool {
 	})
 }
 
-// outsideStores refuses to delete single files out of a store with
-// transactions, and options that need transactions.
+// outsideStores refuses two things: to delete single files of a store with
+// transactions, and options that need transactions where there are none.
 func (r *symstoreRun) outsideStores(g aging) error {
 	if g.product != "" || g.version != "" || g.gone != "" || g.keep > 0 {
 		return fmt.Errorf("%w: %s has no transactions, which --product, --version, --gone and --keep choose from", errNoStore, g.dir)
 	}
 	for dir, i := absolute(g.dir), 0; i < 4; i++ {
 		if hasAdmin(dir) {
-			return term.UsageError(dir + " is a store with transactions: name that, and not a folder in it")
+			return term.UsageError(dir + " is a store with transactions: name the store instead of a folder in it")
 		}
 		dir = filepath.Dir(dir)
 	}
 	return nil
 }
 
-// doomed is a transaction or a file that may go.
+// doomed is a transaction or a file that age has selected.
 type doomed struct {
 	id    symstore.ID // 0 for a file
 	path  string      // of a file
 	what  string
 	used  time.Time
-	bytes int64 // that deleting it frees, after those before it
+	bytes int64 // freed by deleting it after those before it in the list
 }
 
-// oldTransactions chooses among the transactions of a store, least recently used
-// first.
+// oldTransactions selects transactions of a store, least recently used first.
 func (r *symstoreRun) oldTransactions(g aging) ([]doomed, int64, error) {
-	// Nothing may be opened for writing while the user only looks.
+	// Listing must not open the store for writing.
 	s, err := symstore.Open(g.dir, symstore.Options{ReadOnly: true})
 	if err != nil {
 		return nil, 0, err
@@ -201,7 +200,7 @@ func (r *symstoreRun) oldTransactions(g aging) ([]doomed, int64, error) {
 	return list, total, nil
 }
 
-// chooses reports whether a transaction may go, its time left aside.
+// chooses reports whether the options other than times select a transaction.
 func (g aging) chooses(u symstore.Upload) bool {
 	if g.product != "" && !wildcardMatch(g.product, u.Product) || g.version != "" && !wildcardMatch(g.version, u.Version) {
 		return false
@@ -209,8 +208,8 @@ func (g aging) chooses(u symstore.Upload) bool {
 	return g.gone == "" || g.buildGone(u)
 }
 
-// buildGone reports whether none of the folders that a transaction was stored from
-// is there any more. They must all lie in the builds' folder.
+// buildGone reports whether all source folders of a transaction are missing.
+// They must be below the folder of the builds.
 func (g aging) buildGone(u symstore.Upload) bool {
 	root := pathMap{{Prefix: g.gone, Dir: g.goneRoot}}
 	if g.gone == g.goneRoot {
@@ -234,7 +233,7 @@ func (g aging) buildGone(u symstore.Upload) bool {
 	return len(checked) > 0
 }
 
-// oldFiles chooses among the files of a folder.
+// oldFiles selects files of a folder.
 func (r *symstoreRun) oldFiles(g aging) ([]doomed, int64, error) {
 	var all []doomed
 	var total int64
@@ -254,7 +253,7 @@ func (r *symstoreRun) oldFiles(g aging) ([]doomed, int64, error) {
 		}
 		info, err := e.Info()
 		if err != nil || !info.Mode().IsRegular() {
-			return nil //nolint:nilerr // it is gone meanwhile
+			return nil //nolint:nilerr // deleted meanwhile
 		}
 		total += info.Size()
 		used := symstore.LastUse(info)
@@ -263,7 +262,7 @@ func (r *symstoreRun) oldFiles(g aging) ([]doomed, int64, error) {
 		}
 		marker := strings.ToLower(e.Name())
 		if filepath.Dir(p) == filepath.Clean(g.dir) && (marker == "pingme.txt" || marker == "index2.txt") {
-			return nil // they make the folder what it is
+			return nil // the marker files of the folder
 		}
 		all = append(all, doomed{path: p, what: p, used: used, bytes: info.Size()})
 		return nil
@@ -281,7 +280,7 @@ func (r *symstoreRun) oldFiles(g aging) ([]doomed, int64, error) {
 	return out, total, err
 }
 
-// ageLine is one line of JSON output. The names are an interface.
+// ageLine is one line of JSON output. Its keys are a public interface.
 type ageLine struct {
 	Event   string `json:"event"` // would-delete, deleted, failed, size, done
 	ID      string `json:"id,omitempty"`
@@ -307,7 +306,7 @@ func (d doomed) text() string {
 	return fmt.Sprintf("%s  %s  (%s, last used %s)", d.id, term.Printable(d.what), term.Size(d.bytes), d.used.Format(time.DateOnly))
 }
 
-// ageOut lists or deletes what was chosen.
+// ageOut lists or deletes the selection.
 func (r *symstoreRun) ageOut(g aging, admin bool, list []doomed, total int64) error {
 	var freed int64
 	for _, d := range list {
@@ -347,15 +346,15 @@ func (r *symstoreRun) ageCode() error {
 	return nil
 }
 
-// sure asks whoever is there.
+// sure asks the user for confirmation.
 func (r *symstoreRun) sure(question string) bool {
 	fmt.Fprintf(r.env.Stderr, "%s Are you sure? (y/n) ", question)
-	answer, _ := bufio.NewReader(r.env.Stdin).ReadString('\n') // no answer is no
+	answer, _ := bufio.NewReader(r.env.Stdin).ReadString('\n') // an error counts as no
 	fmt.Fprintln(r.env.Stderr)
 	return strings.HasPrefix(strings.ToLower(strings.TrimSpace(answer)), "y")
 }
 
-// ageDelete deletes what was chosen, and says how much of it went.
+// ageDelete deletes the selection and reports how much of it was deleted.
 func (r *symstoreRun) ageDelete(g aging, admin bool, list []doomed) (deleted int, freed int64, err error) {
 	var s *symstore.Store
 	if admin && len(list) > 0 {
@@ -375,7 +374,7 @@ func (r *symstoreRun) ageDelete(g aging, admin bool, list []doomed) (deleted int
 		}
 		switch {
 		case errors.Is(err, symstore.ErrNoTransaction), errors.Is(err, fs.ErrNotExist) && !admin:
-			continue // somebody else deleted it
+			continue // deleted by another process
 		case errors.Is(err, symstore.ErrDamaged), err != nil && !admin:
 			r.problem(cmp.Or(d.path, d.id.String()), err)
 			continue
@@ -395,8 +394,7 @@ func (r *symstoreRun) ageDelete(g aging, admin bool, list []doomed) (deleted int
 	return deleted, freed, nil
 }
 
-// removeEmptyDirs removes the folders in which nothing is, and those in which
-// only such folders are.
+// removeEmptyDirs removes folders that are empty or contain only empty folders.
 func removeEmptyDirs(dir string) {
 	entries, err := os.ReadDir(dir)
 	if err != nil {
@@ -407,5 +405,5 @@ func removeEmptyDirs(dir string) {
 			removeEmptyDirs(filepath.Join(dir, e.Name()))
 		}
 	}
-	_ = os.Remove(dir) // it fails for those that hold something
+	_ = os.Remove(dir) // fails if the folder is not empty
 }

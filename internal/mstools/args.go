@@ -13,38 +13,38 @@ import (
 // or a dash, in any letter case. Each tool has its own syntax. This file parses
 // them; each command defines its options.
 
-// slashKind says what follows an option.
+// slashKind is the kind of value of an option.
 type slashKind uint8
 
 const (
 	slashBool     slashKind = iota // nothing
-	slashValue                     // the next argument, whatever it looks like
-	slashEach                      // the same, and it may be given several times
-	slashList                      // the next argument and all up to an option
+	slashValue                     // the next argument, whatever it is
+	slashEach                      // the same; may be repeated
+	slashList                      // the next argument and all others up to the next option
 	slashMaybe                     // the next argument unless it is an option
-	slashWord                      // the next argument if it is one of words
-	slashAttached                  // a value only as in -size=N
+	slashWord                      // the next argument if it is in words
+	slashAttached                  // a value in the same argument only: -size=N
 )
 
-// slashFlag is one option. Its name is in lower case and without the first
+// slashFlag is one option. Its name is in lower case, without the first
 // character: "f" for /f and -f, ":msg" for -:MSG, "-json" for --json.
 type slashFlag struct {
 	name    string
 	kind    slashKind
 	words   []string // of slashWord, in lower case
-	letters string   // that may follow the name at once, as in /se
-	also    []string // words for which people take it; for the hint only
+	letters string   // letters that may follow the name directly, as in /se
+	also    []string // wrong names that people try, for hints only
 }
 
-// slashArgs is a command line that was read.
+// slashArgs is a parsed command line.
 type slashArgs struct {
 	values map[string][]string // by name; an option without a value has none
-	rest   []string            // what belongs to no option
+	rest   []string            // arguments that belong to no option
 }
 
 func (s *slashArgs) has(name string) bool { _, ok := s.values[name]; return ok }
 
-// get returns the value of an option, empty without one.
+// get returns the value of an option, or an empty string.
 func (s *slashArgs) get(name string) string {
 	if v := s.values[name]; len(v) > 0 {
 		return v[0]
@@ -52,14 +52,14 @@ func (s *slashArgs) get(name string) string {
 	return ""
 }
 
-// slashSyntax is what a command accepts.
+// slashSyntax describes the command line of one command.
 type slashSyntax struct {
 	flags []slashFlag
 	// rest allows arguments that belong to no option.
 	rest bool
 }
 
-// parse reads a command line.
+// parse parses a command line.
 func (x slashSyntax) parse(args []string) (*slashArgs, error) {
 	out := &slashArgs{values: map[string][]string{}}
 	for i := 0; i < len(args); {
@@ -96,8 +96,8 @@ func (x slashSyntax) parse(args []string) (*slashArgs, error) {
 	return out, nil
 }
 
-// valuesOf takes the values of an option from what is attached to it or from
-// the arguments after it; taken is the number of those.
+// valuesOf returns the values of an option: the attached one, or the arguments
+// after it. taken is the number of these arguments.
 func (x slashSyntax) valuesOf(f slashFlag, attached *string, arg string, next []string) (values []string, taken int, err error) {
 	if attached != nil {
 		values = []string{*attached}
@@ -133,11 +133,11 @@ func (x slashSyntax) valuesOf(f slashFlag, attached *string, arg string, next []
 }
 
 func notOneOf(arg string, words []string) error {
-	return term.UsageError(fmt.Sprintf("%s: the words after it are %s", arg, strings.ToUpper(strings.Join(words, ", "))))
+	return term.UsageError(fmt.Sprintf("%s must be followed by one of %s", arg, strings.ToUpper(strings.Join(words, ", "))))
 }
 
-// upToOption returns the arguments before the first that is an option, or that
-// cannot be meant as anything else.
+// upToOption returns the arguments before the first one that is an option or
+// looks like one.
 func (x slashSyntax) upToOption(args []string) []string {
 	for i, arg := range args {
 		if _, _, ok := x.option(arg); ok || looksLikeOption(arg) {
@@ -147,8 +147,8 @@ func (x slashSyntax) upToOption(args []string) []string {
 	return args
 }
 
-// option says which option an argument is. A value may be attached by : or =,
-// and without either where it cannot be taken for a part of the word: /f@list,
+// option finds the option that an argument begins with. A value may follow : or
+// =. It may also follow directly if it cannot be a part of the name: /f@list,
 // /sC:\store, /s\\server\share.
 func (x slashSyntax) option(arg string) (f slashFlag, attached *string, ok bool) {
 	if len(arg) < 2 || arg[0] != '/' && arg[0] != '-' {
@@ -158,7 +158,7 @@ func (x slashSyntax) option(arg string) (f slashFlag, attached *string, ok bool)
 	if f, ok = x.flag(body); ok {
 		return f, nil, true
 	}
-	from := 1 // the first character may be the colon of -:MSG
+	from := 1 // the colon of -:MSG belongs to the name
 	if i := strings.IndexAny(body[from:], ":="); i >= 0 {
 		word, value := body[:from+i], body[from+i+1:]
 		if f, ok = x.flag(word); ok && f.kind != slashBool {
@@ -180,7 +180,7 @@ func (x slashSyntax) option(arg string) (f slashFlag, attached *string, ok bool)
 	return slashFlag{}, nil, false
 }
 
-// flag finds an option by its word in any case.
+// flag finds an option by its name in any letter case.
 func (x slashSyntax) flag(word string) (slashFlag, bool) {
 	word = strings.ToLower(word)
 	for _, f := range x.flags {
@@ -201,9 +201,9 @@ func lettersOf(f slashFlag, arg string) string {
 	return rest[:len(rest)-len(strings.TrimLeft(rest, f.letters))]
 }
 
-// looksLikeOption reports whether an argument that is no option was meant as one:
-// it begins like one, and it is not a path. A path of Unix has a second slash,
-// or is there.
+// looksLikeOption reports whether an unknown argument was meant as an option:
+// it begins like one and is not a path. A path of Unix has a second slash, or
+// exists.
 func looksLikeOption(arg string) bool {
 	if len(arg) < 2 || arg[0] != '-' && arg[0] != '/' {
 		return false
@@ -223,7 +223,7 @@ func (x slashSyntax) unknown(arg string) error {
 	return term.UsageError(text)
 }
 
-// nearest returns the option that a wrong word was probably meant to be.
+// nearest returns the option whose name is most similar to a wrong name.
 func (x slashSyntax) nearest(word string) string {
 	word, _, _ = strings.Cut(word, "=")
 	best, found := 3, ""
@@ -232,8 +232,8 @@ func (x slashSyntax) nearest(word string) string {
 			return f.spelled()
 		}
 		bare := strings.TrimLeft(f.name, ":-")
-		// A word that is longer or shorter by that much is no slip of the
-		// pen, and finding out by how much it differs takes long.
+		// A large difference in length is not a typing error, and computing the
+		// distance of long words is slow.
 		if len(bare) < 3 || max(len(word), len(bare))-min(len(word), len(bare)) >= best {
 			continue
 		}
@@ -244,7 +244,7 @@ func (x slashSyntax) nearest(word string) string {
 	return found
 }
 
-// spelled returns the option as help texts spell it.
+// spelled returns the option in the spelling of the help texts.
 func (f slashFlag) spelled() string {
 	switch f.name[0] {
 	case ':':
@@ -255,8 +255,8 @@ func (f slashFlag) spelled() string {
 	return "/" + f.name
 }
 
-// distance is the number of characters to insert, delete or replace to make one
-// word of the other.
+// distance returns the number of characters to insert, delete or replace to
+// turn one word into the other.
 func distance(a, b string) int {
 	row := make([]int, len(b)+1)
 	for j := range row {
@@ -276,7 +276,7 @@ func distance(a, b string) int {
 	return row[len(b)]
 }
 
-// unexpected explains an argument that belongs to no option.
+// unexpected returns the error for an argument that belongs to no option.
 func (x slashSyntax) unexpected(arg string, before []string) error {
 	text := fmt.Sprintf("%q belongs to no option", arg)
 	if len(before) > 0 {

@@ -31,23 +31,23 @@ var chkSyntax = slashSyntax{rest: true, flags: []slashFlag{
 	{name: "id", kind: slashEach}, {name: "ih", kind: slashEach},
 	{name: "oc", kind: slashValue}, {name: "ov"}, {name: "fm", kind: slashEach},
 	{name: "cs"}, {name: "cc"}, {name: "ea", kind: slashValue}, {name: "ee", kind: slashValue},
-	{name: "ip", kind: slashValue}, // refused: it needs the running system, and a debugger's right
+	{name: "ip", kind: slashValue}, // refused: it needs a running system and the rights of a debugger
 	{name: "-all"}, {name: "-json"}, {name: "-map", kind: slashEach},
 }}
 
-// need is a symbol file that has to be in the store.
+// need is a symbol file that the store should have.
 type need struct{ name, key string }
 
-// chkForm checks that the options of chk go together.
+// chkForm checks that the options of chk can be combined.
 func (r *symstoreRun) chkForm(inputs []string) error {
 	s := r.args
 	switch {
 	case s.has("ip"):
-		return term.UsageError("/ip: running processes are not looked into; make a dump of the process and say /id DUMP")
+		return term.UsageError("/ip: running processes are not supported; make a dump of the process and say /id DUMP")
 	case len(inputs) == 0 && !s.has("it") && !s.has("im") && !s.has("id") && !s.has("ih"):
 		return term.UsageError("which programs? Name files or folders, or /it LIST, /im MANIFEST, /id DUMP, /ih CABINET")
 	case slices.Contains(s.values["ie"], "*"):
-		return term.UsageError("/ie *: running programs are not looked into; name files or folders")
+		return term.UsageError("/ie *: running programs are not supported; name files or folders")
 	case s.has("ps") && s.has("pt"):
 		return term.UsageError("/ps or /pt, not both")
 	case s.has("cs") && s.has("cc"):
@@ -58,7 +58,7 @@ func (r *symstoreRun) chkForm(inputs []string) error {
 	return nil
 }
 
-// chk says for each program whether the store has its symbols.
+// chk reports for each program whether the store has its symbols.
 func (r *symstoreRun) chk() error {
 	inputs := append(append(r.args.rest, r.args.values["if"]...), r.args.values["ie"]...)
 	if err := r.chkForm(inputs); err != nil {
@@ -84,7 +84,7 @@ func (r *symstoreRun) chk() error {
 	}
 	for _, chain := range c.chains {
 		if _, local := chain.sources[len(chain.sources)-1].(folderStore); !local && chain.cache == "" && (r.args.has("ps") || r.args.has("pt")) {
-			return term.UsageError("/ps and /pt look into the files: say srv*FOLDER*URL, which fetches them")
+			return term.UsageError("/ps and /pt read the files: use srv*FOLDER*URL, which downloads them")
 		}
 	}
 	if r.args.has("ol") {
@@ -113,18 +113,18 @@ func (r *symstoreRun) chk() error {
 	return nil
 }
 
-// checkRun is one chk under way.
+// checkRun is one run of chk.
 type checkRun struct {
 	*symstoreRun
 	chains                  []symbolChain
-	passes                  *csv.Writer // of /ol; nil without
+	passes                  *csv.Writer // of /ol; may be nil
 	seen                    map[need]bool
 	unasked, excused        []string        // of /ea and /ee
-	classic                 map[string]need // what was put where by /oc
+	classic                 map[string]need // symbol files that /oc has copied, by path
 	passed, failed, ignored int
 }
 
-// chkLine is one line of JSON output. The names are an interface.
+// chkLine is one line of JSON output. Its keys are a public interface.
 type chkLine struct {
 	Result  string `json:"result"` // passed, failed, ignored, done
 	Path    string `json:"path,omitempty"`
@@ -140,15 +140,16 @@ type chkLine struct {
 
 // program is one program to be checked.
 type program struct {
-	path  string // that is shown
-	named bool   // by itself; else it was found in a folder
-	// version of the program; empty if it has none or without /ov.
+	path  string // for the output
+	named bool   // named by itself, not found in a folder
+	// version is the version of the program, with /ov; it may be empty.
 	version string
-	needs   []need // symbol files that it asks for
-	err     error  // wraps objfile.ErrNotSymbolFile if it is no program
+	needs   []need // symbol files of the program
+	err     error  // wraps objfile.ErrNotSymbolFile if it is not a program
 }
 
-// each visits the programs that were named, those of lists, dumps and cabinets.
+// each visits the programs that were named, and those of lists, dumps and
+// cabinets.
 func (c *checkRun) each(inputs []string, visit func(program) error) error {
 	in := c.inputs()
 	if c.args.has("it") {
@@ -192,7 +193,7 @@ func (c *checkRun) each(inputs []string, visit func(program) error) error {
 	return nil
 }
 
-// onDisk looks into a file.
+// onDisk reads a program on disk.
 func (c *checkRun) onDisk(name string, named bool) program {
 	p := program{path: name, named: named}
 	f, err := os.Open(name)
@@ -210,7 +211,7 @@ func (c *checkRun) onDisk(name string, named bool) program {
 	return p
 }
 
-// look finds the symbol files that a program asks for.
+// look finds the symbol files that a program needs.
 func (c *checkRun) look(p *program, r io.ReaderAt, size int64) {
 	objects, err := objfile.Identify(r, size, p.path, objfile.Options{})
 	if err != nil {
@@ -241,8 +242,7 @@ func (c *checkRun) look(p *program, r io.ReaderAt, size int64) {
 	}
 }
 
-// addNeed notes the first of some paths, which is the one that debuggers ask
-// for.
+// addNeed records the first of several paths, which debuggers ask for first.
 func (p *program) addNeed(wants []string) {
 	if len(wants) == 0 {
 		return
@@ -287,7 +287,7 @@ func (c *checkRun) program(p program) error {
 	return nil
 }
 
-// one checks one symbol file. The error is one that ends the command.
+// one checks one symbol file. An error ends the command.
 func (c *checkRun) one(program string, n need) error {
 	var firstErr error
 	for _, chain := range c.chains {
@@ -317,7 +317,7 @@ func (c *checkRun) one(program string, n need) error {
 	return nil
 }
 
-// fail means that a program failed, unless it may (/ee).
+// fail records a failure of a program, unless /ee excuses it.
 func (c *checkRun) fail(program string, n need, reason string) {
 	if listed(c.excused, program) {
 		c.say("ignored", program, n, "", reason)
@@ -326,7 +326,7 @@ func (c *checkRun) fail(program string, n need, reason string) {
 	c.say("failed", program, n, "", reason)
 }
 
-// shown is how a program is called in the output.
+// shown returns the name of a program for the output.
 func (c *checkRun) shown(program string) string {
 	if c.args.has("os") || c.args.has("v") {
 		return program
@@ -334,7 +334,7 @@ func (c *checkRun) shown(program string) string {
 	return symfile.BaseName(program)
 }
 
-// inChain returns where a chain has a symbol file, empty if nowhere.
+// inChain returns the path of a symbol file in a chain, or an empty string.
 func (c *checkRun) inChain(chain symbolChain, n need) (string, error) {
 	var first error
 	for _, src := range chain.sources {
@@ -352,7 +352,7 @@ func (c *checkRun) inChain(chain symbolChain, n need) (string, error) {
 	return "", first
 }
 
-// accept checks what was found, and copies it into the cache.
+// accept checks a file that was found, and copies it to the cache.
 func (c *checkRun) accept(chain symbolChain, src symbolSource, found *symstore.Found, n need) (string, error) {
 	at := src.where(found.Best())
 	folder, local := src.(folderStore)
@@ -364,7 +364,7 @@ func (c *checkRun) accept(chain symbolChain, src symbolSource, found *symstore.F
 		return fetched, c.kind(fetched, n)
 	}
 	if !local {
-		return at, nil // /ps and /pt do not come here
+		return at, nil // /ps and /pt are excluded here
 	}
 	if found.Plain != "" {
 		if err := sameKey(at, n.name, n.key); err != nil {
@@ -375,7 +375,7 @@ func (c *checkRun) accept(chain symbolChain, src symbolSource, found *symstore.F
 	if found.Compressed != "" && !c.args.has("ps") && !c.args.has("pt") {
 		return at, nil
 	}
-	// A cabinet whose content matters, or a pointer: what it yields decides.
+	// The content of a cabinet, or the target of a pointer, must be read.
 	dir, err := os.MkdirTemp("", "symdepot-chk-*")
 	if err != nil {
 		return "", err
@@ -418,9 +418,9 @@ func (c *checkRun) kind(at string, n need) error {
 	for _, k := range keys {
 		switch {
 		case c.args.has("ps") && k.Type != symstore.Public:
-			return fmt.Errorf("%s holds private symbols", n.name)
+			return fmt.Errorf("%s has private symbols", n.name)
 		case c.args.has("pt") && k.Type == symstore.Public:
-			return fmt.Errorf("%s holds no types", n.name)
+			return fmt.Errorf("%s has no types", n.name)
 		}
 	}
 	return nil
@@ -434,7 +434,7 @@ func (c *checkRun) say(result, program string, n need, at, reason string) {
 		c.passed++
 		show = show || c.args.has("op")
 		if c.passes != nil {
-			_ = c.passes.Write([]string{program, n.name, n.key, at}) // Flush reports nothing either
+			_ = c.passes.Write([]string{program, n.name, n.key, at}) // Flush does not report it either
 		}
 	case "ignored":
 		c.ignored++
@@ -457,7 +457,8 @@ func (c *checkRun) say(result, program string, n need, at, reason string) {
 	c.line(chkLine{Result: result, Path: program, Name: n.name, Key: n.key, Stored: at, Reason: reason})
 }
 
-// writeManifest lists what the programs need, for a machine that has a network.
+// writeManifest lists the symbol files of the programs, for a machine with a
+// network.
 func (c *checkRun) writeManifest(inputs []string) error {
 	name, err := c.paths.local(c.args.get("om"))
 	if err != nil {
@@ -494,7 +495,7 @@ func (c *checkRun) writeManifest(inputs []string) error {
 	return nil
 }
 
-// readManifest checks what a manifest lists.
+// readManifest checks the symbol files in a manifest.
 func (c *checkRun) readManifest(name string) error {
 	local, err := c.paths.local(name)
 	if err != nil {
@@ -517,7 +518,7 @@ func (c *checkRun) readManifest(name string) error {
 		}
 		parts := strings.Split(l, ",")
 		if len(parts) < 2 {
-			return fmt.Errorf("manifest %s, line %d: not name,key", name, line)
+			return fmt.Errorf("manifest %s, line %d: want name,key", name, line)
 		}
 		n := need{strings.Trim(parts[0], `" `), strings.Trim(parts[1], `" `)}
 		if !symfile.ValidName(n.name) || !symfile.ValidName(n.key) {

@@ -54,7 +54,7 @@ func (c *checkRun) dump(name string, visit func(program) error) error {
 	return nil
 }
 
-// moduleNeeds notes the symbol files of a module.
+// moduleNeeds records the symbol files of a module.
 func (c *checkRun) moduleNeeds(p *program, m dump.Module) {
 	if !m.Code.IsZero() && c.args.has("ov") {
 		p.version = m.Code.String()

@@ -16,8 +16,7 @@ import (
 	"github.com/symdepot/symdepot/symfile"
 )
 
-// uncommented takes the comments, which begin with a semicolon, out of the lines
-// of a list.
+// uncommented removes comments, which begin with a semicolon, from lines.
 func uncommented(lines []string) []string {
 	var list []string
 	for _, l := range lines {
@@ -28,7 +27,7 @@ func uncommented(lines []string) []string {
 	return list
 }
 
-// programList reads a list of programs, as /ea and /ee name one.
+// programList reads the list of programs of /ea or /ee.
 func (c *checkRun) programList(option string) ([]string, error) {
 	if !c.args.has(option) {
 		return nil, nil
@@ -37,8 +36,8 @@ func (c *checkRun) programList(option string) ([]string, error) {
 	return uncommented(lines), err
 }
 
-// listed reports whether a list has a program: its file name, in any case and
-// perhaps with * and ?, or its path.
+// listed reports whether a list has a program: its path, or its file name in
+// any letter case, perhaps as a pattern with * and ?.
 func listed(list []string, program string) bool {
 	for _, l := range list {
 		if strings.EqualFold(l, program) || !strings.ContainsAny(l, `/\`) && wildcardMatch(l, symfile.BaseName(program)) {
@@ -48,7 +47,8 @@ func listed(list []string, program string) bool {
 	return false
 }
 
-// wanted applies /fm and /ea: a module is named with or without its extension.
+// wanted applies /fm and /ea, in which a module is named with or without its
+// extension.
 func (c *checkRun) wanted(program string) bool {
 	if listed(c.unasked, program) {
 		return false
@@ -61,8 +61,8 @@ func (c *checkRun) wanted(program string) bool {
 	return listed(modules, base) || listed(modules, strings.TrimSuffix(base, path.Ext(base)))
 }
 
-// cabinet visits the programs in a cabinet, such as a hotfix, and in those that
-// are in it.
+// cabinet visits the programs in a cabinet such as a hotfix, and in nested
+// cabinets.
 func (c *checkRun) cabinet(name string, visit func(program) error) error {
 	local, err := c.paths.local(name)
 	if err != nil {
@@ -99,13 +99,13 @@ func (c *checkRun) cabinet(name string, visit func(program) error) error {
 		}
 	}
 	if !opened && c.errors == 0 {
-		c.problem(name, errors.New("it is no cabinet"))
+		c.problem(name, errors.New("it is not a cabinet"))
 	}
 	return nil
 }
 
-// toClassic copies a symbol file to where debuggers look in a folder without
-// keys: symbols, the extension of the program, the name.
+// toClassic copies a symbol file to the path at which debuggers look in a
+// folder without keys: symbols, the extension of the program, the name.
 func (c *checkRun) toClassic(chain symbolChain, program string, n need) error {
 	dir, err := c.paths.local(c.args.get("oc"))
 	if err != nil {
@@ -113,15 +113,15 @@ func (c *checkRun) toClassic(chain symbolChain, program string, n need) error {
 	}
 	rel := path.Join("symbols", symfile.Fold(strings.TrimPrefix(path.Ext(symfile.BaseName(program)), ".")), n.name)
 	if !symfile.ValidName(n.name) || !fs.ValidPath(rel) {
-		return fmt.Errorf("%s cannot be filed", n.name)
+		return fmt.Errorf("%s is not a valid name for a file", n.name)
 	}
 	switch have, ok := c.classic[symfile.Fold(rel)]; {
 	case ok && have == n:
 		return nil
 	case ok:
-		return fmt.Errorf("another %s is in %s already", n.name, path.Dir(rel))
+		return fmt.Errorf("%s already has a different %s", n.name, path.Dir(rel))
 	}
-	err = errors.New("it is gone")
+	err = errors.New("the file does not exist any more")
 	for _, src := range chain.sources {
 		found, ferr := src.find(c.ctx, n.name, n.key)
 		if ferr != nil || found == nil {
@@ -164,12 +164,12 @@ func (c *checkRun) putClassic(dir, rel string, in io.Reader, n need) error {
 	return temp.Commit(rel)
 }
 
-// maxVersion is how many bytes of a program are searched for its version.
+// maxVersion is the number of bytes of a program that are searched for its
+// version.
 const maxVersion = 64 << 20
 
-// fileVersion returns the file version of a program's version resource, empty
-// if there is none. It goes by the mark that the resource begins with, wherever
-// that is.
+// fileVersion returns the file version in the version resource of a program, or
+// an empty string. It searches for the signature at the start of the resource.
 func fileVersion(r io.ReaderAt, size int64) string {
 	const mark, length = "\xbd\x04\xef\xfe\x00\x00\x01\x00", 16
 	buf := make([]byte, 64<<10)

@@ -48,7 +48,7 @@ func (r *symstoreRun) convert() error {
 	opt := symstore.ConvertOptions{Move: r.args.has("-move"), Progress: func(n int) { keys = max(keys, n) }}
 	if err := s.Convert(r.ctx, to, opt); err != nil {
 		if errors.Is(err, errors.ErrUnsupported) {
-			return fmt.Errorf("%w. The store is readable as it is; --move converts it without links, and readers may miss files while it runs", err)
+			return fmt.Errorf("%w. The store is unchanged. Try --move, which needs no links; readers may miss files until it ends", err)
 		}
 		return err
 	}
@@ -66,7 +66,7 @@ func (r *symstoreRun) convert() error {
 	return nil
 }
 
-// oneStore returns the store of /s, or the argument that belongs to no option.
+// oneStore returns the store of /s or of the only argument.
 func (r *symstoreRun) oneStore() (string, error) {
 	name := r.args.get("s")
 	switch {

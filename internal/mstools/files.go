@@ -17,11 +17,11 @@ import (
 	"github.com/symdepot/symdepot/symstore"
 )
 
-// onWindows means that drives and shares can be opened by their names.
+// onWindows means that this machine opens paths with drives and shares.
 const onWindows = runtime.GOOS == "windows"
 
-// pathMap says where this machine has folders that are spelled otherwise on the
-// command line and in the records: \\server\share=/mnt/share.
+// pathMap maps paths on the command line and in records to folders of this
+// machine: \\server\share=/mnt/share.
 type pathMap []symstore.PointerRoot
 
 // parsePathMap reads the values of --map.
@@ -37,7 +37,7 @@ func parsePathMap(values []string) (pathMap, error) {
 	return m, nil
 }
 
-// mapped returns where this machine has a path of the map.
+// mapped returns the local path of a path that the map covers.
 func (m pathMap) mapped(p string) (string, bool) {
 	slashed := strings.ReplaceAll(p, `\`, "/")
 	for _, r := range m {
@@ -53,9 +53,9 @@ func (m pathMap) mapped(p string) (string, bool) {
 	return "", false
 }
 
-// local returns where this machine has a path of the command line. Elsewhere
-// than on Windows a path of Windows is an error unless it is in the map; a
-// relative one with backslashes is taken for what it means.
+// local returns the local path of a path on the command line. Outside Windows, a
+// path with a drive or a share must be in the map. Backslashes in a relative path
+// count as slashes.
 func (m pathMap) local(p string) (string, error) {
 	if dir, ok := m.mapped(p); ok {
 		return dir, nil
@@ -67,7 +67,7 @@ func (m pathMap) local(p string) (string, error) {
 		return p, nil
 	}
 	if isWindowsPath(p) {
-		return "", fmt.Errorf("%s is a path of Windows, which this machine cannot open; mount it and say where: --map '%s=/mnt/…': %w", p, windowsRoot(p), fs.ErrNotExist)
+		return "", fmt.Errorf("%s is a Windows path, which this machine cannot open; mount the share and name the folder: --map '%s=/mnt/…': %w", p, windowsRoot(p), fs.ErrNotExist)
 	}
 	return strings.ReplaceAll(p, `\`, "/"), nil
 }
@@ -79,7 +79,7 @@ func hasDrive(p string) bool {
 // isWindowsPath reports whether a path begins with a drive or a share.
 func isWindowsPath(p string) bool { return hasDrive(p) || strings.HasPrefix(p, `\\`) }
 
-// windowsRoot is the drive or share of a path.
+// windowsRoot returns the drive or share of a path.
 func windowsRoot(p string) string {
 	if hasDrive(p) {
 		return p[:2]
@@ -92,13 +92,12 @@ func windowsRoot(p string) string {
 type inputs struct {
 	paths   pathMap
 	recurse bool
-	// skip is the store, which is not stored into itself; empty if there is
-	// none.
+	// skip is the folder of the store, which is not searched; it may be empty.
 	skip string
 	// absolute records every file by its absolute path.
 	absolute bool
-	// problem is told of what could not be searched, and note of patterns
-	// that match nothing.
+	// problem is called for folders that cannot be read, note for patterns
+	// without a match.
 	problem func(path string, err error)
 	note    func(text string)
 
@@ -106,13 +105,13 @@ type inputs struct {
 	seen     map[string]bool
 }
 
-// all yields the files of all patterns, each once. A file that is named and not
-// there is yielded too: opening it says why.
+// all yields the files of all patterns, each once. It also yields a named file
+// that does not exist; opening it gives the error.
 func (in *inputs) all(patterns []string) iter.Seq2[symstore.File, error] {
 	return func(yield func(symstore.File, error) bool) {
 		in.seen = map[string]bool{}
 		if in.skip != "" {
-			in.skipInfo, _ = os.Stat(in.skip) // a store that is to be made is nowhere yet
+			in.skipInfo, _ = os.Stat(in.skip) // fails if the store is yet to be created
 		}
 		once := func(f symstore.File) bool {
 			if in.seen[f.Path] {
@@ -147,7 +146,7 @@ func exists(name string) bool {
 	return err == nil
 }
 
-// response reads a list of patterns, one a line, perhaps between quotes.
+// response reads a file of patterns, one per line, with or without quotes.
 func (in *inputs) response(name string) ([]string, error) {
 	local, err := in.paths.local(name)
 	if err != nil {
@@ -180,8 +179,9 @@ func (in *inputs) response(name string) ([]string, error) {
 	return list, nil
 }
 
-// one yields the files of one pattern: a file, a folder, or a name with * and ?
-// in a folder, and with recurse in all folders below.
+// one yields the files of one pattern: a file, the files of a folder, or those
+// whose names match a pattern with * and ?. With recurse it searches the folders
+// below, too.
 func (in *inputs) one(pattern string, yield func(symstore.File) bool) bool {
 	local, err := in.paths.local(pattern)
 	if err != nil {
@@ -225,7 +225,8 @@ func (in *inputs) one(pattern string, yield func(symstore.File) bool) bool {
 	return true
 }
 
-// recorded spells a local path as the map does.
+// recorded returns the form of a local path for the records: the path that the map
+// maps to it, or the absolute path.
 func (m pathMap) recorded(p string) string {
 	for _, r := range m {
 		rel, err := filepath.Rel(r.Dir, p)
@@ -258,9 +259,8 @@ func isDir(name string) bool {
 	return err == nil && info.IsDir()
 }
 
-// walk yields the files in a folder whose name matches, and with recurse those
-// in the folders below. Links to folders are not followed: they may lead round
-// in a circle.
+// walk yields the files in a folder whose names match and, with recurse, those in
+// the folders below. It does not follow links to folders, which may form a loop.
 func (in *inputs) walk(dir, pattern string, yield func(string) bool) (more bool, found int) {
 	entries, err := os.ReadDir(dir)
 	if err != nil {
@@ -303,7 +303,7 @@ func (in *inputs) walk(dir, pattern string, yield func(string) bool) (more bool,
 	return true, found
 }
 
-// globDirs returns the folders that a path with wildcards means.
+// globDirs returns the folders that match a path with wildcards.
 func globDirs(dir string) []string {
 	if !hasWildcard(dir) || exists(dir) {
 		return []string{dir}
@@ -313,7 +313,7 @@ func globDirs(dir string) []string {
 	for _, p := range globDirs(filepath.Clean(parent)) {
 		entries, err := os.ReadDir(p)
 		if err != nil {
-			continue // no folder: nothing matches there
+			continue // not a folder
 		}
 		for _, e := range entries {
 			if sub := filepath.Join(p, e.Name()); wildcardMatch(name, e.Name()) && isDir(sub) {
@@ -326,13 +326,13 @@ func globDirs(dir string) []string {
 
 func hasWildcard(s string) bool { return strings.ContainsAny(s, "*?") }
 
-// wildcardMatch matches as Windows does: in any letter case, and *.* is any name.
+// wildcardMatch reports whether a name matches a pattern by the rules of Windows:
+// letter case does not matter, and *.* matches any name.
 func wildcardMatch(pattern, name string) bool {
 	return pattern == "*.*" || glob.Match(strings.ToLower(pattern), strings.ToLower(name))
 }
 
-// goodLines takes the lines of an index that cannot be used out, telling each
-// to bad.
+// goodLines filters the unusable lines of an index out. It calls bad for each.
 func goodLines(files iter.Seq2[symstore.File, error], bad func(error)) iter.Seq2[symstore.File, error] {
 	return func(yield func(symstore.File, error) bool) {
 		for f, err := range files {

@@ -21,27 +21,28 @@ import (
 	"github.com/symdepot/symdepot/symstore"
 )
 
-// The exit codes of the symstore commands. Build farms branch on those of
-// Windows that the genuine tool returns: 32 and 80 mean "try again".
+// The exit codes of the symstore commands. They are the error codes of Windows
+// that symstore.exe returns, because build systems check for them: 32 and 80
+// mean "try again".
 const (
 	ssOK          = 0
-	ssFailed      = 1   // at least one file failed, or the answer is no
+	ssFailed      = 1   // a file failed, or the answer is no
 	ssUsage       = 2   // the command line is wrong
-	ssNoStore     = 3   // the store is not there, is none, or cannot be reached
-	ssNoID        = 4   // there is no such transaction
-	ssDamaged     = 5   // the records of the store cannot be read
-	ssReadOnly    = 19  // the store cannot be written to
-	ssLocked      = 32  // another writer held the store for too long
-	ssNoLocks     = 50  // the file system refuses locks
-	ssInTheWay    = 80  // something stands where a file shall go
-	ssDiskFull    = 112 // no space left in the store
-	ssBadName     = 123 // a name that cannot stand in a store
-	ssLongName    = 206 // a path that is too long
-	ssInterrupted = 130 // Ctrl-C; nothing was left half done
+	ssNoStore     = 3   // the store does not exist, is not a store, or cannot be reached
+	ssNoID        = 4   // no such transaction
+	ssDamaged     = 5   // the records of the store are unreadable
+	ssReadOnly    = 19  // the store is not writable
+	ssLocked      = 32  // another writer held the lock for too long
+	ssNoLocks     = 50  // the file system does not support locks
+	ssInTheWay    = 80  // a file is in the way
+	ssDiskFull    = 112 // the disk of the store is full
+	ssBadName     = 123 // not a valid name in a store
+	ssLongName    = 206 // the path is too long
+	ssInterrupted = 130 // Ctrl-C; nothing is left half done
 )
 
-// errNoStore is wrapped when a store is not there or cannot be reached.
-var errNoStore = errors.New("no store there")
+// errNoStore is wrapped when a store does not exist or cannot be reached.
+var errNoStore = errors.New("no symbol store")
 
 // symstoreCode maps an error to the exit code.
 func symstoreCode(err error) int {
@@ -80,7 +81,7 @@ func symstoreCode(err error) int {
 	return ssFailed
 }
 
-// symstoreAdvice adds the next step to errors that have one.
+// symstoreAdvice returns the next step for an error, if there is one.
 func symstoreAdvice(err error) string {
 	switch symstoreCode(err) {
 	case ssLocked:
@@ -97,9 +98,9 @@ func symstoreAdvice(err error) string {
 	return err.Error()
 }
 
-// CommandLine returns the arguments of this process without its name. If the
-// program file has the name of one of Microsoft's tools, they begin with the
-// command that does what that tool does.
+// CommandLine returns the arguments of the process, without its name. If the
+// program file is named like one of Microsoft's tools, they begin with the
+// command that replaces that tool.
 func CommandLine(args []string) []string {
 	base := strings.ToLower(symfile.BaseName(args[0]))
 	switch strings.TrimSuffix(base, ".exe") {
@@ -115,7 +116,7 @@ func CommandLine(args []string) []string {
 	return args[1:]
 }
 
-// Env is what the commands use of the world.
+// Env is the environment of the commands.
 type Env struct {
 	Stdin          io.Reader // the answer to "Are you sure?"
 	Stdout, Stderr io.Writer
@@ -142,19 +143,18 @@ func symstoreVerbs() []symstoreVerb {
 	}
 }
 
-// isHelp reports whether an argument asks for help in any of the usual ways.
+// isHelp reports whether an argument asks for help, in any usual spelling.
 func isHelp(arg string) bool {
 	return slices.Contains([]string{"/?", "-?", "--help", "-help", "/help", "help"}, strings.ToLower(arg))
 }
 
-// Run runs the command that args begin with and returns the exit code. The codes
-// are those of the commands' help, and so of symstore.exe; see ssOK and the
-// others.
+// Run runs the command that args begin with, and returns its exit code. The
+// help of each command lists its codes, which are those of symstore.exe.
 func Run(ctx context.Context, args []string, env Env) int {
 	return symstoreCode(run(ctx, args, env))
 }
 
-// run returns a term.Exit for an error that is already printed.
+// run returns a term.Exit for an error that was already printed.
 func run(ctx context.Context, args []string, env Env) error {
 	if len(args) == 0 || isHelp(args[0]) {
 		fmt.Fprint(env.Stdout, symstoreHelp)
@@ -180,7 +180,8 @@ func run(ctx context.Context, args []string, env Env) error {
 }
 
 func (v symstoreVerb) start(ctx context.Context, args []string, env Env) error {
-	// It is no value of anything, and wins over whatever else is wrong.
+	// A request for help is never the value of an option, and takes precedence
+	// over errors.
 	if slices.ContainsFunc(args, func(s string) bool { return s == "/?" || s == "-?" || s == "--help" }) {
 		fmt.Fprint(env.Stdout, v.help)
 		return nil
@@ -203,20 +204,20 @@ func (v symstoreVerb) start(ctx context.Context, args []string, env Env) error {
 	return term.Exit(symstoreCode(err))
 }
 
-// symstoreRun is one symstore command under way.
+// symstoreRun is one run of a symstore command.
 type symstoreRun struct {
 	ctx   context.Context
 	env   Env
 	args  *slashArgs
 	paths pathMap
 	opt   symstore.Options
-	log   *os.File // of /d; nil without
+	log   *os.File // of /d; may be nil
 	// closers are closed at the end.
 	closers []io.Closer
 
-	mu     sync.Mutex // of what follows: files are worked on side by side
+	mu     sync.Mutex // guards the fields below: files are handled in parallel
 	out    io.Writer
-	errors int // that were told
+	errors int // number of errors that were reported
 }
 
 // commonFlags are the options that every command has.
@@ -232,7 +233,7 @@ var commonFlags = []slashFlag{
 // storeFlag is /s.
 var storeFlag = slashFlag{name: "s", kind: slashValue, also: []string{"store"}}
 
-// begin reads the common options.
+// begin applies the common options.
 func (r *symstoreRun) begin() error {
 	var err error
 	if r.paths, err = parsePathMap(r.args.values["-map"]); err != nil {
@@ -261,7 +262,7 @@ func (r *symstoreRun) begin() error {
 
 func (r *symstoreRun) end() error {
 	for _, c := range r.closers {
-		_ = c.Close() // they were only read
+		_ = c.Close() // opened for reading
 	}
 	if r.log == nil {
 		return nil
@@ -272,8 +273,8 @@ func (r *symstoreRun) end() error {
 func (r *symstoreRun) json() bool    { return r.args.has("-json") }
 func (r *symstoreRun) verbose() bool { return r.args.has("o") }
 
-// print writes to the output, which is the log file if there is one. Nothing
-// but JSON is printed with --json.
+// print writes to the output, which is the log file if there is one. With
+// --json it prints nothing.
 func (r *symstoreRun) print(format string, args ...any) {
 	if r.json() {
 		return
@@ -283,7 +284,7 @@ func (r *symstoreRun) print(format string, args ...any) {
 	fmt.Fprintf(r.out, format, args...)
 }
 
-// message prints what /o asks for.
+// message prints a line if /o is set.
 func (r *symstoreRun) message(format string, args ...any) {
 	if r.verbose() {
 		r.print("SYMSTORE MESSAGE: "+format+"\n", args...)
@@ -297,7 +298,7 @@ func (r *symstoreRun) line(v any) {
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	_ = term.NewJSONLines(r.out).Write(v) // an output that is gone fails everybody alike
+	_ = term.NewJSONLines(r.out).Write(v) // the exit code shows a failed output
 }
 
 // problem prints and counts the error of one file.
@@ -312,8 +313,8 @@ func (r *symstoreRun) problem(path string, err error) {
 	r.line(symstoreLine{Event: "failed", Path: path, Error: err.Error(), Code: symstoreCode(err)})
 }
 
-// fatal tells the error that ended a command. It goes where people look too if
-// the output goes elsewhere.
+// fatal prints the error that ended a command. It also prints it to standard
+// error if the output goes to a log file.
 func (r *symstoreRun) fatal(verb string, err error) {
 	text := term.Printable(symstoreAdvice(err))
 	r.line(symstoreLine{Event: "error", Error: err.Error(), Code: symstoreCode(err)})
@@ -327,7 +328,7 @@ func (r *symstoreRun) fatal(verb string, err error) {
 		return
 	}
 	if r.log != nil {
-		// It may be what could not be written.
+		// The log file may be what failed.
 		if log, err := os.OpenFile(r.log.Name(), os.O_WRONLY|os.O_APPEND, 0); err == nil && !r.json() {
 			fmt.Fprintf(log, "SYMSTORE ERROR: %s\n", text)
 			log.Close()
@@ -336,7 +337,8 @@ func (r *symstoreRun) fatal(verb string, err error) {
 	fmt.Fprintf(r.env.Stderr, "SYMSTORE ERROR: %s\n", text)
 }
 
-// symstoreLine is one line of JSON output of add. The names are an interface.
+// symstoreLine is one line of JSON output of add. Its keys are a public
+// interface.
 type symstoreLine struct {
 	Event  string          `json:"event"` // stored, pointer, ignored, failed, repeated, plain, indexed, done, error
 	Path   string          `json:"path,omitempty"`
@@ -355,7 +357,7 @@ type symstoreCounts struct {
 	Bytes   int64 `json:"bytes"`
 }
 
-// openStore opens a store of the command line.
+// openStore opens a store that the command line names.
 func (r *symstoreRun) openStore(name string) (*symstore.Store, error) {
 	if name == "" {
 		return nil, term.UsageError("which store? Say /s STORE")
@@ -409,7 +411,7 @@ func (r *symstoreRun) del() (err error) {
 	return err
 }
 
-// check finds the faults of a store, and mends them.
+// check finds the faults of a store, and mends them with --repair.
 func (r *symstoreRun) check() error {
 	name, err := r.oneStore()
 	if err != nil {
@@ -431,7 +433,7 @@ func (r *symstoreRun) check() error {
 	}
 	found, err := verb(r.ctx, opt)
 	if errors.Is(err, symstore.ErrReadOnly) && !repair {
-		// What may not be written to can still be read.
+		// A read-only store can still be checked.
 		r.message("the store is read-only: others may be at work in it meanwhile")
 		_ = s.Close()
 		r.opt.ReadOnly = true
@@ -450,7 +452,8 @@ func (r *symstoreRun) check() error {
 	return nil
 }
 
-// findings prints what check found and returns how much of it is left.
+// findings prints the findings of check and returns the number of faults that
+// remain.
 func (r *symstoreRun) findings(found []symstore.Finding, repair bool) (left int) {
 	mendable, notes := 0, 0
 	for _, f := range found {

@@ -28,11 +28,11 @@ var checkSyntax = slashSyntax{rest: true, flags: append([]slashFlag{
 // answerer is a store that can be queried for the keys of a file: a folder or a
 // server.
 type answerer interface {
-	// answer returns what the store has under each key of the file at name.
+	// answer returns what the store has under each key of the file called name.
 	// The error wraps objfile.ErrNotSymbolFile if the file has no key, and
-	// errNoStore if it is the store that failed.
+	// errNoStore if the store failed.
 	answer(ctx context.Context, name string, all bool) ([]symstore.Answer, error)
-	// where returns the full path of a path in the store.
+	// where returns the full form of a path in the store.
 	where(stored string) string
 }
 
@@ -44,7 +44,7 @@ func (f folderStore) answer(_ context.Context, name string, all bool) ([]symstor
 		return list, nil
 	}
 	if _, bad := identifyOnDisk(name, all); bad == nil {
-		return nil, fmt.Errorf("%w: %w", errNoStore, err) // it is not the file's fault
+		return nil, fmt.Errorf("%w: %w", errNoStore, err) // the store failed, not the file
 	}
 	return nil, err
 }
@@ -109,8 +109,8 @@ func (r *symstoreRun) query() error {
 	return nil
 }
 
-// queryOne asks for one file. A file without a key counts only if it was named;
-// the error is one of the store.
+// queryOne looks one file up. A file without a key counts only if it was named.
+// The error is one of the store.
 func (r *symstoreRun) queryOne(store answerer, name string, named bool) (ok bool, err error) {
 	answers, err := store.answer(r.ctx, name, r.args.has("-all"))
 	out := queryLine{Path: name}
@@ -130,7 +130,7 @@ func (r *symstoreRun) queryOne(store answerer, name string, named bool) (ok bool
 	return out.Found, nil
 }
 
-// whyUnread says in a few words why a file has no keys.
+// whyUnread describes briefly why a file has no keys.
 func whyUnread(err error) string {
 	var path *fs.PathError
 	var asked *symstore.NeedsAllError
@@ -145,7 +145,7 @@ func whyUnread(err error) string {
 	return err.Error()
 }
 
-// queryLine is one line of JSON output. The names are an interface.
+// queryLine is one line of JSON output. Its keys are a public interface.
 type queryLine struct {
 	Path  string     `json:"path"`
 	Found bool       `json:"found"`
@@ -172,7 +172,8 @@ type queryRef struct {
 	Compressed bool   `json:"compressed,omitempty"`
 }
 
-// printAnswers prints the line of a file, and with /o what the store records.
+// printAnswers prints the line of a file and, with /o, the records of the
+// store.
 func (r *symstoreRun) printAnswers(store answerer, name string, answers []symstore.Answer, out *queryLine) {
 	var keys []string
 	shown := ""
@@ -210,8 +211,8 @@ func (r *symstoreRun) printAnswers(store answerer, name string, answers []symsto
 	}
 }
 
-// newQueryKey describes what a reader gets under a key. A pointer that offers no
-// path is nothing.
+// newQueryKey describes what clients get under a key. A pointer without a path
+// counts as not found.
 func newQueryKey(store answerer, a symstore.Answer) queryKey {
 	k := queryKey{Name: a.Key.Name, Key: a.Key.Key}
 	if a.Found == nil {

@@ -23,23 +23,23 @@ import (
 	"github.com/symdepot/symdepot/symstore"
 )
 
-// symbolSource is one place of a symbol path.
+// symbolSource is one store of a symbol path.
 type symbolSource interface {
 	// find returns the files of a key, or nil if there are none.
 	find(ctx context.Context, name, key string) (*symstore.Found, error)
-	// open opens what find found: the file, or its cabinet.
+	// open opens the file that find has found, or its cabinet.
 	open(ctx context.Context, f *symstore.Found) (io.ReadCloser, error)
 	where(stored string) string
 }
 
-// symbolChain is one element of a symbol path: stores that are queried in order.
-// Files of later stores are copied into the cache, if there is one.
+// symbolChain is one element of a symbol path: stores that are asked in order.
+// Files of the later stores are copied to the cache, if there is one.
 type symbolChain struct {
 	cache   string // folder; empty for none
 	sources []symbolSource
 }
 
-// parseSymbolPath reads a debugger's symbol path: elements separated by
+// parseSymbolPath parses the symbol path of a debugger: elements separated by
 // semicolons, each a folder, a URL, srv*FOLDER*SERVER or cache*FOLDER.
 func (r *symstoreRun) parseSymbolPath(text string) ([]symbolChain, error) {
 	var chains []symbolChain
@@ -61,7 +61,7 @@ func (r *symstoreRun) parseSymbolPath(text string) ([]symbolChain, error) {
 			}
 			stores = stores[1:]
 		case e.Word != "" && e.Word != "srv":
-			// A chain without srv* in front.
+			// The element is a chain without srv* at its start.
 			word, _, _ := strings.Cut(e.Bare, "*")
 			stores = append([]string{word}, stores...)
 		}
@@ -77,8 +77,8 @@ func (r *symstoreRun) parseSymbolPath(text string) ([]symbolChain, error) {
 	return chains, nil
 }
 
-// parseChain reads the places of one element. All but the last are caches; only
-// the first is filled.
+// parseChain parses the stores of one element. All but the last are caches.
+// Only the first cache is filled.
 func (r *symstoreRun) parseChain(places []string, cache string) (symbolChain, error) {
 	c := symbolChain{}
 	if cache != "" {
@@ -86,7 +86,7 @@ func (r *symstoreRun) parseChain(places []string, cache string) (symbolChain, er
 	}
 	for i, p := range places {
 		if p == "" {
-			continue // the debugger's default folder, which is nowhere here
+			continue // the default folder of the debugger, which this machine does not have
 		}
 		last := i == len(places)-1
 		if isURL(p) {
@@ -104,7 +104,7 @@ func (r *symstoreRun) parseChain(places []string, cache string) (symbolChain, er
 		if !last && c.cache == "" {
 			c.cache = dir
 			if !isDir(dir) {
-				continue // it is made when something comes into it
+				continue // created when the first file is cached
 			}
 		}
 		opt := r.opt
@@ -170,13 +170,13 @@ func (h *httpStore) open(ctx context.Context, found *symstore.Found) (io.ReadClo
 	}
 	body, err := h.get(ctx, found.Dir+"/"+url.PathEscape(leaf))
 	if body == nil && err == nil {
-		err = fmt.Errorf("%w: %s is gone", errNoStore, found.Best())
+		err = fmt.Errorf("%w: %s does not exist any more", errNoStore, found.Best())
 	}
 	return body, err
 }
 
-// fetchTo copies what was found into a cache, without its cabinet, once it is
-// sure that it is what was asked for. It returns the file's path.
+// fetchTo copies a file that was found to a cache, without its cabinet. It
+// checks the key of the file first. It returns the path of the copy.
 func fetchTo(ctx context.Context, cache string, src symbolSource, found *symstore.Found, name, key string) (string, error) {
 	if !symfile.ValidName(name) || !symfile.ValidName(key) {
 		return "", fmt.Errorf("%w: %s/%s", symstore.ErrName, name, key)
@@ -217,7 +217,8 @@ func fetchTo(ctx context.Context, cache string, src symbolSource, found *symstor
 	return filepath.Join(cache, filepath.FromSlash(dir), name), temp.Commit(path.Join(dir, name))
 }
 
-// receive writes a stream to a temporary file; of a cabinet the file in it.
+// receive copies a stream to a temporary file. Of a cabinet it copies the file
+// in it.
 func receive(ctx context.Context, tree *durable.Tree, in io.Reader) (*durable.File, error) {
 	temp, err := tree.Create(".", 0o666)
 	if err != nil {
@@ -249,7 +250,7 @@ func receive(ctx context.Context, tree *durable.Tree, in io.Reader) (*durable.Fi
 	return plain, nil
 }
 
-// sameKey reports whether a file is what its key says.
+// sameKey returns an error if a file does not have this key.
 func sameKey(at, name, key string) error {
 	f, err := os.Open(at)
 	if err != nil {
@@ -262,7 +263,7 @@ func sameKey(at, name, key string) error {
 	}
 	keys, err := symstore.Identify(f, info.Size(), name, true)
 	if err != nil || !hasKey(keys, key) {
-		return fmt.Errorf("%s is not what its key %s says", name, key)
+		return fmt.Errorf("the content of %s does not have the key %s", name, key)
 	}
 	return nil
 }

@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// stream is a reader that knows where it is.
+// stream is a reader that tracks its offset.
 type stream struct {
 	r   io.Reader
 	pos int64
@@ -22,8 +22,8 @@ func (s *stream) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// skipTo moves forward to pos. The last byte is always read: a seek beyond
-// the end would be no error.
+// skipTo moves forward to pos. It reads the last byte instead of seeking past
+// it, because a seek beyond the end would succeed.
 func (s *stream) skipTo(pos int64) error {
 	if pos < s.pos {
 		return errors.New("a stream cannot go back")
@@ -41,15 +41,15 @@ func (s *stream) skipTo(pos int64) error {
 	return err
 }
 
-// full fills p. The end of the stream before the first byte is io.EOF, and
-// later io.ErrUnexpectedEOF.
+// full fills p. It returns io.EOF at the end of the stream, and
+// io.ErrUnexpectedEOF for a part of p.
 func (s *stream) full(p []byte) error {
 	_, err := io.ReadFull(s, p)
 	return err
 }
 
-// member gives m its bytes, which begin where s stands: in place if the
-// archive is, and all of them are there.
+// member sets the bytes of m, which begin at the offset of s. They are read in
+// place if the whole of them is in an archive that is.
 func (s *stream) member(in, m *input) {
 	if in.at != nil && m.size <= in.size-s.pos {
 		m.at = io.NewSectionReader(in.at, s.pos, m.size)
@@ -68,7 +68,7 @@ type arMember struct {
 // arReader reads the headers of a Unix archive.
 type arReader struct {
 	s    *stream
-	next int64 // where the next header stands
+	next int64 // offset of the next header
 }
 
 const arMagic = "!<arch>\n"
@@ -81,9 +81,9 @@ func newArReader(s *stream) (*arReader, error) {
 	return &arReader{s: s, next: s.pos}, nil
 }
 
-// header skips what is left of a member and reads the next one's header.
+// header skips the rest of the current member and reads the next header.
 func (a *arReader) header() (*arMember, error) {
-	// The byte that pads an odd member may be missing from the last.
+	// Some writers omit the byte that pads an odd member at the end.
 	if a.next > a.s.pos+1 {
 		if err := a.s.skipTo(a.next - 1); err != nil {
 			return nil, fmt.Errorf("ar: %w", err)
@@ -119,8 +119,8 @@ func arNumber(field []byte) (int64, error) {
 	return int64(n), err
 }
 
-// deb goes through the data.tar of a Debian package. The rest of a package,
-// its control files and signatures, is no symbols and passed over in silence.
+// deb reads the data.tar of a Debian package. It skips the control files and
+// signatures silently.
 func (w *walk) deb(in *input, s *stream) error {
 	a, err := newArReader(s)
 	if err != nil {
@@ -142,7 +142,7 @@ func (w *walk) deb(in *input, s *stream) error {
 		}
 		m := in.child(h.name, h.size, h.mod)
 		s.member(in, m)
-		_ = w.visit(m) // a broken stream shows at the next header
+		_ = w.visit(m) // if the stream is damaged, the next header fails
 	}
 	return nil
 }

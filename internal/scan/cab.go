@@ -9,9 +9,9 @@ import (
 	"github.com/symdepot/symdepot/cab"
 )
 
-// cab goes through a cabinet. It needs its bytes in place. A cabinet of one
-// file, as .pd_ and .dl_ are, is decoded when its file is opened; of several,
-// each folder is decoded once, as the walk comes by.
+// cab reads a cabinet, which needs random access. A cabinet of one file, such
+// as a .pd_, is decoded when the file is opened. Of a cabinet of several files
+// each folder is decoded once, in the order of the walk.
 func (w *walk) cab(in *input, rest func() io.Reader) error {
 	if in.at == nil {
 		s, err := w.place(in, rest)
@@ -58,7 +58,7 @@ func (w *walk) cab(in *input, rest func() io.Reader) error {
 	}))
 }
 
-// cabError puts the errors of cabinets into the classes of this package.
+// cabError maps errors of package cab to those of this package.
 func cabError(err error) error {
 	switch {
 	case err == nil || err == io.EOF:

@@ -11,19 +11,19 @@ import (
 	"sync/atomic"
 )
 
-// Content is the bytes of an open File. ReadAt may be called by several
-// goroutines at a time.
+// Content is the content of an open File. Several goroutines may call ReadAt at
+// the same time.
 type Content struct {
 	io.ReaderAt
 	size int64
 	hold *store
-	crc  *uint32 // what the bytes should sum up to, where nobody has checked yet
+	crc  *uint32 // expected checksum, if it was not checked yet
 }
 
 // Size in bytes.
 func (c *Content) Size() int64 { return c.size }
 
-// Close frees the bytes. More than one call does nothing more.
+// Close releases the content. Further calls do nothing.
 func (c *Content) Close() error {
 	if c.hold != nil {
 		c.hold.drop()
@@ -32,16 +32,16 @@ func (c *Content) Close() error {
 	return nil
 }
 
-// Changed reports whether the file on disk, or the archive the bytes come out
-// of, has been written to since it was opened: its size or time of change is
-// another. Ask after reading and before Close. A file renamed into its place
-// is no change: the bytes read are those of the file that was opened.
+// Changed reports whether the file on disk, or the archive around the content,
+// was written to since it was opened: its size or modification time differs.
+// Call it after reading and before Close. A new file renamed to the same path
+// is not a change, because the content is that of the opened file.
 func (c *Content) Changed() bool {
 	return c.hold == nil || c.hold.disk.changed()
 }
 
-// Reader reads the bytes once from the beginning. Unlike ReadAt it finds out,
-// at the end, whether a zip archive's uncompressed member is what it was.
+// Reader reads the content once from the beginning. Unlike ReadAt it checks, at
+// the end, the checksum of an uncompressed member of a zip archive.
 func (c *Content) Reader() io.Reader {
 	r := io.NewSectionReader(c.ReaderAt, 0, c.size)
 	if c.crc == nil {
@@ -64,7 +64,7 @@ func (s *sumReader) Read(p []byte) (int, error) {
 	s.left -= int64(n)
 	switch {
 	case s.left < 0:
-		return n, errors.New("longer than the archive says")
+		return n, errors.New("the member is longer than the archive says")
 	case err == io.EOF && s.left > 0:
 		return n, io.ErrUnexpectedEOF
 	case err == io.EOF && s.sum != s.want:
@@ -73,15 +73,15 @@ func (s *sumReader) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// disk is the file on disk that bytes come out of.
+// disk is an open file on disk.
 type disk struct {
 	path string
 	f    *os.File
-	info fs.FileInfo  // when it was opened
-	pos  atomic.Int64 // where it was last read
+	info fs.FileInfo  // at the time of opening
+	pos  atomic.Int64 // end of the last read
 }
 
-// ReadAt reads as io.ReaderAt does, and notes where.
+// ReadAt implements io.ReaderAt and records the offset.
 func (d *disk) ReadAt(p []byte, off int64) (int, error) {
 	n, err := d.f.ReadAt(p, off)
 	d.pos.Store(off + int64(n))
@@ -93,8 +93,8 @@ func (d *disk) changed() bool {
 	return err != nil || now.Size() != d.info.Size() || !now.ModTime().Equal(d.info.ModTime())
 }
 
-// store is bytes that several Files and Contents read; the last to let go
-// frees them.
+// store holds bytes that several Files and Contents share. The last one to
+// release it frees them.
 type store struct {
 	at   io.ReaderAt
 	size int64
@@ -109,7 +109,7 @@ func newStore(at io.ReaderAt, size int64, d *disk, free func()) *store {
 	return s
 }
 
-// take adds a holder; only one who holds the store may call it.
+// take adds a holder. The caller must hold the store.
 func (s *store) take() *store {
 	s.refs.Add(1)
 	return s
@@ -121,7 +121,7 @@ func (s *store) drop() {
 	}
 }
 
-// content returns a part of the store as Content that holds the store.
+// content returns a part of the store as Content, which holds the store.
 func (s *store) content(at io.ReaderAt, size int64, crc *uint32) *Content {
 	return &Content{ReaderAt: at, size: size, hold: s.take(), crc: crc}
 }
@@ -155,7 +155,7 @@ func openPlain(path string) func(context.Context) (*Content, error) {
 	}
 }
 
-// pool is the memory that the buffers of one walk may still take together.
+// pool is the memory that remains for the buffers of one walk.
 type pool struct{ left atomic.Int64 }
 
 func (p *pool) take(n int64) bool {
@@ -168,23 +168,23 @@ func (p *pool) take(n int64) bool {
 
 func (p *pool) give(n int64) { p.left.Add(n) }
 
-// chunkSize is in what steps a buffer grows: a size that an archive claims is
-// believed only once the bytes are there.
+// chunkSize is the number of bytes by which a buffer grows. Memory for the size
+// that an archive claims is allocated only as the bytes arrive.
 const chunkSize = 64 << 10
 
 // buffer holds the bytes of one member, in memory or in a temporary file.
 type buffer struct {
 	opt    *Options
 	pool   *pool
-	chunks [][]byte // all but the last of chunkSize
+	chunks [][]byte // all but the last have chunkSize bytes
 	size   int64
-	file   *os.File // if not nil, the bytes are here
-	remove bool     // the file has still a name: see spool
+	file   *os.File // the bytes, if not nil
+	remove bool     // the file must be removed on close: see spool
 }
 
-// fill reads r to its end. size is how long it must be, or -1. What does not
-// fit into memory goes to a temporary file; after an error there is nothing
-// to free.
+// fill reads r to its end. size is the required length, or -1. Bytes that
+// exceed the memory limit go to a temporary file. After an error nothing has to
+// be freed.
 func fill(ctx context.Context, opt *Options, p *pool, r io.Reader, size int64) (*buffer, error) {
 	b := &buffer{opt: opt, pool: p}
 	err := b.read(ctx, r, size)
@@ -209,7 +209,7 @@ func (b *buffer) read(ctx context.Context, r io.Reader, size int64) error {
 		if err := ctx.Err(); err != nil {
 			return err
 		}
-		// One byte tells whether there is more, before memory is taken for it.
+		// Read one byte before allocating memory for more.
 		var first [1]byte
 		n, err := readFull(r, first[:])
 		if n == 0 {
@@ -226,7 +226,7 @@ func (b *buffer) read(ctx context.Context, r io.Reader, size int64) error {
 			want = min(want, size-b.size)
 		}
 		if want <= 0 {
-			return errors.New("longer than the archive says")
+			return errors.New("the member is longer than the archive says")
 		}
 		chunk, err := b.room(want, &scratch)
 		if err != nil {
@@ -243,8 +243,8 @@ func (b *buffer) read(ctx context.Context, r io.Reader, size int64) error {
 	}
 }
 
-// room returns n bytes to read into: the next chunk, or scratch space if the
-// bytes go to a file.
+// room returns a slice of up to n bytes to read into: the next chunk, or
+// scratch space if the bytes go to a file.
 func (b *buffer) room(n int64, scratch *[]byte) ([]byte, error) {
 	if b.file == nil && b.size+n <= b.opt.MemberMemory && b.pool.take(n) {
 		chunk := make([]byte, n)
@@ -262,7 +262,8 @@ func (b *buffer) room(n int64, scratch *[]byte) ([]byte, error) {
 	return (*scratch)[:n], nil
 }
 
-// keep counts what was read into room, and writes it if there is a file.
+// keep counts bytes that were read into room. It writes them to the file, if
+// there is one.
 func (b *buffer) keep(p []byte) error {
 	b.size += int64(len(p))
 	if b.size > b.opt.MaxMember {
@@ -278,8 +279,8 @@ func (b *buffer) keep(p []byte) error {
 }
 
 // readFull reads until p is full. Unlike io.ReadFull it returns the reader's
-// own error, so that io.EOF is the end and io.ErrUnexpectedEOF a cut. An error
-// that only wraps io.EOF is not the end of a stream.
+// own error: io.EOF at the end, io.ErrUnexpectedEOF within p. An error that
+// only wraps io.EOF is not the end of the stream.
 func readFull(r io.Reader, p []byte) (int, error) {
 	n := 0
 	for tries := 0; n < len(p); tries++ {
@@ -304,8 +305,8 @@ func (b *buffer) tooBig() error {
 	return fmt.Errorf("%w of %d bytes for one member", errLimit, b.opt.MaxMember)
 }
 
-// spool moves the bytes into a temporary file, which is unlinked at once
-// where the system lets an open file be unlinked, and else when it is closed.
+// spool moves the bytes to a temporary file. It unlinks the file at once if the
+// system allows that for open files, otherwise on close.
 func (b *buffer) spool() error {
 	f, err := os.CreateTemp(b.opt.TempDir, "symdepot-member-*")
 	if err != nil {
@@ -339,7 +340,7 @@ func (b *buffer) free() {
 	}
 }
 
-// ReadAt reads as io.ReaderAt does.
+// ReadAt implements io.ReaderAt.
 func (b *buffer) ReadAt(p []byte, off int64) (int, error) {
 	if off < 0 {
 		return 0, errors.New("negative offset")

@@ -23,16 +23,16 @@ const (
 	cpioTrailer  = "TRAILER!!!"
 )
 
-// cpioReader reads the headers of a cpio archive in the "newc" form, and in
-// the form that RPM writes for packages with files of 4 GiB or more.
+// cpioReader reads the headers of a cpio archive of the "newc" format, or of
+// RPM's variant for packages with files of 4 GiB or more.
 type cpioReader struct {
 	s     *stream
-	next  int64     // where the next header stands
-	files *rpmFiles // of the package, if large files need it
+	next  int64     // offset of the next header
+	files *rpmFiles // of the package, for RPM's variant
 }
 
-// header skips what is left of a member and reads the next one's header. The
-// trailer is io.EOF; an end without a trailer is not.
+// header skips the rest of the current member and reads the next header. It
+// returns io.EOF at the trailer. An archive without a trailer is an error.
 func (c *cpioReader) header() (*cpioMember, error) {
 	m, err := c.read()
 	if errors.Is(err, io.EOF) && m == nil {
@@ -58,7 +58,7 @@ func (c *cpioReader) read() (*cpioMember, error) {
 	case "07070X":
 		return c.readIndexed(start)
 	default:
-		return nil, errors.New("a damaged member header")
+		return nil, errors.New("damaged member header")
 	}
 	var text [13 * 8]byte
 	if err := c.s.full(text[:]); err != nil {
@@ -68,14 +68,14 @@ func (c *cpioReader) read() (*cpioMember, error) {
 	for i := range f {
 		n, err := strconv.ParseUint(string(text[i*8:i*8+8]), 16, 32)
 		if err != nil {
-			return nil, errors.New("a damaged member header")
+			return nil, errors.New("damaged member header")
 		}
 		f[i] = int64(n)
 	}
 	const maxName = 64 << 10
 	nameLen := f[11]
 	if nameLen == 0 || nameLen > maxName {
-		return nil, fmt.Errorf("a name of %d bytes", nameLen)
+		return nil, fmt.Errorf("the name has %d bytes, which is too long", nameLen)
 	}
 	name := make([]byte, nameLen)
 	if err := c.s.full(name); err != nil {
@@ -88,8 +88,8 @@ func (c *cpioReader) read() (*cpioMember, error) {
 	return m, c.body(start, m.size)
 }
 
-// body moves to where the member's bytes begin: header and bytes are both
-// padded to four, counted from the header's start.
+// body moves to the first byte of the member. Header and content are each
+// padded to a multiple of four bytes, counted from the header.
 func (c *cpioReader) body(start, size int64) error {
 	pad := func(n int64) int64 { return (n + 3) &^ 3 }
 	begin := start + pad(c.s.pos-start)
@@ -97,7 +97,8 @@ func (c *cpioReader) body(start, size int64) error {
 	return c.s.skipTo(begin)
 }
 
-// readIndexed reads the header that is only the file's number in the package.
+// readIndexed reads a header of RPM's variant, which has the index of the file
+// in the package only.
 func (c *cpioReader) readIndexed(start int64) (*cpioMember, error) {
 	var text [8]byte
 	if err := c.s.full(text[:]); err != nil {
@@ -105,7 +106,7 @@ func (c *cpioReader) readIndexed(start int64) (*cpioMember, error) {
 	}
 	n, err := strconv.ParseUint(string(text[:]), 16, 32)
 	if err != nil {
-		return nil, errors.New("a damaged member header")
+		return nil, errors.New("damaged member header")
 	}
 	m, err := c.files.member(n)
 	if err != nil {
@@ -114,7 +115,7 @@ func (c *cpioReader) readIndexed(start int64) (*cpioMember, error) {
 	return m, c.body(start, m.size)
 }
 
-// cpio goes through a cpio archive.
+// cpio reads a cpio archive.
 func (w *walk) cpio(in *input, s *stream, files *rpmFiles) error {
 	c := &cpioReader{s: s, next: s.pos, files: files}
 	for !w.ended() {
@@ -128,14 +129,14 @@ func (w *walk) cpio(in *input, s *stream, files *rpmFiles) error {
 		if err := in.meter.entry(); err != nil {
 			return err
 		}
-		// Of several hard links only the last carries the bytes.
+		// Of several hard links only the last one has the bytes.
 		if h.mode&cpioTypeMask != cpioRegular || h.size == 0 && h.links > 1 {
 			continue
 		}
 		w.progress(in)
 		m := in.child(h.name, h.size, h.mod)
 		s.member(in, m)
-		_ = w.visit(m) // a broken stream shows at the next header
+		_ = w.visit(m) // if the stream is damaged, the next header fails
 	}
 	return nil
 }

@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// kind is what a file's first bytes make it.
+// kind is the format of a file, detected by its first bytes.
 type kind int
 
 const (
@@ -18,26 +18,26 @@ const (
 	rpmKind
 	cpioKind
 	gzipKind
-	zlibKind // perhaps: see walk.zlib
+	zlibKind // possibly: see walk.zlib
 	zstdKind
 	xzKind
 	bzip2Kind
 	cabinetKind
-	foreignKind // an archive that we do not read
+	foreignKind // an archive format that is not supported
 )
 
-// compressed says that a file of this kind is one file, packed.
+// compressed reports whether files of this kind hold one compressed file.
 func (k kind) compressed() bool { return k >= gzipKind && k <= bzip2Kind }
 
-// magics are the kinds known by fixed bytes at the start.
+// magics lists the kinds that begin with fixed bytes.
 var magics = []struct {
 	magic string
 	kind  kind
 }{
 	{"PK\x03\x04", zipKind},
-	{"PK\x05\x06", zipKind}, // an empty one
+	{"PK\x05\x06", zipKind}, // an empty archive
 	{"PK\x07\x08PK\x03\x04", zipKind},
-	{"!<arch>\ndebian-binary", debKind}, // any other ar is a static library
+	{"!<arch>\ndebian-binary", debKind}, // any other ar archive is a static library
 	{"\xed\xab\xee\xdb", rpmKind},
 	{"070701", cpioKind},
 	{"070702", cpioKind},
@@ -63,12 +63,12 @@ func detect(head []byte) kind {
 	case isSkippableZstd(head):
 		return zstdKind
 	case len(head) > 2 && head[0] == 0x78 && head[1]&0x20 == 0 && binary.BigEndian.Uint16(head)%31 == 0:
-		return zlibKind // deflate, 32 KiB window, no dictionary, check bits right
+		return zlibKind // deflate, window of 32 KiB, no dictionary, valid check bits
 	}
 	return plain
 }
 
-// isBzip2 wants "BZh", a level, and the magic of a block or of the end.
+// isBzip2 checks for "BZh", a level, and the magic of a block or of the end.
 func isBzip2(head []byte) bool {
 	if len(head) < 10 || string(head[:3]) != "BZh" || head[3] < '1' || head[3] > '9' {
 		return false
@@ -77,8 +77,8 @@ func isBzip2(head []byte) bool {
 	return m == "1AY&SY" || m == "\x17\x72\x45\x38\x50\x90"
 }
 
-// isSkippableZstd knows the files of parallel zstd tools, which begin with a
-// skippable frame.
+// isSkippableZstd recognizes the output of parallel zstd tools, which begins
+// with a skippable frame.
 func isSkippableZstd(head []byte) bool {
 	if len(head) < 8 || head[0]&0xf0 != 0x50 || string(head[1:4]) != "\x2a\x4d\x18" {
 		return false
@@ -87,7 +87,8 @@ func isSkippableZstd(head []byte) bool {
 	return next < uint64(len(head)) && bytes.HasPrefix(head[next:], []byte("\x28\xb5\x2f\xfd"))
 }
 
-// isTar checks the checksum of the first header: old tar files have no magic.
+// isTar checks the checksum of the first header, because old tar files have no
+// magic.
 func isTar(head []byte) bool {
 	if len(head) < 512 || head[0] == 0 {
 		return false
@@ -112,14 +113,15 @@ func isTar(head []byte) bool {
 	return digits > 0 && (want == unsigned || want == signed)
 }
 
-// suffixes are what a compressed file's name loses when it is opened.
+// suffixes lists how the name of a compressed file changes when it is
+// decompressed.
 var suffixes = []struct{ packed, plain string }{
 	{".gz", ""}, {".zz", ""}, {".zlib", ""}, {".zst", ""}, {".zstd", ""}, {".xz", ""}, {".bz2", ""},
 	{".tgz", ".tar"}, {".tzst", ".tar"}, {".txz", ".tar"}, {".tbz", ".tar"}, {".tbz2", ".tar"},
 }
 
-// unpackedName is the name of what a compressed file holds. The name that a
-// gzip header may give is not looked at.
+// unpackedName returns the name of a decompressed file. It ignores the name in
+// a gzip header.
 func unpackedName(name string) string {
 	for _, s := range suffixes {
 		if cut := len(name) - len(s.packed); cut > 0 && strings.EqualFold(name[cut:], s.packed) {
@@ -134,7 +136,8 @@ func zlibName(name string) bool {
 	return strings.HasSuffix(name, ".zz") || strings.HasSuffix(name, ".zlib")
 }
 
-// foreignName says which format of foreignKind it is.
+// foreignName returns the name of the format of a foreignKind file, as an
+// error.
 func foreignName(head []byte) error {
 	if head[0] == '7' {
 		return errors.New("7z")

@@ -11,8 +11,8 @@ import (
 	"github.com/symdepot/symdepot/symfile"
 )
 
-// ReadError is an error in reading a file of the walk, in contrast to errors of
-// what the caller does with it.
+// ReadError is an error in reading a file of the walk. It distinguishes such
+// errors from those of the caller's own work.
 type ReadError struct{ Err error }
 
 func (e ReadError) Error() string { return e.Err.Error() }
@@ -26,8 +26,8 @@ func IsReadError(err error) bool {
 	return errors.As(err, &r)
 }
 
-// Identify identifies the objects in the file and discards it. Options.Script is
-// set to the script beside the file.
+// Identify identifies the objects in the file and discards the file. It sets
+// Options.Script to the script beside the file.
 func (f *File) Identify(ctx context.Context, opt objfile.Options) ([]objfile.Object, error) {
 	defer f.Discard()
 	c, err := f.Open(ctx)
@@ -39,8 +39,8 @@ func (f *File) Identify(ctx context.Context, opt objfile.Options) ([]objfile.Obj
 	return objfile.Identify(c, c.Size(), strings.TrimSuffix(f.Path, symfile.BaseName(f.Path))+f.Name, opt)
 }
 
-// Script returns a function that opens the script that a source map NAME.js.map
-// on disk belongs to.
+// Script returns a function that opens the script to which the source map
+// NAME.js.map on disk belongs.
 func (f *File) Script() func() (io.ReadCloser, error) {
 	path := strings.TrimSuffix(f.Path, ".map")
 	return func() (io.ReadCloser, error) {

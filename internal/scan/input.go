@@ -16,39 +16,39 @@ import (
 	"github.com/mikelolasagasti/xz"
 )
 
-// input is one candidate on its way: a file on disk, a member, or what a
-// compressed one of these holds. Its bytes are had in one of three ways.
+// input is a file on disk, a member of an archive, or the decompressed content
+// of one of these. There are three ways to read its bytes.
 type input struct {
 	path, archive, member, name string
-	size                        int64 // -1 if not known
+	size                        int64 // -1 if unknown
 	mod                         time.Time
 
-	at     io.ReaderAt                                  // in place, size known; or
-	reopen func(context.Context) (io.ReadCloser, error) // from the beginning, as often as wanted; or
-	once   io.Reader                                    // as they come by
+	at     io.ReaderAt                                  // random access, with a known size; or
+	reopen func(context.Context) (io.ReadCloser, error) // from the beginning, any number of times; or
+	once   io.Reader                                    // once, as a stream
 
-	base  *store  // whose bytes at and reopen read; the walk holds it meanwhile
-	crc   *uint32 // of the bytes at, if they should be checked
+	base  *store  // the bytes that at and reopen read; held by the walk
+	crc   *uint32 // expected checksum of the bytes of at, if it must be checked
 	meter *meter
-	top   bool // a file on disk, as it stands there
-	depth int  // archives around it
-	wraps int  // compressions around it since the last archive
+	top   bool // a file on disk, not a part of one
+	depth int  // number of archives around it
+	wraps int  // number of compressions since the innermost archive
 }
 
-// meter bounds what comes out of one file on disk.
+// meter limits what is unpacked out of one file on disk.
 type meter struct {
 	limit    int64
-	used     atomic.Int64 // unpacked bytes; Files opened elsewhere count too
-	entries  int64        // still allowed; the walk's own
-	reported bool         // the one Skip about it was given; the walk's own
+	used     atomic.Int64 // unpacked bytes; Files opened by other goroutines count too
+	entries  int64        // entries that are still allowed; used by the walk only
+	reported bool         // the exceeded limit was reported; used by the walk only
 }
 
 // add counts n unpacked bytes.
 func (m *meter) add(n int64) error {
 	if n > m.limit || m.used.Add(n) > m.limit {
-		// Others see it too, and no sum of claims can run over.
+		// Other goroutines see the exceeded limit, and the sum cannot overflow.
 		m.used.Store(m.limit + 1)
-		return fmt.Errorf("%w: more than %d bytes would come out of it", errLimit, m.limit)
+		return fmt.Errorf("%w: the file unpacks to more than %d bytes", errLimit, m.limit)
 	}
 	return nil
 }
@@ -58,15 +58,15 @@ func (m *meter) entry() error {
 	m.entries--
 	if m.entries < 0 {
 		m.entries = -1
-		return fmt.Errorf("%w of entries", errLimit)
+		return fmt.Errorf("%w: the archive has too many entries", errLimit)
 	}
 	return m.add(0)
 }
 
-// over says that nothing more may come out.
+// over reports whether a limit is exceeded.
 func (m *meter) over() bool { return m.entries < 0 || m.used.Load() > m.limit }
 
-// meterReader charges what is read to the meter, and ends with the context.
+// meterReader counts what it reads, and ends with the context.
 type meterReader struct {
 	ctx context.Context
 	r   io.Reader
@@ -84,7 +84,7 @@ func (r *meterReader) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// start reads the input from its beginning.
+// start opens the input at its beginning.
 func (in *input) start(ctx context.Context) (io.ReadCloser, error) {
 	switch {
 	case in.at != nil:
@@ -95,10 +95,11 @@ func (in *input) start(ctx context.Context) (io.ReadCloser, error) {
 	return io.NopCloser(in.once), nil
 }
 
-// streamed says that the bytes come by once.
+// streamed reports whether the bytes can be read only once.
 func (in *input) streamed() bool { return in.at == nil && in.reopen == nil }
 
-// child is a member of the archive in; the caller fills in the bytes.
+// child returns an input for a member of the archive. The caller sets its
+// bytes.
 func (in *input) child(name string, size int64, mod time.Time) *input {
 	for len(name) > 2 && name[:2] == "./" {
 		name = name[2:]
@@ -115,10 +116,10 @@ func (in *input) child(name string, size int64, mod time.Time) *input {
 	return m
 }
 
-// visit looks at an input's first bytes and yields it, or what is in it.
-// It reports what goes wrong, except for a stream that breaks off under its
-// last reader: that error is returned. An archive around it need not look, it
-// meets the same error next.
+// visit detects the format of an input and yields it, or the files in it. It
+// reports errors itself, with one exception: it returns the error of a stream
+// that fails under its last reader. An archive around the input can ignore
+// that, because it meets the same error at its next header.
 func (w *walk) visit(in *input) error {
 	if w.ended() {
 		return nil
@@ -129,7 +130,7 @@ func (w *walk) visit(in *input) error {
 		return nil
 	}
 	defer func() { _ = rc.Close() }()
-	head := make([]byte, min(HeadSize, uint64(in.size))) // -1 is the largest
+	head := make([]byte, min(HeadSize, uint64(in.size))) // -1 becomes the largest uint64
 	n, err := readFull(rc, head)
 	head = head[:n]
 	if err != nil && !errors.Is(err, io.EOF) {
@@ -162,8 +163,9 @@ func (w *walk) visit(in *input) error {
 	return nil
 }
 
-// damaged reports an error of reading an input. The limits of a file on disk
-// end all that comes out of it, and are reported once, under its path.
+// damaged reports an error of reading an input. An exceeded limit of a file on
+// disk ends all reading from it. It is reported once, with the path of that
+// file.
 func (w *walk) damaged(in *input, err error) {
 	reason, path := reasonOf(err), in.path
 	if reason == ReasonLimit && in.meter.over() {
@@ -176,7 +178,7 @@ func (w *walk) damaged(in *input, err error) {
 	w.skip(path, reason, err)
 }
 
-// leaf yields a file that is not opened further.
+// leaf yields a file that is neither an archive nor compressed.
 func (w *walk) leaf(in *input, head []byte, rest func() io.Reader) error {
 	if w.opt.Want != nil {
 		if err := w.opt.Want(head, in.name); err != nil {
@@ -219,8 +221,8 @@ func (w *walk) leaf(in *input, head []byte, rest func() io.Reader) error {
 	return nil
 }
 
-// unpack reads an input that can be reopened into a store of its own. It runs
-// in any goroutine.
+// unpack copies an input that can be reopened into a store. Any goroutine may
+// call it.
 func (w *walk) unpack(ctx context.Context, in *input) (*store, error) {
 	rc, err := in.reopen(ctx)
 	if err != nil {
@@ -234,8 +236,8 @@ func (w *walk) unpack(ctx context.Context, in *input) (*store, error) {
 	return w.keep(b, in.base), nil
 }
 
-// keep makes a store of a buffer. It holds base, so that the file on disk
-// stays open and can be asked whether it changed.
+// keep makes a store of a buffer. The store holds base, so that the file on
+// disk stays open and Changed can check it.
 func (w *walk) keep(b *buffer, base *store) *store {
 	base.take()
 	return newStore(b, b.size, base.disk, func() {
@@ -244,8 +246,8 @@ func (w *walk) keep(b *buffer, base *store) *store {
 	})
 }
 
-// zlib decides whether what has the two bytes of zlib is it: the name says
-// so, or what comes out is a tar file or wanted.
+// zlib decides whether an input that begins like a zlib stream is one: its name
+// says so, or the decompressed bytes are a tar file or wanted.
 func (w *walk) zlib(in *input, head []byte) bool {
 	z, err := zlib.NewReader(bytes.NewReader(head))
 	if err != nil {
@@ -261,7 +263,7 @@ func (w *walk) zlib(in *input, head []byte) bool {
 	return zlibName(in.name) || isTar(inner) || w.opt.Want != nil && w.opt.Want(inner, in.name) == nil
 }
 
-// unwrap goes on with what a compressed input holds.
+// unwrap visits the decompressed content of an input.
 func (w *walk) unwrap(in *input, k kind, rest func() io.Reader) {
 	out := *in
 	out.top, out.at, out.once, out.crc = false, nil, nil, nil
@@ -279,7 +281,7 @@ func (w *walk) unwrap(in *input, k kind, rest func() io.Reader) {
 		}
 		return
 	}
-	source := *in // in may not change under the closure
+	source := *in // the closure needs a copy
 	out.reopen = func(ctx context.Context) (io.ReadCloser, error) {
 		rc, err := source.start(ctx)
 		if err != nil {
@@ -292,10 +294,10 @@ func (w *walk) unwrap(in *input, k kind, rest func() io.Reader) {
 		}
 		return &closers{z, []io.Closer{z, rc}}, nil
 	}
-	_ = w.visit(&out) // not streamed: nothing is left unsaid
+	_ = w.visit(&out) // the content is not streamed, so visit has reported all errors
 }
 
-// closers reads one stream and closes several.
+// closers reads from one stream and closes several.
 type closers struct {
 	io.Reader
 	all []io.Closer
@@ -308,12 +310,12 @@ func (c *closers) Close() error {
 	return nil
 }
 
-// setupCost is what opening a stream with a large block or window counts as,
-// in unpacked bytes. Its first byte costs much, however few bytes claim it:
-// without this, many tiny streams could keep us busy for days.
+// setupCost is the number of unpacked bytes that opening a stream with a large
+// block or window counts as. Without it, a file of many tiny streams, each with
+// a costly setup, could take days to read.
 const setupCost = 256 << 10
 
-// decompress reads the plain bytes of a compressed stream, counted.
+// decompress returns a reader of the decompressed bytes, which it counts.
 func (w *walk) decompress(ctx context.Context, k kind, r io.Reader, m *meter) (io.ReadCloser, error) {
 	if k == zstdKind || k == xzKind || k == bzip2Kind {
 		if err := m.add(setupCost); err != nil {
@@ -352,12 +354,12 @@ func (w *walk) decompress(ctx context.Context, k kind, r io.Reader, m *meter) (i
 	case bzip2Kind:
 		plain = bzip2.NewReader(r)
 	default:
-		return nil, fmt.Errorf("compression %w", errUnsupported)
+		return nil, fmt.Errorf("this compression is %w", errUnsupported)
 	}
 	return &closers{&meterReader{ctx, plain, m}, []io.Closer{closer}}, nil
 }
 
-// archive goes through the members of an archive.
+// archive visits the members of an archive.
 func (w *walk) archive(in *input, k kind, rest func() io.Reader) {
 	var err error
 	switch k {

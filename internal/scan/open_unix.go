@@ -7,8 +7,8 @@ import (
 	"syscall"
 )
 
-// openFile opens for reading and does not block, should the path have become
-// a named pipe since it was looked at.
+// openFile opens a file for reading. It does not block if the path has become a
+// named pipe.
 func openFile(path string) (*os.File, error) {
 	return os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0)
 }

@@ -10,22 +10,22 @@ import (
 	"time"
 )
 
-// An RPM package is a lead of 96 bytes, a header with signatures padded to
-// eight, the header proper, and the payload: a compressed cpio archive. The
-// compression is known by its magic, so the header is passed over unread,
-// except in packages with files of 4 GiB or more: their payload has numbers
-// in place of names and sizes, which stand in the header.
+// An RPM package has a lead of 96 bytes, a header with signatures that is
+// padded to eight bytes, the main header, and the payload: a compressed cpio
+// archive. The magic of the payload shows its compression, so the headers are
+// skipped. Packages with files of 4 GiB or more are an exception: their payload
+// has file indexes in place of names and sizes, which the main header has.
 
 const (
 	rpmMaxTags  = 1 << 16   // RPM's own limit
 	rpmMaxData  = 256 << 20 // RPM's own limit
-	rpmMaxTable = 6 << 20   // ours, for the data of a header that we keep
-	rpmMaxFiles = 1 << 17   // ours, for the files and folders listed in it
+	rpmMaxTable = 6 << 20   // our limit for the data of a header that is kept
+	rpmMaxFiles = 1 << 17   // our limit for the files and folders that it lists
 )
 
-// The tags that we need.
+// The tags in use.
 const (
-	rpmSizes      = 5008 // LONGFILESIZES: 64-bit; only there if one needs it
+	rpmSizes      = 5008 // LONGFILESIZES: 64-bit; present only if one size needs it
 	rpmModes      = 1030
 	rpmTimes      = 1034
 	rpmInodes     = 1096
@@ -34,11 +34,12 @@ const (
 	rpmDirNames   = 1118
 )
 
-// rpmTag says where in the header's data a tag's values stand, and how many.
+// rpmTag says where the values of a tag are in the header's data, and how many
+// there are.
 type rpmTag struct{ off, count uint32 }
 
-// rpmHeader reads one header structure and leaves the stream behind it. The
-// data is kept only if it describes large files.
+// rpmHeader reads one header structure and moves behind it. It keeps the data
+// only if that describes large files.
 func rpmHeader(s *stream) (*rpmFiles, error) {
 	var intro [16]byte
 	if err := s.full(intro[:]); err != nil {
@@ -47,7 +48,7 @@ func rpmHeader(s *stream) (*rpmFiles, error) {
 	be := binary.BigEndian
 	tags, size := be.Uint32(intro[8:]), be.Uint32(intro[12:])
 	if string(intro[:4]) != "\x8e\xad\xe8\x01" || tags > rpmMaxTags || size > rpmMaxData {
-		return nil, errors.New("rpm: a damaged header")
+		return nil, errors.New("rpm: damaged header")
 	}
 	f := &rpmFiles{tags: map[uint32]rpmTag{}}
 	for range tags {
@@ -68,7 +69,8 @@ func rpmHeader(s *stream) (*rpmFiles, error) {
 		return nil, fmt.Errorf("rpm: %w: a header of %d bytes", errLimit, size)
 	}
 	var data strings.Builder
-	// Copied, not allocated by the claim.
+	// Memory grows with the data that arrives, not with the size that is
+	// claimed.
 	if _, err := io.CopyN(&data, s, int64(size)); err != nil {
 		return nil, rpmError(err)
 	}
@@ -83,22 +85,22 @@ func rpmError(err error) error {
 	return fmt.Errorf("rpm: %w", err)
 }
 
-// rpmFiles is the file table of a package with large files.
+// rpmFiles is the file list of a package with large files.
 type rpmFiles struct {
 	tags   map[uint32]rpmTag
 	data   string
-	bases  []uint32          // where each base name begins in data
-	dirs   []uint32          // where each folder's name begins
-	holder map[uint32]uint32 // by inode, the last file: it carries the bytes
+	bases  []uint32          // offset in data of each base name
+	dirs   []uint32          // offset in data of each folder name
+	holder map[uint32]uint32 // by inode: the last file, which has the bytes
 }
 
-// index checks that all values lie in the data, once, and finds the strings.
+// index checks that all values are within the data, and finds the strings.
 func (f *rpmFiles) index() error {
 	n := f.tags[rpmSizes].count
 	for tag, width := range map[uint32]uint64{rpmSizes: 8, rpmModes: 2, rpmTimes: 4, rpmInodes: 4, rpmDirIndexes: 4} {
 		t, ok := f.tags[tag]
 		if !ok || t.count != n || uint64(t.off)+uint64(n)*width > uint64(len(f.data)) {
-			return errors.New("rpm: a damaged table of files")
+			return errors.New("rpm: damaged table of files")
 		}
 	}
 	var err error
@@ -109,7 +111,7 @@ func (f *rpmFiles) index() error {
 		return err
 	}
 	if uint32(len(f.bases)) != n {
-		return errors.New("rpm: a damaged table of files")
+		return errors.New("rpm: damaged table of files")
 	}
 	f.holder = map[uint32]uint32{}
 	for i := range n {
@@ -118,7 +120,7 @@ func (f *rpmFiles) index() error {
 	return nil
 }
 
-// strings finds the strings of a tag, which end in NUL each.
+// strings finds the strings of a tag. Each ends with a NUL byte.
 func (f *rpmFiles) strings(tag uint32) ([]uint32, error) {
 	t := f.tags[tag]
 	if t.count > rpmMaxFiles {
@@ -128,11 +130,11 @@ func (f *rpmFiles) strings(tag uint32) ([]uint32, error) {
 	at := uint64(t.off)
 	for range t.count {
 		if at >= uint64(len(f.data)) {
-			return nil, errors.New("rpm: a damaged table of names")
+			return nil, errors.New("rpm: damaged table of names")
 		}
 		end := strings.IndexByte(f.data[at:], 0)
 		if end < 0 {
-			return nil, errors.New("rpm: a damaged table of names")
+			return nil, errors.New("rpm: damaged table of names")
 		}
 		starts = append(starts, uint32(at))
 		at += uint64(end) + 1
@@ -145,7 +147,7 @@ func (f *rpmFiles) text(at uint32) string {
 	return s[:strings.IndexByte(s, 0)]
 }
 
-// number is the i-th value of a tag; index has checked that it is there.
+// number returns value i of a tag. index has checked that it exists.
 func (f *rpmFiles) number(tag, i uint32, width int) uint64 {
 	off := int(f.tags[tag].off) + int(i)*width
 	var n uint64
@@ -155,15 +157,15 @@ func (f *rpmFiles) number(tag, i uint32, width int) uint64 {
 	return n
 }
 
-// member describes file number n of the package.
+// member returns the description of file n of the package.
 func (f *rpmFiles) member(n uint64) (*cpioMember, error) {
 	if f == nil || n >= uint64(len(f.bases)) {
-		return nil, errors.New("a file that the package does not list")
+		return nil, errors.New("the payload has a file that the package does not list")
 	}
 	i := uint32(n)
 	dir := f.number(rpmDirIndexes, i, 4)
 	if dir >= uint64(len(f.dirs)) {
-		return nil, errors.New("a folder that the package does not list")
+		return nil, errors.New("the payload has a folder that the package does not list")
 	}
 	m := &cpioMember{
 		name:  "." + f.text(f.dirs[dir]) + f.text(f.bases[i]),
@@ -173,7 +175,7 @@ func (f *rpmFiles) member(n uint64) (*cpioMember, error) {
 		links: 1,
 	}
 	if m.size < 0 || m.size > 1<<60 {
-		return nil, errors.New("a size out of range")
+		return nil, errors.New("the size of a file is out of range")
 	}
 	const folder = 0x4000
 	switch m.mode & cpioTypeMask {
@@ -182,12 +184,12 @@ func (f *rpmFiles) member(n uint64) (*cpioMember, error) {
 			m.size, m.links = 0, 2
 		}
 	case folder:
-		m.size = 0 // the header gives the size it had on the builder's disk
+		m.size = 0 // the header has the size on the builder's disk
 	}
 	return m, nil
 }
 
-// rpm goes through the payload of an RPM package.
+// rpm reads the payload of an RPM package.
 func (w *walk) rpm(in *input, s *stream) error {
 	const lead = 96
 	if err := s.skipTo(lead); err != nil {
@@ -208,12 +210,12 @@ func (w *walk) rpm(in *input, s *stream) error {
 	if len(head) == 0 {
 		return rpmError(err)
 	}
-	members := *in // as they come by, even if the payload is not compressed
+	members := *in // read as a stream, even if the payload is not compressed
 	members.at, members.reopen = nil, nil
 	k := detect(head)
 	if !k.compressed() {
 		if string(head[:min(5, len(head))]) != "07070" {
-			return fmt.Errorf("rpm: payload %w", errUnsupported)
+			return fmt.Errorf("rpm: the compression of the payload is %w", errUnsupported)
 		}
 		return w.cpio(&members, &stream{r: payload}, files)
 	}

@@ -1,20 +1,19 @@
-// Package scan walks build trees and the archives in them, and yields the
-// files one after the other. Archives are read where they stand: nothing is
-// unpacked to disk, and what a file is, the caller decides.
+// Package scan walks build trees and the archives in them, and yields their files
+// in order. It reads archives in place, without unpacking them into a folder. The
+// caller identifies the files.
 //
-// Read as archives, by their first bytes and never by their name, are zip (and
-// with it nupkg, snupkg, wheel, apk, jar, msix), tar, Debian packages, RPM
-// packages, cabinets (and so .pd_ and .dl_ files) and cpio in the "newc" form,
-// each also inside another. A single
-// file in gzip, zlib, zstd, xz or bzip2 is opened and yielded plain; if it
-// holds an archive, that is walked. Zlib has no magic worth the name: a file
-// counts as zlib if it is called .zz or .zlib, or if its inflated beginning
-// is accepted by Options.Want.
+// It reads zip archives (and so nupkg, snupkg, wheel, apk, jar and msix), tar
+// archives, Debian packages, RPM packages, cabinets (and so .pd_ and .dl_ files)
+// and cpio archives of the "newc" format, nested ones included. It yields a file
+// that is compressed with gzip, zlib, zstd, xz or bzip2 decompressed, and walks an
+// archive in it. The first bytes of a file decide about its format, not its name.
+// Only zlib, whose magic is weak, needs more: the suffix .zz or .zlib, or
+// decompressed bytes that are a tar archive or that Options.Want accepts.
 //
-// The path of an archive's member is the archive's path, "!/", and the
-// member's name as the archive gives it, without a leading "./":
-// "drop/app.zip!/lib.nupkg!/lib/net8.0/lib.pdb". Such names are data: they
-// are shown and recorded, and never used as a path on disk.
+// The path of a member is the path of the archive, "!/", and the name of the
+// member in the archive without a leading "./":
+// "drop/app.zip!/lib.nupkg!/lib/net8.0/lib.pdb". Such names are shown and
+// recorded. They are never used as a path on disk.
 package scan
 
 import (
@@ -30,51 +29,51 @@ import (
 	"github.com/mikelolasagasti/xz"
 )
 
-// Separator stands between an archive's path and its member's name.
+// Separator is between the path of an archive and the name of its member.
 const Separator = "!/"
 
-// HeadSize is how many bytes of a file Options.Want is shown at most.
+// HeadSize is the largest number of bytes that Options.Want receives.
 const HeadSize = 4096
 
-// Options of a walk. The zero value is a good one: zero limits mean the
-// defaults given at each field.
+// Options of a walk. A limit of zero means the default named at its field.
 type Options struct {
-	// FollowSymlinks walks through symbolic links inside trees. Each folder
-	// is then walked once, under the first name met. A root that is itself a
-	// link is always followed.
+	// FollowSymlinks follows symbolic links inside trees. Each folder is then
+	// walked once, under the first name met. A root that is a link is always
+	// followed.
 	FollowSymlinks bool
-	// Want is asked, before any buffering, whether a file may be of interest;
-	// head is its beginning, at most HeadSize bytes, and name its base name.
-	// An error says no, and why: the file is reported as a Skip of
-	// ReasonUnwanted that wraps it. Archives are not asked about, but their
-	// members are. Nil wants everything. It runs in the walking goroutine.
+	// Want decides, before a file is buffered, whether it may be of interest.
+	// head has the first bytes of the file, at most HeadSize, and name is its
+	// base name. An error means that the file is not wanted: a Skip of
+	// ReasonUnwanted wraps it. Want is called for the members of archives, not
+	// for archives. Nil wants all files. It runs in the goroutine of the walk.
 	Want func(head []byte, name string) error
-	// Progress, if set, is told in the walking goroutine how far the walk has
-	// come in a file on disk: once with 0 when it is begun and, if it is an
-	// archive, at each member with about the offset being read.
+	// Progress, if set, reports how far the walk has come in a file on disk:
+	// with 0 at its start and, in an archive, with the approximate offset at
+	// each member. It runs in the goroutine of the walk.
 	Progress func(path string, bytes int64)
-	// TempDir is where members that are too big for memory are spooled, into
-	// files unlinked at once. Empty: the system's folder.
+	// TempDir is the folder for members that exceed the memory limits. They go
+	// to files that are unlinked at once. Empty: the system's folder.
 	TempDir string
-	// MemberMemory is how many bytes of one member are held in memory before
-	// it is spooled to TempDir: 64 MiB.
+	// MemberMemory is the number of bytes of one member that are held in memory
+	// before it goes to TempDir: 64 MiB.
 	MemberMemory int64
-	// TotalMemory bounds the memory of all members held at one time: 256 MiB.
-	// What goes beyond is spooled; nothing waits.
+	// TotalMemory limits the memory for all members together: 256 MiB. Members
+	// beyond it go to TempDir; the walk does not wait.
 	TotalMemory int64
-	// MaxWindow bounds the window (dictionary) of a zstd or xz stream, which
-	// is memory taken for as long as the stream is read: 64 MiB.
+	// MaxWindow limits the window (dictionary) of a zstd or xz stream, which
+	// takes that much memory while the stream is read: 64 MiB.
 	MaxWindow int64
-	// MaxDepth is how deep archives may be nested: 3. A Debian package counts
-	// as two, its data.tar being one; compression does not count.
+	// MaxDepth limits the nesting of archives: 3. A Debian package counts as
+	// two, because its data.tar is an archive. Compression does not count.
 	MaxDepth int
-	// MaxEntries bounds the entries of one file on disk, all nested archives
-	// together: 1,000,000.
+	// MaxEntries limits the entries of one file on disk, nested archives
+	// included: 1,000,000.
 	MaxEntries int64
-	// MaxMember bounds one unpacked member: 64 GiB.
+	// MaxMember limits the size in bytes of one unpacked member: 64 GiB.
 	MaxMember int64
-	// MaxTotal and MaxRatio bound what is unpacked out of one file on disk:
-	// the larger of MaxTotal, 1 GiB, and MaxRatio, 200, times its size.
+	// MaxTotal and MaxRatio limit the bytes that are unpacked out of one file
+	// on disk: to the larger of MaxTotal, 1 GiB, and MaxRatio, 200, times its
+	// size.
 	MaxTotal, MaxRatio int64
 }
 
@@ -96,9 +95,10 @@ func (o *Options) setDefaults() {
 	}
 }
 
-// unpackLimit is how much may be unpacked out of a file of this size.
+// unpackLimit returns the number of bytes that may be unpacked out of a file of
+// this size.
 func (o *Options) unpackLimit(size int64) int64 {
-	const most = 1 << 61 // sums of two stay in an int64
+	const most = 1 << 61 // the sum of two fits into an int64
 	limit := int64(most)
 	if size < most/o.MaxRatio {
 		limit = size * o.MaxRatio
@@ -106,33 +106,34 @@ func (o *Options) unpackLimit(size int64) int64 {
 	return max(limit, min(o.MaxTotal, most))
 }
 
-// File is one file found. It may be handed to another goroutine, but is used
-// by one at a time. Whoever has it calls Discard in the end, opened or not.
+// File is one file that the walk has found. It may be passed to another
+// goroutine, but is used by one at a time. The last user calls Discard, whether
+// the file was opened or not.
 type File struct {
-	// Path is what people are shown: see the package comment.
+	// Path is the path for messages: see the package comment.
 	Path string
-	// Name is the base name to identify the file by: that of a member comes
-	// after the last slash of either kind, and a compressed file has lost the
-	// suffix that says so ("foo.pdb.gz" is "foo.pdb").
+	// Name is the base name for identifying the file. That of a member follows
+	// the last slash of either kind. That of a compressed file lacks the suffix
+	// of the compression ("foo.pdb.gz" is "foo.pdb").
 	Name string
-	// Archive is the path of the outermost archive, a file on disk, and
-	// Member the rest of Path. Both are empty for files that stand on disk,
-	// compressed ones too.
+	// Archive is the path of the outermost archive, a file on disk, and Member
+	// the rest of Path. Both are empty for files on disk, also for compressed
+	// ones.
 	Archive, Member string
-	// Size in bytes, or -1 where it is only known once the file is open. For
-	// a file on disk it is what the walk saw: Content knows better.
+	// Size in bytes, or -1 if only opening the file shows it. The size of a
+	// file on disk is as the walk saw it; Content has the current one.
 	Size int64
-	// ModTime is the file's own, or zero where an archive has none.
+	// ModTime is the modification time, or zero if an archive has none.
 	ModTime time.Time
 
 	open func(context.Context) (*Content, error)
-	hold *store // what must live until Discard; nil for files on disk
+	hold *store // released by Discard; nil for files on disk
 }
 
-// Open returns the file's bytes. A member that cannot be read in place is
-// unpacked into memory or an unlinked temporary file first. A file may be
-// opened several times, until it is discarded. The error is a *Skip, or the
-// context's.
+// Open returns the content of the file. It unpacks a member that has no random
+// access into memory or an unlinked temporary file. A file may be opened
+// several times before it is discarded. The error is a *Skip, or that of the
+// context.
 func (f *File) Open(ctx context.Context) (*Content, error) {
 	if f.open == nil {
 		return nil, &Skip{Path: f.Path, Reason: ReasonUnreadable, Err: fs.ErrClosed}
@@ -147,8 +148,8 @@ func (f *File) Open(ctx context.Context) (*Content, error) {
 	return c, nil
 }
 
-// Discard frees what is kept for Open. Contents that are open stay readable
-// until they are closed. More than one call does nothing more.
+// Discard releases the file. Open Contents stay readable until they are closed.
+// Further calls do nothing.
 func (f *File) Discard() {
 	f.open = nil
 	if f.hold != nil {
@@ -157,7 +158,8 @@ func (f *File) Discard() {
 	}
 }
 
-// Reason says in fixed words why something was skipped; summaries count by it.
+// Reason is the reason for skipping a file, in fixed words. Summaries count by
+// it.
 type Reason string
 
 // The reasons.
@@ -176,11 +178,12 @@ const (
 	ReasonNoSpace     Reason = "could not be held in memory or in a temporary file"
 )
 
-// Skip says that a file, folder or the rest of an archive was passed over.
+// Skip reports that the walk skipped a file, a folder or the rest of an
+// archive.
 type Skip struct {
 	Path   string
 	Reason Reason
-	Err    error // more about it, or nil
+	Err    error // details; may be nil
 }
 
 func (s *Skip) Error() string {
@@ -193,11 +196,12 @@ func (s *Skip) Error() string {
 func (s *Skip) Unwrap() error { return s.Err }
 
 var (
-	// errLimit is wrapped by all errors about limits of Options.
+	// errLimit is wrapped by errors about the limits in Options.
 	errLimit = errors.New("over the limit")
 	// errSpool is wrapped by errors of temporary files.
 	errSpool = errors.New("temporary file")
-	// errUnsupported is wrapped by errors about unknown methods and formats.
+	// errUnsupported is wrapped by errors about unsupported methods and
+	// formats.
 	errUnsupported = errors.New("not supported")
 )
 
@@ -221,15 +225,15 @@ func reasonOf(err error) Reason {
 	return ReasonDamaged
 }
 
-// Walk yields the files at and below roots: roots in the order given, folders
-// in the order of their names, members in their archive's order. What cannot
-// be taken is yielded as a *Skip error with a nil File, and the walk goes on;
-// members read before an archive turns out damaged stay valid. If ctx ends,
-// its error is yielded last.
+// Walk yields the files at and below roots: roots in the given order, folders
+// sorted by name, members in the order of their archive. For each file that it
+// skips it yields a *Skip error and a nil File, and continues. Members that
+// precede the damaged part of an archive are valid. If ctx ends, Walk yields its
+// error last.
 //
-// Members of a streamed archive are read into memory or a temporary file
-// before they are yielded; all others when they are opened. The caller bounds
-// what is held by discarding Files.
+// Members of an archive that is read as a stream are copied to memory or a
+// temporary file before they are yielded, all others when they are opened. The
+// caller limits the memory by discarding Files.
 func Walk(ctx context.Context, roots []string, opt Options) iter.Seq2[*File, error] {
 	opt.setDefaults()
 	return func(yield func(*File, error) bool) {
@@ -245,18 +249,19 @@ func Walk(ctx context.Context, roots []string, opt Options) iter.Seq2[*File, err
 	}
 }
 
-// walk is the state of one walk, owned by the goroutine that pulls. The pool
-// is shared with whoever holds Contents.
+// walk is the state of one walk. The goroutine of the walk owns it. Contents
+// share the pool.
 type walk struct {
 	ctx   context.Context
 	opt   Options
 	yield func(*File, error) bool
 	done  bool // yield must not be called again
 	pool  *pool
-	seen  map[string]bool // real paths of folders walked, if links are followed
+	seen  map[string]bool // real paths of walked folders, if links are followed
 }
 
-// ended reports whether the walk is over, and says why if the context ended it.
+// ended reports whether the walk is over. If the context has ended, it yields
+// the context's error first.
 func (w *walk) ended() bool {
 	if !w.done && w.ctx.Err() != nil {
 		w.done = true
@@ -280,7 +285,7 @@ func (w *walk) skip(path string, reason Reason, err error) {
 	w.done = !w.yield(nil, &Skip{Path: path, Reason: reason, Err: err})
 }
 
-// progress tells how far reading has come in the file on disk around in.
+// progress reports how far the walk has come in the file on disk around in.
 func (w *walk) progress(in *input) {
 	if w.opt.Progress != nil && !w.done {
 		d := in.base.disk
@@ -288,7 +293,8 @@ func (w *walk) progress(in *input) {
 	}
 }
 
-// memberBase is a member's base name, whichever slashes its archive uses.
+// memberBase returns the base name of a member. Archives use slashes of both
+// kinds.
 func memberBase(name string) string {
 	name = strings.TrimRight(name, `/\`)
 	return name[strings.LastIndexAny(name, `/\`)+1:]

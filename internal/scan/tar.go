@@ -8,8 +8,8 @@ import (
 	"strings"
 )
 
-// tar goes through a tar archive. Members of one that stands uncompressed in
-// place are read there.
+// tar reads a tar archive. Members of an uncompressed archive with random
+// access are read in place.
 func (w *walk) tar(in *input, r io.Reader) error {
 	t := tar.NewReader(r)
 	for !w.ended() {
@@ -17,35 +17,36 @@ func (w *walk) tar(in *input, r io.Reader) error {
 		if err == io.EOF {
 			return nil
 		}
-		if err != nil && !errors.Is(err, tar.ErrInsecurePath) { // names are only data
+		if err != nil && !errors.Is(err, tar.ErrInsecurePath) { // names are not used as paths
 			return fmt.Errorf("tar: %w", err)
 		}
 		if err := in.meter.entry(); err != nil {
 			return err
 		}
 		if h.Typeflag != tar.TypeReg && h.Typeflag != tar.TypeGNUSparse {
-			continue // folders, links, devices; a hard link's file comes by itself
+			continue // folders, links and devices; the file of a hard link is a member of its own
 		}
 		w.progress(in)
 		m := in.child(h.Name, h.Size, h.ModTime)
 		m.once = t
 		if sparse(h) {
-			m.once = &meterReader{w.ctx, t, in.meter} // holes cost the archive nothing
+			m.once = &meterReader{w.ctx, t, in.meter} // holes take no space in the archive
 		} else if at, ok := r.(io.Seeker); ok && in.at != nil {
 			off, err := at.Seek(0, io.SeekCurrent)
 			if err != nil {
 				return err
 			}
-			if h.Size <= in.size-off { // else let the inner reader find the cut
+			if h.Size <= in.size-off { // otherwise the inner reader finds the truncation
 				m.once, m.at = nil, io.NewSectionReader(in.at, off, h.Size)
 			}
 		}
-		_ = w.visit(m) // a broken stream shows at the next header
+		_ = w.visit(m) // if the stream is damaged, the next header fails
 	}
 	return nil
 }
 
-// sparse says that a member's size is not what it takes in the archive.
+// sparse reports whether a member takes less space in the archive than its
+// size.
 func sparse(h *tar.Header) bool {
 	if h.Typeflag == tar.TypeGNUSparse {
 		return true

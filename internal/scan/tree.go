@@ -8,10 +8,10 @@ import (
 	"strings"
 )
 
-// errIrregular says that a path no longer leads to a regular file.
+// errIrregular means that a path does not lead to a regular file.
 var errIrregular = errors.New("not a regular file")
 
-// root walks one of the caller's paths, following it if it is a link.
+// root walks one of the given paths. It follows a symbolic link.
 func (w *walk) root(path string) {
 	path = filepath.Clean(path)
 	info, err := os.Stat(path)
@@ -22,7 +22,7 @@ func (w *walk) root(path string) {
 	w.found(path, info.Mode())
 }
 
-// found goes on with a folder or a file.
+// found visits a folder or a file.
 func (w *walk) found(path string, mode fs.FileMode) {
 	switch {
 	case mode.IsDir():
@@ -37,9 +37,10 @@ func (w *walk) found(path string, mode fs.FileMode) {
 	}
 }
 
-// enter notes that a folder is walked, and says no if it has been already. A
-// link to a folder above it, a loop, is one such case; two links to the same
-// folder are another, which left alone could double the walk at every level.
+// enter records a folder as walked. It returns false if it was walked before:
+// through a link to a parent folder, which is a loop, or through a second link
+// to the folder. Without this check such links could double the walk at each
+// level.
 func (w *walk) enter(path string) bool {
 	real, err := filepath.EvalSymlinks(path)
 	if err == nil {
@@ -73,7 +74,7 @@ func kindOfMode(m fs.FileMode) string {
 }
 
 func (w *walk) folder(dir string) {
-	entries, err := os.ReadDir(dir) // sorted; on an error, those read before it
+	entries, err := os.ReadDir(dir) // sorted; after an error, the entries read before it
 	for _, e := range entries {
 		if w.ended() {
 			return

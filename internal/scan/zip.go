@@ -14,22 +14,22 @@ import (
 	"github.com/klauspost/compress/flate"
 )
 
-// archive/zip keeps an object for every entry of the directory, and reads as
-// many as the bytes give: gigabytes for a hostile file. This reader holds one
-// entry at a time, and knows where the members lie.
+// archive/zip keeps an object for each entry of the directory, and reads as
+// many as there are: gigabytes for a hostile file. This reader keeps one entry
+// at a time, and knows the offsets of the members.
 
-// zipDirectory is where a zip archive's central directory stands.
+// zipDirectory is the position of the central directory in a zip archive.
 type zipDirectory struct {
 	off, size int64
-	entries   uint64 // as claimed, perhaps modulo 65536
+	entries   uint64 // as claimed; may be modulo 65536
 }
 
-// zipEntry is one entry of the directory.
+// zipEntry is one entry of the central directory.
 type zipEntry struct {
 	name               string
 	method             uint16
 	flags              uint16
-	mode               uint32 // Unix type and permissions, 0 if not given
+	mode               uint32 // Unix type and permissions; 0 if unknown
 	crc                uint32
 	packed, size, head int64 // claims until local has checked them
 	mod                time.Time
@@ -41,8 +41,8 @@ func zipError(format string, args ...any) error {
 	return fmt.Errorf("%w: %s", errZip, fmt.Sprintf(format, args...))
 }
 
-// findZipDirectory looks for the end record in the last 64 KiB and, where its
-// fields are full, for the zip64 record before it.
+// findZipDirectory searches the last 64 KiB for the end record. If its fields
+// are at their maximum, the zip64 record before it counts.
 func findZipDirectory(r io.ReaderAt, size int64) (zipDirectory, error) {
 	const endLen, maxComment = 22, 65535
 	tail := make([]byte, min(size, endLen+maxComment))
@@ -80,7 +80,7 @@ func findZipDirectory(r io.ReaderAt, size int64) (zipDirectory, error) {
 	return d, nil
 }
 
-// readAt fills p or fails.
+// readAt fills p or returns an error.
 func readAt(r io.ReaderAt, p []byte, off int64) error {
 	n, err := r.ReadAt(p, off)
 	if n == len(p) {
@@ -92,10 +92,10 @@ func readAt(r io.ReaderAt, p []byte, off int64) error {
 	return err
 }
 
-// zipReader reads the entries of a directory one after the other.
+// zipReader reads the entries of a directory in order.
 type zipReader struct {
 	r    *bufio.Reader
-	left int64 // bytes of the directory
+	left int64 // remaining bytes of the directory
 	n    uint64
 	dir  zipDirectory
 }
@@ -106,7 +106,8 @@ func newZipReader(r io.ReaderAt, d zipDirectory) *zipReader {
 
 func (z *zipReader) next() (*zipEntry, error) {
 	if z.left == 0 {
-		// Without zip64 the count has 16 bits, and some writers let it run over.
+		// Without zip64 the count has 16 bits, and some writers let it
+		// overflow.
 		if z.n != z.dir.entries && (z.dir.entries > 0xffff || z.n&0xffff != z.dir.entries) {
 			return nil, zipError("%d entries announced, %d found", z.dir.entries, z.n)
 		}
@@ -149,7 +150,7 @@ func (z *zipReader) take(p []byte) error {
 		return zipError("the directory is cut short at entry %d", z.n)
 	}
 	if _, err := io.ReadFull(z.r, p); err != nil {
-		if errors.Is(err, io.EOF) { // the file has shrunk; no end of the directory
+		if errors.Is(err, io.EOF) { // the file was truncated; not the end of the directory
 			err = io.ErrUnexpectedEOF
 		}
 		return fmt.Errorf("%w: %w", errZip, err)
@@ -157,19 +158,19 @@ func (z *zipReader) take(p []byte) error {
 	return nil
 }
 
-// extra reads the extra fields that we need: zip64 sizes, Unix time.
+// extra reads two extra fields: zip64 sizes and Unix times.
 func (e *zipEntry) extra(x []byte) error {
 	le := binary.LittleEndian
 	for len(x) >= 4 {
 		tag, n := le.Uint16(x), int(le.Uint16(x[2:]))
 		x = x[4:]
 		if n > len(x) {
-			return nil // padding of some writers; only zip64 would matter
+			return nil // padding of some writers; only a zip64 field would matter
 		}
 		field := x[:n]
 		x = x[n:]
 		switch tag {
-		case 1: // present are those that did not fit, in this order
+		case 1: // has the fields that did not fit, in this order
 			for _, p := range []*int64{&e.size, &e.packed, &e.head} {
 				if *p != 0xffffffff {
 					continue
@@ -189,7 +190,7 @@ func (e *zipEntry) extra(x []byte) error {
 	return nil
 }
 
-// dosTime has no zone; it is taken as UTC.
+// dosTime has no time zone; UTC is assumed.
 func dosTime(date, t uint16) time.Time {
 	if date == 0 {
 		return time.Time{}
@@ -197,8 +198,8 @@ func dosTime(date, t uint16) time.Time {
 	return time.Date(int(date>>9)+1980, time.Month(date>>5&15), int(date&31), int(t>>11), int(t>>5&63), int(t&31)*2, 0, time.UTC)
 }
 
-// local finds where the member's bytes begin: its header there repeats the
-// name, and may have other extra fields. limit is where the directory begins.
+// local finds the first byte of a member. The header in front of it repeats the
+// name and may have other extra fields. limit is the offset of the directory.
 func (e *zipEntry) local(r io.ReaderAt, limit int64) (int64, error) {
 	var h [30]byte
 	if e.head < 0 || e.head > limit-int64(len(h)) {
@@ -218,14 +219,14 @@ func (e *zipEntry) local(r io.ReaderAt, limit int64) (int64, error) {
 	return off, nil
 }
 
-// skipped says that an entry is no file with bytes: a folder or a link.
+// skipped reports whether an entry has no bytes of its own: a folder or a link.
 func (e *zipEntry) skipped() bool {
 	const typeMask, link, dir = 0xf000, 0xa000, 0x4000
 	last := e.name == "" || e.name[len(e.name)-1] == '/' || e.name[len(e.name)-1] == '\\' && e.size == 0
 	return last || e.mode&typeMask == link || e.mode&typeMask == dir
 }
 
-// zip goes through a zip archive. It needs its bytes in place.
+// zip reads a zip archive, which needs random access.
 func (w *walk) zip(in *input, rest func() io.Reader) error {
 	if in.at == nil {
 		s, err := w.place(in, rest)
@@ -242,7 +243,7 @@ func (w *walk) zip(in *input, rest func() io.Reader) error {
 		return err
 	}
 	z := newZipReader(in.at, dir)
-	left := in.size // what members may take together, if no two share bytes
+	left := in.size // limit for all members together if no two share bytes
 	for !w.ended() {
 		e, err := z.next()
 		if errors.Is(err, io.EOF) {
@@ -267,7 +268,7 @@ func (w *walk) zip(in *input, rest func() io.Reader) error {
 	return nil
 }
 
-// place makes a store of an archive that is not in place.
+// place copies an archive without random access into a store.
 func (w *walk) place(in *input, rest func() io.Reader) (*store, error) {
 	if in.reopen != nil {
 		return w.unpack(w.ctx, in)
@@ -279,8 +280,8 @@ func (w *walk) place(in *input, rest func() io.Reader) (*store, error) {
 	return w.keep(b, in.base), nil
 }
 
-// zipMember visits one member. An error of its own is reported and leaves
-// the others alone; what is returned ends the archive.
+// zipMember visits one member. It reports errors of the member itself; a
+// returned error ends the archive.
 func (w *walk) zipMember(in *input, e *zipEntry, limit int64) error {
 	w.progress(in)
 	m := in.child(e.name, e.size, e.mod)
@@ -297,12 +298,12 @@ func (w *walk) zipMember(in *input, e *zipEntry, limit int64) error {
 	switch e.method {
 	case 0:
 		if e.packed != e.size {
-			w.damaged(m, zipError("a stored member of two sizes"))
+			w.damaged(m, zipError("a stored member has two different sizes"))
 			return nil
 		}
 		m.at, m.crc = raw, &e.crc
-	case 8, 93, 20: // 20 is the number that zstd had first
-		// The claim binds: whoever reads finds an error if there is more.
+	case 8, 93, 20: // 20 was the first number of zstd
+		// Reading more than the claimed size is an error.
 		if err := in.meter.add(e.size); err != nil {
 			return err
 		}
@@ -316,11 +317,11 @@ func (w *walk) zipMember(in *input, e *zipEntry, limit int64) error {
 		w.skip(m.path, ReasonUnsupported, fmt.Errorf("zip method %d", e.method))
 		return nil
 	}
-	_ = w.visit(m) // not streamed: nothing is left unsaid
+	_ = w.visit(m) // the member is not streamed, so visit has reported all errors
 	return nil
 }
 
-// inflaters keeps the 40 KiB of state that each inflation takes.
+// inflaters pools the 40 KiB of state that each inflation needs.
 var inflaters sync.Pool
 
 type inflater struct {
@@ -336,11 +337,11 @@ func (i *inflater) Close() error {
 	return nil
 }
 
-// inflate reads a compressed member and checks it at its end.
+// inflate decompresses a member and checks size and checksum at its end.
 func (w *walk) inflate(ctx context.Context, e *zipEntry, raw *io.SectionReader) (io.ReadCloser, error) {
 	r := bufio.NewReaderSize(io.NewSectionReader(raw, 0, raw.Size()), int(min(max(raw.Size(), 512), 32<<10)))
 	if e.method != 8 {
-		free := &meter{limit: 1 << 61} // counted by the claim
+		free := &meter{limit: 1 << 61} // zipMember has counted the claimed size
 		rc, err := w.decompress(ctx, zstdKind, r, free)
 		if err != nil {
 			return nil, err
