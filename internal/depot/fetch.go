@@ -71,7 +71,11 @@ func (d *Depot) Get(ctx context.Context, q Question) (*File, error) {
 	if q.Local || !errors.Is(err, fs.ErrNotExist) {
 		return f, err
 	}
-	return d.download(ctx, q)
+	f, err = d.download(ctx, q)
+	if f != nil {
+		f.Downloaded = true
+	}
+	return f, err
 }
 
 func (d *Depot) enterAndOpen(ctx context.Context, q Question) (*File, error) {

@@ -49,6 +49,8 @@ type File struct {
 	// Growing marks a file that is still arriving. It has no ETag, and its
 	// bytes are right only if the last of them can be read.
 	Growing bool
+	// Downloaded marks a file that Get had an upstream asked for.
+	Downloaded bool
 	// Encoding is the Content-Encoding of the bytes, "" for the plain ones.
 	Encoding string
 	// ETag is the strong entity tag, without quotes: of the content, the

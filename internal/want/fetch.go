@@ -45,18 +45,15 @@ func Open(ctx context.Context, d *depot.Depot, w Want) (f *depot.File, had bool,
 	if err != nil {
 		return nil, false, err
 	}
-	q := depot.Question{Request: req, Local: true}
-	f, err = d.Get(ctx, q)
-	if err == nil && f.Redirect != "" {
+	f, err = d.Get(ctx, depot.Question{Request: req})
+	if err != nil {
+		return nil, false, err
+	}
+	if f.Redirect != "" {
 		_ = f.Close()
 		return Open(ctx, d, Want{Path: f.Redirect})
 	}
-	if err == nil || !errors.Is(err, fs.ErrNotExist) {
-		return f, err == nil, err
-	}
-	q.Local = false
-	f, err = d.Get(ctx, q)
-	return f, false, err
+	return f, !f.Downloaded, nil
 }
 
 // Reader returns a reader of a file of the depot from its beginning. It waits for
