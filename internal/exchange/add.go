@@ -37,12 +37,12 @@ const (
 	EventMisplaced  EventKind = "misplaced"    // a file under a path that its ids do not belong to
 	EventImported   EventKind = "imported"     // a transaction
 	EventEmpty      EventKind = "empty"        // a transaction without symbol files
-	EventBefore     EventKind = "here already" // a transaction that was imported before
+	EventBefore     EventKind = "here already" // a transaction that was imported earlier
 	EventWritten    EventKind = "written"      // a file of an export
 	EventReplaced   EventKind = "replaced"     // a file of an export that had different content
 	EventLeftOut    EventKind = "left out"     // an object that an export has no path for
-	EventShadowed   EventKind = "shadowed"     // an object whose path another one has
-	EventCollision  EventKind = "collision"    // a path that differs from another in case only
+	EventShadowed   EventKind = "shadowed"     // an object whose path a better object has
+	EventCollision  EventKind = "collision"    // a path that differs from a different path in case only
 	EventFailedFile EventKind = "failed"       // a file that could not be written
 )
 
@@ -51,7 +51,7 @@ type Event struct {
 	Kind   EventKind
 	Path   string          // of the file
 	Object *objfile.Object // for EventAdded and EventKnown
-	// Detail says why, for the kinds that have a reason.
+	// Detail is the reason, for the kinds that have one.
 	Detail string
 	// Own are the paths that a misplaced file belongs to.
 	Own []string
@@ -60,7 +60,7 @@ type Event struct {
 	Origin           string
 	Number           int64
 	Product, Version string
-	// Notable: a person should hear of this file by name.
+	// Notable: the file is named in summaries.
 	Notable bool
 	// Unreadable: the file could not be read.
 	Unreadable bool
@@ -138,7 +138,7 @@ type adder struct {
 	opt   AddOptions
 	bytes atomic.Int64
 
-	mu     sync.Mutex // guards what follows, and calls of opt.Event
+	mu     sync.Mutex // guards the fields below, and calls of opt.Event
 	counts Counts
 	unread []string // the first files that could not be read
 }
@@ -182,7 +182,7 @@ func (ad *adder) walk(ctx context.Context, take taker, paths []string) error {
 				f.Discard()
 				if err != nil {
 					for f := range files {
-						f.Discard() // releases what was read ahead
+						f.Discard() // releases files that were read ahead
 					}
 					return err
 				}
@@ -277,7 +277,7 @@ func notSymbolText(err error) string {
 	return strings.TrimPrefix(err.Error(), objfile.ErrNotSymbolFile.Error()+": ")
 }
 
-// scanOptions keep the walk from unpacking what Identify would refuse.
+// scanOptions keep the walk from unpacking files that Identify would refuse.
 func (ad *adder) scanOptions() scan.Options {
 	if ad.opt.As != "" {
 		return scan.Options{}
@@ -302,7 +302,7 @@ func (ad *adder) once(ctx context.Context, take taker, f *scan.File) ([]depot.Ad
 }
 
 // absolute returns the path and the archive of a file with the path on disk made
-// absolute, so that what is recorded means the same everywhere.
+// absolute, so that recorded paths do not depend on the current folder.
 func absolute(f *scan.File) (path, archive string) {
 	if f.Archive == "" {
 		if abs, err := filepath.Abs(f.Path); err == nil {
@@ -341,8 +341,8 @@ func (s sourceReader) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// Notable reports whether a person should hear of a skipped file by name: it
-// could not be read, in contrast to files that a depot is not meant for.
+// Notable reports whether summaries name a skipped file: it could not be read, in
+// contrast to files that are no symbol files.
 func Notable(s *scan.Skip) bool {
 	switch s.Reason {
 	case scan.ReasonSymlink, scan.ReasonLoop, scan.ReasonIrregular, scan.ReasonUnwanted:
@@ -356,7 +356,7 @@ func Unreadable(s *scan.Skip) bool {
 	return s.Reason == scan.ReasonUnreadable || s.Reason == scan.ReasonNoSpace
 }
 
-// SkipText says why the walk skipped a file.
+// SkipText returns the reason why the walk skipped a file.
 func SkipText(s *scan.Skip) string {
 	if s.Reason == scan.ReasonUnwanted && s.Err != nil {
 		return notSymbolText(s.Err)
@@ -367,7 +367,7 @@ func SkipText(s *scan.Skip) string {
 	return fmt.Sprintf("%s: %v", s.Reason, s.Err)
 }
 
-// took counts an object that the depot has taken.
+// took counts an object that the depot has added.
 func (ad *adder) took(path string, g depot.Added) {
 	ad.bytes.Add(g.Object.Size)
 	ad.mu.Lock()

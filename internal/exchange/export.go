@@ -52,8 +52,8 @@ type ExportResult struct {
 	Plain         int64
 	Replaced      int64
 	// LeftOut counts objects without a path in the layout, Shadowed those
-	// whose path a better one has, Collisions the paths that differ from
-	// another in case only, Failed the files that could not be written.
+	// whose path a better object has, Collisions the paths that differ from
+	// a different path in case only, Failed the files that could not be written.
 	LeftOut, Shadowed, Collisions, Failed int64
 	// LeftOutKinds counts the left out objects by kind.
 	LeftOutKinds map[string]int64
@@ -96,7 +96,7 @@ type exporter struct {
 	result ExportResult
 }
 
-// event reports what became of a path.
+// event reports the result for a path.
 func (ex *exporter) event(kind EventKind, path, detail string, notable bool) {
 	if notable && len(ex.result.Some) < maxNotable {
 		ex.result.Some = append(ex.result.Some, path+": "+detail)
@@ -120,14 +120,14 @@ func (ex *exporter) leftOut(tx depot.Transaction, f depot.TxFile) {
 	ex.event(EventLeftOut, f.Path, fmt.Sprintf("layout %s has no path for %s in transaction %d", ex.layout.Name(), f.Object.Kind, tx.Number), false)
 }
 
-// place is a file of the tree to be.
+// place is a file to write.
 type place struct {
 	path string
 	file depot.Ranked
 }
 
-// plan finds out what stands where. Of several objects of one path the one
-// stays that the depot would answer with.
+// plan assigns a file to each path of the tree. Of several objects with one path
+// it takes the one that the depot would answer with.
 func (ex *exporter) plan() ([]*place, error) {
 	byPath := map[string]*place{}
 	var list []*place
@@ -152,7 +152,7 @@ func (ex *exporter) plan() ([]*place, error) {
 					continue
 				}
 				ex.result.Shadowed++
-				ex.event(EventShadowed, p, "another file has this path", false)
+				ex.event(EventShadowed, p, "a different file has this path", false)
 				if depot.Better(r, have.file, ex.role(p)) {
 					have.file = r
 				}
@@ -174,8 +174,8 @@ func (ex *exporter) role(p string) symfile.Role {
 	return symfile.AnyRole
 }
 
-// caseSafe finds paths that differ in case only. Where the disk takes them for
-// one, only the better one is written.
+// caseSafe finds paths that differ in case only. On a disk that ignores case, only
+// the better file is written.
 func (ex *exporter) caseSafe(list []*place) ([]*place, error) {
 	caseless, err := ex.caseless()
 	if err != nil {
@@ -193,7 +193,7 @@ func (ex *exporter) caseSafe(list []*place) ([]*place, error) {
 		}
 		if have.file.Ref != p.file.Ref {
 			ex.result.Collisions++
-			ex.event(EventCollision, p.path, "other content than "+have.path, true)
+			ex.event(EventCollision, p.path, "different content than "+have.path, true)
 		}
 		if !caseless {
 			keep = append(keep, p)
@@ -204,7 +204,7 @@ func (ex *exporter) caseSafe(list []*place) ([]*place, error) {
 	return keep, nil
 }
 
-// caseless reports whether the disk takes names that differ in case for one.
+// caseless reports whether the disk ignores the case of names.
 func (ex *exporter) caseless() (bool, error) {
 	if ex.opt.DryRun {
 		return false, nil
@@ -275,7 +275,7 @@ func (ex *exporter) tree() error {
 	return w.flush()
 }
 
-// file writes one file, unless it is there.
+// file writes one file, unless the tree has it.
 func (ex *exporter) file(w *treeWriter, p *place) error {
 	if err := ex.ctx.Err(); err != nil {
 		return err
@@ -310,7 +310,7 @@ func (ex *exporter) file(w *treeWriter, p *place) error {
 	}
 	in, packed, err := ex.pack(src, p, how)
 	if errors.Is(err, transcode.ErrTooLarge) {
-		// Stored plainly: a client asks for that name too.
+		// Written uncompressed: clients request that name too.
 		name, packed = p.path, func() {}
 		in, err = io.NewSectionReader(src, 0, src.Size), nil
 		if there, equal = w.has(ex.ctx, name, src, layout.PackNone); equal {
@@ -334,7 +334,7 @@ func (ex *exporter) file(w *treeWriter, p *place) error {
 	}
 	if there {
 		ex.result.Replaced++
-		ex.event(EventReplaced, name, "other bytes were there", false)
+		ex.event(EventReplaced, name, "had different content", false)
 	}
 	ex.result.Written.Files++
 	ex.result.Written.Bytes += n
@@ -343,9 +343,9 @@ func (ex *exporter) file(w *treeWriter, p *place) error {
 	return nil
 }
 
-// link makes a further path of a file that is in the tree: a hard link, or a copy
-// where there are none. Debuggers look for a program that is its own debug
-// information under two paths.
+// link adds a further path of a file of the tree: a hard link, or a copy where the
+// disk has no links. Debuggers look for a program with its own debug information
+// under two paths.
 func (ex *exporter) link(w *treeWriter, target string, p *place) error {
 	root := w.tree.Root()
 	if _, err := root.Lstat(p.path); err == nil || !filepath.IsLocal(filepath.FromSlash(p.path)) {
@@ -391,14 +391,14 @@ func (ex *exporter) pack(src *depot.File, p *place, how layout.Packing) (io.Read
 	return plain, func() {}, nil
 }
 
-// Bounds of what becomes durable in one go.
+// Limits of one group of files that become visible together.
 const (
 	flushFiles = 256
 	flushBytes = 256 << 20
 )
 
-// errInTheWay: something stands where a file shall go that cannot be replaced.
-var errInTheWay = errors.New("a folder or a link is in the way")
+// errInTheWay is the error for a path that has a folder or a link.
+var errInTheWay = errors.New("a folder or a link has this path")
 
 // treeWriter writes files below a folder, each whole or not at all. It never
 // leaves the folder.
@@ -417,21 +417,21 @@ func newTreeWriter(dir string) (*treeWriter, error) {
 	return &treeWriter{tree: t, group: t.NewGroup()}, nil
 }
 
-// close drops what was not flushed.
+// close discards the files since the last flush.
 func (w *treeWriter) close() {
 	w.group.Abort()
 	_ = w.tree.Close()
 }
 
-// flush makes all files visible that were put so far.
+// flush makes all files visible that were written so far.
 func (w *treeWriter) flush() error {
 	err := w.group.Commit()
 	w.group, w.files, w.bytes = w.tree.NewGroup(), 0, 0
 	return err
 }
 
-// has reports whether a file is there, and whether it is the same as src, once
-// it is unpacked.
+// has reports whether a file exists, and whether its content, unpacked, is that of
+// src.
 func (w *treeWriter) has(ctx context.Context, name string, src *depot.File, how layout.Packing) (there, equal bool) {
 	info, err := w.tree.Root().Lstat(name)
 	if err != nil {
@@ -487,7 +487,7 @@ func (w *treeWriter) put(ctx context.Context, name string, r io.Reader) (int64, 
 	return n, nil
 }
 
-// small writes a small file unless it is there with the same bytes.
+// small writes a small file unless it exists with the same content.
 func (w *treeWriter) small(ctx context.Context, name string, data []byte) error {
 	if have, err := fs.ReadFile(w.tree.Root().FS(), name); err == nil && bytes.Equal(have, data) {
 		return nil

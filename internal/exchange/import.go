@@ -110,16 +110,16 @@ type importer struct {
 
 	root     *os.Root         // of the tree
 	symbols  *symstore.Store  // the tree, if it is a symbol store; else nil
-	taken    map[string]int64 // our numbers of what was imported before, by theirs
-	covered  map[string]bool  // folded name/key, or path, of what a transaction has
+	taken    map[string]int64 // numbers in the depot of earlier imported transactions, by their number in the tree
+	covered  map[string]bool  // folded name/key, or path, of the files of transactions
 	imported int64            // transactions
-	before   int64            // transactions, and files without one, that were here already
-	failed   int64            // transactions that were left out
+	before   int64            // transactions, and files without one, that were imported earlier
+	failed   int64            // transactions that could not be read
 
 	earlier map[earlierKey]bool // objects of files without a transaction that earlier imports took
 	sizes   map[int64]bool      // sizes of those objects
 
-	wrongMu   sync.Mutex        // guards what follows
+	wrongMu   sync.Mutex        // guards the fields below
 	tried     map[blob.Ref]bool // contents met in a dry run
 	wrong     int64             // files under a key that is not theirs
 	wrongSome []string          // the first of them
@@ -193,13 +193,13 @@ func (im *importer) transactions() error {
 	return nil
 }
 
-// entry imports what a store has under one key.
+// entry imports the file under one key of a store.
 func (im *importer) entry(ctx context.Context, st *symstore.Store, take taker, id symstore.ID, e symstore.Entry) error {
 	place := e.Name + "/" + e.Key
 	f, err := openEntry(st, id, e)
 	if err != nil {
 		if errors.Is(err, fs.ErrNotExist) || errors.Is(err, symstore.ErrPointer) || errors.Is(err, symstore.ErrDamaged) {
-			im.pass(im.store+"/"+place, "transaction "+id.String()+" has it, the store has not: "+err.Error(), true)
+			im.pass(im.store+"/"+place, "transaction "+id.String()+" lists a file that the store does not have: "+err.Error(), true)
 			return nil
 		}
 		return scan.ReadError{Err: err}
@@ -212,8 +212,8 @@ func (im *importer) entry(ctx context.Context, st *symstore.Store, take taker, i
 	return im.opened(ctx, take, f, src, place+"/"+e.Name)
 }
 
-// openEntry opens what a transaction put under a key: the file in either form,
-// else what its pointer leads to.
+// openEntry opens the file that a transaction stored under a key, plain or
+// compressed, else the target of its pointer.
 func openEntry(st *symstore.Store, id symstore.ID, e symstore.Entry) (*os.File, error) {
 	found, err := st.Find(e.Name, e.Key)
 	if err != nil {
@@ -224,8 +224,8 @@ func openEntry(st *symstore.Store, id symstore.ID, e symstore.Entry) (*os.File, 
 			return st.Open(e.Name, e.Key, symfile.BaseName(p))
 		}
 	}
-	// The pointer on disk is that of the last transaction; this one may have
-	// had another.
+	// The pointer on disk is that of the last transaction, and may differ from the
+	// pointer of this transaction.
 	for _, r := range found.Refs {
 		if r.ID == id && r.Pointer && r.Path != "" {
 			own := *found
@@ -238,8 +238,8 @@ func openEntry(st *symstore.Store, id symstore.ID, e symstore.Entry) (*os.File, 
 	return st.Follow(found)
 }
 
-// transaction commits what fill takes, as one. One that turns out to be
-// unreadable in parts is left out, to be imported another time.
+// transaction commits the files of fill as one transaction. If one of them cannot
+// be read, the transaction is omitted, and a later import tries again.
 func (im *importer) transaction(info depot.TxInfo, fill func(taker) error) error {
 	name := info.Origin.Number
 	if im.opt.DryRun {
@@ -263,22 +263,22 @@ func (im *importer) transaction(info depot.TxInfo, fill func(taker) error) error
 	case err == nil:
 		im.imported++
 		im.taken[name] = n
-		im.tell(EventImported, name, n, info)
+		im.report(EventImported, name, n, info)
 	case errors.Is(err, depot.ErrEmpty):
-		im.tell(EventEmpty, name, 0, info)
+		im.report(EventEmpty, name, 0, info)
 	case errors.Is(err, depot.ErrTaken):
-		im.before++ // another import was faster
-		im.tell(EventBefore, name, 0, info)
+		im.before++ // by an import that runs at the same time
+		im.report(EventBefore, name, 0, info)
 	case scan.IsReadError(err) && im.ctx.Err() == nil:
 		im.failed++
-		im.pass(im.store+" "+name, "the transaction was left out: "+err.Error(), true)
+		im.pass(im.store+" "+name, "the transaction was omitted: "+err.Error(), true)
 	default:
 		return err
 	}
 	return nil
 }
 
-// try finds out what a transaction would take.
+// try returns a taker that only reports what a transaction would add.
 func (im *importer) try() taker {
 	type key struct {
 		ref    blob.Ref
@@ -310,13 +310,13 @@ func (im *importer) passed(number string) bool {
 	ours, ok := im.taken[number]
 	if ok {
 		im.before++
-		im.tell(EventBefore, number, ours, depot.TxInfo{})
+		im.report(EventBefore, number, ours, depot.TxInfo{})
 	}
 	return ok
 }
 
-// tell reports an event of a transaction.
-func (im *importer) tell(kind EventKind, number string, ours int64, info depot.TxInfo) {
+// report reports an event of a transaction.
+func (im *importer) report(kind EventKind, number string, ours int64, info depot.TxInfo) {
 	im.mu.Lock()
 	defer im.mu.Unlock()
 	im.event(Event{Kind: kind, Origin: number, Number: ours, Product: info.Product, Version: info.Version})
@@ -327,8 +327,8 @@ func (im *importer) pass(path, reason string, notable bool) {
 	im.skip(Event{Path: path, Detail: reason, Notable: notable})
 }
 
-// opened imports an open file, which may be compressed. place is where it
-// stands in the tree.
+// opened imports an open file, which may be compressed. place is its path in the
+// tree.
 func (im *importer) opened(ctx context.Context, take taker, f *os.File, src depot.Source, place string) error {
 	info, err := f.Stat()
 	if err != nil {
@@ -353,8 +353,8 @@ func (im *importer) opened(ctx context.Context, take taker, f *os.File, src depo
 	return nil
 }
 
-// accept counts what was taken from a file, and looks whether it stood in its
-// place.
+// accept counts the objects of a file, and checks whether its path matches their
+// ids.
 func (im *importer) accept(path, place string, got []depot.Added) {
 	var objects []symfile.Object
 	for _, g := range got {
@@ -368,8 +368,8 @@ func (im *importer) accept(path, place string, got []depot.Added) {
 	}
 }
 
-// judge passes over a file that cannot be taken. Only an error that ends the
-// transaction is returned.
+// judge skips a file that cannot be added. It returns only errors that end the
+// transaction.
 func (im *importer) judge(ctx context.Context, path string, err error) error {
 	switch {
 	case ctx.Err() != nil:
@@ -397,9 +397,9 @@ func (im *importer) confirmed(place string, objects []symfile.Object) bool {
 	}
 	for _, l := range req.Lookups {
 		if l.Unique && req.Name != "" {
-			continue // the name says more
+			continue // the name is more specific
 		}
-		l.Role = symfile.AnyRole // trees file some under another role's name
+		l.Role = symfile.AnyRole // in trees some files have the path of a different role
 		for _, o := range objects {
 			for _, a := range o.Aliases() {
 				if l.Matches(a) {
@@ -411,7 +411,7 @@ func (im *importer) confirmed(place string, objects []symfile.Object) bool {
 	return false
 }
 
-// misplaced reports a file that stands under a key that is not its own.
+// misplaced reports a file under a path that does not match its ids.
 func (im *importer) misplaced(place string, objects []symfile.Object) {
 	var own []string
 	for _, o := range objects {

@@ -12,10 +12,10 @@ import (
 	"github.com/symdepot/symdepot/symstore"
 )
 
-// Pointers of a symbol store that none of its transactions has: tools that keep
-// no records leave such.
+// Pointers of a symbol store that belong to none of its transactions: tools that
+// keep no records write them.
 
-// pointerKey takes the path of a file.ptr apart.
+// pointerKey returns the name and the key of the path of a file.ptr.
 func pointerKey(rel string) (name, key string, ok bool) {
 	parts := strings.Split(rel, "/")
 	n := len(parts)
@@ -30,11 +30,11 @@ func (im *importer) isPointer(rel string) bool {
 	return ok && im.symbols != nil
 }
 
-// errBeside says that nobody follows a pointer, because the file itself is
-// there.
-var errBeside = errors.New("the file itself is there")
+// errBeside is the error for a pointer beside the file itself, which is used
+// instead.
+var errBeside = errors.New("the store has the file itself, so its pointer is not followed")
 
-// followLoose opens what a file.ptr leads to.
+// followLoose opens the target of a file.ptr.
 func (im *importer) followLoose(rel string) (*os.File, error) {
 	name, key, _ := pointerKey(rel)
 	found, err := im.symbols.Find(name, key)
@@ -47,7 +47,7 @@ func (im *importer) followLoose(rel string) (*os.File, error) {
 	return im.symbols.Follow(found)
 }
 
-// pointed reports whether what a file.ptr leads to is to be imported.
+// pointed reports whether the target of a file.ptr is imported.
 func (im *importer) pointed(rel string, have map[string]bool) (looseFile, bool) {
 	var none looseFile
 	if im.covered[symfile.Fold(keyOf(rel))] {
@@ -76,10 +76,10 @@ func (im *importer) pointed(rel string, have map[string]bool) (looseFile, bool) 
 	return l, true
 }
 
-// onePointed imports what a file.ptr leads to.
+// onePointed imports the target of a file.ptr.
 func (im *importer) onePointed(ctx context.Context, take taker, l looseFile) error {
 	f, err := im.followLoose(l.rel)
-	if errors.Is(err, symstore.ErrPointer) || errors.Is(err, errBeside) { // it changed
+	if errors.Is(err, symstore.ErrPointer) || errors.Is(err, errBeside) { // the pointer changed meanwhile
 		im.pass(l.src.Path, err.Error(), true)
 		return nil
 	}

@@ -28,8 +28,8 @@ import (
 	"github.com/symdepot/symdepot/symfile"
 )
 
-// Bounds of what an import does at once: files without a transaction are
-// committed in parts, so that an interruption loses one part only.
+// Limits of one part of an import: files without a transaction are committed in
+// parts, so that an interruption loses one part only.
 const (
 	looseFiles = 5000
 	looseBytes = 4 << 30
@@ -81,7 +81,7 @@ func unpacked(ctx context.Context, f *os.File, size int64) (depot.Content, func(
 	return openContent{temp, info}, drop, nil
 }
 
-// each calls do for 0 to n-1, a few at once, for those that want agrees to.
+// each calls do for 0 to n-1 where want returns true, several at the same time.
 // want runs in the caller's goroutine.
 func (im *importer) each(n int, do func(context.Context, int) error, want func(int) bool) error {
 	g, ctx := errgroup.WithContext(im.ctx)
@@ -97,7 +97,7 @@ func (im *importer) each(n int, do func(context.Context, int) error, want func(i
 	return g.Wait()
 }
 
-// loose imports all files of the tree that no transaction of it has.
+// loose imports all files of the tree without a transaction.
 func (im *importer) loose() error {
 	have, err := im.importedFiles()
 	if err != nil {
@@ -131,8 +131,7 @@ func (im *importer) loose() error {
 	return flush()
 }
 
-// met judges what the walk meets: whether it is to be imported. The error is
-// one that ends the import.
+// met decides whether a file of the walk is imported. An error ends the import.
 func (im *importer) met(f *scan.File, err error, have map[string]bool) (looseFile, bool, error) {
 	var none looseFile
 	if err == nil {
@@ -144,7 +143,7 @@ func (im *importer) met(f *scan.File, err error, have map[string]bool) (looseFil
 		}
 		l, ok := im.wanted(f, have)
 		l.size = f.Size
-		f.Discard() // opened again when its turn comes
+		f.Discard() // it is opened again when it is imported
 		return l, ok, nil
 	}
 	if im.ctx.Err() != nil {
@@ -166,12 +165,12 @@ func (im *importer) met(f *scan.File, err error, have map[string]bool) (looseFil
 	return none, false, nil
 }
 
-// looseFile is a file that no transaction has.
+// looseFile is a file without a transaction.
 type looseFile struct {
 	rel  string // in the tree
 	src  depot.Source
 	size int64
-	// pointer: rel is a file.ptr, and the file is what it leads to.
+	// pointer: rel is a file.ptr, and the file is its target.
 	pointer bool
 }
 
@@ -181,7 +180,7 @@ func (im *importer) rel(p string) (string, bool) {
 	return strings.TrimLeft(filepath.ToSlash(rel), "/"), ok
 }
 
-// wanted reports whether a file is to be imported, and how it is called.
+// wanted reports whether a file is imported, and under which name.
 func (im *importer) wanted(f *scan.File, have map[string]bool) (looseFile, bool) {
 	rel, ok := im.rel(f.Path)
 	if !ok || im.layout.IsRecord(rel) {
@@ -227,8 +226,7 @@ func fileKey(path string, at time.Time) string {
 	return path + "\x00" + strconv.FormatInt(at.UnixMilli(), 10)
 }
 
-// nameOf returns the name of a file that its place in the tree tells, else
-// its own.
+// nameOf returns the name of a file by its path in the tree, else own.
 func (im *importer) nameOf(rel, own string) string {
 	if im.layout.Records() == layout.SymsorterRecords {
 		if n := im.metaName(rel); n != "" {
@@ -248,7 +246,7 @@ type meta struct {
 	Format string `json:"file_format"`
 }
 
-// metaName returns the name that a side file tells, or "".
+// metaName returns the name in the .meta beside a file, or "".
 func (im *importer) metaName(rel string) string {
 	var m meta
 	if err := im.readJSON(rel+".meta", 64<<10, &m); err != nil {
@@ -266,7 +264,7 @@ func (im *importer) readJSON(name string, limit int64, v any) error {
 		return err
 	}
 	if !info.Mode().IsRegular() || info.Size() > limit {
-		return fmt.Errorf("%s: no file of at most %d bytes", name, limit)
+		return fmt.Errorf("%s is not a regular file of at most %d bytes", name, limit)
 	}
 	f, err := im.root.Open(name)
 	if err != nil {
@@ -276,8 +274,8 @@ func (im *importer) readJSON(name string, limit int64, v any) error {
 	return json.NewDecoder(io.LimitReader(f, limit)).Decode(v)
 }
 
-// importedFiles returns the files that earlier imports took, other than those
-// of a symbol store's transactions.
+// importedFiles returns the files without a transaction that earlier imports of the
+// tree added.
 func (im *importer) importedFiles() (map[string]bool, error) {
 	have := map[string]bool{}
 	im.earlier, im.sizes = map[earlierKey]bool{}, map[int64]bool{}
@@ -370,7 +368,7 @@ func (im *importer) one(ctx context.Context, take taker, l looseFile) error {
 	// A member of an archive.
 	for f, err := range scan.Walk(ctx, []string{filepath.Join(im.dir, filepath.FromSlash(l.rel))}, scan.Options{Want: objfile.Detect}) {
 		if err != nil {
-			continue // the walk before has said it
+			continue // the first walk reported it
 		}
 		if rel, _ := im.rel(f.Path); im.store+"/"+rel != l.src.Path {
 			f.Discard()
@@ -406,7 +404,7 @@ func (im *importer) openRel(rel string) (*os.File, error) {
 	return im.root.Open(rel)
 }
 
-// judgeOpen passes over a file that is gone; others must be readable.
+// judgeOpen skips a file that was deleted meanwhile; others must be readable.
 func (im *importer) judgeOpen(ctx context.Context, path string, err error) error {
 	var skip *scan.Skip
 	switch {
@@ -426,8 +424,8 @@ type bundleFile struct {
 	DebugIDs  []string  `json:"debug_ids"`
 }
 
-// bundle is one run of symsorter: its list, and what the markers beside the
-// files say, which outlive lists that were written anew.
+// bundle is one run of symsorter: the ids of its list, and those of the markers
+// beside the files, which remain when a list is overwritten.
 type bundle struct {
 	id   string
 	time time.Time
@@ -442,7 +440,7 @@ func (im *importer) bundles() error {
 	}
 	for _, b := range list {
 		if im.passed(b.id) {
-			continue // what it got since then is found among the loose files
+			continue // files that were added to it since are found by loose
 		}
 		var files []looseFile
 		for _, id := range b.ids {
@@ -505,7 +503,7 @@ func (im *importer) readBundles() ([]*bundle, error) {
 	for _, e := range im.entries("bundles") {
 		var b bundleFile
 		if err := im.readJSON("bundles/"+e, maxSideFile, &b); err != nil {
-			im.pass(im.store+"/bundles/"+e, "no list of a bundle: "+err.Error(), true)
+			im.pass(im.store+"/bundles/"+e, "not a list of a bundle: "+err.Error(), true)
 			continue
 		}
 		for _, id := range b.DebugIDs {
@@ -536,7 +534,7 @@ func (im *importer) readBundles() ([]*bundle, error) {
 		switch c := a.time.Compare(b.time); {
 		case c == 0:
 		case a.time.IsZero() || b.time.IsZero():
-			return -c // no date: the list was lost, and ours is today's
+			return -c // without a date, the list was lost
 		default:
 			return c
 		}

@@ -19,8 +19,8 @@ import (
 	"github.com/symdepot/symdepot/symstore"
 )
 
-// symstore writes a symbol store with its records: each transaction of ours
-// becomes one of its, with its date.
+// symstore writes a symbol store with its records: each transaction of the depot
+// becomes a transaction of the store with the same date.
 func (ex *exporter) symstore() error {
 	tiers := symstore.One
 	if ex.layout.Tiers() == layout.TiersTwo {
@@ -60,8 +60,8 @@ func (ex *exporter) symstore() error {
 	return nil
 }
 
-// sameTransaction is what tells a transaction again in a store, which keeps
-// local time in seconds and has no quotes.
+// sameTransaction returns the key by which a transaction is recognised in a store,
+// which keeps local time in seconds and no quotes.
 func sameTransaction(at time.Time, words ...string) string {
 	k := at.Local().Format("2006-01-02 15:04:05")
 	for _, w := range words {
@@ -103,7 +103,7 @@ func (ex *exporter) oneTransaction(st *symstore.Store, tx depot.Transaction) err
 				at := symfile.Fold(k.Name + "/" + k.Key)
 				if have, ok := ex.stored[at]; ok && have != f.Ref {
 					ex.result.Replaced++
-					ex.event(EventReplaced, k.Name+"/"+k.Key, "an earlier transaction had other content under this key", true)
+					ex.event(EventReplaced, k.Name+"/"+k.Key, "an earlier transaction had different content under this key", true)
 				}
 				ex.stored[at] = f.Ref
 			}
@@ -198,8 +198,8 @@ var formatWords = map[symfile.Kind]string{
 	symfile.WASM: "wasm", symfile.Breakpad: "breakpad", symfile.SourceBundle: "sourcebundle",
 }
 
-// sideFiles writes what symsorter keeps beside the files: their names, and
-// which run they came from.
+// sideFiles writes the records of symsorter: the names of the files, and the run
+// that each file belongs to.
 func (ex *exporter) sideFiles(w *treeWriter, list []*place) error {
 	for _, p := range list {
 		format := formatWords[p.file.Object.Kind]
@@ -255,7 +255,7 @@ func (ex *exporter) sideFiles(w *treeWriter, list []*place) error {
 	return nil
 }
 
-// bundleList writes the list of a bundle. One that is there keeps what it has.
+// bundleList writes the list of a bundle. The ids of an existing list are kept.
 func (ex *exporter) bundleList(w *treeWriter, b *bundleFile) error {
 	if len(b.DebugIDs) == 0 {
 		return nil
@@ -288,7 +288,8 @@ func bundleID(tx depot.Transaction) string {
 }
 
 // cleanBundle makes a text a bundle's name, by the rule of Sentry's symsorter:
-// runs of other characters become one underscore, none stands at an end.
+// runs of other characters become one underscore, and underscores at both ends
+// are removed.
 func cleanBundle(s string) string {
 	var b strings.Builder
 	for _, r := range s {
