@@ -390,6 +390,7 @@ func (g *guardedRun) client(a *asker) *http.Client {
 // TestWhoMayReadWhat is every protocol with every kind of credential, at the real
 // binary: the right ones in, the wrong ones out, and no secret to be seen.
 func TestWhoMayReadWhat(t *testing.T) {
+	t.Parallel()
 	g := newGuardedRun(t)
 	probes, askers := g.probes(), g.askers()
 	for _, a := range askers {
@@ -583,6 +584,7 @@ func (g *guardedRun) records(text string) {
 // TestCertificateIsReadAgain: a new certificate needs no restart, and there is
 // HTTP/2 where no tickets are taken.
 func TestCertificateIsReadAgain(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	ca := newAuthority(t)
 	roots := x509.NewCertPool()
@@ -645,6 +647,7 @@ func TestCertificateIsReadAgain(t *testing.T) {
 // TestGDBWithHeaders: gdb and debuginfod-find carry a token in a file of headers,
 // or in the address.
 func TestGDBWithHeaders(t *testing.T) {
+	t.Parallel()
 	for _, name := range []string{"gcc", "objcopy", "strip", "gdb", "debuginfod-find"} {
 		if _, err := exec.LookPath(name); err != nil {
 			t.Skip("needs ", name)

@@ -76,6 +76,7 @@ func transactions(t *testing.T, depot string) map[int64]int64 {
 // TestKilledAdds kills adds at random moments: the depot must verify clean each
 // time, hold every transaction that was reported, and no partial one.
 func TestKilledAdds(t *testing.T) {
+	t.Parallel()
 	rounds := 20
 	if torture() {
 		rounds = 200
@@ -149,6 +150,7 @@ func TestKilledAdds(t *testing.T) {
 
 // TestConcurrentAdds lets 30 processes add to one depot beside a running server.
 func TestConcurrentAdds(t *testing.T) {
+	t.Parallel()
 	const procs, files = 30, 60
 	depot := filepath.Join(t.TempDir(), "depot")
 	src := t.TempDir()

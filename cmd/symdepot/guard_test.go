@@ -99,6 +99,7 @@ func guardGet(t *testing.T, base, path, token string) (int, string) {
 // its transactions, and answers each path with the same bytes as then.
 // scripts/guard-depot says how it was made.
 func TestGuardDepot(t *testing.T) {
+	t.Parallel()
 	depot := guardDepot(t)
 	t.Run("verify", func(t *testing.T) {
 		if code, stdout, stderr := symdepot(t, depot, "verify"); code != exitOK {

@@ -18,6 +18,7 @@ import (
 // and with flipped bits. Each must be taken or skipped with a reason, the
 // command must go on to the good file at the end, and what it took must verify.
 func TestHostileFiles(t *testing.T) {
+	t.Parallel()
 	src := t.TempDir()
 	rng := rand.New(rand.NewPCG(3, 4))
 	n := 0
@@ -107,6 +108,7 @@ func TestHostileFiles(t *testing.T) {
 // TestHostileRequests asks for names that are no names; the server answers 404
 // (400 where it is not even HTTP) and goes on.
 func TestHostileRequests(t *testing.T) {
+	t.Parallel()
 	src := t.TempDir()
 	symFiles(t, src, 1, 3, 0)
 	depot := filepath.Join(t.TempDir(), "depot")

@@ -61,6 +61,7 @@ func peStore(t *testing.T, dir string, transactions, each int) {
 // TestKilledImport: an import that is killed over and over goes on where it
 // was, until every transaction is here once.
 func TestKilledImport(t *testing.T) {
+	t.Parallel()
 	const txs, each = 40, 3
 	store, depot := filepath.Join(t.TempDir(), "store"), filepath.Join(t.TempDir(), "depot")
 	peStore(t, store, txs, each)
@@ -134,6 +135,7 @@ func lastLine(t *testing.T, out string) map[string]any {
 
 // TestTwoImports: two imports of one tree at once take each transaction once.
 func TestTwoImports(t *testing.T) {
+	t.Parallel()
 	store, depot := filepath.Join(t.TempDir(), "store"), filepath.Join(t.TempDir(), "depot")
 	peStore(t, store, 12, 2)
 	done := make(chan error, 2)

@@ -22,6 +22,7 @@ import (
 // curl for every path that identify prints, in the case printed, in lower and
 // in upper case, and compares the bytes with those of the file or its slice.
 func TestEveryLayout(t *testing.T) {
+	t.Parallel()
 	symtest.Tool(t, "curl")
 	repo, err := filepath.Abs("../..")
 	if err != nil {

@@ -58,6 +58,7 @@ func startProxy(t *testing.T, env []string, args ...string) (url, said string) {
 // TestProxy needs no configuration: the variables of debuggers name the servers,
 // and credentials come from the environment and go to the private server alone.
 func TestProxy(t *testing.T) {
+	t.Parallel()
 	sym := breakpadText("44E4EC8C2F41492B9369D6B9A059577C2", 100<<10)
 	elsewhere := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.Header.Get("Authorization") != "" {

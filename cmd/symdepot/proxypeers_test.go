@@ -139,6 +139,7 @@ func startElfutils(t *testing.T, dir, id, urls string) (address string, stop fun
 // TestElfutilsUpstream puts us between elfutils' server and its clients: what it
 // gave once, functions, lines and sources, is there without it.
 func TestElfutilsUpstream(t *testing.T) {
+	t.Parallel()
 	needTools(t, "debuginfod", "debuginfod-find", "gdb", "gcc", "strip", "readelf")
 	dir := filepath.Join(t.TempDir(), "build")
 	if err := os.MkdirAll(dir, 0o755); err != nil {
@@ -222,6 +223,7 @@ func absentSoon(t *testing.T, within time.Duration, urls ...string) {
 // TestServersInALoop: our own server as a source of itself, two that ask each
 // other, and one more with elfutils' server in between.
 func TestServersInALoop(t *testing.T) {
+	t.Parallel()
 	pdb, err := filepath.Abs("../../testdata/pdb/hello-x64.pdb")
 	if err != nil {
 		t.Fatal(err)

@@ -30,6 +30,7 @@ const tripSym = "MODULE windows x86_64 497B72F6390A44FC878E5A2D63B6CC4B1 a.dll\n
 // by object and byte by byte, into an empty depot, with the layout named and
 // found out.
 func TestRoundTrip(t *testing.T) {
+	t.Parallel()
 	work := t.TempDir()
 	files := []string{filepath.Join(work, "a.dll.sym")}
 	if err := os.WriteFile(files[0], []byte(tripSym), 0o600); err != nil {

@@ -35,6 +35,7 @@ func TestMain(m *testing.M) {
 // TestScripts runs testdata/script: the real binary, real files, and the real
 // clients that are installed. A script that needs a missing one skips.
 func TestScripts(t *testing.T) {
+	t.Parallel()
 	repo, err := filepath.Abs("../..")
 	if err != nil {
 		t.Fatal(err)
