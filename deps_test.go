@@ -79,7 +79,6 @@ var soleImporter = map[string]string{
 	"github.com/minio/minio-go/v7":        "internal/bucket",
 	"github.com/jcmturner/gokrb5/v8":      "internal/auth",
 	"github.com/alecthomas/kong":          "cmd/symdepot",
-	"github.com/schollz/progressbar/v3":   "internal/term",
 }
 
 // pure rooms are importable by anyone: no network, no database, no cgo.

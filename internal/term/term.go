@@ -17,7 +17,6 @@ import (
 	"unicode"
 	"unicode/utf16"
 
-	"github.com/schollz/progressbar/v3"
 	"golang.org/x/term"
 )
 
@@ -131,16 +130,17 @@ func Count(n int64, noun string) string {
 	return fmt.Sprintf("%d %ss", n, noun)
 }
 
-// Progress shows a progress bar on a terminal once an operation has taken two
-// seconds. It shows nothing if the output is not a terminal. It must not be used
-// by several goroutines at the same time.
+// Progress shows how far an operation is, in one line of a terminal, once the
+// operation has taken two seconds. It shows nothing if the output is not a
+// terminal. It must not be used by several goroutines at the same time.
 type Progress struct {
 	w     io.Writer
 	on    bool
 	what  string
 	total int64 // bytes; -1: unknown
 	start time.Time
-	bar   *progressbar.ProgressBar
+	shown time.Time // when the line was last written
+	width int       // its length
 }
 
 // NewProgress returns the progress of an operation on total bytes; -1 means
@@ -149,28 +149,34 @@ func NewProgress(w io.Writer, what string, total int64) *Progress {
 	return &Progress{w: w, on: IsTerminal(w), what: what, total: total, start: time.Now()}
 }
 
-// Set sets the number of bytes done.
+// Set sets the number of bytes done. The line changes at most ten times a second.
 func (p *Progress) Set(done int64) {
-	if !p.on {
+	now := time.Now()
+	took := now.Sub(p.start)
+	if !p.on || took < 2*time.Second || now.Sub(p.shown) < 100*time.Millisecond {
 		return
 	}
-	if p.bar == nil {
-		if time.Since(p.start) < 2*time.Second {
-			return
-		}
-		p.bar = progressbar.NewOptions64(p.total, progressbar.OptionSetWriter(p.w), progressbar.OptionShowBytes(true),
-			progressbar.OptionSetDescription(p.what), progressbar.OptionThrottle(100*time.Millisecond), progressbar.OptionClearOnFinish())
+	p.shown = now
+	line := p.what + " " + Size(done)
+	if p.total > 0 {
+		line += fmt.Sprintf(" of %s, %d%%", Size(p.total), int64(100*(float64(done)/float64(p.total))))
 	}
-	_ = p.bar.Set64(done)
+	p.write(line + ", " + Size(int64(float64(done)/took.Seconds())) + "/s")
 }
 
-// Done removes the progress bar.
+// Done removes the line.
 func (p *Progress) Done() {
-	if p.bar != nil {
-		_ = p.bar.Clear()
-		_ = p.bar.Exit()
-		p.bar = nil
+	if p.width > 0 {
+		p.write("")
+		fmt.Fprint(p.w, "\r")
 	}
+}
+
+// write replaces the line. It works without the control sequences that old
+// consoles of Windows print instead of following them.
+func (p *Progress) write(line string) {
+	fmt.Fprintf(p.w, "\r%-*s", p.width, line)
+	p.width = len(line)
 }
 
 // MaxText is the largest text that ReadText reads, in bytes.
