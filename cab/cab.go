@@ -19,31 +19,31 @@ import (
 	"time"
 )
 
-// Errors of reading and writing; test with errors.Is.
+// Errors of reading and writing, for errors.Is.
 var (
-	// ErrFormat says that the bytes are no cabinet, or a damaged one.
+	// ErrFormat means that the data is not a cabinet, or is damaged.
 	ErrFormat = errors.New("cab: not a cabinet, or damaged")
-	// ErrChecksum says that a block's checksum does not match; it is an
-	// ErrFormat as well.
+	// ErrChecksum means that the checksum of a block does not match. It wraps
+	// ErrFormat.
 	ErrChecksum = fmt.Errorf("%w: checksum mismatch", ErrFormat)
-	// ErrSplit says that the cabinet, or the file in it, continues in or from
+	// ErrSplit means that the cabinet, or a file in it, continues in or from
 	// another cabinet.
 	ErrSplit = errors.New("cab: part of a set that is split over several cabinets")
-	// ErrQuantum says that the folder is compressed with Quantum, which is not
+	// ErrQuantum means that the folder is compressed with Quantum, which is not
 	// supported.
 	ErrQuantum = errors.New("cab: Quantum compression is not supported")
-	// ErrMethod says that the folder is compressed in a way that the format
-	// does not define.
+	// ErrMethod means that the folder is compressed with a method that the
+	// format does not define.
 	ErrMethod = errors.New("cab: unknown compression")
-	// ErrLimit says that more bytes would come out than Options allow.
+	// ErrLimit means that the content exceeds a limit of Options.
 	ErrLimit = errors.New("cab: content exceeds the limit")
-	// ErrTooLarge says that the input does not fit into a cabinet: more than
-	// MaxFile bytes in a file, or a cabinet of 2 GiB and more.
+	// ErrTooLarge means that the input does not fit into a cabinet: a file of
+	// more than MaxFile bytes, or a cabinet of 2 GiB or more.
 	ErrTooLarge = errors.New("cab: too large for a cabinet")
 )
 
-// MaxFile is the most bytes of one folder, and so of one file: 65,535 blocks of
-// 32 KiB.
+// MaxFile is the maximum size in bytes of a folder, and so of a file: 65,535
+// blocks of 32 KiB.
 const MaxFile = maxBlocks * blockSize
 
 const (
@@ -56,9 +56,9 @@ const (
 	maxBlock      = 32768 + 6144
 	maxBlocks     = 65535
 	maxFiles      = 65535
-	maxName       = 256 // bytes of a name with its end
+	maxName       = 256 // bytes of a name with its terminator
 	maxCabinet    = 1<<31 - 1
-	maxFileTable  = 6 << 20 // bytes of file entries that a reader takes in
+	maxFileTable  = 6 << 20 // limit for the bytes of file entries
 	versionMinor  = 3
 	versionMajor  = 1
 	flagPrev      = 1
@@ -77,10 +77,10 @@ const (
 	AttrUTF8     = 0x80 // the name is stored as UTF-8
 )
 
-// Method is a kind of compression.
+// Method is a compression method.
 type Method uint8
 
-// The methods that the format defines, with the numbers it gives them.
+// The methods of the format, with its numbers.
 const (
 	None Method = iota
 	MSZIP
@@ -88,14 +88,14 @@ const (
 	LZX
 )
 
-// Compression is the method of a folder and, for LZX and Quantum, its window as
-// a power of two.
+// Compression is the method of a folder and, for LZX and Quantum, the base-2
+// logarithm of its window size.
 type Compression struct {
 	Method Method
 	Window int
 }
 
-// String gives the usual spelling: "none", "MSZIP", "LZX:21", "Quantum:18".
+// String returns the usual spelling: "none", "MSZIP", "LZX:21", "Quantum:18".
 func (c Compression) String() string {
 	switch c.Method {
 	case None:
@@ -120,8 +120,8 @@ func parseCompression(v uint16) Compression {
 
 func (c Compression) bits() uint16 { return uint16(c.Method) | uint16(c.Window)<<8 }
 
-// checksum is the format's: seed XOR each little-endian 32-bit word; the bytes
-// that are left at the end count with the first one highest.
+// checksum computes the checksum of the format: seed XOR each little-endian
+// 32-bit word. The remaining bytes at the end form a big-endian word.
 func checksum(seed uint32, p []byte) uint32 {
 	var wide uint64
 	for len(p) >= 8 {
@@ -140,13 +140,13 @@ func checksum(seed uint32, p []byte) uint32 {
 	return sum ^ tail
 }
 
-// blockChecksum covers the data first, then the two lengths and what a reserved
-// area holds.
+// blockChecksum covers the data first, then the two lengths and the reserved
+// area.
 func blockChecksum(data, lengths []byte) uint32 { return checksum(checksum(0, data), lengths) }
 
-// dosTime turns the format's date and time, the wall clock of an unknown zone,
-// into a time that shows the same clock in UTC. It is the zero time if the
-// fields are no date.
+// dosTime converts date and time of the format, a wall clock without a time
+// zone, to the same wall clock in UTC. It returns the zero time for an invalid
+// date.
 func dosTime(date, clock uint16) time.Time {
 	year, month, day := 1980+int(date>>9), time.Month(date>>5&15), int(date&31)
 	t := time.Date(year, month, day, int(clock>>11), int(clock>>5&63), int(clock&31)*2, 0, time.UTC)
@@ -156,8 +156,8 @@ func dosTime(date, clock uint16) time.Time {
 	return t
 }
 
-// toDOS gives the wall clock that t shows in its own zone, rounded down to two
-// seconds. Times outside 1980 to 2107 become the nearest that can be stored.
+// toDOS returns the wall clock of t in its own zone, rounded down to two
+// seconds. Times outside 1980 to 2107 become the nearest valid time.
 func toDOS(t time.Time) (date, clock uint16) {
 	switch y := t.Year(); {
 	case y < 1980:

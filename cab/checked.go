@@ -11,8 +11,8 @@ import (
 	"github.com/symdepot/symdepot/internal/ctxio"
 )
 
-// ReadWriter is what CreateChecked writes a cabinet to and reads it back from,
-// such as an *os.File.
+// ReadWriter is the file to which CreateChecked writes a cabinet and from which
+// it reads it back, such as an *os.File.
 type ReadWriter interface {
 	io.WriteSeeker
 	io.ReaderAt
@@ -57,14 +57,14 @@ func CreateChecked(ctx context.Context, out ReadWriter, files []Source, opt Writ
 	return size, sums, nil
 }
 
-// readBack decodes a cabinet and compares its files with the hashes.
+// readBack decodes a cabinet and compares the hashes of its files.
 func readBack(ctx context.Context, in *io.SectionReader, files []Source, sums [][sha256.Size]byte) error {
 	r, err := Open(in, in.Size(), Options{})
 	if err != nil {
 		return err
 	}
 	if len(r.Files()) != len(files) {
-		return fmt.Errorf("it has %d files instead of %d", len(r.Files()), len(files))
+		return fmt.Errorf("the cabinet has %d files, want %d", len(r.Files()), len(files))
 	}
 	i := 0
 	return r.Walk(func(f *File, content io.Reader) error {
@@ -80,8 +80,8 @@ func readBack(ctx context.Context, in *io.SectionReader, files []Source, sums []
 	})
 }
 
-// contextWriter fails when its context ends. Unlike a ctxio.Reader it lets io.Copy
-// use the WriterTo of what is read.
+// contextWriter fails after its context has ended. Unlike a ctxio.Reader it
+// lets io.Copy use WriterTo.
 type contextWriter struct {
 	ctx context.Context
 	w   io.Writer
@@ -94,16 +94,16 @@ func (c contextWriter) Write(p []byte) (int, error) {
 	return c.w.Write(p)
 }
 
-// OpenSingle opens a cabinet that must hold exactly one file, as the compressed
-// files of symbol stores do, and returns that file. A different number of files
-// is ErrFormat.
+// OpenSingle opens a cabinet with exactly one file, such as a compressed file
+// of a symbol store, and returns that file. Any other number of files is
+// ErrFormat.
 func OpenSingle(src io.ReaderAt, size int64, opt Options) (*File, error) {
 	r, err := Open(src, size, opt)
 	if err != nil {
 		return nil, err
 	}
 	if n := len(r.Files()); n != 1 {
-		return nil, fmt.Errorf("%w: %d files instead of one", ErrFormat, n)
+		return nil, fmt.Errorf("%w: %d files, want one", ErrFormat, n)
 	}
 	return r.Files()[0], nil
 }

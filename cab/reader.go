@@ -12,52 +12,52 @@ import (
 	"time"
 )
 
-// Options limit what a Reader yields. The zero value has only the limits of the
-// format.
+// Options limit the output of a Reader. With the zero value only the limits of
+// the format apply.
 type Options struct {
-	// MaxOutput is the most bytes that one file, and one call of Walk in total,
-	// may yield. Zero means what the cabinet's blocks can hold at 32 KiB each.
+	// MaxOutput limits the bytes of one file, and of one call of Walk in total.
+	// Zero means the capacity of the blocks of the cabinet at 32 KiB each.
 	MaxOutput int64
 }
 
-// Folder is a run of files that are compressed as one stream.
+// Folder is a sequence of files that are compressed as one stream.
 type Folder struct {
 	Compression Compression
-	Blocks      int // of at most 32 KiB content each
+	Blocks      int // with at most 32 KiB of content each
 
 	offset int64 // of the first block in the cabinet
 }
 
 // File is a member of a cabinet.
 type File struct {
-	// Name as stored, as UTF-8; separators are backslashes. See Path.
+	// Name as stored, in UTF-8. Separators are backslashes. See Path.
 	Name string
 	Size int64
-	// Modified shows the stored wall clock in UTC: the format knows no zone. It
-	// is zero if no valid time is stored.
+	// Modified is the stored wall clock as if it were UTC: the format has no
+	// time zone. It is zero if the stored time is invalid.
 	Modified   time.Time
 	Attributes uint16
-	Folder     int   // index into Folders; -1 for a file that ErrSplit applies to
+	Folder     int   // index into Folders; -1 for a file that cannot be opened because of ErrSplit
 	Offset     int64 // of the content in the folder
 
 	r *Reader
 }
 
-// Reader is an open cabinet. It is safe for use by several goroutines.
+// Reader is an open cabinet. Several goroutines may use it.
 type Reader struct {
 	src     io.ReaderAt
 	size    int64 // of the cabinet
-	extra   int64 // bytes behind it
+	extra   int64 // number of bytes after it
 	opt     Options
 	folders []Folder
 	files   []*File
 	split   bool
 	reserve int // bytes reserved in each block
 
-	unchecked bool // tests let damage through to the decoders
+	unchecked bool // for tests: do not verify checksums
 
 	mu   sync.Mutex
-	idle *stream // of the file that was closed last, to go on from
+	idle *stream // stream of the file that was closed last, to be continued
 }
 
 // Open reads a cabinet's headers from the size bytes of src. It holds them in
@@ -98,14 +98,14 @@ func Open(src io.ReaderAt, size int64, opt Options) (*Reader, error) {
 	return r, nil
 }
 
-// readAt fills p from offset at, which must lie within the first size bytes.
+// readAt fills p from offset at, which must be within the first size bytes.
 func readAt(src io.ReaderAt, p []byte, at, size int64) error {
 	if at < 0 || at > size || int64(len(p)) > size-at {
 		return fmt.Errorf("%w: cut off at %d", ErrFormat, size)
 	}
 	n, err := src.ReadAt(p, at)
 	if n == len(p) {
-		return nil // an EOF that comes with all bytes is none
+		return nil // io.EOF together with all bytes is not an error
 	}
 	if errors.Is(err, io.EOF) {
 		err = fmt.Errorf("%w: cut off at %d", ErrFormat, at+int64(n))
@@ -113,8 +113,8 @@ func readAt(src io.ReaderAt, p []byte, at, size int64) error {
 	return err
 }
 
-// skipHeader passes the optional parts of the header and says where the folders
-// begin.
+// skipHeader skips the optional parts of the header and returns the offset of
+// the folder entries.
 func (r *Reader) skipHeader(flags uint16) (at int64, folderReserve int, err error) {
 	at = headerSize
 	if flags&flagReserve != 0 {
@@ -139,7 +139,7 @@ func (r *Reader) skipHeader(flags uint16) (at int64, folderReserve int, err erro
 		}
 		n := bytes.IndexByte(b, 0)
 		if n < 0 {
-			return 0, 0, fmt.Errorf("%w: a name without end in the header", ErrFormat)
+			return 0, 0, fmt.Errorf("%w: unterminated name in the header", ErrFormat)
 		}
 		at += int64(n) + 1
 	}
@@ -167,7 +167,7 @@ func (r *Reader) readFolders(at int64, n, reserve int) error {
 	return nil
 }
 
-// readFull is io.ReadFull, but an end of the input is ErrFormat.
+// readFull is io.ReadFull, but returns ErrFormat at the end of the input.
 func readFull(in io.Reader, p []byte) error {
 	_, err := io.ReadFull(in, p)
 	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
@@ -208,7 +208,7 @@ func (r *Reader) readFiles(at int64, n int) error {
 	return nil
 }
 
-// newFile checks an entry's claims against its folder.
+// newFile parses a file entry and checks it against its folder.
 func (r *Reader) newFile(b, name []byte) (*File, error) {
 	le := binary.LittleEndian
 	attr := le.Uint16(b[14:])
@@ -229,24 +229,24 @@ func (r *Reader) newFile(b, name []byte) (*File, error) {
 	return f, nil
 }
 
-// Files lists the members in the order of the cabinet. The slice is the
-// Reader's own.
+// Files lists the files in the order of the cabinet. The caller must not change
+// the slice.
 func (r *Reader) Files() []*File { return r.files }
 
-// Folders lists the folders. The slice is the Reader's own.
+// Folders lists the folders. The caller must not change the slice.
 func (r *Reader) Folders() []Folder { return r.folders }
 
-// Size is the length of the cabinet itself.
+// Size is the size in bytes of the cabinet itself.
 func (r *Reader) Size() int64 { return r.size }
 
-// Trailing is how many bytes of the source stand behind the cabinet.
+// Trailing is the number of bytes after the cabinet.
 func (r *Reader) Trailing() int64 { return r.extra }
 
 // Split reports whether the cabinet is one of a set and its files cannot be
 // opened.
 func (r *Reader) Split() bool { return r.split }
 
-// capacity is the most content that the folders' blocks can hold.
+// capacity is the largest content that the blocks of all folders can hold.
 func (r *Reader) capacity() int64 {
 	var n int64
 	for _, f := range r.folders {
@@ -255,7 +255,7 @@ func (r *Reader) capacity() int64 {
 	return n
 }
 
-// limit is what one file, and one Walk, may yield.
+// limit is the limit for one file, and for one Walk.
 func (r *Reader) limit() int64 {
 	if r.opt.MaxOutput > 0 {
 		return r.opt.MaxOutput
@@ -289,8 +289,8 @@ func (f *File) readable() error {
 	return nil
 }
 
-// streamFor gives a stream of f's folder that has not passed f's start: the
-// idle one if it serves, else a new one.
+// streamFor returns a stream of the folder of f that is not beyond the start of
+// f: the idle one if possible, otherwise a new one.
 func (r *Reader) streamFor(f *File) (*stream, error) {
 	r.mu.Lock()
 	s := r.idle
@@ -303,14 +303,14 @@ func (r *Reader) streamFor(f *File) (*stream, error) {
 	return r.newStream(f.Folder)
 }
 
-// content is one open file.
+// content reads one open file.
 type content struct {
 	f    *File
-	s    *stream // nil when closed
+	s    *stream // nil after Close
 	left int64
 }
 
-// errClosed is what a closed content says.
+// errClosed is returned by reads after Close.
 var errClosed = errors.New("cab: read of a closed file")
 
 func (c *content) Read(p []byte) (int, error) {
@@ -328,7 +328,7 @@ func (c *content) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// WriteTo hands the decoded blocks on without a copy in between.
+// WriteTo passes decoded blocks on without copying them.
 func (c *content) WriteTo(w io.Writer) (int64, error) {
 	if c.s == nil {
 		return 0, errClosed
@@ -352,7 +352,7 @@ func (c *content) WriteTo(w io.Writer) (int64, error) {
 	return done, nil
 }
 
-// Close leaves the folder's stream for the file that is opened next.
+// Close keeps the stream of the folder for the next file that is opened.
 func (c *content) Close() error {
 	if c.s == nil {
 		return nil

@@ -12,7 +12,7 @@ import (
 	"github.com/symdepot/symdepot/cab/mszip"
 )
 
-// blockDecoder expands the blocks of a folder in order. The result is valid
+// blockDecoder decodes the blocks of a folder in order. The result is valid
 // until the next call.
 type blockDecoder interface {
 	Decode(src []byte, size int) ([]byte, error)
@@ -34,15 +34,15 @@ type stream struct {
 	folder int
 	dec    blockDecoder
 	in     *bufio.Reader
-	blocks int    // still to come
-	out    []byte // decoded, not yet handed on
-	taken  int    // bytes of in that the current block occupies
+	blocks int    // remaining blocks
+	out    []byte // decoded bytes that were not read yet
+	taken  int    // bytes of in that the current block takes
 	pos    int64  // of out[0] in the folder
-	err    error  // what ended the stream
+	err    error  // the error that ended the stream
 }
 
-// freeDecoders and freeReaders keep MSZIP decoders (350 KiB each) and input
-// buffers for the next cabinet.
+// freeDecoders and freeReaders pool MSZIP decoders (350 KiB each) and input
+// buffers.
 var (
 	freeDecoders = sync.Pool{New: func() any { return mszip.NewDecoder() }}
 	freeReaders  = sync.Pool{New: func() any { return bufio.NewReaderSize(nil, 128<<10) }}
@@ -79,14 +79,14 @@ func (r *Reader) newStream(folder int) (*stream, error) {
 		return nil, fmt.Errorf("%w: %s", ErrMethod, f.Compression)
 	}
 	if f.offset > r.size {
-		return nil, fmt.Errorf("%w: folder %d begins behind the end", ErrFormat, folder)
+		return nil, fmt.Errorf("%w: folder %d begins after the end of the cabinet", ErrFormat, folder)
 	}
 	s.in = freeReaders.Get().(*bufio.Reader)
 	s.in.Reset(io.NewSectionReader(r.src, f.offset, r.size-f.offset))
 	return s, nil
 }
 
-// fill decodes the next block. out is empty before.
+// fill decodes the next block. out must be empty.
 func (s *stream) fill() error {
 	if s.err != nil {
 		return s.err
@@ -100,7 +100,7 @@ func (s *stream) fill() error {
 
 func (s *stream) block() error {
 	if s.blocks == 0 {
-		return fmt.Errorf("%w: folder %d ends before its files", ErrFormat, s.folder)
+		return fmt.Errorf("%w: folder %d ends before the last of its files", ErrFormat, s.folder)
 	}
 	if err := s.discard(); err != nil {
 		return err
@@ -112,7 +112,7 @@ func (s *stream) block() error {
 	sum, packed, size := binary.LittleEndian.Uint32(head), int(binary.LittleEndian.Uint16(head[4:])), int(binary.LittleEndian.Uint16(head[6:]))
 	switch {
 	case packed > maxBlock || size > blockSize:
-		return fmt.Errorf("%w: block of %d bytes for %d", ErrFormat, packed, size)
+		return fmt.Errorf("%w: block of %d bytes that expands to %d", ErrFormat, packed, size)
 	case size == 0:
 		return fmt.Errorf("%w: a block continues in another cabinet", ErrSplit)
 	}
@@ -135,7 +135,7 @@ func (s *stream) block() error {
 	return nil
 }
 
-// peek gives the next n bytes of the cabinet, which stay where they are.
+// peek returns the next n bytes of the cabinet without consuming them.
 func (s *stream) peek(n int) ([]byte, error) {
 	p, err := s.in.Peek(n)
 	if errors.Is(err, io.EOF) {
@@ -144,7 +144,7 @@ func (s *stream) peek(n int) ([]byte, error) {
 	return p, err
 }
 
-// discard passes the block that was decoded last.
+// discard consumes the block that was decoded last.
 func (s *stream) discard() error {
 	n := s.taken
 	s.taken = 0
@@ -152,8 +152,8 @@ func (s *stream) discard() error {
 	return err
 }
 
-// next gives at most n > 0 bytes and passes them. They are valid until the
-// next call.
+// next consumes and returns up to n > 0 bytes. They are valid until the next
+// call.
 func (s *stream) next(n int64) ([]byte, error) {
 	if len(s.out) == 0 {
 		if err := s.fill(); err != nil {
@@ -166,8 +166,8 @@ func (s *stream) next(n int64) ([]byte, error) {
 	return p, nil
 }
 
-// skipTo decodes up to the folder position pos, which is not before the
-// current one.
+// skipTo decodes up to the offset pos of the folder, which must not be before
+// the current one.
 func (s *stream) skipTo(pos int64) error {
 	for s.pos < pos {
 		if _, err := s.next(pos - s.pos); err != nil {

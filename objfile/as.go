@@ -15,11 +15,11 @@ import (
 	"github.com/symdepot/symdepot/symfile"
 )
 
-// ForcedKinds are the kinds that Options.Kind may be: no content says that it is
-// one of them.
+// ForcedKinds are the possible values of Options.Kind. The content of a file
+// does not show these kinds.
 var ForcedKinds = []symfile.Kind{symfile.SHA1, symfile.JSMap, symfile.IL2CPP, symfile.ProGuard}
 
-// ParseForced returns the forced kind that a word of people names; "" is
+// ParseForced returns the forced kind of a given word. The empty word means
 // symfile.KindUnknown, which forces nothing.
 func ParseForced(word string) (symfile.Kind, error) {
 	k := symfile.ParseKind(word)
@@ -29,7 +29,7 @@ func ParseForced(word string) (symfile.Kind, error) {
 	return k, nil
 }
 
-// identifyAs reads a file as the kind that the user says it is.
+// identifyAs identifies a file as the kind that the caller has chosen.
 func identifyAs(r *io.SectionReader, name string, opt Options) ([]Object, error) {
 	o := Object{Object: symfile.Object{Kind: opt.Kind, Name: name}, Size: r.Size()}
 	if o.Size == 0 && o.Kind != symfile.SHA1 {
@@ -54,7 +54,7 @@ func identifyAs(r *io.SectionReader, name string, opt Options) ([]Object, error)
 	return []Object{o}, nil
 }
 
-// asSHA1 files any file, usually a source, under the hash of its bytes.
+// asSHA1 identifies any file, usually a source file, by the SHA-1 of its bytes.
 func (o *Object) asSHA1(r io.Reader) error {
 	h := sha1.New()
 	if _, err := io.Copy(h, r); err != nil {
@@ -64,14 +64,14 @@ func (o *Object) asSHA1(r io.Reader) error {
 	return nil
 }
 
-// asJSMap files a source map under the hash of its script (SSQP key
+// asJSMap identifies a source map by the hash of its script (SSQP key
 // conventions, JavaScript source maps).
 func (o *Object) asJSMap(r io.Reader, script func() (io.ReadCloser, error)) error {
 	if err := looksLikeJSON(r, "a JavaScript source map"); err != nil {
 		return err
 	}
 	if script == nil {
-		return errors.New("a source map is filed under the hash of its script, which must lie beside it, named as the map without .map")
+		return errors.New("the id of a source map is the hash of its script: put the script beside it, named like the map without .map")
 	}
 	s, err := script()
 	if err != nil {
@@ -87,27 +87,28 @@ func (o *Object) asJSMap(r io.Reader, script func() (io.ReadCloser, error)) erro
 	return nil
 }
 
-// asIL2CPP files a line mapping under its module's id.
+// asIL2CPP identifies a line mapping by the id of its module.
 func (o *Object) asIL2CPP(r io.Reader, id string) error {
 	if err := looksLikeJSON(r, "an il2cpp line mapping"); err != nil {
 		return err
 	}
 	if id == "" {
-		return errors.New("an il2cpp line mapping holds no id: give the debug id of its module")
+		return errors.New("an il2cpp line mapping has no id of its own: give the debug id of its module")
 	}
 	d, err := debugid.Parse(id)
 	if err != nil {
 		return err
 	}
 	if d.IsZero() {
-		return errors.New("the debug id given is zero, which means none")
+		return errors.New("the given debug id is zero, which means none")
 	}
 	o.Role, o.DebugID = symfile.IL2CPPMap, d
 	o.Features.Debug = true
 	return nil
 }
 
-// looksLikeJSON checks the first character that is not white space.
+// looksLikeJSON checks that the first character after white space begins a JSON
+// value.
 func looksLikeJSON(r io.Reader, what string) error {
 	p := make([]byte, 512)
 	n, err := io.ReadFull(r, p)
@@ -115,23 +116,24 @@ func looksLikeJSON(r io.Reader, what string) error {
 		return err
 	}
 	p = bytes.TrimPrefix(p[:n], []byte("\xef\xbb\xbf"))
-	// Servers may put )]}' in front of a source map against inclusion.
+	// Servers may prefix a source map with )]}' to prevent its inclusion as a
+	// script.
 	if p = bytes.TrimLeft(p, " \t\r\n"); len(p) == 0 || p[0] != '{' && p[0] != ')' {
 		return notSymbol("not JSON, as %s is", what)
 	}
 	return nil
 }
 
-// proguardNamespace is the version 5 UUID of "guardsquare.com" in the DNS
-// namespace, 6ba7b810-9dad-11d1-80b4-00c04fd430c8: the namespace of Android
-// mapping files' ids.
+// proguardNamespace is the namespace of the ids of Android mapping files: the
+// version 5 UUID of "guardsquare.com" in the DNS namespace,
+// 6ba7b810-9dad-11d1-80b4-00c04fd430c8.
 var proguardNamespace = func() [16]byte {
 	dns := [16]byte{0x6b, 0xa7, 0xb8, 0x10, 0x9d, 0xad, 0x11, 0xd1, 0x80, 0xb4, 0x00, 0xc0, 0x4f, 0xd4, 0x30, 0xc8}
 	sum := sha1.Sum(append(dns[:], "guardsquare.com"...))
 	return uuid5(sum[:])
 }()
 
-// uuid5 turns a SHA-1 sum into a version 5 UUID (RFC 9562).
+// uuid5 converts a SHA-1 sum to a version 5 UUID (RFC 9562).
 func uuid5(sum []byte) [16]byte {
 	u := [16]byte(sum[:16])
 	u[6] = u[6]&0x0f | 0x50
@@ -139,7 +141,7 @@ func uuid5(sum []byte) [16]byte {
 	return u
 }
 
-// asProGuard files a mapping under the UUID that its bytes give.
+// asProGuard identifies a mapping by the UUID of its bytes.
 func (o *Object) asProGuard(r io.Reader) error {
 	h := sha1.New()
 	_, _ = h.Write(proguardNamespace[:]) // a hash never fails

@@ -11,8 +11,8 @@ import (
 	"github.com/symdepot/symdepot/symfile"
 )
 
-// identifyBreakpad reads the head of a .sym file and looks for its kinds of
-// records.
+// identifyBreakpad reads the header of a .sym file and finds out which kinds of
+// records it has.
 func identifyBreakpad(b *budget, head []byte) ([]Object, error) {
 	first, _, _ := bytes.Cut(head, []byte("\n"))
 	if len(bytes.Fields(first)) < 5 {
@@ -27,7 +27,7 @@ func identifyBreakpad(b *budget, head []byte) ([]Object, error) {
 		DebugID: h.ID, Of: moduleKind(h.OS),
 	})
 	if o.Name == "" {
-		return nil, broken("the MODULE record names no file")
+		return nil, broken("the MODULE record has no file name")
 	}
 	if o.CodeName != "" && !wanted(o.CodeName) {
 		return nil, broken("the name %q cannot be part of a path", clip(o.CodeName))
@@ -41,7 +41,8 @@ func identifyBreakpad(b *budget, head []byte) ([]Object, error) {
 	return []Object{o}, nil
 }
 
-// moduleKind derives the module's format from the MODULE record's system.
+// moduleKind derives the format of the module from the operating system in the
+// MODULE record.
 func moduleKind(system string) symfile.Kind {
 	switch strings.ToLower(system) {
 	case "windows":
@@ -54,7 +55,8 @@ func moduleKind(system string) symfile.Kind {
 	return symfile.KindUnknown
 }
 
-// archWord passes a processor's name on if it is a sane word.
+// archWord returns the name of a processor, or an empty string if it is not a
+// plain word.
 func archWord(s string) string {
 	if len(s) > 32 || strings.ContainsFunc(s, func(r rune) bool { return r <= ' ' || r >= 0x7f }) {
 		return ""
@@ -62,8 +64,8 @@ func archWord(s string) string {
 	return s
 }
 
-// setCodeID enters a code id that a text header gave, in the spelling of the
-// module's kind. Breakpad's generators leave it out for Mach-O, where it is
+// setCodeID sets the code id from a text header, in the spelling of the
+// module's kind. Breakpad's tools omit it for Mach-O files, whose code id is
 // the UUID.
 func (o *Object) setCodeID(code string) {
 	if len(code) > 2*debugid.MaxBuildID || code != "" && !debugid.IsHex(strings.ReplaceAll(code, "-", "")) {
@@ -93,20 +95,20 @@ func (o *Object) setCodeID(code string) {
 	}
 }
 
-// Sizes of the search for records: chunks from the start as far as the budget
-// goes, then the file's end, where PUBLIC and STACK records stand.
+// The search for records reads chunks from the start, as far as the budget
+// allows, and then the end of the file, where the PUBLIC and STACK records are.
 const (
 	scanChunk = 64 << 10
 	scanTail  = 256 << 10
 )
 
-// breakpadFeatures looks for the first record of each kind.
+// breakpadFeatures searches for the first record of each kind.
 func breakpadFeatures(b *budget) Features {
 	var f Features
 	complete := func() bool { return f.Debug && f.Symtab && f.Unwind }
 	buf := make([]byte, scanChunk)
 	scan := func(off, end int64) bool {
-		// Chunks overlap so that a record's first word is never cut.
+		// Chunks overlap so that none cuts the first word of a record.
 		for ; off < end; off += scanChunk - 16 {
 			n, err := b.ReadAt(buf[:min(scanChunk, b.size-off)], off)
 			if err != nil && !errors.Is(err, io.EOF) {
@@ -122,7 +124,8 @@ func breakpadFeatures(b *budget) Features {
 		}
 		return true
 	}
-	// FUNC records name functions too, but the table of names is PUBLIC's.
+	// FUNC records have names, too, but the PUBLIC records are the symbol
+	// table.
 	head := min(b.size, (b.left-2*scanTail)/scanChunk*(scanChunk-16))
 	all := scan(0, head) && head == b.size
 	if !all && !complete() {

@@ -10,7 +10,7 @@ import (
 // dbgHeaderSize is the size of an IMAGE_SEPARATE_DEBUG_HEADER.
 const dbgHeaderSize = 48
 
-// looksLikeDBG distinguishes a .DBG file from a text that begins with DI.
+// looksLikeDBG distinguishes a .DBG file from a text that begins with "DI".
 func looksLikeDBG(head []byte) bool {
 	if len(head) < dbgHeaderSize {
 		return false
@@ -20,7 +20,7 @@ func looksLikeDBG(head []byte) bool {
 }
 
 // identifyDBG reads a .DBG file: debug information that was moved out of an
-// image, whose key it keeps.
+// image. It has the key of the image.
 func identifyDBG(b *budget, name string) ([]Object, error) {
 	h, err := b.bytes(0, dbgHeaderSize)
 	if err != nil {

@@ -7,7 +7,7 @@ import (
 	"github.com/symdepot/symdepot/pdb"
 )
 
-// symbolMagics begin the files that dispatch knows.
+// symbolMagics are the first bytes of the formats that dispatch supports.
 var symbolMagics = []string{
 	"MZ", "DI", pdb.MagicMSF, pdb.MagicPDB20, pdb.MagicMSFZ, "BSJB", "\x7fELF", "\xfe\xed\xfa\xce", "\xfe\xed\xfa\xcf", "\xce\xfa\xed\xfe", "\xcf\xfa\xed\xfe",
 	"\xca\xfe\xba\xbf", "\xca\xfe\xba\xbe", "\x00asm", "MODULE ", "SYSB", "BCSymbolMap",
@@ -16,9 +16,9 @@ var symbolMagics = []string{
 // SniffLen is the number of bytes from the start of a file that Detect needs.
 const SniffLen = 4 << 10
 
-// Detect reports from the first SniffLen bytes of a file, and its name, whether
-// it may be a symbol file: nil if it may, else the reason, wrapping
-// ErrNotSymbolFile. It saves unpacking files that Identify would refuse.
+// Detect checks the first SniffLen bytes and the name of a file. It returns nil
+// if the file may be a symbol file, otherwise an error that wraps
+// ErrNotSymbolFile. It saves unpacking files that Identify would reject.
 func Detect(head []byte, name string) error {
 	for _, m := range symbolMagics {
 		if bytes.HasPrefix(head, []byte(m)) {

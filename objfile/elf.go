@@ -12,7 +12,7 @@ import (
 	"github.com/symdepot/symdepot/symfile"
 )
 
-// Numbers of the ELF format (System V gABI), and of the PlayStation tool chain.
+// Numbers of the ELF format (System V gABI) and of the PlayStation toolchain.
 const (
 	elfRel, elfExec, elfDyn, elfCore = 1, 2, 3, 4
 	elfPSExec, elfPSDynExec          = 0xfe00, 0xfe10
@@ -40,7 +40,7 @@ const (
 	minBuildID      = 2
 	textHashLength  = 4096
 	elfChunk        = 64 << 10
-	maxInflateRatio = 1032 // deflate cannot do better; bounds claims about inflated sizes
+	maxInflateRatio = 1032 // the highest ratio of deflate; limits the claimed sizes of sections
 )
 
 type elfSegment struct {
@@ -55,8 +55,8 @@ type elfSection struct {
 	off, size, entsize    uint64
 }
 
-// elfFile is what identification needs of an ELF file's headers. Sections and
-// their names are read on demand.
+// elfFile has the headers of an ELF file. Sections and their names are read on
+// demand.
 type elfFile struct {
 	b            *budget
 	order        binary.ByteOrder
@@ -70,8 +70,8 @@ type elfFile struct {
 	names        []byte       // nil until loadNames
 }
 
-// identifyELF returns the one object that an ELF file is. The ids come from
-// the budget given; sections are looked at with the feature budget.
+// identifyELF returns the object of an ELF file. Reading the ids is charged to
+// the given budget, reading sections to the feature budget.
 func identifyELF(b *budget, name string) ([]Object, error) {
 	f, err := openELF(b)
 	if err != nil {
@@ -100,7 +100,8 @@ func identifyELF(b *budget, name string) ([]Object, error) {
 	return []Object{o}, nil
 }
 
-// fail makes an error that came from reading into one about the file.
+// fail converts a parse error into one about the file, unless reading itself
+// failed.
 func (f *elfFile) fail(err error) error {
 	if errors.Is(err, ErrBroken) || f.b.err != nil {
 		return err
@@ -119,7 +120,7 @@ func openELF(b *budget) (*elfFile, error) {
 		return nil, notSymbol("no ELF magic")
 	}
 	if ident[4] != 1 && ident[4] != 2 {
-		return nil, broken("ELF: class %d is neither 32 nor 64 bit", ident[4])
+		return nil, broken("ELF: class %d is neither 1 (32-bit) nor 2 (64-bit)", ident[4])
 	}
 	if ident[5] != 1 && ident[5] != 2 {
 		return nil, broken("ELF: unknown byte order %d", ident[5])
@@ -157,8 +158,8 @@ func openELF(b *budget) (*elfFile, error) {
 	return f, nil
 }
 
-// fixCounts checks where the section headers stand and takes the counts that
-// do not fit into the file header from section 0.
+// fixCounts checks the position of the section headers, and reads from section
+// 0 the counts that exceed the fields of the file header.
 func (f *elfFile) fixCounts(shentsize uint16, phnum *uint64) error {
 	if f.shoff == 0 {
 		f.shnum = 0
@@ -249,8 +250,8 @@ func (f *elfFile) section(h []byte) elfSection {
 	return s
 }
 
-// loadSections reads all section headers, once. A section whose contents do
-// not lie in the file makes the file a broken one: a download that ended early.
+// loadSections reads all section headers, once. A section outside the file
+// means that the file is broken, for example by an interrupted download.
 func (f *elfFile) loadSections() error {
 	if f.secs != nil || f.shnum == 0 {
 		return nil
@@ -285,8 +286,8 @@ func (s elfSection) hasContents() bool {
 	return s.typ != secNull && s.typ != secNobits && s.size > 0
 }
 
-// loadNames reads the table of section names, once; the sections must be
-// loaded. A file without that table has sections without names.
+// loadNames reads the table of section names, once. The sections must be
+// loaded. Without that table all names are empty.
 func (f *elfFile) loadNames() error {
 	if f.names != nil || f.shstrndx == 0 || f.shstrndx >= uint64(len(f.secs)) {
 		return nil
@@ -303,8 +304,8 @@ func (f *elfFile) loadNames() error {
 	return err
 }
 
-// name returns the name of a section, empty where the file has none. It is
-// no string because hostile files have 100,000 sections with long names.
+// name returns the name of a section, or nothing if the file has none. It
+// avoids a string because hostile files have 100,000 sections with long names.
 func (f *elfFile) name(s elfSection) []byte {
 	if uint64(s.name) >= uint64(len(f.names)) {
 		return nil
@@ -317,7 +318,7 @@ func (f *elfFile) name(s elfSection) []byte {
 	return n
 }
 
-// inFile reports whether n bytes at off lie in the file.
+// inFile reports whether n bytes at off are within the file.
 func (f *elfFile) inFile(off, n uint64) bool {
 	size := uint64(f.b.size)
 	return off <= size && n <= size-off
@@ -332,9 +333,9 @@ func (f *elfFile) fill(p []byte, off uint64) error {
 	return err
 }
 
-// buildID returns the GNU build-id: from the note segments, which survive
-// stripping of the section headers, else from the note sections, which is
-// where relocatable files have it, else from the PlayStation's own segment.
+// buildID returns the GNU build-id. It searches the note segments, which remain
+// when section headers are stripped, then the note sections, where relocatable
+// files have it, then the segment of the PlayStation.
 func (f *elfFile) buildID() (debugid.BuildID, error) {
 	for _, s := range f.segs {
 		if s.typ == segNote && f.inFile(s.off, s.filesize) {
@@ -348,7 +349,7 @@ func (f *elfFile) buildID() (debugid.BuildID, error) {
 	}
 	for _, s := range f.secs {
 		if s.typ == secNote && s.hasContents() {
-			// Only .note.gnu.property is aligned to 8, and it has no id.
+			// Only .note.gnu.property is aligned to 8 bytes, and it has no id.
 			if id, err := f.findNote(s.off, s.size, 4); id != "" || err != nil {
 				return id, err
 			}
@@ -364,9 +365,9 @@ func (f *elfFile) buildID() (debugid.BuildID, error) {
 	return "", nil
 }
 
-// findNote walks the notes in size bytes at off to the GNU build-id. Linkers
-// leave the padding out behind a last note whose length is no multiple of the
-// alignment. Ids of lengths that no client can send count as none.
+// findNote searches the notes in size bytes at off for the GNU build-id.
+// Linkers omit the padding of the last note. Ids of a length that no client can
+// send do not count.
 func (f *elfFile) findNote(off, size, align uint64) (debugid.BuildID, error) {
 	if align != 8 {
 		align = 4
@@ -398,12 +399,12 @@ func (f *elfFile) findNote(off, size, align uint64) (debugid.BuildID, error) {
 func alignUp(n, align uint64) uint64 { return (n + align - 1) / align * align }
 
 // textID returns the debug id of a file without a build-id: the XOR of the
-// beginning of its code, as symbolic makes it. (Breakpad reads on behind the
-// end of a section whose size is no multiple of 16.) It is zero for a file
-// without code, such as separate debug information.
+// first bytes of its code, as symbolic computes it. (Breakpad reads beyond a
+// section whose size is not a multiple of 16.) It is zero for a file without
+// code, such as separate debug information.
 func (f *elfFile) textID() (debugid.ID, error) {
 	if err := f.loadNames(); errors.Is(err, errBudget) {
-		return debugid.ID{}, nil // an object file with more names than the limit: it has no identity anyway
+		return debugid.ID{}, nil // an object file with more names than the limit; it has no id anyway
 	} else if err != nil {
 		return debugid.ID{}, err
 	}
@@ -422,7 +423,7 @@ func (f *elfFile) textID() (debugid.ID, error) {
 	return debugid.NewBuildID(hash[:]).DebugID(f.order == binary.LittleEndian), nil
 }
 
-// text returns the section .text if it has a place in the file.
+// text returns the section .text if it has bytes in the file.
 func (f *elfFile) text() (elfSection, bool) {
 	for _, s := range f.secs {
 		if s.typ != secNobits && s.off != 0 && string(f.name(s)) == ".text" {
@@ -432,7 +433,7 @@ func (f *elfFile) text() (elfSection, bool) {
 	return elfSection{}, false
 }
 
-// describe fills in what an object can answer and offers.
+// describe sets the roles and the features of an object.
 func (f *elfFile) describe(o *Object) error {
 	interp, err := f.hasInterp()
 	if err != nil {
@@ -459,15 +460,16 @@ func (f *elfFile) describe(o *Object) error {
 		f.describeSections(o, program || library)
 		_, hasText = f.text()
 	}
-	// This is how symbolic recognizes a debug companion: an executable whose
-	// interpreter was removed, a library without code. It takes static
-	// programs and files without section headers for one, too.
+	// This is how symbolic recognizes a debug companion: an executable without
+	// its interpreter, or a library without code. It counts static programs and
+	// files without section headers, too.
 	o.DebugCompanion = program && !interp || library && !hasText
 	return err
 }
 
-// hasInterp reports whether the file names an interpreter, as symbolic sees
-// it: the segment of a separate debug file is empty or points at other bytes.
+// hasInterp reports whether the file has an interpreter, by the rule of
+// symbolic: in a separate debug file the segment is empty or covers other
+// bytes.
 func (f *elfFile) hasInterp() (bool, error) {
 	for _, s := range f.segs {
 		if s.typ != segInterp || s.filesize == 0 || !f.inFile(s.off, s.filesize) {
@@ -482,7 +484,7 @@ func (f *elfFile) hasInterp() (bool, error) {
 	return false, nil
 }
 
-// describeSegments describes a file by its segments alone.
+// describeSegments sets the features of a file without section headers.
 func (f *elfFile) describeSegments(o *Object, image bool) error {
 	for _, s := range f.segs {
 		if s.filesize == 0 || s.typ != segLoad && s.typ != segEHFrame {
@@ -500,7 +502,7 @@ func (f *elfFile) describeSegments(o *Object, image bool) error {
 	return nil
 }
 
-// describeSections describes a file by its sections.
+// describeSections sets the features of a file from its sections.
 func (f *elfFile) describeSections(o *Object, image bool) {
 	var code, debug, split, symtab, contents bool
 	for _, s := range f.secs {
@@ -537,17 +539,17 @@ func (f *elfFile) describeSections(o *Object, image bool) {
 	if image && code {
 		o.Role |= symfile.Executable
 	}
-	// A separate file may have kept nothing but the symbol table.
+	// A separate file may contain the symbol table only.
 	if debug || symtab && !contents {
 		o.Role |= symfile.Debug
 	}
 	if f.typ == elfRel && o.BuildID == "" && !split {
-		o.Role = 0 // the compiler's output before linking: no client asks for it
+		o.Role = 0 // compiler output before linking: no client asks for it
 	}
 }
 
-// hasFunctions reports whether a symbol table defines a function. The table
-// of a .dwo file, say, has nothing but sections in it.
+// hasFunctions reports whether a symbol table defines a function. That of a
+// .dwo file, for example, has section symbols only.
 func (f *elfFile) hasFunctions(s elfSection) (bool, error) {
 	size := uint64(16)
 	if f.is64 {
@@ -573,8 +575,8 @@ func (f *elfFile) hasFunctions(s elfSection) (bool, error) {
 	return false, nil
 }
 
-// inflatedSize returns the size of a debug section's contents, which for a
-// compressed one is a claim of its header and therefore capped.
+// inflatedSize returns the size of a debug section after decompression. For a
+// compressed section this is a claim of its header, and so it is capped.
 func (f *elfFile) inflatedSize(s elfSection, name []byte, features *Features) uint64 {
 	claim := s.size
 	switch {
@@ -605,8 +607,9 @@ func (f *elfFile) inflatedSize(s elfSection, name []byte, features *Features) ui
 	return capInflated(claim, s.size)
 }
 
-// zdebugSize returns the inflated size of a GNU-style compressed section of
-// which h is the beginning, or size if it is not compressed.
+// zdebugSize returns the inflated size of a section in GNU's old compressed
+// form. h is its beginning. The result is size if the section is not
+// compressed.
 func zdebugSize(h []byte, size uint64) uint64 {
 	if len(h) < 12 || string(h[:4]) != "ZLIB" {
 		return size
@@ -614,7 +617,7 @@ func zdebugSize(h []byte, size uint64) uint64 {
 	return capInflated(binary.BigEndian.Uint64(h[4:]), size)
 }
 
-// capInflated returns a claimed size, but at most what size bytes can inflate to.
+// capInflated limits a claimed size to what size bytes can inflate to.
 func capInflated(claim, size uint64) uint64 {
 	if size > math.MaxInt64/maxInflateRatio {
 		return size
@@ -626,7 +629,7 @@ func hasPrefix(name []byte, prefix string) bool {
 	return len(name) >= len(prefix) && string(name[:len(prefix)]) == prefix
 }
 
-// addSize adds without overflow: sections may overlap.
+// addSize adds without overflow, because sections may overlap.
 func addSize(sum int64, n uint64) int64 {
 	if n > uint64(math.MaxInt64-sum) {
 		return math.MaxInt64

@@ -2,8 +2,8 @@ package objfile
 
 import "fmt"
 
-// elfArchs are the words for e_machine, where the word does not depend on the
-// class. Breakpad and symbolic use one word for both byte orders.
+// elfArchs names the processors by e_machine if the class does not matter.
+// Breakpad and symbolic use one name for both byte orders.
 var elfArchs = map[uint16]string{
 	3: "x86", 6: "x86", 4: "m68k", 5: "m88k", 7: "i860", 10: "mips", 15: "hppa",
 	2: "sparc", 18: "sparc", 43: "sparc64", 20: "ppc", 21: "ppc64", 36: "v800",
@@ -17,7 +17,8 @@ var elfArchs = map[uint16]string{
 	252: "csky", 253: "arc64",
 }
 
-// arch returns the processor's word, which for some families has the class in it.
+// arch returns the name of the processor. For some families it depends on the
+// class.
 func (f *elfFile) arch() string {
 	word := func(narrow, wide string) string {
 		if f.is64 {

@@ -14,14 +14,15 @@ import (
 
 // Options of an identification. The zero value goes by the content alone.
 type Options struct {
-	// Kind is one of ForcedKinds, or KindUnknown: then the content decides. With
-	// a forced kind the whole file may be read, and other limits do not apply.
+	// Kind is one of ForcedKinds, or KindUnknown to detect the kind by content.
+	// With a forced kind the whole file may be read, and the other limits do
+	// not apply.
 	Kind symfile.Kind
-	// ID is the debug id, in any spelling, of the module that an il2cpp
-	// line mapping belongs to. Such a file holds no id of its own.
+	// ID is the debug id, in any spelling, of the module of an il2cpp line
+	// mapping, which has no id of its own.
 	ID string
-	// Script opens the script that a JavaScript source map belongs to; the
-	// map's key is the script's hash. Nil: there is none, and jsmap fails.
+	// Script opens the script of a JavaScript source map, whose hash is the id
+	// of the map. If Script is nil, a jsmap fails.
 	Script func() (io.ReadCloser, error)
 }
 
@@ -53,15 +54,17 @@ func Identify(r io.ReaderAt, size int64, path string, opt Options) ([]Object, er
 	return checked(objects, err)
 }
 
-// maxFatSlices is the number of slices from which 0xCAFEBABE begins a Java
-// class: its next field is the class format's version, 45 or more.
+// maxFatSlices is the number of slices from which a file with the magic
+// 0xCAFEBABE is a Java class: there the field has the version of the class
+// format, which is 45 or more.
 const maxFatSlices = 45
 
-// headSize is how much of a file is looked at to tell its kind.
+// headSize is the number of bytes that are read to detect the kind of a file.
 const headSize = 4096
 
-// dispatch goes by the first bytes, never by the extension, but for the
-// SymCache file, whose format is not public.
+// dispatch selects the parser by the first bytes of the file, never by its
+// extension. The SymCache file is an exception, because its format is not
+// public.
 func dispatch(b *budget, path, name string) ([]Object, error) {
 	if b.size == 0 {
 		return nil, notSymbol("empty file")
@@ -108,8 +111,8 @@ func dispatch(b *budget, path, name string) ([]Object, error) {
 	return nil, notSymbol("%s", describe(head, b.size))
 }
 
-// checked refuses objects whose names no client could ask for. An empty name
-// stays: the caller gave none.
+// checked rejects objects whose names no client can ask for. An empty name is
+// accepted: the caller gave none.
 func checked(objects []Object, err error) ([]Object, error) {
 	if err != nil {
 		return nil, err
@@ -131,7 +134,7 @@ func checked(objects []Object, err error) ([]Object, error) {
 // wanted reports whether a client can ask for a file of this name.
 func wanted(name string) bool { return symfile.ValidName(name) && !symfile.IsDevice(name) }
 
-// clip keeps hostile names out of messages.
+// clip limits the length of untrusted names in messages.
 func clip(s string) string {
 	if len(s) > 80 {
 		return s[:80] + "…"
@@ -139,7 +142,7 @@ func clip(s string) string {
 	return s
 }
 
-// whole returns an object that is all of the file.
+// whole returns an object that covers the whole file.
 func (b *budget) whole(o symfile.Object) Object { return Object{Object: o, Size: b.size} }
 
 // cString returns p up to its first NUL. Old tools wrote names in the code

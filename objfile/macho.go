@@ -31,9 +31,9 @@ const (
 	maxMachName = 16
 )
 
-// identifyMachO returns the object that a Mach-O file is, or one for each
-// slice of a fat file. The features are in the load commands, so the budget
-// for the ids is enough for all.
+// identifyMachO returns the object of a Mach-O file, or one for each slice of a
+// fat file. The features are in the load commands, so the budget for the ids is
+// enough.
 func identifyMachO(b *budget, name string) ([]Object, error) {
 	p, err := b.bytes(0, 8)
 	if err != nil {
@@ -56,7 +56,7 @@ func machFail(b *budget, err error) error {
 	return broken("Mach-O: %w", err)
 }
 
-// isMachO reports whether p begins as a thin image does.
+// isMachO reports whether p begins like a thin image.
 func isMachO(p []byte) bool {
 	switch binary.BigEndian.Uint32(p) {
 	case machMagic32, machMagic64, machCigam32, machCigam64:
@@ -65,8 +65,8 @@ func isMachO(p []byte) bool {
 	return false
 }
 
-// identifyFat identifies the n slices of a fat file. A slice that is no image
-// (a static library, bitcode) is left out.
+// identifyFat identifies the n slices of a fat file. It omits slices that are
+// not images, such as static libraries and bitcode.
 func identifyFat(b *budget, name string, wide bool, n uint32) ([]Object, error) {
 	if n == 0 || n > maxSlices {
 		return nil, broken("Mach-O: a fat file of %d slices", n)
@@ -112,8 +112,8 @@ func identifyFat(b *budget, name string, wide bool, n uint32) ([]Object, error) 
 	return objects, nil
 }
 
-// identifySlice identifies the thin image in part of b, at b's expense. The
-// zero Object says that there is none.
+// identifySlice identifies the thin image in a part of b, and charges b for
+// reading. It returns the zero Object if the part is not an image.
 func identifySlice(b *budget, name string, off, size int64) (Object, error) {
 	if size < 4 {
 		return Object{}, nil
@@ -130,7 +130,7 @@ func identifySlice(b *budget, name string, off, size int64) (Object, error) {
 	return o, err
 }
 
-// offsetReader reads from b as if it began at off.
+// offsetReader reads b from offset off on.
 type offsetReader struct {
 	b   *budget
 	off int64
@@ -138,17 +138,17 @@ type offsetReader struct {
 
 func (r offsetReader) ReadAt(p []byte, off int64) (int, error) { return r.b.ReadAt(p, r.off+off) }
 
-// machFile collects what the load commands of one image say.
+// machFile collects the facts in the load commands of one image.
 type machFile struct {
 	size     uint64 // of the image
 	filetype uint32
 	uuid     debugid.GUID
-	debug    bool  // has debug sections with contents
+	debug    bool  // has debug sections with content
 	inflated int64 // their size
 	features Features
 }
 
-// identifyThin identifies a thin image that is all of b.
+// identifyThin identifies a thin image that fills b.
 func identifyThin(b *budget, name string) (Object, error) {
 	h, err := b.bytes(0, 28)
 	if err != nil {
@@ -186,13 +186,13 @@ func identifyThin(b *budget, name string) (Object, error) {
 	return o, nil
 }
 
-// describe says what the image can answer. Object files, stubs and unknown
-// types answer nothing.
+// describe sets the roles of the image. Object files, stubs and unknown types
+// have none.
 func (f *machFile) describe(o *Object) {
 	switch f.filetype {
 	case machExecute, machFVMLib, machPreload, machDylib, machDylinker, machBundle, machKext, machFileset:
 		o.Role = symfile.Executable
-		if f.debug { // Go's programs carry their DWARF with them
+		if f.debug { // Go programs contain their DWARF
 			o.Role |= symfile.Debug
 		}
 	case machDSYM:
@@ -202,7 +202,7 @@ func (f *machFile) describe(o *Object) {
 	o.Main = f.filetype == machExecute
 }
 
-// commands walks n load commands.
+// commands reads n load commands.
 func (f *machFile) commands(b *budget, order binary.ByteOrder, p []byte, n uint32) error {
 	for i := range n {
 		if len(p) < 8 {
@@ -236,7 +236,7 @@ func (f *machFile) commands(b *budget, order binary.ByteOrder, p []byte, n uint3
 	return nil
 }
 
-// segment looks at a segment and its sections.
+// segment reads a segment command with its sections.
 func (f *machFile) segment(b *budget, order binary.ByteOrder, c []byte, wide bool) error {
 	head, sect := 56, 68
 	if wide {
@@ -256,7 +256,7 @@ func (f *machFile) segment(b *budget, order binary.ByteOrder, c []byte, wide boo
 		return broken("Mach-O: %d sections in a segment command of %d bytes", nsects, len(c))
 	}
 	if size == 0 {
-		return nil // no bytes in this file: a dSYM's copy of the image's header
+		return nil // no bytes in this file: a dSYM has a copy of the image's header
 	}
 	if off > f.size || size > f.size-off {
 		return broken("Mach-O: segment %s of %d bytes at offset %d lies outside the image of %d bytes", machName(c[8:24]), size, off, f.size)
@@ -268,8 +268,8 @@ func (f *machFile) segment(b *budget, order binary.ByteOrder, c []byte, wide boo
 		} else {
 			n, at = uint64(order.Uint32(c[36:])), uint64(order.Uint32(c[40:]))
 		}
-		// Both words are needed: an object file has one segment without a
-		// name, and its sections say where they belong.
+		// Both names are needed: an object file has one segment without a name,
+		// and each section has the name of its final segment.
 		if err := f.section(b, machName(c[16:32]), machName(c[:16]), at, n); err != nil {
 			return err
 		}
@@ -278,7 +278,7 @@ func (f *machFile) segment(b *budget, order binary.ByteOrder, c []byte, wide boo
 	return nil
 }
 
-// section looks at a section of n bytes at off.
+// section reads one section of n bytes at off.
 func (f *machFile) section(b *budget, segment, name string, off, n uint64) error {
 	if n == 0 || off == 0 {
 		return nil
@@ -311,7 +311,7 @@ func (f *machFile) section(b *budget, segment, name string, off, n uint64) error
 	return nil
 }
 
-// machName returns a name that fills at most all of its field.
+// machName returns the name in a field of fixed size, which it may fill.
 func machName(p []byte) string {
 	p = p[:maxMachName]
 	if i := bytes.IndexByte(p, 0); i >= 0 {
@@ -332,8 +332,8 @@ var (
 	}
 )
 
-// machArch returns the processor in Apple's words. The upper byte of a
-// subtype holds flags.
+// machArch returns Apple's name of the processor. The upper byte of a subtype
+// has flags.
 func machArch(cpu, sub uint32) string {
 	sub &= 0xffffff
 	switch {

@@ -16,49 +16,50 @@ import (
 	"github.com/symdepot/symdepot/symfile"
 )
 
-// Object is one symbol object found in a file.
+// Object is one symbol object in a file.
 type Object struct {
 	symfile.Object
-	// Arch is the processor in the words of Breakpad and LLVM: x86, x86_64,
-	// arm, arm64, arm64e, mips, ppc64, riscv64, s390x, wasm32 and so on;
-	// empty where the format names none.
+	// Arch is the processor as Breakpad and LLVM name it: x86, x86_64, arm,
+	// arm64, arm64e, mips, ppc64, riscv64, s390x, wasm32 and so on. It is empty
+	// if the format has no such field.
 	Arch string
-	// Offset and Size are the position of the object's bytes in the file. A thin
-	// file is one object of offset 0 and the file's size; a fat Mach-O slice
-	// is a part of it. For an embedded object Size is its inflated size.
+	// Offset and Size are the position of the object in the file. A thin file
+	// is one object of offset 0 and the size of the file; a slice of a fat
+	// Mach-O file is a part of it. The Size of an embedded object is its
+	// inflated size.
 	Offset, Size int64
-	// Deflated is the number of raw-deflate bytes at Offset that inflate to
-	// the object; 0 means that the bytes are not compressed.
+	// Deflated is the number of raw deflate bytes at Offset that inflate to the
+	// object. It is 0 if the object is not compressed.
 	Deflated int64
-	// Features says what the object offers to a debugger.
+	// Features are the kinds of information in the object.
 	Features Features
-	// DebugSize is the number of bytes of debug information (the sections
-	// named .debug_*, .zdebug_* or __debug_*). Of several files with one
-	// build-id the one with the largest is the best answer.
+	// DebugSize is the number of bytes of debug information: of the sections
+	// .debug_*, .zdebug_* or __debug_*. Of several files with one build-id, the
+	// one with the largest DebugSize is the best for a debugger.
 	DebugSize int64
-	// ResourceOnly says that a PE image holds resources and nothing else: its
-	// only section is .rsrc.
+	// ResourceOnly reports that a PE image has resources only: its only section
+	// is .rsrc.
 	ResourceOnly bool
-	// PDBs are the PDBs that a PE image asks for, in file order.
+	// PDBs are the PDBs that a PE image refers to, in the order of the file.
 	PDBs []symfile.Object
 }
 
-// Features of an object, in the field's terms.
+// Features are the kinds of information that an object has.
 type Features struct {
 	Debug   bool // types, lines or variables: DWARF, private PDB, FUNC records
 	Symtab  bool // function names by address
 	Unwind  bool // call frame information
 	Sources bool // source text, or links to it
-	Unknown bool // the limit of bytes to read was reached before all was known
-	// NoSections: an ELF image without section headers, such as one that was
-	// copied from memory.
+	Unknown bool // not all is known, because the limit of bytes to read was reached
+	// NoSections reports that an ELF image has no section headers, for example
+	// because it was copied from memory.
 	NoSections bool
 	// PDB is "private", "public" or "type-only", else empty.
 	PDB string
 }
 
-// Words returns the features as they are printed: debug, symtab, unwind,
-// sources, no-sections, a PDB's sort, unknown; never nil.
+// Words returns the features as words: debug, symtab, unwind, sources,
+// no-sections, the flavor of a PDB, unknown. It is never nil.
 func (f Features) Words() []string {
 	w := []string{}
 	for _, p := range []struct {
@@ -72,19 +73,19 @@ func (f Features) Words() []string {
 	return w
 }
 
-// ErrNotSymbolFile is wrapped by the error of a file that is of no known kind.
+// ErrNotSymbolFile is wrapped by the error for a file of an unknown kind.
 var ErrNotSymbolFile = errors.New("not a symbol file")
 
-// ErrBroken is wrapped by the error of a file whose kind is known but whose
-// contents cannot be what they claim: truncated, inconsistent or hostile.
+// ErrBroken is wrapped by the error for a file of a known kind whose content is
+// truncated, inconsistent or hostile.
 var ErrBroken = errors.New("broken file")
 
-// broken says what is wrong with a file of a known kind.
+// broken returns an error about a file of a known kind.
 func broken(format string, args ...any) error {
 	return fmt.Errorf("%w: %w", ErrBroken, fmt.Errorf(format, args...))
 }
 
-// notSymbol says why a file is none.
+// notSymbol returns an error about a file that is not a symbol file.
 func notSymbol(format string, args ...any) error {
 	return fmt.Errorf("%w: %w", ErrNotSymbolFile, fmt.Errorf(format, args...))
 }
@@ -95,18 +96,19 @@ const (
 	FeatureBudget = 8 << 20 // more, for the features
 )
 
-// errBudget ends a parse that wanted to read more than its budget.
-var errBudget = errors.New("the headers ask for more reading than the limit allows")
+// errBudget is returned when parsing would exceed the budget.
+var errBudget = errors.New("reading the headers exceeds the limit")
 
-// budget is a ReaderAt that refuses to read more than its limit, counts what
-// was read, and knows the size of what it reads.
+// budget is an io.ReaderAt that limits and counts the bytes read, and knows the
+// size of the file.
 type budget struct {
 	r    io.ReaderAt
 	size int64
 	left int64
 	// features is set once the feature budget was added to left.
 	features bool
-	// err is the first failure of r itself, as opposed to bad contents.
+	// err is the first error of r itself, in contrast to errors about the
+	// content.
 	err error
 }
 
@@ -114,8 +116,8 @@ func newBudget(r io.ReaderAt, size, limit int64) *budget {
 	return &budget{r: r, size: size, left: limit}
 }
 
-// allowFeatures adds FeatureBudget, the first time it is called. A parser
-// calls it when it has its ids.
+// allowFeatures adds FeatureBudget on its first call. A parser calls it after
+// it has read the ids.
 func (b *budget) allowFeatures() {
 	if !b.features {
 		b.features = true
@@ -123,7 +125,7 @@ func (b *budget) allowFeatures() {
 	}
 }
 
-// ReadAt reads as io.ReaderAt does and charges the budget.
+// ReadAt implements io.ReaderAt and charges the budget.
 func (b *budget) ReadAt(p []byte, off int64) (int, error) {
 	if off < 0 || off > b.size {
 		return 0, io.EOF
@@ -140,7 +142,7 @@ func (b *budget) ReadAt(p []byte, off int64) (int, error) {
 	if n != len(p) && b.err == nil {
 		b.err = err
 		if err == nil || err == io.EOF {
-			b.err = fmt.Errorf("the file became shorter than %d bytes: %w", b.size, io.ErrUnexpectedEOF)
+			b.err = fmt.Errorf("the file shrank below %d bytes: %w", b.size, io.ErrUnexpectedEOF)
 		}
 	}
 	if n == len(p) {
@@ -152,8 +154,8 @@ func (b *budget) ReadAt(p []byte, off int64) (int, error) {
 	return n, err
 }
 
-// bytes returns n bytes at off. A range that does not lie in the file is an
-// error before anything is allocated.
+// bytes returns n bytes at off. It checks that they are within the file before
+// it allocates memory.
 func (b *budget) bytes(off, n int64) ([]byte, error) {
 	if off < 0 || n < 0 || off > b.size || n > b.size-off {
 		return nil, fmt.Errorf("%d bytes at offset %d lie outside the file of %d bytes: %w", n, off, b.size, io.ErrUnexpectedEOF)

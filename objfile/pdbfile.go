@@ -13,7 +13,7 @@ import (
 	"github.com/symdepot/symdepot/symfile"
 )
 
-// identifyPDB describes a program database in any of its three containers.
+// identifyPDB describes a PDB in any of its three containers.
 func identifyPDB(b *budget, head []byte, name string) ([]Object, error) {
 	f, err := pdb.Open(b, b.size)
 	if errors.Is(err, pdb.ErrFormat) {
@@ -22,7 +22,8 @@ func identifyPDB(b *budget, head []byte, name string) ([]Object, error) {
 	if err != nil {
 		return nil, err
 	}
-	// A cut file of the old form may just lack the padding of its last page.
+	// A truncated file of the old format may lack only the padding of its last
+	// page.
 	if f.Truncated > 0 && (f.Format != pdb.PDB20 || f.Truncated >= int64(f.PageSize)) {
 		return nil, broken("the PDB is cut off: %d bytes are missing", f.Truncated)
 	}
@@ -46,7 +47,8 @@ func identifyPDB(b *budget, head []byte, name string) ([]Object, error) {
 	return []Object{o}, nil
 }
 
-// pdbFeatures returns what it found up to an error, too.
+// pdbFeatures returns the features. After an error they are those found before
+// it.
 func pdbFeatures(f *pdb.File) (Features, error) {
 	var w Features
 	sort, err := f.Flavor()
@@ -55,7 +57,8 @@ func pdbFeatures(f *pdb.File) (Features, error) {
 	}
 	w.PDB = string(sort)
 	if sort == pdb.Private {
-		// A PDB of /DEBUG:FASTLINK only points into object files.
+		// A PDB of /DEBUG:FASTLINK refers to object files and has no symbols
+		// itself.
 		minimal, err := f.FastLink()
 		if err != nil {
 			return w, err
@@ -73,7 +76,7 @@ func pdbFeatures(f *pdb.File) (Features, error) {
 	return w, nil
 }
 
-// identifyPortablePDB describes a portable PDB that is a file of its own.
+// identifyPortablePDB describes a portable PDB in a file of its own.
 func identifyPortablePDB(b *budget, name string) ([]Object, error) {
 	o := b.whole(symfile.Object{Kind: symfile.PortablePDB, Role: symfile.Debug, Name: name})
 	if err := o.readPortable(b, b.size, b.allowFeatures); err != nil {
@@ -82,8 +85,8 @@ func identifyPortablePDB(b *budget, name string) ([]Object, error) {
 	return []Object{o}, nil
 }
 
-// readPortable enters the id and the features of the portable PDB of size
-// bytes at r; idsDone is called between the two.
+// readPortable sets the id and the features of the portable PDB of size bytes
+// at r. It calls idsDone between the two.
 func (o *Object) readPortable(r io.ReaderAt, size int64, idsDone func()) error {
 	f, err := ppdb.Open(r, size)
 	if errors.Is(err, ppdb.ErrFormat) {
@@ -110,11 +113,11 @@ func (o *Object) readPortable(r io.ReaderAt, size int64, idsDone func()) error {
 }
 
 // maxInflated is the size in bytes up to which an embedded portable PDB is
-// inflated in memory to be looked into.
+// inflated in memory to read its features.
 const maxInflated = 4 << 20
 
-// embeddedPDB locates the portable PDB that a debug entry of type 17 holds:
-// "MPDB", the size, and raw deflate.
+// embeddedPDB locates the portable PDB in a debug entry of type 17: "MPDB", the
+// size, and raw deflate.
 func embeddedPDB(b *budget, e debugEntry) (*Object, error) {
 	h, err := b.bytes(e.off, min(e.size, 8))
 	if err != nil {
@@ -133,8 +136,8 @@ func embeddedPDB(b *budget, e debugEntry) (*Object, error) {
 	return o, nil
 }
 
-// describeEmbedded looks into an embedded portable PDB as far as the budget
-// goes. The image's own record has its id already.
+// describeEmbedded reads the features of an embedded portable PDB as far as the
+// budget allows. The debug directory has its id.
 func describeEmbedded(b *budget, o *Object) error {
 	o.Features = Features{Debug: true, Unknown: true}
 	r := flate.NewReader(io.NewSectionReader(b, o.Offset, o.Deflated))
@@ -144,7 +147,7 @@ func describeEmbedded(b *budget, o *Object) error {
 			return inflateError(err)
 		}
 		if string(magic) != "BSJB" {
-			return broken("the embedded portable PDB is none")
+			return broken("the embedded data is not a portable PDB")
 		}
 		return nil
 	}
@@ -156,11 +159,11 @@ func describeEmbedded(b *budget, o *Object) error {
 		return inflateError(err)
 	}
 	if int64(len(p)) != o.Size {
-		return broken("the embedded portable PDB is not of the %d bytes that it claims", o.Size)
+		return broken("the embedded portable PDB does not have the %d bytes that it claims", o.Size)
 	}
 	err = o.readPortable(bytes.NewReader(p), o.Size, func() {})
 	if errors.Is(err, ErrNotSymbolFile) {
-		return broken("the embedded portable PDB is none")
+		return broken("the embedded data is not a portable PDB")
 	}
 	return err
 }

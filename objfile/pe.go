@@ -11,8 +11,8 @@ import (
 	"github.com/symdepot/symdepot/symfile"
 )
 
-// Limits of the PE reader. The format's own counts are 16 bits wide; Windows
-// itself loads at most 96 sections, GNU tools write a few more.
+// Limits of the PE reader. The counts in the format have 16 bits. Windows loads
+// at most 96 sections; GNU tools write a few more.
 const (
 	maxPESections   = 8192
 	maxDebugEntries = 128
@@ -28,7 +28,7 @@ const (
 	debugEmbedded, debugPerfMap                   = 17, 21
 
 	debugEntrySize   = 28
-	portableMinor    = 0x504d // the CodeView entry is a portable PDB's
+	portableMinor    = 0x504d // the CodeView entry is of a portable PDB
 	peSectionSize    = 40
 	coffSymbolSize   = 18
 	coffDLL          = 0x2000
@@ -39,7 +39,7 @@ const (
 	subsystemNative  = 1
 )
 
-// peArchs maps IMAGE_FILE_MACHINE numbers to words.
+// peArchs names the processors by IMAGE_FILE_MACHINE.
 var peArchs = map[uint16]string{
 	0x014c: "x86", 0x8664: "x86_64", 0xaa64: "arm64", 0xa641: "arm64ec", 0xa64e: "arm64x",
 	0x01c0: "arm", 0x01c2: "arm", 0x01c4: "arm", 0x0200: "ia64",
@@ -49,8 +49,8 @@ var peArchs = map[uint16]string{
 	0x5032: "riscv32", 0x5064: "riscv64", 0x5128: "riscv128", 0x6232: "loongarch32", 0x6264: "loongarch64", 0x0ebc: "ebc",
 }
 
-// readyToRunSystems are xored into the machine of ready-to-run .NET images
-// for systems other than Windows: Linux, Apple's, FreeBSD, NetBSD, SunOS.
+// readyToRunSystems are combined by XOR with the machine of ready-to-run .NET
+// images for Linux, Apple's systems, FreeBSD, NetBSD and SunOS.
 var readyToRunSystems = []uint16{0x7b79, 0x4644, 0xadc4, 0x1993, 0x1992}
 
 func peArch(machine uint16) string {
@@ -74,7 +74,7 @@ type peSection struct {
 	offAligned512 int64
 }
 
-// peFile is what identification needs of an image's headers.
+// peFile has the headers of an image.
 type peFile struct {
 	b        *budget
 	coff     [20]byte // COFF header
@@ -87,8 +87,8 @@ func (f *peFile) timeStamp() uint32 { return binary.LittleEndian.Uint32(f.coff[4
 
 func (f *peFile) flags() uint16 { return binary.LittleEndian.Uint16(f.coff[18:]) }
 
-// identifyPE returns the image and, if a portable PDB is embedded in it, that
-// too.
+// identifyPE returns the image and the portable PDB that is embedded in it, if
+// any.
 func identifyPE(b *budget, head []byte, name string) ([]Object, error) {
 	off, err := peOffset(b, head)
 	if err != nil {
@@ -128,8 +128,8 @@ func identifyPE(b *budget, head []byte, name string) ([]Object, error) {
 	return objects, nil
 }
 
-// peOffset finds the PE header behind the DOS header, and tells the other
-// formats that begin with MZ.
+// peOffset finds the PE header after the DOS header. It distinguishes the other
+// formats that begin with "MZ".
 func peOffset(b *budget, head []byte) (int64, error) {
 	if len(head) < 64 {
 		return 0, notSymbol("a DOS program, or the first %d bytes of an image", len(head))
@@ -137,8 +137,8 @@ func peOffset(b *budget, head []byte) (int64, error) {
 	le := binary.LittleEndian
 	off := int64(le.Uint32(head[60:]))
 	if off+24 > b.size {
-		// New-style programs have their relocations behind the new header's
-		// offset; plain DOS programs have anything there.
+		// In new-style programs the relocations follow the offset of the new
+		// header. In plain DOS programs the field can have any value.
 		if le.Uint16(head[24:]) >= 64 && off >= 64 && off < 1<<20 {
 			return 0, broken("the PE header at offset %d lies outside the file of %d bytes", off, b.size)
 		}
@@ -165,7 +165,7 @@ func peOffset(b *budget, head []byte) (int64, error) {
 	return 0, notSymbol("a DOS program")
 }
 
-// openPE reads the headers and makes sure that the sections lie in the file.
+// openPE reads the headers and checks that the sections are within the file.
 func openPE(b *budget, off int64) (*peFile, error) {
 	f := &peFile{b: b}
 	h, err := b.bytes(off+4, 20)
@@ -175,7 +175,7 @@ func openPE(b *budget, off int64) (*peFile, error) {
 	copy(f.coff[:], h)
 	le := binary.LittleEndian
 	sections, optional := int64(le.Uint16(h[2:])), int64(le.Uint16(h[16:]))
-	// Nothing of use lies behind the 16 data directories.
+	// The 16 data directories are the last useful part.
 	if f.optional, err = b.bytes(off+24, min(optional, 240)); err != nil {
 		return nil, err
 	}
@@ -193,7 +193,7 @@ func openPE(b *budget, off int64) (*peFile, error) {
 			vsize: le.Uint32(table[8:]), rva: le.Uint32(table[12:]),
 			size: le.Uint32(table[16:]), off: le.Uint32(table[20:]), flags: le.Uint32(table[36:]),
 		}
-		// The loader rounds a section's offset down to a disk sector.
+		// The loader rounds the offset of a section down to a disk sector.
 		s.offAligned512 = int64(s.off) &^ 511
 		if s.stored() && int64(s.off)+int64(s.size) > b.size {
 			return nil, broken("section %q ends at %d, outside the file of %d bytes", s.name, int64(s.off)+int64(s.size), b.size)
@@ -206,7 +206,7 @@ func openPE(b *budget, off int64) (*peFile, error) {
 // stored reports whether the section has bytes in the file.
 func (s peSection) stored() bool { return s.off != 0 && s.size != 0 && s.flags&sectionNoContent == 0 }
 
-// findDirectories locates the data directories in the optional header.
+// findDirectories finds the data directories in the optional header.
 func (f *peFile) findDirectories() {
 	le := binary.LittleEndian
 	at := 0
@@ -233,8 +233,8 @@ func (f *peFile) directory(i int) (rva, size uint32) {
 	return binary.LittleEndian.Uint32(f.dirs[8*i:]), binary.LittleEndian.Uint32(f.dirs[8*i+4:])
 }
 
-// offset maps an address to a file offset and the number of bytes that follow
-// in the same section; n is 0 if nothing is stored there.
+// offset converts an address to a file offset and the number of bytes that
+// follow in the same section. n is 0 if the file has no bytes for the address.
 func (f *peFile) offset(rva uint32) (off, n int64) {
 	for _, s := range f.sections {
 		if !s.stored() || rva < s.rva || uint64(rva) >= uint64(s.rva)+uint64(max(s.vsize, s.size)) {
@@ -246,7 +246,7 @@ func (f *peFile) offset(rva uint32) (off, n int64) {
 		}
 		base := int64(s.off)
 		if len(f.optional) >= 36 && binary.LittleEndian.Uint32(f.optional[32:]) >= 4096 {
-			base = s.offAligned512 // images aligned for pages on disk are rounded by the loader
+			base = s.offAligned512 // the loader rounds the offsets of images that are aligned to pages on disk
 		}
 		return base + skip, int64(s.size) - skip
 	}
@@ -285,7 +285,7 @@ type debugEntry struct {
 	size   int64
 	rva    uint32
 	off    int64
-	inFile bool // the data lies in the file
+	inFile bool // the data is within the file
 }
 
 func parseDebugEntry(p []byte, size int64) debugEntry {
@@ -298,9 +298,9 @@ func parseDebugEntry(p []byte, size int64) debugEntry {
 	return e
 }
 
-// debugDirectory enters what the debug directory says about the image's
-// companions: the debug id, the files wanted, and an embedded portable PDB,
-// which it returns. Entries whose data was stripped are left out.
+// debugDirectory reads the debug directory: the debug id, the companion files,
+// and an embedded portable PDB, which it returns. It omits entries whose data
+// was stripped.
 func (f *peFile) debugDirectory(o *Object) (*Object, error) {
 	rva, size := f.directory(dirDebug)
 	off, n := f.offset(rva)
@@ -317,7 +317,7 @@ func (f *peFile) debugDirectory(o *Object) (*Object, error) {
 	for records := 0; len(table) > 0 && records < maxRecords; table = table[debugEntrySize:] {
 		e := parseDebugEntry(table, f.b.size)
 		if !e.inFile && e.size > 0 && e.rva != 0 {
-			// Tools that move sections forget to adjust the file offset.
+			// Tools that move sections may leave the file offset unchanged.
 			if at, room := f.offset(e.rva); room >= e.size {
 				e.off, e.inFile = at, true
 			}
@@ -382,7 +382,7 @@ func imageStem(name string) string {
 	return name
 }
 
-// want notes a file that the image asks for, unless no client could name it.
+// want adds a companion file, unless no client can ask for its name.
 func (o *Object) want(w symfile.Object) {
 	if !wanted(w.Name) {
 		return
@@ -395,11 +395,11 @@ func (o *Object) want(w symfile.Object) {
 	o.PDBs = append(o.PDBs, w)
 }
 
-// codeViewInfo says what a CodeView record is besides a link to a PDB.
+// codeViewInfo has the facts in a CodeView record besides the link to a PDB.
 type codeViewInfo struct{ embeddedInImage bool }
 
-// codeView reads a record that names a PDB: RSDS for PDB 7.0 and portable
-// ones, NB10 for PDB 2.0. The kind is unknown for any other record.
+// codeView reads a record with the name of a PDB: RSDS for PDB 7.0 and portable
+// PDBs, NB10 for PDB 2.0. The kind of any other record is unknown.
 func codeView(b *budget, e debugEntry) (symfile.Object, codeViewInfo, error) {
 	rec, err := b.bytes(e.off, min(e.size, 24+maxRecordName))
 	if err != nil {
@@ -419,14 +419,14 @@ func codeView(b *budget, e debugEntry) (symfile.Object, codeViewInfo, error) {
 		w.DebugID = debugid.PDB20(le.Uint32(rec[8:]), le.Uint32(rec[12:]))
 		return w, codeViewInfo{}, nil
 	}
-	// NB05 to NB11, except NB10, are the debug information itself.
+	// Records NB05 to NB11, except NB10, contain the debug information itself.
 	old := len(rec) >= 4 && (string(rec[:3]) == "NB0" || string(rec[:4]) == "NB11")
 	return symfile.Object{}, codeViewInfo{old}, nil
 }
 
-// misc reads a record that names a file: the image's own, or the .DBG file
-// that its debug information was moved to. Debuggers ask for that with the
-// image's own key.
+// misc reads a record with a file name: that of the image, or of the .DBG file
+// with its debug information. Debuggers ask for a .DBG file with the key of the
+// image.
 func (f *peFile) misc(o *Object, e debugEntry) error {
 	rec, err := f.b.bytes(e.off, min(e.size, 12+maxRecordName))
 	if err != nil {
@@ -449,7 +449,7 @@ func (f *peFile) misc(o *Object, e debugEntry) error {
 	return nil
 }
 
-// perfMapRecord reads the record that names a ready-to-run perf map.
+// perfMapRecord reads the record with the name of a ready-to-run perf map.
 func perfMapRecord(b *budget, o *Object, e debugEntry) error {
 	rec, err := b.bytes(e.off, min(e.size, 24+maxRecordName))
 	if err != nil {
@@ -469,7 +469,7 @@ func perfMapRecord(b *budget, o *Object, e debugEntry) error {
 	return nil
 }
 
-// features looks at sections, symbols and tables.
+// features reads sections, symbols and tables.
 func (f *peFile) features(o *Object) error {
 	le := binary.LittleEndian
 	if rva, size := f.directory(dirException); size > 0 {
@@ -503,7 +503,7 @@ func (f *peFile) features(o *Object) error {
 				continue
 			}
 			o.DebugSize += n
-			// Unwind tables alone are no debug information.
+			// Unwind tables alone do not count as debug information.
 			if strings.HasSuffix(name, "debug_frame") {
 				o.Features.Unwind = true
 			} else if !strings.HasSuffix(name, "debug_gdb_scripts") {
@@ -516,7 +516,7 @@ func (f *peFile) features(o *Object) error {
 	if o.Features.Debug && o.DebugSize > 0 {
 		o.Role |= symfile.Debug
 		if !code {
-			// What "objcopy --only-keep-debug" leaves has no code to run.
+			// The output of "objcopy --only-keep-debug" has no code to run.
 			o.Role &^= symfile.Executable
 			o.Main, o.DebugCompanion = false, true
 		}
@@ -524,8 +524,8 @@ func (f *peFile) features(o *Object) error {
 	return nil
 }
 
-// sectionName resolves a name that is longer than 8 bytes: "/" and a decimal
-// offset into the string table behind the COFF symbols.
+// sectionName resolves a name of more than 8 bytes: "/" and the decimal offset
+// in the string table, which follows the COFF symbols.
 func (f *peFile) sectionName(s peSection, strtab int64) (string, error) {
 	digits, ok := strings.CutPrefix(s.name, "/")
 	if !ok || strtab == 0 {
@@ -533,7 +533,7 @@ func (f *peFile) sectionName(s peSection, strtab int64) (string, error) {
 	}
 	at, err := strconv.ParseUint(digits, 10, 32)
 	if err != nil {
-		return s.name, nil //nolint:nilerr // not a reference after all
+		return s.name, nil //nolint:nilerr // not a reference
 	}
 	p := make([]byte, 32)
 	n, err := f.b.ReadAt(p, strtab+int64(at))

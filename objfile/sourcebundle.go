@@ -16,7 +16,7 @@ import (
 
 // Limits of the source bundle reader, in bytes.
 const (
-	bundleHeader    = 8          // "SYSB" and a version; the ZIP's offsets count from the file's start
+	bundleHeader    = 8          // "SYSB" and a version; offsets of the ZIP archive count from the start of the file
 	zipEndSearch    = 66 << 10   // the end record and the longest comment
 	zipTail         = 128 << 10  // of the central directory; the manifest is its last entry
 	maxManifestZip  = 6 << 20    // compressed
@@ -28,8 +28,8 @@ const (
 
 const manifestName = "manifest.json"
 
-// identifySourceBundle reads the attributes from the manifest of Sentry's
-// source bundle. Names of sources are not looked at.
+// identifySourceBundle reads the attributes in the manifest of Sentry's source
+// bundle. It ignores the list of source files.
 func identifySourceBundle(b *budget, head []byte, name string) ([]Object, error) {
 	if len(head) < bundleHeader {
 		return nil, broken("a source bundle of %d bytes", b.size)
@@ -41,8 +41,8 @@ func identifySourceBundle(b *budget, head []byte, name string) ([]Object, error)
 	if err != nil {
 		return nil, err
 	}
-	// The manifest lists all sources before the ids, so that a large
-	// bundle's ids are the one case that takes more than the id budget.
+	// The manifest lists all source files before the ids. A large bundle is
+	// therefore the only file whose ids may exceed the id budget.
 	b.allowFeatures()
 	attributes, err := readManifest(b, entry)
 	if err != nil {
@@ -59,7 +59,7 @@ type zipEntry struct {
 }
 
 // findManifest searches the end of the central directory for the manifest,
-// which bundle writers add last.
+// which writers of bundles add last.
 func findManifest(b *budget) (zipEntry, error) {
 	dirOff, dirSize, err := zipDirectory(b)
 	if err != nil {
@@ -87,7 +87,7 @@ func findManifest(b *budget) (zipEntry, error) {
 	}
 }
 
-// zip64 replaces the fields that the zip64 extra field holds.
+// zip64 replaces the fields whose values are in the zip64 extra field.
 func (z *zipEntry) zip64(extra []byte) error {
 	le := binary.LittleEndian
 	for len(extra) >= 4 {
@@ -106,7 +106,7 @@ func (z *zipEntry) zip64(extra []byte) error {
 		extra = extra[4+n:]
 	}
 	if z.packed < 0 || z.unpacked < 0 || z.off < 0 {
-		return broken("the source bundle's manifest has an impossible size")
+		return broken("the source bundle's manifest has an invalid size")
 	}
 	return nil
 }
@@ -143,7 +143,7 @@ func zipDirectory(b *budget) (off, size int64, err error) {
 	return off, size, nil
 }
 
-// readManifest inflates the manifest and picks its attributes.
+// readManifest inflates the manifest and returns its attributes.
 func readManifest(b *budget, z zipEntry) (map[string]string, error) {
 	if z.packed > maxManifestZip || z.unpacked > maxManifest {
 		return nil, broken("the source bundle's manifest claims %d bytes, %d of them packed", z.unpacked, z.packed)
@@ -175,7 +175,7 @@ func readManifest(b *budget, z zipEntry) (map[string]string, error) {
 	return attributes, nil
 }
 
-// bundleObject makes the object of a bundle's attributes.
+// bundleObject returns the object for the attributes of a bundle.
 func bundleObject(b *budget, attributes map[string]string, name string) ([]Object, error) {
 	o := b.whole(symfile.Object{Kind: symfile.SourceBundle, Role: symfile.Sources})
 	if s := attributes["debug_id"]; s != "" {
@@ -199,8 +199,8 @@ func bundleObject(b *budget, attributes map[string]string, name string) ([]Objec
 	return []Object{o}, nil
 }
 
-// bundleKind returns the format of the module whose sources are in a bundle.
-// The manifest does not say; the shapes of its ids do.
+// bundleKind returns the format of the module whose sources are in a bundle. It
+// follows from the form of the ids, because the manifest does not have it.
 func bundleKind(id debugid.ID, code, name, arch string) symfile.Kind {
 	name = symfile.Fold(name)
 	ends := func(suffixes ...string) bool {
@@ -214,7 +214,8 @@ func bundleKind(id debugid.ID, code, name, arch string) symfile.Kind {
 	if strings.HasPrefix(arch, "wasm") {
 		return symfile.WASM
 	}
-	// A portable PDB's stamp has its top bit set; ages count builds.
+	// The stamp of a portable PDB has its top bit set; an age is a small
+	// number.
 	if id.Age >= 1<<31 {
 		return symfile.PortablePDB
 	}
@@ -243,10 +244,9 @@ func bundleKind(id debugid.ID, code, name, arch string) symfile.Kind {
 
 var errJSON = errors.New("not a JSON object")
 
-// flatAttributes returns the members of one JSON object whose values are
-// strings. It holds nothing else in memory, so that a member of a million
-// files costs time only. Names and values longer than limit bytes are left
-// out.
+// flatAttributes returns the members of a JSON object whose values are strings.
+// It keeps nothing else in memory, so that a manifest of a million files takes
+// time only. It omits names and values of more than limit bytes.
 func flatAttributes(r io.Reader, limit int) (map[string]string, error) {
 	s := &jsonScanner{limit: limit, attributes: map[string]string{}}
 	buf := make([]byte, 32<<10)
@@ -265,13 +265,13 @@ func flatAttributes(r io.Reader, limit int) (map[string]string, error) {
 		}
 	}
 	if !s.started || s.depth != 0 || s.quoted {
-		return nil, fmt.Errorf("%w: it ends too early", errJSON)
+		return nil, fmt.Errorf("%w: unexpected end", errJSON)
 	}
 	return s.attributes, nil
 }
 
-// jsonScanner follows quotes and braces; it does not judge what stands
-// between them.
+// jsonScanner tracks quotes and braces. It does not validate the text between
+// them.
 type jsonScanner struct {
 	limit      int
 	attributes map[string]string
@@ -279,11 +279,11 @@ type jsonScanner struct {
 	started bool
 	depth   int
 	quoted  bool
-	escape  int // bytes of an escape that are still to come
+	escape  int // remaining bytes of an escape
 	long    bool
-	text    []byte // of the string at hand, at depth 1
+	text    []byte // of the current string at depth 1
 	key     string
-	isValue bool // a colon was seen since the key
+	isValue bool // a colon followed the key
 }
 
 func (s *jsonScanner) next(c byte) error {
@@ -343,8 +343,8 @@ func (s *jsonScanner) inString(c byte) {
 	s.text = append(s.text, c)
 }
 
-// endString takes a string at the top level for a name or a value. Of a
-// repeated name the last value counts, as in every JSON reader.
+// endString handles a string at the top level: a name or a value. Of a repeated
+// name the last value counts, as in other JSON readers.
 func (s *jsonScanner) endString() {
 	if s.depth != 1 {
 		return

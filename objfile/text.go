@@ -41,7 +41,7 @@ func isPerfMap(head []byte) bool {
 	return ok && a == perfMapSignature && len(text) == 32 && debugid.IsHex(text)
 }
 
-// identifyPerfMap reads the header lines: they come first, each with a
+// identifyPerfMap reads the header lines at the start of the file. Each has a
 // pseudo address.
 func identifyPerfMap(b *budget, head []byte, name string) ([]Object, error) {
 	o := b.whole(symfile.Object{Kind: symfile.R2RMap, Role: symfile.Other, Name: name})
@@ -70,8 +70,8 @@ func identifyPerfMap(b *budget, head []byte, name string) ([]Object, error) {
 	return []Object{o}, nil
 }
 
-// identifyBCSymbolMap takes the id from the file's name: the contents have
-// none.
+// identifyBCSymbolMap takes the id from the name of the file, because the
+// content has none.
 func identifyBCSymbolMap(b *budget, head []byte, name string) ([]Object, error) {
 	first, _, _ := bytes.Cut(head, []byte("\n"))
 	version, ok := bytes.CutPrefix(bytes.TrimSpace(first), []byte("BCSymbolMap Version: "))
@@ -90,28 +90,28 @@ func identifyBCSymbolMap(b *budget, head []byte, name string) ([]Object, error) 
 	return []Object{o}, nil
 }
 
-// stemUUID reads the UUID that a file's name must be.
+// stemUUID parses the name of a file, which must be a UUID.
 func stemUUID(name string) (debugid.ID, error) {
 	stem, _, _ := strings.Cut(name, ".")
 	g, err := debugid.ParseGUID(stem)
 	if err != nil || g.IsZero() {
-		return debugid.ID{}, broken("the file's name %q is not the UUID that it is for", clip(name))
+		return debugid.ID{}, broken("the file name %q is not a UUID; it must be that of the image", clip(name))
 	}
 	return debugid.ID{GUID: g}, nil
 }
 
-// maxPlist is the size in bytes of the largest property list looked into.
+// maxPlist is the largest size in bytes of a property list that is read.
 const maxPlist = 256 << 10
 
-// isUUIDMap reports whether head begins an XML property list. Whether it maps
-// UUIDs shows inside.
+// isUUIDMap reports whether head begins an XML property list. Only its content
+// shows whether it maps UUIDs.
 func isUUIDMap(head []byte) bool {
 	h := bytes.TrimLeft(bytes.TrimPrefix(head, []byte("\xef\xbb\xbf")), " \t\r\n")
 	return bytes.HasPrefix(h, []byte("<")) && bytes.Contains(h, []byte("<plist"))
 }
 
-// identifyUUIDMap takes the dSYM's UUID from the file's name and makes sure
-// that the list names the original one.
+// identifyUUIDMap takes the UUID of the dSYM from the name of the file, and
+// checks that the list has the original UUID.
 func identifyUUIDMap(b *budget, name string) ([]Object, error) {
 	original, err := plistString(io.NewSectionReader(b, 0, min(b.size, maxPlist)), "DBGOriginalUUID")
 	if err != nil {

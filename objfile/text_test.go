@@ -286,7 +286,7 @@ func TestAs(t *testing.T) {
 	}{
 		{"x", "only as one of", Options{Kind: symfile.ELF}},
 		{"", "empty", Options{Kind: symfile.ProGuard}},
-		{"{}", "must lie beside it", Options{Kind: symfile.JSMap}},
+		{"{}", "put the script beside it", Options{Kind: symfile.JSMap}},
 		{"{}", "boom", Options{Kind: symfile.JSMap, Script: func() (io.ReadCloser, error) { return nil, boom }}},
 		{"var x;", "not JSON", Options{Kind: symfile.JSMap, Script: script}},
 		{"{}", "give the debug id", Options{Kind: symfile.IL2CPP}},

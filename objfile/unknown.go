@@ -6,8 +6,8 @@ import (
 	"unicode/utf8"
 )
 
-// magics are the first bytes of files that people have beside their symbols,
-// in the words in which they are told that they were skipped.
+// magics are the first bytes of common files that are not symbol files, with
+// their names for messages.
 var magics = []struct{ magic, words string }{
 	{"PK\x03\x04", "a ZIP archive"},
 	{"PK\x05\x06", "an empty ZIP archive"},
@@ -48,7 +48,7 @@ var magics = []struct{ magic, words string }{
 	{"#!", "a script"},
 }
 
-// describe says in a few words what a file that is no symbol file is.
+// describe names the format of a file that is not a symbol file.
 func describe(head []byte, size int64) string {
 	for _, m := range magics {
 		if bytes.HasPrefix(head, []byte(m.magic)) {
@@ -71,9 +71,9 @@ func describe(head []byte, size int64) string {
 	return "a format that has no symbols or is not known"
 }
 
-// isCOFF recognises the three shapes of object files that Microsoft's linker
-// reads: plain, with a large section count, and the members of import
-// libraries. A plain one has no magic beyond its machine number.
+// isCOFF recognizes the three forms of object files that Microsoft's linker
+// reads: plain, with many sections, and members of import libraries. The magic
+// of a plain one is its machine number only.
 func isCOFF(head []byte, size int64) bool {
 	if len(head) < 20 {
 		return false
@@ -88,8 +88,8 @@ func isCOFF(head []byte, size int64) bool {
 	return known && sections > 0 && optional == 0 && 20+40*sections <= size && symbols <= size
 }
 
-// isText reports whether head reads as UTF-8 without control characters other
-// than those of text. The last character may be cut.
+// isText reports whether head is UTF-8 without control characters other than
+// those of text. The last character may be incomplete.
 func isText(head []byte) bool {
 	for i := 0; i < len(head); {
 		c := head[i]

@@ -10,7 +10,7 @@ import (
 	"github.com/symdepot/symdepot/symfile"
 )
 
-// Limits of the WASM reader; those of name and id are SSQP's.
+// Limits of the WASM reader. Those of name and id are SSQP's.
 const (
 	maxWASMSections = 10_000
 	maxWASMName     = 64
@@ -19,7 +19,7 @@ const (
 	wasmCustom, wasmFunction, wasmMemory, wasmCode = 0, 3, 5, 10
 )
 
-// wasmFile collects what the sections of a module say.
+// wasmFile collects the facts in the sections of a module.
 type wasmFile struct {
 	b         *budget
 	functions bool // declares functions of its own
@@ -30,8 +30,8 @@ type wasmFile struct {
 	features  Features
 }
 
-// identifyWASM returns the one object that a WASM module is. Sections are
-// stepped over, so the budget for the ids is enough for all.
+// identifyWASM returns the object of a WASM module. It reads only the beginning
+// of each section, so the budget for the ids is enough.
 func identifyWASM(b *budget, name string) ([]Object, error) {
 	h, err := b.bytes(0, 8)
 	if err != nil {
@@ -41,7 +41,7 @@ func identifyWASM(b *budget, name string) ([]Object, error) {
 		return nil, notSymbol("no WASM magic")
 	}
 	if v := binary.LittleEndian.Uint32(h[4:]); v != 1 {
-		return nil, notSymbol("WASM of version %#x is no module", v) // a component, for one
+		return nil, notSymbol("WASM of version %#x is no module", v) // for example a component
 	}
 	f := &wasmFile{b: b}
 	if err := f.sections(); err != nil {
@@ -59,7 +59,7 @@ func identifyWASM(b *budget, name string) ([]Object, error) {
 	if f.debugSize > 0 {
 		o.Role |= symfile.Debug
 	}
-	o.DebugCompanion = !f.functions // as symbolic sees it
+	o.DebugCompanion = !f.functions // the rule of symbolic
 	return []Object{o}, nil
 }
 
@@ -70,9 +70,9 @@ func wasmFail(b *budget, err error) error {
 	return broken("WASM: %w", err)
 }
 
-// wasmIDs returns the ids made of the contents of a build_id section. Sentry's
-// tools take the contents as they are; the tool conventions put the length of
-// the id in front of it.
+// wasmIDs returns the ids in the content of a build_id section. Sentry's tools
+// use the content as it is; the tool conventions put the length of the id
+// first.
 func wasmIDs(raw []byte) (code string, debug debugid.ID, build debugid.BuildID) {
 	if len(raw) >= 16 {
 		debug.GUID = debugid.GUID(raw[:16])
@@ -84,7 +84,7 @@ func wasmIDs(raw []byte) (code string, debug debugid.ID, build debugid.BuildID) 
 	return hex.EncodeToString(raw), debug, build
 }
 
-// sections walks the sections, reading the beginning of each.
+// sections reads the beginning of each section.
 func (f *wasmFile) sections() error {
 	buf := make([]byte, 1+5+5+maxWASMName)
 	off := int64(8)
@@ -99,7 +99,7 @@ func (f *wasmFile) sections() error {
 		size, used, ok := leb128(p[1:])
 		start := off + 1 + int64(used)
 		if !ok || int64(size) > f.b.size-start {
-			return fmt.Errorf("section %d at offset %d does not fit into the file of %d bytes", n, off, f.b.size)
+			return fmt.Errorf("section %d at offset %d extends beyond the file of %d bytes", n, off, f.b.size)
 		}
 		id := p[0]
 		p = p[1+used:]
@@ -112,7 +112,7 @@ func (f *wasmFile) sections() error {
 	return nil
 }
 
-// section looks at a section of size bytes at off whose beginning is p.
+// section handles a section of size bytes at off. p is its beginning.
 func (f *wasmFile) section(id byte, p []byte, off, size int64) error {
 	count, used, ok := leb128(p)
 	switch id {
@@ -130,13 +130,13 @@ func (f *wasmFile) section(id byte, p []byte, off, size int64) error {
 	case wasmCode:
 		f.code = f.code || ok && count > 0
 	case wasmMemory:
-		// The flags of the first memory follow the count.
+		// The flags of the first memory follow the count of memories.
 		f.memory64 = f.memory64 || ok && count > 0 && used < len(p) && p[used]&4 != 0
 	}
 	return nil
 }
 
-// custom looks at a custom section's contents: size bytes at off.
+// custom handles a custom section with a content of size bytes at off.
 func (f *wasmFile) custom(name string, off, size int64) error {
 	if size == 0 {
 		return nil
@@ -162,8 +162,8 @@ func (f *wasmFile) custom(name string, off, size int64) error {
 	return nil
 }
 
-// leb128 reads an unsigned 32-bit number at the beginning of p and returns
-// the number of bytes that it takes; ok is false if it is cut off or too large.
+// leb128 decodes an unsigned 32-bit number at the start of p, and returns the
+// number of its bytes. ok is false if it is truncated or too large.
 func leb128(p []byte) (n uint32, used int, ok bool) {
 	for i, c := range p {
 		if i == 4 && c > 0x0f {

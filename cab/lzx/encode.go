@@ -6,7 +6,8 @@ import (
 	"math"
 )
 
-// bitWriter collects bits, the first one highest in each little-endian word.
+// bitWriter collects bits in little-endian words, from the highest bit of each
+// word down.
 type bitWriter struct {
 	out []byte
 	acc uint64
@@ -23,19 +24,19 @@ func (w *bitWriter) put(v uint32, n uint) {
 	}
 }
 
-// align fills the last word with zeros.
+// align pads the last word with zeros.
 func (w *bitWriter) align() {
 	if w.n > 0 {
 		w.put(0, 16-w.n)
 	}
 }
 
-// token is an item as it will be written: the main symbol, and for matches
-// what follows it.
+// token is an item in the form to be written: the main symbol and, for a match,
+// the bits that follow.
 type token struct {
 	main  uint16
-	tail  uint8  // length symbol, if the main symbol asks for one
-	extra uint32 // the offset's bits within its slot
+	tail  uint8  // length symbol, if the main symbol needs one
+	extra uint32 // bits of the offset within its slot
 }
 
 func (t token) bytes() int {
@@ -49,13 +50,13 @@ func (t token) bytes() int {
 	}
 }
 
-// histogram counts the symbols of a piece of a folder.
+// histogram counts the symbols in a part of a folder.
 type histogram struct {
 	main    [maxMain]uint32
 	length  [numLengths]uint32
 	aligned [numAligned]uint32
-	extra   int // bits of offsets, without those that the aligned tree could take
-	low     int // offsets that the aligned tree could take part in
+	extra   int // bits of offsets, except those that the aligned tree could encode
+	low     int // number of offsets that the aligned tree could encode
 }
 
 func (h *histogram) count(t token) {
@@ -89,12 +90,12 @@ func (h *histogram) add(o *histogram) {
 	h.low += o.low
 }
 
-// entropy estimates the bits of all symbols.
+// entropy estimates the number of bits of all symbols.
 func (h *histogram) entropy() float64 {
 	return entropy(h.main[:]) + entropy(h.length[:]) + min(entropy(h.aligned[:]), float64(3*h.low)) + float64(h.extra)
 }
 
-// log2 of small numbers.
+// log2 has the logarithms of small numbers.
 var log2 = func() (t [4096]float64) {
 	for i := range t {
 		t[i] = math.Log2(max(float64(i), 1))
@@ -122,49 +123,51 @@ func entropy(freq []uint32) float64 {
 	return sum + float64(total)*math.Log2(float64(total))
 }
 
-// Segments are the pieces that blocks are made of. They never cross a frame.
+// Blocks are made of segments. A segment never crosses a frame.
 const (
 	segmentTokens = 1024
-	// newBlockBits is what a block's header is assumed to take when it is
-	// decided whether a new one pays.
+	// newBlockBits is the estimated size of the header of a block. A new block
+	// must save more than that.
 	newBlockBits = 900
-	// rawOverhead is the most that an uncompressed block adds to its bytes.
+	// rawOverhead is the largest number of bytes that an uncompressed block
+	// adds.
 	rawOverhead = 20
-	// portionRoom is how many bytes a block's portion of a frame may take more
-	// than plain before its segments become blocks of their own, none of them
-	// larger than its plain bytes by more than rawOverhead. A frame has two such
-	// portions at most, so all stays far below MaxFrame.
+	// portionRoom is the number of bytes by which a block's portion of a frame
+	// may exceed the plain bytes. Beyond it the segments become blocks of their
+	// own, and none of these exceeds its plain bytes by more than rawOverhead.
+	// A frame has at most two such portions, so its size stays far below
+	// MaxFrame.
 	portionRoom = 1024
 )
 
 type segment struct {
 	tokens []token
 	plain  []byte
-	r      repeats // behind the segment
+	r      repeats // after the segment
 }
 
-// encoder writes items as frames. Blocks do not outlast a call of encode, but
-// code lengths and repeated offsets do.
+// encoder writes items as frames. A block ends with its call of encode. Code
+// lengths and repeated offsets continue.
 type encoder struct {
 	w          bitWriter
 	emit       func(frame []byte, size int) error
 	slots      int
 	begun      bool
-	inFrame    int // plain bytes written since the frame began
+	inFrame    int // plain bytes in the current frame
 	r          repeats
 	mainLens   [maxMain]uint8
 	lengthLens [numLengths]uint8
 
 	tokens   []token
 	segments []segment
-	hist     histogram // of the block that grows
-	seg      histogram // of the segment that may join it
+	hist     histogram // of the current block
+	seg      histogram // of the next segment
 	joined   histogram
 	code     blockCode
 	scratch  []byte
 }
 
-// blockCode is what a block's header tells.
+// blockCode is the content of a block's header.
 type blockCode struct {
 	mainLens    [maxMain]uint8
 	lengthLens  [numLengths]uint8
@@ -180,8 +183,8 @@ func newEncoder(window int, emit func([]byte, int) error) *encoder {
 	return &encoder{emit: emit, slots: slotsOf[window-MinWindow], r: repeats{1, 1, 1}}
 }
 
-// encode writes the items that make up plain, whole frames but for the last of
-// the folder.
+// encode writes the items of plain. All frames are whole, except the last one
+// of the folder.
 func (e *encoder) encode(items []item, plain []byte) error {
 	if !e.begun {
 		e.begun = true
@@ -200,7 +203,7 @@ func (e *encoder) encode(items []item, plain []byte) error {
 	return nil
 }
 
-// cut makes tokens of the items and segments of the tokens.
+// cut converts items to tokens and groups them into segments.
 func (e *encoder) cut(items []item, plain []byte) {
 	e.tokens, e.segments = e.tokens[:0], e.segments[:0]
 	at, begin, first := 0, 0, 0
@@ -237,7 +240,8 @@ func (e *encoder) cut(items []item, plain []byte) {
 	}
 }
 
-// blockEnd decides how many segments from the first one make a block.
+// blockEnd returns the number of segments, from the first one on, that form the
+// next block.
 func (e *encoder) blockEnd(first int) int {
 	e.hist = histogram{}
 	for _, t := range e.segments[first].tokens {
@@ -260,8 +264,8 @@ func (e *encoder) blockEnd(first int) int {
 	return len(e.segments)
 }
 
-// block writes segments as one block, or several where a frame would become too
-// long or the bytes are better left as they are.
+// block writes segments as one block. It writes several if a frame would become
+// too long, or if the bytes are smaller uncompressed.
 func (e *encoder) block(segs []segment) error {
 	c := &e.code
 	e.hist = histogram{}
@@ -297,13 +301,13 @@ func (e *encoder) block(segs []segment) error {
 	return e.coded(segs, size)
 }
 
-// raw writes an uncompressed block. The repeated offsets in its header are
-// those that the encoder has assumed behind it.
+// raw writes an uncompressed block. Its header has the repeated offsets that
+// the encoder assumes after it.
 func (e *encoder) raw(segs []segment, size int) error {
 	e.w.put(blockUncompressed, 3)
 	e.w.put(uint32(size)>>8, 16)
 	e.w.put(uint32(size)&0xFF, 8)
-	e.w.put(0, 16-e.w.n) // a whole word if the boundary is reached already
+	e.w.put(0, 16-e.w.n) // a whole word if the position is aligned already
 	for _, offset := range segs[len(segs)-1].r {
 		e.w.out = binary.LittleEndian.AppendUint32(e.w.out, offset)
 	}
@@ -319,7 +323,7 @@ func (e *encoder) raw(segs []segment, size int) error {
 	return nil
 }
 
-// advance counts bytes as written and emits the frame that they complete.
+// advance counts written bytes. It emits a frame when it is complete.
 func (e *encoder) advance(n int) error {
 	e.inFrame += n
 	if e.inFrame < FrameSize {
@@ -328,14 +332,14 @@ func (e *encoder) advance(n int) error {
 	return e.flush()
 }
 
-// flush emits the frame that is under way, if any.
+// flush emits the incomplete frame, if any.
 func (e *encoder) flush() error {
 	if e.inFrame == 0 {
 		return nil
 	}
 	e.w.align()
 	if len(e.w.out) > MaxFrame {
-		return fmt.Errorf("lzx: frame of %d bytes: more than the format allows", len(e.w.out))
+		return fmt.Errorf("lzx: frame of %d bytes exceeds the limit of the format", len(e.w.out))
 	}
 	err := e.emit(e.w.out, e.inFrame)
 	e.w.out, e.inFrame = e.w.out[:0], 0
@@ -371,7 +375,8 @@ func (e *encoder) coded(segs []segment, size int) error {
 	return nil
 }
 
-// trees writes the code lengths as differences to those of the block before.
+// trees writes the code lengths as differences from those of the previous
+// block.
 func (e *encoder) trees(w *bitWriter) {
 	c, symbols := &e.code, numChars+8*e.slots
 	lengths(w, e.mainLens[:numChars], c.mainLens[:numChars])
@@ -379,7 +384,7 @@ func (e *encoder) trees(w *bitWriter) {
 	lengths(w, e.lengthLens[:], c.lengthLens[:])
 }
 
-// headerBits is what the header of a coded block takes.
+// headerBits returns the size in bits of the header of a coded block.
 func (e *encoder) headerBits() int {
 	w := bitWriter{out: e.scratch[:0]}
 	e.trees(&w)
@@ -409,7 +414,7 @@ func (e *encoder) token(t token) {
 	e.w.put(t.extra, extra)
 }
 
-// make finds the codes for a histogram.
+// make computes the codes for a histogram.
 func (c *blockCode) make(h *histogram, symbols int) {
 	codeLengths(h.main[:symbols], c.mainLens[:symbols], maxCode, c.work[:])
 	codeLengths(h.length[:], c.lengthLens[:], maxCode, c.work[:])
@@ -424,7 +429,7 @@ func (c *blockCode) make(h *histogram, symbols int) {
 	c.useAligned = h.low > 0 && aligned < 3*h.low
 }
 
-// bits is what the tokens take, without the block's header.
+// bits returns the size in bits of the tokens, without the header of the block.
 func (c *blockCode) bits(tokens []token) int {
 	n := 0
 	for _, t := range tokens {
@@ -444,11 +449,11 @@ func (c *blockCode) bits(tokens []token) int {
 	return n
 }
 
-// lengths writes code lengths as differences to what they were.
+// lengths writes code lengths as differences from the previous ones.
 func lengths(w *bitWriter, old, lens []uint8) {
 	type step struct {
 		sym, extra, bits uint8
-		next             int16 // a second symbol, -1 for none
+		next             int16 // a second symbol, or -1
 	}
 	var steps [maxMain]step
 	var freq [numPre]uint32
