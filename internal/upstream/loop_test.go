@@ -63,8 +63,9 @@ func TestOurOwnKind(t *testing.T) {
 
 // TestQueued: who waits for a place is told, and told when the wait is over.
 func TestQueued(t *testing.T) {
-	hold := make(chan struct{})
+	hold, reached := make(chan struct{}), make(chan struct{}, 2)
 	far := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		reached <- struct{}{}
 		<-hold
 		http.NotFound(w, r)
 	}))
@@ -83,9 +84,7 @@ func TestQueued(t *testing.T) {
 		defer close(first)
 		_, _ = g.Fetch(t.Context(), fetch.Ask{Request: r})
 	}()
-	for g.State().Active == 0 {
-		time.Sleep(time.Millisecond)
-	}
+	<-reached
 	var said []bool
 	_, err = g.Fetch(t.Context(), fetch.Ask{Request: r, Queued: func(waits bool) {
 		if said = append(said, waits); waits {
