@@ -1,7 +1,6 @@
 package sympath
 
 import (
-	"io"
 	"net/http"
 	"net/http/httptest"
 	"testing"
@@ -19,23 +18,4 @@ func serve(t *testing.T, paths map[string]http.HandlerFunc) *httptest.Server {
 	}))
 	t.Cleanup(s.Close)
 	return s
-}
-
-func give(body []byte, header ...string) http.HandlerFunc {
-	return func(w http.ResponseWriter, _ *http.Request) {
-		for i := 0; i+1 < len(header); i += 2 {
-			w.Header().Set(header[i], header[i+1])
-		}
-		_, _ = w.Write(body)
-	}
-}
-
-func refuse(status int, header ...string) http.HandlerFunc {
-	return func(w http.ResponseWriter, _ *http.Request) {
-		for i := 0; i+1 < len(header); i += 2 {
-			w.Header().Set(header[i], header[i+1])
-		}
-		w.WriteHeader(status)
-		_, _ = io.WriteString(w, "status of a test")
-	}
 }

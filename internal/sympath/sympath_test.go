@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/symdepot/symdepot/internal/symtest"
 	"github.com/symdepot/symdepot/internal/upstream"
 )
 
@@ -200,12 +201,12 @@ func TestProbe(t *testing.T) {
 		err    string
 	}{
 		{"symstore", map[string]http.HandlerFunc{"/index2.txt": empty("Server", "nginx/1.2")}, "nginx/1.2", "true", ""},
-		{"symstore", map[string]http.HandlerFunc{"/": give([]byte("<title>symdepot</title>"))}, "symdepot", "false", ""},
-		{"symstore", map[string]http.HandlerFunc{"/index2.txt": give([]byte("<html>hello"))}, "", "false", ""},
-		{"symstore", map[string]http.HandlerFunc{"/index2.txt": refuse(403, "X-Goog-Hash", "x")}, "Google Cloud Storage", "false", ""},
-		{"symstore", map[string]http.HandlerFunc{"/index2.txt": refuse(500)}, "", "", "answers 500"},
-		{"debuginfod", map[string]http.HandlerFunc{"/": give([]byte("Debuginfod/0.188 x"))}, "debuginfod", "", ""},
-		{"debuginfod", map[string]http.HandlerFunc{"/buildid/" + noSuchID + "/debuginfo": refuse(503)}, "", "", "answers 503"},
+		{"symstore", map[string]http.HandlerFunc{"/": symtest.Give([]byte("<title>symdepot</title>"))}, "symdepot", "false", ""},
+		{"symstore", map[string]http.HandlerFunc{"/index2.txt": symtest.Give([]byte("<html>hello"))}, "", "false", ""},
+		{"symstore", map[string]http.HandlerFunc{"/index2.txt": symtest.Refuse(403, "X-Goog-Hash", "x")}, "Google Cloud Storage", "false", ""},
+		{"symstore", map[string]http.HandlerFunc{"/index2.txt": symtest.Refuse(500)}, "", "", "answers 500"},
+		{"debuginfod", map[string]http.HandlerFunc{"/": symtest.Give([]byte("Debuginfod/0.188 x"))}, "debuginfod", "", ""},
+		{"debuginfod", map[string]http.HandlerFunc{"/buildid/" + noSuchID + "/debuginfo": symtest.Refuse(503)}, "", "", "answers 503"},
 	} {
 		srv := serve(t, c.paths)
 		p := Probe(t.Context(), d, upstream.Spec{Name: "x", Type: upstream.TypeHTTP, URL: srv.URL + "/", Layout: c.layout})

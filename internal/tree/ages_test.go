@@ -10,13 +10,14 @@ import (
 
 	"github.com/symdepot/symdepot/layout"
 
+	"github.com/symdepot/symdepot/internal/symtest"
 	"github.com/symdepot/symdepot/symstore"
 )
 
 // withAge returns hello-x64.pdb as if it had been linked again and again.
 func withAge(t *testing.T, age byte) []byte {
 	t.Helper()
-	b := testdata(t, "pdb/hello-x64.pdb")
+	b := symtest.Testdata(t, "pdb/hello-x64.pdb")
 	guid, err := hex.DecodeString("B6E0EFF975AE39004C4C44205044422E")
 	if err != nil {
 		t.Fatal(err)
@@ -40,7 +41,7 @@ func TestHigherAge(t *testing.T) {
 	for _, n := range []byte{2, 3, 16, 17} {
 		ages[n] = withAge(t, n)
 	}
-	tiny := testdata(t, "ppdb/tiny.pdb")
+	tiny := symtest.Testdata(t, "ppdb/tiny.pdb")
 	const tinyGUID = "EE4F138B1B2548FDBA63E986D370518F"
 	store := map[string][]byte{
 		"pingme.txt":                           nil,
@@ -68,7 +69,7 @@ func TestHigherAge(t *testing.T) {
 	for _, files := range []map[string][]byte{store, two} {
 		dir := t.TempDir()
 		for name, body := range files {
-			put(t, dir, name, body)
+			symtest.Put(t, dir, name, body)
 		}
 		f := open(t, dir, Options{PointerRoots: []symstore.PointerRoot{{Dir: dir}}})
 		for p, want := range map[string][]byte{
@@ -94,11 +95,11 @@ func TestHigherAge(t *testing.T) {
 	}
 	uni := t.TempDir()
 	id := strings.ToLower(guid)
-	put(t, uni, id[:2]+"/"+id[2:]+"3/debuginfo", ages[3])
-	put(t, uni, id[:2]+"/"+id[2:]+"2/executable", testdata(t, "pdb/hello-x64.exe"))
+	symtest.Put(t, uni, id[:2]+"/"+id[2:]+"3/debuginfo", ages[3])
+	symtest.Put(t, uni, id[:2]+"/"+id[2:]+"2/executable", symtest.Testdata(t, "pdb/hello-x64.exe"))
 	flat := t.TempDir()
-	put(t, flat, "a.pdb", ages[3])
-	put(t, flat, "README", nil)
+	symtest.Put(t, flat, "a.pdb", ages[3])
+	symtest.Put(t, flat, "README", nil)
 	for _, dir := range []string{uni, flat} {
 		f := open(t, dir, Options{})
 		for _, p := range []string{"1", "2", "3"} {
@@ -115,7 +116,7 @@ func TestHigherAge(t *testing.T) {
 // TestUnstripped: a program that holds its own debug information answers for
 // both, by its build-id alone, wherever the layout keeps it.
 func TestUnstripped(t *testing.T) {
-	whole, stripped := testdata(t, "elf/prog-sha1"), testdata(t, "elf/prog-sha1.stripped")
+	whole, stripped := symtest.Testdata(t, "elf/prog-sha1"), symtest.Testdata(t, "elf/prog-sha1.stripped")
 	for at, lay := range map[string]layout.Layout{
 		"ad/" + progID[2:]:                  layout.GDB,
 		".build-id/ad/" + progID[2:]:        layout.GDB,
@@ -128,7 +129,7 @@ func TestUnstripped(t *testing.T) {
 			debug bool
 		}{{whole, true}, {stripped, false}} {
 			dir := t.TempDir()
-			put(t, dir, at, c.body)
+			symtest.Put(t, dir, at, c.body)
 			f := open(t, dir, Options{Layout: lay})
 			if b, err := get(t, f, "buildid/"+progID+"/executable"); err != nil || !bytes.Equal(b, c.body) {
 				t.Errorf("%s: executable: %d bytes, %v", at, len(b), err)

@@ -18,31 +18,11 @@ import (
 	"github.com/klauspost/compress/zstd"
 
 	"github.com/symdepot/symdepot/cab"
+	"github.com/symdepot/symdepot/internal/symtest"
 	"github.com/symdepot/symdepot/layout"
 	"github.com/symdepot/symdepot/symfile"
 	"github.com/symdepot/symdepot/symstore"
 )
-
-func testdata(t *testing.T, name string) []byte {
-	t.Helper()
-	b, err := os.ReadFile(filepath.Join("../../testdata", name))
-	if err != nil {
-		t.Fatal(err)
-	}
-	return b
-}
-
-// put writes a file below dir.
-func put(t *testing.T, dir, name string, body []byte) {
-	t.Helper()
-	p := filepath.Join(dir, filepath.FromSlash(name))
-	if err := os.MkdirAll(filepath.Dir(p), 0o755); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(p, body, 0o644); err != nil {
-		t.Fatal(err)
-	}
-}
 
 func open(t *testing.T, dir string, opt Options) *Folder {
 	t.Helper()
@@ -113,7 +93,7 @@ const (
 // TestLayouts: each layout is found out, and answers the protocols that its
 // paths can serve, in any case.
 func TestLayouts(t *testing.T) {
-	pdb, elf, dsym := testdata(t, "pdb/hello-x64.pdb"), testdata(t, "elf/prog-sha1"), testdata(t, "macho/app-arm64.dSYM/Contents/Resources/DWARF/app-arm64")
+	pdb, elf, dsym := symtest.Testdata(t, "pdb/hello-x64.pdb"), symtest.Testdata(t, "elf/prog-sha1"), symtest.Testdata(t, "macho/app-arm64.dSYM/Contents/Resources/DWARF/app-arm64")
 	sym := []byte("MODULE Linux x86_64 3198517245D844EDB92B943840F8C3D80 a.so\n")
 	const uuid = "00112233445566778899AABBCCDDEEFF"
 	for _, c := range []struct {
@@ -132,7 +112,7 @@ func TestLayouts(t *testing.T) {
 		}},
 		{"breakpad", map[string][]byte{"a.so/3198517245D844EDB92B943840F8C3D80/a.so.sym": sym}, map[string][]byte{"a.so/3198517245d844edb92b943840f8c3d80/A.so.sym": sym}},
 		{"unified", map[string][]byte{progID[:2] + "/" + progID[2:] + "/debuginfo": elf, progID[:2] + "/" + progID[2:] + "/debuginfo.meta": []byte("{}"),
-			"f9/efe0b6ae7500394c4c44205044422e1/debuginfo": pdb, "f9/efe0b6ae7500394c4c44205044422e1/executable": testdata(t, "pdb/hello-x64.exe"),
+			"f9/efe0b6ae7500394c4c44205044422e1/debuginfo": pdb, "f9/efe0b6ae7500394c4c44205044422e1/executable": symtest.Testdata(t, "pdb/hello-x64.exe"),
 			"31/98517245d844edb92b943840f8c3d80/debuginfo": sym}, map[string][]byte{
 			"buildid/" + progID + "/debuginfo": elf, "AD/" + strings.ToUpper(progID[2:]) + "/debuginfo": elf, ".build-id/ad/" + progID[2:] + ".debug": elf,
 			"buildid/" + progID + "/executable": nil, pdbPath: pdb, "31/98517245d844edb92b943840f8c3d80/breakpad": sym, "a.so/3198517245D844EDB92B943840F8C3D80/a.so.sym": sym,
@@ -143,14 +123,14 @@ func TestLayouts(t *testing.T) {
 		{"lldb", map[string][]byte{"0011/2233/4455/6677/8899/AABBCCDDEEFF": dsym}, map[string][]byte{"_.dwarf/mach-uuid-sym-" + uuid + "/_.dwarf": dsym, "0011/2233/4455/6677/8899/aabbccddeeff": dsym}},
 		{"slashsymbols", map[string][]byte{"prog.prx/" + strings.ToUpper(progID) + "/symbols": elf}, map[string][]byte{"prog.prx/" + progID + "/symbols": elf, "prog.prx/elf-buildid-" + progID + "/prog.prx": elf}},
 		{"debuginfod", map[string][]byte{progID + "/debuginfo": elf}, map[string][]byte{"buildid/" + progID + "/debuginfo": elf}},
-		{"flat", map[string][]byte{"Hello-x64.pdb": pdb, "symbols/so/prog.so": elf, "wrong.pdb": testdata(t, "pdb/hello-x86.pdb"), "README": nil}, map[string][]byte{
+		{"flat", map[string][]byte{"Hello-x64.pdb": pdb, "symbols/so/prog.so": elf, "wrong.pdb": symtest.Testdata(t, "pdb/hello-x86.pdb"), "README": nil}, map[string][]byte{
 			pdbPath: pdb, "prog.so/elf-buildid-" + progID + "/prog.so": elf, "wrong.pdb/" + pdbKey + "/wrong.pdb": nil, "hello-x64.pdb/F9EFE0B6AE7500394C4C44205044422E2/hello-x64.pdb": nil,
 		}},
 		{"native", map[string][]byte{pdbPath: pdb, "ad/" + progID[2:] + ".debug": elf}, map[string][]byte{pdbPath: pdb, "buildid/" + progID + "/debuginfo": elf}},
 	} {
 		dir := t.TempDir()
 		for name, body := range c.files {
-			put(t, dir, name, body)
+			symtest.Put(t, dir, name, body)
 		}
 		f := open(t, dir, Options{})
 		if got := f.Layout(t.Context()); got.Name() != c.layout {
@@ -177,15 +157,15 @@ func keys(m map[string][]byte) []string {
 // unpacked under the plain one; a damaged one is absent.
 func TestPacked(t *testing.T) {
 	dir := t.TempDir()
-	pdb, elf := testdata(t, "pdb/hello-x64.pdb"), testdata(t, "elf/prog-sha1")
+	pdb, elf := symtest.Testdata(t, "pdb/hello-x64.pdb"), symtest.Testdata(t, "elf/prog-sha1")
 	packed := makeCab(t, "hello-x64.pdb", pdb)
-	put(t, dir, "pingme.txt", nil)
-	put(t, dir, pdbPath[:len(pdbPath)-1]+"_", packed)
-	put(t, dir, "bad.pdb/"+pdbKey+"/bad.pd_", packed[:len(packed)/2])
-	put(t, dir, "none.pdb/"+pdbKey+"/none.pd_", []byte("no cabinet"))
-	put(t, dir, "old.pdb/"+pdbKey+"/old.pd_", []byte("SZDD\x88\xf0\x27\x33A"))
+	symtest.Put(t, dir, "pingme.txt", nil)
+	symtest.Put(t, dir, pdbPath[:len(pdbPath)-1]+"_", packed)
+	symtest.Put(t, dir, "bad.pdb/"+pdbKey+"/bad.pd_", packed[:len(packed)/2])
+	symtest.Put(t, dir, "none.pdb/"+pdbKey+"/none.pd_", []byte("no cabinet"))
+	symtest.Put(t, dir, "old.pdb/"+pdbKey+"/old.pd_", []byte("SZDD\x88\xf0\x27\x33A"))
 	big := makeCab(t, "big.pdb", make([]byte, 3<<20))
-	put(t, dir, "big.pdb/"+pdbKey+"/big.pd_", big)
+	symtest.Put(t, dir, "big.pdb/"+pdbKey+"/big.pd_", big)
 	tmp := t.TempDir()
 	f := open(t, dir, Options{TempDir: tmp, MaxUnpacked: 1 << 20})
 	if b, err := get(t, f, strings.ToUpper(pdbPath[:len(pdbPath)-1])+"_"); err != nil || !bytes.Equal(b, packed) {
@@ -215,12 +195,12 @@ func TestPacked(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	put(t, uni, "ad/"+progID[2:]+"/debuginfo", enc.EncodeAll(elf, nil))
+	symtest.Put(t, uni, "ad/"+progID[2:]+"/debuginfo", enc.EncodeAll(elf, nil))
 	var gz bytes.Buffer
 	w := gzip.NewWriter(&gz)
 	_, _ = w.Write(elf)
 	_ = w.Close()
-	put(t, uni, "ad/"+progID[2:]+"/executable", gz.Bytes())
+	symtest.Put(t, uni, "ad/"+progID[2:]+"/executable", gz.Bytes())
 	u := open(t, uni, Options{TempDir: tmp})
 	for _, leaf := range []string{"debuginfo", "executable"} {
 		if b, err := get(t, u, "buildid/"+progID+"/"+leaf); err != nil || !bytes.Equal(b, elf) {
@@ -238,13 +218,13 @@ func TestPacked(t *testing.T) {
 // wherever in the store it is.
 func TestMSFZ(t *testing.T) {
 	dir := t.TempDir()
-	packed := testdata(t, "rare/packed.pdb")
+	packed := symtest.Testdata(t, "rare/packed.pdb")
 	const key = "0403020106050807090A0B0C0D0E0F10"
-	put(t, dir, "pingme.txt", nil)
-	put(t, dir, "a.pdb/"+key+"/a.pdb", packed)
-	put(t, dir, "b.pdb/"+key+"/b.pd_", makeCab(t, "b.pdb", packed))
-	put(t, dir, "c.pdb/"+key+"/msfz0/c.pdb", packed)
-	put(t, dir, "hello-x64.pdb/"+pdbKey+"/hello-x64.pdb", testdata(t, "pdb/hello-x64.pdb"))
+	symtest.Put(t, dir, "pingme.txt", nil)
+	symtest.Put(t, dir, "a.pdb/"+key+"/a.pdb", packed)
+	symtest.Put(t, dir, "b.pdb/"+key+"/b.pd_", makeCab(t, "b.pdb", packed))
+	symtest.Put(t, dir, "c.pdb/"+key+"/msfz0/c.pdb", packed)
+	symtest.Put(t, dir, "hello-x64.pdb/"+pdbKey+"/hello-x64.pdb", symtest.Testdata(t, "pdb/hello-x64.pdb"))
 	f := open(t, dir, Options{})
 	for _, name := range []string{"a.pdb", "b.pdb", "c.pdb"} {
 		plain, own := name+"/"+key+"/"+name, name+"/"+key+"/msfz0/"+name
@@ -273,9 +253,9 @@ func TestMSFZ(t *testing.T) {
 // TestUnpackGivenUp: a client that gives up does not spoil it for the next.
 func TestUnpackGivenUp(t *testing.T) {
 	dir := t.TempDir()
-	pdb := testdata(t, "pdb/hello-x64.pdb")
-	put(t, dir, "pingme.txt", nil)
-	put(t, dir, pdbPath[:len(pdbPath)-1]+"_", makeCab(t, "hello-x64.pdb", pdb))
+	pdb := symtest.Testdata(t, "pdb/hello-x64.pdb")
+	symtest.Put(t, dir, "pingme.txt", nil)
+	symtest.Put(t, dir, pdbPath[:len(pdbPath)-1]+"_", makeCab(t, "hello-x64.pdb", pdb))
 	f := open(t, dir, Options{})
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
@@ -295,18 +275,18 @@ func TestUnpackGivenUp(t *testing.T) {
 // to the file that was asked for.
 func TestPointers(t *testing.T) {
 	dir, share, secret := t.TempDir(), t.TempDir(), t.TempDir()
-	pdb := testdata(t, "pdb/hello-x64.pdb")
-	put(t, share, "drop/Hello-x64.pdb", pdb)
-	put(t, share, "drop/hello.pd_", makeCab(t, "hello-x64.pdb", pdb))
-	put(t, share, "drop/other.pdb", testdata(t, "pdb/hello-x86.pdb"))
-	put(t, secret, "hello-x64.pdb", pdb)
-	put(t, share, "file.ptr", []byte(`\\server\share\file.ptr`))
+	pdb := symtest.Testdata(t, "pdb/hello-x64.pdb")
+	symtest.Put(t, share, "drop/Hello-x64.pdb", pdb)
+	symtest.Put(t, share, "drop/hello.pd_", makeCab(t, "hello-x64.pdb", pdb))
+	symtest.Put(t, share, "drop/other.pdb", symtest.Testdata(t, "pdb/hello-x86.pdb"))
+	symtest.Put(t, secret, "hello-x64.pdb", pdb)
+	symtest.Put(t, share, "file.ptr", []byte(`\\server\share\file.ptr`))
 	if runtime.GOOS != "windows" {
 		if err := os.Symlink(filepath.Join(secret, "hello-x64.pdb"), filepath.Join(share, "link.pdb")); err != nil {
 			t.Fatal(err)
 		}
 	}
-	put(t, dir, "000Admin/lastid.txt", []byte("0000000001"))
+	symtest.Put(t, dir, "000Admin/lastid.txt", []byte("0000000001"))
 	f := open(t, dir, Options{PointerRoots: []symstore.PointerRoot{{Prefix: `\\server\share`, Dir: share}}})
 	for target, ok := range map[string]bool{
 		`\\server\share\drop\hello-x64.pdb`:      true,
@@ -322,7 +302,7 @@ func TestPointers(t *testing.T) {
 		`MSG: gone`:                              false,
 		``:                                       false,
 	} {
-		put(t, dir, "hello-x64.pdb/"+pdbKey+"/file.ptr", []byte(target))
+		symtest.Put(t, dir, "hello-x64.pdb/"+pdbKey+"/file.ptr", []byte(target))
 		b, err := get(t, f, pdbPath)
 		if ok && (err != nil || !bytes.Equal(b, pdb)) || !ok && !errors.Is(err, fs.ErrNotExist) {
 			t.Errorf("%q: %d bytes, %v", target, len(b), err)
@@ -336,8 +316,8 @@ func TestPointers(t *testing.T) {
 // TestHostile: names lead nowhere, and what is no file is absent.
 func TestHostile(t *testing.T) {
 	dir, outside := t.TempDir(), t.TempDir()
-	put(t, outside, "x.pdb", testdata(t, "pdb/hello-x64.pdb"))
-	put(t, dir, "pingme.txt", nil)
+	symtest.Put(t, outside, "x.pdb", symtest.Testdata(t, "pdb/hello-x64.pdb"))
+	symtest.Put(t, dir, "pingme.txt", nil)
 	if err := os.MkdirAll(filepath.Join(dir, "d.pdb", pdbKey, "d.pdb"), 0o755); err != nil {
 		t.Fatal(err)
 	}
@@ -369,13 +349,13 @@ func TestHostile(t *testing.T) {
 // TestListings: what comes and goes is seen, in other cases too.
 func TestListings(t *testing.T) {
 	dir := t.TempDir()
-	put(t, dir, "pingme.txt", nil)
+	symtest.Put(t, dir, "pingme.txt", nil)
 	now := time.Now()
 	f := open(t, dir, Options{Now: func() time.Time { return now }})
 	if _, err := get(t, f, pdbPath); !errors.Is(err, fs.ErrNotExist) {
 		t.Fatal(err)
 	}
-	put(t, dir, strings.ToUpper(pdbPath), []byte("1"))
+	symtest.Put(t, dir, strings.ToUpper(pdbPath), []byte("1"))
 	if b, err := get(t, f, pdbPath); err != nil || string(b) != "1" {
 		t.Errorf("after it came: %q %v", b, err)
 	}
@@ -388,7 +368,7 @@ func TestListings(t *testing.T) {
 	// A folder that was empty is looked at again.
 	empty := t.TempDir()
 	e := open(t, empty, Options{Now: func() time.Time { return now }})
-	put(t, empty, ".build-id/ad/"+progID[2:]+".debug", []byte("x"))
+	symtest.Put(t, empty, ".build-id/ad/"+progID[2:]+".debug", []byte("x"))
 	now = now.Add(2 * expiry)
 	if _, err := get(t, e, "buildid/"+progID+"/debuginfo"); err != nil {
 		t.Error(err)
@@ -404,7 +384,7 @@ func TestAdmin(t *testing.T) {
 	}
 	defer s.Close()
 	src := filepath.Join(t.TempDir(), "hello-x64.pdb")
-	put(t, filepath.Dir(src), "hello-x64.pdb", testdata(t, "pdb/hello-x64.pdb"))
+	symtest.Put(t, filepath.Dir(src), "hello-x64.pdb", symtest.Testdata(t, "pdb/hello-x64.pdb"))
 	for range 2 {
 		if _, err := s.Add(t.Context(), symstore.AddOptions{Product: "P"}, func(yield func(symstore.File, error) bool) {
 			yield(symstore.File{Path: src, Source: `d:\secret\build\hello-x64.pdb`}, nil)

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/symdepot/symdepot/internal/fetch"
+	"github.com/symdepot/symdepot/internal/symtest"
 	"github.com/symdepot/symdepot/layout"
 )
 
@@ -16,10 +17,10 @@ import (
 func TestShelfBounded(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	pdb := testdata(t, "pdb/hello-x64.pdb")
-	put(t, dir, "pingme.txt", nil)
+	pdb := symtest.Testdata(t, "pdb/hello-x64.pdb")
+	symtest.Put(t, dir, "pingme.txt", nil)
 	for _, name := range []string{"a.pdb", "b.pdb"} {
-		put(t, dir, name+"/"+pdbKey+"/"+name[:4]+"_", makeCab(t, name, pdb))
+		symtest.Put(t, dir, name+"/"+pdbKey+"/"+name[:4]+"_", makeCab(t, name, pdb))
 	}
 	ask := func(name string) layout.Request {
 		req, err := layout.Route(strings.Split(name+"/"+pdbKey+"/"+name, "/"))

@@ -10,11 +10,12 @@ import (
 	"time"
 
 	"github.com/symdepot/symdepot/internal/fetch"
+	"github.com/symdepot/symdepot/internal/symtest"
 	"github.com/symdepot/symdepot/layout"
 )
 
 func TestSource(t *testing.T) {
-	pdb := testdata(t, "pdb/hello-x64.pdb")
+	pdb := symtest.Testdata(t, "pdb/hello-x64.pdb")
 	dir := filepath.Join(t.TempDir(), "later")
 	now := time.Now()
 	s := NewSource("disk", dir, Options{Layout: layout.SymStore, Now: func() time.Time { return now }})
@@ -25,8 +26,8 @@ func TestSource(t *testing.T) {
 		}
 	}
 	now = now.Add(folderRetry)
-	put(t, dir, "Hello-X64.pdb/"+pdbKey+"/hello-x64.pdb", pdb)
-	put(t, dir, "zst.pdb/"+pdbKey+"/zst.pdb", zs(pdb))
+	symtest.Put(t, dir, "Hello-X64.pdb/"+pdbKey+"/hello-x64.pdb", pdb)
+	symtest.Put(t, dir, "zst.pdb/"+pdbKey+"/zst.pdb", zs(pdb))
 	for _, path := range []string{pdbPath, "zst.pdb/" + pdbKey + "/zst.pdb"} {
 		reply, got, err := all(t, s, wish(t, path))
 		if err != nil || !bytes.Equal(got, pdb) || !reply.Local || reply.Size != int64(len(pdb)) {

@@ -15,6 +15,7 @@ import (
 	"testing"
 
 	"github.com/symdepot/symdepot/internal/fetch"
+	"github.com/symdepot/symdepot/internal/symtest"
 	"github.com/symdepot/symdepot/layout"
 )
 
@@ -92,7 +93,7 @@ func TestRedirectChains(t *testing.T) {
 			paths[at] = func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, next, 301+i%2*6) }
 			at = next
 		}
-		paths[at] = give(content)
+		paths[at] = symtest.Give(content)
 		return paths
 	}
 	for n, class := range map[int]fetch.Class{0: fetch.ClassNone, 1: fetch.ClassNone, 5: fetch.ClassNone, 6: fetch.ClassBroken} {
@@ -124,7 +125,7 @@ func elsewhere() DialerOptions {
 
 // TestCredentialsStay: another host gets the file's address and nothing else.
 func TestCredentialsStay(t *testing.T) {
-	other := serve(t, map[string]http.HandlerFunc{"/blob": give(content)})
+	other := serve(t, map[string]http.HandlerFunc{"/blob": symtest.Give(content)})
 	_, port, _ := strings.Cut(strings.TrimPrefix(other.URL, "http://"), ":")
 	s := serve(t, map[string]http.HandlerFunc{
 		fooPath: func(w http.ResponseWriter, r *http.Request) {
@@ -165,7 +166,7 @@ func TestCredentialsStay(t *testing.T) {
 		t.Error(got)
 	}
 	// A page of another host is a login, not a missing file.
-	other.paths["/blob"] = give([]byte("<html>log in</html>"), "Content-Type", "text/html")
+	other.paths["/blob"] = symtest.Give([]byte("<html>log in</html>"), "Content-Type", "text/html")
 	if _, _, err := load(t, h, ask); fetch.ClassOf(err) != fetch.ClassBroken || strings.Contains(err.Error(), "sig=") {
 		t.Error(err)
 	}
@@ -213,7 +214,7 @@ func TestDowngrade(t *testing.T) {
 // TestRebinding: a name that is public when it is looked at and private when it
 // is connected to.
 func TestRebinding(t *testing.T) {
-	inner := serve(t, map[string]http.HandlerFunc{"/x": give(content)})
+	inner := serve(t, map[string]http.HandlerFunc{"/x": symtest.Give(content)})
 	_, port, _ := strings.Cut(strings.TrimPrefix(inner.URL, "http://"), ":")
 	s := serve(t, map[string]http.HandlerFunc{fooPath: func(w http.ResponseWriter, r *http.Request) {
 		http.Redirect(w, r, "http://rebind.example:"+port+"/x", http.StatusFound)
@@ -289,7 +290,7 @@ func TestCodeInfo(t *testing.T) {
 		"/xul.pdb/" + key + "/xul.sym": func(w http.ResponseWriter, r *http.Request) {
 			http.Redirect(w, r, "/v1/xul.pdb/"+key+"/xul.sym", http.StatusFound)
 		},
-		"/v1/xul.pdb/" + key + "/xul.sym": give(gz(sym), "Content-Encoding", "gzip", "Content-Type", "text/plain"),
+		"/v1/xul.pdb/" + key + "/xul.sym": symtest.Give(gz(sym), "Content-Encoding", "gzip", "Content-Type", "text/plain"),
 	}
 	h := source(t, HTTPConfig{URL: s.URL, Layout: layout.BreakpadTree.Name()}, DialerOptions{})
 	r, b, err := load(t, h, wish(t, "xul.dll/5ab38077900a/xul.sym"))

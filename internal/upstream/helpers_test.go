@@ -10,27 +10,6 @@ import (
 	"github.com/symdepot/symdepot/cab"
 )
 
-func testdata(t *testing.T, name string) []byte {
-	t.Helper()
-	b, err := os.ReadFile(filepath.Join("../../testdata", name))
-	if err != nil {
-		t.Fatal(err)
-	}
-	return b
-}
-
-// put writes a file below dir.
-func put(t *testing.T, dir, name string, body []byte) {
-	t.Helper()
-	p := filepath.Join(dir, filepath.FromSlash(name))
-	if err := os.MkdirAll(filepath.Dir(p), 0o755); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(p, body, 0o644); err != nil {
-		t.Fatal(err)
-	}
-}
-
 func makeCab(t *testing.T, name string, body []byte) []byte {
 	t.Helper()
 	out, err := os.Create(filepath.Join(t.TempDir(), "c"))

@@ -28,6 +28,7 @@ import (
 	"github.com/klauspost/compress/zstd"
 
 	"github.com/symdepot/symdepot/internal/fetch"
+	"github.com/symdepot/symdepot/internal/symtest"
 	"github.com/symdepot/symdepot/layout"
 )
 
@@ -73,25 +74,6 @@ func (s *theirs) asks() (paths []string) {
 		paths = append(paths, r.URL.Path)
 	}
 	return paths
-}
-
-func give(body []byte, header ...string) http.HandlerFunc {
-	return func(w http.ResponseWriter, _ *http.Request) {
-		for i := 0; i+1 < len(header); i += 2 {
-			w.Header().Set(header[i], header[i+1])
-		}
-		_, _ = w.Write(body)
-	}
-}
-
-func refuse(status int, header ...string) http.HandlerFunc {
-	return func(w http.ResponseWriter, _ *http.Request) {
-		for i := 0; i+1 < len(header); i += 2 {
-			w.Header().Set(header[i], header[i+1])
-		}
-		w.WriteHeader(status)
-		_, _ = io.WriteString(w, "status of a test")
-	}
 }
 
 func source(t *testing.T, cfg HTTPConfig, d DialerOptions) *HTTP {
@@ -222,22 +204,22 @@ func TestForms(t *testing.T) {
 		asks   int
 		packed bool
 	}{
-		{"plain", map[string]http.HandlerFunc{fooPath: give(content)}, content, 1, false},
-		{"cabinet", map[string]http.HandlerFunc{fooPack: give(cabinet)}, content, 2, true},
-		{"plain under the name of a cabinet", map[string]http.HandlerFunc{fooPack: give(content)}, content, 2, false},
-		{"cabinet under the plain name", map[string]http.HandlerFunc{fooPath: give(cabinet)}, content, 1, true},
-		{"encoded cabinet", map[string]http.HandlerFunc{fooPack: give(gz(cabinet), "Content-Encoding", "gzip")}, content, 2, true},
-		{"gzip", map[string]http.HandlerFunc{fooPath: give(gz(content))}, content, 1, true},
-		{"zstd", map[string]http.HandlerFunc{fooPath: give(zs(content))}, content, 1, true},
-		{"zlib", map[string]http.HandlerFunc{fooPath: give(zl(content))}, content, 1, true},
-		{"zip", map[string]http.HandlerFunc{fooPath: give(zp(content))}, content, 1, true},
-		{"stored zip", map[string]http.HandlerFunc{fooPath: give(zipStored(content))}, content, 1, true},
-		{"encoded gzip", map[string]http.HandlerFunc{fooPath: give(gz(content), "Content-Encoding", "gzip")}, content, 1, true},
-		{"x-gzip", map[string]http.HandlerFunc{fooPath: give(gz(content), "Content-Encoding", "identity, x-gzip")}, content, 1, true},
-		{"encoded zstd", map[string]http.HandlerFunc{fooPath: give(zs(content), "Content-Encoding", "zstd")}, content, 1, true},
-		{"deflate", map[string]http.HandlerFunc{fooPath: give(zl(content), "Content-Encoding", "deflate")}, content, 1, true},
-		{"bare deflate", map[string]http.HandlerFunc{fooPath: give(fl(content), "Content-Encoding", "deflate")}, content, 1, true},
-		{"two layers", map[string]http.HandlerFunc{fooPath: give(gz(zs(content)), "Content-Encoding", "gzip")}, content, 1, true},
+		{"plain", map[string]http.HandlerFunc{fooPath: symtest.Give(content)}, content, 1, false},
+		{"cabinet", map[string]http.HandlerFunc{fooPack: symtest.Give(cabinet)}, content, 2, true},
+		{"plain under the name of a cabinet", map[string]http.HandlerFunc{fooPack: symtest.Give(content)}, content, 2, false},
+		{"cabinet under the plain name", map[string]http.HandlerFunc{fooPath: symtest.Give(cabinet)}, content, 1, true},
+		{"encoded cabinet", map[string]http.HandlerFunc{fooPack: symtest.Give(gz(cabinet), "Content-Encoding", "gzip")}, content, 2, true},
+		{"gzip", map[string]http.HandlerFunc{fooPath: symtest.Give(gz(content))}, content, 1, true},
+		{"zstd", map[string]http.HandlerFunc{fooPath: symtest.Give(zs(content))}, content, 1, true},
+		{"zlib", map[string]http.HandlerFunc{fooPath: symtest.Give(zl(content))}, content, 1, true},
+		{"zip", map[string]http.HandlerFunc{fooPath: symtest.Give(zp(content))}, content, 1, true},
+		{"stored zip", map[string]http.HandlerFunc{fooPath: symtest.Give(zipStored(content))}, content, 1, true},
+		{"encoded gzip", map[string]http.HandlerFunc{fooPath: symtest.Give(gz(content), "Content-Encoding", "gzip")}, content, 1, true},
+		{"x-gzip", map[string]http.HandlerFunc{fooPath: symtest.Give(gz(content), "Content-Encoding", "identity, x-gzip")}, content, 1, true},
+		{"encoded zstd", map[string]http.HandlerFunc{fooPath: symtest.Give(zs(content), "Content-Encoding", "zstd")}, content, 1, true},
+		{"deflate", map[string]http.HandlerFunc{fooPath: symtest.Give(zl(content), "Content-Encoding", "deflate")}, content, 1, true},
+		{"bare deflate", map[string]http.HandlerFunc{fooPath: symtest.Give(fl(content), "Content-Encoding", "deflate")}, content, 1, true},
+		{"two layers", map[string]http.HandlerFunc{fooPath: symtest.Give(gz(zs(content)), "Content-Encoding", "gzip")}, content, 1, true},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			s := serve(t, c.paths)
@@ -282,7 +264,7 @@ func TestNamesLeftAlone(t *testing.T) {
 		"foo.pdb/" + guid1 + "1/foo.src.zip":      fooDir + "foo.src.zip",
 		"buildid/" + hex40 + "/source/a/b.txt.gz": "/buildid/" + hex40 + "/source/a/b.txt.gz",
 	} {
-		s := serve(t, map[string]http.HandlerFunc{want: give(packed)})
+		s := serve(t, map[string]http.HandlerFunc{want: symtest.Give(packed)})
 		r, b, err := load(t, source(t, HTTPConfig{URL: s.URL, Layout: "auto"}, DialerOptions{}), wish(t, p))
 		if err != nil || !bytes.Equal(b, packed) || r.Size != int64(len(packed)) {
 			t.Errorf("%s: %d bytes, %v (%v)", p, len(b), err, s.asks())
@@ -310,9 +292,9 @@ func TestHTTPPointers(t *testing.T) {
 	} {
 		s := serve(t, nil)
 		s.paths = map[string]http.HandlerFunc{
-			fooPtr:               give([]byte(strings.ReplaceAll(c.text, "SERVER", s.URL)), "Content-Type", "text/plain"),
-			"/elsewhere/foo.pdb": give(content, "ETag", `"x"`),
-			"/elsewhere/foo.pd_": give(makeCab(t, "foo.pdb", content)),
+			fooPtr:               symtest.Give([]byte(strings.ReplaceAll(c.text, "SERVER", s.URL)), "Content-Type", "text/plain"),
+			"/elsewhere/foo.pdb": symtest.Give(content, "ETag", `"x"`),
+			"/elsewhere/foo.pd_": symtest.Give(makeCab(t, "foo.pdb", content)),
 		}
 		r, b, err := load(t, source(t, HTTPConfig{URL: s.URL}, DialerOptions{}), wish(t, askFoo))
 		if fetch.ClassOf(err) != c.class {
@@ -337,29 +319,29 @@ func TestStatus(t *testing.T) {
 		retry time.Duration
 		asks  int
 	}{
-		{"404", refuse(404), fetch.ClassAbsent, 0, 3},
-		{"410", refuse(410), fetch.ClassAbsent, 0, 3},
-		{"400", refuse(400), fetch.ClassAbsent, 0, 3},
-		{"204", refuse(204), fetch.ClassAbsent, 0, 3},
-		{"401", refuse(401), fetch.ClassForbidden, 0, 1},
-		{"403", refuse(403), fetch.ClassForbidden, 0, 1},
-		{"203", refuse(203), fetch.ClassForbidden, 0, 1},
-		{"429", refuse(429), fetch.ClassBusy, 0, 1},
-		{"429 with seconds", refuse(429, "Retry-After", "30"), fetch.ClassBusy, 30 * time.Second, 1},
-		{"503 with a date", refuse(503, "Retry-After", time.Now().Add(time.Minute).UTC().Format(http.TimeFormat)), fetch.ClassBusy, time.Minute, 1},
-		{"503 for ages", refuse(503, "Retry-After", "99999999"), fetch.ClassBusy, longestRetry, 1},
-		{"503", refuse(503), fetch.ClassBroken, 0, 1},
-		{"500", refuse(500), fetch.ClassBroken, 0, 1},
-		{"206", refuse(206), fetch.ClassBroken, 0, 1},
-		{"304", refuse(304), fetch.ClassBroken, 0, 1},
-		{"504", refuse(504), fetch.ClassTimeout, 0, 1},
-		{"408", refuse(408, "Connection", "close"), fetch.ClassTimeout, 0, 1},
-		{"page", give(page, "Content-Type", "application/octet-stream"), fetch.ClassAbsent, 0, 3},
-		{"page by type", give([]byte("Sorry!"), "Content-Type", "text/html; charset=utf-8"), fetch.ClassAbsent, 0, 3},
-		{"page behind blanks", give(append([]byte("\xef\xbb\xbf \r\n\r\n"), page...), "Content-Type", "text/plain"), fetch.ClassAbsent, 0, 3},
-		{"encoded page", give(gz(page), "Content-Encoding", "gzip"), fetch.ClassAbsent, 0, 3},
-		{"words", give([]byte("Symbol Not Found")), fetch.ClassAbsent, 0, 3},
-		{"nothing", give(nil), fetch.ClassAbsent, 0, 3},
+		{"404", symtest.Refuse(404), fetch.ClassAbsent, 0, 3},
+		{"410", symtest.Refuse(410), fetch.ClassAbsent, 0, 3},
+		{"400", symtest.Refuse(400), fetch.ClassAbsent, 0, 3},
+		{"204", symtest.Refuse(204), fetch.ClassAbsent, 0, 3},
+		{"401", symtest.Refuse(401), fetch.ClassForbidden, 0, 1},
+		{"403", symtest.Refuse(403), fetch.ClassForbidden, 0, 1},
+		{"203", symtest.Refuse(203), fetch.ClassForbidden, 0, 1},
+		{"429", symtest.Refuse(429), fetch.ClassBusy, 0, 1},
+		{"429 with seconds", symtest.Refuse(429, "Retry-After", "30"), fetch.ClassBusy, 30 * time.Second, 1},
+		{"503 with a date", symtest.Refuse(503, "Retry-After", time.Now().Add(time.Minute).UTC().Format(http.TimeFormat)), fetch.ClassBusy, time.Minute, 1},
+		{"503 for ages", symtest.Refuse(503, "Retry-After", "99999999"), fetch.ClassBusy, longestRetry, 1},
+		{"503", symtest.Refuse(503), fetch.ClassBroken, 0, 1},
+		{"500", symtest.Refuse(500), fetch.ClassBroken, 0, 1},
+		{"206", symtest.Refuse(206), fetch.ClassBroken, 0, 1},
+		{"304", symtest.Refuse(304), fetch.ClassBroken, 0, 1},
+		{"504", symtest.Refuse(504), fetch.ClassTimeout, 0, 1},
+		{"408", symtest.Refuse(408, "Connection", "close"), fetch.ClassTimeout, 0, 1},
+		{"page", symtest.Give(page, "Content-Type", "application/octet-stream"), fetch.ClassAbsent, 0, 3},
+		{"page by type", symtest.Give([]byte("Sorry!"), "Content-Type", "text/html; charset=utf-8"), fetch.ClassAbsent, 0, 3},
+		{"page behind blanks", symtest.Give(append([]byte("\xef\xbb\xbf \r\n\r\n"), page...), "Content-Type", "text/plain"), fetch.ClassAbsent, 0, 3},
+		{"encoded page", symtest.Give(gz(page), "Content-Encoding", "gzip"), fetch.ClassAbsent, 0, 3},
+		{"words", symtest.Give([]byte("Symbol Not Found")), fetch.ClassAbsent, 0, 3},
+		{"nothing", symtest.Give(nil), fetch.ClassAbsent, 0, 3},
 		{"bucket, absent with 403", func(w http.ResponseWriter, _ *http.Request) {
 			w.Header().Set("Content-Type", "application/xml")
 			w.WriteHeader(http.StatusForbidden)
@@ -387,7 +369,7 @@ func TestStatus(t *testing.T) {
 		})
 	}
 	t.Run("403 of a bucket that is not listed", func(t *testing.T) {
-		s := serve(t, map[string]http.HandlerFunc{fooPath: refuse(403), fooPack: give(content)})
+		s := serve(t, map[string]http.HandlerFunc{fooPath: symtest.Refuse(403), fooPack: symtest.Give(content)})
 		if _, b, err := load(t, source(t, HTTPConfig{URL: s.URL, Forbidden403: true}, DialerOptions{}), wish(t, askFoo)); err != nil || !bytes.Equal(b, content) {
 			t.Error(len(b), err)
 		}
@@ -435,30 +417,30 @@ func TestDamage(t *testing.T) {
 		{"bad chunk", raw(false, ok, "Transfer-Encoding: chunked\r\n\r\nzz\r\nMicro\r\n"), fetch.ClassBroken},
 		{"no answer", raw(false), fetch.ClassBroken},
 		{"no HTTP", raw(false, "SSH-2.0-OpenSSH\r\n"), fetch.ClassBroken},
-		{"debuginfod says more", give([]byte("Micro"), "X-Debuginfod-Size", "9"), fetch.ClassNone},
+		{"debuginfod says more", symtest.Give([]byte("Micro"), "X-Debuginfod-Size", "9"), fetch.ClassNone},
 		{"chunks and debuginfod says more", raw(false, ok, "X-DEBUGINFOD-SIZE: 9\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nMicro\r\n0\r\n\r\n"), fetch.ClassBroken},
-		{"gzip cut off", give(gz(content)[:500]), fetch.ClassBroken},
-		{"zstd cut off", give(zs(content)[:30]), fetch.ClassBroken},
-		{"zlib cut off", give(zl(content)[:500]), fetch.ClassBroken},
-		{"zip cut off", give(zp(content)[:500]), fetch.ClassBroken},
-		{"zip without directory", give(zp(content)[:len(zp(content))-100]), fetch.ClassBroken},
-		{"zip of two files", give(zp(content, content)), fetch.ClassBroken},
-		{"cabinet cut off", give(makeCab(t, "foo.pdb", content)[:200]), fetch.ClassBroken},
-		{"cabinet cut off in the head", give(makeCab(t, "foo.pdb", content)[:20]), fetch.ClassBroken},
+		{"gzip cut off", symtest.Give(gz(content)[:500]), fetch.ClassBroken},
+		{"zstd cut off", symtest.Give(zs(content)[:30]), fetch.ClassBroken},
+		{"zlib cut off", symtest.Give(zl(content)[:500]), fetch.ClassBroken},
+		{"zip cut off", symtest.Give(zp(content)[:500]), fetch.ClassBroken},
+		{"zip without directory", symtest.Give(zp(content)[:len(zp(content))-100]), fetch.ClassBroken},
+		{"zip of two files", symtest.Give(zp(content, content)), fetch.ClassBroken},
+		{"cabinet cut off", symtest.Give(makeCab(t, "foo.pdb", content)[:200]), fetch.ClassBroken},
+		{"cabinet cut off in the head", symtest.Give(makeCab(t, "foo.pdb", content)[:20]), fetch.ClassBroken},
 		{"cabinet that ends early", raw(false, ok, "Transfer-Encoding: chunked\r\n\r\n64\r\n", string(makeCab(t, "foo.pdb", content)[:100]), "\r\n"), fetch.ClassBroken},
-		{"SZDD", give([]byte("SZDD\x88\xf0\x27\x33A\x00\x00\x00\x00\x00")), fetch.ClassBroken},
-		{"unknown encoding", give(content, "Content-Encoding", "br"), fetch.ClassBroken},
-		{"encoded twice", give(gz(gz(content)), "Content-Encoding", "gzip, gzip"), fetch.ClassBroken},
-		{"not what the encoding says", give(content, "Content-Encoding", "gzip"), fetch.ClassBroken},
-		{"encoded and cut off", give(gz(content)[:300], "Content-Encoding", "gzip"), fetch.ClassBroken},
-		{"says to be too large", give(make([]byte, 3<<20)), fetch.ClassTooLarge},
+		{"SZDD", symtest.Give([]byte("SZDD\x88\xf0\x27\x33A\x00\x00\x00\x00\x00")), fetch.ClassBroken},
+		{"unknown encoding", symtest.Give(content, "Content-Encoding", "br"), fetch.ClassBroken},
+		{"encoded twice", symtest.Give(gz(gz(content)), "Content-Encoding", "gzip, gzip"), fetch.ClassBroken},
+		{"not what the encoding says", symtest.Give(content, "Content-Encoding", "gzip"), fetch.ClassBroken},
+		{"encoded and cut off", symtest.Give(gz(content)[:300], "Content-Encoding", "gzip"), fetch.ClassBroken},
+		{"says to be too large", symtest.Give(make([]byte, 3<<20)), fetch.ClassTooLarge},
 		{"endless zeros", zeros, fetch.ClassTooLarge},
-		{"gzip bomb", give(gz(bomb)), fetch.ClassTooLarge},
-		{"encoded bomb", give(gz(bomb), "Content-Encoding", "gzip"), fetch.ClassTooLarge},
-		{"zstd bomb", give(zs(bomb)), fetch.ClassTooLarge},
-		{"zip bomb", give(zp(bomb)), fetch.ClassTooLarge},
-		{"stored zip too large", give(zipStored(make([]byte, 1100<<10))), fetch.ClassTooLarge},
-		{"cabinet bomb", give(lied), fetch.ClassTooLarge},
+		{"gzip bomb", symtest.Give(gz(bomb)), fetch.ClassTooLarge},
+		{"encoded bomb", symtest.Give(gz(bomb), "Content-Encoding", "gzip"), fetch.ClassTooLarge},
+		{"zstd bomb", symtest.Give(zs(bomb)), fetch.ClassTooLarge},
+		{"zip bomb", symtest.Give(zp(bomb)), fetch.ClassTooLarge},
+		{"stored zip too large", symtest.Give(zipStored(make([]byte, 1100<<10))), fetch.ClassTooLarge},
+		{"cabinet bomb", symtest.Give(lied), fetch.ClassTooLarge},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			s := serve(t, map[string]http.HandlerFunc{fooPath: c.says})
@@ -475,7 +457,7 @@ func TestDamage(t *testing.T) {
 		})
 	}
 	t.Run("the limit of a question", func(t *testing.T) {
-		s := serve(t, map[string]http.HandlerFunc{fooPath: give(content)})
+		s := serve(t, map[string]http.HandlerFunc{fooPath: symtest.Give(content)})
 		ask := wish(t, askFoo)
 		ask.Limit = int64(len(content)) - 1
 		if _, _, err := load(t, source(t, HTTPConfig{URL: s.URL}, DialerOptions{}), ask); fetch.ClassOf(err) != fetch.ClassTooLarge {
@@ -492,16 +474,21 @@ func TestDamage(t *testing.T) {
 // everything.
 func TestWaits(t *testing.T) {
 	before := runtime.NumGoroutine()
-	stall := make(chan struct{})
+	stall, arrived := make(chan struct{}), make(chan struct{}, 8)
 	s := serve(t, map[string]http.HandlerFunc{
-		"/head" + fooPath: func(http.ResponseWriter, *http.Request) { <-stall },
+		"/head" + fooPath: func(http.ResponseWriter, *http.Request) {
+			arrived <- struct{}{}
+			<-stall
+		},
 		"/body" + fooPath: func(w http.ResponseWriter, r *http.Request) {
 			_, _ = w.Write(content)
 			w.(http.Flusher).Flush()
+			arrived <- struct{}{}
 			<-stall
 		},
 		"/first" + fooPath: func(w http.ResponseWriter, r *http.Request) {
 			w.(http.Flusher).Flush()
+			arrived <- struct{}{}
 			<-stall
 		},
 	})
@@ -509,21 +496,25 @@ func TestWaits(t *testing.T) {
 	for _, p := range []string{"/head", "/first", "/body"} {
 		_, _, err := load(t, source(t, HTTPConfig{URL: s.URL + p, Timeouts: quick}, DialerOptions{}), wish(t, askFoo))
 		if fetch.ClassOf(err) != fetch.ClassTimeout {
-			t.Errorf("%s: %v", p, err)
+			t.Errorf("%s: error %v, want a timeout", p, err)
 		}
+		<-arrived
 	}
 	for _, p := range []string{"/head", "/first", "/body"} {
 		h := source(t, HTTPConfig{URL: s.URL + p}, DialerOptions{})
 		ctx, cancel := context.WithCancelCause(t.Context())
 		why := errors.New("nobody waits any more")
-		time.AfterFunc(20*time.Millisecond, func() { cancel(why) })
+		go func() {
+			<-arrived
+			cancel(why)
+		}()
 		r, err := h.Fetch(ctx, wish(t, askFoo))
 		if err == nil {
 			_, err = io.Copy(io.Discard, r.Body)
 			_ = r.Body.Close()
 		}
 		if !errors.Is(err, why) {
-			t.Errorf("%s: %v", p, err)
+			t.Errorf("%s: error %v, want the cause of the cancellation", p, err)
 		}
 		_ = h.Close()
 	}
@@ -533,7 +524,10 @@ func TestWaits(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	time.AfterFunc(20*time.Millisecond, func() { _ = r.Body.Close() })
+	if n, err := io.ReadFull(r.Body, make([]byte, len(content))); err != nil {
+		t.Fatalf("read %d of the %d bytes that were sent: %v", n, len(content), err)
+	}
+	go func() { _ = r.Body.Close() }()
 	if _, err := io.Copy(io.Discard, r.Body); err == nil {
 		t.Error("a body that was closed ended cleanly")
 	}
@@ -679,11 +673,11 @@ func TestResumeLies(t *testing.T) {
 // TestTiers: index2.txt is asked for once, and again when the answer is old.
 func TestTiers(t *testing.T) {
 	for _, two := range []bool{true, false} {
-		s := serve(t, map[string]http.HandlerFunc{"/fo" + fooPath: give(content), fooPath: give(content)})
+		s := serve(t, map[string]http.HandlerFunc{"/fo" + fooPath: symtest.Give(content), fooPath: symtest.Give(content)})
 		if two {
-			s.paths["/index2.txt"] = give([]byte("two"))
+			s.paths["/index2.txt"] = symtest.Give([]byte("two"))
 		} else {
-			s.paths["/index2.txt"] = give([]byte("<html>"), "Content-Type", "text/html") // a page for everything
+			s.paths["/index2.txt"] = symtest.Give([]byte("<html>"), "Content-Type", "text/html") // a page for everything
 		}
 		h := source(t, HTTPConfig{URL: s.URL, TwoTier: TwoTierAuto}, DialerOptions{})
 		now := time.Now()
@@ -768,8 +762,8 @@ func TestSymCache(t *testing.T) {
 // TestDebuginfod: headers and names of that protocol.
 func TestDebuginfod(t *testing.T) {
 	s := serve(t, map[string]http.HandlerFunc{
-		"/buildid/" + hex40 + "/debuginfo":              give(content, "X-DEBUGINFOD-FILE", "/usr/lib/debug/libfoo.so.1.debug", "X-DEBUGINFOD-SIZE", strconv.Itoa(len(content)), "X-Secret", "1"),
-		"/buildid/" + hex40 + "/source/usr/src/a b+c.c": give([]byte("<html> is what this program prints"), "Content-Type", "application/octet-stream"),
+		"/buildid/" + hex40 + "/debuginfo":              symtest.Give(content, "X-DEBUGINFOD-FILE", "/usr/lib/debug/libfoo.so.1.debug", "X-DEBUGINFOD-SIZE", strconv.Itoa(len(content)), "X-Secret", "1"),
+		"/buildid/" + hex40 + "/source/usr/src/a b+c.c": symtest.Give([]byte("<html> is what this program prints"), "Content-Type", "application/octet-stream"),
 	})
 	h := source(t, HTTPConfig{URL: s.URL, Layout: "debuginfod", ServerID: "us"}, DialerOptions{})
 	ask := wish(t, "buildid/"+hex40+"/debuginfo")
@@ -792,9 +786,9 @@ func TestDebuginfod(t *testing.T) {
 
 // TestHeaders: what is sent along, and the file of headers that changes.
 func TestHeaders(t *testing.T) {
-	s := serve(t, map[string]http.HandlerFunc{fooPath: give(content)})
+	s := serve(t, map[string]http.HandlerFunc{fooPath: symtest.Give(content)})
 	file := filepath.Join(t.TempDir(), "headers")
-	put(t, filepath.Dir(file), "headers", []byte("# tokens\nX-Token: one\n\n"))
+	symtest.Put(t, filepath.Dir(file), "headers", []byte("# tokens\nX-Token: one\n\n"))
 	h := source(t, HTTPConfig{URL: strings.Replace(s.URL, "//", "//:pat@", 1), UserAgent: "curl/7", Header: http.Header{"x-own": {"1"}}, Credentials: Credentials{HeadersFile: file}}, DialerOptions{})
 	ask := wish(t, askFoo)
 	ask.Checksum = "SHA256:00"
@@ -816,7 +810,7 @@ func TestHeaders(t *testing.T) {
 			t.Errorf("%s is %q, want %q", k, got.Get(k), want)
 		}
 	}
-	put(t, filepath.Dir(file), "headers", []byte("X-Token: another\n"))
+	symtest.Put(t, filepath.Dir(file), "headers", []byte("X-Token: another\n"))
 	if got := last().Get("X-Token"); got != "another" {
 		t.Errorf("token %q", got)
 	}
@@ -826,7 +820,7 @@ func TestHeaders(t *testing.T) {
 	if got := last().Get("X-Token"); got != "another" {
 		t.Errorf("token %q", got)
 	}
-	put(t, filepath.Dir(file), "headers", []byte("no colon here\n"))
+	symtest.Put(t, filepath.Dir(file), "headers", []byte("no colon here\n"))
 	if _, err := NewHTTP(HTTPConfig{Name: "x", URL: s.URL, Credentials: Credentials{HeadersFile: file}}, NewDialer(DialerOptions{})); err == nil || !strings.Contains(err.Error(), "line 1") {
 		t.Error(err)
 	}
@@ -854,7 +848,7 @@ func TestNoSecrets(t *testing.T) {
 	s := serve(t, nil)
 	base := "/t/" + secret
 	s.paths = map[string]http.HandlerFunc{
-		base + fooPath: give(content, "ETag", `"1"`),
+		base + fooPath: symtest.Give(content, "ETag", `"1"`),
 		"/far" + fooPath: func(w http.ResponseWriter, r *http.Request) {
 			http.Redirect(w, r, "http://127.0.0.1:1/?sig="+secret, http.StatusFound)
 		},
@@ -864,7 +858,7 @@ func TestNoSecrets(t *testing.T) {
 		},
 		"/reset" + fooPath:  raw(true),
 		"/cut" + fooPath:    raw(false, "HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\n12"),
-		"/denied" + fooPath: refuse(403),
+		"/denied" + fooPath: symtest.Refuse(403),
 	}
 	check := func(what, text string) {
 		t.Helper()
@@ -954,7 +948,7 @@ func TestHTTP2(t *testing.T) {
 
 // TestManyAtOnce: one source, many goroutines, and as many connections reused.
 func TestManyAtOnce(t *testing.T) {
-	s := serve(t, map[string]http.HandlerFunc{fooPack: give(makeCab(t, "foo.pdb", content))})
+	s := serve(t, map[string]http.HandlerFunc{fooPack: symtest.Give(makeCab(t, "foo.pdb", content))})
 	h := source(t, HTTPConfig{URL: s.URL}, DialerOptions{})
 	var all sync.WaitGroup
 	for range 16 {
@@ -978,7 +972,7 @@ func TestManyAtOnce(t *testing.T) {
 
 func BenchmarkPlain(b *testing.B) {
 	big := make([]byte, 64<<20)
-	s := httptest.NewServer(give(big))
+	s := httptest.NewServer(symtest.Give(big))
 	defer s.Close()
 	h, err := NewHTTP(HTTPConfig{Name: "b", URL: s.URL, Layout: "symstore", TwoTier: TwoTierNo}, NewDialer(DialerOptions{}))
 	if err != nil {

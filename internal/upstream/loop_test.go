@@ -61,7 +61,8 @@ func TestOurOwnKind(t *testing.T) {
 	}
 }
 
-// TestQueued: who waits for a place is told, and told when the wait is over.
+// TestQueued: a request that waits for the limit of concurrent requests learns that
+// it waits, and that the wait is over.
 func TestQueued(t *testing.T) {
 	hold, reached := make(chan struct{}), make(chan struct{}, 2)
 	far := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

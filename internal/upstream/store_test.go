@@ -18,6 +18,7 @@ import (
 	"github.com/symdepot/symdepot/internal/bucket"
 	"github.com/symdepot/symdepot/internal/bucket/buckettest"
 	"github.com/symdepot/symdepot/internal/fetch"
+	"github.com/symdepot/symdepot/internal/symtest"
 )
 
 // pail is a bucket in memory.
@@ -110,8 +111,8 @@ func all(t *testing.T, s fetch.Source, ask fetch.Ask) (*fetch.Reply, []byte, err
 }
 
 func TestStoreForms(t *testing.T) {
-	pdb := testdata(t, "pdb/hello-x64.pdb")
-	elf := testdata(t, "elf/prog-sha1")
+	pdb := symtest.Testdata(t, "pdb/hello-x64.pdb")
+	elf := symtest.Testdata(t, "elf/prog-sha1")
 	packed := makeCab(t, "hello-x64.pdb", pdb)
 	key := "hello-x64.pdb/" + pdbKey + "/"
 	for _, c := range []struct {
@@ -312,7 +313,7 @@ func TestStorePeers(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			pdb := testdata(t, "pdb/hello-x64.pdb")
+			pdb := symtest.Testdata(t, "pdb/hello-x64.pdb")
 			for key, body := range map[string][]byte{pdbPath: pdb, "elf+x.so/elf-buildid-" + progID + "/elf+x.so": zs(pdb)} {
 				if _, err := b.Put(t.Context(), key, int64(len(body)), bytes.NewReader(body), bucket.PutOptions{}); err != nil {
 					t.Fatal(err)
