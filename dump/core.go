@@ -9,9 +9,9 @@ import (
 
 // Numbers of ELF core files (elf.h).
 const (
-	noteFiles   = 0x46494c45 // "FILE": which files are mapped where
-	manySegs    = 0xffff     // e_phnum does not hold the number: section 0 does
-	maxCoreNote = 1 << 20    // notes: a thousand threads have some five each
+	noteFiles   = 0x46494c45 // "FILE": the list of mapped files
+	manySegs    = 0xffff     // e_phnum is too small: section 0 has the number
+	maxCoreNote = 1 << 20    // notes; a thousand threads have about five each
 )
 
 var coreArchs = map[uint16]string{
@@ -19,23 +19,23 @@ var coreArchs = map[uint16]string{
 	41: "alpha", 42: "sh", 43: "sparc64", 50: "ia64", 62: "x86_64", 183: "arm64", 243: "riscv32", 258: "loongarch32", 0x9026: "alpha",
 }
 
-// wideArchs are the words for a 64-bit file where they differ.
+// wideArchs are the names of processors that differ for 64-bit files.
 var wideArchs = map[uint16]string{8: "mips64", 22: "s390x", 243: "riscv64", 258: "loongarch64"}
 
 var coreSystems = map[byte]string{2: "netbsd", 3: "linux", 6: "solaris", 9: "freebsd", 12: "openbsd"}
 
-// noteOwners are the systems by the names on a core's notes. Linux and
-// Solaris both write CORE, but Solaris says so in the header too.
+// noteOwners maps the names of notes to operating systems. Linux and Solaris
+// both write CORE, but the file header of Solaris differs.
 var noteOwners = map[string]string{"LINUX": "linux", "CORE": "linux", "FreeBSD": "freebsd", "NetBSD-CORE": "netbsd", "OpenBSD": "openbsd"}
 
-// core is one in the course of being read.
+// core is an ELF core file while it is read.
 type core struct {
 	*Dump
 	s     *source
 	h     elfHeader
 	mem   memory
 	notes []region // where the notes are
-	files bool     // there was a list of mapped files
+	files bool     // there is a list of mapped files
 }
 
 func readCore(s *source) (*Dump, error) {
@@ -67,7 +67,7 @@ func readCore(s *source) (*Dump, error) {
 	return c.Dump, nil
 }
 
-// segments reads the program headers: notes, and where memory is.
+// segments reads the program headers: where the notes and the memory are.
 func (c *core) segments() error {
 	n := uint64(c.h.phnum)
 	w := window{s: c.s, ahead: 64 << 10}
@@ -101,7 +101,8 @@ func (c *core) segments() error {
 		case s.typ == segNote && len(c.notes) < 64:
 			c.notes = append(c.notes, region{off: s.off, size: s.filesz})
 		case s.typ == segLoad && len(c.mem.regions) < maxRegions:
-			// Those that were not dumped count too: they tell code from data.
+			// Segments that were not dumped count too: they show which memory
+			// is code.
 			c.mem.regions = append(c.mem.regions, region{addr: s.vaddr, off: s.off, size: s.filesz, flags: s.flags})
 			end = max(end, s.off+s.filesz)
 		}
@@ -116,14 +117,14 @@ func (c *core) segments() error {
 	return nil
 }
 
-// mapping is a file that is mapped in the process.
+// mapping is one mapped file of the process.
 type mapping struct {
 	start, end uint64
 	path       string
-	first      bool // it begins with the file's first page
+	first      bool // it begins with the first page of the file
 }
 
-// readNotes walks the notes of one segment for the list of mapped files.
+// readNotes searches the notes of one segment for the list of mapped files.
 func (c *core) readNotes(at region) []mapping {
 	w := window{s: c.s, ahead: 4 << 10}
 	var files []mapping
@@ -166,7 +167,7 @@ func (c *core) readNotes(at region) []mapping {
 }
 
 // fileList reads an NT_FILE note: a count, the page size, three words for each
-// mapping, then as many paths.
+// mapping, and then the paths.
 func (c *core) fileList(at, size uint64) []mapping {
 	word := uint64(c.h.wordSize())
 	if size < 2*word {
@@ -198,11 +199,11 @@ func (c *core) fileList(at, size uint64) []mapping {
 		off += uint64(len(text)) + 1
 		p, err := entries.bytes(at+2*word+i*3*word, int(3*word))
 		if err != nil {
-			break // a path that could be read stands behind them all
+			break // the paths follow all mappings
 		}
 		f := mapping{start: c.h.word(p), end: c.h.word(p[word:]), first: c.h.word(p[2*word:]) == 0}
 		if last := len(files) - 1; last >= 0 && files[last].path == string(text) {
-			f.path = files[last].path // shared: a library has some five mappings
+			f.path = files[last].path // shared string: a library has about five mappings
 		} else if f.path = string(text); c.s.keep(f.path) != nil {
 			c.problem("the list of %d mapped files ends after %d: %v", n, i, errText)
 			break
@@ -212,8 +213,8 @@ func (c *core) fileList(at, size uint64) []mapping {
 	return files
 }
 
-// readPath returns the text at off up to its zero byte; the longest path that
-// Linux knows has 4096 bytes.
+// readPath returns the text at off up to its zero byte. The longest path on
+// Linux has 4096 bytes.
 func readPath(w *window, off, end uint64) ([]byte, error) {
 	for _, try := range [2]uint64{256, 4200} {
 		p, err := w.bytes(off, int(min(try, end-off)))
@@ -236,12 +237,13 @@ func (c *core) mapped(files []mapping) {
 		m := Module{Base: f.start}
 		m.setPath(strings.TrimSuffix(strings.ToValidUTF8(f.path, "\uFFFD"), " (deleted)"), "linux")
 		image, known := c.image(&m)
-		// What follows of the same file belongs to it, until it starts again.
+		// The following mappings of the same file belong to it, up to one of
+		// its first page.
 		last := f.end
 		for i+1 < len(files) && files[i+1].path == f.path {
 			next := files[i+1]
 			again := c.begins(next.start)
-			if image { // a small file's data segment maps the first page once more
+			if image { // the data segment of a small file maps the first page again
 				again = next.start-m.Base >= m.Size && (again || next.first)
 			}
 			if again {
@@ -262,7 +264,8 @@ func (c *core) mapped(files []mapping) {
 	}
 }
 
-// image identifies the image at m.Base; known reports whether the dump has it.
+// image identifies the image at m.Base. known reports whether the dump has its
+// memory.
 func (c *core) image(m *Module) (image, known bool) {
 	var p [4]byte
 	if c.mem.readAt(p[:], m.Base) < len(p) {
@@ -271,14 +274,14 @@ func (c *core) image(m *Module) (image, known bool) {
 	return c.mem.identify(m), true
 }
 
-// begins reports whether memory at addr begins like an image.
+// begins reports whether the memory at addr begins like an image.
 func (c *core) begins(addr uint64) bool {
 	var p [4]byte
 	return c.mem.readAt(p[:], addr) == len(p) && (string(p[:]) == "\x7fELF" || string(p[:2]) == "MZ")
 }
 
-// likely guesses whether a file whose first page is not in the dump is an
-// image: parts of it are executable, or its name says so.
+// likely guesses whether a file is an image although the dump lacks its first
+// page: it has executable parts, or the name of one.
 func (c *core) likely(name string, start, end uint64) bool {
 	name = strings.ToLower(path.Base(strings.TrimSuffix(name, " (deleted)")))
 	switch path.Ext(name) {
@@ -294,13 +297,14 @@ func (c *core) likely(name string, start, end uint64) bool {
 			return true
 		}
 		if start = rs[i].addr; i > 0 && rs[i-1].addr == start {
-			return false // overlapping: hostile
+			return false // hostile: mappings overlap
 		}
 	}
 	return len(rs) == 0
 }
 
-// add appends m, if anything names it, and reports whether there is room for more.
+// add appends m if it has a name or an id. It returns false when the limit is
+// reached.
 func (c *core) add(m Module) bool {
 	if m.Path == "" && !m.HasID() {
 		return true
@@ -313,8 +317,8 @@ func (c *core) add(m Module) bool {
 	return true
 }
 
-// unlisted adds the ELF images that no mapped file accounts for: the kernel's
-// own page of code, and everything in a core without a list of files.
+// unlisted adds the ELF images outside the mapped files: the kernel's code page
+// and, in a core without a list of files, all images.
 func (c *core) unlisted() {
 	type span struct{ start, end uint64 }
 	var listed []span

@@ -29,42 +29,41 @@ const (
 	ELFCore  Kind = "elfcore"
 )
 
-// Dump is what a dump says about the process that it was made of.
+// Dump describes the process of a crash dump.
 type Dump struct {
 	Kind Kind
-	// Arch is the processor in the words of Breakpad and LLVM (x86, x86_64,
-	// arm64…); empty where the dump does not say.
+	// Arch is the processor as Breakpad and LLVM name it (x86, x86_64, arm64…);
+	// empty if the dump does not have it.
 	Arch string
-	// OS is windows, linux, android, macos, ios, freebsd…; empty where the
-	// dump does not say.
+	// OS is windows, linux, android, macos, ios, freebsd…; empty if the dump
+	// does not have it.
 	OS string
 	// BigEndian is the byte order of a core's processor. The debug id that
-	// Breakpad makes of a build-id depends on it.
+	// Breakpad derives from a build-id depends on it.
 	BigEndian bool
-	// Time is when the dump was made, in UTC; zero where it does not say.
+	// Time is the time of the dump, in UTC; zero if the dump does not have it.
 	Time time.Time
-	// Modules are in the dump's own order, those already unloaded last.
+	// Modules are in the order of the dump. Unloaded modules are last.
 	Modules []Module
-	// Problems say in words what could not be read of a damaged or truncated
-	// dump. The modules listed are right all the same.
+	// Problems describe the parts of a damaged or truncated dump that could not
+	// be read. The listed modules are still valid.
 	Problems []string
 }
 
-// Module is one image that was loaded, with the ids that name it and its
-// debug information. Names come from the dump as they are: they are data and
-// no paths of this machine.
+// Module is one loaded image with its ids and those of its debug information.
+// The names come from the dump unchanged. They are not paths on this machine.
 type Module struct {
-	// Path is the file's place on the machine of the dump; empty when only
-	// the image itself was found in memory and does not name itself.
+	// Path is the path of the file on the machine of the dump. It is empty if
+	// the image was found in memory only and has no name in it.
 	Path string
 	// Name is the last part of Path.
 	Name       string
 	Base, Size uint64 // in the process, in bytes
 	// Code names a PE image; zero for others.
 	Code debugid.PE
-	// Debug is the debug information that the image asks for: PDBs, usually
-	// one. A precompiled .NET image has two. For Linux, old versions of
-	// Breakpad put the debug id of the ELF file here.
+	// Debug lists the debug information of the image: its PDBs, usually one. A
+	// precompiled .NET image has two. Old versions of Breakpad for Linux store
+	// the debug id of the ELF file here.
 	Debug []Debug
 	// BuildID names an ELF image.
 	BuildID debugid.BuildID
@@ -81,30 +80,30 @@ type Debug struct {
 	Name string // the last part of Path
 	// ID is the GUID and age, or the signature and age of an NB10 record.
 	ID debugid.ID
-	// Portable says that the record names a portable PDB; ID.Age is its stamp.
-	// It is known only if the image's debug directory is in the dump; without
-	// it a portable PDB looks like any other.
+	// Portable reports that the record is of a portable PDB, whose ID.Age is a
+	// stamp. This is known only if the dump has the debug directory of the
+	// image; otherwise a portable PDB looks like any other.
 	Portable bool
 }
 
-// HasID reports whether anything but its path names the module.
+// HasID reports whether the module has any id.
 func (m *Module) HasID() bool {
 	return !m.Code.IsZero() || len(m.Debug) > 0 || m.BuildID != "" || !m.UUID.IsZero()
 }
 
-// ErrNotDump is wrapped by the error of a file that is no dump of a kind that
-// is read here. Its text names the kind of file where that is known.
-var ErrNotDump = errors.New("not a dump that can be read")
+// ErrNotDump is wrapped by the error for a file that is not a supported dump.
+// The text names the format of the file if it is known.
+var ErrNotDump = errors.New("not a supported dump")
 
-// ErrBroken is wrapped by the error of a dump whose list of modules cannot be
-// reached: truncated, inconsistent or hostile.
+// ErrBroken is wrapped by the error for a dump whose list of modules is
+// unreadable: truncated, inconsistent or hostile.
 var ErrBroken = errors.New("broken dump")
 
 func broken(format string, args ...any) error {
 	return fmt.Errorf("%w: %w", ErrBroken, fmt.Errorf(format, args...))
 }
 
-// others are the dumps that are known and not read, by the bytes they begin with.
+// others are the first bytes of dumps that are recognized but not supported.
 var others = []struct{ magic, is string }{
 	{"PAGEDU64", "a dump of the Windows kernel (64 bit)"},
 	{"PAGEDUMP", "a dump of the Windows kernel (32 bit)"},
@@ -125,8 +124,8 @@ var others = []struct{ magic, is string }{
 // SniffLen is the number of bytes from the start of a file that Detect needs.
 const SniffLen = 20
 
-// Detect returns the kind of dump whose first SniffLen bytes head holds, "" for
-// anything but a minidump or an ELF core file.
+// Detect returns the kind of the dump that begins with head, its first SniffLen
+// bytes. It returns "" for anything except a minidump or an ELF core file.
 func Detect(head []byte) Kind {
 	if len(head) >= 4 && string(head[:4]) == "MDMP" {
 		return Minidump
@@ -145,7 +144,7 @@ func Detect(head []byte) Kind {
 }
 
 // Read lists the modules of the dump of size bytes in r. The error wraps
-// ErrNotDump, ErrBroken, or is what r itself failed with.
+// ErrNotDump, ErrBroken, or the error of r.
 func Read(r io.ReaderAt, size int64) (*Dump, error) {
 	s := &source{r: r, size: size, left: readLimit}
 	d, err := s.dump()
@@ -173,21 +172,22 @@ func (s *source) dump() (*Dump, error) {
 	}
 	switch {
 	case strings.HasPrefix(string(head), "\x7fELF"):
-		return nil, fmt.Errorf("%w: an ELF file, but no core file", ErrNotDump)
+		return nil, fmt.Errorf("%w: an ELF file, but not a core file", ErrNotDump)
 	case isMachCore(head):
 		return nil, fmt.Errorf("%w: a Mach-O core file", ErrNotDump)
 	}
 	return nil, ErrNotDump
 }
 
-// isMachCore recognises file type 4 in a Mach-O header of either word size.
+// isMachCore recognizes a core file by its type, 4, in a Mach-O header of
+// either word size.
 func isMachCore(head []byte) bool {
 	return len(head) >= 16 && (head[0] == 0xce || head[0] == 0xcf) && string(head[1:4]) == "\xfa\xed\xfe" &&
 		binary.LittleEndian.Uint32(head[12:]) == 4
 }
 
-// maxProblems bounds Dump.Problems; what is wrong with one module of a
-// hostile dump is wrong with ten thousand.
+// maxProblems limits Dump.Problems: a hostile dump may have a problem in each
+// of ten thousand modules.
 const maxProblems = 20
 
 func (d *Dump) problem(format string, args ...any) {
@@ -196,8 +196,8 @@ func (d *Dump) problem(format string, args ...any) {
 	}
 }
 
-// setPath gives m a path and the name that follows from it. Only Windows
-// separates with backslashes; elsewhere they may be part of a name.
+// setPath sets the path of m and the name that is its last part. Only Windows
+// separates with backslashes; on other systems a name may contain them.
 func (m *Module) setPath(path, os string) {
 	separators := "/"
 	if os == "windows" || os == "" {

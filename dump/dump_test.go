@@ -149,7 +149,7 @@ func TestNoDump(t *testing.T) {
 		{"KDUMP   ", "Linux kernel"},
 		{"\x28\xb5\x2f\xfd....", "zstd"},
 		{"\x1f\x8b", "gzip"},
-		{string(le.image(id20, "x")), "no core file"},
+		{string(le.image(id20, "x")), "not a core file"},
 		{string(mach), "Mach-O core"},
 		{"", ErrNotDump.Error()},
 		{"MDM", ErrNotDump.Error()},
@@ -195,7 +195,7 @@ func TestMinidumpDamaged(t *testing.T) {
 		{"name length", func(p []byte) []byte {
 			copy(p[binary.LittleEndian.Uint32(p[32+3*12+56+4+20:]):], u32(0x7fffffff))
 			return p
-		}, 6, "longer than a path"},
+		}, 6, "longer than the longest path"},
 		{"record gone", func(p []byte) []byte { copy(p[32+3*12+56+4+80:], u32(0xfffffff0)); return p }, 6, "module 1 of 5"},
 		{"unloaded", func(p []byte) []byte { copy(p[32+3*12+56+4+5*108+4:], u32(0)); return p }, 5, "unloaded"},
 	} {

@@ -8,8 +8,8 @@ import (
 	"github.com/symdepot/symdepot/debugid"
 )
 
-// identify fills in what the image at m.Base in memory says of itself, and
-// reports whether there is an image of a known kind.
+// identify reads the ids in the image at m.Base in memory. It reports whether
+// there is an image of a known kind.
 func (mem *memory) identify(m *Module) bool {
 	var magic [4]byte
 	if mem.readAt(magic[:], m.Base) < len(magic) {
@@ -24,7 +24,7 @@ func (mem *memory) identify(m *Module) bool {
 	return false
 }
 
-// Limits of one image in memory. Images have some ten of each.
+// Limits of one image in memory. Real images have about ten of each.
 const (
 	maxImageSegments = 256
 	maxOptional      = 1024 // bytes of a PE optional header
@@ -42,7 +42,7 @@ const (
 	segExecutable                        uint32 = 1
 )
 
-// elfHeader is what is needed of an ELF file header.
+// elfHeader has the needed fields of an ELF file header.
 type elfHeader struct {
 	order    binary.ByteOrder
 	is64     bool
@@ -52,10 +52,11 @@ type elfHeader struct {
 	phoff    uint64
 	phnum    uint16
 	shoff    uint64
-	phentlen int // our own size of an entry; e_phentsize must be it
+	phentlen int // expected size of an entry; e_phentsize must be equal
 }
 
-// parseELF reads the file header; p has at least 64 bytes, or 52 of a small file.
+// parseELF parses the file header. p has at least 64 bytes, or 52 for a small
+// file.
 func parseELF(p []byte) (h elfHeader, ok bool) {
 	if len(p) < 52 || string(p[:4]) != "\x7fELF" || p[4] != 1 && p[4] != 2 || p[5] != 1 && p[5] != 2 {
 		return h, false
@@ -113,8 +114,8 @@ func (h *elfHeader) segment(p []byte) segment {
 	return s
 }
 
-// elf reads the build-id of the ELF image at m.Base, its extent and, if
-// the module has no path, the name that it was linked with.
+// elf reads the build-id of the ELF image at m.Base, its size and, if the
+// module has no path, its soname.
 func (mem *memory) elf(m *Module) bool {
 	p := make([]byte, 64)
 	h, ok := parseELF(p[:mem.readAt(p, m.Base)])
@@ -131,7 +132,7 @@ func (mem *memory) elf(m *Module) bool {
 		s := h.segment(table)
 		segs = append(segs, s)
 		if s.typ == segLoad && s.vaddr+s.memsz >= s.vaddr {
-			// The header is at the start of the first segment's page.
+			// The header is at the start of the page of the first segment.
 			low, high = min(low, s.vaddr-s.off%4096), max(high, s.vaddr+s.memsz)
 		}
 	}
@@ -155,7 +156,7 @@ func (mem *memory) elf(m *Module) bool {
 	return true
 }
 
-// note looks for the build-id among the notes at addr.
+// note searches the notes at addr for the build-id.
 func (mem *memory) note(h *elfHeader, addr uint64, s segment) debugid.BuildID {
 	p := mem.some(addr, s.filesz)
 	align := uint64(4)
@@ -178,8 +179,8 @@ func (mem *memory) note(h *elfHeader, addr uint64, s segment) debugid.BuildID {
 
 func alignUp(n, align uint64) uint64 { return (n + align - 1) &^ (align - 1) }
 
-// soname reads DT_SONAME of an image that nothing else names: the kernel's
-// page of code, and every library in a core without a list of files.
+// soname reads DT_SONAME of an image without a path: the kernel's code page,
+// and all libraries in a core without a list of files.
 func (mem *memory) soname(h *elfHeader, bias uint64, s segment) string {
 	w := h.wordSize()
 	p := mem.some(bias+s.vaddr, min(s.memsz, uint64(maxDynamic*2*w)))
@@ -198,8 +199,7 @@ func (mem *memory) soname(h *elfHeader, bias uint64, s segment) string {
 	if !named || name >= size {
 		return ""
 	}
-	// The loader turns the address into an absolute one, except in the
-	// kernel's own page.
+	// The loader makes the address absolute, except in the kernel's code page.
 	for _, at := range [2]uint64{table, table + bias} {
 		if text := mem.some(at+name, min(size-name, 256)); bytes.IndexByte(text, 0) > 0 {
 			s := cString(text)
@@ -213,8 +213,8 @@ func (mem *memory) soname(h *elfHeader, bias uint64, s segment) string {
 }
 
 // pe reads the PE image at m.Base: its code id and, from its debug directory,
-// the PDBs that it asks for. A .NET assembly may lie in memory as it lies in
-// its file instead of as its headers say.
+// the PDBs. A .NET assembly may have the layout of its file in memory instead
+// of that in its headers.
 func (mem *memory) pe(m *Module) bool {
 	p := mem.bytes(m.Base, 64)
 	if p == nil {
@@ -262,8 +262,8 @@ func (mem *memory) pe(m *Module) bool {
 	return true
 }
 
-// merge takes the records of an image's debug directory, which knows more than
-// the one that a minidump's list has.
+// merge adds the records of an image's debug directory, which is more complete
+// than the list in a minidump.
 func (m *Module) merge(found []Debug) {
 	for _, d := range m.Debug {
 		if !slices.ContainsFunc(found, func(f Debug) bool { return f.ID.GUID == d.ID.GUID }) {
@@ -273,7 +273,8 @@ func (m *Module) merge(found []Debug) {
 	m.Debug = found
 }
 
-// fileOffset finds the offset of rva in the file by the section table at addr.
+// fileOffset converts rva to an offset in the file by the section table at
+// addr.
 func (mem *memory) fileOffset(addr uint64, sections int, rva uint32) (uint64, bool) {
 	table := mem.bytes(addr, sections*40)
 	for ; len(table) > 0; table = table[40:] {
@@ -285,7 +286,7 @@ func (mem *memory) fileOffset(addr uint64, sections int, rva uint32) (uint64, bo
 	return 0, false
 }
 
-// debugDirectory reads the CodeView records of the directory at base+at.
+// debugDirectory reads the CodeView records in the directory at base+at.
 func (mem *memory) debugDirectory(base, at uint64, size uint32) []Debug {
 	const entry, typeCodeView, portable = 28, 2, 0x504d
 	le := binary.LittleEndian

@@ -25,7 +25,7 @@ const (
 	moduleSize       = 108
 	memorySize       = 16
 	unloadedSize     = 24
-	maxCodeView      = 32 << 10 // a record with the longest path that Windows knows
+	maxCodeView      = 32 << 10 // a record with the longest path of Windows
 	minidumpVersion  = 0xa793
 	maxUnloadedEntry = 4096
 )
@@ -35,7 +35,7 @@ var miniArchs = map[uint16]string{
 	0x8001: "sparc", 0x8002: "ppc64", 0x8003: "arm64", 0x8004: "mips64", 0x8005: "riscv32", 0x8006: "riscv64",
 }
 
-// The first four are Windows's own; the others are Breakpad's.
+// The first four are Windows systems. Breakpad has added the others.
 var miniSystems = map[uint32]string{
 	0: "windows", 1: "windows", 2: "windows", 3: "windows",
 	0x8000: "unix", 0x8101: "macos", 0x8102: "ios", 0x8201: "linux", 0x8202: "solaris", 0x8203: "android",
@@ -47,15 +47,15 @@ type stream struct {
 	at   uint64
 }
 
-// minidump is one in the course of being read.
+// minidump is a minidump while it is read.
 type minidump struct {
 	*Dump
 	s       *source
 	list    window // lists
-	loose   window // names and CodeView records, which lie anywhere
+	loose   window // for names and CodeView records, which may be anywhere
 	mem     memory
 	streams map[uint32]stream
-	text    []byte // of the name being read
+	text    []byte // of the current name
 }
 
 func readMinidump(s *source) (*Dump, error) {
@@ -69,7 +69,7 @@ func readMinidump(s *source) (*Dump, error) {
 	m.system()
 	m.memory()
 	if _, ok := m.streams[streamModules]; !ok {
-		return nil, broken("minidump: no list of modules")
+		return nil, broken("minidump: there is no list of modules")
 	}
 	if err := m.modules(); err != nil {
 		return nil, err
@@ -78,7 +78,7 @@ func readMinidump(s *source) (*Dump, error) {
 	return m.Dump, nil
 }
 
-// directory finds the streams; the first of each type counts.
+// directory finds the streams. Of several of one type the first counts.
 func (m *minidump) directory() error {
 	h, err := m.list.bytes(0, headerSize)
 	if err != nil {
@@ -114,15 +114,15 @@ func (m *minidump) system() {
 	}
 	p, err := m.list.bytes(st.at, 24)
 	if err != nil || st.size < 24 {
-		m.problem("the stream about the system cannot be read")
+		m.problem("the system information stream cannot be read")
 		return
 	}
 	m.Arch = miniArchs[binary.LittleEndian.Uint16(p)]
 	m.OS = miniSystems[binary.LittleEndian.Uint32(p[20:])]
 }
 
-// count reads the number that a list begins with, and where its items start:
-// some writers align them to eight bytes.
+// count reads the number at the start of a list and finds the first item: some
+// writers align it to eight bytes.
 func (m *minidump) count(st stream, item int) (n uint32, at uint64, err error) {
 	p, err := m.list.bytes(st.at, 4)
 	if err != nil {
@@ -135,8 +135,8 @@ func (m *minidump) count(st stream, item int) (n uint32, at uint64, err error) {
 	return n, at, nil
 }
 
-// memory reads both lists of memory. Only images that lie in it gain from it,
-// so that a damaged list is no failure.
+// memory reads both lists of memory regions. It only improves the results, so a
+// damaged list is not an error.
 func (m *minidump) memory() {
 	if st, ok := m.streams[streamMemory]; ok {
 		n, at, err := m.count(st, memorySize)
@@ -156,7 +156,8 @@ func (m *minidump) memory() {
 	m.mem.sort()
 }
 
-// memory64 reads the list of a full dump, whose bytes follow each other.
+// memory64 reads the list of a full dump, in which the bytes of all regions are
+// contiguous.
 func (m *minidump) memory64(st stream) error {
 	p, err := m.list.bytes(st.at, 16)
 	if err != nil {
@@ -188,8 +189,8 @@ func (m *minidump) damaged(what string, err error) {
 	}
 }
 
-// modules reads the list of loaded modules. A list that ends early gives what
-// it has; one that does not begin is an error.
+// modules reads the list of loaded modules. A truncated list gives the modules
+// that it has. An unreadable start is an error.
 func (m *minidump) modules() error {
 	n, at, err := m.count(m.streams[streamModules], moduleSize)
 	if err != nil {
@@ -219,7 +220,7 @@ func (m *minidump) modules() error {
 	return nil
 }
 
-// module adds one record's module with all that can be read of it.
+// module adds the module of one record.
 func (m *minidump) module(p []byte) error {
 	le := binary.LittleEndian
 	mod := Module{Base: le.Uint64(p), Size: uint64(le.Uint32(p[8:]))}
@@ -243,7 +244,7 @@ func (m *minidump) module(p []byte) error {
 	return cvErr
 }
 
-// name reads a MINIDUMP_STRING: its length in bytes, then UTF-16.
+// name reads a MINIDUMP_STRING: a length in bytes, then UTF-16.
 func (m *minidump) name(at uint32) (string, error) {
 	p, err := m.loose.bytes(uint64(at), 4)
 	if err != nil {
@@ -251,7 +252,7 @@ func (m *minidump) name(at uint32) (string, error) {
 	}
 	n := binary.LittleEndian.Uint32(p)
 	if n > maxItem-4 {
-		return "", errors.New("its name is longer than a path can be")
+		return "", errors.New("the name is longer than the longest path")
 	}
 	p, err = m.loose.bytes(uint64(at)+4, int(n))
 	if err != nil {
@@ -279,7 +280,7 @@ func (m *minidump) name(at uint32) (string, error) {
 	return name, m.s.keep(name)
 }
 
-// codeView reads the record that names the module's debug information.
+// codeView reads the record of the debug information of a module.
 func (m *minidump) codeView(mod *Module, size, at uint32) error {
 	if size == 0 || at == 0 {
 		return nil
@@ -294,25 +295,25 @@ func (m *minidump) codeView(mod *Module, size, at uint32) error {
 	}
 	d, ok := parseCodeView(p)
 	if !ok {
-		return nil // other sorts name nothing that a server could have
+		return nil // other records have no id that a server could have
 	}
 	switch m.OS {
 	case "macos", "ios":
-		mod.UUID = d.ID.GUID // Breakpad stores it so that it reads as one
+		mod.UUID = d.ID.GUID // Breakpad stores the UUID in the form of a GUID
 	default:
 		mod.Debug = append(mod.Debug, d)
 	}
 	return m.s.keep(d.Path)
 }
 
-// buildID makes an id of the bytes of a record or note; those that no client
-// could send are none.
+// buildID converts the bytes of a record or note to a build-id. It returns none
+// for a length that no client can send.
 func buildID(p []byte) debugid.BuildID {
 	if len(p) > debugid.MaxBuildID {
 		return ""
 	}
 	if strings.Trim(string(p), "\x00") == "" {
-		return "" // Crashpad's and Breakpad's sign for "none"
+		return "" // Crashpad and Breakpad write zeros for "none"
 	}
 	return debugid.NewBuildID(p)
 }
@@ -332,13 +333,14 @@ func parseCodeView(p []byte) (Debug, bool) {
 	return d, !d.ID.IsZero()
 }
 
-// cString returns the text before the first zero byte.
+// cString returns the text up to the first zero byte.
 func cString(p []byte) string {
 	s, _, _ := strings.Cut(string(p), "\x00")
 	return strings.ToValidUTF8(s, "\uFFFD")
 }
 
-// unloaded reads the list of modules that were unloaded before; it is an extra.
+// unloaded reads the list of modules that were unloaded before the dump. Not
+// all dumps have it.
 func (m *minidump) unloaded() {
 	st, ok := m.streams[streamUnloaded]
 	if !ok {

@@ -7,8 +7,8 @@ import (
 	"sort"
 )
 
-// Limits of one dump. The largest real ones have some hundreds of modules, and
-// full dumps of browsers some ten thousand regions of memory.
+// Limits of one dump. The largest real dumps have some hundreds of modules, and
+// full dumps of browsers about ten thousand memory regions.
 const (
 	readLimit  = 256 << 20 // bytes read; a read counts as leastRead at least
 	leastRead  = 512
@@ -18,13 +18,13 @@ const (
 )
 
 var (
-	errLimit   = errors.New("the dump asks for more reading than the limit allows")
-	errText    = errors.New("the names in the dump are longer than the limit allows")
+	errLimit   = errors.New("reading the dump exceeds the limit")
+	errText    = errors.New("the names in the dump exceed the limit")
 	errOutside = errors.New("lies outside the file")
 )
 
-// source reads the dump's bytes, counts them, and remembers when the reader
-// itself failed, as opposed to bad contents.
+// source reads the dump within its limits. It records errors of the reader, in
+// contrast to errors about the content.
 type source struct {
 	r    io.ReaderAt
 	size int64
@@ -33,7 +33,8 @@ type source struct {
 	err  error
 }
 
-// readAt fills p from off, or reads nothing.
+// readAt fills p from off. It reads nothing if the range is not within the
+// file.
 func (s *source) readAt(p []byte, off uint64) error {
 	n := uint64(len(p))
 	if s.size < 0 || off > uint64(s.size) || n > uint64(s.size)-off {
@@ -50,13 +51,13 @@ func (s *source) readAt(p []byte, off uint64) error {
 		return nil
 	}
 	if err == nil || errors.Is(err, io.EOF) {
-		err = fmt.Errorf("the file became shorter than %d bytes: %w", s.size, io.ErrUnexpectedEOF)
+		err = fmt.Errorf("the file shrank below %d bytes: %w", s.size, io.ErrUnexpectedEOF)
 	}
 	s.err = err
 	return err
 }
 
-// keep charges text that the answer will hold.
+// keep counts text that the result will contain.
 func (s *source) keep(text string) error {
 	if s.text += len(text); s.text > textLimit {
 		return errText
@@ -64,7 +65,7 @@ func (s *source) keep(text string) error {
 	return nil
 }
 
-// window is a cursor that reads ahead, for lists whose items are small.
+// window reads ahead, for lists of small items.
 type window struct {
 	s     *source
 	ahead int
@@ -72,16 +73,16 @@ type window struct {
 	buf   []byte
 }
 
-// fit returns how many of n items of the given size the file can hold at all,
-// at most limit: what may be allocated before they are read.
+// fit returns how many of n items of the given size the file can hold, at most
+// limit. So many may be allocated before they are read.
 func (s *source) fit(n uint64, item int64, limit int) int {
 	return int(min(n, uint64(max(s.size, 0)/item), uint64(limit)))
 }
 
-// maxItem is the longest item that a window gives.
+// maxItem is the largest item of a window.
 const maxItem = 64 << 10
 
-// bytes returns n bytes at off; they are good until the next call.
+// bytes returns n bytes at off. They are valid until the next call.
 func (w *window) bytes(off uint64, n int) ([]byte, error) {
 	if n > maxItem || n < 0 {
 		return nil, fmt.Errorf("%d bytes in one piece: %w", n, errLimit)
@@ -105,16 +106,16 @@ func (w *window) bytes(off uint64, n int) ([]byte, error) {
 	return w.buf[:n:n], nil
 }
 
-// region is a piece of the process's memory and where the dump has it.
+// region is a part of the process's memory and its position in the dump.
 type region struct {
 	addr, off, size uint64
 	flags           uint32 // of an ELF program header
 }
 
-// memory is what the dump holds of the process's memory.
+// memory is the part of the process's memory that the dump has.
 type memory struct {
 	s       *source
-	regions []region // sorted by address; hostile ones may overlap
+	regions []region // sorted by address; may overlap in a hostile dump
 	scratch []byte
 }
 
@@ -122,7 +123,7 @@ func (m *memory) sort() {
 	sort.SliceStable(m.regions, func(i, j int) bool { return m.regions[i].addr < m.regions[j].addr })
 }
 
-// find returns the region that holds addr.
+// find returns the region that contains addr.
 func (m *memory) find(addr uint64) (region, bool) {
 	i := sort.Search(len(m.regions), func(i int) bool { return m.regions[i].addr > addr })
 	if i == 0 || addr-m.regions[i-1].addr >= m.regions[i-1].size {
@@ -131,7 +132,8 @@ func (m *memory) find(addr uint64) (region, bool) {
 	return m.regions[i-1], true
 }
 
-// readAt reads as much of p at addr as the dump has, and returns how much.
+// readAt reads as much of p at addr as the dump has, and returns the number of
+// bytes.
 func (m *memory) readAt(p []byte, addr uint64) int {
 	n := 0
 	for n < len(p) {
@@ -142,7 +144,7 @@ func (m *memory) readAt(p []byte, addr uint64) int {
 		in := addr + uint64(n) - r.addr
 		part := p[n:min(uint64(len(p)), uint64(n)+r.size-in)]
 		if r.off+in < r.off || m.s.readAt(part, r.off+in) != nil {
-			// What a truncated dump still has of the region.
+			// A truncated dump may have a part of the region.
 			if end := uint64(m.s.size); r.off+in < end && end-r.off-in < uint64(len(part)) && m.s.readAt(part[:end-r.off-in], r.off+in) == nil {
 				n += int(end - r.off - in)
 			}
@@ -153,8 +155,8 @@ func (m *memory) readAt(p []byte, addr uint64) int {
 	return n
 }
 
-// some returns what the dump has of the n bytes at addr, at most maxSome; it is
-// good until the next call.
+// some returns the part of the n bytes at addr that the dump has, at most
+// maxSome bytes. It is valid until the next call.
 func (m *memory) some(addr, n uint64) []byte {
 	if m.scratch == nil {
 		m.scratch = make([]byte, maxSome)
@@ -165,7 +167,7 @@ func (m *memory) some(addr, n uint64) []byte {
 
 const maxSome = 32 << 10
 
-// bytes returns all n bytes at addr or nil; n is small and bounded by the caller.
+// bytes returns all n bytes at addr, or nil. The caller limits n.
 func (m *memory) bytes(addr uint64, n int) []byte {
 	p := make([]byte, n)
 	if m.readAt(p, addr) != n {

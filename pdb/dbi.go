@@ -8,43 +8,43 @@ import (
 	"io"
 )
 
-// Flavor is what a PDB was made for; empty if that is not known.
+// Flavor is the purpose of a PDB; empty if it is unknown.
 type Flavor string
 
-// The sorts of PDBs.
+// The flavors.
 const (
-	Private  Flavor = "private"   // as the linker wrote it: types, lines, locals
-	Public   Flavor = "public"    // functions by name and address only
-	TypeOnly Flavor = "type-only" // a compiler's, without symbols of an image
+	Private  Flavor = "private"   // as written by the linker: types, lines, locals
+	Public   Flavor = "public"    // names and addresses of functions only
+	TypeOnly Flavor = "type-only" // written by a compiler, without symbols of an image
 )
 
-// maxModules bounds the bytes of module records that are looked at. The
-// largest programs have about 20 MiB of them.
+// maxModules limits the bytes of module records that are read. The largest
+// programs have about 20 MiB of them.
 const maxModules = 32 << 20
 
-// maxFileName bounds the name of a module or an object file; Windows ends at
+// maxFileName limits the name of a module or an object file. Windows allows
 // 32767 characters.
 const maxFileName = 1 << 17
 
-// dbiV60 is the first version of the DBI stream whose module records have the
-// form that every later one has.
+// dbiV60 is the first version of the DBI stream with module records of the
+// current format.
 const dbiV60 = 19970606
 
-// Places in the optional debug header.
+// Indexes in the optional debug header.
 const (
 	optFPO    = 0
 	optNewFPO = 9
 )
 
-// dbiHeader is the head of the DBI stream.
+// dbiHeader is the header of the DBI stream.
 type dbiHeader struct {
 	version                  uint32
 	globals, publics, record int   // stream numbers
 	modules                  int64 // bytes of module records, at offset 64
-	optional, optionalSize   int64 // where the optional debug header stands
+	optional, optionalSize   int64 // position of the optional debug header
 }
 
-// readDBI reads the head of the DBI stream.
+// readDBI reads the header of the DBI stream.
 func (f *File) readDBI() error {
 	if f.c.count() <= DBIStream {
 		f.NoDBI = true
@@ -76,7 +76,7 @@ func (f *File) readDBI() error {
 	f.Machine = u16(58)
 	f.dbi = dbiHeader{version: u32(4), globals: int(u16(12)), publics: int(u16(16)), record: int(u16(20)), modules: int64(int32(u32(24)))}
 
-	// The parts follow each other in this order; their sizes are signed.
+	// The parts follow in this order. Their sizes are signed.
 	end := int64(64)
 	for _, off := range []int{24, 28, 32, 36, 40, 52} {
 		n := int64(int32(u32(off)))
@@ -140,7 +140,7 @@ func (f *File) types() (int64, error) {
 	if err := readFull(s, h[:], 0); err != nil {
 		return 0, err
 	}
-	// Until 1996 type indexes had 16 bits and the header no size.
+	// Until 1996 type indexes had 16 bits and the header had no size.
 	const lastNarrow = 19960307
 	if binary.LittleEndian.Uint32(h[:]) <= lastNarrow {
 		return int64(binary.LittleEndian.Uint16(h[6:])) - int64(binary.LittleEndian.Uint16(h[4:])), nil
@@ -149,7 +149,7 @@ func (f *File) types() (int64, error) {
 }
 
 // privateModules reports whether any module has symbols or line numbers. It
-// reads the records one after the other and keeps none.
+// reads the records in order and keeps none of them.
 func (f *File) privateModules() (bool, error) {
 	s, err := f.section(DBIStream)
 	if err != nil {
@@ -162,7 +162,7 @@ func (f *File) privateModules() (bool, error) {
 			return false, err
 		}
 		u32 := func(off int) uint32 { return binary.LittleEndian.Uint32(h[off:]) }
-		// Four bytes of symbols are their signature alone.
+		// A module with four bytes of symbols has only their signature.
 		if u32(36) > 4 || u32(40) > 0 || u32(44) > 0 {
 			return true, nil
 		}
@@ -183,8 +183,8 @@ func (f *File) privateModules() (bool, error) {
 	return false, nil
 }
 
-// skipName reads past a NUL-terminated name and returns its length, the NUL
-// counted.
+// skipName skips a NUL-terminated name and returns its length, including the
+// NUL.
 func skipName(r *bufio.Reader) (int64, error) {
 	n := int64(0)
 	for {
@@ -204,8 +204,8 @@ func skipName(r *bufio.Reader) (int64, error) {
 	}
 }
 
-// HasSymtab reports whether functions can be found by address: there are
-// symbol records, and an index of the public or the global ones.
+// HasSymtab reports whether the PDB can resolve addresses to functions: it has
+// symbol records and an index of the public or the global ones.
 func (f *File) HasSymtab() (bool, error) {
 	if f.NoDBI || f.OldDBI {
 		return false, nil

@@ -9,24 +9,24 @@ import (
 	"strings"
 )
 
-// Limits of the info stream; true ones have a few kilobytes.
+// Limits of the info stream. Real ones have a few kilobytes.
 const (
 	maxInfo = 1 << 20 // bytes of the stream
 	maxName = 2048    // bytes of the name of a stream
 )
 
-// FeatureMinimal is the feature code of a PDB made with /DEBUG:FASTLINK: it
-// refers to object files of the build machine and is of no use on other machines.
+// FeatureMinimal is the feature code of a PDB made with /DEBUG:FASTLINK. It
+// refers to object files on the build machine and is useless on other machines.
 const FeatureMinimal = 0x494E494D // "MINI"
 
-// infoTail is what follows the GUID in the info stream.
+// infoTail is the part of the info stream after the GUID.
 type infoTail struct {
 	names map[string]int
 	codes []uint32
 }
 
-// Names returns the named streams: /names, /LinkInfo, srcsrv and so on, with
-// their numbers. The map must not be changed.
+// Names returns the numbers of the named streams: /names, /LinkInfo, srcsrv and
+// so on. The map must not be changed.
 func (f *File) Names() (map[string]int, error) {
 	t, err := f.tail()
 	if err != nil {
@@ -45,8 +45,8 @@ func (f *File) FeatureCodes() ([]uint32, error) {
 	return t.codes, nil
 }
 
-// FastLink reports whether the PDB was made with /DEBUG:FASTLINK, and thus
-// lacks the contents of the object files.
+// FastLink reports whether the PDB was made with /DEBUG:FASTLINK. Such a PDB
+// lacks the content of the object files.
 func (f *File) FastLink() (bool, error) {
 	codes, err := f.FeatureCodes()
 	for _, c := range codes {
@@ -57,8 +57,8 @@ func (f *File) FastLink() (bool, error) {
 	return false, err
 }
 
-// HasSources reports whether the PDB holds source text or says where it is: a
-// srcsrv stream, Source Link, or injected files.
+// HasSources reports whether the PDB has source text or links to it: a srcsrv
+// stream, Source Link, or injected files.
 func (f *File) HasSources() (bool, error) {
 	names, err := f.Names()
 	if err != nil {
@@ -73,7 +73,7 @@ func (f *File) HasSources() (bool, error) {
 		if has, err := f.hasBytes(names[name]); err != nil || has {
 			return has, err
 		}
-		// A map full of names of empty streams is no reason to look at all.
+		// Do not search through many names of empty streams.
 		if looked++; looked == 16 {
 			break
 		}
@@ -81,8 +81,8 @@ func (f *File) HasSources() (bool, error) {
 	return false, nil
 }
 
-// tail reads the rest of the info stream once. A failure is not remembered:
-// the reader may have a larger budget next time.
+// tail reads the rest of the info stream, once. An error is not cached, because
+// the reader may have a larger budget at the next call.
 func (f *File) tail() (*infoTail, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -120,17 +120,17 @@ func (f *File) readTail() (*infoTail, error) {
 	c := &cursor{b: b}
 	c.readNames(t)
 	if c.err != nil && f.Version <= maxOldInfo {
-		// The first compilers wrote no map, or one of a different form.
+		// The first compilers wrote no map, or one of a different format.
 		return &infoTail{}, nil
 	}
 	if c.err != nil {
 		return nil, fmt.Errorf("named streams: %w", c.err)
 	}
 	if len(c.b) == 0 {
-		return t, nil // before feature codes were thought of
+		return t, nil // old files have no feature codes
 	}
 	if free := c.u32(); c.err == nil && free != 0 {
-		// Files of old compilers go on otherwise; the names were read.
+		// The rest differs in files of old compilers. The names are valid.
 		return t, nil
 	}
 	for len(c.b) >= 4 {
@@ -139,13 +139,13 @@ func (f *File) readTail() (*infoTail, error) {
 	return t, nil
 }
 
-// cursor reads bytes one after the other and remembers its first error.
+// cursor reads bytes in order and keeps its first error.
 type cursor struct {
 	b   []byte
 	err error
 }
 
-// take returns the next n bytes, nil after an error.
+// take returns the next n bytes, or nil after an error.
 func (c *cursor) take(n uint64) []byte {
 	if c.err == nil && n > uint64(len(c.b)) {
 		c.err = fmt.Errorf("%d bytes needed, %d left: %w", n, len(c.b), io.ErrUnexpectedEOF)
@@ -165,11 +165,11 @@ func (c *cursor) u32() uint32 {
 	return 0
 }
 
-// readNames reads the names and the hash table that maps offsets in them to
-// streams: bits that say which buckets are used, then the used buckets.
+// readNames reads the names, and the hash table that maps their offsets to
+// streams: bits for the used buckets, then these buckets.
 func (c *cursor) readNames(t *infoTail) {
-	// One string; the names are parts of it, so that many entries for one
-	// long name cost nothing.
+	// The names are substrings of one string, so that many entries for one long
+	// name need no more memory.
 	text := string(c.take(uint64(c.u32())))
 	count, buckets := c.u32(), c.u32()
 	present := c.take(4 * uint64(c.u32()))
@@ -198,7 +198,7 @@ func (c *cursor) readNames(t *infoTail) {
 			c.err = fmt.Errorf("the name at offset %d does not end", off)
 			return
 		}
-		// Numbers are checked when a stream is opened.
+		// A stream number is checked when the stream is opened.
 		t.names[name[:end]] = int(min(n, maxStreams))
 	}
 }

@@ -249,7 +249,7 @@ func TestHostile(t *testing.T) {
 		{"PDB20 page size", "page size 7 ", put(jg, 44, 7)},
 		{"PDB20 directory", "directory of 16777216 bytes", put(jg, 52, 1<<24)},
 		{"PDB20 without pages", "is not one of the pages", put(jg, 48, 1)},
-		{"MSFZ version", "version 1 is not known", put(z, 32, 1)},
+		{"MSFZ version", "version 1 is not supported", put(z, 32, 1)},
 		{"MSFZ directory outside", "stream directory", put(z, 44, math.MaxUint32)},
 		{"MSFZ directory of 4 GiB", "larger than the limit", put(z, 68, math.MaxUint32)},
 		{"MSFZ directory shorter than said", "end before", put(z, 68, 8<<20)},

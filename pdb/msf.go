@@ -8,29 +8,29 @@ import (
 	"sync"
 )
 
-// Bounds of a page size, in bytes. Linkers write 512 to 32768.
+// Limits of the page size, in bytes. Linkers write 512 to 32768.
 const (
 	minPage = 512
 	maxPage = 65536
 )
 
-// maxStreams bounds the streams of a file. PDBs refer to streams by 16-bit
-// numbers, so that no true file comes near it.
+// maxStreams limits the number of streams. PDBs refer to streams by 16-bit
+// numbers, so real files have far fewer.
 const maxStreams = 1 << 20
 
-// nilSize is the size of a stream that does not exist.
+// nilSize marks a stream that does not exist.
 const nilSize = 0xFFFFFFFF
 
-// pager knows the pages of a file: where page n stands and which n are wrong.
+// pager converts page numbers to offsets and checks them.
 type pager struct {
 	r     io.ReaderAt
 	end   int64 // bytes in the file
-	page  int64 // bytes in a page
+	page  int64 // size of a page in bytes
 	pages int64 // pages in the file, as its header says
-	width int64 // bytes in a page number as it is stored: 2 or 4
+	width int64 // size of a stored page number in bytes: 2 or 4
 }
 
-// pagesFor returns how many pages n bytes take.
+// pagesFor returns the number of pages for n bytes.
 func (p *pager) pagesFor(n int64) int64 { return (n + p.page - 1) / p.page }
 
 // paged is a run of bytes cut into numbered pages. The list of the numbers is
@@ -43,7 +43,7 @@ type paged struct {
 	*pager
 	name string
 	size int64       // bytes
-	list io.ReaderAt // where the page numbers stand
+	list io.ReaderAt // has the page numbers
 	at   int64       // offset of the first page number in list
 }
 
@@ -70,9 +70,8 @@ func (p *paged) ReadAt(b []byte, off int64) (int, error) {
 	return done, nil
 }
 
-// readSome fills b from at most 128 pages, so that the list of numbers is held
-// in a small buffer whatever the length of b. Neighbouring pages are read at
-// once.
+// readSome fills b from at most 128 pages, so that a small buffer is enough for
+// the page numbers. It reads consecutive pages at once.
 func (p *paged) readSome(b []byte, off int64) (int, error) {
 	const batch = 128
 	first, in := off/p.page, off%p.page
@@ -105,8 +104,7 @@ func (p *paged) readSome(b []byte, off int64) (int, error) {
 	return done, nil
 }
 
-// readRun fills b from the pages that follow each other from page start on,
-// beginning at offset in of the first.
+// readRun fills b from consecutive pages, beginning at offset in of page start.
 func (p *paged) readRun(b []byte, start, in int64) error {
 	pos := start*p.page + in
 	last := (pos + int64(len(b)) - 1) / p.page
@@ -126,8 +124,8 @@ func (p *paged) readRun(b []byte, start, in int64) error {
 	return nil
 }
 
-// readFull reads exactly len(b) bytes. An error of r comes back wrapped or as
-// it is; an end of r becomes io.ErrUnexpectedEOF.
+// readFull reads exactly len(b) bytes. It returns errors of r, wrapped or
+// unchanged, and io.ErrUnexpectedEOF at the end of r.
 func readFull(r io.ReaderAt, b []byte, off int64) error {
 	n, err := r.ReadAt(b, off)
 	if n == len(b) {
@@ -139,24 +137,24 @@ func readFull(r io.ReaderAt, b []byte, off int64) error {
 	return err
 }
 
-// msf is a container of pages: MSF 7.0 or the older JG. They differ in the
-// width of page numbers and of the entries in the directory.
+// msf is a container of pages: MSF 7.0 or the older JG. These differ in the
+// size of page numbers and of directory entries.
 type msf struct {
 	pager
 	dir     paged
 	streams int
-	entry   int64 // bytes of a directory entry: the size, in PDB20 also a word of no use
+	entry   int64 // size of a directory entry in bytes: the size of a stream and, in PDB20, an unused word
 
 	mu sync.Mutex
 	// sums[i] is the number of pages of the first i*sumStep streams, as far as
-	// it is known; guarded by mu.
+	// computed; guarded by mu.
 	sums []int64
 }
 
-// sumStep is the distance, in streams, of the known sums of page counts.
+// sumStep is the number of streams between two entries of sums.
 const sumStep = 256
 
-// openMSF reads the superblock of an MSF 7.0 file and the head of its stream
+// openMSF reads the superblock of an MSF 7.0 file and the start of its stream
 // directory.
 func openMSF(r io.ReaderAt, size int64) (*msf, error) {
 	var h [56]byte
@@ -172,8 +170,8 @@ func openMSF(r io.ReaderAt, size int64) (*msf, error) {
 	if dirSize < 4 || dirSize > size {
 		return nil, fmt.Errorf("MSF superblock: a stream directory of %d bytes in a file of %d", dirSize, size)
 	}
-	// The superblock holds the page numbers of the block map; one is enough
-	// for most files, but with small pages or many streams there are more.
+	// The superblock has the page numbers of the block map. Most files have
+	// one; files with small pages or many streams have more.
 	mapSize := m.pagesFor(dirSize) * 4
 	if most := (m.page - 52) / 4; m.pagesFor(mapSize) > most {
 		return nil, fmt.Errorf("MSF superblock: the block map of a directory of %d bytes takes %d pages, more than the %d whose numbers fit in the superblock",
@@ -184,7 +182,7 @@ func openMSF(r io.ReaderAt, size int64) (*msf, error) {
 	return m, m.readCount(4)
 }
 
-// openJG reads the header of a PDB 2.0 file and the head of its stream
+// openJG reads the header of a PDB 2.0 file and the start of its stream
 // directory.
 func openJG(r io.ReaderAt, size int64) (*msf, error) {
 	var h [60]byte
@@ -209,7 +207,7 @@ func openJG(r io.ReaderAt, size int64) (*msf, error) {
 	return m, m.readCount(2)
 }
 
-// checkPage refuses page sizes that no linker writes.
+// checkPage rejects page sizes that no linker writes.
 func (m *msf) checkPage(where string) error {
 	if m.page < minPage || m.page > maxPage || m.page&(m.page-1) != 0 {
 		return fmt.Errorf("%s: the page size %d is not a power of two from %d to %d", where, m.page, minPage, maxPage)
@@ -217,8 +215,8 @@ func (m *msf) checkPage(where string) error {
 	return nil
 }
 
-// readCount reads the number of streams, which has width bytes and is in
-// the first four of the directory.
+// readCount reads the number of streams: width bytes in the first four bytes of
+// the directory.
 func (m *msf) readCount(width int) error {
 	var b [4]byte
 	if err := readFull(&m.dir, b[:], 0); err != nil {
@@ -262,7 +260,7 @@ func (m *msf) stream(n int) (io.ReaderAt, int64, error) {
 }
 
 // locate returns the size of stream n and the number of pages of all streams
-// before it. It reads the sizes from the nearest known sum on.
+// before it. It adds up the sizes from the nearest known sum.
 func (m *msf) locate(n int) (size, before int64, err error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -20,29 +20,29 @@ const (
 	deflate = 2
 )
 
-// Limits on what compressed bytes may become. The usual writer makes chunks of
-// 1 MiB.
+// Limits of decompressed data. The usual writer makes chunks of 1 MiB.
 const (
 	maxDir       = 8 << 20  // bytes of the stream directory
-	maxDepth     = 64 << 20 // how deep in a chunk bytes are looked for
+	maxDepth     = 64 << 20 // deepest offset in a chunk that is read
 	maxWindow    = 8 << 20  // memory of one zstd decoder
-	maxKept      = 2 << 20  // inflated bytes kept for the next read
+	maxKept      = 2 << 20  // decompressed bytes kept for the next read
 	maxFragments = 1 << 16  // fragments of a stream
 	maxChunks    = 1 << 16  // chunks of a file
 	chunkEntry   = 20       // bytes
 )
 
-// Fragments that jump about make a reader inflate the same chunks over and
-// over. A file may be inflated up to firstWork bytes, and then eight times the
-// bytes that came out of it; to start on a chunk counts as startWork bytes.
+// Fragments in a random order make a reader decompress the same chunks
+// repeatedly. A file may decompress up to firstWork bytes, and beyond that
+// eight times the bytes that were read from it. Starting on a chunk counts as
+// startWork bytes.
 const (
 	firstWork = 1 << 30
 	perByte   = 8
 	startWork = 16 << 10
 )
 
-// msfz is the compressed container: streams are fragments in the
-// file plainly or in compressed chunks.
+// msfz is the compressed container. Its streams consist of fragments, which are
+// plain or in compressed chunks.
 type msfz struct {
 	r       io.ReaderAt
 	end     int64 // bytes in the file
@@ -58,13 +58,14 @@ type msfz struct {
 	work work      // guarded by mu
 }
 
-// work is what inflating has cost and brought, in bytes.
+// work is the number of bytes that were decompressed, and of those that were
+// read.
 type work struct{ spent, given int64 }
 
-// spend adds n to the cost, or refuses.
+// spend adds n to the cost. It returns an error if that exceeds the limit.
 func (w *work) spend(n int64) error {
 	if w.spent += n + startWork; w.spent > firstWork+perByte*w.given {
-		return errors.New("the same chunks were inflated over and over: more work than the limit allows")
+		return errors.New("the same chunks were decompressed over and over")
 	}
 	return nil
 }
@@ -78,7 +79,7 @@ func openMSFZ(r io.ReaderAt, size int64) (*msfz, error) {
 	u32 := func(off int) int64 { return int64(binary.LittleEndian.Uint32(h[off:])) }
 	u64 := func(off int) uint64 { return binary.LittleEndian.Uint64(h[off:]) }
 	if v := u64(32); v != 0 {
-		return nil, fmt.Errorf("MSFZ header: version %d is not known, only 0 is", v)
+		return nil, fmt.Errorf("MSFZ header: version %d is not supported, only 0", v)
 	}
 	z := &msfz{r: r, end: size, dirSize: u32(68), chunks: u32(72)}
 	method, packed := u32(60), u32(64)
@@ -86,7 +87,7 @@ func openMSFZ(r io.ReaderAt, size int64) (*msfz, error) {
 		return nil, fmt.Errorf("MSFZ header: the stream directory, %d bytes at offset %d, lies outside the file of %d bytes", packed, u64(40), size)
 	}
 	if !inFile(u64(48), u32(76), size) || z.chunks*chunkEntry != u32(76) {
-		return nil, fmt.Errorf("MSFZ header: the chunk table, %d entries in %d bytes at offset %d, is not right for a file of %d bytes", z.chunks, u32(76), u64(48), size)
+		return nil, fmt.Errorf("MSFZ header: the chunk table, %d entries in %d bytes at offset %d, does not fit a file of %d bytes", z.chunks, u32(76), u64(48), size)
 	}
 	if z.chunks > maxChunks {
 		return nil, fmt.Errorf("MSFZ header: %d chunks are more than the limit of %d", z.chunks, maxChunks)
@@ -122,12 +123,12 @@ func (z *msfz) pageSize() int { return 0 }
 // fragment is a part of a stream.
 type fragment struct {
 	start, size int64 // in the stream
-	chunk       int64 // number of the first chunk, or -1 for plain bytes
+	chunk       int64 // number of the first chunk; -1 for plain bytes
 	off         int64 // in the first chunk, or in the file
 }
 
-// stream implements container. It walks the directory from its start, because
-// entries differ in length.
+// stream implements container. It reads the directory from its start, because
+// the entries differ in size.
 func (z *msfz) stream(n int) (io.ReaderAt, int64, error) {
 	d := bufio.NewReaderSize(io.NewSectionReader(z.dir, 0, z.dirSize), 4096)
 	s := &fragments{z: z, name: fmt.Sprintf("stream %d", n)}
@@ -139,7 +140,7 @@ func (z *msfz) stream(n int) (io.ReaderAt, int64, error) {
 		size := int64(binary.LittleEndian.Uint32(b[:]))
 		if size == 0 || size == nilSize {
 			if size == nilSize && len(s.list) > 0 {
-				return nil, 0, fmt.Errorf("stream directory: stream %d has fragments and is nil", n)
+				return nil, 0, fmt.Errorf("stream directory: stream %d is nil but has fragments", n)
 			}
 			i++
 			continue
@@ -166,7 +167,8 @@ func (z *msfz) stream(n int) (io.ReaderAt, int64, error) {
 	return s, s.size, nil
 }
 
-// dirError says that the directory could not be read as far as stream n.
+// dirError returns the error for a directory that is unreadable before stream
+// n.
 func dirError(n int, err error) error {
 	if errors.Is(err, io.EOF) {
 		err = io.ErrUnexpectedEOF
@@ -174,7 +176,7 @@ func dirError(n int, err error) error {
 	return fmt.Errorf("stream directory, looking for stream %d: %w", n, err)
 }
 
-// fragments is a stream made of fragments.
+// fragments is a stream that consists of fragments.
 type fragments struct {
 	z    *msfz
 	name string
@@ -209,8 +211,8 @@ func (s *fragments) ReadAt(b []byte, off int64) (int, error) {
 	return done, nil
 }
 
-// read fills b from offset in of fragment f. A fragment that is larger than
-// the rest of its chunk goes on in the next chunk.
+// read fills b from offset in of fragment f. A fragment that exceeds its chunk
+// continues in the next one.
 func (z *msfz) read(f fragment, b []byte, in int64) error {
 	if f.chunk < 0 {
 		return readFull(z.r, b, f.off+in)
@@ -247,7 +249,7 @@ type chunkInfo struct{ off, packed, size, method int64 }
 // entry reads entry i of the chunk table. z.mu is held.
 func (z *msfz) entry(i int64) (chunkInfo, error) {
 	if i >= z.chunks {
-		return chunkInfo{}, fmt.Errorf("chunk %d is not one of the %d in the chunk table", i, z.chunks)
+		return chunkInfo{}, fmt.Errorf("chunk %d does not exist; the chunk table has %d", i, z.chunks)
 	}
 	var b [chunkEntry]byte
 	if err := readFull(z.r, b[:], z.table+i*chunkEntry); err != nil {
@@ -279,27 +281,26 @@ func (z *msfz) chunk(i int64, e chunkInfo) (*inflater, error) {
 	return c, nil
 }
 
-// inflater reads compressed bytes at any offset. Compressed bytes can only be
-// read from their start; it inflates no further than it must, because the
-// caller may be short of bytes to read, and keeps a window of what came out
-// last.
+// inflater reads compressed bytes at any offset. Decompression must start at
+// the first byte. It decompresses no more than necessary, because the budget of
+// the caller may be small, and keeps the last part of the output.
 type inflater struct {
 	name   string
 	r      *io.SectionReader // the compressed bytes
-	size   int64             // what they become, in bytes: a claim
+	size   int64             // size in bytes after decompression, as claimed
 	method int64
-	work   *work // nil for no limit; guarded by the owner's lock
+	work   *work // nil: no limit; guarded by the owner's lock
 
 	mu    sync.Mutex
-	start int64  // where kept begins; guarded by mu
+	start int64  // offset of kept; guarded by mu
 	kept  []byte // guarded by mu
 }
 
-// newInflater returns a reader of the size bytes that the packed bytes at off
-// become. The caller has checked that they lie in the file.
+// newInflater returns a reader of the size bytes to which the packed bytes at
+// off decompress. The caller has checked that these are within the file.
 func newInflater(name string, r io.ReaderAt, off, packed, size, method int64) (*inflater, error) {
 	if method != plain && method != zstdM && method != deflate {
-		return nil, fmt.Errorf("%s: compression method %d is not known", name, method)
+		return nil, fmt.Errorf("%s: compression method %d is not supported", name, method)
 	}
 	if method == plain && packed != size {
 		return nil, fmt.Errorf("%s: %d bytes without compression cannot be %d bytes", name, packed, size)
@@ -339,14 +340,14 @@ func (f *inflater) ReadAt(b []byte, off int64) (int, error) {
 	return len(b), nil
 }
 
-// fill inflates so that the byte at off, and those of the n after it that the
-// limit allows, are kept. f.mu is held.
+// fill decompresses up to the byte at off, and keeps it and those of the
+// following n bytes that the limit allows. f.mu is held.
 func (f *inflater) fill(off, n int64) error {
 	if off > maxDepth {
 		return fmt.Errorf("offset %d in compressed bytes is deeper than the limit of %d", off, maxDepth)
 	}
-	// While everything from the start can be kept, it is, and each time twice
-	// as much as before: sequential reading then inflates little twice.
+	// As long as all bytes from the start fit, keep them, and twice as many
+	// each time: sequential reading then decompresses little twice.
 	start, end := int64(0), max(off+n, 2*int64(len(f.kept)))
 	if off+min(n, maxKept/2) > maxKept {
 		start, end = off, off+maxKept
@@ -375,7 +376,7 @@ func (f *inflater) fill(off, n int64) error {
 	return nil
 }
 
-// short says that the compressed bytes are broken or fewer than was claimed.
+// short returns the error for compressed bytes that are damaged or too few.
 func (f *inflater) short(err error) error {
 	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
 		return fmt.Errorf("the compressed bytes end before the %d bytes that they should become: %w", f.size, io.ErrUnexpectedEOF)
@@ -383,14 +384,15 @@ func (f *inflater) short(err error) error {
 	return err
 }
 
-// decoder starts to inflate from the first byte. done must be called.
+// decoder starts decompression at the first byte. The caller must call done.
 func (f *inflater) decoder() (d io.Reader, done func(), err error) {
 	src := io.NewSectionReader(f.r, 0, f.r.Size())
 	if f.method == deflate {
 		r := flate.NewReader(bufio.NewReaderSize(src, 4096))
 		return r, func() { _ = r.Close() }, nil
 	}
-	// One goroutine and little memory: files are many, and not trusted.
+	// Use one goroutine and little memory, because files are many and not
+	// trusted.
 	z, err := zstd.NewReader(src, zstd.WithDecoderConcurrency(1), zstd.WithDecoderLowmem(true), zstd.WithDecoderMaxWindow(maxWindow))
 	if err != nil {
 		return nil, nil, err

@@ -19,14 +19,14 @@ import (
 	"github.com/symdepot/symdepot/debugid"
 )
 
-// ErrFormat is wrapped by the error of Open for a file that is no PDB of any
-// form. A damaged PDB gives a different error.
+// ErrFormat is wrapped by the error of Open for a file that is not a PDB. The
+// error for a damaged PDB does not wrap it.
 var ErrFormat = errors.New("not a PDB")
 
 // Format is the container of a PDB's streams. The zero Format means "none".
 type Format uint8
 
-// The containers.
+// The containers of PDBs.
 const (
 	MSF   Format = iota + 1 // PDB 7.0, pages of 512 bytes and more
 	PDB20                   // PDB 2.0, up to 65535 pages
@@ -56,8 +56,8 @@ const (
 // SniffLen is the number of bytes that Detect needs.
 const SniffLen = len(MagicPDB20)
 
-// Detect returns the format of the file that starts with prefix, zero for
-// none. A prefix shorter than SniffLen may be too short to tell.
+// Detect returns the format of the file that starts with prefix, or zero for
+// none. prefix should have SniffLen bytes.
 func Detect(prefix []byte) Format {
 	for _, m := range []struct {
 		magic  string
@@ -70,7 +70,7 @@ func Detect(prefix []byte) Format {
 	return 0
 }
 
-// Numbers of the streams that every PDB has.
+// The numbers of the streams in every PDB.
 const (
 	InfoStream = 1 // version, signature, age, GUID, named streams
 	TPIStream  = 2 // types
@@ -78,7 +78,7 @@ const (
 	IPIStream  = 4 // ids of types and functions
 )
 
-// maxOldInfo is the last version of the info stream that holds no GUID.
+// maxOldInfo is the last version of the info stream without a GUID.
 const maxOldInfo = 19990604
 
 // container finds the streams of a file.
@@ -88,53 +88,53 @@ type container interface {
 	// stream returns the bytes of stream n, which is less than count, and
 	// their number. A nil stream has no bytes.
 	stream(n int) (io.ReaderAt, int64, error)
-	// missing returns how many bytes the file is shorter than its header says.
+	// missing returns the number of bytes by which the file is shorter than its
+	// header requires.
 	missing() int64
-	// pageSize returns the bytes of a page, 0 where there are none.
+	// pageSize returns the size of a page in bytes, or 0 if there are no pages.
 	pageSize() int
 }
 
-// File is an opened PDB. Its fields are set by Open and must not be changed.
-// Methods may be called from several goroutines if the ReaderAt allows that.
+// File is an open PDB. Open sets its fields, which must not be changed. Several
+// goroutines may call its methods if the ReaderAt allows that.
 type File struct {
 	Format    Format
 	Version   uint32       // of the info stream, a date such as 20000404
 	Signature uint32       // of the info stream: seconds since 1970, or a hash
 	GUID      debugid.GUID // zero for PDB 2.0
-	// InfoAge is the age in the info stream, which tools that change the file
-	// afterwards (source indexing) count up.
+	// InfoAge is the age in the info stream. Tools that change the file
+	// afterwards, such as source indexing, increment it.
 	InfoAge uint32
-	// DBIAge is the age in the DBI stream, which the image's CodeView record
-	// also has; 0 if NoDBI or OldDBI.
+	// DBIAge is the age in the DBI stream, which is also in the CodeView record
+	// of the image; 0 if NoDBI or OldDBI.
 	DBIAge uint32
-	// NoDBI says that there is no DBI stream, as in the PDB that a compiler
+	// NoDBI reports that there is no DBI stream, as in a PDB that a compiler
 	// writes for its types.
 	NoDBI bool
-	// OldDBI says that the DBI stream is of the form before 1995, which has
-	// neither age nor machine.
+	// OldDBI reports that the DBI stream has the format used before 1995, which
+	// has neither age nor machine.
 	OldDBI bool
-	// Stripped says that the private symbols were removed.
+	// Stripped reports that the private symbols were removed.
 	Stripped bool
 	// Machine is the IMAGE_FILE_MACHINE number; 0 if unknown.
 	Machine uint16
-	// PageSize is the number of bytes in a page; 0 for MSFZ.
+	// PageSize is the size of a page in bytes; 0 for MSFZ.
 	PageSize int
-	// Truncated is how many bytes the file is shorter than its header says; such
-	// a file is cut off, though what was asked for may still be there. 0 for
-	// MSFZ, whose parts are all checked when they are read.
+	// Truncated is the number of bytes by which the file is shorter than its
+	// header requires. Parts of a truncated file may still be readable. It is 0
+	// for MSFZ, whose parts are checked when they are read.
 	Truncated int64
 
 	c   container
 	dbi dbiHeader
 
 	mu   sync.Mutex
-	info *infoTail // read at the first need; guarded by mu
+	info *infoTail // read on first use; guarded by mu
 }
 
-// Open reads the headers of a PDB of size bytes: a few hundred bytes, however
-// large it is. It returns an error that wraps ErrFormat if r holds none, an
-// error of r (a budget's, say) wrapped, and for a broken file an error that
-// says what is wrong.
+// Open reads the headers of a PDB of size bytes: a few hundred bytes, whatever
+// its size. The error wraps ErrFormat if r is not a PDB, or wraps an error of
+// r; for a damaged file it describes the damage.
 func Open(r io.ReaderAt, size int64) (*File, error) {
 	f, err := open(r, size)
 	if err != nil {
@@ -174,7 +174,7 @@ func open(r io.ReaderAt, size int64) (*File, error) {
 	return f, nil
 }
 
-// readInfo reads the head of the info stream.
+// readInfo reads the start of the info stream.
 func (f *File) readInfo() error {
 	s, err := f.section(InfoStream)
 	if err != nil {
@@ -200,10 +200,10 @@ func (f *File) readInfo() error {
 	return nil
 }
 
-// ID returns the id that debuggers know the file by: the GUID and the age of
-// the DBI stream, or the info stream's age if there is no other. A file
-// without a GUID, as all PDB 2.0 are, is named by its signature and the age of
-// the info stream.
+// ID returns the id by which debuggers identify the file: the GUID and the age
+// of the DBI stream, or of the info stream if there is no other. Files without
+// a GUID, such as all PDB 2.0 files, have their signature and the age of the
+// info stream.
 func (f *File) ID() debugid.ID {
 	if f.Version <= maxOldInfo {
 		return debugid.PDB20(f.Signature, f.InfoAge)
@@ -214,8 +214,8 @@ func (f *File) ID() debugid.ID {
 	return debugid.ID{GUID: f.GUID, Age: f.DBIAge}
 }
 
-// Arch returns the processor in the words of Breakpad and LLVM; empty if the
-// file names none, or pure managed code.
+// Arch returns the processor as Breakpad and LLVM name it. It is empty if the
+// file has none, or pure managed code.
 func (f *File) Arch() string {
 	switch f.Machine {
 	case 0x014C:
@@ -264,7 +264,7 @@ func (f *File) Stream(n int) (*io.SectionReader, error) {
 	return s, nil
 }
 
-// section is Stream for errors that are wrapped further up.
+// section works like Stream, for errors that callers wrap.
 func (f *File) section(n int) (*io.SectionReader, error) {
 	if n < 0 || n >= f.c.count() {
 		return nil, fmt.Errorf("stream %d of %d: %w", n, f.c.count(), fs.ErrNotExist)
@@ -276,8 +276,8 @@ func (f *File) section(n int) (*io.SectionReader, error) {
 	return io.NewSectionReader(r, 0, size), nil
 }
 
-// hasBytes reports whether there is a stream n with something in it. 0xFFFF
-// stands for no stream in most places, and is none here.
+// hasBytes reports whether stream n exists and is not empty. The number 0xFFFF
+// usually means no stream, and counts as none.
 func (f *File) hasBytes(n int) (bool, error) {
 	if n < 0 || n >= f.c.count() || n == 0xFFFF {
 		return false, nil
