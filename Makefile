@@ -13,7 +13,7 @@ export GOFLAGS := $(GOFLAGS) -trimpath
 GOLANGCI    := github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
 GOVULNCHECK := golang.org/x/vuln/cmd/govulncheck@v1.8.0
 
-.PHONY: help build test vet unit race fuzz fuzzday cross lint man torture bench setup clean
+.PHONY: help build test vet unit race fuzz fuzzday cross windows lint man torture bench setup clean
 help: ## list the targets
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 12
 
@@ -51,6 +51,9 @@ lint: ## go mod tidy, golangci-lint with .golangci.yml, govulncheck
 	$(GO) mod tidy -diff
 	$(GO) run $(GOLANGCI) run ./...
 	@scripts/vulncheck $(GOVULNCHECK)
+
+windows: ## all tests of Windows under Wine 10, in a tree that it builds if there is none (root on a Debian-like amd64 system)
+	@scripts/windows
 
 torture: setup ## the long proofs, in parts; goes on where it stopped (hours)
 	@scripts/torture

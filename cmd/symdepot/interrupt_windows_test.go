@@ -1,0 +1,74 @@
+package main
+
+import (
+	"os"
+	"os/exec"
+	"os/signal"
+	"path/filepath"
+	"syscall"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/windows"
+
+	"github.com/symdepot/symdepot/internal/symtest"
+)
+
+// prepareInterrupt gives a process a group of its own, so that a Ctrl-Break
+// reaches it alone.
+func prepareInterrupt(cmd *exec.Cmd) {
+	cmd.SysProcAttr = &syscall.SysProcAttr{CreationFlags: windows.CREATE_NEW_PROCESS_GROUP}
+}
+
+// interrupt sends a Ctrl-Break: a group of its own takes no Ctrl-C. A process that
+// gets a Ctrl-Break from Wine 10 hangs, so there it is killed.
+func interrupt(cmd *exec.Cmd) error {
+	if symtest.Wine() != "" {
+		return errKilled
+	}
+	return windows.GenerateConsoleCtrlEvent(windows.CTRL_BREAK_EVENT, uint32(cmd.Process.Pid))
+}
+
+// TestCtrlC stops a server with Ctrl-C. The console sends it to all its processes,
+// so nothing else runs meanwhile.
+func TestCtrlC(t *testing.T) {
+	if window, _, _ := windows.NewLazySystemDLL("kernel32.dll").NewProc("GetConsoleCP").Call(); window == 0 {
+		t.Skip("this process has no console")
+	}
+	ours := make(chan os.Signal, 1)
+	signal.Notify(ours, os.Interrupt)
+	defer signal.Stop(ours)
+	exe, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	named := filepath.Join(dir, "symdepot.exe") // by which the test binary is the command
+	data, err := os.ReadFile(exe)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(named, data, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.CommandContext(t.Context(), named, "serve", "--listen", "127.0.0.1:0")
+	cmd.Env = append(os.Environ(), "SYMDEPOT_DEPOT="+filepath.Join(dir, "depot"))
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := out.Read(make([]byte, 1)); err != nil { // it listens
+		t.Fatal(err)
+	}
+	if err := windows.GenerateConsoleCtrlEvent(windows.CTRL_C_EVENT, 0); err != nil {
+		t.Fatal(err)
+	}
+	timer := time.AfterFunc(40*time.Second, func() { _ = cmd.Process.Kill() })
+	defer timer.Stop()
+	if err := cmd.Wait(); err != nil {
+		t.Errorf("serve after Ctrl-C: %v, want exit code 0", err)
+	}
+}
