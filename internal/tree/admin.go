@@ -14,13 +14,13 @@ import (
 	"github.com/symdepot/symdepot/symfile"
 )
 
-// maxAdmin is the largest of a store's own files that is answered.
+// maxAdmin is the size limit of a record that is served.
 const maxAdmin = 64 << 20
 
 // Admin returns one of a store's own files: 000Admin/lastid.txt, server.txt,
 // history.txt or a transaction, or the refs.ptr of a key. The paths on build
-// machines that stand in it are cut down to file names. Absence, and a folder
-// that was opened without AdminFiles, is fs.ErrNotExist.
+// machines in it are shortened to file names. A missing record, and any record of a
+// folder without AdminFiles, is fs.ErrNotExist.
 func (f *Folder) Admin(ctx context.Context, name string) (text []byte, changed time.Time, err error) {
 	parts := strings.Split(name, "/")
 	if !f.opt.AdminFiles || f.Layout(ctx).Records() != layout.SymStoreRecords {
@@ -75,8 +75,8 @@ func (f *Folder) wasNumber(id string) bool {
 	return err == nil && nerr == nil && n > 0 && n <= last
 }
 
-// maskPaths cuts the paths from the given field of each line on down to names. A
-// line without that field stays away: nobody can say what is in it.
+// maskPaths shortens the paths from the given field of each line on to file names.
+// It omits lines without that field, since their content is unknown.
 func maskPaths(text []byte, field int) []byte {
 	if text == nil {
 		return nil
@@ -88,7 +88,7 @@ func maskPaths(text []byte, field int) []byte {
 		if len(parts) <= field {
 			continue
 		}
-		for i, p := range parts[field:] { // a path without quotes may hold commas
+		for i, p := range parts[field:] { // a path without quotes may contain commas
 			quote := ""
 			if strings.HasPrefix(p, `"`) {
 				quote = `"`

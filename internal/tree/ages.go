@@ -13,11 +13,11 @@ import (
 	"github.com/symdepot/symdepot/symfile"
 )
 
-// maxKeys is how many other keys of one GUID are tried for a PDB that is not
-// there under its own.
+// maxKeys is how many other keys of one GUID are tried for a PDB that is missing
+// under its own.
 const maxKeys = 8
 
-// attempt is a candidate, and what an answer has to be.
+// attempt is a candidate with the condition for an answer.
 type attempt struct {
 	l symfile.Lookup
 	c layout.Place
@@ -47,7 +47,7 @@ func (f *Folder) otherKeys(lay layout.Layout, req *layout.Request) []attempt {
 		}
 		for _, id := range own {
 			for _, c := range folders[0].Places(id) {
-				c.Verify = true // what is asked for may be one of its keys
+				c.Verify = true // the requested id may be one of its keys
 				list = append(list, attempt{l, c})
 			}
 		}
@@ -93,7 +93,7 @@ func ageAbove(digits string, age uint32) bool {
 	return err == nil && uint32(n) > age && digits != portableAge
 }
 
-// closest sorts keys of one GUID by age and leaves out the most distant.
+// closest sorts keys of one GUID by age and omits the most distant.
 func closest(keys []string) []string {
 	slices.SortFunc(keys, func(a, b string) int {
 		if len(a) != len(b) {
@@ -104,8 +104,7 @@ func closest(keys []string) []string {
 	return keys[:min(len(keys), maxKeys)]
 }
 
-// older reports whether an object is a PDB of the GUID asked for and a higher
-// age.
+// older reports whether an object is a PDB of the requested GUID and a higher age.
 func older(o objfile.Object, age *layout.PDBAge) bool {
 	return (o.Kind == symfile.PDB || o.Kind == symfile.MSFZ) && o.DebugID.GUID == age.GUID && o.DebugID.Age > age.Age
 }
@@ -119,7 +118,7 @@ func (f *Folder) openOther(ctx context.Context, lay layout.Layout, req *layout.R
 		case err == nil:
 			return found, nil
 		case errors.Is(err, fs.ErrNotExist), errors.Is(err, errOther):
-			continue // a candidate that is another file is nothing to talk of here
+			continue // a candidate with different ids is not an error
 		}
 		if absent, err = unanswered(err); err != nil {
 			return nil, err

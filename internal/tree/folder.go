@@ -1,6 +1,6 @@
-// Package tree answers from a folder of symbol files that somebody else keeps, in
-// whatever layout, and never writes to it. As a Source, files are fetched from
-// such a folder instead.
+// Package tree serves a folder of symbol files that other programs maintain, in any
+// layout, and never writes to it. A Source copies files from such a folder into the
+// cache instead.
 package tree
 
 import (
@@ -25,7 +25,7 @@ import (
 	"github.com/symdepot/symdepot/symstore"
 )
 
-// Options of a folder. The zero value finds the layout out and follows pointers
+// Options of a folder. The zero value detects the layout and follows pointers
 // inside the folder only.
 type Options struct {
 	// Layout is one of layout.Folders; zero: it is detected.
@@ -33,9 +33,9 @@ type Options struct {
 	// PointerRoots are the folders inside which the pointers of a symbol
 	// store are followed.
 	PointerRoots []symstore.PointerRoot
-	// AdminFiles answers a store's own files, with source paths masked.
+	// AdminFiles serves the records of a symbol store, with source paths masked.
 	AdminFiles bool
-	// TempDir takes what is unpacked. Empty: the system's folder.
+	// TempDir is the folder for unpacked files. Empty: that of the system.
 	TempDir string
 	// MaxUnpacked is the most bytes that a compressed file may have when it is
 	// unpacked. 0: 4 GiB.
@@ -44,7 +44,7 @@ type Options struct {
 	Now func() time.Time
 }
 
-// Folder is a tree of symbol files that somebody else keeps. Its methods may be
+// Folder is a tree of symbol files that other programs maintain. Its methods may be
 // called by many goroutines.
 type Folder struct {
 	dir   string
@@ -55,7 +55,7 @@ type Folder struct {
 
 	mu     sync.Mutex
 	layout layout.Layout // guarded by mu
-	looked time.Time     // guarded by mu; when the layout was found out
+	looked time.Time     // guarded by mu; when the layout was detected
 }
 
 // Open opens the tree in dir.
@@ -83,7 +83,7 @@ func Open(ctx context.Context, dir string, opt Options) (*Folder, error) {
 	return f, nil
 }
 
-// Close lets go of the folder. Files that were opened stay readable.
+// Close releases the folder. Open files stay readable.
 func (f *Folder) Close() error {
 	f.shelf.close()
 	return errors.Join(f.tree.root.Close(), f.store.Close())
@@ -92,8 +92,8 @@ func (f *Folder) Close() error {
 // Dir returns the folder's absolute path.
 func (f *Folder) Dir() string { return f.dir }
 
-// Layout returns the layout of the folder. Where it is detected, one that was
-// empty is looked at again from time to time.
+// Layout returns the layout of the folder. Detection is repeated from time to time
+// as long as no layout fits.
 func (f *Folder) Layout(ctx context.Context) layout.Layout {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -111,7 +111,7 @@ type File struct {
 	io.ReaderAt
 	Size    int64
 	ModTime time.Time // of the file on disk
-	Name    string    // as the folder spells it
+	Name    string    // in the spelling of the folder
 	Path    string    // on disk
 	Kind    symfile.Kind
 	ETag    string   // without quotes: changes with the file's path, size and time
@@ -122,9 +122,9 @@ type File struct {
 // Close releases the file.
 func (f *File) Close() error { return f.close() }
 
-// Open finds what req asks for. Absence is fs.ErrNotExist. A file that is there
-// and cannot be answered with, such as a damaged cabinet or a pointer that may
-// not be followed, is fs.ErrNotExist too, in an error that says why.
+// Open opens the file for req. A miss is fs.ErrNotExist. An existing file that
+// cannot be served, such as a damaged cabinet or a pointer that may not be followed,
+// is fs.ErrNotExist too, in an error with the reason.
 func (f *Folder) Open(ctx context.Context, req layout.Request) (*File, error) {
 	if req.Form != layout.FormFile && req.Form != layout.FormCabinet {
 		return nil, fs.ErrNotExist
@@ -153,8 +153,8 @@ func (f *Folder) Open(ctx context.Context, req layout.Request) (*File, error) {
 	return nil, absent
 }
 
-// unanswered makes an absence of the error of a file that is there and cannot
-// be answered with, and returns every other error as it is.
+// unanswered returns the error of an existing file that cannot be served as absent,
+// a miss with a reason, and every other error as failed.
 func unanswered(err error) (absent, failed error) {
 	if errors.Is(err, unpack.ErrPacked) || errors.Is(err, symstore.ErrPointer) || errors.Is(err, errOther) {
 		return fmt.Errorf("%w: %w", fs.ErrNotExist, err), nil
@@ -162,7 +162,7 @@ func unanswered(err error) (absent, failed error) {
 	return nil, err
 }
 
-// errOther says that a file is there but is not what was asked for.
+// errOther is the error for a file whose content does not match the request.
 var errOther = errors.New("file content does not match its path")
 
 // try opens one candidate.
@@ -176,7 +176,7 @@ func (f *Folder) try(ctx context.Context, req *layout.Request, l symfile.Lookup,
 	var err error
 	if c.Pointer {
 		file, info, err = f.follow(c.Parts)
-		c.Verify = true // a pointer to a pointer, or to what was there before
+		c.Verify = true // a pointer to a pointer, or to an older file
 	} else {
 		file, info, err = f.tree.open(name)
 	}
@@ -199,7 +199,7 @@ func (f *Folder) try(ctx context.Context, req *layout.Request, l symfile.Lookup,
 			return nil, fmt.Errorf("%s: %w", a.Path, err)
 		}
 	} else if c.Packed && !unpack.IsCabinet(file) {
-		// A name that ends like a cabinet's, and is none.
+		// The name is that of a cabinet, the content is not.
 		return nil, errors.Join(fmt.Errorf("%s: %w", a.Path, errOther), a.Close())
 	}
 	if err := f.check(ctx, a, req, l, c); err != nil {
@@ -213,7 +213,7 @@ func tag(key string) string {
 	return "f-" + hex.EncodeToString(sum[:15])
 }
 
-// follow opens what the pointer of a key leads to.
+// follow opens the target of the pointer of a key.
 func (f *Folder) follow(parts []string) (*os.File, fs.FileInfo, error) {
 	found, err := f.store.Find(parts[len(parts)-3], parts[len(parts)-2])
 	if err != nil {
@@ -233,7 +233,7 @@ func (f *Folder) follow(parts []string) (*os.File, fs.FileInfo, error) {
 	return file, info, nil
 }
 
-// pointerError keeps a dangling pointer apart from a file that is not there.
+// pointerError distinguishes a dangling pointer from a missing file.
 func pointerError(err error) error {
 	if errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("%w: %s", symstore.ErrPointer, err.Error())
@@ -241,7 +241,7 @@ func pointerError(err error) error {
 	return err
 }
 
-// unpack replaces the bytes of a by what is in them.
+// unpack replaces the bytes of a by their unpacked content.
 func (f *Folder) unpack(ctx context.Context, a *File, key string) error {
 	it, err := f.shelf.get(ctx, key, a.Plain, a.Size)
 	if err != nil {
@@ -253,7 +253,7 @@ func (f *Folder) unpack(ctx context.Context, a *File, key string) error {
 	return nil
 }
 
-// check looks into a file where its place does not say enough.
+// check reads a file if its path is not sufficient.
 func (f *Folder) check(ctx context.Context, a *File, req *layout.Request, l symfile.Lookup, c layout.Place) error {
 	var start [pdb.SniffLen]byte
 	if n, _ := a.ReadAt(start[:], 0); pdb.Detect(start[:n]) == pdb.MSFZ {
@@ -275,7 +275,7 @@ func (f *Folder) check(ctx context.Context, a *File, req *layout.Request, l symf
 	}
 	r, size := io.ReaderAt(a), a.Size
 	if c.Packed && unpack.Packed(a) {
-		// A cabinet that is wanted as such is judged by what is in it.
+		// A requested cabinet is checked by the file inside it.
 		name, _ := f.tree.find(c.Parts...)
 		twin, _, err := f.tree.open(name)
 		if err != nil {

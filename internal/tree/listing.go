@@ -18,12 +18,11 @@ const (
 	// maxListed is how many names are kept of all listed folders; one costs
 	// about a hundred bytes.
 	maxListed = 1 << 20
-	// unsettled is the age up to which a folder's time of change does not tell
-	// whether it changed again: file systems count it in steps of up to two
-	// seconds.
+	// unsettled is the age up to which a folder may have changed again without a new
+	// modification time: file systems count it in steps of up to two seconds.
 	unsettled = 3 * time.Second
-	// expiry is when a listing is read again although the folder's time of
-	// change is the same: on network disks that may be an old one.
+	// expiry is the age at which a listing is read again although the folder has the
+	// same modification time: on network disks that time may be outdated.
 	expiry = time.Minute
 )
 
@@ -41,7 +40,7 @@ type tree struct {
 type listing struct {
 	read    time.Time
 	took    time.Duration     // to read it
-	changed time.Time         // the folder's time of change
+	changed time.Time         // modification time of the folder
 	names   map[string]string // by folded form
 	sorted  func() []string   // the keys of names
 }
@@ -53,7 +52,7 @@ func (t *tree) find(parts ...string) (string, bool) {
 			return "", false
 		}
 	}
-	// What is asked for is nearly always spelled as it is stored.
+	// Nearly all requests have the spelling of the disk.
 	exact := path.Join(parts...)
 	if _, err := t.root.Stat(exact); err == nil {
 		return exact, true
@@ -81,7 +80,7 @@ func (t *tree) withPrefix(dir, prefix string) []string {
 	return sorted[i:n:n]
 }
 
-// emptyListing is that of what is no folder, or cannot be read.
+// emptyListing is the listing of a path that is not a readable folder.
 var emptyListing = &listing{sorted: func() []string { return nil }}
 
 // list returns the names in a folder, which must not be changed. A folder that
@@ -101,8 +100,8 @@ func (t *tree) list(dir string) *listing {
 			return have
 		}
 		if age >= 0 && age < 10*have.took {
-			// A large folder that changes all the time is not read all the
-			// time: what is new is found by its exact name meanwhile.
+			// A large folder that changes constantly is not read each time: new
+			// files are found by their exact names.
 			return have
 		}
 	}
@@ -118,8 +117,8 @@ func (t *tree) list(dir string) *listing {
 	next := &listing{read: began, took: t.now().Sub(began), changed: info.ModTime(), names: make(map[string]string, len(found))}
 	next.sorted = sync.OnceValue(func() []string { return slices.Sorted(maps.Keys(next.names)) })
 	for _, n := range found {
-		// Of two that differ in case the one that sorts first is found,
-		// always the same.
+		// Of two names that differ in case, the one that sorts first is always
+		// found.
 		if have, ok := next.names[symfile.Fold(n)]; !ok || n < have {
 			next.names[symfile.Fold(n)] = n
 		}
@@ -141,11 +140,11 @@ func (t *tree) keep(dir string, next *listing) {
 	t.total += len(next.names)
 }
 
-// open opens a regular file; everything else is fs.ErrNotExist, and so is what
-// links lead to outside of the folder.
+// open opens a regular file. Everything else is fs.ErrNotExist, and so are targets
+// of links outside the folder.
 func (t *tree) open(name string) (*os.File, fs.FileInfo, error) {
 	absent := &fs.PathError{Op: "open", Path: name, Err: fs.ErrNotExist}
-	// Looked at first: opening a pipe would wait.
+	// Checked first: opening a pipe would block.
 	info, err := t.root.Stat(name)
 	if err != nil || !info.Mode().IsRegular() {
 		return nil, nil, absent

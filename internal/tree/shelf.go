@@ -12,10 +12,10 @@ import (
 	"github.com/symdepot/symdepot/internal/unpack"
 )
 
-// Bounds of what is unpacked to answer requests.
+// Limits of files that are unpacked for requests.
 const (
 	defaultUnpacked = 4 << 30 // bytes of one file
-	keptBytes       = 2 << 30 // of all temporary files that nobody reads
+	keptBytes       = 2 << 30 // of all temporary files without readers
 	keptFiles       = 32      // likewise
 	heldBytes       = 8 << 30 // of all temporary files, those in use included
 	heldFiles       = 256     // that are in use or being unpacked
@@ -28,11 +28,11 @@ const (
 var errShelfFull = fmt.Errorf("too many unpacked files are in use: %w", fs.ErrNotExist)
 
 // shelf keeps unpacked files for a while in temporary files: clients that read
-// by ranges ask many times for one.
+// by ranges request a file many times.
 type shelf struct {
 	dir   string
 	limit int64
-	slots chan struct{} // one is taken by each unpacking under way
+	slots chan struct{} // one for each file that is being unpacked
 
 	life  context.Context // ends with the folder
 	end   context.CancelFunc
@@ -40,7 +40,7 @@ type shelf struct {
 
 	mu    sync.Mutex
 	items map[string]*item // guarded by mu
-	idle  []*item          // guarded by mu; nobody reads them; longest so first
+	idle  []*item          // guarded by mu; without readers, the longest unused first
 	bytes int64            // guarded by mu; of idle
 	held  int64            // guarded by mu; of all, those being unpacked included
 
@@ -55,7 +55,7 @@ type item struct {
 	err  error
 	f    *os.File
 	size int64
-	gone bool // its name is removed already
+	gone bool // its name has been removed
 
 	readers int   // guarded by the shelf's mu
 	held    int64 // guarded by the shelf's mu; bytes written so far
@@ -70,8 +70,8 @@ func newShelf(dir string, limit int64) *shelf {
 	return s
 }
 
-// get returns what is in the compressed file f, which it takes over. key names
-// the content. The item must be put back.
+// get returns the unpacked content of the compressed file f, and closes f. key names
+// the content. The caller must put the item back.
 func (s *shelf) get(ctx context.Context, key string, f *os.File, size int64) (*item, error) {
 	s.mu.Lock()
 	if s.life.Err() != nil {
@@ -147,7 +147,7 @@ func (w shelved) Write(p []byte) (int, error) {
 	return w.it.f.Write(p)
 }
 
-// reserve counts n more bytes of an item. Files that nobody reads make room.
+// reserve counts n more bytes of an item. It evicts files without readers.
 func (s *shelf) reserve(it *item, n int64) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -162,7 +162,7 @@ func (s *shelf) reserve(it *item, n int64) error {
 	return nil
 }
 
-// wake takes an item from the idle ones. mu is held.
+// wake removes an item from the idle ones. mu is held.
 func (s *shelf) wake(it *item) {
 	for i, have := range s.idle {
 		if have == it {
@@ -183,22 +183,22 @@ func (s *shelf) put(it *item) {
 	select {
 	case <-it.done:
 	default:
-		return // fill puts it aside
+		return // fill makes it idle
 	}
 	s.rest(it)
 }
 
-// settle puts an item aside that was completed when nobody waited any more.
+// settle makes an item idle that was completed after its last reader left.
 func (s *shelf) settle(it *item) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if it.readers == 0 && s.items[it.key] == it {
-		s.wake(it) // it may have been put aside by another reader
+		s.wake(it) // it may have been made idle by a different reader
 		s.rest(it)
 	}
 }
 
-// rest keeps an item that nobody reads, as far as there is room. mu is held.
+// rest keeps an item without readers, within the limits. mu is held.
 func (s *shelf) rest(it *item) {
 	if it.err != nil || s.life.Err() != nil {
 		delete(s.items, it.key)
@@ -212,8 +212,7 @@ func (s *shelf) rest(it *item) {
 	}
 }
 
-// dropOldest removes the file that nobody has read for the longest time. mu is
-// held.
+// dropOldest removes the longest unused file. mu is held.
 func (s *shelf) dropOldest() {
 	old := s.idle[0]
 	s.idle, s.bytes = s.idle[1:], s.bytes-old.size
@@ -235,7 +234,7 @@ func (s *shelf) drop(it *item) {
 	it.f = nil
 }
 
-// close ends what is under way and frees what nobody reads.
+// close ends running work and removes files without readers.
 func (s *shelf) close() {
 	s.mu.Lock()
 	s.end()

@@ -13,24 +13,24 @@ import (
 	"github.com/symdepot/symdepot/layout"
 )
 
-// Source fetches from a folder instead of answering from it: for slow
-// disks, or such as come and go.
+// Source copies files from a folder into the cache instead of serving them in
+// place: for slow disks, and for disks that are not always mounted.
 type Source struct {
 	name, dir string
 	opt       Options
 
 	mu     sync.Mutex
-	f      *Folder   // guarded by mu; nil: not there yet
+	f      *Folder   // guarded by mu; nil: not open yet
 	tried  time.Time // guarded by mu
 	failed error     // guarded by mu
 	closed bool      // guarded by mu
 }
 
-// folderRetry is how often a folder that is not there is looked for.
+// folderRetry is the interval between attempts to open a missing folder.
 const folderRetry = 10 * time.Second
 
-// NewSource returns a source that fetches from the folder dir. It need not
-// be there yet.
+// NewSource returns a source that copies files from the folder dir, which need not
+// exist yet.
 func NewSource(name, dir string, opt Options) *Source {
 	if opt.Now == nil {
 		opt.Now = time.Now
@@ -38,10 +38,10 @@ func NewSource(name, dir string, opt Options) *Source {
 	return &Source{name: name, dir: dir, opt: opt}
 }
 
-// Name is what the configuration calls the folder.
+// Name returns the name of the folder in the configuration.
 func (s *Source) Name() string { return s.name }
 
-// Traits returns none: a folder can only be fetched from.
+// Traits returns none: files are all that a folder has.
 func (s *Source) Traits() fetch.Traits { return fetch.Traits{} }
 
 // Close closes the folder. Replies stay readable.
@@ -55,8 +55,8 @@ func (s *Source) Close() error {
 	return s.f.Close()
 }
 
-// folder opens the folder if need be. The lock is held meanwhile: others want
-// the same folder.
+// folder opens the folder if it is not open. The lock is held meanwhile, since all
+// callers need the same folder.
 func (s *Source) folder(ctx context.Context) (*Folder, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -81,12 +81,12 @@ func (s *Source) folder(ctx context.Context) (*Folder, error) {
 	return f, nil
 }
 
-// errNoFolder is no fs.ErrNotExist: nothing is known of the files.
+// errNoFolder is not fs.ErrNotExist: the files may exist.
 type errNoFolder struct{ err error }
 
 func (e errNoFolder) Error() string { return e.err.Error() }
 
-// Fetch opens the file. A disk that hangs does not hold up the caller.
+// Fetch opens the file. A disk that hangs does not block the caller.
 func (s *Source) Fetch(ctx context.Context, ask fetch.Ask) (*fetch.Reply, error) {
 	if ask.Request.Form != layout.FormFile {
 		return nil, &fetch.Failure{Source: s.name, Class: fetch.ClassSkipped, Err: errors.New("a folder has no such thing")}
@@ -171,7 +171,7 @@ func (b *folderBody) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// left is what has not been read.
+// left is the unread rest.
 func (b *folderBody) left() int64 {
 	at, err := b.r.Seek(0, io.SeekCurrent)
 	if err != nil {
