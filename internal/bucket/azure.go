@@ -16,49 +16,51 @@ import (
 	"time"
 )
 
-// AzureConfig says where a container of Azure Blob Storage is and who asks.
+// AzureConfig is the address of a container of Azure Blob Storage and the
+// credentials for it.
 type AzureConfig struct {
 	Account   string
 	Container string
-	Prefix    string // only what is below it is seen; empty: all
-	// Endpoint is the address of the account, empty:
-	// https://ACCOUNT.blob.core.windows.net. Where accounts are told apart by
-	// path, the account belongs to it: http://127.0.0.1:10000/ACCOUNT.
+	Prefix    string // only keys below it are visible; empty: all keys
+	// Endpoint is the URL of the account. Empty:
+	// https://ACCOUNT.blob.core.windows.net. If the path of the URL selects the
+	// account, it must include the account: http://127.0.0.1:10000/ACCOUNT.
 	Endpoint string
-	// Auth says where credentials come from: "key", "sas", "token",
+	// Auth is the kind of credentials: "key", "sas", "token",
 	// "workload-identity", "managed-identity" or "anonymous". Empty: see the
-	// package's comment.
+	// package comment.
 	Auth       string
 	AccountKey string // base64
-	SAS        string // the query of a shared access signature, as it was issued
+	SAS        string // the query of a shared access signature, as issued
 	Token      string // an OAuth access token
-	TokenFile  string // a file that holds one, read once a minute
-	// For workload-identity; the environment fills what is empty.
+	TokenFile  string // a file with a token, read once a minute
+	// For workload-identity. Empty fields are read from the environment.
 	TenantID, FederatedTokenFile, Authority string
-	ClientID                                string // for managed-identity too
-	// MetadataEndpoint is the machine's metadata service, empty:
+	ClientID                                string // also for managed-identity
+	// MetadataEndpoint is the metadata service of the machine. Empty:
 	// http://169.254.169.254.
 	MetadataEndpoint string
-	// CredentialsVia carries the requests for tokens, nil: what carries all
-	// others.
+	// CredentialsVia carries the requests for tokens. Nil: the RoundTripper of
+	// all other requests.
 	CredentialsVia http.RoundTripper
 }
 
-// azureVersion of the service is pinned: what a request means depends on it.
+// azureVersion pins the version of the service, on which the meaning of
+// requests depends.
 const azureVersion = "2021-12-02"
 
-// azure speaks the REST interface of Azure Blob Storage.
+// azure uses the REST API of Azure Blob Storage.
 type azure struct {
 	base      *url.URL // of the container
 	client    *http.Client
 	authorize azureAuth
 	now       func() time.Time
-	// single is the most bytes that are written with one request, block the
-	// least in each of several.
+	// single is the largest number of bytes in one request, block the smallest
+	// number in each of several.
 	single, block int64
 }
 
-// OpenAzure opens a container of Azure Blob Storage. Nothing is sent yet.
+// OpenAzure opens a container of Azure Blob Storage. It sends no request.
 func OpenAzure(cfg AzureConfig, via http.RoundTripper) (Bucket, error) {
 	f, err := openAzure(cfg, via, time.Now)
 	if err != nil {
@@ -98,8 +100,7 @@ func openAzure(cfg AzureConfig, via http.RoundTripper, now func() time.Time) (*f
 	return newFront(a, name, prefix, via), nil
 }
 
-// azureHosts are where the accounts of the public and the national clouds
-// live.
+// azureHosts are the host suffixes of the public and the national clouds.
 var azureHosts = []string{".blob.core.windows.net", ".blob.storage.azure.net", ".blob.core.usgovcloudapi.net", ".blob.core.chinacloudapi.cn"}
 
 func azureAccountName(s string) bool {
@@ -110,7 +111,7 @@ func azureContainerName(s string) bool {
 	return s == "$root" || s == "$web" || azureAccountName(s)
 }
 
-// do sends a request about the container, or about key if it is not empty.
+// do sends a request for the container or, if key is not empty, for that blob.
 func (a *azure) do(ctx context.Context, method, key string, query url.Values, body io.Reader, size int64, header http.Header) (*http.Response, error) {
 	u := *a.base
 	if key != "" {
@@ -192,7 +193,7 @@ func (a *azure) put(ctx context.Context, key string, size int64, r io.Reader, op
 	return a.write(ctx, key, nil, r, size, header)
 }
 
-// write sends what makes a blob.
+// write sends the request that creates a blob.
 func (a *azure) write(ctx context.Context, key string, query url.Values, body io.Reader, size int64, header http.Header) (Info, error) {
 	resp, err := a.do(ctx, http.MethodPut, key, query, body, size, header)
 	if err != nil {
@@ -202,14 +203,14 @@ func (a *azure) write(ctx context.Context, key string, query url.Values, body io
 	return Info{ETag: etag(resp.Header.Get("ETag")), ModTime: httpTime(resp.Header.Get("Last-Modified"))}, nil
 }
 
-// maxBlocks is the most blocks that a blob may have.
+// maxBlocks is the largest number of blocks of a blob.
 const maxBlocks = 50000
 
-// putBlocks writes in several requests. Blocks that never got into a list are
-// thrown away by the store after a week.
+// putBlocks writes a blob in several requests. The store deletes blocks that no
+// list refers to after a week.
 func (a *azure) putBlocks(ctx context.Context, key string, size int64, r io.Reader, header http.Header) (Info, error) {
 	block := max(a.block, (size+maxBlocks-1)/maxBlocks)
-	// Of two writers of one key neither may take the other's blocks for its own.
+	// Two writers of one key must not use each other's blocks.
 	session := rand.Text()
 	var list strings.Builder
 	list.WriteString(xml.Header + "<BlockList>")
@@ -228,7 +229,7 @@ func (a *azure) putBlocks(ctx context.Context, key string, size int64, r io.Read
 }
 
 func (a *azure) remove(ctx context.Context, key string) error {
-	// Snapshots of the blob, if there are any, would keep it from going.
+	// Without this header, snapshots of the blob would prevent its deletion.
 	resp, err := a.do(ctx, http.MethodDelete, key, nil, nil, 0, http.Header{"X-Ms-Delete-Snapshots": {"include"}})
 	if err == nil {
 		closeBody(resp)

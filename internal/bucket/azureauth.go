@@ -16,8 +16,8 @@ import (
 	"time"
 )
 
-// azureAuth lets a request show who asks. What it returns, if not nil, is to
-// be called when the store does not believe it.
+// azureAuth adds credentials to a request. If refused is not nil, it is called
+// when the store rejects them.
 type azureAuth func(*http.Request) (refused func(), err error)
 
 const (
@@ -26,8 +26,8 @@ const (
 	azureResource  = "https://storage.azure.com/"
 )
 
-// surroundings fills what is empty from the environment, as far as that is
-// meant for this account, and decides where credentials come from.
+// surroundings fills empty fields from the environment, if the variables are
+// meant for this account, and selects the kind of credentials.
 func (c *AzureConfig) surroundings(base *url.URL) (auth string, err error) {
 	ours := hostIn(base, azureHosts...)
 	if os.Getenv("AZURE_STORAGE_ACCOUNT") == c.Account && (ours || c.Auth != "") {
@@ -60,7 +60,7 @@ func (c *AzureConfig) surroundings(base *url.URL) (auth string, err error) {
 	}, "key", "sas", "token", "workload-identity", "managed-identity", "anonymous")
 }
 
-// Hosts is for [Config].
+// Hosts implements [Config].
 func (c *AzureConfig) Hosts() []string {
 	filled := *c
 	u, err := parseEndpoint(firstOf(c.Endpoint, "", "https://"+c.Account+azureHosts[0]))
@@ -125,7 +125,7 @@ func azureTokens(auth string, cfg AzureConfig, via http.RoundTripper, now func()
 	return managedIdentity(cfg, client, now)
 }
 
-// sas adds a shared access signature to the address.
+// sas adds a shared access signature to the URL.
 func sas(s string) (azureAuth, error) {
 	s = strings.TrimPrefix(strings.TrimSpace(s), "?")
 	if q, err := url.ParseQuery(s); err != nil || q.Get("sig") == "" || !validHeader(s) || strings.ContainsAny(s, " #") {
@@ -140,7 +140,7 @@ func sas(s string) (azureAuth, error) {
 	}, nil
 }
 
-// sharedKey signs with the account's key.
+// sharedKey signs requests with the key of the account.
 func sharedKey(account, key string) (azureAuth, error) {
 	secret, err := base64.StdEncoding.DecodeString(strings.TrimSpace(key))
 	if err != nil || len(secret) == 0 {
@@ -154,9 +154,9 @@ func sharedKey(account, key string) (azureAuth, error) {
 	}, nil
 }
 
-// stringToSign is what a Shared Key signature covers (Azure Storage, authorize
-// with Shared Key, versions since 2015-02-21). Header values are taken as they
-// are sent, the path as it is escaped.
+// stringToSign returns the text that a Shared Key signature covers (Azure
+// Storage, authorize with Shared Key, versions since 2015-02-21). Header values
+// are used as sent, the path as escaped.
 func stringToSign(account string, req *http.Request) string {
 	var b strings.Builder
 	length := ""
@@ -227,7 +227,7 @@ func workloadIdentity(cfg AzureConfig, client *http.Client, now func() time.Time
 	}, nil
 }
 
-// managedIdentity asks the machine for a token of its identity.
+// managedIdentity requests a token of the machine's identity.
 func managedIdentity(cfg AzureConfig, client *http.Client, now func() time.Time) (func(context.Context) (token, error), error) {
 	base, err := parseEndpoint(cfg.MetadataEndpoint)
 	if err != nil {

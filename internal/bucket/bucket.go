@@ -97,41 +97,40 @@ import (
 // but lesser imitations of them may lag.
 type Bucket interface {
 	// Get opens an object at offset off, for n bytes, or to its end if n is
-	// negative. If ifMatch is not empty, the object must still have that ETag,
-	// or the error is ErrPrecondition. An offset at or beyond the end is
-	// ErrRange, unless off is 0. The context governs Body too.
+	// negative. If ifMatch is not empty and the object has a different ETag,
+	// the error is ErrPrecondition. An offset at or beyond the end is ErrRange,
+	// unless off is 0. The context also ends reads of Body.
 	Get(ctx context.Context, key string, off, n int64, ifMatch string) (*Object, error)
 	// Head describes an object.
 	Head(ctx context.Context, key string) (Info, error)
-	// Put writes an object of exactly size bytes from r; a reader that holds
-	// less or more is an error. The object appears whole or not at all. The
-	// Info has no ModTime where the store does not tell it.
+	// Put writes an object of exactly size bytes from r. A reader of a
+	// different length is an error. The object appears as a whole or not at
+	// all. The Info has no ModTime if the store does not return it.
 	Put(ctx context.Context, key string, size int64, r io.Reader, opt PutOptions) (Info, error)
-	// Delete removes an object. It is no error if there is none.
+	// Delete removes an object. A missing object is not an error.
 	Delete(ctx context.Context, key string) error
-	// List yields every object whose key begins with prefix (of characters,
-	// not of segments), in the store's order. An error ends it.
+	// List yields all objects whose keys begin with prefix, in the order of the
+	// store. The prefix need not end at a slash. An error ends the list.
 	List(ctx context.Context, prefix string) iter.Seq2[Info, error]
-	// Name is the address of the bucket, without secrets: a form that
-	// [ParseURL] takes.
+	// Name is the URL of the bucket without secrets, in a form that [ParseURL]
+	// accepts.
 	Name() string
-	// Close lets go of idle connections, if the RoundTripper can do that.
-	// Bodies that are being read stay readable.
+	// Close closes idle connections, if the RoundTripper can do that. Bodies
+	// that are being read stay readable.
 	Close() error
 }
 
 // Info describes an object.
 type Info struct {
-	Key  string // below the bucket's prefix
-	Size int64  // bytes as stored; -1 if the store does not say
-	// ETag names this content of this key: good for ifMatch, in one bucket
-	// only. Empty if the store has none that can be relied on. For Google it
+	Key  string // relative to the prefix of the bucket
+	Size int64  // size in bytes as stored; -1 if unknown
+	// ETag identifies this content of this key, for ifMatch and within one
+	// bucket only. It is empty if the store has no reliable one. For Google it
 	// is the generation.
 	ETag    string
 	ModTime time.Time // zero if unknown
-	// ContentEncoding is how the stored bytes are to be unpacked ("gzip",
-	// "zstd", ""). They are always delivered as stored. S3 listings do not
-	// tell it.
+	// ContentEncoding is the coding of the stored bytes ("gzip", "zstd", "").
+	// They are always returned as stored. S3 listings do not have it.
 	ContentEncoding string
 }
 
@@ -139,34 +138,35 @@ type Info struct {
 type Object struct {
 	Info
 	Offset int64 // of the first byte of Body
-	Total  int64 // size of the whole object, -1 if the store does not say
-	// Body yields the bytes asked for. A transfer that breaks off ends with an
-	// error, never with io.EOF.
+	Total  int64 // size of the whole object; -1 if unknown
+	// Body has the requested bytes. An interrupted transfer ends with an error,
+	// never with io.EOF.
 	Body io.ReadCloser
 }
 
 // PutOptions are for [Bucket.Put].
 type PutOptions struct {
-	// IfAbsent creates the object only if there is none; else the error is
-	// ErrPrecondition. Of many that try at once, one succeeds. (S3 may refuse
-	// all but the first before it is known whether that one succeeds.)
+	// IfAbsent creates the object only if it does not exist; otherwise the
+	// error is ErrPrecondition. Of many simultaneous attempts one succeeds. (S3
+	// may reject the others before the first one has succeeded.)
 	IfAbsent        bool
 	ContentType     string // empty: application/octet-stream
 	ContentEncoding string // of the bytes as given
 }
 
-// What an *Error may be, besides fs.ErrNotExist, fs.ErrPermission and
+// Errors that an *Error may wrap, besides fs.ErrNotExist, fs.ErrPermission and
 // fs.ErrInvalid.
 var (
-	// ErrNoBucket is fs.ErrNotExist too. Stores do not always say whether the
-	// bucket is absent or the object.
+	// ErrNoBucket wraps fs.ErrNotExist. Stores do not always distinguish a
+	// missing bucket from a missing object.
 	ErrNoBucket     = fmt.Errorf("no such bucket: %w", fs.ErrNotExist)
 	ErrPrecondition = errors.New("the condition does not hold")
 	ErrRange        = errors.New("the offset is beyond the end")
-	// ErrThrottled means that the store asks for patience: see Error.Retry.
+	// ErrThrottled means that the store limits the rate of requests: see
+	// Error.Retry.
 	ErrThrottled = errors.New("the store asks to be left alone for a while")
-	// ErrCredentials means that no credentials could be had, so that the store
-	// was not even asked.
+	// ErrCredentials means that no credentials could be obtained, so that no
+	// request was sent.
 	ErrCredentials = errors.New("no credentials")
 )
 
@@ -175,14 +175,15 @@ type Error struct {
 	Bucket string // Bucket.Name
 	Op     string // "get", "head", "put", "delete", "list"
 	Key    string
-	Status int    // of the HTTP answer, 0 if there was none
-	Code   string // the store's word for it, if it has one
-	// Retry is when the store may be asked again, zero if it did not say.
+	Status int    // of the HTTP response; 0 if there was none
+	Code   string // error code of the store; may be empty
+	// Retry is the earliest time for the next request; zero if the store did
+	// not send it.
 	Retry time.Time
 	Err   error // for errors.Is
 }
 
-// Error says it in words.
+// Error returns the message.
 func (e *Error) Error() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s: %s", e.Bucket, e.Op)
@@ -199,10 +200,10 @@ func (e *Error) Error() string {
 	return b.String()
 }
 
-// Unwrap is for errors.Is.
+// Unwrap returns Err.
 func (e *Error) Unwrap() error { return e.Err }
 
-// maxKey is the longest key that all three stores take, in bytes.
+// maxKey is the largest size in bytes of a key that all three stores accept.
 const maxKey = 1024
 
 // validKey reports whether a key means the same in every store.

@@ -14,11 +14,11 @@ import (
 	"unicode/utf8"
 )
 
-// backend is what differs between the stores. Its keys are whole and valid,
-// its errors are *Error without bucket, operation and key, or those of the
-// transport.
+// backend is the part that differs between the stores. Its keys include the
+// prefix and are valid. Its errors are *Error without bucket, operation and
+// key, or errors of the transport.
 type backend interface {
-	// get asks for the object with a Range header, unless that is empty.
+	// get requests an object. rng is the Range header, unless it is empty.
 	get(ctx context.Context, key, rng, ifMatch string) (*reply, error)
 	head(ctx context.Context, key string) (Info, error)
 	put(ctx context.Context, key string, size int64, r io.Reader, opt PutOptions) (Info, error)
@@ -26,7 +26,7 @@ type backend interface {
 	list(ctx context.Context, prefix string) iter.Seq2[Info, error]
 }
 
-// reply is a store's answer to get, before anybody looked at its range.
+// reply is the response to get before its range is checked.
 type reply struct {
 	status int // 200 or 206
 	header http.Header
@@ -34,12 +34,12 @@ type reply struct {
 	body   io.ReadCloser
 }
 
-// front is what the stores have in common: the prefix, the rules for keys,
-// ranges and lengths, and the words of errors.
+// front is the part that the stores have in common: the prefix, the checks of
+// keys, ranges and lengths, and the messages of errors.
 type front struct {
 	backend
 	name   string
-	prefix string // empty, or with a slash at its end
+	prefix string // empty, or ends with a slash
 	via    http.RoundTripper
 }
 
@@ -74,7 +74,7 @@ func (f *front) Get(ctx context.Context, key string, off, n int64, ifMatch strin
 	if !validKey(f.prefix + key) {
 		return nil, f.fail("get", key, fs.ErrNotExist)
 	}
-	if !validTag(ifMatch) { // never one of theirs
+	if !validTag(ifMatch) { // no store has such a tag
 		return nil, f.fail("get", key, ErrPrecondition)
 	}
 	o, err := f.open(ctx, f.prefix+key, off, n, ifMatch)
@@ -86,7 +86,7 @@ func (f *front) Get(ctx context.Context, key string, off, n int64, ifMatch strin
 }
 
 func (f *front) open(ctx context.Context, key string, off, n int64, ifMatch string) (*Object, error) {
-	if n == 0 { // HTTP cannot ask for nothing
+	if n == 0 { // HTTP cannot request zero bytes
 		return f.empty(ctx, key, off, ifMatch)
 	}
 	var rng string
@@ -97,13 +97,13 @@ func (f *front) open(ctx context.Context, key string, off, n int64, ifMatch stri
 		n, rng = -1, fmt.Sprintf("bytes=%d-", off)
 	}
 	r, err := f.get(ctx, key, rng, ifMatch)
-	if off == 0 && errors.Is(err, ErrRange) { // an object of no bytes
+	if off == 0 && errors.Is(err, ErrRange) { // an empty object
 		return f.empty(ctx, key, off, ifMatch)
 	}
 	if err != nil {
 		return nil, err
 	}
-	// Not every store looks at the condition.
+	// Some stores ignore the condition.
 	if ifMatch != "" && r.info.ETag != ifMatch {
 		r.body.Close()
 		return nil, &Error{Status: r.status, Err: ErrPrecondition}
@@ -118,7 +118,7 @@ func (f *front) open(ctx context.Context, key string, off, n int64, ifMatch stri
 	return o, err
 }
 
-// empty answers for zero bytes of an object.
+// empty answers a request for zero bytes of an object.
 func (f *front) empty(ctx context.Context, key string, off int64, ifMatch string) (*Object, error) {
 	info, err := f.head(ctx, key)
 	switch {
@@ -132,7 +132,7 @@ func (f *front) empty(ctx context.Context, key string, off int64, ifMatch string
 	return &Object{Info: info, Offset: off, Total: info.Size, Body: http.NoBody}, nil
 }
 
-// object checks that the answer is about the range that was asked for.
+// object checks that the response has the requested range.
 func (r *reply) object(off, n int64) (*Object, error) {
 	o := &Object{Info: r.info, Offset: off, Total: r.info.Size, Body: r.body}
 	if r.status != http.StatusPartialContent {
@@ -164,7 +164,7 @@ type limited struct {
 	io.Closer
 }
 
-// parseContentRange reads "bytes FIRST-LAST/TOTAL"; the total is -1 for "*".
+// parseContentRange parses "bytes FIRST-LAST/TOTAL". The total is -1 for "*".
 func parseContentRange(s string) (first, last, total int64, ok bool) {
 	s, ok = strings.CutPrefix(s, "bytes ")
 	span, whole, ok2 := strings.Cut(s, "/")
@@ -208,7 +208,7 @@ func (f *front) Put(ctx context.Context, key string, size int64, r io.Reader, op
 		opt.ContentType = "application/octet-stream"
 	}
 	exact := &exactReader{r: r, left: size}
-	if size == 0 { // a request without a body never reads it
+	if size == 0 { // a request without a body does not read it
 		if _, err := exact.Read(nil); err != io.EOF {
 			return Info{}, f.fail("put", key, err)
 		}
@@ -218,9 +218,9 @@ func (f *front) Put(ctx context.Context, key string, size int64, r io.Reader, op
 	}
 	info, err := f.put(ctx, f.prefix+key, size, exact, opt)
 	if rerr := exact.failure(); err != nil && rerr != nil {
-		err = rerr // what the transport made of it is of no interest
+		err = rerr // the error of the reader is more useful than that of the transport
 	} else if err != nil && opt.IfAbsent && !errors.As(err, new(*Error)) && f.has(ctx, f.prefix+key) {
-		err = ErrPrecondition // the store refused without waiting for the content
+		err = ErrPrecondition // the store rejected the request before it read the content
 	}
 	if err != nil {
 		return Info{}, f.fail("put", key, err)
@@ -229,7 +229,7 @@ func (f *front) Put(ctx context.Context, key string, size int64, r io.Reader, op
 	return info, nil
 }
 
-// has reports whether the object is known to be there.
+// has reports whether the object is known to exist.
 func (f *front) has(ctx context.Context, key string) bool {
 	_, err := f.head(ctx, key)
 	return err == nil
@@ -250,7 +250,7 @@ func (f *front) List(ctx context.Context, prefix string) iter.Seq2[Info, error] 
 	return func(yield func(Info, error) bool) {
 		whole := f.prefix + prefix
 		if len(whole) > maxKey || !utf8.ValidString(whole) {
-			return // no key begins like that
+			return // no key has such a prefix
 		}
 		for info, err := range f.list(ctx, whole) {
 			if err != nil {
@@ -272,14 +272,14 @@ func (f *front) List(ctx context.Context, prefix string) iter.Seq2[Info, error] 
 	}
 }
 
-// errLength is what a reader that does not hold what was announced gets.
+// errLength is the error for a reader of a different length than announced.
 var errLength = errors.New("the content is not as long as announced")
 
-// exactReader yields left bytes and fails if there are fewer or more. Whether
-// there are more is found out before the last bytes are handed on, so that no
-// store ever takes a content that was cut.
+// exactReader reads left bytes and fails if there are fewer or more. It checks
+// for more before it returns the last bytes, so that no store accepts truncated
+// content.
 type exactReader struct {
-	mu   sync.Mutex // the transport may read on after it has answered
+	mu   sync.Mutex // the transport may read on after the response
 	r    io.Reader
 	left int64
 	err  error
@@ -323,7 +323,7 @@ func (e *exactReader) Read(p []byte) (int, error) {
 	return 0, e.err
 }
 
-// failure is what went wrong with reading, or nil.
+// failure returns the error of reading, or nil.
 func (e *exactReader) failure() error {
 	e.mu.Lock()
 	defer e.mu.Unlock()

@@ -14,30 +14,31 @@ import (
 	"time"
 )
 
-// GCSConfig says where a bucket of Google Cloud Storage is and who asks.
+// GCSConfig is the address of a bucket of Google Cloud Storage and the
+// credentials for it.
 type GCSConfig struct {
 	Bucket string
-	Prefix string // only what is below it is seen; empty: all
-	// Endpoint is the address of the store, empty: https://storage.googleapis.com.
+	Prefix string // only keys below it are visible; empty: all keys
+	// Endpoint is the URL of the store. Empty: https://storage.googleapis.com.
 	Endpoint string
-	// Auth says where credentials come from: "token", "service-account",
-	// "metadata" or "anonymous". Empty: see the package's comment.
+	// Auth is the kind of credentials: "token", "service-account", "metadata"
+	// or "anonymous". Empty: see the package comment.
 	Auth            string
 	Token           string // an OAuth access token
-	TokenFile       string // a file that holds one, read once a minute
-	CredentialsJSON string // a service account's key
-	CredentialsFile string // a file that holds one
-	// MetadataEndpoint is the machine's metadata server, empty:
-	// http://metadata.google.internal, or GCE_METADATA_HOST.
+	TokenFile       string // a file with a token, read once a minute
+	CredentialsJSON string // the key of a service account
+	CredentialsFile string // a file with such a key
+	// MetadataEndpoint is the metadata server of the machine. Empty:
+	// GCE_METADATA_HOST, or else http://metadata.google.internal.
 	MetadataEndpoint string
-	// CredentialsVia carries the requests for tokens, nil: what carries all
-	// others.
+	// CredentialsVia carries the requests for tokens. Nil: the RoundTripper of
+	// all other requests.
 	CredentialsVia http.RoundTripper
 }
 
 const gcsEndpoint = "https://storage.googleapis.com"
 
-// gcs speaks the JSON interface of Google Cloud Storage.
+// gcs uses the JSON API of Google Cloud Storage.
 type gcs struct {
 	base   *url.URL
 	bucket string
@@ -46,7 +47,7 @@ type gcs struct {
 	now    func() time.Time
 }
 
-// OpenGCS opens a bucket of Google Cloud Storage. Nothing is sent yet.
+// OpenGCS opens a bucket of Google Cloud Storage. It sends no request.
 func OpenGCS(cfg GCSConfig, via http.RoundTripper) (Bucket, error) {
 	f, err := openGCS(cfg, via, time.Now)
 	if err != nil {
@@ -90,13 +91,13 @@ func openGCS(cfg GCSConfig, via http.RoundTripper, now func() time.Time) (*front
 	return newFront(g, name, prefix, via), nil
 }
 
-// gcsBucketName reports whether s can be a bucket's name.
+// gcsBucketName reports whether s is a valid name of a bucket.
 func gcsBucketName(s string) bool {
 	return len(s) >= 3 && len(s) <= 222 && strings.Trim(s, "abcdefghijklmnopqrstuvwxyz0123456789-_.") == "" &&
 		!strings.Contains(s, "..") && s[0] != '.' && s[len(s)-1] != '.'
 }
 
-// do sends a request about the bucket, or about key if it is not empty.
+// do sends a request for the bucket or, if key is not empty, for that object.
 func (g *gcs) do(ctx context.Context, method, root, key string, query url.Values, body io.Reader, prepare func(*http.Request)) (*http.Response, error) {
 	path := g.base.Path + root + "/b/" + g.bucket + "/o"
 	u := *g.base
@@ -129,7 +130,7 @@ func (g *gcs) do(ctx context.Context, method, root, key string, query url.Values
 	})
 }
 
-// gcsCode finds the reason in an answer that is an error.
+// gcsCode returns the reason in an error response.
 func gcsCode(body io.Reader) string {
 	var answer struct {
 		Error struct {
@@ -155,7 +156,8 @@ func (g *gcs) get(ctx context.Context, key, rng, ifMatch string) (*reply, error)
 		query.Set("ifGenerationMatch", ifMatch)
 	}
 	resp, err := g.do(ctx, http.MethodGet, gcsRoot, key, query, nil, func(req *http.Request) {
-		// Otherwise the store unpacks what was stored packed.
+		// Without this header the store decompresses objects that were stored
+		// compressed.
 		req.Header.Set("Accept-Encoding", "gzip")
 		if rng != "" {
 			req.Header.Set("Range", rng)
@@ -194,7 +196,7 @@ func (o *gcsObject) info() Info {
 	return Info{Key: o.Name, Size: parseSize(o.Size), ETag: o.Generation, ModTime: o.Updated, ContentEncoding: o.ContentEncoding}
 }
 
-// ask is do, for an answer in JSON.
+// ask is do for a JSON response.
 func (g *gcs) ask(ctx context.Context, method, root, key string, query url.Values, body io.Reader, prepare func(*http.Request), into any) error {
 	resp, err := g.do(ctx, method, root, key, query, body, prepare)
 	if err != nil {

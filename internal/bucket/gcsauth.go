@@ -33,7 +33,7 @@ func gcsOurs(base *url.URL) bool {
 	return hostIn(base, "storage.googleapis.com", ".storage.googleapis.com", "www.googleapis.com")
 }
 
-// chooseAuth decides where tokens come from.
+// chooseAuth selects the kind of credentials.
 func (c *GCSConfig) chooseAuth(base *url.URL) (string, error) {
 	return choose(c.Auth, func() string {
 		switch ours := gcsOurs(base); {
@@ -48,7 +48,7 @@ func (c *GCSConfig) chooseAuth(base *url.URL) (string, error) {
 	}, "token", "service-account", "metadata", "anonymous")
 }
 
-// metadata is the address of the metadata server.
+// metadata returns the URL of the metadata server.
 func (c *GCSConfig) metadata() string {
 	if h := os.Getenv("GCE_METADATA_HOST"); h != "" && c.MetadataEndpoint == "" {
 		return "http://" + h
@@ -56,7 +56,7 @@ func (c *GCSConfig) metadata() string {
 	return firstOf(c.MetadataEndpoint, "", gcsMetadata)
 }
 
-// Hosts is for [Config].
+// Hosts implements [Config].
 func (c *GCSConfig) Hosts() []string {
 	u, err := parseEndpoint(firstOf(c.Endpoint, "", gcsEndpoint))
 	if err != nil {
@@ -74,7 +74,7 @@ func (c *GCSConfig) Hosts() []string {
 	return hosts
 }
 
-// gcsAuth is the source of tokens; nil means that none is sent.
+// gcsAuth returns the source of tokens, or nil for anonymous requests.
 func gcsAuth(cfg GCSConfig, base *url.URL, via http.RoundTripper, now func() time.Time) (*tokens, error) {
 	auth, err := cfg.chooseAuth(base)
 	if err != nil {
@@ -133,7 +133,7 @@ func readServiceKey(text, file string) (serviceKey, error) {
 	return key, nil
 }
 
-// serviceAccount exchanges a statement signed with the account's key for a
+// serviceAccount exchanges a statement signed with the key of the account for a
 // token.
 func serviceAccount(text, file string, client *http.Client) func(context.Context) (token, error) {
 	return func(ctx context.Context) (token, error) {
@@ -160,7 +160,7 @@ func serviceAccount(text, file string, client *http.Client) func(context.Context
 	}
 }
 
-// metadataToken asks the machine for the token of its service account.
+// metadataToken requests the token of the machine's service account.
 func metadataToken(endpoint string, client *http.Client, now func() time.Time) (func(context.Context) (token, error), error) {
 	base, err := parseEndpoint(endpoint)
 	if err != nil {

@@ -17,30 +17,31 @@ import (
 	"github.com/minio/minio-go/v7/pkg/s3utils"
 )
 
-// S3Config says where a bucket of an S3-compatible store is and who asks.
+// S3Config is the address of a bucket of an S3-compatible store and the
+// credentials for it.
 type S3Config struct {
 	Bucket string
-	Prefix string // only what is below it is seen; empty: all
-	// Endpoint is the address of the store, http or https, without a path.
-	// Empty: Amazon's of the region.
+	Prefix string // only keys below it are visible; empty: all keys
+	// Endpoint is the URL of the store, http or https, without a path. Empty:
+	// Amazon's endpoint of the region.
 	Endpoint string
-	// Region is where the bucket is, for the signature. Empty: AWS_REGION,
-	// AWS_DEFAULT_REGION, what an Amazon endpoint says, us-east-1. It is
-	// never asked for.
+	// Region is the region of the bucket, for the signature. Empty: AWS_REGION,
+	// AWS_DEFAULT_REGION, the region in an Amazon endpoint, or us-east-1. The
+	// store is never asked for it.
 	Region string
-	// Style is how the bucket is named in requests: "path", "virtual" (as a
-	// part of the host), or empty: virtual at Amazon, path elsewhere.
+	// Style is how requests name the bucket: "path", "virtual" (in the host
+	// name), or empty: virtual at Amazon, path elsewhere.
 	Style string
-	// Auth says where credentials come from: "keys", "env", "web-identity",
-	// "file", "role" or "anonymous". Empty: see the package's comment.
+	// Auth is the kind of credentials: "keys", "env", "web-identity", "file",
+	// "role" or "anonymous". Empty: see the package comment.
 	Auth                               string
 	AccessKey, SecretKey, SessionToken string
 	CredentialsFile, Profile           string // for file
 	WebIdentityTokenFile, RoleARN      string // for web-identity
 	STSEndpoint                        string // for web-identity
 	RoleEndpoint                       string // for role: the metadata service
-	// CredentialsVia carries the requests for credentials, nil: what carries
-	// all others.
+	// CredentialsVia carries the requests for credentials. Nil: the
+	// RoundTripper of all other requests.
 	CredentialsVia http.RoundTripper
 }
 
@@ -48,22 +49,21 @@ const emptySHA256 = "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b785
 
 const amazonEndpoint = "https://s3.amazonaws.com"
 
-// s3 speaks to a store through minio-go, one request at a time: its own
-// repetitions, look-ups of regions and buffers are not used.
+// s3 uses minio-go to send single requests. It does not use its retries,
+// look-ups of regions and buffers.
 type s3 struct {
 	core   *minio.Core
 	bucket string
 	now    func() time.Time
-	// single is the most bytes that are written with one request, part the
-	// least in each of several.
+	// single is the largest number of bytes in one request, part the smallest
+	// number in each of several.
 	single, part int64
 }
 
-// minio-go waits this long after a failure even if it is not to repeat the
-// request.
+// Without this, minio-go waits after a failure even if it is not to retry.
 func init() { minio.DefaultRetryUnit = 0 }
 
-// OpenS3 opens a bucket of an S3-compatible store. Nothing is sent yet.
+// OpenS3 opens a bucket of an S3-compatible store. It sends no request.
 func OpenS3(cfg S3Config, via http.RoundTripper) (Bucket, error) {
 	f, err := openS3(cfg, via)
 	if err != nil {
@@ -124,7 +124,7 @@ func s3Region(region string, endpoint *url.URL) string {
 	return "us-east-1"
 }
 
-// seen is what minio-go keeps to itself of an answer.
+// seen has the parts of a response that minio-go does not return.
 type seen struct {
 	status        int
 	retry, region string
@@ -132,7 +132,7 @@ type seen struct {
 
 type seenKey struct{}
 
-// witness notes it, and bounds the pages of listings.
+// witness records them, and limits the size of listing pages.
 type witness struct{ next http.RoundTripper }
 
 func (w witness) RoundTrip(req *http.Request) (*http.Response, error) {
@@ -158,7 +158,7 @@ func watch(ctx context.Context) (context.Context, *seen) {
 	return context.WithValue(ctx, seenKey{}, s), s
 }
 
-// fail turns an error of minio-go into one of ours.
+// fail converts an error of minio-go.
 func (b *s3) fail(err error, s *seen) error {
 	var answer minio.ErrorResponse
 	if err == nil || s.status == 0 || !errors.As(err, &answer) {
@@ -208,8 +208,8 @@ func s3Info(o minio.ObjectInfo) Info {
 	return Info{Key: o.Key, Size: o.Size, ETag: etag(o.ETag), ModTime: o.LastModified, ContentEncoding: plainEncoding(o.ContentEncoding)}
 }
 
-// plainEncoding is without the coding of signed uploads, which some stores
-// take for one of the content.
+// plainEncoding removes the coding of signed uploads, which some stores mistake
+// for one of the content.
 func plainEncoding(s string) string {
 	s, _ = strings.CutPrefix(s, "aws-chunked")
 	return strings.TrimLeft(s, ", ")

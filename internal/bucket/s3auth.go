@@ -14,7 +14,7 @@ import (
 	"github.com/minio/minio-go/v7/pkg/s3utils"
 )
 
-// chooseAuth decides where credentials come from.
+// chooseAuth selects the kind of credentials.
 func (c *S3Config) chooseAuth(endpoint *url.URL) (string, error) {
 	return choose(c.Auth, func() string {
 		switch {
@@ -37,7 +37,7 @@ func (c *S3Config) chooseAuth(endpoint *url.URL) (string, error) {
 	}, "keys", "env", "web-identity", "file", "role", "anonymous")
 }
 
-// Hosts is for [Config].
+// Hosts implements [Config].
 func (c *S3Config) Hosts() []string {
 	endpoint := firstOf(c.Endpoint, "", amazonEndpoint)
 	u, err := parseEndpoint(endpoint)
@@ -55,7 +55,7 @@ func (c *S3Config) Hosts() []string {
 	return hosts
 }
 
-// s3Credentials are the credentials; nil means that requests are not signed.
+// s3Credentials returns the credentials, or nil for unsigned requests.
 func s3Credentials(cfg S3Config, endpoint *url.URL, via http.RoundTripper) (*credentials.Credentials, error) {
 	auth, err := cfg.chooseAuth(endpoint)
 	if err != nil {
@@ -95,7 +95,7 @@ func s3Credentials(cfg S3Config, endpoint *url.URL, via http.RoundTripper) (*cre
 	return credentials.New(&carried{Provider: p, client: client}), nil
 }
 
-// sharedFiles reports whether the files of Amazon's own tools are there.
+// sharedFiles reports whether the credential files of Amazon's tools exist.
 func sharedFiles() bool {
 	names := []string{os.Getenv("AWS_SHARED_CREDENTIALS_FILE"), os.Getenv("AWS_CONFIG_FILE")}
 	if home, err := os.UserHomeDir(); err == nil {
@@ -117,7 +117,7 @@ func sharedFiles() bool {
 	return false
 }
 
-// sts is the address where tokens are exchanged.
+// sts returns the URL of the token exchange.
 func (c *S3Config) sts(region string) string {
 	amazon := "https://sts." + region + ".amazonaws.com"
 	if strings.HasPrefix(region, "cn-") {
@@ -126,7 +126,7 @@ func (c *S3Config) sts(region string) string {
 	return firstOf(c.STSEndpoint, "AWS_ENDPOINT_URL_STS", amazon)
 }
 
-// machineRole is the role of the container or of the machine.
+// machineRole returns the credentials of the role of the container or machine.
 func machineRole(cfg S3Config) (credentials.Provider, error) {
 	if os.Getenv("AWS_WEB_IDENTITY_TOKEN_FILE") != "" { // which minio-go prefers
 		return nil, errors.New("bucket: auth role does not go with AWS_WEB_IDENTITY_TOKEN_FILE; use web-identity")
@@ -136,8 +136,8 @@ func machineRole(cfg S3Config) (credentials.Provider, error) {
 	switch {
 	case p.Endpoint != "" || os.Getenv("AWS_CONTAINER_CREDENTIALS_RELATIVE_URI") != "":
 	case full != "" && os.Getenv("AWS_CONTAINER_AUTHORIZATION_TOKEN_FILE") == "":
-		// minio-go would look the host up, past the RoundTripper, to see that
-		// it is this machine.
+		// minio-go would resolve the host without the RoundTripper, to check
+		// that it is this machine.
 		u, err := url.Parse(full)
 		if err != nil || !loopback(u.Hostname()) {
 			return nil, errors.New("bucket: AWS_CONTAINER_CREDENTIALS_FULL_URI must name this machine, or come with AWS_CONTAINER_AUTHORIZATION_TOKEN_FILE")

@@ -14,7 +14,7 @@ import (
 	"time"
 )
 
-// credentialTimeout bounds every fetch of credentials.
+// credentialTimeout limits each request for credentials.
 const credentialTimeout = 15 * time.Second
 
 // token is a bearer token.
@@ -23,25 +23,26 @@ type token struct {
 	expires time.Time // zero: never
 }
 
-// tokens fetches a token, once for all who ask, and keeps it while it is good.
+// tokens requests a token once for all callers, and caches it while it is
+// valid.
 type tokens struct {
 	fetch func(context.Context) (token, error)
 	now   func() time.Time
 
-	mu      sync.Mutex // guards what follows
+	mu      sync.Mutex // guards the fields below
 	current token
-	running *fetching // nil while none is
+	running *fetching // nil while no request is in progress
 }
 
-// fetching is one fetch, complete when done is closed.
+// fetching is one request, complete when done is closed.
 type fetching struct {
 	done  chan struct{}
 	token token
 	err   error
 }
 
-// get is a token that is good for a while. The fetch is detached from ctx: who
-// goes away does not end it for the others.
+// get returns a token that stays valid for a while. The request does not use
+// ctx, so that a caller who gives up does not end it for the others.
 func (t *tokens) get(ctx context.Context) (string, error) {
 	t.mu.Lock()
 	if t.current.value != "" && (t.current.expires.IsZero() || t.now().Before(t.current.expires)) {
@@ -81,7 +82,7 @@ func (t *tokens) run(ctx context.Context, f *fetching) {
 	if f.err == nil {
 		t.current = tok
 		if left := tok.expires.Sub(t.now()); !tok.expires.IsZero() {
-			// Renewed a tenth of its life before the end, at most five
+			// Renew a tenth of the lifetime before the end, at most five
 			// minutes: clocks differ and requests take time.
 			t.current.expires = tok.expires.Add(-min(left/10, 5*time.Minute))
 		}
@@ -89,7 +90,7 @@ func (t *tokens) run(ctx context.Context, f *fetching) {
 	close(f.done)
 }
 
-// drop forgets a token that the store has refused.
+// drop removes a token that the store has rejected.
 func (t *tokens) drop(value string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -98,7 +99,7 @@ func (t *tokens) drop(value string) {
 	}
 }
 
-// tokenFile reads a token that something else keeps fresh.
+// tokenFile reads a token from a file that another program keeps up to date.
 func tokenFile(name string) func(context.Context) (token, error) {
 	return func(context.Context) (token, error) {
 		b, err := readSmall(name)
@@ -127,8 +128,8 @@ func readSmall(name string) ([]byte, error) {
 	return b, err
 }
 
-// askToken sends a request for a token and reads the common JSON answer.
-// Nothing of the answer gets into an error but its status and OAuth's code.
+// askToken sends a request for a token and parses the usual JSON response.
+// Errors contain only the status and the OAuth error code of the response.
 func askToken(client *http.Client, req *http.Request, now func() time.Time) (token, error) {
 	resp, err := client.Do(req)
 	if err != nil {
@@ -167,7 +168,7 @@ func tokenStatus(req *http.Request, status int, code string) error {
 	return fmt.Errorf("%s answered %d %s", req.URL.Host, status, http.StatusText(status))
 }
 
-// choose returns auth if it is known, or what pick says if it is empty.
+// choose returns auth if it is known, or the result of pick if auth is empty.
 func choose(auth string, pick func() string, known ...string) (string, error) {
 	if auth == "" {
 		auth = pick()
@@ -180,7 +181,7 @@ func choose(auth string, pick func() string, known ...string) (string, error) {
 	return "", fmt.Errorf("bucket: auth %q is not known; there are %s", auth, strings.Join(known, ", "))
 }
 
-// firstOf is what is configured, or what the environment has under the name
+// firstOf returns the configured value, or that of the environment variable
 // env, or other.
 func firstOf(configured, env, other string) string {
 	if configured == "" && env != "" {
@@ -192,7 +193,7 @@ func firstOf(configured, env, other string) string {
 	return configured
 }
 
-// hostOf are the hosts of those addresses that are some.
+// hostOf returns the hosts of the URLs that are not empty.
 func hostOf(addresses ...string) []string {
 	var hosts []string
 	for _, a := range addresses {
@@ -203,7 +204,7 @@ func hostOf(addresses ...string) []string {
 	return hosts
 }
 
-// need refuses an Auth without what it needs.
+// need returns an error if a required field of an Auth is missing.
 func need(ok bool, what string) error {
 	if !ok {
 		return errors.New("bucket: " + what)

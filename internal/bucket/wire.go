@@ -19,18 +19,18 @@ import (
 
 const (
 	userAgent = "symdepot"
-	// maxPage is the most that a page of a listing may have: a thousand keys
-	// of the greatest length, escaped, with everything a store says of each.
+	// maxPage is the largest size of a listing page: a thousand escaped keys of
+	// maximum length with their attributes.
 	maxPage = 16 << 20
-	// maxErrorBody is the most that is read of an answer that is an error.
+	// maxErrorBody is the number of bytes that are read of an error response.
 	maxErrorBody = 64 << 10
 	pageKeys     = 1000
-	// expectAbove is the size of a body, in bytes, above which the store is
-	// asked first whether it wants it.
+	// expectAbove is the body size in bytes above which a request waits for
+	// "100 Continue".
 	expectAbove = 1 << 20
 )
 
-// polite is the RoundTripper below all three stores.
+// polite is the RoundTripper that all three stores use.
 type polite struct {
 	next http.RoundTripper
 }
@@ -51,11 +51,11 @@ func (p polite) RoundTrip(req *http.Request) (*http.Response, error) {
 	return resp, err
 }
 
-// stay keeps a client from following redirects: the stores need none, and a
-// signature or token must not travel.
+// stay prevents redirects: the stores need none, and a signature or token must
+// not be sent to another host.
 func stay(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
 
-// newClient returns a client for one of the stores.
+// newClient returns an HTTP client for one of the stores.
 func newClient(via http.RoundTripper, timeout time.Duration) *http.Client {
 	return &http.Client{Transport: polite{via}, CheckRedirect: stay, Timeout: timeout}
 }
@@ -78,12 +78,12 @@ func exchange(client *http.Client, req *http.Request, refused func(), failed fun
 	return nil, failed(resp)
 }
 
-// unexpected is the error of a successful answer that cannot be read.
+// unexpected returns the error for a successful response that cannot be parsed.
 func unexpected(resp *http.Response, err error) error {
 	return &Error{Status: resp.StatusCode, Err: fmt.Errorf("the answer is not what was expected: %w", err)}
 }
 
-// parseSize reads the size of an object; -1 if it is not valid.
+// parseSize parses the size of an object. It returns -1 for an invalid one.
 func parseSize(s string) int64 {
 	n, err := strconv.ParseInt(s, 10, 64)
 	if err != nil || n < 0 {
@@ -93,7 +93,7 @@ func parseSize(s string) int64 {
 }
 
 // pages yields a listing page by page. next is the token of the following page,
-// empty after the last; it is sent as the parameter cursor.
+// empty after the last one. It is sent as the parameter cursor.
 func pages(query url.Values, cursor string, page func(url.Values) (list []Info, next string, err error)) iter.Seq2[Info, error] {
 	return func(yield func(Info, error) bool) {
 		query := maps.Clone(query)
@@ -122,8 +122,8 @@ func pages(query url.Values, cursor string, page func(url.Values) (list []Info, 
 
 var errSamePage = errors.New("the store repeats a page of its listing")
 
-// bucketGone is for requests that are about the bucket: a 404 means that the
-// bucket does not exist.
+// bucketGone converts the error of a request for the bucket itself: there 404
+// means that the bucket does not exist.
 func bucketGone(err error) error {
 	if e := (*Error)(nil); errors.As(err, &e) && e.Status == http.StatusNotFound {
 		e.Err = ErrNoBucket
@@ -131,10 +131,10 @@ func bucketGone(err error) error {
 	return err
 }
 
-// errNoTransport refuses what would fall back to the default transport.
+// errNoTransport prevents a fallback to the default transport.
 var errNoTransport = errors.New("bucket: no RoundTripper was given")
 
-// failure turns an answer that is an error into an *Error.
+// failure converts an error response to an *Error.
 func failure(status int, code string, retryAfter string, now time.Time) *Error {
 	e := &Error{Status: status, Code: cleanCode(code), Err: errors.New("unexpected answer")}
 	switch {
@@ -157,7 +157,8 @@ func failure(status int, code string, retryAfter string, now time.Time) *Error {
 	return e
 }
 
-// cleanCode is a store's error code if it looks like one; it goes into logs.
+// cleanCode returns the error code of a store if it is a plain word, because it
+// is logged.
 func cleanCode(s string) string {
 	if len(s) > 64 {
 		return ""
@@ -170,7 +171,7 @@ func cleanCode(s string) string {
 	return s
 }
 
-// retryTime reads Retry-After: seconds or a date, at most a day ahead.
+// retryTime parses Retry-After: seconds or a date, at most one day ahead.
 func retryTime(s string, now time.Time) time.Time {
 	const most = 24 * time.Hour
 	if n, err := strconv.ParseInt(strings.TrimSpace(s), 10, 64); err == nil {
@@ -186,7 +187,8 @@ func retryTime(s string, now time.Time) time.Time {
 	return t
 }
 
-// scrub takes the address from an error of net/http: it may hold a signature.
+// scrub removes the URL from an error of net/http, because it may contain a
+// signature.
 func scrub(err error) error {
 	for {
 		u := (*url.Error)(nil)
@@ -218,8 +220,8 @@ func httpTime(s string) time.Time {
 	return t
 }
 
-// escapeKey escapes everything but letters, digits, "-._~" and keep, which
-// every store and every proxy on the way reads the same.
+// escapeKey escapes all characters except letters, digits, "-._~" and those in
+// keep. All stores and proxies read the result alike.
 func escapeKey(key, keep string) string {
 	const hex = "0123456789ABCDEF"
 	var b strings.Builder
@@ -239,12 +241,12 @@ func validText(s string) bool {
 	return utf8.ValidString(s) && !strings.ContainsFunc(s, func(r rune) bool { return r < ' ' || r == 0x7f })
 }
 
-// validHeader reports whether s arrives as it is when sent as a header.
+// validHeader reports whether s can be sent unchanged as a header.
 func validHeader(s string) bool {
 	return validText(s) && s == strings.TrimSpace(s)
 }
 
-// parseEndpoint reads the address of a store.
+// parseEndpoint parses the URL of a store.
 func parseEndpoint(s string) (*url.URL, error) {
 	u, err := url.Parse(s)
 	switch {
@@ -257,7 +259,8 @@ func parseEndpoint(s string) (*url.URL, error) {
 	return u, nil
 }
 
-// mayCarrySecret refuses to send what is a secret in itself in clear text.
+// mayCarrySecret refuses to send secrets over plain HTTP, except to this
+// machine.
 func mayCarrySecret(u *url.URL) error {
 	if u.Scheme == "https" || loopback(u.Hostname()) {
 		return nil
@@ -270,8 +273,8 @@ func loopback(host string) bool {
 	return host == "localhost" || ip != nil && ip.IsLoopback()
 }
 
-// hostIn reports whether u is https and its host is, or ends like, one of
-// those given; the latter begin with a dot.
+// hostIn reports whether u is https and its host is one of hosts, or ends with
+// one that begins with a dot.
 func hostIn(u *url.URL, hosts ...string) bool {
 	h := strings.ToLower(u.Hostname())
 	for _, s := range hosts {
@@ -282,8 +285,8 @@ func hostIn(u *url.URL, hosts ...string) bool {
 	return false
 }
 
-// cleanPrefix is a prefix without slashes around it, and with one behind it
-// if it is not empty.
+// cleanPrefix returns a prefix without surrounding slashes, and with one at its
+// end if it is not empty.
 func cleanPrefix(s string) (string, error) {
 	s = strings.Trim(s, "/")
 	if s == "" {
@@ -295,15 +298,15 @@ func cleanPrefix(s string) (string, error) {
 	return s + "/", nil
 }
 
-// closeBody reads what little is left, so that the connection can be used
-// again.
+// closeBody reads the rest of a short body, so that the connection can be
+// reused.
 func closeBody(resp *http.Response) {
 	_, _ = io.CopyN(io.Discard, resp.Body, maxErrorBody)
 	resp.Body.Close()
 }
 
-// sleepless is a context that outlives its parent: what is fetched for all is
-// not to fail because one of those who wait for it went away.
+// sleepless returns a context that outlives its parent: a shared request must
+// not fail because one of the waiting callers has gone.
 func sleepless(ctx context.Context) (context.Context, context.CancelFunc) {
 	return context.WithTimeout(context.WithoutCancel(ctx), credentialTimeout)
 }
