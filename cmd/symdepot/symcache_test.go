@@ -746,7 +746,7 @@ func TestSymCacheTime(t *testing.T) {
 	dir := t.TempDir()
 	clock := &turned{}
 	far := newSymFar(t)
-	room, err := transcode.OpenRoom(filepath.Join(dir, "sd"))
+	room, err := transcode.OpenWorkspace(filepath.Join(dir, "sd"))
 	if err != nil {
 		t.Fatal(err)
 	}

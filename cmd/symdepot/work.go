@@ -66,7 +66,7 @@ func (c workCmd) Run(a *app) error {
 	logs := server.NewLogWriter(a.stderr)
 	defer logs.Close()
 	log := newLogger(c.Log, a.stderr, logs)
-	room, err := transcode.OpenRoom(cmp.Or(c.Scratch, transcode.DefaultRoot()))
+	room, err := transcode.OpenWorkspace(cmp.Or(c.Scratch, transcode.DefaultRoot()))
 	if err != nil {
 		return err
 	}
@@ -118,7 +118,7 @@ func (c workCmd) worker(log *slog.Logger, ts *transcode.Transcoders) *client.Wor
 			return list
 		},
 		Room: func() error {
-			free, err := ts.Room().Free()
+			free, err := ts.Workspace().Free()
 			if err == nil && free < int64(c.MinFree) {
 				err = fmt.Errorf("the disk of the working folder has %s free, less than %s", term.Size(free), term.Size(int64(c.MinFree)))
 			}
@@ -136,7 +136,7 @@ func doJob(ctx context.Context, ts *transcode.Transcoders, j client.Job, pdb fun
 	if err != nil || j.Kind != "symcache" {
 		return client.Result{}, client.Failure{Class: string(transcode.ClassInfra), Detail: "this worker does not know this kind of job; update it to the version of the server"}
 	}
-	sc, err := ts.Room().New(j.Name)
+	sc, err := ts.Workspace().New(j.Name)
 	if err != nil {
 		return client.Result{}, err
 	}

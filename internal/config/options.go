@@ -102,7 +102,7 @@ func (c *Config) OpenTranscoders(ctx context.Context, scratch string, log *slog.
 	if err != nil || len(programs) == 0 {
 		return opt, func() {}, err
 	}
-	room, err := transcode.OpenRoom(cmp.Or(t.Scratch, scratch))
+	room, err := transcode.OpenWorkspace(cmp.Or(t.Scratch, scratch))
 	if err != nil {
 		return opt, nil, err
 	}

@@ -89,7 +89,7 @@ func newPlant(t *testing.T, opt Options, flags ...string) *plant {
 
 func (p *plant) open(t *testing.T, opt Options, dir string, flags ...string) {
 	t.Helper()
-	room, err := transcode.OpenRoom(t.TempDir())
+	room, err := transcode.OpenWorkspace(t.TempDir())
 	if err != nil {
 		t.Fatal(err)
 	}

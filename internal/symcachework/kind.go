@@ -93,7 +93,7 @@ const leastScratch = 512 << 20
 
 // CanStart implements jobs.Kind.
 func (w work) CanStart() bool {
-	free, err := w.svc.make.Transcoders.Room().Free()
+	free, err := w.svc.make.Transcoders.Workspace().Free()
 	return err != nil || free >= leastScratch
 }
 
@@ -214,7 +214,7 @@ func (w work) copyPDB(ctx context.Context, key SymCacheKey) (sc *transcode.Scrat
 	}
 	defer f.Close()
 	name, _, _ := f.Content()
-	if sc, err = w.svc.make.Transcoders.Room().New(name); err != nil {
+	if sc, err = w.svc.make.Transcoders.Workspace().New(name); err != nil {
 		return nil, ref, err
 	}
 	if ref, err = writePDB(ctx, f, sc); err != nil {

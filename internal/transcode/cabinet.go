@@ -8,19 +8,19 @@ import (
 	"github.com/symdepot/symdepot/cab"
 )
 
-// Cab makes the cabinet of a file: one folder, one file, MSZIP, which every
-// client of a symbol store can read.
+// Cab is the tool that makes cabinets of one file, with MSZIP, which every client
+// of a symbol store can read.
 var Cab = Tool{"cab", 1}
 
-// ErrTooLarge says that a file does not fit into the form asked for.
+// ErrTooLarge means that a file is too large for a cabinet.
 var ErrTooLarge = cab.ErrTooLarge
 
-// Source is a file to be put into a container.
+// Source is a file to put into a cabinet.
 type Source struct {
 	io.ReaderAt
 	Size int64
-	Name string    // under which the container keeps it
-	Time time.Time // likewise
+	Name string    // in the cabinet
+	Time time.Time // in the cabinet
 }
 
 // Cabinet writes src as a cabinet to the beginning of out, which must be empty,

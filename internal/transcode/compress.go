@@ -1,5 +1,6 @@
-// Package transcode turns one file into another form of it. It stores nothing
-// and asks nobody.
+// Package transcode makes derived contents of a file: compressed variants,
+// cabinets, and, with programs that the operator supplies, SymCache files. It
+// stores nothing and asks no server.
 package transcode
 
 import (
@@ -13,8 +14,8 @@ import (
 	"github.com/symdepot/symdepot/internal/ctxio"
 )
 
-// Tool identifies how a form is made: a stored form is good only for the tool
-// and version that made it.
+// Tool identifies how a derived content is made. A stored one is valid only for the
+// tool and version that made it.
 type Tool struct {
 	Name    string // content coding: "zstd" or "gzip"
 	Version int    // raised when the settings below change
@@ -26,8 +27,8 @@ var (
 	Gzip = Tool{"gzip", 1}
 )
 
-// Compress writes r to w in the tool's content coding. It reads at the speed
-// of one core and holds a few megabytes.
+// Compress writes r to w in the tool's content coding. It uses one core and a few
+// megabytes of memory.
 func (t Tool) Compress(ctx context.Context, w io.Writer, r io.Reader) error {
 	var enc io.WriteCloser
 	var err error

@@ -17,43 +17,43 @@ import (
 	"github.com/symdepot/symdepot/symcache"
 )
 
-// Program is a transcoder that the operator supplied: it makes a SymCache file
-// from a PDB. Its Name and Command must be there; the rest may be zero.
+// Program is a transcoder that the operator supplies: it makes a SymCache file of
+// a PDB. Name and Command are required.
 type Program struct {
-	// Name is what the operator calls it, in messages and records.
+	// Name is the operator's name for it, in messages and records.
 	Name string
 	// Command is its argument vector; symdepot starts no shell for it. In each
-	// element but the first {pdb} stands for the path of the PDB, {out} for the
-	// folder that the program writes below, {empty} for an empty folder. Batch
+	// element but the first, {pdb} means the path of the PDB, {out} the folder
+	// that the program writes below, {empty} an empty folder. Batch
 	// files (.bat, .cmd) are refused: Windows runs them with cmd.exe, which reads
 	// arguments as commands.
 	Command []string
-	// Wine says that the program is Windows's and Command runs it with Wine:
-	// paths are handed over as Z:\….
+	// Wine means that Command runs a Windows program with Wine: the program is
+	// given paths as Z:\….
 	Wine bool
-	// Dir is the working directory; empty is the program's own folder, where
-	// its libraries are.
+	// Dir is the working directory; empty is the folder of the program, where its
+	// libraries are.
 	Dir string
-	// WinePrefix is the folder that Wine keeps its state in; empty is one of
-	// the scratch folder's own.
+	// WinePrefix is the folder of Wine's state; empty is a folder in the
+	// workspace.
 	WinePrefix string
-	// Version, if not empty, is the version that it must turn out to have,
-	// such as "3.1.0". What it has is seen from what it makes.
+	// Version, if not empty, is the version that the program must make, such as
+	// "3.1.0". The actual version is detected from a result.
 	Version string
-	// AnyAge accepts a result for another age than those of the PDB.
+	// AnyAge accepts a result whose age is none of the PDB's.
 	AnyAge bool
 	Limits ProgramLimits
 }
 
-// ProgramLimits bound one run. Zero is the default in brackets.
+// ProgramLimits bound one run. Zero means the default in brackets.
 type ProgramLimits struct {
-	// Time is how long it may take [2 minutes and 30 s for each 100 MiB of the
+	// Time is how long the run may take [2 minutes and 30 s for each 100 MiB of the
 	// PDB, at most an hour].
 	Time time.Duration
-	// Memory is in bytes [4 GiB and 4 times the PDB]; negative is no limit.
-	// Where the system cannot limit it, it is not limited.
+	// Memory is in bytes [4 GiB and 4 times the PDB]; negative is no limit. Some
+	// systems cannot limit it.
 	Memory int64
-	// Output is what it may write, in bytes [256 MiB and twice the PDB].
+	// Output is how many bytes the program may write [256 MiB and twice the PDB].
 	Output int64
 }
 
@@ -65,31 +65,31 @@ func (l ProgramLimits) time(pdb int64) time.Duration {
 func (l ProgramLimits) memory(pdb int64) int64 { return cmp.Or(l.Memory, 4<<30+4*pdb) }
 func (l ProgramLimits) output(pdb int64) int64 { return cmp.Or(l.Output, 256<<20+2*pdb) }
 
-// Class says whose fault a failure is, and so for how long it holds.
+// Class is the class of a failure. It decides how long the failure is remembered.
 type Class string
 
 // The classes of failures.
 const (
-	ClassExit      Class = "exit"       // it ended with a code other than 0
-	ClassNoOutput  Class = "no_output"  // it ended well and left nothing behind
-	ClassBadOutput Class = "bad_output" // what it left behind is not the result
-	ClassTimeout   Class = "timeout"    // it took too long and was ended
-	ClassMemory    Class = "memory"     // it used too much memory and was ended
-	ClassTooLarge  Class = "too_large"  // it wrote too much and was ended
-	ClassBadSource Class = "bad_source" // the file is no PDB that a program could be given
-	ClassInfra     Class = "infra"      // the machine's fault: no program, no room, an interruption
+	ClassExit      Class = "exit"       // the exit code is not 0
+	ClassNoOutput  Class = "no_output"  // the exit code is 0, and there is no result
+	ClassBadOutput Class = "bad_output" // the output is not the result
+	ClassTimeout   Class = "timeout"    // the program exceeded its time limit
+	ClassMemory    Class = "memory"     // the program exceeded its memory limit
+	ClassTooLarge  Class = "too_large"  // the program exceeded its output limit
+	ClassBadSource Class = "bad_source" // the file is not a PDB that a program can read
+	ClassInfra     Class = "infra"      // a fault of the machine: no program, no disk space, an interruption
 )
 
-// Classes are all of them.
+// Classes are all classes.
 var Classes = []Class{ClassExit, ClassNoOutput, ClassBadOutput, ClassTimeout, ClassMemory, ClassTooLarge, ClassBadSource, ClassInfra}
 
 // ProgramError is the failure of a run.
 type ProgramError struct {
 	Class   Class
 	Program string
-	Version symcache.Version // that the program is known to make; zero if none is
+	Version symcache.Version // that the program makes; zero if unknown
 	Exit    int              // exit code of ClassExit, else 0
-	Output  string           // the end of what it printed
+	Output  string           // the end of what the program printed
 	Err     error
 }
 
@@ -104,8 +104,8 @@ func (e *ProgramError) Error() string {
 // Unwrap returns the cause.
 func (e *ProgramError) Unwrap() error { return e.Err }
 
-// ClassOf returns the class of an error; what is no *ProgramError is the
-// machine's fault.
+// ClassOf returns the class of an error. An error that is no *ProgramError is a
+// fault of the machine.
 func ClassOf(err error) Class {
 	if e, ok := errors.AsType[*ProgramError](err); ok {
 		return e.Class
@@ -118,10 +118,10 @@ func fault(c Class, format string, args ...any) *ProgramError {
 }
 
 // run runs the program on the PDB in sc, which has size bytes, and returns the
-// end of what it printed. The whole tree of processes has ended when it returns.
+// end of what it printed. When it returns, the whole process tree has ended.
 func (p *Program) run(ctx context.Context, sc *Scratch, size int64) (tail string, err error) {
-	// A child dies with the thread that started it where the system can do
-	// that, so that thread must stay.
+	// On systems that can do it, a child is killed when the thread that started it
+	// ends. The thread must stay.
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	exe, err := p.executable()
@@ -140,7 +140,7 @@ func (p *Program) run(ctx context.Context, sc *Scratch, size int64) (tail string
 	cmd.Env = p.environment(sc, exe)
 	out := &lastBytes{}
 	cmd.Stdout, cmd.Stderr = out, out
-	cmd.WaitDelay = 5 * time.Second // for descendants that hold on to the output
+	cmd.WaitDelay = 5 * time.Second // for descendants that keep the output open
 	tree, err := newTree(cmd, treeLimits{memory: p.Limits.memory(size), file: p.Limits.output(size), mark: sc.dir})
 	if err != nil {
 		return "", &ProgramError{Class: ClassInfra, Err: err}
@@ -159,22 +159,22 @@ func (p *Program) run(ctx context.Context, sc *Scratch, size int64) (tail string
 	cause := context.Cause(rctx)
 	stop(nil)
 	<-watched
-	_ = tree.kill() // whoever was left behind
+	_ = tree.kill() // remaining descendants
 	return out.String(), p.verdict(err, cause, cmd.ProcessState, tree)
 }
 
 var (
-	errTimeout  = errors.New("time")
-	errTooLarge = errors.New("size")
+	errTimeout  = errors.New("the time limit is exceeded")
+	errTooLarge = errors.New("the output limit is exceeded")
 )
 
-// verdict says what the end of a run means.
+// verdict returns the error of a run that has ended.
 func (p *Program) verdict(err, cause error, state *os.ProcessState, tree *tree) error {
 	switch {
 	case errors.Is(cause, errTimeout):
-		return fault(ClassTimeout, "it took too long and was ended")
+		return fault(ClassTimeout, "the program exceeded its time limit and was killed")
 	case errors.Is(cause, errTooLarge):
-		return fault(ClassTooLarge, "it wrote too much and was ended")
+		return fault(ClassTooLarge, "the program exceeded its output limit and was killed")
 	case cause != nil:
 		return &ProgramError{Class: ClassInfra, Err: cause}
 	case err == nil || errors.Is(err, exec.ErrWaitDelay):
@@ -184,19 +184,19 @@ func (p *Program) verdict(err, cause error, state *os.ProcessState, tree *tree) 
 	}
 	switch tree.why(state) {
 	case ClassMemory:
-		return fault(ClassMemory, "it used too much memory (%s)", state)
+		return fault(ClassMemory, "the program exceeded its memory limit (%s)", state)
 	case ClassTooLarge:
-		return fault(ClassTooLarge, "it wrote too much (%s)", state)
+		return fault(ClassTooLarge, "the program exceeded its output limit (%s)", state)
 	}
-	f := fault(ClassExit, "it failed: %s", state)
+	f := fault(ClassExit, "the program failed: %s", state)
 	f.Exit = state.ExitCode()
 	return f
 }
 
-// executable returns where the program is.
+// executable returns the path of the program.
 func (p *Program) executable() (string, error) {
 	if len(p.Command) == 0 {
-		return "", errors.New("there is no command")
+		return "", errors.New("the command is empty")
 	}
 	exe, err := exec.LookPath(p.Command[0])
 	if err == nil {
@@ -217,8 +217,8 @@ func isBatch(name string) bool {
 	return strings.HasSuffix(name, ".bat") || strings.HasSuffix(name, ".cmd")
 }
 
-// files are the parts of the command that are files: the program, and under
-// Wine or an interpreter what that runs.
+// files returns the parts of the command that are files: the program, and with
+// Wine or an interpreter the program that it runs.
 func (p *Program) files(exe string) []string {
 	list := []string{exe}
 	for _, a := range p.Command[1:] {
@@ -232,7 +232,7 @@ func (p *Program) files(exe string) []string {
 	return list
 }
 
-// home is the folder of the program itself, not of what runs it.
+// home returns the folder of the program itself, not of Wine or an interpreter.
 func (p *Program) home(exe string) string {
 	files := p.files(exe)
 	return filepath.Dir(files[min(len(files)-1, 1)])
@@ -241,20 +241,20 @@ func (p *Program) home(exe string) string {
 func (p *Program) arguments(sc *Scratch) []string {
 	argv := slices.Clone(p.Command)
 	for i, a := range argv {
-		if i > 0 { // in one pass: what is put in may look like a placeholder
+		if i > 0 { // in one pass: a path may look like a placeholder
 			argv[i] = strings.NewReplacer("{pdb}", p.path(sc.PDB()), "{out}", p.path(sc.out()), "{empty}", p.path(sc.empty())).Replace(a)
 		}
 	}
 	return argv
 }
 
-// environment is all that the program hears of the world: nothing that is
-// secret to us, and no symbol server.
+// environment returns the whole environment of the program: it has no secrets of
+// this process and names no symbol server.
 func (p *Program) environment(sc *Scratch, exe string) []string {
 	env := []string{
 		"PATH=" + p.home(exe), "TEMP=" + p.path(sc.temp()), "TMP=" + p.path(sc.temp()),
 		"_NT_SYMCACHE_PATH=" + p.path(sc.out()),
-		// Empty would stand for a default with a server on the internet in it.
+		// An empty value means a default that names a server on the internet.
 		"_NT_SYMBOL_PATH=" + p.path(sc.empty()),
 	}
 	if runtime.GOOS == "windows" {
@@ -272,7 +272,7 @@ func (p *Program) environment(sc *Scratch, exe string) []string {
 	return env
 }
 
-// path spells a path as the program understands it.
+// path returns a path as the program understands it.
 func (p *Program) path(name string) string {
 	if !p.Wine {
 		return name
@@ -280,7 +280,7 @@ func (p *Program) path(name string) string {
 	return "Z:" + strings.ReplaceAll(name, "/", `\`)
 }
 
-// fromWine is the inverse of path, for what the operator wrote.
+// fromWine is the inverse of path, for a path that the operator wrote.
 func fromWine(name string) string {
 	if len(name) > 2 && (name[0] == 'Z' || name[0] == 'z') && name[1] == ':' {
 		return strings.ReplaceAll(name[2:], `\`, "/")
@@ -288,7 +288,7 @@ func fromWine(name string) string {
 	return name
 }
 
-// lastBytes keeps the end of what is written to it.
+// lastBytes keeps the last bytes that are written to it.
 type lastBytes struct{ b []byte }
 
 const maxOutput = 8 << 10

@@ -27,9 +27,9 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-func room(t *testing.T) *Room {
+func room(t *testing.T) *Workspace {
 	t.Helper()
-	r, err := OpenRoom(t.TempDir())
+	r, err := OpenWorkspace(t.TempDir())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -55,7 +55,7 @@ func samplePDB(t *testing.T) []byte {
 }
 
 // with returns a scratch folder with the PDB of that name in it.
-func with(t *testing.T, r *Room, name string) *Scratch {
+func with(t *testing.T, r *Workspace, name string) *Scratch {
 	t.Helper()
 	sc, err := r.New(name)
 	if err != nil {
@@ -68,7 +68,7 @@ func with(t *testing.T, r *Room, name string) *Scratch {
 	return sc
 }
 
-func probed(t *testing.T, r *Room, programs ...Program) *Transcoders {
+func probed(t *testing.T, r *Workspace, programs ...Program) *Transcoders {
 	t.Helper()
 	ts := NewTranscoders(r, nil, programs...)
 	if err := ts.Probe(t.Context()); err != nil {
@@ -168,7 +168,7 @@ func TestTreeEnds(t *testing.T) {
 	}
 }
 
-func treeEnds(t *testing.T, r *Room, mode string) {
+func treeEnds(t *testing.T, r *Workspace, mode string) {
 	ts := probed(t, r, Program{Name: "test", Command: transcodetest.Command("-mode", mode)})
 	ts.list[0].Limits.Time = 2 * time.Second
 	ctx := t.Context()
@@ -237,10 +237,10 @@ func TestUnusable(t *testing.T) {
 		p    Program
 		want string
 	}{
-		{Program{Name: "a"}, "no command"},
+		{Program{Name: "a"}, "the command is empty"},
 		{Program{Name: "a", Command: []string{"/nowhere/symcachegen", "-pdb", "{pdb}"}}, "/nowhere/symcachegen -pdb {pdb} cannot be run"},
 		{Program{Name: "a", Command: []string{plain, "{pdb}"}}, "cannot be run"},
-		{Program{Name: "a", Command: transcodetest.Command("-version", "3.1.0"), Version: "3.2.0"}, "makes version 3.1.0, and is configured to make 3.2.0"},
+		{Program{Name: "a", Command: transcodetest.Command("-version", "3.1.0"), Version: "3.2.0"}, "makes version 3.1.0, but is configured to make 3.2.0"},
 	} {
 		ts := NewTranscoders(r, nil, c.p)
 		if err := ts.Probe(t.Context()); err == nil || !strings.Contains(err.Error(), c.want) {
@@ -359,10 +359,10 @@ func TestBadSources(t *testing.T) {
 	}
 }
 
-func TestRooms(t *testing.T) {
+func TestWorkspaces(t *testing.T) {
 	t.Parallel()
 	root := t.TempDir()
-	a, err := OpenRoom(root)
+	a, err := OpenWorkspace(root)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -371,7 +371,7 @@ func TestRooms(t *testing.T) {
 		t.Fatal(err)
 	}
 	// One whose process died, and folders that are none of ours.
-	dead, err := OpenRoom(root)
+	dead, err := OpenWorkspace(root)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -384,7 +384,7 @@ func TestRooms(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	b, err := OpenRoom(root)
+	b, err := OpenWorkspace(root)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -450,7 +450,7 @@ func TestForeignScratchFolder(t *testing.T) {
 		if err := prepare(root); err != nil {
 			t.Fatal(err)
 		}
-		r, err := OpenRoom(root)
+		r, err := OpenWorkspace(root)
 		if err != nil {
 			t.Errorf("%s: %v", what, err)
 			continue
@@ -467,7 +467,7 @@ func TestForeignScratchFolder(t *testing.T) {
 	// One's own is used again.
 	root := filepath.Join(t.TempDir(), "sd")
 	for range 2 {
-		r, err := OpenRoom(root)
+		r, err := OpenWorkspace(root)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -15,26 +15,27 @@ import (
 	"time"
 )
 
-// Room is a folder in which programs work. Each process has one of its own
-// below a root that they may share. Its methods may be called by many goroutines.
-type Room struct {
+// Workspace is the folder in which the programs of one process work. Several
+// processes may have workspaces below one root. Its methods may be called by many
+// goroutines.
+type Workspace struct {
 	dir  string
 	lock *os.File // held while the process lives
 
 	mu    sync.Mutex
 	taken map[int]bool // guarded by mu; numbers of scratch folders in use
 
-	free func(dir string) (int64, error) // room on the disk; replaced by tests
+	free func(dir string) (int64, error) // free bytes of the disk; replaced by tests
 }
 
 const lockName = "lock"
 
-// OpenRoom makes a room below root, which is made if need be, and removes those
-// of dead processes. Programs read PDBs from there and leave results there, so a
-// root that another user owns or may write to is not used: the room is then made
-// in a new folder beside it. The root should be short: some Windows programs
-// stop at paths of 250 characters.
-func OpenRoom(root string) (*Room, error) {
+// OpenWorkspace creates a workspace below root, creates root if it does not exist,
+// and removes the workspaces of processes that have ended. Programs read PDBs and
+// write results there, so a root that another user owns or may write to is not
+// used: the workspace is then created in a new folder beside it. The path of root
+// should be short: some Windows programs fail at paths of 250 characters.
+func OpenWorkspace(root string) (*Workspace, error) {
 	root, err := filepath.Abs(root)
 	if err != nil {
 		return nil, fmt.Errorf("scratch folder: %w", err)
@@ -42,11 +43,11 @@ func OpenRoom(root string) (*Room, error) {
 	if root, err = privateFolder(root); err != nil {
 		return nil, fmt.Errorf("scratch folder: %w", err)
 	}
-	if err := sweepRooms(root); err != nil {
+	if err := sweepWorkspaces(root); err != nil {
 		return nil, fmt.Errorf("sweep the scratch folder: %w", err)
 	}
 	for range 10 {
-		r := &Room{dir: filepath.Join(root, "w"+strings.ToLower(rand.Text()[:7])), taken: map[int]bool{}, free: diskFree}
+		r := &Workspace{dir: filepath.Join(root, "w"+strings.ToLower(rand.Text()[:7])), taken: map[int]bool{}, free: diskFree}
 		if err := os.Mkdir(r.dir, 0o700); errors.Is(err, fs.ErrExist) {
 			continue
 		} else if err != nil {
@@ -58,14 +59,14 @@ func OpenRoom(root string) (*Room, error) {
 			}
 			_ = r.lock.Close()
 		}
-		// Another process that sweeps was between the two steps.
+		// Another process swept between the two steps.
 	}
-	return nil, fmt.Errorf("no scratch folder can be made in %s", root)
+	return nil, fmt.Errorf("cannot create a scratch folder in %s", root)
 }
 
-// privateFolder makes a folder that only this user may write to, unless it
-// exists. If something else exists under that name (a link, a file, a folder
-// that another user owns or may write to) it makes a new folder beside it.
+// privateFolder creates a folder that only this user may write to, unless it
+// exists. If the name is taken (by a link, a file, or a folder that another user
+// owns or may write to), it creates a new folder beside it.
 func privateFolder(dir string) (string, error) {
 	if err := os.MkdirAll(filepath.Dir(dir), 0o700); err != nil {
 		return "", err
@@ -91,7 +92,7 @@ func privateFolder(dir string) (string, error) {
 // XDG_RUNTIME_DIR if that has room for large PDBs (it is often a small disk in
 // memory), otherwise in the folder for temporary files.
 func DefaultRoot() string {
-	const large = 8 << 30 // bytes: several of the largest PDBs with what is made of them
+	const large = 8 << 30 // bytes: several of the largest PDBs with their results
 	if dir := os.Getenv("XDG_RUNTIME_DIR"); filepath.IsAbs(dir) {
 		if n, err := diskFree(dir); err == nil && n >= large {
 			return filepath.Join(dir, "sd")
@@ -100,8 +101,9 @@ func DefaultRoot() string {
 	return filepath.Join(os.TempDir(), "sd"+userSuffix())
 }
 
-// sweepRooms removes the rooms whose process is dead: their lock can be had.
-func sweepRooms(root string) error {
+// sweepWorkspaces removes the workspaces whose process has ended: their lock is
+// free.
+func sweepWorkspaces(root string) error {
 	list, err := os.ReadDir(root)
 	if err != nil {
 		return err
@@ -112,15 +114,15 @@ func sweepRooms(root string) error {
 		}
 		dir := filepath.Join(root, e.Name())
 		if _, err := os.Stat(filepath.Join(dir, lockName)); err != nil {
-			// Not ours, or it is being made just now. An old one has lost its
-			// lock to a removal that was cut short.
+			// A foreign folder, or a workspace that is being created. An old one
+			// without a lock is the rest of an interrupted removal.
 			if info, err := e.Info(); err != nil || time.Since(info.ModTime()) < time.Hour || !emptyOrScratch(dir) {
 				continue
 			}
 		}
 		l, err := lockFile(filepath.Join(dir, lockName))
 		if err != nil {
-			continue // alive
+			continue // its process runs
 		}
 		for _, sub := range scratchDirs(dir) {
 			err = errors.Join(err, os.RemoveAll(filepath.Join(dir, sub)))
@@ -133,7 +135,7 @@ func sweepRooms(root string) error {
 	return nil
 }
 
-// scratchDirs lists what a room holds beside its lock.
+// scratchDirs lists the entries of a workspace except its lock.
 func scratchDirs(dir string) (names []string) {
 	list, _ := os.ReadDir(dir)
 	for _, e := range list {
@@ -144,7 +146,7 @@ func scratchDirs(dir string) (names []string) {
 	return names
 }
 
-// emptyOrScratch reports whether a folder holds nothing but scratch folders.
+// emptyOrScratch reports whether a folder has only scratch folders, or nothing.
 func emptyOrScratch(dir string) bool {
 	for _, n := range scratchDirs(dir) {
 		if _, err := strconv.Atoi(strings.TrimPrefix(n, "x")); err != nil {
@@ -154,8 +156,8 @@ func emptyOrScratch(dir string) bool {
 	return true
 }
 
-// Close removes the room.
-func (r *Room) Close() error {
+// Close removes the workspace.
+func (r *Workspace) Close() error {
 	var err error
 	for _, n := range scratchDirs(r.dir) {
 		err = errors.Join(err, os.RemoveAll(filepath.Join(r.dir, n)))
@@ -163,27 +165,27 @@ func (r *Room) Close() error {
 	return errors.Join(err, r.lock.Close(), os.RemoveAll(r.dir))
 }
 
-// Free returns how many bytes the disk of the room has left for us.
-func (r *Room) Free() (int64, error) { return r.free(r.dir) }
+// Free returns how many bytes are free for this user on the disk of the workspace.
+func (r *Workspace) Free() (int64, error) { return r.free(r.dir) }
 
-// Scratch is the folder of one run: the PDB in p, what is made below o, an
-// empty folder e and one for temporary files t.
+// Scratch is the folder of one run: p has the PDB, o the output, e is empty, t is
+// for temporary files.
 type Scratch struct {
-	room   *Room
+	room   *Workspace
 	number int
 	dir    string
 	name   string // of the PDB in p
 }
 
-// New makes a scratch folder for a PDB of that name.
-func (r *Room) New(name string) (*Scratch, error) {
+// New creates a scratch folder for a PDB of that name.
+func (r *Workspace) New(name string) (*Scratch, error) {
 	var err error
 	for range 20 {
 		sc := &Scratch{room: r, number: r.take()}
 		sc.dir = filepath.Join(r.dir, strconv.Itoa(sc.number))
 		sc.name = sc.localName(name)
 		if err = os.RemoveAll(sc.dir); err != nil {
-			continue // somebody still has a file of an earlier run open; that number stays taken
+			continue // a file of an earlier run is still open; the number stays taken
 		}
 		for _, d := range []string{filepath.Dir(sc.PDB()), sc.out(), sc.empty(), sc.temp()} {
 			if err = os.MkdirAll(d, 0o700); err != nil {
@@ -196,9 +198,9 @@ func (r *Room) New(name string) (*Scratch, error) {
 	return nil, fmt.Errorf("scratch folder: %w", err)
 }
 
-// take takes the lowest number that is free: folders keep short names, and a
-// Wine prefix is used again.
-func (r *Room) take() int {
+// take reserves the lowest free number: names of folders stay short, and a Wine
+// prefix is used again.
+func (r *Workspace) take() int {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	n := 1
@@ -209,15 +211,16 @@ func (r *Room) take() int {
 	return n
 }
 
-// longestPath is what the libraries of Windows Performance Toolkit open.
+// longestPath is the longest path that the libraries of Windows Performance
+// Toolkit open.
 const longestPath = 250
 
 // ProgramName returns the file name under which a program is given the PDB of
 // that name: the name itself if it has only letters and digits of ASCII, dots,
 // underscores and hyphens, does not begin with a hyphen, and is no device name
 // of Windows; x.pdb otherwise. Names come from the network, and the path of the
-// PDB stands in the command line of a program that may be a wrapper around a
-// shell: nothing in it may have a meaning there.
+// PDB is in the command line of a program that may be a wrapper around a shell:
+// nothing in it may have a meaning there.
 func ProgramName(name string) string {
 	const other = "x.pdb"
 	if name == "" || name[0] == '-' || strings.HasSuffix(name, ".") || len(name) > 255-24 {
@@ -240,7 +243,7 @@ func ProgramName(name string) string {
 	return name
 }
 
-// localName is ProgramName, unless the path of the result would be too long.
+// localName is ProgramName, or x.pdb if the path of the result would be too long.
 func (s *Scratch) localName(name string) string {
 	name = ProgramName(name)
 	if len(s.dir)+2*len(name)+len("/o//")+40+len("/-v65535.255.255.symcache") >= longestPath {
@@ -249,24 +252,24 @@ func (s *Scratch) localName(name string) string {
 	return name
 }
 
-// PDB is the path that the PDB must be put under.
+// PDB returns the path of the PDB.
 func (s *Scratch) PDB() string   { return filepath.Join(s.dir, "p", s.name) }
 func (s *Scratch) out() string   { return filepath.Join(s.dir, "o") }
 func (s *Scratch) empty() string { return filepath.Join(s.dir, "e") }
 func (s *Scratch) temp() string  { return filepath.Join(s.dir, "t") }
 
-// winePrefix stays for the next run with the same number: no other run uses it
-// at the same time, so that ending one tree of processes ends no other.
+// winePrefix stays for the next run with the same number. No other run uses it at
+// the same time, so killing one process tree kills no other.
 func (s *Scratch) winePrefix() string { return filepath.Join(s.room.dir, "x"+strconv.Itoa(s.number)) }
 
-// Drop removes the folder with all that is in it.
+// Drop removes the folder and its content.
 func (s *Scratch) Drop() {
 	err := os.RemoveAll(s.dir)
 	for range 20 {
 		if err == nil || runtime.GOOS != "windows" {
 			break
 		}
-		time.Sleep(100 * time.Millisecond) // a virus scanner has it open
+		time.Sleep(100 * time.Millisecond) // a virus scanner has a file open
 		err = os.RemoveAll(s.dir)
 	}
 	s.room.mu.Lock()
@@ -297,9 +300,9 @@ func (s *Scratch) watch(ctx context.Context, limit int64, stop func()) {
 	}
 }
 
-const maxFiles = 10_000 // that a program may leave behind
+const maxFiles = 10_000 // that a program may write
 
-// written sums up what the program wrote, or returns more than limit.
+// written returns how many bytes the program wrote, or more than limit.
 func (s *Scratch) written(limit int64) (sum int64) {
 	files := 0
 	for _, dir := range []string{s.out(), s.temp(), s.empty()} {
@@ -309,7 +312,7 @@ func (s *Scratch) written(limit int64) (sum int64) {
 				return fs.SkipAll
 			}
 			if err == nil && e.Type().IsRegular() {
-				if info, err := e.Info(); err == nil { // else it is gone by now
+				if info, err := e.Info(); err == nil { // else it was removed meanwhile
 					sum += info.Size()
 				}
 			}

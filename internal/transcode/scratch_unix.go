@@ -39,6 +39,6 @@ func ownFolder(info fs.FileInfo) bool {
 	return ok && int(st.Uid) == os.Geteuid() && info.Mode().Perm()&0o022 == 0
 }
 
-// userSuffix tells the scratch folders of several users apart: they share the
+// userSuffix distinguishes the scratch folders of several users, who share the
 // folder for temporary files.
 func userSuffix() string { return "-" + strconv.Itoa(os.Geteuid()) }

@@ -32,8 +32,8 @@ func diskFree(dir string) (int64, error) {
 	return int64(min(free, 1<<62)), nil
 }
 
-// ownFolder reports whether a folder can be used. The folder for temporary files
-// belongs to one user on Windows, and what is made in it inherits its rights.
+// ownFolder reports whether a folder can be used. On Windows, the folder for
+// temporary files belongs to one user, and new folders in it inherit its rights.
 func ownFolder(fs.FileInfo) bool { return true }
 
 // userSuffix is empty: each user has a folder for temporary files.

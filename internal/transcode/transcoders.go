@@ -20,8 +20,8 @@ import (
 	"github.com/symdepot/symdepot/symcache"
 )
 
-// A small PDB, by which it is seen which version a program makes: a program of
-// one function, built with clang and lld-link.
+// A small PDB, of which a program makes a file in a probe: a program of one
+// function, built with clang and lld-link.
 //
 //go:embed probe.pdb.gz
 var probePDB []byte
@@ -33,28 +33,28 @@ var probeID = debugid.ID{GUID: debugid.GUID{0xf9, 0xef, 0xe0, 0xb6, 0xae, 0x75, 
 // Transcoders are the programs of one machine. Their methods may be called by
 // many goroutines.
 type Transcoders struct {
-	room *Room
+	room *Workspace
 	log  *slog.Logger
 	list []*transcoder
 }
 
-// transcoder is a program and what is known of it.
+// transcoder is a program and the result of its last probe.
 type transcoder struct {
 	Program
 	probing sync.Mutex // one probe at a time
 
 	mu      sync.Mutex       // guards what follows
-	version symcache.Version // that it makes; zero while err is set or it was not probed
+	version symcache.Version // that it makes; zero while err is set or before the first probe
 	err     error            // why it cannot be used
-	seen    []fileMark       // its files when it was probed
-	probed  time.Time        // when that was
+	seen    []fileMark       // its files at the last probe
+	probed  time.Time        // time of the last probe
 }
 
-// probeAgain is how long a program that cannot be used is left alone, unless
-// its files change.
+// probeAgain is after what time a program that cannot be used is probed again,
+// unless its files change.
 const probeAgain = time.Minute
 
-// fileMark tells one state of a file from another.
+// fileMark identifies one state of a file.
 type fileMark struct {
 	name    string
 	size    int64
@@ -62,9 +62,9 @@ type fileMark struct {
 	sum     [sha256.Size]byte
 }
 
-// NewTranscoders returns the programs, which work in room. None can be used
+// NewTranscoders returns the programs, which work in a workspace. None can be used
 // before Probe. A nil log discards.
-func NewTranscoders(room *Room, log *slog.Logger, programs ...Program) *Transcoders {
+func NewTranscoders(room *Workspace, log *slog.Logger, programs ...Program) *Transcoders {
 	if log == nil {
 		log = slog.New(slog.DiscardHandler)
 	}
@@ -75,8 +75,8 @@ func NewTranscoders(room *Room, log *slog.Logger, programs ...Program) *Transcod
 	return t
 }
 
-// Room is where the programs work.
-func (t *Transcoders) Room() *Room { return t.room }
+// Workspace returns the workspace of the programs.
+func (t *Transcoders) Workspace() *Workspace { return t.room }
 
 // Probe runs each program on a small PDB to learn the version that it makes.
 // The error joins those of the programs that cannot be used; the others can.
@@ -98,17 +98,17 @@ func (t *Transcoders) probe(ctx context.Context, p *transcoder) error {
 		v, err = t.tryOut(ctx, p)
 	}
 	if ctx.Err() != nil {
-		return ctx.Err() // nothing is known that was not known before
+		return ctx.Err() // the old result of the probe stays
 	}
 	if err == nil && p.Version != "" {
 		if want, perr := symcache.ParseVersion(p.Version); perr != nil {
 			err = perr
 		} else if want != v {
-			err = fmt.Errorf("it makes version %s, and is configured to make %s", v, want)
+			err = fmt.Errorf("the program makes version %s, but is configured to make %s; correct its version=", v, want)
 		}
 	}
 	if err != nil {
-		pe := &ProgramError{Class: ClassInfra, Program: p.Name, Err: fmt.Errorf("it cannot be used: %w", err)}
+		pe := &ProgramError{Class: ClassInfra, Program: p.Name, Err: fmt.Errorf("the program cannot be used: %w", err)}
 		if e, ok := errors.AsType[*ProgramError](err); ok {
 			pe.Output = e.Output
 		}
@@ -126,7 +126,7 @@ func (t *Transcoders) probe(ctx context.Context, p *transcoder) error {
 	return err
 }
 
-// tryOut runs a program on the small PDB.
+// tryOut runs a program on the small PDB and returns the version that it makes.
 func (t *Transcoders) tryOut(ctx context.Context, p *transcoder) (symcache.Version, error) {
 	none := symcache.Version{}
 	sc, err := t.room.New(probeName)
@@ -152,7 +152,7 @@ func (t *Transcoders) tryOut(ctx context.Context, p *transcoder) (symcache.Versi
 	return m.Version, nil
 }
 
-// make runs the program and finds what it made.
+// make runs the program and finds its result.
 func (p *Program) make(ctx context.Context, sc *Scratch, guid debugid.GUID, ages []uint32) (*Made, error) {
 	info, err := os.Stat(sc.PDB())
 	if err != nil {
@@ -163,7 +163,7 @@ func (p *Program) make(ctx context.Context, sc *Scratch, guid debugid.GUID, ages
 	var m *Made
 	if err == nil {
 		if sc.written(p.Limits.output(info.Size())) > p.Limits.output(info.Size()) {
-			err = fault(ClassTooLarge, "it wrote too much")
+			err = fault(ClassTooLarge, "the program exceeded its output limit")
 		} else {
 			if p.AnyAge {
 				ages = nil
@@ -177,7 +177,7 @@ func (p *Program) make(ctx context.Context, sc *Scratch, guid debugid.GUID, ages
 			e = &ProgramError{Class: ClassInfra, Err: err}
 		}
 		if e.Class == ClassExit && sc.written(p.Limits.output(info.Size())) >= p.Limits.output(info.Size()) {
-			e = fault(ClassTooLarge, "it wrote as much as it may, and failed")
+			e = fault(ClassTooLarge, "the program reached its output limit and failed")
 		}
 		if free, ferr := sc.room.Free(); ferr == nil && free < fullDisk && e.Class != ClassTimeout {
 			e = fault(ClassInfra, "the disk of the scratch folder is full: %w", e.Err)
@@ -189,7 +189,8 @@ func (p *Program) make(ctx context.Context, sc *Scratch, guid debugid.GUID, ages
 	return m, nil
 }
 
-const fullDisk = 16 << 20 // with less than this, a failure is the disk's fault
+// fullDisk is how many free bytes make a failure one of the disk.
+const fullDisk = 16 << 20
 
 // marks returns the present state of the program's files.
 func (p *transcoder) marks() ([]fileMark, error) {
@@ -258,7 +259,7 @@ func (t *Transcoders) current(ctx context.Context, p *transcoder) (symcache.Vers
 // Refresh looks for programs that have changed, and probes those again.
 func (t *Transcoders) Refresh(ctx context.Context) {
 	for _, p := range t.list {
-		_, _ = t.current(ctx, p) // says in the log what is wrong
+		_, _ = t.current(ctx, p) // logs an error
 	}
 }
 
@@ -293,7 +294,7 @@ func Newest(all []symcache.Version) []symcache.Version {
 }
 
 // Transcode makes the SymCache file of the PDB that was put into sc, with the
-// program of the newest version of that major one; others are for when it
+// program of the newest version of that major one. Other programs are used if it
 // cannot be used. The error is a *ProgramError.
 func (t *Transcoders) Transcode(ctx context.Context, sc *Scratch, job Job) (*Made, error) {
 	ages, err := CheckPDB(sc.PDB(), job.ID.GUID)
@@ -325,7 +326,7 @@ func (t *Transcoders) Transcode(ctx context.Context, sc *Scratch, job Job) (*Mad
 	m, err := best.p.make(ctx, sc, job.ID.GUID, append(ages, job.ID.Age))
 	if err == nil && (m.Version.Major != best.v.Major || best.p.Version != "" && m.Version != best.v) {
 		err = &ProgramError{Class: ClassBadOutput, Program: best.p.Name, Output: m.Output,
-			Err: fmt.Errorf("it made version %s, and is known to make %s", m.Version, best.v)}
+			Err: fmt.Errorf("the program made version %s, but made %s in its probe", m.Version, best.v)}
 	}
 	if err != nil {
 		if e, ok := errors.AsType[*ProgramError](err); ok {
@@ -334,7 +335,7 @@ func (t *Transcoders) Transcode(ctx context.Context, sc *Scratch, job Job) (*Mad
 		return nil, err
 	}
 	if m.Age != job.ID.Age {
-		t.log.Warn("a transcoder gave its result another age", "transcoder", best.p.Name, "pdb", job.Name, "age", job.ID.Age, "result", m.Age)
+		t.log.Warn("the result of a transcoder has a different age", "transcoder", best.p.Name, "pdb", job.Name, "age", job.ID.Age, "result", m.Age)
 	}
 	return m, nil
 }

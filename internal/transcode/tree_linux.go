@@ -15,9 +15,9 @@ import (
 
 func dieWithUs(a *syscall.SysProcAttr) { a.Pdeathsig = syscall.SIGKILL }
 
-// limit sets the limits of a process that has just begun. What it does in the
-// microseconds before is not worth a second program to set them from inside.
-// Reserved addresses do not count, as runtimes and Wine reserve very many.
+// limit sets the limits of a process that has just started. The microseconds before
+// are not worth a helper program that sets the limits from inside. Reserved
+// addresses do not count, because runtimes and Wine reserve very many.
 func limit(pid int, l treeLimits) error {
 	var errs []error
 	set := func(what int, n int64) {
@@ -31,9 +31,9 @@ func limit(pid int, l treeLimits) error {
 	return errors.Join(errs...)
 }
 
-// killMarked ends the processes that have left the tree's process group, as
-// daemons do: their environment tells whose they are. It waits until they have
-// ended, but not for ever.
+// killMarked kills the processes that have left the process group of the tree, as
+// daemons do. It recognizes them by their environment. It waits until they have
+// ended, up to a limit.
 func killMarked(mark string) {
 	for range 100 {
 		if !killOnce([]byte("TMPDIR=" + mark + string(filepath.Separator))) {
@@ -43,7 +43,7 @@ func killMarked(mark string) {
 	}
 }
 
-// killOnce reports whether there was any.
+// killOnce reports whether it killed a process.
 func killOnce(want []byte) (any bool) {
 	list, err := filepath.Glob("/proc/[0-9]*/environ")
 	if err != nil {
@@ -54,7 +54,7 @@ func killOnce(want []byte) (any bool) {
 		if err != nil || pid == os.Getpid() {
 			continue
 		}
-		// Those of other users cannot be read, and are not ours.
+		// Processes of other users cannot be read, and do not belong to the tree.
 		env, err := os.ReadFile(name)
 		if err == nil && slices.ContainsFunc(bytes.Split(env, []byte{0}), func(v []byte) bool { return bytes.HasPrefix(v, want) }) {
 			any = syscall.Kill(pid, syscall.SIGKILL) == nil || any

@@ -7,8 +7,8 @@ import (
 	"syscall"
 )
 
-// Other systems cannot limit a process from outside; time and output are
-// limited all the same.
+// Other systems cannot limit a process from outside. Time and output are limited
+// there too.
 
 func dieWithUs(*syscall.SysProcAttr)             {}
 func limit(int, treeLimits) error                { return nil }

@@ -12,7 +12,7 @@ import (
 // treeLimits bound a tree of processes; sizes in bytes, zero or less is none.
 type treeLimits struct {
 	memory, file int64
-	mark         string // stands in the environment of every process of the tree
+	mark         string // is in the environment of every process of the tree
 }
 
 // tree is a process with all its descendants.
@@ -39,7 +39,7 @@ func (t *tree) start(cmd *exec.Cmd) error {
 	return nil
 }
 
-// kill ends all processes of the tree, which has been started.
+// kill kills all processes of the tree, which has been started.
 func (t *tree) kill() error {
 	err := syscall.Kill(-t.cmd.Process.Pid, syscall.SIGKILL)
 	if errors.Is(err, syscall.ESRCH) || errors.Is(err, syscall.EPERM) {
@@ -51,8 +51,10 @@ func (t *tree) kill() error {
 
 func (t *tree) close() {}
 
-// why says which limit a process that failed ran into: at more than half of its
-// limit of memory, as the next piece may be large, or killed by the system, which does that for memory only. ClassExit is none.
+// why returns the class of the limit that a failed process exceeded. The memory
+// limit counts if the process used more than half of it, because its next
+// allocation may have been large, or if the system killed it, which happens for
+// memory only. ClassExit means no limit.
 func (t *tree) why(state *os.ProcessState) Class {
 	if ws, ok := state.Sys().(syscall.WaitStatus); ok && ws.Signaled() {
 		switch ws.Signal() {

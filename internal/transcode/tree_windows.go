@@ -17,8 +17,8 @@ type treeLimits struct {
 	mark         string
 }
 
-// tree is a process with all its descendants, held together by a job object:
-// when the last handle to it is closed, also by our end, they all end.
+// tree is a process with all its descendants in a job object. When the last handle
+// of the job object is closed, also by the end of this process, they are killed.
 type tree struct {
 	limits treeLimits
 	job    windows.Handle
@@ -27,7 +27,7 @@ type tree struct {
 func newTree(cmd *exec.Cmd, l treeLimits) (*tree, error) {
 	job, err := windows.CreateJobObject(nil, nil)
 	if err != nil {
-		return nil, fmt.Errorf("make a job object: %w", err)
+		return nil, fmt.Errorf("create a job object: %w", err)
 	}
 	var info windows.JOBOBJECT_EXTENDED_LIMIT_INFORMATION
 	info.BasicLimitInformation.LimitFlags = windows.JOB_OBJECT_LIMIT_KILL_ON_JOB_CLOSE | windows.JOB_OBJECT_LIMIT_DIE_ON_UNHANDLED_EXCEPTION
@@ -38,7 +38,7 @@ func newTree(cmd *exec.Cmd, l treeLimits) (*tree, error) {
 	if _, err := windows.SetInformationJobObject(job, windows.JobObjectExtendedLimitInformation, uintptr(unsafe.Pointer(&info)), uint32(unsafe.Sizeof(info))); err != nil {
 		return nil, errors.Join(fmt.Errorf("limit a job object: %w", err), windows.CloseHandle(job))
 	}
-	// It must be in the job before its first instruction.
+	// The process must be in the job object before its first instruction.
 	cmd.SysProcAttr = &syscall.SysProcAttr{HideWindow: true, CreationFlags: windows.CREATE_SUSPENDED | windows.CREATE_NEW_PROCESS_GROUP}
 	return &tree{limits: l, job: job}, nil
 }
@@ -67,7 +67,7 @@ func (t *tree) assign(pid uint32) error {
 	return resume(pid)
 }
 
-// resume lets the only thread of a suspended process run.
+// resume resumes the only thread of a suspended process.
 func resume(pid uint32) error {
 	snap, err := windows.CreateToolhelp32Snapshot(windows.TH32CS_SNAPTHREAD, 0)
 	if err != nil {
@@ -89,12 +89,13 @@ func resume(pid uint32) error {
 	return fmt.Errorf("find the thread of the process: %w", err)
 }
 
-// kill ends all processes of the tree.
+// kill kills all processes of the tree.
 func (t *tree) kill() error { return windows.TerminateJobObject(t.job, 1) }
 
 func (t *tree) close() { _ = windows.CloseHandle(t.job) }
 
-// why says which limit a process that failed ran into; ClassExit is none.
+// why returns the class of the limit that a failed process exceeded; ClassExit if
+// none.
 func (t *tree) why(*os.ProcessState) Class {
 	var info windows.JOBOBJECT_EXTENDED_LIMIT_INFORMATION
 	err := windows.QueryInformationJobObject(t.job, windows.JobObjectExtendedLimitInformation, uintptr(unsafe.Pointer(&info)), uint32(unsafe.Sizeof(info)), nil)
