@@ -129,30 +129,30 @@ func (id ID) String() string {
 // mandatory, nothing behind it, digits of either case. 9 to 16 digits are a
 // PDB 2.0 id, 33 to 40 a GUID and age.
 func ParseBreakpad(s string) (ID, error) {
-	bad := fmt.Errorf("debug id %q: %w", clip(s), ErrSyntax)
+	bad := func() (ID, error) { return ID{}, fmt.Errorf("debug id %q: %w", clip(s), ErrSyntax) }
 	n := 32
 	if len(s) >= 9 && len(s) <= 16 {
 		n = 8
 	} else if len(s) < 33 || len(s) > 40 {
-		return ID{}, bad
+		return bad()
 	}
 	if !IsHex(s) {
-		return ID{}, bad
+		return bad()
 	}
 	age, err := strconv.ParseUint(s[n:], 16, 32)
 	if err != nil {
-		return ID{}, bad
+		return bad()
 	}
 	if n == 8 {
 		sig, err := strconv.ParseUint(s[:8], 16, 32)
 		if err != nil {
-			return ID{}, bad
+			return bad()
 		}
 		return PDB20(uint32(sig), uint32(age)), nil
 	}
 	g, err := ParseGUID(s[:32])
 	if err != nil {
-		return ID{}, bad
+		return bad()
 	}
 	return ID{GUID: g, Age: uint32(age)}, nil
 }

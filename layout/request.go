@@ -286,7 +286,7 @@ func (k key) plain(name string) []symfile.Lookup {
 	if k.any {
 		return []symfile.Lookup{{ID: k.id, Role: role, IDKind: k.kind}}
 	}
-	var ls []symfile.Lookup
+	ls := make([]symfile.Lookup, 0, 4)
 	for _, n := range names(name) {
 		ls = append(ls, symfile.Lookup{Name: n, ID: k.id, Role: role, IDKind: k.kind})
 		if k.extra != "" {
@@ -524,6 +524,9 @@ func parseSlash(s []string) (Request, bool) {
 // protocol. An age that is not a decimal number finds nothing, unless the server
 // reads ages as hex too.
 func parseSymCache(s []string) (Request, bool) {
+	if len(s) == 0 || !strings.HasPrefix(s[0], "v") && !strings.HasPrefix(s[0], "V") {
+		return Request{}, false // saves the making of an error
+	}
 	r, err := symcache.ParseRequest(s)
 	if err != nil {
 		return Request{}, false
@@ -561,7 +564,7 @@ func Segments(escaped string) ([]string, error) {
 }
 
 func splitNonEmpty(path string) []string {
-	var segs []string
+	segs := make([]string, 0, min(strings.Count(path, "/")+1, 8))
 	for s := range strings.SplitSeq(path, "/") {
 		if s != "" {
 			segs = append(segs, s)

@@ -5,6 +5,7 @@ import (
 	"context"
 	"io"
 	"log/slog"
+	"net/http"
 	"sync"
 	"time"
 
@@ -17,18 +18,12 @@ const (
 	maxLogAgent = 256
 )
 
-// record is the request's part of an access record.
-type record struct {
-	method, path, remote, agent string
-	caller                      *caller
-}
-
 // account counts a finished exchange and writes its access record.
-func (s *Server) account(x *exchange, rec *record) {
+func (s *Server) account(x *exchange, req *http.Request) {
 	now := time.Now()
 	d := now.Sub(x.start)
 	if x.counters == nil {
-		x.counters = s.metrics.counters(requestKind{x.protocol, methodLabel(rec.method), x.result, x.status})
+		x.counters = s.metrics.counters(requestKind{x.protocol, methodLabel(req.Method), x.result, x.status})
 	}
 	x.counters.count(x.bytes, d)
 	ctx, h := context.Background(), s.log
@@ -37,17 +32,17 @@ func (s *Server) account(x *exchange, rec *record) {
 	}
 	r := slog.NewRecord(now, slog.LevelInfo, "request", 0)
 	r.AddAttrs(
-		slog.String("method", clip(rec.method, 16)),
-		slog.String("path", clip(auth.Redact(rec.path), maxLogPath)),
+		slog.String("method", clip(req.Method, 16)),
+		slog.String("path", clip(auth.Redact(rawPath(req)), maxLogPath)),
 		slog.Int("status", x.status),
 		slog.Int64("bytes", x.bytes),
 		slog.Float64("seconds", float64(d.Microseconds())/1e6),
-		slog.String("remote", rec.remote),
-		slog.String("agent", clip(auth.Redact(rec.agent), maxLogAgent)),
+		slog.String("remote", req.RemoteAddr),
+		slog.String("agent", clip(auth.Redact(req.UserAgent()), maxLogAgent)),
 		slog.String("protocol", x.protocol),
 		slog.String("result", x.result),
 	)
-	c := rec.caller
+	c := &x.caller
 	if !c.id.Anonymous() {
 		r.AddAttrs(slog.String("who", c.id.Name), slog.String("by", string(c.id.Method)))
 	}

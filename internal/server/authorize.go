@@ -89,7 +89,7 @@ func (s *access) admit(x *exchange, r *http.Request, p *place) bool {
 			if p.origins {
 				s.allowOrigin(x.Header(), r)
 			}
-			s.fail(x, missError{"not found"})
+			s.fail(x, missError{notFoundText})
 			return false
 		}
 		s.challenge(x, challenge)
@@ -138,7 +138,7 @@ func (s *access) seesAll(x *exchange) bool {
 	case x.caller.id.Anonymous():
 		s.challenge(x, s.cfg.Gate.Ask())
 	default:
-		s.fail(x, missError{"not found"})
+		s.fail(x, missError{notFoundText})
 	}
 	return false
 }

@@ -3,29 +3,48 @@ package server
 import (
 	"net"
 	"net/http"
-	"time"
+	"strings"
 )
 
 // ServeHTTP answers one request.
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	s.metrics.inFlight.Inc()
 	defer s.metrics.inFlight.Dec()
-	x := &exchange{w: w, r: r, start: time.Now(), protocol: protocolNone, head: r.Method == http.MethodHead}
+	x := newExchange(w, r)
 	w.Header()["X-Content-Type-Options"] = nosniff
 	s.serve(x, r)
-	s.account(x, &record{method: r.Method, path: rawPath(r), remote: r.RemoteAddr, agent: r.UserAgent(), caller: &x.caller})
+	s.account(x, r)
 	if x.abort {
 		if tcp, ok := rawConn(connOf(r)).(*net.TCPConn); ok && r.ProtoMajor == 1 {
 			_ = tcp.SetLinger(0) // HTTP/1.0 clients take a clean end for the end of the file
 		}
 		panic(http.ErrAbortHandler)
 	}
+	x.free()
 }
+
+// quick answers a request for a symbol file from memory, if the answer is there
+// and nobody needs authorization: then nothing but the path matters.
+func (s *Server) quick(x *exchange, r *http.Request) bool {
+	path := rawPath(r)
+	if s.cfg.Gate != nil || r.ContentLength != 0 || r.Header["Sec-Fetch-Site"] != nil || strings.Count(path, "/") < symbolSlashes || !s.slots.try() {
+		return false
+	}
+	defer s.slots.leave()
+	return s.fromMemory(x, r, path)
+}
+
+// symbolSlashes is how many slashes the path of a symbol file has at least. The
+// server's own paths have fewer; health checks must not depend on the depot.
+const symbolSlashes = 3
 
 // serve finds out what a request is for and who sends it, and answers it.
 func (s *Server) serve(x *exchange, r *http.Request) {
 	if !s.hostAllowed(r.Host) {
 		s.fail(x, errHost)
+		return
+	}
+	if s.quick(x, r) {
 		return
 	}
 	p := &x.place

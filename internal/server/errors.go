@@ -28,6 +28,12 @@ func (e tooLargeError) Error() string { return fmt.Sprintf("File too large, max 
 // never sent.
 const statusGone = 499
 
+// The text of most misses, and the body that has it.
+const (
+	notFoundText = "not found"
+	notFoundLine = notFoundText + "\n"
+)
+
 // classes maps errors to statuses; the first match decides. Clients stop using
 // a server for a session, or an id for minutes, after any status but 404 for a
 // file that is merely missing. So a miss is always 404, and overload is never
@@ -37,8 +43,8 @@ var classes = []struct {
 	status int
 	text   string // body; "" means the error's own text
 }{
-	{fs.ErrNotExist, http.StatusNotFound, "not found"},
-	{layout.ErrNoPath, http.StatusNotFound, "not found"},
+	{fs.ErrNotExist, http.StatusNotFound, notFoundText},
+	{layout.ErrNoPath, http.StatusNotFound, notFoundText},
 	{errHost, http.StatusNotFound, "not found: this server does not answer to this host name; names can be added under hosts in its configuration"},
 	{errCrossSite, http.StatusForbidden, ""},
 	{errMethod, http.StatusMethodNotAllowed, ""},

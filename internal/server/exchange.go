@@ -3,6 +3,7 @@ package server
 import (
 	"io"
 	"net/http"
+	"sync"
 	"time"
 
 	"github.com/symdepot/symdepot/internal/wire"
@@ -29,11 +30,27 @@ type exchange struct {
 	err      error     // why the answer was cut short
 	place    place     // what the path names
 	caller   caller    // who sends the request, and what they may read
-	memory   *memory   // set if the answer may be kept in memory
+	memory   memory    // what the request has to do with answers in memory
 	counters *counters // of this kind of request, if already known
 	// abort breaks the connection, so that a partial file is not taken for the
 	// whole.
 	abort bool
+}
+
+// exchanges are exchanges for reuse: most answers are short, and their exchange
+// is the largest of their allocations.
+var exchanges = sync.Pool{New: func() any { return new(exchange) }}
+
+func newExchange(w http.ResponseWriter, r *http.Request) *exchange {
+	x := exchanges.Get().(*exchange)
+	x.w, x.r, x.start, x.protocol, x.head = w, r, time.Now(), protocolNone, r.Method == http.MethodHead
+	return x
+}
+
+// free makes x available to another request. Nothing may refer to it any more.
+func (x *exchange) free() {
+	*x = exchange{}
+	exchanges.Put(x)
 }
 
 // Header returns the header to be sent.
@@ -97,6 +114,22 @@ var (
 	exposed     = []string{"ETag, Content-Encoding, Content-Range, " + wire.DebuginfodSize + ", " + wire.DebuginfodFile + ", " + wire.DebuginfodArchive}
 	bytesUnit   = []string{"bytes"}
 )
+
+// lengths are the values of Content-Length for short bodies.
+var lengths = func() (l [256][]string) {
+	for i := range l {
+		l[i] = []string{itoa(int64(i))}
+	}
+	return l
+}()
+
+// contentLength returns the value of Content-Length for n bytes.
+func contentLength(n int64) []string {
+	if n >= 0 && n < int64(len(lengths)) {
+		return lengths[n]
+	}
+	return []string{itoa(n)}
+}
 
 // addVary adds request header fields that an answer depends on.
 func addVary(h http.Header, fields string) {

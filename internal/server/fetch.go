@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"slices"
 	"strings"
+	"sync/atomic"
 
 	"github.com/symdepot/symdepot/internal/depot"
 	"github.com/symdepot/symdepot/internal/wire"
@@ -32,10 +33,11 @@ func (s *symbols) open(x *exchange, r *http.Request, req *layout.Request) (*depo
 	err := fs.ErrNotExist
 	if x.caller.scope.Products != nil || !s.depot.Absent(ctx, *req) {
 		via, loop := s.via(r)
+		deadline := x.start.Add(s.cfg.Wait)
 		f, err = s.depot.Get(ctx, depot.Question{
 			Scope: x.caller.scope, Request: *req, Checksum: r.Header.Get("SymbolChecksum"), Via: via, Origin: origin(r), Local: loop,
 			Enter: func(ctx context.Context) (func(), error) {
-				return s.lookups.leave, s.lookups.enter(ctx, x.start.Add(s.cfg.Wait))
+				return s.lookups.leave, s.lookups.enter(ctx, deadline)
 			},
 		})
 		switch {
@@ -89,7 +91,11 @@ var clientWords = []struct{ word, kind string }{
 	{"symdepot", "symdepot"}, {"python", "python"}, {"curl", "curl"}, {"wget", "wget"}, {"mozilla", "browser"},
 }
 
-// clientKind names a client in one of few words, for counts.
+// lastAgent is the User-Agent that clientKind saw last.
+var lastAgent atomic.Pointer[struct{ agent, kind string }]
+
+// clientKind names a client in one of few words, for counts. Most requests in
+// succession come from the same kind of client.
 func clientKind(agent string) string {
 	if agent == "" {
 		return "none"
@@ -97,11 +103,16 @@ func clientKind(agent string) string {
 	if len(agent) > 128 {
 		agent = agent[:128]
 	}
-	agent = strings.ToLower(agent)
+	if last := lastAgent.Load(); last != nil && last.agent == agent {
+		return last.kind
+	}
+	kind, lower := "other", strings.ToLower(agent)
 	for _, c := range clientWords {
-		if strings.Contains(agent, c.word) {
-			return c.kind
+		if strings.Contains(lower, c.word) {
+			kind = c.kind
+			break
 		}
 	}
-	return "other"
+	lastAgent.Store(&struct{ agent, kind string }{strings.Clone(agent), kind})
+	return kind
 }

@@ -3,7 +3,6 @@ package server
 import (
 	"hash/maphash"
 	"io"
-	"maps"
 	"net/http"
 	"sync"
 	"sync/atomic"
@@ -37,11 +36,17 @@ type hotKey struct {
 type hotAnswer struct {
 	generation uint64    // of the depot when the file was found
 	until      time.Time // zero: as long as the generation lasts
-	header     http.Header
+	header     []field
 	body       []byte
 	kind       requestKind
 	counters   *counters
 	used       atomic.Bool // since the hand last passed
+}
+
+// field is a header field. A list of them is copied faster than a map.
+type field struct {
+	name   string
+	values []string
 }
 
 func (a *hotAnswer) cost(k hotKey) int64 {
@@ -141,6 +146,8 @@ var neutral = map[string]bool{
 
 // memory is what a request has to do with the answers in memory.
 type memory struct {
+	asked      bool // fromMemory was called
+	keep       bool // the answer may be kept
 	key        hotKey
 	generation uint64
 	longest    int64     // a file up to this size in bytes is to be kept
@@ -150,8 +157,13 @@ type memory struct {
 // fromMemory answers a request with a kept file, if there is one. If the answer
 // may be kept, it prepares x for that. Whoever asks must be allowed to read
 // everything: a limited scope might see another file, or none.
-func (s *symbols) fromMemory(x *exchange, r *http.Request, path string) bool {
-	if s.hot.limit <= 0 || r.Method != http.MethodGet || x.caller.scope.Products != nil || s.audits(x) {
+func (s *service) fromMemory(x *exchange, r *http.Request, path string) bool {
+	m := &x.memory
+	if m.asked {
+		return false
+	}
+	m.asked = true
+	if s.hot.limit <= 0 || r.Method != http.MethodGet {
 		return false
 	}
 	for name, values := range r.Header {
@@ -175,11 +187,15 @@ func (s *symbols) fromMemory(x *exchange, r *http.Request, path string) bool {
 	}
 	a := s.hot.get(k, generation, x.start)
 	if a == nil {
-		x.memory = &memory{key: k, generation: generation, longest: s.hot.longest(path)}
+		m.keep, m.key, m.generation = true, k, generation
+		m.longest = s.hot.longest(path)
 		return false
 	}
 	x.protocol, x.result, x.counters = a.kind.protocol, a.kind.result, a.counters
-	maps.Copy(x.Header(), a.header)
+	h := x.Header()
+	for i := range a.header {
+		h[a.header[i].name] = a.header[i].values
+	}
 	x.WriteHeader(http.StatusOK)
 	_, x.err = x.Write(a.body)
 	return true
@@ -196,8 +212,12 @@ func (s *service) keep(x *exchange, f *depot.File, size int64) error {
 		return err
 	}
 	k := requestKind{x.protocol, http.MethodGet, resultHit, http.StatusOK}
+	var fields []field
+	for name, values := range x.Header() {
+		fields = append(fields, field{name, values})
+	}
 	s.hot.put(x.memory.key, &hotAnswer{
-		generation: x.memory.generation, until: x.memory.until, header: maps.Clone(x.Header()), body: body, kind: k, counters: s.metrics.counters(k),
+		generation: x.memory.generation, until: x.memory.until, header: fields, body: body, kind: k, counters: s.metrics.counters(k),
 	})
 	x.WriteHeader(http.StatusOK)
 	_, err := x.Write(body)

@@ -52,7 +52,7 @@ func (s *ownPaths) serve(x *exchange, r *http.Request, p *place) {
 		s.metadata.serve(x, r)
 	case "index2.txt":
 		if !s.cfg.TwoTier {
-			s.fail(x, missError{"not found"})
+			s.fail(x, missError{notFoundText})
 			return
 		}
 		s.text(x, http.StatusOK, "")
@@ -68,7 +68,7 @@ func (s *ownPaths) serve(x *exchange, r *http.Request, p *place) {
 		_, x.err = x.Write([]byte(favicon))
 	default:
 		x.protocol = protocolNone
-		s.fail(x, missError{"not found"})
+		s.fail(x, missError{notFoundText})
 	}
 }
 

@@ -78,13 +78,13 @@ func (s *service) deliver(x *exchange, r *http.Request, d *delivery) {
 		h["Content-Range"] = []string{p.contentRange}
 	}
 	if p.n >= 0 {
-		h["Content-Length"] = []string{itoa(p.n)}
+		h["Content-Length"] = contentLength(p.n)
 	}
 	switch {
 	case r.Method == http.MethodHead:
 		x.WriteHeader(p.status)
 		return
-	case d.keep && x.memory != nil && p.status == http.StatusOK && p.n >= 0 && p.n <= x.memory.longest && !body.Growing:
+	case d.keep && x.memory.keep && p.status == http.StatusOK && p.n >= 0 && p.n <= x.memory.longest && !body.Growing:
 		if x.err = s.keep(x, body, p.n); x.err != nil && x.status == 0 {
 			forgetFile(h)
 			s.fail(x, x.err)
@@ -129,7 +129,7 @@ func (s *service) encoded(x *exchange, r *http.Request, d *delivery) *depot.File
 	if err != nil {
 		s.cfg.Log.Warn("a compressed variant cannot be read", "content", d.file.Ref.String(), "error", err)
 	}
-	if enc == nil && x.memory != nil {
+	if enc == nil {
 		x.memory.until = x.start.Add(hotBrief) // it may be ready soon
 	}
 	return enc

@@ -44,6 +44,10 @@ func (s *service) fail(x *exchange, err error) {
 	}
 	// A later add may create the file, so a 404 must not be cached.
 	h["Cache-Control"] = noCache
+	if text == notFoundText {
+		s.text(x, status, notFoundLine)
+		return
+	}
 	s.text(x, status, text+"\n")
 }
 
@@ -51,7 +55,7 @@ func (s *service) fail(x *exchange, err error) {
 func (s *service) text(x *exchange, status int, body string) {
 	h := x.Header()
 	h["Content-Type"] = plainText
-	h["Content-Length"] = []string{itoa(int64(len(body)))}
+	h["Content-Length"] = contentLength(int64(len(body)))
 	x.WriteHeader(status)
 	_, x.err = x.WriteString(body)
 }

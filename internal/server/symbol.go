@@ -20,7 +20,7 @@ func (s *symbols) serve(x *exchange, r *http.Request, p *place) {
 	x.protocol = req.Layout.Name()
 	h := x.Header()
 	s.allowOrigin(h, r)
-	if s.fromMemory(x, r, p.path) {
+	if x.caller.scope.Products == nil && !s.audits(x) && s.fromMemory(x, r, p.path) {
 		return
 	}
 	if acceptsMSFZ(r.Header["Accept"]) {

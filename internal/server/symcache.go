@@ -129,7 +129,7 @@ func (s *symCaches) serve(x *exchange, r *http.Request, p *place) {
 }
 
 // miss answers that there is no file, for now or for good.
-func (s *symCaches) miss(x *exchange) { s.text(x, http.StatusNotFound, "not found\n") }
+func (s *symCaches) miss(x *exchange) { s.text(x, http.StatusNotFound, notFoundLine) }
 
 // ask asks the depot, and holds the request while its file is made.
 func (s *symCaches) ask(x *exchange, r *http.Request, ask depot.SymCacheAsk) (depot.SymCacheAnswer, error) {
