@@ -58,9 +58,21 @@ func hash16(parts ...string) [16]byte {
 	return [16]byte(h.Sum(nil)[:16])
 }
 
-// addressOf returns the part of a client's address that counts as one client:
-// the IPv4 address, or the first 64 bits of an IPv6 address, which one client
-// can vary at will.
+// ClientAddr returns the part of an address that counts as one client: the IPv4
+// address, or the first 64 bits of an IPv6 address, because one client can choose
+// the other bits at will.
+func ClientAddr(a netip.Addr) netip.Addr {
+	a = a.Unmap().WithZone("")
+	if a.Is6() {
+		if p, err := a.Prefix(64); err == nil {
+			return p.Addr()
+		}
+	}
+	return a
+}
+
+// addressOf returns the ClientAddr of a host and port, or the text itself if it
+// holds no IP address.
 func addressOf(remote string) string {
 	host, _, err := net.SplitHostPort(remote)
 	if err != nil {
@@ -70,13 +82,11 @@ func addressOf(remote string) string {
 	if err != nil {
 		return host
 	}
-	a = a.Unmap().WithZone("")
-	if a.Is6() {
-		if p, err := a.Prefix(64); err == nil {
-			return p.String()
-		}
+	client := ClientAddr(a)
+	if client.Is6() {
+		return client.String() + "/64"
 	}
-	return a.String()
+	return client.String()
 }
 
 // guesses is the memory of failed logins. The zero value is ready.

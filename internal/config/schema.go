@@ -21,7 +21,7 @@ type Config struct {
 	Public       bool        `yaml:"public" default:"false" help:"Allow an address that other machines can reach although everybody may read everything. Not needed where auth restricts reading." example:"true"`
 	Hosts        []string    `yaml:"hosts" help:"Host names of this server; requests for other names get 404. On loopback addresses localhost needs no entry." example:"[symbols.example.com]"`
 	Origins      []string    `yaml:"origins" help:"Origins of web pages whose scripts may read symbol files in a browser; * allows all. Empty: none." example:"['https://profiler.firefox.com']"`
-	Proxies      []string    `yaml:"proxies" help:"Addresses or networks of reverse proxies, which may open any number of connections." example:"[10.0.0.5, 10.1.0.0/16]"`
+	Proxies      []string    `yaml:"proxies" help:"Addresses or networks of reverse proxies. They may open any number of connections, and their X-Forwarded-For names the client." example:"[10.0.0.5, 10.1.0.0/16]"`
 	Prefixes     []string    `yaml:"prefixes" help:"Path prefixes that the server strips from request paths." example:"[corp/symbols]"`
 	TwoTier      bool        `yaml:"two_tier" default:"false" help:"Serve index2.txt, so that Microsoft's clients use two-tier paths." example:"true"`
 	MakeCabinets bool        `yaml:"make_cabinets" default:"false" help:"Make the cabinet (foo.pd_) of an added or cached PE, PDB or DBG file in the background, after the first request for it. Files in stores are not compressed." example:"true"`

@@ -36,6 +36,9 @@ type Question struct {
 	Via []string
 	// Origin describes the client to debuginfod upstreams.
 	Origin fetch.Origin
+	// Client is the client's address, by which its downloads from upstreams are
+	// counted; empty: without a limit of its own.
+	Client string
 	// Local leaves out the upstreams: only what the depot and its trees have is
 	// answered.
 	Local bool
@@ -45,7 +48,7 @@ type Question struct {
 }
 
 func (q Question) download() fetch.Question {
-	return fetch.Question{Products: q.Scope.Products, Request: q.Request, Checksum: q.Checksum, Via: q.Via, Origin: q.Origin}
+	return fetch.Question{Products: q.Scope.Products, Request: q.Request, Checksum: q.Checksum, Via: q.Via, Origin: q.Origin, Client: q.Client}
 }
 
 // UpstreamMetadata searches on the upstreams that speak debuginfod; see

@@ -55,16 +55,22 @@ func (f *Fetcher) join(ctx context.Context, q Question) (*download, error) {
 }
 
 // start returns the download of a slot and starts it if none runs. It returns
-// false if no more downloads may start.
+// false if no more downloads may start, in all or for this client.
 func (f *Fetcher) start(key, slot string, list []Upstream, q Question, anew bool) (*download, bool) {
 	return f.downloads.Join(slot, func() (*download, bool) {
+		if !f.clients.begin(q.Client, f.limits.PerClient) {
+			return nil, false
+		}
 		if q.Request.Form == layout.FormCabinet {
 			q.Request.Form = layout.FormFile
 		}
 		d := &download{growing: newGrowing(), key: key, slot: slot, q: q, want: q.Request, upstreams: list, anew: anew}
 		d.whole = q.Request.Form == layout.FormSource // short, and without an id to check early
 		return d, true
-	}, f.run)
+	}, func(d *download) {
+		defer f.clients.end(d.q.Client)
+		f.run(d)
+	})
 }
 
 // renew asks the upstreams again, in the background, about a miss that expires
@@ -77,6 +83,7 @@ func (f *Fetcher) renew(key, slot string, list []Upstream, q Question, m combine
 	}
 	m.renew = m.until // renew it only once
 	f.misses.keys.Set(slot, m)
+	q.Client = "" // no client waits for it
 	d, ok := f.start(key, slot, list, q, true)
 	if !ok {
 		<-f.refreshing

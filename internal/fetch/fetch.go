@@ -80,6 +80,9 @@ type Question struct {
 	Checksum string   // the value of a SymbolChecksum header, or empty
 	Via      []string // servers that the request has passed, this one last
 	Origin   Origin
+	// Client is the client's address, by which Limits.PerClient counts
+	// downloads. An empty one is not counted.
+	Client string
 }
 
 // sees reports whether the client's scope includes a product.
@@ -105,6 +108,9 @@ type Limits struct {
 	MaxBytes int64
 	// Fetches is the number of concurrent downloads; zero means 64.
 	Fetches int
+	// PerClient is the number of downloads, running and queued, that one client
+	// may have started; zero means 1024.
+	PerClient int
 }
 
 func (l Limits) withDefaults() Limits {
@@ -114,6 +120,7 @@ func (l Limits) withDefaults() Limits {
 	l.MinRate = cmp.Or(l.MinRate, 16<<10)
 	l.MaxBytes = cmp.Or(l.MaxBytes, 16<<30)
 	l.Fetches = cmp.Or(l.Fetches, 64)
+	l.PerClient = cmp.Or(l.PerClient, mostDownloads/8)
 	return l
 }
 
@@ -149,6 +156,7 @@ type Fetcher struct {
 	running    chan struct{} // semaphore of running downloads
 	refreshing chan struct{} // semaphore of renewals of misses
 	downloads  *Group[string, *download]
+	clients    clients
 	checksums  bool // some upstream is asked only with a checksum
 
 	life context.Context // the context of all downloads
@@ -284,7 +292,7 @@ var (
 	// ErrHeld means that the depot has the file now.
 	ErrHeld = errors.New("the depot has the file now")
 
-	errManyDownloads = errors.New("too many downloads are running, or the depot is closing")
+	errManyDownloads = errors.New("too many downloads are running, in all or for this client, or the depot is closing")
 	errClosing       = fmt.Errorf("the depot is closing: %w", fs.ErrClosed)
 	errSlow          = errors.New("the transfer is slower than the limit")
 	errLength        = errors.New("the body is longer or shorter than its Content-Length")

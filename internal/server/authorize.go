@@ -82,7 +82,7 @@ func (s *access) admit(x *exchange, r *http.Request, p *place) bool {
 	if s.cfg.Gate == nil {
 		return true
 	}
-	id, rights, challenge := s.cfg.Gate.Authenticate(r, p.token)
+	id, rights, challenge := s.cfg.Gate.Authenticate(s.seenFrom(r), p.token)
 	if challenge != nil {
 		if challenge.Status == http.StatusNotFound {
 			x.caller.why = challenge.Reason

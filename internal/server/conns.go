@@ -7,8 +7,9 @@ import (
 	"net"
 	"net/http"
 	"net/netip"
-	"slices"
 	"sync"
+
+	"github.com/symdepot/symdepot/internal/auth"
 )
 
 // A client may hold this share of all connections, but at least clientConns of
@@ -74,9 +75,8 @@ func newConns(limit int, proxies []netip.Prefix) *conns {
 	}
 }
 
-// clientAddr returns the address by which a client's connections are counted:
-// an IPv4 address or the first 64 bits of an IPv6 address, which one client may
-// choose the rest of. It is invalid for proxies and for connections without an
+// clientAddr returns the address by which a client's connections are counted;
+// see auth.ClientAddr. It is invalid for proxies and for connections without an
 // IP address, which have no limit of their own.
 func (c *conns) clientAddr(nc net.Conn) netip.Addr {
 	tcp, ok := nc.RemoteAddr().(*net.TCPAddr)
@@ -84,15 +84,10 @@ func (c *conns) clientAddr(nc net.Conn) netip.Addr {
 		return netip.Addr{}
 	}
 	a := tcp.AddrPort().Addr().Unmap().WithZone("")
-	if slices.ContainsFunc(c.proxies, func(p netip.Prefix) bool { return p.Contains(a) }) {
+	if isProxy(c.proxies, a) {
 		return netip.Addr{}
 	}
-	if a.Is6() {
-		if p, err := a.Prefix(64); err == nil {
-			return p.Addr()
-		}
-	}
-	return a
+	return auth.ClientAddr(a)
 }
 
 // add enters an accepted connection. If there are too many, it closes the

@@ -35,7 +35,7 @@ func (s *symbols) open(x *exchange, r *http.Request, req *layout.Request) (*depo
 		via, loop := s.via(r)
 		deadline := x.start.Add(s.cfg.Wait)
 		f, err = s.depot.Get(ctx, depot.Question{
-			Scope: x.caller.scope, Request: *req, Checksum: r.Header.Get("SymbolChecksum"), Via: via, Origin: origin(r), Local: loop,
+			Scope: x.caller.scope, Request: *req, Checksum: r.Header.Get("SymbolChecksum"), Via: via, Origin: origin(r), Client: s.limitKey(r), Local: loop,
 			Enter: func(ctx context.Context) (func(), error) {
 				return s.lookups.leave, s.lookups.enter(ctx, deadline)
 			},

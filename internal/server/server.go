@@ -94,7 +94,9 @@ type Config struct {
 	// accepted. When there are more, the longest idle one is closed; without
 	// an idle one, further connections wait.
 	MaxConns int
-	// ProxyNetworks are the networks of reverse proxies. The connections of any
+	// ProxyNetworks are the networks of reverse proxies. In their requests, the
+	// last entry of X-Forwarded-For that is no such proxy names the client, by
+	// which wrong passwords, downloads and jobs are counted. The connections of any
 	// other client are limited to an eighth of all connections, but at least
 	// 64; when a client has more, its longest idle one is closed.
 	ProxyNetworks []netip.Prefix

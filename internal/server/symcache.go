@@ -6,7 +6,6 @@ import (
 	"crypto/sha256"
 	"encoding/base64"
 	"errors"
-	"net"
 	"net/http"
 	"net/url"
 	"strconv"
@@ -93,7 +92,7 @@ func (s *symCaches) serve(x *exchange, r *http.Request, p *place) {
 		}
 	}
 	var loop bool
-	ask.Client, _, _ = net.SplitHostPort(r.RemoteAddr)
+	ask.Client = s.limitKey(r)
 	ask.Via, loop = s.via(r)
 	ask.HeldOnly = loop
 	a, err := s.ask(x, r, ask)
