@@ -14,43 +14,42 @@ import (
 	"github.com/symdepot/symdepot/symfile"
 )
 
-// CachedFiles is the part of the index that keeps the files downloaded from upstreams.
+// CachedFiles is the part of the index for files downloaded from upstreams.
 type CachedFiles struct{ db *DB }
 
-// CachedFile is a file that was fetched from elsewhere. It is seen like one
-// that was added, until it is evicted.
+// CachedFile is a file downloaded from an upstream. Callers see it like an added
+// one, until it is evicted.
 type CachedFile struct {
-	Source string // the name of the source it came from
-	Name   string // as the source calls it
-	URL    string // where exactly it was; without secrets
-	Tag    string // its entity tag there, or empty
+	Source string // the upstream's name
+	Name   string // as the upstream spells it
+	URL    string // its address, without secrets
+	Tag    string // the upstream's entity tag, or empty
 	Ref    blob.Ref
 	Size   int64
-	// Fetched is when; zero takes the index's clock.
+	// Fetched is the time of the download; zero means now.
 	Fetched time.Time
-	// Product is the one through which it is seen; "" like a transaction
+	// Product is the product for the scope of callers; "" as for a transaction
 	// without a product.
 	Product string
-	// Entries are the objects in it, each with the file's Ref and Size. Path,
-	// Archive and ModTime come back in lookups.
+	// Entries are the objects in the file, each with the file's Ref and Size.
+	// Lookups return their Path, Archive and ModTime.
 	Entries []Entry
 }
 
-// Put enters a fetched file. Its objects become visible at once, or
-// nothing happened. One that is there already is brought up to date: it gets
-// what is new of it, is seen through the product given and through no other of
-// the same source, and counts as used when it was fetched.
+// Put adds a downloaded file, atomically. If the upstream's file is already
+// known, Put updates it: it adds what is new, replaces the product by the given
+// one, and counts the download as a use.
 //
-// check is as for Commit.
+// check is that of Commit.
 func (cf CachedFiles) Put(ctx context.Context, f CachedFile, check func(ctx context.Context, refs []blob.Ref) error) error {
-	const op = "enter a fetched file"
+	const op = "add a downloaded file"
 	err := validate(f.Entries)
 	switch {
 	case err != nil:
 	case f.Source == "":
-		err = errors.New("a fetched file without a source")
+		err = errors.New("a downloaded file without an upstream")
 	case slices.ContainsFunc(f.Entries, func(e Entry) bool { return e.Ref != f.Ref || e.Size != f.Size }):
-		err = errors.New("an object of a fetched file has another content")
+		err = errors.New("an object of a downloaded file has a different content")
 	}
 	if err != nil {
 		return cf.db.fail(op, err)
@@ -75,7 +74,7 @@ func (cf CachedFiles) Put(ctx context.Context, f CachedFile, check func(ctx cont
 	})
 }
 
-// cached writes the rows of a fetched file.
+// cached writes the rows of a downloaded file.
 func (c *commit) cached(f CachedFile) error {
 	product, err := c.productID(f.Product)
 	if err != nil {
@@ -97,8 +96,7 @@ func (c *commit) cached(f CachedFile) error {
 		n, err := c.exec("UPDATE tx_file SET path = $3, archive = $4, mtime = $5, own_mtime = $6 WHERE object_id = $1 AND tx_id = $2",
 			object, tx, text(e.Path), text(e.Archive), f.Fetched.UnixMilli(), millis(e.ModTime))
 		if err == nil && n == 0 {
-			// Where a source had a file says nothing about where it is searched
-			// for: by_path is 0.
+			// The path at an upstream is not searched for: by_path is 0.
 			_, err = c.exec(`INSERT INTO tx_file (tx_id, seq, object_id, path, archive, mtime, by_path, own_mtime)
 				SELECT $2, coalesce(max(seq), 0) + 1, $1, $3, $4, $5, 0, $6 FROM tx_file WHERE tx_id = $2`,
 				object, tx, text(e.Path), text(e.Archive), f.Fetched.UnixMilli(), millis(e.ModTime))
@@ -120,7 +118,7 @@ func (c *commit) cached(f CachedFile) error {
 	if err != nil {
 		return err
 	}
-	// The source's product may have been another one before.
+	// The upstream may have had a different product before.
 	others, err := c.ids("SELECT c.tx_id FROM cached c JOIN tx t ON t.id = c.tx_id WHERE c.content_id = $1 AND t.source = $2 AND t.id <> $3", content, text(f.Source), tx)
 	if err != nil {
 		return err
@@ -133,7 +131,8 @@ func (c *commit) cached(f CachedFile) error {
 	return nil
 }
 
-// sourceTx returns the row below zero that stands for a source and a product.
+// sourceTx returns the row, with a negative id, that represents an upstream and
+// a product.
 func (c *commit) sourceTx(source string, product int64) (id int64, err error) {
 	err = c.row("SELECT id FROM tx WHERE source = $1 AND product_id = $2", []any{source, product}, &id)
 	if !errors.Is(err, sql.ErrNoRows) {
@@ -145,9 +144,10 @@ func (c *commit) sourceTx(source string, product int64) (id int64, err error) {
 	return id, err
 }
 
-// uncache takes a fetched file away and hides what nothing else shows.
+// uncache removes a downloaded file and hides its objects that nothing else
+// makes visible.
 func (w *write) uncache(content, size, tx int64, now time.Time) error {
-	// CROSS JOIN keeps the order: a source has very many files.
+	// CROSS JOIN fixes the order of the join: an upstream has very many files.
 	objects, err := w.ids("SELECT DISTINCT f.object_id FROM object o CROSS JOIN tx_file f ON f.object_id = o.id WHERE o.content_id = $1 AND f.tx_id = $2", content, tx)
 	if err != nil {
 		return err
@@ -167,20 +167,20 @@ func (w *write) uncache(content, size, tx int64, now time.Time) error {
 	return err
 }
 
-// touchBatch is how many rows are written under one hold of the write lock
-// where there may be very many.
+// touchBatch is the number of rows written per write transaction where there may
+// be very many.
 const touchBatch = 5000
 
-// Touch notes when fetched files were last used. Contents that were not
-// fetched, and times that are not later than those known, change nothing. The
-// generation stays.
+// Touch records the last uses of downloaded files. It ignores other contents and
+// times that are not later than the recorded ones. The generation does not
+// change.
 func (cf CachedFiles) Touch(ctx context.Context, used map[blob.Ref]time.Time) error {
 	refs := make([]blob.Ref, 0, len(used))
 	for r := range used {
 		refs = append(refs, r)
 	}
 	for batch := range slices.Chunk(refs, touchBatch) {
-		if err := cf.db.note(ctx, "note last uses", func(w *write) error {
+		if err := cf.db.note(ctx, "record last uses", func(w *write) error {
 			for _, r := range batch {
 				if _, err := w.exec("UPDATE cached SET used = $2 WHERE content_id = (SELECT id FROM content WHERE sha256 = $1) AND used < $2", r[:], used[r].UnixMilli()); err != nil {
 					return err
@@ -198,12 +198,12 @@ func (cf CachedFiles) Touch(ctx context.Context, used map[blob.Ref]time.Time) er
 type CachedStats struct {
 	Source string    `json:"source"`
 	Files  int64     `json:"files"`
-	Bytes  int64     `json:"bytes"`  // sum of the files' sizes; without what was derived from them
-	Oldest time.Time `json:"oldest"` // the last use of the file that is longest unused
+	Bytes  int64     `json:"bytes"`  // sum of the files' sizes, without derived contents
+	Oldest time.Time `json:"oldest"` // last use of the least recently used file
 }
 
-// Stats returns how much was fetched and is still there, by source. It is
-// cheap to ask for.
+// Stats returns the number and size of the cached files by upstream. It is
+// cheap.
 func (cf CachedFiles) Stats(ctx context.Context) ([]CachedStats, error) {
 	list := []CachedStats{}
 	err := cf.db.scans.each(ctx, true, `SELECT source, sum(files), sum(bytes), min(oldest) FROM
@@ -216,21 +216,21 @@ func (cf CachedFiles) Stats(ctx context.Context) ([]CachedStats, error) {
 		list = append(list, s)
 		return true, err
 	})
-	return list, cf.db.fail("count fetched files", err)
+	return list, cf.db.fail("count cached files", err)
 }
 
-// CacheFilter says which fetched files are meant; the zero value is all.
+// CacheFilter selects cached files; the zero value selects all.
 type CacheFilter struct {
-	Source string // only from this source
-	// UnusedSince, if not zero, leaves out what was used after it.
+	Source string // only from this upstream
+	// UnusedSince, if not zero, excludes files used after it.
 	UnusedSince time.Time
-	// Name is a folded file name; * stands for any text, ? for one character.
+	// Name is a folded file name; * matches any text, ? one character.
 	Name string
-	// ID is a folded id, in any spelling under which an object answers.
+	// ID is a folded id, in any spelling that finds an object of the file.
 	ID string
 }
 
-// Cached is a fetched file that is there.
+// Cached is a cached file.
 type Cached struct {
 	Source, Product string
 	Name, URL, Tag  string
@@ -239,9 +239,9 @@ type Cached struct {
 	Fetched, Used   time.Time
 }
 
-// Evictable yields the fetched files, the longest unused first. A content that
-// came from several sources comes several times. Files that are used, fetched
-// or evicted meanwhile may or may not be among them.
+// Evictable yields the cached files, least recently used first. A content from
+// several upstreams is yielded once per upstream. Files that are used,
+// downloaded or evicted meanwhile may or may not be included.
 func (cf CachedFiles) Evictable(ctx context.Context, f CacheFilter) iter.Seq2[Cached, error] {
 	until := int64(1) << 62
 	if !f.UnusedSince.IsZero() {
@@ -256,7 +256,7 @@ func (cf CachedFiles) Evictable(ctx context.Context, f CacheFilter) iter.Seq2[Ca
 		more = append(more, f.Source)
 	}
 	if f.ID != "" {
-		// $7 needs a $6 before it.
+		// $7 requires a $6.
 		if f.Source == "" {
 			more = append(more, nil)
 		}
@@ -284,21 +284,21 @@ func (cf CachedFiles) Evictable(ctx context.Context, f CacheFilter) iter.Seq2[Ca
 	}
 }
 
-// Evict takes away the fetched files with these contents, of all sources. What
-// no transaction shows is hidden at once, and a content that nothing refers to
-// any more goes with its rows and with what was derived from it; deleteBlob is
-// called for each that is gone, as by DropContents. Other contents are left
-// alone. It returns how many files were taken away and the sum of their sizes,
-// as CachedStats counts them.
+// Evict removes the cached files with these contents, of all upstreams. Objects
+// that no transaction holds are hidden immediately. A content without remaining
+// references is removed with its rows and derived contents; deleteBlob is called
+// for each of these, as by DropContents. Other contents are unaffected. Evict
+// returns the number of removed files and the sum of their sizes, counted as in
+// CachedStats.
 //
-// Whoever opens a content after it was looked up must be ready not to find its
-// bytes, and look it up again.
+// After a lookup, the bytes of a content may be missing when they are opened.
+// Callers must then repeat the lookup.
 func (cf CachedFiles) Evict(ctx context.Context, refs []blob.Ref, deleteBlob func(blob.Ref) error) (n int, bytes int64, err error) {
 	return cf.evict(ctx, refs, "", deleteBlob)
 }
 
-// Drop evicts what the filter says; with a Source, what came from other
-// sources stays though it has the same content.
+// Drop evicts the files that the filter selects. With a Source it keeps files of
+// other upstreams with the same content.
 func (cf CachedFiles) Drop(ctx context.Context, f CacheFilter, deleteBlob func(blob.Ref) error) (n int, bytes int64, err error) {
 	for {
 		var refs []blob.Ref
@@ -354,8 +354,8 @@ func (cf CachedFiles) evict(ctx context.Context, refs []blob.Ref, source string,
 	return n, bytes, nil
 }
 
-// evict takes away the fetched files with one content and drops the content if
-// nothing else needs it.
+// evict removes the cached files with one content, and drops the content if
+// nothing else refers to it.
 func (d *drop) evict(ref blob.Ref, source string) (files int, bytes int64, err error) {
 	txs, err := d.ids("SELECT c.tx_id FROM content k JOIN cached c ON c.content_id = k.id JOIN tx t ON t.id = c.tx_id WHERE k.sha256 = $1 AND ($2 = '' OR t.source = $2)", ref[:], source)
 	if err != nil || len(txs) == 0 {

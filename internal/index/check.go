@@ -8,51 +8,51 @@ import (
 	"strings"
 )
 
-// maxProblems bounds how many rows of one kind of fault Check names.
+// maxProblems limits the rows that Check reports per kind of fault.
 const maxProblems = 20
 
-// faults are what Check looks for: each query yields the ids of the rows that
-// are wrong.
+// faults are the checks of Check: each query returns the ids of the faulty rows.
 var faults = []struct{ what, query string }{
-	{"object %s is of no content", "SELECT o.id FROM object o LEFT JOIN content c ON c.id = o.content_id WHERE c.id IS NULL"},
+	{"object %s has no content", "SELECT o.id FROM object o LEFT JOIN content c ON c.id = o.content_id WHERE c.id IS NULL"},
 	{"object %s has no key", "SELECT o.id FROM object o WHERE NOT EXISTS (SELECT 1 FROM lookup l WHERE l.object_id = o.id)"},
-	{"the key %s leads to no object", "SELECT l.id || ' of ' || l.name FROM lookup l LEFT JOIN object o ON o.id = l.object_id WHERE o.id IS NULL"},
-	{"a file of transaction %s is no object", "SELECT f.tx_id FROM tx_file f LEFT JOIN object o ON o.id = f.object_id WHERE o.id IS NULL"},
-	{"files of transaction %s, which does not exist or was removed", "SELECT DISTINCT f.tx_id FROM tx_file f LEFT JOIN tx t ON t.id = f.tx_id WHERE t.id IS NULL OR t.deleted_at IS NOT NULL"},
-	{"transaction %s has another number of files, or of bytes, than it says", `SELECT t.id FROM tx t
+	{"key %s belongs to no object", "SELECT l.id || ' of ' || l.name FROM lookup l LEFT JOIN object o ON o.id = l.object_id WHERE o.id IS NULL"},
+	{"a file of transaction %s has no object", "SELECT f.tx_id FROM tx_file f LEFT JOIN object o ON o.id = f.object_id WHERE o.id IS NULL"},
+	{"there are files of transaction %s, which does not exist or was removed", "SELECT DISTINCT f.tx_id FROM tx_file f LEFT JOIN tx t ON t.id = f.tx_id WHERE t.id IS NULL OR t.deleted_at IS NOT NULL"},
+	{"the files of transaction %s differ in number or size from its counters", `SELECT t.id FROM tx t
 		LEFT JOIN (SELECT f.tx_id, count(*) AS files, sum(c.size) AS bytes FROM tx_file f JOIN object o ON o.id = f.object_id JOIN content c ON c.id = o.content_id GROUP BY f.tx_id) n ON n.tx_id = t.id
 		WHERE t.id > 0 AND t.deleted_at IS NULL AND (n.files IS NULL OR n.files <> t.files OR n.bytes <> t.bytes)`},
-	{"object %s is in a transaction through which it is not seen, or not as the newest", `SELECT f.object_id FROM tx_file f JOIN tx t ON t.id = f.tx_id
+	{"object %s is not visible through the newest transaction that holds it", `SELECT f.object_id FROM tx_file f JOIN tx t ON t.id = f.tx_id
 		LEFT JOIN seen s ON s.object_id = f.object_id AND s.product_id = t.product_id
 		GROUP BY f.object_id, t.product_id HAVING max(s.tx_id) IS NULL OR max(s.tx_id) <> max(f.tx_id)`},
-	{"object %s is seen without a transaction", `SELECT s.object_id FROM seen s WHERE NOT EXISTS
+	{"object %s is visible without a transaction", `SELECT s.object_id FROM seen s WHERE NOT EXISTS
 		(SELECT 1 FROM tx_file f JOIN tx t ON t.id = f.tx_id WHERE f.object_id = s.object_id AND f.tx_id = s.tx_id AND t.product_id = s.product_id)`},
-	{"content %s is counted as unreferenced but is referred to", "SELECT c.id FROM content c WHERE c.unreferenced_since IS NOT NULL AND " + referenced},
-	{"content %s is kept but nothing refers to it", "SELECT c.id FROM content c WHERE c.unreferenced_since IS NULL AND NOT " + referenced},
-	{"transaction numbers do not end with %s, the last one given out", "SELECT last_tx FROM state WHERE last_tx <> (SELECT coalesce(max(id), 0) FROM tx WHERE id > 0) OR last_tx <> (SELECT count(*) FROM tx WHERE id > 0)"},
+	{"content %s is marked as unreferenced but has references", "SELECT c.id FROM content c WHERE c.unreferenced_since IS NOT NULL AND " + referenced},
+	{"content %s has no references but is not marked as unreferenced", "SELECT c.id FROM content c WHERE c.unreferenced_since IS NULL AND NOT " + referenced},
+	{"the transaction numbers do not end with the last assigned number %s", "SELECT last_tx FROM state WHERE last_tx <> (SELECT coalesce(max(id), 0) FROM tx WHERE id > 0) OR last_tx <> (SELECT count(*) FROM tx WHERE id > 0)"},
 	{"the counters are wrong: %s", `SELECT 'contents ' || contents || ', bytes ' || bytes || ', objects ' || objects || ', keys ' || lookups FROM state
 		WHERE contents <> (SELECT count(*) FROM content) OR bytes <> (SELECT coalesce(sum(size), 0) FROM content)
 		OR objects <> (SELECT count(*) FROM object) OR lookups <> (SELECT count(*) FROM lookup)`},
-	{"source %s has another number of fetched files, or of bytes, than it says", `SELECT t.source FROM tx t
+	{"the cached files of upstream %s differ in number or size from its counters", `SELECT t.source FROM tx t
 		LEFT JOIN (SELECT c.tx_id, count(*) AS files, sum(k.size) AS bytes FROM cached c JOIN content k ON k.id = c.content_id GROUP BY c.tx_id) n ON n.tx_id = t.id
 		WHERE t.id < 0 AND (coalesce(n.files, 0) <> t.files OR coalesce(n.bytes, 0) <> t.bytes)`},
-	{"transaction %s is of a source, or not, against its number", "SELECT id FROM tx WHERE (id < 0) <> (source IS NOT NULL) OR id = 0 OR (id < 0 AND deleted_at IS NOT NULL)"},
-	{"the fetched content %s shows no object", `SELECT c.content_id FROM cached c WHERE NOT EXISTS
+	{"the number of transaction %s does not fit its upstream", "SELECT id FROM tx WHERE (id < 0) <> (source IS NOT NULL) OR id = 0 OR (id < 0 AND deleted_at IS NOT NULL)"},
+	{"the cached content %s has no object", `SELECT c.content_id FROM cached c WHERE NOT EXISTS
 		(SELECT 1 FROM object o JOIN tx_file f ON f.object_id = o.id WHERE o.content_id = c.content_id AND f.tx_id = c.tx_id)`},
-	{"object %s is shown by a source that did not give its content", `SELECT f.object_id FROM tx_file f JOIN object o ON o.id = f.object_id
+	{"object %s is visible through an upstream without a cached file of its content", `SELECT f.object_id FROM tx_file f JOIN object o ON o.id = f.object_id
 		WHERE f.tx_id < 0 AND (f.mtime IS NULL OR NOT EXISTS (SELECT 1 FROM cached c WHERE c.content_id = o.content_id AND c.tx_id = f.tx_id))`},
-	{"object %s is newer than the newest", "SELECT max(id) FROM object HAVING max(id) > (SELECT last_object FROM state)"},
-	{"the number of rows is wrong: %s", `SELECT name || ' ' || n FROM tally
+	{"object %s has a higher number than the last assigned one", "SELECT max(id) FROM object HAVING max(id) > (SELECT last_object FROM state)"},
+	{"a row counter is wrong: %s", `SELECT name || ' ' || n FROM tally
 		WHERE n <> CASE name WHEN 'miss' THEN (SELECT count(*) FROM miss) WHEN 'wanted' THEN (SELECT count(*) FROM wanted) END`},
-	{"job %s is in no state, or in one that does not fit its times", `SELECT id FROM job WHERE state NOT BETWEEN 1 AND 5
+	{"job %s has an invalid state, or one that does not fit its times", `SELECT id FROM job WHERE state NOT BETWEEN 1 AND 5
 		OR (state = 2) <> (lease_until IS NOT NULL) OR (state > 2) <> (finished IS NOT NULL) OR state = 2 AND (token = '' OR started IS NULL)`},
-	{"token %s has no list of scopes, or no list of products", "SELECT id FROM token WHERE NOT json_valid(scopes) OR products IS NOT NULL AND NOT json_valid(products)"},
-	{"there should be one row of counters, not %s", "SELECT count(*) FROM state HAVING count(*) <> 1"},
+	{"token %s has an invalid list of scopes or products", "SELECT id FROM token WHERE NOT json_valid(scopes) OR products IS NOT NULL AND NOT json_valid(products)"},
+	{"there are %s rows of counters instead of one", "SELECT count(*) FROM state HAVING count(*) <> 1"},
 }
 
-// Check reads the whole index at one moment and returns what is wrong with
-// it, in words: SQLite's own check of the file, the foreign keys, and every
-// row both ways. An error means that the check could not be made.
+// Check reads the whole index in one snapshot and describes its faults: those
+// that SQLite's integrity check finds, broken foreign keys, and rows that
+// contradict each other. The error is nil unless the check could not be carried
+// out.
 func (db *DB) Check(ctx context.Context) ([]string, error) {
 	problems, err := db.check(ctx)
 	if errors.Is(class(err), ErrCorrupt) {
@@ -67,8 +67,8 @@ func (db *DB) check(ctx context.Context) (problems []string, err error) {
 		return nil, err
 	}
 	defer func() { _ = conn.Close() }()
-	// All in one read transaction: writers go on, and are not seen here. The
-	// pool's own transactions would take the write lock.
+	// One read transaction for a consistent snapshot, which does not block
+	// writers. Transactions of the pool would take the write lock.
 	if _, err := conn.ExecContext(ctx, "BEGIN DEFERRED"); err != nil {
 		return nil, err
 	}
@@ -84,14 +84,14 @@ func (db *DB) check(ctx context.Context) (problems []string, err error) {
 			add("%s: %s", db.path, strings.TrimSpace(p))
 		}
 	}
-	for _, f := range append(faults, struct{ what, query string }{"a row of %s points to a row that is missing", `SELECT "table" FROM pragma_foreign_key_check`}) {
+	for _, f := range append(faults, struct{ what, query string }{"a row of %s refers to a missing row", `SELECT "table" FROM pragma_foreign_key_check`}) {
 		rows, err := column(ctx, conn, f.query+fmt.Sprintf(" LIMIT %d", maxProblems+1))
 		if err != nil {
 			return problems, err
 		}
 		for i, r := range rows {
 			if i == maxProblems {
-				add("and more of these")
+				add("and more of the same kind")
 				break
 			}
 			add(f.what, r)
@@ -100,7 +100,7 @@ func (db *DB) check(ctx context.Context) (problems []string, err error) {
 	return problems, nil
 }
 
-// column reads one column as text.
+// column returns one column as text.
 func column(ctx context.Context, conn *sql.Conn, query string) ([]string, error) {
 	rows, err := conn.QueryContext(ctx, query)
 	if err != nil {

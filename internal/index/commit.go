@@ -13,15 +13,15 @@ import (
 	"github.com/symdepot/symdepot/symfile"
 )
 
-// Commit enters a transaction and returns its number. All its objects become
-// visible at once, and durably, or nothing happened. Cached files with other
-// bytes under the same keys are evicted: what was added replaces what was
-// downloaded.
+// Commit adds a transaction and returns its number. It is durable and atomic:
+// all objects become visible together, or the index stays unchanged. Cached
+// files with different bytes under the same keys are evicted, because added
+// files take precedence over downloaded ones.
 //
 // check, if not nil, is called with the distinct contents of the transaction
-// while the write lock is held and before anything is written: the depot uses
-// it to see that their bytes are there, which the collector cannot change
-// meanwhile. Its error undoes the transaction. It must not write to the index.
+// before anything is written. The write lock is held meanwhile, so that the
+// collector cannot run: the depot checks that the bytes exist. An error of check
+// cancels the transaction. check must not write to the index.
 func (db *DB) Commit(ctx context.Context, tx Tx, check func(ctx context.Context, refs []blob.Ref) error) (number int64, err error) {
 	if err := validate(tx.Entries); err != nil {
 		return 0, db.fail("commit", err)
@@ -56,21 +56,21 @@ func (db *DB) Commit(ctx context.Context, tx Tx, check func(ctx context.Context,
 	return number, nil
 }
 
-// validate refuses what would make rows that nothing can reach.
+// validate rejects entries whose rows no lookup could find.
 func validate(entries []Entry) error {
 	if len(entries) == 0 {
-		return errors.New("a transaction without files")
+		return errors.New("the transaction has no files")
 	}
 	for _, e := range entries {
 		switch {
 		case e.Object.Name == "" || e.Object.Kind == symfile.KindUnknown || e.Size < 0:
-			return fmt.Errorf("%s: an object without a name, a kind or a size", e.Path)
+			return fmt.Errorf("%s: the object has no name, kind or size", e.Path)
 		case len(e.Aliases) == 0:
-			return fmt.Errorf("%s: no key under which it could be found", e.Path)
+			return fmt.Errorf("%s: the object has no key", e.Path)
 		}
 		for _, a := range e.Aliases {
 			if a.ID == "" || a.Role == 0 {
-				return fmt.Errorf("%s: a key without an id or a role", e.Path)
+				return fmt.Errorf("%s: a key has no id or no role", e.Path)
 			}
 		}
 	}
@@ -89,21 +89,21 @@ func distinct(entries []Entry) []blob.Ref {
 	return refs
 }
 
-// commit is a Commit under way.
+// commit is the state of a running Commit.
 type commit struct {
 	*write
 	now            time.Time
 	number         int64
 	product        int64
-	contents       int64 // new ones; so the next three
+	contents       int64 // number of new contents; the next three count new rows too
 	bytes          int64
 	objects, looks int64
-	late           int64 // keys that objects got which were there before
-	next           int64 // id for the next new object; 0: not known yet
-	cacheEmpty     *bool // whether there are no cached files; nil: not known yet
+	late           int64 // new keys of known objects
+	next           int64 // id of the next new object; 0: not read yet
+	cacheEmpty     *bool // there are no cached files; nil: not read yet
 }
 
-// header takes the next number and writes the transaction's own row.
+// header assigns the number and writes the transaction's own row.
 func (c *commit) header(tx Tx) (int64, error) {
 	if err := c.row("UPDATE state SET last_tx = last_tx + 1, generation = generation + 1 WHERE one = 1 RETURNING last_tx", nil, &c.number); err != nil {
 		return 0, err
@@ -131,7 +131,7 @@ func (c *commit) header(tx Tx) (int64, error) {
 	return c.number, err
 }
 
-// productID returns the row of a product, a new one if there is none.
+// productID returns the id of a product, creating its row if necessary.
 func (w *write) productID(name string) (id int64, err error) {
 	name = text(name)
 	if _, err := w.exec("INSERT INTO product (name) VALUES ($1) ON CONFLICT (name) DO NOTHING", name); err != nil {
@@ -141,8 +141,8 @@ func (w *write) productID(name string) (id int64, err error) {
 	return id, err
 }
 
-// entry writes the rows of one file: the content and the object unless they
-// are known, the keys, the line of the transaction, the visibility.
+// entry writes the rows of one file: content and object if they are new, keys,
+// the file of the transaction, and the visibility.
 func (c *commit) entry(seq int, e Entry) error {
 	content, err := c.content(Content{e.Ref, e.Size})
 	if err != nil {
@@ -166,11 +166,10 @@ func (c *commit) entry(seq int, e Entry) error {
 	return c.replaceCached(object)
 }
 
-// replaceCached evicts the cached files that answer to a key of an added
-// object with other bytes. The name is a part of the key only for the kinds
-// whose ids are not unique by themselves: PE and DBG files, and PDBs of the old
-// format. Contents that nothing refers to any more are freed by the next
-// garbage collection.
+// replaceCached evicts the cached files that answer a key of an added object
+// with different bytes. The name is part of the key only for kinds whose ids are
+// not unique: PE and DBG files, and PDBs of the old format. The next garbage
+// collection frees contents without remaining references.
 func (c *commit) replaceCached(object int64) error {
 	if c.cacheEmpty == nil {
 		var empty bool
@@ -206,15 +205,15 @@ func (c *commit) replaceCached(object int64) error {
 	return nil
 }
 
-// see makes an object visible in a product, through the transaction with the
-// highest number.
+// see makes an object visible in a product, through the newest of its
+// transactions.
 func (w *write) see(object, product, tx int64) error {
 	_, err := w.exec("INSERT INTO seen (object_id, product_id, tx_id) VALUES ($1, $2, $3) ON CONFLICT (object_id, product_id) DO UPDATE SET tx_id = max(tx_id, excluded.tx_id)",
 		object, product, tx)
 	return err
 }
 
-// keyed returns the row of an object, with all its keys.
+// keyed returns the id of an object and writes all its keys.
 func (c *commit) keyed(content int64, e Entry) (int64, error) {
 	before := c.objects
 	object, err := c.object(content, e)
@@ -233,7 +232,7 @@ func (c *commit) keyed(content int64, e Entry) (int64, error) {
 			c.late += n
 		}
 		if n == 0 {
-			// Known before; a key may have gained a role since.
+			// A known key may gain roles.
 			if _, err := c.exec(`UPDATE lookup SET role = role | $4 WHERE id = $1 AND name = $2 AND object_id = $3 AND role | $4 <> role`,
 				symfile.Fold(a.ID), symfile.Fold(a.Name), object, a.Role); err != nil {
 				return 0, err
@@ -243,7 +242,7 @@ func (c *commit) keyed(content int64, e Entry) (int64, error) {
 	return object, nil
 }
 
-// content returns the row of a content that something will refer to.
+// content returns the id of a content that is about to be referred to.
 func (c *commit) content(k Content) (id int64, err error) {
 	err = c.row("INSERT INTO content (sha256, size, added) VALUES ($1, $2, $3) ON CONFLICT (sha256) DO NOTHING RETURNING id",
 		[]any{k.Ref[:], k.Size, c.now.UnixMilli()}, &id)
@@ -261,7 +260,7 @@ func (c *commit) content(k Content) (id int64, err error) {
 		return 0, err
 	}
 	if size != k.Size {
-		return 0, fmt.Errorf("content %x has %d bytes here, not %d", k.Ref[:], size, k.Size)
+		return 0, fmt.Errorf("content %x has %d bytes in the index, not %d", k.Ref[:], size, k.Size)
 	}
 	if since.Valid {
 		_, err = c.exec("UPDATE content SET unreferenced_since = NULL WHERE id = $1", id)
@@ -270,12 +269,12 @@ func (c *commit) content(k Content) (id int64, err error) {
 	return id, nil
 }
 
-// object returns the row of an object. What a newer program knows better about
-// a known one is brought up to date.
+// object returns the id of an object. It updates a known object if a newer
+// version of the program has identified it differently.
 func (c *commit) object(content int64, e Entry) (id int64, err error) {
 	o := e.Object
 	if c.next == 0 {
-		// Never the id of an object that is gone: see Filter.
+		// Never reuse the id of a deleted object: see Filter.
 		if err := c.row("SELECT max(last_object, (SELECT coalesce(max(id), 0) FROM object)) + 1 FROM state WHERE one = 1", nil, &c.next); err != nil {
 			return 0, err
 		}
@@ -311,7 +310,7 @@ func (c *commit) object(content int64, e Entry) (id int64, err error) {
 	return known.id, err
 }
 
-// count adds what is new to the counters.
+// count adds the new rows to the counters.
 func (c *commit) count() error {
 	if c.objects > 0 || c.late > 0 {
 		if _, err := c.exec("UPDATE state SET last_object = max(last_object, $1), late_keys = late_keys + $2 WHERE one = 1", c.next-1, c.late); err != nil {
@@ -321,7 +320,7 @@ func (c *commit) count() error {
 	return c.write.count(c.contents, c.bytes, c.objects, c.looks)
 }
 
-// changed makes the generation grow.
+// changed increments the generation.
 func (w *write) changed() error {
 	_, err := w.exec("UPDATE state SET generation = generation + 1 WHERE one = 1")
 	return err
@@ -335,7 +334,7 @@ func (w *write) count(contents, bytes, objects, lookups int64) error {
 
 func scanRef(b []byte, r *blob.Ref) error {
 	if len(b) != len(r) {
-		return fmt.Errorf("%w: a content hash of %d bytes", ErrCorrupt, len(b))
+		return fmt.Errorf("%w: a content hash has %d bytes", ErrCorrupt, len(b))
 	}
 	copy(r[:], b)
 	return nil

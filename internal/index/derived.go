@@ -10,15 +10,15 @@ import (
 	"github.com/symdepot/symdepot/internal/blob"
 )
 
-// Tool names a program that makes one content from another. A new version
-// makes its results anew.
+// Tool identifies a program that makes one content from another. A new version
+// makes its results again.
 type Tool struct {
 	Name    string
 	Version int
 }
 
 // Derived returns what a tool made of a content. A zero Content means that the
-// tool was tried and made nothing worth keeping; never tried is
+// tool made nothing worth keeping; if the tool has not run, the error is
 // fs.ErrNotExist.
 func (db *DB) Derived(ctx context.Context, source blob.Ref, tool Tool) (Content, error) {
 	var c Content
@@ -37,9 +37,9 @@ func (db *DB) Derived(ctx context.Context, source blob.Ref, tool Tool) (Content,
 	return c, db.fail("look up a derived content", scanRef(ref, &c.Ref))
 }
 
-// PutDerived records what a tool made of a content; nil says that it is not
-// worth keeping. An earlier result of the same tool and version is replaced. A
-// source that is not in the index is fs.ErrNotExist. The result is kept as
+// PutDerived records what a tool made of a content; nil means nothing worth
+// keeping. It replaces an earlier result of the same tool and version. If the
+// source is not in the index, the error is fs.ErrNotExist. The result is kept as
 // long as its source.
 func (db *DB) PutDerived(ctx context.Context, source blob.Ref, tool Tool, result *Content) error {
 	return db.update(ctx, "record a derived content", func(w *write) error {
@@ -72,7 +72,7 @@ func (db *DB) PutDerived(ctx context.Context, source blob.Ref, tool Tool, result
 				return err
 			}
 		}
-		// What was absent before can be answered now.
+		// Earlier misses may be answered now.
 		if err := w.changed(); err != nil {
 			return err
 		}

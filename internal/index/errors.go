@@ -9,7 +9,7 @@ import (
 	sqlite3 "modernc.org/sqlite/lib"
 )
 
-// Errors that callers tell apart. They are wrapped in an error that names the
+// Errors that callers distinguish. They are wrapped in an error that names the
 // file and the operation.
 var (
 	// ErrNoSpace: the disk is full. The operation was undone.
@@ -19,12 +19,12 @@ var (
 	// ErrCorrupt: the file is damaged, or is no index.
 	ErrCorrupt = errors.New("the index is damaged")
 	// ErrNewer: the index was written by a newer version of the program.
-	ErrNewer = errors.New("the index was made by a newer symdepot")
+	ErrNewer = errors.New("the index was written by a newer version of symdepot")
 	// ErrReadOnly: the index was opened for reading only.
-	ErrReadOnly = errors.New("the index is open for reading only")
+	ErrReadOnly = errors.New("the index is open read-only")
 )
 
-// class returns the sentinel that a driver error belongs to, or nil.
+// class returns the sentinel for a driver error, or nil.
 func class(err error) error {
 	var e *sqlite.Error
 	if !errors.As(err, &e) {
@@ -38,7 +38,7 @@ func class(err error) error {
 	case sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB:
 		return ErrCorrupt
 	case sqlite3.SQLITE_IOERR:
-		// The shared memory file can only fail to grow for want of space.
+		// Growing the shared-memory file fails only if the disk is full.
 		if e.Code() == sqlite3.SQLITE_IOERR_SHMSIZE {
 			return ErrNoSpace
 		}

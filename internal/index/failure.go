@@ -11,24 +11,24 @@ import (
 	"github.com/symdepot/symdepot/internal/blob"
 )
 
-// Failure is the memory that a version of a tool could make nothing of a
-// content. Another content or another version is another matter.
+// Failure records that a version of a tool could make nothing of a content. It
+// does not apply to other contents or versions.
 type Failure struct {
 	Source  blob.Ref
 	Tool    string
 	Version string
-	Class   string // a word of the caller's
-	Detail  string // for people
+	Class   string // defined by the caller
+	Detail  string // for users
 	Since   time.Time
-	Until   time.Time // not believed from then on
-	Tries   int       // how often it was put
+	Until   time.Time // ignored from this time on
+	Tries   int       // number of calls of PutFailure
 }
 
-// PutFailure remembers a failure. One that is remembered already gets the new
-// class, detail and end, and one more try. Source, Tool, Version, Class, Detail
-// and Until count; it bumps no generation.
+// PutFailure records a failure. It uses Source, Tool, Version, Class, Detail and
+// Until. A recorded failure gets the new class, detail and end, and one more
+// try. The generation does not change.
 func (db *DB) PutFailure(ctx context.Context, f Failure) error {
-	return db.update(ctx, "remember a failure", func(w *write) error {
+	return db.update(ctx, "record a failure", func(w *write) error {
 		_, err := w.exec(`INSERT INTO failure (source, tool, version, class, detail, since, ends, tries) VALUES ($1, $2, $3, $4, $5, $6, $7, 1)
 			ON CONFLICT (source, tool, version) DO UPDATE SET class = excluded.class, detail = excluded.detail, ends = excluded.ends, tries = tries + 1`,
 			f.Source[:], text(f.Tool), text(f.Version), text(f.Class), text(f.Detail), db.now().UnixMilli(), f.Until.UnixMilli())
@@ -48,8 +48,8 @@ func scanFailure(scan func(...any) error) (f Failure, err error) {
 	return f, scanRef(ref, &f.Source)
 }
 
-// Failure returns what is remembered of a content and a version of a tool.
-// Nothing, or what is not to be believed any more, is fs.ErrNotExist.
+// Failure returns the recorded failure for a content and a version of a tool. If
+// there is none, or it has ended, the error is fs.ErrNotExist.
 func (db *DB) Failure(ctx context.Context, source blob.Ref, tool, version string) (Failure, error) {
 	f, err := scanFailure(func(dest ...any) error {
 		return db.points.row(ctx, "SELECT "+failureColumns+" FROM failure WHERE source = $1 AND tool = $2 AND version = $3 AND ends > $4",
@@ -61,13 +61,13 @@ func (db *DB) Failure(ctx context.Context, source blob.Ref, tool, version string
 	return f, db.fail("look up a failure", err)
 }
 
-// FailureFilter says which failures are meant; the zero value is all.
+// FailureFilter selects failures; the zero value selects all.
 type FailureFilter struct {
 	Source  *blob.Ref
 	Tool    string
 	Version string
 	Class   string
-	Ended   time.Time // those that end before; zero is any
+	Ended   time.Time // only those that end before; zero is any
 }
 
 const failureCond = "($2 IS NULL OR source = $2) AND ($3 = '' OR tool = $3) AND ($4 = '' OR version = $4) AND ($5 = '' OR class = $5) AND ends < $6"
@@ -84,7 +84,7 @@ func (f FailureFilter) args() []any {
 	return []any{source, f.Tool, f.Version, f.Class, ended}
 }
 
-// Failures lists failures, at most limit of them (0: all).
+// Failures lists failures, at most limit (0: all).
 func (db *DB) Failures(ctx context.Context, f FailureFilter, limit int) ([]Failure, error) {
 	if limit <= 0 {
 		limit = math.MaxInt32
@@ -98,7 +98,7 @@ func (db *DB) Failures(ctx context.Context, f FailureFilter, limit int) ([]Failu
 	return list, db.fail("list failures", err)
 }
 
-// FlushFailures forgets failures and returns how many.
+// FlushFailures deletes failures and returns their number.
 func (db *DB) FlushFailures(ctx context.Context, f FailureFilter) (int64, error) {
 	return db.forget(ctx, "failure", "DELETE FROM failure WHERE (source, tool, version) IN (SELECT source, tool, version FROM failure WHERE "+failureCond+" LIMIT $1)", f.args()...)
 }

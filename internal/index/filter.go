@@ -7,44 +7,44 @@ import (
 	"sync/atomic"
 )
 
-// Filter answers questions for what is not there, and most that a symbol
-// server gets are such, without a query: it is a Bloom filter of all ids.
+// Filter is a Bloom filter of all ids. It answers most misses without a query,
+// and most requests to a symbol server are misses.
 //
-// It is good for one state of the index, as Watch tells it, and says nothing
-// at any other. Refresh brings it up to date by reading the keys of new
-// objects, or all keys when that does not do. Its methods may be called by many
-// goroutines.
+// It is valid for one state of the index, as Watch returns it, and gives no
+// answer for other states. Refresh updates it by reading the keys of new
+// objects, or all keys if that is not sufficient. Its methods may be called by
+// several goroutines.
 type Filter struct {
 	db   *DB
 	seed maphash.Seed
 	now  atomic.Pointer[bloom]
 
-	refresh sync.Mutex // held by the one refresh under way
+	refresh sync.Mutex // held by the running Refresh
 }
 
-// bloom is a filter that is good for one state. Refresh shares bits between
-// one and the next: a bit that is set too early does no harm.
+// bloom is a filter for one state. Refresh shares the bits between successive
+// ones: a bit that is set too early does no harm.
 type bloom struct {
 	bits  []uint64
 	state uint64
-	last  int64 // highest object id whose keys are in
-	late  int64 // counter of the keys that went to older objects
-	keys  int64 // number of keys that are in, of objects that went too
+	last  int64 // highest object id of which the keys are included
+	late  int64 // counter of keys added to older objects
+	keys  int64 // number of keys included, also of deleted objects
 }
 
-// bitsPerKey with seven probes lets about one absent id in 300 through to a
+// bitsPerKey with seven probes lets about one missing id in 300 through to a
 // query.
 const bitsPerKey, probes = 12, 7
 
-// full reports whether more keys would let too many absent ids through.
+// full reports whether more keys would let too many missing ids through.
 func (b *bloom) full() bool { return 2*b.keys*bitsPerKey > int64(len(b.bits))*64 }
 
-// NewFilter returns a filter that knows nothing yet.
+// NewFilter returns a filter that must be refreshed before it answers.
 func (db *DB) NewFilter() *Filter { return &Filter{db: db, seed: maphash.MakeSeed()} }
 
-// Absent reports whether certainly no key has this id, or begins with it if it
-// is the 32 digits of a GUID, in the given state. False means that only a
-// query can tell; fresh is then false if a Refresh would help.
+// Absent reports whether, in the given state, certainly no key has this id or,
+// for the 32 digits of a GUID, begins with it. If it returns false, only a query
+// can decide; fresh is then false if a Refresh would help.
 func (f *Filter) Absent(state uint64, id string) (absent, fresh bool) {
 	b := f.now.Load()
 	if b == nil || b.state != state {
@@ -72,9 +72,9 @@ func (b *bloom) add(h uint64) {
 	}
 }
 
-// Refresh reads what is new. state must have been asked of a Watch before the
-// call: what is read then is that state or a later one. Without waiting it
-// does nothing while another Refresh is under way.
+// Refresh reads the new keys. state must have been returned by a Watch before
+// the call, so that the keys belong to this state or a later one. If another
+// Refresh is running, it returns immediately.
 func (f *Filter) Refresh(ctx context.Context, state uint64) error {
 	if !f.refresh.TryLock() {
 		return nil
@@ -113,14 +113,14 @@ func (f *Filter) Refresh(ctx context.Context, state uint64) error {
 			next.keys++
 			next.add(maphash.String(f.seed, id))
 			if len(id) > 32 {
-				// A PDB of higher age is asked for by the GUID alone.
+				// PDBs of a higher age are looked up by the GUID alone.
 				next.add(maphash.String(f.seed, id[:32]))
 			}
 		}
 		return rows.Err()
 	}
-	// Most changes only bring new objects, whose ids are higher than those of
-	// all before, or take some away, whose bits do no harm while they are few.
+	// Most changes only add objects, with higher ids than all existing ones, or
+	// delete some, whose bits do no harm while they are few.
 	if old.bits != nil && next.late == old.late && !old.full() && old.keys-keys <= keys/4+1000 {
 		next.bits, next.keys = old.bits, old.keys
 		err := read("SELECT l.id FROM lookup l WHERE l.object_id > $1", old.last)
@@ -132,7 +132,7 @@ func (f *Filter) Refresh(ctx context.Context, state uint64) error {
 			return nil
 		}
 	}
-	// Room for as many again, twice each: an id and its GUID.
+	// Space for twice as many keys, each with two entries: an id and its GUID.
 	next.keys, next.bits = 0, make([]uint64, max(1<<10, 3*keys*bitsPerKey/64))
 	if err := read("SELECT id FROM lookup"); err != nil {
 		return f.db.fail("read keys", err)

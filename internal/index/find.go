@@ -15,29 +15,29 @@ import (
 	"github.com/symdepot/symdepot/symfile"
 )
 
-// Query says what to find: whatever matches any of the criteria that are set.
+// Query says what to find: objects that match any of the criteria that are set.
 type Query struct {
-	// Name is a folded file name; * stands for any text, ? for one character.
+	// Name is a folded file name; * matches any text, ? one character.
 	Name string
-	// IDs are folded ids, in any spelling under which an object answers.
+	// IDs are folded ids, in any spelling that finds an object.
 	IDs []string
-	// Prefix is what a folded id begins with.
+	// Prefix is the beginning of a folded id.
 	Prefix string
 	// Ref is a content.
 	Ref *blob.Ref
-	// Kind, if it is not layout.KindUnknown, limits the answers to one kind.
+	// Kind, if it is not symfile.KindUnknown, limits the result to one kind.
 	Kind symfile.Kind
 }
 
-// Find returns the objects seen in the scope that match q, by name, at most
-// limit of them (0: all).
+// Find returns the objects in the scope that match q, ordered by name, at most
+// limit (0: all).
 func (db *DB) Find(ctx context.Context, scope Scope, q Query, limit int) ([]Found, error) {
 	f := finder{db: db, scope: scope, kind: q.Kind, limit: limit, have: make(map[int64]bool)}
 	found, err := f.find(ctx, q)
 	return found, db.fail("find", err)
 }
 
-// finder is one search: it collects the ids of objects, then reads them.
+// finder is one search: it collects the ids of objects and then reads them.
 type finder struct {
 	db    *DB
 	scope Scope
@@ -90,7 +90,8 @@ func (f *finder) find(ctx context.Context, q Query) ([]Found, error) {
 	return found, nil
 }
 
-// collect adds the objects of a condition whose folded name match accepts.
+// collect adds the objects that meet a condition and whose folded name match
+// accepts.
 func (f *finder) collect(ctx context.Context, from, cond string, match func(string) bool, args ...any) error {
 	where, args := f.scope.where("s.product_id", args)
 	if f.kind != symfile.KindUnknown {
@@ -116,7 +117,7 @@ func (f *finder) collect(ctx context.Context, from, cond string, match func(stri
 	})
 }
 
-// load reads one object; when it is not seen any more, sql.ErrNoRows.
+// load reads one object. If it is no longer visible, the error is sql.ErrNoRows.
 func (f *finder) load(ctx context.Context, id int64) (Found, error) {
 	var o Found
 	found := false
@@ -142,18 +143,18 @@ func (f *finder) load(ctx context.Context, id int64) (Found, error) {
 	return o, err
 }
 
-// PathQuery asks for ELF objects with a build-id, by exactly one of its fields.
+// PathQuery selects ELF objects with a build-id, by exactly one of its fields.
 type PathQuery struct {
-	// Path is a whole path as it was added, case and all.
+	// Path is a whole path as it was added, case-sensitive.
 	Path string
-	// Glob is a pattern for whole paths in which *, ? and [] do not cross a
-	// slash; ! and ^ negate a class, a backslash quotes.
+	// Glob is a pattern for whole paths in which *, ? and [] do not match a
+	// slash; ! and ^ negate a class, a backslash escapes.
 	Glob string
 	// BuildID is in lower-case hex.
 	BuildID string
 }
 
-// ELFPath is a place where an ELF object was added from.
+// ELFPath is a path from which an ELF object was added.
 type ELFPath struct {
 	Role    symfile.Role
 	BuildID string
@@ -161,9 +162,9 @@ type ELFPath struct {
 	Archive string
 }
 
-// ELFPaths returns where the ELF objects seen in the scope came from, each
-// place once, at most limit of them (0: all). complete is false when the limit
-// or the context's deadline cut the answer.
+// ELFPaths returns the paths of the ELF objects in the scope, each once, at most
+// limit (0: all). complete is false if the limit or the context's deadline cut
+// the result.
 func (db *DB) ELFPaths(ctx context.Context, scope Scope, q PathQuery, limit int) (list []ELFPath, complete bool, err error) {
 	from := "tx_file f JOIN object o ON o.id = f.object_id"
 	var cond string
@@ -175,7 +176,7 @@ func (db *DB) ELFPaths(ctx context.Context, scope Scope, q PathQuery, limit int)
 	case q.Glob != "":
 		pattern := strings.ReplaceAll(text(q.Glob), "[!", "[^")
 		if _, err := path.Match(pattern, ""); err != nil {
-			return nil, true, nil //nolint:nilerr // a pattern that is none matches nothing
+			return nil, true, nil //nolint:nilerr // an invalid pattern matches nothing
 		}
 		match = func(p string) bool { ok, _ := path.Match(pattern, p); return ok }
 		p := literalPrefix(pattern, `*?[\`)

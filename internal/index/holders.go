@@ -7,26 +7,25 @@ import (
 	"github.com/symdepot/symdepot/internal/blob"
 )
 
-// Holder is one place in the index where a content is used: a file of a
-// transaction, a cached file, or a derivation.
+// Holder is one reference to a content: a file of a transaction, a cached file
+// or a derivation.
 type Holder struct {
 	File        string // the object's name; empty for a derivation
-	Path        string // where it came from, as it was added or downloaded
+	Path        string // the path from which it was added or downloaded
 	Product     string
 	Version     string
 	Transaction int64  // 0 for a cached file or a derivation
-	Source      string // of a cached file: the upstream
-	// Of and Tool are set for a derivation: from which content which tool made
-	// the content.
+	Source      string // the upstream of a cached file
+	// For a derivation: Of is the content from which Tool made the content.
 	Of   blob.Ref
 	Tool string
 }
 
-// maxHolders bounds what Holders returns.
+// maxHolders limits the result of Holders.
 const maxHolders = 20
 
-// Holders returns where a content is used, newest transactions first, at most
-// 20 places. None is no error: nothing refers to the content.
+// Holders returns references to a content, newest transactions first, at most
+// 20. If there are none, the error is nil.
 func (db *DB) Holders(ctx context.Context, ref blob.Ref) ([]Holder, error) {
 	var list []Holder
 	err := db.scans.each(ctx, true, `SELECT o.name, f.path, p.name, t.version, max(t.id, 0), coalesce(t.source, ''), NULL, ''
@@ -48,13 +47,13 @@ func (db *DB) Holders(ctx context.Context, ref blob.Ref) ([]Holder, error) {
 		list = append(list, h)
 		return true, nil
 	})
-	return list, db.fail("look up the holders of a content", err)
+	return list, db.fail("look up the references to a content", err)
 }
 
-// ForgetDerived removes the records of derivations whose result is a content,
-// so that they are made again when they are needed, and returns how many.
+// ForgetDerived deletes the records of derivations that resulted in a content,
+// so that they are made again on demand. It returns their number.
 func (db *DB) ForgetDerived(ctx context.Context, result blob.Ref) (n int64, err error) {
-	err = db.update(ctx, "forget derived contents", func(w *write) error {
+	err = db.update(ctx, "delete derived contents", func(w *write) error {
 		var id int64
 		err := w.row("SELECT id FROM content WHERE sha256 = $1", []any{result[:]}, &id)
 		if err == sql.ErrNoRows {

@@ -1,21 +1,19 @@
-// Package index knows who has which key. It keeps, in one SQLite database,
-// the transactions, the objects that they hold, every spelling under which an
-// object is asked for, and what was derived from which content. It moves no
-// bytes: contents are named by their SHA-256.
+// Package index maps keys to objects. One SQLite database holds the
+// transactions, their objects, every key that finds an object, and the
+// derivations of contents. It does not hold file contents, which are identified
+// by their SHA-256.
 //
-// An object can be seen as long as a transaction that was not removed holds
-// it, through the products of those transactions. A commit makes all its
-// objects visible at once, a removal hides them at once, and a content that
-// nothing refers to any more stays known, with the time since when, until it
-// is dropped.
+// An object is visible in the products of the transactions that hold it and have
+// not been removed. A commit makes all its objects visible together, and a
+// removal hides them together. A content without references stays in the index,
+// with the time of its last reference, until it is dropped.
 //
-// Files that were fetched from elsewhere are seen in the same way until they are
-// evicted, which lets go of their contents at once. Beside these, the index
-// remembers what other parts of the program must not forget: what other servers
-// do not have, what clients asked for in vain, jobs, failures and tokens.
+// Downloaded files are visible in the same way until they are evicted, which
+// drops their contents immediately. The index also stores misses of upstreams,
+// counts of unanswered requests, jobs, failures and tokens.
 //
-// Several processes may use one database at once. Readers never wait for
-// writers; writers wait for each other.
+// Several processes may use one database at the same time. Readers never wait
+// for writers; writers wait for each other.
 package index
 
 import (
@@ -36,30 +34,30 @@ import (
 	"time"
 
 	"github.com/symdepot/symdepot/internal/durable"
-	_ "modernc.org/sqlite" // the driver
+	_ "modernc.org/sqlite" // SQLite driver
 )
 
-// Options of Open. The zero value opens for reading and writing and makes the
-// database if it is not there.
+// Options of Open. The zero value opens for reading and writing and creates the
+// database if it does not exist.
 type Options struct {
-	// ReadOnly opens an existing database for reading only; every method
-	// that writes then returns an error.
+	// ReadOnly opens an existing database read-only; every method that writes
+	// then returns an error.
 	ReadOnly bool
-	// Now is the clock; nil is time.Now.
+	// Now is the clock; nil means time.Now.
 	Now func() time.Time
-	// BusyWait is how long a writer waits for other processes before it
-	// gives up with ErrBusy; zero is ten minutes. The context may end the
-	// wait earlier.
+	// BusyWait is how long a writer waits for other processes before it fails
+	// with ErrBusy; zero means ten minutes. The context may end the wait
+	// earlier.
 	BusyWait time.Duration
-	// MaxMisses and MaxWanted bound how many misses, and how many keys that
-	// clients asked for in vain, are remembered; the oldest give way. Zero is
-	// two million and one million.
+	// MaxMisses and MaxWanted limit the remembered misses and the counted keys
+	// of unanswered requests; the oldest ones are deleted first. Zero means two
+	// million and one million.
 	MaxMisses, MaxWanted int64
 }
 
-// DB is an open index. Its methods may be called by many goroutines.
+// DB is an open index. Its methods may be called by several goroutines.
 type DB struct {
-	// The parts that are used by themselves.
+	// Parts of the index with their own methods.
 	Tokens Tokens
 	Wanted WantedKeys
 	Cached CachedFiles
@@ -73,29 +71,29 @@ type DB struct {
 	maxMisses, maxWanted int64
 
 	writer *sql.DB // one connection; nil when read-only
-	points *pool   // lookups by key: short, many
-	scans  *pool   // searches and lists: must not take the lookups' connections
+	points *pool   // for lookups by key: short and frequent
+	scans  *pool   // for searches and lists, which must not use the lookups' connections
 }
 
-// Page caches in KiB. With five million keys, four times as much for lookups
-// costs as much processor time: what is missed are leaves, and those are the
-// operating system's to keep.
+// Page caches in KiB. Measured with five million keys: four times as much for
+// lookups does not reduce processor time, because the missed pages are leaves,
+// which the operating system caches.
 const (
-	pointCaches = 16 << 10 // shared out among the connections
+	pointCaches = 16 << 10 // divided among the connections
 	scanConns   = 2
 	scanCache   = 4 << 10
 	writerCache = 16 << 10
 )
 
-// pointConns is how many lookups run at once. All connections of a process
-// share one lock on their page caches, and whoever loses the processor while
-// holding it stops the rest: more connections than processors are slower, most
-// of all the slowest hundredth of the lookups. Further ones wait in line.
+// pointConns is the number of concurrent lookups. All connections of a process
+// share one lock on their page caches. A thread that is descheduled while it
+// holds the lock stops the others, so more connections than processors are
+// slower, especially the slowest percent of lookups. Further lookups wait.
 func pointConns() int { return min(max(2, runtime.GOMAXPROCS(0)), 4) }
 
-// Open opens the index in the file path. The version of the format is checked
-// before anything there is touched: a newer one is ErrNewer. A file that is no
-// index is ErrCorrupt. With ReadOnly a missing file is fs.ErrNotExist.
+// Open opens the index in the file path. It checks the format version before it
+// changes anything: a newer one is ErrNewer. A file that is not an index is
+// ErrCorrupt. With ReadOnly a missing file is fs.ErrNotExist.
 func Open(ctx context.Context, path string, opt Options) (*DB, error) {
 	abs, err := filepath.Abs(path)
 	if err != nil {
@@ -131,7 +129,7 @@ func (db *DB) open(ctx context.Context, readOnly bool) error {
 		}
 	}
 	if !readOnly {
-		// Without its folder SQLite's message says little.
+		// SQLite's own error for a missing folder is unclear.
 		if _, err := os.Stat(filepath.Dir(db.path)); err != nil {
 			return db.fail("open", err)
 		}
@@ -139,8 +137,8 @@ func (db *DB) open(ctx context.Context, readOnly bool) error {
 			"journal_mode(WAL)", "synchronous(FULL)", "foreign_keys(1)", "journal_size_limit(67108864)"); err != nil {
 			return db.fail("open", err)
 		}
-		// The first connection must be one that may write, or the log
-		// would be left behind when the last one is closed.
+		// The first connection must be a writing one; otherwise the write-ahead
+		// log would remain when the last connection is closed.
 		if err := db.whileBusy(ctx, func() error { return db.writer.PingContext(ctx) }); err != nil {
 			return db.fail("open", err)
 		}
@@ -148,13 +146,14 @@ func (db *DB) open(ctx context.Context, readOnly bool) error {
 			return err
 		}
 		if fresh {
-			// SQLite makes its log's directory entry durable, not this one.
+			// SQLite makes the directory entry of its log durable, but not that
+			// of the database.
 			if err := durable.SyncDir(filepath.Dir(db.path)); err != nil {
 				return db.fail("open", err)
 			}
 		}
 	} else if version < formatCurrent {
-		return fmt.Errorf("index %s has format %d, this program reads %d: open it for writing once", db.path, version, formatCurrent)
+		return fmt.Errorf("index %s has format %d, and this program reads format %d: open it once for writing to upgrade it", db.path, version, formatCurrent)
 	}
 	if db.points, err = newPool(db.path, pointConns(), pointCaches/pointConns()); err != nil {
 		return db.fail("open", err)
@@ -165,9 +164,9 @@ func (db *DB) open(ctx context.Context, readOnly bool) error {
 	return db.verifyMigrations(ctx)
 }
 
-// isFresh reports whether there is nothing yet, or a file without a byte in
-// it. It must not open the file: closing it again would take away the locks of
-// other connections that this process may have to it.
+// isFresh reports whether the file is missing or empty. It must not open the
+// file: closing it would release the POSIX locks of this process's other
+// connections to it.
 func isFresh(path string) (bool, error) {
 	fi, err := os.Stat(path)
 	switch {
@@ -176,12 +175,12 @@ func isFresh(path string) (bool, error) {
 	case err != nil:
 		return false, err
 	case !fi.Mode().IsRegular():
-		return false, errors.New("not a file")
+		return false, errors.New("not a regular file")
 	}
 	return fi.Size() == 0, nil
 }
 
-// Close closes the index. Calls under way end with an error.
+// Close closes the index. Running calls end with an error.
 func (db *DB) Close() error {
 	var errs []error
 	for _, p := range []*pool{db.points, db.scans} {
@@ -189,8 +188,8 @@ func (db *DB) Close() error {
 			errs = append(errs, p.db.Close())
 		}
 	}
-	// The writer goes last: the last connection to go folds the log into
-	// the database file, which a reader may not do.
+	// The writer is closed last: the last connection checkpoints the log into
+	// the database, which a reader cannot do.
 	if db.writer != nil {
 		errs = append(errs, db.writer.Close())
 	}
@@ -221,14 +220,14 @@ func openPool(path, mode string, conns, cacheKiB int, busy time.Duration, pragma
 	return db, nil
 }
 
-// pool is a set of reading connections with the statements prepared on them.
+// pool is a set of reading connections with their prepared statements.
 type pool struct {
 	db *sql.DB
 
 	mu    sync.RWMutex
-	stmts map[string]*sql.Stmt // guarded by mu; by SQL text
+	stmts map[string]*sql.Stmt // by SQL text; guarded by mu
 
-	reads atomic.Uint64 // queries run
+	reads atomic.Uint64 // number of queries
 }
 
 func newPool(path string, conns, cacheKiB int) (*pool, error) {
@@ -239,8 +238,8 @@ func newPool(path string, conns, cacheKiB int) (*pool, error) {
 	return &pool{db: db, stmts: make(map[string]*sql.Stmt)}, nil
 }
 
-// prepared returns the statement for a text. Only constant texts may come
-// here: statements are kept until the index is closed.
+// prepared returns the prepared statement for a text. Texts must be constant,
+// because statements are kept until the index is closed.
 func (p *pool) prepared(ctx context.Context, text string) (*sql.Stmt, error) {
 	p.mu.RLock()
 	s := p.stmts[text]
@@ -260,11 +259,11 @@ func (p *pool) prepared(ctx context.Context, text string) (*sql.Stmt, error) {
 	return s, err
 }
 
-// Reads returns how many queries this process has run.
+// Reads returns the number of queries of this process.
 func (db *DB) Reads() uint64 { return db.points.reads.Load() + db.scans.reads.Load() }
 
-// row runs a constant statement that yields at most one row. A missing row is
-// sql.ErrNoRows.
+// row runs a constant statement that returns at most one row. If there is none,
+// the error is sql.ErrNoRows.
 func (p *pool) row(ctx context.Context, text string, args []any, dest ...any) error {
 	p.reads.Add(1)
 	s, err := p.prepared(ctx, text)
@@ -275,7 +274,7 @@ func (p *pool) row(ctx context.Context, text string, args []any, dest ...any) er
 }
 
 // each runs a statement and calls fn for each row until fn returns false or an
-// error. constant statements are prepared and kept.
+// error. Statements marked constant are prepared and kept.
 func (p *pool) each(ctx context.Context, constant bool, text string, args []any, fn func(scan func(...any) error) (bool, error)) error {
 	p.reads.Add(1)
 	var rows *sql.Rows
@@ -300,22 +299,21 @@ func (p *pool) each(ctx context.Context, constant bool, text string, args []any,
 	return rows.Err()
 }
 
-// Scope says through which products the index is looked at. The zero Scope
-// sees nothing.
+// Scope is the set of products that a caller may see. The zero Scope is empty.
 type Scope struct {
-	// All sees everything, whatever Products says.
+	// All makes everything visible, regardless of Products.
 	All bool
-	// Products are the names through which objects are seen, compared
-	// exactly; "" stands for transactions without a product.
+	// Products are the names of the visible products, compared exactly; ""
+	// stands for transactions without a product.
 	Products []string
 }
 
-// few reports whether there are so few products that it is worth keeping the
-// statements for their number: making one takes longer than running it.
+// few reports whether the number of products is small enough to keep the
+// prepared statements for it. Preparing one takes longer than running it.
 func (s Scope) few() bool { return s.All || len(s.Products) <= 8 }
 
-// where returns a condition on a product id column, with the arguments it
-// adds. It is empty for the scope that sees everything.
+// where returns a condition on a product id column and the extended arguments.
+// The condition is empty for the unlimited scope.
 func (s Scope) where(column string, args []any) (string, []any) {
 	switch {
 	case s.All:
@@ -336,7 +334,7 @@ func (s Scope) where(column string, args []any) (string, []any) {
 	return b.String(), args
 }
 
-// millis is how times are stored; the zero time is null.
+// millis returns the stored form of a time; the zero time is null.
 func millis(t time.Time) any {
 	if t.IsZero() {
 		return nil
@@ -351,8 +349,7 @@ func fromMillis(v sql.NullInt64) time.Time {
 	return time.UnixMilli(v.Int64).UTC()
 }
 
-// text makes metadata from outside fit for any database: valid UTF-8 without
-// NUL.
+// text makes external metadata valid for any database: valid UTF-8 without NUL.
 func text(s string) string {
 	return strings.ReplaceAll(strings.ToValidUTF8(s, "\uFFFD"), "\x00", "")
 }

@@ -817,23 +817,23 @@ func breakRows(t *testing.T, db *DB, statements ...string) {
 func TestCheckFindsFaults(t *testing.T) {
 	symtest.Sequential(t)
 	for statement, want := range map[string]string{
-		"DELETE FROM content WHERE id = 1":                             "is of no content",
+		"DELETE FROM content WHERE id = 1":                             "has no content",
 		"DELETE FROM lookup WHERE object_id = 1":                       "has no key",
-		"DELETE FROM object WHERE id = 1":                              "leads to no object",
-		"UPDATE tx_file SET object_id = 99":                            "is no object",
+		"DELETE FROM object WHERE id = 1":                              "belongs to no object",
+		"UPDATE tx_file SET object_id = 99":                            "has no object",
 		"DELETE FROM tx WHERE id = 1":                                  "does not exist or was removed",
-		"DELETE FROM tx_file WHERE seq = 2":                            "another number of files",
-		"DELETE FROM seen WHERE object_id = 1":                         "not seen",
-		"UPDATE seen SET tx_id = 7":                                    "not as the newest",
-		"INSERT INTO seen VALUES (1, 2, 1)":                            "seen without a transaction",
-		"UPDATE content SET unreferenced_since = 5":                    "is referred to",
-		"INSERT INTO content VALUES (9, zeroblob(32), 1, 1, NULL)":     "nothing refers to it",
+		"DELETE FROM tx_file WHERE seq = 2":                            "differ in number or size",
+		"DELETE FROM seen WHERE object_id = 1":                         "is not visible",
+		"UPDATE seen SET tx_id = 7":                                    "is not visible through the newest",
+		"INSERT INTO seen VALUES (1, 2, 1)":                            "visible without a transaction",
+		"UPDATE content SET unreferenced_since = 5":                    "but has references",
+		"INSERT INTO content VALUES (9, zeroblob(32), 1, 1, NULL)":     "has no references",
 		"UPDATE state SET last_tx = 3":                                 "transaction numbers",
 		"UPDATE state SET lookups = 3":                                 "counters are wrong",
-		"DELETE FROM state":                                            "one row of counters",
-		"INSERT INTO derived VALUES (77, 'x', 1, NULL, 1)":             "points to a row that is missing",
-		"DELETE FROM product":                                          "points to a row that is missing",
-		"UPDATE content SET sha256 = zeroblob(32), id = 50 WHERE id=2": "is of no content",
+		"DELETE FROM state":                                            "rows of counters",
+		"INSERT INTO derived VALUES (77, 'x', 1, NULL, 1)":             "refers to a missing row",
+		"DELETE FROM product":                                          "refers to a missing row",
+		"UPDATE content SET sha256 = zeroblob(32), id = 50 WHERE id=2": "has no content",
 	} {
 		db := openTest(t, Options{})
 		commitTest(t, db, "", pdb(1), pdb(2))
@@ -926,9 +926,9 @@ func TestOpenRefuses(t *testing.T) {
 		want      error
 		says      string
 	}{
-		{"PRAGMA user_version = 99", ErrNewer, fmt.Sprintf("has format 99, this program knows formats up to %d", formatCurrent)},
+		{"PRAGMA user_version = 99", ErrNewer, fmt.Sprintf("has format 99, and this program supports formats up to %d", formatCurrent)},
 		{"PRAGMA application_id = 5", ErrCorrupt, "another program"},
-		{"UPDATE migration SET sha256 = 'x'", ErrCorrupt, "not the one that this program knows"},
+		{"UPDATE migration SET sha256 = 'x'", ErrCorrupt, "differs from that of this program"},
 		{"DELETE FROM migration", ErrCorrupt, "migrations are recorded"},
 	} {
 		before := make1(c.statement)
@@ -981,7 +981,7 @@ func TestOlderFormat(t *testing.T) {
 	if err := raw.Close(); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := Open(t.Context(), path, Options{ReadOnly: true}); err == nil || !strings.Contains(err.Error(), "open it for writing once") {
+	if _, err := Open(t.Context(), path, Options{ReadOnly: true}); err == nil || !strings.Contains(err.Error(), "open it once for writing") {
 		t.Error(err)
 	}
 	db, err := Open(t.Context(), path, Options{})

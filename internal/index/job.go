@@ -18,14 +18,14 @@ import (
 	"github.com/symdepot/symdepot/internal/blob"
 )
 
-// ErrLeaseLost is returned to a worker whose job is not its own any more: it was
-// given to another, cancelled or finished. It can stop.
-var ErrLeaseLost = errors.New("the job is not this worker's any more")
+// ErrLeaseLost means that the worker no longer holds the job: it was leased to
+// another worker, cancelled or finished. The worker can stop.
+var ErrLeaseLost = errors.New("the worker no longer holds the lease of the job")
 
-// JobState says how far a job is.
+// JobState is the state of a job.
 type JobState uint8
 
-// The states. Never renumber them.
+// The states. Their numbers are stored: never renumber them.
 const (
 	JobQueued JobState = iota + 1
 	JobRunning
@@ -43,48 +43,50 @@ func (s JobState) String() string {
 	return jobStates[s]
 }
 
-// MarshalText writes the state as its word.
+// MarshalText returns the name of the state.
 func (s JobState) MarshalText() ([]byte, error) { return []byte(s.String()), nil }
 
-// ParseJobState reads the word of a state.
+// ParseJobState returns the state with a name.
 func ParseJobState(word string) (JobState, error) {
 	if i := slices.Index(jobStates[:], word); i > 0 {
 		return JobState(i), nil
 	}
-	return 0, fmt.Errorf("%q is no state of a job; there are %s", word, strings.Join(jobStates[1:], ", "))
+	return 0, fmt.Errorf("%q is not a job state; the states are %s", word, strings.Join(jobStates[1:], ", "))
 }
 
-// Job is work for somebody. While it is queued or running there is no other of
-// its Kind, Key and Variant.
+// Job is a piece of background work. At most one job of each Kind, Key and
+// Variant is queued or running.
 type Job struct {
 	ID      int64           `json:"id"`
 	Kind    string          `json:"kind"`
 	Key     string          `json:"key"`
-	Variant int             `json:"variant"`           // such as a major version
+	Variant int             `json:"variant"`           // for example a major version
 	Payload json.RawMessage `json:"payload,omitempty"` // up to 1 MiB; nil is none
 	State   JobState        `json:"state"`
-	// Priority: higher ones are given out first; of one priority the oldest.
+	// Priority: higher priorities are leased first; within one priority, the
+	// oldest job.
 	Priority int `json:"priority"`
-	// Attempts is how often it was given out. When that reaches MaxAttempts
-	// the job is not tried again; zero is five.
+	// Attempts is the number of leases so far. Once it reaches MaxAttempts (zero
+	// means five), the job is not tried again.
 	Attempts    int       `json:"attempts"`
 	MaxAttempts int       `json:"max_attempts"`
 	Created     time.Time `json:"created"`
-	NotBefore   time.Time `json:"not_before,omitzero"` // not given out earlier
-	Started     time.Time `json:"started,omitzero"`    // the last attempt
+	NotBefore   time.Time `json:"not_before,omitzero"` // earliest time of a lease
+	Started     time.Time `json:"started,omitzero"`    // start of the last attempt
 	Finished    time.Time `json:"finished,omitzero"`
-	LeaseUntil  time.Time `json:"lease_until,omitzero"` // while it is running
-	Worker      string    `json:"worker,omitempty"`     // who has it, or had it last
-	// Token proves a lease. Only Lease fills it in.
+	LeaseUntil  time.Time `json:"lease_until,omitzero"` // while running
+	Worker      string    `json:"worker,omitempty"`     // the current or last worker
+	// Token proves the ownership of a lease. Only Lease sets it.
 	Token string `json:"-"`
-	// Outcome is the class of the last outcome, Detail what it is in words;
-	// while the job is queued or running, those of the attempt before.
+	// Outcome is the class of the last outcome, Detail its description for
+	// users. While the job is queued or running, they are those of the previous
+	// attempt.
 	Outcome string    `json:"outcome,omitempty"`
 	Detail  string    `json:"detail,omitempty"`
 	Result  *blob.Ref `json:"result,omitempty"`
-	// MaxQueued, for Enqueue, is how many jobs of the Kind and at least the
-	// Priority may be queued before another is refused with ErrQueueFull; zero
-	// is no limit.
+	// MaxQueued, for Enqueue, is the number of queued jobs of the Kind with at
+	// least this Priority above which Enqueue returns ErrQueueFull; zero means
+	// no limit.
 	MaxQueued int `json:"-"`
 }
 
@@ -94,7 +96,8 @@ var ErrQueueFull = errors.New("the job queue is full")
 const (
 	maxPayload  = 1 << 20
 	maxAttempts = 5
-	// OutcomeLost is the outcome of a job whose workers all vanished.
+	// OutcomeLost is the outcome of a job whose workers stopped without a
+	// report.
 	OutcomeLost = "lost"
 )
 
@@ -122,21 +125,22 @@ func scanJob(scan func(...any) error, more ...any) (j Job, err error) {
 	return j, err
 }
 
-// Enqueue enters a job, durably, from its Kind, Key, Variant, Payload, Priority,
-// MaxAttempts and NotBefore. If one for the same is queued or running, existing
-// is true and nothing is written but a higher priority. Jobs bump no generation.
+// Enqueue adds a job, durably, with the Kind, Key, Variant, Payload, Priority,
+// MaxAttempts and NotBefore of j. If a job with the same Kind, Key and Variant
+// is queued or running, existing is true and Enqueue at most raises its
+// priority. The generation does not change.
 func (db *DB) Enqueue(ctx context.Context, j Job) (id int64, existing bool, err error) {
-	const op = "enter a job"
+	const op = "enqueue a job"
 	if j.Kind == "" || j.Key == "" {
-		return 0, false, db.fail(op, errors.New("a job without a kind or a key"))
+		return 0, false, db.fail(op, errors.New("the job has no kind or no key"))
 	}
 	if len(j.Payload) > maxPayload || j.Payload != nil && !json.Valid(j.Payload) {
-		return 0, false, db.fail(op, errors.New("the payload of a job is too long, or no JSON"))
+		return 0, false, db.fail(op, errors.New("the payload of the job is too long or not JSON"))
 	}
 	const active = "SELECT id, priority FROM job WHERE kind = $1 AND key = $2 AND variant = $3 AND state <= 2"
 	key := []any{text(j.Kind), text(j.Key), j.Variant}
 	priority := 0
-	// Most that ask again need no write.
+	// Most repeated requests need no write.
 	switch err := db.points.row(ctx, active, key, &id, &priority); {
 	case err == nil && priority >= j.Priority:
 		return id, true, nil
@@ -180,20 +184,20 @@ func (db *DB) Enqueue(ctx context.Context, j Job) (id int64, existing bool, err 
 	return id, existing, nil
 }
 
-// wantedJobs is the condition for the jobs of some kinds and variants, given as
-// JSON lists; empty lists stand for all.
+// wantedJobs is the condition for the jobs of given kinds and variants, as JSON
+// lists; an empty list means all.
 const wantedJobs = `($2 = '[]' OR kind IN (SELECT value FROM json_each($2))) AND ($3 = '[]' OR variant IN (SELECT value FROM json_each($3)))`
 
 const nextJobs = "SELECT id FROM job WHERE state = 1 AND not_before <= $1 AND " + wantedJobs + " ORDER BY priority DESC, id LIMIT $4"
 
-// Lease gives a worker up to n jobs of these kinds and variants (none: all) for
-// a time d, the most urgent first, in one write. Jobs whose worker did not
-// report before its lease ended go to the next; after too many attempts they
-// fail as OutcomeLost. When there is nothing to do, nothing is written.
+// Lease leases up to n jobs of these kinds and variants (none: all) to a worker
+// for the duration d, the most urgent first, in one write. It first requeues
+// jobs whose lease has expired; after too many attempts these fail with
+// OutcomeLost. If there are no jobs, it writes nothing.
 func (db *DB) Lease(ctx context.Context, worker string, kinds []string, variants []int, d time.Duration, n int) ([]Job, error) {
 	const op = "lease jobs"
 	if worker == "" || n <= 0 || d <= 0 {
-		return nil, db.fail(op, errors.New("a lease without a worker, a number or a time"))
+		return nil, db.fail(op, errors.New("the lease request has no worker, number or duration"))
 	}
 	k, v, err := jobLists(kinds, variants)
 	if err != nil {
@@ -243,14 +247,14 @@ func jobLists(kinds []string, variants []int) (k, v string, err error) {
 	return string(kb), string(vb), err
 }
 
-// requeue takes running jobs back whose lease has ended. Worker and token stay:
-// until somebody else takes such a job, its worker may still finish it.
+// requeue requeues running jobs whose lease has expired. Worker and token stay:
+// until another worker leases such a job, its worker may still finish it.
 func (w *write) requeue(now int64) error {
-	if _, err := w.exec(`UPDATE job SET state = 4, finished = $1, outcome = $2, detail = 'no word from ' || worker, lease_until = NULL
+	if _, err := w.exec(`UPDATE job SET state = 4, finished = $1, outcome = $2, detail = 'no heartbeat from ' || worker, lease_until = NULL
 		WHERE state = 2 AND lease_until <= $1 AND attempts >= max_attempts`, now, OutcomeLost); err != nil {
 		return err
 	}
-	_, err := w.exec(`UPDATE job SET state = 1, outcome = $2, detail = 'no word from ' || worker, lease_until = NULL
+	_, err := w.exec(`UPDATE job SET state = 1, outcome = $2, detail = 'no heartbeat from ' || worker, lease_until = NULL
 		WHERE state = 2 AND lease_until <= $1`, now, OutcomeLost)
 	return err
 }
@@ -274,12 +278,12 @@ func (w *write) each(text string, args []any, fn func(scan func(...any) error) e
 	return rows.Err()
 }
 
-// heldJob is the condition under which a job is a worker's: it has it, or had
-// it last and nobody took it since.
+// heldJob is the condition that a worker holds a job, or held it last and no
+// other worker has leased it since.
 const heldJob = "id = $1 AND worker = $2 AND token = $3 AND token <> '' AND state <= 2"
 
-// Heartbeat makes a lease last for d from now. ErrLeaseLost says that the job is
-// another's, cancelled or finished.
+// Heartbeat extends a lease to d from now. ErrLeaseLost means that the worker no
+// longer holds the job.
 func (db *DB) Heartbeat(ctx context.Context, id int64, worker, token string, d time.Duration) error {
 	until := db.now().Add(d).UnixMilli()
 	return db.note(ctx, "renew a lease", func(w *write) error {
@@ -295,24 +299,24 @@ func leased(id, n int64, err error) error {
 	return err
 }
 
-// Outcome says how a job ended.
+// Outcome describes the end of a job or an attempt.
 type Outcome struct {
-	Class  string    // a word of the caller's; counted in JobStats
-	Detail string    // for people
-	Result *blob.Ref // what was made, if anything
-	// Retry, for Fail, is when to try again, as long as there are attempts
-	// left; zero is never.
+	Class  string    // defined by the caller; counted in JobStats
+	Detail string    // for users
+	Result *blob.Ref // the content that was made, or nil
+	// Retry, for Fail, is when to try again if attempts are left; the zero time
+	// means never.
 	Retry time.Time
 }
 
-// Complete ends a job well, durably. Saying it twice is no error, so that a
-// worker that did not hear the answer can ask again.
+// Complete ends a job successfully, durably. A repeated call is no error, so
+// that a worker that missed the response can call again.
 func (db *DB) Complete(ctx context.Context, id int64, worker, token string, o Outcome) error {
 	return db.finish(ctx, "complete a job", id, worker, token, JobDone, o)
 }
 
 // Fail ends an attempt, durably: the job is tried again at o.Retry or has
-// failed. As with Complete, a failure may be told twice.
+// failed. As with Complete, a repeated call is no error.
 func (db *DB) Fail(ctx context.Context, id int64, worker, token string, o Outcome) error {
 	return db.finish(ctx, "fail a job", id, worker, token, JobFailed, o)
 }
@@ -337,25 +341,26 @@ func (db *DB) finish(ctx context.Context, op string, id int64, worker, token str
 		if err != nil || n > 0 {
 			return err
 		}
-		var told bool
-		if err := w.row("SELECT EXISTS (SELECT 1 FROM job WHERE id = $1 AND worker = $2 AND token = $3 AND token <> '' AND state = $4)", []any{id, text(worker), token, state}, &told); err != nil || told {
+		var reported bool
+		if err := w.row("SELECT EXISTS (SELECT 1 FROM job WHERE id = $1 AND worker = $2 AND token = $3 AND token <> '' AND state = $4)", []any{id, text(worker), token, state}, &reported); err != nil || reported {
 			return err
 		}
 		return leased(id, 0, nil)
 	})
 }
 
-// Release gives a job back untried, as a worker that is about to stop does: the
+// Release returns a job to the queue, for a worker that is about to stop. The
 // attempt does not count.
 func (db *DB) Release(ctx context.Context, id int64, worker, token string) error {
-	return db.note(ctx, "give a job back", func(w *write) error {
+	return db.note(ctx, "release a job", func(w *write) error {
 		n, err := w.exec("UPDATE job SET state = 1, attempts = attempts - 1, lease_until = NULL, token = '' WHERE "+heldJob, id, text(worker), token)
 		return leased(id, n, err)
 	})
 }
 
-// Cancel ends a job that is queued or running and reports whether it was; its
-// worker hears of it with its next Heartbeat. An unknown job is fs.ErrNotExist.
+// Cancel cancels a queued or running job and reports whether it was queued or
+// running. Its worker learns it from the next Heartbeat. An unknown job is
+// fs.ErrNotExist.
 func (db *DB) Cancel(ctx context.Context, id int64) (was bool, err error) {
 	err = db.update(ctx, "cancel a job", func(w *write) error {
 		n, err := w.exec("UPDATE job SET state = 5, finished = $2, lease_until = NULL WHERE id = $1 AND state <= 2", id, db.now().UnixMilli())
@@ -371,12 +376,13 @@ func (db *DB) Cancel(ctx context.Context, id int64) (was bool, err error) {
 	return was, err
 }
 
-// Job returns one job; an unknown one is fs.ErrNotExist.
+// Job returns one job. An unknown job is fs.ErrNotExist.
 func (db *DB) Job(ctx context.Context, id int64) (Job, error) {
 	return db.job(ctx, "SELECT "+jobColumns+" FROM job WHERE id = $1", id)
 }
 
-// LastJob returns the newest job for a purpose; none is fs.ErrNotExist.
+// LastJob returns the newest job of a kind, key and variant. If there is none,
+// the error is fs.ErrNotExist.
 func (db *DB) LastJob(ctx context.Context, kind, key string, variant int) (Job, error) {
 	return db.job(ctx, "SELECT "+jobColumns+" FROM job WHERE kind = $1 AND key = $2 AND variant = $3 ORDER BY id DESC LIMIT 1", text(kind), text(key), variant)
 }
@@ -393,7 +399,7 @@ func (db *DB) job(ctx context.Context, query string, args ...any) (j Job, err er
 	return j, db.fail("look up a job", cmp.Or(qerr, err))
 }
 
-// JobFilter says which jobs to list; the zero value is all.
+// JobFilter selects jobs; the zero value selects all.
 type JobFilter struct {
 	Kind, Key string
 	Variants  []int
@@ -447,30 +453,30 @@ func (db *DB) Jobs(ctx context.Context, f JobFilter) ([]Job, error) {
 	return list, db.fail("list jobs", err)
 }
 
-// JobStats sums up the jobs of one kind.
+// JobStats summarizes the jobs of one kind.
 type JobStats struct {
 	Kind    string    `json:"kind"`
 	Queued  int64     `json:"queued"`
-	Delayed int64     `json:"delayed"` // of the queued, those that wait for their NotBefore
+	Delayed int64     `json:"delayed"` // queued jobs that wait for their NotBefore
 	Running int64     `json:"running"`
-	Lost    int64     `json:"lost"`            // of the running, those whose lease has ended
-	Oldest  time.Time `json:"oldest,omitzero"` // when the oldest queued one was entered
-	// Outcomes are those of the jobs that ended and were not swept yet.
+	Lost    int64     `json:"lost"`            // running jobs whose lease has expired
+	Oldest  time.Time `json:"oldest,omitzero"` // creation of the oldest queued job
+	// Outcomes counts the ended jobs that have not been swept.
 	Outcomes []JobOutcome `json:"outcomes"`
 }
 
-// JobOutcome sums up the jobs that ended in one way.
+// JobOutcome summarizes the jobs with one outcome.
 type JobOutcome struct {
 	State JobState `json:"state"`
 	Class string   `json:"class"`
 	Jobs  int64    `json:"jobs"`
-	// Total and Longest are how long their last attempts took.
+	// Total and Longest are the durations of their last attempts.
 	Total   time.Duration `json:"total"`
 	Longest time.Duration `json:"longest"`
 }
 
-// JobStats returns what there is to do and how what was done went, by kind. It
-// takes time in proportion to the number of jobs.
+// JobStats returns the queue and the outcomes by kind. It takes time
+// proportional to the number of jobs.
 func (db *DB) JobStats(ctx context.Context) ([]JobStats, error) {
 	list := []JobStats{}
 	now := db.now().UnixMilli()
@@ -502,7 +508,7 @@ func (db *DB) JobStats(ctx context.Context) ([]JobStats, error) {
 	return list, db.fail("count jobs", err)
 }
 
-// SweepJobs forgets the jobs that ended before a time, and returns how many.
+// SweepJobs deletes the jobs that ended before a time and returns their number.
 func (db *DB) SweepJobs(ctx context.Context, before time.Time) (int64, error) {
 	return db.forget(ctx, "job", "DELETE FROM job WHERE id IN (SELECT id FROM job WHERE finished < $2 ORDER BY finished LIMIT $1)", before.UnixMilli())
 }

@@ -216,7 +216,7 @@ func TestLostWorkers(t *testing.T) {
 		t.Error(jobs, err)
 	}
 	clean(t, db)
-	if j, _ := db.Job(t.Context(), id); j.State != JobQueued || j.Outcome != OutcomeLost || j.Detail != "no word from a" {
+	if j, _ := db.Job(t.Context(), id); j.State != JobQueued || j.Outcome != OutcomeLost || j.Detail != "no heartbeat from a" {
 		t.Errorf("%+v", j)
 	}
 	if err := db.Heartbeat(t.Context(), id, "a", first.Token, time.Minute); err != nil {

@@ -27,18 +27,17 @@ func scanTx(scan func(...any) error) (Transaction, error) {
 	return t, err
 }
 
-// ListFilter says which transactions to list. The zero value lists all that
-// stand.
+// ListFilter selects transactions. The zero value selects all that have not been
+// removed.
 type ListFilter struct {
-	Product string // only of this product; "" is any
-	Version string // only of this version; "" is any
-	Limit   int    // at most so many; 0 is all
+	Product string // "" is any
+	Version string // "" is any
+	Limit   int    // 0 is all
 	Before  int64  // only lower numbers; 0 is any
-	Removed bool   // the removed ones too
+	Removed bool   // include removed ones
 }
 
-// List returns the transactions of the scope's products that f asks for,
-// newest first.
+// List returns the transactions in the scope that f selects, newest first.
 func (db *DB) List(ctx context.Context, scope Scope, f ListFilter) ([]Transaction, error) {
 	limit, before := int64(f.Limit), f.Before
 	if limit <= 0 {
@@ -47,7 +46,7 @@ func (db *DB) List(ctx context.Context, scope Scope, f ListFilter) ([]Transactio
 	if before <= 0 {
 		before = math.MaxInt64
 	}
-	// Below zero are the sources that files were fetched from.
+	// Rows with negative ids represent upstreams.
 	where, args := scope.where("t.product_id", []any{before, f.Product, f.Version, limit, f.Removed})
 	list := []Transaction{}
 	err := db.scans.each(ctx, scope.All, txSelect+` WHERE t.id < $1 AND t.id > 0 AND ($2 = '' OR p.name = $2) AND ($3 = '' OR t.version = $3) AND ($5 OR t.deleted_at IS NULL)`+
@@ -60,8 +59,8 @@ func (db *DB) List(ctx context.Context, scope Scope, f ListFilter) ([]Transactio
 }
 
 // Show returns one transaction and calls each, if not nil, for its files in
-// order, until it returns an error. A removed transaction has no files any
-// more. An unknown number is fs.ErrNotExist.
+// order, until each returns an error. A removed transaction has no files. An
+// unknown number is fs.ErrNotExist.
 func (db *DB) Show(ctx context.Context, number int64, each func(TxFile) error) (Transaction, error) {
 	var t Transaction
 	err := db.scans.each(ctx, true, txSelect+" WHERE t.id = $1 AND t.id > 0", []any{number}, func(scan func(...any) error) (more bool, err error) {
@@ -100,24 +99,25 @@ func (db *DB) Show(ctx context.Context, number int64, each func(TxFile) error) (
 	}
 }
 
-// Stats says how much the index holds. All of it is cheap to ask for.
+// Stats are the counters of the index. Reading them is cheap.
 type Stats struct {
-	Transactions int64 `json:"transactions"` // that stand
-	Contents     int64 `json:"contents"`     // referred to or not; fetched and derived ones too
+	Transactions int64 `json:"transactions"` // not removed
+	Contents     int64 `json:"contents"`     // all, including unreferenced, cached and derived ones
 	Bytes        int64 `json:"bytes"`        // sum of the contents' sizes
 	Objects      int64 `json:"objects"`
 	Lookups      int64 `json:"lookups"` // keys
-	// Contents that nothing refers to any more, and their bytes.
+	// Contents without references, and their bytes.
 	UnreferencedContents int64 `json:"unreferenced_contents"`
 	UnreferencedBytes    int64 `json:"unreferenced_bytes"`
-	// Files that were fetched from elsewhere, and the sum of their sizes.
+	// Downloaded files, and the sum of their sizes.
 	CachedFiles int64 `json:"cached_files"`
 	CachedBytes int64 `json:"cached_bytes"`
 	// Products by name.
 	Products []ProductStats `json:"products"`
 }
 
-// ProductStats sums up the standing transactions of one product.
+// ProductStats summarizes the transactions of one product that have not been
+// removed.
 type ProductStats struct {
 	Name         string    `json:"name"`
 	Transactions int64     `json:"transactions"`
@@ -126,7 +126,7 @@ type ProductStats struct {
 	Newest       time.Time `json:"newest"`
 }
 
-// Stats returns how much the index holds.
+// Stats returns the counters of the index.
 func (db *DB) Stats(ctx context.Context) (Stats, error) {
 	var s Stats
 	err := db.scans.row(ctx, "SELECT contents, bytes, objects, lookups FROM state WHERE one = 1", nil, &s.Contents, &s.Bytes, &s.Objects, &s.Lookups)

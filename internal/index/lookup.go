@@ -12,18 +12,17 @@ import (
 	"github.com/symdepot/symdepot/symfile"
 )
 
-// maxRows bounds what one lookup reads, whatever an id was given to; the keys
-// of newer objects are read first. Incremental linking makes many ages of one
-// GUID, so there is a larger bound for them.
+// maxRows limits the rows that one lookup reads; keys of newer objects are read
+// first. Incremental linking makes many ages of one GUID, so maxAges is larger.
 const maxRows, maxAges = 256, 4096
 
-// fileColumns are what scanStored reads after objectColumns, from file f of
-// transaction t.
+// fileColumns are the columns that scanStored reads after objectColumns, of file
+// f and transaction t.
 const fileColumns = `f.tx_id, CASE WHEN f.tx_id < 0 THEN f.mtime ELSE t.time END, CASE WHEN f.tx_id < 0 THEN f.own_mtime ELSE f.mtime END,
  f.path, f.archive, coalesce(t.source, '')`
 
-// lookupSelect reads the keys of a condition, with what is seen of their
-// objects in the scope: from the newest transaction that holds them.
+// lookupSelect returns a query for the keys that meet a condition, with their
+// visible objects in the scope, each with the newest transaction that holds it.
 func lookupSelect(cond, order string, limit int, scope Scope, args []any) (string, []any) {
 	where, args := scope.where("s.product_id", args)
 	return "SELECT " + objectColumns + ", " + fileColumns + `, l.role
@@ -40,13 +39,13 @@ const (
 	idCond     = "l.id = $1 AND (l.role & $2) <> 0"
 	ageCond    = "l.id >= $1 AND l.id < $2 AND l.name = $3 AND o.kind IN ($4, $5)"
 	anyAgeCond = "l.id >= $1 AND l.id < $2 AND o.kind IN ($3, $4)"
-	newestKey  = "l.id DESC, l.name DESC, l.object_id DESC" // the primary key backwards
+	newestKey  = "l.id DESC, l.name DESC, l.object_id DESC" // the primary key in reverse order
 	ageKey     = "l.id DESC"
 )
 
-// Lookup returns the objects seen in the scope that answer to a key, newest
-// first, at most 256 of them; none is no error. Unique is left to the caller,
-// who knows what counts as the same.
+// Lookup returns the objects in the scope that answer a key, newest first, at
+// most 256. If there are none, the error is nil. Unique is left to the caller,
+// which decides which objects are equal.
 func (db *DB) Lookup(ctx context.Context, scope Scope, l symfile.Lookup) ([]Hit, error) {
 	if l.ID == "" {
 		return nil, nil
@@ -55,7 +54,8 @@ func (db *DB) Lookup(ctx context.Context, scope Scope, l symfile.Lookup) ([]Hit,
 	if l.Name == "" {
 		cond, args = idCond, []any{l.ID, l.Role}
 	}
-	// Keys do not say which kind their id is; the kind of the object does.
+	// A key does not record the kind of its id; the kind of the object
+	// determines it.
 	if kinds := l.IDKind.Kinds(); kinds != nil {
 		numbers := make([]string, len(kinds))
 		for i, k := range kinds {
@@ -68,14 +68,15 @@ func (db *DB) Lookup(ctx context.Context, scope Scope, l symfile.Lookup) ([]Hit,
 	return hits, db.fail("look up", err)
 }
 
-// HigherAge returns the PDBs seen in the scope, plain or in an MSFZ container,
-// that have the GUID (32 lower-case digits), the folded name ("" for any) and
-// an age above age; the closest age comes first, and of one age the newest.
+// HigherAge returns the PDBs in the scope, plain or in an MSFZ container, with
+// the GUID (32 lower-case digits), the folded name ("" for any) and an age above
+// age. They are ordered by age, and by transaction, newest first, within one
+// age.
 func (db *DB) HigherAge(ctx context.Context, scope Scope, name, guid string, age uint32) ([]Hit, error) {
 	if len(guid) != 32 {
 		return nil, nil
 	}
-	// Every key that begins with the GUID: g comes after the last hex digit.
+	// All keys that begin with the GUID: g sorts after the last hex digit.
 	cond, args := ageCond, []any{guid, guid + "g", name, symfile.PDB, symfile.MSFZ}
 	if name == "" {
 		cond, args = anyAgeCond, []any{guid, guid + "g", symfile.PDB, symfile.MSFZ}
@@ -94,14 +95,14 @@ func (db *DB) HigherAge(ctx context.Context, scope Scope, name, guid string, age
 	return hits, nil
 }
 
-// hits reads the rows of a lookupSelect and folds the several keys, and the
-// several files in one transaction, of one object into one hit.
+// hits runs a query of lookupSelect and merges the keys of one object, and its
+// files in one transaction, into one hit.
 func (db *DB) hits(ctx context.Context, constant bool, query string, args []any) ([]Hit, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
-	// The driver starts a goroutine for each query whose context can end,
-	// which costs more than the query does.
+	// For each query with a cancellable context the driver starts a goroutine,
+	// which costs more than the query.
 	ctx = context.WithoutCancel(ctx)
 	var hits []Hit
 	err := db.points.each(ctx, constant, query, args, func(scan func(...any) error) (bool, error) {
@@ -123,8 +124,8 @@ func (db *DB) hits(ctx context.Context, constant bool, query string, args []any)
 	return hits, nil
 }
 
-// scanStored reads objectColumns and fileColumns, then what follows them into
-// more.
+// scanStored reads objectColumns and fileColumns into s, and the columns after
+// them into more.
 func scanStored(scan func(...any) error, s *Stored, more ...any) error {
 	var added int64
 	var own sql.NullInt64
@@ -136,9 +137,8 @@ func scanStored(scan func(...any) error, s *Stored, more ...any) error {
 	return nil
 }
 
-// HasObject reports whether a content of that size is already known under the
-// object's own key, seen or not. It is a hint: neither the bytes nor the scope
-// are compared.
+// HasObject reports whether a content of this size is known under the object's
+// own key, visible or not. It is a hint: neither bytes nor scope are compared.
 func (db *DB) HasObject(ctx context.Context, o symfile.Object, size int64) (bool, error) {
 	aliases := o.Aliases()
 	if len(aliases) == 0 {
@@ -150,20 +150,20 @@ func (db *DB) HasObject(ctx context.Context, o symfile.Object, size int64) (bool
 	return is, db.fail("look up an object", err)
 }
 
-// Generation returns a number that grows with every change of what can be seen
-// and by whom, of any process: with commits, removals, fetched, evicted and
-// derived contents, and with changes of tokens. What is only remembered - misses,
-// counts, last uses, jobs - leaves it alone.
+// Generation returns a number that increases with every change of what is
+// visible and to whom, by any process: commits, removals, downloaded, evicted
+// and derived contents, and changes of tokens. Misses, counts, last uses and
+// jobs do not change it.
 func (db *DB) Generation(ctx context.Context) (uint64, error) {
 	var g int64
 	err := db.points.row(ctx, "SELECT generation FROM state WHERE one = 1", nil, &g)
 	return uint64(g), db.fail("read the generation", err)
 }
 
-// after is the end of the range of texts that begin with prefix.
+// after returns the end of the range of texts that begin with prefix.
 func after(prefix string) string { return prefix + "\U0010FFFF" }
 
-// literalPrefix is what every match of a pattern begins with.
+// literalPrefix returns the prefix of a pattern that every match begins with.
 func literalPrefix(pattern, special string) string {
 	if i := strings.IndexAny(pattern, special); i >= 0 {
 		return pattern[:i]

@@ -12,15 +12,14 @@ import (
 	"time"
 )
 
-// applicationID stands in the header of the database file: "symd".
+// applicationID is stored in the header of the database file: "symd".
 const applicationID = 0x73796d64
 
 //go:embed migrations/*.sql
 var migrationFiles embed.FS
 
-// migration is one numbered step from the empty database to the current
-// format. A step that was ever released is never edited: databases remember
-// the hash of what they went through.
+// migration is one numbered step from the empty database to the current format.
+// A released step must not be edited: databases store the hashes of their steps.
 type migration struct {
 	number int
 	name   string
@@ -30,15 +29,15 @@ type migration struct {
 
 var migrations = readMigrations()
 
-// formatCurrent is the version of the format: the number of migrations.
+// formatCurrent is the current format version: the number of migrations.
 var formatCurrent = len(migrations)
 
-// readMigrations lists the embedded steps; their numbers are 1, 2, 3…, which a
+// readMigrations returns the embedded steps. Their numbers are 1, 2, 3…, which a
 // test checks.
 func readMigrations() []migration {
 	entries, err := migrationFiles.ReadDir("migrations")
 	if err != nil {
-		return nil // cannot be: the folder is embedded
+		return nil // impossible: the folder is embedded
 	}
 	var list []migration
 	for _, e := range entries {
@@ -57,8 +56,8 @@ func readMigrations() []migration {
 	return list
 }
 
-// formatVersion returns the version of an existing database, and an error
-// unless this program may use it. It opens the file for reading only.
+// formatVersion returns the format version of an existing database, or an error
+// if this program cannot use it. It opens the file read-only.
 func (db *DB) formatVersion(ctx context.Context) (int, error) {
 	ro, err := openPool(db.path, "ro", 1, 64, time.Minute)
 	if err != nil {
@@ -66,26 +65,26 @@ func (db *DB) formatVersion(ctx context.Context) (int, error) {
 	}
 	defer func() { _ = ro.Close() }()
 	var version, app, tables int
-	// One statement, so that all three are of one moment.
+	// One statement, so that all three values are consistent.
 	const q = `SELECT (SELECT user_version FROM pragma_user_version), (SELECT application_id FROM pragma_application_id),
 	                  (SELECT count(*) FROM sqlite_schema)`
 	if err := ro.QueryRowContext(ctx, q).Scan(&version, &app, &tables); err != nil {
 		return 0, db.fail("open", err)
 	}
 	if app == 0 && version == 0 && tables == 0 {
-		return 0, nil // a database that was about to be made
+		return 0, nil // its creation was interrupted
 	}
 	if app != applicationID {
-		return 0, fmt.Errorf("%s: %w: it is a database of another program (application id %#x)", db.path, ErrCorrupt, app)
+		return 0, fmt.Errorf("%s: %w: it is the database of a different program (application id %#x)", db.path, ErrCorrupt, app)
 	}
 	if version > formatCurrent {
-		return 0, fmt.Errorf("index %s has format %d, this program knows formats up to %d: %w; use that version", db.path, version, formatCurrent, ErrNewer)
+		return 0, fmt.Errorf("index %s has format %d, and this program supports formats up to %d: %w; use that version", db.path, version, formatCurrent, ErrNewer)
 	}
 	return version, nil
 }
 
-// migrate applies the steps that are missing, each in a transaction of its own.
-// Another process may be doing the same.
+// migrate applies the missing steps, each in its own transaction. Another
+// process may do the same at the same time.
 func (db *DB) migrate(ctx context.Context, version int) error {
 	for version < formatCurrent {
 		err := db.update(ctx, "migrate", func(w *write) error {
@@ -129,8 +128,8 @@ func (w *write) migrate(m migration, now time.Time) error {
 	return err
 }
 
-// verifyMigrations checks that the database went through exactly the steps
-// that this program knows.
+// verifyMigrations checks that the database has gone through exactly the known
+// steps.
 func (db *DB) verifyMigrations(ctx context.Context) error {
 	n := 0
 	err := db.scans.each(ctx, true, "SELECT number, name, sha256 FROM migration ORDER BY number", nil, func(scan func(...any) error) (bool, error) {
@@ -140,7 +139,7 @@ func (db *DB) verifyMigrations(ctx context.Context) error {
 			return false, err
 		}
 		if number != n+1 || number > len(migrations) || sum != migrations[n].sha256 {
-			return false, fmt.Errorf("%w: migration %d (%s) is not the one that this program knows", ErrCorrupt, number, name)
+			return false, fmt.Errorf("%w: migration %d (%s) differs from that of this program", ErrCorrupt, number, name)
 		}
 		n++
 		return true, nil

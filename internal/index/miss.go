@@ -7,26 +7,27 @@ import (
 	"time"
 )
 
-// Misses is the negative cache: what upstreams were found not to have.
+// Misses is the stored negative cache: the misses of upstreams.
 type Misses struct{ db *DB }
 
-// Miss is the memory that a source does not have what a key stands for.
+// Miss records that an upstream does not have the file for a key.
 type Miss struct {
-	Key    string // what was asked for; compared byte by byte
+	Key    string // compared byte by byte
 	Source string
-	Class  uint8     // why; the caller's numbers, from 1
-	Until  time.Time // not believed from then on
-	Since  time.Time // when it was found out
-	Detail string    // in words, for people
+	Class  uint8     // the reason; defined by the caller, from 1
+	Until  time.Time // ignored from this time on
+	Since  time.Time // time of the miss
+	Detail string    // for users
 }
 
-// Put remembers misses, many with one write; one of the same key and
-// source is replaced. It bumps no generation, so no answers are forgotten for
-// it, and does not wait for the disk: a crash of the machine may lose the last
-// ones. Above Options.MaxMisses, those written longest ago give way.
+// Put stores misses, several thousand per write. It replaces a miss with the
+// same key and source. It does not change the generation, so that cached
+// responses stay valid, and does not wait for the disk: a crash of the machine
+// may lose the last ones. Above Options.MaxMisses, the oldest misses are
+// deleted.
 func (ms Misses) Put(ctx context.Context, misses []Miss) error {
 	for batch := range slices.Chunk(misses, touchBatch) {
-		if err := ms.db.note(ctx, "remember misses", func(w *write) error {
+		if err := ms.db.note(ctx, "store misses", func(w *write) error {
 			var added int64
 			for _, m := range batch {
 				n, err := w.exec("DELETE FROM miss WHERE key = $1 AND source = $2", m.Key, m.Source)
@@ -47,7 +48,8 @@ func (ms Misses) Put(ctx context.Context, misses []Miss) error {
 	return nil
 }
 
-// bound counts rows added to a bounded table and deletes the oldest above most.
+// bound counts the rows added to a limited table and deletes the oldest above
+// most.
 func (w *write) bound(table string, added, most int64, deleteOldest string) error {
 	var n int64
 	if err := w.row("UPDATE tally SET n = n + $2 WHERE name = $1 RETURNING n", []any{table, added}, &n); err != nil {
@@ -71,14 +73,13 @@ func (w *write) tallied(table string, n int64) error {
 	return err
 }
 
-// Of returns what is remembered of a key, by source; also what is not to
-// be believed any more.
+// Of returns the stored misses of a key, by source, including expired ones.
 func (ms Misses) Of(ctx context.Context, key string) ([]Miss, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, ms.db.fail("look up misses", err)
 	}
 	var list []Miss
-	// See hits for why the query cannot be ended.
+	// See hits for why the query is not cancellable.
 	err := ms.db.points.each(context.WithoutCancel(ctx), true, "SELECT source, class, ends, since, detail FROM miss WHERE key = $1 ORDER BY source", []any{key},
 		func(scan func(...any) error) (bool, error) {
 			m := Miss{Key: key}
@@ -91,17 +92,17 @@ func (ms Misses) Of(ctx context.Context, key string) ([]Miss, error) {
 	return list, ms.db.fail("look up misses", err)
 }
 
-// MissFilter says which misses to forget; the zero value is all.
+// MissFilter selects misses; the zero value selects all.
 type MissFilter struct {
-	Key       string // of exactly this key
-	KeyPrefix string // of the keys that begin with this
+	Key       string // only this key
+	KeyPrefix string // only keys that begin with this
 	Source    string
 	Class     uint8     // 0 is any
-	Before    time.Time // found out before; zero is any time
+	Before    time.Time // only misses before this time; zero is any
 }
 
-// Flush forgets misses and returns how many. Other writers are let in
-// now and then.
+// Flush deletes misses and returns their number. It releases the write lock
+// regularly for other writers.
 func (ms Misses) Flush(ctx context.Context, f MissFilter) (int64, error) {
 	before := int64(math.MaxInt64)
 	if !f.Before.IsZero() {
@@ -118,13 +119,13 @@ func (ms Misses) Flush(ctx context.Context, f MissFilter) (int64, error) {
 	return ms.flushAll(ctx, "DELETE FROM miss WHERE no IN (SELECT no FROM miss WHERE no > $2 AND "+rest+" ORDER BY no LIMIT $1) RETURNING no", f.Source, f.Class, before)
 }
 
-// flushAll runs a statement that deletes up to $1 misses written after $2, from
-// the oldest to the newest: what stays is read once only.
+// flushAll runs a statement that deletes up to $1 misses with a number above $2,
+// in ascending order, so that remaining rows are read only once.
 func (ms Misses) flushAll(ctx context.Context, statement string, args ...any) (sum int64, err error) {
 	last := int64(math.MinInt64)
 	for {
 		var n int64
-		err := ms.db.note(ctx, "forget misses", func(w *write) error {
+		err := ms.db.note(ctx, "delete misses", func(w *write) error {
 			n = 0
 			err := w.each(statement, append([]any{touchBatch, last}, args...), func(scan func(...any) error) error {
 				var no int64
@@ -147,18 +148,17 @@ func (ms Misses) flushAll(ctx context.Context, statement string, args ...any) (s
 	}
 }
 
-// Sweep forgets the misses that ended before a time, and returns how
-// many.
+// Sweep deletes the misses that expired before a time and returns their number.
 func (ms Misses) Sweep(ctx context.Context, before time.Time) (int64, error) {
 	return ms.db.forget(ctx, "miss", "DELETE FROM miss WHERE no IN (SELECT no FROM miss WHERE ends < $2 ORDER BY ends LIMIT $1)", before.UnixMilli())
 }
 
-// forget runs a statement that deletes up to $1 rows of a bounded table, until
-// there are none left to delete.
+// forget runs a statement that deletes up to $1 rows of a limited table, until
+// none are left to delete.
 func (db *DB) forget(ctx context.Context, table, statement string, args ...any) (sum int64, err error) {
 	for {
 		var n int64
-		err := db.note(ctx, "forget "+table, func(w *write) (err error) {
+		err := db.note(ctx, "delete rows of "+table, func(w *write) (err error) {
 			if n, err = w.exec(statement, append([]any{touchBatch}, args...)...); err != nil {
 				return err
 			}
@@ -173,15 +173,15 @@ func (db *DB) forget(ctx context.Context, table, statement string, args ...any) 
 	}
 }
 
-// MissStats sums up the remembered misses of one class.
+// MissStats summarizes the stored misses of one class.
 type MissStats struct {
 	Class   uint8 `json:"class"`
 	Misses  int64 `json:"misses"`
-	Expired int64 `json:"expired"` // of them, those not believed any more
+	Expired int64 `json:"expired"` // expired ones among them
 }
 
-// Stats returns how many misses are remembered, by class. It takes time in
-// proportion to their number: up to a second for two million.
+// Stats returns the number of stored misses by class. It takes time proportional
+// to their number: up to a second for two million.
 func (ms Misses) Stats(ctx context.Context) ([]MissStats, error) {
 	list := []MissStats{}
 	err := ms.db.scans.each(ctx, true, "SELECT class, count(*), count(*) FILTER (WHERE ends <= $1) FROM miss GROUP BY class ORDER BY class", []any{ms.db.now().UnixMilli()},

@@ -7,11 +7,12 @@ import (
 	"fmt"
 )
 
-// ErrTaken is returned when the transaction of that origin was taken over already and stands.
-var ErrTaken = errors.New("that transaction is here already")
+// ErrTaken means that the transaction with this origin has been imported already
+// and has not been removed.
+var ErrTaken = errors.New("the transaction has been imported already")
 
-// Origins returns the standing transactions that were taken over from a store:
-// our numbers by those that they have there.
+// Origins returns the transactions that were imported from a store and have not
+// been removed: their numbers here by their numbers in the store.
 func (db *DB) Origins(ctx context.Context, store string) (map[string]int64, error) {
 	list := map[string]int64{}
 	err := db.scans.each(ctx, true, "SELECT origin_number, id FROM tx WHERE origin_store = $1 AND deleted_at IS NULL ORDER BY id", []any{text(store)},
@@ -25,7 +26,8 @@ func (db *DB) Origins(ctx context.Context, store string) (map[string]int64, erro
 	return list, db.fail("list the origins", err)
 }
 
-// notTaken is an error if a standing transaction has that origin.
+// notTaken returns an error if a transaction with this origin exists and has not
+// been removed.
 func (w *write) notTaken(o Origin) error {
 	var id int64
 	err := w.row("SELECT id FROM tx WHERE origin_store = $1 AND origin_number = $2 AND deleted_at IS NULL", []any{text(o.Store), text(o.Number)}, &id)
@@ -35,5 +37,5 @@ func (w *write) notTaken(o Origin) error {
 	case err != nil:
 		return err
 	}
-	return fmt.Errorf("%s of %s: %w, as %d", o.Number, o.Store, ErrTaken, id)
+	return fmt.Errorf("%s of %s: %w, as transaction %d", o.Number, o.Store, ErrTaken, id)
 }

@@ -12,10 +12,10 @@ import (
 	"github.com/symdepot/symdepot/internal/blob"
 )
 
-// Remove takes a transaction away and returns it. What no other transaction
-// holds is hidden at once; its contents are unreferenced from now on. The
-// transaction's own row stays, the list of its files does not. A number that
-// does not exist, or was removed before, is fs.ErrNotExist.
+// Remove removes a transaction and returns it. Objects that no other transaction
+// holds are hidden immediately; their contents become unreferenced. The
+// transaction's own row stays, its list of files is deleted. If the number does
+// not exist or was removed before, the error is fs.ErrNotExist.
 func (db *DB) Remove(ctx context.Context, number int64) (Transaction, error) {
 	var t Transaction
 	now := db.now()
@@ -42,8 +42,8 @@ func (db *DB) Remove(ctx context.Context, number int64) (Transaction, error) {
 }
 
 func (w *write) remove(ctx context.Context, number int64, now time.Time) error {
-	// Only where this was the newest transaction of its product does
-	// anything change about what is seen.
+	// The visibility changes only where this was the newest transaction of its
+	// product.
 	objects, err := w.ids(`SELECT DISTINCT f.object_id FROM tx_file f
 		JOIN tx t ON t.id = f.tx_id
 		JOIN seen s ON s.object_id = f.object_id AND s.product_id = t.product_id AND s.tx_id = t.id
@@ -68,8 +68,8 @@ func (w *write) remove(ctx context.Context, number int64, now time.Time) error {
 	return w.changed()
 }
 
-// lookAgain finds the transaction through which an object is seen in the
-// product of a transaction that holds it no longer, or hides it there.
+// lookAgain makes an object visible through the next newest transaction of the
+// product, or hides it if there is none.
 func (w *write) lookAgain(object, gone int64, now time.Time) error {
 	var newest int64
 	err := w.row(`SELECT f.tx_id FROM tx_file f JOIN tx t ON t.id = f.tx_id
@@ -91,20 +91,19 @@ func (w *write) lookAgain(object, gone int64, now time.Time) error {
 	return w.release(content, now)
 }
 
-// referenced is the condition under which content c is kept: one of its
-// objects is seen, or it was derived from another content.
+// referenced is the condition that content c has references: one of its objects
+// is visible, or it was derived from another content.
 const referenced = `(EXISTS (SELECT 1 FROM object o JOIN seen s ON s.object_id = o.id WHERE o.content_id = c.id)
  OR EXISTS (SELECT 1 FROM derived d WHERE d.content_id = c.id))`
 
-// release notes the time on a content that nothing refers to any more.
+// release marks a content as unreferenced if it has no references left.
 func (w *write) release(content int64, now time.Time) error {
 	_, err := w.exec("UPDATE content AS c SET unreferenced_since = $2 WHERE c.id = $1 AND c.unreferenced_since IS NULL AND NOT "+referenced,
 		content, now.UnixMilli())
 	return err
 }
 
-// Unreferenced yields the contents that nothing has referred to since before,
-// or longer.
+// Unreferenced yields the contents that have had no references since before.
 func (db *DB) Unreferenced(ctx context.Context, before time.Time) iter.Seq2[Content, error] {
 	return func(yield func(Content, error) bool) {
 		since, id := int64(-1)<<62, int64(0)
@@ -121,8 +120,8 @@ func (db *DB) Unreferenced(ctx context.Context, before time.Time) iter.Seq2[Cont
 	}
 }
 
-// Contents yields every content, whether something refers to it or not.
-// Contents that come or go meanwhile may or may not be among them.
+// Contents yields all contents, referenced or not. Contents that are added or
+// deleted meanwhile may or may not be included.
 func (db *DB) Contents(ctx context.Context) iter.Seq2[Content, error] {
 	return func(yield func(Content, error) bool) {
 		var id int64
@@ -137,12 +136,12 @@ func (db *DB) Contents(ctx context.Context) iter.Seq2[Content, error] {
 	}
 }
 
-// pageRows is how many rows are read at a time where a caller may be slow: a
-// read transaction that stays open would keep the log from being folded in.
+// pageRows is the number of rows per query where a caller may be slow: a long
+// read transaction would prevent checkpoints of the log.
 const pageRows = 1000
 
-// pages runs query again and again with the arguments that args returns, which
-// scan moves on, until a page is not full.
+// pages runs query repeatedly until a page is not full. args returns the
+// arguments of the next page, which scan updates.
 func pages[T any](ctx context.Context, db *DB, yield func(T, error) bool, scan func(func(...any) error) (T, error), query string, args func() []any) {
 	for {
 		var page []T
@@ -167,18 +166,18 @@ func pages[T any](ctx context.Context, db *DB, yield func(T, error) bool, scan f
 	}
 }
 
-// dropBatch is how many contents are dropped under one hold of the write lock,
-// so that nobody waits for long.
+// dropBatch is the number of contents dropped per write transaction, so that
+// other writers do not wait long.
 const dropBatch = 32
 
-// DropContents lets go of those of refs that nothing has referred to since
-// before, with their objects and keys and what was derived from them, and
-// returns how many they were. deleteBlob is called for each content that is
-// gone, while the write lock is held and the content is in no row: no commit
-// can come to refer to bytes that are about to go.
+// DropContents drops those of refs that have had no references since before,
+// with their objects, keys and derived contents, and returns their number.
+// deleteBlob is called for each dropped content while the write lock is held and
+// no row contains the content, so that no commit can refer to bytes that are
+// about to be deleted.
 //
-// The rows go durably before the bytes. A crash in between leaves bytes that no
-// row knows, never a row without its bytes.
+// The rows are deleted durably before the bytes. A crash in between leaves bytes
+// without a row, never a row without its bytes.
 func (db *DB) DropContents(ctx context.Context, refs []blob.Ref, before time.Time, deleteBlob func(blob.Ref) error) (n int, err error) {
 	for len(refs) > 0 {
 		batch := refs[:min(dropBatch, len(refs))]
@@ -211,8 +210,8 @@ func (db *DB) DropContents(ctx context.Context, refs []blob.Ref, before time.Tim
 	return n, nil
 }
 
-// deleteGone calls deleteBlob for contents whose rows went, under the write
-// lock, unless they came back meanwhile.
+// deleteGone calls deleteBlob under the write lock for contents whose rows were
+// deleted, unless they have been added again.
 func (db *DB) deleteGone(ctx context.Context, gone []blob.Ref, deleteBlob func(blob.Ref) error) error {
 	if len(gone) == 0 {
 		return nil
@@ -231,7 +230,7 @@ func (db *DB) deleteGone(ctx context.Context, gone []blob.Ref, deleteBlob func(b
 	})
 }
 
-// drop is one batch of DropContents under way.
+// drop is the state of one batch of DropContents.
 type drop struct {
 	*write
 	before                  int64
@@ -240,7 +239,7 @@ type drop struct {
 	bytes, objects, lookups int64
 }
 
-// content drops one content if it may go.
+// content drops one content if it has had no references for long enough.
 func (d *drop) content(ref blob.Ref, dropped *int) error {
 	var id int64
 	err := d.row("SELECT c.id FROM content c WHERE c.sha256 = $1 AND c.unreferenced_since <= $2 AND NOT "+referenced, []any{ref[:], d.before}, &id)
@@ -269,16 +268,15 @@ func (d *drop) content(ref blob.Ref, dropped *int) error {
 	return nil
 }
 
-// result drops what was derived from a content that is gone, unless something
-// else refers to it, or it was once added for itself: then it gets its own
-// time of grace.
+// result drops a content derived from a dropped one, unless it has other
+// references. If it was once added itself, it is marked as unreferenced instead.
 func (d *drop) result(id int64) error {
 	var alone bool
 	err := d.row("SELECT NOT "+referenced+" AND NOT EXISTS (SELECT 1 FROM object o WHERE o.content_id = c.id) AND NOT EXISTS (SELECT 1 FROM derived d WHERE d.source_id = c.id) FROM content c WHERE c.id = $1",
 		[]any{id}, &alone)
 	switch {
 	case errors.Is(err, sql.ErrNoRows):
-		return nil // two tools made the same
+		return nil // two tools made the same content
 	case err != nil:
 		return err
 	case alone:
@@ -287,8 +285,8 @@ func (d *drop) result(id int64) error {
 	return d.release(id, d.now)
 }
 
-// rows deletes a content with its objects and their keys, and the memory of
-// what could not be made of it.
+// rows deletes a content with its objects, their keys, and its recorded
+// failures.
 func (d *drop) rows(id int64) error {
 	objects, err := d.ids("SELECT id FROM object WHERE content_id = $1", id)
 	if err != nil {
@@ -320,8 +318,8 @@ func (d *drop) rows(id int64) error {
 	return err
 }
 
-// Locked runs fn while no other process can write to the index; known reports
-// whether a content is in it. fn must not write to the index itself.
+// Locked runs fn while no other process can write to the index. known reports
+// whether the index has a content. fn must not write to the index.
 func (db *DB) Locked(ctx context.Context, fn func(known func(blob.Ref) (bool, error)) error) error {
 	return db.update(ctx, "lock", func(w *write) error {
 		return fn(func(ref blob.Ref) (is bool, err error) {
@@ -331,7 +329,7 @@ func (db *DB) Locked(ctx context.Context, fn func(known func(blob.Ref) (bool, er
 	})
 }
 
-// HasContent reports whether a content is in the index, referred to or not.
+// HasContent reports whether the index has a content, referenced or not.
 func (db *DB) HasContent(ctx context.Context, ref blob.Ref) (is bool, err error) {
 	err = db.points.row(ctx, "SELECT EXISTS (SELECT 1 FROM content WHERE sha256 = $1)", []any{ref[:]}, &is)
 	return is, db.fail("look up a content", err)

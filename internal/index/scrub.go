@@ -7,31 +7,32 @@ import (
 	"time"
 )
 
-// ScrubState says how far the background check of all contents has come.
+// ScrubState is the progress of the background check of all contents.
 type ScrubState struct {
-	// Owner is the process that checks, Updated when it last wrote the state.
+	// Owner is the process that runs the check, Updated the time of the last
+	// write.
 	Owner   string    `json:"-"`
 	Updated time.Time `json:"updated,omitzero"`
-	// Position is the number of the content that was checked last.
+	// Position is the number of the content checked last.
 	Position int64 `json:"-"`
-	// Started is when the pass under way began; zero between two passes.
-	// Contents, Bytes and Damaged count what was checked and found in it.
+	// Started is when the running pass began; zero between two passes. Contents,
+	// Bytes and Damaged are the counts of this pass.
 	Started  time.Time `json:"started,omitzero"`
 	Contents int64     `json:"contents"`
 	Bytes    int64     `json:"bytes"`
 	Damaged  int64     `json:"damaged"`
-	// Finished is when the last whole pass ended; zero before the first one.
-	// The other three are its counts.
+	// Finished is when the last complete pass ended; zero before the first one.
+	// The other three fields are its counts.
 	Finished     time.Time `json:"finished,omitzero"`
 	LastContents int64     `json:"last_contents"`
 	LastBytes    int64     `json:"last_bytes"`
 	LastDamaged  int64     `json:"last_damaged"`
 }
 
-// Scrub keeps the state of the background check of all contents.
+// Scrub stores the progress of the background check of all contents.
 type Scrub struct{ db *DB }
 
-// State returns the state as it was last written.
+// State returns the last written state.
 func (s Scrub) State(ctx context.Context) (ScrubState, error) {
 	var st ScrubState
 	var updated int64
@@ -43,13 +44,13 @@ func (s Scrub) State(ctx context.Context) (ScrubState, error) {
 		st.Updated = time.UnixMilli(updated).UTC()
 	}
 	st.Started, st.Finished = fromMillis(started), fromMillis(finished)
-	return st, s.db.fail("read the state of the background check", err)
+	return st, s.db.fail("read the progress of the background check", err)
 }
 
-// Put writes the state. It does not wait for the disk and leaves the
-// generation alone.
+// Put writes the state. It does not wait for the disk and does not change the
+// generation.
 func (s Scrub) Put(ctx context.Context, st ScrubState) error {
-	return s.db.note(ctx, "write the state of the background check", func(w *write) error {
+	return s.db.note(ctx, "write the progress of the background check", func(w *write) error {
 		_, err := w.exec(`UPDATE scrub SET owner = $1, updated = $2, position = $3, started = $4, contents = $5, bytes = $6, damaged = $7,
 			last_finished = $8, last_contents = $9, last_bytes = $10, last_damaged = $11 WHERE one = 1`,
 			text(st.Owner), st.Updated.UnixMilli(), st.Position, millis(st.Started), st.Contents, st.Bytes, st.Damaged,

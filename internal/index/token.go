@@ -10,23 +10,22 @@ import (
 	"time"
 )
 
-// Tokens is the part of the index that keeps tokens.
+// Tokens is the part of the index for tokens.
 type Tokens struct{ db *DB }
 
-// TokenRow is a token that lets somebody in. Who may what, and when, is judged
-// by the caller.
+// TokenRow is a stored token. The caller decides about rights and expiry.
 type TokenRow struct {
-	ID     string   // names it where the secret must not be shown
-	Hash   [32]byte // of the secret, which is kept nowhere
-	Name   string   // what it is for, in words
+	ID     string   // identifies the token without its secret
+	Hash   [32]byte // of the secret, which is not stored
+	Name   string   // its purpose, for users
 	Scopes []string
-	// Products are the names it is limited to; nil is all of them, an empty
+	// Products are the products to which it is limited; nil means all, an empty
 	// list none.
 	Products  []string
-	Created   time.Time // zero takes the index's clock
+	Created   time.Time // zero means now
 	Expires   time.Time // zero is never
 	LastUsed  time.Time // zero is never
-	Revoked   time.Time // zero while it stands
+	Revoked   time.Time // zero if not revoked
 	CreatedBy string
 }
 
@@ -54,12 +53,12 @@ func scanToken(scan func(...any) error) (t TokenRow, err error) {
 	return t, nil
 }
 
-// Put enters a token, durably. An id or a hash that is there already is
-// fs.ErrExist. The generation grows: somebody may see more now.
+// Put adds a token, durably. If its id or hash exists, the error is fs.ErrExist.
+// The generation increases, because a caller may see more now.
 func (ts Tokens) Put(ctx context.Context, t TokenRow) error {
-	const op = "enter a token"
+	const op = "add a token"
 	if t.ID == "" || t.Hash == [32]byte{} {
-		return ts.db.fail(op, errors.New("a token without an id or a hash"))
+		return ts.db.fail(op, errors.New("the token has no id or no hash"))
 	}
 	if t.Created.IsZero() {
 		t.Created = ts.db.now()
@@ -93,8 +92,8 @@ func (ts Tokens) Put(ctx context.Context, t TokenRow) error {
 	})
 }
 
-// ByHash returns the token with a hash, revoked or expired ones too. None
-// is fs.ErrNotExist.
+// ByHash returns the token with a hash, including revoked and expired ones. If
+// there is none, the error is fs.ErrNotExist.
 func (ts Tokens) ByHash(ctx context.Context, hash [32]byte) (TokenRow, error) {
 	t, err := scanToken(func(dest ...any) error {
 		return ts.db.points.row(ctx, "SELECT "+tokenColumns+" FROM token WHERE hash = $1", []any{hash[:]}, dest...)
@@ -105,7 +104,7 @@ func (ts Tokens) ByHash(ctx context.Context, hash [32]byte) (TokenRow, error) {
 	return t, ts.db.fail("look up a token", err)
 }
 
-// List returns all tokens, the oldest first.
+// List returns all tokens, oldest first.
 func (ts Tokens) List(ctx context.Context) ([]TokenRow, error) {
 	list := []TokenRow{}
 	err := ts.db.scans.each(ctx, true, "SELECT "+tokenColumns+" FROM token ORDER BY created, id", nil, func(scan func(...any) error) (bool, error) {
@@ -116,7 +115,7 @@ func (ts Tokens) List(ctx context.Context) ([]TokenRow, error) {
 	return list, ts.db.fail("list tokens", err)
 }
 
-// Revoke ends a token, durably, and the generation grows. One that was
+// Revoke revokes a token, durably. The generation increases. A token that was
 // revoked before keeps its time; an unknown one is fs.ErrNotExist.
 func (ts Tokens) Revoke(ctx context.Context, id string) error {
 	return ts.db.update(ctx, "revoke a token", func(w *write) error {
@@ -131,14 +130,14 @@ func (ts Tokens) Revoke(ctx context.Context, id string) error {
 	})
 }
 
-// Touch notes when tokens were last used, many with one write. Unknown ids
-// and times that are not later than those known change nothing. It bumps no
-// generation and does not wait for the disk.
+// Touch records the last uses of tokens, all in one write. It ignores unknown
+// ids and times that are not later than the recorded ones. It does not change
+// the generation and does not wait for the disk.
 func (ts Tokens) Touch(ctx context.Context, used map[string]time.Time) error {
 	if len(used) == 0 {
 		return nil
 	}
-	return ts.db.note(ctx, "note last uses", func(w *write) error {
+	return ts.db.note(ctx, "record last uses", func(w *write) error {
 		for id, t := range used {
 			if _, err := w.exec("UPDATE token SET last_used = $2 WHERE id = $1 AND coalesce(last_used < $2, 1)", text(id), t.UnixMilli()); err != nil {
 				return err

@@ -11,23 +11,24 @@ import (
 
 // Tx is a transaction to commit.
 type Tx struct {
-	// Kind is the word for what it does: "add".
+	// Kind is the kind of transaction: "add".
 	Kind                      string
 	Product, Version, Comment string
-	Who, Host                 string // the account, and the machine it worked on
-	Tool                      string // program and version that made it
-	// Time is when it was made; zero takes the index's clock.
+	Who, Host                 string // account and machine
+	Tool                      string // program and version
+	// Time is the time of the transaction; zero means now.
 	Time time.Time
-	// Origin says where the transaction was taken over from; nil for our own.
+	// Origin is where the transaction was imported from; nil if it was made
+	// here.
 	Origin *Origin
-	// Entries are its files, in order. One object may come several times.
+	// Entries are the files, in order. One object may occur several times.
 	Entries []Entry
 }
 
-// Origin is the transaction of another store that one of ours repeats.
+// Origin identifies the transaction of another store that was imported.
 type Origin struct {
 	Store  string    `json:"store"`  // the store's address
-	Number string    `json:"number"` // as it is spelled there
+	Number string    `json:"number"` // as the store spells it
 	Time   time.Time `json:"time,omitzero"`
 }
 
@@ -39,15 +40,15 @@ type Entry struct {
 	DebugSize int64    // bytes of debug information
 	Ref       blob.Ref
 	Size      int64 // bytes of the content
-	// Aliases are the spellings under which the object is found; at least one.
+	// Aliases find the object; there is at least one.
 	Aliases []symfile.Alias
-	Path    string // as it was given to add
-	Archive string // the archive it came from, or empty
+	Path    string // as given to add
+	Archive string // the archive that contained it, or empty
 	ModTime time.Time
 }
 
-// Stored is one object as the index holds it, with the newest of the
-// transactions in scope that hold it.
+// Stored is one object in the index, with the newest transaction in scope that
+// holds it.
 type Stored struct {
 	Object    symfile.Object
 	Arch      string
@@ -55,36 +56,36 @@ type Stored struct {
 	DebugSize int64
 	Ref       blob.Ref
 	Size      int64
-	Number    int64     // of that newest transaction; 0 if it was only fetched
-	Added     time.Time // its time, or when it was fetched
-	// ModTime is the last modification of the file itself, as that transaction
-	// or the source of a cached file told it; zero if it did not.
+	Number    int64     // number of that transaction; 0 for a cached file
+	Added     time.Time // time of the transaction or of the download
+	// ModTime is the modification time of the file, as the transaction or the
+	// upstream recorded it; zero if unknown.
 	ModTime time.Time
-	// Path and Archive are where that transaction had the object from.
+	// Path and Archive are where the transaction got the object from.
 	Path, Archive string
-	// Source is where the object was fetched from; empty if it was added. What
-	// was both counts as added.
+	// Source is the upstream of a cached file; empty if a transaction holds the
+	// object too.
 	Source string
 
 	id, contentID int64
 }
 
-// Hit is one answer to a lookup.
+// Hit is one result of a lookup.
 type Hit struct {
 	Stored
-	// Role has the roles in which the object answers under the key asked for.
+	// Role has the roles in which the object answers the looked-up key.
 	Role symfile.Role
 }
 
-// Found is one answer to a search.
+// Found is one result of a search.
 type Found struct {
 	Stored
-	// Transactions in scope that hold it, newest first; none if it was only
-	// fetched.
+	// Transactions are those in scope that hold the object, newest first; none
+	// for a cached file.
 	Transactions []int64
 }
 
-// Content is one content.
+// Content is a content with its size.
 type Content struct {
 	Ref  blob.Ref
 	Size int64
@@ -104,7 +105,7 @@ type Transaction struct {
 	Files   int64     `json:"files"`
 	Bytes   int64     `json:"bytes"` // sum of the files' sizes
 	Origin  *Origin   `json:"origin,omitempty"`
-	// Removed is when it was removed; zero while it stands.
+	// Removed is the time of its removal; zero if it has not been removed.
 	Removed time.Time `json:"removed,omitzero"`
 }
 
@@ -121,18 +122,19 @@ type TxFile struct {
 	ModTime   time.Time
 }
 
-// Flags of the object table. Never renumber them.
+// Flags in the object table. Never renumber them.
 const (
 	flagNoDBI = 1 << iota
 	flagCompanion
 	flagMain
 )
 
-// objectColumns are what scanObject reads, from object o and content c.
+// objectColumns are the columns that scanObject reads, of object o and content
+// c.
 const objectColumns = `o.id, o.content_id, o.kind, o.role, o.name, o.code_name, o.code_id, o.debug_id, o.info_age, o.build_id,
  o.of_kind, o.flags, o.version, o.hash, o.arch, o.features, o.debug_size, c.sha256, c.size`
 
-// scanObject reads objectColumns into s, and what follows them into more.
+// scanObject reads objectColumns into s, and the columns after them into more.
 func scanObject(scan func(...any) error, s *Stored, more ...any) error {
 	o := &s.Object
 	var debug, features, build string

@@ -11,27 +11,27 @@ import (
 	"github.com/symdepot/symdepot/symfile"
 )
 
-// WantedKeys is the part of the index that counts what clients asked for in vain.
+// WantedKeys is the part of the index that counts unanswered requests.
 type WantedKeys struct{ db *DB }
 
-// Wanted counts how often one kind of client asked for something that nobody
-// had.
+// Wanted counts the requests of one kind of client for a file that was not
+// found.
 type Wanted struct {
-	Name   string    `json:"name"` // folded, as the id
+	Name   string    `json:"name"` // folded, like ID
 	ID     string    `json:"id"`
-	Kind   string    `json:"kind"`   // of file, or empty
+	Kind   string    `json:"kind"`   // kind of file, or empty
 	Client string    `json:"client"` // kind of client
 	Count  int64     `json:"count"`
-	First  time.Time `json:"first"` // first asked for; not written by CountWanted
+	First  time.Time `json:"first"` // first request; not written by Count
 	Last   time.Time `json:"last"`
 }
 
-// Count adds counts to those of the same name, id and client. It bumps no
-// generation and does not wait for the disk. Above Options.MaxWanted, what was
-// longest not asked for gives way.
+// Count adds counts to the rows with the same name, id and client. It does not
+// change the generation and does not wait for the disk. Above Options.MaxWanted,
+// the least recently requested rows are deleted.
 func (ws WantedKeys) Count(ctx context.Context, list []Wanted) error {
 	for batch := range slices.Chunk(list, touchBatch) {
-		if err := ws.db.note(ctx, "count what is wanted", func(w *write) error {
+		if err := ws.db.note(ctx, "count unanswered requests", func(w *write) error {
 			var added int64
 			for _, e := range batch {
 				args := []any{text(e.Name), text(e.ID), text(e.Client), text(e.Kind), e.Count, e.Last.UnixMilli()}
@@ -53,17 +53,17 @@ func (ws WantedKeys) Count(ctx context.Context, list []Wanted) error {
 	return nil
 }
 
-// WantedFilter says what to list; the zero value is all.
+// WantedFilter selects rows; the zero value selects all.
 type WantedFilter struct {
-	Since  time.Time // asked for then or later
-	Limit  int       // at most so many; 0 is all
-	Client string    // by this kind of client
-	// Name is a folded file name; * stands for any text, ? for one character.
+	Since  time.Time // last requested at this time or later
+	Limit  int       // 0 is all
+	Client string    // kind of client
+	// Name is a folded file name; * matches any text, ? one character.
 	Name string
 }
 
-// List yields what clients asked for and nobody had, the most wanted first.
-// What is counted meanwhile may come twice or not at all.
+// List yields the unanswered requests, most frequent first. Rows that are
+// counted meanwhile may be yielded twice or not at all.
 func (ws WantedKeys) List(ctx context.Context, f WantedFilter) iter.Seq2[Wanted, error] {
 	since := int64(math.MinInt64)
 	if !f.Since.IsZero() {
@@ -88,8 +88,8 @@ func (ws WantedKeys) List(ctx context.Context, f WantedFilter) iter.Seq2[Wanted,
 	}
 }
 
-// Drop forgets what was not asked for since before, and returns how many
-// rows that were.
+// Drop deletes the rows that were last requested before a time and returns their
+// number.
 func (ws WantedKeys) Drop(ctx context.Context, before time.Time) (int64, error) {
 	return ws.db.forget(ctx, "wanted", "DELETE FROM wanted WHERE no IN (SELECT no FROM wanted WHERE last < $2 ORDER BY last LIMIT $1)", before.UnixMilli())
 }

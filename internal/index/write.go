@@ -15,19 +15,19 @@ type write struct {
 	stmts map[string]*sql.Stmt // by SQL text; they end with the transaction
 }
 
-// update runs fn in a write transaction and commits it, durably, if fn returns
-// nil; else nothing has happened. It waits for other writers.
+// update runs fn in a write transaction. It commits durably if fn returns nil
+// and rolls back otherwise. It waits for other writers.
 //
-// The statements inside do not watch ctx, because the driver starts a
-// goroutine for each that does; a long fn looks at ctx itself, and what ends
-// early is rolled back.
+// The statements in fn are not cancellable, because the driver starts a
+// goroutine for each cancellable one. A long fn checks ctx itself; its error
+// rolls the transaction back.
 func (db *DB) update(ctx context.Context, op string, fn func(w *write) error) error {
 	return db.write(ctx, op, true, fn)
 }
 
-// note is an update that a crash of the machine may undo, though not one of
-// the process: it does not wait for the disk. It is for what is written often
-// and only remembered.
+// note is like update but does not wait for the disk: a crash of the machine may
+// undo it, a crash of the process may not. It is for frequent, dispensable
+// writes.
 func (db *DB) note(ctx context.Context, op string, fn func(w *write) error) error {
 	return db.write(ctx, op, false, fn)
 }
@@ -43,8 +43,8 @@ func (db *DB) write(ctx context.Context, op string, durable bool, fn func(w *wri
 	defer func() { giveBack(conn, durable) }()
 	w := &write{context.WithoutCancel(ctx), tx, make(map[string]*sql.Stmt)}
 	if err := fn(w); err != nil {
-		// A full disk ends the transaction by itself: then there is
-		// nothing left to roll back, and no news in that.
+		// On a full disk SQLite has ended the transaction itself, and the error
+		// of Rollback means nothing.
 		_ = tx.Rollback()
 		return db.fail(op, err)
 	}
@@ -71,8 +71,8 @@ func (db *DB) begin(ctx context.Context, durable bool) (conn *sql.Conn, tx *sql.
 	return conn, tx, err
 }
 
-// giveBack returns the writing connection to its pool, as it was. One that does
-// not wait for the disk any more, and cannot be told to, is closed instead.
+// giveBack returns the writing connection to its pool with its original
+// settings. If these cannot be restored, it closes the connection.
 func giveBack(conn *sql.Conn, durable bool) {
 	if !durable {
 		if _, err := conn.ExecContext(context.Background(), "PRAGMA synchronous = FULL"); err != nil {
@@ -83,7 +83,8 @@ func giveBack(conn *sql.Conn, durable bool) {
 }
 
 // whileBusy repeats try while other processes hold the lock. SQLite's own wait
-// is short, so that the end of ctx is noticed, and is missing in a few places.
+// is short, so that the end of ctx is noticed, and does not cover all
+// operations.
 func (db *DB) whileBusy(ctx context.Context, try func() error) error {
 	start := time.Now()
 	pause := time.NewTimer(0)
@@ -126,7 +127,8 @@ func (w *write) exec(text string, args ...any) (int64, error) {
 	return res.RowsAffected()
 }
 
-// row reads one row of a constant statement; none is sql.ErrNoRows.
+// row reads one row of a constant statement. If there is none, the error is
+// sql.ErrNoRows.
 func (w *write) row(text string, args []any, dest ...any) error {
 	s, err := w.stmt(text)
 	if err != nil {
