@@ -1,5 +1,5 @@
-// Package blob keeps contents under the SHA-256 of their plain bytes, each
-// once. It knows nothing of what they are.
+// Package blob stores contents by the SHA-256 of their bytes, each content once.
+// It does not know what they are.
 package blob
 
 import (
@@ -13,13 +13,13 @@ import (
 	"time"
 )
 
-// Ref names a content: the SHA-256 of its plain bytes.
+// Ref identifies a content: the SHA-256 of its bytes.
 type Ref [sha256.Size]byte
 
-// String is the Ref in lower-case hex.
+// String returns the Ref in lower-case hex.
 func (r Ref) String() string { return hex.EncodeToString(r[:]) }
 
-// ParseRef undoes [Ref.String]. Upper-case digits are accepted.
+// ParseRef is the inverse of [Ref.String]. It accepts upper-case digits too.
 func ParseRef(s string) (Ref, error) {
 	var r Ref
 	if len(s) != 2*len(r) {
@@ -31,41 +31,40 @@ func ParseRef(s string) (Ref, error) {
 	return r, nil
 }
 
-// Sum is the Ref of a content in memory.
+// Sum returns the Ref of a content in memory.
 func Sum(content []byte) Ref { return sha256.Sum256(content) }
 
-// emptyRef names the content of no bytes.
+// emptyRef is the Ref of the empty content.
 var emptyRef = Sum(nil)
 
-// Info describes a blob that is in a store.
+// Info describes a stored blob.
 type Info struct {
 	Ref  Ref
-	Size int64 // bytes of plain content
-	// ModTime is when the blob was last put or asked for with [Batch.Known],
-	// up to [Slack] too early.
+	Size int64 // bytes
+	// ModTime is when the blob was last put or passed to [Batch.Known]. It may
+	// be up to [Slack] too early.
 	ModTime time.Time
 }
 
-// Slack is how far ModTime may lag behind. Blobs that many builds carry are
-// put again all the time, and not each of that is worth a write.
+// Slack is how far ModTime may lag behind. Blobs that many builds share are put
+// again all the time, and not each of these needs a write.
 const Slack = time.Minute
 
-// ErrMismatch is the error for content that is not what its Ref or its size
-// says.
+// ErrMismatch is the error for content that does not have the given Ref or size.
 var ErrMismatch = errors.New("content differs from its description")
 
-// File is an open blob. Read and Seek are for one goroutine at a time; ReadAt
-// may be called by several.
+// File is an open blob. Read and Seek must not be called by several goroutines
+// at the same time; ReadAt may be.
 //
-// The bytes of a blob of more than [HashedAtOpen] bytes that was not hashed
-// before are hashed while they are read in order, from the first to the last.
-// The last [Withheld] bytes are only returned once the hash is right; else
-// reading them is an [ErrDamaged]. Reads in another order are not checked.
+// A blob of more than [HashedAtOpen] bytes that has not been hashed yet is
+// hashed while it is read in order, from the first byte to the last. The last
+// [Withheld] bytes are returned only if the hash is correct; otherwise reading
+// them is an [ErrDamaged]. Reads in a different order are not checked.
 //
-// Optional: interface{ File() *os.File } gives the operating system's file, if
-// there is one with exactly the blob's bytes and the hash of these is known to
-// be right, and syscall.Conn lets net/http send it without copying. It must
-// not be written to or closed.
+// Optional: interface{ File() *os.File } returns the operating system's file, if
+// the blob is exactly one file whose hash has been checked, and syscall.Conn
+// lets net/http send it without copying. The file must not be written to or
+// closed.
 type File interface {
 	io.Reader
 	io.ReaderAt
@@ -73,103 +72,102 @@ type File interface {
 	io.Closer
 	Size() int64
 	ModTime() time.Time
-	// Reject makes the store treat the blob as damaged, as long as the file
-	// does not change, and returns the [ErrDamaged] for it. What says, for
-	// people, what the caller found wrong.
+	// Reject makes the store treat the blob as damaged until its file changes,
+	// and returns the [ErrDamaged] for it. what describes the damage to users.
 	Reject(what string) error
 }
 
-// Store keeps blobs.
+// Store stores blobs.
 //
-// All methods may be called by several goroutines, and several processes may
-// use one store at once. A blob is visible whole or not at all. When Put
-// returns without an error, the blob survives a power loss; a Delete may be
-// undone by one, which leaves garbage for the next collection. A missing blob
-// is [fs.ErrNotExist] to Open and Stat. A full disk is an error that
-// durable.IsNoSpace knows.
+// All methods may be called by several goroutines, and several processes may use
+// one store at the same time. A blob is visible completely or not at all. When
+// Put returns without an error, the blob survives a power loss. A power loss may
+// undo a Delete, which leaves garbage for the next collection. Open and Stat
+// return [fs.ErrNotExist] for a missing blob. durable.IsNoSpace recognizes the
+// error of a full disk.
 //
-// A store does not return a content that has another hash than its Ref. A
-// damaged blob is an [ErrDamaged] to Open: one that is visibly damaged (empty
-// although its Ref is not that of nothing) or unreadable at once, one of up to
-// [HashedAtOpen] bytes after it was hashed, a larger one as described at
-// [File]. A result holds until the file changes: it is remembered, in bounded
-// memory, with the file's inode, size and times. List shows damaged blobs too;
-// Stat those that are not visibly damaged. Put and a [Batch] replace a damaged
-// blob by the content that they are given.
+// A store never returns a content whose hash differs from its Ref. Open returns
+// [ErrDamaged] for a damaged blob: without hashing if it is unreadable or
+// visibly damaged (empty although its Ref is not that of the empty content),
+// after hashing if it has up to [HashedAtOpen] bytes, and as described at [File]
+// if it is larger. Results are remembered, in bounded memory, with the file's
+// inode, size and times; a result holds until one of these changes. List
+// includes damaged blobs; Stat includes those that are not visibly damaged. Put
+// and a [Batch] replace a damaged blob with the content that they receive.
 //
-// Letting go of blobs is agreed upon as follows, with the index's write lock
-// as referee. The collector, holding the lock, checks that nothing refers to
-// the blob and that its ModTime from Stat is older than a grace period, which
-// is far above [Slack], and then calls Delete. Put and [Batch.Known] of a
-// blob that is there refresh its ModTime first and look afterwards whether it
-// is still there. Who is about to record references to blobs asks Stat or
-// [Batch.Has] once more after taking the lock, for those that it found there
-// and did not write: a refresh between the collector's look at ModTime and its
-// Delete comes too late.
+// Garbage collection and references are synchronized by the index's write lock.
+// The collector takes the lock and calls Delete if nothing refers to the blob
+// and its ModTime from Stat is older than a grace period, which is much longer
+// than [Slack]. Put and [Batch.Known] of an existing blob first refresh its
+// ModTime and then check that it still exists. Before a writer records
+// references to blobs that it found in the store and did not write, it takes the
+// lock and calls Stat or [Batch.Has] again: if its refresh came between the
+// collector's Stat and Delete, it was too late.
 //
 // Optional: [Batcher].
 type Store interface {
-	// Put keeps the content that r yields, which must have the size and the
-	// hash given, else the error is [ErrMismatch]. It succeeds if the blob
-	// exists and is intact, possibly without reading r; a damaged one is
-	// replaced. Nothing is kept on an error,
-	// but for one case: if only making the name durable has failed, the
-	// blob may be there, whole.
+	// Put stores the content that r yields. If the content does not have the
+	// given size and hash, the error is [ErrMismatch]. Put succeeds if the blob
+	// exists and is intact, possibly without reading r; it replaces a damaged
+	// blob. On an error nothing is stored, with one exception: if only the flush
+	// of the file name has failed, the complete blob may exist.
 	Put(ctx context.Context, ref Ref, size int64, r io.Reader) error
-	// Open opens a blob. It stays readable when it is deleted meanwhile.
+	// Open opens a blob. The file stays readable if the blob is deleted
+	// meanwhile.
 	Open(ctx context.Context, ref Ref) (File, error)
-	// Stat describes a blob.
+	// Stat describes a stored blob.
 	Stat(ctx context.Context, ref Ref) (Info, error)
-	// Delete removes a blob. It succeeds if there is none.
+	// Delete removes a blob. It succeeds if the blob does not exist.
 	Delete(ctx context.Context, ref Ref) error
-	// Verify hashes a stored blob, whatever is remembered of it, and remembers
-	// the result for Open. Size is the content's, or -1 if it is unknown. pace,
-	// if not nil, is called with the number of bytes of each read; it may wait,
-	// and its error ends the reading. A missing blob is an [fs.ErrNotExist] that
-	// is no [ErrDamaged].
+	// Verify hashes a stored blob even if a result is remembered, and remembers
+	// the new result for Open. size is the content's size, or -1 if it is
+	// unknown. pace, if not nil, is called with the number of bytes of each
+	// read. It may wait; its error ends the reading. A missing blob is an
+	// [fs.ErrNotExist] that is not an [ErrDamaged].
 	Verify(ctx context.Context, ref Ref, size int64, pace func(n int) error) error
-	// Suspect reports whether this process found the blob damaged, or was told
-	// by Missing, and the stored bytes did not change since. It reads no content.
+	// Suspect reports whether this process found the blob damaged, or learned it
+	// from Missing, and the stored bytes have not changed since. It reads no
+	// content.
 	Suspect(ref Ref) bool
-	// Missing tells the store that a blob which it does not have should exist,
+	// Missing records that the index lists a blob which the store does not have,
 	// and returns the [ErrDamaged] for it.
 	Missing(ref Ref) error
-	// List yields all blobs in the order of their refs. One that comes or
-	// goes meanwhile may or may not be among them. It ends at the first error.
+	// List yields all blobs in the order of their refs. Blobs that are added or
+	// deleted meanwhile may or may not be included. It stops at the first error.
 	List(ctx context.Context) iter.Seq2[Info, error]
 }
 
-// Batcher is a Store that takes many blobs at once, faster than one by one.
+// Batcher is a Store that can store many blobs together, faster than one by one.
 type Batcher interface {
 	Begin(ctx context.Context) (Batch, error)
 }
 
-// Batch is a number of contents that become visible and durable together,
-// although not in one instant: what a commit cut short leaves behind is whole
-// blobs that nothing refers to. Its methods may be called by several
-// goroutines. Commit and Abort end it: a Put that is not done by then is
-// dropped. After the end Put and Commit return [fs.ErrClosed].
+// Batch is a set of contents that become durable together. They become visible
+// one after the other: an interrupted commit leaves complete blobs without
+// references. Its methods may be called by several goroutines. Commit and Abort
+// end the batch and discard every Put that has not returned. After the end Put
+// and Commit return [fs.ErrClosed].
 type Batch interface {
-	// Put takes the content that r yields and returns its Ref and size. A
-	// size of -1 is unknown; with any other the content must have it, else
-	// the error is [ErrMismatch]. A content that the store or the batch has
-	// already, intact, is read, recognised and not written. Others need not be
-	// visible before Commit. The batch stays usable after an error.
+	// Put adds the content that r yields and returns its Ref and size. A size of
+	// -1 means unknown; any other size must be correct, otherwise the error is
+	// [ErrMismatch]. A content that the store or the batch already has, intact,
+	// is read but not written again. New contents need not be visible before
+	// Commit. The batch stays usable after an error.
 	Put(ctx context.Context, size int64, r io.Reader) (Ref, int64, error)
-	// Known says whether the store or the batch has a content, intact, and makes
-	// it part of the batch if so: its ModTime is refreshed, and it is durable
-	// after Commit. A stored blob that was not hashed before is hashed for that.
-	// In doubt, as after an error, the answer is no.
+	// Known reports whether the store or the batch has a content, intact. If so,
+	// it adds the content to the batch: it refreshes its ModTime, and the
+	// content is durable after Commit. To find out, it hashes a stored blob that
+	// has not been hashed yet. On an error it returns false.
 	Known(ctx context.Context, ref Ref) bool
-	// Has says the same and does nothing else. It may also be called after
+	// Has reports the same without any side effect. It may also be called after
 	// the end of the batch.
 	Has(ctx context.Context, ref Ref) bool
-	// Commit makes all contents of the batch durable and visible, with a
-	// fresh ModTime. A content that was in the store and was deleted since then is
-	// an error that wraps [fs.ErrNotExist], and nothing becomes visible; after
-	// other errors some contents may be visible.
+	// Commit makes all contents of the batch durable and visible, with a fresh
+	// ModTime. If a content that the store had was deleted meanwhile, the error
+	// wraps [fs.ErrNotExist] and nothing becomes visible. After other errors
+	// some contents may be visible.
 	Commit(ctx context.Context) error
-	// Abort drops everything that is not visible yet. It does nothing after
-	// Commit.
+	// Abort discards all contents that are not visible yet. It does nothing
+	// after Commit.
 	Abort()
 }

@@ -15,68 +15,69 @@ import (
 )
 
 const (
-	// HashedAtOpen is the size in bytes up to which Open hashes a blob before
-	// it returns. A larger blob is hashed while it is read for the first time.
+	// HashedAtOpen is the largest size in bytes of a blob that Open hashes
+	// before it returns. A larger blob is hashed while it is read for the first
+	// time.
 	HashedAtOpen = 4 << 20
-	// Withheld is how many bytes at the end of such a larger blob are returned
-	// only once the hash of the whole blob is right.
+	// Withheld is the number of bytes at the end of a larger blob that are
+	// returned only after the hash of the whole blob has been checked.
 	Withheld = 64 << 10
 
-	// settle is how old a change must be for the time of the next change to
-	// differ from it: clocks of file systems tick every few milliseconds.
+	// settle is the age from which a later change of a file certainly has a
+	// different time. The clocks of file systems tick every few milliseconds.
 	settle = 100 * time.Millisecond
-	// maxGood and maxBad bound the results that a process remembers, 100 bytes
-	// each. Forgotten blobs are hashed again.
+	// maxGood and maxBad limit the remembered results, of about 100 bytes each.
+	// Blobs without a result are hashed again.
 	maxGood, maxBad = 1 << 18, 1 << 12
 )
 
-// ErrDamaged is wrapped by the errors for a blob whose stored bytes are not
-// the content of its Ref, or cannot be read. Such an error also wraps
-// [fs.ErrNotExist]: the content is not available.
+// ErrDamaged is wrapped by the errors for a blob whose stored bytes differ from
+// the content of its Ref or cannot be read. Such an error also wraps
+// [fs.ErrNotExist], because the content is not available.
 var ErrDamaged = errors.New("the stored bytes are damaged")
 
 // DamageError describes a damaged blob.
 type DamageError struct {
 	Ref  Ref
-	What string // for people: how the stored bytes differ
+	What string // for users: how the stored bytes differ
 }
 
 // Error names the blob and the damage.
 func (e *DamageError) Error() string { return fmt.Sprintf("blob %s is damaged: %s", e.Ref, e.What) }
 
-// Is reports that the error is an [ErrDamaged] and an [fs.ErrNotExist].
+// Is makes the error an [ErrDamaged] and an [fs.ErrNotExist].
 func (e *DamageError) Is(target error) bool { return target == ErrDamaged || target == fs.ErrNotExist }
 
-// stamp identifies one state of a stored blob: the bytes cannot change without
-// the stamp.
+// stamp identifies one state of a stored blob. It changes whenever the bytes
+// change.
 type stamp struct {
 	inode              uint64
 	size, mtime, ctime int64 // bytes; nanoseconds since 1970
 }
 
-// settled reports whether a later change would give another stamp.
+// settled reports whether every later change gives a different stamp.
 func (s stamp) settled(now time.Time) bool {
 	age := now.Sub(time.Unix(0, max(s.mtime, s.ctime)))
 	return age > settle || age < -settle
 }
 
-// stored is an open blob of which nobody knows yet whether it is intact.
+// stored is an open blob that has not been checked.
 type stored interface {
 	File
 	stamp() (stamp, error)
 }
 
-// checks remembers which blobs were hashed, each for one stamp. The zero value
-// remembers nothing.
+// checks remembers the results of hashing, each with the blob's stamp. The zero
+// value is empty.
 type checks struct {
-	now func() time.Time // nil: all results are remembered
+	now func() time.Time // nil: remember the results of unsettled stamps too
 
 	mu      sync.Mutex
-	good    map[Ref]stamp         // guarded by mu; the newer half
-	older   map[Ref]stamp         // guarded by mu; replaced by good when that is full
+	good    map[Ref]stamp         // guarded by mu; the newer results
+	older   map[Ref]stamp         // guarded by mu; good moves here when it is full
 	bad     map[Ref]damage        // guarded by mu
-	anyBad  atomic.Bool           // bad is not empty, or was not
-	running map[Ref]chan struct{} // guarded by mu; closed when the hashing in Open ends
+	anyBad  atomic.Bool           // bad has had an entry
+	running map[Ref]chan struct{} // guarded by mu; blobs being hashed; closed at the end
 }
 
 type damage struct {
@@ -84,8 +85,8 @@ type damage struct {
 	what  string
 }
 
-// result returns what is remembered of a blob in the state s. Known is false
-// if the blob has to be hashed.
+// result returns the remembered result for a blob with the stamp s. known is
+// false if the blob must be hashed.
 func (c *checks) result(ref Ref, s stamp) (known bool, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -93,7 +94,7 @@ func (c *checks) result(ref Ref, s stamp) (known bool, err error) {
 		if b.stamp == s {
 			return true, &DamageError{ref, b.what}
 		}
-		delete(c.bad, ref) // replaced since
+		delete(c.bad, ref) // the blob has been replaced
 	}
 	if g, ok := c.good[ref]; ok {
 		return g == s, nil
@@ -146,7 +147,7 @@ func (c *checks) failed(ref Ref, s stamp, what string) error {
 	return &DamageError{ref, what}
 }
 
-// suspect reports whether a blob was found damaged, in whatever state.
+// suspect reports whether a blob was found damaged, with any stamp.
 func (c *checks) suspect(ref Ref) bool {
 	if !c.anyBad.Load() {
 		return false
@@ -157,7 +158,7 @@ func (c *checks) suspect(ref Ref) bool {
 	return ok
 }
 
-// enter waits until no other goroutine hashes the blob in Open.
+// enter waits until no other goroutine hashes the blob.
 func (c *checks) enter(ctx context.Context, ref Ref) (leave func(), err error) {
 	for {
 		c.mu.Lock()
@@ -185,9 +186,9 @@ func (c *checks) enter(ctx context.Context, ref Ref) (leave func(), err error) {
 	}
 }
 
-// admit returns an open blob to whoever opened it: as it is if it is known to
-// be intact, hashed if it is small, and else hashed while it is read. On an
-// error the blob is closed.
+// admit returns an open blob if it is known to be intact. It hashes an unknown
+// small blob first, and a large one while the caller reads it. On an error it
+// closes the blob.
 func (c *checks) admit(ctx context.Context, ref Ref, f stored) (File, error) {
 	s, err := f.stamp()
 	if err != nil {
@@ -210,7 +211,7 @@ func (c *checks) admit(ctx context.Context, ref Ref, f stored) (File, error) {
 	return f, nil
 }
 
-// hashOnce hashes an open blob unless another goroutine just did.
+// hashOnce hashes an open blob unless another goroutine has just hashed it.
 func (c *checks) hashOnce(ctx context.Context, ref Ref, s stamp, f stored) error {
 	leave, err := c.enter(ctx, ref)
 	if err != nil {
@@ -223,7 +224,7 @@ func (c *checks) hashOnce(ctx context.Context, ref Ref, s stamp, f stored) error
 	return c.hash(ctx, ref, s, f, nil)
 }
 
-// known hashes an open blob unless its state is remembered.
+// known hashes an open blob unless a result is remembered.
 func (c *checks) known(ctx context.Context, ref Ref, f stored) error {
 	s, err := f.stamp()
 	if err != nil {
@@ -232,7 +233,7 @@ func (c *checks) known(ctx context.Context, ref Ref, f stored) error {
 	return c.hashOnce(ctx, ref, s, f)
 }
 
-// verify hashes an open blob, whatever is remembered.
+// verify hashes an open blob even if a result is remembered.
 func (c *checks) verify(ctx context.Context, ref Ref, f stored, pace func(n int) error) error {
 	s, err := f.stamp()
 	if err != nil {
@@ -241,8 +242,8 @@ func (c *checks) verify(ctx context.Context, ref Ref, f stored, pace func(n int)
 	return c.hash(ctx, ref, s, f, pace)
 }
 
-// stillBad reports whether an open blob is in the state in which it was found
-// damaged.
+// stillBad reports whether an open blob still has the stamp with which it was
+// found damaged.
 func (c *checks) stillBad(ref Ref, f stored) bool {
 	s, err := f.stamp()
 	if err != nil {
@@ -261,21 +262,20 @@ func (c *checks) reject(ref Ref, f stored, what string) error {
 	return c.failed(ref, s, what)
 }
 
-// hash reads an open blob and remembers the result. pace, if not nil, is
-// called with the number of bytes of each read and may wait.
+// hash hashes an open blob and remembers the result. pace is that of Verify.
 func (c *checks) hash(ctx context.Context, ref Ref, s stamp, f stored, pace func(n int) error) error {
 	got, err := sumAt(ctx, f, f.Size(), pace)
 	switch {
 	case errors.Is(err, errChanged) || unreadable(err):
-		return c.failed(ref, s, "it cannot be read: "+err.Error())
+		return c.failed(ref, s, "cannot read it: "+err.Error())
 	case err != nil:
 		return err
 	}
 	return c.judge(ref, s, f, got)
 }
 
-// judge remembers whether the hash of an open blob, which had the stamp s
-// before it was read, is the right one.
+// judge compares the hash of an open blob with its Ref and remembers the result.
+// s is the stamp from before the blob was read.
 func (c *checks) judge(ref Ref, s stamp, f stored, got Ref) error {
 	after, err := f.stamp()
 	switch {
@@ -285,14 +285,13 @@ func (c *checks) judge(ref Ref, s stamp, f stored, got Ref) error {
 		}
 		return nil
 	case err == nil && after != s:
-		return &DamageError{ref, "it is being written to"} // not remembered
+		return &DamageError{ref, "its file changed while it was read"} // not remembered
 	}
-	return c.failed(ref, s, fmt.Sprintf("its %d bytes have the SHA-256 %s", f.Size(), got))
+	return c.failed(ref, s, fmt.Sprintf("its %d bytes have SHA-256 %s", f.Size(), got))
 }
 
-// errChanged is the error for a blob that is shorter than it was when it was
-// opened.
-var errChanged = errors.New("it ends early")
+// errChanged is the error for a blob that is shorter than when it was opened.
+var errChanged = errors.New("file is shorter than at open")
 
 // sumAt hashes the first size bytes of r.
 func sumAt(ctx context.Context, r io.ReaderAt, size int64, pace func(n int) error) (ref Ref, err error) {
@@ -323,15 +322,15 @@ func sumAt(ctx context.Context, r io.ReaderAt, size int64, pace func(n int) erro
 	return ref, nil
 }
 
-// unreadable reports whether an error of opening or reading says that these
-// bytes cannot be had, as opposed to a shortage of something else.
+// unreadable reports whether an error of opening or reading concerns the file
+// itself, as opposed to a shortage of resources.
 func unreadable(err error) bool {
 	return errors.Is(err, fs.ErrPermission) || errors.Is(err, syscall.EIO) || errors.Is(err, syscall.EISDIR) || deviceError(err)
 }
 
 // checking is an open blob that is hashed while it is read from its first byte
-// to its last. Until the hash is found right it has no operating system's
-// file, because the kernel would send bytes that nobody has hashed.
+// to its last. Until the hash has been checked it does not give access to the
+// operating system's file, because the kernel would send unchecked bytes.
 type checking struct {
 	f      stored
 	checks *checks
@@ -340,9 +339,9 @@ type checking struct {
 	*io.SectionReader
 
 	mu   sync.Mutex
-	hash hash.Hash // nil once the end was reached; guarded by mu
-	next int64     // all bytes before it were hashed; guarded by mu
-	tail []byte    // the end of a blob that was found right; guarded by mu
+	hash hash.Hash // nil once the blob has been checked; guarded by mu
+	next int64     // number of bytes hashed so far; guarded by mu
+	tail []byte    // the end of the blob once it has been checked; guarded by mu
 }
 
 func newChecking(c *checks, ref Ref, s stamp, f stored) *checking {
@@ -351,13 +350,13 @@ func newChecking(c *checks, ref Ref, s stamp, f stored) *checking {
 	return k
 }
 
-// inOrder is the io.ReaderAt behind Read and ReadAt of a checking blob.
+// inOrder is the io.ReaderAt behind Read and ReadAt of a checking.
 type inOrder struct{ k *checking }
 
 func (o inOrder) ReadAt(p []byte, off int64) (int, error) { return o.k.readAt(p, off) }
 
-// readAt reads and hashes what continues the bytes hashed before. A read from
-// the first byte begins anew; other reads are not hashed.
+// readAt reads at off. It hashes reads that continue the bytes hashed so far; a
+// read at 0 starts over. Other reads are not hashed.
 func (k *checking) readAt(p []byte, off int64) (int, error) {
 	k.mu.Lock()
 	if start := k.f.Size() - int64(len(k.tail)); k.hash == nil && off >= start {
@@ -405,7 +404,7 @@ func (k *checking) readAt(p []byte, off int64) (int, error) {
 	return n, nil
 }
 
-// end reads the rest of the blob and judges the whole of it.
+// end reads the rest of the blob and checks the whole hash.
 func (k *checking) end(size int64) error {
 	tail := make([]byte, size-k.next)
 	m, err := k.f.ReadAt(tail, k.next)
@@ -430,7 +429,7 @@ func (k *checking) end(size int64) error {
 // fail returns the error for a blob that cannot be read.
 func (k *checking) fail(err error) error {
 	if errors.Is(err, errChanged) || unreadable(err) {
-		return k.checks.failed(k.ref, k.stamp, "it cannot be read: "+err.Error())
+		return k.checks.failed(k.ref, k.stamp, "cannot read it: "+err.Error())
 	}
 	return err
 }

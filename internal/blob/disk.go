@@ -19,17 +19,18 @@ import (
 
 const tempDir = "tmp"
 
-// Disk is a store in a directory. The blob abcdef… is the file ab/cdef…, and
-// what is being written stands in tmp, of which [Disk.Sweep] removes the
-// leftovers. Nothing outside of the directory is touched.
+// Disk is a store in a directory. The blob abcdef… is the file ab/cdef….
+// Temporary files are in tmp; [Disk.Sweep] removes leftover ones. Nothing
+// outside the directory is changed.
 //
-// Content is flushed before the name is given and the name before success is
-// reported, also for a blob that was there already: another process may have
-// written it and not have come to that. The time of a refresh need not survive a
-// power loss, since what it protects does not either.
+// Content is flushed before its file gets its name, and the name is flushed
+// before success is reported. This holds for an existing blob too, because
+// another process may have written it and not have flushed it yet. A refreshed
+// ModTime need not survive a power loss, because what it protects does not
+// survive either.
 type Disk struct {
-	// Now tells the time of new blobs; nil means time.Now. It is set before the
-	// first use.
+	// Now returns the time of new blobs; nil means time.Now. It is set before
+	// the first use.
 	Now func() time.Time
 
 	dir    string
@@ -38,7 +39,7 @@ type Disk struct {
 	// Modes of new directories and files.
 	dirPerm, filePerm fs.FileMode
 
-	shards [256]atomic.Bool // by a ref's first byte: the directory is durable
+	shards [256]atomic.Bool // by the first byte of refs: their directory is durable
 }
 
 func (d *Disk) now() time.Time {
@@ -48,10 +49,9 @@ func (d *Disk) now() time.Time {
 	return time.Now()
 }
 
-// OpenDisk opens the store in the directory dir. A new directory is made for
-// its owner only, with the mode 0700. New files and directories in the store
-// get the permissions of dir, and exactly these if dir passes its group on (the
-// bit setgid); else the umask reduces them.
+// OpenDisk opens the store in the directory dir. It creates a missing directory
+// with mode 0700. New files and directories in the store get the permissions of
+// dir: exactly these if dir has the setgid bit, otherwise reduced by the umask.
 func OpenDisk(dir string) (*Disk, error) {
 	dir, err := filepath.Abs(dir)
 	if err != nil {
@@ -78,40 +78,39 @@ func OpenDisk(dir string) (*Disk, error) {
 	return d, nil
 }
 
-// Close lets go of the directory. Open files stay usable.
+// Close closes the directory. Open files stay usable.
 func (d *Disk) Close() error { return d.tree.Close() }
 
-// Path is the absolute name of the file that a blob has or would have. It
-// must not be written to.
+// Path returns the absolute name of a blob's file, which need not exist. The
+// file must not be written to.
 func (d *Disk) Path(ref Ref) string {
 	return filepath.Join(d.dir, filepath.FromSlash(blobName(ref)))
 }
 
-// Sweep removes what dead processes have left in the temporary directory and
-// have not written to for the time given; an hour is a good one. It returns the
-// number of files removed.
+// Sweep removes temporary files of ended processes that were last written at
+// least olderThan ago (an hour is a good value). It returns their number.
 func (d *Disk) Sweep(ctx context.Context, olderThan time.Duration) (int, error) {
 	return d.tree.Sweep(ctx, tempDir, d.now().Add(-olderThan))
 }
 
-// blobName is the blob's name in the tree.
+// blobName returns the name of a blob's file in the tree.
 func blobName(ref Ref) string {
 	s := ref.String()
 	return s[:2] + "/" + s[2:]
 }
 
-// shardName is the blob's directory in the tree.
+// shardName returns the name of a blob's directory in the tree.
 func shardName(ref Ref) string { return ref.String()[:2] }
 
-// parseBlobName undoes blobName for a shard and a file in it. Only the
-// spelling that blobName writes is a blob's.
+// parseBlobName is the inverse of blobName for a shard and a file name in it. It
+// rejects other spellings.
 func parseBlobName(shard, name string) (Ref, bool) {
 	ref, err := ParseRef(shard + name)
 	return ref, err == nil && blobName(ref) == shard+"/"+name
 }
 
-// damaged says whether a file in a blob's place cannot be the blob, as far as
-// that shows from the outside. A size of -1 is unknown.
+// damaged reports whether a file visibly cannot be the blob, without reading it.
+// A size of -1 means unknown.
 func damaged(info fs.FileInfo, ref Ref, size int64) bool {
 	return !info.Mode().IsRegular() ||
 		size >= 0 && info.Size() != size ||
@@ -131,7 +130,7 @@ func (d *Disk) Open(ctx context.Context, ref Ref) (File, error) {
 	return d.checks.admit(ctx, ref, f)
 }
 
-// open opens a blob that is not visibly damaged. A size of -1 is unknown.
+// open opens a blob that is not visibly damaged. A size of -1 means unknown.
 func (d *Disk) open(ref Ref, size int64) (*diskFile, error) {
 	f, err := d.tree.Root().Open(blobName(ref))
 	if err != nil {
@@ -151,19 +150,19 @@ func (d *Disk) open(ref Ref, size int64) (*diskFile, error) {
 	return file, nil
 }
 
-// openError is the error for a blob that the system does not open.
+// openError returns the error for a blob that cannot be opened.
 func (d *Disk) openError(ref Ref, err error) error {
 	info, lerr := d.tree.Root().Lstat(blobName(ref))
 	switch {
 	case lerr == nil && !info.Mode().IsRegular():
 		return d.checks.failed(ref, stamp{}, differs(info, -1))
 	case unreadable(err):
-		return d.checks.failed(ref, stamp{}, "it cannot be opened: "+err.Error())
+		return d.checks.failed(ref, stamp{}, "cannot open it: "+err.Error())
 	}
 	return notExist(ref, err)
 }
 
-// differs says how a visibly damaged blob differs from what it should be.
+// differs describes the damage of a visibly damaged blob.
 func differs(info fs.FileInfo, size int64) string {
 	switch {
 	case !info.Mode().IsRegular():
@@ -203,11 +202,12 @@ func (d *Disk) Suspect(ref Ref) bool {
 // Missing implements [Store].
 func (d *Disk) Missing(ref Ref) error { return d.checks.failed(ref, stamp{}, missing) }
 
-// missing is the damage of a blob that should exist.
+// missing describes the damage of a blob that the index lists but the store
+// lacks.
 const missing = "it is missing"
 
-// OpenWhole opens a blob like Open, but hashes a large one first too, unless it
-// is known to be intact: for callers that pass on the name of the file.
+// OpenWhole opens a blob like Open, but hashes an unknown large blob before it
+// returns. It is for callers that pass the file name on.
 func (d *Disk) OpenWhole(ctx context.Context, ref Ref) (File, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
@@ -223,8 +223,8 @@ func (d *Disk) OpenWhole(ctx context.Context, ref Ref) (File, error) {
 	return f, nil
 }
 
-// intact reports whether a blob that exists is intact, and hashes it if that is
-// not known.
+// intact reports whether an existing blob is intact, and hashes it if that is
+// unknown.
 func (d *Disk) intact(ctx context.Context, ref Ref, size int64) (bool, error) {
 	f, err := d.open(ref, size)
 	if err == nil {
@@ -237,20 +237,20 @@ func (d *Disk) intact(ctx context.Context, ref Ref, size int64) (bool, error) {
 	return err == nil, err
 }
 
-// asideDir holds the blobs that SetAside moved.
+// asideDir holds the blobs that SetAside moved there.
 const asideDir = "damaged"
 
 // SetAside moves a blob that this process found damaged out of the store and
-// returns the absolute name of the file. A blob that was replaced since stays
-// where it is: the error is [fs.ErrNotExist], as for a missing one.
+// returns the absolute name of the moved file. If the blob is missing or has
+// been replaced meanwhile, the error is [fs.ErrNotExist].
 func (d *Disk) SetAside(ref Ref) (path string, err error) {
 	if !d.Suspect(ref) {
-		return "", fmt.Errorf("set blob %s aside: no damaged file: %w", ref, fs.ErrNotExist)
+		return "", fmt.Errorf("set blob %s aside: it is not damaged any more: %w", ref, fs.ErrNotExist)
 	}
 	to := asideDir + "/" + ref.String()
 	err = d.tree.MkdirAll(asideDir, d.dirPerm)
 	if err == nil {
-		// An earlier damaged file of the same content stays.
+		// Keep an earlier damaged file of the same content.
 		for n := 1; n < 100; n++ {
 			if _, err := d.tree.Root().Lstat(to); errors.Is(err, fs.ErrNotExist) {
 				break
@@ -348,8 +348,8 @@ func checkRef(got, want Ref) error {
 	return nil
 }
 
-// has reports whether the store has a blob, intact and of the size given
-// unless that is -1, and makes its time a fresh one.
+// has refreshes a blob's time and reports whether the store has it, intact and
+// with the given size; -1 means any size.
 func (d *Disk) has(ctx context.Context, ref Ref, size int64) (bool, error) {
 	there, err := d.refresh(ref, size)
 	if err != nil || !there {
@@ -358,9 +358,9 @@ func (d *Disk) has(ctx context.Context, ref Ref, size int64) (bool, error) {
 	return d.intact(ctx, ref, size)
 }
 
-// refresh says whether the store has a blob, of the size given unless that is
-// -1, and makes its time a fresh one. The order is part of the agreement with
-// the collector: first the time, then the look.
+// refresh refreshes a blob's time and reports whether it exists with the given
+// size; -1 means any size. Its order is part of the contract with the collector:
+// first set the time, then check that the blob exists.
 func (d *Disk) refresh(ref Ref, size int64) (bool, error) {
 	root, name, now := d.tree.Root(), blobName(ref), d.now()
 	info, err := root.Lstat(name)
@@ -371,11 +371,11 @@ func (d *Disk) refresh(ref Ref, size int64) (bool, error) {
 		return false, err
 	}
 	if now.Sub(info.ModTime()) < Slack {
-		return true, nil // and this was the look
+		return true, nil // the time is fresh enough, and the blob exists
 	}
 	err = root.Chtimes(name, time.Time{}, now)
 	if errors.Is(err, fs.ErrPermission) {
-		// Somebody else's file. Writing it anew makes the time fresh.
+		// The file has a different owner. Writing it again refreshes the time.
 		return false, nil
 	}
 	if err == nil {
@@ -387,7 +387,7 @@ func (d *Disk) refresh(ref Ref, size int64) (bool, error) {
 	return err == nil, err
 }
 
-// ensureShard makes the blob's directory, durably, unless that was done once.
+// ensureShard creates the blob's directory durably, once per process.
 func (d *Disk) ensureShard(ref Ref) error {
 	if d.shards[ref[0]].Load() {
 		return nil
@@ -395,7 +395,8 @@ func (d *Disk) ensureShard(ref Ref) error {
 	if err := d.tree.Mkdir(shardName(ref), d.dirPerm); err != nil {
 		return err
 	}
-	// Also if it was there: who made it may not have come to the flush.
+	// Flush in any case: another process may have made it without flushing it
+	// yet.
 	return d.tree.SyncDir(".")
 }
 
@@ -417,7 +418,7 @@ func (d *Disk) List(ctx context.Context) iter.Seq2[Info, error] {
 	}
 }
 
-// listShard lists one directory; one that is absent is empty.
+// listShard lists one directory. A missing one is empty.
 func (d *Disk) listShard(ctx context.Context, shard string) ([]Info, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
@@ -453,8 +454,8 @@ func (d *Disk) listShard(ctx context.Context, shard string) ([]Info, error) {
 	return infos, nil
 }
 
-// diskSink writes a content to a temporary file, which it makes when the first
-// chunk comes: a small content that turns out to be known costs no file.
+// diskSink writes a content to a temporary file. It creates the file with the
+// first chunk, so that a small known content costs no file.
 type diskSink struct {
 	disk *Disk
 	want func(ref Ref, size int64) (bool, error)
@@ -464,7 +465,7 @@ type diskSink struct {
 func (s *diskSink) wanted(ref Ref, size int64) (bool, error) {
 	keep, err := s.want(ref, size)
 	if err == nil && keep && size == 0 {
-		err = s.create() // no chunk will come
+		err = s.create() // the empty content has no chunk
 	}
 	return keep, err
 }
@@ -489,7 +490,7 @@ func (s *diskSink) abort() {
 	}
 }
 
-// diskFile is an open blob. Only what reads is passed on.
+// diskFile is an open blob. It exposes only the methods for reading.
 type diskFile struct {
 	file    *os.File
 	ref     Ref

@@ -16,8 +16,8 @@ type diskBatch struct {
 	disk  *Disk
 	group *durable.Group
 
-	// gate is held for reading while something joins the group, and for
-	// writing to end it.
+	// gate is locked for reading while a content joins the group, and for
+	// writing to end the batch.
 	gate  sync.RWMutex
 	ended bool // guarded by gate
 
@@ -72,7 +72,8 @@ func (b *diskBatch) put(ctx context.Context, size int64, r io.Reader) (Ref, int6
 	return ref, n, nil
 }
 
-// claim makes a content part of the batch, unless a file to be is already.
+// claim adds a content to the batch unless the batch already has a temporary
+// file for it.
 func (b *diskBatch) claim(ref Ref, p part) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -85,8 +86,8 @@ func (b *diskBatch) claim(ref Ref, p part) bool {
 
 func errEnded() error { return fmt.Errorf("batch: %w", fs.ErrClosed) }
 
-// known says whether the batch or the store has a content, of the size given
-// unless that is -1, and makes it a part of the batch.
+// known reports whether the batch or the store has a content of the given size,
+// -1 meaning any, and adds it to the batch.
 func (b *diskBatch) known(ctx context.Context, ref Ref, size int64) (bool, error) {
 	b.gate.RLock()
 	defer b.gate.RUnlock()
@@ -137,10 +138,10 @@ func (b *diskBatch) Commit(ctx context.Context) error {
 	}
 	if err != nil {
 		b.group.Abort()
-		return fmt.Errorf("commit of blobs: %w", err)
+		return fmt.Errorf("commit blobs: %w", err)
 	}
 	if err := b.group.Commit(); err != nil {
-		return fmt.Errorf("commit of blobs: %w", err)
+		return fmt.Errorf("commit blobs: %w", err)
 	}
 	for ref := range parts {
 		b.disk.shards[ref[0]].Store(true)
@@ -148,8 +149,8 @@ func (b *diskBatch) Commit(ctx context.Context) error {
 	return nil
 }
 
-// prepare makes sure that every part will be there, fresh and durable, when
-// the group is committed.
+// prepare makes sure that every part exists, with a fresh time, and will be
+// durable after the commit of the group.
 func (b *diskBatch) prepare(parts map[Ref]part) error {
 	now := b.disk.now()
 	for ref, p := range parts {
@@ -182,7 +183,7 @@ func (b *diskBatch) Abort() {
 	}
 }
 
-// end marks the batch as ended and returns its parts, once.
+// end ends the batch and returns its parts, or false if it has ended before.
 func (b *diskBatch) end() (map[Ref]part, bool) {
 	b.gate.Lock()
 	defer b.gate.Unlock()

@@ -6,7 +6,7 @@ import (
 	"io"
 )
 
-// Hash reads r to its end and returns the Ref and the size of what it gave.
+// Hash reads r to its end and returns the Ref and the size of the content.
 func Hash(ctx context.Context, r io.Reader) (Ref, int64, error) {
 	h := sha256.New()
 	buf := make([]byte, 256<<10)

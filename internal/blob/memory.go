@@ -13,15 +13,14 @@ import (
 	"time"
 )
 
-// Memory is a store for tests: it keeps everything in memory and nothing
-// longer than that. The zero value is an empty store.
+// Memory is a store in memory, for tests. The zero value is an empty store.
 type Memory struct {
-	// Now tells the time; nil means time.Now.
+	// Now returns the current time; nil means time.Now.
 	Now func() time.Time
 
 	mu      sync.Mutex
 	blobs   map[Ref]memoryBlob // guarded by mu
-	written uint64             // contents so far; guarded by mu
+	written uint64             // number of writes so far; guarded by mu
 
 	checks checks
 }
@@ -29,12 +28,12 @@ type Memory struct {
 type memoryBlob struct {
 	content []byte // never changed
 	modTime time.Time
-	state   uint64 // number of the write that made it
-	fault   error  // what reading gives instead of the content; nil is none
+	state   uint64 // number of the write that stored it
+	fault   error  // error of every read; nil for none
 }
 
-// Damage makes the stored bytes of a blob others than its content: for tests.
-// With a fault, reading gives this error.
+// Damage replaces the stored bytes of a blob, for tests. If fault is not nil,
+// reading returns it.
 func (m *Memory) Damage(ref Ref, stored []byte, fault error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -106,7 +105,7 @@ func (m *Memory) has(ctx context.Context, ref Ref) (bool, error) {
 	return err == nil, err
 }
 
-// refresh sets a blob's time and says whether there is one.
+// refresh sets a blob's time and reports whether the blob exists.
 func (m *Memory) refresh(ref Ref) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -140,7 +139,7 @@ func (m *Memory) Open(ctx context.Context, ref Ref) (File, error) {
 	return m.checks.admit(ctx, ref, f)
 }
 
-// open opens a blob that is not visibly damaged. A size of -1 is unknown.
+// open opens a blob that is not visibly damaged. A size of -1 means unknown.
 func (m *Memory) open(ref Ref, size int64) (*memoryFile, error) {
 	b, err := m.get(ref)
 	if err != nil {
@@ -269,7 +268,7 @@ type memoryBatch struct {
 	store *Memory
 
 	mu    sync.Mutex
-	parts map[Ref][]byte // nil content: found in the store; guarded by mu
+	parts map[Ref][]byte // nil for a content of the store; guarded by mu
 	ended bool           // guarded by mu
 }
 

@@ -2,8 +2,8 @@ package blob
 
 import "os"
 
-// OSFile returns the file on disk that a blob is, so that the system can copy it;
-// nil if it is none.
+// OSFile returns the operating system's file of a blob, for sending or copying
+// by the system, or nil.
 func OSFile(f File) *os.File {
 	if d, ok := f.(interface{ File() *os.File }); ok {
 		return d.File()

@@ -8,25 +8,25 @@ import (
 	"sync"
 )
 
-// chunk is how much is read, hashed and written at once. It stays within the
-// second-level cache of usual processors, so that the memory is passed over
-// once; and most symbol files are smaller than a few chunks.
+// chunk is how many bytes are read, hashed and written in one step. It fits into
+// the second-level cache of common processors, so that each byte is loaded from
+// memory once. Most symbol files have only a few chunks.
 const chunk = 256 << 10
 
 var chunks = sync.Pool{New: func() any { return new([chunk]byte) }}
 
-// sink is where a content goes whose Ref is known only at its end.
+// sink receives a content whose Ref is known only at its end.
 type sink interface {
-	// wanted is told the Ref and the size before the last chunk is written,
-	// and says whether the content shall be kept.
+	// wanted is called with the Ref and the size before the last chunk is
+	// written. It reports whether to keep the content.
 	wanted(ref Ref, size int64) (bool, error)
 	// Write is called with each chunk, never with an empty one.
 	io.Writer
 }
 
-// receive passes a content on to a sink and returns its Ref and size. A size
-// of -1 is unknown; no more than one byte beyond any other is asked for. kept
-// is the sink's answer.
+// receive copies a content to a sink and returns its Ref and size. A size of -1
+// means unknown; for any other size, at most one byte more is read. kept is the
+// sink's decision.
 func receive(ctx context.Context, size int64, r io.Reader, to sink) (ref Ref, n int64, kept bool, err error) {
 	buf := chunks.Get().(*[chunk]byte)
 	defer chunks.Put(buf)
@@ -63,14 +63,14 @@ func receive(ctx context.Context, size int64, r io.Reader, to sink) (ref Ref, n 
 
 func sizeError(n, size int64) error {
 	if n > size {
-		return fmt.Errorf("more than the announced %d bytes: %w", size, ErrMismatch)
+		return fmt.Errorf("more than the declared %d bytes: %w", size, ErrMismatch)
 	}
-	return fmt.Errorf("%d bytes in place of the announced %d: %w", n, size, ErrMismatch)
+	return fmt.Errorf("%d bytes instead of the declared %d: %w", n, size, ErrMismatch)
 }
 
-// fill reads until buf is full or the reader fails, or ends with [io.EOF]. It
-// differs from io.ReadFull in that a reader's own io.ErrUnexpectedEOF, as of
-// a compressed file cut short, stays an error.
+// fill reads until buf is full, the reader fails or it ends with [io.EOF].
+// Unlike io.ReadFull it keeps a reader's own io.ErrUnexpectedEOF, for example
+// from a truncated compressed file, as an error.
 func fill(ctx context.Context, r io.Reader, buf []byte) (n int, err error) {
 	for empty := 0; n < len(buf) && err == nil; {
 		if err := ctx.Err(); err != nil {

@@ -12,19 +12,19 @@ import (
 	"github.com/symdepot/symdepot/internal/durable"
 )
 
-// Spool is a content on its way into a [Disk] that can be read meanwhile. One
-// goroutine writes it and ends it with Keep or Abort; any number read what has
-// been written. It must be closed when nobody reads it any more.
+// Spool is a content that is being written to a [Disk] and can be read
+// meanwhile. One goroutine writes it and ends it with Keep or Abort; any number
+// may read the written part. It must be closed after the last read.
 type Spool struct {
 	disk *Disk
 	file *durable.File // nil after Keep or Abort
-	name string        // of the temporary file
+	name string        // name of the temporary file
 	read *os.File
 	hash hash.Hash
 	n    atomic.Int64
 }
 
-// Spool begins one.
+// Spool creates an empty spool.
 func (d *Disk) Spool() (*Spool, error) {
 	file, err := d.tree.Create(tempDir, d.filePerm)
 	if err != nil {
@@ -38,7 +38,7 @@ func (d *Disk) Spool() (*Spool, error) {
 	return &Spool{disk: d, file: file, name: file.Name(), read: read, hash: sha256.New()}, nil
 }
 
-// Write appends p. A full disk is an error that durable.IsNoSpace knows.
+// Write appends p. durable.IsNoSpace recognizes the error of a full disk.
 func (s *Spool) Write(p []byte) (int, error) {
 	n, err := s.file.Write(p)
 	s.hash.Write(p[:n])
@@ -46,24 +46,24 @@ func (s *Spool) Write(p []byte) (int, error) {
 	return n, err
 }
 
-// ReadAt reads what has been written.
+// ReadAt reads the written part.
 func (s *Spool) ReadAt(p []byte, off int64) (int, error) { return s.read.ReadAt(p, off) }
 
-// File opens the file that is being written once more, so that the system can
-// send it; it has no name that lasts. After Keep it may be gone.
+// File opens the temporary file again, so that the system can send it. It may
+// fail after Keep, because the file has been renamed.
 func (s *Spool) File() (*os.File, error) { return s.disk.tree.Root().Open(s.name) }
 
-// Size is the number of bytes that have been written.
+// Size returns the number of bytes written.
 func (s *Spool) Size() int64 { return s.n.Load() }
 
-// Sum is the Ref of what has been written. Only the writer may call it.
+// Sum returns the Ref of the bytes written. Only the writer may call it.
 func (s *Spool) Sum() (ref Ref) {
 	s.hash.Sum(ref[:0])
 	return ref
 }
 
-// Keep makes what has been written a blob, durably, and returns its Ref. On an
-// error nothing is kept. What was written can be read until Close in any case.
+// Keep makes the spool a blob, durably, and returns its Ref. On an error nothing
+// is stored. In either case the bytes can be read until Close.
 func (s *Spool) Keep() (Ref, error) {
 	ref := s.Sum()
 	err := s.keep(ref)
@@ -100,8 +100,8 @@ func (s *Spool) keep(ref Ref) error {
 	return nil
 }
 
-// copyTo writes the blob once more: Windows does not rename a file that
-// somebody reads.
+// copyTo writes the blob as a second file: Windows cannot rename a file that is
+// open for reading.
 func (s *Spool) copyTo(ref Ref) error {
 	defer s.file.Abort()
 	to, err := s.disk.tree.Create(tempDir, s.disk.filePerm)
@@ -128,7 +128,7 @@ func (s *Spool) copyTo(ref Ref) error {
 	return nil
 }
 
-// Abort drops what has been written. After Keep it does nothing.
+// Abort discards the spool. It does nothing after Keep.
 func (s *Spool) Abort() {
 	if s.file != nil {
 		s.file.Abort()
@@ -136,5 +136,5 @@ func (s *Spool) Abort() {
 	}
 }
 
-// Close ends the reading.
+// Close closes the spool for reading.
 func (s *Spool) Close() error { return s.read.Close() }

@@ -5,7 +5,7 @@ import (
 	"syscall"
 )
 
-// stampOf returns the state of an open file.
+// stampOf returns the stamp of an open file.
 func stampOf(f *os.File) (stamp, error) {
 	info, err := f.Stat()
 	if err != nil {
@@ -18,5 +18,5 @@ func stampOf(f *os.File) (stamp, error) {
 	return s, nil
 }
 
-// deviceError reports no further errors than EIO here.
+// deviceError returns false: EIO is the only such error on this system.
 func deviceError(error) bool { return false }

@@ -6,7 +6,7 @@ import (
 	"syscall"
 )
 
-// stampOf returns the state of an open file.
+// stampOf returns the stamp of an open file.
 func stampOf(f *os.File) (stamp, error) {
 	info, err := f.Stat()
 	if err != nil {
@@ -19,8 +19,8 @@ func stampOf(f *os.File) (stamp, error) {
 	return s, nil
 }
 
-// deviceError reports whether err is one of reading a damaged medium that
-// package syscall does not name for all systems.
+// deviceError reports whether err means a damaged medium, beyond the errors that
+// package syscall defines on all systems.
 func deviceError(err error) bool {
 	return errors.Is(err, syscall.EUCLEAN) || errors.Is(err, syscall.EBADMSG)
 }

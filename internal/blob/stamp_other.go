@@ -4,8 +4,8 @@ package blob
 
 import "os"
 
-// stampOf returns the state of an open file, as far as the portable interface
-// tells it.
+// stampOf returns the stamp of an open file, as far as the portable interface
+// provides it.
 func stampOf(f *os.File) (stamp, error) {
 	info, err := f.Stat()
 	if err != nil {
@@ -14,5 +14,6 @@ func stampOf(f *os.File) (stamp, error) {
 	return stamp{size: info.Size(), mtime: info.ModTime().UnixNano()}, nil
 }
 
-// deviceError reports no further errors than EIO here.
+// deviceError returns false: EIO is the only such error that is known on this
+// system.
 func deviceError(error) bool { return false }

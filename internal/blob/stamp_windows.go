@@ -8,7 +8,7 @@ import (
 	"golang.org/x/sys/windows"
 )
 
-// stampOf returns the state of an open file.
+// stampOf returns the stamp of an open file.
 func stampOf(f *os.File) (stamp, error) {
 	h := windows.Handle(f.Fd())
 	var info windows.ByHandleFileInformation
@@ -21,8 +21,8 @@ func stampOf(f *os.File) (stamp, error) {
 		mtime: info.LastWriteTime.Nanoseconds(),
 	}
 	// FILE_BASIC_INFO: the times of creation, last access, last write and last
-	// change as FILETIMEs, then the attributes. Some network file systems do
-	// not know the time of the last change.
+	// change as FILETIMEs, then the attributes. Some network file systems do not
+	// provide the time of the last change.
 	var basic [40]byte
 	if err := windows.GetFileInformationByHandleEx(h, windows.FileBasicInfo, &basic[0], uint32(len(basic))); err == nil {
 		ft := windows.Filetime{LowDateTime: binary.LittleEndian.Uint32(basic[24:]), HighDateTime: binary.LittleEndian.Uint32(basic[28:])}
@@ -31,7 +31,7 @@ func stampOf(f *os.File) (stamp, error) {
 	return s, nil
 }
 
-// deviceError reports whether err is one of reading a damaged medium.
+// deviceError reports whether err means a damaged medium.
 func deviceError(err error) bool {
 	return errors.Is(err, windows.ERROR_CRC) || errors.Is(err, windows.ERROR_FILE_CORRUPT) || errors.Is(err, windows.ERROR_DISK_CORRUPT)
 }

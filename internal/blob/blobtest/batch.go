@@ -37,7 +37,7 @@ func testBatchCommit(t *testing.T, s blob.Store, begin func(*testing.T) blob.Bat
 		if b.Has(t.Context(), blob.Sum(content)) {
 			t.Errorf("%d bytes are in the batch before they are put", n)
 		}
-		// Thrice the same: of unknown size, of known size, by its ref.
+		// Add it three times: with unknown size, with known size, by its ref.
 		ref := add(t, b, content, -1)
 		add(t, b, content, int64(n))
 		if !b.Has(t.Context(), ref) || !b.Known(t.Context(), ref) {
@@ -51,7 +51,7 @@ func testBatchCommit(t *testing.T, s blob.Store, begin func(*testing.T) blob.Bat
 	if n := Check(t, s); n != len(sizes) {
 		t.Errorf("%d blobs", n)
 	}
-	commit(t, begin(t)) // an empty one
+	commit(t, begin(t)) // an empty batch
 }
 
 func testBatchAbort(t *testing.T, s blob.Store, begin func(*testing.T) blob.Batch) {
@@ -90,7 +90,7 @@ func testBatchRejected(t *testing.T, s blob.Store, begin func(*testing.T) blob.B
 		}
 		for _, test := range tests {
 			if test.want == context.Canceled && n == 0 {
-				continue // it ends with the first read
+				continue // the first read is the end
 			}
 			if ref, _, err := b.Put(ctx, test.size, test.r); !errors.Is(err, test.want) || ref != (blob.Ref{}) {
 				t.Errorf("%d bytes, %s: %s, %v, want %v", n, test.name, ref, err, test.want)
@@ -101,7 +101,7 @@ func testBatchRejected(t *testing.T, s blob.Store, begin func(*testing.T) blob.B
 		}
 		cancel()
 	}
-	add(t, b, []byte("good"), -1) // it is still usable
+	add(t, b, []byte("good"), -1) // the batch is still usable
 	commit(t, b)
 	if refs := Refs(t, s); len(refs) != 1 || refs[0] != blob.Sum([]byte("good")) {
 		t.Errorf("the store holds %v", refs)
@@ -115,9 +115,9 @@ func testBatchKnown(t *testing.T, s blob.Store, begin func(*testing.T) blob.Batc
 	if !b.Has(t.Context(), ref) || !b.Known(t.Context(), ref) {
 		t.Error("a blob of the store is not known")
 	}
-	other := blob.Sum([]byte("absent"))
+	other := blob.Sum([]byte("missing"))
 	if b.Has(t.Context(), other) || b.Known(t.Context(), other) {
-		t.Error("an absent blob is known")
+		t.Error("a missing blob is known")
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
@@ -132,7 +132,8 @@ func testBatchKnown(t *testing.T, s blob.Store, begin func(*testing.T) blob.Batc
 	}
 }
 
-// testBatchDeleted lets the collector come between Known and Commit.
+// testBatchDeleted deletes a blob between Known and Commit, as the collector
+// may.
 func testBatchDeleted(t *testing.T, s blob.Store, begin func(*testing.T) blob.Batch) {
 	content := Content(1, 1000)
 	ref := put(t, s, content)
@@ -145,7 +146,7 @@ func testBatchDeleted(t *testing.T, s blob.Store, begin func(*testing.T) blob.Ba
 		t.Fatal(err)
 	}
 	if b.Has(t.Context(), ref) {
-		t.Error("has what was deleted")
+		t.Error("the batch has a deleted blob")
 	}
 	if err := b.Commit(t.Context()); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("commit: %v", err)
@@ -168,7 +169,7 @@ func testBatchConcurrent(t *testing.T, s blob.Store, begin func(*testing.T) blob
 		})
 	}
 	wg.Wait()
-	// A second batch with some of the same beside it.
+	// A second batch adds some of the same contents at the same time.
 	other := begin(t)
 	add(t, other, Content(0, 300000), -1)
 	add(t, other, Content(distinct, 300000), -1)
@@ -179,7 +180,7 @@ func testBatchConcurrent(t *testing.T, s blob.Store, begin func(*testing.T) blob
 	}
 }
 
-// testBatchMany has more contents than a store keeps open files for.
+// testBatchMany adds more contents than a batch keeps open files for.
 func testBatchMany(t *testing.T, s blob.Store, begin func(*testing.T) blob.Batch) {
 	const n = 300
 	for range 2 { // all new, then all known

@@ -1,4 +1,4 @@
-// Package blobtest holds implementations of [blob.Store] to its contract.
+// Package blobtest tests implementations of [blob.Store] against its contract.
 package blobtest
 
 import (
@@ -18,8 +18,7 @@ import (
 	"github.com/symdepot/symdepot/internal/blob"
 )
 
-// Content is n bytes that look random and are the same each time; other seeds
-// give other bytes.
+// Content returns n pseudo-random bytes that depend only on the seed and n.
 func Content(seed uint64, n int) []byte {
 	var key [32]byte
 	key[0], key[1] = byte(seed), byte(seed>>8)
@@ -28,7 +27,8 @@ func Content(seed uint64, n int) []byte {
 	return b
 }
 
-// Refs lists what a store holds, and fails unless it comes in order.
+// Refs lists the refs of all blobs in a store, and fails the test if they are
+// out of order.
 func Refs(t testing.TB, s blob.Store) []blob.Ref {
 	t.Helper()
 	var refs []blob.Ref
@@ -44,15 +44,15 @@ func Refs(t testing.TB, s blob.Store) []blob.Ref {
 	return refs
 }
 
-// Check fails unless every blob in the store is what its ref says, and returns
-// their number.
+// Check fails the test if a blob does not match its ref. It returns the number
+// of blobs.
 func Check(t testing.TB, s blob.Store) int {
 	t.Helper()
 	refs := Refs(t, s)
 	for _, ref := range refs {
 		f, err := s.Open(context.Background(), ref)
 		if err != nil {
-			t.Errorf("listed but not to be opened: %v", err)
+			t.Errorf("a listed blob cannot be opened: %v", err)
 			continue
 		}
 		hash := sha256.New()
@@ -67,7 +67,7 @@ func Check(t testing.TB, s blob.Store) int {
 	return len(refs)
 }
 
-// put keeps a content and returns its ref.
+// put stores a content and returns its ref.
 func put(t *testing.T, s blob.Store, content []byte) blob.Ref {
 	t.Helper()
 	ref := blob.Sum(content)
@@ -77,7 +77,7 @@ func put(t *testing.T, s blob.Store, content []byte) blob.Ref {
 	return ref
 }
 
-// holds fails unless the store holds the content.
+// holds fails the test unless the store has the content.
 func holds(t *testing.T, s blob.Store, content []byte) {
 	t.Helper()
 	ref := blob.Sum(content)
@@ -110,18 +110,18 @@ func holds(t *testing.T, s blob.Store, content []byte) {
 	}
 }
 
-// lacks fails unless the store is without the content.
+// lacks fails the test if the store has the content.
 func lacks(t *testing.T, s blob.Store, ref blob.Ref) {
 	t.Helper()
 	if _, err := s.Stat(t.Context(), ref); !errors.Is(err, fs.ErrNotExist) {
-		t.Errorf("stat of an absent blob: %v", err)
+		t.Errorf("stat of a missing blob: error %v, want fs.ErrNotExist", err)
 	}
 	if f, err := s.Open(t.Context(), ref); !errors.Is(err, fs.ErrNotExist) {
-		t.Errorf("open of an absent blob: %v, %v", f, err)
+		t.Errorf("open of a missing blob: %v, error %v, want fs.ErrNotExist", f, err)
 	}
 }
 
-// empty fails unless the store holds nothing.
+// empty fails the test unless the store is empty.
 func empty(t *testing.T, s blob.Store) {
 	t.Helper()
 	if refs := Refs(t, s); len(refs) > 0 {
@@ -129,10 +129,10 @@ func empty(t *testing.T, s blob.Store) {
 	}
 }
 
-// sizes are those at which implementations change their ways.
+// sizes are at and around the thresholds of implementations.
 var sizes = []int{0, 1, 64<<10 - 1, 64 << 10, 64<<10 + 1, 256<<10 - 1, 256 << 10, 256<<10 + 1, 5 << 20}
 
-// Run runs the suite. open returns an empty store each time.
+// Run runs the tests. open returns a new, empty store.
 func Run(t *testing.T, open func(t *testing.T) blob.Store) {
 	tests := []struct {
 		name string
@@ -188,7 +188,8 @@ func testRoundTrip(t *testing.T, s blob.Store) {
 		lacks(t, s, blob.Sum(content))
 		put(t, s, content)
 		holds(t, s, content)
-		// A reader that yields little at a time, and the end with the data.
+		// A reader with short reads that returns io.EOF together with the last
+		// bytes.
 		content = Content(uint64(100+i), min(n, 64<<10+1))
 		r := iotest.DataErrReader(iotest.HalfReader(bytes.NewReader(content)))
 		if err := s.Put(t.Context(), blob.Sum(content), int64(len(content)), r); err != nil {
@@ -196,7 +197,7 @@ func testRoundTrip(t *testing.T, s blob.Store) {
 		}
 		holds(t, s, content)
 	}
-	if n := Check(t, s); n != 2*len(sizes)-1 { // there is one empty content
+	if n := Check(t, s); n != 2*len(sizes)-1 { // the empty content is the same for both seeds
 		t.Errorf("%d blobs", n)
 	}
 }
@@ -293,7 +294,7 @@ func testDelete(t *testing.T, s blob.Store) {
 		}
 	}
 	if err := s.Delete(t.Context(), blob.Ref{}); err != nil {
-		t.Errorf("delete of what never was: %v", err)
+		t.Errorf("delete of a blob that never existed: %v", err)
 	}
 	put(t, s, content)
 	holds(t, s, content)

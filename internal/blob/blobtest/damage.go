@@ -13,11 +13,11 @@ import (
 	"github.com/symdepot/symdepot/internal/blob"
 )
 
-// Damage replaces the stored bytes of a blob behind the store's back. With
-// unreadable, the system does not give out any bytes instead.
+// Damage replaces the stored bytes of a blob without the store's knowledge. If
+// unreadable is set, reading the file fails instead.
 type Damage func(t testing.TB, ref blob.Ref, stored []byte, unreadable bool)
 
-// damages are the ways in which a disk loses a content.
+// damages are the kinds of damage on a disk.
 var damages = []struct {
 	name       string
 	change     func(content []byte) []byte
@@ -32,8 +32,8 @@ var damages = []struct {
 	{"unreadable", func(b []byte) []byte { return b }, true},
 }
 
-// RunDamage holds a store to what [blob.Store] promises of damaged blobs. open
-// returns an empty store.
+// RunDamage tests a store's behaviour with damaged blobs against the contract of
+// [blob.Store]. open returns an empty store.
 func RunDamage(t *testing.T, open func(t *testing.T) (blob.Store, Damage)) {
 	for _, size := range []int{1, 1000, blob.HashedAtOpen, blob.HashedAtOpen + 1} {
 		for _, d := range damages {
@@ -63,8 +63,8 @@ func label(size int) string {
 	return "small"
 }
 
-// neverServed fails if the whole content of a damaged blob can be read, or more
-// of it than may be read before its hash is known.
+// neverServed fails the test if more of a damaged blob can be read than is
+// permitted before its hash has been checked.
 func neverServed(t *testing.T, s blob.Store, ref blob.Ref, content []byte) {
 	t.Helper()
 	f, err := s.Open(t.Context(), ref)
@@ -77,10 +77,10 @@ func neverServed(t *testing.T, s blob.Store, ref blob.Ref, content []byte) {
 		t.Errorf("open of %d damaged bytes: no error, want ErrDamaged", len(content))
 	}
 	if _, ok := f.(interface{ File() *os.File }); ok {
-		t.Error("the system's file of a blob that was not hashed is given out")
+		t.Error("File of an unchecked blob returns the system's file")
 	}
 	if f.Size() != int64(len(content)) {
-		return // whoever knows the size rejects it
+		return // callers that know the size reject it
 	}
 	for name, read := range map[string]func() (int, error){
 		"Read":                     func() (int, error) { n, err := io.Copy(io.Discard, f); return int(n), err },
@@ -97,10 +97,10 @@ func neverServed(t *testing.T, s blob.Store, ref blob.Ref, content []byte) {
 		damaged(t, name, err)
 	}
 	if !s.Suspect(ref) {
-		t.Error("a blob that was found damaged is not suspect")
+		t.Error("Suspect is false for a blob that was found damaged")
 	}
 	if _, err := s.Open(t.Context(), ref); err == nil {
-		t.Error("a blob that was found damaged is opened again")
+		t.Error("Open succeeds for a blob that was found damaged")
 	}
 }
 
@@ -130,24 +130,24 @@ func verifyFinds(t *testing.T, s blob.Store, ref blob.Ref, content []byte) {
 	t.Helper()
 	damaged(t, "verify", s.Verify(t.Context(), ref, int64(len(content)), nil))
 	if !s.Suspect(ref) {
-		t.Error("a blob is not suspect after verify found it damaged")
+		t.Error("Suspect is false after Verify found damage")
 	}
 }
 
-// heals puts the content again.
+// heals puts the content again and expects an intact blob.
 func heals(t *testing.T, s blob.Store, ref blob.Ref, content []byte) {
 	t.Helper()
 	put(t, s, content)
 	holds(t, s, content)
 	if s.Suspect(ref) {
-		t.Error("a blob is suspect after its content was put again")
+		t.Error("Suspect is true after the content was put again")
 	}
 	if err := s.Verify(t.Context(), ref, int64(len(content)), nil); err != nil {
 		t.Errorf("verify after the content was put again: %v", err)
 	}
 }
 
-// healsInBatch puts the content again by way of a batch.
+// healsInBatch puts the content again in a batch and expects an intact blob.
 func healsInBatch(t *testing.T, s blob.Store, ref blob.Ref, content []byte) {
 	t.Helper()
 	batcher, ok := s.(blob.Batcher)
@@ -159,7 +159,7 @@ func healsInBatch(t *testing.T, s blob.Store, ref blob.Ref, content []byte) {
 		t.Fatal(err)
 	}
 	if b.Known(t.Context(), ref) {
-		t.Error("a batch knows a damaged blob")
+		t.Error("Known is true for a damaged blob")
 	}
 	if _, _, err := b.Put(t.Context(), int64(len(content)), bytes.NewReader(content)); err != nil {
 		t.Fatalf("put of %d bytes: %v", len(content), err)
@@ -170,8 +170,8 @@ func healsInBatch(t *testing.T, s blob.Store, ref blob.Ref, content []byte) {
 	holds(t, s, content)
 }
 
-// RunVerified holds a store to what it promises of intact blobs: they are
-// hashed once, and their first whole read is as complete as any.
+// RunVerified tests a store's behaviour with intact blobs: every read returns
+// all bytes, also the first one, which hashes them.
 func RunVerified(t *testing.T, open func(t *testing.T) blob.Store) {
 	for _, size := range []int{0, 1, blob.HashedAtOpen, blob.HashedAtOpen + 1, blob.HashedAtOpen + 3*blob.Withheld/2} {
 		t.Run(label(size), func(t *testing.T) {
