@@ -30,18 +30,18 @@ type Event struct {
 	Method  Method    `json:"method,omitempty"`
 	TokenID string    `json:"token,omitempty"`
 	Remote  string    `json:"remote,omitempty"` // the client's address
-	Agent   string    `json:"agent,omitempty"`  // what the client says it is
+	Agent   string    `json:"agent,omitempty"`  // the client's User-Agent
 
-	Action   string   `json:"action"` // "read" and whatever else is recorded
+	Action   string   `json:"action"` // "read" or another recorded action
 	Protocol string   `json:"protocol,omitempty"`
 	Name     string   `json:"name,omitempty"` // of the file
 	ID       string   `json:"id,omitempty"`
-	Products []string `json:"products,omitempty"` // through which it was seen
+	Products []string `json:"products,omitempty"` // products that made the file visible
 	Content  string   `json:"content,omitempty"`  // SHA-256, in hex
 	Status   int      `json:"status,omitempty"`
 	Bytes    int64    `json:"bytes,omitempty"` // sent
 
-	// Lost is how many records before this one could not be kept.
+	// Lost is the number of lost records before this one.
 	Lost int64 `json:"lost,omitempty"`
 }
 
@@ -90,16 +90,16 @@ type Audit struct {
 	mu     sync.RWMutex // held for reading while something is sent to queue
 	closed bool
 	done   chan struct{}
-	err    error // of the end; to be read once done is closed
+	err    error // of Close; valid once done is closed
 
-	// The rest belongs to the goroutine that writes.
+	// The rest is used by the writing goroutine only.
 	f       *os.File
 	w       *bufio.Writer
 	size    int64
-	begun   time.Time
-	warned  time.Time
-	waiting int64 // records that are in w
-	stuck   error // what the last write said
+	begun   time.Time // time of the first record in the file
+	warned  time.Time // time of the last logged error
+	waiting int64     // records in w
+	stuck   error     // error of the last write
 }
 
 // OpenAudit opens or creates the file.
@@ -127,8 +127,8 @@ func OpenAudit(cfg AuditConfig, log *slog.Logger) (*Audit, error) {
 	return a, nil
 }
 
-// Record records an event; a zero time is now. If the queue stays full for a
-// moment, the record is dropped and counted as lost.
+// Record records an event; a zero time means now. If the queue stays full for
+// auditWait, the record is dropped and counted as lost.
 func (a *Audit) Record(e Event) {
 	if e.Time.IsZero() {
 		e.Time = a.cfg.Now()
@@ -174,7 +174,7 @@ func field(s string) string {
 	return s[:n]
 }
 
-// Flush returns once all earlier records have been passed to the system.
+// Flush returns once all earlier records have been written to the file.
 func (a *Audit) Flush() {
 	c := make(chan struct{})
 	select {
@@ -224,7 +224,7 @@ func (a *Audit) run() {
 	}
 }
 
-// push passes the buffered records to the system.
+// push writes the buffered records to the file.
 func (a *Audit) push() {
 	err := a.w.Flush()
 	a.check(err)
@@ -429,9 +429,9 @@ func (f *AuditFilter) Match(e *Event) bool {
 		(f.ID == "" || strings.EqualFold(f.ID, e.ID))
 }
 
-// ReadAudit yields the records that the filter selects from a file and its rotated
-// files, the oldest first. An invalid line, such as one that is being written,
-// yields an error and reading continues; so does a file that cannot be read.
+// ReadAudit yields the records that the filter selects from a file and its
+// rotated files, oldest first. For an invalid line, such as one that is being
+// written, and for an unreadable file it yields an error and continues.
 func ReadAudit(file string, filter AuditFilter) iter.Seq2[Event, error] {
 	return func(yield func(Event, error) bool) {
 		files, err := olderFiles(file)

@@ -20,17 +20,16 @@ import (
 	"github.com/symdepot/symdepot/internal/glob"
 )
 
-// A client may bind its Kerberos proof to the TLS connection on which it sends
-// it, by a hash of the server's certificate (tls-server-end-point, RFC 5929
-// section 4). Such a proof is of no use to a server in between that would pass
-// it on: its own certificate is a different one.
+// A client may bind its Kerberos proof to its TLS connection, by a hash of the
+// server's certificate (tls-server-end-point, RFC 5929 section 4). A man in the
+// middle cannot forward such a proof, because his own certificate differs.
 
 // bindingHash is the field Bnd of the GSS-API checksum (RFC 4121 section
 // 4.1.1.2): MD5 of the channel bindings, all zero if the client sends none.
 type bindingHash [md5.Size]byte
 
-// endpointBinding returns the hash that a client of a certificate sends. It
-// reports false for signature algorithms whose binding is not defined.
+// endpointBinding returns the hash that clients send for a certificate. It
+// returns false for signature algorithms without a defined binding.
 func endpointBinding(cert *x509.Certificate) (bindingHash, bool) {
 	h := endpointDigest(cert.SignatureAlgorithm)
 	if h == 0 || !h.Available() {
@@ -45,8 +44,9 @@ func endpointBinding(cert *x509.Certificate) (bindingHash, bool) {
 	return md5.Sum(append(head, data...)), true
 }
 
-// endpointDigest is the hash function of a certificate's signature, SHA-256
-// where that is MD5 or SHA-1 (RFC 5929 section 4.1); 0 where it has none.
+// endpointDigest returns the hash function of a certificate's signature, but
+// SHA-256 instead of MD5 or SHA-1 (RFC 5929 section 4.1). It is 0 for signatures
+// without a hash function.
 func endpointDigest(a x509.SignatureAlgorithm) crypto.Hash {
 	switch a {
 	case x509.MD5WithRSA, x509.SHA1WithRSA, x509.ECDSAWithSHA1, x509.SHA256WithRSA, x509.ECDSAWithSHA256, x509.SHA256WithRSAPSS:
@@ -59,21 +59,21 @@ func endpointDigest(a x509.SignatureAlgorithm) crypto.Hash {
 	return 0
 }
 
-// maxEndpoints bounds the certificates that are remembered: connections that
-// began under an earlier one may still be in use.
+// maxEndpoints limits the remembered certificates. Connections made with an
+// earlier certificate may still be in use.
 const maxEndpoints = 64
 
-// endpoints remembers the bindings of the certificates that a server shows. The
-// zero value is empty. Its methods may be called at the same time.
+// endpoints remembers the channel bindings of the server's certificates. The
+// zero value is empty. Its methods may be called by several goroutines.
 type endpoints struct {
 	mu   sync.Mutex
 	last *tls.Certificate // the one added last
-	list []bindingHash    // the newest last
-	// undefined: a certificate was shown for which no binding is defined.
+	list []bindingHash    // newest last
+	// undefined is set once a certificate without a defined binding was used.
 	undefined bool
 }
 
-// add notes that a certificate was shown.
+// add records that a certificate was used.
 func (e *endpoints) add(c *tls.Certificate) {
 	if c == nil || len(c.Certificate) == 0 {
 		return
@@ -105,15 +105,15 @@ func (e *endpoints) add(c *tls.Certificate) {
 	}
 }
 
-// has reports whether a binding is that of a certificate of this server. known
-// says whether all of them are known.
+// has reports whether a binding belongs to a certificate of this server. known
+// says whether the bindings of all certificates are known.
 func (e *endpoints) has(h bindingHash) (ours, known bool) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	return slices.Contains(e.list, h), !e.undefined && len(e.list) > 0
 }
 
-// sentBinding returns the binding in a proof; false if the client sent none.
+// sentBinding returns the binding in a proof, or false if the client sent none.
 func sentBinding(proof *types.Authenticator) (bindingHash, bool) {
 	// RFC 4121 section 4.1.1: length of Bnd, Bnd, flags.
 	sum := proof.Cksum.Checksum
@@ -125,12 +125,12 @@ func sentBinding(proof *types.Authenticator) (bindingHash, bool) {
 }
 
 var (
-	errBinding   = errors.New("the ticket is bound to a different TLS connection: something between the client and this server ends TLS")
-	errNoBinding = errors.New("the ticket is not bound to the TLS connection, and auth.negotiate.channel_binding demands it")
+	errBinding   = errors.New("the ticket is bound to a different TLS connection: a proxy between the client and this server terminates TLS")
+	errNoBinding = errors.New("the ticket is not bound to the TLS connection, which auth.negotiate.channel_binding requires")
 )
 
 // checkBinding compares the channel binding of a proof with this server's
-// certificates, if TLS ends here.
+// certificates if this server terminates TLS.
 func (k *krb5) checkBinding(ap *messages.APReq, overTLS bool) error {
 	h, sent := sentBinding(&ap.Authenticator)
 	switch {
@@ -146,10 +146,10 @@ func (k *krb5) checkBinding(ap *messages.APReq, overTLS bool) error {
 	return nil
 }
 
-// checkRealm decides whether clients of a ticket's realm are accepted: those of
-// the service's own realm; else those of the realms that the operator lists;
-// without a list those of whom the KDC says that it checked the realms on the
-// way (RFC 4120 section 2.7).
+// checkRealm decides whether clients of a ticket's realm are accepted. Accepted
+// are the service's own realm and the realms that the operator lists. Without a
+// list, other realms are accepted if the KDC has checked the transited realms
+// (RFC 4120 section 2.7).
 func (k *krb5) checkRealm(ap *messages.APReq) error {
 	part := &ap.Ticket.DecryptedEncPart
 	switch {
@@ -162,7 +162,7 @@ func (k *krb5) checkRealm(ap *messages.APReq) error {
 	case types.IsFlagSet(&part.Flags, flags.TransitedPolicyChecked):
 		return nil
 	default:
-		return fmt.Errorf("the ticket comes from realm %.100q, and its KDC did not check the realms on the way; to accept it, name the realm in auth.negotiate.realms", part.CRealm)
+		return fmt.Errorf("the ticket comes from realm %.100q, and its KDC did not check the transited realms; to accept it, add the realm to auth.negotiate.realms", part.CRealm)
 	}
-	return fmt.Errorf("the ticket comes from realm %.100q, which auth.negotiate.realms does not name", part.CRealm)
+	return fmt.Errorf("the ticket comes from realm %.100q, which auth.negotiate.realms does not list", part.CRealm)
 }

@@ -8,17 +8,17 @@ import (
 	"unicode/utf8"
 )
 
-// Bounds of what a request may carry, in bytes. Kerberos tickets of people in
-// many Windows groups are the longest by far.
+// Limits of credentials, in bytes. Kerberos tickets of users in many Windows
+// groups are the longest.
 const (
 	maxNegotiate = 64 << 10 // base64
 	maxBasic     = 2 << 10  // base64
 	maxPassword  = 512
 )
 
-// Headers that carry a token, for clients that need Authorization for another
-// server. Tools that upload Breakpad symbols send the second one, in which a
-// comment may follow a dash.
+// Header fields that carry a token, for clients that need Authorization for
+// another server. Tools that upload Breakpad symbols send the second one, in
+// which a comment may follow after a dash.
 const (
 	HeaderToken     = "X-Symdepot-Token"
 	headerAuthToken = "Auth-Token"
@@ -34,7 +34,7 @@ const (
 	kindBad            // why
 )
 
-// credential is what a request carries, not yet verified.
+// credential is an unverified credential of a request.
 type credential struct {
 	kind    kind
 	carrier string

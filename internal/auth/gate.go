@@ -13,15 +13,15 @@ import (
 )
 
 // Config configures authentication. The zero value accepts tokens only, requires
-// no credentials and lets everybody read everything.
+// no credentials and lets all clients read everything.
 type Config struct {
 	Policy PolicyConfig
 
 	// Users is a file of user:bcrypt lines. Empty: passwords are not accepted.
 	Users string
-	// Basic offers the Basic scheme to clients in addition to Negotiate.
-	// Without Negotiate it is always offered, because debuggers and browsers
-	// ask people for a token that way.
+	// Basic offers the Basic scheme to clients in addition to Negotiate. Without
+	// Negotiate it is always offered, because it makes debuggers and browsers
+	// ask the user for a token.
 	Basic bool
 	// Realm is the text that browsers show when they ask for a password;
 	// empty is "symdepot".
@@ -39,22 +39,22 @@ type Config struct {
 	// TicketGroups reads the Windows groups in tickets. If they cannot be
 	// read, the ticket counts without groups.
 	TicketGroups bool
-	// Realms are patterns of the Kerberos realms whose clients are accepted
-	// besides those of the service's own realm. Empty: clients of other
-	// realms are accepted if the KDC says in the ticket that it checked the
-	// realms on the way (TRANSITED-POLICY-CHECKED, RFC 4120 section 2.7).
+	// Realms are patterns of the Kerberos realms whose clients are accepted in
+	// addition to the service's own realm. If empty, clients of other realms are
+	// accepted if the ticket says that the KDC has checked the transited realms
+	// (TRANSITED-POLICY-CHECKED, RFC 4120 section 2.7).
 	Realms []string
-	// RequireChannelBinding refuses tickets that are not bound to the TLS
+	// RequireChannelBinding rejects tickets that are not bound to the TLS
 	// connection by tls-server-end-point (RFC 5929 section 4). Without it, a
-	// binding is compared if the client sends one and TLS ends here.
+	// binding is checked if the client sends one and this server terminates TLS.
 	RequireChannelBinding bool
 	// Started is the time before which no proof is accepted, because an
 	// earlier process may have accepted it already. Zero is the time of New.
 	Started time.Time
-	// PerConnection accepts later requests on the HTTP/1 connection on which
+	// PerConnection authenticates all requests on the HTTP/1 connection on which
 	// a ticket was accepted, as some Windows clients expect. It must be off
-	// behind a proxy that shares connections between users. Requests with
-	// headers of a proxy are always authenticated by themselves.
+	// behind a proxy that shares connections between users. Requests with header
+	// fields of a proxy always need their own credentials.
 	PerConnection bool
 
 	// Certificates map client certificates to principal names.
@@ -102,9 +102,9 @@ type Gate struct {
 // negotiator verifies tokens of the Negotiate scheme (RFC 4559). There is one
 // implementation, for keytabs; on Windows the system could do the same.
 type negotiator interface {
-	// accept verifies a token; remote is the client's address, and overTLS
-	// says whether its TLS connection ends here. The reply, if not empty,
-	// goes back to the client in base64, whether there is an error or not.
+	// accept verifies a token. remote is the client's address, and overTLS says
+	// whether this server terminates the client's TLS connection. The reply, if
+	// not empty, is sent to the client in base64, even with an error.
 	accept(token []byte, remote string, overTLS bool) (t ticket, reply string, err error)
 	// poll reloads the keys if they changed.
 	poll()
@@ -117,8 +117,8 @@ type ticket struct {
 	until     time.Time
 }
 
-// policy is the policy of the gate. Configured credentials imply that clients
-// are asked for them, unless anonymous access is configured too.
+// policy returns the policy of the gate. Configured credentials imply that
+// clients are asked for them, unless anonymous access is configured too.
 func (cfg *Config) policy() (*Policy, error) {
 	p := cfg.Policy
 	p.Demand = p.Demand || p.Anonymous == nil && (cfg.Users != "" || cfg.Keytab != "" || len(cfg.Certificates) > 0)
@@ -228,10 +228,10 @@ func (g *Gate) ConnContext(ctx context.Context, _ net.Conn) context.Context {
 	return context.WithValue(ctx, connKey{}, &connState{})
 }
 
-// Authenticate returns the identity behind a request and its rights. pathToken is
+// Authenticate returns the identity of a request and its rights. pathToken is
 // the token that PathToken found in the path, if any; it takes precedence over
-// all other credentials. If the challenge is not nil, it is the only response
-// that may be sent.
+// all other credentials. If the challenge is not nil, it must be sent as the
+// response.
 func (g *Gate) Authenticate(r *http.Request, pathToken string) (Identity, Rights, *Challenge) {
 	if pathToken != "" {
 		id, rights, err := g.byToken(r.Context(), pathToken, "path")
@@ -297,8 +297,8 @@ var (
 	errMethod  = errors.New("this server does not accept credentials of this kind")
 )
 
-// believe verifies a credential. With an error, only the reply of the identity
-// is set.
+// believe verifies a credential. On an error, only the reply of the identity is
+// set.
 func (g *Gate) believe(r *http.Request, c *credential) (Identity, Rights, error) {
 	switch c.kind {
 	case kindToken:
@@ -321,7 +321,7 @@ func (g *Gate) believe(r *http.Request, c *credential) (Identity, Rights, error)
 			reply = "Negotiate " + reply
 		}
 		if err != nil {
-			g.warn("ticket", "refused a Kerberos ticket", "reason", err, "remote", r.RemoteAddr)
+			g.warn("ticket", "rejected a Kerberos ticket", "reason", err, "remote", r.RemoteAddr)
 			return Identity{Reply: reply}, Rights{}, err
 		}
 		id := Identity{Name: t.principal, Method: MethodNegotiate, Carrier: c.carrier, SIDs: t.sids, Until: t.until, Reply: reply}
@@ -344,8 +344,8 @@ func (g *Gate) byToken(ctx context.Context, secret, carrier string) (Identity, R
 	return id, rights, err
 }
 
-// failed turns an error into a response. An invalid token in the path is answered
-// like a path that does not exist.
+// failed turns an error into a response. The response to an invalid token in the
+// path equals that to a path that does not exist.
 func (g *Gate) failed(err error, id *Identity, path bool) *Challenge {
 	c := &Challenge{Status: http.StatusUnauthorized, Text: "credentials are required; make a token with: symdepot token new", Reason: err.Error()}
 	switch {
@@ -379,12 +379,12 @@ func notAdmitted(id *Identity) *Challenge {
 	return c
 }
 
-// Ask returns the challenge for a request that needs credentials even where
-// everybody may read, such as an upload.
+// Ask returns the challenge for a request that needs credentials even if
+// everything may be read without, such as an upload.
 func (g *Gate) Ask() *Challenge { return g.failed(errNothing, nil, false) }
 
-// forwarded are the headers of requests that came through a proxy, whose
-// connections carry the requests of several clients.
+// forwarded are the header fields of requests through a proxy, whose connections
+// carry requests of several clients.
 var forwarded = []string{"Forwarded", "X-Forwarded-For", "X-Real-Ip", "Via"}
 
 // connection returns the state of a request's connection, or nil if the

@@ -376,7 +376,7 @@ func TestUsersFile(t *testing.T) {
 	for _, test := range []struct{ text, want string }{
 		{"", ""},
 		{"# people\n\nalice:" + good + "\n", ""},
-		{"alice:" + good + "\nalice:" + good, "2: the user \"alice\" stands here twice"},
+		{"alice:" + good + "\nalice:" + good, "2: the user \"alice\" is listed twice"},
 		{"alice", "1: no colon"},
 		{":" + good, "1: the user name is empty"},
 		{"alice:secret", "htpasswd -B"},

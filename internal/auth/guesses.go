@@ -10,46 +10,47 @@ import (
 	"time"
 )
 
-// Guessing passwords is slowed down by a bounded memory of failed logins. Each
-// client address and each user name has a counter; after some free attempts,
-// every further failure doubles the time for which the next attempt is refused
-// without looking at the password.
+// Password guessing is slowed down by a bounded table of failed logins. Each
+// client address and each user name has a counter. After some free attempts,
+// every further failure doubles the time during which the next attempt is
+// rejected without checking the password.
 //
-// A user who has logged in from an address before is exempt there, so that
-// neither a neighbour behind the same address nor an attacker elsewhere can
-// lock that user out. The exemption ends with trustedFailures wrong passwords.
+// A user who has logged in from an address before is exempt at that address, so
+// that neither a neighbour behind the same address nor an attacker at a
+// different one can lock the user out. trustedFailures wrong passwords end the
+// exemption.
 const (
-	// freeByAddress and freeByUser are how many failures cost nothing.
+	// freeByAddress and freeByUser are the numbers of failures without a delay.
 	freeByAddress = 5
 	freeByUser    = 10
-	// maxDelayAddress and maxDelayUser bound the delay. That of a user is
-	// short, because anybody can cause it.
+	// maxDelayAddress and maxDelayUser limit the delay. That of a user is short,
+	// because anyone can cause it.
 	maxDelayAddress = 10 * time.Minute
 	maxDelayUser    = time.Minute
 	// firstDelay is the delay after the first failure that is not free.
 	firstDelay = time.Second
 	// guessMemory is how long a failure or an exemption counts.
 	guessMemory = 30 * time.Minute
-	// trustedFailures is how many wrong passwords in succession end the
+	// trustedFailures is the number of consecutive wrong passwords that end the
 	// exemption of a user at an address.
 	trustedFailures = 5
-	// maxGuesses bounds each generation of each table, in entries.
+	// maxGuesses limits each generation of each table, in entries.
 	maxGuesses = 8192
 )
 
-// delayedError refuses an attempt that comes too early after failures.
+// delayedError rejects an attempt that comes too early after failures.
 type delayedError struct{ wait time.Duration }
 
 func (e *delayedError) Error() string {
-	return fmt.Sprintf("too many wrong passwords from this address or for this user: the next attempt counts in %s", e.wait.Round(time.Second))
+	return fmt.Sprintf("too many wrong passwords from this address or for this user: try again in %s", e.wait.Round(time.Second))
 }
 
-// guessKey identifies an address, a user or both in the memory of failures.
+// guessKey identifies an address, a user or both in the table of failures.
 type guessKey [16]byte
 
 func keyOfGuess(parts ...string) guessKey { return hash16(parts...) }
 
-// hash16 is a short hash of a list of texts, for tables of bounded size.
+// hash16 returns a short hash of a list of texts, for tables of limited size.
 func hash16(parts ...string) [16]byte {
 	h := sha256.New()
 	for _, p := range parts {
@@ -89,7 +90,7 @@ func addressOf(remote string) string {
 	return client.String()
 }
 
-// guesses is the memory of failed logins. The zero value is ready.
+// guesses is the table of failed logins. The zero value is ready for use.
 type guesses struct {
 	mu        sync.Mutex
 	addresses attempts
@@ -97,7 +98,7 @@ type guesses struct {
 	trusted   attempts // (address, user) pairs that have logged in
 }
 
-// wait returns how long an attempt must wait; zero lets it in.
+// wait returns how long an attempt must wait; zero permits it.
 func (g *guesses) wait(address, user string, now time.Time) time.Duration {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -110,7 +111,7 @@ func (g *guesses) wait(address, user string, now time.Time) time.Duration {
 	)
 }
 
-// failed notes a wrong password.
+// failed records a wrong password.
 func (g *guesses) failed(address, user string, now time.Time) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -129,15 +130,15 @@ func (g *guesses) failed(address, user string, now time.Time) {
 	}
 }
 
-// succeeded notes a right password. The counters stay: an attacker who has an
-// account must not be able to reset them.
+// succeeded records a correct password. The counters stay: an attacker with an
+// account of his own must not be able to reset them.
 func (g *guesses) succeeded(address, user string, now time.Time) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.trusted.put(keyOfGuess(address, user), attempt{0, now})
 }
 
-// attempt is what is remembered under one key.
+// attempt is one entry of the table.
 type attempt struct {
 	count int
 	last  time.Time
@@ -161,7 +162,7 @@ func (a attempt) wait(now time.Time, free int, most time.Duration) time.Duration
 }
 
 // attempts is a bounded table in two generations: when the current one is full,
-// it becomes the old one, and what was in the old one is forgotten.
+// it replaces the old one, whose entries are forgotten.
 type attempts struct {
 	cur, old map[guessKey]attempt
 }
@@ -183,21 +184,21 @@ func (t *attempts) put(k guessKey, a attempt) {
 	t.cur[k] = a
 }
 
-// fairSemaphore bounds how many password comparisons run at once. Callers wait
-// in one queue per client address; a free slot goes to the addresses in turn,
-// so that a client that sends many attempts delays its own ones only. The
-// queues are bounded, each and together.
+// fairSemaphore limits the concurrent password comparisons. Callers wait in one
+// queue per client address, and free slots go to the addresses in turn, so that
+// a client with many attempts delays only its own. The queues are limited, each
+// and in total.
 type fairSemaphore struct {
-	each, all int // bounds of the queues
+	each, all int // limits of the queues
 
 	mu      sync.Mutex
 	free    int
 	queues  map[string][]chan struct{}
-	ring    []string // the addresses that have a queue, the next one first
+	ring    []string // the addresses with a queue, next one first
 	waiting int
 }
 
-// Bounds of the queues for password comparisons.
+// Limits of the queues for password comparisons.
 const (
 	queueByAddress = 64
 	queueAll       = 2048
@@ -207,8 +208,8 @@ func newFairSemaphore(slots int) *fairSemaphore {
 	return &fairSemaphore{each: queueByAddress, all: queueAll, free: slots, queues: map[string][]chan struct{}{}}
 }
 
-// acquire waits for a slot, which release gives back. The error is errBusy if a
-// queue is full or timeout is over, or the context's.
+// acquire waits for a slot. release returns the slot. The error is errBusy if a
+// queue is full or the timeout has passed, or the context's error.
 func (s *fairSemaphore) acquire(ctx context.Context, address string, timeout time.Duration) error {
 	s.mu.Lock()
 	if s.free > 0 {
@@ -243,13 +244,13 @@ func (s *fairSemaphore) acquire(ctx context.Context, address string, timeout tim
 	left := s.leave(address, turn)
 	s.mu.Unlock()
 	if !left {
-		s.release() // the slot came at the same moment
+		s.release() // the slot was granted at the same moment
 	}
 	return err
 }
 
-// leave takes a waiting caller out of its queue, with mu held. It reports false
-// if the caller has been given a slot.
+// leave removes a waiting caller from its queue; mu is held. It returns false if
+// the caller has been granted a slot.
 func (s *fairSemaphore) leave(address string, turn chan struct{}) bool {
 	q := s.queues[address]
 	for i, c := range q {
@@ -263,7 +264,7 @@ func (s *fairSemaphore) leave(address string, turn chan struct{}) bool {
 	return false
 }
 
-// setQueue replaces the queue of an address, with mu held.
+// setQueue replaces the queue of an address; mu is held.
 func (s *fairSemaphore) setQueue(address string, q []chan struct{}) {
 	if len(q) > 0 {
 		s.queues[address] = q
@@ -278,7 +279,7 @@ func (s *fairSemaphore) setQueue(address string, q []chan struct{}) {
 	}
 }
 
-// release passes the slot on.
+// release passes the slot to the next caller.
 func (s *fairSemaphore) release() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -287,7 +288,7 @@ func (s *fairSemaphore) release() {
 		return
 	}
 	address := s.ring[0]
-	s.ring = append(s.ring[1:len(s.ring):len(s.ring)], address) // its next turn comes after all others
+	s.ring = append(s.ring[1:len(s.ring):len(s.ring)], address) // its next turn is after all other addresses
 	q := s.queues[address]
 	s.waiting--
 	close(q[0])

@@ -49,14 +49,14 @@ const (
 // krb5 verifies tickets with a keytab.
 type krb5 struct {
 	keys    *reloaded[keytab.Keytab]
-	service *types.PrincipalName // whose keys decrypt tickets; nil: the HTTP principal in the ticket
+	service *types.PrincipalName // principal whose keys decrypt tickets; nil: the HTTP principal in the ticket
 	skew    time.Duration
 	groups  bool
 	realms  []string // patterns of the client realms that are accepted; see Config.Realms
 	binding bool     // see Config.RequireChannelBinding
 	ends    *endpoints
 	now     func() time.Time
-	started time.Time // authenticators made earlier may have been used already
+	started time.Time // earlier authenticators may have been used already
 	seen    replays
 }
 
@@ -103,8 +103,8 @@ func openKeytab(cfg *Config, ends *endpoints, log *slog.Logger) (negotiator, err
 
 func (k *krb5) poll() { k.keys.poll() }
 
-// contained runs f, which passes untrusted bytes to the library, and recovers from
-// the panics of its parsers.
+// contained runs f, which passes untrusted bytes to the library, and recovers
+// from panics of its parsers.
 func contained(f func() error) (err error) {
 	defer func() {
 		if p := recover(); p != nil {
@@ -114,8 +114,7 @@ func contained(f func() error) (err error) {
 	return f()
 }
 
-// weakKinds are the kinds of keys that can be broken, and that the library can
-// use.
+// weakKinds are the kinds of keys that are weak but that the library supports.
 var weakKinds = map[int32]string{etypeID.RC4_HMAC: "RC4", etypeID.DES3_CBC_SHA1_KD: "triple DES"}
 
 // parseKeytab parses a keytab and checks that it has a usable key of service, or of
@@ -260,7 +259,7 @@ func unwrap(token []byte) (mech []byte, bare bool, reply string, err error) {
 		case known < 0:
 			return nil, false, "", errors.New(whyNTLM)
 		case known > 0 || len(st.NegTokenInit.MechTokenBytes) == 0:
-			return nil, false, replyMore, errors.New("the client offers several mechanisms first; it is told to use Kerberos")
+			return nil, false, replyMore, errors.New("the client prefers other mechanisms; the reply requests Kerberos")
 		}
 		mech = st.NegTokenInit.MechTokenBytes
 	}
@@ -286,7 +285,7 @@ func (k *krb5) open(ap *messages.APReq, remote string) error {
 	}
 	if err := ap.Ticket.DecryptEncPart(k.keys.get(), keys); err != nil {
 		if e, ok := errors.AsType[messages.KRBError](err); ok && e.ErrorCode == errorcode.KRB_AP_ERR_NOKEY {
-			return fmt.Errorf("the keytab has no key for %.100q in realm %.100q, version %d, kind %d: it may be older than the account's last change of password",
+			return fmt.Errorf("the keytab has no key for %.100q in realm %.100q, version %d, kind %d: it may be older than the account's last password change",
 				keys.PrincipalNameString(), ap.Ticket.Realm, ap.Ticket.EncPart.KVNO, ap.Ticket.EncPart.EType)
 		}
 		return errors.New("the key in the keytab does not decrypt the ticket")
@@ -326,8 +325,8 @@ func (k *krb5) open(ap *messages.APReq, remote string) error {
 	return nil
 }
 
-// principalName returns the principal of a ticket. It refuses names that could be
-// mistaken for those of a different realm.
+// principalName returns the principal of a ticket. It rejects names that could
+// be mistaken for those of a different realm.
 func principalName(part *messages.EncTicketPart) (string, error) {
 	odd := func(s string) bool {
 		return s == "" || strings.ContainsAny(s, `/@\`) || strings.ContainsFunc(s, func(r rune) bool { return !unicode.IsPrint(r) })
@@ -386,22 +385,22 @@ func (k *krb5) sids(t *messages.Ticket) []string {
 	return list
 }
 
-// replays is the replay cache (RFC 4120 section 3.2.3): it remembers authenticators
-// for as long as their times are accepted, at least keep and at most twice that.
-// One principal may fill an eighth of it.
+// replays is the replay cache (RFC 4120 section 3.2.3). It remembers
+// authenticators as long as their times are accepted: at least keep and at most
+// twice as long. One principal may use an eighth of it.
 type replays struct {
 	keep time.Duration
 
 	mu       sync.Mutex
 	cur, old map[[16]byte]struct{}
 	by       map[[16]byte]int // entries of cur by principal
-	since    time.Time        // cur is used since then
+	since    time.Time        // start of the use of cur
 }
 
 const (
-	// maxReplays bounds each half of the cache, in authenticators.
+	// maxReplays limits each half of the cache, in authenticators.
 	maxReplays = 2 << 20
-	// maxReplaysEach bounds what one principal may have in each half: 400
+	// maxReplaysEach limits the entries of one principal in each half: 400
 	// requests a second with the default skew.
 	maxReplaysEach = maxReplays / 8
 )

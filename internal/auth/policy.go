@@ -12,7 +12,8 @@ import (
 // AllProducts is the name that stands for all products in a grant.
 const AllProducts = "*"
 
-// PolicyConfig configures rights. The zero value lets everybody read everything.
+// PolicyConfig configures rights. The zero value lets all clients read
+// everything.
 //
 // Patterns match the names of principals. In a pattern, * matches any characters
 // except @, so *@CORP.EXAMPLE matches all principals of that realm and of no
@@ -22,17 +23,16 @@ const AllProducts = "*"
 // Windows group, if groups are read from tickets. Tokens need no pattern: their
 // rights are stored with them.
 type PolicyConfig struct {
-	// Demand requires credentials from everybody. It is implied if Admit or
+	// Demand requires credentials from all clients. It is implied if Admit or
 	// Grants are set and Anonymous is not.
 	Demand bool `yaml:"demand"`
-	// Anonymous are the products that can be read without credentials, and
-	// so by everybody.
+	// Anonymous are the products that all clients can read without credentials.
 	Anonymous []string `yaml:"anonymous"`
 	// Admit are the principals that may use the server, in addition to those
 	// that a grant names.
 	Admit []string `yaml:"admit"`
-	// Grants give rights; a principal has the sum of all that match. Without
-	// any grant, all admitted principals read everything.
+	// Grants give rights; a principal has the sum of all grants that match.
+	// Without any grant, all admitted principals read everything.
 	Grants []Grant `yaml:"grants"`
 	// Groups are lists of patterns by name.
 	Groups map[string][]string `yaml:"groups"`
@@ -54,8 +54,8 @@ type Rights struct {
 	// sorted and must not be changed.
 	All      bool
 	Products []string
-	// Write says that it may add something: to every product with WriteAll,
-	// else to WriteProducts.
+	// Write says that the principal may add files: to every product with
+	// WriteAll, otherwise to WriteProducts.
 	Write         bool
 	WriteAll      bool
 	WriteProducts []string
@@ -188,8 +188,8 @@ func union(a, b []string) []string {
 // Demands reports whether anonymous clients are rejected.
 func (p *Policy) Demands() bool { return p.demand }
 
-// Decide returns the rights of an identity; those of one that is not admitted
-// are empty.
+// Decide returns the rights of an identity. They are empty if it is not
+// admitted.
 func (p *Policy) Decide(id *Identity) Rights {
 	r := p.anonymous
 	switch id.Method {
@@ -236,7 +236,7 @@ func (g groupReader) read(list, inside []string) ([]pattern, error) {
 		if name, ok := strings.CutPrefix(s, "group:"); ok {
 			members, known := g.config[name]
 			if !known {
-				return nil, fmt.Errorf("there is no group %q", name)
+				return nil, fmt.Errorf("unknown group %q", name)
 			}
 			if slices.Contains(inside, name) {
 				return nil, fmt.Errorf("group %q contains itself", name)

@@ -5,10 +5,10 @@ import "strings"
 const redacted = tokenPrefix + "***"
 
 // Redact replaces the tokens in a text, such as the path of a request, by
-// sd_***. Percent-encoded ones are found too, even if encoded repeatedly, and
-// so are broken and mistyped ones, which give most of their characters away: a
-// prefix in other case, a segment behind "t" without a prefix, a token with a
-// line break in it.
+// sd_***. It also finds percent-encoded tokens, even if encoded repeatedly, and
+// damaged ones that still disclose most of their characters: with a prefix in a
+// different case, without a prefix in the segment after "t", or with a line
+// break inside.
 func Redact(s string) string {
 	start := 0
 	for {
@@ -23,24 +23,25 @@ func Redact(s string) string {
 }
 
 const (
-	// redactMin is how many characters of base64url are taken for a token
-	// if they are the segment behind "t", where tokens are carried, or stand
-	// behind a token's prefix.
+	// redactMin is the number of base64url characters from which they are
+	// treated as a token, if they are the segment after "t" or follow a token's
+	// prefix.
 	redactMin = 20
-	// redactAny is from how many on the characters behind a prefix may be
-	// anything; fewer must look random, because sd_ also begins file names.
+	// redactAny is the number of characters after a prefix from which they may
+	// be arbitrary. Fewer must look random, because file names may begin with
+	// sd_ too.
 	redactAny = 38
-	// maxBreak is the longest gap inside a broken token, in bytes, and
-	// redactRest the shortest piece that is still taken for a part of it.
+	// maxBreak is the longest gap inside a damaged token, in bytes. redactRest
+	// is the shortest piece after a gap that belongs to the token.
 	maxBreak   = 4
 	redactRest = 6
 )
 
-// findToken returns where the next thing like a token begins and ends, at or
-// after start, or -1.
+// findToken returns the begin and the end of the next possible token at or after
+// start, or -1.
 func findToken(s string, start int) (at, end int) {
 	segment := start == 0 // i is the beginning of a segment
-	behindT := false      // and the segment before it is "t"
+	behindT := false      // and the previous segment is "t"
 	for i := start; i < len(s); {
 		if end := tokenEnd(s, i, segment && behindT); end >= 0 {
 			return i, end
@@ -60,9 +61,9 @@ func findToken(s string, start int) (at, end int) {
 	return -1, -1
 }
 
-// tokenEnd returns the end of the token that begins at i, or -1. A token in
-// which other characters stand, as where a line was broken, counts with all its
-// pieces; behindT says that s[i:] begins with the segment behind "t".
+// tokenEnd returns the end of the token that begins at i, or -1. A token with
+// other characters inside, such as a line break, includes all its pieces.
+// behindT says that s[i:] begins with the segment after "t".
 func tokenEnd(s string, i int, behindT bool) int {
 	prefixed := false
 	if j := prefixEnd(s, i); j >= 0 {
@@ -90,7 +91,8 @@ func tokenEnd(s string, i int, behindT bool) int {
 	return -1
 }
 
-// prefixEnd returns the end of a token's prefix at i, in any case, or -1.
+// prefixEnd returns the end of a token's prefix at i, in upper or lower case, or
+// -1.
 func prefixEnd(s string, i int) int {
 	for k := range len(tokenPrefix) {
 		c, n := decodeByte(s[i:])
@@ -102,14 +104,14 @@ func prefixEnd(s string, i int) int {
 	return i
 }
 
-// What the characters of a token are made of: random ones have both.
+// The letter cases of a token's characters. Random characters have both.
 const (
 	upper = 1 << iota
 	lower
 )
 
-// digitsFrom reads characters of base64url from i on: where they end, how many
-// there are, and which cases they have.
+// digitsFrom reads base64url characters from i on. It returns their end, their
+// number and their letter cases.
 func digitsFrom(s string, i int) (end, digits, cases int) {
 	for {
 		c, n := decodeByte(s[i:])
@@ -127,7 +129,7 @@ func digitsFrom(s string, i int) (end, digits, cases int) {
 	}
 }
 
-// skipBreak returns where a short gap in a token ends; i if there is none.
+// skipBreak returns the end of a short gap in a token, or i if there is none.
 func skipBreak(s string, i int) int {
 	at := i
 	for range maxBreak {
@@ -146,8 +148,8 @@ func skipBreak(s string, i int) int {
 	return i
 }
 
-// decodeByte returns the first character of s and how many bytes spell it: one,
-// or three for %73, five for %2573 and so on. n is 0 at the end.
+// decodeByte returns the first character of s and the number of bytes that
+// encode it: one, or three for %73, five for %2573 and so on. n is 0 at the end.
 func decodeByte(s string) (c byte, n int) {
 	if s == "" {
 		return 0, 0

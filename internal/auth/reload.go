@@ -13,7 +13,7 @@ import (
 )
 
 const (
-	// maxFile bounds the size of the files, in bytes.
+	// maxFile limits the size of a file, in bytes.
 	maxFile = 1 << 20
 	// pollEvery is the interval of polling files for changes. Polling works on
 	// network file systems and through the symbolic links of containers.
@@ -22,8 +22,9 @@ const (
 	glanceEvery = time.Second
 )
 
-// reloaded is a value made from files and renewed when they change. While changed
-// files are invalid, the previous value stays in use and the log says so.
+// reloaded is a value made from files and made again when they change. While
+// changed files are invalid, the previous value stays in use and an error is
+// logged.
 type reloaded[T any] struct {
 	paths []string
 	make  func(contents [][]byte) (*T, error)
@@ -37,7 +38,8 @@ type reloaded[T any] struct {
 	bad   string            // the error last logged
 }
 
-// newReloaded reads the files for the first time and returns their errors.
+// newReloaded reads the files for the first time. It returns an error if they
+// are invalid.
 func newReloaded[T any](log *slog.Logger, paths []string, mk func([][]byte) (*T, error)) (*reloaded[T], error) {
 	r := &reloaded[T]{paths: paths, make: mk, log: log}
 	contents, sum, err := r.read()

@@ -104,7 +104,7 @@ func NewTLS(cfg TLSConfig, g *Gate, log *slog.Logger) (*TLS, error) {
 		t.cas, err = newReloaded(log, []string{cfg.ClientCA}, func(b [][]byte) (*x509.CertPool, error) {
 			pool := x509.NewCertPool()
 			if !pool.AppendCertsFromPEM(b[0]) {
-				return nil, fmt.Errorf("%s: holds no certificate", cfg.ClientCA)
+				return nil, fmt.Errorf("%s: contains no certificate", cfg.ClientCA)
 			}
 			return pool, nil
 		})
@@ -221,16 +221,16 @@ func (t *TLS) poll() {
 	}
 }
 
-// Close ends the reloading.
+// Close stops the reloading.
 func (t *TLS) Close() error {
 	t.closed.Do(func() { close(t.stop) })
 	t.done.Wait()
 	return nil
 }
 
-// ChallengeHandler answers the HTTP challenges of an ACME authority on port 80 and
-// passes other requests to h. Without ACME it returns h. It is needed only if
-// port 443 does not lead to this server.
+// ChallengeHandler answers the HTTP challenges of an ACME authority on port 80
+// and passes other requests to h. Without ACME it returns h. It is needed only
+// if port 443 of the domain does not reach this server.
 func (t *TLS) ChallengeHandler(h http.Handler) http.Handler {
 	if t.acme == nil {
 		return h
@@ -252,7 +252,7 @@ func newACME(c *ACMEConfig) (*autocert.Manager, error) {
 			return nil, fmt.Errorf("cannot get a certificate for %q: a name needs a dot and no *", d)
 		}
 	}
-	// Left alone, RenewBefore is a third of the lifetime, whatever that is.
+	// If RenewBefore is zero, it is a third of the lifetime.
 	m := &autocert.Manager{
 		Prompt: autocert.AcceptTOS, Cache: autocert.DirCache(c.Dir), Email: c.Email,
 		HostPolicy: autocert.HostWhitelist(c.Domains...),
@@ -261,8 +261,8 @@ func newACME(c *ACMEConfig) (*autocert.Manager, error) {
 	if c.Directory == "" {
 		m.Client.DirectoryURL = LetsEncrypt
 	}
-	// Otherwise a folder that cannot be written would fail at the first client
-	// only, after using up the authority's weekly limit.
+	// Test now whether the folder is writable. Otherwise the first client would
+	// fail, after the request has counted against the authority's weekly limit.
 	if err := m.Cache.Put(context.Background(), "writable", []byte("\n")); err != nil {
 		return nil, fmt.Errorf("cannot write to the ACME folder: %w", err)
 	}

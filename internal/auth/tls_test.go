@@ -212,7 +212,7 @@ func TestTLSMistakes(t *testing.T) {
 		{TLSConfig{}, nil, "needs a certificate"},
 		{TLSConfig{Cert: cert, Key: "/does/not/exist"}, nil, "/does/not/exist"},
 		{TLSConfig{Cert: other, Key: key}, nil, other},
-		{TLSConfig{Cert: cert, Key: key, ClientCA: key}, nil, "holds no certificate"},
+		{TLSConfig{Cert: cert, Key: key, ClientCA: key}, nil, "contains no certificate"},
 		{TLSConfig{Cert: cert, Key: key, RequireClientCert: true}, nil, "needs client_ca"},
 		{TLSConfig{Cert: cert, Key: key}, rules, "certificate rule 1"},
 		{TLSConfig{Cert: cert, Key: key, ACME: &ACMEConfig{}}, nil, "exclude each other"},

@@ -15,7 +15,7 @@ import (
 )
 
 // A token is tokenPrefix and tokenDigits characters of base64url: 32 random
-// bytes. The prefix lets people and secret scanners recognise one.
+// bytes. The prefix makes tokens recognizable for users and secret scanners.
 const (
 	tokenPrefix = "sd_"
 	tokenDigits = 43
@@ -30,18 +30,18 @@ const (
 	ScopeAdmin = "admin"
 )
 
-// maxName bounds the names of tokens, users and principals, in bytes.
+// maxName limits the names of tokens, users and principals, in bytes.
 const maxName = 256
 
-// NewToken makes a secret token.
+// NewToken returns a new secret token.
 func NewToken() string {
 	var b [32]byte
 	_, _ = rand.Read(b[:]) // never fails: it ends the program instead
 	return tokenPrefix + base64.RawURLEncoding.EncodeToString(b[:])
 }
 
-// IsToken reports whether s has exactly the shape of a token. Whether the
-// token exists is another question.
+// IsToken reports whether s has exactly the form of a token. It does not check
+// that the token exists.
 func IsToken(s string) bool {
 	if len(s) != tokenLen || s[:len(tokenPrefix)] != tokenPrefix {
 		return false
@@ -76,9 +76,9 @@ func PathToken(segs []string) (token string, rest []string, ok bool) {
 // TokenSpec describes a new token.
 type TokenSpec struct {
 	Name      string
-	Scopes    []string      // none is read
-	Products  []string      // nil is all
-	Lifetime  time.Duration // zero is for ever
+	Scopes    []string      // empty means read
+	Products  []string      // nil means all
+	Lifetime  time.Duration // zero means unlimited
 	CreatedBy string
 }
 
@@ -121,7 +121,7 @@ func MakeToken(spec TokenSpec, now time.Time) (secret string, row TokenRow, err 
 	return secret, row, nil
 }
 
-// checkName refuses names that cannot be shown on one line.
+// checkName rejects names that cannot be shown on one line.
 func checkName(s string) error {
 	switch {
 	case s == "":

@@ -18,10 +18,10 @@ const (
 	tokenFresh = 3 * time.Second
 	// tokenQuery is the time limit of a query to the store.
 	tokenQuery = 1500 * time.Millisecond
-	// maxCached bounds the cache of tokens and, separately, the negative
-	// cache of unknown ones, so that guesses cannot evict valid tokens.
+	// maxCached limits the cache of tokens and, separately, the negative cache
+	// of unknown ones, so that guesses cannot evict valid tokens.
 	maxCached = 4096
-	// maxTouched bounds the uses that are collected before they are written.
+	// maxTouched limits the uses that are collected before they are written.
 	maxTouched = 1024
 )
 

@@ -22,10 +22,10 @@ const (
 	// verdictFresh is how long the result of a comparison is cached: bcrypt
 	// is slow by design.
 	verdictFresh = 10 * time.Second
-	// maxVerdicts bounds the cached results.
+	// maxVerdicts limits the cached results.
 	maxVerdicts = 4096
-	// maxCost bounds the work of one bcrypt comparison; each step doubles
-	// it, and 14 is about a second.
+	// maxCost limits the work of one bcrypt comparison. Each step doubles it; 14
+	// takes about a second.
 	maxCost = 14
 	// passwordWait is how long a comparison waits in the queue.
 	passwordWait = 5 * time.Second
@@ -41,7 +41,7 @@ var (
 type passwords struct {
 	file  *reloaded[users]
 	now   func() time.Time
-	slots *fairSemaphore // bounds how many are compared at once
+	slots *fairSemaphore // limits concurrent comparisons
 	key   [32]byte       // keys the verdicts, so that no password is kept in memory
 	tried guesses
 
@@ -49,8 +49,8 @@ type passwords struct {
 	verdicts map[[32]byte]verdict
 }
 
-// users are the hashes by name. nobody is the hash for unknown users; comparing
-// with it costs as much as with the others.
+// users are the hashes by name. nobody is the hash for unknown users; a
+// comparison with it takes as long as with the others.
 type users struct {
 	hashes map[string][]byte
 	nobody []byte
@@ -92,13 +92,13 @@ func parsePasswords(path string, b []byte) (*users, error) {
 		}
 		cost, err := bcrypt.Cost([]byte(hash))
 		if err != nil || len(hash) != 60 {
-			return nil, fmt.Errorf("%s:%d: the password of %q is not hashed by bcrypt, the only way that is taken (htpasswd -B)", path, n, user)
+			return nil, fmt.Errorf("%s:%d: the password of %q is not a bcrypt hash; make one with htpasswd -B", path, n, user)
 		}
 		if cost > maxCost {
-			return nil, fmt.Errorf("%s:%d: the password of %q takes too long to compare: its bcrypt cost is %d, at most %d is taken", path, n, user, cost, maxCost)
+			return nil, fmt.Errorf("%s:%d: the password of %q takes too long to compare: its bcrypt cost is %d; the limit is %d", path, n, user, cost, maxCost)
 		}
 		if u.hashes[user] != nil {
-			return nil, fmt.Errorf("%s:%d: the user %q stands here twice", path, n, user)
+			return nil, fmt.Errorf("%s:%d: the user %q is listed twice", path, n, user)
 		}
 		u.hashes[user] = []byte(hash)
 		most = max(most, cost)
@@ -116,8 +116,7 @@ func (p *passwords) check(ctx context.Context, remote, user, password string) er
 		hash = u.nobody
 	}
 	if len(password) > 72 {
-		// bcrypt compares 72 bytes only; a password that differs behind them
-		// must not be accepted.
+		// bcrypt compares only 72 bytes. A longer password must not be accepted.
 		password, known = password[:72], false
 	}
 	key := p.verdictKey(user, password, hash)
@@ -132,8 +131,8 @@ func (p *passwords) check(ctx context.Context, remote, user, password string) er
 		return err
 	}
 	defer p.slots.release()
-	// While this attempt waited, an equal one may have been compared, and
-	// others may have failed.
+	// While this attempt waited, an equal one may have been compared, and others
+	// may have failed.
 	if v, ok := p.verdict(key); ok {
 		return v.err(known)
 	}
@@ -151,7 +150,7 @@ func (p *passwords) check(ctx context.Context, remote, user, password string) er
 	return err
 }
 
-// verdictKey is the key under which the verdict on a password is remembered.
+// verdictKey returns the cache key of a comparison.
 func (p *passwords) verdictKey(user, password string, hash []byte) (key [32]byte) {
 	mac := hmac.New(sha256.New, p.key[:])
 	fmt.Fprintf(mac, "%d %s %d %s %s", len(user), user, len(password), password, hash)
@@ -159,7 +158,7 @@ func (p *passwords) verdictKey(user, password string, hash []byte) (key [32]byte
 	return key
 }
 
-// verdict returns a remembered verdict.
+// verdict returns a cached result.
 func (p *passwords) verdict(key [32]byte) (verdict, bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -167,7 +166,7 @@ func (p *passwords) verdict(key [32]byte) (verdict, bool) {
 	return v, ok && fresh(v.at, p.now(), verdictFresh)
 }
 
-// err turns a verdict into an answer; known says whether the user exists.
+// err returns the error for a result; known says whether the user exists.
 func (v verdict) err(known bool) error {
 	if !v.good || !known {
 		return errPassword
