@@ -197,7 +197,7 @@ func ParseFolder(name string) (Layout, error) {
 	}
 	l, ok := FolderByName(name)
 	if !ok {
-		return l, fmt.Errorf("no layout %q; known are auto, %s", clip(name), strings.Join(Names(Folders()), ", "))
+		return l, fmt.Errorf("unknown layout %q; known are auto, %s", clip(name), strings.Join(Names(Folders()), ", "))
 	}
 	return l, nil
 }

@@ -285,10 +285,10 @@ func (d *Disk) Stat(ctx context.Context, ref Ref) (Info, error) {
 
 func notExist(ref Ref, err error) error { return fmt.Errorf("blob %s: %w", ref, err) }
 
-// Delete implements [Store]. It does not flush: it is called under a lock that
-// others wait for, and a blob that a power loss brings back is garbage again. So
-// is a blob that another program holds open on Windows: it stays, and the next
-// garbage collection deletes it.
+// Delete implements [Store]. It does not flush: its caller holds a lock that
+// others wait for, and a blob that reappears after a power loss is garbage
+// again. The same holds for a blob that another program keeps open on Windows:
+// it stays, and the next garbage collection deletes it.
 func (d *Disk) Delete(ctx context.Context, ref Ref) error {
 	if err := ctx.Err(); err != nil {
 		return err

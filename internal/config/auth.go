@@ -9,7 +9,7 @@ import (
 	"github.com/symdepot/symdepot/internal/auth"
 )
 
-// policy is who may do what.
+// policy returns the configured access policy.
 func (a *Auth) policy() auth.PolicyConfig {
 	p := auth.PolicyConfig{Demand: a.Demand, Anonymous: a.Anonymous, Admit: a.Admit, Groups: a.Groups}
 	for _, g := range a.Grants {
@@ -18,7 +18,7 @@ func (a *Auth) policy() auth.PolicyConfig {
 	return p
 }
 
-// rule reads match.
+// rule parses the key match.
 func (r Certificate) rule() (auth.CertRule, error) {
 	rule := auth.CertRule{Name: r.Name}
 	kind, value, ok := strings.Cut(r.Match, ":")
@@ -30,7 +30,7 @@ func (r Certificate) rule() (auth.CertRule, error) {
 	return rule, nil
 }
 
-// Gate configures the authorization of requests.
+// Gate returns the options for the authorization of requests.
 func (c *Config) Gate() auth.Config {
 	a, n := &c.Auth, &c.Auth.Negotiate
 	cfg := auth.Config{
@@ -46,7 +46,7 @@ func (c *Config) Gate() auth.Config {
 	return cfg
 }
 
-// TLSOptions configures the listener's TLS; nil: plain HTTP.
+// TLSOptions returns the options of the listener's TLS, nil for plain HTTP.
 func (c *Config) TLSOptions() *auth.TLSConfig {
 	t := &c.TLS
 	if !t.on() {
@@ -59,7 +59,7 @@ func (c *Config) TLSOptions() *auth.TLSConfig {
 	return cfg
 }
 
-// AuditOptions configures the audit log; nil: none.
+// AuditOptions returns the options of the audit log, nil without an audit log.
 func (c *Config) AuditOptions() *auth.AuditConfig {
 	f := c.Auth.Audit
 	if f.File == "" {
@@ -68,7 +68,7 @@ func (c *Config) AuditOptions() *auth.AuditConfig {
 	return &auth.AuditConfig{File: f.File, MaxBytes: int64(f.MaxBytes), Keep: f.Keep}
 }
 
-// CheckAuth finds faults in auth and tls without opening a file.
+// CheckAuth checks the keys auth and tls without opening files.
 func (c *Config) CheckAuth() error {
 	var errs []error
 	if _, err := auth.NewPolicy(c.Auth.policy()); err != nil {
@@ -83,7 +83,7 @@ func (c *Config) CheckAuth() error {
 	acme := len(t.ACME.Domains) > 0
 	switch {
 	case acme && (t.Cert != "" || t.Key != ""):
-		errs = append(errs, c.fault(0, "tls", "cert with key, and acme, exclude each other"))
+		errs = append(errs, c.fault(0, "tls", "cert and key exclude acme; remove either"))
 	case t.on() && !acme && (t.Cert == "" || t.Key == ""):
 		errs = append(errs, c.fault(0, "tls", "cert and key must both be set"))
 	case !t.on() && (t.ClientCA != "" || t.RequireClientCert):
@@ -92,5 +92,5 @@ func (c *Config) CheckAuth() error {
 	return errors.Join(errs...)
 }
 
-// on reports whether the listener speaks TLS.
+// on reports whether the listener uses TLS.
 func (t *TLS) on() bool { return t.Cert != "" || t.Key != "" || len(t.ACME.Domains) > 0 }

@@ -1,5 +1,5 @@
-// Package config reads the configuration file of symdepot, checks it, and turns
-// it into the options of the packages that it configures.
+// Package config reads and checks the configuration file of symdepot, and
+// converts it into the options of the packages that it configures.
 package config
 
 import (
@@ -21,7 +21,7 @@ import (
 	"github.com/symdepot/symdepot/layout"
 )
 
-// Default is the configuration without a file.
+// Default returns the configuration without a file.
 func Default() *Config {
 	c := &Config{getenv: os.Getenv}
 	eachScalar(reflect.ValueOf(c).Elem(), "", func(_ string, v reflect.Value, f reflect.StructField) {
@@ -37,14 +37,14 @@ func Default() *Config {
 // searches.
 const FileName = "symdepot.yaml"
 
-// systemFile is read if the user has no configuration of their own.
+// systemFile is used if the user has no configuration file.
 const systemFile = "/etc/symdepot/" + FileName
 
 // Find returns the path of the configuration file: the named one, that of
 // SYMDEPOT_CONFIG, config.yaml or symdepot.yaml in the folder symdepot of
-// os.UserConfigDir, or /etc/symdepot/symdepot.yaml. It is empty if there is
-// none. The current folder is never searched: whoever can write a file there
-// could make the program run commands and send files away.
+// os.UserConfigDir, or /etc/symdepot/symdepot.yaml. It is empty if none exists.
+// The current folder is never searched: a file that someone else puts there
+// could make the program run commands or send files away.
 func Find(named string, getenv func(string) string) string {
 	if named != "" {
 		return named
@@ -67,8 +67,9 @@ func Find(named string, getenv func(string) string) string {
 	return ""
 }
 
-// IgnoredHere returns a sentence about a symdepot.yaml in the current folder,
-// which older releases read; empty if there is none or if used is that file.
+// IgnoredHere returns a message about a symdepot.yaml in the current folder,
+// which older releases read. It is empty if there is none, or if used is that
+// file.
 func IgnoredHere(used string) string {
 	here, err := os.Stat(FileName)
 	if err != nil || !here.Mode().IsRegular() {
@@ -82,20 +83,20 @@ func IgnoredHere(used string) string {
 	return "symdepot.yaml in the current folder is ignored; to use it, add --config symdepot.yaml or set SYMDEPOT_CONFIG"
 }
 
-// maxFile is the largest configuration file.
+// maxFile is the largest configuration file, in bytes.
 const maxFile = 1 << 20
 
 // Load reads the configuration: the defaults, then the file unless path is
-// empty, then SYMDEPOT_* of the environment. All faults are reported together;
-// errors.As then finds an *Error.
+// empty, then SYMDEPOT_* of the environment. It reports all faults together;
+// errors.As finds an *Error among them.
 func Load(path string, getenv func(string) string) (*Config, error) {
 	c := Default()
 	c.file, c.getenv = path, getenv
 	return c, c.load(path)
 }
 
-// LoadForCheck is Load for a configuration that is only examined: a file of a
-// secret that does not exist gives a warning.
+// LoadForCheck is Load for a configuration that is only checked: a missing file
+// with a secret is a warning.
 func LoadForCheck(path string, getenv func(string) string) (*Config, error) {
 	c := Default()
 	c.file, c.getenv, c.lenient = path, getenv, true
@@ -113,7 +114,7 @@ func (c *Config) load(path string) error {
 	}
 	faults = append(faults, c.environment())
 	if err := errors.Join(faults...); err != nil {
-		return err // checks would report what could not be read as missing
+		return err // check would report unreadable values as missing
 	}
 	return c.check()
 }
@@ -125,7 +126,7 @@ func (c *Config) warn(text string) {
 	}
 }
 
-// File is the path of the file that was read; empty: none.
+// File returns the path of the configuration file, or "" if none was read.
 func (c *Config) File() string { return c.file }
 
 // decode reads the text of a file into c.
@@ -155,7 +156,7 @@ func readSmall(path string, limit int64) ([]byte, error) {
 	return os.ReadFile(path)
 }
 
-// environment applies SYMDEPOT_*.
+// environment applies the variables SYMDEPOT_*.
 func (c *Config) environment() error {
 	var errs []error
 	fail := func(name string, err error) {
@@ -185,7 +186,7 @@ func (c *Config) environment() error {
 	return errors.Join(errs...)
 }
 
-// AddUpstream adds an upstream as --upstream names it: PRESET or
+// AddUpstream adds an upstream in the syntax of --upstream: PRESET or
 // URL[,layout=L][,rank=N].
 func (c *Config) AddUpstream(text string) error {
 	var u Upstream
@@ -196,7 +197,7 @@ func (c *Config) AddUpstream(text string) error {
 	return nil
 }
 
-// AddStore adds a store as --store names it: DIR[,layout=L].
+// AddStore adds a store in the syntax of --store: DIR[,layout=L].
 func (c *Config) AddStore(text string) error {
 	var s Store
 	if err := s.fromText(text); err != nil {
@@ -206,8 +207,8 @@ func (c *Config) AddStore(text string) error {
 	return nil
 }
 
-// splitStore splits DIR[,layout=L]. A text that is an existing folder is a
-// folder, whatever its name.
+// splitStore splits DIR[,layout=L]. If the whole text is the path of a folder,
+// it is not split.
 func splitStore(text string) (dir, name string, err error) {
 	i := strings.LastIndex(text, ",layout=")
 	if i < 0 || isDir(text) {
@@ -218,7 +219,7 @@ func splitStore(text string) (dir, name string, err error) {
 	return dir, name, err
 }
 
-// fault is an error of a key.
+// fault returns an error for a key.
 func (c *Config) fault(line int, key, format string, args ...any) error {
 	file := c.file
 	if file == "" {
@@ -227,7 +228,7 @@ func (c *Config) fault(line int, key, format string, args ...any) error {
 	return &Error{file, line, key, fmt.Sprintf(format, args...)}
 }
 
-// check finds faults that the types of the keys do not show.
+// check checks the values beyond their types.
 func (c *Config) check() error {
 	var errs []error
 	fail := func(key, format string, args ...any) { errs = append(errs, c.fault(0, key, format, args...)) }
@@ -273,14 +274,14 @@ func (c *Config) check() error {
 	if err == nil {
 		for name := range c.Cache.PerSource {
 			if !slices.ContainsFunc(specs, func(s upstream.Spec) bool { return s.Name == name }) {
-				fail("cache.per_source."+name, "there is no upstream of this name")
+				fail("cache.per_source."+name, "no upstream has this name")
 			}
 		}
 	}
 	return errors.Join(errs...)
 }
 
-// allowed reads allow_networks.
+// allowed parses allow_networks.
 func (c *Config) allowed() ([]netip.Prefix, error) {
 	var list []netip.Prefix
 	for i, s := range c.AllowNets {
@@ -306,15 +307,15 @@ func isFile(path string) bool {
 	return err == nil && info.Mode().IsRegular()
 }
 
-// DepotDir is the folder of the depot: the configured one, or the platform's
-// folder for a user's data.
+// DepotDir returns the folder of the depot: the configured one, or the
+// platform's folder for user data.
 func (c *Config) DepotDir() (string, error) {
 	if c.Depot.Dir != "" {
 		return c.Depot.Dir, nil
 	}
 	home, err := os.UserHomeDir()
 	if err != nil {
-		return "", errors.New("there is no home folder for the depot; name the depot with --depot, SYMDEPOT_DEPOT or the key depot of a configuration file")
+		return "", errors.New("cannot find a home folder for the depot; set the depot with --depot, SYMDEPOT_DEPOT or the key depot of a configuration file")
 	}
 	switch runtime.GOOS {
 	case "windows":

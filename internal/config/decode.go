@@ -15,11 +15,11 @@ import (
 	"github.com/symdepot/symdepot/internal/term"
 )
 
-// Error is a fault in a configuration, with its place.
+// Error is a fault in the configuration, with its location.
 type Error struct {
 	File string // the file, or "environment"
 	Line int    // 0: unknown
-	Key  string // such as upstreams[0].rank; empty: the whole file
+	Key  string // for example upstreams[0].rank; empty: the whole file
 	What string
 }
 
@@ -35,10 +35,10 @@ func (e *Error) Error() string {
 	return at + ": " + e.Key + ": " + e.What
 }
 
-// shorthand is a struct that may also be written as a single text.
+// shorthand is a struct that may also be written as one text.
 type shorthand interface{ fromText(text string) error }
 
-// parse reads the YAML of a file into one document node; nil: the file is
+// parse parses the YAML of a file into its document node, nil if the file is
 // empty. Its errors are of type *Error.
 func parse(file string, r io.Reader) (*yaml.Node, error) {
 	var doc, more yaml.Node
@@ -69,9 +69,9 @@ func parse(file string, r io.Reader) (*yaml.Node, error) {
 }
 
 // decoder fills structs from YAML nodes. The decoder of the yaml package is not
-// used for it: its messages name neither the path of a key nor the keys there
-// are, and it stops at the first error of a type. The tags are read by
-// reflection for the defaults, the environment and the manual in any case.
+// sufficient: its errors name neither the path of a key nor the known keys, and
+// it stops at the first type error. The tags are read by reflection in any case,
+// for the defaults, the environment and the manual.
 type decoder struct {
 	file string
 	errs []error
@@ -138,7 +138,7 @@ func (d *decoder) structure(n *yaml.Node, v reflect.Value, key string) {
 		case !ok:
 			d.fail(name, k, "no such key; known are %s", strings.Join(structKeys(v.Type()), ", "))
 		case seen[name.Value]:
-			d.fail(name, k, "the key is given twice")
+			d.fail(name, k, "the key is set twice")
 		default:
 			d.value(at, v.FieldByIndex(field.Index), k, field)
 		}
@@ -148,7 +148,7 @@ func (d *decoder) structure(n *yaml.Node, v reflect.Value, key string) {
 
 func (d *decoder) list(n *yaml.Node, v reflect.Value, key string, field reflect.StructField) {
 	if n.Kind != yaml.SequenceNode {
-		d.fail(n, key, "%s, each item behind a hyphen", expected(v.Type(), field))
+		d.fail(n, key, "%s, with a hyphen before each item", expected(v.Type(), field))
 		return
 	}
 	list := reflect.MakeSlice(v.Type(), len(n.Content), len(n.Content))
@@ -167,7 +167,7 @@ func (d *decoder) mapping(n *yaml.Node, v reflect.Value, key string, field refle
 	for name, at := range pairs(n) {
 		k := reflect.ValueOf(name.Value)
 		if m.MapIndex(k).IsValid() {
-			d.fail(name, joinKey(key, name.Value), "the key is given twice")
+			d.fail(name, joinKey(key, name.Value), "the key is set twice")
 			continue
 		}
 		item := reflect.New(v.Type().Elem()).Elem()
@@ -188,7 +188,7 @@ func pairs(n *yaml.Node) func(yield func(key, value *yaml.Node) bool) {
 	}
 }
 
-// expected says how a value of a type is written.
+// expected describes the syntax of a type.
 func expected(t reflect.Type, field reflect.StructField) string {
 	if words := field.Tag.Get("enum"); words != "" && t.Kind() == reflect.String {
 		return "one of " + strings.ReplaceAll(words, ",", ", ") + " is expected"
@@ -214,8 +214,8 @@ func expected(t reflect.Type, field reflect.StructField) string {
 
 var truths = map[string]bool{"true": true, "yes": true, "on": true, "1": true, "false": false, "no": false, "off": false, "0": false}
 
-// setScalar sets a text, number or truth value, or a list of texts separated by
-// commas.
+// setScalar sets a text, a number, a truth value or a comma-separated list of
+// texts.
 func setScalar(v reflect.Value, text string, field reflect.StructField) error {
 	if u, ok := v.Addr().Interface().(encoding.TextUnmarshaler); ok {
 		return u.UnmarshalText([]byte(text))

@@ -9,11 +9,12 @@ import (
 
 // key is one key of the configuration, found by reflection.
 type key struct {
-	path  string // such as upstreams[].timeout
+	path  string // for example upstreams[].timeout
 	field reflect.StructField
 }
 
-// yamlName is the name of a field in the file; empty: the field is no key.
+// yamlName returns the name of a field in the file; it is empty if the field is
+// not a key.
 func yamlName(f reflect.StructField) string { return f.Tag.Get("yaml") }
 
 // structKeys lists the keys of a struct.
@@ -45,7 +46,8 @@ func joinKey(key, name string) string {
 	return key + "." + name
 }
 
-// isScalar reports whether a value fits into an environment variable.
+// isScalar reports whether an environment variable can hold a value of this
+// type.
 func isScalar(t reflect.Type) bool {
 	switch t.Kind() {
 	case reflect.String, reflect.Bool, reflect.Int, reflect.Int64:
@@ -56,8 +58,8 @@ func isScalar(t reflect.Type) bool {
 	return false
 }
 
-// eachScalar calls do for every value that fits into an environment variable:
-// those of nested maps too, those of lists of maps not.
+// eachScalar calls do for every value that an environment variable can set,
+// including those in nested maps but not those in lists of maps.
 func eachScalar(v reflect.Value, path string, do func(path string, v reflect.Value, f reflect.StructField)) {
 	for f := range v.Type().Fields() {
 		name := yamlName(f)
@@ -73,8 +75,8 @@ func eachScalar(v reflect.Value, path string, do func(path string, v reflect.Val
 	}
 }
 
-// envName is the variable that overrides a key: log.format is
-// SYMDEPOT_LOG_FORMAT.
+// envName returns the variable that overrides a key: SYMDEPOT_LOG_FORMAT for
+// log.format.
 func envName(path string) string {
 	return "SYMDEPOT_" + strings.Map(func(r rune) rune {
 		switch {
@@ -87,8 +89,8 @@ func envName(path string) string {
 	}, path)
 }
 
-// allKeys lists every key below a struct in its order; those of list items
-// under name[].
+// allKeys lists all keys of a struct in order, with the keys of list items below
+// name[].
 func allKeys(t reflect.Type, path string) []key {
 	var list []key
 	for f := range t.Fields() {
@@ -108,7 +110,7 @@ func allKeys(t reflect.Type, path string) []key {
 	return list
 }
 
-// typeWords names the type of a key.
+// typeWords returns the name of a key's type.
 func (k key) typeWords() string {
 	t := k.field.Type
 	if t.Kind() == reflect.Pointer {
@@ -147,5 +149,5 @@ func (k key) typeWords() string {
 	return "text"
 }
 
-// hasValue reports whether a key has a value of its own, not only keys below it.
+// hasValue reports whether a key has a value itself, not only keys below it.
 func (k key) hasValue() bool { return k.field.Type.Kind() != reflect.Struct }

@@ -12,11 +12,11 @@ import (
 	"github.com/symdepot/symdepot/layout"
 )
 
-// Manual is a configuration file with every key commented out. Lines that
+// Manual returns a configuration file with every key commented out. Lines that
 // begin with "# " are text, all others are keys.
 func Manual() string {
 	var b strings.Builder
-	b.WriteString("# Configuration of symdepot. Each key is shown behind a # with its default, or with an example if it\n# has none. Remove the # of the keys to change. Flags override SYMDEPOT_* of the environment, which\n# override this file.\n")
+	b.WriteString("# Configuration of symdepot. Each key is commented out and shows its default, or an example if it has\n# no default. Remove the # of the keys to change. Flags override SYMDEPOT_* of the environment, which\n# override this file.\n")
 	b.WriteString("# Sizes: 500MB, 20GiB. Durations: 300ms, 10s, 5m, 24h, 7d.\n")
 	manualKeys(&b, reflect.TypeFor[Config](), "", "")
 	b.WriteString("\n# Presets:\n")
@@ -84,7 +84,7 @@ func layoutNames() string {
 	return strings.Join(names, ", ")
 }
 
-// yamlText is the value of a tag as YAML.
+// yamlText returns the value of a tag as YAML.
 func yamlText(f reflect.StructField, value string) string {
 	if f.Type.Kind() != reflect.String {
 		return value
@@ -112,7 +112,8 @@ func wrapText(s string, width int) []string {
 	return append(lines, line)
 }
 
-// manualTables is the part of docs/config.md that is generated from the tags.
+// manualTables returns the part of docs/config.md that is generated from the
+// tags.
 func manualTables() string {
 	var b strings.Builder
 	section := func(title, about string, t reflect.Type, path string) {
@@ -158,7 +159,7 @@ func manualTables() string {
 	return b.String()
 }
 
-// exampleText is a key as it is written in a file.
+// exampleText returns a key with its example, as in a file.
 func exampleText(f reflect.StructField) string {
 	if e := f.Tag.Get("example"); e != "" {
 		return yamlName(f) + ": " + yamlText(f, e)

@@ -19,15 +19,15 @@ import (
 	"github.com/symdepot/symdepot/symstore"
 )
 
-// Warnings lists what is probably a mistake: removed keys, credentials that are
-// sent in clear text, folders that do not exist.
+// Warnings lists probable mistakes: removed keys, credentials sent in clear
+// text, missing folders.
 func (c *Config) Warnings(specs []upstream.Spec) []string {
 	list := append([]string(nil), c.warnings...)
 	for _, s := range specs {
 		k := s.Credentials
 		secret := k.Token != "" || k.Password != "" || k.User != "" || k.HeadersFile != "" || strings.Contains(s.URL, "@")
 		if secret && strings.HasPrefix(strings.ToLower(s.URL), "http://") {
-			list = append(list, s.Name+": credentials are sent over plain HTTP, which anybody on the network path can read; use https")
+			list = append(list, s.Name+": credentials are sent over plain HTTP, which anyone on the network path can read; use https")
 		}
 		if w := folderWarning(s); w != "" {
 			list = append(list, w)
@@ -36,14 +36,14 @@ func (c *Config) Warnings(specs []upstream.Spec) []string {
 	return list
 }
 
-// Limits are the limits of downloads.
+// Limits returns the limits of downloads.
 func (c *Config) Limits() depot.Limits {
 	f := c.Fetch
 	return depot.Limits{NextRank: time.Duration(f.NextRank), FirstByte: time.Duration(f.FirstByte), Stall: time.Duration(f.Stall),
 		MaxBytes: int64(f.MaxBytes), Fetches: f.AtOnce}
 }
 
-// Lifetimes are those of the negative cache.
+// Lifetimes returns the lifetimes of the negative cache.
 func (c *Config) Lifetimes() depot.Lifetimes {
 	of := func(d time.Duration) time.Duration {
 		if d <= 0 {
@@ -54,7 +54,7 @@ func (c *Config) Lifetimes() depot.Lifetimes {
 	return depot.Lifetimes{Absent: of(time.Duration(c.Misses.Absent)), Forbidden: of(time.Duration(c.Misses.Forbidden))}
 }
 
-// CacheLimits limit the cached files.
+// CacheLimits returns the limits of the cached files.
 func (c *Config) CacheLimits() depot.CacheLimits {
 	l := depot.CacheLimits{MaxBytes: int64(c.Cache.MaxBytes), MaxUnused: time.Duration(c.Cache.MaxUnused)}
 	for name, n := range c.Cache.PerSource {
@@ -66,19 +66,19 @@ func (c *Config) CacheLimits() depot.CacheLimits {
 	return l
 }
 
-// SymCacheFolders are the SymCache folders of the depot.
+// SymCacheFolders returns the SymCache folders of the depot.
 func (c *Config) SymCacheFolders() depot.SymCacheOptions {
 	s := c.SymCache
 	return depot.SymCacheOptions{Folders: s.Folders, Store: s.Store, StoreBytes: int64(s.StoreBytes), StoreUnused: time.Duration(s.StoreUnused)}
 }
 
-// SymCacheServer says how SymCache requests are answered.
+// SymCacheServer returns the options for answering SymCache requests.
 func (c *Config) SymCacheServer() server.SymCacheConfig {
 	s := c.SymCache
 	return server.SymCacheConfig{Wait: time.Duration(s.Wait), HexAge: s.AgeRadix == "auto", Redirect: s.Redirect}
 }
 
-// Programs are the transcoders of this machine.
+// Programs returns the transcoders of this machine.
 func (c *Config) Programs() ([]transcode.Program, error) {
 	var list []transcode.Program
 	for _, text := range c.Transcoding.Programs {
@@ -91,10 +91,9 @@ func (c *Config) Programs() ([]transcode.Program, error) {
 	return list, nil
 }
 
-// OpenTranscoders tries the programs that make SymCache files. A program that
-// fails is logged and not used until it works. scratch is the working folder
-// unless the configuration names one. The caller must call the function at the
-// end.
+// OpenTranscoders tests the transcoders. A transcoder that fails is logged and
+// not used until it works. scratch is the working folder unless the
+// configuration sets one. The caller must call the returned function at the end.
 func (c *Config) OpenTranscoders(ctx context.Context, scratch string, log *slog.Logger) (depot.TranscodeOptions, func(), error) {
 	t := c.Transcoding
 	opt := depot.TranscodeOptions{Slots: t.Jobs, NoUpgrades: !t.Upgrades}
@@ -108,18 +107,18 @@ func (c *Config) OpenTranscoders(ctx context.Context, scratch string, log *slog.
 	}
 	opt.Transcoders = transcode.NewTranscoders(room, log, programs...)
 	if err := opt.Transcoders.Probe(ctx); err != nil {
-		log.Error("a transcoder cannot be used", "error", err)
+		log.Error("cannot use a transcoder", "error", err)
 	}
 	return opt, func() { _ = room.Close() }, nil
 }
 
-// PointerFolders are the pointer roots with absolute folders.
+// PointerFolders returns the pointer roots with absolute folders.
 func (c *Config) PointerFolders() ([]symstore.PointerRoot, error) {
 	return PointerFolders(c.PointerRoots)
 }
 
-// PointerFolders reads pointer roots, [PREFIX=]DIR each, and makes their folders
-// absolute.
+// PointerFolders parses pointer roots, [PREFIX=]DIR each, and makes their
+// folders absolute.
 func PointerFolders(texts []string) ([]symstore.PointerRoot, error) {
 	var list []symstore.PointerRoot
 	for _, text := range texts {
@@ -134,7 +133,7 @@ func PointerFolders(texts []string) ([]symstore.PointerRoot, error) {
 }
 
 // OpenStores opens the folders that are served in place. The caller closes them,
-// also after an error.
+// even after an error.
 func (c *Config) OpenStores(ctx context.Context) ([]*tree.Folder, error) {
 	roots, err := c.PointerFolders()
 	if err != nil {
@@ -148,7 +147,7 @@ func (c *Config) OpenStores(ctx context.Context) ([]*tree.Folder, error) {
 		if info, err := os.Stat(s.Dir); err != nil {
 			return list, fmt.Errorf("--store %s: %w", s.Dir, err)
 		} else if !info.IsDir() {
-			return list, fmt.Errorf("--store %s: it is not a folder", s.Dir)
+			return list, fmt.Errorf("--store %s: not a folder", s.Dir)
 		}
 		lay, err := layout.ParseFolder(s.Layout)
 		if err != nil {
@@ -163,7 +162,8 @@ func (c *Config) OpenStores(ctx context.Context) ([]*tree.Folder, error) {
 	return list, nil
 }
 
-// CheckPointerFolders reports pointer roots whose folder does not exist.
+// CheckPointerFolders returns an error if the folder of a pointer root does not
+// exist.
 func CheckPointerFolders(roots []symstore.PointerRoot) error {
 	for _, r := range roots {
 		info, err := os.Stat(r.Dir)

@@ -11,16 +11,16 @@ import (
 	"github.com/symdepot/symdepot/symcache"
 )
 
-// ProgramSyntax describes the text that ParseProgram reads.
+// ProgramSyntax describes the syntax of ParseProgram.
 const ProgramSyntax = `A transcoder is NAME[,wine][,version=X.Y.Z][,time=D][,memory=SIZE][,output=SIZE][,dir=DIR][,prefix=DIR][,age=any]=COMMAND.
-COMMAND is a program with its arguments, separated by blanks. Quotes "" or '' hold an argument together; no other
+COMMAND is a program with its arguments, separated by spaces. Quotes "" or '' enclose an argument with spaces; no other
 character is special, and no shell runs the command. {pdb} is replaced by the path of the PDB, {out} by the output folder
 (also in _NT_SYMCACHE_PATH), {empty} by an empty folder. {pdb} must be an argument of its own or the end of one,
-never part of a text that a shell reads (sh -c "...", powershell -Command "..."); batch files (.bat, .cmd) are refused. A
-trial run on start detects the program's version; with version=, a different version is an error.`
+never part of a text that a shell reads (sh -c "...", powershell -Command "..."); batch files (.bat, .cmd) are rejected. A
+test run at the start detects the program's version; with version=, a different version is an error.`
 
-// ParseProgram reads a transcoder as --transcoder and the key
-// transcoding.programs write it; see ProgramSyntax.
+// ParseProgram parses a transcoder in the syntax of --transcoder and the key
+// transcoding.programs; see ProgramSyntax.
 func ParseProgram(v string) (transcode.Program, error) {
 	var p transcode.Program
 	bad := func(format string, args ...any) (transcode.Program, error) {
@@ -95,12 +95,12 @@ func programOption(p *transcode.Program, key, value string) (err error) {
 		}
 		p.AnyAge = true
 	default:
-		err = fmt.Errorf("no option %q; there are wine, version, time, memory, output, dir, prefix, age", key)
+		err = fmt.Errorf("unknown option %q; known are wine, version, time, memory, output, dir, prefix, age", key)
 	}
 	return err
 }
 
-// limit reads a size that is not zero.
+// limit parses a size other than zero.
 func limit(key, value string) (int64, error) {
 	var s term.ByteSize
 	err := s.UnmarshalText([]byte(value))
@@ -110,8 +110,8 @@ func limit(key, value string) (int64, error) {
 	return int64(s), err
 }
 
-// splitCommand splits a command at blanks. Quotes hold words together; a
-// backslash is a backslash, as paths on Windows need.
+// splitCommand splits a command at spaces. Quotes enclose words with spaces; a
+// backslash has no special meaning, because Windows paths contain it.
 func splitCommand(s string) (words []string, err error) {
 	var word strings.Builder
 	quote, some := rune(0), false

@@ -24,7 +24,7 @@ func TestParseProgram(t *testing.T) {
 	}
 	for v, want := range map[string]string{
 		"": "the name or the command", "a": "the name or the command", "=x {pdb}": "the name or the command", "a=": "the name or the command", "a=x": "{pdb}", "a={pdb}": "{pdb}", "a,wine": "the command is missing",
-		"a,foo=1=x {pdb}": `no option "foo"`, "a,time=x=p {pdb}": "duration", "a,time=-1s=p {pdb}": "a duration is expected", "a,memory=x=p {pdb}": "a size is expected", "a,memory=99999999999T=p {pdb}": "a size is expected",
+		"a,foo=1=x {pdb}": `unknown option "foo"`, "a,time=x=p {pdb}": "duration", "a,time=-1s=p {pdb}": "a duration is expected", "a,memory=x=p {pdb}": "a size is expected", "a,memory=99999999999T=p {pdb}": "a size is expected",
 		"a,version=3=p {pdb}": "version", `a="p {pdb}`: "not closed", "a,age=x=p {pdb}": "age", "a,time,x=p {pdb}": "needs a value", "a,time=3s": "the command is missing", "a=p\x00 {pdb}": "NUL",
 	} {
 		if _, err := ParseProgram(v); err == nil || !strings.Contains(err.Error(), want) {

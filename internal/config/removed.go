@@ -7,13 +7,13 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// removedKey is a key of an earlier release. For one release such a key gives a
+// removedKey is a key of an earlier release. For one release such a key is a
 // warning instead of an error, and its value moves to the key that replaces it.
 type removedKey struct {
 	path string // with [] for list items
-	to   string // the key that replaces it, in the same item; empty: none
-	hint string // what to do instead, where to is empty
-	// value converts the value for to; nil: it is taken as it is.
+	to   string // the replacement in the same item; empty: none
+	hint string // advice if to is empty
+	// value converts the value for to; nil keeps it.
 	value func(*yaml.Node) *yaml.Node
 }
 
@@ -22,7 +22,7 @@ const noReplacement = "remove it"
 var removedKeys = []removedKey{
 	{path: "auth.realm", hint: "the realm is always symdepot; " + noReplacement},
 	{path: "auth.negotiate.max_clock_skew", hint: "clocks may always differ by 5 minutes; " + noReplacement},
-	{path: "auth.audit.max_age", hint: "a new file is begun every day; " + noReplacement},
+	{path: "auth.audit.max_age", hint: "a new file is started every day; " + noReplacement},
 	{path: "auth.certificates[].sha256", to: "auth.certificates[].match", value: prefixed("sha256:")},
 	{path: "auth.certificates[].cn", to: "auth.certificates[].match", value: prefixed("cn:")},
 	{path: "auth.certificates[].dns", to: "auth.certificates[].match", value: prefixed("dns:")},
@@ -54,8 +54,8 @@ var removedKeys = []removedKey{
 	{path: "misses.too_large", hint: "such misses are remembered for a day; " + noReplacement},
 }
 
-// migrate replaces removed keys in the tree of a file, and the maps that were
-// items of lists of texts. It returns a warning for each.
+// migrate replaces removed keys in the tree of a file, and maps that are now
+// texts in a list. It returns a warning for each.
 func migrate(file string, root *yaml.Node) (warnings []string) {
 	warn := func(line int, key, what string) {
 		warnings = append(warnings, (&Error{file, line, key, what}).Error())
@@ -65,7 +65,7 @@ func migrate(file string, root *yaml.Node) (warnings []string) {
 		if i := strings.LastIndex(k.path, "."); i >= 0 {
 			parent, name = k.path[:i], k.path[i+1:]
 		}
-		item := parent // the list item that both keys are in
+		item := parent // the list item that contains both keys
 		if i := strings.LastIndex(parent, "[]"); i >= 0 {
 			item = parent[:i+2]
 		}
@@ -121,7 +121,7 @@ func text(s string, line int) *yaml.Node {
 	return &yaml.Node{Kind: yaml.ScalarNode, Tag: "!!str", Value: s, Line: line}
 }
 
-// nodesAt finds the nodes at a path; an empty path is the root.
+// nodesAt returns the nodes at a path; an empty path means the root.
 func nodesAt(n *yaml.Node, path string) []*yaml.Node {
 	if n == nil || path == "" {
 		return []*yaml.Node{n}
@@ -144,8 +144,8 @@ func nodesAt(n *yaml.Node, path string) []*yaml.Node {
 	return list
 }
 
-// child finds a value below map nodes; nil: there is none. An empty path is the
-// node itself.
+// child returns a value below map nodes, or nil. An empty path means the node
+// itself.
 func child(n *yaml.Node, path string) *yaml.Node {
 	if path == "" || n == nil {
 		return n
@@ -168,7 +168,8 @@ func scalar(n *yaml.Node, name string) string {
 	return ""
 }
 
-// take removes a key from a map node and returns its value; nil: there is none.
+// take removes a key from a map node and returns its value, or nil if the key is
+// missing.
 func take(n *yaml.Node, name string) *yaml.Node {
 	if n == nil || n.Kind != yaml.MappingNode {
 		return nil
@@ -183,7 +184,7 @@ func take(n *yaml.Node, name string) *yaml.Node {
 	return nil
 }
 
-// put sets a key below a map node unless it is set. Missing maps are made.
+// put sets a key below a map node if it is not set. It creates missing maps.
 func put(n *yaml.Node, path string, v *yaml.Node) {
 	name, rest, deeper := strings.Cut(path, ".")
 	if n.Kind != yaml.MappingNode {

@@ -46,7 +46,7 @@ type resolvedStore struct {
 	Layout string `yaml:"layout" json:"layout"`
 }
 
-// access says who may read and write.
+// access describes who may read and write.
 type access struct {
 	Anonymous string          `yaml:"anonymous" json:"anonymous"`
 	Methods   []string        `yaml:"methods" json:"methods"`
@@ -62,7 +62,7 @@ type resolvedGrant struct {
 	Writes string   `yaml:"writes" json:"writes"`
 }
 
-// resolved is an upstream with every value that it is used with.
+// resolved is an upstream with its effective values.
 type resolved struct {
 	Name        string   `yaml:"name" json:"name"`
 	Preset      string   `yaml:"preset,omitempty" json:"preset,omitempty"`
@@ -87,8 +87,8 @@ type resolved struct {
 	Timeout     string   `yaml:"timeout" json:"timeout"`
 }
 
-// Report prints the effective configuration: depotDir is the depot's folder.
-// Warnings go to warn, or into the JSON object. Secrets are not printed.
+// Report prints the effective configuration without secrets. depotDir is the
+// depot's folder. Warnings are written to warn, or into the JSON object.
 func (c *Config) Report(out, warn io.Writer, asJSON bool, depotDir string) error {
 	specs, err := c.Specs()
 	if err != nil {
@@ -153,14 +153,14 @@ func (t *TLS) words() string {
 	return words
 }
 
-// access says who may read and write what.
+// access describes who may read and write which products.
 func (c *Config) access() (access, error) {
 	gate := c.Gate()
 	anonymous, err := gate.Anonymous()
 	if err != nil {
 		return access{}, err
 	}
-	a := access{Anonymous: "nothing: credentials are needed", Methods: []string{"tokens (header, password or /t/TOKEN)"},
+	a := access{Anonymous: "nothing: credentials are required", Methods: []string{"tokens (header, password or /t/TOKEN)"},
 		Tokens: "have their own rights; see symdepot token list", Audit: "off"}
 	if anonymous.Admitted {
 		a.Anonymous = "reads " + products(anonymous.All, anonymous.Products)
@@ -197,7 +197,7 @@ func grantWords(g auth.Grant, list []string) string {
 	return products(g.Admin || slices.Contains(list, auth.AllProducts), list)
 }
 
-// products names products in words.
+// products returns a text for a list of products.
 func products(all bool, list []string) string {
 	switch {
 	case all:
@@ -215,8 +215,8 @@ func products(all bool, list []string) string {
 	return strings.Join(words, ", ")
 }
 
-// orDefault is a value, or the default that the tag of an upstream's key
-// documents.
+// orDefault returns shown if value is set, else the default in the tag of an
+// upstream's key.
 func orDefault[T comparable](value T, shown string, key string) string {
 	var zero T
 	if value != zero {
@@ -248,7 +248,7 @@ func resolve(s upstream.Spec) resolved {
 	return r
 }
 
-// credentialWords names the kind of credentials, without the credentials.
+// credentialWords returns the kind of credentials, without the credentials.
 func credentialWords(s upstream.Spec) string {
 	kind := ""
 	switch c := s.Bucket.(type) {
@@ -262,7 +262,7 @@ func credentialWords(s upstream.Spec) string {
 	k := s.Credentials
 	switch {
 	case s.Bucket != nil && kind == "":
-		return "those of the bucket's keys or of the environment"
+		return "from the keys of the bucket or the environment"
 	case s.Bucket != nil:
 		return kind
 	case k.Token != "":

@@ -32,16 +32,15 @@ func ReadSampleSettings(file string) (SampleSettings, error) {
 	return s, nil
 }
 
-// IsZero reports whether the file had none of the settings.
+// IsZero reports whether the file contained none of the settings.
 func (s SampleSettings) IsZero() bool { return s == SampleSettings{} }
 
-// parseSampleSettings reads appsettings.json, in which comments and trailing
-// commas are allowed, letters may have any case, and the settings may be in any
-// section.
+// parseSampleSettings parses appsettings.json, which may contain comments and
+// trailing commas. Keys may have any case and be in any section.
 func parseSampleSettings(text []byte) (SampleSettings, error) {
 	var s SampleSettings
 	var root yaml.Node
-	// YAML takes JSON, with commas at the end, once the comments are gone.
+	// The YAML parser accepts JSON with trailing commas, but no comments.
 	if err := yaml.Unmarshal(withoutComments([]byte(strings.TrimPrefix(string(text), "\ufeff"))), &root); err != nil {
 		return s, err
 	}
@@ -71,7 +70,7 @@ func parseSampleSettings(text []byte) (SampleSettings, error) {
 	return s, nil
 }
 
-// withoutComments replaces comments outside of strings, and tabs, by blanks.
+// withoutComments replaces comments outside strings, and tabs, by spaces.
 func withoutComments(b []byte) []byte {
 	out := slices.Clone(b)
 	for i := 0; i < len(out); i++ {
@@ -104,7 +103,7 @@ func withoutComments(b []byte) []byte {
 	return out
 }
 
-// Config is a configuration file with the same effect as the settings.
+// Config returns a configuration file equivalent to the settings.
 func (s SampleSettings) Config() (string, error) {
 	var b strings.Builder
 	b.WriteString("# Converted from the settings of Microsoft's sample SymCache server. All keys: symdepot config print\n")
@@ -148,7 +147,7 @@ func (s SampleSettings) Config() (string, error) {
 		}
 		b.WriteString("transcoding:\n  programs:\n")
 		if s.version != "" {
-			b.WriteString("    # A trial run on start detects the version; a different version is an error.\n")
+			b.WriteString("    # A test run at the start detects the version; a different version is an error.\n")
 		}
 		errs = append(errs, line("    - %s\n", name+`="`+s.program+`" -pdb {pdb}`))
 		if base := path.Base(strings.ReplaceAll(s.program, `\`, "/")); !strings.EqualFold(base, "symcachegen.exe") {

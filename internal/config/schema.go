@@ -7,18 +7,17 @@ import (
 	"github.com/symdepot/symdepot/internal/term"
 )
 
-// Config is the configuration file. Its tags are its manual: docs/config.md and
-// `symdepot config print` are generated from them.
+// Config is the configuration file. docs/config.md and `symdepot config print`
+// are generated from its tags.
 //
-//   - yaml names the key.
-//   - default is the value without the key. At the top level it is applied; in
-//     lists it documents the default of the package that uses the value.
-//   - enum lists the values of a text.
+//   - yaml is the name of the key.
+//   - default is the value without the key. It is applied at the top level and in nested maps. In lists it documents the default of the package that uses the value.
+//   - enum lists the permitted values of a text.
 //   - secret marks values that must never be printed.
 type Config struct {
-	Depot        Depot       `yaml:"depot" help:"The depot of every command that has no --depot. A single text is the folder."`
+	Depot        Depot       `yaml:"depot" help:"The depot of all commands without --depot. A single text is its folder."`
 	Listen       string      `yaml:"listen" default:"127.0.0.1:8080" help:"Address and port of the server; port 0 picks a free port." example:"0.0.0.0:8080"`
-	Public       bool        `yaml:"public" default:"false" help:"Allow an address that other machines can reach although everybody may read everything. Not needed where auth restricts reading." example:"true"`
+	Public       bool        `yaml:"public" default:"false" help:"Permit an address that other machines can reach although everything can be read without credentials. Not needed if auth restricts reading." example:"true"`
 	Hosts        []string    `yaml:"hosts" help:"Host names of this server; requests for other names get 404. On loopback addresses localhost needs no entry." example:"[symbols.example.com]"`
 	Origins      []string    `yaml:"origins" help:"Origins of web pages whose scripts may read symbol files in a browser; * allows all. Empty: none." example:"['https://profiler.firefox.com']"`
 	Proxies      []string    `yaml:"proxies" help:"Addresses or networks of reverse proxies. They may open any number of connections, and their X-Forwarded-For names the client." example:"[10.0.0.5, 10.1.0.0/16]"`
@@ -27,25 +26,25 @@ type Config struct {
 	MakeCabinets bool        `yaml:"make_cabinets" default:"false" help:"Make the cabinet (foo.pd_) of an added or cached PE, PDB or DBG file in the background, after the first request for it. Files in stores are not compressed." example:"true"`
 	FilePath     string      `yaml:"file_path" default:"name" enum:"name,full,none" help:"What X-DEBUGINFOD-FILE says about the origin of a file: its name, the full path as added, or nothing." example:"full"`
 	Stores       []Store     `yaml:"stores" help:"Folders of symbol files that the server reads in place, after the depot. An item may also be one text: DIR[,layout=L]."`
-	PointerRoots []string    `yaml:"pointer_roots" help:"Folders into which the pointers of stores (file.ptr, refs.ptr) are followed. With PREFIX=DIR, a pointer that starts with PREFIX is read below DIR; with DIR alone, pointers that name the folder itself are followed." example:"['\\\\server\\builds=/mnt/builds']"`
+	PointerRoots []string    `yaml:"pointer_roots" help:"Folders to which the pointers of stores (file.ptr, refs.ptr) may lead. With PREFIX=DIR, pointers that start with PREFIX are mapped to DIR; with DIR alone, pointers may lead to files below DIR." example:"['\\\\server\\builds=/mnt/builds']"`
 	AdminFiles   bool        `yaml:"admin_files" default:"false" help:"Serve 000Admin and refs.ptr of stores too, with source paths reduced to file names." example:"true"`
 	Log          Log         `yaml:"log" help:"What is logged, and in which format."`
 	TLS          TLS         `yaml:"tls" help:"TLS of the listener."`
 	Auth         Auth        `yaml:"auth" help:"Who may read and write what; docs/auth.md has examples. Create tokens with symdepot token new."`
-	NoEgress     bool        `yaml:"no_egress" default:"false" help:"Make no outgoing connection, whatever else is configured." example:"true"`
+	NoEgress     bool        `yaml:"no_egress" default:"false" help:"Make no outbound connections, whatever else is configured." example:"true"`
 	AllowNets    []string    `yaml:"allow_networks" help:"Private networks to which redirects of upstreams may lead." example:"[10.20.0.0/16]"`
-	AllowHosts   []string    `yaml:"allow_hosts" help:"Hosts to which redirects of upstreams may lead where an HTTP proxy resolves names; *.domain means all hosts below a domain. Other hosts must resolve to public addresses on this machine." example:"[\"*.blob.core.windows.net\"]"`
+	AllowHosts   []string    `yaml:"allow_hosts" help:"Hosts to which redirects of upstreams may lead if an HTTP proxy resolves names; *.domain means all hosts below a domain. Other hosts must resolve to public addresses on this machine." example:"[\"*.blob.core.windows.net\"]"`
 	FromEnv      bool        `yaml:"from_env" default:"false" help:"Use the servers of _NT_SYMBOL_PATH and DEBUGINFOD_URLS as upstreams too, except this server." example:"true"`
 	Upstreams    []Upstream  `yaml:"upstreams" help:"Remote servers, buckets and folders from which missing files are downloaded. An item may also be one text, as for --upstream: PRESET or URL[,layout=L][,rank=N]."`
 	Fetch        Fetch       `yaml:"fetch" help:"Limits of downloads."`
 	Misses       Misses      `yaml:"misses" help:"How long the negative cache remembers that an upstream has no file. 0: not at all."`
-	Transcoding  Transcoding `yaml:"transcoding" help:"Programs on this machine that make SymCache files for Windows Performance Analyzer. Workers on other machines need none of this: symdepot work --help."`
+	Transcoding  Transcoding `yaml:"transcoding" help:"Programs on this machine that make SymCache files for Windows Performance Analyzer. Workers on other machines do not need them: symdepot work --help."`
 	SymCache     SymCache    `yaml:"symcache" help:"Folders of SymCache files for Windows Performance Analyzer, and how its requests are answered."`
 	Cache        Cache       `yaml:"cache" help:"When cached files are evicted. Added files are never evicted."`
 
 	file     string // empty: no file was read
 	warnings []string
-	lenient  bool // see LoadForCheck
+	lenient  bool // set by LoadForCheck
 	getenv   func(string) string
 }
 
@@ -60,7 +59,7 @@ func (d *Depot) fromText(text string) error {
 	return nil
 }
 
-// Log selects the log's content and format.
+// Log configures the log.
 type Log struct {
 	Format   string `yaml:"format" default:"auto" enum:"auto,text,json" help:"Format of the log; auto is text on a terminal and JSON elsewhere." example:"json"`
 	Requests bool   `yaml:"requests" default:"true" help:"Log every request, not only failures." example:"false"`
@@ -78,7 +77,7 @@ func (s *Store) fromText(text string) error {
 	return err
 }
 
-// Fetch limits downloads.
+// Fetch configures the limits of downloads.
 type Fetch struct {
 	NextRank  term.Duration `yaml:"next_rank" default:"300ms" help:"How long to wait for the upstreams of one rank before the next rank is asked too." example:"1s"`
 	FirstByte term.Duration `yaml:"first_byte" default:"3s" help:"How long a client waits for the first bytes of a slow upstream." example:"10s"`
@@ -87,40 +86,41 @@ type Fetch struct {
 	AtOnce    int           `yaml:"at_once" default:"64" help:"How many downloads may run at the same time." example:"16"`
 }
 
-// Misses sets the lifetimes of the negative cache.
+// Misses configures the negative cache.
 type Misses struct {
 	Absent    term.Duration `yaml:"absent" default:"1h" help:"The upstream answered that it has no such file." example:"10m"`
-	Forbidden term.Duration `yaml:"forbidden" default:"24h" help:"The upstream refused the request." example:"1h"`
+	Forbidden term.Duration `yaml:"forbidden" default:"24h" help:"The upstream rejected the request, for example with status 403." example:"1h"`
 }
 
-// Transcoding describes the transcoders of this machine.
+// Transcoding configures the transcoders of this machine.
 type Transcoding struct {
 	Programs []string `yaml:"programs" help:"The programs, each as for --transcoder: NAME[,OPTION...]=COMMAND; {pdb} is the path of the PDB." example:"['wpt=symcachegen.exe -pdb {pdb}']"`
 	Jobs     int      `yaml:"jobs" default:"0" help:"How many programs may run at the same time; 0: half of the processors." example:"2"`
 	Scratch  string   `yaml:"scratch" help:"Working folder; keep its path short. Empty: .scratch in the depot." example:"/var/tmp/sd"`
-	Upgrades bool     `yaml:"upgrades" default:"true" help:"Make SymCache files again, in the background, when a newer version of a program makes better ones." example:"false"`
+	Upgrades bool     `yaml:"upgrades" default:"true" help:"Make SymCache files again, in the background, with a newer version of a program." example:"false"`
 }
 
-// SymCache describes the SymCache folders and the answers to WPA.
+// SymCache configures the SymCache folders and the answers to Windows
+// Performance Analyzer.
 type SymCache struct {
 	Folders     []string      `yaml:"folders" help:"SymCache folders that other programs fill, such as C:\\SymCache of a colleague. They are read in place and never written to." example:"[/srv/SymCache]"`
-	Store       string        `yaml:"store" help:"A SymCache folder that is read likewise, and to which every SymCache file is written that is made or downloaded, so that clients can also read the folder over SMB." example:"/srv/SymCacheStore"`
-	StoreBytes  term.ByteSize `yaml:"store_bytes" default:"0" help:"Size limit of the store; 0: none. The longest unused files are evicted first, and only those that the depot has too or can make again." example:"200GiB"`
+	Store       string        `yaml:"store" help:"A SymCache folder that is read too, and to which every made or downloaded SymCache file is written, so that clients can also read the folder over SMB." example:"/srv/SymCacheStore"`
+	StoreBytes  term.ByteSize `yaml:"store_bytes" default:"0" help:"Size limit of the store; 0: none. The least recently used files are evicted first, but only files that the depot has too or can make again." example:"200GiB"`
 	StoreUnused term.Duration `yaml:"store_unused" default:"0s" help:"How long an unused file stays in the store; 0: without limit." example:"90d"`
 	Wait        term.Duration `yaml:"wait" default:"2m" help:"How long a request is held while its file is made, for clients that do not retry." example:"30s"`
 	AgeRadix    string        `yaml:"age_radix" default:"decimal" enum:"decimal,auto" help:"How the age in a request is read. auto also reads it as hex among the files of the folders, if no file has the decimal age." example:"auto"`
 	Redirect    bool          `yaml:"redirect" default:"false" help:"Answer with a 302 redirect to a signed address of this server, valid for five minutes, instead of with the file." example:"true"`
 }
 
-// Cache limits the cached files.
+// Cache configures the eviction of cached files.
 type Cache struct {
 	MaxBytes  term.ByteSize            `yaml:"max_bytes" default:"0" help:"Size limit of all cached files together; 0: evict when less than 5 % of the disk, or 2 GiB if that is less, is free." example:"200GiB"`
 	MaxUnused term.Duration            `yaml:"max_unused" default:"0s" help:"How long an unused cached file is kept; 0: without limit." example:"90d"`
 	PerSource map[string]term.ByteSize `yaml:"per_source" help:"Size limit of the files of one upstream, by its name." example:"{microsoft: 100GiB}"`
 }
 
-// Upstream is one remote server, bucket or folder. Keys that are not set take
-// the preset's value, or the default of the kind of upstream.
+// Upstream is one remote server, bucket or folder. Keys that are not set have
+// the preset's value, or the default of the type of upstream.
 type Upstream struct {
 	Name     string   `yaml:"name" help:"Name in logs, metrics and other keys. Default: the preset's name, or the address without its scheme." example:"corp"`
 	Preset   string   `yaml:"preset" help:"A well-known server; see the list of presets. Other keys override the preset's values." example:"microsoft"`
@@ -137,24 +137,24 @@ type Upstream struct {
 
 	Executables      *bool `yaml:"executables" default:"true" help:"Whether executables may be downloaded: debuggers load and trust some of them." example:"false"`
 	RequiresChecksum *bool `yaml:"requires_checksum" default:"false" help:"Skip this upstream unless the client sends a SymbolChecksum." example:"true"`
-	Forbidden403     *bool `yaml:"forbidden_is_absent" default:"false" help:"Treat a 403 as not found: buckets that can be read but not listed answer so." example:"true"`
+	Forbidden403     *bool `yaml:"forbidden_is_absent" default:"false" help:"Treat status 403 as not found: buckets that can be read but not listed answer 403 for missing files." example:"true"`
 	Compressed       *bool `yaml:"compressed" default:"true" help:"Also request foo.pd_ if foo.pdb is not found." example:"false"`
 	Pointers         *bool `yaml:"pointers" default:"true" help:"Also request file.ptr if neither is found, and follow it to http addresses." example:"false"`
 
-	Headers      map[string]string `yaml:"headers" secret:"true" help:"Headers of every request to this upstream, User-Agent included; they are not sent to redirect targets." example:"{X-Team: tools}"`
-	HeadersFile  string            `yaml:"headers_file" help:"A file of such headers, one \"Name: value\" per line, read again when it changes." example:"/etc/symdepot/headers"`
+	Headers      map[string]string `yaml:"headers" secret:"true" help:"Header fields of every request to this upstream, including User-Agent; they are not sent to redirect targets." example:"{X-Team: tools}"`
+	HeadersFile  string            `yaml:"headers_file" help:"A file of such header fields, one \"Name: value\" per line, read again when it changes." example:"/etc/symdepot/headers"`
 	User         string            `yaml:"user" help:"User of Basic authentication. S3: the access key." example:"reader"`
 	Password     string            `yaml:"password" secret:"true" help:"Its password; with an empty user it may be a personal access token. S3: the secret key. Azure: the account key." example:"secret"`
 	PasswordFile string            `yaml:"password_file" help:"A file that holds the password." example:"/run/secrets/password"`
 	Token        string            `yaml:"token" secret:"true" help:"Bearer token, also for gs:// and az://. S3: the session token of temporary keys. Azure with bucket.auth sas: the shared access signature." example:"secret"`
 	TokenFile    string            `yaml:"token_file" help:"A file that holds the token." example:"/run/secrets/token"`
 
-	Concurrency int           `yaml:"concurrency" default:"16" help:"How many requests may run there at the same time." example:"4"`
+	Concurrency int           `yaml:"concurrency" default:"16" help:"Number of concurrent requests to this upstream." example:"4"`
 	Timeout     term.Duration `yaml:"timeout" default:"10s" help:"Time limit from the connection to the first bytes of the file." example:"30s"`
 	Bucket      Bucket        `yaml:"bucket" help:"For s3://, gs:// and az://. Keys that are empty are taken from the environment, as the vendors' own tools do (AWS_PROFILE, AWS_ROLE_ARN, AZURE_CLIENT_ID and so on)."`
 
-	text string // not empty: the item was this text
-	line int    // where the item begins
+	text string // not empty: the item is this text
+	line int    // first line of the item
 }
 
 func (u *Upstream) fromText(text string) error {
@@ -165,25 +165,25 @@ func (u *Upstream) fromText(text string) error {
 
 func (u *Upstream) setLine(line int) { u.line = line }
 
-// Bucket says how a bucket is reached.
+// Bucket configures the access to a bucket.
 type Bucket struct {
 	Auth            string `yaml:"auth" help:"Where credentials come from. S3: keys, env, web-identity, file, role, anonymous. Google: token, service-account, metadata, anonymous. Azure: key, sas, token, workload-identity, managed-identity, anonymous. Empty: the first that is configured." example:"anonymous"`
-	Endpoint        string `yaml:"endpoint" help:"Address of a service other than the vendor's own." example:"https://minio.example.com:9000"`
+	Endpoint        string `yaml:"endpoint" help:"URL of a compatible service instead of the vendor's own." example:"https://minio.example.com:9000"`
 	Region          string `yaml:"region" help:"S3: region of the bucket." example:"eu-central-1"`
-	Style           string `yaml:"style" help:"S3: path, or virtual for the bucket as a part of the host name. Empty: virtual at Amazon, path elsewhere." example:"path"`
+	Style           string `yaml:"style" help:"S3: path, or virtual for the bucket as a part of the host name. Empty: virtual at Amazon, path at other services." example:"path"`
 	CredentialsFile string `yaml:"credentials_file" help:"S3: a file of profiles. Google: the key of a service account." example:"/etc/symdepot/key.json"`
 }
 
-// TLS says how the listener speaks TLS.
+// TLS configures the TLS of the listener.
 type TLS struct {
 	Cert              string `yaml:"cert" help:"PEM file of the certificate chain, read again when it changes. Empty, without acme: plain HTTP." example:"/etc/symdepot/tls.crt"`
 	Key               string `yaml:"key" help:"PEM file of its private key." example:"/etc/symdepot/tls.key"`
 	ClientCA          string `yaml:"client_ca" help:"PEM file of the authorities that issue client certificates." example:"/etc/symdepot/clients.crt"`
-	RequireClientCert bool   `yaml:"require_client_cert" default:"false" help:"Refuse connections without a client certificate." example:"true"`
+	RequireClientCert bool   `yaml:"require_client_cert" default:"false" help:"Reject connections without a client certificate." example:"true"`
 	ACME              ACME   `yaml:"acme" help:"Certificates obtained automatically from Let's Encrypt or another ACME authority. Port 443 of the domains must lead to this server."`
 }
 
-// ACME says how certificates are obtained automatically.
+// ACME configures certificates that are obtained automatically.
 type ACME struct {
 	Domains     []string `yaml:"domains" help:"Domain names of the certificates." example:"[symbols.example.com]"`
 	Dir         string   `yaml:"dir" help:"Folder for the account and the certificates, used by this server alone." example:"/var/lib/symdepot/acme"`
@@ -191,15 +191,15 @@ type ACME struct {
 	AcceptTerms bool     `yaml:"accept_terms" default:"false" help:"You accept the authority's terms of service; without it no certificate is requested." example:"true"`
 }
 
-// Auth says who may read and write what.
+// Auth configures who may read and write which products.
 type Auth struct {
-	Demand       bool                `yaml:"demand" default:"false" help:"Ask every client for credentials. Implied where admit, grants, users_file, certificates or negotiate.keytab are set and anonymous is not." example:"true"`
-	Anonymous    []string            `yaml:"anonymous" help:"Products that everybody may read; \"*\" means all, \"\" files without a product. Default without any other key of auth: all." example:"[public]"`
-	Admit        []string            `yaml:"admit" help:"Patterns of principals that are admitted besides those named in grants. Empty, without grants: every authenticated principal." example:"['*@CORP.EXAMPLE']"`
+	Demand       bool                `yaml:"demand" default:"false" help:"Require credentials from all clients. Implied if admit, grants, users_file, certificates or negotiate.keytab are set and anonymous is not." example:"true"`
+	Anonymous    []string            `yaml:"anonymous" help:"Products that can be read without credentials; \"*\" means all, \"\" files without a product. Default without any other key of auth: all." example:"[public]"`
+	Admit        []string            `yaml:"admit" help:"Patterns of principals that are admitted in addition to those named in grants. Empty, without grants: every authenticated principal." example:"['*@CORP.EXAMPLE']"`
 	Groups       map[string][]string `yaml:"groups" help:"Lists of patterns by name, for group:NAME in admit and grants." example:"{tools: ['alice@CORP.EXAMPLE', 'basic:bob']}"`
 	Grants       []Grant             `yaml:"grants" help:"Rights; they add up. Without grants, every admitted principal may read everything. Tokens carry their own rights."`
 	UsersFile    string              `yaml:"users_file" help:"File with one user:hash per line, as htpasswd -B writes it, read again when it changes. Empty: no user passwords; tokens are accepted as passwords." example:"/etc/symdepot/users"`
-	Basic        bool                `yaml:"basic" default:"false" help:"Offer Basic authentication besides Kerberos where negotiate.keytab is set. Without a keytab, or with a users_file, it is always offered." example:"true"`
+	Basic        bool                `yaml:"basic" default:"false" help:"Offer Basic authentication in addition to Kerberos if negotiate.keytab is set. Without a keytab, or with a users_file, it is always offered." example:"true"`
 	Negotiate    Negotiate           `yaml:"negotiate" help:"Kerberos, the single sign-on of Windows clients."`
 	Certificates []Certificate       `yaml:"certificates" help:"Rules that map client certificates to principal names; the first match counts. In patterns * matches any text without @."`
 	Audit        Audit               `yaml:"audit" help:"Log of every download that needed credentials."`
@@ -209,7 +209,7 @@ type Auth struct {
 type Grant struct {
 	Who   []string `yaml:"who" help:"Patterns of principal names, in which * matches any text without @; * alone is every authenticated principal. A prefix kerberos:, basic: or cert: restricts the method. group:NAME is a group of this file, sid:S-1-... a Windows group." example:"['group:tools']"`
 	Read  []string `yaml:"read" help:"Products; \"*\" means all, \"\" files without a product." example:"[app, driver]"`
-	Write []string `yaml:"write" help:"Likewise. Workers need \"*\"." example:"[app]"`
+	Write []string `yaml:"write" help:"Products to which files may be added, in the same syntax. Workers need \"*\"." example:"[app]"`
 	Admin bool     `yaml:"admin" default:"false" help:"All rights." example:"true"`
 }
 
@@ -218,9 +218,9 @@ type Negotiate struct {
 	Keytab         string   `yaml:"keytab" help:"Keytab file, read again when it changes. Empty: Kerberos is off." example:"/etc/symdepot/http.keytab"`
 	Principal      string   `yaml:"principal" help:"Principal whose keys are used whatever a ticket names, for service accounts that own the HTTP names. Empty: the HTTP principal that the ticket names." example:"svc-symdepot@CORP.EXAMPLE"`
 	Groups         bool     `yaml:"groups" default:"false" help:"Read the Windows groups of tickets, for sid: in patterns." example:"true"`
-	Realms         []string `yaml:"realms" help:"Patterns of the client realms that are accepted besides the service's own. Empty: other realms whose path the KDC has checked, which Windows KDCs do not do." example:"['*.CORP.EXAMPLE']"`
-	ChannelBinding bool     `yaml:"channel_binding" default:"false" help:"Refuse tickets that are not bound to this server's TLS certificate. Without it, a binding is compared if the client sends one." example:"true"`
-	PerConnection  bool     `yaml:"per_connection" default:"false" help:"Let a ticket count for the following requests of its connection, as some Windows clients expect. Never use it behind a proxy." example:"true"`
+	Realms         []string `yaml:"realms" help:"Patterns of the client realms that are accepted in addition to the service's own. Empty: other realms are accepted if the KDC has checked the transited realms, which Windows KDCs do not do." example:"['*.CORP.EXAMPLE']"`
+	ChannelBinding bool     `yaml:"channel_binding" default:"false" help:"Reject tickets that are not bound to this server's TLS certificate. Without it, a binding is checked if the client sends one." example:"true"`
+	PerConnection  bool     `yaml:"per_connection" default:"false" help:"Accept later requests on a connection without a new ticket, as some Windows clients expect. Never use it behind a proxy." example:"true"`
 }
 
 // Certificate maps client certificates to a principal name.
@@ -231,9 +231,9 @@ type Certificate struct {
 
 // Audit configures the audit log.
 type Audit struct {
-	File     string        `yaml:"file" help:"File that receives one JSON object per download; older files stay beside it with a time in their names. Empty: no audit log." example:"/var/log/symdepot/audit.jsonl"`
-	MaxBytes term.ByteSize `yaml:"max_bytes" default:"64MiB" help:"Size at which a new file is begun; a new file is begun every day in any case." example:"1GiB"`
-	Keep     int           `yaml:"keep" default:"90" help:"How many older files are kept; -1: all." example:"365"`
+	File     string        `yaml:"file" help:"File that receives one JSON object per download; older files stay in the same folder with a time in their names. Empty: no audit log." example:"/var/log/symdepot/audit.jsonl"`
+	MaxBytes term.ByteSize `yaml:"max_bytes" default:"64MiB" help:"Size at which a new file is started; a new file is started every day in any case." example:"1GiB"`
+	Keep     int           `yaml:"keep" default:"90" help:"Number of older files that are kept; -1: all." example:"365"`
 }
 
 var errFolder = errors.New("a folder is expected")

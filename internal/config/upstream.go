@@ -25,13 +25,14 @@ import (
 
 func parseUpstream(text string) (upstream.Spec, error) { return upstream.ParseUpstream(text) }
 
-// Dialer makes the outgoing connections that the configuration allows.
+// Dialer returns a dialer for the outbound connections that the configuration
+// permits.
 func (c *Config) Dialer() *upstream.Dialer {
-	nets, _ := c.allowed() // checked when it was read
+	nets, _ := c.allowed() // checked by Load
 	return upstream.NewDialer(upstream.DialerOptions{NoEgress: c.NoEgress, AllowCIDRs: nets, AllowHosts: c.AllowHosts})
 }
 
-// Self lists the addresses of this server, which is no upstream of its own.
+// Self lists the addresses of this server, which must not be its own upstream.
 func (c *Config) Self() []string {
 	list := []string{c.Listen}
 	_, port, err := net.SplitHostPort(c.Listen)
@@ -44,7 +45,7 @@ func (c *Config) Self() []string {
 	return list
 }
 
-// Specs describes the upstreams: the configured ones, then those of the
+// Specs returns the upstreams: the configured ones, then those of the
 // environment if from_env is set.
 func (c *Config) Specs() ([]upstream.Spec, error) {
 	var list []upstream.Spec
@@ -59,7 +60,7 @@ func (c *Config) Specs() ([]upstream.Spec, error) {
 			continue
 		}
 		if names[s.Name] {
-			errs = append(errs, c.fault(u.line, fmt.Sprintf("upstreams[%d].name", i), "two upstreams have the name %s; give one of them another name", s.Name))
+			errs = append(errs, c.fault(u.line, fmt.Sprintf("upstreams[%d].name", i), "two upstreams have the name %s; rename one of them", s.Name))
 		}
 		names[s.Name] = true
 		s.PointerRoots, _ = c.PointerFolders()
@@ -68,7 +69,7 @@ func (c *Config) Specs() ([]upstream.Spec, error) {
 	if c.FromEnv {
 		more, _ := sympath.FromEnv(c.getenv, c.Self())
 		for _, s := range more {
-			if !names[s.Name] { // the configured one counts
+			if !names[s.Name] { // configured upstreams take precedence
 				list = append(list, s)
 			}
 		}
@@ -78,13 +79,13 @@ func (c *Config) Specs() ([]upstream.Spec, error) {
 
 // Sources are opened upstreams.
 type Sources struct {
-	ID   string // what this server calls itself in requests, to detect loops
+	ID   string // the id of this server in requests, to detect loops
 	List []depot.Upstream
 
 	guarded []*upstream.Guarded
 }
 
-// Open opens upstreams. No connection is made.
+// Open opens upstreams. It does not connect.
 func (c *Config) Open(ctx context.Context, specs []upstream.Spec) (*Sources, error) {
 	products := map[string]string{}
 	for i := range c.Upstreams {
@@ -105,7 +106,7 @@ func (c *Config) Open(ctx context.Context, specs []upstream.Spec) (*Sources, err
 	return s, nil
 }
 
-// openFolder opens a folder that files are fetched from.
+// openFolder opens a folder as an upstream.
 func openFolder(s *upstream.Spec) (fetch.Source, error) {
 	l, err := s.FolderLayout()
 	if err != nil {
@@ -123,7 +124,7 @@ func (s *Sources) Close() error {
 	return errors.Join(errs...)
 }
 
-// spec describes the upstream. An error comes with the key that caused it.
+// spec describes the upstream. An error is returned with the key that caused it.
 func (u *Upstream) spec(c *Config) (s upstream.Spec, key string, err error) {
 	switch {
 	case u.text != "":
@@ -131,14 +132,14 @@ func (u *Upstream) spec(c *Config) (s upstream.Spec, key string, err error) {
 			return s, "", err
 		}
 	case u.Folder != "" && (u.URL != "" || u.Preset != ""):
-		return s, "folder", errors.New("url and preset exclude it")
+		return s, "folder", errors.New("folder excludes url and preset; remove one of them")
 	case u.Preset != "":
 		if s, err = upstream.PresetByName(u.Preset); err != nil {
 			return s, "preset", err
 		}
 		if u.URL != "" {
 			if !strings.HasPrefix(u.URL, "http://") && !strings.HasPrefix(u.URL, "https://") {
-				return s, "url", errors.New("with a preset, the http or https address of a mirror is expected")
+				return s, "url", errors.New("with a preset, the http or https URL of a mirror is expected")
 			}
 			s.URL = u.URL
 		}
@@ -160,7 +161,7 @@ func (u *Upstream) spec(c *Config) (s upstream.Spec, key string, err error) {
 	}
 	if err = s.Check(); err != nil {
 		for _, k := range []string{"layout", "casing", "two_tier"} {
-			if strings.Contains(err.Error(), "no "+k+" ") {
+			if strings.Contains(err.Error(), "unknown "+k+" ") {
 				return s, k, err
 			}
 		}
@@ -169,7 +170,7 @@ func (u *Upstream) spec(c *Config) (s upstream.Spec, key string, err error) {
 	return s, "", nil
 }
 
-// describe applies the keys that are no credentials.
+// describe applies the keys other than credentials.
 func (u *Upstream) describe(s *upstream.Spec) (string, error) {
 	for _, t := range []struct {
 		to   *string
@@ -200,7 +201,7 @@ func (u *Upstream) describe(s *upstream.Spec) (string, error) {
 		for _, w := range u.Kinds {
 			k := symfile.ParseKind(w)
 			if k == symfile.KindUnknown {
-				return "kinds", fmt.Errorf("no kind %q; there are pe, pdb, pdb2, portablepdb, msfz, dbg, elf, macho, wasm, breakpad, sourcebundle, symcache, r2rmap, bcsymbolmap, uuidmap, sha1, jsmap, il2cpp, proguard", w)
+				return "kinds", fmt.Errorf("unknown kind %q; known are pe, pdb, pdb2, portablepdb, msfz, dbg, elf, macho, wasm, breakpad, sourcebundle, symcache, r2rmap, bcsymbolmap, uuidmap, sha1, jsmap, il2cpp, proguard", w)
 			}
 			g.Kinds = append(g.Kinds, k)
 		}
@@ -226,7 +227,7 @@ func (u *Upstream) headers(s *upstream.Spec) (string, error) {
 	s.Header = http.Header{}
 	for k, v := range u.Headers {
 		if strings.ContainsAny(k, " :\r\n") || strings.ContainsAny(v, "\r\n") || k == "" {
-			return "headers", fmt.Errorf("%q is not a header name, or its value has several lines", k)
+			return "headers", fmt.Errorf("%q is not the name of a header field, or its value has several lines", k)
 		}
 		if strings.EqualFold(k, "User-Agent") {
 			s.UserAgent = v
@@ -237,15 +238,15 @@ func (u *Upstream) headers(s *upstream.Spec) (string, error) {
 	return "", nil
 }
 
-// secret is a credential of an upstream, and the variables and files that may
-// hold it. Removed is the variable's name in earlier releases.
+// secret is a credential of an upstream, with the key of the file that may hold
+// it. removed are earlier names of its environment variable.
 type secret struct {
 	key, value, file string
 	removed          []string
 }
 
-// credentials reads the credentials: from the environment, from files, or as
-// the keys hold them.
+// credentials reads the credentials from the environment, from files or from the
+// keys.
 func (u *Upstream) credentials(s *upstream.Spec, c *Config) (string, error) {
 	prefix := "upstream_" + s.Name + "_"
 	got := map[string]string{}
@@ -267,12 +268,12 @@ func (u *Upstream) credentials(s *upstream.Spec, c *Config) (string, error) {
 	_, s3 := s.Bucket.(*bucket.S3Config)
 	s.Credentials = upstream.Credentials{User: got["user"], Password: got["password"], Token: got["token"], HeadersFile: u.HeadersFile}
 	if got["token"] != "" && (got["user"] != "" || got["password"] != "") && !s3 {
-		return "token", errors.New("user and password exclude it")
+		return "token", errors.New("token excludes user and password; remove one of them")
 	}
 	return u.bucketCredentials(s, got)
 }
 
-// read finds the value of the credential. An error comes with its key.
+// read returns the value of the credential. An error is returned with its key.
 func (k secret) read(getenv func(string) string, prefix string) (value, key string, err error) {
 	file, value := k.file, k.value
 	for _, name := range append([]string{k.key}, k.removed...) {
@@ -297,14 +298,14 @@ func (k secret) read(getenv func(string) string, prefix string) (value, key stri
 	return value, "", nil
 }
 
-// missingSecret stands for the content of a file that does not exist when a
-// configuration is only checked.
+// missingSecret replaces the content of a missing file when a configuration is
+// only checked.
 const missingSecret = "missing"
 
-// maxSecret is the largest file that holds a secret.
+// maxSecret is the largest file with a secret, in bytes.
 const maxSecret = 64 << 10
 
-// readSecret reads a file that holds one line.
+// readSecret reads a file with one line.
 func readSecret(path string) (string, error) {
 	text, err := readSmall(path, maxSecret)
 	if err != nil {
@@ -317,7 +318,7 @@ func readSecret(path string) (string, error) {
 	return value, nil
 }
 
-// bucketCredentials hands keys and credentials to a bucket.
+// bucketCredentials passes the keys and credentials to a bucket.
 func (u *Upstream) bucketCredentials(s *upstream.Spec, got map[string]string) (string, error) {
 	b := &u.Bucket
 	type assignment struct {
@@ -354,15 +355,16 @@ func (u *Upstream) bucketCredentials(s *upstream.Spec, got map[string]string) (s
 	for f := range v.Type().Fields() {
 		if name := yamlName(f); v.FieldByIndex(f.Index).String() != "" && !slices.Contains(known, name) {
 			if known == nil {
-				return "bucket." + name, errors.New("only buckets have it: s3://, gs://, az://")
+				return "bucket." + name, errors.New("this key is for buckets only: s3://, gs://, az://")
 			}
-			return "bucket." + name, fmt.Errorf("this kind of bucket does not have it; there are %s", strings.Join(known, ", "))
+			return "bucket." + name, fmt.Errorf("this kind of bucket does not have this key; known are %s", strings.Join(known, ", "))
 		}
 	}
 	return "", nil
 }
 
-// folderWarning says why an upstream that is a folder cannot be read now.
+// folderWarning returns why an upstream that is a folder cannot be read now, or
+// "".
 func folderWarning(s upstream.Spec) string {
 	if s.Type != upstream.TypeFolder {
 		return ""
@@ -370,7 +372,7 @@ func folderWarning(s upstream.Spec) string {
 	info, err := os.Stat(s.URL)
 	switch {
 	case err != nil:
-		return fmt.Sprintf("%s: %v; it is tried again later", s.Name, err)
+		return fmt.Sprintf("%s: %v; it will be tried again later", s.Name, err)
 	case !info.IsDir():
 		return s.Name + ": " + s.URL + " is not a folder"
 	}
