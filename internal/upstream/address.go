@@ -8,10 +8,10 @@ import (
 	"strings"
 )
 
-// checkHost refuses a host that a redirect or a pointer of an upstream may not
-// lead to. Without a proxy the address of the connection is judged later. A
-// proxy resolves names by itself: then the name must be listed in AllowHosts,
-// or all its addresses, as they are resolved here, must be public.
+// checkHost rejects a host to which a redirect or a pointer of an upstream may
+// not lead. Without a proxy, the address is checked when the connection is made.
+// A proxy resolves names itself; then AllowHosts must list the name, or all its
+// addresses, as resolved here, must be public.
 func (d *Dialer) checkHost(ctx context.Context, host string, viaProxy bool) error {
 	host = canonicalHost(host)
 	if a, err := netip.ParseAddr(host); err == nil {
@@ -30,7 +30,7 @@ func (d *Dialer) checkHost(ctx context.Context, host string, viaProxy bool) erro
 	defer cancel()
 	addrs, err := d.lookup(ctx, host)
 	if err != nil {
-		return fmt.Errorf("host %s is behind the proxy and cannot be resolved here; list it in allow_hosts if it may be reached: %w", host, ErrAddress)
+		return fmt.Errorf("host %s is reached through the proxy and cannot be resolved here; list it in allow_hosts to permit it: %w", host, ErrAddress)
 	}
 	for _, a := range addrs {
 		if err := d.check(a); err != nil {
@@ -55,7 +55,7 @@ func (d *Dialer) lookup(ctx context.Context, host string) ([]netip.Addr, error) 
 	return addrs, err
 }
 
-// listed reports whether AllowHosts has a host.
+// listed reports whether AllowHosts lists a host.
 func (d *Dialer) listed(host string) bool {
 	for _, pattern := range d.opt.AllowHosts {
 		pattern = canonicalHost(pattern)
@@ -66,14 +66,14 @@ func (d *Dialer) listed(host string) bool {
 	return false
 }
 
-// canonicalHost is the form in which hosts are compared: in lower case, without
-// the final dot.
+// canonicalHost returns a host in lower case without the final dot, for
+// comparison.
 func canonicalHost(host string) string { return strings.ToLower(strings.TrimSuffix(host, ".")) }
 
-// isHostName reports whether a host that is no IP address in its usual form is a
-// name. By the URL standard of the WHATWG a host whose last label is a number
-// is an IPv4 address in an unusual form, such as 0x7f.1 or 2130706433, which
-// many resolvers accept.
+// isHostName reports whether a host that is not an IP address in standard form
+// is a name. By the WHATWG URL standard, a host whose last label is a number is
+// an IPv4 address in an unusual form, such as 0x7f.1 or 2130706433, which many
+// resolvers accept.
 func isHostName(host string) bool {
 	for label := range strings.SplitSeq(host, ".") {
 		if label == "" {
@@ -96,25 +96,25 @@ func prefixes(list ...string) []netip.Prefix {
 }
 
 var (
-	// reserved4 are the IPv4 networks that are no public hosts, by the
-	// registries of special-purpose addresses, and the wire server of Azure,
-	// which looks public.
+	// reserved4 are the IPv4 networks without public hosts, by the IANA registry
+	// of special-purpose addresses, and Azure's wire server, whose address looks
+	// public.
 	reserved4 = prefixes("0.0.0.0/8", "10.0.0.0/8", "100.64.0.0/10", "127.0.0.0/8", "169.254.0.0/16", "172.16.0.0/12", "192.0.0.0/24",
 		"192.0.2.0/24", "192.88.99.0/24", "192.168.0.0/16", "198.18.0.0/15", "198.51.100.0/24", "203.0.113.0/24", "224.0.0.0/4", "240.0.0.0/4",
 		"168.63.129.16/32")
-	// global6 is all that is given out to hosts of the IPv6 internet;
-	// reserved6 is what of it is none: protocol assignments with Teredo and
-	// ORCHID, documentation, 6to4.
+	// global6 holds all unicast addresses of the IPv6 internet. reserved6 are
+	// the networks in it without public hosts: protocol assignments with Teredo
+	// and ORCHID, documentation, 6to4.
 	global6   = netip.MustParsePrefix("2000::/3")
 	reserved6 = prefixes("2001::/23", "2001:db8::/32", "2002::/16", "3fff::/20")
-	// nat64 holds an IPv4 address in its last four bytes. Networks without
-	// IPv4 reach public hosts through it.
+	// nat64 addresses hold an IPv4 address in their last four bytes. Networks
+	// without IPv4 reach public hosts through them.
 	nat64 = netip.MustParsePrefix("64:ff9b::/96")
 )
 
-// Public reports whether an address is one of the public internet, in whatever
-// form it is written: not private, of this machine, of the link, shared by a
-// provider, reserved, for documentation, or of many hosts.
+// Public reports whether an address belongs to the public internet, in any
+// spelling. Private, loopback, link-local, shared, reserved, documentation and
+// multicast addresses do not.
 func Public(a netip.Addr) bool {
 	a = a.Unmap().WithZone("")
 	if a.Is4() {

@@ -15,7 +15,7 @@ import (
 	"github.com/symdepot/symdepot/symstore"
 )
 
-// answer makes a reply of what a server said. It closes a on failure.
+// answer makes a Reply from a server's response. It closes a on failure.
 func (x *question) answer(ctx context.Context, p layout.Place, a *answer) (*fetch.Reply, error) {
 	var reply *fetch.Reply
 	err := x.loop(a, x.refusal(a))
@@ -50,23 +50,24 @@ func (x *question) pointer(a *answer) (*url.URL, error) {
 	to := symstore.ParsePointer(text)
 	switch u, err := url.Parse(to.Target); {
 	case to.Target == "" && to.Message != "":
-		return nil, h.failed(fetch.ClassAbsent, "the server's pointer says %q", clip(to.Message))
+		return nil, h.failed(fetch.ClassAbsent, "file.ptr of the server says %q", clip(to.Message))
 	case to.Target == "":
-		return nil, h.failed(fetch.ClassAbsent, "an empty pointer")
+		return nil, h.failed(fetch.ClassAbsent, "file.ptr of the server is empty")
 	case err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https":
-		return nil, h.failed(fetch.ClassAbsent, "the server's pointer leads to a path that only its own network can reach: %q", clip(to.Target))
+		return nil, h.failed(fetch.ClassAbsent, "file.ptr names a path that only the server's own network can reach: %q", clip(to.Target))
 	default:
 		u.User, u.Fragment, u.RawFragment = nil, "", ""
 		return u, nil
 	}
 }
 
-// follow fetches what a pointer leads to: an address that nobody here named.
+// follow downloads the target of a pointer. Its URL comes from the server, not
+// from the operator.
 func (x *question) follow(ctx context.Context, from *answer, to *url.URL) (*fetch.Reply, error) {
 	h := x.h
 	p := layout.Place{Parts: []string{x.ask.Request.Name}}
 	if err := hopAllowed([]*url.URL{h.base, from.at}, to); err != nil {
-		return nil, h.failed(fetch.ClassAbsent, "the server's pointer: %w", err)
+		return nil, h.failed(fetch.ClassAbsent, "file.ptr: %w", err)
 	}
 	header, err := x.header(p)
 	if err != nil {
@@ -74,7 +75,7 @@ func (x *question) follow(ctx context.Context, from *answer, to *url.URL) (*fetc
 	}
 	a, err := x.exchange(ctx, []*url.URL{h.base, from.at, to}, header)
 	if errors.Is(err, ErrAddress) {
-		return nil, h.failed(fetch.ClassAbsent, "the server's pointer: %w", err)
+		return nil, h.failed(fetch.ClassAbsent, "file.ptr: %w", err)
 	}
 	if err != nil {
 		return nil, err
@@ -84,11 +85,11 @@ func (x *question) follow(ctx context.Context, from *answer, to *url.URL) (*fetc
 	if err != nil {
 		return nil, err
 	}
-	reply.Tag = "" // another time the pointer may lead elsewhere
+	reply.Tag = "" // the pointer may name a different target next time
 	return reply, nil
 }
 
-// reply fills in what headers say.
+// reply makes a Reply without a body from the response headers.
 func (x *question) reply(p layout.Place, a *answer) *fetch.Reply {
 	head := a.resp.Header
 	r := &fetch.Reply{Size: -1, Path: x.h.show(a.named), Name: x.name(p, a), CodeInfo: a.codeInfo}
@@ -106,7 +107,7 @@ func (x *question) reply(p layout.Place, a *answer) *fetch.Reply {
 	return r
 }
 
-// name is the file's name as the server spells it.
+// name returns the file's name as the server spells it.
 func (x *question) name(p layout.Place, a *answer) string {
 	if a.codeInfo != "" {
 		name, _, _ := strings.Cut(a.codeInfo, "/")
@@ -122,8 +123,8 @@ func (x *question) name(p layout.Place, a *answer) string {
 	return leaf
 }
 
-// strongTag is what a transfer can be resumed by: a strong entity tag, or a time
-// of change that was a while ago when the answer was made.
+// strongTag returns the validator for resuming a transfer: a strong entity tag,
+// or a Last-Modified time at least a minute before the response.
 func strongTag(head http.Header) string {
 	if strings.EqualFold(head.Get("Accept-Ranges"), "none") {
 		return ""
@@ -142,8 +143,8 @@ func strongTag(head http.Header) string {
 	return ""
 }
 
-// isSymCache checks the type of a file for Windows Performance Analyzer: it must
-// be of a version that the client of that request can read.
+// isSymCache checks that a content type is that of a SymCache file in a version
+// that the client can read.
 func (x *question) isSymCache(contentType string) error {
 	_, err := symcache.ParseContentType(contentType, x.ask.Request.SymCache.Version)
 	if err != nil {

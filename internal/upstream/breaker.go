@@ -2,23 +2,23 @@ package upstream
 
 import "time"
 
-// breaker is a circuit breaker. Closed, it lets every request through. Too many
-// failures in a row open it for a pause, in which it lets none through. After
+// breaker is a circuit breaker. While it is closed, every request passes. Too
+// many consecutive failures open it for a pause, during which none passes. After
 // the pause it is half-open: one probe request at a time decides whether it
-// closes again. Each further opening doubles the pause, until enough requests
-// have succeeded.
+// closes. Each further opening doubles the pause until enough requests have
+// succeeded.
 //
-// A breaker has neither lock nor clock: its owner serializes the calls and
+// A breaker has neither a lock nor a clock: its owner serializes the calls and
 // passes the time.
 type breaker struct {
 	opt BreakerOptions
 
-	generation int       // counts changes of state: results of requests from before one are void
+	generation int       // counts changes of state; results of requests from before a change are ignored
 	open       bool      // open or half-open, else closed
 	until      time.Time // end of the latest pause
 	probing    bool      // half-open: the probe request is in progress
-	failures   int       // in a row
-	timeouts   int       // in a row, of the failures
+	failures   int       // consecutive
+	timeouts   int       // consecutive, part of failures
 	trips      int       // openings since the upstream last recovered
 	probation  int       // successes after a pause before a single failure is tolerated again
 }
@@ -29,11 +29,11 @@ type ticket struct {
 	probe      bool
 }
 
-// probation is how many requests must succeed after a pause.
+// probation is the number of requests that must succeed after a pause.
 const probation = 2
 
-// allow asks for a ticket. Without one, the breaker is open or a probe request
-// is in progress.
+// allow returns a ticket, or false if the breaker is open or a probe request is
+// in progress.
 func (b *breaker) allow(now time.Time) (ticket, bool) {
 	if !b.admits(now) {
 		return ticket{}, false
@@ -42,7 +42,7 @@ func (b *breaker) allow(now time.Time) (ticket, bool) {
 	return ticket{b.generation, b.open}, true
 }
 
-// succeeded reports a request that the upstream answered.
+// succeeded records that the upstream answered a request.
 func (b *breaker) succeeded(t ticket) {
 	if t.generation != b.generation {
 		return
@@ -60,14 +60,14 @@ func (b *breaker) succeeded(t ticket) {
 	}
 }
 
-// void reports a request whose outcome says nothing about the upstream.
+// void records that the outcome of a request says nothing about the upstream.
 func (b *breaker) void(t ticket) {
 	if t.probe && t.generation == b.generation {
 		b.probing = false
 	}
 }
 
-// failed reports a failure and returns whether it opened the breaker.
+// failed records a failure and reports whether it opened the breaker.
 func (b *breaker) failed(t ticket, now time.Time, timeout bool) bool {
 	if t.generation != b.generation {
 		return false
@@ -83,7 +83,7 @@ func (b *breaker) failed(t ticket, now time.Time, timeout bool) bool {
 	return true
 }
 
-// admits reports whether allow would hand out a ticket.
+// admits reports whether allow would return a ticket.
 func (b *breaker) admits(now time.Time) bool {
 	return !b.open || !b.probing && !now.Before(b.until)
 }

@@ -23,14 +23,14 @@ import (
 	"github.com/symdepot/symdepot/symfile"
 )
 
-// Why a call was ended by its own clock.
+// Causes for which a call is cancelled.
 var (
 	errHeader = errors.New("no answer in time")
 	errIdle   = errors.New("no bytes arrived in time")
 	errClosed = errors.New("closed")
 )
 
-// call is one request under way, until the end of its answer's body.
+// call is one request, from its start to the end of the response body.
 type call struct {
 	h      *HTTP
 	parent context.Context
@@ -46,7 +46,7 @@ func (h *HTTP) call(ctx context.Context) *call {
 	return c
 }
 
-// within ends the call after d unless done is called before.
+// within cancels the call after d unless done is called first.
 func (c *call) within(d time.Duration, why error) (done func() bool) {
 	return time.AfterFunc(d, func() { c.stop(why) }).Stop
 }
@@ -58,8 +58,7 @@ func (c *call) end() {
 	}
 }
 
-// drain reads what is left of a short answer, so that its connection can be
-// used again.
+// drain reads the rest of a short response so that its connection can be reused.
 func (c *call) drain(resp *http.Response) {
 	if resp.ContentLength > maxText {
 		return
@@ -68,15 +67,15 @@ func (c *call) drain(resp *http.Response) {
 	_, _ = io.Copy(io.Discard, io.LimitReader(resp.Body, maxText))
 }
 
-// answer is what a server said, behind all redirects.
+// answer is a server's response after all redirects.
 type answer struct {
 	*call
 	resp *http.Response
-	at   *url.URL // where the answer came from
-	// named is the last address on the operator's own server.
+	at   *url.URL // URL of the response
+	// named is the last URL on the operator's own server.
 	named    *url.URL
-	away     bool   // the answer came from another server
-	codeInfo string // the path with the debug id, if a redirect told it
+	away     bool   // the response came from another server
+	codeInfo string // the path with the debug id, if a redirect led to it
 }
 
 func (a *answer) isHTML() bool {
@@ -84,7 +83,7 @@ func (a *answer) isHTML() bool {
 	return strings.HasPrefix(t, "text/html") || strings.HasPrefix(t, "application/xhtml")
 }
 
-// text reads a short answer.
+// text reads a short response.
 func (a *answer) text(d time.Duration) ([]byte, error) { return a.textUpTo(d, maxText) }
 
 func (a *answer) textUpTo(d time.Duration, most int64) ([]byte, error) {
@@ -101,8 +100,8 @@ func (a *answer) textUpTo(d time.Duration, most int64) ([]byte, error) {
 	return b, nil
 }
 
-// exchange sends a request and follows redirects. went begins with the address
-// that the operator named and ends with the one to ask.
+// exchange sends a request and follows redirects. went begins with the URL that
+// the operator configured and ends with the URL to request.
 func (x *question) exchange(ctx context.Context, went []*url.URL, header http.Header) (*answer, error) {
 	h := x.h
 	a := &answer{named: went[0]}
@@ -115,7 +114,7 @@ func (x *question) exchange(ctx context.Context, went []*url.URL, header http.He
 		req, err := http.NewRequestWithContext(c.ctx, http.MethodGet, a.at.String(), nil)
 		if err != nil {
 			c.end()
-			return nil, h.failed(fetch.ClassBroken, "an address that is not valid")
+			return nil, h.failed(fetch.ClassBroken, "invalid URL")
 		}
 		req.Header = header
 		if !sameServer(h.base, a.at) {
@@ -169,7 +168,7 @@ func wants(r *layout.Request, role symfile.Role) bool {
 	return false
 }
 
-// ended is the failure of a Fetch whose context is done.
+// ended returns the failure of a Fetch whose context has ended.
 func (h *HTTP) ended(ctx context.Context) *fetch.Failure {
 	cause := context.Cause(ctx)
 	if f, ok := errors.AsType[*fetch.Failure](cause); ok {
@@ -178,8 +177,8 @@ func (h *HTTP) ended(ctx context.Context) *fetch.Failure {
 	return &fetch.Failure{Source: h.cfg.Name, Class: fetch.ClassTimeout, Err: cause}
 }
 
-// failure says what an error of the connection, of the body or of its decoding
-// means.
+// failure turns an error of the connection, the body or its decoding into a
+// Failure.
 func (c *call) failure(err error) *fetch.Failure {
 	if f, ok := errors.AsType[*fetch.Failure](err); ok {
 		return f
@@ -194,7 +193,7 @@ func (c *call) failure(err error) *fetch.Failure {
 		}
 	}
 	if u, ok := errors.AsType[*url.Error](err); ok {
-		err = u.Err // without the address, which may carry a secret
+		err = u.Err // without the URL, which may contain a secret
 	}
 	_, dns := errors.AsType[*net.DNSError](err)
 	op, isOp := errors.AsType[*net.OpError](err)
@@ -212,7 +211,7 @@ func (c *call) failure(err error) *fetch.Failure {
 	return h.failed(fetch.ClassBroken, "%w", shortError{noEOF(err)})
 }
 
-// shortError shows not all of what a server made a library say.
+// shortError cuts long messages of libraries that quote a server.
 type shortError struct{ error }
 
 func (e shortError) Error() string {
@@ -225,7 +224,7 @@ func (e shortError) Error() string {
 
 func (e shortError) Unwrap() error { return e.error }
 
-// wireBody is a body as it comes, with a limit on its bytes and on each wait.
+// wireBody is a body as received, with a limit on its bytes and on each wait.
 type wireBody struct {
 	c     *call
 	r     io.Reader
@@ -235,7 +234,7 @@ type wireBody struct {
 }
 
 func (x *question) wire(a *answer) *wireBody {
-	// Compressed forms may be a little larger than what is in them.
+	// Compressed data may be slightly larger than its content.
 	w := &wireBody{c: a.call, r: a.resp.Body, limit: x.limit + x.limit/64 + maxText}
 	a.idle = time.AfterFunc(time.Hour, func() { a.stop(errIdle) })
 	a.idle.Stop()
@@ -260,7 +259,7 @@ func (w *wireBody) Read(b []byte) (int, error) {
 	return n, err
 }
 
-// body makes a reply of an answer's content.
+// body makes a Reply from a response with a file.
 func (x *question) body(p layout.Place, a *answer) (*fetch.Reply, error) {
 	h := x.h
 	page := a.isHTML()
@@ -273,7 +272,7 @@ func (x *question) body(p layout.Place, a *answer) (*fetch.Reply, error) {
 	if length > x.limit+x.limit/64+maxText {
 		return nil, h.failed(fetch.ClassTooLarge, "%w: %d", errTooLarge, length)
 	}
-	// All of this is waiting for the first bytes.
+	// The time for the first bytes includes decoding.
 	defer a.within(h.cfg.Timeouts.Header, errHeader)()
 	w := x.wire(a)
 	outer, err := decodeContent(w, a.resp.Header["Content-Encoding"])
@@ -320,7 +319,7 @@ func (x *question) body(p layout.Place, a *answer) (*fetch.Reply, error) {
 	return reply, nil
 }
 
-// blame keeps errors of this machine's disk apart from those of the source.
+// blame separates errors of the local disk from errors of the source.
 func (x *question) blame(a *answer, err error) error {
 	if _, ok := errors.AsType[*fs.PathError](err); ok {
 		return err
@@ -328,7 +327,7 @@ func (x *question) blame(a *answer, err error) error {
 	return a.failure(err)
 }
 
-// look reads the first bytes: enough to tell a web page from a file.
+// look reads as many bytes as it needs to distinguish a web page from a file.
 func (x *question) look(p layout.Place, a *answer, br *bufio.Reader, page bool) error {
 	h := x.h
 	head, err := br.Peek(1)
@@ -337,7 +336,7 @@ func (x *question) look(p layout.Place, a *answer, br *bufio.Reader, page bool) 
 		if p.Exact && x.ask.Request.Form != layout.FormSymCache {
 			return nil // source files may be empty
 		}
-		return h.failed(fetch.ClassAbsent, "an empty file")
+		return h.failed(fetch.ClassAbsent, "the file is empty")
 	case len(head) == 0:
 		return a.failure(err)
 	}
@@ -357,7 +356,7 @@ func (x *question) look(p layout.Place, a *answer, br *bufio.Reader, page bool) 
 	case !page || p.Exact && strings.HasPrefix(a.lookupID(x), "sha1-"):
 		return nil
 	case a.away:
-		return h.failed(fetch.ClassBroken, "a web page of %s: a login page?", a.at.Host)
+		return h.failed(fetch.ClassBroken, "a web page of %s instead of a file: a login page?", a.at.Host)
 	}
 	return h.failed(fetch.ClassAbsent, "a web page instead of a file")
 }
@@ -375,7 +374,8 @@ func (p *plain) close() {
 	}
 }
 
-// body is the plain content of an answer. Close may be called while Read waits.
+// body yields the decompressed content of a response. Close may be called while
+// Read waits.
 type body struct {
 	x      *question
 	a      *answer
@@ -442,7 +442,7 @@ func (b *body) translate(err error) error { return b.x.blame(b.a, err) }
 
 // Close ends the transfer.
 func (b *body) Close() error {
-	b.a.stop(errClosed) // wakes a Read that waits
+	b.a.stop(errClosed) // ends a waiting Read
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.inner == nil {
@@ -453,7 +453,7 @@ func (b *body) Close() error {
 	b.outer.close()
 	b.inner, b.outer = nil, nil
 	if b.err == nil {
-		b.err = fmt.Errorf("read of a closed answer: %w", fs.ErrClosed)
+		b.err = fmt.Errorf("read after close: %w", fs.ErrClosed)
 	}
 	return nil
 }

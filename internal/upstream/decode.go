@@ -21,26 +21,26 @@ import (
 	"github.com/symdepot/symdepot/symfile"
 )
 
-// Windows of zstd: 8 MiB is what HTTP allows a content encoding; files are
-// sometimes compressed with more.
+// Windows of zstd: 8 MiB is the largest that HTTP allows in a content coding
+// (RFC 9659). Compressed files sometimes use larger ones.
 const (
 	encodingWindow  = 8 << 20
 	containerWindow = 32 << 20
 )
 
-// errTooLarge is wrapped when there are more bytes than the limit allows.
-var errTooLarge = errors.New("more bytes than the limit allows")
+// errTooLarge is wrapped for a file above the limit.
+var errTooLarge = errors.New("file is larger than the limit")
 
 // plain is a decoded stream.
 type plain struct {
 	io.Reader
-	size    int64 // bytes that it says to have, -1 if it does not say
-	packed  bool  // something was taken off
+	size    int64 // declared size in bytes, -1 if none is declared
+	packed  bool  // the stream was compressed
 	release func()
 }
 
-// decodeContent takes the content encodings off that an answer names. The list
-// is in the order in which they were applied; servers apply one.
+// decodeContent decodes the content coding of a response. header lists codings
+// in the order in which they were applied; more than one is an error.
 func decodeContent(r io.Reader, header []string) (*plain, error) {
 	p := &plain{Reader: r, size: -1, release: func() {}}
 	var names []string
@@ -55,7 +55,7 @@ func decodeContent(r io.Reader, header []string) (*plain, error) {
 	case len(names) == 0:
 		return p, nil
 	case len(names) > 1:
-		return nil, fmt.Errorf("the content is encoded %d times", len(names))
+		return nil, fmt.Errorf("%d content codings in one response; only one is supported", len(names))
 	}
 	p.packed = true
 	br := bufio.NewReaderSize(r, 64<<10)
@@ -66,14 +66,15 @@ func decodeContent(r io.Reader, header []string) (*plain, error) {
 	case "zstd":
 		err = p.zstd(br, encodingWindow)
 	case "deflate":
-		// Meant is zlib's format; some servers send the bare stream.
+		// The coding is zlib's format, but some servers send a raw deflate
+		// stream.
 		if head, _ := br.Peek(2); isZlib(head) {
 			p.Reader, err = zlib.NewReader(br)
 		} else {
 			p.Reader = flate.NewReader(br)
 		}
 	default:
-		err = fmt.Errorf("the content is encoded as %q, which was not asked for", clip(names[0]))
+		err = fmt.Errorf("unsupported content coding %q", clip(names[0]))
 	}
 	return p, err
 }
@@ -98,8 +99,8 @@ func isZlib(head []byte) bool {
 	return false
 }
 
-// leaveAlone reports whether a file called name is itself what would be taken
-// for the packing of another.
+// leaveAlone reports whether name is the name of a compressed file, which must
+// not be decompressed when that file itself is requested.
 func leaveAlone(name string) bool {
 	f := symfile.Fold(name)
 	for _, ext := range []string{"_", ".gz", ".zst", ".zip", ".cab", ".z", ".msi", ".jar", ".apk", ".nupkg", ".snupkg"} {
@@ -110,12 +111,12 @@ func leaveAlone(name string) bool {
 	return false
 }
 
-// decodeContainer takes one compressed container off, if the first bytes say
-// that there is one. length is the number of bytes in r, -1 if unknown. limit is
-// the most plain bytes; dir takes temporary files.
+// decodeContainer decompresses a file if its first bytes show a compressed
+// container. length is the number of bytes in r, -1 if unknown. limit is the
+// largest decompressed size; dir is for temporary files.
 func decodeContainer(br *bufio.Reader, length, limit int64, dir string) (*plain, error) {
 	p := &plain{Reader: br, size: -1, release: func() {}}
-	head, _ := br.Peek(12) // what is wrong comes back when it is read
+	head, _ := br.Peek(12) // a later read returns the error
 	var err error
 	switch {
 	case bytes.HasPrefix(head, []byte("MSCF\x00\x00\x00\x00")):
@@ -131,15 +132,15 @@ func decodeContainer(br *bufio.Reader, length, limit int64, dir string) (*plain,
 	case bytes.HasPrefix(head, []byte("PK\x03\x04")):
 		err = p.zip(br, limit)
 	case bytes.HasPrefix(head, []byte("SZDD\x88\xf0\x27\x33")), bytes.HasPrefix(head, []byte("KWAJ\x88\xf0\x27\xd1")):
-		err = errors.New("compressed in a form that is not opened")
+		err = errors.New("unsupported compression format (SZDD or KWAJ)")
 	}
 	return p, err
 }
 
-// cabinet opens a cabinet of one file while it arrives.
+// cabinet decompresses a cabinet with one file while it arrives.
 func (p *plain) cabinet(br *bufio.Reader, head []byte, length, limit int64, dir string) error {
 	if len(head) < 12 {
-		return errors.New("a cabinet that is cut off")
+		return errors.New("truncated cabinet")
 	}
 	if length < 0 {
 		length = int64(binary.LittleEndian.Uint32(head[8:]))
@@ -149,7 +150,7 @@ func (p *plain) cabinet(br *bufio.Reader, head []byte, length, limit int64, dir 
 	if s.f, err = os.CreateTemp(dir, "symdepot-*"); err != nil {
 		return err
 	}
-	s.gone = os.Remove(s.f.Name()) == nil // not on Windows
+	s.gone = os.Remove(s.f.Name()) == nil // fails on Windows
 	p.release, p.packed = s.drop, true
 	f, err := cab.OpenSingle(s, length, cab.Options{MaxOutput: limit})
 	if err != nil {
@@ -167,17 +168,17 @@ func (p *plain) cabinet(br *bufio.Reader, head []byte, length, limit int64, dir 
 	return nil
 }
 
-// spool makes a stream readable at any offset: what has arrived stands in a
-// temporary file, what has not is waited for.
+// spool makes a stream readable at any offset. A temporary file holds the part
+// that has arrived; reads wait for the rest.
 type spool struct {
 	src  io.Reader
 	f    *os.File
 	have int64
 	err  error
-	gone bool // its name is removed already
+	gone bool // the file has been unlinked
 }
 
-// ReadAt reads ahead as far as needed.
+// ReadAt reads the stream as far as needed.
 func (s *spool) ReadAt(b []byte, at int64) (int, error) {
 	if need := at + int64(len(b)) - s.have; need > 0 && s.err == nil {
 		n, err := io.Copy(io.NewOffsetWriter(s.f, s.have), io.LimitReader(s.src, need))
@@ -207,23 +208,23 @@ func (s *spool) drop() {
 	}
 }
 
-// zip opens an archive of one file while it arrives: by what stands in front of
-// the file, because the directory comes last.
+// zip decompresses an archive with one file while it arrives. It uses the local
+// header in front of the file, because the central directory comes last.
 func (p *plain) zip(br *bufio.Reader, limit int64) error {
 	var h [30]byte
 	if _, err := io.ReadFull(br, h[:]); err != nil {
-		return fmt.Errorf("a zip archive that is cut off: %w", err)
+		return fmt.Errorf("truncated zip archive: %w", err)
 	}
 	le := binary.LittleEndian
 	z := &zipEntry{br: br, flags: le.Uint16(h[6:]), sum: crc32.NewIEEE(), crc: le.Uint32(h[14:]), size: int64(le.Uint32(h[22:]))}
 	method, packed := le.Uint16(h[8:]), int64(le.Uint32(h[18:]))
 	name, extra := int(le.Uint16(h[26:])), int(le.Uint16(h[28:]))
 	if _, err := br.Discard(name); err != nil {
-		return fmt.Errorf("a zip archive that is cut off: %w", err)
+		return fmt.Errorf("truncated zip archive: %w", err)
 	}
 	more := make([]byte, extra)
 	if _, err := io.ReadFull(br, more); err != nil {
-		return fmt.Errorf("a zip archive that is cut off: %w", err)
+		return fmt.Errorf("truncated zip archive: %w", err)
 	}
 	if big, ok := zip64(more); ok {
 		z.wide = true
@@ -234,16 +235,16 @@ func (p *plain) zip(br *bufio.Reader, limit int64) error {
 			packed = int64(min(le.Uint64(big[8:]), 1<<62))
 		}
 	}
-	later := z.flags&8 != 0 // the sizes stand behind the content
+	later := z.flags&8 != 0 // the sizes follow the content
 	switch {
 	case z.flags&1 != 0:
-		return errors.New("an encrypted zip archive")
+		return errors.New("encrypted zip archive")
 	case method == 0 && !later:
 		z.r = io.LimitReader(br, packed)
 	case method == 8:
 		z.r = flate.NewReader(br)
 	default:
-		return fmt.Errorf("a zip archive with method %d", method)
+		return fmt.Errorf("unsupported compression method %d in a zip archive", method)
 	}
 	p.Reader, p.packed = z, true
 	if !later {
@@ -254,7 +255,7 @@ func (p *plain) zip(br *bufio.Reader, limit int64) error {
 	return nil
 }
 
-// zip64 returns the sizes in an entry's extra fields.
+// zip64 returns the sizes in an entry's ZIP64 extra field.
 func zip64(extra []byte) ([]byte, bool) {
 	for len(extra) >= 4 {
 		id, n := binary.LittleEndian.Uint16(extra), int(binary.LittleEndian.Uint16(extra[2:]))
@@ -298,7 +299,8 @@ func (z *zipEntry) Read(b []byte) (int, error) {
 	return n, err
 }
 
-// end checks what follows the content: the directory, and no other file.
+// end checks that the central directory follows the content, and no further
+// file.
 func (z *zipEntry) end() error {
 	le := binary.LittleEndian
 	if z.flags&8 != 0 {
@@ -310,7 +312,7 @@ func (z *zipEntry) end() error {
 			d = make([]byte, 20)
 		}
 		if _, err := io.ReadFull(z.br, d); err != nil {
-			return fmt.Errorf("a zip archive that is cut off: %w", noEOF(err))
+			return fmt.Errorf("truncated zip archive: %w", noEOF(err))
 		}
 		z.crc, z.size = le.Uint32(d), int64(le.Uint32(d[len(d)-4:]))
 		if z.wide {
@@ -318,21 +320,21 @@ func (z *zipEntry) end() error {
 		}
 	}
 	if z.n != z.size || z.sum.Sum32() != z.crc {
-		return errors.New("a damaged zip archive")
+		return errors.New("damaged zip archive")
 	}
 	head, err := z.br.Peek(4)
 	switch {
 	case err != nil:
-		return fmt.Errorf("a zip archive that is cut off: %w", noEOF(err))
+		return fmt.Errorf("truncated zip archive: %w", noEOF(err))
 	case string(head) == "PK\x03\x04":
-		return errors.New("a zip archive of several files")
+		return errors.New("zip archive with several files")
 	case string(head) != "PK\x01\x02":
-		return errors.New("a damaged zip archive")
+		return errors.New("damaged zip archive")
 	}
 	return nil
 }
 
-// noEOF makes an end that comes too early an error.
+// noEOF turns a premature io.EOF into io.ErrUnexpectedEOF.
 func noEOF(err error) error {
 	if errors.Is(err, io.EOF) {
 		return io.ErrUnexpectedEOF
@@ -347,12 +349,12 @@ func clip(s string) string {
 	return s
 }
 
-// MayBeFile reports whether an answer that begins with head may be a file: it is
-// neither a web page nor the text with which some servers say, with status 200,
-// that they have no such file.
+// MayBeFile reports whether a response that begins with head may be a file. It
+// is not if it is a web page, or a text by which some servers report a miss with
+// status 200.
 func MayBeFile(head []byte) bool { return !isPage(head) && !isRefusal(head) }
 
-// isPage reports whether what begins with head is a web page.
+// isPage reports whether a response that begins with head is a web page.
 func isPage(head []byte) bool {
 	head = bytes.TrimPrefix(head, []byte("\xef\xbb\xbf"))
 	head = bytes.ToLower(bytes.TrimLeft(head, " \t\r\n"))
@@ -364,8 +366,8 @@ func isPage(head []byte) bool {
 	return false
 }
 
-// refusals are the first words of servers that say with status 200 that they
-// have no such file.
+// refusals are the first words by which some servers report a miss with status
+// 200.
 var refusals = []string{"Symbol Not Found", "symbol not found", "404 Not Found", "Not Found\n", "<Error>"}
 
 func isRefusal(head []byte) bool {

@@ -15,41 +15,43 @@ import (
 )
 
 var (
-	// ErrNoEgress says that the program was told not to connect anywhere.
-	ErrNoEgress = errors.New("outbound connections are switched off")
+	// ErrNoEgress means that outbound connections are disabled.
+	ErrNoEgress = errors.New("outbound connections are disabled")
 	// ErrAddress is wrapped when a redirect or an upstream's content leads to an
-	// address that only an operator may name.
-	ErrAddress = errors.New("not a public address, but a private or reserved one")
+	// address that is not public and not allowed.
+	ErrAddress = errors.New("the address is private or reserved, not public")
 )
 
-// connectTime bounds one TCP or TLS connect where nobody says otherwise.
+// connectTime is the default limit of one TCP connect and of one TLS handshake.
 const connectTime = 5 * time.Second
 
-// DialerOptions of a Dialer. The zero value connects to whatever an operator
-// named, and to public addresses.
+// DialerOptions of a Dialer. The zero value permits the operator's hosts and all
+// public addresses.
 type DialerOptions struct {
-	// NoEgress refuses every connection, this machine's own included.
+	// NoEgress rejects every connection, including those to this machine.
 	NoEgress bool
-	// AllowCIDRs are reached by redirects although they are not public.
+	// AllowCIDRs are networks that redirects may reach although they are not
+	// public.
 	AllowCIDRs []netip.Prefix
-	// AllowHosts are names that redirects may lead to where a proxy resolves
-	// names: a host, or *.domain for all hosts below a domain. Other names are
-	// resolved here first.
+	// AllowHosts are names that redirects may reach through a proxy, which
+	// resolves names itself: a host, or *.domain for all hosts below a domain.
+	// Other names must resolve to public addresses here.
 	AllowHosts []string
-	// Connect bounds each connect. 0: 5 s.
+	// Connect limits each connect; 0 means 5 s.
 	Connect time.Duration
-	// Proxy chooses the proxy of a request; nil: HTTP_PROXY, HTTPS_PROXY and
-	// NO_PROXY of the environment.
+	// Proxy selects the proxy of a request; nil means HTTP_PROXY, HTTPS_PROXY
+	// and NO_PROXY of the environment.
 	Proxy func(*http.Request) (*url.URL, error)
-	// Lookup replaces the system's resolver; nil: the system's.
+	// Lookup replaces the system's resolver if not nil.
 	Lookup func(ctx context.Context, host string) ([]netip.Addr, error)
 }
 
-// Dialer is the program's only way out. It may be used by many goroutines.
+// Dialer opens all outbound connections of the program. It may be used by
+// several goroutines.
 type Dialer struct {
 	opt     DialerOptions
 	trusted net.Dialer
-	guarded net.Dialer // looks at the address of each connection
+	guarded net.Dialer // checks the address of each connection
 }
 
 // NewDialer returns a Dialer.
@@ -63,8 +65,8 @@ func NewDialer(opt DialerOptions) *Dialer {
 	d := &Dialer{opt: opt}
 	d.trusted = net.Dialer{Timeout: opt.Connect, KeepAlive: 30 * time.Second}
 	d.guarded = d.trusted
-	// Here the address is the one that is connected to: names that resolve to
-	// something else the second time gain nothing.
+	// This is the address that is actually connected to. Checking it here
+	// prevents DNS rebinding.
 	d.guarded.ControlContext = func(_ context.Context, _, address string, _ syscall.RawConn) error {
 		at, err := netip.ParseAddrPort(address)
 		if err != nil {
@@ -75,7 +77,7 @@ func NewDialer(opt DialerOptions) *Dialer {
 	return d
 }
 
-// check refuses an address that is not public, unless it is allowed.
+// check rejects an address that is neither public nor allowed.
 func (d *Dialer) check(a netip.Addr) error {
 	if Public(a) {
 		return nil
@@ -89,7 +91,7 @@ func (d *Dialer) check(a netip.Addr) error {
 	return fmt.Errorf("%s: %w", a, ErrAddress)
 }
 
-// trust is the set of host:port that an operator named, for one transport.
+// trust is the set of host:port that the operator configured, for one transport.
 type trust struct {
 	d     *Dialer
 	hosts map[string]bool // not changed after construction
@@ -99,10 +101,10 @@ type trust struct {
 }
 
 // Transport returns a transport that reaches the operator's hosts at any
-// address and every other host at public addresses only. A host may carry a
-// port; without one it stands for ports 80 and 443. Bodies come as they were
-// sent, still encoded. The address of a proxy is allowed too. A proxy resolves
-// names by itself, so that hosts other than the operator's must be listed in
+// address, and every other host at public addresses only. A host may include a
+// port; without one it means ports 80 and 443. Bodies are returned as sent,
+// without decoding content codings. Proxies may have any address. Because a
+// proxy resolves names itself, hosts other than the operator's must be listed in
 // AllowHosts or resolve here to public addresses.
 func (d *Dialer) Transport(operatorHosts ...string) *http.Transport {
 	t := &trust{d: d, hosts: map[string]bool{}, proxies: map[string]bool{}}
@@ -129,7 +131,7 @@ func (d *Dialer) Transport(operatorHosts ...string) *http.Transport {
 	}
 }
 
-// transportWithin is Transport with another limit on each connect.
+// transportWithin is Transport with a different limit on each connect.
 func (d *Dialer) transportWithin(limit time.Duration, operatorHosts ...string) *http.Transport {
 	t := d.Transport(operatorHosts...)
 	dial := t.DialContext
@@ -142,20 +144,19 @@ func (d *Dialer) transportWithin(limit time.Duration, operatorHosts ...string) *
 	return t
 }
 
-// Client returns a client with such a transport that follows redirects by the
-// rules of sources: five at most, never from https to http, and without
+// Client returns a client with such a transport. It follows redirects by the
+// rules for sources: at most five, never from https to http, and without
 // credentials to other hosts.
 func (d *Dialer) Client(operatorHosts ...string) *http.Client {
 	return &http.Client{Transport: d.Transport(operatorHosts...), CheckRedirect: checkRedirect}
 }
 
-// answerTime is how long a server may take to begin an answer to a client that
-// ClientFor returned: it may have to ask an upstream first.
+// answerTime is how long a client of ClientFor waits for the first byte of a
+// response. The server may have to ask an upstream first.
 const answerTime = 2 * time.Minute
 
-// ClientFor returns a client for one server, which the operator named by its
-// URL and which may have any address. Redirects are followed by the rules of
-// sources.
+// ClientFor returns a client for one server, given by the operator's URL, which
+// may have any address. It follows redirects by the rules for sources.
 func (d *Dialer) ClientFor(server string) *http.Client {
 	var hosts []string
 	if u, err := url.Parse(server); err == nil && u.Host != "" {
@@ -166,13 +167,13 @@ func (d *Dialer) ClientFor(server string) *http.Client {
 	return &http.Client{Transport: t, CheckRedirect: checkRedirect}
 }
 
-// hostPort is the form in which addresses to dial are compared.
+// hostPort returns host:port in the form used for comparisons.
 func hostPort(host, port string) string {
 	return net.JoinHostPort(canonicalHost(host), port)
 }
 
 // HostPort returns the host, in lower case and without a final dot, and the port
-// that a URL of http or https leads to.
+// of an http or https URL.
 func HostPort(u *url.URL) string {
 	port := u.Port()
 	if port == "" {
@@ -181,8 +182,8 @@ func HostPort(u *url.URL) string {
 	return hostPort(u.Hostname(), port)
 }
 
-// proxy chooses the proxy and sees every request, also those that go out on an
-// idle connection.
+// proxy selects the proxy of a request. The transport calls it for every
+// request, including those on idle connections, so it also checks the host.
 func (t *trust) proxy(req *http.Request) (*url.URL, error) {
 	if t.d.opt.NoEgress {
 		return nil, fmt.Errorf("%s: %w", req.URL.Host, ErrNoEgress)
@@ -190,8 +191,8 @@ func (t *trust) proxy(req *http.Request) (*url.URL, error) {
 	at := HostPort(req.URL)
 	p, err := t.d.opt.Proxy(req)
 	if err != nil {
-		// The error holds the proxy's address, and so maybe its password.
-		return nil, errors.New("the proxy's address is not valid")
+		// The error contains the proxy's URL, possibly with its password.
+		return nil, errors.New("the proxy URL is invalid; check HTTP_PROXY and HTTPS_PROXY")
 	}
 	if !t.hosts[at] {
 		if err := t.d.checkHost(req.Context(), req.URL.Hostname(), p != nil); err != nil {
@@ -204,7 +205,7 @@ func (t *trust) proxy(req *http.Request) (*url.URL, error) {
 		t.proxies[HostPort(p)] = true
 	}
 	if t.proxies[at] && !t.hosts[at] {
-		return nil, fmt.Errorf("%s: %w", at, ErrAddress) // nobody but us talks to the proxy
+		return nil, fmt.Errorf("%s: %w", at, ErrAddress) // redirects must not reach the proxy itself
 	}
 	return p, nil
 }

@@ -11,8 +11,8 @@ import (
 	"github.com/symdepot/symdepot/symfile"
 )
 
-// filter decides without any request what a source is asked for. Patterns are
-// folded.
+// filter decides, without any request, what a source is asked for. Its patterns
+// are folded.
 type filter struct {
 	kinds       []symfile.Kind
 	names, ids  []string
@@ -39,8 +39,8 @@ func foldAll(list []string, drop string) []string {
 	return out
 }
 
-// apply returns the part of a question that a source may hear. If there is none,
-// why says so.
+// apply returns the part of a request that may be sent to a source. If nothing
+// is left, why is the reason.
 func (f *filter) apply(ask *fetch.Ask) (req layout.Request, why string) {
 	req = ask.Request
 	names := []string{symfile.Fold(req.Name)}
@@ -94,12 +94,12 @@ func matchAny(patterns []string, s string) bool {
 	return slices.ContainsFunc(patterns, func(p string) bool { return glob.Match(p, s) })
 }
 
-// imageKey reports whether an id has the form of an image's: eight digits of
-// time stamp and up to eight of size.
+// imageKey reports whether an id has the form of a PE image's id: eight digits
+// of time stamp and up to eight of size.
 func imageKey(id string) bool { return len(id) > 8 && len(id) <= 16 && debugid.IsHex(id) }
 
-// isImage reports whether a word-less lookup is for code, to judge by its name
-// and the form of its id.
+// isImage reports whether a lookup is for an executable, judging by its name and
+// the form of its id.
 func isImage(req *layout.Request, l symfile.Lookup) bool {
 	name := symfile.Fold(req.Name)
 	if l.Name != "" {
@@ -118,8 +118,8 @@ func isImage(req *layout.Request, l symfile.Lookup) bool {
 	return imageKey(l.ID)
 }
 
-// kindsOf lists what an answer to a lookup can be, to judge by its roles and the
-// form of its name and id. It rather names one too many.
+// kindsOf lists the kinds of files that can answer a lookup, judging by its
+// roles and the form of its name and id. In doubt it lists a kind.
 func kindsOf(req *layout.Request, l symfile.Lookup) []symfile.Kind {
 	var kinds []symfile.Kind
 	for _, c := range []struct {
@@ -187,5 +187,5 @@ func moduleKinds(req *layout.Request, l symfile.Lookup) []symfile.Kind {
 	return []symfile.Kind{symfile.PDB, symfile.PortablePDB, symfile.ELF, symfile.MachO, symfile.WASM}
 }
 
-// portableAge is the age in folded keys of portable PDBs.
+// portableAge is the age of portable PDBs in folded keys.
 var portableAge = symfile.Fold(symfile.PortableAge)

@@ -13,59 +13,61 @@ import (
 	"github.com/symdepot/symdepot/symfile"
 )
 
-// GuardOptions say which requests a source receives, and how many at once. The
-// zero value asks for everything but executables.
+// GuardOptions say which requests a source receives, and how many at the same
+// time. The zero value asks for everything except executables.
 type GuardOptions struct {
 	Rank int
-	// Kinds are the kinds of files that it is asked for; none: all. What a
-	// request is for is judged by the form of its name and id.
+	// Kinds are the kinds of files that the source is asked for; none means all.
+	// The kind of a request is judged by the form of its name and id.
 	Kinds []symfile.Kind
-	// NamePatterns are those that a file's name must fit one of; none: all
-	// fit. Case is ignored; * stands for any characters, slashes too, and ?
-	// for one. Whatever has no name does not fit.
+	// NamePatterns, if not empty, are patterns of which the file's name must
+	// match one. Case is ignored; * matches any characters including slashes, ?
+	// matches one character. Requests without a name do not match.
 	NamePatterns []string
-	// IDs are patterns for ids, likewise; hyphens do not count.
+	// IDs are patterns of ids, in the same syntax; hyphens are ignored.
 	IDs []string
-	// NeverAsk are patterns of names and ids that the source must not hear of.
+	// NeverAsk are patterns of names and ids that must never be sent to the
+	// source.
 	NeverAsk []string
-	// Executables may come from the source.
+	// Executables permits executables from the source.
 	Executables bool
-	// RequiresChecksum leaves out whatever the client sent no checksum for.
+	// RequiresChecksum excludes requests for which the client sent no checksum.
 	RequiresChecksum bool
-	// Concurrency is how many requests may be under way at once, bodies
-	// included; 0: 16. Further ones wait.
+	// Concurrency is the number of concurrent requests, including their bodies;
+	// 0 means 16. Further requests wait.
 	Concurrency int
-	// MaxBytes of a plain file; 0 leaves it to the source.
+	// MaxBytes is the largest decompressed file; with 0 the source decides.
 	MaxBytes int64
 	Breaker  BreakerOptions
 	Now      func() time.Time // nil: time.Now
 }
 
-// BreakerOptions configure the circuit breaker. A zero field has its default.
+// BreakerOptions configure the circuit breaker. Zero means the default in the
+// comment.
 type BreakerOptions struct {
-	Failures int           // in a row; 5
-	Timeouts int           // in a row; 3
-	Pause    time.Duration // after the first opening, doubled with each further one; 10 s
+	Failures int           // consecutive failures that open it; 5
+	Timeouts int           // consecutive timeouts that open it; 3
+	Pause    time.Duration // after the first opening, doubled with each further opening; 10 s
 	MaxPause time.Duration // 5 min
 }
 
 const (
 	defaultConcurrency = 16
-	politePause        = 10 * time.Second // after 429 without a word of when
-	// The breaker opens after maxWrong wrong files within wrongWindow, if they are
-	// at least half of all files that the source sent.
+	politePause        = 10 * time.Second // after a 429 without Retry-After
+	// The breaker opens after maxWrong wrong files within wrongWindow, if at
+	// least half of the source's files were wrong.
 	maxWrong    = 5
 	wrongWindow = 10 * time.Minute
-	// maxLosses is how many requests in a row may be cancelled, because another
-	// source was faster, before one of them is watched to its end.
+	// maxLosses is how many consecutive requests may be cancelled because
+	// another source was faster before one of them is watched to its end.
 	maxLosses = 10
-	// watchTime is how long such a request may take to answer.
+	// watchTime limits a watched request.
 	watchTime = 5 * time.Second
 )
 
-// Guarded is a source behind filters, a limit of concurrent requests and a circuit
-// breaker. It sends nothing while the breaker is open, or until the time that the
-// source asked for. A miss is no failure.
+// Guarded is a source behind filters, a limit of concurrent requests and a
+// circuit breaker. It sends nothing while the breaker is open, or before the
+// time that the source asked for. A miss is not a failure.
 type Guarded struct {
 	src    fetch.Source
 	opt    GuardOptions
@@ -76,17 +78,18 @@ type Guarded struct {
 
 	mu        sync.Mutex
 	breaker   breaker      // guarded by mu
-	until     time.Time    // guarded by mu; no request before
-	why       string       // guarded by mu; why not
-	wrongFrom time.Time    // guarded by mu; since when good and wrong count
-	good      int          // guarded by mu; bodies that came to their end
-	wrong     int          // guarded by mu; of them, wrong files
-	losses    int          // guarded by mu; requests in a row that were cancelled before an answer
-	watched   bool         // guarded by mu; one of them is watched to its end
+	until     time.Time    // guarded by mu; no request before this time
+	why       string       // guarded by mu; the reason for until
+	wrongFrom time.Time    // guarded by mu; start of the window of good and wrong
+	good      int          // guarded by mu; complete bodies
+	wrong     int          // guarded by mu; wrong files among them
+	losses    int          // guarded by mu; consecutive requests cancelled before a response
+	watched   bool         // guarded by mu; a request is being watched to its end
 	status    fetch.Status // guarded by mu; the counters
 }
 
-// Guard puts a guard in front of a source, which then belongs to it.
+// Guard puts a guard in front of a source. The guard owns the source and closes
+// it.
 func Guard(src fetch.Source, opt GuardOptions) *Guarded {
 	if opt.Now == nil {
 		opt.Now = time.Now
@@ -118,10 +121,10 @@ func Guard(src fetch.Source, opt GuardOptions) *Guarded {
 // errNeutral is the outcome of a request that proves nothing about the source.
 var errNeutral = errors.New("no verdict")
 
-// Name is the source's.
+// Name returns the source's name.
 func (g *Guarded) Name() string { return g.src.Name() }
 
-// Traits are those of the source, with what the guard adds.
+// Traits returns the source's traits with the guard's additions.
 func (g *Guarded) Traits() fetch.Traits {
 	t := g.src.Traits()
 	t.NeedsChecksum = t.NeedsChecksum || g.opt.RequiresChecksum
@@ -132,7 +135,7 @@ func (g *Guarded) Traits() fetch.Traits {
 	return t
 }
 
-// Rank is the one configured.
+// Rank returns the configured rank.
 func (g *Guarded) Rank() int { return g.opt.Rank }
 
 // Close closes the source.
@@ -141,7 +144,7 @@ func (g *Guarded) Close() error {
 	return g.src.Close()
 }
 
-// State returns what the source has done so far, and whether it is left alone.
+// State returns the counters and the state of the circuit breaker.
 func (g *Guarded) State() fetch.Status {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -153,7 +156,7 @@ func (g *Guarded) State() fetch.Status {
 	return s
 }
 
-// opened notes that the breaker has opened. mu is held.
+// opened updates the status after the breaker has opened. mu is held.
 func (g *Guarded) opened() {
 	g.good, g.wrong = 0, 0
 	if g.breaker.until.After(g.until) {
@@ -161,7 +164,7 @@ func (g *Guarded) opened() {
 	}
 }
 
-// busy returns a failure while nothing may be sent.
+// busy returns a failure while requests must not be sent.
 func (g *Guarded) busy() error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -172,7 +175,7 @@ func (g *Guarded) busy() error {
 	return &fetch.Failure{Source: g.src.Name(), Class: fetch.ClassBusy, Retry: g.until, Err: errors.New("circuit breaker is open: " + g.why)}
 }
 
-// Fetch asks the source if filters and breaker allow it.
+// Fetch asks the source if the filters and the breaker permit it.
 func (g *Guarded) Fetch(ctx context.Context, ask fetch.Ask) (*fetch.Reply, error) {
 	req, why := g.filter.apply(&ask)
 	if why != "" {
@@ -208,10 +211,10 @@ func (g *Guarded) Fetch(ctx context.Context, ask fetch.Ask) (*fetch.Reply, error
 	return reply, nil
 }
 
-// request asks the source. A source that hangs beside a faster one would never
-// fail: its requests are always cancelled first. So after maxLosses such
-// requests one at a time goes on for watchTime although its caller has left, and
-// its outcome counts.
+// request asks the source. If a source hangs and another one is faster, its
+// requests are always cancelled before they fail. So after maxLosses such
+// requests, one request at a time continues for watchTime after its caller has
+// left, and its outcome counts.
 func (g *Guarded) request(ctx context.Context, ask fetch.Ask, p *pass) (*fetch.Reply, error) {
 	g.mu.Lock()
 	watch := g.losses >= maxLosses && !g.watched
@@ -247,7 +250,8 @@ func (g *Guarded) request(ctx context.Context, ask fetch.Ask, p *pass) (*fetch.R
 		g.unwatch()
 		return o.reply, o.err
 	}
-	// The pass now belongs to this goroutine; the caller's end must not count.
+	// This goroutine now owns the slot and reports the outcome; the caller's end
+	// of the pass must not count.
 	own := &pass{g: g, ctx: sctx, ticket: p.ticket}
 	p.once.Do(func() {})
 	go func() {
@@ -286,7 +290,7 @@ func (g *Guarded) unwatch() {
 	g.watched = false
 }
 
-// enter waits for a free slot.
+// enter waits for the semaphore of concurrent requests.
 func (g *Guarded) enter(ctx context.Context, queued func(bool)) error {
 	select {
 	case g.slots <- struct{}{}:
@@ -305,7 +309,7 @@ func (g *Guarded) enter(ctx context.Context, queued func(bool)) error {
 		g.add(&g.status.Active, 1)
 		return nil
 	case <-ctx.Done():
-		// Not the source's fault.
+		// The source did not cause the wait.
 		return &fetch.Failure{Source: g.src.Name(), Class: fetch.ClassBusy, Err: fmt.Errorf("the limit of %d concurrent requests is reached", cap(g.slots))}
 	}
 }
@@ -321,9 +325,9 @@ func (g *Guarded) add(n *int64, d int64) {
 	*n += d
 }
 
-// begin asks the breaker for a ticket.
+// begin gets a ticket from the breaker.
 func (g *Guarded) begin(ctx context.Context) (*pass, error) {
-	if err := g.busy(); err != nil { // it may have changed while the request waited
+	if err := g.busy(); err != nil { // the state may have changed while the request waited
 		return nil, err
 	}
 	g.mu.Lock()
@@ -337,8 +341,7 @@ func (g *Guarded) begin(ctx context.Context) (*pass, error) {
 	return &pass{g: g, ctx: ctx, ticket: t}, nil
 }
 
-// Blame counts a wrong file of the source, and opens the breaker if there are too
-// many.
+// Blame counts a wrong file from the source. Too many of them open the breaker.
 func (g *Guarded) Blame(err error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -355,13 +358,13 @@ func (g *Guarded) Blame(err error) {
 	}
 }
 
-// noteError is called with mu held.
+// noteError records an error in the status. mu is held.
 func (g *Guarded) noteError(err error) {
 	g.status.Failures++
 	g.status.LastError, g.status.LastTime = err.Error(), g.opt.Now()
 }
 
-// pass is one request that was let through.
+// pass is one permitted request.
 type pass struct {
 	g       *Guarded
 	ctx     context.Context
@@ -370,8 +373,8 @@ type pass struct {
 	replied bool   // guarded by g.mu; the first bytes have arrived
 }
 
-// answered notes that the first bytes have arrived. A probe request has
-// succeeded then: a long body must not block other requests.
+// answered records that the first bytes have arrived. This completes a probe
+// request, so that a long body does not block other requests.
 func (p *pass) answered() {
 	g := p.g
 	g.mu.Lock()
@@ -384,8 +387,8 @@ func (p *pass) answered() {
 	}
 }
 
-// end reports how the request ended, nil for a whole body, and frees its slot.
-// Only the first call counts.
+// end reports the outcome of the request, nil for a complete body, and releases
+// its slot. Only the first call counts.
 func (p *pass) end(err error) {
 	p.once.Do(func() {
 		p.note(err, p.judge(err))
@@ -393,13 +396,13 @@ func (p *pass) end(err error) {
 	})
 }
 
-// judge returns what the breaker hears: nil, errNeutral, or an error.
+// judge returns the outcome for the breaker: nil, errNeutral or an error.
 func (p *pass) judge(err error) error {
 	if err == nil {
 		return nil
 	}
 	if errors.Is(err, errNeutral) || p.ctx.Err() != nil {
-		// Cancelled because another source was faster, or because this one was
+		// Cancelled because another source was faster or because this source was
 		// too slow.
 		if why := context.Cause(p.ctx); why == nil || errors.Is(why, context.Canceled) {
 			return errNeutral
@@ -408,11 +411,11 @@ func (p *pass) judge(err error) error {
 	}
 	f, ok := errors.AsType[*fetch.Failure](err)
 	if !ok {
-		return errNeutral // an error of this machine
+		return errNeutral // a local error
 	}
 	switch f.Class {
 	case fetch.ClassAbsent, fetch.ClassForbidden, fetch.ClassTooLarge:
-		return nil // it answered
+		return nil // the source works
 	case fetch.ClassSkipped, fetch.ClassBusy:
 		return errNeutral
 	}
@@ -454,7 +457,7 @@ func (p *pass) note(err, verdict error) {
 	}
 }
 
-// pauseAsAsked sends nothing until the time that the upstream asked for. mu is
+// pauseAsAsked stops requests until the time that the upstream asked for. mu is
 // held.
 func (g *Guarded) pauseAsAsked(f *fetch.Failure, now time.Time) {
 	until := f.Retry
@@ -462,25 +465,25 @@ func (g *Guarded) pauseAsAsked(f *fetch.Failure, now time.Time) {
 		until = now.Add(politePause)
 	}
 	if until.After(g.until) {
-		g.until, g.why = until, "it asked for a pause"
+		g.until, g.why = until, "the upstream asked for a pause"
 	}
 	g.status.LastError, g.status.LastTime = f.Error(), now
 }
 
-// guardedBody reports how a body ends.
+// guardedBody reports the outcome of a body.
 type guardedBody struct {
 	io.ReadCloser
 	pass   *pass
-	images bool         // may be in it
-	left   atomic.Int64 // Close may come while Read waits
+	images bool         // executables are permitted
+	left   atomic.Int64 // atomic: Close may run while Read waits
 	sized  bool
 	head   [2]byte
 	seen   int   // bytes of head
-	bad    error // a source's fault that was found here
+	bad    error // the failure that Read detected
 }
 
-// errImage is the fault of a source that sends what it may not.
-var errImage = errors.New("it sent an executable, and executables=false forbids that")
+// errImage means that a source sent a forbidden executable.
+var errImage = errors.New("the upstream sent an executable, which executables=false forbids")
 
 func (b *guardedBody) Read(p []byte) (int, error) {
 	if b.bad != nil {
@@ -507,8 +510,8 @@ func (b *guardedBody) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// Close ends the request. A body that was not read to its end says nothing
-// about the source, unless it was given up because it was too slow.
+// Close ends the request. A body that was not read to its end says nothing about
+// the source, unless it was abandoned because it was too slow.
 func (b *guardedBody) Close() error {
 	err := b.ReadCloser.Close()
 	if b.sized && b.left.Load() == 0 {

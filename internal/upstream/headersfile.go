@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// headersFile is a file of headers that is read again when it changes.
+// headersFile is a file of header fields that is read again when it changes.
 type headersFile struct {
 	path string
 
@@ -20,8 +20,8 @@ type headersFile struct {
 	have    http.Header // guarded by mu; nil: never read
 }
 
-// get returns the headers; those from before if the file cannot be read any
-// more, as while it is replaced.
+// get returns the header fields. If the file can no longer be read, for example
+// during its replacement, it returns the previous ones.
 func (f *headersFile) get() (http.Header, error) {
 	if f.path == "" {
 		return nil, nil

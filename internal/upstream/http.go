@@ -19,92 +19,92 @@ import (
 
 // The values of HTTPConfig.TwoTier; the empty string is TwoTierAuto.
 const (
-	TwoTierAuto = "auto" // index2.txt is asked for
+	TwoTierAuto = "auto" // request index2.txt to find out
 	TwoTierYes  = "yes"
 	TwoTierNo   = "no"
 )
 
-// HopHeader names the servers of our kind that a request has passed through,
-// like Via, which proxies on the way may drop.
-//
-// In an answer it is the id of the server that gave it.
+// HopHeader lists the symdepot servers that a request has passed, like Via,
+// which proxies may drop. In a response it is the id of the answering server.
 const HopHeader = wire.Hop
 
-// Timeouts of a source. What is 0 has its default.
+// Timeouts of a source. Zero means the default in the comment.
 type Timeouts struct {
-	Connect time.Duration // TCP, and TLS again; 5 s. A Transport that is given has its own
+	Connect time.Duration // of TCP and of TLS, each; 5 s. Ignored if a Transport is given
 	Header  time.Duration // from the connection to the first bytes of the file; 10 s
-	Idle    time.Duration // between two pieces of a body; 30 s
+	Idle    time.Duration // between two reads of a body; 30 s
 }
 
-// Credentials are sent to the server that the operator named and to no other.
+// Credentials are sent only to the server that the operator configured.
 type Credentials struct {
-	User, Password string // Basic; a token may stand in Password with User empty
+	User, Password string // Basic; a token may be the Password of an empty User
 	Token          string // Bearer
 	// HeadersFile holds one "Name: value" per line and is read again when it
 	// changes.
 	HeadersFile string
 }
 
-// HTTPConfig describes a server. Name and URL are needed.
+// HTTPConfig describes a server. Name and URL are required.
 type HTTPConfig struct {
 	Name        string
-	URL         string // its query is kept on every request
+	URL         string // its query is added to every request
 	Layout      string // a name of layout.Servers; empty: auto
-	Casing      string // "default", "uppercase" or "lowercase"; empty: as the layout spells names
+	Casing      string // "default", "uppercase" or "lowercase"; empty: the layout's spelling
 	TwoTier     string
 	Header      http.Header // sent to this server only
 	Credentials Credentials
-	UserAgent   string // empty: what servers of that kind expect
-	// Forbidden403 makes a 403 mean that there is no such file: so say buckets
-	// that may be read and not listed.
+	UserAgent   string // empty: the one that servers of the layout expect
+	// Forbidden403 makes a 403 a miss. Buckets that may be read but not listed
+	// answer 403 for missing objects.
 	Forbidden403 bool
-	NoCompressed bool  // foo.pd_ is not asked for
-	NoPointers   bool  // file.ptr is not asked for
-	MaxBytes     int64 // of a plain file; 0: 16 GiB
+	NoCompressed bool  // do not request foo.pd_
+	NoPointers   bool  // do not request file.ptr
+	MaxBytes     int64 // decompressed; 0: 16 GiB
 	Timeouts     Timeouts
-	// ServerID is what we are called in Via where a request names nobody.
+	// ServerID is the id of this server in Via for requests without a Via of
+	// their own.
 	ServerID string
-	// TempDir takes cabinets while they are opened. Empty: the system's folder.
+	// TempDir is for cabinets while they are decompressed. Empty: the system's
+	// folder.
 	TempDir string
-	// Transport must come from a Dialer. Nil: one for this server's host.
+	// Transport must come from a Dialer. Nil: a new one for this server's host.
 	Transport *http.Transport
 }
 
 const (
 	defaultMax = 16 << 30
 	// MicrosoftAgent is the User-Agent of Microsoft's own clients, which some
-	// servers expect.
+	// servers require.
 	MicrosoftAgent = "Microsoft-Symbol-Server/10.1710.0.0 symdepot"
 	plainAgent     = "symdepot"
-	maxText        = 64 << 10 // of file.ptr and of answers that say why not
+	maxText        = 64 << 10 // of file.ptr and of error responses
 	drainTime      = 500 * time.Millisecond
-	tierLife       = 24 * time.Hour   // index2.txt was there, or was not
-	tierRetry      = 10 * time.Minute // the answer said neither
+	tierLife       = 24 * time.Hour   // after a definite answer about index2.txt
+	tierRetry      = 10 * time.Minute // after any other answer
 	longestRetry   = 24 * time.Hour
 )
 
-// HTTP is a symbol server of any kind.
+// HTTP is a source that downloads from a symbol server of any layout.
 type HTTP struct {
 	cfg     HTTPConfig
 	base    *url.URL // without user and final slash
-	shown   string   // base as it may be shown
+	shown   string   // base without secrets
 	dialect layout.Dialect
 	agent   string
-	basic   string // the Authorization header, or empty
+	basic   string // the Authorization header field, or empty
 	headers headersFile
 	tier    tier
-	peer    atomic.Pointer[string] // what the server calls itself in Via, if it is one of ours
+	peer    atomic.Pointer[string] // id of the server, if it is a symdepot server
 	now     func() time.Time
 }
 
-// NewHTTP returns a source that asks the server. No connection is made.
+// NewHTTP returns a source for a server. It does not connect.
 func NewHTTP(cfg HTTPConfig, d *Dialer) (*HTTP, error) {
 	h := &HTTP{cfg: cfg, now: time.Now}
 	c := &h.cfg
 	u, err := url.Parse(cfg.URL)
 	if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
-		return nil, fmt.Errorf("source %s: not an http or https address", cfg.Name)
+		return nil, fmt.Errorf("source %s: not an http or https URL", cfg.Name)
 	}
 	if u.User != nil {
 		if c.Credentials.User == "" && c.Credentials.Password == "" && c.Credentials.Token == "" {
@@ -129,7 +129,7 @@ func NewHTTP(cfg HTTPConfig, d *Dialer) (*HTTP, error) {
 	return h, nil
 }
 
-// options checks and completes what is not the address.
+// options validates all options except the URL and sets their defaults.
 func (h *HTTP) options() error {
 	c := &h.cfg
 	for _, o := range []struct {
@@ -149,7 +149,7 @@ func (h *HTTP) options() error {
 			known = known || a == *o.value
 		}
 		if !known {
-			return fmt.Errorf("no %s %q; known are %s", o.what, *o.value, strings.Join(o.allowed, ", "))
+			return fmt.Errorf("unknown %s %q; known are %s", o.what, *o.value, strings.Join(o.allowed, ", "))
 		}
 	}
 	for _, t := range []struct {
@@ -185,11 +185,11 @@ func (h *HTTP) options() error {
 	return nil
 }
 
-// Name is what the configuration calls the server.
+// Name returns the configured name of the server.
 func (h *HTTP) Name() string { return h.cfg.Name }
 
-// Traits says whether the server speaks the SymCache protocol, and its id once
-// it has answered.
+// Traits says whether the server supports the SymCache protocol and metadata
+// searches, and its id once it has answered.
 func (h *HTTP) Traits() fetch.Traits {
 	t := fetch.Traits{SymCacheServer: h.dialect.Layout == layout.SymCache}
 	if id := h.peer.Load(); id != nil {
@@ -207,12 +207,12 @@ func (h *HTTP) Close() error {
 	return nil
 }
 
-// failed makes a Failure.
+// failed returns a Failure.
 func (h *HTTP) failed(class fetch.Class, format string, args ...any) *fetch.Failure {
 	return &fetch.Failure{Source: h.cfg.Name, Class: class, Err: fmt.Errorf(format, args...)}
 }
 
-// Fetch asks for the places where the file may be, one after the other.
+// Fetch requests the file at each place where it may be, one after the other.
 func (h *HTTP) Fetch(ctx context.Context, ask fetch.Ask) (*fetch.Reply, error) {
 	x := &question{h: h, ask: ask, limit: h.cfg.MaxBytes}
 	if ask.Limit > 0 {
@@ -233,7 +233,7 @@ func (h *HTTP) Fetch(ctx context.Context, ask fetch.Ask) (*fetch.Reply, error) {
 	}
 	places := dialect.Places(&ask.Request)
 	if len(places) == 0 {
-		return nil, h.failed(fetch.ClassSkipped, "a %s server has no such thing", h.cfg.Layout)
+		return nil, h.failed(fetch.ClassSkipped, "a %s server cannot have this kind of file", h.cfg.Layout)
 	}
 	var absent *fetch.Failure
 	for _, p := range places {
@@ -243,21 +243,21 @@ func (h *HTTP) Fetch(ctx context.Context, ask fetch.Ask) (*fetch.Reply, error) {
 		}
 		f, ok := errors.AsType[*fetch.Failure](err)
 		if !ok || f.Class != fetch.ClassAbsent {
-			return nil, err // the others would fare no better
+			return nil, err // the other places would fail too
 		}
 		if absent == nil || errors.Is(absent.Err, errNotThere) {
-			absent = f // the reason that says most
+			absent = f // prefer the most specific reason
 		}
 	}
 	return nil, absent
 }
 
-// errNotThere is the plainest reason.
+// errNotThere is the least specific reason of a miss.
 var errNotThere = errors.New("no such file")
 
-// question is one Fetch.
+// question is one call of Fetch.
 type question struct {
 	h     *HTTP
 	ask   fetch.Ask
-	limit int64 // plain bytes
+	limit int64 // decompressed bytes
 }

@@ -282,13 +282,13 @@ func TestHTTPPointers(t *testing.T) {
 		{"PATH:SERVER/elsewhere/foo.pdb", fetch.ClassNone, ""},
 		{"SERVER/elsewhere/foo.pd_\r\n", fetch.ClassNone, ""},
 		{"MSG: removed in 2019", fetch.ClassAbsent, "removed in 2019"},
-		{`PATH:\\corp\symbols\foo.pdb`, fetch.ClassAbsent, "its own network"},
-		{`C:\symbols\foo.pdb`, fetch.ClassAbsent, "its own network"},
-		{"PATH:file:///etc/passwd", fetch.ClassAbsent, "its own network"},
+		{`PATH:\\corp\symbols\foo.pdb`, fetch.ClassAbsent, "own network can reach"},
+		{`C:\symbols\foo.pdb`, fetch.ClassAbsent, "own network can reach"},
+		{"PATH:file:///etc/passwd", fetch.ClassAbsent, "own network can reach"},
 		{"PATH:http://127.0.0.1:9/foo.pdb", fetch.ClassAbsent, "private"},
 		{"PATH:http://169.254.169.254/latest/meta-data", fetch.ClassAbsent, "private"},
 		{"<!DOCTYPE html><p>", fetch.ClassAbsent, "web page"},
-		{"  \r\n", fetch.ClassAbsent, "empty pointer"},
+		{"  \r\n", fetch.ClassAbsent, "file.ptr of the server is empty"},
 	} {
 		s := serve(t, nil)
 		s.paths = map[string]http.HandlerFunc{
@@ -829,11 +829,11 @@ func TestHeaders(t *testing.T) {
 // TestConfig: what cannot be used is said.
 func TestConfig(t *testing.T) {
 	for says, cfg := range map[string]HTTPConfig{
-		"not an http":  {URL: "ftp://host/"},
-		"no layout":    {URL: "http://host/", Layout: "flat"},
-		"no casing":    {URL: "http://host/", Casing: "Upper"},
-		"no two_tier":  {URL: "http://host/", TwoTier: "maybe"},
-		"headers file": {URL: "http://host/", Credentials: Credentials{HeadersFile: "/no/such"}},
+		"not an http":      {URL: "ftp://host/"},
+		"unknown layout":   {URL: "http://host/", Layout: "flat"},
+		"unknown casing":   {URL: "http://host/", Casing: "Upper"},
+		"unknown two_tier": {URL: "http://host/", TwoTier: "maybe"},
+		"headers file":     {URL: "http://host/", Credentials: Credentials{HeadersFile: "/no/such"}},
 	} {
 		cfg.Name = "s1"
 		if _, err := NewHTTP(cfg, NewDialer(DialerOptions{})); err == nil || !strings.Contains(err.Error(), says) || !strings.Contains(err.Error(), "s1") {

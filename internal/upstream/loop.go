@@ -7,12 +7,12 @@ import (
 	"github.com/symdepot/symdepot/internal/wire"
 )
 
-// LoopHeader marks an absence that says only that the question came back to who
-// had asked it.
+// LoopHeader marks a 404 that only means that the request reached a server a
+// second time.
 const LoopHeader = wire.Loop
 
-// loop sees to it that such an absence is not remembered: tomorrow's question
-// may come another way.
+// loop prevents such a miss from being remembered: the next request may take
+// another path.
 func (x *question) loop(a *answer, err error) error {
 	if f, ok := errors.AsType[*fetch.Failure](err); ok && f.Class == fetch.ClassAbsent && a.resp.Header.Get(LoopHeader) != "" {
 		f.Retry = x.h.now()

@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// MaskAddresses hides what may be secret in the addresses of a text.
+// MaskAddresses hides possible secrets in the URLs of a text.
 func MaskAddresses(text string) string {
 	parts := strings.Split(text, "*")
 	for i, p := range parts {
@@ -25,7 +25,7 @@ func MaskAddresses(text string) string {
 	return strings.Join(parts, "*")
 }
 
-// maskPath hides what looks like a token in a path.
+// maskPath hides path segments that look like tokens.
 func maskPath(escaped string) string {
 	segs := strings.Split(escaped, "/")
 	for i, s := range segs {

@@ -15,7 +15,7 @@ import (
 	"github.com/symdepot/symdepot/symfile"
 )
 
-// Limits of an answer to a search.
+// Limits of a search result.
 const (
 	metadataBytes = 8 << 20
 	metadataRows  = 10_000
@@ -23,7 +23,7 @@ const (
 )
 
 // metadata searches on a debuginfod server. complete is false if the server says
-// so, or if its answer was cut.
+// so, or if the result was cut.
 func (h *HTTP) metadata(ctx context.Context, q fetch.MetadataQuery) (list []fetch.Metadata, complete bool, err error) {
 	x := &question{h: h, ask: fetch.Ask{Request: layout.Request{Layout: layout.Debuginfod}, Via: q.Via, Origin: q.Origin}}
 	header, err := x.header(layout.Place{Exact: true})
@@ -31,7 +31,7 @@ func (h *HTTP) metadata(ctx context.Context, q fetch.MetadataQuery) (list []fetc
 		return nil, false, h.failed(fetch.ClassBroken, "%w", err)
 	}
 	u := h.url([]string{"metadata"})
-	if h.dialect.Inside { // the configured address ends with /buildid
+	if h.dialect.Inside { // the configured URL ends with /buildid
 		u = h.base.JoinPath("..", "metadata")
 	}
 	query := url.Values{"key": {q.Key}, "value": {q.Value}}.Encode()
@@ -45,7 +45,7 @@ func (h *HTTP) metadata(ctx context.Context, q fetch.MetadataQuery) (list []fetc
 	}
 	defer a.end()
 	if a.resp.StatusCode == http.StatusNotFound {
-		return nil, true, nil // no such search, or too many hops
+		return nil, true, nil // search not supported, or too many hops
 	}
 	if err := x.refusal(a); err != nil {
 		return nil, false, err
@@ -64,7 +64,7 @@ func (h *HTTP) metadata(ctx context.Context, q fetch.MetadataQuery) (list []fetc
 		Complete bool `json:"complete"`
 	}
 	if err := json.Unmarshal(text, &answer); err != nil {
-		return nil, false, h.failed(fetch.ClassBroken, "metadata: the answer is not JSON of the debuginfod protocol")
+		return nil, false, h.failed(fetch.ClassBroken, "metadata: the response is not JSON of the debuginfod protocol")
 	}
 	complete = answer.Complete
 	for _, r := range answer.Results {
@@ -80,11 +80,11 @@ func (h *HTTP) metadata(ctx context.Context, q fetch.MetadataQuery) (list []fetc
 	return list, complete, nil
 }
 
-// search is the metadata search of a source behind the guard's rules.
+// search applies the guard's rules to the metadata search of a source.
 func (g *Guarded) search(of func(context.Context, fetch.MetadataQuery) ([]fetch.Metadata, bool, error)) func(context.Context, fetch.MetadataQuery) ([]fetch.Metadata, bool, error) {
 	return func(ctx context.Context, q fetch.MetadataQuery) ([]fetch.Metadata, bool, error) {
 		if !g.filter.mayHear(q) {
-			return nil, false, &fetch.Failure{Source: g.src.Name(), Class: fetch.ClassSkipped, Err: errors.New("its filters exclude that search")}
+			return nil, false, &fetch.Failure{Source: g.src.Name(), Class: fetch.ClassSkipped, Err: errors.New("the filters of the upstream exclude this search")}
 		}
 		if err := g.busy(); err != nil {
 			return nil, false, err
@@ -106,7 +106,7 @@ func (g *Guarded) search(of func(context.Context, fetch.MetadataQuery) ([]fetch.
 	}
 }
 
-// mayHear reports whether the source may be asked a search.
+// mayHear reports whether the filter permits a search.
 func (f *filter) mayHear(q fetch.MetadataQuery) bool {
 	value := symfile.Fold(q.Value)
 	texts := []string{value, value[strings.LastIndexByte(value, '/')+1:]}

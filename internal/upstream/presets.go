@@ -22,18 +22,18 @@ import (
 
 // The types of a source.
 const (
-	TypeHTTP   = "http"   // a server of any layout
-	TypeBucket = "bucket" // of an object store: s3://, gs://, az://
-	TypeFolder = "folder" // of this machine
+	TypeHTTP   = "http"   // an HTTP server of any layout
+	TypeBucket = "bucket" // a bucket of an object store: s3://, gs://, az://
+	TypeFolder = "folder" // a folder of this machine
 )
 
-// Spec describes a source before it is opened, whoever describes it: a preset,
-// the command line, the configuration or an environment variable.
+// Spec describes a source before it is opened. It comes from a preset, the
+// command line, the configuration or an environment variable.
 type Spec struct {
 	Name   string
 	Preset string // empty: none
 	Type   string
-	// URL is the server's or the bucket's address, or the folder's path.
+	// URL is the address of the server or bucket, or the path of the folder.
 	URL          string
 	Layout       string
 	Casing       string
@@ -45,9 +45,9 @@ type Spec struct {
 	NoCompressed bool
 	NoPointers   bool
 	Timeouts     Timeouts
-	// Bucket is the address read, with credentials, if Type is TypeBucket.
+	// Bucket is the parsed address with credentials if Type is TypeBucket.
 	Bucket bucket.Config
-	// PointerRoots are for folders.
+	// PointerRoots apply to folders.
 	PointerRoots []symstore.PointerRoot
 	Guard        GuardOptions
 }
@@ -57,20 +57,21 @@ var (
 	browserKinds   = []symfile.Kind{symfile.PE, symfile.PDB, symfile.Breakpad}
 )
 
-// Presets are well-known servers. Those who run them ask nobody to register;
-// each is asked only if an operator names it.
+// Presets are well-known public servers, which require no registration. A preset
+// is used only if the operator names it.
 var Presets = []Spec{
-	// No cabinets and no pointers are there any more.
+	// This server has neither cabinets nor pointers.
 	{Preset: "microsoft", URL: "https://msdl.microsoft.com/download/symbols", Layout: "symstore", TwoTier: TwoTierNo, NoCompressed: true, NoPointers: true,
 		Guard: GuardOptions{Kinds: microsoftKinds, Executables: true}},
-	// It answers 403 to whoever sends no checksum.
+	// This server answers 403 to requests without a checksum.
 	{Preset: "nuget", URL: "https://symbols.nuget.org/download/symbols", Layout: "ssqp",
 		Guard: GuardOptions{Kinds: []symfile.Kind{symfile.PortablePDB}, RequiresChecksum: true}},
 	{Preset: "mozilla", URL: "https://symbols.mozilla.org", Layout: "symstore", TwoTier: TwoTierNo, NoPointers: true,
 		Guard: GuardOptions{Kinds: browserKinds, Executables: true}},
 	{Preset: "mozilla-try", URL: "https://symbols.mozilla.org/try", Layout: "symstore", TwoTier: TwoTierNo, NoPointers: true,
 		Guard: GuardOptions{Kinds: browserKinds, Executables: true, Rank: 1}},
-	// A bucket that may be read and not listed says 403 of what is not there.
+	// This bucket may be read but not listed, so it answers 403 for missing
+	// objects.
 	{Preset: "chromium", URL: "https://chromium-browser-symsrv.commondatastorage.googleapis.com", Layout: "symstore", TwoTier: TwoTierNo, NoPointers: true, Forbidden403: true,
 		Guard: GuardOptions{Kinds: microsoftKinds, Executables: true}},
 	{Preset: "electron", URL: "https://symbols.electronjs.org", Layout: "native", TwoTier: TwoTierNo, NoPointers: true, Forbidden403: true,
@@ -79,11 +80,13 @@ var Presets = []Spec{
 	{Preset: "unity", URL: "https://symbolserver.unity3d.com", Layout: "symstore", TwoTier: TwoTierNo, NoPointers: true, Guard: GuardOptions{Kinds: microsoftKinds, Executables: true}},
 	{Preset: "nvidia", URL: "https://driver-symbols.nvidia.com", Layout: "symstore", TwoTier: TwoTierNo, NoPointers: true, Forbidden403: true, Guard: GuardOptions{Kinds: microsoftKinds, Executables: true}},
 	{Preset: "amd", URL: "https://download.amd.com/dir/bin", Layout: "symstore", TwoTier: TwoTierNo, NoPointers: true, Guard: GuardOptions{Kinds: microsoftKinds, Executables: true}},
-	// It turns unknown programs away, and those who ask for much at once.
+	// This server rejects unknown programs and clients with many concurrent
+	// requests.
 	{Preset: "intel", URL: "https://software.intel.com/sites/downloads/symbols", Layout: "symstore", TwoTier: TwoTierNo, NoPointers: true, UserAgent: "curl/7.72.0",
 		Guard: GuardOptions{Kinds: microsoftKinds, Executables: true, Concurrency: 2}},
 	{Preset: "citrix", URL: "https://ctxsym.citrix.com/symbols", Layout: "symstore", TwoTier: TwoTierNo, NoPointers: true, Guard: GuardOptions{Kinds: microsoftKinds, Executables: true}},
-	// The federation asks the distributions by itself, and is slower for it.
+	// The federating server asks the distributions' servers, and is slower for
+	// it.
 	linux("debuginfod", "https://debuginfod.elfutils.org", 1),
 	linux("debian", "https://debuginfod.debian.net", 0),
 	linux("ubuntu", "https://debuginfod.ubuntu.com", 0),
@@ -97,7 +100,7 @@ func linux(name, address string, rank int) Spec {
 	return Spec{Preset: name, URL: address, Layout: "debuginfod", Guard: GuardOptions{Kinds: []symfile.Kind{symfile.ELF}, Executables: true, Rank: rank}}
 }
 
-// PresetByName returns a preset as a source of that name.
+// PresetByName returns a preset as a source with that name.
 func PresetByName(name string) (Spec, error) {
 	var known []string
 	for _, p := range Presets {
@@ -107,10 +110,10 @@ func PresetByName(name string) (Spec, error) {
 		}
 		known = append(known, p.Preset)
 	}
-	return Spec{}, fmt.Errorf("no preset %q; known are %s", clip(name), strings.Join(known, ", "))
+	return Spec{}, fmt.Errorf("unknown preset %q; known are %s", clip(name), strings.Join(known, ", "))
 }
 
-// PresetOf returns the preset that a server's address is that of.
+// PresetOf returns the preset of a server's URL.
 func PresetOf(u *url.URL) (Spec, bool) {
 	for _, p := range Presets {
 		known, err := url.Parse(p.URL)
@@ -122,8 +125,8 @@ func PresetOf(u *url.URL) (Spec, bool) {
 	return Spec{}, false
 }
 
-// SpecOf describes a source that is known by its address only: a URL or a folder
-// of this machine.
+// SpecOf describes a source of which only the address is known: a URL or a
+// folder of this machine.
 func SpecOf(address string) (Spec, error) {
 	s := Spec{URL: address, Guard: GuardOptions{Executables: true}}
 	scheme, _, ok := strings.Cut(address, "://")
@@ -131,7 +134,7 @@ func SpecOf(address string) (Spec, error) {
 	case ok && (scheme == "http" || scheme == "https"):
 		u, err := url.Parse(address)
 		if err != nil || u.Host == "" {
-			return s, errors.New("an http or https address is expected, such as https://symbols.example.com/path")
+			return s, errors.New("an http or https URL is expected, such as https://symbols.example.com/path")
 		}
 		s.Type, s.Name = TypeHTTP, u.Host+strings.TrimRight(maskPath(u.EscapedPath()), "/")
 		s.Layout = layout.Auto.Name()
@@ -158,11 +161,11 @@ func SpecOf(address string) (Spec, error) {
 	return s, nil
 }
 
-// folderOf is the folder of a file:// address.
+// folderOf returns the folder of a file:// URL.
 func folderOf(address string) (string, error) {
 	u, err := url.Parse(address)
 	if err != nil || u.Host != "" && !strings.EqualFold(u.Host, "localhost") || u.Path == "" {
-		return "", errors.New("the file:// address of a folder of this machine is expected, such as file:///srv/symbols")
+		return "", errors.New("a file:// URL of a folder of this machine is expected, such as file:///srv/symbols")
 	}
 	p := u.Path
 	if len(p) > 2 && p[0] == '/' && IsDrive(p[1:]) {
@@ -171,12 +174,12 @@ func folderOf(address string) (string, error) {
 	return filepath.FromSlash(p), nil
 }
 
-// IsDrive reports whether s begins with the letter of a drive of Windows.
+// IsDrive reports whether s begins with a Windows drive letter and a colon.
 func IsDrive(s string) bool {
 	return len(s) >= 2 && s[1] == ':' && (s[0]|0x20 >= 'a' && s[0]|0x20 <= 'z')
 }
 
-// IsPath reports whether s is written like a folder's path.
+// IsPath reports whether s has the form of a folder's path.
 func IsPath(s string) bool {
 	for _, p := range []string{"/", "./", "../", `\`, `.\`, `..\`} {
 		if strings.HasPrefix(s, p) {
@@ -186,8 +189,8 @@ func IsPath(s string) bool {
 	return s == "." || s == ".." || IsDrive(s)
 }
 
-// ParseUpstream reads PRESET or URL, with options behind commas: layout, casing,
-// two_tier, rank, name and executables.
+// ParseUpstream parses PRESET or URL, followed by comma-separated options:
+// layout, casing, two_tier, rank, name and executables.
 func ParseUpstream(text string) (Spec, error) {
 	address, options := text, [][2]string{}
 	for {
@@ -208,7 +211,7 @@ func ParseUpstream(text string) (Spec, error) {
 	if strings.Contains(address, "://") || IsPath(address) {
 		s, err = SpecOf(address)
 	} else if s, err = PresetByName(address); err != nil && strings.ContainsAny(address, "./:") {
-		err = fmt.Errorf("%q is no preset, and an address begins with https:// (or http://, s3://, gs://, az://)", clip(address))
+		err = fmt.Errorf("%q is not a preset; a URL begins with https:// (or http://, s3://, gs://, az://)", clip(address))
 	}
 	if err != nil {
 		return s, err
@@ -248,12 +251,12 @@ func (s *Spec) option(key, value string) error {
 		}
 		s.Guard.Executables = yes
 	default:
-		return fmt.Errorf("no option %q; there are layout, casing, two_tier, rank, name and executables", clip(key))
+		return fmt.Errorf("unknown option %q; known are layout, casing, two_tier, rank, name and executables", clip(key))
 	}
 	return nil
 }
 
-// Shown is the address without what may be secret.
+// Shown returns the address without possible secrets.
 func (s *Spec) Shown() string {
 	if s.Type == TypeFolder {
 		return s.URL
@@ -261,7 +264,7 @@ func (s *Spec) Shown() string {
 	return MaskAddresses(s.URL)
 }
 
-// Check finds what is wrong with a description, without a connection.
+// Check validates a description without connecting.
 func (s *Spec) Check() error {
 	if s.Name == "" {
 		return errors.New("a source needs a name")
@@ -274,7 +277,7 @@ func (s *Spec) Check() error {
 	}
 	src, err := s.source(OpenOptions{Dialer: NewDialer(DialerOptions{NoEgress: true})})
 	if err != nil {
-		// Others say which source they talk of.
+		// The caller adds the source's name.
 		if u := errors.Unwrap(err); u != nil && strings.HasPrefix(err.Error(), "source ") {
 			return u
 		}
@@ -283,16 +286,16 @@ func (s *Spec) Check() error {
 	return src.Close()
 }
 
-// OpenOptions are what all sources have in common.
+// OpenOptions are the options that all sources share.
 type OpenOptions struct {
 	Dialer   *Dialer
-	ServerID string // what we are called in Via
+	ServerID string // id of this server in Via
 	TempDir  string // empty: the system's folder
-	// Folder opens a source of TypeFolder. Nil: such sources cannot be opened.
+	// Folder opens a source of TypeFolder. Nil: such sources are an error.
 	Folder func(s *Spec) (fetch.Source, error)
 }
 
-// Open opens the source behind its guard. No connection is made.
+// Open opens the source behind its guard. It does not connect.
 func (s *Spec) Open(_ context.Context, opt OpenOptions) (*Guarded, error) {
 	src, err := s.source(opt)
 	if err != nil {
@@ -328,15 +331,15 @@ func (s *Spec) source(opt OpenOptions) (fetch.Source, error) {
 		return st, nil
 	case TypeFolder:
 		if opt.Folder == nil {
-			return nil, fmt.Errorf("source %s: folders cannot be opened here", s.Name)
+			return nil, fmt.Errorf("source %s: a folder cannot be used here", s.Name)
 		}
 		return opt.Folder(s)
 	}
-	return nil, fmt.Errorf("no type %q of a source; known are %s, %s, %s", clip(s.Type), TypeHTTP, TypeBucket, TypeFolder)
+	return nil, fmt.Errorf("unknown source type %q; known are %s, %s, %s", clip(s.Type), TypeHTTP, TypeBucket, TypeFolder)
 }
 
-// FolderLayout returns the layout of a folder, the zero value where it is to be
-// detected.
+// FolderLayout returns the layout of a folder; the zero value means that it must
+// be detected.
 func (s *Spec) FolderLayout() (layout.Layout, error) {
 	l, err := layout.ParseFolder(s.Layout)
 	if err != nil {
@@ -345,11 +348,12 @@ func (s *Spec) FolderLayout() (layout.Layout, error) {
 	return l, nil
 }
 
-// metadataHosts give credentials to programs on machines of a cloud. They are
-// inside of it, and reached for credentials only.
+// metadataHosts are the hosts from which programs in a cloud get credentials.
+// They have private addresses and are used only for credentials.
 var metadataHosts = []string{"169.254.169.254", "[fd00:ec2::254]", "169.254.170.2", "169.254.170.23", "[fd00:ec2::23]", "metadata.google.internal"}
 
-// OpenBucket opens a bucket. The hosts that the operator named may be anywhere.
+// OpenBucket opens a bucket. The hosts that the operator configured may have any
+// address.
 func OpenBucket(cfg bucket.Config, d *Dialer) (bucket.Bucket, error) {
 	var hosts []string
 	named := func(addresses ...string) {
@@ -388,7 +392,7 @@ func OpenBucket(cfg bucket.Config, d *Dialer) (bucket.Bucket, error) {
 		c2.CredentialsVia = credentials(c.MetadataEndpoint, c.Authority, os.Getenv("AZURE_AUTHORITY_HOST"))
 		cfg = &c2
 	case nil:
-		return nil, errors.New("the address of a bucket is expected: s3://, gs:// or az://")
+		return nil, errors.New("a bucket URL is expected: s3://, gs:// or az://")
 	}
 	return cfg.Open(d.Transport(hosts...))
 }

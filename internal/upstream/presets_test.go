@@ -69,14 +69,14 @@ func TestParseUpstream(t *testing.T) {
 	}
 	for text, want := range map[string]string{
 		"microsft":                       "known are microsoft, nuget",
-		"":                               "no preset",
+		"":                               "unknown preset",
 		"sym.example/a":                  "begins with https://",
-		"https://":                       "an http or https address",
+		"https://":                       "an http or https URL",
 		"ftp://x/y":                      "no upstream supports ftp://",
 		"https://x,layout=heap":          "known are auto, symstore",
 		"/srv,layout=heap":               "known are auto, symstore",
 		"https://x,rank=high":            "whole number",
-		"https://x,colour=red":           "there are layout",
+		"https://x,colour=red":           "known are layout",
 		"https://x,executables=maybe":    "true or false",
 		"https://x,name=":                "empty",
 		"s3://x?colour=red":              "endpoint, region",

@@ -12,13 +12,13 @@ import (
 	"github.com/symdepot/symdepot/symfile"
 )
 
-// maxRedirects is how many redirects are followed.
+// maxRedirects is the number of redirects to follow.
 const maxRedirects = 5
 
-// errRedirect is wrapped for redirect not followed.
+// errRedirect is wrapped for a redirect that is not followed.
 var errRedirect = errors.New("redirect not followed")
 
-// isRedirect lists the statuses that name another address for a GET.
+// isRedirect reports whether a status redirects a GET.
 func isRedirect(status int) bool {
 	switch status {
 	case http.StatusMovedPermanently, http.StatusFound, http.StatusSeeOther, http.StatusTemporaryRedirect, http.StatusPermanentRedirect:
@@ -27,43 +27,43 @@ func isRedirect(status int) bool {
 	return false
 }
 
-// nextHop is where a redirect leads. Errors do not quote its address: it may
-// carry a signature.
+// nextHop returns the target of a redirect. Errors do not quote its URL, which
+// may contain a signature.
 func nextHop(from *url.URL, location string) (*url.URL, error) {
 	if location == "" {
-		return nil, fmt.Errorf("%w: it names no address", errRedirect)
+		return nil, fmt.Errorf("%w: no Location", errRedirect)
 	}
 	to, err := from.Parse(location)
 	if err != nil || to.Host == "" {
-		return nil, fmt.Errorf("%w: its address is not valid", errRedirect)
+		return nil, fmt.Errorf("%w: invalid Location", errRedirect)
 	}
 	to.User, to.Fragment, to.RawFragment = nil, "", ""
 	if to.Scheme != "http" && to.Scheme != "https" {
-		return nil, fmt.Errorf("%w: to %q", errRedirect, to.Scheme)
+		return nil, fmt.Errorf("%w: scheme %q is not http or https", errRedirect, to.Scheme)
 	}
 	return to, nil
 }
 
-// hopAllowed applies the rules that concern a whole chain. went is every
-// address so far; the first is the operator's.
+// hopAllowed applies the rules for a chain of redirects. went holds all URLs so
+// far; the first is the operator's.
 func hopAllowed(went []*url.URL, to *url.URL) error {
 	if len(went) > maxRedirects {
-		return fmt.Errorf("%w: more than %d in a row", errRedirect, maxRedirects)
+		return fmt.Errorf("%w: more than %d redirects", errRedirect, maxRedirects)
 	}
 	for _, u := range went {
 		if u.String() == to.String() {
-			return fmt.Errorf("%w: in a circle", errRedirect)
+			return fmt.Errorf("%w: redirect loop", errRedirect)
 		}
 	}
-	// Where the operator asked for plain http there is nothing to lose.
+	// If the operator configured plain http, there is no protection to lose.
 	if went[0].Scheme == "https" && to.Scheme == "http" {
 		return fmt.Errorf("%w: from https to http at %s", errRedirect, to.Host)
 	}
 	return nil
 }
 
-// sameServer reports whether to is the server that the operator named, or the
-// same with https in the place of http: credentials may go there.
+// sameServer reports whether to is on the server that the operator configured,
+// or on the same host with https instead of http. Credentials may be sent there.
 func sameServer(named, to *url.URL) bool {
 	if HostPort(named) == HostPort(to) {
 		return named.Scheme == to.Scheme
@@ -71,11 +71,11 @@ func sameServer(named, to *url.URL) bool {
 	return named.Scheme == "http" && to.Scheme == "https" && strings.EqualFold(named.Hostname(), to.Hostname()) && named.Port() == "" && to.Port() == ""
 }
 
-// harmless are the headers that follow a redirect to another host. Any other
-// may be a credential.
+// harmless are the header fields that are sent after a redirect to another host.
+// Any other field may be a credential.
 var harmless = []string{"Accept", "Accept-Encoding", "User-Agent", "Range", "If-Range", "Via", HopHeader}
 
-// checkRedirect is the policy of Dialer.Client.
+// checkRedirect is the redirect policy of Dialer.Client.
 func checkRedirect(req *http.Request, via []*http.Request) error {
 	went := make([]*url.URL, len(via))
 	for i, v := range via {
@@ -100,10 +100,9 @@ func onlyHarmless(h http.Header) http.Header {
 	return out
 }
 
-// codeInfoHop reads the path from the address to which a Breakpad server sends
-// a client that knows only the module's code file and code id: NAME/ID/FILE.sym
-// behind whatever stands in front. ok is false if it is no such address, or the
-// one that was asked for.
+// codeInfoHop returns the path NAME/ID/FILE.sym from the URL to which a Breakpad
+// server redirects a client that knows only the module's code file and code id.
+// ok is false if the URL has a different form or names the id of the request.
 func codeInfoHop(asked, to *url.URL) (path string, ok bool) {
 	segs, err := layout.Segments(to.EscapedPath())
 	if err != nil || len(segs) < 3 {

@@ -13,14 +13,15 @@ import (
 	"github.com/symdepot/symdepot/symcache"
 )
 
-// refusal returns why an answer holds no file, nil if it may hold one.
+// refusal returns the failure that a response means, or nil if it may hold a
+// file.
 func (x *question) refusal(a *answer) error {
 	h, status := x.h, a.resp.StatusCode
 	switch status {
 	case http.StatusOK:
 		return nil
 	case http.StatusNonAuthoritativeInfo:
-		return h.failed(fetch.ClassForbidden, "status 203, as Azure DevOps answers to bad credentials")
+		return h.failed(fetch.ClassForbidden, "status 203, which Azure DevOps sends for invalid credentials")
 	}
 	class := ClassOfStatus(status)
 	if status >= 400 && strings.Contains(a.resp.Header.Get("Content-Type"), "xml") {
@@ -68,7 +69,8 @@ func ClassOfStatus(status int) fetch.Class {
 	return fetch.ClassBroken
 }
 
-// classOfCode reads the error of an S3-compatible bucket.
+// classOfCode returns the class for an S3-compatible error response, or class if
+// its code is unknown.
 func classOfCode(text []byte, class fetch.Class) fetch.Class {
 	_, rest, ok := bytes.Cut(text, []byte("<Code>"))
 	code, _, end := bytes.Cut(rest, []byte("</Code>"))
@@ -88,7 +90,7 @@ func classOfCode(text []byte, class fetch.Class) fetch.Class {
 	return class
 }
 
-// retryAfter reads a Retry-After header.
+// retryAfter parses a Retry-After header field.
 func (h *HTTP) retryAfter(s string) time.Time {
 	now := h.now()
 	if n, err := strconv.ParseUint(strings.TrimSpace(s), 10, 32); err == nil {

@@ -13,20 +13,20 @@ import (
 	"github.com/symdepot/symdepot/symfile"
 )
 
-// url is the address of a place.
+// url returns the URL of a place.
 func (h *HTTP) url(parts []string) *url.URL {
 	u := *h.base
 	raw := h.base.EscapedPath()
 	for _, p := range parts {
 		u.Path += "/" + p
-		// Buckets take a plus sign for a blank.
+		// Buckets decode a plus sign as a space.
 		raw += "/" + strings.ReplaceAll(url.PathEscape(p), "+", "%2B")
 	}
 	u.RawPath = raw
 	return &u
 }
 
-// show returns an address without what may be secret.
+// show returns a URL without possible secrets.
 func (h *HTTP) show(u *url.URL) string {
 	p := u.EscapedPath()
 	if base := h.base.EscapedPath(); sameServer(h.base, u) && strings.HasPrefix(p, base+"/") {
@@ -35,7 +35,7 @@ func (h *HTTP) show(u *url.URL) string {
 	return u.Scheme + "://" + u.Host + p
 }
 
-// unshow is the inverse of show for addresses on the server.
+// unshow is the inverse of show for URLs on the configured server.
 func (h *HTTP) unshow(shown string) (*url.URL, bool) {
 	rest, ok := strings.CutPrefix(shown, h.shown+"/")
 	if !ok {
@@ -53,7 +53,7 @@ func (h *HTTP) unshow(shown string) (*url.URL, bool) {
 	return &u, err == nil
 }
 
-// header returns what is sent to the server itself.
+// header returns the header fields for the configured server.
 func (x *question) header(p layout.Place) (http.Header, error) {
 	h, out := x.h, http.Header{}
 	extra, err := h.headers.get()
@@ -69,14 +69,14 @@ func (x *question) header(p layout.Place) (http.Header, error) {
 		out.Set("Authorization", h.basic)
 	}
 	if h.basic != "" || len(extra) > 0 {
-		out.Set("X-Tfs-Fedauthredirect", "Suppress") // a 401 rather than a login page
+		out.Set("X-Tfs-Fedauthredirect", "Suppress") // a 401 instead of a login page
 	}
 	if x.ask.Checksum != "" {
 		out.Set("Symbolchecksum", x.ask.Checksum)
 	}
 	agent := h.agent
 	if o := x.ask.Origin.Agent; o != "" && h.cfg.UserAgent == "" && h.dialect.Layout == layout.Debuginfod {
-		agent = o // debuginfod servers pass on what the client calls itself
+		agent = o // debuginfod servers pass on the client's User-Agent
 	}
 	if out.Get("User-Agent") == "" || h.cfg.UserAgent != "" {
 		out.Set("User-Agent", agent)
@@ -91,7 +91,8 @@ func (x *question) header(p layout.Place) (http.Header, error) {
 	}
 	out.Set("Accept-Encoding", "zstd, gzip")
 	if x.ask.Request.Form == layout.FormSymCache {
-		// The protocol says the first, its sample server reads the second.
+		// The protocol document specifies the first one; its sample server reads
+		// the second one.
 		out.Set(symcache.HeaderAllowRetry, "true")
 		out.Set(symcache.HeaderAcceptRetry, "true")
 	}
@@ -99,10 +100,11 @@ func (x *question) header(p layout.Place) (http.Header, error) {
 	return out, nil
 }
 
-// hops names the servers that the request has passed. elfutils' server passes on
-// X-Forwarded-For and no header field of ours: so the ids stand there too, and a
-// loop through that server is detected. In front of them stands what debuginfod
-// servers expect there, the addresses of the client and of proxies.
+// hops adds the servers that the request has passed. elfutils' debuginfod passes
+// on X-Forwarded-For but no fields that it does not know, so X-Forwarded-For
+// contains the ids too, which detects a loop through such a server. In front of
+// them it holds what debuginfod servers expect: the addresses of the client and
+// of proxies.
 func (x *question) hops(out http.Header) {
 	ids := x.ask.Via
 	if len(ids) == 0 && x.h.cfg.ServerID != "" {
@@ -131,7 +133,7 @@ func (x *question) hops(out http.Header) {
 	}
 }
 
-// isToken reports whether s can stand alone in a header.
+// isToken reports whether s can be used in a header field without quotes.
 func isToken(s string) bool {
 	for _, c := range []byte(s) {
 		switch {
@@ -143,7 +145,7 @@ func isToken(s string) bool {
 	return s != ""
 }
 
-// attempt asks for one place.
+// attempt requests the file at one place.
 func (x *question) attempt(ctx context.Context, p layout.Place) (*fetch.Reply, error) {
 	header, err := x.header(p)
 	if err != nil {

@@ -12,8 +12,8 @@ import (
 	"github.com/symdepot/symdepot/layout"
 )
 
-// resume asks for the rest of a file. Without reply and failure the file has to
-// be asked for anew.
+// resume requests the rest of a file. If it returns neither a reply nor an
+// error, the file must be requested from the start.
 func (x *question) resume(ctx context.Context, r *fetch.Resume) (*fetch.Reply, error) {
 	h := x.h
 	u, ok := h.unshow(r.Path)
@@ -41,7 +41,7 @@ func (x *question) resume(ctx context.Context, r *fetch.Resume) (*fetch.Reply, e
 		return reply, err
 	}
 	if a.resp.StatusCode == http.StatusOK {
-		return x.answer(ctx, p, a) // another file by now, or no ranges
+		return x.answer(ctx, p, a) // the file has changed, or ranges are not supported
 	}
 	err = x.refusal(a)
 	a.end()
@@ -53,7 +53,8 @@ func (x *question) resume(ctx context.Context, r *fetch.Resume) (*fetch.Reply, e
 	}
 }
 
-// rest makes a reply of a part of a file; nil if it is not the part asked for.
+// rest makes a Reply from a part of a file, or nil if it is not the requested
+// part.
 func (x *question) rest(r *fetch.Resume, a *answer) (*fetch.Reply, error) {
 	h := a.resp.Header
 	from, total, ok := contentRange(h.Get("Content-Range"))
@@ -71,7 +72,8 @@ func (x *question) rest(r *fetch.Resume, a *answer) (*fetch.Reply, error) {
 	return reply, nil
 }
 
-// contentRange reads "bytes FROM-TO/TOTAL" of a part that reaches to the end.
+// contentRange parses "bytes FROM-TO/TOTAL" of a part that extends to the end of
+// the file.
 func contentRange(s string) (from, total int64, ok bool) {
 	s, ok = strings.CutPrefix(s, "bytes ")
 	span, all, cut := strings.Cut(s, "/")

@@ -25,35 +25,36 @@ import (
 // StoreConfig describes the files in a bucket.
 type StoreConfig struct {
 	Name    string
-	Layout  string // a name of layout.Servers but symcache; empty: auto
+	Layout  string // a name of layout.Servers except symcache; empty: auto
 	Casing  string // as in HTTPConfig
 	TwoTier string // as in HTTPConfig
-	// Forbidden403 makes a refusal mean that there is no such object: so say
-	// stores to those who may read and not list.
+	// Forbidden403 makes a refusal a miss: object stores refuse missing objects
+	// to clients that may read but not list.
 	Forbidden403 bool
-	NoCompressed bool  // foo.pd_ is not asked for
-	MaxBytes     int64 // of a plain file; 0: 16 GiB
+	NoCompressed bool  // do not request foo.pd_
+	MaxBytes     int64 // decompressed; 0: 16 GiB
 	Timeouts     Timeouts
-	TempDir      string // takes cabinets while they are opened. Empty: the system's folder
+	TempDir      string // for cabinets while they are decompressed. Empty: the system's folder
 }
 
-// Store is a bucket of an object store that holds symbol files.
+// Store is a source that reads a bucket of an object store.
 type Store struct {
 	b       bucket.Bucket
 	cfg     StoreConfig
-	shown   string // the bucket's address without a query
+	shown   string // the bucket's URL without a query
 	dialect layout.Dialect
-	probe   bool // index2.txt is looked for
+	probe   bool // read index2.txt to detect two tiers
 	now     func() time.Time
 
 	mu    sync.Mutex
 	two   bool      // guarded by mu
-	until time.Time // guarded by mu; as long is two known
+	until time.Time // guarded by mu; end of the validity of two
 }
 
-// NewStore returns a source that reads from a bucket, which then belongs to it.
+// NewStore returns a source for a bucket. The source owns the bucket and closes
+// it.
 func NewStore(b bucket.Bucket, cfg StoreConfig) (*Store, error) {
-	// The rules for options are those of a server.
+	// The rules for the options are the same as for a server.
 	o := HTTP{cfg: HTTPConfig{Layout: cfg.Layout, Casing: cfg.Casing, TwoTier: cfg.TwoTier, NoCompressed: cfg.NoCompressed, NoPointers: true, MaxBytes: cfg.MaxBytes, Timeouts: cfg.Timeouts}}
 	s := &Store{b: b, cfg: cfg, now: time.Now}
 	s.shown, _, _ = strings.Cut(b.Name(), "?")
@@ -63,7 +64,7 @@ func NewStore(b bucket.Bucket, cfg StoreConfig) (*Store, error) {
 		err = o.options()
 	}
 	if err == nil && o.dialect.Layout == layout.SymCache {
-		err = errors.New("a bucket does not transcode")
+		err = errors.New("a bucket cannot make SymCache files; choose another layout")
 	}
 	if err != nil {
 		return nil, fmt.Errorf("source %s: %w", cfg.Name, err)
@@ -73,10 +74,10 @@ func NewStore(b bucket.Bucket, cfg StoreConfig) (*Store, error) {
 	return s, nil
 }
 
-// Name is what the configuration calls the bucket.
+// Name returns the configured name of the bucket.
 func (s *Store) Name() string { return s.cfg.Name }
 
-// Traits of a bucket are none.
+// Traits returns the zero value.
 func (s *Store) Traits() fetch.Traits { return fetch.Traits{} }
 
 // Close ends idle connections.
@@ -86,7 +87,7 @@ func (s *Store) failed(class fetch.Class, format string, args ...any) *fetch.Fai
 	return &fetch.Failure{Source: s.cfg.Name, Class: class, Err: fmt.Errorf(format, args...)}
 }
 
-// Fetch looks for the file in the places where it may be, one after the other.
+// Fetch reads the file from each place where it may be, one after the other.
 func (s *Store) Fetch(ctx context.Context, ask fetch.Ask) (*fetch.Reply, error) {
 	limit := s.cfg.MaxBytes
 	if ask.Limit > 0 {
@@ -106,7 +107,7 @@ func (s *Store) Fetch(ctx context.Context, ask fetch.Ask) (*fetch.Reply, error) 
 	}
 	places := dialect.Places(&ask.Request)
 	if len(places) == 0 || ask.Request.Form == layout.FormSection {
-		return nil, s.failed(fetch.ClassSkipped, "a bucket has no such thing")
+		return nil, s.failed(fetch.ClassSkipped, "a bucket cannot have this kind of file")
 	}
 	absent := s.failed(fetch.ClassAbsent, "%w", errNotThere)
 	for _, p := range places {
@@ -119,13 +120,14 @@ func (s *Store) Fetch(ctx context.Context, ask fetch.Ask) (*fetch.Reply, error) 
 			return nil, err
 		}
 		if errors.Is(absent.Err, errNotThere) {
-			absent = f // the reason that says most
+			absent = f // prefer the most specific reason
 		}
 	}
 	return nil, absent
 }
 
-// isTwoTier looks for index2.txt, now and then.
+// isTwoTier reports whether index2.txt exists, and remembers the answer for
+// tierLife.
 func (s *Store) isTwoTier(ctx context.Context) (bool, error) {
 	s.mu.Lock()
 	two, fresh := s.two, s.now().Before(s.until)
@@ -150,7 +152,7 @@ func (s *Store) isTwoTier(ctx context.Context) (bool, error) {
 	return s.two, nil
 }
 
-// storeCall is one request under way, until the end of its body.
+// storeCall is one request, from its start to the end of its body.
 type storeCall struct {
 	s      *Store
 	parent context.Context
@@ -170,7 +172,7 @@ func (c *storeCall) within(d time.Duration) (done func() bool) {
 
 func (c *storeCall) end() { c.stop(errClosed) }
 
-// failure says what an error of the bucket means.
+// failure turns an error of the bucket into a Failure.
 func (c *storeCall) failure(err error) *fetch.Failure {
 	s := c.s
 	if f, ok := errors.AsType[*fetch.Failure](err); ok {
@@ -218,7 +220,8 @@ func (c *storeCall) failure(err error) *fetch.Failure {
 	return s.failed(fetch.ClassBroken, "%w", shortError{noEOF(err)})
 }
 
-// open begins to read an object.
+// open begins to read an object. It returns nil without an error if the object
+// no longer has the tag.
 func (s *Store) open(ctx context.Context, key string, off int64, tag string) (*storeBody, *bucket.Object, error) {
 	c := s.call(ctx)
 	stop := c.within(s.cfg.Timeouts.Connect + s.cfg.Timeouts.Header)
@@ -227,7 +230,7 @@ func (s *Store) open(ctx context.Context, key string, off int64, tag string) (*s
 	if err != nil {
 		f := c.failure(err)
 		if tag != "" && (errors.Is(err, bucket.ErrPrecondition) || errors.Is(err, bucket.ErrRange)) {
-			f = nil // another object by now
+			f = nil // the object has changed
 		}
 		c.end()
 		if f == nil {
@@ -253,7 +256,7 @@ func (s *Store) get(ctx context.Context, ask *fetch.Ask, p layout.Place, limit i
 		f := b.c.failure(err)
 		_ = b.Close()
 		if _, ours := errors.AsType[*fs.PathError](err); ours {
-			return nil, err // of this machine's disk
+			return nil, err // an error of the local disk
 		}
 		return nil, f
 	}
@@ -267,9 +270,9 @@ func (s *Store) get(ctx context.Context, ask *fetch.Ask, p layout.Place, limit i
 	return reply, nil
 }
 
-// decode takes off what the object is packed in and waits for its first byte.
+// decode decompresses the object and waits for its first byte.
 func (s *Store) decode(b *storeBody, o *bucket.Object, p layout.Place) error {
-	// All of this is waiting for the first bytes.
+	// The time for the first bytes includes decoding.
 	defer b.c.within(s.cfg.Timeouts.Header)()
 	length := o.Total
 	if length > b.limit+b.limit/64+maxText {
@@ -287,7 +290,7 @@ func (s *Store) decode(b *storeBody, o *bucket.Object, p layout.Place) error {
 	}
 	br := bufio.NewReaderSize(outer, 64<<10)
 	if _, err := br.Peek(1); errors.Is(err, io.EOF) {
-		return s.failed(fetch.ClassAbsent, "an empty file")
+		return s.failed(fetch.ClassAbsent, "the file is empty")
 	} else if err != nil {
 		return err
 	}
@@ -315,8 +318,8 @@ func (s *Store) decode(b *storeBody, o *bucket.Object, p layout.Place) error {
 	return nil
 }
 
-// resume asks for the rest of an object. Without reply and error it has to be
-// asked for anew.
+// resume requests the rest of an object. If it returns neither a reply nor an
+// error, the object must be requested from the start.
 func (s *Store) resume(ctx context.Context, ask *fetch.Ask, limit int64) (*fetch.Reply, error) {
 	r := ask.Resume
 	key, ok := strings.CutPrefix(r.Path, s.shown+"/")
@@ -342,8 +345,8 @@ func (s *Store) resume(ctx context.Context, ask *fetch.Ask, limit int64) (*fetch
 	return &fetch.Reply{Body: b, Size: o.Total, Offset: r.Offset, Name: symfile.BaseName(key), Path: r.Path, Tag: r.Tag, ModTime: o.ModTime}, nil
 }
 
-// storeBody is the plain content of an object. Close may be called while Read
-// waits.
+// storeBody yields the decompressed content of an object. Close may be called
+// while Read waits.
 type storeBody struct {
 	c      *storeCall
 	raw    io.Reader
@@ -352,16 +355,16 @@ type storeBody struct {
 	limit  int64
 	size   int64 // of the whole file, -1 while unknown
 
-	wired int64 // bytes that came over the wire; Read's
+	wired int64 // bytes received; used by Read only
 
 	mu      sync.Mutex
 	r       *bufio.Reader // guarded by mu
-	n       int64         // guarded by mu; bytes of the file that are read
+	n       int64         // guarded by mu; bytes of the file read so far
 	err     error         // guarded by mu
 	closers []func()      // guarded by mu; nil when closed
 }
 
-// wireOf reads what comes over the wire, with a limit on each wait.
+// wireOf reads the body as received, with a limit on each wait.
 type wireOf struct{ b *storeBody }
 
 func (w wireOf) Read(p []byte) (int, error) {
@@ -408,7 +411,7 @@ func (b *storeBody) Read(p []byte) (int, error) {
 
 // Close ends the transfer.
 func (b *storeBody) Close() error {
-	b.c.end() // wakes a Read that waits
+	b.c.end() // ends a waiting Read
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	for i := len(b.closers) - 1; i >= 0; i-- {
@@ -416,7 +419,7 @@ func (b *storeBody) Close() error {
 	}
 	b.closers = nil
 	if b.err == nil {
-		b.err = fmt.Errorf("read of a closed answer: %w", fs.ErrClosed)
+		b.err = fmt.Errorf("read after close: %w", fs.ErrClosed)
 	}
 	return nil
 }

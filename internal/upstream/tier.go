@@ -12,18 +12,18 @@ import (
 	"github.com/symdepot/symdepot/layout"
 )
 
-// tier remembers whether a server has two tiers.
+// tier remembers whether a server's layout has two tiers.
 type tier struct {
-	needed bool // it has to be found out
+	needed bool // must be probed
 
 	mu    sync.Mutex
 	two   bool          // guarded by mu
 	until time.Time     // guarded by mu
-	busy  chan struct{} // guarded by mu; closed when the one who asks has asked
+	busy  chan struct{} // guarded by mu; closed at the end of the running probe
 }
 
-// isTwoTier asks for index2.txt, as Microsoft's clients do: once for all, until
-// the answer is old.
+// isTwoTier requests index2.txt, as Microsoft's clients do. Concurrent callers
+// share one probe, whose result is remembered for a time.
 func (h *HTTP) isTwoTier(ctx context.Context, x *question) (bool, error) {
 	t := &h.tier
 	for {
@@ -41,7 +41,7 @@ func (h *HTTP) isTwoTier(ctx context.Context, x *question) (bool, error) {
 			return h.probeTier(ctx, x)
 		}
 		select {
-		case <-busy: // the answer, or our turn
+		case <-busy: // the probe has ended: use its result or probe again
 		case <-ctx.Done():
 			return false, h.ended(ctx)
 		}
@@ -61,8 +61,8 @@ func (h *HTTP) probeTier(ctx context.Context, x *question) (bool, error) {
 	return two, err
 }
 
-// askTier fails if the server cannot be reached: the file itself would fare no
-// better.
+// askTier probes the server. It fails if the server cannot be reached, because
+// the request of the file would fail too.
 func (h *HTTP) askTier(ctx context.Context, x *question) (two bool, life time.Duration, err error) {
 	header, err := x.header(layout.Place{Exact: true})
 	if err != nil {
