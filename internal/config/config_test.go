@@ -217,7 +217,7 @@ func TestConfigFaults(t *testing.T) {
 		{"upstreams:\n- {folder: /x, url: 'https://x'}", `2: upstreams[0].folder: folder excludes url and preset`},
 		{"upstreams: [microsoft, 'microsoft,rank=2']", `upstreams[1].name: two upstreams have the name microsoft`},
 		{"upstreams:\n- {preset: microsoft, url: 's3://x'}", `2: upstreams[0].url: with a preset`},
-		{"upstreams:\n- {url: 'https://x', headers: {'a b': c}}", `2: upstreams[0].headers: "a b" is not a header name`},
+		{"upstreams:\n- {url: 'https://x', headers: {'a b': c}}", `2: upstreams[0].headers: "a b" is not the name of a header field`},
 		{"upstreams:\n- {url: 'https://x', password: [geheim]}", `2: upstreams[0].password: text is expected, not a list`},
 		{"stores: [{layout: gdb}]", "stores[0].dir: a folder is expected"},
 		{"stores: [{dir: x, layout: heap}]", `stores[0].layout: unknown layout "heap"`},
