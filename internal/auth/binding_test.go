@@ -52,11 +52,11 @@ func TestChannelBinding(t *testing.T) {
 		{"bound to a server in between", false, true, gssChecksum(clientBinding(other.Raw)), "different TLS connection"},
 		{"bound to a server in between, demanded", true, true, gssChecksum(clientBinding(other.Raw)), "different TLS connection"},
 		{"not bound", false, true, gssChecksum(none), ""},
-		{"not bound, demanded", true, true, gssChecksum(none), "channel_binding demands it"},
-		{"without a checksum, demanded", true, true, nil, "channel_binding demands it"},
-		{"a short checksum, demanded", true, true, gssChecksum(clientBinding(leaf.Raw))[:20], "channel_binding demands it"},
+		{"not bound, demanded", true, true, gssChecksum(none), "channel_binding requires"},
+		{"without a checksum, demanded", true, true, nil, "channel_binding requires"},
+		{"a short checksum, demanded", true, true, gssChecksum(clientBinding(leaf.Raw))[:20], "channel_binding requires"},
 		{"a proxy ends TLS", false, false, gssChecksum(clientBinding(other.Raw)), ""},
-		{"plain HTTP, demanded", true, false, gssChecksum(clientBinding(leaf.Raw)), "channel_binding demands it"},
+		{"plain HTTP, demanded", true, false, gssChecksum(clientBinding(leaf.Raw)), "channel_binding requires"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			c := newClock()

@@ -138,7 +138,7 @@ func TestPolicyMistakes(t *testing.T) {
 		want string
 	}{
 		{PolicyConfig{Demand: true, Anonymous: []string{"A"}}, "exclude each other"},
-		{PolicyConfig{Admit: []string{"group:x"}}, `no group "x"`},
+		{PolicyConfig{Admit: []string{"group:x"}}, `unknown group "x"`},
 		{PolicyConfig{Groups: map[string][]string{"a": {"group:b"}, "b": {"group:a"}}}, "contains itself"},
 		{PolicyConfig{Admit: []string{"krb:alice"}}, "kerberos"},
 		{PolicyConfig{Admit: []string{"token:ci"}}, "tokens"},
