@@ -18,10 +18,10 @@ import (
 	"github.com/symdepot/symdepot/layout"
 )
 
-// Compression says how files are stored.
+// Compression is the form in which files are stored.
 type Compression uint8
 
-// The ways.
+// The compressions.
 const (
 	Plain Compression = iota
 	MSZIP             // a cabinet that every client can read
@@ -59,16 +59,17 @@ type AddOptions struct {
 	// OversizePlain stores a file uncompressed if it is too large for a
 	// cabinet. Without it such a file is an error.
 	OversizePlain bool
-	// AllKinds also stores what [NeedsAllError] names: ELF, Mach-O and WASM
-	// files, images that hold resources only, and compressed PDBs (MSFZ).
+	// AllKinds also stores files that otherwise fail with [NeedsAllError]: ELF,
+	// Mach-O and WASM files, images that contain only resources, and
+	// compressed PDBs (MSFZ).
 	AllKinds bool
 	// AllOrNothing stores nothing if one file fails.
 	AllOrNothing bool
 	// Workers is the number of files that are copied or compressed at the same
 	// time. 0: one per processor, and four more without compression.
 	Workers int
-	// Event, if set, is called with what happens to each file, in the order of
-	// the files. Calls do not overlap.
+	// Event, if set, is called for each step of a file, in the order of the
+	// files. Calls do not overlap.
 	Event func(Event)
 }
 
@@ -91,7 +92,7 @@ type EventKind uint8
 const (
 	EventStore   EventKind = iota // the file is complete and will be published
 	EventPointer                  // the same for a pointer
-	EventIgnored                  // the file is not of a kind that is stored; Err has details
+	EventIgnored                  // files of this kind are not stored; Err has details
 	EventFailed                   // Err is the cause
 	EventRepeat                   // the transaction already has the same file
 	EventPlain                    // too large for a cabinet: stored uncompressed; EventStore follows
@@ -114,7 +115,7 @@ type Event struct {
 // AddResult counts what an Add did. A file that is stored under several keys
 // counts once.
 type AddResult struct {
-	ID       ID  // 0 if nothing was stored: then no number was used
+	ID       ID  // 0 if nothing was stored; no number was used
 	Stored   int // files or pointers
 	Repeated int // files given twice, among Stored
 	Ignored  int
@@ -140,10 +141,10 @@ func (s *Store) Add(ctx context.Context, opt AddOptions, files iter.Seq2[File, e
 	}
 	result, err := s.add(ctx, opt, files)
 	if result.ID == 0 && err != nil {
-		// What was counted is not in the store.
+		// The counted files are not in the store.
 		result.Stored, result.Repeated, result.Bytes = 0, 0, 0
 		if IsNoSpace(err) {
-			s.unmake() // the disk is left as it was
+			s.unmake() // removes a store that this Add created
 		}
 	}
 	return result, err
@@ -195,7 +196,7 @@ type item struct {
 	bytes  int64
 	plain  bool // stored uncompressed, too large for a cabinet
 	err    error
-	fatal  bool // err is the store's, not the file's
+	fatal  bool // err is a failure of the store, not of the file
 }
 
 // stagedKey is a key and the staged file that will be published there.
@@ -203,7 +204,7 @@ type stagedKey struct {
 	Key        Key
 	staged     string // in the writer's folder; empty for a pointer
 	compressed bool
-	spot       *spot // nil if the file is staged by itself
+	spot       *spot // nil if the file is staged without a folder
 }
 
 // adder is one Add.
@@ -213,17 +214,17 @@ type adder struct {
 	tiers  Tiers
 	opt    AddOptions
 	start  time.Time
-	guess  ID // of the number that the transaction will have
+	guess  ID // expected number of the transaction
 	result AddResult
 	g      *stager
 
 	mu    sync.Mutex
 	items []*item        // in the order of the files; guarded by mu
-	told  int            // items that have had their events; guarded by mu
+	told  int            // items whose events were sent; guarded by mu
 	seen  map[string]int // item of each folded name and key; guarded by mu
 }
 
-// stageFiles brings all files into the writer's folder.
+// stageFiles copies or compresses all files into the workspace.
 func (a *adder) stageFiles(ctx context.Context, files iter.Seq2[File, error]) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -231,7 +232,7 @@ func (a *adder) stageFiles(ctx context.Context, files iter.Seq2[File, error]) er
 	if workers <= 0 {
 		workers = runtime.GOMAXPROCS(0)
 		if a.opt.Compress == Plain {
-			workers += 4 // copies wait for the disk now and then
+			workers += 4 // copying often waits for the disk
 		}
 	}
 	g := newStager(a.ws, newSpots(a.s), a.opt.Compress)
@@ -241,7 +242,7 @@ func (a *adder) stageFiles(ctx context.Context, files iter.Seq2[File, error]) er
 		i    int
 		file File
 	}
-	jobs := make(chan job, 8*workers) // so that nobody waits for the search
+	jobs := make(chan job, 8*workers) // so that workers do not wait for the search
 	var wg sync.WaitGroup
 	for n := range workers {
 		w, err := g.newWorker(strconv.Itoa(n))
@@ -288,7 +289,7 @@ func (a *adder) stageFiles(ctx context.Context, files iter.Seq2[File, error]) er
 		return context.Cause(ctx)
 	}
 	if a.result.Stored == 0 || a.opt.AllOrNothing && a.result.Failed > 0 {
-		return nil // there is nothing to be published
+		return nil // nothing to publish
 	}
 	a.listFolders()
 	return wrapError(g.flushAll())
@@ -306,8 +307,8 @@ func (a *adder) listFolders() {
 	}
 }
 
-// done accepts a staged file and reports all files up to the first incomplete
-// one.
+// done records that a file is staged, and reports all files up to the first
+// incomplete one.
 func (a *adder) done(i int, it *item) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -318,7 +319,8 @@ func (a *adder) done(i int, it *item) {
 	}
 }
 
-// report decides what becomes of a file, in the order of the files.
+// report decides whether a staged file is stored, and sends its events. It is
+// called in the order of the files.
 func (a *adder) report(i int, it *item) {
 	e := Event{Path: it.file.Path}
 	switch {
@@ -380,8 +382,8 @@ func (a *adder) fail(it *item, err error) {
 	a.tell(Event{Kind: EventFailed, Path: it.file.Path, Err: err})
 }
 
-// repeats reports whether the same file came before. Another content under one of
-// its keys is an error: one of the two would be lost.
+// repeats reports whether the transaction already has the same file. Different
+// content under one of its keys is an error: one of the two would be lost.
 func (a *adder) repeats(i int, it *item) (bool, error) {
 	same := 0
 	for _, k := range it.keys {
@@ -395,7 +397,7 @@ func (a *adder) repeats(i int, it *item) (bool, error) {
 			return false, err
 		}
 		if !equal {
-			return false, fmt.Errorf("%w: %s has the same key %s and other content", ErrExists, first.file.Path, k.Key)
+			return false, fmt.Errorf("%w: %s has the same key %s and different content", ErrExists, first.file.Path, k.Key)
 		}
 		same++
 	}
@@ -421,7 +423,7 @@ func (a *adder) equal(x, y *item) (bool, error) {
 	return x.sum == y.sum, nil
 }
 
-// hash makes sure of an item's sum, which hardly any needs.
+// hash computes the sum of an item if it is not known. Few items need it.
 func (a *adder) hash(it *item) error {
 	if it.summed {
 		return nil
@@ -446,7 +448,7 @@ func (a *adder) hash(it *item) error {
 	return err
 }
 
-// pointerContent is what a file.ptr says.
+// pointerContent returns the content of a file.ptr.
 func (o *AddOptions) pointerContent(source string) []byte {
 	if o.Message != "" {
 		return []byte("MSG: " + clean(o.Message))
@@ -475,7 +477,7 @@ func (a *adder) source(f File) (string, error) {
 		return p, nil
 	}
 	if clean(p) != p || strings.TrimSpace(p) != p || p == "" {
-		return "", fmt.Errorf("%w: the path %q cannot be written down", ErrPointer, clip(p))
+		return "", fmt.Errorf("%w: the records cannot represent the path %q", ErrPointer, clip(p))
 	}
 	if !a.opt.AllowLocal && !a.opt.Relative && a.opt.Message == "" && !isNetworkPath(p) {
 		return "", fmt.Errorf("%w: %q is a local path", ErrPointer, clip(p))
@@ -483,8 +485,8 @@ func (a *adder) source(f File) (string, error) {
 	return p, nil
 }
 
-// resolved follows the links in the folders of a path, as the store's own path
-// has them followed.
+// resolved resolves symbolic links in the folders of a path, as Open does for the
+// path of the store.
 func resolved(p string) string {
 	dir, err := filepath.EvalSymlinks(filepath.Dir(p))
 	if err != nil {

@@ -10,17 +10,17 @@ import (
 	"strings"
 )
 
-// admin is what the records of a store say, read under the lock.
+// admin has the parsed records of a store, read under the lock.
 type admin struct {
-	max     ID // the highest number that appears anywhere
-	last    ID // what lastid.txt says; 0 if that cannot be read
+	max     ID // the highest number in any record
+	last    ID // the number in lastid.txt; 0 if it is unreadable
 	server  []record
 	history []record
 	files   map[ID]string // transaction files: "" if live, else the extension
 }
 
-// readAdmin reads 000Admin. What is damaged it leaves out: every number that
-// it finds anywhere counts, so that none is used twice.
+// readAdmin reads 000Admin. It omits damaged records, but max includes every
+// number in any record, so that no number is used twice.
 func (s *Store) readAdmin() (*admin, error) {
 	a := &admin{files: map[ID]string{}}
 	text, err := s.readText(lastIDFile)
@@ -67,12 +67,13 @@ func (s *Store) readAdmin() (*admin, error) {
 // next returns the number of the next transaction.
 func (a *admin) next() (ID, error) {
 	if a.max >= maxID {
-		return 0, fmt.Errorf("%w: the transaction numbers are used up by %s", ErrDamaged, a.max)
+		return 0, fmt.Errorf("%w: no transaction number is left after %s", ErrDamaged, a.max)
 	}
 	return a.max + 1, nil
 }
 
-// guessID is the number of the next transaction, if nobody comes before.
+// guessID returns the number of the next transaction, provided that no other writer
+// commits first.
 func (s *Store) guessID() ID {
 	text, err := s.readText(lastIDFile)
 	if err != nil {
@@ -102,9 +103,9 @@ func (s *Store) readEntries(id ID) (list []Entry, bad []error, cut bool, err err
 	return list, bad, cut, nil
 }
 
-// Transactions returns the live transactions in the order of server.txt, or,
-// with history, all that were ever made, those that delete included. Lines that
-// cannot be read are yielded as errors between the others.
+// Transactions yields the live transactions in the order of server.txt or, with
+// history, all transactions of history.txt, including deletions. It yields an
+// error for each unreadable line.
 func (s *Store) Transactions(history bool) iter.Seq2[Transaction, error] {
 	return func(yield func(Transaction, error) bool) {
 		name := serverFile
@@ -127,9 +128,10 @@ func (s *Store) Transactions(history bool) iter.Seq2[Transaction, error] {
 	}
 }
 
-// Entries returns what a live transaction holds, in the order in which it was
-// stored. The error wraps ErrNoTransaction if there is none of that number, and
-// ErrDamaged, beside what could be read, if the file is cut or has bad lines.
+// Entries returns the entries of a live transaction in the order of its file. The
+// error wraps ErrNoTransaction if no live transaction has this number. If the
+// file is truncated or has unreadable lines, Entries returns the readable entries
+// and an error that wraps ErrDamaged.
 func (s *Store) Entries(id ID) ([]Entry, error) {
 	list, bad, cut, err := s.readEntries(id)
 	switch {
@@ -140,21 +142,21 @@ func (s *Store) Entries(id ID) ([]Entry, error) {
 	case len(bad) > 0:
 		return list, fmt.Errorf("%w: transaction %s: %w", ErrDamaged, id, bad[0])
 	case cut:
-		return list, fmt.Errorf("%w: the file of transaction %s is cut off", ErrDamaged, id)
+		return list, fmt.Errorf("%w: the file of transaction %s is truncated", ErrDamaged, id)
 	}
 	return list, nil
 }
 
-// Reported returns the transaction numbers that lastid.txt and history.txt would
-// give next, each the highest in it and one. That of a new transaction is at
-// least as high as both.
+// Reported returns the next transaction number according to lastid.txt and
+// according to history.txt: the highest number in the file plus one. The number
+// of a new transaction is at least the larger of the two.
 func (s *Store) Reported() (byLastID, byHistory ID, err error) {
 	text, err := s.readText(lastIDFile)
 	if err != nil {
 		return 0, 0, err
 	}
 	if byLastID, err = ParseID(string(text)); err != nil {
-		byLastID = 0 // damaged, which is no reason to stop
+		byLastID = 0 // damaged; history.txt still counts
 	}
 	text, err = s.readText(historyFile)
 	if err != nil {
@@ -173,7 +175,7 @@ type Upload struct {
 }
 
 // Walk yields the live transactions with their entries, oldest first. An error
-// beside an Upload says which part of it cannot be read; the iteration goes on.
+// yielded with an Upload names its unreadable part; the iteration continues.
 func (s *Store) Walk(ctx context.Context) iter.Seq2[Upload, error] {
 	return func(yield func(Upload, error) bool) {
 		for t, err := range s.Transactions(false) {

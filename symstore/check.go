@@ -182,7 +182,7 @@ type checker struct {
 	unrecorded int
 }
 
-// txStatus is what the records say about one transaction.
+// txStatus has the records about one transaction.
 type txStatus struct {
 	server, history     string // its lines; empty if missing or truncated
 	serverCut           bool
@@ -380,21 +380,21 @@ func (c *checker) decide() {
 		case t.deleted:
 		case len(t.refs) > 0:
 			t.live, t.rebuild = true, true
-			c.add(Finding{Kind: TransactionLost, ID: id, Path: txFile(id), Detail: fmt.Sprintf("%d refs.ptr have it", len(t.refs)), Mendable: true})
+			c.add(Finding{Kind: TransactionLost, ID: id, Path: txFile(id), Detail: fmt.Sprintf("%d refs.ptr files list it", len(t.refs)), Mendable: true})
 		case t.inServer:
-			c.add(Finding{Kind: TransactionLost, ID: id, Path: txFile(id), Detail: "no refs.ptr has it either", Mendable: true})
+			c.add(Finding{Kind: TransactionLost, ID: id, Path: txFile(id), Detail: "no refs.ptr lists it either", Mendable: true})
 		}
 		if t.live && !t.inServer {
 			c.add(Finding{Kind: ServerMissing, ID: id, Path: serverFile, Mendable: true})
 		}
 		if t.serverCut {
-			c.add(Finding{Kind: ServerLine, ID: id, Path: serverFile, Detail: "the line is cut", Mendable: true})
+			c.add(Finding{Kind: ServerLine, ID: id, Path: serverFile, Detail: "the line is truncated", Mendable: true})
 		}
 		if t.live && !t.inHistory {
 			c.add(Finding{Kind: HistoryMissing, ID: id, Path: historyFile, Mendable: true})
 		}
 		if t.historyCut {
-			c.add(Finding{Kind: HistoryLine, ID: id, Path: historyFile, Detail: "the line is cut", Mendable: true})
+			c.add(Finding{Kind: HistoryLine, ID: id, Path: historyFile, Detail: "the line is truncated", Mendable: true})
 		}
 	}
 }
@@ -561,7 +561,7 @@ func (c *checker) rewriteLists() {
 	case c.adm.last == c.before && c.before > 0:
 		c.ops = append(c.ops, write) // a number was assigned during the check
 	default:
-		c.add(Finding{Kind: LastIDWrong, ID: c.adm.max, Path: lastIDFile, Detail: fmt.Sprintf("it says %s", c.adm.last)}, write)
+		c.add(Finding{Kind: LastIDWrong, ID: c.adm.max, Path: lastIDFile, Detail: fmt.Sprintf("it has the number %s", c.adm.last)}, write)
 	}
 }
 
@@ -582,8 +582,7 @@ func sameRecords(a, b []record) bool {
 	return true
 }
 
-// invent makes up the line of a transaction of which only the entries are
-// known.
+// invent returns a line for a transaction of which only the entries are known.
 func (c *checker) invent(id ID) string {
 	when := c.s.opt.Now()
 	if info, err := c.s.root.Stat(txFile(id)); err == nil {

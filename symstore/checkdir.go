@@ -109,7 +109,7 @@ func (c *checker) fileLost(k *keyDir, refs []Ref, claims []*claim) []Ref {
 			left = append(left, r)
 			continue
 		}
-		c.add(Finding{Kind: FileLost, ID: r.ID, Path: k.dir, Detail: "refs.ptr says it is there", Mendable: true})
+		c.add(Finding{Kind: FileLost, ID: r.ID, Path: k.dir, Detail: "refs.ptr lists the missing file", Mendable: true})
 		for _, cl := range claims {
 			if cl.id == r.ID {
 				cl.lost = true
@@ -130,7 +130,7 @@ func (c *checker) unclaimed(k *keyDir, claims []*claim) {
 			c.unrecorded++
 			return
 		}
-		c.removeStored(k, Finding{Kind: FileStray, Path: k.stored(), Detail: "no transaction has it"})
+		c.removeStored(k, Finding{Kind: FileStray, Path: k.stored(), Detail: "no transaction lists it"})
 		return
 	}
 	c.ops = append(c.ops, k.opsToKeep(nil, false)...)
@@ -180,7 +180,7 @@ func (c *checker) pointer(k *keyDir, refs []Ref) {
 	p := parsePointer(data)
 	if err != nil || p.Target != last.Path && (p.Target != "" || !isMessage(data)) {
 		write.Path, write.Had = have, true
-		c.add(Finding{Kind: PointerWrong, ID: last.ID, Path: have, Detail: fmt.Sprintf("it leads to %q", clip(p.Target))}, write)
+		c.add(Finding{Kind: PointerWrong, ID: last.ID, Path: have, Detail: fmt.Sprintf("its target is %q", clip(p.Target))}, write)
 	}
 }
 
@@ -214,8 +214,7 @@ func (c *checker) lostClaims() {
 	}
 }
 
-// typeOfStored returns the type of a stored file, for a line that must be made
-// up.
+// typeOfStored returns the type of a stored file, for a new line of refs.ptr.
 func (s *Store) typeOfStored(k *keyDir) Type {
 	for _, r := range k.refs {
 		if r.Type != "" {
@@ -272,7 +271,7 @@ func (s *Store) verify(leaf, name, key string) (FindingKind, error) {
 	}
 	defer func() {
 		tmp.Close()
-		_ = os.Remove(tmp.Name()) // left to the cleaner of the system's temporary folder
+		_ = os.Remove(tmp.Name()) // on failure, the cleanup of the temporary folder removes it
 	}()
 	w := &storeWriter{tmp}
 	err = unpack(f, info.Size(), w)

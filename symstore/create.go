@@ -10,13 +10,13 @@ import (
 	"sync"
 )
 
-// maker remembers that this Store has made the store. As long as the store is
-// empty, a failure removes it again.
+// maker records that this Store created the store on disk. After a failure, a store
+// that is still empty is removed again.
 type maker struct {
 	mu      sync.Mutex
 	made    bool     // guarded by mu
 	tiers   Tiers    // guarded by mu
-	missing []string // folders that were not there, the innermost first; guarded by mu
+	missing []string // folders that did not exist before, the innermost first; guarded by mu
 	undone  bool     // guarded by mu
 }
 
@@ -26,7 +26,7 @@ func (m *maker) begin(tiers Tiers, missing []string) {
 	m.made, m.tiers, m.missing = true, tiers, missing
 }
 
-// end removes the folders that were made for a store that was given up.
+// end removes the folders that were created for a store that was removed.
 func (m *maker) end() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -35,7 +35,7 @@ func (m *maker) end() {
 	}
 }
 
-// missingDirs lists the folders that MkdirAll will make, the innermost first.
+// missingDirs lists the folders that MkdirAll will create, the innermost first.
 func missingDirs(dir string) []string {
 	var list []string
 	dir, err := filepath.Abs(dir)
@@ -52,13 +52,13 @@ func missingDirs(dir string) []string {
 func removeDirs(list []string) {
 	for _, dir := range list {
 		if err := os.Remove(dir); err != nil && !errors.Is(err, fs.ErrNotExist) {
-			return // somebody uses it
+			return // it is not empty
 		}
 	}
 }
 
-// create makes the marker files of a new store. index2.txt comes first, because
-// other writers take the folder for a store as soon as 000Admin exists.
+// create creates the marker files of a new store. index2.txt comes first, because
+// other writers treat the folder as a store as soon as 000Admin exists.
 func (s *Store) create(tiers Tiers) error {
 	if tiers == Two {
 		if err := s.touch(index2File); err != nil {
@@ -71,7 +71,7 @@ func (s *Store) create(tiers Tiers) error {
 	return s.touch(pingmeFile)
 }
 
-// createAgain makes the marker files again if the writer that made the store has
+// createAgain creates the marker files again if the writer that created the store
 // failed and removed them.
 func (s *Store) createAgain() error {
 	if s.exists(pingmeFile) || s.exists(lastIDFile) || s.exists(serverFile) {
@@ -83,8 +83,8 @@ func (s *Store) createAgain() error {
 	return s.create(s.opened)
 }
 
-// unmake removes the marker files of an empty store that this Store has made. It
-// stops at the first trace of another writer.
+// unmake removes the marker files of an empty store that this Store created. It
+// stops when it finds a trace of another writer.
 func (s *Store) unmake() {
 	m := &s.made
 	m.mu.Lock()
@@ -92,7 +92,7 @@ func (s *Store) unmake() {
 	if !m.made || m.undone {
 		return
 	}
-	// Every writer has a folder in the journal before it does anything.
+	// Every writer creates a folder in the journal before it changes anything else.
 	if ignoreAbsent(s.root.Remove(journalDir)) != nil {
 		return
 	}
@@ -117,6 +117,6 @@ func (s *Store) unmake() {
 	}
 	m.undone = ignoreAbsent(s.root.Remove(pingmeFile)) == nil
 	if m.tiers == Two {
-		_ = s.root.Remove(index2File) // without the others it makes no store
+		_ = s.root.Remove(index2File) // alone, it does not mark a store
 	}
 }

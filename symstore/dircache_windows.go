@@ -9,14 +9,14 @@ import (
 	"github.com/symdepot/symdepot/internal/durable"
 )
 
-// dirCache does small things to many files of a store: see dircache_unix.go. Here it
-// leaves all to the root.
+// dirCache does many small file operations; see dircache_unix.go. On Windows it
+// uses the os.Root for all of them.
 type dirCache struct{ root *os.Root }
 
 func (n *dirCache) close() {}
 
-// rename replaces a file by a file only. The system would replace a file by a
-// folder, too.
+// rename replaces a file only by a file. Windows would also replace a file by a
+// folder.
 func (n *dirCache) rename(from, to string) error {
 	if old, err := n.root.Lstat(to); err == nil && !old.IsDir() {
 		if info, err := n.root.Lstat(from); err == nil && info.IsDir() {
@@ -49,7 +49,7 @@ func (n *dirCache) chtimes(name string, t time.Time) error { return n.root.Chtim
 
 func (n *dirCache) closeDir(string) {}
 
-// write flushes at once: here that takes a file open for writing.
+// write flushes at once: on Windows, a flush needs a file that is open for writing.
 func (n *dirCache) write(name string, data []byte) error {
 	f, err := n.root.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o666)
 	if err != nil {

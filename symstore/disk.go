@@ -28,7 +28,8 @@ func (d *disk) exists(name string) bool {
 	return err == nil
 }
 
-// checkpoint tells the tests which change comes next; their error stops it.
+// checkpoint reports the next change to the tests. An error of theirs prevents the
+// change.
 func (d *disk) checkpoint(what string) error {
 	if d.opt.step == nil {
 		return nil
@@ -36,7 +37,7 @@ func (d *disk) checkpoint(what string) error {
 	return d.opt.step(what)
 }
 
-// touch makes an empty file, or sets the time of an existing one to now.
+// touch creates an empty file, or sets the time of an existing one to now.
 func (d *disk) touch(name string) error {
 	if err := d.checkpoint("touch " + name); err != nil {
 		return err

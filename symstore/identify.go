@@ -13,28 +13,28 @@ import (
 	"github.com/symdepot/symdepot/symfile"
 )
 
-// Key is what a file is stored under: the store keeps it as Name/Key/Name.
+// Key is the name and id under which a file is stored, at Name/Key/Name.
 type Key struct {
 	Name string
 	Key  string // the identifier, such as GUID and age of a PDB
 	Type Type
 }
 
-// String returns the key as the records of a store spell it: Name\Key.
+// String returns the key in the form of the records of a store: Name\Key.
 func (k Key) String() string { return k.Name + `\` + k.Key }
 
 // folded is equal for keys that differ in letter case only.
 func (k Key) folded() string { return symfile.Fold(k.Name + "/" + k.Key) }
 
-// NeedsAllError is the error of a file that is stored only with
+// NeedsAllError is the error for a file that is stored only with
 // AddOptions.AllKinds. It wraps objfile.ErrNotSymbolFile.
 type NeedsAllError struct {
 	Kind symfile.Kind
-	What string // in words
+	What string // kind of the file, for messages
 }
 
 func (e *NeedsAllError) Error() string {
-	return fmt.Sprintf("%v: %s, stored on request only", objfile.ErrNotSymbolFile, e.What)
+	return fmt.Sprintf("%v: %s; stored only on request", objfile.ErrNotSymbolFile, e.What)
 }
 
 // Unwrap returns objfile.ErrNotSymbolFile.
@@ -42,8 +42,8 @@ func (e *NeedsAllError) Unwrap() error { return objfile.ErrNotSymbolFile }
 
 // Identify returns the keys under which a file is stored: one for PE, PDB and
 // DBG files, two for a portable PDB. With all, it also returns the keys of ELF,
-// Mach-O and WASM files (Simple Symbol Query Protocol), of images that hold
-// resources only, and of the PDB inside an MSFZ container. The error wraps
+// Mach-O and WASM files (Simple Symbol Query Protocol), of images that contain
+// only resources, and of the PDB inside an MSFZ container. The error wraps
 // objfile.ErrNotSymbolFile for a file that the genuine tool ignores; it is a
 // *NeedsAllError if the file has keys with all.
 func Identify(r io.ReaderAt, size int64, filePath string, all bool) ([]Key, error) {
@@ -55,7 +55,7 @@ func Identify(r io.ReaderAt, size int64, filePath string, all bool) ([]Key, erro
 	var needsAll *NeedsAllError
 	for _, o := range objects {
 		if o.Offset != 0 && o.Kind != symfile.MachO || o.Deflated != 0 {
-			continue // inside another file
+			continue // part of another file
 		}
 		if what := onRequest(o); what != "" && !all {
 			needsAll = &NeedsAllError{o.Kind, what}
@@ -65,8 +65,9 @@ func Identify(r io.ReaderAt, size int64, filePath string, all bool) ([]Key, erro
 		case symfile.PE, symfile.DBG, symfile.PDB, symfile.PDB20:
 			list = addKeys(list, layout.SymStore.Paths(o.Object), 1, typeOf(o))
 		case symfile.MSFZ:
-			// Its own place, msfz0 below the key, cannot be said in the records
-			// of a store. Clients that know the container take it here too.
+			// The records of a store cannot express the regular path of an MSFZ
+			// file, msfz0 below the key. Clients that support MSFZ also accept
+			// it at the path of the PDB.
 			as := o.Object
 			as.Kind, as.Role = symfile.PDB, symfile.Debug
 			list = addKeys(list, layout.SymStore.Paths(as), 1, typeOf(o))
@@ -82,19 +83,19 @@ func Identify(r io.ReaderAt, size int64, filePath string, all bool) ([]Key, erro
 	case needsAll != nil:
 		return nil, needsAll
 	}
-	return nil, fmt.Errorf("%w: nothing in it has a key", objfile.ErrNotSymbolFile)
+	return nil, fmt.Errorf("%w: no object in the file has a key", objfile.ErrNotSymbolFile)
 }
 
-// onRequest says what an object is that is stored only if that is needsAll for,
-// empty if it is stored always.
+// onRequest describes an object that is stored only on request. It is empty for an
+// object that is always stored.
 func onRequest(o objfile.Object) string {
 	switch {
 	case o.Kind == symfile.ELF || o.Kind == symfile.MachO || o.Kind == symfile.WASM:
 		return o.Kind.String() + " file"
 	case o.Kind == symfile.PE && o.ResourceOnly:
-		return "an image of resources only"
+		return "an image that contains only resources"
 	case o.Kind == symfile.MSFZ:
-		return "a compressed PDB (MSFZ), which older debuggers take for a damaged one"
+		return "a compressed PDB (MSFZ), which older debuggers report as damaged"
 	}
 	return ""
 }
@@ -120,8 +121,8 @@ func addKeys(list []Key, paths []string, limit int, t Type) []Key {
 	return list
 }
 
-// sameID keeps the paths whose key ends like that of the first: other
-// spellings of one id are for asking, not for storing.
+// sameID keeps the paths whose key ends like that of the first path. Other
+// spellings of an id are for lookups only, not for storing.
 func sameID(paths []string) []string {
 	var out []string
 	for _, p := range paths {
@@ -140,7 +141,7 @@ func idOf(p string) string {
 	return key
 }
 
-// typeOf is the fourth field of refs.ptr.
+// typeOf returns the type for the fourth field of refs.ptr.
 func typeOf(o objfile.Object) Type {
 	switch o.Kind {
 	case symfile.PE:
@@ -176,11 +177,11 @@ func passes(filter, t Type) bool {
 	return filter == Private && t == TypeOnly
 }
 
-// ignored reports whether an error means that a file is of no kind that is stored.
+// ignored reports whether an error means that files of this kind are not stored.
 func ignored(err error) bool { return errors.Is(err, objfile.ErrNotSymbolFile) }
 
-// filtered is the error of a file that the filter keeps out: it is ignored like
-// one of no known kind.
+// filtered returns the error for a file that the filter excludes. Such a file is
+// ignored like a file of an unknown kind.
 func filtered(filter Type) error {
-	return fmt.Errorf("%w that the filter %q lets through", objfile.ErrNotSymbolFile, filter)
+	return fmt.Errorf("%w of the kind that the filter %q selects", objfile.ErrNotSymbolFile, filter)
 }

@@ -13,26 +13,25 @@ import (
 	"strings"
 )
 
-// Index files carry keys and paths from a first run, which reads the files, to
-// a second, which stores them from where they are then (options /x and /y). The
-// genuine tool's grammar is not published; this is our own:
+// An index file passes keys and paths from a first run, which reads the files, to a
+// second run, which stores them, perhaps from a different path (options /x and
+// /y). The format of the genuine tool is not published; this is our own:
 //
 //	; symdepot-index 1
 //	"name\key","path","type","size"
 //
-// with lines ended by CR LF, paths below the share, and fields that may do
-// without quotes.
+// Lines end with CR LF. Paths are relative to the share. Quotes are optional.
 const indexHead = "; symdepot-index 1"
 
 // IndexEntry is one line of an index file.
 type IndexEntry struct {
 	Key  Key
-	Path string // below the share of the first run, or absolute
-	Size int64  // in bytes; -1 if the line does not say
-	Line int    // where it stands, from 1; 0 if it was not read
+	Path string // relative to the share of the first run, or absolute
+	Size int64  // in bytes; -1 if the line has no size
+	Line int    // line number, from 1; 0 if the entry was not read from a file
 }
 
-// LineError is a line of an index file that names no file that can be stored.
+// LineError is the error for an unusable line of an index file.
 type LineError struct {
 	Line int // from 1
 	Err  error
@@ -40,17 +39,17 @@ type LineError struct {
 
 func (e *LineError) Error() string { return fmt.Sprintf("index line %d: %v", e.Line, e.Err) }
 
-// Unwrap returns what is wrong with the line.
+// Unwrap returns the cause.
 func (e *LineError) Unwrap() error { return e.Err }
 
-// IndexOptions say how an index is made.
+// IndexOptions are the options of WriteIndex.
 type IndexOptions struct {
-	// Share is the folder whose path is cut off (/g). Each file must lie
-	// below it. Empty: paths are written as they are.
+	// Share is the folder that is removed from the paths (/g). It must contain
+	// all files. Empty: paths are written as they are.
 	Share string
 	// Bare writes fields without quotes (/q).
 	Bare bool
-	// Append leaves out the first line, for an index that has one (/a).
+	// Append omits the first line, for appending to an existing index (/a).
 	Append   bool
 	Filter   Type // /z
 	AllKinds bool
@@ -110,12 +109,12 @@ func (opt IndexOptions) lines(f File) ([]IndexEntry, error) {
 	if opt.Share != "" {
 		rest, ok := below(strings.ReplaceAll(recorded, `\`, "/"), strings.TrimRight(strings.ReplaceAll(opt.Share, `\`, "/"), "/"))
 		if !ok {
-			return nil, fmt.Errorf("%s does not lie below the share %s", recorded, opt.Share)
+			return nil, fmt.Errorf("%s is not below the share %s", recorded, opt.Share)
 		}
 		recorded = filepath.ToSlash(recorded[len(recorded)-len(rest):])
 	}
 	if clean(recorded) != recorded {
-		return nil, fmt.Errorf("%w: the path %q cannot be written down", ErrName, clip(recorded))
+		return nil, fmt.Errorf("%w: an index cannot represent the path %q", ErrName, clip(recorded))
 	}
 	in, _, err := openInput(File{Path: f.Path})
 	if err != nil {
@@ -153,14 +152,12 @@ func (e IndexEntry) line(bare bool) string {
 	return `"` + strings.Join(parts, `","`) + `"`
 }
 
-// maxIndexLine is the length in bytes of the longest line of an index that is
-// read.
+// maxIndexLine is the maximum length in bytes of a line of an index.
 const maxIndexLine = 64 << 10
 
-// ReadIndex yields the entries of an index file. Comments, which begin with ;
-// or #, and empty lines are passed over; a line that cannot be read is yielded
-// as a *LineError, and reading goes on. Any other error is one of r, and the
-// last.
+// ReadIndex yields the entries of an index file. It skips empty lines and comments,
+// which begin with ; or #. It yields a *LineError for an unreadable line and
+// continues. Any other error is from r and ends the iteration.
 func ReadIndex(r io.Reader) iter.Seq2[IndexEntry, error] {
 	return func(yield func(IndexEntry, error) bool) {
 		in := bufio.NewReaderSize(r, maxIndexLine)
@@ -175,7 +172,7 @@ func ReadIndex(r io.Reader) iter.Seq2[IndexEntry, error] {
 			if line != "" && line[0] != ';' && line[0] != '#' {
 				e, err := parseIndexLine(line)
 				if long {
-					err = fmt.Errorf("it is longer than %d bytes", maxIndexLine)
+					err = fmt.Errorf("longer than %d bytes", maxIndexLine)
 				}
 				e.Line = n
 				if err != nil {
@@ -192,8 +189,8 @@ func ReadIndex(r io.Reader) iter.Seq2[IndexEntry, error] {
 	}
 }
 
-// nextLine returns a line, which is good until the next call. Of one that is
-// too long for the reader's buffer it returns the beginning.
+// nextLine returns a line, which is valid until the next call. It truncates a line
+// that is longer than the reader's buffer.
 func nextLine(in *bufio.Reader) (line []byte, long bool, err error) {
 	line, err = in.ReadSlice('\n')
 	if errors.Is(err, bufio.ErrBufferFull) {
@@ -237,7 +234,8 @@ func parseIndexLine(line string) (IndexEntry, error) {
 	return e, nil
 }
 
-// guessType is for lines of other tools, which do not say it.
+// guessType guesses the type of a file from its name, for index lines of other
+// tools, which have no type.
 func guessType(name string) Type {
 	if strings.HasSuffix(strings.ToLower(name), ".pdb") || strings.HasSuffix(strings.ToLower(name), ".dbg") {
 		return Private
@@ -245,12 +243,12 @@ func guessType(name string) Type {
 	return Binary
 }
 
-// FromIndex turns the entries of an index into files for Add. share is where
-// the originals are now, as it is recorded, and dir how this machine reaches it;
-// an empty dir stands for share. Entries that follow each other with one path
-// are one file. Errors are passed on, with a *LineError for an entry that leads
-// out of the share, and so are the files after them: a caller that does not want to
-// stop at a bad line takes those errors out.
+// FromIndex converts the entries of an index to files for Add. share is the
+// present folder of the files, as the records shall name it; dir is the path of
+// that folder on this machine, or empty if it equals share. Consecutive entries
+// with the same path become one file. FromIndex passes errors on, yields a
+// *LineError for an entry outside the share, and continues after both. A caller
+// that wants to add the remaining files filters these errors out.
 func FromIndex(entries iter.Seq2[IndexEntry, error], share, dir string) iter.Seq2[File, error] {
 	if dir == "" {
 		dir = share
@@ -288,7 +286,7 @@ func FromIndex(entries iter.Seq2[IndexEntry, error], share, dir string) iter.Seq
 	}
 }
 
-// indexed puts the share in front of a path again.
+// indexed joins the share and the path of an entry.
 func indexed(e IndexEntry, share, dir string) (File, error) {
 	f := File{Path: e.Path, Source: e.Path, Keys: []Key{e.Key}}
 	slashed := strings.ReplaceAll(e.Path, `\`, "/")
@@ -297,7 +295,7 @@ func indexed(e IndexEntry, share, dir string) (File, error) {
 	}
 	local, err := filepath.Localize(slashed)
 	if err != nil {
-		return f, fmt.Errorf("%w: the index path %q leads out of the share", ErrName, clip(e.Path))
+		return f, fmt.Errorf("%w: the index path %q is outside the share", ErrName, clip(e.Path))
 	}
 	f.Path = filepath.Join(dir, local)
 	sep := "/"
@@ -308,6 +306,6 @@ func indexed(e IndexEntry, share, dir string) (File, error) {
 	return f, nil
 }
 
-// IndexComment is the line that is added to an index file when its files were
-// stored (/yi).
+// IndexComment returns the line that is appended to an index file after its files
+// were stored (/yi).
 func IndexComment(id ID) string { return "; transaction " + id.String() + "\r\n" }

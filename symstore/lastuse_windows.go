@@ -11,8 +11,8 @@ import (
 )
 
 // KeepsLastUse reports whether the file system notes when files are read. Since
-// Vista Windows does so only if it is told to; what a share's host does cannot
-// be seen from here.
+// Vista, Windows does so only if configured. The setting of the server of a share
+// is unknown.
 func KeepsLastUse(dir string) bool {
 	if abs, err := filepath.Abs(dir); err == nil && strings.HasPrefix(abs, `\\`) {
 		return true
@@ -22,7 +22,7 @@ func KeepsLastUse(dir string) bool {
 		return false
 	}
 	defer key.Close()
-	// 0 and 2 are on, 1 and 3 off, by the user and by the system.
+	// 0 and 2: enabled by the user and by the system; 1 and 3: disabled by them.
 	v, _, err := key.GetIntegerValue("NtfsDisableLastAccessUpdate")
 	return err == nil && v&1 == 0
 }

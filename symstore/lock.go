@@ -26,7 +26,7 @@ const (
 	// LockFile makes the file 000Admin/symdepot.lockfile, which works on any
 	// file system. After a crash the next writer waits for half a minute.
 	LockFile
-	// LockNone excludes nobody: for a store with a single writer.
+	// LockNone takes no lock: for a store with a single writer.
 	LockNone
 )
 
@@ -96,7 +96,7 @@ func parseLockRecord(data []byte) lockRecord {
 
 func (r lockRecord) describe() string {
 	if r.token == "" {
-		return "by a writer that has not signed yet"
+		return "by a writer that has not written its name yet"
 	}
 	return fmt.Sprintf("by %s since %s", r.owner, r.since.Local().Format(time.DateTime))
 }

@@ -23,8 +23,8 @@ var lockCommand = func() int {
 	return unix.F_SETLK
 }()
 
-// tryLock locks one byte of a file if nobody else has locked it. The lock ends
-// with the process, too.
+// tryLock locks one byte of a file if no other owner has locked it. The lock also
+// ends with the process.
 func tryLock(f *os.File, offset int64) (bool, error) {
 	return setLock(f, offset, unix.F_WRLCK)
 }

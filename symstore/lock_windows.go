@@ -7,8 +7,8 @@ import (
 	"golang.org/x/sys/windows"
 )
 
-// tryLock locks one byte of a file if nobody else has. The byte lies beyond the
-// content, which stays readable. The lock goes when the file is closed.
+// tryLock locks one byte of a file if no other owner has locked it. The byte is beyond
+// the content, which stays readable. The lock ends when the file is closed.
 func tryLock(f *os.File, offset int64) (bool, error) {
 	at := windows.Overlapped{Offset: uint32(offset), OffsetHigh: uint32(offset >> 32)}
 	err := windows.LockFileEx(windows.Handle(f.Fd()), windows.LOCKFILE_EXCLUSIVE_LOCK|windows.LOCKFILE_FAIL_IMMEDIATELY, 0, 1, 0, &at)

@@ -13,7 +13,8 @@ import (
 	"github.com/symdepot/symdepot/symfile"
 )
 
-// PointerRoot is a folder of this machine that pointers may lead to.
+// PointerRoot is a folder on this machine that contains allowed targets of
+// pointers.
 type PointerRoot struct {
 	// Prefix is the folder as pointers spell it, such as \\server\share. Empty:
 	// the same as Dir.
@@ -22,9 +23,9 @@ type PointerRoot struct {
 }
 
 // Found is what a store has under a key. Paths are relative to the root of the
-// store, with slashes. The path of a form that does not exist is empty.
+// store, with slashes. Paths of files that do not exist are empty.
 type Found struct {
-	Name       string  // as the store spells it
+	Name       string  // in the spelling of the store
 	Dir        string  // of the key; of the file in a flat folder
 	Plain      string  // the uncompressed file
 	Compressed string  // the cabinet
@@ -133,16 +134,16 @@ func (s *Store) Follow(f *Found) (*os.File, error) {
 	target := f.Target.Target
 	switch {
 	case f.Pointer == "" || target == "":
-		return nil, fmt.Errorf("%w: %s offers no path (%s): %w", ErrPointer, f.Dir, clip(f.Target.Message), fs.ErrNotExist)
+		return nil, fmt.Errorf("%w: %s has no path (%s): %w", ErrPointer, f.Dir, clip(f.Target.Message), fs.ErrNotExist)
 	case strings.Contains(target, "://"):
-		return nil, fmt.Errorf("%w: %q is no file", ErrPointer, clip(target))
+		return nil, fmt.Errorf("%w: %q is a URL, not a file path", ErrPointer, clip(target))
 	}
 	slashed := strings.ReplaceAll(target, `\`, "/")
 	if isAbsolute(slashed) {
 		return s.openTarget(target, slashed)
 	}
-	// The base of a relative path is not documented: the root of the store is
-	// what one client uses.
+	// The base of a relative path is not documented. One client uses the root
+	// of the store.
 	var first error
 	for _, base := range []string{s.dir, filepath.Join(s.dir, filepath.FromSlash(f.Dir))} {
 		file, err := s.openTarget(target, filepath.ToSlash(filepath.Join(base, filepath.FromSlash(slashed))))
@@ -183,7 +184,7 @@ func (s *Store) openTarget(target, slashed string) (*os.File, error) {
 	return nil, refused
 }
 
-// below cuts a folder off a path, in any case.
+// below returns the part of a path below a folder, in any letter case.
 func below(p, dir string) (string, bool) {
 	if len(p) <= len(dir) || !strings.EqualFold(p[:len(dir)], dir) || p[len(dir)] != '/' {
 		return "", false
@@ -191,7 +192,8 @@ func below(p, dir string) (string, bool) {
 	return strings.TrimLeft(p[len(dir):], "/"), true
 }
 
-// openBelow opens an ordinary file below a folder, in any case of its path.
+// openBelow opens a regular file below a folder. The letter case of the path may
+// differ from the disk.
 func openBelow(dir, rest string) (*os.File, error) {
 	root, err := os.OpenRoot(dir)
 	if err != nil {
@@ -228,10 +230,10 @@ type Answer struct {
 	Found *Found // nil if the store has nothing under the key
 }
 
-// Query reports whether the store has a file: under each of its keys, or, in a
-// flat folder, as a file of the same name with the same key. It reads the keys of
-// the local file name, with all as Identify does. The error is one of reading
-// these keys or of the store.
+// Query reports whether the store has a file: under each of its keys or, in a flat
+// folder, as a file with the same name and key. name is a local file; Query reads
+// its keys as Identify does, which also describes all. The error is a failure to
+// read these keys or the store.
 func (s *Store) Query(name string, all bool) ([]Answer, error) {
 	keys, err := identifyFile(name, all)
 	if err != nil {
@@ -261,12 +263,12 @@ func identifyFile(name string, all bool) ([]Key, error) {
 		return nil, err
 	}
 	if !info.Mode().IsRegular() {
-		return nil, errors.New("not an ordinary file")
+		return nil, errors.New("not a regular file")
 	}
 	return Identify(f, info.Size(), name, all)
 }
 
-// findFlat looks for a key in a flat folder, where the debugger looks.
+// findFlat looks for a key in the folders that the debugger searches.
 func (s *Store) findFlat(k Key, all bool) *Found {
 	ext := strings.TrimPrefix(path.Ext(k.Name), ".")
 	for _, dir := range []string{path.Join("symbols", ext), path.Join(".", ext), "."} {
@@ -277,7 +279,7 @@ func (s *Store) findFlat(k Key, all bool) *Found {
 		p := path.Join(dir, found)
 		keys, err := identifyFile(filepath.Join(s.dir, filepath.FromSlash(p)), all)
 		if err != nil {
-			continue // something else of that name
+			continue // a different file with the same name
 		}
 		for _, have := range keys {
 			if strings.EqualFold(have.Key, k.Key) {

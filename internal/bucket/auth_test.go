@@ -64,7 +64,7 @@ func works(t *testing.T, cfg bucket.Config) *tape {
 	return via
 }
 
-// fails checks that nothing works, why, and that no error holds a secret.
+// fails checks that all methods return want and that no error contains a secret.
 func fails(t *testing.T, cfg bucket.Config, want error, secrets ...string) {
 	t.Helper()
 	b := open(t, cfg, buckettest.Transport(nil))
@@ -173,7 +173,8 @@ func TestS3Credentials(t *testing.T) {
 	})
 }
 
-// TestS3LastResort: at Amazon the machine is asked, elsewhere nobody.
+// TestS3LastResort: the default is the role of the machine for Amazon, and anonymous
+// for other stores.
 func TestS3LastResort(t *testing.T) {
 	clearEnv(t)
 	via := &tape{next: refusing{}}
@@ -223,7 +224,7 @@ func TestGCSCredentials(t *testing.T) {
 		cfg = base()
 		cfg.CredentialsFile = write(t, string(account))
 		works(t, cfg)
-		// The environment's key is not for strangers, unless asked for.
+		// The key from the environment is used for other endpoints only if auth is set.
 		t.Setenv("GOOGLE_APPLICATION_CREDENTIALS", cfg.CredentialsFile)
 		fails(t, base(), fs.ErrPermission)
 		cfg = base()
@@ -317,7 +318,7 @@ func TestAzureSAS(t *testing.T) {
 	if !errors.Is(err, fs.ErrPermission) || strings.Contains(err.Error(), sig) {
 		t.Error(err)
 	}
-	// Nor does the signature get out where no connection comes about.
+	// A connection error does not contain the signature either.
 	b = open(t, cfg, refusing{})
 	_, err = b.Head(t.Context(), "k")
 	for _, s := range []string{sig, url.QueryEscape(sig), "sig="} {
@@ -369,7 +370,7 @@ func TestAzureCredentials(t *testing.T) {
 		if got := cfg.Hosts(); len(got) != 2 || "http://"+got[1] != authority {
 			t.Errorf("hosts %q", got)
 		}
-		fails(t, base(), fs.ErrPermission) // not for strangers, unless asked for
+		fails(t, base(), fs.ErrPermission) // used for other endpoints only if auth is set
 		cfg = base()
 		cfg.FederatedTokenFile = write(t, "SECRET-wrong")
 		fails(t, cfg, bucket.ErrCredentials, "SECRET")
@@ -413,7 +414,7 @@ func TestAzureCredentials(t *testing.T) {
 	})
 }
 
-// rewrite looks at requests and answers them 404.
+// rewrite passes requests to a check and responds with 404.
 type rewrite struct {
 	t    testing.TB
 	look func(*http.Request)
@@ -424,7 +425,7 @@ func (w rewrite) RoundTrip(r *http.Request) (*http.Response, error) {
 	return &http.Response{StatusCode: http.StatusNotFound, Header: http.Header{}, Body: http.NoBody, Request: r}, nil
 }
 
-// TestSecretsNotInTheClear: what is a secret in itself is not sent over HTTP.
+// TestSecretsNotInTheClear: tokens and signed URLs are not sent over plain HTTP.
 func TestSecretsNotInTheClear(t *testing.T) {
 	clearEnv(t)
 	for _, cfg := range []bucket.Config{

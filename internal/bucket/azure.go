@@ -74,7 +74,7 @@ func openAzure(cfg AzureConfig, via http.RoundTripper, now func() time.Time) (*f
 		return nil, errNoTransport
 	}
 	if !azureAccountName(cfg.Account) || !azureContainerName(cfg.Container) {
-		return nil, fmt.Errorf("bucket: account %q and container %q cannot be", cfg.Account, cfg.Container)
+		return nil, fmt.Errorf("bucket: invalid account name %q or container name %q", cfg.Account, cfg.Container)
 	}
 	prefix, err := cleanPrefix(cfg.Prefix)
 	if err != nil {
@@ -124,7 +124,7 @@ func (a *azure) do(ctx context.Context, method, key string, query url.Values, bo
 	}
 	req, err := http.NewRequestWithContext(ctx, method, u.String(), body)
 	if err != nil {
-		return nil, errors.New("no good address")
+		return nil, errors.New("cannot build a request URL from the endpoint and the key")
 	}
 	req.ContentLength = size
 	for k, v := range header {
@@ -156,7 +156,7 @@ func (a *azure) get(ctx context.Context, key, rng, ifMatch string) (*reply, erro
 	if ifMatch != "" {
 		header.Set("If-Match", `"`+ifMatch+`"`)
 	}
-	resp, err := a.do(ctx, http.MethodGet, key, nil, nil, 0, header) //nolint:bodyclose // whoever reads the reply closes it
+	resp, err := a.do(ctx, http.MethodGet, key, nil, nil, 0, header) //nolint:bodyclose // the reader of the reply closes it
 	if err != nil {
 		return nil, err
 	}
@@ -206,8 +206,8 @@ func (a *azure) write(ctx context.Context, key string, query url.Values, body io
 // maxBlocks is the largest number of blocks of a blob.
 const maxBlocks = 50000
 
-// putBlocks writes a blob in several requests. The store deletes blocks that no
-// list refers to after a week.
+// putBlocks writes a blob in several requests. After a week the store deletes
+// blocks that no block list refers to.
 func (a *azure) putBlocks(ctx context.Context, key string, size int64, r io.Reader, header http.Header) (Info, error) {
 	block := max(a.block, (size+maxBlocks-1)/maxBlocks)
 	// Two writers of one key must not use each other's blocks.

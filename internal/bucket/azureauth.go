@@ -26,8 +26,8 @@ const (
 	azureResource  = "https://storage.azure.com/"
 )
 
-// surroundings fills empty fields from the environment, if the variables are
-// meant for this account, and selects the kind of credentials.
+// surroundings selects the kind of credentials. It fills empty fields from the
+// environment if the environment variables are for this account.
 func (c *AzureConfig) surroundings(base *url.URL) (auth string, err error) {
 	ours := hostIn(base, azureHosts...)
 	if os.Getenv("AZURE_STORAGE_ACCOUNT") == c.Account && (ours || c.Auth != "") {
@@ -77,7 +77,7 @@ func (c *AzureConfig) Hosts() []string {
 	return hosts
 }
 
-// chooseAzureAuth chooses the source of credentials.
+// chooseAzureAuth selects the source of credentials.
 func chooseAzureAuth(cfg AzureConfig, base *url.URL, via http.RoundTripper, now func() time.Time) (azureAuth, error) {
 	auth, err := cfg.surroundings(base)
 	if err != nil {
@@ -118,7 +118,7 @@ func azureTokens(auth string, cfg AzureConfig, via http.RoundTripper, now func()
 	case auth == "token" && cfg.Token != "":
 		return fixedToken(cfg.Token), nil
 	case auth == "token":
-		return tokenFile(cfg.TokenFile), need(cfg.TokenFile != "", "auth token needs a token or a file that holds one")
+		return tokenFile(cfg.TokenFile), need(cfg.TokenFile != "", "auth token needs a token or a token file")
 	case auth == "workload-identity":
 		return workloadIdentity(cfg, client, now)
 	}
@@ -129,7 +129,7 @@ func azureTokens(auth string, cfg AzureConfig, via http.RoundTripper, now func()
 func sas(s string) (azureAuth, error) {
 	s = strings.TrimPrefix(strings.TrimSpace(s), "?")
 	if q, err := url.ParseQuery(s); err != nil || q.Get("sig") == "" || !validHeader(s) || strings.ContainsAny(s, " #") {
-		return nil, errors.New("bucket: the shared access signature has no sig= or is damaged")
+		return nil, errors.New("bucket: the shared access signature is invalid or has no sig= parameter")
 	}
 	return func(req *http.Request) (func(), error) {
 		if req.URL.RawQuery != "" {
@@ -144,7 +144,7 @@ func sas(s string) (azureAuth, error) {
 func sharedKey(account, key string) (azureAuth, error) {
 	secret, err := base64.StdEncoding.DecodeString(strings.TrimSpace(key))
 	if err != nil || len(secret) == 0 {
-		return nil, errors.New("bucket: auth key needs the account's key, which is base64")
+		return nil, errors.New("bucket: auth key needs the account key in base64")
 	}
 	return func(req *http.Request) (func(), error) {
 		mac := hmac.New(sha256.New, secret)
@@ -190,12 +190,12 @@ func stringToSign(account string, req *http.Request) string {
 	return b.String() + strings.Join(params, "")
 }
 
-// workloadIdentity exchanges the token that the cluster gave this process for
-// one of the directory.
+// workloadIdentity exchanges the federated token of this process, which the
+// cluster issued, for an access token of the tenant.
 func workloadIdentity(cfg AzureConfig, client *http.Client, now func() time.Time) (func(context.Context) (token, error), error) {
 	clientID := firstOf(cfg.ClientID, "AZURE_CLIENT_ID", "")
 	if err := need(cfg.TenantID != "" && clientID != "" && cfg.FederatedTokenFile != "",
-		"auth workload-identity needs a tenant, a client and a file with the federated token"); err != nil {
+		"auth workload-identity needs a tenant id, a client id and a federated token file"); err != nil {
 		return nil, err
 	}
 	base, err := parseEndpoint(cfg.Authority)
@@ -203,7 +203,7 @@ func workloadIdentity(cfg AzureConfig, client *http.Client, now func() time.Time
 		err = mayCarrySecret(base)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("the authority: %w", err)
+		return nil, fmt.Errorf("authority URL: %w", err)
 	}
 	address := base.JoinPath(url.PathEscape(cfg.TenantID), "oauth2/v2.0/token").String()
 	return func(ctx context.Context) (token, error) {
@@ -227,7 +227,7 @@ func workloadIdentity(cfg AzureConfig, client *http.Client, now func() time.Time
 	}, nil
 }
 
-// managedIdentity requests a token of the machine's identity.
+// managedIdentity requests a token for the managed identity of the machine.
 func managedIdentity(cfg AzureConfig, client *http.Client, now func() time.Time) (func(context.Context) (token, error), error) {
 	base, err := parseEndpoint(cfg.MetadataEndpoint)
 	if err != nil {

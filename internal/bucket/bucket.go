@@ -1,29 +1,29 @@
-// Package bucket speaks to object stores: S3 and what is compatible with it,
-// Google Cloud Storage and Azure Blob Storage.
+// Package bucket is a client of object stores: S3 and compatible stores, Google
+// Cloud Storage and Azure Blob Storage.
 //
-// Nothing here opens a connection of its own. Every request, those for
-// credentials included, goes through the http.RoundTripper that a store is
-// opened with; redirects are not followed; proxies, time limits on connecting
-// and the like are that RoundTripper's business. One call is one attempt:
-// repeating it is left to the caller, who alone knows whether it is worth it.
+// All requests, including those for credentials, use the http.RoundTripper that
+// is given when a bucket is opened. Proxies and connection timeouts are up to this
+// RoundTripper. Redirects are not followed. One call makes one attempt; the
+// caller decides about retries.
 //
 // # Keys
 //
 // A key is a path below the configured prefix: 1 to 1024 bytes of UTF-8
 // (prefix included), without control characters and backslashes and without
 // empty, "." and ".." segments, because some stores clean such paths and some
-// do not. Any other key is absent for reads and refused by Put with fs.ErrInvalid. List
-// gives keys as they stand in the store, even such as no other method takes.
+// do not. For any other key, reads return fs.ErrNotExist and Put returns
+// fs.ErrInvalid. List yields all keys unchanged, including keys that the other
+// methods do not accept.
 //
 // # Credentials
 //
-// Each configuration has a field Auth that says where credentials come from.
-// Left empty, the first of its store's list is taken that has something to
-// offer, what the configuration holds before what the surroundings do. That is
-// judged once, when the store is opened: nothing is tried out, and when the
-// choice fails later, the request fails with [ErrCredentials] rather than
-// going on to the next. Files with tokens and keys are read again for each
-// new token, so they may be rotated.
+// The field Auth of each configuration selects the kind of credentials. If it is
+// empty, the first kind in the store's list below with the required settings is
+// used; settings in the configuration take precedence over the environment. The
+// kind is selected once, when the bucket is opened, without a request. If it does
+// not work later, requests fail with [ErrCredentials]; there is no fallback to
+// the next kind. Files with tokens and keys are read again for each new token,
+// so they may be rotated.
 //
 // S3, see [S3Config]:
 //
@@ -34,13 +34,13 @@
 //	              of the region)
 //	file          the profile (AWS_PROFILE, or "default") of CredentialsFile, or of
 //	              AWS_CONFIG_FILE and AWS_SHARED_CREDENTIALS_FILE, or of ~/.aws; keys, SSO
-//	              tokens that `aws sso login` left there, and credential_process, which is
-//	              run as a program of its own and whose connections are its own affair
+//	              tokens that `aws sso login` stored there, and credential_process, a program
+//	              whose connections do not use the RoundTripper
 //	role          the role of the container (AWS_CONTAINER_CREDENTIALS_*) or of the machine
 //	              (IMDSv2 at 169.254.169.254, or AWS_EC2_METADATA_SERVICE_ENDPOINT)
 //	anonymous     requests are not signed
 //
-// Without a word from the operator, role is the last resort for Amazon's own
+// If no other kind has its settings, the default is role for Amazon's own
 // endpoints and anonymous for all others. A public bucket at Amazon therefore
 // needs Auth "anonymous".
 //
@@ -48,31 +48,32 @@
 //
 //	token            Token, or the file TokenFile: an OAuth access token
 //	service-account  the JSON key in CredentialsJSON or CredentialsFile, or in
-//	                 GOOGLE_APPLICATION_CREDENTIALS; signs with RS256, asks its token_uri
+//	                 GOOGLE_APPLICATION_CREDENTIALS; signs with RS256 and sends requests to the token_uri of the key
 //	metadata         the metadata server of the machine (metadata.google.internal, or
 //	                 GCE_METADATA_HOST)
-//	anonymous        nothing is sent
+//	anonymous        requests have no credentials
 //
 // Azure Blob Storage, see [AzureConfig]:
 //
 //	key                the account's key: AccountKey, or AZURE_STORAGE_KEY if
 //	                   AZURE_STORAGE_ACCOUNT names the same account
-//	sas                a shared access signature: SAS, or AZURE_STORAGE_SAS_TOKEN likewise
+//	sas                a shared access signature: SAS, or AZURE_STORAGE_SAS_TOKEN under the
+//	                   same condition
 //	token              Token, or the file TokenFile: an OAuth access token
 //	workload-identity  TenantID, ClientID and FederatedTokenFile, or AZURE_TENANT_ID,
 //	                   AZURE_CLIENT_ID and AZURE_FEDERATED_TOKEN_FILE, exchanged at
 //	                   Authority (AZURE_AUTHORITY_HOST, or login.microsoftonline.com)
 //	managed-identity   the metadata service of the machine at 169.254.169.254; ClientID
-//	                   chooses among several identities
-//	anonymous          nothing is sent
+//	                   selects one of several identities
+//	anonymous          requests have no credentials
 //
-// A bearer token is as good as the account, so for Google and Azure whatever
-// comes from the surroundings (environment, metadata) is only used unasked
-// with their own endpoints; with a configured endpoint of somebody else the
-// choice falls to what the configuration itself holds, or to anonymous. Tokens
-// and signatures in the address are refused over plain HTTP, except to this
-// machine. The last resort at their own endpoints is metadata for Google and
-// managed-identity for Azure: a public bucket needs Auth "anonymous".
+// A bearer token gives full access to the account. If Auth is empty, credentials
+// from the environment or a metadata service are therefore sent only to the own
+// endpoints of Google and Azure; for any other endpoint, only credentials in the
+// configuration are used, or none. Bearer tokens, and signatures in URLs, are not
+// sent over plain HTTP, except to this machine. The default for their own
+// endpoints is metadata for Google and managed-identity for Azure: a public
+// bucket needs Auth "anonymous".
 //
 // No secret appears in the text of an error or in a name.
 package bucket
@@ -92,9 +93,8 @@ import (
 // Bucket is a bucket of an object store, or the part of it below a prefix.
 // All methods may be called by many goroutines. Their errors are *Error.
 //
-// A store answers as it pleases with regard to time: what Put has written is
-// there for every later Get, Head and List of the three stores spoken to here,
-// but lesser imitations of them may lag.
+// In the three stores, every Get, Head and List after a Put sees the new object.
+// Compatible stores may be only eventually consistent.
 type Bucket interface {
 	// Get opens an object at offset off, for n bytes, or to its end if n is
 	// negative. If ifMatch is not empty and the object has a different ETag,
@@ -160,14 +160,14 @@ var (
 	// ErrNoBucket wraps fs.ErrNotExist. Stores do not always distinguish a
 	// missing bucket from a missing object.
 	ErrNoBucket     = fmt.Errorf("no such bucket: %w", fs.ErrNotExist)
-	ErrPrecondition = errors.New("the condition does not hold")
-	ErrRange        = errors.New("the offset is beyond the end")
+	ErrPrecondition = errors.New("precondition failed")
+	ErrRange        = errors.New("the offset is beyond the end of the object")
 	// ErrThrottled means that the store limits the rate of requests: see
 	// Error.Retry.
-	ErrThrottled = errors.New("the store asks to be left alone for a while")
+	ErrThrottled = errors.New("the store limits the request rate")
 	// ErrCredentials means that no credentials could be obtained, so that no
 	// request was sent.
-	ErrCredentials = errors.New("no credentials")
+	ErrCredentials = errors.New("cannot obtain credentials")
 )
 
 // Error is the error of every method of a Bucket.

@@ -9,7 +9,7 @@ import (
 	"github.com/symdepot/symdepot/internal/bucket/buckettest"
 )
 
-// clearEnv makes a test independent of who runs it.
+// clearEnv removes the environment variables that select credentials.
 func clearEnv(t testing.TB) {
 	t.Helper()
 	for _, k := range []string{

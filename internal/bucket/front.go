@@ -137,7 +137,7 @@ func (r *reply) object(off, n int64) (*Object, error) {
 	o := &Object{Info: r.info, Offset: off, Total: r.info.Size, Body: r.body}
 	if r.status != http.StatusPartialContent {
 		if off > 0 {
-			return nil, &Error{Status: r.status, Err: errors.New("the store ignores ranges")}
+			return nil, &Error{Status: r.status, Err: errors.New("the store does not support range requests")}
 		}
 		if n >= 0 && (o.Total < 0 || o.Total > n) {
 			o.Body = limited{io.LimitReader(r.body, n), r.body}
@@ -146,14 +146,14 @@ func (r *reply) object(off, n int64) (*Object, error) {
 	}
 	first, last, total, ok := parseContentRange(r.header.Get("Content-Range"))
 	if ok && total >= 0 && off >= total {
-		return nil, &Error{Status: r.status, Err: ErrRange} // Azurite's way to say it
+		return nil, &Error{Status: r.status, Err: ErrRange} // Azurite's response for an offset beyond the end
 	}
 	want := total - 1
 	if n >= 0 && (total < 0 || off+n-1 < want) {
 		want = off + n - 1
 	}
 	if !ok || first != off || last < first || (want >= 0 && last != want) {
-		return nil, &Error{Status: r.status, Err: errors.New("the store answered with another range")}
+		return nil, &Error{Status: r.status, Err: errors.New("the response has a different range than requested")}
 	}
 	o.Total, o.Size = total, total
 	return o, nil
@@ -198,11 +198,11 @@ func (f *front) Head(ctx context.Context, key string) (Info, error) {
 func (f *front) Put(ctx context.Context, key string, size int64, r io.Reader, opt PutOptions) (Info, error) {
 	switch {
 	case size < 0:
-		return Info{}, f.fail("put", key, fmt.Errorf("a size of %d: %w", size, fs.ErrInvalid))
+		return Info{}, f.fail("put", key, fmt.Errorf("size %d: %w", size, fs.ErrInvalid))
 	case !validKey(f.prefix + key):
-		return Info{}, f.fail("put", key, fmt.Errorf("no good key: %w", fs.ErrInvalid))
+		return Info{}, f.fail("put", key, fmt.Errorf("invalid key: %w", fs.ErrInvalid))
 	case !validHeader(opt.ContentType) || !validHeader(opt.ContentEncoding):
-		return Info{}, f.fail("put", key, fmt.Errorf("type or encoding: %w", fs.ErrInvalid))
+		return Info{}, f.fail("put", key, fmt.Errorf("invalid content type or encoding: %w", fs.ErrInvalid))
 	}
 	if opt.ContentType == "" {
 		opt.ContentType = "application/octet-stream"
@@ -214,7 +214,7 @@ func (f *front) Put(ctx context.Context, key string, size int64, r io.Reader, op
 		}
 	}
 	if opt.IfAbsent && size > expectAbove && f.has(ctx, f.prefix+key) {
-		return Info{}, f.fail("put", key, ErrPrecondition) // at little cost
+		return Info{}, f.fail("put", key, ErrPrecondition) // without sending the content
 	}
 	info, err := f.put(ctx, f.prefix+key, size, exact, opt)
 	if rerr := exact.failure(); err != nil && rerr != nil {
@@ -273,7 +273,7 @@ func (f *front) List(ctx context.Context, prefix string) iter.Seq2[Info, error] 
 }
 
 // errLength is the error for a reader of a different length than announced.
-var errLength = errors.New("the content is not as long as announced")
+var errLength = errors.New("content length differs from the announced size")
 
 // exactReader reads left bytes and fails if there are fewer or more. It checks
 // for more before it returns the last bytes, so that no store accepts truncated
@@ -311,7 +311,7 @@ func (e *exactReader) Read(p []byte) (int, error) {
 	}
 	switch _, err := io.ReadFull(e.r, make([]byte, 1)); err {
 	case nil:
-		e.err = fmt.Errorf("%w: there is more", errLength)
+		e.err = fmt.Errorf("%w: the content is longer", errLength)
 	case io.EOF:
 		e.err = io.EOF
 		if n > 0 {
@@ -323,7 +323,7 @@ func (e *exactReader) Read(p []byte) (int, error) {
 	return 0, e.err
 }
 
-// failure returns the error of reading, or nil.
+// failure returns the error of the reader, or nil.
 func (e *exactReader) failure() error {
 	e.mu.Lock()
 	defer e.mu.Unlock()

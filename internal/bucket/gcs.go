@@ -62,7 +62,7 @@ func openGCS(cfg GCSConfig, via http.RoundTripper, now func() time.Time) (*front
 	}
 	name := "gs://" + cfg.Bucket
 	if !gcsBucketName(cfg.Bucket) {
-		return nil, fmt.Errorf("bucket: %q is no name of a bucket", cfg.Bucket)
+		return nil, fmt.Errorf("bucket: invalid bucket name %q", cfg.Bucket)
 	}
 	prefix, err := cleanPrefix(cfg.Prefix)
 	if err != nil {
@@ -108,7 +108,7 @@ func (g *gcs) do(ctx context.Context, method, root, key string, query url.Values
 	u.RawQuery = query.Encode()
 	req, err := http.NewRequestWithContext(ctx, method, u.String(), body)
 	if err != nil {
-		return nil, errors.New("no good address")
+		return nil, errors.New("cannot build a request URL from the endpoint and the key")
 	}
 	if prepare != nil {
 		prepare(req)
@@ -173,7 +173,7 @@ func (g *gcs) get(ctx context.Context, key, rng, ifMatch string) (*reply, error)
 	}
 	if stored != encoding && h.Get("X-Goog-Stored-Content-Encoding") != "" {
 		resp.Body.Close()
-		return nil, &Error{Status: resp.StatusCode, Err: fmt.Errorf("the store sent the content as %q, which it keeps as %q", encoding, stored)}
+		return nil, &Error{Status: resp.StatusCode, Err: fmt.Errorf("the store sent the content with coding %q but stores it with coding %q", encoding, stored)}
 	}
 	return &reply{status: resp.StatusCode, header: h, body: resp.Body, info: Info{
 		Key: key, Size: resp.ContentLength, ETag: h.Get("X-Goog-Generation"),
@@ -196,7 +196,7 @@ func (o *gcsObject) info() Info {
 	return Info{Key: o.Name, Size: parseSize(o.Size), ETag: o.Generation, ModTime: o.Updated, ContentEncoding: o.ContentEncoding}
 }
 
-// ask is do for a JSON response.
+// ask sends a request and parses the JSON response.
 func (g *gcs) ask(ctx context.Context, method, root, key string, query url.Values, body io.Reader, prepare func(*http.Request), into any) error {
 	resp, err := g.do(ctx, method, root, key, query, body, prepare)
 	if err != nil {
@@ -237,7 +237,7 @@ func (g *gcs) put(ctx context.Context, key string, size int64, r io.Reader, opt 
 	}
 	info := o.info()
 	if info.Size != size {
-		return Info{}, &Error{Err: fmt.Errorf("the store kept %d of %d bytes", info.Size, size)}
+		return Info{}, &Error{Err: fmt.Errorf("the store wrote %d of %d bytes", info.Size, size)}
 	}
 	return info, nil
 }

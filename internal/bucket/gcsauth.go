@@ -20,8 +20,8 @@ const (
 	gcsMetadata = "http://metadata.google.internal"
 )
 
-// keyFile is the file of the service account's key. What the environment says
-// is not for strangers unless asked for.
+// keyFile is the key file of the service account. It uses the environment only
+// for Google's own endpoints, or if Auth is set.
 func (c *GCSConfig) keyFile(ours bool) string {
 	if ours || c.Auth != "" {
 		return firstOf(c.CredentialsFile, "GOOGLE_APPLICATION_CREDENTIALS", "")
@@ -92,11 +92,11 @@ func gcsAuth(cfg GCSConfig, base *url.URL, via http.RoundTripper, now func() tim
 	case "token":
 		t.fetch = fixedToken(cfg.Token)
 		if cfg.Token == "" {
-			err = need(cfg.TokenFile != "", "auth token needs a token or a file that holds one")
+			err = need(cfg.TokenFile != "", "auth token needs a token or a token file")
 			t.fetch = tokenFile(cfg.TokenFile)
 		}
 	case "service-account":
-		err = need(cfg.CredentialsJSON != "" || file != "", "auth service-account needs the account's JSON key or a file that holds it")
+		err = need(cfg.CredentialsJSON != "" || file != "", "auth service-account needs the JSON key of the account or a key file")
 		t.fetch = serviceAccount(cfg.CredentialsJSON, file, client)
 	case "metadata":
 		t.fetch, err = metadataToken(cfg.metadata(), client, now)
@@ -124,17 +124,17 @@ func readServiceKey(text, file string) (serviceKey, error) {
 	}
 	switch err := json.Unmarshal(raw, &key); {
 	case err != nil:
-		return key, errors.New("the service account's key is not JSON")
+		return key, errors.New("the key of the service account is not JSON")
 	case key.Type != "service_account":
-		return key, fmt.Errorf("credentials of type %q are not supported, only those of a service_account", cleanCode(key.Type))
+		return key, fmt.Errorf("credentials of type %q are not supported; use a key of type service_account", cleanCode(key.Type))
 	case key.TokenURI == "":
 		key.TokenURI = gcsTokenURI
 	}
 	return key, nil
 }
 
-// serviceAccount exchanges a statement signed with the key of the account for a
-// token.
+// serviceAccount exchanges an assertion (JWT), signed with the key of the account,
+// for a token.
 func serviceAccount(text, file string, client *http.Client) func(context.Context) (token, error) {
 	return func(ctx context.Context) (token, error) {
 		key, err := readServiceKey(text, file)
@@ -143,7 +143,7 @@ func serviceAccount(text, file string, client *http.Client) func(context.Context
 		}
 		u, err := parseEndpoint(key.TokenURI)
 		if err != nil {
-			return token{}, errors.New("the service account's token_uri is no address")
+			return token{}, errors.New("the token_uri in the key of the service account is not a URL")
 		}
 		if err := mayCarrySecret(u); err != nil {
 			return token{}, err

@@ -16,7 +16,7 @@ import (
 	"github.com/symdepot/symdepot/internal/symtest"
 )
 
-// each runs a test over the three stores, all at one handler's.
+// each runs a test with the three stores, all served by one handler.
 func each(t *testing.T, h http.HandlerFunc, test func(*testing.T, bucket.Bucket)) {
 	t.Helper()
 	clearEnv(t)
@@ -36,7 +36,7 @@ func each(t *testing.T, h http.HandlerFunc, test func(*testing.T, bucket.Bucket)
 	}
 }
 
-// errs are the errors of every method.
+// errs calls every method and returns the errors.
 func errs(t *testing.T, b bucket.Bucket) map[string]error {
 	m := map[string]error{}
 	_, m["get"] = b.Get(t.Context(), "k", 0, -1, "")
@@ -92,7 +92,7 @@ func TestStatuses(t *testing.T) {
 						t.Errorf("%s: to be asked again at %v", op, e.Retry)
 					}
 				}
-				if n := asked.Load(); n != 6 { // nothing is repeated or followed
+				if n := asked.Load(); n != 6 { // no retries, no redirects
 					t.Errorf("%d requests for 6 calls", n)
 				}
 			})
@@ -100,7 +100,7 @@ func TestStatuses(t *testing.T) {
 	}
 }
 
-// TestLies: answers that are not what was asked for are errors, not contents.
+// TestLies: responses that do not match the request are errors.
 func TestLies(t *testing.T) {
 	for name, c := range map[string]struct {
 		contentRange string
@@ -141,8 +141,8 @@ func TestLies(t *testing.T) {
 	}
 }
 
-// TestEndlessListing: a store that never comes to an end is noticed where it
-// repeats itself, and no page is taken that is too large.
+// TestEndlessListing: a listing that repeats a page, or has a page above the size
+// limit, is an error.
 func TestEndlessListing(t *testing.T) {
 	const s3Page = `<ListBucketResult><IsTruncated>true</IsTruncated><NextContinuationToken>same</NextContinuationToken><Contents><Key>k</Key></Contents></ListBucketResult>`
 	var asked atomic.Int32
@@ -177,7 +177,7 @@ func TestEndlessListing(t *testing.T) {
 					head, item = "<x>", "<Contents><Key>"+strings.Repeat("k", 1000)+"</Key></Contents>"
 				}
 				_, _ = io.WriteString(w, head)
-				for range 100_000 { // 100 MB, if it is taken
+				for range 100_000 { // 100 MB in all
 					if _, err := io.WriteString(w, item); err != nil {
 						return
 					}

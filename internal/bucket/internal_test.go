@@ -12,8 +12,8 @@ import (
 	"time"
 )
 
-// TestStringToSign holds the signature to the example in Azure Storage's
-// description of Shared Key, and to what it says of lists and blocks.
+// TestStringToSign compares the text with the example in Azure Storage's
+// description of Shared Key, and with its rules for lists and blocks.
 func TestStringToSign(t *testing.T) {
 	req, err := http.NewRequest(http.MethodGet, "https://myaccount.blob.core.windows.net/mycontainer?restype=container&comp=metadata&timeout=20", nil)
 	if err != nil {
@@ -53,7 +53,7 @@ func TestTokens(t *testing.T) {
 			}
 			return token{value: strings.Repeat("x", int(n)), expires: time.Now().Add(time.Hour)}, nil
 		}}
-		// One fetch for all; who goes away does not end it for the others.
+		// All callers share one request; a caller that gives up does not cancel it.
 		gone, cancel := context.WithCancel(t.Context())
 		go func() { time.Sleep(time.Millisecond); cancel() }()
 		var wg sync.WaitGroup
@@ -70,7 +70,7 @@ func TestTokens(t *testing.T) {
 			})
 		}
 		wg.Wait()
-		// Renewed before its end, and at once when refused.
+		// A token is renewed before it expires, and at once when refused.
 		time.Sleep(54 * time.Minute)
 		if v, _ := tok.get(t.Context()); v != "x" {
 			t.Errorf("%q", v)
@@ -79,12 +79,12 @@ func TestTokens(t *testing.T) {
 		if v, _ := tok.get(t.Context()); v != "xx" {
 			t.Errorf("%q", v)
 		}
-		tok.drop("x") // another's, long gone
+		tok.drop("x") // a different, older token
 		tok.drop("xx")
 		if v, _ := tok.get(t.Context()); v != "xxx" {
 			t.Errorf("%q", v)
 		}
-		// A failure is not kept.
+		// A failure is not cached.
 		tok.drop("xxx")
 		fail.Store(true)
 		if _, err := tok.get(t.Context()); !errors.Is(err, ErrCredentials) {

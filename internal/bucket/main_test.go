@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// TestMain takes the default transport away: nothing may connect but through
-// the RoundTripper that it was given.
+// TestMain disables the default transport: all connections must use the
+// RoundTripper that the bucket was opened with.
 func TestMain(m *testing.M) {
 	http.DefaultTransport = refusing{}
 	os.Exit(m.Run())
@@ -21,7 +21,7 @@ func (refusing) RoundTrip(*http.Request) (*http.Response, error) {
 	return nil, errors.New("a request past the RoundTripper that was given")
 }
 
-// tape notes what passes.
+// tape records the requests.
 type tape struct {
 	next http.RoundTripper
 	mu   sync.Mutex

@@ -26,11 +26,11 @@ type S3Config struct {
 	// Amazon's endpoint of the region.
 	Endpoint string
 	// Region is the region of the bucket, for the signature. Empty: AWS_REGION,
-	// AWS_DEFAULT_REGION, the region in an Amazon endpoint, or us-east-1. The
-	// store is never asked for it.
+	// AWS_DEFAULT_REGION, the region in an Amazon endpoint, or us-east-1. It
+	// is never requested from the store.
 	Region string
 	// Style is how requests name the bucket: "path", "virtual" (in the host
-	// name), or empty: virtual at Amazon, path elsewhere.
+	// name), or empty: virtual for Amazon, path for other stores.
 	Style string
 	// Auth is the kind of credentials: "keys", "env", "web-identity", "file",
 	// "role" or "anonymous". Empty: see the package comment.
@@ -49,8 +49,8 @@ const emptySHA256 = "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b785
 
 const amazonEndpoint = "https://s3.amazonaws.com"
 
-// s3 uses minio-go to send single requests. It does not use its retries,
-// look-ups of regions and buffers.
+// s3 uses minio-go to send single requests, without the retries, region lookups
+// and buffers of minio-go.
 type s3 struct {
 	core   *minio.Core
 	bucket string
@@ -60,7 +60,7 @@ type s3 struct {
 	single, part int64
 }
 
-// Without this, minio-go waits after a failure even if it is not to retry.
+// Without this, minio-go waits after a failure even if retries are disabled.
 func init() { minio.DefaultRetryUnit = 0 }
 
 // OpenS3 opens a bucket of an S3-compatible store. It sends no request.
@@ -77,7 +77,7 @@ func openS3(cfg S3Config, via http.RoundTripper) (*front, error) {
 		return nil, errNoTransport
 	}
 	if err := s3utils.CheckValidBucketName(cfg.Bucket); err != nil {
-		return nil, fmt.Errorf("bucket: %q is no name of a bucket: %w", cfg.Bucket, err)
+		return nil, fmt.Errorf("bucket: invalid bucket name %q: %w", cfg.Bucket, err)
 	}
 	prefix, err := cleanPrefix(cfg.Prefix)
 	if err != nil {
@@ -91,14 +91,14 @@ func openS3(cfg S3Config, via http.RoundTripper) (*front, error) {
 	}
 	endpoint, err := parseEndpoint(cfg.Endpoint)
 	if err == nil && endpoint.Path != "" {
-		err = errors.New("bucket: the endpoint of an S3 store has no path")
+		err = errors.New("bucket: the endpoint of an S3 store must not have a path")
 	}
 	if err != nil {
 		return nil, err
 	}
 	lookup, ok := map[string]minio.BucketLookupType{"": minio.BucketLookupAuto, "path": minio.BucketLookupPath, "virtual": minio.BucketLookupDNS}[cfg.Style]
 	if !ok {
-		return nil, fmt.Errorf("bucket: style %q is neither path nor virtual", cfg.Style)
+		return nil, fmt.Errorf("bucket: unknown style %q; use path or virtual", cfg.Style)
 	}
 	cfg.Region = s3Region(cfg.Region, endpoint)
 	creds, err := s3Credentials(cfg, endpoint, via)
@@ -182,7 +182,7 @@ func (b *s3) fail(err error, s *seen) error {
 			region = s.region
 		}
 		if region = cleanCode(region); region != "" {
-			e.Err = fmt.Errorf("the bucket is in region %s, which is to be configured", region)
+			e.Err = fmt.Errorf("the bucket is in region %s; configure this region", region)
 		}
 	}
 	return e
@@ -236,8 +236,9 @@ func (b *s3) put(ctx context.Context, key string, size int64, r io.Reader, opt P
 	}
 	hash := ""
 	if size == 0 {
-		// Signed in chunks, nothing would be sent as a chunk that some stores
-		// leave unread, to be taken for the next request on the connection.
+		// With a chunked signature, the empty body would be sent as one chunk.
+		// Some stores do not read this chunk and parse it as the next request
+		// on the connection.
 		opts.DisableContentSha256, hash = true, emptySHA256
 	}
 	u, err := b.core.PutObject(ctx, b.bucket, key, r, size, "", hash, opts)
@@ -247,8 +248,9 @@ func (b *s3) put(ctx context.Context, key string, size int64, r io.Reader, opt P
 	return Info{ETag: etag(u.ETag)}, nil
 }
 
-// putParts writes in several requests, each streamed. (minio-go's own way
-// buffers every part, and drops the condition when it completes the upload.)
+// putParts writes in several requests, each streamed. The
+// upload function of minio-go would buffer every part and omit the condition from
+// the request that completes the upload.
 func (b *s3) putParts(ctx context.Context, key string, size int64, r io.Reader, opts minio.PutObjectOptions, ifAbsent bool) (tag string, err error) {
 	const maxParts = 10000
 	part := max(b.part, (size+maxParts-1)/maxParts)

@@ -75,7 +75,7 @@ func s3Credentials(cfg S3Config, endpoint *url.URL, via http.RoundTripper) (*cre
 			"auth env needs AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY")
 		p = &credentials.EnvAWS{}
 	case "web-identity":
-		err = need(tokenFile != "", "auth web-identity needs a file with the token")
+		err = need(tokenFile != "", "auth web-identity needs a token file")
 		p = &credentials.STSWebIdentity{STSEndpoint: cfg.sts(cfg.Region), RoleARN: firstOf(cfg.RoleARN, "AWS_ROLE_ARN", ""), GetWebIDTokenExpiry: func() (*credentials.WebIdentityToken, error) {
 			b, err := readSmall(tokenFile)
 			return &credentials.WebIdentityToken{Token: strings.TrimSpace(string(b))}, err
@@ -128,19 +128,19 @@ func (c *S3Config) sts(region string) string {
 
 // machineRole returns the credentials of the role of the container or machine.
 func machineRole(cfg S3Config) (credentials.Provider, error) {
-	if os.Getenv("AWS_WEB_IDENTITY_TOKEN_FILE") != "" { // which minio-go prefers
-		return nil, errors.New("bucket: auth role does not go with AWS_WEB_IDENTITY_TOKEN_FILE; use web-identity")
+	if os.Getenv("AWS_WEB_IDENTITY_TOKEN_FILE") != "" { // minio-go would prefer it
+		return nil, errors.New("bucket: auth role cannot be used while AWS_WEB_IDENTITY_TOKEN_FILE is set; unset it or use auth web-identity")
 	}
 	p := &credentials.IAM{Endpoint: cfg.RoleEndpoint}
 	full := os.Getenv("AWS_CONTAINER_CREDENTIALS_FULL_URI")
 	switch {
 	case p.Endpoint != "" || os.Getenv("AWS_CONTAINER_CREDENTIALS_RELATIVE_URI") != "":
 	case full != "" && os.Getenv("AWS_CONTAINER_AUTHORIZATION_TOKEN_FILE") == "":
-		// minio-go would resolve the host without the RoundTripper, to check
-		// that it is this machine.
+		// minio-go would resolve the host without the RoundTripper to check
+		// that it is a loopback address.
 		u, err := url.Parse(full)
 		if err != nil || !loopback(u.Hostname()) {
-			return nil, errors.New("bucket: AWS_CONTAINER_CREDENTIALS_FULL_URI must name this machine, or come with AWS_CONTAINER_AUTHORIZATION_TOKEN_FILE")
+			return nil, errors.New("bucket: AWS_CONTAINER_CREDENTIALS_FULL_URI must name a loopback address unless AWS_CONTAINER_AUTHORIZATION_TOKEN_FILE is set")
 		}
 		p.Endpoint = full
 	case full == "":
@@ -149,8 +149,8 @@ func machineRole(cfg S3Config) (credentials.Provider, error) {
 	return p, nil
 }
 
-// carried makes a provider of minio-go use our client, and makes it say what
-// is wrong: an empty answer would mean requests that are not signed.
+// carried makes a provider of minio-go use our client and return an error if the
+// credentials are empty: minio-go would send unsigned requests.
 type carried struct {
 	credentials.Provider
 	client *http.Client
@@ -166,10 +166,10 @@ func (c *carried) RetrieveWithCredContext(cc *credentials.CredContext) (credenti
 	defer cancel()
 	v, err := c.Provider.RetrieveWithCredContext(ours)
 	if answer := (credentials.ErrorResponse{}); errors.As(err, &answer) {
-		err = fmt.Errorf("the token service answered %s", cleanCode(answer.STSError.Code))
+		err = fmt.Errorf("the token service returned the error %s", cleanCode(answer.STSError.Code))
 	}
 	if err == nil && (v.AccessKeyID == "" || v.SecretAccessKey == "") {
-		err = errors.New("the place they were to come from holds none")
+		err = errors.New("the credential provider returned empty credentials")
 	}
 	if err != nil {
 		return credentials.Value{}, fmt.Errorf("%w: %w", ErrCredentials, scrub(err))

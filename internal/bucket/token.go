@@ -41,8 +41,8 @@ type fetching struct {
 	err   error
 }
 
-// get returns a token that stays valid for a while. The request does not use
-// ctx, so that a caller who gives up does not end it for the others.
+// get returns a token that stays valid for a while. Cancelling ctx ends only this
+// call: the request continues for the other callers.
 func (t *tokens) get(ctx context.Context) (string, error) {
 	t.mu.Lock()
 	if t.current.value != "" && (t.current.expires.IsZero() || t.now().Before(t.current.expires)) {
@@ -72,7 +72,7 @@ func (t *tokens) run(ctx context.Context, f *fetching) {
 	case err != nil:
 		f.err = fmt.Errorf("%w: %w", ErrCredentials, scrub(err))
 	case !validHeader(tok.value) || tok.value == "":
-		f.err = fmt.Errorf("%w: what came is no token", ErrCredentials)
+		f.err = fmt.Errorf("%w: the token is empty or contains characters that a header cannot have", ErrCredentials)
 	default:
 		f.token = tok
 	}
@@ -147,12 +147,12 @@ func askToken(client *http.Client, req *http.Request, now func() time.Time) (tok
 		return token{}, tokenStatus(req, resp.StatusCode, code)
 	}
 	if derr != nil {
-		return token{}, fmt.Errorf("%s answered with something that is not JSON", req.URL.Host)
+		return token{}, fmt.Errorf("%s: the token response is not JSON", req.URL.Host)
 	}
 	t := token{value: answer.AccessToken}
 	seconds, err := answer.ExpiresIn.Int64()
 	if t.value == "" || (answer.ExpiresIn != "" && err != nil) {
-		return token{}, fmt.Errorf("%s answered without a token", req.URL.Host)
+		return token{}, fmt.Errorf("%s: the response has no valid token", req.URL.Host)
 	}
 	if answer.ExpiresIn == "" {
 		seconds = 300
@@ -163,9 +163,9 @@ func askToken(client *http.Client, req *http.Request, now func() time.Time) (tok
 
 func tokenStatus(req *http.Request, status int, code string) error {
 	if code = cleanCode(code); code != "" {
-		return fmt.Errorf("%s answered %d %s", req.URL.Host, status, code)
+		return fmt.Errorf("%s: status %d %s", req.URL.Host, status, code)
 	}
-	return fmt.Errorf("%s answered %d %s", req.URL.Host, status, http.StatusText(status))
+	return fmt.Errorf("%s: status %d %s", req.URL.Host, status, http.StatusText(status))
 }
 
 // choose returns auth if it is known, or the result of pick if auth is empty.
@@ -178,7 +178,7 @@ func choose(auth string, pick func() string, known ...string) (string, error) {
 			return auth, nil
 		}
 	}
-	return "", fmt.Errorf("bucket: auth %q is not known; there are %s", auth, strings.Join(known, ", "))
+	return "", fmt.Errorf("bucket: unknown auth %q; use one of %s", auth, strings.Join(known, ", "))
 }
 
 // firstOf returns the configured value, or that of the environment variable

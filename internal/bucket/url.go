@@ -12,13 +12,14 @@ import (
 
 // Config is a *S3Config, *GCSConfig or *AzureConfig.
 type Config interface {
-	// Open opens the bucket; nothing is sent yet. See OpenS3 and its like.
+	// Open opens the bucket. It sends no request. See OpenS3, OpenGCS and
+	// OpenAzure.
 	Open(via http.RoundTripper) (Bucket, error)
-	// Hosts are the hosts that the bucket will be asked at, and those that
-	// will be asked for credentials, some with a port: for a RoundTripper that
-	// minds where it connects to. They are the operator's, by name or by
-	// choice of credentials, metadata services included. Hosts of the store's
-	// maker that follow from the region may be missing.
+	// Hosts returns the hosts of the store and of the services that issue its
+	// credentials, some with a port, for a RoundTripper that restricts
+	// connections. The operator has configured these hosts, by name or by the
+	// choice of credentials; metadata services are included. Hosts of the
+	// cloud provider that depend on the region may be missing.
 	Hosts() []string
 }
 
@@ -31,23 +32,24 @@ func (c *GCSConfig) Open(via http.RoundTripper) (Bucket, error) { return OpenGCS
 // Open is [OpenAzure].
 func (c *AzureConfig) Open(via http.RoundTripper) (Bucket, error) { return OpenAzure(*c, via) }
 
-// ErrNotBucket means that an address is not one of a bucket.
-var ErrNotBucket = errors.New("not the address of a bucket")
+// ErrNotBucket means that a URL is not the URL of a bucket.
+var ErrNotBucket = errors.New("not a bucket URL")
 
-// ParseURL reads the address of a bucket:
+// ParseURL parses the URL of a bucket:
 //
 //	s3://BUCKET/PREFIX      ?endpoint= region= style= auth= profile= anonymous=
 //	gs://BUCKET/PREFIX      ?endpoint= auth= anonymous=
 //	az://ACCOUNT/CONTAINER/PREFIX   ?endpoint= auth= anonymous=
 //	https://ACCOUNT.blob.core.windows.net/CONTAINER/PREFIX   and a shared access signature, if any, as the query
 //
-// An endpoint is the address of a store other than the maker's own. Secrets
-// have no place in the first three; user names and passwords have none in
-// any. Any other address is ErrNotBucket. No error repeats the address.
+// endpoint is the URL of a store that the cloud provider does not run. The first
+// three forms must not contain secrets, and no form may contain a user name or
+// password. The error wraps ErrNotBucket for any other URL. No error contains the
+// URL.
 func ParseURL(s string) (Config, error) {
 	u, err := url.Parse(s)
 	if err != nil {
-		return nil, fmt.Errorf("%w: it cannot be read as an address", ErrNotBucket)
+		return nil, fmt.Errorf("%w: invalid URL", ErrNotBucket)
 	}
 	var c Config
 	switch scheme := strings.ToLower(u.Scheme); {
@@ -56,10 +58,10 @@ func ParseURL(s string) (Config, error) {
 	case scheme == "https" && hostIn(u, azureHosts...):
 		c, err = parseAzureURL(u)
 	default:
-		return nil, fmt.Errorf("%w: s3://, gs://, az:// or https://ACCOUNT%s is expected", ErrNotBucket, azureHosts[0])
+		return nil, fmt.Errorf("%w: want s3://, gs://, az:// or https://ACCOUNT%s", ErrNotBucket, azureHosts[0])
 	}
 	if err == nil && (u.User != nil || u.Fragment != "" || u.Opaque != "") {
-		err = errors.New("bucket: neither a user nor a password nor a fragment belongs into the address of a bucket")
+		err = errors.New("bucket: the URL of a bucket must not have a user name, password or fragment")
 	}
 	if err != nil {
 		return nil, err
@@ -70,7 +72,7 @@ func ParseURL(s string) (Config, error) {
 func parseBucket(scheme string, u *url.URL) (Config, error) {
 	q, err := url.ParseQuery(u.RawQuery)
 	if err != nil {
-		return nil, errors.New("bucket: the query of the address cannot be read")
+		return nil, errors.New("bucket: the query of the bucket URL is invalid")
 	}
 	known := map[string][]string{
 		"s3": {"endpoint", "region", "style", "auth", "profile", "anonymous"},
@@ -79,14 +81,14 @@ func parseBucket(scheme string, u *url.URL) (Config, error) {
 	}[scheme]
 	for k, v := range q {
 		if !slices.Contains(known, k) || len(v) != 1 {
-			return nil, fmt.Errorf("bucket: the query of a %s:// address may have %s, each once", scheme, strings.Join(known, ", "))
+			return nil, fmt.Errorf("bucket: the query of a %s:// URL may only have %s, each once", scheme, strings.Join(known, ", "))
 		}
 	}
 	auth := q.Get("auth")
 	if a := q.Get("anonymous"); a != "" {
 		yes, err := strconv.ParseBool(a)
 		if err != nil || (auth != "" && yes) {
-			return nil, errors.New("bucket: anonymous is true or false, and goes with no auth")
+			return nil, errors.New("bucket: anonymous must be true or false and excludes auth")
 		}
 		if yes {
 			auth = "anonymous"

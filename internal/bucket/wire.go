@@ -38,7 +38,7 @@ type polite struct {
 func (p polite) RoundTrip(req *http.Request) (*http.Response, error) {
 	req = req.Clone(req.Context())
 	req.Header.Set("User-Agent", userAgent)
-	if req.Header.Get("Accept-Encoding") == "" { // named, so that net/http unpacks nothing
+	if req.Header.Get("Accept-Encoding") == "" { // prevents decompression by net/http
 		req.Header.Set("Accept-Encoding", "identity")
 	}
 	if req.ContentLength > expectAbove {
@@ -60,9 +60,9 @@ func newClient(via http.RoundTripper, timeout time.Duration) *http.Client {
 	return &http.Client{Transport: polite{via}, CheckRedirect: stay, Timeout: timeout}
 }
 
-// exchange sends a request. An answer other than success is the error that failed
-// makes of it; refused, if not nil, is called before that if the credentials were
-// refused.
+// exchange sends a request. For any status other than 2xx it returns the error
+// that failed makes of the response. If the status is 401 and refused is not nil,
+// it calls refused first.
 func exchange(client *http.Client, req *http.Request, refused func(), failed func(*http.Response) error) (*http.Response, error) {
 	resp, err := client.Do(req)
 	if err != nil {
@@ -80,7 +80,7 @@ func exchange(client *http.Client, req *http.Request, refused func(), failed fun
 
 // unexpected returns the error for a successful response that cannot be parsed.
 func unexpected(resp *http.Response, err error) error {
-	return &Error{Status: resp.StatusCode, Err: fmt.Errorf("the answer is not what was expected: %w", err)}
+	return &Error{Status: resp.StatusCode, Err: fmt.Errorf("invalid response: %w", err)}
 }
 
 // parseSize parses the size of an object. It returns -1 for an invalid one.
@@ -120,10 +120,10 @@ func pages(query url.Values, cursor string, page func(url.Values) (list []Info, 
 	}
 }
 
-var errSamePage = errors.New("the store repeats a page of its listing")
+var errSamePage = errors.New("the store returned the same listing page twice")
 
-// bucketGone converts the error of a request for the bucket itself: there 404
-// means that the bucket does not exist.
+// bucketGone converts the error of a request for the bucket itself: for such a
+// request, 404 means that the bucket does not exist.
 func bucketGone(err error) error {
 	if e := (*Error)(nil); errors.As(err, &e) && e.Status == http.StatusNotFound {
 		e.Err = ErrNoBucket
@@ -132,11 +132,11 @@ func bucketGone(err error) error {
 }
 
 // errNoTransport prevents a fallback to the default transport.
-var errNoTransport = errors.New("bucket: no RoundTripper was given")
+var errNoTransport = errors.New("bucket: the RoundTripper is nil")
 
 // failure converts an error response to an *Error.
 func failure(status int, code string, retryAfter string, now time.Time) *Error {
-	e := &Error{Status: status, Code: cleanCode(code), Err: errors.New("unexpected answer")}
+	e := &Error{Status: status, Code: cleanCode(code), Err: errors.New("unexpected response")}
 	switch {
 	case status == http.StatusNotFound:
 		e.Err = fs.ErrNotExist
@@ -150,9 +150,9 @@ func failure(status int, code string, retryAfter string, now time.Time) *Error {
 		e.Err = ErrThrottled
 		e.Retry = retryTime(retryAfter, now)
 	case status >= 500:
-		e.Err = errors.New("the store failed")
+		e.Err = errors.New("the store reported a server error")
 	case status >= 300 && status < 400:
-		e.Err = errors.New("the store points elsewhere, which is not followed")
+		e.Err = errors.New("the store sent a redirect; redirects are not followed")
 	}
 	return e
 }
@@ -221,7 +221,7 @@ func httpTime(s string) time.Time {
 }
 
 // escapeKey escapes all characters except letters, digits, "-._~" and those in
-// keep. All stores and proxies read the result alike.
+// keep. All stores and proxies interpret the result in the same way.
 func escapeKey(key, keep string) string {
 	const hex = "0123456789ABCDEF"
 	var b strings.Builder
@@ -251,9 +251,9 @@ func parseEndpoint(s string) (*url.URL, error) {
 	u, err := url.Parse(s)
 	switch {
 	case err != nil, u.Host == "" || u.Opaque != "", u.Scheme != "http" && u.Scheme != "https":
-		return nil, errors.New("bucket: an endpoint is http://HOST or https://HOST, with a port if need be")
+		return nil, errors.New("bucket: invalid endpoint; use http://HOST or https://HOST, with an optional port")
 	case u.User != nil || u.RawQuery != "" || u.Fragment != "":
-		return nil, fmt.Errorf("bucket: endpoint %s://%s: neither a user nor a query belongs here", u.Scheme, u.Host)
+		return nil, fmt.Errorf("bucket: endpoint %s://%s: must not have a user name, query or fragment", u.Scheme, u.Host)
 	}
 	u.Path, u.RawPath = strings.TrimRight(u.Path, "/"), ""
 	return u, nil
@@ -265,7 +265,7 @@ func mayCarrySecret(u *url.URL) error {
 	if u.Scheme == "https" || loopback(u.Hostname()) {
 		return nil
 	}
-	return fmt.Errorf("bucket: http://%s would show the token or signature to everybody on the way; use https", u.Host)
+	return fmt.Errorf("bucket: http://%s would send the token or signature unencrypted; use https", u.Host)
 }
 
 func loopback(host string) bool {
@@ -273,8 +273,8 @@ func loopback(host string) bool {
 	return host == "localhost" || ip != nil && ip.IsLoopback()
 }
 
-// hostIn reports whether u is https and its host is one of hosts, or ends with
-// one that begins with a dot.
+// hostIn reports whether u is https and its host is in hosts. An element of hosts
+// that begins with a dot matches every host that ends with it.
 func hostIn(u *url.URL, hosts ...string) bool {
 	h := strings.ToLower(u.Hostname())
 	for _, s := range hosts {
@@ -285,8 +285,8 @@ func hostIn(u *url.URL, hosts ...string) bool {
 	return false
 }
 
-// cleanPrefix returns a prefix without surrounding slashes, and with one at its
-// end if it is not empty.
+// cleanPrefix removes leading and trailing slashes from a prefix, and appends one
+// slash if the result is not empty.
 func cleanPrefix(s string) (string, error) {
 	s = strings.Trim(s, "/")
 	if s == "" {
@@ -305,8 +305,8 @@ func closeBody(resp *http.Response) {
 	resp.Body.Close()
 }
 
-// sleepless returns a context that outlives its parent: a shared request must
-// not fail because one of the waiting callers has gone.
+// sleepless returns a context that the end of ctx does not cancel: a shared
+// request must not fail because one of the waiting callers gave up.
 func sleepless(ctx context.Context) (context.Context, context.CancelFunc) {
 	return context.WithTimeout(context.WithoutCancel(ctx), credentialTimeout)
 }

@@ -10,8 +10,8 @@ tool: existing scripts run unchanged.
   symdepot symstore del      delete a transaction
   symdepot symstore query    report which files a store or a server has
   symdepot symstore check    find the faults of a store, and mend them
-  symdepot symstore convert  change a store between one and two tiers
-  symdepot symstore age      delete what is no longer used
+  symdepot symstore convert  convert a store between one and two tiers
+  symdepot symstore age      delete unused transactions or files
   symdepot symstore chk      report which programs lack symbols in a store, and download them
 
 Options begin with / or -, in any letter case and order. /? after a command prints its help.
@@ -41,7 +41,7 @@ const addHelp = `Stores files as one transaction: all become visible at the same
 
   /f FILES           files, folders, names with * and ?, or @LIST, a file with one of these per line
   /r                 include subfolders
-  /s STORE           the store; a missing one is made
+  /s STORE           the store; created if it does not exist
   /t PRODUCT  /v VERSION  /c COMMENT     for the records; /t is required
   /3                 a new store gets two tiers
   /compress [CAB|LZX]   store cabinets; --method mszip (default), lzx (smaller, slower) or none
@@ -49,7 +49,7 @@ const addHelp = `Stores files as one transaction: all become visible at the same
   /l                 with /p: any path
   -:REL              with /p: paths relative to the store
   -:MSG TEXT         with /p: show this text to readers instead of a path
-  -:NOREFS           make no refs.ptr: symstore.exe cannot delete such files
+  -:NOREFS           do not write refs.ptr; symstore.exe cannot delete such files
   -:NOFORCECOPY      keep files that are already stored
   /z pub|pri         only public or only private symbols, and all programs
   /h pub|pri  /m PREFIX   prefer these symbols or these source paths among files of the same key
@@ -59,7 +59,7 @@ const addHelp = `Stores files as one transaction: all become visible at the same
   --all-or-nothing   store nothing if a file fails
   --oversize-plain   store a file uncompressed if it is too large for a cabinet
 
-In two stages, the first on the machine with the files, the second on that with the store:
+In two stages, the first on the machine with the files, the second on the machine with the store:
 
   symdepot symstore add /r /f /build/out /g /build /x build.idx
   symdepot symstore add /y build.idx /g \\archive\build /s \\hub\symbols /p /t Game
@@ -69,13 +69,13 @@ In two stages, the first on the machine with the files, the second on that with 
   /g SHARE           remove this prefix from the paths in the index; in the second stage, add it
   /y INDEX           store the files of the index; /yi INDEX also appends the transaction number to it
 
-Files of other types are counted as ignored, which is no error.
+Files of other types are counted as ignored; that is no error.
 ` + commonHelp + `
 Exit codes: 0 no errors, 1 a file failed, 2 wrong command line, 19 read-only, 32 the store stayed
 locked, 50 no locks, 80 a file is in the way, 112 disk full, 123 bad name, 206 long path.
 `
 
-const delHelp = `Deletes a transaction, and those of its files that no other transaction holds.
+const delHelp = `Deletes a transaction and its files, except files that other transactions share.
 
   symdepot symstore del /i 0000000042 /s /srv/symbols
   symdepot symstore del /i 42 /s /srv/symbols
@@ -86,12 +86,12 @@ Exit codes: 0 deleted, 2 wrong command line, 3 no store found, 4 no such transac
 19 read-only, 32 the store stayed locked.
 `
 
-const queryHelp = `Reports for each file whether the store has it: FOUND with the path, or NOT FOUND.
+const queryHelp = `For each file, reports FOUND with the path in the store, or NOT FOUND.
 
   symdepot symstore query /r /f build /s /srv/symbols
   symdepot symstore query /f app.exe app.pdb /s https://symbols.example.com
 
-  /f FILES           as for add; files without a key are ignored unless they are named
+  /f FILES           as for add; files without a key are ignored unless listed by name
   /r                 include subfolders
   /s STORE           a store, a flat folder, or a symbol server
   /o                 with the records of each file
@@ -102,15 +102,15 @@ Exit codes: 0 all found, 1 at least one not found, 2 wrong command line, 3 no st
 
 const checkHelp = `Finds the faults of a store: transactions without files, files without records, wrong pointers,
 truncated or unreadable lists, remains of killed writers, damaged cabinets, and files whose content
-does not match their key. Lines that begin with "note" are no faults.
+does not match their key. Lines that begin with "note" are not faults.
 
   symdepot symstore check /srv/symbols
   symdepot symstore check --repair /srv/symbols
 
-  --repair           mend what can be mended; move files with wrong content to
+  --repair           mend the faults where possible; move files with wrong content to
                      000Admin/symdepot.quarantine
   --quick            do not read the stored files
-  --remove-stray     with --repair: remove files that no transaction has. They may belong to
+  --remove-stray     with --repair: remove files that no transaction lists. They may belong to
                      another program
 ` + commonHelp + `
 Exit codes: 0 clean, or all mended, 1 faults remain, 2 wrong command line, 3 no store found,
@@ -118,7 +118,7 @@ Exit codes: 0 clean, or all mended, 1 faults remain, 2 wrong command line, 3 no 
 `
 
 const convertHelp = `Changes a store from one tier (app.pdb/KEY/app.pdb) to two (ap/app.pdb/KEY/app.pdb) or back, in place.
-Readers find every file all the time; other writers wait. The next command that writes to the store
+Readers find every file during the conversion; other writers wait. The next command that writes to the store
 completes an interrupted conversion.
 
   symdepot symstore convert /srv/symbols
@@ -132,7 +132,7 @@ Exit codes: 0 converted, or nothing to do, 1 failed, 2 wrong command line, 3 no 
 32 the store stayed locked.
 `
 
-const ageHelp = `Deletes what is no longer used: whole transactions of a store, so that its records stay right, or
+const ageHelp = `Deletes unused files: whole transactions of a store, so that its records stay consistent, or
 single files of a folder without transactions, such as a debugger's cache.
 
   symdepot symstore age /srv/symbols -days=90 -l
@@ -140,18 +140,19 @@ single files of a folder without transactions, such as a debugger's cache.
   symdepot symstore age /srv/symbols --gone /builds -y
   agestore /home/me/symbols -s -size=20000000000 -y
 
-What to delete; several options must all apply:
-  -days=N  -date=M-D-Y   not used since. A transaction is used when one of its files is read
-  -size=BYTES        the least recently used first, until the rest is no larger; without a value,
+What to delete; with several options, all must match:
+  -days=N  -date=M-D-Y   not used for N days, or since the date. Reading one of its files
+                     counts as use of a transaction
+  -size=BYTES        the least recently used first, until at most BYTES remain; without a value,
                      only print the size
-  --by access|age    go by the last access (default; needs access times), or by the date of storing
+  --by access|age    go by the last access (default; needs access times) or the date of storing
   --product P  --version V   with * and ?
   --gone FOLDER      stored from folders below FOLDER that no longer exist. Write FOLDER as the
                      records do; it must exist itself
-  --keep N           not the newest N transactions of each product
+  --keep N           never the newest N transactions of each product
 
   -l                 list what would be deleted and how much that frees
-  -y                 do not ask;  -q  do not list what is deleted
+  -y                 do not ask for confirmation;  -q  do not list what is deleted
   -s                 in a folder without transactions: include subfolders;  -k  keep empty ones
 ` + commonHelp + `
 Exit codes: 0 done, 1 something failed or the answer was no, 2 wrong command line, 3 no folder or no
@@ -163,15 +164,15 @@ const chkHelp = `Reports for each program whether its symbol files are in a stor
   symchk /r /srv/app /s /srv/symbols
   symchk /v app.exe /s srv*/home/me/cache*https://symbols.example.com
 
-For a machine without a network: list what it needs, download that on another one, carry the folder back.
+For a machine without a network: list what it needs, download it on another machine, copy the folder back.
 
   symchk /r /srv/app /om needs.txt
   symchk /im needs.txt /s srv*fetched*https://symbols.example.com
 
   FILES              files, folders, names with * and ?; also /if FILE, /ie FILE, and /it LIST, a file
                      with one of these per line;  /r  include subfolders
-  /id DUMP           the modules of a crash dump;  /ih CABINET  the programs in a cabinet, such as a hotfix
-  /fm MODULE         only programs of that name;  /ea LIST  not those in LIST, a file with one per line
+  /id DUMP           check the modules of a crash dump;  /ih CABINET  check the programs in a cabinet
+  /fm MODULE         only programs with that name;  /ea LIST  omit programs in LIST, a file with one per line
   /ee LIST           programs in LIST may fail: they count as ignored
   /s PATH            a symbol path: stores, flat folders and servers; srv*FOLDER*STORE copies into
                      FOLDER; separate elements by semicolons. Default: _NT_SYMBOL_PATH
@@ -184,7 +185,7 @@ For a machine without a network: list what it needs, download that on another on
   /ol FILE           write a table of the symbol files that passed
   /ov                print the version of each program, and its key
   --all              include ELF and Mach-O programs
-  --json             one JSON object a line;  --map PREFIX=DIR  as for add
+  --json             one JSON object per line;  --map PREFIX=DIR  as for add
 
 Exit codes: 0 all passed or ignored, 1 a program lacks symbols, 2 wrong command line, 3 no store found.
 `

@@ -1,5 +1,5 @@
-// Package buckettest holds the contract of bucket.Bucket as a test, and starts
-// real object stores to hold implementations to it.
+// Package buckettest tests implementations of bucket.Bucket against their contract,
+// and starts real object stores for these tests.
 package buckettest
 
 import (
@@ -23,10 +23,10 @@ import (
 	"github.com/symdepot/symdepot/internal/symtest"
 )
 
-// Want says which bucket of a store a test is to have.
+// Want describes the bucket that a test needs.
 type Want struct {
 	Prefix         string
-	NoBucket       bool // one that does not exist
+	NoBucket       bool // a bucket that does not exist
 	BadCredentials bool
 }
 
@@ -47,8 +47,8 @@ type step struct {
 	test func(*testing.T)
 }
 
-// RunShort holds a store to the parts of the contract that depend on how its
-// requests are addressed, signed and split.
+// RunShort tests the parts of the contract that depend on how requests are
+// addressed, signed and split.
 func RunShort(t *testing.T, s Store) {
 	symtest.Sequential(t)
 	u := &suite{s}
@@ -60,8 +60,8 @@ func RunShort(t *testing.T, s Store) {
 	}
 }
 
-// Run holds a store to the contract. Under the race detector only the steps run
-// that use the store from several goroutines.
+// Run tests a store against the contract. Under the race detector it runs only the
+// tests that use the store from several goroutines.
 func Run(t *testing.T, s Store) {
 	u := &suite{s}
 	concurrent := []string{"objects", "race", "cancelled", "stalls", "breaks off"}
@@ -93,7 +93,7 @@ func (u *suite) with(t *testing.T, want Want, via http.RoundTripper) bucket.Buck
 	return b
 }
 
-// clean checks that a text holds no secret.
+// clean checks that a text contains no secret.
 func (u *suite) clean(t *testing.T, text string) {
 	t.Helper()
 	for _, s := range u.Secrets {
@@ -103,7 +103,7 @@ func (u *suite) clean(t *testing.T, text string) {
 	}
 }
 
-// fails checks an error: what it is, its type and its words.
+// fails checks the value, type and text of an error.
 func (u *suite) fails(t *testing.T, err, want error) {
 	t.Helper()
 	if !errors.Is(err, want) {
@@ -111,14 +111,14 @@ func (u *suite) fails(t *testing.T, err, want error) {
 	}
 	e := (*bucket.Error)(nil)
 	if err != nil && (!errors.As(err, &e) || e.Op == "" || !strings.Contains(e.Error(), e.Bucket)) {
-		t.Errorf("%v is no good *bucket.Error", err)
+		t.Errorf("%v is not a complete *bucket.Error", err)
 	}
 	if err != nil {
 		u.clean(t, err.Error())
 	}
 }
 
-// Content is n bytes that look like nothing.
+// Content returns n pseudo-random bytes.
 func Content(seed uint64, n int) []byte {
 	b := make([]byte, n)
 	c := rand.NewChaCha8(sha256.Sum256(fmt.Append(nil, seed)))
@@ -179,14 +179,14 @@ func (u *suite) objects(t *testing.T) {
 	if head.ModTime.Before(before) || head.ModTime.After(time.Now().Add(time.Minute)) {
 		t.Errorf("ModTime %v", head.ModTime)
 	}
-	// Another content has another tag.
+	// Different content has a different tag.
 	if again := put(t, b, key, content[:5]); again.ETag == written.ETag {
 		t.Errorf("two contents with the tag %s", again.ETag)
 	}
 	if _, data = get(t, b, key, 0, -1); !bytes.Equal(data, content[:5]) {
 		t.Errorf("%d bytes after overwriting", len(data))
 	}
-	for range 2 { // gone is gone
+	for range 2 { // deleting a missing object is no error
 		if err := b.Delete(t.Context(), key); err != nil {
 			t.Error(err)
 		}
@@ -236,7 +236,7 @@ func (u *suite) zero(t *testing.T) {
 	u.fails(t, err, bucket.ErrRange)
 	_, err = b.Put(t.Context(), "more", 0, strings.NewReader("x"), bucket.PutOptions{})
 	if err == nil {
-		t.Error("one byte as none")
+		t.Error("Put of one byte with size 0: no error")
 	}
 }
 
@@ -250,7 +250,7 @@ func (u *suite) big(t *testing.T) {
 	if _, data := get(t, b, "big", 17<<20, 1<<20); !bytes.Equal(data, content[17<<20:18<<20]) {
 		t.Errorf("%d bytes of the range", len(data))
 	}
-	// Whoever has seen enough may leave; the next request is not disturbed.
+	// Closing a body early does not disturb the next request.
 	o, err := b.Get(t.Context(), "big", 0, -1, "")
 	if err != nil {
 		t.Fatal(err)
@@ -333,7 +333,7 @@ func (u *suite) race(t *testing.T) {
 		for i, err := range errs {
 			switch {
 			case err == nil && winner >= 0:
-				t.Errorf("round %d: both %d and %d have won", round, winner, i)
+				t.Errorf("round %d: writers %d and %d both succeeded", round, winner, i)
 			case err == nil:
 				winner = i
 			default:
@@ -341,7 +341,7 @@ func (u *suite) race(t *testing.T) {
 			}
 		}
 		if winner < 0 {
-			t.Fatalf("round %d: nobody has won", round)
+			t.Fatalf("round %d: no writer succeeded", round)
 		}
 		if _, data := get(t, b, key, 0, -1); !bytes.Equal(data, bytes.Repeat([]byte{byte('a' + winner)}, 10_000)) {
 			t.Errorf("round %d: not the content of the winner", round)
@@ -412,7 +412,7 @@ func (u *suite) badKeys(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	// A segment that some stores cannot have is absent, not a failure.
+	// A key with a segment that some stores do not allow is not found; it is not a failure.
 	_, err := b.Head(t.Context(), strings.Repeat("n", 300))
 	u.fails(t, err, fs.ErrNotExist)
 }
@@ -468,7 +468,7 @@ func (u *suite) list(t *testing.T) {
 			t.Errorf("%d keys begin with %q, want %d", n, prefix, want)
 		}
 	}
-	// Listed tags are good for conditions.
+	// Listed tags are valid in conditions.
 	for info, err := range b.List(t.Context(), "many/0007") {
 		if err != nil {
 			t.Fatal(err)
@@ -479,7 +479,7 @@ func (u *suite) list(t *testing.T) {
 		}
 		o.Body.Close()
 	}
-	for _, err := range b.List(t.Context(), "many/") { // one is enough
+	for _, err := range b.List(t.Context(), "many/") { // stop after the first
 		if err != nil {
 			t.Error(err)
 		}
@@ -554,7 +554,7 @@ var errTest = errors.New("the disk is on fire")
 
 func (u *suite) encoding(t *testing.T) {
 	b := u.open(t)
-	// A gzip stream and its plain bytes: the store must not unpack it.
+	// The store must not decompress a gzip stream.
 	gz := []byte("\x1f\x8b\x08\x00\x00\x00\x00\x00\x02\xff\xcaH\xcd\xc9\xc9\x07\x04\x00\x00\xff\xff\x86\xa6\x106\x05\x00\x00\x00")
 	for _, coding := range []string{"gzip", "zstd", ""} {
 		key := "coded/" + coding + "x"
@@ -581,7 +581,7 @@ func (u *suite) encoding(t *testing.T) {
 	}
 }
 
-// all is the error of every method.
+// all calls every method and returns the errors.
 func all(ctx context.Context, b bucket.Bucket) map[string]error {
 	errs := map[string]error{}
 	_, errs["get"] = b.Get(ctx, "k", 0, -1, "")
@@ -598,7 +598,7 @@ func all(ctx context.Context, b bucket.Bucket) map[string]error {
 func (u *suite) noBucket(t *testing.T) {
 	b := u.with(t, Want{NoBucket: true}, nil)
 	errs := all(t.Context(), b)
-	delete(errs, "delete") // no store is sure to say so
+	delete(errs, "delete") // some stores return no error
 	for op, err := range errs {
 		t.Run(op, func(t *testing.T) { u.fails(t, err, fs.ErrNotExist) })
 	}
@@ -622,7 +622,7 @@ func (u *suite) cancelled(t *testing.T) {
 
 func (u *suite) stalls(t *testing.T) {
 	put(t, u.with(t, Want{Prefix: "stalls"}, nil), "k", Content(6, 1<<20))
-	// No answer at all: every method ends with its context.
+	// Without a response, every method ends with its context.
 	for _, op := range []string{"get", "head", "put", "delete", "list"} {
 		t.Run(op, func(t *testing.T) {
 			line := NewLine(0, Stall)
@@ -669,7 +669,7 @@ func one(ctx context.Context, b bucket.Bucket, op string) error {
 		_, err := b.Put(ctx, "new", 5, strings.NewReader("hello"), bucket.PutOptions{})
 		return err
 	case "delete":
-		return b.Delete(ctx, "other") // which may land
+		return b.Delete(ctx, "other") // it may succeed
 	}
 	var last error
 	for _, err := range b.List(ctx, "") {

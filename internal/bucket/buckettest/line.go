@@ -9,31 +9,31 @@ import (
 	"time"
 )
 
-// Fault is how a line fails.
+// Fault is the way in which a line fails.
 type Fault int
 
-// The ways.
+// The faults.
 const (
-	Stall Fault = iota // no byte comes any more
+	Stall Fault = iota // no more bytes arrive
 	Reset              // the peer resets the connection
 	Shut               // the peer closes the connection
 )
 
-// Line is a way to a server that fails after a number of bytes of answers.
+// Line is a connection to a server that fails after a number of response bytes.
 type Line struct {
-	Reached chan struct{} // closed when it has failed
+	Reached chan struct{} // closed when the line has failed
 
 	fault Fault
 	mu    sync.Mutex
 	left  int64 // guarded by mu
 }
 
-// NewLine makes a line.
+// NewLine returns a Line.
 func NewLine(after int64, fault Fault) *Line {
 	return &Line{Reached: make(chan struct{}), fault: fault, left: after}
 }
 
-// take says how many of want bytes may pass.
+// take returns how many of want bytes may pass.
 func (l *Line) take(want int) int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -50,8 +50,8 @@ func (l *Line) take(want int) int {
 	return n
 }
 
-// Transport reaches loopback addresses only, whatever host is asked for, over
-// the line if there is one.
+// Transport connects only to loopback addresses, for any host in the request. It
+// uses the line if there is one.
 func Transport(line *Line) *http.Transport {
 	return &http.Transport{
 		MaxIdleConnsPerHost: 16, ExpectContinueTimeout: 5 * time.Second, DisableKeepAlives: line != nil,

@@ -28,20 +28,21 @@ import (
 type Peer struct {
 	Endpoint string // http://127.0.0.1:PORT
 	Bucket   string
-	// User and Secret are who may do everything: an access key and its secret
-	// for S3, the account and its key for Azure, a bearer token for Google.
+	// User and Secret are the administrator credentials: an access key and its
+	// secret for S3, the account and its key for Azure, a bearer token for
+	// Google.
 	User, Secret string
-	// Host is, for S3, a domain below which the peer takes buckets as hosts.
+	// Host, for S3, is the domain for virtual-hosted requests.
 	Host string
 }
 
-// start runs a peer on a free port until the test ends and returns its
-// address, once probe (a path) is answered.
+// start runs a peer on a free port until the test ends. It returns the base URL
+// when the peer responds to the path probe.
 func start(t testing.TB, name, probe string, args func(port string) []string) string {
 	t.Helper()
 	path := symtest.Tool(t, name)
 	var said string
-	for range 5 { // the port may be gone when the peer wants it
+	for range 5 { // another program may take the port before the peer does
 		l, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
 		if err != nil {
 			t.Fatal(err)
@@ -49,7 +50,7 @@ func start(t testing.TB, name, probe string, args func(port string) []string) st
 		addr := l.Addr().String()
 		l.Close()
 		_, port, _ := net.SplitHostPort(addr)
-		cmd := exec.CommandContext(t.Context(), path, args(port)...) // which ends it with the test
+		cmd := exec.CommandContext(t.Context(), path, args(port)...) // ends with the test
 		out := &output{}
 		cmd.Stdout, cmd.Stderr, cmd.Dir = out, out, t.TempDir()
 		cmd.WaitDelay = time.Second
@@ -66,11 +67,11 @@ func start(t testing.TB, name, probe string, args func(port string) []string) st
 		<-gone
 		said = out.String()
 	}
-	t.Fatalf("%s does not come up: %s", name, said)
+	t.Fatalf("%s does not start: %s", name, said)
 	return ""
 }
 
-// answers waits until something answers at url, or the program is gone.
+// answers waits until a server responds at url or the program has ended.
 func answers(t testing.TB, url string, gone <-chan struct{}) bool {
 	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}, Timeout: 5 * time.Second}
 	tick := time.NewTicker(20 * time.Millisecond)
@@ -93,7 +94,7 @@ func answers(t testing.TB, url string, gone <-chan struct{}) bool {
 	return false
 }
 
-// output keeps what a program said.
+// output collects the output of a program.
 type output struct {
 	mu  sync.Mutex
 	buf bytes.Buffer
@@ -126,8 +127,8 @@ func S3(t testing.TB) *Peer {
 	return p
 }
 
-// GCS starts fake-gcs-server, which believes everybody, and before it a
-// doorkeeper who does not.
+// GCS starts fake-gcs-server, which accepts all credentials, and a proxy before it
+// that checks the bearer token.
 func GCS(t testing.TB) *Peer {
 	t.Helper()
 	p := &Peer{Bucket: "symbols", Secret: "ya29.good-token"}
@@ -159,7 +160,7 @@ func GCS(t testing.TB) *Peer {
 	return p
 }
 
-// Azure starts Azurite. Its account and key are the same everywhere.
+// Azure starts Azurite. Every Azurite has the same account and key.
 func Azure(t testing.TB) *Peer {
 	t.Helper()
 	p := &Peer{Bucket: "symbols", User: "devstoreaccount1",
@@ -174,7 +175,7 @@ func Azure(t testing.TB) *Peer {
 	return p
 }
 
-// send sends what makes a bucket.
+// send sends the request that creates a bucket.
 func send(req *http.Request) error {
 	resp, err := (&http.Client{Transport: Transport(nil)}).Do(req)
 	if err != nil {
@@ -183,7 +184,7 @@ func send(req *http.Request) error {
 	defer resp.Body.Close()
 	if resp.StatusCode >= 300 {
 		said, _ := io.ReadAll(io.LimitReader(resp.Body, 4096))
-		return fmt.Errorf("cannot make a bucket: %s %s", resp.Status, said)
+		return fmt.Errorf("cannot create a bucket: %s %s", resp.Status, said)
 	}
 	return nil
 }
