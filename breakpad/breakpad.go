@@ -1,10 +1,11 @@
-// Package breakpad reads and writes the head of Breakpad symbol files: the
-// MODULE record and the INFO records behind it, which say which module the
-// file describes.
+// Package breakpad reads and writes the header of Breakpad symbol files: the
+// MODULE record and the INFO records after it, which identify the module of the
+// file.
 //
 // Promised: names and behaviour that this documentation describes change only
-// with a new major version of the module. WriteHeader writes what ParseHeader
-// reads back. Records of addresses are outside of this package.
+// with a new major version of the module. ParseHeader reads the output of
+// WriteHeader. The package does not handle FUNC, PUBLIC and other records with
+// addresses.
 package breakpad
 
 import (
@@ -17,36 +18,36 @@ import (
 	"github.com/symdepot/symdepot/debugid"
 )
 
-// ErrSyntax is wrapped by every error that says that a header is not one.
+// ErrSyntax is wrapped by every error about an invalid header.
 var ErrSyntax = errors.New("not a Breakpad symbol file")
 
-// Limits of one header, in bytes. A path name of Windows has at most 32,767
-// characters, and generators write a handful of INFO records.
+// Limits of one header, in bytes. A Windows path has at most 32,767 characters,
+// and generators write only a few INFO records.
 const (
 	maxLine   = 40 << 10
 	maxHeader = 128 << 10
 )
 
-// Header is what a symbol file says about its module before the first record
-// of addresses.
+// Header is the description of the module at the start of a symbol file, before
+// the first record with addresses.
 type Header struct {
-	OS   string     // as written: Linux, mac, windows, Android and so on
-	Arch string     // as written: x86, x86_64, arm64 and so on, or unknown
-	ID   debugid.ID // zero where the generator found none and wrote zeros
-	// Name is the debug file: a PDB's name for Windows, else the module's.
-	// It may hold spaces.
+	OS   string     // as in the file: Linux, mac, windows, Android and so on
+	Arch string     // as in the file: x86, x86_64, arm64 and so on, or unknown
+	ID   debugid.ID // zero if the generator found no id and wrote zeros
+	// Name is the name of the debug file: of the PDB for Windows, otherwise of
+	// the module. It may contain spaces.
 	Name string
-	// CodeID and CodeName come from INFO CODE_ID, as written; empty if the
-	// file has no such record or the record has no name.
+	// CodeID and CodeName are the fields of INFO CODE_ID as in the file. Both are
+	// empty without this record; CodeName is empty if the record has no name.
 	CodeID, CodeName string
-	// Generator is the text of INFO GENERATOR, or empty.
+	// Generator is the text of INFO GENERATOR, empty without this record.
 	Generator string
 }
 
-// ParseHeader reads the MODULE record and the INFO records behind it. It reads
-// at most 128 KiB; what lies beyond them is left out. CR LF line ends are
-// accepted, and NUL bytes become underscores, as Breakpad's own parser does.
-// The error wraps ErrSyntax, or is r's.
+// ParseHeader reads the MODULE record and the INFO records after it. It reads at
+// most 128 KiB and omits records beyond this limit. Like Breakpad's own parser,
+// it accepts CR LF line ends and replaces NUL bytes with underscores. The error
+// wraps ErrSyntax or is an error of r.
 func ParseHeader(r io.Reader) (Header, error) {
 	s := bufio.NewScanner(io.LimitReader(r, maxHeader))
 	s.Buffer(make([]byte, 0, 4096), maxLine)
@@ -84,13 +85,12 @@ func ParseHeader(r io.Reader) (Header, error) {
 	return h, nil
 }
 
-// clean removes the line end that the scanner left and replaces NULs.
+// clean removes the CR that the scanner leaves and replaces NUL bytes.
 func clean(line string) string {
 	return strings.ReplaceAll(strings.TrimRight(line, "\r"), "\x00", "_")
 }
 
-// parseModule reads "MODULE os arch id name", where only the name may hold
-// spaces.
+// parseModule parses "MODULE os arch id name". Only the name may contain spaces.
 func parseModule(line string) (Header, error) {
 	var f [5]string
 	rest := line
@@ -100,22 +100,21 @@ func parseModule(line string) (Header, error) {
 	}
 	f[4] = strings.TrimSpace(rest)
 	if f[0] != "MODULE" {
-		return Header{}, fmt.Errorf("%w: the first line is no MODULE record", ErrSyntax)
+		return Header{}, fmt.Errorf("%w: the first line is not a MODULE record", ErrSyntax)
 	}
 	if f[4] == "" {
 		return Header{}, fmt.Errorf("%w: the MODULE record has too few fields", ErrSyntax)
 	}
 	id, err := debugid.ParseBreakpad(f[3])
 	if err != nil {
-		return Header{}, fmt.Errorf("%w: the MODULE record: %w", ErrSyntax, err)
+		return Header{}, fmt.Errorf("%w: MODULE record: %w", ErrSyntax, err)
 	}
 	return Header{OS: f[1], Arch: f[2], ID: id, Name: f[4]}, nil
 }
 
-// WriteHeader writes h in the form that strict parsers accept: single spaces,
-// LF line ends, INFO records only where they say something. A value that
-// would break its line is an error that wraps ErrSyntax, and
-// nothing is written then.
+// WriteHeader writes h in the form that strict parsers accept: single spaces, LF
+// line ends, no INFO records without a value. If a value would break its line,
+// WriteHeader writes nothing and returns an error that wraps ErrSyntax.
 func WriteHeader(w io.Writer, h Header) error {
 	for _, word := range []string{h.OS, h.Arch, h.CodeID} {
 		if strings.ContainsAny(word, " \t\r\n\x00") {
@@ -124,7 +123,7 @@ func WriteHeader(w io.Writer, h Header) error {
 	}
 	for _, text := range []string{h.Name, h.CodeName, h.Generator} {
 		if strings.ContainsAny(text, "\r\n\x00") || text != strings.TrimSpace(text) {
-			return fmt.Errorf("%w: %q does not fit in a line", ErrSyntax, text)
+			return fmt.Errorf("%w: %q does not fit on one line", ErrSyntax, text)
 		}
 	}
 	if h.OS == "" || h.Arch == "" || h.Name == "" || h.CodeName != "" && h.CodeID == "" {
@@ -146,7 +145,7 @@ func WriteHeader(w io.Writer, h Header) error {
 	return err
 }
 
-// printID writes "no id" as generators do: 33 zeros.
+// printID formats an id; like generators, it writes 33 zeros for the zero id.
 func printID(id debugid.ID) string {
 	if id.IsZero() {
 		return strings.Repeat("0", 33)
@@ -162,6 +161,6 @@ func Stem(name string) string {
 	return name
 }
 
-// SymName returns the leaf under which Breakpad looks for the symbols of a
-// debug file: "x.sym" for x.pdb, "x.so.sym" for x.so.
+// SymName returns the name of the Breakpad symbol file of a debug file: "x.sym" for
+// x.pdb, "x.so.sym" for x.so.
 func SymName(name string) string { return Stem(name) + ".sym" }

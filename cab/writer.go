@@ -14,49 +14,54 @@ import (
 	"github.com/symdepot/symdepot/cab/mszip"
 )
 
-// Source is a file to be put into a cabinet.
+// Source is an input file of a cabinet.
 type Source struct {
-	// Name inside the cabinet, at most 255 bytes; separators are backslashes.
-	// A name beyond ASCII is stored as UTF-8 with AttrUTF8.
+	// Name is the file name inside the cabinet, at most 255 bytes, with
+	// backslashes as separators. A name with non-ASCII characters is stored
+	// as UTF-8 and marked with AttrUTF8.
 	Name string
-	// Modified is stored as the wall clock that it shows in its own zone,
-	// rounded down to two seconds; so pass a local time. Years outside 1980 to
-	// 2107 become the nearest that can be stored.
+	// Modified is stored as the wall clock time in its own zone, rounded down
+	// to two seconds. Cabinets hold local times without a zone, so pass a local
+	// time. A time outside the years 1980 to 2107 is stored as the nearest
+	// possible time.
 	Modified   time.Time
 	Attributes uint16 // genuine tools write 0 or AttrArchive
-	Size       int64  // exactly what Open yields
+	Size       int64  // in bytes; Open must yield exactly as many
 	Open       func() (io.ReadCloser, error)
 }
 
-// WriteOptions say how to compress. The zero value stores the files as they
-// are.
+// WriteOptions selects the compression of a cabinet. The zero value stores the
+// files uncompressed.
 type WriteOptions struct {
 	Method Method // None, MSZIP or LZX
-	// Level is the deflate level of MSZIP, 1 to 9; zero means a good choice.
+	// Level is the deflate level of MSZIP, 1 to 9; zero means
+	// mszip.DefaultLevel.
 	Level int
-	// Window of LZX, 15 to 21; zero means 21, as in genuine symbol stores.
+	// Window is the base-2 logarithm of the LZX window, 15 to 21; zero means
+	// 21, as in genuine symbol stores.
 	Window int
-	// Workers is how many goroutines compress; below 2 means one. It makes no
-	// difference to the output.
+	// Workers is the number of compressing goroutines; values below 2 mean one.
+	// The output does not depend on it.
 	Workers int
 }
 
-// errSize says that a source held another number of bytes than it claimed.
-var errSize = errors.New("cab: the file is not as long as it was said to be")
+// errSize reports a source whose length differs from its Size.
+var errSize = errors.New("cab: file length does not match its declared size")
 
-// Create writes a cabinet of the files, in their order, to w from its current
-// position on, and says how long it is. One file gives the shape that symbol
-// stores use: one folder, one file. Several share a folder as long as they fit.
+// Create writes a cabinet of the files, in the given order, at the current
+// position of w and returns the length of the cabinet in bytes. Files share a
+// folder until the folder is full; a single file gives the cabinet of symbol
+// stores: one folder with one file.
 //
-// What does not fit into the format is ErrTooLarge: a file of more than MaxFile
-// bytes before anything is written, a cabinet of 2 GiB and more when it becomes
-// apparent. The header is written last, so that after any error what stands in
-// w does not pass for a cabinet.
+// Create returns ErrTooLarge if the format cannot hold the files. It detects a
+// file of more than MaxFile bytes before it writes anything, but a compressed
+// cabinet of 2 GiB or more only while writing. The header is written last, so
+// the output of a failed Create is never a valid cabinet.
 func Create(w io.WriteSeeker, files []Source, opt WriteOptions) (int64, error) {
 	buf := freeBuffers.Get().(*[]byte)
 	c := &creator{w: w, opt: opt, comp: Compression{Method: opt.Method}, buf: (*buf)[:0]}
 	defer func() {
-		if cap(c.buf) <= 2*writeSize { // not that of a huge header
+		if cap(c.buf) <= 2*writeSize { // do not keep a buffer grown by a huge header
 			*buf = c.buf
 			freeBuffers.Put(buf)
 		}
@@ -98,21 +103,21 @@ func Create(w io.WriteSeeker, files []Source, opt WriteOptions) (int64, error) {
 	return c.at, err
 }
 
-// freeBuffers keeps output buffers for the next cabinet.
+// freeBuffers holds output buffers for reuse.
 var freeBuffers = sync.Pool{New: func() any { return new([]byte) }}
 
-// writeSize is the number of bytes from which the buffered output is written.
+// writeSize is the number of buffered bytes that triggers a write.
 const writeSize = 256 << 10
 
-// creator is a cabinet under way.
+// creator holds the state of one Create call.
 type creator struct {
 	w       io.WriteSeeker
 	opt     WriteOptions
 	comp    Compression
 	folders []folderPlan
-	names   [][]byte // the file entries
-	at      int64    // length of the cabinet so far; before the data, of the headers
-	buf     []byte   // not yet written
+	names   [][]byte // encoded file entries
+	at      int64    // length of the cabinet so far; after plan, of all headers
+	buf     []byte   // output not yet written
 }
 
 type folderPlan struct {
@@ -122,18 +127,18 @@ type folderPlan struct {
 	blocks int
 }
 
-// plan checks the files, spreads them over folders and makes their entries.
+// plan validates the files, assigns them to folders and encodes their entries.
 func (c *creator) plan(files []Source) error {
 	if len(files) == 0 {
 		return errors.New("cab: no files to put into the cabinet")
 	}
 	if len(files) > maxFiles {
-		return fmt.Errorf("%w: %d files, the most is %d", ErrTooLarge, len(files), maxFiles)
+		return fmt.Errorf("%w: %d files, the limit is %d", ErrTooLarge, len(files), maxFiles)
 	}
 	var packed int64
 	for _, f := range files {
 		if f.Size < 0 || f.Size > MaxFile {
-			return fmt.Errorf("%w: %s has %d bytes, the most is %d", ErrTooLarge, f.Name, f.Size, int64(MaxFile))
+			return fmt.Errorf("%w: %s has %d bytes, the limit is %d", ErrTooLarge, f.Name, f.Size, int64(MaxFile))
 		}
 		n := len(c.folders)
 		if n == 0 || c.folders[n-1].size > MaxFile-f.Size {
@@ -152,12 +157,12 @@ func (c *creator) plan(files []Source) error {
 	}
 	c.at += headerSize + int64(len(c.folders))*folderSize
 	if c.opt.Method == None && c.at+packed+(packed+blockSize-1)/blockSize*dataSize > maxCabinet {
-		return fmt.Errorf("%w: %d bytes, stored", ErrTooLarge, packed)
+		return fmt.Errorf("%w: %d bytes of uncompressed data", ErrTooLarge, packed)
 	}
 	return nil
 }
 
-// fileEntry makes a file's entry, its name behind it.
+// fileEntry encodes the entry of a file, including the name.
 func fileEntry(f Source, offset int64, folder int) ([]byte, error) {
 	name, attr := f.Name, f.Attributes&^AttrUTF8
 	if name == "" || len(name) >= maxName || strings.ContainsRune(name, 0) || !utf8.ValidString(name) {
@@ -178,7 +183,7 @@ func fileEntry(f Source, offset int64, folder int) ([]byte, error) {
 	return append(append(b, name...), 0), nil
 }
 
-// header gives all that stands before the data, once the folders are written.
+// header returns all headers of the cabinet. The folders must be written before.
 func (c *creator) header(files int) []byte {
 	le := binary.LittleEndian
 	b := append(make([]byte, 0, 512), magic...)
@@ -200,7 +205,7 @@ func (c *creator) header(files int) []byte {
 	return b
 }
 
-// folder compresses one folder's files as one stream.
+// folder compresses and writes the files of one folder as one stream.
 func (c *creator) folder(f *folderPlan) error {
 	f.offset = c.at
 	in := &joined{files: f.files}
@@ -223,7 +228,7 @@ func (c *creator) folder(f *folderPlan) error {
 	return err
 }
 
-// store is the compressor that does not.
+// store passes the bytes of r to emit uncompressed, in blocks of blockSize.
 func store(r io.Reader, emit func([]byte, int) error) error {
 	var b [blockSize]byte
 	for {
@@ -268,7 +273,7 @@ func (c *creator) block(data []byte, size int) error {
 	return c.put(data)
 }
 
-// put appends to the output.
+// put buffers p and writes the buffer when it is full.
 func (c *creator) put(p []byte) error {
 	c.buf = append(c.buf, p...)
 	if len(c.buf) < writeSize {
@@ -283,7 +288,8 @@ func (c *creator) flush() error {
 	return err
 }
 
-// joined reads sources one after the other and holds each to its size.
+// joined reads sources one after the other. It fails if the length of a source
+// differs from its Size.
 type joined struct {
 	files []Source
 	cur   io.ReadCloser
@@ -325,12 +331,12 @@ func (j *joined) Read(p []byte) (int, error) {
 	}
 }
 
-// atEnd makes sure that the current source has nothing left, and closes it.
+// atEnd checks that the current source has no more bytes, and closes it.
 func (j *joined) atEnd() error {
 	var one [1]byte
 	n, err := fill(j.cur, one[:])
 	if err == nil && n > 0 {
-		err = fmt.Errorf("%w: there is more than %d bytes", errSize, j.files[0].Size)
+		err = fmt.Errorf("%w: it is longer than %d bytes", errSize, j.files[0].Size)
 	}
 	if cerr := j.cur.Close(); err == nil {
 		err = cerr

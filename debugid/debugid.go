@@ -1,11 +1,11 @@
-// Package debugid holds the identities that debuggers use to name symbol
-// files: GUID and age, PE time stamp and image size, ELF build-id and Mach-O
-// UUID. Every identity is a value type with one parser and one printer for
-// each spelling in use, so that no other package cuts or pastes hex text.
+// Package debugid holds the ids that debuggers use to identify symbol files: GUID
+// and age, PE time stamp and image size, ELF build-id and Mach-O UUID. Every id is
+// a value type with one parser and one formatter for each spelling in use, so
+// other packages need no hex conversions of their own.
 //
 // Promised: names and behaviour that this documentation describes change only
-// with a new major version of the module. Every printed form is read back by
-// its parser, and no input makes a parser panic.
+// with a new major version of the module. Every formatted id is accepted by its
+// parser, and no input makes a parser panic.
 package debugid
 
 import (
@@ -20,12 +20,12 @@ import (
 // ErrSyntax is wrapped by every parse error of this package.
 var ErrSyntax = errors.New("not a valid id")
 
-// GUID is the 16 identity bytes of a PDB, a Mach-O image or an ELF file, in the
-// order in which their text form is read from left to right.
+// GUID is the 16-byte id of a PDB, a Mach-O image or an ELF file, in the byte order
+// of its text form.
 type GUID [16]byte
 
-// FromMicrosoft returns the GUID whose Microsoft structure (three
-// little-endian fields, then eight plain bytes) is b.
+// FromMicrosoft converts a Microsoft GUID structure (three little-endian fields,
+// then eight bytes) to a GUID.
 func FromMicrosoft(b [16]byte) GUID {
 	return GUID{b[3], b[2], b[1], b[0], b[5], b[4], b[7], b[6], b[8], b[9], b[10], b[11], b[12], b[13], b[14], b[15]}
 }
@@ -34,7 +34,7 @@ func FromMicrosoft(b [16]byte) GUID {
 // inverse of FromMicrosoft.
 func (g GUID) Microsoft() [16]byte { return FromMicrosoft(g) }
 
-// ParseGUID reads 32 hex digits of either case, with or without the four
+// ParseGUID parses 32 hex digits of either case, with or without the four
 // hyphens of the usual text form.
 func ParseGUID(s string) (GUID, error) {
 	var g GUID
@@ -66,14 +66,14 @@ func (g GUID) String() string {
 	return s[:8] + "-" + s[8:12] + "-" + s[12:16] + "-" + s[16:20] + "-" + s[20:]
 }
 
-// LLDB returns the path of LLDB's file-mapped UUID directories:
-// upper-case digits in groups of 4-4-4-4-4-12.
+// LLDB returns the path of g in LLDB's file-mapped UUID directories: upper-case
+// digits in groups of 4/4/4/4/4/12.
 func (g GUID) LLDB() string {
 	s := g.Upper()
 	return s[:4] + "/" + s[4:8] + "/" + s[8:12] + "/" + s[12:16] + "/" + s[16:20] + "/" + s[20:]
 }
 
-// ID names debug information: a GUID and an age, or, for PDB 2.0 and NB10
+// ID identifies debug information: a GUID and an age, or, for PDB 2.0 and NB10
 // records, a 32-bit signature and an age. The age of a portable PDB is its
 // stamp; the age of ELF, Mach-O and WASM is 0.
 //
@@ -100,8 +100,8 @@ func (id ID) Signature() uint32 { return binary.BigEndian.Uint32(id.GUID[:4]) }
 func (id ID) IsZero() bool { return id.GUID.IsZero() }
 
 // Breakpad returns the form used by Breakpad, Sentry and SymStore: 32
-// upper-case digits (8 for PDB 2.0), then the age in lower-case hex without
-// padding. The age is always there. It returns "" for the zero ID.
+// upper-case digits (8 for PDB 2.0), then the age, always present, in lower-case
+// hex without padding. It returns "" for the zero ID.
 func (id ID) Breakpad() string {
 	if id.IsZero() {
 		return ""
@@ -113,7 +113,7 @@ func (id ID) Breakpad() string {
 }
 
 // String returns the hyphenated lower-case form, followed by "-" and the age
-// in hex unless that is 0.
+// in hex unless the age is 0.
 func (id ID) String() string {
 	s := id.GUID.String()
 	if id.PDB20 {
@@ -125,9 +125,9 @@ func (id ID) String() string {
 	return s
 }
 
-// ParseBreakpad reads the form that Breakpad returns: no hyphens, the age
-// mandatory, nothing behind it, digits of either case. 9 to 16 digits are a
-// PDB 2.0 id, 33 to 40 a GUID and age.
+// ParseBreakpad parses the form that Breakpad returns: digits of either case,
+// without hyphens and with an age. 9 to 16 digits are a PDB 2.0 id, 33 to 40
+// digits a GUID and an age.
 func ParseBreakpad(s string) (ID, error) {
 	bad := func() (ID, error) { return ID{}, fmt.Errorf("debug id %q: %w", clip(s), ErrSyntax) }
 	n := 32
@@ -157,9 +157,9 @@ func ParseBreakpad(s string) (ID, error) {
 	return ID{GUID: g, Age: uint32(age)}, nil
 }
 
-// Parse reads any text form of a debug id: hyphens optional, the age optional
-// (then 0) and separated by a hyphen or not; 9 to 16 bare digits, or eight
-// digits, a hyphen and an age, or eight digits alone, are a PDB 2.0 id.
+// Parse parses any text form of a debug id. Hyphens are optional, also before the
+// age; a missing age is 0. A PDB 2.0 id is 8 to 16 digits without hyphens, or
+// eight digits, a hyphen and an age.
 func Parse(s string) (ID, error) {
 	if len(s) >= 36 && s[8] == '-' && s[13] == '-' {
 		g, err := ParseGUID(s[:36])
@@ -181,7 +181,7 @@ func Parse(s string) (ID, error) {
 		return ID{GUID: g}, err
 	}
 	if len(s) == 8 {
-		s += "0" // String leaves an age of 0 away
+		s += "0" // String omits an age of 0
 	}
 	if i := strings.IndexByte(s, '-'); i == 8 || i == 32 {
 		s = s[:i] + s[i+1:]
@@ -189,8 +189,8 @@ func Parse(s string) (ID, error) {
 	return ParseBreakpad(s)
 }
 
-// PE names a PE image or a .DBG file by the two header fields that the
-// Microsoft key is made of. The zero value means "no id".
+// PE identifies a PE image or a .DBG file by the two header fields of its
+// Microsoft key. The zero value means "no id".
 type PE struct {
 	TimeDateStamp uint32 // seconds since 1970, or a hash in reproducible builds
 	SizeOfImage   uint32 // bytes
@@ -203,8 +203,8 @@ func (p PE) IsZero() bool { return p == PE{} }
 // the size in lower-case hex without padding.
 func (p PE) String() string { return fmt.Sprintf("%08X%x", p.TimeDateStamp, p.SizeOfImage) }
 
-// ParsePE reads a Microsoft key of 9 to 16 digits of either case; a size that
-// was padded with zeros is accepted.
+// ParsePE parses a Microsoft key of 9 to 16 digits of either case. The size may be
+// padded with zeros.
 func ParsePE(s string) (PE, error) {
 	if len(s) < 9 || len(s) > 16 || !IsHex(s) {
 		return PE{}, fmt.Errorf("PE key %q: %w", clip(s), ErrSyntax)
@@ -218,15 +218,15 @@ func ParsePE(s string) (PE, error) {
 // hex. The empty string means "none".
 type BuildID string
 
-// MaxBuildID is the longest build-id, in bytes, that is read or accepted; it
-// is the limit of the elfutils client.
+// MaxBuildID is the length limit of a build-id in bytes, equal to the limit of the
+// elfutils client.
 const MaxBuildID = 64
 
-// NewBuildID returns the id whose bytes are b. An all-zero id stays an id: it
-// is what the linker wrote.
+// NewBuildID returns the build-id with the bytes b. All-zero bytes are a valid
+// build-id, because a linker may write them.
 func NewBuildID(b []byte) BuildID { return BuildID(hex.EncodeToString(b)) }
 
-// ParseBuildID reads an even number of hex digits of either case, at most
+// ParseBuildID parses an even number of hex digits of either case, at most
 // MaxBuildID bytes.
 func ParseBuildID(s string) (BuildID, error) {
 	if len(s) < 2 || len(s)%2 != 0 || len(s) > 2*MaxBuildID || !IsHex(s) {
@@ -235,11 +235,11 @@ func ParseBuildID(s string) (BuildID, error) {
 	return BuildID(strings.ToLower(s)), nil
 }
 
-// Len returns the length in bytes.
+// Len returns the length of the build-id in bytes.
 func (b BuildID) Len() int { return len(b) / 2 }
 
-// Padded returns the id as SSQP spells it: ids of 8 to 20 bytes are filled
-// with zero bytes to 20; others have no such spelling and give "".
+// Padded returns the SSQP spelling of a build-id of 8 to 20 bytes: padded with
+// zero bytes to 20. It returns "" for other lengths, which SSQP does not support.
 func (b BuildID) Padded() string {
 	if b.Len() < 8 || b.Len() > 20 {
 		return ""
@@ -248,7 +248,7 @@ func (b BuildID) Padded() string {
 }
 
 // DebugID returns the debug id that Breakpad and Sentry derive from an ELF
-// build-id: its first 16 bytes, zero-filled, with the three GUID fields
+// build-id: its first 16 bytes, padded with zeros, with the three GUID fields
 // swapped when the file is little-endian. WASM ids are never swapped.
 func (b BuildID) DebugID(littleEndian bool) ID {
 	var raw [16]byte
@@ -263,8 +263,7 @@ func (b BuildID) DebugID(littleEndian bool) ID {
 	return ID{GUID: GUID(raw)}
 }
 
-// IsHex reports whether s is not empty and consists of hex digits of either
-// case only.
+// IsHex reports whether s is a non-empty string of hex digits of either case.
 func IsHex(s string) bool {
 	for i := range len(s) {
 		c := s[i]
@@ -275,7 +274,7 @@ func IsHex(s string) bool {
 	return s != ""
 }
 
-// clip keeps hostile input out of error messages.
+// clip shortens untrusted input for error messages.
 func clip(s string) string {
 	if len(s) > 80 {
 		return s[:80] + "…"

@@ -235,7 +235,7 @@ func TestSymCache(t *testing.T) {
 		{"c/chrome_child.dll.pdb/" + id + "1/chrome_child.dll.pdb-v3.1.0.symcache", "chrome_child.dll.pdb", id + "1", ""},
 		{`C:\SymCache\Foo.pdb\` + strings.ToLower(id) + `21\foo.pdb-V3.10.2-beta-1.SYMCACHE`, "Foo.pdb", id + "21", ""},
 		{"a.pdb/" + id + "1/a.pdb-v3.1.0.symcache", "a.pdb", id + "1", ""},
-		{"a.pdb/" + id + "1/b.pdb-v3.1.0.symcache", "", "", "another PDB"},
+		{"a.pdb/" + id + "1/b.pdb-v3.1.0.symcache", "", "", "different PDB"},
 		{"a.pdb/" + id + "/a.pdb-v3.1.0.symcache", "", "", "not a GUID with age"},
 		{"a.pdb/" + id + "123456789/a.pdb-v3.1.0.symcache", "", "", "not a GUID with age"},
 		{"a.pdb/418E89C31/a.pdb-v3.1.0.symcache", "", "", "not a GUID with age"},

@@ -1,6 +1,6 @@
-// Package ppdb reads portable PDBs, the debug information of .NET, far enough
-// to name them and to say what they offer. It reads headers only, from an
-// io.ReaderAt, and survives any input.
+// Package ppdb reads the id of a portable PDB, the debug information of .NET, and
+// reports whether the file holds debug information and sources. It reads headers
+// only, from an io.ReaderAt, and accepts untrusted input.
 //
 // Promised: names and behaviour that this documentation describes change only
 // with a new major version of the module. Memory and time are bounded by the
@@ -28,8 +28,8 @@ import (
 // error.
 var ErrFormat = errors.New("not a portable PDB")
 
-// Magic is how the file starts; so does the metadata of a .NET image, which
-// has no #Pdb stream.
+// Magic is the signature at the start of the file. The metadata of a .NET image
+// has the same signature, but no #Pdb stream.
 const Magic = "BSJB"
 
 // Limits of the metadata root. The standard allows a version of 255 bytes and
@@ -38,30 +38,30 @@ const (
 	maxVersion = 256
 	maxStreams = 64
 	maxName    = 32
-	maxGUIDs   = 1 << 20 // bytes of the #GUID heap that are looked at
+	maxGUIDs   = 1 << 20 // bytes of the #GUID heap that are searched
 )
 
-// Numbers of the tables that are asked for.
+// Table numbers (Portable PDB format, Metadata Tables).
 const (
 	tableDocument = 0x30
 	tableMethod   = 0x31 // MethodDebugInformation: lines and variables
 )
 
-// Kinds of custom debug information that hold sources or say where they are,
-// as they are in the #GUID heap.
+// Kinds of custom debug information that embed or locate sources, in the byte
+// order of the #GUID heap.
 var (
 	embeddedSource = [16]byte{0x1B, 0x57, 0x8A, 0x0E, 0x26, 0x69, 0x6E, 0x46, 0xB4, 0xAD, 0x8A, 0xB0, 0x46, 0x11, 0xF5, 0xFE} // 0e8a571b-6926-466e-b4ad-8ab04611f5fe
 	sourceLink     = [16]byte{0x56, 0x05, 0x11, 0xCC, 0x91, 0xA0, 0x38, 0x4D, 0x9F, 0xEC, 0x25, 0xAB, 0x9A, 0x35, 0x1A, 0x6A} // cc110556-a091-4d38-9fec-25ab9a351a6a
 )
 
-// section is a stream of the metadata: a range of the file.
+// section is the range of a metadata stream in the file, in bytes.
 type section struct{ off, size int64 }
 
 // File is an opened portable PDB. Its fields are set by Open and must not be
 // changed. Methods may be called from several goroutines if the ReaderAt
 // allows that.
 type File struct {
-	Version string       // of the format, such as "PDB v1.0"
+	Version string       // version of the format, such as "PDB v1.0"
 	GUID    debugid.GUID // first part of the id
 	Stamp   uint32       // second part of the id
 	// IDOffset is the offset of the 20 bytes of the id in the file.
@@ -71,10 +71,9 @@ type File struct {
 	streams map[string]section
 }
 
-// Open reads the head of a portable PDB of size bytes: the metadata root and
-// the id. It returns an error that wraps ErrFormat if r holds none, an error
-// of r (a budget's, say) wrapped, and for a broken file an error that says
-// what is wrong.
+// Open reads the metadata root and the id of a portable PDB of size bytes. The
+// error wraps ErrFormat if r does not hold a portable PDB. Open also wraps errors
+// of r and describes the damage of a damaged file.
 func Open(r io.ReaderAt, size int64) (*File, error) {
 	f, err := open(r, size)
 	if err != nil {
@@ -96,7 +95,7 @@ func open(r io.ReaderAt, size int64) (*File, error) {
 	}
 	n := binary.LittleEndian.Uint32(h[12:])
 	if n > maxVersion {
-		return nil, fmt.Errorf("metadata root: a version of %d bytes is longer than the limit of %d", n, maxVersion)
+		return nil, fmt.Errorf("metadata root: version of %d bytes exceeds the limit of %d", n, maxVersion)
 	}
 	version := make([]byte, n+4)
 	if err := readFull(r, version, 16); err != nil {
@@ -114,7 +113,7 @@ func open(r io.ReaderAt, size int64) (*File, error) {
 	}
 	var b [20]byte
 	if id.size < int64(len(b)) {
-		return nil, fmt.Errorf("#Pdb stream: its %d bytes are fewer than the 20 of an id", id.size)
+		return nil, fmt.Errorf("#Pdb stream: %d bytes are fewer than the 20 of an id", id.size)
 	}
 	if err := readFull(r, b[:], id.off); err != nil {
 		return nil, fmt.Errorf("#Pdb stream: %w", err)
@@ -127,11 +126,11 @@ func open(r io.ReaderAt, size int64) (*File, error) {
 // readStreams reads the count stream headers at off.
 func (f *File) readStreams(off int64, count int, size int64) error {
 	if count > maxStreams {
-		return fmt.Errorf("%d streams are more than the limit of %d", count, maxStreams)
+		return fmt.Errorf("%d streams exceed the limit of %d", count, maxStreams)
 	}
 	for i := range count {
 		var h [8 + maxName]byte
-		// The last header may be at the end of the file.
+		// The last header may be shorter than the buffer, at the end of the file.
 		n := min(int64(len(h)), size-off)
 		if n < 12 {
 			return fmt.Errorf("header of stream %d of %d: %w", i+1, count, io.ErrUnexpectedEOF)
@@ -141,7 +140,7 @@ func (f *File) readStreams(off int64, count int, size int64) error {
 		}
 		end := bytes.IndexByte(h[8:n], 0)
 		if end < 0 {
-			return fmt.Errorf("header of stream %d of %d: its name does not end", i+1, count)
+			return fmt.Errorf("header of stream %d of %d: the name has no terminating NUL", i+1, count)
 		}
 		name := string(h[8 : 8+end])
 		s := section{int64(binary.LittleEndian.Uint32(h[:])), int64(binary.LittleEndian.Uint32(h[4:]))}
@@ -165,7 +164,8 @@ func parseID(b [20]byte) (debugid.GUID, uint32) {
 // ID returns the id of the file; its age is the stamp.
 func (f *File) ID() debugid.ID { return debugid.ID{GUID: f.GUID, Age: f.Stamp} }
 
-// HasDebug reports whether there are documents or methods with lines.
+// HasDebug reports whether the file has documents or methods with line
+// information.
 func (f *File) HasDebug() (bool, error) {
 	rows, err := f.rows()
 	if err != nil {
@@ -174,7 +174,7 @@ func (f *File) HasDebug() (bool, error) {
 	return rows[tableDocument] > 0 || rows[tableMethod] > 0, nil
 }
 
-// rows reads the number of rows of each table.
+// rows reads the row counts of all tables.
 func (f *File) rows() (rows [64]uint32, err error) {
 	s, ok := f.streams["#~"]
 	if !ok {
@@ -184,7 +184,7 @@ func (f *File) rows() (rows [64]uint32, err error) {
 	}
 	var h [24 + 4*64]byte
 	if s.size < 24 {
-		return rows, fmt.Errorf("a header of %d bytes: %w", s.size, io.ErrUnexpectedEOF)
+		return rows, fmt.Errorf("header of %d bytes: %w", s.size, io.ErrUnexpectedEOF)
 	}
 	n := min(s.size, int64(len(h)))
 	if err := readFull(f.r, h[:n], s.off); err != nil {
@@ -192,7 +192,7 @@ func (f *File) rows() (rows [64]uint32, err error) {
 	}
 	there := binary.LittleEndian.Uint64(h[8:])
 	if need := 24 + 4*int64(bits.OnesCount64(there)); need > n {
-		return rows, fmt.Errorf("a header of %d bytes in a stream of %d: %w", need, s.size, io.ErrUnexpectedEOF)
+		return rows, fmt.Errorf("header of %d bytes in a stream of %d: %w", need, s.size, io.ErrUnexpectedEOF)
 	}
 	p := h[24:]
 	for i := range rows {
@@ -204,9 +204,9 @@ func (f *File) rows() (rows [64]uint32, err error) {
 	return rows, nil
 }
 
-// HasSources reports whether source text is embedded or Source Link says where
-// it is. It looks for the GUIDs of both in the #GUID heap, where compilers put
-// them only if they use them.
+// HasSources reports whether the file has embedded sources or Source Link. It
+// searches the #GUID heap for the GUIDs of these two kinds; compilers write a
+// GUID there only if the file uses it.
 func (f *File) HasSources() (bool, error) {
 	s := f.streams["#GUID"]
 	r := io.NewSectionReader(f.r, s.off, min(s.size, maxGUIDs))
@@ -225,10 +225,10 @@ func (f *File) HasSources() (bool, error) {
 	return false, nil
 }
 
-// Checksum returns the hash of a portable PDB of size bytes with the 20 bytes
-// of its id taken as zero, as compilers compute it before they know the id.
-// Images name it in their debug directory, and clients in the SymbolChecksum
-// header. alg is SHA1, SHA256, SHA384 or SHA512 in either case.
+// Checksum returns the hash of a portable PDB of size bytes, with the 20 bytes of
+// the id replaced by zeros: compilers compute the hash before the id. Images hold
+// this checksum in their debug directory, and clients send it in the
+// SymbolChecksum header. alg is SHA1, SHA256, SHA384 or SHA512, in any case.
 func Checksum(r io.ReaderAt, size int64, alg string) ([]byte, error) {
 	var h hash.Hash
 	switch strings.ToUpper(alg) {
@@ -241,7 +241,7 @@ func Checksum(r io.ReaderAt, size int64, alg string) ([]byte, error) {
 	case "SHA512":
 		h = sha512.New()
 	default:
-		return nil, fmt.Errorf("ppdb: checksum algorithm %.20q is not known", alg)
+		return nil, fmt.Errorf("ppdb: unknown checksum algorithm %.20q", alg)
 	}
 	f, err := Open(r, size)
 	if err != nil {
@@ -261,9 +261,10 @@ func Checksum(r io.ReaderAt, size int64, alg string) ([]byte, error) {
 	return h.Sum(nil), nil
 }
 
-// ChecksumID returns the id that compilers give to the file with the checksum
-// sum in deterministic builds: the first 20 bytes, marked as a random GUID and
-// a stamp that is no time. It returns the zero ID if sum is shorter.
+// ChecksumID returns the id that compilers derive from the checksum sum in
+// deterministic builds: its first 20 bytes, with the bits set that mark the GUID
+// as random and the stamp as not a time. It returns the zero ID if sum is shorter
+// than 20 bytes.
 func ChecksumID(sum []byte) debugid.ID {
 	if len(sum) < 20 {
 		return debugid.ID{}
@@ -276,8 +277,8 @@ func ChecksumID(sum []byte) debugid.ID {
 	return debugid.ID{GUID: g, Age: stamp}
 }
 
-// readFull reads exactly len(b) bytes. An error of r comes back wrapped or as
-// it is; an end of r becomes io.ErrUnexpectedEOF.
+// readFull reads exactly len(b) bytes at off. It returns errors of r, possibly
+// wrapped, and wraps io.ErrUnexpectedEOF if r ends too early.
 func readFull(r io.ReaderAt, b []byte, off int64) error {
 	n, err := r.ReadAt(b, off)
 	if n == len(b) {

@@ -200,16 +200,16 @@ func TestHostile(t *testing.T) {
 		{"text", "not a portable PDB", []byte("BSJC and so on")},
 		{"magic alone", "metadata root", []byte("BSJB")},
 		{"an image's metadata", "not a portable PDB: metadata without a #Pdb stream", build("v4.0.30319", sample()[1:])},
-		{"version of 4 GiB", "a version of 4294967295 bytes", put(12, -1)},
-		{"version of 257 bytes", "longer than the limit", put(12, 257)},
-		{"65535 streams", "65535 streams are more", put(28, 0xFFFF0000)},
-		{"65 streams", "65 streams are more", build("", many)},
+		{"version of 4 GiB", "version of 4294967295 bytes exceeds", put(12, -1)},
+		{"version of 257 bytes", "257 bytes exceeds the limit", put(12, 257)},
+		{"65535 streams", "65535 streams exceed", put(28, 0xFFFF0000)},
+		{"65 streams", "65 streams exceed", build("", many)},
 		{"64 of 6 streams", "metadata root", put(28, 64<<16)},
 		{"offset of 4 GiB", `stream "#Pdb", 32 bytes at offset 4294967295, lies outside`, put(32, -1)},
 		{"size of 4 GiB", `stream "#Pdb", 4294967295 bytes`, put(36, -1)},
 		{"short id", "19 bytes are fewer than the 20", put(36, 19)},
 		{"twice", "two streams are named", build("", append(sample(), stream{"#Pdb", make([]byte, 20)}))},
-		{"long name", "its name does not end", build("", []stream{{strings.Repeat("x", 99), nil}})},
+		{"long name", "the name has no terminating NUL", build("", []stream{{strings.Repeat("x", 99), nil}})},
 	} {
 		var before, after runtime.MemStats
 		runtime.ReadMemStats(&before)

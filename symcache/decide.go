@@ -2,28 +2,29 @@ package symcache
 
 import "slices"
 
-// State is what a server knows when a request comes.
+// State is the input of Decide besides the requested version: the state of the
+// server and the headers of the request.
 type State struct {
-	// Held are the versions of the key's files that can be sent at once.
+	// Held are the versions for which the server has a file of the key.
 	Held []Version
-	// Producible are the versions that transcoders, workers and other servers can
-	// give. Of one major only the newest counts.
+	// Producible are the versions that transcoders, workers and upstreams can
+	// provide. Decide uses only the newest version of each major.
 	Producible []Version
-	// Failed are those of Producible that are known to fail for this key. If there
-	// is no PDB, all do.
+	// Failed are the versions of Producible that are known to fail for this key:
+	// all of them if the PDB is not found.
 	Failed []Version
-	// GaveUp says that the work for this key ended for reasons that will
-	// pass, or that a client has waited for as long as it may: this request is
-	// answered, and the next one begins anew.
+	// GaveUp reports that the job for this key failed temporarily, or that the
+	// client has reached the limit of its waiting time. Decide then answers this
+	// request at once; the next request starts a new attempt.
 	GaveUp bool
-	// Exceeds is what ParseExceeds returned; zero means that the client has none.
+	// Exceeds is the result of ParseExceeds; zero if the client has no file.
 	Exceeds Version
-	// AllowsRetry is what AllowsRetry returned.
+	// AllowsRetry is the result of the function AllowsRetry.
 	AllowsRetry bool
-	// Head says that the request is a HEAD, which never waits.
+	// Head reports a HEAD request, which never waits.
 	Head bool
-	// Upgrade lets a request for a file that could be newer have it made anew
-	// behind the client's back.
+	// Upgrade allows Decide to send an existing file and to make a newer version
+	// in the background.
 	Upgrade bool
 }
 
@@ -32,16 +33,16 @@ type Action uint8
 
 // The actions.
 const (
-	// NotFound: 404 without Retry-After. The client asks its next server.
+	// NotFound: 404 without Retry-After. The client tries its next server.
 	NotFound Action = iota
 	// Send: 200 or 302 with the file of Decision.Version.
 	Send
-	// NotModified: 304. There is nothing newer than the client has.
+	// NotModified: 304. No version is newer than the version of the client.
 	NotModified
 	// ComeAgain: queue Decision.Make, 404 with Retry-After.
 	ComeAgain
-	// Wait: queue Decision.Make and hold the request until the job ends, then
-	// decide again; after too long a time decide with GaveUp.
+	// Wait: queue Decision.Make, hold the request until the job ends and call
+	// Decide again; after a time limit, call Decide with GaveUp.
 	Wait
 )
 
@@ -64,21 +65,21 @@ func (a Action) String() string {
 // Decision is the answer to a request.
 type Decision struct {
 	Action Action
-	// Version is that of the file to send.
+	// Version is the version of the file to send.
 	Version Version
-	// Make is the version to make, once for each key and major; zero for none.
-	// With Send it is an upgrade, and no client waits for it.
+	// Make is the version to make, once for each key and major; zero: none. With
+	// Send it is an upgrade in the background.
 	Make Version
-	// Why names the rule, for logs.
+	// Why names the rule that was applied, for logs.
 	Why string
 }
 
-// Decide chooses the answer to a request whose path and headers are good. The
-// order of its rules is that of the protocol: a file that may be sent always
-// is, even if a newer one could be made.
+// Decide returns the answer to a request with a valid path and valid headers. It
+// applies the rules in the order of the protocol: a held file that the client can
+// read is always sent, even if a newer version could be made.
 func Decide(request Version, s State) Decision {
 	if request.Compare(MinVersion) < 0 {
-		return Decision{Action: NotFound, Why: "a version before " + MinVersion.String()}
+		return Decision{Action: NotFound, Why: "version below " + MinVersion.String()}
 	}
 	_, holds := Best(s.Held, request, Version{})
 	offers := newestOfEachMajor(s.Producible, request)
@@ -87,7 +88,7 @@ func Decide(request Version, s State) Decision {
 	})
 	if v, ok := Best(s.Held, request, s.Exceeds); ok {
 		d := Decision{Action: Send, Version: v, Why: "held"}
-		// The version sent may be an old one because the client asked for it.
+		// Best prefers the requested version, so a newer one may also be held.
 		newer := func(h Version) bool { return CanRead(request, h) && h.Compare(usable[0]) >= 0 }
 		if s.Upgrade && !s.GaveUp && len(usable) > 0 && !slices.ContainsFunc(s.Held, newer) {
 			d.Make = usable[0]
@@ -95,28 +96,29 @@ func Decide(request Version, s State) Decision {
 		return d
 	}
 	nothing := Decision{Action: NotFound}
-	if holds { // all that is held is what the client has, or older
+	if holds { // no held version is newer than the version of the client
 		nothing.Action = NotModified
 	}
 	switch {
 	case !s.Exceeds.IsZero() && len(offers) > 0 && offers[0].Compare(s.Exceeds) <= 0:
-		return Decision{Action: NotModified, Why: "nothing newer can be made"}
+		return Decision{Action: NotModified, Why: "no newer version can be made"}
 	case len(offers) == 0:
-		nothing.Why = "nothing can make it"
+		nothing.Why = "no such version can be made"
 		return nothing
 	case len(usable) == 0:
 		nothing.Why = "known to fail"
 		return nothing
 	case s.GaveUp:
-		return Decision{Action: NotFound, Why: "given up for now"}
+		return Decision{Action: NotFound, Why: "temporary failure or time limit"}
 	case s.Head || Async(request, s.AllowsRetry):
 		return Decision{Action: ComeAgain, Make: usable[0], Why: "being made"}
 	}
 	return Decision{Action: Wait, Make: usable[0], Why: "being made"}
 }
 
-// newestOfEachMajor returns what can be made for a request, the best first. If
-// that fails, the next lower major is worth a try, an older version is not.
+// newestOfEachMajor returns the versions that can be made for a request, the best
+// one first. After a failure Decide tries the next lower major, but no older
+// version of the same major.
 func newestOfEachMajor(makes []Version, request Version) []Version {
 	var offers []Version
 	for _, v := range makes {

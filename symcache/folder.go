@@ -11,13 +11,13 @@ import (
 	"github.com/symdepot/symdepot/debugid"
 )
 
-// ErrEntry is wrapped by the error of a file that has no place in a SymCache folder.
+// ErrEntry is wrapped by the error for a file that does not belong in a SymCache folder.
 var ErrEntry = errors.New("not a file of a SymCache folder")
 
-// ErrForeign is wrapped by the error of a file that another tool calls a symcache.
+// ErrForeign is wrapped by the error for a symcache file of a different tool.
 var ErrForeign = errors.New("a symcache of Sentry's tools, which Windows Performance Analyzer does not read")
 
-// ErrOtherFormat is wrapped by the error of a file that has another known format.
+// ErrOtherFormat is wrapped by the error for a file in a different known format.
 var ErrOtherFormat = errors.New("not the contents of a SymCache file")
 
 // Extensions of the files in a SymCache folder.
@@ -26,40 +26,41 @@ const (
 	negativeExtension = ".negativesymcache"
 )
 
-// EntryKind says what a file in a SymCache folder is.
+// EntryKind is the kind of a file in a SymCache folder.
 type EntryKind uint8
 
 // The kinds.
 const (
 	// File is a SymCache file.
 	File EntryKind = iota
-	// Unfinished is a download or a transcoding under way, or its failure.
+	// Unfinished is the temporary file of a running download or transcoding, or
+	// the record of its failure.
 	Unfinished
-	// Negative is the note of Microsoft's sample server that a file could not
-	// be made; see ParseExpiry. Its Version is the one that was asked for.
+	// Negative is a file with which Microsoft's sample server remembers that it
+	// could not make a SymCache file; see ParseExpiry. Its Version is the
+	// requested version.
 	Negative
-	// Old is a file of the first two generations, which lay flat and which
-	// no client can ask for over HTTP.
+	// Old is a file of the first two generations, which had no subfolders.
+	// Clients cannot request it over HTTP.
 	Old
 )
 
-// Entry is one file of a SymCache folder. Unfinished and Old have no more than a kind.
+// Entry is one file of a SymCache folder. Only Kind is set for Unfinished and Old.
 type Entry struct {
 	Kind    EntryKind
-	Key     Key // the name is spelled as the folder is
+	Key     Key // with the spelling of the name in the folder
 	Version Version
 }
 
-// Folder returns the name of the middle folder: GUID and age, which are both
-// upper-case hex.
+// Folder returns the name of the middle folder: GUID and age in upper-case hex.
 func (k Key) Folder() string {
 	return k.ID.GUID.Upper() + strings.ToUpper(strconv.FormatUint(uint64(k.ID.Age), 16))
 }
 
-// FileName returns the name of the key's file of version v.
+// FileName returns the file name of the key's SymCache file of version v.
 func (k Key) FileName(v Version) string { return k.Name + "-" + v.Segment() + Extension }
 
-// Path returns the place of the key's file of version v below a SymCache
+// Path returns the path of the key's file of version v relative to the SymCache
 // folder, with slashes. The name must be valid.
 func (k Key) Path(v Version) string { return k.Name + "/" + k.Folder() + "/" + k.FileName(v) }
 
@@ -69,8 +70,8 @@ var (
 	old = regexp.MustCompile(`(?i)^.+-[0-9a-f]{16,40}v[12]\.symcache$`)
 )
 
-// ParsePath reads the place of a file: its last two folders and its name. Both
-// kinds of slashes separate, any folders may stand before.
+// ParsePath parses the last two folders and the file name of a path. Slashes and
+// backslashes separate components; the two folders may follow any other folders.
 func ParsePath(path string) (Entry, error) {
 	bad := func(why string) (Entry, error) {
 		return Entry{}, fmt.Errorf("%q: %s: %w", clip(path), why, ErrEntry)
@@ -109,10 +110,10 @@ func ParsePath(path string) (Entry, error) {
 		if _, err := ParseFolder(parts[len(parts)-2]); err != nil {
 			return bad(outside)
 		}
-		return bad("it is named for another PDB than its folder")
+		return bad("it is named after a different PDB than its folder")
 	}
 	if !ValidName(e.Key.Name) {
-		return bad("its folder has no usable name")
+		return bad("its folder has an invalid name")
 	}
 	if e.Key.ID, err = ParseFolder(parts[len(parts)-2]); err != nil {
 		return Entry{}, err
@@ -120,11 +121,11 @@ func ParsePath(path string) (Entry, error) {
 	return e, nil
 }
 
-// ParseFileName reads NAME-vN.N.N.symcache, the name of a finished file.
+// ParseFileName parses NAME-vN.N.N.symcache, the name of a complete SymCache file.
 func ParseFileName(base string) (name string, v Version, err error) {
 	name, v, negative, err := parseFileName(base)
 	if err == nil && negative {
-		err = fmt.Errorf("%q: a note that there is no file: %w", clip(base), ErrEntry)
+		err = fmt.Errorf("%q: a remembered miss, not a SymCache file: %w", clip(base), ErrEntry)
 	}
 	if err != nil {
 		return "", Version{}, err
@@ -150,12 +151,12 @@ func hasSuffix(s, suffix string) bool {
 	return len(s) > len(suffix) && strings.EqualFold(s[len(s)-len(suffix):], suffix)
 }
 
-// ParseFolder reads the name of a middle folder: 32 hex digits of the GUID, then
-// one to eight of the age.
+// ParseFolder parses the name of a middle folder: 32 hex digits of the GUID, then
+// one to eight hex digits of the age.
 func ParseFolder(s string) (debugid.ID, error) {
 	id, err := debugid.ParseBreakpad(s)
 	if err != nil || id.PDB20 || id.IsZero() {
-		return debugid.ID{}, fmt.Errorf("a folder %q, which is not a GUID with age: %w", clip(s), ErrEntry)
+		return debugid.ID{}, fmt.Errorf("folder %q is not a GUID with age: %w", clip(s), ErrEntry)
 	}
 	return id, nil
 }
@@ -163,9 +164,9 @@ func ParseFolder(s string) (debugid.ID, error) {
 // SniffLen is the number of bytes from the start of a file that Detect needs.
 const SniffLen = 16
 
-// otherContents are the first bytes of files that are no SymCache files.
+// otherContents are the signatures of known formats other than SymCache.
 var otherContents = []struct{ magic, what string }{
-	{"MZ", "a program of Windows"},
+	{"MZ", "a Windows program"},
 	{"\x7fELF", "an ELF file"},
 	{"\xfe\xed\xfa\xce", "a Mach-O file"}, {"\xfe\xed\xfa\xcf", "a Mach-O file"}, {"\xce\xfa\xed\xfe", "a Mach-O file"}, {"\xcf\xfa\xed\xfe", "a Mach-O file"},
 	{"\xca\xfe\xba\xbe", "a Mach-O file"},
@@ -176,11 +177,11 @@ var otherContents = []struct{ magic, what string }{
 	{"#!", "a script"}, {"MODULE ", "a Breakpad symbol file"},
 }
 
-// Detect reports from the first SniffLen bytes of a file whether it may be a
-// SymCache file: nil if it may, else the reason. Empty files are refused, files of
-// other tools that use the same name (ErrForeign), programs, archives, web pages
-// and other known formats (ErrOtherFormat). Anything else may be a SymCache file,
-// since the format is not public.
+// Detect checks the first SniffLen bytes of a file and returns nil if it may be a
+// SymCache file. It rejects empty files (ErrEntry), symcache files of other tools
+// (ErrForeign) and programs, archives, web pages and other known formats
+// (ErrOtherFormat). It accepts any other content, because the SymCache format is
+// not public.
 func Detect(head []byte) error {
 	if len(head) == 0 {
 		return fmt.Errorf("an empty file: %w", ErrEntry)
@@ -191,7 +192,7 @@ func Detect(head []byte) error {
 	text := strings.TrimLeft(strings.TrimPrefix(string(head), "\uFEFF"), " \t\r\n")
 	switch {
 	case text == "":
-		return fmt.Errorf("%w: it begins with nothing but blanks", ErrOtherFormat)
+		return fmt.Errorf("%w: it starts with white space only", ErrOtherFormat)
 	case text[0] == '<':
 		return fmt.Errorf("%w: HTML or XML", ErrOtherFormat)
 	}
@@ -203,12 +204,13 @@ func Detect(head []byte) error {
 	return nil
 }
 
-// ParseExpiry reads the contents of a Negative entry: until when it holds. It
-// is a hint at most, for the sample server writes one for every failure.
+// ParseExpiry parses the content of a Negative entry: the expiry time of the
+// remembered miss. The entry is only a hint, because the sample server writes one
+// after every failure.
 func ParseExpiry(content string) (time.Time, error) {
 	t, err := time.Parse(time.RFC3339Nano, strings.TrimSpace(strings.TrimPrefix(content, "\uFEFF")))
 	if err != nil {
-		return time.Time{}, fmt.Errorf("a note that expires at %q: %w", clip(content), ErrEntry)
+		return time.Time{}, fmt.Errorf("remembered miss with the invalid expiry time %q: %w", clip(content), ErrEntry)
 	}
 	return t.UTC(), nil
 }

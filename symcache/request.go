@@ -13,57 +13,58 @@ import (
 	"github.com/symdepot/symdepot/debugid"
 )
 
-// ErrPath is wrapped by the error of a path that asks for no SymCache file;
-// the answer is a final 404.
+// ErrPath is wrapped by the error for a path that does not request a SymCache file.
+// The answer is 404 without Retry-After.
 var ErrPath = errors.New("not a SymCache request")
 
-// ErrHeader is wrapped by the error of a header that makes no sense in its
-// request; the answer is 400.
-var ErrHeader = errors.New("not a usable header")
+// ErrHeader is wrapped by the error for a header that is invalid in its request.
+// The answer is 400.
+var ErrHeader = errors.New("invalid header")
 
-// ErrContent is wrapped by the error of an answer that holds no SymCache file
-// or one that its client cannot read.
-var ErrContent = errors.New("not a SymCache file that was asked for")
+// ErrContent is wrapped by the error for an answer that is not a SymCache file or
+// that the client of the request cannot read.
+var ErrContent = errors.New("not a SymCache file that the client can read")
 
-// The headers of the protocol. The text calls the first one so; Microsoft's
-// sample server reads the second. A server takes either, a client sends both.
+// Headers and media type of the protocol. A server accepts either of the two
+// retry headers, and a client sends both: the protocol description defines the
+// first, Microsoft's sample server reads the second.
 const (
 	HeaderAllowRetry  = "Allow-Retry-After"
 	HeaderAcceptRetry = "Accept-Retry-After"
 	HeaderExceeds     = "If-Version-Exceeds"
-	// MediaType is the type of every SymCache file that is sent.
+	// MediaType is the media type of SymCache files, without parameters.
 	MediaType = "application/vnd.ms-symcache"
 )
 
-// Key names what a SymCache file was made of: the PDB's file name and its GUID
-// and age. A version is not part of it. Names compare without regard to case.
+// Key identifies the PDB of a SymCache file by file name, GUID and age. It does
+// not include the version. Names are compared case-insensitively.
 type Key struct {
 	Name string
 	ID   debugid.ID
 }
 
-// Fold returns the key in the form that can be compared.
+// Fold returns the key with a lower-case name, for comparison with ==.
 func (k Key) Fold() Key {
 	k.Name = strings.ToLower(k.Name)
 	return k
 }
 
-// Request is what a path asks for.
+// Request is the parsed path of a request.
 type Request struct {
 	Version Version
 	Key     Key
-	// Hex is the key if the digits of the age are read as hex, in case that a
-	// client writes it like the folders on disk do. It may be answered from
-	// what is held, but nothing may be made for it. It is zero where both
-	// readings are one.
+	// Hex is the key with the digits of the age parsed as hex, for clients that
+	// write the age like the folders on disk. The server may answer it with a
+	// held file, but must not make a file for it. It is zero if both readings
+	// give the same key.
 	Hex Key
-	// HexOnly says that the age has no decimal reading: Key is zero, and where
-	// Hex is not to be tried nothing matches.
+	// HexOnly reports an age that is not a decimal number. Key is then zero, and
+	// only Hex can match.
 	HexOnly bool
 }
 
-// ParseRequest reads the decoded segments vN.N.N, NAME, GUID and, if it is not
-// 1, the age in decimal. A version too old to be answered is still a request.
+// ParseRequest parses the decoded path segments vN.N.N, NAME, GUID and the age in
+// decimal, which may be omitted if it is 1. It accepts versions below MinVersion.
 func ParseRequest(segs []string) (Request, error) {
 	bad := func(what, s string) (Request, error) {
 		return Request{}, fmt.Errorf("%s %q: %w", what, clip(s), ErrPath)
@@ -108,13 +109,13 @@ func ParseRequest(segs []string) (Request, error) {
 	return r, nil
 }
 
-// Segments returns the path of the request, not escaped; the age is always there.
+// Segments returns the unescaped path segments of the request, always with the age.
 func (r Request) Segments() []string {
 	return []string{r.Version.Segment(), r.Key.Name, r.Key.ID.GUID.Upper(), strconv.FormatUint(uint64(r.Key.ID.Age), 10)}
 }
 
-// ValidName reports whether s can be the file name of a PDB in a request or in
-// a folder: it can never lead to another place, nor to a hidden one.
+// ValidName reports whether s can be the file name of a PDB in a request or in a
+// folder. It rejects path separators and the names of hidden files.
 func ValidName(s string) bool {
 	if s == "" || len(s) > 255 || !utf8.ValidString(s) || s[0] == '.' || strings.HasSuffix(s, ".") || strings.HasSuffix(s, " ") {
 		return false
@@ -122,8 +123,7 @@ func ValidName(s string) bool {
 	return !strings.ContainsAny(s, `/\:*?"<>|`) && !strings.ContainsFunc(s, unicode.IsControl)
 }
 
-// parseGUID reads 32 digits or the form with hyphens, in braces or parentheses
-// or without.
+// parseGUID parses 32 digits, with or without hyphens, braces or parentheses.
 func parseGUID(s string) (debugid.GUID, bool) {
 	for _, pair := range [2]string{"{}", "()"} {
 		if in, ok := strings.CutPrefix(s, pair[:1]); ok {
@@ -138,8 +138,9 @@ func parseGUID(s string) (debugid.GUID, bool) {
 	return g, err == nil
 }
 
-// ParseExceeds reads the lines of the header If-Version-Exceeds: the client has
-// that version and wants only a newer one. No line gives the zero Version.
+// ParseExceeds parses the values of the header If-Version-Exceeds, the version that
+// the client has: it accepts only a newer one. Without a value it returns the
+// zero Version.
 func ParseExceeds(lines []string, request Version) (Version, error) {
 	if len(lines) == 0 {
 		return Version{}, nil
@@ -154,13 +155,13 @@ func ParseExceeds(lines []string, request Version) (Version, error) {
 	case v.Major == 0:
 		return Version{}, fmt.Errorf("%s: %s does not exist: %w", HeaderExceeds, v, ErrHeader)
 	case v.Compare(request) >= 0:
-		return Version{}, fmt.Errorf("%s: %s is not less than %s, which is asked for: %w", HeaderExceeds, v, request, ErrHeader)
+		return Version{}, fmt.Errorf("%s: %s is not below the requested version %s: %w", HeaderExceeds, v, request, ErrHeader)
 	}
 	return v, nil
 }
 
-// AllowsRetry reports whether the lines of both retry headers, in any order,
-// say that the client will come again instead of waiting.
+// AllowsRetry reports whether one of the values of both retry headers, in any
+// order, announces that the client repeats its request instead of waiting.
 func AllowsRetry(lines ...string) bool {
 	for _, l := range lines {
 		if strings.EqualFold(strings.TrimSpace(l), "true") {
@@ -170,8 +171,9 @@ func AllowsRetry(lines ...string) bool {
 	return false
 }
 
-// Async reports whether a client comes again instead of waiting for a
-// transcoder: all that ask for more than 3.1.0 do, others if they allow it.
+// Async reports whether a client repeats its request instead of waiting for a
+// transcoder: every client that requests a version above 3.1.0 does; others only
+// with a retry header.
 func Async(request Version, allowsRetry bool) bool {
 	return allowsRetry || request.Compare(lastSync) > 0
 }
@@ -182,15 +184,16 @@ const (
 	maxRetry = 10 * time.Second
 )
 
-// RetryAfter prints how long a client should wait before it comes again, in
-// whole seconds from 1 to 10.
+// RetryAfter formats the time that a client should wait before it repeats its
+// request, in whole seconds from 1 to 10.
 func RetryAfter(d time.Duration) string {
 	d = min(max(d, minRetry), maxRetry)
 	return strconv.Itoa(int((d + time.Second - 1) / time.Second))
 }
 
-// ParseRetryAfter reads the header of a 404: work is under way if it is there.
-// A date is not part of the protocol; it and other texts count as one second.
+// ParseRetryAfter parses the Retry-After values of a 404. If ok, the server is
+// making or downloading the file. The protocol does not allow dates; a value that
+// is not a number counts as one second.
 func ParseRetryAfter(lines []string) (d time.Duration, ok bool) {
 	if len(lines) == 0 {
 		return 0, false
@@ -202,17 +205,18 @@ func ParseRetryAfter(lines []string) (d time.Duration, ok bool) {
 	return max(time.Duration(n)*time.Second, minRetry), true
 }
 
-// ContentType returns the type of a file of version v. It names the version of
-// the file, whatever was asked for.
+// ContentType returns the media type of a file of version v. The parameter is the
+// version of the file, which may differ from the requested version.
 func ContentType(v Version) string { return MediaType + "; version=" + v.String() }
 
-// ParseContentType returns the version of the file that another server sent for
-// a request; without a parameter it is the very one asked for. A file that the
-// request's client cannot read is an error.
+// ParseContentType returns the version of a file that an upstream sent for a
+// request: the parameter of the media type s, or the requested version without a
+// parameter. The error wraps ErrContent if the client of the request cannot read
+// the file.
 func ParseContentType(s string, request Version) (Version, error) {
 	media, params, err := mime.ParseMediaType(s)
 	if err != nil || media != MediaType {
-		return Version{}, fmt.Errorf("type %q: %w", clip(s), ErrContent)
+		return Version{}, fmt.Errorf("media type %q: %w", clip(s), ErrContent)
 	}
 	text, ok := params["version"]
 	if !ok {
@@ -223,7 +227,7 @@ func ParseContentType(s string, request Version) (Version, error) {
 		return Version{}, fmt.Errorf("%w: %w", err, ErrContent)
 	}
 	if !CanRead(request, v) {
-		return Version{}, fmt.Errorf("version %s for %s: %w", v, request, ErrContent)
+		return Version{}, fmt.Errorf("version %s in answer to a request for %s: %w", v, request, ErrContent)
 	}
 	return v, nil
 }

@@ -311,10 +311,10 @@ func TestFolder(t *testing.T) {
 		{"app.pdb/" + n1 + "1/app.pdb-v3.300.0.symcache", 0, "", "", "not a SymCache version"}, {"app.pdb/" + n1 + "1/-v3.1.0.symcache", 0, "", "", "version such as"},
 		{"app.pdb-v3.1.0.symcache", 0, "", "", "outside of its folders"}, {n1 + "1/app.pdb-v3.1.0.symcache", 0, "", "", "outside of its folders"},
 		{"/home/user/app.pdb-v3.1.0.symcache", 0, "", "", "outside of its folders"},
-		{"app.pdb/" + n1 + "1/b.pdb-v3.1.0.symcache", 0, "", "", "another PDB"}, {"app.pdb/" + n1 + "/app.pdb-v3.1.0.symcache", 0, "", "", "not a GUID with age"},
+		{"app.pdb/" + n1 + "1/b.pdb-v3.1.0.symcache", 0, "", "", "different PDB"}, {"app.pdb/" + n1 + "/app.pdb-v3.1.0.symcache", 0, "", "", "not a GUID with age"},
 		{"app.pdb/" + n1 + "123456789/app.pdb-v3.1.0.symcache", 0, "", "", "not a GUID with age"}, {"app.pdb/418E89C31/app.pdb-v3.1.0.symcache", 0, "", "", "not a GUID with age"},
 		{"app.pdb/" + strings.Repeat("0", 33) + "/app.pdb-v3.1.0.symcache", 0, "", "", "not a GUID with age"},
-		{".temp/" + n1 + "1/.temp-v3.1.0.symcache", 0, "", "", "hidden"}, {"app.pdb/.symdepot-tmp/x", 0, "", "", "hidden"}, {"a:b/" + n1 + "1/a:b-v3.1.0.symcache", 0, "", "", "no usable name"},
+		{".temp/" + n1 + "1/.temp-v3.1.0.symcache", 0, "", "", "hidden"}, {"app.pdb/.symdepot-tmp/x", 0, "", "", "hidden"}, {"a:b/" + n1 + "1/a:b-v3.1.0.symcache", 0, "", "", "invalid name"},
 	} {
 		e, err := ParsePath(tt.path)
 		if tt.say != "" {

@@ -1,11 +1,11 @@
-// Package symcache holds the rules of Windows Performance Analyzer's SymCache:
-// versions and which may answer which, the requests and headers of its HTTP
-// protocol, its folder on disk, and what a server has to do with a request. The
-// files themselves are opaque: their format is not public.
+// Package symcache implements the rules of Windows Performance Analyzer's
+// SymCache: versions and their compatibility, the requests and headers of its HTTP
+// protocol, its folder on disk, and how a server answers a request. The files are
+// opaque, because their format is not public.
 //
 // Promised: names and behaviour that this documentation describes change only
-// with a new major version of the module. Decide is a pure function: equal
-// inputs have equal answers.
+// with a new major version of the module. Decide is a pure function: its result
+// depends only on its arguments.
 package symcache
 
 import (
@@ -16,30 +16,30 @@ import (
 	"strings"
 )
 
-// Version is the version of the format of a SymCache file. The zero Version
-// means "none"; it answers nothing.
+// Version is the format version of a SymCache file. The zero Version means
+// "none" and matches no request.
 type Version struct {
 	Major        uint16
 	Minor, Patch uint8
-	// Pre is the pre-release suffix without its hyphen; no request can ask for one.
+	// Pre is the pre-release suffix without its hyphen. Requests cannot contain one.
 	Pre string
 }
 
-// ErrVersion is wrapped by the error of a text that is no version.
+// ErrVersion is wrapped by the error for an invalid version.
 var ErrVersion = errors.New("not a SymCache version")
 
 var (
-	// MinVersion is the first version that this protocol describes; servers have
-	// no answer to a request for an older one.
+	// MinVersion is the lowest version of this protocol. Servers answer requests
+	// for lower versions with 404.
 	MinVersion = Version{Major: 3}
-	// lastSync is the last version whose clients wait for a transcoder unless
-	// they say otherwise.
+	// lastSync is the highest version whose clients wait for a transcoder unless
+	// they send a retry header.
 	lastSync = Version{Major: 3, Minor: 1}
 )
 
-// ParseVersion reads major.minor.patch as headers and file names have it: one
-// leading v and a pre-release suffix may be there, leading zeros do not count.
-// A major is at most 65535, the others 255.
+// ParseVersion parses major.minor.patch as in headers and file names, with an
+// optional leading v and an optional pre-release suffix. Leading zeros are
+// ignored. The limits are 65535 for major and 255 for minor and patch.
 func ParseVersion(s string) (Version, error) {
 	text := s
 	if s != "" && s[0]|0x20 == 'v' {
@@ -54,7 +54,7 @@ func ParseVersion(s string) (Version, error) {
 	return v, nil
 }
 
-// parseNumbers reads three numbers and nothing else.
+// parseNumbers parses major.minor.patch without prefix and suffix.
 func parseNumbers(s string) (Version, bool) {
 	parts := strings.Split(s, ".")
 	if len(parts) != 3 {
@@ -79,7 +79,7 @@ func isPre(s string) bool {
 	return s != ""
 }
 
-// String returns major.minor.patch, with a pre-release suffix if there is one.
+// String returns major.minor.patch and the pre-release suffix, if any.
 func (v Version) String() string {
 	s := fmt.Sprintf("%d.%d.%d", v.Major, v.Minor, v.Patch)
 	if v.Pre != "" {
@@ -88,14 +88,14 @@ func (v Version) String() string {
 	return s
 }
 
-// Segment returns the form that requests and file names have: v3.1.0.
+// Segment returns the form in requests and file names, such as v3.1.0.
 func (v Version) Segment() string { return "v" + v.String() }
 
 // IsZero reports whether v is "none".
 func (v Version) IsZero() bool { return v == Version{} }
 
-// Compare returns -1, 0 or 1. A pre-release comes before its release; two of
-// them compare as ASCII.
+// Compare returns -1, 0 or 1. A pre-release is lower than its release; two
+// pre-release suffixes are compared as ASCII strings.
 func (v Version) Compare(w Version) int {
 	if c := cmp.Or(cmp.Compare(v.Major, w.Major), cmp.Compare(v.Minor, w.Minor), cmp.Compare(v.Patch, w.Patch)); c != 0 {
 		return c
@@ -111,9 +111,9 @@ func (v Version) Compare(w Version) int {
 	return cmp.Compare(v.Pre, w.Pre)
 }
 
-// CanRead reports whether a client that asks for one version may be given a
-// file of another: it reads every version of its own and of lower majors, from
-// First on, but pre-releases only if it asks for that very one.
+// CanRead reports whether a client that requests one version can read a file of
+// version held. A client reads all versions of its own major and of lower majors,
+// from MinVersion on, but a pre-release only if it requests exactly this one.
 func CanRead(request, held Version) bool {
 	if held.Pre != "" {
 		return held == request
@@ -121,9 +121,9 @@ func CanRead(request, held Version) bool {
 	return held.Major <= request.Major && held.Compare(MinVersion) >= 0
 }
 
-// Best chooses among held versions the one that answers the request: the very
-// version if it is there, else the highest that may. Versions up to exceeds do
-// not count, unless exceeds is zero.
+// Best returns the held version that answers the request: the requested version
+// if it is held, otherwise the highest that the client can read. Unless exceeds is
+// zero, Best ignores versions up to exceeds.
 func Best(held []Version, request, exceeds Version) (best Version, ok bool) {
 	for _, h := range held {
 		if !CanRead(request, h) || !exceeds.IsZero() && h.Compare(exceeds) <= 0 {

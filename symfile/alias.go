@@ -9,27 +9,27 @@ import (
 	"github.com/symdepot/symdepot/debugid"
 )
 
-// Alias is one spelling under which an object is found: a folded name, a
-// folded id and the roles in which it answers there. Ingest enters every
-// object under all its aliases; a lookup compares, and guesses no kind.
+// Alias is one name and id under which an object is found, with the roles that
+// this spelling answers. Every object is indexed under all its aliases, so a
+// lookup only compares and does not have to guess the kind of the object.
 type Alias struct {
 	Name string // folded; never empty
 	ID   string // folded; never empty
 	Role Role
 }
 
-// IDKind says which kind of id a path names. Ids of different kinds may have
-// equal digits: the GUID of a PDB looks like an MD5 build-id.
+// IDKind is the kind of id in a path. Ids of different kinds look alike: the GUID
+// of a PDB has as many digits as an MD5 build-id.
 type IDKind uint8
 
 // The kinds of ids.
 const (
-	AnyID    IDKind = iota // the path does not say
+	AnyID    IDKind = iota // the path does not determine the kind
 	BuildIDs               // the build-id of an ELF file or a WASM module
 	MachIDs                // the UUID of a Mach-O image
 )
 
-// Kinds lists the kinds of objects that have ids of this kind; nil: all.
+// Kinds returns the kinds of objects that have ids of this kind; nil means all.
 func (k IDKind) Kinds() []Kind {
 	switch k {
 	case BuildIDs:
@@ -40,20 +40,20 @@ func (k IDKind) Kinds() []Kind {
 	return nil
 }
 
-// Lookup is what one path asks for.
+// Lookup is the name, the id and the roles that a path asks for.
 type Lookup struct {
 	Name string // folded; empty: any name
 	ID   string // folded
-	Role Role   // any of these
-	// IDKind is the kind of id that the path names: an object whose kind has no
-	// such ids is not an answer.
+	Role Role   // the object must have at least one of these roles
+	// IDKind is the kind of id in the path. Objects without ids of this kind do
+	// not match.
 	IDKind IDKind
-	// Unique: answer only if exactly one content matches. It is set on lookups
-	// that omit the name although the client gave one.
+	// Unique requires that exactly one content matches. It is set on lookups that
+	// ignore the name that the client sent.
 	Unique bool
 }
 
-// Finds reports whether o is an answer to l under one of its aliases.
+// Finds reports whether l matches o under one of the aliases of o.
 func (l Lookup) Finds(o Object) bool {
 	if kinds := l.IDKind.Kinds(); kinds != nil && !slices.Contains(kinds, o.Kind) {
 		return false
@@ -61,16 +61,16 @@ func (l Lookup) Finds(o Object) bool {
 	return slices.ContainsFunc(o.Aliases(), l.Matches)
 }
 
-// Matches reports whether a is an answer to l, if the kind of its object is.
+// Matches reports whether l matches a. It does not check the kind of the object.
 func (l Lookup) Matches(a Alias) bool {
 	return (l.Name == "" || l.Name == a.Name) && l.ID == a.ID && l.Role&a.Role != 0
 }
 
-// PortableAge takes the place of the age in a portable PDB's key (SSQP key
-// conventions, portable PDB).
+// PortableAge replaces the age in the key of a portable PDB (SSQP key conventions,
+// portable PDB).
 const PortableAge = "FFFFFFFF"
 
-// aliases collects without duplicates, in order.
+// aliases collects aliases in order, without duplicates.
 type aliases struct {
 	name string // folded name of the object
 	list []Alias
@@ -90,8 +90,8 @@ func (a *aliases) add(name, id string, role Role) {
 	a.list = append(a.list, Alias{name, id, role})
 }
 
-// Aliases returns every spelling under which o is found, own spelling first.
-// An object without any id has none.
+// Aliases returns all aliases of o, the canonical one first. An object without an
+// id has no aliases.
 func (o Object) Aliases() []Alias {
 	a := &aliases{name: o.Name}
 	switch o.Kind {
@@ -147,7 +147,7 @@ func (o Object) peAliases(a *aliases) {
 		a.add(o.Name, cmp.Or(strings.TrimLeft(o.CodeID[:8], "0"), "0")+o.CodeID[8:], o.Role)
 	}
 	if !o.DebugID.IsZero() {
-		// The unified layout files an image under its debug id.
+		// The unified layout stores an image under its debug id.
 		a.add(o.Name, o.DebugID.Breakpad(), o.Role&Executable)
 	}
 	if o.Main && o.Kind == PE {
@@ -155,8 +155,9 @@ func (o Object) peAliases(a *aliases) {
 	}
 }
 
-// PDBIDs lists the keys of a Windows PDB, canonical first. The image's record
-// holds the DBI age; tools that rewrite the info stream raise only that one.
+// PDBIDs returns the keys of a Windows PDB, the canonical one first. The debug
+// record of the image holds the age of the DBI stream. Tools that rewrite the
+// info stream increase only the age of the info stream.
 func (o Object) PDBIDs() []string {
 	if o.DebugID.IsZero() {
 		return nil
@@ -171,8 +172,9 @@ func (o Object) PDBIDs() []string {
 	return ids
 }
 
-// PortableIDs lists the keys of a portable PDB: SSQP's, the one that Windows
-// debuggers build from the image's record, and Sentry's with the stamp.
+// PortableIDs returns the keys of a portable PDB: the SSQP key, the key that
+// Windows debuggers build from the debug record of the image, and Sentry's key
+// with the stamp.
 func (o Object) PortableIDs() []string {
 	if o.DebugID.IsZero() {
 		return nil
@@ -181,8 +183,8 @@ func (o Object) PortableIDs() []string {
 	return []string{g + PortableAge, g + "1", o.DebugID.Breakpad()}
 }
 
-// IsRelocatable reports whether o is an ELF file that is neither a program or
-// library nor the debug information of one: a relocatable object (.o, .ko).
+// IsRelocatable reports whether o is a relocatable ELF object (.o, .ko), not a
+// program, a library or the debug information of one.
 func (o Object) IsRelocatable() bool {
 	return o.Kind == ELF && o.Role&(Executable|Debug) == Debug && !o.DebugCompanion
 }
@@ -207,8 +209,8 @@ func (o Object) buildIDAliases(a *aliases) {
 	}
 }
 
-// BuildIDs lists the spellings of an ELF or WASM id: as it is, zero-filled as
-// SSQP has it, and for WASM the raw section with its length byte.
+// BuildIDs returns the spellings of an ELF or WASM build-id: unchanged, padded with
+// zeros as in SSQP, and for WASM the raw section with its length byte.
 func (o Object) BuildIDs() []string {
 	var ids []string
 	add := func(s string) {
@@ -249,7 +251,7 @@ func (o Object) breakpadAliases(a *aliases) {
 	id := o.DebugID.Breakpad()
 	a.add(o.Name, id, Symbols)
 	if o.CodeName != "" {
-		// MinGW modules have no debug file: they are asked for by the code file.
+		// MinGW modules have no debug file: clients use the name of the code file.
 		a.add(o.CodeName, id, Symbols)
 	}
 	code := o.CodeID
@@ -262,13 +264,14 @@ func (o Object) breakpadAliases(a *aliases) {
 	}
 	a.add(name, code, CodeInfo)
 	if o.Of != PE {
-		// Unified files Breakpad files of ELF and Mach-O modules by code id.
+		// The unified layout stores Breakpad files of ELF and Mach-O modules under
+		// the code id.
 		a.add(o.Name, code, Symbols)
 	}
 }
 
-// HashID returns the key of the kinds that are asked for by a hash of their
-// own, with SSQP's word in front where it has one.
+// HashID returns the key of the kinds whose key is a hash, with the SSQP prefix if
+// SSQP defines one.
 func (o Object) HashID() string {
 	switch {
 	case o.Hash == "":
@@ -281,10 +284,10 @@ func (o Object) HashID() string {
 	return o.Hash
 }
 
-// RuntimeHelpers returns aliases under which a debugger's helper library (DAC,
-// DBI, SOS) is asked for when runtime is the .NET runtime that it belongs to:
-// the helper's own name with the runtime's id (SSQP's CLR private
-// conventions). It returns nil when the two do not belong together.
+// RuntimeHelpers returns the aliases under which debuggers request the helper
+// library (DAC, DBI, SOS) of a .NET runtime: the name of the helper with the id of
+// the runtime (SSQP, CLR private conventions). It returns nil if helper does not
+// belong to runtime.
 func RuntimeHelpers(runtime, helper Object) []Alias {
 	h := Fold(helper.Name)
 	isHelper := false

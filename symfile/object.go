@@ -1,11 +1,11 @@
-// Package symfile describes a symbol file as others need it: what kind of file
-// it is, which roles it can answer, the ids that name it, and the aliases under
-// which it is found. It reads no files; package objfile does that.
+// Package symfile describes symbol files: their kind, the roles that they can
+// answer, their ids, and the aliases under which they are found. It does not read
+// files; package objfile does.
 //
 // Promised: names and behaviour that this documentation describes change only
 // with a new major version of the module. The numbers of kinds and roles are
-// stored in indexes and never change; new ones are added at the end. The rules
-// of Aliases grow with the conventions of clients: an alias that exists stays.
+// stored in indexes and never change; new ones are added at the end. Aliases may
+// return more aliases as conventions of clients are added, but never fewer.
 package symfile
 
 import (
@@ -14,7 +14,7 @@ import (
 	"github.com/symdepot/symdepot/debugid"
 )
 
-// Kind says what a symbol file is.
+// Kind is the kind of a symbol file.
 type Kind uint8
 
 // The kinds, in the order of their stored numbers. Never renumber them.
@@ -23,11 +23,11 @@ const (
 	PE
 	PDB         // MSF 7.0
 	PDB20       // MSF 2.0, "JG"
-	PortablePDB // alone or taken out of a PE
+	PortablePDB // a file of its own or extracted from a PE
 	MSFZ        // compressed PDB container, also called PDZ
 	DBG         // IMAGE_SEPARATE_DEBUG_HEADER
 	ELF
-	MachO // one thin image; a fat file holds several
+	MachO // one thin image; a fat file contains several
 	WASM
 	Breakpad
 	SourceBundle // Sentry's SYSB archive
@@ -35,7 +35,7 @@ const (
 	R2RMap       // ready-to-run perf map
 	BCSymbolMap
 	UUIDMap
-	SHA1 // any file under the SHA-1 of its bytes, on request only
+	SHA1 // any file under the SHA-1 of its bytes; only if requested when added
 	JSMap
 	IL2CPP
 	ProGuard
@@ -64,7 +64,7 @@ func ParseKind(s string) Kind {
 	return KindUnknown
 }
 
-// Role says what an object can answer. It is a set: an unstripped ELF file is
+// Role is the set of roles that an object can answer: an unstripped ELF file is
 // both an executable and debug information.
 type Role uint16
 
@@ -78,8 +78,8 @@ const (
 	BCSymbols                     // a BCSymbolMap
 	IL2CPPMap                     // a Unity line mapping
 	Mapping                       // a ProGuard mapping
-	Other                         // files asked for by content hash or own signature: sources, perf maps, source maps
-	Compressed                    // a PDB in an MSFZ container, answered only to clients that take it
+	Other                         // files with a content hash or a signature as the key: sources, perf maps, source maps
+	Compressed                    // a PDB in an MSFZ container, sent only to clients that accept it
 	CodeInfo                      // a Breakpad file under its module's code file and code id: answered by a redirect
 	SymCacheFile                  // a SymCache file
 	Companion                     // an executable that symsorter keeps as debug information, as it does static programs
@@ -88,56 +88,55 @@ const (
 	AnyRole Role = 1<<iota - 1
 )
 
-// Object is one symbol object with everything that a path may be made of. A
-// fat Mach-O file holds several objects.
+// Object is one object with all values that the paths of layouts are built from.
+// A fat Mach-O file contains several objects.
 type Object struct {
 	Kind Kind
 	Role Role
-	// Name is the base name under which clients ask, in the case given. For
-	// a Breakpad file it is the debug file named in its MODULE record.
+	// Name is the base name that clients request, in its original case. For a
+	// Breakpad file it is the name of the debug file in the MODULE record.
 	Name string
-	// CodeName is the module's own file name where it is known and differs
-	// in meaning from Name: Breakpad files and source bundles. A SymCache
-	// file's own file name, which carries its version. Else empty.
+	// CodeName is the file name of the module for Breakpad files and source
+	// bundles, whose Name is that of the debug file. For a SymCache file it is the
+	// file name with the version. It is empty if unknown, and for other kinds.
 	CodeName string
-	// CodeID is the printed code id: a PE's or DBG's as debugid.PE prints
-	// it; ELF, Mach-O and WASM in lower-case hex; a Breakpad file's or
-	// source bundle's as its header has it, in the spelling of its Of kind.
+	// CodeID is the code id as text: of a PE or DBG file as formatted by
+	// debugid.PE, of ELF, Mach-O and WASM files in lower-case hex, of a Breakpad
+	// file or source bundle as in its header, in the spelling of the kind Of.
 	CodeID string
-	// DebugID is zero where there is none.
+	// DebugID is zero if the object has no debug id.
 	DebugID debugid.ID
-	// InfoAge is the age in the PDB info stream; it may differ from the age
-	// in DebugID, which is the DBI stream's.
+	// InfoAge is the age in the info stream of a PDB. It may differ from the age
+	// in DebugID, which comes from the DBI stream.
 	InfoAge uint32
 	// NoDBI marks a type-only PDB: its key is the GUID without an age.
 	NoDBI bool
-	// BuildID is the ELF build-id or the WASM build id without its length.
+	// BuildID is the ELF build-id, or the WASM build id without its length byte.
 	BuildID debugid.BuildID
 	// Of is the kind of module that a Breakpad file or source bundle
 	// describes: PE, PortablePDB, ELF, MachO, WASM or KindUnknown.
 	Of Kind
-	// DebugCompanion marks an ELF, Mach-O or WASM file that symsorter files
-	// under "debuginfo" in the unified layout, whatever else it can answer.
+	// DebugCompanion marks an ELF, Mach-O or WASM file that symsorter stores as
+	// "debuginfo" in the unified layout, regardless of its other roles.
 	DebugCompanion bool
-	// Main marks a program rather than a library: SSQP gives it the extra
-	// name apphost.
+	// Main marks a program, not a library. SSQP defines the additional name
+	// apphost for programs.
 	Main bool
-	// Version is the container or format version where a key carries one:
-	// N of msfzN and of r2rmap-vN.
+	// Version is the container or format version in the key: N of msfzN and of
+	// r2rmap-vN.
 	Version int
-	// Hash is the content hash or signature, in lower-case hex, that is the
-	// whole key of SHA1 (40 digits), JSMap (64 digits, of the script) and
-	// R2RMap (32 digits).
+	// Hash is the content hash or signature in lower-case hex that forms the key
+	// of SHA1 (40 digits), JSMap (64 digits, of the script) and R2RMap (32
+	// digits) files.
 	Hash string
 }
 
-// Fold returns the form of a name or an id that is compared: lower case,
-// because Windows clients ask in any case.
+// Fold returns a name or an id in lower case for comparison, because Windows
+// clients send them in any case.
 func Fold(s string) string { return strings.ToLower(s) }
 
-// ValidName reports whether name can be a path component of its own: not
-// empty, at most 255 bytes, no separators, no control characters, neither "."
-// nor "..".
+// ValidName reports whether name is a valid path component: 1 to 255 bytes, no
+// separators, no control characters, neither "." nor "..".
 func ValidName(name string) bool {
 	if name == "" || len(name) > 255 || name == "." || name == ".." {
 		return false
@@ -150,11 +149,11 @@ func ValidName(name string) bool {
 	return true
 }
 
-// BaseName returns what follows the last slash or backslash.
+// BaseName returns the part of path after the last slash or backslash.
 func BaseName(path string) string { return path[strings.LastIndexAny(path, `/\`)+1:] }
 
-// IsDevice reports whether Windows takes name for a device, whatever its folder
-// and extension: CON, PRN, AUX, NUL, COM0 to COM9, LPT0 to LPT9, CONIN$ and
+// IsDevice reports whether Windows treats name as a device in every folder and with
+// every extension: CON, PRN, AUX, NUL, COM0 to COM9, LPT0 to LPT9, CONIN$ and
 // CONOUT$ (Microsoft's naming conventions for files).
 func IsDevice(name string) bool {
 	stem, _, _ := strings.Cut(Fold(name), ".")

@@ -6,8 +6,8 @@ import (
 	"math/bits"
 )
 
-// Table widths of the first look-up: main and length trees, aligned tree,
-// pretree.
+// Index widths, in bits, of the decoding tables of the trees, and ringSlack, the
+// number of bytes that copyMatch may write beyond a match.
 const (
 	mainBits    = 11
 	lengthBits  = 10
@@ -16,14 +16,14 @@ const (
 	ringSlack   = 24
 )
 
-// huff decodes one canonical code. Codes longer than the table is wide are
-// found by comparing with the first code of each length.
+// huff decodes one canonical Huffman code. Codes longer than the table width are
+// resolved by comparison with the first code of each length.
 type huff struct {
-	table []uint16 // symbol<<5 | length; 0: longer than the table, or no code
+	table []uint16 // symbol<<5 | length; 0: longer than width, or not a code
 	width uint
-	// For each length beyond width: limit is the first left-justified 16-bit
-	// value that is no code of this or a smaller length; first is the smallest
-	// left-justified code; at is where its symbol stands in sorted.
+	// By code length: first is the smallest code of this length, left-justified
+	// in 16 bits; at is the index of its symbol in sorted; limit is the end of
+	// the range of left-justified codes of this or a smaller length.
 	limit, first [maxCode + 1]uint32
 	at           [maxCode + 1]int32
 	sorted       []uint16
@@ -34,8 +34,9 @@ func newHuff(width uint, symbols int) huff {
 	return huff{table: make([]uint16, 1<<width), width: width, sorted: make([]uint16, symbols), empty: true}
 }
 
-// build makes the code complete or refuses it; a code without any symbol is
-// accepted and fails when it is used.
+// build sets up the tables for the code lengths lens. It returns false unless
+// the code is complete. A code without symbols is accepted, but decoding with it
+// fails.
 func (h *huff) build(lens []uint8) bool {
 	var count [maxCode + 1]int
 	for _, n := range lens {
@@ -84,8 +85,8 @@ func (h *huff) build(lens []uint8) bool {
 	return true
 }
 
-// long resolves a code that the table has no entry for; v is the next 16 bits.
-// The result has length 0 if there is none.
+// long resolves a code that is longer than the table width; v is the next 16
+// bits. The length is 0 if v does not start with a code.
 func (h *huff) long(v uint32) (sym, n uint) {
 	for n = h.width + 1; n <= maxCode; n++ {
 		if v < h.limit[n] {
@@ -98,19 +99,19 @@ func (h *huff) long(v uint32) (sym, n uint) {
 // Decoder expands the frames of one folder in order. The zero value is not
 // usable; see NewDecoder.
 type Decoder struct {
-	ring  []byte // the window and one frame more, written in frames; slack behind it
-	size  int    // of the ring, without the slack
-	far   int    // the longest distance that may be asked for
+	ring  []byte // window plus one frame, written in whole frames, then ringSlack bytes
+	size  int    // length of the ring without the slack
+	far   int    // longest valid match offset
 	total int64  // bytes produced so far
-	out   []byte // a frame after translation
+	out   []byte // buffer for a frame after E8 translation
 
-	r          [3]uint32 // the repeated offsets
-	kind       int       // of the current block, 0 before the first
-	left       int       // bytes of the current block still to come
-	pad        bool      // an odd uncompressed block's pad byte is still to be skipped
-	translated int32     // translation size, 0 for none
-	started    bool      // the folder's header was read
-	slots      int       // position slots of this window
+	r          [3]uint32 // repeated offsets
+	kind       int       // type of the current block, 0 before the first block
+	left       int       // bytes of the current block still to be produced
+	pad        bool      // the pad byte of an odd-sized uncompressed block is not yet skipped
+	translated int32     // E8 translation size, 0: no translation
+	started    bool      // the folder header has been read
+	slots      int       // number of position slots for this window
 
 	mainLens   [maxMain]uint8
 	lengthLens [numLengths]uint8
@@ -119,8 +120,8 @@ type Decoder struct {
 	aligned    huff
 	pre        huff
 
-	// Bit reader: the bits of bb from the top, nb of them, read from in[:end];
-	// the bytes behind end are zeros as far as the reader may run.
+	// Bit reader: the top nb bits of bb are the next bits of in[:end]. The
+	// reader may run beyond end; the bytes there are zero.
 	bb  uint64
 	nb  uint
 	ip  int
@@ -128,13 +129,13 @@ type Decoder struct {
 	in  [MaxFrame + 64]byte
 }
 
-// NewDecoder returns a Decoder at the start of a folder with a window of
-// 1<<window bytes that expands to at most limit bytes: no more of the window is
-// allocated than such a folder can use. A window outside MinWindow to MaxWindow
-// is ErrFormat.
+// NewDecoder returns a Decoder for a folder with a window of 1<<window bytes that
+// expands to at most limit bytes. It allocates only the part of the window that
+// a folder of limit bytes can use. It returns ErrFormat for a window outside
+// MinWindow to MaxWindow.
 func NewDecoder(window int, limit int64) (*Decoder, error) {
 	if window < MinWindow || window > MaxWindow {
-		return nil, fmt.Errorf("%w: window of 2^%d", ErrFormat, window)
+		return nil, fmt.Errorf("%w: window of 2^%d bytes", ErrFormat, window)
 	}
 	size := FrameSize
 	for size < 1<<window && int64(size) < limit {
@@ -148,10 +149,10 @@ func NewDecoder(window int, limit int64) (*Decoder, error) {
 	}, nil
 }
 
-// Decode expands one frame that must yield exactly size bytes. All frames but
-// the folder's last have FrameSize. The result is valid until the next call.
-// Errors are ErrFormat; a Decoder that failed must not be used for later
-// frames.
+// Decode expands one frame, which must yield exactly size bytes: FrameSize for
+// every frame of a folder except the last one. The result is valid until the
+// next call. The error is ErrFormat; after an error the Decoder must not be used
+// for later frames.
 func (d *Decoder) Decode(src []byte, size int) ([]byte, error) {
 	if size < 1 || size > FrameSize || len(src) > MaxFrame || d.total%FrameSize != 0 {
 		return nil, ErrFormat
@@ -186,7 +187,7 @@ func (d *Decoder) Decode(src []byte, size int) ([]byte, error) {
 		d.left -= n
 	}
 	if d.pad && d.left == 0 && d.kind == blockUncompressed && d.ip < d.end {
-		d.pad = false // it stands in this frame; else in the next
+		d.pad = false // the pad byte is in this frame, otherwise at the start of the next
 	}
 	frame := d.ring[start : start+size]
 	if d.translated > 0 && d.total < translatedFrames*FrameSize && size > translationTail {
@@ -198,7 +199,8 @@ func (d *Decoder) Decode(src []byte, size int) ([]byte, error) {
 	return frame, nil
 }
 
-// refill makes at least 49 bits available, zeros after the end of the input.
+// refill makes at least 49 bits available. Bits after the end of the input are
+// zero.
 func (d *Decoder) refill() {
 	if d.ip > d.end+48 {
 		d.nb = 64 // overrun reports it
@@ -210,7 +212,8 @@ func (d *Decoder) refill() {
 	d.nb += n << 4
 }
 
-// words loads four little-endian 16-bit words, the first one on top.
+// words loads four little-endian 16-bit words, the first one into the highest
+// bits.
 func words(p []byte) uint64 {
 	v := bits.ReverseBytes64(binary.LittleEndian.Uint64(p))
 	return v>>8&0x00FF00FF00FF00FF | v&0x00FF00FF00FF00FF<<8
@@ -224,7 +227,7 @@ func (d *Decoder) take(n uint) uint {
 	return v
 }
 
-// overrun reports whether whole words beyond the end of the input were used.
+// overrun reports whether whole words beyond the end of the input were consumed.
 func (d *Decoder) overrun() bool { return d.ip-int(d.nb>>3) > d.end+1 }
 
 func (d *Decoder) symbol(h *huff) (uint, bool) {
@@ -241,7 +244,7 @@ func (d *Decoder) symbol(h *huff) (uint, bool) {
 	return sym, true
 }
 
-// header reads a block's header and trees.
+// header reads the header and the trees of a block.
 func (d *Decoder) header() bool {
 	if d.pad {
 		d.pad = false
@@ -276,10 +279,11 @@ func (d *Decoder) header() bool {
 		d.main.build(d.mainLens[:symbols]) && d.length.build(d.lengthLens[:numLengths]) && !d.main.empty
 }
 
-// rawHeader finds the 16-bit boundary, skipping a whole word if it is there
-// already, and takes the repeated offsets.
+// rawHeader skips the padding before an uncompressed block and reads the repeated
+// offsets. The padding ends at a 16-bit boundary and is 1 to 16 bits long: a
+// reader already at a boundary skips a whole word.
 func (d *Decoder) rawHeader() bool {
-	unread := int(d.nb >> 4) // whole words that were loaded and not touched
+	unread := int(d.nb >> 4) // whole words that were loaded but not used
 	if d.nb&15 == 0 {
 		unread--
 	}
@@ -305,8 +309,8 @@ func (d *Decoder) copyRaw(op, n int) bool {
 	return true
 }
 
-// lengths reads the code lengths lens[from:to], as differences to what they
-// were.
+// lengths reads the code lengths lens[from:to]. The format stores them as
+// differences from the lengths of the previous block.
 func (d *Decoder) lengths(lens []uint8, from, to int) bool {
 	var pre [numPre]uint8
 	for i := range pre {
@@ -347,8 +351,8 @@ func (d *Decoder) lengths(lens []uint8, from, to int) bool {
 	return true
 }
 
-// symbols decodes a verbatim or aligned block's ring[op:stop]; total is the
-// folder position of op. A match may not reach beyond stop.
+// symbols decodes ring[op:stop] from a verbatim or aligned block; total is the
+// position of op in the folder. A match must not extend beyond stop.
 func (d *Decoder) symbols(op, stop int, total int64) bool {
 	var (
 		ring       = d.ring
@@ -358,7 +362,7 @@ func (d *Decoder) symbols(op, stop int, total int64) bool {
 		main       = (*[1 << mainBits]uint16)(d.main.table)
 		r0, r1, r2 = d.r[0], d.r[1], d.r[2]
 		aligned    = d.kind == blockAligned
-		behind     = total - int64(op) // op + behind is the folder position
+		behind     = total - int64(op) // op + behind is the position in the folder
 	)
 	for op < stop {
 		if ip > last {
@@ -446,7 +450,7 @@ func (d *Decoder) symbols(op, stop int, total int64) bool {
 	return true
 }
 
-// repeat copies length bytes from dist back to ring[op:].
+// repeat copies length bytes to ring[op:] from dist bytes before op.
 func (d *Decoder) repeat(op, dist, length int) {
 	from := op - dist
 	if from < 0 {
@@ -460,13 +464,13 @@ func (d *Decoder) repeat(op, dist, length int) {
 	copyMatch(d.ring, op+n, 0, length-n)
 }
 
-// copyMatch repeats length bytes of p[from:] at p[to:]. The two may overlap
-// only where from < to. It may write up to ringSlack bytes more than asked: in
-// the ring they are further away than the window reaches.
+// copyMatch copies length bytes from p[from:] to p[to:]. The ranges may overlap
+// only if from < to. It may write up to ringSlack bytes beyond the match: in the
+// ring they are outside the reach of the window.
 func copyMatch(p []byte, to, from, length int) {
 	dist := to - from
 	if dist < 0 {
-		dist = length // from the far side of the ring: no overlap
+		dist = length // the match wraps around the ring: no overlap
 	}
 	switch {
 	case dist >= 8 && length <= 24:

@@ -8,28 +8,28 @@ import (
 const (
 	hash3Bits = 15
 	hash4Bits = 19
-	sample    = 4        // of the positions in a repetition, one in so many is entered
-	none      = -1 << 30 // a position before every window
+	sample    = 4        // inside a repetition, one position in sample is inserted
+	none      = -1 << 30 // no position: lies before every window
 )
 
-// match is a copy of length bytes from offset bytes back.
+// match is a copy of length bytes that start offset bytes before the position.
 type match struct{ length, offset uint32 }
 
-// finder finds earlier occurrences with binary trees: the positions whose first
-// four bytes hash alike form a tree, sorted by what follows them, its root the
-// most recent one. The most recent position of each three bytes stands in a
-// table of its own.
+// finder finds matches with binary trees. Positions with equal hashes of their
+// first four bytes form one tree, which is sorted by the bytes at the positions
+// and has the most recent position as its root. The table head3 holds the most
+// recent position for each hash of three bytes.
 type finder struct {
 	buf    []byte
-	pos    int // the next position to be entered
-	window int // the longest offset is window-3
-	nice   int // a match of this length ends the search
-	depth  int // nodes that are visited
+	pos    int // next position to insert
+	window int // window size in bytes; the longest offset is window-3
+	nice   int // match length that ends the search
+	depth  int // limit of the nodes visited in one search
 	head3  [1 << hash3Bits]int32
 	head4  [1 << hash4Bits]int32
-	child  [][2]int32 // by position modulo window: what sorts before, and after
+	child  [][2]int32 // by position modulo window: subtrees that sort before and after it
 
-	repeated bool // next has come upon a match of nice length
+	repeated bool // next has found a match of at least nice bytes
 }
 
 func newFinder(window int) *finder {
@@ -46,8 +46,9 @@ func (f *finder) reset(buf []byte) {
 	}
 }
 
-// extend counts how many bytes from a and b on are equal, n of them known,
-// limit at most; b < a and a+limit lies within buf.
+// extend returns the length of the common prefix of buf[a:] and buf[b:], at most
+// limit. The first n bytes are known to be equal. b < a and a+limit <= len(buf)
+// must hold.
 func extend(buf []byte, a, b, n, limit int) int {
 	for n+8 <= limit {
 		if x := binary.LittleEndian.Uint64(buf[a+n:]) ^ binary.LittleEndian.Uint64(buf[b+n:]); x != 0 {
@@ -61,8 +62,8 @@ func extend(buf []byte, a, b, n, limit int) int {
 	return n
 }
 
-// next enters the position and appends its matches, each longer than the one
-// before, to found. With a nil found it only enters the position.
+// next inserts the next position and appends its matches to found in order of
+// increasing length. If found is nil, next only inserts the position.
 func (f *finder) next(found []match) []match {
 	buf, pos := f.buf, f.pos
 	f.pos++
@@ -126,9 +127,9 @@ func (f *finder) next(found []match) []match {
 	}
 }
 
-// skip passes n positions inside a repetition. Its earlier occurrence stands in
-// the trees, so that a sample of it is enough, and the end, where something
-// new begins.
+// skip advances n positions inside a repetition. The trees already contain its
+// earlier occurrence, so skip inserts only a sample of the positions, and all
+// positions near the end, where matches of the following bytes may start.
 func (f *finder) skip(n int) {
 	for end := f.pos + n; f.pos < end; {
 		if f.pos%sample == 0 || end-f.pos < 2*sample {
@@ -139,7 +140,8 @@ func (f *finder) skip(n int) {
 	}
 }
 
-// prime enters the first n positions as history, of repetitions a sample.
+// prime inserts the first n positions as history; inside repetitions it inserts
+// only a sample.
 func (f *finder) prime(n int) {
 	for f.pos < n {
 		f.repeated = false

@@ -2,10 +2,11 @@ package lzx
 
 import "slices"
 
-// codeLengths gives each symbol with a frequency a code of at most limit bits,
-// so that the code is complete and, but for the limit, of least cost. A single
-// symbol gets company, because decoders refuse incomplete codes; without any
-// symbol all lengths are 0. work is scratch of at least len(freq).
+// codeLengths sets lens to the code lengths of a complete Huffman code for all
+// symbols with a frequency above 0. The code is optimal unless the limit of bits
+// per code shortens it. A single used symbol gets a second, unused one, because
+// decoders reject incomplete codes. Without any used symbol all lengths are 0.
+// work is scratch space with a capacity of at least len(freq).
 func codeLengths(freq []uint32, lens []uint8, limit int, work []uint64) {
 	clear(lens)
 	used := work[:0]
@@ -52,7 +53,7 @@ func codeLengths(freq []uint32, lens []uint8, limit int, work []uint64) {
 			}
 		}
 	}
-	at := 0 // the rarest symbols come first and get the longest codes
+	at := 0 // used is sorted by frequency: the rarest symbols get the longest codes
 	for n := limit; n > 0; n-- {
 		for range count[n] {
 			lens[used[at]&0xFFFF] = uint8(n)
@@ -61,8 +62,8 @@ func codeLengths(freq []uint32, lens []uint8, limit int, work []uint64) {
 	}
 }
 
-// minimumRedundancy replaces ascending weights by code lengths in place (the
-// method of Moffat and Katajainen). There are at least two.
+// minimumRedundancy replaces at least two weights in ascending order with their
+// code lengths, in place (algorithm of Moffat and Katajainen).
 func minimumRedundancy(a []uint32) {
 	n := len(a)
 	a[0] += a[1]
@@ -104,7 +105,7 @@ func minimumRedundancy(a []uint32) {
 	}
 }
 
-// codes gives the canonical codes of the lengths.
+// codes computes the canonical codes for the code lengths.
 func codes(lens []uint8, code []uint16) {
 	var count [maxCode + 1]int
 	for _, n := range lens {

@@ -5,16 +5,16 @@ import (
 	"math/bits"
 )
 
-// An item is one step of a parse: a literal byte, or a match flag with the
-// length and the offset.
+// item is one element of a parse: a literal byte, or itemMatch with the length
+// and the offset of a match.
 type item uint32
 
 const (
 	itemMatch   = 1 << 31
 	offsetBits  = 21
-	costShift   = 4 // costs are in sixteenths of a bit
+	costShift   = 4 // costs are in units of 1/16 bit
 	tableCosts  = 4096
-	firstPasses = 3 // over the first frame, until its costs are known
+	firstPasses = 3 // passes over the first frame, to estimate its costs
 )
 
 func matchItem(length, offset uint32) item {
@@ -25,7 +25,7 @@ func (i item) isMatch() bool  { return i&itemMatch != 0 }
 func (i item) length() int    { return int(i>>offsetBits&0xFF) + minMatch }
 func (i item) offset() uint32 { return uint32(i & (1<<offsetBits - 1)) }
 
-// slotOf gives the position slot of an offset that is no repeated one.
+// slotOf returns the position slot of an offset that is not a repeated offset.
 func slotOf(offset uint32) uint32 {
 	f := offset + 2
 	if f >= 1<<18 {
@@ -35,10 +35,11 @@ func slotOf(offset uint32) uint32 {
 	return 2*n + f>>(n-1)&1
 }
 
-// repeats are the three offsets that were used last.
+// repeats holds the three most recently used offsets.
 type repeats [3]uint32
 
-// use enters an offset and gives its position slot, as a decoder will see it.
+// use returns the position slot of offset and updates the repeated offsets as the
+// decoder does.
 func (r *repeats) use(offset uint32) uint32 {
 	switch offset {
 	case r[0]:
@@ -54,14 +55,15 @@ func (r *repeats) use(offset uint32) uint32 {
 	return slotOf(offset)
 }
 
-// costs estimate what each symbol will take, learnt from the frames before.
+// costs estimates the cost of each symbol from the symbol frequencies of the
+// preceding frames.
 type costs struct {
 	mainFreq    [maxMain]uint32
 	lengthFreq  [numLengths]uint32
 	alignedFreq [numAligned]uint32
 
 	main    [maxMain]uint32
-	tail    [maxMatch + 1]uint32 // length symbol of each match length
+	tail    [maxMatch + 1]uint32 // cost of the length symbol, by match length
 	aligned [numAligned]uint32
 }
 
@@ -73,7 +75,8 @@ var bitCost = func() (t [tableCosts + 1]uint32) {
 	return t
 }()
 
-// toCosts turns frequencies into costs and halves them.
+// toCosts computes costs from frequencies, then halves the frequencies so that
+// older frames count less.
 func toCosts(freq, cost []uint32) {
 	var total uint64
 	for _, f := range freq {
@@ -86,7 +89,7 @@ func toCosts(freq, cost []uint32) {
 	}
 }
 
-// learn takes what was counted into account from the next frame on.
+// learn computes the costs for the next frame from the frequencies counted so far.
 func (c *costs) learn() {
 	toCosts(c.mainFreq[:], c.main[:])
 	var lengths [numLengths]uint32
@@ -95,8 +98,8 @@ func (c *costs) learn() {
 	toCosts(c.alignedFreq[:], c.aligned[:])
 }
 
-// start guesses before anything was seen: literals by their share, matches
-// dear enough that literals are not forgotten.
+// start sets the initial costs for the first frame: literals by their frequency
+// in the frame, matches expensive enough that the parser still uses literals.
 func (c *costs) start(frame []byte) {
 	clear(c.mainFreq[:])
 	clear(c.lengthFreq[:])
@@ -117,7 +120,8 @@ func (c *costs) start(frame []byte) {
 	c.learn()
 }
 
-// offsetCost is what stands behind a main symbol of the slot.
+// offsetCost returns the cost of the offset bits that follow a main symbol with
+// this position slot.
 func (c *costs) offsetCost(slot, offset uint32) uint32 {
 	extra := uint32(slotExtra[slot])
 	if extra >= 3 {
@@ -126,7 +130,7 @@ func (c *costs) offsetCost(slot, offset uint32) uint32 {
 	return extra << costShift
 }
 
-// count enters what was chosen.
+// count adds an item of the chosen parse to the frequencies.
 func (c *costs) count(it item, r *repeats) {
 	if !it.isMatch() {
 		c.mainFreq[it]++
@@ -142,25 +146,26 @@ func (c *costs) count(it item, r *repeats) {
 	}
 }
 
-// node is the cheapest known way to a place in the frame.
+// node is the cheapest known path to a position in the frame.
 type node struct {
 	cost uint32
-	last item // the step that leads here
+	last item // last item of the path
 	r    repeats
 }
 
-// parser turns plain bytes into items, close to the fewest bits.
+// parser converts plain bytes to items at a near-minimal cost.
 type parser struct {
 	find  *finder
 	costs costs
 	nodes [FrameSize + maxMatch + 1]node
-	// The matches of each place of a frame: found[first[i]:first[i+1]].
+	// found[first[i]:first[i+1]] are the matches at position i of the frame.
 	found []match
 	first [FrameSize + 1]int32
 	path  []item
 }
 
-// Effort: how deep the finder looks and which length it takes without asking.
+// Search effort of the finder: the number of nodes per search, and the match
+// length that ends a search.
 const (
 	searchDepth = 10
 	niceLength  = 80
@@ -172,8 +177,9 @@ func newParser(window int) *parser {
 	return p
 }
 
-// parse appends the items of buf[from:], whole frames but for the last. What
-// stands before is history. r holds the repeated offsets, zeros if unknown.
+// parse appends the items of buf[from:], in which only the last frame may be
+// shorter than FrameSize. buf[:from] is history. r holds the repeated offsets, or
+// zeros if they are unknown.
 func (p *parser) parse(items []item, buf []byte, from int, r repeats) []item {
 	p.find.reset(buf)
 	p.find.prime(from)
@@ -203,8 +209,8 @@ func (p *parser) parse(items []item, buf []byte, from int, r repeats) []item {
 	return items
 }
 
-// matches fills found for the n places of the frame that comes next. Inside a
-// match of nice length nothing is looked for.
+// matches fills found for the n positions of the next frame. It does not search
+// inside a match of at least find.nice bytes.
 func (p *parser) matches(n int) {
 	p.found = p.found[:0]
 	for i := 0; i < n; i++ {
@@ -222,8 +228,8 @@ func (p *parser) matches(n int) {
 	p.first[n] = int32(len(p.found))
 }
 
-// cheapest finds the cheapest path through the frame buf[at:at+n] and leaves
-// its steps in path, the last one first.
+// cheapest finds the cheapest path through the frame buf[at:at+n] and stores its
+// items in p.path in reverse order.
 func (p *parser) cheapest(buf []byte, at, n int, r repeats) {
 	nodes := p.nodes[:n+1]
 	for i := range nodes {
@@ -252,8 +258,9 @@ func (p *parser) cheapest(buf []byte, at, n int, r repeats) {
 	}
 }
 
-// step enters where one literal or match leads from nodes[i], and says how far
-// to go on: one place, or to the end of a match of nice length.
+// step updates the nodes that a literal or a match reaches from nodes[i]. It
+// returns the number of positions to advance: 1, or the length of the longest
+// match if that is at least niceLength.
 func (p *parser) step(nodes []node, i int, buf []byte, at int) int {
 	c, here := &p.costs, &nodes[i]
 	limit := min(maxMatch, len(nodes)-1-i)
@@ -290,7 +297,8 @@ func (p *parser) step(nodes []node, i int, buf []byte, at int) int {
 	return 1
 }
 
-// relax enters the matches of lengths from to length.
+// relax updates the nodes that matches with this slot and offset reach from
+// nodes[i], for all match lengths from "from" to "length".
 func (p *parser) relax(nodes []node, i, from, length int, slot, offset, cost uint32) {
 	c := &p.costs
 	main := (*[8]uint32)(c.main[numChars+slot*8:])

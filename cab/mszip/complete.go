@@ -1,20 +1,20 @@
 package mszip
 
-// completer turns what a flushed deflate writer gives into a complete stream
-// that every decoder of cabinets takes. Two things are missing: a final block,
-// and, where a block has no distances or all fall into one slot, distance codes
-// that use up all bits. Deflate allows the latter; the decoders of cabinets
-// (cabextract's, for one) do not.
+// completer converts the output of a flushed deflate writer to a complete stream
+// that every cabinet decoder accepts. It adds a final block, and it completes
+// the distance code of a block that uses no or only one distance symbol. Deflate
+// allows such an incomplete code, but cabinet decoders such as cabextract reject
+// it.
 type completer struct {
-	d   Decoder // its window is made when it is needed
+	d   Decoder // its window is allocated on first use
 	out []byte
 }
 
-// endMark is a final block of the fixed code with nothing in it.
+// endMark is an empty final block with the fixed code.
 var endMark = [2]byte{0x03, 0x00}
 
-// fillerLens is the code for code lengths in rewritten headers: zeros and long
-// runs of them are cheap, all others alike.
+// fillerLens holds the lengths of the code length code in rewritten headers:
+// short codes for zeros and long runs of zeros, 5 bits for all other symbols.
 var fillerLens = func() (lens [19]uint8) {
 	for i := range lens {
 		lens[i] = 5
@@ -23,12 +23,13 @@ var fillerLens = func() (lens [19]uint8) {
 	return lens
 }()
 
-// complete gives the stream for the flushed one, which expands to size bytes
-// behind history. It is valid until the next call, and empty if there is none.
+// complete returns the complete stream for the flushed stream, which expands to
+// size bytes that follow history. The result is valid until the next call; it is
+// empty if the flushed stream cannot be completed.
 func (c *completer) complete(flushed, history []byte, size int) []byte {
 	c.out = c.out[:0]
 	if len(flushed) > BlockSize {
-		return nil // not worth it
+		return nil // a stored block is about as short
 	}
 	d := &c.d
 	d.load(flushed)
@@ -50,8 +51,8 @@ func (c *completer) complete(flushed, history []byte, size int) []byte {
 	return c.out
 }
 
-// addDistances gives lengths that make a code of no or one distance complete;
-// the one keeps its code. It is nil if nothing has to be done.
+// addDistances returns the lengths of a complete distance code if lens has no or
+// one used symbol, which keeps its code. Otherwise it returns nil.
 func addDistances(lens []uint8) []uint8 {
 	used, last := 0, 0
 	for i, n := range lens {
@@ -78,8 +79,8 @@ func addDistances(lens []uint8) []uint8 {
 	return all
 }
 
-// rewrite gives the flushed block other distance codes and makes it the final
-// one. To find where it ends it has to be decoded.
+// rewrite replaces the distance code of the flushed block and marks the block as
+// final. It decodes the block to find its end.
 func (c *completer) rewrite(flushed, history []byte, distances []uint8, size int) []byte {
 	d := &c.d
 	if d.win == nil {
@@ -116,7 +117,7 @@ func (c *completer) rewrite(flushed, history []byte, distances []uint8, size int
 	return c.out
 }
 
-// lsbWriter collects bits, the first one lowest in each byte.
+// lsbWriter writes bits, starting at the least significant bit of each byte.
 type lsbWriter struct {
 	out []byte
 	acc int
@@ -133,7 +134,7 @@ func (w *lsbWriter) put(v, n int) {
 	}
 }
 
-// lengths writes code lengths with the filler code.
+// lengths writes code lengths with the code of fillerLens.
 func (w *lsbWriter) lengths(lens []uint8) {
 	for i := 0; i < len(lens); {
 		run := 0
@@ -155,12 +156,12 @@ func (w *lsbWriter) lengths(lens []uint8) {
 	}
 }
 
-// code writes a symbol of the filler code, most significant bit first.
+// code writes a symbol with the code of fillerLens, most significant bit first.
 func (w *lsbWriter) code(sym int) {
 	var code uint32
 	n := fillerLens[sym]
 	for i, l := range fillerLens {
-		// The canonical code is the room that all before it take.
+		// A canonical code is the sum of the code space of all codes before it.
 		if l < n || l == n && i < sym {
 			code += 1 << (5 - l)
 		}

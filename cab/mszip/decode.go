@@ -5,9 +5,10 @@ import (
 	"math/bits"
 )
 
-// Table geometry. A litlen code of up to 11 bits and a distance code of up to
-// 9 bits resolve in one look-up; longer ones take a second in a sub-table that
-// follows the first. There is room for a sub-table per symbol.
+// Table geometry. A literal/length code of up to 11 bits and a distance code of
+// up to 9 bits are decoded with one table look-up. A longer code needs a second
+// look-up in a sub-table, which follows the main table. The tables are large
+// enough for one sub-table per symbol.
 const (
 	litBits   = 11
 	litSize   = 1<<litBits + 288<<(maxBits-litBits)
@@ -15,59 +16,60 @@ const (
 	distSize  = 1<<distBits + 32<<(maxBits-distBits)
 	lenBits   = 7
 	maxBits   = 15
-	winSlack  = 320 // a symbol may be written beyond a block's end before the check
+	winSlack  = 320 // bytes that one symbol may write beyond the end of a block before the check
 	winBlocks = 8
 	winSize   = historySize + winBlocks*BlockSize + winSlack
-	inSlack   = 32 // zeros behind the input that the bit reader may run into
+	inSlack   = 32 // zeros after the input, into which the bit reader may run
 )
 
-// An entry of a table is
+// Layout of a table entry:
 //
-//	bits  0-7   code bits to drop (for a link: the bits of the first table)
+//	bits  0-7   code bits to drop (for a link: the index width of the main table)
 //	bits  8-12  extra bits of a length or distance, index width of a link
 //	bit   13    end of block
-//	bit   14    link: bits 16-31 hold the sub-table's place
+//	bit   14    link: bits 16-31 hold the index of the sub-table
 //	bit   15    literal
 //	bits 16-31  literal, base length, base distance
 //
-// The zero entry belongs to no code.
+// A zero entry marks an unused code.
 const (
 	entryEnd  = 1 << 13
 	entryLink = 1 << 14
 	entryLit  = 1 << 15
 )
 
-// Decoder expands the blocks of one folder in order. It keeps the history that
-// each block may refer to. The zero value is not usable; see NewDecoder.
+// Decoder expands the blocks of one folder in order and keeps the history to
+// which blocks may refer back. The zero value is not usable; see NewDecoder.
 type Decoder struct {
-	win  []byte // history, then what was decoded since the last slide
-	pos  int    // end of what was decoded
+	win  []byte // history, then the data decoded since the last slide
+	pos  int    // end of the decoded data
 	in   [MaxBlock + inSlack + 16]byte
 	lit  [litSize]uint32
 	dist [distSize]uint32
 	pre  [1 << lenBits]uint32
 	lens [288 + 32]uint8
-	// How many of lens are litlen codes, and how many distance codes follow.
+	// lens holds the lengths of nlit literal/length codes, then of ndist distance
+	// codes.
 	nlit, ndist int
-	strict      bool // tests refuse codes that are not complete
+	strict      bool // reject incomplete codes; set by tests only
 
-	// Bit reader over in[:inLen]; ip may run up to inSlack beyond, into zeros.
+	// Bit reader over in[:inLen]; ip may run up to inSlack bytes beyond inLen,
+	// where in holds zeros.
 	bb    uint64
 	nb    uint
 	ip    int
 	inLen int
 }
 
-// NewDecoder returns a Decoder at the start of a folder. It holds about
-// 350 KiB.
+// NewDecoder returns a Decoder for a new folder. It uses about 350 KiB of memory.
 func NewDecoder() *Decoder { return &Decoder{win: make([]byte, winSize)} }
 
-// Reset makes the Decoder ready for another folder, whatever happened before.
+// Reset prepares the Decoder for a new folder. It may be called after an error.
 func (d *Decoder) Reset() { d.pos = 0 }
 
-// Decode expands one block that must yield exactly size bytes. The result is
-// valid until the next call. Errors are ErrFormat; a Decoder that failed must
-// not be used for later blocks.
+// Decode expands one block, which must yield exactly size bytes. The result is
+// valid until the next call. The error is ErrFormat; after an error the Decoder
+// must not be used for later blocks of the folder.
 func (d *Decoder) Decode(src []byte, size int) ([]byte, error) {
 	if len(src) < 2 || src[0] != 'C' || src[1] != 'K' || len(src) > MaxBlock || size < 0 || size > BlockSize {
 		return nil, ErrFormat
@@ -108,17 +110,18 @@ func (d *Decoder) Decode(src []byte, size int) ([]byte, error) {
 	return d.win[start:end], nil
 }
 
-// load begins to read from src.
+// load sets the input of the bit reader to src.
 func (d *Decoder) load(src []byte) {
 	d.inLen = copy(d.in[:MaxBlock], src)
 	clear(d.in[d.inLen : d.inLen+inSlack])
 	d.bb, d.nb, d.ip = 0, 0, 0
 }
 
-// bit is the place of the next bit in what was loaded.
+// bit returns the offset of the next bit from the start of the input.
 func (d *Decoder) bit() int { return 8*d.ip - int(d.nb) }
 
-// refill makes at least 56 bits available, zeros after the end of the input.
+// refill makes at least 56 bits available. Bits after the end of the input are
+// zero.
 func (d *Decoder) refill() {
 	if d.ip > d.inLen+inSlack-8 {
 		d.nb = 63 // far beyond the end: overrun reports it
@@ -164,8 +167,8 @@ var lengthBase = [29]uint16{3, 4, 5, 6, 7, 8, 9, 10, 11, 13, 15, 17, 19, 23, 27,
 var lengthExtra = [29]uint8{0, 0, 0, 0, 0, 0, 0, 0, 1, 1, 1, 1, 2, 2, 2, 2, 3, 3, 3, 3, 4, 4, 4, 4, 5, 5, 5, 5, 0}
 var lengthOrder = [19]uint8{16, 17, 18, 0, 8, 7, 9, 6, 10, 5, 11, 4, 12, 3, 13, 2, 14, 1, 15}
 
-// litEntry, distEntry and preEntry give what a symbol means; build adds the
-// code length. Symbols that the format reserves get no entry.
+// litEntry, distEntry and preEntry return the table entry of a symbol without
+// its code length, which build adds. Reserved symbols have a zero entry.
 func litEntry(sym int) uint32 {
 	switch {
 	case sym < 256:
@@ -191,8 +194,8 @@ func distEntry(sym int) uint32 {
 
 func preEntry(sym int) uint32 { return uint32(sym)<<16 | entryLit }
 
-// build fills a table from code lengths. An over-subscribed code is refused;
-// an incomplete one only leaves zero entries, which fail when they are used.
+// build fills a table from code lengths. It returns false for an over-subscribed
+// code. An incomplete code leaves zero entries, on which decoding fails.
 func build(table []uint32, width uint, lens []uint8, meaning func(int) uint32) bool {
 	var count, next [maxBits + 1]int
 	for _, n := range lens {
@@ -279,7 +282,7 @@ func (d *Decoder) dynamicTables() bool {
 		build(d.dist[:], distBits, d.lens[d.nlit:d.nlit+d.ndist], distEntry)
 }
 
-// complete reports whether the code lengths leave no bits without a meaning.
+// complete reports whether lens describes a complete code.
 func complete(lens []uint8) bool {
 	sum := 0
 	for _, n := range lens {
@@ -290,7 +293,7 @@ func complete(lens []uint8) bool {
 	return sum == 1<<maxBits
 }
 
-// codeLengths reads what describes the codes of a dynamic block, into lens.
+// codeLengths reads the code lengths of a dynamic block into d.lens.
 func (d *Decoder) codeLengths() bool {
 	d.refill()
 	nlit, ndist, npre := 257+d.take(5), 1+d.take(5), 4+d.take(4)
@@ -343,8 +346,8 @@ func (d *Decoder) codeLengths() bool {
 	return true
 }
 
-// inflate decodes symbols to the end-of-block code. It may write up to
-// winSlack bytes beyond end before it notices; they are scratch.
+// inflate decodes symbols up to the end-of-block code. On invalid input it may
+// write up to winSlack bytes beyond end before it returns false.
 func (d *Decoder) inflate(end int) bool {
 	bb, nb, ip, op := d.bb, d.nb, d.ip, d.pos
 	win, in := d.win, &d.in
@@ -356,8 +359,8 @@ func (d *Decoder) inflate(end int) bool {
 		bb |= binary.LittleEndian.Uint64(in[ip:]) << (nb & 63)
 		ip += int((63 - nb) >> 3)
 		nb |= 56
-		// Three literals take at most 33 of the 56 bits when each resolves in
-		// the first table; a fourth code of 15 bits and 5 extra still fits.
+		// Three literals from the main table use at most 33 of the 56 bits. That
+		// leaves enough for a fourth code of 15 bits with 5 extra bits.
 		e := d.lit[bb&(1<<litBits-1)]
 		if e&entryLit != 0 {
 			bb >>= e & 63
@@ -428,8 +431,8 @@ func (d *Decoder) inflate(end int) bool {
 	return op <= end
 }
 
-// copyMatch repeats length <= 258 bytes of win[from:] at win[to:], from < to.
-// It may write up to 24 bytes more than asked.
+// copyMatch copies length <= 258 bytes from win[from:] to win[to:], from < to; the
+// ranges may overlap. It may write up to 24 bytes beyond the match.
 func copyMatch(win []byte, to, from, length int) {
 	dist := to - from
 	switch {

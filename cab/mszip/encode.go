@@ -24,16 +24,16 @@ const (
 // whose output is no larger than zlib's default for executables as well.
 const DefaultLevel = 7
 
-// Options say how to compress. The zero value is ready for use.
+// Options selects the compression. The zero value is ready for use.
 type Options struct {
 	Level   int // deflate level 1 to 9; 0 means DefaultLevel
-	Workers int // goroutines that compress; below 2 means one
+	Workers int // number of compressing goroutines; values below 2 mean one
 }
 
 // run is a part of the input that one worker compresses.
 type run struct {
 	dict, data []byte
-	err        error  // of the input or the compressor
+	err        error  // error of the input or the compressor
 	out        []byte // compressed blocks, one after the other
 	ends       []int  // end of each block in out
 	done       chan struct{}
@@ -55,7 +55,8 @@ var (
 	freeCompressors [maxLevel + 1]sync.Pool // by level
 )
 
-// newCompressor returns a compressor for a valid level.
+// newCompressor returns a pooled or a new compressor for a level, which must be
+// valid.
 func newCompressor(level int) (*compressor, error) {
 	if c, ok := freeCompressors[level].Get().(*compressor); ok {
 		return c, nil
@@ -123,7 +124,7 @@ func deliver(j *run, emit func([]byte, int) error) error {
 }
 
 // feed cuts r into runs until r ends or fails or stop is closed. It closes order
-// and work when every run is handed over.
+// and work after it has sent the last run.
 func feed(r io.Reader, work, order chan<- *run, free <-chan *run, stop <-chan struct{}) {
 	defer close(order)
 	defer close(work)
@@ -184,7 +185,7 @@ func worker(level int, work <-chan *run) {
 	}
 }
 
-// compress fills j.out and j.ends.
+// compress compresses j.data into j.out and j.ends.
 func (c *compressor) compress(j *run) {
 	c.fw.ResetDict(&c.buf, j.dict)
 	history := j.dict
@@ -203,7 +204,7 @@ func (c *compressor) compress(j *run) {
 }
 
 // appendBlock appends one block: the complete stream, or the plain bytes as a
-// stored block if those are shorter or there is no stream.
+// stored block if that is shorter or stream is empty.
 func appendBlock(out, stream, plain []byte) []byte {
 	out = append(out, 'C', 'K')
 	if len(stream) > 0 && len(stream) < len(plain)+5 {

@@ -1,23 +1,24 @@
 // Package mszip reads and writes MSZIP, the deflate-based compression of
-// cabinets: each block of at most 32 KiB is "CK" and a complete deflate stream
-// that may refer back to the 32 KiB before it.
+// cabinets. Each block holds at most 32 KiB of data, as the signature "CK" and a
+// complete deflate stream, which may refer back to the preceding 32 KiB of data.
 //
-// It knows nothing of cabinets: blocks go in and come out, and whoever stores
-// them keeps their lengths.
+// The package handles single blocks. The caller stores the blocks and their
+// lengths; package cab does so in cabinets.
 package mszip
 
 import "errors"
 
 const (
-	// BlockSize is the most bytes that one block expands to. All blocks of a
-	// folder but the last are full.
+	// BlockSize is the largest number of bytes that one block expands to. All
+	// blocks of a folder except the last one expand to BlockSize bytes.
 	BlockSize = 32768
-	// MaxBlock is the most compressed bytes of one block that a reader accepts.
+	// MaxBlock is the largest compressed size of a block, in bytes, that a
+	// Decoder accepts.
 	MaxBlock = 32768 + 6144
 
 	historySize = 32768
 )
 
-// ErrFormat says that a block is no valid MSZIP, or expands to another size
-// than was claimed.
+// ErrFormat reports a block that is not valid MSZIP or whose expanded size
+// differs from the expected size.
 var ErrFormat = errors.New("mszip: damaged data")
