@@ -1,4 +1,4 @@
-// Package client speaks the API of a symdepot server.
+// Package client implements the worker's side of the job API.
 package client
 
 import (
@@ -24,48 +24,49 @@ import (
 	"github.com/symdepot/symdepot/internal/wire"
 )
 
-// Server is a server as a worker sees it. URL, Worker and Token must be there.
-// Its methods may be called by many goroutines.
+// Server is a client of one server's job API. URL, Worker, Token and HTTP are
+// required. The methods are safe for concurrent use.
 type Server struct {
 	// URL is the server's base URL.
 	URL string
-	// Worker is the name under which the worker is known; no two may share one.
+	// Worker is the worker's name, unique among the workers of the server.
 	Worker string
-	// Token returns the token to show. It is called anew for every request, so
-	// that a new one can be put into place.
+	// Token returns the bearer token. It is called for every request, so that
+	// the token can be replaced while the worker runs.
 	Token func() (string, error)
-	// HTTP sends requests. Redirects are not followed: the token is for this
-	// server only.
+	// HTTP sends the requests. Redirects are not followed, because the token is
+	// for this server only.
 	HTTP *http.Client
-	// Log says what is waited for; nil discards.
+	// Log receives failed requests that will be retried; nil discards them.
 	Log *slog.Logger
-	// Backoff is the first pause after a failure, zero is a second; each next
-	// one is twice as long, up to sixty times.
+	// Backoff is the pause after the first failure; zero means one second. Each
+	// further failure doubles it, up to 60 times the first pause.
 	Backoff time.Duration
 }
 
-// Job is a job that is leased to the worker.
+// Job is a job leased to the worker.
 type Job = wire.Job
 
-// Errors that end the retries.
+// Errors that are not retried.
 var (
-	// ErrLost says that the job is not the worker's any more.
-	ErrLost = errors.New("the job is not ours any more")
-	// ErrGone says that the server has ended the job: its PDB cannot be had.
+	// ErrLost means that the worker no longer holds the lease of the job.
+	ErrLost = errors.New("the worker no longer holds the lease of the job")
+	// ErrGone means that the server has ended the job because its PDB cannot be
+	// obtained.
 	ErrGone = errors.New("the server has ended the job")
-	// ErrRefused says that the server will never take this.
-	ErrRefused = errors.New("the server refuses it")
+	// ErrRefused means that the same request will never succeed.
+	ErrRefused = errors.New("the server refuses the request")
 )
 
-// statusError is an answer that is no success.
+// statusError is a response with a status other than 2xx.
 type statusError struct {
 	status int
 	text   string
-	skew   time.Duration // by which the server's clock is ahead
+	skew   time.Duration // how far the server's clock is ahead
 }
 
 func (e *statusError) Error() string {
-	s := "the server says " + strconv.Itoa(e.status)
+	s := "the server answers " + strconv.Itoa(e.status)
 	if t := strings.TrimSpace(e.text); t != "" {
 		s += ": " + t
 	}
@@ -75,15 +76,20 @@ func (e *statusError) Error() string {
 	case http.StatusForbidden:
 		s += "; the token does not allow this"
 	case http.StatusNotFound:
-		s += "; either that is no symdepot server, or it lets no workers in"
+		s += "; the URL is not that of a symdepot server, or the server accepts no workers"
 	}
 	if e.skew.Abs() > 2*time.Minute {
-		s += fmt.Sprintf("; its clock is %s ahead of this machine's", e.skew.Round(time.Second))
+		s += "; the server's clock is "
+		if e.skew < 0 {
+			s += e.skew.Abs().Round(time.Second).String() + " behind this machine's"
+		} else {
+			s += e.skew.Round(time.Second).String() + " ahead of this machine's"
+		}
 	}
 	return s
 }
 
-// Unwrap makes the statuses that are final one of the errors above.
+// Unwrap returns the error for a status that is not retried, else nil.
 func (e *statusError) Unwrap() error {
 	switch e.status {
 	case http.StatusConflict:
@@ -96,12 +102,12 @@ func (e *statusError) Unwrap() error {
 	return nil
 }
 
-// final reports whether it is no use to try again.
+// final reports whether err is not retried.
 func final(err error) bool {
 	return errors.Is(err, ErrLost) || errors.Is(err, ErrGone) || errors.Is(err, ErrRefused)
 }
 
-// call sends one request and returns the answer of a success.
+// call sends one request. The error is a statusError unless the status is 2xx.
 func (s *Server) call(ctx context.Context, method, path string, header http.Header, body io.Reader, size int64) (*http.Response, error) {
 	base, err := url.Parse(strings.TrimRight(s.URL, "/"))
 	if err != nil {
@@ -109,7 +115,7 @@ func (s *Server) call(ctx context.Context, method, path string, header http.Head
 	}
 	token, err := s.Token()
 	if err != nil {
-		return nil, fmt.Errorf("the token cannot be read: %w", err)
+		return nil, fmt.Errorf("cannot read the token: %w", err)
 	}
 	req, err := http.NewRequestWithContext(ctx, method, base.String()+wire.JobsPath+path, body)
 	if err != nil {
@@ -140,11 +146,12 @@ func (s *Server) call(ctx context.Context, method, path string, header http.Head
 		e.skew = time.Until(t)
 	}
 	if resp.StatusCode/100 == 3 {
-		e.text = "it redirects to " + printable(resp.Header.Get("Location")) + "; give that address to --server if it is right"
+		e.text = "redirect to " + printable(resp.Header.Get("Location")) + "; if that URL is right, pass it to --server"
 	}
 	return nil, e
 }
 
+// printable replaces control characters and invalid UTF-8 by spaces.
 func printable(s string) string {
 	return strings.Map(func(r rune) rune {
 		if r < 0x20 || r >= 0x7f && r < 0xa0 || r == '\ufffd' {
@@ -154,16 +161,16 @@ func printable(s string) string {
 	}, strings.ToValidUTF8(s, " "))
 }
 
-// describe adds what may help to errors of the network.
+// describe adds a hint to certificate errors that a wrong clock can cause.
 func describe(err error) error {
 	if inv, ok := errors.AsType[x509.CertificateInvalidError](err); ok && inv.Reason == x509.Expired {
-		return fmt.Errorf("%w; look at this machine's clock, it is %s", err, time.Now().Format(time.RFC3339))
+		return fmt.Errorf("%w; check this machine's clock, which shows %s", err, time.Now().Format(time.RFC3339))
 	}
 	return err
 }
 
-// Try calls do until it succeeds, fails for good, or ctx ends. It says in the
-// log what it waits for.
+// Try calls do until it succeeds, returns a final error, or ctx ends. what
+// names the action in the log.
 func (s *Server) Try(ctx context.Context, what string, do func(ctx context.Context) error) error {
 	log := s.Log
 	if log == nil {
@@ -176,7 +183,7 @@ func (s *Server) Try(ctx context.Context, what string, do func(ctx context.Conte
 		switch {
 		case err == nil:
 			if said != "" {
-				log.Info("the server answers again", "server", s.URL)
+				log.Info("the server is reachable again", "server", s.URL)
 			}
 			return nil
 		case ctx.Err() != nil:
@@ -184,10 +191,10 @@ func (s *Server) Try(ctx context.Context, what string, do func(ctx context.Conte
 		case final(err):
 			return err
 		}
-		wait := pause/2 + rand.N(pause) // so that not all workers come back at once
+		wait := pause/2 + rand.N(pause) // so that the workers do not retry all at once
 		if said != err.Error() || pause == 60*first {
 			said = err.Error()
-			log.Warn("waiting for the server, will try again", "to", what, "server", s.URL, "in", wait.Round(time.Millisecond), "error", said)
+			log.Warn("request to the server failed, retrying", "to", what, "server", s.URL, "in", wait.Round(time.Millisecond), "error", said)
 		}
 		t := time.NewTimer(wait)
 		select {
@@ -199,7 +206,7 @@ func (s *Server) Try(ctx context.Context, what string, do func(ctx context.Conte
 	}
 }
 
-// postJSON sends a short request and reads a short answer into v, if not nil.
+// postJSON sends body as JSON and decodes the response into v unless v is nil.
 func (s *Server) postJSON(ctx context.Context, path string, j *Job, body, v any) error {
 	b, err := json.Marshal(body)
 	if err != nil {
@@ -217,12 +224,12 @@ func (s *Server) postJSON(ctx context.Context, path string, j *Job, body, v any)
 		return err
 	}
 	if err := json.Unmarshal(answer, v); err != nil {
-		return fmt.Errorf("the answer cannot be read: %w", err)
+		return fmt.Errorf("the response is not valid JSON: %w", err)
 	}
 	return nil
 }
 
-// leaseHeader returns the header that shows the lease of a job; j may be nil.
+// leaseHeader returns the header with the lease of a job; j may be nil.
 func leaseHeader(j *Job) http.Header {
 	h := http.Header{}
 	if j != nil {
@@ -231,43 +238,45 @@ func leaseHeader(j *Job) http.Header {
 	return h
 }
 
-// jobPath returns the path of a request about a job.
+// jobPath returns the path of a request for a job, below wire.JobsPath.
 func jobPath(j Job, verb string) string { return strconv.FormatInt(j.ID, 10) + "/" + verb }
 
-// Lease asks for up to slots jobs for transcoders of these versions, and waits
-// for some for up to wait. One try.
+// Lease requests up to slots jobs for transcoders of these SymCache versions. If
+// there is no job, the server waits for one for up to wait, in whole seconds.
+// It does not retry.
 func (s *Server) Lease(ctx context.Context, versions []string, slots int, wait time.Duration) ([]Job, error) {
 	var got wire.LeaseAnswer
 	err := s.postJSON(ctx, "lease", nil, wire.LeaseRequest{Worker: s.Worker, Versions: versions, Slots: slots, Wait: int(wait / time.Second)}, &got)
 	if err == nil && len(got.Jobs) > slots {
-		return nil, errors.New("the server gave more jobs than were asked for")
+		return nil, errors.New("the server returned more jobs than requested")
 	}
 	for _, j := range got.Jobs {
 		if j.ID <= 0 || j.Token == "" || j.Seconds <= 0 {
-			return nil, errors.New("the server gave a job that is none")
+			return nil, errors.New("the server returned a job without an id, a lease or a lease time")
 		}
 	}
 	return got.Jobs, err
 }
 
-// Heartbeat says that the worker has the job. One try.
+// Heartbeat renews the lease of the job. It does not retry.
 func (s *Server) Heartbeat(ctx context.Context, j Job) error {
 	ctx, cancel := context.WithTimeout(ctx, time.Duration(j.Seconds)*time.Second/2)
 	defer cancel()
 	return s.postJSON(ctx, jobPath(j, "heartbeat"), &j, struct{}{}, nil)
 }
 
-// Release gives a job back. One try.
+// Release returns the job to the server unfinished. It does not retry.
 func (s *Server) Release(ctx context.Context, j Job) error {
 	return s.postJSON(ctx, jobPath(j, "release"), &j, struct{}{}, nil)
 }
 
-// Bye says that the worker stops. One try.
+// Bye reports that the worker stops. It does not retry.
 func (s *Server) Bye(ctx context.Context) error { return s.postJSON(ctx, "bye", nil, struct{}{}, nil) }
 
-// PDB writes the job's PDB to f, from its beginning, until all of it is there.
+// PDB downloads the job's PDB and replaces the content of f by it. A retry
+// starts again from the beginning.
 func (s *Server) PDB(ctx context.Context, j Job, f *os.File) error {
-	return s.Try(ctx, "get a PDB", func(ctx context.Context) error {
+	return s.Try(ctx, "download a PDB", func(ctx context.Context) error {
 		resp, err := s.call(ctx, http.MethodGet, jobPath(j, "pdb"), leaseHeader(&j), nil, 0)
 		if err != nil {
 			return err
@@ -287,7 +296,7 @@ func (s *Server) PDB(ctx context.Context, j Job, f *os.File) error {
 	})
 }
 
-// diskWriter makes failures of our own disk final for this job.
+// diskWriter makes write errors of the local disk final for the job.
 type diskWriter struct{ f *os.File }
 
 func (d diskWriter) Write(p []byte) (int, error) {
@@ -298,14 +307,15 @@ func (d diskWriter) Write(p []byte) (int, error) {
 	return n, err
 }
 
-// diskError is a failure of this machine's disk.
+// diskError is a write error of the local disk.
 type diskError struct{ err error }
 
-func (e *diskError) Error() string        { return "this machine's disk: " + e.err.Error() }
+func (e *diskError) Error() string        { return "cannot write to this machine's disk: " + e.err.Error() }
 func (e *diskError) Unwrap() error        { return e.err }
 func (e *diskError) Is(target error) bool { return target == ErrRefused }
 
-// Complete delivers a result, the file of that name.
+// Complete uploads a result, the file called name. version is the transcoder's,
+// detail its output.
 func (s *Server) Complete(ctx context.Context, j Job, version, name, detail string) error {
 	f, err := os.Open(name)
 	if err != nil {
@@ -321,7 +331,7 @@ func (s *Server) Complete(ctx context.Context, j Job, version, name, detail stri
 	h.Set(wire.SHA256, hex.EncodeToString(ref[:]))
 	h.Set(wire.Detail, printable(detail))
 	h.Set("Content-Type", "application/octet-stream")
-	return s.Try(ctx, "deliver a result", func(ctx context.Context) error {
+	return s.Try(ctx, "upload a result", func(ctx context.Context) error {
 		resp, err := s.call(ctx, http.MethodPost, jobPath(j, "complete"), h, io.NewSectionReader(f, 0, size), size)
 		if err != nil {
 			return err
@@ -330,17 +340,17 @@ func (s *Server) Complete(ctx context.Context, j Job, version, name, detail stri
 	})
 }
 
-// Fail tells why a job failed.
+// Fail reports that a job failed, and why.
 func (s *Server) Fail(ctx context.Context, j Job, f Failure) error {
-	return s.Try(ctx, "tell of a failure", func(ctx context.Context) error {
+	return s.Try(ctx, "report a failed job", func(ctx context.Context) error {
 		return s.postJSON(ctx, jobPath(j, "fail"), &j, wire.Failure{Class: f.Class, Version: f.Version, Detail: f.Detail}, nil)
 	})
 }
 
-// Failure says why a job failed.
+// Failure is the reason why a job failed.
 type Failure struct {
-	Class   string // whose fault it is, as the server's API has it
-	Version string // of the transcoder, or empty
+	Class   string // as in wire.Failure
+	Version string // version of the transcoder, or empty
 	Detail  string // for people, at most 8 KiB
 }
 

@@ -10,33 +10,35 @@ import (
 	"time"
 )
 
-// Worker pulls jobs from a server and does them.
+// Worker leases jobs from a server and runs them.
 type Worker struct {
 	Server *Server
-	// Slots is how many jobs are done at once; zero is one.
+	// Slots is the number of concurrent jobs; zero means one.
 	Slots int
-	// Versions returns the versions that can be made now.
+	// Versions returns the SymCache versions that the transcoders can make now.
 	Versions func() []string
-	// Room is nil, or returns why no further job can be begun now.
+	// Room returns the reason why no further job can start now, such as a full
+	// disk, or nil. Room itself may be nil.
 	Room func() error
-	// Do does one job. pdb writes its PDB to a file. An error is a Failure, or
-	// the fault of this machine.
+	// Do runs one job. pdb downloads its PDB to a file. An error that is not a
+	// Failure is reported with class infra.
 	Do func(ctx context.Context, j Job, pdb func(context.Context, *os.File) error) (Result, error)
-	// Poll is how long the server may let us wait for a job; zero is 20 s.
+	// Poll is how long the server may wait for a job before it answers a lease
+	// request; zero means 20 s.
 	Poll time.Duration
-	// Log takes what happens; nil discards.
+	// Log receives the course of each job; nil discards it.
 	Log *slog.Logger
 }
 
-// Result is what was made of a job. Drop is called when it is not needed any
-// more.
+// Result is the result of a job: a file, the transcoder's version and its output.
+// Drop is called after the upload; it may be nil.
 type Result struct {
 	Path, Version, Detail string
 	Drop                  func()
 }
 
-// Run does jobs until ctx ends, then finishes those that it has. When hurry
-// ends, they are given back instead.
+// Run runs jobs until ctx ends, then finishes the running ones. When hurry ends,
+// it releases them instead.
 func (w *Worker) Run(ctx, hurry context.Context) error {
 	if w.Log == nil {
 		w.Log = slog.New(slog.DiscardHandler)
@@ -60,18 +62,19 @@ func (w *Worker) Run(ctx, hurry context.Context) error {
 		}
 	}
 	if n := len(slots); n > 0 && hurry.Err() == nil {
-		w.Log.Info("finishing the jobs under way; interrupt again to give them back", "jobs", n)
+		w.Log.Info("finishing the running jobs; interrupt again to release them", "jobs", n)
 	}
 	all.Wait()
 	bye, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
 	defer cancel()
 	if err := w.Server.Bye(bye); err != nil {
-		w.Log.Debug("the server was not told of our end", "error", err)
+		w.Log.Debug("cannot report the end of the worker to the server", "error", err)
 	}
 	return nil
 }
 
-// reserve waits for a slot, and takes all that are free; zero: ctx has ended.
+// reserve waits for a free slot, then takes all free slots and returns their
+// number. Zero means that ctx has ended.
 func (w *Worker) reserve(ctx context.Context, slots chan struct{}) (n int) {
 	select {
 	case slots <- struct{}{}:
@@ -87,23 +90,24 @@ func (w *Worker) reserve(ctx context.Context, slots chan struct{}) (n int) {
 	}
 }
 
+// roomAgain is the pause before Versions and Room are called again.
 const roomAgain = 15 * time.Second
 
-// lease waits for jobs, as long as it takes; none: ctx has ended.
+// lease waits for jobs without a time limit. It returns none if ctx has ended.
 func (w *Worker) lease(ctx context.Context, free int) (jobs []Job) {
 	said := ""
 	for ctx.Err() == nil && len(jobs) == 0 {
 		var lack error
 		versions := w.Versions()
 		if len(versions) == 0 {
-			lack = errors.New("no transcoder can be used")
+			lack = errors.New("no transcoder is usable")
 		} else if w.Room != nil {
 			lack = w.Room()
 		}
 		if lack != nil {
 			if said != lack.Error() {
 				said = lack.Error()
-				w.Log.Warn("taking no jobs for now", "error", lack)
+				w.Log.Warn("leasing no jobs for now", "error", lack)
 			}
 			t := time.NewTimer(roomAgain)
 			select {
@@ -114,21 +118,21 @@ func (w *Worker) lease(ctx context.Context, free int) (jobs []Job) {
 			continue
 		}
 		said = ""
-		err := w.Server.Try(ctx, "get jobs", func(ctx context.Context) (err error) {
+		err := w.Server.Try(ctx, "lease jobs", func(ctx context.Context) (err error) {
 			jobs, err = w.Server.Lease(ctx, versions, free, cmp.Or(w.Poll, 20*time.Second))
-			if errors.Is(err, ErrRefused) { // another server may stand there tomorrow
+			if errors.Is(err, ErrRefused) { // not final: the server may be replaced or reconfigured
 				err = errors.New(err.Error())
 			}
 			return err
 		})
 		if err != nil && ctx.Err() == nil {
-			w.Log.Error("no jobs can be had", "error", err)
+			w.Log.Error("cannot lease jobs", "error", err)
 		}
 	}
 	return jobs
 }
 
-// one does a job and tells the server what came of it.
+// one runs a job and reports the outcome to the server.
 func (w *Worker) one(hurry context.Context, j Job) {
 	log := w.Log.With("job", j.ID, "pdb", j.Name)
 	ctx, cancel := context.WithCancelCause(hurry)
@@ -137,7 +141,7 @@ func (w *Worker) one(hurry context.Context, j Job) {
 		defer close(beat)
 		w.heartbeats(ctx, j, cancel)
 	}()
-	log.Info("begun", "attempt", j.Attempts)
+	log.Info("job started", "attempt", j.Attempts)
 	r, err := w.Do(ctx, j, func(ctx context.Context, f *os.File) error { return w.Server.PDB(ctx, j, f) })
 	if r.Drop != nil {
 		defer r.Drop()
@@ -145,37 +149,38 @@ func (w *Worker) one(hurry context.Context, j Job) {
 	if err == nil {
 		err = w.Server.Complete(ctx, j, r.Version, r.Path, r.Detail)
 		if err == nil {
-			log.Info("done", "result", r.Detail)
+			log.Info("job done", "result", r.Detail)
 		}
 	}
 	cause := context.Cause(ctx)
 	switch {
 	case err == nil:
 	case errors.Is(err, ErrLost), errors.Is(cause, ErrLost):
-		log.Info("the job was given to another, or ended")
+		log.Info("the lease was lost: the job has ended or another worker has it")
 	case errors.Is(err, ErrGone):
 		log.Info("the server ended the job", "why", err)
 	case hurry.Err() != nil:
 		last, end := context.WithTimeout(context.WithoutCancel(hurry), 5*time.Second)
 		err := w.Server.Release(last, j)
 		end()
-		log.Info("given back", "error", err)
+		log.Info("job released", "error", err)
 	default:
 		f, ok := errors.AsType[Failure](err)
 		if !ok {
 			f = Failure{Class: "infra", Detail: err.Error()}
 		}
-		log.Warn("failed", "class", f.Class, "error", f.Detail)
+		log.Warn("job failed", "class", f.Class, "error", f.Detail)
 		if err := w.Server.Fail(ctx, j, f); err != nil {
-			log.Warn("the server was not told", "error", err)
+			log.Warn("cannot report the failed job to the server", "error", err)
 		}
 	}
 	cancel(nil)
 	<-beat
 }
 
-// heartbeats keeps the job until ctx ends, or ends ctx when it was lost. A
-// server that cannot be reached may be there again in time.
+// heartbeats renews the lease until ctx ends. If the lease is lost, it cancels the
+// job with ErrLost. Other errors are only logged: the server may be reachable
+// again before the lease ends.
 func (w *Worker) heartbeats(ctx context.Context, j Job, cancel context.CancelCauseFunc) {
 	tick := time.NewTicker(max(time.Duration(j.Seconds)*time.Second/3, 100*time.Millisecond))
 	defer tick.Stop()

@@ -19,12 +19,13 @@ import (
 	"time"
 )
 
-// fakeServer answers as the test says and notes what it was asked.
+// fakeServer is a job API that records the paths of its requests; do can answer
+// in its place.
 type fakeServer struct {
 	mu    sync.Mutex
 	asked []string
 	jobs  []Job
-	do    func(w http.ResponseWriter, r *http.Request, verb string, n int) bool // true: it has answered
+	do    func(w http.ResponseWriter, r *http.Request, verb string, n int) bool // returns true if it has answered
 	seen  map[string]int
 }
 
@@ -64,7 +65,7 @@ func (f *fakeServer) count(verb string) int {
 	return f.seen[verb]
 }
 
-// buffer may be read while it is written.
+// buffer is a log that can be read while it is written.
 type buffer struct {
 	mu sync.Mutex
 	b  bytes.Buffer
@@ -122,7 +123,7 @@ func until(t *testing.T, what string, ok func() bool) {
 	}
 }
 
-// make writes a result.
+// makeFile returns a Worker.Do that downloads the PDB and returns it as result.
 func makeFile(t *testing.T) func(ctx context.Context, j Job, pdb func(context.Context, *os.File) error) (Result, error) {
 	dir := t.TempDir()
 	return func(ctx context.Context, j Job, pdb func(context.Context, *os.File) error) (Result, error) {
@@ -142,7 +143,8 @@ func makeFile(t *testing.T) func(ctx context.Context, j Job, pdb func(context.Co
 	}
 }
 
-// TestTroubles: whatever the server or the network does, the job is delivered.
+// TestTroubles checks that the result is uploaded in spite of errors of the server
+// and the network.
 func TestTroubles(t *testing.T) {
 	cut := func(w http.ResponseWriter) {
 		if c, _, err := http.NewResponseController(w).Hijack(); err == nil {
@@ -160,7 +162,7 @@ func TestTroubles(t *testing.T) {
 				http.Error(w, "no", http.StatusUnauthorized)
 			}
 			return verb == "lease" && n < 4
-		}, "the token is wrong, expired or revoked; its clock is "},
+		}, "the token is wrong, expired or revoked; the server's clock is "},
 		"not allowed": {func(w http.ResponseWriter, _ *http.Request, verb string, n int) bool {
 			if n < 3 {
 				http.Error(w, "no", http.StatusForbidden)
@@ -172,25 +174,25 @@ func TestTroubles(t *testing.T) {
 				http.NotFound(w, nil)
 			}
 			return n < 3
-		}, "lets no workers in"},
+		}, "the server accepts no workers"},
 		"elsewhere": {func(w http.ResponseWriter, r *http.Request, verb string, n int) bool {
 			if n < 2 {
 				http.Redirect(w, r, "https://elsewhere.example/", http.StatusFound)
 			}
 			return n < 2
-		}, "it redirects to https://elsewhere.example/"},
+		}, "redirect to https://elsewhere.example/"},
 		"server errors": {func(w http.ResponseWriter, _ *http.Request, verb string, n int) bool {
 			if n < 4 {
 				w.WriteHeader(http.StatusBadGateway)
 			}
 			return n < 4
-		}, "the server says 502"},
+		}, "the server answers 502"},
 		"a network that is lost": {func(w http.ResponseWriter, _ *http.Request, verb string, n int) bool {
 			if n < 3 {
 				cut(w)
 			}
 			return n < 3
-		}, "waiting for the server"},
+		}, "request to the server failed"},
 		"half a PDB": {func(w http.ResponseWriter, _ *http.Request, verb string, n int) bool {
 			if verb != "pdb" || n > 2 {
 				return false
@@ -200,7 +202,7 @@ func TestTroubles(t *testing.T) {
 			_ = http.NewResponseController(w).Flush()
 			cut(w)
 			return true
-		}, "get a PDB"},
+		}, "download a PDB"},
 		"half an upload": {func(w http.ResponseWriter, r *http.Request, verb string, n int) bool {
 			if verb != "complete" || n > 2 {
 				return false
@@ -208,7 +210,7 @@ func TestTroubles(t *testing.T) {
 			_, _ = r.Body.Read(make([]byte, 2))
 			cut(w)
 			return true
-		}, "deliver a result"},
+		}, "upload a result"},
 		"an answer that is none": {func(w http.ResponseWriter, _ *http.Request, verb string, n int) bool {
 			if verb != "lease" || n > 4 {
 				return false
@@ -224,12 +226,12 @@ func TestTroubles(t *testing.T) {
 				_, _ = io.WriteString(w, strings.Repeat(" ", 2<<20))
 			}
 			return true
-		}, "waiting for the server"},
+		}, "request to the server failed"},
 	} {
 		t.Run(what, func(t *testing.T) {
 			f := &fakeServer{jobs: []Job{job(1)}, do: c.do}
 			log, stop, _ := working(t, f, makeFile(t))
-			delivered := func() bool { return strings.Contains(log.String(), "msg=done") }
+			delivered := func() bool { return strings.Contains(log.String(), `msg="job done"`) }
 			until(t, "delivered", delivered)
 			stop()
 			if f.count("fail") > 0 || f.count("release") > 0 || f.count("bye") != 1 {
@@ -242,7 +244,7 @@ func TestTroubles(t *testing.T) {
 	}
 }
 
-// TestEnds: how a job may end otherwise.
+// TestEnds checks the outcomes of a job other than a result.
 func TestEnds(t *testing.T) {
 	status := func(at string, code int) func(http.ResponseWriter, *http.Request, string, int) bool {
 		return func(w http.ResponseWriter, _ *http.Request, verb string, _ int) bool {
@@ -260,7 +262,7 @@ func TestEnds(t *testing.T) {
 	}{
 		"failure":       {nil, Failure{Class: "exit", Version: "3.1.0", Detail: "bad"}, "class=exit", 1},
 		"our own fault": {nil, errors.New("disk"), "class=infra", 1},
-		"lost":          {status("complete", 409), nil, "given to another", 0},
+		"lost":          {status("complete", 409), nil, "the lease was lost", 0},
 		"gone":          {status("pdb", 410), nil, "the server ended the job", 0},
 		"refused":       {status("complete", 422), nil, "class=infra", 1},
 	} {
@@ -282,7 +284,7 @@ func TestEnds(t *testing.T) {
 	}
 }
 
-// TestTakenAway: a heartbeat that hears of a loss ends the work.
+// TestTakenAway checks that a heartbeat answered with a lost lease cancels the job.
 func TestTakenAway(t *testing.T) {
 	f := &fakeServer{jobs: []Job{job(1)}}
 	f.do = func(w http.ResponseWriter, _ *http.Request, verb string, n int) bool {
@@ -301,11 +303,11 @@ func TestTakenAway(t *testing.T) {
 	if err := <-ended; !errors.Is(err, ErrLost) || f.count("heartbeat") != 2 {
 		t.Error(err, f.asked)
 	}
-	until(t, "said so", func() bool { return strings.Contains(log.String(), "given to another") })
+	until(t, "said so", func() bool { return strings.Contains(log.String(), "the lease was lost") })
 }
 
-// TestDrain: the jobs under way are finished, or given back in a hurry; no
-// further ones are taken.
+// TestDrain checks that a stopping worker finishes its jobs, or releases them in a
+// hurry, and leases no more.
 func TestDrain(t *testing.T) {
 	for _, hasty := range []bool{false, true} {
 		f := &fakeServer{jobs: []Job{job(1)}}
@@ -336,7 +338,7 @@ func TestDrain(t *testing.T) {
 	}
 }
 
-// TestBackPressure: without room or a transcoder nothing is asked for.
+// TestBackPressure checks that a worker without disk space leases no jobs.
 func TestBackPressure(t *testing.T) {
 	f := &fakeServer{seen: map[string]int{}}
 	ts := httptest.NewServer(f)

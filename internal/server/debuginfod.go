@@ -19,22 +19,22 @@ import (
 
 // Limits of one /metadata request.
 const (
-	metadataTime   = 3 * time.Second // then the answer is what was found until then
-	globLiterals   = 3               // of an anonymous caller's glob
+	metadataTime   = 3 * time.Second // then the answer is incomplete
+	globLiterals   = 3               // least number of literal characters in an anonymous caller's glob
 	metadataLimit  = 1000            // results without limit=
 	metadataMost   = 10_000          // the largest limit=
 	metadataOffset = 100_000         // the largest offset=
 )
 
-// debuginfodHeaders sets the headers of the debuginfod protocol. The error is
-// a tooLargeError if the client wants no file of this size.
+// debuginfodHeaders sets the header fields of the debuginfod protocol. The error
+// is a tooLargeError if the file exceeds the client's X-DEBUGINFOD-MAXSIZE.
 func debuginfodHeaders(h http.Header, r *http.Request, f *depot.File, paths string) error {
 	if v := r.Header["X-Debuginfod-Maxsize"]; len(v) == 1 {
 		if limit, ok := digits(strings.TrimSpace(v[0])); ok && limit > 0 && f.Size > limit {
 			return tooLargeError{limit}
 		}
 	}
-	// The names in elfutils' own spelling; some clients look for just that.
+	// Go's canonical form would not do: some clients compare the names literally.
 	if f.Size >= 0 {
 		h[wire.DebuginfodSize] = []string{itoa(f.Size)}
 	}
@@ -48,14 +48,15 @@ func debuginfodHeaders(h http.Header, r *http.Request, f *depot.File, paths stri
 	return nil
 }
 
-// shown returns what may be reported of a file's origin.
+// shown returns the parts of a file's path and archive that the setting paths
+// lets clients see.
 func shown(paths, file, archive string) (string, string) {
 	if archive != "" {
-		// Depots of earlier versions have the archive in front of the path.
+		// Earlier versions recorded the archive as a prefix of the path.
 		if i := strings.LastIndex(file, memberSeparator); i >= 0 {
 			file = "/" + file[i+len(memberSeparator):]
 		}
-		archive, _, _ = strings.Cut(archive, memberSeparator) // the package, not what is in it
+		archive, _, _ = strings.Cut(archive, memberSeparator) // the outermost archive
 	}
 	switch paths {
 	case PathsFull:
@@ -69,10 +70,10 @@ func shown(paths, file, archive string) (string, string) {
 	return file, base(archive)
 }
 
-// memberSeparator stands between an archive and its member in recorded paths.
+// memberSeparator separates an archive from its member in recorded paths.
 const memberSeparator = "!/"
 
-// base returns the last part of a path of any system.
+// base returns the last element of a Unix or Windows path.
 func base(p string) string {
 	if p == "" {
 		return ""
@@ -80,7 +81,7 @@ func base(p string) string {
 	return path.Base(strings.ReplaceAll(p, `\`, "/"))
 }
 
-// metadataResult is one row of a /metadata answer, in elfutils' order.
+// metadataResult is one result of /metadata; the fields are in elfutils' order.
 type metadataResult struct {
 	Type    string `json:"type"`
 	BuildID string `json:"buildid"`
@@ -93,12 +94,11 @@ type metadataAnswer struct {
 	Complete bool             `json:"complete"`
 }
 
-// metadataSearch answers the search of the debuginfod protocol, /metadata.
+// metadataSearch answers /metadata, the search of the debuginfod protocol.
 type metadataSearch struct{ *access }
 
-// serve answers the search of the debuginfod protocol. Missing arguments and
-// unknown keys, for which elfutils answers 503, are 404 with a text here, because
-// trying again will not help.
+// serve answers a search. Missing parameters and unknown keys are answered 404 with
+// an explanation. elfutils answers 503, which clients would retry in vain.
 func (s *metadataSearch) serve(x *exchange, r *http.Request) {
 	x.protocol = layout.Debuginfod.Name()
 	q := r.URL.Query()
@@ -106,11 +106,11 @@ func (s *metadataSearch) serve(x *exchange, r *http.Request) {
 	limit := number(q.Get("limit"), metadataLimit, metadataMost)
 	offset := number(q.Get("offset"), 0, metadataOffset)
 	if key == "" || value == "" {
-		s.fail(x, missError{"not found: ask with ?key=file|glob|buildid&value=…"})
+		s.fail(x, missError{"not found: the parameters key (file, glob or buildid) and value are required, as in ?key=file&value=/usr/bin/app"})
 		return
 	}
 	if key == "glob" && x.caller.id.Anonymous() && literals(value) < globLiterals {
-		s.fail(x, missError{fmt.Sprintf("not found: without credentials a glob needs %d characters that are no wildcards or slashes", globLiterals)})
+		s.fail(x, missError{fmt.Sprintf("not found: without credentials, a glob must contain at least %d characters other than wildcards and slashes", globLiterals)})
 		return
 	}
 	ctx, cancel := context.WithTimeout(r.Context(), metadataTime)
@@ -127,7 +127,7 @@ func (s *metadataSearch) serve(x *exchange, r *http.Request) {
 	limiter.leave()
 	switch {
 	case errors.Is(err, fs.ErrInvalid):
-		s.fail(x, missError{"not found: the keys are file, glob and buildid"})
+		s.fail(x, missError{"not found: key must be file, glob or buildid"})
 		return
 	case err != nil:
 		s.fail(x, err)
@@ -139,7 +139,7 @@ func (s *metadataSearch) serve(x *exchange, r *http.Request) {
 	more, all := s.federate(r.Context(), x, r, key, value)
 	list, complete = append(list, more...), complete && all
 	answer := metadataAnswer{Results: []metadataResult{}, Complete: complete}
-	if len(list) > offset+limit { // a file may have two rows
+	if len(list) > offset+limit { // a file can have two results
 		list, answer.Complete = list[:offset+limit], false
 	}
 	for _, m := range list[min(offset, len(list)):] {
@@ -158,8 +158,8 @@ func (s *metadataSearch) serve(x *exchange, r *http.Request) {
 	_, x.err = x.Write(append(body, '\n'))
 }
 
-// literals counts the characters of a glob that are no wildcards or slashes. Of
-// a class in brackets, each character counts.
+// literals counts the characters of a glob other than wildcards and slashes. Every
+// character of a bracket expression counts.
 func literals(glob string) (n int) {
 	for _, c := range glob {
 		if !strings.ContainsRune(`*?[]!^-\/`, c) {
@@ -169,7 +169,8 @@ func literals(glob string) (n int) {
 	return n
 }
 
-// number reads an optional decimal parameter.
+// number parses an optional decimal parameter. It returns zero if s is not a
+// number, and at most most.
 func number(s string, zero, most int) int {
 	if n, err := strconv.Atoi(s); err == nil && n >= 0 {
 		return min(n, most)

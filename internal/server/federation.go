@@ -14,8 +14,8 @@ import (
 // receive.
 const maxAgent = 256
 
-// origin describes a client to debuginfod upstreams, as elfutils' servers do: by
-// its User-Agent, and by X-Forwarded-For with its address appended.
+// origin returns what debuginfod upstreams learn about a client, as from elfutils'
+// servers: its User-Agent, and X-Forwarded-For with its address appended.
 func origin(r *http.Request) fetch.Origin {
 	o := fetch.Origin{Agent: r.UserAgent()}
 	if len(o.Agent) > maxAgent {
@@ -34,8 +34,8 @@ func origin(r *http.Request) fetch.Origin {
 	return o
 }
 
-// federate searches on the upstreams that speak debuginfod. A request that has
-// passed this server before, or too many servers, goes no further.
+// federate searches the debuginfod upstreams. It does not forward a request that
+// has passed this server before, or that has passed too many servers.
 func (s *metadataSearch) federate(ctx context.Context, x *exchange, r *http.Request, key, value string) (list []depot.Metadata, complete bool) {
 	if !s.depot.Fetches() {
 		return nil, true

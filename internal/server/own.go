@@ -8,25 +8,24 @@ import (
 	"time"
 )
 
-// readyTimeout is how long the depot may take to say that it is there.
+// readyTimeout limits the readiness check of the depot.
 const readyTimeout = 2 * time.Second
 
 //go:embed page/favicon.svg
 var favicon string
 
 // ownPaths answers the server's own paths: the page, the health checks, the
-// metrics and the searches.
+// metrics and /metadata.
 type ownPaths struct {
 	*access
 	metadata *metadataSearch
 }
 
-// admit lets health checks in without credentials.
+// admit authorizes a request; health checks need no credentials.
 func (s *ownPaths) admit(x *exchange, r *http.Request, p *place) bool {
 	return p.token == "" && isOpen(p.name) || s.access.admit(x, r, p)
 }
 
-// serve answers one of the server's own paths.
 func (s *ownPaths) serve(x *exchange, r *http.Request, p *place) {
 	base, name := p.base, p.name
 	x.protocol = protocolOwn
@@ -72,7 +71,7 @@ func (s *ownPaths) serve(x *exchange, r *http.Request, p *place) {
 	}
 }
 
-// ready is nil while lookups can be answered.
+// ready returns nil if the server can answer lookups.
 func (s *ownPaths) ready(ctx context.Context) error {
 	if s.waits.Err() != nil {
 		return errStopped
@@ -82,7 +81,7 @@ func (s *ownPaths) ready(ctx context.Context) error {
 	return s.depot.Ready(ctx)
 }
 
-// root answers the base URL itself: a page for browsers, a text for others.
+// root answers the base URL: with a page for browsers, with a text for others.
 func (s *ownPaths) root(x *exchange, r *http.Request, base string) {
 	h := x.Header()
 	h["Vary"] = []string{"Accept"}
@@ -93,7 +92,7 @@ func (s *ownPaths) root(x *exchange, r *http.Request, base string) {
 	url += base
 	switch {
 	case html && x.caller.token != "" && !strings.HasSuffix(rawPath(r), "/"):
-		// The page's links begin where the path ends.
+		// The page's links are relative to a path with a final slash.
 		s.redirect(x, r, x.caller.below()+base+"/")
 	case html && x.caller.token != "":
 		s.page(x, r, url, ".")
@@ -108,18 +107,19 @@ func (s *ownPaths) root(x *exchange, r *http.Request, base string) {
 	}
 }
 
-// note says how tools carry a token, where they may need one.
+// note returns how tools send a token, or nothing if the server needs none.
 func (s *ownPaths) note(x *exchange, r *http.Request) string {
 	switch {
 	case !s.restricted:
 		return ""
 	case x.caller.token != "":
-		return "Put your token in place of TOKEN."
+		return "Replace TOKEN by your token."
 	}
 	return AccessText(baseURL(r))
 }
 
-// baseURL is the URL under which a client sees this server.
+// baseURL returns the URL of this server as the client wrote it, from the Host
+// field and, behind a proxy that terminates TLS, X-Forwarded-Proto.
 func baseURL(r *http.Request) string {
 	scheme := "http"
 	if r.TLS != nil || strings.EqualFold(r.Header.Get("X-Forwarded-Proto"), "https") {

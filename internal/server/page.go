@@ -26,8 +26,8 @@ var pageStyle string
 
 var (
 	pageTemplate = template.Must(template.New("page").Parse(pageHTML))
-	// pagePolicy lets a browser load the one style sheet in the page and send
-	// the search, and nothing else.
+	// pagePolicy allows only the inline style sheet, images of this server, and
+	// the search form.
 	pagePolicy = func() []string {
 		sum := sha256.Sum256([]byte(pageStyle))
 		return []string{"default-src 'none'; style-src 'sha256-" + base64.StdEncoding.EncodeToString(sum[:]) +
@@ -35,10 +35,10 @@ var (
 	}()
 )
 
-// Bounds of the page.
+// Limits of the page.
 const (
 	pageResults      = 200
-	pageDeepest      = 10_000 // results that can be skipped
+	pageDeepest      = 10_000 // the largest from=
 	pageTransactions = 10
 	pageQuery        = 512 // longest query, in bytes
 	pageTimeout      = 10 * time.Second
@@ -47,15 +47,15 @@ const (
 // pageData is what the template shows.
 type pageData struct {
 	Base, URL, Version string
-	Note               string // how to carry a token; may be empty
-	Metrics            bool   // the caller may read them
+	Note               string // how to send a token, or empty
+	Metrics            bool   // whether the caller may read the metrics
 	Style              template.CSS
 	Query, Problem     string
 	Results            []pageResult
-	More               bool // there are results after Last
-	From               int  // results to skip
-	First, Last        int  // the results shown, counted from 1
-	Next               int  // From of the next page; 0: none
+	More               bool // whether there are results after Last
+	From               int  // number of results before this page
+	First, Last        int  // first and last result of this page, counted from 1
+	Next               int  // From of the next page, or 0 for none
 	Clients            []client
 	Transactions       []pageTransaction
 	Stats              string
@@ -72,7 +72,7 @@ type pageTransaction struct {
 	When                            pageTime
 }
 
-// pageTime is a time for machines and for people.
+// pageTime is a time in RFC 3339 and as displayed.
 type pageTime struct{ Stamp, Text string }
 
 func newPageTime(t time.Time) pageTime {
@@ -80,11 +80,11 @@ func newPageTime(t time.Time) pageTime {
 	return pageTime{t.Format(time.RFC3339), t.Format("2006-01-02 15:04")}
 }
 
-// page answers a browser at the base URL: how to connect each tool, and a
-// search. It works without scripts.
+// page answers a browser at the base URL with instructions for each tool and a
+// search. It needs no scripts.
 //
-// Links begin with base. Below a path token it is relative, so that no page
-// shows a token.
+// Links begin with base. If the URL contains a token, base is relative, so that
+// the page does not show the token.
 func (s *ownPaths) page(x *exchange, r *http.Request, url, base string) {
 	ctx, cancel := context.WithTimeout(r.Context(), pageTimeout)
 	defer cancel()
@@ -120,14 +120,14 @@ func (s *ownPaths) page(x *exchange, r *http.Request, url, base string) {
 	_, x.err = x.Write(b.Bytes())
 }
 
-// fill reads the search results and the latest transactions. What cannot be read
-// is omitted and logged: the page's first purpose is to explain.
+// fill reads the search results and the latest transactions. A part that cannot
+// be read is logged and omitted, because the instructions do not depend on it.
 func (s *ownPaths) fill(ctx context.Context, x *exchange, d *pageData) {
 	if d.Query != "" {
 		found, err := s.depot.Find(ctx, x.caller.scope, d.Query, d.From+pageResults+1)
 		if err != nil {
-			s.cfg.Log.Error("the search failed", "error", err)
-			d.Problem = "The search failed; the server's log says why."
+			s.cfg.Log.Error("cannot search the depot", "error", err)
+			d.Problem = "The search failed. The server's log has the cause."
 		}
 		found = found[min(d.From, len(found)):]
 		if len(found) > pageResults {
@@ -144,14 +144,14 @@ func (s *ownPaths) fill(ctx context.Context, x *exchange, d *pageData) {
 	}
 	txs, err := s.depot.List(ctx, x.caller.scope, depot.ListFilter{Limit: pageTransactions})
 	if err != nil {
-		s.cfg.Log.Error("the transactions could not be listed", "error", err)
+		s.cfg.Log.Error("cannot list the transactions", "error", err)
 	}
 	for _, t := range txs {
 		d.Transactions = append(d.Transactions, pageTransaction{t.Number, t.Files, t.Product, t.Version, t.Comment, term.Size(t.Bytes), newPageTime(t.Time)})
 	}
 	d.Metrics = x.caller.scope.Products == nil
 	if !d.Metrics {
-		return // the size of the depot is outside every scope
+		return // only callers without a scope see the size of the depot
 	}
 	if st, ok := s.metrics.holdings.stats(); ok && st.Objects > 0 {
 		d.Stats = fmt.Sprintf("%s in %s", term.Count(st.Objects, "object"), term.Size(st.Bytes))
@@ -176,7 +176,7 @@ func newPageResult(f depot.Found, base string) pageResult {
 	return r
 }
 
-// shownID returns the id by which people know an object.
+// shownID returns the id of an object as its own tools display it.
 func shownID(o symfile.Object) string {
 	switch {
 	case o.BuildID != "":
