@@ -260,10 +260,10 @@ func (d *Depot) Encoded(ctx context.Context, f *File, codingNames []string) (*Fi
 // cabinets are the kinds of files that Windows clients ask for in cabinets.
 var cabinets = map[symfile.Kind]bool{symfile.PE: true, symfile.PDB: true, symfile.PDB20: true, symfile.DBG: true, symfile.PortablePDB: true}
 
-// openCabinet answers with a cabinet that is kept. Where there is none, one may
-// be made for later requests.
-func (d *Depot) openCabinet(ctx context.Context, scope Scope, req layout.Request) (*File, error) {
-	hits, _, err := d.find(ctx, scope, req)
+// openCabinet opens a cabinet that has been made. If there is none, one may be
+// made for later requests. exact is as for open.
+func (d *Depot) openCabinet(ctx context.Context, scope Scope, req layout.Request, exact bool) (*File, error) {
+	hits, _, err := d.find(ctx, scope, req, exact)
 	if err != nil {
 		return nil, err
 	}

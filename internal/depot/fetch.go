@@ -3,6 +3,7 @@ package depot
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io/fs"
 	"time"
 
@@ -61,27 +62,43 @@ func (d *Depot) UpstreamMetadata(ctx context.Context, q Question, key, value str
 	return list, complete
 }
 
-// Get answers a question: from the depot's own contents, from what is derived
-// from them, from the trees, and then from the upstreams, unless q is Local. Not
-// found is fs.ErrNotExist.
+// errDownloading answers a request for a derived content whose source is being
+// downloaded: it may be found later.
+var errDownloading = fmt.Errorf("the file that it is made of is being downloaded: %w", fs.ErrNotExist)
+
+// Get answers a question: from the depot's contents and what is derived from
+// them, from the served folders, and then from the upstreams, unless q is Local.
+// Not found is fs.ErrNotExist.
 //
-// It returns when the first bytes of a download have arrived. That file grows,
-// and what has been read of it is right only if its end can be read, which is
-// withheld until the whole file is known to be the one asked for. Clients that
-// ask for one key share one download, which goes on when they give up.
+// An id does not always identify one file. If the client names a file and the
+// depot only has a cached file of another name with that id, the upstreams are
+// asked first; the other file is the answer if none of them has the named one.
+//
+// Get returns when the first bytes of a download have arrived. The File is
+// Growing then: what has been read of it is right only if its end can be read,
+// which is withheld until the whole file has been checked. Clients that ask for
+// one key share one download, which goes on when they give up.
 func (d *Depot) Get(ctx context.Context, q Question) (*File, error) {
-	f, err := d.enterAndOpen(ctx, q)
+	f, err := d.enterAndOpen(ctx, q, !q.Local && d.Fetches())
 	if q.Local || !errors.Is(err, fs.ErrNotExist) {
 		return f, err
 	}
+	otherName := errors.Is(err, errOtherName)
 	f, err = d.download(ctx, q)
 	if f != nil {
 		f.Downloaded = true
 	}
+	if !otherName || !errors.Is(err, fs.ErrNotExist) || errors.Is(err, errDownloading) {
+		return f, err
+	}
+	f, err = d.enterAndOpen(ctx, q, false)
+	if err == nil {
+		f.Substitute = true
+	}
 	return f, err
 }
 
-func (d *Depot) enterAndOpen(ctx context.Context, q Question) (*File, error) {
+func (d *Depot) enterAndOpen(ctx context.Context, q Question, exact bool) (*File, error) {
 	if q.Enter != nil {
 		leave, err := q.Enter(ctx)
 		if err != nil {
@@ -89,7 +106,7 @@ func (d *Depot) enterAndOpen(ctx context.Context, q Question) (*File, error) {
 		}
 		defer leave()
 	}
-	return d.Open(ctx, q.Scope, q.Request)
+	return d.open(ctx, q.Scope, q.Request, exact)
 }
 
 // download asks the upstreams for a file that Open did not find; see Get.
@@ -102,10 +119,10 @@ func (d *Depot) download(ctx context.Context, q Question) (*File, error) {
 	case layout.FormSection:
 		return d.downloadSection(ctx, q)
 	case layout.FormCabinet:
-		// No client waits for a cabinet; the plain file will be there soon.
+		// Clients do not wait for a cabinet: they ask for the plain file next.
 		_, err := d.fetch.Start(ctx, q.download())
 		if err == nil {
-			err = fs.ErrNotExist
+			err = errDownloading
 		}
 		return nil, err
 	default:
@@ -159,7 +176,7 @@ func (d *Depot) downloadSection(ctx context.Context, q Question) (*File, error) 
 	for _, l := range q.Request.Lookups {
 		whole := q
 		whole.Request = layout.Request{Form: layout.FormFile, Layout: q.Request.Layout, Lookups: []symfile.Lookup{l}}
-		if _, _, err := d.find(ctx, q.Scope, whole.Request); err == nil {
+		if _, _, err := d.find(ctx, q.Scope, whole.Request, false); err == nil {
 			return nil, fs.ErrNotExist // it is here, and Open has found no such section
 		}
 		ended, err := d.fetch.Start(ctx, whole.download())
@@ -211,7 +228,7 @@ func (k keeper) Holds(ctx context.Context, products []string, req layout.Request
 	if req.Form == layout.FormSource {
 		req = fetch.SourceRequest(req)
 	}
-	_, _, err := k.d.find(ctx, Scope{Products: products}, req)
+	_, _, err := k.d.find(ctx, Scope{Products: products}, req, true)
 	return err == nil
 }
 
@@ -261,9 +278,4 @@ func (k keeper) PutMisses(ctx context.Context, key string, misses map[string]fet
 func (k keeper) ForgetMiss(ctx context.Context, key, name string) error {
 	_, err := k.d.db.Misses.Flush(ctx, MissFilter{Key: key, Source: name})
 	return err
-}
-
-// openSourceText answers with a source file that was downloaded before.
-func (d *Depot) openSourceText(ctx context.Context, scope Scope, req layout.Request) (*File, error) {
-	return d.openOwn(ctx, scope, fetch.SourceRequest(req))
 }

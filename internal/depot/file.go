@@ -46,6 +46,9 @@ type File struct {
 	// Volatile marks an answer of a source, which may change without notice.
 	// Its Ref is zero: nobody has read all of it.
 	Volatile bool
+	// Substitute marks a cached file of another name than the requested one, with
+	// the same id. It answers as long as no upstream has the requested file.
+	Substitute bool
 	// Growing marks a file that is still arriving. It has no ETag, and its
 	// bytes are right only if the last of them can be read.
 	Growing bool

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"io/fs"
 	"slices"
@@ -11,6 +12,7 @@ import (
 	"time"
 
 	"github.com/symdepot/symdepot/internal/blob"
+	"github.com/symdepot/symdepot/internal/fetch"
 	"github.com/symdepot/symdepot/internal/index"
 	"github.com/symdepot/symdepot/layout"
 	"github.com/symdepot/symdepot/objfile"
@@ -19,34 +21,48 @@ import (
 
 func (s Scope) index() index.Scope { return index.Scope{Products: s.Products, All: s.Products == nil} }
 
-// Open finds what req asks for inside the scope: in the depot, then in the
-// served folders. Not found is fs.ErrNotExist. A damaged file is not found; the
-// log names it.
+// errOtherName means that only cached files with another name than the requested
+// one have the requested id; see Get.
+var errOtherName = fmt.Errorf("only a cached file of another name has this id: %w", fs.ErrNotExist)
+
+// Open finds the file that answers req inside the scope: in the depot, then in
+// the served folders. Not found is fs.ErrNotExist. A damaged file is not found;
+// the log names it.
 func (d *Depot) Open(ctx context.Context, scope Scope, req layout.Request) (*File, error) {
-	f, err := d.openOwn(ctx, scope, req)
+	return d.open(ctx, scope, req, false)
+}
+
+// open is Open. With exact, a cached file of another name than the requested one
+// is not an answer: if there is one, the error is errOtherName.
+func (d *Depot) open(ctx context.Context, scope Scope, req layout.Request, exact bool) (*File, error) {
+	f, err := d.openOwn(ctx, scope, req, exact)
 	if len(d.trees.list) == 0 || !scope.sees("") || !errors.Is(err, fs.ErrNotExist) {
 		return f, err
 	}
-	return d.trees.open(ctx, req)
+	f, treeErr := d.trees.open(ctx, req)
+	if errors.Is(treeErr, fs.ErrNotExist) && errors.Is(err, errOtherName) {
+		return nil, err
+	}
+	return f, treeErr
 }
 
-func (d *Depot) openOwn(ctx context.Context, scope Scope, req layout.Request) (*File, error) {
+func (d *Depot) openOwn(ctx context.Context, scope Scope, req layout.Request, exact bool) (*File, error) {
 	switch req.Form {
 	case layout.FormFile:
 	case layout.FormSection:
 		return d.openSection(ctx, scope, req)
 	case layout.FormCabinet:
-		return d.openCabinet(ctx, scope, req)
+		return d.openCabinet(ctx, scope, req, exact)
 	case layout.FormSource:
 		if len(req.Lookups) == 0 {
 			return nil, fs.ErrNotExist
 		}
-		return d.openSourceText(ctx, scope, req)
+		return d.openOwn(ctx, scope, fetch.SourceRequest(req), false)
 	default:
-		// Pointers and SymCache files are not kept here.
+		// The depot keeps no pointers; SymCache files have requests of their own.
 		return nil, fs.ErrNotExist
 	}
-	hits, role, err := d.find(ctx, scope, req)
+	hits, role, err := d.find(ctx, scope, req, exact)
 	if err != nil {
 		return nil, err
 	}
@@ -66,14 +82,15 @@ func (d *Depot) openOwn(ctx context.Context, scope Scope, req layout.Request) (*
 	return nil, fs.ErrNotExist
 }
 
-// find returns the ranked answers of the first lookup that has any, and the
-// roles it asked for.
-func (d *Depot) find(ctx context.Context, scope Scope, req layout.Request) ([]index.Hit, symfile.Role, error) {
+// find returns the ranked hits of the first lookup that has any, and the roles
+// that it asked for. exact is as for open.
+func (d *Depot) find(ctx context.Context, scope Scope, req layout.Request, exact bool) ([]index.Hit, symfile.Role, error) {
 	if scope.Products == nil && d.filter.excludes(ctx, req) {
-		// Limited scopes do without the filter: hidden and missing files cost
-		// them the same queries.
+		// Restricted scopes do not use the filter, so that hidden and missing
+		// files cost the same queries.
 		return nil, 0, fs.ErrNotExist
 	}
+	notFound := fs.ErrNotExist
 	for _, l := range req.Lookups {
 		hits, err := d.db.Lookup(ctx, scope.index(), l)
 		if err != nil {
@@ -85,11 +102,15 @@ func (d *Depot) find(ctx context.Context, scope Scope, req layout.Request) ([]in
 		if hits = d.intact(hits); len(hits) == 0 {
 			continue
 		}
+		if exact && l.Unique && !slices.ContainsFunc(hits, func(h index.Hit) bool { return h.Source == "" }) {
+			notFound = errOtherName
+			continue
+		}
 		rank(hits, l.Role)
 		return hits, l.Role, nil
 	}
 	if req.Age == nil || req.Form != layout.FormFile || !wants(req, symfile.Debug) {
-		return nil, 0, fs.ErrNotExist
+		return nil, 0, notFound
 	}
 	hits, err := d.db.HigherAge(ctx, scope.index(), symfile.Fold(req.Name), req.Age.GUID.Lower(), req.Age.Age)
 	if err != nil {
@@ -99,7 +120,7 @@ func (d *Depot) find(ctx context.Context, scope Scope, req layout.Request) ([]in
 		hits = slices.DeleteFunc(hits, func(h index.Hit) bool { return h.Role&symfile.Debug == 0 })
 	}
 	if hits = d.intact(hits); len(hits) == 0 {
-		return nil, 0, fs.ErrNotExist
+		return nil, 0, notFound
 	}
 	return hits, symfile.Debug, nil
 }

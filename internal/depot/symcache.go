@@ -75,7 +75,7 @@ func (p pdbs) NotIndexed(ctx context.Context, req layout.Request) bool {
 
 // Find implements symcachework.Depot.
 func (p pdbs) Find(ctx context.Context, products []string, req layout.Request) ([]index.Hit, error) {
-	hits, _, err := p.d.find(ctx, Scope{Products: products}, req)
+	hits, _, err := p.d.find(ctx, Scope{Products: products}, req, false)
 	return hits, err
 }
 

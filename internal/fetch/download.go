@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io"
 	"io/fs"
+	"slices"
 	"time"
 
 	"github.com/symdepot/symdepot/internal/blob"
@@ -347,7 +348,7 @@ func (d *download) kept(a answer, ref blob.Ref, size int64, objs []objfile.Objec
 		Ref: ref, Size: size, ModTime: a.reply.ModTime, Fetched: fetched,
 	}
 	for _, o := range objs {
-		e := Object{Object: o, Aliases: o.Aliases(), Path: a.reply.Name}
+		e := Object{Object: o, Aliases: append(o.Aliases(), d.requestedAliases(o.Object)...), Path: a.reply.Name}
 		if d.want.Form == layout.FormSource {
 			e.Aliases, e.Path = append(e.Aliases, sourceAlias(d.want)), sourcePath(d.want)
 		}
@@ -356,6 +357,33 @@ func (d *download) kept(a answer, ref blob.Ref, size int64, objs []objfile.Objec
 		}
 	}
 	return k
+}
+
+// requestedAliases returns the aliases under which an object is found that an
+// upstream sent for a name although the object has another one. Without them,
+// every request for that name would be a download.
+func (d *download) requestedAliases(o symfile.Object) (list []symfile.Alias) {
+	own := o.Aliases()
+	for _, l := range d.want.Lookups {
+		if l.Name != "" && slices.ContainsFunc(own, l.Matches) {
+			return nil
+		}
+	}
+	for _, byID := range d.want.Lookups {
+		if !byID.Unique || !byID.Finds(o) {
+			continue
+		}
+		i := slices.IndexFunc(d.want.Lookups, func(l symfile.Lookup) bool { return l.Name != "" && l.ID == byID.ID })
+		if i < 0 {
+			continue
+		}
+		for _, a := range own {
+			if byID.Matches(a) {
+				list = append(list, symfile.Alias{Name: d.want.Lookups[i].Name, ID: a.ID, Role: a.Role})
+			}
+		}
+	}
+	return list
 }
 
 // finish ends a download: the waiting clients get the file or the error, and the

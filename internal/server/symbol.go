@@ -48,7 +48,7 @@ func (s *symbols) serve(x *exchange, r *http.Request, p *place) {
 		}
 	}
 	s.deliver(x, r, &delivery{
-		file: f, encode: req.Form != layout.FormCabinet, modified: true, refusal: noCache, keep: true,
+		file: f, encode: req.Form != layout.FormCabinet, modified: true, refusal: noCache, keep: !f.Substitute,
 		header: func(h http.Header, body *depot.File) { s.fileHeaders(h, req, body) },
 		sent:   func() { s.audit(x, r, req, f) },
 	})
@@ -96,8 +96,8 @@ func (s *symbols) fileHeaders(h http.Header, req *layout.Request, body *depot.Fi
 	switch {
 	case req.Form == layout.FormAdmin:
 		h["Cache-Control"] = noCache
-	case body.Volatile:
-		h["Cache-Control"] = s.cacheControl(shortLived) // its owner may replace it at any time
+	case body.Volatile, body.Substitute:
+		h["Cache-Control"] = s.cacheControl(shortLived) // a better file may take its place at any time
 	case req.Age != nil && isPDB && o.DebugID.GUID == req.Age.GUID && o.DebugID.Age != req.Age.Age && o.InfoAge != req.Age.Age && !o.NoDBI:
 		// A PDB of a higher age answers only until the exact one is added.
 		h["Cache-Control"] = s.cacheControl(shortLived)
