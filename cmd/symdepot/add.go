@@ -81,8 +81,9 @@ func runAdd(a *app, d *depot.Depot, paths []string, opt exchange.AddOptions, asJ
 			DryRun      bool           `json:"dry_run,omitempty"`
 			Added       exchange.Tally `json:"added"`
 			Known       exchange.Tally `json:"known"`
+			Restored    int64          `json:"restored,omitempty"`
 			Skipped     int64          `json:"skipped"`
-		}{"done", r.Transaction, opt.DryRun, r.Added, r.Known, r.Skipped}))
+		}{"done", r.Transaction, opt.DryRun, r.Added, r.Known, r.Restored, r.Skipped}))
 	}
 	switch {
 	case r.Transaction > 0:
@@ -115,9 +116,10 @@ func fileEvent(e exchange.Event) any {
 	switch e.Kind {
 	case exchange.EventAdded, exchange.EventKnown:
 		return struct {
-			Event exchange.EventKind `json:"event"`
+			Event    exchange.EventKind `json:"event"`
+			Restored bool               `json:"restored,omitempty"`
 			identified
-		}{e.Kind, newIdentified(e.Path, *e.Object)}
+		}{e.Kind, e.Restored, newIdentified(e.Path, *e.Object)}
 	case exchange.EventSkipped:
 		return struct {
 			Event      exchange.EventKind `json:"event"`
@@ -153,6 +155,9 @@ func fileEvent(e exchange.Event) any {
 func printCounts(w io.Writer, c *exchange.Counts) {
 	fmt.Fprintf(w, "  added          %s, %s\n", term.Count(c.Added.Files, "object"), term.Size(c.Added.Bytes))
 	fmt.Fprintf(w, "  already stored %s, %s (same bytes)\n", term.Count(c.Known.Files, "object"), term.Size(c.Known.Bytes))
+	if c.Restored > 0 {
+		fmt.Fprintf(w, "  restored       %s whose stored bytes were damaged or missing\n", term.Count(c.Restored, "object"))
+	}
 	fmt.Fprintf(w, "  skipped        %s\n", term.Count(c.Skipped-c.NotSymbols, "file"))
 	for _, line := range c.Notable {
 		fmt.Fprintf(w, "    %s\n", term.Printable(line))

@@ -127,6 +127,13 @@ func TestConfigFull(t *testing.T) {
 	if l := c.CacheLimits(); l.MaxBytes != 1e11 || l.MaxUnused != 90*24*time.Hour || l.PerSource["microsoft"] != 50<<30 {
 		t.Errorf("%+v", l)
 	}
+	if n := c.ScrubRate(); n != 8<<20 {
+		t.Errorf("depot.scrub_rate is %d by default, want 8 MiB", n)
+	}
+	c.Depot.ScrubRate = 0
+	if n := c.ScrubRate(); n >= 0 {
+		t.Errorf("depot.scrub_rate 0 is %d in the depot's options, want a negative number: no check", n)
+	}
 	all, err := c.Specs()
 	if err != nil {
 		t.Fatal(err)

@@ -54,6 +54,15 @@ func (c *Config) Lifetimes() depot.Lifetimes {
 	return depot.Lifetimes{Absent: of(time.Duration(c.Misses.Absent)), Forbidden: of(time.Duration(c.Misses.Forbidden))}
 }
 
+// ScrubRate returns the rate of the background check of stored bytes, in bytes per second;
+// negative switches it off.
+func (c *Config) ScrubRate() int64 {
+	if c.Depot.ScrubRate == 0 {
+		return -1
+	}
+	return int64(c.Depot.ScrubRate)
+}
+
 // CacheLimits returns the limits of the cached files.
 func (c *Config) CacheLimits() depot.CacheLimits {
 	l := depot.CacheLimits{MaxBytes: int64(c.Cache.MaxBytes), MaxUnused: time.Duration(c.Cache.MaxUnused)}

@@ -50,8 +50,9 @@ type Config struct {
 
 // Depot locates the depot.
 type Depot struct {
-	Dir   string `yaml:"dir" help:"Folder of the depot. Empty: the platform's data folder." example:"/var/lib/symdepot"`
-	Group string `yaml:"group" help:"A new depot is readable and writable by this group too (modes 0770 and 0660). Empty: by its owner alone. Existing depots keep their modes." example:"symbols"`
+	Dir       string        `yaml:"dir" help:"Folder of the depot. Empty: the platform's data folder." example:"/var/lib/symdepot"`
+	Group     string        `yaml:"group" help:"A new depot is readable and writable by this group too (modes 0770 and 0660). Empty: by its owner alone. Existing depots keep their modes." example:"symbols"`
+	ScrubRate term.ByteSize `yaml:"scrub_rate" default:"8MiB" help:"How much a server reads per second to check all stored files for damage, once a week; 0: it does not check." example:"32MiB"`
 }
 
 func (d *Depot) fromText(text string) error {

@@ -108,7 +108,8 @@ func TestAddHealsDamage(t *testing.T) {
 			d, _ := logged(t, Options{})
 			add(t, d, "app", file{"build/app.sym", body})
 			damage(t, d, body)
-			add(t, d, "app", file{"build/app.sym", body})
+			wantRestored(t, d, "build/app.sym", body, true)
+			wantRestored(t, d, "build/app.sym", body, false)
 			if got, err := whole(t, d, symPath); err != nil || !bytes.Equal(got, body) {
 				t.Errorf("after adding it again: %d bytes, %v; want %d", len(got), err, len(body))
 			}
@@ -116,6 +117,27 @@ func TestAddHealsDamage(t *testing.T) {
 				t.Errorf("verify after adding it again: %d faults, %v", v.Faults, err)
 			}
 		})
+	}
+}
+
+// wantRestored adds a file and fails unless the transaction reports whether it
+// restored a damaged content.
+func wantRestored(t *testing.T, d *Depot, path string, body []byte, want bool) {
+	t.Helper()
+	tx, err := d.Begin(t.Context(), TxInfo{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer tx.Rollback()
+	added, err := tx.Add(t.Context(), Source{Path: path, Content: bytesContent{Reader: bytes.NewReader(body)}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(added) != 1 || added[0].Restored != want || !added[0].Known {
+		t.Errorf("add of %s: %+v, want one known object with Restored %v", path, added, want)
+	}
+	if _, err := tx.Commit(t.Context()); err != nil {
+		t.Fatal(err)
 	}
 }
 

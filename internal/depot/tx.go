@@ -125,7 +125,10 @@ type Added struct {
 	Object objfile.Object
 	Ref    blob.Ref
 	Known  bool // the depot had these bytes already
-	Again  bool // the transaction had the same object already; see TxInfo.Origin
+	// Restored: the depot listed the content, but its stored bytes were damaged or
+	// missing. Commit replaces them.
+	Restored bool
+	Again    bool // the transaction had the same object already; see TxInfo.Origin
 }
 
 // ErrNoID is wrapped by Add's error for a symbol file that no debugger could
@@ -285,11 +288,27 @@ func (tx *Tx) take(ctx context.Context, c Content, o objfile.Object) (Added, err
 		return Added{}, err
 	}
 	known, err := tx.d.db.HasContent(ctx, ref)
+	if err != nil {
+		return Added{}, err
+	}
+	a := Added{Object: o, Ref: ref, Known: known}
+	if known && !tx.takes(ref) {
+		// Nearly always the stored bytes are damaged: intact ones were found above.
+		what, err := tx.d.contents.hash(ctx, index.Content{Ref: ref, Size: o.Size}, nil)
+		a.Restored = what != "" || err != nil && ctx.Err() == nil
+	}
 	tx.mu.Lock()
 	defer tx.mu.Unlock()
-	known = known || tx.refs[ref]
+	a.Known = a.Known || tx.refs[ref]
 	tx.refs[ref] = true
-	return Added{Object: o, Ref: ref, Known: known}, err
+	return a, nil
+}
+
+// takes reports whether the transaction has taken a content before.
+func (tx *Tx) takes(ref blob.Ref) bool {
+	tx.mu.Lock()
+	defer tx.mu.Unlock()
+	return tx.refs[ref]
 }
 
 // Commit makes everything durable and then visible at once, and returns the

@@ -51,6 +51,9 @@ type Event struct {
 	Kind   EventKind
 	Path   string          // of the file
 	Object *objfile.Object // for EventAdded and EventKnown
+	// Restored: the stored bytes of the object were damaged or missing, and the
+	// transaction replaces them.
+	Restored bool
 	// Detail is the reason, for the kinds that have one.
 	Detail string
 	// Own are the paths that a misplaced file belongs to.
@@ -78,6 +81,8 @@ type Tally struct {
 // Counts sum up the files that were offered to the depot.
 type Counts struct {
 	Added, Known Tally
+	// Restored counts the known objects whose stored bytes were damaged or missing.
+	Restored int64
 	// Skipped counts the files that were not added: NotSymbols are no symbol
 	// files, the others should have been added, but are unreadable, damaged
 	// or have no id.
@@ -378,7 +383,10 @@ func (ad *adder) took(path string, g depot.Added) {
 	}
 	t.Files++
 	t.Bytes += g.Object.Size
-	ad.event(Event{Kind: kind, Path: path, Object: &g.Object})
+	if g.Restored {
+		ad.counts.Restored++
+	}
+	ad.event(Event{Kind: kind, Path: path, Object: &g.Object, Restored: g.Restored})
 }
 
 // event reports an event; mu is held.
