@@ -64,7 +64,7 @@ func (r *symstoreRun) chk() error {
 	if err := r.chkForm(inputs); err != nil {
 		return err
 	}
-	c := &checkRun{symstoreRun: r, seen: map[need]bool{}, classic: map[string]need{}}
+	c := &checkRun{run: r, seen: map[need]bool{}, classic: map[string]need{}}
 	var err error
 	if c.unasked, err = c.programList("ea"); err != nil {
 		return err
@@ -115,7 +115,7 @@ func (r *symstoreRun) chk() error {
 
 // checkRun is one run of chk.
 type checkRun struct {
-	*symstoreRun
+	run                     *symstoreRun
 	chains                  []symbolChain
 	passes                  *csv.Writer // of /ol; may be nil
 	seen                    map[need]bool
@@ -151,9 +151,9 @@ type program struct {
 // each visits the programs that were named, and those of lists, dumps and
 // cabinets.
 func (c *checkRun) each(inputs []string, visit func(program) error) error {
-	in := c.inputs()
-	if c.args.has("it") {
-		lines, err := in.response(c.args.get("it"))
+	in := c.run.inputs()
+	if c.run.args.has("it") {
+		lines, err := in.response(c.run.args.get("it"))
 		if err != nil {
 			return err
 		}
@@ -161,13 +161,13 @@ func (c *checkRun) each(inputs []string, visit func(program) error) error {
 	}
 	named := map[string]bool{}
 	for _, p := range inputs {
-		if local, err := c.paths.local(p); err == nil {
+		if local, err := c.run.paths.local(p); err == nil {
 			named[filepath.Clean(local)] = true
 		}
 	}
 	for f, err := range in.all(inputs) {
 		if err == nil {
-			err = c.ctx.Err()
+			err = c.run.ctx.Err()
 		}
 		if err != nil {
 			return err
@@ -179,17 +179,17 @@ func (c *checkRun) each(inputs []string, visit func(program) error) error {
 			return err
 		}
 	}
-	for _, name := range c.args.values["id"] {
+	for _, name := range c.run.args.values["id"] {
 		if err := c.dump(name, visit); err != nil {
 			return err
 		}
 	}
-	for _, name := range c.args.values["ih"] {
+	for _, name := range c.run.args.values["ih"] {
 		if err := c.cabinet(name, visit); err != nil {
 			return err
 		}
 	}
-	c.failed += c.errors
+	c.failed += c.run.errors
 	return nil
 }
 
@@ -227,10 +227,10 @@ func (c *checkRun) look(p *program, r io.ReaderAt, size int64) {
 			for _, w := range o.PDBs {
 				wants = append(wants, layout.SymStore.Paths(w)...)
 			}
-			if c.args.has("ov") {
+			if c.run.args.has("ov") {
 				p.version = strings.TrimSpace(fileVersion(r, size) + " " + o.CodeID)
 			}
-		case c.args.has("-all") && (o.Kind == symfile.ELF || o.Kind == symfile.MachO) && o.Role&symfile.Executable != 0:
+		case c.run.args.has("-all") && (o.Kind == symfile.ELF || o.Kind == symfile.MachO) && o.Role&symfile.Executable != 0:
 			known = true
 			o.Role = symfile.Debug
 			wants = layout.SSQP.Paths(o.Object)
@@ -254,9 +254,9 @@ func (p *program) addNeed(wants []string) {
 
 // program checks one program.
 func (c *checkRun) program(p program) error {
-	if c.args.has("ov") && p.version != "" {
-		c.print("SYMCHK: %-20s VERSION - %s\n", term.Printable(c.shown(p.path)), p.version)
-		c.line(chkLine{Result: "version", Path: p.path, Version: p.version})
+	if c.run.args.has("ov") && p.version != "" {
+		c.run.print("SYMCHK: %-20s VERSION - %s\n", term.Printable(c.shown(p.path)), p.version)
+		c.run.line(chkLine{Result: "version", Path: p.path, Version: p.version})
 	}
 	switch {
 	case errors.Is(p.err, objfile.ErrNotSymbolFile) && !p.named:
@@ -272,7 +272,7 @@ func (c *checkRun) program(p program) error {
 		}
 		c.fail(p.path, need{}, err.Error())
 		return nil
-	case len(p.needs) == 0 && c.args.has("cc"):
+	case len(p.needs) == 0 && c.run.args.has("cc"):
 		c.fail(p.path, need{}, "it has no CodeView record")
 		return nil
 	case len(p.needs) == 0:
@@ -292,13 +292,13 @@ func (c *checkRun) one(program string, n need) error {
 	var firstErr error
 	for _, chain := range c.chains {
 		at, err := c.inChain(chain, n)
-		if c.ctx.Err() != nil {
-			return c.ctx.Err()
+		if c.run.ctx.Err() != nil {
+			return c.run.ctx.Err()
 		}
 		if err != nil && firstErr == nil {
 			firstErr = err
 		}
-		if at != "" && c.args.has("oc") {
+		if at != "" && c.run.args.has("oc") {
 			if err := c.toClassic(chain, program, n); err != nil {
 				c.fail(program, n, err.Error())
 				return nil
@@ -328,7 +328,7 @@ func (c *checkRun) fail(program string, n need, reason string) {
 
 // shown returns the name of a program for the output.
 func (c *checkRun) shown(program string) string {
-	if c.args.has("os") || c.args.has("v") {
+	if c.run.args.has("os") || c.run.args.has("v") {
 		return program
 	}
 	return symfile.BaseName(program)
@@ -338,7 +338,7 @@ func (c *checkRun) shown(program string) string {
 func (c *checkRun) inChain(chain symbolChain, n need) (string, error) {
 	var first error
 	for _, src := range chain.sources {
-		found, err := src.find(c.ctx, n.name, n.key)
+		found, err := src.find(c.run.ctx, n.name, n.key)
 		if err == nil && found != nil {
 			var at string
 			if at, err = c.accept(chain, src, found, n); err == nil {
@@ -356,8 +356,8 @@ func (c *checkRun) inChain(chain symbolChain, n need) (string, error) {
 func (c *checkRun) accept(chain symbolChain, src symbolSource, found *symstore.Found, n need) (string, error) {
 	at := src.where(found.Best())
 	folder, local := src.(folderStore)
-	if chain.cache != "" && !(local && sameDir(folder.Dir(), chain.cache)) {
-		fetched, err := fetchTo(c.ctx, chain.cache, src, found, n.name, n.key)
+	if chain.cache != "" && !(local && sameDir(folder.store.Dir(), chain.cache)) {
+		fetched, err := fetchTo(c.run.ctx, chain.cache, src, found, n.name, n.key)
 		if err != nil {
 			return "", err
 		}
@@ -372,7 +372,7 @@ func (c *checkRun) accept(chain symbolChain, src symbolSource, found *symstore.F
 		}
 		return at, c.kind(at, n)
 	}
-	if found.Compressed != "" && !c.args.has("ps") && !c.args.has("pt") {
+	if found.Compressed != "" && !c.run.args.has("ps") && !c.run.args.has("pt") {
 		return at, nil
 	}
 	// The content of a cabinet, or the target of a pointer, must be read.
@@ -381,7 +381,7 @@ func (c *checkRun) accept(chain symbolChain, src symbolSource, found *symstore.F
 		return "", err
 	}
 	defer func() { _ = os.RemoveAll(dir) }()
-	fetched, err := fetchTo(c.ctx, dir, src, found, n.name, n.key)
+	fetched, err := fetchTo(c.run.ctx, dir, src, found, n.name, n.key)
 	if err != nil {
 		return "", err
 	}
@@ -399,7 +399,7 @@ func sameDir(a, b string) bool {
 
 // kind applies /ps and /pt.
 func (c *checkRun) kind(at string, n need) error {
-	if !c.args.has("ps") && !c.args.has("pt") {
+	if !c.run.args.has("ps") && !c.run.args.has("pt") {
 		return nil
 	}
 	f, err := os.Open(at)
@@ -417,9 +417,9 @@ func (c *checkRun) kind(at string, n need) error {
 	}
 	for _, k := range keys {
 		switch {
-		case c.args.has("ps") && k.Type != symstore.Public:
+		case c.run.args.has("ps") && k.Type != symstore.Public:
 			return fmt.Errorf("%s has private symbols", n.name)
-		case c.args.has("pt") && k.Type == symstore.Public:
+		case c.run.args.has("pt") && k.Type == symstore.Public:
 			return fmt.Errorf("%s has no types", n.name)
 		}
 	}
@@ -428,39 +428,39 @@ func (c *checkRun) kind(at string, n need) error {
 
 // say prints and counts one result.
 func (c *checkRun) say(result, program string, n need, at, reason string) {
-	show := c.args.has("v") || c.args.has("od")
+	show := c.run.args.has("v") || c.run.args.has("od")
 	switch result {
 	case "passed":
 		c.passed++
-		show = show || c.args.has("op")
+		show = show || c.run.args.has("op")
 		if c.passes != nil {
 			_ = c.passes.Write([]string{program, n.name, n.key, at}) // Flush does not report it either
 		}
 	case "ignored":
 		c.ignored++
-		show = show || c.args.has("oi")
+		show = show || c.run.args.has("oi")
 	default:
 		c.failed++
-		show = show || c.args.has("oe") || !c.args.has("q")
+		show = show || c.run.args.has("oe") || !c.run.args.has("q")
 	}
 	if show {
 		text := reason
-		if at != "" && c.args.has("v") {
+		if at != "" && c.run.args.has("v") {
 			text = at
 		}
 		line := fmt.Sprintf("SYMCHK: %-20s %-7s", term.Printable(c.shown(program)), strings.ToUpper(result))
 		if text != "" {
 			line += " - " + term.Printable(text)
 		}
-		c.print("%s\n", line)
+		c.run.print("%s\n", line)
 	}
-	c.line(chkLine{Result: result, Path: program, Name: n.name, Key: n.key, Stored: at, Reason: reason})
+	c.run.line(chkLine{Result: result, Path: program, Name: n.name, Key: n.key, Stored: at, Reason: reason})
 }
 
 // writeManifest lists the symbol files of the programs, for a machine with a
 // network.
 func (c *checkRun) writeManifest(inputs []string) error {
-	name, err := c.paths.local(c.args.get("om"))
+	name, err := c.run.paths.local(c.run.args.get("om"))
 	if err != nil {
 		return err
 	}
@@ -468,7 +468,7 @@ func (c *checkRun) writeManifest(inputs []string) error {
 		return c.each(inputs, func(p program) error {
 			if p.err != nil {
 				if p.named && !errors.Is(p.err, objfile.ErrNotSymbolFile) {
-					c.problem(p.path, p.err)
+					c.run.problem(p.path, p.err)
 				}
 				return nil
 			}
@@ -487,9 +487,9 @@ func (c *checkRun) writeManifest(inputs []string) error {
 	if err != nil {
 		return err
 	}
-	c.print("SYMCHK: %s in %s\n", term.Count(int64(len(c.seen)), "symbol file"), term.Printable(name))
-	c.line(chkLine{Result: "done", Failed: c.errors, Passed: len(c.seen)})
-	if c.errors > 0 {
+	c.run.print("SYMCHK: %s in %s\n", term.Count(int64(len(c.seen)), "symbol file"), term.Printable(name))
+	c.run.line(chkLine{Result: "done", Failed: c.run.errors, Passed: len(c.seen)})
+	if c.run.errors > 0 {
 		return term.Exit(ssFailed)
 	}
 	return nil
@@ -497,7 +497,7 @@ func (c *checkRun) writeManifest(inputs []string) error {
 
 // readManifest checks the symbol files in a manifest.
 func (c *checkRun) readManifest(name string) error {
-	local, err := c.paths.local(name)
+	local, err := c.run.paths.local(name)
 	if err != nil {
 		return err
 	}

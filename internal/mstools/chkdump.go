@@ -12,7 +12,7 @@ import (
 
 // dump visits the modules of a crash dump.
 func (c *checkRun) dump(name string, visit func(program) error) error {
-	local, err := c.paths.local(name)
+	local, err := c.run.paths.local(name)
 	if err != nil {
 		return err
 	}
@@ -33,10 +33,10 @@ func (c *checkRun) dump(name string, visit func(program) error) error {
 		return fmt.Errorf("dump %s: %w", name, err)
 	}
 	for _, text := range d.Problems {
-		c.print("SYMCHK WARNING: %s: %s\n", term.Printable(name), term.Printable(text))
+		c.run.print("SYMCHK WARNING: %s: %s\n", term.Printable(name), term.Printable(text))
 	}
 	for _, m := range d.Modules {
-		if err := c.ctx.Err(); err != nil {
+		if err := c.run.ctx.Err(); err != nil {
 			return err
 		}
 		p := program{path: m.Path, named: true}
@@ -56,7 +56,7 @@ func (c *checkRun) dump(name string, visit func(program) error) error {
 
 // moduleNeeds records the symbol files of a module.
 func (c *checkRun) moduleNeeds(p *program, m dump.Module) {
-	if !m.Code.IsZero() && c.args.has("ov") {
+	if !m.Code.IsZero() && c.run.args.has("ov") {
 		p.version = m.Code.String()
 	}
 	for _, d := range m.Debug {
@@ -69,7 +69,7 @@ func (c *checkRun) moduleNeeds(p *program, m dump.Module) {
 		}
 		p.addNeed(layout.SymStore.Paths(o))
 	}
-	if !c.args.has("-all") {
+	if !c.run.args.has("-all") {
 		return
 	}
 	o := symfile.Object{Role: symfile.Debug, Name: m.Name, BuildID: m.BuildID}

@@ -29,10 +29,10 @@ func uncommented(lines []string) []string {
 
 // programList reads the list of programs of /ea or /ee.
 func (c *checkRun) programList(option string) ([]string, error) {
-	if !c.args.has(option) {
+	if !c.run.args.has(option) {
 		return nil, nil
 	}
-	lines, err := c.inputs().response(c.args.get(option))
+	lines, err := c.run.inputs().response(c.run.args.get(option))
 	return uncommented(lines), err
 }
 
@@ -53,28 +53,28 @@ func (c *checkRun) wanted(program string) bool {
 	if listed(c.unasked, program) {
 		return false
 	}
-	if !c.args.has("fm") {
+	if !c.run.args.has("fm") {
 		return true
 	}
 	base := symfile.BaseName(program)
-	modules := c.args.values["fm"]
+	modules := c.run.args.values["fm"]
 	return listed(modules, base) || listed(modules, strings.TrimSuffix(base, path.Ext(base)))
 }
 
 // cabinet visits the programs in a cabinet such as a hotfix, and in nested
 // cabinets.
 func (c *checkRun) cabinet(name string, visit func(program) error) error {
-	local, err := c.paths.local(name)
+	local, err := c.run.paths.local(name)
 	if err != nil {
 		return err
 	}
 	opened := false
-	for f, err := range scan.Walk(c.ctx, []string{filepath.Clean(local)}, scan.Options{Want: objfile.Detect}) {
+	for f, err := range scan.Walk(c.run.ctx, []string{filepath.Clean(local)}, scan.Options{Want: objfile.Detect}) {
 		var skip *scan.Skip
 		switch {
 		case errors.As(err, &skip):
 			if skip.Reason != scan.ReasonUnwanted {
-				c.problem(skip.Path, skip)
+				c.run.problem(skip.Path, skip)
 			}
 			opened = opened || strings.Contains(skip.Path, scan.Separator)
 			continue
@@ -87,7 +87,7 @@ func (c *checkRun) cabinet(name string, visit func(program) error) error {
 			continue
 		}
 		p := program{path: f.Path}
-		if content, err := f.Open(c.ctx); err != nil {
+		if content, err := f.Open(c.run.ctx); err != nil {
 			p.err = err
 		} else {
 			c.look(&p, content, content.Size())
@@ -98,8 +98,8 @@ func (c *checkRun) cabinet(name string, visit func(program) error) error {
 			return err
 		}
 	}
-	if !opened && c.errors == 0 {
-		c.problem(name, errors.New("it is not a cabinet"))
+	if !opened && c.run.errors == 0 {
+		c.run.problem(name, errors.New("it is not a cabinet"))
 	}
 	return nil
 }
@@ -107,7 +107,7 @@ func (c *checkRun) cabinet(name string, visit func(program) error) error {
 // toClassic copies a symbol file to the path at which debuggers look in a
 // folder without keys: symbols, the extension of the program, the name.
 func (c *checkRun) toClassic(chain symbolChain, program string, n need) error {
-	dir, err := c.paths.local(c.args.get("oc"))
+	dir, err := c.run.paths.local(c.run.args.get("oc"))
 	if err != nil {
 		return err
 	}
@@ -123,12 +123,12 @@ func (c *checkRun) toClassic(chain symbolChain, program string, n need) error {
 	}
 	err = errors.New("the file does not exist any more")
 	for _, src := range chain.sources {
-		found, ferr := src.find(c.ctx, n.name, n.key)
+		found, ferr := src.find(c.run.ctx, n.name, n.key)
 		if ferr != nil || found == nil {
 			continue
 		}
 		var in io.ReadCloser
-		if in, err = src.open(c.ctx, found); err != nil {
+		if in, err = src.open(c.run.ctx, found); err != nil {
 			continue
 		}
 		err = errors.Join(c.putClassic(dir, rel, in, n), in.Close())
@@ -149,7 +149,7 @@ func (c *checkRun) putClassic(dir, rel string, in io.Reader, n need) error {
 		return err
 	}
 	defer tree.Close()
-	temp, err := receive(c.ctx, tree, in)
+	temp, err := receive(c.run.ctx, tree, in)
 	if err != nil {
 		return err
 	}

@@ -36,10 +36,10 @@ type answerer interface {
 	where(stored string) string
 }
 
-type folderStore struct{ *symstore.Store }
+type folderStore struct{ store *symstore.Store }
 
 func (f folderStore) answer(_ context.Context, name string, all bool) ([]symstore.Answer, error) {
-	list, err := f.Query(name, all)
+	list, err := f.store.Query(name, all)
 	if err == nil {
 		return list, nil
 	}
@@ -50,7 +50,7 @@ func (f folderStore) answer(_ context.Context, name string, all bool) ([]symstor
 }
 
 func (f folderStore) where(stored string) string {
-	return filepath.Join(f.Dir(), filepath.FromSlash(stored))
+	return filepath.Join(f.store.Dir(), filepath.FromSlash(stored))
 }
 
 func isURL(s string) bool {

@@ -124,7 +124,7 @@ func (r *symstoreRun) parseChain(places []string, cache string) (symbolChain, er
 
 // find looks in a store, or in a flat folder as debuggers do.
 func (f folderStore) find(_ context.Context, name, key string) (*symstore.Found, error) {
-	if f.Tiers() == symstore.Flat {
+	if f.store.Tiers() == symstore.Flat {
 		// Debuggers look below the extension of the program, and in the
 		// folder itself.
 		for _, ext := range []string{"", strings.TrimPrefix(path.Ext(name), "."), "exe", "dll", "sys", "drv", "ocx", "scr", "cpl"} {
@@ -137,7 +137,7 @@ func (f folderStore) find(_ context.Context, name, key string) (*symstore.Found,
 		}
 		return nil, nil
 	}
-	found, err := f.Find(name, key)
+	found, err := f.store.Find(name, key)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}
@@ -155,7 +155,7 @@ func hasKey(keys []symstore.Key, key string) bool {
 
 func (f folderStore) open(_ context.Context, found *symstore.Found) (io.ReadCloser, error) {
 	if found.Plain == "" && found.Compressed == "" {
-		return f.Follow(found)
+		return f.store.Follow(found)
 	}
 	return os.Open(f.where(found.Best()))
 }
