@@ -359,7 +359,7 @@ func TestVerifyFinds(t *testing.T) {
 	if err != nil || v.Faults != 3 || len(faults) != 3 {
 		t.Fatalf("%+v %v: %q", v, err, faults)
 	}
-	for _, word := range []string{"have the SHA-256", "instead of", "missing"} {
+	for _, word := range []string{"have SHA-256", "instead of", "missing"} {
 		if !strings.Contains(strings.Join(faults, "\n"), word) {
 			t.Errorf("no fault says %q: %q", word, faults)
 		}
