@@ -41,7 +41,7 @@ var mayImport = map[string][]string{
 	"internal/scan":      {"objfile", "symfile", "cab", "internal/durable"},
 	"internal/transcode": {"debugid", "objfile", "breakpad", "pdb", "ppdb", "cab", "symcache", "internal/ctxio", "internal/term"},
 	"internal/bucket":    {},
-	"internal/auth":      {"internal/glob"},
+	"internal/auth":      {"internal/glob", "internal/wire"},
 	"internal/unpack":    {"cab", "internal/ctxio"},
 	// upstream and tree implement the interface of sources, and do not know each other.
 	"internal/upstream": {"debugid", "symfile", "layout", "cab", "symstore", "symcache", "internal/bucket", "internal/fetch", "internal/glob", "internal/unpack", "internal/wire"},
@@ -64,6 +64,7 @@ var mayImport = map[string][]string{
 	// Commands wire everything; test rooms help tests only.
 	"cmd/symdepot":                     nil,
 	"cab/internal/blocktest":           {},
+	"internal/auth/kdctest":            {"internal/symtest"},
 	"internal/blob/blobtest":           {"internal/blob"},
 	"internal/bucket/buckettest":       {"internal/bucket", "internal/symtest"},
 	"internal/client":                  {"internal/blob", "internal/wire"},
@@ -128,6 +129,9 @@ func TestImports(t *testing.T) {
 		for _, imp := range p.Imports {
 			if ours, ok := strings.CutPrefix(imp, module+"/"); ok && allowed != nil && !slices.Contains(allowed, ours) {
 				t.Errorf("%s imports %s; the arrows allow %v", room, ours, allowed)
+			}
+			if ours, ok := strings.CutPrefix(imp, module+"/"); ok && strings.HasSuffix(ours, "test") && !strings.HasSuffix(room, "test") {
+				t.Errorf("%s imports %s outside of its tests; rooms that help tests are for tests only", room, ours)
 			}
 			for mod, sole := range soleImporter {
 				if (imp == mod || strings.HasPrefix(imp, mod+"/")) && room != sole {

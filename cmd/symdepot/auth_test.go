@@ -27,6 +27,7 @@ import (
 	"golang.org/x/crypto/bcrypt"
 
 	"github.com/symdepot/symdepot/internal/auth"
+	"github.com/symdepot/symdepot/internal/auth/kdctest"
 	"github.com/symdepot/symdepot/layout"
 	"github.com/symdepot/symdepot/objfile"
 	"github.com/symdepot/symdepot/symfile"
@@ -103,7 +104,7 @@ type guardedRun struct {
 	t       *testing.T
 	dir     string
 	env     map[string]string
-	kdc     *kdc // nil: none is installed
+	kdc     *kdctest.KDC // nil: none is installed
 	roots   *x509.CertPool
 	plain   *serving
 	secure  *serving
@@ -170,7 +171,7 @@ func newGuardedRun(t *testing.T) *guardedRun {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if g.kdc, err = newKDC(t); err != nil {
+	if g.kdc, err = kdctest.New(t); err != nil {
 		t.Log("no tickets are tried:", err)
 	}
 	g.env = map[string]string{"REPO": repo, "PATH": os.Getenv("PATH"), "HOME": g.dir, "SYMDEPOT_DEPOT": g.path("depot"), "TMPDIR": t.TempDir()}
@@ -186,7 +187,7 @@ func newGuardedRun(t *testing.T) *guardedRun {
 	write(t, g.path("users"), users)
 	keytab := ""
 	if g.kdc != nil {
-		keytab = "keytab: " + g.kdc.dir + "/http.keytab"
+		keytab = "keytab: " + g.kdc.Keytab()
 	}
 	ca := newAuthority(t)
 	g.roots.AddCert(ca.cert)
@@ -464,7 +465,7 @@ func (g *guardedRun) judge(t *testing.T, a *asker, p *question, got gotBack) {
 // tickets asks with curl, for one request of each kind.
 func (g *guardedRun) tickets(t *testing.T, a *asker, probes []question) {
 	t.Helper()
-	user := g.kdc.as(t, a.ticket)
+	user := g.kdc.As(t, a.ticket)
 	base := strings.Replace(g.plain.url, "127.0.0.1", "localhost", 1)
 	done := map[string]bool{}
 	for _, p := range probes {
@@ -472,23 +473,23 @@ func (g *guardedRun) tickets(t *testing.T, a *asker, probes []question) {
 			continue
 		}
 		done[p.what+p.product] = true
-		status, body, sent := user.curl(t, base+p.path)
-		if len(sent) == 0 {
+		got := user.Curl(t, "--negotiate", "-u", ":", base+p.path)
+		if len(got.Sent) == 0 {
 			t.Fatalf("%s: curl sent no ticket", p.path)
 		}
-		for _, s := range sent {
+		for _, s := range got.Sent {
 			g.secrets = append(g.secrets, s[:60], s[len(s)-60:])
 		}
 		want := "200"
 		if a.refuse == 403 {
 			want = "403"
 		}
-		if status != want || want == "200" && p.file != nil && body != string(p.file) {
-			t.Errorf("%s %s: %s, want %s", p.what, p.path, status, want)
+		if got.Status != want || want == "200" && p.file != nil && got.Body != string(p.file) {
+			t.Errorf("%s %s: %s, want %s", p.what, p.path, got.Status, want)
 		}
 	}
-	if status, _, _ := g.kdc.as(t, "").curl(t, base+probes[0].path); status != "401" {
-		t.Errorf("without a ticket: %s", status)
+	if got := g.kdc.As(t, "").Curl(t, "--negotiate", "-u", ":", base+probes[0].path); got.Status != "401" {
+		t.Errorf("without a ticket: status %s, want 401", got.Status)
 	}
 }
 

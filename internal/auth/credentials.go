@@ -6,6 +6,8 @@ import (
 	"strings"
 	"unicode"
 	"unicode/utf8"
+
+	"github.com/symdepot/symdepot/internal/wire"
 )
 
 // Limits of credentials, in bytes. Kerberos tickets of users in many Windows
@@ -16,13 +18,10 @@ const (
 	maxPassword  = 512
 )
 
-// Header fields that carry a token, for clients that need Authorization for
-// another server. Tools that upload Breakpad symbols send the second one, in
-// which a comment may follow after a dash.
-const (
-	HeaderToken     = "X-Symdepot-Token"
-	headerAuthToken = "Auth-Token"
-)
+// headerAuthToken carries a token, like wire.Token, for clients that need
+// Authorization for another server. Tools that upload Breakpad symbols send it; a
+// comment may follow the token after a dash.
+const headerAuthToken = "Auth-Token"
 
 type kind int
 
@@ -48,7 +47,7 @@ func bad(why string) credential { return credential{kind: kindBad, why: why} }
 
 // carriesAny reports whether a header can carry credentials.
 func carriesAny(h http.Header) bool {
-	return h["Authorization"] != nil || h[HeaderToken] != nil || h[headerAuthToken] != nil
+	return h["Authorization"] != nil || h[wire.Token] != nil || h[headerAuthToken] != nil
 }
 
 // readCredential reads the credentials in a request's header. Authorization
@@ -60,7 +59,7 @@ func readCredential(h http.Header) credential {
 		}
 		return readAuthorization(v[0])
 	}
-	for _, name := range []string{HeaderToken, headerAuthToken} {
+	for _, name := range []string{wire.Token, headerAuthToken} {
 		v, ok := h[name]
 		if !ok {
 			continue
@@ -87,14 +86,14 @@ func readAuthorization(v string) credential {
 	scheme, rest, _ := strings.Cut(v, " ")
 	rest = strings.Trim(rest, " ")
 	switch strings.ToLower(scheme) {
-	case "basic":
+	case strings.ToLower(wire.Basic):
 		return readBasic(rest)
-	case "bearer":
+	case strings.ToLower(wire.Bearer):
 		if !IsToken(rest) {
 			return bad("the bearer token does not have the form of this server's tokens")
 		}
 		return credential{kind: kindToken, carrier: "bearer", secret: rest}
-	case "negotiate":
+	case strings.ToLower(wire.Negotiate):
 		return readNegotiate(rest)
 	case "ntlm":
 		return bad(whyNTLM)

@@ -10,6 +10,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/symdepot/symdepot/internal/wire"
 )
 
 // Config configures authentication. The zero value accepts tokens only, requires
@@ -168,10 +170,10 @@ func New(cfg Config, store Store, log *slog.Logger) (*Gate, error) {
 		if g.tickets, err = openKeytab(&cfg, &g.ends, log); err != nil {
 			return nil, err
 		}
-		g.offers = append(g.offers, "Negotiate")
+		g.offers = append(g.offers, wire.Negotiate)
 	}
 	if cfg.Basic || cfg.Users != "" || cfg.Keytab == "" {
-		g.offers = append(g.offers, `Basic realm="`+strings.NewReplacer(`"`, `'`, `\`, `/`).Replace(cfg.Realm)+`", charset="UTF-8"`)
+		g.offers = append(g.offers, wire.Basic+` realm="`+strings.NewReplacer(`"`, `'`, `\`, `/`).Replace(cfg.Realm)+`", charset="UTF-8"`)
 	}
 	g.tokens = newTokens(store, g.policy, cfg.Now)
 	g.done.Go(func() { every(pollEvery, g.stop, g.tick) })
@@ -318,7 +320,7 @@ func (g *Gate) believe(r *http.Request, c *credential) (Identity, Rights, error)
 		}
 		t, reply, err := g.tickets.accept(c.blob, r.RemoteAddr, r.TLS != nil)
 		if reply != "" {
-			reply = "Negotiate " + reply
+			reply = wire.Negotiate + " " + reply
 		}
 		if err != nil {
 			g.warn("ticket", "rejected a Kerberos ticket", "reason", err, "remote", r.RemoteAddr)

@@ -17,6 +17,8 @@ import (
 	"time"
 
 	"golang.org/x/crypto/bcrypt"
+
+	"github.com/symdepot/symdepot/internal/wire"
 )
 
 // clock is a clock that stands until it is moved.
@@ -470,7 +472,7 @@ func FuzzAuthorization(f *testing.F) {
 		f.Fatal(err)
 	}
 	f.Fuzz(func(t *testing.T, v string) {
-		for _, name := range []string{"Authorization", HeaderToken, headerAuthToken} {
+		for _, name := range []string{"Authorization", wire.Token, headerAuthToken} {
 			r := get()
 			r.Header[name] = []string{v}
 			id, rights, ch := g.Authenticate(r, "")

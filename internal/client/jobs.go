@@ -127,7 +127,7 @@ func (s *Server) call(ctx context.Context, method, path string, header http.Head
 	if size > 0 {
 		req.ContentLength = size
 	}
-	req.Header.Set("Authorization", "Bearer "+strings.TrimSpace(token))
+	req.Header.Set("Authorization", wire.Bearer+" "+strings.TrimSpace(token))
 	req.Header.Set(wire.Worker, s.Worker)
 	req.Header.Set("User-Agent", "symdepot-worker")
 	direct := *s.HTTP

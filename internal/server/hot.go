@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/symdepot/symdepot/internal/depot"
+	"github.com/symdepot/symdepot/internal/wire"
 )
 
 // Limits of the answers kept in memory.
@@ -141,7 +142,7 @@ var neutral = map[string]bool{
 	"Cookie": true, "Dnt": true, "Keep-Alive": true, "Pragma": true, "Priority": true, "Referer": true, "Sec-Fetch-Dest": true,
 	"Sec-Fetch-Mode": true, "Sec-Fetch-Site": true, "Sec-Fetch-User": true, "Sec-Gpc": true, "Symbolchecksum": true,
 	"Upgrade-Insecure-Requests": true, "User-Agent": true, "X-Forwarded-For": true, "X-Forwarded-Host": true, "X-Forwarded-Proto": true,
-	"X-Real-Ip": true, "X-Symdepot-Token": true,
+	"X-Real-Ip": true, wire.Token: true,
 }
 
 // memory is what a request has to do with the answers in memory.

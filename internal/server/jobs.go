@@ -100,7 +100,7 @@ func (s *jobAPI) serve(x *exchange, r *http.Request, p *place) {
 func tokenIs(r *http.Request, want string) bool {
 	scheme, got, _ := strings.Cut(r.Header.Get("Authorization"), " ")
 	a, b := sha256.Sum256([]byte(strings.TrimSpace(got))), sha256.Sum256([]byte(want))
-	return subtle.ConstantTimeCompare(a[:], b[:]) == 1 && strings.EqualFold(scheme, "Bearer")
+	return subtle.ConstantTimeCompare(a[:], b[:]) == 1 && strings.EqualFold(scheme, wire.Bearer)
 }
 
 // fail answers with the status of an error. Of a wrapped error only the

@@ -178,9 +178,9 @@ func (h *HTTP) options() error {
 	}
 	switch k := c.Credentials; {
 	case k.Token != "":
-		h.basic = "Bearer " + k.Token
+		h.basic = wire.Bearer + " " + k.Token
 	case k.User != "" || k.Password != "":
-		h.basic = "Basic " + base64.StdEncoding.EncodeToString([]byte(k.User+":"+k.Password))
+		h.basic = wire.Basic + " " + base64.StdEncoding.EncodeToString([]byte(k.User+":"+k.Password))
 	}
 	return nil
 }

@@ -19,6 +19,14 @@ const (
 // Token carries a token, as an alternative to Authorization.
 const Token = "X-Symdepot-Token"
 
+// Authentication schemes of Authorization and WWW-Authenticate. Receivers compare
+// them without regard to case (RFC 9110 section 11.1).
+const (
+	Basic     = "Basic"     // RFC 7617
+	Bearer    = "Bearer"    // RFC 6750
+	Negotiate = "Negotiate" // RFC 4559
+)
+
 // Header fields of the job API.
 const (
 	Worker  = "X-Symdepot-Worker"  // the worker's name
