@@ -287,7 +287,7 @@ func TestWorkerDrains(t *testing.T) {
 	if code, out, _ := symdepot(t, dir, "jobs", "cancel", "999"); code != 1 || !strings.Contains(out, "job 999 does not exist") {
 		t.Errorf("jobs cancel 999: exit code %d, output %q; want 1 and that job 999 does not exist", code, out)
 	}
-	if code, _, errs := symdepot(t, dir, "jobs", "--state", "lazy"); code != exitUsage || !strings.Contains(errs, "no state of a job") {
+	if code, _, errs := symdepot(t, dir, "jobs", "--state", "lazy"); code != exitUsage || !strings.Contains(errs, "is not a job state") {
 		t.Errorf("%d %s", code, errs)
 	}
 }

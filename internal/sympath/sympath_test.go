@@ -231,7 +231,7 @@ func TestProbe(t *testing.T) {
 	if p := Probe(ctx, d, upstream.Spec{Name: "x", Type: upstream.TypeHTTP, URL: srv.URL}); p.Reachable || p.Error != "no answer in time" {
 		t.Errorf("%+v", p)
 	}
-	if p := Probe(t.Context(), upstream.NewDialer(upstream.DialerOptions{NoEgress: true}), upstream.Spec{Type: upstream.TypeHTTP, URL: srv.URL}); p.Reachable || !strings.Contains(p.Error, "switched off") {
+	if p := Probe(t.Context(), upstream.NewDialer(upstream.DialerOptions{NoEgress: true}), upstream.Spec{Type: upstream.TypeHTTP, URL: srv.URL}); p.Reachable || !strings.Contains(p.Error, "outbound connections are disabled") {
 		t.Errorf("%+v", p)
 	}
 	if p := Probe(t.Context(), d, upstream.Spec{Type: upstream.TypeFolder, URL: t.TempDir()}); !p.Reachable || p.Server != "flat" {
