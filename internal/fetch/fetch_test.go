@@ -108,18 +108,37 @@ func symFile(size int) string {
 	return head + strings.Repeat("PUBLIC 1000 0 a_name_of_a_function\n", size/35)
 }
 
+// readAfter reads once a group has come to its end.
+type readAfter struct {
+	after *sync.WaitGroup
+	io.Reader
+}
+
+func (r readAfter) Read(p []byte) (int, error) {
+	r.after.Wait()
+	return r.Reader.Read(p)
+}
+
 // TestStages: a file goes through all stages, and is kept under its aliases.
 func TestStages(t *testing.T) {
 	t.Parallel()
 	body := symFile(300_000)
+	// The second half arrives when all clients have opened the file: a client
+	// that comes after the end is sent back to the depot.
+	const clients = 20
+	var opened sync.WaitGroup
+	opened.Add(clients)
 	s := &source{name: "s", fetch: func(context.Context, Ask) (*Reply, error) {
-		return &Reply{Body: io.NopCloser(strings.NewReader(body)), Size: int64(len(body)), Name: "app.sym"}, nil
+		half := len(body) / 2
+		rest := io.MultiReader(strings.NewReader(body[:half]), readAfter{&opened, strings.NewReader(body[half:])})
+		return &Reply{Body: io.NopCloser(rest), Size: int64(len(body)), Name: "app.sym"}, nil
 	}}
 	f, m := newFetcher(t, s)
 	var all sync.WaitGroup
-	for range 20 {
+	for range clients {
 		all.Go(func() {
 			file, err := f.Open(t.Context(), question(t, symPath))
+			opened.Done()
 			if err != nil {
 				t.Errorf("Open: %v", err)
 				return
