@@ -302,7 +302,7 @@ func TestAnswer(t *testing.T) {
 		{name: "known to fail", able: []string{"3.1.0"}, fails: "3.1.0", version: "3.1.0", retries: true, want: "not found"},
 		{name: "known to fail, the next lower major", able: []string{"3.1.0", "4.1.0"}, fails: "4.1.0", version: "4.0.0", want: "come again", job: "3.1.0"},
 		{name: "an old one is sent and upgraded", held: []string{"3.0.0"}, able: []string{"3.2.0"}, version: "3.2.0", want: "3.0.0: file 3.0.0", job: "3.2.0 at -10"},
-		{name: "upgrades off", held: []string{"3.0.0"}, able: []string{"3.2.0"}, version: "3.2.0", change: func(w *world, _ *Ask) { w.Service.make.NoUpgrades = true }, want: "3.0.0: file 3.0.0"},
+		{name: "upgrades off", held: []string{"3.0.0"}, able: []string{"3.2.0"}, version: "3.2.0", change: func(w *world, _ *Ask) { w.make.NoUpgrades = true }, want: "3.0.0: file 3.0.0"},
 		{name: "an upgrade that fails", held: []string{"3.0.0"}, able: []string{"3.2.0"}, fails: "3.2.0", version: "3.2.0", want: "3.0.0: file 3.0.0"},
 		{name: "the PDB is visible", held: []string{"3.1.0"}, version: "3.1.0", product: "ours", want: "3.1.0: file 3.1.0"},
 		{name: "the PDB is hidden", held: []string{"3.1.0"}, able: []string{"3.1.0"}, version: "3.1.0", product: "theirs", want: "not found"},
