@@ -15,10 +15,11 @@ func isProxy(proxies []netip.Prefix, a netip.Addr) bool {
 	return slices.ContainsFunc(proxies, func(p netip.Prefix) bool { return p.Contains(a) })
 }
 
-// clientOf returns the address of the client that sent a request. Behind a proxy of Config.ProxyNetworks that is the last entry of X-Forwarded-For that
+// clientOf returns the address of the client that sent a request. Behind a
+// proxy of Config.ProxyNetworks that is the last entry of X-Forwarded-For that
 // is not such a proxy: a client can write earlier entries itself. The result is
-// the proxy's address if no entry helps, and invalid if the connection has no IP
-// address.
+// the proxy's address if no entry is usable, and invalid if the connection has
+// no IP address.
 func (s *service) clientOf(r *http.Request) netip.Addr {
 	peer, err := netip.ParseAddrPort(r.RemoteAddr)
 	if err != nil {
