@@ -5,7 +5,6 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
-	"strings"
 )
 
 // maxProblems limits the rows that Check reports per kind of fault.
@@ -50,70 +49,50 @@ var faults = []struct{ what, query string }{
 }
 
 // Check reads the whole index in one snapshot and describes its faults: those
-// that SQLite's integrity check finds, broken foreign keys, and rows that
+// that the database's own check finds, broken foreign keys, and rows that
 // contradict each other. The error is nil unless the check could not be carried
 // out.
 func (db *DB) Check(ctx context.Context) ([]string, error) {
 	problems, err := db.check(ctx)
-	if errors.Is(class(err), ErrCorrupt) {
+	if errors.Is(db.engine.classify(err), ErrCorrupt) {
 		return append(problems, err.Error()), nil
 	}
 	return problems, db.fail("check", err)
 }
 
 func (db *DB) check(ctx context.Context) (problems []string, err error) {
-	conn, err := db.scans.db.Conn(ctx)
-	if err != nil {
-		return nil, err
-	}
-	defer func() { _ = conn.Close() }()
-	// One read transaction for a consistent snapshot, which does not block
-	// writers. Transactions of the pool would take the write lock.
-	if _, err := conn.ExecContext(ctx, "BEGIN DEFERRED"); err != nil {
-		return nil, err
-	}
-	defer func() { _, _ = conn.ExecContext(context.WithoutCancel(ctx), "ROLLBACK") }()
-	add := func(format string, v ...any) { problems = append(problems, fmt.Sprintf(format, v...)) }
-
-	file, err := column(ctx, conn, "PRAGMA integrity_check(100)")
-	if err != nil {
-		return nil, err
-	}
-	if len(file) != 1 || file[0] != "ok" {
-		for _, p := range file {
-			add("%s: %s", db.path, strings.TrimSpace(p))
-		}
-	}
-	for _, f := range append(faults, struct{ what, query string }{"a row of %s refers to a missing row", `SELECT "table" FROM pragma_foreign_key_check`}) {
-		rows, err := column(ctx, conn, f.query+fmt.Sprintf(" LIMIT %d", maxProblems+1))
+	err = db.engine.snapshot(ctx, func(r reader) error {
+		problems, err = db.engine.integrity(ctx, r)
 		if err != nil {
-			return problems, err
+			return err
 		}
-		for i, r := range rows {
-			if i == maxProblems {
-				add("and more of the same kind")
-				break
+		add := func(format string, v ...any) { problems = append(problems, fmt.Sprintf(format, v...)) }
+		for _, f := range faults {
+			rows, err := column(ctx, r, f.query+fmt.Sprintf(" LIMIT %d", maxProblems+1))
+			if err != nil {
+				return err
 			}
-			add(f.what, r)
+			for i, row := range rows {
+				if i == maxProblems {
+					add("and more of the same kind")
+					break
+				}
+				add(f.what, row)
+			}
 		}
-	}
-	return problems, nil
+		return nil
+	})
+	return problems, err
 }
 
 // column returns one column as text.
-func column(ctx context.Context, conn *sql.Conn, query string) ([]string, error) {
-	rows, err := conn.QueryContext(ctx, query)
-	if err != nil {
-		return nil, err
-	}
-	defer func() { _ = rows.Close() }()
+func column(ctx context.Context, r reader, query string) ([]string, error) {
 	var list []string
-	for rows.Next() {
+	err := r.each(ctx, false, query, nil, func(scan func(...any) error) (bool, error) {
 		var v sql.NullString
-		if err := rows.Scan(&v); err != nil {
-			return nil, err
-		}
+		err := scan(&v)
 		list = append(list, v.String)
-	}
-	return list, rows.Err()
+		return true, err
+	})
+	return list, err
 }

@@ -294,11 +294,10 @@ func (c *commit) object(content int64, e Entry) (id int64, err error) {
 		return 0, err
 	}
 	var known Stored
-	s, err := c.stmt("SELECT " + objectColumns + " FROM object o JOIN content c ON c.id = o.content_id WHERE o.content_id = $1 AND o.name = $2 AND o.kind = $3")
-	if err != nil {
-		return 0, err
+	read := func(dest ...any) error {
+		return c.row("SELECT "+objectColumns+" FROM object o JOIN content c ON c.id = o.content_id WHERE o.content_id = $1 AND o.name = $2 AND o.kind = $3", args[:3], dest...)
 	}
-	if err := scanObject(s.QueryRowContext(c.ctx, args[:3]...).Scan, &known); err != nil {
+	if err := scanObject(read, &known); err != nil {
 		return 0, err
 	}
 	if known.Object == o && known.Arch == e.Arch && known.DebugSize == e.DebugSize && slices.Equal(known.Features, e.Features) {

@@ -4,9 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-
-	"modernc.org/sqlite"
-	sqlite3 "modernc.org/sqlite/lib"
 )
 
 // Errors that callers distinguish. They are wrapped in an error that names the
@@ -24,43 +21,15 @@ var (
 	ErrReadOnly = errors.New("the index is open read-only")
 )
 
-// class returns the sentinel for a driver error, or nil.
-func class(err error) error {
-	var e *sqlite.Error
-	if !errors.As(err, &e) {
-		return nil
-	}
-	switch e.Code() & 0xff {
-	case sqlite3.SQLITE_FULL:
-		return ErrNoSpace
-	case sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED:
-		return ErrBusy
-	case sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB:
-		return ErrCorrupt
-	case sqlite3.SQLITE_IOERR:
-		// Growing the shared-memory file fails only if the disk is full.
-		if e.Code() == sqlite3.SQLITE_IOERR_SHMSIZE {
-			return ErrNoSpace
-		}
-	}
-	return nil
-}
-
-func interrupted(err error) bool {
-	var e *sqlite.Error
-	return errors.As(err, &e) && e.Code()&0xff == sqlite3.SQLITE_INTERRUPT
-}
-
-// fail wraps an error with the file, the operation and its class.
+// fail wraps an error with the database, the operation and its class.
 func (db *DB) fail(op string, err error) error {
 	if err == nil {
 		return nil
 	}
-	if interrupted(err) {
+	if c := db.engine.classify(err); errors.Is(c, context.Canceled) {
 		err = context.Canceled
+	} else if c != nil && !errors.Is(err, c) {
+		return fmt.Errorf("index %s: %s: %w: %w", db.engine.name(), op, c, err)
 	}
-	if c := class(err); c != nil && !errors.Is(err, c) {
-		return fmt.Errorf("index %s: %s: %w: %w", db.path, op, c, err)
-	}
-	return fmt.Errorf("index %s: %s: %w", db.path, op, err)
+	return fmt.Errorf("index %s: %s: %w", db.engine.name(), op, err)
 }

@@ -80,35 +80,26 @@ func (f *Filter) Refresh(ctx context.Context, state uint64) error {
 		return nil
 	}
 	defer f.refresh.Unlock()
-	conn, err := f.db.scans.db.Conn(ctx)
-	if err != nil {
-		return f.db.fail("read keys", err)
-	}
-	defer func() { _ = conn.Close() }()
-	if _, err := conn.ExecContext(ctx, "BEGIN DEFERRED"); err != nil {
-		return f.db.fail("read keys", err)
-	}
-	defer func() { _, _ = conn.ExecContext(context.WithoutCancel(ctx), "ROLLBACK") }()
+	return f.db.fail("read keys", f.db.engine.snapshot(ctx, func(r reader) error { return f.read(ctx, r, state) }))
+}
+
+// read brings the filter to a state.
+func (f *Filter) read(ctx context.Context, r reader, state uint64) error {
 	next := bloom{state: state}
 	old := f.now.Load()
 	if old == nil {
 		old = &bloom{}
 	}
 	var keys int64
-	if err := conn.QueryRowContext(ctx, "SELECT lookups, late_keys, max(last_object, (SELECT coalesce(max(id), 0) FROM object)) FROM state").
-		Scan(&keys, &next.late, &next.last); err != nil {
-		return f.db.fail("read keys", err)
+	if err := r.row(ctx, "SELECT lookups, late_keys, max(last_object, (SELECT coalesce(max(id), 0) FROM object)) FROM state", nil,
+		&keys, &next.late, &next.last); err != nil {
+		return err
 	}
 	read := func(query string, args ...any) error {
-		rows, err := conn.QueryContext(ctx, query, args...)
-		if err != nil {
-			return err
-		}
-		defer rows.Close()
-		for rows.Next() {
+		return r.each(ctx, false, query, args, func(scan func(...any) error) (bool, error) {
 			var id string
-			if err := rows.Scan(&id); err != nil {
-				return err
+			if err := scan(&id); err != nil {
+				return false, err
 			}
 			next.keys++
 			next.add(maphash.String(f.seed, id))
@@ -116,16 +107,15 @@ func (f *Filter) Refresh(ctx context.Context, state uint64) error {
 				// PDBs of a higher age are looked up by the GUID alone.
 				next.add(maphash.String(f.seed, id[:32]))
 			}
-		}
-		return rows.Err()
+			return true, nil
+		})
 	}
 	// Most changes only add objects, with higher ids than all existing ones, or
 	// delete some, whose bits do no harm while they are few.
 	if old.bits != nil && next.late == old.late && !old.full() && old.keys-keys <= keys/4+1000 {
 		next.bits, next.keys = old.bits, old.keys
-		err := read("SELECT l.id FROM lookup l WHERE l.object_id > $1", old.last)
-		if err != nil {
-			return f.db.fail("read keys", err)
+		if err := read("SELECT l.id FROM lookup l WHERE l.object_id > $1", old.last); err != nil {
+			return err
 		}
 		if !next.full() {
 			f.now.Store(&next)
@@ -135,7 +125,7 @@ func (f *Filter) Refresh(ctx context.Context, state uint64) error {
 	// Space for twice as many keys, each with two entries: an id and its GUID.
 	next.keys, next.bits = 0, make([]uint64, max(1<<10, 3*keys*bitsPerKey/64))
 	if err := read("SELECT id FROM lookup"); err != nil {
-		return f.db.fail("read keys", err)
+		return err
 	}
 	f.now.Store(&next)
 	return nil

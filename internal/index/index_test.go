@@ -330,7 +330,7 @@ func TestDropAddedMeanwhile(t *testing.T) {
 	}
 	// The writer's connection is given back between the two halves of a
 	// batch: a second handle commits b exactly there.
-	other, err := Open(t.Context(), db.path, c.options())
+	other, err := Open(t.Context(), db.engine.name(), c.options())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -802,7 +802,7 @@ func TestModel(t *testing.T) {
 // breakRows runs statements behind the index's back, foreign keys off.
 func breakRows(t *testing.T, db *DB, statements ...string) {
 	t.Helper()
-	raw, err := openPool(db.path, "rw", 1, 100, time.Second)
+	raw, err := openPool(db.engine.name(), "rw", 1, 100, time.Second)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -856,7 +856,7 @@ func TestDamagedFile(t *testing.T) {
 		commitTest(t, db, "", pdb(i+1))
 	}
 	path := filepath.Join(t.TempDir(), "broken.db")
-	if _, err := db.writer.Exec("VACUUM INTO $1", path); err != nil {
+	if _, err := file(db).writer.Exec("VACUUM INTO $1", path); err != nil {
 		t.Fatal(err)
 	}
 	b, err := os.ReadFile(path)
@@ -1006,7 +1006,7 @@ func TestOlderFormat(t *testing.T) {
 func TestReadOnly(t *testing.T) {
 	db := openTest(t, Options{})
 	commitTest(t, db, "", pdb(1))
-	ro, err := Open(t.Context(), db.path, Options{ReadOnly: true})
+	ro, err := Open(t.Context(), db.engine.name(), Options{ReadOnly: true})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -1046,11 +1046,11 @@ func TestNoSpace(t *testing.T) {
 	db := openTest(t, Options{})
 	commitTest(t, db, "", pdb(1))
 	var pages int
-	if err := db.writer.QueryRow("PRAGMA page_count").Scan(&pages); err != nil {
+	if err := file(db).writer.QueryRow("PRAGMA page_count").Scan(&pages); err != nil {
 		t.Fatal(err)
 	}
 	limit := func(n int) {
-		if _, err := db.writer.Exec(fmt.Sprintf("PRAGMA max_page_count = %d", n)); err != nil {
+		if _, err := file(db).writer.Exec(fmt.Sprintf("PRAGMA max_page_count = %d", n)); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -1060,7 +1060,7 @@ func TestNoSpace(t *testing.T) {
 		entries = append(entries, pdbAge(i+10, "x.pdb", 9, uint32(i)))
 	}
 	_, err := db.Commit(t.Context(), Tx{Entries: entries}, nil)
-	if !errors.Is(err, ErrNoSpace) || !strings.Contains(err.Error(), db.path) {
+	if !errors.Is(err, ErrNoSpace) || !strings.Contains(err.Error(), db.engine.name()) {
 		t.Fatal(err)
 	}
 	clean(t, db)
@@ -1076,12 +1076,12 @@ func TestNoSpace(t *testing.T) {
 
 func TestWriteLock(t *testing.T) {
 	db := openTest(t, Options{})
-	impatient, err := Open(t.Context(), db.path, Options{BusyWait: time.Nanosecond})
+	impatient, err := Open(t.Context(), db.engine.name(), Options{BusyWait: time.Nanosecond})
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer impatient.Close()
-	patient, err := Open(t.Context(), db.path, Options{})
+	patient, err := Open(t.Context(), db.engine.name(), Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -1138,7 +1138,7 @@ func TestQueryPlans(t *testing.T) {
 		for _, scope := range []Scope{all, two} {
 			args := make([]any, strings.Count(cond, "$"))
 			query, args := lookupSelect(cond, order, maxRows, scope, args)
-			rows, err := db.points.db.Query("EXPLAIN QUERY PLAN "+query, args...)
+			rows, err := file(db).point.db.Query("EXPLAIN QUERY PLAN "+query, args...)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -1189,3 +1189,6 @@ func FuzzNames(f *testing.F) {
 		}
 	})
 }
+
+// file returns the engine of an index in a file.
+func file(db *DB) *sqliteFile { return db.engine.(*sqliteFile) }

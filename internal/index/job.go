@@ -259,25 +259,6 @@ func (w *write) requeue(now int64) error {
 	return err
 }
 
-// each runs a constant statement and calls fn for each row.
-func (w *write) each(text string, args []any, fn func(scan func(...any) error) error) error {
-	s, err := w.stmt(text)
-	if err != nil {
-		return err
-	}
-	rows, err := s.QueryContext(w.ctx, args...)
-	if err != nil {
-		return err
-	}
-	defer func() { _ = rows.Close() }()
-	for rows.Next() {
-		if err := fn(rows.Scan); err != nil {
-			return err
-		}
-	}
-	return rows.Err()
-}
-
 // heldJob is the condition that a worker holds a job, or held it last and no
 // other worker has leased it since.
 const heldJob = "id = $1 AND worker = $2 AND token = $3 AND token <> '' AND state <= 2"

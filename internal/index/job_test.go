@@ -281,7 +281,7 @@ func TestManyWorkers(t *testing.T) {
 	const keys, handles = 40, 3
 	dbs := []*DB{db}
 	for len(dbs) < handles {
-		o, err := Open(t.Context(), db.path, Options{})
+		o, err := Open(t.Context(), db.engine.name(), Options{})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -373,7 +373,7 @@ func TestOtherPlans(t *testing.T) {
 		"SELECT class FROM failure WHERE source = $1 AND tool = $2 AND version = $3": "SEARCH failure USING PRIMARY KEY (source=? AND tool=? AND version=?)",
 		"SELECT no FROM wanted WHERE name = $1 AND id = $2 AND client = $3":          "SEARCH wanted USING COVERING INDEX sqlite_autoindex_wanted_1 (name=? AND id=? AND client=?)",
 	} {
-		rows, err := db.points.db.Query("EXPLAIN QUERY PLAN "+query, make([]any, strings.Count(query, "$"))...)
+		rows, err := file(db).point.db.Query("EXPLAIN QUERY PLAN "+query, make([]any, strings.Count(query, "$"))...)
 		if err != nil {
 			t.Fatal(query, err)
 		}

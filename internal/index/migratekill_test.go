@@ -58,7 +58,7 @@ func TestMigrationKilled(t *testing.T) {
 					case "after the last statement":
 						// Inside the transaction: the log holds what is not committed.
 						err := old.update(t.Context(), "migrate", func(w *write) error {
-							if err := w.migrate(killed, old.now()); err != nil {
+							if err := killed.apply(old.engine, w, old.now()); err != nil {
 								return err
 							}
 							copyDB(t, path, left)
@@ -92,19 +92,19 @@ func TestMigrationKilled(t *testing.T) {
 func writer(t *testing.T, path string) *DB {
 	t.Helper()
 	c := newClock()
-	db := &DB{path: path, now: c.options().Now, wait: 1e9}
+	e := &sqliteFile{path: path, wait: 1e9}
 	var err error
-	if db.writer, err = openPool(path, "rwc", 1, writerCache, 1e9, "journal_mode(WAL)", "synchronous(FULL)", "foreign_keys(1)"); err != nil {
+	if e.writer, err = openPool(path, "rwc", 1, writerCache, 1e9, "journal_mode(WAL)", "synchronous(FULL)", "foreign_keys(1)"); err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { _ = db.writer.Close() })
-	return db
+	t.Cleanup(func() { _ = e.writer.Close() })
+	return newDB(e, c.options())
 }
 
 // step applies one migration.
 func step(t *testing.T, db *DB, m migration) {
 	t.Helper()
-	if err := db.update(t.Context(), "migrate", func(w *write) error { return w.migrate(m, db.now()) }); err != nil {
+	if err := db.update(t.Context(), "migrate", func(w *write) error { return m.apply(db.engine, w, db.now()) }); err != nil {
 		t.Fatal(err)
 	}
 }

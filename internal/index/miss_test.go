@@ -23,7 +23,7 @@ func putMisses(t testing.TB, db *DB, misses ...Miss) {
 // tally returns how many rows a bounded table has, as counted.
 func tally(t testing.TB, db *DB, table string) (n int64) {
 	t.Helper()
-	if err := db.scans.db.QueryRow("SELECT n FROM tally WHERE name = $1", table).Scan(&n); err != nil {
+	if err := file(db).scan.db.QueryRow("SELECT n FROM tally WHERE name = $1", table).Scan(&n); err != nil {
 		t.Fatal(err)
 	}
 	return n

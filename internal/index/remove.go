@@ -20,11 +20,11 @@ func (db *DB) Remove(ctx context.Context, number int64) (Transaction, error) {
 	var t Transaction
 	now := db.now()
 	err := db.update(ctx, "remove", func(w *write) error {
-		s, err := w.stmt(txSelect + " WHERE t.id = $1 AND t.id > 0")
-		if err != nil {
-			return err
-		}
-		if t, err = scanTx(s.QueryRowContext(w.ctx, number).Scan); errors.Is(err, sql.ErrNoRows) {
+		var err error
+		t, err = scanTx(func(dest ...any) error {
+			return w.row(txSelect+" WHERE t.id = $1 AND t.id > 0", []any{number}, dest...)
+		})
+		if errors.Is(err, sql.ErrNoRows) {
 			return fmt.Errorf("transaction %d: %w", number, fs.ErrNotExist)
 		} else if err != nil {
 			return err

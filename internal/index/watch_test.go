@@ -42,7 +42,7 @@ func TestWatch(t *testing.T) {
 		if i%2 == 1 {
 			on = other
 		}
-		if _, err := on.writer.ExecContext(t.Context(), "UPDATE state SET generation = generation + 1"); err != nil {
+		if _, err := file(on).writer.ExecContext(t.Context(), "UPDATE state SET generation = generation + 1"); err != nil {
 			t.Fatal(err)
 		}
 		s := state()
@@ -57,14 +57,14 @@ func TestWatch(t *testing.T) {
 			t.Error("reading changed the state")
 		}
 	}
-	if _, err := db.writer.ExecContext(t.Context(), "PRAGMA wal_checkpoint(TRUNCATE)"); err != nil {
+	if _, err := file(db).writer.ExecContext(t.Context(), "PRAGMA wal_checkpoint(TRUNCATE)"); err != nil {
 		t.Fatal(err)
 	}
 	if err := other.Close(); err != nil {
 		t.Fatal(err)
 	}
 	before := state()
-	if _, err := db.writer.ExecContext(t.Context(), "UPDATE state SET generation = generation + 1"); err != nil {
+	if _, err := file(db).writer.ExecContext(t.Context(), "UPDATE state SET generation = generation + 1"); err != nil {
 		t.Fatal(err)
 	}
 	if after := state(); after == before || seen[after] {
@@ -76,7 +76,7 @@ func TestWatch(t *testing.T) {
 // changes it, whoever does it.
 func TestWatchGeneration(t *testing.T) {
 	db := openTest(t, Options{})
-	other, err := Open(t.Context(), db.path, Options{})
+	other, err := Open(t.Context(), db.engine.name(), Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -126,7 +126,7 @@ func TestWatchGeneration(t *testing.T) {
 	// A connection that did not wait for the disk waits again.
 	for _, d := range []*DB{db, other} {
 		var mode int
-		if err := d.writer.QueryRow("PRAGMA synchronous").Scan(&mode); err != nil || mode != 2 {
+		if err := file(d).writer.QueryRow("PRAGMA synchronous").Scan(&mode); err != nil || mode != 2 {
 			t.Errorf("synchronous is %d, %v", mode, err)
 		}
 	}
