@@ -254,10 +254,11 @@ func (d *Depot) Generation(ctx context.Context) (uint64, error) {
 	return n, err
 }
 
-// Absent reports whether certainly no file answers req, in any scope, without a
-// query and without waiting. False means that Open has to look.
-func (d *Depot) Absent(ctx context.Context, req layout.Request) bool {
-	return len(d.trees.list) == 0 && !d.Fetches() && d.filter.excludes(ctx, req)
+// Excludes reports whether certainly no file in the scope answers req, without a
+// query and without waiting. False means that only Open can decide. The answer
+// takes equally long for hidden and for missing files.
+func (d *Depot) Excludes(ctx context.Context, scope Scope, req layout.Request) bool {
+	return len(d.trees.list) == 0 && !d.Fetches() && d.filter.excludes(ctx, scope.index(), req)
 }
 
 // CountMissing counts a request that found no file; see Missing.

@@ -14,13 +14,14 @@ import (
 // some seconds.
 const refreshTime = 5 * time.Minute
 
-// keyFilter knows without a query that most missing keys are missing: most
-// requests that a symbol server gets are for files that it does not have.
+// keyFilter answers most lookups of missing keys without a query: most requests
+// that a symbol server gets are for files that it does not have.
 type keyFilter struct {
 	db     *index.DB
-	watch  *index.Watch // nil where the file system does not support it
-	filter *index.Filter
-	stale  chan uint64 // states of the index that the filter does not cover yet
+	watch  *index.Watch  // nil where the file system does not support it
+	filter *index.Filter // for callers that see all products
+	scoped *index.Filter // for other callers; empty until the first of them
+	stale  chan staleFilter
 	log    *slog.Logger
 
 	life       context.Context
@@ -28,8 +29,14 @@ type keyFilter struct {
 	background sync.WaitGroup
 }
 
+// staleFilter is a filter that does not cover a state of the index yet.
+type staleFilter struct {
+	filter *index.Filter
+	state  uint64
+}
+
 func newKeyFilter(db *index.DB, log *slog.Logger) *keyFilter {
-	k := &keyFilter{db: db, filter: db.NewFilter(), stale: make(chan uint64, 1), log: log}
+	k := &keyFilter{db: db, filter: db.NewFilter(), scoped: db.NewScopeFilter(), stale: make(chan staleFilter, 2), log: log}
 	k.life, k.end = context.WithCancel(context.Background())
 	var err error
 	if k.watch, err = db.Watch(); err != nil {
@@ -62,9 +69,13 @@ func (k *keyFilter) generation(ctx context.Context) (uint64, error) {
 	return k.db.Generation(ctx)
 }
 
-// excludes reports whether certainly nothing in the index answers req. It does
-// not wait: a stale filter is refreshed in the background.
-func (k *keyFilter) excludes(ctx context.Context, req layout.Request) bool {
+// excludes reports whether certainly nothing in the index and the scope answers
+// req. It does not wait: a stale filter is refreshed in the background.
+func (k *keyFilter) excludes(ctx context.Context, scope index.Scope, req layout.Request) bool {
+	filter := k.scoped
+	if scope.All {
+		filter = k.filter
+	}
 	state, err := k.generation(ctx)
 	if err != nil {
 		return false // the query returns the error
@@ -77,29 +88,29 @@ func (k *keyFilter) excludes(ctx context.Context, req layout.Request) bool {
 		ids = append(ids, req.Age.GUID.Lower())
 	}
 	for _, id := range ids {
-		absent, fresh := k.filter.Absent(state, id)
+		excluded, fresh := filter.Excludes(state, scope, id)
 		if !fresh {
 			select {
-			case k.stale <- state:
+			case k.stale <- staleFilter{filter, state}:
 			default: // a refresh is in progress; a later request starts the next one
 			}
 		}
-		if !absent {
+		if !excluded {
 			return false
 		}
 	}
 	return true
 }
 
-// keepFresh refreshes the filter whenever a request found it stale.
+// keepFresh refreshes a filter whenever a request found it stale.
 func (k *keyFilter) keepFresh() {
 	for {
 		select {
 		case <-k.life.Done():
 			return
-		case state := <-k.stale:
+		case s := <-k.stale:
 			ctx, cancel := context.WithTimeout(k.life, refreshTime)
-			if err := k.filter.Refresh(ctx, state); err != nil && ctx.Err() == nil {
+			if err := s.filter.Refresh(ctx, s.state); err != nil && ctx.Err() == nil {
 				k.log.Warn("cannot refresh the filter of missing keys", "error", err)
 			}
 			cancel()

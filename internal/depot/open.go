@@ -85,9 +85,7 @@ func (d *Depot) openOwn(ctx context.Context, scope Scope, req layout.Request, ex
 // find returns the ranked hits of the first lookup that has any, and the roles
 // that it asked for. exact is as for open.
 func (d *Depot) find(ctx context.Context, scope Scope, req layout.Request, exact bool) ([]index.Hit, symfile.Role, error) {
-	if scope.Products == nil && d.filter.excludes(ctx, req) {
-		// Restricted scopes do not use the filter, so that hidden and missing
-		// files cost the same queries.
+	if d.filter.excludes(ctx, scope.index(), req) {
 		return nil, 0, fs.ErrNotExist
 	}
 	notFound := fs.ErrNotExist
@@ -220,6 +218,9 @@ func fileTime(h index.Hit) time.Time {
 // openSection answers with one section's bytes: from debug information first,
 // then from an executable, the first that has contents for it.
 func (d *Depot) openSection(ctx context.Context, scope Scope, req layout.Request) (*File, error) {
+	if d.filter.excludes(ctx, scope.index(), req) {
+		return nil, fs.ErrNotExist
+	}
 	for _, l := range req.Lookups {
 		hits, err := d.db.Lookup(ctx, scope.index(), l)
 		if err != nil {

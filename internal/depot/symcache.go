@@ -69,8 +69,8 @@ func (d *Depot) OpenJobInput(ctx context.Context, l jobs.Lease) (*File, error) {
 type pdbs struct{ d *Depot }
 
 // NotIndexed implements symcachework.Depot.
-func (p pdbs) NotIndexed(ctx context.Context, req layout.Request) bool {
-	return p.d.filter.excludes(ctx, req)
+func (p pdbs) NotIndexed(ctx context.Context, products []string, req layout.Request) bool {
+	return p.d.filter.excludes(ctx, Scope{Products: products}.index(), req)
 }
 
 // Find implements symcachework.Depot.

@@ -89,9 +89,21 @@ func (c *commit) cached(f CachedFile) error {
 		return err
 	}
 	for _, e := range f.Entries {
+		before := c.objects
 		object, err := c.keyed(content, e)
 		if err != nil {
 			return err
+		}
+		if c.objects == before {
+			// A filter reads the keys of new objects and of new transactions;
+			// this is neither if the product did not have the object.
+			var held bool
+			if err := c.row("SELECT EXISTS (SELECT 1 FROM seen WHERE object_id = $1 AND product_id = $2)", []any{object, product}, &held); err != nil {
+				return err
+			}
+			if !held {
+				c.late++
+			}
 		}
 		n, err := c.exec("UPDATE tx_file SET path = $3, archive = $4, mtime = $5, own_mtime = $6 WHERE object_id = $1 AND tx_id = $2",
 			object, tx, text(e.Path), text(e.Archive), f.Fetched.UnixMilli(), millis(e.ModTime))

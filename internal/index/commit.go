@@ -98,7 +98,7 @@ type commit struct {
 	contents       int64 // number of new contents; the next three count new rows too
 	bytes          int64
 	objects, looks int64
-	late           int64 // new keys of known objects
+	late           int64 // new keys of known objects, and downloads that make a known object visible in a further product
 	next           int64 // id of the next new object; 0: not read yet
 	cacheEmpty     *bool // there are no cached files; nil: not read yet
 }

@@ -29,7 +29,7 @@ func TestFilter(t *testing.T) {
 	}
 	defer db.Close()
 	f := db.NewFilter()
-	if absent, fresh := f.Absent(1, "x"); absent || fresh {
+	if absent, fresh := f.Excludes(1, all, "x"); absent || fresh {
 		t.Error("an empty filter claims to know something")
 	}
 	there := map[int]bool{}
@@ -53,14 +53,14 @@ func TestFilter(t *testing.T) {
 		wrong := 0
 		for n := range 20_000 {
 			id := fmt.Sprintf("%032x1", n)
-			absent, fresh := f.Absent(state, id)
+			absent, fresh := f.Excludes(state, all, id)
 			if !fresh {
 				t.Fatal("not fresh after a refresh")
 			}
 			if there[n] && absent {
 				t.Fatalf("%s is there and called absent", id)
 			}
-			if guid, _ := f.Absent(state, id[:32]); there[n] && guid {
+			if guid, _ := f.Excludes(state, all, id[:32]); there[n] && guid {
 				t.Fatalf("the GUID %s is there and called absent", id[:32])
 			}
 			if !there[n] && !absent {
@@ -70,7 +70,7 @@ func TestFilter(t *testing.T) {
 		if wrong > 400 {
 			t.Errorf("%d absent ids went through", wrong)
 		}
-		if absent, fresh := f.Absent(state+1, "x"); absent || fresh {
+		if absent, fresh := f.Excludes(state+1, all, "x"); absent || fresh {
 			t.Error("the filter answers for another state")
 		}
 	}
@@ -134,7 +134,7 @@ func TestFilterKeepsUp(t *testing.T) {
 		if err := f.Refresh(t.Context(), uint64(n)); err != nil {
 			t.Fatal(err)
 		}
-		if absent, fresh := f.Absent(uint64(n), e.Aliases[0].ID); absent || !fresh {
+		if absent, fresh := f.Excludes(uint64(n), all, e.Aliases[0].ID); absent || !fresh {
 			t.Errorf("%d: absent %v, fresh %v", n, absent, fresh)
 		}
 		if b := &f.now.Load().bits[0]; bits != nil && b != bits {
@@ -147,4 +147,97 @@ func TestFilterKeepsUp(t *testing.T) {
 			}
 		}
 	}
+}
+
+// TestScopeFilter compares the filter for limited scopes with lookups, through
+// every way in which an object becomes visible in a product or hidden.
+func TestScopeFilter(t *testing.T) {
+	db := openTest(t, Options{})
+	f := db.NewScopeFilter()
+	a, b, both := Scope{Products: []string{"A"}}, Scope{Products: []string{"B"}}, Scope{Products: []string{"B", "A"}}
+	many := Scope{Products: make([]string, maxFilterProducts+1)}
+	state := uint64(0)
+	var bits *uint64
+	check := func(step string, again bool) {
+		t.Helper()
+		state++
+		if err := f.Refresh(t.Context(), state); err != nil {
+			t.Fatal(err)
+		}
+		if now := &f.now.Load().bits[0]; bits != nil && (now != bits) != again {
+			t.Errorf("%s: all keys were read again: %v, want %v", step, now != bits, again)
+		}
+		bits = &f.now.Load().bits[0]
+		hidden := 0
+		for n := range 200 {
+			id := fmt.Sprintf("%032x1", n)
+			for _, scope := range []Scope{a, b, both, {}} {
+				hits, err := db.Lookup(t.Context(), scope, symfile.Lookup{ID: id, Role: symfile.AnyRole})
+				if err != nil {
+					t.Fatal(err)
+				}
+				for _, id := range []string{id, id[:32]} {
+					excluded, fresh := f.Excludes(state, scope, id)
+					if !fresh {
+						t.Fatalf("%s: the filter is not fresh after a refresh", step)
+					}
+					if excluded && len(hits) > 0 {
+						t.Errorf("%s: %s is visible in %q, and the filter excludes it", step, id, scope.Products)
+					}
+					if !excluded && len(hits) == 0 {
+						hidden++
+					}
+				}
+			}
+			if excluded, fresh := f.Excludes(state, many, id); excluded || !fresh {
+				t.Errorf("%s: %s in %d products: excluded %v, fresh %v, want a query and no refresh", step, id, len(many.Products), excluded, fresh)
+			}
+		}
+		if hidden > 40 { // of 1600; removed keys stay in the filter
+			t.Errorf("%s: %d lookups of hidden or missing ids are not excluded", step, hidden)
+		}
+		if excluded, fresh := f.Excludes(state+1, a, "x"); excluded || fresh {
+			t.Errorf("%s: the filter answers for another state", step)
+		}
+	}
+	put := func(product, source string, n int) {
+		t.Helper()
+		e := filterEntry(n)
+		if err := db.Cached.Put(t.Context(), CachedFile{Source: source, Product: product, Ref: e.Ref, Size: e.Size, Entries: []Entry{e}}, nil); err != nil {
+			t.Fatal(err)
+		}
+	}
+	check("empty", false)
+	commitTest(t, db, "A", filterEntry(1), filterEntry(2))
+	check("two objects of A", false)
+	commitTest(t, db, "B", filterEntry(3))
+	check("an object of B", false)
+	commitTest(t, db, "B", filterEntry(1), filterEntry(4))
+	check("an object of A added to B", false)
+	put("A", "s", 5)
+	check("a download for A", false)
+	put("B", "s2", 5)
+	check("the same download for B", true)
+	put("B", "s2", 5)
+	check("the same download for B again", false)
+	put("B", "s2", 2)
+	check("a download for B of an added object of A", true)
+	last := commitTest(t, db, "A", filterEntry(3))
+	check("an object of B added to A", false)
+	if _, err := db.Remove(t.Context(), last); err != nil {
+		t.Fatal(err)
+	}
+	check("removed from A", false)
+	commitTest(t, db, "A", filterEntry(3))
+	check("added to A again", false)
+	e := filterEntry(4)
+	e.Aliases = append(e.Aliases, symfile.Alias{Name: "other.pdb", ID: fmt.Sprintf("%032x1", 6), Role: symfile.Debug})
+	commitTest(t, db, "B", e)
+	check("a new alias of a known object", true)
+	var es []Entry
+	for n := 1000; n < 4000; n++ {
+		es = append(es, filterEntry(n))
+	}
+	commitTest(t, db, "A", es...)
+	check("more keys than the filter has space for", true)
 }

@@ -398,6 +398,8 @@ func TestHiddenLooksMissing(t *testing.T) {
 			if len(paths) < 12 {
 				t.Fatalf("only %d paths", len(paths))
 			}
+			c.do("GET", "/"+otherID(paths[0]), headers...) // starts the refresh of the filter
+			waitForFilter(t, g.d, otherID(paths[0]), "ours")
 			for _, p := range paths {
 				for _, more := range [][]string{nil, {"Range: bytes=0-9"}, {"If-None-Match: *"}} {
 					request := func(p string) (reply, uint64) {
@@ -413,6 +415,9 @@ func TestHiddenLooksMissing(t *testing.T) {
 					}
 					if reads != readsMissing {
 						t.Errorf("GET /%s: %d queries for a hidden file, %d for a missing one, want as many", p, reads, readsMissing)
+					}
+					if !strings.HasPrefix(p, "v3.1.0/") && reads != 0 {
+						t.Errorf("GET /%s: %d queries for a hidden file, want none because of the filter", p, reads)
 					}
 				}
 			}

@@ -31,7 +31,7 @@ func (s *symbols) open(x *exchange, r *http.Request, req *layout.Request) (*depo
 	ctx, client := r.Context(), clientKind(r.UserAgent())
 	var f *depot.File
 	err := fs.ErrNotExist
-	if x.caller.scope.Products != nil || !s.depot.Absent(ctx, *req) {
+	if !s.depot.Excludes(ctx, x.caller.scope, *req) {
 		via, loop := s.via(r)
 		deadline := x.start.Add(s.cfg.Wait)
 		f, err = s.depot.Get(ctx, depot.Question{

@@ -28,8 +28,9 @@ func (c *counting) Get(ctx context.Context, q depot.Question) (*depot.File, erro
 	return c.Depot.Get(ctx, q)
 }
 
-// waitForFilter waits until the depot's filter knows that a path names nothing.
-func waitForFilter(t testing.TB, d *depot.Depot, path string) {
+// waitForFilter waits until the depot's filter excludes a missing path for all
+// callers, and for those of the given products.
+func waitForFilter(t testing.TB, d *depot.Depot, path string, products ...string) {
 	t.Helper()
 	segs, err := layout.Segments(path)
 	if err != nil {
@@ -39,7 +40,7 @@ func waitForFilter(t testing.TB, d *depot.Depot, path string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for end := time.Now().Add(10 * time.Second); !d.Absent(t.Context(), req); time.Sleep(time.Millisecond) {
+	for end := time.Now().Add(10 * time.Second); !d.Excludes(t.Context(), depot.Scope{Products: products}, req); time.Sleep(time.Millisecond) {
 		if time.Now().After(end) {
 			t.Fatalf("the filter never reports that %s is missing", path)
 		}

@@ -27,7 +27,7 @@ import (
 type Depot interface {
 	// Files.
 	Get(ctx context.Context, q depot.Question) (*depot.File, error)
-	Absent(ctx context.Context, req layout.Request) bool
+	Excludes(ctx context.Context, scope depot.Scope, req layout.Request) bool
 	Fetches() bool
 	CountMissing(req *layout.Request, client string)
 	Encoded(ctx context.Context, f *depot.File, codings []string) (*depot.File, error)

@@ -146,10 +146,10 @@ type fake struct {
 	open func(ctx context.Context, req layout.Request) (*depot.File, error)
 }
 
-func (fake) Absent(context.Context, layout.Request) bool   { return false }
-func (fake) Upstreams() []depot.UpstreamStatus             { return nil }
-func (fake) Fetches() bool                                 { return false }
-func (fake) CountMissing(req *layout.Request, kind string) {}
+func (fake) Excludes(context.Context, depot.Scope, layout.Request) bool { return false }
+func (fake) Upstreams() []depot.UpstreamStatus                          { return nil }
+func (fake) Fetches() bool                                              { return false }
+func (fake) CountMissing(req *layout.Request, kind string)              {}
 
 func (f fake) Get(ctx context.Context, q depot.Question) (*depot.File, error) {
 	leave, err := q.Enter(ctx)

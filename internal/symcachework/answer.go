@@ -93,8 +93,7 @@ func (svc *Service) heldFiles(ctx context.Context, products []string, key symcac
 // indexed returns the files of a key that the index has.
 func (svc *Service) indexed(ctx context.Context, products []string, key symcache.Key) (list []heldFile, err error) {
 	l := symfile.Lookup{Name: symfile.Fold(key.Name), ID: symfile.Fold(key.ID.Breakpad()), Role: symfile.SymCacheFile}
-	// The filter would reveal hidden files to limited scopes.
-	if products == nil && svc.depot.NotIndexed(ctx, layout.Request{Lookups: []symfile.Lookup{l}}) {
+	if svc.depot.NotIndexed(ctx, products, layout.Request{Lookups: []symfile.Lookup{l}}) {
 		return nil, nil
 	}
 	hits, err := svc.db.Lookup(ctx, scopeOf(products), l)

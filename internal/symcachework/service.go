@@ -22,8 +22,9 @@ import (
 
 // Depot is what this package needs of the depot. Not found is fs.ErrNotExist.
 type Depot interface {
-	// NotIndexed reports whether the index certainly has no answer to a request.
-	NotIndexed(ctx context.Context, req layout.Request) bool
+	// NotIndexed reports whether the index certainly has no answer to a request
+	// in the given products (nil: all).
+	NotIndexed(ctx context.Context, products []string, req layout.Request) bool
 	// Find returns the ranked rows that answer a request for a caller who sees
 	// these products; nil is all.
 	Find(ctx context.Context, products []string, req layout.Request) ([]index.Hit, error)

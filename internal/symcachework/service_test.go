@@ -117,7 +117,7 @@ func newWorld(t *testing.T, opt MakeOptions, folders FolderOptions) *world {
 // nobody is the depot of a fetcher without upstreams.
 type nobody struct{ fetch.Depot }
 
-func (w *world) NotIndexed(context.Context, layout.Request) bool { return false }
+func (w *world) NotIndexed(context.Context, []string, layout.Request) bool { return false }
 
 func (w *world) Find(_ context.Context, products []string, req layout.Request) ([]index.Hit, error) {
 	sees := products == nil
