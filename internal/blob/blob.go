@@ -142,6 +142,30 @@ type Batcher interface {
 	Begin(ctx context.Context) (Batch, error)
 }
 
+// Backend is a Store with all that a depot needs of the place where it keeps its
+// contents.
+type Backend interface {
+	Store
+	Batcher
+	// OpenWhole opens a blob like Open, but hashes an unknown large blob before
+	// it returns. The file of the result, see [OSFile], stays until the blob is
+	// deleted. It is for callers that pass the file's name on.
+	OpenWhole(ctx context.Context, ref Ref) (File, error)
+	// SetAside moves a blob that this process found damaged out of the store and
+	// returns where it is now. If the blob is missing or has been replaced
+	// meanwhile, the error is [fs.ErrNotExist].
+	SetAside(ref Ref) (where string, err error)
+	// Sweep removes temporary files of ended processes that were last written at
+	// least olderThan ago (an hour is a good value). It returns their number.
+	Sweep(ctx context.Context, olderThan time.Duration) (int, error)
+	// Spool creates an empty spool.
+	Spool() (*Spool, error)
+	// Ready reports whether contents can be read and written now.
+	Ready(ctx context.Context) error
+	// Close closes the store. Open files stay usable.
+	Close() error
+}
+
 // Batch is a set of contents that become durable together. They become visible
 // one after the other: an interrupted commit leaves complete blobs without
 // references. Its methods may be called by several goroutines. Commit and Abort

@@ -87,8 +87,13 @@ func (d *Disk) Path(ref Ref) string {
 	return filepath.Join(d.dir, filepath.FromSlash(blobName(ref)))
 }
 
-// Sweep removes temporary files of ended processes that were last written at
-// least olderThan ago (an hour is a good value). It returns their number.
+// Ready implements [Backend].
+func (d *Disk) Ready(context.Context) error {
+	_, err := os.Stat(d.dir)
+	return err
+}
+
+// Sweep implements [Backend].
 func (d *Disk) Sweep(ctx context.Context, olderThan time.Duration) (int, error) {
 	return d.tree.Sweep(ctx, tempDir, d.now().Add(-olderThan))
 }
@@ -206,8 +211,7 @@ func (d *Disk) Missing(ref Ref) error { return d.checks.failed(ref, stamp{}, mis
 // lacks.
 const missing = "it is missing"
 
-// OpenWhole opens a blob like Open, but hashes an unknown large blob before it
-// returns. It is for callers that pass the file name on.
+// OpenWhole implements [Backend].
 func (d *Disk) OpenWhole(ctx context.Context, ref Ref) (File, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
@@ -240,9 +244,7 @@ func (d *Disk) intact(ctx context.Context, ref Ref, size int64) (bool, error) {
 // asideDir holds the blobs that SetAside moved there.
 const asideDir = "damaged"
 
-// SetAside moves a blob that this process found damaged out of the store and
-// returns the absolute name of the moved file. If the blob is missing or has
-// been replaced meanwhile, the error is [fs.ErrNotExist].
+// SetAside implements [Backend]: the file is moved to a folder beside the shards.
 func (d *Disk) SetAside(ref Ref) (path string, err error) {
 	if !d.Suspect(ref) {
 		return "", fmt.Errorf("set blob %s aside: it is not damaged any more: %w", ref, fs.ErrNotExist)

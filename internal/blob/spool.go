@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"fmt"
 	"hash"
+	"io/fs"
 	"os"
 	"runtime"
 	"sync/atomic"
@@ -12,31 +13,36 @@ import (
 	"github.com/symdepot/symdepot/internal/durable"
 )
 
-// Spool is a content that is being written to a [Disk] and can be read
+// Spool is a content that is being written to a temporary file and can be read
 // meanwhile. One goroutine writes it and ends it with Keep or Abort; any number
 // may read the written part. It must be closed after the last read.
 type Spool struct {
-	disk *Disk
-	file *durable.File // nil after Keep or Abort
-	name string        // name of the temporary file
+	tree *durable.Tree
+	keep func(ctx context.Context, s *Spool, ref Ref) error // see newSpool
+	file *durable.File                                      // nil after Keep or Abort
+	name string                                             // name of the temporary file
 	read *os.File
 	hash hash.Hash
 	n    atomic.Int64
 }
 
-// Spool creates an empty spool.
-func (d *Disk) Spool() (*Spool, error) {
-	file, err := d.tree.Create(tempDir, d.filePerm)
+// newSpool creates an empty spool in a folder of a tree. keep is called once, by
+// Keep: it makes the temporary file a blob and ends it with Commit or Abort.
+func newSpool(tree *durable.Tree, dir string, perm fs.FileMode, keep func(ctx context.Context, s *Spool, ref Ref) error) (*Spool, error) {
+	file, err := tree.Create(dir, perm)
 	if err != nil {
 		return nil, fmt.Errorf("spool: %w", err)
 	}
-	read, err := d.tree.Root().Open(file.Name())
+	read, err := tree.Root().Open(file.Name())
 	if err != nil {
 		file.Abort()
 		return nil, fmt.Errorf("spool: %w", err)
 	}
-	return &Spool{disk: d, file: file, name: file.Name(), read: read, hash: sha256.New()}, nil
+	return &Spool{tree: tree, keep: keep, file: file, name: file.Name(), read: read, hash: sha256.New()}, nil
 }
+
+// Spool implements [Backend]: the temporary file becomes the blob.
+func (d *Disk) Spool() (*Spool, error) { return newSpool(d.tree, tempDir, d.filePerm, d.keep) }
 
 // Write appends p. durable.IsNoSpace recognizes the error of a full disk.
 func (s *Spool) Write(p []byte) (int, error) {
@@ -51,7 +57,7 @@ func (s *Spool) ReadAt(p []byte, off int64) (int, error) { return s.read.ReadAt(
 
 // File opens the temporary file again, so that the system can send it. It may
 // fail after Keep, because the file has been renamed.
-func (s *Spool) File() (*os.File, error) { return s.disk.tree.Root().Open(s.name) }
+func (s *Spool) File() (*os.File, error) { return s.tree.Root().Open(s.name) }
 
 // Size returns the number of bytes written.
 func (s *Spool) Size() int64 { return s.n.Load() }
@@ -64,9 +70,9 @@ func (s *Spool) Sum() (ref Ref) {
 
 // Keep makes the spool a blob, durably, and returns its Ref. On an error nothing
 // is stored. In either case the bytes can be read until Close.
-func (s *Spool) Keep() (Ref, error) {
+func (s *Spool) Keep(ctx context.Context) (Ref, error) {
 	ref := s.Sum()
-	err := s.keep(ref)
+	err := s.keep(ctx, s, ref)
 	s.file = nil
 	if err != nil {
 		return Ref{}, fmt.Errorf("put blob %s: %w", ref, err)
@@ -74,10 +80,11 @@ func (s *Spool) Keep() (Ref, error) {
 	return ref, nil
 }
 
-func (s *Spool) keep(ref Ref) error {
-	there, err := s.disk.has(context.Background(), ref, s.Size())
+// keep makes the file of a spool a blob.
+func (d *Disk) keep(ctx context.Context, s *Spool, ref Ref) error {
+	there, err := d.has(ctx, ref, s.Size())
 	if err == nil && !there {
-		err = s.disk.ensureShard(ref)
+		err = d.ensureShard(ref)
 	}
 	if err != nil {
 		s.file.Abort()
@@ -86,25 +93,25 @@ func (s *Spool) keep(ref Ref) error {
 	switch {
 	case there:
 		s.file.Abort()
-		if err := s.disk.ensureShard(ref); err != nil {
+		if err := d.ensureShard(ref); err != nil {
 			return err
 		}
-		return s.disk.tree.SyncDir(shardName(ref))
+		return d.tree.SyncDir(shardName(ref))
 	case runtime.GOOS == "windows":
-		return s.copyTo(ref)
+		return d.copySpool(s, ref)
 	}
 	if err := s.file.Commit(blobName(ref)); err != nil {
 		return err
 	}
-	s.disk.shards[ref[0]].Store(true)
+	d.shards[ref[0]].Store(true)
 	return nil
 }
 
-// copyTo writes the blob as a second file: Windows cannot rename a file that is
+// copySpool writes the blob as a second file: Windows cannot rename a file that is
 // open for reading.
-func (s *Spool) copyTo(ref Ref) error {
+func (d *Disk) copySpool(s *Spool, ref Ref) error {
 	defer s.file.Abort()
-	to, err := s.disk.tree.Create(tempDir, s.disk.filePerm)
+	to, err := d.tree.Create(tempDir, d.filePerm)
 	if err != nil {
 		return err
 	}
@@ -124,7 +131,7 @@ func (s *Spool) copyTo(ref Ref) error {
 	if err := to.Commit(blobName(ref)); err != nil {
 		return err
 	}
-	s.disk.shards[ref[0]].Store(true)
+	d.shards[ref[0]].Store(true)
 	return nil
 }
 

@@ -36,7 +36,7 @@ func TestSpoolIsReadWhileItGrows(t *testing.T) {
 		if _, err := d.Stat(context.Background(), Sum(want)); !errors.Is(err, fs.ErrNotExist) {
 			t.Fatalf("size %d: visible before Keep: %v", size, err)
 		}
-		ref, err := s.Keep()
+		ref, err := s.Keep(t.Context())
 		if err != nil || ref != Sum(want) || s.Size() != int64(size) {
 			t.Fatalf("size %d: Keep = %v, %v", size, ref, err)
 		}
@@ -74,7 +74,7 @@ func TestSpoolKeepsNothingTwiceAndNothingAborted(t *testing.T) {
 		if _, err := s.Write([]byte("once")); err != nil {
 			t.Fatal(err)
 		}
-		if ref, err := s.Keep(); err != nil || ref != Sum([]byte("once")) {
+		if ref, err := s.Keep(t.Context()); err != nil || ref != Sum([]byte("once")) {
 			t.Fatalf("Keep = %v, %v", ref, err)
 		}
 		s.Abort()

@@ -31,7 +31,7 @@ func leastFree(total int64) int64 { return min(total/20, 2<<30) }
 // called by many goroutines.
 type Cache struct {
 	db     *index.DB
-	blobs  *blob.Disk
+	blobs  blob.Backend
 	now    func() time.Time
 	limits CacheLimits
 	// space returns the size of the depot's disk and how much of it is free.

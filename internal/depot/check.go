@@ -17,7 +17,7 @@ import (
 // the background, see ScrubState.
 type Checker struct {
 	dir      string // of the depot
-	blobs    *blob.Disk
+	blobs    blob.Backend
 	db       *index.DB
 	contents *contents
 	log      *slog.Logger

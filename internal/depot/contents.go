@@ -20,7 +20,7 @@ const (
 
 // contents opens the stored contents that the index lists, and logs damaged ones.
 type contents struct {
-	blobs *blob.Disk
+	blobs blob.Backend
 	db    *index.DB
 	log   *slog.Logger
 	now   func() time.Time

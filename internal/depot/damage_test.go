@@ -16,10 +16,13 @@ import (
 	"github.com/symdepot/symdepot/internal/blob"
 )
 
+// blobPath returns the file of a content on disk.
+func blobPath(d *Depot, ref blob.Ref) string { return d.blobs.(*blob.Disk).Path(ref) }
+
 // overwrite changes the stored bytes of a content behind the depot's back.
 func overwrite(t *testing.T, d *Depot, content, stored []byte) {
 	t.Helper()
-	if err := os.WriteFile(d.blobs.Path(blob.Sum(content)), stored, 0o644); err != nil {
+	if err := os.WriteFile(blobPath(d, blob.Sum(content)), stored, 0o644); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -36,12 +39,12 @@ var lossy = map[string]func(t *testing.T, d *Depot, content []byte){
 	"empty":   func(t *testing.T, d *Depot, b []byte) { overwrite(t, d, b, nil) },
 	"swapped": func(t *testing.T, d *Depot, b []byte) { overwrite(t, d, b, bytes.ToUpper(b)) },
 	"missing": func(t *testing.T, d *Depot, b []byte) {
-		if err := os.Remove(d.blobs.Path(blob.Sum(b))); err != nil {
+		if err := os.Remove(blobPath(d, blob.Sum(b))); err != nil {
 			t.Fatal(err)
 		}
 	},
 	"a folder in its place": func(t *testing.T, d *Depot, b []byte) {
-		p := d.blobs.Path(blob.Sum(b))
+		p := blobPath(d, blob.Sum(b))
 		if err := errors.Join(os.Remove(p), os.Mkdir(p, 0o755)); err != nil {
 			t.Fatal(err)
 		}
@@ -203,7 +206,7 @@ func TestRepair(t *testing.T) {
 	}
 	lossy["flipped"](t, d, own.body)
 	lossy["cut"](t, d, cached)
-	if err := os.Truncate(d.blobs.Path(made.Ref), 10); err != nil {
+	if err := os.Truncate(blobPath(d, made.Ref), 10); err != nil {
 		t.Fatal(err)
 	}
 	faults := map[string]Fault{}

@@ -94,7 +94,7 @@ type Depot struct {
 	dir   string
 	log   *slog.Logger
 	now   func() time.Time
-	blobs *blob.Disk
+	blobs blob.Backend
 	db    *index.DB
 
 	contents     *contents
@@ -235,7 +235,7 @@ func (d *Depot) Close() error {
 
 // Ready reports whether the depot can answer.
 func (d *Depot) Ready(ctx context.Context) error {
-	if _, err := os.Stat(filepath.Join(d.dir, "blobs")); err != nil {
+	if err := d.blobs.Ready(ctx); err != nil {
 		return err
 	}
 	_, err := d.db.Generation(ctx)

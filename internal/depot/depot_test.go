@@ -346,7 +346,7 @@ func TestVerifyFinds(t *testing.T) {
 		func(p string) error { return os.Truncate(p, 10) },
 		os.Remove,
 	} {
-		p := d.blobs.Path(blob.Sum(files[i].body))
+		p := blobPath(d, blob.Sum(files[i].body))
 		if err := os.Chmod(p, 0o644); err != nil {
 			t.Fatal(err)
 		}

@@ -53,7 +53,7 @@ func (f Form) index() index.Tool { return index.Tool{Name: f.Tool.Name, Version:
 type forms struct {
 	dir      string // of the depot, for temporary files
 	db       *index.DB
-	blobs    *blob.Disk
+	blobs    blob.Backend
 	contents *contents
 
 	queue  chan Form

@@ -255,7 +255,7 @@ func (f *Fetcher) receive(ctx context.Context, d *download, a answer) (result, e
 	}
 	file := File{ModTime: fetched, Object: d.answered(objs), Ref: sp.Sum(), Path: a.reply.Name}
 	file.ETag = file.Ref.String()[:32]
-	if _, err := sp.Keep(); err != nil {
+	if _, err := sp.Keep(ctx); err != nil {
 		// The file is correct, so the waiting clients get it anyway.
 		f.log.Error("cannot store a downloaded file", "error", err)
 	} else if err := f.depot.Keep(ctx, d.kept(a, file.Ref, sp.Size(), objs, fetched)); err != nil && ctx.Err() == nil {
@@ -282,7 +282,7 @@ func (f *Fetcher) keepSlices(ctx context.Context, d *download, a answer, sp *blo
 		_, err = io.Copy(slice, io.NewSectionReader(sp, o.Offset, o.Size))
 		ref := slice.Sum()
 		if err == nil {
-			_, err = slice.Keep()
+			_, err = slice.Keep(ctx)
 		}
 		if err == nil {
 			err = f.depot.Keep(ctx, d.kept(a, ref, o.Size, objs[i:i+1], fetched))

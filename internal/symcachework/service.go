@@ -80,7 +80,7 @@ func (o MakeOptions) withDefaults() MakeOptions {
 type Options struct {
 	Depot   Depot
 	DB      *index.DB
-	Blobs   *blob.Disk
+	Blobs   blob.Backend
 	Fetch   *fetch.Fetcher
 	Queue   *jobs.Queue      // New registers its kind of job
 	Servers []fetch.Upstream // that speak the SymCache protocol
@@ -95,7 +95,7 @@ type Options struct {
 type Service struct {
 	depot Depot
 	db    *index.DB
-	blobs *blob.Disk
+	blobs blob.Backend
 	fetch *fetch.Fetcher
 	queue *jobs.Queue
 	make  MakeOptions

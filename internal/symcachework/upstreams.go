@@ -210,7 +210,7 @@ func (svc *Service) askOnce(ctx context.Context, u fetch.Upstream, f *serverDown
 	}
 	defer sp.Close()
 	c := index.Content{Size: sp.Size()}
-	if c.Ref, err = sp.Keep(); err != nil {
+	if c.Ref, err = sp.Keep(ctx); err != nil {
 		return none, err
 	}
 	o := symfile.Object{Kind: symfile.SymCache, Role: symfile.SymCacheFile, Name: f.key.Name, CodeName: f.key.FileName(v), DebugID: f.key.ID}
