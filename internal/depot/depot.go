@@ -196,7 +196,8 @@ func prepare(dir string, opt Options) error {
 			return fmt.Errorf("%s holds other files (%s) and is no depot; name an empty or new folder", dir, n)
 		}
 	}
-	if err := makeFolders(dir, opt.Group); err != nil {
+	share := sharingOf(dir, opt.Group)
+	if err := share.makeFolders(dir); err != nil {
 		return fmt.Errorf("depot %s: %w", dir, err)
 	}
 	b, err = json.Marshal(stamp{Format: Format, Created: opt.Now().UTC().Truncate(time.Second)})
@@ -206,7 +207,7 @@ func prepare(dir string, opt Options) error {
 	if err := durable.WriteFile(path, append(b, '\n'), 0o600); err != nil {
 		return fmt.Errorf("depot %s: %w", dir, err)
 	}
-	if err := shareFile(path, opt.Group); err != nil {
+	if err := share.file(path); err != nil {
 		return fmt.Errorf("depot %s: %w", dir, err)
 	}
 	return nil

@@ -17,14 +17,31 @@ import (
 // files in them belong to the group.
 const sharedDir = 0o770 | fs.ModeSetgid
 
+// sharing says with whom a depot's files and folders are shared.
+type sharing struct {
+	group string // the group to give new files to, by name
+	// shared is set if the group of the folder that contains a new file may read
+	// and write the file too.
+	shared bool
+}
+
+// sharingOf returns the sharing of the depot in dir. Without a group's name, the
+// folder decides: it is shared if its group may write there and new files
+// belong to this group.
+func sharingOf(dir, group string) sharing {
+	info, err := os.Stat(dir)
+	return sharing{group, group != "" || err == nil && runtime.GOOS != "windows" && info.Mode()&(fs.ModeSetgid|0o020) == fs.ModeSetgid|0o020}
+}
+
 // makeFolders makes the folders of a new depot and its empty index, with the
-// modes that all later files follow. A folder that exists keeps its mode.
-func makeFolders(dir, group string) error {
+// modes that all later files follow. Without a group's name, a folder that
+// exists keeps its mode.
+func (s sharing) makeFolders(dir string) error {
 	if err := durable.MkdirAll(filepath.Dir(dir), 0o755); err != nil {
 		return err
 	}
 	for _, d := range []string{dir, filepath.Join(dir, "blobs")} {
-		if err := makeFolder(d, group); err != nil {
+		if err := s.makeFolder(d); err != nil {
 			return err
 		}
 	}
@@ -36,28 +53,31 @@ func makeFolders(dir, group string) error {
 	if err != nil {
 		return err
 	}
-	return errors.Join(f.Close(), shareFile(index, group))
+	return errors.Join(f.Close(), s.file(index))
 }
 
-func makeFolder(dir, group string) error {
-	if _, err := os.Stat(dir); err == nil && group == "" {
+func (s sharing) makeFolder(dir string) error {
+	if _, err := os.Stat(dir); err == nil && s.group == "" {
 		return nil
 	}
 	if err := durable.MkdirAll(dir, 0o700); err != nil {
 		return err
 	}
-	return share(dir, group, sharedDir)
+	return s.share(dir, sharedDir)
 }
 
-// shareFile gives a file of the depot to a group.
-func shareFile(name, group string) error { return share(name, group, 0o660) }
+// file applies the sharing to a new file.
+func (s sharing) file(name string) error { return s.share(name, 0o660) }
 
-// share gives a file or folder to a group, with the mode given. Without a group
-// it does nothing.
-func share(name, group string, mode fs.FileMode) error {
-	if group == "" {
+// share gives a file or folder to the group, with the mode given.
+func (s sharing) share(name string, mode fs.FileMode) error {
+	if !s.shared {
 		return nil
 	}
+	if s.group == "" {
+		return os.Chmod(name, mode)
+	}
+	group := s.group
 	if runtime.GOOS == "windows" {
 		return fmt.Errorf("depot.group %s: Windows has no group modes; set the access rights of the depot's folder instead", group)
 	}

@@ -113,7 +113,21 @@ func TestModes(t *testing.T) {
 		}
 		defer d.Close()
 		add(t, d, "", testdata(t, "elf/prog-zlib"))
+		if _, err := d.Secret("links"); err != nil {
+			t.Fatal(err)
+		}
 		modesBelow(t, filepath.Dir(dir), 0o770|fs.ModeSetgid, 0o660)
+	})
+	t.Run("in a folder that a group shares", func(t *testing.T) {
+		dir := t.TempDir()
+		if err := os.Chmod(dir, 0o770|fs.ModeSetgid); err != nil {
+			t.Fatal(err)
+		}
+		d := open(t, dir, Options{})
+		if _, err := d.Secret("links"); err != nil {
+			t.Fatal(err)
+		}
+		modesBelow(t, dir, 0o770|fs.ModeSetgid, 0o660)
 	})
 	t.Run("unknown group", func(t *testing.T) {
 		_, err := Open(t.Context(), filepath.Join(t.TempDir(), "depot"), Options{Group: "no-such-group-anywhere"})

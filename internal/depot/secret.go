@@ -14,8 +14,8 @@ import (
 // secretSize is in bytes.
 const secretSize = 32
 
-// Secret returns random bytes that stay the same as long as the depot lives, a
-// key of that name. They stand in a file that only its owner reads.
+// Secret returns the random key of that name, which is created at the first call
+// and never changes. Its file is readable by those who may write to the depot.
 func (d *Depot) Secret(name string) ([]byte, error) {
 	path := filepath.Join(d.dir, name+".key")
 	b, err := os.ReadFile(path)
@@ -23,12 +23,15 @@ func (d *Depot) Secret(name string) ([]byte, error) {
 		key := make([]byte, secretSize)
 		_, _ = rand.Read(key) // never fails
 		if err := durable.WriteFile(path, key, 0o600); err != nil {
-			return nil, fmt.Errorf("make a key: %w", err)
+			return nil, fmt.Errorf("create a key: %w", err)
+		}
+		if err := sharingOf(d.dir, "").file(path); err != nil {
+			return nil, fmt.Errorf("create a key: %w", err)
 		}
 		b, err = os.ReadFile(path) // another process may have been faster
 	}
 	if err == nil && len(b) != secretSize {
-		err = fmt.Errorf("%s has %d bytes instead of %d; remove it, and a new one is made", path, len(b), secretSize)
+		err = fmt.Errorf("%s has %d bytes instead of %d; remove it; the next start creates a new one", path, len(b), secretSize)
 	}
 	return b, err
 }

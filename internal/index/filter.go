@@ -47,7 +47,7 @@ var eachProduct = &filterQueries{
 	all:        "SELECT p.name, l.id FROM lookup l JOIN seen s ON s.object_id = l.object_id JOIN product p ON p.id = s.product_id",
 	newObjects: "SELECT p.name, l.id FROM lookup l JOIN seen s ON s.object_id = l.object_id JOIN product p ON p.id = s.product_id WHERE l.object_id > $1",
 	newTransactions: `SELECT p.name, l.id FROM tx t JOIN product p ON p.id = t.product_id JOIN tx_file f ON f.tx_id = t.id
-		JOIN lookup l ON l.object_id = f.object_id WHERE t.id > $2 AND f.object_id <= $1`,
+		JOIN lookup l ON l.object_id = f.object_id WHERE t.id > $2 AND f.object_id + 0 <= $1`,
 }
 
 // bloom is a filter for one state. Refresh shares the bits between successive
