@@ -62,7 +62,7 @@ func (c cacheStatsCmd) Run(a *app) error {
 	if len(files) == 0 && len(counts) == 0 {
 		fmt.Fprintln(a.stderr, "symdepot: the cache is empty, and no misses are remembered")
 	}
-	t := term.NewTable(a.stdout, "SOURCE", "FILES", "SIZE", "LONGEST UNUSED SINCE")
+	t := term.NewTable(a.stdout, "UPSTREAM", "FILES", "SIZE", "LONGEST UNUSED SINCE")
 	for _, s := range files {
 		t.Row(term.Printable(s.Source), strconv.FormatInt(s.Files, 10), term.Size(s.Bytes), s.Oldest.Local().Format("2006-01-02 15:04"))
 	}
@@ -93,14 +93,14 @@ type cachedLine struct {
 	Used    time.Time `json:"used"`
 }
 
-// Run lists fetched files.
+// Run lists cached files.
 func (c cacheListCmd) Run(a *app) error {
 	d, err := a.open(depot.Options{MustExist: true})
 	if err != nil {
 		return err
 	}
 	defer d.Close()
-	n, lines, t := 0, term.NewJSONLines(a.stdout), term.NewTable(a.stdout, "USED", "SIZE", "SOURCE", "NAME", "FROM")
+	n, lines, t := 0, term.NewJSONLines(a.stdout), term.NewTable(a.stdout, "FETCHED", "USED", "SIZE", "UPSTREAM", "NAME", "URL")
 	for f, err := range d.Cache.Files(a.ctx, depot.CacheFilter{Source: c.Source, Name: symfile.Fold(c.Name)}) {
 		if err != nil {
 			return err
@@ -111,7 +111,7 @@ func (c cacheListCmd) Run(a *app) error {
 				return err
 			}
 		} else {
-			t.Row(f.Used.Local().Format("2006-01-02 15:04"), term.Size(f.Size), term.Printable(f.Source), term.Printable(f.Name), term.Printable(f.URL))
+			t.Row(f.Fetched.Local().Format("2006-01-02 15:04"), f.Used.Local().Format("2006-01-02 15:04"), term.Size(f.Size), term.Printable(f.Source), term.Printable(f.Name), term.Printable(f.URL))
 		}
 		if c.Limit > 0 && n == c.Limit {
 			break

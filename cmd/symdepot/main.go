@@ -46,7 +46,7 @@ func exitCode(err error) int {
 		return exitUsage
 	case errors.Is(err, context.Canceled):
 		return exitInterrupted
-	case errors.Is(err, depot.ErrNoDepot), errors.Is(err, depot.ErrNewer), depot.IsDamaged(err):
+	case errors.Is(err, depot.ErrNoDepot), errors.Is(err, depot.ErrNewer), depot.IsUnusable(err):
 		return exitDepot
 	}
 	return exitFailed

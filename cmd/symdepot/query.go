@@ -33,25 +33,28 @@ func (findCmd) Help() string {
   symdepot find ./app.pdb          the file itself, or others with its ids
 
 A query that names an existing local file finds that file, by its ids and by its content.
+A cached file has no transaction: the last column names its upstream and the time of the download,
+and "symdepot cache list NAME" its URL.
 
 Exit codes: 0 found, 1 something was not found, 2 wrong command line, 3 failed, 4 no depot.`
 }
 
 // foundLine is one line of JSON output.
 type foundLine struct {
-	Query        string   `json:"query"`
-	Kind         string   `json:"kind"`
-	Name         string   `json:"name"`
-	Arch         string   `json:"arch"`
-	Size         int64    `json:"size"`
-	CodeID       string   `json:"code_id"`
-	DebugID      string   `json:"debug_id"`
-	BuildID      string   `json:"build_id"`
-	Features     []string `json:"features"`
-	SHA256       string   `json:"sha256"`
-	Transactions []int64  `json:"transactions"`
-	FetchedFrom  string   `json:"fetched_from,omitempty"`
-	SameContent  *bool    `json:"same_content,omitempty"`
+	Query        string    `json:"query"`
+	Kind         string    `json:"kind"`
+	Name         string    `json:"name"`
+	Arch         string    `json:"arch"`
+	Size         int64     `json:"size"`
+	CodeID       string    `json:"code_id"`
+	DebugID      string    `json:"debug_id"`
+	BuildID      string    `json:"build_id"`
+	Features     []string  `json:"features"`
+	SHA256       string    `json:"sha256"`
+	Transactions []int64   `json:"transactions"`
+	FetchedFrom  string    `json:"fetched_from,omitempty"`
+	Fetched      time.Time `json:"fetched,omitzero"`
+	SameContent  *bool     `json:"same_content,omitempty"`
 }
 
 // Run looks for each query.
@@ -153,6 +156,9 @@ func (p *findPrinter) print(q string, f depot.Found, same *bool) error {
 	l := foundLine{Query: q, Kind: f.Object.Kind.String(), Name: f.Object.Name, Arch: f.Arch, Size: f.Size, CodeID: f.Object.CodeID,
 		DebugID: f.Object.DebugID.Breakpad(), BuildID: string(f.Object.BuildID), Features: f.Features, SHA256: f.Ref.String(),
 		Transactions: f.Transactions, FetchedFrom: f.Source, SameContent: same}
+	if f.Source != "" {
+		l.Fetched = f.Added.UTC()
+	}
 	if p.json {
 		return p.out.Write(l)
 	}
@@ -164,7 +170,7 @@ func (p *findPrinter) print(q string, f depot.Found, same *bool) error {
 		}
 	}
 	if f.Source != "" {
-		word = strings.TrimPrefix(word+", fetched from "+f.Source, ", ")
+		word = strings.TrimPrefix(word+", fetched from "+f.Source+" on "+f.Added.Local().Format("2006-01-02 15:04"), ", ")
 	}
 	p.t.Row(l.Kind, l.Arch, bestID(identified{Kind: l.Kind, CodeID: l.CodeID, DebugID: l.DebugID, BuildID: l.BuildID}),
 		term.Size(l.Size), numbers(l.Transactions), l.Name, word)
