@@ -104,7 +104,8 @@ func (e *statusError) Unwrap() error {
 
 // final reports whether err is not retried.
 func final(err error) bool {
-	return errors.Is(err, ErrLost) || errors.Is(err, ErrGone) || errors.Is(err, ErrRefused)
+	_, local := errors.AsType[*localError](err)
+	return local || errors.Is(err, ErrLost) || errors.Is(err, ErrGone) || errors.Is(err, ErrRefused)
 }
 
 // call sends one request. The error is a statusError unless the status is 2xx.
@@ -241,12 +242,13 @@ func leaseHeader(j *Job) http.Header {
 // jobPath returns the path of a request for a job, below wire.JobsPath.
 func jobPath(j Job, verb string) string { return strconv.FormatInt(j.ID, 10) + "/" + verb }
 
-// Lease requests up to slots jobs for transcoders of these SymCache versions. If
+// Lease requests up to slots jobs of the kind "symcache", for transcoders of these
+// SymCache versions. If
 // there is no job, the server waits for one for up to wait, in whole seconds.
 // It does not retry.
 func (s *Server) Lease(ctx context.Context, versions []string, slots int, wait time.Duration) ([]Job, error) {
 	var got wire.LeaseAnswer
-	err := s.postJSON(ctx, "lease", nil, wire.LeaseRequest{Worker: s.Worker, Versions: versions, Slots: slots, Wait: int(wait / time.Second)}, &got)
+	err := s.postJSON(ctx, "lease", nil, wire.LeaseRequest{Worker: s.Worker, Kinds: []string{wire.KindSymCache}, Versions: versions, Slots: slots, Wait: int(wait / time.Second)}, &got)
 	if err == nil && len(got.Jobs) > slots {
 		return nil, errors.New("the server returned more jobs than requested")
 	}
@@ -283,10 +285,10 @@ func (s *Server) PDB(ctx context.Context, j Job, f *os.File) error {
 		}
 		defer resp.Body.Close()
 		if _, err := f.Seek(0, io.SeekStart); err != nil {
-			return errors.Join(ErrRefused, err)
+			return &localError{"write the PDB", err}
 		}
 		if err := f.Truncate(0); err != nil {
-			return errors.Join(ErrRefused, err)
+			return &localError{"write the PDB", err}
 		}
 		n, err := io.Copy(diskWriter{f}, resp.Body)
 		if err == nil && resp.ContentLength >= 0 && n != resp.ContentLength {
@@ -302,29 +304,32 @@ type diskWriter struct{ f *os.File }
 func (d diskWriter) Write(p []byte) (int, error) {
 	n, err := d.f.Write(p)
 	if err != nil {
-		err = &diskError{err}
+		err = &localError{"write the PDB", err}
 	}
 	return n, err
 }
 
-// diskError is a write error of the local disk.
-type diskError struct{ err error }
+// localError is a failure of this machine, such as a full disk. Requests are not
+// repeated after it.
+type localError struct {
+	what string // the action that failed
+	err  error
+}
 
-func (e *diskError) Error() string        { return "cannot write to this machine's disk: " + e.err.Error() }
-func (e *diskError) Unwrap() error        { return e.err }
-func (e *diskError) Is(target error) bool { return target == ErrRefused }
+func (e *localError) Error() string { return "this machine cannot " + e.what + ": " + e.err.Error() }
+func (e *localError) Unwrap() error { return e.err }
 
 // Complete uploads a result, the file called name. version is the transcoder's,
 // detail its output.
 func (s *Server) Complete(ctx context.Context, j Job, version, name, detail string) error {
 	f, err := os.Open(name)
 	if err != nil {
-		return errors.Join(ErrRefused, err)
+		return &localError{"read the result", err}
 	}
 	defer f.Close()
 	ref, size, err := blob.Hash(ctx, f)
 	if err != nil {
-		return errors.Join(ErrRefused, err)
+		return &localError{"read the result", err}
 	}
 	h := leaseHeader(&j)
 	h.Set(wire.Version, version)

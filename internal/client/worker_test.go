@@ -15,6 +15,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 )
@@ -357,5 +358,75 @@ func TestBackPressure(t *testing.T) {
 	<-done
 	if f.count("lease") != 0 {
 		t.Errorf("%q", f.asked)
+	}
+}
+
+// TestLocalFailure: a failure of this machine is not attributed to the server,
+// and the request is not repeated.
+func TestLocalFailure(t *testing.T) {
+	var asked atomic.Int32
+	ts := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		asked.Add(1)
+		_, _ = io.WriteString(w, "the PDB")
+	}))
+	defer ts.Close()
+	s := &Server{HTTP: ts.Client(), URL: ts.URL, Worker: "w", Token: func() (string, error) { return "secret", nil }, Backoff: time.Millisecond}
+	closed, err := os.Create(filepath.Join(t.TempDir(), "closed"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := closed.Close(); err != nil {
+		t.Fatal(err)
+	}
+	unwritable, err := os.Open(closed.Name())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer unwritable.Close()
+	for _, c := range []struct {
+		name, want string
+		requests   int32
+		do         func() error
+	}{
+		{"closed file", "this machine cannot write the PDB: ", 1, func() error { return s.PDB(t.Context(), job(1), closed) }},
+		{"file opened for reading", "this machine cannot write the PDB: ", 1, func() error { return s.PDB(t.Context(), job(1), unwritable) }},
+		{"missing result", "this machine cannot read the result: ", 0, func() error {
+			return s.Complete(t.Context(), job(1), "3.1.0", closed.Name()+".missing", "")
+		}},
+	} {
+		asked.Store(0)
+		if err := c.do(); err == nil || !strings.HasPrefix(err.Error(), c.want) || errors.Is(err, ErrRefused) {
+			t.Errorf("%s: error %v, want one that begins with %q", c.name, err, c.want)
+		}
+		if n := asked.Load(); n != c.requests {
+			t.Errorf("%s: %d requests, want %d", c.name, n, c.requests)
+		}
+	}
+}
+
+// TestOldServer: a server that knows one kind of job reads the lease request of a
+// new worker.
+func TestOldServer(t *testing.T) {
+	var body []byte
+	ts := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		body, _ = io.ReadAll(r.Body)
+		_, _ = io.WriteString(w, `{"jobs":[]}`)
+	}))
+	defer ts.Close()
+	s := &Server{HTTP: ts.Client(), URL: ts.URL, Worker: "w", Token: func() (string, error) { return "secret", nil }}
+	if _, err := s.Lease(t.Context(), []string{"3.1.0"}, 2, 3*time.Second); err != nil {
+		t.Fatal(err)
+	}
+	var old struct {
+		Worker   string   `json:"worker"`
+		Versions []string `json:"versions"`
+		Slots    int      `json:"slots"`
+		Wait     int      `json:"wait_seconds"`
+	}
+	if err := json.Unmarshal(body, &old); err != nil || old.Worker != "w" || !slices.Equal(old.Versions, []string{"3.1.0"}) || old.Slots != 2 || old.Wait != 3 {
+		t.Errorf("an old server reads %+v from %s (%v)", old, body, err)
+	}
+	if !bytes.Contains(body, []byte(`"kinds":["symcache"]`)) {
+		t.Errorf("the lease request %s does not name the kind symcache", body)
 	}
 }

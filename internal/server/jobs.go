@@ -10,6 +10,7 @@ import (
 	"io"
 	"io/fs"
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -32,13 +33,15 @@ const (
 	mostWorkerName = 128
 	mostVersions   = 32
 	mostSlots      = 256
+	mostKinds      = 32
 )
 
 var (
 	errJobRequest = errors.New("not a request of the job API")
+	errJobKind    = errors.New("this server has no jobs of the kinds that the worker does; it has jobs of the kind " + wire.KindSymCache)
 	errJobRights  = errors.New("this needs the scope write for all products")
 	errJobToken   = errors.New("this needs a token for workers")
-	errJobMethod  = errors.New("this request of the job API needs another method")
+	errJobMethod  = errors.New("this request of the job API needs a different method")
 	errJobBody    = errors.New("the body is too long")
 )
 
@@ -52,6 +55,7 @@ var jobErrors = []struct {
 	{errJobMethod, http.StatusMethodNotAllowed},
 	{errJobBody, http.StatusRequestEntityTooLarge},
 	{errJobRequest, http.StatusBadRequest},
+	{errJobKind, http.StatusBadRequest},
 	{jobs.ErrLeaseLost, http.StatusConflict},
 	{jobs.ErrBadResult, http.StatusUnprocessableEntity},
 }
@@ -191,6 +195,9 @@ func (s *jobAPI) lease(x *exchange, r *http.Request) error {
 	}
 	if q.Worker == "" || len(q.Worker) > mostWorkerName || strings.HasPrefix(q.Worker, jobs.LocalWorker) || len(q.Versions) > mostVersions || q.Slots < 0 || q.Slots > mostSlots {
 		return errJobRequest
+	}
+	if len(q.Kinds) > mostKinds || len(q.Kinds) > 0 && !slices.Contains(q.Kinds, wire.KindSymCache) {
+		return errJobKind
 	}
 	worker := jobs.Worker{Name: q.Worker, Slots: q.Slots}
 	for _, text := range q.Versions {

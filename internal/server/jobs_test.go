@@ -179,6 +179,27 @@ func TestJobAPI(t *testing.T) {
 	}
 }
 
+// TestLeaseKinds: a worker gets jobs of the kinds that it names, and one that
+// names none gets those of the only kind that old workers know.
+func TestLeaseKinds(t *testing.T) {
+	for kinds, want := range map[string]int{"": 1, `"kinds":[],`: 1, `"kinds":["symcache"],`: 1, `"kinds":["later","symcache"],`: 1} {
+		d, url, key := jobServer(t, workToken)
+		if _, err := d.SymCache().RequestSymCache(t.Context(), key, symcache.Version{Major: 3, Minor: 1}); err != nil {
+			t.Fatal(err)
+		}
+		code, body := send(t, "POST", url+"/-/jobs/lease", `{"worker":"w",`+kinds+`"versions":["3.1.0"],"slots":2,"wait_seconds":5}`)
+		var got wire.LeaseAnswer
+		if err := json.Unmarshal([]byte(body), &got); err != nil || code != 200 || len(got.Jobs) != want {
+			t.Errorf("lease with %s: status %d, %s, %v; want %d jobs", kinds, code, body, err, want)
+		}
+	}
+	_, url, _ := jobServer(t, workToken)
+	code, body := send(t, "POST", url+"/-/jobs/lease", `{"worker":"w","kinds":["later"],"versions":["3.1.0"],"slots":2,"wait_seconds":5}`)
+	if code != 400 || !strings.Contains(body, "kind symcache") {
+		t.Errorf("lease with an unknown kind only: status %d, %s; want 400 and the kinds that the server has", code, body)
+	}
+}
+
 // TestJobAPIFails: a job whose PDB is nowhere is ended by the server; one that
 // failed is remembered.
 func TestJobAPIFails(t *testing.T) {
@@ -233,16 +254,18 @@ func TestJobAPIRefuses(t *testing.T) {
 	for body, want := range map[string]int{
 		"":   400,
 		"[]": 400,
-		`{"worker":"","versions":["3.1.0"],"slots":1}`:                                 400,
-		`{"worker":"local:me","versions":["3.1.0"],"slots":1}`:                         400,
-		`{"worker":"w","versions":["x"],"slots":1}`:                                    400,
-		`{"worker":"w","versions":["2.0.0"],"slots":1}`:                                400,
-		`{"worker":"w","versions":["3.1.0"],"slots":-1}`:                               400,
-		`{"worker":"w","versions":["3.1.0"],"slots":99999}`:                            400,
-		`{"worker":"` + strings.Repeat("w", 200) + `","versions":["3.1.0"],"slots":1}`: 400,
-		`{"worker":"w","versions":[],"slots":1,"wait_seconds":-5}`:                     200,
-		`{"worker":"w","versions":["3.1.0"],"slots":0}`:                                200,
-		strings.Repeat(" ", 70<<10):                                                    413,
+		`{"worker":"","versions":["3.1.0"],"slots":1}`:                                                        400,
+		`{"worker":"local:me","versions":["3.1.0"],"slots":1}`:                                                400,
+		`{"worker":"w","versions":["x"],"slots":1}`:                                                           400,
+		`{"worker":"w","versions":["2.0.0"],"slots":1}`:                                                       400,
+		`{"worker":"w","versions":["3.1.0"],"slots":-1}`:                                                      400,
+		`{"worker":"w","versions":["3.1.0"],"slots":99999}`:                                                   400,
+		`{"worker":"` + strings.Repeat("w", 200) + `","versions":["3.1.0"],"slots":1}`:                        400,
+		`{"worker":"w","versions":[],"slots":1,"wait_seconds":-5}`:                                            200,
+		`{"worker":"w","versions":["3.1.0"],"slots":0}`:                                                       200,
+		`{"worker":"w","kinds":["later"],"versions":["3.1.0"],"slots":1}`:                                     400,
+		`{"worker":"w","kinds":["` + strings.Repeat(`symcache","`, 40) + `"],"versions":["3.1.0"],"slots":1}`: 400,
+		strings.Repeat(" ", 70<<10):                                                                           413,
 	} {
 		if code, got := send(t, "POST", url+"/-/jobs/lease", body); code != want {
 			t.Errorf("%.80s: %d %s", body, code, got)

@@ -60,9 +60,16 @@ const (
 // result. Any other failure may be retried.
 const JobsPath = "/-/jobs/"
 
+// KindSymCache is the kind of job that makes a SymCache file from a PDB.
+const KindSymCache = "symcache"
+
 // LeaseRequest is the body of a lease request.
 type LeaseRequest struct {
-	Worker   string   `json:"worker"`
+	Worker string `json:"worker"`
+	// Kinds are the kinds of jobs that the worker does. Without any, it is a
+	// worker of a version that knew KindSymCache only. The server ignores kinds
+	// that it does not know, unless it knows none of them.
+	Kinds    []string `json:"kinds,omitempty"`
 	Versions []string `json:"versions"`     // SymCache versions that its transcoders make
 	Slots    int      `json:"slots"`        // number of jobs that it can start now
 	Wait     int      `json:"wait_seconds"` // how long to wait for the first job
