@@ -227,6 +227,12 @@ func tokenRights(id *Identity) Rights {
 	return r
 }
 
+// Limits of groups: how deep they contain each other, and how many patterns a
+// list may have with those of its groups.
+const maxGroupDepth, maxPatterns = 16, 10_000
+
+var errManyPatterns = fmt.Errorf("more than %d patterns, including those of groups", maxPatterns)
+
 // groupReader reads patterns and the groups they name.
 type groupReader struct{ config map[string][]string }
 
@@ -241,18 +247,25 @@ func (g groupReader) read(list, inside []string) ([]pattern, error) {
 			if slices.Contains(inside, name) {
 				return nil, fmt.Errorf("group %q contains itself", name)
 			}
+			if len(inside) == maxGroupDepth {
+				return nil, fmt.Errorf("group %q: groups may contain each other %d levels deep; list the members directly", name, maxGroupDepth)
+			}
 			sub, err := g.read(members, append(slices.Clip(inside), name))
 			if err != nil {
 				return nil, fmt.Errorf("group %q: %w", name, err)
 			}
-			out = append(out, sub...)
+			if out = append(out, sub...); len(out) > maxPatterns {
+				return nil, errManyPatterns
+			}
 			continue
 		}
 		p, err := parsePattern(s)
 		if err != nil {
 			return nil, err
 		}
-		out = append(out, p)
+		if out = append(out, p); len(out) > maxPatterns {
+			return nil, errManyPatterns
+		}
 	}
 	return out, nil
 }

@@ -2,6 +2,7 @@ package auth
 
 import (
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -132,6 +133,22 @@ func TestDecide(t *testing.T) {
 	}
 }
 
+// chainOfGroups returns n groups, each of which contains the next one the given
+// number of times.
+func chainOfGroups(n, times int) map[string][]string {
+	groups := map[string][]string{"1": {"alice"}}
+	for i := 2; i <= n; i++ {
+		groups[strconv.Itoa(i)] = slices.Repeat([]string{"group:" + strconv.Itoa(i-1)}, times)
+	}
+	return groups
+}
+
+func TestGroupDepth(t *testing.T) {
+	if _, err := NewPolicy(PolicyConfig{Groups: chainOfGroups(16, 1), Admit: []string{"group:16"}}); err != nil {
+		t.Errorf("groups 16 levels deep: %v", err)
+	}
+}
+
 func TestPolicyMistakes(t *testing.T) {
 	for _, test := range []struct {
 		c    PolicyConfig
@@ -140,6 +157,9 @@ func TestPolicyMistakes(t *testing.T) {
 		{PolicyConfig{Demand: true, Anonymous: []string{"A"}}, "exclude each other"},
 		{PolicyConfig{Admit: []string{"group:x"}}, `unknown group "x"`},
 		{PolicyConfig{Groups: map[string][]string{"a": {"group:b"}, "b": {"group:a"}}}, "contains itself"},
+		{PolicyConfig{Groups: chainOfGroups(17, 1)}, "groups may contain each other 16 levels deep"},
+		{PolicyConfig{Groups: chainOfGroups(16, 10)}, "more than 10000 patterns"},
+		{PolicyConfig{Admit: make([]string, 1), Groups: map[string][]string{"a": slices.Repeat([]string{"x"}, 10_001)}}, "more than 10000 patterns"},
 		{PolicyConfig{Admit: []string{"krb:alice"}}, "kerberos"},
 		{PolicyConfig{Admit: []string{"token:ci"}}, "tokens"},
 		{PolicyConfig{Admit: []string{"basic:"}}, "no name after the prefix"},

@@ -14,6 +14,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/symdepot/symdepot/internal/wire"
 )
 
 // azureAuth adds credentials to a request. If refused is not nil, it is called
@@ -104,7 +106,7 @@ func chooseAzureAuth(cfg AzureConfig, base *url.URL, via http.RoundTripper, now 
 		if err != nil {
 			return nil, err
 		}
-		req.Header.Set("Authorization", "Bearer "+v)
+		req.Header.Set("Authorization", wire.Bearer+" "+v)
 		return func() { t.drop(v) }, nil
 	}, nil
 }

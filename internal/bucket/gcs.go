@@ -12,6 +12,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/symdepot/symdepot/internal/wire"
 )
 
 // GCSConfig is the address of a bucket of Google Cloud Storage and the
@@ -118,7 +120,7 @@ func (g *gcs) do(ctx context.Context, method, root, key string, query url.Values
 		if token, err = g.auth.get(ctx); err != nil {
 			return nil, err
 		}
-		req.Header.Set("Authorization", "Bearer "+token)
+		req.Header.Set("Authorization", wire.Bearer+" "+token)
 	}
 	refused := func() {
 		if g.auth != nil {

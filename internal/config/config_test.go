@@ -210,6 +210,7 @@ func TestConfigFaults(t *testing.T) {
 		{"upstreams:\n- preset: microsft", `2: upstreams[0].preset: unknown preset "microsft"; known are microsoft, nuget`},
 		{"upstreams:\n- name: x", "2: upstreams[0]: one of preset, url and folder is expected"},
 		{"upstreams:\n- {url: x}", "2: upstreams[0].url: neither a URL nor a folder"},
+		{"upstreams:\n- {folder: /x, layout: heap}", `2: upstreams[0].layout: folder /x: unknown layout "heap"; known are auto, `},
 		{"upstreams:\n- {url: 'https://x', layout: heap}", `2: upstreams[0].layout: unknown layout "heap"; known are auto, symstore`},
 		{"upstreams:\n- {url: 'https://x', rank: first}", `2: upstreams[0].rank: a whole number is expected, not "first"`},
 		{"upstreams:\n- {url: 'https://x', kinds: [pbd]}", `2: upstreams[0].kinds: unknown kind "pbd"; known are pe, pdb`},

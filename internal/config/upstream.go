@@ -160,10 +160,8 @@ func (u *Upstream) spec(c *Config) (s upstream.Spec, key string, err error) {
 		return s, key, err
 	}
 	if err = s.Check(); err != nil {
-		for _, k := range []string{"layout", "casing", "two_tier"} {
-			if strings.Contains(err.Error(), "unknown "+k+" ") {
-				return s, k, err
-			}
+		if o, ok := errors.AsType[*upstream.OptionError](err); ok {
+			return s, o.Option, err
 		}
 		return s, "", err
 	}

@@ -35,10 +35,11 @@ var (
 	ErrNewer   = errors.New("the depot was made by a newer symdepot")
 )
 
-// IsDamaged reports whether err means that the depot's index is damaged or was
-// written by a newer version of this program.
-func IsDamaged(err error) bool {
-	return errors.Is(err, index.ErrCorrupt) || errors.Is(err, index.ErrNewer)
+// IsUnusable reports whether err means that this program cannot use the depot's
+// index: it is damaged, or was written by a newer version or by a different
+// program.
+func IsUnusable(err error) bool {
+	return errors.Is(err, index.ErrCorrupt) || errors.Is(err, index.ErrForeign) || errors.Is(err, index.ErrNewer)
 }
 
 // Options of Open. The zero value opens for reading and writing and makes the

@@ -238,15 +238,6 @@ func (f *Fetcher) Start(ctx context.Context, q Question) (<-chan struct{}, error
 	return d.ended, nil
 }
 
-// Missed reports whether the negative cache in memory has a miss for the
-// question. It takes a microsecond. If it returns false, only Open can decide.
-func (f *Fetcher) Missed(q Question) bool {
-	if f.checksums || q.Request.Form != layout.FormFile && q.Request.Form != layout.FormCabinet {
-		return false
-	}
-	return f.misses.quick(f.coalesceKey(q, f.permitted(q)))
-}
-
 // Remembered returns the stored misses of the upstreams that are permitted for a
 // question, by upstream name, without expired ones.
 func (f *Fetcher) Remembered(ctx context.Context, q Question) (map[string]Miss, error) {

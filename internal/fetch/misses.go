@@ -120,13 +120,6 @@ func (n *negative) lookup(ctx context.Context, key, slot string, list []Upstream
 	return m, true
 }
 
-// quick reports whether the cache in memory has a miss for a slot.
-func (n *negative) quick(slot string) bool {
-	m, ok := n.keys.GetIfPresent(slot)
-	now := n.now()
-	return ok && now.Before(m.until) && !now.After(m.renew) && (m.rows == 0 || now.Sub(m.looked) <= lookAgain)
-}
-
 // combine returns the common miss of all upstreams in list, or false if one of
 // them must be asked.
 func (n *negative) combine(known map[string]Miss, list []Upstream, now time.Time) (combined, bool) {

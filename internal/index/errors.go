@@ -13,8 +13,10 @@ var (
 	ErrNoSpace = errors.New("no space left for the index")
 	// ErrBusy: other processes held the write lock for too long.
 	ErrBusy = errors.New("the index is in use by another process")
-	// ErrCorrupt: the file is damaged, or is no index.
+	// ErrCorrupt: the file is damaged, or is no database.
 	ErrCorrupt = errors.New("the index is damaged")
+	// ErrForeign: the file is an intact database of a different program.
+	ErrForeign = errors.New("the file is the database of a different program")
 	// ErrNewer: the index was written by a newer version of the program.
 	ErrNewer = errors.New("the index was written by a newer version of symdepot")
 	// ErrReadOnly: the index was opened for reading only.

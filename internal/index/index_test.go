@@ -927,7 +927,7 @@ func TestOpenRefuses(t *testing.T) {
 		says      string
 	}{
 		{"PRAGMA user_version = 99", ErrNewer, fmt.Sprintf("has format 99, and this program supports formats up to %d", formatCurrent)},
-		{"PRAGMA application_id = 5", ErrCorrupt, "a different program"},
+		{"PRAGMA application_id = 5", ErrForeign, "the database of a different program (application id 0x5); use a different folder"},
 		{"UPDATE migration SET sha256 = 'x'", ErrCorrupt, "differs from that of this program"},
 		{"DELETE FROM migration", ErrCorrupt, "migrations are recorded"},
 	} {

@@ -142,7 +142,7 @@ func (e *sqliteFile) fileFormat(ctx context.Context) (int, error) {
 		return 0, nil // its creation was interrupted
 	}
 	if app != applicationID {
-		return 0, fmt.Errorf("%w: it is the database of a different program (application id %#x)", ErrCorrupt, app)
+		return 0, fmt.Errorf("%w (application id %#x); use a different folder as depot, or move the file away", ErrForeign, app)
 	}
 	if version > formatCurrent {
 		return 0, fmt.Errorf("it has format %d, and this program supports formats up to %d: %w; use that version", version, formatCurrent, ErrNewer)

@@ -18,6 +18,7 @@ import (
 	"github.com/symdepot/symdepot/internal/fetch"
 	"github.com/symdepot/symdepot/internal/tree"
 	"github.com/symdepot/symdepot/internal/upstream"
+	"github.com/symdepot/symdepot/internal/wire"
 	"github.com/symdepot/symdepot/layout"
 )
 
@@ -215,7 +216,7 @@ func probeGet(ctx context.Context, d *upstream.Dialer, s upstream.Spec, path str
 	}
 	switch k := s.Credentials; {
 	case k.Token != "":
-		req.Header.Set("Authorization", "Bearer "+k.Token)
+		req.Header.Set("Authorization", wire.Bearer+" "+k.Token)
 	case k.User != "" || k.Password != "":
 		req.SetBasicAuth(k.User, k.Password)
 	case user != nil:

@@ -98,13 +98,33 @@ type HTTP struct {
 	now     func() time.Time
 }
 
+// OptionError is an invalid value of an option: layout, casing or two_tier.
+type OptionError struct {
+	Option string
+	err    error
+}
+
+func (e *OptionError) Error() string { return e.err.Error() }
+
+// Unwrap returns the cause.
+func (e *OptionError) Unwrap() error { return e.err }
+
+// nameError is the error of the upstream with this name.
+type nameError struct {
+	name string
+	err  error
+}
+
+func (e *nameError) Error() string { return "upstream " + e.name + ": " + e.err.Error() }
+func (e *nameError) Unwrap() error { return e.err }
+
 // NewHTTP returns a source for a server. It does not connect.
 func NewHTTP(cfg HTTPConfig, d *Dialer) (*HTTP, error) {
 	h := &HTTP{cfg: cfg, now: time.Now}
 	c := &h.cfg
 	u, err := url.Parse(cfg.URL)
 	if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
-		return nil, fmt.Errorf("source %s: not an http or https URL", cfg.Name)
+		return nil, &nameError{cfg.Name, errors.New("not an http or https URL")}
 	}
 	if u.User != nil {
 		if c.Credentials.User == "" && c.Credentials.Password == "" && c.Credentials.Token == "" {
@@ -117,14 +137,14 @@ func NewHTTP(cfg HTTPConfig, d *Dialer) (*HTTP, error) {
 	u.Path, u.RawPath = strings.TrimRight(u.Path, "/"), strings.TrimRight(u.RawPath, "/")
 	h.base, h.shown = u, u.Scheme+"://"+u.Host+maskPath(u.EscapedPath())
 	if err := h.options(); err != nil {
-		return nil, fmt.Errorf("source %s: %w", cfg.Name, err)
+		return nil, &nameError{cfg.Name, err}
 	}
 	if c.Transport == nil {
 		c.Transport = d.transportWithin(c.Timeouts.Connect, HostPort(u))
 	}
 	h.headers.path = c.Credentials.HeadersFile
 	if _, err := h.headers.get(); err != nil {
-		return nil, fmt.Errorf("source %s: %w", cfg.Name, err)
+		return nil, &nameError{cfg.Name, err}
 	}
 	return h, nil
 }
@@ -149,7 +169,7 @@ func (h *HTTP) options() error {
 			known = known || a == *o.value
 		}
 		if !known {
-			return fmt.Errorf("unknown %s %q; known are %s", o.what, *o.value, strings.Join(o.allowed, ", "))
+			return &OptionError{o.what, fmt.Errorf("unknown %s %q; known are %s", o.what, *o.value, strings.Join(o.allowed, ", "))}
 		}
 	}
 	for _, t := range []struct {

@@ -267,7 +267,7 @@ func (s *Spec) Shown() string {
 // Check validates a description without connecting.
 func (s *Spec) Check() error {
 	if s.Name == "" {
-		return errors.New("a source needs a name")
+		return errors.New("an upstream needs a name")
 	}
 	if s.Type == TypeFolder {
 		if _, err := s.FolderLayout(); err != nil {
@@ -277,9 +277,9 @@ func (s *Spec) Check() error {
 	}
 	src, err := s.source(OpenOptions{Dialer: NewDialer(DialerOptions{NoEgress: true})})
 	if err != nil {
-		// The caller adds the source's name.
-		if u := errors.Unwrap(err); u != nil && strings.HasPrefix(err.Error(), "source ") {
-			return u
+		// The caller adds the upstream's name.
+		if n, ok := errors.AsType[*nameError](err); ok {
+			return n.err
 		}
 		return err
 	}
@@ -331,11 +331,11 @@ func (s *Spec) source(opt OpenOptions) (fetch.Source, error) {
 		return st, nil
 	case TypeFolder:
 		if opt.Folder == nil {
-			return nil, fmt.Errorf("source %s: a folder cannot be used here", s.Name)
+			return nil, &nameError{s.Name, errors.New("a folder cannot be used here")}
 		}
 		return opt.Folder(s)
 	}
-	return nil, fmt.Errorf("unknown source type %q; known are %s, %s, %s", clip(s.Type), TypeHTTP, TypeBucket, TypeFolder)
+	return nil, fmt.Errorf("unknown type of upstream %q; known are %s, %s, %s", clip(s.Type), TypeHTTP, TypeBucket, TypeFolder)
 }
 
 // FolderLayout returns the layout of a folder; the zero value means that it must
@@ -343,7 +343,7 @@ func (s *Spec) source(opt OpenOptions) (fetch.Source, error) {
 func (s *Spec) FolderLayout() (layout.Layout, error) {
 	l, err := layout.ParseFolder(s.Layout)
 	if err != nil {
-		return l, fmt.Errorf("folder %s: %w", s.URL, err)
+		return l, &OptionError{"layout", fmt.Errorf("folder %s: %w", s.URL, err)}
 	}
 	return l, nil
 }

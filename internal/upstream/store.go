@@ -67,7 +67,7 @@ func NewStore(b bucket.Bucket, cfg StoreConfig) (*Store, error) {
 		err = errors.New("a bucket cannot make SymCache files; choose another layout")
 	}
 	if err != nil {
-		return nil, fmt.Errorf("source %s: %w", cfg.Name, err)
+		return nil, &nameError{cfg.Name, err}
 	}
 	s.dialect, s.probe = o.dialect, o.tier.needed
 	s.cfg.MaxBytes, s.cfg.Timeouts = o.cfg.MaxBytes, o.cfg.Timeouts
