@@ -15,6 +15,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/symdepot/symdepot/internal/symtest"
 )
 
 // The figures of BENCHMARKS.md: ratios to a known program, as medians of
@@ -90,15 +92,14 @@ http { access_log off; sendfile on; tcp_nopush on; keepalive_requests 1000000; d
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = cmd.Process.Signal(os.Interrupt); _ = cmd.Wait() })
-	for range 200 {
-		if c, err := net.DialTimeout("tcp", addr, time.Second); err == nil {
+	symtest.Await(t, 10*time.Second, "nginx listens on "+addr, func() bool {
+		c, err := net.DialTimeout("tcp", addr, time.Second)
+		if err == nil {
 			_ = c.Close()
-			return "http://" + addr
 		}
-		time.Sleep(10 * time.Millisecond) // waits for another program's port
-	}
-	t.Fatal("nginx does not listen")
-	return ""
+		return err == nil
+	})
+	return "http://" + addr
 }
 
 // load runs the load program for some seconds over paths and returns requests

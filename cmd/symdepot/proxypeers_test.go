@@ -19,6 +19,7 @@ import (
 
 	"github.com/symdepot/symdepot/internal/bucket"
 	"github.com/symdepot/symdepot/internal/bucket/buckettest"
+	"github.com/symdepot/symdepot/internal/symtest"
 )
 
 // needTools skips a test unless the programs are installed.
@@ -48,7 +49,7 @@ func freePort(t *testing.T) string {
 func peer(t *testing.T, env []string, ready func() bool, name string, args ...string) (stop func()) {
 	t.Helper()
 	cmd := exec.CommandContext(context.Background(), name, args...)
-	var said bytes.Buffer
+	var said symtest.Output
 	cmd.Stdout, cmd.Stderr, cmd.Env, cmd.Dir = &said, &said, append(os.Environ(), env...), t.TempDir()
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
@@ -65,19 +66,20 @@ func peer(t *testing.T, env []string, ready func() bool, name string, args ...st
 		}
 	})
 	t.Cleanup(stop)
-	for range 600 {
-		if ready() {
-			return stop
+	t.Cleanup(func() {
+		if t.Failed() {
+			t.Logf("output of %s:\n%s", name, &said)
 		}
+	})
+	symtest.Await(t, 30*time.Second, name+" answers", func() bool {
 		select {
 		case <-gone:
-			t.Fatalf("%s ended: %s", name, said.String())
-		case <-time.After(50 * time.Millisecond):
+			t.Fatalf("%s ended before it answered", name)
+		default:
 		}
-	}
-	stop()
-	t.Fatalf("%s does not come up: %s", name, said.String())
-	return nil
+		return ready()
+	})
+	return stop
 }
 
 // answerOf reads what is at an address.

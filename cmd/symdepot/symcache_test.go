@@ -26,6 +26,7 @@ import (
 	"github.com/symdepot/symdepot/debugid"
 	"github.com/symdepot/symdepot/internal/depot"
 	"github.com/symdepot/symdepot/internal/server"
+	"github.com/symdepot/symdepot/internal/symtest"
 	"github.com/symdepot/symdepot/internal/transcode"
 	"github.com/symdepot/symdepot/internal/transcode/transcodetest"
 	"github.com/symdepot/symdepot/internal/upstream"
@@ -317,20 +318,16 @@ const (
 // poll may take long.
 func (s *symServer) polls(t *testing.T, path string, header ...string) symAnswer {
 	t.Helper()
-	for end := time.Now().Add(30 * time.Second); ; {
-		a := s.ask(t, "GET", path, header...)
-		if a.words(t) != "404 RA" {
-			return a
+	var a symAnswer
+	symtest.Await(t, 30*time.Second, "another answer for "+path+" than to come again", func() bool {
+		a = s.ask(t, "GET", path, header...)
+		again := a.words(t) == "404 RA"
+		if again && a.took > 2*time.Second {
+			t.Errorf("GET %s: to come again was said after %v, want at once", path, a.took)
 		}
-		if a.took > 2*time.Second {
-			t.Errorf("a poll took %v", a.took)
-		}
-		if time.Now().After(end) {
-			t.Error("it never ends")
-			return a
-		}
-		time.Sleep(50 * time.Millisecond) // as clients do
-	}
+		return !again
+	})
+	return a
 }
 
 // symCase is a row with one request, or with several that have one answer.
@@ -608,15 +605,13 @@ func TestSymCacheRows(t *testing.T) {
 	})
 	run("U01", ta, func(t *testing.T, p func(string) string) {
 		wants(t, ta.ask(t, "GET", p("/v3.1.0/up.pdb/{G5}")), "200 3.0.0 300", false)
-		for end := time.Now().Add(20 * time.Second); ; time.Sleep(50 * time.Millisecond) {
+		symtest.Await(t, 20*time.Second, "the answer "+made31+" for up.pdb", func() bool {
 			got := ta.ask(t, "GET", p("/v3.1.0/up.pdb/{G5}")).words(t)
-			if got == made31 {
-				return
+			if got != made31 && got != "200 3.0.0 300" {
+				t.Fatalf("GET up.pdb in 3.1.0: %q, want the version that is held or the one that was made", got)
 			}
-			if got != "200 3.0.0 300" || time.Now().After(end) {
-				t.Fatal(got)
-			}
-		}
+			return got == made31
+		})
 	})
 	run("H02", ta, func(t *testing.T, p func(string) string) {
 		wants(t, ta.ask(t, "HEAD", p("/v3.1.0/new.pdb/{G6}")), "404 RA", false)
@@ -799,17 +794,16 @@ func TestSymCacheTime(t *testing.T) {
 	// N05: the job is tried again for two minutes.
 	flaky := symPath(0, "/v3.2.0/flaky.pdb/{GC}")
 	polls := 0
-	for end := time.Now().Add(time.Minute); ; {
-		a := s.ask(t, "GET", flaky)
-		if got := a.words(t); got == "404" {
-			break
-		} else if got != "404 RA" || time.Now().After(end) {
-			t.Fatal(got)
+	symtest.Await(t, time.Minute, "the end of the attempts for flaky.pdb", func() bool {
+		got := s.ask(t, "GET", flaky).words(t)
+		if got == "404 RA" {
+			polls++
+			clock.ahead.Add(int64(5 * time.Second))
+		} else if got != "404" {
+			t.Fatalf("GET %s: %q, want to come again, or 404 after the last attempt", flaky, got)
 		}
-		polls++
-		clock.ahead.Add(int64(5 * time.Second))
-		time.Sleep(20 * time.Millisecond)
-	}
+		return got == "404"
+	})
 	if polls < 3 {
 		t.Errorf("given up after %d polls", polls)
 	}

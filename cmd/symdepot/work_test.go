@@ -20,6 +20,7 @@ import (
 	"github.com/symdepot/symdepot/internal/depot"
 	"github.com/symdepot/symdepot/internal/jobs"
 	"github.com/symdepot/symdepot/internal/server"
+	"github.com/symdepot/symdepot/internal/symtest"
 	"github.com/symdepot/symdepot/internal/transcode/transcodetest"
 	"github.com/symdepot/symdepot/symcache"
 )
@@ -28,11 +29,19 @@ import (
 type workshop struct {
 	*depot.Depot
 	url, tokenFile, log string
+	waiting             chan string // names of workers that began to wait for jobs
 }
 
 func newWorkshop(t *testing.T, opt depot.JobOptions) *workshop {
 	t.Helper()
 	dir := t.TempDir()
+	waiting := make(chan string, 1000)
+	opt.Hooks.Waiting = func(worker string) {
+		select {
+		case waiting <- worker:
+		default:
+		}
+	}
 	d, err := depot.Open(t.Context(), filepath.Join(dir, "depot"), depot.Options{Jobs: opt})
 	if err != nil {
 		t.Fatal(err)
@@ -56,11 +65,30 @@ func newWorkshop(t *testing.T, opt depot.JobOptions) *workshop {
 			t.Error(err)
 		}
 	})
-	w := &workshop{d, "http://" + ln.Addr().String(), filepath.Join(dir, "token"), filepath.Join(dir, "runs")}
+	w := &workshop{d, "http://" + ln.Addr().String(), filepath.Join(dir, "token"), filepath.Join(dir, "runs"), waiting}
 	if err := os.WriteFile(w.tokenFile, []byte("for tests only\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	return w
+}
+
+// workers waits until n workers have asked for jobs.
+func (w *workshop) workers(t *testing.T, n int) {
+	t.Helper()
+	end := time.NewTimer(40 * time.Second)
+	defer end.Stop()
+	seen := map[string]bool{}
+	for len(seen) < n {
+		select {
+		case name := <-w.waiting:
+			seen[name] = true
+		case <-end.C:
+			t.Fatalf("%d workers have asked for jobs, want %d", len(seen), n)
+		}
+	}
+	if got := len(w.Jobs().Workers()); got != n {
+		t.Fatalf("the server knows %d workers, want %d", got, n)
+	}
 }
 
 // add puts n PDBs of different ids into the depot and returns their keys.
@@ -104,25 +132,7 @@ func (inMemory) Changed() bool { return false }
 // workerProcess is a running `symdepot work`.
 type workerProcess struct {
 	*exec.Cmd
-	stderr *locked
-}
-
-// locked is a buffer that may be read while it is written.
-type locked struct {
-	mu sync.Mutex
-	b  bytes.Buffer
-}
-
-func (l *locked) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.Write(p)
-}
-
-func (l *locked) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.String()
+	stderr *symtest.Output
 }
 
 // worker starts the real command.
@@ -134,24 +144,13 @@ func (w *workshop) worker(t *testing.T, flags ...string) *workerProcess {
 	}
 	cmd := exec.Command("symdepot", "work", "--server", w.url, "--token-file", w.tokenFile, "--transcoder", "test="+strings.Join(quoted, " "),
 		"--scratch", t.TempDir(), "--min-free", "1MiB", "--jobs", "2")
-	p := &workerProcess{cmd, &locked{}}
+	p := &workerProcess{cmd, &symtest.Output{}}
 	cmd.Stderr = p.stderr
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = cmd.Process.Kill() })
 	return p
-}
-
-// until waits for something that is about to happen.
-func until(t *testing.T, what string, done func() bool) {
-	t.Helper()
-	for end := time.Now().Add(40 * time.Second); !done(); {
-		if time.Now().After(end) {
-			t.Fatal("never: " + what)
-		}
-		time.Sleep(20 * time.Millisecond)
-	}
 }
 
 func (w *workshop) runs(t *testing.T) map[string]int {
@@ -180,7 +179,7 @@ func TestManyClientsLostWorker(t *testing.T) {
 	keys := w.add(t, keyCount)
 	doomed := w.worker(t, "-delay", "150ms")
 	w.worker(t, "-delay", "50ms")
-	until(t, "two workers", func() bool { return len(w.Jobs().Workers()) == 2 })
+	w.workers(t, 2)
 	if got := fmt.Sprint(w.SymCache().Producible()); got != "[3.1.0]" {
 		t.Fatal(got)
 	}
@@ -189,25 +188,23 @@ func TestManyClientsLostWorker(t *testing.T) {
 	var all sync.WaitGroup
 	for i := range clients {
 		key := keys[i%len(keys)]
+		ask := w.SymCache().WaitSymCache
+		if i%2 == 1 {
+			ask = w.SymCache().RequestSymCache
+		}
 		all.Go(func() {
-			for {
-				ask := w.SymCache().WaitSymCache
-				if i%2 == 1 {
-					ask = w.SymCache().RequestSymCache
-				}
-				st, err := ask(ctx, key, v310)
-				switch {
-				case err != nil || st == jobs.Failed || ctx.Err() != nil:
-					t.Errorf("client %d, %s: %v, %v", i, key.Name, st, err)
-					return
-				case st == jobs.Done:
-					return
-				}
-				time.Sleep(20 * time.Millisecond)
+			var st jobs.State
+			var err error
+			_ = symtest.Poll(ctx, func() bool {
+				st, err = ask(ctx, key, v310)
+				return err != nil || st == jobs.Failed || st == jobs.Done
+			})
+			if err != nil || st != jobs.Done {
+				t.Errorf("client %d, %s: state %v, error %v; want done", i, key.Name, st, err)
 			}
 		})
 	}
-	until(t, "some results", func() bool { return len(w.runs(t)) > keyCount/4 })
+	symtest.Await(t, 40*time.Second, "runs of the transcoders for a quarter of the keys", func() bool { return len(w.runs(t)) > keyCount/4 })
 	if err := doomed.Process.Kill(); err != nil {
 		t.Fatal(err)
 	}
@@ -239,20 +236,23 @@ func TestWorkerDrains(t *testing.T) {
 	w := newWorkshop(t, depot.JobOptions{})
 	keys := w.add(t, 2)
 	p := w.worker(t, "-mode", "app0.pdb=,app1.pdb=hang", "-delay", "300ms")
-	until(t, "a worker", func() bool { return len(w.Jobs().Workers()) == 1 })
+	w.workers(t, 1)
 	for i, k := range keys {
 		if st, err := w.SymCache().RequestSymCache(t.Context(), k, v310); err != nil || st != jobs.Queued {
 			t.Fatal(i, st, err)
 		}
 	}
-	until(t, "both running", func() bool { n := w.runs(t); return n["app0.pdb"] == 1 && n["app1.pdb"] == 1 })
+	symtest.Await(t, 40*time.Second, "a run of the transcoder for each of app0.pdb and app1.pdb", func() bool {
+		n := w.runs(t)
+		return n["app0.pdb"] == 1 && n["app1.pdb"] == 1
+	})
 	if err := p.Process.Signal(syscall.SIGTERM); err != nil {
 		t.Fatal(err)
 	}
 	if st, err := w.SymCache().WaitSymCache(t.Context(), keys[0], v310); err != nil || st != jobs.Done {
 		t.Error(st, err)
 	}
-	until(t, "a word about it", func() bool { return strings.Contains(p.stderr.String(), "interrupt again") })
+	p.stderr.Await(t, "interrupt again")
 	if err := p.Process.Signal(os.Interrupt); err != nil {
 		t.Fatal(err)
 	}
@@ -301,14 +301,14 @@ func TestWorkerWaits(t *testing.T) {
 		t.Fatal(err)
 	}
 	p := w.worker(t)
-	until(t, "a word about the token", func() bool { return strings.Contains(p.stderr.String(), "the token is wrong, expired or revoked") })
+	p.stderr.Await(t, "the token is wrong, expired or revoked")
 	if strings.Contains(p.stderr.String(), "for tests only") {
 		t.Error("the token is in the log")
 	}
 	if err := os.WriteFile(w.tokenFile, []byte("for tests only"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	until(t, "a worker", func() bool { return len(w.Jobs().Workers()) == 1 })
+	w.workers(t, 1)
 	if st, err := w.SymCache().WaitSymCache(t.Context(), key, v310); err != nil || st != jobs.Done {
 		t.Error(st, err)
 	}

@@ -78,7 +78,7 @@ func TestHugePDB(t *testing.T) {
 		t.Fatal(err)
 	}
 	p := w.worker(t)
-	until(t, "a worker", func() bool { return len(w.Jobs().Workers()) == 1 })
+	w.workers(t, 1)
 	began := time.Now()
 	if st, err := w.SymCache().WaitSymCache(t.Context(), symcache.Key{Name: "huge.pdb", ID: id}, v310); err != nil || st != jobs.Done {
 		t.Error(st, err)

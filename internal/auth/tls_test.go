@@ -470,16 +470,11 @@ func startPebble(t *testing.T, pebble, conf, dns, addr string) {
 		}
 	}
 	go func() { _, _ = io.Copy(io.Discard, r) }()
-	again := time.NewTicker(10 * time.Millisecond)
-	defer again.Stop()
-	for deadline := time.Now().Add(30 * time.Second); ; <-again.C {
+	symtest.Await(t, 30*time.Second, "pebble listens on "+addr, func() bool {
 		c, err := net.Dial("tcp", addr)
 		if err == nil {
-			c.Close()
-			return
+			_ = c.Close()
 		}
-		if time.Now().After(deadline) {
-			t.Fatal(err)
-		}
-	}
+		return err == nil
+	})
 }

@@ -1,7 +1,6 @@
 package client
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -18,6 +17,8 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/symdepot/symdepot/internal/symtest"
 )
 
 // fakeServer is a job API that records the paths of its requests; do can answer
@@ -47,10 +48,8 @@ func (f *fakeServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		f.jobs = nil
 		f.mu.Unlock()
 		if len(jobs) == 0 {
-			select {
-			case <-r.Context().Done():
-			case <-time.After(20 * time.Millisecond):
-			}
+			_, _ = io.Copy(io.Discard, r.Body) // until then, net/http does not see that the client is gone
+			<-r.Context().Done()
 		}
 		_ = json.NewEncoder(w).Encode(map[string]any{"jobs": jobs})
 	case "pdb":
@@ -66,34 +65,16 @@ func (f *fakeServer) count(verb string) int {
 	return f.seen[verb]
 }
 
-// buffer is a log that can be read while it is written.
-type buffer struct {
-	mu sync.Mutex
-	b  bytes.Buffer
-}
-
-func (b *buffer) Write(p []byte) (int, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.b.Write(p)
-}
-
-func (b *buffer) String() string {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.b.String()
-}
-
 func job(id int64) Job {
 	return Job{ID: id, Token: "lease", Kind: "symcache", Name: "app.pdb", GUID: strings.Repeat("1", 32), Age: 1, Major: 3, Seconds: 1}
 }
 
 // working runs a worker until the test ends or stop is called.
-func working(t *testing.T, f *fakeServer, do func(ctx context.Context, j Job, pdb func(context.Context, *os.File) error) (Result, error)) (log *buffer, stop, hurry func()) {
+func working(t *testing.T, f *fakeServer, do func(ctx context.Context, j Job, pdb func(context.Context, *os.File) error) (Result, error)) (log *symtest.Output, stop, hurry func()) {
 	t.Helper()
 	f.seen = map[string]int{}
 	ts := httptest.NewServer(f)
-	log = &buffer{}
+	log = &symtest.Output{}
 	l := slog.New(slog.NewTextHandler(log, nil))
 	w := &Worker{
 		Server:   &Server{HTTP: ts.Client(), URL: ts.URL + "/", Worker: "w", Token: func() (string, error) { return "secret", nil }, Backoff: time.Millisecond, Log: l},
@@ -113,15 +94,6 @@ func working(t *testing.T, f *fakeServer, do func(ctx context.Context, j Job, pd
 		}
 	})
 	return log, func() { cancel(); <-done }, hcancel
-}
-
-func until(t *testing.T, what string, ok func() bool) {
-	t.Helper()
-	for end := time.Now().Add(20 * time.Second); !ok(); time.Sleep(2 * time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatal("never: " + what)
-		}
-	}
 }
 
 // makeFile returns a Worker.Do that downloads the PDB and returns it as result.
@@ -232,14 +204,13 @@ func TestTroubles(t *testing.T) {
 		t.Run(what, func(t *testing.T) {
 			f := &fakeServer{jobs: []Job{job(1)}, do: c.do}
 			log, stop, _ := working(t, f, makeFile(t))
-			delivered := func() bool { return strings.Contains(log.String(), `msg="job done"`) }
-			until(t, "delivered", delivered)
+			log.Await(t, `msg="job done"`)
 			stop()
 			if f.count("fail") > 0 || f.count("release") > 0 || f.count("bye") != 1 {
 				t.Errorf("%q", f.asked)
 			}
 			if !strings.Contains(log.String(), c.want) {
-				t.Errorf("no %q in\n%s", c.want, log)
+				t.Errorf("the log has no %q:\n%s", c.want, log)
 			}
 		})
 	}
@@ -276,10 +247,10 @@ func TestEnds(t *testing.T) {
 				}
 				return ok(ctx, j, pdb)
 			})
-			until(t, c.log, func() bool { return strings.Contains(log.String(), c.log) && f.count("fail") >= c.fail })
+			log.Await(t, c.log)
 			stop()
-			if f.count("fail") != c.fail {
-				t.Errorf("%q", f.asked)
+			if n := f.count("fail"); n != c.fail {
+				t.Errorf("%d reports of a failure, want %d; requests %q", n, c.fail, f.asked)
 			}
 		})
 	}
@@ -304,7 +275,7 @@ func TestTakenAway(t *testing.T) {
 	if err := <-ended; !errors.Is(err, ErrLost) || f.count("heartbeat") != 2 {
 		t.Error(err, f.asked)
 	}
-	until(t, "said so", func() bool { return strings.Contains(log.String(), "the lease was lost") })
+	log.Await(t, "the lease was lost")
 }
 
 // TestDrain checks that a stopping worker finishes its jobs, or releases them in a
@@ -344,7 +315,7 @@ func TestBackPressure(t *testing.T) {
 	f := &fakeServer{seen: map[string]int{}}
 	ts := httptest.NewServer(f)
 	defer ts.Close()
-	log := &buffer{}
+	log := &symtest.Output{}
 	w := &Worker{
 		Server:   &Server{HTTP: ts.Client(), URL: ts.URL, Worker: "w", Token: func() (string, error) { return "secret", nil }},
 		Versions: func() []string { return []string{"3.1.0"} }, Log: slog.New(slog.NewTextHandler(log, nil)),
@@ -353,7 +324,7 @@ func TestBackPressure(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan struct{})
 	go func() { defer close(done); _ = w.Run(ctx, t.Context()) }()
-	until(t, "said so", func() bool { return strings.Contains(log.String(), "the disk is full") })
+	log.Await(t, "the disk is full")
 	cancel()
 	<-done
 	if f.count("lease") != 0 {

@@ -78,6 +78,17 @@ type Options struct {
 	Log *slog.Logger
 	// Now is the clock; nil is time.Now.
 	Now func() time.Time
+	// Hooks are called at events of the background.
+	Hooks Hooks
+}
+
+// Hooks are functions for tests, which wait for events of a depot with them. nil
+// is not called. They must not block.
+type Hooks struct {
+	// Refreshed is called when the filter of missing keys has been refreshed.
+	Refreshed func()
+	// Derived is called when Work has made a derived content, or has failed to.
+	Derived func(Form)
 }
 
 // Depot is an open depot. Its methods may be called by many goroutines, and
@@ -95,6 +106,7 @@ type Depot struct {
 	dir   string
 	log   *slog.Logger
 	now   func() time.Time
+	hooks Hooks
 	blobs blob.Backend
 	db    *index.DB
 
@@ -137,7 +149,7 @@ func Open(ctx context.Context, dir string, opt Options) (*Depot, error) {
 	if err := prepare(abs, opt); err != nil {
 		return nil, err
 	}
-	d := &Depot{dir: abs, log: opt.Log, now: opt.Now, makeCabinets: opt.MakeCabinets, trees: trees{opt.Sources, opt.Log}}
+	d := &Depot{dir: abs, log: opt.Log, now: opt.Now, makeCabinets: opt.MakeCabinets, hooks: opt.Hooks, trees: trees{opt.Sources, opt.Log}}
 	if d.blobs, err = blob.OpenDisk(filepath.Join(abs, "blobs")); err != nil {
 		return nil, fmt.Errorf("depot %s: %w", abs, err)
 	}
@@ -163,7 +175,7 @@ func Open(ctx context.Context, dir string, opt Options) (*Depot, error) {
 	if err != nil {
 		return nil, errors.Join(err, d.db.Close(), d.blobs.Close())
 	}
-	d.filter = newKeyFilter(d.db, opt.Log)
+	d.filter = newKeyFilter(d.db, opt.Log, opt.Hooks.Refreshed)
 	return d, nil
 }
 

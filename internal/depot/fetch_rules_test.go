@@ -10,6 +10,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/symdepot/symdepot/internal/fetch"
@@ -108,10 +109,14 @@ func TestSlowIsNotResumed(t *testing.T) {
 // TestQueueIsNotTheSourcesFault: what waits for other questions of ours is asked
 // in the end, and nobody takes the source for slow.
 func TestQueueIsNotTheSourcesFault(t *testing.T) {
+	synctest.Test(t, queueIsNotTheSourcesFault)
+}
+
+func queueIsNotTheSourcesFault(t *testing.T) {
 	s := &elsewhere{name: "s"}
 	s.fetch = func(ctx context.Context, ask fetch.Ask) (*fetch.Reply, error) {
 		select {
-		case <-time.After(80 * time.Millisecond):
+		case <-time.After(80 * time.Millisecond): // of a bubble
 		case <-ctx.Done():
 			return nil, ctx.Err()
 		}

@@ -23,6 +23,7 @@ type keyFilter struct {
 	scoped *index.Filter // for other callers; empty until the first of them
 	stale  chan staleFilter
 	log    *slog.Logger
+	hook   func() // called after each refresh, if not nil
 
 	life       context.Context
 	end        context.CancelFunc
@@ -35,8 +36,8 @@ type staleFilter struct {
 	state  uint64
 }
 
-func newKeyFilter(db *index.DB, log *slog.Logger) *keyFilter {
-	k := &keyFilter{db: db, filter: db.NewFilter(), scoped: db.NewScopeFilter(), stale: make(chan staleFilter, 2), log: log}
+func newKeyFilter(db *index.DB, log *slog.Logger, refreshed func()) *keyFilter {
+	k := &keyFilter{db: db, filter: db.NewFilter(), scoped: db.NewScopeFilter(), stale: make(chan staleFilter, 2), log: log, hook: refreshed}
 	k.life, k.end = context.WithCancel(context.Background())
 	var err error
 	if k.watch, err = db.Watch(); err != nil {
@@ -114,6 +115,9 @@ func (k *keyFilter) keepFresh() {
 				k.log.Warn("cannot refresh the filter of missing keys", "error", err)
 			}
 			cancel()
+			if k.hook != nil {
+				k.hook()
+			}
 		}
 	}
 }

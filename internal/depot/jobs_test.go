@@ -18,8 +18,10 @@ import (
 	"github.com/symdepot/symdepot/debugid"
 	"github.com/symdepot/symdepot/internal/blob"
 	"github.com/symdepot/symdepot/internal/fetch"
+	"github.com/symdepot/symdepot/internal/index"
 	"github.com/symdepot/symdepot/internal/jobs"
 	"github.com/symdepot/symdepot/internal/symcachework"
+	"github.com/symdepot/symdepot/internal/symtest"
 	"github.com/symdepot/symdepot/internal/transcode"
 	"github.com/symdepot/symdepot/internal/transcode/transcodetest"
 	"github.com/symdepot/symdepot/symcache"
@@ -76,13 +78,14 @@ func jobKey(k SymCacheKey) string { return symfile.Fold(k.Name) + "/" + symfile.
 // plant is a depot that transcodes.
 type plant struct {
 	*Depot
-	clock *movable
-	log   string // a line for each run of the transcoder
+	clock   *movable
+	log     string         // a line for each run of the transcoder
+	settled chan index.Job // failed attempts
 }
 
 func newPlant(t *testing.T, opt Options, flags ...string) *plant {
 	t.Helper()
-	p := &plant{clock: &movable{}, log: filepath.Join(t.TempDir(), "runs")}
+	p := &plant{clock: &movable{}, log: filepath.Join(t.TempDir(), "runs"), settled: make(chan index.Job, 100)}
 	p.open(t, opt, filepath.Join(t.TempDir(), "depot"), flags...)
 	return p
 }
@@ -98,6 +101,7 @@ func (p *plant) open(t *testing.T, opt Options, dir string, flags ...string) {
 		t.Fatal(err)
 	}
 	opt.Now, opt.Transcode.Transcoders = p.clock.now, ts
+	opt.Jobs.Hooks.Settled = func(j index.Job) { p.settled <- j }
 	opt.Transcode.Slots = max(opt.Transcode.Slots, 1)
 	if p.Depot, err = Open(t.Context(), dir, opt); err != nil {
 		t.Fatal(err)
@@ -216,7 +220,7 @@ func TestTranscodedOnce(t *testing.T) {
 
 func TestFailuresAreRemembered(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "depot")
-	p := &plant{clock: &movable{}, log: filepath.Join(t.TempDir(), "runs")}
+	p := &plant{clock: &movable{}, log: filepath.Join(t.TempDir(), "runs"), settled: make(chan index.Job, 100)}
 	body, g := pdbOf(t, 9)
 	key := keyOf("bad.pdb", g)
 	t.Run("first", func(t *testing.T) {
@@ -354,21 +358,21 @@ func TestFlakyUpstream(t *testing.T) {
 	}
 }
 
-// attempt waits until a job was tried so often.
-func (p *plant) attempt(t *testing.T, key SymCacheKey, n int) {
+// attempt has a job tried, and waits until its attempt of this number has failed.
+func (p *plant) attempt(t *testing.T, key SymCacheKey, number int) {
 	t.Helper()
-	for end := time.Now().Add(20 * time.Second); time.Now().Before(end); {
-		if _, err := p.SymCache().RequestSymCache(t.Context(), key, version(t, "3.1.0")); err != nil {
-			t.Fatal(err)
-		}
-		j, err := p.db.LastJob(t.Context(), symCacheJob, jobKey(key), 3)
-		if err == nil && j.Attempts == n && j.State != jobs.Running {
-			return
-		}
-		p.Jobs().Wake()
-		<-time.After(20 * time.Millisecond)
+	if _, err := p.SymCache().RequestSymCache(t.Context(), key, version(t, "3.1.0")); err != nil {
+		t.Fatal(err)
 	}
-	t.Fatalf("no attempt %d", n)
+	p.Jobs().Wake()
+	select {
+	case j := <-p.settled:
+		if j.Key != jobKey(key) || j.Attempts != number {
+			t.Fatalf("attempt %d of the job for %s has failed, want attempt %d of that for %s", j.Attempts, j.Key, number, jobKey(key))
+		}
+	case <-time.After(20 * time.Second):
+		t.Fatalf("attempt %d of the job for %s does not end", number, jobKey(key))
+	}
 }
 
 func TestBadSourcesAreRefused(t *testing.T) {
@@ -612,15 +616,12 @@ func TestCancelled(t *testing.T) {
 		st, _ := p.SymCache().WaitSymCache(t.Context(), key, version(t, "3.1.0"))
 		done <- st
 	}()
-	var id int64
-	for id == 0 || p.runs(t, "app.pdb") == 0 {
-		<-time.After(10 * time.Millisecond)
-		if list, err := p.Jobs().List(t.Context(), jobs.Filter{States: []jobs.State{jobs.Running}}); err != nil {
-			t.Fatal(err)
-		} else if len(list) > 0 {
-			id = list[0].ID
-		}
+	symtest.Await(t, 20*time.Second, "a run of the transcoder for app.pdb", func() bool { return p.runs(t, "app.pdb") > 0 })
+	list, err := p.Jobs().List(t.Context(), jobs.Filter{States: []jobs.State{jobs.Running}})
+	if err != nil || len(list) != 1 {
+		t.Fatalf("%d running jobs, error %v; want one", len(list), err)
 	}
+	id := list[0].ID
 	if was, err := p.Jobs().Cancel(t.Context(), id); err != nil || !was {
 		t.Fatal(was, err)
 	}

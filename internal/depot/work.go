@@ -37,6 +37,9 @@ func (d *Depot) Work(ctx context.Context) error {
 			if _, err := d.forms.derive(ctx, want); err != nil && ctx.Err() == nil {
 				d.log.Warn("cannot make derived content", "content", want.Ref.String(), "tool", want.Tool.Name, "error", err)
 			}
+			if d.hooks.Derived != nil {
+				d.hooks.Derived(want)
+			}
 		}
 	}
 }

@@ -75,6 +75,9 @@ func (q *Queue) settle(ctx context.Context, k *kind, j Job, f Failure) error {
 	err := q.store.Fail(ctx, j.ID, j.Worker, j.Token, o)
 	q.ended.notify()
 	q.entered.notify()
+	if q.opt.Hooks.Settled != nil {
+		q.opt.Hooks.Settled(j)
+	}
 	return err
 }
 

@@ -173,6 +173,17 @@ type Options struct {
 	Log *slog.Logger
 	// Now is the clock; nil is time.Now.
 	Now func() time.Time
+	// Hooks are called at events of the queue.
+	Hooks Hooks
+}
+
+// Hooks are functions for tests, which wait for events of a queue with them. nil
+// is not called. They must not block.
+type Hooks struct {
+	// Waiting is called when a worker on another machine begins to wait for jobs.
+	Waiting func(worker string)
+	// Settled is called when the end of a failed attempt has been recorded.
+	Settled func(j Job)
 }
 
 // Queue is a queue of jobs. Its methods may be called by many goroutines, and

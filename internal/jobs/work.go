@@ -223,6 +223,9 @@ func (q *Queue) Lease(ctx context.Context, w Worker, wait time.Duration) ([]Leas
 	}
 	wctx, cancel := context.WithTimeout(ctx, wait)
 	defer cancel()
+	if q.opt.Hooks.Waiting != nil {
+		q.opt.Hooks.Waiting(w.Name)
+	}
 	for {
 		entered := q.entered.next()
 		list, settled, err := q.lease(ctx, w)

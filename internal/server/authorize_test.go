@@ -77,6 +77,7 @@ func (s *tokenStore) add(t testing.TB, name string, products []string, scopes ..
 
 // guarded is a depot of two products, and a server with a gate for it.
 type guarded struct {
+	filtered                  *filteredDepot // d
 	d                         *depot.Depot
 	s                         *Server
 	store                     *tokenStore
@@ -108,7 +109,8 @@ func addAs(t testing.TB, d *depot.Depot, product, path string, body []byte) held
 
 func newGuarded(t testing.TB, policy auth.PolicyConfig, cfg Config) *guarded {
 	t.Helper()
-	g := &guarded{d: newDepot(t), store: &tokenStore{rows: map[[32]byte]auth.TokenRow{}}, log: new(bytes.Buffer)}
+	filtered := newFilteredDepot(t)
+	g := &guarded{d: filtered.Depot, filtered: filtered, store: &tokenStore{rows: map[[32]byte]auth.TokenRow{}}, log: new(bytes.Buffer)}
 	file := func(product, name string) held {
 		b, err := os.ReadFile(filepath.Join("../../testdata", name))
 		if err != nil {
@@ -399,7 +401,7 @@ func TestHiddenLooksMissing(t *testing.T) {
 				t.Fatalf("only %d paths", len(paths))
 			}
 			c.do("GET", "/"+otherID(paths[0]), headers...) // starts the refresh of the filter
-			waitForFilter(t, g.d, otherID(paths[0]), "ours")
+			g.filtered.waitForFilter(t, otherID(paths[0]), "ours")
 			for _, p := range paths {
 				for _, more := range [][]string{nil, {"Range: bytes=0-9"}, {"If-None-Match: *"}} {
 					request := func(p string) (reply, uint64) {

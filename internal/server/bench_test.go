@@ -42,10 +42,10 @@ func (w *discard) serve(tb testing.TB, s *Server, r *http.Request, want int) {
 // benchCases are a depot with a server, and requests for its usual answers.
 func benchCases(tb testing.TB) (s *Server, hot, large *http.Request, missing []*http.Request) {
 	tb.Helper()
-	d := newDepot(tb)
-	add(tb, d, depot.Source{Path: "small.sym"}, sym(smallID, "small.pdb", "", 64<<10))
-	add(tb, d, depot.Source{Path: "big.sym"}, sym(bigID, "big.pdb", "", 512<<10))
-	s, err := New(Config{Depot: d, Public: true})
+	d := newFilteredDepot(tb)
+	add(tb, d.Depot, depot.Source{Path: "small.sym"}, sym(smallID, "small.pdb", "", 64<<10))
+	add(tb, d.Depot, depot.Source{Path: "big.sym"}, sym(bigID, "big.pdb", "", 512<<10))
+	s, err := New(Config{Depot: d.Depot, Public: true})
 	if err != nil {
 		tb.Fatal(err)
 	}
@@ -68,7 +68,7 @@ func benchCases(tb testing.TB) (s *Server, hot, large *http.Request, missing []*
 	for _, r := range missing {
 		w.serve(tb, s, r, http.StatusNotFound)
 	}
-	waitForFilter(tb, d, missing[0].RequestURI)
+	d.waitForFilter(tb, missing[0].RequestURI)
 	return s, hot, large, missing
 }
 

@@ -32,6 +32,7 @@ type conns struct {
 	idle    list.List     // of *tracked: connections without a request, longest first
 	waiting bool          // a connection waits for another to end
 	room    chan struct{} // receives when one has ended or has become idle
+	hook    func()        // for tests: called with mu held after each change, if not nil
 }
 
 // clientConnections are the connections of one client; guarded by conns.mu.
@@ -116,6 +117,7 @@ func (c *conns) add(nc net.Conn, stop <-chan struct{}) bool {
 func (c *conns) tryAdd(t *tracked) (evicted net.Conn, ok, wait bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	defer c.changed()
 	client := c.clients[t.addr]
 	if t.addr.IsValid() && client != nil && client.open >= c.perClient {
 		if evicted = c.evict(&client.idle); evicted == nil {
@@ -170,6 +172,13 @@ func (c *conns) setIdle(t *tracked, idle bool) {
 	}
 }
 
+// changed calls the hook.
+func (c *conns) changed() {
+	if c.hook != nil {
+		c.hook()
+	}
+}
+
 // state follows the connections; it is an http.Server's ConnState.
 func (c *conns) state(nc net.Conn, st http.ConnState) {
 	if st == http.StateNew {
@@ -178,6 +187,7 @@ func (c *conns) state(nc net.Conn, st http.ConnState) {
 	nc = rawConn(nc)
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	defer c.changed()
 	t := c.open[nc]
 	if t == nil {
 		return // evicted

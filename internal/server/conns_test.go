@@ -142,16 +142,28 @@ func (c *conns) allIdle(t *testing.T) {
 // wait waits for a number of idle and of open connections.
 func (c *conns) wait(t *testing.T, until func(idle, open int) bool) {
 	t.Helper()
-	idle, open := 0, 0
-	for end := time.Now().Add(20 * time.Second); time.Now().Before(end); time.Sleep(time.Millisecond) {
+	end := time.NewTimer(20 * time.Second)
+	defer end.Stop()
+	changed := make(chan struct{}, 1)
+	for {
 		c.mu.Lock()
-		idle, open = c.idle.Len(), len(c.open)
+		c.hook = func() {
+			select {
+			case changed <- struct{}{}:
+			default:
+			}
+		}
+		idle, open := c.idle.Len(), len(c.open)
 		c.mu.Unlock()
 		if until(idle, open) {
 			return
 		}
+		select {
+		case <-changed:
+		case <-end.C:
+			t.Fatalf("%d idle of %d open connections, want other numbers", idle, open)
+		}
 	}
-	t.Fatalf("%d idle of %d open connections, want others", idle, open)
 }
 
 func TestClientAddr(t *testing.T) {

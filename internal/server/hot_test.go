@@ -28,9 +28,26 @@ func (c *counting) Get(ctx context.Context, q depot.Question) (*depot.File, erro
 	return c.Depot.Get(ctx, q)
 }
 
-// waitForFilter waits until the depot's filter excludes a missing path for all
-// callers, and for those of the given products.
-func waitForFilter(t testing.TB, d *depot.Depot, path string, products ...string) {
+// filteredDepot is a depot whose filter of missing keys can be waited for.
+type filteredDepot struct {
+	*depot.Depot
+	refreshed chan struct{} // receives after the filter was refreshed
+}
+
+func newFilteredDepot(t testing.TB) *filteredDepot {
+	t.Helper()
+	refreshed := make(chan struct{}, 1)
+	return &filteredDepot{openDepot(t, depot.Options{Hooks: depot.Hooks{Refreshed: func() {
+		select {
+		case refreshed <- struct{}{}:
+		default:
+		}
+	}}}), refreshed}
+}
+
+// waitForFilter waits until the filter excludes a missing path for all callers,
+// and for those of the given products.
+func (d *filteredDepot) waitForFilter(t testing.TB, path string, products ...string) {
 	t.Helper()
 	segs, err := layout.Segments(path)
 	if err != nil {
@@ -40,8 +57,12 @@ func waitForFilter(t testing.TB, d *depot.Depot, path string, products ...string
 	if err != nil {
 		t.Fatal(err)
 	}
-	for end := time.Now().Add(10 * time.Second); !d.Excludes(t.Context(), depot.Scope{Products: products}, req); time.Sleep(time.Millisecond) {
-		if time.Now().After(end) {
+	end := time.NewTimer(10 * time.Second)
+	defer end.Stop()
+	for !d.Excludes(t.Context(), depot.Scope{Products: products}, req) {
+		select {
+		case <-d.refreshed:
+		case <-end.C:
 			t.Fatalf("the filter never reports that %s is missing", path)
 		}
 	}
@@ -50,7 +71,8 @@ func waitForFilter(t testing.TB, d *depot.Depot, path string, products ...string
 // TestFromMemory: what is asked again comes from memory, until something is
 // added to or removed from the depot.
 func TestFromMemory(t *testing.T) {
-	d := newDepot(t)
+	filtered := newFilteredDepot(t)
+	d := filtered.Depot
 	n := &counting{Depot: d}
 	s := newServer(t, Config{Depot: n})
 	addr := listen(t, s)
@@ -60,7 +82,7 @@ func TestFromMemory(t *testing.T) {
 	if r := c.do("GET", path); r.status != 404 {
 		t.Fatalf("GET %s before add: status %d, want 404", path, r.status)
 	}
-	waitForFilter(t, d, path)
+	filtered.waitForFilter(t, path)
 	asked := n.opened.Load()
 	for range 5 {
 		if r := c.do("GET", path); r.status != 404 {

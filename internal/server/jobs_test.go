@@ -287,7 +287,10 @@ func TestJobAPIRefuses(t *testing.T) {
 
 // TestJobAPIStops: who waits for jobs does not hold up the end of the server.
 func TestJobAPIStops(t *testing.T) {
-	d, err := depot.Open(t.Context(), filepath.Join(t.TempDir(), "depot"), depot.Options{})
+	waiting := make(chan string, 1)
+	d, err := depot.Open(t.Context(), filepath.Join(t.TempDir(), "depot"), depot.Options{
+		Jobs: depot.JobOptions{Hooks: jobs.Hooks{Waiting: func(worker string) { waiting <- worker }}},
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -308,15 +311,13 @@ func TestJobAPIStops(t *testing.T) {
 		code, _ := send(t, "POST", "http://"+ln.Addr().String()+"/-/jobs/lease", `{"worker":"w","versions":["3.1.0"],"slots":1,"wait_seconds":30}`)
 		answered <- code
 	}()
-	for len(d.Jobs().Workers()) == 0 {
-		time.Sleep(5 * time.Millisecond)
-	}
+	<-waiting
 	began := time.Now()
 	stop()
 	if code := <-answered; code != 200 {
-		t.Error(code)
+		t.Errorf("POST lease of a server that stops: status %d, want 200", code)
 	}
 	if err := <-served; err != nil || time.Since(began) > 10*time.Second {
-		t.Error(err, time.Since(began))
+		t.Errorf("Serve ended after %v with error %v, want at once and without", time.Since(began), err)
 	}
 }

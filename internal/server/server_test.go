@@ -45,7 +45,13 @@ func (h held) path(t testing.TB, l layout.Layout) string {
 
 func newDepot(t testing.TB) *depot.Depot {
 	t.Helper()
-	d, err := depot.Open(t.Context(), filepath.Join(t.TempDir(), "depot"), depot.Options{})
+	return openDepot(t, depot.Options{})
+}
+
+// openDepot makes a depot with options.
+func openDepot(t testing.TB, opt depot.Options) *depot.Depot {
+	t.Helper()
+	d, err := depot.Open(t.Context(), filepath.Join(t.TempDir(), "depot"), opt)
 	if err != nil {
 		t.Fatal(err)
 	}

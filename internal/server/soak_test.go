@@ -19,6 +19,7 @@ import (
 	"time"
 
 	"github.com/symdepot/symdepot/internal/depot"
+	"github.com/symdepot/symdepot/internal/symtest"
 	"github.com/symdepot/symdepot/internal/upstream"
 )
 
@@ -323,12 +324,12 @@ func (k *soak) run(d time.Duration, clients int) {
 // quiet waits until no transfer is under way: they outlive their clients. It
 // returns what is left of them.
 func (k *soak) quiet() (left []os.DirEntry, err error) {
-	for range 300 {
-		if left, err = os.ReadDir(filepath.Join(k.d.Dir(), "blobs", "tmp")); len(left) == 0 {
-			break
-		}
-		time.Sleep(100 * time.Millisecond)
-	}
+	ctx, cancel := context.WithTimeout(k.t.Context(), 30*time.Second)
+	defer cancel()
+	_ = symtest.Poll(ctx, func() bool {
+		left, err = os.ReadDir(filepath.Join(k.d.Dir(), "blobs", "tmp"))
+		return len(left) == 0
+	})
 	return left, err
 }
 
@@ -343,8 +344,10 @@ func (u usage) String() string {
 }
 
 // settle waits until no more than most is held, or for a while.
-func settle(most usage) (u usage) {
-	for range 100 {
+func settle(ctx context.Context, most usage) (u usage) {
+	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
+	defer cancel()
+	_ = symtest.Poll(ctx, func() bool {
 		runtime.GC()
 		var m runtime.MemStats
 		runtime.ReadMemStats(&m)
@@ -352,11 +355,8 @@ func settle(most usage) (u usage) {
 		if list, err := os.ReadDir("/proc/self/fd"); err == nil {
 			u.files = len(list)
 		}
-		if u.goroutines <= most.goroutines && u.files <= most.files && u.heap <= most.heap {
-			break
-		}
-		time.Sleep(100 * time.Millisecond)
-	}
+		return u.goroutines <= most.goroutines && u.files <= most.files && u.heap <= most.heap
+	})
 	return u
 }
 
@@ -373,10 +373,10 @@ func TestSoak(t *testing.T) {
 	}
 	k := newSoak(t)
 	k.run(long/4, 12)
-	before := settle(usage{24, 60, 64 << 20})
+	before := settle(t.Context(), usage{24, 60, 64 << 20})
 	k.run(long-long/4, 12)
 	most := usage{before.goroutines + 10, before.files + 10, before.heap + before.heap/2 + 8<<20}
-	after := settle(most)
+	after := settle(t.Context(), most)
 	t.Logf("before: %v; after: %v; answers: %v", before, after, k.saw)
 	if after.goroutines > most.goroutines || after.files > most.files || after.heap > most.heap {
 		t.Errorf("grown from %v to %v", before, after)

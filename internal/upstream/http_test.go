@@ -537,13 +537,13 @@ func TestWaits(t *testing.T) {
 	close(stall)
 	s.Close()
 	_ = h.Close()
-	for i := 0; runtime.NumGoroutine() > before+2; i++ {
-		if i > 2000 {
+	defer func() {
+		if t.Failed() {
 			buf := make([]byte, 1<<16)
-			t.Fatalf("%d goroutines, before %d\n%s", runtime.NumGoroutine(), before, buf[:runtime.Stack(buf, true)])
+			t.Logf("%d goroutines, before the test %d\n%s", runtime.NumGoroutine(), before, buf[:runtime.Stack(buf, true)])
 		}
-		time.Sleep(time.Millisecond)
-	}
+	}()
+	symtest.Await(t, 10*time.Second, "the end of the goroutines of the test", func() bool { return runtime.NumGoroutine() <= before+2 })
 }
 
 // TestUnreachable: what a server that is not there is.
