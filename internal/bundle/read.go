@@ -126,6 +126,8 @@ func (b *Bundle) checkMembers() error {
 	for _, f := range b.Manifest.Files {
 		name := filesDir + f.Path
 		switch z := b.files[name]; {
+		case !validPath(f.Path):
+			return fmt.Errorf("%w: %q is not a path of a bundle", ErrTampered, term.Printable(f.Path))
 		case z == nil:
 			return fmt.Errorf("%w: %s is missing", ErrTampered, term.Printable(f.Path))
 		case listed[name]:
@@ -145,6 +147,17 @@ func (b *Bundle) checkMembers() error {
 		}
 	}
 	return nil
+}
+
+// validPath reports whether a path stays below the folder that it starts from, on
+// every system.
+func validPath(path string) bool {
+	for part := range strings.SplitSeq(path, "/") {
+		if !symfile.ValidName(part) {
+			return false
+		}
+	}
+	return true
 }
 
 // read copies a file of the bundle to w and checks its hash.
