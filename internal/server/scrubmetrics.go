@@ -8,7 +8,11 @@ import (
 )
 
 // scrubs reports how far the background check of the stored files has come.
-type scrubs struct{ depot any }
+type scrubs struct {
+	depot interface {
+		Scrub(ctx context.Context) (depot.ScrubState, error)
+	}
+}
 
 var (
 	descScrubBytes   = prometheus.NewDesc("symdepot_scrub_checked_bytes", "Bytes that the background check of stored files has read in this pass, or read in the last one between two passes.", nil, nil)
@@ -26,15 +30,9 @@ func (scrubs) Describe(ch chan<- *prometheus.Desc) {
 
 // Collect implements prometheus.Collector.
 func (c scrubs) Collect(ch chan<- prometheus.Metric) {
-	d, ok := c.depot.(interface {
-		Scrub(ctx context.Context) (depot.ScrubState, error)
-	})
-	if !ok {
-		return
-	}
 	ctx, cancel := context.WithTimeout(context.Background(), holdingsTimeout)
 	defer cancel()
-	st, err := d.Scrub(ctx)
+	st, err := c.depot.Scrub(ctx)
 	if err != nil {
 		return
 	}

@@ -46,6 +46,7 @@ type Depot interface {
 	Find(ctx context.Context, scope depot.Scope, query string, limit int) ([]depot.Found, error)
 	List(ctx context.Context, scope depot.Scope, f depot.ListFilter) ([]depot.Transaction, error)
 	Stats(ctx context.Context) (depot.Stats, error)
+	Scrub(ctx context.Context) (depot.ScrubState, error)
 	Ready(ctx context.Context) error
 	Upstreams() []depot.UpstreamStatus
 }

@@ -1,0 +1,81 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"maps"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/symdepot/symdepot/internal/depot"
+)
+
+// scrubbed is a depot that only reports the state of its background check.
+type scrubbed struct {
+	state depot.ScrubState
+	err   error
+}
+
+func (s scrubbed) Scrub(context.Context) (depot.ScrubState, error) { return s.state, s.err }
+
+// gauges collects the metrics of a collector that have no labels.
+func gauges(t *testing.T, c prometheus.Collector) map[string]float64 {
+	t.Helper()
+	reg := prometheus.NewPedanticRegistry() // also compares Describe with Collect
+	if err := reg.Register(c); err != nil {
+		t.Fatal(err)
+	}
+	families, err := reg.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := map[string]float64{}
+	for _, f := range families {
+		if n := len(f.GetMetric()); n != 1 || f.GetMetric()[0].GetGauge() == nil {
+			t.Errorf("%s has %d values, want one gauge", f.GetName(), n)
+			continue
+		}
+		got[f.GetName()] = f.GetMetric()[0].GetGauge().GetValue()
+	}
+	return got
+}
+
+// TestScrubMetrics: the metrics follow a pass of the background check, keep the
+// figures of the last pass between two passes, and are omitted where there is no
+// state.
+func TestScrubMetrics(t *testing.T) {
+	t.Parallel()
+	started, finished := time.Unix(1_700_000_000, 0), time.Unix(1_690_000_000, 0)
+	const bytes, damaged, running, end = "symdepot_scrub_checked_bytes", "symdepot_scrub_damaged_files", "symdepot_scrub_running", "symdepot_scrub_last_end_timestamp_seconds"
+	for _, tt := range []struct {
+		name  string
+		depot scrubbed
+		want  map[string]float64
+	}{
+		{"before the first pass", scrubbed{}, map[string]float64{bytes: 0, damaged: 0, running: 0}},
+		{"first pass", scrubbed{state: depot.ScrubState{Started: started, Bytes: 1 << 40, Damaged: 2}}, map[string]float64{bytes: 1 << 40, damaged: 2, running: 1}},
+		{"later pass", scrubbed{state: depot.ScrubState{Started: started, Bytes: 5, Finished: finished, LastBytes: 700, LastDamaged: 3}}, map[string]float64{bytes: 5, damaged: 0, running: 1, end: 1_690_000_000}},
+		{"between two passes", scrubbed{state: depot.ScrubState{Finished: finished, LastBytes: 700, LastDamaged: 3}}, map[string]float64{bytes: 700, damaged: 3, running: 0, end: 1_690_000_000}},
+		{"the state cannot be read", scrubbed{err: errors.New("disk")}, map[string]float64{}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			if got := gauges(t, scrubs{tt.depot}); !maps.Equal(got, tt.want) {
+				t.Errorf("metrics %v, want %v", got, tt.want)
+			}
+		})
+	}
+}
+
+// TestScrubMetricsServed: the metrics of a real depot are on /metrics.
+func TestScrubMetricsServed(t *testing.T) {
+	t.Parallel()
+	body := ask(newServer(t, Config{Depot: newDepot(t)}), "GET", "/metrics").body
+	for _, line := range []string{"symdepot_scrub_checked_bytes 0", "symdepot_scrub_damaged_files 0", "symdepot_scrub_running 0"} {
+		if !strings.Contains(body, "\n"+line+"\n") {
+			t.Errorf("GET /metrics has no line %q", line)
+		}
+	}
+}
