@@ -86,7 +86,7 @@ func (c *core) segments() error {
 		return broken("core: no program headers")
 	}
 	end := uint64(0)
-	c.mem.regions = make([]region, 0, c.s.fit(n, int64(c.h.phentlen), maxRegions))
+	c.mem.regions = make([]region, 0, c.s.maxItems(n, int64(c.h.phentlen), maxRegions))
 	for i := range n {
 		p, err := w.bytes(c.h.phoff+i*uint64(c.h.phentlen), c.h.phentlen)
 		if err != nil {
@@ -242,7 +242,7 @@ func (c *core) mapped(files []mapping) {
 		last := f.end
 		for i+1 < len(files) && files[i+1].path == f.path {
 			next := files[i+1]
-			again := c.begins(next.start)
+			again := c.beginsLikeImage(next.start)
 			if image { // the data segment of a small file maps the first page again
 				again = next.start-m.Base >= m.Size && (again || next.first)
 			}
@@ -255,7 +255,7 @@ func (c *core) mapped(files []mapping) {
 		if m.Size == 0 && last > f.start {
 			m.Size = last - f.start
 		}
-		if !image && (known || !c.likely(f.path, f.start, last)) {
+		if !image && (known || !c.isLikelyImage(f.path, f.start, last)) {
 			continue
 		}
 		if !c.add(m) {
@@ -274,15 +274,15 @@ func (c *core) image(m *Module) (image, known bool) {
 	return c.mem.identify(m), true
 }
 
-// begins reports whether the memory at addr begins like an image.
-func (c *core) begins(addr uint64) bool {
+// beginsLikeImage reports whether the memory at addr begins like an image.
+func (c *core) beginsLikeImage(addr uint64) bool {
 	var p [4]byte
 	return c.mem.readAt(p[:], addr) == len(p) && (string(p[:]) == "\x7fELF" || string(p[:2]) == "MZ")
 }
 
-// likely guesses whether a file is an image although the dump lacks its first
+// isLikelyImage guesses whether a file is an image although the dump lacks its first
 // page: it has executable parts, or the name of one.
-func (c *core) likely(name string, start, end uint64) bool {
+func (c *core) isLikelyImage(name string, start, end uint64) bool {
 	name = strings.ToLower(path.Base(strings.TrimSuffix(name, " (deleted)")))
 	switch path.Ext(name) {
 	case ".so", ".dll", ".exe":
@@ -330,7 +330,7 @@ func (c *core) unlisted() {
 		for at < len(listed) && listed[at].end <= r.addr {
 			at++
 		}
-		if at < len(listed) && listed[at].start <= r.addr || r.size < 52 || !c.begins(r.addr) {
+		if at < len(listed) && listed[at].start <= r.addr || r.size < 52 || !c.beginsLikeImage(r.addr) {
 			continue
 		}
 		m := Module{Base: r.addr}

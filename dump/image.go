@@ -158,7 +158,7 @@ func (mem *memory) elf(m *Module) bool {
 
 // note searches the notes at addr for the build-id.
 func (mem *memory) note(h *elfHeader, addr uint64, s segment) debugid.BuildID {
-	p := mem.some(addr, s.filesz)
+	p := mem.available(addr, s.filesz)
 	align := uint64(4)
 	if s.aligns == 8 {
 		align = 8
@@ -183,7 +183,7 @@ func alignUp(n, align uint64) uint64 { return (n + align - 1) &^ (align - 1) }
 // and all libraries in a core without a list of files.
 func (mem *memory) soname(h *elfHeader, bias uint64, s segment) string {
 	w := h.wordSize()
-	p := mem.some(bias+s.vaddr, min(s.memsz, uint64(maxDynamic*2*w)))
+	p := mem.available(bias+s.vaddr, min(s.memsz, uint64(maxDynamic*2*w)))
 	var table, size, name uint64
 	var named bool
 	for ; len(p) >= 2*w; p = p[2*w:] {
@@ -201,7 +201,7 @@ func (mem *memory) soname(h *elfHeader, bias uint64, s segment) string {
 	}
 	// The loader makes the address absolute, except in the kernel's code page.
 	for _, at := range [2]uint64{table, table + bias} {
-		if text := mem.some(at+name, min(size-name, 256)); bytes.IndexByte(text, 0) > 0 {
+		if text := mem.available(at+name, min(size-name, 256)); bytes.IndexByte(text, 0) > 0 {
 			s := cString(text)
 			if mem.s.keep(s) != nil {
 				return ""
@@ -297,7 +297,7 @@ func (mem *memory) debugDirectory(base, at uint64, size uint32) []Debug {
 			continue
 		}
 		for _, at := range [2]uint32{le.Uint32(table[20:]), le.Uint32(table[24:])} {
-			d, ok := parseCodeView(mem.some(base+uint64(at), uint64(min(le.Uint32(table[16:]), 4096))))
+			d, ok := parseCodeView(mem.available(base+uint64(at), uint64(min(le.Uint32(table[16:]), 4096))))
 			if !ok || mem.s.keep(d.Path) != nil {
 				continue
 			}

@@ -140,7 +140,7 @@ func (m *minidump) count(st stream, item int) (n uint32, at uint64, err error) {
 func (m *minidump) memory() {
 	if st, ok := m.streams[streamMemory]; ok {
 		n, at, err := m.count(st, memorySize)
-		m.mem.regions = make([]region, 0, m.s.fit(uint64(n), memorySize, maxRegions))
+		m.mem.regions = make([]region, 0, m.s.maxItems(uint64(n), memorySize, maxRegions))
 		for i := uint64(0); err == nil && i < uint64(n) && i < maxRegions; i++ {
 			var p []byte
 			if p, err = m.list.bytes(at+i*memorySize, memorySize); err == nil {
@@ -164,7 +164,7 @@ func (m *minidump) memory64(st stream) error {
 		return err
 	}
 	n, off := binary.LittleEndian.Uint64(p), binary.LittleEndian.Uint64(p[8:])
-	m.mem.regions = slices.Grow(m.mem.regions, m.s.fit(n, memorySize, maxRegions-len(m.mem.regions)))
+	m.mem.regions = slices.Grow(m.mem.regions, m.s.maxItems(n, memorySize, maxRegions-len(m.mem.regions)))
 	for i := uint64(0); i < n && len(m.mem.regions) < maxRegions; i++ {
 		p, err := m.list.bytes(st.at+16+i*memorySize, memorySize)
 		if err != nil {

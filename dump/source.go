@@ -73,9 +73,9 @@ type window struct {
 	buf   []byte
 }
 
-// fit returns how many of n items of the given size the file can hold, at most
+// maxItems returns how many of n items of the given size the file can hold, at most
 // limit. So many may be allocated before they are read.
-func (s *source) fit(n uint64, item int64, limit int) int {
+func (s *source) maxItems(n uint64, item int64, limit int) int {
 	return int(min(n, uint64(max(s.size, 0)/item), uint64(limit)))
 }
 
@@ -155,9 +155,9 @@ func (m *memory) readAt(p []byte, addr uint64) int {
 	return n
 }
 
-// some returns the part of the n bytes at addr that the dump has, at most
+// available returns the part of the n bytes at addr that the dump has, at most
 // maxSome bytes. It is valid until the next call.
-func (m *memory) some(addr, n uint64) []byte {
+func (m *memory) available(addr, n uint64) []byte {
 	if m.scratch == nil {
 		m.scratch = make([]byte, maxSome)
 	}

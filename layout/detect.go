@@ -40,7 +40,7 @@ func (s *Sample) Add(path string) {
 var sampled []Layout
 
 func init() {
-	sampled = having(func(_ Layout, t *table) bool { return t.rank > 0 })
+	sampled = withTable(func(_ Layout, t *table) bool { return t.rank > 0 })
 	slices.SortFunc(sampled, func(a, b Layout) int { return a.table().rank - b.table().rank })
 }
 

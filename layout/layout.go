@@ -57,7 +57,7 @@ type table struct {
 	parse func(segments []string) (Request, bool)
 	// server adds where at a server the answer to the lookup w.l may be; folder
 	// adds where in a folder it may be.
-	server func(w *wanted)
+	server func(w *placeList)
 	folder func(c *places)
 	// keys lists the folders whose entries are keys of one PDB.
 	keys    func(req *Request, lk symfile.Lookup) []KeyFolder
@@ -93,40 +93,40 @@ var buildIDKinds = []symfile.Kind{symfile.ELF}
 var tables = [...]table{
 	None: {},
 	SymStore: {
-		name: "symstore", paths: symstorePaths, parse: parseSymstore, server: (*wanted).microsoft, folder: (*places).microsoft, keys: namedKeys,
+		name: "symstore", paths: symstorePaths, parse: parseSymstore, server: (*placeList).microsoft, folder: (*places).microsoft, keys: namedKeys,
 		records: SymStoreRecords, packing: PackCabinet, tiers: TiersProbed, symsrv: true, rank: 5, mixed: true,
 	},
 	Index2: {
-		name: "symstore_index2", paths: index2Paths, parse: parseIndex2, server: (*wanted).microsoft, folder: (*places).microsoft, keys: namedKeys,
+		name: "symstore_index2", paths: index2Paths, parse: parseIndex2, server: (*placeList).microsoft, folder: (*places).microsoft, keys: namedKeys,
 		records: SymStoreRecords, packing: PackCabinet, tiers: TiersTwo, symsrv: true, rank: 6, marks: []string{"index2.txt"},
 	},
 	SSQP: {
-		name: "ssqp", paths: ssqpPaths, parse: parseSymstore, server: (*wanted).microsoft, folder: (*places).microsoft, keys: namedKeys,
+		name: "ssqp", paths: ssqpPaths, parse: parseSymstore, server: (*placeList).microsoft, folder: (*places).microsoft, keys: namedKeys,
 		packing: PackCabinet, tiers: TiersOne, symsrv: true,
 	},
 	BreakpadTree: {
-		name: "breakpad", paths: breakpadPaths, parse: parseBreakpad, server: (*wanted).microsoft, folder: (*places).microsoft, keys: namedKeys,
+		name: "breakpad", paths: breakpadPaths, parse: parseBreakpad, server: (*placeList).microsoft, folder: (*places).microsoft, keys: namedKeys,
 		rank: 7, mixed: true,
 	},
 	Unified: {
-		name: "unified", paths: unifiedPaths, parse: parseUnified, server: (*wanted).unified, folder: (*places).unified, keys: unifiedKeys,
+		name: "unified", paths: unifiedPaths, parse: parseUnified, server: (*placeList).unified, folder: (*places).unified, keys: unifiedKeys,
 		records: SymsorterRecords, packing: PackZstd, direct: true, rank: 2,
 	},
 	GDB: {
-		name: "gdb", paths: gdbPaths, parse: parseGDB, server: (*wanted).gdbTree, folder: (*places).gdb,
+		name: "gdb", paths: gdbPaths, parse: parseGDB, server: (*placeList).gdbTree, folder: (*places).gdb,
 		kinds: buildIDKinds, marks: []string{".build-id"}, direct: true, rank: 3, mixed: true, root: ".build-id", linked: true,
 	},
 	LLDB: {
-		name: "lldb", paths: lldbPaths, parse: parseLLDB, server: (*wanted).lldbTree, folder: (*places).lldb,
+		name: "lldb", paths: lldbPaths, parse: parseLLDB, server: (*placeList).lldbTree, folder: (*places).lldb,
 		kinds: []symfile.Kind{symfile.MachO}, direct: true, rank: 1, mixed: true,
 	},
 	Debuginfod: {
-		name: "debuginfod", paths: debuginfodPaths, parse: parseDebuginfod, server: (*wanted).debuginfod, folder: (*places).debuginfod,
+		name: "debuginfod", paths: debuginfodPaths, parse: parseDebuginfod, server: (*placeList).debuginfod, folder: (*places).debuginfod,
 		kinds: buildIDKinds, direct: true, rank: 4,
 	},
-	SlashSymbols: {name: "slashsymbols", paths: slashPaths, parse: parseSlash, server: (*wanted).slash, folder: (*places).slash, direct: true},
+	SlashSymbols: {name: "slashsymbols", paths: slashPaths, parse: parseSlash, server: (*placeList).slash, folder: (*places).slash, direct: true},
 	Native: {
-		name: "native", paths: nativePaths, parse: parseNative, server: (*wanted).native, folder: (*places).native, keys: namedKeys,
+		name: "native", paths: nativePaths, parse: parseNative, server: (*placeList).native, folder: (*places).native, keys: namedKeys,
 		packing: PackCabinet, tiers: TiersOne, symsrv: true,
 	},
 	Auto:     {name: "auto", tiers: TiersProbed, symsrv: true},
@@ -142,17 +142,17 @@ func (l Layout) table() *table {
 }
 
 // All lists the layouts that have paths.
-func All() []Layout { return having(func(_ Layout, t *table) bool { return t.paths != nil }) }
+func All() []Layout { return withTable(func(_ Layout, t *table) bool { return t.paths != nil }) }
 
 // Servers lists the layouts that a server can have.
 func Servers() []Layout {
-	return append([]Layout{Auto}, having(func(l Layout, t *table) bool { return t.server != nil || l == SymCache })...)
+	return append([]Layout{Auto}, withTable(func(l Layout, t *table) bool { return t.server != nil || l == SymCache })...)
 }
 
 // Folders lists the layouts that a folder can have.
-func Folders() []Layout { return having(func(_ Layout, t *table) bool { return t.folder != nil }) }
+func Folders() []Layout { return withTable(func(_ Layout, t *table) bool { return t.folder != nil }) }
 
-func having(is func(Layout, *table) bool) []Layout {
+func withTable(is func(Layout, *table) bool) []Layout {
 	var list []Layout
 	for i := range tables {
 		if is(Layout(i), &tables[i]) {

@@ -60,8 +60,8 @@ type Dialect struct {
 	Inside   bool // the address ends in buildid or .build-id already
 }
 
-// wanted collects places without repeating any.
-type wanted struct {
+// placeList collects places without repeating any.
+type placeList struct {
 	Dialect
 	req  *Request
 	l    symfile.Lookup
@@ -70,7 +70,7 @@ type wanted struct {
 
 // Places lists where on the server the answer to a request may be, best first.
 func (d Dialect) Places(req *Request) []Place {
-	w := &wanted{Dialect: d, req: req}
+	w := &placeList{Dialect: d, req: req}
 	if d.Layout == Auto || d.Layout == None {
 		w.Layout = SymStore
 		if req.Layout.table().direct {
@@ -85,7 +85,7 @@ func (d Dialect) Places(req *Request) []Place {
 			}
 		}
 	case FormSource, FormSection:
-		w.part()
+		w.sectionOrSource()
 	case FormSymCache:
 		w.symCache()
 	}
@@ -95,7 +95,7 @@ func (d Dialect) Places(req *Request) []Place {
 	return w.list
 }
 
-func (w *wanted) put(p Place) {
+func (w *placeList) put(p Place) {
 	for _, part := range p.Parts {
 		if !symfile.ValidName(part) {
 			return
@@ -131,9 +131,9 @@ func mapASCII(s string, from, to byte) string {
 	return string(b)
 }
 
-func (w *wanted) add(parts ...string) { w.put(Place{Parts: parts}) }
+func (w *placeList) add(parts ...string) { w.put(Place{Parts: parts}) }
 
-func (w *wanted) native() {
+func (w *placeList) native() {
 	w.microsoft()
 	elf, mach := w.family()
 	if elf {
@@ -144,19 +144,19 @@ func (w *wanted) native() {
 	}
 }
 
-func (w *wanted) gdbTree() {
+func (w *placeList) gdbTree() {
 	if elf, _ := w.family(); elf {
 		w.gdb(!w.Inside)
 	}
 }
 
-func (w *wanted) lldbTree() {
+func (w *placeList) lldbTree() {
 	if _, mach := w.family(); mach {
 		w.lldb()
 	}
 }
 
-func (w *wanted) slash() {
+func (w *placeList) slash() {
 	if name := w.name(); name != "" && w.l.Role&plain != 0 && debugid.IsHex(w.l.ID) {
 		w.add(name, strings.ToUpper(w.l.ID), "symbols")
 		w.add(name, w.l.ID, "symbols")
@@ -164,16 +164,16 @@ func (w *wanted) slash() {
 }
 
 // name is the lookup's name in the case that the client used.
-func (w *wanted) name() string {
+func (w *placeList) name() string {
 	if w.l.Name == "" && w.req.Layout == SlashSymbols && w.Layout == SlashSymbols || w.Layout != SSQP && symfile.Fold(w.req.Name) == w.l.Name {
 		return w.req.Name
 	}
 	return w.l.Name
 }
 
-// wordless reports whether a name came with an id whose kind was not said: it is
+// hasUnknownKind reports whether a name came with an id whose kind was not said: it is
 // that of an image or PDB, or of a WASM module.
-func (w *wanted) wordless() bool {
+func (w *placeList) hasUnknownKind() bool {
 	if w.l.Name == "" && w.req.Name == "" {
 		return false
 	}
@@ -184,10 +184,10 @@ func (w *wanted) wordless() bool {
 	return debugid.IsHex(w.l.ID) && (n >= 9 && n < 16 || n == 33 || w.l.Name != "" && w.l.Role&symfile.Debug != 0 && n >= 32)
 }
 
-func (w *wanted) wasm() bool { return strings.HasSuffix(symfile.Fold(w.req.Name), ".wasm") }
+func (w *placeList) wasm() bool { return strings.HasSuffix(symfile.Fold(w.req.Name), ".wasm") }
 
 // family says which kinds of id it may be: a build-id, a Mach-O UUID.
-func (w *wanted) family() (elf, mach bool) {
+func (w *placeList) family() (elf, mach bool) {
 	id := w.l.ID
 	if _, err := debugid.ParseBuildID(id); err != nil || len(id) < 4 {
 		return false, false
@@ -200,7 +200,7 @@ func (w *wanted) family() (elf, mach bool) {
 	}
 	wasm := w.wasm()
 	switch {
-	case w.wordless(), w.req.Age != nil:
+	case w.hasUnknownKind(), w.req.Age != nil:
 		return wasm, false
 	case len(id) != 32 || wasm:
 		return true, false
@@ -213,7 +213,7 @@ func (w *wanted) family() (elf, mach bool) {
 }
 
 // microsoft adds name/key/leaf.
-func (w *wanted) microsoft() {
+func (w *placeList) microsoft() {
 	name, role := w.name(), w.l.Role
 	native, ssqp := w.Layout == Native, w.Layout == SSQP
 	files := w.Layout != BreakpadTree
@@ -235,7 +235,7 @@ func (w *wanted) microsoft() {
 		w.tiered(Place{Parts: []string{name, w.key(), "msfz0", name}})
 	case role&(symfile.Executable|symfile.Debug) == 0 && role&symfile.Other != 0:
 		w.tiered(Place{Parts: []string{name, w.l.ID, name}, Exact: strings.HasPrefix(w.l.ID, "sha1-")})
-	case w.wordless():
+	case w.hasUnknownKind():
 		w.image(name)
 	case role&symfile.Executable != 0 && !native:
 		w.codeNames(name)
@@ -243,7 +243,7 @@ func (w *wanted) microsoft() {
 }
 
 // tiered adds a path of one tier in the tiers of the server.
-func (w *wanted) tiered(p Place) {
+func (w *placeList) tiered(p Place) {
 	if w.TwoTier && len(p.Parts) > 0 {
 		p.Parts = append([]string{Bucket(p.Parts[0])}, p.Parts...)
 	}
@@ -251,7 +251,7 @@ func (w *wanted) tiered(p Place) {
 }
 
 // image adds the forms of an image or PDB.
-func (w *wanted) image(name string) {
+func (w *placeList) image(name string) {
 	key := w.key()
 	if strings.HasSuffix(key, symfile.PortableAge) || w.wasm() {
 		w.tiered(Place{Parts: []string{name, key, name}}) // never packed
@@ -262,7 +262,7 @@ func (w *wanted) image(name string) {
 
 // stored adds the forms of a file in a symbol store, in the order in which
 // Microsoft's clients ask for them.
-func (w *wanted) stored(name, key string) {
+func (w *placeList) stored(name, key string) {
 	w.tiered(Place{Parts: []string{name, key, name}})
 	if w.Cabinets {
 		w.tiered(Place{Parts: []string{name, key, CabinetName(name)}, Packed: true})
@@ -276,13 +276,13 @@ func (w *wanted) stored(name, key string) {
 // name and key, best first. Name and key are spelled as the store spells them,
 // whatever the kind of the file; compare [Dialect.Places].
 func (d Dialect) StorePlaces(name, key string) []Place {
-	w := &wanted{Dialect: d, req: &Request{Name: name}}
+	w := &placeList{Dialect: d, req: &Request{Name: name}}
 	w.stored(name, key)
 	return w.list
 }
 
 // codeNames adds SSQP's keys of ELF and Mach-O images.
-func (w *wanted) codeNames(name string) {
+func (w *placeList) codeNames(name string) {
 	if rest, ok := strings.CutPrefix(w.l.ID, "coreclr-"); ok {
 		word := elfWord
 		if len(rest) == 32 {
@@ -304,7 +304,7 @@ func (w *wanted) codeNames(name string) {
 
 // symbolNames adds SSQP's keys of ELF and Mach-O symbols, which have no name of
 // their own.
-func (w *wanted) symbolNames() {
+func (w *placeList) symbolNames() {
 	elf, mach := w.family()
 	if elf {
 		for _, id := range w.padded() {
@@ -318,7 +318,7 @@ func (w *wanted) symbolNames() {
 
 // padded lists the spellings of a build-id in stores: SSQP fills it to 20
 // bytes, others do not.
-func (w *wanted) padded() []string {
+func (w *placeList) padded() []string {
 	list := elfSpellings(w.l.ID)
 	if len(list) == 2 && w.Layout == SSQP {
 		list[0], list[1] = list[1], list[0]
@@ -326,9 +326,9 @@ func (w *wanted) padded() []string {
 	return list
 }
 
-// bare lists the spellings of a build-id where it is not padded. A client that
+// unpadded lists the spellings of a build-id where it is not padded. A client that
 // asks in SSQP's form may have added zeros.
-func (w *wanted) bare() []string {
+func (w *placeList) unpadded() []string {
 	id := w.l.ID
 	if w.req.Name == "" || len(id) != 40 {
 		return []string{id}
@@ -348,7 +348,7 @@ func (w *wanted) bare() []string {
 
 // breakpad adds name/id/stem.sym. Only .pdb leaves the stem, but Sentry's
 // documentation and the code-info lookup of Tecken cut .exe and .dll too.
-func (w *wanted) breakpad(name string) {
+func (w *placeList) breakpad(name string) {
 	key, stem := w.key(), Stem(name)
 	list := []string{stem}
 	if f := symfile.Fold(name); strings.HasSuffix(f, ".dll") || strings.HasSuffix(f, ".exe") {
@@ -366,7 +366,7 @@ func (w *wanted) breakpad(name string) {
 // key is the id as Microsoft's tools write it: the stamp of an image in upper
 // case, its size in lower case without padding; the GUID of a PDB in upper case
 // (in lower case for SSQP), its age in lower case.
-func (w *wanted) key() string {
+func (w *placeList) key() string {
 	id := w.l.ID
 	if p, err := debugid.ParsePE(id); err == nil {
 		return p.String()
@@ -389,13 +389,13 @@ func (w *wanted) key() string {
 	return guid + age
 }
 
-func (w *wanted) unified() {
+func (w *placeList) unified() {
 	if len(w.l.ID) < 3 || !debugid.IsHex(w.l.ID) {
 		return
 	}
-	for _, id := range w.bare() {
+	for _, id := range w.unpadded() {
 		for _, leaf := range unifiedLeaves {
-			if w.l.Role&leaf.role == 0 || leaf.role&symfile.Executable != 0 && w.wordless() && w.req.Age != nil {
+			if w.l.Role&leaf.role == 0 || leaf.role&symfile.Executable != 0 && w.hasUnknownKind() && w.req.Age != nil {
 				continue // the id of a PDB
 			}
 			w.add(id[:2], id[2:], leaf.name)
@@ -404,8 +404,8 @@ func (w *wanted) unified() {
 }
 
 // gdb adds the paths of a build-id tree, which may have a folder of its own.
-func (w *wanted) gdb(folder bool) {
-	for _, id := range w.bare() {
+func (w *placeList) gdb(folder bool) {
+	for _, id := range w.unpadded() {
 		for _, p := range gdbLeaves {
 			if w.l.Role&p.role == 0 {
 				continue
@@ -418,7 +418,7 @@ func (w *wanted) gdb(folder bool) {
 	}
 }
 
-func (w *wanted) lldb() {
+func (w *placeList) lldb() {
 	c := &places{req: w.req, l: w.l}
 	c.lldb()
 	for _, p := range c.list {
@@ -427,18 +427,18 @@ func (w *wanted) lldb() {
 }
 
 // buildID returns the parts in front of a debuginfod artifact.
-func (w *wanted) buildID(id string) []string {
+func (w *placeList) buildID(id string) []string {
 	if w.Inside {
 		return []string{id}
 	}
 	return []string{"buildid", id}
 }
 
-func (w *wanted) debuginfod() {
+func (w *placeList) debuginfod() {
 	if elf, _ := w.family(); !elf || w.wasm() {
 		return
 	}
-	for _, id := range w.bare() {
+	for _, id := range w.unpadded() {
 		for _, artifact := range debuginfodLeaves {
 			if w.l.Role&artifact.role != 0 {
 				w.add(append(w.buildID(id), artifact.name)...)
@@ -447,9 +447,9 @@ func (w *wanted) debuginfod() {
 	}
 }
 
-// part adds the address of a section or a source file, which only debuginfod
+// sectionOrSource adds the address of a section or a source file, which only debuginfod
 // has. Dots in a source's path are resolved: it must not lead out of there.
-func (w *wanted) part() {
+func (w *placeList) sectionOrSource() {
 	if w.Layout != Debuginfod || len(w.req.Lookups) == 0 {
 		return
 	}
@@ -467,7 +467,7 @@ func (w *wanted) part() {
 
 // symCache adds the address of a file for Windows Performance Analyzer. The age
 // is decimal there.
-func (w *wanted) symCache() {
+func (w *placeList) symCache() {
 	if w.Layout != SymCache || len(w.req.Lookups) == 0 {
 		return
 	}

@@ -29,7 +29,7 @@ func identifyBreakpad(b *budget, head []byte) ([]Object, error) {
 	if o.Name == "" {
 		return nil, broken("the MODULE record has no file name")
 	}
-	if o.CodeName != "" && !wanted(o.CodeName) {
+	if o.CodeName != "" && !isRequestable(o.CodeName) {
 		return nil, broken("the name %q cannot be part of a path", clip(o.CodeName))
 	}
 	if h.Arch != "unknown" {

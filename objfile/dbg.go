@@ -61,7 +61,7 @@ func identifyDBG(b *budget, name string) ([]Object, error) {
 				return nil, err
 			}
 			if want.Kind != symfile.KindUnknown {
-				o.want(want)
+				o.addCompanion(want)
 			}
 			if info.embeddedInImage {
 				o.Features.Debug = true

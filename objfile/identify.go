@@ -131,8 +131,8 @@ func checked(objects []Object, err error) ([]Object, error) {
 	return objects, nil
 }
 
-// wanted reports whether a client can ask for a file of this name.
-func wanted(name string) bool { return symfile.ValidName(name) && !symfile.IsDevice(name) }
+// isRequestable reports whether a client can ask for a file of this name.
+func isRequestable(name string) bool { return symfile.ValidName(name) && !symfile.IsDevice(name) }
 
 // clip limits the length of untrusted names in messages.
 func clip(s string) string {

@@ -342,7 +342,7 @@ func (f *peFile) debugDirectory(o *Object) (*Object, error) {
 			if want.Kind == symfile.PortablePDB && portable.Kind == symfile.KindUnknown {
 				portable = want
 			}
-			o.want(want)
+			o.addCompanion(want)
 		case debugMisc:
 			records++
 			if err := f.misc(o, e); err != nil {
@@ -382,9 +382,9 @@ func imageStem(name string) string {
 	return name
 }
 
-// want adds a companion file, unless no client can ask for its name.
-func (o *Object) want(w symfile.Object) {
-	if !wanted(w.Name) {
+// addCompanion adds a companion file, unless no client can ask for its name.
+func (o *Object) addCompanion(w symfile.Object) {
+	if !isRequestable(w.Name) {
 		return
 	}
 	for _, have := range o.PDBs {
@@ -445,7 +445,7 @@ func (f *peFile) misc(o *Object, e debugEntry) error {
 		}
 		name = imageStem(name) + ".dbg"
 	}
-	o.want(symfile.Object{Kind: symfile.DBG, Role: symfile.Debug, Name: name, CodeID: o.CodeID})
+	o.addCompanion(symfile.Object{Kind: symfile.DBG, Role: symfile.Debug, Name: name, CodeID: o.CodeID})
 	return nil
 }
 
@@ -462,7 +462,7 @@ func perfMapRecord(b *budget, o *Object, e debugEntry) error {
 	if version == 0 || version > 1<<30 {
 		return nil
 	}
-	o.want(symfile.Object{
+	o.addCompanion(symfile.Object{
 		Kind: symfile.R2RMap, Role: symfile.Other, Name: symfile.BaseName(cString(rec[24:])),
 		Version: int(version), Hash: debugid.GUID(rec[4:20]).Lower(),
 	})

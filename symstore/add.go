@@ -144,7 +144,7 @@ func (s *Store) Add(ctx context.Context, opt AddOptions, files iter.Seq2[File, e
 		// The counted files are not in the store.
 		result.Stored, result.Repeated, result.Bytes = 0, 0, 0
 		if IsNoSpace(err) {
-			s.unmake() // removes a store that this Add created
+			s.undoCreate() // removes a store that this Add created
 		}
 	}
 	return result, err
@@ -182,7 +182,7 @@ func (s *Store) add(ctx context.Context, opt AddOptions, files iter.Seq2[File, e
 	}
 	published = true
 	a.result.ID = p.ID
-	a.tell(Event{Kind: EventID, ID: p.ID})
+	a.event(Event{Kind: EventID, ID: p.ID})
 	return a.result, ws.settle(p)
 }
 
@@ -327,7 +327,7 @@ func (a *adder) report(i int, it *item) {
 	case it.err != nil && ignored(it.err):
 		a.result.Ignored++
 		e.Kind, e.Err = EventIgnored, it.err
-		a.tell(e)
+		a.event(e)
 		return
 	case it.err != nil:
 		a.fail(it, it.err)
@@ -344,12 +344,12 @@ func (a *adder) report(i int, it *item) {
 		a.result.Repeated++
 		a.g.drop(it)
 		e.Kind = EventRepeat
-		a.tell(e)
+		a.event(e)
 		return
 	}
 	if it.plain {
 		e.Kind = EventPlain
-		a.tell(e)
+		a.event(e)
 	}
 	for _, k := range it.keys {
 		e.Kind, e.Name, e.Key, e.Compressed = EventStore, k.Key.Name, k.Key.Key, false
@@ -362,11 +362,11 @@ func (a *adder) report(i int, it *item) {
 			e.Compressed = true
 		}
 		e.Dest = path.Join(dirOf(a.tiers, k.Key.Name, k.Key.Key), leaf)
-		a.tell(e)
+		a.event(e)
 	}
 }
 
-func (a *adder) tell(e Event) {
+func (a *adder) event(e Event) {
 	if a.opt.Event != nil {
 		a.opt.Event(e)
 	}
@@ -379,7 +379,7 @@ func (a *adder) fail(it *item, err error) {
 	if a.result.Err == nil {
 		a.result.Err = it.err
 	}
-	a.tell(Event{Kind: EventFailed, Path: it.file.Path, Err: err})
+	a.event(Event{Kind: EventFailed, Path: it.file.Path, Err: err})
 }
 
 // repeats reports whether the transaction already has the same file. Different

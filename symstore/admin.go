@@ -45,7 +45,7 @@ func (s *Store) readAdmin() (*admin, error) {
 	}
 	d, err := s.root.Open(adminDir)
 	if err != nil {
-		return a, ignoreAbsent(err)
+		return a, ignoreNotExist(err)
 	}
 	defer d.Close()
 	names, err := d.Readdirnames(-1)

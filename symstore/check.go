@@ -532,7 +532,7 @@ func (c *checker) rewriteLists() {
 			line = t.history
 		}
 		if line == "" && t.live {
-			line = c.invent(id)
+			line = c.placeholderLine(id)
 		}
 		if t.live {
 			server = append(server, record{raw: []byte(line)})
@@ -582,8 +582,8 @@ func sameRecords(a, b []record) bool {
 	return true
 }
 
-// invent returns a line for a transaction of which only the entries are known.
-func (c *checker) invent(id ID) string {
+// placeholderLine returns a line for a transaction of which only the entries are known.
+func (c *checker) placeholderLine(id ID) string {
 	when := c.s.opt.Now()
 	if info, err := c.s.root.Stat(txFile(id)); err == nil {
 		when = info.ModTime()

@@ -90,7 +90,7 @@ func (s *Store) resumeConversion(ctx context.Context, l *lock) error {
 
 func (s *Store) convert(ctx context.Context, l *lock, c conversion, progress func(int)) error {
 	if !c.Drop {
-		if err := s.spread(ctx, l, c, progress); err != nil {
+		if err := s.createDirs(ctx, l, c, progress); err != nil {
 			return err
 		}
 		if err := s.switchTiers(c.To); err != nil {
@@ -107,7 +107,7 @@ func (s *Store) convert(ctx context.Context, l *lock, c conversion, progress fun
 	}
 	n := 0
 	err := s.eachKeyDir(from, func(name, key, dir string) error {
-		if err := s.may(ctx, l, "drop "+dir); err != nil {
+		if err := s.checkStep(ctx, l, "drop "+dir); err != nil {
 			return err
 		}
 		if _, _, ok := s.locateIn(c.To, name, key); !ok {
@@ -131,8 +131,8 @@ func (s *Store) convert(ctx context.Context, l *lock, c conversion, progress fun
 	return wrapError(s.tree.Remove(convertFile))
 }
 
-// may returns an error if a step must not be taken.
-func (s *Store) may(ctx context.Context, l *lock, what string) error {
+// checkStep returns an error if a step must not be taken.
+func (s *Store) checkStep(ctx context.Context, l *lock, what string) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
@@ -142,8 +142,8 @@ func (s *Store) may(ctx context.Context, l *lock, what string) error {
 	return l.check()
 }
 
-// spread creates the new folders.
-func (s *Store) spread(ctx context.Context, l *lock, c conversion, progress func(int)) error {
+// createDirs creates the new folders.
+func (s *Store) createDirs(ctx context.Context, l *lock, c conversion, progress func(int)) error {
 	from := One
 	if c.To == One {
 		from = Two
@@ -155,7 +155,7 @@ func (s *Store) spread(ctx context.Context, l *lock, c conversion, progress func
 	defer g.Abort()
 	n := 0
 	err := s.eachKeyDir(from, func(name, key, dir string) error {
-		if err := s.may(ctx, l, "spread "+dir); err != nil {
+		if err := s.checkStep(ctx, l, "spread "+dir); err != nil {
 			return err
 		}
 		target, _ := to.dir(name, key)
@@ -234,7 +234,7 @@ func (s *Store) switchTiers(to Tiers) error {
 	if to == Two {
 		return wrapError(s.writeDurably(index2File, nil))
 	}
-	return wrapError(ignoreAbsent(s.tree.Remove(index2File)))
+	return wrapError(ignoreNotExist(s.tree.Remove(index2File)))
 }
 
 // eachKeyDir visits the key folders of a store with these tiers. During a

@@ -71,9 +71,9 @@ func (s *Store) create(tiers Tiers) error {
 	return s.touch(pingmeFile)
 }
 
-// createAgain creates the marker files again if the writer that created the store
+// recreate creates the marker files again if the writer that created the store
 // failed and removed them.
-func (s *Store) createAgain() error {
+func (s *Store) recreate() error {
 	if s.exists(pingmeFile) || s.exists(lastIDFile) || s.exists(serverFile) {
 		return nil
 	}
@@ -83,9 +83,9 @@ func (s *Store) createAgain() error {
 	return s.create(s.opened)
 }
 
-// unmake removes the marker files of an empty store that this Store created. It
+// undoCreate removes the marker files of an empty store that this Store created. It
 // stops when it finds a trace of another writer.
-func (s *Store) unmake() {
+func (s *Store) undoCreate() {
 	m := &s.made
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -93,7 +93,7 @@ func (s *Store) unmake() {
 		return
 	}
 	// Every writer creates a folder in the journal before it changes anything else.
-	if ignoreAbsent(s.root.Remove(journalDir)) != nil {
+	if ignoreNotExist(s.root.Remove(journalDir)) != nil {
 		return
 	}
 	d, err := s.root.Open(adminDir)
@@ -111,11 +111,11 @@ func (s *Store) unmake() {
 				return
 			}
 		}
-		if ignoreAbsent(s.root.Remove(lockName)) != nil || s.root.Remove(adminDir) != nil {
+		if ignoreNotExist(s.root.Remove(lockName)) != nil || s.root.Remove(adminDir) != nil {
 			return
 		}
 	}
-	m.undone = ignoreAbsent(s.root.Remove(pingmeFile)) == nil
+	m.undone = ignoreNotExist(s.root.Remove(pingmeFile)) == nil
 	if m.tiers == Two {
 		_ = s.root.Remove(index2File) // alone, it does not mark a store
 	}

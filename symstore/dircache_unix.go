@@ -74,15 +74,15 @@ func openAt(parent int, base string, flags int) (int, error) {
 	}
 }
 
-// leadsOn reports whether an error may come from a symbolic link, which os.Root
+// maybeSymlink reports whether an error may come from a symbolic link, which os.Root
 // follows.
-func leadsOn(err error) bool {
+func maybeSymlink(err error) bool {
 	return err == errNotPlain || err == unix.ELOOP || err == unix.ENOTDIR || err == unix.EMLINK
 }
 
-// makeRoom closes all folders if the limit is reached, so that the next few
+// evict closes all folders if the limit is reached, so that the next few
 // opened ones stay open together.
-func (n *dirCache) makeRoom() {
+func (n *dirCache) evict() {
 	if len(n.open) > maxOpenDirs {
 		n.closeAll()
 	}
@@ -106,7 +106,7 @@ func (n *dirCache) close() {
 
 // inBoth calls do with the folder and base name of both paths.
 func (n *dirCache) inBoth(from, to string, do func(int, string, int, string) error) error {
-	n.makeRoom()
+	n.evict()
 	a, x, err := n.split(from)
 	if err != nil {
 		return err
@@ -139,7 +139,7 @@ func (n *dirCache) link(from, to string) error {
 
 // exists reports whether a file or folder exists.
 func (n *dirCache) exists(name string) bool {
-	n.makeRoom()
+	n.evict()
 	parent, base, err := n.split(name)
 	if err == nil {
 		var st unix.Stat_t
@@ -154,7 +154,7 @@ func (n *dirCache) exists(name string) bool {
 
 // names lists a folder.
 func (n *dirCache) names(name string) ([]string, error) {
-	n.makeRoom()
+	n.evict()
 	fd, err := n.dir(name)
 	if err == nil {
 		_, err = unix.Seek(fd, 0, 0)
@@ -180,7 +180,7 @@ func (n *dirCache) names(name string) ([]string, error) {
 // read reads a regular file of up to limit bytes, and one byte more of a longer
 // one.
 func (n *dirCache) read(name string, limit int) ([]byte, error) {
-	n.makeRoom()
+	n.evict()
 	parent, base, err := n.split(name)
 	if err != nil {
 		return readSmall(n.root, name, limit)
@@ -214,7 +214,7 @@ func (n *dirCache) read(name string, limit int) ([]byte, error) {
 
 // mkdir makes a folder. An existing one is no error.
 func (n *dirCache) mkdir(name string) error {
-	n.makeRoom()
+	n.evict()
 	parent, base, err := n.split(name)
 	if err == nil {
 		err = unix.Mkdirat(parent, base, 0o777)
@@ -222,7 +222,7 @@ func (n *dirCache) mkdir(name string) error {
 	switch {
 	case err == nil || err == unix.EEXIST:
 		return nil
-	case leadsOn(err):
+	case maybeSymlink(err):
 		return mkdir(n.root, name)
 	}
 	return &fs.PathError{Op: "mkdir", Path: name, Err: err}
@@ -230,7 +230,7 @@ func (n *dirCache) mkdir(name string) error {
 
 // create creates a file that must not exist.
 func (n *dirCache) create(name string) (*os.File, error) {
-	n.makeRoom()
+	n.evict()
 	parent, base, err := n.split(name)
 	if err == nil {
 		var fd int
@@ -238,7 +238,7 @@ func (n *dirCache) create(name string) (*os.File, error) {
 			return os.NewFile(uintptr(fd), name), nil
 		}
 	}
-	if leadsOn(err) {
+	if maybeSymlink(err) {
 		return n.root.OpenFile(name, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o666)
 	}
 	return nil, &fs.PathError{Op: "open", Path: name, Err: err}
@@ -246,7 +246,7 @@ func (n *dirCache) create(name string) (*os.File, error) {
 
 // chtimes sets the time of a file.
 func (n *dirCache) chtimes(name string, t time.Time) error {
-	n.makeRoom()
+	n.evict()
 	parent, base, err := n.split(name)
 	if err != nil {
 		return n.root.Chtimes(name, t, t)
@@ -274,7 +274,7 @@ func (n *dirCache) patch(name string, data []byte) error {
 }
 
 func (n *dirCache) writeAt(name string, data []byte, flags int) error {
-	n.makeRoom()
+	n.evict()
 	parent, base, err := n.split(name)
 	if err == nil {
 		var fd int
@@ -282,7 +282,7 @@ func (n *dirCache) writeAt(name string, data []byte, flags int) error {
 			return writeClose(fd, name, data)
 		}
 	}
-	if leadsOn(err) {
+	if maybeSymlink(err) {
 		f, err := n.root.OpenFile(name, flags, 0o666)
 		if err != nil {
 			return err

@@ -63,7 +63,7 @@ func (d *disk) readText(name string) ([]byte, error) {
 
 func checkText(name string, data []byte, err error) ([]byte, error) {
 	if err != nil {
-		return nil, ignoreAbsent(err)
+		return nil, ignoreNotExist(err)
 	}
 	if len(data) > maxText {
 		return nil, fmt.Errorf("%w: %s is larger than %d bytes", ErrDamaged, name, maxText)

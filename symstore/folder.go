@@ -125,9 +125,9 @@ func (p *spots) claim(k Key, dir, own string) *spot {
 	return sp
 }
 
-// soil records that a file could not be removed from a group, so that the group
+// markIncomplete records that a file could not be removed from a group, so that the group
 // is not published as a whole.
-func (p *spots) soil(g *group) {
+func (p *spots) markIncomplete(g *group) {
 	if g == nil {
 		return
 	}
@@ -152,7 +152,7 @@ func (ws *workspace) writeFolders() error {
 func (ws *workspace) readFolders() error {
 	f, err := ws.root.Open(foldersLeaf)
 	if err != nil {
-		return ignoreAbsent(err)
+		return ignoreNotExist(err)
 	}
 	defer f.Close()
 	if err := json.NewDecoder(io.LimitReader(f, maxPlan)).Decode(&ws.folders); err != nil {
@@ -223,15 +223,15 @@ func (ws *workspace) undoFolder(o *op) error {
 	for _, f := range ws.folders.of(o) {
 		dir := f.target(o)
 		for _, leaf := range f.leaves() {
-			all = errors.Join(all, ignoreAbsent(ws.j.root.Remove(path.Join(dir, leaf))))
+			all = errors.Join(all, ignoreNotExist(ws.j.root.Remove(path.Join(dir, leaf))))
 		}
 		ws.j.removeEmpty(dir)
 	}
 	return all
 }
 
-// numberAgain repeats number for one step, after a crash.
-func (ws *workspace) numberAgain(o *op, id ID) error {
+// renumberOne repeats number for one step, after a crash.
+func (ws *workspace) renumberOne(o *op, id ID) error {
 	if !ws.has(o.From) {
 		return ws.healFolder(o, id)
 	}

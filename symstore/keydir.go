@@ -48,7 +48,7 @@ func (n *dirCache) readKeyDir(dir, name string) (*keyDir, error) {
 	k := &keyDir{dir: dir, name: name}
 	names, err := n.names(dir)
 	if err != nil {
-		return k, ignoreAbsent(wrapError(err))
+		return k, ignoreNotExist(wrapError(err))
 	}
 	k.found = byFolded(names)
 	if refs := k.leaf(refsLeaf); refs != "" {

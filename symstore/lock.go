@@ -323,7 +323,7 @@ func (l *lock) tryFile(watch *watcher) (string, error) {
 	}
 	raw, err := root.ReadFile(lockFileName)
 	if err != nil {
-		return "in turn", ignoreAbsent(err)
+		return "in turn", ignoreNotExist(err)
 	}
 	have := parseLockRecord(raw)
 	if !watch.silent(raw) {
@@ -333,7 +333,7 @@ func (l *lock) tryFile(watch *watcher) (string, error) {
 	// of a new owner, who notices that and stops.
 	aside := lockFileName + "." + l.token
 	if err := root.Rename(lockFileName, aside); err != nil {
-		return "in turn", ignoreAbsent(err)
+		return "in turn", ignoreNotExist(err)
 	}
 	return "in turn", root.Remove(aside)
 }

@@ -52,7 +52,7 @@ type storeFile struct{ *os.File }
 
 func (w storeFile) Write(p []byte) (int, error) {
 	n, err := w.File.Write(p)
-	return n, ofStore(err)
+	return n, asStoreError(err)
 }
 
 // unpack writes the content of the only file in a cabinet to w.

@@ -4,8 +4,8 @@ import (
 	"errors"
 )
 
-// errTaken means that another tool made the file of that transaction first.
-var errTaken = errors.New("the transaction number is taken")
+// errNumberTaken means that another tool made the file of that transaction first.
+var errNumberTaken = errors.New("the transaction number is taken")
 
 // The kinds of steps.
 const (

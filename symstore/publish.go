@@ -47,7 +47,7 @@ func (a *adder) publish(ctx context.Context) (*plan, error) {
 			return nil, err
 		}
 		err = a.ws.commit(l, p)
-		if errors.Is(err, errTaken) {
+		if errors.Is(err, errNumberTaken) {
 			adm.max = id // another tool, which takes no lock, has taken the number
 			continue
 		}

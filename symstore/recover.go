@@ -23,7 +23,7 @@ func (j *journal) recoverAll(ctx context.Context, l *lock) error {
 	}
 	journal, err := j.root.OpenRoot(journalDir)
 	if err != nil {
-		return ignoreAbsent(err)
+		return ignoreNotExist(err)
 	}
 	defer journal.Close()
 	d, err := journal.Open(".")
@@ -50,7 +50,7 @@ func (j *journal) recoverAll(ctx context.Context, l *lock) error {
 			continue
 		}
 		ws := &workspace{j: j, token: name, dir: path.Join(journalDir, name), again: true, renumbered: true, dirs: &dirCache{root: j.root}}
-		p, err := ws.left(journal, l)
+		p, err := ws.examine(journal, l)
 		if err != nil {
 			return err
 		}
@@ -68,11 +68,11 @@ func (j *journal) recoverAll(ctx context.Context, l *lock) error {
 	return nil
 }
 
-// left examines the workspace of another writer. It returns the plan in it, if
+// examine examines the workspace of another writer. It returns the plan in it, if
 // any: it was written under the lock, which that writer no longer holds.
 // Without a plan, the workspace of a dead writer is removed after the lock is
 // released. The workspace of a living writer is left alone.
-func (ws *workspace) left(journal *os.Root, l *lock) (*plan, error) {
+func (ws *workspace) examine(journal *os.Root, l *lock) (*plan, error) {
 	_, err := journal.Lstat(path.Join(ws.token, planLeaf))
 	planned := err == nil
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -85,7 +85,7 @@ func (ws *workspace) left(journal *os.Root, l *lock) (*plan, error) {
 		return nil, nil
 	}
 	if ws.root, err = journal.OpenRoot(ws.token); err != nil {
-		return nil, ignoreAbsent(err) // the writer has just removed it
+		return nil, ignoreNotExist(err) // the writer has just removed it
 	}
 	var p *plan
 	if planned {
@@ -100,7 +100,7 @@ func (ws *workspace) left(journal *os.Root, l *lock) (*plan, error) {
 	if err != nil || planned && !ws.isDead(journal) {
 		return nil, err
 	}
-	if err := ws.heal(); err != nil {
+	if err := ws.repair(); err != nil {
 		return nil, err
 	}
 	l.dead = append(l.dead, ws)
@@ -109,14 +109,14 @@ func (ws *workspace) left(journal *os.Root, l *lock) (*plan, error) {
 
 // redo completes a plan, or undoes it if its number was taken in the meantime.
 func (ws *workspace) redo(l *lock, p *plan) error {
-	err := ws.healLists()
+	err := ws.repairLists()
 	if err == nil {
-		err = ws.prepareAgain(p)
+		err = ws.rewrite(p)
 	}
 	if err == nil {
 		err = ws.finish(l, p)
 	}
-	if errors.Is(err, errTaken) {
+	if errors.Is(err, errNumberTaken) {
 		ws.discard() // finish has undone the steps
 		return nil
 	}
@@ -126,13 +126,13 @@ func (ws *workspace) redo(l *lock, p *plan) error {
 	return ws.settle(p)
 }
 
-// prepareAgain rewrites the contents that a power loss may have destroyed.
-func (ws *workspace) prepareAgain(p *plan) error {
+// rewrite rewrites the contents that a power loss may have destroyed.
+func (ws *workspace) rewrite(p *plan) error {
 	for i := range p.Ops {
 		o := &p.Ops[i]
 		switch o.Do {
 		case opFolder:
-			if err := ws.numberAgain(o, p.ID); err != nil {
+			if err := ws.renumberOne(o, p.ID); err != nil {
 				return err
 			}
 		case opWrite, opCreate, opAppend:
@@ -152,7 +152,7 @@ func (ws *workspace) prepareAgain(p *plan) error {
 func (ws *workspace) readPlan(leaf string) (*plan, error) {
 	f, err := ws.root.Open(leaf)
 	if err != nil {
-		return nil, ignoreAbsent(err)
+		return nil, ignoreNotExist(err)
 	}
 	defer f.Close()
 	p := new(plan)
@@ -165,10 +165,10 @@ func (ws *workspace) readPlan(leaf string) (*plan, error) {
 	return p, nil
 }
 
-// healLists restores lists that a power loss emptied between renaming and
+// repairLists restores lists that a power loss emptied between renaming and
 // flushing. server.txt comes last, because history.txt shows whether it may be
 // empty.
-func (ws *workspace) healLists() error {
+func (ws *workspace) repairLists() error {
 	for _, name := range []string{lastIDFile, historyFile, serverFile} {
 		old := ws.path(oldPrefix + path.Base(name))
 		had, err := ws.j.readText(old)
@@ -187,7 +187,7 @@ func (ws *workspace) healLists() error {
 			if err != nil {
 				return err
 			}
-			if !anyLive(history) {
+			if !hasLive(history) {
 				continue
 			}
 		}
@@ -198,8 +198,8 @@ func (ws *workspace) healLists() error {
 	return nil
 }
 
-// anyLive reports whether a history.txt has a transaction that is not deleted.
-func anyLive(history []byte) bool {
+// hasLive reports whether a history.txt has a transaction that is not deleted.
+func hasLive(history []byte) bool {
 	live := map[ID]bool{}
 	for _, r := range parseRecords(history) {
 		switch {
@@ -213,9 +213,9 @@ func anyLive(history []byte) bool {
 	return len(live) > 0
 }
 
-// heal restores what a power loss destroyed of a finished transaction.
-func (ws *workspace) heal() error {
-	if err := ws.healLists(); err != nil {
+// repair restores what a power loss destroyed of a finished transaction.
+func (ws *workspace) repair() error {
+	if err := ws.repairLists(); err != nil {
 		return err
 	}
 	p, err := ws.readPlan(appliedLeaf)
@@ -259,7 +259,7 @@ func (ws *workspace) heal() error {
 // the operating system only processes of this machine can be checked; writers
 // of other machines count as dead after a day.
 func (ws *workspace) isDead(journal *os.Root) bool {
-	if _, alive := living.Load(ws.token); alive {
+	if _, alive := liveWriters.Load(ws.token); alive {
 		return false
 	}
 	f, err := journal.OpenFile(ws.token+ownerExt, os.O_RDWR, 0)

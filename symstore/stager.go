@@ -75,7 +75,7 @@ func (g *stager) flushAll() error {
 		return err
 	}
 	g.flush(foldersLeaf)
-	return ignoreAbsent(g.group.Commit()) // dropped files do not exist any more
+	return ignoreNotExist(g.group.Commit()) // dropped files do not exist any more
 }
 
 // flush registers a file or folder of the workspace to be flushed by flushAll.
@@ -112,7 +112,7 @@ func (g *stager) drop(it *item) {
 		switch {
 		case k.spot != nil:
 			if err := g.ws.root.RemoveAll(k.spot.Rel); err != nil {
-				g.spots.soil(k.spot.group)
+				g.spots.markIncomplete(k.spot.group)
 			}
 		case k.staged != "":
 			_ = g.ws.root.Remove(k.staged) // on failure it is removed with the workspace
@@ -127,7 +127,7 @@ type storeError struct{ err error }
 func (e *storeError) Error() string { return e.err.Error() }
 func (e *storeError) Unwrap() error { return e.err }
 
-func ofStore(err error) error {
+func asStoreError(err error) error {
 	if err == nil {
 		return nil
 	}
@@ -244,13 +244,13 @@ func (g *stager) stageDir(ctx context.Context, a *adder, w *worker, it *item, in
 	sp := k.spot
 	if sp.group != nil {
 		if err := w.dirs.mkdir(g.ws.path(sp.group.rel)); err != nil {
-			return ofStore(err)
+			return asStoreError(err)
 		}
 		g.flush(sp.group.rel)
 		defer w.dirs.closeDir(g.ws.path(sp.group.rel))
 	}
 	if err := w.dirs.mkdir(g.ws.path(sp.Rel)); err != nil {
-		return ofStore(err)
+		return asStoreError(err)
 	}
 	g.flush(sp.Rel)
 	defer w.dirs.closeDir(g.ws.path(sp.Rel))
@@ -273,7 +273,7 @@ func (g *stager) stageDir(ctx context.Context, a *adder, w *worker, it *item, in
 // writeSmall writes a small file.
 func (g *stager) writeSmall(w *worker, name string, data []byte) error {
 	g.flush(name)
-	return ofStore(w.dirs.write(g.ws.path(name), data))
+	return asStoreError(w.dirs.write(g.ws.path(name), data))
 }
 
 // stageContent stages the file of a key, compressed if that was asked for.
@@ -305,11 +305,11 @@ func (g *stager) create(w *worker, k *stagedKey) (*os.File, error) {
 	}
 	if fault := g.ws.j.opt.stageFault; fault != nil {
 		if err := fault(k.Key.Name); err != nil {
-			return nil, ofStore(err)
+			return nil, asStoreError(err)
 		}
 	}
 	f, err := w.dirs.create(g.ws.path(k.staged))
-	return f, ofStore(err)
+	return f, asStoreError(err)
 }
 
 // finishFile closes a file, registers it to be flushed, and sets its time to
@@ -320,7 +320,7 @@ func (g *stager) finishFile(w *worker, f *os.File, in source, k *stagedKey) erro
 		err = f.Sync()
 	}
 	if err = errors.Join(err, f.Close()); err != nil {
-		return ofStore(err)
+		return asStoreError(err)
 	}
 	g.flush(k.staged)
 	// Some shares refuse to set a time.
@@ -353,7 +353,7 @@ func (g *stager) copyTo(ctx context.Context, in source, f *os.File) error {
 		}
 		n, err := f.ReadFrom(io.LimitReader(in.File, chunk))
 		if durable.IsNoSpace(err) {
-			return ofStore(err)
+			return asStoreError(err)
 		}
 		if err != nil {
 			return g.copyByHand(ctx, in, f)
@@ -373,18 +373,18 @@ func (g *stager) copyTo(ctx context.Context, in source, f *os.File) error {
 
 func (g *stager) copyByHand(ctx context.Context, in source, f *os.File) error {
 	if err := f.Truncate(0); err != nil {
-		return ofStore(err)
+		return asStoreError(err)
 	}
 	if _, err := f.Seek(0, io.SeekStart); err != nil {
-		return ofStore(err)
+		return asStoreError(err)
 	}
-	return g.pump(ctx, in, storeWriter{f})
+	return g.copyWhole(ctx, in, storeWriter{f})
 }
 
 var errChanged = errors.New("the file changed while it was copied")
 
-// pump copies a whole file and checks that its size did not change.
-func (g *stager) pump(ctx context.Context, in source, w io.Writer) error {
+// copyWhole copies a whole file and checks that its size did not change.
+func (g *stager) copyWhole(ctx context.Context, in source, w io.Writer) error {
 	buf := g.buffers.Get().(*[copyBuffer]byte)
 	defer g.buffers.Put(buf)
 	r := ctxio.NewReader(ctx, io.NewSectionReader(in, 0, in.info.Size()+1))
@@ -403,5 +403,5 @@ type storeWriter struct{ w io.Writer }
 
 func (w storeWriter) Write(p []byte) (int, error) {
 	n, err := w.w.Write(p)
-	return n, ofStore(err)
+	return n, asStoreError(err)
 }

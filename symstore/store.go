@@ -110,7 +110,7 @@ func Create(dir string, tiers Tiers, opt Options) (*Store, error) {
 		s.opened = tiers
 		s.made.begin(tiers, missing)
 		if err = s.create(tiers); err != nil {
-			s.unmake()
+			s.undoCreate()
 		}
 		s.names.caseless = isCaseless(s.root)
 	}
@@ -145,7 +145,7 @@ func openDir(dir string, opt Options) (*Store, error) {
 		opt.Token = randomToken
 	}
 	s := &Store{disk: disk{tree.Root(), tree, &opt}, dir: abs}
-	s.journal = &journal{disk: s.disk, process: processLockOf(abs), restore: s.createAgain, resume: s.resumeConversion}
+	s.journal = &journal{disk: s.disk, process: processLockOf(abs), restore: s.recreate, resume: s.resumeConversion}
 	s.names.caseless = isCaseless(s.root)
 	return s, nil
 }

@@ -179,8 +179,8 @@ func clip(s string) string {
 	return s
 }
 
-// ignoreAbsent turns fs.ErrNotExist into success.
-func ignoreAbsent(err error) error {
+// ignoreNotExist turns fs.ErrNotExist into success.
+func ignoreNotExist(err error) error {
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}

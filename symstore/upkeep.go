@@ -29,7 +29,7 @@ func (s *Store) Kept(name, key string) ([]Kept, error) {
 	}
 	d, err := s.root.Open(dir)
 	if err != nil {
-		return nil, ignoreAbsent(wrapError(err))
+		return nil, ignoreNotExist(wrapError(err))
 	}
 	defer d.Close()
 	entries, err := d.ReadDir(-1)

@@ -29,18 +29,18 @@ type workspace struct {
 	renumbered bool // some refs.ptr files are not flushed
 }
 
-// living has the tokens of the writers of this process.
-var living sync.Map
+// liveWriters has the tokens of the writers of this process.
+var liveWriters sync.Map
 
 // own creates the owner file and the folder. ours is false if another writer
 // removed the owner file before it was locked, because it took the writer for
 // dead.
 func (ws *workspace) own() (ours bool, err error) {
 	j := ws.j
-	living.Store(ws.token, true)
+	liveWriters.Store(ws.token, true)
 	f, err := j.root.OpenFile(ws.dir+ownerExt, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o666)
 	if err != nil {
-		living.Delete(ws.token)
+		liveWriters.Delete(ws.token)
 		return false, err
 	}
 	ws.owner = f
@@ -71,7 +71,7 @@ func (ws *workspace) own() (ours bool, err error) {
 func (ws *workspace) release() {
 	ws.close()
 	ws.owner.Close()
-	living.Delete(ws.token)
+	liveWriters.Delete(ws.token)
 }
 
 // discard removes the workspace. If that fails, the next writer removes it.
@@ -103,7 +103,7 @@ func (ws *workspace) path(name string) string { return ws.dir + "/" + name }
 func (ws *workspace) has(name string) bool { return ws.dirs.exists(ws.path(name)) }
 
 // commit writes the plan and takes its steps, under the lock. It undoes the
-// steps if one fails, also with errTaken.
+// steps if one fails, also with errNumberTaken.
 func (ws *workspace) commit(l *lock, p *plan) error {
 	if err := ws.j.checkpoint("plan"); err != nil {
 		return err
@@ -233,7 +233,7 @@ func (ws *workspace) take(i int, o *op) error {
 		if ws.again && ws.has(undo) {
 			return nil
 		}
-		return ignoreAbsent(ws.rename(o.Path, ws.path(undo)))
+		return ignoreNotExist(ws.rename(o.Path, ws.path(undo)))
 	case opRmdir:
 		_ = root.Remove(o.Path) // fails if it is not empty
 		return nil
@@ -288,7 +288,7 @@ func (ws *workspace) create(from string, o *op) error {
 	if errors.Is(err, fs.ErrExist) {
 		have, readErr := ws.j.readText(o.Path)
 		if readErr != nil || string(have) != string(o.Data) {
-			return errTaken
+			return errNumberTaken
 		}
 		err = nil // this writer created it before a crash
 	}
@@ -338,7 +338,7 @@ func (ws *workspace) rollback(p *plan, n int) error {
 			if ws.has(undo) {
 				err = ws.rename(ws.path(undo), o.Path)
 			} else if !o.Had {
-				err = ignoreAbsent(root.Remove(o.Path))
+				err = ignoreNotExist(root.Remove(o.Path))
 				ws.j.removeEmpty(path.Dir(o.Path))
 			}
 		case opRemove:
@@ -381,7 +381,7 @@ func (ws *workspace) settle(p *plan) error {
 			}
 		}
 	}
-	if err := ignoreAbsent(g.Commit()); err != nil { // a later deletion may have removed files
+	if err := ignoreNotExist(g.Commit()); err != nil { // a later deletion may have removed files
 		return fmt.Errorf("the transaction is published, but may be lost in a power failure: %w", err)
 	}
 	ws.discard()

@@ -71,7 +71,7 @@ func (c auditCmd) Run(a *app) error {
 			strings.Join(e.Products, ", "), e.Name, e.ID)
 	}
 	if n == 0 {
-		return a.none("no record matches")
+		return a.nothing("no record matches")
 	}
 	return t.Flush()
 }

@@ -73,7 +73,7 @@ func (c bundleCmd) Run(a *app) error {
 	defer bar.Done()
 	if err := want.Fetch(a.ctx, d, l.Wants, c.Jobs, bar.Set, func(o want.Outcome) {
 		report.Add(o)
-		if o.Result == want.Had || o.Result == want.Fetched {
+		if o.Result == want.InDepot || o.Result == want.Fetched {
 			opt.Wants = append(opt.Wants, o.Want)
 		}
 	}); err != nil {
@@ -104,7 +104,7 @@ func (c bundleCmd) Run(a *app) error {
 		fmt.Fprintf(a.stdout, "wrote %s with %s, %s\n", c.Out, term.Count(int64(result.Files), "file"), term.Size(result.Bytes))
 	}
 	if err == nil && (len(report.Missing) > 0 || len(l.Bad) > 0) {
-		return term.ErrNo
+		return term.ErrNegative
 	}
 	return err
 }

@@ -218,7 +218,7 @@ func (c cabExtractCmd) Run(a *app) error {
 		for m := range want {
 			fmt.Fprintf(a.stderr, "symdepot: not in %s: %s\n", c.File, term.Printable(m))
 		}
-		return term.ErrNo
+		return term.ErrNegative
 	}
 	return nil
 }

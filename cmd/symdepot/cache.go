@@ -118,7 +118,7 @@ func (c cacheListCmd) Run(a *app) error {
 		}
 	}
 	if n == 0 {
-		return a.none("no cached file matches")
+		return a.nothing("no cached file matches")
 	}
 	if c.JSON {
 		return nil
@@ -158,7 +158,7 @@ func (c cacheDropCmd) Run(a *app) error {
 	}
 	fmt.Fprintf(a.stdout, "evicted %s, %s\n", term.Count(gone.Files, "file"), term.Size(gone.Bytes))
 	if gone.Files == 0 {
-		return term.ErrNo
+		return term.ErrNegative
 	}
 	return nil
 }
@@ -177,7 +177,7 @@ func (c cacheForgetCmd) Run(a *app) error {
 	}
 	defer d.Close()
 	f := depot.MissFilter{Source: c.Source}
-	for k := fetch.ClassAbsent; k <= fetch.ClassTooLarge; k++ {
+	for k := fetch.ClassNotFound; k <= fetch.ClassTooLarge; k++ {
 		if k.String() == c.Class {
 			f.Class = uint8(k)
 		}
@@ -191,7 +191,7 @@ func (c cacheForgetCmd) Run(a *app) error {
 	}
 	fmt.Fprintf(a.stdout, "misses forgotten: %d; a running server asks again within two seconds\n", n)
 	if n == 0 {
-		return term.ErrNo
+		return term.ErrNegative
 	}
 	return nil
 }

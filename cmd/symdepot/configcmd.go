@@ -42,7 +42,7 @@ func (c configCheckCmd) Run(a *app) error {
 	conf, err := config.LoadForCheck(path, os.Getenv)
 	if fault := (*config.Error)(nil); errors.As(err, &fault) {
 		fmt.Fprintln(a.stderr, err)
-		return term.ErrNo
+		return term.ErrNegative
 	}
 	if err != nil {
 		return err
@@ -98,7 +98,7 @@ func (c configSampleCmd) Run(a *app) error {
 	}
 	if s.IsZero() {
 		fmt.Fprintf(a.stderr, "symdepot: %s has none of SymCacheDirectory, SymbolServer, TranscoderPath and TranscoderVersion\n", c.File)
-		return term.ErrNo
+		return term.ErrNegative
 	}
 	out, err := s.Config()
 	if err != nil {

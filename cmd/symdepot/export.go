@@ -59,7 +59,7 @@ func (c exportCmd) Run(a *app) error {
 	}
 	if len(txs) == 0 {
 		fmt.Fprintln(a.stderr, "symdepot: the depot has no transaction to export")
-		return term.ErrNo
+		return term.ErrNegative
 	}
 	opt := exchange.ExportOptions{Layout: l, Compress: c.Compress, All: c.All, Lower: c.Lower, DryRun: c.DryRun}
 	lines := term.NewJSONLines(a.stdout)
@@ -82,7 +82,7 @@ func (c exportCmd) Run(a *app) error {
 		return fmt.Errorf("%s could not be written", term.Count(r.Failed, "file"))
 	case r.Written.Files+r.Same.Files+r.Before == 0:
 		fmt.Fprintf(a.stderr, "symdepot: nothing in the depot has a path in layout %s\n", l.Name())
-		return term.ErrNo
+		return term.ErrNegative
 	}
 	return nil
 }
@@ -119,7 +119,7 @@ func liveTransaction(a *app, d *depot.Depot, number int64) error {
 	}
 	if !tx.Removed.IsZero() {
 		fmt.Fprintf(a.stderr, "symdepot: transaction %d was removed\n", number)
-		return term.ErrNo
+		return term.ErrNegative
 	}
 	return nil
 }
@@ -163,7 +163,7 @@ func (c exportCmd) print(a *app, r *exchange.ExportResult, lines term.JSONLines)
 	}{
 		{r.Same.Files, "  unchanged      %s\n"}, {r.Replaced, "  replaced       %s that had different content\n"},
 		{r.Shadowed, "  one path       %s left out: several files have the same path, the best one was written\n"},
-		{r.LeftOut, "  left out       %s: " + c.leftOut(r) + "\n"},
+		{r.LeftOut, "  left out       %s: " + c.printOmitted(r) + "\n"},
 		{r.Collisions, "  collisions     %s that differ from another path in case only\n"}, {r.Failed, "  failed         %s\n"},
 	} {
 		if l.n > 0 {
@@ -176,9 +176,9 @@ func (c exportCmd) print(a *app, r *exchange.ExportResult, lines term.JSONLines)
 	return nil
 }
 
-// leftOut says which kinds of files a layout has no path for, and what writes
+// printOmitted says which kinds of files a layout has no path for, and what writes
 // them.
-func (c exportCmd) leftOut(r *exchange.ExportResult) string {
+func (c exportCmd) printOmitted(r *exchange.ExportResult) string {
 	kinds := slices.Sorted(maps.Keys(r.LeftOutKinds))
 	text := strings.Join(kinds, ", ")
 	if l, _ := layout.ByName(c.Layout); l.Records() == layout.SymStoreRecords && !c.All && slices.ContainsFunc(kinds, func(k string) bool { return k == "elf" || k == "macho" || k == "wasm" }) {

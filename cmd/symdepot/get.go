@@ -54,7 +54,7 @@ func (c getCmd) Run(a *app) error {
 		if len(l.SymbolFiles) == 0 {
 			fmt.Fprintln(a.stderr, "symdepot: found no program, library or dump that names symbol files")
 		}
-		return term.ErrNo
+		return term.ErrNegative
 	}
 	d, done, err := c.open(a, depot.Options{})
 	if err != nil {
@@ -74,7 +74,7 @@ func (c getCmd) Run(a *app) error {
 	defer bar.Done()
 	err = want.Fetch(a.ctx, d, l.Wants, c.Jobs, bar.Set, func(o want.Outcome) {
 		path := ""
-		if o.Result == want.Had || o.Result == want.Fetched {
+		if o.Result == want.InDepot || o.Result == want.Fetched {
 			if path, err = c.write(a, d, o.Want, place); err != nil {
 				o.Result, o.Error = want.Failed, err.Error()
 			} else {
@@ -106,7 +106,7 @@ func (c getCmd) Run(a *app) error {
 	case report.Counts[want.Failed] > 0:
 		return fmt.Errorf("%s failed", term.Count(report.Counts[want.Failed], "file"))
 	case report.Counts[want.Missing] > 0:
-		return term.ErrNo
+		return term.ErrNegative
 	}
 	return nil
 }

@@ -140,7 +140,7 @@ func (c identifyCmd) Run(a *app) error {
 		if !c.JSON {
 			fmt.Fprintln(a.stderr, "symdepot: there is no symbol file")
 		}
-		return term.ErrNo
+		return term.ErrNegative
 	}
 	if unreadable != nil {
 		return unreadable

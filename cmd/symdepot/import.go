@@ -89,7 +89,7 @@ func (c importCmd) Run(a *app) error {
 	case r.LeftOut > 0:
 		return fmt.Errorf("%s could not be read and was left out; import again", term.Count(r.LeftOut, "transaction"))
 	case r.Added.Files+r.Known.Files == 0 && r.Before == 0:
-		return term.ErrNo
+		return term.ErrNegative
 	}
 	return nil
 }

@@ -92,7 +92,7 @@ func (c jobsListCmd) Run(a *app) error {
 		}
 	}
 	if len(list) == 0 {
-		return a.none("there are no such jobs")
+		return a.nothing("there are no such jobs")
 	}
 	return t.Flush()
 }
@@ -133,7 +133,7 @@ func (c jobsStatsCmd) Run(a *app) error {
 		}
 	}
 	if len(stats) == 0 {
-		return a.none("there are no jobs")
+		return a.nothing("there are no jobs")
 	}
 	return nil
 }
@@ -186,7 +186,7 @@ func eachJob(a *app, ids []int64, do func(d *depot.Depot, id int64) (string, err
 		fmt.Fprintf(a.stdout, "job %d %s\n", id, what)
 	}
 	if missing {
-		return term.ErrNo
+		return term.ErrNegative
 	}
 	return nil
 }

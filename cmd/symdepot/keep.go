@@ -38,7 +38,7 @@ func (c rmCmd) Run(a *app) error {
 		}
 		if !tx.Removed.IsZero() {
 			fmt.Fprintf(a.stderr, "symdepot: transaction %d was removed already, on %s\n", n, tx.Removed.Local().Format(time.RFC3339))
-			return term.ErrNo
+			return term.ErrNegative
 		}
 	}
 	for _, n := range c.Numbers {
@@ -177,7 +177,7 @@ func (c verifyCmd) Run(a *app) error {
 		}
 	}
 	if v.Faults > 0 {
-		return term.ErrNo
+		return term.ErrNegative
 	}
 	return nil
 }

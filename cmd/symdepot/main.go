@@ -40,7 +40,7 @@ func exitCode(err error) int {
 	switch {
 	case err == nil:
 		return exitOK
-	case errors.Is(err, term.ErrNo), errors.Is(err, depot.ErrEmpty):
+	case errors.Is(err, term.ErrNegative), errors.Is(err, depot.ErrEmpty):
 		return exitNo
 	case errors.As(err, &usage), errors.As(err, &parse):
 		return exitUsage
@@ -299,8 +299,8 @@ func versionText() string {
 	return fmt.Sprintf("symdepot %s %s %s/%s", v, runtime.Version(), runtime.GOOS, runtime.GOARCH)
 }
 
-// none reports on standard error that a list is empty. The answer is no.
-func (a *app) none(what string) error {
+// nothing reports on standard error that a list is empty. The answer is no.
+func (a *app) nothing(what string) error {
 	fmt.Fprintln(a.stderr, "symdepot:", what)
-	return term.ErrNo
+	return term.ErrNegative
 }

@@ -77,7 +77,7 @@ func (c missingCmd) Run(a *app) error {
 		}
 	}
 	if n == 0 {
-		return a.none("no request went unanswered")
+		return a.nothing("no request went unanswered")
 	}
 	return nil
 }

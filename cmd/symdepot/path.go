@@ -63,7 +63,7 @@ func (c pathCheckCmd) Run(a *app) error {
 	list := c.elements(self)
 	if len(list) == 0 {
 		fmt.Fprintln(a.stderr, "symdepot: neither _NT_SYMBOL_PATH nor DEBUGINFOD_URLS is set")
-		return term.ErrNo
+		return term.ErrNegative
 	}
 	checked := make([]checkedElement, len(list))
 	for i, e := range list {
@@ -90,7 +90,7 @@ func (c pathCheckCmd) Run(a *app) error {
 		e.print(a, i+1)
 	}
 	if bad {
-		return term.ErrNo
+		return term.ErrNegative
 	}
 	return nil
 }

@@ -107,7 +107,7 @@ func (c prefetchCmd) Run(a *app) error {
 	}
 	bar.Done()
 	if c.JSON {
-		err = lines.Write(map[string]any{"wanted": len(l.Wants), "fetched": report.Counts[want.Fetched], "had": report.Counts[want.Had],
+		err = lines.Write(map[string]any{"wanted": len(l.Wants), "fetched": report.Counts[want.Fetched], "had": report.Counts[want.InDepot],
 			"missing": report.Counts[want.Missing], "failed": report.Counts[want.Failed], "bytes": report.Bytes, "bad_lines": l.Bad})
 		if err != nil {
 			return err
@@ -120,7 +120,7 @@ func (c prefetchCmd) Run(a *app) error {
 	case report.Counts[want.Failed] > 0 || len(l.Bad) > 0:
 		return fmt.Errorf("%s failed, %s could not be read", term.Count(report.Counts[want.Failed], "file"), term.Count(int64(len(l.Bad)), "line"))
 	case report.Counts[want.Missing] > 0:
-		return term.ErrNo
+		return term.ErrNegative
 	}
 	return nil
 }
@@ -128,5 +128,5 @@ func (c prefetchCmd) Run(a *app) error {
 // printFetched prints the sums of downloads.
 func printFetched(a *app, r *want.Report) {
 	fmt.Fprintf(a.stdout, "%d downloaded (%s), %d already in the depot, %d not found, %d failed\n",
-		r.Counts[want.Fetched], term.Size(r.Bytes), r.Counts[want.Had], r.Counts[want.Missing], r.Counts[want.Failed])
+		r.Counts[want.Fetched], term.Size(r.Bytes), r.Counts[want.InDepot], r.Counts[want.Missing], r.Counts[want.Failed])
 }

@@ -87,7 +87,7 @@ func (c findCmd) Run(a *app) error {
 		}
 	}
 	if missing > 0 {
-		return term.ErrNo
+		return term.ErrNegative
 	}
 	return nil
 }
@@ -349,5 +349,5 @@ func noSuchTx(w io.Writer, n int64, err error) error {
 		return err
 	}
 	fmt.Fprintf(w, "symdepot: there is no transaction %d; `symdepot list` shows those there are\n", n)
-	return term.ErrNo
+	return term.ErrNegative
 }

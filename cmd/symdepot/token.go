@@ -147,7 +147,7 @@ func (c tokenListCmd) Run(a *app) error {
 		t.Row(l.ID, l.State, strings.Join(l.Scopes, ", "), products, day(&l.Created, ""), day(l.Expires, "never"), day(l.LastUsed, "never"), l.Name)
 	}
 	if len(list) == 0 {
-		return a.none("there are no tokens; make one: symdepot token new --name NAME")
+		return a.nothing("there are no tokens; make one: symdepot token new --name NAME")
 	}
 	return t.Flush()
 }
@@ -177,7 +177,7 @@ func (c tokenRevokeCmd) Run(a *app) error {
 		switch {
 		case errors.Is(err, fs.ErrNotExist):
 			fmt.Fprintln(a.stderr, "symdepot: there is no such token:", term.Printable(auth.Redact(id)))
-			unknown = term.ErrNo
+			unknown = term.ErrNegative
 		case err != nil:
 			return err
 		default:

@@ -140,7 +140,7 @@ func doJob(ctx context.Context, ts *transcode.Transcoders, j client.Job, pdb fun
 	if err != nil {
 		return client.Result{}, err
 	}
-	res := client.Result{Drop: sc.Drop}
+	res := client.Result{Drop: sc.Remove}
 	f, err := sc.Create()
 	if err != nil {
 		return res, err

@@ -43,7 +43,7 @@ type credential struct {
 	why     string // never contains any part of the credentials
 }
 
-func bad(why string) credential { return credential{kind: kindBad, why: why} }
+func badCredential(why string) credential { return credential{kind: kindBad, why: why} }
 
 // carriesAny reports whether a header can carry credentials.
 func carriesAny(h http.Header) bool {
@@ -55,7 +55,7 @@ func carriesAny(h http.Header) bool {
 func readCredential(h http.Header) credential {
 	if v, ok := h["Authorization"]; ok {
 		if len(v) != 1 {
-			return bad("more than one Authorization header")
+			return badCredential("more than one Authorization header")
 		}
 		return readAuthorization(v[0])
 	}
@@ -65,14 +65,14 @@ func readCredential(h http.Header) credential {
 			continue
 		}
 		if len(v) != 1 {
-			return bad("more than one " + name + " header")
+			return badCredential("more than one " + name + " header")
 		}
 		secret := v[0]
 		if name == headerAuthToken && len(secret) > tokenLen && secret[tokenLen] == '-' {
 			secret = secret[:tokenLen]
 		}
 		if !IsToken(secret) {
-			return bad(name + " contains no token")
+			return badCredential(name + " contains no token")
 		}
 		return credential{kind: kindToken, carrier: "header", secret: secret}
 	}
@@ -81,7 +81,7 @@ func readCredential(h http.Header) credential {
 
 func readAuthorization(v string) credential {
 	if len(v) > maxNegotiate {
-		return bad("the Authorization header is too long")
+		return badCredential("the Authorization header is too long")
 	}
 	scheme, rest, _ := strings.Cut(v, " ")
 	rest = strings.Trim(rest, " ")
@@ -90,15 +90,15 @@ func readAuthorization(v string) credential {
 		return readBasic(rest)
 	case strings.ToLower(wire.Bearer):
 		if !IsToken(rest) {
-			return bad("the bearer token does not have the form of this server's tokens")
+			return badCredential("the bearer token does not have the form of this server's tokens")
 		}
 		return credential{kind: kindToken, carrier: "bearer", secret: rest}
 	case strings.ToLower(wire.Negotiate):
 		return readNegotiate(rest)
 	case "ntlm":
-		return bad(whyNTLM)
+		return badCredential(whyNTLM)
 	}
-	return bad("unknown Authorization scheme")
+	return badCredential("unknown Authorization scheme")
 }
 
 // whyNTLM says what to check when a Windows client has no Kerberos ticket.
@@ -106,36 +106,36 @@ const whyNTLM = "the client fell back to NTLM, which is not supported: check tha
 
 func readBasic(s string) credential {
 	if len(s) > maxBasic {
-		return bad("the Basic credentials are too long")
+		return badCredential("the Basic credentials are too long")
 	}
 	b, err := base64.StdEncoding.Strict().DecodeString(s)
 	if err != nil {
-		return bad("the Basic credentials are not valid base64")
+		return badCredential("the Basic credentials are not valid base64")
 	}
 	user, password, ok := strings.Cut(string(b), ":")
 	switch {
 	case !ok:
-		return bad("the Basic credentials have no colon")
+		return badCredential("the Basic credentials have no colon")
 	case IsToken(password):
 		// Many clients require a user name; any is accepted.
 		return credential{kind: kindToken, carrier: "basic", secret: password}
 	case password == "" && IsToken(user):
 		return credential{kind: kindToken, carrier: "basic", secret: user}
 	case user == "" || len(user) > maxName || len(password) > maxPassword:
-		return bad("the Basic user name or password is empty or too long")
+		return badCredential("the Basic user name or password is empty or too long")
 	case !utf8.ValidString(user) || strings.ContainsFunc(user, unicode.IsControl):
-		return bad("the Basic user name contains control characters or is not valid UTF-8")
+		return badCredential("the Basic user name contains control characters or is not valid UTF-8")
 	}
 	return credential{kind: kindPassword, carrier: "basic", user: user, secret: password}
 }
 
 func readNegotiate(s string) credential {
 	if strings.HasPrefix(s, "TlRMTVNTUA") { // NTLMSSP
-		return bad(whyNTLM)
+		return badCredential(whyNTLM)
 	}
 	b, err := base64.StdEncoding.DecodeString(s)
 	if err != nil || len(b) == 0 {
-		return bad("the Negotiate token is not valid base64")
+		return badCredential("the Negotiate token is not valid base64")
 	}
 	return credential{kind: kindNegotiate, carrier: "negotiate", blob: b}
 }

@@ -243,10 +243,10 @@ func (g *Gate) Authenticate(r *http.Request, pathToken string) (Identity, Rights
 		return id, rights, nil
 	}
 	if !carriesAny(r.Header) {
-		return g.silent(r)
+		return g.byConnection(r)
 	}
 	c := readCredential(r.Header)
-	id, rights, err := g.believe(r, &c)
+	id, rights, err := g.verify(r, &c)
 	cs := g.connection(r)
 	if err != nil {
 		if cs != nil {
@@ -268,8 +268,8 @@ func (g *Gate) Authenticate(r *http.Request, pathToken string) (Identity, Rights
 	return id, rights, nil
 }
 
-// silent authenticates a request without credentials by its connection.
-func (g *Gate) silent(r *http.Request) (Identity, Rights, *Challenge) {
+// byConnection authenticates a request without credentials by its connection.
+func (g *Gate) byConnection(r *http.Request) (Identity, Rights, *Challenge) {
 	if cs := g.connection(r); cs != nil {
 		if id, rights := cs.get(); !id.Anonymous() && g.now().Before(id.Until) {
 			return id, rights, nil
@@ -299,9 +299,9 @@ var (
 	errMethod  = errors.New("this server does not accept credentials of this kind")
 )
 
-// believe verifies a credential. On an error, only the reply of the identity is
+// verify verifies a credential. On an error, only the reply of the identity is
 // set.
-func (g *Gate) believe(r *http.Request, c *credential) (Identity, Rights, error) {
+func (g *Gate) verify(r *http.Request, c *credential) (Identity, Rights, error) {
 	switch c.kind {
 	case kindToken:
 		return g.byToken(r.Context(), c.secret, c.carrier)
@@ -381,9 +381,9 @@ func notAdmitted(id *Identity) *Challenge {
 	return c
 }
 
-// Ask returns the challenge for a request that needs credentials even if
+// NewChallenge returns the challenge for a request that needs credentials even if
 // everything may be read without, such as an upload.
-func (g *Gate) Ask() *Challenge { return g.failed(errNothing, nil, false) }
+func (g *Gate) NewChallenge() *Challenge { return g.failed(errNothing, nil, false) }
 
 // forwarded are the header fields of requests through a proxy, whose connections
 // carry requests of several clients.

@@ -340,7 +340,7 @@ func TestOpen(t *testing.T) {
 	if _, _, ch := g.Authenticate(get(), NewToken()); ch == nil || ch.Status != 404 {
 		t.Errorf("unknown path token: %+v", ch)
 	}
-	if ch := g.Ask(); ch.Status != 401 || !strings.HasPrefix(ch.Header[0], "Basic ") {
+	if ch := g.NewChallenge(); ch.Status != 401 || !strings.HasPrefix(ch.Header[0], "Basic ") {
 		t.Errorf("%+v", ch)
 	}
 	none := newGate(t, Config{}, nil)

@@ -166,7 +166,7 @@ func parseKeytab(b []byte, service *types.PrincipalName) (kt *keytab.Keytab, war
 // accept verifies a Negotiate token.
 func (k *krb5) accept(token []byte, remote string, overTLS bool) (t ticket, reply string, err error) {
 	inside := contained(func() error {
-		t, reply, err = k.judge(token, remote, overTLS)
+		t, reply, err = k.checkTicket(token, remote, overTLS)
 		return nil
 	})
 	if inside != nil {
@@ -175,7 +175,7 @@ func (k *krb5) accept(token []byte, remote string, overTLS bool) (t ticket, repl
 	return t, reply, err
 }
 
-func (k *krb5) judge(token []byte, remote string, overTLS bool) (ticket, string, error) {
+func (k *krb5) checkTicket(token []byte, remote string, overTLS bool) (ticket, string, error) {
 	mech, bare, reply, err := unwrap(token)
 	if err != nil {
 		return ticket{}, reply, err
@@ -223,7 +223,7 @@ func (k *krb5) answer(ap *messages.APReq, bare bool) (string, error) {
 		}
 		return replyDone, nil
 	}
-	b, err := prove(ap)
+	b, err := replyTo(ap)
 	if err == nil && !bare {
 		resp := spnego.NegTokenResp{SupportedMech: gssapi.OIDKRB5.OID(), ResponseToken: b}
 		b, err = resp.Marshal()
@@ -339,10 +339,10 @@ func principalName(part *messages.EncTicketPart) (string, error) {
 	return name, checkName(name)
 }
 
-// prove returns an AP-REP (RFC 4120 section 3.2.4), which proves to the client that
+// replyTo returns an AP-REP (RFC 4120 section 3.2.4), which proves to the client that
 // the server could decrypt its ticket: the client's time, encrypted with the
 // ticket's key.
-func prove(ap *messages.APReq) ([]byte, error) {
+func replyTo(ap *messages.APReq) ([]byte, error) {
 	inner, err := asn1.Marshal(messages.EncAPRepPart{CTime: ap.Authenticator.CTime.UTC(), Cusec: ap.Authenticator.Cusec})
 	if err != nil {
 		return nil, err

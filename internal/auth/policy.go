@@ -138,7 +138,7 @@ func (g *Grant) rights() Rights {
 	r := Rights{Admitted: true, Admin: g.Admin}
 	r.All, r.Products = splitAll(g.Read)
 	r.WriteAll, r.WriteProducts = splitAll(g.Write)
-	r.settle()
+	r.normalize()
 	return r
 }
 
@@ -150,8 +150,8 @@ func splitAll(list []string) (all bool, names []string) {
 	return false, slices.Compact(slices.Sorted(slices.Values(list)))
 }
 
-// settle makes the fields consistent.
-func (r *Rights) settle() {
+// normalize makes the fields consistent.
+func (r *Rights) normalize() {
 	if r.Admin {
 		r.All, r.WriteAll = true, true
 	}
@@ -172,7 +172,7 @@ func (r *Rights) add(o *Rights) {
 	r.WriteAll = r.WriteAll || o.WriteAll
 	r.Products = union(r.Products, o.Products)
 	r.WriteProducts = union(r.WriteProducts, o.WriteProducts)
-	r.settle()
+	r.normalize()
 }
 
 func union(a, b []string) []string {
@@ -223,7 +223,7 @@ func tokenRights(id *Identity) Rights {
 			r.Admin = id.Products == nil
 		}
 	}
-	r.settle()
+	r.normalize()
 	return r
 }
 

@@ -62,12 +62,12 @@ func (r *reloaded[T]) get() *T { return r.cur.Load() }
 func (r *reloaded[T]) poll() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.again()
+	r.pollLocked()
 }
 
-// glance is a cheap poll: it compares times and sizes only, at most once a
+// pollQuickly is a cheap poll: it compares times and sizes only, at most once a
 // second, and never waits for another poll.
-func (r *reloaded[T]) glance(now time.Time) {
+func (r *reloaded[T]) pollQuickly(now time.Time) {
 	if !r.mu.TryLock() {
 		return
 	}
@@ -78,12 +78,12 @@ func (r *reloaded[T]) glance(now time.Time) {
 	r.at = now
 	if s := r.stat(); s != r.stats {
 		r.stats = s
-		r.again()
+		r.pollLocked()
 	}
 }
 
-// again is poll; the caller holds mu.
-func (r *reloaded[T]) again() {
+// pollLocked is poll; the caller holds mu.
+func (r *reloaded[T]) pollLocked() {
 	contents, sum, err := r.read()
 	if err == nil {
 		if sum == r.seen {

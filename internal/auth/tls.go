@@ -184,7 +184,7 @@ func (t *TLS) Config() *tls.Config {
 			now.ClientAuth = tls.NoClientCert
 			return now, nil
 		case t.cas != nil:
-			t.cas.glance(t.cfg.Now())
+			t.cas.pollQuickly(t.cfg.Now())
 			now := t.base.Clone()
 			now.ClientCAs = t.cas.get()
 			return now, nil
@@ -207,7 +207,7 @@ func (t *TLS) choose(hello *tls.ClientHelloInfo) (*tls.Certificate, error) {
 	if t.acme != nil {
 		return t.acme.GetCertificate(hello)
 	}
-	t.pair.glance(t.cfg.Now())
+	t.pair.pollQuickly(t.cfg.Now())
 	return t.pair.get(), nil
 }
 

@@ -117,7 +117,7 @@ func serveTLS(t *testing.T, tc *tls.Config, g *Gate) string {
 	return "https://" + l.Addr().String()
 }
 
-// ask makes one request on a connection of its own.
+// query makes one request on a connection of its own.
 func ask(t *testing.T, target string, a *authority, client *tls.Certificate) (status int, body string, leaf *x509.Certificate, err error) {
 	t.Helper()
 	c := &tls.Config{RootCAs: x509.NewCertPool()}

@@ -100,7 +100,7 @@ func (t *tokens) entry(ctx context.Context, hash [32]byte) (*tokenEntry, error) 
 		return nil, errNoToken
 	}
 	// One caller may give up while others still wait for the same query.
-	ch := t.flight.DoChan(string(hash[:]), func() (any, error) { return t.ask(hash) })
+	ch := t.flight.DoChan(string(hash[:]), func() (any, error) { return t.query(hash) })
 	select {
 	case <-ctx.Done():
 		return nil, ctx.Err()
@@ -110,8 +110,8 @@ func (t *tokens) entry(ctx context.Context, hash [32]byte) (*tokenEntry, error) 
 	}
 }
 
-// ask queries the store and caches the result.
-func (t *tokens) ask(hash [32]byte) (*tokenEntry, error) {
+// query queries the store and caches the result.
+func (t *tokens) query(hash [32]byte) (*tokenEntry, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), tokenQuery)
 	defer cancel()
 	asked := t.now()

@@ -42,13 +42,13 @@ type Info struct {
 	Ref  Ref
 	Size int64 // bytes
 	// ModTime is when the blob was last put or passed to [Batch.Known]. It may
-	// be up to [Slack] too early.
+	// be up to [ModTimeSlack] too early.
 	ModTime time.Time
 }
 
-// Slack is how far ModTime may lag behind. Blobs that many builds share are put
+// ModTimeSlack is how far ModTime may lag behind. Blobs that many builds share are put
 // again all the time, and not each of these needs a write.
-const Slack = time.Minute
+const ModTimeSlack = time.Minute
 
 // ErrMismatch is the error for content that does not have the given Ref or size.
 var ErrMismatch = errors.New("content differs from its description")
@@ -98,7 +98,7 @@ type File interface {
 // Garbage collection and references are synchronized by the index's write lock.
 // The collector takes the lock and calls Delete if nothing refers to the blob
 // and its ModTime from Stat is older than a grace period, which is much longer
-// than [Slack]. Put and [Batch.Known] of an existing blob first refresh its
+// than [ModTimeSlack]. Put and [Batch.Known] of an existing blob first refresh its
 // ModTime and then check that it still exists. Before a writer records
 // references to blobs that it found in the store and did not write, it takes the
 // lock and calls Stat or [Batch.Has] again: if its refresh came between the

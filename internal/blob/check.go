@@ -100,13 +100,13 @@ func (c *checks) result(ref Ref, s stamp) (known bool, err error) {
 		return g == s, nil
 	}
 	if g, ok := c.older[ref]; ok && g == s {
-		c.rememberGood(ref, s)
+		c.recordGood(ref, s)
 		return true, nil
 	}
 	return false, nil
 }
 
-func (c *checks) rememberGood(ref Ref, s stamp) {
+func (c *checks) recordGood(ref Ref, s stamp) {
 	if len(c.good) >= maxGood/2 {
 		c.good, c.older = nil, c.good
 	}
@@ -124,7 +124,7 @@ func (c *checks) passed(ref Ref, s stamp) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	delete(c.bad, ref)
-	c.rememberGood(ref, s)
+	c.recordGood(ref, s)
 }
 
 // failed remembers that a blob is damaged.
@@ -186,10 +186,10 @@ func (c *checks) enter(ctx context.Context, ref Ref) (leave func(), err error) {
 	}
 }
 
-// admit returns an open blob if it is known to be intact. It hashes an unknown
+// openChecked returns an open blob if it is known to be intact. It hashes an unknown
 // small blob first, and a large one while the caller reads it. On an error it
 // closes the blob.
-func (c *checks) admit(ctx context.Context, ref Ref, f stored) (File, error) {
+func (c *checks) openChecked(ctx context.Context, ref Ref, f stored) (File, error) {
 	s, err := f.stamp()
 	if err != nil {
 		_ = f.Close() // opened for reading
@@ -242,9 +242,9 @@ func (c *checks) verify(ctx context.Context, ref Ref, f stored, pace func(n int)
 	return c.hash(ctx, ref, s, f, pace)
 }
 
-// stillBad reports whether an open blob still has the stamp with which it was
+// isRejected reports whether an open blob still has the stamp with which it was
 // found damaged.
-func (c *checks) stillBad(ref Ref, f stored) bool {
+func (c *checks) isRejected(ref Ref, f stored) bool {
 	s, err := f.stamp()
 	if err != nil {
 		return true

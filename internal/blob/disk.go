@@ -132,7 +132,7 @@ func (d *Disk) Open(ctx context.Context, ref Ref) (File, error) {
 	if err != nil {
 		return nil, err
 	}
-	return d.checks.admit(ctx, ref, f)
+	return d.checks.openChecked(ctx, ref, f)
 }
 
 // open opens a blob that is not visibly damaged. A size of -1 means unknown.
@@ -201,7 +201,7 @@ func (d *Disk) Suspect(ref Ref) bool {
 		return true
 	}
 	defer func() { _ = f.Close() }() // opened for reading
-	return d.checks.stillBad(ref, f)
+	return d.checks.isRejected(ref, f)
 }
 
 // Missing implements [Store].
@@ -372,7 +372,7 @@ func (d *Disk) refresh(ref Ref, size int64) (bool, error) {
 	if err != nil || damaged(info, ref, size) {
 		return false, err
 	}
-	if now.Sub(info.ModTime()) < Slack {
+	if now.Sub(info.ModTime()) < ModTimeSlack {
 		return true, nil // the time is fresh enough, and the blob exists
 	}
 	err = root.Chtimes(name, time.Time{}, now)

@@ -114,7 +114,7 @@ func TestRefresh(t *testing.T) {
 	ref := d.mustPut(t, "abc")
 	fresh := func(how string, since time.Time) {
 		t.Helper()
-		if got := d.mustStat(t, ref).ModTime; got.Before(since.Add(-Slack)) {
+		if got := d.mustStat(t, ref).ModTime; got.Before(since.Add(-ModTimeSlack)) {
 			t.Errorf("after %s the time is %v", how, got)
 		}
 	}
@@ -165,7 +165,7 @@ func TestLongBatch(t *testing.T) {
 	if err := b.Commit(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if got := d.mustStat(t, ref).ModTime; time.Since(got) > Slack {
+	if got := d.mustStat(t, ref).ModTime; time.Since(got) > ModTimeSlack {
 		t.Errorf("the time is %v", got)
 	}
 }

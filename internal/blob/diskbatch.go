@@ -163,7 +163,7 @@ func (b *diskBatch) prepare(parts map[Ref]part) error {
 				return fmt.Errorf("%s was deleted while the batch was open: %w", ref, fs.ErrNotExist)
 			}
 			b.group.SyncDir(shardName(ref))
-		} else if now.Sub(p.written) > Slack {
+		} else if now.Sub(p.written) > ModTimeSlack {
 			if err := b.disk.tree.Root().Chtimes(p.temp, time.Time{}, now); err != nil {
 				return err
 			}

@@ -136,7 +136,7 @@ func (m *Memory) Open(ctx context.Context, ref Ref) (File, error) {
 	if err != nil {
 		return nil, err
 	}
-	return m.checks.admit(ctx, ref, f)
+	return m.checks.openChecked(ctx, ref, f)
 }
 
 // open opens a blob that is not visibly damaged. A size of -1 means unknown.
@@ -173,7 +173,7 @@ func (m *Memory) Suspect(ref Ref) bool {
 		return false
 	}
 	f, err := m.open(ref, -1)
-	return err != nil || m.checks.stillBad(ref, f)
+	return err != nil || m.checks.isRejected(ref, f)
 }
 
 // Stat implements [Store].

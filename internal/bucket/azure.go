@@ -197,7 +197,7 @@ func (a *azure) put(ctx context.Context, key string, size int64, r io.Reader, op
 func (a *azure) write(ctx context.Context, key string, query url.Values, body io.Reader, size int64, header http.Header) (Info, error) {
 	resp, err := a.do(ctx, http.MethodPut, key, query, body, size, header)
 	if err != nil {
-		return Info{}, bucketGone(err)
+		return Info{}, bucketError(err)
 	}
 	closeBody(resp)
 	return Info{ETag: etag(resp.Header.Get("ETag")), ModTime: httpTime(resp.Header.Get("Last-Modified"))}, nil
@@ -219,7 +219,7 @@ func (a *azure) putBlocks(ctx context.Context, key string, size int64, r io.Read
 		n := min(block, size-off)
 		resp, err := a.do(ctx, http.MethodPut, key, url.Values{"comp": {"block"}, "blockid": {id}}, io.LimitReader(r, n), n, nil)
 		if err != nil {
-			return Info{}, bucketGone(err)
+			return Info{}, bucketError(err)
 		}
 		closeBody(resp)
 		list.WriteString("<Latest>" + id + "</Latest>")
@@ -280,7 +280,7 @@ func (a *azure) list(ctx context.Context, prefix string) iter.Seq2[Info, error] 
 func (a *azure) page(ctx context.Context, query url.Values) (*azurePage, error) {
 	resp, err := a.do(ctx, http.MethodGet, "", query, nil, 0, nil)
 	if err != nil {
-		return nil, bucketGone(err)
+		return nil, bucketError(err)
 	}
 	defer closeBody(resp)
 	var page azurePage

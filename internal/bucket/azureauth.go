@@ -28,9 +28,9 @@ const (
 	azureResource  = "https://storage.azure.com/"
 )
 
-// surroundings selects the kind of credentials. It fills empty fields from the
+// chooseAuth selects the kind of credentials. It fills empty fields from the
 // environment if the environment variables are for this account.
-func (c *AzureConfig) surroundings(base *url.URL) (auth string, err error) {
+func (c *AzureConfig) chooseAuth(base *url.URL) (auth string, err error) {
 	ours := hostIn(base, azureHosts...)
 	if os.Getenv("AZURE_STORAGE_ACCOUNT") == c.Account && (ours || c.Auth != "") {
 		if c.Auth == "key" || c.Auth == "" {
@@ -70,7 +70,7 @@ func (c *AzureConfig) Hosts() []string {
 		return nil
 	}
 	hosts := []string{u.Host}
-	switch auth, _ := filled.surroundings(u); auth {
+	switch auth, _ := filled.chooseAuth(u); auth {
 	case "workload-identity":
 		hosts = append(hosts, hostOf(filled.Authority)...)
 	case "managed-identity":
@@ -81,7 +81,7 @@ func (c *AzureConfig) Hosts() []string {
 
 // chooseAzureAuth selects the source of credentials.
 func chooseAzureAuth(cfg AzureConfig, base *url.URL, via http.RoundTripper, now func() time.Time) (azureAuth, error) {
-	auth, err := cfg.surroundings(base)
+	auth, err := cfg.chooseAuth(base)
 	if err != nil {
 		return nil, err
 	}

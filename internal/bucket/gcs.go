@@ -235,7 +235,7 @@ func (g *gcs) put(ctx context.Context, key string, size int64, r io.Reader, opt 
 		req.Header.Set("Content-Type", opt.ContentType)
 	}, &o)
 	if err != nil {
-		return Info{}, bucketGone(err)
+		return Info{}, bucketError(err)
 	}
 	info := o.info()
 	if info.Size != size {
@@ -263,7 +263,7 @@ func (g *gcs) list(ctx context.Context, prefix string) iter.Seq2[Info, error] {
 			NextPageToken string      `json:"nextPageToken"`
 		}
 		if err := g.ask(ctx, http.MethodGet, gcsRoot, "", query, nil, nil, &page); err != nil {
-			return nil, "", bucketGone(err)
+			return nil, "", bucketError(err)
 		}
 		for i := range page.Items {
 			list = append(list, page.Items[i].info())

@@ -29,14 +29,14 @@ func (c *GCSConfig) keyFile(ours bool) string {
 	return c.CredentialsFile
 }
 
-func gcsOurs(base *url.URL) bool {
+func isGoogle(base *url.URL) bool {
 	return hostIn(base, "storage.googleapis.com", ".storage.googleapis.com", "www.googleapis.com")
 }
 
 // chooseAuth selects the kind of credentials.
 func (c *GCSConfig) chooseAuth(base *url.URL) (string, error) {
 	return choose(c.Auth, func() string {
-		switch ours := gcsOurs(base); {
+		switch ours := isGoogle(base); {
 		case c.Token != "" || c.TokenFile != "":
 			return "token"
 		case c.CredentialsJSON != "" || c.keyFile(ours) != "":
@@ -67,7 +67,7 @@ func (c *GCSConfig) Hosts() []string {
 	case "metadata":
 		hosts = append(hosts, hostOf(c.metadata())...)
 	case "service-account":
-		if key, err := readServiceKey(c.CredentialsJSON, c.keyFile(gcsOurs(u))); err == nil {
+		if key, err := readServiceKey(c.CredentialsJSON, c.keyFile(isGoogle(u))); err == nil {
 			hosts = append(hosts, hostOf(key.TokenURI)...)
 		}
 	}
@@ -80,7 +80,7 @@ func gcsAuth(cfg GCSConfig, base *url.URL, via http.RoundTripper, now func() tim
 	if err != nil {
 		return nil, err
 	}
-	file := cfg.keyFile(gcsOurs(base))
+	file := cfg.keyFile(isGoogle(base))
 	if cfg.CredentialsVia != nil {
 		via = cfg.CredentialsVia
 	}

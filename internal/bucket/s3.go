@@ -106,7 +106,7 @@ func openS3(cfg S3Config, via http.RoundTripper) (*front, error) {
 		return nil, err
 	}
 	core, err := minio.NewCore(endpoint.Host, &minio.Options{
-		Creds: creds, Secure: endpoint.Scheme == "https", Transport: witness{polite{via}},
+		Creds: creds, Secure: endpoint.Scheme == "https", Transport: recorder{roundTripper{via}},
 		Region: cfg.Region, BucketLookup: lookup, MaxRetries: 1,
 	})
 	if err != nil {
@@ -132,10 +132,10 @@ type seen struct {
 
 type seenKey struct{}
 
-// witness records them, and limits the size of listing pages.
-type witness struct{ next http.RoundTripper }
+// recorder records them, and limits the size of listing pages.
+type recorder struct{ next http.RoundTripper }
 
-func (w witness) RoundTrip(req *http.Request) (*http.Response, error) {
+func (w recorder) RoundTrip(req *http.Request) (*http.Response, error) {
 	s, _ := req.Context().Value(seenKey{}).(*seen)
 	if s != nil {
 		*s = seen{}

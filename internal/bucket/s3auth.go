@@ -92,7 +92,7 @@ func s3Credentials(cfg S3Config, endpoint *url.URL, via http.RoundTripper) (*cre
 		via = cfg.CredentialsVia
 	}
 	client := newClient(via, credentialTimeout)
-	return credentials.New(&carried{Provider: p, client: client}), nil
+	return credentials.New(&minioProvider{Provider: p, client: client}), nil
 }
 
 // sharedFiles reports whether the credential files of Amazon's tools exist.
@@ -149,14 +149,14 @@ func machineRole(cfg S3Config) (credentials.Provider, error) {
 	return p, nil
 }
 
-// carried makes a provider of minio-go use our client and return an error if the
+// minioProvider makes a provider of minio-go use our client and return an error if the
 // credentials are empty: minio-go would send unsigned requests.
-type carried struct {
+type minioProvider struct {
 	credentials.Provider
 	client *http.Client
 }
 
-func (c *carried) RetrieveWithCredContext(cc *credentials.CredContext) (credentials.Value, error) {
+func (c *minioProvider) RetrieveWithCredContext(cc *credentials.CredContext) (credentials.Value, error) {
 	ours := &credentials.CredContext{Client: c.client, Endpoint: cc.Endpoint, Context: cc.Context}
 	if ours.Context == nil {
 		ours.Context = context.Background()
@@ -177,6 +177,6 @@ func (c *carried) RetrieveWithCredContext(cc *credentials.CredContext) (credenti
 	return v, nil
 }
 
-func (c *carried) Retrieve() (credentials.Value, error) {
+func (c *minioProvider) Retrieve() (credentials.Value, error) {
 	return c.RetrieveWithCredContext(&credentials.CredContext{})
 }

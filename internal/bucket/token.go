@@ -65,7 +65,7 @@ func (t *tokens) get(ctx context.Context) (string, error) {
 }
 
 func (t *tokens) run(ctx context.Context, f *fetching) {
-	ctx, cancel := sleepless(ctx)
+	ctx, cancel := withoutCancel(ctx)
 	defer cancel()
 	tok, err := t.fetch(ctx)
 	switch {

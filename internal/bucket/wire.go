@@ -30,12 +30,12 @@ const (
 	expectAbove = 1 << 20
 )
 
-// polite is the RoundTripper that all three stores use.
-type polite struct {
+// roundTripper is the RoundTripper that all three stores use.
+type roundTripper struct {
 	next http.RoundTripper
 }
 
-func (p polite) RoundTrip(req *http.Request) (*http.Response, error) {
+func (p roundTripper) RoundTrip(req *http.Request) (*http.Response, error) {
 	req = req.Clone(req.Context())
 	req.Header.Set("User-Agent", userAgent)
 	if req.Header.Get("Accept-Encoding") == "" { // prevents decompression by net/http
@@ -51,13 +51,13 @@ func (p polite) RoundTrip(req *http.Request) (*http.Response, error) {
 	return resp, err
 }
 
-// stay prevents redirects: the stores need none, and a signature or token must
+// noRedirects prevents redirects: the stores need none, and a signature or token must
 // not be sent to another host.
-func stay(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
+func noRedirects(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
 
 // newClient returns an HTTP client for one of the stores.
 func newClient(via http.RoundTripper, timeout time.Duration) *http.Client {
-	return &http.Client{Transport: polite{via}, CheckRedirect: stay, Timeout: timeout}
+	return &http.Client{Transport: roundTripper{via}, CheckRedirect: noRedirects, Timeout: timeout}
 }
 
 // exchange sends a request. For any status other than 2xx it returns the error
@@ -122,9 +122,9 @@ func pages(query url.Values, cursor string, page func(url.Values) (list []Info, 
 
 var errSamePage = errors.New("the store returned the same listing page twice")
 
-// bucketGone converts the error of a request for the bucket itself: for such a
+// bucketError converts the error of a request for the bucket itself: for such a
 // request, 404 means that the bucket does not exist.
-func bucketGone(err error) error {
+func bucketError(err error) error {
 	if e := (*Error)(nil); errors.As(err, &e) && e.Status == http.StatusNotFound {
 		e.Err = ErrNoBucket
 	}
@@ -305,8 +305,8 @@ func closeBody(resp *http.Response) {
 	resp.Body.Close()
 }
 
-// sleepless returns a context that the end of ctx does not cancel: a shared
+// withoutCancel returns a context that the end of ctx does not cancel: a shared
 // request must not fail because one of the waiting callers gave up.
-func sleepless(ctx context.Context) (context.Context, context.CancelFunc) {
+func withoutCancel(ctx context.Context) (context.Context, context.CancelFunc) {
 	return context.WithTimeout(context.WithoutCancel(ctx), credentialTimeout)
 }

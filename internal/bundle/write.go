@@ -56,7 +56,7 @@ func Write(ctx context.Context, w io.Writer, d *depot.Depot, opt Options) (Resul
 	}
 	b.z.RegisterCompressor(zip.Deflate, func(w io.Writer) (io.WriteCloser, error) { return flate.NewWriter(w, flate.DefaultCompression) })
 	for _, w := range opt.Wants {
-		if err := b.want(w); err != nil {
+		if err := b.addWanted(w); err != nil {
 			return Result{}, fmt.Errorf("%s: %w", w.Path, err)
 		}
 	}
@@ -92,8 +92,8 @@ type writer struct {
 	bytes    int64
 }
 
-// want adds one wanted file.
-func (b *writer) want(w want.Want) error {
+// addWanted adds one wanted file.
+func (b *writer) addWanted(w want.Want) error {
 	if b.paths[symfile.Fold(w.Path)] {
 		return nil
 	}
@@ -129,7 +129,7 @@ func (b *writer) transaction(number int64) error {
 				return err
 			}
 			f.ModTime = t.ModTime
-			if err := errors.Join(b.file(b.free(path, number), t.Object.Name, f), f.Close()); err != nil {
+			if err := errors.Join(b.file(b.freePath(path, number), t.Object.Name, f), f.Close()); err != nil {
 				return err
 			}
 			i = len(b.m.Files) - 1
@@ -142,9 +142,9 @@ func (b *writer) transaction(number int64) error {
 	})
 }
 
-// free returns a path in the archive that is not used yet: several transactions
+// freePath returns a path in the archive that is not used yet: several transactions
 // may have different contents under one path.
-func (b *writer) free(path string, number int64) string {
+func (b *writer) freePath(path string, number int64) string {
 	p := path
 	for n := 1; b.paths[symfile.Fold(p)]; n++ {
 		p = fmt.Sprintf("tx%d-%d/%s", number, n, path)

@@ -49,11 +49,11 @@ type Job = wire.Job
 
 // Errors that are not retried.
 var (
-	// ErrLost means that the worker no longer holds the lease of the job.
-	ErrLost = errors.New("the worker no longer holds the lease of the job")
-	// ErrGone means that the server has ended the job because its PDB cannot be
+	// ErrLeaseLost means that the worker no longer holds the lease of the job.
+	ErrLeaseLost = errors.New("the worker no longer holds the lease of the job")
+	// ErrJobEnded means that the server has ended the job because its PDB cannot be
 	// obtained.
-	ErrGone = errors.New("the server has ended the job")
+	ErrJobEnded = errors.New("the server has ended the job")
 	// ErrRefused means that the same request will never succeed.
 	ErrRefused = errors.New("the server refuses the request")
 )
@@ -93,9 +93,9 @@ func (e *statusError) Error() string {
 func (e *statusError) Unwrap() error {
 	switch e.status {
 	case http.StatusConflict:
-		return ErrLost
+		return ErrLeaseLost
 	case http.StatusGone:
-		return ErrGone
+		return ErrJobEnded
 	case http.StatusUnprocessableEntity, http.StatusRequestEntityTooLarge, http.StatusBadRequest:
 		return ErrRefused
 	}
@@ -105,7 +105,7 @@ func (e *statusError) Unwrap() error {
 // final reports whether err is not retried.
 func final(err error) bool {
 	_, local := errors.AsType[*localError](err)
-	return local || errors.Is(err, ErrLost) || errors.Is(err, ErrGone) || errors.Is(err, ErrRefused)
+	return local || errors.Is(err, ErrLeaseLost) || errors.Is(err, ErrJobEnded) || errors.Is(err, ErrRefused)
 }
 
 // call sends one request. The error is a statusError unless the status is 2xx.

@@ -90,8 +90,8 @@ func (w *Worker) reserve(ctx context.Context, slots chan struct{}) (n int) {
 	}
 }
 
-// roomAgain is the pause before Versions and Room are called again.
-const roomAgain = 15 * time.Second
+// spaceRetry is the pause before Versions and Room are called again.
+const spaceRetry = 15 * time.Second
 
 // lease waits for jobs without a time limit. It returns none if ctx has ended.
 func (w *Worker) lease(ctx context.Context, free int) (jobs []Job) {
@@ -109,7 +109,7 @@ func (w *Worker) lease(ctx context.Context, free int) (jobs []Job) {
 				said = lack.Error()
 				w.Log.Warn("leasing no jobs for now", "error", lack)
 			}
-			t := time.NewTimer(roomAgain)
+			t := time.NewTimer(spaceRetry)
 			select {
 			case <-ctx.Done():
 			case <-t.C:
@@ -155,9 +155,9 @@ func (w *Worker) one(hurry context.Context, j Job) {
 	cause := context.Cause(ctx)
 	switch {
 	case err == nil:
-	case errors.Is(err, ErrLost), errors.Is(cause, ErrLost):
+	case errors.Is(err, ErrLeaseLost), errors.Is(cause, ErrLeaseLost):
 		log.Info("the lease was lost: the job has ended or another worker has it")
-	case errors.Is(err, ErrGone):
+	case errors.Is(err, ErrJobEnded):
 		log.Info("the server ended the job", "why", err)
 	case hurry.Err() != nil:
 		last, end := context.WithTimeout(context.WithoutCancel(hurry), 5*time.Second)
@@ -179,7 +179,7 @@ func (w *Worker) one(hurry context.Context, j Job) {
 }
 
 // heartbeats renews the lease until ctx ends. If the lease is lost, it cancels the
-// job with ErrLost. Other errors are only logged: the server may be reachable
+// job with ErrLeaseLost. Other errors are only logged: the server may be reachable
 // again before the lease ends.
 func (w *Worker) heartbeats(ctx context.Context, j Job, cancel context.CancelCauseFunc) {
 	tick := time.NewTicker(max(time.Duration(j.Seconds)*time.Second/3, 100*time.Millisecond))
@@ -192,8 +192,8 @@ func (w *Worker) heartbeats(ctx context.Context, j Job, cancel context.CancelCau
 		}
 		err := w.Server.Heartbeat(ctx, j)
 		switch {
-		case errors.Is(err, ErrLost):
-			cancel(ErrLost)
+		case errors.Is(err, ErrLeaseLost):
+			cancel(ErrLeaseLost)
 			return
 		case err != nil && ctx.Err() == nil:
 			w.Log.Warn("a heartbeat failed", "job", j.ID, "error", err)

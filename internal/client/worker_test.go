@@ -273,7 +273,7 @@ func TestTakenAway(t *testing.T) {
 		ended <- context.Cause(ctx)
 		return Result{}, ctx.Err()
 	})
-	if err := <-ended; !errors.Is(err, ErrLost) || f.count("heartbeat") != 2 {
+	if err := <-ended; !errors.Is(err, ErrLeaseLost) || f.count("heartbeat") != 2 {
 		t.Error(err, f.asked)
 	}
 	log.Await(t, "the lease was lost")

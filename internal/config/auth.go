@@ -49,7 +49,7 @@ func (c *Config) Gate() auth.Config {
 // TLSOptions returns the options of the listener's TLS, nil for plain HTTP.
 func (c *Config) TLSOptions() *auth.TLSConfig {
 	t := &c.TLS
-	if !t.on() {
+	if !t.enabled() {
 		return nil
 	}
 	cfg := &auth.TLSConfig{Cert: t.Cert, Key: t.Key, ClientCA: t.ClientCA, RequireClientCert: t.RequireClientCert}
@@ -84,13 +84,13 @@ func (c *Config) CheckAuth() error {
 	switch {
 	case acme && (t.Cert != "" || t.Key != ""):
 		errs = append(errs, c.fault(0, "tls", "cert and key exclude acme; remove either"))
-	case t.on() && !acme && (t.Cert == "" || t.Key == ""):
+	case t.enabled() && !acme && (t.Cert == "" || t.Key == ""):
 		errs = append(errs, c.fault(0, "tls", "cert and key must both be set"))
-	case !t.on() && (t.ClientCA != "" || t.RequireClientCert):
+	case !t.enabled() && (t.ClientCA != "" || t.RequireClientCert):
 		errs = append(errs, c.fault(0, "tls", "client certificates need TLS: set cert and key, or acme"))
 	}
 	return errors.Join(errs...)
 }
 
-// on reports whether the listener uses TLS.
-func (t *TLS) on() bool { return t.Cert != "" || t.Key != "" || len(t.ACME.Domains) > 0 }
+// enabled reports whether the listener uses TLS.
+func (t *TLS) enabled() bool { return t.Cert != "" || t.Key != "" || len(t.ACME.Domains) > 0 }

@@ -46,7 +46,7 @@ func TestConfigDefaults(t *testing.T) {
 		if c.Listen != "127.0.0.1:8080" || !c.Log.Requests || c.Log.Format != "auto" || c.FilePath != "name" || c.Public || len(c.Upstreams) != 0 {
 			t.Errorf("%q: %+v", text, c)
 		}
-		if got, want := c.Lifetimes(), (depot.Lifetimes{Absent: time.Hour, Forbidden: 24 * time.Hour}); got != want {
+		if got, want := c.Lifetimes(), (depot.Lifetimes{NotFound: time.Hour, Forbidden: 24 * time.Hour}); got != want {
 			t.Errorf("%+v", got)
 		}
 		if got, want := c.Limits(), (depot.Limits{NextRank: 300 * time.Millisecond, FirstByte: 3 * time.Second, Stall: 10 * time.Second, MaxBytes: 16 << 30, Fetches: 64}); got != want {
@@ -121,7 +121,7 @@ func TestConfigFull(t *testing.T) {
 	if !c.Public || c.Stores[0].Layout != "unified" || c.Stores[1].Dir != "/srv/b" || c.PointerRoots[0] != `\\server\share=/mnt/share` {
 		t.Errorf("%+v", c)
 	}
-	if l := c.Lifetimes(); l.Absent >= 0 || l.Forbidden != 48*time.Hour {
+	if l := c.Lifetimes(); l.NotFound >= 0 || l.Forbidden != 48*time.Hour {
 		t.Errorf("%+v", l)
 	}
 	if l := c.CacheLimits(); l.MaxBytes != 1e11 || l.MaxUnused != 90*24*time.Hour || l.PerSource["microsoft"] != 50<<30 {

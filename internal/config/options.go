@@ -51,7 +51,7 @@ func (c *Config) Lifetimes() depot.Lifetimes {
 		}
 		return d
 	}
-	return depot.Lifetimes{Absent: of(time.Duration(c.Misses.Absent)), Forbidden: of(time.Duration(c.Misses.Forbidden))}
+	return depot.Lifetimes{NotFound: of(time.Duration(c.Misses.Absent)), Forbidden: of(time.Duration(c.Misses.Forbidden))}
 }
 
 // ScrubRate returns the rate of the background check of stored bytes, in bytes per second;

@@ -137,7 +137,7 @@ func (c *Config) general(depotDir string) general {
 func (t *TLS) words() string {
 	var words string
 	switch {
-	case !t.on():
+	case !t.enabled():
 		return "off: plain HTTP"
 	case len(t.ACME.Domains) > 0:
 		words = "ACME certificate for " + strings.Join(t.ACME.Domains, ", ")

@@ -23,9 +23,9 @@ type CacheLimits struct {
 	PerSource map[string]int64 // bytes, by the name of the upstream
 }
 
-// leastFree is how much of a disk of this size is kept free by default, in
+// minFree is how much of a disk of this size is kept free by default, in
 // bytes.
-func leastFree(total int64) int64 { return min(total/20, 2<<30) }
+func minFree(total int64) int64 { return min(total/20, 2<<30) }
 
 // Cache is the part of a depot that keeps downloaded files. Its methods may be
 // called by many goroutines.
@@ -148,7 +148,7 @@ func (c *Cache) evictForSpace(ctx context.Context, sum *Evicted) error {
 		}
 		return err
 	}
-	least := leastFree(total)
+	least := minFree(total)
 	if free >= least {
 		return nil
 	}

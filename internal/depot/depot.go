@@ -165,12 +165,12 @@ func Open(ctx context.Context, dir string, opt Options) (*Depot, error) {
 	d.forms = &forms{dir: abs, db: d.db, blobs: d.blobs, contents: d.contents}
 	d.forms.init()
 	others, servers := symcachework.SplitUpstreams(opt.Upstreams)
-	d.fetch = fetch.New(keeper{d}, fetch.Options{Upstreams: others, Limits: opt.Limits, Lifetimes: opt.Lifetimes, Log: opt.Log, Now: opt.Now})
+	d.fetch = fetch.New(fetchDepot{d}, fetch.Options{Upstreams: others, Limits: opt.Limits, Lifetimes: opt.Lifetimes, Log: opt.Log, Now: opt.Now})
 	d.sectionWait = cmp.Or(opt.Limits.FirstByte, sectionWait)
 	opt.Jobs.Log, opt.Jobs.Now = opt.Log, opt.Now
 	d.queue = jobs.New(d.db, opt.Jobs)
 	d.symcache, err = symcachework.New(ctx, symcachework.Options{
-		Depot: pdbs{d}, DB: d.db, Blobs: d.blobs, Fetch: d.fetch, Queue: d.queue, Servers: servers, Make: opt.Transcode, Folders: opt.SymCache, Log: opt.Log, Now: opt.Now,
+		Depot: symcacheDepot{d}, DB: d.db, Blobs: d.blobs, Fetch: d.fetch, Queue: d.queue, Servers: servers, Make: opt.Transcode, Folders: opt.SymCache, Log: opt.Log, Now: opt.Now,
 	})
 	if err != nil {
 		return nil, errors.Join(err, d.db.Close(), d.blobs.Close())

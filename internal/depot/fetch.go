@@ -130,7 +130,7 @@ func (d *Depot) download(ctx context.Context, q Question) (*File, error) {
 	}
 	for range 3 {
 		f, err := d.fetch.Open(ctx, q.download())
-		if !errors.Is(err, fetch.ErrHeld) {
+		if !errors.Is(err, fetch.ErrInDepot) {
 			return downloaded(f), err
 		}
 		// It may be evicted before it is opened here.
@@ -144,7 +144,7 @@ func (d *Depot) download(ctx context.Context, q Question) (*File, error) {
 // downloadAnew is download without regard to remembered misses.
 func (d *Depot) downloadAnew(ctx context.Context, q Question) (*File, error) {
 	f, err := d.fetch.OpenAnew(ctx, q.download())
-	if errors.Is(err, fetch.ErrHeld) {
+	if errors.Is(err, fetch.ErrInDepot) {
 		return d.Open(ctx, q.Scope, q.Request)
 	}
 	return downloaded(f), err
@@ -220,11 +220,11 @@ func (d *Depot) FlushMisses(ctx context.Context, f MissFilter) (int64, error) {
 	return d.db.Misses.Flush(ctx, f)
 }
 
-// keeper is what downloads need of the depot.
-type keeper struct{ d *Depot }
+// fetchDepot is what downloads need of the depot.
+type fetchDepot struct{ d *Depot }
 
 // Holds implements fetch.Depot.
-func (k keeper) Holds(ctx context.Context, products []string, req layout.Request) bool {
+func (k fetchDepot) Holds(ctx context.Context, products []string, req layout.Request) bool {
 	if req.Form == layout.FormSource {
 		req = fetch.SourceRequest(req)
 	}
@@ -233,10 +233,10 @@ func (k keeper) Holds(ctx context.Context, products []string, req layout.Request
 }
 
 // Spool implements fetch.Depot.
-func (k keeper) Spool() (*blob.Spool, error) { return k.d.blobs.Spool() }
+func (k fetchDepot) Spool() (*blob.Spool, error) { return k.d.blobs.Spool() }
 
 // Keep implements fetch.Depot.
-func (k keeper) Keep(ctx context.Context, f fetch.Kept) error {
+func (k fetchDepot) Keep(ctx context.Context, f fetch.Kept) error {
 	var entries []index.Entry
 	for _, o := range f.Objects {
 		entries = append(entries, index.Entry{
@@ -256,7 +256,7 @@ func (k keeper) Keep(ctx context.Context, f fetch.Kept) error {
 }
 
 // Misses implements fetch.Depot.
-func (k keeper) Misses(ctx context.Context, key string) (map[string]fetch.Miss, error) {
+func (k fetchDepot) Misses(ctx context.Context, key string) (map[string]fetch.Miss, error) {
 	known := map[string]fetch.Miss{}
 	rows, err := k.d.db.Misses.Of(ctx, key)
 	for _, m := range rows {
@@ -266,7 +266,7 @@ func (k keeper) Misses(ctx context.Context, key string) (map[string]fetch.Miss, 
 }
 
 // PutMisses implements fetch.Depot.
-func (k keeper) PutMisses(ctx context.Context, key string, misses map[string]fetch.Miss) error {
+func (k fetchDepot) PutMisses(ctx context.Context, key string, misses map[string]fetch.Miss) error {
 	var rows []index.Miss
 	for name, m := range misses {
 		rows = append(rows, index.Miss{Key: key, Source: name, Class: uint8(m.Class), Until: m.Until, Since: m.Since, Detail: m.Detail})
@@ -275,7 +275,7 @@ func (k keeper) PutMisses(ctx context.Context, key string, misses map[string]fet
 }
 
 // ForgetMiss implements fetch.Depot.
-func (k keeper) ForgetMiss(ctx context.Context, key, name string) error {
+func (k fetchDepot) ForgetMiss(ctx context.Context, key, name string) error {
 	_, err := k.d.db.Misses.Flush(ctx, MissFilter{Key: key, Source: name})
 	return err
 }

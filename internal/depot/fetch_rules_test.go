@@ -68,7 +68,7 @@ func TestMSFZIsAnotherQuestion(t *testing.T) {
 		} else {
 			plain.Add(1)
 		}
-		return nil, &fetch.Failure{Source: "s", Class: fetch.ClassAbsent}
+		return nil, &fetch.Failure{Source: "s", Class: fetch.ClassNotFound}
 	}
 	d, _ := withUpstreams(t, Options{}, s)
 	req := func(id string, msfz bool) Question {
@@ -152,7 +152,7 @@ func (w twin) Close() error         { return nil }
 func (w twin) Fetch(ctx context.Context, ask fetch.Ask) (*fetch.Reply, error) {
 	f, err := w.of().download(ctx, Question{Request: ask.Request, Via: append(ask.Via[:len(ask.Via):len(ask.Via)], w.id)})
 	if err != nil {
-		return nil, &fetch.Failure{Source: w.id, Class: fetch.ClassAbsent, Err: err}
+		return nil, &fetch.Failure{Source: w.id, Class: fetch.ClassNotFound, Err: err}
 	}
 	return &fetch.Reply{Body: struct {
 		io.Reader
@@ -167,7 +167,7 @@ func TestTwinsDoNotWaitForEachOther(t *testing.T) {
 	third := &elsewhere{name: "third"}
 	third.fetch = func(_ context.Context, ask fetch.Ask) (*fetch.Reply, error) {
 		if ask.Request.Lookups[0].Name != "app.pdb" {
-			return nil, &fetch.Failure{Source: "third", Class: fetch.ClassAbsent}
+			return nil, &fetch.Failure{Source: "third", Class: fetch.ClassNotFound}
 		}
 		return &fetch.Reply{Body: io.NopCloser(bytes.NewReader(body)), Size: int64(len(body)), Name: "app.sym", Path: "p"}, nil
 	}
@@ -201,7 +201,7 @@ func TestTwinsDoNotWaitForEachOther(t *testing.T) {
 // TestRefreshedAndEvicted: a miss that turned out to be none is forgotten.
 func TestRefreshedAndEvicted(t *testing.T) {
 	s := &elsewhere{name: "s"}
-	s.fails(fetch.ClassAbsent)
+	s.fails(fetch.ClassNotFound)
 	d, clk := withUpstreams(t, Options{}, s)
 	if _, err := fetched(t.Context(), t, d, symPath); !errors.Is(err, fs.ErrNotExist) {
 		t.Fatal(err)
@@ -227,7 +227,7 @@ func TestSourceTexts(t *testing.T) {
 	s := &elsewhere{name: "s"}
 	s.fetch = func(_ context.Context, ask fetch.Ask) (*fetch.Reply, error) {
 		if ask.Request.Form != layout.FormSource || !strings.Contains(ask.Request.Part, ".c") {
-			return nil, &fetch.Failure{Source: "s", Class: fetch.ClassAbsent}
+			return nil, &fetch.Failure{Source: "s", Class: fetch.ClassNotFound}
 		}
 		text := strings.Repeat("// "+symfile.BaseName(ask.Request.Part)+"\n", 20000)
 		return &fetch.Reply{Body: io.NopCloser(strings.NewReader(text)), Size: -1, Name: "x.c", Path: "p"}, nil

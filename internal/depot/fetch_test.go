@@ -266,7 +266,7 @@ func TestMissesAreRememberedByClass(t *testing.T) {
 		class fetch.Class
 		life  time.Duration
 	}{
-		{fetch.ClassAbsent, time.Hour}, {fetch.ClassForbidden, 24 * time.Hour}, {fetch.ClassTimeout, time.Minute},
+		{fetch.ClassNotFound, time.Hour}, {fetch.ClassForbidden, 24 * time.Hour}, {fetch.ClassTimeout, time.Minute},
 		{fetch.ClassBroken, 10 * time.Minute}, {fetch.ClassTooLarge, 24 * time.Hour},
 	} {
 		s := &elsewhere{name: "s"}
@@ -302,7 +302,7 @@ func TestMissesAreRememberedByClass(t *testing.T) {
 // again, and nobody waits for that.
 func TestMissIsRefreshedBesideTheAnswer(t *testing.T) {
 	s := &elsewhere{name: "s"}
-	s.fails(fetch.ClassAbsent)
+	s.fails(fetch.ClassNotFound)
 	d, clk := withUpstreams(t, Options{}, s)
 	if _, err := fetched(t.Context(), t, d, symPath); !errors.Is(err, fs.ErrNotExist) {
 		t.Fatal(err)
@@ -349,7 +349,7 @@ func TestRanks(t *testing.T) {
 	}
 	// A source that has answered No lets the next rank begin at once.
 	no, yes := &elsewhere{name: "no"}, &elsewhere{name: "yes"}
-	no.fails(fetch.ClassAbsent)
+	no.fails(fetch.ClassNotFound)
 	yes.sends("app.sym", body)
 	d, _ = withUpstreams(t, Options{Limits: Limits{NextRank: time.Hour}}, no, yes)
 	if got, err := fetched(t.Context(), t, d, symPath); err != nil || !bytes.Equal(got, body) {
@@ -566,7 +566,7 @@ func TestMissingIsCounted(t *testing.T) {
 // TestOldMemoriesAreSweptOut: what has ended takes no room.
 func TestOldMemoriesAreSweptOut(t *testing.T) {
 	s := &elsewhere{name: "s"}
-	s.fails(fetch.ClassAbsent)
+	s.fails(fetch.ClassNotFound)
 	d, clk := withUpstreams(t, Options{}, s)
 	if _, err := fetched(t.Context(), t, d, symPath); !errors.Is(err, fs.ErrNotExist) {
 		t.Fatal(err)

@@ -276,7 +276,7 @@ func TestAbsentPDB(t *testing.T) {
 	key := keyOf("none.pdb", g)
 	p.wait(t, key, "3.1.0", jobs.Failed)
 	f, err := p.SymCache().SymCacheFailure(t.Context(), key, version(t, "3.1.0"))
-	if err != nil || f.Class != symcachework.ClassAbsent || f.Version != "" || f.Until.Sub(p.clock.now()) > time.Hour {
+	if err != nil || f.Class != symcachework.ClassNotFound || f.Version != "" || f.Until.Sub(p.clock.now()) > time.Hour {
 		t.Errorf("%+v, %v", f, err)
 	}
 	p.clock.move(time.Minute)
@@ -319,9 +319,9 @@ func TestPDBFromUpstream(t *testing.T) {
 	}
 	// All say that they have none: it is absent.
 	_, g = pdbOf(t, 3)
-	src.fails(fetch.ClassAbsent)
+	src.fails(fetch.ClassNotFound)
 	p.wait(t, keyOf("gone.pdb", g), "3.1.0", jobs.Failed)
-	if f, err := p.SymCache().SymCacheFailure(t.Context(), keyOf("gone.pdb", g), version(t, "3.1.0")); err != nil || f.Class != symcachework.ClassAbsent {
+	if f, err := p.SymCache().SymCacheFailure(t.Context(), keyOf("gone.pdb", g), version(t, "3.1.0")); err != nil || f.Class != symcachework.ClassNotFound {
 		t.Errorf("%+v, %v", f, err)
 	}
 	// One that may not be read is nobody's absence.
@@ -594,7 +594,7 @@ func TestWorkerFails(t *testing.T) {
 	}
 	// There is no such PDB: the server sees that itself.
 	_, err = d.OpenJobInput(t.Context(), jobs.Lease{ID: j.ID, Worker: "two", Token: j.Token})
-	if w, ok := errors.AsType[jobs.Failure](err); !ok || w.Class != symcachework.ClassAbsent {
+	if w, ok := errors.AsType[jobs.Failure](err); !ok || w.Class != symcachework.ClassNotFound {
 		t.Error(err)
 	}
 	if st, err := d.SymCache().RequestSymCache(t.Context(), keyOf("gone.pdb", g), v); err != nil || st != jobs.Failed {

@@ -18,7 +18,7 @@ func (e *elsewhere) byName(files map[string][]byte) {
 	e.fetch = func(_ context.Context, ask fetch.Ask) (*fetch.Reply, error) {
 		body, ok := files[ask.Request.Name]
 		if !ok {
-			return nil, &fetch.Failure{Source: e.name, Class: fetch.ClassAbsent, Err: fs.ErrNotExist}
+			return nil, &fetch.Failure{Source: e.name, Class: fetch.ClassNotFound, Err: fs.ErrNotExist}
 		}
 		return &fetch.Reply{Body: io.NopCloser(bytes.NewReader(body)), Size: int64(len(body)), Name: ask.Request.Name, Path: "http://" + e.name + "/" + ask.Request.Name}, nil
 	}

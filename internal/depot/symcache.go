@@ -65,27 +65,27 @@ func (d *Depot) OpenJobInput(ctx context.Context, l jobs.Lease) (*File, error) {
 	return f.(*File), nil
 }
 
-// pdbs is what the making of SymCache files needs of the depot.
-type pdbs struct{ d *Depot }
+// symcacheDepot is what the making of SymCache files needs of the depot.
+type symcacheDepot struct{ d *Depot }
 
 // NotIndexed implements symcachework.Depot.
-func (p pdbs) NotIndexed(ctx context.Context, products []string, req layout.Request) bool {
+func (p symcacheDepot) NotIndexed(ctx context.Context, products []string, req layout.Request) bool {
 	return p.d.filter.excludes(ctx, Scope{Products: products}.index(), req)
 }
 
 // Find implements symcachework.Depot.
-func (p pdbs) Find(ctx context.Context, products []string, req layout.Request) ([]index.Hit, error) {
+func (p symcacheDepot) Find(ctx context.Context, products []string, req layout.Request) ([]index.Hit, error) {
 	hits, _, err := p.d.find(ctx, Scope{Products: products}, req, false)
 	return hits, err
 }
 
 // OpenHit implements symcachework.Depot.
-func (p pdbs) OpenHit(ctx context.Context, h index.Hit) (symcachework.File, error) {
+func (p symcacheDepot) OpenHit(ctx context.Context, h index.Hit) (symcachework.File, error) {
 	return answerOrNil(p.d.openHit(ctx, h))
 }
 
 // InTrees implements symcachework.Depot.
-func (p pdbs) InTrees(ctx context.Context, req layout.Request) error {
+func (p symcacheDepot) InTrees(ctx context.Context, req layout.Request) error {
 	f, err := p.d.trees.open(ctx, req)
 	if err != nil {
 		return err
@@ -94,12 +94,12 @@ func (p pdbs) InTrees(ctx context.Context, req layout.Request) error {
 }
 
 // Open implements symcachework.Depot.
-func (p pdbs) Open(ctx context.Context, req layout.Request, local bool) (symcachework.File, error) {
+func (p symcacheDepot) Open(ctx context.Context, req layout.Request, local bool) (symcachework.File, error) {
 	return answerOrNil(p.d.Get(ctx, Question{Request: req, Local: local}))
 }
 
 // Download implements symcachework.Depot.
-func (p pdbs) Download(ctx context.Context, req layout.Request) (symcachework.File, error) {
+func (p symcacheDepot) Download(ctx context.Context, req layout.Request) (symcachework.File, error) {
 	return answerOrNil(p.d.downloadAnew(ctx, Question{Request: req}))
 }
 

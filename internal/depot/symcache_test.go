@@ -326,7 +326,7 @@ func TestSymCacheFar(t *testing.T) {
 	far.fetch = func(_ context.Context, ask fetch.Ask) (*fetch.Reply, error) {
 		seen = ask
 		if polls++; polls < 3 {
-			return nil, &fetch.Failure{Source: "far", Class: fetch.ClassAbsent, Retry: time.Now(), Err: errors.New("being made")}
+			return nil, &fetch.Failure{Source: "far", Class: fetch.ClassNotFound, Retry: time.Now(), Err: errors.New("being made")}
 		}
 		return symReply("3.0.7", "far away"), nil
 	}
@@ -380,7 +380,7 @@ func TestSymCacheFarFails(t *testing.T) {
 		return "come again, for ever"
 	}
 	one.fails(fetch.ClassTimeout)
-	two.fails(fetch.ClassAbsent)
+	two.fails(fetch.ClassNotFound)
 	for range 3 {
 		if got := sync(); got != "not found" {
 			t.Error(got)
@@ -461,7 +461,7 @@ func TestSymCacheFarOnce(t *testing.T) {
 // TestSymCacheOwnAfterFar: what another server does not have is made here.
 func TestSymCacheOwnAfterFar(t *testing.T) {
 	far := farServer{&elsewhere{name: "far"}}
-	far.fails(fetch.ClassAbsent)
+	far.fails(fetch.ClassNotFound)
 	p := newPlant(t, Options{Upstreams: []Upstream{{Source: far}}})
 	body, g := pdbOf(t, 1)
 	add(t, p.Depot, "Product", file{"App.pdb", body})
@@ -575,7 +575,7 @@ func TestSymCacheUpstreamsAreBounded(t *testing.T) {
 	far := farServer{&elsewhere{name: "far"}}
 	d, _ := withFar(t, Options{}, far)
 	far.fetch = func(context.Context, fetch.Ask) (*fetch.Reply, error) {
-		return nil, &fetch.Failure{Source: "far", Class: fetch.ClassAbsent, Retry: time.Now().Add(time.Hour), Err: errors.New("being made")}
+		return nil, &fetch.Failure{Source: "far", Class: fetch.ClassNotFound, Retry: time.Now().Add(time.Hour), Err: errors.New("being made")}
 	}
 	n := 0
 	for _, c := range []struct {
@@ -608,7 +608,7 @@ func TestSymCacheUpstreamsAreBounded(t *testing.T) {
 // entered in the queue.
 func TestSymCacheJobNeedsPDB(t *testing.T) {
 	src := &elsewhere{name: "far"}
-	src.fails(fetch.ClassAbsent)
+	src.fails(fetch.ClassNotFound)
 	p := newPlant(t, Options{Upstreams: []Upstream{{Source: src}}})
 	alone := newPlant(t, Options{})
 	for n := range 20 {

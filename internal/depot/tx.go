@@ -35,7 +35,7 @@ type Origin = index.Origin
 
 // ErrTaken is wrapped by Commit's error when the transaction of that origin was
 // taken over already and stands.
-var ErrTaken = index.ErrTaken
+var ErrTaken = index.ErrImported
 
 // Content is an opened candidate file.
 type Content interface {
@@ -97,12 +97,12 @@ type Tx struct {
 	mu      sync.Mutex // guards what follows
 	entries []index.Entry
 	refs    map[blob.Ref]bool // contents taken so far
-	once    map[entered]bool  // nil: entries may repeat
+	once    map[entryKey]bool // nil: entries may repeat
 	done    bool
 }
 
-// entered is what makes two entries the same.
-type entered struct {
+// entryKey is what makes two entries the same.
+type entryKey struct {
 	ref    blob.Ref
 	object symfile.Object
 }
@@ -115,7 +115,7 @@ func (d *Depot) Begin(ctx context.Context, info TxInfo) (*Tx, error) {
 	}
 	tx := &Tx{d: d, info: info, batch: b, refs: map[blob.Ref]bool{}}
 	if info.Origin != nil {
-		tx.once = map[entered]bool{}
+		tx.once = map[entryKey]bool{}
 	}
 	return tx, nil
 }
@@ -143,7 +143,7 @@ var ErrChanged = errors.New("it changed while it was read")
 // objfile.ErrNotSymbolFile, objfile.ErrBroken, ErrNoID or ErrChanged speaks of
 // this file alone; any other means that the transaction cannot go on.
 func (tx *Tx) Add(ctx context.Context, src Source) ([]Added, error) {
-	objs, err := askable(src)
+	objs, err := identify(src)
 	if err != nil {
 		return nil, err
 	}
@@ -170,7 +170,7 @@ func (tx *Tx) Add(ctx context.Context, src Source) ([]Added, error) {
 		return nil, errors.New("the transaction has ended")
 	}
 	for i, e := range entries {
-		k := entered{e.Ref, e.Object}
+		k := entryKey{e.Ref, e.Object}
 		if added[i].Again = tx.once[k]; added[i].Again {
 			continue
 		}
@@ -182,9 +182,9 @@ func (tx *Tx) Add(ctx context.Context, src Source) ([]Added, error) {
 	return added, nil
 }
 
-// askable identifies a file and returns its objects that something could ask
+// identify identifies a file and returns its objects that something could ask
 // for; there is at least one, or an error.
-func askable(src Source) ([]objfile.Object, error) {
+func identify(src Source) ([]objfile.Object, error) {
 	forced, err := objfile.ParseForced(src.As)
 	if err != nil {
 		return nil, err
@@ -205,10 +205,10 @@ func askable(src Source) ([]objfile.Object, error) {
 	return ask, nil
 }
 
-// Try finds out what Tx.Add would take, and keeps nothing. d may be nil: then
+// DryRun finds out what Tx.Add would take, and keeps nothing. d may be nil: then
 // nothing is known yet.
-func Try(ctx context.Context, d *Depot, src Source) ([]Added, error) {
-	objs, err := askable(src)
+func DryRun(ctx context.Context, d *Depot, src Source) ([]Added, error) {
+	objs, err := identify(src)
 	if err != nil {
 		return nil, err
 	}
@@ -292,7 +292,7 @@ func (tx *Tx) take(ctx context.Context, c Content, o objfile.Object) (Added, err
 		return Added{}, err
 	}
 	a := Added{Object: o, Ref: ref, Known: known}
-	if known && !tx.takes(ref) {
+	if known && !tx.has(ref) {
 		// Nearly always the stored bytes are damaged: intact ones were found above.
 		what, err := tx.d.contents.hash(ctx, index.Content{Ref: ref, Size: o.Size}, nil)
 		a.Restored = what != "" || err != nil && ctx.Err() == nil
@@ -304,8 +304,8 @@ func (tx *Tx) take(ctx context.Context, c Content, o objfile.Object) (Added, err
 	return a, nil
 }
 
-// takes reports whether the transaction has taken a content before.
-func (tx *Tx) takes(ref blob.Ref) bool {
+// has reports whether the transaction has taken a content before.
+func (tx *Tx) has(ref blob.Ref) bool {
 	tx.mu.Lock()
 	defer tx.mu.Unlock()
 	return tx.refs[ref]

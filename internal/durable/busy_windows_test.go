@@ -59,7 +59,7 @@ func TestBusy(t *testing.T) {
 	waiting := make(chan error)
 	tries := 0
 	go func() {
-		waiting <- whileBusy(func() error {
+		waiting <- retryWhileBusy(func() error {
 			if tries++; tries == 3 {
 				release()
 			}

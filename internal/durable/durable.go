@@ -148,7 +148,7 @@ func (t *Tree) MkdirAll(name string, perm fs.FileMode) error {
 // Remove removes a file or an empty directory, durably. The error is
 // [fs.ErrNotExist] if it does not exist.
 func (t *Tree) Remove(name string) error {
-	if err := t.do(OpRemove, name, func() error { return whileBusy(func() error { return t.root.Remove(name) }) }); err != nil {
+	if err := t.do(OpRemove, name, func() error { return retryWhileBusy(func() error { return t.root.Remove(name) }) }); err != nil {
 		return err
 	}
 	return t.SyncDir(path.Dir(name))

@@ -32,8 +32,8 @@ func RetryRename(rename func() error) error { return rename() }
 // Rename renames a file below root and replaces an existing file.
 func Rename(root *os.Root, from, to string) error { return root.Rename(from, to) }
 
-// whileBusy calls do once: open files block nothing here.
-func whileBusy(do func() error) error { return do() }
+// retryWhileBusy calls do once: open files block nothing here.
+func retryWhileBusy(do func() error) error { return do() }
 
 // IsBusy reports whether an error means that another program holds a file open in
 // a way that forbids the operation. Here no program can.

@@ -22,12 +22,12 @@ func syncDirFile(*os.File) error { return nil }
 // RetryRename calls rename and retries it for two seconds while another process
 // holds the target open. Virus scanners, indexers and readers without
 // FILE_SHARE_DELETE usually close a file soon.
-func RetryRename(rename func() error) error { return whileBusy(rename) }
+func RetryRename(rename func() error) error { return retryWhileBusy(rename) }
 
 // Rename renames a file below root and replaces an existing file, even one with
 // the read-only attribute. It retries as [RetryRename] does.
 func Rename(root *os.Root, from, to string) error {
-	return whileBusy(func() error {
+	return retryWhileBusy(func() error {
 		err := root.Rename(from, to)
 		if !errors.Is(err, windows.ERROR_ACCESS_DENIED) {
 			return err
@@ -43,9 +43,9 @@ func Rename(root *os.Root, from, to string) error {
 // busyWait is how long an operation waits for a program that holds a file open.
 const busyWait = 2 * time.Second
 
-// whileBusy calls do again while another program holds the file open. A file
+// retryWhileBusy calls do again while another program holds the file open. A file
 // that is being deleted, or is mapped as an image, is reported as access denied.
-func whileBusy(do func() error) error {
+func retryWhileBusy(do func() error) error {
 	deadline := time.Now().Add(busyWait)
 	for wait := time.Millisecond; ; wait = min(2*wait, 100*time.Millisecond) {
 		err := do()

@@ -72,7 +72,7 @@ func (t *Tree) Sweep(ctx context.Context, dir string, before time.Time) (int, er
 			return removed, err
 		}
 		pid, token, ok := parseTempName(entry.Name())
-		if !ok || !gone(pid, token) {
+		if !ok || !isDead(pid, token) {
 			continue
 		}
 		name := path.Join(dir, entry.Name())
@@ -90,8 +90,8 @@ func (t *Tree) Sweep(ctx context.Context, dir string, before time.Time) (int, er
 	return removed, nil
 }
 
-// gone reports whether the process that made a temporary file has ended.
-func gone(pid int, token string) bool {
+// isDead reports whether the process that made a temporary file has ended.
+func isDead(pid int, token string) bool {
 	if pid == os.Getpid() {
 		return token != session
 	}

@@ -154,7 +154,9 @@ func newAdder(d *depot.Depot, opt AddOptions) *adder {
 
 func (ad *adder) add(ctx context.Context, paths []string) (int64, error) {
 	if ad.opt.DryRun {
-		take := func(ctx context.Context, src depot.Source) ([]depot.Added, error) { return depot.Try(ctx, ad.d, src) }
+		take := func(ctx context.Context, src depot.Source) ([]depot.Added, error) {
+			return depot.DryRun(ctx, ad.d, src)
+		}
 		if err := ad.walk(ctx, take, paths); err != nil {
 			return 0, err
 		}
@@ -250,7 +252,7 @@ func (ad *adder) file(ctx context.Context, take taker, f *scan.File) error {
 		switch {
 		case err == nil:
 			for _, g := range got {
-				ad.took(f.Path, g)
+				ad.countAdded(f.Path, g)
 			}
 			return nil
 		case errors.Is(err, depot.ErrChanged) && try == 0 && f.Archive == "":
@@ -372,8 +374,8 @@ func SkipText(s *scan.Skip) string {
 	return fmt.Sprintf("%s: %v", s.Reason, s.Err)
 }
 
-// took counts an object that the depot has added.
-func (ad *adder) took(path string, g depot.Added) {
+// countAdded counts an object that the depot has added.
+func (ad *adder) countAdded(path string, g depot.Added) {
 	ad.bytes.Add(g.Object.Size)
 	ad.mu.Lock()
 	defer ad.mu.Unlock()

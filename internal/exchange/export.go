@@ -113,8 +113,8 @@ func (ex *exporter) progress(done, total int64) {
 	}
 }
 
-// leftOut counts an object that the layout has no path for.
-func (ex *exporter) leftOut(tx depot.Transaction, f depot.TxFile) {
+// countOmitted counts an object that the layout has no path for.
+func (ex *exporter) countOmitted(tx depot.Transaction, f depot.TxFile) {
 	ex.result.LeftOut++
 	ex.result.LeftOutKinds[f.Object.Kind.String()]++
 	ex.event(EventLeftOut, f.Path, fmt.Sprintf("layout %s has no path for %s in transaction %d", ex.layout.Name(), f.Object.Kind, tx.Number), false)
@@ -135,7 +135,7 @@ func (ex *exporter) plan() ([]*place, error) {
 		err := ex.d.Files(ex.ctx, tx.Number, func(f depot.TxFile) error {
 			paths := ex.layout.Paths(f.Object)
 			if len(paths) == 0 {
-				ex.leftOut(tx, f)
+				ex.countOmitted(tx, f)
 			}
 			r := depot.Ranked{TxFile: f, Added: tx.Time}
 			for _, p := range paths {

@@ -150,7 +150,7 @@ func (im *importer) run() error {
 	if err != nil {
 		return err
 	}
-	return im.loose()
+	return im.importLoose()
 }
 
 // transactions imports those of a symbol store, oldest first.
@@ -160,7 +160,7 @@ func (im *importer) transactions() error {
 			return im.ctx.Err()
 		}
 		if err != nil {
-			im.pass(im.store+"/000Admin", err.Error(), true)
+			im.countSkipped(im.store+"/000Admin", err.Error(), true)
 		}
 		for _, e := range u.Entries {
 			im.covered[symfile.Fold(e.Name+"/"+e.Key)] = true
@@ -168,7 +168,7 @@ func (im *importer) transactions() error {
 		if u.ID == 0 || u.Deletes != 0 || len(u.Entries) == 0 {
 			continue
 		}
-		if im.passed(u.ID.String()) {
+		if im.isImported(u.ID.String()) {
 			continue
 		}
 		info := im.iopt.Info
@@ -199,7 +199,7 @@ func (im *importer) entry(ctx context.Context, st *symstore.Store, take taker, i
 	f, err := openEntry(st, id, e)
 	if err != nil {
 		if errors.Is(err, fs.ErrNotExist) || errors.Is(err, symstore.ErrPointer) || errors.Is(err, symstore.ErrDamaged) {
-			im.pass(im.store+"/"+place, "transaction "+id.String()+" lists a file that the store does not have: "+err.Error(), true)
+			im.countSkipped(im.store+"/"+place, "transaction "+id.String()+" lists a file that the store does not have: "+err.Error(), true)
 			return nil
 		}
 		return scan.ReadError{Err: err}
@@ -271,7 +271,7 @@ func (im *importer) transaction(info depot.TxInfo, fill func(taker) error) error
 		im.report(EventBefore, name, 0, info)
 	case scan.IsReadError(err) && im.ctx.Err() == nil:
 		im.failed++
-		im.pass(im.store+" "+name, "the transaction was omitted: "+err.Error(), true)
+		im.countSkipped(im.store+" "+name, "the transaction was omitted: "+err.Error(), true)
 	default:
 		return err
 	}
@@ -287,7 +287,7 @@ func (im *importer) try() taker {
 	var mu sync.Mutex
 	once := map[key]bool{}
 	return func(ctx context.Context, src depot.Source) ([]depot.Added, error) {
-		got, err := depot.Try(ctx, im.d, src)
+		got, err := depot.DryRun(ctx, im.d, src)
 		mu.Lock()
 		defer mu.Unlock()
 		for i := range got {
@@ -305,8 +305,8 @@ func (im *importer) try() taker {
 	}
 }
 
-// passed reports whether a transaction of the tree was imported before.
-func (im *importer) passed(number string) bool {
+// isImported reports whether a transaction of the tree was imported before.
+func (im *importer) isImported(number string) bool {
 	ours, ok := im.taken[number]
 	if ok {
 		im.before++
@@ -322,8 +322,8 @@ func (im *importer) report(kind EventKind, number string, ours int64, info depot
 	im.event(Event{Kind: kind, Origin: number, Number: ours, Product: info.Product, Version: info.Version})
 }
 
-// pass counts a file that is not imported.
-func (im *importer) pass(path, reason string, notable bool) {
+// countSkipped counts a file that is not imported.
+func (im *importer) countSkipped(path, reason string, notable bool) {
 	im.skip(Event{Path: path, Detail: reason, Notable: notable})
 }
 
@@ -360,11 +360,11 @@ func (im *importer) accept(path, place string, got []depot.Added) {
 	for _, g := range got {
 		objects = append(objects, g.Object.Object)
 		if !g.Again {
-			im.took(path, g)
+			im.countAdded(path, g)
 		}
 	}
-	if !im.confirmed(place, objects) {
-		im.misplaced(place, objects)
+	if !im.placeMatches(place, objects) {
+		im.reportMisplaced(place, objects)
 	}
 }
 
@@ -374,23 +374,23 @@ func (im *importer) judge(ctx context.Context, path string, err error) error {
 	switch {
 	case ctx.Err() != nil:
 		return ctx.Err()
-	case errors.Is(err, errEarlier):
+	case errors.Is(err, errImported):
 		im.mu.Lock()
 		im.before++
 		im.mu.Unlock()
 	case errors.Is(err, objfile.ErrNotSymbolFile):
-		im.pass(path, notSymbolText(err), false)
+		im.countSkipped(path, notSymbolText(err), false)
 	case errors.Is(err, objfile.ErrBroken), errors.Is(err, depot.ErrNoID), errors.Is(err, depot.ErrChanged), errors.Is(err, unpack.ErrPacked):
-		im.pass(path, err.Error(), true)
+		im.countSkipped(path, err.Error(), true)
 	default:
 		return err
 	}
 	return nil
 }
 
-// confirmed reports whether the place of a file in the tree is one where its
+// placeMatches reports whether the place of a file in the tree is one where its
 // own ids would put it. Places that the layout does not know say nothing.
-func (im *importer) confirmed(place string, objects []symfile.Object) bool {
+func (im *importer) placeMatches(place string, objects []symfile.Object) bool {
 	req, err := im.layout.ParseFile(place)
 	if err != nil {
 		return true
@@ -411,8 +411,8 @@ func (im *importer) confirmed(place string, objects []symfile.Object) bool {
 	return false
 }
 
-// misplaced reports a file under a path that does not match its ids.
-func (im *importer) misplaced(place string, objects []symfile.Object) {
+// reportMisplaced reports a file under a path that does not match its ids.
+func (im *importer) reportMisplaced(place string, objects []symfile.Object) {
 	var own []string
 	for _, o := range objects {
 		if p := layout.Path(o); p != "" {

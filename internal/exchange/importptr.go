@@ -30,9 +30,9 @@ func (im *importer) isPointer(rel string) bool {
 	return ok && im.symbols != nil
 }
 
-// errBeside is the error for a pointer beside the file itself, which is used
+// errHasFile is the error for a pointer beside the file itself, which is used
 // instead.
-var errBeside = errors.New("the store has the file itself, so its pointer is not followed")
+var errHasFile = errors.New("the store has the file itself, so its pointer is not followed")
 
 // followLoose opens the target of a file.ptr.
 func (im *importer) followLoose(rel string) (*os.File, error) {
@@ -42,7 +42,7 @@ func (im *importer) followLoose(rel string) (*os.File, error) {
 		return nil, err
 	}
 	if found.Plain != "" || found.Compressed != "" {
-		return nil, errBeside
+		return nil, errHasFile
 	}
 	return im.symbols.Follow(found)
 }
@@ -57,15 +57,15 @@ func (im *importer) pointed(rel string, have map[string]bool) (looseFile, bool) 
 	l := looseFile{rel: rel, pointer: true, src: depot.Source{Path: im.store + "/" + rel, Name: name}}
 	f, err := im.followLoose(rel)
 	if err != nil {
-		if !errors.Is(err, errBeside) {
-			im.pass(l.src.Path, err.Error(), true)
+		if !errors.Is(err, errHasFile) {
+			im.countSkipped(l.src.Path, err.Error(), true)
 		}
 		return none, false
 	}
 	defer f.Close()
 	info, err := f.Stat()
 	if err != nil {
-		im.pass(l.src.Path, err.Error(), true)
+		im.countSkipped(l.src.Path, err.Error(), true)
 		return none, false
 	}
 	if have[fileKey(l.src.Path, info.ModTime())] {
@@ -79,8 +79,8 @@ func (im *importer) pointed(rel string, have map[string]bool) (looseFile, bool) 
 // onePointed imports the target of a file.ptr.
 func (im *importer) onePointed(ctx context.Context, take taker, l looseFile) error {
 	f, err := im.followLoose(l.rel)
-	if errors.Is(err, symstore.ErrPointer) || errors.Is(err, errBeside) { // the pointer changed meanwhile
-		im.pass(l.src.Path, err.Error(), true)
+	if errors.Is(err, symstore.ErrPointer) || errors.Is(err, errHasFile) { // the pointer changed meanwhile
+		im.countSkipped(l.src.Path, err.Error(), true)
 		return nil
 	}
 	if err != nil {

@@ -97,8 +97,8 @@ func (im *importer) each(n int, do func(context.Context, int) error, want func(i
 	return g.Wait()
 }
 
-// loose imports all files of the tree without a transaction.
-func (im *importer) loose() error {
+// importLoose imports all files of the tree without a transaction.
+func (im *importer) importLoose() error {
 	have, err := im.importedFiles()
 	if err != nil {
 		return err
@@ -112,7 +112,7 @@ func (im *importer) loose() error {
 		return err
 	}
 	for f, err := range scan.Walk(im.ctx, []string{im.dir}, opt) {
-		l, ok, err := im.met(f, err, have)
+		l, ok, err := im.filter(f, err, have)
 		if err != nil {
 			return err
 		}
@@ -131,8 +131,8 @@ func (im *importer) loose() error {
 	return flush()
 }
 
-// met decides whether a file of the walk is imported. An error ends the import.
-func (im *importer) met(f *scan.File, err error, have map[string]bool) (looseFile, bool, error) {
+// filter decides whether a file of the walk is imported. An error ends the import.
+func (im *importer) filter(f *scan.File, err error, have map[string]bool) (looseFile, bool, error) {
 	var none looseFile
 	if err == nil {
 		rel, ok := im.rel(f.Path)
@@ -160,7 +160,7 @@ func (im *importer) met(f *scan.File, err error, have map[string]bool) (looseFil
 		l, ok := im.pointed(rel, have)
 		return l, ok, nil
 	case !im.layout.IsRecord(rel):
-		im.pass(im.store+"/"+rel, SkipText(skip), Notable(skip))
+		im.countSkipped(im.store+"/"+rel, SkipText(skip), Notable(skip))
 	}
 	return none, false, nil
 }
@@ -328,22 +328,22 @@ type earlierKey struct {
 	name string
 }
 
-// errEarlier is the error for a file of which an earlier import took everything.
-var errEarlier = errors.New("the file was imported before, under another path")
+// errImported is the error for a file of which an earlier import took everything.
+var errImported = errors.New("the file was imported before, under another path")
 
 // newOnly returns a taker that refuses files of which an earlier import of the tree
-// took everything, with errEarlier. The depot records one path of an object only:
+// took everything, with errImported. The depot records one path of an object only:
 // without this, further paths with the same content would make a transaction each
 // time the tree is imported.
 func (im *importer) newOnly(take taker) taker {
 	return func(ctx context.Context, src depot.Source) ([]depot.Added, error) {
 		if im.sizes[src.Content.Size()] {
-			got, err := depot.Try(ctx, im.d, src)
+			got, err := depot.DryRun(ctx, im.d, src)
 			if err != nil {
 				return nil, err
 			}
 			if !slices.ContainsFunc(got, func(g depot.Added) bool { return !im.earlier[earlierKey{g.Ref, g.Object.Name}] }) {
-				return nil, errEarlier
+				return nil, errImported
 			}
 		}
 		return take(ctx, src)
@@ -411,7 +411,7 @@ func (im *importer) judgeOpen(ctx context.Context, path string, err error) error
 	case ctx.Err() != nil:
 		return ctx.Err()
 	case errors.Is(err, fs.ErrNotExist), errors.As(err, &skip):
-		im.pass(path, err.Error(), true)
+		im.countSkipped(path, err.Error(), true)
 		return nil
 	}
 	return scan.ReadError{Err: err}
@@ -439,7 +439,7 @@ func (im *importer) bundles() error {
 		return err
 	}
 	for _, b := range list {
-		if im.passed(b.id) {
+		if im.isImported(b.id) {
 			continue // files that were added to it since are found by loose
 		}
 		var files []looseFile
@@ -503,7 +503,7 @@ func (im *importer) readBundles() ([]*bundle, error) {
 	for _, e := range im.entries("bundles") {
 		var b bundleFile
 		if err := im.readJSON("bundles/"+e, maxSideFile, &b); err != nil {
-			im.pass(im.store+"/bundles/"+e, "not a list of a bundle: "+err.Error(), true)
+			im.countSkipped(im.store+"/bundles/"+e, "not a list of a bundle: "+err.Error(), true)
 			continue
 		}
 		for _, id := range b.DebugIDs {

@@ -91,7 +91,7 @@ func (ex *exporter) oneTransaction(st *symstore.Store, tx depot.Transaction) err
 		err := ex.d.Files(ex.ctx, tx.Number, func(f depot.TxFile) error {
 			keys := ex.keys(f)
 			if len(keys) == 0 {
-				ex.leftOut(tx, f)
+				ex.countOmitted(tx, f)
 				return nil
 			}
 			p, err := ex.blobPath(f)
@@ -127,7 +127,7 @@ func (ex *exporter) trySymstore() error {
 	for _, tx := range ex.txs {
 		err := ex.d.Files(ex.ctx, tx.Number, func(f depot.TxFile) error {
 			if len(ex.keys(f)) == 0 {
-				ex.leftOut(tx, f)
+				ex.countOmitted(tx, f)
 				return nil
 			}
 			ex.result.Written.Files++

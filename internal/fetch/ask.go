@@ -83,7 +83,7 @@ func drain(answers <-chan answer, n int) {
 func (f *Fetcher) askOf(d *download, rest *Resume) Ask {
 	limit := f.limits.MaxBytes
 	if d.q.Request.Form == layout.FormSource {
-		limit = min(limit, mostSource)
+		limit = min(limit, maxSourceFile)
 	}
 	return Ask{Request: d.q.Request, Checksum: d.q.Checksum, Via: d.q.Via, Origin: d.q.Origin, Resume: rest, Limit: limit}
 }

@@ -150,13 +150,13 @@ func (f *Fetcher) plan(ctx context.Context, d *download) (*plan, error) {
 	p := &plan{known: map[string]Miss{}}
 	if !d.anew {
 		if f.depot.Holds(ctx, d.q.Products, d.q.Request) {
-			return nil, ErrHeld // added since the client looked
+			return nil, ErrInDepot // added since the client looked
 		}
 		if known, err := f.depot.Misses(ctx, d.key); err == nil { // without remembered misses, ask all
 			p.known = known
 		}
 	}
-	p.left = f.misses.worthAsking(d.upstreams, p.known)
+	p.left = f.misses.withoutMiss(d.upstreams, p.known)
 	return p, nil
 }
 
@@ -176,7 +176,7 @@ func (p *plan) note(n *negative, name string, err error) {
 func (f *Fetcher) next(ctx context.Context, d *download, p *plan, from Upstream, err error) error {
 	name := from.Source.Name()
 	switch {
-	case errors.Is(err, ErrHeld):
+	case errors.Is(err, ErrInDepot):
 		return err
 	case ctx.Err() != nil:
 		return errClosing
@@ -195,7 +195,7 @@ func (f *Fetcher) next(ctx context.Context, d *download, p *plan, from Upstream,
 	if m, ok := f.misses.missOf(err); ok {
 		p.known[name] = m
 	}
-	p.left = f.misses.worthAsking(without(p.left, name), p.known)
+	p.left = f.misses.withoutMiss(without(p.left, name), p.known)
 	return nil
 }
 
@@ -229,11 +229,11 @@ func (f *Fetcher) receive(ctx context.Context, d *download, a answer) (result, e
 		return result{}, err
 	}
 	fetched := f.now()
-	d.begin(sp, a.reply.Size, d.firstWord(a, fetched))
+	d.begin(sp, a.reply.Size, d.describe(a, fetched))
 	if path := a.reply.CodeInfo; path != "" && wants(d.want, symfile.CodeInfo) && !f.redirect(ctx, d, path) {
 		_ = a.reply.Body.Close()
 		sp.Abort()
-		return result{}, ErrHeld
+		return result{}, ErrInDepot
 	}
 	t := &transfer{f: f, from: a.from, ask: f.askOf(d, nil), spool: sp, grew: d.grew, announced: d.isAnnounced, head: d.checkHead}
 	if err := t.copy(ctx, a); err != nil {
@@ -243,13 +243,13 @@ func (f *Fetcher) receive(ctx context.Context, d *download, a answer) (result, e
 	objs, err := d.check(sp)
 	if err != nil {
 		sp.Abort()
-		return result{}, f.blame(a, err)
+		return result{}, f.reportWrongFile(a, err)
 	}
 	if isFat(objs, sp.Size()) {
 		err := f.keepSlices(ctx, d, a, sp, objs, fetched)
 		sp.Abort()
 		if err == nil {
-			err = ErrHeld // the depot serves the slice
+			err = ErrInDepot // the depot serves the slice
 		}
 		return result{}, err
 	}
@@ -295,8 +295,8 @@ func (f *Fetcher) keepSlices(ctx context.Context, d *download, a answer, sp *blo
 	return nil
 }
 
-// blame reports to an upstream that it sent a wrong file.
-func (f *Fetcher) blame(a answer, err error) error {
+// reportWrongFile reports to an upstream that it sent a wrong file.
+func (f *Fetcher) reportWrongFile(a answer, err error) error {
 	fail := &Failure{Source: a.from.Source.Name(), Class: ClassBroken, Err: err}
 	if blame := a.from.Source.Traits().Blame; blame != nil {
 		blame(fail)
@@ -305,8 +305,8 @@ func (f *Fetcher) blame(a answer, err error) error {
 	return fail
 }
 
-// firstWord describes the file to clients before it has been checked.
-func (d *download) firstWord(a answer, fetched time.Time) File {
+// describe describes the file to clients before it has been checked.
+func (d *download) describe(a answer, fetched time.Time) File {
 	name := a.reply.Name
 	if name == "" {
 		name = d.want.Name

@@ -207,7 +207,7 @@ func (f *Fetcher) Statuses(more ...Upstream) []Status {
 }
 
 // Open returns the file that answers a question. It waits for the first bytes.
-// The error is fs.ErrNotExist if no upstream has the file, and ErrHeld if the
+// The error is fs.ErrNotExist if no upstream has the file, and ErrInDepot if the
 // depot has it now.
 func (f *Fetcher) Open(ctx context.Context, q Question) (*File, error) {
 	d, err := f.join(ctx, q)
@@ -280,8 +280,8 @@ func (f *Fetcher) Reasons(ctx context.Context, q Question, err error) (classes [
 
 // Errors of downloads.
 var (
-	// ErrHeld means that the depot has the file now.
-	ErrHeld = errors.New("the depot has the file now")
+	// ErrInDepot means that the depot has the file now.
+	ErrInDepot = errors.New("the depot has the file now")
 
 	errManyDownloads = errors.New("too many downloads are running, in all or for this client, or the depot is closing")
 	errClosing       = fmt.Errorf("the depot is closing: %w", fs.ErrClosed)

@@ -161,7 +161,7 @@ func TestStages(t *testing.T) {
 func TestFailureClasses(t *testing.T) {
 	t.Parallel()
 	for class, want := range map[Class]time.Duration{
-		ClassAbsent: time.Hour, ClassForbidden: 24 * time.Hour, ClassTimeout: time.Minute,
+		ClassNotFound: time.Hour, ClassForbidden: 24 * time.Hour, ClassTimeout: time.Minute,
 		ClassBroken: 10 * time.Minute, ClassTooLarge: 24 * time.Hour,
 	} {
 		s := &source{name: "s", fetch: func(context.Context, Ask) (*Reply, error) {

@@ -103,7 +103,7 @@ func newGrowing() *growing {
 
 // open waits for the file and returns a reader of it. first is set for clients
 // with the key under which the download started; only these are redirected.
-// ErrHeld means that the download has ended and its spool is closed.
+// ErrInDepot means that the download has ended and its spool is closed.
 func (g *growing) open(ctx context.Context, first bool) (*File, error) {
 	stop := context.AfterFunc(ctx, g.wake)
 	defer stop()
@@ -122,7 +122,7 @@ func (g *growing) open(ctx context.Context, first bool) (*File, error) {
 	case !g.announced && !g.done:
 		return nil, ctx.Err()
 	case g.spool == nil:
-		return nil, ErrHeld
+		return nil, ErrInDepot
 	}
 	g.readers++
 	r := &reader{g: g, ctx: ctx}

@@ -92,9 +92,9 @@ func wants(req layout.Request, role symfile.Role) bool {
 // information. It is stored under a hash of that path: names in the index are
 // compared without regard to case, but paths of source files are case-sensitive.
 
-// mostSource is the largest source file, in bytes. The longest known ones are
+// maxSourceFile is the largest source file, in bytes. The longest known ones are
 // generated code.
-const mostSource = 64 << 20
+const maxSourceFile = 64 << 20
 
 // sourcePath returns the path of a source file with . and .. resolved. Some
 // clients resolve them before they ask, others do not.

@@ -13,7 +13,7 @@ import (
 // Zero means the default in the comment; a negative value means that the class
 // is not remembered.
 type Lifetimes struct {
-	Absent    time.Duration // 1 h
+	NotFound  time.Duration // 1 h
 	Forbidden time.Duration // 24 h
 	Timeout   time.Duration // 60 s
 	Broken    time.Duration // 10 min
@@ -24,8 +24,8 @@ type Lifetimes struct {
 // remembered.
 func (l Lifetimes) Of(c Class) time.Duration {
 	switch c {
-	case ClassAbsent:
-		return cmp.Or(l.Absent, time.Hour)
+	case ClassNotFound:
+		return cmp.Or(l.NotFound, time.Hour)
 	case ClassForbidden:
 		return cmp.Or(l.Forbidden, 24*time.Hour)
 	case ClassTimeout:
@@ -61,11 +61,11 @@ func countPersistent(known map[string]Miss, now time.Time) (n int) {
 }
 
 const (
-	retrySoon   = 5 * time.Second
-	memoryMiss  = 200_000         // keys in memory
-	lookAgain   = 2 * time.Second // age of an entry in memory at which the index is read again
-	longestMiss = 24 * time.Hour  // longest Retry-After of an upstream that is honoured
-	skippedLife = 1 * time.Hour   // lifetime of what the configuration excludes
+	retrySoon    = 5 * time.Second
+	memoryMiss   = 200_000         // keys in memory
+	recheckAfter = 2 * time.Second // age of an entry in memory at which the index is read again
+	longestMiss  = 24 * time.Hour  // longest Retry-After of an upstream that is honoured
+	skippedLife  = 1 * time.Hour   // lifetime of what the configuration excludes
 )
 
 // combined is the entry in memory for a key that no upstream has.
@@ -104,7 +104,7 @@ func (n *negative) lookup(ctx context.Context, key, slot string, list []Upstream
 			return m, false
 		}
 		n.keys.Set(slot, m)
-	} else if m.rows > 0 && now.Sub(m.looked) > lookAgain {
+	} else if m.rows > 0 && now.Sub(m.looked) > recheckAfter {
 		known, err := n.depot.Misses(ctx, key)
 		if err != nil || countPersistent(known, now) < m.rows {
 			n.keys.Invalidate(slot)
@@ -190,8 +190,8 @@ func (n *negative) missOf(err error) (Miss, bool) {
 	return m, life > 0
 }
 
-// worthAsking returns the upstreams without a remembered miss.
-func (n *negative) worthAsking(list []Upstream, known map[string]Miss) (rest []Upstream) {
+// withoutMiss returns the upstreams without a remembered miss.
+func (n *negative) withoutMiss(list []Upstream, known map[string]Miss) (rest []Upstream) {
 	now := n.now()
 	for _, u := range list {
 		if m, ok := known[u.Source.Name()]; !ok || !now.Before(m.Until) {

@@ -25,7 +25,7 @@ func (f *Fetcher) AskEach(ctx context.Context, key string, list []Upstream, ask 
 	if err != nil {
 		known = map[string]Miss{}
 	}
-	p := &plan{left: f.misses.worthAsking(list, known), known: known}
+	p := &plan{left: f.misses.withoutMiss(list, known), known: known}
 	for _, u := range p.left {
 		err := ask(ctx, u)
 		switch {
@@ -65,7 +65,7 @@ func (f *Fetcher) Receive(ctx context.Context, u Upstream, ask Ask, check func(*
 	a.asked = time.Now()
 	if err := check(a.reply); err != nil {
 		_ = a.reply.Body.Close()
-		return nil, nil, f.blame(a, err)
+		return nil, nil, f.reportWrongFile(a, err)
 	}
 	sp, err := f.depot.Spool()
 	if err != nil {
@@ -78,10 +78,10 @@ func (f *Fetcher) Receive(ctx context.Context, u Upstream, ask Ask, check func(*
 		var b [64]byte
 		n, _ := sp.ReadAt(b[:], 0)
 		if bad := head(b[:n]); bad != nil {
-			err = f.blame(a, bad)
+			err = f.reportWrongFile(a, bad)
 		}
 	} else if errors.Is(err, errLength) {
-		err = f.blame(a, errLength)
+		err = f.reportWrongFile(a, errLength)
 	}
 	if err != nil {
 		sp.Abort()

@@ -128,7 +128,7 @@ type Class uint8
 // The classes. Their numbers are stored: never renumber them.
 const (
 	ClassNone      Class = iota
-	ClassAbsent          // the source answered that it has no such file
+	ClassNotFound        // the source answered that it has no such file
 	ClassForbidden       // 401, 403 and the like
 	ClassTimeout         // no answer in time
 	ClassBroken          // server errors, wrong or damaged files
@@ -151,7 +151,7 @@ func (c Class) String() string {
 type Failure struct {
 	Source string
 	Class  Class
-	// Retry is when the source may be asked again, if it said so. ClassAbsent
+	// Retry is when the source may be asked again, if it said so. ClassNotFound
 	// with Retry means a SymCache file that the source is making.
 	Retry time.Time
 	Err   error // the cause, without secrets
@@ -170,11 +170,11 @@ func (f *Failure) Unwrap() error { return f.Err }
 
 // Is makes a miss fs.ErrNotExist.
 func (f *Failure) Is(target error) bool {
-	return target == fs.ErrNotExist && (f.Class == ClassAbsent || f.Class == ClassSkipped)
+	return target == fs.ErrNotExist && (f.Class == ClassNotFound || f.Class == ClassSkipped)
 }
 
 // ClassOf returns the class of an error of a Source. An error that is not a
-// *Failure is ClassBroken, except fs.ErrNotExist (ClassAbsent) and an exceeded
+// *Failure is ClassBroken, except fs.ErrNotExist (ClassNotFound) and an exceeded
 // deadline (ClassTimeout).
 func ClassOf(err error) Class {
 	if f, ok := errors.AsType[*Failure](err); ok {
@@ -184,7 +184,7 @@ func ClassOf(err error) Class {
 	case err == nil:
 		return ClassNone
 	case errors.Is(err, fs.ErrNotExist):
-		return ClassAbsent
+		return ClassNotFound
 	case errors.Is(err, context.DeadlineExceeded):
 		return ClassTimeout
 	}

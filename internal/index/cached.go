@@ -80,7 +80,7 @@ func (c *commit) cached(f CachedFile) error {
 	if err != nil {
 		return err
 	}
-	tx, err := c.sourceTx(text(f.Source), product)
+	tx, err := c.upstreamTx(text(f.Source), product)
 	if err != nil {
 		return err
 	}
@@ -90,7 +90,7 @@ func (c *commit) cached(f CachedFile) error {
 	}
 	for _, e := range f.Entries {
 		before := c.objects
-		object, err := c.keyed(content, e)
+		object, err := c.objectWithKeys(content, e)
 		if err != nil {
 			return err
 		}
@@ -116,7 +116,7 @@ func (c *commit) cached(f CachedFile) error {
 		if err != nil {
 			return err
 		}
-		if err := c.see(object, product, tx); err != nil {
+		if err := c.makeVisible(object, product, tx); err != nil {
 			return err
 		}
 	}
@@ -136,16 +136,16 @@ func (c *commit) cached(f CachedFile) error {
 		return err
 	}
 	for _, o := range others {
-		if err := c.uncache(content, f.Size, o, c.now); err != nil {
+		if err := c.deleteCached(content, f.Size, o, c.now); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// sourceTx returns the row, with a negative id, that represents an upstream and
+// upstreamTx returns the row, with a negative id, that represents an upstream and
 // a product.
-func (c *commit) sourceTx(source string, product int64) (id int64, err error) {
+func (c *commit) upstreamTx(source string, product int64) (id int64, err error) {
 	err = c.row("SELECT id FROM tx WHERE source = $1 AND product_id = $2", []any{source, product}, &id)
 	if !errors.Is(err, sql.ErrNoRows) {
 		return id, err
@@ -156,9 +156,9 @@ func (c *commit) sourceTx(source string, product int64) (id int64, err error) {
 	return id, err
 }
 
-// uncache removes a downloaded file and hides its objects that nothing else
+// deleteCached removes a downloaded file and hides its objects that nothing else
 // makes visible.
-func (w *write) uncache(content, size, tx int64, now time.Time) error {
+func (w *write) deleteCached(content, size, tx int64, now time.Time) error {
 	// CROSS JOIN fixes the order of the join: an upstream has very many files.
 	objects, err := w.ids("SELECT DISTINCT f.object_id FROM object o CROSS JOIN tx_file f ON f.object_id = o.id WHERE o.content_id = $1 AND f.tx_id = $2", content, tx)
 	if err != nil {
@@ -168,7 +168,7 @@ func (w *write) uncache(content, size, tx int64, now time.Time) error {
 		if _, err := w.exec("DELETE FROM tx_file WHERE object_id = $1 AND tx_id = $2", o, tx); err != nil {
 			return err
 		}
-		if err := w.lookAgain(o, tx, now); err != nil {
+		if err := w.updateVisibility(o, tx, now); err != nil {
 			return err
 		}
 	}
@@ -192,7 +192,7 @@ func (cf CachedFiles) Touch(ctx context.Context, used map[blob.Ref]time.Time) er
 		refs = append(refs, r)
 	}
 	for batch := range slices.Chunk(refs, touchBatch) {
-		if err := cf.db.note(ctx, "record last uses", func(w *write) error {
+		if err := cf.db.updateUnsynced(ctx, "record last uses", func(w *write) error {
 			for _, r := range batch {
 				if _, err := w.exec("UPDATE cached SET used = $2 WHERE content_id = (SELECT id FROM content WHERE sha256 = $1) AND used < $2", r[:], used[r].UnixMilli()); err != nil {
 					return err
@@ -359,7 +359,7 @@ func (cf CachedFiles) evict(ctx context.Context, refs []blob.Ref, source string,
 			return n, bytes, err
 		}
 		n, bytes = n+files, bytes+size
-		if err := cf.db.deleteGone(ctx, gone, deleteBlob); err != nil {
+		if err := cf.db.deleteDropped(ctx, gone, deleteBlob); err != nil {
 			return n, bytes, err
 		}
 	}
@@ -378,7 +378,7 @@ func (d *drop) evict(ref blob.Ref, source string) (files int, bytes int64, err e
 		return 0, 0, err
 	}
 	for _, tx := range txs {
-		if err := d.uncache(id, size, tx, d.now); err != nil {
+		if err := d.deleteCached(id, size, tx, d.now); err != nil {
 			return 0, 0, err
 		}
 	}

@@ -246,7 +246,7 @@ func BenchmarkCached(b *testing.B) {
 		db := openTest(b, Options{})
 		for n := range many {
 			e := figureEntry(n)
-			if err := db.note(b.Context(), "fill", func(w *write) error {
+			if err := db.updateUnsynced(b.Context(), "fill", func(w *write) error {
 				c := commit{write: w, now: db.now()}
 				if err := c.cached(CachedFile{Source: "s", Name: "n", Ref: e.Ref, Size: e.Size, Fetched: db.now(), Entries: []Entry{e}}); err != nil {
 					return err

@@ -119,7 +119,7 @@ func (c *commit) header(tx Tx) (int64, error) {
 	}
 	var store, onumber, otime any
 	if o := tx.Origin; o != nil {
-		if err := c.notTaken(*o); err != nil {
+		if err := c.checkOrigin(*o); err != nil {
 			return 0, err
 		}
 		store, onumber, otime = text(o.Store), text(o.Number), millis(o.Time)
@@ -148,7 +148,7 @@ func (c *commit) entry(seq int, e Entry) error {
 	if err != nil {
 		return err
 	}
-	object, err := c.keyed(content, e)
+	object, err := c.objectWithKeys(content, e)
 	if err != nil {
 		return err
 	}
@@ -160,7 +160,7 @@ func (c *commit) entry(seq int, e Entry) error {
 		c.number, seq, object, text(e.Path), text(e.Archive), millis(e.ModTime), byPath); err != nil {
 		return err
 	}
-	if err := c.see(object, c.product, c.number); err != nil {
+	if err := c.makeVisible(object, c.product, c.number); err != nil {
 		return err
 	}
 	return c.replaceCached(object)
@@ -198,23 +198,23 @@ func (c *commit) replaceCached(object int64) error {
 		return err
 	}
 	for _, f := range files {
-		if err := c.uncache(f.content, f.size, f.tx, c.now); err != nil {
+		if err := c.deleteCached(f.content, f.size, f.tx, c.now); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// see makes an object visible in a product, through the newest of its
+// makeVisible makes an object visible in a product, through the newest of its
 // transactions.
-func (w *write) see(object, product, tx int64) error {
+func (w *write) makeVisible(object, product, tx int64) error {
 	_, err := w.exec("INSERT INTO seen (object_id, product_id, tx_id) VALUES ($1, $2, $3) ON CONFLICT (object_id, product_id) DO UPDATE SET tx_id = max(tx_id, excluded.tx_id)",
 		object, product, tx)
 	return err
 }
 
-// keyed returns the id of an object and writes all its keys.
-func (c *commit) keyed(content int64, e Entry) (int64, error) {
+// objectWithKeys returns the id of an object and writes all its keys.
+func (c *commit) objectWithKeys(content int64, e Entry) (int64, error) {
 	before := c.objects
 	object, err := c.object(content, e)
 	if err != nil {

@@ -54,7 +54,7 @@ func (f *finder) find(ctx context.Context, q Query) ([]Found, error) {
 		}
 	}
 	if q.Prefix != "" {
-		if err := f.collect(ctx, "lookup l JOIN object o ON o.id = l.object_id", "l.id >= $1 AND l.id < $2", nil, q.Prefix, after(q.Prefix)); err != nil {
+		if err := f.collect(ctx, "lookup l JOIN object o ON o.id = l.object_id", "l.id >= $1 AND l.id < $2", nil, q.Prefix, prefixEnd(q.Prefix)); err != nil {
 			return nil, err
 		}
 	}
@@ -65,7 +65,7 @@ func (f *finder) find(ctx context.Context, q Query) ([]Found, error) {
 	}
 	if strings.ContainsAny(q.Name, "*?") {
 		p := literalPrefix(q.Name, "*?")
-		if err := f.collect(ctx, "object o", "o.name_fold >= $1 AND o.name_fold < $2", func(name string) bool { return glob.Match(q.Name, name) }, p, after(p)); err != nil {
+		if err := f.collect(ctx, "object o", "o.name_fold >= $1 AND o.name_fold < $2", func(name string) bool { return glob.Match(q.Name, name) }, p, prefixEnd(p)); err != nil {
 			return nil, err
 		}
 	} else if q.Name != "" {
@@ -180,7 +180,7 @@ func (db *DB) ELFPaths(ctx context.Context, scope Scope, q PathQuery, limit int)
 		}
 		match = func(p string) bool { ok, _ := path.Match(pattern, p); return ok }
 		p := literalPrefix(pattern, `*?[\`)
-		cond, args = "f.path >= $1 AND f.path < $2", []any{p, after(p)}
+		cond, args = "f.path >= $1 AND f.path < $2", []any{p, prefixEnd(p)}
 	case q.BuildID != "":
 		from = "lookup l JOIN object o ON o.id = l.object_id JOIN tx_file f ON f.object_id = o.id"
 		cond, args = "l.id = $1 AND o.build_id = $1", []any{q.BuildID}

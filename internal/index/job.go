@@ -211,7 +211,7 @@ func (db *DB) Lease(ctx context.Context, worker string, kinds []string, variants
 	}
 	token := rand.Text()
 	var jobs []Job
-	err = db.note(ctx, op, func(w *write) error {
+	err = db.updateUnsynced(ctx, op, func(w *write) error {
 		jobs = nil
 		if err := w.requeue(now); err != nil {
 			return err
@@ -267,7 +267,7 @@ const heldJob = "id = $1 AND worker = $2 AND token = $3 AND token <> '' AND stat
 // longer holds the job.
 func (db *DB) Heartbeat(ctx context.Context, id int64, worker, token string, d time.Duration) error {
 	until := db.now().Add(d).UnixMilli()
-	return db.note(ctx, "renew a lease", func(w *write) error {
+	return db.updateUnsynced(ctx, "renew a lease", func(w *write) error {
 		n, err := w.exec("UPDATE job SET state = 2, lease_until = $4 WHERE "+heldJob, id, text(worker), token, until)
 		return leased(id, n, err)
 	})
@@ -333,7 +333,7 @@ func (db *DB) finish(ctx context.Context, op string, id int64, worker, token str
 // Release returns a job to the queue, for a worker that is about to stop. The
 // attempt does not count.
 func (db *DB) Release(ctx context.Context, id int64, worker, token string) error {
-	return db.note(ctx, "release a job", func(w *write) error {
+	return db.updateUnsynced(ctx, "release a job", func(w *write) error {
 		n, err := w.exec("UPDATE job SET state = 1, attempts = attempts - 1, lease_until = NULL, token = '' WHERE "+heldJob, id, text(worker), token)
 		return leased(id, n, err)
 	})

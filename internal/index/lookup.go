@@ -160,8 +160,8 @@ func (db *DB) Generation(ctx context.Context) (uint64, error) {
 	return uint64(g), db.fail("read the generation", err)
 }
 
-// after returns the end of the range of texts that begin with prefix.
-func after(prefix string) string { return prefix + "\U0010FFFF" }
+// prefixEnd returns the end of the range of texts that begin with prefix.
+func prefixEnd(prefix string) string { return prefix + "\U0010FFFF" }
 
 // literalPrefix returns the prefix of a pattern that every match begins with.
 func literalPrefix(pattern, special string) string {

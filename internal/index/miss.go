@@ -27,7 +27,7 @@ type Miss struct {
 // deleted.
 func (ms Misses) Put(ctx context.Context, misses []Miss) error {
 	for batch := range slices.Chunk(misses, touchBatch) {
-		if err := ms.db.note(ctx, "store misses", func(w *write) error {
+		if err := ms.db.updateUnsynced(ctx, "store misses", func(w *write) error {
 			var added int64
 			for _, m := range batch {
 				n, err := w.exec("DELETE FROM miss WHERE key = $1 AND source = $2", m.Key, m.Source)
@@ -40,7 +40,7 @@ func (ms Misses) Put(ctx context.Context, misses []Miss) error {
 				}
 				added += 1 - n
 			}
-			return w.bound("miss", added, ms.db.maxMisses, "DELETE FROM miss WHERE no IN (SELECT no FROM miss ORDER BY no LIMIT $1)")
+			return w.limitRows("miss", added, ms.db.maxMisses, "DELETE FROM miss WHERE no IN (SELECT no FROM miss ORDER BY no LIMIT $1)")
 		}); err != nil {
 			return err
 		}
@@ -48,9 +48,9 @@ func (ms Misses) Put(ctx context.Context, misses []Miss) error {
 	return nil
 }
 
-// bound counts the rows added to a limited table and deletes the oldest above
+// limitRows counts the rows added to a limited table and deletes the oldest above
 // most.
-func (w *write) bound(table string, added, most int64, deleteOldest string) error {
+func (w *write) limitRows(table string, added, most int64, deleteOldest string) error {
 	var n int64
 	if err := w.row("UPDATE tally SET n = n + $2 WHERE name = $1 RETURNING n", []any{table, added}, &n); err != nil {
 		return err
@@ -62,10 +62,10 @@ func (w *write) bound(table string, added, most int64, deleteOldest string) erro
 	if err != nil {
 		return err
 	}
-	return w.tallied(table, -gone)
+	return w.countRows(table, -gone)
 }
 
-func (w *write) tallied(table string, n int64) error {
+func (w *write) countRows(table string, n int64) error {
 	if n == 0 {
 		return nil
 	}
@@ -114,7 +114,7 @@ func (ms Misses) Flush(ctx context.Context, f MissFilter) (int64, error) {
 		return ms.db.forget(ctx, "miss", "DELETE FROM miss WHERE no IN (SELECT no FROM miss WHERE key = $2 AND "+rest+" LIMIT $1)", f.Key, f.Source, f.Class, before)
 	case f.KeyPrefix != "":
 		return ms.db.forget(ctx, "miss", "DELETE FROM miss WHERE no IN (SELECT no FROM miss WHERE key >= $2 AND key < $6 AND "+rest+" LIMIT $1)",
-			f.KeyPrefix, f.Source, f.Class, before, after(f.KeyPrefix))
+			f.KeyPrefix, f.Source, f.Class, before, prefixEnd(f.KeyPrefix))
 	}
 	return ms.flushAll(ctx, "DELETE FROM miss WHERE no IN (SELECT no FROM miss WHERE no > $2 AND "+rest+" ORDER BY no LIMIT $1) RETURNING no", f.Source, f.Class, before)
 }
@@ -125,7 +125,7 @@ func (ms Misses) flushAll(ctx context.Context, statement string, args ...any) (s
 	last := int64(math.MinInt64)
 	for {
 		var n int64
-		err := ms.db.note(ctx, "delete misses", func(w *write) error {
+		err := ms.db.updateUnsynced(ctx, "delete misses", func(w *write) error {
 			n = 0
 			err := w.each(statement, append([]any{touchBatch, last}, args...), func(scan func(...any) error) error {
 				var no int64
@@ -137,7 +137,7 @@ func (ms Misses) flushAll(ctx context.Context, statement string, args ...any) (s
 			if err != nil {
 				return err
 			}
-			return w.tallied("miss", -n)
+			return w.countRows("miss", -n)
 		})
 		if err != nil {
 			return sum, err
@@ -158,11 +158,11 @@ func (ms Misses) Sweep(ctx context.Context, before time.Time) (int64, error) {
 func (db *DB) forget(ctx context.Context, table, statement string, args ...any) (sum int64, err error) {
 	for {
 		var n int64
-		err := db.note(ctx, "delete rows of "+table, func(w *write) (err error) {
+		err := db.updateUnsynced(ctx, "delete rows of "+table, func(w *write) (err error) {
 			if n, err = w.exec(statement, append([]any{touchBatch}, args...)...); err != nil {
 				return err
 			}
-			return w.tallied(table, -n)
+			return w.countRows(table, -n)
 		})
 		if err != nil {
 			return sum, err

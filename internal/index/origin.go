@@ -7,9 +7,9 @@ import (
 	"fmt"
 )
 
-// ErrTaken means that the transaction with this origin has been imported already
+// ErrImported means that the transaction with this origin has been imported already
 // and has not been removed.
-var ErrTaken = errors.New("the transaction has been imported already")
+var ErrImported = errors.New("the transaction has been imported already")
 
 // Origins returns the transactions that were imported from a store and have not
 // been removed: their numbers here by their numbers in the store.
@@ -26,9 +26,9 @@ func (db *DB) Origins(ctx context.Context, store string) (map[string]int64, erro
 	return list, db.fail("list the origins", err)
 }
 
-// notTaken returns an error if a transaction with this origin exists and has not
+// checkOrigin returns an error if a transaction with this origin exists and has not
 // been removed.
-func (w *write) notTaken(o Origin) error {
+func (w *write) checkOrigin(o Origin) error {
 	var id int64
 	err := w.row("SELECT id FROM tx WHERE origin_store = $1 AND origin_number = $2 AND deleted_at IS NULL", []any{text(o.Store), text(o.Number)}, &id)
 	switch {
@@ -37,5 +37,5 @@ func (w *write) notTaken(o Origin) error {
 	case err != nil:
 		return err
 	}
-	return fmt.Errorf("%s of %s: %w, as transaction %d", o.Number, o.Store, ErrTaken, id)
+	return fmt.Errorf("%s of %s: %w, as transaction %d", o.Number, o.Store, ErrImported, id)
 }

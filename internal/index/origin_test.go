@@ -29,7 +29,7 @@ func TestOrigins(t *testing.T) {
 		store, number string
 		taken         bool
 	}{{"", "", false}, {"", "", false}, {"/s", "1", false}, {"/s", "1", true}, {"/s", "2", false}, {"/t", "1", false}, {"/t", "1", true}} {
-		if _, err := db.Commit(t.Context(), tx(c.store, c.number), nil); errors.Is(err, ErrTaken) != c.taken || err != nil && !c.taken {
+		if _, err := db.Commit(t.Context(), tx(c.store, c.number), nil); errors.Is(err, ErrImported) != c.taken || err != nil && !c.taken {
 			t.Errorf("%d: %v", i, err)
 		}
 	}

@@ -58,7 +58,7 @@ func (w *write) remove(ctx context.Context, number int64, now time.Time) error {
 		if err := ctx.Err(); err != nil {
 			return err
 		}
-		if err := w.lookAgain(object, number, now); err != nil {
+		if err := w.updateVisibility(object, number, now); err != nil {
 			return err
 		}
 	}
@@ -68,9 +68,9 @@ func (w *write) remove(ctx context.Context, number int64, now time.Time) error {
 	return w.changed()
 }
 
-// lookAgain makes an object visible through the next newest transaction of the
+// updateVisibility makes an object visible through the next newest transaction of the
 // product, or hides it if there is none.
-func (w *write) lookAgain(object, gone int64, now time.Time) error {
+func (w *write) updateVisibility(object, gone int64, now time.Time) error {
 	var newest int64
 	err := w.row(`SELECT f.tx_id FROM tx_file f JOIN tx t ON t.id = f.tx_id
 		WHERE f.object_id = $1 AND t.product_id = (SELECT product_id FROM tx WHERE id = $2) ORDER BY f.tx_id DESC LIMIT 1`, []any{object, gone}, &newest)
@@ -203,16 +203,16 @@ func (db *DB) DropContents(ctx context.Context, refs []blob.Ref, before time.Tim
 			return n, err
 		}
 		n += dropped
-		if err := db.deleteGone(ctx, gone, deleteBlob); err != nil {
+		if err := db.deleteDropped(ctx, gone, deleteBlob); err != nil {
 			return n, err
 		}
 	}
 	return n, nil
 }
 
-// deleteGone calls deleteBlob under the write lock for contents whose rows were
+// deleteDropped calls deleteBlob under the write lock for contents whose rows were
 // deleted, unless they have been added again.
-func (db *DB) deleteGone(ctx context.Context, gone []blob.Ref, deleteBlob func(blob.Ref) error) error {
+func (db *DB) deleteDropped(ctx context.Context, gone []blob.Ref, deleteBlob func(blob.Ref) error) error {
 	if len(gone) == 0 {
 		return nil
 	}

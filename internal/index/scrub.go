@@ -50,7 +50,7 @@ func (s Scrub) State(ctx context.Context) (ScrubState, error) {
 // Put writes the state. It does not wait for the disk and does not change the
 // generation.
 func (s Scrub) Put(ctx context.Context, st ScrubState) error {
-	return s.db.note(ctx, "write the progress of the background check", func(w *write) error {
+	return s.db.updateUnsynced(ctx, "write the progress of the background check", func(w *write) error {
 		_, err := w.exec(`UPDATE scrub SET owner = $1, updated = $2, position = $3, started = $4, contents = $5, bytes = $6, damaged = $7,
 			last_finished = $8, last_contents = $9, last_bytes = $10, last_damaged = $11 WHERE one = 1`,
 			text(st.Owner), st.Updated.UnixMilli(), st.Position, millis(st.Started), st.Contents, st.Bytes, st.Damaged,

@@ -31,7 +31,7 @@ type Wanted struct {
 // the least recently requested rows are deleted.
 func (ws WantedKeys) Count(ctx context.Context, list []Wanted) error {
 	for batch := range slices.Chunk(list, touchBatch) {
-		if err := ws.db.note(ctx, "count unanswered requests", func(w *write) error {
+		if err := ws.db.updateUnsynced(ctx, "count unanswered requests", func(w *write) error {
 			var added int64
 			for _, e := range batch {
 				args := []any{text(e.Name), text(e.ID), text(e.Client), text(e.Kind), e.Count, e.Last.UnixMilli()}
@@ -45,7 +45,7 @@ func (ws WantedKeys) Count(ctx context.Context, list []Wanted) error {
 					return err
 				}
 			}
-			return w.bound("wanted", added, ws.db.maxWanted, "DELETE FROM wanted WHERE no IN (SELECT no FROM wanted ORDER BY last, no LIMIT $1)")
+			return w.limitRows("wanted", added, ws.db.maxWanted, "DELETE FROM wanted WHERE no IN (SELECT no FROM wanted ORDER BY last, no LIMIT $1)")
 		}); err != nil {
 			return err
 		}

@@ -15,10 +15,10 @@ func (db *DB) update(ctx context.Context, op string, fn func(w *write) error) er
 	return db.write(ctx, op, true, fn)
 }
 
-// note is like update but does not wait for the disk: a crash of the machine may
+// updateUnsynced is like update but does not wait for the disk: a crash of the machine may
 // undo it, a crash of the process may not. It is for frequent, dispensable
 // writes.
-func (db *DB) note(ctx context.Context, op string, fn func(w *write) error) error {
+func (db *DB) updateUnsynced(ctx context.Context, op string, fn func(w *write) error) error {
 	return db.write(ctx, op, false, fn)
 }
 

@@ -23,12 +23,12 @@ type Entry struct {
 	Failed func(ctx context.Context) (bool, error)
 }
 
-// Enter enters a job unless one for the same kind, key and variant is queued or
+// Enqueue enters a job unless one for the same kind, key and variant is queued or
 // running, the result exists, or the work is known to fail. It returns the job
 // that decides and its state: Queued or Running for a job to wait for, Done if the
 // result exists, Failed if it is not worth trying now. A repeated request writes
 // nothing. ErrFull means that a limit refuses the job.
-func (q *Queue) Enter(ctx context.Context, e Entry) (Job, State, error) {
+func (q *Queue) Enqueue(ctx context.Context, e Entry) (Job, State, error) {
 	none := Job{}
 	k, err := q.kindOf(e.Job)
 	if err != nil {

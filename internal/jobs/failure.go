@@ -49,11 +49,11 @@ type Rule struct {
 	Versioned bool
 }
 
-// settle ends a failed attempt: the job is tried again, or it has failed and the
+// endAttempt ends a failed attempt: the job is tried again, or it has failed and the
 // failure is remembered.
-func (q *Queue) settle(ctx context.Context, k *kind, j Job, f Failure) error {
+func (q *Queue) endAttempt(ctx context.Context, k *kind, j Job, f Failure) error {
 	r := k.Rule(f.Class)
-	f.Detail = term.PrintableText(f.Detail, mostDetail)
+	f.Detail = term.PrintableText(f.Detail, maxDetail)
 	o := Outcome{Class: f.Class, Detail: f.Detail}
 	row := 1 // attempts in a row that ended with this class
 	if j.Outcome == f.Class {
@@ -61,7 +61,7 @@ func (q *Queue) settle(ctx context.Context, k *kind, j Job, f Failure) error {
 	}
 	again := row <= r.Retries && j.Attempts < j.MaxAttempts
 	if r.NeedsOther {
-		again = again && q.able(k, j.Variant) > 1
+		again = again && q.countAble(k, j.Variant) > 1
 	}
 	if again {
 		o.Retry = q.now()
@@ -81,8 +81,8 @@ func (q *Queue) settle(ctx context.Context, k *kind, j Job, f Failure) error {
 	return err
 }
 
-// able returns how many machines can do jobs of a variant.
-func (q *Queue) able(k *kind, variant int) (n int) {
+// countAble returns how many machines can do jobs of a variant.
+func (q *Queue) countAble(k *kind, variant int) (n int) {
 	has := func(list []Ability) {
 		for _, v := range variantsOf(list, k.Name()) {
 			if v == variant {
@@ -160,5 +160,5 @@ func (q *Queue) forget(ctx context.Context, k *kind, j Job) error {
 // keyRef stands for a key in the memory of failures if no content is known.
 func keyRef(key string) blob.Ref { return blob.Sum([]byte("symdepot job key: " + key)) }
 
-// mostDetail is how many bytes of a detail are kept.
-const mostDetail = 8 << 10
+// maxDetail is how many bytes of a detail are kept.
+const maxDetail = 8 << 10

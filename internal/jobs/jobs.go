@@ -47,7 +47,7 @@ const (
 var (
 	// ErrLeaseLost is returned to a worker that no longer holds the lease of a job.
 	ErrLeaseLost = index.ErrLeaseLost
-	// ErrFull is returned by Enter when too many jobs are queued, in all or by one
+	// ErrFull is returned by Enqueue when too many jobs are queued, in all or by one
 	// client.
 	ErrFull = errors.New("too many jobs are queued")
 	// ErrBadResult is wrapped by the error of Kind.Keep for a result that does not

@@ -139,9 +139,9 @@ func job(key string) Job { return Job{Kind: "k", Key: key, Variant: 1} }
 
 func enter(t *testing.T, q *Queue, j Job) Job {
 	t.Helper()
-	got, st, err := q.Enter(t.Context(), Entry{Job: j})
+	got, st, err := q.Enqueue(t.Context(), Entry{Job: j})
 	if err != nil || st != Queued {
-		t.Fatalf("Enter(%s): state %v, %v; want queued", j.Key, st, err)
+		t.Fatalf("Enqueue(%s): state %v, %v; want queued", j.Key, st, err)
 	}
 	return got
 }
@@ -184,7 +184,7 @@ func bubble(t *testing.T, name string, f func(t *testing.T)) {
 	t.Run(name, func(t *testing.T) { synctest.Test(t, f) })
 }
 
-// TestEnter is the decision table of Enter: what becomes of a request for a job,
+// TestEnter is the decision table of Enqueue: what becomes of a request for a job,
 // by the last job for the same purpose.
 func TestEnter(t *testing.T) {
 	t.Parallel()
@@ -236,9 +236,9 @@ func TestEnter(t *testing.T) {
 			time.Sleep(c.later)
 			e := c.entry
 			e.Job = Job{Kind: "k", Key: "a", Variant: 1, Priority: e.Priority}
-			_, st, err := q.Enter(t.Context(), e)
+			_, st, err := q.Enqueue(t.Context(), e)
 			if !errors.Is(err, c.wantErr) || c.wantErr == nil && (err != nil || st != c.want) {
-				t.Errorf("Enter: state %v, error %v; want %v, %v", st, err, c.want, c.wantErr)
+				t.Errorf("Enqueue: state %v, error %v; want %v, %v", st, err, c.want, c.wantErr)
 			}
 			list, err := q.List(t.Context(), Filter{})
 			if err != nil || len(list) != c.jobs {
@@ -254,8 +254,8 @@ func TestEnter(t *testing.T) {
 func TestUnknownKind(t *testing.T) {
 	t.Parallel()
 	q := newQueue(t, Options{}, Limits{}, &testKind{name: "k"})
-	if _, _, err := q.Enter(t.Context(), Entry{Job: Job{Kind: "other", Key: "a"}}); err == nil || !strings.Contains(err.Error(), `kind "other"`) {
-		t.Errorf("Enter of an unknown kind: %v; want an error that names the kind", err)
+	if _, _, err := q.Enqueue(t.Context(), Entry{Job: Job{Kind: "other", Key: "a"}}); err == nil || !strings.Contains(err.Error(), `kind "other"`) {
+		t.Errorf("Enqueue of an unknown kind: %v; want an error that names the kind", err)
 	}
 	id, _, err := q.store.Enqueue(t.Context(), Job{Kind: "other", Key: "a"})
 	if err != nil {
@@ -278,7 +278,7 @@ func TestLimits(t *testing.T) {
 		q := newQueue(t, Options{}, Limits{Queued: 2}, &testKind{name: "k"}, &testKind{name: "other"})
 		enter(t, q, job("a"))
 		enter(t, q, job("b"))
-		if _, _, err := q.Enter(t.Context(), Entry{Job: job("c")}); !errors.Is(err, ErrFull) {
+		if _, _, err := q.Enqueue(t.Context(), Entry{Job: job("c")}); !errors.Is(err, ErrFull) {
 			t.Errorf("a third job: %v, want ErrFull", err)
 		}
 		enter(t, q, job("a")) // it is queued already
@@ -290,7 +290,7 @@ func TestLimits(t *testing.T) {
 	bubble(t, "one client", func(t *testing.T) {
 		q := newQueue(t, Options{}, Limits{PerClient: 2}, &testKind{name: "k"})
 		from := func(client, key string) (Job, error) {
-			j, _, err := q.Enter(t.Context(), Entry{Job: job(key), Client: client})
+			j, _, err := q.Enqueue(t.Context(), Entry{Job: job(key), Client: client})
 			return j, err
 		}
 		first, err := from("192.0.2.1", "a")
@@ -812,11 +812,11 @@ func TestWorkers(t *testing.T) {
 		check("one renewed after 45 s", "one")
 		q.ForgetWorker("one")
 		check("one has stopped")
-		for i := range mostWorkers + 10 {
+		for i := range maxWorkers + 10 {
 			none(t, q, fmt.Sprint("w", i), "empty queue")
 		}
-		if n := len(q.Workers()); n != mostWorkers {
-			t.Errorf("%d workers are known, want at most %d", n, mostWorkers)
+		if n := len(q.Workers()); n != maxWorkers {
+			t.Errorf("%d workers are known, want at most %d", n, maxWorkers)
 		}
 	})
 }

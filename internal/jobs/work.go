@@ -67,7 +67,7 @@ func (q *Queue) do(ctx context.Context, k *kind, j Job) {
 		err = q.store.Release(last, j.ID, j.Worker, j.Token)
 		q.entered.notify()
 	default:
-		err = q.settle(last, k, j, failureOf(err))
+		err = q.endAttempt(last, k, j, failureOf(err))
 	}
 	if err != nil && !errors.Is(err, ErrLeaseLost) {
 		q.log.Error("cannot record the end of a job", "job", j.ID, "error", err)
@@ -134,11 +134,11 @@ type seenWorker struct {
 	at time.Time
 }
 
-// mostWorkers is how many workers are known.
-const mostWorkers = 1000
+// maxWorkers is how many workers are known.
+const maxWorkers = 1000
 
-// see records a request of a worker for jobs.
-func (s *workers) see(w Worker, now time.Time) {
+// record records a request of a worker for jobs.
+func (s *workers) record(w Worker, now time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for name, old := range s.seen {
@@ -146,7 +146,7 @@ func (s *workers) see(w Worker, now time.Time) {
 			delete(s.seen, name)
 		}
 	}
-	if _, known := s.seen[w.Name]; known || len(s.seen) < mostWorkers {
+	if _, known := s.seen[w.Name]; known || len(s.seen) < maxWorkers {
 		s.seen[w.Name] = seenWorker{w, now}
 	}
 }
@@ -217,7 +217,7 @@ func (j Leased) Proof() Lease { return Lease{ID: j.ID, Worker: j.Worker, Token: 
 // Lease gives a worker up to w.Slots jobs that it can do. Without one, it waits
 // for up to wait.
 func (q *Queue) Lease(ctx context.Context, w Worker, wait time.Duration) ([]Leased, error) {
-	q.workers.see(w, q.now())
+	q.workers.record(w, q.now())
 	if w.Slots <= 0 || len(w.Abilities) == 0 {
 		return nil, nil
 	}
@@ -233,7 +233,7 @@ func (q *Queue) Lease(ctx context.Context, w Worker, wait time.Duration) ([]Leas
 			return nil, err
 		}
 		if len(list) > 0 || settled == 0 && !pause(wctx, entered, pollEvery) {
-			q.workers.see(w, q.now())
+			q.workers.record(w, q.now())
 			return list, nil
 		}
 	}
@@ -266,7 +266,7 @@ func (q *Queue) lease(ctx context.Context, w Worker) (list []Leased, settled int
 			}
 			settled++
 			if err != nil {
-				_ = q.settle(ctx, k, j, failureOf(err)) // the lease expires in any case
+				_ = q.endAttempt(ctx, k, j, failureOf(err)) // the lease expires in any case
 			}
 		}
 	}
@@ -308,7 +308,7 @@ func (q *Queue) Fail(ctx context.Context, l Lease, f Failure) error {
 	if err != nil {
 		return err
 	}
-	return q.settle(ctx, k, j, f)
+	return q.endAttempt(ctx, k, j, f)
 }
 
 // OpenInput opens the input of a worker's job. If the input cannot be had, the
@@ -326,7 +326,7 @@ func (q *Queue) OpenInput(ctx context.Context, l Lease) (File, error) {
 		return nil, err
 	}
 	fail := failureOf(err)
-	if err := q.settle(ctx, k, j, fail); err != nil {
+	if err := q.endAttempt(ctx, k, j, fail); err != nil {
 		return nil, err
 	}
 	return nil, fail
@@ -342,7 +342,7 @@ func (q *Queue) Complete(ctx context.Context, l Lease, r Result, body io.Reader)
 	if err != nil {
 		return err
 	}
-	r.Detail = term.PrintableText(r.Detail, mostDetail)
+	r.Detail = term.PrintableText(r.Detail, maxDetail)
 	o, err := k.Keep(ctx, j, r, body)
 	if err != nil {
 		return err

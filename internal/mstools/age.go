@@ -65,7 +65,7 @@ func (r *symstoreRun) age() error {
 	if g.byTime() && !r.args.has("-by") && !reporting && !symstore.KeepsLastUse(g.dir) {
 		return errors.New("this file system does not record the last read of files.\nMount it without noatime, or use the time of storing: --by age")
 	}
-	var doomed []doomed
+	var doomed []expired
 	var total int64
 	if admin {
 		doomed, total, err = r.oldTransactions(g)
@@ -169,8 +169,8 @@ func (r *symstoreRun) outsideStores(g aging) error {
 	return nil
 }
 
-// doomed is a transaction or a file that age has selected.
-type doomed struct {
+// expired is a transaction or a file that age has selected.
+type expired struct {
 	id    symstore.ID // 0 for a file
 	path  string      // of a file
 	what  string
@@ -179,7 +179,7 @@ type doomed struct {
 }
 
 // oldTransactions selects transactions of a store, least recently used first.
-func (r *symstoreRun) oldTransactions(g aging) ([]doomed, int64, error) {
+func (r *symstoreRun) oldTransactions(g aging) ([]expired, int64, error) {
 	// Listing must not open the store for writing.
 	s, err := symstore.Open(g.dir, symstore.Options{ReadOnly: true})
 	if err != nil {
@@ -187,30 +187,30 @@ func (r *symstoreRun) oldTransactions(g aging) ([]doomed, int64, error) {
 	}
 	defer s.Close()
 	chosen, total, err := s.Age(r.ctx, symstore.AgeOptions{
-		ByAge: g.byAge, Before: g.before, MaxBytes: g.limit, Keep: g.keep, Match: g.chooses,
+		ByAge: g.byAge, Before: g.before, MaxBytes: g.limit, Keep: g.keep, Match: g.selects,
 		Problem: func(id symstore.ID, err error) { r.problem(id.String(), err) },
 	})
 	if err != nil {
 		return nil, 0, err
 	}
-	var list []doomed
+	var list []expired
 	for _, c := range chosen {
-		list = append(list, doomed{id: c.ID, what: strings.TrimSpace(c.Product + " " + c.Version), used: c.Used, bytes: c.Frees})
+		list = append(list, expired{id: c.ID, what: strings.TrimSpace(c.Product + " " + c.Version), used: c.Used, bytes: c.Frees})
 	}
 	return list, total, nil
 }
 
-// chooses reports whether the options other than times select a transaction.
-func (g aging) chooses(u symstore.Upload) bool {
+// selects reports whether the options other than times select a transaction.
+func (g aging) selects(u symstore.Upload) bool {
 	if g.product != "" && !wildcardMatch(g.product, u.Product) || g.version != "" && !wildcardMatch(g.version, u.Version) {
 		return false
 	}
-	return g.gone == "" || g.buildGone(u)
+	return g.gone == "" || g.buildMissing(u)
 }
 
-// buildGone reports whether all source folders of a transaction are missing.
+// buildMissing reports whether all source folders of a transaction are missing.
 // They must be below the folder of the builds.
-func (g aging) buildGone(u symstore.Upload) bool {
+func (g aging) buildMissing(u symstore.Upload) bool {
 	root := pathMap{{Prefix: g.gone, Dir: g.goneRoot}}
 	if g.gone == g.goneRoot {
 		root[0].Prefix = absolute(g.gone)
@@ -234,8 +234,8 @@ func (g aging) buildGone(u symstore.Upload) bool {
 }
 
 // oldFiles selects files of a folder.
-func (r *symstoreRun) oldFiles(g aging) ([]doomed, int64, error) {
-	var all []doomed
+func (r *symstoreRun) oldFiles(g aging) ([]expired, int64, error) {
+	var all []expired
 	var total int64
 	err := filepath.WalkDir(g.dir, func(p string, e fs.DirEntry, err error) error {
 		if r.ctx.Err() != nil {
@@ -264,11 +264,11 @@ func (r *symstoreRun) oldFiles(g aging) ([]doomed, int64, error) {
 		if filepath.Dir(p) == filepath.Clean(g.dir) && (marker == "pingme.txt" || marker == "index2.txt") {
 			return nil // the marker files of the folder
 		}
-		all = append(all, doomed{path: p, what: p, used: used, bytes: info.Size()})
+		all = append(all, expired{path: p, what: p, used: used, bytes: info.Size()})
 		return nil
 	})
-	slices.SortStableFunc(all, func(a, b doomed) int { return a.used.Compare(b.used) })
-	var out []doomed
+	slices.SortStableFunc(all, func(a, b expired) int { return a.used.Compare(b.used) })
+	var out []expired
 	left := total
 	for _, d := range all {
 		if !g.before.IsZero() && !d.used.Before(g.before) || g.limit >= 0 && left <= g.limit {
@@ -291,7 +291,7 @@ type ageLine struct {
 	Deleted int    `json:"deleted,omitempty"`
 }
 
-func (d doomed) line(event string) ageLine {
+func (d expired) line(event string) ageLine {
 	l := ageLine{Event: event, Path: d.path, Used: d.used.UTC().Format(time.RFC3339), Bytes: d.bytes}
 	if d.id != 0 {
 		l.ID, l.What = d.id.String(), d.what
@@ -299,7 +299,7 @@ func (d doomed) line(event string) ageLine {
 	return l
 }
 
-func (d doomed) text() string {
+func (d expired) text() string {
 	if d.id == 0 {
 		return fmt.Sprintf("%s  (%s, last used %s)", term.Printable(d.path), term.Size(d.bytes), d.used.Format(time.DateOnly))
 	}
@@ -307,7 +307,7 @@ func (d doomed) text() string {
 }
 
 // ageOut lists or deletes the selection.
-func (r *symstoreRun) ageOut(g aging, admin bool, list []doomed, total int64) error {
+func (r *symstoreRun) ageOut(g aging, admin bool, list []expired, total int64) error {
 	var freed int64
 	for _, d := range list {
 		freed += d.bytes
@@ -326,7 +326,7 @@ func (r *symstoreRun) ageOut(g aging, admin bool, list []doomed, total int64) er
 		r.line(ageLine{Event: "done", Bytes: freed})
 		return r.ageCode()
 	}
-	if len(list) > 0 && !r.args.has("y") && !r.sure(fmt.Sprintf("This deletes %s, which frees %s.", term.Count(int64(len(list)), noun), summary)) {
+	if len(list) > 0 && !r.args.has("y") && !r.confirm(fmt.Sprintf("This deletes %s, which frees %s.", term.Count(int64(len(list)), noun), summary)) {
 		r.print("nothing was deleted\n")
 		return term.Exit(ssFailed)
 	}
@@ -346,8 +346,8 @@ func (r *symstoreRun) ageCode() error {
 	return nil
 }
 
-// sure asks the user for confirmation.
-func (r *symstoreRun) sure(question string) bool {
+// confirm asks the user for confirmation.
+func (r *symstoreRun) confirm(question string) bool {
 	fmt.Fprintf(r.env.Stderr, "%s Are you sure? (y/n) ", question)
 	answer, _ := bufio.NewReader(r.env.Stdin).ReadString('\n') // an error counts as no
 	fmt.Fprintln(r.env.Stderr)
@@ -355,7 +355,7 @@ func (r *symstoreRun) sure(question string) bool {
 }
 
 // ageDelete deletes the selection and reports how much of it was deleted.
-func (r *symstoreRun) ageDelete(g aging, admin bool, list []doomed) (deleted int, freed int64, err error) {
+func (r *symstoreRun) ageDelete(g aging, admin bool, list []expired) (deleted int, freed int64, err error) {
 	var s *symstore.Store
 	if admin && len(list) > 0 {
 		if s, err = symstore.Open(g.dir, r.opt); err != nil {

@@ -262,7 +262,7 @@ func (c *checkRun) program(p program) error {
 	case errors.Is(p.err, objfile.ErrNotSymbolFile) && !p.named:
 		return nil
 	case errors.Is(p.err, objfile.ErrNotSymbolFile):
-		c.say("ignored", p.path, need{}, "", "not a program")
+		c.report("ignored", p.path, need{}, "", "not a program")
 		return nil
 	case p.err != nil:
 		err := p.err
@@ -276,7 +276,7 @@ func (c *checkRun) program(p program) error {
 		c.fail(p.path, need{}, "it has no CodeView record")
 		return nil
 	case len(p.needs) == 0:
-		c.say("ignored", p.path, need{}, "", "it asks for no symbols")
+		c.report("ignored", p.path, need{}, "", "it asks for no symbols")
 		return nil
 	}
 	for _, n := range p.needs {
@@ -291,7 +291,7 @@ func (c *checkRun) program(p program) error {
 func (c *checkRun) one(program string, n need) error {
 	var firstErr error
 	for _, chain := range c.chains {
-		at, err := c.inChain(chain, n)
+		at, err := c.findInChain(chain, n)
 		if c.run.ctx.Err() != nil {
 			return c.run.ctx.Err()
 		}
@@ -299,13 +299,13 @@ func (c *checkRun) one(program string, n need) error {
 			firstErr = err
 		}
 		if at != "" && c.run.args.has("oc") {
-			if err := c.toClassic(chain, program, n); err != nil {
+			if err := c.copyToClassic(chain, program, n); err != nil {
 				c.fail(program, n, err.Error())
 				return nil
 			}
 		}
 		if at != "" {
-			c.say("passed", program, n, at, "")
+			c.report("passed", program, n, at, "")
 			return nil
 		}
 	}
@@ -320,10 +320,10 @@ func (c *checkRun) one(program string, n need) error {
 // fail records a failure of a program, unless /ee excuses it.
 func (c *checkRun) fail(program string, n need, reason string) {
 	if listed(c.excused, program) {
-		c.say("ignored", program, n, "", reason)
+		c.report("ignored", program, n, "", reason)
 		return
 	}
-	c.say("failed", program, n, "", reason)
+	c.report("failed", program, n, "", reason)
 }
 
 // shown returns the name of a program for the output.
@@ -334,8 +334,8 @@ func (c *checkRun) shown(program string) string {
 	return symfile.BaseName(program)
 }
 
-// inChain returns the path of a symbol file in a chain, or an empty string.
-func (c *checkRun) inChain(chain symbolChain, n need) (string, error) {
+// findInChain returns the path of a symbol file in a chain, or an empty string.
+func (c *checkRun) findInChain(chain symbolChain, n need) (string, error) {
 	var first error
 	for _, src := range chain.sources {
 		found, err := src.find(c.run.ctx, n.name, n.key)
@@ -426,8 +426,8 @@ func (c *checkRun) kind(at string, n need) error {
 	return nil
 }
 
-// say prints and counts one result.
-func (c *checkRun) say(result, program string, n need, at, reason string) {
+// report prints and counts one result.
+func (c *checkRun) report(result, program string, n need, at, reason string) {
 	show := c.run.args.has("v") || c.run.args.has("od")
 	switch result {
 	case "passed":

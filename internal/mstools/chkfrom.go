@@ -104,9 +104,9 @@ func (c *checkRun) cabinet(name string, visit func(program) error) error {
 	return nil
 }
 
-// toClassic copies a symbol file to the path at which debuggers look in a
+// copyToClassic copies a symbol file to the path at which debuggers look in a
 // folder without keys: symbols, the extension of the program, the name.
-func (c *checkRun) toClassic(chain symbolChain, program string, n need) error {
+func (c *checkRun) copyToClassic(chain symbolChain, program string, n need) error {
 	dir, err := c.run.paths.local(c.run.args.get("oc"))
 	if err != nil {
 		return err

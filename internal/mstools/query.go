@@ -121,7 +121,7 @@ func (r *symstoreRun) queryOne(store answerer, name string, named bool) (ok bool
 		r.message("Skipping file %s - not a known file type. ErrorLevel is 13.", name)
 		return true, nil
 	case err != nil:
-		r.print("%s  NOT FOUND  (%s)\n", term.Printable(name), whyUnread(err))
+		r.print("%s  NOT FOUND  (%s)\n", term.Printable(name), readProblem(err))
 		out.Error = err.Error()
 	default:
 		r.printAnswers(store, name, answers, &out)
@@ -130,8 +130,8 @@ func (r *symstoreRun) queryOne(store answerer, name string, named bool) (ok bool
 	return out.Found, nil
 }
 
-// whyUnread describes briefly why a file has no keys.
-func whyUnread(err error) string {
+// readProblem describes briefly why a file has no keys.
+func readProblem(err error) string {
 	var path *fs.PathError
 	var asked *symstore.NeedsAllError
 	switch {

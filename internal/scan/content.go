@@ -166,7 +166,7 @@ func (p *pool) take(n int64) bool {
 	return true
 }
 
-func (p *pool) give(n int64) { p.left.Add(n) }
+func (p *pool) put(n int64) { p.left.Add(n) }
 
 // chunkSize is the number of bytes by which a buffer grows. Memory for the size
 // that an archive claims is allocated only as the bytes arrive.
@@ -325,7 +325,7 @@ func (b *buffer) spool() error {
 
 func (b *buffer) freeMemory() {
 	for _, c := range b.chunks {
-		b.pool.give(int64(len(c)))
+		b.pool.put(int64(len(c)))
 	}
 	b.chunks = nil
 }

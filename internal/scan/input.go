@@ -63,8 +63,8 @@ func (m *meter) entry() error {
 	return m.add(0)
 }
 
-// over reports whether a limit is exceeded.
-func (m *meter) over() bool { return m.entries < 0 || m.used.Load() > m.limit }
+// exceeded reports whether a limit is exceeded.
+func (m *meter) exceeded() bool { return m.entries < 0 || m.used.Load() > m.limit }
 
 // meterReader counts what it reads, and ends with the context.
 type meterReader struct {
@@ -168,7 +168,7 @@ func (w *walk) visit(in *input) error {
 // file.
 func (w *walk) damaged(in *input, err error) {
 	reason, path := reasonOf(err), in.path
-	if reason == ReasonLimit && in.meter.over() {
+	if reason == ReasonLimit && in.meter.exceeded() {
 		if in.meter.reported {
 			return
 		}

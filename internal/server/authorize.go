@@ -82,7 +82,7 @@ func (s *access) admit(x *exchange, r *http.Request, p *place) bool {
 	if s.cfg.Gate == nil {
 		return true
 	}
-	id, rights, challenge := s.cfg.Gate.Authenticate(s.seenFrom(r), p.token)
+	id, rights, challenge := s.cfg.Gate.Authenticate(s.withoutProxies(r), p.token)
 	if challenge != nil {
 		if challenge.Status == http.StatusNotFound {
 			x.caller.why = challenge.Reason
@@ -136,7 +136,7 @@ func (s *access) seesAll(x *exchange) bool {
 	case x.caller.scope.Products == nil:
 		return true
 	case x.caller.id.Anonymous():
-		s.challenge(x, s.cfg.Gate.Ask())
+		s.challenge(x, s.cfg.Gate.NewChallenge())
 	default:
 		s.fail(x, missError{notFoundText})
 	}
@@ -152,9 +152,9 @@ func (s *access) cacheControl(public []string) []string {
 	return []string{strings.Replace(public[0], "public", "private", 1)}
 }
 
-// isOpen reports whether an own path is answered without credentials: the
+// isHealthCheck reports whether an own path is answered without credentials: the
 // health checks are.
-func isOpen(name string) bool { return name == "healthz" || name == "readyz" }
+func isHealthCheck(name string) bool { return name == "healthz" || name == "readyz" }
 
 // auditTimeout is how long the lookup of a file's products may take.
 const auditTimeout = 2 * time.Second

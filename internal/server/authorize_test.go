@@ -152,27 +152,27 @@ func TestEveryWayIn(t *testing.T) {
 	g := newGuarded(t, demand, Config{})
 	unknown := auth.NewToken()
 	ways := []struct {
-		name            string
-		prefix          string
-		headers         []string
-		ours, theirs    int // status of a file of either product
-		noPath, healthz int
+		name                 string
+		prefix               string
+		headers              []string
+		ours, theirs         int // status of a file of either product
+		unknownPath, healthz int
 	}{
-		{name: "nothing", ours: 401, theirs: 401, noPath: 401, healthz: 200},
-		{name: "bearer all", headers: []string{bearer(g.all)}, ours: 200, theirs: 200, noPath: 404, healthz: 200},
-		{name: "bearer ours", headers: []string{bearer(g.ours)}, ours: 200, theirs: 404, noPath: 404, healthz: 200},
-		{name: "basic theirs", headers: []string{basic("anyone", g.theirs)}, ours: 404, theirs: 200, noPath: 404, healthz: 200},
-		{name: "header", headers: []string{"X-Symdepot-Token: " + g.all}, ours: 200, theirs: 200, noPath: 404, healthz: 200},
-		{name: "path", prefix: "/t/" + g.ours, ours: 200, theirs: 404, noPath: 404, healthz: 200},
-		{name: "path, doubled slashes", prefix: "//t//" + g.ours, ours: 200, theirs: 404, noPath: 404, healthz: 200},
-		{name: "path beats header", prefix: "/t/" + g.ours, headers: []string{bearer(g.all)}, ours: 200, theirs: 404, noPath: 404, healthz: 200},
-		{name: "unknown path token", prefix: "/t/" + unknown, ours: 404, theirs: 404, noPath: 404, healthz: 404},
-		{name: "unknown path token, good header", prefix: "/t/" + unknown, headers: []string{bearer(g.all)}, ours: 404, theirs: 404, noPath: 404, healthz: 404},
-		{name: "nearly a path token", prefix: "/t/" + unknown[:45], ours: 401, theirs: 401, noPath: 401, healthz: 401},
-		{name: "unknown bearer", headers: []string{bearer(unknown)}, ours: 401, theirs: 401, noPath: 401, healthz: 200},
-		{name: "user without a password file", headers: []string{basic("alice", "secret")}, ours: 401, theirs: 401, noPath: 401, healthz: 200},
-		{name: "garbage", headers: []string{"Authorization: !"}, ours: 401, theirs: 401, noPath: 401, healthz: 200},
-		{name: "no right to read", headers: []string{bearer(g.writes)}, ours: 404, theirs: 404, noPath: 404, healthz: 200},
+		{name: "nothing", ours: 401, theirs: 401, unknownPath: 401, healthz: 200},
+		{name: "bearer all", headers: []string{bearer(g.all)}, ours: 200, theirs: 200, unknownPath: 404, healthz: 200},
+		{name: "bearer ours", headers: []string{bearer(g.ours)}, ours: 200, theirs: 404, unknownPath: 404, healthz: 200},
+		{name: "basic theirs", headers: []string{basic("anyone", g.theirs)}, ours: 404, theirs: 200, unknownPath: 404, healthz: 200},
+		{name: "header", headers: []string{"X-Symdepot-Token: " + g.all}, ours: 200, theirs: 200, unknownPath: 404, healthz: 200},
+		{name: "path", prefix: "/t/" + g.ours, ours: 200, theirs: 404, unknownPath: 404, healthz: 200},
+		{name: "path, doubled slashes", prefix: "//t//" + g.ours, ours: 200, theirs: 404, unknownPath: 404, healthz: 200},
+		{name: "path beats header", prefix: "/t/" + g.ours, headers: []string{bearer(g.all)}, ours: 200, theirs: 404, unknownPath: 404, healthz: 200},
+		{name: "unknown path token", prefix: "/t/" + unknown, ours: 404, theirs: 404, unknownPath: 404, healthz: 404},
+		{name: "unknown path token, good header", prefix: "/t/" + unknown, headers: []string{bearer(g.all)}, ours: 404, theirs: 404, unknownPath: 404, healthz: 404},
+		{name: "nearly a path token", prefix: "/t/" + unknown[:45], ours: 401, theirs: 401, unknownPath: 401, healthz: 401},
+		{name: "unknown bearer", headers: []string{bearer(unknown)}, ours: 401, theirs: 401, unknownPath: 401, healthz: 200},
+		{name: "user without a password file", headers: []string{basic("alice", "secret")}, ours: 401, theirs: 401, unknownPath: 401, healthz: 200},
+		{name: "garbage", headers: []string{"Authorization: !"}, ours: 401, theirs: 401, unknownPath: 401, healthz: 200},
+		{name: "no right to read", headers: []string{bearer(g.writes)}, ours: 404, theirs: 404, unknownPath: 404, healthz: 200},
 	}
 	layouts := []layout.Layout{layout.SymStore, layout.SSQP, layout.Unified, layout.Native, layout.LLDB, layout.GDB, layout.Debuginfod, layout.BreakpadTree}
 	for _, w := range ways {
@@ -204,7 +204,7 @@ func TestEveryWayIn(t *testing.T) {
 				t.Errorf("only %d paths were tried", n)
 			}
 			for path, want := range map[string]int{
-				"/healthz": w.healthz, "/readyz": w.healthz, "/symbols/healthz": w.healthz, "/a/b/c/d/e/f": w.noPath, "/nothing": w.noPath, "/" + strings.Repeat("a/", 5000): w.noPath,
+				"/healthz": w.healthz, "/readyz": w.healthz, "/symbols/healthz": w.healthz, "/a/b/c/d/e/f": w.unknownPath, "/nothing": w.unknownPath, "/" + strings.Repeat("a/", 5000): w.unknownPath,
 			} {
 				if r := ask(g.s, "GET", w.prefix+path, w.headers...); r.status != want {
 					t.Errorf("%s: %d, want %d", path, r.status, want)

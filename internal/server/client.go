@@ -64,9 +64,9 @@ func (s *service) limitKey(r *http.Request) string {
 	return auth.ClientAddr(client).String()
 }
 
-// seenFrom returns the request as if its client had sent it without the proxies
+// withoutProxies returns the request as if its client had sent it without the proxies
 // of Config.ProxyNetworks in between.
-func (s *service) seenFrom(r *http.Request) *http.Request {
+func (s *service) withoutProxies(r *http.Request) *http.Request {
 	if len(s.cfg.ProxyNetworks) == 0 || len(r.Header["X-Forwarded-For"]) == 0 {
 		return r
 	}

@@ -135,9 +135,9 @@ func (h *hot) evict() {
 	}
 }
 
-// neutral are the header fields that do not change the answer to a symbol
+// neutralHeaders are the header fields that do not change the answer to a symbol
 // path, or, as credentials do, have been judged before an answer is looked for.
-var neutral = map[string]bool{
+var neutralHeaders = map[string]bool{
 	"Accept-Encoding": true, "Accept-Language": true, "Authorization": true, "Auth-Token": true, "Cache-Control": true, "Connection": true,
 	"Cookie": true, "Dnt": true, "Keep-Alive": true, "Pragma": true, "Priority": true, "Referer": true, "Sec-Fetch-Dest": true,
 	"Sec-Fetch-Mode": true, "Sec-Fetch-Site": true, "Sec-Fetch-User": true, "Sec-Gpc": true, "Symbolchecksum": true,
@@ -168,7 +168,7 @@ func (s *service) fromMemory(x *exchange, r *http.Request, path string) bool {
 		return false
 	}
 	for name, values := range r.Header {
-		if !neutral[name] && (name != "Accept" || acceptsMSFZ(values)) {
+		if !neutralHeaders[name] && (name != "Accept" || acceptsMSFZ(values)) {
 			return false
 		}
 	}

@@ -28,12 +28,12 @@ type jobAPI struct{ *access }
 const (
 	protocolJobs = "jobs"
 
-	longestPoll    = 30 * time.Second
-	mostJobBody    = 64 << 10 // of a body that is no result
-	mostWorkerName = 128
-	mostVersions   = 32
-	mostSlots      = 256
-	mostKinds      = 32
+	longestPoll   = 30 * time.Second
+	maxJobBody    = 64 << 10 // of a body that is no result
+	maxWorkerName = 128
+	maxVersions   = 32
+	maxSlots      = 256
+	maxKinds      = 32
 )
 
 var (
@@ -86,7 +86,7 @@ func (s *jobAPI) admit(x *exchange, r *http.Request, p *place) bool {
 		x.Header().Del("Connection")
 		return true
 	case x.caller.id.Anonymous():
-		s.challenge(x, s.cfg.Gate.Ask())
+		s.challenge(x, s.cfg.Gate.NewChallenge())
 	default:
 		s.fail(x, errJobRights)
 	}
@@ -111,7 +111,7 @@ func tokenIs(r *http.Request, want string) bool {
 // class goes into the body: the rest may name files of this machine.
 func (s *jobAPI) fail(x *exchange, err error) {
 	if f, ok := errors.AsType[jobs.Failure](err); ok {
-		s.json(x, http.StatusGone, wire.Gone{Class: f.Class, Detail: f.Detail})
+		s.json(x, http.StatusGone, wire.JobEnded{Class: f.Class, Detail: f.Detail})
 		return
 	}
 	x.Header().Set("Connection", "close") // the rest of a body is not read
@@ -193,10 +193,10 @@ func (s *jobAPI) lease(x *exchange, r *http.Request) error {
 	if err := readJSON(r, &q); err != nil {
 		return err
 	}
-	if q.Worker == "" || len(q.Worker) > mostWorkerName || strings.HasPrefix(q.Worker, jobs.LocalWorker) || len(q.Versions) > mostVersions || q.Slots < 0 || q.Slots > mostSlots {
+	if q.Worker == "" || len(q.Worker) > maxWorkerName || strings.HasPrefix(q.Worker, jobs.LocalWorker) || len(q.Versions) > maxVersions || q.Slots < 0 || q.Slots > maxSlots {
 		return errJobRequest
 	}
-	if len(q.Kinds) > mostKinds || len(q.Kinds) > 0 && !slices.Contains(q.Kinds, wire.KindSymCache) {
+	if len(q.Kinds) > maxKinds || len(q.Kinds) > 0 && !slices.Contains(q.Kinds, wire.KindSymCache) {
 		return errJobKind
 	}
 	worker := jobs.Worker{Name: q.Worker, Slots: q.Slots}
@@ -235,11 +235,11 @@ func (s *jobAPI) lease(x *exchange, r *http.Request) error {
 
 // readJSON reads a short body.
 func readJSON(r *http.Request, v any) error {
-	b, err := io.ReadAll(io.LimitReader(r.Body, mostJobBody+1))
+	b, err := io.ReadAll(io.LimitReader(r.Body, maxJobBody+1))
 	if err != nil {
 		return errJobRequest
 	}
-	if len(b) > mostJobBody {
+	if len(b) > maxJobBody {
 		return errJobBody
 	}
 	if json.Unmarshal(b, v) != nil {
@@ -274,7 +274,7 @@ func (s *jobAPI) takeResult(x *exchange, r *http.Request, l jobs.Lease) error {
 		return errJobRequest
 	}
 	copy(res.SHA256[:], sum)
-	body := &patient{r: r.Body, s: s.service, rc: http.NewResponseController(x.w)}
+	body := &slowReader{r: r.Body, s: s.service, rc: http.NewResponseController(x.w)}
 	err = s.depot.Jobs().Complete(r.Context(), l, res, body)
 	s.allow(body.rc, 0) // time for the answer
 	if err != nil {
@@ -284,15 +284,15 @@ func (s *jobAPI) takeResult(x *exchange, r *http.Request, l jobs.Lease) error {
 	return nil
 }
 
-// patient reads a long body as long as bytes keep coming.
-type patient struct {
+// slowReader reads a long body as long as bytes keep coming.
+type slowReader struct {
 	r   io.Reader
 	s   *service
 	rc  *http.ResponseController
 	due int64
 }
 
-func (p *patient) Read(b []byte) (int, error) {
+func (p *slowReader) Read(b []byte) (int, error) {
 	if p.due <= 0 {
 		// Writers in tests have no deadlines.
 		_ = p.rc.SetReadDeadline(time.Now().Add(p.s.cfg.WriteTimeout + time.Duration(copyStep/p.s.cfg.MinRate)*time.Second))

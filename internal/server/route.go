@@ -53,14 +53,14 @@ func newRoutes(a *access, sc *symCaches) *routes {
 		own:      &endpoint{methods: readMethods, options: true, links: true, handler: &ownPaths{a, &metadataSearch{a}}},
 		symbol:   &endpoint{methods: readMethods, options: true, origins: true, handler: &symbols{a}},
 		symCache: &endpoint{methods: "GET, HEAD", options: true, origins: true, handler: sc},
-		none:     &endpoint{methods: readMethods, options: true, origins: true, handler: &noPath{a}},
+		none:     &endpoint{methods: readMethods, options: true, origins: true, handler: &unknownPath{a}},
 	}
 }
 
-// noPath answers requests for paths that name nothing.
-type noPath struct{ *access }
+// unknownPath answers requests for paths that name nothing.
+type unknownPath struct{ *access }
 
-func (s *noPath) serve(x *exchange, _ *http.Request, p *place) { s.fail(x, p.err) }
+func (s *unknownPath) serve(x *exchange, _ *http.Request, p *place) { s.fail(x, p.err) }
 
 // place finds out what the path of a request names.
 func (rt *routes) place(p *place, r *http.Request) {

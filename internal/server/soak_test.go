@@ -145,7 +145,7 @@ func newSoak(t *testing.T) *soak {
 	k.d, err = depot.Open(t.Context(), filepath.Join(t.TempDir(), "depot"), depot.Options{
 		Upstreams: ups, Cache: depot.CacheLimits{MaxBytes: 4 << 20},
 		Limits:    depot.Limits{NextRank: 50 * time.Millisecond, FirstByte: 500 * time.Millisecond, Stall: time.Second},
-		Lifetimes: depot.Lifetimes{Absent: short, Forbidden: short, Timeout: short, Broken: short, TooLarge: short},
+		Lifetimes: depot.Lifetimes{NotFound: short, Forbidden: short, Timeout: short, Broken: short, TooLarge: short},
 	})
 	if err != nil {
 		t.Fatal(err)

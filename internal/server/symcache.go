@@ -135,7 +135,7 @@ func (s *symCaches) ask(x *exchange, r *http.Request, ask depot.SymCacheAsk) (de
 	h := heldRequest{s: s, x: x, r: r}
 	defer h.end()
 	ask.Hold = h.hold
-	if err := h.look(); err != nil {
+	if err := h.lookup(); err != nil {
 		return depot.SymCacheAnswer{}, err
 	}
 	a, err := s.depot.AnswerSymCache(r.Context(), ask)
@@ -159,9 +159,9 @@ type heldRequest struct {
 	cancel []func()
 }
 
-// look makes the request count as a lookup. The time for which it was held does
+// lookup makes the request count as a lookup. The time for which it was held does
 // not count.
-func (h *heldRequest) look() error {
+func (h *heldRequest) lookup() error {
 	if err := h.s.lookups.enter(h.r.Context(), time.Now().Add(h.s.cfg.Wait)); err != nil {
 		return err
 	}
@@ -205,7 +205,7 @@ func (h *heldRequest) hold(_ context.Context, wait func(context.Context) error) 
 	if h.r.Context().Err() != nil {
 		return true, context.Cause(h.r.Context())
 	}
-	return h.limit.Err() != nil, h.look()
+	return h.limit.Err() != nil, h.lookup()
 }
 
 // send sends a SymCache file. There is no Last-Modified: a 304 for it

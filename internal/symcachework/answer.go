@@ -114,10 +114,10 @@ func (svc *Service) seesPDB(ctx context.Context, products []string, key symcache
 	return found(svc.depot.Find(ctx, products, pdbRequest(key)))
 }
 
-// mostRounds is how often a question is decided without a wait. Each round learns
+// maxRounds is how often a question is decided without a wait. Each round learns
 // something new: a file was removed, or a version cannot be made. There are few of
 // either.
-const mostRounds = 16
+const maxRounds = 16
 
 // Answer answers a request for a SymCache file, and begins the work that the
 // answer promises. Only Ask.Hold waits for work.
@@ -127,7 +127,7 @@ func (svc *Service) Answer(ctx context.Context, ask Ask) (Answer, error) {
 	}
 	q, err := svc.ask(ctx, ask, false)
 	for round := 0; err == nil; round++ {
-		if round == mostRounds {
+		if round == maxRounds {
 			q.state.GaveUp, q.state.Upgrade = true, false
 		}
 		var a Answer
@@ -143,7 +143,7 @@ func (svc *Service) Answer(ctx context.Context, ask Ask) (Answer, error) {
 				q, err = svc.ask(ctx, ask, gaveUp)
 				round = -1
 			}
-		case done || round == mostRounds:
+		case done || round == maxRounds:
 			return a, nil
 		}
 	}
@@ -172,11 +172,11 @@ func (svc *Service) ask(ctx context.Context, ask Ask, gaveUp bool) (*question, e
 	q.state = symcache.State{
 		Exceeds: ask.Exceeds, AllowsRetry: ask.AllowsRetry, Head: ask.Head, GaveUp: gaveUp, Upgrade: !svc.make.NoUpgrades,
 	}
-	return q, q.look(ctx)
+	return q, q.gather(ctx)
 }
 
-// look gathers the held files and the versions that can be made.
-func (q *question) look(ctx context.Context) error {
+// gather gathers the held files and the versions that can be made.
+func (q *question) gather(ctx context.Context) error {
 	svc, v := q.svc, q.ask.Request.Version
 	all, err := svc.seesPDB(ctx, q.ask.Products, q.key)
 	if err != nil {
@@ -207,11 +207,11 @@ func (q *question) look(ctx context.Context) error {
 		return nil
 	}
 	q.pdb = svc.row(q.key)
-	return q.lookMakers(ctx)
+	return q.gatherMakers(ctx)
 }
 
-// lookMakers finds who can make a file, as far as it matters for the decision.
-func (q *question) lookMakers(ctx context.Context) error {
+// gatherMakers finds who can make a file, as far as it matters for the decision.
+func (q *question) gatherMakers(ctx context.Context) error {
 	svc, v := q.svc, q.ask.Request.Version
 	best, held := symcache.Best(q.state.Held, v, q.ask.Exceeds)
 	if held && (best.Compare(v) >= 0 && best.Pre == "") && svc.newest(v).Compare(best) <= 0 {
@@ -330,7 +330,7 @@ func (q *question) begin(ctx context.Context, a Answer) (Answer, bool, error) {
 			q.state.GaveUp = true
 			return a, false, nil
 		}
-		return q.begun(a, d.wait)
+		return q.waitFor(a, d.wait)
 	}
 	// Anybody may ask for any id: a job is entered only for a PDB that is there.
 	priority := 0
@@ -344,9 +344,9 @@ func (q *question) begin(ctx context.Context, a Answer) (Answer, bool, error) {
 	case err != nil:
 		return Answer{}, false, err
 	case wait != nil:
-		return q.begun(a, wait)
+		return q.waitFor(a, wait)
 	}
-	job, st, err := svc.enter(ctx, q.pdb, v, priority, q.ask.Client)
+	job, st, err := svc.enqueue(ctx, q.pdb, v, priority, q.ask.Client)
 	switch {
 	case errors.Is(err, fs.ErrNotExist): // no PDB can have this name or id
 		q.state.Producible = nil
@@ -357,7 +357,7 @@ func (q *question) begin(ctx context.Context, a Answer) (Answer, bool, error) {
 	case err != nil:
 		return Answer{}, false, err
 	case st == jobs.Done:
-		return a, false, q.look(ctx)
+		return a, false, q.gather(ctx)
 	case st > jobs.Running:
 		// An attempt has just failed: for long, or for a reason that will pass.
 		if _, err := svc.failure(ctx, q.pdb, v); err == nil {
@@ -370,14 +370,14 @@ func (q *question) begin(ctx context.Context, a Answer) (Answer, bool, error) {
 	if a.Action == symcache.ComeAgain {
 		a.Retry = svc.queue.Estimate(ctx, Kind)
 	}
-	return q.begun(a, func(ctx context.Context) error {
+	return q.waitFor(a, func(ctx context.Context) error {
 		_, err := svc.queue.Wait(ctx, job.ID, st)
 		return err
 	})
 }
 
-// begun ends the question, or has the client wait for the work that has begun.
-func (q *question) begun(a Answer, wait func(ctx context.Context) error) (Answer, bool, error) {
+// waitFor ends the question, or has the client wait for the work that has begun.
+func (q *question) waitFor(a Answer, wait func(ctx context.Context) error) (Answer, bool, error) {
 	if a.Action != symcache.Wait {
 		return a, true, nil
 	}

@@ -109,8 +109,8 @@ func (svc *Service) writeStore(ctx context.Context, key symcache.Key, v symcache
 	}
 }
 
-// mostTouched is of how many files of the store the recorded last use is known.
-const mostTouched = 100_000
+// maxTouched is of how many files of the store the recorded last use is known.
+const maxTouched = 100_000
 
 // touchStore records the last use of a file on its copy in the store.
 func (svc *Service) touchStore(key symcache.Key, h heldFile) {
@@ -123,7 +123,7 @@ func (svc *Service) touchStore(key symcache.Key, h heldFile) {
 	last, ok := s.touched[name]
 	due := !ok || now.Sub(last).Abs() >= touchAfter
 	if due {
-		if len(s.touched) >= mostTouched {
+		if len(s.touched) >= maxTouched {
 			clear(s.touched)
 		}
 		s.touched[name] = now

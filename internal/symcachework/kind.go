@@ -37,7 +37,7 @@ const (
 
 // Classes of failures that are not the fault of a transcoder.
 const (
-	ClassAbsent    = "absent"    // the PDB is not found
+	ClassNotFound  = "absent"    // the PDB is not found
 	ClassForbidden = "forbidden" // an upstream denies access to the PDB
 	ClassTransient = "transient" // an upstream cannot answer now
 )
@@ -87,14 +87,14 @@ func (w work) Abilities() (list []jobs.Ability) {
 	return list
 }
 
-// leastScratch is how many bytes the disk of the scratch folder must have free
+// minScratch is how many bytes the disk of the scratch folder must have free
 // before another job starts.
-const leastScratch = 512 << 20
+const minScratch = 512 << 20
 
 // CanStart implements jobs.Kind.
 func (w work) CanStart() bool {
 	free, err := w.svc.make.Transcoders.Workspace().Free()
-	return err != nil || free >= leastScratch
+	return err != nil || free >= minScratch
 }
 
 // Input implements jobs.Kind. A transcoder is given the PDB's own name, not the
@@ -163,7 +163,7 @@ func (w work) Make(ctx context.Context, j jobs.Job) (jobs.Outcome, error) {
 	if err != nil {
 		return none, err
 	}
-	defer sc.Drop()
+	defer sc.Remove()
 	// The result of a PDB that was just downloaded may be known.
 	if o, err := w.Existing(ctx, j); err != nil {
 		return none, err
@@ -218,7 +218,7 @@ func (w work) copyPDB(ctx context.Context, key SymCacheKey) (sc *transcode.Scrat
 		return nil, ref, err
 	}
 	if ref, err = writePDB(ctx, f, sc); err != nil {
-		sc.Drop()
+		sc.Remove()
 		return nil, ref, err
 	}
 	return sc, ref, nil
@@ -390,8 +390,8 @@ const day = 24 * time.Hour
 // Rule implements jobs.Kind.
 func (w work) Rule(class string) jobs.Rule {
 	switch transcode.Class(class) {
-	case ClassAbsent:
-		return jobs.Rule{ByKey: w.svc.make.Absent}
+	case ClassNotFound:
+		return jobs.Rule{ByKey: w.svc.make.NotFound}
 	case ClassForbidden:
 		return jobs.Rule{}
 	case ClassTransient:

@@ -54,14 +54,14 @@ func (svc *Service) RequestSymCache(ctx context.Context, key SymCacheKey, want s
 // RequestSymCacheFor is RequestSymCache for the client with that address, which
 // can have a limited number of jobs.
 func (svc *Service) RequestSymCacheFor(ctx context.Context, key SymCacheKey, want symcache.Version, client string) (jobs.State, error) {
-	_, st, err := svc.enter(ctx, svc.row(key), want, 0, client)
+	_, st, err := svc.enqueue(ctx, svc.row(key), want, 0, client)
 	return st, err
 }
 
 // WaitSymCache is RequestSymCache and waits until the job has ended or ctx ends;
 // then the state is Queued or Running. The job goes on in any case.
 func (svc *Service) WaitSymCache(ctx context.Context, key SymCacheKey, want symcache.Version) (jobs.State, error) {
-	j, st, err := svc.enter(ctx, svc.row(key), want, 0, "")
+	j, st, err := svc.enqueue(ctx, svc.row(key), want, 0, "")
 	if err != nil || st > jobs.Running {
 		return st, err
 	}
@@ -78,16 +78,16 @@ func (svc *Service) UpgradeSymCache(ctx context.Context, key SymCacheKey, want s
 	if err != nil || !spare {
 		return err
 	}
-	_, _, err = svc.enter(ctx, svc.row(key), want, upgradePriority, "")
+	_, _, err = svc.enqueue(ctx, svc.row(key), want, upgradePriority, "")
 	if errors.Is(err, jobs.ErrFull) {
 		return nil
 	}
 	return err
 }
 
-// enter enters a job for a version that is Producible. fs.ErrNotExist means that
+// enqueue enters a job for a version that is Producible. fs.ErrNotExist means that
 // no PDB can have such a name or id.
-func (svc *Service) enter(ctx context.Context, pdb *pdbRow, want symcache.Version, priority int, client string) (jobs.Job, jobs.State, error) {
+func (svc *Service) enqueue(ctx context.Context, pdb *pdbRow, want symcache.Version, priority int, client string) (jobs.Job, jobs.State, error) {
 	key := pdb.key
 	if !symcache.ValidName(key.Name) || !symfile.ValidName(key.Name) || key.ID.GUID.IsZero() {
 		return jobs.Job{}, 0, fs.ErrNotExist
@@ -96,7 +96,7 @@ func (svc *Service) enter(ctx context.Context, pdb *pdbRow, want symcache.Versio
 	if err != nil {
 		return jobs.Job{}, 0, err
 	}
-	return svc.queue.Enter(ctx, jobs.Entry{
+	return svc.queue.Enqueue(ctx, jobs.Entry{
 		Job:    jobs.Job{Kind: Kind, Key: jobKey(key), Variant: int(want.Major), Payload: body, Priority: priority},
 		Client: client,
 		Held:   func(ctx context.Context) (bool, error) { return svc.isHeld(ctx, key, want) },
@@ -131,7 +131,7 @@ func (svc *Service) failure(ctx context.Context, pdb *pdbRow, want symcache.Vers
 		if errors.Is(err, fs.ErrNotExist) {
 			continue
 		}
-		if err == nil && source == nil && f.Class == ClassAbsent {
+		if err == nil && source == nil && f.Class == ClassNotFound {
 			// A tree that is served in place may have received the PDB.
 			if svc.depot.InTrees(ctx, pdbRequest(pdb.key)) == nil {
 				continue
@@ -218,7 +218,7 @@ func (svc *Service) downloadPDB(ctx context.Context, pdb *pdbRow, ask Ask) (wait
 	}
 	q := fetch.Question{Request: req, Via: ask.Via}
 	ended, err := svc.fetch.Start(ctx, q)
-	if errors.Is(err, fs.ErrNotExist) && svc.whyNoPDB(ctx, q, err).Class == ClassTransient {
+	if errors.Is(err, fs.ErrNotExist) && svc.noPDBReason(ctx, q, err).Class == ClassTransient {
 		return nil, errUnknownPDB
 	}
 	if err != nil {
@@ -248,9 +248,9 @@ func (svc *Service) openPDB(ctx context.Context, key SymCacheKey) (File, error) 
 		return nil, jobs.Failure{Class: string(transcode.ClassBadSource), Source: &h.Ref, Detail: "the depot has the PDB only in compressed form (MSFZ), which cannot be unpacked"}
 	}
 	if len(q.Request.Lookups) == 0 || !svc.fetch.Enabled() {
-		return nil, jobs.Failure{Class: ClassAbsent, Detail: "the depot does not have the PDB"}
+		return nil, jobs.Failure{Class: ClassNotFound, Detail: "the depot does not have the PDB"}
 	}
-	fail := svc.whyNoPDB(ctx, q, err)
+	fail := svc.noPDBReason(ctx, q, err)
 	if fail.Class != ClassTransient {
 		return nil, fail
 	}
@@ -259,23 +259,23 @@ func (svc *Service) openPDB(ctx context.Context, key SymCacheKey) (File, error) 
 	if f, err = svc.depot.Download(ctx, q.Request); err == nil || !errors.Is(err, fs.ErrNotExist) && !fetch.IsFailure(err) {
 		return f, err
 	}
-	return nil, svc.whyNoPDB(ctx, q, err)
+	return nil, svc.noPDBReason(ctx, q, err)
 }
 
-// whyNoPDB summarizes the answers of the upstreams, or the remembered ones: a PDB
+// noPDBReason summarizes the answers of the upstreams, or the remembered ones: a PDB
 // is absent only if all of them say so.
-func (svc *Service) whyNoPDB(ctx context.Context, q fetch.Question, err error) jobs.Failure {
-	f := jobs.Failure{Class: ClassAbsent, Detail: "no upstream has the PDB: " + err.Error()}
+func (svc *Service) noPDBReason(ctx context.Context, q fetch.Question, err error) jobs.Failure {
+	f := jobs.Failure{Class: ClassNotFound, Detail: "no upstream has the PDB: " + err.Error()}
 	for _, c := range svc.fetch.Reasons(ctx, q, err) {
 		switch c {
 		case fetch.ClassTimeout, fetch.ClassBroken, fetch.ClassBusy:
 			f.Class, f.Detail = ClassTransient, "an upstream cannot answer now: "+err.Error()
 		case fetch.ClassForbidden:
-			if f.Class == ClassAbsent {
+			if f.Class == ClassNotFound {
 				f.Class, f.Detail = ClassForbidden, "an upstream denies access to the PDB: "+err.Error()
 			}
 		case fetch.ClassTooLarge:
-			if f.Class == ClassAbsent {
+			if f.Class == ClassNotFound {
 				f.Class, f.Detail = string(transcode.ClassBadSource), "the PDB is larger than the limit of downloads: "+err.Error()
 			}
 		}

@@ -62,8 +62,8 @@ type MakeOptions struct {
 	// UpgradeQueue is how many jobs may be queued before no more upgrades are
 	// entered [100].
 	UpgradeQueue int
-	// Absent is how long the failure "no PDB found" is remembered [1 h].
-	Absent time.Duration
+	// NotFound is how long the failure "no PDB found" is remembered [1 h].
+	NotFound time.Duration
 	// MaxResult is the largest size of a SymCache file, in bytes [4 GiB].
 	MaxResult int64
 }
@@ -71,7 +71,7 @@ type MakeOptions struct {
 func (o MakeOptions) withDefaults() MakeOptions {
 	o.Slots = cmp.Or(o.Slots, defaultSlots())
 	o.UpgradeQueue = cmp.Or(o.UpgradeQueue, 100)
-	o.Absent = cmp.Or(o.Absent, time.Hour)
+	o.NotFound = cmp.Or(o.NotFound, time.Hour)
 	o.MaxResult = cmp.Or(o.MaxResult, 4<<30)
 	return o
 }

@@ -495,7 +495,7 @@ func TestRules(t *testing.T) {
 	}
 	w := work{&Service{make: MakeOptions{}.withDefaults()}}
 	for class, right := range map[string]func(jobs.Rule) bool{
-		ClassAbsent:                      func(r jobs.Rule) bool { return r.Retries == 0 && r.ByKey == time.Hour && r.ByContent == 0 },
+		ClassNotFound:                    func(r jobs.Rule) bool { return r.Retries == 0 && r.ByKey == time.Hour && r.ByContent == 0 },
 		ClassForbidden:                   func(r jobs.Rule) bool { return r.Retries == 0 && r.ByKey == 0 && r.ByContent == 0 },
 		ClassTransient:                   func(r jobs.Rule) bool { return r.Retries == 3 && r.ByKey == 0 && len(r.Backoff) == 3 },
 		string(transcode.ClassBadSource): func(r jobs.Rule) bool { return r.Retries == 0 && r.ByKey == day && r.ByContent == day && !r.Versioned },
@@ -545,7 +545,7 @@ func TestFailureEnds(t *testing.T) {
 	}
 	t.Run("absent", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
-			w := newWorld(t, MakeOptions{Absent: time.Minute}, FolderOptions{})
+			w := newWorld(t, MakeOptions{NotFound: time.Minute}, FolderOptions{})
 			w.noPDB = true
 			worker := w.able(t, "3.1.0")
 			if _, err := w.RequestSymCache(t.Context(), w.key, version(t, "3.1.0")); err != nil {
@@ -556,7 +556,7 @@ func TestFailureEnds(t *testing.T) {
 				t.Fatalf("Lease: %d jobs, %v; want 1", len(list), err)
 			}
 			_, err = w.queue.OpenInput(t.Context(), list[0].Proof())
-			if f, ok := errors.AsType[jobs.Failure](err); !ok || f.Class != ClassAbsent {
+			if f, ok := errors.AsType[jobs.Failure](err); !ok || f.Class != ClassNotFound {
 				t.Errorf("OpenInput without a PDB: %v, want a failure of class absent", err)
 			}
 			fails(t, w, "3.1.0", true)

@@ -81,8 +81,8 @@ func (f *serverDownload) wait(ctx context.Context) error {
 	}
 }
 
-// unasked returns how long ago a client asked for the file.
-func (f *serverDownload) unasked(now time.Time) time.Duration {
+// sinceRequest returns how long ago a client asked for the file.
+func (f *serverDownload) sinceRequest(now time.Time) time.Duration {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return now.Sub(f.asked)
@@ -167,7 +167,7 @@ func (svc *Service) runDownload(ctx context.Context, f *serverDownload, name str
 		svc.log.Error("cannot keep a SymCache file from an upstream", "file", f.key.Path(f.version), "error", err)
 	}
 	if done {
-		s.got.Set(name, serverAnswer{got, svc.now().Add(max(svc.fetch.Lifetimes().Of(fetch.ClassAbsent), time.Minute))})
+		s.got.Set(name, serverAnswer{got, svc.now().Add(max(svc.fetch.Lifetimes().Of(fetch.ClassNotFound), time.Minute))})
 	}
 }
 
@@ -186,10 +186,10 @@ func (svc *Service) pollServer(ctx context.Context, u fetch.Upstream, f *serverD
 			return v, nil
 		}
 		fail, ok := errors.AsType[*fetch.Failure](err)
-		if !ok || fail.Class != fetch.ClassAbsent || fail.Retry.IsZero() {
+		if !ok || fail.Class != fetch.ClassNotFound || fail.Retry.IsZero() {
 			return symcache.Version{}, err
 		}
-		if now := svc.now(); now.After(end) || f.unasked(now) > mostUnasked {
+		if now := svc.now(); now.After(end) || f.sinceRequest(now) > mostUnasked {
 			return symcache.Version{}, &fetch.Failure{Source: u.Source.Name(), Class: fetch.ClassTimeout, Err: errors.New("the server is still making the file")}
 		}
 		if !pause(ctx, min(max(fail.Retry.Sub(svc.now()), leastPause), mostPause)) {

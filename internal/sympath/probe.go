@@ -179,7 +179,7 @@ func probeHTTP(ctx context.Context, d *upstream.Dialer, s upstream.Spec, began t
 	switch {
 	case a.status == http.StatusOK && upstream.MayBeFile(a.head):
 		p.TwoTier = new(true)
-	case upstream.ClassOfStatus(a.status) == fetch.ClassAbsent, a.status == http.StatusOK, a.status == http.StatusForbidden:
+	case upstream.ClassOfStatus(a.status) == fetch.ClassNotFound, a.status == http.StatusOK, a.status == http.StatusForbidden:
 		p.TwoTier = new(false)
 	case a.status >= 500 || a.status == http.StatusUnauthorized || a.status == http.StatusTooManyRequests:
 		return p, errors.New("it answers " + strconv.Itoa(a.status))

@@ -20,9 +20,9 @@ import (
 	"golang.org/x/term"
 )
 
-// ErrNo ends a command with exit code 1 after a negative result: nothing found,
+// ErrNegative ends a command with exit code 1 after a negative result: nothing found,
 // nothing added, problems found. The command has printed the result.
-var ErrNo = errors.New("no")
+var ErrNegative = errors.New("no")
 
 // UsageError is an error in the command line, exit code 2.
 type UsageError string

@@ -61,7 +61,7 @@ func with(t *testing.T, r *Workspace, name string) *Scratch {
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(sc.Drop)
+	t.Cleanup(sc.Remove)
 	if err := os.WriteFile(sc.PDB(), samplePDB(t), 0o600); err != nil {
 		t.Fatal(err)
 	}

@@ -189,7 +189,7 @@ func (r *Workspace) New(name string) (*Scratch, error) {
 		}
 		for _, d := range []string{filepath.Dir(sc.PDB()), sc.out(), sc.empty(), sc.temp()} {
 			if err = os.MkdirAll(d, 0o700); err != nil {
-				sc.Drop()
+				sc.Remove()
 				return nil, fmt.Errorf("scratch folder: %w", err)
 			}
 		}
@@ -262,8 +262,8 @@ func (s *Scratch) temp() string  { return filepath.Join(s.dir, "t") }
 // the same time, so killing one process tree kills no other.
 func (s *Scratch) winePrefix() string { return filepath.Join(s.room.dir, "x"+strconv.Itoa(s.number)) }
 
-// Drop removes the folder and its content.
-func (s *Scratch) Drop() {
+// Remove removes the folder and its content.
+func (s *Scratch) Remove() {
 	err := os.RemoveAll(s.dir)
 	for range 20 {
 		if err == nil || runtime.GOOS != "windows" {

@@ -133,7 +133,7 @@ func (t *Transcoders) tryOut(ctx context.Context, p *transcoder) (symcache.Versi
 	if err != nil {
 		return none, err
 	}
-	defer sc.Drop()
+	defer sc.Remove()
 	z, err := gzip.NewReader(bytes.NewReader(probePDB))
 	if err != nil {
 		return none, err

@@ -13,7 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-func dieWithUs(a *syscall.SysProcAttr) { a.Pdeathsig = syscall.SIGKILL }
+func dieWithParent(a *syscall.SysProcAttr) { a.Pdeathsig = syscall.SIGKILL }
 
 // limit sets the limits of a process that has just started. The microseconds before
 // are not worth a helper program that sets the limits from inside. Reserved

@@ -10,7 +10,7 @@ import (
 // Other systems cannot limit a process from outside. Time and output are limited
 // there too.
 
-func dieWithUs(*syscall.SysProcAttr)             {}
+func dieWithParent(*syscall.SysProcAttr)         {}
 func limit(int, treeLimits) error                { return nil }
 func killMarked(string)                          {}
 func maxResident(*os.ProcessState) (int64, bool) { return 0, false }

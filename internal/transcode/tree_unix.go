@@ -23,7 +23,7 @@ type tree struct {
 
 func newTree(cmd *exec.Cmd, l treeLimits) (*tree, error) {
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
-	dieWithUs(cmd.SysProcAttr)
+	dieWithParent(cmd.SysProcAttr)
 	return &tree{limits: l, cmd: cmd}, nil
 }
 

@@ -117,10 +117,10 @@ func (f *Folder) openOther(ctx context.Context, lay layout.Layout, req *layout.R
 		switch {
 		case err == nil:
 			return found, nil
-		case errors.Is(err, fs.ErrNotExist), errors.Is(err, errOther):
+		case errors.Is(err, fs.ErrNotExist), errors.Is(err, errMismatch):
 			continue // a candidate with different ids is not an error
 		}
-		if absent, err = unanswered(err); err != nil {
+		if absent, err = splitError(err); err != nil {
 			return nil, err
 		}
 	}

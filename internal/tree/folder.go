@@ -51,7 +51,7 @@ type Folder struct {
 	opt   Options
 	tree  tree
 	store *symstore.Store
-	shelf *shelf
+	shelf *unpackCache
 
 	mu     sync.Mutex
 	layout layout.Layout // guarded by mu
@@ -67,7 +67,7 @@ func Open(ctx context.Context, dir string, opt Options) (*Folder, error) {
 	if err != nil {
 		return nil, err
 	}
-	f := &Folder{dir: abs, opt: opt, layout: opt.Layout, looked: opt.Now(), shelf: newShelf(opt.TempDir, opt.MaxUnpacked)}
+	f := &Folder{dir: abs, opt: opt, layout: opt.Layout, looked: opt.Now(), shelf: newUnpackCache(opt.TempDir, opt.MaxUnpacked)}
 	if f.layout == layout.None {
 		if f.layout, err = Detect(ctx, abs); err != nil {
 			return nil, err
@@ -137,12 +137,12 @@ func (f *Folder) Open(ctx context.Context, req layout.Request) (*File, error) {
 			switch {
 			case err == nil:
 				return found, nil
-			case errors.Is(err, errShelfFull):
+			case errors.Is(err, errCacheFull):
 				return nil, err
 			case errors.Is(err, fs.ErrNotExist):
 				continue
 			}
-			if absent, err = unanswered(err); err != nil {
+			if absent, err = splitError(err); err != nil {
 				return nil, err
 			}
 		}
@@ -153,17 +153,17 @@ func (f *Folder) Open(ctx context.Context, req layout.Request) (*File, error) {
 	return nil, absent
 }
 
-// unanswered returns the error of an existing file that cannot be served as absent,
+// splitError returns the error of an existing file that cannot be served as absent,
 // a miss with a reason, and every other error as failed.
-func unanswered(err error) (absent, failed error) {
-	if errors.Is(err, unpack.ErrPacked) || errors.Is(err, symstore.ErrPointer) || errors.Is(err, errOther) {
+func splitError(err error) (absent, failed error) {
+	if errors.Is(err, unpack.ErrPacked) || errors.Is(err, symstore.ErrPointer) || errors.Is(err, errMismatch) {
 		return fmt.Errorf("%w: %w", fs.ErrNotExist, err), nil
 	}
 	return nil, err
 }
 
-// errOther is the error for a file whose content does not match the request.
-var errOther = errors.New("file content does not match its path")
+// errMismatch is the error for a file whose content does not match the request.
+var errMismatch = errors.New("file content does not match its path")
 
 // try opens one candidate.
 func (f *Folder) try(ctx context.Context, req *layout.Request, l symfile.Lookup, c layout.Place) (*File, error) {
@@ -200,7 +200,7 @@ func (f *Folder) try(ctx context.Context, req *layout.Request, l symfile.Lookup,
 		}
 	} else if c.Packed && !unpack.IsCabinet(file) {
 		// The name is that of a cabinet, the content is not.
-		return nil, errors.Join(fmt.Errorf("%s: %w", a.Path, errOther), a.Close())
+		return nil, errors.Join(fmt.Errorf("%s: %w", a.Path, errMismatch), a.Close())
 	}
 	if err := f.check(ctx, a, req, l, c); err != nil {
 		return nil, errors.Join(fmt.Errorf("%s: %w", a.Path, err), a.Close())
@@ -267,7 +267,7 @@ func (f *Folder) check(ctx context.Context, a *File, req *layout.Request, l symf
 	if c.Text {
 		var head [7]byte
 		if n, _ := a.ReadAt(head[:], 0); string(head[:n]) != "MODULE " {
-			return errOther
+			return errMismatch
 		}
 	}
 	if !c.Verify && !c.HigherAge {
@@ -294,7 +294,7 @@ func (f *Folder) check(ctx context.Context, a *File, req *layout.Request, l symf
 	}
 	objects, err := objfile.Identify(r, size, name, objfile.Options{})
 	if err != nil {
-		return fmt.Errorf("%w: %w", errOther, err)
+		return fmt.Errorf("%w: %w", errMismatch, err)
 	}
 	for _, o := range objects {
 		if o.Deflated != 0 || o.Offset != 0 {
@@ -307,5 +307,5 @@ func (f *Folder) check(ctx context.Context, a *File, req *layout.Request, l symf
 			return nil
 		}
 	}
-	return errOther
+	return errMismatch
 }

@@ -23,13 +23,13 @@ const (
 	unpackTime      = 10 * time.Minute
 )
 
-// errShelfFull is fs.ErrNotExist: requests beyond the limits are answered as if
+// errCacheFull is fs.ErrNotExist: requests beyond the limits are answered as if
 // the file did not exist.
-var errShelfFull = fmt.Errorf("too many unpacked files are in use: %w", fs.ErrNotExist)
+var errCacheFull = fmt.Errorf("too many unpacked files are in use: %w", fs.ErrNotExist)
 
-// shelf keeps unpacked files for a while in temporary files: clients that read
+// unpackCache keeps unpacked files for a while in temporary files: clients that read
 // by ranges request a file many times.
-type shelf struct {
+type unpackCache struct {
 	dir   string
 	limit int64
 	slots chan struct{} // one for each file that is being unpacked
@@ -61,18 +61,18 @@ type item struct {
 	held    int64 // guarded by the shelf's mu; bytes written so far
 }
 
-func newShelf(dir string, limit int64) *shelf {
+func newUnpackCache(dir string, limit int64) *unpackCache {
 	if limit <= 0 {
 		limit = defaultUnpacked
 	}
-	s := &shelf{dir: dir, limit: limit, slots: make(chan struct{}, unpackAtOnce), items: map[string]*item{}, maxBytes: max(heldBytes, limit), maxFiles: heldFiles}
+	s := &unpackCache{dir: dir, limit: limit, slots: make(chan struct{}, unpackAtOnce), items: map[string]*item{}, maxBytes: max(heldBytes, limit), maxFiles: heldFiles}
 	s.life, s.end = context.WithCancel(context.Background())
 	return s
 }
 
 // get returns the unpacked content of the compressed file f, and closes f. key names
 // the content. The caller must put the item back.
-func (s *shelf) get(ctx context.Context, key string, f *os.File, size int64) (*item, error) {
+func (s *unpackCache) get(ctx context.Context, key string, f *os.File, size int64) (*item, error) {
 	s.mu.Lock()
 	if s.life.Err() != nil {
 		s.mu.Unlock()
@@ -81,14 +81,14 @@ func (s *shelf) get(ctx context.Context, key string, f *os.File, size int64) (*i
 	it := s.items[key]
 	if it == nil && len(s.items)-len(s.idle) >= s.maxFiles {
 		s.mu.Unlock()
-		return nil, errors.Join(errShelfFull, f.Close())
+		return nil, errors.Join(errCacheFull, f.Close())
 	}
 	if it == nil {
 		it = &item{key: key, done: make(chan struct{})}
 		s.items[key] = it
 		s.under.Go(func() {
 			s.fill(it, f, size)
-			s.settle(it)
+			s.endRead(it)
 		})
 	} else {
 		defer f.Close()
@@ -110,7 +110,7 @@ func (s *shelf) get(ctx context.Context, key string, f *os.File, size int64) (*i
 }
 
 // fill unpacks f into a temporary file.
-func (s *shelf) fill(it *item, f *os.File, size int64) {
+func (s *unpackCache) fill(it *item, f *os.File, size int64) {
 	defer close(it.done)
 	defer f.Close()
 	ctx, cancel := context.WithTimeout(s.life, unpackTime)
@@ -126,7 +126,7 @@ func (s *shelf) fill(it *item, f *os.File, size int64) {
 		return
 	}
 	it.gone = os.Remove(it.f.Name()) == nil // not on Windows
-	it.size, it.err = unpack.File(ctx, shelved{s, it}, f, size, s.limit)
+	it.size, it.err = unpack.File(ctx, cacheWriter{s, it}, f, size, s.limit)
 	if it.err != nil {
 		s.mu.Lock()
 		defer s.mu.Unlock()
@@ -134,13 +134,13 @@ func (s *shelf) fill(it *item, f *os.File, size int64) {
 	}
 }
 
-// shelved writes an item and counts its bytes.
-type shelved struct {
-	s  *shelf
+// cacheWriter writes an item and counts its bytes.
+type cacheWriter struct {
+	s  *unpackCache
 	it *item
 }
 
-func (w shelved) Write(p []byte) (int, error) {
+func (w cacheWriter) Write(p []byte) (int, error) {
 	if err := w.s.reserve(w.it, int64(len(p))); err != nil {
 		return 0, err
 	}
@@ -148,12 +148,12 @@ func (w shelved) Write(p []byte) (int, error) {
 }
 
 // reserve counts n more bytes of an item. It evicts files without readers.
-func (s *shelf) reserve(it *item, n int64) error {
+func (s *unpackCache) reserve(it *item, n int64) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for s.held+n > s.maxBytes {
 		if len(s.idle) == 0 {
-			return errShelfFull
+			return errCacheFull
 		}
 		s.dropOldest()
 	}
@@ -163,7 +163,7 @@ func (s *shelf) reserve(it *item, n int64) error {
 }
 
 // wake removes an item from the idle ones. mu is held.
-func (s *shelf) wake(it *item) {
+func (s *unpackCache) wake(it *item) {
 	for i, have := range s.idle {
 		if have == it {
 			s.idle = append(s.idle[:i], s.idle[i+1:]...)
@@ -174,7 +174,7 @@ func (s *shelf) wake(it *item) {
 }
 
 // put gives an item back.
-func (s *shelf) put(it *item) {
+func (s *unpackCache) put(it *item) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if it.readers--; it.readers > 0 {
@@ -185,21 +185,21 @@ func (s *shelf) put(it *item) {
 	default:
 		return // fill makes it idle
 	}
-	s.rest(it)
+	s.keepIdle(it)
 }
 
-// settle makes an item idle that was completed after its last reader left.
-func (s *shelf) settle(it *item) {
+// endRead makes an item idle that was completed after its last reader left.
+func (s *unpackCache) endRead(it *item) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if it.readers == 0 && s.items[it.key] == it {
 		s.wake(it) // it may have been made idle by a different reader
-		s.rest(it)
+		s.keepIdle(it)
 	}
 }
 
-// rest keeps an item without readers, within the limits. mu is held.
-func (s *shelf) rest(it *item) {
+// keepIdle keeps an item without readers, within the limits. mu is held.
+func (s *unpackCache) keepIdle(it *item) {
 	if it.err != nil || s.life.Err() != nil {
 		delete(s.items, it.key)
 		s.drop(it)
@@ -213,7 +213,7 @@ func (s *shelf) rest(it *item) {
 }
 
 // dropOldest removes the longest unused file. mu is held.
-func (s *shelf) dropOldest() {
+func (s *unpackCache) dropOldest() {
 	old := s.idle[0]
 	s.idle, s.bytes = s.idle[1:], s.bytes-old.size
 	delete(s.items, old.key)
@@ -221,7 +221,7 @@ func (s *shelf) dropOldest() {
 }
 
 // drop removes an item's file. mu is held.
-func (s *shelf) drop(it *item) {
+func (s *unpackCache) drop(it *item) {
 	s.held -= it.held
 	it.held = 0
 	if it.f == nil {
@@ -235,7 +235,7 @@ func (s *shelf) drop(it *item) {
 }
 
 // close ends running work and removes files without readers.
-func (s *shelf) close() {
+func (s *unpackCache) close() {
 	s.mu.Lock()
 	s.end()
 	for _, it := range s.idle {

@@ -31,10 +31,10 @@ func TestShelfBounded(t *testing.T) {
 	}
 	for _, c := range []struct {
 		name  string
-		limit func(s *shelf)
+		limit func(s *unpackCache)
 	}{
-		{"bytes", func(s *shelf) { s.maxBytes = int64(len(pdb)) * 3 / 2 }},
-		{"files", func(s *shelf) { s.maxFiles = 1 }},
+		{"bytes", func(s *unpackCache) { s.maxBytes = int64(len(pdb)) * 3 / 2 }},
+		{"files", func(s *unpackCache) { s.maxFiles = 1 }},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			tmp := t.TempDir()
@@ -49,8 +49,8 @@ func TestShelfBounded(t *testing.T) {
 				t.Fatalf("a second reader of a file in use: %v", err)
 			}
 			for range 3 {
-				if _, err := f.Open(t.Context(), ask("b.pdb")); !errors.Is(err, fs.ErrNotExist) || !errors.Is(err, errShelfFull) {
-					t.Fatalf("beyond the limit: %v, want %v", err, errShelfFull)
+				if _, err := f.Open(t.Context(), ask("b.pdb")); !errors.Is(err, fs.ErrNotExist) || !errors.Is(err, errCacheFull) {
+					t.Fatalf("beyond the limit: %v, want %v", err, errCacheFull)
 				}
 			}
 			if err := errors.Join(first.Close(), again.Close()); err != nil {

@@ -72,7 +72,7 @@ func (s *Source) folder(ctx context.Context) (*Folder, error) {
 	f, err := Open(ctx, s.dir, s.opt)
 	if err != nil {
 		if ctx.Err() == nil {
-			s.tried, s.failed = now, errNoFolder{err}
+			s.tried, s.failed = now, noFolderError{err}
 			err = s.failed
 		}
 		return nil, err
@@ -81,10 +81,10 @@ func (s *Source) folder(ctx context.Context) (*Folder, error) {
 	return f, nil
 }
 
-// errNoFolder is not fs.ErrNotExist: the files may exist.
-type errNoFolder struct{ err error }
+// noFolderError is not fs.ErrNotExist: the files may exist.
+type noFolderError struct{ err error }
 
-func (e errNoFolder) Error() string { return e.err.Error() }
+func (e noFolderError) Error() string { return e.err.Error() }
 
 // Fetch opens the file. A disk that hangs does not block the caller.
 func (s *Source) Fetch(ctx context.Context, ask fetch.Ask) (*fetch.Reply, error) {
@@ -136,10 +136,10 @@ func (s *Source) failure(ctx context.Context, err error) *fetch.Failure {
 	switch {
 	case ctx.Err() != nil:
 		class, err = fetch.ClassTimeout, context.Cause(ctx)
-	case errors.Is(err, errShelfFull):
+	case errors.Is(err, errCacheFull):
 		class = fetch.ClassBusy
 	case errors.Is(err, fs.ErrNotExist):
-		class = fetch.ClassAbsent
+		class = fetch.ClassNotFound
 	case errors.Is(err, fs.ErrPermission):
 		class = fetch.ClassForbidden
 	}

@@ -43,7 +43,7 @@ func TestSource(t *testing.T) {
 			t.Errorf("too large: %v", err)
 		}
 	}
-	if _, _, err := all(t, s, wish(t, "other.pdb/"+pdbKey+"/other.pdb")); fetch.ClassOf(err) != fetch.ClassAbsent || !errors.Is(err, fs.ErrNotExist) {
+	if _, _, err := all(t, s, wish(t, "other.pdb/"+pdbKey+"/other.pdb")); fetch.ClassOf(err) != fetch.ClassNotFound || !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("absent: %v", err)
 	}
 	ctx, cancel := context.WithCancel(t.Context())

@@ -45,16 +45,16 @@ func (x *question) pointer(a *answer) (*url.URL, error) {
 		return nil, err
 	}
 	if isPage(text) || a.isHTML() || isRefusal(text) {
-		return nil, h.failed(fetch.ClassAbsent, "a web page instead of file.ptr")
+		return nil, h.failed(fetch.ClassNotFound, "a web page instead of file.ptr")
 	}
 	to := symstore.ParsePointer(text)
 	switch u, err := url.Parse(to.Target); {
 	case to.Target == "" && to.Message != "":
-		return nil, h.failed(fetch.ClassAbsent, "file.ptr of the server says %q", clip(to.Message))
+		return nil, h.failed(fetch.ClassNotFound, "file.ptr of the server says %q", clip(to.Message))
 	case to.Target == "":
-		return nil, h.failed(fetch.ClassAbsent, "file.ptr of the server is empty")
+		return nil, h.failed(fetch.ClassNotFound, "file.ptr of the server is empty")
 	case err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https":
-		return nil, h.failed(fetch.ClassAbsent, "file.ptr names a path that only the server's own network can reach: %q", clip(to.Target))
+		return nil, h.failed(fetch.ClassNotFound, "file.ptr names a path that only the server's own network can reach: %q", clip(to.Target))
 	default:
 		u.User, u.Fragment, u.RawFragment = nil, "", ""
 		return u, nil
@@ -67,7 +67,7 @@ func (x *question) follow(ctx context.Context, from *answer, to *url.URL) (*fetc
 	h := x.h
 	p := layout.Place{Parts: []string{x.ask.Request.Name}}
 	if err := hopAllowed([]*url.URL{h.base, from.at}, to); err != nil {
-		return nil, h.failed(fetch.ClassAbsent, "file.ptr: %w", err)
+		return nil, h.failed(fetch.ClassNotFound, "file.ptr: %w", err)
 	}
 	header, err := x.header(p)
 	if err != nil {
@@ -75,7 +75,7 @@ func (x *question) follow(ctx context.Context, from *answer, to *url.URL) (*fetc
 	}
 	a, err := x.exchange(ctx, []*url.URL{h.base, from.at, to}, header)
 	if errors.Is(err, ErrAddress) {
-		return nil, h.failed(fetch.ClassAbsent, "file.ptr: %w", err)
+		return nil, h.failed(fetch.ClassNotFound, "file.ptr: %w", err)
 	}
 	if err != nil {
 		return nil, err
@@ -92,7 +92,7 @@ func (x *question) follow(ctx context.Context, from *answer, to *url.URL) (*fetc
 // reply makes a Reply without a body from the response headers.
 func (x *question) reply(p layout.Place, a *answer) *fetch.Reply {
 	head := a.resp.Header
-	r := &fetch.Reply{Size: -1, Path: x.h.show(a.named), Name: x.name(p, a), CodeInfo: a.codeInfo}
+	r := &fetch.Reply{Size: -1, Path: x.h.redact(a.named), Name: x.name(p, a), CodeInfo: a.codeInfo}
 	if at, err := http.ParseTime(head.Get("Last-Modified")); err == nil && at.Unix() > 0 {
 		r.ModTime = at
 	}

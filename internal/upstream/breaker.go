@@ -60,8 +60,8 @@ func (b *breaker) succeeded(t ticket) {
 	}
 }
 
-// void records that the outcome of a request says nothing about the upstream.
-func (b *breaker) void(t ticket) {
+// ignore records that the outcome of a request says nothing about the upstream.
+func (b *breaker) ignore(t ticket) {
 	if t.probe && t.generation == b.generation {
 		b.probing = false
 	}

@@ -73,7 +73,7 @@ func TestBreaker(t *testing.T) {
 					case ok:
 						b.succeeded(tk)
 					case void:
-						b.void(tk)
+						b.ignore(tk)
 					default:
 						b.failed(tk, now, end == timeout)
 					}
@@ -113,7 +113,7 @@ func TestBreakerProbe(t *testing.T) {
 	if b.failed(late, now, false) {
 		t.Error("the failure of a request from before the pause opened the breaker again")
 	}
-	b.void(probe)
+	b.ignore(probe)
 	probe, ok = b.allow(now)
 	if !ok || !probe.probe {
 		t.Fatal("no second probe after one that was given up")

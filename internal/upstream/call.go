@@ -289,7 +289,7 @@ func (x *question) body(p layout.Place, a *answer) (*fetch.Reply, error) {
 		outer.close()
 		return nil, err
 	}
-	if !p.Exact && (p.Packed || !leaveAlone(p.Parts[len(p.Parts)-1])) {
+	if !p.Exact && (p.Packed || !isCompressedName(p.Parts[len(p.Parts)-1])) {
 		if inner, err = decodeContainer(br, length, x.limit, h.cfg.TempDir); err != nil {
 			inner.close()
 			outer.close()
@@ -336,7 +336,7 @@ func (x *question) look(p layout.Place, a *answer, br *bufio.Reader, page bool) 
 		if p.Exact && x.ask.Request.Form != layout.FormSymCache {
 			return nil // source files may be empty
 		}
-		return h.failed(fetch.ClassAbsent, "the file is empty")
+		return h.failed(fetch.ClassNotFound, "the file is empty")
 	case len(head) == 0:
 		return a.failure(err)
 	}
@@ -349,7 +349,7 @@ func (x *question) look(p layout.Place, a *answer, br *bufio.Reader, page bool) 
 		}
 		page = isPage(head)
 		if isRefusal(head) {
-			return h.failed(fetch.ClassAbsent, "%q instead of a file", clip(strings.ToValidUTF8(string(head), "")))
+			return h.failed(fetch.ClassNotFound, "%q instead of a file", clip(strings.ToValidUTF8(string(head), "")))
 		}
 	}
 	switch {
@@ -358,7 +358,7 @@ func (x *question) look(p layout.Place, a *answer, br *bufio.Reader, page bool) 
 	case a.away:
 		return h.failed(fetch.ClassBroken, "a web page of %s instead of a file: a login page?", a.at.Host)
 	}
-	return h.failed(fetch.ClassAbsent, "a web page instead of a file")
+	return h.failed(fetch.ClassNotFound, "a web page instead of a file")
 }
 
 func (a *answer) lookupID(x *question) string {

@@ -99,9 +99,9 @@ func isZlib(head []byte) bool {
 	return false
 }
 
-// leaveAlone reports whether name is the name of a compressed file, which must
+// isCompressedName reports whether name is the name of a compressed file, which must
 // not be decompressed when that file itself is requested.
-func leaveAlone(name string) bool {
+func isCompressedName(name string) bool {
 	f := symfile.Fold(name)
 	for _, ext := range []string{"_", ".gz", ".zst", ".zip", ".cab", ".z", ".msi", ".jar", ".apk", ".nupkg", ".snupkg"} {
 		if strings.HasSuffix(f, ext) {

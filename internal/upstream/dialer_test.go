@@ -77,7 +77,7 @@ func TestRedirects(t *testing.T) {
 	}
 	for _, target := range []string{"", "gopher://127.0.0.1/", "file:///etc/passwd", "http://", "http://127.1:" + port + "/", "http://2130706433:" + port + "/", "http://0x7f.1:" + port + "/", "http://localhost:" + port + "/"} {
 		s := serve(t, map[string]http.HandlerFunc{fooPath: to(target)})
-		if _, _, err := load(t, source(t, HTTPConfig{URL: s.URL}, DialerOptions{}), wish(t, askFoo)); err == nil || fetch.ClassOf(err) == fetch.ClassAbsent {
+		if _, _, err := load(t, source(t, HTTPConfig{URL: s.URL}, DialerOptions{}), wish(t, askFoo)); err == nil || fetch.ClassOf(err) == fetch.ClassNotFound {
 			t.Errorf("%s: %v", target, err)
 		}
 	}

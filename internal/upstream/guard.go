@@ -414,7 +414,7 @@ func (p *pass) judge(err error) error {
 		return errNeutral // a local error
 	}
 	switch f.Class {
-	case fetch.ClassAbsent, fetch.ClassForbidden, fetch.ClassTooLarge:
+	case fetch.ClassNotFound, fetch.ClassForbidden, fetch.ClassTooLarge:
 		return nil // the source works
 	case fetch.ClassSkipped, fetch.ClassBusy:
 		return errNeutral
@@ -447,19 +447,19 @@ func (p *pass) note(err, verdict error) {
 			g.opened()
 		}
 	default:
-		g.breaker.void(p.ticket)
+		g.breaker.ignore(p.ticket)
 		if !p.replied && p.ctx.Err() != nil {
 			g.losses++
 		}
 		if f, ok := errors.AsType[*fetch.Failure](err); ok && f.Class == fetch.ClassBusy && p.ctx.Err() == nil {
-			g.pauseAsAsked(f, now)
+			g.pauseUntilRetry(f, now)
 		}
 	}
 }
 
-// pauseAsAsked stops requests until the time that the upstream asked for. mu is
+// pauseUntilRetry stops requests until the time that the upstream asked for. mu is
 // held.
-func (g *Guarded) pauseAsAsked(f *fetch.Failure, now time.Time) {
+func (g *Guarded) pauseUntilRetry(f *fetch.Failure, now time.Time) {
 	until := f.Retry
 	if until.IsZero() {
 		until = now.Add(politePause)

@@ -79,7 +79,7 @@ func TestGuardBreaker(t *testing.T) {
 		want  fetch.Class
 		after int64 // requests until it is left alone; 0: never
 	}{
-		{"absent", says(fetch.ClassAbsent), fetch.ClassAbsent, 0},
+		{"absent", says(fetch.ClassNotFound), fetch.ClassNotFound, 0},
 		{"forbidden", says(fetch.ClassForbidden), fetch.ClassForbidden, 0},
 		{"too large", says(fetch.ClassTooLarge), fetch.ClassTooLarge, 0},
 		{"good", gives("good"), fetch.ClassNone, 0},
@@ -138,10 +138,10 @@ func TestGuardPauses(t *testing.T) {
 				t.Fatalf("no probe after %v", pause)
 			}
 		}
-		a.fetch = says(fetch.ClassAbsent) // works again
+		a.fetch = says(fetch.ClassNotFound) // works again
 		time.Sleep(5*time.Minute + time.Second)
 		for range 4 {
-			if got := g.ask(t, t.Context()); got != fetch.ClassAbsent {
+			if got := g.ask(t, t.Context()); got != fetch.ClassNotFound {
 				t.Fatalf("after it worked again: %v", got)
 			}
 		}
@@ -183,8 +183,8 @@ func TestGuardProbe(t *testing.T) {
 		}
 		close(answer)
 		synctest.Wait()
-		a.fetch = says(fetch.ClassAbsent)
-		if got := g.ask(t, t.Context()); got != fetch.ClassAbsent {
+		a.fetch = says(fetch.ClassNotFound)
+		if got := g.ask(t, t.Context()); got != fetch.ClassNotFound {
 			t.Errorf("while the probe's body comes: %v", got)
 		}
 		if body == nil {
@@ -453,7 +453,7 @@ func TestGuardFilters(t *testing.T) {
 			if ask.Limit != c[2] {
 				t.Errorf("limits %d and %d: %d", c[0], c[1], ask.Limit)
 			}
-			return says(fetch.ClassAbsent)(nil, ask)
+			return says(fetch.ClassNotFound)(nil, ask)
 		}
 		ask := wish(t, guardPath)
 		ask.Limit = c[0]
@@ -482,7 +482,7 @@ func TestGuardHangsBesideFaster(t *testing.T) {
 		{"is slower and has nothing", func(ctx context.Context, ask fetch.Ask) (*fetch.Reply, error) {
 			select {
 			case <-time.After(200 * time.Millisecond):
-				return says(fetch.ClassAbsent)(ctx, ask)
+				return says(fetch.ClassNotFound)(ctx, ask)
 			case <-ctx.Done():
 				return hangs(ctx, ask)
 			}

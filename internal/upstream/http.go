@@ -262,18 +262,18 @@ func (h *HTTP) Fetch(ctx context.Context, ask fetch.Ask) (*fetch.Reply, error) {
 			return reply, nil
 		}
 		f, ok := errors.AsType[*fetch.Failure](err)
-		if !ok || f.Class != fetch.ClassAbsent {
+		if !ok || f.Class != fetch.ClassNotFound {
 			return nil, err // the other places would fail too
 		}
-		if absent == nil || errors.Is(absent.Err, errNotThere) {
+		if absent == nil || errors.Is(absent.Err, errNotFound) {
 			absent = f // prefer the most specific reason
 		}
 	}
 	return nil, absent
 }
 
-// errNotThere is the least specific reason of a miss.
-var errNotThere = errors.New("no such file")
+// errNotFound is the least specific reason of a miss.
+var errNotFound = errors.New("no such file")
 
 // question is one call of Fetch.
 type question struct {

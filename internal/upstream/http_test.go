@@ -241,7 +241,7 @@ func TestForms(t *testing.T) {
 	t.Run("a miss is one round trip per form", func(t *testing.T) {
 		s := serve(t, nil)
 		h := source(t, HTTPConfig{URL: s.URL + "/sub/?key=1"}, DialerOptions{})
-		if _, _, err := load(t, h, wish(t, askFoo)); !errors.Is(err, fs.ErrNotExist) || fetch.ClassOf(err) != fetch.ClassAbsent {
+		if _, _, err := load(t, h, wish(t, askFoo)); !errors.Is(err, fs.ErrNotExist) || fetch.ClassOf(err) != fetch.ClassNotFound {
 			t.Error(err)
 		}
 		if got := s.asks(); !slices.Equal(got, []string{"/sub" + fooPath, "/sub" + fooPack, "/sub" + fooPtr}) {
@@ -281,14 +281,14 @@ func TestHTTPPointers(t *testing.T) {
 	}{
 		{"PATH:SERVER/elsewhere/foo.pdb", fetch.ClassNone, ""},
 		{"SERVER/elsewhere/foo.pd_\r\n", fetch.ClassNone, ""},
-		{"MSG: removed in 2019", fetch.ClassAbsent, "removed in 2019"},
-		{`PATH:\\corp\symbols\foo.pdb`, fetch.ClassAbsent, "own network can reach"},
-		{`C:\symbols\foo.pdb`, fetch.ClassAbsent, "own network can reach"},
-		{"PATH:file:///etc/passwd", fetch.ClassAbsent, "own network can reach"},
-		{"PATH:http://127.0.0.1:9/foo.pdb", fetch.ClassAbsent, "private"},
-		{"PATH:http://169.254.169.254/latest/meta-data", fetch.ClassAbsent, "private"},
-		{"<!DOCTYPE html><p>", fetch.ClassAbsent, "web page"},
-		{"  \r\n", fetch.ClassAbsent, "file.ptr of the server is empty"},
+		{"MSG: removed in 2019", fetch.ClassNotFound, "removed in 2019"},
+		{`PATH:\\corp\symbols\foo.pdb`, fetch.ClassNotFound, "own network can reach"},
+		{`C:\symbols\foo.pdb`, fetch.ClassNotFound, "own network can reach"},
+		{"PATH:file:///etc/passwd", fetch.ClassNotFound, "own network can reach"},
+		{"PATH:http://127.0.0.1:9/foo.pdb", fetch.ClassNotFound, "private"},
+		{"PATH:http://169.254.169.254/latest/meta-data", fetch.ClassNotFound, "private"},
+		{"<!DOCTYPE html><p>", fetch.ClassNotFound, "web page"},
+		{"  \r\n", fetch.ClassNotFound, "file.ptr of the server is empty"},
 	} {
 		s := serve(t, nil)
 		s.paths = map[string]http.HandlerFunc{
@@ -319,10 +319,10 @@ func TestStatus(t *testing.T) {
 		retry time.Duration
 		asks  int
 	}{
-		{"404", symtest.Refuse(404), fetch.ClassAbsent, 0, 3},
-		{"410", symtest.Refuse(410), fetch.ClassAbsent, 0, 3},
-		{"400", symtest.Refuse(400), fetch.ClassAbsent, 0, 3},
-		{"204", symtest.Refuse(204), fetch.ClassAbsent, 0, 3},
+		{"404", symtest.Refuse(404), fetch.ClassNotFound, 0, 3},
+		{"410", symtest.Refuse(410), fetch.ClassNotFound, 0, 3},
+		{"400", symtest.Refuse(400), fetch.ClassNotFound, 0, 3},
+		{"204", symtest.Refuse(204), fetch.ClassNotFound, 0, 3},
 		{"401", symtest.Refuse(401), fetch.ClassForbidden, 0, 1},
 		{"403", symtest.Refuse(403), fetch.ClassForbidden, 0, 1},
 		{"203", symtest.Refuse(203), fetch.ClassForbidden, 0, 1},
@@ -336,17 +336,17 @@ func TestStatus(t *testing.T) {
 		{"304", symtest.Refuse(304), fetch.ClassBroken, 0, 1},
 		{"504", symtest.Refuse(504), fetch.ClassTimeout, 0, 1},
 		{"408", symtest.Refuse(408, "Connection", "close"), fetch.ClassTimeout, 0, 1},
-		{"page", symtest.Give(page, "Content-Type", "application/octet-stream"), fetch.ClassAbsent, 0, 3},
-		{"page by type", symtest.Give([]byte("Sorry!"), "Content-Type", "text/html; charset=utf-8"), fetch.ClassAbsent, 0, 3},
-		{"page behind blanks", symtest.Give(append([]byte("\xef\xbb\xbf \r\n\r\n"), page...), "Content-Type", "text/plain"), fetch.ClassAbsent, 0, 3},
-		{"encoded page", symtest.Give(gz(page), "Content-Encoding", "gzip"), fetch.ClassAbsent, 0, 3},
-		{"words", symtest.Give([]byte("Symbol Not Found")), fetch.ClassAbsent, 0, 3},
-		{"nothing", symtest.Give(nil), fetch.ClassAbsent, 0, 3},
+		{"page", symtest.Give(page, "Content-Type", "application/octet-stream"), fetch.ClassNotFound, 0, 3},
+		{"page by type", symtest.Give([]byte("Sorry!"), "Content-Type", "text/html; charset=utf-8"), fetch.ClassNotFound, 0, 3},
+		{"page behind blanks", symtest.Give(append([]byte("\xef\xbb\xbf \r\n\r\n"), page...), "Content-Type", "text/plain"), fetch.ClassNotFound, 0, 3},
+		{"encoded page", symtest.Give(gz(page), "Content-Encoding", "gzip"), fetch.ClassNotFound, 0, 3},
+		{"words", symtest.Give([]byte("Symbol Not Found")), fetch.ClassNotFound, 0, 3},
+		{"nothing", symtest.Give(nil), fetch.ClassNotFound, 0, 3},
 		{"bucket, absent with 403", func(w http.ResponseWriter, _ *http.Request) {
 			w.Header().Set("Content-Type", "application/xml")
 			w.WriteHeader(http.StatusForbidden)
 			_, _ = io.WriteString(w, "<?xml version=\"1.0\"?>\n<Error><Code>NoSuchKey</Code></Error>")
-		}, fetch.ClassAbsent, 0, 3},
+		}, fetch.ClassNotFound, 0, 3},
 		{"bucket, denied with 404", func(w http.ResponseWriter, _ *http.Request) {
 			w.Header().Set("Content-Type", "application/xml")
 			w.WriteHeader(http.StatusNotFound)
@@ -708,7 +708,7 @@ func TestTiers(t *testing.T) {
 		if _, _, err := load(t, h, wish(t, askFoo)); err != nil || probes() != 2 {
 			t.Errorf("%d probes, %v", probes(), err)
 		}
-		if _, _, err := load(t, h, wish(t, "buildid/"+hex40+"/debuginfo")); fetch.ClassOf(err) != fetch.ClassAbsent || len(s.asks()) != 9 {
+		if _, _, err := load(t, h, wish(t, "buildid/"+hex40+"/debuginfo")); fetch.ClassOf(err) != fetch.ClassNotFound || len(s.asks()) != 9 {
 			t.Errorf("%v, %v", s.asks(), err)
 		}
 	}
@@ -742,7 +742,7 @@ func TestSymCache(t *testing.T) {
 	ask := wish(t, "v3.1.0/foo.pdb/"+guid1)
 	for range 2 {
 		_, _, err := load(t, h, ask)
-		if f, ok := errors.AsType[*fetch.Failure](err); !ok || f.Class != fetch.ClassAbsent || time.Until(f.Retry) > time.Second || time.Until(f.Retry) < 0 {
+		if f, ok := errors.AsType[*fetch.Failure](err); !ok || f.Class != fetch.ClassNotFound || time.Until(f.Retry) > time.Second || time.Until(f.Retry) < 0 {
 			t.Error(err)
 		}
 	}
@@ -934,7 +934,7 @@ func TestHTTP2(t *testing.T) {
 	t.Cleanup(func() { close(stall) })
 	tr := NewDialer(DialerOptions{}).Transport(s.Listener.Addr().String())
 	tr.TLSClientConfig = s.Client().Transport.(*http.Transport).TLSClientConfig.Clone()
-	for p, class := range map[string]fetch.Class{"/whole": fetch.ClassNone, "/reset": fetch.ClassBroken, "/stall": fetch.ClassTimeout, "/none": fetch.ClassAbsent, "/down": fetch.ClassBroken} {
+	for p, class := range map[string]fetch.Class{"/whole": fetch.ClassNone, "/reset": fetch.ClassBroken, "/stall": fetch.ClassTimeout, "/none": fetch.ClassNotFound, "/down": fetch.ClassBroken} {
 		h := source(t, HTTPConfig{URL: s.URL + p, Transport: tr, Timeouts: Timeouts{Idle: 50 * time.Millisecond}}, DialerOptions{})
 		if _, b, err := load(t, h, wish(t, askFoo)); fetch.ClassOf(err) != class || err == nil && !bytes.Equal(b, content) {
 			t.Errorf("%s: %v", p, err)

@@ -14,7 +14,7 @@ const LoopHeader = wire.Loop
 // loop prevents such a miss from being remembered: the next request may take
 // another path.
 func (x *question) loop(a *answer, err error) error {
-	if f, ok := errors.AsType[*fetch.Failure](err); ok && f.Class == fetch.ClassAbsent && a.resp.Header.Get(LoopHeader) != "" {
+	if f, ok := errors.AsType[*fetch.Failure](err); ok && f.Class == fetch.ClassNotFound && a.resp.Header.Get(LoopHeader) != "" {
 		f.Retry = x.h.now()
 	}
 	return err

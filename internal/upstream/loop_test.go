@@ -48,7 +48,7 @@ func TestOurOwnKind(t *testing.T) {
 	}
 	_, err = g.Fetch(t.Context(), req("none.pdb/44E4EC8C2F41492B9369D6B9A059577C2/none.sym"))
 	f, ok := errors.AsType[*fetch.Failure](err)
-	if !ok || f.Class != fetch.ClassAbsent || f.Retry.IsZero() || f.Retry.After(time.Now()) || g.Traits().ServerID != "them" {
+	if !ok || f.Class != fetch.ClassNotFound || f.Retry.IsZero() || f.Retry.After(time.Now()) || g.Traits().ServerID != "them" {
 		t.Errorf("%+v, from %q", err, g.Traits().ServerID)
 	}
 	reply, err := g.Fetch(t.Context(), req("app.exe/5B2AC3D71E000/app.sym"))
@@ -93,7 +93,7 @@ func TestQueued(t *testing.T) {
 		}
 	}})
 	<-first
-	if fetch.ClassOf(err) != fetch.ClassAbsent || len(said) != 2 || !said[0] || said[1] {
+	if fetch.ClassOf(err) != fetch.ClassNotFound || len(said) != 2 || !said[0] || said[1] {
 		t.Errorf("%v, told %v", err, said)
 	}
 }

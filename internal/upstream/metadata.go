@@ -83,7 +83,7 @@ func (h *HTTP) metadata(ctx context.Context, q fetch.MetadataQuery) (list []fetc
 // search applies the guard's rules to the metadata search of a source.
 func (g *Guarded) search(of func(context.Context, fetch.MetadataQuery) ([]fetch.Metadata, bool, error)) func(context.Context, fetch.MetadataQuery) ([]fetch.Metadata, bool, error) {
 	return func(ctx context.Context, q fetch.MetadataQuery) ([]fetch.Metadata, bool, error) {
-		if !g.filter.mayHear(q) {
+		if !g.filter.allowsSearch(q) {
 			return nil, false, &fetch.Failure{Source: g.src.Name(), Class: fetch.ClassSkipped, Err: errors.New("the filters of the upstream exclude this search")}
 		}
 		if err := g.busy(); err != nil {
@@ -106,8 +106,8 @@ func (g *Guarded) search(of func(context.Context, fetch.MetadataQuery) ([]fetch.
 	}
 }
 
-// mayHear reports whether the filter permits a search.
-func (f *filter) mayHear(q fetch.MetadataQuery) bool {
+// allowsSearch reports whether the filter permits a search.
+func (f *filter) allowsSearch(q fetch.MetadataQuery) bool {
 	value := symfile.Fold(q.Value)
 	texts := []string{value, value[strings.LastIndexByte(value, '/')+1:]}
 	has := func(patterns []string) bool {

@@ -43,7 +43,7 @@ func TestPresets(t *testing.T) {
 			t.Fatal(err)
 		}
 		_, err = g.Fetch(t.Context(), wish(t, pdbPath))
-		if got := strings.Join(srv.asks(), " "); got != want || fetch.ClassOf(err) != fetch.ClassAbsent && fetch.ClassOf(err) != fetch.ClassSkipped {
+		if got := strings.Join(srv.asks(), " "); got != want || fetch.ClassOf(err) != fetch.ClassNotFound && fetch.ClassOf(err) != fetch.ClassSkipped {
 			t.Errorf("%s asked for %q: %v", name, got, err)
 		}
 		_ = g.Close()

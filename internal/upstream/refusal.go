@@ -32,17 +32,17 @@ func (x *question) refusal(a *answer) error {
 		a.drain(a.resp)
 	}
 	if class == fetch.ClassForbidden && status == http.StatusForbidden && h.cfg.Forbidden403 {
-		class = fetch.ClassAbsent
+		class = fetch.ClassNotFound
 	}
 	f := h.failed(class, "status %d", status)
-	if class == fetch.ClassAbsent {
-		f.Err = fmt.Errorf("%w: status %d", errNotThere, status)
+	if class == fetch.ClassNotFound {
+		f.Err = fmt.Errorf("%w: status %d", errNotFound, status)
 	}
 	f.Retry = h.retryAfter(a.resp.Header.Get("Retry-After"))
 	if f.Class == fetch.ClassBroken && status == http.StatusServiceUnavailable && !f.Retry.IsZero() {
 		f.Class = fetch.ClassBusy
 	}
-	if d, ok := symcache.ParseRetryAfter(a.resp.Header["Retry-After"]); ok && f.Class == fetch.ClassAbsent && x.ask.Request.Form == layout.FormSymCache {
+	if d, ok := symcache.ParseRetryAfter(a.resp.Header["Retry-After"]); ok && f.Class == fetch.ClassNotFound && x.ask.Request.Form == layout.FormSymCache {
 		f.Retry = h.now().Add(d)
 	} else if f.Class != fetch.ClassBusy {
 		f.Retry = time.Time{}
@@ -61,10 +61,10 @@ func ClassOfStatus(status int) fetch.Class {
 	case http.StatusTooManyRequests:
 		return fetch.ClassBusy
 	case http.StatusNoContent:
-		return fetch.ClassAbsent
+		return fetch.ClassNotFound
 	}
 	if status >= 400 && status < 500 {
-		return fetch.ClassAbsent
+		return fetch.ClassNotFound
 	}
 	return fetch.ClassBroken
 }
@@ -79,7 +79,7 @@ func classOfCode(text []byte, class fetch.Class) fetch.Class {
 	}
 	switch string(bytes.TrimSpace(code)) {
 	case "NoSuchKey", "NoSuchBucket", "NotFound", "NoSuchVersion", "BlobNotFound":
-		return fetch.ClassAbsent
+		return fetch.ClassNotFound
 	case "AccessDenied", "SignatureDoesNotMatch", "InvalidAccessKeyId", "AuthorizationHeaderMalformed", "AuthorizationQueryParametersError", "ExpiredToken":
 		return fetch.ClassForbidden
 	case "SlowDown", "ServiceUnavailable", "TooManyRequests":

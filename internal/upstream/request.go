@@ -26,8 +26,8 @@ func (h *HTTP) url(parts []string) *url.URL {
 	return &u
 }
 
-// show returns a URL without possible secrets.
-func (h *HTTP) show(u *url.URL) string {
+// redact returns a URL without possible secrets.
+func (h *HTTP) redact(u *url.URL) string {
 	p := u.EscapedPath()
 	if base := h.base.EscapedPath(); sameServer(h.base, u) && strings.HasPrefix(p, base+"/") {
 		return h.shown + p[len(base):]
@@ -35,8 +35,8 @@ func (h *HTTP) show(u *url.URL) string {
 	return u.Scheme + "://" + u.Host + p
 }
 
-// unshow is the inverse of show for URLs on the configured server.
-func (h *HTTP) unshow(shown string) (*url.URL, bool) {
+// unredact is the inverse of show for URLs on the configured server.
+func (h *HTTP) unredact(shown string) (*url.URL, bool) {
 	rest, ok := strings.CutPrefix(shown, h.shown+"/")
 	if !ok {
 		u, err := url.Parse(shown)

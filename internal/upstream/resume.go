@@ -16,7 +16,7 @@ import (
 // error, the file must be requested from the start.
 func (x *question) resume(ctx context.Context, r *fetch.Resume) (*fetch.Reply, error) {
 	h := x.h
-	u, ok := h.unshow(r.Path)
+	u, ok := h.unredact(r.Path)
 	if !ok {
 		return nil, nil
 	}
@@ -46,7 +46,7 @@ func (x *question) resume(ctx context.Context, r *fetch.Resume) (*fetch.Reply, e
 	err = x.refusal(a)
 	a.end()
 	switch f, _ := errors.AsType[*fetch.Failure](err); {
-	case f.Class == fetch.ClassAbsent || a.resp.StatusCode == http.StatusRequestedRangeNotSatisfiable:
+	case f.Class == fetch.ClassNotFound || a.resp.StatusCode == http.StatusRequestedRangeNotSatisfiable:
 		return nil, nil
 	default:
 		return nil, f

@@ -109,17 +109,17 @@ func (s *Store) Fetch(ctx context.Context, ask fetch.Ask) (*fetch.Reply, error) 
 	if len(places) == 0 || ask.Request.Form == layout.FormSection {
 		return nil, s.failed(fetch.ClassSkipped, "a bucket cannot have this kind of file")
 	}
-	absent := s.failed(fetch.ClassAbsent, "%w", errNotThere)
+	absent := s.failed(fetch.ClassNotFound, "%w", errNotFound)
 	for _, p := range places {
 		reply, err := s.get(ctx, &ask, p, limit)
 		if err == nil {
 			return reply, nil
 		}
 		f, ok := errors.AsType[*fetch.Failure](err)
-		if !ok || f.Class != fetch.ClassAbsent {
+		if !ok || f.Class != fetch.ClassNotFound {
 			return nil, err
 		}
-		if errors.Is(absent.Err, errNotThere) {
+		if errors.Is(absent.Err, errNotFound) {
 			absent = f // prefer the most specific reason
 		}
 	}
@@ -142,7 +142,7 @@ func (s *Store) isTwoTier(ctx context.Context) (bool, error) {
 	stop()
 	if err != nil {
 		f := c.failure(err)
-		if f.Class != fetch.ClassAbsent && f.Class != fetch.ClassForbidden {
+		if f.Class != fetch.ClassNotFound && f.Class != fetch.ClassForbidden {
 			return false, f
 		}
 	}
@@ -205,15 +205,15 @@ func (c *storeCall) failure(err error) *fetch.Failure {
 		}
 		return f
 	case errors.Is(err, bucket.ErrNoBucket):
-		return s.failed(fetch.ClassAbsent, "%w", err)
+		return s.failed(fetch.ClassNotFound, "%w", err)
 	case errors.Is(err, bucket.ErrCredentials):
 		return s.failed(fetch.ClassBroken, "%w", err)
 	case errors.Is(err, fs.ErrPermission) && s.cfg.Forbidden403:
-		return s.failed(fetch.ClassAbsent, "%w: %w", errNotThere, err)
+		return s.failed(fetch.ClassNotFound, "%w: %w", errNotFound, err)
 	case errors.Is(err, fs.ErrPermission):
 		return s.failed(fetch.ClassForbidden, "%w", err)
 	case errors.Is(err, fs.ErrNotExist):
-		return s.failed(fetch.ClassAbsent, "%w: %w", errNotThere, err)
+		return s.failed(fetch.ClassNotFound, "%w: %w", errNotFound, err)
 	case isNet && wait.Timeout(), dns, isOp && op.Op == "dial", errors.Is(err, os.ErrDeadlineExceeded):
 		return s.failed(fetch.ClassTimeout, "%w", err)
 	}
@@ -290,12 +290,12 @@ func (s *Store) decode(b *storeBody, o *bucket.Object, p layout.Place) error {
 	}
 	br := bufio.NewReaderSize(outer, 64<<10)
 	if _, err := br.Peek(1); errors.Is(err, io.EOF) {
-		return s.failed(fetch.ClassAbsent, "the file is empty")
+		return s.failed(fetch.ClassNotFound, "the file is empty")
 	} else if err != nil {
 		return err
 	}
 	inner := &plain{Reader: br, size: length}
-	if !p.Exact && (p.Packed || !leaveAlone(p.Parts[len(p.Parts)-1])) {
+	if !p.Exact && (p.Packed || !isCompressedName(p.Parts[len(p.Parts)-1])) {
 		inner, err = decodeContainer(br, length, b.limit, s.cfg.TempDir)
 		if inner != nil {
 			b.closers = append(b.closers, inner.close)
@@ -327,7 +327,7 @@ func (s *Store) resume(ctx context.Context, ask *fetch.Ask, limit int64) (*fetch
 		return nil, nil
 	}
 	b, o, err := s.open(ctx, key, r.Offset, r.Tag)
-	if f, ok := errors.AsType[*fetch.Failure](err); ok && f.Class == fetch.ClassAbsent {
+	if f, ok := errors.AsType[*fetch.Failure](err); ok && f.Class == fetch.ClassNotFound {
 		return nil, nil
 	}
 	if b == nil {

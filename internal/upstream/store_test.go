@@ -200,10 +200,10 @@ func TestStoreFailures(t *testing.T) {
 		cfg  StoreConfig
 		want fetch.Class
 	}{
-		{fs.ErrNotExist, StoreConfig{}, fetch.ClassAbsent},
-		{bucket.ErrNoBucket, StoreConfig{}, fetch.ClassAbsent},
+		{fs.ErrNotExist, StoreConfig{}, fetch.ClassNotFound},
+		{bucket.ErrNoBucket, StoreConfig{}, fetch.ClassNotFound},
 		{fs.ErrPermission, StoreConfig{}, fetch.ClassForbidden},
-		{fs.ErrPermission, StoreConfig{Forbidden403: true}, fetch.ClassAbsent},
+		{fs.ErrPermission, StoreConfig{Forbidden403: true}, fetch.ClassNotFound},
 		{bucket.ErrThrottled, StoreConfig{}, fetch.ClassBusy},
 		{bucket.ErrCredentials, StoreConfig{}, fetch.ClassBroken},
 		{fmt.Errorf("dial: %w", ErrNoEgress), StoreConfig{}, fetch.ClassSkipped},
@@ -235,7 +235,7 @@ func TestStoreFailures(t *testing.T) {
 		t.Errorf("cut off: %v", err)
 	}
 	p.put(pdbPath, nil)
-	if _, _, err := all(t, store(t, p, StoreConfig{}), wish(t, pdbPath)); fetch.ClassOf(err) != fetch.ClassAbsent {
+	if _, _, err := all(t, store(t, p, StoreConfig{}), wish(t, pdbPath)); fetch.ClassOf(err) != fetch.ClassNotFound {
 		t.Errorf("empty: %v", err)
 	}
 	if _, _, err := all(t, store(t, p, StoreConfig{}), wish(t, "buildid/"+progID+"/section/.text")); fetch.ClassOf(err) != fetch.ClassSkipped {
@@ -334,7 +334,7 @@ func TestStorePeers(t *testing.T) {
 			if _, got, err = all(t, g, wish(t, "elf+x.so/elf-buildid-"+progID+"/elf+x.so")); err != nil || !bytes.Equal(got, pdb) {
 				t.Errorf("packed: %d bytes, %v", len(got), err)
 			}
-			if _, _, err = all(t, g, wish(t, "other.pdb/"+pdbKey+"/other.pdb")); fetch.ClassOf(err) != fetch.ClassAbsent {
+			if _, _, err = all(t, g, wish(t, "other.pdb/"+pdbKey+"/other.pdb")); fetch.ClassOf(err) != fetch.ClassNotFound {
 				t.Errorf("absent: %v", err)
 			}
 		})

@@ -83,7 +83,7 @@ func (h *HTTP) askTier(ctx context.Context, x *question) (two bool, life time.Du
 	}
 	class := ClassOfStatus(a.resp.StatusCode)
 	a.drain(a.resp)
-	if class == fetch.ClassAbsent || class == fetch.ClassForbidden {
+	if class == fetch.ClassNotFound || class == fetch.ClassForbidden {
 		return false, tierLife, nil
 	}
 	return false, tierRetry, nil

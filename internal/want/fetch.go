@@ -20,7 +20,7 @@ import (
 // Outcome is the result for one want.
 type Outcome struct {
 	Want
-	Result string `json:"result"` // Had, Fetched, Missing or Failed
+	Result string `json:"result"` // InDepot, Fetched, Missing or Failed
 	Source string `json:"source,omitempty"`
 	Size   int64  `json:"size,omitempty"`
 	SHA256 string `json:"sha256,omitempty"`
@@ -33,7 +33,7 @@ type Outcome struct {
 
 // The results of a want.
 const (
-	Had     = "had"     // the depot had it
+	InDepot = "had"     // the depot had it
 	Fetched = "fetched" // it was downloaded from an upstream
 	Missing = "missing" // neither the depot nor an upstream has it
 	Failed  = "failed"
@@ -117,11 +117,11 @@ func fetchOne(ctx context.Context, d *depot.Depot, w Want, arrived func(int64)) 
 	}
 	switch {
 	case err == nil && had:
-		o.Result = Had
+		o.Result = InDepot
 	case err == nil:
 		o.Result = Fetched
 	case errors.Is(err, fs.ErrNotExist):
-		o.Result, o.Error = Missing, whyMissing(err)
+		o.Result, o.Error = Missing, upstreamReasons(err)
 		o.remembered(ctx, d)
 	default:
 		o.Result, o.Error = Failed, err.Error()
@@ -149,8 +149,8 @@ func (o *Outcome) remembered(ctx context.Context, d *depot.Depot) {
 	slices.Sort(o.Upstreams)
 }
 
-// whyMissing returns what the upstreams answered, if it says more than not found.
-func whyMissing(err error) string {
+// upstreamReasons returns what the upstreams answered, if it says more than not found.
+func upstreamReasons(err error) string {
 	if err == fs.ErrNotExist {
 		return ""
 	}
@@ -195,7 +195,7 @@ func (r *Report) MissingLines(now time.Time) []string {
 	var order []group
 	parts := map[group][]string{}
 	for _, o := range r.Missing {
-		g := group{o.Result, term.Printable(o.Name), o.ID, term.Printable(o.why(now))}
+		g := group{o.Result, term.Printable(o.Name), o.ID, term.Printable(o.reason(now))}
 		if _, ok := parts[g]; !ok {
 			order = append(order, g)
 			parts[g] = nil
@@ -223,8 +223,8 @@ func (r *Report) MissingLines(now time.Time) []string {
 	return lines
 }
 
-// why says in words why a file is missing.
-func (o *Outcome) why(now time.Time) string {
+// reason says in words why a file is missing.
+func (o *Outcome) reason(now time.Time) string {
 	if o.Result != Missing {
 		return o.Error
 	}

@@ -259,7 +259,7 @@ func TestFetch(t *testing.T) {
 	}); err != nil {
 		t.Fatal(err)
 	}
-	if results[had.Path] != Had || results[missing[0].Path] != Missing || results[missing[1].Path] != Missing {
+	if results[had.Path] != InDepot || results[missing[0].Path] != Missing || results[missing[1].Path] != Missing {
 		t.Errorf("results %v, want the PDB had and both parts of libc.so.6 missing", results)
 	}
 	if want := []string{"missing: libc.so.6 " + string(elf) + " (program, debug information): not in the depot"}; !slices.Equal(report.MissingLines(time.Now()), want) {

@@ -102,8 +102,8 @@ type Failure struct {
 	Detail  string `json:"detail"`            // for people, at most 8 KiB
 }
 
-// Gone is the body of a 410: the server has ended the job.
-type Gone struct {
+// JobEnded is the body of a 410: the server has ended the job.
+type JobEnded struct {
 	Class  string `json:"class"`
 	Detail string `json:"detail"`
 }
