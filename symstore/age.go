@@ -45,7 +45,7 @@ type Aged struct {
 //
 // Open the store with Options.ReadOnly, so that reading it does not count as a
 // use. The last use is as exact as the access times of the file system; see
-// KeepsLastUse.
+// RecordsLastUse.
 func (s *Store) Age(ctx context.Context, opt AgeOptions) (list []Aged, total int64, err error) {
 	a := &ager{s: s, opt: opt, uses: map[string]*keyUse{}, newer: map[string]int{}}
 	for u, err := range s.Walk(ctx) {
@@ -139,7 +139,7 @@ func (a *ager) add(u Upload) error {
 
 // useOf sums up the files of a key.
 func (a *ager) useOf(e Entry) (*keyUse, error) {
-	kept, err := a.s.Kept(e.Name, e.Key)
+	kept, err := a.s.StoredFiles(e.Name, e.Key)
 	use := &keyUse{}
 	for _, k := range kept {
 		if k.Pointer {

@@ -78,7 +78,7 @@ func ExampleStore_Walk() {
 		}
 		fmt.Println(u.ID, u.Product, u.Version)
 		for _, e := range u.Entries {
-			kept, err := s.Kept(e.Name, e.Key)
+			kept, err := s.StoredFiles(e.Name, e.Key)
 			if err != nil {
 				log.Fatal(err)
 			}

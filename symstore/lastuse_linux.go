@@ -9,8 +9,8 @@ import (
 // mountedNoatime is ST_NOATIME of statfs.
 const mountedNoatime = 0x400
 
-// KeepsLastUse reports whether the file system notes when files are read.
-func KeepsLastUse(dir string) bool {
+// RecordsLastUse reports whether the file system notes when files are read.
+func RecordsLastUse(dir string) bool {
 	var ws syscall.Statfs_t
 	return syscall.Statfs(dir, &ws) == nil && ws.Flags&mountedNoatime == 0
 }

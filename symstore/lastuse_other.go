@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// KeepsLastUse reports whether the file system notes when files are read.
-func KeepsLastUse(string) bool { return false }
+// RecordsLastUse reports whether the file system notes when files are read.
+func RecordsLastUse(string) bool { return false }
 
 // LastUse returns when a file was last read.
 func LastUse(info fs.FileInfo) time.Time { return info.ModTime() }

@@ -10,10 +10,10 @@ import (
 	"golang.org/x/sys/windows/registry"
 )
 
-// KeepsLastUse reports whether the file system notes when files are read. Since
+// RecordsLastUse reports whether the file system notes when files are read. Since
 // Vista, Windows does so only if configured. The setting of the server of a share
 // is unknown.
-func KeepsLastUse(dir string) bool {
+func RecordsLastUse(dir string) bool {
 	if abs, err := filepath.Abs(dir); err == nil && strings.HasPrefix(abs, `\\`) {
 		return true
 	}

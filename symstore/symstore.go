@@ -21,7 +21,7 @@
 //   - Does the store have this file? [Store.Query] reads the keys of a local file
 //     and returns an [Answer] for each key: the key, and its Found or nil.
 //   - Which files are stored under a key, and when were they last read?
-//     [Store.Kept] returns a [Kept] for each file without opening it.
+//     [Store.StoredFiles] returns a [StoredFile] for each file without opening it.
 //   - Which transactions exist? [Store.Walk] yields an [Upload] for each: the
 //     line of server.txt, and the entries of the transaction's file.
 //

@@ -11,18 +11,18 @@ import (
 	"github.com/symdepot/symdepot/symfile"
 )
 
-// Kept is one file in the folder of a key: the stored file, its cabinet or its
+// StoredFile is one file in the folder of a key: the stored file, its cabinet or its
 // pointer. A refs.ptr is not one.
-type Kept struct {
+type StoredFile struct {
 	Path string // relative to the root of the store, with slashes
 	Info fs.FileInfo
 	// Pointer means that it is the file.ptr.
 	Pointer bool
 }
 
-// Kept returns the files of a key without opening them, so that their access
+// StoredFiles returns the files of a key without opening them, so that their access
 // times do not change. It returns none for a key that the store does not have.
-func (s *Store) Kept(name, key string) ([]Kept, error) {
+func (s *Store) StoredFiles(name, key string) ([]StoredFile, error) {
 	dir, spelled, ok := s.locate(name, key)
 	if !ok {
 		return nil, nil
@@ -36,7 +36,7 @@ func (s *Store) Kept(name, key string) ([]Kept, error) {
 	if err != nil {
 		return nil, wrapError(err)
 	}
-	var list []Kept
+	var list []StoredFile
 	for _, e := range entries {
 		leaf := symfile.Fold(e.Name())
 		if leaf != symfile.Fold(spelled) && leaf != symfile.Fold(layout.CabinetName(spelled)) && leaf != pointerLeaf {
@@ -49,7 +49,7 @@ func (s *Store) Kept(name, key string) ([]Kept, error) {
 			}
 			return list, wrapError(err)
 		}
-		list = append(list, Kept{Path: path.Join(dir, e.Name()), Info: info, Pointer: leaf == pointerLeaf})
+		list = append(list, StoredFile{Path: path.Join(dir, e.Name()), Info: info, Pointer: leaf == pointerLeaf})
 	}
 	return list, nil
 }

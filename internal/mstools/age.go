@@ -62,7 +62,7 @@ func (r *symstoreRun) age() error {
 		}
 	}
 	reporting := r.args.has("size") && r.args.get("size") == ""
-	if g.byTime() && !r.args.has("-by") && !reporting && !symstore.KeepsLastUse(g.dir) {
+	if g.byTime() && !r.args.has("-by") && !reporting && !symstore.RecordsLastUse(g.dir) {
 		return errors.New("this file system does not record the last read of files.\nMount it without noatime, or use the time of storing: --by age")
 	}
 	var doomed []expired
