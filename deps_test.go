@@ -68,7 +68,9 @@ var mayImport = map[string][]string{
 	"internal/blob/blobtest":           {"internal/blob"},
 	"internal/bucket/buckettest":       {"internal/bucket", "internal/symtest"},
 	"internal/client":                  {"internal/blob", "internal/wire"},
+	"internal/index/indextest":         {"internal/index"},
 	"internal/transcode/transcodetest": {"debugid", "pdb"},
+	"internal/unpack/unpacktest":       {"cab"},
 	"internal/symtest":                 {},
 }
 

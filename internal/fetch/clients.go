@@ -2,16 +2,16 @@ package fetch
 
 import "sync"
 
-// clients counts the downloads that each client has started and that still run
-// or wait. The zero value is ready.
-type clients struct {
+// Clients counts the downloads that each client has started and that still run
+// or wait. The zero value is ready; its methods may be called by many goroutines.
+type Clients struct {
 	mu    sync.Mutex
 	count map[string]int // guarded by mu; by client address
 }
 
-// begin counts one more download. false means that the client has limit
+// Begin counts one more download. false means that the client has limit
 // downloads. The empty client has no limit.
-func (c *clients) begin(client string, limit int) bool {
+func (c *Clients) Begin(client string, limit int) bool {
 	if client == "" {
 		return true
 	}
@@ -27,8 +27,8 @@ func (c *clients) begin(client string, limit int) bool {
 	return true
 }
 
-// end counts one download less.
-func (c *clients) end(client string) {
+// End counts one download less.
+func (c *Clients) End(client string) {
 	if client == "" {
 		return
 	}

@@ -59,7 +59,7 @@ func (f *Fetcher) join(ctx context.Context, q Question) (*download, error) {
 // false if no more downloads may start, in all or for this client.
 func (f *Fetcher) start(key, slot string, list []Upstream, q Question, anew bool) (*download, bool) {
 	return f.downloads.Join(slot, func() (*download, bool) {
-		if !f.clients.begin(q.Client, f.limits.PerClient) {
+		if !f.clients.Begin(q.Client, f.limits.PerClient) {
 			return nil, false
 		}
 		if q.Request.Form == layout.FormCabinet {
@@ -69,7 +69,7 @@ func (f *Fetcher) start(key, slot string, list []Upstream, q Question, anew bool
 		d.whole = q.Request.Form == layout.FormSource // short, and without an id to check early
 		return d, true
 	}, func(d *download) {
-		defer f.clients.end(d.q.Client)
+		defer f.clients.End(d.q.Client)
 		f.run(d)
 	})
 }

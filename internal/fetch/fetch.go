@@ -156,7 +156,7 @@ type Fetcher struct {
 	running    chan struct{} // semaphore of running downloads
 	refreshing chan struct{} // semaphore of renewals of misses
 	downloads  *Group[string, *download]
-	clients    clients
+	clients    Clients
 	checksums  bool // some upstream is asked only with a checksum
 
 	life context.Context // the context of all downloads

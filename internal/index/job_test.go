@@ -3,6 +3,7 @@ package index
 import (
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io/fs"
 	"slices"
 	"strconv"
@@ -36,103 +37,126 @@ func TestJobs(t *testing.T) {
 	g, _ := db.Generation(t.Context())
 	job := Job{Kind: "symcache", Key: "k", Variant: 3, Payload: json.RawMessage(`{"a":1}`), Priority: 1, NotBefore: c.t.Add(time.Minute)}
 	id := enqueue(t, db, job)
-	for _, j := range []Job{{Kind: "symcache"}, {Key: "k"}, {Kind: "symcache", Key: "x", Payload: json.RawMessage("{")}, {Kind: "a", Key: "b", Payload: make([]byte, 2<<20)}} {
-		if _, _, err := db.Enqueue(t.Context(), j); err == nil {
-			t.Errorf("entered %+v", j)
-		}
-	}
 	job.Priority = 7
-	if again, existing, err := db.Enqueue(t.Context(), job); again != id || !existing || err != nil {
-		t.Error(again, existing, err)
-	}
-	if jobs := lease(t, db, "w", 5); jobs != nil {
-		t.Errorf("too early: %+v", jobs)
-	}
 	want := Job{ID: id, Kind: "symcache", Key: "k", Variant: 3, Payload: job.Payload, State: JobQueued, Priority: 7, MaxAttempts: 5, Created: c.t, NotBefore: job.NotBefore}
-	check := func() {
+	// check compares the stored job with want.
+	check := func(t *testing.T) {
 		t.Helper()
 		got, err := db.Job(t.Context(), id)
 		if a, b := asJSON(t, got), asJSON(t, want); a != b || err != nil {
-			t.Errorf("%s, %v, want\n%s", a, err, b)
+			t.Errorf("Job(%d): error %v and\n%s, want\n%s", id, err, a, b)
 		}
 		if last, err := db.LastJob(t.Context(), "symcache", "k", 3); err != nil || last.ID != id {
-			t.Error(last, err)
+			t.Errorf("LastJob: job %d, error %v; want job %d", last.ID, err, id)
 		}
 		clean(t, db)
 	}
-	check()
-	c.hours(1)
-	jobs := lease(t, db, "w", 5)
-	if len(jobs) != 1 || jobs[0].Token == "" {
-		t.Fatalf("%+v", jobs)
+	// enterAgain enters the same job, which exists.
+	enterAgain := func(t *testing.T) {
+		t.Helper()
+		if again, existing, err := db.Enqueue(t.Context(), job); again != id || !existing || err != nil {
+			t.Errorf("Enqueue: job %d, existing %v, error %v; want the existing job %d", again, existing, err, id)
+		}
 	}
-	token := jobs[0].Token
-	want.State, want.Attempts, want.Started, want.LeaseUntil, want.Worker = JobRunning, 1, c.t, c.t.Add(time.Minute), "w"
-	check()
-	if again, existing, err := db.Enqueue(t.Context(), job); again != id || !existing || err != nil {
-		t.Error("while running:", again, existing, err)
+	// leased leases the job to a worker and returns the token.
+	leased := func(t *testing.T, worker string) string {
+		t.Helper()
+		jobs := lease(t, db, worker, 5)
+		if len(jobs) != 1 || jobs[0].ID != id || jobs[0].Token == "" {
+			t.Fatalf("Lease: %+v, want job %d with a token", jobs, id)
+		}
+		return jobs[0].Token
 	}
-	for _, bad := range []struct{ worker, token string }{{"w", "x"}, {"w", ""}, {"v", token}} {
-		for _, err := range []error{
-			db.Heartbeat(t.Context(), id, bad.worker, bad.token, time.Hour), db.Release(t.Context(), id, bad.worker, bad.token),
-			db.Complete(t.Context(), id, bad.worker, bad.token, Outcome{}), db.Fail(t.Context(), id, bad.worker, bad.token, Outcome{Retry: c.t}),
+	lost := func(t *testing.T, what string, err error) {
+		t.Helper()
+		if !errors.Is(err, ErrLeaseLost) {
+			t.Errorf("%s: error %v, want %v", what, err, ErrLeaseLost)
+		}
+	}
+	t.Run("malformed", func(t *testing.T) {
+		for name, j := range map[string]Job{
+			"no key": {Kind: "symcache"}, "no kind": {Key: "k"}, "payload that is not JSON": {Kind: "symcache", Key: "x", Payload: json.RawMessage("{")},
+			"large payload": {Kind: "a", Key: "b", Payload: make([]byte, 2<<20)},
 		} {
-			if !errors.Is(err, ErrLeaseLost) {
-				t.Errorf("%q %q: %v", bad.worker, bad.token, err)
+			if _, _, err := db.Enqueue(t.Context(), j); err == nil {
+				t.Errorf("Enqueue of a job with %s succeeded, want an error", name)
 			}
 		}
-	}
-	if err := db.Heartbeat(t.Context(), id, "w", token, time.Hour); err != nil {
-		t.Error(err)
-	}
-	want.LeaseUntil = c.t.Add(time.Hour)
-	check()
-	// It fails, and is tried again.
-	retry := c.t.Add(2 * time.Hour)
-	if err := db.Fail(t.Context(), id, "w", token, Outcome{Class: "busy", Detail: "no room", Retry: retry}); err != nil {
-		t.Error(err)
-	}
-	want.State, want.LeaseUntil, want.Outcome, want.Detail, want.NotBefore = JobQueued, time.Time{}, "busy", "no room", retry
-	check()
-	if err := db.Heartbeat(t.Context(), id, "w", token, time.Hour); !errors.Is(err, ErrLeaseLost) {
-		t.Error(err)
-	}
-	c.hours(2)
-	jobs = lease(t, db, "v", 1)
-	if len(jobs) != 1 || jobs[0].Token == token {
-		t.Fatalf("%+v", jobs)
-	}
-	c.t = c.t.Add(3 * time.Second)
-	r := ref(9)
-	for range 2 { // the first answer may have been lost
-		if err := db.Complete(t.Context(), id, "v", jobs[0].Token, Outcome{Class: "ok", Result: &r}); err != nil {
-			t.Error(err)
+	})
+	t.Run("queued", func(t *testing.T) {
+		enterAgain(t)
+		if jobs := lease(t, db, "w", 5); jobs != nil {
+			t.Errorf("Lease before the job's time: %+v, want none", jobs)
 		}
-	}
-	want.State, want.Attempts, want.Started, want.Finished, want.Worker, want.Outcome, want.Detail, want.Result = JobDone, 2, retry, c.t, "v", "ok", "", &r
-	check()
-	if err := db.Fail(t.Context(), id, "v", jobs[0].Token, Outcome{}); !errors.Is(err, ErrLeaseLost) {
-		t.Error("failed after it was done:", err)
-	}
-	if was, err := db.Cancel(t.Context(), id); was || err != nil {
-		t.Error("cancelled after it was done", err)
-	}
-	if _, err := db.Cancel(t.Context(), 99); !errors.Is(err, fs.ErrNotExist) {
-		t.Error(err)
-	}
-	if _, err := db.Job(t.Context(), 99); !errors.Is(err, fs.ErrNotExist) {
-		t.Error(err)
-	}
-	if _, err := db.LastJob(t.Context(), "symcache", "k", 4); !errors.Is(err, fs.ErrNotExist) {
-		t.Error(err)
-	}
-	// Finished: the same can be asked for again.
-	second := enqueue(t, db, Job{Kind: "symcache", Key: "k", Variant: 3})
-	if was, err := db.Cancel(t.Context(), second); !was || err != nil {
-		t.Error(was, err)
-	}
+		check(t)
+	})
+	var token string
+	t.Run("running", func(t *testing.T) {
+		c.hours(1)
+		token = leased(t, "w")
+		want.State, want.Attempts, want.Started, want.LeaseUntil, want.Worker = JobRunning, 1, c.t, c.t.Add(time.Minute), "w"
+		check(t)
+		enterAgain(t)
+		for _, bad := range []struct{ worker, token string }{{"w", "x"}, {"w", ""}, {"v", token}} {
+			proof := fmt.Sprintf(" by %q with the token %q", bad.worker, bad.token)
+			lost(t, "Heartbeat"+proof, db.Heartbeat(t.Context(), id, bad.worker, bad.token, time.Hour))
+			lost(t, "Release"+proof, db.Release(t.Context(), id, bad.worker, bad.token))
+			lost(t, "Complete"+proof, db.Complete(t.Context(), id, bad.worker, bad.token, Outcome{}))
+			lost(t, "Fail"+proof, db.Fail(t.Context(), id, bad.worker, bad.token, Outcome{Retry: c.t}))
+		}
+		if err := db.Heartbeat(t.Context(), id, "w", token, time.Hour); err != nil {
+			t.Errorf("Heartbeat: %v", err)
+		}
+		want.LeaseUntil = c.t.Add(time.Hour)
+		check(t)
+	})
+	retry := c.t.Add(2 * time.Hour)
+	t.Run("failed, to be tried again", func(t *testing.T) {
+		if err := db.Fail(t.Context(), id, "w", token, Outcome{Class: "busy", Detail: "no room", Retry: retry}); err != nil {
+			t.Errorf("Fail: %v", err)
+		}
+		want.State, want.LeaseUntil, want.Outcome, want.Detail, want.NotBefore = JobQueued, time.Time{}, "busy", "no room", retry
+		check(t)
+		lost(t, "Heartbeat after Fail", db.Heartbeat(t.Context(), id, "w", token, time.Hour))
+	})
+	t.Run("done", func(t *testing.T) {
+		c.hours(2)
+		first := token
+		if token = leased(t, "v"); token == first {
+			t.Errorf("the second lease has the token of the first, want another")
+		}
+		c.t = c.t.Add(3 * time.Second)
+		r := ref(9)
+		for range 2 { // the first answer may have been lost
+			if err := db.Complete(t.Context(), id, "v", token, Outcome{Class: "ok", Result: &r}); err != nil {
+				t.Errorf("Complete: %v", err)
+			}
+		}
+		want.State, want.Attempts, want.Started, want.Finished, want.Worker, want.Outcome, want.Detail, want.Result = JobDone, 2, retry, c.t, "v", "ok", "", &r
+		check(t)
+		lost(t, "Fail after Complete", db.Fail(t.Context(), id, "v", token, Outcome{}))
+		if was, err := db.Cancel(t.Context(), id); was || err != nil {
+			t.Errorf("Cancel of a job that is done: %v, error %v; want false", was, err)
+		}
+	})
+	t.Run("not found", func(t *testing.T) {
+		_, cancel := db.Cancel(t.Context(), 99)
+		_, byID := db.Job(t.Context(), 99)
+		_, byKey := db.LastJob(t.Context(), "symcache", "k", 4)
+		for name, err := range map[string]error{"Cancel": cancel, "Job": byID, "LastJob": byKey} {
+			if !errors.Is(err, fs.ErrNotExist) {
+				t.Errorf("%s of an unknown job: error %v, want %v", name, err, fs.ErrNotExist)
+			}
+		}
+	})
+	t.Run("entered again after its end", func(t *testing.T) {
+		second := enqueue(t, db, Job{Kind: "symcache", Key: "k", Variant: 3})
+		if was, err := db.Cancel(t.Context(), second); !was || err != nil {
+			t.Errorf("Cancel of a queued job: %v, error %v; want true", was, err)
+		}
+	})
 	if g2, _ := db.Generation(t.Context()); g2 != g {
-		t.Error("jobs change the generation")
+		t.Errorf("generation %d after jobs, want still %d", g2, g)
 	}
 	clean(t, db)
 }
@@ -154,38 +178,53 @@ func TestLeaseOrder(t *testing.T) {
 	}
 	enqueue(t, db, Job{Kind: "other", Key: "x", Priority: 9})
 	if _, err := db.Lease(t.Context(), "", nil, nil, time.Minute, 1); err == nil {
-		t.Error("a lease for nobody")
+		t.Error("Lease by a worker without a name succeeded, want an error")
 	}
-	var keys []string
-	take := func(kinds []string, variants []int, n int, want ...string) {
-		t.Helper()
-		jobs, err := db.Lease(t.Context(), "w", kinds, variants, time.Minute, n)
-		if err != nil {
-			t.Fatal(err)
-		}
-		keys = nil
+	keys := func(jobs []Job) (keys []string) {
 		for _, j := range jobs {
 			keys = append(keys, j.Key)
 		}
-		if !slices.Equal(keys, want) {
-			t.Errorf("%v %v: %v, want %v", kinds, variants, keys, want)
-		}
+		return keys
 	}
-	take([]string{"nothing"}, nil, 5)
-	take([]string{"symcache"}, []int{1}, 1, "1")
-	take([]string{"symcache"}, []int{0, 1}, 2, "3", "0")
-	take(nil, []int{0}, 1, "x")
-	take(nil, nil, 9, "2", "4")
-	list, err := db.Jobs(t.Context(), JobFilter{Kind: "symcache", Variants: []int{0}, States: []JobState{JobRunning}, Worker: "w", Limit: 2})
-	if err != nil || len(list) != 2 || list[0].Key != "4" || list[1].Key != "2" {
-		t.Errorf("%+v, %v", list, err)
+	for _, c := range []struct {
+		name     string
+		kinds    []string
+		variants []int
+		n        int
+		want     []string
+	}{
+		{"unknown kind", []string{"nothing"}, nil, 5, nil},
+		{"one variant", []string{"symcache"}, []int{1}, 1, []string{"1"}},
+		{"priority before age", []string{"symcache"}, []int{0, 1}, 2, []string{"3", "0"}},
+		{"any kind", nil, []int{0}, 1, []string{"x"}},
+		{"the rest", nil, nil, 9, []string{"2", "4"}},
+	} {
+		t.Run("lease, "+c.name, func(t *testing.T) {
+			jobs, err := db.Lease(t.Context(), "w", c.kinds, c.variants, time.Minute, c.n)
+			if got := keys(jobs); err != nil || !slices.Equal(got, c.want) {
+				t.Errorf("Lease of kinds %v, variants %v: %v, error %v; want %v", c.kinds, c.variants, got, err, c.want)
+			}
+		})
 	}
-	list, err = db.Jobs(t.Context(), JobFilter{Before: list[1].ID})
-	if err != nil || len(list) != 2 || list[0].Key != "1" {
-		t.Errorf("%+v, %v", list, err)
+	newest, err := db.Jobs(t.Context(), JobFilter{Kind: "symcache", Variants: []int{0}, States: []JobState{JobRunning}, Worker: "w", Limit: 2})
+	if err != nil || len(newest) != 2 {
+		t.Fatalf("Jobs: %d, error %v; want 2", len(newest), err)
 	}
-	if list, err = db.Jobs(t.Context(), JobFilter{Key: "4", States: []JobState{JobDone, JobQueued}}); err != nil || len(list) != 0 {
-		t.Errorf("%+v, %v", list, err)
+	for _, c := range []struct {
+		name   string
+		filter JobFilter
+		want   []string
+	}{
+		{"newest first, limited", JobFilter{Kind: "symcache", Variants: []int{0}, States: []JobState{JobRunning}, Worker: "w", Limit: 2}, []string{"4", "2"}},
+		{"before a job", JobFilter{Before: newest[1].ID}, []string{"1", "0"}},
+		{"other states", JobFilter{Key: "4", States: []JobState{JobDone, JobQueued}}, nil},
+	} {
+		t.Run("list, "+c.name, func(t *testing.T) {
+			jobs, err := db.Jobs(t.Context(), c.filter)
+			if got := keys(jobs); err != nil || !slices.Equal(got, c.want) {
+				t.Errorf("Jobs(%+v): %v, error %v; want %v", c.filter, got, err, c.want)
+			}
+		})
 	}
 }
 

@@ -8,7 +8,6 @@ import (
 	"io"
 	"io/fs"
 	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -19,6 +18,7 @@ import (
 	"github.com/symdepot/symdepot/debugid"
 	"github.com/symdepot/symdepot/internal/blob"
 	"github.com/symdepot/symdepot/internal/index"
+	"github.com/symdepot/symdepot/internal/index/indextest"
 )
 
 // testKind is a kind of job whose functions a test decides. The zero value makes
@@ -76,52 +76,15 @@ type nopCloser struct{ io.ReaderAt }
 
 func (nopCloser) Close() error { return nil }
 
-// emptyIndex is the content of a new index. Copies of it spare the tests the
-// migrations, which take a second each under the race detector.
-var emptyIndex = sync.OnceValues(func() ([]byte, error) {
-	dir, err := os.MkdirTemp("", "empty-index-")
-	if err != nil {
-		return nil, err
-	}
-	defer os.RemoveAll(dir)
-	name := filepath.Join(dir, "index.db")
-	db, err := index.Open(context.Background(), name, index.Options{})
-	if err == nil {
-		err = db.Close()
-	}
-	if err != nil {
-		return nil, err
-	}
-	return os.ReadFile(name)
-})
-
 func TestMain(m *testing.M) {
-	_, _ = emptyIndex() // outside of the bubbles; openIndex reports the error
+	indextest.Prepare()
 	os.Exit(m.Run())
-}
-
-// openIndex opens a new index below dir.
-func openIndex(t *testing.T, dir string, opt index.Options) *index.DB {
-	t.Helper()
-	name := filepath.Join(dir, "index.db")
-	b, err := emptyIndex()
-	if err == nil {
-		err = os.WriteFile(name, b, 0o600)
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	db, err := index.Open(t.Context(), name, opt)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return db
 }
 
 // newQueue returns a queue on a new index with these kinds, all with limits l.
 func newQueue(t *testing.T, opt Options, l Limits, kinds ...*testKind) *Queue {
 	t.Helper()
-	db := openIndex(t, t.TempDir(), index.Options{Now: opt.Now})
+	db := indextest.Open(t, t.TempDir(), index.Options{Now: opt.Now})
 	t.Cleanup(func() {
 		if err := db.Close(); err != nil {
 			t.Error(err)

@@ -99,24 +99,40 @@ func TestJobAPI(t *testing.T) {
 	if _, err := d.SymCache().RequestSymCache(t.Context(), key, v); err != nil {
 		t.Fatal(err)
 	}
+	// answers checks the status of the answer to a worker and returns the body.
+	answers := func(t *testing.T, want int, method, url, body string, headers ...string) string {
+		t.Helper()
+		code, got := send(t, method, url, body, headers...)
+		if code != want {
+			t.Errorf("%s %s: status %d, want %d; body %.300q", method, url, code, want, got)
+		}
+		return got
+	}
 	code, body := send(t, "POST", url+"/corp/symbols/-/jobs/lease", `{"worker":"w","versions":["3.1.0"],"slots":2,"wait_seconds":5}`)
 	var got struct{ Jobs []wire.Job }
 	if err := json.Unmarshal([]byte(body), &got); err != nil || code != 200 || len(got.Jobs) != 1 {
-		t.Fatal(code, body, err)
+		t.Fatalf("lease: status %d, error %v, body %q; want 200 and one job", code, err, body)
 	}
 	j := got.Jobs[0]
 	if j.Name != key.Name || j.GUID != key.ID.GUID.Upper() || j.Age != 1 || j.Major != 3 || j.Seconds != 30 || j.Kind != "symcache" {
-		t.Errorf("%+v", j)
+		t.Errorf("leased job %+v, want the one for %v in version 3", j, key)
 	}
 	base := fmt.Sprintf("%s/-/jobs/%d/", url, j.ID)
 	mine := []string{wire.Worker, "w", wire.Lease, j.Token}
-	if code, body := send(t, "POST", base+"heartbeat", "{}", mine...); code != 200 || !strings.Contains(body, `"lease_seconds":30`) {
-		t.Error(code, body)
-	}
-	want, _ := os.ReadFile("../../testdata/pdb/hello-x64.pdb")
-	if code, body := send(t, "GET", base+"pdb", "", mine...); code != 200 || body != string(want) {
-		t.Error(code, len(body))
-	}
+	t.Run("heartbeat", func(t *testing.T) {
+		if body := answers(t, 200, "POST", base+"heartbeat", "{}", mine...); !strings.Contains(body, `"lease_seconds":30`) {
+			t.Errorf("heartbeat: body %q, want a lease of 30 seconds", body)
+		}
+	})
+	t.Run("input", func(t *testing.T) {
+		want, err := os.ReadFile("../../testdata/pdb/hello-x64.pdb")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if body := answers(t, 200, "GET", base+"pdb", "", mine...); body != string(want) {
+			t.Errorf("the input has %d bytes, want the %d of the PDB", len(body), len(want))
+		}
+	})
 	made := "what a transcoder made"
 	sum := sha256.Sum256([]byte(made))
 	result := slices.Concat(mine, []string{wire.Version, "3.1.0", wire.SHA256, hex.EncodeToString(sum[:]), wire.Detail, "by me"})
@@ -145,38 +161,37 @@ func TestJobAPI(t *testing.T) {
 		{"POST", "pdb", "POST", "", mine, 405},
 		{"a verb", "explode", "POST", "", mine, 404},
 	} {
-		if code, body := send(t, c.method, base+c.verb, c.body, c.headers...); code != c.code {
-			t.Errorf("%s for %s: %d %s", c.what, c.verb, code, body)
+		t.Run(c.verb+", "+c.what, func(t *testing.T) {
+			answers(t, c.code, c.method, base+c.verb, c.body, c.headers...)
+		})
+	}
+	t.Run("complete", func(t *testing.T) {
+		for range 2 { // the first answer may have been lost
+			answers(t, 200, "POST", base+"complete", made, result...)
 		}
-	}
-	for range 2 {
-		if code, body := send(t, "POST", base+"complete", made, result...); code != 200 {
-			t.Error(code, body)
+		if st, err := d.SymCache().RequestSymCache(t.Context(), key, v); err != nil || st != jobs.Done {
+			t.Errorf("the job is %v, error %v; want done", st, err)
 		}
-	}
-	if st, err := d.SymCache().RequestSymCache(t.Context(), key, v); err != nil || st != jobs.Done {
-		t.Error(st, err)
-	}
-	if code, text := send(t, "POST", base+"heartbeat", "{}", mine...); code == 409 && strings.ContainsAny(text, "/\\") {
-		t.Errorf("a lost lease: the body names files: %q", text)
-	}
-	if code, _ := send(t, "POST", base+"heartbeat", "{}", mine...); code != 409 {
-		t.Error(code)
-	}
-	resp, err := http.Get(url + "/metrics")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer resp.Body.Close()
-	text, _ := io.ReadAll(resp.Body)
-	for _, want := range []string{`symdepot_jobs_ended{class="ok",kind="symcache",state="done"} 1`, "symdepot_workers 1", `symdepot_jobs_queued{kind="symcache"} 0`} {
-		if !strings.Contains(string(text), want) {
-			t.Errorf("no %s in the metrics", want)
+	})
+	t.Run("heartbeat after the end", func(t *testing.T) {
+		if text := answers(t, 409, "POST", base+"heartbeat", "{}", mine...); strings.ContainsAny(text, "/\\") {
+			t.Errorf("a lost lease: the body names files: %q", text)
 		}
-	}
-	if code, _ := send(t, "POST", url+"/-/jobs/bye", "", wire.Worker, "w"); code != 200 || len(d.Jobs().Workers()) != 0 {
-		t.Error(code, d.Jobs().Workers())
-	}
+	})
+	t.Run("metrics", func(t *testing.T) {
+		text := answers(t, 200, "GET", url+"/metrics", "")
+		for _, want := range []string{`symdepot_jobs_ended{class="ok",kind="symcache",state="done"} 1`, "symdepot_workers 1", `symdepot_jobs_queued{kind="symcache"} 0`} {
+			if !strings.Contains(text, want) {
+				t.Errorf("GET /metrics has no %s", want)
+			}
+		}
+	})
+	t.Run("bye", func(t *testing.T) {
+		answers(t, 200, "POST", url+"/-/jobs/bye", "", wire.Worker, "w")
+		if list := d.Jobs().Workers(); len(list) != 0 {
+			t.Errorf("workers after bye: %+v, want none", list)
+		}
+	})
 }
 
 // TestLeaseKinds: a worker gets jobs of the kinds that it names, and one that

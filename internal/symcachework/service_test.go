@@ -19,6 +19,7 @@ import (
 	"github.com/symdepot/symdepot/internal/blob"
 	"github.com/symdepot/symdepot/internal/fetch"
 	"github.com/symdepot/symdepot/internal/index"
+	"github.com/symdepot/symdepot/internal/index/indextest"
 	"github.com/symdepot/symdepot/internal/jobs"
 	"github.com/symdepot/symdepot/internal/transcode"
 	"github.com/symdepot/symdepot/layout"
@@ -41,52 +42,15 @@ type world struct {
 
 const guid = "0E7712BEAF064421884B496F833C8EC1"
 
-// emptyIndex is the content of a new index. Copies of it spare the tests the
-// migrations, which take a second each under the race detector.
-var emptyIndex = sync.OnceValues(func() ([]byte, error) {
-	dir, err := os.MkdirTemp("", "empty-index-")
-	if err != nil {
-		return nil, err
-	}
-	defer os.RemoveAll(dir)
-	name := filepath.Join(dir, "index.db")
-	db, err := index.Open(context.Background(), name, index.Options{})
-	if err == nil {
-		err = db.Close()
-	}
-	if err != nil {
-		return nil, err
-	}
-	return os.ReadFile(name)
-})
-
 func TestMain(m *testing.M) {
-	_, _ = emptyIndex() // outside of the bubbles; openIndex reports the error
+	indextest.Prepare()
 	os.Exit(m.Run())
-}
-
-// openIndex opens a new index below dir.
-func openIndex(t *testing.T, dir string, opt index.Options) *index.DB {
-	t.Helper()
-	name := filepath.Join(dir, "index.db")
-	b, err := emptyIndex()
-	if err == nil {
-		err = os.WriteFile(name, b, 0o600)
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	db, err := index.Open(t.Context(), name, opt)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return db
 }
 
 func newWorld(t *testing.T, opt MakeOptions, folders FolderOptions) *world {
 	t.Helper()
 	dir := t.TempDir()
-	db := openIndex(t, dir, index.Options{})
+	db := indextest.Open(t, dir, index.Options{})
 	if err := os.Mkdir(filepath.Join(dir, "blobs"), 0o700); err != nil {
 		t.Fatal(err)
 	}

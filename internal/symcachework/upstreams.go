@@ -29,9 +29,7 @@ type servers struct {
 	got *otter.Cache[string, serverAnswer]
 
 	downloads *fetch.Group[string, *serverDownload] // by downloadKey
-
-	mu      sync.Mutex
-	clients map[string]int // guarded by mu; downloads that a client started
+	clients   fetch.Clients
 }
 
 type serverAnswer struct {
@@ -52,7 +50,7 @@ const (
 )
 
 func (s *servers) init(sources []fetch.Upstream) {
-	s.sources, s.clients = sources, map[string]int{}
+	s.sources = sources
 	s.downloads = fetch.NewGroup[string, *serverDownload](mostDownloads)
 	s.got = otter.Must(&otter.Options[string, serverAnswer]{MaximumSize: answersKnown})
 }
@@ -111,38 +109,18 @@ func (svc *Service) serversMayHave(ctx context.Context, key symcache.Key, v symc
 	return svc.fetch.MayHave(ctx, name, s.sources), nil
 }
 
-// begin counts a download for the client that starts it. false means that the
-// client has too many.
-func (s *servers) begin(client string) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if client != "" && s.clients[client] >= mostClientDownloads {
-		return false
-	}
-	s.clients[client]++
-	return true
-}
-
-func (s *servers) end(client string) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.clients[client]--; s.clients[client] <= 0 {
-		delete(s.clients, client)
-	}
-}
-
 // askServers starts or joins the download from the other servers. It returns nil if
 // too many downloads are under way, in all or for this client, or the depot is
 // closing.
 func (svc *Service) askServers(key symcache.Key, v symcache.Version, ask Ask) *serverDownload {
 	s, name := &svc.servers, downloadKey(key, v)
 	f, ok := s.downloads.Join(name, func() (*serverDownload, bool) {
-		return &serverDownload{key: key, version: v, via: ask.Via, ended: make(chan struct{}), asked: svc.now()}, s.begin(ask.Client)
+		return &serverDownload{key: key, version: v, via: ask.Via, ended: make(chan struct{}), asked: svc.now()}, s.clients.Begin(ask.Client, mostClientDownloads)
 	}, func(f *serverDownload) {
 		ctx, cancel := context.WithTimeout(svc.life, mostTranscoding+time.Hour)
 		defer cancel()
 		svc.runDownload(ctx, f, name)
-		s.end(ask.Client)
+		s.clients.End(ask.Client)
 		s.downloads.Leave(name)
 		close(f.ended)
 	})

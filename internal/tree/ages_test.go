@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/symdepot/symdepot/internal/unpack/unpacktest"
 	"github.com/symdepot/symdepot/layout"
 
 	"github.com/symdepot/symdepot/internal/symtest"
@@ -47,7 +48,7 @@ func TestHigherAge(t *testing.T) {
 		"pingme.txt":                           nil,
 		"A.pdb/" + guid + "3/A.pdb":            ages[3],
 		"A.pdb/" + guid + "10/A.pdb":           ages[16],
-		"b.pdb/" + guid + "11/b.pd_":           makeCab(t, "b.pdb", ages[17]),
+		"b.pdb/" + guid + "11/b.pd_":           unpacktest.Cabinet(t, "b.pdb", ages[17]),
 		"p.pdb/" + guid + "2/file.ptr":         []byte("A.pdb/" + guid + "3/A.pdb"), // another age
 		"p.pdb/" + guid + "3/file.ptr":         []byte("A.pdb/" + guid + "3/A.pdb"),
 		"A.pdb/" + guid + "ffffffff/x":         nil,

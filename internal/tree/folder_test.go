@@ -17,8 +17,8 @@ import (
 
 	"github.com/klauspost/compress/zstd"
 
-	"github.com/symdepot/symdepot/cab"
 	"github.com/symdepot/symdepot/internal/symtest"
+	"github.com/symdepot/symdepot/internal/unpack/unpacktest"
 	"github.com/symdepot/symdepot/layout"
 	"github.com/symdepot/symdepot/symfile"
 	"github.com/symdepot/symdepot/symstore"
@@ -63,25 +63,6 @@ func get(t *testing.T, f *Folder, p string) ([]byte, error) {
 		t.Errorf("%s: no tag or time", p)
 	}
 	return b, nil
-}
-
-func makeCab(t *testing.T, name string, body []byte) []byte {
-	t.Helper()
-	out, err := os.Create(filepath.Join(t.TempDir(), "c"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer out.Close()
-	if _, err := cab.Create(out, []cab.Source{{Name: name, Size: int64(len(body)), Open: func() (io.ReadCloser, error) {
-		return io.NopCloser(bytes.NewReader(body)), nil
-	}}}, cab.WriteOptions{Method: cab.MSZIP}); err != nil {
-		t.Fatal(err)
-	}
-	b, err := os.ReadFile(out.Name())
-	if err != nil {
-		t.Fatal(err)
-	}
-	return b
 }
 
 const (
@@ -158,13 +139,13 @@ func keys(m map[string][]byte) []string {
 func TestPacked(t *testing.T) {
 	dir := t.TempDir()
 	pdb, elf := symtest.Testdata(t, "pdb/hello-x64.pdb"), symtest.Testdata(t, "elf/prog-sha1")
-	packed := makeCab(t, "hello-x64.pdb", pdb)
+	packed := unpacktest.Cabinet(t, "hello-x64.pdb", pdb)
 	symtest.Put(t, dir, "pingme.txt", nil)
 	symtest.Put(t, dir, pdbPath[:len(pdbPath)-1]+"_", packed)
 	symtest.Put(t, dir, "bad.pdb/"+pdbKey+"/bad.pd_", packed[:len(packed)/2])
 	symtest.Put(t, dir, "none.pdb/"+pdbKey+"/none.pd_", []byte("no cabinet"))
 	symtest.Put(t, dir, "old.pdb/"+pdbKey+"/old.pd_", []byte("SZDD\x88\xf0\x27\x33A"))
-	big := makeCab(t, "big.pdb", make([]byte, 3<<20))
+	big := unpacktest.Cabinet(t, "big.pdb", make([]byte, 3<<20))
 	symtest.Put(t, dir, "big.pdb/"+pdbKey+"/big.pd_", big)
 	tmp := t.TempDir()
 	f := open(t, dir, Options{TempDir: tmp, MaxUnpacked: 1 << 20})
@@ -222,7 +203,7 @@ func TestMSFZ(t *testing.T) {
 	const key = "0403020106050807090A0B0C0D0E0F10"
 	symtest.Put(t, dir, "pingme.txt", nil)
 	symtest.Put(t, dir, "a.pdb/"+key+"/a.pdb", packed)
-	symtest.Put(t, dir, "b.pdb/"+key+"/b.pd_", makeCab(t, "b.pdb", packed))
+	symtest.Put(t, dir, "b.pdb/"+key+"/b.pd_", unpacktest.Cabinet(t, "b.pdb", packed))
 	symtest.Put(t, dir, "c.pdb/"+key+"/msfz0/c.pdb", packed)
 	symtest.Put(t, dir, "hello-x64.pdb/"+pdbKey+"/hello-x64.pdb", symtest.Testdata(t, "pdb/hello-x64.pdb"))
 	f := open(t, dir, Options{})
@@ -255,7 +236,7 @@ func TestUnpackGivenUp(t *testing.T) {
 	dir := t.TempDir()
 	pdb := symtest.Testdata(t, "pdb/hello-x64.pdb")
 	symtest.Put(t, dir, "pingme.txt", nil)
-	symtest.Put(t, dir, pdbPath[:len(pdbPath)-1]+"_", makeCab(t, "hello-x64.pdb", pdb))
+	symtest.Put(t, dir, pdbPath[:len(pdbPath)-1]+"_", unpacktest.Cabinet(t, "hello-x64.pdb", pdb))
 	f := open(t, dir, Options{})
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
@@ -277,7 +258,7 @@ func TestPointers(t *testing.T) {
 	dir, share, secret := t.TempDir(), t.TempDir(), t.TempDir()
 	pdb := symtest.Testdata(t, "pdb/hello-x64.pdb")
 	symtest.Put(t, share, "drop/Hello-x64.pdb", pdb)
-	symtest.Put(t, share, "drop/hello.pd_", makeCab(t, "hello-x64.pdb", pdb))
+	symtest.Put(t, share, "drop/hello.pd_", unpacktest.Cabinet(t, "hello-x64.pdb", pdb))
 	symtest.Put(t, share, "drop/other.pdb", symtest.Testdata(t, "pdb/hello-x86.pdb"))
 	symtest.Put(t, secret, "hello-x64.pdb", pdb)
 	symtest.Put(t, share, "file.ptr", []byte(`\\server\share\file.ptr`))

@@ -9,6 +9,7 @@ import (
 
 	"github.com/symdepot/symdepot/internal/fetch"
 	"github.com/symdepot/symdepot/internal/symtest"
+	"github.com/symdepot/symdepot/internal/unpack/unpacktest"
 	"github.com/symdepot/symdepot/layout"
 )
 
@@ -20,7 +21,7 @@ func TestShelfBounded(t *testing.T) {
 	pdb := symtest.Testdata(t, "pdb/hello-x64.pdb")
 	symtest.Put(t, dir, "pingme.txt", nil)
 	for _, name := range []string{"a.pdb", "b.pdb"} {
-		symtest.Put(t, dir, name+"/"+pdbKey+"/"+name[:4]+"_", makeCab(t, name, pdb))
+		symtest.Put(t, dir, name+"/"+pdbKey+"/"+name[:4]+"_", unpacktest.Cabinet(t, name, pdb))
 	}
 	ask := func(name string) layout.Request {
 		req, err := layout.Route(strings.Split(name+"/"+pdbKey+"/"+name, "/"))

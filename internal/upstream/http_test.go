@@ -29,6 +29,7 @@ import (
 
 	"github.com/symdepot/symdepot/internal/fetch"
 	"github.com/symdepot/symdepot/internal/symtest"
+	"github.com/symdepot/symdepot/internal/unpack/unpacktest"
 	"github.com/symdepot/symdepot/layout"
 )
 
@@ -196,7 +197,7 @@ func zipStored(b []byte) []byte {
 // TestForms: a file arrives in plain form however the server has it, and the
 // forms are asked for in the order of Microsoft's clients.
 func TestForms(t *testing.T) {
-	cabinet := makeCab(t, "foo.pdb", content)
+	cabinet := unpacktest.Cabinet(t, "foo.pdb", content)
 	for _, c := range []struct {
 		name   string
 		paths  map[string]http.HandlerFunc
@@ -294,7 +295,7 @@ func TestHTTPPointers(t *testing.T) {
 		s.paths = map[string]http.HandlerFunc{
 			fooPtr:               symtest.Give([]byte(strings.ReplaceAll(c.text, "SERVER", s.URL)), "Content-Type", "text/plain"),
 			"/elsewhere/foo.pdb": symtest.Give(content, "ETag", `"x"`),
-			"/elsewhere/foo.pd_": symtest.Give(makeCab(t, "foo.pdb", content)),
+			"/elsewhere/foo.pd_": symtest.Give(unpacktest.Cabinet(t, "foo.pdb", content)),
 		}
 		r, b, err := load(t, source(t, HTTPConfig{URL: s.URL}, DialerOptions{}), wish(t, askFoo))
 		if fetch.ClassOf(err) != c.class {
@@ -405,7 +406,7 @@ func TestDamage(t *testing.T) {
 		}
 	}
 	bomb := make([]byte, 8<<20)
-	lied := makeCab(t, "foo.pdb", bomb)
+	lied := unpacktest.Cabinet(t, "foo.pdb", bomb)
 	for _, c := range []struct {
 		name  string
 		says  http.HandlerFunc
@@ -425,9 +426,9 @@ func TestDamage(t *testing.T) {
 		{"zip cut off", symtest.Give(zp(content)[:500]), fetch.ClassBroken},
 		{"zip without directory", symtest.Give(zp(content)[:len(zp(content))-100]), fetch.ClassBroken},
 		{"zip of two files", symtest.Give(zp(content, content)), fetch.ClassBroken},
-		{"cabinet cut off", symtest.Give(makeCab(t, "foo.pdb", content)[:200]), fetch.ClassBroken},
-		{"cabinet cut off in the head", symtest.Give(makeCab(t, "foo.pdb", content)[:20]), fetch.ClassBroken},
-		{"cabinet that ends early", raw(false, ok, "Transfer-Encoding: chunked\r\n\r\n64\r\n", string(makeCab(t, "foo.pdb", content)[:100]), "\r\n"), fetch.ClassBroken},
+		{"cabinet cut off", symtest.Give(unpacktest.Cabinet(t, "foo.pdb", content)[:200]), fetch.ClassBroken},
+		{"cabinet cut off in the head", symtest.Give(unpacktest.Cabinet(t, "foo.pdb", content)[:20]), fetch.ClassBroken},
+		{"cabinet that ends early", raw(false, ok, "Transfer-Encoding: chunked\r\n\r\n64\r\n", string(unpacktest.Cabinet(t, "foo.pdb", content)[:100]), "\r\n"), fetch.ClassBroken},
 		{"SZDD", symtest.Give([]byte("SZDD\x88\xf0\x27\x33A\x00\x00\x00\x00\x00")), fetch.ClassBroken},
 		{"unknown encoding", symtest.Give(content, "Content-Encoding", "br"), fetch.ClassBroken},
 		{"encoded twice", symtest.Give(gz(gz(content)), "Content-Encoding", "gzip, gzip"), fetch.ClassBroken},
@@ -948,7 +949,7 @@ func TestHTTP2(t *testing.T) {
 
 // TestManyAtOnce: one source, many goroutines, and as many connections reused.
 func TestManyAtOnce(t *testing.T) {
-	s := serve(t, map[string]http.HandlerFunc{fooPack: symtest.Give(makeCab(t, "foo.pdb", content))})
+	s := serve(t, map[string]http.HandlerFunc{fooPack: symtest.Give(unpacktest.Cabinet(t, "foo.pdb", content))})
 	h := source(t, HTTPConfig{URL: s.URL}, DialerOptions{})
 	var all sync.WaitGroup
 	for range 16 {

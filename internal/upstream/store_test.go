@@ -19,6 +19,7 @@ import (
 	"github.com/symdepot/symdepot/internal/bucket/buckettest"
 	"github.com/symdepot/symdepot/internal/fetch"
 	"github.com/symdepot/symdepot/internal/symtest"
+	"github.com/symdepot/symdepot/internal/unpack/unpacktest"
 )
 
 // pail is a bucket in memory.
@@ -113,7 +114,7 @@ func all(t *testing.T, s fetch.Source, ask fetch.Ask) (*fetch.Reply, []byte, err
 func TestStoreForms(t *testing.T) {
 	pdb := symtest.Testdata(t, "pdb/hello-x64.pdb")
 	elf := symtest.Testdata(t, "elf/prog-sha1")
-	packed := makeCab(t, "hello-x64.pdb", pdb)
+	packed := unpacktest.Cabinet(t, "hello-x64.pdb", pdb)
 	key := "hello-x64.pdb/" + pdbKey + "/"
 	for _, c := range []struct {
 		name   string
