@@ -232,7 +232,7 @@ func (b *Bundle) Import(ctx context.Context, d *depot.Depot, info depot.TxInfo) 
 		switch {
 		case err == nil:
 			sum.Transactions++
-		case !errors.Is(err, depot.ErrEmpty) && !errors.Is(err, depot.ErrTaken):
+		case !errors.Is(err, depot.ErrEmpty) && !errors.Is(err, depot.ErrImported):
 			return err
 		}
 		sum.Files += len(files)

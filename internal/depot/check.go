@@ -29,7 +29,7 @@ type Checker struct {
 	wait func(ctx context.Context, d time.Duration) error
 }
 
-// Fault is one thing that Verify found wrong.
+// Fault is one fault that Verify found.
 type Fault struct {
 	Ref  string `json:"ref,omitempty"` // SHA-256 of the content, if it is one
 	What string `json:"what"`
@@ -74,27 +74,28 @@ func (f FaultFile) String() string {
 	return s
 }
 
-// Verified counts what Verify looked at.
+// Verified counts what Verify checked.
 type Verified struct {
 	Contents int64 `json:"contents"`
 	Bytes    int64 `json:"bytes"`
-	Strays   int64 `json:"strays"` // blobs that no row refers to: no fault, gc frees them
+	Strays   int64 `json:"strays"` // blobs without a row in the index: no fault, gc frees them
 	Faults   int64 `json:"faults"`
 	// Modes, if not empty, says which users of this machine may read the depot
 	// although a new depot would not let them.
 	Modes string `json:"modes,omitempty"`
 }
 
-// Verify hashes every blob and checks every row of the index both ways. It
-// calls fault for each fault and progress, if not nil, now and then with the
-// number of bytes read.
+// Verify hashes every blob and checks that rows and blobs match. It calls fault
+// for each fault and progress, if not nil, repeatedly with the number of bytes
+// read.
 func (c *Checker) Verify(ctx context.Context, fault func(Fault), progress func(bytes int64)) (Verified, error) {
 	return c.verify(ctx, false, fault, progress)
 }
 
 // Repair is Verify, and moves damaged blobs aside, drops damaged cached files,
 // which are downloaded again, and damaged derived contents, which are made
-// again. What was added stays listed: adding the same bytes restores it.
+// again. Damaged added files stay in the index: adding the same bytes restores
+// them.
 func (c *Checker) Repair(ctx context.Context, fault func(Fault), progress func(bytes int64)) (Verified, error) {
 	return c.verify(ctx, true, fault, progress)
 }
@@ -142,8 +143,8 @@ func (c *Checker) verify(ctx context.Context, repair bool, fault func(Fault), pr
 	return v, nil
 }
 
-// verifyContent hashes one content and returns what is wrong with it, or nil.
-// An error means that the check itself could not go on.
+// verifyContent hashes one content and returns its fault, or nil. An error means
+// that the check could not continue.
 func (c *Checker) verifyContent(ctx context.Context, content index.Content, repair bool) (*Fault, error) {
 	what, err := c.contents.hash(ctx, content, nil)
 	if err != nil || what == "" {

@@ -9,20 +9,19 @@ import (
 	"github.com/symdepot/symdepot/internal/blob"
 )
 
-// DefaultGrace is how long Collect leaves alone what nothing refers to: long
-// enough for the slowest add to commit what it has written.
+// DefaultGrace is how long Collect keeps contents without references: long
+// enough for the slowest add to commit the blobs that it has written.
 const DefaultGrace = 24 * time.Hour
 
-// Collected says what Collect let go of, or would.
+// Collected counts what Collect freed, or would free.
 type Collected struct {
 	Contents int64 // contents without a transaction
-	Strays   int64 // blobs that no row knows, as a killed add leaves them
+	Strays   int64 // blobs without a row in the index, as a killed add leaves them
 	Bytes    int64
 }
 
-// Collect lets go of contents that no transaction has held for longer than
-// grace, and of blobs of that age that were never committed. With dryRun it
-// only counts.
+// Collect frees contents that have had no references for longer than grace, and
+// blobs of that age that were never committed. With dryRun it only counts.
 func (d *Depot) Collect(ctx context.Context, grace time.Duration, dryRun bool) (Collected, error) {
 	var c Collected
 	before := d.now().Add(-grace)
@@ -76,8 +75,8 @@ func (d *Depot) Collect(ctx context.Context, grace time.Duration, dryRun bool) (
 	return c, nil
 }
 
-// dropStray deletes a blob that no row knows, under the index's write lock, so
-// that no commit can come to refer to it meanwhile.
+// dropStray deletes a blob that has no row in the index. It holds the index's
+// write lock, so that no commit can refer to the blob meanwhile.
 func (d *Depot) dropStray(ctx context.Context, ref blob.Ref, before time.Time) (dropped bool, err error) {
 	err = d.db.Locked(ctx, func(known func(blob.Ref) (bool, error)) error {
 		is, err := known(ref)

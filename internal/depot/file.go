@@ -15,44 +15,45 @@ import (
 	"github.com/symdepot/symdepot/symfile"
 )
 
-// Scope says whose eyes look into the depot. Objects outside the scope are
-// absent, and ranking happens inside it. The zero Scope sees everything.
+// Scope is the set of products that a caller may see. Objects outside the scope
+// are reported as not found, and only objects inside it are ranked. The zero
+// Scope contains everything.
 type Scope struct {
-	// Products limits what is seen to these; nil means all. "" is what was
-	// added, fetched or found without a product.
+	// Products are the visible products; nil means all. "" stands for files that
+	// were added, downloaded or found in a served folder without a product.
 	Products []string
 }
 
-// sees reports whether what has this product is inside the scope.
+// sees reports whether the scope contains a product.
 func (s Scope) sees(product string) bool {
 	return s.Products == nil || slices.Contains(s.Products, product)
 }
 
 // File is an answer. It must be closed.
 //
-// Size may be unknown, -1, while a file is still being fetched from elsewhere;
-// ReadAt then waits for the bytes it needs.
+// Size may be unknown, -1, while a file is still being downloaded; ReadAt then
+// waits for the requested bytes.
 type File struct {
-	Object  symfile.Object // what the bytes belong to
+	Object  symfile.Object // the object to which the bytes belong
 	Ref     blob.Ref       // SHA-256 of the whole object's bytes
 	Size    int64          // bytes of the answer, -1 while unknown
-	ModTime time.Time      // last modification of the file itself; when it was added if that is unknown
-	// Path and Archive say where the object came from, as it was given to
-	// add; they may tell more about a build machine than strangers should know.
+	ModTime time.Time      // last modification of the file itself; the time of adding if that is unknown
+	// Path and Archive are the paths that were given to add. They may reveal
+	// details of the build machine.
 	Path, Archive string
 	// Redirect is set instead of bytes when the client must learn the
 	// canonical path: a relative path in Breakpad's layout.
 	Redirect string
-	// Volatile marks an answer of a source, which may change without notice.
-	// Its Ref is zero: nobody has read all of it.
+	// Volatile marks a file of a served folder, which may change at any time. Its
+	// Ref is zero, because the file has not been hashed.
 	Volatile bool
 	// Substitute marks a cached file of another name than the requested one, with
 	// the same id. It answers as long as no upstream has the requested file.
 	Substitute bool
-	// Growing marks a file that is still arriving. It has no ETag, and its
-	// bytes are right only if the last of them can be read.
+	// Growing marks a file that is still being downloaded. It has no ETag, and
+	// its bytes are verified only when the last of them has been read.
 	Growing bool
-	// Downloaded marks a file that Get had an upstream asked for.
+	// Downloaded marks a file that Get requested from an upstream.
 	Downloaded bool
 	// Encoding is the Content-Encoding of the bytes, "" for the plain ones.
 	Encoding string
@@ -60,23 +61,23 @@ type File struct {
 	// encoding and the part of it that is answered.
 	ETag string
 
-	source  blob.Ref      // the content that it is, or was made of
-	product string        // of the source of a file that grows
-	made    *symcache.Key // of a SymCache file: the PDB that it was made of
+	source  blob.Ref      // the content itself, or the one from which it was derived
+	product string        // of the upstream, while the file is being downloaded
+	made    *symcache.Key // of a SymCache file: the PDB from which it was made
 
 	r      io.ReaderAt
 	packed bool        // a form that cannot be compressed further
 	plain  *os.File    // set when r is a whole plain file on disk
 	stored bool        // r is a whole blob
-	report func(error) // takes the damage found while r is read; nil if nothing is to report
-	// arrived, on a file that grows, waits for bytes at an offset.
+	report func(error) // receives the damage found while r is read; may be nil
+	// arrived waits for the bytes of a growing file at an offset.
 	arrived func(off int64) (int64, error)
 	closer  io.Closer
 }
 
-// Products returns the products through which a file's content is seen, in
-// order: those of its source for what was derived from another. None are left
-// of what was let go of meanwhile, or is only seen by who sees everything.
+// Products returns, in order, the products that contain a file's content; for
+// derived content, those of its source. The list is empty if the content was
+// removed meanwhile, or is visible to callers of all products only.
 func (d *Depot) Products(ctx context.Context, f *File) ([]string, error) {
 	if f.made != nil {
 		return d.symCacheProducts(ctx, f)
@@ -86,13 +87,13 @@ func (d *Depot) Products(ctx context.Context, f *File) ([]string, error) {
 		ref = f.Ref
 	}
 	if ref == (blob.Ref{}) {
-		return []string{f.product}, nil // it is arriving, or stands elsewhere
+		return []string{f.product}, nil // being downloaded, or in a served folder
 	}
 	return d.db.ContentProducts(ctx, ref)
 }
 
-// symCacheProducts is Products for a SymCache file: those of the PDB, and those
-// with which it came itself.
+// symCacheProducts is Products for a SymCache file: the products of its PDB, and
+// those of the file itself.
 func (d *Depot) symCacheProducts(ctx context.Context, f *File) (list []string, err error) {
 	if f.Ref != (blob.Ref{}) {
 		if list, err = d.db.ContentProducts(ctx, f.Ref); err != nil {
@@ -123,9 +124,9 @@ func (f *File) ReadAt(p []byte, off int64) (int, error) {
 	return n, err
 }
 
-// Arrived waits until there are bytes at off and returns how many may be read
-// from there by now; io.EOF if off is the end. Only a Growing file has to be
-// asked.
+// Arrived waits until there are bytes at off and returns how many bytes can be
+// read from there without waiting; io.EOF if off is the end. Only a Growing file
+// needs it.
 func (f *File) Arrived(off int64) (int64, error) {
 	if f.arrived != nil {
 		return f.arrived(off)
@@ -137,9 +138,9 @@ func (f *File) Arrived(off int64) (int64, error) {
 }
 
 // OSFile returns the open file on disk when the answer is exactly that whole
-// file and its hash is known to be right, so that a server can let the kernel
-// copy it; else nil. Of a Growing file it has the bytes that have Arrived, and
-// more that must not be sent yet.
+// file and its hash has been verified, so that a server can let the kernel copy
+// it; else nil. The file of a Growing file may contain more bytes than Arrived
+// has reported; they must not be sent yet.
 func (f *File) OSFile() *os.File { return f.plain }
 
 // Content returns the name of the file, its SHA-256 (zero if unknown) and its

@@ -14,7 +14,7 @@ import (
 	"github.com/symdepot/symdepot/symfile"
 )
 
-// The index's records are shown as they are.
+// Records of the index.
 type (
 	// Transaction is one numbered add.
 	Transaction = index.Transaction
@@ -22,9 +22,9 @@ type (
 	TxFile = index.TxFile
 	// Found is one object with the transactions that hold it.
 	Found = index.Found
-	// ListFilter says which transactions to list.
+	// ListFilter selects transactions.
 	ListFilter = index.ListFilter
-	// Stats says how much there is.
+	// Stats are the totals of the depot.
 	Stats = index.Stats
 )
 
@@ -34,7 +34,7 @@ func (d *Depot) Find(ctx context.Context, scope Scope, query string, limit int) 
 	return d.db.Find(ctx, scope.index(), spellings(query), limit)
 }
 
-// spellings returns what a person's query may be written as in the index.
+// spellings returns the spellings that a user's query may have in the index.
 func spellings(q string) index.Query {
 	q = strings.TrimSpace(q)
 	iq := index.Query{Name: symfile.Fold(q)}
@@ -67,15 +67,16 @@ func spellings(q string) index.Query {
 	return iq
 }
 
-// Same is an object of a local file with what the depot has for its ids.
+// Same is an object of a local file, with the objects of the depot that have its
+// ids or its content.
 type Same struct {
 	Object objfile.Object
 	Ref    blob.Ref // of the local object's bytes
 	Found  []Found
 }
 
-// Same looks for the objects of a local file: by their ids, and whether the
-// content is the same.
+// Same searches for the objects of a local file, by their ids and by their
+// content.
 func (d *Depot) Same(ctx context.Context, scope Scope, c Content, name string) ([]Same, error) {
 	objs, err := objfile.Identify(c, c.Size(), name, objfile.Options{})
 	if err != nil {
@@ -111,14 +112,14 @@ func (d *Depot) Transaction(ctx context.Context, number int64) (Transaction, err
 }
 
 // Files calls each for the files of a transaction, in the order in which they
-// were added. A removed transaction has none any more.
+// were added. A removed transaction has no files.
 func (d *Depot) Files(ctx context.Context, number int64, each func(TxFile) error) error {
 	_, err := d.db.Show(ctx, number, each)
 	return err
 }
 
-// Content opens the bytes of a content, whoever holds it, after they were
-// hashed. A missing or damaged one is fs.ErrNotExist.
+// Content opens a content in any scope and verifies its hash first. A missing or
+// damaged content is fs.ErrNotExist.
 func (d *Depot) Content(ctx context.Context, ref blob.Ref) (*File, error) {
 	b, err := d.contents.openHashed(ctx, ref)
 	if err != nil {
@@ -133,8 +134,8 @@ type Ranked struct {
 	Added time.Time
 }
 
-// Better reports whether a answers a request for the roles better than b: which
-// one the depot would answer with if it had only these two.
+// Better reports whether the depot prefers a to b as the answer to a request for
+// the roles.
 func Better(a, b Ranked, role symfile.Role) bool {
 	hit := func(r Ranked) index.Hit {
 		return index.Hit{Role: r.Object.Role, Stored: index.Stored{Object: r.Object, Features: r.Features, DebugSize: r.DebugSize, Ref: r.Ref, Size: r.Size, Added: r.Added}}
@@ -144,19 +145,19 @@ func Better(a, b Ranked, role symfile.Role) bool {
 	return hits[0].Ref != b.Ref
 }
 
-// Origins returns the standing transactions that were taken over from a store:
-// our numbers by those that they have there.
+// Origins returns the transactions that were imported from a store and not
+// removed: their numbers in this depot by their numbers in the store.
 func (d *Depot) Origins(ctx context.Context, store string) (map[string]int64, error) {
 	return d.db.Origins(ctx, store)
 }
 
-// Remove takes a transaction away: what no other one holds is hidden at once
-// and let go of by Collect. An unknown number is fs.ErrNotExist.
+// Remove removes a transaction. Objects that no other transaction contains become
+// hidden at once; Collect frees them. An unknown number is fs.ErrNotExist.
 func (d *Depot) Remove(ctx context.Context, number int64) (Transaction, error) {
 	return d.db.Remove(ctx, number)
 }
 
-// Stats counts what the depot holds.
+// Stats returns the totals of the depot.
 func (d *Depot) Stats(ctx context.Context) (Stats, error) { return d.db.Stats(ctx) }
 
 // Metadata is one answer to a debuginfod metadata search.
@@ -164,12 +165,12 @@ type Metadata struct {
 	Type    string // "executable" or "debuginfo"
 	BuildID string
 	File    string // path as it was added
-	Archive string // archive it came from, or empty
+	Archive string // the archive that contained it, or empty
 }
 
 // Metadata searches ELF objects by exact path ("file"), by a path pattern in
-// which * does not cross a slash ("glob"), or by build-id ("buildid"). complete
-// is false when limit cut the answer. Another key is fs.ErrInvalid.
+// which * does not match a slash ("glob"), or by build-id ("buildid"). complete
+// is false if limit cut the list. Any other key is fs.ErrInvalid.
 func (d *Depot) Metadata(ctx context.Context, scope Scope, key, value string, limit int) (list []Metadata, complete bool, err error) {
 	var q index.PathQuery
 	switch key {
@@ -180,7 +181,7 @@ func (d *Depot) Metadata(ctx context.Context, scope Scope, key, value string, li
 	case "buildid":
 		id, _ := debugid.ParseBuildID(value)
 		if id == "" {
-			return nil, true, nil // nothing has an id that is none
+			return nil, true, nil // not a build-id
 		}
 		q.BuildID = string(id)
 	default:

@@ -155,7 +155,7 @@ func TestTakenOver(t *testing.T) {
 	if err != nil || tx.Files != 1 || !tx.Time.Equal(at) || tx.Kind != "import" || tx.Origin == nil || tx.Origin.Number != "0000000007" {
 		t.Errorf("%+v %v", tx, err)
 	}
-	if _, err := take(); !errors.Is(err, ErrTaken) {
+	if _, err := take(); !errors.Is(err, ErrImported) {
 		t.Errorf("a second time: %v", err)
 	}
 	if got, err := d.Origins(t.Context(), "/s"); err != nil || got["0000000007"] != n {

@@ -18,24 +18,24 @@ import (
 	"github.com/symdepot/symdepot/symfile"
 )
 
-// TxInfo is what a transaction says of itself.
+// TxInfo describes a transaction.
 type TxInfo struct {
 	Product, Version, Comment string
 	Who, Host                 string
-	// Time is when it was made; zero is the time of its commit.
+	// Time is the time of the transaction; zero means the time of its commit.
 	Time time.Time
-	// Origin says which transaction of another store it repeats; nil for our
-	// own. A file that comes twice in one that has it is entered once: stores
-	// file some under two keys.
+	// Origin is the transaction of another store that is imported; nil for a new
+	// transaction. With an Origin, a file that is added twice is recorded once,
+	// because stores keep some files under two keys.
 	Origin *Origin
 }
 
-// Origin is the transaction of another store that one of ours repeats.
+// Origin identifies the transaction of another store that was imported.
 type Origin = index.Origin
 
-// ErrTaken is wrapped by Commit's error when the transaction of that origin was
-// taken over already and stands.
-var ErrTaken = index.ErrImported
+// ErrImported is wrapped by Commit's error if the transaction of that origin has
+// been imported already and has not been removed.
+var ErrImported = index.ErrImported
 
 // Content is an opened candidate file.
 type Content interface {
@@ -43,26 +43,26 @@ type Content interface {
 	Size() int64
 	// Changed reports whether the file was written to since it was opened.
 	Changed() bool
-	// Optional: Reader() io.Reader reads the whole content once and checks
-	// what only a whole read can, as the sums in a zip archive.
+	// Optional: Reader() io.Reader reads the whole content once and verifies
+	// checksums that need a whole read, such as those of a zip archive.
 }
 
 // Source is one candidate file for Tx.Add.
 type Source struct {
-	Path    string // as people know it, absolute if it is on this machine; archive members included, after "!/"
-	Name    string // base name to identify it by, where that of Path is another; or empty
-	Archive string // the outermost archive that it came from, or empty
+	Path    string // for users; absolute on this machine, with the path of an archive member after "!/"
+	Name    string // base name to identify it by, if it differs from that of Path; or empty
+	Archive string // the outermost archive that contains it, or empty
 	ModTime time.Time
 	Content Content
-	As, ID  string // a kind that cannot be recognised, and its id: see objfile.Options
-	// Script opens the script that a source map belongs to; only for As "jsmap".
+	As, ID  string // the kind and id of a file without recognizable format: see objfile.Options
+	// Script opens the script to which a source map belongs; only for As "jsmap".
 	Script func() (io.ReadCloser, error)
 }
 
-// origin returns where a file came from, as lookups report it. A file of an
-// archive has its path in the innermost one, with a leading slash, as it has
-// where the package is installed; the archive is kept apart, with the archives
-// in it that lead to the file.
+// origin returns the path and the archive that lookups report for a file. The
+// path of an archive member is the one in the innermost archive, with a leading
+// slash, as if the package were installed. The archive is the outermost one,
+// followed by the nested archives that contain the file.
 func (s Source) origin() (path, archive string) {
 	if s.Archive == "" {
 		return s.Path, ""
@@ -74,12 +74,12 @@ func (s Source) origin() (path, archive string) {
 	return "/" + strings.TrimLeft(path, "/"), archive
 }
 
-// memberSeparator precedes the path of an archive's member, as package scan
-// writes it.
+// memberSeparator precedes the path of an archive member in paths of package
+// scan.
 const memberSeparator = "!/"
 
-// identity is the path to identify the file by: a compressed file has lost a
-// suffix of its name.
+// identity returns the path by which the file is identified: that of a compressed
+// file without the suffix of the compression.
 func (s Source) identity() string {
 	if s.Name == "" {
 		return s.Path
@@ -96,12 +96,12 @@ type Tx struct {
 
 	mu      sync.Mutex // guards what follows
 	entries []index.Entry
-	refs    map[blob.Ref]bool // contents taken so far
+	refs    map[blob.Ref]bool // contents added so far
 	once    map[entryKey]bool // nil: entries may repeat
 	done    bool
 }
 
-// entryKey is what makes two entries the same.
+// entryKey is equal for entries of one object with one content.
 type entryKey struct {
 	ref    blob.Ref
 	object symfile.Object
@@ -120,7 +120,7 @@ func (d *Depot) Begin(ctx context.Context, info TxInfo) (*Tx, error) {
 	return tx, nil
 }
 
-// Added is one object that Tx.Add took.
+// Added is one object that Tx.Add added.
 type Added struct {
 	Object objfile.Object
 	Ref    blob.Ref
@@ -131,17 +131,17 @@ type Added struct {
 	Again    bool // the transaction had the same object already; see TxInfo.Origin
 }
 
-// ErrNoID is wrapped by Add's error for a symbol file that no debugger could
-// ask for: it carries no id.
+// ErrNoID is wrapped by Add's error for a symbol file without an id, which no
+// debugger can request.
 var ErrNoID = errors.New("it has no id that a debugger could ask for")
 
 // ErrChanged is wrapped by Add's error for a file that was written to while it
 // was read.
 var ErrChanged = errors.New("it changed while it was read")
 
-// Add identifies a file and takes its objects. An error that wraps
-// objfile.ErrNotSymbolFile, objfile.ErrBroken, ErrNoID or ErrChanged speaks of
-// this file alone; any other means that the transaction cannot go on.
+// Add identifies a file and adds its objects. An error that wraps
+// objfile.ErrNotSymbolFile, objfile.ErrBroken, ErrNoID or ErrChanged concerns
+// this file alone; after any other the transaction cannot continue.
 func (tx *Tx) Add(ctx context.Context, src Source) ([]Added, error) {
 	objs, err := identify(src)
 	if err != nil {
@@ -182,8 +182,8 @@ func (tx *Tx) Add(ctx context.Context, src Source) ([]Added, error) {
 	return added, nil
 }
 
-// identify identifies a file and returns its objects that something could ask
-// for; there is at least one, or an error.
+// identify returns the objects of a file that clients can request: at least one,
+// or an error.
 func identify(src Source) ([]objfile.Object, error) {
 	forced, err := objfile.ParseForced(src.As)
 	if err != nil {
@@ -193,20 +193,20 @@ func identify(src Source) ([]objfile.Object, error) {
 	if err != nil {
 		return nil, err
 	}
-	var ask []objfile.Object
+	var list []objfile.Object
 	for _, o := range objs {
 		if len(o.Aliases()) > 0 && symfile.ValidName(o.Name) {
-			ask = append(ask, o)
+			list = append(list, o)
 		}
 	}
-	if len(ask) == 0 {
+	if len(list) == 0 {
 		return nil, noID(objs)
 	}
-	return ask, nil
+	return list, nil
 }
 
-// DryRun finds out what Tx.Add would take, and keeps nothing. d may be nil: then
-// nothing is known yet.
+// DryRun returns the objects that Tx.Add would add, without storing anything. d
+// may be nil: then no object is known.
 func DryRun(ctx context.Context, d *Depot, src Source) ([]Added, error) {
 	objs, err := identify(src)
 	if err != nil {
@@ -219,7 +219,7 @@ func DryRun(ctx context.Context, d *Depot, src Source) ([]Added, error) {
 			return nil, err
 		}
 		if n != o.Size {
-			return nil, fmt.Errorf("%w: it inflates to another size than it says", objfile.ErrBroken)
+			return nil, fmt.Errorf("%w: its decompressed size differs from the recorded one", objfile.ErrBroken)
 		}
 		a := Added{Object: o, Ref: ref}
 		if d != nil {
@@ -255,8 +255,9 @@ func noID(objs []objfile.Object) error {
 	return fmt.Errorf("%w%s", ErrNoID, hint)
 }
 
-// objectReader reads an object's bytes: a part of the file, or what it inflates
-// to. It gives one byte more than the size claims if there are more.
+// objectReader returns a reader of an object's bytes: a part of the file, possibly
+// decompressed. If there are more bytes than the recorded size, it returns one of
+// them, so that the caller notices.
 func objectReader(c Content, o objfile.Object) io.Reader {
 	if whole, ok := c.(interface{ Reader() io.Reader }); ok && o.Deflated == 0 && o.Offset == 0 && o.Size == c.Size() {
 		return whole.Reader()
@@ -269,8 +270,8 @@ func objectReader(c Content, o objfile.Object) io.Reader {
 
 // take puts the bytes of one object into the batch.
 func (tx *Tx) take(ctx context.Context, c Content, o objfile.Object) (Added, error) {
-	// A rebuilt tree mostly brings files that are here already: hash those
-	// that the index seems to know instead of writing them once more.
+	// Most files of a rebuilt tree are stored already: a file that the index seems
+	// to have is hashed instead of written again.
 	if known, err := tx.d.db.HasObject(ctx, o.Object, o.Size); err == nil && known {
 		ref, n, err := blob.Hash(ctx, objectReader(c, o))
 		if err == nil && n == o.Size && tx.batch.Known(ctx, ref) {
@@ -304,15 +305,15 @@ func (tx *Tx) take(ctx context.Context, c Content, o objfile.Object) (Added, err
 	return a, nil
 }
 
-// has reports whether the transaction has taken a content before.
+// has reports whether the transaction already contains a content.
 func (tx *Tx) has(ref blob.Ref) bool {
 	tx.mu.Lock()
 	defer tx.mu.Unlock()
 	return tx.refs[ref]
 }
 
-// Commit makes everything durable and then visible at once, and returns the
-// transaction's number. On error nothing is visible.
+// Commit makes all contents durable, then makes all objects visible at once, and
+// returns the transaction's number. After an error nothing is visible.
 func (tx *Tx) Commit(ctx context.Context) (int64, error) {
 	tx.mu.Lock()
 	if tx.done {
@@ -341,11 +342,11 @@ func (tx *Tx) Commit(ctx context.Context) (int64, error) {
 		Kind: kind, Product: tx.info.Product, Version: tx.info.Version, Comment: tx.info.Comment,
 		Who: tx.info.Who, Host: tx.info.Host, Time: at, Origin: tx.info.Origin, Entries: entries,
 	}, func(ctx context.Context, refs []blob.Ref) error {
-		// The collector waits for this same lock: what is there now stays.
+		// Garbage collection needs the same lock, so blobs that exist now stay.
 		for _, r := range refs {
 			if _, err := tx.d.blobs.Stat(ctx, r); err != nil {
 				if errors.Is(err, fs.ErrNotExist) {
-					return fmt.Errorf("a file was collected while it was being added; add again: %w", err)
+					return fmt.Errorf("garbage collection freed a file while it was being added; add it again: %w", err)
 				}
 				return err
 			}
@@ -358,8 +359,8 @@ func (tx *Tx) Commit(ctx context.Context) (int64, error) {
 	return n, nil
 }
 
-// ErrEmpty is returned by Commit for a transaction without objects; it uses
-// up no number.
+// ErrEmpty is returned by Commit for a transaction without objects. No number is
+// assigned.
 var ErrEmpty = errors.New("nothing to add")
 
 // Rollback drops the transaction. After Commit it does nothing.
@@ -372,8 +373,8 @@ func (tx *Tx) Rollback() {
 	}
 }
 
-// linkRuntimes gives the debugger helpers of a .NET runtime the aliases that
-// carry the runtime's id, when both were added from one folder.
+// linkRuntimes adds aliases with the id of a .NET runtime to the debugger helpers
+// that were added from the same folder.
 func linkRuntimes(entries []index.Entry) {
 	folder := func(p string) string { return path.Dir(strings.ReplaceAll(p, `\`, "/")) }
 	runtimes := map[string][]symfile.Object{}

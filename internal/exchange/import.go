@@ -266,7 +266,7 @@ func (im *importer) transaction(info depot.TxInfo, fill func(taker) error) error
 		im.report(EventImported, name, n, info)
 	case errors.Is(err, depot.ErrEmpty):
 		im.report(EventEmpty, name, 0, info)
-	case errors.Is(err, depot.ErrTaken):
+	case errors.Is(err, depot.ErrImported):
 		im.before++ // by an import that runs at the same time
 		im.report(EventBefore, name, 0, info)
 	case scan.IsReadError(err) && im.ctx.Err() == nil:
