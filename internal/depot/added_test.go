@@ -50,8 +50,8 @@ func TestAddedOutranksFetched(t *testing.T) {
 	}
 }
 
-// TestFetchedAfterAdded: what arrives later under the same id does not outrank
-// the added file either.
+// TestFetchedAfterAdded: a file that is downloaded after an added file with the
+// same id does not take precedence over it.
 func TestFetchedAfterAdded(t *testing.T) {
 	hits := []index.Hit{
 		{Role: symfile.AnyRole, Stored: index.Stored{Object: symfile.Object{Kind: symfile.ELF}, Source: "s", Size: 1, DebugSize: 100, Added: time.Unix(2, 0)}},

@@ -144,8 +144,8 @@ func wantRestored(t *testing.T, d *Depot, path string, body []byte, want bool) {
 	}
 }
 
-// TestSiblingAnswersForDamage: another file of the same key answers while the
-// best one is damaged.
+// TestSiblingAnswersForDamage: while the best file of a key is damaged, a
+// different file of the key is served.
 func TestSiblingAnswersForDamage(t *testing.T) {
 	d, _ := logged(t, Options{})
 	better, other := testdata(t, "elf/prog-sha1.debug"), testdata(t, "elf/prog-sha1")
@@ -157,7 +157,7 @@ func TestSiblingAnswersForDamage(t *testing.T) {
 	}
 }
 
-// TestUpstreamHealsDamage: what is damaged here is downloaded again.
+// TestUpstreamHealsDamage: a damaged cached file is downloaded again.
 func TestUpstreamHealsDamage(t *testing.T) {
 	for name, damage := range lossy {
 		if name == "a folder in its place" {
@@ -255,7 +255,7 @@ func TestRepair(t *testing.T) {
 	}
 }
 
-// TestContentIsHashed: what export and bundle read is hashed first.
+// TestContentIsHashed: contents that export and bundle read are hashed first.
 func TestContentIsHashed(t *testing.T) {
 	d, _ := logged(t, Options{})
 	body := symFile(symID, blob.HashedAtOpen+1000)
@@ -327,8 +327,8 @@ func TestScrubLeavesOthersAlone(t *testing.T) {
 	}
 }
 
-// TestRangeOfLargeFile: a part of a large file that was not hashed is answered,
-// and the whole is still withheld at the end.
+// TestRangeOfLargeFile: a range of a large file is served before the file has
+// been hashed; the end of a whole GET is still withheld.
 func TestRangeOfLargeFile(t *testing.T) {
 	d, _ := logged(t, Options{})
 	body := symFile(symID, blob.HashedAtOpen+100_000)

@@ -105,9 +105,9 @@ func get(t *testing.T, d *Depot, scope Scope, path string) (*File, []byte, error
 
 const progID = "adac45aa231bba3143d7af433767c61f31021c16"
 
-// TestBestOfOneBuildID: debug information comes from the file that has most,
-// an executable from the smallest that has section headers, whatever the order
-// of adding.
+// TestBestOfOneBuildID: debug information comes from the file that has most of
+// it, an executable from the smallest file with section headers, in whatever
+// order they were added.
 func TestBestOfOneBuildID(t *testing.T) {
 	files := []file{testdata(t, "elf/prog-sha1"), testdata(t, "elf/prog-sha1.stripped"), testdata(t, "elf/prog-sha1.debug"), testdata(t, "elf/prog-noshdr")}
 	for shift := range files {
@@ -159,7 +159,8 @@ func TestCodeInfoRedirect(t *testing.T) {
 	}
 }
 
-// TestIDAlone: an id stands without its name only while one content has it.
+// TestIDAlone: a lookup by id alone succeeds only if all files with the id have
+// the same content.
 func TestIDAlone(t *testing.T) {
 	d, c := newDepot(t)
 	x64 := testdata(t, "pdb/hello-x64.pdb")
@@ -208,7 +209,8 @@ func TestImageNeverAnswersForItsPDB(t *testing.T) {
 	}
 }
 
-// TestScope: what a scope does not see is absent, and hides nothing else.
+// TestScope: objects outside a scope are not found, and do not hide objects
+// inside it.
 func TestScope(t *testing.T) {
 	d, _ := newDepot(t)
 	add(t, d, "secret", testdata(t, "elf/prog-sha1.debug"))
@@ -228,8 +230,8 @@ func TestScope(t *testing.T) {
 	}
 }
 
-// TestThirtyTransactions: a file stays until the last transaction goes, is
-// hidden at once then, and freed only after the grace period.
+// TestThirtyTransactions: a file stays visible until its last transaction is
+// removed, is hidden at once then, and is freed after the grace period.
 func TestThirtyTransactions(t *testing.T) {
 	d, c := newDepot(t)
 	f := testdata(t, "elf/prog-sha1")
@@ -371,8 +373,8 @@ func TestVerifyFinds(t *testing.T) {
 	}
 }
 
-// TestVariants: the third request for a content queues a compressed form, and
-// nobody waits for it.
+// TestVariants: the third request for a content queues a compressed variant,
+// without waiting for it.
 func TestVariants(t *testing.T) {
 	d, _ := newDepot(t)
 	body := append([]byte("MODULE Linux x86_64 3198517245D844EDB92B943840F8C3D80 a.so\n"), bytes.Repeat([]byte("PUBLIC 1000 0 name\n"), 10_000)...)

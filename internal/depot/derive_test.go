@@ -48,8 +48,8 @@ func unpack(t *testing.T, b []byte) []byte {
 	return out
 }
 
-// TestCabinets: a cabinet is absent until it was made in the background after
-// the first request for it, and only where that was asked for.
+// TestCabinets: a cabinet is not found until it has been made in the
+// background, after the first request for it and only if enabled.
 func TestCabinets(t *testing.T) {
 	for _, make := range []bool{false, true} {
 		d, err := Open(t.Context(), filepath.Join(t.TempDir(), "depot"), Options{MakeCabinets: make})
@@ -102,7 +102,8 @@ func TestCabinets(t *testing.T) {
 	}
 }
 
-// TestCabinetTooLarge: what was found to be too large is not tried again.
+// TestCabinetTooLarge: after a cabinet turned out to be too large, making it is
+// not repeated.
 func TestCabinetTooLarge(t *testing.T) {
 	d, err := Open(t.Context(), filepath.Join(t.TempDir(), "depot"), Options{MakeCabinets: true})
 	if err != nil {
@@ -119,8 +120,8 @@ func TestCabinetTooLarge(t *testing.T) {
 	}
 }
 
-// TestDeriveOnce: many calls for one form make it once, a caller that gives up
-// does not end it, and Close ends what is under way.
+// TestDeriveOnce: concurrent calls for one form make it once; a caller that
+// gives up does not cancel it, and Close does.
 func TestDeriveOnce(t *testing.T) {
 	d, _ := newDepot(t)
 	body := testdata(t, "pdb/hello-x64.pdb")

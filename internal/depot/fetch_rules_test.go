@@ -33,9 +33,9 @@ type picky struct{ *elsewhere }
 
 func (picky) Traits() fetch.Traits { return fetch.Traits{NeedsChecksum: true} }
 
-// TestChecksumIsAnotherQuestion: whoever sends no checksum does not spoil the
-// answer for those who do.
-func TestChecksumIsAnotherQuestion(t *testing.T) {
+// TestChecksumIsPartOfTheQuestion: a request without a checksum does not change
+// the answer to requests with one.
+func TestChecksumIsPartOfTheQuestion(t *testing.T) {
 	body := symFile(symID, 1000)
 	s := &elsewhere{name: "s"}
 	s.fetch = func(_ context.Context, ask fetch.Ask) (*fetch.Reply, error) {
@@ -106,9 +106,9 @@ func TestSlowIsNotResumed(t *testing.T) {
 	}
 }
 
-// TestQueueIsNotTheSourcesFault: what waits for other questions of ours is asked
-// in the end, and nobody takes the source for slow.
-func TestQueueIsNotTheSourcesFault(t *testing.T) {
+// TestQueueTimeIsNotSlowness: a request that waits behind other requests of
+// this server is sent in the end, and the upstream is not treated as slow.
+func TestQueueTimeIsNotSlowness(t *testing.T) {
 	synctest.Test(t, queueIsNotTheSourcesFault)
 }
 
@@ -160,8 +160,8 @@ func (w twin) Fetch(ctx context.Context, ask fetch.Ask) (*fetch.Reply, error) {
 	}{io.NewSectionReader(f, 0, 1<<40), f}, Size: f.Size, Name: "app.sym", Path: "p"}, nil
 }
 
-// TestTwinsDoNotWaitForEachOther: two servers that ask each other, each with a
-// client of its own, answer at once; and what a third source has, both get.
+// TestTwinsDoNotWaitForEachOther: two servers that are each other's upstream
+// answer their clients at once, and both serve a file of a third server.
 func TestTwinsDoNotWaitForEachOther(t *testing.T) {
 	body := symFile(symID, 1000)
 	third := &elsewhere{name: "third"}
@@ -198,7 +198,8 @@ func TestTwinsDoNotWaitForEachOther(t *testing.T) {
 	}
 }
 
-// TestRefreshedAndEvicted: a miss that turned out to be none is forgotten.
+// TestRefreshedAndEvicted: a remembered miss is forgotten when the upstream has
+// the file after all.
 func TestRefreshedAndEvicted(t *testing.T) {
 	s := &elsewhere{name: "s"}
 	s.fails(fetch.ClassNotFound)
@@ -220,8 +221,8 @@ func TestRefreshedAndEvicted(t *testing.T) {
 	}
 }
 
-// TestSourceTexts are fetched whole, kept by build-id and path, and told apart
-// by case.
+// TestSourceTexts: source files are downloaded whole, cached by build-id and
+// path, and distinguished by case.
 func TestSourceTexts(t *testing.T) {
 	const id = "adac45aa231bba3143d7af433767c61f31021c16"
 	s := &elsewhere{name: "s"}
@@ -259,8 +260,8 @@ func TestSourceTexts(t *testing.T) {
 	}
 }
 
-// TestSectionBringsTheWhole: a section is answered from the debug information
-// that is fetched for it; only that is asked for.
+// TestSectionBringsTheWhole: a request for a section downloads the debug
+// information and is answered from it; the upstream gets no other request.
 func TestSectionBringsTheWhole(t *testing.T) {
 	elf := testdata(t, "elf/prog-sha1")
 	s := &elsewhere{name: "s"}
@@ -284,8 +285,8 @@ func TestSectionBringsTheWhole(t *testing.T) {
 	}
 }
 
-// TestCodeInfoRedirects: who knows only the code id is sent on as soon as the
-// source has said where to, and follows the same transfer from there.
+// TestCodeInfoRedirects: a client that knows only the code id is redirected as
+// soon as the upstream has answered, and then shares the same download.
 func TestCodeInfoRedirects(t *testing.T) {
 	body := symFile(symID, 300<<10)
 	s := &elsewhere{name: "s"}
@@ -325,8 +326,8 @@ func TestCodeInfoRedirects(t *testing.T) {
 	d.fetch.Wait()
 }
 
-// TestFatFile: one slice is asked for, the whole file comes, and each slice is
-// answered as if the file had been added.
+// TestFatFile: a request for one slice downloads the whole file, and each slice
+// is served as if the file had been added.
 func TestFatFile(t *testing.T) {
 	fat := testdata(t, "macho/app-fat")
 	d0, _ := newDepot(t)

@@ -221,8 +221,8 @@ func readFull(f *File, p []byte) (n int, err error) {
 	return n, err
 }
 
-// TestWrongFileIsNeverWhole: a file of another id breaks off before its end,
-// is not kept, and the next source is asked if nobody has begun to read.
+// TestWrongFileIsNeverWhole: the body of a file with a wrong id ends early and
+// is not cached; the next upstream is tried if no client has begun to read.
 func TestWrongFileIsNeverWhole(t *testing.T) {
 	wrong := symFile("11111111111111111111111111111111A", 500<<10)
 	s := &elsewhere{name: "wrong"}
@@ -298,9 +298,9 @@ func TestMissesAreRememberedByClass(t *testing.T) {
 	}
 }
 
-// TestMissIsRefreshedBesideTheAnswer: a miss in its last quarter is looked at
-// again, and nobody waits for that.
-func TestMissIsRefreshedBesideTheAnswer(t *testing.T) {
+// TestMissIsRefreshedInBackground: a miss in the last quarter of its lifetime
+// is checked again in the background.
+func TestMissIsRefreshedInBackground(t *testing.T) {
 	s := &elsewhere{name: "s"}
 	s.fails(fetch.ClassNotFound)
 	d, clk := withUpstreams(t, Options{}, s)
@@ -319,7 +319,8 @@ func TestMissIsRefreshedBesideTheAnswer(t *testing.T) {
 	}
 }
 
-// TestAddingEndsAMiss: what is added is there at once, whatever is remembered.
+// TestAddingEndsAMiss: an added file is found at once, even if a miss is
+// remembered.
 func TestAddingEndsAMiss(t *testing.T) {
 	s := &elsewhere{name: "s"}
 	s.fails(fetch.ClassForbidden)
@@ -391,8 +392,8 @@ func TestSlowSourceIsDropped(t *testing.T) {
 	}
 }
 
-// TestBrokenTransferResumes takes up a body that broke off, and only if it is
-// still the same file.
+// TestBrokenTransferResumes: an interrupted body is resumed, but only if the
+// upstream still has the same file.
 func TestBrokenTransferResumes(t *testing.T) {
 	body := symFile(symID, 400<<10)
 	s := &elsewhere{name: "s"}
@@ -419,7 +420,8 @@ type broken struct{}
 
 func (broken) Read([]byte) (int, error) { return 0, errors.New("reset by the test") }
 
-// TestFetchOutlivesItsClient: the transfer goes on when nobody waits for it.
+// TestFetchOutlivesItsClient: a download continues after its last client has
+// disconnected.
 func TestFetchOutlivesItsClient(t *testing.T) {
 	body := symFile(symID, 200<<10)
 	s := &elsewhere{name: "s"}
@@ -532,7 +534,8 @@ func TestEviction(t *testing.T) {
 	}
 }
 
-// TestMissingIsCounted lists what clients asked for until it is there.
+// TestMissingIsCounted: requested files are listed as missing until they are
+// added.
 func TestMissingIsCounted(t *testing.T) {
 	d, _ := newDepot(t)
 	for i := range 3 {
@@ -563,8 +566,8 @@ func TestMissingIsCounted(t *testing.T) {
 	}
 }
 
-// TestOldMemoriesAreSweptOut: what has ended takes no room.
-func TestOldMemoriesAreSweptOut(t *testing.T) {
+// TestExpiredRowsAreDeleted: expired misses and failures are deleted.
+func TestExpiredRowsAreDeleted(t *testing.T) {
 	s := &elsewhere{name: "s"}
 	s.fails(fetch.ClassNotFound)
 	d, clk := withUpstreams(t, Options{}, s)

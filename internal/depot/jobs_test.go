@@ -333,8 +333,8 @@ func TestPDBFromUpstream(t *testing.T) {
 	}
 }
 
-// TestFlakyUpstream: what passes is tried again for a while, and nothing is
-// remembered of it.
+// TestFlakyUpstream: after a temporary failure the job is tried again for some
+// time, and no failure is remembered.
 func TestFlakyUpstream(t *testing.T) {
 	for _, class := range []fetch.Class{fetch.ClassBroken, fetch.ClassTimeout, fetch.ClassBusy} {
 		src := &elsewhere{name: "far"}

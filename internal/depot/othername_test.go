@@ -122,7 +122,7 @@ func TestOtherName(t *testing.T) {
 	})
 }
 
-// TestNoName: clients that send no name are answered from the cache, whatever the
+// TestNoName: requests without a name are answered from the cache, whatever the
 // name of the cached file is.
 func TestNoName(t *testing.T) {
 	t.Parallel()

@@ -16,8 +16,8 @@ import (
 	"github.com/symdepot/symdepot/symcache"
 )
 
-// TestDerivedFollowsItsSource: a SymCache file and a cabinet that were made here
-// are seen by those who see the PDB, through whatever product, and by nobody else.
+// TestDerivedFollowsItsSource: SymCache files and cabinets that were made here
+// are visible exactly to those who see the PDB, through any product.
 func TestDerivedFollowsItsSource(t *testing.T) {
 	d, _ := newDepot(t)
 	add(t, d, "theirs", testdata(t, "pdb/hello-x86.pdb"))
@@ -89,8 +89,8 @@ func TestDerivedFollowsItsSource(t *testing.T) {
 	}
 }
 
-// TestFetchInsideTheScope: only sources whose product is seen are asked, and
-// what they send is seen through it.
+// TestFetchInsideTheScope: only upstreams whose product is in the scope are
+// asked, and their files are visible through that product.
 func TestFetchInsideTheScope(t *testing.T) {
 	pdb := testdata(t, "pdb/hello-x64.pdb")
 	for _, c := range []struct {

@@ -48,8 +48,9 @@ func withSources(t *testing.T, c *clock, dirs ...string) *Depot {
 	return d
 }
 
-// TestSources: what the depot lacks comes from the first source that has it,
-// for the scope that sees everything, and nobody may keep it.
+// TestSources: a file that the depot does not have comes from the first served
+// folder that has it, for scopes with the product "", and must not be cached by
+// clients.
 func TestSources(t *testing.T) {
 	store, gdb := t.TempDir(), t.TempDir()
 	pdb, elf := testdata(t, "pdb/hello-x64.pdb"), testdata(t, "elf/prog-sha1")
@@ -106,8 +107,8 @@ func TestSources(t *testing.T) {
 	}
 }
 
-// TestGenerationOfSources: no answer outlives a second where nobody tells of
-// changes.
+// TestGenerationOfSources: with served folders, whose changes cannot be
+// detected, the generation changes every second.
 func TestGenerationOfSources(t *testing.T) {
 	c := &clock{time.Now()}
 	d := withSources(t, c, t.TempDir())
@@ -127,9 +128,9 @@ func TestGenerationOfSources(t *testing.T) {
 	}
 }
 
-// TestTakenOver: a transaction of another store keeps its date, is taken once,
-// and enters a file once.
-func TestTakenOver(t *testing.T) {
+// TestImportedTransaction: an imported transaction keeps its date, is imported
+// once, and records each file once.
+func TestImportedTransaction(t *testing.T) {
 	d, c := newDepot(t)
 	pdb := testdata(t, "pdb/hello-x64.pdb")
 	at := time.Date(2001, 2, 3, 4, 5, 6, 0, time.UTC)
@@ -164,7 +165,7 @@ func TestTakenOver(t *testing.T) {
 	_ = c
 }
 
-// TestBetter agrees with what Open answers.
+// TestBetter: Better prefers the file that Open returns.
 func TestBetter(t *testing.T) {
 	small := Ranked{TxFile: TxFile{Object: symfile.Object{Kind: symfile.ELF, Role: symfile.Debug}, DebugSize: 1, Ref: [32]byte{1}}}
 	large := Ranked{TxFile: TxFile{Object: symfile.Object{Kind: symfile.ELF, Role: symfile.Debug}, DebugSize: 2, Ref: [32]byte{2}}}

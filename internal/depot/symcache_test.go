@@ -117,8 +117,8 @@ func listing(t *testing.T, dir string) (all string) {
 	return all
 }
 
-// TestSymCacheFolder: a folder is read as other programs leave it, in any case,
-// while they fill it, and never written to.
+// TestSymCacheFolder: a folder of SymCache files is served in any case of its
+// names and while other programs write to it, and is never changed.
 func TestSymCacheFolder(t *testing.T) {
 	dir := t.TempDir()
 	puts(t, dir, map[string]string{
@@ -234,8 +234,8 @@ func TestSymCacheHexAge(t *testing.T) {
 	}
 }
 
-// TestSymCacheStore: what is made goes into the store too, and stays readable
-// when the depot has let go of it.
+// TestSymCacheStore: SymCache files that were made are written to the store
+// too, and stay readable after the depot has evicted them.
 func TestSymCacheStore(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "new", "SymCache")
 	p := newPlant(t, Options{SymCache: SymCacheOptions{Store: dir, StoreBytes: 1}})
@@ -421,8 +421,9 @@ func TestSymCacheFarFails(t *testing.T) {
 	}
 }
 
-// TestSymCacheFarOnce: many who ask at once are one question to the server.
-func TestSymCacheFarOnce(t *testing.T) {
+// TestSymCacheServerOnce: concurrent requests for one file send one request to
+// the server.
+func TestSymCacheServerOnce(t *testing.T) {
 	far := farServer{&elsewhere{name: "far"}}
 	d, _ := withFar(t, Options{}, far)
 	begin := make(chan struct{})
@@ -458,8 +459,9 @@ func TestSymCacheFarOnce(t *testing.T) {
 	}
 }
 
-// TestSymCacheOwnAfterFar: what another server does not have is made here.
-func TestSymCacheOwnAfterFar(t *testing.T) {
+// TestSymCacheFallback: a file that the other server does not have is made
+// here.
+func TestSymCacheFallback(t *testing.T) {
 	far := farServer{&elsewhere{name: "far"}}
 	far.fails(fetch.ClassNotFound)
 	p := newPlant(t, Options{Upstreams: []Upstream{{Source: far}}})
@@ -470,7 +472,8 @@ func TestSymCacheOwnAfterFar(t *testing.T) {
 	}
 }
 
-// TestSymCacheScope: who sees the PDB sees what is made of it, and nobody else.
+// TestSymCacheScope: a SymCache file is visible exactly to those who see its
+// PDB.
 func TestSymCacheScope(t *testing.T) {
 	p := newPlant(t, Options{})
 	body, g := pdbOf(t, 1)
@@ -493,7 +496,7 @@ func TestSymCacheScope(t *testing.T) {
 	}
 }
 
-// TestSymCachePoll: asking again writes nothing and asks nobody.
+// TestSymCachePoll: a repeated request writes nothing and sends no request.
 func TestSymCachePoll(t *testing.T) {
 	p := newPlant(t, Options{}, "-mode", "hang")
 	body, g := pdbOf(t, 1)
@@ -604,8 +607,8 @@ func TestSymCacheUpstreamsAreBounded(t *testing.T) {
 	}
 }
 
-// TestSymCacheJobNeedsPDB: anybody may ask for any id; only what can be made is
-// entered in the queue.
+// TestSymCacheJobNeedsPDB: a job is queued only for a PDB that can be obtained,
+// because any client may request any id.
 func TestSymCacheJobNeedsPDB(t *testing.T) {
 	src := &elsewhere{name: "far"}
 	src.fails(fetch.ClassNotFound)
@@ -690,7 +693,7 @@ func TestSymCacheQueueIsBounded(t *testing.T) {
 	}
 }
 
-// TestTranscoderNames: no name of a request comes into a command line.
+// TestTranscoderNames: names from requests never become part of a command line.
 func TestTranscoderNames(t *testing.T) {
 	p := newPlant(t, Options{})
 	body, g := pdbOf(t, 1)
@@ -724,8 +727,8 @@ func TestTranscoderNames(t *testing.T) {
 	}
 }
 
-// TestOtherFormatsAreNoResults: a worker that sends something else is refused
-// before it is kept.
+// TestOtherFormatsAreNoResults: a result in a different format is refused
+// before it is stored.
 func TestOtherFormatsAreNoResults(t *testing.T) {
 	d := openWith(t, Options{})
 	if _, ok := remote(t, d, "worker"); ok {

@@ -19,8 +19,8 @@ func filterEntry(n int) Entry {
 	}
 }
 
-// TestFilter: what is there is never called absent, in whatever way the index
-// changed; what is absent is nearly always called so.
+// TestFilter: the filter never excludes an existing id, however the index
+// changed, and excludes nearly all others.
 func TestFilter(t *testing.T) {
 	symtest.Sequential(t)
 	db, err := Open(t.Context(), filepath.Join(t.TempDir(), "index.db"), Options{})

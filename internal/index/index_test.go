@@ -720,8 +720,8 @@ func TestCommitRefuses(t *testing.T) {
 	clean(t, db)
 }
 
-// TestModel runs random commits, removals and collections and compares what is
-// seen with a model in memory.
+// TestModel: after random commits, removals and collections, the visible
+// objects equal those of a model in memory.
 func TestModel(t *testing.T) {
 	symtest.Sequential(t)
 	c := newClock()
@@ -953,8 +953,8 @@ func TestMigrations(t *testing.T) {
 	}
 }
 
-// TestOlderFormat brings a database of the first formats up to date: what was
-// there is there, and ids go on where they were.
+// TestOlderFormat: after a database of the first formats has been migrated, its
+// rows exist, and new ids continue after the old ones.
 func TestOlderFormat(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "index.db")
 	raw, err := sql.Open("sqlite", path)

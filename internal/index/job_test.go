@@ -228,8 +228,8 @@ func TestLeaseOrder(t *testing.T) {
 	}
 }
 
-// TestLostWorkers: the job of a worker that is not heard of goes to the next,
-// until it has cost too many.
+// TestLostWorkers: the job of a worker that stopped sending heartbeats is
+// leased to the next one, until the attempts are used up.
 func TestLostWorkers(t *testing.T) {
 	c := newClock()
 	db := openTest(t, c.options())
@@ -313,8 +313,8 @@ func TestLostWorkers(t *testing.T) {
 	}
 }
 
-// TestManyWorkers has several handles lease from one queue at once: each job
-// goes to one, and each purpose is entered once.
+// TestManyWorkers: several handles lease from one queue at once; each job is
+// leased once, and equal jobs are queued once.
 func TestManyWorkers(t *testing.T) {
 	db := openTest(t, Options{})
 	const keys, handles = 40, 3
@@ -399,7 +399,7 @@ func TestJobState(t *testing.T) {
 	}
 }
 
-// TestOtherPlans makes sure that what is asked for often walks through no table.
+// TestOtherPlans: frequent queries do not scan a table.
 func TestOtherPlans(t *testing.T) {
 	db := openTest(t, Options{})
 	for query, want := range map[string]string{

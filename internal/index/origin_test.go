@@ -9,8 +9,8 @@ import (
 	"github.com/symdepot/symdepot/symfile"
 )
 
-// TestOrigins: the transaction of another store is taken over once, until ours
-// is removed.
+// TestOrigins: a transaction of another store is imported once, until the
+// import is removed.
 func TestOrigins(t *testing.T) {
 	db, err := Open(t.Context(), filepath.Join(t.TempDir(), "index.db"), Options{})
 	if err != nil {

@@ -116,8 +116,8 @@ func childCache(path string, _ int) error {
 	}
 }
 
-// TestKillCache kills processes that fetch and evict at random points: what was
-// acknowledged is there, what was evicted is not, and nothing is damaged.
+// TestKillCache kills processes that download and evict at random points:
+// acknowledged files exist, evicted files do not, and nothing is damaged.
 func TestKillCache(t *testing.T) {
 	kills := 6
 	if testing.Short() {
@@ -250,8 +250,8 @@ func scanNumbers(r io.Reader, limit int) (list []int64) {
 }
 
 // TestKill kills committing processes at random points: every acknowledged
-// transaction is there, whole, and nothing is damaged. SYMDEPOT_INDEX_KILLS
-// sets how often.
+// transaction is complete, and nothing is damaged. SYMDEPOT_INDEX_KILLS sets
+// the number of kills.
 func TestKill(t *testing.T) {
 	kills := 10
 	if testing.Short() {

@@ -147,8 +147,8 @@ func bubble(t *testing.T, name string, f func(t *testing.T)) {
 	t.Run(name, func(t *testing.T) { synctest.Test(t, f) })
 }
 
-// TestEnter is the decision table of Enqueue: what becomes of a request for a job,
-// by the last job for the same purpose.
+// TestEnter is the decision table of Enqueue: the result of a request for a
+// job, by the last job for the same kind, key and variant.
 func TestEnter(t *testing.T) {
 	t.Parallel()
 	past := func(class string) func(*testing.T, *Queue) {
@@ -485,7 +485,8 @@ func TestRetries(t *testing.T) {
 	}
 }
 
-// TestFailureMemory: of what a failure is remembered, and for how long.
+// TestFailureMemory: which failures are remembered, by which key, and for how
+// long.
 func TestFailureMemory(t *testing.T) {
 	t.Parallel()
 	source, other := blob.Sum([]byte("the input")), blob.Sum([]byte("another input"))

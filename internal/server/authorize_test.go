@@ -226,7 +226,8 @@ func TestSections(t *testing.T) {
 	}
 }
 
-// TestOwnPagesGuarded: what the server says of itself is inside the scope too.
+// TestOwnPagesGuarded: the page, the search and the metrics respect the scope
+// too.
 func TestOwnPagesGuarded(t *testing.T) {
 	g := newGuarded(t, demand, Config{TwoTier: true})
 	for _, path := range []string{"/", "/symbols", "/metrics", "/metadata?key=glob&value=*", "/index2.txt", "/pingme.txt", "/robots.txt", "/favicon.ico"} {
@@ -301,7 +302,8 @@ func TestPathTokenPages(t *testing.T) {
 	}
 }
 
-// TestModuleNamedT: only what is exactly a token is one.
+// TestModuleNamedT: a path that begins with /t/ contains a token only if the
+// next segment has exactly the form of one.
 func TestModuleNamedT(t *testing.T) {
 	g := newGuarded(t, auth.PolicyConfig{}, Config{})
 	h := addAs(t, g.d, "ours", "t.sym", sym("0123456789ABCDEF0123456789ABCDE01", "t", "", 400))
@@ -343,8 +345,9 @@ func TestRevokedWhileServed(t *testing.T) {
 	}
 }
 
-// TestAnswersAreNobodyElses: what was answered to one is not kept for another.
-func TestAnswersAreNobodyElses(t *testing.T) {
+// TestAnswersAreNotShared: an answer to one caller is not reused for a caller
+// with other rights.
+func TestAnswersAreNotShared(t *testing.T) {
 	g := newGuarded(t, auth.PolicyConfig{Anonymous: []string{"ours"}}, Config{})
 	c := dial(t, listen(t, g.s))
 	ours, theirs := g.oursPDB.path(t, layout.SymStore), g.theirsSym.path(t, layout.BreakpadTree)
@@ -447,8 +450,8 @@ func otherID(p string) string {
 	return p[:at] + digit + p[at+1:]
 }
 
-// TestCredentialsHoldNoSlot: checks of credentials, which may take long, keep
-// nobody else from being answered.
+// TestCredentialsHoldNoSlot: a slow check of credentials does not delay other
+// requests.
 func TestCredentialsHoldNoSlot(t *testing.T) {
 	g := newGuarded(t, demand, Config{MaxConns: 1, Wait: 10 * time.Second})
 	checking, release := make(chan struct{}), make(chan struct{})
@@ -467,8 +470,7 @@ func TestCredentialsHoldNoSlot(t *testing.T) {
 	}
 }
 
-// TestUnauthorizedSaysHow: the answer to a request without credentials says how
-// to get and carry a token.
+// TestUnauthorizedSaysHow: a 401 explains how to create and send a token.
 func TestUnauthorizedSaysHow(t *testing.T) {
 	g := newGuarded(t, demand, Config{})
 	r := ask(g.s, "GET", "/", browser)
@@ -483,7 +485,7 @@ func TestUnauthorizedSaysHow(t *testing.T) {
 	}
 }
 
-// TestJobsGuarded: work is for those who may write everywhere.
+// TestJobsGuarded: the job API needs the right to write to all products.
 func TestJobsGuarded(t *testing.T) {
 	for name, policy := range map[string]auth.PolicyConfig{"closed": demand, "open": {}} {
 		g := newGuarded(t, policy, Config{WorkerToken: "of the workers"})
@@ -567,8 +569,8 @@ func TestAuditRecords(t *testing.T) {
 	}
 }
 
-// TestHotWithGate: answers are kept in memory for callers who may read
-// everything, and for nobody else.
+// TestHotWithGate: answers are kept in memory only for callers who may read
+// everything.
 func TestHotWithGate(t *testing.T) {
 	for name, c := range map[string]struct {
 		policy auth.PolicyConfig
@@ -591,8 +593,8 @@ func TestHotWithGate(t *testing.T) {
 	}
 }
 
-// TestOpenToTheWorld: credentials that do not hold do no harm where nobody
-// needs any.
+// TestOpenToTheWorld: on a server without required credentials, invalid
+// credentials are ignored.
 func TestOpenToTheWorld(t *testing.T) {
 	g := newGuarded(t, auth.PolicyConfig{}, Config{})
 	for _, h := range []string{bearer(auth.NewToken()), basic("proxy", "user"), "Authorization: Negotiate YII="} {

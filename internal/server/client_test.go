@@ -55,7 +55,7 @@ func TestGuessesBehindProxy(t *testing.T) {
 }
 
 // TestClientOf: behind a configured proxy the client is the last address in
-// X-Forwarded-For that is not a proxy's; elsewhere the header means nothing.
+// X-Forwarded-For that is not a proxy's; without one the header is ignored.
 func TestClientOf(t *testing.T) {
 	t.Parallel()
 	proxies, err := ParseNetworks([]string{"127.0.0.1", "10.1.0.0/16", "fd00::/8"})

@@ -52,7 +52,8 @@ func blockUntil(release <-chan struct{}) func(context.Context, layout.Request) (
 	}
 }
 
-// TestIdleConnections: idle connections of one client shut nobody out.
+// TestIdleConnections: idle connections of one client do not keep other clients
+// out.
 func TestIdleConnections(t *testing.T) {
 	const long = 20 * time.Second
 	fill := func(t *testing.T, s *Server, addr, from string, n int) (idle []*rawClient) {

@@ -86,8 +86,8 @@ type unready struct{ Depot }
 
 func (unready) Ready(context.Context) error { return errors.New("the disk is gone") }
 
-// TestMethods: what is no GET gets no file, no body is read, and a preflight
-// is answered for symbol paths only.
+// TestMethods: other methods than GET and HEAD return no file and read no body,
+// and a preflight is answered for symbol paths only.
 func TestMethods(t *testing.T) {
 	w := newWorld(t, Config{})
 	addr := listen(t, w.s)
@@ -116,8 +116,8 @@ func TestMethods(t *testing.T) {
 	}
 }
 
-// TestHostileRequests sends what no client should: the answer is 404, or 400
-// where it is no HTTP, and the next request works.
+// TestHostileRequests: malformed requests are answered with 404, or 400 if they
+// are not HTTP, and the next request succeeds.
 func TestHostileRequests(t *testing.T) {
 	w := newWorld(t, Config{})
 	addr := listen(t, w.s)
@@ -302,7 +302,7 @@ func TestMetadata(t *testing.T) {
 }
 
 // TestMetadataLimits: searches by pattern are limited in time and number, and
-// keep nobody from getting files.
+// do not delay requests for files.
 func TestMetadataLimits(t *testing.T) {
 	t.Run("short globs", func(t *testing.T) {
 		g := newGuarded(t, auth.PolicyConfig{Anonymous: []string{"ours"}}, Config{})
@@ -363,8 +363,8 @@ func (s slowSearch) Metadata(ctx context.Context, _ depot.Scope, _, _ string, _ 
 	return nil, false, nil
 }
 
-// TestLastModified: a file's own time is reported, and where there is none the
-// time at which it was added.
+// TestLastModified: Last-Modified is the file's own time, or the time of adding
+// if that is unknown.
 func TestLastModified(t *testing.T) {
 	d := newDepot(t)
 	own := time.Date(2019, 5, 6, 7, 8, 9, 0, time.UTC)
@@ -380,7 +380,7 @@ func TestLastModified(t *testing.T) {
 	}
 }
 
-// TestFailures: what goes wrong is no absence.
+// TestFailures: an internal failure is not answered as a miss.
 func TestFailures(t *testing.T) {
 	path := "/a.pdb/000000000000000000000000000000001/a.pdb"
 	for err, want := range map[error]int{
@@ -396,8 +396,8 @@ func TestFailures(t *testing.T) {
 	}
 }
 
-// FuzzDispatch: whatever is asked, nothing breaks, and the answer is one of
-// the few that clients can stand.
+// FuzzDispatch: any request gets one of the few statuses that clients can
+// handle.
 func FuzzDispatch(f *testing.F) {
 	for _, s := range []string{"/", "/a.pdb/000000000000000000000000000000001/a.pdb", "/buildid/abcd/debuginfo", "/buildid/abcd/section/.text",
 		"/download/symbols/x/ABCDEF0112/x_", "/v3.1.0/a.pdb/00000000000000000000000000000000/1", "/metadata?key=glob&value=/usr/*", "/?q=x",

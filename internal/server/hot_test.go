@@ -68,8 +68,8 @@ func (d *filteredDepot) waitForFilter(t testing.TB, path string, products ...str
 	}
 }
 
-// TestFromMemory: what is asked again comes from memory, until something is
-// added to or removed from the depot.
+// TestFromMemory: a repeated request is answered from memory, until something
+// is added to or removed from the depot.
 func TestFromMemory(t *testing.T) {
 	filtered := newFilteredDepot(t)
 	d := filtered.Depot
@@ -123,8 +123,8 @@ func TestFromMemory(t *testing.T) {
 	}
 }
 
-// TestConnectionMix sends all kinds of requests over one connection, in pieces
-// and in a row: each gets its own answer, in order.
+// TestConnectionMix sends all kinds of requests over one connection, in
+// fragments and pipelined: each gets its own answer, in order.
 func TestConnectionMix(t *testing.T) {
 	w := newWorld(t, Config{})
 	addr := listen(t, w.s)
@@ -177,8 +177,8 @@ func TestConnectionMix(t *testing.T) {
 	}
 }
 
-// TestNoSmuggling: however a client or a proxy divides its bytes, the part of
-// a header or a body that looks like a request is none.
+// TestNoSmuggling: however the bytes are divided, a part of a header or a body
+// that looks like a request is not executed.
 func TestNoSmuggling(t *testing.T) {
 	w := newWorld(t, Config{})
 	addr := listen(t, w.s)

@@ -194,8 +194,8 @@ func TestJobAPI(t *testing.T) {
 	})
 }
 
-// TestLeaseKinds: a worker gets jobs of the kinds that it names, and one that
-// names none gets those of the only kind that old workers know.
+// TestLeaseKinds: a worker gets jobs of the kinds that it names; a worker that
+// names none gets SymCache jobs, the only kind that old workers know.
 func TestLeaseKinds(t *testing.T) {
 	for kinds, want := range map[string]int{"": 1, `"kinds":[],`: 1, `"kinds":["symcache"],`: 1, `"kinds":["later","symcache"],`: 1} {
 		d, url, key := jobServer(t, workToken)
@@ -300,7 +300,8 @@ func TestJobAPIRefuses(t *testing.T) {
 	}
 }
 
-// TestJobAPIStops: who waits for jobs does not hold up the end of the server.
+// TestJobAPIStops: waiting lease requests do not delay the shutdown of the
+// server.
 func TestJobAPIStops(t *testing.T) {
 	waiting := make(chan string, 1)
 	d, err := depot.Open(t.Context(), filepath.Join(t.TempDir(), "depot"), depot.Options{

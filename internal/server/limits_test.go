@@ -47,8 +47,8 @@ func (p *pipes) dial() net.Conn {
 
 const gonePath = "/a.pdb/000000000000000000000000000000001/a.pdb"
 
-// TestTooManyLookups: those that find the depot busy wait 20 seconds and are
-// then told to come again; they are not told that anything is missing.
+// TestTooManyLookups: lookups beyond the limit wait 20 seconds and are then
+// answered 503, not 404.
 func TestTooManyLookups(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		release := make(chan struct{})
@@ -76,8 +76,8 @@ func TestTooManyLookups(t *testing.T) {
 	})
 }
 
-// TestTooManyConnections: over the limit of answers under way, requests on
-// further connections wait in the same way, and go on when another ends.
+// TestTooManyConnections: beyond the limit of concurrent answers, requests on
+// further connections wait until another answer ends.
 func TestTooManyConnections(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		release := make(chan struct{})
@@ -135,8 +135,8 @@ func TestTooManyConnections(t *testing.T) {
 	})
 }
 
-// TestSlowClients: a header that does not come, an idle connection, and an
-// answer that nobody takes all end.
+// TestSlowClients: an incomplete header, an idle connection and an answer that
+// the client does not read are all ended.
 func TestSlowClients(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newServer(t, Config{Depot: fake{open: notFound}})
@@ -182,8 +182,8 @@ func TestSlowClients(t *testing.T) {
 	})
 }
 
-// TestStalledDownload: a client that takes a long file slowly but steadily
-// gets it all; one that stops is given up.
+// TestStalledDownload: a client that reads slowly but steadily gets the whole
+// file; one that stops is disconnected.
 func TestStalledDownload(t *testing.T) {
 	d := newDepot(t)
 	big := add(t, d, depot.Source{Path: "big.sym"}, sym(bigID, "big.pdb", "", 3<<20+17))

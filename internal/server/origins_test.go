@@ -10,7 +10,7 @@ import (
 	"github.com/symdepot/symdepot/layout"
 )
 
-// TestOrigins: a page of another site reads nothing unless its origin is
+// TestOrigins: a page of another site can read nothing unless its origin is
 // configured.
 func TestOrigins(t *testing.T) {
 	const profiler, evil = "https://profiler.example", "https://evil.example"
@@ -78,9 +78,9 @@ type elsewhere struct{ net.Listener }
 
 func (elsewhere) Addr() net.Addr { return &net.TCPAddr{IP: net.IPv4(192, 0, 2, 1), Port: 80} }
 
-// TestHostsEverywhere: configured names count on listeners that other machines
-// reach, too: else a page could read from an intranet server under a name of its
-// own.
+// TestHostsEverywhere: configured host names are also enforced on public
+// listeners; otherwise a page could read from an intranet server by DNS
+// rebinding.
 func TestHostsEverywhere(t *testing.T) {
 	w := newWorld(t, Config{})
 	path := w.small.path(t, layout.BreakpadTree)

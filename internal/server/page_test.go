@@ -59,7 +59,7 @@ func TestPage(t *testing.T) {
 	}
 }
 
-// TestSearch: what is found is linked, and the links work.
+// TestSearch: search results are linked, and the links work.
 func TestSearch(t *testing.T) {
 	w := newWorld(t, Config{})
 	find := func(q string) reply { return ask(w.s, "GET", "/?q="+url.QueryEscape(q), browser) }

@@ -131,8 +131,9 @@ func (a *arriving) want(t *testing.T, resp *http.Response, err error, status int
 	}
 }
 
-// TestWhileItArrives: HEAD, ranges and conditions are answered from what is
-// there of a file that is being fetched, of known length and not.
+// TestWhileItArrives: HEAD, ranges and conditions are answered from the bytes
+// received so far of a file that is being downloaded, with known and with
+// unknown length.
 func TestWhileItArrives(t *testing.T) {
 	for _, sized := range []bool{true, false} {
 		t.Run(fmt.Sprintf("sized %v", sized), func(t *testing.T) {
@@ -182,8 +183,8 @@ func TestWhileItArrives(t *testing.T) {
 	}
 }
 
-// TestOldClientIsReset: a client of HTTP/1.0 takes the end of the connection for
-// the end of the file, so a transfer that breaks off must look like a failure.
+// TestOldClientIsReset: an HTTP/1.0 client takes the end of the connection for
+// the end of the file, so an interrupted transfer must look like a failure.
 func TestOldClientIsReset(t *testing.T) {
 	for _, proto := range []string{"HTTP/1.0", "HTTP/1.1"} {
 		for _, sized := range []bool{true, false} {
@@ -213,9 +214,9 @@ func TestOldClientIsReset(t *testing.T) {
 	}
 }
 
-// TestLoopsAreSaid: who has sent a request on learns our name, and that a loop
-// is no absence.
-func TestLoopsAreSaid(t *testing.T) {
+// TestLoopsAreReported: a server that forwarded a request learns this server's
+// id, and that a loop is not a miss.
+func TestLoopsAreReported(t *testing.T) {
 	a := newArriving(t, true, 1000)
 	req := func(hop string) *http.Response {
 		resp, err := a.get(t, "GET", wire.Hop+": "+hop)
@@ -237,8 +238,8 @@ func TestLoopsAreSaid(t *testing.T) {
 	}
 }
 
-// TestKnownMiss: a remembered miss is answered without asking the upstream
-// again, until the file is added.
+// TestKnownMiss: a remembered miss is answered without a request to the
+// upstream, until the file is added.
 func TestKnownMiss(t *testing.T) {
 	a := newArriving(t, true, 1000)
 	c := dial(t, a.addr)

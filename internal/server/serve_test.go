@@ -318,7 +318,8 @@ func TestAcceptedCodings(t *testing.T) {
 	}
 }
 
-// TestRedirect: who knows only the code id learns the debug id.
+// TestRedirect: a client that knows only the code id is redirected to the debug
+// id.
 func TestRedirect(t *testing.T) {
 	w := newWorld(t, Config{Prefixes: []string{"corp/sym"}})
 	c := dial(t, listen(t, w.s))
@@ -339,7 +340,7 @@ func TestRedirect(t *testing.T) {
 	}
 }
 
-// TestMSFZ: the request says so when the client takes compressed containers.
+// TestMSFZ: a client that accepts MSFZ containers is recognized by its request.
 func TestMSFZ(t *testing.T) {
 	var got symfile.Role
 	s := newServer(t, Config{Depot: fake{open: func(_ context.Context, r layout.Request) (*depot.File, error) {
@@ -358,7 +359,8 @@ func TestMSFZ(t *testing.T) {
 	}
 }
 
-// TestHigherAge: a PDB of a higher age answers, but not for ever.
+// TestHigherAge: a PDB that is not found is replaced by the one with equal GUID
+// and the next higher age, or found under another of its keys.
 func TestHigherAge(t *testing.T) {
 	d := newDepot(t)
 	pdb := addFile(t, d, "pdb/hello-x64.pdb")

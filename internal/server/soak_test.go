@@ -360,9 +360,10 @@ func settle(ctx context.Context, most usage) (u usage) {
 	return u
 }
 
-// TestSoak lets clients of all kinds ask for files of servers that fail in every
-// way, while files are added, removed and evicted. Every answer is right or
-// broken, and nothing is left behind. SYMDEPOT_SOAK says for how long.
+// TestSoak lets clients of all kinds request files from servers that fail in
+// every way, while files are added, removed and evicted. Every answer is right
+// or visibly broken, and no resource is leaked. SYMDEPOT_SOAK sets the
+// duration.
 func TestSoak(t *testing.T) {
 	long := soakTime
 	if v := os.Getenv("SYMDEPOT_SOAK"); v != "" {

@@ -145,8 +145,8 @@ func TestSymCacheHeldEnds(t *testing.T) {
 	})
 }
 
-// TestSymCacheNeverHot: what depends on what can be made is never answered from
-// memory.
+// TestSymCacheNeverHot: answers that depend on what the transcoders can make
+// are never kept in memory.
 func TestSymCacheNeverHot(t *testing.T) {
 	d := newDepot(t)
 	s := newServer(t, Config{Depot: d})
@@ -174,8 +174,8 @@ func TestSymCacheNeverHot(t *testing.T) {
 	}
 }
 
-// TestSymCacheConditions: an entity tag is as anywhere, dates mean nothing, and
-// a large file comes compressed or in parts.
+// TestSymCacheConditions: entity tags work as for other files, dates are
+// ignored, and a large file is sent compressed or in ranges.
 func TestSymCacheConditions(t *testing.T) {
 	derived := make(chan struct{}, 10)
 	d := openDepot(t, depot.Options{Hooks: depot.Hooks{Derived: func(depot.Form) { derived <- struct{}{} }}})

@@ -263,7 +263,7 @@ func (svc *Service) openPDB(ctx context.Context, key SymCacheKey) (File, error) 
 }
 
 // noPDBReason summarizes the answers of the upstreams, or the remembered ones: a PDB
-// is absent only if all of them say so.
+// counts as not found only if all of them say so.
 func (svc *Service) noPDBReason(ctx context.Context, q fetch.Question, err error) jobs.Failure {
 	f := jobs.Failure{Class: ClassNotFound, Detail: "no upstream has the PDB: " + err.Error()}
 	for _, c := range svc.fetch.Reasons(ctx, q, err) {

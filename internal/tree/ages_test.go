@@ -34,8 +34,8 @@ func withAge(t *testing.T, age byte) []byte {
 	return b
 }
 
-// TestHigherAge: a PDB that is not there is answered by one of equal GUID and
-// higher age, the closest, or by itself under another of its keys.
+// TestHigherAge: a PDB that is not found is replaced by the one with equal GUID
+// and the next higher age, or found under another of its keys.
 func TestHigherAge(t *testing.T) {
 	guid := pdbKey[:32]
 	ages := map[byte][]byte{}
@@ -114,8 +114,8 @@ func TestHigherAge(t *testing.T) {
 	}
 }
 
-// TestUnstripped: a program that holds its own debug information answers for
-// both, by its build-id alone, wherever the layout keeps it.
+// TestUnstripped: a program with its own debug information answers requests for
+// both by its build-id alone, wherever the layout stores it.
 func TestUnstripped(t *testing.T) {
 	whole, stripped := symtest.Testdata(t, "elf/prog-sha1"), symtest.Testdata(t, "elf/prog-sha1.stripped")
 	for at, lay := range map[string]layout.Layout{

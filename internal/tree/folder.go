@@ -153,9 +153,9 @@ func (f *Folder) Open(ctx context.Context, req layout.Request) (*File, error) {
 	return nil, absent
 }
 
-// splitError returns the error of an existing file that cannot be served as absent,
-// a miss with a reason, and every other error as failed.
-func splitError(err error) (absent, failed error) {
+// splitError sorts an error of opening a file: notServed, a miss with a reason, if
+// the file exists and cannot be served; failed for every other error.
+func splitError(err error) (notServed, failed error) {
 	if errors.Is(err, unpack.ErrPacked) || errors.Is(err, symstore.ErrPointer) || errors.Is(err, errMismatch) {
 		return fmt.Errorf("%w: %w", fs.ErrNotExist, err), nil
 	}

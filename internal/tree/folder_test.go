@@ -134,8 +134,8 @@ func keys(m map[string][]byte) []string {
 	return list
 }
 
-// TestPacked: a compressed file is answered as it is under its own name, and
-// unpacked under the plain one; a damaged one is absent.
+// TestPacked: a compressed file is served compressed under its own name and
+// decompressed under the plain one; a damaged one is not found.
 func TestPacked(t *testing.T) {
 	dir := t.TempDir()
 	pdb, elf := symtest.Testdata(t, "pdb/hello-x64.pdb"), symtest.Testdata(t, "elf/prog-sha1")
@@ -252,8 +252,8 @@ func TestUnpackGivenUp(t *testing.T) {
 	}
 }
 
-// TestPointers: pointers are followed inside the allowed folders only, and only
-// to the file that was asked for.
+// TestPointers: pointers are followed only inside the allowed folders, and only
+// to the requested file.
 func TestPointers(t *testing.T) {
 	dir, share, secret := t.TempDir(), t.TempDir(), t.TempDir()
 	pdb := symtest.Testdata(t, "pdb/hello-x64.pdb")
@@ -294,7 +294,8 @@ func TestPointers(t *testing.T) {
 	}
 }
 
-// TestHostile: names lead nowhere, and what is no file is absent.
+// TestHostile: names cannot lead out of the folder, and entries other than
+// files are not found.
 func TestHostile(t *testing.T) {
 	dir, outside := t.TempDir(), t.TempDir()
 	symtest.Put(t, outside, "x.pdb", symtest.Testdata(t, "pdb/hello-x64.pdb"))
@@ -327,7 +328,8 @@ func TestHostile(t *testing.T) {
 	}
 }
 
-// TestListings: what comes and goes is seen, in other cases too.
+// TestListings: added and removed files are noticed, also in names of a
+// different case.
 func TestListings(t *testing.T) {
 	dir := t.TempDir()
 	symtest.Put(t, dir, "pingme.txt", nil)
@@ -356,7 +358,7 @@ func TestListings(t *testing.T) {
 	}
 }
 
-// TestAdmin: a store's own files are told only on request, without paths.
+// TestAdmin: a store's own files are served only if enabled, and without paths.
 func TestAdmin(t *testing.T) {
 	dir := t.TempDir()
 	s, err := symstore.Create(dir, symstore.Two, symstore.Options{})

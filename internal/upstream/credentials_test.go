@@ -5,7 +5,8 @@ import (
 	"testing"
 )
 
-// TestGiveCredentials: secrets go to one private host, or to nobody.
+// TestGiveCredentials: credentials are given to exactly one private host, or to
+// none.
 func TestGiveCredentials(t *testing.T) {
 	t.Parallel()
 	preset, err := PresetByName("microsoft")

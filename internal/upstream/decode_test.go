@@ -35,8 +35,8 @@ func cabOf(tb testing.TB, body []byte) []byte {
 	return b
 }
 
-// FuzzDecode: whatever a server sends, at most the limit comes out, and a
-// damaged file never ends like a whole one that has another size.
+// FuzzDecode: whatever a server sends, the output stays within the limit, and a
+// damaged file never ends like a complete one of a different size.
 func FuzzDecode(f *testing.F) {
 	small := content[:2000]
 	for _, b := range [][]byte{small, gz(small), zs(small), zl(small), zp(small), zipStored(small), zp(small, small), []byte("SZDD\x88\xf0\x27\x33"), []byte("PK\x03\x04"), []byte("MSCF\x00\x00\x00\x00\x2c")} {

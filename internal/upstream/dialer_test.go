@@ -19,7 +19,8 @@ import (
 	"github.com/symdepot/symdepot/layout"
 )
 
-// TestPublic: every way to write an address that is none of the internet.
+// TestPublic: every spelling of an address outside the public internet is
+// recognized.
 func TestPublic(t *testing.T) {
 	for _, a := range strings.Fields(`0.0.0.0 0.1.2.3 10.0.0.1 100.64.0.1 100.100.100.200 100.127.255.255 127.0.0.1 127.9.9.9 169.254.169.254 169.254.0.1
 		172.16.0.1 172.31.255.255 192.0.0.8 192.0.0.200 192.0.2.1 192.88.99.1 192.168.0.1 198.18.0.1 198.19.255.255 198.51.100.1 203.0.113.9 224.0.0.1
@@ -42,7 +43,7 @@ func TestPublic(t *testing.T) {
 	}
 }
 
-// TestRedirects: where a server may send us, and where not.
+// TestRedirects: redirects that are followed, and redirects that are not.
 func TestRedirects(t *testing.T) {
 	inside := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		t.Errorf("a request reached %s", r.URL)
@@ -123,7 +124,7 @@ func elsewhere() DialerOptions {
 	}
 }
 
-// TestCredentialsStay: another host gets the file's address and nothing else.
+// TestCredentialsStay: after a redirect, a different host gets no credentials.
 func TestCredentialsStay(t *testing.T) {
 	other := serve(t, map[string]http.HandlerFunc{"/blob": symtest.Give(content)})
 	_, port, _ := strings.Cut(strings.TrimPrefix(other.URL, "http://"), ":")
@@ -172,7 +173,7 @@ func TestCredentialsStay(t *testing.T) {
 	}
 }
 
-// TestDowngrade: what was asked for by https does not come by http.
+// TestDowngrade: a request that began with https is never continued with http.
 func TestDowngrade(t *testing.T) {
 	for _, c := range []struct {
 		went []string
@@ -277,8 +278,8 @@ func TestProxy(t *testing.T) {
 	}
 }
 
-// TestCodeInfo: a Breakpad server tells the debug file to a client that knows
-// the code file only.
+// TestCodeInfo: a Breakpad server redirects a client that knows the code file
+// only to the debug file.
 func TestCodeInfo(t *testing.T) {
 	sym := []byte("MODULE windows x86_64 " + strings.ToUpper(guid1) + "1 xul.pdb\n")
 	key := strings.ToUpper(guid1) + "1"
@@ -302,7 +303,7 @@ func TestCodeInfo(t *testing.T) {
 	}
 }
 
-// TestTransportHosts: a host without a port stands for both of the web's.
+// TestTransportHosts: a host without a port covers ports 80 and 443.
 func TestTransportHosts(t *testing.T) {
 	d := NewDialer(DialerOptions{})
 	for _, addr := range []string{"[::1]:80", "127.0.0.1:443", "127.0.0.1:9"} {

@@ -461,9 +461,9 @@ func TestGuardFilters(t *testing.T) {
 	}
 }
 
-// TestGuardHangsBesideFaster: a source whose every request is cancelled because
-// another source was faster is left alone if it does not answer at all, and not
-// if it is merely slower.
+// TestGuardHangsBesideFaster: if all requests of an upstream are cancelled
+// because a different one was faster, its circuit breaker opens if it never
+// answers, and not if it is only slower.
 func TestGuardHangsBesideFaster(t *testing.T) {
 	for _, c := range []struct {
 		name  string

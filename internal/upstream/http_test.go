@@ -194,8 +194,8 @@ func zipStored(b []byte) []byte {
 	return o.Bytes()
 }
 
-// TestForms: a file arrives in plain form however the server has it, and the
-// forms are asked for in the order of Microsoft's clients.
+// TestForms: a file is decompressed whichever form the server has, and the
+// forms are requested in the order of Microsoft's clients.
 func TestForms(t *testing.T) {
 	cabinet := unpacktest.Cabinet(t, "foo.pdb", content)
 	for _, c := range []struct {
@@ -254,8 +254,8 @@ func TestForms(t *testing.T) {
 	})
 }
 
-// TestNamesLeftAlone: a file whose own name asks for a container arrives in it,
-// and so does what is named by its hash.
+// TestNamesLeftAlone: a file is not decompressed if its own name is that of a
+// container, or if it is named by its hash.
 func TestNamesLeftAlone(t *testing.T) {
 	packed := gz(content)
 	for p, want := range map[string]string{
@@ -273,7 +273,7 @@ func TestNamesLeftAlone(t *testing.T) {
 	}
 }
 
-// TestHTTPPointers: file.ptr leads to an address, or says why there is no file.
+// TestHTTPPointers: file.ptr leads to a URL, or gives the reason of a miss.
 func TestHTTPPointers(t *testing.T) {
 	for _, c := range []struct {
 		text  string
@@ -310,7 +310,8 @@ func TestHTTPPointers(t *testing.T) {
 	}
 }
 
-// TestStatus: what each refusal means, and that nothing else is asked behind it.
+// TestStatus: the class of each error status, without further requests after
+// it.
 func TestStatus(t *testing.T) {
 	page := []byte("<!DOCTYPE html>\n<html><body>Sorry!</body></html>")
 	for _, c := range []struct {
@@ -547,7 +548,7 @@ func TestWaits(t *testing.T) {
 	symtest.Await(t, 10*time.Second, "the end of the goroutines of the test", func() bool { return runtime.NumGoroutine() <= before+2 })
 }
 
-// TestUnreachable: what a server that is not there is.
+// TestUnreachable: the class of failures to connect.
 func TestUnreachable(t *testing.T) {
 	s := serve(t, nil)
 	s.Close()
@@ -568,7 +569,8 @@ func TestUnreachable(t *testing.T) {
 	}
 }
 
-// TestResume: the rest of a file is asked for, if it is the same file.
+// TestResume: the rest of an interrupted file is requested, if it is still the
+// same file.
 func TestResume(t *testing.T) {
 	at := time.Date(2020, 1, 2, 3, 4, 5, 0, time.UTC)
 	tag := `"one"`
@@ -618,7 +620,8 @@ func TestResume(t *testing.T) {
 	}
 }
 
-// TestResumeLies: a part that is another than asked for is not taken.
+// TestResumeLies: a response with a different range than the requested one is
+// not used.
 func TestResumeLies(t *testing.T) {
 	n := len(content)
 	part := func(span, tag string, from, to int) http.HandlerFunc {
@@ -671,7 +674,8 @@ func TestResumeLies(t *testing.T) {
 	}
 }
 
-// TestTiers: index2.txt is asked for once, and again when the answer is old.
+// TestTiers: index2.txt is requested once, and again when the answer has
+// expired.
 func TestTiers(t *testing.T) {
 	for _, two := range []bool{true, false} {
 		s := serve(t, map[string]http.HandlerFunc{"/fo" + fooPath: symtest.Give(content), fooPath: symtest.Give(content)})
@@ -721,8 +725,8 @@ func TestTiers(t *testing.T) {
 	}
 }
 
-// TestSymCache: a file that is still being made is absent for a while, and one
-// that the client cannot read is refused.
+// TestSymCache: a file that the server is still making is a short miss, and a
+// version that the client cannot read is refused.
 func TestSymCache(t *testing.T) {
 	n := 0
 	file := []byte("a file for Windows Performance Analyzer")
@@ -785,7 +789,8 @@ func TestDebuginfod(t *testing.T) {
 	}
 }
 
-// TestHeaders: what is sent along, and the file of headers that changes.
+// TestHeaders: configured headers are sent, and a changed file of headers is
+// read again.
 func TestHeaders(t *testing.T) {
 	s := serve(t, map[string]http.HandlerFunc{fooPath: symtest.Give(content)})
 	file := filepath.Join(t.TempDir(), "headers")
@@ -827,7 +832,7 @@ func TestHeaders(t *testing.T) {
 	}
 }
 
-// TestConfig: what cannot be used is said.
+// TestConfig: invalid options are reported.
 func TestConfig(t *testing.T) {
 	for says, cfg := range map[string]HTTPConfig{
 		"not an http":      {URL: "ftp://host/"},
@@ -843,7 +848,7 @@ func TestConfig(t *testing.T) {
 	}
 }
 
-// TestNoSecrets: errors, paths and names hold none of what was given to log in.
+// TestNoSecrets: errors, paths and names contain no credentials.
 func TestNoSecrets(t *testing.T) {
 	const secret = "s3cr3tTok3nOfTw3ntyL3tt3rs"
 	s := serve(t, nil)

@@ -13,8 +13,8 @@ import (
 	"github.com/symdepot/symdepot/layout"
 )
 
-// TestOurOwnKind: another server of ours says who it is and that a question
-// went in a circle, and a Breakpad server where the debug id leads.
+// TestOurOwnKind: another symdepot server reports its id and loops, and a
+// Breakpad server redirects to the debug id.
 func TestOurOwnKind(t *testing.T) {
 	const sym = "app.pdb/44E4EC8C2F41492B9369D6B9A059577C2/app.sym"
 	far := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

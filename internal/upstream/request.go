@@ -35,7 +35,7 @@ func (h *HTTP) redact(u *url.URL) string {
 	return u.Scheme + "://" + u.Host + p
 }
 
-// unredact is the inverse of show for URLs on the configured server.
+// unredact is the inverse of redact for URLs on the configured server.
 func (h *HTTP) unredact(shown string) (*url.URL, bool) {
 	rest, ok := strings.CutPrefix(shown, h.shown+"/")
 	if !ok {
