@@ -31,7 +31,7 @@ func material(t testing.TB, elem ...string) string {
 	return path
 }
 
-// TestRealCabinets compares members with what several other tools extract.
+// TestRealCabinets compares members with the output of several other tools.
 func TestRealCabinets(t *testing.T) {
 	table, err := os.ReadFile(material(t, "cabs.tsv"))
 	if err != nil {

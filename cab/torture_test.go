@@ -127,8 +127,8 @@ func compare(t *testing.T, in io.Reader, n int64) {
 	}
 }
 
-// TestTortureTooLarge compresses what cannot be made smaller: the limit of
-// blocks is kept, but the cabinet would have more than 2 GiB.
+// TestTortureTooLarge compresses incompressible data: each block is within its
+// limit, but the cabinet would have more than 2 GiB.
 func TestTortureTooLarge(t *testing.T) {
 	if os.Getenv("SYMDEPOT_TORTURE") == "" {
 		t.Skip("SYMDEPOT_TORTURE is not set: gigabytes are not compressed here")

@@ -15,7 +15,8 @@ import (
 
 var update = flag.Bool("update", false, "write testdata/cab/lzx.cab again")
 
-// TestCommitted reads the committed cabinets of other writers and ours.
+// TestCommitted reads the committed cabinets of other writers and of this
+// package.
 func TestCommitted(t *testing.T) {
 	want := map[string][]byte{}
 	var sources []Source

@@ -193,7 +193,7 @@ func TestOthersReadOurs(t *testing.T) {
 	}
 }
 
-// TestWeReadOthers reads what other writers make.
+// TestWeReadOthers reads cabinets of other writers.
 func TestWeReadOthers(t *testing.T) {
 	tools := map[string]func(cab string, files []string) *exec.Cmd{
 		"gcab": func(cab string, files []string) *exec.Cmd {

@@ -67,7 +67,8 @@ func TestCore(t *testing.T) {
 	}
 }
 
-// TestCoreWithoutList: the images name themselves, as far as they can.
+// TestCoreWithoutList: without a list of files, the images are named by their
+// own content, if possible.
 func TestCoreWithoutList(t *testing.T) {
 	for _, e := range builders {
 		c := libraryCore(e)

@@ -208,8 +208,8 @@ func version(r Request) string {
 	return r.SymCache.Version.Segment()
 }
 
-// TestGoldenRequests freezes what paths ask for: routed, and read by each
-// layout on its own.
+// TestGoldenRequests freezes the requests that paths are parsed to, by Route
+// and by each layout alone.
 func TestGoldenRequests(t *testing.T) {
 	var b bytes.Buffer
 	for _, p := range asked(t) {
@@ -264,7 +264,8 @@ func eachRequest(t *testing.T, each func(path string, req Request)) {
 	}
 }
 
-// TestGoldenPlaces freezes what is asked of servers, in which order and case.
+// TestGoldenPlaces freezes the paths requested from servers, with their order
+// and case.
 func TestGoldenPlaces(t *testing.T) {
 	type dialect struct {
 		label string

@@ -303,7 +303,8 @@ func TestTypeOnlyPDB(t *testing.T) {
 	}
 }
 
-// TestSymCacheRoute: what is malformed there is no request of another layout.
+// TestSymCacheRoute: a malformed SymCache path is not parsed as a different
+// layout.
 func TestSymCacheRoute(t *testing.T) {
 	const g = "/0e7712be-af06-4421-884b-496f833c8ec1"
 	for _, p := range []string{

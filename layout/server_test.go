@@ -12,7 +12,7 @@ const (
 	guid1 = "497b72f6390a44fc878e5a2d63b6cc4b"
 )
 
-// TestSpelling: what is asked of a server of each layout, to the letter and in
+// TestSpelling: the exact paths requested from a server of each layout, in
 // order.
 func TestSpelling(t *testing.T) {
 	upper := strings.ToUpper(guid1)

@@ -9,7 +9,8 @@ import (
 	"testing"
 )
 
-// TestCandidate: what Identify takes is never refused by its first bytes.
+// TestCandidate: Detect accepts the first bytes of every file that Identify
+// accepts.
 func TestCandidate(t *testing.T) {
 	taken := 0
 	err := filepath.WalkDir("../testdata", func(path string, e fs.DirEntry, err error) error {

@@ -354,7 +354,7 @@ func TestELFArch(t *testing.T) {
 	}
 }
 
-// TestELFHostile has files whose headers lie, with what is said of them.
+// TestELFHostile: files with contradictory headers, and the error of each.
 func TestELFHostile(t *testing.T) {
 	edit := func(e elfImage, off int, value ...byte) []byte {
 		p := e.bytes()

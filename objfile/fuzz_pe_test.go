@@ -94,7 +94,7 @@ func FuzzText(f *testing.F) {
 	fuzzKind(f, "", testGUID+".plist", ".r2rmap", ".bcsymbolmap", ".plist")
 }
 
-// FuzzIdentify goes through the entry point with any path.
+// FuzzIdentify calls Identify with any bytes and any path.
 func FuzzIdentify(f *testing.F) {
 	for p, b := range samples(f) {
 		f.Add(b, p)

@@ -14,7 +14,7 @@ import (
 	"github.com/symdepot/symdepot/symfile"
 )
 
-// TestNotSymbolFile checks that people are told what was skipped.
+// TestNotSymbolFile checks that the errors say which kind of file was skipped.
 func TestNotSymbolFile(t *testing.T) {
 	object, err := os.ReadFile("../testdata/pe/x64.exe")
 	if err != nil {
@@ -60,8 +60,8 @@ func TestNotSymbolFile(t *testing.T) {
 	}
 }
 
-// TestNames checks that a name no client could ask for makes a file unusable,
-// wherever the name comes from.
+// TestNames checks that a file with a name that no client can request is
+// unusable, wherever the name comes from.
 func TestNames(t *testing.T) {
 	img := peImage{size: 1}.bytes()
 	for path, want := range map[string]string{
@@ -213,8 +213,8 @@ func TestBudget(t *testing.T) {
 	}
 }
 
-// TestUnknownFeatures checks that a file whose records lie beyond the budget
-// says so, and still has its ids.
+// TestUnknownFeatures checks that a file whose records are beyond the budget
+// has its ids and reports unknown features.
 func TestUnknownFeatures(t *testing.T) {
 	o, err := Identify(&sparse{head: []byte("MODULE Linux x86_64 " + testGUID + "0 a\nFUNC 1 2 0 f\n")}, 1<<30, "a.sym", Options{})
 	if err != nil || !o[0].Features.Unknown || !o[0].Features.Debug || o[0].DebugID.Breakpad() != testGUID+"0" {

@@ -41,7 +41,7 @@ func TestMachOFiles(t *testing.T) {
 	}
 }
 
-// TestMachOSlices: what stands at a slice's place is that slice.
+// TestMachOSlices: the bytes at the offset of each slice are that slice.
 func TestMachOSlices(t *testing.T) {
 	for file, same := range map[string]string{"app-fat64": "app-arm64"} {
 		p := readTestdata(t, "macho/"+file)

@@ -380,8 +380,8 @@ func TestPEEmbeddedPDB(t *testing.T) {
 	}
 }
 
-// TestPEHostile checks that headers that lie are refused with the reason, and
-// that programs that are no PE images are told apart.
+// TestPEHostile checks that contradictory headers are rejected with the reason,
+// and that other kinds of programs are named.
 func TestPEHostile(t *testing.T) {
 	good := peImage{size: 0x2000, entries: []peDebug{{kind: 2, data: rsds(1, "a.pdb")}}}.bytes()
 	edit := func(f func([]byte) []byte) []byte { return f(bytes.Clone(good)) }

@@ -278,7 +278,7 @@ func TestHostile(t *testing.T) {
 	}
 }
 
-// TestDeep reads far into a chunk that inflates to much.
+// TestDeep reads at a high offset of a chunk that decompresses to many bytes.
 func TestDeep(t *testing.T) {
 	big := make([]byte, 70<<20)
 	b := msfzBytes(t, zstdM, 1<<30, []content{{}, sample()[1], {}, {}, {data: big}})
@@ -361,7 +361,7 @@ func TestHostileInfo(t *testing.T) {
 	}
 }
 
-// TestOldInfo takes a broken map in a file of an old compiler as none.
+// TestOldInfo: a broken map of names in a file of an old compiler is ignored.
 func TestOldInfo(t *testing.T) {
 	s := sample()
 	s[InfoStream].data = append(infoBytes(19950623, 1, 1, testGUID, nil)[:12], 0xFF, 0xFF, 0xFF)

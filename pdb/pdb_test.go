@@ -63,7 +63,7 @@ func readFile(t testing.TB, name string) []byte {
 	return b
 }
 
-// TestFixtures compares with what llvm-pdbutil says about files of lld.
+// TestFixtures compares with the output of llvm-pdbutil for files of lld.
 func TestFixtures(t *testing.T) {
 	for name, want := range map[string]string{
 		"hello-arm64.pdb": "MSF page=4096 id=F37C719627168BA94C4C44205044422E1 info=1 dbi=1 nodbi=false old=false arch=arm64 sort=private symtab",

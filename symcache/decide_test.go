@@ -106,9 +106,9 @@ func TestDecide(t *testing.T) {
 	}
 }
 
-// TestDecideAlways holds what is true of every state: nothing is sent that the
-// client cannot read, nothing is made in vain, and a client is never told of
-// a file that it has.
+// TestDecideAlways checks invariants of every state: the file can be read by
+// the client, a file is made only if it helps, and a client is never offered a
+// file that it has.
 func TestDecideAlways(t *testing.T) {
 	all := vers(t, "2.0.0 3.0.0 3.1.0 3.2.0 4.0.0 4.1.0")
 	subset := func(bits int) []Version {

@@ -70,7 +70,7 @@ func TestRoundTrip(t *testing.T) {
 	}
 }
 
-// TestReset decodes a folder with a decoder that has failed in another.
+// TestReset decodes a folder with a decoder that failed in a different folder.
 func TestReset(t *testing.T) {
 	plain := blocktest.Text(3000)
 	blocks := compress(t, plain, Options{})

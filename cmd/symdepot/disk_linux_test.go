@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// TestFullDisk fills a small file system: the transaction fails whole, says
-// what to do, and the depot is as before.
+// TestFullDisk fills a small file system: the transaction fails as a whole, the
+// error names the remedy, and the depot is unchanged.
 func TestFullDisk(t *testing.T) {
 	small := t.TempDir()
 	if err := syscall.Mount("none", small, "tmpfs", 0, "size=6m"); err != nil {

@@ -15,8 +15,9 @@ import (
 )
 
 // TestHostileFiles adds damaged copies of every test file: cut at many lengths
-// and with flipped bits. Each must be taken or skipped with a reason, the
-// command must go on to the good file at the end, and what it took must verify.
+// and with flipped bits. Each must be added or skipped with a reason, the
+// command must continue up to the good file at the end, and the added objects
+// must pass verify.
 func TestHostileFiles(t *testing.T) {
 	t.Parallel()
 	src := t.TempDir()
@@ -105,8 +106,8 @@ func TestHostileFiles(t *testing.T) {
 	t.Logf("%d damaged files, %d skipped", n+len(lies), skipped)
 }
 
-// TestHostileRequests asks for names that are no names; the server answers 404
-// (400 where it is not even HTTP) and goes on.
+// TestHostileRequests sends invalid names; the server answers 404 (400 if it is
+// not HTTP) and keeps serving.
 func TestHostileRequests(t *testing.T) {
 	t.Parallel()
 	src := t.TempDir()

@@ -58,8 +58,8 @@ func peStore(t *testing.T, dir string, transactions, each int) {
 	}
 }
 
-// TestKilledImport: an import that is killed over and over goes on where it
-// was, until every transaction is here once.
+// TestKilledImport: an import that is killed repeatedly continues where it was
+// killed, until every transaction is imported once.
 func TestKilledImport(t *testing.T) {
 	t.Parallel()
 	const txs, each = 40, 3

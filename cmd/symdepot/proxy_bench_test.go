@@ -193,7 +193,7 @@ func loadgen() {
 	fmt.Printf("%d %d %.3f %.3f %.3f %.3f %.3f\n", len(took), bad, took[len(took)/2], took[len(took)*99/100], took[len(took)-1], begun[len(begun)/2], begun[len(begun)*99/100])
 }
 
-// TestBenchKnownMiss asks for what is known to be nowhere at a steady rate.
+// TestBenchKnownMiss requests remembered misses at a steady rate.
 func TestBenchKnownMiss(t *testing.T) {
 	needBench(t)
 	up := newFar(t, t.TempDir(), 0)
@@ -269,7 +269,8 @@ func newDumpOpen(t *testing.T, tree string, files, size, absent int) dumpOpen {
 	return o
 }
 
-// TestDumpOpensTwice: the second time nothing is asked for elsewhere.
+// TestDumpOpensTwice: opening a dump a second time sends no request to the
+// upstream.
 func TestDumpOpensTwice(t *testing.T) {
 	tree := t.TempDir()
 	o := newDumpOpen(t, tree, 20, 8<<10, 20)
@@ -283,7 +284,8 @@ func TestDumpOpensTwice(t *testing.T) {
 	}
 }
 
-// TestBenchDumpOpen is the same at full size, with a source that is far away.
+// TestBenchDumpOpen is TestDumpOpensTwice at full size, with a distant
+// upstream.
 func TestBenchDumpOpen(t *testing.T) {
 	needBench(t)
 	tree := t.TempDir()

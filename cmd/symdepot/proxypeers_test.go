@@ -138,8 +138,9 @@ func startElfutils(t *testing.T, dir, id, urls string) (address string, stop fun
 	return address, stop
 }
 
-// TestElfutilsUpstream puts us between elfutils' server and its clients: what it
-// gave once, functions, lines and sources, is there without it.
+// TestElfutilsUpstream runs symdepot between elfutils' server and its clients:
+// functions, lines and sources that it downloaded once are available without
+// the upstream.
 func TestElfutilsUpstream(t *testing.T) {
 	t.Parallel()
 	needTools(t, "debuginfod", "debuginfod-find", "gdb", "gcc", "strip", "readelf")

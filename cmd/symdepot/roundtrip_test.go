@@ -26,9 +26,8 @@ var tripFiles = []string{
 
 const tripSym = "MODULE windows x86_64 497B72F6390A44FC878E5A2D63B6CC4B1 a.dll\nFUNC 1000 10 0 f\n"
 
-// TestRoundTrip: what an export of any layout holds comes back from it, object
-// by object and byte by byte, into an empty depot, with the layout named and
-// found out.
+// TestRoundTrip imports the export of each layout into an empty depot, with the
+// layout named and detected: all objects and bytes are equal.
 func TestRoundTrip(t *testing.T) {
 	t.Parallel()
 	work := t.TempDir()

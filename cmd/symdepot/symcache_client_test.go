@@ -180,7 +180,7 @@ func symKey(t *testing.T, name, guid string) symcache.Key {
 }
 
 // TestSymCacheClients: clients of three generations fill their folders from a
-// server; one folder is then what another server is filled from, and serves.
+// server; a second server then adds one of the folders and serves it.
 func TestSymCacheClients(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -300,8 +300,8 @@ func newCounter(t *testing.T, base string, n *atomic.Int64) string {
 	return far.URL
 }
 
-// TestBenchSymCache asks for held files, for what is being made and for what is
-// nowhere, at a steady rate.
+// TestBenchSymCache requests stored files, files that are being made and
+// missing files, at a steady rate.
 func TestBenchSymCache(t *testing.T) {
 	needBench(t)
 	dir := t.TempDir()

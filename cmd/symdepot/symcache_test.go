@@ -623,8 +623,8 @@ func TestSymCacheRows(t *testing.T) {
 	})
 }
 
-// TestSymCacheFails are the rows of what fails for good, with the runs counted,
-// and of another transcoder after a restart.
+// TestSymCacheFails: the rows of the table for permanent failures, with the
+// number of transcoder runs, and with a different transcoder after a restart.
 func TestSymCacheFails(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -655,7 +655,8 @@ func TestSymCacheFails(t *testing.T) {
 	}
 }
 
-// TestSymCacheConfigured are the rows that need another configuration.
+// TestSymCacheConfigured: the rows of the table that need a different
+// configuration.
 func TestSymCacheConfigured(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

@@ -12,8 +12,8 @@ import (
 	"time"
 )
 
-// TestBenchQuery asks a store of 200,000 keys for one file, with a process of
-// its own each time, as build scripts do.
+// TestBenchQuery queries a store of 200,000 keys for one file, with a separate
+// process each time, as build scripts do.
 func TestBenchQuery(t *testing.T) {
 	needBench(t, "go", "true")
 	work := t.TempDir()

@@ -38,8 +38,8 @@ func peak(t *testing.T, pid string) (mib int) {
 	return mib >> 10
 }
 
-// TestHugePDB: a PDB of 4.5 GiB goes from the depot to a worker's transcoder,
-// and neither side holds much of it in memory.
+// TestHugePDB: a PDB of 4.5 GiB is sent from the depot to a worker's transcoder
+// with little memory on both sides.
 func TestHugePDB(t *testing.T) {
 	if !torture() {
 		t.Skip("copies 14 GiB; set SYMDEPOT_TORTURE")

@@ -187,8 +187,8 @@ func TestAuditAfterCrash(t *testing.T) {
 	}
 }
 
-// TestAuditFull: a disk that takes nothing stops nobody, and what was lost is
-// counted once it takes something again.
+// TestAuditFull: a full disk does not block requests, and the lost records are
+// counted when the disk has space again.
 func TestAuditFull(t *testing.T) {
 	if _, err := os.Stat("/dev/full"); err != nil {
 		t.Skip("there is no /dev/full")
@@ -221,8 +221,8 @@ func TestAuditFull(t *testing.T) {
 	}
 }
 
-// TestAuditDoesNotBlock: with a writer that stands still, a request waits a
-// moment and no longer.
+// TestAuditDoesNotBlock: if the writer is blocked, a request waits only
+// briefly.
 func TestAuditDoesNotBlock(t *testing.T) {
 	a := &Audit{cfg: AuditConfig{Now: time.Now}, queue: make(chan Event, 1), done: make(chan struct{})}
 	a.Record(Event{})

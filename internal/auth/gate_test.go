@@ -134,8 +134,8 @@ func usersFile(t *testing.T, pairs ...string) string {
 	return name
 }
 
-// TestCredentials shows every kind of credential, and what is nearly one, to a
-// listener that demands them.
+// TestCredentials sends every kind of credential, and nearly valid ones, to a
+// server that requires credentials.
 func TestCredentials(t *testing.T) {
 	c, s := newClock(), newStore()
 	game, row := s.issue(t, c, TokenSpec{Name: "ci", Products: []string{"Game"}})
@@ -319,7 +319,7 @@ func TestLastUseIsNotedInBatches(t *testing.T) {
 	}
 }
 
-// TestOpen: a server that nobody set up for credentials.
+// TestOpen: a server without configured credentials is open.
 func TestOpen(t *testing.T) {
 	c, s := newClock(), newStore()
 	write, _ := s.issue(t, c, TokenSpec{Name: "push", Scopes: []string{"write"}, Products: []string{"Game"}})

@@ -154,7 +154,7 @@ func TestGuessesAreBounded(t *testing.T) {
 	}
 }
 
-// TestFairSemaphore: a client with many attempts delays its own only, and
+// TestFairSemaphore: a client with many attempts delays only its own, and
 // cannot fill the queues.
 func TestFairSemaphore(t *testing.T) {
 	t.Parallel()
@@ -199,7 +199,7 @@ func TestFairSemaphore(t *testing.T) {
 	})
 }
 
-// TestFairSemaphoreGivesUp: who gives up keeps no slot.
+// TestFairSemaphoreGivesUp: a waiter that gives up keeps no slot.
 func TestFairSemaphoreGivesUp(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -465,8 +465,8 @@ func TestKeytabIsReadAgain(t *testing.T) {
 	}
 }
 
-// TestTortureTickets changes good tokens in many ways: none may be taken, none
-// may crash the server.
+// TestTortureTickets changes valid tokens in many ways: none may be accepted or
+// crash the server.
 func TestTortureTickets(t *testing.T) {
 	n := 2000
 	if os.Getenv("SYMDEPOT_TORTURE") != "" {
@@ -586,8 +586,8 @@ func TestReplaysAreForgotten(t *testing.T) {
 	}
 }
 
-// TestReplaysPerPrincipal: a principal that fills its part of the memory turns
-// away nobody else.
+// TestReplaysPerPrincipal: a principal that fills its share of the memory does
+// not affect others.
 func TestReplaysPerPrincipal(t *testing.T) {
 	t.Parallel()
 	r := replays{keep: 10 * time.Minute}

@@ -200,8 +200,8 @@ func TestRedact(t *testing.T) {
 	}
 }
 
-// TestRedactBroken: tokens that were mistyped or broken leave no piece from which
-// they could be guessed.
+// TestRedactBroken: mistyped or broken tokens leave no part from which they
+// could be guessed.
 func TestRedactBroken(t *testing.T) {
 	t.Parallel()
 	const digits = "Vb3kQz8mXw0fTn5LrC7yHs2dJg9pAe4uKi6oBvGtMx1" // 43

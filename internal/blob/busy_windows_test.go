@@ -7,7 +7,7 @@ import (
 )
 
 // TestDeleteWhileOpen deletes a blob that another program holds open: it stays
-// whole, and the next deletion removes it.
+// intact, and the next deletion removes it.
 func TestDeleteWhileOpen(t *testing.T) {
 	d := newDisk(t)
 	content := []byte("content")

@@ -108,7 +108,7 @@ func TestLayout(t *testing.T) {
 	}
 }
 
-// TestRefresh checks what the agreement with the collector rests on.
+// TestRefresh checks the modification times on which garbage collection relies.
 func TestRefresh(t *testing.T) {
 	d := newDisk(t)
 	ref := d.mustPut(t, "abc")

@@ -76,8 +76,8 @@ func sizesLie(t *testing.T, zipped []byte, name string, size uint32) []byte {
 	return out
 }
 
-// TestMalformedArchives: an archive that is not what its manifest promises is
-// refused before anything is written, though its signature is right.
+// TestMalformedArchives: an archive that does not match its manifest is
+// rejected before anything is written, even with a valid signature.
 func TestMalformedArchives(t *testing.T) {
 	t.Parallel()
 	public, private := keys(t)

@@ -174,8 +174,8 @@ func TestRoundTrip(t *testing.T) {
 	}
 }
 
-// TestKeysMatter: a bundle opens with its own key, or with none, and with no other
-// key.
+// TestKeysMatter: a bundle opens with its own key or without a key, but not
+// with a different key.
 func TestKeysMatter(t *testing.T) {
 	t.Parallel()
 	public, private := keys(t)
@@ -269,8 +269,8 @@ func remade(t *testing.T, data []byte, key ed25519.PrivateKey, change func(membe
 	return out.Bytes()
 }
 
-// TestTampered: what is refused although the archive is whole; even with the right
-// key where the maker itself wrote nonsense.
+// TestTampered: changed bundles are rejected although the archive is intact;
+// invalid content is rejected even with a valid signature.
 func TestTampered(t *testing.T) {
 	t.Parallel()
 	public, private := keys(t)

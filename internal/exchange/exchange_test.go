@@ -236,8 +236,8 @@ func TestExportTransactions(t *testing.T) {
 	}
 }
 
-// TestImportMisplaced: a file under a key that is not its own is imported under its
-// own ids, and reported.
+// TestImportMisplaced: a file under a key that does not match its ids is
+// imported under its own ids, and reported.
 func TestImportMisplaced(t *testing.T) {
 	t.Parallel()
 	const pdbPath = "hello-x64.pdb/F9EFE0B6AE7500394C4C44205044422E1/hello-x64.pdb"
@@ -355,8 +355,8 @@ func TestKeyOf(t *testing.T) {
 	}
 }
 
-// TestAddCounts: what is no symbol file is counted by reason, what should have been
-// added is named.
+// TestAddCounts: skipped files that are no symbol files are counted by reason;
+// files that should have been added are named.
 func TestAddCounts(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

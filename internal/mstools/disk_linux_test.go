@@ -10,8 +10,8 @@ import (
 	"testing"
 )
 
-// TestSymstoreFullDisk fills the disk of a store: its own exit code, nothing
-// stored, and the next command finds the store as it was.
+// TestSymstoreFullDisk fills the disk of a store: the exit code is specific,
+// nothing is stored, and the store is unchanged for the next command.
 func TestSymstoreFullDisk(t *testing.T) {
 	disk := t.TempDir()
 	if err := syscall.Mount("tmpfs", disk, "tmpfs", 0, "size=200k"); err != nil {

@@ -451,7 +451,8 @@ func TestKeepRefuses(t *testing.T) {
 	}
 }
 
-// TestRules: which failures are tried again, and what is remembered of them.
+// TestRules: which failures are retried, and how long and by which key they are
+// remembered.
 func TestRules(t *testing.T) {
 	t.Parallel()
 	tool := func(r jobs.Rule) bool {
@@ -478,8 +479,8 @@ func TestRules(t *testing.T) {
 	}
 }
 
-// TestFailureEnds: the memory of a failure ends with its time, with another
-// version and with a PDB where none was.
+// TestFailureEnds: a remembered failure ends after its time, with a different
+// version, and when a missing PDB is added.
 func TestFailureEnds(t *testing.T) {
 	t.Parallel()
 	fails := func(t *testing.T, w *world, v string, want bool) {
@@ -536,8 +537,8 @@ func TestFailureEnds(t *testing.T) {
 	})
 }
 
-// TestFolders: files of a folder are sent to callers who see everything, and the
-// store gets what is made.
+// TestFolders: files of a folder are sent to callers who see everything, and
+// made files are written to the store.
 func TestFolders(t *testing.T) {
 	t.Parallel()
 	dir, store := t.TempDir(), t.TempDir()

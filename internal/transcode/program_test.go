@@ -153,7 +153,7 @@ func TestWhatGoesWrong(t *testing.T) {
 	}
 }
 
-// TestTreeEnds: a descendant that left the process group ends too.
+// TestTreeEnds: a descendant that left the process group is killed too.
 func TestTreeEnds(t *testing.T) {
 	t.Parallel()
 	if runtime.GOOS != "linux" && runtime.GOOS != "windows" {
@@ -278,8 +278,8 @@ func TestSeveral(t *testing.T) {
 	}
 }
 
-// TestProgramChanges: another program under the same name is probed before it
-// is given work, and a missing one leaves its work to the spare.
+// TestProgramChanges: a replaced program is probed before it gets work, and the
+// spare gets the work of a missing one.
 func TestProgramChanges(t *testing.T) {
 	t.Parallel()
 	if runtime.GOOS == "windows" {

@@ -33,7 +33,7 @@ func paths(wants []Want) []string {
 	return list
 }
 
-// TestModule: what a module of a dump needs, by the kinds of its ids.
+// TestModule: the files that a module of a dump needs, by the kinds of its ids.
 func TestModule(t *testing.T) {
 	t.Parallel()
 	const key = "497B72F6390A44FC878E5A2D63B6CC4B"
@@ -89,7 +89,8 @@ func TestOf(t *testing.T) {
 	}
 }
 
-// TestManifest: lines that are understood, and what is said of the others.
+// TestManifest: the lines of a manifest that are understood, and the reports of
+// the others.
 func TestManifest(t *testing.T) {
 	t.Parallel()
 	var l List
@@ -110,7 +111,8 @@ func TestManifest(t *testing.T) {
 	}
 }
 
-// TestFiles: what programs of each platform need, and files that need nothing.
+// TestFiles: the files that programs of each platform need, and files that need
+// none.
 func TestFiles(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
@@ -236,8 +238,8 @@ func TestDebugger(t *testing.T) {
 	}
 }
 
-// TestFetch: what the depot has, and what nobody has; the report names each missing
-// file once with its parts.
+// TestFetch: files that the depot has, and files that no upstream has; the
+// report names each missing file once with its parts.
 func TestFetch(t *testing.T) {
 	t.Parallel()
 	d, err := depot.Open(t.Context(), filepath.Join(t.TempDir(), "depot"), depot.Options{})
@@ -291,8 +293,8 @@ func (c content) Size() int64 {
 
 func (content) Changed() bool { return false }
 
-// TestMissingLines: what a person reads of missing files, with the time for which a
-// miss is remembered.
+// TestMissingLines: the report of missing files for users, with the remaining
+// time of a remembered miss.
 func TestMissingLines(t *testing.T) {
 	t.Parallel()
 	now := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
