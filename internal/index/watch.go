@@ -6,8 +6,8 @@ import (
 	"sync/atomic"
 )
 
-// Watch detects changes of an index with one read from memory. A query costs ten
-// times as much.
+// Watch detects changes of an index with one look at memory. A query costs a
+// hundred times as much.
 type Watch struct {
 	db   *DB
 	w    watcher

@@ -1,6 +1,7 @@
 package index
 
 import (
+	"os"
 	"path/filepath"
 	"testing"
 	"time"
@@ -156,4 +157,33 @@ func BenchmarkWatch(b *testing.B) {
 			}
 		}
 	})
+}
+
+// TestWatchTruncated: a shared-memory file that another program truncates is an
+// error, where the file is mapped too.
+func TestWatchTruncated(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "mapped")
+	if err := os.WriteFile(path, make([]byte, 1<<16), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	f, err := os.Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	w := newSQLiteWatch(f)
+	if n, err := w.writes(); err == nil {
+		t.Errorf("writes of an empty header: %d, want an error", n)
+	}
+	if err := os.Truncate(path, 0); err != nil {
+		t.Fatal(err)
+	}
+	if n, err := w.writes(); err == nil {
+		t.Errorf("writes of a truncated file: %d, want an error", n)
+	}
+	if err := w.close(); err != nil {
+		t.Fatal(err)
+	}
+	if n, err := w.writes(); err == nil {
+		t.Errorf("writes after Close: %d, want an error", n)
+	}
 }
