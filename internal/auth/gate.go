@@ -213,6 +213,13 @@ func (g *Gate) HTTP2() bool { return g.tickets == nil }
 // passed to Authenticate.
 func (g *Gate) Open() (Rights, bool) { return g.anonymous, g.anonymous.All }
 
+// OpenTo reports whether Authenticate would let a request without a path token
+// read everything as an anonymous client. It only looks at the header, and
+// returns false where the connection may identify the client.
+func (g *Gate) OpenTo(r *http.Request) bool {
+	return g.anonymous.All && !g.cfg.PerConnection && (len(g.rules) == 0 || r.TLS == nil) && !carriesAny(r.Header)
+}
+
 type connKey struct{}
 
 // connState is the identity that a connection has proved.

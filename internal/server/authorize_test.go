@@ -593,6 +593,33 @@ func TestHotWithGate(t *testing.T) {
 	}
 }
 
+// TestRevokedTokenFromMemory: a path with a token is not answered from memory
+// before the token has been checked, however the path is written.
+func TestRevokedTokenFromMemory(t *testing.T) {
+	g := newGuarded(t, auth.PolicyConfig{}, Config{})
+	conn := dial(t, listen(t, g.s))
+	file := g.theirsSym.path(t, layout.BreakpadTree)
+	get := func(path string, want int) {
+		t.Helper()
+		if r := conn.do("GET", path); r.status != want {
+			t.Errorf("GET %s: status %d, want %d", auth.Redact(path), r.status, want)
+		}
+	}
+	prefixes := []string{"/t/", "//t//", "/%74/"}
+	for range 3 {
+		for _, prefix := range prefixes {
+			get(prefix+g.all+file, 200)
+		}
+		get(file, 200)
+	}
+	g.store.revoke(g.all)
+	g.clock(time.Hour)
+	for _, prefix := range prefixes {
+		get(prefix+g.all+file, 404)
+	}
+	get(file, 200)
+}
+
 // TestOpenToTheWorld: on a server without required credentials, invalid
 // credentials are ignored.
 func TestOpenToTheWorld(t *testing.T) {

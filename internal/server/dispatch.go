@@ -23,11 +23,19 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	x.free()
 }
 
-// quick answers a request for a symbol file from memory, if the answer is there
-// and nobody needs authorization: then nothing but the path matters.
+// quick answers a request for a symbol file from memory, if the answer is kept
+// and the request needs no authorization: then only the path matters.
 func (s *Server) quick(x *exchange, r *http.Request) bool {
 	path := rawPath(r)
-	if s.cfg.Gate != nil || r.ContentLength != 0 || r.Header["Sec-Fetch-Site"] != nil || strings.Count(path, "/") < symbolSlashes || !s.slots.try() {
+	if r.ContentLength != 0 || r.Header["Sec-Fetch-Site"] != nil || strings.Count(path, "/") < symbolSlashes {
+		return false
+	}
+	if s.cfg.Gate != nil {
+		if token, _ := cutToken(path); token != "" || !s.cfg.Gate.OpenTo(r) {
+			return false
+		}
+	}
+	if !s.slots.try() {
 		return false
 	}
 	defer s.slots.leave()
