@@ -144,15 +144,19 @@ func nameIDLeaf(rawName, id, rawLeaf string) (Request, bool) {
 	if !ok {
 		return Request{}, false
 	}
-	leaf, ok := cleanName(rawLeaf)
-	if !ok {
-		return Request{}, false
+	fn := symfile.Fold(name)
+	fl := fn
+	if rawLeaf != rawName { // mostly they are equal
+		leaf, ok := cleanName(rawLeaf)
+		if !ok {
+			return Request{}, false
+		}
+		fl = symfile.Fold(leaf)
 	}
 	key, ok := parseKey(id)
 	if !ok {
 		return Request{}, false
 	}
-	fn, fl := symfile.Fold(name), symfile.Fold(leaf)
 	r := Request{Name: name}
 	switch {
 	case fl == fn:

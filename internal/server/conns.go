@@ -1,7 +1,6 @@
 package server
 
 import (
-	"container/list"
 	"crypto/tls"
 	"fmt"
 	"net"
@@ -29,7 +28,7 @@ type conns struct {
 	mu      sync.Mutex
 	open    map[net.Conn]*tracked
 	clients map[netip.Addr]*clientConnections
-	idle    list.List     // of *tracked: connections without a request, longest first
+	idle    idleList      // connections without a request
 	waiting bool          // a connection waits for another to end
 	room    chan struct{} // receives when one has ended or has become idle
 	hook    func()        // for tests: called with mu held after each change, if not nil
@@ -38,7 +37,7 @@ type conns struct {
 // clientConnections are the connections of one client; guarded by conns.mu.
 type clientConnections struct {
 	open int
-	idle list.List // of *tracked, longest first
+	idle idleList
 }
 
 // tracked is an open connection; guarded by conns.mu.
@@ -46,8 +45,46 @@ type tracked struct {
 	nc     net.Conn
 	addr   netip.Addr // invalid: without a limit of its own
 	client *clientConnections
-	// The connection's elements in both lists while it is idle, else nil.
-	inAll, inClient *list.Element
+	idle   bool
+	links  [2]idleLink // in conns.idle and in client.idle, while idle
+}
+
+// idleList is a list of idle connections, the longest idle one first. A
+// connection has the links of both of its lists itself, because it enters and
+// leaves them with each request.
+type idleList struct {
+	link        int // index into tracked.links
+	first, last *tracked
+	n           int
+}
+
+type idleLink struct{ before, after *tracked }
+
+func (l *idleList) push(t *tracked) {
+	t.links[l.link] = idleLink{before: l.last}
+	if l.last == nil {
+		l.first = t
+	} else {
+		l.last.links[l.link].after = t
+	}
+	l.last = t
+	l.n++
+}
+
+func (l *idleList) remove(t *tracked) {
+	k := t.links[l.link]
+	if k.before == nil {
+		l.first = k.after
+	} else {
+		k.before.links[l.link].after = k.after
+	}
+	if k.after == nil {
+		l.last = k.before
+	} else {
+		k.after.links[l.link].before = k.before
+	}
+	t.links[l.link] = idleLink{}
+	l.n--
 }
 
 // ParseNetworks reads IP addresses and networks, such as 10.0.0.5 and
@@ -132,7 +169,7 @@ func (c *conns) tryAdd(t *tracked) (evicted net.Conn, ok, wait bool) {
 	c.waiting = false
 	// The eviction may have removed the client's last connection.
 	if client = c.clients[t.addr]; client == nil {
-		client = new(clientConnections)
+		client = &clientConnections{idle: idleList{link: 1}}
 		c.clients[t.addr] = client
 	}
 	t.client = client
@@ -143,12 +180,11 @@ func (c *conns) tryAdd(t *tracked) (evicted net.Conn, ok, wait bool) {
 }
 
 // evict removes the first connection of an idle list and returns it.
-func (c *conns) evict(idle *list.List) net.Conn {
-	e := idle.Front()
-	if e == nil {
+func (c *conns) evict(idle *idleList) net.Conn {
+	t := idle.first
+	if t == nil {
 		return nil
 	}
-	t := e.Value.(*tracked)
 	c.remove(t)
 	return t.nc
 }
@@ -162,14 +198,16 @@ func (c *conns) remove(t *tracked) {
 }
 
 func (c *conns) setIdle(t *tracked, idle bool) {
-	switch {
-	case idle && t.inAll == nil:
-		t.inAll, t.inClient = c.idle.PushBack(t), t.client.idle.PushBack(t)
-	case !idle && t.inAll != nil:
-		c.idle.Remove(t.inAll)
-		t.client.idle.Remove(t.inClient)
-		t.inAll, t.inClient = nil, nil
+	if t.idle == idle {
+		return
 	}
+	if t.idle = idle; idle {
+		c.idle.push(t)
+		t.client.idle.push(t)
+		return
+	}
+	c.idle.remove(t)
+	t.client.idle.remove(t)
 }
 
 // changed calls the hook.

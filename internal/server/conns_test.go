@@ -154,7 +154,7 @@ func (c *conns) wait(t *testing.T, until func(idle, open int) bool) {
 			default:
 			}
 		}
-		idle, open := c.idle.Len(), len(c.open)
+		idle, open := c.idle.n, len(c.open)
 		c.mu.Unlock()
 		if until(idle, open) {
 			return

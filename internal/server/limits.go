@@ -47,10 +47,6 @@ const maxSearches = 3
 // copyStep is how many bytes of a long answer are sent under one deadline.
 const copyStep = 1 << 20
 
-// sendStep is how many bytes the kernel copies in one call. A longer call looks
-// blocked to Go's scheduler, which then starts threads without work.
-const sendStep = 128 << 10
-
 // allow sets the write deadline for the next n bytes of an answer.
 func (s *service) allow(rc *http.ResponseController, n int64) {
 	d := s.cfg.WriteTimeout + time.Duration(n/s.cfg.MinRate)*time.Second

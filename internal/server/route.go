@@ -118,10 +118,10 @@ var builtIn = map[string]bool{
 // the root, or one segment, with or without a prefix in front. base is that
 // prefix, name is "" for the root.
 func (rt *routes) ownPath(segs []string) (base, name string, ok bool) {
-	for _, list := range [][]string{rt.prefixes, layout.Prefixes} {
+	for _, list := range [2][]string{rt.prefixes, layout.Prefixes} {
 		for _, p := range list {
-			n := strings.Count(p, "/") + 1
-			if rest := len(segs) - n; rest != 0 && rest != 1 || !strings.EqualFold(strings.Join(segs[:n], "/"), p) {
+			n, ok := below(segs, p)
+			if !ok || len(segs) > n+1 {
 				continue
 			}
 			base = "/" + strings.Join(segs[:n], "/")
@@ -142,11 +142,24 @@ func (rt *routes) ownPath(segs []string) (base, name string, ok bool) {
 	return "", "", false
 }
 
+// below reports whether a path begins with a prefix, such as "corp/symbols", in
+// any case. n is the number of the prefix's segments.
+func below(segs []string, prefix string) (n int, ok bool) {
+	for more := true; more; n++ {
+		var seg string
+		seg, prefix, more = strings.Cut(prefix, "/")
+		if n >= len(segs) || !strings.EqualFold(segs[n], seg) {
+			return 0, false
+		}
+	}
+	return n, true
+}
+
 // jobPath returns what follows the path of the job API, which may have a
 // configured prefix in front.
 func (rt *routes) jobPath(segs []string) ([]string, bool) {
 	for _, p := range rt.prefixes {
-		if n := strings.Count(p, "/") + 1; len(segs) > n && strings.EqualFold(strings.Join(segs[:n], "/"), p) && isJobs(segs[n:]) {
+		if n, ok := below(segs, p); ok && isJobs(segs[n:]) {
 			return segs[n+2:], true
 		}
 	}

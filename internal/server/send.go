@@ -226,7 +226,7 @@ func (s *service) sendFile(x *exchange, rc *http.ResponseController, f *depot.Fi
 			s.allow(rc, copyStep)
 			due = copyStep
 		}
-		step := int64(sendStep)
+		step := int64(copyStep)
 		if f.Growing {
 			there, err := f.Arrived(off)
 			if err == io.EOF && n < 0 {
