@@ -3,9 +3,12 @@ package main
 import (
 	"context"
 	"fmt"
+	"io"
+	"maps"
 	"math/rand/v2"
 	"net"
 	"net/http"
+	"net/http/httptest"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -77,7 +80,7 @@ func nginx(t *testing.T, root string) string {
 	conf := filepath.Join(dir, "nginx.conf")
 	text := fmt.Sprintf(`daemon off; worker_processes 2; pid %[1]s/pid; error_log %[1]s/error.log;
 events { worker_connections 1024; }
-http { access_log off; sendfile on; tcp_nopush on; keepalive_requests 1000000; default_type application/octet-stream;
+http { access_log off; log_not_found off; sendfile on; tcp_nopush on; keepalive_requests 1000000; default_type application/octet-stream;
  client_body_temp_path %[1]s/a; proxy_temp_path %[1]s/b; fastcgi_temp_path %[1]s/c; uwsgi_temp_path %[1]s/d; scgi_temp_path %[1]s/e;
  server { listen %[2]s; root %[3]s; } }
 `, dir, addr, root)
@@ -100,6 +103,65 @@ http { access_log off; sendfile on; tcp_nopush on; keepalive_requests 1000000; d
 		return err == nil
 	})
 	return "http://" + addr
+}
+
+// bare serves a tree as well as net/http alone can: files of up to a mebibyte
+// from memory, longer ones with http.ServeContent, and 404 for the rest. Its
+// answers have the header fields of those of another server.
+func bare(t *testing.T, tree, like string, paths ...string) string {
+	t.Helper()
+	type answer struct {
+		header http.Header
+		file   string // or body
+		body   []byte
+	}
+	answers := make(map[string]*answer)
+	var missing http.Header
+	for _, p := range paths {
+		resp, err := http.Get(like + p)
+		if err != nil {
+			t.Fatal(err)
+		}
+		body, err := io.ReadAll(resp.Body)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_ = resp.Body.Close()
+		resp.Header.Del("Date")
+		a := &answer{header: resp.Header, body: body}
+		if resp.StatusCode == http.StatusNotFound {
+			missing = resp.Header
+			continue
+		}
+		if len(body) > 1<<20 {
+			resp.Header.Del("Content-Length")
+			a.file, a.body = filepath.Join(tree, filepath.FromSlash(p)), nil
+		}
+		answers[p] = a
+	}
+	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		a := answers[r.URL.Path]
+		if a == nil {
+			maps.Copy(w.Header(), missing)
+			w.WriteHeader(http.StatusNotFound)
+			_, _ = io.WriteString(w, "not found\n")
+			return
+		}
+		maps.Copy(w.Header(), a.header)
+		if a.file == "" {
+			_, _ = w.Write(a.body)
+			return
+		}
+		f, err := os.Open(a.file)
+		if err != nil {
+			w.WriteHeader(http.StatusInternalServerError)
+			return
+		}
+		defer func() { _ = f.Close() }()
+		http.ServeContent(w, r, "", time.Time{}, f)
+	}))
+	t.Cleanup(srv.Close)
+	return srv.URL
 }
 
 // load runs the load program for some seconds over paths and returns requests
@@ -170,7 +232,8 @@ func median(v []float64) float64 {
 	return v[len(v)/2]
 }
 
-// TestBenchServe compares serve with nginx on the same files on the same disk.
+// TestBenchServe compares serve with nginx on the same files on the same disk,
+// and with what net/http alone does on this machine.
 func TestBenchServe(t *testing.T) {
 	needBench(t, "nginx", "wrk")
 	pairs, seconds := 7, 5
@@ -180,9 +243,9 @@ func TestBenchServe(t *testing.T) {
 	tree := t.TempDir()
 	big := randomSyms(t, tree, 8, 10<<20)
 	small := randomSyms(t, tree, 256, 64<<10)
-	var absent []string
+	var missing []string
 	for i := range 200_000 { // more than any memory of answers holds
-		absent = append(absent, fmt.Sprintf("/gone%d.pdb/%032X1/gone%d.pdb", i, i+1, i))
+		missing = append(missing, fmt.Sprintf("/gone%d.pdb/%032X1/gone%d.pdb", i, i+1, i))
 	}
 	depot := filepath.Join(t.TempDir(), "depot")
 	if code, _, errs := symdepot(t, depot, "add", tree); code != 0 {
@@ -190,26 +253,33 @@ func TestBenchServe(t *testing.T) {
 	}
 	s := serveDepot(t, depot, "--quiet")
 	ng := nginx(t, tree)
+	plain := bare(t, tree, s.url, slices.Concat(big, small, missing[:1])...)
 	for _, c := range []struct {
 		name   string
 		paths  []string
 		status int
 		want   float64
-	}{{"10 MiB files, bytes/s", big, 200, 1.4}, {"64 KiB files, requests/s", small, 200, 0.9}, {"absent keys, 404/s", absent, 404, 0.65}} {
-		load(t, s.url, 2, 32, c.paths, c.status)
-		load(t, ng, 2, 32, c.paths, c.status)
-		var ours, theirs, ratios []float64
+	}{{"10 MiB files, answers/s", big, 200, 1.4}, {"64 KiB files, answers/s", small, 200, 0.9}, {"missing keys, 404/s", missing, 404, 0.65}} {
+		servers := []string{s.url, ng, plain}
+		rates := make([][]float64, len(servers))
+		var ratios, bareRatios []float64
+		for _, url := range servers {
+			load(t, url, 2, 32, c.paths, c.status)
+		}
 		for range pairs {
-			a, b := load(t, s.url, seconds, 32, c.paths, c.status), load(t, ng, seconds, 32, c.paths, c.status)
-			ours, theirs, ratios = append(ours, a), append(theirs, b), append(ratios, a/b)
+			for i, url := range servers {
+				rates[i] = append(rates[i], load(t, url, seconds, 32, c.paths, c.status))
+			}
+			n := len(rates[0]) - 1
+			ratios, bareRatios = append(ratios, rates[0][n]/rates[1][n]), append(bareRatios, rates[2][n]/rates[1][n])
 		}
 		peak, now := resident(t, s.cmd.Process.Pid)
 		verdict := "reached"
 		if median(ratios) < c.want {
 			verdict = "NOT REACHED"
 		}
-		t.Logf("%-26s symdepot %9.0f/s, nginx %9.0f/s, ratio %.2f (want %.1f: %s); resident %.0f MiB, peak %.0f MiB", c.name,
-			median(ours), median(theirs), median(ratios), c.want, verdict, now, peak)
+		t.Logf("%-24s symdepot %8.0f, nginx %8.0f, bare net/http %8.0f; symdepot to nginx %.2f (want %.2f: %s), bare net/http to nginx %.2f; resident %.0f MiB, peak %.0f MiB",
+			c.name, median(rates[0]), median(rates[1]), median(rates[2]), median(ratios), c.want, verdict, median(bareRatios), now, peak)
 	}
 }
 
