@@ -26,7 +26,7 @@ type addCmd struct {
 	As             string   `help:"Take the files for a kind that cannot be recognised: sha1, jsmap, il2cpp or proguard." enum:",sha1,jsmap,il2cpp,proguard" default:"" placeholder:"KIND"`
 	ID             string   `help:"The debug id that an il2cpp mapping belongs to." placeholder:"ID"`
 	SkipUnreadable bool     `help:"Add the rest if a file or folder cannot be read."`
-	DryRun         bool     `help:"Only say what would be added." short:"n"`
+	DryRun         bool     `help:"Print what would be added, and store nothing." short:"n"`
 	JSON           bool     `help:"Print one JSON object per file, with the reason for each that is not added, and a last one with the sums."`
 	Paths          []string `arg:"" name:"path" help:"Files, folders and archives (zip, nupkg, snupkg, whl, apk, tar.*, deb, rpm)."`
 }

@@ -43,7 +43,7 @@ written), 4 depot damaged, 130 interrupted (nothing was written; run it again: d
 // Run writes a bundle.
 func (c bundleCmd) Run(a *app) error {
 	if c.empty() && len(c.Tx) == 0 {
-		return term.UsageError("say what to put into the bundle: --manifest, --folder, --dump or --tx")
+		return term.UsageError("name the files of the bundle with --manifest, --folder, --dump or --tx")
 	}
 	var key ed25519.PrivateKey
 	if c.SignKey != "" {

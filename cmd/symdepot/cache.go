@@ -138,7 +138,7 @@ type cacheDropCmd struct {
 // Run lets go of fetched files.
 func (c cacheDropCmd) Run(a *app) error {
 	if !c.All && c.Source == "" && c.Unused == 0 && c.Name == "" && c.ID == "" {
-		return term.UsageError("say what to drop: --source, --unused, --name, --id, or --all")
+		return term.UsageError("select the files with --source, --unused, --name, --id or --all")
 	}
 	d, err := a.open(depot.Options{MustExist: true})
 	if err != nil {

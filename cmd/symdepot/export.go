@@ -20,7 +20,7 @@ type exportCmd struct {
 	Product  string  `help:"Only transactions of this product." short:"p"`
 	All      bool    `help:"Put ELF, Mach-O and WASM files into a symstore tree too."`
 	Lower    bool    `help:"Write all paths in lower case, for case-sensitive servers whose clients are not."`
-	DryRun   bool    `help:"Only say what would be written." short:"n"`
+	DryRun   bool    `help:"Print what would be written, and write nothing." short:"n"`
 	JSON     bool    `help:"Print one JSON object per file and a last one with the sums."`
 }
 

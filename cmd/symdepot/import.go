@@ -16,7 +16,7 @@ type importCmd struct {
 	Layout      string   `help:"Layout of the tree: auto, ${folder_layouts}." default:"auto" placeholder:"LAYOUT"`
 	PointerRoot []string `help:"Follow pointers of a symbol store into this folder; with PREFIX=DIR, map pointers that start with PREFIX (//server/share) to DIR; repeatable." placeholder:"[PREFIX=]DIR" sep:"none"`
 	Origin      string   `help:"Address under which the depot remembers the tree. Default: its path." placeholder:"ADDRESS"`
-	DryRun      bool     `help:"Only say what would be imported." short:"n"`
+	DryRun      bool     `help:"Print what would be imported, and store nothing." short:"n"`
 	JSON        bool     `help:"Print one JSON object per file and transaction and a last one with the sums."`
 	VerifyKey   string   `help:"For a bundle: the public key of its maker." placeholder:"FILE"`
 	Unsigned    bool     `help:"For a bundle: accept it without checking a signature."`

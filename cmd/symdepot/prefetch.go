@@ -82,7 +82,7 @@ Exit codes: 0 the depot has all files, 1 a file was not found, 2 wrong command l
 // Run downloads.
 func (c prefetchCmd) Run(a *app) error {
 	if c.empty() {
-		return term.UsageError("say what to fetch: --manifest, --folder or --dump")
+		return term.UsageError("select the files with --manifest, --folder or --dump")
 	}
 	l, err := c.wants(a)
 	if err != nil {

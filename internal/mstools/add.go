@@ -61,13 +61,13 @@ func (r *symstoreRun) addForm() error {
 	case s.has("y") && s.get("yi") != "" && s.get("y") != s.get("yi"):
 		return term.UsageError("/y and /yi name two index files")
 	case indexed && (s.has("f") || s.has("x")):
-		return term.UsageError("/y takes its files from the index: leave out /f and /x")
+		return term.UsageError("/y reads the names of files from the index: omit /f and /x")
 	case !indexed && !s.has("f"):
 		return term.UsageError("which files? Say /f FILES")
 	case s.has("x") && s.has("s"):
 		return term.UsageError("/x writes an index and stores nothing: leave out /s")
 	case s.has("x") && (s.has("m") || s.has("h")):
-		return term.UsageError("/m and /h say what wins in a store: they do not go with /x")
+		return term.UsageError("/m and /h choose between files in a store: they cannot be combined with /x")
 	case !s.has("x") && (s.has("a") || s.has("q")):
 		return term.UsageError("/a and /q say how an index is written: they go with /x")
 	case !s.has("x") && !s.has("s"):

@@ -131,7 +131,7 @@ func (r *symstoreRun) aging() (aging, error) {
 		}
 	}
 	if !g.byTime() && !r.args.has("size") && g.product == "" && g.version == "" && g.gone == "" && g.keep == 0 {
-		return g, term.UsageError("which transactions or files? Say -days=N, -date=M-D-Y, -size=BYTES, --product, --version, --gone or --keep")
+		return g, term.UsageError("select transactions or files with -days=N, -date=M-D-Y, -size=BYTES, --product, --version, --gone or --keep")
 	}
 	return g, nil
 }
