@@ -64,7 +64,7 @@ func (g *Group) Add(f *File, name string) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.files = append(g.files, pending{f, name})
-	g.dirs[path.Dir(name)] = struct{}{}
+	g.addDir(path.Dir(name))
 	if g.bulk == nil {
 		return
 	}
@@ -108,7 +108,15 @@ func (g *Group) Mkdir(name string, perm fs.FileMode) error {
 func (g *Group) SyncDir(name string) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	g.dirs[name] = struct{}{}
+	g.addDir(name)
+}
+
+// addDir registers a directory to be flushed. A flush of the whole file system
+// needs no further names: a group of a million files would hold millions.
+func (g *Group) addDir(name string) {
+	if g.bulk == nil || len(g.dirs) <= manyFiles {
+		g.dirs[name] = struct{}{}
+	}
 }
 
 // Commit flushes all files, renames each to its final name and flushes the
