@@ -3,6 +3,7 @@ package symstore
 import (
 	"cmp"
 	"context"
+	"path"
 	"slices"
 	"time"
 
@@ -35,7 +36,10 @@ type Aged struct {
 	// Used is the last use, or the time of storing with AgeOptions.ByAge.
 	Used time.Time
 	// Frees is the number of bytes that deleting the transaction frees if all
-	// transactions before it in the list are deleted first.
+	// transactions before it in the list are deleted first. It counts the stored
+	// files, their cabinets and the pointers (file.ptr), as the total does. It is
+	// negative if the deletion only brings back the pointer of an earlier
+	// transaction.
 	Frees int64
 }
 
@@ -62,7 +66,8 @@ func (s *Store) Age(ctx context.Context, opt AgeOptions) (list []Aged, total int
 			return nil, 0, err
 		}
 	}
-	return a.selected(), a.total, nil
+	list, err = a.selected()
+	return list, a.total, err
 }
 
 // ager sums up the transactions of a store.
@@ -85,21 +90,43 @@ type candidate struct {
 type keyUse struct {
 	used              time.Time
 	fileSize, ptrSize int64
-	files, pointers   int // live transactions
+	files             []ID // live transactions that store the file
+	pointers          bool // there are others, or a file.ptr
+	// dir is the folder of the key, for simulated deletions. It is read only for
+	// keys with pointers. Without pointers the file stays until its last
+	// transaction is deleted.
+	dir *keyDir
 }
 
 // drop removes a transaction from a key and returns the number of bytes that
 // this frees.
-func (k *keyUse) drop(pointer bool) (freed int64) {
-	if pointer {
-		k.pointers--
-	} else if k.files--; k.files == 0 {
-		freed, k.fileSize = k.fileSize, 0
+func (k *keyUse) drop(id ID) (freed int64) {
+	k.files = slices.DeleteFunc(k.files, func(f ID) bool { return f == id })
+	if k.dir == nil {
+		if len(k.files) == 0 {
+			freed, k.fileSize = k.fileSize, 0
+		}
+		return freed
 	}
-	if k.files == 0 && k.pointers == 0 {
-		freed += k.ptrSize
-		k.ptrSize = 0
+	left := without(k.dir.refs, id)
+	held := slices.ContainsFunc(k.files, func(f ID) bool {
+		return !slices.ContainsFunc(left, func(r Ref) bool { return r.ID == f })
+	})
+	for _, o := range k.dir.opsToKeep(left, held) {
+		leaf := symfile.Fold(path.Base(o.Path))
+		switch {
+		case leaf == refsLeaf || o.Do == opRmdir:
+		case leaf == pointerLeaf:
+			size := int64(len(o.Data)) // none for a removal
+			freed, k.ptrSize = freed+k.ptrSize-size, size
+		default:
+			freed, k.fileSize = freed+k.fileSize, 0 // the file and its cabinet are removed together
+		}
+		if delete(k.dir.found, leaf); o.Do == opWrite {
+			k.dir.found[leaf] = path.Base(o.Path)
+		}
 	}
+	k.dir.refs = left
 	return freed
 }
 
@@ -126,9 +153,9 @@ func (a *ager) add(u Upload) error {
 	c.keys = slices.Compact(c.keys)
 	for _, k := range c.keys {
 		if u.Pointer {
-			a.uses[k].pointers++
+			a.uses[k].pointers = true
 		} else {
-			a.uses[k].files++
+			a.uses[k].files = append(a.uses[k].files, u.ID)
 		}
 	}
 	if a.opt.Match == nil || a.opt.Match(u) {
@@ -144,6 +171,7 @@ func (a *ager) useOf(e Entry) (*keyUse, error) {
 	for _, k := range kept {
 		if k.Pointer {
 			use.ptrSize += k.Info.Size()
+			use.pointers = true
 		} else {
 			use.fileSize += k.Info.Size()
 		}
@@ -155,7 +183,7 @@ func (a *ager) useOf(e Entry) (*keyUse, error) {
 }
 
 // selected applies the limits.
-func (a *ager) selected() []Aged {
+func (a *ager) selected() ([]Aged, error) {
 	a.spareNewest()
 	slices.SortStableFunc(a.all, func(x, y candidate) int {
 		return cmp.Or(x.Used.Compare(y.Used), cmp.Compare(x.ID, y.ID))
@@ -167,12 +195,33 @@ func (a *ager) selected() []Aged {
 			continue
 		}
 		for _, k := range c.keys {
-			c.Frees += a.uses[k].drop(c.Pointer)
+			use := a.uses[k]
+			if err := a.readDir(use, k); err != nil {
+				return nil, err
+			}
+			c.Frees += use.drop(c.ID)
 		}
 		left -= c.Frees
 		list = append(list, c.Aged)
 	}
-	return list
+	return list, nil
+}
+
+// readDir reads the folder of a key with pointers. key is the folded name and
+// key.
+func (a *ager) readDir(use *keyUse, key string) error {
+	if !use.pointers || use.dir != nil {
+		return nil
+	}
+	dir, name, ok := a.s.locate(path.Dir(key), path.Base(key))
+	if !ok {
+		return nil // deleted meanwhile
+	}
+	kd, err := a.s.readKeyDir(dir, name)
+	if err == nil && kd.found != nil {
+		use.dir = kd
+	}
+	return err
 }
 
 // spareNewest excludes the newest transactions of each product from the

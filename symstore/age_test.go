@@ -105,23 +105,48 @@ func TestAge(t *testing.T) {
 	})
 }
 
-// TestAgeFrees deletes what Age selects, in its order: Frees tells the truth.
+// TestAgeFrees deletes what Age selects, in its order: Frees is exact, pointers
+// that are removed or brought back included.
 func TestAgeFrees(t *testing.T) {
 	t.Parallel()
-	s, _, _, _ := agedStore(t)
-	list, left, err := s.Age(t.Context(), AgeOptions{ByAge: true, MaxBytes: -1})
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, a := range list {
-		mustDel(t, s, a.ID)
-		_, total, err := s.Age(t.Context(), AgeOptions{})
-		if left -= a.Frees; total != left || err != nil {
-			t.Errorf("after the deletion of %s: %d bytes, error %v; want %d and none", a.ID, total, err, left)
-		}
-	}
-	if left != 0 {
-		t.Errorf("the list frees all but %d bytes, want all", left)
+	product := func(name string) func(Upload) bool { return func(u Upload) bool { return u.Product == name } }
+	for _, c := range []struct {
+		name    string
+		later   bool // a file is stored after the pointer, which removes file.ptr
+		selects []AgeOptions
+		left    func(x, ptr int64) int64
+	}{
+		{"oldest first", false, []AgeOptions{{ByAge: true, MaxBytes: -1}}, func(x, ptr int64) int64 { return 0 }},
+		{"the pointer first", false, []AgeOptions{{ByAge: true, MaxBytes: -1, Match: product("lib")}, {ByAge: true, MaxBytes: -1}}, func(x, ptr int64) int64 { return 0 }},
+		{"a pointer that comes back", true, []AgeOptions{{ByAge: true, MaxBytes: -1, Match: product("late")}, {ByAge: true, MaxBytes: -1, Match: product("app")}}, func(x, ptr int64) int64 { return ptr }},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			s, x, _, ptr := agedStore(t)
+			if c.later {
+				again := writeFile(t, filepath.Join(t.TempDir(), "x.dll"), peImage(1, 0x1000, "xxxxxxxxxx"))
+				s = create(t, s.Dir(), One, Options{Now: at("2020-05-01 00:00:00")})
+				mustAdd(t, s, AddOptions{Product: "late"}, files(File{Path: again}))
+			}
+			var left int64
+			for _, opt := range c.selects {
+				list, total, err := s.Age(t.Context(), opt)
+				if err != nil || len(list) == 0 {
+					t.Fatalf("Age selects %d transactions, error %v; want some and no error", len(list), err)
+				}
+				left = total
+				for _, a := range list {
+					mustDel(t, s, a.ID)
+					_, total, err := s.Age(t.Context(), AgeOptions{})
+					if left -= a.Frees; total != left || err != nil {
+						t.Errorf("after the deletion of %s, said to free %d bytes: %d bytes, error %v; want %d and none", a.ID, a.Frees, total, err, left)
+					}
+				}
+			}
+			if want := c.left(x, ptr); left != want {
+				t.Errorf("%d bytes are left, want %d", left, want)
+			}
+		})
 	}
 }
 
