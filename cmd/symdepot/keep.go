@@ -85,7 +85,8 @@ func (c gcCmd) Run(a *app) error {
 			Contents int64 `json:"contents"`
 			Strays   int64 `json:"strays"`
 			Bytes    int64 `json:"bytes"`
-		}{c.DryRun, got.Contents, got.Strays, got.Bytes})
+			InUse    int64 `json:"in_use,omitempty"`
+		}{c.DryRun, got.Contents, got.Strays, got.Bytes, got.InUse})
 	}
 	verb := "freed"
 	if c.DryRun {
@@ -102,6 +103,9 @@ func (c gcCmd) Run(a *app) error {
 		defer fmt.Fprintf(a.stdout, "%s more can be freed when %s have passed since their removal (--grace)\n", term.Size(later.Bytes), c.Grace)
 	}
 	fmt.Fprintf(a.stdout, "%s %s: %s without a transaction, %s left by an interrupted add\n", verb, term.Size(got.Bytes), term.Count(got.Contents, "content"), term.Count(got.Strays, "blob"))
+	if got.InUse > 0 {
+		fmt.Fprintf(a.stdout, "%s in use by other programs: the next gc frees them\n", term.Count(got.InUse, "blob"))
+	}
 	return nil
 }
 

@@ -53,6 +53,10 @@ const ModTimeSlack = time.Minute
 // ErrMismatch is the error for content that does not have the given Ref or size.
 var ErrMismatch = errors.New("content differs from its description")
 
+// ErrInUse is the error for a blob that cannot be deleted because another program
+// holds its file open.
+var ErrInUse = errors.New("another program holds the blob open")
+
 // File is an open blob. Read and Seek must not be called by several goroutines
 // at the same time; ReadAt may be.
 //
@@ -117,7 +121,9 @@ type Store interface {
 	Open(ctx context.Context, ref Ref) (File, error)
 	// Stat describes a stored blob.
 	Stat(ctx context.Context, ref Ref) (Info, error)
-	// Delete removes a blob. It succeeds if the blob does not exist.
+	// Delete removes a blob. It succeeds if the blob does not exist. The error is
+	// [ErrInUse] for a blob that another program holds open on Windows; it stays,
+	// and the next garbage collection deletes it.
 	Delete(ctx context.Context, ref Ref) error
 	// Verify hashes a stored blob even if a result is remembered, and remembers
 	// the new result for Open. size is the content's size, or -1 if it is

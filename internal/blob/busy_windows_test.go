@@ -2,6 +2,7 @@ package blob
 
 import (
 	"bytes"
+	"errors"
 	"os"
 	"testing"
 )
@@ -19,8 +20,8 @@ func TestDeleteWhileOpen(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := d.Delete(t.Context(), ref); err != nil {
-		t.Errorf("delete of a blob that is held open: %v", err)
+	if err := d.Delete(t.Context(), ref); !errors.Is(err, ErrInUse) {
+		t.Errorf("delete of a blob that is held open: error %v, want %v", err, ErrInUse)
 	}
 	if got, err := os.ReadFile(d.Path(ref)); err != nil || !bytes.Equal(got, content) {
 		t.Errorf("the blob that is held open: %q, %v", got, err)

@@ -182,3 +182,59 @@ func putDisk(t *testing.T, d *blob.Disk, content []byte) {
 		t.Fatalf("put %d bytes: %v", len(content), err)
 	}
 }
+
+// TestFolderInTheWay replaces a blob by a directory: storing the content again
+// moves the directory aside.
+func TestFolderInTheWay(t *testing.T) {
+	t.Parallel()
+	content := []byte("content")
+	ref := blob.Sum(content)
+	puts := map[string]func(t *testing.T, d *blob.Disk) error{
+		"put": func(t *testing.T, d *blob.Disk) error {
+			return d.Put(t.Context(), ref, int64(len(content)), bytes.NewReader(content))
+		},
+		"batch": func(t *testing.T, d *blob.Disk) error {
+			b, err := d.Begin(t.Context())
+			if err != nil {
+				return err
+			}
+			if _, _, err := b.Put(t.Context(), -1, bytes.NewReader(content)); err != nil {
+				return err
+			}
+			return b.Commit(t.Context())
+		},
+	}
+	for name, put := range puts {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			dir := t.TempDir()
+			d := openDisk(t, dir)
+			if err := put(t, d); err != nil {
+				t.Fatal(err)
+			}
+			for n, moved := range []string{ref.String(), ref.String() + "-1"} {
+				if err := os.Remove(d.Path(ref)); err != nil {
+					t.Fatal(err)
+				}
+				if err := os.Mkdir(d.Path(ref), 0o755); err != nil {
+					t.Fatal(err)
+				}
+				if err := os.WriteFile(filepath.Join(d.Path(ref), "note"), []byte("kept"), 0o644); err != nil {
+					t.Fatal(err)
+				}
+				if _, err := d.Open(t.Context(), ref); !errors.Is(err, blob.ErrDamaged) {
+					t.Errorf("Open of a directory: error %v, want %v", err, blob.ErrDamaged)
+				}
+				if err := put(t, d); err != nil {
+					t.Fatalf("round %d: the content could not be stored again: %v", n, err)
+				}
+				if got, err := os.ReadFile(d.Path(ref)); err != nil || !bytes.Equal(got, content) {
+					t.Errorf("round %d: the blob is %q, error %v; want %q", n, got, err, content)
+				}
+				if got, err := os.ReadFile(filepath.Join(dir, "damaged", moved, "note")); err != nil || string(got) != "kept" {
+					t.Errorf("round %d: the directory that was moved aside has %q, error %v; want its file", n, got, err)
+				}
+			}
+		})
+	}
+}

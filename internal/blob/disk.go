@@ -249,25 +249,40 @@ func (d *Disk) SetAside(ref Ref) (path string, err error) {
 	if !d.Suspect(ref) {
 		return "", fmt.Errorf("set blob %s aside: it is not damaged any more: %w", ref, fs.ErrNotExist)
 	}
-	to := asideDir + "/" + ref.String()
-	err = d.tree.MkdirAll(asideDir, d.dirPerm)
-	if err == nil {
-		// Keep an earlier damaged file of the same content.
-		for n := 1; n < 100; n++ {
-			if _, err := d.tree.Root().Lstat(to); errors.Is(err, fs.ErrNotExist) {
-				break
-			}
-			to = fmt.Sprintf("%s/%s-%d", asideDir, ref, n)
-		}
-		err = d.tree.Root().Rename(blobName(ref), to)
-	}
-	if err == nil {
-		err = errors.Join(d.tree.SyncDir(asideDir), d.tree.SyncDir(shardName(ref)))
-	}
+	to, err := d.moveTo(ref)
 	if err != nil {
 		return "", fmt.Errorf("set blob %s aside: %w", ref, err)
 	}
 	return filepath.Join(d.dir, filepath.FromSlash(to)), nil
+}
+
+// moveTo moves whatever has the name of a blob to asideDir and returns its new
+// name in the tree.
+func (d *Disk) moveTo(ref Ref) (to string, err error) {
+	if err := d.tree.MkdirAll(asideDir, d.dirPerm); err != nil {
+		return "", err
+	}
+	to = asideDir + "/" + ref.String()
+	// Keep an earlier damaged file of the same content.
+	for n := 1; n < 100; n++ {
+		if _, err := d.tree.Root().Lstat(to); errors.Is(err, fs.ErrNotExist) {
+			break
+		}
+		to = fmt.Sprintf("%s/%s-%d", asideDir, ref, n)
+	}
+	if err := d.tree.Root().Rename(blobName(ref), to); err != nil {
+		return "", err
+	}
+	return to, errors.Join(d.tree.SyncDir(asideDir), d.tree.SyncDir(shardName(ref)))
+}
+
+// moveAside moves a directory that has the name of a blob out of the store.
+func (d *Disk) moveAside(ref Ref) error {
+	_, err := d.moveTo(ref)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) { // another process may have moved it
+		return fmt.Errorf("%s is a directory and must be removed: moving it aside failed: %w", d.Path(ref), err)
+	}
+	return nil
 }
 
 // Stat implements [Store].
@@ -289,17 +304,20 @@ func notExist(ref Ref, err error) error { return fmt.Errorf("blob %s: %w", ref, 
 
 // Delete implements [Store]. It does not flush: its caller holds a lock that
 // others wait for, and a blob that reappears after a power loss is garbage
-// again. The same holds for a blob that another program keeps open on Windows:
-// it stays, and the next garbage collection deletes it.
+// again. On Windows the error is [ErrInUse] for a blob that another program holds
+// open.
 func (d *Disk) Delete(ctx context.Context, ref Ref) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
 	err := d.tree.Root().Remove(blobName(ref))
-	if err != nil && !errors.Is(err, fs.ErrNotExist) && !durable.IsBusy(err) {
-		return fmt.Errorf("delete blob %s: %w", ref, err)
+	switch {
+	case err == nil, errors.Is(err, fs.ErrNotExist):
+		return nil
+	case durable.IsBusy(err):
+		err = fmt.Errorf("%w: %w", ErrInUse, err)
 	}
-	return nil
+	return fmt.Errorf("delete blob %s: %w", ref, err)
 }
 
 // Put implements [Store].
@@ -368,6 +386,10 @@ func (d *Disk) refresh(ref Ref, size int64) (bool, error) {
 	info, err := root.Lstat(name)
 	if errors.Is(err, fs.ErrNotExist) {
 		return false, nil
+	}
+	if err == nil && info.IsDir() {
+		// A file cannot replace a directory.
+		return false, d.moveAside(ref)
 	}
 	if err != nil || damaged(info, ref, size) {
 		return false, err

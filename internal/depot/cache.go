@@ -177,7 +177,7 @@ func (c *Cache) evictUntil(ctx context.Context, f index.CacheFilter, bytes int64
 	for len(refs) > 0 {
 		some := refs[:min(len(refs), 200)]
 		refs = refs[len(some):]
-		files, size, err := c.db.Cached.Evict(ctx, some, func(ref blob.Ref) error { return c.blobs.Delete(ctx, ref) })
+		files, size, err := c.db.Cached.Evict(ctx, some, deleteBlobs(ctx, c.blobs, nil))
 		sum.Files += int64(files)
 		sum.Bytes += size
 		if err != nil {
@@ -207,6 +207,6 @@ func (c *Cache) Stats(ctx context.Context) ([]index.CachedStats, []index.MissSta
 
 // Drop evicts cached files, even those that are being read.
 func (c *Cache) Drop(ctx context.Context, f CacheFilter) (Evicted, error) {
-	n, bytes, err := c.db.Cached.Drop(ctx, f, func(ref blob.Ref) error { return c.blobs.Delete(ctx, ref) })
+	n, bytes, err := c.db.Cached.Drop(ctx, f, deleteBlobs(ctx, c.blobs, nil))
 	return Evicted{int64(n), bytes}, err
 }

@@ -200,7 +200,7 @@ func (c *Checker) repair(ctx context.Context, ref blob.Ref, f *Fault, added, cac
 	if added {
 		return nil
 	}
-	drop := func(ref blob.Ref) error { return c.blobs.Delete(ctx, ref) }
+	drop := deleteBlobs(ctx, c.blobs, nil)
 	if cached {
 		_, _, err := c.db.Cached.Evict(ctx, []blob.Ref{ref}, drop)
 		return err

@@ -18,6 +18,10 @@ type Collected struct {
 	Contents int64 // contents without a transaction
 	Strays   int64 // blobs without a row in the index, as a killed add leaves them
 	Bytes    int64
+	// InUse counts the contents and blobs that could not be freed because another
+	// program holds their files open (Windows). The next Collect frees them. Their
+	// size is not part of Bytes.
+	InUse int64
 }
 
 // Collect frees contents that have had no references for longer than grace, and
@@ -35,7 +39,12 @@ func (d *Depot) Collect(ctx context.Context, grace time.Duration, dryRun bool) (
 		c.Bytes += content.Size
 	}
 	if !dryRun {
-		n, err := d.db.DropContents(ctx, refs, before, func(r blob.Ref) error { return d.blobs.Delete(ctx, r) })
+		n, err := d.db.DropContents(ctx, refs, before, deleteBlobs(ctx, d.blobs, func(r blob.Ref) {
+			c.InUse++
+			if info, err := d.blobs.Stat(ctx, r); err == nil {
+				c.Bytes -= info.Size
+			}
+		}))
 		c.Contents = int64(n)
 		if err != nil {
 			return c, err
@@ -57,6 +66,10 @@ func (d *Depot) Collect(ctx context.Context, grace time.Duration, dryRun bool) (
 		}
 		if !dryRun {
 			dropped, err := d.dropStray(ctx, info.Ref, before)
+			if errors.Is(err, blob.ErrInUse) {
+				c.InUse++
+				continue
+			}
 			if err != nil {
 				return c, err
 			}
@@ -73,6 +86,24 @@ func (d *Depot) Collect(ctx context.Context, grace time.Duration, dryRun bool) (
 		}
 	}
 	return c, nil
+}
+
+// deleteBlobs returns the function that deletes the blobs of deleted records. A
+// blob in use stays without a record, as an interrupted add leaves it: the next
+// Collect finds it in the store. inUse, if not nil, is called for it.
+func deleteBlobs(ctx context.Context, blobs interface {
+	Delete(context.Context, blob.Ref) error
+}, inUse func(blob.Ref)) func(blob.Ref) error {
+	return func(ref blob.Ref) error {
+		err := blobs.Delete(ctx, ref)
+		if errors.Is(err, blob.ErrInUse) {
+			if inUse != nil {
+				inUse(ref)
+			}
+			return nil
+		}
+		return err
+	}
 }
 
 // dropStray deletes a blob that has no row in the index. It holds the index's
