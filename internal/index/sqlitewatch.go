@@ -8,6 +8,8 @@ import (
 	"os"
 	"runtime/debug"
 	"sync"
+
+	"github.com/symdepot/symdepot/internal/durable"
 )
 
 // walHeader is the length of the two copies of the header at the start of the
@@ -30,7 +32,9 @@ type sqliteWatch struct {
 }
 
 func (e *sqliteFile) watch() (watcher, error) {
-	f, err := os.Open(e.path + "-shm")
+	// SQLite deletes the file when it closes the index, while the watch is still
+	// open. Windows refuses that for 1.4 seconds unless the file is shared.
+	f, err := durable.OpenShared(e.path + "-shm")
 	if err != nil {
 		return nil, err
 	}
