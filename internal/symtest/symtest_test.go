@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"testing"
 )
@@ -66,13 +67,17 @@ func paths(t *testing.T, name string) map[string]bool {
 
 func TestFindLooksForProgramsOnPath(t *testing.T) {
 	dir := t.TempDir()
-	if err := os.WriteFile(filepath.Join(dir, "judge"), []byte("#!/bin/sh\n"), 0o755); err != nil {
+	program := filepath.Join(dir, "judge")
+	if runtime.GOOS == "windows" {
+		program += ".bat"
+	}
+	if err := os.WriteFile(program, []byte("#!/bin/sh\n"), 0o755); err != nil {
 		t.Fatal(err)
 	}
 	t.Setenv("PATH", "")
 	t.Setenv("SYMDEPOT_PEERS", dir)
-	if got, want := find("judge"), filepath.Join(dir, "judge"); got != want {
-		t.Errorf("find(judge) = %q, want %q from SYMDEPOT_PEERS", got, want)
+	if got := find("judge"); !strings.EqualFold(got, program) {
+		t.Errorf("find(judge) = %q, want %q from SYMDEPOT_PEERS", got, program)
 	}
 	if got := find("no-such-program"); got != "" {
 		t.Errorf("find(no-such-program) = %q, want nothing", got)
