@@ -12,3 +12,6 @@ func prepareInterrupt(*exec.Cmd) {}
 
 // interrupt does what Ctrl-C does.
 func interrupt(cmd *exec.Cmd) error { return cmd.Process.Signal(os.Interrupt) }
+
+// systemCommands returns the programs that scripts call and this system lacks.
+func systemCommands() map[string]func() { return nil }

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -25,14 +26,16 @@ import (
 // TestMain makes the test binary the real command when a script calls it.
 func TestMain(m *testing.M) {
 	transcodetest.Main() // what some tests use as a transcoder
-	testscript.Main(m, map[string]func(){
+	commands := map[string]func(){
 		"symdepot":     main,
 		"symstore":     main,
 		"convertstore": main,
 		"agestore":     main,
 		"symchk":       main,
 		"loadgen":      loadgen,
-	})
+	}
+	maps.Copy(commands, systemCommands())
+	testscript.Main(m, commands)
 }
 
 // TestScripts runs testdata/script: the real binary, real files, and the real
@@ -78,14 +81,13 @@ func TestScripts(t *testing.T) {
 			}
 			return false, fmt.Errorf("unknown condition %q", cond)
 		},
-		Cmds: map[string]func(*testscript.TestScript, bool, []string){
-			"serve": cmdServe,
-		},
+		Cmds: scriptCommands(),
 	})
 }
 
 // scriptsHere returns the scripts that this system can run. On Windows these are
-// the ones that call no program of Unix unconditionally.
+// the ones that call no program of Unix unconditionally, unless they skip or stop
+// without it themselves. The others become skipped tests.
 func scriptsHere(t *testing.T) []string {
 	files, err := filepath.Glob("testdata/script/*.txtar")
 	if err != nil || len(files) == 0 {
@@ -102,11 +104,11 @@ func scriptsHere(t *testing.T) []string {
 			t.Fatal(err)
 		}
 		for _, call := range calls.FindAllStringSubmatch(string(text), -1) {
-			if slices.Contains(own, call[1]) {
+			if slices.Contains(own, call[1]) || strings.Contains(string(text), "[!exec:"+call[1]+"] s") || strings.Contains(string(text), "\n[windows] skip") {
 				continue
 			}
 			if _, err := exec.LookPath(call[1]); err != nil {
-				t.Logf("%s is not run: it needs %s", filepath.Base(name), call[1])
+				t.Run(strings.TrimSuffix(filepath.Base(name), ".txtar"), func(t *testing.T) { t.Skipf("needs %s", call[1]) })
 				return true
 			}
 		}

@@ -1,0 +1,222 @@
+package main
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/symdepot/symdepot/internal/symtest"
+)
+
+// systemCommands returns the programs that scripts call and this system lacks.
+// Windows has a curl, Wine has none.
+func systemCommands() map[string]func() {
+	if symtest.Wine() == "" {
+		return nil
+	}
+	return map[string]func(){"curl": func() { os.Exit(curl(os.Args[1:])) }}
+}
+
+// curlOptions are the options of one call of curl.
+type curlOptions struct {
+	method, ranges, dump, format, body string
+	etagSave, etagCompare              string
+	headers, outputs, urls             []string
+	fail, head                         bool
+	retries                            int
+}
+
+// curl does what the scripts ask of curl.
+func curl(args []string) int {
+	o := curlOptions{method: http.MethodGet}
+	for len(args) > 0 {
+		arg := args[0]
+		args = args[1:]
+		value := func() string {
+			v := args[0]
+			args = args[1:]
+			return v
+		}
+		switch arg {
+		case "--retry":
+			o.retries, _ = strconv.Atoi(value())
+		case "--retry-delay", "--retry-max-time":
+			value()
+		case "--retry-all-errors", "--path-as-is":
+		case "--etag-save":
+			o.etagSave = value()
+		case "--etag-compare":
+			o.etagCompare = value()
+		default:
+			if !strings.HasPrefix(arg, "-") {
+				o.urls = append(o.urls, arg)
+				continue
+			}
+			for _, letter := range arg[1:] {
+				switch letter {
+				case 's', 'S', 'g':
+				case 'f':
+					o.fail = true
+				case 'I':
+					o.head, o.method = true, http.MethodHead
+				case 'o':
+					o.outputs = append(o.outputs, value())
+				case 'D':
+					o.dump = value()
+				case 'w':
+					o.format = value()
+				case 'H':
+					o.headers = append(o.headers, value())
+				case 'r':
+					o.ranges = value()
+				case 'X':
+					o.method = value()
+				case 'd':
+					o.body = value()
+				default:
+					fmt.Fprintf(os.Stderr, "curl: this small curl has no option %s\n", arg)
+					return 2
+				}
+			}
+		}
+	}
+	code := 0
+	for i, url := range o.urls {
+		output := "-"
+		if i < len(o.outputs) {
+			output = o.outputs[i]
+		}
+		for try := 0; ; try++ {
+			failed, err := o.fetch(url, output)
+			if try < o.retries && (failed || err != nil) {
+				time.Sleep(time.Second)
+				continue
+			}
+			if err != nil {
+				fmt.Fprintln(os.Stderr, "curl:", err)
+				return 7
+			}
+			if failed {
+				code = 22
+			}
+			break
+		}
+	}
+	return code
+}
+
+// recorded keeps what a connection has read: the header as the server spelled it.
+type recorded struct {
+	net.Conn
+	read *bytes.Buffer
+}
+
+func (r recorded) Read(p []byte) (int, error) {
+	n, err := r.Conn.Read(p)
+	if r.read.Len() < 64<<10 {
+		r.read.Write(p[:n])
+	}
+	return n, err
+}
+
+// fetch makes one request. It reports whether -f calls the answer a failure.
+func (o *curlOptions) fetch(url, output string) (failed bool, err error) {
+	req, err := http.NewRequest(o.method, url, strings.NewReader(o.body))
+	if err != nil {
+		return false, err
+	}
+	req.Header.Set("User-Agent", "curl")
+	req.Header.Set("Accept", "*/*")
+	for _, h := range o.headers {
+		name, value, _ := strings.Cut(h, ":")
+		req.Header.Set(name, strings.TrimSpace(value))
+		if strings.EqualFold(name, "Host") {
+			req.Host = strings.TrimSpace(value)
+		}
+	}
+	if o.ranges != "" {
+		req.Header.Set("Range", "bytes="+o.ranges)
+	}
+	if o.etagCompare != "" {
+		tag, err := os.ReadFile(o.etagCompare)
+		if err != nil {
+			return false, err
+		}
+		req.Header.Set("If-None-Match", strings.TrimSpace(string(tag)))
+	}
+	var raw bytes.Buffer
+	transport := &http.Transport{DisableCompression: true, DisableKeepAlives: true, Dial: func(network, addr string) (net.Conn, error) {
+		c, err := net.Dial(network, addr)
+		return recorded{c, &raw}, err
+	}}
+	resp, err := transport.RoundTrip(req)
+	if err != nil {
+		return false, err
+	}
+	defer func() { _ = resp.Body.Close() }()
+	header, _, _ := bytes.Cut(raw.Bytes(), []byte("\r\n\r\n"))
+	header = append(slices.Clone(header), "\r\n\r\n"...)
+	if o.dump != "" {
+		err = put(o.dump, bytes.NewReader(header))
+	}
+	if o.head && err == nil {
+		err = put("-", bytes.NewReader(header))
+	}
+	if o.etagSave != "" && err == nil {
+		err = put(o.etagSave, strings.NewReader(resp.Header.Get("ETag")+"\n"))
+	}
+	failed = o.fail && resp.StatusCode >= 400
+	body := &counting{Reader: resp.Body}
+	if !failed && err == nil {
+		err = put(output, body)
+	}
+	if err != nil {
+		return false, err
+	}
+	location := ""
+	if at, err := resp.Location(); err == nil {
+		location = at.String()
+	}
+	fmt.Print(strings.NewReplacer("%{http_code}", strconv.Itoa(resp.StatusCode), "%{redirect_url}", location,
+		"%{size_download}", strconv.FormatInt(body.n, 10)).Replace(o.format))
+	return failed, nil
+}
+
+type counting struct {
+	io.Reader
+	n int64
+}
+
+func (c *counting) Read(p []byte) (int, error) {
+	n, err := c.Reader.Read(p)
+	c.n += int64(n)
+	return n, err
+}
+
+// put copies to a file, to standard output ("-") or nowhere ("/dev/null").
+func put(name string, r io.Reader) error {
+	switch name {
+	case "-":
+		_, err := io.Copy(os.Stdout, r)
+		return err
+	case "/dev/null":
+		_, err := io.Copy(io.Discard, r)
+		return err
+	}
+	f, err := os.Create(name)
+	if err != nil {
+		return err
+	}
+	_, err = io.Copy(f, r)
+	if closing := f.Close(); err == nil {
+		err = closing
+	}
+	return err
+}

@@ -1,0 +1,77 @@
+package main
+
+import (
+	"errors"
+	"os"
+	"os/exec"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/rogpeppe/go-internal/testscript"
+)
+
+// scriptCommands are the commands of the scripts that are no programs.
+func scriptCommands() map[string]func(*testscript.TestScript, bool, []string) {
+	return map[string]func(*testscript.TestScript, bool, []string){
+		"serve":   cmdServe,
+		"exits":   cmdExits,
+		"append":  cmdAppend,
+		"touch":   cmdTouch,
+		"envfile": cmdEnvFile,
+	}
+}
+
+// cmdExits is `exits CODE PROGRAM [ARGUMENT...]`: it runs a program as exec does
+// and expects an exit code.
+func cmdExits(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) < 2 {
+		ts.Fatalf("usage: exits CODE PROGRAM [ARGUMENT...]")
+	}
+	want, err := strconv.Atoi(args[0])
+	ts.Check(err)
+	err = ts.Exec(args[1], args[2:]...)
+	got := 0
+	var exit *exec.ExitError
+	if errors.As(err, &exit) {
+		got = exit.ExitCode()
+	} else {
+		ts.Check(err)
+	}
+	if got != want {
+		ts.Fatalf("%q: exit code %d, want %d", args[1:], got, want)
+	}
+}
+
+// cmdAppend is `append FILE TEXT`: it writes a text behind a file's content.
+func cmdAppend(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) != 2 {
+		ts.Fatalf("usage: append FILE TEXT")
+	}
+	f, err := os.OpenFile(ts.MkAbs(args[0]), os.O_WRONLY|os.O_APPEND, 0)
+	ts.Check(err)
+	_, err = f.WriteString(args[1])
+	ts.Check(errors.Join(err, f.Close()))
+}
+
+// cmdEnvFile is `envfile NAME FILE`: it sets a variable to a file's content
+// without the line end.
+func cmdEnvFile(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) != 2 {
+		ts.Fatalf("usage: envfile NAME FILE")
+	}
+	ts.Setenv(args[0], strings.TrimRight(ts.ReadFile(args[1]), "\r\n"))
+}
+
+// cmdTouch is `touch TIME FILE...`: it sets the times of a file's last access and
+// last modification.
+func cmdTouch(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) < 2 {
+		ts.Fatalf("usage: touch TIME FILE...")
+	}
+	at, err := time.Parse(time.RFC3339, args[0])
+	ts.Check(err)
+	for _, name := range args[1:] {
+		ts.Check(os.Chtimes(ts.MkAbs(name), at, at))
+	}
+}
