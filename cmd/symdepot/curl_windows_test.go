@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"context"
 	"fmt"
 	"io"
 	"net"
@@ -93,20 +94,20 @@ func curl(args []string) int {
 		if i < len(o.outputs) {
 			output = o.outputs[i]
 		}
-		for try := 0; ; try++ {
-			failed, err := o.fetch(url, output)
-			if try < o.retries && (failed || err != nil) {
-				time.Sleep(time.Second)
-				continue
-			}
-			if err != nil {
-				fmt.Fprintln(os.Stderr, "curl:", err)
-				return 7
-			}
-			if failed {
-				code = 22
-			}
-			break
+		ctx, cancel := context.WithTimeout(context.Background(), time.Duration(o.retries)*time.Second)
+		var failed bool
+		var err error
+		_ = symtest.Poll(ctx, func() bool {
+			failed, err = o.fetch(url, output)
+			return !failed && err == nil || o.retries == 0
+		})
+		cancel()
+		if err != nil {
+			fmt.Fprintln(os.Stderr, "curl:", err)
+			return 7
+		}
+		if failed {
+			code = 22
 		}
 	}
 	return code
