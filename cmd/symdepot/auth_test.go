@@ -406,7 +406,7 @@ func TestWhoMayReadWhat(t *testing.T) {
 				g.judge(t, &a, &p, got)
 			}
 			if got := g.do(c, &a, &question{path: "/healthz"}); a.prefix == "" && got.status != 200 {
-				t.Errorf("healthz: %d", got.status)
+				t.Errorf("GET /healthz: status %d, want 200", got.status)
 			}
 		})
 	}
@@ -437,15 +437,15 @@ func (g *guardedRun) judge(t *testing.T, a *asker, p *question, got gotBack) {
 	}
 	if want != 200 {
 		if asks := got.header.Get("Www-Authenticate") != ""; asks != (want == 401) {
-			t.Errorf("%s %s: asks for credentials: %v", p.what, p.path, asks)
+			t.Errorf("%s %s: status %d asks for credentials: %v, want %v", p.what, p.path, want, asks, !asks)
 		}
 		if first := got.header.Get("Www-Authenticate"); want == 401 && g.kdc != nil && !strings.HasPrefix(first, "Negotiate") {
-			t.Errorf("Negotiate is not asked for first, but %s", first)
+			t.Errorf("%s %s: %q is asked for first, want Negotiate", p.what, p.path, first)
 		}
 		return
 	}
 	if p.file != nil && !bytes.Equal(got.body, p.file) {
-		t.Errorf("%s %s: another file", p.what, p.path)
+		t.Errorf("%s %s: %d bytes of another file, want the %d of the one that was added", p.what, p.path, len(got.body), len(p.file))
 	}
 	for _, product := range []string{"ours", "theirs"} {
 		text, ok := strings.CutPrefix(has, strings.ToUpper(product))
@@ -458,7 +458,7 @@ func (g *guardedRun) judge(t *testing.T, a *asker, p *question, got gotBack) {
 		}
 	}
 	if !bytes.Contains(got.body, []byte(has)) {
-		t.Errorf("%s %s: %.200s", p.what, p.path, got.body)
+		t.Errorf("%s %s: the answer has no %q: %.200s", p.what, p.path, has, got.body)
 	}
 }
 
@@ -501,7 +501,7 @@ func (g *guardedRun) afterwards(askers []asker) {
 		if a.name == "bearer" {
 			got := g.do(g.client(&a), &a, &question{path: "/metrics"})
 			if got.status != 200 || !bytes.Contains(got.body, []byte("symdepot_http_requests_total")) {
-				t.Errorf("metrics: %d", got.status)
+				t.Errorf("GET /metrics: status %d, want 200 and the count of requests", got.status)
 			}
 			g.pages.Write(got.body)
 		}
@@ -522,7 +522,7 @@ func (g *guardedRun) afterwards(askers []asker) {
 	}
 	for where, text := range texts {
 		if len(text) < 100 {
-			t.Errorf("%s: only %q", where, text)
+			t.Errorf("the %s is only %q, want what the test has caused", where, text)
 		}
 		for _, s := range g.secrets {
 			for _, s := range []string{s, strings.TrimPrefix(s, "sd_")} {

@@ -632,27 +632,30 @@ func TestSymCacheFails(t *testing.T) {
 	symPDBs(t, pdbs)
 	t.Run("TA", func(t *testing.T) {
 		ta := newSymServer(t, dir, []string{"3.1.0"}, "--add", pdbs)
-		// S05
-		for range 2 {
-			if got := ta.ask(t, "GET", symPath(1, "/v3.1.0/bad.pdb/{G9}")).words(t); got != "404" {
-				t.Error(got)
+		t.Run("S05", func(t *testing.T) {
+			for range 2 {
+				if got := ta.ask(t, "GET", symPath(1, "/v3.1.0/bad.pdb/{G9}")).words(t); got != "404" {
+					t.Errorf("bad.pdb in 3.1.0: %q, want 404", got)
+				}
 			}
-		}
-		// A08
-		for range 2 {
-			if got := ta.polls(t, symPath(2, "/v3.2.0/bad.pdb/{G9}")).words(t); got != "404" {
-				t.Error(got)
+		})
+		t.Run("A08", func(t *testing.T) {
+			for range 2 {
+				if got := ta.polls(t, symPath(2, "/v3.2.0/bad.pdb/{G9}")).words(t); got != "404" {
+					t.Errorf("bad.pdb in 3.2.0: %q, want 404", got)
+				}
 			}
-		}
+		})
 		if n := ta.ran("bad.pdb"); n != 2 {
-			t.Errorf("%d runs for two PDBs", n)
+			t.Errorf("bad.pdb was transcoded %d times, want once for each of two PDBs", n)
 		}
 	})
-	// N03
-	tb := newSymServer(t, dir, []string{"3.2.0", "4.1.0"})
-	if got := tb.polls(t, symPath(1, "/v3.2.0/bad.pdb/{G9}")).words(t); got != "404" || tb.ran("bad.pdb") != 1 {
-		t.Errorf("%s after %d runs", got, tb.ran("bad.pdb"))
-	}
+	t.Run("N03", func(t *testing.T) { // another transcoder may succeed
+		tb := newSymServer(t, dir, []string{"3.2.0", "4.1.0"})
+		if got := tb.polls(t, symPath(1, "/v3.2.0/bad.pdb/{G9}")).words(t); got != "404" || tb.ran("bad.pdb") != 1 {
+			t.Errorf("bad.pdb with another transcoder: %q after %d runs, want 404 after one", got, tb.ran("bad.pdb"))
+		}
+	})
 }
 
 // TestSymCacheConfigured: the rows of the table that need a different
@@ -782,47 +785,52 @@ func TestSymCacheTime(t *testing.T) {
 		}
 	}()
 	s := &symServer{serving: &serving{url: "http://" + ln.Addr().String()}, t: t, runs: runs, far: far}
-	// N02
-	negx := symPath(0, "/v3.1.0/negx.pdb/{GB}")
-	if got := s.ask(t, "GET", negx).words(t); got != "404" {
-		t.Error(got)
-	}
-	far.put(t, "negx.pdb", symPath(0, "{GB}"))
-	clock.ahead.Add(int64(time.Hour + time.Second))
-	if got := s.ask(t, "GET", negx).words(t); got != "200 3.1.0 made" {
-		t.Error(got)
-	}
-	// N05: the job is tried again for two minutes.
-	flaky := symPath(0, "/v3.2.0/flaky.pdb/{GC}")
-	polls := 0
-	symtest.Await(t, time.Minute, "the end of the attempts for flaky.pdb", func() bool {
-		got := s.ask(t, "GET", flaky).words(t)
-		if got == "404 RA" {
-			polls++
-			clock.ahead.Add(int64(5 * time.Second))
-		} else if got != "404" {
-			t.Fatalf("GET %s: %q, want to come again, or 404 after the last attempt", flaky, got)
+	t.Run("N02", func(t *testing.T) { // the memory of a miss expires
+		negx := symPath(0, "/v3.1.0/negx.pdb/{GB}")
+		if got := s.ask(t, "GET", negx).words(t); got != "404" {
+			t.Errorf("negx.pdb, which no server has: %q, want 404", got)
 		}
-		return got == "404"
+		far.put(t, "negx.pdb", symPath(0, "{GB}"))
+		clock.ahead.Add(int64(time.Hour + time.Second))
+		if got := s.ask(t, "GET", negx).words(t); got != "200 3.1.0 made" {
+			t.Errorf("negx.pdb after an hour: %q, want what was made", got)
+		}
 	})
-	if polls < 3 {
-		t.Errorf("given up after %d polls", polls)
-	}
-	if g, err := debugid.ParseGUID(symPath(0, "{GC}")); err != nil {
-		t.Error(err)
-	} else if _, err := d.SymCache().SymCacheFailure(t.Context(), symcache.Key{Name: "flaky.pdb", ID: debugid.ID{GUID: g, Age: 1}}, symcache.Version{Major: 3, Minor: 1}); err == nil {
-		t.Error("a failure that passes is remembered")
-	}
-	// N06
-	far.mu.Lock()
-	far.down = map[string]bool{}
-	far.mu.Unlock()
-	far.put(t, "flaky.pdb", symPath(0, "{GC}"))
-	clock.ahead.Add(int64(time.Hour))
-	if got := s.ask(t, "GET", flaky).words(t); got != "404 RA" {
-		t.Error(got)
-	}
-	if got := s.polls(t, flaky).words(t); got != "200 3.1.0 made" {
-		t.Error(got)
-	}
+	flaky := symPath(0, "/v3.2.0/flaky.pdb/{GC}")
+	t.Run("N05", func(t *testing.T) { // the job is tried again for two minutes
+		polls := 0
+		symtest.Await(t, time.Minute, "the end of the attempts for flaky.pdb", func() bool {
+			got := s.ask(t, "GET", flaky).words(t)
+			if got == "404 RA" {
+				polls++
+				clock.ahead.Add(int64(5 * time.Second))
+			} else if got != "404" {
+				t.Fatalf("GET %s: %q, want to come again, or 404 after the last attempt", flaky, got)
+			}
+			return got == "404"
+		})
+		if polls < 3 {
+			t.Errorf("given up after %d polls, want at least 3", polls)
+		}
+		g, err := debugid.ParseGUID(symPath(0, "{GC}"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := d.SymCache().SymCacheFailure(t.Context(), symcache.Key{Name: "flaky.pdb", ID: debugid.ID{GUID: g, Age: 1}}, symcache.Version{Major: 3, Minor: 1}); err == nil {
+			t.Error("the passing failure of flaky.pdb is remembered, want it forgotten")
+		}
+	})
+	t.Run("N06", func(t *testing.T) { // the upstream is back
+		far.mu.Lock()
+		far.down = map[string]bool{}
+		far.mu.Unlock()
+		far.put(t, "flaky.pdb", symPath(0, "{GC}"))
+		clock.ahead.Add(int64(time.Hour))
+		if got := s.ask(t, "GET", flaky).words(t); got != "404 RA" {
+			t.Errorf("flaky.pdb at first: %q, want to come again", got)
+		}
+		if got := s.polls(t, flaky).words(t); got != "200 3.1.0 made" {
+			t.Errorf("flaky.pdb in the end: %q, want what was made", got)
+		}
+	})
 }

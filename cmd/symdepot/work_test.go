@@ -212,18 +212,18 @@ func TestManyClientsLostWorker(t *testing.T) {
 	all.Wait()
 	list, err := w.Jobs().List(t.Context(), jobs.Filter{})
 	if err != nil || len(list) != len(keys) {
-		t.Errorf("%d jobs for %d keys, %v", len(list), len(keys), err)
+		t.Errorf("%d jobs, error %v; want one for each of %d keys", len(list), err, len(keys))
 	}
 	again, runs := 0, w.runs(t)
 	for _, j := range list {
 		name, _, _ := strings.Cut(j.Key, "/")
 		if j.State != jobs.Done || runs[name] < 1 || runs[name] > j.Attempts {
-			t.Errorf("%s: %v, %d attempts, %d runs, %s", name, j.State, j.Attempts, runs[name], j.Detail)
+			t.Errorf("%s: %v, %d attempts, %d runs, %s; want done, with as many runs as attempts at most", name, j.State, j.Attempts, runs[name], j.Detail)
 		}
 		again += j.Attempts - 1
 	}
 	if again > 2 { // what the killed one had
-		t.Errorf("%d attempts more than keys", again)
+		t.Errorf("%d attempts were repeated, want those of the killed worker, 2 at most", again)
 	}
 }
 
@@ -239,56 +239,71 @@ func TestWorkerDrains(t *testing.T) {
 	w.workers(t, 1)
 	for i, k := range keys {
 		if st, err := w.SymCache().RequestSymCache(t.Context(), k, v310); err != nil || st != jobs.Queued {
-			t.Fatal(i, st, err)
+			t.Fatalf("request for app%d.pdb: %v, error %v; want queued", i, st, err)
 		}
 	}
 	symtest.Await(t, 40*time.Second, "a run of the transcoder for each of app0.pdb and app1.pdb", func() bool {
 		n := w.runs(t)
 		return n["app0.pdb"] == 1 && n["app1.pdb"] == 1
 	})
-	if err := p.Process.Signal(syscall.SIGTERM); err != nil {
-		t.Fatal(err)
-	}
-	if st, err := w.SymCache().WaitSymCache(t.Context(), keys[0], v310); err != nil || st != jobs.Done {
-		t.Error(st, err)
-	}
-	p.stderr.Await(t, "interrupt again")
-	if err := p.Process.Signal(os.Interrupt); err != nil {
-		t.Fatal(err)
-	}
-	if err := p.Wait(); err != nil {
-		t.Errorf("%v\n%s", err, p.stderr)
-	}
-	list, err := w.Jobs().List(t.Context(), jobs.Filter{States: []jobs.State{jobs.Queued}})
-	if err != nil || len(list) != 1 || list[0].Attempts != 0 {
-		t.Errorf("%+v, %v", list, err)
-	}
-	if len(w.Jobs().Workers()) != 0 {
-		t.Error(w.Jobs().Workers())
-	}
-
-	// The commands see the same.
-	dir := w.Dir()
-	if code, out, _ := symdepot(t, dir, "jobs"); code != 0 || !strings.Contains(out, "done") || !strings.Contains(out, "app1.pdb/") || !strings.Contains(out, "3.1.0 by test in") {
-		t.Errorf("%d\n%s", code, out)
-	}
-	if code, out, _ := symdepot(t, dir, "jobs", "--state", "queued", "--json"); code != 0 || strings.Count(out, "\n") != 1 || !strings.Contains(out, `"state":"queued"`) {
-		t.Errorf("%d\n%s", code, out)
-	}
-	if code, out, _ := symdepot(t, dir, "jobs", "stats"); code != 0 || !strings.Contains(out, "symcache: 1 queued") {
-		t.Errorf("%d\n%s", code, out)
-	}
-	id := fmt.Sprint(list[0].ID)
-	for _, c := range []struct{ verb, want string }{{"cancel", "job " + id + " cancelled"}, {"cancel", "had ended"}, {"retry", "is tried again as job"}} {
-		if code, out, errs := symdepot(t, dir, "jobs", c.verb, id); code != 0 || !strings.Contains(out, c.want) {
-			t.Errorf("%s: %d %s%s", c.verb, code, out, errs)
+	t.Run("first request to stop", func(t *testing.T) {
+		if err := p.Process.Signal(syscall.SIGTERM); err != nil {
+			t.Fatal(err)
 		}
+		if st, err := w.SymCache().WaitSymCache(t.Context(), keys[0], v310); err != nil || st != jobs.Done {
+			t.Errorf("the job that goes on: %v, error %v; want done", st, err)
+		}
+		p.stderr.Await(t, "interrupt again")
+	})
+	var queued []jobs.Job
+	t.Run("second request to stop", func(t *testing.T) {
+		if err := p.Process.Signal(os.Interrupt); err != nil {
+			t.Fatal(err)
+		}
+		if err := p.Wait(); err != nil {
+			t.Errorf("the worker ended with %v, want exit code 0\n%s", err, p.stderr)
+		}
+		var err error
+		if queued, err = w.Jobs().List(t.Context(), jobs.Filter{States: []jobs.State{jobs.Queued}}); err != nil || len(queued) != 1 || queued[0].Attempts != 0 {
+			t.Fatalf("queued jobs %+v, error %v; want the released one, without an attempt", queued, err)
+		}
+		if list := w.Jobs().Workers(); len(list) != 0 {
+			t.Errorf("workers %+v, want none", list)
+		}
+	})
+	if t.Failed() {
+		return
 	}
-	if code, out, _ := symdepot(t, dir, "jobs", "cancel", "999"); code != 1 || !strings.Contains(out, "job 999 does not exist") {
-		t.Errorf("jobs cancel 999: exit code %d, output %q; want 1 and that job 999 does not exist", code, out)
-	}
-	if code, _, errs := symdepot(t, dir, "jobs", "--state", "lazy"); code != exitUsage || !strings.Contains(errs, "is not a job state") {
-		t.Errorf("%d %s", code, errs)
+	// The commands see the same.
+	id := fmt.Sprint(queued[0].ID)
+	for _, c := range []struct {
+		name  string
+		args  []string
+		code  int
+		out   []string // parts of the output
+		lines int      // of the output; 0: any number
+		errs  string   // part of the errors
+	}{
+		{"list", []string{"jobs"}, 0, []string{"done", "app1.pdb/", "3.1.0 by test in"}, 0, ""},
+		{"list as JSON", []string{"jobs", "--state", "queued", "--json"}, 0, []string{`"state":"queued"`}, 1, ""},
+		{"stats", []string{"jobs", "stats"}, 0, []string{"symcache: 1 queued"}, 0, ""},
+		{"cancel", []string{"jobs", "cancel", id}, 0, []string{"job " + id + " cancelled"}, 0, ""},
+		{"cancel again", []string{"jobs", "cancel", id}, 0, []string{"had ended"}, 0, ""},
+		{"retry", []string{"jobs", "retry", id}, 0, []string{"is tried again as job"}, 0, ""},
+		{"cancel an unknown job", []string{"jobs", "cancel", "999"}, 1, []string{"job 999 does not exist"}, 0, ""},
+		{"unknown state", []string{"jobs", "--state", "lazy"}, exitUsage, nil, 0, "is not a job state"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			code, out, errs := symdepot(t, w.Dir(), c.args...)
+			if code != c.code || !strings.Contains(errs, c.errs) || c.lines != 0 && strings.Count(out, "\n") != c.lines {
+				t.Errorf("symdepot %q: exit code %d, want %d, and errors with %q\n%s%s", c.args, code, c.code, c.errs, out, errs)
+			}
+			for _, want := range c.out {
+				if !strings.Contains(out, want) {
+					t.Errorf("symdepot %q prints no %q:\n%s", c.args, want, out)
+				}
+			}
+		})
 	}
 }
 
@@ -331,7 +346,7 @@ func TestWorkUsage(t *testing.T) {
 			args = append(args, "--transcoder", "x=/nowhere {pdb}")
 		}
 		if code, _, errs := symdepot(t, t.TempDir(), args...); code != c.code || !strings.Contains(errs, c.want) {
-			t.Errorf("%q: %d %s", c.args, code, errs)
+			t.Errorf("symdepot %q: exit code %d, want %d, and errors with %q\n%s", args, code, c.code, c.want, errs)
 		}
 	}
 }
