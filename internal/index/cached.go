@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"iter"
 	"slices"
+	"strconv"
+	"strings"
 	"time"
 
 	"github.com/symdepot/symdepot/internal/blob"
@@ -63,7 +65,7 @@ func (cf CachedFiles) Put(ctx context.Context, f CachedFile, check func(ctx cont
 				return err
 			}
 		}
-		c := commit{write: w, now: cf.db.now()}
+		c := commit{write: w, now: cf.db.now(), placed: cf.db.placed}
 		if err := c.cached(f); err != nil {
 			return fmt.Errorf("%s of %s: %w", f.Name, f.Source, err)
 		}
@@ -121,7 +123,7 @@ func (c *commit) cached(f CachedFile) error {
 		}
 	}
 	args := []any{content, tx, text(f.Name), text(f.URL), text(f.Tag), f.Fetched.UnixMilli()}
-	n, err := c.exec("UPDATE cached SET name = $3, url = $4, tag = $5, fetched = $6, used = max(used, $6) WHERE content_id = $1 AND tx_id = $2", args...)
+	n, err := c.exec("UPDATE cached SET name = $3, url = $4, tag = $5, fetched = $6, used = "+larger("used", "$6")+" WHERE content_id = $1 AND tx_id = $2", args...)
 	if err == nil && n == 0 {
 		if _, err = c.exec("INSERT INTO cached (content_id, tx_id, name, url, tag, fetched, used) VALUES ($1, $2, $3, $4, $5, $6, $6)", args...); err == nil {
 			_, err = c.exec("UPDATE tx SET files = files + 1, bytes = bytes + $2 WHERE id = $1", tx, f.Size)
@@ -151,16 +153,20 @@ func (c *commit) upstreamTx(source string, product int64) (id int64, err error) 
 		return id, err
 	}
 	err = c.row(`INSERT INTO tx (id, kind, product_id, version, comment, who, host, tool, time, files, bytes, source)
-		SELECT min(0, coalesce(min(id), 0)) - 1, 'cache', $2, '', '', '', '', '', $3, 0, 0, $1 FROM tx RETURNING id`,
+		SELECT CASE WHEN min(id) < 0 THEN min(id) ELSE 0 END - 1, 'cache', $2, '', '', '', '', '', $3, 0, 0, $1 FROM tx RETURNING id`,
 		[]any{source, product, c.now.UnixMilli()}, &id)
 	return id, err
 }
 
+// cachedObjects returns the objects of a downloaded file. In SQLite CROSS JOIN
+// fixes the order of the join: an upstream has very many files.
+var cachedObjects = each("SELECT DISTINCT f.object_id FROM object o CROSS JOIN tx_file f ON f.object_id = o.id WHERE o.content_id = $1 AND f.tx_id = $2",
+	"SELECT DISTINCT f.object_id FROM object o JOIN tx_file f ON f.object_id = o.id WHERE o.content_id = $1 AND f.tx_id = $2")
+
 // deleteCached removes a downloaded file and hides its objects that nothing else
 // makes visible.
 func (w *write) deleteCached(content, size, tx int64, now time.Time) error {
-	// CROSS JOIN fixes the order of the join: an upstream has very many files.
-	objects, err := w.ids("SELECT DISTINCT f.object_id FROM object o CROSS JOIN tx_file f ON f.object_id = o.id WHERE o.content_id = $1 AND f.tx_id = $2", content, tx)
+	objects, err := w.ids(cachedObjects, content, tx)
 	if err != nil {
 		return err
 	}
@@ -219,7 +225,7 @@ type CachedStats struct {
 func (cf CachedFiles) Stats(ctx context.Context) ([]CachedStats, error) {
 	list := []CachedStats{}
 	err := cf.db.scans.each(ctx, true, `SELECT source, sum(files), sum(bytes), min(oldest) FROM
-		(SELECT t.source, t.files, t.bytes, (SELECT min(c.used) FROM cached c WHERE c.tx_id = t.id) AS oldest FROM tx t WHERE t.id < 0 AND t.files > 0)
+		(SELECT t.source, t.files, t.bytes, (SELECT min(c.used) FROM cached c WHERE c.tx_id = t.id) AS oldest FROM tx t WHERE t.id < 0 AND t.files > 0) AS s
 		GROUP BY source ORDER BY source`, nil, func(scan func(...any) error) (bool, error) {
 		var s CachedStats
 		var oldest sql.NullInt64
@@ -263,17 +269,15 @@ func (cf CachedFiles) Evictable(ctx context.Context, f CacheFilter) iter.Seq2[Ca
 		FROM cached c JOIN tx t ON t.id = c.tx_id JOIN product p ON p.id = t.product_id JOIN content k ON k.id = c.content_id
 		WHERE c.used <= $1 AND (c.used, c.content_id, c.tx_id) > ($2, $3, $4)`
 	more := []any{}
+	and := func(cond, arg string) {
+		more = append(more, arg)
+		query += " AND " + strings.ReplaceAll(cond, "?", "$"+strconv.Itoa(5+len(more)))
+	}
 	if f.Source != "" {
-		query += " AND c.tx_id IN (SELECT id FROM tx WHERE source = $6)"
-		more = append(more, f.Source)
+		and("c.tx_id IN (SELECT id FROM tx WHERE source = ?)", f.Source)
 	}
 	if f.ID != "" {
-		// $7 requires a $6.
-		if f.Source == "" {
-			more = append(more, nil)
-		}
-		query += " AND c.content_id IN (SELECT o.content_id FROM lookup l JOIN object o ON o.id = l.object_id WHERE l.id = $7)"
-		more = append(more, f.ID)
+		and("c.content_id IN (SELECT o.content_id FROM lookup l JOIN object o ON o.id = l.object_id WHERE l.id = ?)", f.ID)
 	}
 	query += " ORDER BY c.used, c.content_id, c.tx_id LIMIT $5"
 	return func(yield func(Cached, error) bool) {

@@ -44,7 +44,10 @@ var faults = []struct{ what, query string }{
 		WHERE n <> CASE name WHEN 'miss' THEN (SELECT count(*) FROM miss) WHEN 'wanted' THEN (SELECT count(*) FROM wanted) END`},
 	{"job %s has an invalid state, or one that does not fit its times", `SELECT id FROM job WHERE state NOT BETWEEN 1 AND 5
 		OR (state = 2) <> (lease_until IS NOT NULL) OR (state > 2) <> (finished IS NOT NULL) OR state = 2 AND (token = '' OR started IS NULL)`},
-	{"token %s has an invalid list of scopes or products", "SELECT id FROM token WHERE NOT json_valid(scopes) OR products IS NOT NULL AND NOT json_valid(products)"},
+	{"token %s has an invalid list of scopes or products", each("SELECT id FROM token WHERE NOT json_valid(scopes) OR products IS NOT NULL AND NOT json_valid(products)",
+		"SELECT id FROM token WHERE jsonb_typeof(scopes::jsonb) <> 'array' OR jsonb_typeof(products::jsonb) NOT IN ('array', 'null')")},
+	{"place %s is doomed and in use", "SELECT d.place FROM doomed d JOIN content c ON c.place = d.place UNION ALL SELECT d.place FROM doomed d JOIN upload u ON u.place = d.place"},
+	{"place %s is the upload of a stored content", "SELECT u.place FROM upload u JOIN content c ON c.place = u.place"},
 	{"there are %s rows of counters instead of one", "SELECT count(*) FROM state HAVING count(*) <> 1"},
 }
 
@@ -68,7 +71,7 @@ func (db *DB) check(ctx context.Context) (problems []string, err error) {
 		}
 		add := func(format string, v ...any) { problems = append(problems, fmt.Sprintf(format, v...)) }
 		for _, f := range faults {
-			rows, err := column(ctx, r, f.query+fmt.Sprintf(" LIMIT %d", maxProblems+1))
+			rows, err := column(ctx, r, f.query, maxProblems+1)
 			if err != nil {
 				return err
 			}
@@ -85,14 +88,14 @@ func (db *DB) check(ctx context.Context) (problems []string, err error) {
 	return problems, err
 }
 
-// column returns one column as text.
-func column(ctx context.Context, r reader, query string) ([]string, error) {
+// column returns up to limit values of one column as text.
+func column(ctx context.Context, r reader, query string, limit int) ([]string, error) {
 	var list []string
 	err := r.each(ctx, false, query, nil, func(scan func(...any) error) (bool, error) {
 		var v sql.NullString
 		err := scan(&v)
 		list = append(list, v.String)
-		return true, err
+		return len(list) < limit, err
 	})
 	return list, err
 }

@@ -36,7 +36,7 @@ func (db *DB) Commit(ctx context.Context, tx Tx, check func(ctx context.Context,
 				return err
 			}
 		}
-		c := commit{write: w, now: db.now()}
+		c := commit{write: w, now: db.now(), placed: db.placed}
 		if number, err = c.header(tx); err != nil {
 			return err
 		}
@@ -101,6 +101,7 @@ type commit struct {
 	late           int64 // new keys of known objects, and downloads that make a known object visible in a further product
 	next           int64 // id of the next new object; 0: not read yet
 	cacheEmpty     *bool // there are no cached files; nil: not read yet
+	placed         bool  // see Options
 }
 
 // header assigns the number and writes the transaction's own row.
@@ -208,7 +209,7 @@ func (c *commit) replaceCached(object int64) error {
 // makeVisible makes an object visible in a product, through the newest of its
 // transactions.
 func (w *write) makeVisible(object, product, tx int64) error {
-	_, err := w.exec("INSERT INTO seen (object_id, product_id, tx_id) VALUES ($1, $2, $3) ON CONFLICT (object_id, product_id) DO UPDATE SET tx_id = max(tx_id, excluded.tx_id)",
+	_, err := w.exec("INSERT INTO seen (object_id, product_id, tx_id) VALUES ($1, $2, $3) ON CONFLICT (object_id, product_id) DO UPDATE SET tx_id = "+larger("seen.tx_id", "excluded.tx_id"),
 		object, product, tx)
 	return err
 }
@@ -242,14 +243,18 @@ func (c *commit) objectWithKeys(content int64, e Entry) (int64, error) {
 	return object, nil
 }
 
-// content returns the id of a content that is about to be referred to.
+// content returns the id of a content that is about to be referred to. A new
+// content in a bucket takes over the place of an upload.
 func (c *commit) content(k Content) (id int64, err error) {
 	err = c.row("INSERT INTO content (sha256, size, added) VALUES ($1, $2, $3) ON CONFLICT (sha256) DO NOTHING RETURNING id",
 		[]any{k.Ref[:], k.Size, c.now.UnixMilli()}, &id)
 	if err == nil {
 		c.contents++
 		c.bytes += k.Size
-		return id, nil
+		if c.placed {
+			err = c.takePlace(id, k)
+		}
+		return id, err
 	}
 	if !errors.Is(err, sql.ErrNoRows) {
 		return 0, err
@@ -275,7 +280,7 @@ func (c *commit) object(content int64, e Entry) (id int64, err error) {
 	o := e.Object
 	if c.next == 0 {
 		// Never reuse the id of a deleted object: see Filter.
-		if err := c.row("SELECT max(last_object, (SELECT coalesce(max(id), 0) FROM object)) + 1 FROM state WHERE one = 1", nil, &c.next); err != nil {
+		if err := c.row("SELECT "+lastObject+" + 1 FROM state WHERE one = 1", nil, &c.next); err != nil {
 			return 0, err
 		}
 	}
@@ -312,7 +317,7 @@ func (c *commit) object(content int64, e Entry) (id int64, err error) {
 // count adds the new rows to the counters.
 func (c *commit) count() error {
 	if c.objects > 0 || c.late > 0 {
-		if _, err := c.exec("UPDATE state SET last_object = max(last_object, $1), late_keys = late_keys + $2 WHERE one = 1", c.next-1, c.late); err != nil {
+		if _, err := c.exec("UPDATE state SET last_object = "+larger("last_object", "$1")+", late_keys = late_keys + $2 WHERE one = 1", c.next-1, c.late); err != nil {
 			return err
 		}
 	}

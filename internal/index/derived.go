@@ -49,7 +49,7 @@ func (db *DB) PutDerived(ctx context.Context, source blob.Ref, tool Tool, result
 		} else if err != nil {
 			return err
 		}
-		c := commit{write: w, now: db.now()}
+		c := commit{write: w, now: db.now(), placed: db.placed}
 		var made any
 		if result != nil {
 			r, err := c.content(*result)

@@ -31,6 +31,8 @@ type engine interface {
 	classify(err error) error
 	// integrity returns what the database's own check of its files finds.
 	integrity(ctx context.Context, r reader) ([]string, error)
+	// steps are the migrations from an empty database to the current format.
+	steps() []migration
 	// format returns the number of migrations that were applied, and setFormat
 	// records it, both within a transaction.
 	format(s session) (int, error)

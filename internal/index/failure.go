@@ -30,7 +30,7 @@ type Failure struct {
 func (db *DB) PutFailure(ctx context.Context, f Failure) error {
 	return db.update(ctx, "record a failure", func(w *write) error {
 		_, err := w.exec(`INSERT INTO failure (source, tool, version, class, detail, since, ends, tries) VALUES ($1, $2, $3, $4, $5, $6, $7, 1)
-			ON CONFLICT (source, tool, version) DO UPDATE SET class = excluded.class, detail = excluded.detail, ends = excluded.ends, tries = tries + 1`,
+			ON CONFLICT (source, tool, version) DO UPDATE SET class = excluded.class, detail = excluded.detail, ends = excluded.ends, tries = failure.tries + 1`,
 			f.Source[:], text(f.Tool), text(f.Version), text(f.Class), text(f.Detail), db.now().UnixMilli(), f.Until.UnixMilli())
 		return err
 	})
@@ -70,7 +70,7 @@ type FailureFilter struct {
 	Ended   time.Time // only those that end before; zero is any
 }
 
-const failureCond = "($2 IS NULL OR source = $2) AND ($3 = '' OR tool = $3) AND ($4 = '' OR version = $4) AND ($5 = '' OR class = $5) AND ends < $6"
+const failureCond = "coalesce(source = $2, TRUE) AND ($3 = '' OR tool = $3) AND ($4 = '' OR version = $4) AND ($5 = '' OR class = $5) AND ends < $6"
 
 func (f FailureFilter) args() []any {
 	var source any

@@ -160,7 +160,7 @@ func (f *Filter) read(ctx context.Context, r reader, state uint64) error {
 		old = &bloom{}
 	}
 	var keys int64
-	if err := r.row(ctx, "SELECT lookups, late_keys, last_tx, max(last_object, (SELECT coalesce(max(id), 0) FROM object)) FROM state", nil,
+	if err := r.row(ctx, "SELECT lookups, late_keys, last_tx, "+lastObject+" FROM state", nil,
 		&keys, &next.late, &next.tx, &next.last); err != nil {
 		return err
 	}

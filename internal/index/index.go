@@ -21,7 +21,6 @@ import (
 	"context"
 	"database/sql"
 	"errors"
-	"fmt"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -45,6 +44,9 @@ type Options struct {
 	// of unanswered requests; the oldest ones are deleted first. Zero means two
 	// million and one million.
 	MaxMisses, MaxWanted int64
+	// Placed means that contents are kept in a bucket: a new content needs an
+	// upload, see Places.
+	Placed bool
 }
 
 // DB is an open index. Its methods may be called by several goroutines.
@@ -55,32 +57,31 @@ type DB struct {
 	Cached CachedFiles
 	Misses Misses
 	Scrub  Scrub
+	Places Places
 
 	engine engine
 	now    func() time.Time
 
 	maxMisses, maxWanted int64
+	placed               bool
 
 	points, scans reader // those of the engine, counted
 	reads         atomic.Uint64
 }
 
-// Open opens the index in the file path. It checks the format version before it
-// changes anything: a newer one is ErrNewer. A file that is not an index is
-// ErrCorrupt. With ReadOnly a missing file is fs.ErrNotExist.
-func Open(ctx context.Context, path string, opt Options) (*DB, error) {
-	abs, err := filepath.Abs(path)
-	if err != nil {
-		return nil, fmt.Errorf("index %s: %w", path, err)
-	}
+// Open opens the index in a file or, if where is a URL that begins with
+// postgres://, in a PostgreSQL database. It checks the format before it changes
+// anything: a newer one is ErrNewer. What is not an index is ErrCorrupt. With
+// ReadOnly a missing file is fs.ErrNotExist.
+func Open(ctx context.Context, where string, opt Options) (*DB, error) {
 	if opt.Now == nil {
 		opt.Now = time.Now
 	}
 	opt.BusyWait = cmp.Or(opt.BusyWait, 10*time.Minute)
-	e, err := openSQLite(ctx, abs, opt)
+	e, err := openEngine(ctx, where, opt)
 	db := newDB(e, opt)
 	if err == nil {
-		err = verifyMigrations(ctx, db.scans)
+		err = verifyMigrations(ctx, e.steps(), db.scans)
 	}
 	if err != nil {
 		return nil, errors.Join(db.fail("open", err), e.close())
@@ -88,11 +89,23 @@ func Open(ctx context.Context, path string, opt Options) (*DB, error) {
 	return db, nil
 }
 
+// openEngine returns an engine that must be closed also if there is an error.
+func openEngine(ctx context.Context, where string, opt Options) (engine, error) {
+	if isPostgres(where) {
+		return openPostgres(ctx, where, opt)
+	}
+	abs, err := filepath.Abs(where)
+	if err != nil {
+		return &sqliteFile{path: where}, err
+	}
+	return openSQLite(ctx, abs, opt)
+}
+
 // newDB returns the index in an engine.
 func newDB(e engine, opt Options) *DB {
-	db := &DB{engine: e, now: opt.Now, maxMisses: cmp.Or(opt.MaxMisses, 2_000_000), maxWanted: cmp.Or(opt.MaxWanted, 1_000_000)}
+	db := &DB{engine: e, now: opt.Now, maxMisses: cmp.Or(opt.MaxMisses, 2_000_000), maxWanted: cmp.Or(opt.MaxWanted, 1_000_000), placed: opt.Placed}
 	db.points, db.scans = counted{e.points(), &db.reads}, counted{e.scans(), &db.reads}
-	db.Tokens, db.Wanted, db.Cached, db.Misses, db.Scrub = Tokens{db}, WantedKeys{db}, CachedFiles{db}, Misses{db}, Scrub{db}
+	db.Tokens, db.Wanted, db.Cached, db.Misses, db.Scrub, db.Places = Tokens{db}, WantedKeys{db}, CachedFiles{db}, Misses{db}, Scrub{db}, Places{db}
 	return db
 }
 

@@ -37,7 +37,7 @@ func (c *clock) options() Options { return Options{Now: c.now} }
 
 func openTest(t testing.TB, opt Options) *DB {
 	t.Helper()
-	db, err := Open(t.Context(), filepath.Join(t.TempDir(), "index.db"), opt)
+	db, err := Open(t.Context(), address(t), opt)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -817,23 +817,23 @@ func breakRows(t *testing.T, db *DB, statements ...string) {
 func TestCheckFindsFaults(t *testing.T) {
 	symtest.Sequential(t)
 	for statement, want := range map[string]string{
-		"DELETE FROM content WHERE id = 1":                             "has no content",
-		"DELETE FROM lookup WHERE object_id = 1":                       "has no key",
-		"DELETE FROM object WHERE id = 1":                              "belongs to no object",
-		"UPDATE tx_file SET object_id = 99":                            "has no object",
-		"DELETE FROM tx WHERE id = 1":                                  "does not exist or was removed",
-		"DELETE FROM tx_file WHERE seq = 2":                            "differ in number or size",
-		"DELETE FROM seen WHERE object_id = 1":                         "is not visible",
-		"UPDATE seen SET tx_id = 7":                                    "is not visible through the newest",
-		"INSERT INTO seen VALUES (1, 2, 1)":                            "visible without a transaction",
-		"UPDATE content SET unreferenced_since = 5":                    "but has references",
-		"INSERT INTO content VALUES (9, zeroblob(32), 1, 1, NULL)":     "has no references",
-		"UPDATE state SET last_tx = 3":                                 "transaction numbers",
-		"UPDATE state SET lookups = 3":                                 "counters are wrong",
-		"DELETE FROM state":                                            "rows of counters",
-		"INSERT INTO derived VALUES (77, 'x', 1, NULL, 1)":             "refers to a missing row",
-		"DELETE FROM product":                                          "refers to a missing row",
-		"UPDATE content SET sha256 = zeroblob(32), id = 50 WHERE id=2": "has no content",
+		"DELETE FROM content WHERE id = 1":                               "has no content",
+		"DELETE FROM lookup WHERE object_id = 1":                         "has no key",
+		"DELETE FROM object WHERE id = 1":                                "belongs to no object",
+		"UPDATE tx_file SET object_id = 99":                              "has no object",
+		"DELETE FROM tx WHERE id = 1":                                    "does not exist or was removed",
+		"DELETE FROM tx_file WHERE seq = 2":                              "differ in number or size",
+		"DELETE FROM seen WHERE object_id = 1":                           "is not visible",
+		"UPDATE seen SET tx_id = 7":                                      "is not visible through the newest",
+		"INSERT INTO seen VALUES (1, 2, 1)":                              "visible without a transaction",
+		"UPDATE content SET unreferenced_since = 5":                      "but has references",
+		"INSERT INTO content VALUES (9, zeroblob(32), 1, 1, NULL, NULL)": "has no references",
+		"UPDATE state SET last_tx = 3":                                   "transaction numbers",
+		"UPDATE state SET lookups = 3":                                   "counters are wrong",
+		"DELETE FROM state":                                              "rows of counters",
+		"INSERT INTO derived VALUES (77, 'x', 1, NULL, 1)":               "refers to a missing row",
+		"DELETE FROM product":                                            "refers to a missing row",
+		"UPDATE content SET sha256 = zeroblob(32), id = 50 WHERE id=2":   "has no content",
 	} {
 		db := openTest(t, Options{})
 		commitTest(t, db, "", pdb(1), pdb(2))

@@ -155,7 +155,7 @@ func (db *DB) Enqueue(ctx context.Context, j Job) (id int64, existing bool, err 
 	err = db.update(ctx, op, func(w *write) error {
 		err := w.row(active, key, &id, &priority)
 		if existing = err == nil; existing {
-			_, err = w.exec("UPDATE job SET priority = max(priority, $2) WHERE id = $1", id, j.Priority)
+			_, err = w.exec("UPDATE job SET priority = "+larger("priority", "$2")+" WHERE id = $1", id, j.Priority)
 			return err
 		}
 		if !errors.Is(err, sql.ErrNoRows) {
@@ -186,9 +186,25 @@ func (db *DB) Enqueue(ctx context.Context, j Job) (id int64, existing bool, err 
 
 // wantedJobs is the condition for the jobs of given kinds and variants, as JSON
 // lists; an empty list means all.
-const wantedJobs = `($2 = '[]' OR kind IN (SELECT value FROM json_each($2))) AND ($3 = '[]' OR variant IN (SELECT value FROM json_each($3)))`
+const (
+	wantedJobs   = `($2 = '[]' OR kind IN (SELECT value FROM json_each($2))) AND ($3 = '[]' OR variant IN (SELECT value FROM json_each($3)))`
+	pgWantedJobs = `($2 = '[]' OR kind IN (SELECT jsonb_array_elements_text($2::jsonb))) AND ($3 = '[]' OR variant IN (SELECT jsonb_array_elements_text($3::jsonb)::bigint))`
+)
 
-const nextJobs = "SELECT id FROM job WHERE state = 1 AND not_before <= $1 AND " + wantedJobs + " ORDER BY priority DESC, id LIMIT $4"
+const nextJobs = "SELECT id FROM job WHERE state = 1 AND not_before <= $1 AND %s ORDER BY priority DESC, id LIMIT $4"
+
+// someJobs asks whether a lease would do anything, leaseJobs leases.
+var (
+	someJobs = bothJobs(`SELECT EXISTS (SELECT 1 FROM job WHERE state = 2 AND lease_until <= $1)
+		OR EXISTS (SELECT 1 FROM job WHERE state = 1 AND not_before <= $1 AND %s)`)
+	leaseJobs = bothJobs(`UPDATE job SET state = 2, attempts = attempts + 1, started = $1, lease_until = $5, worker = $6, token = $7
+		WHERE id IN (` + nextJobs + `)
+		RETURNING ` + jobColumns)
+)
+
+func bothJobs(format string) string {
+	return each(fmt.Sprintf(format, wantedJobs), fmt.Sprintf(format, pgWantedJobs))
+}
 
 // Lease leases up to n jobs of these kinds and variants (none: all) to a worker
 // for the duration d, the most urgent first, in one write. It first requeues
@@ -205,8 +221,7 @@ func (db *DB) Lease(ctx context.Context, worker string, kinds []string, variants
 	}
 	now := db.now().UnixMilli()
 	var some bool
-	if err := db.points.row(ctx, `SELECT EXISTS (SELECT 1 FROM job WHERE state = 2 AND lease_until <= $1)
-		OR EXISTS (SELECT 1 FROM job WHERE state = 1 AND not_before <= $1 AND `+wantedJobs+`)`, []any{now, k, v}, &some); err != nil || !some {
+	if err := db.points.row(ctx, someJobs, []any{now, k, v}, &some); err != nil || !some {
 		return nil, db.fail(op, err)
 	}
 	token := rand.Text()
@@ -216,9 +231,7 @@ func (db *DB) Lease(ctx context.Context, worker string, kinds []string, variants
 		if err := w.requeue(now); err != nil {
 			return err
 		}
-		return w.each(`UPDATE job SET state = 2, attempts = attempts + 1, started = $1, lease_until = $5, worker = $6, token = $7
-			WHERE id IN (`+nextJobs+`)
-			RETURNING `+jobColumns, []any{now, k, v, n, now + d.Milliseconds(), text(worker), token}, func(scan func(...any) error) error {
+		return w.each(leaseJobs, []any{now, k, v, n, now + d.Milliseconds(), text(worker), token}, func(scan func(...any) error) error {
 			j, err := scanJob(scan)
 			j.Token = token
 			jobs = append(jobs, j)
@@ -402,31 +415,29 @@ func (db *DB) Jobs(ctx context.Context, f JobFilter) ([]Job, error) {
 			and(c.column+" = ?", text(c.value))
 		}
 	}
-	in := func(column string, list any) error {
-		b, err := json.Marshal(list)
-		and(column+" IN (SELECT value FROM json_each(?))", string(b))
-		return err
+	in := func(column string, list []int) {
+		numbers := make([]string, len(list))
+		for i, n := range list {
+			numbers[i] = strconv.Itoa(n)
+		}
+		query += " AND " + column + " IN (" + strings.Join(numbers, ", ") + ")"
 	}
-	var err error
 	if len(f.Variants) > 0 {
-		err = in("variant", f.Variants)
+		in("variant", f.Variants)
 	}
 	if len(f.States) > 0 {
 		states := make([]int, 0, len(f.States))
 		for _, s := range f.States {
 			states = append(states, int(s))
 		}
-		err = cmp.Or(err, in("state", states))
-	}
-	if err != nil {
-		return nil, db.fail("list jobs", err)
+		in("state", states)
 	}
 	query += " ORDER BY id DESC"
 	if f.Limit > 0 {
 		query += " LIMIT " + strconv.Itoa(f.Limit)
 	}
 	list := []Job{}
-	err = db.scans.each(ctx, false, query, args, func(scan func(...any) error) (bool, error) {
+	err := db.scans.each(ctx, false, query, args, func(scan func(...any) error) (bool, error) {
 		j, err := scanJob(scan)
 		list = append(list, j)
 		return true, err

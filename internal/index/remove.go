@@ -172,6 +172,7 @@ const dropBatch = 32
 
 // DropContents drops those of refs that have had no references since before,
 // with their objects, keys and derived contents, and returns their number.
+// A content in a bucket dooms its place. Otherwise
 // deleteBlob is called for each dropped content while the write lock is held and
 // no row contains the content, so that no commit can refer to bytes that are
 // about to be deleted.
@@ -213,8 +214,8 @@ func (db *DB) DropContents(ctx context.Context, refs []blob.Ref, before time.Tim
 // deleteDropped calls deleteBlob under the write lock for contents whose rows were
 // deleted, unless they have been added again.
 func (db *DB) deleteDropped(ctx context.Context, gone []blob.Ref, deleteBlob func(blob.Ref) error) error {
-	if len(gone) == 0 {
-		return nil
+	if len(gone) == 0 || db.placed {
+		return nil // a bucket deletes doomed places later
 	}
 	return db.Locked(ctx, func(known func(blob.Ref) (bool, error)) error {
 		for _, ref := range gone {
@@ -302,6 +303,10 @@ func (d *drop) rows(id int64) error {
 			return err
 		}
 		d.objects++
+	}
+	if _, err := d.exec("INSERT INTO doomed (place, sha256, size, since) SELECT place, sha256, size, $2 FROM content WHERE id = $1 AND place IS NOT NULL",
+		id, d.now.UnixMilli()); err != nil {
+		return err
 	}
 	var sum []byte
 	var size int64

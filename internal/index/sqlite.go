@@ -163,9 +163,10 @@ func (e *sqliteFile) setFormat(s session, n int) error {
 	return err
 }
 
-func (e *sqliteFile) name() string   { return e.path }
-func (e *sqliteFile) points() reader { return e.point }
-func (e *sqliteFile) scans() reader  { return e.scan }
+func (e *sqliteFile) name() string       { return e.path }
+func (e *sqliteFile) steps() []migration { return migrations }
+func (e *sqliteFile) points() reader     { return e.point }
+func (e *sqliteFile) scans() reader      { return e.scan }
 
 func (e *sqliteFile) close() error {
 	var errs []error
@@ -318,7 +319,7 @@ func (e *sqliteFile) snapshot(ctx context.Context, fn func(reader) error) error 
 
 // integrity runs SQLite's integrity check and its check of foreign keys.
 func (e *sqliteFile) integrity(ctx context.Context, r reader) (problems []string, err error) {
-	file, err := column(ctx, r, "PRAGMA integrity_check(100)")
+	file, err := column(ctx, r, "PRAGMA integrity_check(100)", 100)
 	if err != nil {
 		return nil, err
 	}
@@ -327,7 +328,7 @@ func (e *sqliteFile) integrity(ctx context.Context, r reader) (problems []string
 			problems = append(problems, e.path+": "+strings.TrimSpace(p))
 		}
 	}
-	tables, err := column(ctx, r, fmt.Sprintf(`SELECT "table" FROM pragma_foreign_key_check LIMIT %d`, maxProblems))
+	tables, err := column(ctx, r, `SELECT "table" FROM pragma_foreign_key_check`, maxProblems)
 	for _, t := range tables {
 		problems = append(problems, "a row of "+t+" refers to a missing row")
 	}

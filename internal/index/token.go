@@ -139,7 +139,7 @@ func (ts Tokens) Touch(ctx context.Context, used map[string]time.Time) error {
 	}
 	return ts.db.updateUnsynced(ctx, "record last uses", func(w *write) error {
 		for id, t := range used {
-			if _, err := w.exec("UPDATE token SET last_used = $2 WHERE id = $1 AND coalesce(last_used < $2, 1)", text(id), t.UnixMilli()); err != nil {
+			if _, err := w.exec("UPDATE token SET last_used = $2 WHERE id = $1 AND (last_used IS NULL OR last_used < $2)", text(id), t.UnixMilli()); err != nil {
 				return err
 			}
 		}

@@ -35,7 +35,7 @@ func (ws WantedKeys) Count(ctx context.Context, list []Wanted) error {
 			var added int64
 			for _, e := range batch {
 				args := []any{text(e.Name), text(e.ID), text(e.Client), text(e.Kind), e.Count, e.Last.UnixMilli()}
-				n, err := w.exec(`UPDATE wanted SET count = count + $5, last = max(last, $6), kind = CASE WHEN $4 = '' THEN kind ELSE $4 END
+				n, err := w.exec(`UPDATE wanted SET count = count + $5, last = `+larger("last", "$6")+`, kind = CASE WHEN $4 = '' THEN kind ELSE $4 END
 					WHERE name = $1 AND id = $2 AND client = $3`, args...)
 				if err == nil && n == 0 {
 					added++

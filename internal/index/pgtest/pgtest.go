@@ -1,0 +1,151 @@
+// Package pgtest runs a real PostgreSQL server for tests.
+package pgtest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net"
+	"os"
+	"os/exec"
+	"os/user"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"sync"
+	"testing"
+
+	"github.com/symdepot/symdepot/internal/symtest"
+)
+
+// Server is a running PostgreSQL server with an own, temporary data folder. It
+// listens on a free port of the loopback interface and trusts every client.
+type Server struct {
+	bin, data string
+	port      int
+	cred      *credential
+
+	mu sync.Mutex
+	n  int
+}
+
+// bin returns the folder of PostgreSQL's programs.
+func bin() (string, error) {
+	if p, err := exec.LookPath("postgres"); err == nil {
+		if p, err = filepath.EvalSymlinks(p); err == nil {
+			return filepath.Dir(p), nil
+		}
+	}
+	// Debian keeps the programs of each version in a folder of their own.
+	dirs, _ := filepath.Glob("/usr/lib/postgresql/*/bin")
+	slices.SortFunc(dirs, func(a, b string) int { return version(a) - version(b) })
+	for _, d := range slices.Backward(dirs) {
+		if _, err := os.Stat(filepath.Join(d, "initdb")); err == nil {
+			return d, nil
+		}
+	}
+	return "", errors.New("PostgreSQL is not installed (Debian package postgresql)")
+}
+
+func version(dir string) int {
+	n, _ := strconv.Atoi(filepath.Base(filepath.Dir(dir)))
+	return n
+}
+
+// New starts a server and stops it when the test ends. Without an installed
+// PostgreSQL it skips the test, or fails it where PostgreSQL is required.
+func New(tb testing.TB) *Server {
+	tb.Helper()
+	dir, err := bin()
+	if err != nil {
+		symtest.Missing(tb, "postgres", "%v", err)
+	}
+	s := &Server{bin: dir, port: freePort(tb)}
+	root, err := os.MkdirTemp("", "pgtest-*")
+	if err != nil {
+		tb.Fatal(err)
+	}
+	tb.Cleanup(func() { _ = os.RemoveAll(root) })
+	// The server refuses to run as root.
+	if os.Geteuid() == 0 {
+		u, err := user.Lookup("postgres")
+		if err != nil {
+			symtest.Missing(tb, "postgres", "the tests run as root, and there is no user postgres for the server: %v", err)
+		}
+		if s.cred, err = credentialOf(u); err != nil {
+			tb.Fatal(err)
+		}
+		if err := s.cred.own(root); err != nil {
+			tb.Fatal(err)
+		}
+	}
+	s.data = filepath.Join(root, "data")
+	s.run(tb, "initdb", "-D", s.data, "-U", "symdepot", "-A", "trust", "--no-sync", "-E", "UTF8", "--locale=C")
+	s.Start(tb)
+	tb.Cleanup(func() { s.Stop(tb, "immediate") })
+	return s
+}
+
+func freePort(tb testing.TB) int {
+	tb.Helper()
+	ln, err := (&net.ListenConfig{}).Listen(context.Background(), "tcp", "127.0.0.1:0")
+	if err != nil {
+		tb.Fatal(err)
+	}
+	defer ln.Close()
+	return ln.Addr().(*net.TCPAddr).Port
+}
+
+// Start starts the server again after Stop, and waits until it answers.
+func (s *Server) Start(tb testing.TB) {
+	tb.Helper()
+	options := fmt.Sprintf("-p %d -h 127.0.0.1 -k %s -c fsync=off -c max_connections=200", s.port, s.data)
+	s.run(tb, "pg_ctl", "-D", s.data, "-w", "-t", "60", "-l", filepath.Join(s.data, "log"), "-o", options, "start")
+}
+
+// Stop stops the server in a mode of pg_ctl: smart, fast or immediate. It does
+// nothing if the server is not running.
+func (s *Server) Stop(tb testing.TB, mode string) {
+	tb.Helper()
+	if _, err := os.Stat(filepath.Join(s.data, "postmaster.pid")); errors.Is(err, fs.ErrNotExist) {
+		return
+	}
+	s.run(tb, "pg_ctl", "-D", s.data, "-w", "-m", mode, "stop")
+}
+
+// run runs one of PostgreSQL's programs.
+func (s *Server) run(tb testing.TB, name string, args ...string) {
+	tb.Helper()
+	c := exec.Command(filepath.Join(s.bin, name), args...)
+	c.Dir, c.Env = filepath.Dir(s.data), []string{"PATH=" + s.bin + ":/usr/bin:/bin", "LC_ALL=C", "TZ=UTC"}
+	s.cred.apply(c)
+	// pg_ctl's server keeps standard output open.
+	out, err := os.CreateTemp(tb.TempDir(), "out")
+	if err != nil {
+		tb.Fatal(err)
+	}
+	defer out.Close()
+	c.Stdout, c.Stderr = out, out
+	if err := c.Run(); err != nil {
+		b, _ := os.ReadFile(out.Name())
+		log, _ := os.ReadFile(filepath.Join(s.data, "log"))
+		tb.Fatalf("%s: %v\n%s%s", name, err, b, log)
+	}
+}
+
+// URL returns the address of a database.
+func (s *Server) URL(database string) string {
+	return fmt.Sprintf("postgres://symdepot@127.0.0.1:%d/%s?sslmode=disable", s.port, database)
+}
+
+// Database makes an empty database and returns its URL.
+func (s *Server) Database(tb testing.TB) string {
+	tb.Helper()
+	s.mu.Lock()
+	s.n++
+	name := fmt.Sprintf("test%d", s.n)
+	s.mu.Unlock()
+	s.run(tb, "psql", "-q", "-h", "127.0.0.1", "-p", strconv.Itoa(s.port), "-U", "symdepot", "-d", "postgres", "-c", "CREATE DATABASE "+name)
+	return s.URL(name)
+}

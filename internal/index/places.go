@@ -1,0 +1,257 @@
+package index
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"io/fs"
+	"iter"
+	"slices"
+	"time"
+
+	"github.com/symdepot/symdepot/internal/blob"
+)
+
+// Places is the part of the index for contents in a bucket.
+//
+// A place is the name of one object in the bucket, for one upload of one
+// content. It is never used again, because a delayed deletion in the store could
+// otherwise hit a later upload. A place goes through three tables:
+//
+//   - Begin writes it to the uploads, before the first byte is sent.
+//   - Done marks it after the store has acknowledged the whole object. From then
+//     on a commit of the same content takes it over.
+//   - Abandon, an expired lease, or the removal of the content doom it. Only
+//     doomed objects are deleted in the store, after a delay, and a doomed place
+//     never comes back.
+type Places struct{ db *DB }
+
+// ErrNotUploaded means that a commit refers to a content that is neither known
+// nor uploaded: its lease has expired, or the content was dropped meanwhile. The
+// caller uploads it and commits again.
+var ErrNotUploaded = errors.New("the content has not been uploaded")
+
+// Upload is an upload of a content to a place.
+type Upload struct {
+	Place string
+	Content
+}
+
+// Begin records uploads of a node, durably, before they begin. Their leases end
+// after d; Renew extends them.
+func (ps Places) Begin(ctx context.Context, node string, d time.Duration, uploads []Upload) error {
+	until := ps.db.now().Add(d).UnixMilli()
+	return ps.db.update(ctx, "begin uploads", func(w *write) error {
+		for _, u := range uploads {
+			if _, err := w.exec("INSERT INTO upload (place, node, sha256, size, done, lease_until) VALUES ($1, $2, $3, $4, 0, $5)",
+				u.Place, text(node), u.Ref[:], u.Size, until); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+// Done marks uploads that the store has acknowledged, durably. If the lease of
+// one of them has expired and it was abandoned, the error wraps ErrNotUploaded,
+// and none is marked.
+func (ps Places) Done(ctx context.Context, places []string) error {
+	return ps.db.update(ctx, "end uploads", func(w *write) error {
+		for _, p := range places {
+			n, err := w.exec("UPDATE upload SET done = 1 WHERE place = $1", p)
+			if err != nil {
+				return err
+			}
+			if n == 0 {
+				return fmt.Errorf("upload %s: its lease has expired: %w", p, ErrNotUploaded)
+			}
+		}
+		return nil
+	})
+}
+
+// Renew extends the leases of all uploads of a node to d from now.
+func (ps Places) Renew(ctx context.Context, node string, d time.Duration) error {
+	until := ps.db.now().Add(d).UnixMilli()
+	return ps.db.note(ctx, "renew uploads", func(w *write) error {
+		_, err := w.exec("UPDATE upload SET lease_until = $2 WHERE node = $1", text(node), until)
+		return err
+	})
+}
+
+// Abandon dooms those of the places that are still uploads. A crash before that
+// leaves them to Expire.
+func (ps Places) Abandon(ctx context.Context, places []string) error {
+	now := ps.db.now().UnixMilli()
+	return ps.db.note(ctx, "abandon uploads", func(w *write) error {
+		for _, p := range places {
+			if err := w.doom(p, now); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+// doom moves an upload, if it exists, to the doomed places.
+func (w *write) doom(place string, now int64) error {
+	if _, err := w.exec("INSERT INTO doomed (place, sha256, size, since) SELECT place, sha256, size, $2 FROM upload WHERE place = $1", place, now); err != nil {
+		return err
+	}
+	_, err := w.exec("DELETE FROM upload WHERE place = $1", place)
+	return err
+}
+
+// Expire dooms the uploads whose leases ended before a time, and returns their
+// number.
+func (ps Places) Expire(ctx context.Context, before time.Time) (n int, err error) {
+	for {
+		var batch []string
+		err := ps.db.update(ctx, "doom expired uploads", func(w *write) error {
+			batch = nil
+			if err := w.each("SELECT place FROM upload WHERE lease_until < $1 ORDER BY lease_until LIMIT $2", []any{before.UnixMilli(), pageRows}, func(scan func(...any) error) error {
+				var p string
+				err := scan(&p)
+				batch = append(batch, p)
+				return err
+			}); err != nil {
+				return err
+			}
+			for _, p := range batch {
+				if err := w.doom(p, ps.db.now().UnixMilli()); err != nil {
+					return err
+				}
+			}
+			return nil
+		})
+		if err != nil {
+			return n, err
+		}
+		if n += len(batch); len(batch) < pageRows {
+			return n, nil
+		}
+	}
+}
+
+// Of returns the place of a content and its size. If the index does not have the
+// content, or keeps it on disk, the error is fs.ErrNotExist.
+func (ps Places) Of(ctx context.Context, ref blob.Ref) (Upload, error) {
+	u := Upload{Content: Content{Ref: ref}}
+	err := ps.db.points.row(ctx, "SELECT place, size FROM content WHERE sha256 = $1 AND place IS NOT NULL", []any{ref[:]}, &u.Place, &u.Size)
+	if errors.Is(err, sql.ErrNoRows) {
+		err = fs.ErrNotExist
+	}
+	return u, ps.db.fail("look up a place", err)
+}
+
+// takePlace gives a new content the place of an upload that is done.
+func (c *commit) takePlace(id int64, k Content) error {
+	var place string
+	err := c.row("DELETE FROM upload WHERE place = (SELECT place FROM upload WHERE sha256 = $1 AND size = $2 AND done = 1 ORDER BY lease_until DESC, place LIMIT 1) RETURNING place",
+		[]any{k.Ref[:], k.Size}, &place)
+	if errors.Is(err, sql.ErrNoRows) {
+		return fmt.Errorf("content %s: %w", k.Ref, ErrNotUploaded)
+	}
+	if err == nil {
+		_, err = c.exec("UPDATE content SET place = $2 WHERE id = $1", id, place)
+	}
+	return err
+}
+
+// Doomed yields the places that were doomed before a time and are not deleted
+// yet, oldest first. Places that are doomed or deleted meanwhile may or may not
+// be included.
+func (ps Places) Doomed(ctx context.Context, before time.Time) iter.Seq2[Upload, error] {
+	return func(yield func(Upload, error) bool) {
+		since, place := int64(-1)<<62, ""
+		pages(ctx, ps.db, yield, func(scan func(...any) error) (Upload, error) {
+			var u Upload
+			var ref []byte
+			if err := scan(&since, &place, &ref, &u.Size); err != nil {
+				return u, err
+			}
+			u.Place = place
+			return u, scanRef(ref, &u.Ref)
+		}, `SELECT since, place, sha256, size FROM doomed WHERE swept IS NULL AND since < $1 AND (since, place) > ($2, $3)
+			ORDER BY since, place LIMIT $4`, func() []any { return []any{before.UnixMilli(), since, place, pageRows} })
+	}
+}
+
+// Swept records that the store has deleted the objects of doomed places.
+func (ps Places) Swept(ctx context.Context, places []string) error {
+	now := ps.db.now().UnixMilli()
+	for batch := range slices.Chunk(places, touchBatch) {
+		if err := ps.db.update(ctx, "record deleted objects", func(w *write) error {
+			for _, p := range batch {
+				if _, err := w.exec("UPDATE doomed SET swept = $2 WHERE place = $1", p, now); err != nil {
+					return err
+				}
+			}
+			return nil
+		}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Resweep yields the places whose objects were deleted before a time. They are
+// deleted a second time, because an upload that timed out can arrive late, and
+// are then forgotten by Forget.
+func (ps Places) Resweep(ctx context.Context, before time.Time) iter.Seq2[string, error] {
+	return func(yield func(string, error) bool) {
+		swept, place := int64(-1)<<62, ""
+		pages(ctx, ps.db, yield, func(scan func(...any) error) (string, error) {
+			err := scan(&swept, &place)
+			return place, err
+		}, `SELECT swept, place FROM doomed WHERE swept IS NOT NULL AND swept < $1 AND (swept, place) > ($2, $3) ORDER BY swept, place LIMIT $4`,
+			func() []any { return []any{before.UnixMilli(), swept, place, pageRows} })
+	}
+}
+
+// Forget deletes the rows of deleted places.
+func (ps Places) Forget(ctx context.Context, places []string) error {
+	for batch := range slices.Chunk(places, touchBatch) {
+		if err := ps.db.update(ctx, "forget deleted objects", func(w *write) error {
+			for _, p := range batch {
+				if _, err := w.exec("DELETE FROM doomed WHERE place = $1 AND swept IS NOT NULL", p); err != nil {
+					return err
+				}
+			}
+			return nil
+		}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+const knownPlace = `SELECT EXISTS (SELECT 1 FROM content WHERE sha256 = $2 AND place = $1)
+	OR EXISTS (SELECT 1 FROM upload WHERE place = $1) OR EXISTS (SELECT 1 FROM doomed WHERE place = $1)`
+
+// Known reports whether the index has a place, with this content, in any table.
+func (ps Places) Known(ctx context.Context, u Upload) (known bool, err error) {
+	err = ps.db.points.row(ctx, knownPlace, []any{u.Place, u.Ref[:]}, &known)
+	return known, ps.db.fail("look up a place", err)
+}
+
+// Stray dooms objects of the bucket that the index does not know.
+func (ps Places) Stray(ctx context.Context, strays []Upload) error {
+	now := ps.db.now().UnixMilli()
+	return ps.db.update(ctx, "doom unknown objects", func(w *write) error {
+		for _, u := range strays {
+			var known bool
+			if err := w.row(knownPlace, []any{u.Place, u.Ref[:]}, &known); err != nil {
+				return err
+			}
+			if known {
+				continue
+			}
+			if _, err := w.exec("INSERT INTO doomed (place, sha256, size, since) VALUES ($1, $2, $3, $4)", u.Place, u.Ref[:], u.Size, now); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}

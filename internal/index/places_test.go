@@ -1,0 +1,147 @@
+package index
+
+import (
+	"errors"
+	"io/fs"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/symdepot/symdepot/internal/blob"
+)
+
+// TestPlaces follows places through their states: upload, content, doomed,
+// deleted, forgotten.
+func TestPlaces(t *testing.T) {
+	c := newClock()
+	opt := c.options()
+	opt.Placed = true
+	db := openTest(t, opt)
+	ctx := t.Context()
+	ps := db.Places
+	entry := pdb(1)
+	up := func(place string, e Entry) Upload { return Upload{place, Content{e.Ref, e.Size}} }
+	commit := func(e Entry) error {
+		_, err := db.Commit(ctx, Tx{Kind: "add", Entries: []Entry{e}}, nil)
+		return err
+	}
+	doomed := func() (list []string) {
+		t.Helper()
+		for u, err := range ps.Doomed(ctx, c.t.Add(time.Hour)) {
+			if err != nil {
+				t.Fatal(err)
+			}
+			list = append(list, u.Place)
+		}
+		slices.Sort(list)
+		return list
+	}
+
+	if err := commit(entry); !errors.Is(err, ErrNotUploaded) {
+		t.Fatalf("commit without an upload: %v, want ErrNotUploaded", err)
+	}
+	if err := ps.Begin(ctx, "n1", time.Minute, []Upload{up("p1", entry), up("p2", entry), up("p3", pdb(3))}); err != nil {
+		t.Fatal(err)
+	}
+	if err := commit(entry); !errors.Is(err, ErrNotUploaded) {
+		t.Fatalf("commit before the store acknowledged: %v, want ErrNotUploaded", err)
+	}
+	if err := ps.Done(ctx, []string{"p1", "no such place"}); !errors.Is(err, ErrNotUploaded) {
+		t.Errorf("end of an unknown upload: %v, want ErrNotUploaded", err)
+	}
+	if err := commit(entry); !errors.Is(err, ErrNotUploaded) {
+		t.Fatalf("the failed Done marked an upload: %v", err)
+	}
+	if err := ps.Done(ctx, []string{"p1"}); err != nil {
+		t.Fatal(err)
+	}
+	if err := commit(entry); err != nil {
+		t.Fatal(err)
+	}
+	if u, err := ps.Of(ctx, entry.Ref); err != nil || u != up("p1", entry) {
+		t.Errorf("place of the content: %+v, %v; want p1", u, err)
+	}
+	if _, err := ps.Of(ctx, pdb(3).Ref); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("place of an unknown content: %v, want fs.ErrNotExist", err)
+	}
+	clean(t, db)
+
+	// The second upload of the same content is abandoned, the third expires.
+	if err := ps.Abandon(ctx, []string{"p1", "p2"}); err != nil {
+		t.Fatal(err)
+	}
+	if got := doomed(); !slices.Equal(got, []string{"p2"}) {
+		t.Errorf("doomed after Abandon: %q, want p2 alone: p1 is in use", got)
+	}
+	if n, err := ps.Expire(ctx, c.t.Add(time.Second)); n != 0 || err != nil {
+		t.Errorf("expired during the lease: %d, %v", n, err)
+	}
+	c.t = c.t.Add(30 * time.Second)
+	if err := ps.Renew(ctx, "n1", time.Minute); err != nil {
+		t.Fatal(err)
+	}
+	c.t = c.t.Add(45 * time.Second)
+	if n, err := ps.Expire(ctx, c.t); n != 0 || err != nil {
+		t.Errorf("expired although renewed: %d, %v", n, err)
+	}
+	c.t = c.t.Add(time.Minute)
+	if n, err := ps.Expire(ctx, c.t); n != 1 || err != nil {
+		t.Errorf("expired after the lease: %d, %v; want 1", n, err)
+	}
+	if err := ps.Done(ctx, []string{"p3"}); !errors.Is(err, ErrNotUploaded) {
+		t.Errorf("end of an expired upload: %v, want ErrNotUploaded", err)
+	}
+	if got := doomed(); !slices.Equal(got, []string{"p2", "p3"}) {
+		t.Errorf("doomed: %q, want p2 and p3", got)
+	}
+
+	// A removed content dooms its place, and an upload makes a new one.
+	if _, err := db.Remove(ctx, 1); err != nil {
+		t.Fatal(err)
+	}
+	c.t = c.t.Add(time.Hour)
+	if n, err := db.DropContents(ctx, []blob.Ref{entry.Ref}, c.t, nil); n != 1 || err != nil {
+		t.Fatalf("dropped %d, %v; want 1", n, err)
+	}
+	if got := doomed(); !slices.Equal(got, []string{"p1", "p2", "p3"}) {
+		t.Errorf("doomed after the removal: %q, want p1 too", got)
+	}
+	if err := commit(entry); !errors.Is(err, ErrNotUploaded) {
+		t.Errorf("a doomed place came back: %v", err)
+	}
+	clean(t, db)
+
+	// Deleted in the store, deleted once more, forgotten.
+	if err := ps.Swept(ctx, []string{"p1", "p2"}); err != nil {
+		t.Fatal(err)
+	}
+	if got := doomed(); !slices.Equal(got, []string{"p3"}) {
+		t.Errorf("doomed after a sweep: %q, want p3", got)
+	}
+	c.t = c.t.Add(8 * 24 * time.Hour)
+	var again []string
+	for p, err := range ps.Resweep(ctx, c.t.Add(-7*24*time.Hour)) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		again = append(again, p)
+	}
+	if !slices.Equal(again, []string{"p1", "p2"}) {
+		t.Errorf("to delete again: %q, want p1 and p2", again)
+	}
+	if err := ps.Forget(ctx, []string{"p1", "p2", "p3"}); err != nil {
+		t.Fatal(err)
+	}
+	for place, want := range map[string]bool{"p1": false, "p3": true} {
+		if known, err := ps.Known(ctx, up(place, entry)); known != want || err != nil {
+			t.Errorf("%s is known: %v, %v; want %v", place, known, err, want)
+		}
+	}
+	if err := ps.Stray(ctx, []Upload{up("p3", pdb(3)), up("p9", pdb(9))}); err != nil {
+		t.Fatal(err)
+	}
+	if got := doomed(); !slices.Equal(got, []string{"p3", "p9"}) {
+		t.Errorf("doomed after an audit: %q, want the stray p9 too", got)
+	}
+	clean(t, db)
+}
