@@ -44,6 +44,18 @@ func newSpool(tree *durable.Tree, dir string, perm fs.FileMode, keep func(ctx co
 // Spool implements [Backend]: the temporary file becomes the blob.
 func (d *Disk) Spool() (*Spool, error) { return newSpool(d.tree, tempDir, d.filePerm, d.keep) }
 
+// SpoolThrough creates an empty spool. Keep first calls before, which may read
+// the spool; its error ends Keep, and nothing is stored.
+func (d *Disk) SpoolThrough(before func(ctx context.Context, s *Spool, ref Ref) error) (*Spool, error) {
+	return newSpool(d.tree, tempDir, d.filePerm, func(ctx context.Context, s *Spool, ref Ref) error {
+		if err := before(ctx, s, ref); err != nil {
+			s.file.Abort()
+			return err
+		}
+		return d.keep(ctx, s, ref)
+	})
+}
+
 // Write appends p. durable.IsNoSpace recognizes the error of a full disk.
 func (s *Spool) Write(p []byte) (int, error) {
 	n, err := s.file.Write(p)

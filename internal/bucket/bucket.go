@@ -152,6 +152,9 @@ type PutOptions struct {
 	IfAbsent        bool
 	ContentType     string // empty: application/octet-stream
 	ContentEncoding string // of the bytes as given
+	// SHA256 is the hash of the content; nil if it is not known. S3 stores
+	// reject an object in one part that has another hash.
+	SHA256 []byte
 }
 
 // Errors that an *Error may wrap, besides fs.ErrNotExist, fs.ErrPermission and

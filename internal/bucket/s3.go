@@ -2,6 +2,7 @@ package bucket
 
 import (
 	"context"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"io"
@@ -234,7 +235,7 @@ func (b *s3) put(ctx context.Context, key string, size int64, r io.Reader, opt P
 	if opt.IfAbsent {
 		opts.SetMatchETagExcept("*")
 	}
-	hash := ""
+	hash := hex.EncodeToString(opt.SHA256)
 	if size == 0 {
 		// With a chunked signature, the empty body would be sent as one chunk.
 		// Some stores do not read this chunk and parse it as the next request

@@ -267,6 +267,11 @@ func (c *commit) content(k Content) (id int64, err error) {
 	if size != k.Size {
 		return 0, fmt.Errorf("content %x has %d bytes in the index, not %d", k.Ref[:], size, k.Size)
 	}
+	if c.placed {
+		if err := c.replacePlace(id, k); err != nil {
+			return 0, err
+		}
+	}
 	if since.Valid {
 		_, err = c.exec("UPDATE content SET unreferenced_since = NULL WHERE id = $1", id)
 		return id, err

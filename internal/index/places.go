@@ -2,6 +2,7 @@ package index
 
 import (
 	"context"
+	"crypto/rand"
 	"database/sql"
 	"errors"
 	"fmt"
@@ -21,7 +22,8 @@ import (
 //
 //   - Begin writes it to the uploads, before the first byte is sent.
 //   - Done marks it after the store has acknowledged the whole object. From then
-//     on a commit of the same content takes it over.
+//     on a commit of the same content takes it over; an earlier place of the
+//     content is doomed.
 //   - Abandon, an expired lease, or the removal of the content doom it. Only
 //     doomed objects are deleted in the store, after a delay, and a doomed place
 //     never comes back.
@@ -71,12 +73,17 @@ func (ps Places) Done(ctx context.Context, places []string) error {
 	})
 }
 
-// Renew extends the leases of all uploads of a node to d from now.
-func (ps Places) Renew(ctx context.Context, node string, d time.Duration) error {
+// Renew extends the leases of those of the places that are still uploads to d
+// from now.
+func (ps Places) Renew(ctx context.Context, places []string, d time.Duration) error {
 	until := ps.db.now().Add(d).UnixMilli()
 	return ps.db.note(ctx, "renew uploads", func(w *write) error {
-		_, err := w.exec("UPDATE upload SET lease_until = $2 WHERE node = $1", text(node), until)
-		return err
+		for _, p := range places {
+			if _, err := w.exec("UPDATE upload SET lease_until = $2 WHERE place = $1", p, until); err != nil {
+				return err
+			}
+		}
+		return nil
 	})
 }
 
@@ -134,22 +141,38 @@ func (ps Places) Expire(ctx context.Context, before time.Time) (n int, err error
 	}
 }
 
-// Of returns the place of a content and its size. If the index does not have the
-// content, or keeps it on disk, the error is fs.ErrNotExist.
-func (ps Places) Of(ctx context.Context, ref blob.Ref) (Upload, error) {
-	u := Upload{Content: Content{Ref: ref}}
-	err := ps.db.points.row(ctx, "SELECT place, size FROM content WHERE sha256 = $1 AND place IS NOT NULL", []any{ref[:]}, &u.Place, &u.Size)
+// Depot returns the id of the depot: random text that is made once. A bucket
+// records it, so that two depots cannot use one bucket.
+func (ps Places) Depot(ctx context.Context) (id string, err error) {
+	const query = "SELECT depot FROM identity WHERE one = 1"
+	err = ps.db.points.row(ctx, query, nil, &id)
+	if errors.Is(err, sql.ErrNoRows) {
+		err = ps.db.update(ctx, "identify the depot", func(w *write) error {
+			if _, err := w.exec("INSERT INTO identity (one, depot) VALUES (1, $1) ON CONFLICT (one) DO NOTHING", rand.Text()); err != nil {
+				return err
+			}
+			return w.row(query, nil, &id)
+		})
+	}
+	return id, ps.db.fail("identify the depot", err)
+}
+
+// Of returns the place of a content, its size, and when it was first added. If
+// the index does not have the content, or keeps it on disk, the error is
+// fs.ErrNotExist.
+func (ps Places) Of(ctx context.Context, ref blob.Ref) (u Upload, added time.Time, err error) {
+	u.Ref = ref
+	var at int64
+	err = ps.db.points.row(ctx, "SELECT place, size, added FROM content WHERE sha256 = $1 AND place IS NOT NULL", []any{ref[:]}, &u.Place, &u.Size, &at)
 	if errors.Is(err, sql.ErrNoRows) {
 		err = fs.ErrNotExist
 	}
-	return u, ps.db.fail("look up a place", err)
+	return u, time.UnixMilli(at).UTC(), ps.db.fail("look up a place", err)
 }
 
 // takePlace gives a new content the place of an upload that is done.
 func (c *commit) takePlace(id int64, k Content) error {
-	var place string
-	err := c.row("DELETE FROM upload WHERE place = (SELECT place FROM upload WHERE sha256 = $1 AND size = $2 AND done = 1 ORDER BY lease_until DESC, place LIMIT 1) RETURNING place",
-		[]any{k.Ref[:], k.Size}, &place)
+	place, err := c.uploaded(k)
 	if errors.Is(err, sql.ErrNoRows) {
 		return fmt.Errorf("content %s: %w", k.Ref, ErrNotUploaded)
 	}
@@ -157,6 +180,31 @@ func (c *commit) takePlace(id int64, k Content) error {
 		_, err = c.exec("UPDATE content SET place = $2 WHERE id = $1", id, place)
 	}
 	return err
+}
+
+// replacePlace gives a known content the place of an upload that is done, if
+// there is one, and dooms its earlier place: its object may be damaged.
+func (c *commit) replacePlace(id int64, k Content) error {
+	place, err := c.uploaded(k)
+	if errors.Is(err, sql.ErrNoRows) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	if _, err := c.exec("INSERT INTO doomed (place, sha256, size, since) SELECT place, sha256, size, $2 FROM content WHERE id = $1 AND place IS NOT NULL",
+		id, c.now.UnixMilli()); err != nil {
+		return err
+	}
+	_, err = c.exec("UPDATE content SET place = $2 WHERE id = $1", id, place)
+	return err
+}
+
+// uploaded ends an upload of a content that is done and returns its place.
+func (c *commit) uploaded(k Content) (place string, err error) {
+	err = c.row("DELETE FROM upload WHERE place = (SELECT place FROM upload WHERE sha256 = $1 AND size = $2 AND done = 1 ORDER BY lease_until DESC, place LIMIT 1) RETURNING place",
+		[]any{k.Ref[:], k.Size}, &place)
+	return place, err
 }
 
 // Doomed yields the places that were doomed before a time and are not deleted
@@ -199,14 +247,19 @@ func (ps Places) Swept(ctx context.Context, places []string) error {
 // Resweep yields the places whose objects were deleted before a time. They are
 // deleted a second time, because an upload that timed out can arrive late, and
 // are then forgotten by Forget.
-func (ps Places) Resweep(ctx context.Context, before time.Time) iter.Seq2[string, error] {
-	return func(yield func(string, error) bool) {
+func (ps Places) Resweep(ctx context.Context, before time.Time) iter.Seq2[Upload, error] {
+	return func(yield func(Upload, error) bool) {
 		swept, place := int64(-1)<<62, ""
-		pages(ctx, ps.db, yield, func(scan func(...any) error) (string, error) {
-			err := scan(&swept, &place)
-			return place, err
-		}, `SELECT swept, place FROM doomed WHERE swept IS NOT NULL AND swept < $1 AND (swept, place) > ($2, $3) ORDER BY swept, place LIMIT $4`,
-			func() []any { return []any{before.UnixMilli(), swept, place, pageRows} })
+		pages(ctx, ps.db, yield, func(scan func(...any) error) (Upload, error) {
+			var u Upload
+			var ref []byte
+			if err := scan(&swept, &place, &ref, &u.Size); err != nil {
+				return u, err
+			}
+			u.Place = place
+			return u, scanRef(ref, &u.Ref)
+		}, `SELECT swept, place, sha256, size FROM doomed WHERE swept IS NOT NULL AND swept < $1 AND (swept, place) > ($2, $3)
+			ORDER BY swept, place LIMIT $4`, func() []any { return []any{before.UnixMilli(), swept, place, pageRows} })
 	}
 }
 

@@ -58,26 +58,48 @@ func TestPlaces(t *testing.T) {
 	if err := commit(entry); err != nil {
 		t.Fatal(err)
 	}
-	if u, err := ps.Of(ctx, entry.Ref); err != nil || u != up("p1", entry) {
-		t.Errorf("place of the content: %+v, %v; want p1", u, err)
+	if u, added, err := ps.Of(ctx, entry.Ref); err != nil || u != up("p1", entry) || !added.Equal(c.t) {
+		t.Errorf("place of the content: %+v, added %v, %v; want p1, %v", u, added, err, c.t)
 	}
-	if _, err := ps.Of(ctx, pdb(3).Ref); !errors.Is(err, fs.ErrNotExist) {
+	id, err := ps.Depot(ctx)
+	if again, err2 := ps.Depot(ctx); err != nil || err2 != nil || id == "" || id != again {
+		t.Errorf("ids of the depot: %q, %v, then %q, %v; want one id", id, err, again, err2)
+	}
+	if _, _, err := ps.Of(ctx, pdb(3).Ref); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("place of an unknown content: %v, want fs.ErrNotExist", err)
 	}
 	clean(t, db)
 
-	// The second upload of the same content is abandoned, the third expires.
-	if err := ps.Abandon(ctx, []string{"p1", "p2"}); err != nil {
+	// A second upload of a known content replaces its place.
+	if err := ps.Begin(ctx, "n2", time.Minute, []Upload{up("p0", entry)}); err != nil {
 		t.Fatal(err)
 	}
-	if got := doomed(); !slices.Equal(got, []string{"p2"}) {
-		t.Errorf("doomed after Abandon: %q, want p2 alone: p1 is in use", got)
+	if err := ps.Done(ctx, []string{"p0"}); err != nil {
+		t.Fatal(err)
+	}
+	if err := commit(entry); err != nil {
+		t.Fatal(err)
+	}
+	if u, _, err := ps.Of(ctx, entry.Ref); err != nil || u != up("p0", entry) {
+		t.Errorf("place after a second upload: %+v, %v; want p0", u, err)
+	}
+	if got := doomed(); !slices.Equal(got, []string{"p1"}) {
+		t.Errorf("doomed after a second upload: %q, want p1", got)
+	}
+	clean(t, db)
+
+	// The second upload of the same content is abandoned, the third expires.
+	if err := ps.Abandon(ctx, []string{"p0", "p2"}); err != nil {
+		t.Fatal(err)
+	}
+	if got := doomed(); !slices.Equal(got, []string{"p1", "p2"}) {
+		t.Errorf("doomed after Abandon: %q, want p1 and p2: p0 is in use", got)
 	}
 	if n, err := ps.Expire(ctx, c.t.Add(time.Second)); n != 0 || err != nil {
 		t.Errorf("expired during the lease: %d, %v", n, err)
 	}
 	c.t = c.t.Add(30 * time.Second)
-	if err := ps.Renew(ctx, "n1", time.Minute); err != nil {
+	if err := ps.Renew(ctx, []string{"p1", "p3"}, time.Minute); err != nil {
 		t.Fatal(err)
 	}
 	c.t = c.t.Add(45 * time.Second)
@@ -91,20 +113,22 @@ func TestPlaces(t *testing.T) {
 	if err := ps.Done(ctx, []string{"p3"}); !errors.Is(err, ErrNotUploaded) {
 		t.Errorf("end of an expired upload: %v, want ErrNotUploaded", err)
 	}
-	if got := doomed(); !slices.Equal(got, []string{"p2", "p3"}) {
-		t.Errorf("doomed: %q, want p2 and p3", got)
+	if got := doomed(); !slices.Equal(got, []string{"p1", "p2", "p3"}) {
+		t.Errorf("doomed: %q, want p1, p2 and p3", got)
 	}
 
 	// A removed content dooms its place, and an upload makes a new one.
-	if _, err := db.Remove(ctx, 1); err != nil {
-		t.Fatal(err)
+	for n := range int64(2) {
+		if _, err := db.Remove(ctx, n+1); err != nil {
+			t.Fatal(err)
+		}
 	}
 	c.t = c.t.Add(time.Hour)
 	if n, err := db.DropContents(ctx, []blob.Ref{entry.Ref}, c.t, nil); n != 1 || err != nil {
 		t.Fatalf("dropped %d, %v; want 1", n, err)
 	}
-	if got := doomed(); !slices.Equal(got, []string{"p1", "p2", "p3"}) {
-		t.Errorf("doomed after the removal: %q, want p1 too", got)
+	if got := doomed(); !slices.Equal(got, []string{"p0", "p1", "p2", "p3"}) {
+		t.Errorf("doomed after the removal: %q, want p0 too", got)
 	}
 	if err := commit(entry); !errors.Is(err, ErrNotUploaded) {
 		t.Errorf("a doomed place came back: %v", err)
@@ -112,7 +136,7 @@ func TestPlaces(t *testing.T) {
 	clean(t, db)
 
 	// Deleted in the store, deleted once more, forgotten.
-	if err := ps.Swept(ctx, []string{"p1", "p2"}); err != nil {
+	if err := ps.Swept(ctx, []string{"p0", "p1", "p2"}); err != nil {
 		t.Fatal(err)
 	}
 	if got := doomed(); !slices.Equal(got, []string{"p3"}) {
@@ -124,12 +148,12 @@ func TestPlaces(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		again = append(again, p)
+		again = append(again, p.Place)
 	}
-	if !slices.Equal(again, []string{"p1", "p2"}) {
-		t.Errorf("to delete again: %q, want p1 and p2", again)
+	if !slices.Equal(again, []string{"p0", "p1", "p2"}) {
+		t.Errorf("to delete again: %q, want p0, p1 and p2", again)
 	}
-	if err := ps.Forget(ctx, []string{"p1", "p2", "p3"}); err != nil {
+	if err := ps.Forget(ctx, []string{"p0", "p1", "p2", "p3"}); err != nil {
 		t.Fatal(err)
 	}
 	for place, want := range map[string]bool{"p1": false, "p3": true} {

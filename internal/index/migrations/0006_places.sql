@@ -32,3 +32,9 @@ CREATE TABLE doomed (
 CREATE INDEX doomed_since ON doomed (since) WHERE swept IS NULL;
 
 CREATE INDEX doomed_swept ON doomed (swept) WHERE swept IS NOT NULL;
+
+-- One row: the random id of the depot, which its bucket records too.
+CREATE TABLE identity (
+  one   INTEGER NOT NULL PRIMARY KEY CHECK (one = 1),
+  depot TEXT NOT NULL
+) STRICT;

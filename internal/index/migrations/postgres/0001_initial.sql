@@ -275,3 +275,8 @@ CREATE TABLE doomed (
 CREATE INDEX doomed_since ON doomed (since) WHERE swept IS NULL;
 
 CREATE INDEX doomed_swept ON doomed (swept) WHERE swept IS NOT NULL;
+
+CREATE TABLE identity (
+  one   bigint NOT NULL PRIMARY KEY CHECK (one = 1),
+  depot text COLLATE "C" NOT NULL
+);

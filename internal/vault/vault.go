@@ -1,0 +1,426 @@
+// Package vault keeps contents in a bucket of an object store, and recently used
+// ones in a cache on the local disk.
+//
+// The object of a content is c/HH/SHA256/PLACE: HH is the first byte of the hash,
+// PLACE the random name of this one upload. Objects are never overwritten and
+// names never used again. [index.Places] has the rules by which an object becomes
+// a content and is deleted.
+//
+// Reading a content that the local cache has sends no request to the store. Any
+// other content costs one: its bytes go into the cache and to the readers at the
+// same time. A content that the index does not have costs none.
+package vault
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"iter"
+	"log/slog"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/symdepot/symdepot/internal/blob"
+	"github.com/symdepot/symdepot/internal/bucket"
+	"github.com/symdepot/symdepot/internal/index"
+)
+
+// Options of Open.
+type Options struct {
+	// Bucket holds the contents. The caller closes it, after the Vault.
+	Bucket bucket.Bucket
+	// Places are those of the depot's index.
+	Places index.Places
+	// Dir is the folder of the local cache. Only this program may write to it.
+	Dir string
+	// CacheBytes is the size above which contents are evicted from the cache;
+	// zero means 50 GiB.
+	CacheBytes int64
+	// Hold is the time from the removal of a content to the deletion of its
+	// object; zero means seven days. A copy of the database that is older cannot
+	// be used with the bucket any more.
+	Hold time.Duration
+	// ReadOnly writes nothing to the bucket.
+	ReadOnly bool
+	// Log receives events; nil discards them.
+	Log *slog.Logger
+	// Now is the clock; nil is time.Now.
+	Now func() time.Time
+}
+
+const (
+	defaultCache = 50 << 30
+	defaultHold  = 7 * 24 * time.Hour
+	// lease is how long an upload may take without being renewed.
+	lease = 10 * time.Minute
+	// expired is how long after its lease an upload is doomed.
+	expired = time.Hour
+	// resweep is the time between the first and the second deletion of an
+	// object.
+	resweep = 7 * 24 * time.Hour
+	// transfers is the number of concurrent transfers in each direction.
+	transfers = 16
+)
+
+// Vault is an open bucket of contents. It implements [blob.Backend].
+type Vault struct {
+	bucket bucket.Bucket
+	places index.Places
+	local  *local
+	hold   time.Duration
+	node   string // names this process in the rows of its uploads
+	log    *slog.Logger
+	now    func() time.Time
+
+	downloads, uploads chan struct{} // semaphores
+
+	life       context.Context // ends with Close
+	end        context.CancelFunc
+	background sync.WaitGroup
+
+	mu      sync.Mutex
+	fills   map[blob.Ref]*fill  // running downloads; guarded by mu
+	bad     map[blob.Ref]damage // damaged contents; guarded by mu
+	failing error               // of the last request to the store; guarded by mu
+}
+
+var _ blob.Backend = (*Vault)(nil)
+
+// Open opens a bucket for the contents of a depot. It checks that the store
+// reads, lists and deletes what it has written, and that no other depot uses the
+// bucket.
+func Open(ctx context.Context, opt Options) (*Vault, error) {
+	v := &Vault{bucket: opt.Bucket, places: opt.Places, hold: opt.Hold, node: rand.Text(), log: opt.Log, now: opt.Now,
+		downloads: make(chan struct{}, transfers), uploads: make(chan struct{}, transfers),
+		fills: map[blob.Ref]*fill{}, bad: map[blob.Ref]damage{}}
+	v.life, v.end = context.WithCancel(context.Background())
+	if v.hold == 0 {
+		v.hold = defaultHold
+	}
+	if v.log == nil {
+		v.log = slog.New(slog.DiscardHandler)
+	}
+	if v.now == nil {
+		v.now = time.Now
+	}
+	size := opt.CacheBytes
+	if size == 0 {
+		size = defaultCache
+	}
+	if err := v.claim(ctx, opt.ReadOnly); err != nil {
+		return nil, fmt.Errorf("contents in %s: %w", opt.Bucket.Name(), err)
+	}
+	var err error
+	if v.local, err = openLocal(ctx, opt.Dir, size); err != nil {
+		return nil, err
+	}
+	return v, nil
+}
+
+// markerKey is the object that names the depot of the bucket.
+const markerKey = "symdepot.json"
+
+// marker is the content of that object.
+type marker struct {
+	Depot string `json:"depot"`
+}
+
+// Errors of Open.
+var (
+	// ErrOtherDepot means that a different depot uses the bucket.
+	ErrOtherDepot = errors.New("a different depot keeps its contents there")
+	// ErrStore means that the store does not do what a depot needs.
+	ErrStore = errors.New("the store cannot keep the contents of a depot")
+)
+
+// claim checks the marker of the bucket, or writes it into an empty one after a
+// probe of the store.
+func (v *Vault) claim(ctx context.Context, readOnly bool) error {
+	id, err := v.places.Depot(ctx)
+	if err != nil {
+		return err
+	}
+	b, err := v.read(ctx, markerKey)
+	if err == nil {
+		var m marker
+		if err := json.Unmarshal(b, &m); err != nil || m.Depot == "" {
+			return fmt.Errorf("%s is damaged", markerKey)
+		}
+		if m.Depot != id {
+			return fmt.Errorf("%w; name another prefix, or open the depot %s", ErrOtherDepot, m.Depot)
+		}
+		return nil
+	}
+	if !errors.Is(err, fs.ErrNotExist) || errors.Is(err, bucket.ErrNoBucket) {
+		return err
+	}
+	if readOnly {
+		return fmt.Errorf("%s is missing: %w", markerKey, fs.ErrNotExist)
+	}
+	for info, err := range v.bucket.List(ctx, "c/") {
+		if err != nil {
+			return err
+		}
+		return fmt.Errorf("it holds %s, and no %s that names its depot; name an empty prefix", info.Key, markerKey)
+	}
+	if err := v.probe(ctx); err != nil {
+		return err
+	}
+	b, err = json.Marshal(marker{id})
+	if err != nil {
+		return err
+	}
+	_, err = v.bucket.Put(ctx, markerKey, int64(len(b)), strings.NewReader(string(b)), bucket.PutOptions{ContentType: "application/json", IfAbsent: true})
+	if errors.Is(err, bucket.ErrPrecondition) {
+		return v.claim(ctx, readOnly) // another process was faster
+	}
+	return err
+}
+
+// read returns a small object.
+func (v *Vault) read(ctx context.Context, key string) ([]byte, error) {
+	o, err := v.bucket.Get(ctx, key, 0, -1, "")
+	if err != nil {
+		return nil, err
+	}
+	defer o.Body.Close()
+	return io.ReadAll(io.LimitReader(o.Body, 64<<10))
+}
+
+// probe writes, reads, lists and deletes an object.
+func (v *Vault) probe(ctx context.Context) error {
+	key, text := "probe/"+rand.Text(), rand.Text()
+	if _, err := v.bucket.Put(ctx, key, int64(len(text)), strings.NewReader(text), bucket.PutOptions{}); err != nil {
+		return err
+	}
+	b, err := v.read(ctx, key)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	if string(b) != text {
+		return fmt.Errorf("%w: an object that was just written cannot be read", ErrStore)
+	}
+	listed := false
+	for info, err := range v.bucket.List(ctx, "probe/") {
+		if err != nil {
+			return err
+		}
+		listed = listed || info.Key == key
+	}
+	if !listed {
+		return fmt.Errorf("%w: an object that was just written is not listed", ErrStore)
+	}
+	if err := v.bucket.Delete(ctx, key); err != nil {
+		return err
+	}
+	if _, err := v.bucket.Head(ctx, key); !errors.Is(err, fs.ErrNotExist) {
+		if err == nil {
+			err = fmt.Errorf("%w: an object that was just deleted is still there", ErrStore)
+		}
+		return err
+	}
+	return nil
+}
+
+// keyOf returns the key of an upload's object.
+func keyOf(u index.Upload) string {
+	h := u.Ref.String()
+	return "c/" + h[:2] + "/" + h + "/" + u.Place
+}
+
+// parseKey is the inverse of keyOf.
+func parseKey(key string) (u index.Upload, ok bool) {
+	p := strings.Split(key, "/")
+	if len(p) != 4 || p[0] != "c" {
+		return u, false
+	}
+	ref, err := blob.ParseRef(p[2])
+	u.Ref, u.Place = ref, p[3]
+	return u, err == nil && keyOf(u) == key
+}
+
+// Close implements [blob.Backend]. It breaks off running downloads.
+func (v *Vault) Close() error {
+	v.end()
+	v.background.Wait()
+	return v.local.disk.Close()
+}
+
+// Ready implements [blob.Backend]: the last request succeeded, or one does now.
+func (v *Vault) Ready(ctx context.Context) error {
+	v.mu.Lock()
+	failing := v.failing
+	v.mu.Unlock()
+	if failing == nil {
+		return nil
+	}
+	_, err := v.bucket.Head(ctx, markerKey)
+	v.note(err)
+	return err
+}
+
+// note remembers whether the store answers, and logs each change.
+func (v *Vault) note(err error) {
+	if errors.Is(err, context.Canceled) {
+		return
+	}
+	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, bucket.ErrPrecondition) {
+		err = nil // an answer
+	}
+	v.mu.Lock()
+	before := v.failing
+	v.failing = err
+	v.mu.Unlock()
+	switch {
+	case before == nil && err != nil:
+		v.log.Error("the object store does not answer; files in the local cache are still served", "bucket", v.bucket.Name(), "error", err)
+	case before != nil && err == nil:
+		v.log.Info("the object store answers again", "bucket", v.bucket.Name())
+	}
+}
+
+// Stat implements [blob.Store]. It asks the index only; ModTime is when the
+// content was first added.
+func (v *Vault) Stat(ctx context.Context, ref blob.Ref) (blob.Info, error) {
+	u, added, err := v.places.Of(ctx, ref)
+	if err != nil {
+		return blob.Info{}, fmt.Errorf("blob %s: %w", ref, err)
+	}
+	if err := v.suspected(u); err != nil {
+		return blob.Info{}, err
+	}
+	return blob.Info{Ref: ref, Size: u.Size, ModTime: added}, nil
+}
+
+// Delete implements [blob.Store]: it evicts the content from the local cache.
+// The object is deleted once its place is doomed.
+func (v *Vault) Delete(ctx context.Context, ref blob.Ref) error { return v.local.evict(ctx, ref) }
+
+// maxBad limits the remembered damaged contents.
+const maxBad = 4096
+
+// damage is what is wrong with the object of a content.
+type damage struct{ place, what string }
+
+// suspected returns the error for a content whose object was found damaged, or
+// nil. A later upload has another place.
+func (v *Vault) suspected(u index.Upload) error {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	d, bad := v.bad[u.Ref]
+	switch {
+	case !bad:
+		return nil
+	case d.place != "" && d.place != u.Place:
+		delete(v.bad, u.Ref)
+		return nil
+	}
+	return &blob.DamageError{Ref: u.Ref, What: d.what}
+}
+
+// damaged remembers a damaged content.
+func (v *Vault) damaged(ref blob.Ref, place, what string) error {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	for r := range v.bad {
+		if len(v.bad) < maxBad {
+			break
+		}
+		delete(v.bad, r)
+	}
+	v.bad[ref] = damage{place, what}
+	return &blob.DamageError{Ref: ref, What: what}
+}
+
+// intact forgets that a content was damaged.
+func (v *Vault) intact(ref blob.Ref) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	delete(v.bad, ref)
+}
+
+// Suspect implements [blob.Store].
+func (v *Vault) Suspect(ref blob.Ref) bool {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	_, bad := v.bad[ref]
+	return bad
+}
+
+// Missing implements [blob.Store].
+func (v *Vault) Missing(ref blob.Ref) error { return v.damaged(ref, "", "it is missing") }
+
+// SetAside implements [blob.Backend]. The object stays where it is: once its
+// rows are gone, its place is doomed and kept for the time of Options.Hold.
+func (v *Vault) SetAside(ref blob.Ref) (string, error) {
+	if !v.Suspect(ref) {
+		return "", fmt.Errorf("set blob %s aside: it is not damaged any more: %w", ref, fs.ErrNotExist)
+	}
+	return v.bucket.Name() + ", below c/" + ref.String()[:2] + "/" + ref.String(), nil
+}
+
+// List implements [blob.Store]: the contents with an object in the bucket. A
+// content that was uploaded several times is listed once.
+func (v *Vault) List(ctx context.Context) iter.Seq2[blob.Info, error] {
+	return func(yield func(blob.Info, error) bool) {
+		var last blob.Ref
+		first := true
+		for info, err := range v.bucket.List(ctx, "c/") {
+			if err != nil {
+				v.note(err)
+				yield(blob.Info{}, err)
+				return
+			}
+			u, ok := parseKey(info.Key)
+			if !ok || !first && u.Ref == last {
+				continue
+			}
+			first, last = false, u.Ref
+			if !yield(blob.Info{Ref: u.Ref, Size: info.Size, ModTime: info.ModTime}, nil) {
+				return
+			}
+		}
+	}
+}
+
+// Verify implements [blob.Store]: it reads the whole object.
+func (v *Vault) Verify(ctx context.Context, ref blob.Ref, size int64, pace func(n int) error) error {
+	u, _, err := v.places.Of(ctx, ref)
+	if err != nil {
+		return fmt.Errorf("blob %s: %w", ref, err)
+	}
+	if size >= 0 && size != u.Size {
+		return v.damaged(ref, u.Place, fmt.Sprintf("the index has %d bytes instead of %d", u.Size, size))
+	}
+	sum := newSum(pace)
+	err = v.get(ctx, u, sum)
+	switch {
+	case errors.Is(err, fs.ErrNotExist) && !errors.Is(err, bucket.ErrNoBucket):
+		return v.damaged(ref, u.Place, "its object is missing in the bucket")
+	case errors.Is(err, errSize):
+		return v.damaged(ref, u.Place, err.Error())
+	case err != nil:
+		return fmt.Errorf("blob %s: %w", ref, err)
+	case sum.ref() != ref:
+		return v.damaged(ref, u.Place, fmt.Sprintf("its %d bytes have SHA-256 %s", u.Size, sum.ref()))
+	}
+	v.intact(ref)
+	return nil
+}
+
+// Sweep implements [blob.Backend]: it removes temporary files of ended
+// processes, and deletes the objects of contents that were removed longer ago
+// than Options.Hold.
+func (v *Vault) Sweep(ctx context.Context, olderThan time.Duration) (int, error) {
+	n, err := v.local.disk.Sweep(ctx, olderThan)
+	if err != nil {
+		return n, err
+	}
+	deleted, err := v.collect(ctx)
+	return n + deleted, err
+}
