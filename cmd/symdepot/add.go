@@ -91,7 +91,7 @@ func runAdd(a *app, d *depot.Depot, paths []string, opt exchange.AddOptions, asJ
 		if opt.Info.Product != "" || opt.Info.Version != "" {
 			what = fmt.Sprintf(" (%s)", strings.TrimSpace(opt.Info.Product+" "+opt.Info.Version))
 		}
-		fmt.Fprintf(a.stdout, "transaction %d%s in %s\n", r.Transaction, term.Printable(what), d.Dir())
+		fmt.Fprintf(a.stdout, "transaction %d%s in %s\n", r.Transaction, term.Printable(what), d.Name())
 	case opt.DryRun:
 		fmt.Fprintln(a.stdout, "dry run: nothing was added")
 	default:

@@ -3,6 +3,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -12,6 +13,7 @@ import (
 	"os/signal"
 	"runtime"
 	"runtime/debug"
+	"strings"
 	"syscall"
 
 	"github.com/alecthomas/kong"
@@ -57,12 +59,14 @@ type app struct {
 	ctx            context.Context
 	stdout, stderr io.Writer
 	depotDir       string // of --depot or SYMDEPOT_DEPOT; empty: the configured one
+	blobs          string // of --blobs or SYMDEPOT_DEPOT_BLOBS; empty: the configured or recorded one
 	conf           *config.Config
 	opened         string // folder of the opened depot
 }
 
 type cli struct {
-	Depot string `help:"Folder of the depot. Default: the key depot of the configuration file (symdepot config check shows it), else the platform's data folder." env:"SYMDEPOT_DEPOT" placeholder:"DIR"`
+	Depot string `help:"Folder of the depot, or postgres://USER@HOST/DATABASE. Default: the key depot of the configuration file (symdepot config check shows it), else the platform's data folder." env:"SYMDEPOT_DEPOT" placeholder:"DIR"`
+	Blobs string `help:"Bucket that keeps the contents of a new depot: s3://BUCKET/PREFIX, gs://BUCKET/PREFIX or az://ACCOUNT/CONTAINER. Default: its folder." env:"SYMDEPOT_DEPOT_BLOBS" placeholder:"URL"`
 
 	Identify   identifyCmd   `cmd:"" nodepot:"" help:"Print what files are and under which paths debuggers request them."`
 	Add        addCmd        `cmd:"" help:"Add files, folders and archives to the depot as one transaction."`
@@ -126,7 +130,7 @@ func run(args []string, stdout, stderr io.Writer) int {
 	if exited >= 0 {
 		return exited // --help or --version was printed
 	}
-	a := &app{ctx: ctx, stdout: output{stdout}, stderr: stderr, depotDir: c.Depot}
+	a := &app{ctx: ctx, stdout: output{stdout}, stderr: stderr, depotDir: c.Depot, blobs: c.Blobs}
 	var file *fs.PathError
 	switch {
 	case err == nil:
@@ -209,22 +213,36 @@ func writable(dir string) bool {
 
 // open opens the depot for a command.
 func (a *app) open(opt depot.Options) (*depot.Depot, error) {
-	dir, err := a.dir()
+	where, err := a.dir()
 	if err != nil {
 		return nil, err
 	}
-	if _, err := os.Stat(dir); errors.Is(err, fs.ErrNotExist) && !opt.MustExist {
-		conf, err := a.config("")
-		if err != nil {
-			return nil, err
-		}
-		opt.Group = conf.Depot.Group // of a new depot
+	conf, err := a.configFor(where, opt.MustExist)
+	if err != nil {
+		return nil, err
 	}
-	a.opened = dir
-	if a.conf != nil && opt.Group == "" {
-		opt.Group = a.conf.Depot.Group
+	blobs := a.blobs
+	if blobs == "" && where == conf.Depot.Dir {
+		blobs = conf.Depot.Blobs
 	}
-	return depot.Open(a.ctx, dir, opt)
+	if err := conf.UseDepot(where, blobs, &opt); err != nil {
+		return nil, term.UsageError(err.Error())
+	}
+	opt.Group = cmp.Or(opt.Group, conf.Depot.Group)
+	a.opened = where
+	return depot.Open(a.ctx, where, opt)
+}
+
+// configFor returns the configuration for opening a depot. An existing one in a
+// folder is opened without reading the file, so that a mistake there does not
+// keep a command from working.
+func (a *app) configFor(where string, mustExist bool) (*config.Config, error) {
+	_, err := os.Stat(where)
+	recorded, rerr := depot.BucketOf(where)
+	if a.conf == nil && rerr == nil && recorded == "" && a.blobs == "" && (err == nil || mustExist && !strings.Contains(where, "://")) {
+		return config.Default(), nil
+	}
+	return a.config("")
 }
 
 // openFor opens the depot for a command that adds files. A dry run makes no depot:

@@ -294,7 +294,7 @@ func TestWorkerDrains(t *testing.T) {
 		{"unknown state", []string{"jobs", "--state", "lazy"}, exitUsage, nil, 0, "is not a job state"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			code, out, errs := symdepot(t, w.Dir(), c.args...)
+			code, out, errs := symdepot(t, w.Name(), c.args...)
 			if code != c.code || !strings.Contains(errs, c.errs) || c.lines != 0 && strings.Count(out, "\n") != c.lines {
 				t.Errorf("symdepot %q: exit code %d, want %d, and errors with %q\n%s%s", c.args, code, c.code, c.errs, out, errs)
 			}

@@ -39,7 +39,7 @@ var ErrNotBucket = errors.New("not a bucket URL")
 //
 //	s3://BUCKET/PREFIX      ?endpoint= region= style= auth= profile= anonymous=
 //	gs://BUCKET/PREFIX      ?endpoint= auth= anonymous=
-//	az://ACCOUNT/CONTAINER/PREFIX   ?endpoint= auth= anonymous=
+//	az://ACCOUNT/CONTAINER/PREFIX   ?endpoint= auth= anonymous= (or azblob://)
 //	https://ACCOUNT.blob.core.windows.net/CONTAINER/PREFIX   and a shared access signature, if any, as the query
 //
 // endpoint is the URL of a store that the cloud provider does not run. The first
@@ -55,6 +55,8 @@ func ParseURL(s string) (Config, error) {
 	switch scheme := strings.ToLower(u.Scheme); {
 	case scheme == "s3" || scheme == "gs" || scheme == "az":
 		c, err = parseBucket(scheme, u)
+	case scheme == "azblob":
+		c, err = parseBucket("az", u)
 	case scheme == "https" && hostIn(u, azureHosts...):
 		c, err = parseAzureURL(u)
 	default:

@@ -50,6 +50,13 @@ func (d *Depot) Collect(ctx context.Context, grace time.Duration, dryRun bool) (
 			return c, err
 		}
 	}
+	if d.placed {
+		if !dryRun {
+			_, err := d.blobs.Sweep(ctx, max(grace, time.Hour))
+			return c, err
+		}
+		return c, nil
+	}
 	for info, err := range d.blobs.List(ctx) {
 		if err != nil {
 			return c, err

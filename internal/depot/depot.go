@@ -6,16 +6,14 @@ package depot
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"io/fs"
 	"log/slog"
-	"os"
-	"path/filepath"
+	"net"
 	"time"
 
 	"github.com/symdepot/symdepot/internal/blob"
+	"github.com/symdepot/symdepot/internal/bucket"
 	"github.com/symdepot/symdepot/internal/durable"
 	"github.com/symdepot/symdepot/internal/fetch"
 	"github.com/symdepot/symdepot/internal/index"
@@ -67,6 +65,17 @@ type Options struct {
 	// hold them besides the depot.
 	Transcode TranscodeOptions
 	SymCache  SymCacheOptions
+	// Dial connects to the server of a depot in a database; nil means a plain
+	// connection.
+	Dial func(ctx context.Context, network, addr string) (net.Conn, error)
+	// Bucket keeps the contents of the depot; nil keeps them in its folder. An
+	// existing depot must be opened with the same choice. The depot closes it.
+	Bucket bucket.Bucket
+	// Local is the folder of this machine for temporary files and for recently
+	// used contents of a Bucket; LocalSize limits the latter, in bytes (zero:
+	// 50 GiB). A depot in a folder has a default.
+	Local     string
+	LocalSize int64
 	// Group is the group of users that shares a new depot, by name: folders get
 	// the mode 0770 and files 0660. Empty: only the owner may use a new depot,
 	// 0700 and 0600. An existing depot keeps its modes.
@@ -103,12 +112,16 @@ type Depot struct {
 	// Tokens is the part that keeps access tokens, without their secrets.
 	Tokens index.Tokens
 
-	dir   string
+	name  string // for messages: the folder or the address of the database
+	dir   string // the folder, or that of this machine
 	log   *slog.Logger
 	now   func() time.Time
 	hooks Hooks
 	blobs blob.Backend
-	db    *index.DB
+	// placed is set if the contents are in a bucket: the index says where each
+	// one is, and contents are deleted later.
+	placed bool
+	db     *index.DB
 
 	contents     *contents
 	filter       *keyFilter
@@ -132,37 +145,33 @@ type Token = index.TokenRow
 type stamp struct {
 	Format  int       `json:"format"`
 	Created time.Time `json:"created"`
+	// Contents is the URL of the bucket that keeps the contents; empty if the
+	// folder does.
+	Contents string `json:"contents,omitempty"`
 }
 
-// Open opens the depot in dir. It checks the format before it changes anything.
-func Open(ctx context.Context, dir string, opt Options) (*Depot, error) {
+// Open opens the depot in a folder or, if where is a URL that begins with
+// postgres://, in a PostgreSQL database. It checks the format before it changes
+// anything.
+func Open(ctx context.Context, where string, opt Options) (*Depot, error) {
 	if opt.Log == nil {
 		opt.Log = slog.New(slog.DiscardHandler)
 	}
 	if opt.Now == nil {
 		opt.Now = time.Now
 	}
-	abs, err := filepath.Abs(dir)
-	if err != nil {
-		return nil, fmt.Errorf("depot %s: %w", dir, err)
+	d := &Depot{log: opt.Log, now: opt.Now, makeCabinets: opt.MakeCabinets, hooks: opt.Hooks, trees: trees{opt.Sources, opt.Log}}
+	if err := d.openStores(ctx, where, &opt); err != nil {
+		return nil, fmt.Errorf("depot %s: %w", d.name, err)
 	}
-	if err := prepare(abs, opt); err != nil {
-		return nil, err
-	}
-	d := &Depot{dir: abs, log: opt.Log, now: opt.Now, makeCabinets: opt.MakeCabinets, hooks: opt.Hooks, trees: trees{opt.Sources, opt.Log}}
-	if d.blobs, err = blob.OpenDisk(filepath.Join(abs, "blobs")); err != nil {
-		return nil, fmt.Errorf("depot %s: %w", abs, err)
-	}
-	if d.db, err = index.Open(ctx, filepath.Join(abs, "index.db"), index.Options{Now: opt.Now}); err != nil {
-		return nil, errors.Join(fmt.Errorf("depot %s: %w", abs, err), d.blobs.Close())
-	}
+	var err error
 	d.contents = &contents{blobs: d.blobs, db: d.db, log: opt.Log, now: opt.Now}
-	d.Cache = &Cache{db: d.db, blobs: d.blobs, now: opt.Now, limits: opt.Cache, space: func() (total, free int64, err error) { return durable.Space(abs) }}
+	d.Cache = &Cache{db: d.db, blobs: d.blobs, now: opt.Now, limits: opt.Cache, space: func() (total, free int64, err error) { return durable.Space(d.dir) }}
 	d.Missing = &Missing{db: d.db, now: opt.Now}
-	d.Check = &Checker{dir: abs, blobs: d.blobs, db: d.db, contents: d.contents, log: opt.Log, now: opt.Now}
+	d.Check = &Checker{dir: d.dir, blobs: d.blobs, placed: d.placed, db: d.db, contents: d.contents, log: opt.Log, now: opt.Now}
 	d.Check.init(opt.ScrubRate)
 	d.Tokens = d.db.Tokens
-	d.forms = &forms{dir: abs, db: d.db, blobs: d.blobs, contents: d.contents}
+	d.forms = &forms{dir: d.dir, db: d.db, blobs: d.blobs, contents: d.contents}
 	d.forms.init()
 	others, servers := symcachework.SplitUpstreams(opt.Upstreams)
 	d.fetch = fetch.New(fetchDepot{d}, fetch.Options{Upstreams: others, Limits: opt.Limits, Lifetimes: opt.Lifetimes, Log: opt.Log, Now: opt.Now})
@@ -179,61 +188,15 @@ func Open(ctx context.Context, dir string, opt Options) (*Depot, error) {
 	return d, nil
 }
 
-// prepare checks the stamp of an existing depot or writes that of a new one.
-func prepare(dir string, opt Options) error {
-	path := filepath.Join(dir, "depot.json")
-	b, err := os.ReadFile(path)
-	switch {
-	case err == nil:
-		var s stamp
-		if err := json.Unmarshal(b, &s); err != nil || s.Format < 1 {
-			return fmt.Errorf("depot %s: depot.json is damaged; put {\"format\":%d} into it if you know that it is a depot of this version", dir, Format)
-		}
-		if s.Format > Format {
-			return fmt.Errorf("depot %s has format %d, this program knows %d: %w; use that one", dir, s.Format, Format, ErrNewer)
-		}
-		return nil
-	case !errors.Is(err, fs.ErrNotExist):
-		return fmt.Errorf("depot %s: %w", dir, err)
-	case opt.MustExist:
-		return fmt.Errorf("%s: %w; `symdepot add` makes one", dir, ErrNoDepot)
-	}
-	entries, err := os.ReadDir(dir)
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return fmt.Errorf("depot %s: %w", dir, err)
-	}
-	for _, e := range entries {
-		// A crash, or another process that is making the same depot, may have left
-		// these.
-		if n := e.Name(); n != "blobs" && n != "index.db" && n != "index.db-wal" && n != "index.db-shm" && n[0] != '.' {
-			return fmt.Errorf("%s holds other files (%s) and is no depot; name an empty or new folder", dir, n)
-		}
-	}
-	share := sharingOf(dir, opt.Group)
-	if err := share.makeFolders(dir); err != nil {
-		return fmt.Errorf("depot %s: %w", dir, err)
-	}
-	b, err = json.Marshal(stamp{Format: Format, Created: opt.Now().UTC().Truncate(time.Second)})
-	if err != nil {
-		return err
-	}
-	if err := durable.WriteFile(path, append(b, '\n'), 0o600); err != nil {
-		return fmt.Errorf("depot %s: %w", dir, err)
-	}
-	if err := share.file(path); err != nil {
-		return fmt.Errorf("depot %s: %w", dir, err)
-	}
-	return nil
-}
-
 // Jobs returns the queue of background jobs.
 func (d *Depot) Jobs() *jobs.Queue { return d.queue }
 
 // SymCache returns the part of the depot that answers requests for SymCache files.
 func (d *Depot) SymCache() *SymCacheWork { return d.symcache }
 
-// Dir returns the depot's folder.
-func (d *Depot) Dir() string { return d.dir }
+// Name returns the folder of the depot, or the address of its database without
+// secrets.
+func (d *Depot) Name() string { return d.name }
 
 // Close cancels the background work and closes the index. Files that were opened
 // stay readable.

@@ -1,6 +1,7 @@
 package depot
 
 import (
+	"context"
 	"crypto/rand"
 	"errors"
 	"fmt"
@@ -9,6 +10,7 @@ import (
 	"path/filepath"
 
 	"github.com/symdepot/symdepot/internal/durable"
+	"github.com/symdepot/symdepot/internal/index"
 )
 
 // secretSize is in bytes.
@@ -17,6 +19,9 @@ const secretSize = 32
 // Secret returns the random key of that name, which is created at the first call
 // and never changes. Its file is readable by those who may write to the depot.
 func (d *Depot) Secret(name string) ([]byte, error) {
+	if index.IsURL(d.name) {
+		return d.db.Secret(context.Background(), name, secretSize)
+	}
 	path := filepath.Join(d.dir, name+".key")
 	b, err := os.ReadFile(path)
 	if errors.Is(err, fs.ErrNotExist) {

@@ -512,14 +512,14 @@ func TestSymCachePoll(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	wal := sizeOf(t, filepath.Join(p.Dir(), "index.db-wal"))
+	wal := sizeOf(t, filepath.Join(p.dir, "index.db-wal"))
 	for range 20 {
 		if got := told(t, p.Depot, ask); got != "come again" {
 			t.Fatal(got)
 		}
 	}
 	after, err := p.db.Generation(t.Context())
-	if err != nil || after != before || sizeOf(t, filepath.Join(p.Dir(), "index.db-wal")) != wal {
+	if err != nil || after != before || sizeOf(t, filepath.Join(p.dir, "index.db-wal")) != wal {
 		t.Errorf("polls wrote something: %d, %d, %v", before, after, err)
 	}
 	list, err := p.Jobs().List(t.Context(), jobs.Filter{})
@@ -549,7 +549,7 @@ func TestSecret(t *testing.T) {
 	if b, err := d.Secret("y"); err != nil || bytes.Equal(a, b) {
 		t.Error(b, err)
 	}
-	name := filepath.Join(d.Dir(), "x.key")
+	name := filepath.Join(d.Name(), "x.key")
 	if info, err := os.Stat(name); err != nil || runtime.GOOS != "windows" && info.Mode().Perm() != 0o600 {
 		t.Error(info, err)
 	}

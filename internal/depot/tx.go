@@ -111,7 +111,7 @@ type entryKey struct {
 func (d *Depot) Begin(ctx context.Context, info TxInfo) (*Tx, error) {
 	b, err := d.blobs.Begin(ctx)
 	if err != nil {
-		return nil, fmt.Errorf("depot %s: %w", d.dir, err)
+		return nil, fmt.Errorf("depot %s: %w", d.name, err)
 	}
 	tx := &Tx{d: d, info: info, batch: b, refs: map[blob.Ref]bool{}}
 	if info.Origin != nil {
@@ -328,7 +328,7 @@ func (tx *Tx) Commit(ctx context.Context) (int64, error) {
 		return 0, ErrEmpty
 	}
 	if err := tx.batch.Commit(ctx); err != nil {
-		return 0, fmt.Errorf("depot %s: %w", tx.d.dir, err)
+		return 0, fmt.Errorf("depot %s: %w", tx.d.name, err)
 	}
 	linkRuntimes(entries)
 	kind, at := "add", tx.info.Time
@@ -353,8 +353,11 @@ func (tx *Tx) Commit(ctx context.Context) (int64, error) {
 		}
 		return nil
 	})
+	if errors.Is(err, index.ErrNotUploaded) {
+		err = fmt.Errorf("a file was collected while it was being added; add again: %w", err)
+	}
 	if err != nil {
-		return 0, fmt.Errorf("depot %s: %w", tx.d.dir, err)
+		return 0, fmt.Errorf("depot %s: %w", tx.d.name, err)
 	}
 	return n, nil
 }

@@ -60,7 +60,7 @@ func (cf CachedFiles) Put(ctx context.Context, f CachedFile, check func(ctx cont
 		f.Fetched = cf.db.now()
 	}
 	return cf.db.update(ctx, op, func(w *write) error {
-		if check != nil {
+		if check != nil && !cf.db.placed {
 			if err := check(ctx, []blob.Ref{f.Ref}); err != nil {
 				return err
 			}

@@ -21,6 +21,7 @@ import (
 	"context"
 	"database/sql"
 	"errors"
+	"net"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -34,6 +35,10 @@ type Options struct {
 	// ReadOnly opens an existing database read-only; every method that writes
 	// then returns an error.
 	ReadOnly bool
+	// MustExist makes a missing index an fs.ErrNotExist instead of creating it.
+	MustExist bool
+	// Dial connects to the server of a database; nil means a plain connection.
+	Dial func(ctx context.Context, network, addr string) (net.Conn, error)
 	// Now is the clock; nil means time.Now.
 	Now func() time.Time
 	// BusyWait is how long a writer waits for other processes before it fails
@@ -88,6 +93,10 @@ func Open(ctx context.Context, where string, opt Options) (*DB, error) {
 	}
 	return db, nil
 }
+
+// IsURL reports whether an address of an index names a database server, as
+// opposed to a file.
+func IsURL(where string) bool { return isPostgres(where) }
 
 // openEngine returns an engine that must be closed also if there is an error.
 func openEngine(ctx context.Context, where string, opt Options) (engine, error) {

@@ -77,7 +77,7 @@ func (ps Places) Done(ctx context.Context, places []string) error {
 // from now.
 func (ps Places) Renew(ctx context.Context, places []string, d time.Duration) error {
 	until := ps.db.now().Add(d).UnixMilli()
-	return ps.db.note(ctx, "renew uploads", func(w *write) error {
+	return ps.db.updateUnsynced(ctx, "renew uploads", func(w *write) error {
 		for _, p := range places {
 			if _, err := w.exec("UPDATE upload SET lease_until = $2 WHERE place = $1", p, until); err != nil {
 				return err
@@ -91,7 +91,7 @@ func (ps Places) Renew(ctx context.Context, places []string, d time.Duration) er
 // leaves them to Expire.
 func (ps Places) Abandon(ctx context.Context, places []string) error {
 	now := ps.db.now().UnixMilli()
-	return ps.db.note(ctx, "abandon uploads", func(w *write) error {
+	return ps.db.updateUnsynced(ctx, "abandon uploads", func(w *write) error {
 		for _, p := range places {
 			if err := w.doom(p, now); err != nil {
 				return err

@@ -7,6 +7,8 @@ import (
 	"database/sql/driver"
 	"errors"
 	"fmt"
+	"io/fs"
+	"net/url"
 	"strings"
 
 	"github.com/jackc/pgx/v5"
@@ -32,6 +34,16 @@ func isPostgres(where string) bool {
 	return strings.HasPrefix(where, "postgres://") || strings.HasPrefix(where, "postgresql://")
 }
 
+// Name returns the address of an index for messages: without a password, user
+// and options.
+func Name(where string) string {
+	u, err := url.Parse(where)
+	if !isPostgres(where) || err != nil {
+		return where
+	}
+	return u.Scheme + "://" + u.Host + u.Path
+}
+
 // openPostgres connects to the database at a URL and brings it to the current
 // format. Passwords and certificates come from the PG* variables of the
 // environment or the password file, as libpq reads them.
@@ -42,6 +54,9 @@ func openPostgres(ctx context.Context, where string, opt Options) (*postgres, er
 	}
 	c := cfg.ConnConfig
 	e := &postgres{host: fmt.Sprintf("postgres://%s:%d/%s", c.Host, c.Port, c.Database), readOnly: opt.ReadOnly}
+	if opt.Dial != nil {
+		c.DialFunc = opt.Dial
+	}
 	c.RuntimeParams["application_name"] = cmp.Or(c.RuntimeParams["application_name"], "symdepot")
 	c.RuntimeParams["standard_conforming_strings"] = "on"
 	if e.pool, err = pgxpool.NewWithConfig(ctx, cfg); err != nil {
@@ -51,6 +66,8 @@ func openPostgres(ctx context.Context, where string, opt Options) (*postgres, er
 	switch {
 	case err != nil:
 		return e, err
+	case version == 0 && (opt.ReadOnly || opt.MustExist):
+		return e, fmt.Errorf("it has no tables: %w", fs.ErrNotExist)
 	case version > len(e.steps()):
 		return e, fmt.Errorf("it has format %d, and this program supports formats up to %d: %w; use that version", version, len(e.steps()), ErrNewer)
 	case version == len(e.steps()):

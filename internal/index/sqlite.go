@@ -55,7 +55,7 @@ func openSQLite(ctx context.Context, path string, opt Options) (*sqliteFile, err
 	if err != nil {
 		return e, err
 	}
-	if fresh && opt.ReadOnly {
+	if fresh && (opt.ReadOnly || opt.MustExist) {
 		return e, fs.ErrNotExist
 	}
 	version := 0

@@ -327,7 +327,7 @@ func (k *soak) quiet() (left []os.DirEntry, err error) {
 	ctx, cancel := context.WithTimeout(k.t.Context(), 30*time.Second)
 	defer cancel()
 	_ = symtest.Poll(ctx, func() bool {
-		left, err = os.ReadDir(filepath.Join(k.d.Dir(), "blobs", "tmp"))
+		left, err = os.ReadDir(filepath.Join(k.d.Name(), "blobs", "tmp"))
 		return len(left) == 0
 	})
 	return left, err

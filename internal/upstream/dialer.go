@@ -131,6 +131,15 @@ func (d *Dialer) Transport(operatorHosts ...string) *http.Transport {
 	}
 }
 
+// Dial connects to a server that the operator configured, at any address,
+// without a proxy.
+func (d *Dialer) Dial(ctx context.Context, network, addr string) (net.Conn, error) {
+	if d.opt.NoEgress {
+		return nil, ErrNoEgress
+	}
+	return d.trusted.DialContext(ctx, network, addr)
+}
+
 // transportWithin is Transport with a different limit on each connect.
 func (d *Dialer) transportWithin(limit time.Duration, operatorHosts ...string) *http.Transport {
 	t := d.Transport(operatorHosts...)

@@ -32,7 +32,7 @@ import (
 
 // Options of Open.
 type Options struct {
-	// Bucket holds the contents. The caller closes it, after the Vault.
+	// Bucket holds the contents. The Vault closes it; Open does not if it fails.
 	Bucket bucket.Bucket
 	// Places are those of the depot's index.
 	Places index.Places
@@ -248,7 +248,7 @@ func parseKey(key string) (u index.Upload, ok bool) {
 func (v *Vault) Close() error {
 	v.end()
 	v.background.Wait()
-	return v.local.disk.Close()
+	return errors.Join(v.local.disk.Close(), v.bucket.Close())
 }
 
 // Ready implements [blob.Backend]: the last request succeeded, or one does now.

@@ -38,3 +38,9 @@ CREATE TABLE identity (
   one   INTEGER NOT NULL PRIMARY KEY CHECK (one = 1),
   depot TEXT NOT NULL
 ) STRICT;
+
+-- Random keys of a depot without a folder.
+CREATE TABLE secret (
+  name  TEXT NOT NULL PRIMARY KEY,
+  value BLOB NOT NULL
+) STRICT, WITHOUT ROWID;

@@ -280,3 +280,8 @@ CREATE TABLE identity (
   one   bigint NOT NULL PRIMARY KEY CHECK (one = 1),
   depot text COLLATE "C" NOT NULL
 );
+
+CREATE TABLE secret (
+  name  text COLLATE "C" NOT NULL PRIMARY KEY,
+  value bytea NOT NULL
+);

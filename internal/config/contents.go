@@ -1,0 +1,70 @@
+package config
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"net/url"
+	"os"
+	"path/filepath"
+
+	"github.com/symdepot/symdepot/internal/bucket"
+	"github.com/symdepot/symdepot/internal/depot"
+	"github.com/symdepot/symdepot/internal/index"
+	"github.com/symdepot/symdepot/internal/upstream"
+)
+
+// ErrPassword means that an address has a password, which other users of the
+// machine could read.
+var ErrPassword = errors.New("the address of a depot must not have a password; set the variable PGPASSWORD, or use a password file (PGPASSFILE)")
+
+// CheckDepot rejects an address of a depot with a password.
+func CheckDepot(where string) error {
+	if !index.IsURL(where) {
+		return nil
+	}
+	u, err := url.Parse(where)
+	if err != nil {
+		return errors.New("the address of the depot is not a valid URL; it has the form postgres://USER@HOST/DATABASE")
+	}
+	if _, has := u.User.Password(); has || u.Query().Has("password") {
+		return ErrPassword
+	}
+	return nil
+}
+
+// UseDepot completes the options of a depot with the bucket of its contents and
+// the folder of this machine. blobs is the URL of the bucket; empty: the bucket
+// that a depot in a folder has recorded, or none.
+func (c *Config) UseDepot(where, blobs string, opt *depot.Options) (err error) {
+	if err := CheckDepot(where); err != nil {
+		return err
+	}
+	opt.Local, opt.LocalSize = c.Depot.Local, int64(c.Depot.LocalSize)
+	if index.IsURL(where) {
+		opt.Dial = c.Dialer().Dial
+		if opt.Local == "" {
+			base, err := os.UserCacheDir()
+			if err != nil {
+				return fmt.Errorf("cannot find a cache folder of this user; set depot.local: %w", err)
+			}
+			opt.Local = filepath.Join(base, "symdepot")
+		}
+	} else if recorded, err := depot.BucketOf(where); err != nil {
+		return err
+	} else {
+		blobs = cmp.Or(blobs, recorded)
+	}
+	if blobs == "" {
+		return nil
+	}
+	b, err := bucket.ParseURL(blobs)
+	if err != nil {
+		return fmt.Errorf("depot.blobs %s: %w", blobs, err)
+	}
+	if s3, ok := b.(*bucket.S3Config); ok && s3.Endpoint == "" {
+		s3.Endpoint = cmp.Or(c.getenv("AWS_ENDPOINT_URL_S3"), c.getenv("AWS_ENDPOINT_URL"))
+	}
+	opt.Bucket, err = upstream.OpenBucket(b, c.Dialer())
+	return err
+}

@@ -1,0 +1,170 @@
+package depot
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/symdepot/symdepot/internal/blob"
+	"github.com/symdepot/symdepot/internal/durable"
+	"github.com/symdepot/symdepot/internal/index"
+	"github.com/symdepot/symdepot/internal/vault"
+)
+
+// ErrNeedsBucket means that a depot in a database was opened without a bucket.
+var ErrNeedsBucket = errors.New("a depot in PostgreSQL keeps its contents in a bucket, because several machines share it and network file systems give neither locks nor durability: name one with --blobs, such as s3://BUCKET/PREFIX")
+
+// openStores opens the index and the store of contents. It sets name and dir
+// also if it fails.
+func (d *Depot) openStores(ctx context.Context, where string, opt *Options) (err error) {
+	d.name, d.placed = where, opt.Bucket != nil
+	at := where
+	switch {
+	case index.IsURL(where):
+		d.name, d.dir = index.Name(where), opt.Local
+		if opt.Bucket == nil {
+			return ErrNeedsBucket
+		}
+		if d.dir == "" {
+			return errors.New("it needs a folder of this machine (depot.local)")
+		}
+		if err := durable.MkdirAll(d.dir, 0o700); err != nil {
+			return err
+		}
+	default:
+		if d.dir, err = filepath.Abs(where); err != nil {
+			return err
+		}
+		d.name, at = d.dir, filepath.Join(d.dir, "index.db")
+		if err := prepare(d.dir, *opt); err != nil {
+			return err
+		}
+	}
+	if !d.placed {
+		if d.blobs, err = blob.OpenDisk(filepath.Join(d.dir, "blobs")); err != nil {
+			return err
+		}
+	}
+	d.db, err = index.Open(ctx, at, index.Options{Now: opt.Now, Dial: opt.Dial, Placed: d.placed, MustExist: opt.MustExist && index.IsURL(where)})
+	if errors.Is(err, fs.ErrNotExist) && index.IsURL(where) {
+		err = fmt.Errorf("%w; `symdepot add` makes one", ErrNoDepot)
+	}
+	if err == nil && d.placed {
+		var v *vault.Vault
+		if v, err = vault.Open(ctx, vault.Options{Bucket: opt.Bucket, Places: d.db.Places, Dir: filepath.Join(d.localDir(opt), "cache"),
+			CacheBytes: opt.LocalSize, Log: opt.Log, Now: opt.Now}); err == nil {
+			d.blobs = v
+		}
+	}
+	if err == nil {
+		return nil
+	}
+	if d.db != nil {
+		err = errors.Join(err, d.db.Close())
+	}
+	if d.blobs != nil {
+		err = errors.Join(err, d.blobs.Close())
+	} else if opt.Bucket != nil {
+		err = errors.Join(err, opt.Bucket.Close())
+	}
+	return err
+}
+
+// localDir returns the folder of this machine.
+func (d *Depot) localDir(opt *Options) string {
+	if opt.Local != "" {
+		return opt.Local
+	}
+	return d.dir
+}
+
+// BucketOf returns the URL of the bucket that keeps the contents of the depot in
+// a folder; empty if the folder does, or if there is no depot.
+func BucketOf(dir string) (string, error) {
+	b, err := os.ReadFile(filepath.Join(dir, "depot.json"))
+	if errors.Is(err, fs.ErrNotExist) {
+		return "", nil
+	}
+	var s stamp
+	if err == nil {
+		_ = json.Unmarshal(b, &s) // Open reports damage
+	}
+	return s.Contents, err
+}
+
+func newStamp(opt Options) stamp {
+	s := stamp{Format: Format, Created: opt.Now().UTC().Truncate(time.Second)}
+	if opt.Bucket != nil {
+		s.Contents = opt.Bucket.Name()
+	}
+	return s
+}
+
+// checkContents compares where the contents are with where they were.
+func (s stamp) checkContents(opt Options) error {
+	name := ""
+	if opt.Bucket != nil {
+		name = opt.Bucket.Name()
+	}
+	switch {
+	case s.Contents == name:
+		return nil
+	case s.Contents == "":
+		return fmt.Errorf("it keeps its contents in its folder, not in %s; open it without --blobs", name)
+	case name == "":
+		return fmt.Errorf("it keeps its contents in %s; name it with --blobs", s.Contents)
+	}
+	return fmt.Errorf("it keeps its contents in %s, not in %s", s.Contents, name)
+}
+
+// prepare checks the stamp of an existing depot or writes that of a new one.
+func prepare(dir string, opt Options) error {
+	path := filepath.Join(dir, "depot.json")
+	b, err := os.ReadFile(path)
+	switch {
+	case err == nil:
+		var s stamp
+		if err := json.Unmarshal(b, &s); err != nil || s.Format < 1 {
+			return fmt.Errorf("depot.json is damaged; put {\"format\":%d} into it if you know that it is a depot of this version", Format)
+		}
+		if s.Format > Format {
+			return fmt.Errorf("it has format %d, this program knows %d: %w; use that one", s.Format, Format, ErrNewer)
+		}
+		return s.checkContents(opt)
+	case !errors.Is(err, fs.ErrNotExist):
+		return err
+	case opt.MustExist:
+		return fmt.Errorf("%w; `symdepot add` makes one", ErrNoDepot)
+	}
+	entries, err := os.ReadDir(dir)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	for _, e := range entries {
+		// A crash, or another process that is making the same depot, may have left
+		// these.
+		if n := e.Name(); n != "blobs" && n != "index.db" && n != "index.db-wal" && n != "index.db-shm" && n[0] != '.' {
+			return fmt.Errorf("it holds other files (%s) and is no depot; name an empty or new folder", n)
+		}
+	}
+	share := sharingOf(dir, opt.Group)
+	if err := share.makeFolders(dir); err != nil {
+		return err
+	}
+	b, err = json.Marshal(newStamp(opt))
+	if err != nil {
+		return err
+	}
+	if err := durable.WriteFile(path, append(b, '\n'), 0o600); err != nil {
+		return err
+	}
+	if err := share.file(path); err != nil {
+		return err
+	}
+	return nil
+}
