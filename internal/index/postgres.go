@@ -10,6 +10,8 @@ import (
 	"io/fs"
 	"net/url"
 	"strings"
+	"sync"
+	"unicode/utf8"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
@@ -22,6 +24,9 @@ type postgres struct {
 	host     string // host, port and database, for messages
 	readOnly bool
 	pool     *pgxpool.Pool
+
+	mu      sync.Mutex
+	watches []*pgWatch // guarded by mu
 }
 
 // writeLock is the key of the advisory lock that writers of the index hold until
@@ -70,8 +75,10 @@ func openPostgres(ctx context.Context, where string, opt Options) (*postgres, er
 		return e, fmt.Errorf("it has no tables: %w", fs.ErrNotExist)
 	case version > len(e.steps()):
 		return e, fmt.Errorf("it has format %d, and this program supports formats up to %d: %w; use that version", version, len(e.steps()), ErrNewer)
-	case version == len(e.steps()):
+	case version == len(e.steps()) && opt.ReadOnly:
 		return e, nil
+	case version == len(e.steps()):
+		return e, e.sweepNodes(ctx)
 	case opt.ReadOnly:
 		return e, fmt.Errorf("it has format %d, and this program reads format %d: open it once for writing to upgrade it", version, len(e.steps()))
 	}
@@ -124,8 +131,6 @@ func (e *postgres) setFormat(session, int) error { return nil }
 
 func (e *postgres) integrity(context.Context, reader) ([]string, error) { return nil, nil }
 
-func (e *postgres) watch() (watcher, error) { return nil, errors.ErrUnsupported }
-
 // pgQuerier is a pool, a connection or a transaction.
 type pgQuerier interface {
 	Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error)
@@ -176,9 +181,32 @@ func plain(args []any) ([]any, error) {
 		if err != nil {
 			return nil, err
 		}
+		if t, ok := v.(string); ok {
+			v = storable(t)
+		}
 		list[i] = v
 	}
 	return list, nil
+}
+
+// storable returns a text that PostgreSQL can store: texts with NUL or with
+// bytes that are no UTF-8 get a prefix that no other text has, and an escape for
+// each such byte. So different texts stay different.
+func storable(t string) string {
+	if utf8.ValidString(t) && !strings.ContainsAny(t, "\x00\x01") {
+		return t
+	}
+	b := []byte{1}
+	for len(t) > 0 {
+		r, n := utf8.DecodeRuneInString(t)
+		if r == utf8.RuneError && n == 1 || r == 0 || r == '%' {
+			b = fmt.Appendf(b, "%%%02X", t[0])
+		} else {
+			b = append(b, t[:n]...)
+		}
+		t = t[n:]
+	}
+	return string(b)
 }
 
 func noRows(err error) error {
@@ -199,8 +227,10 @@ func (e *postgres) snapshot(ctx context.Context, fn func(reader) error) error {
 
 // pgTx is a write transaction. It holds the write lock.
 type pgTx struct {
-	ctx context.Context // never cancelled: see DB.update
-	tx  pgx.Tx
+	ctx     context.Context // never cancelled: see DB.update
+	e       *postgres
+	tx      pgx.Tx
+	durable bool
 }
 
 func (e *postgres) begin(ctx context.Context, durable bool) (session, error) {
@@ -211,7 +241,7 @@ func (e *postgres) begin(ctx context.Context, durable bool) (session, error) {
 	if err != nil {
 		return nil, err
 	}
-	t := &pgTx{context.WithoutCancel(ctx), tx}
+	t := &pgTx{context.WithoutCancel(ctx), e, tx, durable}
 	if !durable {
 		_, err = tx.Exec(ctx, "SET LOCAL synchronous_commit = off")
 	}
@@ -225,7 +255,22 @@ func (e *postgres) begin(ctx context.Context, durable bool) (session, error) {
 	return t, nil
 }
 
-func (t *pgTx) commit() error { return t.tx.Commit(t.ctx) }
+// commit returns when all processes know of the write. Those that do not wait
+// for the disk change nothing that others keep in memory.
+func (t *pgTx) commit() error {
+	if !t.durable {
+		return t.tx.Commit(t.ctx)
+	}
+	if _, err := t.tx.Exec(t.ctx, "NOTIFY "+channel); err != nil {
+		t.rollback()
+		return err
+	}
+	if err := t.tx.Commit(t.ctx); err != nil {
+		return err
+	}
+	t.e.noticed(t.ctx)
+	return nil
+}
 
 func (t *pgTx) rollback() { _ = t.tx.Rollback(t.ctx) }
 

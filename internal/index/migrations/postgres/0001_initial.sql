@@ -285,3 +285,11 @@ CREATE TABLE secret (
   name  text COLLATE "C" NOT NULL PRIMARY KEY,
   value bytea NOT NULL
 );
+
+-- Processes that answer from memory: what they know of the index, and when they
+-- last asked. Only durations matter, so the clock is the server's.
+CREATE TABLE node (
+  id         text COLLATE "C" NOT NULL PRIMARY KEY,
+  generation bigint NOT NULL,
+  asked      timestamptz NOT NULL
+) WITH (fillfactor = 10);

@@ -1,0 +1,189 @@
+package index
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+)
+
+// Several processes answer from memory while others write. Each keeps a row in
+// the table of nodes with the generation that it knows:
+//
+//   - The process that writes sees its write at once.
+//   - A write returns once every node knows of it, or has not asked for
+//     staleAfter.
+//   - A node counts staleAfter from when it sent its last question, on its own
+//     clock. Later it answers nothing from memory. So a silent node has stopped
+//     before writers give it up, whatever the clocks show.
+const (
+	askEvery   = 500 * time.Millisecond
+	staleAfter = 2 * time.Second
+	// channel wakes the nodes before their next question.
+	channel = "symdepot"
+)
+
+// errStale means that the generation is not known well enough to answer from
+// memory.
+var errStale = errors.New("the database has not answered for two seconds")
+
+// pgWatch knows the generation of the index from memory.
+type pgWatch struct {
+	e    *postgres
+	id   string
+	end  context.CancelFunc
+	done chan struct{}
+
+	mu         sync.Mutex
+	generation uint64
+	asked      time.Time // when the question was sent; zero: not known
+}
+
+func (e *postgres) watch() (watcher, error) {
+	ctx, end := context.WithCancel(context.Background())
+	w := &pgWatch{e: e, id: rand.Text(), end: end, done: make(chan struct{})}
+	if err := w.ask(ctx); err != nil {
+		end()
+		return nil, err
+	}
+	e.mu.Lock()
+	e.watches = append(e.watches, w)
+	e.mu.Unlock()
+	go w.run(ctx)
+	return w, nil
+}
+
+// ask reads the generation and tells the other nodes that this one knows it.
+func (w *pgWatch) ask(ctx context.Context) error {
+	if w.e.readOnly {
+		return ErrReadOnly
+	}
+	ctx, cancel := context.WithTimeout(ctx, staleAfter)
+	defer cancel()
+	sent := time.Now()
+	var g int64
+	err := w.e.pool.QueryRow(ctx, `INSERT INTO node (id, generation, asked) SELECT $1, generation, now() FROM state
+		ON CONFLICT (id) DO UPDATE SET generation = excluded.generation, asked = excluded.asked RETURNING generation`, w.id).Scan(&g)
+	if err != nil {
+		return err
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	// A slow answer must not replace a newer one.
+	if sent.After(w.asked) {
+		w.generation, w.asked = uint64(g), sent
+	}
+	return nil
+}
+
+// run asks twice a second, and whenever a writer notifies.
+func (w *pgWatch) run(ctx context.Context) {
+	defer close(w.done)
+	for ctx.Err() == nil {
+		if err := w.listen(ctx); err != nil && ctx.Err() == nil {
+			_ = w.ask(ctx) // without a connection that listens
+			pause(ctx, askEvery)
+		}
+	}
+}
+
+func pause(ctx context.Context, d time.Duration) {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-ctx.Done():
+	case <-t.C:
+	}
+}
+
+// listen asks until its connection fails.
+func (w *pgWatch) listen(ctx context.Context) error {
+	pooled, err := w.e.pool.Acquire(ctx)
+	if err != nil {
+		return err
+	}
+	conn := pooled.Hijack() // it must not return to the pool while it listens
+	defer func() { _ = conn.Close(context.WithoutCancel(ctx)) }()
+	if _, err := conn.Exec(ctx, "LISTEN "+channel); err != nil {
+		return err
+	}
+	for {
+		if err := w.ask(ctx); err != nil {
+			return err
+		}
+		if err := waitFor(ctx, conn); err != nil {
+			return err
+		}
+	}
+}
+
+// waitFor waits for a notification or for the time of the next question.
+func waitFor(ctx context.Context, conn *pgx.Conn) error {
+	wait, cancel := context.WithTimeout(ctx, askEvery)
+	defer cancel()
+	_, err := conn.WaitForNotification(wait)
+	if ctx.Err() == nil && errors.Is(err, context.DeadlineExceeded) {
+		return nil
+	}
+	return err
+}
+
+// writes returns the generation. It changes with every write that others must
+// notice.
+func (w *pgWatch) writes() (uint64, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if time.Since(w.asked) > staleAfter {
+		return 0, errStale
+	}
+	return w.generation, nil
+}
+
+// wrote makes the generation unknown until the next answer, because this process
+// has written.
+func (w *pgWatch) wrote() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.asked = time.Time{}
+}
+
+func (w *pgWatch) close() error {
+	w.end()
+	<-w.done
+	return nil
+}
+
+// noticed waits until all nodes know the current generation, or have been silent
+// for staleAfter. An error of the database does not undo the write; the nodes
+// then stop answering from memory by themselves.
+func (e *postgres) noticed(ctx context.Context) {
+	e.mu.Lock()
+	watches := e.watches
+	e.mu.Unlock()
+	for _, w := range watches {
+		w.wrote()
+		_ = w.ask(ctx)
+	}
+	limit := time.Now().Add(staleAfter + askEvery)
+	for pauseFor := 5 * time.Millisecond; time.Now().Before(limit) && ctx.Err() == nil; pauseFor = min(2*pauseFor, 100*time.Millisecond) {
+		var behind int
+		if err := e.pool.QueryRow(ctx, "SELECT count(*) FROM node, state WHERE node.generation < state.generation AND node.asked > now() - make_interval(secs => $1)",
+			staleAfter.Seconds()).Scan(&behind); err != nil || behind == 0 {
+			return
+		}
+		pause(ctx, pauseFor)
+	}
+}
+
+// sweepNodes deletes the rows of processes that ended.
+func (e *postgres) sweepNodes(ctx context.Context) error {
+	_, err := e.pool.Exec(ctx, "DELETE FROM node WHERE asked < now() - interval '1 hour'")
+	if err != nil {
+		return fmt.Errorf("delete the rows of ended processes: %w", err)
+	}
+	return nil
+}
