@@ -167,7 +167,7 @@ func TestMalformedImport(t *testing.T) {
 		t.Errorf("%d transactions, error %v; want none", len(txs), err)
 	}
 	blobs := 0
-	_ = filepath.WalkDir(filepath.Join(d.Dir(), "blobs"), func(_ string, e fs.DirEntry, err error) error {
+	_ = filepath.WalkDir(filepath.Join(d.Name(), "blobs"), func(_ string, e fs.DirEntry, err error) error {
 		if err == nil && !e.IsDir() {
 			blobs++
 		}

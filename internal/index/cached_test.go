@@ -35,7 +35,9 @@ func evictable(t testing.TB, db *DB, f CacheFilter) (list []Cached) {
 	return list
 }
 
-func TestCached(t *testing.T) {
+func TestCached(t *testing.T) { onEngines(t, testCached) }
+
+func testCached(t *testing.T) {
 	c := newClock()
 	db := openTest(t, c.options())
 	a, b := pdb(1), pdb(2)
@@ -154,7 +156,9 @@ func TestCached(t *testing.T) {
 	})
 }
 
-func TestEvict(t *testing.T) {
+func TestEvict(t *testing.T) { onEngines(t, testEvict) }
+
+func testEvict(t *testing.T) {
 	c := newClock()
 	db := openTest(t, c.options())
 	var refs []blob.Ref

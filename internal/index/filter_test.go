@@ -122,7 +122,9 @@ func TestFilter(t *testing.T) {
 }
 
 // TestFilterKeepsUp: while files come and go, only new keys are read.
-func TestFilterKeepsUp(t *testing.T) {
+func TestFilterKeepsUp(t *testing.T) { onEngines(t, testFilterKeepsUp) }
+
+func testFilterKeepsUp(t *testing.T) {
 	db := openTest(t, Options{})
 	f := db.NewFilter()
 	var bits *uint64
@@ -151,7 +153,9 @@ func TestFilterKeepsUp(t *testing.T) {
 
 // TestScopeFilter compares the filter for limited scopes with lookups, through
 // every way in which an object becomes visible in a product or hidden.
-func TestScopeFilter(t *testing.T) {
+func TestScopeFilter(t *testing.T) { onEngines(t, testScopeFilter) }
+
+func testScopeFilter(t *testing.T) {
 	db := openTest(t, Options{})
 	f := db.NewScopeFilter()
 	a, b, both := Scope{Products: []string{"A"}}, Scope{Products: []string{"B"}}, Scope{Products: []string{"B", "A"}}

@@ -118,7 +118,9 @@ func fill(v reflect.Value, n *int) {
 	}
 }
 
-func TestEveryFieldComesBack(t *testing.T) {
+func TestEveryFieldComesBack(t *testing.T) { onEngines(t, testEveryFieldComesBack) }
+
+func testEveryFieldComesBack(t *testing.T) {
 	c := newClock()
 	db := openTest(t, c.options())
 	var o symfile.Object
@@ -171,7 +173,9 @@ func TestEveryFieldComesBack(t *testing.T) {
 	clean(t, db)
 }
 
-func TestVisibility(t *testing.T) {
+func TestVisibility(t *testing.T) { onEngines(t, testVisibility) }
+
+func testVisibility(t *testing.T) {
 	c := newClock()
 	db := openTest(t, c.options())
 	a, b := pdb(1), pdb(2)
@@ -244,7 +248,9 @@ func unreferenced(t *testing.T, db *DB, before time.Time) (list []blob.Ref) {
 	return list
 }
 
-func TestDrop(t *testing.T) {
+func TestDrop(t *testing.T) { onEngines(t, testDrop) }
+
+func testDrop(t *testing.T) {
 	c := newClock()
 	db := openTest(t, c.options())
 	a, b := pdb(1), pdb(2)
@@ -320,7 +326,9 @@ func TestDrop(t *testing.T) {
 	clean(t, db)
 }
 
-func TestDropAddedMeanwhile(t *testing.T) {
+func TestDropAddedMeanwhile(t *testing.T) { onEngines(t, testDropAddedMeanwhile) }
+
+func testDropAddedMeanwhile(t *testing.T) {
 	c := newClock()
 	db := openTest(t, c.options())
 	a, b := pdb(1), pdb(2)
@@ -330,11 +338,7 @@ func TestDropAddedMeanwhile(t *testing.T) {
 	}
 	// The writer's connection is given back between the two halves of a
 	// batch: a second handle commits b exactly there.
-	other, err := Open(t.Context(), db.engine.name(), c.options())
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer other.Close()
+	other := reopen(t, db, c.options())
 	var deleted []blob.Ref
 	for _, r := range []blob.Ref{a.Ref, b.Ref} {
 		if _, err := db.DropContents(t.Context(), []blob.Ref{r}, c.t, func(r blob.Ref) error {
@@ -353,7 +357,9 @@ func TestDropAddedMeanwhile(t *testing.T) {
 	clean(t, db)
 }
 
-func TestDerived(t *testing.T) {
+func TestDerived(t *testing.T) { onEngines(t, testDerived) }
+
+func testDerived(t *testing.T) {
 	c := newClock()
 	db := openTest(t, c.options())
 	a, b := pdb(1), pdb(2)
@@ -408,7 +414,9 @@ func TestDerived(t *testing.T) {
 	}
 }
 
-func TestLookup(t *testing.T) {
+func TestLookup(t *testing.T) { onEngines(t, testLookup) }
+
+func testLookup(t *testing.T) {
 	db := openTest(t, Options{})
 	id := strings.Repeat("ab", 20)
 	exe, dbg := elf(1, symfile.Executable, id, 0), elf(2, symfile.Debug, id, 500)
@@ -458,7 +466,9 @@ func TestLookup(t *testing.T) {
 	}
 }
 
-func TestHigherAge(t *testing.T) {
+func TestHigherAge(t *testing.T) { onEngines(t, testHigherAge) }
+
+func testHigherAge(t *testing.T) {
 	db := openTest(t, Options{})
 	msfz := pdbAge(5, "A.pdb", 1, 7)
 	msfz.Object.Kind, msfz.Object.Role = symfile.MSFZ, symfile.Compressed
@@ -493,7 +503,9 @@ func TestHigherAge(t *testing.T) {
 	}
 }
 
-func TestFind(t *testing.T) {
+func TestFind(t *testing.T) { onEngines(t, testFind) }
+
+func testFind(t *testing.T) {
 	db := openTest(t, Options{})
 	id := strings.Repeat("cd", 20)
 	e := elf(9, symfile.Debug|symfile.Executable, id, 1)
@@ -538,7 +550,9 @@ func TestFind(t *testing.T) {
 	}
 }
 
-func TestELFPaths(t *testing.T) {
+func TestELFPaths(t *testing.T) { onEngines(t, testELFPaths) }
+
+func testELFPaths(t *testing.T) {
 	db := openTest(t, Options{})
 	a, b := elf(1, symfile.Executable, strings.Repeat("0a", 20), 1), elf(2, symfile.Debug, strings.Repeat("0b", 20), 1)
 	b.Archive = "/x/p.deb"
@@ -574,7 +588,9 @@ func TestELFPaths(t *testing.T) {
 	}
 }
 
-func TestListShowStats(t *testing.T) {
+func TestListShowStats(t *testing.T) { onEngines(t, testListShowStats) }
+
+func testListShowStats(t *testing.T) {
 	c := newClock()
 	db := openTest(t, c.options())
 	for i := range 6 {
@@ -647,7 +663,9 @@ func TestListShowStats(t *testing.T) {
 	}
 }
 
-func TestPages(t *testing.T) {
+func TestPages(t *testing.T) { onEngines(t, testPages) }
+
+func testPages(t *testing.T) {
 	symtest.Sequential(t)
 	c := newClock()
 	db := openTest(t, c.options())
@@ -685,7 +703,9 @@ func TestPages(t *testing.T) {
 	clean(t, db)
 }
 
-func TestCommitRefuses(t *testing.T) {
+func TestCommitRefuses(t *testing.T) { onEngines(t, testCommitRefuses) }
+
+func testCommitRefuses(t *testing.T) {
 	db := openTest(t, Options{})
 	bad := func(change func(*Entry)) []Entry { e := pdb(2); change(&e); return []Entry{pdb(1), e} }
 	for name, entries := range map[string][]Entry{
@@ -722,7 +742,9 @@ func TestCommitRefuses(t *testing.T) {
 
 // TestModel: after random commits, removals and collections, the visible
 // objects equal those of a model in memory.
-func TestModel(t *testing.T) {
+func TestModel(t *testing.T) { onEngines(t, testModel) }
+
+func testModel(t *testing.T) {
 	symtest.Sequential(t)
 	c := newClock()
 	db := openTest(t, c.options())
@@ -1189,6 +1211,3 @@ func FuzzNames(f *testing.F) {
 		}
 	})
 }
-
-// file returns the engine of an index in a file.
-func file(db *DB) *sqliteFile { return db.engine.(*sqliteFile) }

@@ -31,7 +31,9 @@ func lease(t testing.TB, db *DB, worker string, n int) []Job {
 	return jobs
 }
 
-func TestJobs(t *testing.T) {
+func TestJobs(t *testing.T) { onEngines(t, testJobs) }
+
+func testJobs(t *testing.T) {
 	c := newClock()
 	db := openTest(t, c.options())
 	g, _ := db.Generation(t.Context())
@@ -170,7 +172,9 @@ func asJSON(t testing.TB, v any) string {
 	return string(b)
 }
 
-func TestLeaseOrder(t *testing.T) {
+func TestLeaseOrder(t *testing.T) { onEngines(t, testLeaseOrder) }
+
+func testLeaseOrder(t *testing.T) {
 	c := newClock()
 	db := openTest(t, c.options())
 	for i, p := range []int{0, 5, 0, 5, -1} {
@@ -230,7 +234,9 @@ func TestLeaseOrder(t *testing.T) {
 
 // TestLostWorkers: the job of a worker that stopped sending heartbeats is
 // leased to the next one, until the attempts are used up.
-func TestLostWorkers(t *testing.T) {
+func TestLostWorkers(t *testing.T) { onEngines(t, testLostWorkers) }
+
+func testLostWorkers(t *testing.T) {
 	c := newClock()
 	db := openTest(t, c.options())
 	id := enqueue(t, db, Job{Kind: "symcache", Key: "k", MaxAttempts: 3})
@@ -315,17 +321,14 @@ func TestLostWorkers(t *testing.T) {
 
 // TestManyWorkers: several handles lease from one queue at once; each job is
 // leased once, and equal jobs are queued once.
-func TestManyWorkers(t *testing.T) {
+func TestManyWorkers(t *testing.T) { onEngines(t, testManyWorkers) }
+
+func testManyWorkers(t *testing.T) {
 	db := openTest(t, Options{})
 	const keys, handles = 40, 3
 	dbs := []*DB{db}
 	for len(dbs) < handles {
-		o, err := Open(t.Context(), db.engine.name(), Options{})
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer o.Close()
-		dbs = append(dbs, o)
+		dbs = append(dbs, reopen(t, db, Options{}))
 	}
 	var mu sync.Mutex
 	created, done := 0, map[int64]int{}
@@ -406,11 +409,11 @@ func TestOtherPlans(t *testing.T) {
 		"SELECT source FROM miss WHERE key = $1 ORDER BY source":                                                    "SEARCH miss USING COVERING INDEX sqlite_autoindex_miss_1 (key=?)",
 		"SELECT id FROM job WHERE kind = $1 AND key = $2 AND variant = $3 AND state <= 2":                           "SEARCH job USING INDEX job_active (kind=? AND key=? AND variant=?)",
 		"SELECT " + jobColumns + " FROM job WHERE kind = $1 AND key = $2 AND variant = $3 ORDER BY id DESC LIMIT 1": "SEARCH job USING INDEX job_key (kind=? AND key=? AND variant=?)",
-		nextJobs: "SCAN job USING INDEX job_queue",
-		"SELECT id FROM job WHERE state = 2 AND lease_until <= $1":                   "SEARCH job USING COVERING INDEX job_lease (lease_until<?)",
-		"SELECT " + tokenColumns + " FROM token WHERE hash = $1":                     "SEARCH token USING INDEX sqlite_autoindex_token_2 (hash=?)",
-		"SELECT class FROM failure WHERE source = $1 AND tool = $2 AND version = $3": "SEARCH failure USING PRIMARY KEY (source=? AND tool=? AND version=?)",
-		"SELECT no FROM wanted WHERE name = $1 AND id = $2 AND client = $3":          "SEARCH wanted USING COVERING INDEX sqlite_autoindex_wanted_1 (name=? AND id=? AND client=?)",
+		fmt.Sprintf(nextJobs, wantedJobs):                                                                           "SCAN job USING INDEX job_queue",
+		"SELECT id FROM job WHERE state = 2 AND lease_until <= $1":                                                  "SEARCH job USING COVERING INDEX job_lease (lease_until<?)",
+		"SELECT " + tokenColumns + " FROM token WHERE hash = $1":                                                    "SEARCH token USING INDEX sqlite_autoindex_token_2 (hash=?)",
+		"SELECT class FROM failure WHERE source = $1 AND tool = $2 AND version = $3":                                "SEARCH failure USING PRIMARY KEY (source=? AND tool=? AND version=?)",
+		"SELECT no FROM wanted WHERE name = $1 AND id = $2 AND client = $3":                                         "SEARCH wanted USING COVERING INDEX sqlite_autoindex_wanted_1 (name=? AND id=? AND client=?)",
 	} {
 		rows, err := file(db).point.db.Query("EXPLAIN QUERY PLAN "+query, make([]any, strings.Count(query, "$"))...)
 		if err != nil {

@@ -11,7 +11,9 @@ import (
 
 // TestOrigins: a transaction of another store is imported once, until the
 // import is removed.
-func TestOrigins(t *testing.T) {
+func TestOrigins(t *testing.T) { onEngines(t, testOrigins) }
+
+func testOrigins(t *testing.T) {
 	db, err := Open(t.Context(), filepath.Join(t.TempDir(), "index.db"), Options{})
 	if err != nil {
 		t.Fatal(err)

@@ -12,7 +12,9 @@ import (
 
 // TestPlaces follows places through their states: upload, content, doomed,
 // deleted, forgotten.
-func TestPlaces(t *testing.T) {
+func TestPlaces(t *testing.T) { onEngines(t, testPlaces) }
+
+func testPlaces(t *testing.T) {
 	c := newClock()
 	opt := c.options()
 	opt.Placed = true

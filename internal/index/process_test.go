@@ -17,6 +17,7 @@ import (
 
 	"github.com/symdepot/symdepot/debugid"
 	"github.com/symdepot/symdepot/internal/blob"
+	"github.com/symdepot/symdepot/internal/index/pgtest"
 	"github.com/symdepot/symdepot/symfile"
 )
 
@@ -36,7 +37,9 @@ func TestMain(m *testing.M) {
 		}
 		os.Exit(0)
 	}
-	os.Exit(m.Run())
+	code := m.Run()
+	pgtest.End()
+	os.Exit(code)
 }
 
 func child(ctx context.Context, part, path string, arg int) *exec.Cmd {

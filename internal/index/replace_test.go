@@ -18,7 +18,9 @@ func entryOf(kind symfile.Kind, name, id string, role symfile.Role, content byte
 
 // TestCommitReplacesCached: an added file ends the cached files of its keys,
 // and no others.
-func TestCommitReplacesCached(t *testing.T) {
+func TestCommitReplacesCached(t *testing.T) { onEngines(t, testCommitReplacesCached) }
+
+func testCommitReplacesCached(t *testing.T) {
 	symtest.Sequential(t)
 	const exe, dbg = symfile.Executable, symfile.Debug
 	for _, c := range []struct {

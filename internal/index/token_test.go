@@ -11,7 +11,9 @@ import (
 	"github.com/symdepot/symdepot/internal/blob"
 )
 
-func TestTokens(t *testing.T) {
+func TestTokens(t *testing.T) { onEngines(t, testTokens) }
+
+func testTokens(t *testing.T) {
 	c := newClock()
 	db := openTest(t, c.options())
 	a := TokenRow{ID: "a", Hash: ref(1), Name: "CI", Scopes: []string{"read", "write"}, Products: []string{"P", "Q,\"R"}, Created: c.t, Expires: c.t.Add(time.Hour), CreatedBy: "me"}
@@ -82,7 +84,9 @@ func TestTokens(t *testing.T) {
 	clean(t, db)
 }
 
-func TestFailures(t *testing.T) {
+func TestFailures(t *testing.T) { onEngines(t, testFailures) }
+
+func testFailures(t *testing.T) {
 	c := newClock()
 	db := openTest(t, c.options())
 	e := pdb(1)

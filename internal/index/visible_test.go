@@ -229,7 +229,9 @@ func (m *visible) checkOrder(t *rapid.T) {
 
 // TestVisibleProperties has any sequence of adding, removing, fetching and
 // evicting compared with a model.
-func TestVisibleProperties(t *testing.T) {
+func TestVisibleProperties(t *testing.T) { onEngines(t, testVisibleProperties) }
+
+func testVisibleProperties(t *testing.T) {
 	symtest.Sequential(t)
 	// A hundred sequences take half a minute.
 	if f := flag.Lookup("rapid.checks"); f.Value.String() == f.DefValue {

@@ -87,6 +87,47 @@ func New(tb testing.TB) *Server {
 	return s
 }
 
+var shared struct {
+	once   sync.Once
+	server *Server
+	life   *life
+}
+
+// life is a test that lasts until End.
+type life struct {
+	testing.TB
+	end []func()
+}
+
+func (l *life) Cleanup(f func()) { l.end = append(l.end, f) }
+
+// Shared returns the server of this process, which the first call starts and End
+// stops.
+func Shared(tb testing.TB) *Server {
+	tb.Helper()
+	if _, err := bin(); err != nil {
+		return New(tb) // skips or fails
+	}
+	shared.once.Do(func() {
+		shared.life = &life{TB: tb}
+		shared.server = New(shared.life)
+	})
+	if shared.server == nil {
+		tb.Fatal("the PostgreSQL server of this process did not start")
+	}
+	return shared.server
+}
+
+// End stops the server that Shared started. It is for TestMain, after all tests.
+func End() {
+	if shared.life == nil {
+		return
+	}
+	for _, f := range slices.Backward(shared.life.end) {
+		f()
+	}
+}
+
 func freePort(tb testing.TB) int {
 	tb.Helper()
 	ln, err := (&net.ListenConfig{}).Listen(context.Background(), "tcp", "127.0.0.1:0")
@@ -121,11 +162,11 @@ func (s *Server) run(tb testing.TB, name string, args ...string) {
 	c.Dir, c.Env = filepath.Dir(s.data), []string{"PATH=" + s.bin + ":/usr/bin:/bin", "LC_ALL=C", "TZ=UTC"}
 	s.cred.apply(c)
 	// pg_ctl's server keeps standard output open.
-	out, err := os.CreateTemp(tb.TempDir(), "out")
+	out, err := os.CreateTemp("", "pgtest-*")
 	if err != nil {
 		tb.Fatal(err)
 	}
-	defer out.Close()
+	defer func() { _ = out.Close(); _ = os.Remove(out.Name()) }()
 	c.Stdout, c.Stderr = out, out
 	if err := c.Run(); err != nil {
 		b, _ := os.ReadFile(out.Name())
