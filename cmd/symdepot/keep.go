@@ -86,7 +86,8 @@ func (c gcCmd) Run(a *app) error {
 			Strays   int64 `json:"strays"`
 			Bytes    int64 `json:"bytes"`
 			InUse    int64 `json:"in_use,omitempty"`
-		}{c.DryRun, got.Contents, got.Strays, got.Bytes, got.InUse})
+			Pending  int64 `json:"pending,omitempty"`
+		}{c.DryRun, got.Contents, got.Strays, got.Bytes, got.InUse, got.Pending})
 	}
 	verb := "freed"
 	if c.DryRun {
@@ -103,6 +104,9 @@ func (c gcCmd) Run(a *app) error {
 		defer fmt.Fprintf(a.stdout, "%s more can be freed when %s have passed since their removal (--grace)\n", term.Size(later.Bytes), c.Grace)
 	}
 	fmt.Fprintf(a.stdout, "%s %s: %s without a transaction, %s left by an interrupted add\n", verb, term.Size(got.Bytes), term.Count(got.Contents, "content"), term.Count(got.Strays, "blob"))
+	if got.Pending > 0 {
+		fmt.Fprintf(a.stdout, "%s (%s) wait in the bucket; a gc that runs seven days after their removal deletes them\n", term.Count(got.Pending, "object"), term.Size(got.PendingBytes))
+	}
 	if got.InUse > 0 {
 		fmt.Fprintf(a.stdout, "%s in use by other programs: the next gc frees them\n", term.Count(got.InUse, "blob"))
 	}

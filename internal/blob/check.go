@@ -78,6 +78,7 @@ type checks struct {
 	bad     map[Ref]damage        // guarded by mu
 	anyBad  atomic.Bool           // bad has had an entry
 	running map[Ref]chan struct{} // guarded by mu; blobs being hashed; closed at the end
+	inRead  map[Ref]bool          // guarded by mu; large blobs that a reader hashes while it reads
 }
 
 type damage struct {
@@ -224,6 +225,27 @@ func (c *checks) hashOnce(ctx context.Context, ref Ref, s stamp, f stored) error
 	return c.hash(ctx, ref, s, f, nil)
 }
 
+// beginRead reports whether no other reader hashes a large blob. If so, the
+// caller does, until it calls endRead.
+func (c *checks) beginRead(ref Ref) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.inRead[ref] {
+		return false
+	}
+	if c.inRead == nil {
+		c.inRead = make(map[Ref]bool)
+	}
+	c.inRead[ref] = true
+	return true
+}
+
+func (c *checks) endRead(ref Ref) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	delete(c.inRead, ref)
+}
+
 // known hashes an open blob unless a result is remembered.
 func (c *checks) known(ctx context.Context, ref Ref, f stored) error {
 	s, err := f.stamp()
@@ -331,21 +353,28 @@ func unreadable(err error) bool {
 // checking is an open blob that is hashed while it is read from its first byte
 // to its last. Until the hash has been checked it does not give access to the
 // operating system's file, because the kernel would send unchecked bytes.
+//
+// Of several readers of one blob only the first hashes what it reads. The others
+// do not wait for it, because its client may be slow: when they come to the end,
+// the blob is hashed once for all of them.
 type checking struct {
 	f      stored
 	checks *checks
 	ref    Ref
 	stamp  stamp
+	first  bool // this reader hashes what it reads
 	*io.SectionReader
 
 	mu   sync.Mutex
 	hash hash.Hash // nil once the blob has been checked; guarded by mu
-	next int64     // number of bytes hashed so far; guarded by mu
+	next int64     // number of bytes read in order so far; guarded by mu
 	tail []byte    // the end of the blob once it has been checked; guarded by mu
+
+	closed sync.Once
 }
 
 func newChecking(c *checks, ref Ref, s stamp, f stored) *checking {
-	k := &checking{f: f, checks: c, ref: ref, stamp: s, hash: sha256.New()}
+	k := &checking{f: f, checks: c, ref: ref, stamp: s, first: c.beginRead(ref), hash: sha256.New()}
 	k.SectionReader = io.NewSectionReader(inOrder{k}, 0, f.Size())
 	return k
 }
@@ -376,6 +405,9 @@ func (k *checking) readAt(p []byte, off int64) (int, error) {
 		k.mu.Unlock()
 		return k.f.ReadAt(p, off)
 	}
+	if !k.first {
+		return k.readUnhashed(p, off)
+	}
 	defer k.mu.Unlock()
 	size := k.f.Size()
 	n := 0
@@ -402,6 +434,33 @@ func (k *checking) readAt(p []byte, off int64) (int, error) {
 		return n, io.EOF
 	}
 	return n, nil
+}
+
+// readUnhashed continues the reading in order of a reader that is not the first.
+// Before the end of the blob it has the whole blob hashed. It unlocks k.mu.
+func (k *checking) readUnhashed(p []byte, off int64) (n int, err error) {
+	if open := k.f.Size() - Withheld - off; open > 0 {
+		n, err = k.f.ReadAt(p[:min(int64(len(p)), open)], off)
+		k.next += int64(n)
+		if err == io.EOF {
+			err = errChanged
+		}
+		if err != nil {
+			err = k.fail(err)
+		}
+	}
+	k.mu.Unlock()
+	if err != nil || n == len(p) {
+		return n, err
+	}
+	if err := k.checks.hashOnce(context.Background(), k.ref, k.stamp, k.f); err != nil {
+		return n, err
+	}
+	k.mu.Lock()
+	k.hash = nil
+	k.mu.Unlock()
+	m, err := k.f.ReadAt(p[n:], off+int64(n))
+	return n + m, err
 }
 
 // end reads the rest of the blob and checks the whole hash.
@@ -438,4 +497,11 @@ func (k *checking) ReadAt(p []byte, off int64) (int, error) { return k.SectionRe
 func (k *checking) Size() int64                             { return k.f.Size() }
 func (k *checking) ModTime() time.Time                      { return k.f.ModTime() }
 func (k *checking) Reject(what string) error                { return k.f.Reject(what) }
-func (k *checking) Close() error                            { return k.f.Close() }
+
+// Close implements [File].
+func (k *checking) Close() error {
+	if k.first {
+		k.closed.Do(func() { k.checks.endRead(k.ref) })
+	}
+	return k.f.Close()
+}

@@ -22,6 +22,10 @@ type Collected struct {
 	// program holds their files open (Windows). The next Collect frees them. Their
 	// size is not part of Bytes.
 	InUse int64
+	// Pending is set for contents in a bucket: the number and the bytes of the
+	// objects that a later Collect deletes, days after their contents went.
+	Pending      int64
+	PendingBytes int64
 }
 
 // Collect frees contents that have had no references for longer than grace, and
@@ -52,10 +56,13 @@ func (d *Depot) Collect(ctx context.Context, grace time.Duration, dryRun bool) (
 	}
 	if d.placed {
 		if !dryRun {
-			_, err := d.blobs.Sweep(ctx, max(grace, time.Hour))
-			return c, err
+			if _, err := d.blobs.Sweep(ctx, max(grace, time.Hour)); err != nil {
+				return c, err
+			}
 		}
-		return c, nil
+		var err error
+		c.Pending, c.PendingBytes, err = d.db.Places.Pending(ctx)
+		return c, err
 	}
 	for info, err := range d.blobs.List(ctx) {
 		if err != nil {

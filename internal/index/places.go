@@ -226,6 +226,13 @@ func (ps Places) Doomed(ctx context.Context, before time.Time) iter.Seq2[Upload,
 	}
 }
 
+// Pending returns the number and the bytes of the doomed places whose objects are
+// not deleted yet.
+func (ps Places) Pending(ctx context.Context) (n, bytes int64, err error) {
+	err = ps.db.scans.row(ctx, "SELECT count(*), coalesce(sum(size), 0) FROM doomed WHERE swept IS NULL", nil, &n, &bytes)
+	return n, bytes, ps.db.fail("count doomed places", err)
+}
+
 // Swept records that the store has deleted the objects of doomed places.
 func (ps Places) Swept(ctx context.Context, places []string) error {
 	now := ps.db.now().UnixMilli()
