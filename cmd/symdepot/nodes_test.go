@@ -208,3 +208,83 @@ func TestNodesStorm(t *testing.T) {
 		t.Errorf("verify: %s", out)
 	}
 }
+
+// TestMigrate moves a depot from a folder to PostgreSQL and a bucket and back:
+// the files, numbers and listings stay the same, and each moved depot is
+// refused until it is unmoved.
+func TestMigrate(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t, 0)
+	src := t.TempDir()
+	paths := randomSyms(t, src, 20, 50_000)
+	old, back := filepath.Join(t.TempDir(), "old"), filepath.Join(t.TempDir(), "back")
+	for i, args := range [][]string{{"add", "-p", "P", "-v", "1", src}, {"add", "-p", "Q", src}, {"rm", "1"}} {
+		if code, out, errs := symdepot(t, old, args...); code != 0 {
+			t.Fatalf("command %d: %s%s", i, out, errs)
+		}
+	}
+	in := func(depot, blobs string, args ...string) (string, error) {
+		t.Helper()
+		cmd := c.command(t.Context(), append([]string{"--depot", depot}, args...)...)
+		for i, kv := range cmd.Env {
+			if strings.HasPrefix(kv, "SYMDEPOT_DEPOT_BLOBS=") {
+				cmd.Env[i] = "SYMDEPOT_DEPOT_BLOBS=" + blobs
+			}
+		}
+		out, err := cmd.CombinedOutput()
+		return string(out), err
+	}
+	must := func(depot, blobs string, args ...string) string {
+		t.Helper()
+		out, err := in(depot, blobs, args...)
+		if err != nil {
+			t.Fatalf("symdepot %s: %v\n%s", strings.Join(args, " "), err, out)
+		}
+		return out
+	}
+	database, bucket := c.value("SYMDEPOT_DEPOT"), c.value("SYMDEPOT_DEPOT_BLOBS")
+	want := must(old, "", "list", "--all", "--json")
+	if out := must(old, "", "depot", "migrate", "--to", database, "--to-blobs", bucket); !strings.Contains(out, "20 contents") {
+		t.Errorf("migrate: %s, want 20 contents", out)
+	}
+	if out, err := in(old, "", "list"); err == nil || !strings.Contains(out, "was moved to postgres://") {
+		t.Errorf("the old depot after the migration: %v\n%s", err, out)
+	}
+	if got := must(database, bucket, "list", "--all", "--json"); got != want {
+		t.Errorf("transactions in PostgreSQL:\n%swant\n%s", got, want)
+	}
+	if out := must(database, bucket, "verify"); !strings.HasPrefix(out, "clean: 20 contents") {
+		t.Errorf("verify in PostgreSQL: %s", out)
+	}
+	must(database, bucket, "depot", "migrate", "--to", back)
+	if out, err := in(database, bucket, "list"); err == nil || !strings.Contains(out, "was moved") {
+		t.Errorf("the database after the migration back: %v\n%s", err, out)
+	}
+	if got := must(back, "", "list", "--all", "--json"); got != want {
+		t.Errorf("transactions back in a folder:\n%swant\n%s", got, want)
+	}
+	s := serveDepot(t, back, "--quiet")
+	for _, p := range paths {
+		status, _, _, err := fetchURL(t.Context(), http.DefaultClient, s.url+p)
+		if err != nil || status != 200 {
+			t.Errorf("GET %s from the depot that came back: %d, %v", p, status, err)
+		}
+	}
+	must(old, "", "depot", "unmove")
+	if got := must(old, "", "list", "--all", "--json"); got != want {
+		t.Errorf("the first depot after unmove:\n%swant\n%s", got, want)
+	}
+	if out := must(old, "", "add", "-p", "R", src); !strings.HasPrefix(out, "transaction 3") {
+		t.Errorf("add after unmove: %s, want transaction 3", out)
+	}
+}
+
+// value returns a variable of the environment of the commands.
+func (c *cluster) value(name string) string {
+	for _, kv := range c.env {
+		if v, ok := strings.CutPrefix(kv, name+"="); ok {
+			return v
+		}
+	}
+	return ""
+}
