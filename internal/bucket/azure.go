@@ -2,6 +2,7 @@ package bucket
 
 import (
 	"context"
+	"crypto/md5" //nolint:gosec // the only checksum that the store checks
 	"crypto/rand"
 	"encoding/base64"
 	"encoding/xml"
@@ -187,9 +188,16 @@ func (a *azure) put(ctx context.Context, key string, size int64, r io.Reader, op
 		header.Set("If-None-Match", "*")
 	}
 	if size > a.single {
-		return a.putBlocks(ctx, key, size, r, header)
+		return a.putBlocks(ctx, key, size, r, opt.at, header)
 	}
 	header.Set("X-Ms-Blob-Type", "BlockBlob")
+	if opt.at != nil {
+		sum, err := md5At(opt.at, size)
+		if err != nil {
+			return Info{}, err
+		}
+		header.Set("Content-Md5", sum) // checked, and kept with the blob
+	}
 	return a.write(ctx, key, nil, r, size, header)
 }
 
@@ -208,24 +216,47 @@ const maxBlocks = 50000
 
 // putBlocks writes a blob in several requests. After a week the store deletes
 // blocks that no block list refers to.
-func (a *azure) putBlocks(ctx context.Context, key string, size int64, r io.Reader, header http.Header) (Info, error) {
+func (a *azure) putBlocks(ctx context.Context, key string, size int64, r io.Reader, at io.ReaderAt, header http.Header) (Info, error) {
 	block := max(a.block, (size+maxBlocks-1)/maxBlocks)
 	// Two writers of one key must not use each other's blocks.
 	session := rand.Text()
+	blockID := func(i int) string {
+		return base64.StdEncoding.EncodeToString(fmt.Appendf(nil, "%s-%05d", session, i))
+	}
+	if err := inParts(ctx, size, block, r, at, func(ctx context.Context, i int, n int64, body io.Reader) error {
+		header := http.Header{}
+		if at, ok := body.(io.ReaderAt); ok {
+			sum, err := md5At(at, n)
+			if err != nil {
+				return err
+			}
+			header.Set("Content-Md5", sum)
+		}
+		resp, err := a.do(ctx, http.MethodPut, key, url.Values{"comp": {"block"}, "blockid": {blockID(i)}}, body, n, header)
+		if err == nil {
+			closeBody(resp)
+		}
+		return err
+	}); err != nil {
+		return Info{}, bucketError(err)
+	}
 	var list strings.Builder
 	list.WriteString(xml.Header + "<BlockList>")
-	for off := int64(0); off < size; off += block {
-		id := base64.StdEncoding.EncodeToString(fmt.Appendf(nil, "%s-%05d", session, off/block))
-		n := min(block, size-off)
-		resp, err := a.do(ctx, http.MethodPut, key, url.Values{"comp": {"block"}, "blockid": {id}}, io.LimitReader(r, n), n, nil)
-		if err != nil {
-			return Info{}, bucketError(err)
-		}
-		closeBody(resp)
-		list.WriteString("<Latest>" + id + "</Latest>")
+	for i := range int((size + block - 1) / block) {
+		list.WriteString("<Latest>" + blockID(i) + "</Latest>")
 	}
 	list.WriteString("</BlockList>")
 	return a.write(ctx, key, url.Values{"comp": {"blocklist"}}, strings.NewReader(list.String()), int64(list.Len()), header)
+}
+
+// md5At returns the MD5 of the first n bytes of a content in the form of the
+// header Content-MD5.
+func md5At(at io.ReaderAt, n int64) (string, error) {
+	h := md5.New() //nolint:gosec // a checksum of the transfer
+	if err := hashAt(h, at, n); err != nil {
+		return "", err
+	}
+	return base64.StdEncoding.EncodeToString(h.Sum(nil)), nil
 }
 
 func (a *azure) remove(ctx context.Context, key string) error {

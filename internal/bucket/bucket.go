@@ -153,8 +153,14 @@ type PutOptions struct {
 	ContentType     string // empty: application/octet-stream
 	ContentEncoding string // of the bytes as given
 	// SHA256 is the hash of the content; nil if it is not known. S3 stores
-	// reject an object in one part that has another hash.
+	// reject an object in one part that has another hash, and keep the hash with
+	// the object.
 	SHA256 []byte
+
+	// at reads the content, if the reader of Put can; otherwise nil. The content
+	// may then be read several times: for checksums, and by several requests at
+	// once.
+	at io.ReaderAt
 }
 
 // Errors that an *Error may wrap, besides fs.ErrNotExist, fs.ErrPermission and

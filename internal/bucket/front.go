@@ -216,6 +216,7 @@ func (f *front) Put(ctx context.Context, key string, size int64, r io.Reader, op
 	if opt.IfAbsent && size > expectAbove && f.has(ctx, f.prefix+key) {
 		return Info{}, f.fail("put", key, ErrPrecondition) // without sending the content
 	}
+	opt.at = readerAt(r, size)
 	info, err := f.put(ctx, f.prefix+key, size, exact, opt)
 	if rerr := exact.failure(); err != nil && rerr != nil {
 		err = rerr // the error of the reader is more useful than that of the transport

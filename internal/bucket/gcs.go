@@ -2,9 +2,11 @@ package bucket
 
 import (
 	"context"
+	"encoding/base64"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"hash/crc32"
 	"io"
 	"iter"
 	"net/http"
@@ -190,6 +192,7 @@ type gcsObject struct {
 	Generation      string    `json:"generation"`
 	Updated         time.Time `json:"updated"`
 	ContentEncoding string    `json:"contentEncoding"`
+	CRC32C          string    `json:"crc32c"` // base64 of the big-endian value; only put asks for it
 }
 
 const gcsFields = "name,size,generation,updated,contentEncoding"
@@ -220,7 +223,7 @@ func (g *gcs) head(ctx context.Context, key string) (Info, error) {
 }
 
 func (g *gcs) put(ctx context.Context, key string, size int64, r io.Reader, opt PutOptions) (Info, error) {
-	query := url.Values{"uploadType": {"media"}, "name": {key}, "fields": {gcsFields}}
+	query := url.Values{"uploadType": {"media"}, "name": {key}, "fields": {gcsFields + ",crc32c"}}
 	if opt.ContentEncoding != "" {
 		query.Set("contentEncoding", opt.ContentEncoding)
 	}
@@ -228,7 +231,8 @@ func (g *gcs) put(ctx context.Context, key string, size int64, r io.Reader, opt 
 		query.Set("ifGenerationMatch", "0")
 	}
 	var o gcsObject
-	err := g.ask(ctx, http.MethodPost, gcsUpload, "", query, r, func(req *http.Request) {
+	sum := crc32.New(crc32.MakeTable(crc32.Castagnoli))
+	err := g.ask(ctx, http.MethodPost, gcsUpload, "", query, io.TeeReader(r, sum), func(req *http.Request) {
 		if req.ContentLength = size; size == 0 {
 			req.Body = http.NoBody
 		}
@@ -240,6 +244,9 @@ func (g *gcs) put(ctx context.Context, key string, size int64, r io.Reader, opt 
 	info := o.info()
 	if info.Size != size {
 		return Info{}, &Error{Err: fmt.Errorf("the store wrote %d of %d bytes", info.Size, size)}
+	}
+	if sent := base64.StdEncoding.EncodeToString(sum.Sum(nil)); o.CRC32C != "" && o.CRC32C != sent {
+		return Info{}, &Error{Err: fmt.Errorf("the store wrote bytes with CRC-32C %q instead of %s", o.CRC32C, sent)}
 	}
 	return info, nil
 }

@@ -2,6 +2,8 @@ package bucket
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/base64"
 	"encoding/hex"
 	"errors"
 	"fmt"
@@ -12,6 +14,7 @@ import (
 	"net/url"
 	"os"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/minio/minio-go/v7"
@@ -59,6 +62,8 @@ type s3 struct {
 	// single is the largest number of bytes in one request, part the smallest
 	// number in each of several.
 	single, part int64
+	// unchecked is set once the store has refused a checksum.
+	unchecked atomic.Bool
 }
 
 // Without this, minio-go waits after a failure even if retries are disabled.
@@ -229,13 +234,21 @@ func (b *s3) put(ctx context.Context, key string, size int64, r io.Reader, opt P
 	ctx, s := watch(ctx)
 	opts := minio.PutObjectOptions{ContentType: opt.ContentType, ContentEncoding: opt.ContentEncoding}
 	if size > b.single {
-		etag, err := b.putParts(ctx, key, size, r, opts, opt.IfAbsent)
+		etag, err := b.putParts(ctx, key, size, r, opts, opt)
 		return Info{ETag: etag}, b.fail(err, s)
 	}
 	if opt.IfAbsent {
 		opts.SetMatchETagExcept("*")
 	}
 	hash := hex.EncodeToString(opt.SHA256)
+	if hash != "" {
+		// The hash of the payload is part of the signature, in place of a signature
+		// for each chunk.
+		opts.DisableContentSha256 = true
+		if !b.unchecked.Load() {
+			opts.UserMetadata = map[string]string{checksumHeader: base64.StdEncoding.EncodeToString(opt.SHA256)}
+		}
+	}
 	if size == 0 {
 		// With a chunked signature, the empty body would be sent as one chunk.
 		// Some stores do not read this chunk and parse it as the next request
@@ -243,18 +256,31 @@ func (b *s3) put(ctx context.Context, key string, size int64, r io.Reader, opt P
 		opts.DisableContentSha256, hash = true, emptySHA256
 	}
 	u, err := b.core.PutObject(ctx, b.bucket, key, r, size, "", hash, opts)
+	if err != nil && opts.UserMetadata != nil && opt.at != nil && s.status == http.StatusNotImplemented {
+		b.unchecked.Store(true)
+		opts.UserMetadata = nil
+		u, err = b.core.PutObject(ctx, b.bucket, key, io.NewSectionReader(opt.at, 0, size), size, "", hash, opts)
+	}
 	if err != nil {
 		return Info{}, b.fail(err, s)
 	}
 	return Info{ETag: etag(u.ETag)}, nil
 }
 
+// checksumHeader is the header of a hash that the store checks and keeps with the
+// object, or with the part of one.
+const checksumHeader = "X-Amz-Checksum-Sha256"
+
 // putParts writes in several requests, each streamed. The
 // upload function of minio-go would buffer every part and omit the condition from
 // the request that completes the upload.
-func (b *s3) putParts(ctx context.Context, key string, size int64, r io.Reader, opts minio.PutObjectOptions, ifAbsent bool) (tag string, err error) {
+func (b *s3) putParts(ctx context.Context, key string, size int64, r io.Reader, opts minio.PutObjectOptions, opt PutOptions) (tag string, err error) {
 	const maxParts = 10000
 	part := max(b.part, (size+maxParts-1)/maxParts)
+	checked := opt.at != nil && !b.unchecked.Load()
+	if checked {
+		opts.UserMetadata = map[string]string{"X-Amz-Checksum-Algorithm": "SHA256"}
+	}
 	id, err := b.core.NewMultipartUpload(ctx, b.bucket, key, opts)
 	if err != nil {
 		return "", err
@@ -266,21 +292,74 @@ func (b *s3) putParts(ctx context.Context, key string, size int64, r io.Reader, 
 			_ = b.core.AbortMultipartUpload(abort, b.bucket, key, id)
 		}
 	}()
-	var parts []minio.CompletePart
-	for off := int64(0); off < size; off += part {
-		n := min(part, size-off)
-		p, err := b.core.PutObjectPart(ctx, b.bucket, key, id, len(parts)+1, io.LimitReader(r, n), n, minio.PutObjectPartOptions{})
-		if err != nil {
-			return "", err
-		}
-		parts = append(parts, minio.CompletePart{PartNumber: p.PartNumber, ETag: p.ETag})
+	parts := make([]minio.CompletePart, (size+part-1)/part)
+	if err = inParts(ctx, size, part, r, opt.at, func(ctx context.Context, i int, n int64, body io.Reader) (err error) {
+		ctx, s := watch(ctx)
+		parts[i], err = b.putPart(ctx, key, id, i+1, body, n, checked)
+		return b.fail(err, s)
+	}); err != nil {
+		return "", err
 	}
 	var complete minio.PutObjectOptions
-	if ifAbsent {
+	if opt.IfAbsent {
 		complete.SetMatchETagExcept("*")
 	}
 	u, err := b.core.CompleteMultipartUpload(ctx, b.bucket, key, id, parts, complete)
 	return etag(u.ETag), err
+}
+
+// putPart writes one part. A body that is an io.ReaderAt is hashed first.
+func (b *s3) putPart(ctx context.Context, key, id string, number int, body io.Reader, n int64, checked bool) (minio.CompletePart, error) {
+	var opts minio.PutObjectPartOptions
+	var sum string
+	if at, ok := body.(io.ReaderAt); ok {
+		h := sha256.New()
+		if err := hashAt(h, at, n); err != nil {
+			return minio.CompletePart{}, err
+		}
+		opts.Sha256Hex, opts.DisableContentSha256 = hex.EncodeToString(h.Sum(nil)), true
+		if checked {
+			sum = base64.StdEncoding.EncodeToString(h.Sum(nil))
+			opts.CustomHeader = http.Header{checksumHeader: {sum}}
+		}
+	}
+	p, err := b.core.PutObjectPart(ctx, b.bucket, key, id, number, body, n, opts)
+	return minio.CompletePart{PartNumber: number, ETag: p.ETag, ChecksumSHA256: sum}, err
+}
+
+func (b *s3) removeMany(ctx context.Context, keys []string) ([]error, error) {
+	ctx, s := watch(ctx)
+	errs, index := make([]error, len(keys)), make(map[string]int, len(keys))
+	for i, k := range keys {
+		errs[i], index[k] = errors.New("the store did not say whether it removed the object"), i
+	}
+	results, err := b.core.RemoveObjectsWithIter(ctx, b.bucket, func(yield func(minio.ObjectInfo) bool) {
+		for _, k := range keys {
+			if !yield(minio.ObjectInfo{Key: k}) {
+				return
+			}
+		}
+	}, minio.RemoveObjectsOptions{})
+	if err != nil {
+		return nil, err
+	}
+	for r := range results {
+		i, ok := index[r.ObjectName]
+		if !ok {
+			continue
+		}
+		errs[i] = b.fail(r.Err, s)
+		switch e, _ := errors.AsType[*Error](errs[i]); {
+		case r.Err == nil, e == nil:
+		case e.Status == http.StatusNotImplemented || e.Status == http.StatusMethodNotAllowed:
+			return nil, errNoBulk
+		case e.Code == "NoSuchKey":
+			errs[i] = nil
+		case e.Code == "AccessDenied":
+			e.Err = fs.ErrPermission
+		}
+	}
+	return errs, nil
 }
 
 func (b *s3) remove(ctx context.Context, key string) error {
