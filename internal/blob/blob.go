@@ -53,6 +53,11 @@ const ModTimeSlack = time.Minute
 // ErrMismatch is the error for content that does not have the given Ref or size.
 var ErrMismatch = errors.New("content differs from its description")
 
+// ErrUnavailable means that the store does not answer now, or refuses all
+// requests. It says nothing about the blob: the error is never an
+// [fs.ErrNotExist].
+var ErrUnavailable = errors.New("the store of the files' contents is not available")
+
 // ErrInUse is the error for a blob that cannot be deleted because another program
 // holds its file open.
 var ErrInUse = errors.New("another program holds the blob open")

@@ -45,14 +45,19 @@ func newSpool(tree *durable.Tree, dir string, perm fs.FileMode, keep func(ctx co
 func (d *Disk) Spool() (*Spool, error) { return newSpool(d.tree, tempDir, d.filePerm, d.keep) }
 
 // SpoolThrough creates an empty spool. Keep first calls before, which may read
-// the spool; its error ends Keep, and nothing is stored.
-func (d *Disk) SpoolThrough(before func(ctx context.Context, s *Spool, ref Ref) error) (*Spool, error) {
+// the spool; its error ends Keep, and nothing is stored. after is called once
+// the blob is stored.
+func (d *Disk) SpoolThrough(before func(ctx context.Context, s *Spool, ref Ref) error, after func(ref Ref, size int64)) (*Spool, error) {
 	return newSpool(d.tree, tempDir, d.filePerm, func(ctx context.Context, s *Spool, ref Ref) error {
 		if err := before(ctx, s, ref); err != nil {
 			s.file.Abort()
 			return err
 		}
-		return d.keep(ctx, s, ref)
+		if err := d.keep(ctx, s, ref); err != nil {
+			return err
+		}
+		after(ref, s.Size())
+		return nil
 	})
 }
 

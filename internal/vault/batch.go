@@ -70,9 +70,14 @@ func (b *batch) keepLeases() {
 		b.mu.Lock()
 		places := b.places[:len(b.places):len(b.places)]
 		b.mu.Unlock()
-		if err := b.v.places.Renew(b.ctx, places, lease); err != nil && b.ctx.Err() == nil {
-			b.v.log.Warn("cannot renew the leases of uploads", "error", err)
-		}
+		b.v.renew(b.ctx, places)
+	}
+}
+
+// renew renews the leases of uploads.
+func (v *Vault) renew(ctx context.Context, places []string) {
+	if err := v.places.Renew(ctx, places, lease); err != nil && ctx.Err() == nil {
+		v.log.Warn("cannot renew the leases of uploads", "error", err)
 	}
 }
 
@@ -260,7 +265,7 @@ func (b *batch) has(ctx context.Context, ref blob.Ref, size int64) (bool, error)
 	if errors.Is(err, fs.ErrNotExist) {
 		return false, nil
 	}
-	return err == nil && (size < 0 || u.Size == size) && !b.v.Suspect(ref), err
+	return err == nil && (size < 0 || u.Size == size) && b.v.suspected(u) == nil, err
 }
 
 // Known implements [blob.Batch].
@@ -326,13 +331,17 @@ func (b *batch) Abort() {
 
 // abandon dooms the uploads of the batch. If that fails, they expire.
 func (b *batch) abandon(ctx context.Context) {
+	b.v.abandon(ctx, b.places)
+}
+
+func (v *Vault) abandon(ctx context.Context, places []string) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 10*time.Second)
 	defer cancel()
-	if len(b.places) == 0 {
+	if len(places) == 0 {
 		return
 	}
-	if err := b.v.places.Abandon(ctx, b.places); err != nil {
-		b.v.log.Warn("cannot abandon uploads; their leases expire", "error", err)
+	if err := v.places.Abandon(ctx, places); err != nil {
+		v.log.Warn("cannot abandon uploads; their leases expire", "error", err)
 	}
 }
 
@@ -365,7 +374,7 @@ func (v *Vault) Spool() (*blob.Spool, error) {
 	return v.local.disk.SpoolThrough(func(ctx context.Context, s *blob.Spool, ref blob.Ref) error {
 		u, _, err := v.places.Of(ctx, ref)
 		switch {
-		case err == nil && u.Size == s.Size() && !v.Suspect(ref):
+		case err == nil && u.Size == s.Size() && v.suspected(u) == nil:
 			return nil
 		case err != nil && !errors.Is(err, fs.ErrNotExist):
 			return err
@@ -374,9 +383,41 @@ func (v *Vault) Spool() (*blob.Spool, error) {
 		if err := v.places.Begin(ctx, v.node, lease, []index.Upload{up}); err != nil {
 			return err
 		}
-		if err := v.put(ctx, up, s); err != nil {
+		err = v.renewing(ctx, up, func() error { return v.put(ctx, up, s) })
+		if err == nil {
+			err = v.places.Done(ctx, []string{up.Place})
+		}
+		if err != nil {
+			v.abandon(ctx, []string{up.Place})
 			return err
 		}
-		return v.places.Done(ctx, []string{up.Place})
+		v.intact(ref)
+		return nil
+	}, func(ref blob.Ref, size int64) {
+		v.local.used(ref, size)
+		if err := v.local.shrink(context.WithoutCancel(v.life)); err != nil {
+			v.log.Warn("cannot evict from the local cache", "error", err)
+		}
 	})
+}
+
+// renewing renews the lease of an upload while do runs.
+func (v *Vault) renewing(ctx context.Context, u index.Upload, do func() error) error {
+	ended := make(chan struct{})
+	var renewer sync.WaitGroup
+	defer renewer.Wait()
+	defer close(ended)
+	renewer.Go(func() {
+		t := time.NewTicker(lease / 3)
+		defer t.Stop()
+		for {
+			select {
+			case <-ended:
+				return
+			case <-t.C:
+				v.renew(ctx, []string{u.Place})
+			}
+		}
+	})
+	return do()
 }

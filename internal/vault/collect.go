@@ -3,6 +3,7 @@ package vault
 import (
 	"context"
 
+	"github.com/symdepot/symdepot/internal/bucket"
 	"github.com/symdepot/symdepot/internal/index"
 )
 
@@ -14,32 +15,38 @@ func (v *Vault) collect(ctx context.Context) (n int, err error) {
 	if _, err := v.places.Expire(ctx, now.Add(-expired)); err != nil {
 		return 0, err
 	}
-	// A copy of the database beside the original must not delete: the marker
-	// names the depot, and a copy that goes on gets an id of its own.
-	if err := v.claim(ctx, true); err != nil {
-		return 0, err
+	var batch []index.Upload
+	var failed error // of an object that cannot be deleted; the others are
+	sweep := func() error {
+		deleted, err := v.delete(ctx, batch)
+		batch = nil
+		n += len(deleted)
+		if err != nil && failed == nil {
+			failed = err
+		}
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+		return v.places.Swept(ctx, deleted)
 	}
-	for {
-		var uploads []index.Upload
-		for u, err := range v.places.Doomed(ctx, now.Add(-v.hold)) {
-			if err != nil {
-				return n, err
-			}
-			if uploads = append(uploads, u); len(uploads) == deleteBatch {
-				break
-			}
-		}
-		if len(uploads) == 0 {
-			break
-		}
-		places, err := v.delete(ctx, uploads)
-		n += len(places)
-		if serr := v.places.Swept(ctx, places); err == nil {
-			err = serr
-		}
+	for u, err := range v.places.Doomed(ctx, now.Add(-v.hold)) {
 		if err != nil {
 			return n, err
 		}
+		if batch = append(batch, u); len(batch) == deleteBatch {
+			if err := sweep(); err != nil {
+				return n, err
+			}
+			if failed != nil && n == 0 {
+				return n, failed // nothing can be deleted
+			}
+		}
+	}
+	if err := sweep(); err != nil {
+		return n, err
+	}
+	if failed != nil {
+		return n, failed
 	}
 	return n, v.deleteAgain(ctx)
 }
@@ -48,16 +55,29 @@ func (v *Vault) collect(ctx context.Context) (n int, err error) {
 // marked.
 const deleteBatch = 1000
 
-// delete deletes objects and returns the places of those that are deleted.
-func (v *Vault) delete(ctx context.Context, uploads []index.Upload) (places []string, err error) {
-	for _, u := range uploads {
-		if err := v.bucket.Delete(ctx, keyOf(u)); err != nil {
-			v.note(err)
-			return places, err
-		}
-		places = append(places, u.Place)
+// delete deletes objects and returns the places of those that are deleted, also
+// after an error. A copy of the database beside the original must not delete, so
+// the marker of the bucket is compared first.
+func (v *Vault) delete(ctx context.Context, uploads []index.Upload) (places []string, failed error) {
+	if len(uploads) == 0 {
+		return nil, nil
 	}
-	return places, nil
+	if err := v.claim(ctx, true); err != nil {
+		return nil, err
+	}
+	keys := make([]string, len(uploads))
+	for i, u := range uploads {
+		keys[i] = keyOf(u)
+	}
+	for i, err := range bucket.DeleteAll(ctx, v.bucket, keys) {
+		if err == nil {
+			places = append(places, uploads[i].Place)
+		} else if failed == nil {
+			failed = err
+		}
+	}
+	v.note(failed)
+	return places, unavailable(failed)
 }
 
 // deleteAgain deletes objects a second time, a week after the first, and forgets

@@ -29,6 +29,9 @@ type fill struct {
 	readers  int       // including the download itself
 	done     bool
 	err      error
+
+	kept chan struct{} // closed once the content is in the local cache, or cannot be
+	lost error         // why it is not in the cache; set before kept is closed
 }
 
 // Open implements [blob.Store].
@@ -38,39 +41,86 @@ func (v *Vault) Open(ctx context.Context, ref blob.Ref) (blob.File, error) {
 	} else if !errors.Is(err, fs.ErrNotExist) {
 		return nil, err
 	}
-	f, err := v.fill(ctx, ref)
+	f, err := v.fill(ctx, ref, false)
+	if errors.Is(err, errArrived) {
+		if f, err := v.local.open(ctx, ref); err == nil {
+			return f, nil
+		}
+		f, err = v.fill(ctx, ref, true)
+	}
 	if err != nil {
 		return nil, err
 	}
 	if f.upload.Size <= blob.HashedAtOpen {
 		return v.whole(ctx, f)
 	}
+	// The first bytes show that the store answers, before a status is sent.
+	if err := f.wait(ctx, 0); err != nil {
+		f.leave()
+		return nil, err
+	}
 	return f.reader(v), nil
 }
 
-// OpenWhole implements [blob.Backend].
+// OpenWhole implements [blob.Backend]. The file is not evicted while it is open.
 func (v *Vault) OpenWhole(ctx context.Context, ref blob.Ref) (blob.File, error) {
-	f, err := v.local.disk.OpenWhole(ctx, ref)
+	unpin := v.local.pin(ref)
+	f, err := v.openWhole(ctx, ref)
+	if err != nil {
+		unpin()
+		return nil, err
+	}
+	return &pinned{cached: f, unpin: unpin}, nil
+}
+
+func (v *Vault) openWhole(ctx context.Context, ref blob.Ref) (blob.File, error) {
+	f, err := v.local.openWhole(ctx, ref)
 	if err == nil || !errors.Is(err, fs.ErrNotExist) {
 		return f, err
 	}
-	fl, err := v.fill(ctx, ref)
+	fl, err := v.fill(ctx, ref, true)
 	if err != nil {
 		return nil, err
 	}
-	if f, err = v.whole(ctx, fl); err != nil {
+	defer fl.leave()
+	if err := fl.wait(ctx, fl.upload.Size); err != nil {
 		return nil, err
 	}
-	if blob.OSFile(f) != nil {
-		return f, nil
+	select {
+	case <-fl.kept:
+	case <-ctx.Done():
+		return nil, ctx.Err()
 	}
-	_ = f.Close() // opened for reading
-	return v.local.disk.OpenWhole(ctx, ref)
+	if fl.lost != nil {
+		return nil, fmt.Errorf("keep blob %s in the local cache: %w", ref, fl.lost)
+	}
+	return v.local.openWhole(ctx, ref)
 }
 
+// pinned is a file of the local cache that is not evicted before it is closed.
+type pinned struct {
+	cached
+	once  sync.Once
+	unpin func()
+}
+
+type cached = blob.File
+
+// File returns the operating system's file: see [blob.OSFile].
+func (p *pinned) File() *os.File { return blob.OSFile(p.cached) }
+
+func (p *pinned) Close() error {
+	p.once.Do(p.unpin)
+	return p.cached.Close()
+}
+
+// errArrived means that a download ended since the local cache was asked.
+var errArrived = errors.New("the content is in the local cache")
+
 // fill joins or starts the download of a content. The caller gives the result
-// to reader or whole.
-func (v *Vault) fill(ctx context.Context, ref blob.Ref) (*fill, error) {
+// to reader or whole. Without anyway, a content that the cache holds by now is
+// errArrived.
+func (v *Vault) fill(ctx context.Context, ref blob.Ref, anyway bool) (*fill, error) {
 	u, added, err := v.places.Of(ctx, ref)
 	if err != nil {
 		return nil, fmt.Errorf("blob %s: %w", ref, err)
@@ -80,19 +130,25 @@ func (v *Vault) fill(ctx context.Context, ref blob.Ref) (*fill, error) {
 	}
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	if f := v.fills[ref]; f != nil {
+	if v.closed {
+		return nil, fmt.Errorf("blob %s: %w", ref, fs.ErrClosed)
+	}
+	if f := v.fills[u.Place]; f != nil {
 		f.mu.Lock()
 		f.readers++
 		f.mu.Unlock()
 		return f, nil
 	}
+	if !anyway && v.local.holds(ref) {
+		return nil, errArrived
+	}
 	sp, err := v.local.disk.Spool()
 	if err != nil {
 		return nil, err
 	}
-	f := &fill{upload: u, added: added, spool: sp, readers: 2}
+	f := &fill{upload: u, added: added, spool: sp, readers: 2, kept: make(chan struct{})}
 	f.changed.L = &f.mu
-	v.fills[ref] = f
+	v.fills[u.Place] = f
 	// The download goes on if its first reader leaves: others may wait for it.
 	v.background.Go(func() { v.run(v.life, f) })
 	return f, nil
@@ -111,20 +167,23 @@ func (v *Vault) run(ctx context.Context, f *fill) {
 	case err != nil:
 		err = fmt.Errorf("blob %s: %w", ref, err)
 	}
+	// The readers need not wait until the file is durable, and get the bytes also
+	// if it cannot be kept.
+	f.end(err)
 	if err == nil {
-		if _, kerr := f.spool.Keep(ctx); kerr != nil {
-			// The readers get the bytes anyway.
-			v.log.Warn("cannot keep a content in the local cache", "error", kerr)
+		if _, f.lost = f.spool.Keep(ctx); f.lost != nil {
+			v.log.Warn("cannot keep a content in the local cache", "error", f.lost)
 		} else {
 			v.local.used(ref, f.upload.Size)
 		}
 	} else {
+		f.lost = err
 		f.spool.Abort()
 	}
+	close(f.kept)
 	v.mu.Lock()
-	delete(v.fills, ref)
+	delete(v.fills, f.upload.Place)
 	v.mu.Unlock()
-	f.end(err)
 	f.leave()
 	if err := v.local.shrink(ctx); err != nil {
 		v.log.Warn("cannot evict from the local cache", "error", err)

@@ -19,6 +19,7 @@ type local struct {
 	bytes int64                      // sum of the sizes; guarded by mu
 	order *list.List                 // of blob.Info, most recently used first; guarded by mu
 	held  map[blob.Ref]*list.Element // guarded by mu
+	pins  map[blob.Ref]int           // contents that are not evicted; guarded by mu
 }
 
 // openLocal opens the cache in a folder. The times of the files stand for the
@@ -28,7 +29,7 @@ func openLocal(ctx context.Context, dir string, most int64) (*local, error) {
 	if err != nil {
 		return nil, err
 	}
-	l := &local{disk: disk, most: most, order: list.New(), held: map[blob.Ref]*list.Element{}}
+	l := &local{disk: disk, most: most, order: list.New(), held: map[blob.Ref]*list.Element{}, pins: map[blob.Ref]int{}}
 	var all []blob.Info
 	for info, err := range disk.List(ctx) {
 		if err != nil {
@@ -56,12 +57,48 @@ func (l *local) used(ref blob.Ref, size int64) {
 	l.bytes += size
 }
 
-// shrink evicts contents until the cache fits its limit.
+// holds reports whether a content is in the list of held ones.
+func (l *local) holds(ref blob.Ref) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.held[ref] != nil
+}
+
+// pin keeps a content, if it is or comes into the cache, until unpin is called.
+func (l *local) pin(ref blob.Ref) (unpin func()) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.pins[ref]++
+	return func() {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		if l.pins[ref]--; l.pins[ref] == 0 {
+			delete(l.pins, ref)
+		}
+	}
+}
+
+// victim returns the least recently used content that may be evicted, or nil.
+// l.mu is locked.
+func (l *local) victim() *list.Element {
+	for e := l.order.Back(); e != nil; e = e.Prev() {
+		if l.pins[e.Value.(blob.Info).Ref] == 0 {
+			return e
+		}
+	}
+	return nil
+}
+
+// shrink evicts contents until the cache fits its limit. Pinned ones stay.
 func (l *local) shrink(ctx context.Context) error {
 	for {
 		l.mu.Lock()
-		e := l.order.Back()
-		if l.bytes <= l.most || e == nil {
+		if l.bytes <= l.most {
+			l.mu.Unlock()
+			return nil
+		}
+		e := l.victim()
+		if e == nil {
 			l.mu.Unlock()
 			return nil
 		}
@@ -93,6 +130,16 @@ func (l *local) evict(ctx context.Context, ref blob.Ref) error {
 // open opens a held content. A damaged one is evicted and not held.
 func (l *local) open(ctx context.Context, ref blob.Ref) (blob.File, error) {
 	f, err := l.disk.Open(ctx, ref)
+	return l.opened(ctx, ref, f, err)
+}
+
+// openWhole opens a held content as [blob.Disk.OpenWhole] does.
+func (l *local) openWhole(ctx context.Context, ref blob.Ref) (blob.File, error) {
+	f, err := l.disk.OpenWhole(ctx, ref)
+	return l.opened(ctx, ref, f, err)
+}
+
+func (l *local) opened(ctx context.Context, ref blob.Ref, f blob.File, err error) (blob.File, error) {
 	if err != nil {
 		if l.disk.Suspect(ref) {
 			_ = l.evict(ctx, ref) // it is downloaded again

@@ -84,9 +84,10 @@ type Vault struct {
 	background sync.WaitGroup
 
 	mu      sync.Mutex
-	fills   map[blob.Ref]*fill  // running downloads; guarded by mu
+	fills   map[string]*fill    // running downloads by place; guarded by mu
 	bad     map[blob.Ref]damage // damaged contents; guarded by mu
 	failing error               // of the last request to the store; guarded by mu
+	closed  bool                // guarded by mu
 }
 
 var _ blob.Backend = (*Vault)(nil)
@@ -97,7 +98,7 @@ var _ blob.Backend = (*Vault)(nil)
 func Open(ctx context.Context, opt Options) (*Vault, error) {
 	v := &Vault{bucket: opt.Bucket, places: opt.Places, hold: opt.Hold, node: rand.Text(), log: opt.Log, now: opt.Now,
 		downloads: make(chan struct{}, transfers), uploads: make(chan struct{}, transfers),
-		fills: map[blob.Ref]*fill{}, bad: map[blob.Ref]damage{}}
+		fills: map[string]*fill{}, bad: map[blob.Ref]damage{}}
 	v.life, v.end = context.WithCancel(context.Background())
 	if v.hold == 0 {
 		v.hold = defaultHold
@@ -246,6 +247,9 @@ func parseKey(key string) (u index.Upload, ok bool) {
 
 // Close implements [blob.Backend]. It breaks off running downloads.
 func (v *Vault) Close() error {
+	v.mu.Lock()
+	v.closed = true // no download starts after this
+	v.mu.Unlock()
 	v.end()
 	v.background.Wait()
 	return errors.Join(v.local.disk.Close(), v.bucket.Close())
@@ -261,16 +265,48 @@ func (v *Vault) Ready(ctx context.Context) error {
 	}
 	_, err := v.bucket.Head(ctx, markerKey)
 	v.note(err)
-	return err
+	if isAnswer(err) {
+		return nil
+	}
+	return unavailable(err)
+}
+
+// isAnswer reports whether the result of a request means that the store works.
+func isAnswer(err error) bool {
+	return err == nil || errors.Is(err, fs.ErrNotExist) && !errors.Is(err, bucket.ErrNoBucket) ||
+		errors.Is(err, bucket.ErrPrecondition) || errors.Is(err, bucket.ErrRange) || errors.Is(err, errSize)
+}
+
+// unavailableError is a blob.ErrUnavailable with its cause, which may be an
+// fs.ErrNotExist for a missing bucket.
+type unavailableError struct{ cause error }
+
+func (e unavailableError) Error() string        { return blob.ErrUnavailable.Error() + ": " + e.cause.Error() }
+func (e unavailableError) Is(target error) bool { return target == blob.ErrUnavailable }
+
+// unavailable makes the error of a request that got no answer a
+// blob.ErrUnavailable.
+func unavailable(err error) error {
+	if _, local := errors.AsType[*writeError](err); local || isAnswer(err) || errors.Is(err, context.Canceled) {
+		return err
+	}
+	return unavailableError{err}
+}
+
+// isFailing reports whether the last request got no answer.
+func (v *Vault) isFailing() bool {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	return v.failing != nil
 }
 
 // note remembers whether the store answers, and logs each change.
 func (v *Vault) note(err error) {
-	if errors.Is(err, context.Canceled) {
-		return
+	if _, local := errors.AsType[*writeError](err); local || errors.Is(err, context.Canceled) {
+		return // it says nothing about the store
 	}
-	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, bucket.ErrPrecondition) {
-		err = nil // an answer
+	if isAnswer(err) {
+		err = nil
 	}
 	v.mu.Lock()
 	before := v.failing
@@ -316,7 +352,7 @@ func (v *Vault) suspected(u index.Upload) error {
 	switch {
 	case !bad:
 		return nil
-	case d.place != "" && d.place != u.Place:
+	case d.place != u.Place:
 		delete(v.bad, u.Ref)
 		return nil
 	}
@@ -344,16 +380,34 @@ func (v *Vault) intact(ref blob.Ref) {
 	delete(v.bad, ref)
 }
 
-// Suspect implements [blob.Store].
+// Suspect implements [blob.Store]. For a content that was found damaged it asks
+// the index, because another process may have uploaded the content again.
 func (v *Vault) Suspect(ref blob.Ref) bool {
 	v.mu.Lock()
-	defer v.mu.Unlock()
 	_, bad := v.bad[ref]
-	return bad
+	v.mu.Unlock()
+	if !bad {
+		return false
+	}
+	ctx, cancel := context.WithTimeout(v.life, askTimeout)
+	defer cancel()
+	u, _, err := v.places.Of(ctx, ref)
+	return err != nil || v.suspected(u) != nil
 }
 
+// askTimeout limits questions to the index that have no context.
+const askTimeout = 2 * time.Second
+
 // Missing implements [blob.Store].
-func (v *Vault) Missing(ref blob.Ref) error { return v.damaged(ref, "", "it is missing") }
+func (v *Vault) Missing(ref blob.Ref) error {
+	ctx, cancel := context.WithTimeout(v.life, askTimeout)
+	defer cancel()
+	u, _, err := v.places.Of(ctx, ref)
+	if err != nil {
+		u.Place = "" // no place yet: any later one is a new upload
+	}
+	return v.damaged(ref, u.Place, "it is missing")
+}
 
 // SetAside implements [blob.Backend]. The object stays where it is: once its
 // rows are gone, its place is doomed and kept for the time of Options.Hold.
@@ -373,7 +427,7 @@ func (v *Vault) List(ctx context.Context) iter.Seq2[blob.Info, error] {
 		for info, err := range v.bucket.List(ctx, "c/") {
 			if err != nil {
 				v.note(err)
-				yield(blob.Info{}, err)
+				yield(blob.Info{}, unavailable(err))
 				return
 			}
 			u, ok := parseKey(info.Key)

@@ -8,8 +8,11 @@ import (
 	"io"
 	"io/fs"
 	"iter"
+	"log/slog"
 	"net/http"
+	"os"
 	"path/filepath"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -24,14 +27,18 @@ import (
 	"github.com/symdepot/symdepot/symfile"
 )
 
-// counter counts the requests that reach the store.
+// counter counts the requests that reach the store. While it is down, they fail.
 type counter struct {
 	n    atomic.Int64
+	down atomic.Bool
 	next http.RoundTripper
 }
 
 func (c *counter) RoundTrip(req *http.Request) (*http.Response, error) {
 	c.n.Add(1)
+	if c.down.Load() {
+		return nil, errors.New("no route to the store")
+	}
 	return c.next.RoundTrip(req)
 }
 
@@ -41,6 +48,7 @@ type store struct {
 	*Vault
 	db       *index.DB
 	requests *counter
+	logged   logBuffer
 
 	mu  sync.Mutex
 	now time.Time
@@ -73,6 +81,12 @@ func peer(t *testing.T, p *buckettest.Peer, prefix string) (bucket.Bucket, *coun
 
 func openStore(t *testing.T, p *buckettest.Peer, prefix string, cache int64) *store {
 	t.Helper()
+	b, via := peer(t, p, prefix)
+	return openIn(t, b, via, cache)
+}
+
+func openIn(t *testing.T, b bucket.Bucket, via *counter, cache int64) *store {
+	t.Helper()
 	s := &store{now: time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC), txs: map[blob.Ref][]int64{}}
 	dir := t.TempDir()
 	var err error
@@ -80,13 +94,43 @@ func openStore(t *testing.T, p *buckettest.Peer, prefix string, cache int64) *st
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = s.db.Close() })
-	b, via := peer(t, p, prefix)
 	s.requests = via
-	if s.Vault, err = Open(t.Context(), Options{Bucket: b, Places: s.db.Places, Dir: filepath.Join(dir, "cache"), CacheBytes: cache, Now: s.clock}); err != nil {
+	if s.Vault, err = Open(t.Context(), Options{Bucket: b, Places: s.db.Places, Dir: filepath.Join(dir, "cache"), CacheBytes: cache, Now: s.clock,
+		Log: slog.New(slog.NewTextHandler(&s.logged, nil))}); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = s.Vault.Close() })
 	return s
+}
+
+// another returns a second process with the same index and bucket.
+func (s *store) another(t *testing.T, b bucket.Bucket) *store {
+	t.Helper()
+	o := &store{db: s.db, now: s.clock(), txs: map[blob.Ref][]int64{}}
+	var err error
+	if o.Vault, err = Open(t.Context(), Options{Bucket: b, Places: s.db.Places, Dir: t.TempDir(), Now: o.clock}); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = o.Vault.Close() })
+	return o
+}
+
+// logBuffer is a log that can be read while it is written.
+type logBuffer struct {
+	mu sync.Mutex
+	b  bytes.Buffer
+}
+
+func (l *logBuffer) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.Write(p)
+}
+
+func (l *logBuffer) count(text string) int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return strings.Count(l.b.String(), text)
 }
 
 // commit makes a content one of the depot.
@@ -229,6 +273,63 @@ func TestDamage(t *testing.T) {
 		s := openStore(t, p, t.Name(), 0)
 		return s, damageOf(t, s)
 	})
+}
+
+// others are the stores besides S3.
+var others = map[string]func(t *testing.T) func(t *testing.T) *store{
+	"Google": func(t *testing.T) func(t *testing.T) *store {
+		p := buckettest.GCS(t)
+		return func(t *testing.T) *store {
+			via := &counter{next: buckettest.Transport(nil)}
+			b, err := bucket.OpenGCS(bucket.GCSConfig{Bucket: p.Bucket, Endpoint: p.Endpoint, Token: p.Secret, Prefix: prefixOf(t)}, via)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return openIn(t, b, via, 0)
+		}
+	},
+	"Azure": func(t *testing.T) func(t *testing.T) *store {
+		p := buckettest.Azure(t)
+		return func(t *testing.T) *store {
+			via := &counter{next: buckettest.Transport(nil)}
+			b, err := bucket.OpenAzure(bucket.AzureConfig{Account: p.User, Container: p.Bucket, Endpoint: p.Endpoint, AccountKey: p.Secret, Prefix: prefixOf(t)}, via)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return openIn(t, b, via, 0)
+		}
+	},
+}
+
+func prefixOf(t *testing.T) string { return strings.NewReplacer(" ", "-", "#", "-").Replace(t.Name()) }
+
+// TestOtherStores runs the suites with the other stores: whole with
+// SYMDEPOT_TORTURE, otherwise the short damage suite.
+func TestOtherStores(t *testing.T) {
+	for name, start := range others {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			opened := start(t)
+			whole := os.Getenv("SYMDEPOT_TORTURE") != ""
+			t.Run("store", func(t *testing.T) {
+				if whole {
+					blobtest.Run(t, func(t *testing.T) blob.Store { return opened(t) })
+					return
+				}
+				blobtest.RunShort(t, func(t *testing.T) blob.Store { return opened(t) })
+			})
+			t.Run("damage", func(t *testing.T) {
+				run := blobtest.RunDamageShort
+				if whole {
+					run = blobtest.RunDamage
+				}
+				run(t, func(t *testing.T) (blob.Store, blobtest.Damage) {
+					s := opened(t)
+					return s, damageOf(t, s)
+				})
+			})
+		})
+	}
 }
 
 // TestRequests counts the requests to the store: none for a miss and for a

@@ -133,7 +133,16 @@ func empty(t *testing.T, s blob.Store) {
 var sizes = []int{0, 1, 64<<10 - 1, 64 << 10, 64<<10 + 1, 256<<10 - 1, 256 << 10, 256<<10 + 1, 5 << 20}
 
 // Run runs the tests. open returns a new, empty store.
-func Run(t *testing.T, open func(t *testing.T) blob.Store) {
+func Run(t *testing.T, open func(t *testing.T) blob.Store) { run(t, nil, open) }
+
+// RunShort is Run with the tests that depend most on how a store writes and
+// deletes.
+func RunShort(t *testing.T, open func(t *testing.T) blob.Store) {
+	run(t, []string{"RoundTrip", "Delete", "BatchCommit", "BatchKnown"}, open)
+}
+
+// run runs the named tests, or all if names is nil.
+func run(t *testing.T, names []string, open func(t *testing.T) blob.Store) {
 	tests := []struct {
 		name string
 		run  func(*testing.T, blob.Store)
@@ -147,6 +156,9 @@ func Run(t *testing.T, open func(t *testing.T) blob.Store) {
 		{"Cancelled", testCancelled},
 	}
 	for _, test := range tests {
+		if names != nil && !slices.Contains(names, test.name) {
+			continue
+		}
 		t.Run(test.name, func(t *testing.T) { test.run(t, open(t)) })
 	}
 	batches := []struct {
@@ -163,6 +175,9 @@ func Run(t *testing.T, open func(t *testing.T) blob.Store) {
 		{"BatchEnded", testBatchEnded},
 	}
 	for _, test := range batches {
+		if names != nil && !slices.Contains(names, test.name) {
+			continue
+		}
 		t.Run(test.name, func(t *testing.T) {
 			s := open(t)
 			batcher, ok := s.(blob.Batcher)

@@ -35,8 +35,16 @@ var damages = []struct {
 // RunDamage tests a store's behaviour with damaged blobs against the contract of
 // [blob.Store]. open returns an empty store.
 func RunDamage(t *testing.T, open func(t *testing.T) (blob.Store, Damage)) {
-	for _, size := range []int{1, 1000, blob.HashedAtOpen, blob.HashedAtOpen + 1} {
+	runDamage(t, []int{1, 1000, blob.HashedAtOpen, blob.HashedAtOpen + 1}, nil, open)
+}
+
+// runDamage runs the named kinds of damage, or all if names is nil.
+func runDamage(t *testing.T, sizes []int, names []string, open func(t *testing.T) (blob.Store, Damage)) {
+	for _, size := range sizes {
 		for _, d := range damages {
+			if names != nil && !slices.Contains(names, d.name) {
+				continue
+			}
 			content := Content(1, size)
 			stored := d.change(content)
 			t.Run(d.name+" "+label(size), func(t *testing.T) {
@@ -207,4 +215,10 @@ func RunVerified(t *testing.T, open func(t *testing.T) blob.Store) {
 			}
 		})
 	}
+}
+
+// RunDamageShort is RunDamage with a small and a large blob and two kinds of
+// damage.
+func RunDamageShort(t *testing.T, open func(t *testing.T) (blob.Store, Damage)) {
+	runDamage(t, []int{1000, blob.HashedAtOpen + 1}, []string{"flipped at the end", "unreadable"}, open)
 }
