@@ -152,12 +152,9 @@ func mustBeClean(t testing.TB, s *Store) {
 // TestProcesses lets many processes write to one store at once.
 func TestProcesses(t *testing.T) {
 	t.Parallel()
-	processes, n := 10, 20
-	switch {
-	case torture():
+	processes, n := 8, 20
+	if torture() {
 		processes, n = 30, 60
-	case testing.Short():
-		n = 5
 	}
 	exe, err := os.Executable()
 	if err != nil {
@@ -280,11 +277,8 @@ func TestGoroutines(t *testing.T) {
 func TestKill(t *testing.T) {
 	t.Parallel()
 	kills := 20
-	switch {
-	case torture():
+	if torture() {
 		kills = 300
-	case testing.Short():
-		kills = 5
 	}
 	exe, err := os.Executable()
 	if err != nil {

@@ -18,6 +18,10 @@ const (
 	maxReported = 4096      // damaged contents whose log lines are remembered
 )
 
+// ErrUnavailable means that the store of contents does not answer now, or refuses
+// all requests. The store logs when that begins and ends.
+var ErrUnavailable = blob.ErrUnavailable
+
 // contents opens the stored contents that the index lists, and logs damaged ones.
 type contents struct {
 	blobs blob.Backend

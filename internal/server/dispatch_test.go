@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io/fs"
 	"net/http"
 	"net/http/httptest"
@@ -385,12 +386,16 @@ func TestFailures(t *testing.T) {
 	path := "/a.pdb/000000000000000000000000000000001/a.pdb"
 	for err, want := range map[error]int{
 		fs.ErrNotExist: 404, errors.New("disk"): 500, context.DeadlineExceeded: 503, &os.PathError{Op: "open", Err: fs.ErrNotExist}: 404, fs.ErrPermission: 500,
+		fmt.Errorf("s3://b: %w", depot.ErrUnavailable): 503,
 	} {
 		s := newServer(t, Config{Depot: fake{open: func(context.Context, layout.Request) (*depot.File, error) { return nil, err }}})
 		for range 3 {
 			r := ask(s, "GET", path)
 			if r.status != want || strings.Contains(r.body, "disk") || r.header.Get("Cache-Control") != "no-cache" {
 				t.Errorf("%v: %d %q", err, r.status, r.body)
+			}
+			if got := r.header.Get("Retry-After"); (got != "") != (want == 503) {
+				t.Errorf("%v: status %d with Retry-After %q", err, r.status, got)
 			}
 		}
 	}

@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"net/http"
 
+	"github.com/symdepot/symdepot/internal/depot"
 	"github.com/symdepot/symdepot/layout"
 )
 
@@ -43,6 +44,7 @@ var classes = []struct {
 	status int
 	text   string // body; "" means the error's own text
 }{
+	{depot.ErrUnavailable, http.StatusServiceUnavailable, "the file cannot be read now, try again in a few seconds"},
 	{fs.ErrNotExist, http.StatusNotFound, notFoundText},
 	{layout.ErrNoPath, http.StatusNotFound, notFoundText},
 	{errHost, http.StatusNotFound, "not found: this server does not answer to this host name; names can be added under hosts in its configuration"},

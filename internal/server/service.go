@@ -5,6 +5,8 @@ import (
 	"encoding/json"
 	"errors"
 	"net/http"
+
+	"github.com/symdepot/symdepot/internal/depot"
 )
 
 // service is what the handlers of all protocols share: the configuration, the
@@ -35,7 +37,7 @@ func (s *service) fail(x *exchange, err error) {
 		x.status, x.err = status, err
 		return
 	}
-	if status >= 500 && !errors.Is(err, errBusy) && !errors.Is(err, errStopped) {
+	if status >= 500 && !errors.Is(err, errBusy) && !errors.Is(err, errStopped) && !errors.Is(err, depot.ErrUnavailable) {
 		s.cfg.Log.Error("a request failed", "error", err)
 	}
 	h := x.Header()
