@@ -13,7 +13,7 @@ export GOFLAGS := $(GOFLAGS) -trimpath
 GOLANGCI    := github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
 GOVULNCHECK := golang.org/x/vuln/cmd/govulncheck@v1.8.0
 
-.PHONY: help build test vet unit race fuzz fuzzday cross windows lint man torture bench setup clean
+.PHONY: help build test vet unit race fuzz fuzzday cross windows windowsthere lint man torture bench setup clean
 help: ## list the targets
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 12
 
@@ -27,7 +27,7 @@ setup: ## install the clients the tests use and fetch real files (needs a Debian
 	@scripts/setup
 
 test: setup ## everything, in short forms, with the time that each step and package took
-	@scripts/steps vet unit race cross fuzzday
+	@scripts/steps vet unit race cross fuzzday windowsthere
 
 vet: ## go vet
 	$(GO) vet ./...
@@ -54,6 +54,9 @@ lint: ## go mod tidy, golangci-lint with .golangci.yml, govulncheck
 
 windows: ## all tests of Windows under Wine 10, in a tree that it builds if there is none (root on a Debian-like amd64 system)
 	@scripts/windows
+
+windowsthere: ## the tests of Windows in short form, if the tree that make windows builds is there already
+	@scripts/windows -if-there
 
 torture: setup ## the long proofs, in parts; goes on where it stopped (hours)
 	@scripts/torture

@@ -8,6 +8,8 @@ import (
 	"slices"
 	"testing"
 	"time"
+
+	"github.com/symdepot/symdepot/internal/symtest"
 )
 
 // agedStore makes a store of four transactions in the months January to April
@@ -70,6 +72,9 @@ func TestAge(t *testing.T) {
 		{"one product", AgeOptions{ByAge: true, MaxBytes: -1, Match: func(u Upload) bool { return u.Product == "app" }}, []ID{1, 2, 3}, []int64{0, y, x}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
+			if !c.opt.ByAge && !c.opt.Before.IsZero() && symtest.Wine() != "" {
+				t.Skip("Wine reads the start of a file when it lists it, which changes the time of the last read")
+			}
 			list, total, err := s.Age(t.Context(), c.opt)
 			if err != nil {
 				t.Fatalf("Age: error %v, want none", err)
@@ -88,6 +93,9 @@ func TestAge(t *testing.T) {
 		})
 	}
 	t.Run("time of the last use", func(t *testing.T) {
+		if symtest.Wine() != "" {
+			t.Skip("Wine reads the start of a file when it lists it, which changes the time of the last read")
+		}
 		list, _, err := s.Age(t.Context(), AgeOptions{MaxBytes: -1})
 		if err != nil || len(list) != 4 {
 			t.Fatalf("%d transactions, error %v; want 4 and none", len(list), err)

@@ -5,7 +5,7 @@ import (
 	"path/filepath"
 	"testing"
 
-	"golang.org/x/sys/windows"
+	"github.com/symdepot/symdepot/internal/symtest"
 )
 
 // TestDelWhileOpen deletes a transaction while a debugger holds one of its files
@@ -17,23 +17,14 @@ func TestDelWhileOpen(t *testing.T) {
 	s := create(t, t.TempDir(), One, Options{})
 	mustAdd(t, s, AddOptions{}, paths(a, b))
 	before := tree(t, s.Dir())
-	name, err := windows.UTF16PtrFromString(filepath.Join(s.Dir(), "b.dll", "000000021000", "b.dll"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	h, err := windows.CreateFile(name, windows.GENERIC_READ, windows.FILE_SHARE_READ, nil, windows.OPEN_EXISTING, 0, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	release := symtest.Hold(t, filepath.Join(s.Dir(), "b.dll", "000000021000", "b.dll"))
 	if _, err := s.Del(t.Context(), 1); err == nil {
 		t.Error("deleted a file that is held open")
 	}
 	if d := differ(before, tree(t, s.Dir())); d != "" {
 		t.Errorf("the failed deletion changed the store: %s", d)
 	}
-	if err := windows.CloseHandle(h); err != nil {
-		t.Fatal(err)
-	}
+	release()
 	if _, err := s.Del(t.Context(), 1); err != nil {
 		t.Errorf("after the file was closed: %v", err)
 	}

@@ -4,35 +4,13 @@ import (
 	"errors"
 	"io/fs"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
 
-	"golang.org/x/sys/windows"
+	"github.com/symdepot/symdepot/internal/symtest"
 )
-
-// hold opens a file as a debugger does, which forbids all others to write, rename
-// and remove it.
-func hold(t *testing.T, name string) (release func()) {
-	t.Helper()
-	p, err := windows.UTF16PtrFromString(name)
-	if err != nil {
-		t.Fatal(err)
-	}
-	h, err := windows.CreateFile(p, windows.GENERIC_READ, windows.FILE_SHARE_READ, nil, windows.OPEN_EXISTING, 0, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
-	open := true
-	release = func() {
-		if open {
-			open = false
-			_ = windows.CloseHandle(h)
-		}
-	}
-	t.Cleanup(release)
-	return release
-}
 
 // TestBusy holds a file open while it is to be replaced and removed: the
 // operation waits, and either happens or changes nothing.
@@ -42,7 +20,7 @@ func TestBusy(t *testing.T) {
 	if err := put(tree, "a", "old"); err != nil {
 		t.Fatal(err)
 	}
-	release := hold(t, name)
+	release := symtest.Hold(t, name)
 	if err := tree.Remove("a"); !IsBusy(err) {
 		t.Errorf("remove of a file that is held open: %v, want an error of IsBusy", err)
 	}
@@ -125,5 +103,28 @@ func TestOpenShared(t *testing.T) {
 	}
 	if _, err := OpenShared(filepath.Join(dir, "none")); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("open of a missing file: %v, want not found", err)
+	}
+}
+
+// TestJunction checks that a junction cannot lead writing out of the tree.
+func TestJunction(t *testing.T) {
+	tree, dir := newTree(t)
+	outside := t.TempDir()
+	junction := filepath.Join(dir, "junction")
+	out, err := exec.Command("cmd", "/c", "mklink", "/J", junction, outside).CombinedOutput()
+	if _, missing := os.Lstat(junction); err != nil || missing != nil {
+		if symtest.Wine() != "" {
+			t.Skip("Wine has no junctions")
+		}
+		t.Fatalf("mklink: %v, %s", err, out)
+	}
+	if err := put(tree, "junction/f", "x"); err == nil {
+		t.Error("wrote a file behind a junction")
+	}
+	if err := tree.MkdirAll("junction/d", 0o755); err == nil {
+		t.Error("made a directory behind a junction")
+	}
+	if got := names(t, outside); len(got) > 0 {
+		t.Errorf("outside of the tree: %q, want nothing", got)
 	}
 }

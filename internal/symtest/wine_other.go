@@ -2,5 +2,5 @@
 
 package symtest
 
-// Wine returns the version of Wine that runs this process; empty outside of it.
+// Wine returns an empty string: this is not Windows.
 func Wine() string { return "" }

@@ -1,0 +1,112 @@
+package main
+
+import (
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/symdepot/symdepot/internal/symtest"
+)
+
+// stored returns the paths of the files below a folder with a content.
+func stored(t *testing.T, dir string, content []byte) (list []string) {
+	t.Helper()
+	err := filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() {
+			return err
+		}
+		if b, err := os.ReadFile(path); err == nil && string(b) == string(content) {
+			list = append(list, path)
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return list
+}
+
+// TestHeldInDepot removes a transaction and collects garbage while another
+// process, this one, holds a blob open. The blob stays whole, and the next
+// collection deletes it.
+func TestHeldInDepot(t *testing.T) {
+	t.Parallel()
+	depot, src := filepath.Join(t.TempDir(), "depot"), t.TempDir()
+	symFiles(t, src, 1, 2, 4000)
+	content, err := os.ReadFile(filepath.Join(src, "lib1-1.so.sym"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	run := func(want string, args ...string) {
+		t.Helper()
+		if code, out, errs := symdepot(t, depot, args...); code != 0 || !strings.Contains(out, want) {
+			t.Errorf("%s: exit code %d, output %s%s, want 0 and %q", args, code, out, errs, want)
+		}
+	}
+	run("2 objects", "add", src)
+	blobs := stored(t, depot, content)
+	if len(blobs) != 1 {
+		t.Fatalf("files with the content: %q, want one", blobs)
+	}
+	release := symtest.Hold(t, blobs[0])
+	run("", "rm", "1")
+	run("", "gc", "--grace", "0s")
+	run("", "verify")
+	if got, err := os.ReadFile(blobs[0]); err != nil || string(got) != string(content) {
+		t.Errorf("the blob that is held open: %d bytes, %v, want the content", len(got), err)
+	}
+	release()
+	run("freed", "gc", "--grace", "0s")
+	if _, err := os.Stat(blobs[0]); !os.IsNotExist(err) {
+		t.Errorf("the blob after the next collection: %v, want not found", err)
+	}
+	run("clean: 0 contents", "verify")
+}
+
+// TestHeldInStore deletes and replaces a file of a symbol store while another
+// process, this one, holds it open. The commands fail and change nothing; the
+// next run succeeds.
+func TestHeldInStore(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	store, src := filepath.Join(dir, "store"), filepath.Join(dir, "hello-x64.exe")
+	content, err := os.ReadFile(filepath.Join("..", "..", "testdata", "pdb", "hello-x64.exe"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	run := func(ok bool, args ...string) {
+		t.Helper()
+		out, err := exec.CommandContext(t.Context(), "symstore", args...).CombinedOutput()
+		if (err == nil) != ok {
+			t.Errorf("symstore %s: %v, %s; want success %v", args, err, out, ok)
+		}
+	}
+	put := func(b []byte) {
+		t.Helper()
+		if err := os.WriteFile(src, b, 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	put(content)
+	run(true, "add", "/f", src, "/s", store, "/t", "P")
+	files := stored(t, store, content)
+	if len(files) != 1 {
+		t.Fatalf("files with the content: %q, want one", files)
+	}
+	release := symtest.Hold(t, files[0])
+	run(false, "del", "/i", "1", "/s", store)
+	put(append(content, 'x'))
+	run(false, "add", "/f", src, "/s", store, "/t", "P")
+	run(true, "check", "/s", store)
+	if got, err := os.ReadFile(files[0]); err != nil || string(got) != string(content) {
+		t.Errorf("the file that is held open: %d bytes, %v, want the content", len(got), err)
+	}
+	release()
+	run(true, "add", "/f", src, "/s", store, "/t", "P")
+	run(true, "check", "/s", store)
+	run(true, "del", "/i", "1", "/s", store)
+	run(true, "check", "/s", store)
+}
