@@ -152,9 +152,12 @@ func mustBeClean(t testing.TB, s *Store) {
 // TestProcesses lets many processes write to one store at once.
 func TestProcesses(t *testing.T) {
 	t.Parallel()
-	processes, n := 8, 20
-	if torture() {
+	processes, n := 10, 20
+	switch {
+	case torture():
 		processes, n = 30, 60
+	case testing.Short():
+		n = 5
 	}
 	exe, err := os.Executable()
 	if err != nil {
@@ -277,8 +280,11 @@ func TestGoroutines(t *testing.T) {
 func TestKill(t *testing.T) {
 	t.Parallel()
 	kills := 20
-	if torture() {
+	switch {
+	case torture():
 		kills = 300
+	case testing.Short():
+		kills = 5
 	}
 	exe, err := os.Executable()
 	if err != nil {

@@ -78,8 +78,11 @@ func transactions(t *testing.T, depot string) map[int64]int64 {
 func TestKilledAdds(t *testing.T) {
 	t.Parallel()
 	rounds := 20
-	if torture() {
+	switch {
+	case torture():
 		rounds = 200
+	case testing.Short():
+		rounds = 5
 	}
 	const files = 60
 	depot := filepath.Join(t.TempDir(), "depot")
@@ -152,8 +155,11 @@ func TestKilledAdds(t *testing.T) {
 func TestConcurrentAdds(t *testing.T) {
 	t.Parallel()
 	procs, files := 12, int64(40)
-	if torture() {
+	switch {
+	case torture():
 		procs, files = 30, 60
+	case testing.Short():
+		procs, files = 10, 10
 	}
 	depot := filepath.Join(t.TempDir(), "depot")
 	src := t.TempDir()

@@ -48,7 +48,7 @@ func exitCode(err error) int {
 		return exitUsage
 	case errors.Is(err, context.Canceled):
 		return exitInterrupted
-	case errors.Is(err, depot.ErrNoDepot), errors.Is(err, depot.ErrNewer), depot.IsUnusable(err):
+	case errors.Is(err, depot.ErrNoDepot), errors.Is(err, depot.ErrMoved), errors.Is(err, depot.ErrNewer), depot.IsUnusable(err):
 		return exitDepot
 	}
 	return exitFailed
@@ -80,6 +80,7 @@ type cli struct {
 	Rm         rmCmd         `cmd:"" help:"Remove transactions."`
 	Gc         gcCmd         `cmd:"" help:"Free the space of contents that no transaction refers to."`
 	Verify     verifyCmd     `cmd:"" help:"Check every stored byte and every row of the index."`
+	Keep       depotCmd      `cmd:"" name:"depot" help:"Move a depot to another place."`
 	Get        getCmd        `cmd:"" help:"Get symbol files, from the depot or from upstreams, and write them to disk."`
 	Prefetch   prefetchCmd   `cmd:"" help:"Download what a manifest, a folder or a dump needs."`
 	Bundle     bundleCmd     `cmd:"" help:"Write symbol files into one signed archive."`

@@ -17,6 +17,7 @@ type proxyCmd struct {
 	BasicFile   string `help:"File with user:password; or SYMDEPOT_BASIC." placeholder:"FILE"`
 	BearerFile  string `help:"File with a bearer token; or SYMDEPOT_BEARER." placeholder:"FILE"`
 	HeadersFile string `help:"File with one \"Name: value\" per line, read again when it changes; or SYMDEPOT_HEADERS_FILE." placeholder:"FILE"`
+	Negotiate   bool   `help:"On Windows, log in with the Kerberos ticket of the current user."`
 	Log         string `help:"Format of the log: text, json, or auto (text on a terminal)." enum:",auto,text,json" default:"" placeholder:"auto|text|json"`
 	Quiet       bool   `help:"Log failures only, not every request." short:"q"`
 }
@@ -99,8 +100,11 @@ func (c proxyCmd) credentials(specs []upstream.Spec, getenv func(string) string)
 	if cred.HeadersFile = c.HeadersFile; cred.HeadersFile == "" {
 		cred.HeadersFile = getenv("SYMDEPOT_HEADERS_FILE")
 	}
+	if cred.Negotiate = c.Negotiate; c.Negotiate {
+		given++
+	}
 	if given > 1 {
-		return term.UsageError("a personal access token, a user with password, and a bearer token exclude each other")
+		return term.UsageError("a personal access token, a user with password, a bearer token, and --negotiate exclude each other")
 	}
 	if given == 0 && cred.HeadersFile == "" {
 		return nil

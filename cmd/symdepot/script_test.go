@@ -159,7 +159,8 @@ func startServe(getenv func(string) string, dir string, args ...string) (*servin
 	s := &serving{cmd: exec.CommandContext(context.Background(), exe, append([]string{"serve", "--listen", "127.0.0.1:0"}, args...)...)}
 	s.cmd.Dir = dir
 	prepareInterrupt(s.cmd)
-	for _, k := range []string{"PATH", "HOME", "SYMDEPOT_DEPOT", "TMPDIR", "TESTSCRIPT_COMMAND", "LOCALAPPDATA", "TEMP", "TMP"} {
+	for _, k := range []string{"PATH", "HOME", "SYMDEPOT_DEPOT", "TMPDIR", "TESTSCRIPT_COMMAND", "LOCALAPPDATA", "TEMP", "TMP",
+		"SYMDEPOT_DEPOT_BLOBS", "AWS_ENDPOINT_URL", "AWS_REGION", "AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"} {
 		s.cmd.Env = append(s.cmd.Env, k+"="+getenv(k))
 	}
 	s.cmd.Stderr = &s.log

@@ -26,7 +26,8 @@ import (
 
 type workCmd struct {
 	Server     string        `help:"Base URL of the server." required:"" placeholder:"URL"`
-	TokenFile  string        `help:"File with the token; read again for every request." required:"" placeholder:"FILE"`
+	TokenFile  string        `help:"File with the token; read again for every request." required:"" xor:"login" placeholder:"FILE"`
+	Negotiate  bool          `help:"On Windows, log in with the Kerberos ticket of the current user instead of a token." required:"" xor:"login"`
 	Transcoder []string      `help:"A program that makes SymCache files, as NAME=COMMAND; repeatable. See below." required:"" placeholder:"NAME=COMMAND" sep:"none"`
 	Jobs       int           `help:"How many jobs run at the same time. Default: half of the processors." short:"j" placeholder:"N"`
 	Scratch    string        `help:"Working folder; keep its path short. Default: sd in XDG_RUNTIME_DIR if that is large, else a folder of your own below the system's temporary folder." placeholder:"DIR"`
@@ -95,12 +96,19 @@ func (c workCmd) worker(log *slog.Logger, ts *transcode.Transcoders) *client.Wor
 	if err != nil {
 		host = runtime.GOOS
 	}
+	requests := upstream.NewDialer(upstream.DialerOptions{}).ClientFor(c.Server)
+	if c.Negotiate {
+		requests.Transport = upstream.WithTicket(requests.Transport, c.Server)
+	}
 	srv := &client.Server{
 		URL: c.Server, Log: log,
-		HTTP: upstream.NewDialer(upstream.DialerOptions{}).ClientFor(c.Server),
+		HTTP: requests,
 		// The suffix tells several workers of one machine apart.
 		Worker: cmp.Or(c.Name, host) + "-" + strings.ToLower(rand.Text()[:6]),
 		Token: func() (string, error) {
+			if c.Negotiate {
+				return "", nil
+			}
 			b, err := os.ReadFile(c.TokenFile)
 			if err == nil && strings.TrimSpace(string(b)) == "" {
 				err = fmt.Errorf("%s is empty", c.TokenFile)

@@ -31,8 +31,9 @@ type Server struct {
 	URL string
 	// Worker is the worker's name, unique among the workers of the server.
 	Worker string
-	// Token returns the bearer token. It is called for every request, so that
-	// the token can be replaced while the worker runs.
+	// Token returns the bearer token, or an empty string if HTTP logs in itself. It
+	// is called for every request, so that the token can be replaced while the
+	// worker runs.
 	Token func() (string, error)
 	// HTTP sends the requests. Redirects are not followed, because the token is
 	// for this server only.
@@ -128,7 +129,9 @@ func (s *Server) call(ctx context.Context, method, path string, header http.Head
 	if size > 0 {
 		req.ContentLength = size
 	}
-	req.Header.Set("Authorization", wire.Bearer+" "+strings.TrimSpace(token))
+	if token = strings.TrimSpace(token); token != "" {
+		req.Header.Set("Authorization", wire.Bearer+" "+token)
+	}
 	req.Header.Set(wire.Worker, s.Worker)
 	req.Header.Set("User-Agent", "symdepot-worker")
 	direct := *s.HTTP

@@ -25,7 +25,7 @@ func (c *Config) Warnings(specs []upstream.Spec) []string {
 	list := append([]string(nil), c.warnings...)
 	for _, s := range specs {
 		k := s.Credentials
-		secret := k.Token != "" || k.Password != "" || k.User != "" || k.HeadersFile != "" || strings.Contains(s.URL, "@")
+		secret := k.Token != "" || k.Password != "" || k.User != "" || k.HeadersFile != "" || k.Negotiate || strings.Contains(s.URL, "@")
 		if secret && strings.HasPrefix(strings.ToLower(s.URL), "http://") {
 			list = append(list, s.Name+": credentials are sent over plain HTTP, which anyone on the network path can read; use https")
 		}

@@ -269,6 +269,8 @@ func credentialWords(s upstream.Spec) string {
 		return "bearer token"
 	case k.User != "" || k.Password != "" || s.Type == upstream.TypeHTTP && strings.Contains(s.URL, "@"):
 		return "basic"
+	case k.Negotiate:
+		return "ticket of the Windows user"
 	case k.HeadersFile != "":
 		return "headers of " + k.HeadersFile
 	}

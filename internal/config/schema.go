@@ -152,6 +152,7 @@ type Upstream struct {
 	PasswordFile string            `yaml:"password_file" help:"A file that holds the password." example:"/run/secrets/password"`
 	Token        string            `yaml:"token" secret:"true" help:"Bearer token, also for gs:// and az://. S3: the session token of temporary keys. Azure with bucket.auth sas: the shared access signature." example:"secret"`
 	TokenFile    string            `yaml:"token_file" help:"A file that holds the token." example:"/run/secrets/token"`
+	Negotiate    *bool             `yaml:"negotiate" default:"false" help:"On Windows, log in to this server with the Kerberos ticket of the user that symdepot runs as." example:"true"`
 
 	Concurrency int           `yaml:"concurrency" default:"16" help:"Number of concurrent requests to this upstream." example:"4"`
 	Timeout     term.Duration `yaml:"timeout" default:"10s" help:"Time limit from the connection to the first bytes of the file." example:"30s"`

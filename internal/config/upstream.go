@@ -264,7 +264,14 @@ func (u *Upstream) credentials(s *upstream.Spec, c *Config) (string, error) {
 		got[k.key] = value
 	}
 	_, s3 := s.Bucket.(*bucket.S3Config)
-	s.Credentials = upstream.Credentials{User: got["user"], Password: got["password"], Token: got["token"], HeadersFile: u.HeadersFile}
+	s.Credentials = upstream.Credentials{User: got["user"], Password: got["password"], Token: got["token"], HeadersFile: u.HeadersFile,
+		Negotiate: u.Negotiate != nil && *u.Negotiate}
+	if s.Credentials.Negotiate && (got["user"] != "" || got["password"] != "" || got["token"] != "") {
+		return "negotiate", errors.New("negotiate excludes user, password and token; remove them")
+	}
+	if s.Credentials.Negotiate && s.Type != upstream.TypeHTTP {
+		return "negotiate", errors.New("only http and https servers can be logged in to with a ticket")
+	}
 	if got["token"] != "" && (got["user"] != "" || got["password"] != "") && !s3 {
 		return "token", errors.New("token excludes user and password; remove one of them")
 	}

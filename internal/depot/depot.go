@@ -148,6 +148,9 @@ type stamp struct {
 	// Contents is the URL of the bucket that keeps the contents; empty if the
 	// folder does.
 	Contents string `json:"contents,omitempty"`
+	// Moved is where Migrate has copied the depot to. Format is then movedFormat,
+	// so that older programs refuse the folder.
+	Moved string `json:"moved,omitempty"`
 }
 
 // Open opens the depot in a folder or, if where is a URL that begins with

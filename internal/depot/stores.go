@@ -54,6 +54,12 @@ func (d *Depot) openStores(ctx context.Context, where string, opt *Options) (err
 	if errors.Is(err, fs.ErrNotExist) && index.IsURL(where) {
 		err = fmt.Errorf("%w; `symdepot add` makes one", ErrNoDepot)
 	}
+	if err == nil && index.IsURL(where) {
+		var closed bool
+		if closed, err = d.db.Closed(ctx); err == nil && closed {
+			err = movedError("another place")
+		}
+	}
 	if err == nil && d.placed {
 		var v *vault.Vault
 		if v, err = vault.Open(ctx, vault.Options{Bucket: opt.Bucket, Places: d.db.Places, Dir: filepath.Join(d.localDir(opt), "cache"),
@@ -131,6 +137,9 @@ func prepare(dir string, opt Options) error {
 		var s stamp
 		if err := json.Unmarshal(b, &s); err != nil || s.Format < 1 {
 			return fmt.Errorf("depot.json is damaged; put {\"format\":%d} into it if you know that it is a depot of this version", Format)
+		}
+		if s.Moved != "" {
+			return movedError(s.Moved)
 		}
 		if s.Format > Format {
 			return fmt.Errorf("it has format %d, this program knows %d: %w; use that one", s.Format, Format, ErrNewer)

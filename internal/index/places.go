@@ -73,6 +73,22 @@ func (ps Places) Done(ctx context.Context, places []string) error {
 	})
 }
 
+// Finished reports whether there is an upload of a content that is done and that
+// no commit has taken over.
+func (ps Places) Finished(ctx context.Context, c Content) (is bool, err error) {
+	err = ps.db.points.row(ctx, "SELECT EXISTS (SELECT 1 FROM upload WHERE sha256 = $1 AND size = $2 AND done = 1)", []any{c.Ref[:], c.Size}, &is)
+	return is, ps.db.fail("look up an upload", err)
+}
+
+// Extend extends the leases of all uploads that are done to d from now.
+func (ps Places) Extend(ctx context.Context, d time.Duration) error {
+	until := ps.db.now().Add(d).UnixMilli()
+	return ps.db.updateUnsynced(ctx, "extend uploads", func(w *write) error {
+		_, err := w.exec("UPDATE upload SET lease_until = $1 WHERE done = 1 AND lease_until < $1", until)
+		return err
+	})
+}
+
 // Renew extends the leases of those of the places that are still uploads to d
 // from now.
 func (ps Places) Renew(ctx context.Context, places []string, d time.Duration) error {

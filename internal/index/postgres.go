@@ -315,3 +315,25 @@ func (e *postgres) classify(err error) error {
 	}
 	return nil
 }
+
+// insert copies rows with the COPY protocol. next returns nil after the last.
+func (t *pgTx) insert(ctx context.Context, table string, columns []string, next func() ([]any, error)) error {
+	_, err := t.tx.CopyFrom(ctx, pgx.Identifier{table}, columns, pgx.CopyFromFunc(func() ([]any, error) {
+		row, err := next()
+		if err != nil || row == nil {
+			return nil, err
+		}
+		return plain(row)
+	}))
+	return err
+}
+
+// copied sets the counters of generated ids after the highest copied one.
+func (t *pgTx) copied() error {
+	for _, c := range []struct{ table, column string }{{"product", "id"}, {"content", "id"}, {"miss", "no"}, {"wanted", "no"}, {"job", "id"}} {
+		if _, err := t.tx.Exec(t.ctx, "SELECT setval(pg_get_serial_sequence('"+c.table+"', '"+c.column+"'), coalesce(max("+c.column+"), 0) + 1, false) FROM "+c.table); err != nil {
+			return err
+		}
+	}
+	return nil
+}

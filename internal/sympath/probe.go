@@ -229,6 +229,9 @@ func probeGet(ctx context.Context, d *upstream.Dialer, s upstream.Spec, path str
 	}
 	req.Header.Set("User-Agent", agent)
 	client := d.ClientFor(u.String())
+	if s.Credentials.Negotiate {
+		client.Transport = upstream.WithTicket(client.Transport, u.String())
+	}
 	defer client.CloseIdleConnections()
 	resp, err := client.Do(req)
 	if err != nil {

@@ -24,6 +24,7 @@ var groups = map[string][]string{
 	"stores":    {"versitygw", "fake-gcs-server", "azurite-blob"},
 	"tools":     {"curl", "gcc", "strip", "dpkg-deb", "rpmbuild", "cabextract", "7zz", "bsdtar", "gcab", "xz", "bzip2", "pebble"},
 	"kerberos":  {"krb5kdc", "kadmin.local", "kinit"},
+	"postgres":  nil, // internal/index/pgtest looks for its programs
 }
 
 // required reports whether SYMDEPOT_REQUIRE names the group.

@@ -121,7 +121,7 @@ func (x *question) exchange(ctx context.Context, went []*url.URL, header http.He
 			req.Header = onlyHarmless(header)
 		}
 		done := c.within(h.cfg.Timeouts.Connect+h.cfg.Timeouts.Header, errHeader)
-		resp, err := h.cfg.Transport.RoundTrip(req) //nolint:bodyclose // call.end closes it
+		resp, err := h.via.RoundTrip(req) //nolint:bodyclose // call.end closes it
 		done()
 		if err != nil {
 			f := c.failure(err)

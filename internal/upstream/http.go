@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/symdepot/symdepot/internal/fetch"
+	"github.com/symdepot/symdepot/internal/sspi"
 	"github.com/symdepot/symdepot/internal/wire"
 	"github.com/symdepot/symdepot/layout"
 	"github.com/symdepot/symdepot/symfile"
@@ -42,6 +43,9 @@ type Credentials struct {
 	// HeadersFile holds one "Name: value" per line and is read again when it
 	// changes.
 	HeadersFile string
+	// Negotiate answers the challenge Negotiate with the ticket of the current
+	// Windows user.
+	Negotiate bool
 }
 
 // HTTPConfig describes a server. Name and URL are required.
@@ -93,6 +97,7 @@ type HTTP struct {
 	agent   string
 	basic   string // the Authorization header field, or empty
 	headers headersFile
+	via     http.RoundTripper // cfg.Transport, or one that adds tickets to it
 	tier    tier
 	peer    atomic.Pointer[string] // id of the server, if it is a symdepot server
 	now     func() time.Time
@@ -142,11 +147,22 @@ func NewHTTP(cfg HTTPConfig, d *Dialer) (*HTTP, error) {
 	if c.Transport == nil {
 		c.Transport = d.transportWithin(c.Timeouts.Connect, HostPort(u))
 	}
+	h.via = c.Transport
+	if c.Credentials.Negotiate {
+		h.via = WithTicket(c.Transport, u.String())
+	}
 	h.headers.path = c.Credentials.HeadersFile
 	if _, err := h.headers.get(); err != nil {
 		return nil, &nameError{cfg.Name, err}
 	}
 	return h, nil
+}
+
+// WithTicket returns a transport that answers the challenge Negotiate of one
+// server, given by its URL, with the ticket of the current Windows user.
+func WithTicket(base http.RoundTripper, server string) http.RoundTripper {
+	u, err := url.Parse(server)
+	return &sspi.Transport{Base: base, Allowed: func(r *http.Request) bool { return err == nil && sameServer(u, r.URL) }}
 }
 
 // options validates all options except the URL and sets their defaults.

@@ -68,7 +68,7 @@ func (x *question) header(p layout.Place) (http.Header, error) {
 	if h.basic != "" {
 		out.Set("Authorization", h.basic)
 	}
-	if h.basic != "" || len(extra) > 0 {
+	if h.basic != "" || h.cfg.Credentials.Negotiate || len(extra) > 0 {
 		out.Set("X-Tfs-Fedauthredirect", "Suppress") // a 401 instead of a login page
 	}
 	if x.ask.Checksum != "" {

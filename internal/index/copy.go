@@ -1,0 +1,210 @@
+package index
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+)
+
+// copied are the tables that Copy copies, in an order in which references lead
+// to earlier ones. The rows of one machine or one bucket are not copied: nodes,
+// uploads, doomed places, the identity and keys of the depot.
+var copied = []struct{ name, columns, key string }{
+	{"product", "id, name", "id"},
+	{"tx", "id, kind, product_id, version, comment, who, host, tool, time, files, bytes, origin_store, origin_number, origin_time, deleted_at, source", "id"},
+	{"content", "id, sha256, size, added, unreferenced_since", "id"},
+	{"object", "id, content_id, name, kind, name_fold, role, code_name, code_id, debug_id, info_age, build_id, of_kind, flags, version, hash, arch, features, debug_size", "id"},
+	{"lookup", "id, name, object_id, role, form", "id, name, object_id"},
+	{"tx_file", "tx_id, seq, object_id, path, archive, mtime, by_path, own_mtime", "object_id, tx_id, seq"},
+	{"seen", "object_id, product_id, tx_id", "object_id, product_id"},
+	{"derived", "source_id, tool, tool_version, content_id, added", "source_id, tool, tool_version"},
+	{"cached", "content_id, tx_id, name, url, tag, fetched, used", "content_id, tx_id"},
+	{"miss", "no, key, source, class, ends, since, detail", "no"},
+	{"wanted", "no, name, id, client, kind, count, first, last", "no"},
+	{"job", "id, kind, key, variant, payload, state, priority, attempts, max_attempts, created, not_before, started, finished, lease_until, worker, token, outcome, detail, result", "id"},
+	{"failure", "source, tool, version, class, detail, since, ends, tries", "source, tool, version"},
+	{"token", "id, hash, name, scopes, products, created, expires, last_used, revoked, created_by", "id"},
+}
+
+// ErrNotEmpty means that an index to copy into has transactions already.
+var ErrNotEmpty = errors.New("the index is not empty")
+
+// bulk is a session that inserts many rows faster than one by one.
+type bulk interface {
+	insert(ctx context.Context, table string, columns []string, next func() ([]any, error)) error
+	// copied is called after the last row.
+	copied() error
+}
+
+// Copy copies everything of an index into an empty one: numbers, ids, tokens and
+// jobs stay the same. Writers of both wait meanwhile, readers do not. last is
+// called while no process can write to db, before the rows are read: it brings
+// to the target's store what is missing there, and its error ends the copy. If
+// the target keeps contents in a bucket, each content takes over a finished
+// upload; a missing one is ErrNotUploaded. On an error the target stays empty.
+//
+// Afterwards no process can add to db any more, not even one that had it open;
+// Reopen undoes that.
+func (db *DB) Copy(ctx context.Context, to *DB, last func() error) error {
+	return db.update(ctx, "copy", func(w *write) error {
+		if err := last(); err != nil {
+			return err
+		}
+		if err := db.engine.snapshot(ctx, func(r reader) error {
+			return to.update(ctx, "copy", func(out *write) error { return out.copyFrom(ctx, r, to.placed) })
+		}); err != nil {
+			return err
+		}
+		return w.script(closeIndex)
+	})
+}
+
+// closeIndex makes additions fail: a trigger reaches processes of older versions
+// too.
+var closeIndex = each(`CREATE TRIGGER moved BEFORE INSERT ON tx BEGIN SELECT RAISE(ABORT, 'the depot was moved to another place'); END`,
+	`CREATE FUNCTION moved() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE EXCEPTION 'the depot was moved to another place'; END $$;
+	CREATE TRIGGER moved BEFORE INSERT ON tx EXECUTE FUNCTION moved()`)
+
+var reopenIndex = each("DROP TRIGGER IF EXISTS moved", "DROP FUNCTION IF EXISTS moved CASCADE")
+
+// Reopen permits additions again after a Copy.
+func (db *DB) Reopen(ctx context.Context) error {
+	return db.update(ctx, "reopen", func(w *write) error { return w.script(reopenIndex) })
+}
+
+// Closed reports whether the index was copied and not reopened.
+func (db *DB) Closed(ctx context.Context) (is bool, err error) {
+	err = db.points.row(ctx, isClosed, nil, &is)
+	return is, db.fail("look up whether the depot was moved", err)
+}
+
+var isClosed = each("SELECT EXISTS (SELECT 1 FROM sqlite_schema WHERE type = 'trigger' AND name = 'moved')",
+	"SELECT EXISTS (SELECT 1 FROM pg_trigger WHERE tgname = 'moved' AND tgrelid = 'tx'::regclass)")
+
+func (w *write) copyFrom(ctx context.Context, r reader, placed bool) error {
+	var some bool
+	if err := w.row("SELECT EXISTS (SELECT 1 FROM tx) OR EXISTS (SELECT 1 FROM content)", nil, &some); err != nil {
+		return err
+	}
+	if some {
+		return ErrNotEmpty
+	}
+	for _, t := range copied {
+		if err := w.copyTable(ctx, r, t.name, t.columns, t.key); err != nil {
+			return fmt.Errorf("table %s: %w", t.name, err)
+		}
+	}
+	if err := w.copyCounters(ctx, r); err != nil {
+		return err
+	}
+	if placed {
+		if err := w.placeAll(); err != nil {
+			return err
+		}
+	}
+	if b, ok := w.session.(bulk); ok {
+		return b.copied()
+	}
+	return nil
+}
+
+// copyTable copies the rows of a table in the order of its key.
+func (w *write) copyTable(ctx context.Context, r reader, table, columns, key string) error {
+	names := strings.Split(columns, ", ")
+	scan := func(scan func(...any) error) ([]any, error) {
+		row, dest := make([]any, len(names)), make([]any, len(names))
+		for i := range row {
+			dest[i] = &row[i]
+		}
+		return row, scan(dest...)
+	}
+	query := "SELECT " + columns + " FROM " + table + " ORDER BY " + key
+	if b, ok := w.session.(bulk); ok {
+		rows := make(chan []any, 256)
+		read := make(chan error, 1)
+		ctx, cancel := context.WithCancel(ctx)
+		defer cancel()
+		go func() {
+			defer close(rows)
+			read <- r.each(ctx, false, query, nil, func(s func(...any) error) (bool, error) {
+				row, err := scan(s)
+				if err != nil {
+					return false, err
+				}
+				select {
+				case rows <- row:
+					return true, nil
+				case <-ctx.Done():
+					return false, ctx.Err()
+				}
+			})
+		}()
+		err := b.insert(ctx, table, names, func() ([]any, error) {
+			if row, ok := <-rows; ok {
+				return row, nil
+			}
+			return nil, nil
+		})
+		cancel()
+		for range rows { // until the reader has ended
+		}
+		if rerr := <-read; rerr != nil && err == nil {
+			err = rerr
+		}
+		return err
+	}
+	marks := make([]string, len(names))
+	for i := range marks {
+		marks[i] = "$" + strconv.Itoa(i+1)
+	}
+	insert := "INSERT INTO " + table + " (" + columns + ") VALUES (" + strings.Join(marks, ", ") + ")"
+	return r.each(ctx, false, query, nil, func(s func(...any) error) (bool, error) {
+		row, err := scan(s)
+		if err == nil {
+			_, err = w.exec(insert, row...)
+		}
+		return true, err
+	})
+}
+
+// copyCounters copies the counters of the state. The generation becomes higher
+// than any that a process may remember of either index.
+func (w *write) copyCounters(ctx context.Context, r reader) error {
+	var tx, generation, contents, bytes, objects, lookups, object, late int64
+	if err := r.row(ctx, "SELECT last_tx, generation, contents, bytes, objects, lookups, last_object, late_keys FROM state WHERE one = 1", nil,
+		&tx, &generation, &contents, &bytes, &objects, &lookups, &object, &late); err != nil {
+		return err
+	}
+	if _, err := w.exec(`UPDATE state SET last_tx = $1, generation = generation + $2, contents = $3, bytes = $4, objects = $5, lookups = $6,
+		last_object = $7, late_keys = late_keys + $8 + 1 WHERE one = 1`, tx, generation+1, contents, bytes, objects, lookups, object, late); err != nil {
+		return err
+	}
+	for _, t := range []string{"miss", "wanted"} {
+		var n int64
+		if err := r.row(ctx, "SELECT n FROM tally WHERE name = $1", []any{t}, &n); err != nil {
+			return err
+		}
+		if _, err := w.exec("UPDATE tally SET n = $2 WHERE name = $1", t, n); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// placeAll gives each content the place of a finished upload.
+func (w *write) placeAll() error {
+	if _, err := w.exec(`UPDATE content SET place = (SELECT max(u.place) FROM upload u WHERE u.sha256 = content.sha256 AND u.size = content.size AND u.done = 1)`); err != nil {
+		return err
+	}
+	var missing int64
+	if err := w.row("SELECT count(*) FROM content WHERE place IS NULL", nil, &missing); err != nil {
+		return err
+	}
+	if missing > 0 {
+		return fmt.Errorf("%d contents: %w", missing, ErrNotUploaded)
+	}
+	_, err := w.exec("DELETE FROM upload WHERE place IN (SELECT place FROM content)")
+	return err
+}

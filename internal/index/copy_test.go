@@ -1,0 +1,150 @@
+package index
+
+import (
+	"errors"
+	"fmt"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/symdepot/symdepot/internal/index/pgtest"
+)
+
+// dump returns all copied rows as text.
+func dump(t *testing.T, db *DB) string {
+	t.Helper()
+	var b strings.Builder
+	for _, c := range copied {
+		names := strings.Split(c.columns, ", ")
+		err := db.scans.each(t.Context(), false, "SELECT "+c.columns+" FROM "+c.name+" ORDER BY "+c.key, nil, func(scan func(...any) error) (bool, error) {
+			row, dest := make([]any, len(names)), make([]any, len(names))
+			for i := range row {
+				dest[i] = &row[i]
+			}
+			err := scan(dest...)
+			fmt.Fprintf(&b, "%s %v\n", c.name, row)
+			return true, err
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	return b.String()
+}
+
+// TestCopy copies an index to another engine and back: all rows are equal, both
+// indexes are sound, and the next transaction has the next number.
+func TestCopy(t *testing.T) {
+	pg := pgtest.Shared(t)
+	c := newClock()
+	db := openTest(t, c.options())
+	ctx := t.Context()
+	commitTest(t, db, "A", pdb(1), pdb(2))
+	commitTest(t, db, "B", pdb(2), pdb(3))
+	commitTest(t, db, "", pdb(4))
+	if _, err := db.Remove(ctx, 3); err != nil {
+		t.Fatal(err)
+	}
+	f := pdb(5)
+	if err := db.Cached.Put(ctx, CachedFile{Source: "up", Name: "f", URL: "http://up/f", Ref: f.Ref, Size: f.Size, Entries: []Entry{f}}, nil); err != nil {
+		t.Fatal(err)
+	}
+	if err := db.PutDerived(ctx, pdb(1).Ref, Tool{"zstd", 1}, &Content{ref(9), 9}); err != nil {
+		t.Fatal(err)
+	}
+	if err := db.Misses.Put(ctx, []Miss{{Key: "odd\x00\xff%", Source: "up", Class: 1, Until: c.t.Add(time.Hour), Since: c.t}}); err != nil {
+		t.Fatal(err)
+	}
+	if err := db.Wanted.Count(ctx, []Wanted{{Name: "n", ID: "i", Client: "c", Count: 3, Last: c.t}}); err != nil {
+		t.Fatal(err)
+	}
+	if _, _, err := db.Enqueue(ctx, Job{Kind: "k", Key: "k", Payload: []byte(`{"a":1}`)}); err != nil {
+		t.Fatal(err)
+	}
+	if err := db.PutFailure(ctx, Failure{Source: ref(1), Tool: "t", Until: c.t.Add(time.Hour)}); err != nil {
+		t.Fatal(err)
+	}
+	if err := db.Tokens.Put(ctx, TokenRow{ID: "t", Hash: ref(7), Products: []string{"A"}}); err != nil {
+		t.Fatal(err)
+	}
+	open := func(where string, placed bool) *DB {
+		t.Helper()
+		opt := c.options()
+		opt.Placed = placed
+		to, err := Open(ctx, where, opt)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = to.Close() })
+		return to
+	}
+	there := open(pg.Database(t), true)
+	none := func() error { return nil }
+	if err := db.Copy(ctx, there, none); !errors.Is(err, ErrNotUploaded) {
+		t.Fatalf("copy without uploads: %v, want ErrNotUploaded", err)
+	}
+	upload := func() error {
+		var ups []Upload
+		var places []string
+		for k, err := range db.Contents(ctx) {
+			if err != nil {
+				return err
+			}
+			ups = append(ups, Upload{Place: "p" + k.Ref.String()[:8], Content: k})
+			places = append(places, ups[len(ups)-1].Place)
+		}
+		return errors.Join(there.Places.Begin(ctx, "n", time.Hour, ups), there.Places.Done(ctx, places))
+	}
+	if err := db.Copy(ctx, there, upload); err != nil {
+		t.Fatal(err)
+	}
+	clean(t, there)
+	if err := db.Copy(ctx, there, none); !errors.Is(err, ErrNotEmpty) {
+		t.Errorf("copy into an index with rows: %v, want ErrNotEmpty", err)
+	}
+	back := open(filepath.Join(t.TempDir(), "index.db"), false)
+	if err := there.Copy(ctx, back, none); err != nil {
+		t.Fatal(err)
+	}
+	clean(t, back)
+	want := strings.ReplaceAll(dump(t, db), "odd\x00\xff%", "\x01odd%00%FF%25")
+	for name, other := range map[string]*DB{"in PostgreSQL": there, "back in a file": back} {
+		if got := dump(t, other); got != want {
+			t.Errorf("rows %s:\n%s\nwant\n%s", name, got, want)
+		}
+	}
+	if u, _, err := there.Places.Of(ctx, pdb(1).Ref); err != nil || u.Place != "p"+pdb(1).Ref.String()[:8] {
+		t.Errorf("place of a copied content: %q, %v", u.Place, err)
+	}
+	if _, err := db.Commit(ctx, Tx{Kind: "add", Entries: []Entry{pdb(6)}}, nil); err == nil || !strings.Contains(err.Error(), "was moved") {
+		t.Errorf("add to the copied index: %v, want an error that says that the depot was moved", err)
+	}
+	for _, o := range []*DB{db, there} {
+		if is, err := o.Closed(ctx); !is || err != nil {
+			t.Errorf("the copied index is closed: %v, %v; want true", is, err)
+		}
+		if err := o.Reopen(ctx); err != nil {
+			t.Fatal(err)
+		}
+		if is, err := o.Closed(ctx); is || err != nil {
+			t.Errorf("the reopened index is closed: %v, %v; want false", is, err)
+		}
+	}
+	for _, o := range []*DB{back, db} {
+		if n, err := o.Commit(ctx, Tx{Kind: "add", Entries: []Entry{pdb(6)}}, nil); n != 4 || err != nil {
+			t.Errorf("next transaction: %d, %v; want 4", n, err)
+		}
+		clean(t, o)
+	}
+	if err := there.Places.Begin(ctx, "n", time.Hour, []Upload{{"new", Content{pdb(6).Ref, pdb(6).Size}}}); err != nil {
+		t.Fatal(err)
+	}
+	if err := there.Places.Done(ctx, []string{"new"}); err != nil {
+		t.Fatal(err)
+	}
+	if n, err := there.Commit(ctx, Tx{Kind: "add", Entries: []Entry{pdb(6)}}, nil); n != 4 || err != nil {
+		t.Errorf("next transaction in PostgreSQL: %d, %v; want 4", n, err)
+	}
+	clean(t, there)
+}

@@ -1,0 +1,5 @@
+//go:build !windows
+
+package sspi
+
+func begin(string) (Login, error) { return nil, ErrUnsupported }
