@@ -14,6 +14,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/symdepot/symdepot/internal/symtest"
 )
 
 // torture reports whether the long forms of the proofs were asked for.
@@ -79,6 +81,8 @@ func TestKilledAdds(t *testing.T) {
 	t.Parallel()
 	rounds := 20
 	switch {
+	case torture() && symtest.Wine() != "":
+		rounds = 100
 	case torture():
 		rounds = 200
 	case testing.Short():
@@ -156,6 +160,8 @@ func TestConcurrentAdds(t *testing.T) {
 	t.Parallel()
 	procs, files := 12, int64(40)
 	switch {
+	case torture() && symtest.Wine() != "":
+		procs, files = 10, 60
 	case torture():
 		procs, files = 30, 60
 	case testing.Short():

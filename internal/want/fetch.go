@@ -14,6 +14,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/symdepot/symdepot/internal/depot"
+	"github.com/symdepot/symdepot/internal/fetch"
 	"github.com/symdepot/symdepot/internal/term"
 )
 
@@ -29,6 +30,8 @@ type Outcome struct {
 	// file; Until is when they are asked again, zero if at once.
 	Upstreams []string  `json:"upstreams,omitempty"`
 	Until     time.Time `json:"until,omitzero"`
+	// Refusals are the answers of Upstreams that say more than not found.
+	Refusals []string `json:"refusals,omitempty"`
 }
 
 // The results of a want.
@@ -142,11 +145,15 @@ func (o *Outcome) remembered(ctx context.Context, d *depot.Depot) {
 	}
 	for name, m := range misses {
 		o.Upstreams = append(o.Upstreams, name)
+		if m.Class != fetch.ClassNotFound && m.Class != fetch.ClassSkipped && m.Detail != "" {
+			o.Refusals = append(o.Refusals, m.Detail)
+		}
 		if o.Until.IsZero() || m.Until.Before(o.Until) {
 			o.Until = m.Until
 		}
 	}
 	slices.Sort(o.Upstreams)
+	slices.Sort(o.Refusals)
 }
 
 // upstreamReasons returns what the upstreams answered, if it says more than not found.
@@ -235,6 +242,9 @@ func (o *Outcome) reason(now time.Time) string {
 		return "not in the depot"
 	}
 	text := "not on " + strings.Join(o.Upstreams, ", ")
+	if len(o.Refusals) > 0 {
+		text += " (" + strings.Join(o.Refusals, "; ") + ")"
+	}
 	if left := o.Until.Sub(now); left > time.Second {
 		text += fmt.Sprintf("; remembered for %s, see symdepot cache forget", roundTime(left))
 	}

@@ -302,14 +302,17 @@ func TestMissingLines(t *testing.T) {
 	r.Add(Outcome{Want: Want{Name: "a.pdb", ID: "1", Path: "a.pdb/1/a.pdb"}, Result: Missing, Upstreams: []string{"corp", "microsoft"}, Until: now.Add(90 * time.Minute)})
 	r.Add(Outcome{Want: Want{Name: "b.pdb", ID: "2", Path: "b.pdb/2/b.pdb"}, Result: Failed, Error: "disk is full"})
 	r.Add(Outcome{Want: Want{Name: "c.pdb", ID: "3", Path: "c.pdb/3/c.pdb"}, Result: Missing, Upstreams: []string{"corp"}})
+	r.Add(Outcome{Want: Want{Name: "e.pdb", ID: "5", Path: "e.pdb/5/e.pdb"}, Result: Missing, Upstreams: []string{"corp", "microsoft"}, Refusals: []string{"corp: 403 Forbidden"}})
 	r.Add(Outcome{Want: Want{Name: "d\x1b[31m", ID: "4", Path: "d/4/d"}, Result: Missing})
 	want := []string{
 		"missing: a.pdb 1: not on corp, microsoft; remembered for 90 min, see symdepot cache forget",
 		"failed: b.pdb 2: disk is full", "missing: c.pdb 3: not on corp",
 	}
 	got := r.MissingLines(now)
-	if len(got) != 4 || !slices.Equal(got[:3], want) || strings.Contains(got[3], "\x1b") {
-		t.Errorf("lines %q, want %q and one without the escape character", got, want)
+	if len(got) != 5 || !slices.Equal(got[:3], want) || strings.Contains(got[4], "\x1b") {
+		t.Errorf("lines %q, want %q and two more, one without the escape character", got, want)
+	} else if want := "missing: e.pdb 5: not on corp, microsoft (corp: 403 Forbidden)"; got[3] != want {
+		t.Errorf("line %q, want %q", got[3], want)
 	}
 	for _, c := range []struct {
 		d    time.Duration

@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -124,6 +125,24 @@ func (k *KDC) As(t *testing.T, user string) *KDC {
 		u.run(t, password+"\n", "kinit", user+"@"+Realm)
 	}
 	return u
+}
+
+// Env returns the environment of the client's programs. Below root, which may be
+// empty, they find the files of the KDC.
+func (k *KDC) Env(root string) []string {
+	env := slices.Clone(k.env)
+	for i, v := range env {
+		if name, path, ok := strings.Cut(v, "="); ok && (name == "KRB5_CONFIG" || name == "KRB5CCNAME") {
+			kind, file, ok := strings.Cut(path, ":")
+			if ok {
+				kind += ":"
+			} else {
+				kind, file = "", kind
+			}
+			env[i] = name + "=" + kind + root + file
+		}
+	}
+	return env
 }
 
 // Response is the result of Curl.
