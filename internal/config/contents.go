@@ -60,11 +60,21 @@ func (c *Config) UseDepot(where, blobs string, opt *depot.Options) (err error) {
 	}
 	b, err := bucket.ParseURL(blobs)
 	if err != nil {
-		return fmt.Errorf("depot.blobs %s: %w", blobs, err)
+		return fmt.Errorf("depot.blobs%s: %w", shown(blobs), err)
 	}
 	if s3, ok := b.(*bucket.S3Config); ok && s3.Endpoint == "" {
 		s3.Endpoint = cmp.Or(c.getenv("AWS_ENDPOINT_URL_S3"), c.getenv("AWS_ENDPOINT_URL"))
 	}
 	opt.Bucket, err = upstream.OpenBucket(b, c.Dialer())
 	return err
+}
+
+// shown returns a space and a URL without the parts that may be secret, or
+// nothing if it cannot be parsed.
+func shown(s string) string {
+	u, err := url.Parse(s)
+	if err != nil {
+		return ""
+	}
+	return " " + (&url.URL{Scheme: u.Scheme, Host: u.Host, Path: u.Path}).String()
 }
