@@ -426,7 +426,7 @@ func TestRefusals(t *testing.T) {
 		text   string
 	}{
 		"a missing bucket":                  {with(func(c *bucket.S3Config) { c.Bucket = "nowhere" }), bucket.ErrNoBucket, "nowhere"},
-		"wrong credentials":                 {with(func(c *bucket.S3Config) { c.SecretKey = "wrong" }), fs.ErrPermission, ""},
+		"wrong credentials":                 {with(func(c *bucket.S3Config) { c.SecretKey = "wrong" }), ErrRefused, "check them"},
 		"the bucket of another depot":       {with(func(c *bucket.S3Config) { c.Prefix = "used" }), ErrOtherDepot, "another prefix"},
 		"a store that does not read":        {&faulty{Bucket: with(plain), blind: true}, ErrStore, "cannot be read"},
 		"a store that does not delete":      {&faulty{Bucket: with(plain), stays: true}, ErrStore, "just deleted"},

@@ -114,7 +114,7 @@ func Open(ctx context.Context, opt Options) (*Vault, error) {
 		size = defaultCache
 	}
 	if err := v.claim(ctx, opt.ReadOnly); err != nil {
-		return nil, fmt.Errorf("contents in %s: %w", opt.Bucket.Name(), err)
+		return nil, describe(opt.Bucket, err)
 	}
 	var err error
 	if v.local, err = openLocal(ctx, opt.Dir, size); err != nil {
@@ -135,9 +135,24 @@ type marker struct {
 var (
 	// ErrOtherDepot means that a different depot uses the bucket.
 	ErrOtherDepot = errors.New("a different depot keeps its contents there")
+	// ErrRefused means that the store does not accept the credentials, or that
+	// they do not have the rights.
+	ErrRefused = errors.New("the store refuses the credentials or gives them too few rights; check them (AWS_ACCESS_KEY_ID and the like) and the rights to read, write, list and delete")
 	// ErrStore means that the store does not do what a depot needs.
 	ErrStore = errors.New("the store cannot keep the contents of a depot")
 )
+
+// describe adds what a user needs to the error of claim.
+func describe(b bucket.Bucket, err error) error {
+	switch {
+	case errors.Is(err, fs.ErrPermission) || errors.Is(err, bucket.ErrCredentials):
+		// Not an fs.ErrPermission, which is about files.
+		return fmt.Errorf("%w: %s", ErrRefused, err.Error())
+	case errors.As(err, new(*bucket.Error)):
+		return err // it names the bucket
+	}
+	return fmt.Errorf("contents in %s: %w", b.Name(), err)
+}
 
 // claim checks the marker of the bucket, or writes it into an empty one after a
 // probe of the store.
