@@ -163,6 +163,11 @@ func startServe(getenv func(string) string, dir string, args ...string) (*servin
 		"SYMDEPOT_DEPOT_BLOBS", "AWS_ENDPOINT_URL", "AWS_REGION", "AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"} {
 		s.cmd.Env = append(s.cmd.Env, k+"="+getenv(k))
 	}
+	for _, k := range []string{"AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"} {
+		if v := getenv(k); v != "" {
+			s.cmd.Env = append(s.cmd.Env, k+"="+v)
+		}
+	}
 	s.cmd.Stderr = &s.log
 	out, err := s.cmd.StdoutPipe()
 	if err != nil {

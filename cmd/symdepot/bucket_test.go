@@ -1,0 +1,466 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net"
+	"net/http"
+	"net/url"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/symdepot/symdepot/internal/bucket"
+	"github.com/symdepot/symdepot/internal/bucket/buckettest"
+	"github.com/symdepot/symdepot/internal/depot"
+)
+
+// bucketDepot is a depot in a folder whose contents are in a bucket behind a
+// line that can be cut.
+type bucketDepot struct {
+	dir, blobs string
+	peer       *buckettest.Peer
+	line       *line
+}
+
+func newBucketDepot(t *testing.T) *bucketDepot {
+	t.Helper()
+	p := buckettest.S3(t)
+	l := newLine(t, strings.TrimPrefix(p.Endpoint, "http://"))
+	return &bucketDepot{dir: filepath.Join(t.TempDir(), "depot"), peer: p, line: l,
+		blobs: "s3://" + p.Bucket + "/depot?endpoint=" + url.QueryEscape("http://"+l.address)}
+}
+
+// line passes connections to a server unless it is cut.
+type line struct {
+	address string
+	mu      sync.Mutex
+	isCut   bool
+	conns   map[net.Conn]bool
+}
+
+func newLine(t *testing.T, to string) *line {
+	t.Helper()
+	listener, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	l := &line{address: listener.Addr().String(), conns: map[net.Conn]bool{}}
+	t.Cleanup(func() { _ = listener.Close(); l.cut(true) })
+	go func() {
+		for {
+			in, err := listener.Accept()
+			if err != nil {
+				return
+			}
+			out, err := (&net.Dialer{}).DialContext(t.Context(), "tcp", to)
+			if err != nil || !l.add(in, out) {
+				_ = in.Close()
+				continue
+			}
+			for _, pair := range [][2]net.Conn{{in, out}, {out, in}} {
+				go func() {
+					_, _ = io.Copy(pair[0], pair[1])
+					_ = in.Close()
+					_ = out.Close()
+				}()
+			}
+		}
+	}()
+	return l
+}
+
+func (l *line) add(conns ...net.Conn) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, c := range conns {
+		if l.isCut {
+			_ = c.Close()
+			continue
+		}
+		l.conns[c] = true
+	}
+	return !l.isCut
+}
+
+// cut closes all connections and refuses new ones, or lets them pass again.
+func (l *line) cut(is bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.isCut = is; is {
+		for c := range l.conns {
+			_ = c.Close()
+		}
+		clear(l.conns)
+	}
+}
+
+func (b *bucketDepot) env() []string {
+	return []string{"AWS_ACCESS_KEY_ID=" + b.peer.User, "AWS_SECRET_ACCESS_KEY=" + b.peer.Secret}
+}
+
+func (b *bucketDepot) command(t *testing.T, args ...string) *exec.Cmd {
+	cmd := exec.CommandContext(t.Context(), "symdepot", append([]string{"--depot", b.dir, "--blobs", b.blobs}, args...)...)
+	cmd.Env = append(os.Environ(), b.env()...)
+	return cmd
+}
+
+// run runs the real command and returns its exit code and output.
+func (b *bucketDepot) run(t *testing.T, args ...string) (int, string) {
+	t.Helper()
+	out, err := b.command(t, args...).CombinedOutput()
+	var exit *exec.ExitError
+	switch {
+	case errors.As(err, &exit):
+		return exit.ExitCode(), string(out)
+	case err != nil:
+		t.Fatal(err)
+	}
+	return 0, string(out)
+}
+
+func (b *bucketDepot) must(t *testing.T, args ...string) string {
+	t.Helper()
+	code, out := b.run(t, args...)
+	if code != 0 {
+		t.Fatalf("symdepot %s: exit %d\n%s", strings.Join(args, " "), code, out)
+	}
+	return out
+}
+
+func (b *bucketDepot) open(t *testing.T) bucket.Bucket {
+	t.Helper()
+	s3, err := bucket.OpenS3(bucket.S3Config{Bucket: b.peer.Bucket, Prefix: "depot", Endpoint: "http://" + b.line.address, AccessKey: b.peer.User, SecretKey: b.peer.Secret}, buckettest.Transport(nil))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s3
+}
+
+// objects returns the number of objects of contents in the bucket.
+func (b *bucketDepot) objects(t *testing.T) (n int) {
+	t.Helper()
+	s3 := b.open(t)
+	defer s3.Close()
+	for _, err := range s3.List(t.Context(), "c/") {
+		if err != nil {
+			t.Fatal(err)
+		}
+		n++
+	}
+	return n
+}
+
+// collect collects as if it were later.
+func (b *bucketDepot) collect(t *testing.T, later time.Duration) {
+	t.Helper()
+	d, err := depot.Open(t.Context(), b.dir, depot.Options{MustExist: true, Bucket: b.open(t), Now: func() time.Time { return time.Now().Add(later) }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer d.Close()
+	if _, err := d.Collect(t.Context(), 0, false); err != nil {
+		t.Fatalf("collect %v later: %v", later, err)
+	}
+}
+
+// TestKilledAddsBucket kills adds to a bucket at random moments: the depot must
+// verify clean each time and hold what was reported. The objects of killed adds
+// are deleted once their leases and the hold have ended.
+func TestKilledAddsBucket(t *testing.T) {
+	t.Parallel()
+	rounds := 3
+	if torture() {
+		rounds = 20
+	}
+	const files = 40
+	b := newBucketDepot(t)
+	src := t.TempDir()
+	rng := rand.New(rand.NewPCG(3, 4))
+	symFiles(t, filepath.Join(src, "0"), 0, files, 4000)
+	start := time.Now()
+	b.must(t, "add", filepath.Join(src, "0"))
+	span := time.Since(start)
+	reported := []int{0}
+	killed := 0
+	for round := 1; round <= rounds; round++ {
+		dir := filepath.Join(src, fmt.Sprint(round))
+		symFiles(t, dir, round, files, 4000)
+		cmd := b.command(t, "add", dir)
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		kill := time.AfterFunc(span/4+time.Duration(rng.Int64N(int64(span/2))), func() { _ = cmd.Process.Kill() })
+		err := cmd.Wait()
+		kill.Stop()
+		if err == nil {
+			reported = append(reported, round)
+		} else {
+			killed++
+		}
+		b.must(t, "verify")
+	}
+	for _, round := range reported {
+		for _, i := range []int{0, files - 1} {
+			b.must(t, "find", symID(round, i))
+		}
+	}
+	committed := 0
+	for round := range rounds + 1 {
+		found := 0
+		for _, i := range []int{0, files - 1} {
+			if code, _ := b.run(t, "find", symID(round, i)); code == 0 {
+				found++
+			}
+		}
+		switch found {
+		case 1:
+			t.Errorf("round %d is partly committed", round)
+		case 2:
+			committed++
+		}
+	}
+	before := b.objects(t)
+	b.collect(t, 0)
+	if n := b.objects(t); n != before {
+		t.Errorf("%d of %d objects were deleted before the leases ended", before-n, before)
+	}
+	b.collect(t, 2*time.Hour)     // dooms the uploads without a lease
+	b.collect(t, 10*24*time.Hour) // deletes their objects
+	if n := b.objects(t); n != committed*files {
+		t.Errorf("%d objects for %d contents", n, committed*files)
+	}
+	b.must(t, "verify")
+	t.Logf("%d of %d adds were killed; %d objects were left over", killed, rounds, before-committed*files)
+}
+
+// TestTogetherBucket adds the same files in two processes at once, and collects
+// in two processes at once.
+func TestTogetherBucket(t *testing.T) {
+	t.Parallel()
+	const files = 30
+	b := newBucketDepot(t)
+	src := t.TempDir()
+	symFiles(t, src, 1, files, 4000)
+	together := func(args ...string) {
+		t.Helper()
+		var wg sync.WaitGroup
+		for range 2 {
+			wg.Go(func() {
+				if code, out := b.run(t, args...); code != 0 {
+					t.Errorf("symdepot %s: exit %d\n%s", strings.Join(args, " "), code, out)
+				}
+			})
+		}
+		wg.Wait()
+	}
+	together("add", src)
+	b.must(t, "verify")
+	together("gc", "--grace", "0s")
+	b.must(t, "verify")
+	b.collect(t, 2*time.Hour)
+	b.collect(t, 10*24*time.Hour)
+	if n := b.objects(t); n != files {
+		t.Errorf("%d objects for %d contents", n, files)
+	}
+	b.must(t, "verify")
+}
+
+// TestServeStoreAway serves what the local cache has while the store is away, and
+// answers 503 for the rest, never 404.
+func TestServeStoreAway(t *testing.T) {
+	t.Parallel()
+	b := newBucketDepot(t)
+	src := t.TempDir()
+	symFiles(t, src, 1, 2, 4000)
+	b.must(t, "add", src)
+	env := map[string]string{"SYMDEPOT_DEPOT": b.dir, "PATH": os.Getenv("PATH"), "HOME": t.TempDir(), "AWS_ACCESS_KEY_ID": b.peer.User, "AWS_SECRET_ACCESS_KEY": b.peer.Secret}
+	s, err := startServe(func(k string) string { return env[k] }, ".", "--quiet")
+	if err != nil {
+		t.Fatal(err)
+	}
+	get := func(path string) (int, http.Header) {
+		t.Helper()
+		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+		defer cancel()
+		req, err := http.NewRequestWithContext(ctx, http.MethodGet, s.url+path, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		resp, err := (&http.Client{Transport: buckettest.Transport(nil)}).Do(req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer resp.Body.Close()
+		_, _ = io.Copy(io.Discard, resp.Body)
+		return resp.StatusCode, resp.Header
+	}
+	sym := func(i int) string {
+		return fmt.Sprintf("/lib1-%d.so/%s/lib1-%d.so.sym", i, symID(1, i), i)
+	}
+	is := func(path string, want int) {
+		t.Helper()
+		if got, h := get(path); got != want || (h.Get("Retry-After") != "") != (want == 503) {
+			t.Errorf("GET %s: status %d with Retry-After %q, want %d", path, got, h.Get("Retry-After"), want)
+		}
+	}
+	is(sym(0), 200)
+	b.line.cut(true)
+	for range 2 {
+		is(sym(0), 200)
+		is(sym(1), 503)
+		is(sym(7), 404) // the index knows
+	}
+	is("/readyz", 503)
+	b.line.cut(false)
+	is("/readyz", 200)
+	is(sym(1), 200)
+	if err := s.stop(); err != nil {
+		t.Errorf("serve: %v", err)
+	}
+	for _, text := range []string{"does not answer", "answers again"} {
+		if n := strings.Count(s.log.String(), text); n != 1 {
+			t.Errorf("%d log lines with %q, want 1:\n%s", n, text, s.log.String())
+		}
+	}
+}
+
+// TestRefusedBuckets starts commands with buckets that cannot be used: exit code
+// and one line that names the cause.
+func TestRefusedBuckets(t *testing.T) {
+	t.Parallel()
+	b := newBucketDepot(t)
+	src := t.TempDir()
+	symFiles(t, src, 1, 1, 100)
+	b.must(t, "add", src)
+	plain := t.TempDir()
+	folder := filepath.Join(plain, "plain")
+	if code, _, errs := symdepot(t, folder, "add", src); code != 0 {
+		t.Fatal(errs)
+	}
+	fresh := func() string { return filepath.Join(t.TempDir(), "d") }
+	endpoint := "?endpoint=" + url.QueryEscape("http://"+b.line.address)
+	for name, c := range map[string]struct {
+		dir, blobs, secret, want string
+	}{
+		"missing bucket":            {fresh(), "s3://nowhere/x" + endpoint, "", "no such bucket"},
+		"wrong credentials":         {fresh(), "s3://symbols/x" + endpoint, "wrong", "refuses the credentials"},
+		"bucket of another depot":   {fresh(), b.blobs, "", "name another prefix"},
+		"another bucket":            {b.dir, "s3://symbols/other" + endpoint, "", "it keeps its contents in s3://symbols/depot"},
+		"folder with a bucket":      {folder, b.blobs, "", "open it without --blobs"},
+		"URL with a password":       {fresh(), "s3://user:pass@symbols/x", "", "AWS_SECRET_ACCESS_KEY"},
+		"database without a bucket": {"postgres://u@127.0.0.1/db", "", "", "--blobs"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			cmd := exec.CommandContext(t.Context(), "symdepot", "--depot", c.dir, "list")
+			if c.blobs != "" {
+				cmd = exec.CommandContext(t.Context(), "symdepot", "--depot", c.dir, "--blobs", c.blobs, "add", src)
+			}
+			cmd.Env = append(os.Environ(), b.env()...)
+			if c.secret != "" {
+				cmd.Env = append(cmd.Env, "AWS_SECRET_ACCESS_KEY="+c.secret)
+			}
+			var errs bytes.Buffer
+			cmd.Stderr = &errs
+			if err := cmd.Run(); err == nil {
+				t.Fatal("it was opened")
+			}
+			if said := errs.String(); !strings.Contains(said, c.want) || strings.Count(said, "\n") > 2 || !strings.Contains(strings.Split(said, "\n")[0], c.want) || strings.Contains(said, "pass@") || strings.Contains(said, b.peer.Secret) {
+				t.Errorf("it says %q, want a first line with %q", said, c.want)
+			}
+		})
+	}
+	b.must(t, "verify")
+}
+
+// TestBenchBucket compares adding to a bucket with plain uploads of the same
+// files, and the first byte of a cold file with that of the store.
+func TestBenchBucket(t *testing.T) {
+	needBench(t)
+	const files = 2000
+	size := 1 << 20
+	if os.Getenv("SYMDEPOT_BENCH") == "short" {
+		size = 64 << 10
+	}
+	b := newBucketDepot(t)
+	src := t.TempDir()
+	paths := randomSyms(t, src, files, size)
+	s3 := b.open(t)
+	defer s3.Close()
+	start := time.Now()
+	b.must(t, "add", src)
+	added := time.Since(start)
+	start = time.Now()
+	var wg sync.WaitGroup
+	next := make(chan string)
+	for range 16 {
+		wg.Go(func() {
+			for p := range next {
+				f, err := os.Open(filepath.Join(src, p))
+				if err != nil {
+					t.Error(err)
+					continue
+				}
+				if _, err := s3.Put(t.Context(), "plain/"+filepath.ToSlash(p), int64(size), struct{ io.Reader }{f}, bucket.PutOptions{}); err != nil {
+					t.Error(err)
+				}
+				_ = f.Close()
+			}
+		})
+	}
+	for _, p := range paths {
+		next <- p
+	}
+	close(next)
+	wg.Wait()
+	plain := time.Since(start)
+	t.Logf("add of %d files of %d bytes: %.1f s; 16 parallel plain PUTs: %.1f s; ratio %.2f (goal 1.3)", files, size, added.Seconds(), plain.Seconds(), added.Seconds()/plain.Seconds())
+
+	env := map[string]string{"SYMDEPOT_DEPOT": b.dir, "PATH": os.Getenv("PATH"), "HOME": t.TempDir(), "AWS_ACCESS_KEY_ID": b.peer.User, "AWS_SECRET_ACCESS_KEY": b.peer.Secret}
+	s, err := startServe(func(k string) string { return env[k] }, ".", "--quiet")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = s.stop() }()
+	client := &http.Client{Transport: buckettest.Transport(nil)}
+	var cold, store []time.Duration
+	one := make([]byte, 1)
+	for _, p := range paths[:50] {
+		start := time.Now()
+		o, err := s3.Get(t.Context(), "plain/"+filepath.ToSlash(p), 0, -1, "")
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, _ = io.ReadFull(o.Body, one)
+		store = append(store, time.Since(start))
+		_, _ = io.Copy(io.Discard, o.Body)
+		o.Body.Close()
+		req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, s.url+"/"+filepath.ToSlash(p), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		start = time.Now()
+		resp, err := client.Do(req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := io.ReadFull(resp.Body, one); err != nil || resp.StatusCode != 200 {
+			t.Fatalf("GET %s: status %d, %v", p, resp.StatusCode, err)
+		}
+		cold = append(cold, time.Since(start))
+		_, _ = io.Copy(io.Discard, resp.Body)
+		resp.Body.Close()
+	}
+	slices.Sort(cold)
+	slices.Sort(store)
+	t.Logf("first byte of a cold file: median %v, of the store %v, beyond it %v (goal 10 ms)", cold[25], store[25], cold[25]-store[25])
+}
