@@ -19,6 +19,10 @@ import (
 // ErrNeedsBucket means that a depot in a database was opened without a bucket.
 var ErrNeedsBucket = errors.New("a depot in PostgreSQL keeps its contents in a bucket, because several machines share it and network file systems give neither locks nor durability: name one with --blobs, such as s3://BUCKET/PREFIX")
 
+// ErrNoDatabase means that the database of the depot does not answer: whether the
+// depot has a file is not known.
+var ErrNoDatabase = index.ErrUnavailable
+
 // openStores opens the index and the store of contents. It sets name and dir
 // also if it fails.
 func (d *Depot) openStores(ctx context.Context, where string, opt *Options) (err error) {
@@ -50,7 +54,7 @@ func (d *Depot) openStores(ctx context.Context, where string, opt *Options) (err
 			return err
 		}
 	}
-	d.db, err = index.Open(ctx, at, index.Options{Now: opt.Now, Dial: opt.Dial, Placed: d.placed, MustExist: opt.MustExist && index.IsURL(where)})
+	d.db, err = index.Open(ctx, at, index.Options{Log: opt.Log, Now: opt.Now, Dial: opt.Dial, Placed: d.placed, MustExist: opt.MustExist && index.IsURL(where)})
 	if errors.Is(err, fs.ErrNotExist) && index.IsURL(where) {
 		err = fmt.Errorf("%w; `symdepot add` makes one", ErrNoDepot)
 	}

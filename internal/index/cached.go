@@ -90,13 +90,21 @@ func (c *commit) cached(f CachedFile) error {
 	if err != nil {
 		return err
 	}
-	for _, e := range f.Entries {
-		before := c.objects
-		object, err := c.objectWithKeys(content, e)
-		if err != nil {
+	var known []storedObject // with sets, of all entries
+	if sets := c.sets(); sets != nil {
+		if known, err = c.storeObjects(sets, f.Entries, map[blob.Ref]int64{f.Ref: content}); err != nil {
 			return err
 		}
-		if c.objects == before {
+	}
+	for i, e := range f.Entries {
+		before := c.objects
+		var object int64
+		if known != nil {
+			object = known[i].id
+		} else if object, err = c.objectWithKeys(content, e); err != nil {
+			return err
+		}
+		if known != nil && known[i].known || known == nil && c.objects == before {
 			// A filter reads the keys of new objects and of new transactions;
 			// this is neither if the product did not have the object.
 			var held bool
@@ -166,6 +174,9 @@ var cachedObjects = each("SELECT DISTINCT f.object_id FROM object o CROSS JOIN t
 // deleteCached removes a downloaded file and hides its objects that nothing else
 // makes visible.
 func (w *write) deleteCached(content, size, tx int64, now time.Time) error {
+	if sets := w.sets(); sets != nil {
+		return w.deleteAllCached(sets, []cachedRow{{content, size, tx}}, now)
+	}
 	objects, err := w.ids(cachedObjects, content, tx)
 	if err != nil {
 		return err
@@ -199,12 +210,12 @@ func (cf CachedFiles) Touch(ctx context.Context, used map[blob.Ref]time.Time) er
 	}
 	for batch := range slices.Chunk(refs, touchBatch) {
 		if err := cf.db.updateUnsynced(ctx, "record last uses", func(w *write) error {
-			for _, r := range batch {
-				if _, err := w.exec("UPDATE cached SET used = $2 WHERE content_id = (SELECT id FROM content WHERE sha256 = $1) AND used < $2", r[:], used[r].UnixMilli()); err != nil {
-					return err
-				}
+			rows := make([][]any, len(batch))
+			for i, r := range batch {
+				rows[i] = []any{r[:], used[r].UnixMilli()}
 			}
-			return nil
+			_, err := w.many("UPDATE cached SET used = $2 WHERE content_id = (SELECT id FROM content WHERE sha256 = $1) AND used < $2", rows)
+			return err
 		}); err != nil {
 			return err
 		}
@@ -335,20 +346,26 @@ func (cf CachedFiles) Drop(ctx context.Context, f CacheFilter, deleteBlob func(b
 }
 
 func (cf CachedFiles) evict(ctx context.Context, refs []blob.Ref, source string, deleteBlob func(blob.Ref) error) (n int, bytes int64, err error) {
-	for batch := range slices.Chunk(refs, dropBatch) {
-		var gone []blob.Ref
+	for batch := range slices.Chunk(refs, cf.db.dropBatch()) {
+		var gone []dropped
 		var files int
 		var size int64
 		err := cf.db.update(ctx, "evict", func(w *write) error {
 			files, size = 0, 0
 			now := cf.db.now()
 			d := drop{write: w, before: now.UnixMilli(), now: now}
-			for _, ref := range batch {
-				f, s, err := d.evict(ref, text(source))
-				if err != nil {
+			if sets := d.sets(); sets != nil {
+				if files, size, err = d.evictAll(sets, batch, text(source)); err != nil {
 					return err
 				}
-				files, size = files+f, size+s
+			} else {
+				for _, ref := range batch {
+					f, s, err := d.evict(ref, text(source))
+					if err != nil {
+						return err
+					}
+					files, size = files+f, size+s
+				}
 			}
 			gone = d.gone
 			if files == 0 {

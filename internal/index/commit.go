@@ -42,6 +42,12 @@ func (db *DB) Commit(ctx context.Context, tx Tx, check func(ctx context.Context,
 		if number, err = c.header(tx); err != nil {
 			return err
 		}
+		if sets := c.sets(); sets != nil {
+			if err := c.entries(ctx, sets, tx.Entries); err != nil {
+				return err
+			}
+			return c.count()
+		}
 		for i, e := range tx.Entries {
 			if err := ctx.Err(); err != nil {
 				return err
@@ -102,6 +108,7 @@ type commit struct {
 	objects, looks int64
 	late           int64 // new keys of known objects, and downloads that make a known object visible in a further product
 	next           int64 // id of the next new object; 0: not read yet
+	first          int64 // its value at the begin of the transaction
 	cacheEmpty     *bool // there are no cached files; nil: not read yet
 	placed         bool  // see Options
 }
@@ -174,25 +181,17 @@ func (c *commit) entry(seq int, e Entry) error {
 // not unique: PE and DBG files, and PDBs of the old format. The next garbage
 // collection frees contents without remaining references.
 func (c *commit) replaceCached(object int64) error {
-	if c.cacheEmpty == nil {
-		var empty bool
-		if err := c.row("SELECT NOT EXISTS (SELECT 1 FROM cached)", nil, &empty); err != nil {
-			return err
-		}
-		c.cacheEmpty = &empty
+	if empty, err := c.nothingCached(); err != nil || empty {
+		return err
 	}
-	if *c.cacheEmpty {
-		return nil
-	}
-	type file struct{ content, size, tx int64 }
-	var files []file
+	var files []cachedRow
 	err := c.each(`SELECT DISTINCT k.id, k.size, f.tx_id FROM lookup l
 		JOIN lookup m ON m.id = l.id AND m.object_id <> l.object_id AND (m.role & l.role) <> 0
 		JOIN object o ON o.id = m.object_id AND (m.name = l.name OR o.kind NOT IN ($2, $3, $4))
 		JOIN content k ON k.id = o.content_id AND k.id <> (SELECT content_id FROM object WHERE id = $1)
 		JOIN tx_file f ON f.object_id = o.id AND f.tx_id < 0
 		WHERE l.object_id = $1`, []any{object, symfile.PE, symfile.DBG, symfile.PDB20}, func(scan func(...any) error) error {
-		var f file
+		var f cachedRow
 		err := scan(&f.content, &f.size, &f.tx)
 		files = append(files, f)
 		return err
@@ -206,6 +205,18 @@ func (c *commit) replaceCached(object int64) error {
 		}
 	}
 	return nil
+}
+
+// nothingCached reports whether there are no cached files.
+func (c *commit) nothingCached() (bool, error) {
+	if c.cacheEmpty == nil {
+		var empty bool
+		if err := c.row("SELECT NOT EXISTS (SELECT 1 FROM cached)", nil, &empty); err != nil {
+			return false, err
+		}
+		c.cacheEmpty = &empty
+	}
+	return *c.cacheEmpty, nil
 }
 
 // makeVisible makes an object visible in a product, through the newest of its
@@ -284,15 +295,10 @@ func (c *commit) content(k Content) (id int64, err error) {
 // object returns the id of an object. It updates a known object if a newer
 // version of the program has identified it differently.
 func (c *commit) object(content int64, e Entry) (id int64, err error) {
-	o := e.Object
-	if c.next == 0 {
-		// Never reuse the id of a deleted object: see Filter.
-		if err := c.row("SELECT "+lastObject+" + 1 FROM state WHERE one = 1", nil, &c.next); err != nil {
-			return 0, err
-		}
+	if err := c.firstObject(); err != nil {
+		return 0, err
 	}
-	args := []any{content, o.Name, o.Kind, symfile.Fold(o.Name), o.Role, o.CodeName, o.CodeID, o.DebugID.Breakpad(), o.InfoAge, string(o.BuildID),
-		o.Of, objectFlags(o), o.Version, o.Hash, e.Arch, strings.Join(e.Features, " "), e.DebugSize, c.next}
+	args := append(objectArgs(content, e), c.next)
 	err = c.row(`INSERT INTO object (content_id, name, kind, name_fold, role, code_name, code_id, debug_id, info_age, build_id,
 		   of_kind, flags, version, hash, arch, features, debug_size, id)
 		 VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18)
@@ -312,13 +318,39 @@ func (c *commit) object(content int64, e Entry) (id int64, err error) {
 	if err := scanObject(read, &known); err != nil {
 		return 0, err
 	}
-	if known.Object == o && known.Arch == e.Arch && known.DebugSize == e.DebugSize && slices.Equal(known.Features, e.Features) {
+	if known.describes(e) {
 		return known.id, nil
 	}
-	_, err = c.exec(`UPDATE object SET role = $5, code_name = $6, code_id = $7, debug_id = $8, info_age = $9, build_id = $10, of_kind = $11,
-		   flags = $12, version = $13, hash = $14, arch = $15, features = $16, debug_size = $17
-		 WHERE content_id = $1 AND name = $2 AND kind = $3 AND name_fold = $4`, args[:17]...)
+	_, err = c.exec(updateObject, args[:17]...)
 	return known.id, err
+}
+
+// firstObject reads the id of the first new object, once.
+func (c *commit) firstObject() error {
+	if c.next > 0 {
+		return nil
+	}
+	// Never reuse the id of a deleted object: see Filter.
+	err := c.row("SELECT "+lastObject+" + 1 FROM state WHERE one = 1", nil, &c.next)
+	c.first = c.next
+	return err
+}
+
+// objectArgs returns the columns of an object without its id.
+func objectArgs(content int64, e Entry) []any {
+	o := e.Object
+	return []any{content, o.Name, o.Kind, symfile.Fold(o.Name), o.Role, o.CodeName, o.CodeID, o.DebugID.Breakpad(), o.InfoAge, string(o.BuildID),
+		o.Of, objectFlags(o), o.Version, o.Hash, e.Arch, strings.Join(e.Features, " "), e.DebugSize}
+}
+
+const updateObject = `UPDATE object SET role = $5, code_name = $6, code_id = $7, debug_id = $8, info_age = $9, build_id = $10, of_kind = $11,
+	   flags = $12, version = $13, hash = $14, arch = $15, features = $16, debug_size = $17
+	 WHERE content_id = $1 AND name = $2 AND kind = $3 AND name_fold = $4`
+
+// describes reports whether a stored object is as this version of the program has
+// identified it.
+func (s Stored) describes(e Entry) bool {
+	return s.Object == e.Object && s.Arch == e.Arch && s.DebugSize == e.DebugSize && slices.Equal(s.Features, e.Features)
 }
 
 // count adds the new rows to the counters.

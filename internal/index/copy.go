@@ -49,6 +49,11 @@ type bulk interface {
 // Reopen undoes that.
 func (db *DB) Copy(ctx context.Context, to *DB, last func() error) error {
 	return db.update(ctx, "copy", func(w *write) error {
+		if s, ok := w.session.(interface{ rest() error }); ok { // while the target is written
+			if err := s.rest(); err != nil {
+				return err
+			}
+		}
 		if err := last(); err != nil {
 			return err
 		}

@@ -22,10 +22,6 @@ type engine interface {
 	// snapshot runs fn with a reader that sees one state of the database
 	// throughout, without blocking writers.
 	snapshot(ctx context.Context, fn func(reader) error) error
-	// begin starts a write transaction. It waits for other writers until ctx
-	// ends. If durable is false, a crash of the machine may undo the
-	// transaction.
-	begin(ctx context.Context, durable bool) (session, error)
 	// classify returns the sentinel of this package that describes an error of
 	// the driver, or nil.
 	classify(err error) error
@@ -40,6 +36,21 @@ type engine interface {
 	// watch returns a cheap way to notice writes.
 	watch() (watcher, error)
 	close() error
+}
+
+// beginner is an engine whose write transactions either work or fail.
+type beginner interface {
+	// begin starts a write transaction. It waits for other writers until ctx
+	// ends. If durable is false, a crash of the machine may undo the
+	// transaction.
+	begin(ctx context.Context, durable bool) (transaction, error)
+}
+
+// transactor is an engine that repeats write transactions.
+type transactor interface {
+	// transact runs fn in a write transaction and commits if fn returns nil. It
+	// may run fn several times, but commits once. Otherwise it is as begin.
+	transact(ctx context.Context, durable bool, fn func(s session) error) error
 }
 
 // reader reads from the database. Its methods may be called by several
@@ -58,12 +69,36 @@ type session interface {
 	exec(text string, args ...any) (int64, error)
 	row(text string, args []any, dest ...any) error
 	each(text string, args []any, fn func(scan func(...any) error) error) error
+	// many runs one statement once for each list of arguments, in order, and
+	// returns the numbers of changed rows. Over a network it takes one round trip.
+	many(text string, rows [][]any) ([]int64, error)
 	// script runs several statements without parameters.
 	script(text string) error
+}
+
+// transaction is a session that its owner ends.
+type transaction interface {
+	session
 	commit() error
 	// rollback undoes the transaction. One of commit and rollback is called,
 	// once.
 	rollback()
+}
+
+// setSession is a session in which a statement costs a round trip over the
+// network. So that a transaction over many rows takes few of them, its statements
+// accept arrays.
+type setSession interface {
+	session
+	// set runs a statement whose arguments may be slices, and calls fn, if not
+	// nil, for each row. It returns the number of affected rows.
+	set(text string, args []any, fn func(scan func(...any) error) error) (int64, error)
+}
+
+// sets returns the session if its statements accept arrays, or nil.
+func (w *write) sets() setSession {
+	s, _ := w.session.(setSession)
+	return s
 }
 
 // watcher notices writes to the database without a query.

@@ -19,6 +19,9 @@ var (
 	ErrForeign = errors.New("the file is the database of a different program")
 	// ErrNewer: the index was written by a newer version of the program.
 	ErrNewer = errors.New("the index was written by a newer version of symdepot")
+	// ErrUnavailable: the database server does not answer, or does not accept
+	// writes at the moment. What was asked is not known.
+	ErrUnavailable = errors.New("the database is not available")
 	// ErrReadOnly: the index was opened for reading only.
 	ErrReadOnly = errors.New("the index is open read-only")
 )

@@ -21,6 +21,7 @@ import (
 	"context"
 	"database/sql"
 	"errors"
+	"log/slog"
 	"net"
 	"path/filepath"
 	"strconv"
@@ -39,6 +40,8 @@ type Options struct {
 	MustExist bool
 	// Dial connects to the server of a database; nil means a plain connection.
 	Dial func(ctx context.Context, network, addr string) (net.Conn, error)
+	// Log receives changes of the state of a database server; nil means nothing.
+	Log *slog.Logger
 	// Now is the clock; nil means time.Now.
 	Now func() time.Time
 	// BusyWait is how long a writer waits for other processes before it fails
@@ -81,6 +84,9 @@ type DB struct {
 func Open(ctx context.Context, where string, opt Options) (*DB, error) {
 	if opt.Now == nil {
 		opt.Now = time.Now
+	}
+	if opt.Log == nil {
+		opt.Log = slog.New(slog.DiscardHandler)
 	}
 	opt.BusyWait = cmp.Or(opt.BusyWait, 10*time.Minute)
 	e, err := openEngine(ctx, where, opt)

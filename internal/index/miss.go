@@ -28,6 +28,9 @@ type Miss struct {
 func (ms Misses) Put(ctx context.Context, misses []Miss) error {
 	for batch := range slices.Chunk(misses, touchBatch) {
 		if err := ms.db.updateUnsynced(ctx, "store misses", func(w *write) error {
+			if sets := w.sets(); sets != nil {
+				return w.putMisses(sets, batch, ms.db.maxMisses)
+			}
 			var added int64
 			for _, m := range batch {
 				n, err := w.exec("DELETE FROM miss WHERE key = $1 AND source = $2", m.Key, m.Source)
@@ -40,13 +43,15 @@ func (ms Misses) Put(ctx context.Context, misses []Miss) error {
 				}
 				added += 1 - n
 			}
-			return w.limitRows("miss", added, ms.db.maxMisses, "DELETE FROM miss WHERE no IN (SELECT no FROM miss ORDER BY no LIMIT $1)")
+			return w.limitRows("miss", added, ms.db.maxMisses, oldestMisses)
 		}); err != nil {
 			return err
 		}
 	}
 	return nil
 }
+
+const oldestMisses = "DELETE FROM miss WHERE no IN (SELECT no FROM miss ORDER BY no LIMIT $1)"
 
 // limitRows counts the rows added to a limited table and deletes the oldest above
 // most.
@@ -124,13 +129,13 @@ func (ms Misses) Flush(ctx context.Context, f MissFilter) (int64, error) {
 func (ms Misses) flushAll(ctx context.Context, statement string, args ...any) (sum int64, err error) {
 	last := int64(math.MinInt64)
 	for {
-		var n int64
+		var n, next int64
 		err := ms.db.updateUnsynced(ctx, "delete misses", func(w *write) error {
-			n = 0
+			n, next = 0, last
 			err := w.each(statement, append([]any{touchBatch, last}, args...), func(scan func(...any) error) error {
 				var no int64
 				err := scan(&no)
-				last = max(last, no)
+				next = max(next, no)
 				n++
 				return err
 			})
@@ -142,6 +147,7 @@ func (ms Misses) flushAll(ctx context.Context, statement string, args ...any) (s
 		if err != nil {
 			return sum, err
 		}
+		last = next
 		if sum += n; n < touchBatch {
 			return sum, nil
 		}

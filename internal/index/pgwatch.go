@@ -71,6 +71,7 @@ func (w *pgWatch) ask(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	w.e.saw(nil)
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	// A slow answer must not replace a newer one.
@@ -85,6 +86,7 @@ func (w *pgWatch) run(ctx context.Context) {
 	defer close(w.done)
 	for ctx.Err() == nil {
 		if err := w.listen(ctx); err != nil && ctx.Err() == nil {
+			w.e.saw(err)
 			_ = w.ask(ctx) // without a connection that listens
 			pause(ctx, askEvery)
 		}
@@ -169,6 +171,8 @@ func (e *postgres) noticed(ctx context.Context) {
 		_ = w.ask(ctx)
 	}
 	limit := time.Now().Add(staleAfter + askEvery)
+	ctx, cancel := context.WithDeadline(ctx, limit)
+	defer cancel()
 	for pauseFor := 5 * time.Millisecond; time.Now().Before(limit) && ctx.Err() == nil; pauseFor = min(2*pauseFor, 100*time.Millisecond) {
 		var behind int
 		if err := e.pool.QueryRow(ctx, "SELECT count(*) FROM node, state WHERE node.generation < state.generation AND node.asked > now() - make_interval(secs => $1)",

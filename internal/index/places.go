@@ -45,13 +45,12 @@ type Upload struct {
 func (ps Places) Begin(ctx context.Context, node string, d time.Duration, uploads []Upload) error {
 	until := ps.db.now().Add(d).UnixMilli()
 	return ps.db.update(ctx, "begin uploads", func(w *write) error {
-		for _, u := range uploads {
-			if _, err := w.exec("INSERT INTO upload (place, node, sha256, size, done, lease_until) VALUES ($1, $2, $3, $4, 0, $5)",
-				u.Place, text(node), u.Ref[:], u.Size, until); err != nil {
-				return err
-			}
+		rows := make([][]any, len(uploads))
+		for i, u := range uploads {
+			rows[i] = []any{u.Place, text(node), u.Ref[:], u.Size, until}
 		}
-		return nil
+		_, err := w.many("INSERT INTO upload (place, node, sha256, size, done, lease_until) VALUES ($1, $2, $3, $4, 0, $5)", rows)
+		return err
 	})
 }
 
@@ -60,16 +59,11 @@ func (ps Places) Begin(ctx context.Context, node string, d time.Duration, upload
 // and none is marked.
 func (ps Places) Done(ctx context.Context, places []string) error {
 	return ps.db.update(ctx, "end uploads", func(w *write) error {
-		for _, p := range places {
-			n, err := w.exec("UPDATE upload SET done = 1 WHERE place = $1", p)
-			if err != nil {
-				return err
-			}
-			if n == 0 {
-				return fmt.Errorf("upload %s: its lease has expired: %w", p, ErrNotUploaded)
-			}
+		marked, err := w.many("UPDATE upload SET done = 1 WHERE place = $1", argLists(places))
+		if i := slices.Index(marked, 0); i >= 0 {
+			return fmt.Errorf("upload %s: its lease has expired: %w", places[i], ErrNotUploaded)
 		}
-		return nil
+		return err
 	})
 }
 
@@ -95,12 +89,8 @@ func (ps Places) Renew(ctx context.Context, places []string, d time.Duration) er
 	until := ps.db.now().Add(d).UnixMilli()
 	for batch := range slices.Chunk(places, touchBatch) {
 		if err := ps.db.updateUnsynced(ctx, "renew uploads", func(w *write) error {
-			for _, p := range batch {
-				if _, err := w.exec("UPDATE upload SET lease_until = $2 WHERE place = $1", p, until); err != nil {
-					return err
-				}
-			}
-			return nil
+			_, err := w.many("UPDATE upload SET lease_until = $2 WHERE place = $1", argLists(batch, until))
+			return err
 		}); err != nil {
 			return err
 		}
@@ -113,26 +103,28 @@ func (ps Places) Renew(ctx context.Context, places []string, d time.Duration) er
 func (ps Places) Abandon(ctx context.Context, places []string) error {
 	now := ps.db.now().UnixMilli()
 	for batch := range slices.Chunk(places, touchBatch) {
-		if err := ps.db.updateUnsynced(ctx, "abandon uploads", func(w *write) error {
-			for _, p := range batch {
-				if err := w.doom(p, now); err != nil {
-					return err
-				}
-			}
-			return nil
-		}); err != nil {
+		if err := ps.db.updateUnsynced(ctx, "abandon uploads", func(w *write) error { return w.doom(batch, now) }); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// doom moves an upload, if it exists, to the doomed places.
-func (w *write) doom(place string, now int64) error {
-	if _, err := w.exec("INSERT INTO doomed (place, sha256, size, since) SELECT place, sha256, size, $2 FROM upload WHERE place = $1", place, now); err != nil {
+// argLists returns the arguments for each place: the place, and more.
+func argLists(places []string, more ...any) [][]any {
+	rows := make([][]any, len(places))
+	for i, p := range places {
+		rows[i] = append([]any{p}, more...)
+	}
+	return rows
+}
+
+// doom moves those of the places that are uploads to the doomed places.
+func (w *write) doom(places []string, now int64) error {
+	if _, err := w.many("INSERT INTO doomed (place, sha256, size, since) SELECT place, sha256, size, $2 FROM upload WHERE place = $1", argLists(places, now)); err != nil {
 		return err
 	}
-	_, err := w.exec("DELETE FROM upload WHERE place = $1", place)
+	_, err := w.many("DELETE FROM upload WHERE place = $1", argLists(places))
 	return err
 }
 
@@ -151,12 +143,7 @@ func (ps Places) Expire(ctx context.Context, before time.Time) (n int, err error
 			}); err != nil {
 				return err
 			}
-			for _, p := range batch {
-				if err := w.doom(p, ps.db.now().UnixMilli()); err != nil {
-					return err
-				}
-			}
-			return nil
+			return w.doom(batch, ps.db.now().UnixMilli())
 		})
 		if err != nil {
 			return n, err
@@ -264,12 +251,8 @@ func (ps Places) Swept(ctx context.Context, places []string) error {
 	now := ps.db.now().UnixMilli()
 	for batch := range slices.Chunk(places, touchBatch) {
 		if err := ps.db.update(ctx, "record deleted objects", func(w *write) error {
-			for _, p := range batch {
-				if _, err := w.exec("UPDATE doomed SET swept = $2 WHERE place = $1", p, now); err != nil {
-					return err
-				}
-			}
-			return nil
+			_, err := w.many("UPDATE doomed SET swept = $2 WHERE place = $1", argLists(batch, now))
+			return err
 		}); err != nil {
 			return err
 		}
@@ -300,12 +283,8 @@ func (ps Places) Resweep(ctx context.Context, before time.Time) iter.Seq2[Upload
 func (ps Places) Forget(ctx context.Context, places []string) error {
 	for batch := range slices.Chunk(places, touchBatch) {
 		if err := ps.db.update(ctx, "forget deleted objects", func(w *write) error {
-			for _, p := range batch {
-				if _, err := w.exec("DELETE FROM doomed WHERE place = $1 AND swept IS NOT NULL", p); err != nil {
-					return err
-				}
-			}
-			return nil
+			_, err := w.many("DELETE FROM doomed WHERE place = $1 AND swept IS NOT NULL", argLists(batch))
+			return err
 		}); err != nil {
 			return err
 		}
@@ -315,6 +294,9 @@ func (ps Places) Forget(ctx context.Context, places []string) error {
 
 const knownPlace = `SELECT EXISTS (SELECT 1 FROM content WHERE sha256 = $2 AND place = $1)
 	OR EXISTS (SELECT 1 FROM upload WHERE place = $1) OR EXISTS (SELECT 1 FROM doomed WHERE place = $1)`
+
+var doomStray = each("INSERT INTO doomed (place, sha256, size, since) SELECT $1, $2, $3, $4 WHERE NOT ("+knownPlace+")",
+	"INSERT INTO doomed (place, sha256, size, since) SELECT $1::text, $2::bytea, $3::bigint, $4::bigint WHERE NOT ("+knownPlace+")")
 
 // Known reports whether the index has a place, with this content, in any table.
 func (ps Places) Known(ctx context.Context, u Upload) (known bool, err error) {
@@ -326,18 +308,11 @@ func (ps Places) Known(ctx context.Context, u Upload) (known bool, err error) {
 func (ps Places) Stray(ctx context.Context, strays []Upload) error {
 	now := ps.db.now().UnixMilli()
 	return ps.db.update(ctx, "doom unknown objects", func(w *write) error {
-		for _, u := range strays {
-			var known bool
-			if err := w.row(knownPlace, []any{u.Place, u.Ref[:]}, &known); err != nil {
-				return err
-			}
-			if known {
-				continue
-			}
-			if _, err := w.exec("INSERT INTO doomed (place, sha256, size, since) VALUES ($1, $2, $3, $4)", u.Place, u.Ref[:], u.Size, now); err != nil {
-				return err
-			}
+		rows := make([][]any, len(strays))
+		for i, u := range strays {
+			rows[i] = []any{u.Place, u.Ref[:], u.Size, now}
 		}
-		return nil
+		_, err := w.many(doomStray, rows)
+		return err
 	})
 }

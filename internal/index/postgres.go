@@ -8,9 +8,13 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"log/slog"
 	"net/url"
+	"runtime"
 	"strings"
 	"sync"
+	"sync/atomic"
+	"time"
 	"unicode/utf8"
 
 	"github.com/jackc/pgx/v5"
@@ -21,9 +25,19 @@ import (
 // postgres is the engine of several machines: a PostgreSQL database that holds
 // one index in its default schema.
 type postgres struct {
-	host     string // host, port and database, for messages
-	readOnly bool
-	pool     *pgxpool.Pool
+	host           string // host, port and database, for messages
+	user, database string
+	readOnly       bool
+	wait           time.Duration // how long a writer waits for others
+	log            *slog.Logger
+	pool           *pgxpool.Pool
+
+	writing   chan struct{} // has an element while this process writes or waits for the write lock
+	scanning  chan struct{} // has an element for each running scan
+	requests  bool          // the table of requests exists
+	writes    atomic.Uint64
+	down      atomic.Bool // the last statement found no database
+	lastReset atomic.Int64
 
 	mu      sync.Mutex
 	watches []*pgWatch // guarded by mu
@@ -55,19 +69,32 @@ func Name(where string) string {
 func openPostgres(ctx context.Context, where string, opt Options) (*postgres, error) {
 	cfg, err := pgxpool.ParseConfig(where)
 	if err != nil {
-		return &postgres{host: "of the given URL"}, errors.New("the URL is not valid; it has the form postgres://USER@HOST:PORT/DATABASE")
+		return &postgres{host: "of the given URL", log: opt.Log}, errors.New("the URL is not valid; it has the form postgres://USER@HOST:PORT/DATABASE")
 	}
 	c := cfg.ConnConfig
-	e := &postgres{host: fmt.Sprintf("postgres://%s:%d/%s", c.Host, c.Port, c.Database), readOnly: opt.ReadOnly}
+	e := &postgres{host: fmt.Sprintf("postgres://%s:%d/%s", c.Host, c.Port, c.Database), user: c.User, database: c.Database,
+		readOnly: opt.ReadOnly, wait: opt.BusyWait, log: opt.Log, writing: make(chan struct{}, 1), scanning: make(chan struct{}, maxScans)}
+	if !strings.Contains(where, "pool_max_conns=") {
+		cfg.MaxConns = int32(min(max(8, 4*runtime.GOMAXPROCS(0)), 16))
+	}
+	if c.ConnectTimeout == 0 || c.ConnectTimeout > pointLimit {
+		c.ConnectTimeout = pointLimit
+	}
 	if opt.Dial != nil {
 		c.DialFunc = opt.Dial
 	}
 	c.RuntimeParams["application_name"] = cmp.Or(c.RuntimeParams["application_name"], "symdepot")
 	c.RuntimeParams["standard_conforming_strings"] = "on"
+	// A process that stands still in a transaction would stop all writers.
+	c.RuntimeParams["idle_in_transaction_session_timeout"] = cmp.Or(c.RuntimeParams["idle_in_transaction_session_timeout"], "30000")
 	if e.pool, err = pgxpool.NewWithConfig(ctx, cfg); err != nil {
 		return e, err
 	}
+	if err := e.checkServer(ctx); err != nil {
+		return e, err
+	}
 	version, err := e.databaseFormat(ctx)
+	e.requests = version >= requestFormat
 	switch {
 	case err != nil:
 		return e, err
@@ -82,11 +109,22 @@ func openPostgres(ctx context.Context, where string, opt Options) (*postgres, er
 	case opt.ReadOnly:
 		return e, fmt.Errorf("it has format %d, and this program reads format %d: open it once for writing to upgrade it", version, len(e.steps()))
 	}
-	return e, migrate(ctx, e, version, opt.Now)
+	err = migrate(ctx, e, version, opt.Now)
+	e.requests = err == nil
+	return e, err
 }
 
+const (
+	// requestFormat is the format from which on there is a table of requests.
+	requestFormat = 2
+	// pointLimit is how long a lookup may take, and a connection until it is made.
+	pointLimit = 5 * time.Second
+	// maxScans is the number of concurrent scans, fewer than there are connections.
+	maxScans = 4
+)
+
 // databaseFormat returns the number of applied migrations. A database with
-// tables of another program is ErrCorrupt.
+// tables of another program is ErrForeign.
 func (e *postgres) databaseFormat(ctx context.Context) (version int, err error) {
 	var ours bool
 	var tables int
@@ -99,15 +137,15 @@ func (e *postgres) databaseFormat(ctx context.Context) (version int, err error) 
 		err = e.pool.QueryRow(ctx, "SELECT count(*) FROM migration").Scan(&version)
 		return version, err
 	case tables > 0:
-		return 0, fmt.Errorf("%w: it holds %d tables of a different program; name an empty database", ErrCorrupt, tables)
+		return 0, fmt.Errorf("%w: it holds %d tables; name an empty database", ErrForeign, tables)
 	}
 	return 0, nil
 }
 
 func (e *postgres) name() string       { return e.host }
 func (e *postgres) steps() []migration { return postgresMigrations }
-func (e *postgres) points() reader     { return pgReader{e.pool} }
-func (e *postgres) scans() reader      { return pgReader{e.pool} }
+func (e *postgres) points() reader     { return pgPoints{e} }
+func (e *postgres) scans() reader      { return pgScans{e} }
 
 func (e *postgres) close() error {
 	if e.pool != nil {
@@ -129,7 +167,121 @@ func (e *postgres) format(s session) (version int, err error) {
 // format.
 func (e *postgres) setFormat(session, int) error { return nil }
 
-func (e *postgres) integrity(context.Context, reader) ([]string, error) { return nil, nil }
+// integrity checks the indexes by the extension amcheck, if the database has it
+// and the user may call it.
+func (e *postgres) integrity(ctx context.Context, _ reader) (problems []string, err error) {
+	var allowed bool
+	if err := e.pool.QueryRow(ctx, `SELECT coalesce((SELECT has_function_privilege(p.oid, 'EXECUTE') FROM pg_extension x
+		JOIN pg_depend d ON d.refobjid = x.oid AND d.deptype = 'e' JOIN pg_proc p ON p.oid = d.objid AND p.proname = 'bt_index_check' AND p.pronargs = 2
+		WHERE x.extname = 'amcheck' LIMIT 1), false)`).Scan(&allowed); err != nil || !allowed {
+		return nil, err
+	}
+	var indexes []string
+	if err := (pgScans{e}).each(ctx, true, `SELECT i.indexrelid::regclass::text FROM pg_index i JOIN pg_class c ON c.oid = i.indexrelid JOIN pg_am a ON a.oid = c.relam
+		WHERE a.amname = 'btree' AND c.relnamespace = current_schema()::regnamespace AND i.indisvalid ORDER BY 1`, nil, func(scan func(...any) error) (bool, error) {
+		var name string
+		err := scan(&name)
+		indexes = append(indexes, name)
+		return true, err
+	}); err != nil {
+		return nil, err
+	}
+	for _, name := range indexes {
+		// A fault ends the statement, so each index has its own.
+		_, err := e.pool.Exec(ctx, "SELECT bt_index_check($1::text::regclass, true)", name)
+		if pe := (*pgconn.PgError)(nil); errors.As(err, &pe) && strings.HasPrefix(pe.Code, "XX00") {
+			problems = append(problems, fmt.Sprintf("index %s of %s: %s", name, e.host, pe.Message))
+		} else if err != nil {
+			return problems, err
+		}
+	}
+	return problems, nil
+}
+
+// pgPoints reads through the pool within pointLimit. A connection that has broken
+// is replaced once.
+type pgPoints struct{ e *postgres }
+
+func (p pgPoints) row(ctx context.Context, text string, args []any, dest ...any) error {
+	return p.try(ctx, func(ctx context.Context) (bool, error) { return true, pgReader{p.e.pool}.row(ctx, text, args, dest...) })
+}
+
+func (p pgPoints) each(ctx context.Context, constant bool, text string, args []any, fn func(scan func(...any) error) (bool, error)) error {
+	return p.try(ctx, func(ctx context.Context) (bool, error) {
+		untouched := true
+		err := pgReader{p.e.pool}.each(ctx, constant, text, args, func(scan func(...any) error) (bool, error) {
+			untouched = false
+			return fn(scan)
+		})
+		return untouched, err
+	})
+}
+
+// try runs read, and a second time if the connection broke and read allows it.
+func (p pgPoints) try(ctx context.Context, read func(context.Context) (again bool, err error)) error {
+	limited, cancel := context.WithTimeout(ctx, pointLimit)
+	defer cancel()
+	again, err := read(limited)
+	if again && broken(err) && limited.Err() == nil {
+		p.e.reset()
+		_, err = read(limited)
+	}
+	if err != nil && limited.Err() != nil && ctx.Err() == nil {
+		err = fmt.Errorf("%w (%v): %w", errNoAnswer, pointLimit, err)
+	}
+	p.e.saw(err)
+	return err
+}
+
+// pgScans reads through the pool without a limit, and leaves connections for
+// lookups.
+type pgScans struct{ e *postgres }
+
+// start waits until a scan may begin.
+func (s pgScans) start(ctx context.Context) (end func(), err error) {
+	select {
+	case s.e.scanning <- struct{}{}:
+		return func() { <-s.e.scanning }, nil
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+}
+
+func (s pgScans) row(ctx context.Context, text string, args []any, dest ...any) error {
+	end, err := s.start(ctx)
+	if err != nil {
+		return err
+	}
+	defer end()
+	err = pgReader{s.e.pool}.row(ctx, text, args, dest...)
+	if broken(err) && ctx.Err() == nil {
+		s.e.reset()
+		err = pgReader{s.e.pool}.row(ctx, text, args, dest...)
+	}
+	s.e.saw(err)
+	return err
+}
+
+func (s pgScans) each(ctx context.Context, constant bool, text string, args []any, fn func(scan func(...any) error) (bool, error)) error {
+	end, err := s.start(ctx)
+	if err != nil {
+		return err
+	}
+	defer end()
+	untouched := true
+	read := func() error {
+		return pgReader{s.e.pool}.each(ctx, constant, text, args, func(scan func(...any) error) (bool, error) {
+			untouched = false
+			return fn(scan)
+		})
+	}
+	if err = read(); untouched && broken(err) && ctx.Err() == nil {
+		s.e.reset()
+		err = read()
+	}
+	s.e.saw(err)
+	return err
+}
 
 // pgQuerier is a pool, a connection or a transaction.
 type pgQuerier interface {
@@ -223,117 +375,4 @@ func (e *postgres) snapshot(ctx context.Context, fn func(reader) error) error {
 	}
 	defer func() { _ = tx.Rollback(context.WithoutCancel(ctx)) }() // it only reads
 	return fn(pgReader{tx})
-}
-
-// pgTx is a write transaction. It holds the write lock.
-type pgTx struct {
-	ctx     context.Context // never cancelled: see DB.update
-	e       *postgres
-	tx      pgx.Tx
-	durable bool
-}
-
-func (e *postgres) begin(ctx context.Context, durable bool) (session, error) {
-	if e.readOnly {
-		return nil, ErrReadOnly
-	}
-	tx, err := e.pool.Begin(ctx)
-	if err != nil {
-		return nil, err
-	}
-	t := &pgTx{context.WithoutCancel(ctx), e, tx, durable}
-	if !durable {
-		_, err = tx.Exec(ctx, "SET LOCAL synchronous_commit = off")
-	}
-	if err == nil {
-		_, err = tx.Exec(ctx, "SELECT pg_advisory_xact_lock($1)", int64(writeLock))
-	}
-	if err != nil {
-		t.rollback()
-		return nil, err
-	}
-	return t, nil
-}
-
-// commit returns when all processes know of the write. Those that do not wait
-// for the disk change nothing that others keep in memory.
-func (t *pgTx) commit() error {
-	if !t.durable {
-		return t.tx.Commit(t.ctx)
-	}
-	if _, err := t.tx.Exec(t.ctx, "NOTIFY "+channel); err != nil {
-		t.rollback()
-		return err
-	}
-	if err := t.tx.Commit(t.ctx); err != nil {
-		return err
-	}
-	t.e.noticed(t.ctx)
-	return nil
-}
-
-func (t *pgTx) rollback() { _ = t.tx.Rollback(t.ctx) }
-
-func (t *pgTx) exec(text string, args ...any) (int64, error) {
-	args, err := plain(args)
-	if err != nil {
-		return 0, err
-	}
-	tag, err := t.tx.Exec(t.ctx, inPostgres(text), args...)
-	return tag.RowsAffected(), err
-}
-
-func (t *pgTx) script(text string) error {
-	_, err := t.tx.Exec(t.ctx, inPostgres(text), pgx.QueryExecModeSimpleProtocol)
-	return err
-}
-
-func (t *pgTx) row(text string, args []any, dest ...any) error {
-	return pgReader{t.tx}.row(t.ctx, text, args, dest...)
-}
-
-func (t *pgTx) each(text string, args []any, fn func(scan func(...any) error) error) error {
-	return pgReader{t.tx}.each(t.ctx, true, text, args, func(scan func(...any) error) (bool, error) { return true, fn(scan) })
-}
-
-func (e *postgres) classify(err error) error {
-	var pe *pgconn.PgError
-	if !errors.As(err, &pe) {
-		return nil
-	}
-	switch {
-	case pe.Code == "53100":
-		return ErrNoSpace
-	case pe.Code == "55P03":
-		return ErrBusy
-	case pe.Code == "25006":
-		return ErrReadOnly
-	case pe.Code == "57014":
-		return context.Canceled
-	case strings.HasPrefix(pe.Code, "XX00"):
-		return ErrCorrupt
-	}
-	return nil
-}
-
-// insert copies rows with the COPY protocol. next returns nil after the last.
-func (t *pgTx) insert(ctx context.Context, table string, columns []string, next func() ([]any, error)) error {
-	_, err := t.tx.CopyFrom(ctx, pgx.Identifier{table}, columns, pgx.CopyFromFunc(func() ([]any, error) {
-		row, err := next()
-		if err != nil || row == nil {
-			return nil, err
-		}
-		return plain(row)
-	}))
-	return err
-}
-
-// copied sets the counters of generated ids after the highest copied one.
-func (t *pgTx) copied() error {
-	for _, c := range []struct{ table, column string }{{"product", "id"}, {"content", "id"}, {"miss", "no"}, {"wanted", "no"}, {"job", "id"}} {
-		if _, err := t.tx.Exec(t.ctx, "SELECT setval(pg_get_serial_sequence('"+c.table+"', '"+c.column+"'), coalesce(max("+c.column+"), 0) + 1, false) FROM "+c.table); err != nil {
-			return err
-		}
-	}
-	return nil
 }

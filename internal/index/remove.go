@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io/fs"
 	"iter"
+	"slices"
 	"time"
 
 	"github.com/symdepot/symdepot/internal/blob"
@@ -53,6 +54,12 @@ func (w *write) remove(ctx context.Context, number int64, now time.Time) error {
 	}
 	if _, err := w.exec("DELETE FROM tx_file WHERE tx_id = $1", number); err != nil {
 		return err
+	}
+	if sets := w.sets(); sets != nil {
+		if err := w.updateAllVisibility(sets, objects, slices.Repeat([]int64{number}, len(objects)), now); err != nil {
+			return err
+		}
+		objects = nil
 	}
 	for _, object := range objects {
 		if err := ctx.Err(); err != nil {
@@ -168,7 +175,12 @@ func pages[T any](ctx context.Context, db *DB, yield func(T, error) bool, scan f
 
 // dropBatch is the number of contents dropped per write transaction, so that
 // other writers do not wait long.
-const dropBatch = 32
+func (db *DB) dropBatch() int {
+	if _, network := db.engine.(*postgres); network {
+		return 1000 // a batch takes as many round trips as one content
+	}
+	return 32
+}
 
 // DropContents drops those of refs that have had no references since before,
 // with their objects, keys and derived contents, and returns their number.
@@ -180,19 +192,24 @@ const dropBatch = 32
 // The rows are deleted durably before the bytes. A crash in between leaves bytes
 // without a row, never a row without its bytes.
 func (db *DB) DropContents(ctx context.Context, refs []blob.Ref, before time.Time, deleteBlob func(blob.Ref) error) (n int, err error) {
-	for len(refs) > 0 {
-		batch := refs[:min(dropBatch, len(refs))]
-		refs = refs[len(batch):]
-		var gone []blob.Ref
-		dropped := 0
+	for batch := range slices.Chunk(refs, db.dropBatch()) {
+		var gone []dropped
+		var count int
 		err := db.update(ctx, "drop contents", func(w *write) error {
 			d := drop{write: w, before: before.UnixMilli(), now: db.now()}
-			for _, ref := range batch {
-				if err := d.content(ref, &dropped); err != nil {
+			count = 0
+			if sets := d.sets(); sets != nil {
+				if count, err = d.dropAll(sets, batch); err != nil {
 					return err
 				}
+			} else {
+				for _, ref := range batch {
+					if err := d.content(ref, &count); err != nil {
+						return err
+					}
+				}
 			}
-			if dropped > 0 {
+			if count > 0 {
 				if err := d.changed(); err != nil {
 					return err
 				}
@@ -203,7 +220,7 @@ func (db *DB) DropContents(ctx context.Context, refs []blob.Ref, before time.Tim
 		if err != nil {
 			return n, err
 		}
-		n += dropped
+		n += count
 		if err := db.deleteDropped(ctx, gone, deleteBlob); err != nil {
 			return n, err
 		}
@@ -213,15 +230,15 @@ func (db *DB) DropContents(ctx context.Context, refs []blob.Ref, before time.Tim
 
 // deleteDropped calls deleteBlob under the write lock for contents whose rows were
 // deleted, unless they have been added again.
-func (db *DB) deleteDropped(ctx context.Context, gone []blob.Ref, deleteBlob func(blob.Ref) error) error {
+func (db *DB) deleteDropped(ctx context.Context, gone []dropped, deleteBlob func(blob.Ref) error) error {
 	if len(gone) == 0 || db.placed {
 		return nil // a bucket deletes doomed places later
 	}
 	return db.Locked(ctx, func(known func(blob.Ref) (bool, error)) error {
-		for _, ref := range gone {
-			is, err := known(ref)
+		for _, c := range gone {
+			is, err := known(c.ref)
 			if err == nil && !is {
-				err = deleteBlob(ref)
+				err = deleteBlob(c.ref)
 			}
 			if err != nil {
 				return err
@@ -236,8 +253,14 @@ type drop struct {
 	*write
 	before                  int64
 	now                     time.Time
-	gone                    []blob.Ref
+	gone                    []dropped
 	bytes, objects, lookups int64
+}
+
+// dropped is a content without a row, and the id of its former row.
+type dropped struct {
+	id  int64
+	ref blob.Ref
 }
 
 // content drops one content if it has had no references for long enough.
@@ -317,7 +340,7 @@ func (d *drop) rows(id int64) error {
 	if err := scanRef(sum, &ref); err != nil {
 		return err
 	}
-	d.gone = append(d.gone, ref)
+	d.gone = append(d.gone, dropped{id, ref})
 	d.bytes += size
 	_, err = d.exec("DELETE FROM failure WHERE source = $1", sum)
 	return err

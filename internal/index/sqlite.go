@@ -345,7 +345,7 @@ type sqliteTx struct {
 }
 
 // begin takes the write lock; the driver begins with BEGIN IMMEDIATE.
-func (e *sqliteFile) begin(ctx context.Context, durable bool) (session, error) {
+func (e *sqliteFile) begin(ctx context.Context, durable bool) (transaction, error) {
 	if e.writer == nil {
 		return nil, ErrReadOnly
 	}
@@ -415,6 +415,18 @@ func (t *sqliteTx) exec(text string, args ...any) (int64, error) {
 		return 0, err
 	}
 	return res.RowsAffected()
+}
+
+func (t *sqliteTx) many(text string, rows [][]any) ([]int64, error) {
+	changed := make([]int64, len(rows))
+	for i, args := range rows {
+		n, err := t.exec(text, args...)
+		if err != nil {
+			return nil, err
+		}
+		changed[i] = n
+	}
+	return changed, nil
 }
 
 // script runs several statements at once.

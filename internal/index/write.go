@@ -10,7 +10,8 @@ type write struct{ session }
 //
 // The statements in fn are not cancellable, because the driver starts a
 // goroutine for each cancellable one. A long fn checks ctx itself; its error
-// rolls the transaction back.
+// rolls the transaction back. An engine on a network may run fn several times, so
+// fn sets its results anew.
 func (db *DB) update(ctx context.Context, op string, fn func(w *write) error) error {
 	return db.write(ctx, op, true, fn)
 }
@@ -26,9 +27,13 @@ func (db *DB) write(ctx context.Context, op string, durable bool, fn func(w *wri
 	return db.fail(op, inTransaction(ctx, db.engine, durable, func(s session) error { return fn(&write{s}) }))
 }
 
-// inTransaction runs fn in a write transaction of an engine.
+// inTransaction runs fn in a write transaction of an engine. An engine that is a
+// transactor may run fn several times.
 func inTransaction(ctx context.Context, e engine, durable bool, fn func(s session) error) error {
-	s, err := e.begin(ctx, durable)
+	if t, ok := e.(transactor); ok {
+		return t.transact(ctx, durable, fn)
+	}
+	s, err := e.(beginner).begin(ctx, durable) // every engine is one of both
 	if err != nil {
 		return err
 	}

@@ -386,7 +386,8 @@ func TestFailures(t *testing.T) {
 	path := "/a.pdb/000000000000000000000000000000001/a.pdb"
 	for err, want := range map[error]int{
 		fs.ErrNotExist: 404, errors.New("disk"): 500, context.DeadlineExceeded: 503, &os.PathError{Op: "open", Err: fs.ErrNotExist}: 404, fs.ErrPermission: 500,
-		fmt.Errorf("s3://b: %w", depot.ErrUnavailable): 503,
+		fmt.Errorf("s3://b: %w", depot.ErrUnavailable):        503,
+		fmt.Errorf("postgres://h/d: %w", depot.ErrNoDatabase): 503, fmt.Errorf("%w: %w", fs.ErrNotExist, depot.ErrNoDatabase): 503,
 	} {
 		s := newServer(t, Config{Depot: fake{open: func(context.Context, layout.Request) (*depot.File, error) { return nil, err }}})
 		for range 3 {

@@ -44,7 +44,9 @@ var classes = []struct {
 	status int
 	text   string // body; "" means the error's own text
 }{
+	// These come first, so that an unknown answer is never a miss.
 	{depot.ErrUnavailable, http.StatusServiceUnavailable, "the file cannot be read now, try again in a few seconds"},
+	{depot.ErrNoDatabase, http.StatusServiceUnavailable, "the index cannot be read now, try again in a few seconds"},
 	{fs.ErrNotExist, http.StatusNotFound, notFoundText},
 	{layout.ErrNoPath, http.StatusNotFound, notFoundText},
 	{errHost, http.StatusNotFound, "not found: this server does not answer to this host name; names can be added under hosts in its configuration"},

@@ -37,7 +37,7 @@ func (s *service) fail(x *exchange, err error) {
 		x.status, x.err = status, err
 		return
 	}
-	if status >= 500 && !errors.Is(err, errBusy) && !errors.Is(err, errStopped) && !errors.Is(err, depot.ErrUnavailable) {
+	if status >= 500 && !errors.Is(err, errBusy) && !errors.Is(err, errStopped) && !errors.Is(err, depot.ErrUnavailable) && !errors.Is(err, depot.ErrNoDatabase) {
 		s.cfg.Log.Error("a request failed", "error", err)
 	}
 	h := x.Header()
