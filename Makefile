@@ -27,7 +27,7 @@ setup: ## install the clients the tests use and fetch real files (needs a Debian
 	@scripts/setup
 
 test: setup ## everything, in short forms, with the time that each step and package took
-	@scripts/steps vet unit race cross fuzzday windowsthere
+	@scripts/steps vet unit race cross fuzzday
 
 vet: ## go vet
 	$(GO) vet ./...
