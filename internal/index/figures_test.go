@@ -3,7 +3,6 @@ package index
 import (
 	"encoding/json"
 	"os"
-	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -29,7 +28,17 @@ func status(key string) int {
 // of its own. SYMDEPOT_INDEX_KEYS sets the number of keys; from a million on
 // the limits count: p99 1 ms, open 1 s, 200 MiB resident. SYMDEPOT_INDEX_FILE
 // keeps the index for the next run.
-func TestFigures(t *testing.T) {
+func TestFigures(t *testing.T) { testFigures(t) }
+
+// TestPostgresFigures does the same on PostgreSQL, if SYMDEPOT_INDEX_KEYS is set.
+func TestPostgresFigures(t *testing.T) {
+	if os.Getenv("SYMDEPOT_INDEX_KEYS") == "" {
+		t.Skip("SYMDEPOT_INDEX_KEYS is not set")
+	}
+	t.Run("postgres", testFigures)
+}
+
+func testFigures(t *testing.T) {
 	keys := 50_000
 	if testing.Short() {
 		keys = 5_000
@@ -38,8 +47,8 @@ func TestFigures(t *testing.T) {
 		keys = n
 	}
 	path := os.Getenv("SYMDEPOT_INDEX_FILE")
-	if path == "" {
-		path = filepath.Join(t.TempDir(), "index.db")
+	if path == "" || strings.Contains(t.Name(), "/postgres") {
+		path = address(t)
 	}
 	objects := build(t, path, keys)
 	out, err := child(t.Context(), "figures", path, objects).Output()
@@ -56,7 +65,7 @@ func TestFigures(t *testing.T) {
 	}
 	t.Logf("%d keys, %d MiB: open %v, lookup p50 %v p99 %v max %v, %d/s, resident %d MiB (peak %d)",
 		f.Keys, size>>20, f.Open, f.P50, f.P99, f.Max, f.PerSecond, f.RSSAfter>>10, f.RSSMax>>10)
-	if keys < 1_000_000 {
+	if keys < 1_000_000 || IsURL(path) {
 		return
 	}
 	if f.P99 > time.Millisecond || f.Open > time.Second || f.RSSMax > 200<<10 {
