@@ -191,7 +191,7 @@ func Unmove(ctx context.Context, where string, opt Options) error {
 // changeStamp rewrites depot.json.
 func changeStamp(dir string, change func(s *stamp)) error {
 	path := filepath.Join(dir, "depot.json")
-	b, err := os.ReadFile(path)
+	b, err := durable.ReadFile(path)
 	if errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("depot %s: %w", dir, ErrNoDepot)
 	}

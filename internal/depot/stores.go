@@ -96,7 +96,7 @@ func (d *Depot) localDir(opt *Options) string {
 // BucketOf returns the URL of the bucket that keeps the contents of the depot in
 // a folder; empty if the folder does, or if there is no depot.
 func BucketOf(dir string) (string, error) {
-	b, err := os.ReadFile(filepath.Join(dir, "depot.json"))
+	b, err := durable.ReadFile(filepath.Join(dir, "depot.json"))
 	if errors.Is(err, fs.ErrNotExist) {
 		return "", nil
 	}
@@ -135,7 +135,7 @@ func (s stamp) checkContents(opt Options) error {
 // prepare checks the stamp of an existing depot or writes that of a new one.
 func prepare(dir string, opt Options) error {
 	path := filepath.Join(dir, "depot.json")
-	b, err := os.ReadFile(path)
+	b, err := durable.ReadFile(path)
 	switch {
 	case err == nil:
 		var s stamp

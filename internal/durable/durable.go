@@ -278,3 +278,13 @@ func (f *File) Abort() {
 	// Sweep removes a temporary file that cannot be removed here.
 	_ = f.tree.root.Remove(f.name)
 }
+
+// ReadFile reads a file that other processes replace. On Windows it waits as
+// [RetryRename] does while a replacement is in progress.
+func ReadFile(path string) (content []byte, err error) {
+	err = retryWhileBusy(func() error {
+		content, err = os.ReadFile(path)
+		return err
+	})
+	return content, err
+}
