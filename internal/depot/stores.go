@@ -161,6 +161,11 @@ func prepare(dir string, opt Options) error {
 	for _, e := range entries {
 		// A crash, or another process that is making the same depot, may have left
 		// these.
+		if e.Name() == "depot.json" {
+			if _, err := os.Stat(path); err == nil { // not a broken link
+				return prepare(dir, opt) // another process has just made the depot
+			}
+		}
 		if n := e.Name(); n != "blobs" && n != "index.db" && n != "index.db-wal" && n != "index.db-shm" && n[0] != '.' {
 			return fmt.Errorf("it holds other files (%s) and is no depot; name an empty or new folder", n)
 		}
