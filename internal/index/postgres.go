@@ -369,7 +369,17 @@ func noRows(err error) error {
 }
 
 func (e *postgres) snapshot(ctx context.Context, fn func(reader) error) error {
-	tx, err := e.pool.BeginTx(ctx, pgx.TxOptions{IsoLevel: pgx.RepeatableRead, AccessMode: pgx.ReadOnly})
+	begin := func() (pgx.Tx, error) {
+		return e.pool.BeginTx(ctx, pgx.TxOptions{IsoLevel: pgx.RepeatableRead, AccessMode: pgx.ReadOnly})
+	}
+	tx, err := begin()
+	for range 2 { // as many connections may have been cut while they were idle
+		if !broken(err) || ctx.Err() != nil {
+			break
+		}
+		e.reset()
+		tx, err = begin()
+	}
 	if err != nil {
 		return err
 	}
