@@ -456,7 +456,7 @@ func TestBenchBucket(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, err := io.ReadFull(resp.Body, one); err != nil || resp.StatusCode != 200 {
+		if _, err := io.ReadFull(resp.Body, one); err != nil || resp.StatusCode != http.StatusOK {
 			t.Fatalf("GET %s: status %d, %v", p, resp.StatusCode, err)
 		}
 		cold = append(cold, time.Since(start))

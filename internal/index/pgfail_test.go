@@ -138,7 +138,7 @@ func (c faultyConn) Write(b []byte) (int, error) {
 	}
 	commit := bytes.Contains(b, []byte("commit\x00"))
 	if commit && c.net.loseCommit.CompareAndSwap(true, false) {
-		_ = c.Conn.Close()
+		_ = c.Close()
 		return 0, net.ErrClosed
 	}
 	n, err := c.Conn.Write(b)

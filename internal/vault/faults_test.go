@@ -245,7 +245,7 @@ func TestClose(t *testing.T) {
 		opened <- err
 	}()
 	<-stall.started
-	if err := o.Vault.Close(); err != nil {
+	if err := o.Close(); err != nil {
 		t.Errorf("close: %v", err)
 	}
 	if err := <-opened; err == nil {

@@ -99,7 +99,7 @@ func openIn(t *testing.T, b bucket.Bucket, via *counter, cache int64) *store {
 		Log: slog.New(slog.NewTextHandler(&s.logged, nil))}); err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { _ = s.Vault.Close() })
+	t.Cleanup(func() { _ = s.Close() })
 	return s
 }
 
@@ -111,7 +111,7 @@ func (s *store) another(t *testing.T, b bucket.Bucket) *store {
 	if o.Vault, err = Open(t.Context(), Options{Bucket: b, Places: s.db.Places, Dir: t.TempDir(), Now: o.clock}); err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { _ = o.Vault.Close() })
+	t.Cleanup(func() { _ = o.Close() })
 	return o
 }
 

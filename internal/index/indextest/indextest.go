@@ -18,7 +18,7 @@ var empty = sync.OnceValues(func() ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	defer os.RemoveAll(dir)
+	defer func() { _ = os.RemoveAll(dir) }()
 	name := filepath.Join(dir, "index.db")
 	db, err := index.Open(context.Background(), name, index.Options{})
 	if err == nil {

@@ -158,7 +158,8 @@ func (s *Server) Stop(tb testing.TB, mode string) {
 // run runs one of PostgreSQL's programs.
 func (s *Server) run(tb testing.TB, name string, args ...string) {
 	tb.Helper()
-	c := exec.Command(filepath.Join(s.bin, name), args...)
+	// Not the context of the test: the server is stopped after it has ended.
+	c := exec.CommandContext(context.Background(), filepath.Join(s.bin, name), args...)
 	c.Dir, c.Env = filepath.Dir(s.data), []string{"PATH=" + s.bin + ":/usr/bin:/bin", "LC_ALL=C", "TZ=UTC"}
 	s.cred.apply(c)
 	// pg_ctl's server keeps standard output open.
