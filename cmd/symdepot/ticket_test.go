@@ -19,7 +19,7 @@ import (
 func TestWindowsTicket(t *testing.T) {
 	program := os.Getenv("SYMDEPOT_WINDOWS_PROGRAM")
 	if program == "" {
-		t.Skip("SYMDEPOT_WINDOWS_PROGRAM is not set")
+		t.Skip("SYMDEPOT_WINDOWS_PROGRAM is not set: scripts/windows sets it to the program that it built")
 	}
 	k, err := kdctest.New(t)
 	if err != nil {

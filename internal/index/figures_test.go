@@ -33,7 +33,7 @@ func TestFigures(t *testing.T) { testFigures(t) }
 // TestPostgresFigures does the same on PostgreSQL, if SYMDEPOT_INDEX_KEYS is set.
 func TestPostgresFigures(t *testing.T) {
 	if os.Getenv("SYMDEPOT_INDEX_KEYS") == "" {
-		t.Skip("SYMDEPOT_INDEX_KEYS is not set")
+		t.Skip("SYMDEPOT_INDEX_KEYS, the number of keys to measure with, is not set")
 	}
 	t.Run("postgres", testFigures)
 }
