@@ -41,6 +41,7 @@ type pgWatch struct {
 	mu         sync.Mutex
 	generation uint64
 	asked      time.Time // when the question was sent; zero: not known
+	written    time.Time // of the last write of this process
 }
 
 func (e *postgres) watch() (watcher, error) {
@@ -74,8 +75,8 @@ func (w *pgWatch) ask(ctx context.Context) error {
 	w.e.saw(nil)
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	// A slow answer must not replace a newer one.
-	if sent.After(w.asked) {
+	// A slow answer must not replace a newer one, or hide a write of this process.
+	if sent.After(w.asked) && sent.After(w.written) {
 		w.generation, w.asked = uint64(g), sent
 	}
 	return nil
@@ -150,7 +151,7 @@ func (w *pgWatch) writes() (uint64, error) {
 func (w *pgWatch) wrote() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.asked = time.Time{}
+	w.asked, w.written = time.Time{}, time.Now()
 }
 
 func (w *pgWatch) close() error {
