@@ -38,6 +38,7 @@ type pgWatch struct {
 	end  context.CancelFunc
 	done chan struct{}
 
+	asking     sync.Mutex // one question at a time: no answer is older than the one before
 	mu         sync.Mutex
 	generation uint64
 	asked      time.Time // when the question was sent; zero: not known
@@ -58,28 +59,51 @@ func (e *postgres) watch() (watcher, error) {
 	return w, nil
 }
 
-// ask reads the generation and tells the other nodes that this one knows it.
+// ask reads the generation, and tells the other nodes which one this node knows.
+// The row of this node is never ahead of its memory: a writer that reads the row
+// may return at once. So a new generation takes a second question.
 func (w *pgWatch) ask(ctx context.Context) error {
 	if w.e.readOnly {
 		return ErrReadOnly
 	}
 	ctx, cancel := context.WithTimeout(ctx, staleAfter)
 	defer cancel()
+	w.asking.Lock()
+	defer w.asking.Unlock()
+	for {
+		told, now, err := w.askOnce(ctx)
+		if err != nil || told == now {
+			return err
+		}
+	}
+}
+
+// askOnce tells which generation this node knows and reads the current one. A
+// node that answers nothing from memory tells the current one, because it reads
+// everything from the database until the answer is here.
+func (w *pgWatch) askOnce(ctx context.Context) (told, now int64, err error) {
+	var known *int64
+	w.mu.Lock()
+	if !w.asked.IsZero() {
+		g := int64(w.generation)
+		known = &g
+	}
+	w.mu.Unlock()
 	sent := time.Now()
-	var g int64
-	err := w.e.pool.QueryRow(ctx, `INSERT INTO node (id, generation, asked) SELECT $1, generation, now() FROM state
-		ON CONFLICT (id) DO UPDATE SET generation = excluded.generation, asked = excluded.asked RETURNING generation`, w.id).Scan(&g)
+	err = w.e.pool.QueryRow(ctx, `INSERT INTO node (id, generation, asked) SELECT $1, coalesce($2, generation), now() FROM state
+		ON CONFLICT (id) DO UPDATE SET generation = excluded.generation, asked = excluded.asked
+		RETURNING generation, (SELECT generation FROM state)`, w.id, known).Scan(&told, &now)
 	if err != nil {
-		return err
+		return 0, 0, err
 	}
 	w.e.saw(nil)
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	// A slow answer must not replace a newer one, or hide a write of this process.
-	if sent.After(w.asked) && sent.After(w.written) {
-		w.generation, w.asked = uint64(g), sent
+	// An answer must not hide a write of this process that came after the question.
+	if sent.After(w.written) {
+		w.generation, w.asked = uint64(now), sent
 	}
-	return nil
+	return told, now, nil
 }
 
 // run asks twice a second, and whenever a writer notifies.

@@ -3,6 +3,7 @@ package index
 import (
 	"os"
 	"path/filepath"
+	"strconv"
 	"testing"
 	"time"
 
@@ -131,6 +132,31 @@ func testWatchGeneration(t *testing.T) {
 		var mode int
 		if err := file(d).writer.QueryRow("PRAGMA synchronous").Scan(&mode); err != nil || mode != 2 {
 			t.Errorf("synchronous is %d, %v", mode, err)
+		}
+	}
+}
+
+// A write that has returned is seen at once by a process that answers from memory.
+func TestWatchSeesWrite(t *testing.T) { onEngines(t, testWatchSeesWrite) }
+
+func testWatchSeesWrite(t *testing.T) {
+	db := openTest(t, Options{})
+	other := reopen(t, db, Options{})
+	w, err := db.Watch()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = w.Close() })
+	for i := range 100 {
+		before, err := w.State()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := other.Tokens.Put(t.Context(), TokenRow{ID: strconv.Itoa(i), Hash: ref(i)}); err != nil {
+			t.Fatal(err)
+		}
+		if after, err := w.State(); err != nil || after == before {
+			t.Fatalf("write %d: state %d before and %d after it, %v", i, before, after, err)
 		}
 	}
 }
