@@ -308,8 +308,8 @@ func (x *question) body(p layout.Place, a *answer) (*fetch.Reply, error) {
 	if !inner.packed && !outer.packed {
 		reply.Tag = strongTag(a.resp.Header)
 	}
-	b := newBody(x, a, inner, outer, 0, size)
-	b.wire = w
+	b := x.body(a, inner, outer, 0, size)
+	b.wire = func() int64 { return w.n }
 	b.packed = inner.packed || outer.packed
 	reply.Body = b
 	if err := b.first(); err != nil {
@@ -319,7 +319,7 @@ func (x *question) body(p layout.Place, a *answer) (*fetch.Reply, error) {
 	return reply, nil
 }
 
-// blame separates errors of the local disk from errors of the source.
+// blame separates errors of the local disk from errors of the upstream.
 func (x *question) blame(a *answer, err error) error {
 	if _, ok := errors.AsType[*fs.PathError](err); ok {
 		return err
@@ -374,86 +374,15 @@ func (p *plain) close() {
 	}
 }
 
-// body yields the decompressed content of a response. Close may be called while
-// Read waits.
-type body struct {
-	x      *question
-	a      *answer
-	wire   *wireBody
-	packed bool
-	offset int64
-	size   int64 // of the whole file, -1 while unknown
-
-	mu           sync.Mutex
-	r            *bufio.Reader // guarded by mu
-	inner, outer *plain        // guarded by mu; nil when closed
-	n            int64         // guarded by mu
-	err          error         // guarded by mu
-}
-
-func newBody(x *question, a *answer, inner, outer *plain, offset, size int64) *body {
+// body returns the rest of the response, decoded. outer may be nil.
+func (x *question) body(a *answer, inner, outer *plain, offset, size int64) *body {
 	br, ok := inner.Reader.(*bufio.Reader)
 	if !ok {
 		br = bufio.NewReaderSize(inner, 64<<10)
 	}
-	return &body{x: x, a: a, r: br, inner: inner, outer: outer, offset: offset, size: size}
-}
-
-// first waits for the first byte.
-func (b *body) first() error {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if b.size > b.x.limit {
-		return b.x.h.failed(fetch.ClassTooLarge, "%w: %d", errTooLarge, b.size)
+	return &body{
+		limit: x.limit, size: size, offset: offset, r: br,
+		blame: func(err error) error { return x.blame(a, err) }, failed: x.h.failed,
+		end: func() { a.stop(errClosed) }, closers: []func(){outer.close, inner.close, a.end},
 	}
-	if _, err := b.r.Peek(1); err != nil && !errors.Is(err, io.EOF) {
-		return b.translate(err)
-	}
-	return nil
-}
-
-func (b *body) Read(p []byte) (int, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if b.err != nil || len(p) == 0 {
-		return 0, b.err
-	}
-	n, err := b.r.Read(p)
-	b.n += int64(n)
-	have := b.offset + b.n
-	switch {
-	case have > b.x.limit, b.packed && b.n > unpack.MaxOutput(b.wire.n):
-		n, err = 0, b.x.h.failed(fetch.ClassTooLarge, "%w", errTooLarge)
-	case b.size >= 0 && have > b.size:
-		n, err = 0, b.x.h.failed(fetch.ClassBroken, "body is longer than Content-Length, %d bytes", b.size)
-	case err == nil:
-	case !errors.Is(err, io.EOF):
-		err = b.translate(err)
-	case b.size >= 0 && have < b.size:
-		err = b.x.h.failed(fetch.ClassBroken, "ended after %d of %d bytes: %w", have, b.size, io.ErrUnexpectedEOF)
-	default:
-		err = io.EOF
-	}
-	b.err = err
-	return n, err
-}
-
-func (b *body) translate(err error) error { return b.x.blame(b.a, err) }
-
-// Close ends the transfer.
-func (b *body) Close() error {
-	b.a.stop(errClosed) // ends a waiting Read
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if b.inner == nil {
-		return nil
-	}
-	b.a.end()
-	b.inner.close()
-	b.outer.close()
-	b.inner, b.outer = nil, nil
-	if b.err == nil {
-		b.err = fmt.Errorf("read after close: %w", fs.ErrClosed)
-	}
-	return nil
 }

@@ -37,7 +37,7 @@ type StoreConfig struct {
 	TempDir      string // for cabinets while they are decompressed. Empty: the system's folder
 }
 
-// Store is a source that reads a bucket of an object store.
+// Store is an upstream that reads a bucket of an object store.
 type Store struct {
 	b       bucket.Bucket
 	cfg     StoreConfig
@@ -51,7 +51,7 @@ type Store struct {
 	until time.Time // guarded by mu; end of the validity of two
 }
 
-// NewStore returns a source for a bucket. The source owns the bucket and closes
+// NewStore returns an upstream for a bucket. The upstream owns the bucket and closes
 // it.
 func NewStore(b bucket.Bucket, cfg StoreConfig) (*Store, error) {
 	// The rules for the options are the same as for a server.
@@ -222,7 +222,7 @@ func (c *storeCall) failure(err error) *fetch.Failure {
 
 // open begins to read an object. It returns nil without an error if the object
 // no longer has the tag.
-func (s *Store) open(ctx context.Context, key string, off int64, tag string) (*storeBody, *bucket.Object, error) {
+func (s *Store) open(ctx context.Context, key string, off int64, tag string) (*objectBody, *bucket.Object, error) {
 	c := s.call(ctx)
 	stop := c.within(s.cfg.Timeouts.Connect + s.cfg.Timeouts.Header)
 	o, err := s.b.Get(c.ctx, key, off, -1, tag)
@@ -238,7 +238,17 @@ func (s *Store) open(ctx context.Context, key string, off int64, tag string) (*s
 		}
 		return nil, nil, f
 	}
-	b := &storeBody{c: c, raw: o.Body, size: -1, closers: []func(){c.end, func() { _ = o.Body.Close() }}}
+	b := &objectBody{c: c, raw: o.Body}
+	b.body = body{
+		size: -1, wire: func() int64 { return b.wired }, failed: s.failed, end: c.end,
+		blame: func(err error) error {
+			if _, ours := errors.AsType[*fs.PathError](err); ours {
+				return err
+			}
+			return c.failure(err)
+		},
+		closers: []func(){c.end, func() { _ = o.Body.Close() }},
+	}
 	b.idle = time.AfterFunc(time.Hour, func() { c.stop(errIdle) })
 	b.idle.Stop()
 	return b, o, nil
@@ -271,7 +281,7 @@ func (s *Store) get(ctx context.Context, ask *fetch.Ask, p layout.Place, limit i
 }
 
 // decode decompresses the object and waits for its first byte.
-func (s *Store) decode(b *storeBody, o *bucket.Object, p layout.Place) error {
+func (s *Store) decode(b *objectBody, o *bucket.Object, p layout.Place) error {
 	// The time for the first bytes includes decoding.
 	defer b.c.within(s.cfg.Timeouts.Header)()
 	length := o.Total
@@ -309,13 +319,7 @@ func (s *Store) decode(b *storeBody, o *bucket.Object, p layout.Place) error {
 	}
 	b.packed = inner.packed || outer.packed
 	b.r, b.size = bufio.NewReaderSize(inner, 64<<10), inner.size
-	if b.size > b.limit {
-		return fmt.Errorf("%w: %d", errTooLarge, b.size)
-	}
-	if _, err := b.r.Peek(1); err != nil && !errors.Is(err, io.EOF) {
-		return err
-	}
-	return nil
+	return b.first()
 }
 
 // resume requests the rest of an object. If it returns neither a reply nor an
@@ -341,31 +345,21 @@ func (s *Store) resume(ctx context.Context, ask *fetch.Ask, limit int64) (*fetch
 		_ = b.Close()
 		return nil, s.failed(fetch.ClassTooLarge, "%w: %d", errTooLarge, o.Total)
 	}
-	b.r, b.n, b.size, b.limit = bufio.NewReaderSize(wireOf{b}, 64<<10), r.Offset, o.Total, limit
+	b.r, b.offset, b.size, b.limit = bufio.NewReaderSize(wireOf{b}, 64<<10), r.Offset, o.Total, limit
 	return &fetch.Reply{Body: b, Size: o.Total, Offset: r.Offset, Name: symfile.BaseName(key), Path: r.Path, Tag: r.Tag, ModTime: o.ModTime}, nil
 }
 
-// storeBody yields the decompressed content of an object. Close may be called
-// while Read waits.
-type storeBody struct {
-	c      *storeCall
-	raw    io.Reader
-	idle   *time.Timer
-	packed bool
-	limit  int64
-	size   int64 // of the whole file, -1 while unknown
-
+// objectBody is the body of an object.
+type objectBody struct {
+	body
+	c     *storeCall
+	raw   io.Reader
+	idle  *time.Timer
 	wired int64 // bytes received; used by Read only
-
-	mu      sync.Mutex
-	r       *bufio.Reader // guarded by mu
-	n       int64         // guarded by mu; bytes of the file read so far
-	err     error         // guarded by mu
-	closers []func()      // guarded by mu; nil when closed
 }
 
 // wireOf reads the body as received, with a limit on each wait.
-type wireOf struct{ b *storeBody }
+type wireOf struct{ b *objectBody }
 
 func (w wireOf) Read(p []byte) (int, error) {
 	b := w.b
@@ -380,46 +374,4 @@ func (w wireOf) Read(p []byte) (int, error) {
 		err = b.c.failure(err)
 	}
 	return n, err
-}
-
-func (b *storeBody) Read(p []byte) (int, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if b.err != nil || len(p) == 0 {
-		return 0, b.err
-	}
-	n, err := b.r.Read(p)
-	b.n += int64(n)
-	switch {
-	case b.n > b.limit, b.packed && b.n > unpack.MaxOutput(b.wired):
-		n, err = 0, b.c.failure(errTooLarge)
-	case b.size >= 0 && b.n > b.size:
-		n, err = 0, b.c.s.failed(fetch.ClassBroken, "body is longer than Content-Length, %d bytes", b.size)
-	case err == nil:
-	case !errors.Is(err, io.EOF):
-		if _, ours := errors.AsType[*fs.PathError](err); !ours {
-			err = b.c.failure(err)
-		}
-	case b.size >= 0 && b.n < b.size:
-		err = b.c.s.failed(fetch.ClassBroken, "ended after %d of %d bytes: %w", b.n, b.size, io.ErrUnexpectedEOF)
-	default:
-		err = io.EOF
-	}
-	b.err = err
-	return n, err
-}
-
-// Close ends the transfer.
-func (b *storeBody) Close() error {
-	b.c.end() // ends a waiting Read
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	for i := len(b.closers) - 1; i >= 0; i-- {
-		b.closers[i]()
-	}
-	b.closers = nil
-	if b.err == nil {
-		b.err = fmt.Errorf("read after close: %w", fs.ErrClosed)
-	}
-	return nil
 }
