@@ -20,8 +20,8 @@ var mayConnect = []string{
 	"internal/bucket/buckettest/peers.go", // tests only
 }
 
-// TestWaysOut: every way out to the network goes through the Dialer.
-func TestWaysOut(t *testing.T) {
+// TestEgressThroughDialer: every way out to the network goes through the Dialer.
+func TestEgressThroughDialer(t *testing.T) {
 	opens := map[string][]string{
 		"http": {"Transport", "DefaultClient", "DefaultTransport", "Get", "Head", "Post", "PostForm", "ProxyFromEnvironment"},
 		"net":  {"Dial", "DialTimeout", "Dialer", "DialTCP", "DialUDP", "DialIP"},

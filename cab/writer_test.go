@@ -147,8 +147,8 @@ func check(t *testing.T, name string, b []byte, want map[string][]byte) {
 	}
 }
 
-// TestOthersReadOurs gives our cabinets to the other readers that are installed.
-func TestOthersReadOurs(t *testing.T) {
+// TestOtherReaders gives our cabinets to the other readers that are installed.
+func TestOtherReaders(t *testing.T) {
 	tools := map[string]func(cab, dir string) *exec.Cmd{
 		"cabextract": func(cab, dir string) *exec.Cmd { return exec.Command("cabextract", "-q", "-d", dir, cab) },
 		"7zz":        func(cab, dir string) *exec.Cmd { return exec.Command("7zz", "x", "-y", "-o"+dir, cab) },
@@ -193,8 +193,8 @@ func TestOthersReadOurs(t *testing.T) {
 	}
 }
 
-// TestWeReadOthers reads cabinets of other writers.
-func TestWeReadOthers(t *testing.T) {
+// TestOtherWriters reads cabinets of other writers.
+func TestOtherWriters(t *testing.T) {
 	tools := map[string]func(cab string, files []string) *exec.Cmd{
 		"gcab": func(cab string, files []string) *exec.Cmd {
 			return exec.Command("gcab", append([]string{"-c", "-z", "-n", cab}, files...)...)

@@ -48,9 +48,9 @@ func (g *guessTest) check(t *testing.T, s *Store) {
 	mustBeClean(t, s)
 }
 
-// TestGuess publishes folders whose refs.ptr had another number when they were
+// TestWrongGuessedNumber publishes folders whose refs.ptr had another number when they were
 // staged. It loses the correction in a crash at several steps.
-func TestGuess(t *testing.T) {
+func TestWrongGuessedNumber(t *testing.T) {
 	t.Parallel()
 	g := newGuessTest(t)
 	t.Run("without a crash", func(t *testing.T) {

@@ -100,8 +100,8 @@ func TestStatuses(t *testing.T) {
 	}
 }
 
-// TestLies: responses that do not match the request are errors.
-func TestLies(t *testing.T) {
+// TestMismatchedResponses: responses that do not match the request are errors.
+func TestMismatchedResponses(t *testing.T) {
 	for name, c := range map[string]struct {
 		contentRange string
 		status       int

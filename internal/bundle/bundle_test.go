@@ -174,9 +174,9 @@ func TestRoundTrip(t *testing.T) {
 	}
 }
 
-// TestKeysMatter: a bundle opens with its own key or without a key, but not
+// TestOtherKeyRefused: a bundle opens with its own key or without a key, but not
 // with a different key.
-func TestKeysMatter(t *testing.T) {
+func TestOtherKeyRefused(t *testing.T) {
 	t.Parallel()
 	public, private := keys(t)
 	other, _ := keys(t)

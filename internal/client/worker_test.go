@@ -117,9 +117,9 @@ func makeFile(t *testing.T) func(ctx context.Context, j Job, pdb func(context.Co
 	}
 }
 
-// TestTroubles checks that the result is uploaded in spite of errors of the server
+// TestUploadRetries checks that the result is uploaded in spite of errors of the server
 // and the network.
-func TestTroubles(t *testing.T) {
+func TestUploadRetries(t *testing.T) {
 	cut := func(w http.ResponseWriter) {
 		if c, _, err := http.NewResponseController(w).Hijack(); err == nil {
 			_ = c.Close()
@@ -217,8 +217,8 @@ func TestTroubles(t *testing.T) {
 	}
 }
 
-// TestEnds checks the outcomes of a job other than a result.
-func TestEnds(t *testing.T) {
+// TestJobOutcomes checks the outcomes of a job other than a result.
+func TestJobOutcomes(t *testing.T) {
 	status := func(at string, code int) func(http.ResponseWriter, *http.Request, string, int) bool {
 		return func(w http.ResponseWriter, _ *http.Request, verb string, _ int) bool {
 			if verb == at {
@@ -257,8 +257,8 @@ func TestEnds(t *testing.T) {
 	}
 }
 
-// TestTakenAway checks that a heartbeat answered with a lost lease cancels the job.
-func TestTakenAway(t *testing.T) {
+// TestLostLeaseCancels checks that a heartbeat answered with a lost lease cancels the job.
+func TestLostLeaseCancels(t *testing.T) {
 	f := &fakeServer{jobs: []Job{job(1)}}
 	f.do = func(w http.ResponseWriter, _ *http.Request, verb string, n int) bool {
 		if verb != "heartbeat" {

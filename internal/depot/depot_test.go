@@ -159,9 +159,9 @@ func TestCodeInfoRedirect(t *testing.T) {
 	}
 }
 
-// TestIDAlone: a lookup by id alone succeeds only if all files with the id have
+// TestLookupByIDOnly: a lookup by id alone succeeds only if all files with the id have
 // the same content.
-func TestIDAlone(t *testing.T) {
+func TestLookupByIDOnly(t *testing.T) {
 	d, c := newDepot(t)
 	x64 := testdata(t, "pdb/hello-x64.pdb")
 	add(t, d, "", x64)
@@ -230,9 +230,9 @@ func TestScope(t *testing.T) {
 	}
 }
 
-// TestThirtyTransactions: a file stays visible until its last transaction is
+// TestVisibleUntilLastRemoval: a file stays visible until its last transaction is
 // removed, is hidden at once then, and is freed after the grace period.
-func TestThirtyTransactions(t *testing.T) {
+func TestVisibleUntilLastRemoval(t *testing.T) {
 	d, c := newDepot(t)
 	f := testdata(t, "elf/prog-sha1")
 	for range 30 {

@@ -160,9 +160,9 @@ func (w twin) Fetch(ctx context.Context, ask fetch.Ask) (*fetch.Reply, error) {
 	}{io.NewSectionReader(f, 0, 1<<40), f}, Size: f.Size, Name: "app.sym", Path: "p"}, nil
 }
 
-// TestTwinsDoNotWaitForEachOther: two servers that are each other's upstream
+// TestMutualUpstreams: two servers that are each other's upstream
 // answer their clients at once, and both serve a file of a third server.
-func TestTwinsDoNotWaitForEachOther(t *testing.T) {
+func TestMutualUpstreams(t *testing.T) {
 	body := symFile(symID, 1000)
 	third := &elsewhere{name: "third"}
 	third.fetch = func(_ context.Context, ask fetch.Ask) (*fetch.Reply, error) {
@@ -260,9 +260,9 @@ func TestSourceTexts(t *testing.T) {
 	}
 }
 
-// TestSectionBringsTheWhole: a request for a section downloads the debug
+// TestSectionDownloadsDebugFile: a request for a section downloads the debug
 // information and is answered from it; the upstream gets no other request.
-func TestSectionBringsTheWhole(t *testing.T) {
+func TestSectionDownloadsDebugFile(t *testing.T) {
 	elf := testdata(t, "elf/prog-sha1")
 	s := &elsewhere{name: "s"}
 	s.fetch = func(_ context.Context, ask fetch.Ask) (*fetch.Reply, error) {

@@ -366,9 +366,9 @@ func TestRanks(t *testing.T) {
 	}
 }
 
-// TestSlowSourceIsDropped: before a client hears of a file a source that drips
+// TestSlowUpstreamIsDropped: before a client receives an answer, an upstream that sends too slowly
 // is given up for the next one.
-func TestSlowSourceIsDropped(t *testing.T) {
+func TestSlowUpstreamIsDropped(t *testing.T) {
 	body := symFile(symID, 200<<10)
 	slow, good := &elsewhere{name: "slow"}, &elsewhere{name: "good"}
 	w := slow.pipe("app.sym", int64(len(body)))

@@ -161,7 +161,7 @@ func (p *plant) held(t *testing.T, key SymCacheKey) map[string]string {
 	return got
 }
 
-func (p *plant) wait(t *testing.T, key SymCacheKey, v string, want jobs.State) {
+func (p *plant) wait(t *testing.T, key SymCacheKey, v string, want string) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 	defer cancel()
@@ -375,7 +375,7 @@ func (p *plant) attempt(t *testing.T, key SymCacheKey, number int) {
 	}
 }
 
-func TestBadSourcesAreRefused(t *testing.T) {
+func TestBadInputsRefused(t *testing.T) {
 	p := newPlant(t, Options{})
 	add(t, p.Depot, "", file{"packed.pdb", testdata(t, "rare/packed.pdb").body})
 	hits, err := p.Find(t.Context(), Scope{}, "packed.pdb", 1)
@@ -431,6 +431,9 @@ func remote(t *testing.T, d *Depot, name string) (jobs.Leased, bool) {
 	return list[0], true
 }
 
+// Two workers elsewhere share one queue: a job is leased to one at a time, and
+// only the worker that holds the lease may complete it. The subtests are steps of
+// one story and run in order.
 func TestWorkers(t *testing.T) {
 	c := &movable{}
 	d, err := Open(t.Context(), filepath.Join(t.TempDir(), "depot"), Options{Now: c.now})
@@ -443,101 +446,123 @@ func TestWorkers(t *testing.T) {
 	key := keyOf("app.pdb", g)
 	add(t, d, "", file{"app.pdb", body})
 	v := version(t, "4.1.0")
-	if got := d.SymCache().Producible(); len(got) != 0 {
-		t.Error(got)
+	request := func(t *testing.T, want jobs.State) {
+		t.Helper()
+		if st, err := d.SymCache().RequestSymCache(t.Context(), key, v); err != nil || st != want {
+			t.Fatalf("request: state %v, %v, want %v", st, err, want)
+		}
 	}
-	if _, ok := remote(t, d, "one"); ok {
-		t.Error("a job from nowhere")
+	producible := func(t *testing.T, want string) {
+		t.Helper()
+		if got := fmt.Sprint(d.SymCache().Producible()); got != want {
+			t.Errorf("versions that workers can make: %s, want %s", got, want)
+		}
 	}
-	if got := fmt.Sprint(d.SymCache().Producible()); got != "[4.1.0]" {
-		t.Error(got)
-	}
-	if st, err := d.SymCache().RequestSymCache(t.Context(), key, v); err != nil || st != jobs.Queued {
-		t.Fatal(st, err)
-	}
-	one, ok := remote(t, d, "one")
-	if !ok || one.Input.Name != key.Name || one.Input.ID != key.ID {
-		t.Fatalf("%+v", one)
-	}
-	if _, ok := remote(t, d, "two"); ok {
-		t.Error("given out twice")
-	}
-	if st, err := d.SymCache().RequestSymCache(t.Context(), key, v); err != nil || st != jobs.Running {
-		t.Error(st, err)
-	}
-	// Silence: the lease ends, and the job goes to the next.
-	c.move(20 * time.Second)
-	if _, err := d.Jobs().Renew(t.Context(), jobs.Lease{ID: one.ID, Worker: "one", Token: one.Token}); err != nil {
-		t.Error(err)
-	}
-	c.move(29 * time.Second)
-	if _, ok := remote(t, d, "two"); ok {
-		t.Error("given out in spite of a heartbeat")
-	}
-	c.move(2 * time.Second)
-	two, ok := remote(t, d, "two")
-	if !ok || two.ID != one.ID || two.Attempts != 2 {
-		t.Fatalf("%+v", two)
-	}
-	if _, err := d.Jobs().Renew(t.Context(), jobs.Lease{ID: one.ID, Worker: "one", Token: one.Token}); !errors.Is(err, jobs.ErrLeaseLost) {
-		t.Error(err)
-	}
-	if _, err := d.OpenJobInput(t.Context(), jobs.Lease{ID: one.ID, Worker: "one", Token: one.Token}); !errors.Is(err, jobs.ErrLeaseLost) {
-		t.Error(err)
-	}
-	f, err := d.OpenJobInput(t.Context(), jobs.Lease{ID: two.ID, Worker: "two", Token: two.Token})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if got, err := readAll(f); err != nil || !bytes.Equal(got, body) {
-		t.Errorf("%d bytes, %v", len(got), err)
-	}
-	_ = f.Close()
+	var one, two jobs.Leased
+	leaseOf := func(worker, token string) jobs.Lease { return jobs.Lease{ID: one.ID, Worker: worker, Token: token} }
+
+	t.Run("versions are known by the workers that ask", func(t *testing.T) {
+		producible(t, "[]")
+		if _, ok := remote(t, d, "one"); ok {
+			t.Error("an empty queue gave a job")
+		}
+		producible(t, "[4.1.0]")
+	})
+	t.Run("a job is leased once", func(t *testing.T) {
+		request(t, jobs.Queued)
+		var ok bool
+		if one, ok = remote(t, d, "one"); !ok || one.Input.Name != key.Name || one.Input.ID != key.ID {
+			t.Fatalf("leased %+v, %v, want the job of %s", one, ok, key.Name)
+		}
+		if _, ok := remote(t, d, "two"); ok {
+			t.Error("a second worker received the leased job")
+		}
+		request(t, jobs.Running)
+	})
+	t.Run("a heartbeat keeps the lease", func(t *testing.T) {
+		c.move(20 * time.Second)
+		if _, err := d.Jobs().Renew(t.Context(), leaseOf("one", one.Token)); err != nil {
+			t.Errorf("renew: %v", err)
+		}
+		c.move(29 * time.Second)
+		if _, ok := remote(t, d, "two"); ok {
+			t.Error("a second worker received a job whose lease was renewed")
+		}
+	})
+	t.Run("a lease ends without heartbeats", func(t *testing.T) {
+		c.move(2 * time.Second)
+		var ok bool
+		if two, ok = remote(t, d, "two"); !ok || two.ID != one.ID || two.Attempts != 2 {
+			t.Fatalf("leased %+v, %v, want the second attempt of job %v", two, ok, one.ID)
+		}
+		if _, err := d.Jobs().Renew(t.Context(), leaseOf("one", one.Token)); !errors.Is(err, jobs.ErrLeaseLost) {
+			t.Errorf("renew by the first worker: %v, want %v", err, jobs.ErrLeaseLost)
+		}
+	})
+	t.Run("only the holder reads the input", func(t *testing.T) {
+		if _, err := d.OpenJobInput(t.Context(), leaseOf("one", one.Token)); !errors.Is(err, jobs.ErrLeaseLost) {
+			t.Errorf("input for the first worker: %v, want %v", err, jobs.ErrLeaseLost)
+		}
+		f, err := d.OpenJobInput(t.Context(), leaseOf("two", two.Token))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer f.Close()
+		if got, err := readAll(f); err != nil || !bytes.Equal(got, body) {
+			t.Errorf("input: %d bytes, %v, want the %d bytes of the PDB", len(got), err, len(body))
+		}
+	})
 
 	made := transcodetest.Body("app.pdb", key.ID, "4.1.0")
 	result := jobs.Result{Version: v.String(), SHA256: blob.Sum(made), Size: int64(len(made)), Detail: "by two"}
-	complete := func(name, token string, r jobs.Result, b []byte) error {
-		return d.Jobs().Complete(t.Context(), jobs.Lease{ID: two.ID, Worker: name, Token: token}, r, bytes.NewReader(b))
+	complete := func(t *testing.T, name, token string, r jobs.Result, b []byte) error {
+		return d.Jobs().Complete(t.Context(), leaseOf(name, token), r, bytes.NewReader(b))
 	}
-	wrong := result
-	wrong.Version = "5.0.0"
-	for what, err := range map[string]error{
-		"other bytes": complete("two", two.Token, result, append([]byte{1}, made[1:]...)),
-		"too short":   complete("two", two.Token, result, made[1:]),
-		"too long":    complete("two", two.Token, result, append(made, 1)),
-		"a version":   complete("two", two.Token, wrong, made),
-		"nothing":     complete("two", two.Token, jobs.Result{Version: v.String(), SHA256: blob.Sum(nil)}, nil),
-		"Sentry's":    complete("two", two.Token, jobs.Result{Version: v.String(), SHA256: blob.Sum([]byte("SYMCx")), Size: 5}, []byte("SYMCx")),
-	} {
-		if !errors.Is(err, jobs.ErrBadResult) {
-			t.Errorf("%s: %v", what, err)
+	t.Run("bad results are refused", func(t *testing.T) {
+		wrong := result
+		wrong.Version = "5.0.0"
+		for _, r := range []struct {
+			what   string
+			result jobs.Result
+			body   []byte
+		}{
+			{"other bytes", result, append([]byte{1}, made[1:]...)},
+			{"too short", result, made[1:]},
+			{"too long", result, append(bytes.Clone(made), 1)},
+			{"another version", wrong, made},
+			{"no bytes", jobs.Result{Version: v.String(), SHA256: blob.Sum(nil)}, nil},
+			{"a symcache of Sentry", jobs.Result{Version: v.String(), SHA256: blob.Sum([]byte("SYMCx")), Size: 5}, []byte("SYMCx")},
+		} {
+			if err := complete(t, "two", two.Token, r.result, r.body); !errors.Is(err, jobs.ErrBadResult) {
+				t.Errorf("%s: %v, want %v", r.what, err, jobs.ErrBadResult)
+			}
 		}
-	}
-	if err := complete("one", one.Token, result, made); !errors.Is(err, jobs.ErrLeaseLost) {
-		t.Error(err)
-	}
-	if len(p.held(t, key)) != 0 {
-		t.Error("something was kept")
-	}
-	for range 2 { // the answer to the first may have been lost
-		if err := complete("two", two.Token, result, made); err != nil {
-			t.Error(err)
+		if err := complete(t, "one", one.Token, result, made); !errors.Is(err, jobs.ErrLeaseLost) {
+			t.Errorf("result of the first worker: %v, want %v", err, jobs.ErrLeaseLost)
 		}
-	}
-	// The one that came late made the same: that is all right.
-	if err := complete("one", one.Token, result, made); err != nil {
-		t.Error(err)
-	}
-	if held := p.held(t, key); held["4.1.0"] != string(made) {
-		t.Errorf("%q", held)
-	}
-	if st, err := d.SymCache().RequestSymCache(t.Context(), key, v); err != nil || st != jobs.Done {
-		t.Error(st, err)
-	}
-	c.move(2 * time.Minute)
-	if got := d.SymCache().Producible(); len(got) != 0 {
-		t.Error("workers that were not heard of:", got)
-	}
+		if held := p.held(t, key); len(held) != 0 {
+			t.Errorf("%d refused results were kept", len(held))
+		}
+	})
+	t.Run("a result may be sent again", func(t *testing.T) {
+		for range 2 { // the answer to the first may have been lost
+			if err := complete(t, "two", two.Token, result, made); err != nil {
+				t.Errorf("result of the holder: %v", err)
+			}
+		}
+		// The first worker made the same bytes, late.
+		if err := complete(t, "one", one.Token, result, made); err != nil {
+			t.Errorf("the same result of the first worker: %v", err)
+		}
+		if held := p.held(t, key); held["4.1.0"] != string(made) {
+			t.Errorf("held: %d bytes, want the %d bytes of the result", len(held["4.1.0"]), len(made))
+		}
+		request(t, jobs.Done)
+	})
+	t.Run("silent workers are forgotten", func(t *testing.T) {
+		c.move(2 * time.Minute)
+		producible(t, "[]")
+	})
 }
 
 func TestWorkerFails(t *testing.T) {

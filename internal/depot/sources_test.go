@@ -48,10 +48,10 @@ func withSources(t *testing.T, c *clock, dirs ...string) *Depot {
 	return d
 }
 
-// TestSources: a file that the depot does not have comes from the first served
+// TestServedFolders: a file that the depot does not have comes from the first served
 // folder that has it, for scopes with the product "", and must not be cached by
 // clients.
-func TestSources(t *testing.T) {
+func TestServedFolders(t *testing.T) {
 	store, gdb := t.TempDir(), t.TempDir()
 	pdb, elf := testdata(t, "pdb/hello-x64.pdb"), testdata(t, "elf/prog-sha1")
 	const path = "hello-x64.pdb/F9EFE0B6AE7500394C4C44205044422E1/hello-x64.pdb"
@@ -107,9 +107,9 @@ func TestSources(t *testing.T) {
 	}
 }
 
-// TestGenerationOfSources: with served folders, whose changes cannot be
+// TestGenerationOfFolders: with served folders, whose changes cannot be
 // detected, the generation changes every second.
-func TestGenerationOfSources(t *testing.T) {
+func TestGenerationOfFolders(t *testing.T) {
 	c := &clock{time.Now()}
 	d := withSources(t, c, t.TempDir())
 	seen := map[uint64]bool{}

@@ -317,7 +317,7 @@ func withFar(t *testing.T, opt Options, servers ...farServer) (*Depot, *movable)
 	return openWith(t, opt), c
 }
 
-func TestSymCacheFar(t *testing.T) {
+func TestSymCacheUpstream(t *testing.T) {
 	far := farServer{&elsewhere{name: "far"}}
 	store := t.TempDir()
 	d, clock := withFar(t, Options{SymCache: SymCacheOptions{Store: store}}, far)
@@ -365,7 +365,7 @@ func TestSymCacheFar(t *testing.T) {
 	}
 }
 
-func TestSymCacheFarFails(t *testing.T) {
+func TestSymCacheUpstreamFails(t *testing.T) {
 	one, two := farServer{&elsewhere{name: "one"}}, farServer{&elsewhere{name: "two"}}
 	d, clock := withFar(t, Options{}, one, two)
 	path := "/v3.2.0" + appPath

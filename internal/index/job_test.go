@@ -402,8 +402,8 @@ func TestJobState(t *testing.T) {
 	}
 }
 
-// TestOtherPlans: frequent queries do not scan a table.
-func TestOtherPlans(t *testing.T) {
+// TestPlansScanNoTable: frequent queries do not scan a table.
+func TestPlansScanNoTable(t *testing.T) {
 	db := openTest(t, Options{})
 	for query, want := range map[string]string{
 		"SELECT source FROM miss WHERE key = $1 ORDER BY source":                                                    "SEARCH miss USING COVERING INDEX sqlite_autoindex_miss_1 (key=?)",

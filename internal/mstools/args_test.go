@@ -99,9 +99,9 @@ func TestSlashArgs(t *testing.T) {
 	}
 }
 
-// TestLongWord: no hint for a word is looked for that is nothing like an
+// TestHintForLongWord: no hint for a word is looked for that is nothing like an
 // option. The time for that grew with its length, for each option.
-func TestLongWord(t *testing.T) {
+func TestHintForLongWord(t *testing.T) {
 	word := strings.Repeat("x", 64<<20)
 	began := time.Now()
 	if near := addSyntax.nearest(word); near != "" {

@@ -35,8 +35,8 @@ func TestLinks(t *testing.T) {
 		"alias/f f=f", "alias/hard hard=f", "alias/up: " + string(ReasonSymlink), "file file=f"})
 }
 
-// TestLinkBush has 2^30 paths for a walk that looks only for loops.
-func TestLinkBush(t *testing.T) {
+// TestExponentialLinks has 2^30 paths for a walk that looks only for loops.
+func TestExponentialLinks(t *testing.T) {
 	dir := t.TempDir()
 	for i := range 30 {
 		level := filepath.Join(dir, "l"+strings.Repeat("x", i))

@@ -148,7 +148,7 @@ func basic(user, password string) string {
 	return "Authorization: Basic " + base64.StdEncoding.EncodeToString([]byte(user+":"+password))
 }
 
-func TestEveryWayIn(t *testing.T) {
+func TestAuthenticationMethods(t *testing.T) {
 	g := newGuarded(t, demand, Config{})
 	unknown := auth.NewToken()
 	ways := []struct {
@@ -620,9 +620,9 @@ func TestRevokedTokenFromMemory(t *testing.T) {
 	get(file, 200)
 }
 
-// TestOpenToTheWorld: on a server without required credentials, invalid
+// TestInvalidCredentialsIgnored: on a server without required credentials, invalid
 // credentials are ignored.
-func TestOpenToTheWorld(t *testing.T) {
+func TestInvalidCredentialsIgnored(t *testing.T) {
 	g := newGuarded(t, auth.PolicyConfig{}, Config{})
 	for _, h := range []string{bearer(auth.NewToken()), basic("proxy", "user"), "Authorization: Negotiate YII="} {
 		if r := ask(g.s, "GET", g.theirsPDB.path(t, layout.SymStore), h); r.status != 200 || !strings.HasPrefix(r.header.Get("Cache-Control"), "public") {

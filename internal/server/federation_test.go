@@ -24,7 +24,7 @@ func TestFederation(t *testing.T) {
 	const id = "adac45aa231bba3143d7af433767c61f31021c16"
 	var mu sync.Mutex
 	var asked []*http.Request
-	far := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	up := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		mu.Lock()
 		asked = append(asked, r)
 		mu.Unlock()
@@ -40,8 +40,8 @@ func TestFederation(t *testing.T) {
 			http.NotFound(w, r)
 		}
 	}))
-	t.Cleanup(far.Close)
-	src, err := upstream.NewHTTP(upstream.HTTPConfig{Name: "far", URL: far.URL, Layout: "debuginfod"}, upstream.NewDialer(upstream.DialerOptions{}))
+	t.Cleanup(up.Close)
+	src, err := upstream.NewHTTP(upstream.HTTPConfig{Name: "far", URL: up.URL, Layout: "debuginfod"}, upstream.NewDialer(upstream.DialerOptions{}))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -91,44 +91,53 @@ func TestFederation(t *testing.T) {
 		}
 		return asked[len(asked)-1]
 	}
-	for _, path := range []string{"/buildid/" + id + "/debuginfo", "/metadata?key=file&value=/usr/bin/prog"} {
-		if status, _ := get(path, "User-Agent: TESTCURL", "X-Forwarded-For: TESTXFF"); status != http.StatusOK && status != http.StatusNotFound {
-			t.Errorf("GET %s: status %d", path, status)
+	t.Run("headers", func(t *testing.T) {
+		for _, path := range []string{"/buildid/" + id + "/debuginfo", "/metadata?key=file&value=/usr/bin/prog"} {
+			if status, _ := get(path, "User-Agent: TESTCURL", "X-Forwarded-For: TESTXFF"); status != http.StatusOK && status != http.StatusNotFound {
+				t.Errorf("GET %s: status %d, want 200 or 404", path, status)
+			}
+			h := last().Header
+			if got := h.Get("User-Agent"); got != "TESTCURL" {
+				t.Errorf("GET %s: the upstream received User-Agent %q, want the client's", path, got)
+			}
+			if got, want := h.Get("X-Forwarded-For"), "TESTXFF, 127.0.0.1, us"; got != want {
+				t.Errorf("GET %s: the upstream received X-Forwarded-For %q, want %q", path, got, want)
+			}
 		}
-		h := last().Header
-		if got := h.Get("User-Agent"); got != "TESTCURL" {
-			t.Errorf("GET %s: the upstream received User-Agent %q, want the client's", path, got)
-		}
-		if got, want := h.Get("X-Forwarded-For"), "TESTXFF, 127.0.0.1, us"; got != want {
-			t.Errorf("GET %s: the upstream received X-Forwarded-For %q, want %q", path, got, want)
-		}
-	}
+	})
 	for _, c := range []struct {
-		value    string
-		results  []metadataResult
-		complete bool
+		name, value string
+		results     []metadataResult
+		complete    bool
 	}{
-		{"/usr/bin/prog", []metadataResult{{Type: "executable", BuildID: id, File: "/usr/bin/prog", Archive: "/srv/a.deb"}}, true},
-		{"/broken", []metadataResult{}, false},
-		{"/cut", []metadataResult{}, false},
-		{"/home/secretproject", []metadataResult{}, true},
+		{"valid results only", "/usr/bin/prog", []metadataResult{{Type: "executable", BuildID: id, File: "/usr/bin/prog", Archive: "/srv/a.deb"}}, true},
+		{"upstream fails", "/broken", []metadataResult{}, false},
+		{"upstream is incomplete", "/cut", []metadataResult{}, false},
+		{"name that is never asked for", "/home/secretproject", []metadataResult{}, true},
 	} {
+		t.Run(c.name, func(t *testing.T) {
+			before := count()
+			status, body := get("/metadata?key=file&value=" + c.value)
+			var answer metadataAnswer
+			if err := json.Unmarshal([]byte(body), &answer); status != http.StatusOK || err != nil {
+				t.Fatalf("search for %s: status %d, %v, want 200 and JSON", c.value, status, err)
+			}
+			if !slices.Equal(answer.Results, c.results) || answer.Complete != c.complete {
+				t.Errorf("search for %s: %+v, want %+v, complete %v", c.value, answer, c.results, c.complete)
+			}
+			if strings.Contains(c.value, "secret") && count() != before {
+				t.Errorf("search for %s: the upstream received it", c.value)
+			}
+		})
+	}
+	t.Run("a search that returns to this server", func(t *testing.T) {
 		before := count()
-		status, body := get("/metadata?key=file&value=" + c.value)
-		var answer metadataAnswer
-		if err := json.Unmarshal([]byte(body), &answer); status != http.StatusOK || err != nil {
-			t.Fatalf("search for %s: status %d, %v", c.value, status, err)
+		status, body := get("/metadata?key=file&value=/usr/bin/prog", "X-Symdepot-Hop: them, us")
+		if status != http.StatusOK || strings.Contains(body, id) {
+			t.Errorf("status %d, %s, want 200 without results of the upstream", status, body)
 		}
-		if !slices.Equal(answer.Results, c.results) || answer.Complete != c.complete {
-			t.Errorf("search for %s: %+v, want %+v, complete %v", c.value, answer, c.results, c.complete)
+		if count() != before {
+			t.Error("the search was sent to the upstream again")
 		}
-		if strings.Contains(c.value, "secret") && count() != before {
-			t.Errorf("search for %s: the upstream heard of it", c.value)
-		}
-	}
-	// A search that comes back goes no further.
-	before := count()
-	if status, body := get("/metadata?key=file&value=/usr/bin/prog", "X-Symdepot-Hop: them, us"); status != http.StatusOK || strings.Contains(body, id) || count() != before {
-		t.Errorf("a search in a circle: status %d, %s", status, body)
-	}
+	})
 }

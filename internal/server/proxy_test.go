@@ -131,10 +131,10 @@ func (a *arriving) want(t *testing.T, resp *http.Response, err error, status int
 	}
 }
 
-// TestWhileItArrives: HEAD, ranges and conditions are answered from the bytes
+// TestAnswersDuringDownload: HEAD, ranges and conditions are answered from the bytes
 // received so far of a file that is being downloaded, with known and with
 // unknown length.
-func TestWhileItArrives(t *testing.T) {
+func TestAnswersDuringDownload(t *testing.T) {
 	for _, sized := range []bool{true, false} {
 		t.Run(fmt.Sprintf("sized %v", sized), func(t *testing.T) {
 			a := newArriving(t, sized, 600<<10)

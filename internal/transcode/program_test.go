@@ -103,7 +103,7 @@ func TestTranscode(t *testing.T) {
 	}
 }
 
-func TestWhatGoesWrong(t *testing.T) {
+func TestFailingPrograms(t *testing.T) {
 	t.Parallel()
 	r := room(t)
 	for _, c := range []struct {
@@ -153,8 +153,8 @@ func TestWhatGoesWrong(t *testing.T) {
 	}
 }
 
-// TestTreeEnds: a descendant that left the process group is killed too.
-func TestTreeEnds(t *testing.T) {
+// TestDescendantsKilled: a descendant that left the process group is killed too.
+func TestDescendantsKilled(t *testing.T) {
 	t.Parallel()
 	if runtime.GOOS != "linux" && runtime.GOOS != "windows" {
 		t.Skip("here only the process group is ended")
@@ -327,7 +327,7 @@ func TestProgramChanges(t *testing.T) {
 	}
 }
 
-func TestBadSources(t *testing.T) {
+func TestBadInputs(t *testing.T) {
 	t.Parallel()
 	r := room(t)
 	log := filepath.Join(t.TempDir(), "log")

@@ -472,9 +472,9 @@ func TestDamage(t *testing.T) {
 	})
 }
 
-// TestWaits: every wait has its limit, and the end of a context is the end of
+// TestTimeouts: every wait has its limit, and the end of a context is the end of
 // everything.
-func TestWaits(t *testing.T) {
+func TestTimeouts(t *testing.T) {
 	before := runtime.NumGoroutine()
 	stall, arrived := make(chan struct{}), make(chan struct{}, 8)
 	s := serve(t, map[string]http.HandlerFunc{
@@ -620,9 +620,9 @@ func TestResume(t *testing.T) {
 	}
 }
 
-// TestResumeLies: a response with a different range than the requested one is
+// TestResumeWrongRange: a response with a different range than the requested one is
 // not used.
-func TestResumeLies(t *testing.T) {
+func TestResumeWrongRange(t *testing.T) {
 	n := len(content)
 	part := func(span, tag string, from, to int) http.HandlerFunc {
 		return func(w http.ResponseWriter, r *http.Request) {

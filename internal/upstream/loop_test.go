@@ -13,9 +13,9 @@ import (
 	"github.com/symdepot/symdepot/layout"
 )
 
-// TestOurOwnKind: another symdepot server reports its id and loops, and a
+// TestSymdepotUpstream: another symdepot server reports its id and loops, and a
 // Breakpad server redirects to the debug id.
-func TestOurOwnKind(t *testing.T) {
+func TestSymdepotUpstream(t *testing.T) {
 	const sym = "app.pdb/44E4EC8C2F41492B9369D6B9A059577C2/app.sym"
 	far := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set(HopHeader, "them")

@@ -128,9 +128,9 @@ func TestAnswers(t *testing.T) {
 	}
 }
 
-// TestHealedElsewhere: a content that one process found damaged and another one
+// TestHealedByOtherProcess: a content that one process found damaged and another one
 // has uploaded again is intact for both.
-func TestHealedElsewhere(t *testing.T) {
+func TestHealedByOtherProcess(t *testing.T) {
 	t.Parallel()
 	p := buckettest.S3(t)
 	s := openStore(t, p, "p", 0)
