@@ -15,7 +15,7 @@ import (
 )
 
 type (
-	// Upstream is a source that files are downloaded from, to be kept.
+	// Upstream is a server, bucket or folder that files are downloaded from, to be kept.
 	Upstream = fetch.Upstream
 	// Limits bound downloads.
 	Limits = fetch.Limits
@@ -62,7 +62,7 @@ func (d *Depot) UpstreamMetadata(ctx context.Context, q Question, key, value str
 	return list, complete
 }
 
-// errDownloading answers a request for a derived content whose source is being
+// errDownloading answers a request for a derived content whose original is being
 // downloaded: it may be found later.
 var errDownloading = fmt.Errorf("the file that it is made of is being downloaded: %w", fs.ErrNotExist)
 

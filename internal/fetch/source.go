@@ -15,38 +15,38 @@ import (
 // Source is a server, bucket or folder that files are downloaded from. Its
 // methods may be called by several goroutines.
 type Source interface {
-	// Name is the source's name in configuration, logs and metrics. It contains
+	// Name is the upstream's name in configuration, logs and metrics. It contains
 	// no secret.
 	Name() string
 	// Fetch asks for one file. It returns when the first bytes have arrived. If
-	// the source gives no file, the error is a *Failure. The context also
+	// the upstream gives no file, the error is a *Failure. The context also
 	// governs the body.
 	Fetch(ctx context.Context, ask Ask) (*Reply, error)
-	// Traits returns the properties and optional abilities of the source.
+	// Traits returns the properties and optional abilities of the upstream.
 	Traits() Traits
-	// Close releases the source's resources. Replies stay readable.
+	// Close releases the upstream's resources. Replies stay readable.
 	Close() error
 }
 
-// Traits are the properties and optional abilities of a source. The zero value
-// describes a source that only fetches.
+// Traits are the properties and optional abilities of an upstream. The zero value
+// describes an upstream that only fetches.
 type Traits struct {
-	// SymCacheServer is set if the source supports only the SymCache protocol.
+	// SymCacheServer is set if the upstream supports only the SymCache protocol.
 	SymCacheServer bool
-	// NeedsChecksum is set if the source is asked only if the client sent a
+	// NeedsChecksum is set if the upstream is asked only if the client sent a
 	// checksum.
 	NeedsChecksum bool
 	// ServerID is the id by which another symdepot server detects loops. It is
-	// empty for other sources, and until the server has answered once.
+	// empty for other upstreams, and until the server has answered once.
 	ServerID string
 	// Status returns the counters and the state of the circuit breaker; nil if
-	// the source has neither.
+	// the upstream has neither.
 	Status func() Status
-	// Blame, if not nil, is called when the source sent a wrong file; err says
+	// Blame, if not nil, is called when the upstream sent a wrong file; err says
 	// what is wrong.
 	Blame func(err error)
 	// Metadata searches, see Fetcher.Metadata. complete is false if there may be
-	// more results. Nil if the source does not support searches.
+	// more results. Nil if the upstream does not support searches.
 	Metadata func(ctx context.Context, q MetadataQuery) (list []Metadata, complete bool, err error)
 }
 
@@ -60,11 +60,11 @@ type Origin struct {
 	Forwarded []string
 }
 
-// Ask is a request to a source.
+// Ask is a request to an upstream.
 type Ask struct {
 	// Request is the client's request. Form is layout.FormFile, or
 	// layout.FormSymCache, layout.FormSource or layout.FormSection if only the
-	// source can produce these.
+	// upstream can produce these.
 	Request layout.Request
 	// Checksum is the value of the client's SymbolChecksum header, or empty.
 	Checksum string
@@ -76,11 +76,11 @@ type Ask struct {
 	// Resume, if not nil, asks for the rest of an interrupted transfer.
 	Resume *Resume
 	// Limit is the largest decompressed size of the file, in bytes; with 0 the
-	// source decides.
+	// upstream decides.
 	Limit int64
 	// Queued, if not nil, is called with true before the request waits for other
-	// requests of this process to the same source, and with false after the
-	// wait. This time does not count as slowness of the source.
+	// requests of this process to the same upstream, and with false after the
+	// wait. This time does not count as slowness of the upstream.
 	Queued func(bool)
 }
 
@@ -92,9 +92,9 @@ type Resume struct {
 	Offset int64  // decompressed bytes that have arrived
 }
 
-// Reply is the answer of a source: a file whose body is being transferred.
+// Reply is the answer of an upstream: a file whose body is being transferred.
 type Reply struct {
-	// Body yields the decompressed bytes. An error of Read that the source
+	// Body yields the decompressed bytes. An error of Read that the upstream
 	// caused is a *Failure. A body that ends too early never ends with io.EOF.
 	Body io.ReadCloser
 	// Size is the decompressed size of the whole file in bytes, -1 while
@@ -102,14 +102,14 @@ type Reply struct {
 	Size int64
 	// Offset is where in the file the body begins: Resume.Offset, or 0.
 	Offset int64
-	// Name is the file's name as the source spells it.
+	// Name is the file's name as the upstream spells it.
 	Name string
 	// Path is where the file was found, without secrets: a URL or a file path.
 	Path string
-	// Tag is the source's strong entity tag or an equivalent, for Resume. If it
+	// Tag is the upstream's strong entity tag or an equivalent, for Resume. If it
 	// is empty, the transfer cannot be resumed.
 	Tag string
-	// ModTime is the modification time at the source, zero if unknown.
+	// ModTime is the modification time at the upstream, zero if unknown.
 	ModTime time.Time
 	// Header holds the response fields about the file: its type, and the fields
 	// of debuginfod servers. Nil if there are none.
@@ -121,20 +121,20 @@ type Reply struct {
 	Local bool
 }
 
-// Class is the reason why a source gave no file. Each class is remembered for
+// Class is the reason why an upstream gave no file. Each class is remembered for
 // its own time.
 type Class uint8
 
 // The classes. Their numbers are stored: never renumber them.
 const (
 	ClassNone      Class = iota
-	ClassNotFound        // the source answered that it has no such file
+	ClassNotFound        // the upstream answered that it has no such file
 	ClassForbidden       // 401, 403 and the like
 	ClassTimeout         // no answer in time
 	ClassBroken          // server errors, wrong or damaged files
 	ClassTooLarge        // larger than the limit
-	ClassBusy            // the source asked to retry later, or its circuit breaker is open
-	ClassSkipped         // the configuration excludes such requests to the source
+	ClassBusy            // the upstream asked to retry later, or its circuit breaker is open
+	ClassSkipped         // the configuration excludes such requests to the upstream
 )
 
 var classNames = [...]string{"none", "absent", "forbidden", "timeout", "broken", "too_large", "busy", "skipped"}
@@ -147,17 +147,17 @@ func (c Class) String() string {
 	return fmt.Sprintf("class %d", uint8(c))
 }
 
-// Failure is the error of a source that gave no file.
+// Failure is the error of an upstream that gave no file.
 type Failure struct {
 	Source string
 	Class  Class
-	// Retry is when the source may be asked again, if it said so. ClassNotFound
-	// with Retry means a SymCache file that the source is making.
+	// Retry is when the upstream may be asked again, if it said so. ClassNotFound
+	// with Retry means a SymCache file that the upstream is making.
 	Retry time.Time
 	Err   error // the cause, without secrets
 }
 
-// Error names the source and the cause.
+// Error names the upstream and the cause.
 func (f *Failure) Error() string {
 	if f.Err == nil {
 		return f.Source + ": " + f.Class.String()
@@ -191,7 +191,7 @@ func ClassOf(err error) Class {
 	return ClassBroken
 }
 
-// Status holds the counters and the state of a source.
+// Status holds the counters and the state of an upstream.
 type Status struct {
 	Name string `json:"name"`
 	Rank int    `json:"rank"`

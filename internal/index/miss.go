@@ -21,7 +21,7 @@ type Miss struct {
 }
 
 // Put stores misses, several thousand per write. It replaces a miss with the
-// same key and source. It does not change the generation, so that cached
+// same key and upstream. It does not change the generation, so that cached
 // responses stay valid, and does not wait for the disk: a crash of the machine
 // may lose the last ones. Above Options.MaxMisses, the oldest misses are
 // deleted.
@@ -78,7 +78,7 @@ func (w *write) countRows(table string, n int64) error {
 	return err
 }
 
-// Of returns the stored misses of a key, by source, including expired ones.
+// Of returns the stored misses of a key, by upstream, including expired ones.
 func (ms Misses) Of(ctx context.Context, key string) ([]Miss, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, ms.db.fail("look up misses", err)

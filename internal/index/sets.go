@@ -570,7 +570,7 @@ func (d *drop) allRows(s setSession, ids []int64) error {
 	return err
 }
 
-// putMisses stores misses. The last of several with one key and source counts.
+// putMisses stores misses. The last of several with one key and upstream counts.
 func (w *write) putMisses(s setSession, misses []Miss, most int64) error {
 	last := make(map[[2]string]int, len(misses))
 	for i, m := range misses {

@@ -35,7 +35,7 @@ type Probed struct {
 	Error   string        `json:"error,omitempty"`
 }
 
-// Probe tests whether the server, bucket or folder of a source answers, and finds
+// Probe tests whether the server, bucket or folder of an upstream answers, and finds
 // out what kind it is. It ends with the context.
 func Probe(ctx context.Context, d *upstream.Dialer, s upstream.Spec) Probed {
 	began := time.Now()
@@ -81,14 +81,14 @@ func Probe(ctx context.Context, d *upstream.Dialer, s upstream.Spec) Probed {
 	return p
 }
 
-// SourceProbe is the result of Probe for one source of an element.
+// SourceProbe is the result of Probe for one upstream of an element.
 type SourceProbe struct {
 	Source  string `json:"source"`
 	Address string `json:"address"`
 	Probed
 }
 
-// ProbeAll tests the sources of all elements at the same time, each for limit at
+// ProbeAll tests the upstreams of all elements at the same time, each for limit at
 // most. The result has one list for each element.
 func ProbeAll(ctx context.Context, elements []Element, limit time.Duration) [][]SourceProbe {
 	d := upstream.NewDialer(upstream.DialerOptions{Connect: limit})

@@ -211,13 +211,13 @@ func (e *Element) meaning(cached bool) {
 	}
 }
 
-// server adds a store that is a server, and a source for it.
+// server adds a store that is a server, and an upstream for it.
 func (e *Element) server(text, of string, self []string) {
 	e.Stores = append(e.Stores, classify(text, self))
 	e.source(text, &e.Stores[len(e.Stores)-1], of, self)
 }
 
-// source adds a source for a server, unless it is this server itself.
+// source adds an upstream for a server, unless it is this server itself.
 func (e *Element) source(text string, st *PathStore, of string, self []string) {
 	if st.Kind != "server" {
 		e.warn("%s is not an http or https address", st.Address)
@@ -250,7 +250,7 @@ func (e *Element) source(text string, st *PathStore, of string, self []string) {
 	e.Sources = append(e.Sources, s)
 }
 
-// folder adds a source for a folder, if this machine can reach it.
+// folder adds an upstream for a folder, if this machine can reach it.
 func (e *Element) folder(text string) {
 	share := strings.HasPrefix(text, `\\`) || strings.HasPrefix(text, "//")
 	foreign := runtime.GOOS != "windows" && (share || upstream.IsDrive(text))
@@ -394,7 +394,7 @@ func ParseDebuginfodURLs(urls string, self []string) []Element {
 
 // FromEnv reads the variables of debuggers: _NT_ALT_SYMBOL_PATH, _NT_SYMBOL_PATH
 // and DEBUGINFOD_URLS with their companions. It omits this server itself and
-// repeated sources. Elements to the left have lower ranks, since debuggers ask one
+// repeated upstreams. Elements to the left have lower ranks, since debuggers ask one
 // after the other, but all debuginfod servers at the same time.
 func FromEnv(getenv func(string) string, self []string) ([]upstream.Spec, []Element) {
 	var elements []Element

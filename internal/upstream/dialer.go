@@ -154,7 +154,7 @@ func (d *Dialer) transportWithin(limit time.Duration, operatorHosts ...string) *
 }
 
 // Client returns a client with such a transport. It follows redirects by the
-// rules for sources: at most five, never from https to http, and without
+// rules for upstreams: at most five, never from https to http, and without
 // credentials to other hosts.
 func (d *Dialer) Client(operatorHosts ...string) *http.Client {
 	return &http.Client{Transport: d.Transport(operatorHosts...), CheckRedirect: checkRedirect}
@@ -165,7 +165,7 @@ func (d *Dialer) Client(operatorHosts ...string) *http.Client {
 const answerTime = 2 * time.Minute
 
 // ClientFor returns a client for one server, given by the operator's URL, which
-// may have any address. It follows redirects by the rules for sources.
+// may have any address. It follows redirects by the rules for upstreams.
 func (d *Dialer) ClientFor(server string) *http.Client {
 	var hosts []string
 	if u, err := url.Parse(server); err == nil && u.Host != "" {

@@ -11,7 +11,7 @@ import (
 	"github.com/symdepot/symdepot/symfile"
 )
 
-// filter decides, without any request, what a source is asked for. Its patterns
+// filter decides, without any request, what an upstream is asked for. Its patterns
 // are folded.
 type filter struct {
 	kinds       []symfile.Kind
@@ -39,7 +39,7 @@ func foldAll(list []string, drop string) []string {
 	return out
 }
 
-// apply returns the part of a request that may be sent to a source. If nothing
+// apply returns the part of a request that may be sent to an upstream. If nothing
 // is left, why is the reason.
 func (f *filter) apply(ask *fetch.Ask) (req layout.Request, why string) {
 	req = ask.Request

@@ -13,11 +13,11 @@ import (
 	"github.com/symdepot/symdepot/symfile"
 )
 
-// GuardOptions say which requests a source receives, and how many at the same
+// GuardOptions say which requests an upstream receives, and how many at the same
 // time. The zero value asks for everything except executables.
 type GuardOptions struct {
 	Rank int
-	// Kinds are the kinds of files that the source is asked for; none means all.
+	// Kinds are the kinds of files that the upstream is asked for; none means all.
 	// The kind of a request is judged by the form of its name and id.
 	Kinds []symfile.Kind
 	// NamePatterns, if not empty, are patterns of which the file's name must
@@ -27,16 +27,16 @@ type GuardOptions struct {
 	// IDs are patterns of ids, in the same syntax; hyphens are ignored.
 	IDs []string
 	// NeverAsk are patterns of names and ids that must never be sent to the
-	// source.
+	// upstream.
 	NeverAsk []string
-	// Executables permits executables from the source.
+	// Executables permits executables from the upstream.
 	Executables bool
 	// RequiresChecksum excludes requests for which the client sent no checksum.
 	RequiresChecksum bool
 	// Concurrency is the number of concurrent requests, including their bodies;
 	// 0 means 16. Further requests wait.
 	Concurrency int
-	// MaxBytes is the largest decompressed file; with 0 the source decides.
+	// MaxBytes is the largest decompressed file; with 0 the upstream decides.
 	MaxBytes int64
 	Breaker  BreakerOptions
 	Now      func() time.Time // nil: time.Now
@@ -55,19 +55,19 @@ const (
 	defaultConcurrency = 16
 	politePause        = 10 * time.Second // after a 429 without Retry-After
 	// The breaker opens after maxWrong wrong files within wrongWindow, if at
-	// least half of the source's files were wrong.
+	// least half of the upstream's files were wrong.
 	maxWrong    = 5
 	wrongWindow = 10 * time.Minute
 	// maxLosses is how many consecutive requests may be cancelled because
-	// another source was faster before one of them is watched to its end.
+	// another upstream was faster before one of them is watched to its end.
 	maxLosses = 10
 	// watchTime limits a watched request.
 	watchTime = 5 * time.Second
 )
 
-// Guarded is a source behind filters, a limit of concurrent requests and a
+// Guarded is an upstream behind filters, a limit of concurrent requests and a
 // circuit breaker. It sends nothing while the breaker is open, or before the
-// time that the source asked for. A miss is not a failure.
+// time that the upstream asked for. A miss is not a failure.
 type Guarded struct {
 	src    fetch.Source
 	opt    GuardOptions
@@ -88,7 +88,7 @@ type Guarded struct {
 	status    fetch.Status // guarded by mu; the counters
 }
 
-// Guard puts a guard in front of a source. The guard owns the source and closes
+// Guard puts a guard in front of an upstream. The guard owns the upstream and closes
 // it.
 func Guard(src fetch.Source, opt GuardOptions) *Guarded {
 	if opt.Now == nil {
@@ -118,13 +118,13 @@ func Guard(src fetch.Source, opt GuardOptions) *Guarded {
 	return g
 }
 
-// errNeutral is the outcome of a request that proves nothing about the source.
+// errNeutral is the outcome of a request that proves nothing about the upstream.
 var errNeutral = errors.New("no verdict")
 
-// Name returns the source's name.
+// Name returns the upstream's name.
 func (g *Guarded) Name() string { return g.src.Name() }
 
-// Traits returns the source's traits with the guard's additions.
+// Traits returns the upstream's traits with the guard's additions.
 func (g *Guarded) Traits() fetch.Traits {
 	t := g.src.Traits()
 	t.NeedsChecksum = t.NeedsChecksum || g.opt.RequiresChecksum
@@ -138,7 +138,7 @@ func (g *Guarded) Traits() fetch.Traits {
 // Rank returns the configured rank.
 func (g *Guarded) Rank() int { return g.opt.Rank }
 
-// Close closes the source.
+// Close closes the upstream.
 func (g *Guarded) Close() error {
 	g.end()
 	return g.src.Close()
@@ -175,7 +175,7 @@ func (g *Guarded) busy() error {
 	return &fetch.Failure{Source: g.src.Name(), Class: fetch.ClassBusy, Retry: g.until, Err: errors.New("circuit breaker is open: " + g.why)}
 }
 
-// Fetch asks the source if the filters and the breaker permit it.
+// Fetch asks the upstream if the filters and the breaker permit it.
 func (g *Guarded) Fetch(ctx context.Context, ask fetch.Ask) (*fetch.Reply, error) {
 	req, why := g.filter.apply(&ask)
 	if why != "" {
@@ -211,7 +211,7 @@ func (g *Guarded) Fetch(ctx context.Context, ask fetch.Ask) (*fetch.Reply, error
 	return reply, nil
 }
 
-// request asks the source. If a source hangs and another one is faster, its
+// request asks the upstream. If an upstream hangs and another one is faster, its
 // requests are always cancelled before they fail. So after maxLosses such
 // requests, one request at a time continues for watchTime after its caller has
 // left, and its outcome counts.
@@ -309,7 +309,7 @@ func (g *Guarded) enter(ctx context.Context, queued func(bool)) error {
 		g.add(&g.status.Active, 1)
 		return nil
 	case <-ctx.Done():
-		// The source did not cause the wait.
+		// The upstream did not cause the wait.
 		return &fetch.Failure{Source: g.src.Name(), Class: fetch.ClassBusy, Err: fmt.Errorf("the limit of %d concurrent requests is reached", cap(g.slots))}
 	}
 }
@@ -341,7 +341,7 @@ func (g *Guarded) begin(ctx context.Context) (*pass, error) {
 	return &pass{g: g, ctx: ctx, ticket: t}, nil
 }
 
-// Blame counts a wrong file from the source. Too many of them open the breaker.
+// Blame counts a wrong file from the upstream. Too many of them open the breaker.
 func (g *Guarded) Blame(err error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -402,7 +402,7 @@ func (p *pass) judge(err error) error {
 		return nil
 	}
 	if errors.Is(err, errNeutral) || p.ctx.Err() != nil {
-		// Cancelled because another source was faster or because this source was
+		// Cancelled because another upstream was faster or because this upstream was
 		// too slow.
 		if why := context.Cause(p.ctx); why == nil || errors.Is(why, context.Canceled) {
 			return errNeutral
@@ -415,7 +415,7 @@ func (p *pass) judge(err error) error {
 	}
 	switch f.Class {
 	case fetch.ClassNotFound, fetch.ClassForbidden, fetch.ClassTooLarge:
-		return nil // the source works
+		return nil // the upstream works
 	case fetch.ClassSkipped, fetch.ClassBusy:
 		return errNeutral
 	}
@@ -482,7 +482,7 @@ type guardedBody struct {
 	bad    error // the failure that Read detected
 }
 
-// errImage means that a source sent a forbidden executable.
+// errImage means that an upstream sent a forbidden executable.
 var errImage = errors.New("the upstream sent an executable, which executables=false forbids")
 
 func (b *guardedBody) Read(p []byte) (int, error) {
@@ -511,7 +511,7 @@ func (b *guardedBody) Read(p []byte) (int, error) {
 }
 
 // Close ends the request. A body that was not read to its end says nothing about
-// the source, unless it was abandoned because it was too slow.
+// the upstream, unless it was abandoned because it was too slow.
 func (b *guardedBody) Close() error {
 	err := b.ReadCloser.Close()
 	if b.sized && b.left.Load() == 0 {

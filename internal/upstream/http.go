@@ -29,7 +29,7 @@ const (
 // which proxies may drop. In a response it is the id of the answering server.
 const HopHeader = wire.Hop
 
-// Timeouts of a source. Zero means the default in the comment.
+// Timeouts of an upstream. Zero means the default in the comment.
 type Timeouts struct {
 	Connect time.Duration // of TCP and of TLS, each; 5 s. Ignored if a Transport is given
 	Header  time.Duration // from the connection to the first bytes of the file; 10 s
@@ -88,7 +88,7 @@ const (
 	longestRetry   = 24 * time.Hour
 )
 
-// HTTP is a source that downloads from a symbol server of any layout.
+// HTTP is an upstream that downloads from a symbol server of any layout.
 type HTTP struct {
 	cfg     HTTPConfig
 	base    *url.URL // without user and final slash
@@ -123,7 +123,7 @@ type nameError struct {
 func (e *nameError) Error() string { return "upstream " + e.name + ": " + e.err.Error() }
 func (e *nameError) Unwrap() error { return e.err }
 
-// NewHTTP returns a source for a server. It does not connect.
+// NewHTTP returns an upstream for a server. It does not connect.
 func NewHTTP(cfg HTTPConfig, d *Dialer) (*HTTP, error) {
 	h := &HTTP{cfg: cfg, now: time.Now}
 	c := &h.cfg

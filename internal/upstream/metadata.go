@@ -80,7 +80,7 @@ func (h *HTTP) metadata(ctx context.Context, q fetch.MetadataQuery) (list []fetc
 	return list, complete, nil
 }
 
-// search applies the guard's rules to the metadata search of a source.
+// search applies the guard's rules to the metadata search of an upstream.
 func (g *Guarded) search(of func(context.Context, fetch.MetadataQuery) ([]fetch.Metadata, bool, error)) func(context.Context, fetch.MetadataQuery) ([]fetch.Metadata, bool, error) {
 	return func(ctx context.Context, q fetch.MetadataQuery) ([]fetch.Metadata, bool, error) {
 		if !g.filter.allowsSearch(q) {

@@ -20,14 +20,14 @@ import (
 	"github.com/symdepot/symdepot/symstore"
 )
 
-// The types of a source.
+// The types of an upstream.
 const (
 	TypeHTTP   = "http"   // an HTTP server of any layout
 	TypeBucket = "bucket" // a bucket of an object store: s3://, gs://, az://
 	TypeFolder = "folder" // a folder of this machine
 )
 
-// Spec describes a source before it is opened. It comes from a preset, the
+// Spec describes an upstream before it is opened. It comes from a preset, the
 // command line, the configuration or an environment variable.
 type Spec struct {
 	Name   string
@@ -100,7 +100,7 @@ func linux(name, address string, rank int) Spec {
 	return Spec{Preset: name, URL: address, Layout: "debuginfod", Guard: GuardOptions{Kinds: []symfile.Kind{symfile.ELF}, Executables: true, Rank: rank}}
 }
 
-// PresetByName returns a preset as a source with that name.
+// PresetByName returns a preset as an upstream with that name.
 func PresetByName(name string) (Spec, error) {
 	var known []string
 	for _, p := range Presets {
@@ -125,7 +125,7 @@ func PresetOf(u *url.URL) (Spec, bool) {
 	return Spec{}, false
 }
 
-// SpecOf describes a source of which only the address is known: a URL or a
+// SpecOf describes an upstream of which only the address is known: a URL or a
 // folder of this machine.
 func SpecOf(address string) (Spec, error) {
 	s := Spec{URL: address, Guard: GuardOptions{Executables: true}}
@@ -286,16 +286,16 @@ func (s *Spec) Check() error {
 	return src.Close()
 }
 
-// OpenOptions are the options that all sources share.
+// OpenOptions are the options that all upstreams share.
 type OpenOptions struct {
 	Dialer   *Dialer
 	ServerID string // id of this server in Via
 	TempDir  string // empty: the system's folder
-	// Folder opens a source of TypeFolder. Nil: such sources are an error.
+	// Folder opens an upstream of TypeFolder. Nil: such upstreams are an error.
 	Folder func(s *Spec) (fetch.Source, error)
 }
 
-// Open opens the source behind its guard. It does not connect.
+// Open opens the upstream behind its guard. It does not connect.
 func (s *Spec) Open(_ context.Context, opt OpenOptions) (*Guarded, error) {
 	src, err := s.source(opt)
 	if err != nil {
