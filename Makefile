@@ -6,6 +6,8 @@ CACHE := $(CURDIR)/.cache
 FUZZTIME ?= 10s
 export SYMDEPOT_MATERIAL ?= $(CACHE)/material
 export SYMDEPOT_PEERS ?= $(CACHE)/peers
+# Evaluated when a recipe runs: make setup fetches it.
+export SYMDEPOT_PYSYMSTORE ?= $(shell ls $(SYMDEPOT_PEERS)/pysymstore/bin/python 2>/dev/null)
 export CGO_ENABLED ?= 0
 # Compiled packages do not depend on the folder then: all clones share them.
 export GOFLAGS := $(GOFLAGS) -trimpath
