@@ -112,6 +112,9 @@ func run(args []string, stdout, stderr io.Writer) int {
 	if len(args) == 1 && args[0] == "--version" { // commands have a --version of their own
 		args = []string{"version"}
 	}
+	if len(args) > 0 && args[0] == "symstore" {
+		return runSymstore(ctx, args[1:], output{stdout}, stderr)
+	}
 	var c cli
 	exited := -1
 	parser, err := kong.New(&c,
