@@ -161,7 +161,7 @@ func (p *plant) held(t *testing.T, key SymCacheKey) map[string]string {
 	return got
 }
 
-func (p *plant) wait(t *testing.T, key SymCacheKey, v string, want string) {
+func (p *plant) wait(t *testing.T, key SymCacheKey, v string, want jobs.State) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 	defer cancel()

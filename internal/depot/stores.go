@@ -54,7 +54,7 @@ func (d *Depot) openStores(ctx context.Context, where string, opt *Options) (err
 			return err
 		}
 	}
-	d.db, err = index.Open(ctx, at, index.Options{Log: opt.Log, Now: opt.Now, Dial: opt.Dial, Placed: d.placed, MustExist: opt.MustExist && index.IsURL(where)})
+	d.db, err = index.Open(ctx, at, index.Options{Log: opt.Log, Now: opt.Now, Dial: opt.Dial, Placed: d.placed, TempDir: d.dir, MustExist: opt.MustExist && index.IsURL(where)})
 	if errors.Is(err, fs.ErrNotExist) && index.IsURL(where) {
 		err = fmt.Errorf("%w; `symdepot add` makes one", ErrNoDepot)
 	}

@@ -2,30 +2,40 @@ package index
 
 import (
 	"context"
-	"hash/maphash"
+	"errors"
 	"sync"
 	"sync/atomic"
+	"time"
+
+	"github.com/cespare/xxhash/v2"
 )
 
-// Filter is a Bloom filter of ids. It answers most misses without a query, and
-// most requests to a symbol server are misses.
+// Filter is a set of ids. It answers most misses without a query, and most
+// requests to a symbol server are misses. About one missing id in 200 is taken
+// for an existing one and costs a query.
 //
-// It is valid for one state of the index, as Watch returns it, and gives no
+// New keys are in a Bloom filter. In an index with many keys, those up to some
+// point are in segments that the index stores; a process builds them anew when
+// the Bloom filter has become too full.
+//
+// A filter is valid for one state of the index, as Watch returns it, and gives no
 // answer for other states. Refresh updates it by reading the keys of new
 // objects, or all keys if that is not sufficient. Its methods may be called by
 // several goroutines.
 type Filter struct {
 	db      *DB
-	seed    maphash.Seed
 	now     atomic.Pointer[bloom]
 	queries *filterQueries
+	least   int64 // keys from which on there are segments
 
 	refresh sync.Mutex // held by the running Refresh
+	retry   time.Time  // guarded by refresh: when to ask again for the lease of a build
 }
 
 // filterQueries are the queries that return the keys for a filter: rows of a
 // product and an id.
 type filterQueries struct {
+	kind       int64 // of the stored segments
 	all        string
 	newObjects string // keys of objects above $1
 
@@ -37,11 +47,13 @@ type filterQueries struct {
 }
 
 var allProducts = &filterQueries{
+	kind:       1,
 	all:        "SELECT '', id FROM lookup",
 	newObjects: "SELECT '', l.id FROM lookup l WHERE l.object_id > $1",
 }
 
 var eachProduct = &filterQueries{
+	kind:       2,
 	products:   true,
 	count:      "SELECT count(*) FROM lookup l JOIN seen s ON s.object_id = l.object_id",
 	all:        "SELECT p.name, l.id FROM lookup l JOIN seen s ON s.object_id = l.object_id JOIN product p ON p.id = s.product_id",
@@ -50,15 +62,17 @@ var eachProduct = &filterQueries{
 		JOIN lookup l ON l.object_id = f.object_id WHERE t.id > $2 AND f.object_id + 0 <= $1`,
 }
 
-// bloom is a filter for one state. Refresh shares the bits between successive
-// ones: a bit that is set too early does no harm.
+// bloom is a filter for one state: the keys of base, and in bits those that have
+// come since. Refresh shares both between successive ones: a bit that is set too
+// early does no harm.
 type bloom struct {
+	base  *segments // nil in a small index
 	bits  []uint64
 	state uint64
 	last  int64 // highest object id of which the keys are included
 	tx    int64 // newest transaction of which the keys are included
 	late  int64 // counter of keys added to older objects
-	keys  int64 // number of keys included, also of deleted objects
+	keys  int64 // number of keys in bits, also of deleted objects
 }
 
 // bitsPerKey with seven probes lets about one missing id in 300 through to a
@@ -68,10 +82,22 @@ const bitsPerKey, probes = 12, 7
 // full reports whether more keys would let too many missing ids through.
 func (b *bloom) full() bool { return 2*b.keys*bitsPerKey > int64(len(b.bits))*64 }
 
+// all returns the number of keys included.
+func (b *bloom) all() int64 {
+	if b.base == nil {
+		return b.keys
+	}
+	return b.base.keys + b.keys
+}
+
+// room makes space for half as many keys again, each with two entries: an id and
+// its GUID.
+func room(keys int64) []uint64 { return make([]uint64, max(1<<10, 3*keys*bitsPerKey/64)) }
+
 // NewFilter returns a filter for callers that see all products. It must be
 // refreshed before it answers.
 func (db *DB) NewFilter() *Filter {
-	return &Filter{db: db, seed: maphash.MakeSeed(), queries: allProducts}
+	return &Filter{db: db, queries: allProducts, least: segmentKeys}
 }
 
 // NewScopeFilter returns a filter for callers that see some products. It
@@ -79,7 +105,7 @@ func (db *DB) NewFilter() *Filter {
 // number of queries nor the time of an answer distinguishes them. It must be
 // refreshed before it answers.
 func (db *DB) NewScopeFilter() *Filter {
-	return &Filter{db: db, seed: maphash.MakeSeed(), queries: eachProduct}
+	return &Filter{db: db, queries: eachProduct, least: segmentKeys}
 }
 
 // maxFilterProducts limits the products in a scope for which a filter is
@@ -109,20 +135,24 @@ func (f *Filter) Excludes(state uint64, scope Scope, id string) (excluded, fresh
 	return true, true
 }
 
-// hash returns the hash of an entry. Names of products contain no NUL.
+// hash returns the hash of an entry, the same in all processes. Names of products
+// contain no NUL.
 func (f *Filter) hash(product, id string) uint64 {
 	if !f.queries.products {
-		return maphash.String(f.seed, id)
+		return xxhash.Sum64String(id)
 	}
-	var h maphash.Hash
-	h.SetSeed(f.seed)
+	var h xxhash.Digest
+	h.Reset()
 	_, _ = h.WriteString(product)
-	_ = h.WriteByte(0)
+	_, _ = h.WriteString("\x00")
 	_, _ = h.WriteString(id)
 	return h.Sum64()
 }
 
-func (b *bloom) has(h uint64) bool {
+func (b *bloom) has(h uint64) bool { return b.base.has(h) || b.recent(h) }
+
+// recent reports whether a key is among those that came after base.
+func (b *bloom) recent(h uint64) bool {
 	n := uint64(len(b.bits)) * 64
 	for i := range uint64(probes) {
 		at := (h + i*(h>>32|1)) % n
@@ -149,64 +179,147 @@ func (f *Filter) Refresh(ctx context.Context, state uint64) error {
 		return nil
 	}
 	defer f.refresh.Unlock()
-	return f.db.fail("read keys", f.db.engine.snapshot(ctx, func(r reader) error { return f.read(ctx, r, state) }))
-}
-
-// read brings the filter to a state.
-func (f *Filter) read(ctx context.Context, r reader, state uint64) error {
-	next := bloom{state: state}
-	old := f.now.Load()
-	if old == nil {
-		old = &bloom{}
+	err := f.read(ctx, state, false)
+	if !errors.Is(err, errBuild) {
+		return f.db.fail("read keys", err)
 	}
-	var keys int64
-	if err := r.row(ctx, "SELECT lookups, late_keys, last_tx, "+lastObject+" FROM state", nil,
-		&keys, &next.late, &next.tx, &next.last); err != nil {
+	// One process builds segments, the others use what there is.
+	now := time.Now()
+	if now.Before(f.retry) {
+		return nil
+	}
+	f.retry = now.Add(buildRetry)
+	if is, err := f.lease(ctx); errors.Is(err, ErrReadOnly) {
+		is = true // for itself alone
+	} else if err != nil || !is {
 		return err
 	}
-	read := func(query string, args ...any) error {
-		return r.each(ctx, false, query, args, func(scan func(...any) error) (bool, error) {
-			var product, id string
-			if err := scan(&product, &id); err != nil {
-				return false, err
-			}
-			next.keys++
-			next.add(f.hash(product, id))
-			if len(id) > 32 {
-				// PDBs of a higher age are looked up by the GUID alone.
-				next.add(f.hash(product, id[:32]))
-			}
-			return true, nil
-		})
+	if err := f.read(ctx, state, true); err != nil {
+		return f.db.fail("read keys", err)
 	}
-	// Most changes only add objects, with higher ids than all existing ones, or
-	// delete some, whose bits do no harm while they are few.
-	few := f.queries.products || old.keys-keys <= keys/4+1000
-	if old.bits != nil && next.late == old.late && !old.full() && few {
-		next.bits, next.keys = old.bits, old.keys
-		if err := read(f.queries.newObjects, old.last); err != nil {
+	if err := f.store(ctx, f.now.Load().base); !errors.Is(err, ErrReadOnly) {
+		return err
+	}
+	return nil
+}
+
+// buildRetry is how long a process leaves the lease of a build to others.
+const buildRetry = 5 * time.Second
+
+// errBuild means that segments must be built.
+var errBuild = errors.New("the filter must be built anew")
+
+// read brings the filter to a state. If that needs new segments and build is not
+// set, it returns errBuild; the filter then answers as well as it can.
+func (f *Filter) read(ctx context.Context, state uint64, build bool) error {
+	return f.db.engine.snapshot(ctx, func(r reader) error {
+		next := bloom{state: state}
+		var keys int64
+		if err := r.row(ctx, "SELECT lookups, late_keys, last_tx, "+lastObject+" FROM state", nil,
+			&keys, &next.late, &next.tx, &next.last); err != nil {
 			return err
 		}
+		if build {
+			return f.build(ctx, r, next)
+		}
+		old := f.now.Load()
+		if old != nil && f.usable(old, &next, keys) {
+			if err := f.extend(ctx, r, &next, *old); err != nil {
+				return err
+			}
+			if !next.full() {
+				f.now.Store(&next)
+				return nil
+			}
+			if keys >= f.least {
+				f.now.Store(&next) // while the segments are built
+			}
+		}
+		if base, err := loadSegments(ctx, r, f.queries.kind, next.late); err != nil {
+			return err
+		} else if base != nil && (old == nil || old.base == nil || base.last > old.base.last) {
+			from := bloom{base: base, bits: room(max(keys-base.keys, base.keys/4)), last: base.last, tx: base.tx, late: base.late}
+			if f.usable(&from, &next, keys) {
+				if err := f.extend(ctx, r, &next, from); err != nil {
+					return err
+				}
+				f.now.Store(&next)
+				if next.full() {
+					return errBuild
+				}
+				return nil
+			}
+		}
 		if f.queries.products {
-			if err := read(f.queries.newTransactions, old.last, old.tx); err != nil {
+			if err := r.row(ctx, f.queries.count, nil, &keys); err != nil {
 				return err
 			}
 		}
-		if !next.full() {
-			f.now.Store(&next)
-			return nil
+		if keys >= f.least {
+			return errBuild
 		}
-	}
-	if f.queries.products {
-		if err := r.row(ctx, f.queries.count, nil, &keys); err != nil {
+		next.base, next.keys, next.bits = nil, 0, room(keys)
+		if err := f.each(ctx, r, f.queries.all, nil, func(h uint64) error { next.add(h); return nil }, &next.keys); err != nil {
 			return err
 		}
-	}
-	// Space for twice as many keys, each with two entries: an id and its GUID.
-	next.keys, next.bits = 0, make([]uint64, max(1<<10, 3*keys*bitsPerKey/64))
-	if err := read(f.queries.all); err != nil {
+		f.now.Store(&next)
+		return nil
+	})
+}
+
+// usable reports whether the keys of new objects are all that old lacks. Most
+// changes only add objects, with higher ids than all existing ones, or delete
+// some, whose bits do no harm while they are few.
+func (f *Filter) usable(old, next *bloom, keys int64) bool {
+	few := f.queries.products || old.all()-keys <= keys/4+1000
+	// While segments are built, a Bloom filter that is too full goes on up to twice
+	// its size.
+	full := old.full() && (keys < f.least || old.keys*bitsPerKey > int64(len(old.bits))*64)
+	return next.late == old.late && !full && few
+}
+
+// extend adds the keys of new objects.
+func (f *Filter) extend(ctx context.Context, r reader, next *bloom, old bloom) error {
+	next.base, next.bits, next.keys = old.base, old.bits, old.keys
+	add := func(h uint64) error { next.add(h); return nil }
+	if err := f.each(ctx, r, f.queries.newObjects, []any{old.last}, add, &next.keys); err != nil || !f.queries.products {
 		return err
 	}
+	return f.each(ctx, r, f.queries.newTransactions, []any{old.last, old.tx}, add, &next.keys)
+}
+
+// each calls add with the hashes of the keys that a query returns.
+func (f *Filter) each(ctx context.Context, r reader, query string, args []any, add func(h uint64) error, keys *int64) error {
+	return r.each(ctx, false, query, args, func(scan func(...any) error) (bool, error) {
+		var product, id string
+		if err := scan(&product, &id); err != nil {
+			return false, err
+		}
+		*keys++
+		err := add(f.hash(product, id))
+		if err == nil && len(id) > 32 {
+			// PDBs of a higher age are looked up by the GUID alone.
+			err = add(f.hash(product, id[:32]))
+		}
+		return err == nil, err
+	})
+}
+
+// build reads all keys into new segments.
+func (f *Filter) build(ctx context.Context, r reader, next bloom) error {
+	s, err := newSpool(f.db.tempDir)
+	if err != nil {
+		return err
+	}
+	defer s.close()
+	next.base = &segments{last: next.last, tx: next.tx, late: next.late}
+	if err := f.each(ctx, r, f.queries.all, nil, s.add, &next.base.keys); err != nil {
+		return err
+	}
+	if err := s.build(next.base); err != nil {
+		return err
+	}
+	next.bits = room(next.base.keys / 4)
 	f.now.Store(&next)
 	return nil
 }

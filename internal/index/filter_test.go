@@ -2,11 +2,10 @@ package index
 
 import (
 	"fmt"
-	"path/filepath"
 	"testing"
+	"time"
 
 	"github.com/symdepot/symdepot/internal/blob"
-	"github.com/symdepot/symdepot/internal/symtest"
 	"github.com/symdepot/symdepot/symfile"
 )
 
@@ -21,14 +20,15 @@ func filterEntry(n int) Entry {
 
 // TestFilter: the filter never excludes an existing id, however the index
 // changed, and excludes nearly all others.
-func TestFilter(t *testing.T) {
-	symtest.Sequential(t)
-	db, err := Open(t.Context(), filepath.Join(t.TempDir(), "index.db"), Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer db.Close()
+func TestFilter(t *testing.T) { onEngines(t, func(t *testing.T) { testFilter(t, segmentKeys) }) }
+
+// TestFilterSegments: the same of a filter that has segments.
+func TestFilterSegments(t *testing.T) { onEngines(t, func(t *testing.T) { testFilter(t, 100) }) }
+
+func testFilter(t *testing.T, least int64) {
+	db := openTest(t, Options{})
 	f := db.NewFilter()
+	f.least = least
 	if absent, fresh := f.Excludes(1, all, "x"); absent || fresh {
 		t.Error("an empty filter claims to know something")
 	}
@@ -47,6 +47,7 @@ func TestFilter(t *testing.T) {
 	}
 	check := func(state uint64) {
 		t.Helper()
+		f.retry = time.Time{}
 		if err := f.Refresh(t.Context(), state); err != nil {
 			t.Fatal(err)
 		}
@@ -118,6 +119,109 @@ func TestFilter(t *testing.T) {
 			t.Fatal(files, err)
 		}
 		delete(there, n)
+	}
+}
+
+// TestStoredSegments: a process that starts reads the segments that another one
+// has stored, and only the keys since; a damaged or outdated build is not used.
+func TestStoredSegments(t *testing.T) { onEngines(t, testStoredSegments) }
+
+func testStoredSegments(t *testing.T) {
+	for _, c := range []struct {
+		name string
+		new  func(db *DB) *Filter
+	}{{"all", (*DB).NewFilter}, {"products", (*DB).NewScopeFilter}} {
+		t.Run(c.name, func(t *testing.T) {
+			db := openTest(t, Options{})
+			scope := Scope{Products: []string{"p"}}
+			open := func(db *DB) *Filter {
+				f := c.new(db)
+				f.least = 100
+				return f
+			}
+			commit := func(from, to int) {
+				var es []Entry
+				for n := from; n < to; n++ {
+					es = append(es, filterEntry(n))
+				}
+				commitTest(t, db, "p", es...)
+			}
+			refresh := func(f *Filter) *bloom {
+				t.Helper()
+				f.retry = time.Time{}
+				if err := f.Refresh(t.Context(), 1); err != nil {
+					t.Fatal(err)
+				}
+				return f.now.Load()
+			}
+			holds := func(f *Filter, to int) {
+				t.Helper()
+				for n := range to {
+					if excluded, fresh := f.Excludes(1, scope, fmt.Sprintf("%032x1", n)); excluded || !fresh {
+						t.Fatalf("id %d: excluded %v, fresh %v, want false and true", n, excluded, fresh)
+					}
+				}
+			}
+			commit(0, 1000)
+			first := open(db)
+			if b := refresh(first); b == nil || b.base == nil || b.base.keys != 1000 {
+				t.Fatalf("the filter is %+v, want 1000 keys in segments", b)
+			}
+			holds(first, 1000)
+			commit(1000, 1100)
+			second := open(reopen(t, db, Options{}))
+			if b := refresh(second); b == nil || b.base == nil || b.base.keys != 1000 || b.keys != 100 {
+				t.Fatalf("a second process has %+v, want the 1000 stored keys and 100 others", b)
+			}
+			holds(second, 1100)
+			count := func() (n int) {
+				t.Helper()
+				if err := db.points.row(t.Context(), "SELECT count(*) FROM filter_segment", nil, &n); err != nil {
+					t.Fatal(err)
+				}
+				return n
+			}
+			if n := count(); n != segmentCount {
+				t.Errorf("%d segments are stored, want %d", n, segmentCount)
+			}
+			// Too many new keys: one process builds, the other one takes over its build.
+			commit(1100, 5000)
+			if b := refresh(first); b.base.keys != 5000 {
+				t.Errorf("the new build has %d keys, want 5000", b.base.keys)
+			}
+			if b := refresh(second); b.base.keys != 5000 {
+				t.Errorf("the second process has a build of %d keys, want the new one of 5000", b.base.keys)
+			}
+			if n := count(); n != segmentCount {
+				t.Errorf("%d segments are stored after a second build, want %d", n, segmentCount)
+			}
+			holds(first, 5000)
+			holds(second, 5000)
+			// While another process builds, there is no filter.
+			if err := db.update(t.Context(), "test", func(w *write) error {
+				if _, err := w.exec("UPDATE filter_segment SET body = $1 WHERE part = 7", []byte("damaged")); err != nil {
+					return err
+				}
+				_, err := w.exec("UPDATE filter SET lease_until = $1", db.now().Add(time.Minute).UnixMicro())
+				return err
+			}); err != nil {
+				t.Fatal(err)
+			}
+			third := open(db)
+			if b := refresh(third); b != nil {
+				t.Errorf("a filter of a damaged build: %+v", b)
+			}
+			if err := db.update(t.Context(), "test", func(w *write) error {
+				_, err := w.exec("UPDATE filter SET lease_until = 0")
+				return err
+			}); err != nil {
+				t.Fatal(err)
+			}
+			if b := refresh(third); b == nil || b.base == nil {
+				t.Error("the damaged build was not replaced")
+			}
+			holds(third, 5000)
+		})
 	}
 }
 

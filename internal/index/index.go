@@ -55,6 +55,8 @@ type Options struct {
 	// Placed means that contents are kept in a bucket: a new content needs an
 	// upload, see Places.
 	Placed bool
+	// TempDir is the folder for temporary files; empty means the system's.
+	TempDir string
 }
 
 // DB is an open index. Its methods may be called by several goroutines.
@@ -72,6 +74,7 @@ type DB struct {
 
 	maxMisses, maxWanted int64
 	placed               bool
+	tempDir              string
 
 	points, scans reader // those of the engine, counted
 	reads         atomic.Uint64
@@ -118,7 +121,7 @@ func openEngine(ctx context.Context, where string, opt Options) (engine, error) 
 
 // newDB returns the index in an engine.
 func newDB(e engine, opt Options) *DB {
-	db := &DB{engine: e, now: opt.Now, maxMisses: cmp.Or(opt.MaxMisses, 2_000_000), maxWanted: cmp.Or(opt.MaxWanted, 1_000_000), placed: opt.Placed}
+	db := &DB{engine: e, now: opt.Now, maxMisses: cmp.Or(opt.MaxMisses, 2_000_000), maxWanted: cmp.Or(opt.MaxWanted, 1_000_000), placed: opt.Placed, tempDir: opt.TempDir}
 	db.points, db.scans = counted{e.points(), &db.reads}, counted{e.scans(), &db.reads}
 	db.Tokens, db.Wanted, db.Cached, db.Misses, db.Scrub, db.Places = Tokens{db}, WantedKeys{db}, CachedFiles{db}, Misses{db}, Scrub{db}, Places{db}
 	return db

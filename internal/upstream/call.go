@@ -4,7 +4,6 @@ import (
 	"bufio"
 	"context"
 	"errors"
-	"fmt"
 	"io"
 	"io/fs"
 	"net"
@@ -13,12 +12,10 @@ import (
 	"os"
 	"strconv"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/symdepot/symdepot/cab"
 	"github.com/symdepot/symdepot/internal/fetch"
-	"github.com/symdepot/symdepot/internal/unpack"
 	"github.com/symdepot/symdepot/layout"
 	"github.com/symdepot/symdepot/symfile"
 )
@@ -308,7 +305,7 @@ func (x *question) body(p layout.Place, a *answer) (*fetch.Reply, error) {
 	if !inner.packed && !outer.packed {
 		reply.Tag = strongTag(a.resp.Header)
 	}
-	b := x.body(a, inner, outer, 0, size)
+	b := x.newBody(a, inner, outer, 0, size)
 	b.wire = func() int64 { return w.n }
 	b.packed = inner.packed || outer.packed
 	reply.Body = b
@@ -374,8 +371,8 @@ func (p *plain) close() {
 	}
 }
 
-// body returns the rest of the response, decoded. outer may be nil.
-func (x *question) body(a *answer, inner, outer *plain, offset, size int64) *body {
+// newBody returns the rest of the response, decoded. outer may be nil.
+func (x *question) newBody(a *answer, inner, outer *plain, offset, size int64) *body {
 	br, ok := inner.Reader.(*bufio.Reader)
 	if !ok {
 		br = bufio.NewReaderSize(inner, 64<<10)

@@ -68,7 +68,7 @@ func (x *question) rest(r *fetch.Resume, a *answer) (*fetch.Reply, error) {
 	}
 	reply := x.reply(layout.Place{Parts: []string{r.Path[strings.LastIndexByte(r.Path, '/')+1:]}}, a)
 	reply.Path, reply.Tag, reply.Offset, reply.Size = r.Path, r.Tag, from, total
-	reply.Body = x.body(a, &plain{Reader: x.wire(a), size: total, release: func() {}}, nil, from, total)
+	reply.Body = x.newBody(a, &plain{Reader: x.wire(a), size: total, release: func() {}}, nil, from, total)
 	return reply, nil
 }
 

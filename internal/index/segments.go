@@ -1,0 +1,182 @@
+package index
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/binary"
+	"fmt"
+	"os"
+	"time"
+
+	"github.com/symdepot/symdepot/internal/fuse"
+)
+
+const (
+	// segmentBits: the highest bits of a hash name its segment.
+	segmentBits  = 6
+	segmentCount = 1 << segmentBits
+	// segmentKeys is the number of keys from which on a filter has segments. With
+	// fewer keys every process reads them all within a second.
+	segmentKeys = 1_000_000
+	// buildLease is how long one process may take to build segments before another
+	// one begins.
+	buildLease = 10 * time.Minute
+)
+
+// segments are an immutable filter of all keys up to a point. Their build is
+// stored in the index, so that a process that starts need not read all keys.
+type segments struct {
+	part           [segmentCount]fuse.Filter
+	last, tx, late int64 // as of bloom
+	keys           int64
+}
+
+func (s *segments) has(h uint64) bool {
+	return s != nil && s.part[h>>(64-segmentBits)].Has(h)
+}
+
+// loadSegments reads the stored build of a filter. It returns nil if there is
+// none or if keys were added to older objects since.
+func loadSegments(ctx context.Context, r reader, kind, late int64) (*segments, error) {
+	var s segments
+	var build string
+	if err := r.row(ctx, "SELECT build, last_object, last_tx, late_keys, keys FROM filter WHERE kind = $1", []any{kind},
+		&build, &s.last, &s.tx, &s.late, &s.keys); err != nil {
+		return nil, err
+	}
+	if build == "" || s.late != late {
+		return nil, nil
+	}
+	n := 0
+	err := r.each(ctx, false, "SELECT part, body FROM filter_segment WHERE kind = $1 AND build = $2", []any{kind, build}, func(scan func(...any) error) (bool, error) {
+		var part int
+		var body []byte
+		if err := scan(&part, &body); err != nil {
+			return false, err
+		}
+		if part < 0 || part >= segmentCount || s.part[part].UnmarshalBinary(body) != nil {
+			return false, nil // damaged: a new build replaces it
+		}
+		n++
+		return true, nil
+	})
+	if err != nil || n != segmentCount {
+		return nil, err
+	}
+	return &s, nil
+}
+
+// lease reports whether this process may build the segments of the filter now.
+func (f *Filter) lease(ctx context.Context) (is bool, err error) {
+	db, kind := f.db, f.queries.kind
+	err = db.updateUnsynced(ctx, "lease a build of the filter", func(w *write) error {
+		now := db.now()
+		n, err := w.exec("UPDATE filter SET lease_until = $2 WHERE kind = $1 AND lease_until <= $3", kind, now.Add(buildLease).UnixMicro(), now.UnixMicro())
+		is = n == 1
+		return err
+	})
+	return is, err
+}
+
+// store makes a build the current one and ends the lease. Each segment is a
+// transaction of its own, so that other writers do not wait for all of them.
+func (f *Filter) store(ctx context.Context, s *segments) error {
+	db, kind, build := f.db, f.queries.kind, rand.Text()
+	const op = "store the filter"
+	for i := range s.part {
+		body, err := s.part[i].MarshalBinary()
+		if err != nil {
+			return err
+		}
+		if err := db.updateUnsynced(ctx, op, func(w *write) error {
+			_, err := w.exec("INSERT INTO filter_segment (kind, build, part, body) VALUES ($1, $2, $3, $4)", kind, build, i, body)
+			return err
+		}); err != nil {
+			return err
+		}
+	}
+	return db.updateUnsynced(ctx, op, func(w *write) error {
+		if _, err := w.exec(`UPDATE filter SET build = $2, last_object = $3, last_tx = $4, late_keys = $5, keys = $6, lease_until = 0 WHERE kind = $1`,
+			kind, build, s.last, s.tx, s.late, s.keys); err != nil {
+			return err
+		}
+		_, err := w.exec("DELETE FROM filter_segment WHERE kind = $1 AND build <> $2", kind, build)
+		return err
+	})
+}
+
+// spool keeps hashes, divided by segment, in one temporary file: a hundred million
+// keys do not fit into memory.
+type spool struct {
+	f      *os.File
+	at     int64
+	buffer [segmentCount][]uint64
+	blocks [segmentCount][]block
+}
+
+type block struct {
+	at int64
+	n  int // hashes
+}
+
+const blockHashes = 4096
+
+func newSpool(dir string) (*spool, error) {
+	f, err := os.CreateTemp(dir, "symdepot-filter-*")
+	if err != nil {
+		return nil, err
+	}
+	_ = os.Remove(f.Name()) // where the system permits it, nothing is left after a crash
+	return &spool{f: f}, nil
+}
+
+func (s *spool) close() {
+	_ = s.f.Close()
+	_ = os.Remove(s.f.Name())
+}
+
+func (s *spool) add(h uint64) error {
+	i := h >> (64 - segmentBits)
+	s.buffer[i] = append(s.buffer[i], h)
+	if len(s.buffer[i]) < blockHashes {
+		return nil
+	}
+	return s.flush(i)
+}
+
+func (s *spool) flush(i uint64) error {
+	b := make([]byte, 0, 8*len(s.buffer[i]))
+	for _, h := range s.buffer[i] {
+		b = binary.LittleEndian.AppendUint64(b, h)
+	}
+	if _, err := s.f.WriteAt(b, s.at); err != nil {
+		return err
+	}
+	s.blocks[i] = append(s.blocks[i], block{s.at, len(s.buffer[i])})
+	s.at += int64(len(b))
+	s.buffer[i] = s.buffer[i][:0]
+	return nil
+}
+
+// build makes the segments of all hashes.
+func (s *spool) build(into *segments) error {
+	for i := range uint64(segmentCount) {
+		keys := s.buffer[i]
+		for _, b := range s.blocks[i] {
+			raw := make([]byte, 8*b.n)
+			if _, err := s.f.ReadAt(raw, b.at); err != nil {
+				return fmt.Errorf("temporary file: %w", err)
+			}
+			for ; len(raw) > 0; raw = raw[8:] {
+				keys = append(keys, binary.LittleEndian.Uint64(raw))
+			}
+		}
+		f, err := fuse.Build(keys)
+		if err != nil {
+			return err
+		}
+		into.part[i] = *f
+		s.buffer[i] = nil
+	}
+	return nil
+}
