@@ -112,7 +112,7 @@ func (c *commit) cached(f CachedFile) error {
 				return err
 			}
 			if !held {
-				c.late++
+				c.late = append(c.late, object)
 			}
 		}
 		n, err := c.exec("UPDATE tx_file SET path = $3, archive = $4, mtime = $5, own_mtime = $6 WHERE object_id = $1 AND tx_id = $2",

@@ -106,11 +106,11 @@ type commit struct {
 	contents       int64 // number of new contents; the next three count new rows too
 	bytes          int64
 	objects, looks int64
-	late           int64 // new keys of known objects, and downloads that make a known object visible in a further product
-	next           int64 // id of the next new object; 0: not read yet
-	first          int64 // its value at the begin of the transaction
-	cacheEmpty     *bool // there are no cached files; nil: not read yet
-	placed         bool  // see Options
+	late           []int64 // known objects that got new keys, or that a download makes visible in a further product
+	next           int64   // id of the next new object; 0: not read yet
+	first          int64   // its value at the begin of the transaction
+	cacheEmpty     *bool   // there are no cached files; nil: not read yet
+	placed         bool    // see Options
 }
 
 // header assigns the number and writes the transaction's own row.
@@ -235,6 +235,7 @@ func (c *commit) objectWithKeys(content int64, e Entry) (int64, error) {
 		return 0, err
 	}
 	known := c.objects == before
+	gained := int64(0)
 	for _, a := range e.Aliases {
 		n, err := c.exec("INSERT INTO lookup (id, name, object_id, role) VALUES ($1, $2, $3, $4) ON CONFLICT (id, name, object_id) DO NOTHING",
 			symfile.Fold(a.ID), symfile.Fold(a.Name), object, a.Role)
@@ -242,9 +243,7 @@ func (c *commit) objectWithKeys(content int64, e Entry) (int64, error) {
 			return 0, err
 		}
 		c.looks += n
-		if known {
-			c.late += n
-		}
+		gained += n
 		if n == 0 {
 			// A known key may gain roles.
 			if _, err := c.exec(`UPDATE lookup SET role = role | $4 WHERE id = $1 AND name = $2 AND object_id = $3 AND role | $4 <> role`,
@@ -252,6 +251,9 @@ func (c *commit) objectWithKeys(content int64, e Entry) (int64, error) {
 				return 0, err
 			}
 		}
+	}
+	if known && gained > 0 {
+		c.late = append(c.late, object)
 	}
 	return object, nil
 }
@@ -355,12 +357,48 @@ func (s Stored) describes(e Entry) bool {
 
 // count adds the new rows to the counters.
 func (c *commit) count() error {
-	if c.objects > 0 || c.late > 0 {
-		if _, err := c.exec("UPDATE state SET last_object = "+larger("last_object", "$1")+", late_keys = late_keys + $2 WHERE one = 1", c.next-1, c.late); err != nil {
+	if c.objects > 0 {
+		if _, err := c.exec("UPDATE state SET last_object = "+larger("last_object", "$1")+" WHERE one = 1", c.next-1); err != nil {
 			return err
 		}
 	}
+	if err := c.noteLate(); err != nil {
+		return err
+	}
 	return c.write.count(c.contents, c.bytes, c.objects, c.looks)
+}
+
+// maxLate limits the rows of late_object. A filter that does not know of the
+// oldest is built anew.
+const maxLate = 100_000
+
+// noteLate records the objects whose keys a filter does not find among those of
+// new objects.
+func (c *commit) noteLate() error {
+	slices.Sort(c.late)
+	c.late = slices.Compact(c.late)
+	if len(c.late) == 0 {
+		return nil
+	}
+	var no, floor int64
+	if err := c.row("UPDATE state SET late_keys = late_keys + $1 WHERE one = 1 RETURNING late_keys, late_floor", []any{len(c.late)}, &no, &floor); err != nil {
+		return err
+	}
+	rows := make([][]any, len(c.late))
+	for i, object := range c.late {
+		rows[i] = []any{no, object}
+	}
+	if _, err := c.many("INSERT INTO late_object (no, object_id) VALUES ($1, $2)", rows); err != nil {
+		return err
+	}
+	if no-floor < 2*maxLate {
+		return nil
+	}
+	if _, err := c.exec("UPDATE state SET late_floor = $1 WHERE one = 1", no-maxLate); err != nil {
+		return err
+	}
+	_, err := c.exec("DELETE FROM late_object WHERE no <= $1", no-maxLate)
+	return err
 }
 
 // changed increments the generation.

@@ -183,7 +183,7 @@ func (w *write) copyCounters(ctx context.Context, r reader) error {
 		return err
 	}
 	if _, err := w.exec(`UPDATE state SET last_tx = $1, generation = generation + $2, contents = $3, bytes = $4, objects = $5, lookups = $6,
-		last_object = $7, late_keys = late_keys + $8 + 1 WHERE one = 1`, tx, generation+1, contents, bytes, objects, lookups, object, late); err != nil {
+		last_object = $7, late_keys = late_keys + $8 + 1, late_floor = late_keys + $8 + 1 WHERE one = 1`, tx, generation+1, contents, bytes, objects, lookups, object, late); err != nil {
 		return err
 	}
 	for _, t := range []string{"miss", "wanted"} {

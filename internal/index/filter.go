@@ -38,6 +38,7 @@ type filterQueries struct {
 	kind       int64 // of the stored segments
 	all        string
 	newObjects string // keys of objects above $1
+	late       string // keys of objects that gained some since $1
 
 	// products is set if the filter has an entry for each product that holds a
 	// key. Only then the other fields are set.
@@ -50,6 +51,7 @@ var allProducts = &filterQueries{
 	kind:       1,
 	all:        "SELECT '', id FROM lookup",
 	newObjects: "SELECT '', l.id FROM lookup l WHERE l.object_id > $1",
+	late:       "SELECT '', l.id FROM late_object k JOIN lookup l ON l.object_id = k.object_id WHERE k.no > $1",
 }
 
 var eachProduct = &filterQueries{
@@ -58,6 +60,7 @@ var eachProduct = &filterQueries{
 	count:      "SELECT count(*) FROM lookup l JOIN seen s ON s.object_id = l.object_id",
 	all:        "SELECT p.name, l.id FROM lookup l JOIN seen s ON s.object_id = l.object_id JOIN product p ON p.id = s.product_id",
 	newObjects: "SELECT p.name, l.id FROM lookup l JOIN seen s ON s.object_id = l.object_id JOIN product p ON p.id = s.product_id WHERE l.object_id > $1",
+	late:       "SELECT p.name, l.id FROM late_object k JOIN lookup l ON l.object_id = k.object_id JOIN seen s ON s.object_id = l.object_id JOIN product p ON p.id = s.product_id WHERE k.no > $1",
 	newTransactions: `SELECT p.name, l.id FROM tx t JOIN product p ON p.id = t.product_id JOIN tx_file f ON f.tx_id = t.id
 		JOIN lookup l ON l.object_id = f.object_id WHERE t.id > $2 AND f.object_id + 0 <= $1`,
 }
@@ -71,7 +74,7 @@ type bloom struct {
 	state uint64
 	last  int64 // highest object id of which the keys are included
 	tx    int64 // newest transaction of which the keys are included
-	late  int64 // counter of keys added to older objects
+	late  int64 // counter of older objects that gained keys
 	keys  int64 // number of keys in bits, also of deleted objects
 }
 
@@ -214,16 +217,16 @@ var errBuild = errors.New("the filter must be built anew")
 func (f *Filter) read(ctx context.Context, state uint64, build bool) error {
 	return f.db.engine.snapshot(ctx, func(r reader) error {
 		next := bloom{state: state}
-		var keys int64
-		if err := r.row(ctx, "SELECT lookups, late_keys, last_tx, "+lastObject+" FROM state", nil,
-			&keys, &next.late, &next.tx, &next.last); err != nil {
+		var keys, floor int64
+		if err := r.row(ctx, "SELECT lookups, late_keys, late_floor, last_tx, "+lastObject+" FROM state", nil,
+			&keys, &next.late, &floor, &next.tx, &next.last); err != nil {
 			return err
 		}
 		if build {
 			return f.build(ctx, r, next)
 		}
 		old := f.now.Load()
-		if old != nil && f.usable(old, &next, keys) {
+		if old != nil && f.usable(old, floor, keys) {
 			if err := f.extend(ctx, r, &next, *old); err != nil {
 				return err
 			}
@@ -235,11 +238,11 @@ func (f *Filter) read(ctx context.Context, state uint64, build bool) error {
 				f.now.Store(&next) // while the segments are built
 			}
 		}
-		if base, err := loadSegments(ctx, r, f.queries.kind, next.late); err != nil {
+		if base, err := loadSegments(ctx, r, f.queries.kind, floor); err != nil {
 			return err
 		} else if base != nil && (old == nil || old.base == nil || base.last > old.base.last) {
 			from := bloom{base: base, bits: room(max(keys-base.keys, base.keys/4)), last: base.last, tx: base.tx, late: base.late}
-			if f.usable(&from, &next, keys) {
+			if f.usable(&from, floor, keys) {
 				if err := f.extend(ctx, r, &next, from); err != nil {
 					return err
 				}
@@ -267,23 +270,31 @@ func (f *Filter) read(ctx context.Context, state uint64, build bool) error {
 	})
 }
 
-// usable reports whether the keys of new objects are all that old lacks. Most
-// changes only add objects, with higher ids than all existing ones, or delete
-// some, whose bits do no harm while they are few.
-func (f *Filter) usable(old, next *bloom, keys int64) bool {
+// usable reports whether it suffices to add what has come since old. Most changes
+// only add objects, with higher ids than all existing ones, or delete some, whose
+// bits do no harm while they are few.
+func (f *Filter) usable(old *bloom, floor, keys int64) bool {
 	few := f.queries.products || old.all()-keys <= keys/4+1000
 	// While segments are built, a Bloom filter that is too full goes on up to twice
 	// its size.
 	full := old.full() && (keys < f.least || old.keys*bitsPerKey > int64(len(old.bits))*64)
-	return next.late == old.late && !full && few
+	return old.late >= floor && !full && few
 }
 
-// extend adds the keys of new objects.
+// extend adds the keys of new objects, and those that older ones gained.
 func (f *Filter) extend(ctx context.Context, r reader, next *bloom, old bloom) error {
 	next.base, next.bits, next.keys = old.base, old.bits, old.keys
 	add := func(h uint64) error { next.add(h); return nil }
-	if err := f.each(ctx, r, f.queries.newObjects, []any{old.last}, add, &next.keys); err != nil || !f.queries.products {
+	if err := f.each(ctx, r, f.queries.newObjects, []any{old.last}, add, &next.keys); err != nil {
 		return err
+	}
+	if next.late > old.late {
+		if err := f.each(ctx, r, f.queries.late, []any{old.late}, add, &next.keys); err != nil {
+			return err
+		}
+	}
+	if !f.queries.products {
+		return nil
 	}
 	return f.each(ctx, r, f.queries.newTransactions, []any{old.last, old.tx}, add, &next.keys)
 }

@@ -36,15 +36,15 @@ func (s *segments) has(h uint64) bool {
 }
 
 // loadSegments reads the stored build of a filter. It returns nil if there is
-// none or if keys were added to older objects since.
-func loadSegments(ctx context.Context, r reader, kind, late int64) (*segments, error) {
+// none or if it is too old to know which older objects gained keys since.
+func loadSegments(ctx context.Context, r reader, kind, floor int64) (*segments, error) {
 	var s segments
 	var build string
 	if err := r.row(ctx, "SELECT build, last_object, last_tx, late_keys, keys FROM filter WHERE kind = $1", []any{kind},
 		&build, &s.last, &s.tx, &s.late, &s.keys); err != nil {
 		return nil, err
 	}
-	if build == "" || s.late != late {
+	if build == "" || s.late < floor {
 		return nil, nil
 	}
 	n := 0

@@ -342,13 +342,15 @@ func (c *commit) storeKeys(s setSession, entries []Entry, objects []storedObject
 			SELECT * FROM unnest($1::text[], $2::text[], $3::bigint[], $4::bigint[])
 			ON CONFLICT (id, name, object_id) DO UPDATE SET role = lookup.role | excluded.role WHERE lookup.role | excluded.role <> lookup.role
 			RETURNING object_id, xmax = 0 AS fresh)
-		SELECT count(*) FILTER (WHERE fresh), count(*) FILTER (WHERE fresh AND object_id < $5::bigint) FROM written`, append(columns, c.first), func(scan func(...any) error) error {
-		var looks, late int64
-		err := scan(&looks, &late)
-		c.looks += looks
-		c.late += late
-		return err
-	})
+		SELECT count(*) FILTER (WHERE fresh), coalesce(array_agg(DISTINCT object_id) FILTER (WHERE fresh AND object_id < $5::bigint), '{}') FROM written`,
+		append(columns, c.first), func(scan func(...any) error) error {
+			var looks int64
+			var late []int64
+			err := scan(&looks, &late)
+			c.looks += looks
+			c.late = append(c.late, late...)
+			return err
+		})
 	return err
 }
 
