@@ -42,7 +42,8 @@ var mayImport = map[string][]string{
 	"internal/scan":      {"objfile", "symfile", "cab", "internal/durable"},
 	"internal/transcode": {"debugid", "objfile", "breakpad", "pdb", "ppdb", "cab", "symcache", "internal/ctxio", "internal/term"},
 	"internal/bucket":    {"internal/wire"},
-	"internal/auth":      {"internal/glob", "internal/wire"},
+	"internal/auth":      {"internal/binding", "internal/glob", "internal/wire"},
+	"internal/binding":   {},
 	"internal/unpack":    {"cab", "internal/ctxio"},
 	// upstream and tree implement the interface of sources, and do not know each other.
 	"internal/upstream": {"debugid", "symfile", "layout", "cab", "symstore", "symcache", "internal/bucket", "internal/fetch", "internal/glob", "internal/sspi", "internal/unpack", "internal/wire"},
@@ -52,7 +53,7 @@ var mayImport = map[string][]string{
 	"internal/depot":    {"debugid", "symfile", "layout", "objfile", "symcache", "internal/blob", "internal/bucket", "internal/fetch", "internal/index", "internal/jobs", "internal/symcachework", "internal/transcode", "internal/tree", "internal/upstream", "internal/durable", "internal/vault"},
 	"internal/vault":    {"internal/blob", "internal/bucket", "internal/index"},
 	"internal/wire":     {},
-	"internal/sspi":     {},
+	"internal/sspi":     {"internal/binding"},
 	"internal/server":   {"debugid", "symfile", "layout", "symcache", "internal/depot", "internal/fetch", "internal/auth", "internal/jobs", "internal/term", "internal/wire"},
 	"internal/config":   {"symfile", "layout", "symcache", "symstore", "internal/term", "internal/bucket", "internal/auth", "internal/fetch", "internal/sympath", "internal/tree", "internal/upstream", "internal/depot", "internal/index", "internal/transcode", "internal/server"},
 	"internal/manual":   {},

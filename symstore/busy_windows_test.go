@@ -1,35 +1,126 @@
 package symstore
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
+	"slices"
 	"testing"
+	"unsafe"
+
+	"golang.org/x/sys/windows"
 
 	"github.com/symdepot/symdepot/internal/symtest"
 )
 
-// TestDelWhileOpen deletes a transaction while a debugger holds one of its files
-// open: nothing changes, and the next try deletes all of it.
+// errBusyHere is the error for a file that another program holds open.
+const errBusyHere = windows.ERROR_SHARING_VIOLATION
+
+// TestDelWhileOpen deletes a transaction while another program uses one of its
+// files, in each way in which programs do. The transaction is deleted, and the
+// next writer after the program removes the file.
 func TestDelWhileOpen(t *testing.T) {
-	src := t.TempDir()
-	a := writeFile(t, filepath.Join(src, "a.dll"), peImage(1, 0x1000, "a"))
-	b := writeFile(t, filepath.Join(src, "b.dll"), peImage(2, 0x1000, "b"))
+	for _, c := range []struct {
+		name string
+		use  func(t *testing.T, name string) (release func())
+		left bool // the file keeps its name
+	}{
+		{"opened without sharing", func(t *testing.T, name string) func() { return symtest.Hold(t, name) }, true},
+		{"opened, and deleted by a third program", useDeleted, true},
+		{"mapped as data", func(t *testing.T, name string) func() { return useMapped(t, name, 0) }, false},
+		{"mapped as an image", func(t *testing.T, name string) func() { return useMapped(t, name, secImage) }, false},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			src := t.TempDir()
+			a := writeFile(t, filepath.Join(src, "a.dll"), peImage(1, 0x1000, "a"))
+			program, err := os.ReadFile("../testdata/pdb/hello-x64.exe")
+			if err != nil {
+				t.Fatal(err)
+			}
+			b := writeFile(t, filepath.Join(src, "b.exe"), program)
+			s := create(t, t.TempDir(), One, Options{})
+			mustAdd(t, s, AddOptions{}, paths(a, b))
+			const stored = "b.exe/C10891754000/b.exe"
+			release := c.use(t, filepath.Join(s.Dir(), filepath.FromSlash(stored)))
+			r := mustDel(t, s, 1)
+			if got := r.Deferred == 1; got != c.left {
+				t.Errorf("%d files deferred, want one: %v", r.Deferred, c.left)
+			}
+			if _, err := s.Entries(1); !errors.Is(err, ErrNoTransaction) {
+				t.Errorf("the deleted transaction: %v, want %v", err, ErrNoTransaction)
+			}
+			var wanted []string
+			if c.left {
+				wanted = []string{stored}
+			}
+			if got := notes(t, s); !slices.Equal(got, wanted) {
+				t.Errorf("notes about %q, want %q", got, wanted)
+			}
+			release()
+			mustBeClean(t, s)
+			if got := tree(t, s.Dir()); len(got) != len(emptyStore(t)) {
+				t.Errorf("the store holds %v, want no symbol files", got)
+			}
+			wantNoLeftovers(t, s)
+			if s.exists(deferredFile) {
+				t.Errorf("%s exists, want none", deferredFile)
+			}
+		})
+	}
+}
+
+// emptyStore returns the tree of a store whose only transaction is deleted.
+func emptyStore(t *testing.T) map[string]string {
 	s := create(t, t.TempDir(), One, Options{})
-	mustAdd(t, s, AddOptions{}, paths(a, b))
-	before := tree(t, s.Dir())
-	release := symtest.Hold(t, filepath.Join(s.Dir(), "b.dll", "000000021000", "b.dll"))
-	if _, err := s.Del(t.Context(), 1); err == nil {
-		t.Error("deleted a file that is held open")
+	mustAdd(t, s, AddOptions{}, paths(writeFile(t, filepath.Join(t.TempDir(), "a.dll"), peImage(1, 0x1000, "a"))))
+	mustDel(t, s, 1)
+	return tree(t, s.Dir())
+}
+
+// useDeleted opens a file and deletes it. On a disk without the POSIX rules for
+// deletion, it keeps its name until it is closed.
+func useDeleted(t *testing.T, name string) (release func()) {
+	p, err := windows.UTF16PtrFromString(name)
+	if err != nil {
+		t.Fatal(err)
 	}
-	if d := differ(before, tree(t, s.Dir())); d != "" {
-		t.Errorf("the failed deletion changed the store: %s", d)
+	const share = windows.FILE_SHARE_READ | windows.FILE_SHARE_WRITE | windows.FILE_SHARE_DELETE
+	h, err := windows.CreateFile(p, windows.GENERIC_READ|windows.DELETE, share, nil, windows.OPEN_EXISTING, 0, 0)
+	if err != nil {
+		t.Fatal(err)
 	}
-	release()
-	if _, err := s.Del(t.Context(), 1); err != nil {
-		t.Errorf("after the file was closed: %v", err)
+	// FILE_DISPOSITION_INFO: the old rules, on every disk.
+	pending := byte(1)
+	if err := windows.SetFileInformationByHandle(h, windows.FileDispositionInfo, &pending, 1); err != nil {
+		t.Fatal(err)
 	}
-	if _, err := os.Stat(filepath.Join(s.Dir(), "b.dll")); !os.IsNotExist(err) {
-		t.Errorf("the deleted folder: %v, want not found", err)
+	return func() { _ = windows.CloseHandle(h) }
+}
+
+// secImage is SEC_IMAGE: the file is mapped as a program.
+const secImage = 0x1000000
+
+// useMapped maps a file and closes it, as debuggers and loaders do.
+func useMapped(t *testing.T, name string, flags uint32) (release func()) {
+	f, err := os.Open(name)
+	if err != nil {
+		t.Fatal(err)
 	}
-	mustBeClean(t, s)
+	defer func() { _ = f.Close() }()
+	m, err := windows.CreateFileMapping(windows.Handle(f.Fd()), nil, windows.PAGE_READONLY|flags, 0, 0, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	view, err := windows.MapViewOfFile(m, windows.FILE_MAP_READ, 0, 0, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	// The address of the mapping, which the garbage collector does not move.
+	if head := unsafe.Slice(*(**byte)(unsafe.Pointer(&view)), 2); string(head) != "MZ" {
+		t.Fatalf("the mapped file begins with %q, want MZ", head)
+	}
+	return func() {
+		_ = windows.UnmapViewOfFile(view)
+		_ = windows.CloseHandle(m)
+	}
 }

@@ -37,7 +37,10 @@ const (
 	// CheckOptions.RemoveStray is set. In a store without any refs.ptr, filled
 	// by a download cache or by a tool that keeps no records, one note replaces
 	// the findings of all such files.
-	FileStray    FindingKind = "file-stray"
+	FileStray FindingKind = "file-stray"
+	// FileHeld is a note about a file of a deleted transaction that another
+	// program holds open. The first writer after that program removes it.
+	FileHeld     FindingKind = "file-held"
 	CabinetBad   FindingKind = "cabinet"  // a cabinet cannot be decoded: moved to the quarantine
 	ContentWrong FindingKind = "content"  // a file does not have the key of its folder: moved to the quarantine
 	Leftover     FindingKind = "leftover" // of an interrupted writer, or an empty folder: removed
@@ -106,7 +109,7 @@ func (s *Store) check(ctx context.Context, opt CheckOptions, repair bool) ([]Fin
 	if s.flat {
 		return nil, fmt.Errorf("%w: %s", ErrNotStore, s.dir)
 	}
-	c := &checker{s: s, opt: opt, bad: map[string]string{}}
+	c := &checker{s: s, opt: opt, bad: map[string]string{}, deferred: s.readDeferred()}
 	if opt.Contents {
 		if err := c.contents(ctx); err != nil {
 			return c.found, err
@@ -177,6 +180,7 @@ type checker struct {
 	dirs     []*keyDir
 	anyRefs  bool
 	readKeys int
+	deferred []deferred // files to be removed later
 	// unrecorded is the number of files without a transaction, in a store
 	// without refs.ptr files.
 	unrecorded int
@@ -209,6 +213,7 @@ func (c *checker) records(ctx context.Context) error {
 		return err
 	}
 	c.before = c.adm.max
+	c.deferred = c.s.readDeferred()
 	c.status = map[ID]*txStatus{}
 	c.readLines()
 	if err := c.readDirs(ctx); err != nil {
@@ -606,7 +611,7 @@ func (c *checker) contents(ctx context.Context) error {
 			c.opt.Progress(n)
 		}
 		for _, leaf := range []string{k.leaf(name), k.leaf(layout.CabinetName(name))} {
-			if leaf == "" || c.bad[leaf] != "" {
+			if leaf == "" || c.bad[leaf] != "" || c.defers(name, key, leaf) {
 				continue
 			}
 			kind, err := c.s.verify(leaf, name, key)

@@ -45,7 +45,7 @@ func (c *checker) keyDir(k *keyDir) {
 			c.ops = append(c.ops, op{Do: opWrite, Path: p, Data: printRefs(refs), Had: had})
 		}
 	}
-	if !anyFile(refs) && k.stored() != "" {
+	if !anyFile(refs) && k.stored() != "" && !c.isDeferred(k) {
 		c.removeStored(k, Finding{Kind: FileUnneeded, Path: k.stored(), Detail: "only pointers are recorded"})
 	}
 	c.pointer(k, refs)
@@ -126,6 +126,9 @@ func (c *checker) unclaimed(k *keyDir, claims []*claim) {
 		return // a store without refs.ptr files
 	}
 	if k.stored() != "" && len(k.refs) == 0 {
+		if c.isDeferred(k) {
+			return
+		}
 		if !c.anyRefs && !c.opt.RemoveStray {
 			c.unrecorded++
 			return
@@ -136,18 +139,32 @@ func (c *checker) unclaimed(k *keyDir, claims []*claim) {
 	c.ops = append(c.ops, k.opsToKeep(nil, false)...)
 }
 
+// isDeferred reports whether all stored files of a folder are to be removed as soon
+// as other programs close them. It notes each.
+func (c *checker) isDeferred(k *keyDir) bool {
+	var notes []Finding
+	for _, o := range k.removeStored() {
+		if !c.defers(k.name, path.Base(k.dir), o.Path) {
+			return false
+		}
+		notes = append(notes, Finding{Kind: FileHeld, Path: o.Path, Detail: "deleted, but another program holds it open: the first writer after that removes it", Note: true})
+	}
+	c.found = append(c.found, notes...)
+	return true
+}
+
+// defers reports whether a stored file is in the list of deferred removals.
+func (c *checker) defers(name, key, leaf string) bool {
+	return slices.ContainsFunc(c.deferred, func(e deferred) bool { return e.is(name, key, path.Base(leaf)) })
+}
+
 // removeStored removes a file. A stray file is removed only with RemoveStray.
 func (c *checker) removeStored(k *keyDir, f Finding) {
 	if f.Kind == FileStray && !c.opt.RemoveStray {
 		c.add(f)
 		return
 	}
-	var ops []op
-	for _, leaf := range []string{k.leaf(k.name), k.leaf(layout.CabinetName(k.name))} {
-		if leaf != "" {
-			ops = append(ops, op{Do: opRemove, Path: leaf, Had: true})
-		}
-	}
+	ops := k.removeStored()
 	if f.Kind == FileStray {
 		for _, leaf := range []string{k.leaf(pointerLeaf), k.leaf(refsLeaf)} {
 			if leaf != "" {

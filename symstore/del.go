@@ -20,6 +20,9 @@ type DelResult struct {
 	Removed int // files that no transaction refers to any more
 	Kept    int // keys that other transactions still refer to
 	Missing int // keys without any file
+	// Deferred counts the removed files that other programs hold open. They are
+	// still there, and the first writer after these programs removes them.
+	Deferred int
 	// Held and Waited are as in AddResult.
 	Held, Waited time.Duration
 }
@@ -30,6 +33,11 @@ type DelResult struct {
 // ErrNoTransaction, and nothing is changed, if no live transaction has the id. It
 // wraps ErrDamaged if the transaction's file is truncated or unreadable, because
 // the files of the missing entries would never be deleted.
+//
+// If another program holds a file open in a way that forbids its removal, as
+// debuggers do on Windows, Del waits for two seconds. If the file is still held
+// then, the transaction is deleted, and a later Add, Del, Check, Repair or Convert
+// removes the file. Until then, readers find it, and Check notes it.
 func (s *Store) Del(ctx context.Context, id ID) (DelResult, error) {
 	var result DelResult
 	if s.flat {
@@ -158,6 +166,7 @@ func (d *deleter) run(ctx context.Context, began time.Time) (*plan, error) {
 	if err := d.ws.commit(l, p); err != nil {
 		return nil, err
 	}
+	d.result.Deferred = len(d.ws.held)
 	_ = d.s.touch(pingmeFile) // only a hint to clients
 	return p, nil
 }
@@ -224,6 +233,17 @@ func (d *deleter) keyOps(e Entry, key string) ([]op, error) {
 	return kd.opsToKeep(left, held), nil
 }
 
+// removeStored lists the steps that remove the stored file and its cabinet.
+func (k *keyDir) removeStored() []op {
+	var ops []op
+	for _, name := range []string{k.name, layout.CabinetName(k.name)} {
+		if p := k.leaf(name); p != "" && !slices.ContainsFunc(ops, func(o op) bool { return o.Path == p }) {
+			ops = append(ops, op{Do: opRemove, Path: p, Had: true, Later: true})
+		}
+	}
+	return ops
+}
+
 // opsToKeep lists the steps that make a folder agree with the remaining lines.
 // held keeps the file although no line refers to it.
 func (k *keyDir) opsToKeep(left []Ref, held bool) []op {
@@ -261,8 +281,7 @@ func (k *keyDir) opsToKeep(left []Ref, held bool) []op {
 		}
 	}
 	if !anyFile(left) && !held {
-		remove(k.name)
-		remove(layout.CabinetName(k.name))
+		ops = append(ops, k.removeStored()...)
 	}
 	if len(left) == 0 && !held {
 		for dir := k.dir; dir != "."; dir = path.Dir(dir) {

@@ -127,6 +127,9 @@ func (n *dirCache) rename(from, to string) error {
 	return n.root.Rename(from, to)
 }
 
+// renameNow is rename: here a rename never waits.
+func (n *dirCache) renameNow(from, to string) error { return n.rename(from, to) }
+
 // link works like os.Root.Link.
 func (n *dirCache) link(from, to string) error {
 	err := n.inBoth(from, to, func(a int, x string, b int, y string) error { return unix.Linkat(a, x, b, y, 0) })

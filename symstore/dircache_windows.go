@@ -26,6 +26,9 @@ func (n *dirCache) rename(from, to string) error {
 	return durable.Rename(n.root, from, to)
 }
 
+// renameNow renames a file without waiting for programs that hold it open.
+func (n *dirCache) renameNow(from, to string) error { return n.root.Rename(from, to) }
+
 func (n *dirCache) link(from, to string) error { return n.root.Link(from, to) }
 
 func (n *dirCache) exists(name string) bool {

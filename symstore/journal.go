@@ -60,6 +60,9 @@ type journal struct {
 	// resume completes a conversion that was interrupted. It is called under
 	// the lock, before the plans of dead writers are completed.
 	resume func(context.Context, *lock) error
+	// removeDeferred removes files that earlier deletions had to leave. It is
+	// called under the lock, after the plans of dead writers are completed.
+	removeDeferred func(context.Context, *lock) error
 }
 
 const (

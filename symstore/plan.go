@@ -28,6 +28,9 @@ type op struct {
 	Data []byte `json:"data,omitempty"`
 	Had  bool   `json:"had,omitempty"` // Path existed before
 	New  bool   `json:"new,omitempty"` // the folder of Path must be made
+	// Later, for opRemove of a stored file: it is removed later if another program
+	// holds it open.
+	Later bool `json:"later,omitempty"`
 }
 
 // plan lists the steps of one change. It is written before the first step.

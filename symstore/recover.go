@@ -21,6 +21,14 @@ func (j *journal) recoverAll(ctx context.Context, l *lock) error {
 	if err := j.resume(ctx, l); err != nil {
 		return err
 	}
+	if err := j.redoAll(l); err != nil {
+		return err
+	}
+	return j.removeDeferred(ctx, l)
+}
+
+// redoAll completes or undoes the plans of writers that died.
+func (j *journal) redoAll(l *lock) error {
 	journal, err := j.root.OpenRoot(journalDir)
 	if err != nil {
 		return ignoreNotExist(err)

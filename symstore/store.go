@@ -60,6 +60,11 @@ type Options struct {
 	// stageFault is for tests. It is called before the file of that name is
 	// staged. Its error counts as one of the disk.
 	stageFault func(name string) error
+	// removeFault is for tests. It is called before each attempt to remove a
+	// stored file of a deleted transaction. Its error counts as one of the disk.
+	removeFault func(name string) error
+	// maxDeferred is for tests. It replaces the constant of that name.
+	maxDeferred int
 }
 
 // Store is an open store. Its methods may be used by several goroutines, and
@@ -146,6 +151,7 @@ func openDir(dir string, opt Options) (*Store, error) {
 	}
 	s := &Store{disk: disk{tree.Root(), tree, &opt}, dir: abs}
 	s.journal = &journal{disk: s.disk, process: processLockOf(abs), restore: s.recreate, resume: s.resumeConversion}
+	s.journal.removeDeferred = func(ctx context.Context, l *lock) error { return remover{s, l}.run(ctx) }
 	s.names.caseless = isCaseless(s.root)
 	return s, nil
 }

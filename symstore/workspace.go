@@ -27,6 +27,9 @@ type workspace struct {
 	// folders are complete and ready to be published.
 	folders    folderList
 	renumbered bool // some refs.ptr files are not flushed
+	// held are the stored files that could not be removed because other programs
+	// hold them open.
+	held []heldOp
 }
 
 // liveWriters has the tokens of the writers of this process.
@@ -135,22 +138,27 @@ func (ws *workspace) finish(l *lock, p *plan) error {
 			return ws.failed(p, i, err)
 		}
 	}
+	if err := ws.finishDeferred(l, p); err != nil {
+		return ws.failed(p, len(p.Ops), err)
+	}
 	if err := ws.j.checkpoint("applied"); err != nil {
 		return err
 	}
 	return ws.dirs.rename(ws.path(planLeaf), ws.path(appliedLeaf))
 }
 
-// failed undoes the steps before step i. If the lock was lost, the new owner of
+// failed undoes the steps before step i, or all steps. If the lock was lost, the new owner of
 // the lock decides instead.
 func (ws *workspace) failed(p *plan, i int, err error) error {
 	if errors.Is(err, ErrLockLost) || ws.j.checkpoint("rollback") != nil {
 		return err
 	}
 	undo := ws.rollback(p, i)
-	switch p.Ops[i].Do {
-	case opPut, opWrite, opFolder:
-		ws.j.removeEmpty(path.Dir(p.Ops[i].Path)) // the step may have made it
+	if i < len(p.Ops) {
+		switch p.Ops[i].Do {
+		case opPut, opWrite, opFolder:
+			ws.j.removeEmpty(path.Dir(p.Ops[i].Path)) // the step may have made it
+		}
 	}
 	if undo == nil {
 		undo = ws.root.Remove(planLeaf)
@@ -232,6 +240,9 @@ func (ws *workspace) take(i int, o *op) error {
 	case opRemove:
 		if ws.again && ws.has(undo) {
 			return nil
+		}
+		if o.Later {
+			return ws.takeStored(undo, o)
 		}
 		return ignoreNotExist(ws.rename(o.Path, ws.path(undo)))
 	case opRmdir:
@@ -380,6 +391,9 @@ func (ws *workspace) settle(p *plan) error {
 				g.SyncDir(dir)
 			}
 		}
+	}
+	if len(ws.held) > 0 && syncsNames {
+		g.SyncDir(deferredFile)
 	}
 	if err := ignoreNotExist(g.Commit()); err != nil { // a later deletion may have removed files
 		return fmt.Errorf("the transaction is published, but may be lost in a power failure: %w", err)

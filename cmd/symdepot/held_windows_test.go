@@ -66,9 +66,9 @@ func TestHeldInDepot(t *testing.T) {
 	run("clean: 0 contents", "verify")
 }
 
-// TestHeldInStore deletes and replaces a file of a symbol store while another
-// process, this one, holds it open. The commands fail and change nothing; the
-// next run succeeds.
+// TestHeldInStore replaces and deletes a file of a symbol store while another
+// process, this one, holds it open. The add fails and changes nothing. The
+// deletion succeeds, and the next command that writes removes the file.
 func TestHeldInStore(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -77,11 +77,11 @@ func TestHeldInStore(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	run := func(ok bool, args ...string) {
+	run := func(ok bool, text string, args ...string) {
 		t.Helper()
 		out, err := exec.CommandContext(t.Context(), "symstore", args...).CombinedOutput()
-		if (err == nil) != ok {
-			t.Errorf("symstore %s: %v, %s; want success %v", args, err, out, ok)
+		if (err == nil) != ok || !strings.Contains(string(out), text) {
+			t.Errorf("symstore %s: %v, want success %v with %q in\n%s", args, err, ok, text, out)
 		}
 	}
 	put := func(b []byte) {
@@ -90,23 +90,34 @@ func TestHeldInStore(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+	const noNote = "SYMSTORE: the store is clean"
 	put(content)
-	run(true, "add", "/f", src, "/s", store, "/t", "P")
+	run(true, "", "add", "/f", src, "/s", store, "/t", "P")
 	files := stored(t, store, content)
 	if len(files) != 1 {
 		t.Fatalf("files with the content: %q, want one", files)
 	}
 	release := symtest.Hold(t, files[0])
-	run(false, "del", "/i", "1", "/s", store)
 	put(append(content, 'x'))
-	run(false, "add", "/f", src, "/s", store, "/t", "P")
-	run(true, "check", "/s", store)
+	run(false, "", "add", "/f", src, "/s", store, "/t", "P")
+	run(true, noNote, "check", "/s", store)
 	if got, err := os.ReadFile(files[0]); err != nil || string(got) != string(content) {
 		t.Errorf("the file that is held open: %d bytes, %v, want the content", len(got), err)
 	}
 	release()
-	run(true, "add", "/f", src, "/s", store, "/t", "P")
-	run(true, "check", "/s", store)
-	run(true, "del", "/i", "1", "/s", store)
-	run(true, "check", "/s", store)
+	run(true, "", "add", "/f", src, "/s", store, "/t", "P")
+	run(true, noNote, "check", "/s", store)
+
+	release = symtest.Hold(t, files[0])
+	run(true, "", "del", "/i", "1", "/s", store)
+	run(true, "another program holds 1 deleted file open", "del", "/i", "2", "/s", store)
+	run(true, "note      file-held hello-x64.exe/C10891754000/hello-x64.exe", "check", "/s", store)
+	if got, err := os.ReadFile(files[0]); err != nil || len(got) != len(content)+1 {
+		t.Errorf("the deleted file that is held open: %d bytes, %v, want %d", len(got), err, len(content)+1)
+	}
+	release()
+	run(true, noNote, "check", "/s", store)
+	if _, err := os.Stat(filepath.Join(store, "hello-x64.exe")); !os.IsNotExist(err) {
+		t.Errorf("the folder of the deleted file: %v, want not found", err)
+	}
 }

@@ -1,9 +1,7 @@
 package auth
 
 import (
-	"crypto"
 	"crypto/md5" //nolint:gosec // RFC 4121 hashes channel bindings with MD5
-	_ "crypto/sha512"
 	"crypto/tls"
 	"crypto/x509"
 	"encoding/binary"
@@ -17,6 +15,7 @@ import (
 	"github.com/jcmturner/gokrb5/v8/messages"
 	"github.com/jcmturner/gokrb5/v8/types"
 
+	"github.com/symdepot/symdepot/internal/binding"
 	"github.com/symdepot/symdepot/internal/glob"
 )
 
@@ -31,32 +30,14 @@ type bindingHash [md5.Size]byte
 // endpointBinding returns the hash that clients send for a certificate. It
 // returns false for signature algorithms without a defined binding.
 func endpointBinding(cert *x509.Certificate) (bindingHash, bool) {
-	h := endpointDigest(cert.SignatureAlgorithm)
-	if h == 0 || !h.Available() {
+	data := binding.EndPoint(cert)
+	if data == nil {
 		return bindingHash{}, false
 	}
-	sum := h.New()
-	sum.Write(cert.Raw)
-	data := append([]byte("tls-server-end-point:"), sum.Sum(nil)...)
 	// Type and length of both addresses are zero; the length of the data
 	// follows. All numbers are little-endian (RFC 4121 section 4.1.1.2).
 	head := binary.LittleEndian.AppendUint32(make([]byte, 16), uint32(len(data)))
 	return md5.Sum(append(head, data...)), true
-}
-
-// endpointDigest returns the hash function of a certificate's signature, but
-// SHA-256 instead of MD5 or SHA-1 (RFC 5929 section 4.1). It is 0 for signatures
-// without a hash function.
-func endpointDigest(a x509.SignatureAlgorithm) crypto.Hash {
-	switch a {
-	case x509.MD5WithRSA, x509.SHA1WithRSA, x509.ECDSAWithSHA1, x509.SHA256WithRSA, x509.ECDSAWithSHA256, x509.SHA256WithRSAPSS:
-		return crypto.SHA256
-	case x509.SHA384WithRSA, x509.ECDSAWithSHA384, x509.SHA384WithRSAPSS:
-		return crypto.SHA384
-	case x509.SHA512WithRSA, x509.ECDSAWithSHA512, x509.SHA512WithRSAPSS:
-		return crypto.SHA512
-	}
-	return 0
 }
 
 // maxEndpoints limits the remembered certificates. Connections made with an

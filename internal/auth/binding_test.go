@@ -4,7 +4,6 @@ import (
 	"crypto/md5"
 	"crypto/sha256"
 	"crypto/tls"
-	"crypto/x509"
 	"encoding/binary"
 	"strings"
 	"testing"
@@ -84,19 +83,5 @@ func TestChannelBinding(t *testing.T) {
 				t.Errorf("answer %+v, want 401 with %q", ch, test.want)
 			}
 		})
-	}
-}
-
-func TestEndpointDigest(t *testing.T) {
-	t.Parallel()
-	for a, want := range map[x509.SignatureAlgorithm]string{
-		x509.SHA1WithRSA: "SHA-256", x509.ECDSAWithSHA256: "SHA-256", x509.ECDSAWithSHA384: "SHA-384", x509.SHA512WithRSAPSS: "SHA-512",
-	} {
-		if got := endpointDigest(a).String(); got != want {
-			t.Errorf("%v: hash %s, want %s", a, got, want)
-		}
-	}
-	if got := endpointDigest(x509.PureEd25519); got != 0 {
-		t.Errorf("Ed25519: hash %v, want none: its binding is not defined", got)
 	}
 }

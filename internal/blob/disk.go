@@ -304,13 +304,14 @@ func notExist(ref Ref, err error) error { return fmt.Errorf("blob %s: %w", ref, 
 
 // Delete implements [Store]. It does not flush: its caller holds a lock that
 // others wait for, and a blob that reappears after a power loss is garbage
-// again. On Windows the error is [ErrInUse] for a blob that another program holds
-// open.
+// again. The error is [ErrInUse] for a blob that another program holds open, which
+// is possible on Windows and on shares of Windows machines.
 func (d *Disk) Delete(ctx context.Context, ref Ref) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	err := d.tree.Root().Remove(blobName(ref))
+	root := d.tree.Root()
+	err := durable.BusyError(root, blobName(ref), root.Remove(blobName(ref)))
 	switch {
 	case err == nil, errors.Is(err, fs.ErrNotExist):
 		return nil

@@ -36,8 +36,15 @@ func Rename(root *os.Root, from, to string) error { return root.Rename(from, to)
 func retryWhileBusy(do func() error) error { return do() }
 
 // IsBusy reports whether an error means that another program holds a file open in
-// a way that forbids the operation. Here no program can.
-func IsBusy(error) bool { return false }
+// a way that forbids the operation. On local disks no program can. On a share of a
+// Windows machine, a Windows program can.
+func IsBusy(err error) bool {
+	return errors.Is(err, errPending) || errors.Is(err, syscall.EBUSY) || errors.Is(err, syscall.ETXTBSY)
+}
+
+// BusyError returns err. On Windows it marks errors of deleted files that other
+// programs hold open.
+func BusyError(_ *os.Root, _ string, err error) error { return err }
 
 // OpenShared opens a file for reading and lets other programs write, rename and
 // remove it meanwhile.

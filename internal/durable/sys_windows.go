@@ -2,6 +2,7 @@ package durable
 
 import (
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -40,9 +41,6 @@ func Rename(root *os.Root, from, to string) error {
 	})
 }
 
-// busyWait is how long an operation waits for a program that holds a file open.
-const busyWait = 2 * time.Second
-
 // retryWhileBusy calls do again while another program holds the file open. A file
 // that is being deleted, or is mapped as an image, is reported as access denied.
 func retryWhileBusy(do func() error) error {
@@ -59,10 +57,25 @@ func retryWhileBusy(do func() error) error {
 // IsBusy reports whether an error means that another program holds a file open in
 // a way that forbids the operation.
 func IsBusy(err error) bool {
-	return errors.Is(err, windows.ERROR_SHARING_VIOLATION) ||
+	return errors.Is(err, errPending) ||
+		errors.Is(err, windows.ERROR_SHARING_VIOLATION) ||
 		errors.Is(err, windows.ERROR_LOCK_VIOLATION) ||
 		errors.Is(err, windows.ERROR_DELETE_PENDING) ||
 		errors.Is(err, windows.ERROR_USER_MAPPED_FILE)
+}
+
+// BusyError returns the error of an operation on a file below root. A file that is
+// deleted already, but that another program holds open, keeps its name and refuses
+// all access as if permissions were missing (STATUS_DELETE_PENDING): the error is
+// then one of [IsBusy]. With missing permissions, the file still has attributes.
+func BusyError(root *os.Root, name string, err error) error {
+	if !errors.Is(err, windows.ERROR_ACCESS_DENIED) {
+		return err
+	}
+	if _, statErr := root.Lstat(name); errors.Is(statErr, windows.ERROR_ACCESS_DENIED) || errors.Is(statErr, windows.ERROR_DELETE_PENDING) {
+		return fmt.Errorf("%w: %w", errPending, err)
+	}
+	return err
 }
 
 // OpenShared opens a file for reading and lets other programs write, rename and

@@ -398,6 +398,9 @@ func (r *symstoreRun) del() (err error) {
 		r.message("Final id is %s", result.ID)
 		r.print("Finding ID...  %s\n\n", result.ID)
 		r.message("%s deleted: %d entries, %d kept for other transactions, %d were not there", id, result.Entries, result.Kept, result.Missing)
+		if result.Deferred > 0 {
+			r.print("SYMSTORE: another program holds %s open. The next command that writes to the store after that program removes it\n", term.Count(int64(result.Deferred), "deleted file"))
+		}
 		r.line(struct {
 			Event   string `json:"event"`
 			ID      string `json:"id"`
@@ -405,7 +408,9 @@ func (r *symstoreRun) del() (err error) {
 			Removed int    `json:"removed"`
 			Kept    int    `json:"kept"`
 			Missing int    `json:"missing"`
-		}{"done", result.ID.String(), id.String(), result.Removed, result.Kept, result.Missing})
+			// Deferred files are removed later, because other programs hold them open.
+			Deferred int `json:"deferred,omitempty"`
+		}{"done", result.ID.String(), id.String(), result.Removed, result.Kept, result.Missing, result.Deferred})
 	}
 	r.print("SYMSTORE: Number of files deleted = %d\nSYMSTORE: Number of errors = %d\n", result.Removed, failed)
 	return err

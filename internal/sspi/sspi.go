@@ -6,11 +6,14 @@ package sspi
 import (
 	"bytes"
 	"encoding/base64"
+	"encoding/binary"
 	"errors"
 	"io"
 	"net/http"
 	"strings"
 	"sync/atomic"
+
+	"github.com/symdepot/symdepot/internal/binding"
 )
 
 // ErrUnsupported is the error of [Begin] on systems other than Windows.
@@ -30,9 +33,10 @@ type Login interface {
 }
 
 // Begin starts the authentication of the current user to the HTTP service of a
-// host, given without a port. The caller closes the Login.
-func Begin(host string) (Login, error) {
-	l, err := begin(host)
+// host, given without a port. A binding ties the tokens to the TLS connection (see
+// package binding); nil is none. The caller closes the Login.
+func Begin(host string, binding []byte) (Login, error) {
+	l, err := begin(host, binding)
 	if err != nil {
 		return nil, err
 	}
@@ -57,15 +61,17 @@ const maxTokens = 4
 // Transport adds the user's ticket to requests that a server refuses with 401 and
 // the challenge Negotiate. From then on it adds one to every request to that
 // server. A request with an Authorization field is sent unchanged, and a request
-// whose body cannot be sent again is sent once.
+// whose body cannot be sent again is sent once. Over TLS, the tokens are bound to
+// the certificate that the server showed last.
 type Transport struct {
 	Base http.RoundTripper
 	// Allowed reports whether the host of a request may get a ticket.
 	Allowed func(*http.Request) bool
 	// Begin starts an authentication; nil means [Begin].
-	Begin func(host string) (Login, error)
+	Begin func(host string, binding []byte) (Login, error)
 
-	asks atomic.Bool // the server has accepted a token
+	asks  atomic.Bool            // the server has accepted a token
+	bound atomic.Pointer[[]byte] // the binding of the server's last certificate
 }
 
 // RoundTrip implements [http.RoundTripper].
@@ -81,12 +87,51 @@ func (t *Transport) RoundTrip(req *http.Request) (*http.Response, error) {
 		if _, ok := challenge(resp); !ok {
 			return resp, nil
 		}
+		t.bind(resp)
 		discard(resp)
 		if req, err = repeat(req); err != nil {
 			return nil, err
 		}
 	}
-	return t.authenticate(req)
+	used := t.binding()
+	resp, err := t.authenticate(req, used)
+	if err != nil || resp.StatusCode != http.StatusUnauthorized || !repeatable(req) {
+		return resp, err
+	}
+	if t.bind(resp); bytes.Equal(used, t.binding()) {
+		return resp, nil
+	}
+	// The server has a new certificate since.
+	discard(resp)
+	if req, err = repeat(req); err != nil {
+		return nil, err
+	}
+	return t.authenticate(req, t.binding())
+}
+
+// bind remembers the binding of the connection that a response came over.
+func (t *Transport) bind(resp *http.Response) {
+	var b []byte
+	if resp.TLS != nil && len(resp.TLS.PeerCertificates) > 0 {
+		b = binding.EndPoint(resp.TLS.PeerCertificates[0])
+	}
+	t.bound.Store(&b)
+}
+
+func (t *Transport) binding() []byte {
+	if b := t.bound.Load(); b != nil {
+		return *b
+	}
+	return nil
+}
+
+// applicationData returns a SEC_CHANNEL_BINDINGS of sspi.h, eight numbers of 32
+// bits: both addresses are empty, and the binding follows as application data.
+func applicationData(binding []byte) []byte {
+	b := make([]byte, 24, 32+len(binding))
+	b = binary.LittleEndian.AppendUint32(b, uint32(len(binding)))
+	b = binary.LittleEndian.AppendUint32(b, 32) // its offset
+	return append(b, binding...)
 }
 
 // CloseIdleConnections closes those of the base.
@@ -98,12 +143,12 @@ func (t *Transport) CloseIdleConnections() {
 
 // authenticate sends a request with a token, and again for each token with which
 // the server continues.
-func (t *Transport) authenticate(req *http.Request) (*http.Response, error) {
+func (t *Transport) authenticate(req *http.Request, binding []byte) (*http.Response, error) {
 	begin := t.Begin
 	if begin == nil {
 		begin = Begin
 	}
-	login, err := begin(strings.TrimSuffix(req.URL.Hostname(), "."))
+	login, err := begin(strings.TrimSuffix(req.URL.Hostname(), "."), binding)
 	if err != nil {
 		return nil, unsent(req, err)
 	}

@@ -2,4 +2,4 @@
 
 package sspi
 
-func begin(string) (Login, error) { return nil, ErrUnsupported }
+func begin(string, []byte) (Login, error) { return nil, ErrUnsupported }

@@ -1,16 +1,24 @@
 package sspi
 
 import (
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/sha256"
+	"crypto/tls"
+	"crypto/x509"
 	"encoding/base64"
 	"errors"
 	"fmt"
 	"io"
+	"math/big"
 	"net/http"
 	"net/http/httptest"
 	"runtime"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 )
 
 // server asks for the token "ticket for 127.0.0.1", or with legs for further
@@ -76,10 +84,12 @@ func (f fakeLogin) Close() { *f.closed++ }
 type logins struct {
 	first         string // the first token; empty: a ticket for the host
 	begun, closed int
+	bindings      []string
 }
 
-func (l *logins) begin(host string) (Login, error) {
+func (l *logins) begin(host string, binding []byte) (Login, error) {
 	l.begun++
+	l.bindings = append(l.bindings, string(binding))
 	first := l.first
 	if first == "" {
 		first = "ticket for " + host
@@ -186,8 +196,8 @@ func TestNTLM(t *testing.T) {
 	t.Parallel()
 	url, got := server(t, "Negotiate", 0)
 	l := logins{first: "NTLMSSP\x00\x01"}
-	client := &http.Client{Transport: &Transport{Base: http.DefaultTransport, Allowed: allowed, Begin: func(host string) (Login, error) {
-		inner, err := l.begin(host)
+	client := &http.Client{Transport: &Transport{Base: http.DefaultTransport, Allowed: allowed, Begin: func(host string, binding []byte) (Login, error) {
+		inner, err := l.begin(host, binding)
 		return kerberosOnly{inner}, err
 	}}}
 	if resp, err := client.Get(url); !errors.Is(err, ErrNTLM) || len(*got) != 1 {
@@ -198,7 +208,7 @@ func TestNTLM(t *testing.T) {
 // TestBegin asks the system for a ticket. A login without Kerberos has none.
 func TestBegin(t *testing.T) {
 	t.Parallel()
-	l, err := Begin("127.0.0.1")
+	l, err := Begin("127.0.0.1", []byte("tls-server-end-point:"))
 	if runtime.GOOS != "windows" {
 		if !errors.Is(err, ErrUnsupported) {
 			t.Errorf("error %v, want %v", err, ErrUnsupported)
@@ -216,5 +226,89 @@ func TestBegin(t *testing.T) {
 	t.Logf("%d bytes, error %v", len(token), err)
 	if err == nil && len(token) == 0 {
 		t.Error("an empty token and no error")
+	}
+}
+
+// TestBinding binds tokens to the certificate that the server shows, also after
+// the server got a new one.
+func TestBinding(t *testing.T) {
+	t.Parallel()
+	var certs [2]tls.Certificate
+	var want [2]string
+	for i := range certs {
+		certs[i] = certificate(t)
+		sum := sha256.Sum256(certs[i].Certificate[0])
+		want[i] = "tls-server-end-point:" + string(sum[:])
+	}
+	current := 0 // the server's certificate; its handler accepts tokens bound to it
+	s := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Header.Get("Authorization") == "Negotiate "+base64.StdEncoding.EncodeToString([]byte("ticket for 127.0.0.1 "+want[current])) {
+			return
+		}
+		w.Header().Set("WWW-Authenticate", "Negotiate")
+		w.WriteHeader(http.StatusUnauthorized)
+	}))
+	s.TLS = &tls.Config{GetConfigForClient: func(*tls.ClientHelloInfo) (*tls.Config, error) {
+		return &tls.Config{Certificates: certs[current : current+1]}, nil
+	}}
+	s.StartTLS()
+	t.Cleanup(s.Close)
+	base := &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}
+	var l logins
+	client := &http.Client{Transport: &Transport{Base: base, Allowed: allowed, Begin: func(host string, binding []byte) (Login, error) {
+		inner, err := l.begin(host, binding)
+		return fakeLogin{inner.(fakeLogin).first + " " + string(binding), &l.closed}, err
+	}}}
+	get := func(what string) {
+		t.Helper()
+		resp, err := client.Get(s.URL)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_ = resp.Body.Close()
+		if resp.StatusCode != http.StatusOK {
+			t.Errorf("%s: status %d, want 200", what, resp.StatusCode)
+		}
+	}
+	get("the first request")
+	get("the second request")
+	current = 1
+	base.CloseIdleConnections()
+	get("the first request with a new certificate")
+	get("the second request with a new certificate")
+	// The token for the old certificate is refused once.
+	if w := []string{want[0], want[0], want[0], want[1], want[1]}; !slices.Equal(l.bindings, w) {
+		t.Errorf("logins with the bindings %q, want %q", l.bindings, w)
+	}
+}
+
+// certificate makes a certificate for 127.0.0.1.
+func certificate(t *testing.T) tls.Certificate {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	serial, err := rand.Int(rand.Reader, big.NewInt(1<<60))
+	if err != nil {
+		t.Fatal(err)
+	}
+	template := &x509.Certificate{SerialNumber: serial, NotAfter: time.Now().Add(time.Hour)}
+	der, err := x509.CreateCertificate(rand.Reader, template, template, &key.PublicKey, key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key}
+}
+
+// TestApplicationData compares the structure of a channel binding with the layout
+// of SEC_CHANNEL_BINDINGS in sspi.h.
+func TestApplicationData(t *testing.T) {
+	t.Parallel()
+	want := "\x00\x00\x00\x00" + "\x00\x00\x00\x00" + "\x00\x00\x00\x00" + // initiator: type, length, offset
+		"\x00\x00\x00\x00" + "\x00\x00\x00\x00" + "\x00\x00\x00\x00" + // acceptor
+		"\x04\x00\x00\x00" + "\x20\x00\x00\x00" + "data"
+	if got := applicationData([]byte("data")); string(got) != want {
+		t.Errorf("%q, want %q", got, want)
 	}
 }

@@ -21,6 +21,7 @@ var (
 const (
 	outbound       = 2       // SECPKG_CRED_OUTBOUND
 	bufferToken    = 2       // SECBUFFER_TOKEN
+	bufferBindings = 14      // SECBUFFER_CHANNEL_BINDINGS
 	connection     = 0x800   // ISC_REQ_CONNECTION
 	nativeData     = 0x10    // SECURITY_NATIVE_DREP
 	continueNeeded = 0x90312 // SEC_I_CONTINUE_NEEDED
@@ -43,6 +44,7 @@ type (
 // login is a security context of the package Negotiate.
 type login struct {
 	target      string
+	bindings    []byte // a SEC_CHANNEL_BINDINGS; empty: none
 	credentials handle
 	context     handle
 	begun       bool // context is valid
@@ -50,7 +52,7 @@ type login struct {
 }
 
 // begin gets the credentials of the current user.
-func begin(host string) (Login, error) {
+func begin(host string, binding []byte) (Login, error) {
 	for _, p := range []*windows.LazyProc{acquire, initialize, deleteContext, freeCredentials} {
 		if err := p.Find(); err != nil {
 			return nil, err
@@ -61,6 +63,9 @@ func begin(host string) (Login, error) {
 		return nil, err
 	}
 	l := &login{target: "HTTP/" + host}
+	if len(binding) > 0 {
+		l.bindings = applicationData(binding)
+	}
 	var expiry int64
 	status, _, _ := acquire.Call(0, uintptr(unsafe.Pointer(name)), outbound, 0, 0, 0, 0,
 		uintptr(unsafe.Pointer(&l.credentials)), uintptr(unsafe.Pointer(&expiry)))
@@ -83,10 +88,17 @@ func (l *login) Next(challenge []byte) ([]byte, error) {
 	b := buffer{size: maxToken, kind: bufferToken, data: &out[0]}
 	list := bufferList{count: 1, buffers: &b}
 	var old *handle
-	var theirs *bufferList
+	var given []buffer
 	if l.begun {
 		old = &l.context
-		theirs = &bufferList{count: 1, buffers: &buffer{size: uint32(len(challenge)), kind: bufferToken, data: &challenge[0]}}
+		given = append(given, buffer{size: uint32(len(challenge)), kind: bufferToken, data: &challenge[0]})
+	}
+	if len(l.bindings) > 0 {
+		given = append(given, buffer{size: uint32(len(l.bindings)), kind: bufferBindings, data: &l.bindings[0]})
+	}
+	var theirs *bufferList
+	if len(given) > 0 {
+		theirs = &bufferList{count: uint32(len(given)), buffers: &given[0]}
 	}
 	var attributes uint32
 	var expiry int64
@@ -95,6 +107,7 @@ func (l *login) Next(challenge []byte) ([]byte, error) {
 		uintptr(unsafe.Pointer(&list)), uintptr(unsafe.Pointer(&attributes)), uintptr(unsafe.Pointer(&expiry)))
 	runtime.KeepAlive(out)
 	runtime.KeepAlive(challenge)
+	runtime.KeepAlive(given)
 	if status != 0 && status != continueNeeded {
 		return nil, failed("a ticket for "+l.target, status)
 	}

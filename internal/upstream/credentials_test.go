@@ -73,7 +73,7 @@ func TestNegotiate(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	h.via.(*sspi.Transport).Begin = func(string) (sspi.Login, error) { return oneTicket{}, nil }
+	h.via.(*sspi.Transport).Begin = func(string, []byte) (sspi.Login, error) { return oneTicket{}, nil }
 	for path, ok := range map[string]bool{"app.pdb/497B72F6390A44FC878E5A2D63B6CC4B1/app.sym": true, "away.pdb/497B72F6390A44FC878E5A2D63B6CC4B1/away.sym": false} {
 		req, err := layout.Route(strings.Split(path, "/"))
 		if err != nil {
