@@ -29,7 +29,7 @@ setup: ## install the clients the tests use and fetch real files (needs a Debian
 	@scripts/setup
 
 test: setup ## everything, in short forms, with the time that each step and package took
-	@scripts/steps vet unit race cross fuzzday
+	@scripts/steps vet unit race cross fuzzday windowsthere
 
 vet: ## go vet
 	$(GO) vet ./...
@@ -54,10 +54,10 @@ lint: ## go mod tidy, golangci-lint with .golangci.yml, govulncheck
 	$(GO) run $(GOLANGCI) run ./...
 	@scripts/vulncheck $(GOVULNCHECK)
 
-windows: ## all tests of Windows under Wine 10, in a tree that it builds if there is none (root on a Debian-like amd64 system)
+windows: ## all tests of Windows under Wine 10; goes on where it stopped (an hour; builds the Wine if there is none, as root on a Debian-like amd64 system)
 	@scripts/windows
 
-windowsthere: ## the tests of Windows in short form, if the tree that make windows builds is there already
+windowsthere: ## a minute of the tests of Windows, if the Wine that make windows builds is there already
 	@scripts/windows -if-there
 
 torture: setup ## the long proofs, in parts; goes on where it stopped (hours)

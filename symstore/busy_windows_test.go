@@ -26,7 +26,8 @@ func TestDelWhileOpen(t *testing.T) {
 		left bool // the file keeps its name
 	}{
 		{"opened without sharing", func(t *testing.T, name string) func() { return symtest.Hold(t, name) }, true},
-		{"opened, and deleted by a third program", useDeleted, true},
+		// Wine renames a deleted file, Windows refuses all access to it.
+		{"opened, and deleted by a third program", useDeleted, symtest.Wine() == ""},
 		{"mapped as data", func(t *testing.T, name string) func() { return useMapped(t, name, 0) }, false},
 		{"mapped as an image", func(t *testing.T, name string) func() { return useMapped(t, name, secImage) }, false},
 	} {
