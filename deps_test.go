@@ -77,6 +77,7 @@ var mayImport = map[string][]string{
 	"internal/transcode/transcodetest": {"debugid", "pdb"},
 	"internal/unpack/unpacktest":       {"cab"},
 	"internal/symtest":                 {},
+	"internal/proxytest":               {},
 }
 
 // soleImporter names the one room that may link a heavy module.

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io"
 	"math/rand/v2"
-	"net"
 	"net/http"
 	"net/url"
 	"os"
@@ -22,86 +21,23 @@ import (
 	"github.com/symdepot/symdepot/internal/bucket"
 	"github.com/symdepot/symdepot/internal/bucket/buckettest"
 	"github.com/symdepot/symdepot/internal/depot"
+	"github.com/symdepot/symdepot/internal/proxytest"
 )
 
 // bucketDepot is a depot in a folder whose contents are in a bucket behind a
-// line that can be cut.
+// proxy that can be cut.
 type bucketDepot struct {
 	dir, blobs string
 	peer       *buckettest.Peer
-	line       *line
+	line       *proxytest.Proxy
 }
 
 func newBucketDepot(t *testing.T) *bucketDepot {
 	t.Helper()
 	p := buckettest.S3(t)
-	l := newLine(t, strings.TrimPrefix(p.Endpoint, "http://"))
+	l := proxytest.New(t, strings.TrimPrefix(p.Endpoint, "http://"))
 	return &bucketDepot{dir: filepath.Join(t.TempDir(), "depot"), peer: p, line: l,
-		blobs: "s3://" + p.Bucket + "/depot?endpoint=" + url.QueryEscape("http://"+l.address)}
-}
-
-// line passes connections to a server unless it is cut.
-type line struct {
-	address string
-	mu      sync.Mutex
-	isCut   bool
-	conns   map[net.Conn]bool
-}
-
-func newLine(t *testing.T, to string) *line {
-	t.Helper()
-	listener, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	l := &line{address: listener.Addr().String(), conns: map[net.Conn]bool{}}
-	t.Cleanup(func() { _ = listener.Close(); l.cut(true) })
-	go func() {
-		for {
-			in, err := listener.Accept()
-			if err != nil {
-				return
-			}
-			out, err := (&net.Dialer{}).DialContext(t.Context(), "tcp", to)
-			if err != nil || !l.add(in, out) {
-				_ = in.Close()
-				continue
-			}
-			for _, pair := range [][2]net.Conn{{in, out}, {out, in}} {
-				go func() {
-					_, _ = io.Copy(pair[0], pair[1])
-					_ = in.Close()
-					_ = out.Close()
-				}()
-			}
-		}
-	}()
-	return l
-}
-
-func (l *line) add(conns ...net.Conn) bool {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	for _, c := range conns {
-		if l.isCut {
-			_ = c.Close()
-			continue
-		}
-		l.conns[c] = true
-	}
-	return !l.isCut
-}
-
-// cut closes all connections and refuses new ones, or lets them pass again.
-func (l *line) cut(is bool) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.isCut = is; is {
-		for c := range l.conns {
-			_ = c.Close()
-		}
-		clear(l.conns)
-	}
+		blobs: "s3://" + p.Bucket + "/depot?endpoint=" + url.QueryEscape("http://"+l.Addr())}
 }
 
 func (b *bucketDepot) env() []string {
@@ -139,7 +75,7 @@ func (b *bucketDepot) must(t *testing.T, args ...string) string {
 
 func (b *bucketDepot) open(t *testing.T) bucket.Bucket {
 	t.Helper()
-	s3, err := bucket.OpenS3(bucket.S3Config{Bucket: b.peer.Bucket, Prefix: "depot", Endpoint: "http://" + b.line.address, AccessKey: b.peer.User, SecretKey: b.peer.Secret}, buckettest.Transport(nil))
+	s3, err := bucket.OpenS3(bucket.S3Config{Bucket: b.peer.Bucket, Prefix: "depot", Endpoint: "http://" + b.line.Addr(), AccessKey: b.peer.User, SecretKey: b.peer.Secret}, buckettest.Transport(nil))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -314,14 +250,15 @@ func TestServeStoreAway(t *testing.T) {
 		}
 	}
 	is(sym(0), 200)
-	b.line.cut(true)
+	b.line.Set(proxytest.Fault{Refuse: true})
+	b.line.Cut()
 	for range 2 {
 		is(sym(0), 200)
 		is(sym(1), 503)
 		is(sym(7), 404) // the index knows
 	}
 	is("/readyz", 503)
-	b.line.cut(false)
+	b.line.Set(proxytest.Fault{})
 	is("/readyz", 200)
 	is(sym(1), 200)
 	if err := s.stop(); err != nil {
@@ -348,7 +285,7 @@ func TestRefusedBuckets(t *testing.T) {
 		t.Fatal(errs)
 	}
 	fresh := func() string { return filepath.Join(t.TempDir(), "d") }
-	endpoint := "?endpoint=" + url.QueryEscape("http://"+b.line.address)
+	endpoint := "?endpoint=" + url.QueryEscape("http://"+b.line.Addr())
 	for name, c := range map[string]struct {
 		dir, blobs, secret, want string
 	}{

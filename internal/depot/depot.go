@@ -24,7 +24,7 @@ import (
 )
 
 // Format is the version of the depot's folder. Open refuses a depot with a higher
-// one and changes nothing in it.
+// one, unless its stamp permits programs of this one, and changes nothing in it.
 const Format = 1
 
 // Errors of Open that a command may want to distinguish.
@@ -143,7 +143,10 @@ type Token = index.TokenRow
 
 // stamp is the content of depot.json.
 type stamp struct {
-	Format  int       `json:"format"`
+	Format int `json:"format"`
+	// Floor is the oldest Format that a program must know to use the folder; zero
+	// means the stamp's own.
+	Floor   int       `json:"floor,omitempty"`
 	Created time.Time `json:"created"`
 	// Contents is the URL of the bucket that keeps the contents; empty if the
 	// folder does.
@@ -178,6 +181,7 @@ func Open(ctx context.Context, where string, opt Options) (*Depot, error) {
 	d.forms.init()
 	others, servers := symcachework.SplitUpstreams(opt.Upstreams)
 	d.fetch = fetch.New(fetchDepot{d}, fetch.Options{Upstreams: others, Limits: opt.Limits, Lifetimes: opt.Lifetimes, Log: opt.Log, Now: opt.Now})
+	d.db.OnRewind(d.fetch.ForgetMemory)
 	d.sectionWait = cmp.Or(opt.Limits.FirstByte, sectionWait)
 	opt.Jobs.Log, opt.Jobs.Now = opt.Log, opt.Now
 	d.queue = jobs.New(d.db, opt.Jobs)

@@ -145,7 +145,7 @@ func prepare(dir string, opt Options) error {
 		if s.Moved != "" {
 			return movedError(s.Moved)
 		}
-		if s.Format > Format {
+		if s.Format > Format && (s.Floor < 1 || s.Floor > Format) {
 			return fmt.Errorf("it has format %d, this program knows %d: %w; use that one", s.Format, Format, ErrNewer)
 		}
 		return s.checkContents(opt)

@@ -30,9 +30,11 @@ type engine interface {
 	// steps are the migrations from an empty database to the current format.
 	steps() []migration
 	// format returns the number of migrations that were applied, and setFormat
-	// records it, both within a transaction.
+	// records one, with its floor, both within a transaction.
 	format(s session) (int, error)
-	setFormat(s session, n int) error
+	setFormat(s session, m migration) error
+	// oldestNode returns the oldest format that a running node knows.
+	oldestNode(s session) (int, error)
 	// watch returns a cheap way to notice writes.
 	watch() (watcher, error)
 	close() error

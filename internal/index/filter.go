@@ -72,6 +72,7 @@ type bloom struct {
 	base  *segments // nil in a small index
 	bits  []uint64
 	state uint64
+	at    int64 // state of the index that was read: state or a later one
 	last  int64 // highest object id of which the keys are included
 	tx    int64 // newest transaction of which the keys are included
 	late  int64 // counter of older objects that gained keys
@@ -212,6 +213,10 @@ const buildRetry = 5 * time.Second
 // errBuild means that segments must be built.
 var errBuild = errors.New("the filter must be built anew")
 
+// followsText reads the state, and whether state $1 was an earlier one.
+var followsText = each("SELECT generation, $1 <= generation FROM state WHERE one = 1",
+	"SELECT salt, EXISTS (SELECT 1 FROM history WHERE history.salt = $1) FROM state WHERE one = 1")
+
 // read brings the filter to a state. If that needs new segments and build is not
 // set, it returns errBuild; the filter then answers as well as it can.
 func (f *Filter) read(ctx context.Context, state uint64, build bool) error {
@@ -222,10 +227,19 @@ func (f *Filter) read(ctx context.Context, state uint64, build bool) error {
 			&keys, &next.late, &floor, &next.tx, &next.last); err != nil {
 			return err
 		}
+		old, before, follows := f.now.Load(), int64(0), false
+		if old != nil {
+			before = old.at
+		}
+		if err := r.row(ctx, followsText, []any{before}, &next.at, &follows); err != nil {
+			return err
+		}
+		if !follows {
+			old = nil // writes were undone: ids of objects and numbers come again
+		}
 		if build {
 			return f.build(ctx, r, next)
 		}
-		old := f.now.Load()
 		if old != nil && f.usable(old, floor, keys) {
 			if err := f.extend(ctx, r, &next, *old); err != nil {
 				return err
@@ -323,7 +337,7 @@ func (f *Filter) build(ctx context.Context, r reader, next bloom) error {
 		return err
 	}
 	defer s.close()
-	next.base = &segments{last: next.last, tx: next.tx, late: next.late}
+	next.base = &segments{last: next.last, tx: next.tx, late: next.late, at: next.at}
 	if err := f.each(ctx, r, f.queries.all, nil, s.add, &next.base.keys); err != nil {
 		return err
 	}

@@ -57,6 +57,8 @@ type Options struct {
 	Placed bool
 	// TempDir is the folder for temporary files; empty means the system's.
 	TempDir string
+
+	steps []migration // nil: those of this version; others are for tests
 }
 
 // DB is an open index. Its methods may be called by several goroutines.
@@ -82,8 +84,8 @@ type DB struct {
 
 // Open opens the index in a file or, if where is a URL that begins with
 // postgres://, in a PostgreSQL database. It checks the format before it changes
-// anything: a newer one is ErrNewer. What is not an index is ErrCorrupt. With
-// ReadOnly a missing file is fs.ErrNotExist.
+// anything: one that this version is too old for is ErrNewer. What is not an index
+// is ErrCorrupt. With ReadOnly a missing file is fs.ErrNotExist.
 func Open(ctx context.Context, where string, opt Options) (*DB, error) {
 	if opt.Now == nil {
 		opt.Now = time.Now

@@ -948,7 +948,10 @@ func TestOpenRefuses(t *testing.T) {
 		want      error
 		says      string
 	}{
-		{"PRAGMA user_version = 99", ErrNewer, fmt.Sprintf("has format 99, and this program supports formats up to %d", formatCurrent)},
+		{"PRAGMA user_version = 99; UPDATE state SET format_floor = 98; INSERT INTO migration WITH RECURSIVE k(n) AS (SELECT " + fmt.Sprint(formatCurrent+1) +
+			" UNION ALL SELECT n + 1 FROM k WHERE n < 99) SELECT n, 'later', 'x', 1 FROM k", ErrNewer,
+			fmt.Sprintf("has format 99, which needs a program that supports format 98, and this program supports formats up to %d", formatCurrent)},
+		{"PRAGMA user_version = 99", ErrCorrupt, fmt.Sprintf("it has format 99, and %d migrations are recorded", formatCurrent)},
 		{"PRAGMA application_id = 5", ErrForeign, "the database of a different program (application id 0x5); use a different folder"},
 		{"UPDATE migration SET sha256 = 'x'", ErrCorrupt, "differs from that of this program"},
 		{"DELETE FROM migration", ErrCorrupt, "migrations are recorded"},

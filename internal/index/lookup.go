@@ -150,15 +150,20 @@ func (db *DB) HasObject(ctx context.Context, o symfile.Object, size int64) (bool
 	return is, db.fail("look up an object", err)
 }
 
-// Generation returns a number that increases with every change of what is
+// Generation returns a number that is different after every change of what is
 // visible and to whom, by any process: commits, removals, downloaded, evicted
 // and derived contents, and changes of tokens. Misses, counts, last uses and
-// jobs do not change it.
+// jobs do not change it. It never repeats, not even after the database was
+// restored from a backup.
 func (db *DB) Generation(ctx context.Context) (uint64, error) {
 	var g int64
-	err := db.points.row(ctx, "SELECT generation FROM state WHERE one = 1", nil, &g)
+	err := db.points.row(ctx, stateText, nil, &g)
 	return uint64(g), db.fail("read the generation", err)
 }
+
+// stateText reads what identifies a state of the index. A file is not replaced
+// while it is open, so the generation does; a database may be.
+var stateText = each("SELECT generation FROM state WHERE one = 1", "SELECT salt FROM state WHERE one = 1")
 
 // prefixEnd returns the end of the range of texts that begin with prefix.
 func prefixEnd(prefix string) string { return prefix + "\U0010FFFF" }

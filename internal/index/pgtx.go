@@ -127,8 +127,17 @@ func (a *attempt) run(ctx context.Context) error {
 	return err
 }
 
+// noteTimeline records that the server has another history than that of the last
+// write: see noticed. The first write of all is no change.
+const noteTimeline = `UPDATE state SET timeline = server_timeline(), promoted = CASE WHEN timeline = '' THEN NULL ELSE clock_timestamp() END
+	WHERE timeline <> server_timeline()`
+
+// sweepHistory deletes the generations that were succeeded more than a day ago.
+const sweepHistory = `DELETE FROM history WHERE generation < (SELECT max(generation) FROM history WHERE made < now() - interval '1 day')`
+
 // lock takes the write lock. It reports whether an earlier attempt was committed.
 func (a *attempt) lock(ctx context.Context, tx pgx.Tx) (committed bool, err error) {
+	floor := 0
 	wait := max(min(lockWait, a.wait).Milliseconds(), 1)
 	durability := "on"
 	if !a.durable {
@@ -144,16 +153,30 @@ func (a *attempt) lock(ctx context.Context, tx pgx.Tx) (committed bool, err erro
 			b.Queue("SELECT EXISTS (SELECT 1 FROM request WHERE id = $1)", a.request).QueryRow(func(row pgx.Row) error { return row.Scan(&committed) })
 		}
 		b.Queue("INSERT INTO request (id) VALUES ($1) ON CONFLICT (id) DO NOTHING", a.request)
-		if a.writes.Add(1)%sweepEvery == 0 {
+		sweep := a.writes.Add(1)%sweepEvery == 0
+		if sweep {
 			b.Queue("DELETE FROM request WHERE made < now() - interval '1 hour'")
 		}
+		if a.history {
+			b.Queue(noteTimeline)
+			if sweep {
+				b.Queue(sweepHistory)
+			}
+		}
 		b.Queue("NOTIFY " + channel) // sent by the commit
+	}
+	if a.history {
+		b.Queue("SELECT format_floor FROM state WHERE one = 1").QueryRow(func(row pgx.Row) error { return row.Scan(&floor) })
 	}
 	limited, cancel := context.WithTimeout(ctx, lockWait+writeLimit)
 	defer cancel()
 	err = tx.SendBatch(limited, b).Close()
-	if code(err) == "55P03" {
+	switch {
+	case code(err) == "55P03":
 		err = fmt.Errorf("%w: %w", errLockWait, err)
+	case err == nil && floor > len(a.steps()):
+		a.outdated.Store(true)
+		err = errOutdated
 	}
 	return committed, err
 }

@@ -20,6 +20,14 @@ import (
 //   - A node counts staleAfter from when it sent its last question, on its own
 //     clock. Later it answers nothing from memory. So a silent node has stopped
 //     before writers give it up, whatever the clocks show.
+//   - Each generation has a random salt, and a node says which of both it knows.
+//     If the database does not have them, its history was rewound: by a failover
+//     that lost writes, or by the restore of a backup. The salt is also what
+//     memory is compared by, so that nothing of the lost history is used when the
+//     generation reaches the same number again.
+//   - After a failover the rows of nodes may be older than what the nodes know.
+//     So a write waits until nodes that have not asked the new server are silent
+//     for staleAfter.
 const (
 	askEvery   = 500 * time.Millisecond
 	staleAfter = 2 * time.Second
@@ -38,12 +46,15 @@ type pgWatch struct {
 	end  context.CancelFunc
 	done chan struct{}
 
-	asking     sync.Mutex // one question at a time: no answer is older than the one before
-	mu         sync.Mutex
-	generation uint64
-	asked      time.Time // when the question was sent; zero: not known
-	written    time.Time // of the last write of this process
+	asking  sync.Mutex // one question at a time: no answer is older than the one before
+	mu      sync.Mutex
+	known   *moment   // what the last answer said; nil: none yet
+	asked   time.Time // when the question was sent; zero: not known
+	written time.Time // of the last write of this process
 }
+
+// moment is a point of the history of an index.
+type moment struct{ generation, salt int64 }
 
 func (e *postgres) watch() (watcher, error) {
 	ctx, end := context.WithCancel(context.Background())
@@ -82,28 +93,61 @@ func (w *pgWatch) ask(ctx context.Context) error {
 // node that answers nothing from memory tells the current one, because it reads
 // everything from the database until the answer is here.
 func (w *pgWatch) askOnce(ctx context.Context) (told, now int64, err error) {
-	var known *int64
 	w.mu.Lock()
-	if !w.asked.IsZero() {
-		g := int64(w.generation)
-		known = &g
-	}
+	last, silent := w.known, w.asked.IsZero()
 	w.mu.Unlock()
+	var generation, salt *int64
+	if last != nil {
+		generation, salt = &last.generation, &last.salt
+	}
 	sent := time.Now()
-	err = w.e.pool.QueryRow(ctx, `INSERT INTO node (id, generation, asked) SELECT $1, coalesce($2, generation), now() FROM state
-		ON CONFLICT (id) DO UPDATE SET generation = excluded.generation, asked = excluded.asked
-		RETURNING generation, (SELECT generation FROM state)`, w.id, known).Scan(&told, &now)
-	if err != nil {
+	var current moment
+	var kept bool
+	var floor int
+	if err := w.e.pool.QueryRow(ctx, askText, w.id, generation, salt, silent, len(w.e.steps())).Scan(&told, &kept, &current.generation, &current.salt, &floor); err != nil {
 		return 0, 0, err
+	}
+	if floor > len(w.e.steps()) && w.e.outdated.CompareAndSwap(false, true) {
+		w.e.log.Error("a newer version has changed the database so that this one cannot use it: restart this process with that version", "database", w.e.host)
+	}
+	if w.e.outdated.Load() {
+		return 0, 0, errOutdated
 	}
 	w.e.saw(nil)
 	w.mu.Lock()
-	defer w.mu.Unlock()
+	w.known = &current
 	// An answer must not hide a write of this process that came after the question.
 	if sent.After(w.written) {
-		w.generation, w.asked = uint64(now), sent
+		w.asked = sent
 	}
-	return told, now, nil
+	w.mu.Unlock()
+	if !kept {
+		w.e.noteRewound(last.generation, current.generation)
+	}
+	return told, current.generation, nil
+}
+
+// askText renews the row of node $1, of format $5. It knows generation $2 with the
+// salt $3, or answers nothing from memory ($4). A node that knows a lost history
+// knows nothing of this one.
+const askText = `WITH s AS (
+	  SELECT generation, salt, format_floor, $2::bigint IS NULL OR EXISTS (SELECT 1 FROM history WHERE generation = $2 AND salt = $3) AS kept FROM state WHERE one = 1
+	)
+	INSERT INTO node (id, generation, asked, format)
+	SELECT $1, CASE WHEN $4 OR $2::bigint IS NULL THEN generation WHEN kept THEN $2 ELSE 0 END, now(), $5 FROM s
+	ON CONFLICT (id) DO UPDATE SET generation = excluded.generation, asked = excluded.asked, format = excluded.format
+	RETURNING generation, (SELECT kept FROM s), (SELECT generation FROM s), (SELECT salt FROM s), (SELECT format_floor FROM s)`
+
+// noteRewound says that memory of an undone write was dropped.
+func (e *postgres) noteRewound(known, now int64) {
+	e.log.Warn("the database has lost its last writes by a failover or a restore: what this process remembered of them is dropped",
+		"database", e.host, "known_generation", known, "generation", now)
+	e.mu.Lock()
+	fn := e.rewound
+	e.mu.Unlock()
+	if fn != nil {
+		fn()
+	}
 }
 
 // run asks twice a second, and whenever a writer notifies.
@@ -142,6 +186,7 @@ func (w *pgWatch) listen(ctx context.Context) error {
 		if err := w.ask(ctx); err != nil {
 			return err
 		}
+		w.e.finishUpgrade(ctx)
 		if err := waitFor(ctx, conn); err != nil {
 			return err
 		}
@@ -159,15 +204,15 @@ func waitFor(ctx context.Context, conn *pgx.Conn) error {
 	return err
 }
 
-// writes returns the generation. It changes with every write that others must
-// notice.
+// writes returns the salt of the generation. It changes with every write that
+// others must notice.
 func (w *pgWatch) writes() (uint64, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if time.Since(w.asked) > staleAfter {
 		return 0, errStale
 	}
-	return w.generation, nil
+	return uint64(w.known.salt), nil
 }
 
 // wrote makes the generation unknown until the next answer, because this process
@@ -186,7 +231,8 @@ func (w *pgWatch) close() error {
 
 // noticed waits until all nodes know the current generation, or have been silent
 // for staleAfter. An error of the database does not undo the write; the nodes
-// then stop answering from memory by themselves.
+// then stop answering from memory by themselves. After a promotion, nodes whose
+// rows were lost may know the old server for staleAfter.
 func (e *postgres) noticed(ctx context.Context) {
 	e.mu.Lock()
 	watches := e.watches
@@ -200,13 +246,15 @@ func (e *postgres) noticed(ctx context.Context) {
 	defer cancel()
 	for pauseFor := 5 * time.Millisecond; time.Now().Before(limit) && ctx.Err() == nil; pauseFor = min(2*pauseFor, 100*time.Millisecond) {
 		var behind int
-		if err := e.pool.QueryRow(ctx, "SELECT count(*) FROM node, state WHERE node.generation < state.generation AND node.asked > now() - make_interval(secs => $1)",
-			staleAfter.Seconds()).Scan(&behind); err != nil || behind == 0 {
+		if err := e.pool.QueryRow(ctx, behindText, staleAfter.Seconds()).Scan(&behind); err != nil || behind == 0 {
 			return
 		}
 		pause(ctx, pauseFor)
 	}
 }
+
+const behindText = `SELECT (SELECT count(*) FROM node WHERE node.generation < state.generation AND node.asked > now() - make_interval(secs => $1))
+	+ CASE WHEN state.promoted > now() - make_interval(secs => $1) THEN 1 ELSE 0 END FROM state WHERE one = 1`
 
 // sweepNodes deletes the rows of processes that ended.
 func (e *postgres) sweepNodes(ctx context.Context) error {

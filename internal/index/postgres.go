@@ -9,8 +9,11 @@ import (
 	"fmt"
 	"io/fs"
 	"log/slog"
+	"net"
 	"net/url"
 	"runtime"
+	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -32,15 +35,23 @@ type postgres struct {
 	log            *slog.Logger
 	pool           *pgxpool.Pool
 
+	migrations []migration
+	now        func() time.Time
+
 	writing   chan struct{} // has an element while this process writes or waits for the write lock
 	scanning  chan struct{} // has an element for each running scan
 	requests  bool          // the table of requests exists
+	history   bool          // the columns and tables of historyFormat exist
 	writes    atomic.Uint64
 	down      atomic.Bool // the last statement found no database
+	outdated  atomic.Bool // a newer version has changed the index so that this one cannot use it
 	lastReset atomic.Int64
 
 	mu      sync.Mutex
 	watches []*pgWatch // guarded by mu
+	waiting *migration // waits for older nodes; nil: none; guarded by mu
+	tried   time.Time  // when it was tried last; guarded by mu
+	rewound func()     // see DB.OnRewind; guarded by mu
 }
 
 // writeLock is the key of the advisory lock that writers of the index hold until
@@ -72,15 +83,23 @@ func openPostgres(ctx context.Context, where string, opt Options) (*postgres, er
 		return &postgres{host: "of the given URL", log: opt.Log}, errors.New("the URL is not valid; it has the form postgres://USER@HOST:PORT/DATABASE")
 	}
 	c := cfg.ConnConfig
-	e := &postgres{host: fmt.Sprintf("postgres://%s:%d/%s", c.Host, c.Port, c.Database), user: c.User, database: c.Database,
-		readOnly: opt.ReadOnly, wait: opt.BusyWait, log: opt.Log, writing: make(chan struct{}, 1), scanning: make(chan struct{}, maxScans)}
+	hosts := hostsOf(c)
+	e := &postgres{host: "postgres://" + strings.Join(hosts, ",") + "/" + c.Database, user: c.User, database: c.Database,
+		readOnly: opt.ReadOnly, wait: opt.BusyWait, log: opt.Log, writing: make(chan struct{}, 1), scanning: make(chan struct{}, maxScans),
+		migrations: opt.steps, now: opt.Now}
+	if e.migrations == nil {
+		e.migrations = postgresMigrations
+	}
 	if !strings.Contains(where, "pool_max_conns=") {
 		cfg.MaxConns = int32(min(max(8, 4*runtime.GOMAXPROCS(0)), 16))
 	}
-	if c.ConnectTimeout == 0 || c.ConnectTimeout > pointLimit {
+	// The hosts are tried in turn: a lookup must reach the last one in time.
+	if most := pointLimit / time.Duration(len(hosts)+1); len(hosts) > 1 && (c.ConnectTimeout == 0 || c.ConnectTimeout > most) {
+		c.ConnectTimeout = most
+	} else if c.ConnectTimeout == 0 || c.ConnectTimeout > pointLimit {
 		c.ConnectTimeout = pointLimit
 	}
-	if opt.Dial != nil {
+	if c.DialFunc = dialServer; opt.Dial != nil {
 		c.DialFunc = opt.Dial
 	}
 	c.RuntimeParams["application_name"] = cmp.Or(c.RuntimeParams["application_name"], "symdepot")
@@ -94,29 +113,85 @@ func openPostgres(ctx context.Context, where string, opt Options) (*postgres, er
 		return e, err
 	}
 	version, err := e.databaseFormat(ctx)
-	e.requests = version >= requestFormat
+	e.requests, e.history = version >= requestFormat, version >= historyFormat
 	switch {
 	case err != nil:
 		return e, err
 	case version == 0 && (opt.ReadOnly || opt.MustExist):
 		return e, fmt.Errorf("it has no tables: %w", fs.ErrNotExist)
-	case version > len(e.steps()):
-		return e, fmt.Errorf("it has format %d, and this program supports formats up to %d: %w; use that version", version, len(e.steps()), ErrNewer)
-	case version == len(e.steps()) && opt.ReadOnly:
-		return e, nil
-	case version == len(e.steps()):
-		return e, e.sweepNodes(ctx)
+	case version < needed(e.steps()) && opt.ReadOnly:
+		return e, errOlder(version, len(e.steps()))
 	case opt.ReadOnly:
-		return e, fmt.Errorf("it has format %d, and this program reads format %d: open it once for writing to upgrade it", version, len(e.steps()))
+		return e, nil
 	}
-	err = migrate(ctx, e, version, opt.Now)
-	e.requests = err == nil
-	return e, err
+	if version < len(e.steps()) {
+		if e.waiting, err = migrate(ctx, e, version, opt.Now); err != nil {
+			return e, err
+		}
+		e.requests, e.history = true, true
+	}
+	return e, e.sweepNodes(ctx)
 }
 
+// hostsOf returns the hosts of an address with their ports, in order.
+func hostsOf(c *pgx.ConnConfig) []string {
+	list := []string{net.JoinHostPort(c.Host, strconv.Itoa(int(c.Port)))}
+	for _, f := range c.Fallbacks { // a host without and with TLS is in the list twice
+		if h := net.JoinHostPort(f.Host, strconv.Itoa(int(f.Port))); !slices.Contains(list, h) {
+			list = append(list, h)
+		}
+	}
+	return list
+}
+
+// dialServer connects so that a server that has vanished without a word is
+// noticed within deadAfter.
+func dialServer(ctx context.Context, network, addr string) (net.Conn, error) {
+	d := net.Dialer{Control: limitUnanswered, KeepAliveConfig: net.KeepAliveConfig{Enable: true, Idle: deadAfter / 2, Interval: deadAfter / 8, Count: 4}}
+	return d.DialContext(ctx, network, addr)
+}
+
+// deadAfter is how long a connection may not be acknowledged by the other host.
+const deadAfter = 8 * time.Second
+
+// finishUpgrade applies steps that have waited for older nodes.
+func (e *postgres) finishUpgrade(ctx context.Context) {
+	e.mu.Lock()
+	due := e.waiting != nil && time.Since(e.tried) > upgradeEvery
+	if due {
+		e.tried = time.Now()
+	}
+	e.mu.Unlock()
+	if !due {
+		return
+	}
+	waiting, err := migrate(ctx, e, 0, e.now)
+	if err != nil {
+		e.log.Warn("cannot finish the upgrade of the database", "database", e.host, "error", oneLine(err))
+		return
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.waiting = waiting; waiting == nil {
+		e.log.Info("the upgrade of the database is finished", "database", e.host)
+	}
+}
+
+// oldestNode returns the oldest format that a node of the last minute knows.
+func (e *postgres) oldestNode(s session) (oldest int, err error) {
+	err = s.row("SELECT coalesce(min(format), 1000000) FROM node WHERE asked > now() - interval '1 minute'", nil, &oldest)
+	return oldest, err
+}
+
+// errOutdated means that a newer version has changed the index meanwhile.
+var errOutdated = fmt.Errorf("%w: restart this process with that version: %w", ErrNewer, ErrUnavailable)
+
 const (
-	// requestFormat is the format from which on there is a table of requests.
-	requestFormat = 2
+	// requestFormat is the format from which on there is a table of requests,
+	// historyFormat that from which on there are salts and a floor.
+	requestFormat, historyFormat = 2, 5
+	// upgradeEvery is how often a step is tried that waits for older nodes.
+	upgradeEvery = 10 * time.Second
 	// pointLimit is how long a lookup may take, and a connection until it is made.
 	pointLimit = 5 * time.Second
 	// maxScans is the number of concurrent scans, fewer than there are connections.
@@ -124,7 +199,8 @@ const (
 )
 
 // databaseFormat returns the number of applied migrations. A database with
-// tables of another program is ErrForeign.
+// tables of another program is ErrForeign, one that this program is too old for
+// ErrNewer.
 func (e *postgres) databaseFormat(ctx context.Context) (version int, err error) {
 	var ours bool
 	var tables int
@@ -134,8 +210,18 @@ func (e *postgres) databaseFormat(ctx context.Context) (version int, err error) 
 	case err != nil:
 		return 0, err
 	case ours:
-		err = e.pool.QueryRow(ctx, "SELECT count(*) FROM migration").Scan(&version)
-		return version, err
+		if err := e.pool.QueryRow(ctx, "SELECT count(*) FROM migration").Scan(&version); err != nil || version <= len(e.steps()) {
+			return version, err
+		}
+		floor := 0
+		err := e.pool.QueryRow(ctx, "SELECT format_floor FROM state WHERE one = 1").Scan(&floor)
+		if code(err) == "42703" { // there is no such column
+			err = nil
+		}
+		if err != nil {
+			return version, err
+		}
+		return version, checkFormat(e.steps(), version, floor)
 	case tables > 0:
 		return 0, fmt.Errorf("%w: it holds %d tables; name an empty database", ErrForeign, tables)
 	}
@@ -143,7 +229,7 @@ func (e *postgres) databaseFormat(ctx context.Context) (version int, err error) 
 }
 
 func (e *postgres) name() string       { return e.host }
-func (e *postgres) steps() []migration { return postgresMigrations }
+func (e *postgres) steps() []migration { return e.migrations }
 func (e *postgres) points() reader     { return pgPoints{e} }
 func (e *postgres) scans() reader      { return pgScans{e} }
 
@@ -163,9 +249,15 @@ func (e *postgres) format(s session) (version int, err error) {
 	return version, err
 }
 
-// setFormat has nothing to do: the rows of the table of migrations are the
+// setFormat records the floor: the rows of the table of migrations are the
 // format.
-func (e *postgres) setFormat(session, int) error { return nil }
+func (e *postgres) setFormat(s session, m migration) error {
+	if m.number < historyFormat {
+		return nil
+	}
+	_, err := s.exec(setFloor, m.floor)
+	return err
+}
 
 // integrity checks the indexes by the extension amcheck, if the database has it
 // and the user may call it.
@@ -219,6 +311,9 @@ func (p pgPoints) each(ctx context.Context, constant bool, text string, args []a
 
 // try runs read, and a second time if the connection broke and read allows it.
 func (p pgPoints) try(ctx context.Context, read func(context.Context) (again bool, err error)) error {
+	if p.e.outdated.Load() {
+		return errOutdated
+	}
 	limited, cancel := context.WithTimeout(ctx, pointLimit)
 	defer cancel()
 	again, err := read(limited)
@@ -239,6 +334,9 @@ type pgScans struct{ e *postgres }
 
 // start waits until a scan may begin.
 func (s pgScans) start(ctx context.Context) (end func(), err error) {
+	if s.e.outdated.Load() {
+		return nil, errOutdated
+	}
 	select {
 	case s.e.scanning <- struct{}{}:
 		return func() { <-s.e.scanning }, nil

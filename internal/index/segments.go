@@ -29,6 +29,7 @@ type segments struct {
 	part           [segmentCount]fuse.Filter
 	last, tx, late int64 // as of bloom
 	keys           int64
+	at             int64 // state of the index that was read; 0 if they were loaded
 }
 
 func (s *segments) has(h uint64) bool {
@@ -78,8 +79,9 @@ func (f *Filter) lease(ctx context.Context) (is bool, err error) {
 	return is, err
 }
 
-// store makes a build the current one and ends the lease. Each segment is a
-// transaction of its own, so that other writers do not wait for all of them.
+// store makes a build the current one and ends the lease, unless writes that it
+// includes were undone. Each segment is a transaction of its own, so that other
+// writers do not wait for all of them.
 func (f *Filter) store(ctx context.Context, s *segments) error {
 	db, kind, build := f.db, f.queries.kind, rand.Text()
 	const op = "store the filter"
@@ -96,6 +98,15 @@ func (f *Filter) store(ctx context.Context, s *segments) error {
 		}
 	}
 	return db.updateUnsynced(ctx, op, func(w *write) error {
+		var now int64
+		var follows bool
+		if err := w.row(followsText, []any{s.at}, &now, &follows); err != nil {
+			return err
+		}
+		if !follows {
+			_, err := w.exec("DELETE FROM filter_segment WHERE kind = $1 AND build = $2", kind, build)
+			return err
+		}
 		if _, err := w.exec(`UPDATE filter SET build = $2, last_object = $3, last_tx = $4, late_keys = $5, keys = $6, lease_until = 0 WHERE kind = $1`,
 			kind, build, s.last, s.tx, s.late, s.keys); err != nil {
 			return err

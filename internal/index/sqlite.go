@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"math"
 	"net/url"
 	"os"
 	"path/filepath"
@@ -23,8 +24,9 @@ import (
 
 // sqliteFile is the engine of one machine: an SQLite database in a file.
 type sqliteFile struct {
-	path string
-	wait time.Duration // how long a writer waits for others
+	path       string
+	wait       time.Duration // how long a writer waits for others
+	migrations []migration   // nil: all
 
 	writer *sql.DB // one connection; nil when read-only
 	point  *pool
@@ -50,7 +52,7 @@ func pointConns() int { return min(max(2, runtime.GOMAXPROCS(0)), 4) }
 // openSQLite opens the database in a file and brings it to the current format.
 // It returns the engine also with an error, so that it can be closed.
 func openSQLite(ctx context.Context, path string, opt Options) (*sqliteFile, error) {
-	e := &sqliteFile{path: path, wait: opt.BusyWait}
+	e := &sqliteFile{path: path, wait: opt.BusyWait, migrations: opt.steps}
 	fresh, err := isFresh(path)
 	if err != nil {
 		return e, err
@@ -65,8 +67,8 @@ func openSQLite(ctx context.Context, path string, opt Options) (*sqliteFile, err
 		}
 	}
 	if opt.ReadOnly {
-		if version < formatCurrent {
-			return e, fmt.Errorf("it has format %d, and this program reads format %d: open it once for writing to upgrade it", version, formatCurrent)
+		if version < needed(e.steps()) {
+			return e, errOlder(version, len(e.steps()))
 		}
 	} else if err := e.openWriter(ctx, version, fresh, opt.Now); err != nil {
 		return e, err
@@ -93,7 +95,7 @@ func (e *sqliteFile) openWriter(ctx context.Context, version int, fresh bool, no
 	if err := e.whileBusy(ctx, func() error { return e.writer.PingContext(ctx) }); err != nil {
 		return err
 	}
-	if err := migrate(ctx, e, version, now); err != nil {
+	if _, err := migrate(ctx, e, version, now); err != nil {
 		return err
 	}
 	if !fresh {
@@ -144,10 +146,18 @@ func (e *sqliteFile) fileFormat(ctx context.Context) (int, error) {
 	if app != applicationID {
 		return 0, fmt.Errorf("%w (application id %#x); use a different folder as depot, or move the file away", ErrForeign, app)
 	}
-	if version > formatCurrent {
-		return 0, fmt.Errorf("it has format %d, and this program supports formats up to %d: %w; use that version", version, formatCurrent, ErrNewer)
+	if version <= len(e.steps()) {
+		return version, nil
 	}
-	return version, nil
+	var floor, recorded int
+	err = ro.QueryRowContext(ctx, "SELECT format_floor, (SELECT count(*) FROM migration) FROM state WHERE one = 1").Scan(&floor, &recorded)
+	if err == nil && recorded != version {
+		err = fmt.Errorf("%w: it has format %d, and %d migrations are recorded", ErrCorrupt, version, recorded)
+	}
+	if err != nil {
+		return 0, err
+	}
+	return version, checkFormat(e.steps(), version, floor)
 }
 
 func (e *sqliteFile) format(s session) (version int, err error) {
@@ -155,18 +165,33 @@ func (e *sqliteFile) format(s session) (version int, err error) {
 	return version, err
 }
 
-func (e *sqliteFile) setFormat(s session, n int) error {
+// floorFormat is the format from which on the state has a format_floor.
+const floorFormat = 9
+
+func (e *sqliteFile) setFormat(s session, m migration) error {
 	if _, err := s.exec(fmt.Sprintf("PRAGMA application_id = %d", applicationID)); err != nil {
 		return err
 	}
-	_, err := s.exec(fmt.Sprintf("PRAGMA user_version = %d", n))
+	if _, err := s.exec(fmt.Sprintf("PRAGMA user_version = %d", m.number)); err != nil || m.number < floorFormat {
+		return err
+	}
+	_, err := s.exec(setFloor, m.floor)
 	return err
 }
 
-func (e *sqliteFile) name() string       { return e.path }
-func (e *sqliteFile) steps() []migration { return migrations }
-func (e *sqliteFile) points() reader     { return e.point }
-func (e *sqliteFile) scans() reader      { return e.scan }
+// oldestNode knows of no other processes.
+func (e *sqliteFile) oldestNode(session) (int, error) { return math.MaxInt, nil }
+
+func (e *sqliteFile) name() string   { return e.path }
+func (e *sqliteFile) points() reader { return e.point }
+func (e *sqliteFile) scans() reader  { return e.scan }
+
+func (e *sqliteFile) steps() []migration {
+	if e.migrations != nil {
+		return e.migrations
+	}
+	return migrations
+}
 
 func (e *sqliteFile) close() error {
 	var errs []error

@@ -46,6 +46,17 @@ func (w *Watch) State() (uint64, error) {
 	return g, err
 }
 
+// OnRewind has fn called whenever a Watch finds that the database has lost writes
+// that it knew: by a failover, or by the restore of a backup. What is remembered
+// by the state of a Watch or in a Filter needs no care.
+func (db *DB) OnRewind(fn func()) {
+	if e, ok := db.engine.(*postgres); ok {
+		e.mu.Lock()
+		defer e.mu.Unlock()
+		e.rewound = fn
+	}
+}
+
 // Writes returns a number that changes with every write to the index by any
 // process.
 func (w *Watch) Writes() (uint64, error) { return w.w.writes() }

@@ -53,9 +53,8 @@ type Options struct {
 	Now func() time.Time
 }
 
-const (
-	defaultCache = 50 << 30
-	defaultHold  = 7 * 24 * time.Hour
+var (
+	defaultHold = 7 * 24 * time.Hour
 	// lease is how long an upload may take without being renewed.
 	lease = 10 * time.Minute
 	// expired is how long after its lease an upload is doomed.
@@ -63,6 +62,23 @@ const (
 	// resweep is the time between the first and the second deletion of an
 	// object.
 	resweep = 7 * 24 * time.Hour
+)
+
+// Times are the waiting times of a process, see Options.Hold and the rules of
+// [index.Places].
+type Times struct {
+	Lease   time.Duration // of an upload
+	Expired time.Duration // from the end of a lease until the upload is doomed
+	Hold    time.Duration // the default of Options.Hold
+	Resweep time.Duration // between the two deletions of an object
+}
+
+// SetTimes changes the times. It is for tests of whole programs, before the first
+// Open.
+func SetTimes(t Times) { lease, expired, defaultHold, resweep = t.Lease, t.Expired, t.Hold, t.Resweep }
+
+const (
+	defaultCache = 50 << 30
 	// transfers is the number of concurrent transfers in each direction.
 	transfers = 16
 )

@@ -57,6 +57,16 @@ func version(dir string) int {
 // PostgreSQL it skips the test, or fails it where PostgreSQL is required.
 func New(tb testing.TB) *Server {
 	tb.Helper()
+	s := prepare(tb)
+	s.run(tb, "initdb", "-D", s.data, "-U", "symdepot", "-A", "trust", "--no-sync", "-E", "UTF8", "--locale=C")
+	s.Start(tb)
+	tb.Cleanup(func() { s.Stop(tb, "immediate") })
+	return s
+}
+
+// prepare returns a server without data.
+func prepare(tb testing.TB) *Server {
+	tb.Helper()
 	dir, err := bin()
 	if err != nil {
 		symtest.Missing(tb, "postgres", "%v", err)
@@ -81,9 +91,6 @@ func New(tb testing.TB) *Server {
 		}
 	}
 	s.data = filepath.Join(root, "data")
-	s.run(tb, "initdb", "-D", s.data, "-U", "symdepot", "-A", "trust", "--no-sync", "-E", "UTF8", "--locale=C")
-	s.Start(tb)
-	tb.Cleanup(func() { s.Stop(tb, "immediate") })
 	return s
 }
 
@@ -155,8 +162,8 @@ func (s *Server) Stop(tb testing.TB, mode string) {
 	s.run(tb, "pg_ctl", "-D", s.data, "-w", "-m", mode, "stop")
 }
 
-// run runs one of PostgreSQL's programs.
-func (s *Server) run(tb testing.TB, name string, args ...string) {
+// run runs one of PostgreSQL's programs and returns its output.
+func (s *Server) run(tb testing.TB, name string, args ...string) string {
 	tb.Helper()
 	// Not the context of the test: the server is stopped after it has ended.
 	c := exec.CommandContext(context.Background(), filepath.Join(s.bin, name), args...)
@@ -169,11 +176,13 @@ func (s *Server) run(tb testing.TB, name string, args ...string) {
 	}
 	defer func() { _ = out.Close(); _ = os.Remove(out.Name()) }()
 	c.Stdout, c.Stderr = out, out
-	if err := c.Run(); err != nil {
-		b, _ := os.ReadFile(out.Name())
+	err = c.Run()
+	b, _ := os.ReadFile(out.Name())
+	if err != nil {
 		log, _ := os.ReadFile(filepath.Join(s.data, "log"))
-		tb.Fatalf("%s: %v\n%s%s", name, err, b, log)
+		tb.Fatalf("%s: %v\n%s%s", name, err, b, log[max(0, len(log)-10_000):])
 	}
+	return string(b)
 }
 
 // URL returns the address of a database.
@@ -188,6 +197,6 @@ func (s *Server) Database(tb testing.TB) string {
 	s.n++
 	name := fmt.Sprintf("test%d", s.n)
 	s.mu.Unlock()
-	s.run(tb, "psql", "-q", "-h", "127.0.0.1", "-p", strconv.Itoa(s.port), "-U", "symdepot", "-d", "postgres", "-c", "CREATE DATABASE "+name)
+	s.SQL(tb, "CREATE DATABASE "+name)
 	return s.URL(name)
 }
