@@ -127,10 +127,9 @@ func (a *attempt) run(ctx context.Context) error {
 	return err
 }
 
-// noteTimeline records that the server has another history than that of the last
-// write: see noticed. The first write of all is no change.
-const noteTimeline = `UPDATE state SET timeline = server_timeline(), promoted = CASE WHEN timeline = '' THEN NULL ELSE clock_timestamp() END
-	WHERE timeline <> server_timeline()`
+// noteServer records that another server, or the restored copy of a database,
+// makes the write: see noticed. The first write of all is no change.
+const noteServer = `UPDATE state SET server = this_server(), moved = CASE WHEN server = '' THEN NULL ELSE clock_timestamp() END WHERE server <> this_server()`
 
 // sweepHistory deletes the generations that were succeeded more than a day ago.
 const sweepHistory = `DELETE FROM history WHERE generation < (SELECT max(generation) FROM history WHERE made < now() - interval '1 day')`
@@ -158,7 +157,7 @@ func (a *attempt) lock(ctx context.Context, tx pgx.Tx) (committed bool, err erro
 			b.Queue("DELETE FROM request WHERE made < now() - interval '1 hour'")
 		}
 		if a.history {
-			b.Queue(noteTimeline)
+			b.Queue(noteServer)
 			if sweep {
 				b.Queue(sweepHistory)
 			}

@@ -25,9 +25,9 @@ import (
 //     that lost writes, or by the restore of a backup. The salt is also what
 //     memory is compared by, so that nothing of the lost history is used when the
 //     generation reaches the same number again.
-//   - After a failover the rows of nodes may be older than what the nodes know.
-//     So a write waits until nodes that have not asked the new server are silent
-//     for staleAfter.
+//   - After a failover or a restore the rows of nodes may be older than what the
+//     nodes know. So a write waits until nodes that have not asked the new server
+//     are silent for staleAfter.
 const (
 	askEvery   = 500 * time.Millisecond
 	staleAfter = 2 * time.Second
@@ -231,8 +231,8 @@ func (w *pgWatch) close() error {
 
 // noticed waits until all nodes know the current generation, or have been silent
 // for staleAfter. An error of the database does not undo the write; the nodes
-// then stop answering from memory by themselves. After a promotion, nodes whose
-// rows were lost may know the old server for staleAfter.
+// then stop answering from memory by themselves. If another server has taken
+// over, nodes whose rows were lost may answer by the old one for staleAfter.
 func (e *postgres) noticed(ctx context.Context) {
 	e.mu.Lock()
 	watches := e.watches
@@ -254,7 +254,7 @@ func (e *postgres) noticed(ctx context.Context) {
 }
 
 const behindText = `SELECT (SELECT count(*) FROM node WHERE node.generation < state.generation AND node.asked > now() - make_interval(secs => $1))
-	+ CASE WHEN state.promoted > now() - make_interval(secs => $1) THEN 1 ELSE 0 END FROM state WHERE one = 1`
+	+ CASE WHEN state.moved > now() - make_interval(secs => $1) THEN 1 ELSE 0 END FROM state WHERE one = 1`
 
 // sweepNodes deletes the rows of processes that ended.
 func (e *postgres) sweepNodes(ctx context.Context) error {

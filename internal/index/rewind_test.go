@@ -207,9 +207,9 @@ func TestFailover(t *testing.T) {
 			t.Errorf("object %d is missing after the failover", n)
 		}
 	}
-	var promotedAt *time.Time
-	if err := node.engine.(*postgres).pool.QueryRow(t.Context(), "SELECT promoted FROM state").Scan(&promotedAt); err != nil || promotedAt == nil {
-		t.Errorf("the time of the promotion is %v, %v", promotedAt, err)
+	var moved *time.Time
+	if err := node.engine.(*postgres).pool.QueryRow(t.Context(), "SELECT moved FROM state").Scan(&moved); err != nil || moved == nil {
+		t.Errorf("the time of the change of the server is %v, %v", moved, err)
 	}
 	clean(t, node.DB)
 }

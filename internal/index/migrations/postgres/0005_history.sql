@@ -3,14 +3,15 @@
 -- defaults, and a trigger makes the salts.
 
 -- salt:         random number of the generation
--- timeline:     history of the server that made the last durable write
--- promoted:     when the timeline changed last, by the clock of that server;
---               null if it never did
+-- server:       the server and the database that made the last durable write:
+--               the start of the server and the number of the database
+-- moved:        when that was a different one before, by the clock of the server;
+--               null if it never was
 -- format_floor: the oldest format that a program must know to use the index
 ALTER TABLE state
   ADD COLUMN salt         bigint NOT NULL DEFAULT 0,
-  ADD COLUMN timeline     text COLLATE "C" NOT NULL DEFAULT '',
-  ADD COLUMN promoted     timestamptz,
+  ADD COLUMN server       text COLLATE "C" NOT NULL DEFAULT '',
+  ADD COLUMN moved        timestamptz,
   ADD COLUMN format_floor bigint NOT NULL DEFAULT 4;
 
 -- The newest format that the program of a node knows.
@@ -41,11 +42,6 @@ CREATE TRIGGER make_history BEFORE UPDATE OF generation ON state FOR EACH ROW EX
 
 UPDATE state SET generation = generation + 1;
 
--- The timeline of the server, which a promotion changes. Servers that do not show
--- it have their start time instead.
-CREATE FUNCTION server_timeline() RETURNS text LANGUAGE plpgsql AS $$
-BEGIN
-  RETURN left(pg_walfile_name(pg_current_wal_insert_lsn()), 8);
-EXCEPTION WHEN OTHERS THEN
-  RETURN pg_postmaster_start_time()::text;
-END $$;
+CREATE FUNCTION this_server() RETURNS text LANGUAGE sql AS $$
+  SELECT extract(epoch FROM pg_postmaster_start_time())::text || ' ' || oid FROM pg_database WHERE datname = current_database()
+$$;
