@@ -450,7 +450,7 @@ func (c *chaos) sound(primary *pgtest.Server, database string) {
 	comments := map[int]string{}
 	for line := range strings.Lines(c.must("list", "--all", "--json")) {
 		var tx struct {
-			Number  int
+			Number  int `json:"transaction"`
 			Comment string
 		}
 		if err := json.Unmarshal([]byte(line), &tx); err != nil {

@@ -459,6 +459,20 @@ func TestFormat(t *testing.T) {
 	if entries, _ := os.ReadDir(dir); len(entries) != 1 {
 		t.Errorf("something was touched: %v", entries)
 	}
+	// A newer depot may permit programs of this version.
+	for floor, want := range map[int]error{Format: nil, Format + 1: ErrNewer} {
+		dir := t.TempDir()
+		if err := os.WriteFile(filepath.Join(dir, "depot.json"), fmt.Appendf(nil, `{"format":%d,"floor":%d}`, Format+2, floor), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		d, err := Open(t.Context(), dir, Options{})
+		if !errors.Is(err, want) {
+			t.Errorf("a newer depot with the floor %d: %v, want %v", floor, err, want)
+		}
+		if err == nil {
+			_ = d.Close()
+		}
+	}
 }
 
 func TestFindSpellings(t *testing.T) {
