@@ -18,6 +18,7 @@ var mayConnect = []string{
 	"internal/upstream/dialer.go",
 	"internal/bucket/buckettest/line.go",  // tests only
 	"internal/bucket/buckettest/peers.go", // tests only
+	"internal/proxytest/proxytest.go",     // tests only
 }
 
 // TestEgressThroughDialer: every way out to the network goes through the Dialer.

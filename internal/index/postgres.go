@@ -99,8 +99,16 @@ func openPostgres(ctx context.Context, where string, opt Options) (*postgres, er
 	} else if c.ConnectTimeout == 0 || c.ConnectTimeout > pointLimit {
 		c.ConnectTimeout = pointLimit
 	}
-	if c.DialFunc = dialServer; opt.Dial != nil {
-		c.DialFunc = opt.Dial
+	dial := c.DialFunc
+	if opt.Dial != nil {
+		dial = opt.Dial
+	}
+	c.DialFunc = func(ctx context.Context, network, addr string) (net.Conn, error) {
+		conn, err := dial(ctx, network, addr)
+		if tcp, ok := conn.(*net.TCPConn); ok && err == nil {
+			noticeDeath(tcp)
+		}
+		return conn, err
 	}
 	c.RuntimeParams["application_name"] = cmp.Or(c.RuntimeParams["application_name"], "symdepot")
 	c.RuntimeParams["standard_conforming_strings"] = "on"
@@ -144,11 +152,11 @@ func hostsOf(c *pgx.ConnConfig) []string {
 	return list
 }
 
-// dialServer connects so that a server that has vanished without a word is
-// noticed within deadAfter.
-func dialServer(ctx context.Context, network, addr string) (net.Conn, error) {
-	d := net.Dialer{Control: limitUnanswered, KeepAliveConfig: net.KeepAliveConfig{Enable: true, Idle: deadAfter / 2, Interval: deadAfter / 8, Count: 4}}
-	return d.DialContext(ctx, network, addr)
+// noticeDeath has a connection fail within about deadAfter if the other host has
+// vanished without a word. Where the system cannot do that, it fails later.
+func noticeDeath(c *net.TCPConn) {
+	_ = c.SetKeepAliveConfig(net.KeepAliveConfig{Enable: true, Idle: deadAfter / 2, Interval: deadAfter / 8, Count: 4})
+	limitUnanswered(c)
 }
 
 // deadAfter is how long a connection may not be acknowledged by the other host.
