@@ -2,60 +2,107 @@ package main
 
 import (
 	"cmp"
+	"crypto/tls"
+	"crypto/x509"
 	"fmt"
+	"io"
 	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
+	"time"
 
 	"github.com/symdepot/symdepot/internal/auth/kdctest"
+	"github.com/symdepot/symdepot/internal/binding"
+	"github.com/symdepot/symdepot/internal/symtest"
+	"github.com/symdepot/symdepot/internal/transcode/transcodetest"
 )
 
-// TestWindowsTicket runs the program for Windows, which SYMDEPOT_WINDOWS_PROGRAM
-// names, under Wine as a user with a Kerberos ticket of a real KDC. It logs in to a
-// server that demands tickets: with get, as a proxy and as a worker.
-func TestWindowsTicket(t *testing.T) {
-	program := os.Getenv("SYMDEPOT_WINDOWS_PROGRAM")
-	if program == "" {
-		t.Skip("SYMDEPOT_WINDOWS_PROGRAM is not set: scripts/windows sets it to the program that it built")
+// windowsPrograms are the programs for Windows that scripts/windows built: symdepot,
+// and the tests of cmd/symdepot and internal/sspi.
+type windowsPrograms struct{ symdepot, tests, sspi string }
+
+func windowsBuilt(t *testing.T) windowsPrograms {
+	t.Helper()
+	dir := os.Getenv("SYMDEPOT_WINDOWS_PROGRAMS")
+	if dir == "" {
+		t.Skip("SYMDEPOT_WINDOWS_PROGRAMS is not set: scripts/windows sets it to the folder of the programs that it built")
 	}
+	return windowsPrograms{filepath.Join(dir, "symdepot.exe"), filepath.Join(dir, "symdepot.test.exe"), filepath.Join(dir, "sspi.test.exe")}
+}
+
+// ticketServer is a server that demands tickets of a real KDC.
+type ticketServer struct {
+	*serving
+	kdc  *kdctest.KDC
+	dir  string
+	repo string
+}
+
+// newTicketServer starts a server with further configuration. The user alice may
+// do everything.
+func newTicketServer(t *testing.T, negotiate, more string) *ticketServer {
+	t.Helper()
 	k, err := kdctest.New(t)
 	if err != nil {
 		t.Skip(err)
 	}
-	dir := t.TempDir()
-	repo, err := filepath.Abs("../..")
-	if err != nil {
+	s := &ticketServer{kdc: k, dir: t.TempDir()}
+	if s.repo, err = filepath.Abs("../.."); err != nil {
 		t.Fatal(err)
 	}
-	if code, _, errs := symdepot(t, filepath.Join(dir, "depot"), "add", filepath.Join(repo, "testdata/pdb/hello-x64.pdb")); code != 0 {
+	depot := filepath.Join(s.dir, "depot")
+	if code, _, errs := symdepot(t, depot, "add", filepath.Join(s.repo, "testdata/pdb/hello-x64.pdb")); code != 0 {
 		t.Fatalf("add: exit code %d, %s", code, errs)
 	}
-	conf := filepath.Join(dir, "server.yaml")
-	write(t, conf, fmt.Sprintf("hosts: [localhost]\nauth:\n  negotiate: {keytab: %s}\n  admit: [alice@%s]\n  audit: {file: %s}\n", k.Keytab(), kdctest.Realm, filepath.Join(dir, "audit.jsonl")))
-	env := map[string]string{"REPO": repo, "PATH": os.Getenv("PATH"), "HOME": dir, "SYMDEPOT_DEPOT": filepath.Join(dir, "depot"), "TMPDIR": t.TempDir()}
-	s, err := startServe(func(name string) string { return env[name] }, dir, "--config", conf)
-	if err != nil {
+	conf, audit := filepath.Join(s.dir, "server.yaml"), filepath.Join(s.dir, "audit.jsonl")
+	write(t, conf, fmt.Sprintf("hosts: [localhost]\n%sauth:\n  negotiate: {keytab: %s%s}\n  grants:\n    - {who: [alice@%s], read: ['*'], write: ['*']}\n  audit: {file: %s}\n",
+		more, k.Keytab(), negotiate, kdctest.Realm, audit))
+	env := map[string]string{"REPO": s.repo, "PATH": os.Getenv("PATH"), "HOME": s.dir, "SYMDEPOT_DEPOT": depot, "TMPDIR": t.TempDir()}
+	if s.serving, err = startServe(func(name string) string { return env[name] }, s.dir, "--config", conf); err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { _ = s.cmd.Process.Kill(); _ = s.cmd.Wait() })
-	run := cmp.Or(os.Getenv("SYMDEPOT_WINDOWS_RUN"), filepath.Join(repo, "scripts/windows-run"))
-	url := strings.Replace(s.url, "127.0.0.1", "localhost", 1)
-	const path = "/hello-x64.pdb/F9EFE0B6AE7500394C4C44205044422E1/hello-x64.pdb"
-	if resp, err := http.Get(url + path); err != nil || resp.StatusCode != http.StatusUnauthorized {
-		t.Fatalf("without a ticket: %+v, %v; want the status 401", resp, err)
-	}
-	client := filepath.Join(dir, "client.yaml")
-	write(t, client, fmt.Sprintf("upstreams:\n  - {name: corp, url: %q, negotiate: true}\n", url))
-
+	s.url = strings.Replace(s.url, "127.0.0.1", "localhost", 1)
 	t.Cleanup(func() {
+		_ = s.cmd.Process.Kill()
+		_ = s.cmd.Wait()
 		if t.Failed() {
-			b, _ := os.ReadFile(filepath.Join(dir, "audit.jsonl"))
+			b, _ := os.ReadFile(audit)
 			t.Logf("the server's log:\n%s\naudit:\n%s", s.log.String(), b)
 		}
 	})
+	return s
+}
+
+// wine returns the command that runs a program for Windows with the ticket of a
+// user.
+func (s *ticketServer) wine(t *testing.T, user, program string, args ...string) *exec.Cmd {
+	t.Helper()
+	run := cmp.Or(os.Getenv("SYMDEPOT_WINDOWS_RUN"), filepath.Join(s.repo, "scripts/windows-run"))
+	cmd := exec.CommandContext(t.Context(), run, append([]string{program}, args...)...)
+	cmd.Env = s.kdc.As(t, user).Env("/host")
+	return cmd
+}
+
+// hello is the PDB of these tests.
+const (
+	helloID  = "F9EFE0B6AE7500394C4C44205044422E1"
+	helloPDB = "/hello-x64.pdb/" + helloID + "/hello-x64.pdb"
+)
+
+// TestWindowsTicket runs get for Windows under Wine as a user with a Kerberos
+// ticket of a real KDC. It logs in to a server that demands tickets.
+func TestWindowsTicket(t *testing.T) {
+	built := windowsBuilt(t)
+	s := newTicketServer(t, "", "")
+	if resp, err := http.Get(s.url + helloPDB); err != nil || resp.StatusCode != http.StatusUnauthorized {
+		t.Fatalf("without a ticket: %+v, %v; want the status 401", resp, err)
+	}
+	client := filepath.Join(s.dir, "client.yaml")
+	write(t, client, fmt.Sprintf("upstreams:\n  - {name: corp, url: %q, negotiate: true}\n", s.url))
 	for _, c := range []struct {
 		user, text string
 		ok         bool
@@ -64,20 +111,137 @@ func TestWindowsTicket(t *testing.T) {
 		{"mallory", "403", false},
 		{"", "SEC_E_NO_CREDENTIALS", false},
 	} {
-		out := filepath.Join(dir, "out-"+c.user)
-		cmd := exec.CommandContext(t.Context(), run, program,
-			"--depot", windowsPath(filepath.Join(dir, "client-"+c.user)), "get", "--config", windowsPath(client), "hello-x64.pdb", "F9EFE0B6AE7500394C4C44205044422E1", "-o", windowsPath(out))
-		cmd.Env = k.As(t, c.user).Env("/host")
-		text, err := cmd.CombinedOutput()
+		out := filepath.Join(s.dir, "out-"+c.user)
+		text, err := s.wine(t, c.user, built.symdepot, "--depot", windowsPath(filepath.Join(s.dir, "client-"+c.user)),
+			"get", "--config", windowsPath(client), "hello-x64.pdb", helloID, "-o", windowsPath(out)).CombinedOutput()
 		if (err == nil) != c.ok || !strings.Contains(string(text), c.text) {
 			t.Errorf("get as %q: %v, want success %v with %q in\n%s", c.user, err, c.ok, c.text, text)
 		}
 		got, _ := os.ReadFile(out)
-		want, err := os.ReadFile(filepath.Join(repo, "testdata/pdb/hello-x64.pdb"))
+		want, err := os.ReadFile(filepath.Join(s.repo, "testdata/pdb/hello-x64.pdb"))
 		if err != nil || c.ok && string(got) != string(want) || !c.ok && got != nil {
 			t.Errorf("get as %q: %d bytes, want success %v; %v", c.user, len(got), c.ok, err)
 		}
 	}
+}
+
+// TestWindowsTicketProxy runs proxy --negotiate for Windows under Wine: clients
+// without a ticket get the files that its user may read.
+func TestWindowsTicketProxy(t *testing.T) {
+	built := windowsBuilt(t)
+	s := newTicketServer(t, "", "")
+	for user, status := range map[string]int{"alice": http.StatusOK, "mallory": http.StatusNotFound} {
+		cmd := s.wine(t, user, built.symdepot, "--depot", windowsPath(filepath.Join(s.dir, "proxy-"+user)), "proxy", "--negotiate", "--upstream", s.url, "--listen", "127.0.0.1:0")
+		out := &symtest.Output{}
+		cmd.Stdout, cmd.Stderr = out, out
+		stop := startWine(t, cmd)
+		out.Await(t, "://127.0.0.1:")
+		_, at, _ := strings.Cut(out.String(), "://127.0.0.1:")
+		resp, err := http.Get("http://127.0.0.1:" + strings.TrimRight(strings.Fields(at)[0], "/.,") + helloPDB)
+		if err != nil {
+			t.Fatalf("proxy of %s: %v\n%s", user, err, out)
+		}
+		b, err := io.ReadAll(resp.Body)
+		_ = resp.Body.Close()
+		want, readErr := os.ReadFile(filepath.Join(s.repo, "testdata/pdb/hello-x64.pdb"))
+		if err != nil || readErr != nil || resp.StatusCode != status || status == http.StatusOK && string(b) != string(want) {
+			t.Errorf("proxy of %s: status %d, %d bytes, %v, %v; want %d and the PDB if it is 200\n%s", user, resp.StatusCode, len(b), err, readErr, status, out)
+		}
+		stop()
+	}
+}
+
+// TestWindowsTicketWorker runs work --negotiate for Windows under Wine: it takes a
+// job from the server and sends the result.
+func TestWindowsTicketWorker(t *testing.T) {
+	built := windowsBuilt(t)
+	s := newTicketServer(t, "", "")
+	cmd := s.wine(t, "alice", built.symdepot, "work", "--negotiate", "--server", s.url, "--min-free", "1MiB",
+		"--scratch", windowsPath(t.TempDir()), "--transcoder", fmt.Sprintf(`test="%s" "%s" "-pdb" "{pdb}"`, windowsPath(built.tests), transcodetest.Word))
+	out := &symtest.Output{}
+	cmd.Stdout, cmd.Stderr = out, out
+	defer startWine(t, cmd)()
+	alice := s.kdc.As(t, "alice")
+	var got kdctest.Response
+	symtest.Await(t, 3*time.Minute, "the SymCache file of the worker", func() bool {
+		got = alice.Curl(t, "--negotiate", "-u", ":", s.url+"/v3.1.0/hello-x64.pdb/"+helloID[:32]+"/1")
+		return got.Status == "200"
+	})
+	if !strings.Contains(got.Body, "hello-x64.pdb") || !strings.Contains(got.Body, "3.1.0") {
+		t.Errorf("the result is %q, want what the transcoder makes\n%s", got.Body, out)
+	}
+}
+
+// TestWindowsTicketBound lets Wine make a ticket that is bound to the server's
+// certificate, and presents it over TLS.
+func TestWindowsTicketBound(t *testing.T) {
+	built := windowsBuilt(t)
+	ca, dir := newAuthority(t), t.TempDir()
+	pair := ca.pair(t, filepath.Join(dir, "tls"), &x509.Certificate{DNSNames: []string{"localhost"}})
+	other := ca.pair(t, filepath.Join(dir, "other"), &x509.Certificate{DNSNames: []string{"localhost"}})
+	s := newTicketServer(t, ", channel_binding: true", fmt.Sprintf("tls: {cert: %[1]s/tls.crt, key: %[1]s/tls.key}\n", dir))
+	roots := x509.NewCertPool()
+	roots.AddCert(ca.cert)
+	client := &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: roots}}}
+	ask := func(binding []byte) (status int, reason string) {
+		t.Helper()
+		cmd := s.wine(t, "alice", built.sspi)
+		cmd.Env = append(cmd.Env, fmt.Sprintf("SYMDEPOT_SSPI_TOKEN=localhost,%x", binding))
+		token, err := cmd.Output()
+		if err != nil {
+			t.Fatalf("the token: %v, %s", err, token)
+		}
+		req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, s.url+helloPDB, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		req.Header.Set("Authorization", "Negotiate "+strings.TrimSpace(string(token)))
+		resp, err := client.Do(req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		b, err := io.ReadAll(io.LimitReader(resp.Body, 1000))
+		_ = resp.Body.Close()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return resp.StatusCode, string(b)
+	}
+	bound := func(c tls.Certificate) []byte {
+		leaf, err := x509.ParseCertificate(c.Certificate[0])
+		if err != nil {
+			t.Fatal(err)
+		}
+		return binding.EndPoint(leaf)
+	}
+	if status, reason := ask(nil); status != http.StatusUnauthorized {
+		t.Errorf("a ticket that is not bound: status %d, %s; want 401", status, reason)
+	}
+	if status, reason := ask(bound(other)); status != http.StatusUnauthorized {
+		t.Errorf("a ticket for a different certificate: status %d, %s; want 401", status, reason)
+	}
+	status, reason := ask(bound(pair))
+	if status == http.StatusUnauthorized {
+		t.Skip("Wine 10.0: its Kerberos drops SECBUFFER_CHANNEL_BINDINGS, so tickets are not bound")
+	}
+	if status != http.StatusOK {
+		t.Errorf("a ticket for the server's certificate: status %d, %s; want 200", status, reason)
+	}
+}
+
+// startWine starts a program under Wine. stop ends it with its descendants.
+func startWine(t *testing.T, cmd *exec.Cmd) (stop func()) {
+	t.Helper()
+	endTogether(cmd)
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	stop = sync.OnceFunc(func() {
+		_ = cmd.Cancel()
+		_ = cmd.Wait()
+	})
+	t.Cleanup(stop)
+	return stop
 }
 
 // windowsPath is the name that a path of this machine has under Wine.

@@ -132,6 +132,30 @@ func (s stamp) checkContents(opt Options) error {
 	return fmt.Errorf("it keeps its contents in %s, not in %s", s.Contents, name)
 }
 
+// vacant returns an error if a folder without a depot.json cannot become a depot,
+// because it has files of others. made means that it has a depot.json now: another
+// process has just made the depot.
+func vacant(dir string) (made bool, err error) {
+	entries, err := os.ReadDir(dir)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return false, err
+	}
+	for _, e := range entries {
+		n := e.Name()
+		if n == "depot.json" {
+			if _, err := os.Stat(filepath.Join(dir, n)); err == nil { // not a broken link
+				return true, nil
+			}
+		}
+		// A crash, or another process that is making the same depot, may have left
+		// these.
+		if n != "blobs" && n != "index.db" && n != "index.db-wal" && n != "index.db-shm" && n[0] != '.' {
+			return false, fmt.Errorf("it holds other files (%s) and is no depot; name an empty or new folder", n)
+		}
+	}
+	return false, nil
+}
+
 // prepare checks the stamp of an existing depot or writes that of a new one.
 func prepare(dir string, opt Options) error {
 	path := filepath.Join(dir, "depot.json")
@@ -154,21 +178,12 @@ func prepare(dir string, opt Options) error {
 	case opt.MustExist:
 		return fmt.Errorf("%w; `symdepot add` makes one", ErrNoDepot)
 	}
-	entries, err := os.ReadDir(dir)
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+	made, err := vacant(dir)
+	if err != nil {
 		return err
 	}
-	for _, e := range entries {
-		// A crash, or another process that is making the same depot, may have left
-		// these.
-		if e.Name() == "depot.json" {
-			if _, err := os.Stat(path); err == nil { // not a broken link
-				return prepare(dir, opt) // another process has just made the depot
-			}
-		}
-		if n := e.Name(); n != "blobs" && n != "index.db" && n != "index.db-wal" && n != "index.db-shm" && n[0] != '.' {
-			return fmt.Errorf("it holds other files (%s) and is no depot; name an empty or new folder", n)
-		}
+	if made {
+		return prepare(dir, opt)
 	}
 	share := sharingOf(dir, opt.Group)
 	if err := share.makeFolders(dir); err != nil {

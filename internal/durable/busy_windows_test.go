@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/symdepot/symdepot/internal/symtest"
 )
@@ -49,6 +50,22 @@ func TestBusy(t *testing.T) {
 	}
 	if _, err := os.Stat(name); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("the removed file: %v, want not found", err)
+	}
+}
+
+// TestReadFile reads a file that another process is replacing: it waits.
+func TestReadFile(t *testing.T) {
+	name := filepath.Join(t.TempDir(), "a")
+	if err := os.WriteFile(name, []byte("content"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	time.AfterFunc(200*time.Millisecond, symtest.HoldAlone(t, name))
+	if b, err := ReadFile(name); err != nil || string(b) != "content" {
+		t.Errorf("a file that is closed soon: %q, %v; want the content", b, err)
+	}
+	symtest.HoldAlone(t, name)
+	if b, err := ReadFile(name); !IsBusy(err) {
+		t.Errorf("a file that is not closed: %q, %v; want an error of IsBusy", b, err)
 	}
 }
 
@@ -114,7 +131,7 @@ func TestJunction(t *testing.T) {
 	out, err := exec.Command("cmd", "/c", "mklink", "/J", junction, outside).CombinedOutput()
 	if _, missing := os.Lstat(junction); err != nil || missing != nil {
 		if symtest.Wine() != "" {
-			t.Skip("Wine has no junctions")
+			t.Skip("Wine 10.0: a folder cannot become a junction (FSCTL_SET_REPARSE_POINT: ERROR_NOT_SUPPORTED)")
 		}
 		t.Fatalf("mklink: %v, %s", err, out)
 	}

@@ -8,18 +8,46 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"encoding/base64"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"io"
 	"math/big"
 	"net/http"
 	"net/http/httptest"
+	"os"
 	"runtime"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 )
+
+// TestMain makes the test binary a program that prints a token of the system, if
+// SYMDEPOT_SSPI_TOKEN is set to a host, a comma, and the binding in hexadecimal
+// digits.
+func TestMain(m *testing.M) {
+	job := os.Getenv("SYMDEPOT_SSPI_TOKEN")
+	if job == "" {
+		os.Exit(m.Run())
+	}
+	host, digits, _ := strings.Cut(job, ",")
+	binding, err := hex.DecodeString(digits)
+	if err == nil {
+		var l Login
+		if l, err = Begin(host, binding); err == nil {
+			var token []byte
+			if token, err = l.Next(nil); err == nil {
+				fmt.Println(base64.StdEncoding.EncodeToString(token))
+			}
+			l.Close()
+		}
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+}
 
 // server asks for the token "ticket for 127.0.0.1", or with legs for further
 // tokens that answer its own, and records the tokens that it gets.

@@ -1,6 +1,7 @@
 package symtest
 
 import (
+	"sync"
 	"testing"
 
 	"golang.org/x/sys/windows"
@@ -10,21 +11,27 @@ import (
 // and remove it, until release is called or the test ends.
 func Hold(tb testing.TB, name string) (release func()) {
 	tb.Helper()
+	return hold(tb, name, windows.FILE_SHARE_READ)
+}
+
+// HoldAlone opens a file and forbids all others to open it, until release is called
+// or the test ends.
+func HoldAlone(tb testing.TB, name string) (release func()) {
+	tb.Helper()
+	return hold(tb, name, 0)
+}
+
+func hold(tb testing.TB, name string, share uint32) (release func()) {
+	tb.Helper()
 	p, err := windows.UTF16PtrFromString(name)
 	if err != nil {
 		tb.Fatal(err)
 	}
-	h, err := windows.CreateFile(p, windows.GENERIC_READ, windows.FILE_SHARE_READ, nil, windows.OPEN_EXISTING, 0, 0)
+	h, err := windows.CreateFile(p, windows.GENERIC_READ, share, nil, windows.OPEN_EXISTING, 0, 0)
 	if err != nil {
 		tb.Fatal(err)
 	}
-	open := true
-	release = func() {
-		if open {
-			open = false
-			_ = windows.CloseHandle(h)
-		}
-	}
+	release = sync.OnceFunc(func() { _ = windows.CloseHandle(h) })
 	tb.Cleanup(release)
 	return release
 }
