@@ -55,6 +55,13 @@ func curl(args []string) int {
 			o.etagSave = value()
 		case "--etag-compare":
 			o.etagCompare = value()
+		case "--write-out":
+			o.format = strings.ReplaceAll(value(), `\n`, "\n")
+		case "--config":
+			if err := o.config(value()); err != nil {
+				fmt.Fprintln(os.Stderr, "curl:", err)
+				return 26
+			}
 		default:
 			if !strings.HasPrefix(arg, "-") {
 				o.urls = append(o.urls, arg)
@@ -111,6 +118,27 @@ func curl(args []string) int {
 		}
 	}
 	return code
+}
+
+// config reads a file of lines url = "…" and output = "…".
+func (o *curlOptions) config(name string) error {
+	text, err := os.ReadFile(name)
+	if err != nil {
+		return err
+	}
+	for line := range strings.Lines(string(text)) {
+		option, value, _ := strings.Cut(strings.TrimSpace(line), " = ")
+		value = strings.Trim(value, `"`)
+		switch option {
+		case "url":
+			o.urls = append(o.urls, value)
+		case "output":
+			o.outputs = append(o.outputs, value)
+		default:
+			return fmt.Errorf("this small curl has no option %s in %s", option, name)
+		}
+	}
+	return nil
 }
 
 // recorded keeps what a connection has read: the header as the server spelled it.

@@ -192,7 +192,7 @@ func curlAll(t *testing.T, base string, paths []string) map[string]answer {
 		for j, s := range segs {
 			segs[j] = url.PathEscape(s)
 		}
-		cfg.WriteString("url = \"" + base + "/" + strings.Join(segs, "/") + "\"\noutput = \"" + name(i) + "\"\n")
+		cfg.WriteString("url = \"" + base + "/" + strings.Join(segs, "/") + "\"\noutput = \"" + filepath.ToSlash(name(i)) + "\"\n")
 	}
 	file := filepath.Join(dir, "curl.cfg")
 	if err := os.WriteFile(file, cfg.Bytes(), 0o644); err != nil {

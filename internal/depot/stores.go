@@ -194,6 +194,11 @@ func prepare(dir string, opt Options) error {
 		return err
 	}
 	if err := durable.WriteFile(path, append(b, '\n'), 0o600); err != nil {
+		// On Windows, the file of another process that makes the same depot cannot be
+		// replaced while it is open.
+		if made, _ := vacant(dir); made {
+			return prepare(dir, opt)
+		}
 		return err
 	}
 	if err := share.file(path); err != nil {

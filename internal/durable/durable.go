@@ -29,6 +29,7 @@ package durable
 import (
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"path"
@@ -279,12 +280,16 @@ func (f *File) Abort() {
 	_ = f.tree.root.Remove(f.name)
 }
 
-// ReadFile reads a file that other processes replace. On Windows it waits as
-// [RetryRename] does while a replacement is in progress.
+// ReadFile reads a file that other processes replace, and does not hinder them. On
+// Windows it waits as [RetryRename] does while a replacement is in progress.
 func ReadFile(path string) (content []byte, err error) {
 	err = retryWhileBusy(func() error {
-		content, err = os.ReadFile(path)
-		return err
+		f, err := OpenShared(path)
+		if err != nil {
+			return err
+		}
+		content, err = io.ReadAll(f)
+		return errors.Join(err, f.Close())
 	})
 	return content, err
 }

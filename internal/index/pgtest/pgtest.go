@@ -11,6 +11,7 @@ import (
 	"os/exec"
 	"os/user"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strconv"
 	"sync"
@@ -36,6 +37,9 @@ func bin() (string, error) {
 		if p, err = filepath.EvalSymlinks(p); err == nil {
 			return filepath.Dir(p), nil
 		}
+	}
+	if runtime.GOOS == "windows" {
+		return "", errors.New("no postgres.exe of PostgreSQL is in PATH")
 	}
 	// Debian keeps the programs of each version in a folder of their own.
 	dirs, _ := filepath.Glob("/usr/lib/postgresql/*/bin")
