@@ -20,7 +20,8 @@ func startProxy(t *testing.T, env []string, args ...string) (url, said string) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	cmd := exec.CommandContext(ctx, "symdepot", append([]string{"--depot", filepath.Join(t.TempDir(), "depot"), "proxy", "--listen", "127.0.0.1:0"}, args...)...)
-	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) }
+	prepareInterrupt(cmd)
+	cmd.Cancel = func() error { return stopCommand(cmd) }
 	cmd.Dir = t.TempDir()
 	for _, k := range []string{"PATH", "TESTSCRIPT_COMMAND", "TMPDIR"} {
 		cmd.Env = append(cmd.Env, k+"="+os.Getenv(k))

@@ -194,6 +194,15 @@ func startServe(getenv func(string) string, dir string, args ...string) (*servin
 	return nil, fmt.Errorf("serve did not say its base URL: %s", s.log.String())
 }
 
+// stopCommand interrupts a process, or kills it where that is not possible.
+func stopCommand(cmd *exec.Cmd) error {
+	err := interrupt(cmd)
+	if errors.Is(err, errKilled) {
+		return cmd.Process.Kill()
+	}
+	return err
+}
+
 // stop interrupts the server and waits for its end.
 func (s *serving) stop() error {
 	err := interrupt(s.cmd)
