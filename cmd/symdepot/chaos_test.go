@@ -19,7 +19,6 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
-	"syscall"
 	"testing"
 	"time"
 
@@ -436,7 +435,7 @@ func (c *chaos) sound(primary *pgtest.Server, database string) {
 	t.Helper()
 	for i, n := range c.nodes {
 		n.faults(proxytest.Fault{}, proxytest.Fault{})
-		n.signal(syscall.SIGCONT)
+		n.signal(signalContinue)
 		if n.url() == "http://127.0.0.1:1" {
 			if err := n.start(); err != nil {
 				t.Fatalf("node %d: %v", i, err)
@@ -629,9 +628,9 @@ var chaosFaults = map[string]func(c *chaos, pg *pgtest.Server){
 	},
 	"stop a server past its leases": func(c *chaos, _ *pgtest.Server) {
 		n := c.anyNode()
-		n.signal(syscall.SIGSTOP)
+		n.signal(signalStop)
 		pauseFor(c.ctx, 2*time.Second+c.upTo(5*time.Second))
-		n.signal(syscall.SIGCONT)
+		n.signal(signalContinue)
 	},
 	"kill a command": func(c *chaos, _ *pgtest.Server) {
 		if cmd := c.some(); cmd != nil {
@@ -640,9 +639,9 @@ var chaosFaults = map[string]func(c *chaos, pg *pgtest.Server){
 	},
 	"stop a command past its lease": func(c *chaos, _ *pgtest.Server) {
 		if cmd := c.some(); cmd != nil {
-			_ = cmd.Process.Signal(syscall.SIGSTOP)
+			_ = cmd.Process.Signal(signalStop)
 			pauseFor(c.ctx, 2*time.Second+c.upTo(6*time.Second))
-			_ = cmd.Process.Signal(syscall.SIGCONT)
+			_ = cmd.Process.Signal(signalContinue)
 		}
 	},
 	"restart the database": func(c *chaos, pg *pgtest.Server) {

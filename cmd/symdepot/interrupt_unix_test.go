@@ -8,6 +8,9 @@ import (
 	"syscall"
 )
 
+// The signals that suspend and resume a process.
+const signalStop, signalContinue = syscall.SIGSTOP, syscall.SIGCONT
+
 // endTogether lets the end of a command end all processes that it starts.
 func endTogether(cmd *exec.Cmd) {
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}

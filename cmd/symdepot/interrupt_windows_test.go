@@ -20,6 +20,10 @@ func prepareInterrupt(cmd *exec.Cmd) {
 	cmd.SysProcAttr = &syscall.SysProcAttr{CreationFlags: windows.CREATE_NEW_PROCESS_GROUP}
 }
 
+// Windows has no signals that suspend and resume a process. The tests that use
+// them need a PostgreSQL server, which is not tested on Windows.
+const signalStop, signalContinue = syscall.Signal(19), syscall.Signal(18)
+
 // endTogether does nothing: only tests of other systems need it.
 func endTogether(*exec.Cmd) {}
 
