@@ -3,6 +3,7 @@ package durable
 import (
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"strings"
@@ -28,11 +29,15 @@ func RetryRename(rename func() error) error { return retryWhileBusy(rename) }
 // Rename renames a file below root and replaces an existing file, even one with
 // the read-only attribute. It retries as [RetryRename] does.
 func Rename(root *os.Root, from, to string) error {
+	looked := false
 	return retryWhileBusy(func() error {
 		err := root.Rename(from, to)
-		if !errors.Is(err, windows.ERROR_ACCESS_DENIED) {
+		if !errors.Is(err, windows.ERROR_ACCESS_DENIED) || looked {
 			return err
 		}
+		// Only once: this opens the file, and writers that replace one file at the
+		// same moment would hinder each other without end.
+		looked = true
 		info, statErr := root.Lstat(to)
 		if statErr != nil || !info.Mode().IsRegular() || info.Mode()&0o200 != 0 || root.Chmod(to, 0o666) != nil {
 			return err
@@ -50,7 +55,7 @@ func retryWhileBusy(do func() error) error {
 		if !IsBusy(err) && !errors.Is(err, windows.ERROR_ACCESS_DENIED) || time.Now().After(deadline) {
 			return err
 		}
-		time.Sleep(wait)
+		time.Sleep(wait/2 + rand.N(wait)) // so that several writers do not meet again
 	}
 }
 
