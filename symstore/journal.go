@@ -13,7 +13,8 @@ package symstore
 //     next writer removes the workspace.
 //   - If it is killed later, the next writer takes the remaining steps. It
 //     recognises steps that were taken, so none is taken twice.
-//   - If a step fails, the steps before it are undone.
+//   - If a step fails, the steps before it are undone. The removal of a stored file
+//     that another program holds open is no failure: see deferred.go.
 //
 // The operating system knows which writers are dead: a living writer holds a
 // lock on TOKEN.owner beside its workspace.

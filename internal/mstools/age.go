@@ -368,7 +368,10 @@ func (r *symstoreRun) ageDelete(g aging, admin bool, list []expired) (deleted in
 			return deleted, freed, err
 		}
 		if admin {
-			_, err = s.Del(r.ctx, d.id)
+			var result symstore.DelResult
+			if result, err = s.Del(r.ctx, d.id); err == nil {
+				r.deferred(result)
+			}
 		} else {
 			err = os.Remove(d.path)
 		}

@@ -398,9 +398,7 @@ func (r *symstoreRun) del() (err error) {
 		r.message("Final id is %s", result.ID)
 		r.print("Finding ID...  %s\n\n", result.ID)
 		r.message("%s deleted: %d entries, %d kept for other transactions, %d were not there", id, result.Entries, result.Kept, result.Missing)
-		if result.Deferred > 0 {
-			r.print("SYMSTORE: another program holds %s open. The next command that writes to the store after that program removes it\n", term.Count(int64(result.Deferred), "deleted file"))
-		}
+		r.deferred(result)
 		r.line(struct {
 			Event   string `json:"event"`
 			ID      string `json:"id"`
@@ -414,6 +412,13 @@ func (r *symstoreRun) del() (err error) {
 	}
 	r.print("SYMSTORE: Number of files deleted = %d\nSYMSTORE: Number of errors = %d\n", result.Removed, failed)
 	return err
+}
+
+// deferred reports the files that a deletion had to leave.
+func (r *symstoreRun) deferred(result symstore.DelResult) {
+	if result.Deferred > 0 {
+		r.print("SYMSTORE: another program holds %s open. The next command that writes to the store after that program removes it\n", term.Count(int64(result.Deferred), "deleted file"))
+	}
 }
 
 // check finds the faults of a store, and mends them with --repair.
