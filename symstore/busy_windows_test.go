@@ -10,6 +10,7 @@ import (
 
 	"golang.org/x/sys/windows"
 
+	"github.com/symdepot/symdepot/internal/durable"
 	"github.com/symdepot/symdepot/internal/symtest"
 )
 
@@ -67,6 +68,30 @@ func TestDelWhileOpen(t *testing.T) {
 				t.Errorf("%s exists, want none", deferredFile)
 			}
 		})
+	}
+}
+
+// TestConvertWhileOpen converts a store while a debugger holds one of its files open.
+// The conversion fails, readers find every file, and the first writer after the
+// debugger completes it.
+func TestConvertWhileOpen(t *testing.T) {
+	for _, move := range []bool{false, true} {
+		src := t.TempDir()
+		s := create(t, t.TempDir(), One, Options{})
+		list := paths(writeFile(t, filepath.Join(src, "a.dll"), peImage(1, 0x1000, "a")), writeFile(t, filepath.Join(src, "b.dll"), peImage(2, 0x1000, "b")))
+		mustAdd(t, s, AddOptions{}, list)
+		release := symtest.Hold(t, filepath.Join(s.Dir(), "b.dll", "000000021000", "b.dll"))
+		err := s.Convert(t.Context(), Two, ConvertOptions{Move: move})
+		if busy := durable.IsBusy(err) || errors.Is(err, windows.ERROR_ACCESS_DENIED); !busy && (err != nil || !move) { // Wine renames such folders
+			t.Errorf("move %v: error %v, want that the file is in use", move, err)
+		}
+		everyFileThere(t, s, "while a file is held")
+		release()
+		mustBeClean(t, s)
+		everyFileThere(t, s, "afterwards")
+		if s.Tiers() != Two {
+			t.Errorf("move %v: the store is %s, want two-tier", move, s.Tiers())
+		}
 	}
 }
 
