@@ -432,7 +432,7 @@ func (s *side) flushMisses(o operation) error {
 	case 1:
 		n, err = s.db.Misses.Flush(s.ctx, MissFilter{Key: answerKey(o.b)})
 	case 2:
-		n, err = s.db.Misses.Flush(s.ctx, MissFilter{KeyPrefix: answerKey(o.b)[:1], Source: answerSource(o.c)})
+		n, err = s.db.Misses.Flush(s.ctx, MissFilter{KeyPrefix: string([]rune(answerKey(o.b))[:1]), Source: answerSource(o.c)})
 	default:
 		n, err = s.db.Misses.Flush(s.ctx, MissFilter{Class: uint8(1 + o.b%3), Before: s.clock.t.Add(-time.Hour)})
 	}

@@ -14,6 +14,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 	"github.com/symdepot/symdepot/internal/index/pgtest"
+	"github.com/symdepot/symdepot/internal/proxytest"
 	"github.com/symdepot/symdepot/internal/symtest"
 	"github.com/symdepot/symdepot/symfile"
 )
@@ -262,5 +263,72 @@ func TestPostgresRefuses(t *testing.T) {
 		if err := c.server.fault(false, 0); err == nil || !strings.Contains(err.Error(), c.says) {
 			t.Errorf("%+v: error %v, want one that says %q", c.server, err, c.says)
 		}
+	}
+}
+
+// cutter ends its connections when the answer to a COMMIT has arrived.
+type cutter struct {
+	cut  func()
+	sent atomic.Bool // COMMIT
+}
+
+type cutConn struct {
+	net.Conn
+	*cutter
+}
+
+func (c *cutter) dial(ctx context.Context, network, addr string) (net.Conn, error) {
+	conn, err := (&net.Dialer{}).DialContext(ctx, network, addr)
+	return cutConn{conn, c}, err
+}
+
+func (c cutConn) Write(b []byte) (int, error) {
+	if bytes.Contains(b, []byte("commit\x00")) {
+		c.sent.Store(true)
+	}
+	return c.Conn.Write(b)
+}
+
+func (c cutConn) Read(b []byte) (int, error) {
+	n, err := c.Conn.Read(b)
+	if n > 0 && c.sent.CompareAndSwap(true, false) {
+		c.cut()
+	}
+	return n, err
+}
+
+// TestNoticedWithoutDatabase: a writer that loses the database after its COMMIT
+// returns when nodes that have not noticed the write answer nothing from memory
+// any more.
+func TestNoticedWithoutDatabase(t *testing.T) {
+	t.Parallel()
+	server := pgtest.Shared(t)
+	where := server.Database(t)
+	toNode, toWriter := proxytest.New(t, server.Addr()), proxytest.New(t, server.Addr())
+	node := openNode(t, pgtest.Via(t, where, toNode.Addr()))
+	var ready atomic.Bool
+	c := &cutter{cut: func() {
+		if ready.Load() {
+			toWriter.Set(proxytest.Fault{Refuse: true})
+			toWriter.Cut()
+		}
+	}}
+	writer, err := Open(t.Context(), pgtest.Via(t, where, toWriter.Addr()), Options{Dial: c.dial})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer writer.Close()
+	commitTest(t, writer, "", pdb(1))
+	before := node.state(t)
+	ready.Store(true)
+	toNode.Set(proxytest.Fault{ToServer: true, ToClient: true})
+	commitTest(t, writer, "", pdb(2))
+	if state, err := node.watch.State(); err == nil && state == before {
+		t.Error("the write has returned, and a node still answers from before it")
+	}
+	toNode.Set(proxytest.Fault{})
+	toWriter.Set(proxytest.Fault{})
+	if node.state(t) == before {
+		t.Error("the node does not know of the write")
 	}
 }

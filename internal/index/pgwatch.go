@@ -230,8 +230,8 @@ func (w *pgWatch) close() error {
 }
 
 // noticed waits until all nodes know the current generation, or have been silent
-// for staleAfter. An error of the database does not undo the write; the nodes
-// then stop answering from memory by themselves. If another server has taken
+// for staleAfter. An error of the database does not undo the write: it waits until
+// the nodes have stopped answering from memory by themselves. If another server has taken
 // over, nodes whose rows were lost may answer by the old one for staleAfter.
 func (e *postgres) noticed(ctx context.Context) {
 	e.mu.Lock()
@@ -246,8 +246,12 @@ func (e *postgres) noticed(ctx context.Context) {
 	defer cancel()
 	for pauseFor := 5 * time.Millisecond; time.Now().Before(limit) && ctx.Err() == nil; pauseFor = min(2*pauseFor, 100*time.Millisecond) {
 		var behind int
-		if err := e.pool.QueryRow(ctx, behindText, staleAfter.Seconds()).Scan(&behind); err != nil || behind == 0 {
+		err := e.pool.QueryRow(ctx, behindText, staleAfter.Seconds()).Scan(&behind)
+		if err == nil && behind == 0 {
 			return
+		}
+		if broken(err) {
+			e.reset()
 		}
 		pause(ctx, pauseFor)
 	}

@@ -447,18 +447,18 @@ func plain(args []any) ([]any, error) {
 	return list, nil
 }
 
-// storable returns a text that PostgreSQL can store: texts with NUL or with
-// bytes that are no UTF-8 get a prefix that no other text has, and an escape for
-// each such byte. So different texts stay different.
+// storable returns a text that PostgreSQL can store: bytes that are no UTF-8, NUL
+// and the escape character 1 become the escape character and two digits. So
+// different texts stay different, and what a text begins with stays its beginning.
 func storable(t string) string {
 	if utf8.ValidString(t) && !strings.ContainsAny(t, "\x00\x01") {
 		return t
 	}
-	b := []byte{1}
+	var b []byte
 	for len(t) > 0 {
 		r, n := utf8.DecodeRuneInString(t)
-		if r == utf8.RuneError && n == 1 || r == 0 || r == '%' {
-			b = fmt.Appendf(b, "%%%02X", t[0])
+		if r == utf8.RuneError && n == 1 || r <= 1 {
+			b = fmt.Appendf(b, "\x01%02X", t[0])
 		} else {
 			b = append(b, t[:n]...)
 		}
