@@ -99,8 +99,12 @@ func (s *Server) Kill(tb testing.TB) {
 	// Start refuses while another process of the server still runs. They end within
 	// a moment.
 	symtest.Await(tb, time.Minute, "the end of all processes of the killed server", func() bool { return !s.running() })
-	if err := os.Remove(filepath.Join(s.data, "postmaster.pid")); err != nil {
-		tb.Fatal(err)
+	// Its lock files name a process that may be waiting to be reaped.
+	locks, _ := filepath.Glob(filepath.Join(s.data, ".s.PGSQL.*"))
+	for _, name := range append(locks, filepath.Join(s.data, "postmaster.pid")) {
+		if err := os.Remove(name); err != nil {
+			tb.Fatal(err)
+		}
 	}
 }
 
