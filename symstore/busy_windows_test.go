@@ -27,7 +27,7 @@ func TestDelWhileOpen(t *testing.T) {
 		left bool // the file keeps its name
 	}{
 		{"opened without sharing", func(t *testing.T, name string) func() { return symtest.Hold(t, name) }, true},
-		// Wine renames a deleted file, Windows refuses all access to it.
+		// Wine 10.0 lets others rename a deleted file.
 		{"opened, and deleted by a third program", useDeleted, symtest.Wine() == ""},
 		{"mapped as data", func(t *testing.T, name string) func() { return useMapped(t, name, 0) }, false},
 		{"mapped as an image", func(t *testing.T, name string) func() { return useMapped(t, name, secImage) }, false},
@@ -103,23 +103,28 @@ func emptyStore(t *testing.T) map[string]string {
 	return tree(t, s.Dir())
 }
 
-// useDeleted opens a file and deletes it. On a disk without the POSIX rules for
-// deletion, it keeps its name until it is closed.
+// useDeleted opens a file, and lets another program delete it by the old rules,
+// which hold on every disk: it keeps its name until it is closed, and refuses all
+// access.
 func useDeleted(t *testing.T, name string) (release func()) {
 	p, err := windows.UTF16PtrFromString(name)
 	if err != nil {
 		t.Fatal(err)
 	}
 	const share = windows.FILE_SHARE_READ | windows.FILE_SHARE_WRITE | windows.FILE_SHARE_DELETE
-	h, err := windows.CreateFile(p, windows.GENERIC_READ|windows.DELETE, share, nil, windows.OPEN_EXISTING, 0, 0)
+	h, err := windows.CreateFile(p, windows.GENERIC_READ, share, nil, windows.OPEN_EXISTING, 0, 0)
 	if err != nil {
 		t.Fatal(err)
 	}
-	// FILE_DISPOSITION_INFO: the old rules, on every disk.
-	pending := byte(1)
-	if err := windows.SetFileInformationByHandle(h, windows.FileDispositionInfo, &pending, 1); err != nil {
+	d, err := windows.CreateFile(p, windows.DELETE, share, nil, windows.OPEN_EXISTING, 0, 0)
+	if err != nil {
 		t.Fatal(err)
 	}
+	pending := byte(1) // FILE_DISPOSITION_INFO
+	if err := windows.SetFileInformationByHandle(d, windows.FileDispositionInfo, &pending, 1); err != nil {
+		t.Fatal(err)
+	}
+	_ = windows.CloseHandle(d)
 	return func() { _ = windows.CloseHandle(h) }
 }
 

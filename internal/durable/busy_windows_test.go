@@ -10,6 +10,8 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/sys/windows"
+
 	"github.com/symdepot/symdepot/internal/symtest"
 )
 
@@ -50,6 +52,51 @@ func TestBusy(t *testing.T) {
 	}
 	if _, err := os.Stat(name); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("the removed file: %v, want not found", err)
+	}
+}
+
+// TestBusyError tells a file that is deleted already, but still open, from a file
+// that the caller may not change.
+func TestBusyError(t *testing.T) {
+	tree, dir := newTree(t)
+	if err := put(tree, "a", "content"); err != nil {
+		t.Fatal(err)
+	}
+	denied := &os.PathError{Op: "remove", Path: "a", Err: windows.ERROR_ACCESS_DENIED}
+	if err := BusyError(tree.root, "a", denied); IsBusy(err) || !errors.Is(err, windows.ERROR_ACCESS_DENIED) {
+		t.Errorf("access denied to a file: %v, want it unchanged", err)
+	}
+	if err := BusyError(tree.root, "none", denied); IsBusy(err) {
+		t.Errorf("access denied to a missing file: %v, want it unchanged", err)
+	}
+	if err := BusyError(tree.root, "a", nil); err != nil {
+		t.Errorf("no error: %v, want none", err)
+	}
+	f, err := OpenShared(filepath.Join(dir, "a"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = f.Close() }()
+	p, err := windows.UTF16PtrFromString(filepath.Join(dir, "a"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	const share = windows.FILE_SHARE_READ | windows.FILE_SHARE_WRITE | windows.FILE_SHARE_DELETE
+	d, err := windows.CreateFile(p, windows.DELETE, share, nil, windows.OPEN_EXISTING, 0, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	pending := byte(1) // FILE_DISPOSITION_INFO: the old rules, on every disk
+	if err := windows.SetFileInformationByHandle(d, windows.FileDispositionInfo, &pending, 1); err != nil {
+		t.Fatal(err)
+	}
+	_ = windows.CloseHandle(d)
+	err = tree.root.Rename("a", "b")
+	if err == nil && symtest.Wine() != "" {
+		t.Skip("Wine 10.0: a deleted file that is still open is not refused to others (STATUS_DELETE_PENDING)")
+	}
+	if err := BusyError(tree.root, "a", err); !IsBusy(err) {
+		t.Errorf("rename of a deleted file that is open: %v, want an error of IsBusy", err)
 	}
 }
 
