@@ -2,7 +2,9 @@ package main
 
 import (
 	"fmt"
+	"time"
 
+	"github.com/symdepot/symdepot/internal/config"
 	"github.com/symdepot/symdepot/internal/depot"
 	"github.com/symdepot/symdepot/internal/term"
 )
@@ -10,6 +12,8 @@ import (
 type depotCmd struct {
 	Migrate migrateCmd `cmd:"" help:"Copy the depot to another place, for example from a folder to PostgreSQL and a bucket."`
 	Unmove  unmoveCmd  `cmd:"" help:"Make a depot that was migrated usable again."`
+	Backup  backupCmd  `cmd:"" help:"Copy the depot to a folder while it is used; later backups copy only what is new."`
+	Restore restoreCmd `cmd:"" help:"Make the depot equal to a backup."`
 }
 
 type migrateCmd struct {
@@ -42,7 +46,7 @@ func (c migrateCmd) Run(a *app) error {
 	if err != nil {
 		return err
 	}
-	var opt depot.Options
+	opt := depot.Options{Probe: true}
 	if err := conf.UseDepot(c.To, c.ToBlobs, &opt); err != nil {
 		return term.UsageError(err.Error())
 	}
@@ -102,5 +106,151 @@ func (unmoveCmd) Run(a *app) error {
 		return err
 	}
 	fmt.Fprintf(a.stdout, "%s can be used again\n", where)
+	return nil
+}
+
+type backupCmd struct {
+	To     string `help:"Folder of the backup: new, empty, or with an earlier backup of the same depot." required:"" placeholder:"DIR"`
+	Verify bool   `help:"Hash every content of the backup and check every row of its index."`
+	JSON   bool   `help:"Print one JSON object per content that could not be copied, and a last one with the sums."`
+}
+
+// Help is the long help text.
+func (backupCmd) Help() string {
+	return `The depot is served, added to and collected meanwhile. The folder is a depot itself: to use it, name it with --depot, or copy it back with symdepot
+depot restore. It has the earlier backup until the new one is complete; an interrupted backup loses nothing, and the next one continues it. Contents are copied,
+never linked, so that damage to the depot's files does not reach the backup; contents that are in the folder already are not copied again. Only one state is kept:
+for several, name several folders. Keys that sign links, and files of the depot's folder other than the index and the contents, are not part of it.
+
+A folder that was used as a depot since its last backup is refused. So is a depot with its index in PostgreSQL or its contents in a bucket: back up the database
+by its own tools first, and the bucket after it.
+
+Examples:
+  symdepot depot backup --to /mnt/backup/symdepot
+  symdepot --depot /var/lib/symdepot depot backup --to /mnt/backup/symdepot --verify --json
+  symdepot --depot /mnt/backup/symdepot serve
+
+Exit codes: 0 done, 1 damaged contents are not in the backup (they are printed), 2 wrong command line, 3 failed, 4 depot missing, damaged or newer,
+130 interrupted.`
+}
+
+// Run copies the depot.
+func (c backupCmd) Run(a *app) error {
+	where, err := a.onDisk()
+	if err != nil {
+		return err
+	}
+	a.depotDir = where
+	d, err := a.open(depot.Options{MustExist: true})
+	if err != nil {
+		return err
+	}
+	defer d.Close()
+	return a.copyDepot("backed up", c.JSON, func(opt depot.CopyOptions) (depot.BackedUp, error) {
+		opt.Verify = c.Verify
+		return d.Backup(a.ctx, c.To, opt)
+	}, func(b depot.BackedUp) {
+		fmt.Fprintf(a.stdout, "backed up %s to %s: %s, %s, %s; %s (%s) copied in this run\n", d.Name(), b.To, term.Count(b.Transactions, "transaction"),
+			term.Count(b.Contents, "content"), term.Size(b.Bytes), term.Count(b.Copied, "content"), term.Size(b.CopiedBytes))
+		if b.Removed > 0 {
+			fmt.Fprintf(a.stdout, "%s (%s) of earlier backups removed\n", term.Count(b.Removed, "content"), term.Size(b.RemovedBytes))
+		}
+	})
+}
+
+type restoreCmd struct {
+	From       string `help:"Folder of the backup." required:"" placeholder:"DIR"`
+	Replace    bool   `help:"Replace a depot that holds files. Contents that only that one needs stay until symdepot gc."`
+	Incomplete bool   `help:"Restore although contents of the backup are damaged or missing; the command prints which."`
+	JSON       bool   `help:"Print one JSON object per damaged content, and a last one with the sums."`
+}
+
+// Help is the long help text.
+func (restoreCmd) Help() string {
+	return `Hashes every content of the backup and checks its index before it replaces anything. Until then, and if it is interrupted, the depot stays as it is.
+Nothing may have the depot open. The backup is not changed. Only the difference is copied: contents that the depot has, intact, stay.
+
+Examples:
+  symdepot --depot /var/lib/symdepot depot restore --from /mnt/backup/symdepot
+  symdepot --depot /var/lib/symdepot depot restore --from /mnt/backup/symdepot --replace
+
+Exit codes: 0 restored, 1 restored without damaged contents (--incomplete), 2 wrong command line, 3 failed (nothing was replaced), 4 the backup, or the depot to replace, is of a newer version or damaged,
+130 interrupted.`
+}
+
+// Run restores the depot.
+func (c restoreCmd) Run(a *app) error {
+	where, err := a.onDisk()
+	if err != nil {
+		return err
+	}
+	return a.copyDepot("restored", c.JSON, func(opt depot.CopyOptions) (depot.BackedUp, error) {
+		opt.Replace, opt.Incomplete = c.Replace, c.Incomplete
+		return depot.Restore(a.ctx, c.From, where, opt)
+	}, func(b depot.BackedUp) {
+		fmt.Fprintf(a.stdout, "restored %s from the backup of %s: %s, %s, %s; %s (%s) copied\n", b.To, b.Taken.Local().Format(time.DateTime), term.Count(b.Transactions, "transaction"),
+			term.Count(b.Contents, "content"), term.Size(b.Bytes), term.Count(b.Copied, "content"), term.Size(b.CopiedBytes))
+	})
+}
+
+// onDisk returns the folder of the depot. A depot in a database or with a bucket is
+// refused.
+func (a *app) onDisk() (string, error) {
+	where, err := a.dir()
+	if err != nil {
+		return "", err
+	}
+	conf, err := a.configFor(where, true)
+	if err != nil {
+		return "", err
+	}
+	if err := config.CheckDepot(where); err != nil {
+		return "", term.UsageError(err.Error())
+	}
+	recorded, err := depot.BucketOf(where)
+	if err != nil {
+		return "", err
+	}
+	if depot.IsURL(where) || recorded != "" || a.blobs != "" || where == conf.Depot.Dir && conf.Depot.Blobs != "" {
+		return "", fmt.Errorf("depot %s: %w", depot.NameOf(where), depot.ErrOnDiskOnly)
+	}
+	return where, nil
+}
+
+// copyDepot runs a backup or a restoration with its progress and its output.
+func (a *app) copyDepot(what string, asJSON bool, run func(depot.CopyOptions) (depot.BackedUp, error), printed func(depot.BackedUp)) error {
+	out := term.NewJSONLines(a.stdout)
+	var p *term.Progress
+	b, err := run(depot.CopyOptions{
+		Fault: func(f depot.Fault) {
+			if asJSON {
+				_ = out.Write(f)
+			} else {
+				printFault(a.stdout, f)
+			}
+		},
+		Progress: func(done, all int64) {
+			if p == nil {
+				p = term.NewProgress(a.stderr, what, all)
+			}
+			p.Set(done)
+		},
+	})
+	if p != nil {
+		p.Done()
+	}
+	if err != nil {
+		return err
+	}
+	if asJSON {
+		if err := out.Write(b); err != nil {
+			return err
+		}
+	} else {
+		printed(b)
+	}
+	if b.Faults > 0 {
+		return term.ErrNegative
+	}
 	return nil
 }

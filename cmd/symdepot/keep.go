@@ -54,6 +54,7 @@ func (c rmCmd) Run(a *app) error {
 type gcCmd struct {
 	DryRun bool          `help:"Only print what would be freed." short:"n"`
 	Grace  term.Duration `help:"Keep contents that lost their last transaction less than this long ago; a running add may still refer to them." default:"24h"`
+	Claim  bool          `help:"Let this database delete the objects of the bucket, instead of another copy of it that is not used any more."`
 	JSON   bool          `help:"Print one JSON object."`
 }
 
@@ -62,19 +63,31 @@ func (gcCmd) Help() string {
 	return `Frees the contents that no transaction refers to any more, and what interrupted adds left behind. Contents whose last
 transaction was removed recently wait for --grace. May run beside add and serve.
 
+With contents in a bucket, one database may delete objects: a restored dump, a promoted copy and a copied folder delete nothing, because the original may be in
+use. --claim gives them that right, and takes it from the original.
+
   symdepot gc --dry-run
   symdepot gc --grace 1h
+  symdepot gc --claim
 
 Exit codes: 0 done, 2 wrong command line, 3 failed, 4 no depot.`
 }
 
 // Run collects.
 func (c gcCmd) Run(a *app) error {
-	d, err := a.open(depot.Options{MustExist: true})
+	d, err := a.open(depot.Options{MustExist: true, Probe: true})
 	if err != nil {
 		return err
 	}
 	defer d.Close()
+	if c.Claim {
+		if c.DryRun {
+			return term.UsageError("--claim cannot be combined with --dry-run")
+		}
+		if err := d.Claim(a.ctx); err != nil {
+			return err
+		}
+	}
 	got, err := d.Collect(a.ctx, time.Duration(c.Grace), c.DryRun)
 	if err != nil {
 		return err
@@ -116,6 +129,8 @@ func (c gcCmd) Run(a *app) error {
 type verifyCmd struct {
 	JSON   bool `help:"Print one JSON object per fault and a last one with the sums."`
 	Repair bool `help:"Move damaged files aside, so that adding or downloading them again restores them."`
+	Rows   bool `help:"Check the index only, not the stored bytes."`
+	Deep   bool `help:"Compare all objects of a bucket with the index. Unknown ones that are older than a month are deleted seven days later, by symdepot gc."`
 }
 
 // Help is the long help text.
@@ -124,6 +139,7 @@ func (verifyCmd) Help() string {
 
   symdepot verify
   symdepot verify --repair
+  symdepot verify --rows --deep     of a bucket: what is missing and what is too much, without reading the objects
 
 Each fault names the files that are lost with the content, and how to get them back. --repair moves
 damaged files to blobs/damaged in the depot. Damaged files of the cache are removed from it and
@@ -148,11 +164,7 @@ func (c verifyCmd) Run(a *app) error {
 	out := term.NewJSONLines(a.stdout)
 	bar := term.NewProgress(a.stderr, "verifying", stats.Bytes)
 	defer bar.Done()
-	run := d.Check.Verify
-	if c.Repair {
-		run = d.Check.Repair
-	}
-	v, err := run(a.ctx, func(f depot.Fault) {
+	v, err := d.Check.Run(a.ctx, depot.CheckOptions{Repair: c.Repair, Rows: c.Rows, Deep: c.Deep}, func(f depot.Fault) {
 		if c.JSON {
 			_ = out.Write(f)
 		} else {
@@ -172,11 +184,16 @@ func (c verifyCmd) Run(a *app) error {
 		if v.Faults > 0 {
 			word = term.Count(v.Faults, "fault")
 		}
-		fmt.Fprintf(a.stdout, "%s: %s, %s, every byte read", word, term.Count(v.Contents, "content"), term.Size(v.Bytes))
+		read := "every byte read"
+		if c.Rows {
+			read = "the rows checked"
+		}
+		fmt.Fprintf(a.stdout, "%s: %s, %s, %s", word, term.Count(v.Contents, "content"), term.Size(v.Bytes), read)
 		if v.Strays > 0 {
 			fmt.Fprintf(a.stdout, "; %s left by an interrupted add (gc takes them)", term.Count(v.Strays, "blob"))
 		}
 		fmt.Fprintln(a.stdout)
+		printAudit(a.stdout, v)
 		if v.Modes != "" {
 			fmt.Fprintln(a.stdout, v.Modes)
 		}
@@ -188,6 +205,21 @@ func (c verifyCmd) Run(a *app) error {
 		return term.ErrNegative
 	}
 	return nil
+}
+
+// printAudit prints what the comparison of a bucket with the index found.
+func printAudit(w io.Writer, v depot.Verified) {
+	if v.Objects == 0 && v.Unknown == 0 {
+		return
+	}
+	fmt.Fprintf(w, "%s in the bucket", term.Count(v.Objects, "object"))
+	switch {
+	case v.Unknown > 0 && v.Doomed:
+		fmt.Fprintf(w, ", %d of them unknown and older than a month: a gc that runs in seven days deletes these", v.Unknown)
+	case v.Unknown > 0:
+		fmt.Fprintf(w, ", %d of them unknown and older than a month; they stay, because another copy of the database owns the objects (symdepot gc --claim)", v.Unknown)
+	}
+	fmt.Fprintln(w)
 }
 
 // printFault prints a fault with the files that are lost by it.

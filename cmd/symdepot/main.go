@@ -80,7 +80,7 @@ type cli struct {
 	Rm         rmCmd         `cmd:"" help:"Remove transactions."`
 	Gc         gcCmd         `cmd:"" help:"Free the space of contents that no transaction refers to."`
 	Verify     verifyCmd     `cmd:"" help:"Check every stored byte and every row of the index."`
-	Keep       depotCmd      `cmd:"" name:"depot" help:"Move a depot to another place."`
+	Keep       depotCmd      `cmd:"" name:"depot" help:"Back up, restore and move a depot."`
 	Get        getCmd        `cmd:"" help:"Get symbol files, from the depot or from upstreams, and write them to disk."`
 	Prefetch   prefetchCmd   `cmd:"" help:"Download what a manifest, a folder or a dump needs."`
 	Bundle     bundleCmd     `cmd:"" help:"Write symbol files into one signed archive."`
@@ -252,7 +252,7 @@ func (a *app) configFor(where string, mustExist bool) (*config.Config, error) {
 // openFor opens the depot for a command that adds files. A dry run makes no depot:
 // it gets nil if there is none.
 func (a *app) openFor(dryRun bool) (*depot.Depot, error) {
-	d, err := a.open(depot.Options{MustExist: dryRun})
+	d, err := a.open(depot.Options{MustExist: dryRun, Probe: !dryRun})
 	if dryRun && errors.Is(err, depot.ErrNoDepot) {
 		return nil, nil
 	}

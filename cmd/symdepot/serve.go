@@ -173,7 +173,7 @@ func serve(a *app, conf *config.Config, specs []upstream.Spec, add []string, inf
 	}
 	defer endTranscode()
 	d, err := a.open(depot.Options{
-		Transcode: transcode, SymCache: conf.SymCacheFolders(), Log: log, MakeCabinets: conf.MakeCabinets, Sources: stores,
+		Probe: true, Transcode: transcode, SymCache: conf.SymCacheFolders(), Log: log, MakeCabinets: conf.MakeCabinets, Sources: stores,
 		Upstreams: sources.List, Limits: conf.Limits(), Lifetimes: conf.Lifetimes(), Cache: conf.CacheLimits(), ScrubRate: conf.ScrubRate(),
 	})
 	if err != nil {

@@ -174,6 +174,9 @@ var (
 	// ErrThrottled means that the store limits the rate of requests: see
 	// Error.Retry.
 	ErrThrottled = errors.New("the store limits the request rate")
+	// ErrClock means that the store refuses signatures because the clock of this
+	// machine differs too much from its own. It wraps fs.ErrPermission.
+	ErrClock = fmt.Errorf("the clock of this machine differs too much from the store's: %w", fs.ErrPermission)
 	// ErrCredentials means that no credentials could be obtained, so that no
 	// request was sent.
 	ErrCredentials = errors.New("cannot obtain credentials")
@@ -182,7 +185,7 @@ var (
 // Error is the error of every method of a Bucket.
 type Error struct {
 	Bucket string // Bucket.Name
-	Op     string // "get", "head", "put", "delete", "list"
+	Op     string // "get", "head", "put", "delete", "list", "lifecycle"
 	Key    string
 	Status int    // of the HTTP response; 0 if there was none
 	Code   string // error code of the store; may be empty

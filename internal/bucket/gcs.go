@@ -110,6 +110,11 @@ func (g *gcs) do(ctx context.Context, method, root, key string, query url.Values
 		u.Path, u.RawPath = path+"/"+key, path+"/"+escapeKey(key, "")
 	}
 	u.RawQuery = query.Encode()
+	return g.send(ctx, method, &u, body, prepare)
+}
+
+// send sends a request with the credentials.
+func (g *gcs) send(ctx context.Context, method string, u *url.URL, body io.Reader, prepare func(*http.Request)) (*http.Response, error) {
 	req, err := http.NewRequestWithContext(ctx, method, u.String(), body)
 	if err != nil {
 		return nil, errors.New("cannot build a request URL from the endpoint and the key")

@@ -138,7 +138,7 @@ type seen struct {
 
 type seenKey struct{}
 
-// recorder records them, and limits the size of listing pages.
+// recorder records them, and limits the size of listing pages and configurations.
 type recorder struct{ next http.RoundTripper }
 
 func (w recorder) RoundTrip(req *http.Request) (*http.Response, error) {
@@ -153,7 +153,7 @@ func (w recorder) RoundTrip(req *http.Request) (*http.Response, error) {
 	if s != nil {
 		*s = seen{status: resp.StatusCode, retry: resp.Header.Get("Retry-After"), region: resp.Header.Get("X-Amz-Bucket-Region")}
 	}
-	if req.Method != http.MethodGet || strings.Contains(req.URL.RawQuery, "list-type=") {
+	if req.Method != http.MethodGet || strings.Contains(req.URL.RawQuery, "list-type=") || strings.Contains(req.URL.RawQuery, "lifecycle=") {
 		resp.Body = limited{io.LimitReader(resp.Body, maxPage), resp.Body}
 	}
 	return resp, err
@@ -178,6 +178,8 @@ func (b *s3) fail(err error, s *seen) error {
 		e.Err = fs.ErrNotExist
 	case "SlowDown", "SlowDownRead", "SlowDownWrite", "Throttling", "ThrottlingException", "RequestLimitExceeded", "RequestThrottled", "TooManyRequests":
 		e.Err, e.Retry = ErrThrottled, retryTime(s.retry, b.now())
+	case "RequestTimeTooSkewed":
+		e.Err = ErrClock
 	case "ConditionalRequestConflict", minio.PreconditionFailed:
 		e.Err = ErrPrecondition
 	case "ExpiredToken", "InvalidToken", "TokenRefreshRequired", "XAdminUserNotFound": // the last is versitygw's, with 404

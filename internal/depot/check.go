@@ -11,6 +11,7 @@ import (
 
 	"github.com/symdepot/symdepot/internal/blob"
 	"github.com/symdepot/symdepot/internal/index"
+	"github.com/symdepot/symdepot/internal/vault"
 )
 
 // Checker checks the stored contents: on demand, with Verify and Repair, and in
@@ -81,27 +82,44 @@ type Verified struct {
 	Bytes    int64 `json:"bytes"`
 	Strays   int64 `json:"strays"` // blobs without a row in the index: no fault, gc frees them
 	Faults   int64 `json:"faults"`
+	// Of a bucket, if its objects were compared: their number, those that the index
+	// does not know and that are older than a month, and whether these are deleted
+	// later.
+	Objects int64 `json:"objects,omitempty"`
+	Unknown int64 `json:"unknown,omitempty"`
+	Doomed  bool  `json:"doomed,omitempty"`
 	// Modes, if not empty, says which users of this machine may read the depot
 	// although a new depot would not let them.
 	Modes string `json:"modes,omitempty"`
+}
+
+// CheckOptions are the options of Run.
+type CheckOptions struct {
+	// Repair moves damaged blobs aside, drops damaged cached files, which are
+	// downloaded again, and damaged derived contents, which are made again. Damaged
+	// added files stay in the index: adding the same bytes restores them.
+	Repair bool
+	// Rows leaves out the stored bytes.
+	Rows bool
+	// Deep compares all objects of a bucket with the index. Unknown ones that are
+	// older than a month are deleted later.
+	Deep bool
 }
 
 // Verify hashes every blob and checks that rows and blobs match. It calls fault
 // for each fault and progress, if not nil, repeatedly with the number of bytes
 // read.
 func (c *Checker) Verify(ctx context.Context, fault func(Fault), progress func(bytes int64)) (Verified, error) {
-	return c.verify(ctx, false, fault, progress)
+	return c.Run(ctx, CheckOptions{}, fault, progress)
 }
 
-// Repair is Verify, and moves damaged blobs aside, drops damaged cached files,
-// which are downloaded again, and damaged derived contents, which are made
-// again. Damaged added files stay in the index: adding the same bytes restores
-// them.
+// Repair is Verify, and repairs: see CheckOptions.
 func (c *Checker) Repair(ctx context.Context, fault func(Fault), progress func(bytes int64)) (Verified, error) {
-	return c.verify(ctx, true, fault, progress)
+	return c.Run(ctx, CheckOptions{Repair: true}, fault, progress)
 }
 
-func (c *Checker) verify(ctx context.Context, repair bool, fault func(Fault), progress func(bytes int64)) (Verified, error) {
+// Run is Verify with options.
+func (c *Checker) Run(ctx context.Context, opt CheckOptions, fault func(Fault), progress func(bytes int64)) (Verified, error) {
 	var v Verified
 	report := func(f Fault) { v.Faults++; fault(f) }
 	problems, err := c.db.Check(ctx)
@@ -111,24 +129,34 @@ func (c *Checker) verify(ctx context.Context, repair bool, fault func(Fault), pr
 	for _, p := range problems {
 		report(Fault{What: p})
 	}
+	lost := map[blob.Ref]bool{} // reported already
+	if opt.Deep && c.placed {
+		a, err := c.audit(ctx, opt.Repair, func(f Fault, ref blob.Ref) { lost[ref] = true; report(f) })
+		if err != nil {
+			return v, err
+		}
+		v.Objects, v.Unknown, v.Doomed = a.Objects, a.Strays, a.Doomed
+	}
 	for content, err := range c.db.Contents(ctx) {
 		if err != nil {
 			return v, err
 		}
 		v.Contents++
-		f, err := c.verifyContent(ctx, content, repair)
-		if err != nil {
-			return v, err
-		}
-		if f != nil {
-			report(*f)
+		if !opt.Rows && !lost[content.Ref] {
+			f, err := c.verifyContent(ctx, content, opt.Repair)
+			if err != nil {
+				return v, err
+			}
+			if f != nil {
+				report(*f)
+			}
 		}
 		v.Bytes += content.Size
 		if progress != nil {
 			progress(v.Bytes)
 		}
 	}
-	if c.placed {
+	if c.placed || opt.Rows {
 		return v, nil // the index knows every object that is not referenced
 	}
 	for info, err := range c.blobs.List(ctx) {
@@ -147,6 +175,50 @@ func (c *Checker) verify(ctx context.Context, repair bool, fault func(Fault), pr
 	return v, nil
 }
 
+// audit compares the objects of the bucket with the index.
+func (c *Checker) audit(ctx context.Context, repair bool, lost func(Fault, blob.Ref)) (vault.Audited, error) {
+	store, ok := c.blobs.(*vault.Vault)
+	if !ok {
+		return vault.Audited{}, errors.ErrUnsupported
+	}
+	a, err := store.Audit(ctx, func(k index.Content, what string) error {
+		f, err := c.describe(ctx, k.Ref, "the blob is damaged: "+what, repair)
+		if err == nil {
+			lost(*f, k.Ref)
+		}
+		return err
+	})
+	if err == nil {
+		err = c.db.Places.SetAudited(ctx, c.now())
+	}
+	return a, err
+}
+
+// auditEvery is the time between two audits by the garbage collection.
+const auditEvery = 30 * 24 * time.Hour
+
+// auditDue audits if the last audit was a month ago, and logs what is missing. A new
+// depot has its first audit after a month.
+func (c *Checker) auditDue(ctx context.Context) error {
+	last, err := c.db.Places.Audited(ctx)
+	if err != nil {
+		return err
+	}
+	if last.IsZero() {
+		return c.db.Places.SetAudited(ctx, c.now())
+	}
+	if c.now().Sub(last) < auditEvery {
+		return nil
+	}
+	a, err := c.audit(ctx, false, func(f Fault, ref blob.Ref) {
+		c.contents.report(&blob.DamageError{Ref: ref, What: f.What})
+	})
+	if err == nil {
+		c.log.Info("all objects of the bucket were compared with the index", "objects", a.Objects, "missing", a.Missing, "unknown", a.Strays)
+	}
+	return err
+}
+
 // verifyContent hashes one content and returns its fault, or nil. An error means
 // that the check could not continue.
 func (c *Checker) verifyContent(ctx context.Context, content index.Content, repair bool) (*Fault, error) {
@@ -154,20 +226,17 @@ func (c *Checker) verifyContent(ctx context.Context, content index.Content, repa
 	if err != nil || what == "" {
 		return nil, err
 	}
-	f := &Fault{Ref: content.Ref.String(), What: "the blob is damaged: " + what}
-	holders, err := c.db.Holders(ctx, content.Ref)
+	return c.describe(ctx, content.Ref, "the blob is damaged: "+what, repair)
+}
+
+// describe describes a damaged content with its remedy, and repairs it if that is
+// demanded.
+func (c *Checker) describe(ctx context.Context, ref blob.Ref, what string, repair bool) (*Fault, error) {
+	f, h, err := c.lost(ctx, ref, what)
 	if err != nil {
 		return nil, err
 	}
-	added, cached, derived := false, false, false
-	for _, h := range holders {
-		l := FaultFile{File: h.File, Path: h.Path, Product: h.Product, Version: h.Version, Transaction: h.Transaction, FetchedFrom: h.Source, Tool: h.Tool}
-		if h.Of != (blob.Ref{}) {
-			l.MadeFrom = h.Of.String()
-		}
-		f.Files = append(f.Files, l)
-		added, cached, derived = added || h.Transaction > 0, cached || h.Source != "", derived || l.MadeFrom != ""
-	}
+	added, cached, derived := h.added, h.cached, h.derived
 	switch {
 	case added:
 		f.Remedy = "add a file with the same bytes again (symdepot add), or remove its transactions (symdepot rm)"
@@ -185,9 +254,30 @@ func (c *Checker) verifyContent(ctx context.Context, content index.Content, repa
 		f.Remedy = "nothing refers to it; --repair or symdepot gc removes its record"
 	}
 	if repair {
-		err = c.repair(ctx, content.Ref, f, added, cached)
+		err = c.repair(ctx, ref, f, added, cached)
 	}
 	return f, err
+}
+
+// held says in which ways a content is referred to.
+type held struct{ added, cached, derived bool }
+
+// lost describes a content that is lost, with the files that were stored with it.
+func (c *Checker) lost(ctx context.Context, ref blob.Ref, what string) (*Fault, held, error) {
+	f, h := &Fault{Ref: ref.String(), What: what}, held{}
+	holders, err := c.db.Holders(ctx, ref)
+	if err != nil {
+		return nil, h, err
+	}
+	for _, o := range holders {
+		l := FaultFile{File: o.File, Path: o.Path, Product: o.Product, Version: o.Version, Transaction: o.Transaction, FetchedFrom: o.Source, Tool: o.Tool}
+		if o.Of != (blob.Ref{}) {
+			l.MadeFrom = o.Of.String()
+		}
+		f.Files = append(f.Files, l)
+		h.added, h.cached, h.derived = h.added || o.Transaction > 0, h.cached || o.Source != "", h.derived || l.MadeFrom != ""
+	}
+	return f, h, nil
 }
 
 // repair moves the damaged bytes of a content aside and deletes the record of a

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/symdepot/symdepot/internal/blob"
+	"github.com/symdepot/symdepot/internal/vault"
 )
 
 // DefaultGrace is how long Collect keeps contents without references: long
@@ -56,6 +57,9 @@ func (d *Depot) Collect(ctx context.Context, grace time.Duration, dryRun bool) (
 	}
 	if d.placed {
 		if !dryRun {
+			if err := d.Check.auditDue(ctx); err != nil {
+				return c, err
+			}
 			if _, err := d.blobs.Sweep(ctx, max(grace, time.Hour)); err != nil {
 				return c, err
 			}
@@ -139,4 +143,25 @@ func (d *Depot) dropStray(ctx context.Context, ref blob.Ref, before time.Time) (
 		return d.blobs.Delete(ctx, ref)
 	})
 	return dropped, err
+}
+
+// ErrCopy means that another copy of the depot's database deletes the objects of its
+// bucket, and this one does not.
+var ErrCopy = vault.ErrCopy
+
+// Claim makes this database the one that deletes objects of the bucket, instead of
+// another copy of it.
+func (d *Depot) Claim(ctx context.Context) error {
+	v, ok := d.blobs.(*vault.Vault)
+	if !ok {
+		return errors.New("the depot keeps its contents in its folder: there is nothing to claim")
+	}
+	return v.Claim(ctx)
+}
+
+// Foreign reports whether this process has noticed that another copy of the
+// database owns the objects of the bucket.
+func (d *Depot) Foreign() bool {
+	v, ok := d.blobs.(*vault.Vault)
+	return ok && v.Foreign()
 }

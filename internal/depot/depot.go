@@ -71,6 +71,9 @@ type Options struct {
 	// Bucket keeps the contents of the depot; nil keeps them in its folder. An
 	// existing depot must be opened with the same choice. The depot closes it.
 	Bucket bucket.Bucket
+	// Probe makes Open check that the store of the Bucket can keep contents: see
+	// vault.Options. It takes six requests.
+	Probe bool
 	// Local is the folder of this machine for temporary files and for recently
 	// used contents of a Bucket; LocalSize limits the latter, in bytes (zero:
 	// 50 GiB). A depot in a folder has a default.
@@ -200,6 +203,13 @@ func (d *Depot) Jobs() *jobs.Queue { return d.queue }
 
 // SymCache returns the part of the depot that answers requests for SymCache files.
 func (d *Depot) SymCache() *SymCacheWork { return d.symcache }
+
+// IsURL reports whether an address of a depot names a database, as opposed to a
+// folder.
+func IsURL(where string) bool { return index.IsURL(where) }
+
+// NameOf returns the address of a depot for messages, without secrets.
+func NameOf(where string) string { return index.Name(where) }
 
 // Name returns the folder of the depot, or the address of its database without
 // secrets.

@@ -78,9 +78,6 @@ func (d *Depot) Migrate(ctx context.Context, to *Depot, progress func(done, all 
 	return m, d.writeMoved(to.name)
 }
 
-// copyBatch is the number of contents that are stored together.
-const copyBatch = 500
-
 // copyContents stores all contents of the depot in the store of another one.
 func (d *Depot) copyContents(ctx context.Context, to *Depot, m *Migrated, step func()) error {
 	var batch []index.Content

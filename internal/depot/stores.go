@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"time"
 
 	"github.com/symdepot/symdepot/internal/blob"
@@ -27,7 +28,7 @@ var ErrNoDatabase = index.ErrUnavailable
 // also if it fails.
 func (d *Depot) openStores(ctx context.Context, where string, opt *Options) (err error) {
 	d.name, d.placed = where, opt.Bucket != nil
-	at := where
+	at, fresh := where, false
 	switch {
 	case index.IsURL(where):
 		d.name, d.dir = index.Name(where), opt.Local
@@ -45,7 +46,7 @@ func (d *Depot) openStores(ctx context.Context, where string, opt *Options) (err
 			return err
 		}
 		d.name, at = d.dir, filepath.Join(d.dir, "index.db")
-		if err := prepare(d.dir, *opt); err != nil {
+		if fresh, err = prepare(d.dir, *opt); err != nil {
 			return err
 		}
 	}
@@ -67,9 +68,12 @@ func (d *Depot) openStores(ctx context.Context, where string, opt *Options) (err
 	if err == nil && d.placed {
 		var v *vault.Vault
 		if v, err = vault.Open(ctx, vault.Options{Bucket: opt.Bucket, Places: d.db.Places, Dir: filepath.Join(d.localDir(opt), "cache"),
-			CacheBytes: opt.LocalSize, Log: opt.Log, Now: opt.Now}); err == nil {
+			CacheBytes: opt.LocalSize, Probe: opt.Probe, Log: opt.Log, Now: opt.Now}); err == nil {
 			d.blobs = v
 		}
+	}
+	if err == nil && fresh {
+		err = stampNew(d.dir, *opt)
 	}
 	if err == nil {
 		return nil
@@ -140,6 +144,8 @@ func vacant(dir string) (made bool, err error) {
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return false, err
 	}
+	// A crash, or another process that is making the same depot, may have left these.
+	leftovers := []string{"blobs", "cache", "index.db", "index.db-wal", "index.db-shm", "index.db-journal"}
 	for _, e := range entries {
 		n := e.Name()
 		if n == "depot.json" {
@@ -147,62 +153,89 @@ func vacant(dir string) (made bool, err error) {
 				return true, nil
 			}
 		}
-		// A crash, or another process that is making the same depot, may have left
-		// these.
-		if n != "blobs" && n != "index.db" && n != "index.db-wal" && n != "index.db-shm" && n[0] != '.' {
+		if n[0] != '.' && !slices.Contains(leftovers, n) {
 			return false, fmt.Errorf("it holds other files (%s) and is no depot; name an empty or new folder", n)
 		}
 	}
 	return false, nil
 }
 
-// prepare checks the stamp of an existing depot or writes that of a new one.
-func prepare(dir string, opt Options) error {
+// prepare checks the stamp of an existing depot or makes the folders of a new one.
+// fresh reports the latter: stampNew makes it a depot.
+func prepare(dir string, opt Options) (fresh bool, err error) {
 	path := filepath.Join(dir, "depot.json")
 	b, err := durable.ReadFile(path)
 	switch {
 	case err == nil:
 		var s stamp
 		if err := json.Unmarshal(b, &s); err != nil || s.Format < 1 {
-			return fmt.Errorf("depot.json is damaged; put {\"format\":%d} into it if you know that it is a depot of this version", Format)
+			return false, fmt.Errorf("depot.json is damaged; put {\"format\":%d} into it if you know that it is a depot of this version", Format)
 		}
 		if s.Moved != "" {
-			return movedError(s.Moved)
+			return false, movedError(s.Moved)
 		}
 		if s.Format > Format && (s.Floor < 1 || s.Floor > Format) {
-			return fmt.Errorf("it has format %d, this program knows %d: %w; use that one", s.Format, Format, ErrNewer)
+			return false, fmt.Errorf("it has format %d, this program knows %d: %w; use that one", s.Format, Format, ErrNewer)
 		}
-		return s.checkContents(opt)
+		return false, s.checkContents(opt)
 	case !errors.Is(err, fs.ErrNotExist):
-		return err
+		return false, err
 	case opt.MustExist:
-		return fmt.Errorf("%w; `symdepot add` makes one", ErrNoDepot)
+		return false, fmt.Errorf("%w; `symdepot add` makes one", ErrNoDepot)
 	}
 	made, err := vacant(dir)
 	if err != nil {
-		return err
+		return false, err
 	}
 	if made {
 		return prepare(dir, opt)
 	}
-	share := sharingOf(dir, opt.Group)
-	if err := share.makeFolders(dir); err != nil {
-		return err
+	if err := sharingOf(dir, opt.Group).makeFolders(dir); err != nil {
+		return false, err
 	}
-	b, err = json.Marshal(newStamp(opt))
+	if opt.Bucket == nil {
+		return false, stampNew(dir, opt)
+	}
+	return true, nil // a bucket that cannot be used must not be recorded
+}
+
+// stampNew writes the stamp of a new depot, unless another process has done so.
+func stampNew(dir string, opt Options) error {
+	if s, err := readStamp(dir); err == nil {
+		return s.checkContents(opt)
+	}
+	err := writeStamp(dir, newStamp(opt), sharingOf(dir, opt.Group))
 	if err != nil {
-		return err
-	}
-	if err := durable.WriteFile(path, append(b, '\n'), 0o600); err != nil {
 		// On Windows, the file of another process that makes the same depot cannot be
 		// replaced while it is open.
 		if made, _ := vacant(dir); made {
-			return prepare(dir, opt)
+			_, err = prepare(dir, opt)
 		}
+	}
+	return err
+}
+
+// readStamp reads depot.json. If it does not exist, the error is fs.ErrNotExist.
+func readStamp(dir string) (s stamp, err error) {
+	b, err := durable.ReadFile(filepath.Join(dir, "depot.json"))
+	if err != nil {
+		return s, err
+	}
+	if err := json.Unmarshal(b, &s); err != nil || s.Format < 1 {
+		return s, fmt.Errorf("%s: depot.json is damaged", dir)
+	}
+	return s, nil
+}
+
+// writeStamp writes depot.json.
+func writeStamp(dir string, s stamp, with sharing) error {
+	b, err := json.Marshal(s)
+	if err != nil {
 		return err
 	}
-	if err := share.file(path); err != nil {
+	path := filepath.Join(dir, "depot.json")
+	if err := durable.WriteFile(path, append(b, '\n'), 0o600); err != nil {
 		return err
 	}
-	return nil
+	return with.file(path)
 }

@@ -65,7 +65,7 @@ func TestPrepareTogether(t *testing.T) {
 		for range 8 {
 			all.Go(func() {
 				<-begin
-				if err := prepare(dir, Options{Now: time.Now}); err != nil {
+				if _, err := prepare(dir, Options{Now: time.Now}); err != nil {
 					t.Errorf("make a depot that others make too: %v", err)
 				}
 			})

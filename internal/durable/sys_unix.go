@@ -61,3 +61,16 @@ func Alive(pid int) bool {
 	err := syscall.Kill(pid, 0)
 	return err == nil || errors.Is(err, syscall.EPERM)
 }
+
+// FileID returns the number of a file in its file system. A copy of the file has
+// another one.
+func FileID(name string) (uint64, error) {
+	info, err := os.Stat(name)
+	if err != nil {
+		return 0, err
+	}
+	if st, ok := info.Sys().(*syscall.Stat_t); ok {
+		return uint64(st.Ino), nil
+	}
+	return 0, errors.ErrUnsupported
+}

@@ -134,3 +134,18 @@ func Alive(pid int) bool {
 	err = windows.GetExitCodeProcess(h, &code)
 	return err != nil || code == stillActive
 }
+
+// FileID returns the number of a file in its file system. A copy of the file has
+// another one.
+func FileID(name string) (uint64, error) {
+	f, err := OpenShared(name)
+	if err != nil {
+		return 0, err
+	}
+	defer func() { _ = f.Close() }() // opened for reading
+	var info windows.ByHandleFileInformation
+	if err := windows.GetFileInformationByHandle(windows.Handle(f.Fd()), &info); err != nil {
+		return 0, os.NewSyscallError("GetFileInformationByHandle", err)
+	}
+	return uint64(info.FileIndexHigh)<<32 | uint64(info.FileIndexLow), nil
+}

@@ -35,6 +35,8 @@ type engine interface {
 	setFormat(s session, m migration) error
 	// oldestNode returns the oldest format that a running node knows.
 	oldestNode(s session) (int, error)
+	// fingerprint returns text that a copy of the database does not share.
+	fingerprint(ctx context.Context) (string, error)
 	// watch returns a cheap way to notice writes.
 	watch() (watcher, error)
 	close() error

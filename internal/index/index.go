@@ -70,6 +70,7 @@ type DB struct {
 	Misses Misses
 	Scrub  Scrub
 	Places Places
+	Copies Copies
 
 	engine engine
 	now    func() time.Time
@@ -125,7 +126,7 @@ func openEngine(ctx context.Context, where string, opt Options) (engine, error) 
 func newDB(e engine, opt Options) *DB {
 	db := &DB{engine: e, now: opt.Now, maxMisses: cmp.Or(opt.MaxMisses, 2_000_000), maxWanted: cmp.Or(opt.MaxWanted, 1_000_000), placed: opt.Placed, tempDir: opt.TempDir}
 	db.points, db.scans = counted{e.points(), &db.reads}, counted{e.scans(), &db.reads}
-	db.Tokens, db.Wanted, db.Cached, db.Misses, db.Scrub, db.Places = Tokens{db}, WantedKeys{db}, CachedFiles{db}, Misses{db}, Scrub{db}, Places{db}
+	db.Tokens, db.Wanted, db.Cached, db.Misses, db.Scrub, db.Places, db.Copies = Tokens{db}, WantedKeys{db}, CachedFiles{db}, Misses{db}, Scrub{db}, Places{db}, Copies{db}
 	return db
 }
 

@@ -2,7 +2,6 @@ package index
 
 import (
 	"context"
-	"crypto/rand"
 	"database/sql"
 	"errors"
 	"fmt"
@@ -154,22 +153,6 @@ func (ps Places) Expire(ctx context.Context, before time.Time) (n int, err error
 	}
 }
 
-// Depot returns the id of the depot: random text that is made once. A bucket
-// records it, so that two depots cannot use one bucket.
-func (ps Places) Depot(ctx context.Context) (id string, err error) {
-	const query = "SELECT depot FROM identity WHERE one = 1"
-	err = ps.db.points.row(ctx, query, nil, &id)
-	if errors.Is(err, sql.ErrNoRows) {
-		err = ps.db.update(ctx, "identify the depot", func(w *write) error {
-			if _, err := w.exec("INSERT INTO identity (one, depot) VALUES (1, $1) ON CONFLICT (one) DO NOTHING", rand.Text()); err != nil {
-				return err
-			}
-			return w.row(query, nil, &id)
-		})
-	}
-	return id, ps.db.fail("identify the depot", err)
-}
-
 // Of returns the place of a content, its size, and when it was first added. If
 // the index does not have the content, or keeps it on disk, the error is
 // fs.ErrNotExist.
@@ -315,4 +298,32 @@ func (ps Places) Stray(ctx context.Context, strays []Upload) error {
 		_, err := w.many(doomStray, rows)
 		return err
 	})
+}
+
+// Count returns the number of contents in the bucket.
+func (ps Places) Count(ctx context.Context) (n int64, err error) {
+	err = ps.db.points.row(ctx, "SELECT contents FROM state WHERE one = 1", nil, &n)
+	return n, ps.db.fail("count", err)
+}
+
+// Named yields the places of the contents with hashes from low to high, in their
+// order. Contents that are added or dropped meanwhile may or may not be included.
+func (ps Places) Named(ctx context.Context, low, high blob.Ref) iter.Seq2[Upload, error] {
+	return func(yield func(Upload, error) bool) {
+		from, after := low, false
+		pages(ctx, ps.db, yield, func(scan func(...any) error) (Upload, error) {
+			var u Upload
+			var ref []byte
+			if err := scan(&u.Place, &ref, &u.Size); err != nil {
+				return u, err
+			}
+			err := scanRef(ref, &u.Ref)
+			from, after = u.Ref, true
+			return u, err
+		}, `SELECT place, sha256, size FROM content WHERE place IS NOT NULL AND sha256 >= $1 AND sha256 <= $2 AND NOT ($3 AND sha256 = $1)
+			ORDER BY sha256 LIMIT $4`, func() []any {
+			at := from
+			return []any{at[:], high[:], after, pageRows}
+		})
+	}
 }

@@ -267,6 +267,26 @@ func (e *postgres) setFormat(s session, m migration) error {
 	return err
 }
 
+// fingerprint is the system identifier of the server's data folder, the timeline,
+// which changes when a standby or a restored copy begins to write, and the number of
+// the database. Servers that do not tell one of them leave it out.
+func (e *postgres) fingerprint(ctx context.Context) (string, error) {
+	parts := []string{"postgres"}
+	for _, query := range []string{
+		"SELECT system_identifier::text FROM pg_control_system()",
+		"SELECT substr(pg_walfile_name(pg_current_wal_lsn()), 1, 8)",
+		"SELECT oid::text FROM pg_database WHERE datname = current_database()",
+	} {
+		var part string
+		err := pgPoints{e}.row(ctx, query, nil, &part)
+		if err != nil && (code(err) == "" || passes(err) || code(err) == "57014") {
+			return "", err
+		}
+		parts = append(parts, cmp.Or(part, "-"))
+	}
+	return strings.Join(parts, " "), nil
+}
+
 // integrity checks the indexes by the extension amcheck, if the database has it
 // and the user may call it.
 func (e *postgres) integrity(ctx context.Context, _ reader) (problems []string, err error) {

@@ -133,11 +133,22 @@ func (e *sqliteFile) fileFormat(ctx context.Context) (int, error) {
 		return 0, err
 	}
 	defer func() { _ = ro.Close() }()
+	return fileFormat(ctx, ro, e.steps())
+}
+
+// rowQuerier is a connection or a set of them.
+type rowQuerier interface {
+	QueryRowContext(ctx context.Context, query string, args ...any) *sql.Row
+}
+
+// fileFormat returns the format of an existing database, 0 for an empty one, or
+// an error if this program cannot use it.
+func fileFormat(ctx context.Context, q rowQuerier, steps []migration) (int, error) {
 	var version, app, tables int
 	// One statement, so that all three values are consistent.
-	const q = `SELECT (SELECT user_version FROM pragma_user_version), (SELECT application_id FROM pragma_application_id),
-	                  (SELECT count(*) FROM sqlite_schema)`
-	if err := ro.QueryRowContext(ctx, q).Scan(&version, &app, &tables); err != nil {
+	const text = `SELECT (SELECT user_version FROM pragma_user_version), (SELECT application_id FROM pragma_application_id),
+	                     (SELECT count(*) FROM sqlite_schema)`
+	if err := q.QueryRowContext(ctx, text).Scan(&version, &app, &tables); err != nil {
 		return 0, err
 	}
 	if app == 0 && version == 0 && tables == 0 {
@@ -146,18 +157,18 @@ func (e *sqliteFile) fileFormat(ctx context.Context) (int, error) {
 	if app != applicationID {
 		return 0, fmt.Errorf("%w (application id %#x); use a different folder as depot, or move the file away", ErrForeign, app)
 	}
-	if version <= len(e.steps()) {
+	if version <= len(steps) {
 		return version, nil
 	}
 	var floor, recorded int
-	err = ro.QueryRowContext(ctx, "SELECT format_floor, (SELECT count(*) FROM migration) FROM state WHERE one = 1").Scan(&floor, &recorded)
+	err := q.QueryRowContext(ctx, "SELECT format_floor, (SELECT count(*) FROM migration) FROM state WHERE one = 1").Scan(&floor, &recorded)
 	if err == nil && recorded != version {
 		err = fmt.Errorf("%w: it has format %d, and %d migrations are recorded", ErrCorrupt, version, recorded)
 	}
 	if err != nil {
 		return 0, err
 	}
-	return version, checkFormat(e.steps(), version, floor)
+	return version, checkFormat(steps, version, floor)
 }
 
 func (e *sqliteFile) format(s session) (version int, err error) {
@@ -193,6 +204,12 @@ func (e *sqliteFile) steps() []migration {
 	return migrations
 }
 
+// fingerprint is the number of the file in its file system.
+func (e *sqliteFile) fingerprint(context.Context) (string, error) {
+	id, err := durable.FileID(e.path)
+	return "file " + strconv.FormatUint(id, 10), err
+}
+
 func (e *sqliteFile) close() error {
 	var errs []error
 	for _, p := range []*pool{e.point, e.scan} {
@@ -211,10 +228,21 @@ func (e *sqliteFile) close() error {
 // openPool opens up to conns connections. busy is how long SQLite itself waits
 // for a lock.
 func openPool(path, mode string, conns, cacheKiB int, busy time.Duration, pragmas ...string) (*sql.DB, error) {
+	pragmas = append([]string{"cache_size(-" + strconv.Itoa(cacheKiB) + ")", "trusted_schema(0)"}, pragmas...)
+	db, err := sql.Open("sqlite", sqliteURI(path, mode, busy, pragmas...))
+	if err != nil {
+		return nil, err
+	}
+	db.SetMaxOpenConns(conns)
+	db.SetMaxIdleConns(conns)
+	return db, nil
+}
+
+// sqliteURI returns the address of a database file for the driver, which runs the
+// pragmas in their order on each new connection.
+func sqliteURI(path, mode string, busy time.Duration, pragmas ...string) string {
 	q := url.Values{"mode": {mode}, "_txlock": {"immediate"}, "_dqs": {"0"}, "_defensive": {"1"}, "_error_rc": {"1"}}
 	q.Add("_pragma", "busy_timeout("+strconv.FormatInt(busy.Milliseconds(), 10)+")")
-	q.Add("_pragma", "cache_size(-"+strconv.Itoa(cacheKiB)+")")
-	q.Add("_pragma", "trusted_schema(0)")
 	for _, p := range pragmas {
 		q.Add("_pragma", p)
 	}
@@ -223,13 +251,7 @@ func openPool(path, mode string, conns, cacheKiB int, busy time.Duration, pragma
 		p = "/" + p // C:/dir
 	}
 	u := url.URL{Scheme: "file", Path: p, RawQuery: q.Encode()}
-	db, err := sql.Open("sqlite", u.String())
-	if err != nil {
-		return nil, err
-	}
-	db.SetMaxOpenConns(conns)
-	db.SetMaxIdleConns(conns)
-	return db, nil
+	return u.String()
 }
 
 // pool is a set of reading connections with their prepared statements.

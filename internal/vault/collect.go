@@ -42,6 +42,12 @@ func (v *Vault) collect(ctx context.Context) (n int, err error) {
 			}
 		}
 	}
+	if n == 0 && len(batch) == 0 && failed == nil {
+		// Nothing to delete: say now whether it could be.
+		if err := v.owns(ctx); err != nil {
+			return n, err
+		}
+	}
 	if err := sweep(); err != nil {
 		return n, err
 	}
@@ -56,13 +62,12 @@ func (v *Vault) collect(ctx context.Context) (n int, err error) {
 const deleteBatch = 1000
 
 // delete deletes objects and returns the places of those that are deleted, also
-// after an error. A copy of the database beside the original must not delete, so
-// the marker of the bucket is compared first.
+// after an error. The marker of the bucket is compared first.
 func (v *Vault) delete(ctx context.Context, uploads []index.Upload) (places []string, failed error) {
 	if len(uploads) == 0 {
 		return nil, nil
 	}
-	if err := v.claim(ctx, true); err != nil {
+	if err := v.owns(ctx); err != nil {
 		return nil, err
 	}
 	keys := make([]string, len(uploads))

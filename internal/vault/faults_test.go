@@ -15,6 +15,7 @@ import (
 	"sync"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/symdepot/symdepot/internal/blob"
 	"github.com/symdepot/symdepot/internal/blob/blobtest"
@@ -274,10 +275,11 @@ func (s *stalling) RoundTrip(req *http.Request) (*http.Response, error) {
 // faulty is a bucket with faults.
 type faulty struct {
 	bucket.Bucket
-	keep  string // an object that cannot be deleted
-	blind bool   // it does not read what it has written
-	deaf  bool   // it does not list it
-	stays bool   // it does not delete
+	keep  string        // an object that cannot be deleted
+	blind bool          // it does not read what it has written
+	deaf  bool          // it does not list it
+	stays bool          // it does not delete
+	ahead time.Duration // of its clock
 }
 
 func (f *faulty) Delete(ctx context.Context, key string) error {
@@ -291,10 +293,14 @@ func (f *faulty) Delete(ctx context.Context, key string) error {
 }
 
 func (f *faulty) Get(ctx context.Context, key string, off, n int64, ifMatch string) (*bucket.Object, error) {
-	if f.blind {
+	if f.blind && strings.HasPrefix(key, "probe/") {
 		return nil, &bucket.Error{Op: "get", Key: key, Status: 404, Err: fs.ErrNotExist}
 	}
-	return f.Bucket.Get(ctx, key, off, n, ifMatch)
+	o, err := f.Bucket.Get(ctx, key, off, n, ifMatch)
+	if err == nil && f.ahead != 0 {
+		o.ModTime = o.ModTime.Add(f.ahead)
+	}
+	return o, err
 }
 
 // drop removes contents and lets the hold pass.
@@ -326,7 +332,8 @@ func (s *store) objects(t *testing.T) (n int) {
 	return n
 }
 
-// TestBulkDelete deletes many objects with one request, after one for the marker.
+// TestBulkDelete deletes many objects with one request, after one that reads the
+// marker and one that begins a turn.
 func TestBulkDelete(t *testing.T) {
 	t.Parallel()
 	s := openStore(t, buckettest.S3(t), "p", 0)
@@ -334,8 +341,8 @@ func TestBulkDelete(t *testing.T) {
 	s.drop(t, list[1:]...)
 	before := s.requests.n.Load()
 	n, err := s.Sweep(t.Context(), 0)
-	if requests := s.requests.n.Load() - before; n != 9 || err != nil || requests != 2 {
-		t.Errorf("deleted %d objects with %d requests, %v; want 9 with 2", n, requests, err)
+	if requests := s.requests.n.Load() - before; n != 9 || err != nil || requests != 3 {
+		t.Errorf("deleted %d objects with %d requests, %v; want 9 with 3", n, requests, err)
 	}
 	if n := s.objects(t); n != 1 {
 		t.Errorf("%d objects are left, want 1", n)
@@ -431,6 +438,9 @@ func TestRefusals(t *testing.T) {
 		"a store that does not read":        {&faulty{Bucket: with(plain), blind: true}, ErrStore, "cannot be read"},
 		"a store that does not delete":      {&faulty{Bucket: with(plain), stays: true}, ErrStore, "just deleted"},
 		"a store that does not list":        {&faulty{Bucket: with(plain), deaf: true}, ErrStore, "not listed"},
+		"a fast clock of the store":         {&faulty{Bucket: with(plain), ahead: 6 * time.Minute}, ErrStore, "synchronize both clocks"},
+		"a slow clock of the store":         {&faulty{Bucket: with(plain), ahead: -6 * time.Minute}, ErrStore, "synchronize both clocks"},
+		"a rule that deletes":               {ruled(t, p, "fresh", deletes("depot", "fresh/c/1")), ErrStore, "remove the rule"},
 		"a bucket without a running server": {with(func(c *bucket.S3Config) { c.Endpoint = "http://127.0.0.1:1" }), nil, "127.0.0.1:1"},
 	} {
 		db, err := index.Open(t.Context(), filepath.Join(t.TempDir(), "index.db"), index.Options{Placed: true})
@@ -463,3 +473,88 @@ type named struct{ bucket.Bucket }
 func (named) Name() string { return "s3://b" }
 
 var nopLog = slog.New(slog.DiscardHandler)
+
+// deletes is the configuration of a bucket with a rule that deletes objects.
+func deletes(id, prefix string) string {
+	return "<LifecycleConfiguration><Rule><ID>" + id + "</ID><Status>Enabled</Status><Filter><Prefix>" + prefix + "</Prefix></Filter><Expiration><Days>30</Days></Expiration></Rule></LifecycleConfiguration>"
+}
+
+// ruled is a bucket of a store that tells these lifecycle rules.
+func ruled(t *testing.T, p *buckettest.Peer, prefix, rules string) bucket.Bucket {
+	t.Helper()
+	b, err := bucket.OpenS3(bucket.S3Config{Bucket: p.Bucket, Prefix: prefix, Endpoint: p.Endpoint, Region: "us-east-1", AccessKey: p.User, SecretKey: p.Secret}, rulesFrom(rules))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return b
+}
+
+// rulesFrom answers requests for lifecycle rules.
+type rulesFrom string
+
+func (r rulesFrom) RoundTrip(req *http.Request) (*http.Response, error) {
+	if !req.URL.Query().Has("lifecycle") {
+		return buckettest.Transport(nil).RoundTrip(req)
+	}
+	return &http.Response{StatusCode: http.StatusOK, Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1, Header: http.Header{"Content-Type": {"application/xml"}},
+		Body: io.NopCloser(strings.NewReader(string(r))), ContentLength: int64(len(r)), Request: req}, nil
+}
+
+// TestProbeAtStart checks a store again whenever Options.Probe demands it, and leaves
+// nothing behind.
+func TestProbeAtStart(t *testing.T) {
+	t.Parallel()
+	p := buckettest.S3(t)
+	s := openStore(t, p, "p", 0)
+	s.add(t, 100)
+	for name, c := range map[string]struct {
+		change func(f *faulty)
+		rules  string
+		text   string
+	}{
+		"blind":             {func(f *faulty) { f.blind = true }, "", "cannot be read"},
+		"deaf":              {func(f *faulty) { f.deaf = true }, "", "not listed"},
+		"keeps":             {func(f *faulty) { f.stays = true }, "", "just deleted"},
+		"late":              {func(f *faulty) { f.ahead = -time.Hour }, "", "synchronize"},
+		"a little late":     {func(f *faulty) { f.ahead = -time.Minute }, "", ""},
+		"rules of others":   {nil, deletes("logs", "logs/"), ""},
+		"rules for a probe": {nil, deletes("probes", "p/probe/"), ""},
+		"rules for all":     {nil, deletes("all", ""), "remove the rule"},
+		"rules for us":      {nil, deletes("us", "p/"), "remove the rule"},
+		"rules for a part":  {nil, deletes("part", "p/c/00"), "remove the rule"},
+		"fine":              {nil, "", ""},
+	} {
+		b, _ := peer(t, p, "p")
+		if c.rules != "" {
+			b = ruled(t, p, "p", c.rules)
+		}
+		f := &faulty{Bucket: b}
+		var open bucket.Bucket = b
+		if c.change != nil {
+			c.change(f)
+			open = f
+		}
+		var logged logBuffer
+		v, err := Open(t.Context(), Options{Bucket: open, Places: s.db.Places, Dir: t.TempDir(), Probe: true, Log: slog.New(slog.NewTextHandler(&logged, nil))})
+		if err == nil {
+			_ = v.Close()
+		}
+		if (err == nil) != (c.text == "") || err != nil && (!strings.Contains(err.Error(), c.text) || strings.Contains(err.Error(), "\n")) {
+			t.Errorf("%s: %v, want %q", name, err, c.text)
+		}
+		if n := logged.count("synchronize both"); n != 0 && name != "a little late" || n != 1 && name == "a little late" {
+			t.Errorf("%s: %d warnings about the clock", name, n)
+		}
+		for info, err := range s.bucket.List(t.Context(), "probe/") {
+			if err != nil {
+				t.Fatal(err)
+			}
+			if !f.stays {
+				t.Errorf("%s: %s was left behind", name, info.Key)
+			}
+			if err := s.bucket.Delete(t.Context(), info.Key); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+}

@@ -2,8 +2,8 @@
 // ones in a cache on the local disk.
 //
 // The object of a content is c/HH/SHA256/PLACE: HH is the first byte of the hash,
-// PLACE the random name of this one upload. Objects are never overwritten and
-// names never used again. [index.Places] has the rules by which an object becomes
+// PLACE the random name of this one upload. These objects are never overwritten
+// and names never used again. [index.Places] has the rules by which an object becomes
 // a content and is deleted.
 //
 // Reading a content that the local cache has sends no request to the store. Any
@@ -14,7 +14,6 @@ package vault
 import (
 	"context"
 	"crypto/rand"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -45,6 +44,10 @@ type Options struct {
 	// object; zero means seven days. A copy of the database that is older cannot
 	// be used with the bucket any more.
 	Hold time.Duration
+	// Probe makes Open write, read, list and delete an object, compare the clocks
+	// and read the lifecycle rules, where the store tells them. That happens in any
+	// case when a depot uses the bucket for the first time.
+	Probe bool
 	// ReadOnly writes nothing to the bucket.
 	ReadOnly bool
 	// Log receives events; nil discards them.
@@ -103,14 +106,14 @@ type Vault struct {
 	fills   map[string]*fill    // running downloads by place; guarded by mu
 	bad     map[blob.Ref]damage // damaged contents; guarded by mu
 	failing error               // of the last request to the store; guarded by mu
+	foreign bool                // see Foreign; guarded by mu
 	closed  bool                // guarded by mu
 }
 
 var _ blob.Backend = (*Vault)(nil)
 
-// Open opens a bucket for the contents of a depot. It checks that the store
-// reads, lists and deletes what it has written, and that no other depot uses the
-// bucket.
+// Open opens a bucket for the contents of a depot. It checks that no other depot uses
+// the bucket and, with Options.Probe, that the store can keep contents.
 func Open(ctx context.Context, opt Options) (*Vault, error) {
 	v := &Vault{bucket: opt.Bucket, places: opt.Places, hold: opt.Hold, node: rand.Text(), log: opt.Log, now: opt.Now,
 		downloads: make(chan struct{}, transfers), uploads: make(chan struct{}, transfers),
@@ -129,89 +132,17 @@ func Open(ctx context.Context, opt Options) (*Vault, error) {
 	if size == 0 {
 		size = defaultCache
 	}
-	if err := v.claim(ctx, opt.ReadOnly); err != nil {
+	fresh, err := v.attach(ctx, opt.ReadOnly)
+	if err == nil && opt.Probe && !fresh && !opt.ReadOnly {
+		err = v.probe(ctx)
+	}
+	if err != nil {
 		return nil, describe(opt.Bucket, err)
 	}
-	var err error
 	if v.local, err = openLocal(ctx, opt.Dir, size); err != nil {
 		return nil, err
 	}
 	return v, nil
-}
-
-// markerKey is the object that names the depot of the bucket.
-const markerKey = "symdepot.json"
-
-// marker is the content of that object.
-type marker struct {
-	Depot string `json:"depot"`
-}
-
-// Errors of Open.
-var (
-	// ErrOtherDepot means that a different depot uses the bucket.
-	ErrOtherDepot = errors.New("a different depot keeps its contents there")
-	// ErrRefused means that the store does not accept the credentials, or that
-	// they do not have the rights.
-	ErrRefused = errors.New("the store refuses the credentials or gives them too few rights; check them (AWS_ACCESS_KEY_ID and the like) and the rights to read, write, list and delete")
-	// ErrStore means that the store does not do what a depot needs.
-	ErrStore = errors.New("the store cannot keep the contents of a depot")
-)
-
-// describe adds what a user needs to the error of claim.
-func describe(b bucket.Bucket, err error) error {
-	switch {
-	case errors.Is(err, fs.ErrPermission) || errors.Is(err, bucket.ErrCredentials):
-		// Not an fs.ErrPermission, which is about files.
-		return fmt.Errorf("%w: %s", ErrRefused, err.Error())
-	case errors.As(err, new(*bucket.Error)):
-		return err // it names the bucket
-	}
-	return fmt.Errorf("contents in %s: %w", b.Name(), err)
-}
-
-// claim checks the marker of the bucket, or writes it into an empty one after a
-// probe of the store.
-func (v *Vault) claim(ctx context.Context, readOnly bool) error {
-	id, err := v.places.Depot(ctx)
-	if err != nil {
-		return err
-	}
-	b, err := v.read(ctx, markerKey)
-	if err == nil {
-		var m marker
-		if err := json.Unmarshal(b, &m); err != nil || m.Depot == "" {
-			return fmt.Errorf("%s is damaged", markerKey)
-		}
-		if m.Depot != id {
-			return fmt.Errorf("%w; name another prefix, or open the depot %s", ErrOtherDepot, m.Depot)
-		}
-		return nil
-	}
-	if !errors.Is(err, fs.ErrNotExist) || errors.Is(err, bucket.ErrNoBucket) {
-		return err
-	}
-	if readOnly {
-		return fmt.Errorf("%s is missing: %w", markerKey, fs.ErrNotExist)
-	}
-	for info, err := range v.bucket.List(ctx, "c/") {
-		if err != nil {
-			return err
-		}
-		return fmt.Errorf("it holds %s, and no %s that names its depot; name an empty prefix", info.Key, markerKey)
-	}
-	if err := v.probe(ctx); err != nil {
-		return err
-	}
-	b, err = json.Marshal(marker{id})
-	if err != nil {
-		return err
-	}
-	_, err = v.bucket.Put(ctx, markerKey, int64(len(b)), strings.NewReader(string(b)), bucket.PutOptions{ContentType: "application/json", IfAbsent: true})
-	if errors.Is(err, bucket.ErrPrecondition) {
-		return v.claim(ctx, readOnly) // another process was faster
-	}
-	return err
 }
 
 // read returns a small object.
@@ -222,41 +153,6 @@ func (v *Vault) read(ctx context.Context, key string) ([]byte, error) {
 	}
 	defer o.Body.Close()
 	return io.ReadAll(io.LimitReader(o.Body, 64<<10))
-}
-
-// probe writes, reads, lists and deletes an object.
-func (v *Vault) probe(ctx context.Context) error {
-	key, text := "probe/"+rand.Text(), rand.Text()
-	if _, err := v.bucket.Put(ctx, key, int64(len(text)), strings.NewReader(text), bucket.PutOptions{}); err != nil {
-		return err
-	}
-	b, err := v.read(ctx, key)
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return err
-	}
-	if string(b) != text {
-		return fmt.Errorf("%w: an object that was just written cannot be read", ErrStore)
-	}
-	listed := false
-	for info, err := range v.bucket.List(ctx, "probe/") {
-		if err != nil {
-			return err
-		}
-		listed = listed || info.Key == key
-	}
-	if !listed {
-		return fmt.Errorf("%w: an object that was just written is not listed", ErrStore)
-	}
-	if err := v.bucket.Delete(ctx, key); err != nil {
-		return err
-	}
-	if _, err := v.bucket.Head(ctx, key); !errors.Is(err, fs.ErrNotExist) {
-		if err == nil {
-			err = fmt.Errorf("%w: an object that was just deleted is still there", ErrStore)
-		}
-		return err
-	}
-	return nil
 }
 
 // keyOf returns the key of an upload's object.

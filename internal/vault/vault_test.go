@@ -87,21 +87,29 @@ func openStore(t *testing.T, p *buckettest.Peer, prefix string, cache int64) *st
 
 func openIn(t *testing.T, b bucket.Bucket, via *counter, cache int64) *store {
 	t.Helper()
+	return openAt(t, filepath.Join(t.TempDir(), "index.db"), b, via, cache)
+}
+
+// openAt opens a vault whose index is in a file or in PostgreSQL.
+func openAt(t *testing.T, where string, b bucket.Bucket, via *counter, cache int64) *store {
+	t.Helper()
 	s := &store{now: time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC), txs: map[blob.Ref][]int64{}}
 	dir := t.TempDir()
 	var err error
-	if s.db, err = index.Open(t.Context(), filepath.Join(dir, "index.db"), index.Options{Placed: true, Now: s.clock}); err != nil {
+	if s.db, err = index.Open(t.Context(), where, index.Options{Placed: true, Now: s.clock}); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = s.db.Close() })
 	s.requests = via
 	if s.Vault, err = Open(t.Context(), Options{Bucket: b, Places: s.db.Places, Dir: filepath.Join(dir, "cache"), CacheBytes: cache, Now: s.clock,
-		Log: slog.New(slog.NewTextHandler(&s.logged, nil))}); err != nil {
+		Log: s.logger()}); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = s.Close() })
 	return s
 }
+
+func (s *store) logger() *slog.Logger { return slog.New(slog.NewTextHandler(&s.logged, nil)) }
 
 // another returns a second process with the same index and bucket.
 func (s *store) another(t *testing.T, b bucket.Bucket) *store {

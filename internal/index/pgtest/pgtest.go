@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io/fs"
 	"net"
+	"net/url"
 	"os"
 	"os/exec"
 	"os/user"
@@ -14,6 +15,7 @@ import (
 	"runtime"
 	"slices"
 	"strconv"
+	"strings"
 	"sync"
 	"testing"
 
@@ -203,4 +205,38 @@ func (s *Server) Database(tb testing.TB) string {
 	s.mu.Unlock()
 	s.SQL(tb, "CREATE DATABASE "+name)
 	return s.URL(name)
+}
+
+// Restored dumps a database, restores the dump into a new one, as an operator does,
+// and returns the URL of the new one.
+func (s *Server) Restored(tb testing.TB, address string) string {
+	tb.Helper()
+	u, err := url.Parse(address)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	to, err := url.Parse(s.Database(tb))
+	if err != nil {
+		tb.Fatal(err)
+	}
+	dump := filepath.Join(filepath.Dir(s.data), strings.TrimPrefix(to.Path, "/")+".dump")
+	server := []string{"-h", "127.0.0.1", "-p", strconv.Itoa(s.port), "-U", "symdepot", "-d"}
+	s.run(tb, "pg_dump", append(server, strings.TrimPrefix(u.Path, "/"), "-Fc", "-f", dump)...)
+	s.run(tb, "pg_restore", append(server, strings.TrimPrefix(to.Path, "/"), "--exit-on-error", dump)...)
+	return to.String()
+}
+
+// User makes a user who needs a password, and who may do everything.
+func (s *Server) User(tb testing.TB, name, password string) {
+	tb.Helper()
+	s.SQL(tb, fmt.Sprintf("CREATE ROLE %s SUPERUSER LOGIN PASSWORD '%s'", name, password))
+	path := filepath.Join(s.data, "pg_hba.conf")
+	before, err := os.ReadFile(path)
+	if err == nil {
+		err = os.WriteFile(path, append([]byte("host all "+name+" 127.0.0.1/32 scram-sha-256\n"), before...), 0o600)
+	}
+	if err != nil {
+		tb.Fatal(err)
+	}
+	s.run(tb, "pg_ctl", "-D", s.data, "reload")
 }

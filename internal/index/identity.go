@@ -1,0 +1,103 @@
+package index
+
+import (
+	"context"
+	"crypto/rand"
+	"database/sql"
+	"errors"
+	"time"
+)
+
+// Identity tells the database of a depot from copies of it. A bucket's marker has
+// the same values, and only the database that agrees with it deletes objects.
+type Identity struct {
+	// Depot is random text that is made once. Copies have the same.
+	Depot string
+	// Database identifies the database server and its history, or the file: a
+	// dump that was restored, a physical copy that was promoted, or a copied
+	// file, has another one.
+	Database string
+	// Turn changes every few hours. It tells copies apart that have the same
+	// Database, such as those of a whole disk: one of them does not know the
+	// current turn. Previous is the one before, which the marker has if a process
+	// was killed before it could write it.
+	Turn, Previous string
+}
+
+// Depot returns the id of the depot: random text that is made once. A bucket
+// records it, so that two depots cannot use one bucket.
+func (ps Places) Depot(ctx context.Context) (id string, err error) {
+	const query = "SELECT depot FROM identity WHERE one = 1"
+	err = ps.db.points.row(ctx, query, nil, &id)
+	if errors.Is(err, sql.ErrNoRows) {
+		err = ps.db.update(ctx, "identify the depot", func(w *write) error {
+			if _, err := w.exec("INSERT INTO identity (one, depot) VALUES (1, $1) ON CONFLICT (one) DO NOTHING", rand.Text()); err != nil {
+				return err
+			}
+			return w.row(query, nil, &id)
+		})
+	}
+	return id, ps.db.fail("identify the depot", err)
+}
+
+// Identity returns the identity of the database.
+func (ps Places) Identity(ctx context.Context) (Identity, error) {
+	id, _, err := ps.identity(ctx)
+	return id, err
+}
+
+const identityQuery = "SELECT depot, coalesce(turn, ''), coalesce(previous, ''), coalesce(turned, 0) FROM identity WHERE one = 1"
+
+// identity returns the identity of the database and when its turn began.
+func (ps Places) identity(ctx context.Context) (id Identity, turned time.Time, err error) {
+	if _, err := ps.Depot(ctx); err != nil {
+		return id, turned, err
+	}
+	var at int64
+	if err = ps.db.points.row(ctx, identityQuery, nil, &id.Depot, &id.Turn, &id.Previous, &at); err == nil {
+		id.Database, err = ps.db.engine.fingerprint(ctx)
+	}
+	return id, time.UnixMilli(at), ps.db.fail("identify the database", err)
+}
+
+// NewTurn begins a new turn if the current one is older than every, or if there is
+// none, and returns the identity of the database.
+func (ps Places) NewTurn(ctx context.Context, every time.Duration) (Identity, error) {
+	id, turned, err := ps.identity(ctx)
+	due := func() bool { return id.Turn == "" || ps.db.now().Sub(turned) >= every }
+	if err != nil || !due() {
+		return id, err
+	}
+	err = ps.db.update(ctx, "begin a turn", func(w *write) error {
+		var at int64
+		if err := w.row(identityQuery, nil, &id.Depot, &id.Turn, &id.Previous, &at); err != nil {
+			return err
+		}
+		if turned = time.UnixMilli(at); !due() {
+			return nil // another process was faster
+		}
+		id.Turn, id.Previous = rand.Text(), id.Turn
+		_, err := w.exec("UPDATE identity SET turn = $1, previous = $2, turned = $3 WHERE one = 1", id.Turn, id.Previous, ps.db.now().UnixMilli())
+		return err
+	})
+	return id, err
+}
+
+// Audited returns when all objects of the bucket were last compared with the index;
+// zero is never.
+func (ps Places) Audited(ctx context.Context) (time.Time, error) {
+	var at sql.NullInt64
+	err := ps.db.points.row(ctx, "SELECT max(audited) FROM identity", nil, &at)
+	return fromMillis(at), ps.db.fail("look up the last audit", err)
+}
+
+// SetAudited records that all objects were compared.
+func (ps Places) SetAudited(ctx context.Context, at time.Time) error {
+	if _, err := ps.Depot(ctx); err != nil {
+		return err
+	}
+	return ps.db.update(ctx, "record an audit", func(w *write) error {
+		_, err := w.exec("UPDATE identity SET audited = $1 WHERE one = 1", at.UnixMilli())
+		return err
+	})
+}
