@@ -223,9 +223,14 @@ func (n *chaosNode) get(ctx context.Context, path string) (status int, sum [32]b
 
 // command runs a command, which a fault may kill or stop.
 func (c *chaos) command(args ...string) (out string, err error) {
+	return c.commandOf("symdepot", args...)
+}
+
+// commandOf is command with a program of another version.
+func (c *chaos) commandOf(exe string, args ...string) (out string, err error) {
 	ctx, cancel := context.WithTimeout(c.ctx, 3*time.Minute)
 	defer cancel()
-	cmd := exec.CommandContext(ctx, "symdepot", args...)
+	cmd := exec.CommandContext(ctx, exe, args...)
 	for k, v := range c.tools.env {
 		cmd.Env = append(cmd.Env, k+"="+v)
 	}

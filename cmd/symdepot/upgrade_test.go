@@ -1,0 +1,160 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/symdepot/symdepot/internal/index/pgtest"
+	"github.com/symdepot/symdepot/internal/symtest"
+)
+
+// buildVersion builds a program that stands for a later version, and returns a
+// folder with it.
+func buildVersion(t *testing.T, tag string) string {
+	t.Helper()
+	dir := t.TempDir()
+	cmd := exec.CommandContext(t.Context(), "go", "build", "-tags", tag, "-o", filepath.Join(dir, "symdepot"), ".")
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Fatalf("go build -tags %s: %v\n%s", tag, err, out)
+	}
+	return dir
+}
+
+// TestNodesUpgrade replaces the servers of a depot by those of the next version, one
+// after the other, and these by the version after it, while commands of both adjacent
+// versions add and remove, and readers ask. Nothing fails but the oldest version in
+// the end, which says so. Then upgrades are killed at many moments.
+func TestNodesUpgrade(t *testing.T) {
+	if os.Getenv("SYMDEPOT_TORTURE") == "" {
+		t.Skip("builds two further programs: runs with make torture (SYMDEPOT_TORTURE=1)")
+	}
+	t.Parallel()
+	next, later := buildVersion(t, "symdepot_next"), buildVersion(t, "symdepot_later")
+	pg := pgtest.New(t)
+	pg.Database(t) // test1
+	c := newChaos(t, 3, "10m,1h,168h,168h", "test1", pg)
+	first := t.TempDir()
+	k, err := c.file(first)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if c.add([]*chaosKey{k}, first) == 0 {
+		t.Fatal("the first add has failed")
+	}
+	formats := func() int { return numberOf(t, pg, "SELECT count(*) FROM migration") }
+	base := formats()
+	snapshot := pg.Snapshot(t, pg.URL("test1")) // the depot of the oldest version, for later
+
+	var stop atomic.Bool
+	var wg sync.WaitGroup
+	for i := range c.nodes {
+		wg.Go(func() { c.read(i, &stop) })
+	}
+	shared := t.TempDir()
+	if _, err := c.file(shared); err != nil {
+		t.Fatal(err)
+	}
+	// both has two versions write at once.
+	both := func(old, new string) {
+		t.Helper()
+		var group sync.WaitGroup
+		for _, exe := range []string{old, new} {
+			for range 2 {
+				dir := t.TempDir()
+				k, err := c.file(dir)
+				if err != nil {
+					t.Fatal(err)
+				}
+				c.mu.Lock()
+				c.keys[k.path] = k
+				c.mu.Unlock()
+				group.Go(func() {
+					out, err := c.commandOf(exe, "add", "--comment", k.path, shared, dir)
+					if err != nil {
+						t.Errorf("%v\n%s", err, out)
+						return
+					}
+					c.mu.Lock()
+					k.state = keyKept
+					c.mu.Unlock()
+					for node := range c.nodes {
+						c.check(node, k)
+					}
+				})
+			}
+		}
+		group.Wait()
+	}
+	replace := func(node int, dir string) {
+		t.Helper()
+		n := c.nodes[node]
+		n.end()
+		n.env["PATH"] = dir + string(os.PathListSeparator) + os.Getenv("PATH")
+		if err := n.start(); err != nil {
+			t.Fatalf("node %d: %v", node, err)
+		}
+	}
+	for node := range c.nodes {
+		replace(node, next)
+		if n := formats(); n != base+1 {
+			t.Fatalf("format %d with %d servers of the next version, want %d", n, node+1, base+1)
+		}
+		both("symdepot", filepath.Join(next, "symdepot"))
+	}
+	for node := range c.nodes {
+		replace(node, later)
+		both(filepath.Join(next, "symdepot"), filepath.Join(later, "symdepot"))
+	}
+	symtest.Await(t, 3*time.Minute, "the end of the upgrade", func() bool { return formats() == base+2 })
+	both(filepath.Join(next, "symdepot"), filepath.Join(later, "symdepot"))
+	out, err := c.command("list")
+	want := fmt.Sprintf("it has format %d, which needs a program that supports format %d, and this program supports formats up to %d", base+2, base+1, base)
+	if err == nil || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), "exit status 4") {
+		t.Errorf("the oldest version: %v\n%s, want exit status 4 and %q", err, out, want)
+	}
+	stop.Store(true)
+	wg.Wait()
+	if out, err := c.commandOf(filepath.Join(later, "symdepot"), "verify"); err != nil || !strings.HasPrefix(out, "clean: ") {
+		t.Errorf("verify: %v\n%s", err, out)
+	}
+	for _, n := range c.nodes {
+		n.end()
+	}
+
+	// An upgrade that is killed is finished by the next process, of either version.
+	for i := range 20 {
+		name := fmt.Sprintf("killed%d", i)
+		pg.SQL(t, "CREATE DATABASE "+name+" TEMPLATE "+snapshot)
+		where := pg.URL(name)
+		ctx, cancel := context.WithTimeout(t.Context(), time.Duration(20+i*40)*time.Millisecond)
+		cmd := exec.CommandContext(ctx, filepath.Join(later, "symdepot"), "--depot", where, "list") // killed at the end of ctx
+		for k, v := range c.tools.env {
+			cmd.Env = append(cmd.Env, k+"="+v)
+		}
+		_ = cmd.Run()
+		cancel()
+		n := 0
+		if _, err := fmt.Sscan(pg.In(t, name, "SELECT count(*) FROM migration"), &n); err != nil {
+			t.Fatal(err)
+		}
+		if n <= base+1 {
+			if out, err := c.command("--depot", where, "verify"); err != nil {
+				t.Errorf("kill %d, format %d: the oldest version: %v\n%s", i, n, err, out)
+			}
+		}
+		for _, exe := range []string{later, next} {
+			if out, err := c.commandOf(filepath.Join(exe, "symdepot"), "--depot", where, "verify"); err != nil || !strings.HasPrefix(out, "clean: ") {
+				t.Errorf("kill %d, format %d: %v\n%s", i, n, err, out)
+			}
+		}
+		t.Logf("kill %d came at format %d", i, n)
+	}
+}

@@ -1,0 +1,5 @@
+//go:build symdepot_later
+
+package index
+
+const later = true

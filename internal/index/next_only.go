@@ -1,0 +1,5 @@
+//go:build symdepot_next && !symdepot_later
+
+package index
+
+const later = false
