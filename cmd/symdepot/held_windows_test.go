@@ -66,6 +66,46 @@ func TestHeldInDepot(t *testing.T) {
 	run("clean: 0 contents", "verify")
 }
 
+// TestHeldInBackup makes a backup while another process, this one, holds a content
+// of the earlier backup open. The backup is complete, and the next one removes the
+// content.
+func TestHeldInBackup(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	depot, backup := filepath.Join(dir, "depot"), filepath.Join(dir, "backup")
+	symFiles(t, filepath.Join(dir, "1"), 1, 1, 4000)
+	symFiles(t, filepath.Join(dir, "2"), 2, 1, 4000)
+	content, err := os.ReadFile(filepath.Join(dir, "1", "lib1-0.so.sym"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	run := func(want string, args ...string) {
+		t.Helper()
+		if code, out, errs := symdepot(t, depot, args...); code != 0 || !strings.Contains(out, want) {
+			t.Errorf("%s: exit code %d, output %s%s, want 0 and %q", args, code, out, errs, want)
+		}
+	}
+	run("", "add", filepath.Join(dir, "1"))
+	run("", "add", filepath.Join(dir, "2"))
+	run("2 contents", "depot", "backup", "--to", backup)
+	blobs := stored(t, backup, content)
+	if len(blobs) != 1 {
+		t.Fatalf("files with the content: %q, want one", blobs)
+	}
+	release := symtest.Hold(t, blobs[0])
+	run("", "rm", "1")
+	run("freed", "gc", "--grace", "0s")
+	run("1 content", "depot", "backup", "--to", backup)
+	if code, out, errs := symdepot(t, backup, "verify"); code != 0 || !strings.Contains(out, "clean: 1 content") {
+		t.Errorf("verify of the backup: exit code %d, %s%s, want it clean", code, out, errs)
+	}
+	release()
+	run("of earlier backups removed", "depot", "backup", "--to", backup)
+	if _, err := os.Stat(blobs[0]); !os.IsNotExist(err) {
+		t.Errorf("the content after the next backup: %v, want not found", err)
+	}
+}
+
 // TestHeldInStore replaces and deletes a file of a symbol store while another
 // process, this one, holds it open. The add fails and changes nothing. The
 // deletion succeeds, and the next command that writes removes the file.

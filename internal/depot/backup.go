@@ -9,7 +9,6 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/symdepot/symdepot/internal/blob"
@@ -223,15 +222,35 @@ func checkNewBackup(dir string) error {
 
 // overlap reports whether one of two folders is inside the other or equal to it.
 func overlap(a, b string) (bool, error) {
-	list := []*string{&a, &b}
-	for _, p := range list {
-		real, err := resolve(*p)
-		if err != nil {
-			return false, err
-		}
-		*p = real + string(filepath.Separator)
+	in, err := inside(a, b)
+	if err == nil && !in {
+		in, err = inside(b, a)
 	}
-	return strings.HasPrefix(a, b) || strings.HasPrefix(b, a), nil
+	return in, err
+}
+
+// inside reports whether a folder is another one or below it. It compares files and
+// not names, because Windows has several names for one folder.
+func inside(dir, other string) (bool, error) {
+	top, err := os.Stat(other)
+	if errors.Is(err, fs.ErrNotExist) {
+		return false, nil
+	}
+	if err == nil {
+		dir, err = resolve(dir)
+	}
+	if err != nil {
+		return false, err
+	}
+	for {
+		if info, err := os.Stat(dir); err == nil && os.SameFile(info, top) {
+			return true, nil
+		}
+		if filepath.Dir(dir) == dir {
+			return false, nil
+		}
+		dir = filepath.Dir(dir)
+	}
 }
 
 // resolve returns the path of a folder, which need not exist, without links.
