@@ -842,7 +842,7 @@ func TestNodesFailover(t *testing.T) {
 				t.Errorf("round %d: node %d: GET %s: 200 from what the failover has lost", round, i, gone.path)
 			}
 		}
-		if _, err := c.command("gc", "--grace", "0s"); err != nil {
+		if _, err := c.command("gc", "--claim", "--grace", "0s"); err != nil {
 			t.Error(err)
 		}
 	}
