@@ -340,3 +340,30 @@ func TestDeferredLimit(t *testing.T) {
 		}
 	})
 }
+
+// TestDelHeldBesidePointer deletes the transaction of a held file whose key another
+// transaction keeps as a pointer.
+func TestDelHeldBesidePointer(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		const dir = "a.dll/000000011000/"
+		h := hold("a.dll")
+		s := create(t, t.TempDir(), One, Options{removeFault: h.fault})
+		mustAdd(t, s, AddOptions{Pointer: true}, files(File{Source: `\\server\a.dll`, Keys: []Key{{"a.dll", "000000011000", Binary}}}))
+		mustAdd(t, s, AddOptions{}, paths(writeFile(t, filepath.Join(t.TempDir(), "a.dll"), peImage(1, 0x1000, "a"))))
+		if r := mustDel(t, s, 2); r.Deferred != 1 {
+			t.Errorf("%d files deferred, want 1", r.Deferred)
+		}
+		want(t, s, dir+"file.ptr", `\\server\a.dll`)
+		if got := notes(t, s); !slices.Equal(got, []string{dir + "a.dll"}) {
+			t.Errorf("notes about %q, want the held file", got)
+		}
+		h.open.Store(false)
+		mustBeClean(t, s)
+		want(t, s, dir+"a.dll", noFile)
+		want(t, s, dir+"file.ptr", `\\server\a.dll`)
+		if s.exists(deferredFile) {
+			t.Errorf("%s exists, want none", deferredFile)
+		}
+	})
+}
