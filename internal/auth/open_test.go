@@ -2,6 +2,7 @@ package auth
 
 import (
 	"crypto/tls"
+	"net/http"
 	"net/http/httptest"
 	"testing"
 
@@ -30,7 +31,7 @@ func TestOpenTo(t *testing.T) {
 		{"client certificates over TLS", &Gate{anonymous: all, rules: make(certRules, 1)}, "", true, false},
 		{"client certificates without TLS", &Gate{anonymous: all, rules: make(certRules, 1)}, "", false, true},
 	} {
-		r := httptest.NewRequest("GET", "/", nil)
+		r := httptest.NewRequest(http.MethodGet, "/", nil)
 		if tt.header != "" {
 			r.Header.Set(tt.header, "x")
 		}

@@ -70,7 +70,7 @@ func FileID(name string) (uint64, error) {
 		return 0, err
 	}
 	if st, ok := info.Sys().(*syscall.Stat_t); ok {
-		return uint64(st.Ino), nil
+		return st.Ino, nil
 	}
 	return 0, errors.ErrUnsupported
 }

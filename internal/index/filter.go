@@ -193,9 +193,8 @@ func (f *Filter) Refresh(ctx context.Context, state uint64) error {
 		return nil
 	}
 	f.retry = now.Add(buildRetry)
-	if is, err := f.lease(ctx); errors.Is(err, ErrReadOnly) {
-		is = true // for itself alone
-	} else if err != nil || !is {
+	// A process that cannot store a build makes one for itself alone.
+	if is, err := f.lease(ctx); !is && !errors.Is(err, ErrReadOnly) {
 		return err
 	}
 	if err := f.read(ctx, state, true); err != nil {

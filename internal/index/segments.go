@@ -55,8 +55,11 @@ func loadSegments(ctx context.Context, r reader, kind, floor int64) (*segments, 
 		if err := scan(&part, &body); err != nil {
 			return false, err
 		}
-		if part < 0 || part >= segmentCount || s.part[part].UnmarshalBinary(body) != nil {
-			return false, nil // damaged: a new build replaces it
+		if part < 0 || part >= segmentCount {
+			return false, nil
+		}
+		if damaged := s.part[part].UnmarshalBinary(body); damaged != nil {
+			return false, nil //nolint:nilerr // a new build replaces it
 		}
 		n++
 		return true, nil

@@ -529,7 +529,7 @@ func TestProbeAtStart(t *testing.T) {
 			b = ruled(t, p, "p", c.rules)
 		}
 		f := &faulty{Bucket: b}
-		var open bucket.Bucket = b
+		open := b
 		if c.change != nil {
 			c.change(f)
 			open = f

@@ -178,7 +178,7 @@ func (s *store) Delete(ctx context.Context, ref blob.Ref) error {
 		return err
 	}
 	s.pass(defaultHold + time.Second)
-	_, err := s.Vault.Sweep(ctx, time.Hour)
+	_, err := s.Sweep(ctx, time.Hour)
 	return err
 }
 
