@@ -1,0 +1,161 @@
+package main
+
+import (
+	"fmt"
+	"maps"
+	"net/http"
+	"net/http/httptest"
+	"net/http/httputil"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strconv"
+	"sync"
+	"testing"
+
+	"github.com/symdepot/symdepot/internal/bucket/buckettest"
+	"github.com/symdepot/symdepot/internal/index/pgtest"
+)
+
+// storeCounter counts the requests to a store by method, and passes them on.
+type storeCounter struct {
+	url string
+	mu  sync.Mutex
+	n   map[string]int // guarded by mu
+}
+
+func newStoreCounter(t *testing.T, endpoint string) *storeCounter {
+	t.Helper()
+	target, err := url.Parse(endpoint)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := &storeCounter{n: map[string]int{}}
+	// Requests are signed with the host that the client knows.
+	proxy := &httputil.ReverseProxy{Rewrite: func(r *httputil.ProxyRequest) { r.SetURL(target); r.Out.Host = r.In.Host }, Transport: buckettest.Transport(nil)}
+	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		c.mu.Lock()
+		c.n[r.Method]++
+		c.mu.Unlock()
+		proxy.ServeHTTP(w, r)
+	}))
+	t.Cleanup(srv.Close)
+	c.url = srv.URL
+	return c
+}
+
+// take returns the requests since the last call.
+func (c *storeCounter) take() map[string]int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	n := c.n
+	c.n = map[string]int{}
+	return n
+}
+
+func sumOf(n map[string]int) (sum int) {
+	for _, v := range n {
+		sum += v
+	}
+	return sum
+}
+
+// TestNodesStoreRequests counts the requests to the store: one for a cold hit, none
+// for a warm one and for a miss, and one for each new content besides those of the
+// command.
+func TestNodesStoreRequests(t *testing.T) {
+	t.Parallel()
+	files := 20
+	if os.Getenv("SYMDEPOT_BENCH") != "" {
+		files = 1000
+	}
+	s3 := buckettest.S3(t)
+	counter := newStoreCounter(t, s3.Endpoint)
+	env := map[string]string{
+		"PATH": os.Getenv("PATH"), "HOME": t.TempDir(), "SYMDEPOT_DEPOT": pgtest.New(t).Database(t), "SYMDEPOT_DEPOT_BLOBS": "s3://" + s3.Bucket + "/depot",
+		"AWS_ENDPOINT_URL": counter.url, "AWS_REGION": "us-east-1", "AWS_ACCESS_KEY_ID": s3.User, "AWS_SECRET_ACCESS_KEY": s3.Secret,
+	}
+	c := &cluster{}
+	for k, v := range env {
+		c.env = append(c.env, k+"="+v)
+	}
+	first := t.TempDir()
+	randomSyms(t, first, 1, 5_000)
+	c.run(t, "add", first)
+	counter.take()
+	c.run(t, "add", first) // nothing new
+	fixed := counter.take()
+	dir := t.TempDir()
+	paths := randomSyms(t, dir, files, 10_000)
+	c.run(t, "add", dir)
+	added := counter.take()
+	if got := sumOf(added) - sumOf(fixed); got != files || added["PUT"]-fixed["PUT"] != files {
+		t.Errorf("%d new contents cost %v, and a command without new ones %v; want %d PUT more", files, added, fixed, files)
+	}
+	node := &chaosNode{env: maps.Clone(env), transport: &http.Transport{}}
+	node.env["HOME"] = t.TempDir()
+	if err := node.start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(node.end)
+	get := func(what string, want int, status int, path func(i int) string) {
+		t.Helper()
+		counter.take()
+		for i := range files {
+			if got, _ := node.get(t.Context(), path(i)); got != status {
+				t.Fatalf("%s: GET %s: %d, want %d", what, path(i), got, status)
+			}
+		}
+		if n := counter.take(); sumOf(n) != want*files || n["GET"] != want*files {
+			t.Errorf("%d requests for %s cost %v, want %d GET each", files, what, n, want)
+		}
+	}
+	hit := func(i int) string { return paths[i] }
+	get("cold hits", 1, 200, hit)
+	get("warm hits", 0, 200, hit)
+	get("misses", 0, 404, func(i int) string { return fmt.Sprintf("/gone%d.pdb/%032X1/gone%d.pdb", i, i+1, i) })
+	t.Logf("requests to the store for %d files: %v when they were added (%v without new contents), 1 for each cold hit, 0 for warm hits and misses", files, added, fixed)
+}
+
+// TestBenchNodes compares a server on PostgreSQL and a bucket with one on a folder:
+// missing keys, and small files that both have on their disks.
+func TestBenchNodes(t *testing.T) {
+	needBench(t, "wrk")
+	pairs, seconds := 7, 5
+	if s := os.Getenv("SYMDEPOT_BENCH_SECONDS"); s != "" {
+		seconds, _ = strconv.Atoi(s)
+	}
+	c := newCluster(t, 1)
+	tree := t.TempDir()
+	small := randomSyms(t, tree, 256, 64<<10)
+	c.run(t, "add", tree)
+	folder := filepath.Join(t.TempDir(), "depot")
+	if code, _, errs := symdepot(t, folder, "add", tree); code != 0 {
+		t.Fatal(errs)
+	}
+	embedded := serveDepot(t, folder, "--quiet")
+	var missing []string
+	for i := range 200_000 {
+		missing = append(missing, fmt.Sprintf("/gone%d.pdb/%032X1/gone%d.pdb", i, i+1, i))
+	}
+	for _, f := range []struct {
+		name   string
+		paths  []string
+		status int
+		want   float64
+	}{{"missing keys, 404/s", missing, 404, 0.9}, {"warm 64 KiB files, answers/s", small, 200, 0.95}} {
+		var nodes, embeddeds, ratios []float64
+		for _, url := range []string{c.nodes[0].url, embedded.url} {
+			load(t, url, 2, 32, f.paths, f.status)
+		}
+		for range pairs {
+			n, e := load(t, c.nodes[0].url, seconds, 32, f.paths, f.status), load(t, embedded.url, seconds, 32, f.paths, f.status)
+			nodes, embeddeds, ratios = append(nodes, n), append(embeddeds, e), append(ratios, n/e)
+		}
+		verdict := "reached"
+		if median(ratios) < f.want {
+			verdict = "NOT REACHED"
+		}
+		t.Logf("%-28s node %8.0f, folder %8.0f; node to folder %.2f (want %.2f: %s)", f.name, median(nodes), median(embeddeds), median(ratios), f.want, verdict)
+	}
+}

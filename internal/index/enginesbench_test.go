@@ -1,0 +1,217 @@
+package index
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/symdepot/symdepot/internal/blob"
+	"github.com/symdepot/symdepot/internal/index/pgtest"
+)
+
+// The figures of PostgreSQL in BENCHMARKS.md. They run with SYMDEPOT_BENCH=1 only.
+
+func needBench(t *testing.T) {
+	t.Helper()
+	if os.Getenv("SYMDEPOT_BENCH") == "" {
+		t.Skip("runs with make bench (SYMDEPOT_BENCH=1)")
+	}
+}
+
+// percentile returns the value below which that share of the times lies.
+func percentile(times []time.Duration, share float64) time.Duration {
+	if len(times) == 0 {
+		return 0
+	}
+	slices.Sort(times)
+	return times[min(int(float64(len(times))*share), len(times)-1)]
+}
+
+// TestBenchEngines compares lookups in PostgreSQL, over TCP, with those in SQLite, in
+// indexes with the same objects: by default a million keys (SYMDEPOT_INDEX_KEYS).
+func TestBenchEngines(t *testing.T) {
+	needBench(t)
+	keys, rounds := 1_000_000, 5
+	if n, err := strconv.Atoi(os.Getenv("SYMDEPOT_INDEX_KEYS")); err == nil {
+		keys = n
+	}
+	places := []string{filepath.Join(t.TempDir(), "index.db"), pgtest.New(t).Database(t)}
+	var objects int
+	for _, where := range places {
+		objects = build(t, where, keys)
+	}
+	results := make([][]figures, len(places))
+	for range rounds {
+		for i, where := range places {
+			out, err := child(t.Context(), "figures", where, objects).Output()
+			if err != nil {
+				t.Fatal(err)
+			}
+			var f figures
+			if err := json.Unmarshal(out, &f); err != nil {
+				t.Fatal(err)
+			}
+			results[i] = append(results[i], f)
+		}
+	}
+	middle := func(list []figures, of func(figures) float64) float64 {
+		var v []float64
+		for _, f := range list {
+			v = append(v, of(f))
+		}
+		slices.Sort(v)
+		return v[len(v)/2]
+	}
+	p99 := func(f figures) float64 { return f.P99.Seconds() * 1000 }
+	rate := func(f figures) float64 { return float64(f.PerSecond) }
+	for i, name := range []string{"SQLite", "PostgreSQL"} {
+		t.Logf("%-10s %d keys: lookup p99 %.2f ms, %.0f lookups/s, open %.0f ms", name, results[i][0].Keys, middle(results[i], p99), middle(results[i], rate),
+			middle(results[i], func(f figures) float64 { return f.Open.Seconds() * 1000 }))
+	}
+	t.Logf("PostgreSQL to SQLite: p99 %.1f times (goal 5), lookups/s %.2f (goal 0.25)",
+		middle(results[1], p99)/middle(results[0], p99), middle(results[1], rate)/middle(results[0], rate))
+}
+
+// TestBenchSeen measures how long a commit takes to be known to three nodes, and how
+// long until it returns.
+func TestBenchSeen(t *testing.T) {
+	needBench(t)
+	where := pgtest.New(t).Database(t)
+	nodes := []*nodeTest{openNode(t, where), openNode(t, where), openNode(t, where)}
+	writer, err := Open(t.Context(), where, Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer writer.Close()
+	const commits = 300
+	var returned, seen []time.Duration
+	late := 0
+	for i := range commits {
+		var before []uint64
+		for _, n := range nodes {
+			before = append(before, n.state(t))
+		}
+		start := time.Now()
+		times := make([]time.Duration, len(nodes))
+		var wg sync.WaitGroup
+		for j, n := range nodes {
+			wg.Go(func() {
+				for {
+					if s, err := n.watch.State(); err == nil && s != before[j] || time.Since(start) > 10*time.Second {
+						times[j] = time.Since(start)
+						return
+					}
+					time.Sleep(100 * time.Microsecond)
+				}
+			})
+		}
+		commitTest(t, writer, "", figureEntry(2*i))
+		for j, n := range nodes {
+			if s, err := n.watch.State(); err == nil && s == before[j] {
+				late++
+			}
+		}
+		returned = append(returned, time.Since(start))
+		wg.Wait()
+		seen = append(seen, slices.Max(times))
+	}
+	t.Logf("%d commits, 3 nodes: seen on all nodes after p50 %v, p99 %v, at most %v (goal p99 1 s); the commit returns after p50 %v, p99 %v; nodes that do not know it then: %d (goal 0)", commits,
+		percentile(seen, 0.5).Round(time.Microsecond), percentile(seen, 0.99).Round(time.Microsecond), slices.Max(seen).Round(time.Microsecond),
+		percentile(returned, 0.5).Round(time.Microsecond), percentile(returned, 0.99).Round(time.Microsecond), late)
+}
+
+// TestBenchCollect measures the commits of ten writers while 100,000 contents are
+// collected.
+func TestBenchCollect(t *testing.T) {
+	needBench(t)
+	contents, writers := 100_000, 10
+	where := pgtest.New(t).Database(t)
+	open := func() *DB {
+		db, err := Open(t.Context(), where, Options{Placed: true})
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = db.Close() })
+		return db
+	}
+	db := open()
+	// uploaded enters finished uploads of some contents.
+	uploaded := func(ctx context.Context, db *DB, entries []Entry) error {
+		var ups []Upload
+		var places []string
+		for _, e := range entries {
+			u := Upload{Place: fmt.Sprintf("%x-%d", e.Ref[:8], time.Now().UnixNano()), Content: Content{e.Ref, e.Size}}
+			ups, places = append(ups, u), append(places, u.Place)
+		}
+		if err := db.Places.Begin(ctx, "bench", time.Hour, ups); err != nil {
+			return err
+		}
+		return db.Places.Done(ctx, places)
+	}
+	const batch = 5000
+	var refs []blob.Ref
+	for n := 0; n < contents; n += batch {
+		var entries []Entry
+		for i := range batch {
+			e := figureEntry(2 * (n + i))
+			entries, refs = append(entries, e), append(refs, e.Ref)
+		}
+		if err := uploaded(t.Context(), db, entries); err != nil {
+			t.Fatal(err)
+		}
+		number := commitTest(t, db, "", entries...)
+		if _, err := db.Remove(t.Context(), number); err != nil {
+			t.Fatal(err)
+		}
+	}
+	load := func(during func()) (times []time.Duration) {
+		var stop atomic.Bool
+		var mu sync.Mutex
+		var wg sync.WaitGroup
+		for w := range writers {
+			db := open()
+			wg.Go(func() {
+				for i := 0; !stop.Load(); i++ {
+					e := figureEntry(2*contents + 2*(w*1_000_000+i) + int(time.Now().UnixNano()%1000)*20_000_000)
+					if err := uploaded(t.Context(), db, []Entry{e}); err != nil {
+						t.Error(err)
+						return
+					}
+					start := time.Now()
+					if _, err := db.Commit(t.Context(), Tx{Kind: "add", Entries: []Entry{e}}, nil); err != nil {
+						t.Error(err)
+						return
+					}
+					mu.Lock()
+					times = append(times, time.Since(start))
+					mu.Unlock()
+				}
+			})
+		}
+		during()
+		stop.Store(true)
+		wg.Wait()
+		return times
+	}
+	idle := load(func() { pause(t.Context(), 5*time.Second) })
+	var took time.Duration
+	busy := load(func() {
+		start := time.Now()
+		n, err := db.DropContents(t.Context(), refs, time.Now().Add(time.Hour), func(blob.Ref) error { return nil })
+		took = time.Since(start)
+		if err != nil || n != contents {
+			t.Errorf("%d contents collected, %v, want %d", n, err, contents)
+		}
+	})
+	t.Logf("%d writers alone: %d commits, p99 %v, longest %v", writers, len(idle), percentile(idle, 0.99).Round(time.Millisecond), slices.Max(idle).Round(time.Millisecond))
+	t.Logf("gc of %d contents meanwhile took %v: %d commits, p99 %v, longest %v (goal 1 s)", contents, took.Round(time.Millisecond), len(busy),
+		percentile(busy, 0.99).Round(time.Millisecond), slices.Max(busy).Round(time.Millisecond))
+}
