@@ -109,7 +109,7 @@ func TestBenchSeen(t *testing.T) {
 						times[j] = time.Since(start)
 						return
 					}
-					time.Sleep(100 * time.Microsecond)
+					pause(t.Context(), 100*time.Microsecond)
 				}
 			})
 		}
