@@ -158,10 +158,3 @@ func (d *Depot) Claim(ctx context.Context) error {
 	}
 	return v.Claim(ctx)
 }
-
-// Foreign reports whether this process has noticed that another copy of the
-// database owns the objects of the bucket.
-func (d *Depot) Foreign() bool {
-	v, ok := d.blobs.(*vault.Vault)
-	return ok && v.Foreign()
-}

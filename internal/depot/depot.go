@@ -227,13 +227,14 @@ func (d *Depot) Close() error {
 	return errors.Join(d.Missing.store(last), d.Cache.storeUses(last), d.db.Close(), d.blobs.Close(), d.symcache.Close(), d.filter.close())
 }
 
-// Ready reports whether the depot can answer.
+// Ready reports whether the depot can answer. If only the bucket of its contents
+// does not answer, the error is ErrUnavailable: lookups work, and contents of the
+// local cache are served.
 func (d *Depot) Ready(ctx context.Context) error {
-	if err := d.blobs.Ready(ctx); err != nil {
+	if _, err := d.db.Generation(ctx); err != nil {
 		return err
 	}
-	_, err := d.db.Generation(ctx)
-	return err
+	return d.blobs.Ready(ctx)
 }
 
 // Generation returns a number that changes whenever any process changes the

@@ -48,7 +48,7 @@ func (c *Checker) scrub(ctx context.Context) {
 		return
 	}
 	for c.wait(ctx, scrubRest) == nil {
-		if err := c.scrubDue(ctx); err != nil && ctx.Err() == nil {
+		if err := c.scrubDue(ctx); err != nil && ctx.Err() == nil && !isAway(err) {
 			c.log.Warn("the background check of stored files failed", "error", err)
 		}
 	}

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/symdepot/symdepot/internal/index"
+	"github.com/symdepot/symdepot/internal/vault"
 )
 
 const (
@@ -34,7 +35,7 @@ func (d *Depot) Work(ctx context.Context) error {
 		case <-tidy.C:
 			d.tidy(ctx)
 		case want := <-d.forms.queue:
-			if _, err := d.forms.derive(ctx, want); err != nil && ctx.Err() == nil {
+			if _, err := d.forms.derive(ctx, want); err != nil && ctx.Err() == nil && !isAway(err) {
 				d.log.Warn("cannot make derived content", "content", want.Ref.String(), "tool", want.Tool.Name, "error", err)
 			}
 			if d.hooks.Derived != nil {
@@ -46,18 +47,24 @@ func (d *Depot) Work(ctx context.Context) error {
 
 // tidy stores counts, evicts what exceeds the limits and deletes old rows.
 func (d *Depot) tidy(ctx context.Context) {
-	if err := errors.Join(d.Missing.store(ctx), d.Cache.storeUses(ctx)); err != nil && ctx.Err() == nil {
+	if err := errors.Join(d.Missing.store(ctx), d.Cache.storeUses(ctx)); err != nil && ctx.Err() == nil && !isAway(err) {
 		d.log.Warn("cannot store counts", "error", err)
 	}
-	if _, err := d.Cache.Evict(ctx); err != nil && ctx.Err() == nil {
+	if _, err := d.Cache.Evict(ctx); err != nil && ctx.Err() == nil && !isAway(err) {
 		d.log.Warn("cannot evict cached files", "error", err)
 	}
 	if now := d.now(); now.Sub(d.swept) > sweepEvery {
 		d.swept = now
-		if err := d.sweep(ctx, now); err != nil && ctx.Err() == nil {
+		if err := d.sweep(ctx, now); err != nil && ctx.Err() == nil && !isAway(err) {
 			d.log.Warn("cannot delete old rows of the index", "error", err)
 		}
 	}
+}
+
+// isAway reports whether an error says only that the database or the bucket does not
+// answer, which is logged when it begins and when it ends.
+func isAway(err error) bool {
+	return errors.Is(err, ErrNoDatabase) || errors.Is(err, ErrUnavailable)
 }
 
 // sweep deletes misses and failures that have expired, old requests for missing
@@ -67,5 +74,9 @@ func (d *Depot) sweep(ctx context.Context, now time.Time) error {
 	_, err2 := d.db.Wanted.Drop(ctx, now.Add(-wantedLife))
 	_, err3 := d.db.SweepJobs(ctx, now.Add(-jobLife))
 	_, err4 := d.db.FlushFailures(ctx, index.FailureFilter{Ended: now})
-	return errors.Join(err1, err2, err3, err4)
+	var err5 error
+	if v, ok := d.blobs.(*vault.Vault); ok {
+		err5 = v.CheckOwner(ctx)
+	}
+	return errors.Join(err1, err2, err3, err4, err5)
 }

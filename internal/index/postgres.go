@@ -337,10 +337,22 @@ func (p pgPoints) each(ctx context.Context, constant bool, text string, args []a
 	})
 }
 
+type oneWaitKey struct{}
+
+// OneWait returns a context in which several lookups together wait at most once for
+// a database that does not answer. After one has waited in vain, the others fail.
+func OneWait(ctx context.Context) context.Context {
+	return context.WithValue(ctx, oneWaitKey{}, new(atomic.Bool))
+}
+
 // try runs read, and a second time if the connection broke and read allows it.
 func (p pgPoints) try(ctx context.Context, read func(context.Context) (again bool, err error)) error {
 	if p.e.outdated.Load() {
 		return errOutdated
+	}
+	waited, _ := ctx.Value(oneWaitKey{}).(*atomic.Bool)
+	if waited != nil && waited.Load() {
+		return errNoAnswer
 	}
 	limited, cancel := context.WithTimeout(ctx, pointLimit)
 	defer cancel()
@@ -351,6 +363,9 @@ func (p pgPoints) try(ctx context.Context, read func(context.Context) (again boo
 	}
 	if err != nil && limited.Err() != nil && ctx.Err() == nil {
 		err = fmt.Errorf("%w (%v): %w", errNoAnswer, pointLimit, err)
+		if waited != nil {
+			waited.Store(true)
+		}
 	}
 	p.e.saw(err)
 	return err

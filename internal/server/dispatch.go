@@ -4,12 +4,17 @@ import (
 	"net"
 	"net/http"
 	"strings"
+
+	"github.com/symdepot/symdepot/internal/depot"
 )
 
 // ServeHTTP answers one request.
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	s.metrics.inFlight.Inc()
 	defer s.metrics.inFlight.Dec()
+	if s.inDatabase {
+		r = r.WithContext(depot.OneWait(r.Context()))
+	}
 	x := newExchange(w, r)
 	w.Header()["X-Content-Type-Options"] = nosniff
 	s.serve(x, r)

@@ -83,6 +83,19 @@ func TestNotReady(t *testing.T) {
 	}
 }
 
+// TestReadyWithoutStore: a server whose object store is away still answers lookups and
+// serves its local cache, so a balancer keeps it.
+func TestReadyWithoutStore(t *testing.T) {
+	s := newServer(t, Config{Depot: storeless{}})
+	if r := ask(s, "GET", "/readyz"); r.status != 200 || !strings.Contains(r.body, "object store") {
+		t.Errorf("readyz: %d %q, want 200 and the reason", r.status, r.body)
+	}
+}
+
+type storeless struct{ Depot }
+
+func (storeless) Ready(context.Context) error { return fmt.Errorf("bucket: %w", depot.ErrUnavailable) }
+
 type unready struct{ Depot }
 
 func (unready) Ready(context.Context) error { return errors.New("the disk is gone") }

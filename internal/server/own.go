@@ -3,9 +3,12 @@ package server
 import (
 	"context"
 	_ "embed"
+	"errors"
 	"net/http"
 	"strings"
 	"time"
+
+	"github.com/symdepot/symdepot/internal/depot"
 )
 
 // readyTimeout limits the readiness check of the depot.
@@ -37,8 +40,17 @@ func (s *ownPaths) serve(x *exchange, r *http.Request, p *place) {
 	case "healthz":
 		s.text(x, http.StatusOK, "ok\n")
 	case "readyz":
-		if err := s.ready(r.Context()); err != nil {
-			s.cfg.Log.Warn("not ready", "error", err)
+		err := s.ready(r.Context())
+		if errors.Is(err, depot.ErrUnavailable) {
+			// All servers lose the store at the same moment. A balancer that stopped
+			// asking them would take the cached files away too.
+			s.text(x, http.StatusOK, "ready; the object store does not answer, so only files of the local cache are served\n")
+			return
+		}
+		if err != nil {
+			if !errors.Is(err, depot.ErrNoDatabase) { // that is logged once
+				s.cfg.Log.Warn("not ready", "error", err)
+			}
 			s.fail(x, errStopped)
 			return
 		}

@@ -24,6 +24,17 @@ func (s scrubbed) Scrub(context.Context) (depot.ScrubState, error) { return s.st
 // gauges collects the metrics of a collector that have no labels.
 func gauges(t *testing.T, c prometheus.Collector) map[string]float64 {
 	t.Helper()
+	return collected(t, c, false)
+}
+
+// gaugesOf is gauges for a collector that has counters too.
+func gaugesOf(t *testing.T, c prometheus.Collector) map[string]float64 {
+	t.Helper()
+	return collected(t, c, true)
+}
+
+func collected(t *testing.T, c prometheus.Collector, counters bool) map[string]float64 {
+	t.Helper()
 	reg := prometheus.NewPedanticRegistry() // also compares Describe with Collect
 	if err := reg.Register(c); err != nil {
 		t.Fatal(err)
@@ -34,6 +45,9 @@ func gauges(t *testing.T, c prometheus.Collector) map[string]float64 {
 	}
 	got := map[string]float64{}
 	for _, f := range families {
+		if counters && f.GetMetric()[0].GetCounter() != nil {
+			continue
+		}
 		if n := len(f.GetMetric()); n != 1 || f.GetMetric()[0].GetGauge() == nil {
 			t.Errorf("%s has %d values, want one gauge", f.GetName(), n)
 			continue
@@ -76,6 +90,32 @@ func TestScrubMetricsServed(t *testing.T) {
 	for _, line := range []string{"symdepot_scrub_checked_bytes 0", "symdepot_scrub_damaged_files 0", "symdepot_scrub_running 0"} {
 		if !strings.Contains(body, "\n"+line+"\n") {
 			t.Errorf("GET /metrics has no line %q", line)
+		}
+	}
+}
+
+// status is a depot that only reports its stores.
+type status struct{ depot.StoreStatus }
+
+func (s status) Stores(context.Context) depot.StoreStatus { return s.StoreStatus }
+
+// TestStoreMetrics: each metric is there only for a depot that has what it describes.
+func TestStoreMetrics(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		name string
+		st   depot.StoreStatus
+		want map[string]float64 // gauges
+	}{
+		{"on disk", depot.StoreStatus{}, map[string]float64{}},
+		{"database away", depot.StoreStatus{Database: true}, map[string]float64{"symdepot_database_up": 0}},
+		{"all up", depot.StoreStatus{Database: true, DatabaseUp: true, Bucket: &depot.BucketStatus{Up: true, Cache: depot.BucketCache{Files: 2, Bytes: 30, Limit: 400}}},
+			map[string]float64{"symdepot_database_up": 1, "symdepot_bucket_up": 1, "symdepot_bucket_foreign": 0, "symdepot_bucket_cache_files": 2, "symdepot_bucket_cache_bytes": 30, "symdepot_bucket_cache_limit_bytes": 400}},
+		{"a copy without its store", depot.StoreStatus{Bucket: &depot.BucketStatus{Foreign: true}},
+			map[string]float64{"symdepot_bucket_up": 0, "symdepot_bucket_foreign": 1, "symdepot_bucket_cache_files": 0, "symdepot_bucket_cache_bytes": 0, "symdepot_bucket_cache_limit_bytes": 0}},
+	} {
+		if got := gaugesOf(t, stores{status{tt.st}}); !maps.Equal(got, tt.want) {
+			t.Errorf("%s: %v, want %v", tt.name, got, tt.want)
 		}
 	}
 }

@@ -48,6 +48,7 @@ type Depot interface {
 	Stats(ctx context.Context) (depot.Stats, error)
 	Scrub(ctx context.Context) (depot.ScrubState, error)
 	Ready(ctx context.Context) error
+	Stores(ctx context.Context) depot.StoreStatus
 	Upstreams() []depot.UpstreamStatus
 }
 
@@ -198,6 +199,8 @@ type Server struct {
 	conns    *conns
 	slots    semaphore    // requests under way
 	log      slog.Handler // of the access log
+	// inDatabase is set if lookups may wait for a database.
+	inDatabase bool
 
 	// local is set while every listener is on loopback.
 	local atomic.Bool
@@ -229,6 +232,9 @@ func New(cfg Config) (*Server, error) {
 		return nil, err
 	}
 	srv := &Server{access: a, routes: newRoutes(a, sc), symcache: sc, slots: newSemaphore(cfg.MaxConns), log: slog.DiscardHandler}
+	if d, ok := cfg.Depot.(interface{ InDatabase() bool }); ok {
+		srv.inDatabase = d.InDatabase()
+	}
 	srv.conns = newConns(2*cfg.MaxConns, cfg.ProxyNetworks)
 	if cfg.AccessLog {
 		srv.log = cfg.Log.Handler()

@@ -87,8 +87,10 @@ func (v *Vault) writeMarker(ctx context.Context, id index.Identity, fresh bool) 
 	if err != nil {
 		return err
 	}
+	ctx, cancel := context.WithTimeoutCause(ctx, small, errSilent)
+	defer cancel()
 	_, err = v.bucket.Put(ctx, markerKey, int64(len(b)), strings.NewReader(string(b)), bucket.PutOptions{ContentType: "application/json", IfAbsent: fresh})
-	return err
+	return causeOf(ctx, err)
 }
 
 // attach checks the marker of the bucket, or writes it into an empty one after a
@@ -197,6 +199,15 @@ func (v *Vault) owns(ctx context.Context) error {
 		return err
 	}
 	return v.writeMarker(ctx, id, false)
+}
+
+// CheckOwner finds out whether this database may delete objects, and begins a new turn
+// if one is due. It is called now and then, so that copies are noticed soon.
+func (v *Vault) CheckOwner(ctx context.Context) error {
+	if err := v.owns(ctx); err != nil && !errors.Is(err, ErrCopy) { // that is logged
+		return describe(v.bucket, err)
+	}
+	return nil
 }
 
 // Claim makes this database the one that deletes objects.

@@ -22,9 +22,18 @@ const (
 // wallClock is the clock that is compared with the store's.
 var wallClock = time.Now
 
+// probeLimit is how long a probe may take.
+const probeLimit = 2 * time.Minute
+
 // probe writes, reads, lists and deletes an object, compares the clocks and looks for
 // rules by which the store deletes objects.
 func (v *Vault) probe(ctx context.Context) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, probeLimit, errSilent)
+	defer cancel()
+	return causeOf(ctx, v.tryStore(ctx))
+}
+
+func (v *Vault) tryStore(ctx context.Context) error {
 	key, text := "probe/"+rand.Text(), rand.Text()
 	before := wallClock()
 	for attempt := 1; ; attempt++ {

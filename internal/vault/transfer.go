@@ -69,6 +69,7 @@ func (v *Vault) get(ctx context.Context, u index.Upload, w io.Writer) error {
 		n, err := v.getFrom(ctx, u, done, &tag, w)
 		v.note(err)
 		if done += n; done == u.Size && !errors.Is(err, errSize) {
+			v.downloaded.Add(1)
 			return nil // a connection that broke after the last byte did no harm
 		}
 		if _, ok := errors.AsType[*writeError](err); ok || away || attempt == attempts || !again(ctx, err) {
@@ -96,34 +97,93 @@ func (f failing) Write(p []byte) (int, error) {
 	return n, err
 }
 
-// stall is how long a download may wait for the next byte.
-const stall = time.Minute
+const (
+	// firstByte is how long a download may wait for its first byte, firstByteAway the
+	// same while the store does not answer: clients wait for it.
+	firstByte     = 10 * time.Second
+	firstByteAway = 3 * time.Second
+	// stall is how long a download may wait for the next byte.
+	stall = time.Minute
+	// stallUp is how long the store may take none of an upload, and may then take to
+	// acknowledge it; stallParts the same for an upload in many parts.
+	stallUp    = 2 * time.Minute
+	stallParts = 15 * time.Minute
+	// small is how long a request without contents may take.
+	small = 30 * time.Second
+)
 
-// errStalled ends such a download.
-var errStalled = errors.New("no byte has arrived for a minute")
+// Errors of transfers that stand still.
+var (
+	errStalled = errors.New("no byte has arrived for a minute")
+	errSilent  = errors.New("the store has not answered in time")
+)
 
 func (v *Vault) getFrom(ctx context.Context, u index.Upload, off int64, tag *string, w io.Writer) (n int64, err error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	watch := time.AfterFunc(stall, func() { cancel(errStalled) })
-	defer watch.Stop()
+	first := firstByte
+	if v.isFailing() {
+		first = firstByteAway
+	}
+	answered := time.AfterFunc(first, func() { cancel(errSilent) })
+	defer answered.Stop()
 	o, err := v.bucket.Get(ctx, keyOf(u), off, -1, *tag)
 	if err != nil {
-		return 0, err
+		return 0, causeOf(ctx, err)
 	}
 	defer o.Body.Close()
+	answered.Stop()
+	watch := time.AfterFunc(stall, func() { cancel(errStalled) })
+	defer watch.Stop()
 	*tag = o.ETag
 	if o.Total >= 0 && o.Total != u.Size {
 		return 0, fmt.Errorf("%w: %d bytes instead of %d", errSize, o.Total, u.Size)
 	}
 	n, err = io.Copy(failing{w}, alive{io.LimitReader(o.Body, u.Size-off+1), watch})
-	if cause := context.Cause(ctx); err != nil && errors.Is(cause, errStalled) {
-		err = cause
-	}
+	err = causeOf(ctx, err)
 	if err == nil && off+n != u.Size {
 		err = fmt.Errorf("%w: %d bytes instead of %d", errSize, off+n, u.Size)
 	}
 	return n, err
+}
+
+// causeOf returns why this package has ended a request, or its error.
+func causeOf(ctx context.Context, err error) error {
+	if cause := context.Cause(ctx); err != nil && (errors.Is(cause, errStalled) || errors.Is(cause, errSilent)) {
+		return cause
+	}
+	return err
+}
+
+// watched is an upload's content that restarts a watchdog with every read.
+type watched struct {
+	*io.SectionReader
+	watch *time.Timer
+	limit time.Duration
+}
+
+func (w watched) Read(p []byte) (int, error) {
+	w.watch.Reset(w.limit)
+	return w.SectionReader.Read(p)
+}
+
+func (w watched) ReadAt(p []byte, off int64) (int, error) {
+	w.watch.Reset(w.limit)
+	return w.SectionReader.ReadAt(p, off)
+}
+
+// send writes an object once.
+func (v *Vault) send(ctx context.Context, key string, size int64, r io.ReaderAt, opt bucket.PutOptions) error {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	limit := stallUp
+	if size > 64<<20 {
+		limit = stallParts
+	}
+	watch := time.AfterFunc(limit, func() { cancel(errSilent) })
+	defer watch.Stop()
+	_, err := v.bucket.Put(ctx, key, size, watched{io.NewSectionReader(r, 0, size), watch, limit}, opt)
+	return causeOf(ctx, err)
 }
 
 // alive restarts a watchdog with every read.
@@ -179,9 +239,13 @@ func (v *Vault) put(ctx context.Context, u index.Upload, r io.ReaderAt) error {
 	for attempt := 1; ; attempt++ {
 		// No other upload has this key, so repeating a lost one overwrites nothing
 		// else.
-		_, err := v.bucket.Put(ctx, key, u.Size, io.NewSectionReader(r, 0, u.Size), bucket.PutOptions{SHA256: u.Ref[:]})
+		err := v.send(ctx, key, u.Size, r, bucket.PutOptions{SHA256: u.Ref[:]})
 		v.note(err)
-		if err == nil || attempt == attempts || !again(ctx, err) {
+		if err == nil {
+			v.uploaded.Add(1)
+			return nil
+		}
+		if attempt == attempts || !again(ctx, err) {
 			return unavailable(err)
 		}
 		if err := pause(ctx, attempt, err); err != nil {

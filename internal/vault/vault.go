@@ -22,6 +22,7 @@ import (
 	"log/slog"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/symdepot/symdepot/internal/blob"
@@ -102,6 +103,8 @@ type Vault struct {
 	end        context.CancelFunc
 	background sync.WaitGroup
 
+	downloaded, uploaded, failures atomic.Int64 // see Status
+
 	mu      sync.Mutex
 	fills   map[string]*fill    // running downloads by place; guarded by mu
 	bad     map[blob.Ref]damage // damaged contents; guarded by mu
@@ -147,12 +150,15 @@ func Open(ctx context.Context, opt Options) (*Vault, error) {
 
 // read returns a small object.
 func (v *Vault) read(ctx context.Context, key string) ([]byte, error) {
+	ctx, cancel := context.WithTimeoutCause(ctx, small, errSilent)
+	defer cancel()
 	o, err := v.bucket.Get(ctx, key, 0, -1, "")
 	if err != nil {
-		return nil, err
+		return nil, causeOf(ctx, err)
 	}
 	defer o.Body.Close()
-	return io.ReadAll(io.LimitReader(o.Body, 64<<10))
+	b, err := io.ReadAll(io.LimitReader(o.Body, 64<<10))
+	return b, causeOf(ctx, err)
 }
 
 // keyOf returns the key of an upload's object.
@@ -235,6 +241,9 @@ func (v *Vault) note(err error) {
 	if isAnswer(err) {
 		err = nil
 	}
+	if err != nil {
+		v.failures.Add(1)
+	}
 	v.mu.Lock()
 	before := v.failing
 	v.failing = err
@@ -245,6 +254,21 @@ func (v *Vault) note(err error) {
 	case before != nil && err == nil:
 		v.log.Info("the object store answers again", "bucket", v.bucket.Name())
 	}
+}
+
+// Status describes a Vault at one moment.
+type Status struct {
+	Up      bool // the last request to the store was answered
+	Foreign bool // see Foreign
+	// Downloads and Uploads are the contents that were transferred since Open,
+	// Failures the requests that were not answered.
+	Downloads, Uploads, Failures int64
+	Cache                        Usage
+}
+
+// Status returns the current state, without a request to the store.
+func (v *Vault) Status() Status {
+	return Status{Up: !v.isFailing(), Foreign: v.Foreign(), Downloads: v.downloaded.Load(), Uploads: v.uploaded.Load(), Failures: v.failures.Load(), Cache: v.CacheUsage()}
 }
 
 // Stat implements [blob.Store]. It asks the index only; ModTime is when the

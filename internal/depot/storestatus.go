@@ -1,0 +1,45 @@
+package depot
+
+import (
+	"context"
+
+	"github.com/symdepot/symdepot/internal/index"
+	"github.com/symdepot/symdepot/internal/vault"
+)
+
+// StoreStatus describes the services that a depot needs besides its folder.
+type StoreStatus struct {
+	// Database is set if the index is in a database; DatabaseUp if this process
+	// knows its current generation, so that it answers from memory.
+	Database, DatabaseUp bool
+	// Bucket describes the bucket of the contents; nil if they are on disk.
+	Bucket *BucketStatus
+}
+
+// Descriptions of a bucket and of its local cache.
+type (
+	BucketStatus = vault.Status
+	BucketCache  = vault.Usage
+)
+
+// Stores returns the state of the database and of the bucket, as far as this
+// process has noticed. It sends no request.
+func (d *Depot) Stores(ctx context.Context) StoreStatus {
+	s := StoreStatus{Database: d.InDatabase()}
+	if s.Database {
+		_, err := d.filter.generation(ctx)
+		s.DatabaseUp = err == nil
+	}
+	if v, ok := d.blobs.(*vault.Vault); ok {
+		st := v.Status()
+		s.Bucket = &st
+	}
+	return s
+}
+
+// OneWait returns a context in which the lookups of one request together wait at most
+// once for a database that does not answer.
+func OneWait(ctx context.Context) context.Context { return index.OneWait(ctx) }
+
+// InDatabase reports whether the index of the depot is in a database.
+func (d *Depot) InDatabase() bool { return index.IsURL(d.name) }
