@@ -84,7 +84,7 @@ func (c gcCmd) Run(a *app) error {
 		if c.DryRun {
 			return term.UsageError("--claim cannot be combined with --dry-run")
 		}
-		if err := d.Claim(a.ctx); err != nil {
+		if err := d.Check.Claim(a.ctx); err != nil {
 			return err
 		}
 	}

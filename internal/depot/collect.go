@@ -151,8 +151,8 @@ var ErrCopy = vault.ErrCopy
 
 // Claim makes this database the one that deletes objects of the bucket, instead of
 // another copy of it.
-func (d *Depot) Claim(ctx context.Context) error {
-	v, ok := d.blobs.(*vault.Vault)
+func (c *Checker) Claim(ctx context.Context) error {
+	v, ok := c.blobs.(*vault.Vault)
 	if !ok {
 		return errors.New("the depot keeps its contents in its folder: there is nothing to claim")
 	}
