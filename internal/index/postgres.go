@@ -12,8 +12,6 @@ import (
 	"net"
 	"net/url"
 	"runtime"
-	"slices"
-	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -114,6 +112,9 @@ func openPostgres(ctx context.Context, where string, opt Options) (*postgres, er
 	c.RuntimeParams["standard_conforming_strings"] = "on"
 	// A process that stands still in a transaction would stop all writers.
 	c.RuntimeParams["idle_in_transaction_session_timeout"] = cmp.Or(c.RuntimeParams["idle_in_transaction_session_timeout"], "30000")
+	if len(hosts) > 1 {
+		preferLast(cfg)
+	}
 	if e.pool, err = pgxpool.NewWithConfig(ctx, cfg); err != nil {
 		return e, err
 	}
@@ -139,17 +140,6 @@ func openPostgres(ctx context.Context, where string, opt Options) (*postgres, er
 		e.requests, e.history = true, true
 	}
 	return e, e.sweepNodes(ctx)
-}
-
-// hostsOf returns the hosts of an address with their ports, in order.
-func hostsOf(c *pgx.ConnConfig) []string {
-	list := []string{net.JoinHostPort(c.Host, strconv.Itoa(int(c.Port)))}
-	for _, f := range c.Fallbacks { // a host without and with TLS is in the list twice
-		if h := net.JoinHostPort(f.Host, strconv.Itoa(int(f.Port))); !slices.Contains(list, h) {
-			list = append(list, h)
-		}
-	}
-	return list
 }
 
 // noticeDeath has a connection fail within about deadAfter if the other host has

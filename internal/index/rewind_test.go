@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/symdepot/symdepot/internal/index/pgtest"
+	"github.com/symdepot/symdepot/internal/proxytest"
 	"github.com/symdepot/symdepot/internal/symtest"
 )
 
@@ -212,4 +213,31 @@ func TestFailover(t *testing.T) {
 		t.Errorf("the time of the change of the server is %v, %v", moved, err)
 	}
 	clean(t, node.DB)
+}
+
+// TestSilentHost: if the first of two hosts accepts connections and answers nothing,
+// processes use the second one, and lookups are answered in time.
+func TestSilentHost(t *testing.T) {
+	t.Parallel()
+	server := pgtest.Shared(t)
+	silent := proxytest.New(t, server.Addr())
+	silent.Set(proxytest.Fault{ToServer: true, ToClient: true})
+	where := pgtest.Via(t, server.Database(t), silent.Addr()+","+server.Addr())
+	db, err := Open(t.Context(), where+"&target_session_attrs=read-write", Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer db.Close()
+	commitTest(t, db, "", pdb(1))
+	// Further connections go to the second host at once.
+	tried := silent.Connections()
+	for range 5 {
+		db.engine.(*postgres).pool.Reset()
+		if hits := lookupEntry(t, db, all, pdb(1)); len(hits) != 1 {
+			t.Errorf("%d objects beside a silent host, want 1", len(hits))
+		}
+	}
+	if n := silent.Connections() - tried; n > 0 {
+		t.Errorf("%d further connections to the silent host, want none", n)
+	}
 }
