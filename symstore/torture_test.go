@@ -44,7 +44,11 @@ func child(job string) error {
 	if err != nil {
 		return err
 	}
-	s, err := Create(dir, One, Options{})
+	var opt Options
+	if symtest.Wine() != "" { // its speed on a busy machine is not tested
+		opt.LockWait = 20 * time.Minute
+	}
+	s, err := Create(dir, One, opt)
 	if err != nil {
 		return err
 	}
