@@ -22,6 +22,7 @@ var ownProtocol = map[string][]string{
 	"internal/sympath/probe.go":    {"Debuginfod"}, // has no index2.txt to ask for
 	"internal/sympath/sympath.go":  {"debuginfod"}, // a word of Microsoft's symbol paths
 	"internal/mstools/mstools.go":  {"symstore"},   // the name of a program
+	"cmd/symdepot/main.go":         {"symstore"},   // the name of a command
 	"cmd/symdepot/work.go":         {"symcache"},   // a kind of job
 	"internal/tree/folder.go":      {"None", "Flat"},
 	"internal/exchange/import.go":  {"None"},
