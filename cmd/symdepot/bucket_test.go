@@ -28,6 +28,7 @@ import (
 // proxy that can be cut.
 type bucketDepot struct {
 	dir, blobs string
+	times      string // see hasten
 	peer       *buckettest.Peer
 	line       *proxytest.Proxy
 }
@@ -46,7 +47,7 @@ func (b *bucketDepot) env() []string {
 
 func (b *bucketDepot) command(t *testing.T, args ...string) *exec.Cmd {
 	cmd := exec.CommandContext(t.Context(), "symdepot", append([]string{"--depot", b.dir, "--blobs", b.blobs}, args...)...)
-	cmd.Env = append(os.Environ(), b.env()...)
+	cmd.Env = append(os.Environ(), append(b.env(), "SYMDEPOT_TEST_TIMES="+b.times)...)
 	return cmd
 }
 
@@ -268,6 +269,100 @@ func TestServeStoreAway(t *testing.T) {
 		if n := strings.Count(s.log.String(), text); n != 1 {
 			t.Errorf("%d log lines with %q, want 1:\n%s", n, text, s.log.String())
 		}
+	}
+}
+
+// TestCopiedDepot copies the folder of a depot with a bucket. The copy deletes no
+// object until it claims the bucket; then the original deletes none.
+func TestCopiedDepot(t *testing.T) {
+	t.Parallel()
+	b := newBucketDepot(t)
+	b.times = "1s,1s,1ms,1h"
+	src := t.TempDir()
+	symFiles(t, src, 1, 3, 4000)
+	b.must(t, "add", src)
+	c := *b
+	c.dir = filepath.Join(t.TempDir(), "copy")
+	if err := os.CopyFS(c.dir, os.DirFS(b.dir)); err != nil {
+		t.Fatal(err)
+	}
+	stopped := func(d *bucketDepot, what string) {
+		t.Helper()
+		if code, out := d.run(t, "gc", "--grace", "0s"); code != exitFailed || !strings.Contains(out, "gc --claim") {
+			t.Errorf("gc of %s: exit %d\n%swant exit %d and the way to claim", what, code, out, exitFailed)
+		}
+	}
+	c.must(t, "rm", "1")
+	stopped(&c, "the copy")
+	stopped(&c, "the copy")
+	if n := b.objects(t); n != 3 {
+		t.Errorf("%d objects, want 3", n)
+	}
+	b.must(t, "gc", "--grace", "0s")
+	b.must(t, "verify")
+	if code, out := b.run(t, "gc", "--claim", "--dry-run"); code != exitUsage {
+		t.Errorf("gc --claim --dry-run: exit %d\n%s", code, out)
+	}
+	c.must(t, "gc", "--claim", "--grace", "0s")
+	if n := b.objects(t); n != 0 {
+		t.Errorf("%d objects after the copy has claimed and collected, want none", n)
+	}
+	b.must(t, "rm", "1")
+	stopped(b, "the original")
+
+	disk := filepath.Join(t.TempDir(), "disk")
+	if code, _, errs := symdepot(t, disk, "add", src); code != 0 {
+		t.Fatal(errs)
+	}
+	if code, _, errs := symdepot(t, disk, "gc", "--claim"); code != exitFailed || !strings.Contains(errs, "nothing to claim") {
+		t.Errorf("gc --claim on disk: exit %d: %s", code, errs)
+	}
+}
+
+// TestVerifyDeep compares the bucket with the index: what is missing is named with its
+// product and transaction, without a request for any object.
+func TestVerifyDeep(t *testing.T) {
+	t.Parallel()
+	b := newBucketDepot(t)
+	src := t.TempDir()
+	symFiles(t, src, 1, 3, 4000)
+	b.must(t, "add", "-p", "Game", "-v", "1.2", src)
+	if out := b.must(t, "verify", "--deep", "--rows"); !strings.HasPrefix(out, "clean: 3 contents") || !strings.Contains(out, "the rows checked") || !strings.Contains(out, "3 objects in the bucket") {
+		t.Errorf("verify --deep --rows: %s", out)
+	}
+	s3 := b.open(t)
+	defer s3.Close()
+	n := 0
+	for info, err := range s3.List(t.Context(), "c/") {
+		if err != nil {
+			t.Fatal(err)
+		}
+		if n++; n == 1 {
+			if err := s3.Delete(t.Context(), info.Key); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	if _, err := s3.Put(t.Context(), "c/00/"+strings.Repeat("00", 32)+"/STRAY", 1, strings.NewReader("x"), bucket.PutOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	for _, args := range [][]string{{"verify", "--deep", "--rows"}, {"verify", "--deep"}, {"verify"}} {
+		code, out := b.run(t, args...)
+		if code != exitNo || strings.Count("\n"+out, "\nfault:") != 1 || !strings.Contains(out, "of transaction 1 (Game 1.2)") || !strings.Contains(out, "verify --repair, then add") {
+			t.Errorf("%v: exit %d\n%swant one fault with the product and the transaction", args, code, out)
+		}
+	}
+	if code, out := b.run(t, "verify", "--repair", "--rows", "--deep"); code != exitNo || !strings.Contains(out, "to get it back: add a file") {
+		t.Errorf("verify --repair: exit %d\n%swant the fault and the remedy", code, out)
+	}
+	if code, out := b.run(t, "verify"); code != exitNo || strings.Count("\n"+out, "\nfault:") != 1 {
+		t.Errorf("verify after the repair: exit %d\n%swant one fault", code, out)
+	}
+	if out := b.must(t, "add", src); !strings.Contains(out, "restored       1 object") {
+		t.Errorf("add: %s, want one restored object", out)
+	}
+	if out := b.must(t, "verify", "--deep", "--json"); !strings.Contains(out, `"objects":4`) || strings.Contains(out, `"unknown"`) {
+		t.Errorf("verify --deep --json: %s, want 4 objects, one of them unknown but young", out)
 	}
 }
 

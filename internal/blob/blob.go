@@ -182,6 +182,10 @@ type Backend interface {
 // references. Its methods may be called by several goroutines. Commit and Abort
 // end the batch and discard every Put that has not returned. After the end Put
 // and Commit return [fs.ErrClosed].
+//
+// Optional: interface{ Again(ctx context.Context) error } of a store that gives up
+// what nothing refers to after a while. Again makes the contents of a committed
+// batch durable again that the store has given up since.
 type Batch interface {
 	// Put adds the content that r yields and returns its Ref and size. A size of
 	// -1 means unknown; any other size must be correct, otherwise the error is

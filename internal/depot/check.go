@@ -238,6 +238,8 @@ func (c *Checker) describe(ctx context.Context, ref blob.Ref, what string, repai
 	}
 	added, cached, derived := h.added, h.cached, h.derived
 	switch {
+	case added && c.placed && !repair:
+		f.Remedy = "symdepot verify --repair, then add a file with the same bytes again (symdepot add), or remove its transactions (symdepot rm)"
 	case added:
 		f.Remedy = "add a file with the same bytes again (symdepot add), or remove its transactions (symdepot rm)"
 	case cached && repair:

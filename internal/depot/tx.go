@@ -338,10 +338,11 @@ func (tx *Tx) Commit(ctx context.Context) (int64, error) {
 	if at.IsZero() {
 		at = tx.d.now()
 	}
-	n, err := tx.d.db.Commit(ctx, index.Tx{
+	row := index.Tx{
 		Kind: kind, Product: tx.info.Product, Version: tx.info.Version, Comment: tx.info.Comment,
 		Who: tx.info.Who, Host: tx.info.Host, Time: at, Origin: tx.info.Origin, Entries: entries,
-	}, func(ctx context.Context, refs []blob.Ref) error {
+	}
+	check := func(ctx context.Context, refs []blob.Ref) error {
 		// Garbage collection needs the same lock, so blobs that exist now stay.
 		for _, r := range refs {
 			if _, err := tx.d.blobs.Stat(ctx, r); err != nil {
@@ -352,7 +353,20 @@ func (tx *Tx) Commit(ctx context.Context) (int64, error) {
 			}
 		}
 		return nil
-	})
+	}
+	n, err := tx.d.db.Commit(ctx, row, check)
+	for range 3 {
+		again, ok := tx.batch.(interface{ Again(context.Context) error })
+		if !ok || !errors.Is(err, index.ErrNotUploaded) {
+			break
+		}
+		// This process stood still for so long that its uploads were given up.
+		if aerr := again.Again(ctx); aerr != nil {
+			err = fmt.Errorf("%w: %w", err, aerr)
+			break
+		}
+		n, err = tx.d.db.Commit(ctx, row, check)
+	}
 	if errors.Is(err, index.ErrNotUploaded) {
 		err = fmt.Errorf("a file was collected while it was being added; add again: %w", err)
 	}

@@ -300,6 +300,20 @@ func (ps Places) Stray(ctx context.Context, strays []Upload) error {
 	})
 }
 
+// GiveUp takes the place from a content whose object is missing or damaged, and dooms
+// it. The next upload of the content gives it another one; until then the error of Of
+// is fs.ErrNotExist. It does nothing if the content has another place by now.
+func (ps Places) GiveUp(ctx context.Context, u Upload) error {
+	return ps.db.update(ctx, "give up an object", func(w *write) error {
+		n, err := w.exec("UPDATE content SET place = NULL WHERE sha256 = $1 AND place = $2", u.Ref[:], u.Place)
+		if err != nil || n == 0 {
+			return err
+		}
+		_, err = w.exec("INSERT INTO doomed (place, sha256, size, since) VALUES ($1, $2, $3, $4)", u.Place, u.Ref[:], u.Size, ps.db.now().UnixMilli())
+		return err
+	})
+}
+
 // Count returns the number of contents in the bucket.
 func (ps Places) Count(ctx context.Context) (n int64, err error) {
 	err = ps.db.points.row(ctx, "SELECT contents FROM state WHERE one = 1", nil, &n)

@@ -28,13 +28,15 @@ type batch struct {
 	cancel context.CancelFunc
 	renew  chan struct{} // closed at the end: no lease is renewed any more
 
-	mu     sync.Mutex
-	ended  bool
-	known  map[blob.Ref]int64 // contents of the batch by size
-	group  []spooled          // waiting for their rows
-	bytes  int64              // size of the group
-	places []string           // of all uploads
-	err    error              // of the first failed upload
+	mu    sync.Mutex
+	ended bool
+	known map[blob.Ref]int64 // contents of the batch by size
+	// objects are those of the contents that the batch has uploaded or found.
+	objects map[blob.Ref]index.Upload
+	group   []spooled // waiting for their rows
+	bytes   int64     // size of the group
+	places  []string  // of all uploads
+	err     error     // of the first failed upload
 
 	running sync.WaitGroup // groups that are being uploaded
 	groups  chan struct{}  // semaphore of them
@@ -51,7 +53,7 @@ func (v *Vault) Begin(ctx context.Context) (blob.Batch, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
-	b := &batch{v: v, known: map[blob.Ref]int64{}, groups: make(chan struct{}, 2), renew: make(chan struct{})}
+	b := &batch{v: v, known: map[blob.Ref]int64{}, objects: map[blob.Ref]index.Upload{}, groups: make(chan struct{}, 2), renew: make(chan struct{})}
 	b.ctx, b.cancel = context.WithCancel(context.WithoutCancel(ctx))
 	go b.keepLeases()
 	return b, nil
@@ -150,6 +152,7 @@ func (b *batch) add(ctx context.Context, s spooled) error {
 		return err
 	}
 	b.known[s.upload.Ref] = s.upload.Size
+	b.objects[s.upload.Ref] = s.upload
 	b.group = append(b.group, s)
 	b.places = append(b.places, s.upload.Place)
 	b.bytes += s.upload.Size
@@ -205,13 +208,35 @@ func (b *batch) fail(err error) {
 	}
 }
 
-// upload writes the rows of a group, uploads its contents, and marks the rows.
+// upload uploads a group. If its leases end meanwhile, because this process stood
+// still, it uploads all of it again to new places.
 func (b *batch) upload(group []spooled) error {
 	defer func() {
 		for _, s := range group {
 			discard(s.spool)
 		}
 	}()
+	for attempt := 1; ; attempt++ {
+		err := b.uploadOnce(group)
+		if !errors.Is(err, index.ErrNotUploaded) || attempt == attempts {
+			return err
+		}
+		var old []string
+		b.mu.Lock()
+		for i := range group {
+			u := &group[i].upload
+			old = append(old, u.Place)
+			*u = newUpload(u.Ref, u.Size)
+			b.objects[u.Ref] = *u
+			b.places = append(b.places, u.Place)
+		}
+		b.mu.Unlock()
+		b.v.abandon(b.ctx, old)
+	}
+}
+
+// uploadOnce writes the rows of a group, uploads its contents, and marks the rows.
+func (b *batch) uploadOnce(group []spooled) error {
 	uploads, places := make([]index.Upload, len(group)), make([]string, len(group))
 	for i, s := range group {
 		uploads[i], places[i] = s.upload, s.upload.Place
@@ -265,7 +290,13 @@ func (b *batch) has(ctx context.Context, ref blob.Ref, size int64) (bool, error)
 	if errors.Is(err, fs.ErrNotExist) {
 		return false, nil
 	}
-	return err == nil && (size < 0 || u.Size == size) && b.v.suspected(u) == nil, err
+	is := err == nil && (size < 0 || u.Size == size) && b.v.suspected(u) == nil
+	if is {
+		b.mu.Lock()
+		b.objects[ref] = u
+		b.mu.Unlock()
+	}
+	return is, err
 }
 
 // Known implements [blob.Batch].

@@ -360,11 +360,23 @@ func (v *Vault) Missing(ref blob.Ref) error {
 	return v.damaged(ref, u.Place, "it is missing")
 }
 
-// SetAside implements [blob.Backend]. The object stays where it is: once its
-// rows are gone, its place is doomed and kept for the time of Options.Hold.
+// SetAside implements [blob.Backend]: the content loses its place, so that the next
+// add uploads it again. The object is doomed, and kept for the time of Options.Hold.
 func (v *Vault) SetAside(ref blob.Ref) (string, error) {
 	if !v.Suspect(ref) {
 		return "", fmt.Errorf("set blob %s aside: it is not damaged any more: %w", ref, fs.ErrNotExist)
+	}
+	ctx, cancel := context.WithTimeout(v.life, small)
+	defer cancel()
+	u, _, err := v.places.Of(ctx, ref)
+	if errors.Is(err, fs.ErrNotExist) {
+		return "", fmt.Errorf("set blob %s aside: %w", ref, fs.ErrNotExist) // it has no place already
+	}
+	if err == nil {
+		err = v.places.GiveUp(ctx, u)
+	}
+	if err != nil {
+		return "", fmt.Errorf("set blob %s aside: %w", ref, err)
 	}
 	return v.bucket.Name() + ", below c/" + ref.String()[:2] + "/" + ref.String(), nil
 }

@@ -1,0 +1,75 @@
+//go:build unix
+
+package main
+
+import (
+	"bytes"
+	"database/sql"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/symdepot/symdepot/internal/symtest"
+)
+
+// TestAddAsleep stops an add after its first uploads (SIGSTOP) until its leases have
+// ended and a gc has given the uploads up. Woken up, it uploads them again and commits.
+func TestAddAsleep(t *testing.T) {
+	t.Parallel()
+	const files = 600 // more than one group of uploads
+	b := newBucketDepot(t)
+	b.times = "1s,1s,1h,1h"
+	src := t.TempDir()
+	symFiles(t, filepath.Join(src, "first"), 1, 1, 100)
+	b.must(t, "add", filepath.Join(src, "first"))
+	symFiles(t, filepath.Join(src, "many"), 2, files, 2000)
+	db, err := sql.Open("sqlite", "file:"+filepath.Join(b.dir, "index.db")+"?mode=ro")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer db.Close()
+	count := func(query string) (n int) {
+		if err := db.QueryRowContext(t.Context(), query).Scan(&n); err != nil {
+			return -1 // busy
+		}
+		return n
+	}
+	cmd := b.command(t, "add", filepath.Join(src, "many"))
+	var out bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &out
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	symtest.Await(t, time.Minute, "a group of uploads", func() bool { return count("SELECT count(*) FROM upload WHERE done = 1") > 0 })
+	if err := cmd.Process.Signal(signalStop); err != nil {
+		t.Fatal(err)
+	}
+	if n := count("SELECT count(*) FROM tx"); n != 1 {
+		t.Fatalf("%d transactions when the add was stopped, want 1: the test proves nothing", n)
+	}
+	uploads := count("SELECT count(*) FROM upload WHERE done = 1")
+	symtest.Await(t, time.Minute, "the uploads to be given up", func() bool {
+		b.must(t, "gc")
+		return count("SELECT count(*) FROM upload WHERE done = 1") == 0
+	})
+	if n := count("SELECT count(*) FROM doomed"); n < uploads || uploads == 0 {
+		t.Errorf("%d uploads were given up, want at least %d", n, uploads)
+	}
+	if err := cmd.Process.Signal(signalContinue); err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Wait(); err != nil {
+		t.Fatalf("add: %v\n%s", err, out.String())
+	}
+	if !strings.HasPrefix(out.String(), "transaction 2") {
+		t.Errorf("add: %s, want transaction 2", out.String())
+	}
+	for _, i := range []int{0, files - 1} {
+		b.must(t, "find", symID(2, i))
+	}
+	if got := b.must(t, "verify"); !strings.HasPrefix(got, "clean: ") {
+		t.Errorf("verify: %s", got)
+	}
+	t.Logf("%d uploads were made twice", uploads)
+}
