@@ -54,7 +54,10 @@ func (d *Depot) Migrate(ctx context.Context, to *Depot, progress func(done, all 
 	if there, err := to.db.Stats(ctx); err != nil {
 		return m, err
 	} else if there.Contents > 0 || there.Transactions > 0 {
-		return m, fmt.Errorf("depot %s: %w; name a new one", to.name, index.ErrNotEmpty)
+		if ended, err := resumeMigration(ctx, d, to); err != nil || ended {
+			m.Contents, m.Bytes = there.Contents, there.Bytes
+			return m, err
+		}
 	}
 	contents := func() error {
 		copied := m.Copied
@@ -68,14 +71,45 @@ func (d *Depot) Migrate(ctx context.Context, to *Depot, progress func(done, all 
 	if err := d.db.Copy(ctx, to.db, contents); err != nil {
 		return m, err
 	}
+	return m, finishMigration(ctx, d, to)
+}
+
+// finishMigration checks the copied index and records in the folder of the depot where it is
+// now.
+func finishMigration(ctx context.Context, d, to *Depot) error {
 	problems, err := to.db.Check(ctx)
 	if err == nil && len(problems) > 0 {
 		err = fmt.Errorf("depot %s: the copied index has faults: %s", to.name, problems[0])
 	}
 	if err != nil {
-		return m, errors.Join(err, d.db.Reopen(ctx))
+		return errors.Join(err, d.db.Reopen(ctx))
 	}
-	return m, d.writeMoved(to.name)
+	return d.writeMoved(to.name)
+}
+
+// resumeMigration continues a Migrate that was interrupted after it had copied the rows. If
+// the depot refuses additions already, only the end is missing; ended is true then.
+// Otherwise the rows are copied again, because there may be more now.
+func resumeMigration(ctx context.Context, d, to *Depot) (ended bool, err error) {
+	id, err := d.db.Places.Depot(ctx)
+	if err != nil {
+		return false, err
+	}
+	ours, err := to.db.Copies.CopyOf(ctx, id)
+	if err != nil {
+		return false, err
+	}
+	if !ours {
+		return false, fmt.Errorf("depot %s: %w; name a new one", to.name, index.ErrNotEmpty)
+	}
+	closed, err := d.db.Closed(ctx)
+	if err != nil {
+		return false, err
+	}
+	if closed {
+		return true, finishMigration(ctx, d, to)
+	}
+	return false, to.db.Copies.Undo(ctx, migrateLease)
 }
 
 // copyContents stores all contents of the depot in the store of another one.

@@ -161,7 +161,7 @@ var overwriteDeleted = each("PRAGMA secure_delete = ON", "SELECT 1")
 // remembers of an index is used for the one that has taken its place.
 func (cs Copies) AtLeast(ctx context.Context, n int64) error {
 	return cs.db.update(ctx, "raise the generation", func(w *write) error {
-		_, err := w.exec("UPDATE state SET generation = "+larger("generation", "$1")+", late_keys = late_keys + 1 WHERE one = 1", n)
+		_, err := w.exec("UPDATE state SET generation = "+larger("generation", "$1")+" WHERE one = 1", n)
 		return err
 	})
 }

@@ -4,8 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
+	"time"
 )
 
 // copied are the tables that Copy copies, in an order in which references lead
@@ -48,6 +50,13 @@ type bulk interface {
 // Afterwards no process can add to db any more, not even one that had it open;
 // Reopen undoes that.
 func (db *DB) Copy(ctx context.Context, to *DB, last func() error) error {
+	id, err := db.Places.Depot(ctx)
+	if err == nil {
+		_, err = to.Places.Depot(ctx)
+	}
+	if err != nil {
+		return err
+	}
 	return db.update(ctx, "copy", func(w *write) error {
 		if s, ok := w.session.(interface{ rest() error }); ok { // while the target is written
 			if err := s.rest(); err != nil {
@@ -58,7 +67,7 @@ func (db *DB) Copy(ctx context.Context, to *DB, last func() error) error {
 			return err
 		}
 		if err := db.engine.snapshot(ctx, func(r reader) error {
-			return to.update(ctx, "copy", func(out *write) error { return out.copyFrom(ctx, r, to.placed) })
+			return to.update(ctx, "copy", func(out *write) error { return out.copyFrom(ctx, r, id, to.placed) })
 		}); err != nil {
 			return err
 		}
@@ -88,7 +97,7 @@ func (db *DB) Closed(ctx context.Context) (is bool, err error) {
 var isClosed = each("SELECT EXISTS (SELECT 1 FROM sqlite_schema WHERE type = 'trigger' AND name = 'moved')",
 	"SELECT EXISTS (SELECT 1 FROM pg_trigger WHERE tgname = 'moved' AND tgrelid = 'tx'::regclass)")
 
-func (w *write) copyFrom(ctx context.Context, r reader, placed bool) error {
+func (w *write) copyFrom(ctx context.Context, r reader, depot string, placed bool) error {
 	var some bool
 	if err := w.row("SELECT EXISTS (SELECT 1 FROM tx) OR EXISTS (SELECT 1 FROM content)", nil, &some); err != nil {
 		return err
@@ -109,10 +118,45 @@ func (w *write) copyFrom(ctx context.Context, r reader, placed bool) error {
 			return err
 		}
 	}
+	if _, err := w.exec("UPDATE identity SET copied_from = $1, copied_generation = (SELECT generation FROM state WHERE one = 1) WHERE one = 1", depot); err != nil {
+		return err
+	}
 	if b, ok := w.session.(bulk); ok {
 		return b.copied()
 	}
 	return nil
+}
+
+// CopyOf reports whether the index is a copy, by [DB.Copy], of the index of a depot
+// with an id, and has not changed since.
+func (cs Copies) CopyOf(ctx context.Context, depot string) (is bool, err error) {
+	err = cs.db.points.row(ctx, "SELECT EXISTS (SELECT 1 FROM identity, state WHERE copied_from = $1 AND copied_generation = generation)", []any{depot}, &is)
+	return is, cs.db.fail("look up what the index is a copy of", err)
+}
+
+// Undo empties an index after a [DB.Copy] that has not ended. The uploads that its
+// contents have taken over become finished uploads again, with leases of d.
+func (cs Copies) Undo(ctx context.Context, d time.Duration) error {
+	until := cs.db.now().Add(d).UnixMilli()
+	return cs.db.update(ctx, "undo a copy", func(w *write) error {
+		if _, err := w.exec(`INSERT INTO upload (place, node, sha256, size, done, lease_until)
+			SELECT place, '', sha256, size, 1, $1 FROM content WHERE place IS NOT NULL`, until); err != nil {
+			return err
+		}
+		for _, t := range slices.Backward(copied) {
+			if _, err := w.exec("DELETE FROM " + t.name); err != nil {
+				return fmt.Errorf("table %s: %w", t.name, err)
+			}
+		}
+		if _, err := w.exec(`UPDATE state SET last_tx = 0, generation = generation + 1, contents = 0, bytes = 0, objects = 0, lookups = 0, last_object = 0 WHERE one = 1`); err != nil {
+			return err
+		}
+		if _, err := w.exec("UPDATE tally SET n = 0"); err != nil {
+			return err
+		}
+		_, err := w.exec("UPDATE identity SET copied_from = NULL, copied_generation = NULL")
+		return err
+	})
 }
 
 // copyTable copies the rows of a table in the order of its key.

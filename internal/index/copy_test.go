@@ -103,6 +103,28 @@ func TestCopy(t *testing.T) {
 	if err := db.Copy(ctx, there, none); !errors.Is(err, ErrNotEmpty) {
 		t.Errorf("copy into an index with rows: %v, want ErrNotEmpty", err)
 	}
+	// A copy that nobody has used can be undone and made again, without an upload.
+	id, err := db.Places.Depot(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if is, err := there.Copies.CopyOf(ctx, id); !is || err != nil {
+		t.Errorf("the copy is one of the index: %v, %v; want true", is, err)
+	}
+	if is, err := db.Copies.CopyOf(ctx, id); is || err != nil {
+		t.Errorf("the index is a copy of itself: %v, %v; want false", is, err)
+	}
+	if err := errors.Join(db.Reopen(ctx), there.Copies.Undo(ctx, time.Hour)); err != nil {
+		t.Fatal(err)
+	}
+	if got := dump(t, there); got != "" {
+		t.Errorf("rows after Undo:\n%s", got)
+	}
+	clean(t, there)
+	if err := db.Copy(ctx, there, none); err != nil {
+		t.Fatal(err)
+	}
+	clean(t, there)
 	back := open(filepath.Join(t.TempDir(), "index.db"), false)
 	if err := there.Copy(ctx, back, none); err != nil {
 		t.Fatal(err)

@@ -1,0 +1,167 @@
+package main
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"fmt"
+	"io/fs"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/symdepot/symdepot/internal/bucket"
+	"github.com/symdepot/symdepot/internal/bucket/buckettest"
+)
+
+// treeSums returns the paths and hashes of all files below a folder.
+func treeSums(t *testing.T, dir string) string {
+	t.Helper()
+	var b strings.Builder
+	err := filepath.WalkDir(dir, func(path string, e fs.DirEntry, err error) error {
+		if err != nil || e.IsDir() {
+			return err
+		}
+		content, err := os.ReadFile(path)
+		if err != nil {
+			return err
+		}
+		rel, err := filepath.Rel(dir, path)
+		fmt.Fprintf(&b, "%s %x\n", filepath.ToSlash(rel), sha256.Sum256(content))
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return b.String()
+}
+
+// TestKilledMigrations kills migrations to PostgreSQL and a bucket, and back, at
+// random moments and resumes them: the exports are equal, and no content is uploaded
+// twice beyond what was under way.
+func TestKilledMigrations(t *testing.T) {
+	t.Parallel()
+	kills := 4
+	if torture() {
+		kills = 40
+	}
+	const files = 700
+	c := newCluster(t, 0)
+	src := t.TempDir()
+	symFiles(t, filepath.Join(src, "a"), 1, files, 2000)
+	symFiles(t, filepath.Join(src, "b"), 2, 20, 9000)
+	old, back := filepath.Join(t.TempDir(), "old"), filepath.Join(t.TempDir(), "back")
+	for i, args := range [][]string{{"add", "-p", "P", "-v", "1", filepath.Join(src, "a")}, {"add", "-p", "Q", src}, {"rm", "1"}} {
+		if code, out, errs := symdepot(t, old, args...); code != 0 {
+			t.Fatalf("command %d: %s%s", i, out, errs)
+		}
+	}
+	database, blobs := c.value("SYMDEPOT_DEPOT"), c.value("SYMDEPOT_DEPOT_BLOBS")
+	command := func(depot, blobs string, args ...string) *exec.Cmd {
+		cmd := c.command(t.Context(), append([]string{"--depot", depot}, args...)...)
+		for i, kv := range cmd.Env {
+			if strings.HasPrefix(kv, "SYMDEPOT_DEPOT_BLOBS=") {
+				cmd.Env[i] = "SYMDEPOT_DEPOT_BLOBS=" + blobs
+			}
+		}
+		return cmd
+	}
+	// ends runs a migration, kills it after a while unless that is zero, and reports
+	// whether it has ended.
+	ends := func(cmd *exec.Cmd, after time.Duration) bool {
+		t.Helper()
+		var b bytes.Buffer
+		cmd.Stdout, cmd.Stderr = &b, &b
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		killed := func() bool { return false }
+		if after > 0 {
+			timer := time.AfterFunc(after, func() { _ = cmd.Process.Kill() })
+			killed = func() bool { return !timer.Stop() }
+		}
+		err := cmd.Wait()
+		if hit := killed(); err == nil || hit {
+			return err == nil
+		}
+		if !strings.Contains(b.String(), "was moved to") { // killed after its last step
+			t.Fatalf("%v: %v\n%s", cmd.Args[1:], err, b.String())
+		}
+		return true
+	}
+	must := func(depot, blobs string, args ...string) string {
+		t.Helper()
+		out, err := command(depot, blobs, args...).CombinedOutput()
+		if err != nil {
+			t.Fatalf("symdepot %s: %v\n%s", strings.Join(args, " "), err, out)
+		}
+		return string(out)
+	}
+	describe := func(depot, blobs string) string {
+		t.Helper()
+		dir := filepath.Join(t.TempDir(), "export")
+		must(depot, blobs, "export", "--layout", "breakpad", dir)
+		return must(depot, blobs, "list", "--all", "--json") + treeSums(t, dir)
+	}
+	rng := rand.New(rand.NewPCG(5, 6))
+	// migrate kills a migration again and again until it has ended.
+	migrate := func(from, fromBlobs string, args ...string) (killed int) {
+		t.Helper()
+		for span := 500 * time.Millisecond; ; span = span * 7 / 6 {
+			after := time.Duration(1 + rng.Int64N(int64(span)))
+			if killed == kills {
+				after = 0
+			}
+			if ends(command(from, fromBlobs, append([]string{"depot", "migrate"}, args...)...), after) {
+				return killed
+			}
+			killed++
+		}
+	}
+	want := describe(old, "")
+	killed := migrate(old, "", "--to", database, "--to-blobs", blobs)
+	contents := files + 20
+	if n := c.objects(t); n > contents+512*killed || n < contents {
+		t.Errorf("%d objects for %d contents after %d kills, want at most two groups of 256 uploads twice for each kill", n, contents, killed)
+	} else {
+		t.Logf("%d kills, %d objects uploaded twice", killed, n-contents)
+	}
+	if got := describe(database, blobs); got != want {
+		t.Errorf("in PostgreSQL:\n%swant\n%s", got, want)
+	}
+	if out := must(database, blobs, "verify"); !strings.HasPrefix(out, "clean: ") {
+		t.Errorf("verify in PostgreSQL: %s", out)
+	}
+	killed = migrate(database, blobs, "--to", back)
+	t.Logf("%d kills on the way back", killed)
+	if got := describe(back, ""); got != want {
+		t.Errorf("back in a folder:\n%swant\n%s", got, want)
+	}
+	if out := must(back, "", "verify"); !strings.HasPrefix(out, "clean: ") {
+		t.Errorf("verify in the folder: %s", out)
+	}
+	must(old, "", "depot", "unmove")
+	if got := describe(old, ""); got != want {
+		t.Errorf("the first depot after unmove:\n%swant\n%s", got, want)
+	}
+}
+
+// objects returns the number of objects of contents in the bucket of the cluster.
+func (c *cluster) objects(t *testing.T) (n int) {
+	t.Helper()
+	b, err := bucket.OpenS3(bucket.S3Config{Bucket: "symbols", Prefix: "depot", Endpoint: c.value("AWS_ENDPOINT_URL"), AccessKey: c.value("AWS_ACCESS_KEY_ID"), SecretKey: c.value("AWS_SECRET_ACCESS_KEY")}, buckettest.Transport(nil))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer b.Close()
+	for _, err := range b.List(t.Context(), "c/") {
+		if err != nil {
+			t.Fatal(err)
+		}
+		n++
+	}
+	return n
+}
