@@ -48,6 +48,9 @@ func (c configCheckCmd) Run(a *app) error {
 		return err
 	}
 	if a.depotDir != "" {
+		if err := config.CheckDepot(a.depotDir); err != nil {
+			return term.UsageError(err.Error())
+		}
 		conf.Depot.Dir = a.depotDir
 	}
 	dir, err := conf.DepotDir()

@@ -16,6 +16,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/symdepot/symdepot/internal/bucket"
 	"github.com/symdepot/symdepot/internal/server"
 	"github.com/symdepot/symdepot/internal/upstream"
 	"github.com/symdepot/symdepot/layout"
@@ -232,6 +233,14 @@ func (c *Config) fault(line int, key, format string, args ...any) error {
 func (c *Config) check() error {
 	var errs []error
 	fail := func(key, format string, args ...any) { errs = append(errs, c.fault(0, key, format, args...)) }
+	if err := CheckDepot(c.Depot.Dir); err != nil {
+		fail("depot.dir", "%v", err)
+	}
+	if c.Depot.Blobs != "" {
+		if _, err := bucket.ParseURL(c.Depot.Blobs); err != nil {
+			fail("depot.blobs", "%v", err)
+		}
+	}
 	for i, s := range c.Stores {
 		at := fmt.Sprintf("stores[%d]", i)
 		if s.Dir == "" {
