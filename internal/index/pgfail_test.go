@@ -332,3 +332,53 @@ func TestNoticedWithoutDatabase(t *testing.T) {
 		t.Error("the node does not know of the write")
 	}
 }
+
+// TestLateQuestion: a question that the network has delayed, and that the node no
+// longer waits for, does not say that the node knows later writes.
+func TestLateQuestion(t *testing.T) {
+	t.Parallel()
+	server := pgtest.Shared(t)
+	db, err := Open(t.Context(), server.Database(t), Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer db.Close()
+	watch, err := db.Watch()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer watch.Close()
+	pool := db.engine.(*postgres).pool
+	w := db.engine.(*postgres).watches[0]
+	w.end() // no further question
+	<-w.done
+	row := func() (generation, question int64) {
+		t.Helper()
+		if err := pool.QueryRow(t.Context(), "SELECT generation, question FROM node WHERE id = $1", w.id).Scan(&generation, &question); err != nil {
+			t.Fatal(err)
+		}
+		return generation, question
+	}
+	generation, question := row()
+	if _, err := pool.Exec(t.Context(), "UPDATE state SET generation = generation + 1"); err != nil {
+		t.Fatal(err)
+	}
+	// As a node asks that answers nothing from memory.
+	late := func(number int64) error {
+		var told, now, salt, floor int64
+		var kept bool
+		return pool.QueryRow(t.Context(), askText, w.id, nil, nil, true, len(db.engine.steps()), number).Scan(&told, &kept, &now, &salt, &floor)
+	}
+	if err := late(question - 1); !errors.Is(err, pgx.ErrNoRows) {
+		t.Errorf("a late question: %v, want no answer", err)
+	}
+	if g, q := row(); g != generation || q != question {
+		t.Errorf("after a late question the row has generation %d and question %d, want %d and %d", g, q, generation, question)
+	}
+	if err := late(question + 1); err != nil {
+		t.Errorf("the next question: %v", err)
+	}
+	if g, _ := row(); g != generation+1 {
+		t.Errorf("after the next question the row has generation %d, want %d", g, generation+1)
+	}
+}

@@ -46,11 +46,12 @@ type pgWatch struct {
 	end  context.CancelFunc
 	done chan struct{}
 
-	asking  sync.Mutex // one question at a time: no answer is older than the one before
-	mu      sync.Mutex
-	known   *moment   // what the last answer said; nil: none yet
-	asked   time.Time // when the question was sent; zero: not known
-	written time.Time // of the last write of this process
+	asking   sync.Mutex // one question at a time: no answer is older than the one before
+	question int64      // guarded by asking: number of the last question
+	mu       sync.Mutex
+	known    *moment   // what the last answer said; nil: none yet
+	asked    time.Time // when the question was sent; zero: not known
+	written  time.Time // of the last write of this process
 }
 
 // moment is a point of the history of an index.
@@ -100,11 +101,12 @@ func (w *pgWatch) askOnce(ctx context.Context) (told, now int64, err error) {
 	if last != nil {
 		generation, salt = &last.generation, &last.salt
 	}
+	w.question++
 	sent := time.Now()
 	var current moment
 	var kept bool
 	var floor int
-	if err := w.e.pool.QueryRow(ctx, askText, w.id, generation, salt, silent, len(w.e.steps())).Scan(&told, &kept, &current.generation, &current.salt, &floor); err != nil {
+	if err := w.e.pool.QueryRow(ctx, askText, w.id, generation, salt, silent, len(w.e.steps()), w.question).Scan(&told, &kept, &current.generation, &current.salt, &floor); err != nil {
 		return 0, 0, err
 	}
 	if floor > len(w.e.steps()) && w.e.outdated.CompareAndSwap(false, true) {
@@ -129,13 +131,15 @@ func (w *pgWatch) askOnce(ctx context.Context) (told, now int64, err error) {
 
 // askText renews the row of node $1, of format $5. It knows generation $2 with the
 // salt $3, or answers nothing from memory ($4). A node that knows a lost history
-// knows nothing of this one.
+// knows nothing of this one. A question that arrives after a later one ($6) changes
+// nothing and has no answer: the node no longer waits for it.
 const askText = `WITH s AS (
 	  SELECT generation, salt, format_floor, $2::bigint IS NULL OR EXISTS (SELECT 1 FROM history WHERE generation = $2 AND salt = $3) AS kept FROM state WHERE one = 1
 	)
-	INSERT INTO node (id, generation, asked, format)
-	SELECT $1, CASE WHEN $4 OR $2::bigint IS NULL THEN generation WHEN kept THEN $2 ELSE 0 END, now(), $5 FROM s
-	ON CONFLICT (id) DO UPDATE SET generation = excluded.generation, asked = excluded.asked, format = excluded.format
+	INSERT INTO node (id, generation, asked, format, question)
+	SELECT $1, CASE WHEN $4 OR $2::bigint IS NULL THEN generation WHEN kept THEN $2 ELSE 0 END, now(), $5, $6 FROM s
+	ON CONFLICT (id) DO UPDATE SET generation = excluded.generation, asked = excluded.asked, format = excluded.format, question = excluded.question
+	WHERE node.question < excluded.question
 	RETURNING generation, (SELECT kept FROM s), (SELECT generation FROM s), (SELECT salt FROM s), (SELECT format_floor FROM s)`
 
 // noteRewound says that memory of an undone write was dropped.
@@ -247,7 +251,7 @@ func (e *postgres) noticed(ctx context.Context) {
 	for pauseFor := 5 * time.Millisecond; time.Now().Before(limit) && ctx.Err() == nil; pauseFor = min(2*pauseFor, 100*time.Millisecond) {
 		var behind int
 		err := e.pool.QueryRow(ctx, behindText, staleAfter.Seconds()).Scan(&behind)
-		if err == nil && behind == 0 {
+		if err == nil && behind == 0 || unmigrated(err) {
 			return
 		}
 		if broken(err) {
@@ -255,6 +259,13 @@ func (e *postgres) noticed(ctx context.Context) {
 		}
 		pause(ctx, pauseFor)
 	}
+}
+
+// unmigrated reports whether a table or a column does not exist: the index has an
+// old format or is being made, and no node uses it.
+func unmigrated(err error) bool {
+	c := code(err)
+	return c == "42P01" || c == "42703"
 }
 
 const behindText = `SELECT (SELECT count(*) FROM node WHERE node.generation < state.generation AND node.asked > now() - make_interval(secs => $1))
