@@ -720,7 +720,7 @@ func (c *chaos) endFault(n *chaosNode) {
 // there.
 func TestNodesFailover(t *testing.T) {
 	t.Parallel()
-	rounds, nodes, writers := 3, 2, 1
+	rounds, nodes, writers := 2, 2, 1
 	if os.Getenv("SYMDEPOT_TORTURE") != "" {
 		rounds, nodes, writers = 50, 3, 3
 	}
