@@ -42,9 +42,24 @@ func TestAddAsleep(t *testing.T) {
 		t.Fatal(err)
 	}
 	symtest.Await(t, time.Minute, "a group of uploads", func() bool { return count("SELECT count(*) FROM upload WHERE done = 1") > 0 })
-	if err := cmd.Process.Signal(signalStop); err != nil {
+	// Stopped in a write transaction, it would keep all other writers out.
+	writer, err := sql.Open("sqlite", "file:"+filepath.Join(b.dir, "index.db")+"?mode=rw&_txlock=immediate&_pragma=busy_timeout(20)")
+	if err != nil {
 		t.Fatal(err)
 	}
+	defer writer.Close()
+	symtest.Await(t, time.Minute, "a stop outside of a write transaction", func() bool {
+		if err := cmd.Process.Signal(signalStop); err != nil {
+			t.Fatal(err)
+		}
+		if tx, err := writer.BeginTx(t.Context(), nil); err == nil {
+			return tx.Rollback() == nil
+		}
+		if err := cmd.Process.Signal(signalContinue); err != nil {
+			t.Fatal(err)
+		}
+		return false
+	})
 	if n := count("SELECT count(*) FROM tx"); n != 1 {
 		t.Fatalf("%d transactions when the add was stopped, want 1: the test proves nothing", n)
 	}
