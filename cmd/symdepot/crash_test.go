@@ -15,6 +15,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/symdepot/symdepot/internal/report"
 	"github.com/symdepot/symdepot/internal/symtest"
 )
 
@@ -65,7 +66,7 @@ func transactions(t *testing.T, depot string) map[int64]int64 {
 	}
 	txs := map[int64]int64{}
 	for dec := json.NewDecoder(strings.NewReader(out)); ; {
-		var l txLine
+		var l report.Transaction
 		if err := dec.Decode(&l); errors.Is(err, io.EOF) {
 			return txs
 		} else if err != nil {

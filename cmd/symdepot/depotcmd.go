@@ -6,6 +6,7 @@ import (
 
 	"github.com/symdepot/symdepot/internal/config"
 	"github.com/symdepot/symdepot/internal/depot"
+	"github.com/symdepot/symdepot/internal/report"
 	"github.com/symdepot/symdepot/internal/term"
 )
 
@@ -226,7 +227,7 @@ func (a *app) copyDepot(what string, asJSON bool, run func(depot.CopyOptions) (d
 			if asJSON {
 				_ = out.Write(f)
 			} else {
-				printFault(a.stdout, f)
+				report.Fault(a.stdout, f)
 			}
 		},
 		Progress: func(done, all int64) {

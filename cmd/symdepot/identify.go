@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/symdepot/symdepot/internal/exchange"
+	"github.com/symdepot/symdepot/internal/report"
 	"github.com/symdepot/symdepot/internal/scan"
 	"github.com/symdepot/symdepot/internal/term"
 	"github.com/symdepot/symdepot/layout"
@@ -159,15 +160,8 @@ func isNamed(paths []string, path string) bool {
 }
 
 func bestID(id identified) string {
-	switch {
-	case id.BuildID != "":
-		return id.BuildID
-	case id.Kind == "pe" || id.Kind == "dbg":
-		return id.CodeID
-	case id.DebugID != "":
-		return id.DebugID
-	case id.CodeID != "":
-		return id.CodeID
+	if s := report.ID(id.Kind, id.CodeID, id.DebugID, id.BuildID); s != "" {
+		return s
 	}
 	// Kinds that are asked for by a hash have it in their path only.
 	if ps := id.Paths[layout.SymStore.Name()]; len(ps) > 0 {

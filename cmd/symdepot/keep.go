@@ -2,10 +2,10 @@ package main
 
 import (
 	"fmt"
-	"io"
 	"time"
 
 	"github.com/symdepot/symdepot/internal/depot"
+	"github.com/symdepot/symdepot/internal/report"
 	"github.com/symdepot/symdepot/internal/term"
 )
 
@@ -93,18 +93,7 @@ func (c gcCmd) Run(a *app) error {
 		return err
 	}
 	if c.JSON {
-		return term.NewJSONLines(a.stdout).Write(struct {
-			DryRun   bool  `json:"dry_run,omitempty"`
-			Contents int64 `json:"contents"`
-			Strays   int64 `json:"strays"`
-			Bytes    int64 `json:"bytes"`
-			InUse    int64 `json:"in_use,omitempty"`
-			Pending  int64 `json:"pending,omitempty"`
-		}{c.DryRun, got.Contents, got.Strays, got.Bytes, got.InUse, got.Pending})
-	}
-	verb := "freed"
-	if c.DryRun {
-		verb = "would free"
+		return term.NewJSONLines(a.stdout).Write(report.NewCollected(got, c.DryRun))
 	}
 	later, err := d.Collect(a.ctx, 0, true)
 	if err != nil {
@@ -113,16 +102,7 @@ func (c gcCmd) Run(a *app) error {
 	if c.DryRun {
 		later.Bytes -= got.Bytes
 	}
-	if later.Bytes > 0 {
-		defer fmt.Fprintf(a.stdout, "%s more can be freed when %s have passed since their removal (--grace)\n", term.Size(later.Bytes), c.Grace)
-	}
-	fmt.Fprintf(a.stdout, "%s %s: %s without a transaction, %s left by an interrupted add\n", verb, term.Size(got.Bytes), term.Count(got.Contents, "content"), term.Count(got.Strays, "blob"))
-	if got.Pending > 0 {
-		fmt.Fprintf(a.stdout, "%s (%s) wait in the bucket; a gc that runs seven days after their removal deletes them\n", term.Count(got.Pending, "object"), term.Size(got.PendingBytes))
-	}
-	if got.InUse > 0 {
-		fmt.Fprintf(a.stdout, "%s in use by other programs: the next gc frees them\n", term.Count(got.InUse, "blob"))
-	}
+	report.Freed(a.stdout, got, c.DryRun, later.Bytes, c.Grace)
 	return nil
 }
 
@@ -168,7 +148,7 @@ func (c verifyCmd) Run(a *app) error {
 		if c.JSON {
 			_ = out.Write(f)
 		} else {
-			printFault(a.stdout, f)
+			report.Fault(a.stdout, f)
 		}
 	}, bar.Set)
 	bar.Done()
@@ -180,23 +160,7 @@ func (c verifyCmd) Run(a *app) error {
 			return err
 		}
 	} else {
-		word := "clean"
-		if v.Faults > 0 {
-			word = term.Count(v.Faults, "fault")
-		}
-		read := "every byte read"
-		if c.Rows {
-			read = "the rows checked"
-		}
-		fmt.Fprintf(a.stdout, "%s: %s, %s, %s", word, term.Count(v.Contents, "content"), term.Size(v.Bytes), read)
-		if v.Strays > 0 {
-			fmt.Fprintf(a.stdout, "; %s left by an interrupted add (gc takes them)", term.Count(v.Strays, "blob"))
-		}
-		fmt.Fprintln(a.stdout)
-		printAudit(a.stdout, v)
-		if v.Modes != "" {
-			fmt.Fprintln(a.stdout, v.Modes)
-		}
+		report.Verified(a.stdout, v, c.Rows)
 		if st, err := d.Check.Progress(a.ctx); err == nil && depot.ScrubText(st) != "" {
 			fmt.Fprintln(a.stdout, depot.ScrubText(st))
 		}
@@ -205,37 +169,4 @@ func (c verifyCmd) Run(a *app) error {
 		return term.ErrNegative
 	}
 	return nil
-}
-
-// printAudit prints what the comparison of a bucket with the index found.
-func printAudit(w io.Writer, v depot.Verified) {
-	if v.Objects == 0 && v.Unknown == 0 {
-		return
-	}
-	fmt.Fprintf(w, "%s in the bucket", term.Count(v.Objects, "object"))
-	switch {
-	case v.Unknown > 0 && v.Doomed:
-		fmt.Fprintf(w, ", %d of them unknown and older than a month: a gc that runs in seven days deletes these", v.Unknown)
-	case v.Unknown > 0:
-		fmt.Fprintf(w, ", %d of them unknown and older than a month; they stay, because another copy of the database owns the objects (symdepot gc --claim)", v.Unknown)
-	}
-	fmt.Fprintln(w)
-}
-
-// printFault prints a fault with the files that are lost by it.
-func printFault(w io.Writer, f depot.Fault) {
-	what := f.What
-	if f.Ref != "" {
-		what = f.Ref + ": " + what
-	}
-	fmt.Fprintf(w, "fault: %s\n", what)
-	for _, l := range f.Files {
-		fmt.Fprintf(w, "  %s\n", term.Printable(l.String()))
-	}
-	if f.MovedTo != "" {
-		fmt.Fprintf(w, "  moved to %s\n", term.Printable(f.MovedTo))
-	}
-	if f.Remedy != "" {
-		fmt.Fprintf(w, "  to get it back: %s\n", f.Remedy)
-	}
 }

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/symdepot/symdepot/internal/depot"
+	"github.com/symdepot/symdepot/internal/report"
 	"github.com/symdepot/symdepot/internal/scan"
 	"github.com/symdepot/symdepot/internal/term"
 	"github.com/symdepot/symdepot/objfile"
@@ -37,24 +38,6 @@ A cached file has no transaction: the last column names its upstream and the tim
 and "symdepot cache list NAME" its URL.
 
 Exit codes: 0 found, 1 something was not found, 2 wrong command line, 3 failed, 4 no depot.`
-}
-
-// foundLine is one line of JSON output.
-type foundLine struct {
-	Query        string    `json:"query"`
-	Kind         string    `json:"kind"`
-	Name         string    `json:"name"`
-	Arch         string    `json:"arch"`
-	Size         int64     `json:"size"`
-	CodeID       string    `json:"code_id"`
-	DebugID      string    `json:"debug_id"`
-	BuildID      string    `json:"build_id"`
-	Features     []string  `json:"features"`
-	SHA256       string    `json:"sha256"`
-	Transactions []int64   `json:"transactions"`
-	FetchedFrom  string    `json:"fetched_from,omitempty"`
-	Fetched      time.Time `json:"fetched,omitzero"`
-	SameContent  *bool     `json:"same_content,omitempty"`
 }
 
 // Run looks for each query.
@@ -153,27 +136,11 @@ type findPrinter struct {
 }
 
 func (p *findPrinter) print(q string, f depot.Found, same *bool) error {
-	l := foundLine{Query: q, Kind: f.Object.Kind.String(), Name: f.Object.Name, Arch: f.Arch, Size: f.Size, CodeID: f.Object.CodeID,
-		DebugID: f.Object.DebugID.Breakpad(), BuildID: string(f.Object.BuildID), Features: f.Features, SHA256: f.Ref.String(),
-		Transactions: f.Transactions, FetchedFrom: f.Source, SameContent: same}
-	if f.Source != "" {
-		l.Fetched = f.Added.UTC()
-	}
+	l := report.NewFound(q, f, same)
 	if p.json {
 		return p.out.Write(l)
 	}
-	word := ""
-	if same != nil {
-		word = "other content"
-		if *same {
-			word = "same content"
-		}
-	}
-	if f.Source != "" {
-		word = strings.TrimPrefix(word+", fetched from "+f.Source+" on "+f.Added.Local().Format("2006-01-02 15:04"), ", ")
-	}
-	p.t.Row(l.Kind, l.Arch, bestID(identified{Kind: l.Kind, CodeID: l.CodeID, DebugID: l.DebugID, BuildID: l.BuildID}),
-		term.Size(l.Size), numbers(l.Transactions), l.Name, word)
+	p.t.Row(l.Kind, l.Arch, l.ID(), term.Size(l.Size), numbers(l.Transactions), l.Name, l.Remark())
 	return nil
 }
 
@@ -207,29 +174,6 @@ func (listCmd) Help() string {
 Exit codes: 0 done, also when there is none; 2 wrong command line, 3 failed, 4 no depot.`
 }
 
-// txLine is one transaction in JSON output.
-type txLine struct {
-	Transaction int64      `json:"transaction"`
-	Product     string     `json:"product"`
-	Version     string     `json:"version"`
-	Comment     string     `json:"comment"`
-	Time        time.Time  `json:"time"`
-	Who         string     `json:"who"`
-	Host        string     `json:"host"`
-	Objects     int64      `json:"objects"`
-	Bytes       int64      `json:"bytes"`
-	Removed     *time.Time `json:"removed,omitempty"`
-}
-
-func newTxLine(t depot.Transaction) txLine {
-	l := txLine{t.Number, t.Product, t.Version, t.Comment, t.Time.UTC(), t.Who, t.Host, t.Files, t.Bytes, nil}
-	if !t.Removed.IsZero() {
-		r := t.Removed.UTC()
-		l.Removed = &r
-	}
-	return l
-}
-
 // Run lists transactions.
 func (c listCmd) Run(a *app) error {
 	d, err := a.open(depot.Options{MustExist: true})
@@ -244,7 +188,7 @@ func (c listCmd) Run(a *app) error {
 	if c.JSON {
 		out := term.NewJSONLines(a.stdout)
 		for _, t := range txs {
-			if err := out.Write(newTxLine(t)); err != nil {
+			if err := out.Write(report.NewTransaction(t)); err != nil {
 				return err
 			}
 		}
@@ -305,8 +249,8 @@ func (c showCmd) Run(a *app) error {
 	fmt.Fprintln(w)
 	t := term.NewTable(w, "KIND", "ID", "SIZE", "NAME", "PATH")
 	err = d.Files(a.ctx, c.Number, func(f depot.TxFile) error {
-		t.Row(f.Object.Kind.String(), bestID(identified{Kind: f.Object.Kind.String(), CodeID: f.Object.CodeID, DebugID: f.Object.DebugID.Breakpad(), BuildID: string(f.Object.BuildID)}),
-			term.Size(f.Size), f.Object.Name, origin(f.Path, f.Archive))
+		l := report.NewFile(f)
+		t.Row(l.Kind, l.ID(), term.Size(l.Size), l.Name, l.Path)
 		return nil
 	})
 	if err != nil {
@@ -315,32 +259,13 @@ func (c showCmd) Run(a *app) error {
 	return t.Flush()
 }
 
-// origin is the one path of a file that may come from an archive.
-func origin(path, archive string) string {
-	if archive == "" || strings.Contains(path, scan.Separator) { // as older depots have it
-		return path
-	}
-	return archive + scan.Separator + strings.TrimPrefix(path, "/")
-}
-
 func (c showCmd) showJSON(a *app, d *depot.Depot, tx depot.Transaction) error {
 	out := term.NewJSONLines(a.stdout)
-	if err := out.Write(newTxLine(tx)); err != nil {
+	if err := out.Write(report.NewTransaction(tx)); err != nil {
 		return err
 	}
 	return d.Files(a.ctx, c.Number, func(f depot.TxFile) error {
-		return out.Write(struct {
-			Path    string    `json:"path"`
-			Archive string    `json:"archive,omitempty"`
-			Kind    string    `json:"kind"`
-			Name    string    `json:"name"`
-			Size    int64     `json:"size"`
-			ModTime time.Time `json:"modified"`
-			CodeID  string    `json:"code_id"`
-			DebugID string    `json:"debug_id"`
-			BuildID string    `json:"build_id"`
-			SHA256  string    `json:"sha256"`
-		}{origin(f.Path, f.Archive), f.Archive, f.Object.Kind.String(), f.Object.Name, f.Size, f.ModTime.UTC(), f.Object.CodeID, f.Object.DebugID.Breakpad(), string(f.Object.BuildID), f.Ref.String()})
+		return out.Write(report.NewFile(f))
 	})
 }
 

@@ -1,0 +1,216 @@
+// Package report is what commands print of a depot: transactions, objects,
+// faults and what was freed, as JSON for programs and as text for people.
+package report
+
+import (
+	"fmt"
+	"io"
+	"strings"
+	"time"
+
+	"github.com/symdepot/symdepot/internal/depot"
+	"github.com/symdepot/symdepot/internal/scan"
+	"github.com/symdepot/symdepot/internal/term"
+)
+
+// Transaction is a transaction in JSON.
+type Transaction struct {
+	Transaction int64     `json:"transaction"`
+	Product     string    `json:"product"`
+	Version     string    `json:"version"`
+	Comment     string    `json:"comment"`
+	Time        time.Time `json:"time"`
+	Who         string    `json:"who"`
+	Host        string    `json:"host"`
+	Objects     int64     `json:"objects"`
+	Bytes       int64     `json:"bytes"`
+	Removed     time.Time `json:"removed,omitzero"`
+}
+
+// NewTransaction describes a transaction.
+func NewTransaction(t depot.Transaction) Transaction {
+	l := Transaction{t.Number, t.Product, t.Version, t.Comment, t.Time.UTC(), t.Who, t.Host, t.Files, t.Bytes, t.Removed}
+	if !l.Removed.IsZero() {
+		l.Removed = l.Removed.UTC()
+	}
+	return l
+}
+
+// File is an object of a transaction in JSON.
+type File struct {
+	Path    string    `json:"path"`
+	Archive string    `json:"archive,omitempty"`
+	Kind    string    `json:"kind"`
+	Name    string    `json:"name"`
+	Size    int64     `json:"size"`
+	ModTime time.Time `json:"modified"`
+	CodeID  string    `json:"code_id"`
+	DebugID string    `json:"debug_id"`
+	BuildID string    `json:"build_id"`
+	SHA256  string    `json:"sha256"`
+}
+
+// NewFile describes an object of a transaction.
+func NewFile(f depot.TxFile) File {
+	o := f.Object
+	return File{origin(f.Path, f.Archive), f.Archive, o.Kind.String(), o.Name, f.Size, f.ModTime.UTC(), o.CodeID, o.DebugID.Breakpad(), string(o.BuildID), f.Ref.String()}
+}
+
+// ID is the id of the object that people know it by; see ID.
+func (f File) ID() string { return ID(f.Kind, f.CodeID, f.DebugID, f.BuildID) }
+
+// origin is the one path of a file that may come from an archive.
+func origin(path, archive string) string {
+	if archive == "" || strings.Contains(path, scan.Separator) { // as older depots have it
+		return path
+	}
+	return archive + scan.Separator + strings.TrimPrefix(path, "/")
+}
+
+// Found is an object that a query found, in JSON.
+type Found struct {
+	Query        string    `json:"query"`
+	Kind         string    `json:"kind"`
+	Name         string    `json:"name"`
+	Arch         string    `json:"arch"`
+	Size         int64     `json:"size"`
+	CodeID       string    `json:"code_id"`
+	DebugID      string    `json:"debug_id"`
+	BuildID      string    `json:"build_id"`
+	Features     []string  `json:"features"`
+	SHA256       string    `json:"sha256"`
+	Transactions []int64   `json:"transactions"`
+	FetchedFrom  string    `json:"fetched_from,omitempty"`
+	Fetched      time.Time `json:"fetched,omitzero"`
+	// SameContent is set if the query was a local file: whether the object has
+	// that file's bytes, not only its ids.
+	SameContent *bool `json:"same_content,omitempty"`
+}
+
+// NewFound describes an object that query found. same is nil unless the query
+// was a local file.
+func NewFound(query string, f depot.Found, same *bool) Found {
+	o := f.Object
+	l := Found{Query: query, Kind: o.Kind.String(), Name: o.Name, Arch: f.Arch, Size: f.Size, CodeID: o.CodeID, DebugID: o.DebugID.Breakpad(),
+		BuildID: string(o.BuildID), Features: f.Features, SHA256: f.Ref.String(), Transactions: f.Transactions, FetchedFrom: f.Source, SameContent: same}
+	if f.Source != "" {
+		l.Fetched = f.Added.UTC()
+	}
+	return l
+}
+
+// ID is the id of the object that people know it by; see ID.
+func (f Found) ID() string { return ID(f.Kind, f.CodeID, f.DebugID, f.BuildID) }
+
+// Remark says what a line of a table has no column for: whether the content is
+// that of the local file, and where a cached file was downloaded from.
+func (f Found) Remark() string {
+	var words []string
+	if f.SameContent != nil {
+		words = append(words, map[bool]string{true: "same content", false: "other content"}[*f.SameContent])
+	}
+	if f.FetchedFrom != "" {
+		words = append(words, "fetched from "+f.FetchedFrom+" on "+f.Fetched.Local().Format("2006-01-02 15:04"))
+	}
+	return strings.Join(words, ", ")
+}
+
+// ID is the id that people know an object of a kind by: the build-id if there is
+// one, the code id of a PE or DBG file, else the debug id.
+func ID(kind, codeID, debugID, buildID string) string {
+	switch {
+	case buildID != "":
+		return buildID
+	case kind == "pe" || kind == "dbg" || debugID == "":
+		return codeID
+	}
+	return debugID
+}
+
+// Fault prints a fault with the files that are lost by it.
+func Fault(w io.Writer, f depot.Fault) {
+	what := f.What
+	if f.Ref != "" {
+		what = f.Ref + ": " + what
+	}
+	fmt.Fprintf(w, "fault: %s\n", what)
+	for _, l := range f.Files {
+		fmt.Fprintf(w, "  %s\n", term.Printable(l.String()))
+	}
+	if f.MovedTo != "" {
+		fmt.Fprintf(w, "  moved to %s\n", term.Printable(f.MovedTo))
+	}
+	if f.Remedy != "" {
+		fmt.Fprintf(w, "  to get it back: %s\n", f.Remedy)
+	}
+}
+
+// Verified prints the sums of a check. rows says that it read the index only.
+func Verified(w io.Writer, v depot.Verified, rows bool) {
+	word := "clean"
+	if v.Faults > 0 {
+		word = term.Count(v.Faults, "fault")
+	}
+	read := "every byte read"
+	if rows {
+		read = "the rows checked"
+	}
+	fmt.Fprintf(w, "%s: %s, %s, %s", word, term.Count(v.Contents, "content"), term.Size(v.Bytes), read)
+	if v.Strays > 0 {
+		fmt.Fprintf(w, "; %s left by an interrupted add (gc takes them)", term.Count(v.Strays, "blob"))
+	}
+	fmt.Fprintln(w)
+	objects(w, v)
+	if v.Modes != "" {
+		fmt.Fprintln(w, v.Modes)
+	}
+}
+
+// objects prints what the comparison of a bucket with the index found.
+func objects(w io.Writer, v depot.Verified) {
+	if v.Objects == 0 && v.Unknown == 0 {
+		return
+	}
+	fmt.Fprintf(w, "%s in the bucket", term.Count(v.Objects, "object"))
+	switch {
+	case v.Unknown > 0 && v.Doomed:
+		fmt.Fprintf(w, ", %d of them unknown and older than a month: a gc that runs in seven days deletes these", v.Unknown)
+	case v.Unknown > 0:
+		fmt.Fprintf(w, ", %d of them unknown and older than a month; they stay, because another copy of the database owns the objects (symdepot gc --claim)", v.Unknown)
+	}
+	fmt.Fprintln(w)
+}
+
+// Collected is what gc freed, in JSON.
+type Collected struct {
+	DryRun   bool  `json:"dry_run,omitempty"` // nothing was freed yet
+	Contents int64 `json:"contents"`
+	Strays   int64 `json:"strays"`
+	Bytes    int64 `json:"bytes"`
+	InUse    int64 `json:"in_use,omitempty"`
+	Pending  int64 `json:"pending,omitempty"`
+}
+
+// NewCollected describes what gc freed, or would free.
+func NewCollected(c depot.Collected, dryRun bool) Collected {
+	return Collected{dryRun, c.Contents, c.Strays, c.Bytes, c.InUse, c.Pending}
+}
+
+// Freed prints what gc freed, or would free. later is the number of bytes that
+// wait for the end of grace.
+func Freed(w io.Writer, c depot.Collected, dryRun bool, later int64, grace term.Duration) {
+	verb := "freed"
+	if dryRun {
+		verb = "would free"
+	}
+	fmt.Fprintf(w, "%s %s: %s without a transaction, %s left by an interrupted add\n", verb, term.Size(c.Bytes), term.Count(c.Contents, "content"), term.Count(c.Strays, "blob"))
+	if c.Pending > 0 {
+		fmt.Fprintf(w, "%s (%s) wait in the bucket; a gc that runs seven days after their removal deletes them\n", term.Count(c.Pending, "object"), term.Size(c.PendingBytes))
+	}
+	if c.InUse > 0 {
+		fmt.Fprintf(w, "%s in use by other programs: the next gc frees them\n", term.Count(c.InUse, "blob"))
+	}
+	if later > 0 {
+		fmt.Fprintf(w, "%s more can be freed when %s have passed since their removal (--grace)\n", term.Size(later), grace)
+	}
+}
