@@ -10,9 +10,12 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -23,9 +26,10 @@ import (
 )
 
 // TestSameAnswers runs the same random operations on both engines and compares
-// every answer. SYMDEPOT_SEED repeats a run, SYMDEPOT_OPERATIONS sets the number;
-// make torture runs a million. A failing history is shortened before it is
-// printed.
+// every answer. The operations are divided into histories, each on a new pair of
+// indexes; some run at the same time. SYMDEPOT_SEED repeats a run, SYMDEPOT_HISTORY
+// one history of it, SYMDEPOT_OPERATIONS sets the number; make torture runs a
+// million. A failing history is shortened before it is printed.
 func TestSameAnswers(t *testing.T) {
 	symtest.Sequential(t)
 	t.Parallel()
@@ -40,26 +44,55 @@ func TestSameAnswers(t *testing.T) {
 	if n, err := strconv.ParseUint(os.Getenv("SYMDEPOT_SEED"), 10, 64); err == nil {
 		seed = n
 	}
-	t.Logf("SYMDEPOT_SEED=%d", seed)
 	const length = 5000 // of one history
-	for done, part := 0, uint64(0); done < total; part++ {
-		rng := rand.New(rand.NewPCG(seed, part))
-		history := make([]operation, min(length, total-done))
-		for i := range history {
-			history[i] = randomOperation(rng)
-		}
-		done += len(history)
-		if at, difference := compareAnswers(t, history); at >= 0 {
-			short := shorten(history[:at+1], func(h []operation) bool {
-				at, d := compareAnswers(t, h)
-				if at >= 0 {
-					difference = d
-				}
-				return at >= 0
-			})
-			t.Fatalf("history %d, operation %d: the engines differ, also after these %d operations:\n%s\n%s", part, at, len(short), describeHistory(short), difference)
-		}
+	first, end := 0, (total+length-1)/length
+	if n, err := strconv.Atoi(os.Getenv("SYMDEPOT_HISTORY")); err == nil {
+		first, end = n, n+1
 	}
+	t.Logf("SYMDEPOT_SEED=%d, %d operations in %d histories", seed, total, end-first)
+	start := time.Now()
+	var next, done atomic.Int64
+	next.Store(int64(first))
+	var wg sync.WaitGroup
+	// A history waits for the server most of the time.
+	for range min(end-first, 2*runtime.GOMAXPROCS(0)) {
+		wg.Go(func() {
+			for part := int(next.Add(1)) - 1; part < end && !t.Failed(); part = int(next.Add(1)) - 1 {
+				t.Run(strconv.Itoa(part), func(t *testing.T) {
+					n := length
+					if part == end-1 && total > part*length {
+						n = min(length, total-part*length)
+					}
+					sameAnswers(t, seed, part, n)
+					done.Add(int64(n))
+				})
+			}
+		})
+	}
+	wg.Wait()
+	t.Logf("%d operations gave the same answers in %v", done.Load(), time.Since(start).Round(time.Second))
+}
+
+// sameAnswers runs one history of a seed.
+func sameAnswers(t *testing.T, seed uint64, part, length int) {
+	rng := rand.New(rand.NewPCG(seed, uint64(part)))
+	history := make([]operation, length)
+	for i := range history {
+		history[i] = randomOperation(rng)
+	}
+	at, difference := compareAnswers(t, history)
+	if at < 0 {
+		return
+	}
+	t.Errorf("SYMDEPOT_SEED=%d SYMDEPOT_HISTORY=%d: the engines differ after operation %d:\n%s", seed, part, at, difference)
+	short := shorten(history[:at+1], func(h []operation) bool {
+		at, d := compareAnswers(t, h)
+		if at >= 0 {
+			difference = d
+		}
+		return at >= 0
+	})
+	t.Fatalf("they differ also after these %d operations:\n%s\n%s", len(short), describeHistory(short), difference)
 }
 
 // operation is one call, with numbers that select its arguments.
@@ -113,13 +146,20 @@ func compareAnswers(t *testing.T, history []operation) (at int, difference strin
 	opt := c.options()
 	opt.MaxMisses, opt.MaxWanted = 30, 30
 	var sides []*side
-	for _, where := range []string{filepath.Join(t.TempDir(), "index.db"), pgtest.Shared(t).Database(t)} {
+	server := pgtest.Shared(t)
+	database := server.Database(t)
+	defer server.Drop(t, database) // a long run needs many
+	dir := memoryDir(t)
+	defer func() { _ = os.RemoveAll(dir) }()
+	for _, where := range []string{filepath.Join(dir, "index.db"), database} {
 		db, err := Open(t.Context(), where, opt)
 		if err != nil {
 			t.Fatal(err)
 		}
 		defer db.Close()
-		sides = append(sides, &side{ctx: t.Context(), db: db, clock: c})
+		s := &side{ctx: t.Context(), db: db, clock: c}
+		s.state, _ = db.Generation(s.ctx)
+		sides = append(sides, s)
 	}
 	for i, o := range history {
 		v := answerVerbs[o.verb]
@@ -147,6 +187,16 @@ func compareAnswers(t *testing.T, history []operation) (at int, difference strin
 	return -1, ""
 }
 
+// memoryDir returns a new folder whose files are in memory, where the system has
+// such folders: the test does not prove that writes are durable. The caller removes it.
+func memoryDir(t *testing.T) string {
+	t.Helper()
+	if dir, err := os.MkdirTemp("/dev/shm", "symdepot-*"); err == nil {
+		return dir
+	}
+	return t.TempDir()
+}
+
 // side is an index with what an operation may refer to.
 type side struct {
 	ctx     context.Context
@@ -156,15 +206,12 @@ type side struct {
 	jobs    []Job   // with the tokens of their leases
 	deleted []string
 	out     []string
+	state   uint64 // after the last write
 }
 
 // run returns the answer of an operation as text.
 func (s *side) run(fn func(*side, operation) error, writes bool, o operation) string {
 	s.out, s.deleted = nil, nil
-	var before uint64
-	if writes {
-		before, _ = s.db.Generation(s.ctx)
-	}
 	err := fn(s, o)
 	for _, class := range []error{fs.ErrNotExist, fs.ErrExist, ErrImported, ErrQueueFull, ErrLeaseLost, ErrBusy, ErrCorrupt, ErrUnavailable} {
 		if errors.Is(err, class) {
@@ -177,7 +224,8 @@ func (s *side) run(fn func(*side, operation) error, writes bool, o operation) st
 	}
 	if writes {
 		after, _ := s.db.Generation(s.ctx)
-		s.say("changed %v", after != before)
+		s.say("changed %v", after != s.state)
+		s.state = after
 	}
 	slices.Sort(s.deleted)
 	return strings.Join(append(s.out, s.deleted...), "; ")

@@ -207,6 +207,12 @@ func (s *Server) Database(tb testing.TB) string {
 	return s.URL(name)
 }
 
+// Drop deletes a database that Database made, with the connections to it.
+func (s *Server) Drop(tb testing.TB, address string) {
+	tb.Helper()
+	s.SQL(tb, "DROP DATABASE "+nameOf(tb, address)+" WITH (FORCE)")
+}
+
 // Restored dumps a database, restores the dump into a new one, as an operator does,
 // and returns the URL of the new one.
 func (s *Server) Restored(tb testing.TB, address string) string {
