@@ -23,8 +23,8 @@ func (cacheCmd) Help() string {
 	return `Files that were downloaded from upstreams are cached: unlike added files, they may be evicted at any time.
 
   symdepot cache stats
-  symdepot cache list --source microsoft
-  symdepot cache drop --source microsoft --unused 30d
+  symdepot cache list --upstream microsoft
+  symdepot cache drop --upstream microsoft --unused 30d
   symdepot cache forget --class forbidden
 
 Exit codes: 0 done, 1 there was nothing, 2 wrong command line, 3 failed, 4 no depot.`
@@ -57,7 +57,7 @@ func (c cacheStatsCmd) Run(a *app) error {
 		counts = append(counts, missCount{fetch.Class(m.Class).String(), m.Misses, m.Expired})
 	}
 	if c.JSON {
-		return term.NewJSONLines(a.stdout).Write(map[string]any{"sources": files, "misses": counts})
+		return term.NewJSONLines(a.stdout).Write(map[string]any{"upstreams": files, "misses": counts})
 	}
 	if len(files) == 0 && len(counts) == 0 {
 		fmt.Fprintln(a.stderr, "symdepot: the cache is empty, and no misses are remembered")
@@ -76,21 +76,21 @@ func (c cacheStatsCmd) Run(a *app) error {
 }
 
 type cacheListCmd struct {
-	JSON   bool   `help:"Print one JSON object per file."`
-	Source string `help:"Only files from this upstream." placeholder:"NAME"`
-	Limit  int    `help:"Maximum number; 0: all." default:"100"`
-	Name   string `arg:"" optional:"" help:"Only this file name (with * and ?)."`
+	JSON     bool   `help:"Print one JSON object per file."`
+	Upstream string `help:"Only files from this upstream." placeholder:"NAME"`
+	Limit    int    `help:"Maximum number; 0: all." default:"100"`
+	Name     string `arg:"" optional:"" help:"Only this file name (with * and ?)."`
 }
 
 // cachedLine is one line of JSON output.
 type cachedLine struct {
-	Source  string    `json:"source"`
-	Name    string    `json:"name"`
-	URL     string    `json:"url"`
-	SHA256  string    `json:"sha256"`
-	Size    int64     `json:"size"`
-	Fetched time.Time `json:"fetched"`
-	Used    time.Time `json:"used"`
+	Upstream string    `json:"upstream"`
+	Name     string    `json:"name"`
+	URL      string    `json:"url"`
+	SHA256   string    `json:"sha256"`
+	Size     int64     `json:"size"`
+	Fetched  time.Time `json:"fetched"`
+	Used     time.Time `json:"used"`
 }
 
 // Run lists cached files.
@@ -101,7 +101,7 @@ func (c cacheListCmd) Run(a *app) error {
 	}
 	defer d.Close()
 	n, lines, t := 0, term.NewJSONLines(a.stdout), term.NewTable(a.stdout, "FETCHED", "USED", "SIZE", "UPSTREAM", "NAME", "URL")
-	for f, err := range d.Cache.Files(a.ctx, depot.CacheFilter{Source: c.Source, Name: symfile.Fold(c.Name)}) {
+	for f, err := range d.Cache.Files(a.ctx, depot.CacheFilter{Source: c.Upstream, Name: symfile.Fold(c.Name)}) {
 		if err != nil {
 			return err
 		}
@@ -127,25 +127,25 @@ func (c cacheListCmd) Run(a *app) error {
 }
 
 type cacheDropCmd struct {
-	Source string        `help:"Only files from this upstream." placeholder:"NAME"`
-	Unused term.Duration `help:"Only files unused for this long, such as 30d." placeholder:"TIME"`
-	Name   string        `help:"Only this file name (with * and ?)." placeholder:"GLOB"`
-	ID     string        `help:"Only files with this id." placeholder:"ID"`
-	All    bool          `help:"All cached files."`
-	JSON   bool          `help:"Print one JSON object."`
+	Upstream string        `help:"Only files from this upstream." placeholder:"NAME"`
+	Unused   term.Duration `help:"Only files unused for this long, such as 30d." placeholder:"TIME"`
+	Name     string        `help:"Only this file name (with * and ?)." placeholder:"GLOB"`
+	ID       string        `help:"Only files with this id." placeholder:"ID"`
+	All      bool          `help:"All cached files."`
+	JSON     bool          `help:"Print one JSON object."`
 }
 
 // Run lets go of fetched files.
 func (c cacheDropCmd) Run(a *app) error {
-	if !c.All && c.Source == "" && c.Unused == 0 && c.Name == "" && c.ID == "" {
-		return term.UsageError("select the files with --source, --unused, --name, --id or --all")
+	if !c.All && c.Upstream == "" && c.Unused == 0 && c.Name == "" && c.ID == "" {
+		return term.UsageError("select the files with --upstream, --unused, --name, --id or --all")
 	}
 	d, err := a.open(depot.Options{MustExist: true})
 	if err != nil {
 		return err
 	}
 	defer d.Close()
-	f := depot.CacheFilter{Source: c.Source, Name: symfile.Fold(c.Name), ID: symfile.Fold(c.ID)}
+	f := depot.CacheFilter{Source: c.Upstream, Name: symfile.Fold(c.Name), ID: symfile.Fold(c.ID)}
 	if c.Unused > 0 {
 		f.UnusedSince = time.Now().Add(-time.Duration(c.Unused))
 	}
@@ -164,9 +164,9 @@ func (c cacheDropCmd) Run(a *app) error {
 }
 
 type cacheForgetCmd struct {
-	Source string `help:"Only misses of this upstream." placeholder:"NAME"`
-	Class  string `help:"Only misses of this class." enum:",absent,forbidden,timeout,broken,too_large" default:"" placeholder:"CLASS"`
-	JSON   bool   `help:"Print one JSON object."`
+	Upstream string `help:"Only misses of this upstream." placeholder:"NAME"`
+	Class    string `help:"Only misses of this class." enum:",absent,forbidden,timeout,broken,too_large" default:"" placeholder:"CLASS"`
+	JSON     bool   `help:"Print one JSON object."`
 }
 
 // Run forgets misses.
@@ -176,7 +176,7 @@ func (c cacheForgetCmd) Run(a *app) error {
 		return err
 	}
 	defer d.Close()
-	f := depot.MissFilter{Source: c.Source}
+	f := depot.MissFilter{Source: c.Upstream}
 	for k := fetch.ClassNotFound; k <= fetch.ClassTooLarge; k++ {
 		if k.String() == c.Class {
 			f.Class = uint8(k)

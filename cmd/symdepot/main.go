@@ -130,7 +130,7 @@ func run(args []string, stdout, stderr io.Writer) int {
 		fmt.Fprintln(stderr, "symdepot:", err)
 		return exitFailed
 	}
-	kctx, err := parser.Parse(args)
+	kctx, err := parser.Parse(term.RenamedFlags(args, map[string]string{"--source": "--upstream"}, stderr))
 	if exited >= 0 {
 		return exited // --help or --version was printed
 	}

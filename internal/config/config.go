@@ -281,9 +281,9 @@ func (c *Config) check() error {
 	specs, err := c.Specs()
 	errs = append(errs, err)
 	if err == nil {
-		for name := range c.Cache.PerSource {
+		for name := range c.Cache.PerUpstream {
 			if !slices.ContainsFunc(specs, func(s upstream.Spec) bool { return s.Name == name }) {
-				fail("cache.per_source."+name, "no upstream has this name")
+				fail("cache.per_upstream."+name, "no upstream has this name")
 			}
 		}
 	}

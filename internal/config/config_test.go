@@ -110,7 +110,7 @@ misses: {absent: 0s, forbidden: 2d}
 cache:
   max_bytes: 100GB
   max_unused: 90d
-  per_source: {microsoft: 50GiB}
+  per_upstream: {microsoft: 50GiB}
 `
 
 func TestConfigFull(t *testing.T) {
@@ -124,7 +124,7 @@ func TestConfigFull(t *testing.T) {
 	if l := c.Lifetimes(); l.NotFound >= 0 || l.Forbidden != 48*time.Hour {
 		t.Errorf("%+v", l)
 	}
-	if l := c.CacheLimits(); l.MaxBytes != 1e11 || l.MaxUnused != 90*24*time.Hour || l.PerSource["microsoft"] != 50<<30 {
+	if l := c.CacheLimits(); l.MaxBytes != 1e11 || l.MaxUnused != 90*24*time.Hour || l.PerUpstream["microsoft"] != 50<<30 {
 		t.Errorf("%+v", l)
 	}
 	if n := c.ScrubRate(); n != 8<<20 {
@@ -203,8 +203,8 @@ func TestConfigFaults(t *testing.T) {
 		{"fetch: {stall: -1s}", "a duration is expected"},
 		{"cache: {max_bytes: lots}", `1: cache.max_bytes: a size is expected`},
 		{"cache: {max_bytes: -1}", `a size is expected`},
-		{"cache: {per_source: {x: 1GB}}", `cache.per_source.x: no upstream has this name`},
-		{"cache: {per_source: [x]}", `1: cache.per_source: a map is expected`},
+		{"cache: {per_upstream: {x: 1GB}}", `cache.per_upstream.x: no upstream has this name`},
+		{"cache: {per_upstream: [x]}", `1: cache.per_upstream: a map is expected`},
 		{"upstreams: microsoft", "1: upstreams: a list is expected, with a hyphen before each item"},
 		{"upstreams: [microsft]", `1: upstreams[0]: unknown preset "microsft"; known are microsoft, nuget`},
 		{"upstreams:\n- preset: microsft", `2: upstreams[0].preset: unknown preset "microsft"; known are microsoft, nuget`},
@@ -261,6 +261,7 @@ func TestConfigFaults(t *testing.T) {
 func TestRemovedKeys(t *testing.T) {
 	c, err := conf(t, `
 pointer_roots: [{prefix: '\\server\share', dir: /mnt/share}, {dir: /x}]
+cache: {per_source: {corp: 1GiB}}
 fetch: {min_rate: 1KiB, at_once: 8}
 misses: {broken: 2d, timeout: 1m, too_large: 1d}
 tls: {cert: a, key: b, client_ca: c, acme: {email: x@y}}
@@ -297,13 +298,16 @@ upstreams:
 	if !slices.Equal(c.PointerRoots, []string{`\\server\share=/mnt/share`, "/x"}) || !slices.Equal(c.Transcoding.Programs, []string{"wpt=gen -pdb {pdb}"}) {
 		t.Errorf("texts: %q, %q", c.PointerRoots, c.Transcoding.Programs)
 	}
+	if c.Cache.PerUpstream["corp"] != 1<<30 {
+		t.Errorf("cache.per_upstream: %v, want 1 GiB for corp", c.Cache.PerUpstream)
+	}
 	if c.Fetch.AtOnce != 8 {
 		t.Errorf("fetch.at_once: %d, want 8", c.Fetch.AtOnce)
 	}
 	warnings := c.Warnings(specs)
 	text := strings.Join(warnings, "\n")
 	for _, want := range []string{
-		"symdepot.yaml:3: fetch.min_rate: this key no longer exists: ", "misses.broken: ", "misses.timeout: ", "misses.too_large: ", "tls.acme.email: ", "auth.realm: ", "auth.negotiate.max_clock_skew: ",
+		"symdepot.yaml:3: cache.per_source: this key is now cache.per_upstream", "symdepot.yaml:4: fetch.min_rate: this key no longer exists: ", "misses.broken: ", "misses.timeout: ", "misses.too_large: ", "tls.acme.email: ", "auth.realm: ", "auth.negotiate.max_clock_skew: ",
 		"auth.audit.max_age: ", "auth.certificates[].sha256: this key is now auth.certificates[].match", "auth.certificates[].dns: ", "auth.certificates[].cn: ",
 		`pointer_roots[]: an item is now one text: "/x"`, "transcoding.programs[]: ", "upstreams[].max_bytes: this key no longer exists: use fetch.max_bytes", "upstreams[].timeouts.header: this key is now upstreams[].timeout",
 		"upstreams[].timeouts: ", "upstreams[].breaker: ", "upstreams[].user_agent: this key is now upstreams[].headers.User-Agent", "upstreams[].ids: ", "bucket.access_key: this key is now upstreams[].user",

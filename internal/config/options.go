@@ -66,11 +66,11 @@ func (c *Config) ScrubRate() int64 {
 // CacheLimits returns the limits of the cached files.
 func (c *Config) CacheLimits() depot.CacheLimits {
 	l := depot.CacheLimits{MaxBytes: int64(c.Cache.MaxBytes), MaxUnused: time.Duration(c.Cache.MaxUnused)}
-	for name, n := range c.Cache.PerSource {
-		if l.PerSource == nil {
-			l.PerSource = map[string]int64{}
+	for name, n := range c.Cache.PerUpstream {
+		if l.PerUpstream == nil {
+			l.PerUpstream = map[string]int64{}
 		}
-		l.PerSource[name] = int64(n)
+		l.PerUpstream[name] = int64(n)
 	}
 	return l
 }

@@ -48,6 +48,7 @@ var removedKeys = []removedKey{
 	{path: "upstreams[].bucket.identity_token_file", hint: "set AWS_WEB_IDENTITY_TOKEN_FILE or AZURE_FEDERATED_TOKEN_FILE"},
 	{path: "upstreams[].bucket.tenant_id", hint: "set AZURE_TENANT_ID"},
 	{path: "upstreams[].bucket.client_id", hint: "set AZURE_CLIENT_ID"},
+	{path: "cache.per_source", to: "cache.per_upstream"},
 	{path: "fetch.min_rate", hint: "the limit is 16 KiB per second; " + noReplacement},
 	{path: "misses.timeout", hint: "such misses are remembered for a minute; " + noReplacement},
 	{path: "misses.broken", hint: "such misses are remembered for 10 minutes; " + noReplacement},

@@ -21,10 +21,10 @@ import (
 
 // report is the effective configuration, without secrets.
 type report struct {
-	General  general    `yaml:"general" json:"general"`
-	Access   access     `yaml:"access" json:"access"`
-	Sources  []resolved `yaml:"sources" json:"sources"`
-	Warnings []string   `yaml:"-" json:"warnings"`
+	General   general    `yaml:"general" json:"general"`
+	Access    access     `yaml:"access" json:"access"`
+	Upstreams []resolved `yaml:"upstreams" json:"upstreams"`
+	Warnings  []string   `yaml:"-" json:"warnings"`
 }
 
 type general struct {
@@ -94,7 +94,7 @@ func (c *Config) Report(out, warn io.Writer, asJSON bool, depotDir string) error
 	if err != nil {
 		return err
 	}
-	r := report{General: c.general(depotDir), Sources: make([]resolved, 0, len(specs)), Warnings: append([]string{}, c.Warnings(specs)...)}
+	r := report{General: c.general(depotDir), Upstreams: make([]resolved, 0, len(specs)), Warnings: append([]string{}, c.Warnings(specs)...)}
 	for _, s := range c.Stores {
 		if !isDir(s.Dir) {
 			r.Warnings = append(r.Warnings, "stores: "+s.Dir+" is not a folder; the server does not start without it")
@@ -104,7 +104,7 @@ func (c *Config) Report(out, warn io.Writer, asJSON bool, depotDir string) error
 		return err
 	}
 	for _, s := range specs {
-		r.Sources = append(r.Sources, resolve(s))
+		r.Upstreams = append(r.Upstreams, resolve(s))
 	}
 	if asJSON {
 		enc := json.NewEncoder(out)

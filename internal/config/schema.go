@@ -118,9 +118,9 @@ type SymCache struct {
 
 // Cache configures the eviction of cached files.
 type Cache struct {
-	MaxBytes  term.ByteSize            `yaml:"max_bytes" default:"0" help:"Size limit of all cached files together; 0: evict when less than 5 % of the disk, or 2 GiB if that is less, is free." example:"200GiB"`
-	MaxUnused term.Duration            `yaml:"max_unused" default:"0s" help:"How long an unused cached file is kept; 0: without limit." example:"90d"`
-	PerSource map[string]term.ByteSize `yaml:"per_source" help:"Size limit of the files of one upstream, by its name." example:"{microsoft: 100GiB}"`
+	MaxBytes    term.ByteSize            `yaml:"max_bytes" default:"0" help:"Size limit of all cached files together; 0: evict when less than 5 % of the disk, or 2 GiB if that is less, is free." example:"200GiB"`
+	MaxUnused   term.Duration            `yaml:"max_unused" default:"0s" help:"How long an unused cached file is kept; 0: without limit." example:"90d"`
+	PerUpstream map[string]term.ByteSize `yaml:"per_upstream" help:"Size limit of the files of one upstream, by its name." example:"{microsoft: 100GiB}"`
 }
 
 // Upstream is one remote server, bucket or folder. Keys that are not set have

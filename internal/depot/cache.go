@@ -18,9 +18,9 @@ type CacheLimits struct {
 	// MaxBytes limits the sum of all cached files. Zero: eviction begins when
 	// less than a twentieth of the disk, or less than 2 GiB, is free, whichever
 	// is less. Negative: no limit.
-	MaxBytes  int64
-	MaxUnused time.Duration    // since the last use; zero is no limit
-	PerSource map[string]int64 // bytes, by the name of the upstream
+	MaxBytes    int64
+	MaxUnused   time.Duration    // since the last use; zero is no limit
+	PerUpstream map[string]int64 // bytes, by the name of the upstream
 }
 
 // minFree is how much of a disk of this size is kept free by default, in
@@ -115,7 +115,7 @@ func (c *Cache) Evict(ctx context.Context) (Evicted, error) {
 			return sum, err
 		}
 	}
-	if limits.MaxBytes <= 0 && len(limits.PerSource) == 0 {
+	if limits.MaxBytes <= 0 && len(limits.PerUpstream) == 0 {
 		return sum, nil
 	}
 	stats, err := c.db.Cached.Stats(ctx)
@@ -125,7 +125,7 @@ func (c *Cache) Evict(ctx context.Context) (Evicted, error) {
 	var all int64
 	for _, s := range stats {
 		before := sum.Bytes
-		if most, ok := limits.PerSource[s.Source]; ok && s.Bytes > most {
+		if most, ok := limits.PerUpstream[s.Source]; ok && s.Bytes > most {
 			if err := c.evictUntil(ctx, index.CacheFilter{Source: s.Source}, s.Bytes-most, &sum); err != nil {
 				return sum, err
 			}

@@ -225,7 +225,7 @@ func (cf CachedFiles) Touch(ctx context.Context, used map[blob.Ref]time.Time) er
 
 // CachedStats sums up the cached files of one upstream.
 type CachedStats struct {
-	Source string    `json:"source"`
+	Source string    `json:"upstream"`
 	Files  int64     `json:"files"`
 	Bytes  int64     `json:"bytes"`  // sum of the files' sizes, without derived contents
 	Oldest time.Time `json:"oldest"` // last use of the least recently used file

@@ -9,10 +9,10 @@ import (
 type upstreams struct{ depot Depot }
 
 var upstreamDescs = struct{ requests, bytes, open, active *prometheus.Desc }{
-	prometheus.NewDesc("symdepot_upstream_requests_total", "Requests to upstreams, by result.", []string{"source", "result"}, nil),
-	prometheus.NewDesc("symdepot_upstream_bytes_total", "Uncompressed bytes downloaded from upstreams.", []string{"source"}, nil),
-	prometheus.NewDesc("symdepot_upstream_open", "1 while the circuit breaker of an upstream is open.", []string{"source"}, nil),
-	prometheus.NewDesc("symdepot_upstream_active", "Requests to an upstream under way.", []string{"source"}, nil),
+	prometheus.NewDesc("symdepot_upstream_requests_total", "Requests to upstreams, by result.", []string{"upstream", "result"}, nil),
+	prometheus.NewDesc("symdepot_upstream_bytes_total", "Uncompressed bytes downloaded from upstreams.", []string{"upstream"}, nil),
+	prometheus.NewDesc("symdepot_upstream_open", "1 while the circuit breaker of an upstream is open.", []string{"upstream"}, nil),
+	prometheus.NewDesc("symdepot_upstream_active", "Requests to an upstream under way.", []string{"upstream"}, nil),
 }
 
 // Describe implements prometheus.Collector.

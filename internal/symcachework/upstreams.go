@@ -203,7 +203,7 @@ func (svc *Service) askOnce(ctx context.Context, u fetch.Upstream, f *serverDown
 		return none, err
 	}
 	svc.writeStore(ctx, f.key, v, c)
-	svc.log.Info("downloaded a SymCache file", "source", u.Source.Name(), "file", f.key.Path(v), "bytes", c.Size)
+	svc.log.Info("downloaded a SymCache file", "upstream", u.Source.Name(), "file", f.key.Path(v), "bytes", c.Size)
 	return v, nil
 }
 

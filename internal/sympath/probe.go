@@ -83,8 +83,8 @@ func Probe(ctx context.Context, d *upstream.Dialer, s upstream.Spec) Probed {
 
 // SourceProbe is the result of Probe for one upstream of an element.
 type SourceProbe struct {
-	Source  string `json:"source"`
-	Address string `json:"address"`
+	Upstream string `json:"upstream"`
+	Address  string `json:"address"`
 	Probed
 }
 
