@@ -30,6 +30,36 @@ import (
 	"github.com/symdepot/symdepot/internal/vault"
 )
 
+// setClock turns the clock of this process, if the test that has started it says so.
+func setClock() {
+	text := os.Getenv("SYMDEPOT_TEST_CLOCK")
+	if text == "" {
+		return
+	}
+	by, err := time.ParseDuration(text)
+	if err == nil {
+		err = turnClock(by)
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "cannot turn the clock:", err)
+		os.Exit(clockStuck)
+	}
+}
+
+const clockStuck = 99
+
+// clockTurns reports whether the clocks of child processes can be turned here.
+var clockTurns = sync.OnceValue(func() bool {
+	cmd := exec.CommandContext(context.Background(), "symdepot", "--version")
+	cmd.Env = []string{"PATH=" + os.Getenv("PATH"), "SYMDEPOT_TEST_CLOCK=1m"}
+	_ = cmd.Run()
+	return cmd.ProcessState != nil && cmd.ProcessState.ExitCode() != clockStuck
+})
+
+// nodeClocks are the differences of the clocks of servers: as large as they may be at
+// the start.
+var nodeClocks = []time.Duration{0, 290 * time.Second, -290 * time.Second}
+
 // hasten shortens the waiting times of the depot in this process, if the test that
 // has started it says so.
 func hasten() {
@@ -91,7 +121,7 @@ type chaosKey struct {
 	state int // guarded by chaos.mu
 }
 
-// newChaos starts n servers. hosts are the database servers; each node has
+// newChaos starts n servers, whose clocks differ by almost five minutes. hosts are the database servers; each node has
 // proxies of its own in front of them, and one in front of the store.
 func newChaos(t *testing.T, n int, times string, database string, hosts ...*pgtest.Server) *chaos {
 	t.Helper()
@@ -122,13 +152,20 @@ func newChaos(t *testing.T, n int, times string, database string, hosts ...*pgte
 		return s
 	}
 	c.tools = surroundings()
-	for range n {
+	for i := range n {
 		node := surroundings()
 		c.nodes = append(c.nodes, node)
+		by := nodeClocks[i%len(nodeClocks)]
+		if by != 0 && clockTurns() {
+			node.env["SYMDEPOT_TEST_CLOCK"] = by.String()
+		}
 		if err := node.start(); err != nil {
 			t.Fatal(err)
 		}
 		t.Cleanup(node.end)
+		if log := node.serving.log.String(); node.env["SYMDEPOT_TEST_CLOCK"] != "" && !strings.Contains(log, "synchronize both") {
+			t.Errorf("node %d, whose clock is ahead by %v, does not warn:\n%s", i, by, log)
+		}
 	}
 	return c
 }

@@ -26,6 +26,7 @@ import (
 // TestMain makes the test binary the real command when a script calls it.
 func TestMain(m *testing.M) {
 	transcodetest.Main() // what some tests use as a transcoder
+	setClock()
 	hasten()
 	commands := map[string]func(){
 		"symdepot":     main,

@@ -88,7 +88,8 @@ type Options struct {
 	ScrubRate int64
 	// Log receives events of the background; nil discards them.
 	Log *slog.Logger
-	// Now is the clock; nil is time.Now.
+	// Now is the clock; nil is the clock of the database, or time.Now for a depot in
+	// a folder.
 	Now func() time.Time
 	// Hooks are called at events of the background.
 	Hooks Hooks
@@ -166,13 +167,11 @@ func Open(ctx context.Context, where string, opt Options) (*Depot, error) {
 	if opt.Log == nil {
 		opt.Log = slog.New(slog.DiscardHandler)
 	}
-	if opt.Now == nil {
-		opt.Now = time.Now
-	}
-	d := &Depot{log: opt.Log, now: opt.Now, makeCabinets: opt.MakeCabinets, hooks: opt.Hooks, trees: trees{opt.Sources, opt.Log}}
+	d := &Depot{log: opt.Log, makeCabinets: opt.MakeCabinets, hooks: opt.Hooks, trees: trees{opt.Sources, opt.Log}}
 	if err := d.openStores(ctx, where, &opt); err != nil {
 		return nil, fmt.Errorf("depot %s: %w", d.name, err)
 	}
+	d.now = opt.Now
 	var err error
 	d.contents = &contents{blobs: d.blobs, db: d.db, log: opt.Log, now: opt.Now}
 	d.Cache = &Cache{db: d.db, blobs: d.blobs, now: opt.Now, limits: opt.Cache, space: func() (total, free int64, err error) { return durable.Space(d.dir) }}
@@ -261,6 +260,9 @@ func (d *Depot) CountMissing(req *layout.Request, client string) { d.Missing.Cou
 
 // Scrub returns how far the background check has come, in whichever process.
 func (d *Depot) Scrub(ctx context.Context) (ScrubState, error) { return d.Check.Progress(ctx) }
+
+// Now returns the time by the clock that all processes with this depot share.
+func (d *Depot) Now() time.Time { return d.now() }
 
 // IndexReads returns how many queries of the index this process has run.
 func (d *Depot) IndexReads() uint64 { return d.db.Reads() }

@@ -56,6 +56,9 @@ func (d *Depot) openStores(ctx context.Context, where string, opt *Options) (err
 		}
 	}
 	d.db, err = index.Open(ctx, at, index.Options{Log: opt.Log, Now: opt.Now, Dial: opt.Dial, Placed: d.placed, TempDir: d.dir, MustExist: opt.MustExist && index.IsURL(where)})
+	if err == nil && opt.Now == nil {
+		opt.Now = d.db.Now
+	}
 	if errors.Is(err, fs.ErrNotExist) && index.IsURL(where) {
 		err = fmt.Errorf("%w; `symdepot add` makes one", ErrNoDepot)
 	}
@@ -112,7 +115,11 @@ func BucketOf(dir string) (string, error) {
 }
 
 func newStamp(opt Options) stamp {
-	s := stamp{Format: Format, Created: opt.Now().UTC().Truncate(time.Second)}
+	now := opt.Now
+	if now == nil { // there is no index yet
+		now = time.Now
+	}
+	s := stamp{Format: Format, Created: now().UTC().Truncate(time.Second)}
 	if opt.Bucket != nil {
 		s.Contents = opt.Bucket.Name()
 	}

@@ -27,7 +27,7 @@ import (
 
 // TestSameAnswers runs the same random operations on both engines and compares
 // every answer. The operations are divided into histories, each on a new pair of
-// indexes; some run at the same time. SYMDEPOT_SEED repeats a run, SYMDEPOT_HISTORY
+// indexes; some run at the same time. SYMDEPOT_SEED repeats a run, SYMDEPOT_PART
 // one history of it, SYMDEPOT_OPERATIONS sets the number; make torture runs a
 // million. A failing history is shortened before it is printed.
 func TestSameAnswers(t *testing.T) {
@@ -46,7 +46,7 @@ func TestSameAnswers(t *testing.T) {
 	}
 	const length = 5000 // of one history
 	first, end := 0, (total+length-1)/length
-	if n, err := strconv.Atoi(os.Getenv("SYMDEPOT_HISTORY")); err == nil {
+	if n, err := strconv.Atoi(os.Getenv("SYMDEPOT_PART")); err == nil {
 		first, end = n, n+1
 	}
 	t.Logf("SYMDEPOT_SEED=%d, %d operations in %d histories", seed, total, end-first)
@@ -84,7 +84,7 @@ func sameAnswers(t *testing.T, seed uint64, part, length int) {
 	if at < 0 {
 		return
 	}
-	t.Errorf("SYMDEPOT_SEED=%d SYMDEPOT_HISTORY=%d: the engines differ after operation %d:\n%s", seed, part, at, difference)
+	t.Errorf("SYMDEPOT_SEED=%d SYMDEPOT_PART=%d: the engines differ after operation %d:\n%s", seed, part, at, difference)
 	short := shorten(history[:at+1], func(h []operation) bool {
 		at, d := compareAnswers(t, h)
 		if at >= 0 {

@@ -3,6 +3,7 @@ package index
 import (
 	"context"
 	"sync/atomic"
+	"time"
 )
 
 // engine is the database below an index. It knows the dialect, the locks, the
@@ -37,6 +38,8 @@ type engine interface {
 	oldestNode(s session) (int, error)
 	// fingerprint returns text that a copy of the database does not share.
 	fingerprint(ctx context.Context) (string, error)
+	// time is the clock that all processes with this database share.
+	time() time.Time
 	// watch returns a cheap way to notice writes.
 	watch() (watcher, error)
 	close() error

@@ -42,7 +42,8 @@ type Options struct {
 	Dial func(ctx context.Context, network, addr string) (net.Conn, error)
 	// Log receives changes of the state of a database server; nil means nothing.
 	Log *slog.Logger
-	// Now is the clock; nil means time.Now.
+	// Now is the clock; nil means that of the database server, or of this machine
+	// for a file.
 	Now func() time.Time
 	// BusyWait is how long a writer waits for other processes before it fails
 	// with ErrBusy; zero means ten minutes. The context may end the wait
@@ -88,7 +89,8 @@ type DB struct {
 // anything: one that this version is too old for is ErrNewer. What is not an index
 // is ErrCorrupt. With ReadOnly a missing file is fs.ErrNotExist.
 func Open(ctx context.Context, where string, opt Options) (*DB, error) {
-	if opt.Now == nil {
+	given := opt.Now
+	if given == nil {
 		opt.Now = time.Now
 	}
 	if opt.Log == nil {
@@ -97,6 +99,9 @@ func Open(ctx context.Context, where string, opt Options) (*DB, error) {
 	opt.BusyWait = cmp.Or(opt.BusyWait, 10*time.Minute)
 	e, err := openEngine(ctx, where, opt)
 	db := newDB(e, opt)
+	if given == nil {
+		db.now = e.time
+	}
 	if err == nil {
 		err = verifyMigrations(ctx, e.steps(), db.scans)
 	}
@@ -132,6 +137,9 @@ func newDB(e engine, opt Options) *DB {
 
 // Close closes the index. Running calls end with an error.
 func (db *DB) Close() error { return db.engine.close() }
+
+// Now returns the time by the clock of the index: see Options.Now.
+func (db *DB) Now() time.Time { return db.now() }
 
 // Reads returns the number of queries of this process.
 func (db *DB) Reads() uint64 { return db.reads.Load() }

@@ -135,13 +135,14 @@ type server struct {
 // checkServer refuses servers that cannot hold an index.
 func (e *postgres) checkServer(ctx context.Context) error {
 	var s server
-	before := wallClock()
+	before, sent := wallClock(), time.Now()
 	err := e.pool.QueryRow(ctx, `SELECT current_setting('server_version_num')::integer, current_setting('server_version'), current_setting('server_encoding'),
 		clock_timestamp(), current_setting('transaction_read_only') = 'on', pg_is_in_recovery()`).Scan(&s.version, &s.release, &s.encoding, &s.now, &s.readOnly, &s.recovery)
 	if err != nil {
 		return e.refusal(err)
 	}
 	after := wallClock()
+	e.clock.set(s.now, sent, time.Now())
 	skew := s.now.Sub(before.Add(after.Sub(before) / 2)).Abs()
 	if err := s.fault(e.readOnly, skew); err != nil {
 		return err

@@ -106,9 +106,11 @@ func (w *pgWatch) askOnce(ctx context.Context) (told, now int64, err error) {
 	var current moment
 	var kept bool
 	var floor int
-	if err := w.e.pool.QueryRow(ctx, askText, w.id, generation, salt, silent, len(w.e.steps()), w.question).Scan(&told, &kept, &current.generation, &current.salt, &floor); err != nil {
+	var server time.Time
+	if err := w.e.pool.QueryRow(ctx, askText, w.id, generation, salt, silent, len(w.e.steps()), w.question).Scan(&told, &kept, &current.generation, &current.salt, &floor, &server); err != nil {
 		return 0, 0, err
 	}
+	w.e.clock.set(server, sent, time.Now())
 	if floor > len(w.e.steps()) && w.e.outdated.CompareAndSwap(false, true) {
 		w.e.log.Error("a newer version has changed the database so that this one cannot use it: restart this process with that version", "database", w.e.host)
 	}
@@ -140,7 +142,7 @@ const askText = `WITH s AS (
 	SELECT $1, CASE WHEN $4 OR $2::bigint IS NULL THEN generation WHEN kept THEN $2 ELSE 0 END, now(), $5, $6 FROM s
 	ON CONFLICT (id) DO UPDATE SET generation = excluded.generation, asked = excluded.asked, format = excluded.format, question = excluded.question
 	WHERE node.question < excluded.question
-	RETURNING generation, (SELECT kept FROM s), (SELECT generation FROM s), (SELECT salt FROM s), (SELECT format_floor FROM s)`
+	RETURNING generation, (SELECT kept FROM s), (SELECT generation FROM s), (SELECT salt FROM s), (SELECT format_floor FROM s), clock_timestamp()`
 
 // noteRewound says that memory of an undone write was dropped.
 func (e *postgres) noteRewound(known, now int64) {

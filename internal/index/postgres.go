@@ -35,6 +35,7 @@ type postgres struct {
 
 	migrations []migration
 	now        func() time.Time
+	clock      serverClock
 
 	writing   chan struct{} // has an element while this process writes or waits for the write lock
 	scanning  chan struct{} // has an element for each running scan
@@ -230,6 +231,7 @@ func (e *postgres) name() string       { return e.host }
 func (e *postgres) steps() []migration { return e.migrations }
 func (e *postgres) points() reader     { return pgPoints{e} }
 func (e *postgres) scans() reader      { return pgScans{e} }
+func (e *postgres) time() time.Time    { return e.clock.now() }
 
 func (e *postgres) close() error {
 	if e.pool != nil {

@@ -197,6 +197,8 @@ func (e *sqliteFile) name() string   { return e.path }
 func (e *sqliteFile) points() reader { return e.point }
 func (e *sqliteFile) scans() reader  { return e.scan }
 
+func (e *sqliteFile) time() time.Time { return time.Now() }
+
 func (e *sqliteFile) steps() []migration {
 	if e.migrations != nil {
 		return e.migrations

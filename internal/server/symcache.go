@@ -56,10 +56,14 @@ type symCaches struct {
 	conf   SymCacheConfig
 	held   semaphore // requests that wait for a file
 	secret []byte    // for signed URLs; nil without Redirect
+	now    func() time.Time
 }
 
 func newSymCaches(a *access) (s *symCaches, err error) {
-	s = &symCaches{access: a, conf: a.cfg.SymCache, held: newSemaphore(max(1, a.cfg.MaxConns/heldShare))}
+	s = &symCaches{access: a, conf: a.cfg.SymCache, held: newSemaphore(max(1, a.cfg.MaxConns/heldShare)), now: time.Now}
+	if d, ok := a.depot.(interface{ Now() time.Time }); ok {
+		s.now = d.Now // the servers of a depot accept each other's signatures
+	}
 	setInt(&s.conf.Wait, defaultSymCacheWait)
 	if s.conf.Redirect {
 		s.secret, err = a.depot.Secret(symCacheSecret)
@@ -248,7 +252,7 @@ func (s *symCaches) signature(q symcache.Request, v symcache.Version, until int6
 // signedURL returns a URL for one version of the file of a request: the
 // request's own path with a signed query.
 func (s *symCaches) signedURL(r *http.Request, req symcache.Request, v symcache.Version) string {
-	until := time.Now().Add(signedLife).Unix()
+	until := s.now().Add(signedLife).Unix()
 	q := url.Values{
 		signedVersion: {v.String()}, signedUntil: {strconv.FormatInt(until, 10)}, signedBy: {s.signature(req, v, until)},
 	}
@@ -278,7 +282,7 @@ func (s *symCaches) readSigned(q url.Values, req symcache.Request) (symcache.Ver
 	if err != nil {
 		return v, err
 	}
-	if !hmac.Equal([]byte(s.signature(req, v, until)), []byte(q.Get(signedBy))) || time.Now().Unix() > until {
+	if !hmac.Equal([]byte(s.signature(req, v, until)), []byte(q.Get(signedBy))) || s.now().Unix() > until {
 		return v, errSigned
 	}
 	return v, nil
