@@ -162,10 +162,12 @@ func newChaos(t *testing.T, n int, times string, database string, hosts ...*pgte
 		if err := node.start(); err != nil {
 			t.Fatal(err)
 		}
-		t.Cleanup(node.end)
-		if log := node.serving.log.String(); node.env["SYMDEPOT_TEST_CLOCK"] != "" && !strings.Contains(log, "synchronize both") {
-			t.Errorf("node %d, whose clock is ahead by %v, does not warn:\n%s", i, by, log)
-		}
+		t.Cleanup(func() {
+			node.end()
+			if log := strings.Join(node.logs, "\n"); node.env["SYMDEPOT_TEST_CLOCK"] != "" && !strings.Contains(log, "synchronize both") {
+				t.Errorf("node %d, whose clock is ahead by %v, does not warn:\n%s", i, by, log)
+			}
+		})
 	}
 	return c
 }

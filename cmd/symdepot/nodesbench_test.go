@@ -10,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
+	"strings"
 	"sync"
 	"testing"
 
@@ -35,7 +36,11 @@ func newStoreCounter(t *testing.T, endpoint string) *storeCounter {
 	proxy := &httputil.ReverseProxy{Rewrite: func(r *httputil.ProxyRequest) { r.SetURL(target); r.Out.Host = r.In.Host }, Transport: buckettest.Transport(nil)}
 	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		c.mu.Lock()
-		c.n[r.Method]++
+		if strings.HasSuffix(r.URL.Path, "/symdepot.json") {
+			c.n["marker"]++ // a server compares it before it collects, from time to time
+		} else {
+			c.n[r.Method]++
+		}
 		c.mu.Unlock()
 		proxy.ServeHTTP(w, r)
 	}))
@@ -106,7 +111,12 @@ func TestNodesStoreRequests(t *testing.T) {
 				t.Fatalf("%s: GET %s: %d, want %d", what, path(i), got, status)
 			}
 		}
-		if n := counter.take(); sumOf(n) != want*files || n["GET"] != want*files {
+		n := counter.take()
+		if n["marker"] > 2 {
+			t.Errorf("%d requests for %s read the marker %d times", files, what, n["marker"])
+		}
+		delete(n, "marker")
+		if sumOf(n) != want*files || n["GET"] != want*files {
 			t.Errorf("%d requests for %s cost %v, want %d GET each", files, what, n, want)
 		}
 	}
@@ -121,7 +131,7 @@ func TestNodesStoreRequests(t *testing.T) {
 // missing keys, and small files that both have on their disks.
 func TestBenchNodes(t *testing.T) {
 	needBench(t, "wrk")
-	pairs, seconds := 7, 5
+	pairs, seconds := 5, 4
 	if s := os.Getenv("SYMDEPOT_BENCH_SECONDS"); s != "" {
 		seconds, _ = strconv.Atoi(s)
 	}

@@ -261,8 +261,8 @@ func (d *Depot) CountMissing(req *layout.Request, client string) { d.Missing.Cou
 // Scrub returns how far the background check has come, in whichever process.
 func (d *Depot) Scrub(ctx context.Context) (ScrubState, error) { return d.Check.Progress(ctx) }
 
-// Now returns the time by the clock that all processes with this depot share.
-func (d *Depot) Now() time.Time { return d.now() }
+// ClockOf returns the clock that all processes with a depot share.
+func ClockOf(d *Depot) func() time.Time { return d.now }
 
 // IndexReads returns how many queries of the index this process has run.
 func (d *Depot) IndexReads() uint64 { return d.db.Reads() }

@@ -57,7 +57,7 @@ func (d *Depot) openStores(ctx context.Context, where string, opt *Options) (err
 	}
 	d.db, err = index.Open(ctx, at, index.Options{Log: opt.Log, Now: opt.Now, Dial: opt.Dial, Placed: d.placed, TempDir: d.dir, MustExist: opt.MustExist && index.IsURL(where)})
 	if err == nil && opt.Now == nil {
-		opt.Now = d.db.Now
+		opt.Now = index.ClockOf(d.db)
 	}
 	if errors.Is(err, fs.ErrNotExist) && index.IsURL(where) {
 		err = fmt.Errorf("%w; `symdepot add` makes one", ErrNoDepot)

@@ -138,8 +138,8 @@ func newDB(e engine, opt Options) *DB {
 // Close closes the index. Running calls end with an error.
 func (db *DB) Close() error { return db.engine.close() }
 
-// Now returns the time by the clock of the index: see Options.Now.
-func (db *DB) Now() time.Time { return db.now() }
+// ClockOf returns the clock of an index: see Options.Now.
+func ClockOf(db *DB) func() time.Time { return db.now }
 
 // Reads returns the number of queries of this process.
 func (db *DB) Reads() uint64 { return db.reads.Load() }

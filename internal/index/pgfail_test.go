@@ -367,7 +367,8 @@ func TestLateQuestion(t *testing.T) {
 	late := func(number int64) error {
 		var told, now, salt, floor int64
 		var kept bool
-		return pool.QueryRow(t.Context(), askText, w.id, nil, nil, true, len(db.engine.steps()), number).Scan(&told, &kept, &now, &salt, &floor)
+		var server time.Time
+		return pool.QueryRow(t.Context(), askText, w.id, nil, nil, true, len(db.engine.steps()), number).Scan(&told, &kept, &now, &salt, &floor, &server)
 	}
 	if err := late(question - 1); !errors.Is(err, pgx.ErrNoRows) {
 		t.Errorf("a late question: %v, want no answer", err)

@@ -366,6 +366,9 @@ func childFigures(path string, arg int) error {
 	f := figures{Open: time.Since(start)}
 	const readers = 8
 	perReader := max(200, min(50000, arg/11))
+	if n, err := strconv.Atoi(os.Getenv("SYMDEPOT_INDEX_LOOKUPS")); err == nil {
+		perReader = max(200, n/readers)
+	}
 	round := func(seed uint64) ([]time.Duration, error) {
 		type result struct {
 			took []time.Duration

@@ -61,8 +61,8 @@ type symCaches struct {
 
 func newSymCaches(a *access) (s *symCaches, err error) {
 	s = &symCaches{access: a, conf: a.cfg.SymCache, held: newSemaphore(max(1, a.cfg.MaxConns/heldShare)), now: time.Now}
-	if d, ok := a.depot.(interface{ Now() time.Time }); ok {
-		s.now = d.Now // the servers of a depot accept each other's signatures
+	if d, ok := a.depot.(*depot.Depot); ok {
+		s.now = depot.ClockOf(d) // the servers of a depot accept each other's signatures
 	}
 	setInt(&s.conf.Wait, defaultSymCacheWait)
 	if s.conf.Redirect {

@@ -213,6 +213,16 @@ func (s *Server) Drop(tb testing.TB, address string) {
 	s.SQL(tb, "DROP DATABASE "+nameOf(tb, address)+" WITH (FORCE)")
 }
 
+// Size returns how many bytes a database takes on disk.
+func (s *Server) Size(tb testing.TB, address string) int64 {
+	tb.Helper()
+	n, err := strconv.ParseInt(s.SQL(tb, "SELECT pg_database_size('"+nameOf(tb, address)+"')"), 10, 64)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return n
+}
+
 // Restored dumps a database, restores the dump into a new one, as an operator does,
 // and returns the URL of the new one.
 func (s *Server) Restored(tb testing.TB, address string) string {
