@@ -8,12 +8,17 @@ import (
 	"github.com/symdepot/symdepot/internal/index/pgtest"
 )
 
-// onEngines runs a test on every engine. The name of the subtest tells openTest
-// which one.
+// onEngines runs a test on every engine, at the same time as other tests. The name
+// of the subtest tells openTest which engine.
 func onEngines(t *testing.T, test func(t *testing.T)) {
 	t.Helper()
-	t.Run("sqlite", test)
+	t.Parallel()
+	t.Run("sqlite", func(t *testing.T) {
+		t.Parallel()
+		test(t)
+	})
 	t.Run("postgres", func(t *testing.T) {
+		t.Parallel()
 		pgtest.Shared(t)
 		test(t)
 	})

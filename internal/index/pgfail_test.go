@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"os"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -23,6 +24,7 @@ import (
 // up. Everything acknowledged is there, once; numbers have no gaps; a lookup of an
 // acknowledged key finds it or says that the database is not available.
 func TestServerStops(t *testing.T) {
+	t.Parallel()
 	server := pgtest.New(t)
 	where := server.Database(t)
 	open := func() *DB {
@@ -77,7 +79,11 @@ func TestServerStops(t *testing.T) {
 			}
 		})
 	}
-	for range 3 {
+	stops := 2
+	if os.Getenv("SYMDEPOT_TORTURE") != "" {
+		stops = 10
+	}
+	for range stops {
 		for want := acknowledged() + 5; acknowledged() < want && !t.Failed(); {
 			pause(t.Context(), 5*time.Millisecond)
 		}

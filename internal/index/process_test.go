@@ -122,6 +122,7 @@ func childCache(path string, _ int) error {
 // TestKillCache kills processes that download and evict at random points:
 // acknowledged files exist, evicted files do not, and nothing is damaged.
 func TestKillCache(t *testing.T) {
+	t.Parallel()
 	kills := 6
 	if testing.Short() {
 		kills = 2
@@ -256,9 +257,13 @@ func scanNumbers(r io.Reader, limit int) (list []int64) {
 // transaction is complete, and nothing is damaged. SYMDEPOT_INDEX_KILLS sets
 // the number of kills.
 func TestKill(t *testing.T) {
-	kills := 10
+	t.Parallel()
+	kills := 5
 	if testing.Short() {
 		kills = 3
+	}
+	if os.Getenv("SYMDEPOT_TORTURE") != "" {
+		kills = 50
 	}
 	if n, err := strconv.Atoi(os.Getenv("SYMDEPOT_INDEX_KILLS")); err == nil {
 		kills = n

@@ -17,6 +17,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 
 	"github.com/symdepot/symdepot/internal/symtest"
@@ -64,10 +65,49 @@ func version(dir string) int {
 func New(tb testing.TB) *Server {
 	tb.Helper()
 	s := prepare(tb)
-	s.run(tb, "initdb", "-D", s.data, "-U", "symdepot", "-A", "trust", "--no-sync", "-E", "UTF8", "--locale=C")
+	if from := shared.empty.Load(); from != nil {
+		s.copyData(tb, *from, s.data)
+	} else {
+		s.initialize(tb)
+	}
 	s.Start(tb)
 	tb.Cleanup(func() { s.Stop(tb, "immediate") })
 	return s
+}
+
+func (s *Server) initialize(tb testing.TB) {
+	tb.Helper()
+	s.run(tb, "initdb", "-D", s.data, "-U", "symdepot", "-A", "trust", "--no-sync", "-E", "UTF8", "--locale=C")
+}
+
+// copyData copies the data folder of a server that has never run. initdb takes more
+// than a second of processor time.
+func (s *Server) copyData(tb testing.TB, from, to string) {
+	tb.Helper()
+	if err := filepath.WalkDir(from, func(path string, e fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		rel, err := filepath.Rel(from, path)
+		if err != nil {
+			return err
+		}
+		target := filepath.Join(to, rel)
+		if e.IsDir() {
+			err = os.Mkdir(target, 0o700) // the server refuses other modes
+		} else {
+			var b []byte
+			if b, err = os.ReadFile(path); err == nil {
+				err = os.WriteFile(target, b, 0o600)
+			}
+		}
+		if err == nil && s.cred != nil {
+			err = s.cred.own(target)
+		}
+		return err
+	}); err != nil {
+		tb.Fatal(err)
+	}
 }
 
 // prepare returns a server without data.
@@ -103,6 +143,7 @@ func prepare(tb testing.TB) *Server {
 var shared struct {
 	once   sync.Once
 	server *Server
+	empty  atomic.Pointer[string] // a data folder that no server has used
 	life   *life
 }
 
@@ -115,7 +156,8 @@ type life struct {
 func (l *life) Cleanup(f func()) { l.end = append(l.end, f) }
 
 // Shared returns the server of this process, which the first call starts and End
-// stops.
+// stops. Tests that stop the server, or that change its settings, need one of their
+// own: New.
 func Shared(tb testing.TB) *Server {
 	tb.Helper()
 	if _, err := bin(); err != nil {
@@ -123,7 +165,14 @@ func Shared(tb testing.TB) *Server {
 	}
 	shared.once.Do(func() {
 		shared.life = &life{TB: tb}
-		shared.server = New(shared.life)
+		s := prepare(shared.life)
+		s.initialize(shared.life)
+		empty := s.data + "-empty"
+		s.copyData(shared.life, s.data, empty)
+		shared.empty.Store(&empty)
+		s.Start(shared.life)
+		shared.life.Cleanup(func() { s.Stop(shared.life, "immediate") })
+		shared.server = s
 	})
 	if shared.server == nil {
 		tb.Fatal("the PostgreSQL server of this process did not start")
@@ -154,7 +203,7 @@ func freePort(tb testing.TB) int {
 // Start starts the server again after Stop, and waits until it answers.
 func (s *Server) Start(tb testing.TB) {
 	tb.Helper()
-	options := fmt.Sprintf("-p %d -h 127.0.0.1 -k %s -c fsync=off -c max_connections=200", s.port, s.data)
+	options := fmt.Sprintf("-p %d -h 127.0.0.1 -k %s -c fsync=off -c max_connections=400 -c full_page_writes=off", s.port, s.data)
 	s.run(tb, "pg_ctl", "-D", s.data, "-w", "-t", "60", "-l", filepath.Join(s.data, "log"), "-o", options, "start")
 }
 
