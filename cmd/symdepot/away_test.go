@@ -28,7 +28,7 @@ type awayServer struct {
 
 func newAwayServer(t *testing.T, src string) *awayServer {
 	t.Helper()
-	pg, s3 := pgtest.New(t), buckettest.S3(t)
+	pg, s3 := pgtest.Shared(t), buckettest.S3(t)
 	where, err := url.Parse(pg.Database(t))
 	if err != nil {
 		t.Fatal(err)

@@ -80,7 +80,7 @@ func transactions(t *testing.T, depot string) map[int64]int64 {
 // time, hold every transaction that was reported, and no partial one.
 func TestKilledAdds(t *testing.T) {
 	t.Parallel()
-	rounds := 20
+	rounds := 8
 	switch {
 	case torture() && symtest.Wine() != "":
 		rounds = 100

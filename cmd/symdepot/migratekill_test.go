@@ -44,11 +44,11 @@ func treeSums(t *testing.T, dir string) string {
 // twice beyond what was under way.
 func TestKilledMigrations(t *testing.T) {
 	t.Parallel()
-	kills := 4
+	kills := 2
 	if torture() {
 		kills = 40
 	}
-	const files = 700
+	const files = 550 // more than two groups of uploads
 	c := newCluster(t, 0)
 	src := t.TempDir()
 	symFiles(t, filepath.Join(src, "a"), 1, files, 2000)

@@ -29,7 +29,7 @@ type cluster struct {
 // newCluster starts a database, an object store and n servers.
 func newCluster(t *testing.T, n int) *cluster {
 	t.Helper()
-	pg := pgtest.New(t)
+	pg := pgtest.Shared(t)
 	s3 := buckettest.S3(t)
 	env := map[string]string{
 		"PATH": os.Getenv("PATH"), "SYMDEPOT_DEPOT": pg.Database(t), "SYMDEPOT_DEPOT_BLOBS": "s3://" + s3.Bucket + "/depot",

@@ -77,7 +77,7 @@ func TestNodesStoreRequests(t *testing.T) {
 	s3 := buckettest.S3(t)
 	counter := newStoreCounter(t, s3.Endpoint)
 	env := map[string]string{
-		"PATH": os.Getenv("PATH"), "HOME": t.TempDir(), "SYMDEPOT_DEPOT": pgtest.New(t).Database(t), "SYMDEPOT_DEPOT_BLOBS": "s3://" + s3.Bucket + "/depot",
+		"PATH": os.Getenv("PATH"), "HOME": t.TempDir(), "SYMDEPOT_DEPOT": pgtest.Shared(t).Database(t), "SYMDEPOT_DEPOT_BLOBS": "s3://" + s3.Bucket + "/depot",
 		"AWS_ENDPOINT_URL": counter.url, "AWS_REGION": "us-east-1", "AWS_ACCESS_KEY_ID": s3.User, "AWS_SECRET_ACCESS_KEY": s3.Secret,
 	}
 	c := &cluster{}

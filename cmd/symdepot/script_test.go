@@ -20,6 +20,7 @@ import (
 
 	"github.com/rogpeppe/go-internal/testscript"
 
+	"github.com/symdepot/symdepot/internal/index/pgtest"
 	"github.com/symdepot/symdepot/internal/transcode/transcodetest"
 )
 
@@ -37,7 +38,15 @@ func TestMain(m *testing.M) {
 		"loadgen":      loadgen,
 	}
 	maps.Copy(commands, systemCommands())
-	testscript.Main(m, commands)
+	testscript.Main(tests{m}, commands)
+}
+
+// tests ends what the tests of this process share.
+type tests struct{ *testing.M }
+
+func (t tests) Run() int {
+	defer pgtest.End()
+	return t.M.Run()
 }
 
 // TestScripts runs testdata/script: the real binary, real files, and the real
