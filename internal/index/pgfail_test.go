@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"os"
 	"strings"
@@ -131,15 +132,19 @@ type faultyNet struct {
 
 type faultyConn struct {
 	net.Conn
-	net *faultyNet
+	net  *faultyNet
+	deaf atomic.Bool // it has lost an answer
 }
 
 func (f *faultyNet) dial(ctx context.Context, network, addr string) (net.Conn, error) {
 	conn, err := (&net.Dialer{}).DialContext(ctx, network, addr)
-	return faultyConn{conn, f}, err
+	if err != nil {
+		return nil, err
+	}
+	return &faultyConn{Conn: conn, net: f}, nil
 }
 
-func (c faultyConn) Write(b []byte) (int, error) {
+func (c *faultyConn) Write(b []byte) (int, error) {
 	if c.net.silent.Load() {
 		return len(b), nil
 	}
@@ -148,9 +153,18 @@ func (c faultyConn) Write(b []byte) (int, error) {
 		_ = c.Close()
 		return 0, net.ErrClosed
 	}
-	n, err := c.Conn.Write(b)
 	if commit && c.net.loseAnswer.CompareAndSwap(true, false) {
-		_ = c.Conn.(*net.TCPConn).CloseRead()
+		c.deaf.Store(true)
+	}
+	return c.Conn.Write(b)
+}
+
+// Read does not return an answer that is lost, even if it has arrived: what has
+// arrived is still read after a CloseRead.
+func (c *faultyConn) Read(b []byte) (int, error) {
+	n, err := c.Conn.Read(b)
+	if c.deaf.Load() {
+		return 0, io.EOF
 	}
 	return n, err
 }
