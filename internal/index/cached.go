@@ -96,39 +96,24 @@ func (c *commit) cached(f CachedFile) error {
 			return err
 		}
 	}
+	objects := make([]int64, len(f.Entries))
+	var old []int64 // objects that were there before
 	for i, e := range f.Entries {
 		before := c.objects
-		var object int64
 		if known != nil {
-			object = known[i].id
-		} else if object, err = c.objectWithKeys(content, e); err != nil {
+			objects[i] = known[i].id
+		} else if objects[i], err = c.objectWithKeys(content, e); err != nil {
 			return err
 		}
 		if known != nil && known[i].known || known == nil && c.objects == before {
-			// A filter reads the keys of new objects and of new transactions;
-			// this is neither if the product did not have the object.
-			var held bool
-			if err := c.row("SELECT EXISTS (SELECT 1 FROM seen WHERE object_id = $1 AND product_id = $2)", []any{object, product}, &held); err != nil {
-				return err
-			}
-			if !held {
-				c.late = append(c.late, object)
-			}
+			old = append(old, objects[i])
 		}
-		n, err := c.exec("UPDATE tx_file SET path = $3, archive = $4, mtime = $5, own_mtime = $6 WHERE object_id = $1 AND tx_id = $2",
-			object, tx, text(e.Path), text(e.Archive), f.Fetched.UnixMilli(), millis(e.ModTime))
-		if err == nil && n == 0 {
-			// The path at an upstream is not searched for: by_path is 0.
-			_, err = c.exec(`INSERT INTO tx_file (tx_id, seq, object_id, path, archive, mtime, by_path, own_mtime)
-				SELECT $2, coalesce(max(seq), 0) + 1, $1, $3, $4, $5, 0, $6 FROM tx_file WHERE tx_id = $2`,
-				object, tx, text(e.Path), text(e.Archive), f.Fetched.UnixMilli(), millis(e.ModTime))
-		}
-		if err != nil {
-			return err
-		}
-		if err := c.makeVisible(object, product, tx); err != nil {
-			return err
-		}
+	}
+	if err := c.lateOnes(old, product); err != nil {
+		return err
+	}
+	if err := c.cachedEntries(f, objects, tx, product); err != nil {
+		return err
 	}
 	args := []any{content, tx, text(f.Name), text(f.URL), text(f.Tag), f.Fetched.UnixMilli()}
 	n, err := c.exec("UPDATE cached SET name = $3, url = $4, tag = $5, fetched = $6, used = "+larger("used", "$6")+" WHERE content_id = $1 AND tx_id = $2", args...)
@@ -151,6 +136,61 @@ func (c *commit) cached(f CachedFile) error {
 		}
 	}
 	return nil
+}
+
+// lateOnes notes those of the objects that the product does not have. A filter reads
+// the keys of new objects and of new transactions, and these are neither.
+func (c *commit) lateOnes(objects []int64, product int64) error {
+	if len(objects) == 0 {
+		return nil
+	}
+	if s := c.sets(); s != nil {
+		list, err := setIDs(s, "SELECT o FROM unnest($1::bigint[]) AS o WHERE NOT EXISTS (SELECT 1 FROM seen WHERE object_id = o AND product_id = $2)", objects, product)
+		c.late = append(c.late, list...)
+		return err
+	}
+	for _, o := range objects {
+		var held bool
+		if err := c.row("SELECT EXISTS (SELECT 1 FROM seen WHERE object_id = $1 AND product_id = $2)", []any{o, product}, &held); err != nil {
+			return err
+		}
+		if !held {
+			c.late = append(c.late, o)
+		}
+	}
+	return nil
+}
+
+// cachedEntries writes the files of the objects of a downloaded file, and makes the
+// objects visible. If several entries are one object, the last one describes it.
+func (c *commit) cachedEntries(f CachedFile, objects []int64, tx, product int64) error {
+	var files, missing, visible [][]any
+	last := make(map[int64]int, len(objects))
+	for i, o := range objects {
+		last[o] = i
+	}
+	for i, e := range f.Entries {
+		if last[objects[i]] == i {
+			files = append(files, []any{objects[i], tx, text(e.Path), text(e.Archive), f.Fetched.UnixMilli(), millis(e.ModTime)})
+			visible = append(visible, []any{objects[i], product, tx})
+		}
+	}
+	changed, err := c.many("UPDATE tx_file SET path = $3, archive = $4, mtime = $5, own_mtime = $6 WHERE object_id = $1 AND tx_id = $2", files)
+	if err != nil {
+		return err
+	}
+	for i, n := range changed {
+		if n == 0 {
+			missing = append(missing, files[i])
+		}
+	}
+	// The path at an upstream is not searched for: by_path is 0.
+	if _, err := c.many(`INSERT INTO tx_file (tx_id, seq, object_id, path, archive, mtime, by_path, own_mtime)
+		SELECT $2, coalesce(max(seq), 0) + 1, $1, $3, $4, $5, 0, $6 FROM tx_file WHERE tx_id = $2`, missing); err != nil {
+		return err
+	}
+	_, err = c.many(makeVisible, visible)
+	return err
 }
 
 // upstreamTx returns the row, with a negative id, that represents an upstream and

@@ -219,11 +219,13 @@ func (c *commit) nothingCached() (bool, error) {
 	return *c.cacheEmpty, nil
 }
 
+// makeVisible is the statement of write.makeVisible.
+var makeVisible = "INSERT INTO seen (object_id, product_id, tx_id) VALUES ($1, $2, $3) ON CONFLICT (object_id, product_id) DO UPDATE SET tx_id = " + larger("seen.tx_id", "excluded.tx_id")
+
 // makeVisible makes an object visible in a product, through the newest of its
 // transactions.
 func (w *write) makeVisible(object, product, tx int64) error {
-	_, err := w.exec("INSERT INTO seen (object_id, product_id, tx_id) VALUES ($1, $2, $3) ON CONFLICT (object_id, product_id) DO UPDATE SET tx_id = "+larger("seen.tx_id", "excluded.tx_id"),
-		object, product, tx)
+	_, err := w.exec(makeVisible, object, product, tx)
 	return err
 }
 

@@ -2,7 +2,9 @@ package index
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"io/fs"
 	"net"
 	"sync/atomic"
 	"testing"
@@ -113,6 +115,114 @@ func TestRoundTrips(t *testing.T) {
 		if n > step.most {
 			t.Errorf("%s of 1000 files took %d round trips, want at most %d", step.name, n, step.most)
 		}
+	}
+	clean(t, db)
+}
+
+// Frequent small writes take few round trips, however many rows they have.
+func TestRoundTripsOfCounts(t *testing.T) {
+	where := pgtest.Shared(t).Database(t)
+	var turns turnCounter
+	db, err := Open(t.Context(), where, Options{Dial: turns.dial})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = db.Close() })
+	used := func(n int) map[string]time.Time {
+		m := map[string]time.Time{}
+		for i := range n {
+			id := fmt.Sprint("t", i)
+			m[id] = db.now()
+			err := db.Tokens.Put(t.Context(), TokenRow{ID: id, Hash: ref(i + 1)})
+			if err != nil && !errors.Is(err, fs.ErrExist) {
+				t.Fatal(err)
+			}
+		}
+		return m
+	}
+	wanted := func(n int) (list []Wanted) {
+		for i := range n {
+			list = append(list, Wanted{Name: fmt.Sprint("n", i), ID: "i", Client: "c", Count: 1, Last: db.now()})
+		}
+		return list
+	}
+	fetched := func(n int) CachedFile {
+		f := CachedFile{Source: "up", Name: fmt.Sprint("f", n), URL: "http://up/f", Ref: ref(5000 + n), Size: 10}
+		for i := range n {
+			e := pdb(i)
+			e.Object.Name, e.Ref, e.Size = fmt.Sprintf("part%d of %d", i, n), f.Ref, f.Size
+			e.Aliases = e.Object.Aliases()
+			f.Entries = append(f.Entries, e)
+		}
+		return f
+	}
+	tokens := map[int]map[string]time.Time{2: used(2), 200: used(200)}
+	for _, step := range []struct {
+		name string
+		most int64
+		do   func(n int) error
+	}{
+		{"last uses of tokens", 4, func(n int) error { return db.Tokens.Touch(t.Context(), tokens[n]) }},
+		{"unanswered requests", 7, func(n int) error { return db.Wanted.Count(t.Context(), wanted(n)) }},
+		{"unanswered requests again", 7, func(n int) error { return db.Wanted.Count(t.Context(), wanted(n)) }},
+		{"downloaded file", 30, func(n int) error { return db.Cached.Put(t.Context(), fetched(n), nil) }},
+		{"downloaded file again", 30, func(n int) error { return db.Cached.Put(t.Context(), fetched(n), nil) }},
+	} {
+		for range 2 { // the first runs prepare the statements
+			if err := step.do(2); err != nil {
+				t.Fatalf("%s, 2 rows: %v", step.name, err)
+			}
+		}
+		before := turns.n.Load()
+		if err := step.do(200); err != nil {
+			t.Fatalf("%s, 200 rows: %v", step.name, err)
+		}
+		n := turns.n.Load() - before
+		t.Logf("%s: %d round trips for 200 rows", step.name, n)
+		if n > step.most {
+			t.Errorf("%s of 200 rows took %d round trips, want at most %d", step.name, n, step.most)
+		}
+	}
+	clean(t, db)
+}
+
+// TestRepeatedRows: rows that a list has several times are written once.
+func TestRepeatedRows(t *testing.T) { onEngines(t, testRepeatedRows) }
+
+func testRepeatedRows(t *testing.T) {
+	c := newClock()
+	db := openTest(t, c.options())
+	ctx := t.Context()
+	early := c.t
+	c.hours(1)
+	for range 2 {
+		if err := db.Wanted.Count(ctx, []Wanted{
+			{Name: "n", ID: "i", Client: "c", Count: 2, Last: c.t}, {Name: "m", ID: "i", Client: "c", Count: 1, Last: c.t},
+			{Name: "n", ID: "i", Client: "c", Kind: "pdb", Count: 3, Last: early},
+		}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var list []Wanted
+	for w, err := range db.Wanted.List(ctx, WantedFilter{}) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		list = append(list, w)
+	}
+	if len(list) != 2 || list[0].Name != "n" || list[0].Count != 10 || list[0].Kind != "pdb" || !list[0].Last.Equal(c.t) || list[1].Count != 2 {
+		t.Errorf("counted: %+v, want n 10 times and m twice", list)
+	}
+	e := pdb(1)
+	first, second := e, e
+	first.Path, second.Path = "/first", "/second"
+	for range 2 {
+		if err := db.Cached.Put(ctx, CachedFile{Source: "up", Name: "f", URL: "http://up/f", Ref: e.Ref, Size: e.Size, Entries: []Entry{first, second}}, nil); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if hits := lookupEntry(t, db, all, e); len(hits) != 1 || hits[0].Path != "/second" {
+		t.Errorf("hits %+v, want one with the last path", hits)
 	}
 	clean(t, db)
 }

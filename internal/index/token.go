@@ -138,11 +138,11 @@ func (ts Tokens) Touch(ctx context.Context, used map[string]time.Time) error {
 		return nil
 	}
 	return ts.db.updateUnsynced(ctx, "record last uses", func(w *write) error {
+		rows := make([][]any, 0, len(used))
 		for id, t := range used {
-			if _, err := w.exec("UPDATE token SET last_used = $2 WHERE id = $1 AND (last_used IS NULL OR last_used < $2)", text(id), t.UnixMilli()); err != nil {
-				return err
-			}
+			rows = append(rows, []any{text(id), t.UnixMilli()})
 		}
-		return nil
+		_, err := w.many("UPDATE token SET last_used = $2 WHERE id = $1 AND (last_used IS NULL OR last_used < $2)", rows)
+		return err
 	})
 }

@@ -32,25 +32,51 @@ type Wanted struct {
 func (ws WantedKeys) Count(ctx context.Context, list []Wanted) error {
 	for batch := range slices.Chunk(list, touchBatch) {
 		if err := ws.db.updateUnsynced(ctx, "count unanswered requests", func(w *write) error {
-			var added int64
-			for _, e := range batch {
-				args := []any{text(e.Name), text(e.ID), text(e.Client), text(e.Kind), e.Count, e.Last.UnixMilli()}
-				n, err := w.exec(`UPDATE wanted SET count = count + $5, last = `+larger("last", "$6")+`, kind = CASE WHEN $4 = '' THEN kind ELSE $4 END
-					WHERE name = $1 AND id = $2 AND client = $3`, args...)
-				if err == nil && n == 0 {
-					added++
-					_, err = w.exec("INSERT INTO wanted (name, id, client, kind, count, first, last) VALUES ($1, $2, $3, $4, $5, $6, $6)", args...)
-				}
-				if err != nil {
-					return err
+			rows := mergeWanted(batch)
+			changed, err := w.many(`UPDATE wanted SET count = count + $5, last = `+larger("last", "$6")+`, kind = CASE WHEN $4 = '' THEN kind ELSE $4 END
+				WHERE name = $1 AND id = $2 AND client = $3`, rows)
+			if err != nil {
+				return err
+			}
+			var fresh [][]any
+			for i, n := range changed {
+				if n == 0 {
+					fresh = append(fresh, rows[i])
 				}
 			}
+			if _, err := w.many("INSERT INTO wanted (name, id, client, kind, count, first, last) VALUES ($1, $2, $3, $4, $5, $6, $6)", fresh); err != nil {
+				return err
+			}
+			added := int64(len(fresh))
 			return w.limitRows("wanted", added, ws.db.maxWanted, "DELETE FROM wanted WHERE no IN (SELECT no FROM wanted ORDER BY last, no LIMIT $1)")
 		}); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// mergeWanted returns the arguments for each name, id and client of a list, with the
+// counts of equal ones added up.
+func mergeWanted(list []Wanted) (rows [][]any) {
+	type key struct{ name, id, client string }
+	at := map[key]int{}
+	for _, e := range list {
+		k := key{text(e.Name), text(e.ID), text(e.Client)}
+		i, again := at[k]
+		if !again {
+			at[k] = len(rows)
+			rows = append(rows, []any{k.name, k.id, k.client, text(e.Kind), e.Count, e.Last.UnixMilli()})
+			continue
+		}
+		row := rows[i]
+		row[4] = row[4].(int64) + e.Count
+		row[5] = max(row[5].(int64), e.Last.UnixMilli())
+		if e.Kind != "" {
+			row[3] = text(e.Kind)
+		}
+	}
+	return rows
 }
 
 // WantedFilter selects rows; the zero value selects all.
