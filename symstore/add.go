@@ -1,6 +1,7 @@
 package symstore
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"errors"
@@ -121,6 +122,7 @@ type AddResult struct {
 	Ignored  int
 	Failed   int
 	Bytes    int64 // read from the stored files
+	Written  int64 // size of the stored files on the disk, without pointers; a repeated file adds nothing
 	// Held is how long this writer held the store's lock, Waited how long it
 	// waited for the lock.
 	Held, Waited time.Duration
@@ -142,7 +144,7 @@ func (s *Store) Add(ctx context.Context, opt AddOptions, files iter.Seq2[File, e
 	result, err := s.add(ctx, opt, files)
 	if result.ID == 0 && err != nil {
 		// The counted files are not in the store.
-		result.Stored, result.Repeated, result.Bytes = 0, 0, 0
+		result.Stored, result.Repeated, result.Bytes, result.Written = 0, 0, 0, 0
 		if IsNoSpace(err) {
 			s.undoCreate() // removes a store that this Add created
 		}
@@ -204,6 +206,7 @@ type stagedKey struct {
 	Key        Key
 	staged     string // in the writer's folder; empty for a pointer
 	compressed bool
+	written    int64 // size of the staged file in bytes
 	spot       *spot // nil if the file is staged without a folder
 }
 
@@ -352,6 +355,7 @@ func (a *adder) report(i int, it *item) {
 		a.event(e)
 	}
 	for _, k := range it.keys {
+		a.result.Written += k.written
 		e.Kind, e.Name, e.Key, e.Compressed = EventStore, k.Key.Name, k.Key.Key, false
 		leaf := k.Key.Name
 		switch {
@@ -397,7 +401,7 @@ func (a *adder) repeats(i int, it *item) (bool, error) {
 			return false, err
 		}
 		if !equal {
-			return false, fmt.Errorf("%w: %s has the same key %s and different content", ErrExists, first.file.Path, k.Key)
+			return false, fmt.Errorf("%w: %s has the same key %s and different content", ErrExists, cmp.Or(first.file.Source, first.file.Path), k.Key)
 		}
 		same++
 	}

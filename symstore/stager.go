@@ -315,9 +315,12 @@ func (g *stager) create(w *worker, k *stagedKey) (*os.File, error) {
 // finishFile closes a file, registers it to be flushed, and sets its time to
 // that of the original, as symstore.exe does.
 func (g *stager) finishFile(w *worker, f *os.File, in source, k *stagedKey) error {
-	var err error
+	info, err := f.Stat()
+	if err == nil {
+		k.written = info.Size()
+	}
 	if !syncsNames {
-		err = f.Sync()
+		err = errors.Join(err, f.Sync())
 	}
 	if err = errors.Join(err, f.Close()); err != nil {
 		return asStoreError(err)

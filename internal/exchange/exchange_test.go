@@ -194,6 +194,85 @@ func importAll(t *testing.T, d *depot.Depot, dir string, l layout.Layout, files 
 	}
 }
 
+// TestExportBest: of several files for one key a symbol store gets the one that the
+// depot answers with, in one transaction or in several of any order, and the sums
+// are those of the written files.
+func TestExportBest(t *testing.T) {
+	t.Parallel()
+	elf := func(name string) string {
+		p, err := filepath.Abs(filepath.Join(testdata, "elf", name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return p
+	}
+	const key = "_.debug/elf-buildid-sym-adac45aa231bba3143d7af433767c61f31021c16"
+	for _, c := range []struct {
+		name               string
+		adds               [][]string
+		shadowed, replaced int64
+		detail             string // of the event for the key
+	}{
+		{"one transaction", [][]string{{elf("prog-sha1"), elf("prog-sha1.stripped"), elf("prog-sha1.debug")}}, 1, 0,
+			elf("prog-sha1") + " is not written: " + elf("prog-sha1.debug") + " of transaction 1 is the better file for this key"},
+		{"the better file later", [][]string{{elf("prog-sha1")}, {elf("prog-sha1.stripped"), elf("prog-sha1.debug")}}, 0, 1,
+			elf("prog-sha1.debug") + " of transaction 2 replaces the different content of " + elf("prog-sha1") + " of transaction 1"},
+		{"the better file first", [][]string{{elf("prog-sha1.debug")}, {elf("prog-sha1.stripped")}, {elf("prog-sha1")}}, 1, 0,
+			elf("prog-sha1") + " is not written: " + elf("prog-sha1.debug") + " of transaction 1 is the better file for this key"},
+	} {
+		for _, compress := range []bool{false, true} {
+			t.Run(fmt.Sprintf("%s,compress=%v", c.name, compress), func(t *testing.T) {
+				d := newDepot(t)
+				for i, paths := range c.adds {
+					add(t, d, depot.TxInfo{Product: fmt.Sprint(i)}, paths...)
+				}
+				txs, err := d.List(t.Context(), depot.Scope{}, depot.ListFilter{})
+				if err != nil {
+					t.Fatal(err)
+				}
+				slices.Reverse(txs)
+				dir := t.TempDir()
+				var details []string
+				opt := ExportOptions{Layout: layout.SymStore, All: true, Compress: compress, Event: func(e Event) {
+					if e.Path == key {
+						details = append(details, e.Detail)
+					}
+				}}
+				r, err := Export(t.Context(), d, txs, dir, opt)
+				if err != nil || r.Failed != 0 || r.Shadowed != c.shadowed || r.Replaced != c.replaced {
+					t.Errorf("export: %d failed, %d shadowed, %d replaced %q, error %v; want 0, %d, %d, nil", r.Failed, r.Shadowed, r.Replaced, r.Some, err, c.shadowed, c.replaced)
+				}
+				if !slices.Equal(details, []string{c.detail}) {
+					t.Errorf("events of %s:\n got %q\nwant %q", key, details, c.detail)
+				}
+				files, bytes := 0, int64(0)
+				for _, p := range symbolFiles(t, dir, layout.SymStore) {
+					info, err := os.Stat(filepath.Join(dir, p))
+					if err != nil {
+						t.Fatal(err)
+					}
+					files, bytes = files+1, bytes+info.Size()
+				}
+				if c.replaced == 0 && (r.Written.Files != int64(files) || r.Written.Bytes != bytes) {
+					t.Errorf("written %d files, %d bytes; the store has %d files, %d bytes", r.Written.Files, r.Written.Bytes, files, bytes)
+				}
+				if (r.Plain > r.Written.Bytes) != compress {
+					t.Errorf("%d bytes written, %d before compression, compress=%v", r.Written.Bytes, r.Plain, compress)
+				}
+				copied := newDepot(t)
+				importTree(t, copied, dir, layout.SSQP)
+				want, _ := answer(t, d, layout.SSQP, key+"/_.debug")
+				if got, ok := answer(t, copied, layout.SSQP, key+"/_.debug"); !ok || got != want {
+					t.Errorf("%s: the store has content %s, want %s, which the depot answers with", key, got, want)
+				}
+				if r, err := Export(t.Context(), d, txs, dir, opt); err != nil || r.Before != int64(len(txs)) || r.Written.Files+r.Shadowed+r.Replaced != 0 {
+					t.Errorf("second export: %d transactions before, %d files written, %d shadowed, %d replaced, error %v; want %d, 0, 0, 0, nil", r.Before, r.Written.Files, r.Shadowed, r.Replaced, err, len(txs))
+				}
+			})
+		}
+	}
+}
+
 // TestExportTransactions: the transactions of a symbol store keep their words and
 // dates on the way through a tree.
 func TestExportTransactions(t *testing.T) {

@@ -13,6 +13,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 
 	"github.com/symdepot/symdepot/internal/blob"
 	"github.com/symdepot/symdepot/internal/ctxio"
@@ -84,7 +85,7 @@ func Export(ctx context.Context, d *depot.Depot, txs []depot.Transaction, dir st
 	return ex.result, err
 }
 
-// exporter writes one tree. It is used by one goroutine.
+// exporter writes one tree. Only event may be called by several goroutines.
 type exporter struct {
 	ctx    context.Context
 	d      *depot.Depot
@@ -92,12 +93,15 @@ type exporter struct {
 	opt    ExportOptions
 	layout layout.Layout
 	txs    []depot.Transaction // oldest first
-	stored map[string]blob.Ref // in a symstore tree, by folded name/key
+	stored map[string]chosen   // in a symstore tree, by folded name/key
 	result ExportResult
+	events sync.Mutex // held by event
 }
 
 // event reports the result for a path.
 func (ex *exporter) event(kind EventKind, path, detail string, notable bool) {
+	ex.events.Lock()
+	defer ex.events.Unlock()
 	if notable && len(ex.result.Some) < maxNotable {
 		ex.result.Some = append(ex.result.Some, path+": "+detail)
 	}
@@ -167,8 +171,11 @@ func (ex *exporter) plan() ([]*place, error) {
 	return ex.caseSafe(list)
 }
 
-func (ex *exporter) role(p string) symfile.Role {
-	if r, err := ex.layout.Parse(p); err == nil && len(r.Lookups) > 0 {
+func (ex *exporter) role(p string) symfile.Role { return roleOf(ex.layout, p) }
+
+// roleOf returns what a request for a path asks for.
+func roleOf(l layout.Layout, p string) symfile.Role {
+	if r, err := l.Parse(p); err == nil && len(r.Lookups) > 0 {
 		return r.Lookups[0].Role
 	}
 	return symfile.AnyRole

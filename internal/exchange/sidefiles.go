@@ -9,9 +9,9 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
-	"github.com/symdepot/symdepot/internal/blob"
 	"github.com/symdepot/symdepot/internal/depot"
 	"github.com/symdepot/symdepot/internal/term"
 	"github.com/symdepot/symdepot/layout"
@@ -26,6 +26,7 @@ func (ex *exporter) symstore() error {
 	if ex.layout.Tiers() == layout.TiersTwo {
 		tiers = symstore.Two
 	}
+	ex.stored = map[string]chosen{}
 	if ex.opt.DryRun {
 		return ex.trySymstore()
 	}
@@ -37,7 +38,6 @@ func (ex *exporter) symstore() error {
 	if st.Tiers() != tiers {
 		return term.UsageError(fmt.Sprintf("%s is a %s store; symdepot symstore convert changes that", ex.dir, st.Tiers()))
 	}
-	ex.stored = map[string]blob.Ref{}
 	have := map[string]int{}
 	for t, err := range st.Transactions(false) {
 		if err != nil {
@@ -50,6 +50,9 @@ func (ex *exporter) symstore() error {
 		if have[k] > 0 {
 			have[k]--
 			ex.result.Before++
+			if err := ex.choose(tx, true); err != nil {
+				return err
+			}
 			continue
 		}
 		if err := ex.oneTransaction(st, tx); err != nil {
@@ -71,15 +74,28 @@ func sameTransaction(at time.Time, words ...string) string {
 }
 
 func (ex *exporter) oneTransaction(st *symstore.Store, tx depot.Transaction) error {
-	origin := map[string]string{} // of each blob: the file that was added
+	if err := ex.choose(tx, false); err != nil {
+		return err
+	}
+	var (
+		mu     sync.Mutex
+		origin = map[string]depot.TxFile{} // of each blob: the file that was added; guarded by mu
+		files  int64
+		plain  int64
+	)
 	opt := symstore.AddOptions{
 		Product: tx.Product, Version: tx.Version, Comment: tx.Comment, Time: tx.Time, OversizePlain: true,
 		Event: func(e symstore.Event) {
+			mu.Lock()
+			from := origin[e.Path]
+			mu.Unlock()
 			switch e.Kind {
 			case symstore.EventStore:
+				files++
+				plain += from.Size
 				ex.event(EventWritten, e.Dest, "", false)
 			case symstore.EventFailed:
-				ex.event(EventFailedFile, fmt.Sprintf("%s in transaction %d", cmp.Or(origin[e.Path], e.Path), tx.Number), e.Err.Error(), true)
+				ex.event(EventFailedFile, fmt.Sprintf("%s in transaction %d", cmp.Or(from.Path, e.Path), tx.Number), e.Err.Error(), true)
 			}
 		},
 	}
@@ -94,19 +110,16 @@ func (ex *exporter) oneTransaction(st *symstore.Store, tx depot.Transaction) err
 				ex.countOmitted(tx, f)
 				return nil
 			}
+			if keys = ex.best(f, keys); len(keys) == 0 {
+				return nil
+			}
 			p, err := ex.blobPath(f)
 			if err != nil {
 				return err
 			}
-			origin[p] = f.Path
-			for _, k := range keys {
-				at := symfile.Fold(k.Name + "/" + k.Key)
-				if have, ok := ex.stored[at]; ok && have != f.Ref {
-					ex.result.Replaced++
-					ex.event(EventReplaced, k.Name+"/"+k.Key, "an earlier transaction had different content under this key", true)
-				}
-				ex.stored[at] = f.Ref
-			}
+			mu.Lock()
+			origin[p] = f
+			mu.Unlock()
 			if !yield(symstore.File{Path: p, Source: f.Path, Keys: keys}, nil) {
 				return stop
 			}
@@ -116,23 +129,84 @@ func (ex *exporter) oneTransaction(st *symstore.Store, tx depot.Transaction) err
 			yield(symstore.File{}, err)
 		}
 	})
-	ex.result.Written.Files += int64(result.Stored - result.Repeated)
-	ex.result.Written.Bytes += result.Bytes
+	if result.ID != 0 {
+		ex.result.Written.Files += files
+		ex.result.Written.Bytes += result.Written
+		ex.result.Plain += plain
+	}
 	ex.result.Failed += int64(result.Failed)
 	return err
 }
 
+// chosen is the best file for a key of a symbol store, and its transaction.
+type chosen struct {
+	depot.Ranked
+	tx int64
+}
+
+// choose finds the best file for each key of a transaction, among its own files and
+// those of the transactions before it. A store has one file under a key; the depot
+// answers with the same one. known means that the store already has the transaction.
+func (ex *exporter) choose(tx depot.Transaction, known bool) error {
+	return ex.d.Files(ex.ctx, tx.Number, func(f depot.TxFile) error {
+		r := depot.Ranked{TxFile: f, Added: tx.Time}
+		for _, k := range ex.keys(f) {
+			at := keyPath(k)
+			have, ok := ex.stored[symfile.Fold(at)]
+			if ok && have.Ref == f.Ref {
+				continue
+			}
+			if ok && !depot.Better(r, have.Ranked, roleOf(keyLayout(f.Object.Kind), at+"/"+k.Name)) {
+				if !known {
+					ex.shadow(at, f, have)
+				}
+				continue
+			}
+			ex.stored[symfile.Fold(at)] = chosen{r, tx.Number}
+			switch {
+			case !ok || known:
+			case have.tx == tx.Number:
+				ex.shadow(at, have.TxFile, chosen{r, tx.Number})
+			default:
+				ex.result.Replaced++
+				ex.event(EventReplaced, at, fmt.Sprintf("%s of transaction %d replaces the different content of %s of transaction %d", f.Path, tx.Number, have.Path, have.tx), true)
+			}
+		}
+		return nil
+	})
+}
+
+// shadow counts a file that is not written under a key because of a better one.
+func (ex *exporter) shadow(at string, f depot.TxFile, better chosen) {
+	ex.result.Shadowed++
+	ex.event(EventShadowed, at, fmt.Sprintf("%s is not written: %s of transaction %d is the better file for this key", f.Path, better.Path, better.tx), false)
+}
+
+// best returns the keys for which a file was chosen.
+func (ex *exporter) best(f depot.TxFile, keys []symstore.Key) []symstore.Key {
+	return slices.DeleteFunc(keys, func(k symstore.Key) bool { return ex.stored[symfile.Fold(keyPath(k))].Ref != f.Ref })
+}
+
+func keyPath(k symstore.Key) string { return k.Name + "/" + k.Key }
+
 // trySymstore counts what would be stored.
 func (ex *exporter) trySymstore() error {
 	for _, tx := range ex.txs {
+		if err := ex.choose(tx, false); err != nil {
+			return err
+		}
 		err := ex.d.Files(ex.ctx, tx.Number, func(f depot.TxFile) error {
-			if len(ex.keys(f)) == 0 {
+			keys := ex.keys(f)
+			if len(keys) == 0 {
 				ex.countOmitted(tx, f)
 				return nil
 			}
-			ex.result.Written.Files++
-			ex.result.Written.Bytes += f.Size
-			ex.event(EventWritten, f.Path, "", false)
+			if n := int64(len(ex.best(f, keys))); n > 0 {
+				ex.result.Written.Files += n
+				ex.result.Written.Bytes += n * f.Size
+				ex.result.Plain += n * f.Size
+				ex.event(EventWritten, f.Path, "", false)
+			}
 			return nil
 		})
 		if err != nil {
@@ -157,7 +231,7 @@ func (ex *exporter) blobPath(f depot.TxFile) (string, error) {
 
 // keys returns the keys of a file in a symbol store.
 func (ex *exporter) keys(f depot.TxFile) []symstore.Key {
-	limit, l := 0, layout.SymStore
+	limit := 0
 	t := symstore.Binary
 	switch f.Object.Kind {
 	case symfile.PE:
@@ -175,11 +249,11 @@ func (ex *exporter) keys(f depot.TxFile) []symstore.Key {
 		}
 	case symfile.ELF, symfile.MachO, symfile.WASM:
 		if ex.opt.All {
-			limit, l = 100, layout.SSQP
+			limit = 100
 		}
 	}
 	var keys []symstore.Key
-	for _, p := range l.Paths(f.Object) {
+	for _, p := range keyLayout(f.Object.Kind).Paths(f.Object) {
 		parts := strings.Split(p, "/")
 		if len(parts) != 3 || len(keys) == limit {
 			continue
@@ -190,6 +264,15 @@ func (ex *exporter) keys(f depot.TxFile) []symstore.Key {
 		keys = append(keys, symstore.Key{Name: parts[0], Key: parts[1], Type: t})
 	}
 	return keys
+}
+
+// keyLayout returns the layout whose paths give the keys of a kind of file.
+func keyLayout(k symfile.Kind) layout.Layout {
+	switch k {
+	case symfile.ELF, symfile.MachO, symfile.WASM:
+		return layout.SSQP
+	}
+	return layout.SymStore
 }
 
 // formatWords are symsorter's words for the kinds of files.
