@@ -72,6 +72,7 @@ type DB struct {
 	Scrub  Scrub
 	Places Places
 	Copies Copies
+	Nodes  Nodes
 
 	engine engine
 	now    func() time.Time
@@ -79,6 +80,7 @@ type DB struct {
 	maxMisses, maxWanted int64
 	placed               bool
 	tempDir              string
+	dutyLife             time.Duration // see Nodes
 
 	points, scans reader // those of the engine, counted
 	reads         atomic.Uint64
@@ -129,9 +131,10 @@ func openEngine(ctx context.Context, where string, opt Options) (engine, error) 
 
 // newDB returns the index in an engine.
 func newDB(e engine, opt Options) *DB {
-	db := &DB{engine: e, now: opt.Now, maxMisses: cmp.Or(opt.MaxMisses, 2_000_000), maxWanted: cmp.Or(opt.MaxWanted, 1_000_000), placed: opt.Placed, tempDir: opt.TempDir}
+	db := &DB{engine: e, now: opt.Now, maxMisses: cmp.Or(opt.MaxMisses, 2_000_000), maxWanted: cmp.Or(opt.MaxWanted, 1_000_000), placed: opt.Placed, tempDir: opt.TempDir, dutyLife: dutyLife}
 	db.points, db.scans = counted{e.points(), &db.reads}, counted{e.scans(), &db.reads}
 	db.Tokens, db.Wanted, db.Cached, db.Misses, db.Scrub, db.Places, db.Copies = Tokens{db}, WantedKeys{db}, CachedFiles{db}, Misses{db}, Scrub{db}, Places{db}, Copies{db}
+	db.Nodes = Nodes{db}
 	return db
 }
 

@@ -174,6 +174,9 @@ func (db *DB) Enqueue(ctx context.Context, j Job) (id int64, existing bool, err 
 		if j.NotBefore.After(now) {
 			after = j.NotBefore
 		}
+		if err := w.jobsChanged(); err != nil {
+			return err
+		}
 		return w.row(`INSERT INTO job (kind, key, variant, payload, state, priority, attempts, max_attempts, created, not_before, worker, token, outcome, detail)
 			VALUES ($1, $2, $3, $4, 1, $5, 0, $6, $7, $8, '', '', '', '') RETURNING id`,
 			append(key, payload, j.Priority, cmp.Or(j.MaxAttempts, maxAttempts), now.UnixMilli(), after.UnixMilli()), &id)
@@ -322,6 +325,9 @@ func (db *DB) finish(ctx context.Context, op string, id int64, worker, token str
 		result = o.Result[:]
 	}
 	return db.update(ctx, op, func(w *write) error {
+		if err := w.jobsChanged(); err != nil {
+			return err
+		}
 		args := []any{id, text(worker), token, text(o.Class), text(o.Detail)}
 		if state == JobFailed && !o.Retry.IsZero() {
 			n, err := w.exec("UPDATE job SET state = 1, outcome = $4, detail = $5, not_before = $6, lease_until = NULL, token = '' WHERE attempts < max_attempts AND "+heldJob,
@@ -348,6 +354,9 @@ func (db *DB) finish(ctx context.Context, op string, id int64, worker, token str
 func (db *DB) Release(ctx context.Context, id int64, worker, token string) error {
 	return db.updateUnsynced(ctx, "release a job", func(w *write) error {
 		n, err := w.exec("UPDATE job SET state = 1, attempts = attempts - 1, lease_until = NULL, token = '' WHERE "+heldJob, id, text(worker), token)
+		if err == nil && n > 0 {
+			err = w.jobsChanged()
+		}
 		return leased(id, n, err)
 	})
 }
@@ -358,7 +367,10 @@ func (db *DB) Release(ctx context.Context, id int64, worker, token string) error
 func (db *DB) Cancel(ctx context.Context, id int64) (was bool, err error) {
 	err = db.update(ctx, "cancel a job", func(w *write) error {
 		n, err := w.exec("UPDATE job SET state = 5, finished = $2, lease_until = NULL WHERE id = $1 AND state <= 2", id, db.now().UnixMilli())
-		if was = n > 0; err != nil || was {
+		if was = n > 0; err == nil && was {
+			err = w.jobsChanged()
+		}
+		if err != nil || was {
 			return err
 		}
 		var is bool

@@ -2,6 +2,7 @@ package index
 
 import (
 	"context"
+	"errors"
 	"math"
 	"slices"
 	"time"
@@ -108,7 +109,25 @@ type MissFilter struct {
 
 // Flush deletes misses and returns their number. It releases the write lock
 // regularly for other writers.
+//
+// If several machines use the index, the epoch of misses rises. Unless only one
+// key is flushed, every process knows when Flush returns.
 func (ms Misses) Flush(ctx context.Context, f MissFilter) (int64, error) {
+	n, err := ms.flush(ctx, f)
+	if n == 0 || !ms.db.Nodes.Shared() {
+		return n, err
+	}
+	update := ms.db.update
+	if f.Key != "" {
+		update = ms.db.updateUnsynced
+	}
+	return n, errors.Join(err, update(context.WithoutCancel(ctx), "report forgotten misses", func(w *write) error {
+		_, err := w.exec("UPDATE epoch SET n = n + 1 WHERE name = 'miss'")
+		return err
+	}))
+}
+
+func (ms Misses) flush(ctx context.Context, f MissFilter) (int64, error) {
 	before := int64(math.MaxInt64)
 	if !f.Before.IsZero() {
 		before = f.Before.UnixMilli()

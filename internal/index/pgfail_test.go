@@ -385,10 +385,12 @@ func TestLateQuestion(t *testing.T) {
 	}
 	// As a node asks that answers nothing from memory.
 	late := func(number int64) error {
-		var told, now, salt, floor int64
-		var kept bool
-		var server time.Time
-		return pool.QueryRow(t.Context(), askText, w.id, nil, nil, true, len(db.engine.steps()), number).Scan(&told, &kept, &now, &salt, &floor, &server)
+		rows, err := pool.Query(t.Context(), askText, w.id, nil, nil, true, len(db.engine.steps()), nil, "", staleAfter.Seconds(), peerAfter.Seconds(), number, "")
+		if err != nil {
+			return err
+		}
+		_, err = pgx.CollectExactlyOneRow(rows, pgx.RowToMap)
+		return err
 	}
 	if err := late(question - 1); !errors.Is(err, pgx.ErrNoRows) {
 		t.Errorf("a late question: %v, want no answer", err)

@@ -34,6 +34,12 @@ type pgTx struct {
 	tx  pgx.Tx
 }
 
+// notify sends a topic to the nodes if the transaction is committed.
+func (t *pgTx) notify(topic string) error {
+	_, err := t.exec("SELECT pg_notify($1, $2)", channel, topic)
+	return err
+}
+
 // transact runs fn in a write transaction. If the database is not available
 // meanwhile, it repeats the transaction for up to retryFor: fn must set its
 // results anew each time it runs. It returns when all processes know of the

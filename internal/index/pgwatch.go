@@ -1,10 +1,13 @@
 package index
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -31,15 +34,24 @@ import (
 const (
 	askEvery   = 500 * time.Millisecond
 	staleAfter = 2 * time.Second
-	// channel wakes the nodes before their next question.
-	channel = "symdepot"
+	// peerAfter is how long a node that has an address counts as a peer after its
+	// last question. It is longer than staleAfter, so that a busy moment does not
+	// change who owns which keys: a peer that does not answer costs little.
+	peerAfter = 10 * time.Second
+	// firstAnswer is how long a process waits for the first answer.
+	firstAnswer = 20 * time.Second
+	// channel wakes the nodes before their next question. With topicJobs, the
+	// queue of jobs has changed.
+	channel   = "symdepot"
+	topicJobs = "jobs"
 )
 
 // errStale means that the generation is not known well enough to answer from
 // memory.
 var errStale = errors.New("the database has not answered for two seconds")
 
-// pgWatch knows the generation of the index from memory.
+// pgWatch knows from memory the generation of the index and what the nodes tell
+// each other.
 type pgWatch struct {
 	e    *postgres
 	id   string
@@ -52,6 +64,12 @@ type pgWatch struct {
 	known    *moment   // what the last answer said; nil: none yet
 	asked    time.Time // when the question was sent; zero: not known
 	written  time.Time // of the last write of this process
+	address  string    // announced
+	facts    string    // told
+	shared   Shared    // of the last answer
+	epoch    int64     // of misses, of the last answer; 0: none yet
+	bumps    uint64    // times that what is remembered of misses became doubtful otherwise
+	jobs     func()    // called when the queue of jobs may have changed
 }
 
 // moment is a point of the history of an index.
@@ -60,9 +78,13 @@ type moment struct{ generation, salt int64 }
 func (e *postgres) watch() (watcher, error) {
 	ctx, end := context.WithCancel(context.Background())
 	w := &pgWatch{e: e, id: rand.Text(), end: end, done: make(chan struct{})}
-	if err := w.ask(ctx); err != nil {
-		end()
-		return nil, err
+	start := time.Now()
+	for err := w.ask(ctx); err != nil; err = w.ask(ctx) {
+		// A busy server may take longer once than an answer is worth.
+		if !passes(err) && !errors.Is(err, context.DeadlineExceeded) || time.Since(start) > firstAnswer {
+			end()
+			return nil, err
+		}
 	}
 	e.mu.Lock()
 	e.watches = append(e.watches, w)
@@ -83,19 +105,24 @@ func (w *pgWatch) ask(ctx context.Context) error {
 	w.asking.Lock()
 	defer w.asking.Unlock()
 	for {
-		told, now, err := w.askOnce(ctx)
-		if err != nil || told == now {
+		current, err := w.askOnce(ctx)
+		if err != nil || current {
 			return err
 		}
 	}
 }
 
-// askOnce tells which generation this node knows and reads the current one. A
-// node that answers nothing from memory tells the current one, because it reads
-// everything from the database until the answer is here.
-func (w *pgWatch) askOnce(ctx context.Context) (told, now int64, err error) {
+// askOnce tells which generation and which epoch of misses this node knows and
+// reads the current ones. It reports whether they are equal. A node that answers
+// nothing from memory tells the current generation, because it reads everything
+// from the database until the answer is here.
+func (w *pgWatch) askOnce(ctx context.Context) (equal bool, err error) {
 	w.mu.Lock()
-	last, silent := w.known, w.asked.IsZero()
+	last, silent, address, facts := w.known, w.asked.IsZero(), w.address, w.facts
+	var epoch *int64
+	if e := w.epoch; e != 0 {
+		epoch = &e
+	}
 	w.mu.Unlock()
 	var generation, salt *int64
 	if last != nil {
@@ -105,21 +132,37 @@ func (w *pgWatch) askOnce(ctx context.Context) (told, now int64, err error) {
 	sent := time.Now()
 	var current moment
 	var kept bool
-	var floor int
+	var floor, older int
+	var told, toldEpoch, currentEpoch int64
+	var nodes, pauses string
 	var server time.Time
-	if err := w.e.pool.QueryRow(ctx, askText, w.id, generation, salt, silent, len(w.e.steps()), w.question).Scan(&told, &kept, &current.generation, &current.salt, &floor, &server); err != nil {
-		return 0, 0, err
+	if err := w.e.pool.QueryRow(ctx, askText, w.id, generation, salt, silent, len(w.e.steps()), epoch, address, staleAfter.Seconds(), peerAfter.Seconds(), w.question, facts).Scan(
+		&told, &kept, &current.generation, &current.salt, &floor, &toldEpoch, &currentEpoch, &older, &nodes, &pauses, &server); err != nil {
+		return false, err
 	}
 	w.e.clock.set(server, sent, time.Now())
 	if floor > len(w.e.steps()) && w.e.outdated.CompareAndSwap(false, true) {
 		w.e.log.Error("a newer version has changed the database so that this one cannot use it: restart this process with that version", "database", w.e.host)
 	}
 	if w.e.outdated.Load() {
-		return 0, 0, errOutdated
+		return false, errOutdated
 	}
+	shared := Shared{Self: w.id, Asked: sent}
+	if err := shared.parse(nodes, pauses, sent); err != nil {
+		return false, fmt.Errorf("read the rows of the nodes: %w", err)
+	}
+	if address != "" {
+		shared.Peers = append(shared.Peers, Peer{w.id, address})
+	}
+	slices.SortFunc(shared.Peers, func(a, b Peer) int { return cmp.Compare(a.ID, b.ID) })
 	w.e.saw(nil)
 	w.mu.Lock()
-	w.known = &current
+	w.known, w.epoch = &current, currentEpoch
+	if !kept || older > 0 {
+		w.bumps++ // the epoch of a lost history; programs that do not raise the epoch
+	}
+	shared.MissEpoch = uint64(currentEpoch) + w.bumps<<32
+	w.shared = shared
 	// An answer must not hide a write of this process that came after the question.
 	if sent.After(w.written) {
 		w.asked = sent
@@ -128,21 +171,32 @@ func (w *pgWatch) askOnce(ctx context.Context) (told, now int64, err error) {
 	if !kept {
 		w.e.noteRewound(last.generation, current.generation)
 	}
-	return told, current.generation, nil
+	return told == current.generation && toldEpoch == currentEpoch, nil
 }
 
 // askText renews the row of node $1, of format $5. It knows generation $2 with the
-// salt $3, or answers nothing from memory ($4). A node that knows a lost history
-// knows nothing of this one. A question that arrives after a later one ($6) changes
-// nothing and has no answer: the node no longer waits for it.
+// salt $3, or answers nothing from memory ($4), and the epoch of misses $6. A node
+// that knows a lost history knows nothing of this one. The node asks for what it
+// does not know: the current moment and epoch, the number of live nodes that do
+// not raise the epoch; of the other live nodes the number, and the generations
+// that the slowest one is behind; the addresses of those that asked lately, and
+// what they tell; and the pauses with their seconds to go. A question that arrives after a later one
+// ($10) changes nothing and has no answer: the node no longer waits for it.
 const askText = `WITH s AS (
 	  SELECT generation, salt, format_floor, $2::bigint IS NULL OR EXISTS (SELECT 1 FROM history WHERE generation = $2 AND salt = $3) AS kept FROM state WHERE one = 1
-	)
-	INSERT INTO node (id, generation, asked, format, question)
-	SELECT $1, CASE WHEN $4 OR $2::bigint IS NULL THEN generation WHEN kept THEN $2 ELSE 0 END, now(), $5, $6 FROM s
-	ON CONFLICT (id) DO UPDATE SET generation = excluded.generation, asked = excluded.asked, format = excluded.format, question = excluded.question
+	), e AS (SELECT n FROM epoch WHERE name = 'miss'),
+	known AS (SELECT *, asked > now() - make_interval(secs => $8) AS is_live FROM node WHERE id <> $1 AND asked > now() - make_interval(secs => $9))
+	INSERT INTO node (id, generation, asked, format, epoch, address, question, facts)
+	SELECT $1, CASE WHEN $4 OR $2::bigint IS NULL THEN generation WHEN kept THEN $2 ELSE 0 END, now(), $5, coalesce($6, n), $7, $10, $11 FROM s, e
+	ON CONFLICT (id) DO UPDATE SET generation = excluded.generation, asked = excluded.asked, format = excluded.format, epoch = excluded.epoch, address = excluded.address,
+		question = excluded.question, facts = excluded.facts
 	WHERE node.question < excluded.question
-	RETURNING generation, (SELECT kept FROM s), (SELECT generation FROM s), (SELECT salt FROM s), (SELECT format_floor FROM s), clock_timestamp()`
+	RETURNING generation, (SELECT kept FROM s), (SELECT generation FROM s), (SELECT salt FROM s), (SELECT format_floor FROM s),
+	epoch, (SELECT n FROM e), (SELECT count(*) FROM known WHERE is_live AND known.epoch = 0),
+	(SELECT json_build_array(count(*) FILTER (WHERE is_live), coalesce(max((SELECT generation FROM s) - known.generation) FILTER (WHERE is_live), 0),
+		coalesce(json_agg(json_build_array(known.id, known.address)) FILTER (WHERE known.address <> ''), '[]'),
+		coalesce(json_agg(known.facts) FILTER (WHERE known.facts <> ''), '[]'))::text FROM known),
+	(SELECT coalesce(json_agg(json_build_array(source, why, extract(epoch FROM until - now())::double precision)), '[]')::text FROM pause WHERE until > now()), clock_timestamp()`
 
 // noteRewound says that memory of an undone write was dropped.
 func (e *postgres) noteRewound(known, now int64) {
@@ -153,6 +207,74 @@ func (e *postgres) noteRewound(known, now int64) {
 	e.mu.Unlock()
 	if fn != nil {
 		fn()
+	}
+}
+
+// parse reads the other nodes and the pauses of an answer.
+func (s *Shared) parse(nodes, pauses string, now time.Time) error {
+	var addresses [][2]string
+	if err := json.Unmarshal([]byte(nodes), &[]any{&s.Nodes, &s.Lag, &addresses, &s.Facts}); err != nil {
+		return err
+	}
+	s.Nodes++ // this one
+	for _, a := range addresses {
+		s.Peers = append(s.Peers, Peer{a[0], a[1]})
+	}
+	var rows [][]any
+	if err := json.Unmarshal([]byte(pauses), &rows); err != nil {
+		return err
+	}
+	for _, r := range rows {
+		source, _ := r[0].(string)
+		why, _ := r[1].(string)
+		seconds, _ := r[2].(float64)
+		s.Pauses = append(s.Pauses, Pause{source, now.Add(time.Duration(seconds * float64(time.Second))), why})
+	}
+	return nil
+}
+
+// announce tells the other nodes the address of this one from the next answer
+// on; empty: none.
+func (w *pgWatch) announce(ctx context.Context, address string) error {
+	w.mu.Lock()
+	w.address = address
+	w.mu.Unlock()
+	return w.ask(ctx)
+}
+
+// tell tells the other nodes facts from the next question on.
+func (w *pgWatch) tell(facts string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.facts = facts
+}
+
+// news returns the last answer. ok is false if it is too old.
+func (w *pgWatch) news() (s Shared, ok bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	age := time.Since(w.shared.Asked)
+	if w.shared.Asked.IsZero() || age > peerAfter {
+		return w.shared, false
+	}
+	s = w.shared
+	s.Current = age <= staleAfter
+	return s, true
+}
+
+// onJobs has a function called when the queue of jobs may have changed.
+func (w *pgWatch) onJobs(f func()) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.jobs = f
+}
+
+func (w *pgWatch) ringJobs() {
+	w.mu.Lock()
+	f := w.jobs
+	w.mu.Unlock()
+	if f != nil {
+		f()
 	}
 }
 
@@ -188,26 +310,39 @@ func (w *pgWatch) listen(ctx context.Context) error {
 	if _, err := conn.Exec(ctx, "LISTEN "+channel); err != nil {
 		return err
 	}
+	w.ringJobs() // a notification may have been lost
 	for {
 		if err := w.ask(ctx); err != nil {
 			return err
 		}
 		w.e.finishUpgrade(ctx)
-		if err := waitFor(ctx, conn); err != nil {
-			return err
+		for next := time.Now().Add(askEvery); ; {
+			topic, err := waitFor(ctx, conn, next)
+			if err != nil {
+				return err
+			}
+			if topic == topicJobs {
+				w.ringJobs()
+			}
+			if topic != topicJobs || !time.Now().Before(next) {
+				break
+			}
 		}
 	}
 }
 
-// waitFor waits for a notification or for the time of the next question.
-func waitFor(ctx context.Context, conn *pgx.Conn) error {
-	wait, cancel := context.WithTimeout(ctx, askEvery)
+// waitFor waits for a notification or until a time. It returns the topic.
+func waitFor(ctx context.Context, conn *pgx.Conn, until time.Time) (topic string, err error) {
+	wait, cancel := context.WithDeadline(ctx, until)
 	defer cancel()
-	_, err := conn.WaitForNotification(wait)
-	if ctx.Err() == nil && errors.Is(err, context.DeadlineExceeded) {
-		return nil
+	n, err := conn.WaitForNotification(wait)
+	switch {
+	case err == nil:
+		return n.Payload, nil
+	case ctx.Err() == nil && errors.Is(err, context.DeadlineExceeded):
+		return "", nil
 	}
-	return err
+	return "", err
 }
 
 // writes returns the salt of the generation. It changes with every write that
@@ -270,14 +405,21 @@ func unmigrated(err error) bool {
 	return c == "42P01" || c == "42703"
 }
 
-const behindText = `SELECT (SELECT count(*) FROM node WHERE node.generation < state.generation AND node.asked > now() - make_interval(secs => $1))
+const behindText = `SELECT (SELECT count(*) FROM node, epoch WHERE epoch.name = 'miss' AND (node.generation < state.generation OR 0 < node.epoch AND node.epoch < epoch.n) AND node.asked > now() - make_interval(secs => $1))
 	+ CASE WHEN state.moved > now() - make_interval(secs => $1) THEN 1 ELSE 0 END FROM state WHERE one = 1`
 
-// sweepNodes deletes the rows of processes that ended.
+// sweepNodes deletes the rows of processes that ended, and old rows that
+// processes share.
 func (e *postgres) sweepNodes(ctx context.Context) error {
-	_, err := e.pool.Exec(ctx, "DELETE FROM node WHERE asked < now() - interval '1 hour'")
-	if err != nil {
-		return fmt.Errorf("delete the rows of ended processes: %w", err)
+	for _, text := range []string{
+		"DELETE FROM node WHERE asked < now() - interval '1 hour'",
+		"DELETE FROM pause WHERE until < now()",
+		"DELETE FROM replay WHERE until < now()",
+		"DELETE FROM duty WHERE done IS NULL AND until < now() - interval '1 day'",
+	} {
+		if _, err := e.pool.Exec(ctx, text); err != nil {
+			return fmt.Errorf("delete the rows of ended processes: %w", err)
+		}
 	}
 	return nil
 }

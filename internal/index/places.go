@@ -73,6 +73,12 @@ func (ps Places) Finished(ctx context.Context, c Content) (is bool, err error) {
 	return is, ps.db.fail("look up an upload", err)
 }
 
+// IsUpload reports whether a place is that of an upload: neither doomed nor taken over.
+func (ps Places) IsUpload(ctx context.Context, place string) (is bool, err error) {
+	err = ps.db.points.row(ctx, "SELECT EXISTS (SELECT 1 FROM upload WHERE place = $1)", []any{place}, &is)
+	return is, ps.db.fail("look up an upload", err)
+}
+
 // Extend extends the leases of all uploads that are done to d from now.
 func (ps Places) Extend(ctx context.Context, d time.Duration) error {
 	until := ps.db.now().Add(d).UnixMilli()

@@ -45,6 +45,7 @@ type postgres struct {
 	down      atomic.Bool // the last statement found no database
 	outdated  atomic.Bool // a newer version has changed the index so that this one cannot use it
 	lastReset atomic.Int64
+	replays   replays
 
 	mu      sync.Mutex
 	watches []*pgWatch // guarded by mu

@@ -61,5 +61,48 @@ func (db *DB) OnRewind(fn func()) {
 // process.
 func (w *Watch) Writes() (uint64, error) { return w.w.writes() }
 
+// sharing is the watcher of an engine that processes on several machines use.
+type sharing interface {
+	announce(ctx context.Context, address string) error
+	news() (Shared, bool)
+	onJobs(f func())
+	tell(facts string)
+}
+
+// Announce tells the other processes the address at which this one answers
+// requests for downloads; empty: none.
+func (w *Watch) Announce(ctx context.Context, address string) error {
+	if s, ok := w.w.(sharing); ok {
+		return w.db.fail("announce this process", s.announce(ctx, address))
+	}
+	return nil
+}
+
+// Tell tells the other processes a text from the next question on, within half a
+// second; see Shared.Facts. It must not be longer than 64 KiB: it is sent with each
+// question.
+func (w *Watch) Tell(facts string) {
+	if s, ok := w.w.(sharing); ok {
+		s.tell(text(facts))
+	}
+}
+
+// Shared returns what this process has last learned about the others. ok is
+// false if that is ten seconds old, and for an index in a file.
+func (w *Watch) Shared() (_ Shared, ok bool) {
+	if s, is := w.w.(sharing); is {
+		return s.news()
+	}
+	return Shared{}, false
+}
+
+// OnJobs has f called, from another goroutine, after a process has entered or
+// ended a job. It must not block. An index in a file does not call it.
+func (w *Watch) OnJobs(f func()) {
+	if s, ok := w.w.(sharing); ok {
+		s.onJobs(f)
+	}
+}
+
 // Close ends the watch.
 func (w *Watch) Close() error { return w.w.close() }

@@ -5,6 +5,15 @@ import "context"
 // write is one write transaction.
 type write struct{ session }
 
+// jobsChanged tells the other processes, after the commit, that a job was
+// entered or has ended.
+func (w *write) jobsChanged() error {
+	if n, ok := w.session.(interface{ notify(topic string) error }); ok {
+		return n.notify(topicJobs)
+	}
+	return nil
+}
+
 // update runs fn in a write transaction. It commits durably if fn returns nil
 // and rolls back otherwise. It waits for other writers.
 //
