@@ -58,10 +58,11 @@ func (v *Vault) uploadAgain(ctx context.Context, u index.Upload) (up index.Uploa
 		return up, fmt.Errorf("its object has SHA-256 %s", sp.Sum())
 	}
 	up = newUpload(u.Ref, u.Size)
+	begun := v.now()
 	if err := v.places.Begin(ctx, v.node, lease, []index.Upload{up}); err != nil {
 		return up, err
 	}
-	err = v.renewing(ctx, up, func() error { return v.put(ctx, up, sp) })
+	err = v.renewing(ctx, up, func() error { return v.put(ctx, up, begun, sp) })
 	if err == nil {
 		err = v.places.Done(ctx, []string{up.Place})
 	}

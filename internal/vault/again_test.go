@@ -124,10 +124,15 @@ type sleepy struct {
 	bucket.Bucket
 	done  atomic.Bool
 	sleep func()
+	fail  error // of the first upload, which has not arrived
 	keys  []string
 }
 
 func (s *sleepy) Put(ctx context.Context, key string, size int64, r io.Reader, opt bucket.PutOptions) (bucket.Info, error) {
+	if s.fail != nil && strings.HasPrefix(key, "c/") && !s.done.Swap(true) {
+		s.sleep()
+		return bucket.Info{}, s.fail
+	}
 	info, err := s.Bucket.Put(ctx, key, size, r, opt)
 	if strings.HasPrefix(key, "c/") {
 		s.keys = append(s.keys, key)
@@ -154,5 +159,29 @@ func TestSleepWhileUploading(t *testing.T) {
 	u, _, err := s.places.Of(t.Context(), blob.Sum(c))
 	if err != nil || keyOf(u) != b.keys[1] {
 		t.Errorf("the content is at %s, %v; want the second place", keyOf(u), err)
+	}
+}
+
+// TestSleepBeforeRepeating: an upload is lost, and the process stands still until its
+// place is forgotten. The place is not used: nobody would ever delete its object.
+func TestSleepBeforeRepeating(t *testing.T) {
+	t.Parallel()
+	inner, via := peer(t, buckettest.S3(t), "p")
+	b := &sleepy{Bucket: inner, fail: errors.New("the connection broke")}
+	s := openIn(t, b, via, 0)
+	b.sleep = func() {
+		s.sleepPast(t)
+		for _, d := range []time.Duration{defaultHold, resweep} {
+			s.pass(d + time.Hour)
+			if _, err := s.Sweep(t.Context(), 0); err != nil {
+				t.Error(err)
+			}
+		}
+	}
+	c := s.add(t, 3000)[0]
+	s.same(t, c)
+	u, _, err := s.places.Of(t.Context(), blob.Sum(c))
+	if err != nil || len(b.keys) != 1 || keyOf(u) != b.keys[0] {
+		t.Errorf("the content is at %s, %v, uploads were made to %q; want one upload, to its place", keyOf(u), err, b.keys)
 	}
 }

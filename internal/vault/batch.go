@@ -241,6 +241,7 @@ func (b *batch) uploadOnce(group []spooled) error {
 	for i, s := range group {
 		uploads[i], places[i] = s.upload, s.upload.Place
 	}
+	begun := b.v.now()
 	if err := b.v.places.Begin(b.ctx, b.v.node, lease, uploads); err != nil {
 		return err
 	}
@@ -251,7 +252,7 @@ func (b *batch) uploadOnce(group []spooled) error {
 	for range min(transfers, len(group)) {
 		wg.Go(func() {
 			for s := range next {
-				if err := b.v.put(ctx, s.upload, s.spool); err != nil {
+				if err := b.v.put(ctx, s.upload, begun, s.spool); err != nil {
 					cancel(fmt.Errorf("upload blob %s: %w", s.upload.Ref, err))
 				}
 			}
@@ -411,10 +412,11 @@ func (v *Vault) Spool() (*blob.Spool, error) {
 			return err
 		}
 		up := newUpload(ref, s.Size())
+		begun := v.now()
 		if err := v.places.Begin(ctx, v.node, lease, []index.Upload{up}); err != nil {
 			return err
 		}
-		err = v.renewing(ctx, up, func() error { return v.put(ctx, up, s) })
+		err = v.renewing(ctx, up, func() error { return v.put(ctx, up, begun, s) })
 		if err == nil {
 			err = v.places.Done(ctx, []string{up.Place})
 		}

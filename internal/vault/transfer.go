@@ -226,9 +226,10 @@ func newUpload(ref blob.Ref, size int64) index.Upload {
 	return index.Upload{Place: rand.Text(), Content: index.Content{Ref: ref, Size: size}}
 }
 
-// put writes the object of an upload whose row exists. The error is
-// blob.ErrUnavailable if the store does not answer.
-func (v *Vault) put(ctx context.Context, u index.Upload, r io.ReaderAt) error {
+// put writes the object of an upload whose row was made at the time begun. The error is
+// blob.ErrUnavailable if the store does not answer, and index.ErrNotUploaded if the row
+// does not exist any more.
+func (v *Vault) put(ctx context.Context, u index.Upload, begun time.Time, r io.ReaderAt) error {
 	select {
 	case v.uploads <- struct{}{}:
 		defer func() { <-v.uploads }()
@@ -237,6 +238,9 @@ func (v *Vault) put(ctx context.Context, u index.Upload, r io.ReaderAt) error {
 	}
 	key := keyOf(u)
 	for attempt := 1; ; attempt++ {
+		if err := v.held(ctx, u, begun); err != nil {
+			return err
+		}
 		// No other upload has this key, so repeating a lost one overwrites nothing
 		// else.
 		err := v.send(ctx, key, u.Size, r, bucket.PutOptions{SHA256: u.Ref[:]})
@@ -252,4 +256,18 @@ func (v *Vault) put(ctx context.Context, u index.Upload, r io.ReaderAt) error {
 			return err
 		}
 	}
+}
+
+// held returns index.ErrNotUploaded if the row of an upload does not exist any more. It
+// asks only if the lease may have ended since the row was made, because this process
+// stood still or could not renew it: an object that is sent after its place is forgotten
+// would stay until the next audit. If the index does not answer, the upload goes on.
+func (v *Vault) held(ctx context.Context, u index.Upload, begun time.Time) error {
+	if v.now().Sub(begun) < lease {
+		return nil
+	}
+	if is, err := v.places.IsUpload(ctx, u.Place); err == nil && !is {
+		return fmt.Errorf("upload %s: its lease has expired: %w", u.Place, index.ErrNotUploaded)
+	}
+	return nil
 }

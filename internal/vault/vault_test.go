@@ -219,16 +219,15 @@ func (s *store) List(ctx context.Context) iter.Seq2[blob.Info, error] {
 
 func (s *store) Begin(ctx context.Context) (blob.Batch, error) {
 	b, err := s.Vault.Begin(ctx)
-	return &committing{Batch: b, s: s, known: map[blob.Ref]int64{}, refs: map[blob.Ref]int64{}}, err
+	return &committing{Batch: b, s: s, refs: map[blob.Ref]int64{}}, err
 }
 
 // committing is a batch whose contents are committed with it.
 type committing struct {
 	blob.Batch
-	s  *store
-	mu sync.Mutex
-	// known were there before the batch; refs are the others.
-	known, refs map[blob.Ref]int64
+	s    *store
+	mu   sync.Mutex
+	refs map[blob.Ref]int64
 }
 
 func (c *committing) Put(ctx context.Context, size int64, r io.Reader) (blob.Ref, int64, error) {
@@ -245,7 +244,7 @@ func (c *committing) Known(ctx context.Context, ref blob.Ref) bool {
 	known := c.Batch.Known(ctx, ref)
 	if info, err := c.s.Stat(ctx, ref); known && err == nil {
 		c.mu.Lock()
-		c.known[ref] = info.Size
+		c.refs[ref] = info.Size
 		c.mu.Unlock()
 	}
 	return known
@@ -257,15 +256,12 @@ func (c *committing) Commit(ctx context.Context) error {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	// A collector may have deleted what was known: then nothing is committed.
-	for _, refs := range []map[blob.Ref]int64{c.known, c.refs} {
-		for ref, n := range refs {
-			if err := c.s.commit(ctx, ref, n); err != nil {
-				if errors.Is(err, index.ErrNotUploaded) {
-					return fs.ErrNotExist
-				}
-				return err
+	for ref, n := range c.refs {
+		if err := c.s.commit(ctx, ref, n); err != nil {
+			if errors.Is(err, index.ErrNotUploaded) {
+				return fs.ErrNotExist
 			}
+			return err
 		}
 	}
 	return nil
