@@ -26,7 +26,8 @@ import (
 // contains no secrets.
 type Event struct {
 	Time    time.Time `json:"time"`
-	Who     string    `json:"who,omitempty"` // empty: anonymous
+	Node    string    `json:"node,omitempty"` // the server, of several
+	Who     string    `json:"who,omitempty"`  // empty: anonymous
 	Method  Method    `json:"method,omitempty"`
 	TokenID string    `json:"token,omitempty"`
 	Remote  string    `json:"remote,omitempty"` // the client's address
@@ -55,6 +56,8 @@ type AuditConfig struct {
 	// File receives one JSON object a line. Rotated files are in the same
 	// folder, as NAME-20060102T150405Z.EXT.
 	File string
+	// Node is the name of this server in every record; empty: none.
+	Node string
 	// MaxBytes is the size at which the file is rotated; zero is 64 MiB.
 	MaxBytes int64
 	// MaxAge is the age at which the file is rotated; zero is a day.
@@ -133,7 +136,7 @@ func (a *Audit) Record(e Event) {
 	if e.Time.IsZero() {
 		e.Time = a.cfg.Now()
 	}
-	e.Time = e.Time.UTC()
+	e.Time, e.Node = e.Time.UTC(), a.cfg.Node
 	for _, s := range []*string{&e.Who, &e.Remote, &e.Agent, &e.Action, &e.Protocol, &e.Name, &e.ID, &e.Content} {
 		*s = field(*s)
 	}
@@ -410,6 +413,7 @@ func olderFiles(file string) ([]aside, error) {
 type AuditFilter struct {
 	Since, Until time.Time // Until is exclusive
 	Who          string    // a name, a token's id, or a pattern with * and ?
+	Node         string    // the name of a server
 	Remote       string    // an address or the beginning of one
 	Action       string
 	Product      string
@@ -422,6 +426,7 @@ func (f *AuditFilter) Match(e *Event) bool {
 	return (f.Since.IsZero() || !e.Time.Before(f.Since)) &&
 		(f.Until.IsZero() || e.Time.Before(f.Until)) &&
 		(f.Who == "" || e.TokenID == f.Who || glob.Match(f.Who, e.Who)) &&
+		(f.Node == "" || e.Node == f.Node) &&
 		strings.HasPrefix(e.Remote, f.Remote) &&
 		(f.Action == "" || e.Action == f.Action) &&
 		(f.Product == "" || slices.Contains(e.Products, f.Product)) &&
@@ -449,6 +454,66 @@ func ReadAudit(file string, filter AuditFilter) iter.Seq2[Event, error] {
 			}
 		}
 		readAudit(file, &filter, yield)
+	}
+}
+
+// ReadAudits is ReadAudit for the files of several servers, merged by time. Records of
+// the same nanosecond are ordered by the name of their server; those of one server keep
+// the order of its file. So the order does not depend on that of files.
+func ReadAudits(files []string, filter AuditFilter) iter.Seq2[Event, error] {
+	if len(files) == 1 {
+		return ReadAudit(files[0], filter)
+	}
+	type source struct {
+		next  func() (Event, error, bool)
+		event Event // the next one
+	}
+	return func(yield func(Event, error) bool) {
+		var sources []*source
+		// advance reads the next record of a source. It returns false at its end, and
+		// stops the whole reading if yield does.
+		stopped := false
+		advance := func(s *source) bool {
+			for {
+				e, err, ok := s.next()
+				if !ok {
+					return false
+				}
+				if err == nil {
+					s.event = e
+					return true
+				}
+				if !yield(e, err) {
+					stopped = true
+					return false
+				}
+			}
+		}
+		for _, f := range files {
+			next, stop := iter.Pull2(ReadAudit(f, filter))
+			defer stop()
+			s := &source{next: next}
+			if advance(s) {
+				sources = append(sources, s)
+			}
+			if stopped {
+				return
+			}
+		}
+		for len(sources) > 0 {
+			first := slices.MinFunc(sources, func(a, b *source) int {
+				return cmp.Or(a.event.Time.Compare(b.event.Time), cmp.Compare(a.event.Node, b.event.Node))
+			})
+			if !yield(first.event, nil) {
+				return
+			}
+			if !advance(first) {
+				sources = slices.DeleteFunc(sources, func(s *source) bool { return s == first })
+			}
+			if stopped {
+				return
+			}
+		}
 	}
 }
 

@@ -2,7 +2,10 @@ package auth
 
 import (
 	"context"
+	"crypto/sha256"
 	"crypto/tls"
+	"encoding/hex"
+	"encoding/json"
 	"errors"
 	"log/slog"
 	"net"
@@ -61,6 +64,15 @@ type Config struct {
 
 	// Certificates map client certificates to principal names.
 	Certificates []CertRule
+
+	// Generation, for several servers on one Store, returns a number that changes
+	// when any of them revokes a token, without a query; ok is false while it is not
+	// known. Nil: a revocation takes effect within five seconds.
+	Generation func() (_ uint64, ok bool)
+	// FirstUse, for several servers with the same keytab, records the hash of a
+	// Kerberos authenticator for a time, and reports whether no server has recorded
+	// it before. Nil: this server has all of them.
+	FirstUse func(ctx context.Context, key [16]byte, keep time.Duration) (bool, error)
 
 	// Now is the clock; nil is time.Now.
 	Now func() time.Time
@@ -175,9 +187,26 @@ func New(cfg Config, store Store, log *slog.Logger) (*Gate, error) {
 	if cfg.Basic || cfg.Users != "" || cfg.Keytab == "" {
 		g.offers = append(g.offers, wire.Basic+` realm="`+strings.NewReplacer(`"`, `'`, `\`, `/`).Replace(cfg.Realm)+`", charset="UTF-8"`)
 	}
-	g.tokens = newTokens(store, g.policy, cfg.Now)
+	g.tokens = newTokens(store, g.policy, cfg.Now, cfg.Generation)
 	g.done.Go(func() { every(pollEvery, g.stop, g.tick) })
 	return g, nil
+}
+
+// PolicyHash returns a hash of what decides about access by the configuration and its
+// files: the policy, the rules for certificates, and the file of users as it was last
+// read. Servers of one depot with different hashes give clients different rights.
+func (g *Gate) PolicyHash() string {
+	h := sha256.New()
+	b, err := json.Marshal([]any{g.cfg.Policy, g.cfg.Certificates, g.cfg.Realms})
+	if err != nil {
+		return ""
+	}
+	h.Write(b)
+	if g.users != nil {
+		sum := g.users.file.sum()
+		h.Write(sum[:])
+	}
+	return hex.EncodeToString(h.Sum(nil)[:16])
 }
 
 // tick does the periodic work.

@@ -2,6 +2,7 @@ package auth
 
 import (
 	"bytes"
+	"context"
 	"crypto/sha256"
 	"encoding/asn1"
 	"encoding/base64"
@@ -58,13 +59,14 @@ type krb5 struct {
 	now     func() time.Time
 	started time.Time // earlier authenticators may have been used already
 	seen    replays
+	first   func(ctx context.Context, key [16]byte, keep time.Duration) (bool, error) // see Config.FirstUse
 }
 
 // openKeytab loads a keytab. Errors name it.
 func openKeytab(cfg *Config, ends *endpoints, log *slog.Logger) (negotiator, error) {
 	k := &krb5{
 		skew: cfg.MaxClockSkew, groups: cfg.TicketGroups, realms: cfg.Realms,
-		binding: cfg.RequireChannelBinding, ends: ends, now: cfg.Now, started: cfg.Started,
+		binding: cfg.RequireChannelBinding, ends: ends, now: cfg.Now, started: cfg.Started, first: cfg.FirstUse,
 	}
 	if k.started.IsZero() {
 		k.started = cfg.Now()
@@ -199,7 +201,7 @@ func (k *krb5) checkTicket(token []byte, remote string, overTLS bool) (ticket, s
 	if err != nil {
 		return ticket{}, "", err
 	}
-	switch k.seen.add(sha256.Sum256(ap.EncryptedAuthenticator.Cipher), name, k.now()) {
+	switch k.use(sha256.Sum256(ap.EncryptedAuthenticator.Cipher), name) {
 	case replaySeen:
 		return ticket{}, "", errors.New("the authenticator was used before: each request needs a new one")
 	case replayFull:
@@ -213,6 +215,24 @@ func (k *krb5) checkTicket(token []byte, remote string, overTLS bool) (ticket, s
 		t.sids = k.sids(&ap.Ticket)
 	}
 	return t, reply, nil
+}
+
+// use records the use of an authenticator, given by its hash, here and for the
+// other servers. If it cannot be recorded, the ticket is not accepted now.
+func (k *krb5) use(sum [32]byte, principal string) replay {
+	r := k.seen.add(sum, principal, k.now())
+	if r != replayNew || k.first == nil {
+		return r
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), tokenQuery)
+	defer cancel()
+	switch is, err := k.first(ctx, [16]byte(sum[:16]), 2*k.skew); {
+	case err != nil:
+		return replayFull
+	case !is:
+		return replaySeen
+	}
+	return replayNew
 }
 
 // answer returns the reply for an accepted client, wrapped like its token.

@@ -58,6 +58,13 @@ func newReloaded[T any](log *slog.Logger, paths []string, mk func([][]byte) (*T,
 // get returns the current value. It is safe for concurrent use.
 func (r *reloaded[T]) get() *T { return r.cur.Load() }
 
+// sum returns a hash of the contents last read.
+func (r *reloaded[T]) sum() [sha256.Size]byte {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.seen
+}
+
 // poll reads the files again if they changed.
 func (r *reloaded[T]) poll() {
 	r.mu.Lock()

@@ -16,6 +16,9 @@ const (
 	// tokenFresh is how long a token's row is cached. A revocation takes
 	// effect after this time and one query, within five seconds.
 	tokenFresh = 3 * time.Second
+	// tokenUnsure is the same time where revocations are noticed by the generation
+	// of the store, while that is not known.
+	tokenUnsure = time.Second
 	// tokenQuery is the time limit of a query to the store.
 	tokenQuery = 1500 * time.Millisecond
 	// maxCached limits the cache of tokens and, separately, the negative cache
@@ -30,7 +33,10 @@ type tokens struct {
 	store  Store
 	policy *Policy
 	now    func() time.Time
-	flight singleflight.Group
+	// generation changes whenever a token is revoked; nil: that is not reported.
+	// ok is false while it is not known.
+	generation func() (_ uint64, ok bool)
+	flight     singleflight.Group
 
 	mu      sync.Mutex
 	known   map[[32]byte]*tokenEntry
@@ -40,6 +46,8 @@ type tokens struct {
 
 type tokenEntry struct {
 	asked  time.Time // just before the query to the store
+	state  uint64    // the generation then
+	known  bool      // it is known
 	row    TokenRow
 	rights Rights
 }
@@ -49,9 +57,9 @@ var (
 	errStore   = errors.New("cannot read the tokens")
 )
 
-func newTokens(s Store, p *Policy, now func() time.Time) *tokens {
+func newTokens(s Store, p *Policy, now func() time.Time, generation func() (uint64, bool)) *tokens {
 	return &tokens{
-		store: s, policy: p, now: now,
+		store: s, policy: p, now: now, generation: generation,
 		known: map[[32]byte]*tokenEntry{}, unknown: map[[32]byte]time.Time{}, touched: map[string]time.Time{},
 	}
 }
@@ -93,7 +101,7 @@ func (t *tokens) entry(ctx context.Context, hash [32]byte) (*tokenEntry, error) 
 	e := t.known[hash]
 	asked, wrong := t.unknown[hash]
 	t.mu.Unlock()
-	if e != nil && fresh(e.asked, now, tokenFresh) {
+	if e != nil && t.usable(e, now) {
 		return e, nil
 	}
 	if wrong && fresh(asked, now, tokenFresh) {
@@ -110,11 +118,31 @@ func (t *tokens) entry(ctx context.Context, hash [32]byte) (*tokenEntry, error) 
 	}
 }
 
+// usable reports whether an entry may answer without a query.
+func (t *tokens) usable(e *tokenEntry, now time.Time) bool {
+	if t.generation == nil {
+		return fresh(e.asked, now, tokenFresh)
+	}
+	g, ok := t.generation()
+	switch {
+	case !ok || !e.known:
+		return fresh(e.asked, now, tokenUnsure)
+	case g != e.state:
+		return false
+	}
+	return fresh(e.asked, now, tokenFresh)
+}
+
 // query queries the store and caches the result.
 func (t *tokens) query(hash [32]byte) (*tokenEntry, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), tokenQuery)
 	defer cancel()
 	asked := t.now()
+	var state uint64
+	var known bool
+	if t.generation != nil {
+		state, known = t.generation() // before the row is read
+	}
 	row, err := t.store.TokenByHash(ctx, hash)
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -137,7 +165,7 @@ func (t *tokens) query(hash [32]byte) (*tokenEntry, error) {
 		clear(t.known)
 	}
 	id := identityOf(&row, "")
-	e := &tokenEntry{asked: asked, row: row, rights: t.policy.Decide(&id)}
+	e := &tokenEntry{asked: asked, state: state, known: known, row: row, rights: t.policy.Decide(&id)}
 	t.known[hash] = e
 	return e, nil
 }

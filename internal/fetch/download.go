@@ -20,13 +20,23 @@ type download struct {
 	*growing
 	key       string     // missKey of the request
 	slot      string     // coalesceKey of the client that started it
+	at        string     // its key in the group: slot or, for a download from a peer, forwardKey
 	alias     string     // second coalesceKey, once the debug id is known; used by run only
 	q         Question   // of the client that started it
 	upstreams []Upstream // permitted ones
-	anew      bool       // ignore remembered misses
+	mode      mode
 
 	want layout.Request // the request that the file must answer; used by run only
 }
+
+// mode is how a download regards remembered misses.
+type mode uint8
+
+const (
+	normal  mode = iota
+	renewal      // ask again about a miss that expires soon
+	anew         // ignore all
+)
 
 // join returns the download that answers a question, or fs.ErrNotExist if no
 // upstream has the file.
@@ -36,41 +46,63 @@ func (f *Fetcher) join(ctx context.Context, q Question) (*download, error) {
 		return nil, fs.ErrNotExist
 	}
 	key, slot := missKey(q.Request), f.coalesceKey(q, list)
-	if m, ok := f.misses.lookup(ctx, key, slot, list); ok {
-		if f.now().After(m.renew) {
-			f.renew(key, slot, list, q, m)
-		}
+	if _, ok := f.knownMiss(ctx, q, key, slot, list); ok {
 		return nil, fs.ErrNotExist
 	}
-	if wide, ok := acceptingMSFZ(q); ok {
-		// A miss for a client that also accepts MSFZ is a miss for this client.
-		if _, ok := f.misses.lookup(ctx, missKey(wide.Request), f.coalesceKey(wide, list), list); ok {
-			return nil, fs.ErrNotExist
-		}
-	}
-	d, ok := f.start(key, slot, list, q, false)
+	d, ok := f.start(key, slot, list, q, normal)
 	if !ok {
 		return nil, notFound([]error{errManyDownloads})
 	}
 	return d, nil
 }
 
-// start returns the download of a slot and starts it if none runs. It returns
-// false if no more downloads may start, in all or for this client.
-func (f *Fetcher) start(key, slot string, list []Upstream, q Question, anew bool) (*download, bool) {
-	return f.downloads.Join(slot, func() (*download, bool) {
+// knownMiss returns the remembered miss of all upstreams in list. It renews a miss
+// that expires soon.
+func (f *Fetcher) knownMiss(ctx context.Context, q Question, key, slot string, list []Upstream) (m combined, ok bool) {
+	if m, ok := f.misses.lookup(ctx, key, slot, list); ok {
+		if f.now().After(m.renew) {
+			f.renew(key, slot, list, q, m)
+		}
+		return m, true
+	}
+	if wide, ok := acceptingMSFZ(q); ok {
+		// A miss for a client that also accepts MSFZ is a miss for this client.
+		return f.misses.lookup(ctx, missKey(wide.Request), f.coalesceKey(wide, list), list)
+	}
+	return m, false
+}
+
+// start returns the download of a slot and starts it if none runs: from the peer
+// that owns the key, or from the upstreams. It returns false if no more downloads
+// may start, in all or for this client.
+func (f *Fetcher) start(key, slot string, list []Upstream, q Question, m mode) (*download, bool) {
+	if f.peers != nil {
+		if owners := f.peers.Owners(slot); len(owners) > 0 {
+			return f.startAt(forwardKey(slot), key, slot, list, q, m, func(d *download) { f.forward(d, owners) })
+		}
+	}
+	return f.startHere(key, slot, list, q, m)
+}
+
+// startHere is start for a download from the upstreams.
+func (f *Fetcher) startHere(key, slot string, list []Upstream, q Question, m mode) (*download, bool) {
+	return f.startAt(slot, key, slot, list, q, m, f.run)
+}
+
+func (f *Fetcher) startAt(at, key, slot string, list []Upstream, q Question, m mode, run func(*download)) (*download, bool) {
+	return f.downloads.Join(at, func() (*download, bool) {
 		if !f.clients.Begin(q.Client, f.limits.PerClient) {
 			return nil, false
 		}
 		if q.Request.Form == layout.FormCabinet {
 			q.Request.Form = layout.FormFile
 		}
-		d := &download{growing: newGrowing(), key: key, slot: slot, q: q, want: q.Request, upstreams: list, anew: anew}
+		d := &download{growing: newGrowing(), at: at, key: key, slot: slot, q: q, want: q.Request, upstreams: list, mode: m}
 		d.whole = q.Request.Form == layout.FormSource // short, and without an id to check early
 		return d, true
 	}, func(d *download) {
 		defer f.clients.End(d.q.Client)
-		f.run(d)
+		run(d)
 	})
 }
 
@@ -85,7 +117,7 @@ func (f *Fetcher) renew(key, slot string, list []Upstream, q Question, m combine
 	m.renew = m.until // renew it only once
 	f.misses.keys.Set(slot, m)
 	q.Client = "" // no client waits for it
-	d, ok := f.start(key, slot, list, q, true)
+	d, ok := f.start(key, slot, list, q, renewal)
 	if !ok {
 		<-f.refreshing
 		return
@@ -124,18 +156,7 @@ func (f *Fetcher) run(d *download) {
 
 // Enter waits for the semaphore that limits concurrent downloads; leave releases
 // it. After queueTime the error is fs.ErrNotExist.
-func (f *Fetcher) Enter(ctx context.Context) (leave func(), err error) {
-	wait := time.NewTimer(queueTime)
-	defer wait.Stop()
-	select {
-	case f.running <- struct{}{}:
-		return func() { <-f.running }, nil
-	case <-ctx.Done():
-		return nil, errClosing
-	case <-wait.C:
-		return nil, notFound([]error{errManyDownloads})
-	}
-}
+func (f *Fetcher) Enter(ctx context.Context) (leave func(), err error) { return enter(ctx, f.running) }
 
 // plan is the result of the first stage: the upstreams worth asking. It is
 // updated while they are asked.
@@ -148,7 +169,7 @@ type plan struct {
 // plan selects the upstreams to ask.
 func (f *Fetcher) plan(ctx context.Context, d *download) (*plan, error) {
 	p := &plan{known: map[string]Miss{}}
-	if !d.anew {
+	if d.mode == normal {
 		if f.depot.Holds(ctx, d.q.Products, d.q.Request) {
 			return nil, ErrInDepot // added since the client looked
 		}
@@ -253,7 +274,7 @@ func (f *Fetcher) receive(ctx context.Context, d *download, a answer) (result, e
 		}
 		return result{}, err
 	}
-	file := File{ModTime: fetched, Object: d.answered(objs), Ref: sp.Sum(), Path: a.reply.Name}
+	file := File{ModTime: fetched, Object: d.answered(objs), Ref: sp.Sum(), Path: a.reply.Name, Product: a.from.Product}
 	file.ETag = file.Ref.String()[:32]
 	if _, err := sp.Keep(ctx); err != nil {
 		// The file is correct, so the waiting clients get it anyway.
@@ -261,7 +282,7 @@ func (f *Fetcher) receive(ctx context.Context, d *download, a answer) (result, e
 	} else if err := f.depot.Keep(ctx, d.kept(a, file.Ref, sp.Size(), objs, fetched)); err != nil && ctx.Err() == nil {
 		f.log.Error("cannot add a downloaded file to the index", "error", err)
 	}
-	if d.anew {
+	if d.mode != normal {
 		// The miss does no harm while the depot holds the file, but it would
 		// after the file's eviction.
 		if err := f.misses.forget(ctx, d.key, d.slot, a.from.Source.Name()); err != nil && ctx.Err() == nil {
@@ -331,8 +352,11 @@ func (f *Fetcher) redirect(ctx context.Context, d *download, path string) bool {
 	q := d.q
 	q.Request = req
 	needed := !f.depot.Holds(ctx, q.Products, req)
+	alias := f.coalesceKey(q, d.upstreams)
+	if needed && f.OwnedElsewhere(alias) {
+		needed = false // its owner downloads it when the clients follow the redirect
+	}
 	if needed {
-		alias := f.coalesceKey(q, d.upstreams)
 		if needed = f.downloads.Share(alias, d); needed {
 			d.alias = alias
 		}
@@ -392,6 +416,6 @@ func (f *Fetcher) finish(d *download, r result, err error) {
 	if d.alias != "" {
 		f.downloads.Leave(d.alias)
 	}
-	f.downloads.Leave(d.slot)
+	f.downloads.Leave(d.at)
 	d.finish(r.size, r.file, err)
 }

@@ -137,6 +137,10 @@ type Options struct {
 	Limits    Limits
 	Lifetimes Lifetimes
 	Log       *slog.Logger
+	// MissEpoch, if not nil, returns a number that rises when any process deletes
+	// stored misses. Until then memory holds them. While ok is false, and without
+	// MissEpoch, the stored misses are read again every two seconds.
+	MissEpoch func() (epoch uint64, ok bool)
 	// Now is the clock of the negative cache. Timers measure the duration of
 	// transfers.
 	Now func() time.Time
@@ -154,10 +158,13 @@ type Fetcher struct {
 
 	searches   chan struct{} // semaphore of metadata searches
 	running    chan struct{} // semaphore of running downloads
+	forwarding chan struct{} // semaphore of downloads from peers, which wait for those of the peers
 	refreshing chan struct{} // semaphore of renewals of misses
 	downloads  *Group[string, *download]
 	clients    Clients
 	checksums  bool // some upstream is asked only with a checksum
+	peers      Peers
+	kinds      map[string]func(context.Context, []byte) ([]byte, error) // see Serve
 
 	life context.Context // the context of all downloads
 	end  context.CancelFunc
@@ -169,8 +176,8 @@ func New(d Depot, opt Options) *Fetcher {
 	list := slices.Clone(opt.Upstreams)
 	slices.SortStableFunc(list, func(a, b Upstream) int { return cmp.Compare(a.Rank, b.Rank) })
 	f := &Fetcher{
-		depot: d, upstreams: list, limits: limits, log: opt.Log, now: opt.Now, misses: newNegative(d, opt.Lifetimes, opt.Now),
-		searches: make(chan struct{}, metadataSearches), running: make(chan struct{}, limits.Fetches), refreshing: make(chan struct{}, refreshers),
+		depot: d, upstreams: list, limits: limits, log: opt.Log, now: opt.Now, misses: newNegative(d, opt.Lifetimes, opt.Now, opt.MissEpoch),
+		searches: make(chan struct{}, metadataSearches), running: make(chan struct{}, limits.Fetches), forwarding: make(chan struct{}, 4*limits.Fetches), refreshing: make(chan struct{}, refreshers),
 		downloads: NewGroup[string, *download](mostDownloads),
 		checksums: slices.ContainsFunc(list, func(u Upstream) bool { return u.Source.Traits().NeedsChecksum }),
 	}
@@ -221,7 +228,7 @@ func (f *Fetcher) Open(ctx context.Context, q Question) (*File, error) {
 func (f *Fetcher) OpenAnew(ctx context.Context, q Question) (*File, error) {
 	p := f.permitted(q)
 	slot := f.coalesceKey(q, p)
-	d, ok := f.start(missKey(q.Request), slot, p, q, true)
+	d, ok := f.start(missKey(q.Request), slot, p, q, anew)
 	if !ok {
 		return nil, notFound([]error{errManyDownloads})
 	}

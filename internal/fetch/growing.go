@@ -53,6 +53,17 @@ func (f *File) Arrived(off int64) (int64, error) {
 	return max(0, released-off), err
 }
 
+// Checked returns the description of the whole file, once its end has been read.
+func (f *File) Checked() File {
+	if f.reader == nil {
+		return *f
+	}
+	g := f.reader.g
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.final
+}
+
 // OSFile returns the file on disk, or nil. Beyond the bytes that have Arrived,
 // it may hold bytes that must not be sent yet.
 func (f *File) OSFile() *os.File {
@@ -89,8 +100,10 @@ type growing struct {
 	announced bool        // clients may have received the file
 	done      bool        // the whole file has been checked, or err is set
 	err       error
-	file      File   // for clients, once announced
-	redirect  string // path for the clients with the first key, or empty
+	file      File     // for clients, once announced
+	redirect  string   // path for the clients with the first key, or empty
+	final     File     // the checked file
+	instead   *growing // the download that the clients get instead of this one
 	readers   int
 	writing   bool
 }
@@ -105,24 +118,34 @@ func newGrowing() *growing {
 // with the key under which the download started; only these are redirected.
 // ErrInDepot means that the download has ended and its spool is closed.
 func (g *growing) open(ctx context.Context, first bool) (*File, error) {
+	f, instead, err := g.openThis(ctx, first)
+	if instead != nil {
+		return instead.open(ctx, first)
+	}
+	return f, err
+}
+
+func (g *growing) openThis(ctx context.Context, first bool) (_ *File, instead *growing, _ error) {
 	stop := context.AfterFunc(ctx, g.wake)
 	defer stop()
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	for !g.announced && !g.done && ctx.Err() == nil && (g.redirect == "" || !first) {
+	for !g.announced && !g.done && g.instead == nil && ctx.Err() == nil && (g.redirect == "" || !first) {
 		g.changed.Wait()
 	}
 	switch {
+	case g.instead != nil:
+		return nil, g.instead, nil
 	case g.redirect != "" && first:
-		return &File{Redirect: g.redirect}, nil
+		return &File{Redirect: g.redirect}, nil, nil
 	case g.done && IsFailure(g.err):
-		return nil, &notFoundError{[]error{g.err}} // nothing has been sent to this client: a miss
+		return nil, nil, &notFoundError{[]error{g.err}} // nothing has been sent to this client: a miss
 	case g.done && g.err != nil:
-		return nil, g.err
+		return nil, nil, g.err
 	case !g.announced && !g.done:
-		return nil, ctx.Err()
+		return nil, nil, ctx.Err()
 	case g.spool == nil:
-		return nil, ErrInDepot
+		return nil, nil, ErrInDepot
 	}
 	g.readers++
 	r := &reader{g: g, ctx: ctx}
@@ -132,7 +155,7 @@ func (g *growing) open(ctx context.Context, first bool) (*File, error) {
 	}
 	f := g.file
 	f.Size, f.reader = g.size, r
-	return &f, nil
+	return &f, nil, nil
 }
 
 func (g *growing) wake() {
@@ -158,6 +181,15 @@ func (g *growing) redirectTo(path string) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.redirect = path
+	g.changed.Broadcast()
+}
+
+// replaceBy lets the clients, which have received nothing yet, have another
+// download instead.
+func (g *growing) replaceBy(other *growing) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.instead = other
 	g.changed.Broadcast()
 }
 
@@ -198,6 +230,8 @@ func (g *growing) finish(size int64, file File, err error) {
 			g.file, g.announced = file, true
 		}
 		g.size, g.released = size, size
+		g.final = file
+		g.final.Size = size
 	}
 	g.done = true
 	close(g.ended)

@@ -76,6 +76,7 @@ type combined struct {
 	// the last read: another process may have deleted them.
 	rows   int
 	looked time.Time
+	epoch  uint64 // at that time; 0: unknown
 }
 
 // negative is the negative cache: keys that no upstream has. A cache in memory
@@ -84,33 +85,38 @@ type negative struct {
 	depot Depot
 	lives Lifetimes
 	now   func() time.Time
+	epoch func() (uint64, bool) // see Options.MissEpoch
 	keys  *otter.Cache[string, combined]
 }
 
-func newNegative(d Depot, lives Lifetimes, now func() time.Time) *negative {
-	return &negative{depot: d, lives: lives, now: now, keys: otter.Must(&otter.Options[string, combined]{MaximumSize: memoryMiss})}
+func newNegative(d Depot, lives Lifetimes, now func() time.Time, epoch func() (uint64, bool)) *negative {
+	if epoch == nil {
+		epoch = func() (uint64, bool) { return 0, false }
+	}
+	return &negative{depot: d, lives: lives, now: now, epoch: epoch, keys: otter.Must(&otter.Options[string, combined]{MaximumSize: memoryMiss})}
 }
 
 // lookup returns the entry of a slot if no upstream in list has its key.
 func (n *negative) lookup(ctx context.Context, key, slot string, list []Upstream) (combined, bool) {
 	now := n.now()
+	epoch, shared := n.epoch() // before the stored misses are read
 	m, ok := n.keys.GetIfPresent(slot)
 	if !ok {
 		known, err := n.depot.Misses(ctx, key)
 		if err != nil {
 			return m, false
 		}
-		if m, ok = n.combine(known, list, now); !ok {
+		if m, ok = n.combine(known, list, now, epoch); !ok {
 			return m, false
 		}
 		n.keys.Set(slot, m)
-	} else if m.rows > 0 && now.Sub(m.looked) > recheckAfter {
+	} else if m.rows > 0 && (shared && m.epoch != epoch || !shared && now.Sub(m.looked) > recheckAfter) {
 		known, err := n.depot.Misses(ctx, key)
 		if err != nil || countPersistent(known, now) < m.rows {
 			n.keys.Invalidate(slot)
 			return m, false
 		}
-		m.looked = now
+		m.looked, m.epoch = now, epoch
 		n.keys.Set(slot, m)
 	}
 	if !now.Before(m.until) {
@@ -122,7 +128,7 @@ func (n *negative) lookup(ctx context.Context, key, slot string, list []Upstream
 
 // combine returns the common miss of all upstreams in list, or false if one of
 // them must be asked.
-func (n *negative) combine(known map[string]Miss, list []Upstream, now time.Time) (combined, bool) {
+func (n *negative) combine(known map[string]Miss, list []Upstream, now time.Time, epoch uint64) (combined, bool) {
 	var m combined
 	for _, u := range list {
 		k, ok := known[u.Source.Name()]
@@ -134,7 +140,7 @@ func (n *negative) combine(known map[string]Miss, list []Upstream, now time.Time
 			m.renew = k.Until.Add(-n.lives.Of(k.Class) / 4)
 		}
 	}
-	m.rows, m.looked = countPersistent(known, now), now
+	m.rows, m.looked, m.epoch = countPersistent(known, now), now, epoch
 	return m, !m.until.IsZero()
 }
 
@@ -142,7 +148,8 @@ func (n *negative) combine(known map[string]Miss, list []Upstream, now time.Time
 // the miss for a moment even if one of the failures is not to be remembered.
 func (n *negative) remember(ctx context.Context, key, slot string, list []Upstream, known map[string]Miss, soon bool) error {
 	now := n.now()
-	if m, ok := n.combine(known, list, now); ok {
+	epoch, _ := n.epoch()
+	if m, ok := n.combine(known, list, now, epoch); ok {
 		n.keys.Set(slot, m)
 	} else if soon {
 		n.keys.Set(slot, combined{until: now.Add(retrySoon)})
@@ -157,6 +164,30 @@ func (n *negative) remember(ctx context.Context, key, slot string, list []Upstre
 		return nil
 	}
 	return n.depot.PutMisses(ctx, key, kept)
+}
+
+// learn holds in memory a miss that a peer has found, and stored as far as it is
+// to be stored.
+func (n *negative) learn(ctx context.Context, key, slot string, list []Upstream, why []error) {
+	epoch, _ := n.epoch()
+	known, err := n.depot.Misses(ctx, key)
+	if err != nil {
+		return
+	}
+	rows := countPersistent(known, n.now())
+	for _, err := range why {
+		if fail, ok := errors.AsType[*Failure](err); ok {
+			if m, ok := n.missOf(err); ok {
+				if _, stored := known[fail.Source]; !stored {
+					known[fail.Source] = m
+				}
+			}
+		}
+	}
+	if m, ok := n.combine(known, list, n.now(), epoch); ok {
+		m.rows = rows
+		n.keys.Set(slot, m)
+	}
 }
 
 // forget deletes the miss of one upstream, which now has the file.

@@ -45,6 +45,15 @@ type Traits struct {
 	// Blame, if not nil, is called when the upstream sent a wrong file; err says
 	// what is wrong.
 	Blame func(err error)
+	// Paused returns the time before which the source asked not to be asked, and
+	// why; the zero time if it did not. Pause stops requests until such a time that
+	// another server of the depot was told. Nil if the source does not support
+	// pauses.
+	Paused func() (until time.Time, why string)
+	Pause  func(until time.Time, why string)
+	// Share divides the limit of concurrent requests by the number of servers that
+	// download for each other. Nil if the source has no such limit.
+	Share func(servers int)
 	// Metadata searches, see Fetcher.Metadata. complete is false if there may be
 	// more results. Nil if the upstream does not support searches.
 	Metadata func(ctx context.Context, q MetadataQuery) (list []Metadata, complete bool, err error)

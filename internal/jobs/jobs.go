@@ -169,12 +169,18 @@ type Options struct {
 	// Again is how long a failure that is not remembered, or a cancellation, is
 	// reported before a new request enters the job again [15 s].
 	Again time.Duration
+	// Duty runs a chore unless another process runs it, or has run it within the
+	// time every; nil: this process runs it.
+	Duty func(ctx context.Context, chore string, every time.Duration, run func(ctx context.Context) error) error
 	// Log takes what happens in the background; nil discards it.
 	Log *slog.Logger
 	// Now is the clock; nil is time.Now.
 	Now func() time.Time
 	// Hooks are called at events of the queue.
-	Hooks Hooks
+	// Others returns the workers that sent a request to another server of the store
+	// lately; nil: there are no other servers. It must be fast.
+	Others func() []Worker
+	Hooks  Hooks
 }
 
 // Hooks are functions for tests, which wait for events of a queue with them. nil
@@ -222,6 +228,11 @@ func New(store Store, opt Options) *Queue {
 	if opt.Now == nil {
 		opt.Now = time.Now
 	}
+	if opt.Duty == nil {
+		opt.Duty = func(ctx context.Context, _ string, _ time.Duration, run func(context.Context) error) error {
+			return run(ctx)
+		}
+	}
 	host, err := os.Hostname()
 	if err != nil {
 		host = "localhost"
@@ -255,6 +266,13 @@ func (q *Queue) kindOf(j Job) (*kind, error) {
 
 // Wake makes waiting workers look at the queue now.
 func (q *Queue) Wake() { q.entered.notify() }
+
+// Changed makes all that wait for a job look at the queue now: another process
+// has entered or ended one.
+func (q *Queue) Changed() {
+	q.entered.notify()
+	q.ended.notify()
+}
 
 // Run does the jobs that this machine can do, and deletes old ones, until ctx
 // ends. Unfinished jobs return to the queue.
@@ -316,11 +334,14 @@ const (
 // sweep deletes old jobs and expired failures until ctx ends.
 func (q *Queue) sweep(ctx context.Context) {
 	for ctx.Err() == nil {
-		_, err := q.store.SweepJobs(ctx, q.now().Add(-keepEnded))
-		for name := range q.kinds {
-			_, ferr := q.store.FlushFailures(ctx, index.FailureFilter{Tool: name, Ended: q.now()})
-			err = errors.Join(err, ferr)
-		}
+		err := q.opt.Duty(ctx, "jobs", sweepEvery*9/10, func(ctx context.Context) error {
+			_, err := q.store.SweepJobs(ctx, q.now().Add(-keepEnded))
+			for name := range q.kinds {
+				_, ferr := q.store.FlushFailures(ctx, index.FailureFilter{Tool: name, Ended: q.now()})
+				err = errors.Join(err, ferr)
+			}
+			return err
+		})
 		if err != nil && ctx.Err() == nil {
 			q.log.Warn("cannot delete old jobs", "error", err)
 		}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"slices"
 	"sync"
 	"time"
 
@@ -161,14 +162,28 @@ func (s *workers) keep(name string, now time.Time) {
 	}
 }
 
-// Workers returns the workers that sent a request lately.
-func (q *Queue) Workers() (list []Worker) {
+// OwnWorkers returns the workers that sent a request to this process lately.
+func (q *Queue) OwnWorkers() (list []Worker) {
 	now, s := q.now(), &q.workers
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, w := range s.seen {
 		if now.Sub(w.at) <= s.life {
 			list = append(list, w.Worker)
+		}
+	}
+	return list
+}
+
+// Workers returns the workers that sent a request to any server lately.
+func (q *Queue) Workers() []Worker {
+	list := q.OwnWorkers()
+	if q.opt.Others == nil {
+		return list
+	}
+	for _, w := range q.opt.Others() {
+		if !slices.ContainsFunc(list, func(own Worker) bool { return own.Name == w.Name }) {
+			list = append(list, w)
 		}
 	}
 	return list

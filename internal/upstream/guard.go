@@ -34,7 +34,8 @@ type GuardOptions struct {
 	// RequiresChecksum excludes requests for which the client sent no checksum.
 	RequiresChecksum bool
 	// Concurrency is the number of concurrent requests, including their bodies;
-	// 0 means 16. Further requests wait.
+	// 0 means 16. Further requests wait. Servers that download for each other share
+	// it; each sends at least one.
 	Concurrency int
 	// MaxBytes is the largest decompressed file; with 0 the upstream decides.
 	MaxBytes int64
@@ -72,7 +73,7 @@ type Guarded struct {
 	src    fetch.Source
 	opt    GuardOptions
 	filter filter
-	slots  chan struct{}
+	slots  semaphore
 	life   context.Context // ends with Close
 	end    context.CancelFunc
 
@@ -80,6 +81,7 @@ type Guarded struct {
 	breaker   breaker      // guarded by mu
 	until     time.Time    // guarded by mu; no request before this time
 	why       string       // guarded by mu; the reason for until
+	asked     time.Time    // guarded by mu; the source asked this server not to be asked before
 	wrongFrom time.Time    // guarded by mu; start of the window of good and wrong
 	good      int          // guarded by mu; complete bodies
 	wrong     int          // guarded by mu; wrong files among them
@@ -113,7 +115,7 @@ func Guard(src fetch.Source, opt GuardOptions) *Guarded {
 		b.MaxPause = 5 * time.Minute
 	}
 	b.MaxPause = max(b.MaxPause, b.Pause)
-	g := &Guarded{src: src, opt: opt, filter: newFilter(opt), slots: make(chan struct{}, opt.Concurrency), breaker: breaker{opt: opt.Breaker}}
+	g := &Guarded{src: src, opt: opt, filter: newFilter(opt), slots: semaphore{limit: opt.Concurrency}, breaker: breaker{opt: opt.Breaker}}
 	g.life, g.end = context.WithCancel(context.Background())
 	return g
 }
@@ -128,7 +130,7 @@ func (g *Guarded) Name() string { return g.src.Name() }
 func (g *Guarded) Traits() fetch.Traits {
 	t := g.src.Traits()
 	t.NeedsChecksum = t.NeedsChecksum || g.opt.RequiresChecksum
-	t.Status, t.Blame = g.State, g.Blame
+	t.Status, t.Blame, t.Paused, t.Pause, t.Share = g.State, g.Blame, g.paused, g.pause, g.share
 	if t.Metadata != nil {
 		t.Metadata = g.search(t.Metadata)
 	}
@@ -292,11 +294,9 @@ func (g *Guarded) unwatch() {
 
 // enter waits for the semaphore of concurrent requests.
 func (g *Guarded) enter(ctx context.Context, queued func(bool)) error {
-	select {
-	case g.slots <- struct{}{}:
+	if g.slots.try() {
 		g.add(&g.status.Active, 1)
 		return nil
-	default:
 	}
 	g.add(&g.status.Waiting, 1)
 	defer g.add(&g.status.Waiting, -1)
@@ -304,19 +304,22 @@ func (g *Guarded) enter(ctx context.Context, queued func(bool)) error {
 		queued(true)
 		defer queued(false)
 	}
-	select {
-	case g.slots <- struct{}{}:
+	if g.slots.enter(ctx) == nil {
 		g.add(&g.status.Active, 1)
 		return nil
-	case <-ctx.Done():
-		// The upstream did not cause the wait.
-		return &fetch.Failure{Source: g.src.Name(), Class: fetch.ClassBusy, Err: fmt.Errorf("the limit of %d concurrent requests is reached", cap(g.slots))}
 	}
+	// The upstream did not cause the wait.
+	return &fetch.Failure{Source: g.src.Name(), Class: fetch.ClassBusy, Err: fmt.Errorf("the limit of %d concurrent requests is reached", g.slots.most())}
+}
+
+// share implements fetch.Traits.Share.
+func (g *Guarded) share(servers int) {
+	g.slots.setLimit(max(1, g.opt.Concurrency/max(1, servers)))
 }
 
 func (g *Guarded) leave() {
 	g.add(&g.status.Active, -1)
-	<-g.slots
+	g.slots.leave()
 }
 
 func (g *Guarded) add(n *int64, d int64) {
@@ -465,9 +468,30 @@ func (g *Guarded) pauseUntilRetry(f *fetch.Failure, now time.Time) {
 		until = now.Add(politePause)
 	}
 	if until.After(g.until) {
-		g.until, g.why = until, "the upstream asked for a pause"
+		g.until, g.why = until, whyPause
+	}
+	if until.After(g.asked) {
+		g.asked = until
 	}
 	g.status.LastError, g.status.LastTime = f.Error(), now
+}
+
+const whyPause = "the upstream asked for a pause"
+
+// paused implements fetch.Traits.Paused.
+func (g *Guarded) paused() (time.Time, string) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.asked, whyPause
+}
+
+// pause implements fetch.Traits.Pause.
+func (g *Guarded) pause(until time.Time, why string) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if until.After(g.until) {
+		g.until, g.why = until, why+", as another server of the depot learned"
+	}
 }
 
 // guardedBody reports the outcome of a body.

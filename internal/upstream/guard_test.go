@@ -342,6 +342,58 @@ func TestGuardConcurrency(t *testing.T) {
 	})
 }
 
+// Servers that download for each other share the limit of concurrent requests.
+func TestGuardShare(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		release := make(chan struct{})
+		a := &actor{fetch: func(ctx context.Context, _ fetch.Ask) (*fetch.Reply, error) {
+			<-release
+			return &fetch.Reply{Body: io.NopCloser(strings.NewReader("x")), Size: 1}, nil
+		}}
+		g := Guard(a, GuardOptions{Concurrency: 9})
+		ctx, cancel := context.WithCancel(t.Context())
+		for i := range 20 {
+			ctx := ctx
+			if i < 12 {
+				ctx = t.Context()
+			}
+			go g.ask(t, ctx)
+			synctest.Wait()
+		}
+		for _, c := range []struct{ servers, active int64 }{{1, 9}, {4, 9}, {100, 9}} {
+			g.Traits().Share(int(c.servers))
+			synctest.Wait()
+			if s := g.State(); s.Active != c.active || s.Waiting != 20-c.active {
+				t.Errorf("%d servers: %d requests, %d waiting; running ones continue", c.servers, s.Active, s.Waiting)
+			}
+		}
+		cancel() // of 8 that wait, some of them behind others
+		synctest.Wait()
+		if s := g.State(); s.Active != 9 || s.Waiting != 3 {
+			t.Errorf("after some have left: %d requests, %d waiting, want 9 and 3", s.Active, s.Waiting)
+		}
+		close(release)
+		synctest.Wait()
+		release = make(chan struct{})
+		for _, c := range []struct{ servers, active int64 }{{100, 1}, {4, 2}, {2, 4}, {1, 9}, {0, 9}} {
+			g.Traits().Share(int(c.servers))
+			for range 10 {
+				go g.ask(t, t.Context())
+			}
+			synctest.Wait()
+			if s := g.State(); s.Active != c.active || s.Waiting != 10-c.active {
+				t.Errorf("%d servers: %d requests, %d waiting, want %d requests", c.servers, s.Active, s.Waiting, c.active)
+			}
+			close(release)
+			synctest.Wait()
+			release = make(chan struct{})
+			if s := g.State(); s.Active != 0 || s.Waiting != 0 {
+				t.Errorf("in the end: %d requests, %d waiting", s.Active, s.Waiting)
+			}
+		}
+	})
+}
+
 func TestGuardExecutables(t *testing.T) {
 	for _, c := range []struct {
 		path string

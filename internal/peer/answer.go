@@ -1,0 +1,132 @@
+package peer
+
+import (
+	"context"
+	"crypto/tls"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"net"
+	"sync"
+	"time"
+)
+
+func isMissing(err error) bool { return errors.Is(err, fs.ErrNotExist) }
+
+// answer answers the question of one connection.
+func (n *Node) answer(raw net.Conn) {
+	conn := tls.Server(raw, n.server)
+	ctx, cancel := context.WithCancel(n.life)
+	defer cancel()
+	stop := context.AfterFunc(ctx, func() { _ = raw.Close() })
+	defer stop()
+	defer func() { _ = raw.Close() }()
+	q, err := n.readQuestion(ctx, conn)
+	if err != nil {
+		if n.life.Err() == nil {
+			n.counts.refused.Add(1)
+			n.opt.Log.Debug("refused a connection to the port for other servers", "remote", raw.RemoteAddr().String(), "error", err)
+		}
+		return
+	}
+	n.counts.served.Add(1)
+	var side sync.WaitGroup
+	defer side.Wait()
+	defer cancel()
+	side.Go(func() {
+		defer cancel()
+		// The other side sends nothing more: this waits for its end.
+		_, _ = conn.Read(make([]byte, 1))
+	})
+	out := &writer{conn: conn}
+	if err := out.send(typeAlive, nil); err != nil {
+		return
+	}
+	side.Go(func() {
+		tick := time.NewTicker(aliveEvery)
+		defer tick.Stop()
+		for {
+			select {
+			case <-tick.C:
+			case <-ctx.Done():
+				return
+			}
+			if out.send(typeAlive, nil) != nil {
+				cancel()
+				return
+			}
+		}
+	})
+	if q.File != nil {
+		err = n.sendFile(ctx, out, q)
+	} else {
+		err = n.run(ctx, out, q)
+	}
+	if err != nil && ctx.Err() == nil {
+		n.opt.Log.Debug("an answer to another server broke off", "remote", raw.RemoteAddr().String(), "error", err)
+	}
+	_ = conn.Close() // with a notice, so that the other side gets all of it
+}
+
+// readQuestion makes sure that the other side has the secret, and reads its
+// question.
+func (n *Node) readQuestion(ctx context.Context, conn *tls.Conn) (q question, err error) {
+	if err := conn.SetDeadline(time.Now().Add(handshake)); err != nil {
+		return q, err
+	}
+	if err := conn.HandshakeContext(ctx); err != nil {
+		return q, err
+	}
+	kind, text, err := readText(conn)
+	if err != nil {
+		return q, err
+	}
+	if kind != typeAsk {
+		return q, fmt.Errorf("a message of the type %q, want a question", kind)
+	}
+	if err := json.Unmarshal(text, &q); err != nil {
+		return q, err
+	}
+	return q, conn.SetReadDeadline(time.Time{})
+}
+
+// sendFile downloads a file and sends it while it arrives, without the end that
+// is withheld until the whole file has been checked.
+func (n *Node) sendFile(ctx context.Context, out *writer, q question) error {
+	f, err := n.opt.Downloads.OpenForPeer(ctx, *q.File)
+	if err != nil {
+		return out.sendJSON(typeFail, failureOf(err))
+	}
+	defer f.Close()
+	if err := out.sendJSON(typeHead, f); err != nil || f.Redirect != "" {
+		return err
+	}
+	buf := make([]byte, mostData)
+	for off := int64(0); ; {
+		k, err := f.ReadAt(buf, off)
+		if k > 0 {
+			if err := out.send(typeData, buf[:k]); err != nil {
+				return err
+			}
+			off += int64(k)
+		}
+		switch {
+		case errors.Is(err, io.EOF):
+			end := f.Checked()
+			return out.sendJSON(typeEnd, &end)
+		case err != nil:
+			return errors.Join(err, out.sendJSON(typeFail, failureOf(err)))
+		}
+	}
+}
+
+// run runs a download of another kind.
+func (n *Node) run(ctx context.Context, out *writer, q question) error {
+	result, err := n.opt.Downloads.RunForPeer(ctx, q.Kind, q.Input)
+	if err != nil {
+		return errors.Join(err, out.sendJSON(typeFail, failure{}))
+	}
+	return out.sendJSON(typeEnd, result)
+}
