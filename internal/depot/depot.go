@@ -91,6 +91,8 @@ type Options struct {
 	// Now is the clock; nil is the clock of the database, or time.Now for a depot in
 	// a folder.
 	Now func() time.Time
+	// Nodes connects this server with the others of a depot in a database.
+	Nodes NodeOptions
 	// Hooks are called at events of the background.
 	Hooks Hooks
 }
@@ -113,6 +115,8 @@ type Depot struct {
 	Missing *Missing
 	// Check checks the stored contents.
 	Check *Checker
+	// Nodes is what this server shares with others.
+	Nodes *Nodes
 	// Tokens is the part that keeps access tokens, without their secrets.
 	Tokens index.Tokens
 
@@ -182,10 +186,15 @@ func Open(ctx context.Context, where string, opt Options) (*Depot, error) {
 	d.forms = &forms{dir: d.dir, db: d.db, blobs: d.blobs, contents: d.contents}
 	d.forms.init()
 	others, servers := symcachework.SplitUpstreams(opt.Upstreams)
-	d.fetch = fetch.New(fetchDepot{d}, fetch.Options{Upstreams: others, Limits: opt.Limits, Lifetimes: opt.Lifetimes, Log: opt.Log, Now: opt.Now})
+	d.fetch = fetch.New(fetchDepot{d}, fetch.Options{Upstreams: others, Limits: opt.Limits, Lifetimes: opt.Lifetimes, Log: opt.Log, Now: opt.Now,
+		MissEpoch: func() (uint64, bool) { return d.Nodes.missEpoch() }})
 	d.db.OnRewind(d.fetch.ForgetMemory)
 	d.sectionWait = cmp.Or(opt.Limits.FirstByte, sectionWait)
 	opt.Jobs.Log, opt.Jobs.Now = opt.Log, opt.Now
+	opt.Jobs.Duty = func(ctx context.Context, chore string, every time.Duration, run func(context.Context) error) error {
+		return d.Nodes.do(ctx, chore, every, run)
+	}
+	opt.Jobs.Others = func() []jobs.Worker { return d.Nodes.workers() }
 	d.queue = jobs.New(d.db, opt.Jobs)
 	d.symcache, err = symcachework.New(ctx, symcachework.Options{
 		Depot: symcacheDepot{d}, DB: d.db, Blobs: d.blobs, Fetch: d.fetch, Queue: d.queue, Servers: servers, Make: opt.Transcode, Folders: opt.SymCache, Log: opt.Log, Now: opt.Now,
@@ -194,6 +203,9 @@ func Open(ctx context.Context, where string, opt Options) (*Depot, error) {
 		return nil, errors.Join(err, d.db.Close(), d.blobs.Close())
 	}
 	d.filter = newKeyFilter(d.db, opt.Log, opt.Hooks.Refreshed)
+	if err := openNodes(ctx, d, &opt); err != nil {
+		return nil, errors.Join(fmt.Errorf("depot %s: %w", d.name, err), d.Close())
+	}
 	return d, nil
 }
 
@@ -217,13 +229,14 @@ func (d *Depot) Name() string { return d.name }
 // Close cancels the background work and closes the index. Files that were opened
 // stay readable.
 func (d *Depot) Close() error {
+	last, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+	defer cancel()
+	left := d.Nodes.leave(last)
 	d.forms.close()
 	d.filter.stop()
 	d.fetch.Close()
 	d.symcache.Stop()
-	last, cancel := context.WithTimeout(context.Background(), 5*time.Second)
-	defer cancel()
-	return errors.Join(d.Missing.store(last), d.Cache.storeUses(last), d.db.Close(), d.blobs.Close(), d.symcache.Close(), d.filter.close())
+	return errors.Join(left, d.Missing.store(last), d.Cache.storeUses(last), d.db.Close(), d.blobs.Close(), d.symcache.Close(), d.filter.close())
 }
 
 // Ready reports whether the depot can answer. If only the bucket of its contents

@@ -3,6 +3,7 @@ package depot
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"io/fs"
 	"os"
@@ -122,7 +123,7 @@ func (f *forms) derive(ctx context.Context, want Form) (index.Content, error) {
 		return c, err
 	}
 	m, ok := f.making.Join(want.key(), func() (*making, bool) { return &making{done: make(chan struct{})}, true }, func(m *making) {
-		m.made, m.err = f.produce(f.life, want)
+		m.made, m.err = f.produceOnce(f.life, want)
 		f.making.Leave(want.key())
 		close(m.done)
 	})
@@ -135,6 +136,26 @@ func (f *forms) derive(ctx context.Context, want Form) (index.Content, error) {
 	case <-ctx.Done():
 		return index.Content{}, ctx.Err()
 	}
+}
+
+// work names the making of a form for the other servers.
+func (f Form) work() string {
+	return fmt.Sprintf("form %s %s %d", f.Ref, f.Tool.Name, f.Tool.Version)
+}
+
+// errMadeElsewhere means that another server is making a form.
+var errMadeElsewhere = errors.New("another server is making it")
+
+// produceOnce is produce unless another server is making the form.
+func (f *forms) produceOnce(ctx context.Context, want Form) (c index.Content, err error) {
+	made, err := f.db.Nodes.Once(ctx, want.work(), func(ctx context.Context) error {
+		c, err = f.produce(ctx, want)
+		return err
+	})
+	if err == nil && !made {
+		err = errMadeElsewhere
+	}
+	return c, err
 }
 
 // produce makes a form and records the result, also that it is not worth storing.

@@ -48,21 +48,22 @@ func (c *Checker) scrub(ctx context.Context) {
 		return
 	}
 	for c.wait(ctx, scrubRest) == nil {
-		if err := c.scrubDue(ctx); err != nil && ctx.Err() == nil && !isAway(err) {
+		// While one server checks, the others do nothing.
+		if _, err := c.db.Nodes.Do(ctx, "scrub", 0, c.scrubDue); err != nil && ctx.Err() == nil && !isAway(err) {
 			c.log.Warn("the background check of stored files failed", "error", err)
 		}
 	}
 }
 
 // scrubDue starts or continues a pass if one is due and no other process is
-// running it.
+// running it. Of several machines, only the one on duty calls it.
 func (c *Checker) scrubDue(ctx context.Context) error {
 	st, err := c.Progress(ctx)
 	if err != nil {
 		return err
 	}
 	now := c.now()
-	if st.Owner != c.owner && now.Sub(st.Updated) < scrubOthers {
+	if st.Owner != c.owner && now.Sub(st.Updated) < scrubOthers && !c.db.Nodes.Shared() {
 		return nil
 	}
 	if st.Started.IsZero() && now.Sub(st.Finished) < scrubEvery {

@@ -12,6 +12,8 @@ type StoreStatus struct {
 	// Database is set if the index is in a database; DatabaseUp if this process
 	// knows its current generation, so that it answers from memory.
 	Database, DatabaseUp bool
+	// Nodes describes the servers on the database; nil if the index is in a file.
+	Nodes *NodeStatus
 	// Bucket describes the bucket of the contents; nil if they are on disk.
 	Bucket *BucketStatus
 }
@@ -29,6 +31,9 @@ func (d *Depot) Stores(ctx context.Context) StoreStatus {
 	if s.Database {
 		_, err := d.filter.generation(ctx)
 		s.DatabaseUp = err == nil
+	}
+	if n, ok := d.Nodes.Status(); ok {
+		s.Nodes = &n
 	}
 	if v, ok := d.blobs.(*vault.Vault); ok {
 		st := v.Status()

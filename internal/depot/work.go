@@ -26,6 +26,7 @@ func (d *Depot) Work(ctx context.Context) error {
 	side.Go(func() { d.queue.Run(ctx) })
 	side.Go(func() { d.symcache.Run(ctx) })
 	side.Go(func() { d.Check.scrub(ctx) })
+	side.Go(func() { d.Nodes.work(ctx) })
 	tidy := time.NewTicker(tidyEvery)
 	defer tidy.Stop()
 	for {
@@ -35,7 +36,7 @@ func (d *Depot) Work(ctx context.Context) error {
 		case <-tidy.C:
 			d.tidy(ctx)
 		case want := <-d.forms.queue:
-			if _, err := d.forms.derive(ctx, want); err != nil && ctx.Err() == nil && !isAway(err) {
+			if _, err := d.forms.derive(ctx, want); err != nil && !errors.Is(err, errMadeElsewhere) && ctx.Err() == nil && !isAway(err) {
 				d.log.Warn("cannot make derived content", "content", want.Ref.String(), "tool", want.Tool.Name, "error", err)
 			}
 			if d.hooks.Derived != nil {
@@ -50,12 +51,20 @@ func (d *Depot) tidy(ctx context.Context) {
 	if err := errors.Join(d.Missing.store(ctx), d.Cache.storeUses(ctx)); err != nil && ctx.Err() == nil && !isAway(err) {
 		d.log.Warn("cannot store counts", "error", err)
 	}
-	if _, err := d.Cache.Evict(ctx); err != nil && ctx.Err() == nil && !isAway(err) {
+	// Shortly before the next look of another server.
+	if err := d.Nodes.do(ctx, "evict", tidyEvery*3/4, func(ctx context.Context) error {
+		_, err := d.Cache.Evict(ctx)
+		return err
+	}); err != nil && ctx.Err() == nil && !isAway(err) {
 		d.log.Warn("cannot evict cached files", "error", err)
 	}
 	if now := d.now(); now.Sub(d.swept) > sweepEvery {
 		d.swept = now
-		if err := d.sweep(ctx, now); err != nil && ctx.Err() == nil && !isAway(err) {
+		err := d.Nodes.do(ctx, "sweep", sweepEvery*9/10, func(ctx context.Context) error { return d.sweep(ctx, now) })
+		if v, ok := d.blobs.(*vault.Vault); ok {
+			err = errors.Join(err, v.CheckOwner(ctx))
+		}
+		if err != nil && ctx.Err() == nil && !isAway(err) {
 			d.log.Warn("cannot delete old rows of the index", "error", err)
 		}
 	}
@@ -68,15 +77,11 @@ func isAway(err error) bool {
 }
 
 // sweep deletes misses and failures that have expired, old requests for missing
-// files, and old jobs.
+// files, old jobs, and the rows of ended processes.
 func (d *Depot) sweep(ctx context.Context, now time.Time) error {
 	_, err1 := d.db.Misses.Sweep(ctx, now)
 	_, err2 := d.db.Wanted.Drop(ctx, now.Add(-wantedLife))
 	_, err3 := d.db.SweepJobs(ctx, now.Add(-jobLife))
 	_, err4 := d.db.FlushFailures(ctx, index.FailureFilter{Ended: now})
-	var err5 error
-	if v, ok := d.blobs.(*vault.Vault); ok {
-		err5 = v.CheckOwner(ctx)
-	}
-	return errors.Join(err1, err2, err3, err4, err5)
+	return errors.Join(err1, err2, err3, err4, d.db.Nodes.Sweep(ctx))
 }

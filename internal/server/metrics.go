@@ -68,7 +68,7 @@ func newMetrics(reg *prometheus.Registry, version string, d Depot) (*metrics, er
 		ConstLabels: prometheus.Labels{"version": version, "goversion": runtime.Version()}})
 	info.Set(1)
 	for _, c := range []prometheus.Collector{m.inFlight, m.requests, m.seconds, m.bytes, m.lookups, info,
-		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}), m.holdings, upstreams{d}, &jobCounts{depot: d}, scrubs{d}, stores{d}} {
+		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}), m.holdings, upstreams{d}, &jobCounts{depot: d}, scrubs{d}, stores{d}, nodes{d}} {
 		if err := reg.Register(c); err != nil {
 			return nil, err
 		}

@@ -116,6 +116,7 @@ func New(ctx context.Context, opt Options) (*Service, error) {
 		depot: opt.Depot, db: opt.DB, blobs: opt.Blobs, fetch: opt.Fetch, queue: opt.Queue, make: opt.Make.withDefaults(), log: opt.Log, now: opt.Now,
 	}
 	svc.servers.init(opt.Servers)
+	svc.fetch.Serve(peerKind, svc.downloadForPeer)
 	limits := jobs.Limits{}
 	if svc.make.Transcoders != nil {
 		limits.Slots = svc.make.Slots

@@ -63,7 +63,10 @@ type serverDownload struct {
 	key     symcache.Key
 	version symcache.Version
 	via     []string
+	client  string // that started it
 	ended   chan struct{}
+	done    bool             // a server has sent a file; set before ended is closed
+	got     symcache.Version // its version; set likewise
 
 	mu    sync.Mutex
 	asked time.Time // guarded by mu; last request of a client
@@ -77,6 +80,13 @@ func (f *serverDownload) wait(ctx context.Context) error {
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	}
+}
+
+// touch notes a request of a client.
+func (f *serverDownload) touch(now time.Time) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.asked = now
 }
 
 // sinceRequest returns how long ago a client asked for the file.
@@ -109,27 +119,36 @@ func (svc *Service) serversMayHave(ctx context.Context, key symcache.Key, v symc
 	return svc.fetch.MayHave(ctx, name, s.sources), nil
 }
 
-// askServers starts or joins the download from the other servers. It returns nil if
-// too many downloads are under way, in all or for this client, or the depot is
-// closing.
+// askServers starts or joins the download from the other servers, at the server of
+// this depot that owns the key. It returns nil if too many downloads are under way,
+// in all or for this client, or the depot is closing.
 func (svc *Service) askServers(key symcache.Key, v symcache.Version, ask Ask) *serverDownload {
-	s, name := &svc.servers, downloadKey(key, v)
-	f, ok := s.downloads.Join(name, func() (*serverDownload, bool) {
-		return &serverDownload{key: key, version: v, via: ask.Via, ended: make(chan struct{}), asked: svc.now()}, s.clients.Begin(ask.Client, mostClientDownloads)
+	name := downloadKey(key, v)
+	want := serverDownload{key: key, version: v, via: ask.Via, client: ask.Client}
+	if svc.fetch.OwnedElsewhere(name) {
+		return svc.startDownload(name+"\nfrom a peer", &want, svc.forwardDownload)
+	}
+	return svc.startDownload(name, &want, svc.runDownload)
+}
+
+// startDownload joins the download with a key, or starts it.
+func (svc *Service) startDownload(at string, want *serverDownload, run func(ctx context.Context, f *serverDownload, name string)) *serverDownload {
+	s := &svc.servers
+	f, ok := s.downloads.Join(at, func() (*serverDownload, bool) {
+		want.ended, want.asked = make(chan struct{}), svc.now()
+		return want, s.clients.Begin(want.client, mostClientDownloads)
 	}, func(f *serverDownload) {
 		ctx, cancel := context.WithTimeout(svc.life, mostTranscoding+time.Hour)
 		defer cancel()
-		svc.runDownload(ctx, f, name)
-		s.clients.End(ask.Client)
-		s.downloads.Leave(name)
+		run(ctx, f, downloadKey(f.key, f.version))
+		s.clients.End(f.client)
+		s.downloads.Leave(at)
 		close(f.ended)
 	})
 	if !ok {
 		return nil
 	}
-	f.mu.Lock()
-	f.asked = svc.now()
-	f.mu.Unlock()
+	f.touch(svc.now())
 	return f
 }
 
@@ -145,8 +164,14 @@ func (svc *Service) runDownload(ctx context.Context, f *serverDownload, name str
 		svc.log.Error("cannot keep a SymCache file from an upstream", "file", f.key.Path(f.version), "error", err)
 	}
 	if done {
-		s.got.Set(name, serverAnswer{got, svc.now().Add(max(svc.fetch.Lifetimes().Of(fetch.ClassNotFound), time.Minute))})
+		svc.remember(f, name, got)
 	}
+}
+
+// remember records the version that a server has sent.
+func (svc *Service) remember(f *serverDownload, name string, got symcache.Version) {
+	f.done, f.got = true, got
+	svc.servers.got.Set(name, serverAnswer{got, svc.now().Add(max(svc.fetch.Lifetimes().Of(fetch.ClassNotFound), time.Minute))})
 }
 
 // pollServer asks one server until it answers, and keeps the file that it sends.
