@@ -25,6 +25,7 @@ import (
 	"github.com/symdepot/symdepot/internal/bucket"
 	"github.com/symdepot/symdepot/internal/bucket/buckettest"
 	"github.com/symdepot/symdepot/internal/index/pgtest"
+	nodes "github.com/symdepot/symdepot/internal/peer"
 	"github.com/symdepot/symdepot/internal/proxytest"
 	"github.com/symdepot/symdepot/internal/symtest"
 	"github.com/symdepot/symdepot/internal/vault"
@@ -63,6 +64,9 @@ var nodeClocks = []time.Duration{0, 290 * time.Second, -290 * time.Second}
 // hasten shortens the waiting times of the depot in this process, if the test that
 // has started it says so.
 func hasten() {
+	if d, err := time.ParseDuration(os.Getenv("SYMDEPOT_TEST_REACH")); err == nil {
+		nodes.SetReach(d)
+	}
 	text := os.Getenv("SYMDEPOT_TEST_TIMES")
 	if text == "" {
 		return
@@ -536,7 +540,10 @@ func (c *chaos) sound(primary *pgtest.Server, database string) {
 	t.Logf("%d transactions, %d of them acknowledged, %d files; %d requests, %d without an answer", len(numbers), len(c.tags), len(c.keys), c.reads.Load(), c.refused.Load())
 }
 
-// soundStore compares the rows of places with the objects of the store.
+// soundStore compares the rows of places with the objects of the store. The servers
+// may still be adding what they have made of files that were asked for, so the rows of
+// before the list of objects must have objects, and all objects must have rows after
+// it. No collection is running.
 func (c *chaos) soundStore(primary *pgtest.Server, database string) {
 	t := c.t
 	t.Helper()
@@ -545,13 +552,6 @@ func (c *chaos) soundStore(primary *pgtest.Server, database string) {
 		t.Fatal(err)
 	}
 	defer s3.Close()
-	objects := map[string]int64{}
-	for info, err := range s3.List(t.Context(), "c/") {
-		if err != nil {
-			t.Fatal(err)
-		}
-		objects[info.Key] = info.Size
-	}
 	const key = "'c/' || left(encode(sha256, 'hex'), 2) || '/' || encode(sha256, 'hex') || '/' || place"
 	rows := func(query string) (list [][]string) {
 		for line := range strings.Lines(primary.In(t, database, query)) {
@@ -560,6 +560,15 @@ func (c *chaos) soundStore(primary *pgtest.Server, database string) {
 		return list
 	}
 	contents := rows("SELECT " + key + ", size FROM content")
+	objects, made := map[string]int64{}, map[string]time.Time{}
+	for info, err := range s3.List(t.Context(), "c/") {
+		if err != nil {
+			t.Fatal(err)
+		}
+		objects[info.Key], made[info.Key] = info.Size, info.ModTime
+	}
+	// In one statement: a place goes from one table to the next.
+	all := rows("SELECT " + key + " FROM content WHERE place IS NOT NULL UNION ALL SELECT " + key + " FROM upload UNION ALL SELECT " + key + " FROM doomed")
 	for _, r := range contents {
 		size, ok := objects[r[0]]
 		if !ok || strconv.FormatInt(size, 10) != r[1] {
@@ -576,18 +585,17 @@ func (c *chaos) soundStore(primary *pgtest.Server, database string) {
 		if sum := hex.EncodeToString(h.Sum(nil)); err != nil || sum != strings.Split(r[0], "/")[2] {
 			t.Errorf("object %s has the SHA-256 %s, %v", r[0], sum, err)
 		}
-		delete(objects, r[0])
 	}
-	for _, r := range rows("SELECT " + key + " FROM upload UNION ALL SELECT " + key + " FROM doomed") {
+	for _, r := range all {
 		delete(objects, r[0])
 	}
 	if len(c.lost) > 0 {
 		return // the rows of their uploads may be lost too
 	}
 	for k := range objects {
-		t.Errorf("object %s is in no row", k)
+		t.Errorf("object %s, made at %s, is in no row", k, made[k].UTC().Format(time.TimeOnly))
 	}
-	t.Logf("%d contents in the bucket", len(contents))
+	t.Logf("%d contents in the bucket, %s of them made by servers", len(contents), primary.In(t, database, "SELECT count(*) FROM derived WHERE content_id IS NOT NULL"))
 }
 
 // TestNodesFaults runs three servers, commands that add, remove and collect, and
@@ -646,6 +654,7 @@ func TestNodesFaults(t *testing.T) {
 	for end := time.Now().Add(duration); time.Now().Before(end) && !t.Failed(); {
 		name := names[c.rng.IntN(len(names))]
 		counts[name]++
+		t.Logf("%s %s", time.Now().UTC().Format(time.TimeOnly), name)
 		chaosFaults[name](c, pg)
 		pauseFor(t.Context(), time.Duration(c.rng.IntN(800))*time.Millisecond)
 	}
