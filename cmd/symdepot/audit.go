@@ -13,16 +13,18 @@ import (
 )
 
 type auditCmd struct {
-	Config  string `help:"Configuration file whose auth.audit.file is read. Default: as for serve." placeholder:"FILE" xor:"from"`
-	File    string `help:"The audit log; older files beside it are read too." placeholder:"FILE" xor:"from"`
-	Since   string `help:"Only from this time on: 24h, 7d, 2026-11-21 or 2026-11-21T08:00:00Z." placeholder:"TIME"`
-	Until   string `help:"Only before this time, likewise." placeholder:"TIME"`
-	Who     string `help:"Only this principal or token id; * matches any text." placeholder:"NAME"`
-	Product string `help:"Only files of this product." placeholder:"NAME"`
-	Name    string `help:"Only files of this name; * matches any text." placeholder:"NAME"`
-	ID      string `help:"Only the file with this id." placeholder:"ID"`
-	Remote  string `help:"Only from addresses that start with this text." placeholder:"ADDRESS"`
-	JSON    bool   `help:"Print one JSON object per record."`
+	Config  string   `help:"Configuration file whose auth.audit.file is read. Default: as for serve." placeholder:"FILE" xor:"from"`
+	File    string   `help:"The audit log; older files beside it are read too." placeholder:"FILE" xor:"from"`
+	Node    string   `help:"Only the server with this name, of several." placeholder:"NAME"`
+	Since   string   `help:"Only from this time on: 24h, 7d, 2026-11-21 or 2026-11-21T08:00:00Z." placeholder:"TIME"`
+	Until   string   `help:"Only before this time, likewise." placeholder:"TIME"`
+	Who     string   `help:"Only this principal or token id; * matches any text." placeholder:"NAME"`
+	Product string   `help:"Only files of this product." placeholder:"NAME"`
+	Name    string   `help:"Only files of this name; * matches any text." placeholder:"NAME"`
+	ID      string   `help:"Only the file with this id." placeholder:"ID"`
+	Remote  string   `help:"Only from addresses that start with this text." placeholder:"ADDRESS"`
+	JSON    bool     `help:"Print one JSON object per record."`
+	Files   []string `arg:"" optional:"" name:"file" help:"The audit logs of several servers, merged by time, with the older files beside each."`
 }
 
 // Help is the long help text.
@@ -32,13 +34,14 @@ records to the file of --audit-file, or of the key auth.audit.file.
 
   symdepot audit --since 7d --product driver
   symdepot audit --file /var/log/symdepot/audit.jsonl --who 'alice@*' --json
+  symdepot audit node1/audit.jsonl node2/audit.jsonl --since 24h
 
 Exit codes: 0 listed, 1 there is none, 2 wrong command line, 3 failed; damaged records are reported and omitted.`
 }
 
 // Run lists records.
 func (c auditCmd) Run(a *app) error {
-	f := auth.AuditFilter{Who: c.Who, Product: c.Product, Name: c.Name, ID: c.ID, Remote: c.Remote}
+	f := auth.AuditFilter{Who: c.Who, Node: c.Node, Product: c.Product, Name: c.Name, ID: c.ID, Remote: c.Remote}
 	var err error
 	if f.Since, err = moment(c.Since, time.Now()); err != nil {
 		return term.UsageError("--since: " + err.Error())
@@ -46,13 +49,17 @@ func (c auditCmd) Run(a *app) error {
 	if f.Until, err = moment(c.Until, time.Now()); err != nil {
 		return term.UsageError("--until: " + err.Error())
 	}
-	file, err := c.file(a)
+	files, err := c.files(a)
 	if err != nil {
 		return err
 	}
-	lines, t := term.NewJSONLines(a.stdout), term.NewTable(a.stdout, "TIME", "WHO", "BY", "FROM", "PROTOCOL", "STATUS", "SENT", "PRODUCTS", "NAME", "ID")
+	columns := []string{"TIME", "WHO", "BY", "FROM", "PROTOCOL", "STATUS", "SENT", "PRODUCTS", "NAME", "ID"}
+	if len(files) > 1 {
+		columns = append(columns, "SERVER")
+	}
+	lines, t := term.NewJSONLines(a.stdout), term.NewTable(a.stdout, columns...)
 	n := 0
-	for e, err := range auth.ReadAudit(file, f) {
+	for e, err := range auth.ReadAudits(files, f) {
 		switch {
 		case errors.Is(err, fs.ErrNotExist), errors.Is(err, fs.ErrPermission):
 			return err
@@ -67,8 +74,12 @@ func (c auditCmd) Run(a *app) error {
 			}
 			continue
 		}
-		t.Row(e.Time.Local().Format(time.RFC3339), e.Who, string(e.Method), e.Remote, e.Protocol, strconv.Itoa(e.Status), term.Size(e.Bytes),
-			strings.Join(e.Products, ", "), e.Name, e.ID)
+		row := []string{e.Time.Local().Format(time.RFC3339), e.Who, string(e.Method), e.Remote, e.Protocol, strconv.Itoa(e.Status), term.Size(e.Bytes),
+			strings.Join(e.Products, ", "), e.Name, e.ID}
+		if len(files) > 1 {
+			row = append(row, e.Node)
+		}
+		t.Row(row...)
 	}
 	if n == 0 {
 		return a.nothing("no record matches")
@@ -76,19 +87,26 @@ func (c auditCmd) Run(a *app) error {
 	return t.Flush()
 }
 
-// file is the file of records that the flags or the configuration name.
-func (c auditCmd) file(a *app) (string, error) {
+// files are the files of records that the command line or the configuration
+// names.
+func (c auditCmd) files(a *app) ([]string, error) {
+	if len(c.Files) > 0 {
+		if c.File != "" || c.Config != "" {
+			return nil, term.UsageError("files exclude --file and --config")
+		}
+		return c.Files, nil
+	}
 	if c.File != "" {
-		return c.File, nil
+		return []string{c.File}, nil
 	}
 	conf, err := a.config(c.Config)
 	if err != nil {
-		return "", err
+		return nil, err
 	}
 	if conf.Auth.Audit.File == "" {
-		return "", term.UsageError("the configuration has no auth.audit.file; name the file that the server has as --audit-file with --file, or the server's configuration with --config")
+		return nil, term.UsageError("the configuration has no auth.audit.file; name the file that the server has as --audit-file with --file, or the server's configuration with --config")
 	}
-	return conf.Auth.Audit.File, nil
+	return []string{conf.Auth.Audit.File}, nil
 }
 
 // moment reads a time, or how long ago one was. Empty is the zero time.

@@ -23,15 +23,21 @@ type guard struct {
 func openGuard(conf *config.Config, d *depot.Depot, log *slog.Logger) (*guard, error) {
 	g := &guard{}
 	var err error
-	if g.gate, err = auth.New(conf.Gate(), tokenStore{d}, log); err != nil {
+	gate := conf.Gate()
+	if d.Nodes.Shared() {
+		gate.Generation, gate.FirstUse = d.Nodes.TokenGeneration, d.Nodes.FirstUse
+	}
+	if g.gate, err = auth.New(gate, tokenStore{d}, log); err != nil {
 		return nil, fmt.Errorf("auth: %w", err)
 	}
+	d.Nodes.UsePolicy(g.gate.PolicyHash)
 	if t := conf.TLSOptions(); t != nil {
 		if g.tls, err = auth.NewTLS(*t, g.gate, log); err != nil {
 			return nil, errors.Join(fmt.Errorf("tls: %w", err), g.Close())
 		}
 	}
 	if f := conf.AuditOptions(); f != nil {
+		f.Node = d.Nodes.Name()
 		if g.audit, err = auth.OpenAudit(*f, log); err != nil {
 			return nil, errors.Join(err, g.Close())
 		}

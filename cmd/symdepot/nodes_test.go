@@ -22,12 +22,19 @@ import (
 
 // cluster is a depot in PostgreSQL and a bucket, with servers on it.
 type cluster struct {
-	env   []string
-	nodes []*serving
+	env    []string
+	nodes  []*serving
+	killed map[*serving]bool
 }
 
 // newCluster starts a database, an object store and n servers.
 func newCluster(t *testing.T, n int) *cluster {
+	t.Helper()
+	return newClusterWith(t, n, func(int) []string { return nil })
+}
+
+// newClusterWith is newCluster with further arguments for each server.
+func newClusterWith(t *testing.T, n int, args func(i int) []string) *cluster {
 	t.Helper()
 	pg := pgtest.Shared(t)
 	s3 := buckettest.S3(t)
@@ -35,7 +42,8 @@ func newCluster(t *testing.T, n int) *cluster {
 		"PATH": os.Getenv("PATH"), "SYMDEPOT_DEPOT": pg.Database(t), "SYMDEPOT_DEPOT_BLOBS": "s3://" + s3.Bucket + "/depot",
 		"AWS_ENDPOINT_URL": s3.Endpoint, "AWS_REGION": "us-east-1", "AWS_ACCESS_KEY_ID": s3.User, "AWS_SECRET_ACCESS_KEY": s3.Secret,
 	}
-	c := &cluster{}
+	env["SYMDEPOT_TEST_REACH"] = "60s" // of a busy machine
+	c := &cluster{killed: map[*serving]bool{}}
 	for k, v := range env {
 		c.env = append(c.env, k+"="+v)
 	}
@@ -43,18 +51,21 @@ func newCluster(t *testing.T, n int) *cluster {
 	if out, err := c.command(t.Context(), "list").CombinedOutput(); err == nil {
 		t.Fatalf("list before there is a depot: %s", out)
 	}
-	for range n {
+	for i := range n {
 		home := t.TempDir()
 		s, err := startServe(func(k string) string {
 			if k == "HOME" {
 				return home
 			}
 			return env[k]
-		}, ".", "--quiet")
+		}, ".", append([]string{"--quiet"}, args(i)...)...)
 		if err != nil {
 			t.Fatal(err)
 		}
 		t.Cleanup(func() {
+			if c.killed[s] {
+				return
+			}
 			if err := s.stop(); err != nil {
 				t.Errorf("serve: %v\n%s", err, s.log.String())
 			}

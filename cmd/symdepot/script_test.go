@@ -171,7 +171,7 @@ func startServe(getenv func(string) string, dir string, args ...string) (*servin
 	s.cmd.Dir = dir
 	prepareInterrupt(s.cmd)
 	for _, k := range []string{"PATH", "HOME", "SYMDEPOT_DEPOT", "TMPDIR", "TESTSCRIPT_COMMAND", "LOCALAPPDATA", "TEMP", "TMP",
-		"SYMDEPOT_DEPOT_BLOBS", "SYMDEPOT_TEST_TIMES", "SYMDEPOT_TEST_CLOCK", "PGPASSWORD", "AWS_ENDPOINT_URL", "AWS_REGION", "AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"} {
+		"SYMDEPOT_DEPOT_BLOBS", "SYMDEPOT_TEST_TIMES", "SYMDEPOT_TEST_REACH", "SYMDEPOT_TEST_CLOCK", "PGPASSWORD", "AWS_ENDPOINT_URL", "AWS_REGION", "AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"} {
 		s.cmd.Env = append(s.cmd.Env, k+"="+getenv(k))
 	}
 	for _, k := range []string{"AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"} {

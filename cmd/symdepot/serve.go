@@ -19,6 +19,7 @@ import (
 	"github.com/symdepot/symdepot/internal/config"
 	"github.com/symdepot/symdepot/internal/depot"
 	"github.com/symdepot/symdepot/internal/exchange"
+	"github.com/symdepot/symdepot/internal/index"
 	"github.com/symdepot/symdepot/internal/server"
 	"github.com/symdepot/symdepot/internal/term"
 	"github.com/symdepot/symdepot/internal/upstream"
@@ -158,25 +159,36 @@ func serve(a *app, conf *config.Config, specs []upstream.Spec, add []string, inf
 	if err != nil {
 		return err
 	}
-	sources, err := conf.Open(a.ctx, specs)
-	if err != nil {
-		return err
-	}
-	defer sources.Close()
 	dir, err := a.dir()
 	if err != nil {
 		return err
 	}
+	shared := ""
+	if index.IsURL(dir) {
+		shared = dir + "\n" + cmp.Or(a.blobs, conf.Depot.Blobs)
+	}
+	sources, err := conf.Open(a.ctx, specs, shared)
+	if err != nil {
+		return err
+	}
+	defer sources.Close()
 	transcode, endTranscode, err := conf.OpenTranscoders(a.ctx, filepath.Join(dir, ".scratch"), log)
 	if err != nil {
 		return err
 	}
 	defer endTranscode()
+	nodes, err := conf.Depot.ListenForPeers(a.ctx)
+	if err != nil {
+		return err
+	}
 	d, err := a.open(depot.Options{
-		Probe: true, Transcode: transcode, SymCache: conf.SymCacheFolders(), Log: log, MakeCabinets: conf.MakeCabinets, Sources: stores,
+		Probe: true, Nodes: nodes, Transcode: transcode, SymCache: conf.SymCacheFolders(), Log: log, MakeCabinets: conf.MakeCabinets, Sources: stores,
 		Upstreams: sources.List, Limits: conf.Limits(), Lifetimes: conf.Lifetimes(), Cache: conf.CacheLimits(), ScrubRate: conf.ScrubRate(),
 	})
 	if err != nil {
+		if nodes.Listener != nil {
+			_ = nodes.Listener.Close()
+		}
 		return err
 	}
 	defer d.Close()

@@ -45,7 +45,7 @@ func (f upstreamFlags) open(a *app, opt depot.Options) (*depot.Depot, func(), er
 	if err != nil {
 		return nil, nil, err
 	}
-	sources, err := conf.Open(a.ctx, specs)
+	sources, err := conf.Open(a.ctx, specs, "")
 	if err != nil {
 		return nil, nil, err
 	}
