@@ -79,7 +79,7 @@ func (s *ownPaths) serve(x *exchange, r *http.Request, p *place) {
 		_, x.err = x.Write([]byte(favicon))
 	default:
 		x.protocol = protocolNone
-		s.fail(x, missError{notFoundText})
+		s.missing(x, r, p, missError{notFoundText})
 	}
 }
 
@@ -93,11 +93,12 @@ func (s *ownPaths) ready(ctx context.Context) error {
 	return s.depot.Ready(ctx)
 }
 
-// root answers the base URL: with a page for browsers, with a text for others.
+// root answers the base URL: with a page for browsers, with a text for others, and
+// a search (q=) with JSON for programs that accept JSON.
 func (s *ownPaths) root(x *exchange, r *http.Request, base string) {
 	h := x.Header()
 	h["Vary"] = []string{"Accept"}
-	url, html := baseURL(r), strings.Contains(strings.Join(r.Header["Accept"], ","), "text/html")
+	url, html := baseURL(r), wantsHTML(r)
 	if x.caller.token != "" {
 		url += "/t/TOKEN"
 	}
@@ -110,6 +111,8 @@ func (s *ownPaths) root(x *exchange, r *http.Request, base string) {
 		s.page(x, r, url, ".")
 	case html:
 		s.page(x, r, url, base)
+	case accepts(r, "application/json") && r.URL.Query().Get("q") != "":
+		s.search(x, r)
 	default:
 		text := StartText(url, s.restricted && x.caller.token == "")
 		if note := s.note(x, r); note != "" {

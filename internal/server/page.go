@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/symdepot/symdepot/internal/depot"
+	"github.com/symdepot/symdepot/internal/report"
 	"github.com/symdepot/symdepot/internal/term"
 	"github.com/symdepot/symdepot/layout"
 	"github.com/symdepot/symdepot/symfile"
@@ -21,11 +22,15 @@ import (
 //go:embed page/page.html
 var pageHTML string
 
+//go:embed page/notfound.html
+var notFoundHTML string
+
 //go:embed page/style.css
 var pageStyle string
 
 var (
-	pageTemplate = template.Must(template.New("page").Parse(pageHTML))
+	pageTemplate     = template.Must(template.New("page").Parse(pageHTML))
+	notFoundTemplate = template.Must(template.New("notfound").Parse(notFoundHTML))
 	// pagePolicy allows only the inline style sheet, images of this server, and
 	// the search form.
 	pagePolicy = func() []string {
@@ -51,6 +56,7 @@ type pageData struct {
 	Metrics            bool   // whether the caller may read the metrics
 	Style              template.CSS
 	Query, Problem     string
+	Wider              string // a query that finds more, or empty
 	Results            []pageResult
 	More               bool // whether there are results after Last
 	From               int  // number of results before this page
@@ -89,24 +95,119 @@ func (s *ownPaths) page(x *exchange, r *http.Request, url, base string) {
 	ctx, cancel := context.WithTimeout(r.Context(), pageTimeout)
 	defer cancel()
 	d := pageData{Base: base, URL: url, Note: s.note(x, r), Version: s.cfg.Version, Style: template.CSS(pageStyle), Clients: clients(url, s.restricted && x.caller.token == "")}
-	d.Query = strings.TrimSpace(r.URL.Query().Get("q"))
-	if len(d.Query) > pageQuery {
-		d.Query = d.Query[:pageQuery]
-	}
-	d.Query = strings.ToValidUTF8(d.Query, "")
-	d.From = number(r.URL.Query().Get("from"), 0, pageDeepest)
-	limiter := s.lookups
-	if strings.ContainsAny(d.Query, "*?") {
-		limiter = s.searches
-	}
+	d.Query, d.From = pageSearch(r)
+	limiter := s.searchLimit(d.Query)
 	if err := limiter.enter(ctx, x.start.Add(s.cfg.Wait)); err != nil {
 		s.fail(x, err)
 		return
 	}
 	s.fill(ctx, x, &d)
 	limiter.leave()
+	s.html(x, http.StatusOK, pageTemplate, d)
+}
+
+// pageSearch returns the query of a request for the page, and the number of results
+// before the requested ones.
+func pageSearch(r *http.Request) (query string, from int) {
+	q := r.URL.Query()
+	query = strings.TrimSpace(q.Get("q"))
+	if len(query) > pageQuery {
+		query = query[:pageQuery]
+	}
+	return strings.ToValidUTF8(query, ""), number(q.Get("from"), 0, pageDeepest)
+}
+
+const wildcards = "*?"
+
+// searchLimit returns the semaphore for a query.
+func (s *ownPaths) searchLimit(query string) semaphore {
+	if strings.ContainsAny(query, wildcards) {
+		return s.searches
+	}
+	return s.lookups
+}
+
+// find searches the depot. next is the number of results up to the next page, or 0
+// if there is none that can be requested; more means that there are more results.
+func (s *ownPaths) find(ctx context.Context, x *exchange, query string, from int) (list []depot.Found, next int, more bool, err error) {
+	list, err = s.depot.Find(ctx, x.caller.scope, query, from+pageResults+1)
+	if err != nil {
+		return nil, 0, false, err
+	}
+	list = list[min(from, len(list)):]
+	if len(list) > pageResults {
+		list, more = list[:pageResults], true
+		if next = from + pageResults; next > pageDeepest {
+			next = 0
+		}
+	}
+	return list, next, more, nil
+}
+
+// searchAnswer is the answer to a search in JSON.
+type searchAnswer struct {
+	Query   string         `json:"query"`
+	Results []report.Found `json:"results"`
+	More    bool           `json:"more"`
+	// Next is the value of from= for the next results.
+	Next int `json:"next,omitempty"`
+}
+
+// search answers a search with JSON.
+func (s *ownPaths) search(x *exchange, r *http.Request) {
+	ctx, cancel := context.WithTimeout(r.Context(), pageTimeout)
+	defer cancel()
+	query, from := pageSearch(r)
+	limiter := s.searchLimit(query)
+	if err := limiter.enter(ctx, x.start.Add(s.cfg.Wait)); err != nil {
+		s.fail(x, err)
+		return
+	}
+	found, next, more, err := s.find(ctx, x, query, from)
+	limiter.leave()
+	if err != nil {
+		s.fail(x, err)
+		return
+	}
+	a := searchAnswer{Query: query, Results: []report.Found{}, More: more, Next: next}
+	for _, f := range found {
+		a.Results = append(a.Results, report.NewFound(query, f, nil))
+	}
+	x.Header()["Cache-Control"] = noStore
+	s.json(x, http.StatusOK, a)
+}
+
+// missing answers 404 to a path that names nothing: with a page for browsers, with
+// a text for others.
+func (s *service) missing(x *exchange, r *http.Request, p *place, err error) {
+	if status, _ := classify(err); status != http.StatusNotFound || !wantsHTML(r) {
+		s.fail(x, err)
+		return
+	}
+	home := p.base + "/"
+	if p.token != "" {
+		// Relative, so that the page does not show the token.
+		home = "./" + strings.Repeat("../", strings.Count(p.path, "/")-1)
+	}
+	x.Header()["Vary"] = []string{"Accept"}
+	s.html(x, http.StatusNotFound, notFoundTemplate, struct {
+		Home  string
+		Style template.CSS
+	}{home, template.CSS(pageStyle)})
+}
+
+// wantsHTML reports whether a request comes from a browser.
+func wantsHTML(r *http.Request) bool { return accepts(r, "text/html") }
+
+// accepts reports whether a request names a media type.
+func accepts(r *http.Request, mediaType string) bool {
+	return strings.Contains(strings.Join(r.Header["Accept"], ","), mediaType)
+}
+
+// html answers with a page.
+func (s *service) html(x *exchange, status int, t *template.Template, data any) {
 	var b bytes.Buffer
-	if err := pageTemplate.Execute(&b, d); err != nil {
+	if err := t.Execute(&b, data); err != nil {
 		s.fail(x, err)
 		return
 	}
@@ -114,9 +215,9 @@ func (s *ownPaths) page(x *exchange, r *http.Request, url, base string) {
 	h["Content-Type"] = []string{"text/html; charset=utf-8"}
 	h["Content-Security-Policy"] = pagePolicy
 	h["Referrer-Policy"] = []string{"no-referrer"}
-	h["Cache-Control"] = []string{"no-store"}
+	h["Cache-Control"] = noStore
 	h["Content-Length"] = []string{itoa(int64(b.Len()))}
-	x.WriteHeader(http.StatusOK)
+	x.WriteHeader(status)
 	_, x.err = x.Write(b.Bytes())
 }
 
@@ -124,19 +225,15 @@ func (s *ownPaths) page(x *exchange, r *http.Request, url, base string) {
 // be read is logged and omitted, because the instructions do not depend on it.
 func (s *ownPaths) fill(ctx context.Context, x *exchange, d *pageData) {
 	if d.Query != "" {
-		found, err := s.depot.Find(ctx, x.caller.scope, d.Query, d.From+pageResults+1)
+		found, next, more, err := s.find(ctx, x, d.Query, d.From)
 		if err != nil {
 			s.cfg.Log.Error("cannot search the depot", "error", err)
 			d.Problem = "The search failed. The server's log has the cause."
 		}
-		found = found[min(d.From, len(found)):]
-		if len(found) > pageResults {
-			found = found[:pageResults]
-			if d.Next = d.From + pageResults; d.Next > pageDeepest {
-				d.Next = 0
-			}
-			d.More = true
+		if len(found) == 0 && !strings.ContainsAny(d.Query, wildcards) && len(d.Query) < pageQuery {
+			d.Wider = d.Query + "*"
 		}
+		d.Next, d.More = next, more
 		d.First, d.Last = d.From+1, d.From+len(found)
 		for _, f := range found {
 			d.Results = append(d.Results, newPageResult(f, d.Base))

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"crypto/sha256"
 	"encoding/base64"
+	"encoding/json"
 	"fmt"
 	"html"
 	"net/url"
@@ -96,6 +97,99 @@ func TestSearch(t *testing.T) {
 	}
 	if got := layout.Path(w.small.obj); got != w.small.path(t, layout.BreakpadTree)[1:] {
 		t.Error(got)
+	}
+}
+
+// TestSearchWider: a search without results offers the names that begin with the
+// query.
+func TestSearchWider(t *testing.T) {
+	w := newWorld(t, Config{})
+	r := ask(w.s, "GET", "/?q=hel", browser)
+	const link = `<a href="/?q=hel%2a">hel*</a>`
+	if r.status != 200 || !strings.Contains(r.body, "Nothing found") || !strings.Contains(r.body, link) {
+		t.Errorf("GET /?q=hel: status %d, body %s; want 200 and the link %s", r.status, r.body, link)
+	}
+	if r := ask(w.s, "GET", "/?q=hel%2a", browser); !strings.Contains(r.body, "hello-x64.pdb") || strings.Contains(r.body, "hel**") {
+		t.Errorf("GET /?q=hel%%2a: body %s; want hello-x64.pdb and no wider search", r.body)
+	}
+}
+
+// TestSearchJSON: programs that accept JSON get the found objects.
+func TestSearchJSON(t *testing.T) {
+	w := newWorld(t, Config{})
+	for _, c := range []struct {
+		target, accept string
+		status         int
+		names          []string // nil: not JSON
+	}{
+		{"/?q=hello-x64.pdb", "application/json", 200, []string{"hello-x64.pdb"}},
+		{"/?q=hello-x64.*", "application/json, */*;q=0.1", 200, []string{"hello-x64.exe", "hello-x64.pdb"}},
+		{"/?q=nothing", "application/json", 200, []string{}},
+		{"/?q=hello-x64.*&from=2", "application/json", 200, []string{}},
+		{"/?q=hello-x64.pdb", "text/html,application/json", 200, nil},
+		{"/?q=hello-x64.pdb", "*/*", 200, nil},
+		{"/", "application/json", 200, nil},
+	} {
+		r := ask(w.s, "GET", c.target, "Accept: "+c.accept)
+		isJSON := r.header.Get("Content-Type") == "application/json"
+		if r.status != c.status || isJSON != (c.names != nil) {
+			t.Errorf("GET %s, Accept %s: status %d, type %s; want %d, JSON %v", c.target, c.accept, r.status, r.header.Get("Content-Type"), c.status, c.names != nil)
+		}
+		if !isJSON {
+			continue
+		}
+		var got struct {
+			Query   string
+			Results []struct{ Name, Kind, Sha256 string }
+			More    bool
+		}
+		if err := json.Unmarshal([]byte(r.body), &got); err != nil {
+			t.Errorf("GET %s: %v in %s", c.target, err, r.body)
+		}
+		names := []string{}
+		for _, f := range got.Results {
+			names = append(names, f.Name)
+		}
+		slices.Sort(names)
+		if !slices.Equal(names, c.names) || got.More || r.header.Get("Vary") != "Accept" {
+			t.Errorf("GET %s: names %q, more %v, Vary %q; want %q, false, Accept", c.target, names, got.More, r.header.Get("Vary"), c.names)
+		}
+	}
+}
+
+// TestNotFoundPage: a browser gets a page for an address that names nothing. Other
+// clients, and symbol paths, keep the short text.
+func TestNotFoundPage(t *testing.T) {
+	w := newWorld(t, Config{})
+	g := newGuarded(t, demand, Config{})
+	for _, c := range []struct {
+		s            *Server
+		target, home string // home is "" for the short text
+		headers      []string
+	}{
+		{w.s, "/nothing", "/", []string{browser}},
+		{w.s, "/a/b", "/", []string{browser}},
+		{w.s, "/symbols/nothing", "/", []string{browser}},
+		{w.s, "/nothing", "", []string{"Accept: */*"}},
+		{w.s, "/nothing", "", nil},
+		{w.s, "/a.pdb/497B72F6390A44FC878E5A2D63B6CC4B1/a.pdb", "", []string{browser}},
+		{g.s, "/t/" + g.all + "/nothing", "./", []string{browser}},
+		{g.s, "/t/" + g.all + "/a/b", "./../", []string{browser}},
+	} {
+		r := ask(c.s, "GET", c.target, c.headers...)
+		if r.status != 404 {
+			t.Errorf("GET %s: status %d, want 404", c.target, r.status)
+		}
+		if c.home == "" {
+			if r.body != "not found\n" || r.header.Get("Content-Type") != plainText[0] {
+				t.Errorf("GET %s: type %s, body %q; want %s, \"not found\\n\"", c.target, r.header.Get("Content-Type"), r.body, plainText[0])
+			}
+			continue
+		}
+		link := `<a href="` + c.home + `">Search`
+		if r.header.Get("Content-Type") != "text/html; charset=utf-8" || !strings.Contains(r.body, "<h1>") || !strings.Contains(r.body, link) || strings.Contains(r.body, g.all) {
+			t.Errorf("GET %s: type %s, body %s; want a page with a heading, the link %s and no token", c.target, r.header.Get("Content-Type"), r.body, link)
+		}
 	}
 }
 

@@ -60,7 +60,7 @@ func newRoutes(a *access, sc *symCaches) *routes {
 // unknownPath answers requests for paths that name nothing.
 type unknownPath struct{ *access }
 
-func (s *unknownPath) serve(x *exchange, _ *http.Request, p *place) { s.fail(x, p.err) }
+func (s *unknownPath) serve(x *exchange, r *http.Request, p *place) { s.missing(x, r, p, p.err) }
 
 // place finds out what the path of a request names.
 func (rt *routes) place(p *place, r *http.Request) {
