@@ -166,3 +166,50 @@ func TestAuditsMerged(t *testing.T) {
 		t.Errorf("%d errors for one missing file, want 1", missing)
 	}
 }
+
+// Servers have the same hash if and only if they have the same rules of access.
+func TestPolicyHash(t *testing.T) {
+	t.Parallel()
+	users := func(pairs ...string) string { return usersFile(t, pairs...) }
+	same := users("alice", "x")
+	b, err := os.ReadFile(same)
+	if err != nil {
+		t.Fatal(err)
+	}
+	copied := filepath.Join(t.TempDir(), "users of another machine")
+	if err := os.WriteFile(copied, b, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	open := func(cfg Config) *Gate {
+		t.Helper()
+		g, err := New(cfg, nil, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = g.Close() })
+		return g
+	}
+	policy := PolicyConfig{Grants: []Grant{{Who: []string{"alice"}, Read: []string{"P"}}}, Groups: map[string][]string{"a": {"x"}, "b": {"y"}}}
+	first := open(Config{Policy: policy, Users: same})
+	want := first.PolicyHash()
+	if got := open(Config{Policy: policy, Users: copied, Realm: "another"}).PolicyHash(); got != want || want == "" {
+		t.Errorf("hashes %q and %q of equal rules", got, want)
+	}
+	wider := policy
+	wider.Grants = []Grant{{Who: []string{"alice"}, Read: []string{"P", "Q"}}}
+	for what, cfg := range map[string]Config{
+		"a wider grant": {Policy: wider, Users: same}, "another user": {Policy: policy, Users: users("bob", "x")}, "no users": {Policy: policy},
+		"a rule for certificates": {Policy: policy, Users: same, Certificates: []CertRule{{CN: "*"}}},
+	} {
+		if got := open(cfg).PolicyHash(); got == want {
+			t.Errorf("%s: the same hash", what)
+		}
+	}
+	if err := os.WriteFile(same, append(b, "\n"...), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	first.tick()
+	if first.PolicyHash() == want {
+		t.Error("the same hash after the file of users has changed")
+	}
+}
