@@ -18,15 +18,16 @@ const module = "github.com/symdepot/symdepot"
 // directly. Change it knowingly; a room that is not listed may import nothing
 // of ours and may not exist.
 var mayImport = map[string][]string{
-	"debugid":            {},
+	"debugid":            {"internal/clip"},
+	"internal/clip":      {},
 	"internal/durable":   {},
 	"symfile":            {"debugid"},
 	"internal/term":      {},
 	"internal/glob":      {},
 	"internal/ctxio":     {},
-	"symcache":           {"debugid"},
+	"symcache":           {"internal/clip", "debugid"},
 	"dump":               {"debugid"},
-	"layout":             {"debugid", "symfile", "symcache"},
+	"layout":             {"internal/clip", "debugid", "symfile", "symcache"},
 	"pdb":                {"debugid"},
 	"ppdb":               {"debugid"},
 	"breakpad":           {"debugid"},
@@ -34,8 +35,8 @@ var mayImport = map[string][]string{
 	"cab/mszip":          {},
 	"cab/lzx":            {},
 	"internal/mstools":   {"layout", "symfile", "objfile", "dump", "symstore", "internal/durable", "internal/scan", "internal/term", "internal/upstream", "internal/glob", "internal/ctxio", "internal/sympath", "internal/unpack"},
-	"objfile":            {"debugid", "symfile", "pdb", "ppdb", "breakpad", "symcache"},
-	"symstore":           {"debugid", "symfile", "layout", "objfile", "pdb", "cab", "internal/durable", "internal/ctxio"},
+	"objfile":            {"internal/clip", "debugid", "symfile", "pdb", "ppdb", "breakpad", "symcache"},
+	"symstore":           {"internal/clip", "debugid", "symfile", "layout", "objfile", "pdb", "cab", "internal/durable", "internal/ctxio"},
 	"internal/blob":      {"internal/durable"},
 	"internal/fuse":      {},
 	"internal/index":     {"debugid", "symfile", "internal/blob", "internal/durable", "internal/fuse", "internal/glob"},
@@ -46,7 +47,7 @@ var mayImport = map[string][]string{
 	"internal/binding":   {},
 	"internal/unpack":    {"cab", "internal/ctxio"},
 	// upstream and tree implement the interface of sources, and do not know each other.
-	"internal/upstream": {"debugid", "symfile", "layout", "cab", "symstore", "symcache", "internal/bucket", "internal/fetch", "internal/glob", "internal/sspi", "internal/unpack", "internal/wire"},
+	"internal/upstream": {"internal/clip", "debugid", "symfile", "layout", "cab", "symstore", "symcache", "internal/bucket", "internal/fetch", "internal/glob", "internal/sspi", "internal/unpack", "internal/wire"},
 	"internal/tree":     {"debugid", "symfile", "layout", "objfile", "pdb", "symstore", "internal/fetch", "internal/unpack"},
 	"internal/sympath":  {"layout", "internal/bucket", "internal/fetch", "internal/tree", "internal/upstream", "internal/wire"},
 	"internal/fetch":    {"layout", "objfile", "symfile", "internal/blob"},
@@ -55,7 +56,7 @@ var mayImport = map[string][]string{
 	"internal/peer":     {"internal/fetch"},
 	"internal/wire":     {},
 	"internal/sspi":     {"internal/binding"},
-	"internal/server":   {"debugid", "symfile", "layout", "symcache", "internal/depot", "internal/fetch", "internal/auth", "internal/jobs", "internal/report", "internal/term", "internal/wire"},
+	"internal/server":   {"internal/clip", "debugid", "symfile", "layout", "symcache", "internal/depot", "internal/fetch", "internal/auth", "internal/jobs", "internal/report", "internal/term", "internal/wire"},
 	"internal/config":   {"symfile", "layout", "symcache", "symstore", "internal/term", "internal/bucket", "internal/auth", "internal/fetch", "internal/sympath", "internal/tree", "internal/upstream", "internal/depot", "internal/index", "internal/transcode", "internal/server"},
 	"internal/manual":   {},
 	"internal/exchange": {"debugid", "symfile", "layout", "objfile", "symstore", "internal/blob", "internal/ctxio", "internal/depot", "internal/durable", "internal/scan", "internal/term", "internal/transcode", "internal/tree", "internal/unpack"},
@@ -187,5 +188,34 @@ func TestSQLiteLibc(t *testing.T) {
 	}
 	if strings.TrimSpace(string(have)) != want {
 		t.Errorf("modernc.org/libc is %s, but modernc.org/sqlite was made for %s", strings.TrimSpace(string(have)), want)
+	}
+}
+
+// TestCommandLines: cmd/symdepot only wires. It has a budget of lines, and a
+// command that came after the first ones has 120.
+func TestCommandLines(t *testing.T) {
+	const all, each = 4500, 120
+	first := strings.Fields("add audit auth bundle cab cache configcmd depotcmd export get helpcmd identify import jobscmd keep main missing path prefetch proxy query serve symstore token upstreams work")
+	files, err := filepath.Glob("cmd/symdepot/*.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	sum := 0
+	for _, f := range files {
+		if strings.HasSuffix(f, "_test.go") {
+			continue
+		}
+		b, err := os.ReadFile(f)
+		if err != nil {
+			t.Fatal(err)
+		}
+		n := strings.Count(string(b), "\n")
+		sum += n
+		if name := strings.TrimSuffix(filepath.Base(f), ".go"); n > each && !slices.Contains(first, name) {
+			t.Errorf("%s has %d lines, want %d at most: what decides belongs into a package below", f, n, each)
+		}
+	}
+	if sum > all {
+		t.Errorf("cmd/symdepot has %d lines, want %d at most", sum, all)
 	}
 }

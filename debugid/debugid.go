@@ -15,6 +15,8 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
+
+	"github.com/symdepot/symdepot/internal/clip"
 )
 
 // ErrSyntax is wrapped by every parse error of this package.
@@ -43,10 +45,10 @@ func ParseGUID(s string) (GUID, error) {
 		t = t[:8] + t[9:13] + t[14:18] + t[19:23] + t[24:]
 	}
 	if len(t) != 32 {
-		return g, fmt.Errorf("GUID %q: %w", clip(s), ErrSyntax)
+		return g, fmt.Errorf("GUID %q: %w", clip.Text(s), ErrSyntax)
 	}
 	if _, err := hex.Decode(g[:], []byte(t)); err != nil {
-		return GUID{}, fmt.Errorf("GUID %q: %w", clip(s), ErrSyntax)
+		return GUID{}, fmt.Errorf("GUID %q: %w", clip.Text(s), ErrSyntax)
 	}
 	return g, nil
 }
@@ -129,7 +131,7 @@ func (id ID) String() string {
 // without hyphens and with an age. 9 to 16 digits are a PDB 2.0 id, 33 to 40
 // digits a GUID and an age.
 func ParseBreakpad(s string) (ID, error) {
-	bad := func() (ID, error) { return ID{}, fmt.Errorf("debug id %q: %w", clip(s), ErrSyntax) }
+	bad := func() (ID, error) { return ID{}, fmt.Errorf("debug id %q: %w", clip.Text(s), ErrSyntax) }
 	n := 32
 	if len(s) >= 9 && len(s) <= 16 {
 		n = 8
@@ -172,7 +174,7 @@ func Parse(s string) (ID, error) {
 		}
 		age, err := strconv.ParseUint(rest, 16, 32)
 		if err != nil {
-			return ID{}, fmt.Errorf("debug id %q: %w", clip(s), ErrSyntax)
+			return ID{}, fmt.Errorf("debug id %q: %w", clip.Text(s), ErrSyntax)
 		}
 		return ID{GUID: g, Age: uint32(age)}, nil
 	}
@@ -207,7 +209,7 @@ func (p PE) String() string { return fmt.Sprintf("%08X%x", p.TimeDateStamp, p.Si
 // padded with zeros.
 func ParsePE(s string) (PE, error) {
 	if len(s) < 9 || len(s) > 16 || !IsHex(s) {
-		return PE{}, fmt.Errorf("PE key %q: %w", clip(s), ErrSyntax)
+		return PE{}, fmt.Errorf("PE key %q: %w", clip.Text(s), ErrSyntax)
 	}
 	ts, _ := strconv.ParseUint(s[:8], 16, 32)
 	size, _ := strconv.ParseUint(s[8:], 16, 32)
@@ -230,7 +232,7 @@ func NewBuildID(b []byte) BuildID { return BuildID(hex.EncodeToString(b)) }
 // MaxBuildID bytes.
 func ParseBuildID(s string) (BuildID, error) {
 	if len(s) < 2 || len(s)%2 != 0 || len(s) > 2*MaxBuildID || !IsHex(s) {
-		return "", fmt.Errorf("build-id %q: %w", clip(s), ErrSyntax)
+		return "", fmt.Errorf("build-id %q: %w", clip.Text(s), ErrSyntax)
 	}
 	return BuildID(strings.ToLower(s)), nil
 }
@@ -272,12 +274,4 @@ func IsHex(s string) bool {
 		}
 	}
 	return s != ""
-}
-
-// clip shortens untrusted input for error messages.
-func clip(s string) string {
-	if len(s) > 80 {
-		return s[:80] + "…"
-	}
-	return s
 }

@@ -10,6 +10,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/symdepot/symdepot/debugid"
+	"github.com/symdepot/symdepot/internal/clip"
 	"github.com/symdepot/symdepot/symcache"
 	"github.com/symdepot/symdepot/symfile"
 )
@@ -75,13 +76,6 @@ func (r *Request) AcceptMSFZ() {
 
 // plain are the roles that answer name/id/name.
 const plain = symfile.Executable | symfile.Debug | symfile.Other
-
-func clip(s string) string {
-	if len(s) > 200 {
-		return s[:200] + "…"
-	}
-	return s
-}
 
 // cleanName returns the usable base name of a decoded path segment. Some
 // clients send the whole path of a Windows build machine.
@@ -557,7 +551,7 @@ func Segments(escaped string) ([]string, error) {
 	for i, s := range segs {
 		d, err := url.PathUnescape(s)
 		if err != nil {
-			return nil, fmt.Errorf("path segment %q: %w", clip(s), ErrNoPath)
+			return nil, fmt.Errorf("path segment %q: %w", clip.Text(s), ErrNoPath)
 		}
 		segs[i] = d
 	}
@@ -608,7 +602,7 @@ func matchAdmin(s []string) (Request, bool) {
 
 func route(match func([]string) (Request, bool), segs, extra []string) (Request, error) {
 	if len(segs) < 2 {
-		return Request{}, fmt.Errorf("%q: %w", clip(strings.Join(segs, "/")), ErrNoPath)
+		return Request{}, fmt.Errorf("%q: %w", clip.Text(strings.Join(segs, "/")), ErrNoPath)
 	}
 	if n := prefixLen(segs, extra); n > 0 {
 		// One prefix at most, and none if what follows is no symbol path: a
@@ -621,7 +615,7 @@ func route(match func([]string) (Request, bool), segs, extra []string) (Request,
 	if r, ok := match(segs); ok {
 		return r, nil
 	}
-	return Request{}, fmt.Errorf("%q: %w", clip(strings.Join(segs, "/")), ErrNoPath)
+	return Request{}, fmt.Errorf("%q: %w", clip.Text(strings.Join(segs, "/")), ErrNoPath)
 }
 
 // prefixLen returns how many segments the first prefix takes that segs begin

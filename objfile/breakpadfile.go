@@ -3,11 +3,13 @@ package objfile
 import (
 	"bytes"
 	"errors"
+	"fmt"
 	"io"
 	"strings"
 
 	"github.com/symdepot/symdepot/breakpad"
 	"github.com/symdepot/symdepot/debugid"
+	"github.com/symdepot/symdepot/internal/clip"
 	"github.com/symdepot/symdepot/symfile"
 )
 
@@ -30,7 +32,7 @@ func identifyBreakpad(b *budget, head []byte) ([]Object, error) {
 		return nil, broken("the MODULE record has no file name")
 	}
 	if o.CodeName != "" && !isRequestable(o.CodeName) {
-		return nil, broken("the name %q cannot be part of a path", clip(o.CodeName))
+		return nil, nameError(fmt.Sprintf("the name %q cannot be part of a path", clip.Text(o.CodeName)))
 	}
 	if h.Arch != "unknown" {
 		o.Arch = archWord(h.Arch)

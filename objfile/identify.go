@@ -8,6 +8,7 @@ import (
 	"io"
 	"strings"
 
+	"github.com/symdepot/symdepot/internal/clip"
 	"github.com/symdepot/symdepot/pdb"
 	"github.com/symdepot/symdepot/symfile"
 )
@@ -122,10 +123,10 @@ func checked(objects []Object, err error) ([]Object, error) {
 			continue
 		}
 		if !symfile.ValidName(o.Name) {
-			return nil, broken("the name %q cannot be part of a path", clip(o.Name))
+			return nil, nameError(fmt.Sprintf("the name %q cannot be part of a path", clip.Text(o.Name)))
 		}
 		if o.Kind != symfile.ELF && o.Kind != symfile.MachO && o.Kind != symfile.WASM && symfile.IsDevice(o.Name) {
-			return nil, broken("%q is the name of a device on Windows", o.Name)
+			return nil, nameError(fmt.Sprintf("%q is the name of a device on Windows", o.Name))
 		}
 	}
 	return objects, nil
@@ -133,14 +134,6 @@ func checked(objects []Object, err error) ([]Object, error) {
 
 // isRequestable reports whether a client can ask for a file of this name.
 func isRequestable(name string) bool { return symfile.ValidName(name) && !symfile.IsDevice(name) }
-
-// clip limits the length of untrusted names in messages.
-func clip(s string) string {
-	if len(s) > 80 {
-		return s[:80] + "…"
-	}
-	return s
-}
 
 // whole returns an object that covers the whole file.
 func (b *budget) whole(o symfile.Object) Object { return Object{Object: o, Size: b.size} }

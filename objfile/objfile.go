@@ -81,6 +81,15 @@ var ErrNotSymbolFile = errors.New("not a symbol file")
 var ErrBroken = errors.New("broken file")
 
 // broken returns an error about a file of a known kind.
+// nameError is the error for a file that is sound, but has or contains a name that
+// no client can ask for. It wraps ErrBroken: such a file cannot be added either.
+type nameError string
+
+func (e nameError) Error() string { return string(e) }
+
+// Is implements errors.Is.
+func (nameError) Is(target error) bool { return target == ErrBroken }
+
 func broken(format string, args ...any) error {
 	return fmt.Errorf("%w: %w", ErrBroken, fmt.Errorf(format, args...))
 }

@@ -14,6 +14,8 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
+
+	"github.com/symdepot/symdepot/internal/clip"
 )
 
 // Version is the format version of a SymCache file. The zero Version means
@@ -48,7 +50,7 @@ func ParseVersion(s string) (Version, error) {
 	numbers, pre, hasPre := strings.Cut(text, "-")
 	v, ok := parseNumbers(numbers)
 	if !ok || hasPre && !isPre(pre) {
-		return Version{}, fmt.Errorf("%q: %w", clip(s), ErrVersion)
+		return Version{}, fmt.Errorf("%q: %w", clip.Text(s), ErrVersion)
 	}
 	v.Pre = pre
 	return v, nil
@@ -137,11 +139,4 @@ func Best(held []Version, request, exceeds Version) (best Version, ok bool) {
 		}
 	}
 	return best, ok
-}
-
-func clip(s string) string {
-	if len(s) > 200 {
-		return s[:200] + "…"
-	}
-	return s
 }

@@ -16,6 +16,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/symdepot/symdepot/internal/clip"
 	"github.com/symdepot/symdepot/layout"
 )
 
@@ -481,10 +482,10 @@ func (a *adder) source(f File) (string, error) {
 		return p, nil
 	}
 	if clean(p) != p || strings.TrimSpace(p) != p || p == "" {
-		return "", fmt.Errorf("%w: the records cannot represent the path %q", ErrPointer, clip(p))
+		return "", fmt.Errorf("%w: the records cannot represent the path %q", ErrPointer, clip.Text(p))
 	}
 	if !a.opt.AllowLocal && !a.opt.Relative && a.opt.Message == "" && !isNetworkPath(p) {
-		return "", fmt.Errorf("%w: %q is a local path", ErrPointer, clip(p))
+		return "", fmt.Errorf("%w: %q is a local path", ErrPointer, clip.Text(p))
 	}
 	return p, nil
 }

@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"strings"
 
+	"github.com/symdepot/symdepot/internal/clip"
 	"github.com/symdepot/symdepot/layout"
 	"github.com/symdepot/symdepot/symfile"
 )
@@ -55,7 +56,7 @@ func validRequest(name, key string) bool {
 // fs.ErrNotExist if there is neither a file nor a pointer. A flat folder has no
 // keys; see Query.
 func (s *Store) Find(name, key string) (*Found, error) {
-	absent := &fs.PathError{Op: "find", Path: clip(name + "/" + key), Err: fs.ErrNotExist}
+	absent := &fs.PathError{Op: "find", Path: clip.Text(name + "/" + key), Err: fs.ErrNotExist}
 	if s.flat || !validRequest(name, key) {
 		return nil, absent
 	}
@@ -89,7 +90,7 @@ func (s *Store) Find(name, key string) (*Found, error) {
 // msfzN/name. The error is fs.ErrNotExist for any other leaf and for a file that
 // does not exist. Open does not follow pointers; see Follow.
 func (s *Store) Open(name, key, leaf string) (*os.File, error) {
-	absent := &fs.PathError{Op: "open", Path: clip(name + "/" + key + "/" + leaf), Err: fs.ErrNotExist}
+	absent := &fs.PathError{Op: "open", Path: clip.Text(name + "/" + key + "/" + leaf), Err: fs.ErrNotExist}
 	if s.flat || !validRequest(name, key) {
 		return nil, absent
 	}
@@ -134,9 +135,9 @@ func (s *Store) Follow(f *Found) (*os.File, error) {
 	target := f.Target.Target
 	switch {
 	case f.Pointer == "" || target == "":
-		return nil, fmt.Errorf("%w: %s has no path (%s): %w", ErrPointer, f.Dir, clip(f.Target.Message), fs.ErrNotExist)
+		return nil, fmt.Errorf("%w: %s has no path (%s): %w", ErrPointer, f.Dir, clip.Text(f.Target.Message), fs.ErrNotExist)
 	case strings.Contains(target, "://"):
-		return nil, fmt.Errorf("%w: %q is a URL, not a file path", ErrPointer, clip(target))
+		return nil, fmt.Errorf("%w: %q is a URL, not a file path", ErrPointer, clip.Text(target))
 	}
 	slashed := strings.ReplaceAll(target, `\`, "/")
 	if isAbsolute(slashed) {
@@ -165,7 +166,7 @@ func isAbsolute(p string) bool {
 // openTarget opens an absolute path inside the allowed folders.
 func (s *Store) openTarget(target, slashed string) (*os.File, error) {
 	roots := append([]PointerRoot{{Dir: s.dir}}, s.opt.PointerRoots...)
-	refused := fmt.Errorf("%w: %q lies outside the allowed folders", ErrPointer, clip(target))
+	refused := fmt.Errorf("%w: %q lies outside the allowed folders", ErrPointer, clip.Text(target))
 	for _, r := range roots {
 		prefix := r.Prefix
 		if prefix == "" {
@@ -179,7 +180,7 @@ func (s *Store) openTarget(target, slashed string) (*os.File, error) {
 		if err == nil {
 			return f, nil
 		}
-		refused = fmt.Errorf("%w: %q: %w", ErrPointer, clip(target), err)
+		refused = fmt.Errorf("%w: %q: %w", ErrPointer, clip.Text(target), err)
 	}
 	return nil, refused
 }

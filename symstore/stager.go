@@ -13,6 +13,7 @@ import (
 	"sync"
 
 	"github.com/symdepot/symdepot/cab"
+	"github.com/symdepot/symdepot/internal/clip"
 	"github.com/symdepot/symdepot/internal/ctxio"
 	"github.com/symdepot/symdepot/internal/durable"
 	"github.com/symdepot/symdepot/layout"
@@ -197,7 +198,7 @@ func (g *stager) accept(a *adder, it *item, keys []Key) error {
 			return err
 		}
 		if !validKey(k.Key) {
-			return fmt.Errorf("%w: key %q", ErrName, clip(k.Key))
+			return fmt.Errorf("%w: key %q", ErrName, clip.Text(k.Key))
 		}
 		if passes(a.opt.Filter, k.Type) {
 			it.keys = append(it.keys, stagedKey{Key: k})

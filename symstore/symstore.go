@@ -45,6 +45,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/symdepot/symdepot/internal/clip"
 	"github.com/symdepot/symdepot/symfile"
 )
 
@@ -113,7 +114,7 @@ func ParseID(s string) (ID, error) {
 	s = strings.TrimSpace(s)
 	n, err := strconv.ParseUint(s, 10, 64)
 	if err != nil || len(s) > 10 || s[0] == '+' || n == 0 {
-		return 0, fmt.Errorf("transaction id %q: want one to ten digits and a number above zero", clip(s))
+		return 0, fmt.Errorf("transaction id %q: want one to ten digits and a number above zero", clip.Text(s))
 	}
 	return ID(n), nil
 }
@@ -162,21 +163,13 @@ func legalOnWindows(name string) bool {
 func checkName(name string) error {
 	switch {
 	case !symfile.ValidName(name), !legalOnWindows(name):
-		return fmt.Errorf("%w: %q", ErrName, clip(name))
+		return fmt.Errorf("%w: %q", ErrName, clip.Text(name))
 	case symfile.IsDevice(name):
-		return fmt.Errorf("%w: %q is a device name on Windows", ErrName, clip(name))
+		return fmt.Errorf("%w: %q is a device name on Windows", ErrName, clip.Text(name))
 	case strings.EqualFold(name, adminDir), strings.EqualFold(name, pingmeFile), strings.EqualFold(name, index2File):
-		return fmt.Errorf("%w: %q is reserved for the store's own files", ErrName, clip(name))
+		return fmt.Errorf("%w: %q is reserved for the store's own files", ErrName, clip.Text(name))
 	}
 	return nil
-}
-
-// clip limits the length of untrusted text in messages.
-func clip(s string) string {
-	if len(s) > 120 {
-		return s[:120] + "…"
-	}
-	return s
 }
 
 // ignoreNotExist turns fs.ErrNotExist into success.

@@ -9,6 +9,8 @@ import (
 	"path"
 	"strconv"
 	"sync"
+
+	"github.com/symdepot/symdepot/internal/clip"
 )
 
 // workspace is the folder of one writer. One goroutine uses it. The workers of
@@ -254,7 +256,7 @@ func (ws *workspace) take(i int, o *op) error {
 		}
 		return ws.rename(o.From, o.Path)
 	}
-	return fmt.Errorf("%w: %s has the unknown step %q", ErrDamaged, ws.dir, clip(o.Do))
+	return fmt.Errorf("%w: %s has the unknown step %q", ErrDamaged, ws.dir, clip.Text(o.Do))
 }
 
 // replace renames a file of the workspace to its final path and keeps the

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -18,8 +19,9 @@ type configCmd struct {
 }
 
 type configCheckCmd struct {
-	JSON bool   `help:"Print one JSON object."`
-	File string `arg:"" optional:"" help:"The file. Default: the file that the other commands read."`
+	JSON   bool   `help:"Print one JSON object."`
+	Config string `help:"The file, as other commands name it." placeholder:"FILE"`
+	File   string `arg:"" optional:"" help:"The file. Default: the file that the other commands read."`
 }
 
 // Help is the long help text.
@@ -37,7 +39,7 @@ Exit codes: 0 the configuration is valid, 1 it has faults (printed with file, li
 
 // Run checks a configuration.
 func (c configCheckCmd) Run(a *app) error {
-	path := config.Find(c.File, os.Getenv)
+	path := config.Find(cmp.Or(c.File, c.Config), os.Getenv)
 	a.noteIgnored(path)
 	conf, err := config.LoadForCheck(path, os.Getenv)
 	if fault := (*config.Error)(nil); errors.As(err, &fault) {

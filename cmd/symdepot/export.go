@@ -43,7 +43,7 @@ Exit codes: 0 written, or already complete; 1 the layout has no path for anythin
 func (c exportCmd) Run(a *app) error {
 	l, ok := layout.ByName(c.Layout)
 	if !ok {
-		return term.UsageError(fmt.Sprintf("no layout %q", c.Layout))
+		return term.UsageError(fmt.Sprintf("no layout %q; there are %s", c.Layout, strings.Join(layout.Names(layout.All()), ", ")))
 	}
 	if c.Compress && !exchange.Compresses(l) {
 		return term.UsageError("files of layout " + c.Layout + " cannot be compressed: its clients do not expect it")
@@ -110,7 +110,7 @@ func (c exportCmd) transactions(a *app, d *depot.Depot) ([]depot.Transaction, er
 	return list, nil
 }
 
-// liveTransaction returns term.ErrNo, and prints why, if there is no such
+// liveTransaction returns term.ErrNegative, and prints why, if there is no such
 // transaction or it was removed.
 func liveTransaction(a *app, d *depot.Depot, number int64) error {
 	tx, err := d.Transaction(a.ctx, number)

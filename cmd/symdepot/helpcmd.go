@@ -86,7 +86,7 @@ func describeNode(n *kong.Node) manual.Command {
 	}
 	for _, group := range n.AllFlags(true) {
 		for _, f := range group {
-			if f.Name == depotFlag && noDepot(n) {
+			if depotFlags[f.Name] && noDepot(n) {
 				continue
 			}
 			a := manual.Arg{Name: "--" + f.Name, Help: f.Help}
@@ -112,7 +112,8 @@ func describeNode(n *kong.Node) manual.Command {
 	return c
 }
 
-const depotFlag = "depot"
+// depotFlags are the flags of commands that use a depot.
+var depotFlags = map[string]bool{"depot": true, "blobs": true}
 
 // noDepot reports whether a command, or one above it, has the tag of commands
 // without a depot.
@@ -125,10 +126,10 @@ func noDepot(n *kong.Node) bool {
 	return false
 }
 
-// printHelp prints the help of a command, without --depot if it has no depot.
+// printHelp prints the help of a command, without the flags of the depot if it has none.
 func printHelp(opt kong.HelpOptions, ctx *kong.Context) error {
 	for _, f := range ctx.Model.Flags {
-		if f.Name == depotFlag {
+		if depotFlags[f.Name] {
 			f.Hidden = noDepot(ctx.Selected())
 		}
 	}

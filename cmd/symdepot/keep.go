@@ -95,14 +95,7 @@ func (c gcCmd) Run(a *app) error {
 	if c.JSON {
 		return term.NewJSONLines(a.stdout).Write(report.NewCollected(got, c.DryRun))
 	}
-	later, err := d.Collect(a.ctx, 0, true)
-	if err != nil {
-		return err
-	}
-	if c.DryRun {
-		later.Bytes -= got.Bytes
-	}
-	report.Freed(a.stdout, got, c.DryRun, later.Bytes, c.Grace)
+	report.Freed(a.stdout, got, c.DryRun)
 	return nil
 }
 
@@ -155,15 +148,16 @@ func (c verifyCmd) Run(a *app) error {
 	if err != nil {
 		return err
 	}
+	background, err := d.Check.Progress(a.ctx)
+	if err != nil {
+		return err
+	}
 	if c.JSON {
-		if err := out.Write(v); err != nil {
+		if err := out.Write(report.NewChecked(v, background)); err != nil {
 			return err
 		}
 	} else {
-		report.Verified(a.stdout, v, c.Rows)
-		if st, err := d.Check.Progress(a.ctx); err == nil && depot.ScrubText(st) != "" {
-			fmt.Fprintln(a.stdout, depot.ScrubText(st))
-		}
+		report.Verified(a.stdout, v, background, c.Rows)
 	}
 	if v.Faults > 0 {
 		return term.ErrNegative

@@ -13,6 +13,7 @@ import (
 	"os/signal"
 	"runtime"
 	"runtime/debug"
+	"slices"
 	"strings"
 	"syscall"
 
@@ -130,7 +131,10 @@ func run(args []string, stdout, stderr io.Writer) int {
 		fmt.Fprintln(stderr, "symdepot:", err)
 		return exitFailed
 	}
-	kctx, err := parser.Parse(term.RenamedFlags(args, map[string]string{"--source": "--upstream"}, stderr))
+	if slices.Contains(args, "cache") {
+		args = term.RenamedFlags(args, map[string]string{"--source": "--upstream"}, stderr)
+	}
+	kctx, err := parser.Parse(args)
 	if exited >= 0 {
 		return exited // --help or --version was printed
 	}
@@ -189,7 +193,10 @@ func (o output) Write(p []byte) (int, error) {
 // describe adds the next step to errors that have one.
 func (a *app) describe(err error) string {
 	var out outputError
+	var parse *kong.ParseError
 	switch {
+	case errors.As(err, &parse):
+		return term.FlagText(err.Error())
 	case errors.Is(err, context.Canceled):
 		return "interrupted; nothing was left half done"
 	case errors.As(err, &out):
@@ -197,7 +204,7 @@ func (a *app) describe(err error) string {
 	case durable.IsNoSpace(err):
 		return fmt.Sprintf("%v\nThe disk is full; the depot is unchanged. Free space there, for instance with `symdepot rm` and `symdepot gc`, and run the command again.", err)
 	case errors.Is(err, fs.ErrPermission) && a.opened != "" && !writable(a.opened):
-		return fmt.Sprintf("%v\nThis user may not write to the depot %s. Run the command as the owner of the depot, or name another depot with --depot.", err, a.opened)
+		return fmt.Sprintf("%v\nThis user may not use the depot %s. Run the command as its owner, name a group of users with depot.group, or name another depot with --depot.", err, a.opened)
 	case errors.Is(err, fs.ErrPermission):
 		return fmt.Sprintf("%v\nCheck the owner and the permissions of the file.", err)
 	}
@@ -229,11 +236,14 @@ func (a *app) open(opt depot.Options) (*depot.Depot, error) {
 	if blobs == "" && where == conf.Depot.Dir {
 		blobs = conf.Depot.Blobs
 	}
-	if err := conf.UseDepot(where, blobs, &opt); err != nil {
+	a.opened = where
+	var unreadable *fs.PathError
+	if err := conf.UseDepot(where, blobs, &opt); errors.As(err, &unreadable) {
+		return nil, err
+	} else if err != nil {
 		return nil, term.UsageError(err.Error())
 	}
 	opt.Group = cmp.Or(opt.Group, conf.Depot.Group)
-	a.opened = where
 	return depot.Open(a.ctx, where, opt)
 }
 

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -42,6 +43,9 @@ Exit codes: 0 found, 1 something was not found, 2 wrong command line, 3 failed, 
 
 // Run looks for each query.
 func (c findCmd) Run(a *app) error {
+	if slices.Contains(c.Query, "") {
+		return term.UsageError("a query is empty")
+	}
 	d, err := a.open(depot.Options{MustExist: true})
 	if err != nil {
 		return err

@@ -206,7 +206,7 @@ func noteUnknownProducts(a *app, d *depot.Depot, products []string) error {
 	slices.Sort(have)
 	there := "there is no transaction yet"
 	if len(have) > 0 {
-		there = fmt.Sprintf("there are %q", have)
+		there = "there are " + strings.Join(have, ", ")
 	}
 	for _, p := range products {
 		if !slices.Contains(have, p) {

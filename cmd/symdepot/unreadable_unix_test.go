@@ -132,3 +132,21 @@ func TestUnreadable(t *testing.T) {
 	o.run(exitOK, "added +1 object", "", "add", "-p", "Game", "build")
 	o.run(exitOK, "already stored +1 object, .*same bytes", "", "add", "-p", "Game", "build/prog")
 }
+
+// TestDepotOfOthers: a command on the depot of another user names the depot and
+// the next step, and fails with the exit code of a failure, not of a wrong command
+// line.
+func TestDepotOfOthers(t *testing.T) {
+	t.Parallel()
+	o := newOrdinary(t)
+	copyFile(t, "../../testdata/pdb/hello-x64.pdb", filepath.Join(o.dir, "hello.pdb"), 0o644)
+	o.run(exitOK, "", "", "add", "hello.pdb")
+	depot := filepath.Join(o.dir, "depot")
+	if err := os.Chmod(depot, 0); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = os.Chmod(depot, 0o700) })
+	for _, args := range [][]string{{"list"}, {"add", "hello.pdb"}, {"find", "hello.pdb"}, {"serve", "--listen", "127.0.0.1:0"}, {"gc"}, {"verify"}} {
+		o.run(exitFailed, "^$", "permission denied\nThis user may not use the depot .*depot. Run the command as its owner", args...)
+	}
+}

@@ -26,9 +26,9 @@ import (
 
 type workCmd struct {
 	Server     string        `help:"Base URL of the server." required:"" placeholder:"URL"`
-	TokenFile  string        `help:"File with the token; read again for every request." required:"" xor:"login" placeholder:"FILE"`
-	Negotiate  bool          `help:"On Windows, log in with the Kerberos ticket of the current user instead of a token." required:"" xor:"login"`
-	Transcoder []string      `help:"A program that makes SymCache files, as NAME=COMMAND; repeatable. See below." required:"" placeholder:"NAME=COMMAND" sep:"none"`
+	TokenFile  string        `help:"File with the token; read again for every request." xor:"login" placeholder:"FILE"`
+	Negotiate  bool          `help:"On Windows, log in with the Kerberos ticket of the current user instead of a token." xor:"login"`
+	Transcoder []string      `help:"A program that makes SymCache files, as NAME=COMMAND; repeatable. The text above has the syntax." required:"" placeholder:"NAME=COMMAND" sep:"none"`
 	Jobs       int           `help:"How many jobs run at the same time. Default: half of the processors." short:"j" placeholder:"N"`
 	Scratch    string        `help:"Working folder; keep its path short. Default: sd in XDG_RUNTIME_DIR if that is large, else a folder of your own below the system's temporary folder." placeholder:"DIR"`
 	MinFree    term.ByteSize `help:"Take no jobs while the disk of the working folder has less free space." default:"2GiB" placeholder:"SIZE"`
@@ -55,6 +55,9 @@ Exit codes: 0 stopped, 2 wrong command line, 3 no transcoder can be used, 130 in
 func (c workCmd) Run(a *app) error {
 	if u, err := url.Parse(c.Server); err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" {
 		return term.UsageError("--server " + c.Server + " is no URL such as https://symbols.example.com")
+	}
+	if c.TokenFile == "" && !c.Negotiate {
+		return term.UsageError("the login is missing: give --token-file FILE or --negotiate")
 	}
 	var programs []transcode.Program
 	for _, v := range c.Transcoder {

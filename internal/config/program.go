@@ -13,7 +13,7 @@ import (
 
 // ProgramSyntax describes the syntax of ParseProgram.
 const ProgramSyntax = `A transcoder is NAME[,wine][,version=X.Y.Z][,time=D][,memory=SIZE][,output=SIZE][,dir=DIR][,prefix=DIR][,age=any]=COMMAND.
-COMMAND is a program with its arguments, separated by spaces. Quotes "" or '' enclose an argument with spaces; no other
+COMMAND is a program with its arguments, separated by spaces. Double or single quotes enclose an argument with spaces; no other
 character is special, and no shell runs the command. {pdb} is replaced by the path of the PDB, {out} by the output folder
 (also in _NT_SYMCACHE_PATH), {empty} by an empty folder. {pdb} must be an argument of its own or the end of one,
 never part of a text that a shell reads (sh -c "...", powershell -Command "..."); batch files (.bat, .cmd) are rejected. A
@@ -65,6 +65,11 @@ func ParseProgram(v string) (transcode.Program, error) {
 	}
 	if !strings.Contains(strings.Join(p.Command[1:], " "), "{pdb}") {
 		return bad("the command has no argument with {pdb}")
+	}
+	for _, a := range p.Command[1:] {
+		if before, after, ok := strings.Cut(a, "{pdb}"); ok && (after != "" || strings.ContainsAny(before, " \t")) {
+			return bad("{pdb} must be an argument of its own or the end of one, not a part of %q", a)
+		}
 	}
 	return p, nil
 }

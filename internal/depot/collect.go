@@ -27,6 +27,18 @@ type Collected struct {
 	// objects that a later Collect deletes, days after their contents went.
 	Pending      int64
 	PendingBytes int64
+	// Waiting is what can be freed when its grace has passed: the bytes of contents
+	// and of blobs without a row. WaitingUntil is when the last of it can.
+	Waiting      int64
+	WaitingUntil time.Time
+}
+
+// wait counts bytes that nothing has referred to since a time within grace.
+func (c *Collected) wait(size int64, since time.Time, grace time.Duration) {
+	c.Waiting += size
+	if until := since.Add(grace); until.After(c.WaitingUntil) {
+		c.WaitingUntil = until
+	}
 }
 
 // Collect frees contents that have had no references for longer than grace, and
@@ -35,9 +47,13 @@ func (d *Depot) Collect(ctx context.Context, grace time.Duration, dryRun bool) (
 	var c Collected
 	before := d.now().Add(-grace)
 	var refs []blob.Ref
-	for content, err := range d.db.Unreferenced(ctx, before) {
+	for content, err := range d.db.Unreferenced(ctx, d.now().Add(max(0, -grace))) {
 		if err != nil {
 			return c, err
+		}
+		if content.Since.After(before) {
+			c.wait(content.Size, content.Since, grace)
+			continue
 		}
 		refs = append(refs, content.Ref)
 		c.Contents++
@@ -72,14 +88,15 @@ func (d *Depot) Collect(ctx context.Context, grace time.Duration, dryRun bool) (
 		if err != nil {
 			return c, err
 		}
-		if info.ModTime.After(before) {
-			continue
-		}
 		known, err := d.db.HasContent(ctx, info.Ref)
 		if err != nil {
 			return c, err
 		}
 		if known {
+			continue
+		}
+		if info.ModTime.After(before) {
+			c.wait(info.Size, info.ModTime, grace)
 			continue
 		}
 		if !dryRun {

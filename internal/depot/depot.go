@@ -37,7 +37,8 @@ var (
 // index: it is damaged, or was written by a newer version or by a different
 // program.
 func IsUnusable(err error) bool {
-	return errors.Is(err, index.ErrCorrupt) || errors.Is(err, index.ErrForeign) || errors.Is(err, index.ErrNewer)
+	_, stamp := errors.AsType[stampError](err)
+	return stamp || errors.Is(err, index.ErrCorrupt) || errors.Is(err, index.ErrForeign) || errors.Is(err, index.ErrNewer)
 }
 
 // Options of Open. The zero value opens for reading and writing and makes the

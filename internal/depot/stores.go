@@ -176,7 +176,7 @@ func prepare(dir string, opt Options) (fresh bool, err error) {
 	case err == nil:
 		var s stamp
 		if err := json.Unmarshal(b, &s); err != nil || s.Format < 1 {
-			return false, fmt.Errorf("depot.json is damaged; put {\"format\":%d} into it if you know that it is a depot of this version", Format)
+			return false, stampError(fmt.Sprintf("depot.json is damaged; put {\"format\":%d} into it if you know that it is a depot of this version", Format))
 		}
 		if s.Moved != "" {
 			return false, movedError(s.Moved)
@@ -222,6 +222,11 @@ func stampNew(dir string, opt Options) error {
 	return err
 }
 
+// stampError is the error for a damaged depot.json.
+type stampError string
+
+func (e stampError) Error() string { return string(e) }
+
 // readStamp reads depot.json. If it does not exist, the error is fs.ErrNotExist.
 func readStamp(dir string) (s stamp, err error) {
 	b, err := durable.ReadFile(filepath.Join(dir, "depot.json"))
@@ -229,7 +234,7 @@ func readStamp(dir string) (s stamp, err error) {
 		return s, err
 	}
 	if err := json.Unmarshal(b, &s); err != nil || s.Format < 1 {
-		return s, fmt.Errorf("%s: depot.json is damaged", dir)
+		return s, stampError(dir + ": depot.json is damaged")
 	}
 	return s, nil
 }

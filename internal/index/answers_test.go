@@ -708,8 +708,8 @@ func (s *side) contents(o operation) error {
 	if err := list(s, plus, found, err); err != nil {
 		return err
 	}
-	found, err = all2(s.db.Unreferenced(s.ctx, s.clock.t))
-	return list(s, plus, found, err)
+	left, err := all2(s.db.Unreferenced(s.ctx, s.clock.t))
+	return list(s, plus, left, err)
 }
 
 func (s *side) evictable(o operation) error {

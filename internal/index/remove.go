@@ -111,15 +111,16 @@ func (w *write) release(content int64, now time.Time) error {
 }
 
 // Unreferenced yields the contents that have had no references since before.
-func (db *DB) Unreferenced(ctx context.Context, before time.Time) iter.Seq2[Content, error] {
-	return func(yield func(Content, error) bool) {
+func (db *DB) Unreferenced(ctx context.Context, before time.Time) iter.Seq2[Unreferenced, error] {
+	return func(yield func(Unreferenced, error) bool) {
 		since, id := int64(-1)<<62, int64(0)
-		pages(ctx, db, yield, func(scan func(...any) error) (Content, error) {
-			var c Content
+		pages(ctx, db, yield, func(scan func(...any) error) (Unreferenced, error) {
+			var c Unreferenced
 			var ref []byte
 			if err := scan(&since, &id, &ref, &c.Size); err != nil {
 				return c, err
 			}
+			c.Since = time.UnixMilli(since)
 			return c, scanRef(ref, &c.Ref)
 		}, `SELECT unreferenced_since, id, sha256, size FROM content
 			WHERE unreferenced_since IS NOT NULL AND unreferenced_since <= $1 AND (unreferenced_since, id) > ($2, $3)

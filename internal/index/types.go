@@ -91,6 +91,12 @@ type Content struct {
 	Size int64
 }
 
+// Unreferenced is a content without references.
+type Unreferenced struct {
+	Content
+	Since time.Time // when it lost the last one
+}
+
 // Transaction is a committed transaction.
 type Transaction struct {
 	Number  int64     `json:"number"`

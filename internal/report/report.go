@@ -93,6 +93,9 @@ func NewFound(query string, f depot.Found, same *bool) Found {
 	o := f.Object
 	l := Found{Query: query, Kind: o.Kind.String(), Name: o.Name, Arch: f.Arch, Size: f.Size, CodeID: o.CodeID, DebugID: o.DebugID.Breakpad(),
 		BuildID: string(o.BuildID), Features: f.Features, SHA256: f.Ref.String(), Transactions: f.Transactions, FetchedFrom: f.Source, SameContent: same}
+	if l.Transactions == nil {
+		l.Transactions = []int64{} // a list for programs, also if it is empty
+	}
 	if f.Source != "" {
 		l.Fetched = f.Added.UTC()
 	}
@@ -145,8 +148,35 @@ func Fault(w io.Writer, f depot.Fault) {
 	}
 }
 
+// Checked is the result of a check in JSON, after its faults.
+type Checked struct {
+	depot.Verified
+	Background *Background `json:"background_check,omitempty"`
+}
+
+// Background is the state of the check that a server runs in the background: of
+// the pass that is under way, or of the last one.
+type Background struct {
+	Started  time.Time `json:"started,omitzero"`
+	Finished time.Time `json:"finished,omitzero"`
+	Contents int64     `json:"contents"`
+	Damaged  int64     `json:"damaged"`
+}
+
+// NewChecked describes the result of a check.
+func NewChecked(v depot.Verified, st depot.ScrubState) Checked {
+	c := Checked{Verified: v}
+	switch {
+	case !st.Started.IsZero():
+		c.Background = &Background{Started: st.Started.UTC(), Contents: st.Contents, Damaged: st.Damaged}
+	case !st.Finished.IsZero():
+		c.Background = &Background{Finished: st.Finished.UTC(), Contents: st.LastContents, Damaged: st.LastDamaged}
+	}
+	return c
+}
+
 // Verified prints the sums of a check. rows says that it read the index only.
-func Verified(w io.Writer, v depot.Verified, rows bool) {
+func Verified(w io.Writer, v depot.Verified, st depot.ScrubState, rows bool) {
 	word := "clean"
 	if v.Faults > 0 {
 		word = term.Count(v.Faults, "fault")
@@ -163,6 +193,9 @@ func Verified(w io.Writer, v depot.Verified, rows bool) {
 	objects(w, v)
 	if v.Modes != "" {
 		fmt.Fprintln(w, v.Modes)
+	}
+	if s := depot.ScrubText(st); s != "" {
+		fmt.Fprintln(w, s)
 	}
 }
 
@@ -189,16 +222,23 @@ type Collected struct {
 	Bytes    int64 `json:"bytes"`
 	InUse    int64 `json:"in_use,omitempty"`
 	Pending  int64 `json:"pending,omitempty"`
+	// Waiting are the bytes that can be freed when --grace has passed, the last of
+	// them at WaitingUntil.
+	Waiting      int64     `json:"waiting_bytes,omitempty"`
+	WaitingUntil time.Time `json:"waiting_until,omitzero"`
 }
 
 // NewCollected describes what gc freed, or would free.
 func NewCollected(c depot.Collected, dryRun bool) Collected {
-	return Collected{dryRun, c.Contents, c.Strays, c.Bytes, c.InUse, c.Pending}
+	l := Collected{dryRun, c.Contents, c.Strays, c.Bytes, c.InUse, c.Pending, c.Waiting, c.WaitingUntil}
+	if !l.WaitingUntil.IsZero() {
+		l.WaitingUntil = l.WaitingUntil.UTC().Truncate(time.Second)
+	}
+	return l
 }
 
-// Freed prints what gc freed, or would free. later is the number of bytes that
-// wait for the end of grace.
-func Freed(w io.Writer, c depot.Collected, dryRun bool, later int64, grace term.Duration) {
+// Freed prints what gc freed, or would free.
+func Freed(w io.Writer, c depot.Collected, dryRun bool) {
 	verb := "freed"
 	if dryRun {
 		verb = "would free"
@@ -210,7 +250,7 @@ func Freed(w io.Writer, c depot.Collected, dryRun bool, later int64, grace term.
 	if c.InUse > 0 {
 		fmt.Fprintf(w, "%s in use by other programs: the next gc frees them\n", term.Count(c.InUse, "blob"))
 	}
-	if later > 0 {
-		fmt.Fprintf(w, "%s more can be freed when %s have passed since their removal (--grace)\n", term.Size(later), grace)
+	if c.Waiting > 0 {
+		fmt.Fprintf(w, "%s more wait for --grace; all of it can be freed from %s on\n", term.Size(c.Waiting), c.WaitingUntil.Local().Format("2006-01-02 15:04"))
 	}
 }

@@ -8,7 +8,6 @@ import (
 
 	"github.com/symdepot/symdepot/internal/depot"
 	"github.com/symdepot/symdepot/internal/scan"
-	"github.com/symdepot/symdepot/internal/term"
 )
 
 func TestID(t *testing.T) {
@@ -84,18 +83,37 @@ func TestTexts(t *testing.T) {
 		{"fault", "fault: ab: is cut\n  app.pdb of transaction 3 (Game 1)\n  to get it back: add it again\n", func(w *strings.Builder) {
 			Fault(w, depot.Fault{Ref: "ab", What: "is cut", Files: []depot.FaultFile{{File: "app.pdb", Transaction: 3, Product: "Game", Version: "1"}}, Remedy: "add it again"})
 		}},
-		{"clean", "clean: 2 contents, 1.0 KiB, every byte read\n", func(w *strings.Builder) { Verified(w, depot.Verified{Contents: 2, Bytes: 1024}, false) }},
-		{"bucket", "1 fault: 2 contents, 1.0 KiB, the rows checked\n9 objects in the bucket, 4 of them unknown and older than a month: a gc that runs in seven days deletes these\n", func(w *strings.Builder) {
-			Verified(w, depot.Verified{Contents: 2, Bytes: 1024, Faults: 1, Objects: 9, Unknown: 4, Doomed: true}, true)
+		{"clean", "clean: 2 contents, 1.0 KiB, every byte read\n", func(w *strings.Builder) {
+			Verified(w, depot.Verified{Contents: 2, Bytes: 1024}, depot.ScrubState{}, false)
 		}},
-		{"freed", "would free 1.0 KiB: 1 content without a transaction, 0 blobs left by an interrupted add\n2.0 KiB more can be freed when 24h have passed since their removal (--grace)\n", func(w *strings.Builder) {
-			Freed(w, depot.Collected{Contents: 1, Bytes: 1024}, true, 2048, term.Duration(24*time.Hour))
+		{"bucket", "1 fault: 2 contents, 1.0 KiB, the rows checked\n9 objects in the bucket, 4 of them unknown and older than a month: a gc that runs in seven days deletes these\n", func(w *strings.Builder) {
+			Verified(w, depot.Verified{Contents: 2, Bytes: 1024, Faults: 1, Objects: 9, Unknown: 4, Doomed: true}, depot.ScrubState{}, true)
+		}},
+		{"freed", "would free 1.0 KiB: 1 content without a transaction, 0 blobs left by an interrupted add\n2.0 KiB more wait for --grace; all of it can be freed from 2026-11-23 01:20 on\n", func(w *strings.Builder) {
+			Freed(w, depot.Collected{Contents: 1, Bytes: 1024, Waiting: 2048, WaitingUntil: time.Date(2026, 11, 23, 1, 20, 0, 0, time.Local)}, true)
 		}},
 	} {
 		var w strings.Builder
 		c.print(&w)
 		if w.String() != c.want {
 			t.Errorf("%s: printed %q, want %q", c.name, w.String(), c.want)
+		}
+	}
+}
+
+func TestChecked(t *testing.T) {
+	at := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+	for _, c := range []struct {
+		st   depot.ScrubState
+		want string
+	}{
+		{depot.ScrubState{}, `{"contents":1,"bytes":2,"strays":0,"faults":0}`},
+		{depot.ScrubState{Finished: at, LastContents: 9, LastDamaged: 1}, `{"contents":1,"bytes":2,"strays":0,"faults":0,"background_check":{"finished":"2026-01-02T03:04:05Z","contents":9,"damaged":1}}`},
+		{depot.ScrubState{Started: at, Finished: at, Contents: 3}, `{"contents":1,"bytes":2,"strays":0,"faults":0,"background_check":{"started":"2026-01-02T03:04:05Z","contents":3,"damaged":0}}`},
+	} {
+		got, err := json.Marshal(NewChecked(depot.Verified{Contents: 1, Bytes: 2}, c.st))
+		if err != nil || string(got) != c.want {
+			t.Errorf("background check %+v: %s, %v, want %s", c.st, got, err, c.want)
 		}
 	}
 }

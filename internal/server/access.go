@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/symdepot/symdepot/internal/auth"
+	"github.com/symdepot/symdepot/internal/clip"
 )
 
 // Limits of the request's parts in an access record, in bytes.
@@ -32,13 +33,13 @@ func (s *Server) account(x *exchange, req *http.Request) {
 	}
 	r := slog.NewRecord(now, slog.LevelInfo, "request", 0)
 	r.AddAttrs(
-		slog.String("method", clip(req.Method, 16)),
-		slog.String("path", clip(auth.Redact(rawPath(req)), maxLogPath)),
+		slog.String("method", clip.To(req.Method, 16)),
+		slog.String("path", clip.To(auth.Redact(rawPath(req)), maxLogPath)),
 		slog.Int("status", x.status),
 		slog.Int64("bytes", x.bytes),
 		slog.Float64("seconds", float64(d.Microseconds())/1e6),
 		slog.String("remote", req.RemoteAddr),
-		slog.String("agent", clip(auth.Redact(req.UserAgent()), maxLogAgent)),
+		slog.String("agent", clip.To(auth.Redact(req.UserAgent()), maxLogAgent)),
 		slog.String("protocol", x.protocol),
 		slog.String("result", x.result),
 	)
@@ -56,13 +57,6 @@ func (s *Server) account(x *exchange, req *http.Request) {
 		r.AddAttrs(slog.String("error", x.err.Error()))
 	}
 	_ = h.Handle(ctx, r) // a failure of the log cannot be logged
-}
-
-func clip(s string, n int) string {
-	if len(s) > n {
-		return s[:n] + "…"
-	}
-	return s
 }
 
 // LogWriter buffers log lines and writes them at least four times a second, so

@@ -26,3 +26,16 @@ func TestRenamedFlags(t *testing.T) {
 		}
 	}
 }
+
+func TestFlagText(t *testing.T) {
+	for _, c := range []struct{ text, want string }{
+		{`--depot: expected string value but got "EOL" (<EOL>)`, "--depot: a value is expected"},
+		{`--grace: expected value value but got "-1h" (short flag); perhaps try --grace="-1h"?`, "--grace: a value is expected, not -1h; a value that begins with - is written as --grace=-1h"},
+		{`--as must be one of "","sha1","jsmap" but got "foo"`, `--as must be one of sha1, jsmap, but got "foo"`},
+		{"unknown flag --x", "unknown flag --x"},
+	} {
+		if got := FlagText(c.text); got != c.want {
+			t.Errorf("FlagText(%s) = %s, want %s", c.text, got, c.want)
+		}
+	}
+}

@@ -1,7 +1,7 @@
 package term
 
 import (
-	"errors"
+	"fmt"
 	"math"
 	"strconv"
 	"strings"
@@ -27,6 +27,7 @@ var sizeUnits = []struct {
 // with an i are powers of 1024, the others powers of 1000.
 func (s *ByteSize) UnmarshalText(text []byte) error {
 	t, unit := strings.TrimSpace(string(text)), 1.0
+	whole := t
 	for _, u := range sizeUnits {
 		if len(t) > len(u.name) && strings.EqualFold(t[len(t)-len(u.name):], u.name) {
 			t, unit = strings.TrimSpace(t[:len(t)-len(u.name)]), u.bytes
@@ -35,7 +36,7 @@ func (s *ByteSize) UnmarshalText(text []byte) error {
 	}
 	n, err := strconv.ParseFloat(t, 64)
 	if err != nil || n < 0 || math.IsNaN(n) || n*unit >= 1<<62 {
-		return errors.New(SizeSyntax)
+		return fmt.Errorf("%s, not %q", SizeSyntax, whole)
 	}
 	*s = ByteSize(n * unit)
 	return nil
@@ -75,14 +76,14 @@ func (d *Duration) UnmarshalText(text []byte) error {
 	if days, ok := strings.CutSuffix(t, "d"); ok {
 		n, err := strconv.ParseFloat(days, 64)
 		if err != nil || n < 0 || !(n < maxDays) {
-			return errors.New(DurationSyntax)
+			return fmt.Errorf("%s, not %q", DurationSyntax, t)
 		}
 		*d = Duration(n * 24 * float64(time.Hour))
 		return nil
 	}
 	v, err := time.ParseDuration(t)
 	if err != nil || v < 0 {
-		return errors.New(DurationSyntax)
+		return fmt.Errorf("%s, not %q", DurationSyntax, t)
 	}
 	*d = Duration(v)
 	return nil

@@ -50,6 +50,13 @@ type transcoder struct {
 	probed  time.Time        // time of the last probe
 }
 
+// same reports whether the last probe had the same error.
+func (p *transcoder) same(err error) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.err != nil && p.err.Error() == err.Error()
+}
+
 // probeAgain is after what time a program that cannot be used is probed again,
 // unless its files change.
 const probeAgain = time.Minute
@@ -113,7 +120,9 @@ func (t *Transcoders) probe(ctx context.Context, p *transcoder) error {
 			pe.Output = e.Output
 		}
 		err = pe
-		t.log.Error("a transcoder cannot be used", "transcoder", p.Name, "command", p.Command, "error", err, "output", pe.Output)
+		if !p.same(err) { // one line for each change, not for each probe
+			t.log.Error("a transcoder cannot be used", "transcoder", p.Name, "command", p.Command, "error", err, "output", pe.Output)
+		}
 	} else {
 		t.log.Info("a transcoder can be used", "transcoder", p.Name, "version", v.String())
 	}

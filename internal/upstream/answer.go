@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/symdepot/symdepot/internal/clip"
 	"github.com/symdepot/symdepot/internal/fetch"
 	"github.com/symdepot/symdepot/layout"
 	"github.com/symdepot/symdepot/symcache"
@@ -50,11 +51,11 @@ func (x *question) pointer(a *answer) (*url.URL, error) {
 	to := symstore.ParsePointer(text)
 	switch u, err := url.Parse(to.Target); {
 	case to.Target == "" && to.Message != "":
-		return nil, h.failed(fetch.ClassNotFound, "file.ptr of the server says %q", clip(to.Message))
+		return nil, h.failed(fetch.ClassNotFound, "file.ptr of the server says %q", clip.Text(to.Message))
 	case to.Target == "":
 		return nil, h.failed(fetch.ClassNotFound, "file.ptr of the server is empty")
 	case err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https":
-		return nil, h.failed(fetch.ClassNotFound, "file.ptr names a path that only the server's own network can reach: %q", clip(to.Target))
+		return nil, h.failed(fetch.ClassNotFound, "file.ptr names a path that only the server's own network can reach: %q", clip.Text(to.Target))
 	default:
 		u.User, u.Fragment, u.RawFragment = nil, "", ""
 		return u, nil

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/symdepot/symdepot/cab"
+	"github.com/symdepot/symdepot/internal/clip"
 	"github.com/symdepot/symdepot/internal/fetch"
 	"github.com/symdepot/symdepot/layout"
 	"github.com/symdepot/symdepot/symfile"
@@ -346,7 +347,7 @@ func (x *question) look(p layout.Place, a *answer, br *bufio.Reader, page bool) 
 		}
 		page = isPage(head)
 		if isRefusal(head) {
-			return h.failed(fetch.ClassNotFound, "%q instead of a file", clip(strings.ToValidUTF8(string(head), "")))
+			return h.failed(fetch.ClassNotFound, "%q instead of a file", clip.Text(strings.ToValidUTF8(string(head), "")))
 		}
 	}
 	switch {

@@ -18,6 +18,7 @@ import (
 	"github.com/klauspost/compress/zstd"
 
 	"github.com/symdepot/symdepot/cab"
+	"github.com/symdepot/symdepot/internal/clip"
 	"github.com/symdepot/symdepot/symfile"
 )
 
@@ -74,7 +75,7 @@ func decodeContent(r io.Reader, header []string) (*plain, error) {
 			p.Reader = flate.NewReader(br)
 		}
 	default:
-		err = fmt.Errorf("unsupported content coding %q", clip(names[0]))
+		err = fmt.Errorf("unsupported content coding %q", clip.Text(names[0]))
 	}
 	return p, err
 }
@@ -340,13 +341,6 @@ func noEOF(err error) error {
 		return io.ErrUnexpectedEOF
 	}
 	return err
-}
-
-func clip(s string) string {
-	if len(s) > 80 {
-		return s[:80] + "…"
-	}
-	return s
 }
 
 // MayBeFile reports whether a response that begins with head may be a file. It

@@ -14,6 +14,7 @@ import (
 	"strings"
 
 	"github.com/symdepot/symdepot/internal/bucket"
+	"github.com/symdepot/symdepot/internal/clip"
 	"github.com/symdepot/symdepot/internal/fetch"
 	"github.com/symdepot/symdepot/layout"
 	"github.com/symdepot/symdepot/symfile"
@@ -110,7 +111,7 @@ func PresetByName(name string) (Spec, error) {
 		}
 		known = append(known, p.Preset)
 	}
-	return Spec{}, fmt.Errorf("unknown preset %q; known are %s", clip(name), strings.Join(known, ", "))
+	return Spec{}, fmt.Errorf("unknown preset %q; known are %s", clip.Text(name), strings.Join(known, ", "))
 }
 
 // PresetOf returns the preset of a server's URL.
@@ -152,7 +153,7 @@ func SpecOf(address string) (Spec, error) {
 		}
 		s.Type, s.URL, s.Name = TypeFolder, dir, dir
 	case ok:
-		return s, fmt.Errorf("no upstream supports %s://; supported are http, https, s3, gs, az, file and folders", clip(scheme))
+		return s, fmt.Errorf("no upstream supports %s://; supported are http, https, s3, gs, az, file and folders", clip.Text(scheme))
 	case IsPath(address):
 		s.Type, s.Name = TypeFolder, address
 	default:
@@ -211,7 +212,7 @@ func ParseUpstream(text string) (Spec, error) {
 	if strings.Contains(address, "://") || IsPath(address) {
 		s, err = SpecOf(address)
 	} else if s, err = PresetByName(address); err != nil && strings.ContainsAny(address, "./:") {
-		err = fmt.Errorf("%q is not a preset; a URL begins with https:// (or http://, s3://, gs://, az://)", clip(address))
+		err = fmt.Errorf("%q is not a preset; a URL begins with https:// (or http://, s3://, gs://, az://)", clip.Text(address))
 	}
 	if err != nil {
 		return s, err
@@ -236,7 +237,7 @@ func (s *Spec) option(key, value string) error {
 	case "rank":
 		n, err := strconv.Atoi(value)
 		if err != nil {
-			return fmt.Errorf("rank=%s: a whole number is expected", clip(value))
+			return fmt.Errorf("rank=%s: a whole number is expected", clip.Text(value))
 		}
 		s.Guard.Rank = n
 	case "name":
@@ -247,11 +248,11 @@ func (s *Spec) option(key, value string) error {
 	case "executables":
 		yes, err := strconv.ParseBool(value)
 		if err != nil {
-			return fmt.Errorf("executables=%s: true or false is expected", clip(value))
+			return fmt.Errorf("executables=%s: true or false is expected", clip.Text(value))
 		}
 		s.Guard.Executables = yes
 	default:
-		return fmt.Errorf("unknown option %q; known are layout, casing, two_tier, rank, name and executables", clip(key))
+		return fmt.Errorf("unknown option %q; known are layout, casing, two_tier, rank, name and executables", clip.Text(key))
 	}
 	return nil
 }
@@ -335,7 +336,7 @@ func (s *Spec) source(opt OpenOptions) (fetch.Source, error) {
 		}
 		return opt.Folder(s)
 	}
-	return nil, fmt.Errorf("unknown type of upstream %q; known are %s, %s, %s", clip(s.Type), TypeHTTP, TypeBucket, TypeFolder)
+	return nil, fmt.Errorf("unknown type of upstream %q; known are %s, %s, %s", clip.Text(s.Type), TypeHTTP, TypeBucket, TypeFolder)
 }
 
 // FolderLayout returns the layout of a folder; the zero value means that it must

@@ -22,7 +22,6 @@ import (
 type Outcome struct {
 	Want
 	Result string `json:"result"` // InDepot, Fetched, Missing or Failed
-	Source string `json:"source,omitempty"`
 	Size   int64  `json:"size,omitempty"`
 	SHA256 string `json:"sha256,omitempty"`
 	Error  string `json:"error,omitempty"`
