@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/symdepot/symdepot/internal/blob"
+	"github.com/symdepot/symdepot/internal/symtest"
 	"github.com/symdepot/symdepot/symfile"
 )
 
@@ -26,6 +27,7 @@ func TestFilter(t *testing.T) { onEngines(t, func(t *testing.T) { testFilter(t, 
 func TestFilterSegments(t *testing.T) { onEngines(t, func(t *testing.T) { testFilter(t, 100) }) }
 
 func testFilter(t *testing.T, least int64) {
+	symtest.Sequential(t)
 	db := openTest(t, Options{})
 	f := db.NewFilter()
 	f.least = least
