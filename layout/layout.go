@@ -316,7 +316,7 @@ const (
 // Packing returns how the clients of this layout take compressed files.
 func (l Layout) Packing() Packing { return l.table().packing }
 
-// Tiers says in how many tiers a server or a tree keeps its names.
+// Tiers is the number of folder levels for names: one or two.
 type Tiers uint8
 
 // The tiers.

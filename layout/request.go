@@ -15,8 +15,7 @@ import (
 	"github.com/symdepot/symdepot/symfile"
 )
 
-// ErrNoPath is wrapped by every Parse error: the path asks for nothing that a
-// symbol server has.
+// ErrNoPath is wrapped by every Parse error: the path is not a symbol request.
 var ErrNoPath = errors.New("not a symbol path")
 
 // Form is the form in which an answer is wanted.
@@ -38,24 +37,24 @@ type Request struct {
 	Form Form
 	// Lookups are tried in order; the first that finds an object answers.
 	Lookups []symfile.Lookup
-	// Name is the file name as asked; empty where the path has none.
+	// Name is the requested file name; empty where the path has none.
 	Name string
-	// Age allows a PDB of equal GUID and higher age when no lookup finds
-	// one, as Microsoft's servers do. Nil where that makes no sense.
+	// Age allows a PDB of equal GUID and higher age if no lookup finds a file, as
+	// Microsoft's servers do. It is nil for other requests.
 	Age *PDBAge
-	// Part is the name of the section, the path of the source file or the path
-	// of the symbol store's own file, in the forms that ask for those.
+	// Part is the name of the requested section, the path of the source file, or
+	// the path of the symbol store's own file. It is empty in other forms.
 	Part string
-	// SymCache is the whole of such a request.
+	// SymCache is the parsed SymCache request.
 	SymCache symcache.Request
 	// Prefix is what Route stripped from the front, with a leading slash
 	// and without a final one; a redirect must put it back.
 	Prefix string
-	// Layout is the one whose shape the path has.
+	// Layout is the layout of the path.
 	Layout Layout
 }
 
-// PDBAge is a PDB key taken apart.
+// PDBAge holds the parts of a PDB key.
 type PDBAge struct {
 	GUID debugid.GUID
 	Age  uint32
@@ -605,7 +604,7 @@ func route(match func([]string) (Request, bool), segs, extra []string) (Request,
 		return Request{}, fmt.Errorf("%q: %w", clip.Text(strings.Join(segs, "/")), ErrNoPath)
 	}
 	if n := prefixLen(segs, extra); n > 0 {
-		// One prefix at most, and none if what follows is no symbol path: a
+		// One prefix at most, and none if the rest is not a symbol path: a
 		// module may be called like one.
 		if r, ok := match(segs[n:]); ok {
 			r.Prefix = "/" + strings.Join(segs[:n], "/")

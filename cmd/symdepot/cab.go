@@ -203,7 +203,7 @@ func (c cabExtractCmd) Run(a *app) error {
 			delete(want, key)
 		}
 		if !ok {
-			return fmt.Errorf("%q is no name below a folder; nothing more was extracted", f.Name)
+			return fmt.Errorf("%q would leave the output folder; extraction stopped", f.Name)
 		}
 		if err := extractOne(root, path, f, content); err != nil {
 			return err

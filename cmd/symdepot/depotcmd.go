@@ -25,9 +25,9 @@ type migrateCmd struct {
 
 // Help is the long help text.
 func (migrateCmd) Help() string {
-	return `The new depot has the same transactions with the same numbers, and the same tokens and jobs. While the contents are copied, everything goes on; while the
+	return `The new depot has the same transactions with the same numbers, and the same tokens and jobs. The depot stays usable while contents are copied; while the
 rows of the index are copied, writers wait. Afterwards the old depot refuses additions and is not deleted; symdepot depot unmove makes it usable
-again. An interrupted migration goes on where it stopped: run the same command again.
+again. An interrupted migration continues where it stopped: run the same command again.
 
 Examples:
   symdepot --depot /var/lib/symdepot depot migrate --to postgres://symdepot@db/symdepot --to-blobs s3://symbols/depot

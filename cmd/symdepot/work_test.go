@@ -336,7 +336,7 @@ func TestWorkUsage(t *testing.T) {
 		code int
 		want string
 	}{
-		{[]string{"--server", "nowhere"}, exitUsage, "is no URL"},
+		{[]string{"--server", "nowhere"}, exitUsage, "--server: \"nowhere\" is not a URL; expected https://"},
 		{[]string{"--server", "http://127.0.0.1:1", "--min-free", "much"}, exitUsage, "a size is expected"},
 		{[]string{"--server", "http://127.0.0.1:1", "--transcoder", "x"}, exitUsage, "NAME[,OPTION"},
 		{[]string{"--server", "http://127.0.0.1:1", "--transcoder", "x=/nowhere/tool.exe -pdb {pdb}"}, exitFailed, "/nowhere/tool.exe -pdb {pdb} cannot be run"},

@@ -22,7 +22,7 @@ var (
 	// tools back up.
 	ErrOnDiskOnly = errors.New("backup and restore are for depots that keep everything in one folder; back up the database by its own tools and the bucket after it, as docs/scale-out.md describes under Backup and restore")
 	// ErrNotBackup means that a folder is not the backup that it should be.
-	ErrNotBackup = errors.New("it is not a backup that can be used")
+	ErrNotBackup = errors.New("not a usable backup")
 	// ErrInUse means that a process has the depot or the backup open.
 	ErrInUse = errors.New("another process has it open; stop that one first")
 	// ErrHoldsFiles means that Restore would replace what the depot holds.
@@ -30,6 +30,12 @@ var (
 	// ErrIncomplete means that files of a backup are damaged or missing.
 	ErrIncomplete = errors.New("contents of the backup are damaged or missing")
 )
+
+// notBackupError is ErrNotBackup with a text of its own.
+type notBackupError string
+
+func (e notBackupError) Error() string      { return string(e) }
+func (notBackupError) Is(target error) bool { return target == ErrNotBackup }
 
 // backupRecord is the content of backup.json, which makes a folder a backup.
 type backupRecord struct {

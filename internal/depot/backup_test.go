@@ -394,14 +394,14 @@ func TestRestoreRefuses(t *testing.T) {
 		name, from, want string
 		is               error
 	}{
-		{"no backup", t.TempDir(), "backup.json", ErrNotBackup},
+		{"no backup", t.TempDir(), "not a backup: backup.json is missing", ErrNotBackup},
 		{"a depot", d.dir, "backup.json", ErrNotBackup},
 		{"never completed", made(func(dir string) { must(os.Remove(filepath.Join(dir, "depot.json"))) }), "completed", ErrNotBackup},
 		{"newer", made(func(dir string) {
 			b, err := json.Marshal(stamp{Format: Format + 1})
 			must(err)
 			must(os.WriteFile(filepath.Join(dir, "depot.json"), b, 0o600))
-		}), "use that one", ErrNewer},
+		}), "use the newer symdepot", ErrNewer},
 		{"a damaged content", made(func(dir string) { must(os.Truncate(blobOf(dir, 1), 20)) }), "--incomplete", ErrIncomplete},
 		{"a missing content", made(func(dir string) { must(os.Remove(blobOf(dir, 2))) }), "--incomplete", ErrIncomplete},
 		{"a damaged index", made(func(dir string) {

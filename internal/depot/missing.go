@@ -11,8 +11,8 @@ import (
 	"github.com/symdepot/symdepot/symfile"
 )
 
-// missingKeys is how many different keys are counted between two writes, 20 s:
-// counting a flood of requests must not cost more than answering them.
+// missingKeys limits the distinct keys counted between two writes (20 s apart), so
+// that counting a flood of requests does not cost more than answering them.
 const missingKeys = 16384
 
 // Missing counts the requests that found no file. Its methods may be called by

@@ -157,11 +157,11 @@ func rank(hits []index.Hit, role symfile.Role) {
 			}
 			return 1
 		}
-		// A static program counts as debug information only for want of any.
+		// A static program answers as debug information only if no debug file exists.
 		if c := cmp.Compare(b.Role&role&symfile.Debug, a.Role&role&symfile.Debug); c != 0 && role&symfile.Companion != 0 {
 			return c
 		}
-		// A relocatable object counts as an executable only for want of any.
+		// A relocatable object answers as an executable only if no executable exists.
 		if c := cmp.Compare(b.Role&role&symfile.Executable, a.Role&role&symfile.Executable); c != 0 && role&symfile.Relocatable != 0 {
 			return c
 		}

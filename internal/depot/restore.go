@@ -86,7 +86,7 @@ func (r *restore) open(ctx context.Context) (err error) {
 func (r *restore) openBackup() (err error) {
 	r.record, err = readRecord(r.from)
 	if errors.Is(err, fs.ErrNotExist) {
-		return fmt.Errorf("%w: it has no %s", ErrNotBackup, recordName)
+		return notBackupError("not a backup: " + recordName + " is missing")
 	}
 	if err == nil {
 		r.stamp, err = readStamp(r.from)
@@ -98,7 +98,7 @@ func (r *restore) openBackup() (err error) {
 	case err != nil:
 		return err
 	case r.stamp.Format > Format:
-		return fmt.Errorf("the backup has format %d, this program knows %d: %w; use that one", r.stamp.Format, Format, ErrNewer)
+		return fmt.Errorf("the backup: %w", newerFormatError(r.stamp.Format))
 	}
 	if _, err := os.Stat(filepath.Join(r.from, "blobs")); err != nil {
 		return fmt.Errorf("%w: %w", ErrNotBackup, err)
@@ -119,7 +119,7 @@ func (r *restore) checkFolder() error {
 	case s.Contents != "":
 		return ErrOnDiskOnly
 	case s.Format > Format:
-		return fmt.Errorf("it has format %d, this program knows %d: %w; use that one", s.Format, Format, ErrNewer)
+		return newerFormatError(s.Format)
 	default:
 		return nil
 	}

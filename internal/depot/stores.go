@@ -182,7 +182,7 @@ func prepare(dir string, opt Options) (fresh bool, err error) {
 			return false, movedError(s.Moved)
 		}
 		if s.Format > Format && (s.Floor < 1 || s.Floor > Format) {
-			return false, fmt.Errorf("it has format %d, this program knows %d: %w; use that one", s.Format, Format, ErrNewer)
+			return false, newerFormatError(s.Format)
 		}
 		return false, s.checkContents(opt)
 	case !errors.Is(err, fs.ErrNotExist):
@@ -251,3 +251,12 @@ func writeStamp(dir string, s stamp, with sharing) error {
 	}
 	return with.file(path)
 }
+
+// newerFormatError is ErrNewer for the format of a depot or a backup.
+type newerFormatError int
+
+func (e newerFormatError) Error() string {
+	return fmt.Sprintf("format %d is newer than this program (format %d); use the newer symdepot", int(e), Format)
+}
+
+func (newerFormatError) Is(target error) bool { return target == ErrNewer }

@@ -128,7 +128,11 @@ var ErrUnreadable = errors.New("part of the input cannot be read")
 // then, too.
 func Add(ctx context.Context, d *depot.Depot, paths []string, opt AddOptions) (AddResult, error) {
 	for _, p := range paths {
-		if _, err := os.Lstat(p); err != nil {
+		_, err := os.Lstat(p)
+		if errors.Is(err, fs.ErrNotExist) {
+			err = &scan.Skip{Path: p, Reason: scan.ReasonVanished, Err: err}
+		}
+		if err != nil {
 			return AddResult{}, err // a mistyped path must not become an empty transaction
 		}
 	}
@@ -368,7 +372,7 @@ func SkipText(s *scan.Skip) string {
 	if s.Reason == scan.ReasonUnwanted && s.Err != nil {
 		return notSymbolText(s.Err)
 	}
-	if s.Err == nil || !Notable(s) {
+	if s.Err == nil || !Notable(s) || s.Reason == scan.ReasonVanished {
 		return string(s.Reason)
 	}
 	return fmt.Sprintf("%s: %v", s.Reason, s.Err)

@@ -389,7 +389,7 @@ func (im *importer) judge(ctx context.Context, path string, err error) error {
 }
 
 // placeMatches reports whether the place of a file in the tree is one where its
-// own ids would put it. Places that the layout does not know say nothing.
+// own ids would put it. Paths outside the layout are not judged.
 func (im *importer) placeMatches(place string, objects []symfile.Object) bool {
 	req, err := im.layout.ParseFile(place)
 	if err != nil {

@@ -17,10 +17,10 @@ type Identity struct {
 	// dump that was restored, a physical copy that was promoted, or a copied
 	// file, has another one.
 	Database string
-	// Turn changes every few hours. It tells copies apart that have the same
-	// Database, such as those of a whole disk: one of them does not know the
-	// current turn. Previous is the one before, which the marker has if a process
-	// was killed before it could write it.
+	// Turn changes every few hours. It distinguishes copies with the same Database
+	// value, such as disk images: one of them does not know the current turn.
+	// Previous is the turn before; the marker has it if a process was killed before
+	// it could write the current one.
 	Turn, Previous string
 }
 

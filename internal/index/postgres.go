@@ -475,9 +475,9 @@ func plain(args []any) ([]any, error) {
 	return list, nil
 }
 
-// storable returns a text that PostgreSQL can store: bytes that are no UTF-8, NUL
+// storable returns a text that PostgreSQL can store: bytes that are not UTF-8, NUL
 // and the escape character 1 become the escape character and two digits. So
-// different texts stay different, and what a text begins with stays its beginning.
+// different texts stay different, and prefixes are preserved.
 func storable(t string) string {
 	if utf8.ValidString(t) && !strings.ContainsAny(t, "\x00\x01") {
 		return t

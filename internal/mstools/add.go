@@ -63,7 +63,7 @@ func (r *symstoreRun) addForm() error {
 	case indexed && (s.has("f") || s.has("x")):
 		return term.UsageError("/y reads the names of files from the index: omit /f and /x")
 	case !indexed && !s.has("f"):
-		return term.UsageError("which files? Say /f FILES")
+		return term.UsageError("the files are missing: give /f FILES")
 	case s.has("x") && s.has("s"):
 		return term.UsageError("/x writes an index and stores nothing: leave out /s")
 	case s.has("x") && (s.has("m") || s.has("h")):
@@ -73,12 +73,12 @@ func (r *symstoreRun) addForm() error {
 	case !s.has("x") && !s.has("s"):
 		for _, v := range s.values {
 			if len(v) > 0 && strings.EqualFold(v[0], "/s") {
-				return term.UsageError("which store? Say /s STORE. An option before /s has no value and took it")
+				return term.UsageError("the store is missing: give /s STORE. An option before /s has no value and took it")
 			}
 		}
-		return term.UsageError("which store? Say /s STORE")
+		return term.UsageError("the store is missing: give /s STORE")
 	case !s.has("x") && !s.has("t"):
-		return term.UsageError("which product? Say /t PRODUCT")
+		return term.UsageError("the product is missing: give /t PRODUCT")
 	case (s.has(":msg") || s.has(":rel")) && !s.has("p"):
 		return term.UsageError("-:MSG and -:REL are about pointers: they go with /p")
 	}

@@ -216,7 +216,7 @@ func looksLikeOption(arg string) bool {
 }
 
 func (x slashSyntax) unknown(arg string) error {
-	text := arg + " is no option of this command"
+	text := "unknown option " + arg
 	if near := x.nearest(strings.ToLower(strings.TrimLeft(arg, "/-:"))); near != "" {
 		text += "; did you mean " + near + "?"
 	}

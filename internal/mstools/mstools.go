@@ -169,7 +169,7 @@ func run(ctx context.Context, args []string, env Env) error {
 			return v.start(ctx, args[1:], env)
 		}
 	}
-	text := fmt.Sprintf("%q is no command", args[0])
+	text := fmt.Sprintf("unknown command %q", args[0])
 	for _, v := range verbs {
 		if distance(strings.ToLower(strings.TrimLeft(args[0], "/-")), v.name) < 2 {
 			text += "; did you mean " + v.name + "?"
@@ -360,7 +360,7 @@ type symstoreCounts struct {
 // openStore opens a store that the command line names.
 func (r *symstoreRun) openStore(name string) (*symstore.Store, error) {
 	if name == "" {
-		return nil, term.UsageError("which store? Say /s STORE")
+		return nil, term.UsageError("the store is missing: give /s STORE")
 	}
 	dir, err := r.paths.local(name)
 	if err != nil {
@@ -376,7 +376,7 @@ func (r *symstoreRun) openStore(name string) (*symstore.Store, error) {
 // del deletes a transaction.
 func (r *symstoreRun) del() (err error) {
 	if !r.args.has("i") {
-		return term.UsageError("which transaction? Say /i ID")
+		return term.UsageError("the transaction is missing: give /i ID")
 	}
 	id, err := symstore.ParseID(r.args.get("i"))
 	if err != nil {

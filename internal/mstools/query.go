@@ -61,7 +61,7 @@ func isURL(s string) bool {
 // query says which files a store has.
 func (r *symstoreRun) query() error {
 	if !r.args.has("f") {
-		return term.UsageError("which files? Say /f FILES")
+		return term.UsageError("the files are missing: give /f FILES")
 	}
 	var store answerer
 	in := r.inputs()

@@ -187,7 +187,7 @@ type Skip struct {
 }
 
 func (s *Skip) Error() string {
-	if s.Err == nil {
+	if s.Err == nil || s.Reason == ReasonVanished { // the details of ReasonVanished repeat it
 		return fmt.Sprintf("%s: %s", s.Path, s.Reason)
 	}
 	return fmt.Sprintf("%s: %s: %v", s.Path, s.Reason, s.Err)

@@ -67,8 +67,8 @@ type Config struct {
 	Audit *auth.Audit
 	// TLS configures the listener; nil: it does not speak TLS.
 	TLS *tls.Config
-	// Public allows a listener on an address that other machines reach. A
-	// Gate that does not let everybody read everything allows it too.
+	// Public allows a listener on an address that other machines reach. So does a
+	// Gate that restricts reading.
 	Public bool
 	// Hosts are the host names, without ports, that the Host header may hold
 	// besides IP addresses and localhost. Requests with other names get 404,

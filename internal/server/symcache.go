@@ -186,7 +186,7 @@ func (h *heldRequest) end() {
 	}
 }
 
-// hold waits until wait returns, or until the request may be held no longer:
+// hold waits until wait returns, or until the hold time ends, and then returns
 // gaveUp. Too many held requests are refused, because a miss is better than a
 // server that is full of waiting requests.
 func (h *heldRequest) hold(_ context.Context, wait func(context.Context) error) (gaveUp bool, err error) {

@@ -44,7 +44,7 @@ type folderList struct {
 
 const (
 	// listRacy is how old a change must be when a folder is listed: a second change
-	// shortly after the first one may leave the time of change as it is.
+	// shortly after the first one may not change the modification time.
 	listRacy = 3 * time.Second
 	// listAgain is how often a folder that keeps changing is listed. New files are
 	// found in the usual spellings meanwhile.
@@ -183,7 +183,7 @@ func (f *folder) read(dir string) []string {
 	return names
 }
 
-// open opens a file for an answer. A file that is no SymCache file is
+// open opens a file for an answer. A file that is not a SymCache file is
 // fs.ErrNotExist.
 func (h folderFile) open() (File, error) {
 	in, err := h.folder.tree.Root().Open(h.path)

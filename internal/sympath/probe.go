@@ -141,7 +141,7 @@ func probeBucket(ctx context.Context, d *upstream.Dialer, s upstream.Spec, p *Pr
 		return err
 	case errors.Is(err, fs.ErrPermission):
 		p.Reachable = true
-		return errors.New("it answers 403: the credentials are wrong, or the bucket reports missing objects as forbidden")
+		return errors.New("the server answered 403: the credentials are wrong, or the bucket reports missing objects as forbidden")
 	case errors.Is(err, fs.ErrNotExist):
 		p.Reachable, p.TwoTier = true, new(false)
 	default:
@@ -167,7 +167,7 @@ func probeHTTP(ctx context.Context, d *upstream.Dialer, s upstream.Spec, began t
 			p.Server = front.kind()
 		}
 		if a.status != http.StatusNotFound {
-			return p, errors.New("it answers " + strconv.Itoa(a.status) + " for an id that no file has; 404 is expected")
+			return p, errors.New("the server answered " + strconv.Itoa(a.status) + " for an id that no file has; 404 is expected")
 		}
 		return p, nil
 	}
@@ -182,7 +182,7 @@ func probeHTTP(ctx context.Context, d *upstream.Dialer, s upstream.Spec, began t
 	case upstream.ClassOfStatus(a.status) == fetch.ClassNotFound, a.status == http.StatusOK, a.status == http.StatusForbidden:
 		p.TwoTier = new(false)
 	case a.status >= 500 || a.status == http.StatusUnauthorized || a.status == http.StatusTooManyRequests:
-		return p, errors.New("it answers " + strconv.Itoa(a.status))
+		return p, errors.New("the server answered " + strconv.Itoa(a.status))
 	}
 	if p.Server == "" {
 		if front, err := probeGet(ctx, d, s, ""); err == nil {

@@ -208,9 +208,9 @@ func TestProbe(t *testing.T) {
 		{"symstore", map[string]http.HandlerFunc{"/": symtest.Give([]byte("<title>symdepot</title>"))}, "symdepot", "false", ""},
 		{"symstore", map[string]http.HandlerFunc{"/index2.txt": symtest.Give([]byte("<html>hello"))}, "", "false", ""},
 		{"symstore", map[string]http.HandlerFunc{"/index2.txt": symtest.Refuse(403, "X-Goog-Hash", "x")}, "Google Cloud Storage", "false", ""},
-		{"symstore", map[string]http.HandlerFunc{"/index2.txt": symtest.Refuse(500)}, "", "", "answers 500"},
+		{"symstore", map[string]http.HandlerFunc{"/index2.txt": symtest.Refuse(500)}, "", "", "the server answered 500"},
 		{"debuginfod", map[string]http.HandlerFunc{"/": symtest.Give([]byte("Debuginfod/0.188 x"))}, "debuginfod", "", ""},
-		{"debuginfod", map[string]http.HandlerFunc{"/buildid/" + noSuchID + "/debuginfo": symtest.Refuse(503)}, "", "", "answers 503"},
+		{"debuginfod", map[string]http.HandlerFunc{"/buildid/" + noSuchID + "/debuginfo": symtest.Refuse(503)}, "", "", "the server answered 503"},
 	} {
 		srv := serve(t, c.paths)
 		p := Probe(t.Context(), d, upstream.Spec{Name: "x", Type: upstream.TypeHTTP, URL: srv.URL + "/", Layout: c.layout})

@@ -40,7 +40,7 @@ type Program struct {
 	// Version, if not empty, is the version that the program must make, such as
 	// "3.1.0". The actual version is detected from a result.
 	Version string
-	// AnyAge accepts a result whose age is none of the PDB's.
+	// AnyAge accepts results with an age that the PDB does not have.
 	AnyAge bool
 	Limits ProgramLimits
 }
@@ -104,7 +104,7 @@ func (e *ProgramError) Error() string {
 // Unwrap returns the cause.
 func (e *ProgramError) Unwrap() error { return e.Err }
 
-// ClassOf returns the class of an error. An error that is no *ProgramError is a
+// ClassOf returns the class of an error. An error other than a *ProgramError is a
 // fault of the machine.
 func ClassOf(err error) Class {
 	if e, ok := errors.AsType[*ProgramError](err); ok {
@@ -188,7 +188,7 @@ func (p *Program) verdict(err, cause error, state *os.ProcessState, tree *tree) 
 	case ClassTooLarge:
 		return fault(ClassTooLarge, "the program exceeded its output limit (%s)", state)
 	}
-	f := fault(ClassExit, "the program failed: %s", state)
+	f := fault(ClassExit, "%s", state)
 	f.Exit = state.ExitCode()
 	return f
 }

@@ -115,9 +115,9 @@ func (t *Transcoders) probe(ctx context.Context, p *transcoder) error {
 		}
 	}
 	if err != nil {
-		pe := &ProgramError{Class: ClassInfra, Program: p.Name, Err: fmt.Errorf("the program cannot be used: %w", err)}
+		pe := &ProgramError{Class: ClassInfra, Program: p.Name, Err: fmt.Errorf("test run failed: %w", err)}
 		if e, ok := errors.AsType[*ProgramError](err); ok {
-			pe.Output = e.Output
+			pe.Err, pe.Output = fmt.Errorf("test run failed: %w", e.Err), e.Output
 		}
 		err = pe
 		if !p.same(err) { // one line for each change, not for each probe

@@ -89,7 +89,7 @@ func (e noFolderError) Error() string { return e.err.Error() }
 // Fetch opens the file. A disk that hangs does not block the caller.
 func (s *Source) Fetch(ctx context.Context, ask fetch.Ask) (*fetch.Reply, error) {
 	if ask.Request.Form != layout.FormFile {
-		return nil, &fetch.Failure{Source: s.name, Class: fetch.ClassSkipped, Err: errors.New("a folder has no such thing")}
+		return nil, &fetch.Failure{Source: s.name, Class: fetch.ClassSkipped, Err: errors.New("a folder upstream does not support this request")}
 	}
 	type opened struct {
 		f   *File

@@ -8,12 +8,12 @@ import (
 
 // Errors of GiveCredentials.
 var (
-	ErrNoPrivateServer    = errors.New("credentials are given, but no private server")
-	ErrManyPrivateServers = errors.New("credentials are given, and several private servers")
+	ErrNoPrivateServer    = errors.New("credentials were given, but no private server")
+	ErrManyPrivateServers = errors.New("credentials were given for more than one private server")
 )
 
 // GiveCredentials sets the credentials of the only private server among the
-// specs: a server that is no preset. Secrets are never sent to a preset, and never
+// specs: a server that is not a preset. Secrets are never sent to a preset, and never
 // to two hosts.
 func GiveCredentials(specs []Spec, c Credentials) error {
 	hosts := map[string]bool{}

@@ -118,8 +118,8 @@ func (p *pinned) Close() error {
 var errArrived = errors.New("the content is in the local cache")
 
 // fill joins or starts the download of a content. The caller gives the result
-// to reader or whole. Without anyway, a content that the cache holds by now is
-// errArrived.
+// to reader or whole. If anyway is false and the content is in the cache meanwhile,
+// the error is errArrived.
 func (v *Vault) fill(ctx context.Context, ref blob.Ref, anyway bool) (*fill, error) {
 	u, added, err := v.places.Of(ctx, ref)
 	if err != nil {
