@@ -59,10 +59,10 @@ func TestPDBContainers(t *testing.T) {
 	const guid = "\x9d\xd9\x49\x32\x40\x0c\x31\x49\x86\x10\xf4\xe4\xfb\x0b\x69\x36"
 	o := mustIdentify(t, msfzImage(infoStream(20000404, 7, 2, guid)), "x/a.pdb")[0]
 	if o.Kind != symfile.MSFZ || o.Role != symfile.Compressed || o.Version != 0 || o.DebugID.Breakpad() != testGUID+"2" || !o.NoDBI || o.InfoAge != 2 || o.Name != "a.pdb" {
-		t.Errorf("%+v", o)
+		t.Errorf("MSFZ: got %+v, want kind msfz, role compressed, name a.pdb, debug id %s, no DBI, info age 2", o, testGUID+"2")
 	}
 	o = mustIdentify(t, jgImage(infoStream(19970604, 0x37A8F40E, 2, "")), "msvcrt.pdb")[0]
 	if o.Kind != symfile.PDB20 || o.Role != symfile.Debug || symfile.Fold(o.DebugID.Breakpad()) != "37a8f40e2" {
-		t.Errorf("%+v", o)
+		t.Errorf("PDB 2.0: got %+v, want kind pdb20, role debug, debug id 37a8f40e2", o)
 	}
 }

@@ -340,7 +340,7 @@ func TestPEEmbeddedPDB(t *testing.T) {
 	}
 	o := objects[1]
 	if o.Kind != symfile.PortablePDB || o.Name != "Lib.pdb" || o.DebugID.Breakpad() != portableID || o.Size != int64(len(small)) || o.Role != symfile.Debug {
-		t.Errorf("%+v", o)
+		t.Errorf("embedded PDB: got %+v, want kind portablepdb, role debug, name Lib.pdb, debug id %s, size %d", o, portableID, len(small))
 	}
 	if !bytes.Equal(img[o.Offset:o.Offset+o.Deflated], packed[8:]) {
 		t.Errorf("bytes at %d+%d are not the packed PDB", o.Offset, o.Deflated)

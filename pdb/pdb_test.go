@@ -260,10 +260,10 @@ func TestInfoVector(t *testing.T) {
 		t.Fatal(err)
 	}
 	if d := cmp.Diff(map[string]int{"/names": 5, "/fe/contrib/pch": 8}, names); d != "" {
-		t.Error(d)
+		t.Errorf("names (-want +got):\n%s", d)
 	}
 	if codes, err := f.FeatureCodes(); err != nil || !slices.Equal(codes, []uint32{20140508}) {
-		t.Error(codes, err)
+		t.Errorf("feature codes: got %v, error %v; want [20140508]", codes, err)
 	}
 	if got, want := facts(f), "MSF page=512 id=A54661FE22A74C50A4763D4F2F6EBCD12 info=2 dbi=0 nodbi=true old=false arch= sort=type-only"; got != want {
 		t.Errorf("\n got %s\nwant %s", got, want)

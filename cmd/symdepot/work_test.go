@@ -325,7 +325,7 @@ func TestWorkerWaits(t *testing.T) {
 	}
 	w.workers(t, 1)
 	if st, err := w.SymCache().WaitSymCache(t.Context(), key, v310); err != nil || st != jobs.Done {
-		t.Error(st, err)
+		t.Errorf("the job is %v, error %v; want done", st, err)
 	}
 }
 
