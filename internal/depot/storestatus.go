@@ -18,11 +18,11 @@ type StoreStatus struct {
 	Bucket *BucketStatus
 }
 
-// Descriptions of a bucket and of its local cache.
-type (
-	BucketStatus = vault.Status
-	BucketCache  = vault.Usage
-)
+// BucketStatus describes a bucket.
+type BucketStatus = vault.Status
+
+// BucketCache describes the local cache of a bucket.
+type BucketCache = vault.Usage
 
 // Stores returns the state of the database and of the bucket, as far as this
 // process has noticed. It sends no request.

@@ -60,7 +60,7 @@ func (h *pgHosts) find(ctx context.Context, host string) ([]string, error) {
 func (h *pgHosts) note(_ context.Context, conn *pgx.Conn) error {
 	ip, port, err := net.SplitHostPort(conn.PgConn().Conn().RemoteAddr().String())
 	if err != nil {
-		return nil //nolint:nilerr // a socket in the file system
+		return nil // a socket in the file system
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()

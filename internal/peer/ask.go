@@ -239,6 +239,6 @@ func (b *body) broke(err error) error {
 
 // Close implements io.Closer.
 func (b *body) Close() error {
-	b.call.close()
+	b.close()
 	return nil
 }

@@ -594,7 +594,7 @@ func TestStrangers(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		var conn net.Conn = raw
+		conn := raw
 		if cfg != nil {
 			conn = tls.Client(raw, cfg)
 		}
