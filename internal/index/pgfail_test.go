@@ -405,3 +405,76 @@ func TestLateQuestion(t *testing.T) {
 		t.Errorf("after the next question the row has generation %d, want %d", g, generation+1)
 	}
 }
+
+// TestHeldQuestion: a node that was silent asks, and the database takes long to
+// write its row. A write that comes meanwhile returns, because the row that its
+// writer sees is old. The answer of that question is older than the write, so the
+// node must not answer from memory by it.
+func TestHeldQuestion(t *testing.T) {
+	t.Parallel()
+	server := pgtest.Shared(t)
+	where := server.Database(t)
+	db, err := Open(t.Context(), where, Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer db.Close()
+	watch, err := db.Watch()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer watch.Close()
+	pool := db.engine.(*postgres).pool
+	w := db.engine.(*postgres).watches[0]
+	w.end() // no further question
+	<-w.done
+	before, err := w.writes()
+	if err != nil {
+		t.Fatal(err)
+	}
+	// The node has been silent for three seconds.
+	if _, err := pool.Exec(t.Context(), "UPDATE node SET asked = now() - interval '3 seconds' WHERE id = $1", w.id); err != nil {
+		t.Fatal(err)
+	}
+	w.mu.Lock()
+	w.asked, w.sent = w.asked.Add(-3*time.Second), w.sent.Add(-3*time.Second)
+	w.mu.Unlock()
+
+	lock, err := pool.Begin(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := lock.Exec(t.Context(), "SELECT 1 FROM node WHERE id = $1 FOR UPDATE", w.id); err != nil {
+		t.Fatal(err)
+	}
+	asked := make(chan error, 1)
+	go func() { asked <- w.ask(t.Context()) }()
+	symtest.Await(t, time.Minute, "a question that waits", func() bool {
+		var waits bool
+		err := pool.QueryRow(t.Context(), `SELECT EXISTS (SELECT 1 FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock' AND query LIKE '%INSERT INTO node%')`).Scan(&waits)
+		return err == nil && waits
+	})
+	writer, err := Open(t.Context(), where, Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer writer.Close()
+	commitTest(t, writer, "", pdb(1))
+	if err := lock.Rollback(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-asked; err != nil {
+		t.Logf("the question: %v", err)
+	}
+	if state, err := w.writes(); err == nil && state == before {
+		t.Error("the node answers from memory by the state before a write that has returned")
+	}
+	// The next questions tell the new state.
+	symtest.Await(t, time.Minute, "a node that knows the write", func() bool {
+		state, err := w.writes()
+		if err != nil {
+			_ = w.ask(t.Context())
+		}
+		return err == nil && state != before
+	})
+}

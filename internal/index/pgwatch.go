@@ -20,9 +20,12 @@ import (
 //   - The process that writes sees its write at once.
 //   - A write returns once every node knows of it, or has not asked for
 //     staleAfter.
-//   - A node counts staleAfter from when it sent its last question, on its own
-//     clock. Later it answers nothing from memory. So a silent node has stopped
-//     before writers give it up, whatever the clocks show.
+//   - A node counts staleAfter from when it sent the question before the last one
+//     that was answered, on its own clock. Later it answers nothing from memory. So
+//     a silent node has stopped before writers give it up, whatever the clocks show.
+//     The last question itself does not count: its answer may be older than a write
+//     whose writer has not seen its row yet, because the database was still writing
+//     it. The row of the question before was there.
 //   - Each generation has a random salt, and a node says which of both it knows.
 //     If the database does not have them, its history was rewound: by a failover
 //     that lost writes, or by the restore of a backup. The salt is also what
@@ -62,7 +65,8 @@ type pgWatch struct {
 	question int64      // guarded by asking: number of the last question
 	mu       sync.Mutex
 	known    *moment   // what the last answer said; nil: none yet
-	asked    time.Time // when the question was sent; zero: not known
+	asked    time.Time // from when on the last answer counts; zero: it does not
+	sent     time.Time // when the last answered question was sent
 	written  time.Time // of the last write of this process
 	address  string    // announced
 	facts    string    // told
@@ -113,7 +117,8 @@ func (w *pgWatch) ask(ctx context.Context) error {
 }
 
 // askOnce tells which generation and which epoch of misses this node knows and
-// reads the current ones. It reports whether they are equal. A node that answers
+// reads the current ones. It reports whether they are equal, and whether the answer
+// counts. A node that answers
 // nothing from memory tells the current generation, because it reads everything
 // from the database until the answer is here.
 func (w *pgWatch) askOnce(ctx context.Context) (equal bool, err error) {
@@ -165,13 +170,15 @@ func (w *pgWatch) askOnce(ctx context.Context) (equal bool, err error) {
 	w.shared = shared
 	// An answer must not hide a write of this process that came after the question.
 	if sent.After(w.written) {
-		w.asked = sent
+		w.asked = w.sent
 	}
+	w.sent = sent
+	counts := !w.asked.IsZero() && time.Since(w.asked) < staleAfter
 	w.mu.Unlock()
 	if !kept {
 		w.e.noteRewound(last.generation, current.generation)
 	}
-	return told == current.generation && toldEpoch == currentEpoch, nil
+	return counts && told == current.generation && toldEpoch == currentEpoch, nil
 }
 
 // askText renews the row of node $1, of format $5. It knows generation $2 with the
