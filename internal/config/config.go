@@ -278,6 +278,11 @@ func (c *Config) check() error {
 	if _, _, err := net.SplitHostPort(c.Listen); err != nil {
 		fail("listen", "an address and a port are expected, such as 127.0.0.1:8080, not %q", c.Listen)
 	}
+	for i, where := range c.Depot.Replicas {
+		if err := checkReplica(c.Depot.Dir, where); err != nil {
+			fail(fmt.Sprintf("depot.replicas[%d]", i), "%v", err)
+		}
+	}
 	if key, err := c.Depot.checkPeers(); err != nil {
 		errs = append(errs, c.fault(0, key, "%v", err))
 	}

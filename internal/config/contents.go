@@ -33,6 +33,18 @@ func CheckDepot(where string) error {
 	return nil
 }
 
+// checkReplica rejects the address of a standby that cannot be one of the
+// depot's.
+func checkReplica(dir, where string) error {
+	switch {
+	case !index.IsURL(dir):
+		return errors.New("only a depot in PostgreSQL has replicas")
+	case !index.IsURL(where):
+		return errors.New("the address of a standby is expected, such as postgres://USER@HOST/DATABASE")
+	}
+	return CheckDepot(where)
+}
+
 // UseDepot completes the options of a depot with the bucket of its contents and
 // the folder of this machine. blobs is the URL of the bucket; empty: the bucket
 // that a depot in a folder has recorded, or none.
@@ -43,6 +55,9 @@ func (c *Config) UseDepot(where, blobs string, opt *depot.Options) (err error) {
 	opt.Local, opt.LocalSize = c.Depot.Local, int64(c.Depot.LocalSize)
 	if index.IsURL(where) {
 		opt.Dial = c.Dialer().Dial
+		if where == c.Depot.Dir {
+			opt.Replicas = c.Depot.Replicas
+		}
 		if opt.Local == "" {
 			base, err := os.UserCacheDir()
 			if err != nil {

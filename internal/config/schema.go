@@ -56,6 +56,7 @@ type Depot struct {
 	LocalSize   term.ByteSize `yaml:"local_size" default:"50GiB" help:"Most bytes of recently used contents of a bucket on this machine." example:"200GiB"`
 	Group       string        `yaml:"group" help:"A new depot is readable and writable by this group too (modes 0770 and 0660). Empty: by its owner alone. Existing depots keep their modes." example:"symbols"`
 	ScrubRate   term.ByteSize `yaml:"scrub_rate" default:"8MiB" help:"How much a server reads per second to check all stored files for damage, once a week; 0: it does not check." example:"32MiB"`
+	Replicas    []string      `yaml:"replicas" help:"Standbys of the database of the depot that answer lookups, as URLs. An answer counts only if the standby has all that this server knows; otherwise the primary is asked." example:"['postgres://symdepot@db2.example.com/symdepot']"`
 	PeerListen  string        `yaml:"peer_listen" help:"Address and port for the other servers of a depot in PostgreSQL, so that one of them downloads a missing file for all. Only servers of the same depot are answered, over TLS. Empty: each server downloads for its own clients." example:"10.0.0.1:8081"`
 	PeerAddress string        `yaml:"peer_address" help:"Address and port at which the other servers reach this one. Empty: peer_listen." example:"node1.internal:8081"`
 }

@@ -69,6 +69,8 @@ type Options struct {
 	// Dial connects to the server of a depot in a database; nil means a plain
 	// connection.
 	Dial func(ctx context.Context, network, addr string) (net.Conn, error)
+	// Replicas are the URLs of standbys of the database that answer lookups.
+	Replicas []string
 	// Bucket keeps the contents of the depot; nil keeps them in its folder. An
 	// existing depot must be opened with the same choice. The depot closes it.
 	Bucket bucket.Bucket

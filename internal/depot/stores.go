@@ -55,7 +55,7 @@ func (d *Depot) openStores(ctx context.Context, where string, opt *Options) (err
 			return err
 		}
 	}
-	d.db, err = index.Open(ctx, at, index.Options{Log: opt.Log, Now: opt.Now, Dial: opt.Dial, Placed: d.placed, TempDir: d.dir, MustExist: opt.MustExist && index.IsURL(where)})
+	d.db, err = index.Open(ctx, at, index.Options{Log: opt.Log, Now: opt.Now, Dial: opt.Dial, Replicas: opt.Replicas, Placed: d.placed, TempDir: d.dir, MustExist: opt.MustExist && index.IsURL(where)})
 	if err == nil && opt.Now == nil {
 		opt.Now = index.ClockOf(d.db)
 	}

@@ -12,11 +12,16 @@ type StoreStatus struct {
 	// Database is set if the index is in a database; DatabaseUp if this process
 	// knows its current generation, so that it answers from memory.
 	Database, DatabaseUp bool
+	// Replicas counts the lookups that went to replicas of the database.
+	Replicas ReplicaStatus
 	// Nodes describes the servers on the database; nil if the index is in a file.
 	Nodes *NodeStatus
 	// Bucket describes the bucket of the contents; nil if they are on disk.
 	Bucket *BucketStatus
 }
+
+// ReplicaStatus counts what replicas of the database did for this process.
+type ReplicaStatus = index.ReplicaStatus
 
 // BucketStatus describes a bucket.
 type BucketStatus = vault.Status
@@ -31,6 +36,7 @@ func (d *Depot) Stores(ctx context.Context) StoreStatus {
 	if s.Database {
 		_, err := d.filter.generation(ctx)
 		s.DatabaseUp = err == nil
+		s.Replicas = d.db.Nodes.Replicas()
 	}
 	if n, ok := d.Nodes.Status(); ok {
 		s.Nodes = &n

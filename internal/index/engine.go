@@ -53,6 +53,16 @@ type beginner interface {
 	begin(ctx context.Context, durable bool) (transaction, error)
 }
 
+// replicated is an engine that may have copies of the database for lookups.
+type replicated interface {
+	// onReplica calls fn with a reader of a copy that is not older than what this
+	// process knows. It reports false if there is none or if it failed: then what fn
+	// has read does not count.
+	onReplica(ctx context.Context, fn func(reader) error) bool
+	// replicaStatus counts what the copies did.
+	replicaStatus() ReplicaStatus
+}
+
 // transactor is an engine that repeats write transactions.
 type transactor interface {
 	// transact runs fn in a write transaction and commits if fn returns nil. It

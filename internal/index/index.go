@@ -40,6 +40,8 @@ type Options struct {
 	MustExist bool
 	// Dial connects to the server of a database; nil means a plain connection.
 	Dial func(ctx context.Context, network, addr string) (net.Conn, error)
+	// Replicas are the URLs of standbys of the database that answer lookups.
+	Replicas []string
 	// Log receives changes of the state of a database server; nil means nothing.
 	Log *slog.Logger
 	// Now is the clock; nil means that of the database server, or of this machine

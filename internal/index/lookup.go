@@ -105,19 +105,25 @@ func (db *DB) hits(ctx context.Context, constant bool, query string, args []any)
 	// which costs more than the query.
 	ctx = context.WithoutCancel(ctx)
 	var hits []Hit
-	err := db.points.each(ctx, constant, query, args, func(scan func(...any) error) (bool, error) {
-		var h Hit
-		if err := scanStored(scan, &h.Stored, &h.Role); err != nil {
-			return false, err
-		}
-		if i := slices.IndexFunc(hits, func(o Hit) bool { return o.id == h.id }); i >= 0 {
-			hits[i].Role |= h.Role
+	read := func(r reader) error {
+		hits = nil
+		return r.each(ctx, constant, query, args, func(scan func(...any) error) (bool, error) {
+			var h Hit
+			if err := scanStored(scan, &h.Stored, &h.Role); err != nil {
+				return false, err
+			}
+			if i := slices.IndexFunc(hits, func(o Hit) bool { return o.id == h.id }); i >= 0 {
+				hits[i].Role |= h.Role
+				return true, nil
+			}
+			hits = append(hits, h)
 			return true, nil
-		}
-		hits = append(hits, h)
-		return true, nil
-	})
-	if err != nil {
+		})
+	}
+	e, ok := db.engine.(replicated)
+	if ok && e.onReplica(ctx, read) {
+		db.reads.Add(1)
+	} else if err := read(db.points); err != nil {
 		return nil, err
 	}
 	slices.SortStableFunc(hits, func(a, b Hit) int { return cmp.Compare(b.Number, a.Number) })

@@ -46,6 +46,7 @@ type postgres struct {
 	outdated  atomic.Bool // a newer version has changed the index so that this one cannot use it
 	lastReset atomic.Int64
 	replays   replays
+	replicas  *replicas // nil: none
 
 	mu      sync.Mutex
 	watches []*pgWatch // guarded by mu
@@ -90,30 +91,13 @@ func openPostgres(ctx context.Context, where string, opt Options) (*postgres, er
 	if e.migrations == nil {
 		e.migrations = postgresMigrations
 	}
-	if !strings.Contains(where, "pool_max_conns=") {
-		cfg.MaxConns = int32(min(max(8, 4*runtime.GOMAXPROCS(0)), 16))
-	}
 	// The hosts are tried in turn: a lookup must reach the last one in time.
 	if most := pointLimit / time.Duration(len(hosts)+1); len(hosts) > 1 && (c.ConnectTimeout == 0 || c.ConnectTimeout > most) {
 		c.ConnectTimeout = most
 	} else if c.ConnectTimeout == 0 || c.ConnectTimeout > pointLimit {
 		c.ConnectTimeout = pointLimit
 	}
-	dial := c.DialFunc
-	if opt.Dial != nil {
-		dial = opt.Dial
-	}
-	c.DialFunc = func(ctx context.Context, network, addr string) (net.Conn, error) {
-		conn, err := dial(ctx, network, addr)
-		if tcp, ok := conn.(*net.TCPConn); ok && err == nil {
-			noticeDeath(tcp)
-		}
-		return conn, err
-	}
-	c.RuntimeParams["application_name"] = cmp.Or(c.RuntimeParams["application_name"], "symdepot")
-	c.RuntimeParams["standard_conforming_strings"] = "on"
-	// A process that stands still in a transaction would stop all writers.
-	c.RuntimeParams["idle_in_transaction_session_timeout"] = cmp.Or(c.RuntimeParams["idle_in_transaction_session_timeout"], "30000")
+	usual(cfg, where, opt)
 	if len(hosts) > 1 {
 		preferLast(cfg)
 	}
@@ -122,6 +106,11 @@ func openPostgres(ctx context.Context, where string, opt Options) (*postgres, er
 	}
 	if err := e.checkServer(ctx); err != nil {
 		return e, err
+	}
+	if len(opt.Replicas) > 0 {
+		if e.replicas, err = openReplicas(ctx, opt.Replicas, opt); err != nil {
+			return e, err
+		}
 	}
 	version, err := e.databaseFormat(ctx)
 	e.requests, e.history = version >= requestFormat, version >= historyFormat
@@ -142,6 +131,29 @@ func openPostgres(ctx context.Context, where string, opt Options) (*postgres, er
 		e.requests, e.history = true, true
 	}
 	return e, e.sweepNodes(ctx)
+}
+
+// usual sets what connections to a database have in common.
+func usual(cfg *pgxpool.Config, where string, opt Options) {
+	if !strings.Contains(where, "pool_max_conns=") {
+		cfg.MaxConns = int32(min(max(8, 4*runtime.GOMAXPROCS(0)), 16))
+	}
+	c := cfg.ConnConfig
+	dial := c.DialFunc
+	if opt.Dial != nil {
+		dial = opt.Dial
+	}
+	c.DialFunc = func(ctx context.Context, network, addr string) (net.Conn, error) {
+		conn, err := dial(ctx, network, addr)
+		if tcp, ok := conn.(*net.TCPConn); ok && err == nil {
+			noticeDeath(tcp)
+		}
+		return conn, err
+	}
+	c.RuntimeParams["application_name"] = cmp.Or(c.RuntimeParams["application_name"], "symdepot")
+	c.RuntimeParams["standard_conforming_strings"] = "on"
+	// A process that stands still in a transaction would stop all writers.
+	c.RuntimeParams["idle_in_transaction_session_timeout"] = cmp.Or(c.RuntimeParams["idle_in_transaction_session_timeout"], "30000")
 }
 
 // noticeDeath has a connection fail within about deadAfter if the other host has
@@ -235,6 +247,9 @@ func (e *postgres) scans() reader      { return pgScans{e} }
 func (e *postgres) time() time.Time    { return e.clock.now() }
 
 func (e *postgres) close() error {
+	if e.replicas != nil {
+		e.replicas.close()
+	}
 	if e.pool != nil {
 		e.pool.Close()
 	}

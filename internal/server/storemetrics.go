@@ -17,6 +17,7 @@ type stores struct {
 
 var (
 	descDatabaseUp      = prometheus.NewDesc("symdepot_database_up", "1 while this server knows the current generation of the index in the database; 0: it answers nothing from memory, and lookups wait or get 503.", nil, nil)
+	descReplicas        = prometheus.NewDesc("symdepot_database_replica_lookups_total", "Lookups of this server on replicas of the database: answered by one, or repeated on the primary because the replica was behind or failed.", []string{"result"}, nil)
 	descBucketUp        = prometheus.NewDesc("symdepot_bucket_up", "1 if the object store answered the last request of this server; 0: files of the local cache are served, others get 503.", nil, nil)
 	descBucketForeign   = prometheus.NewDesc("symdepot_bucket_foreign", "1 if another copy of the database owns the objects of the bucket, so that this one deletes none until symdepot gc --claim.", nil, nil)
 	descBucketDownloads = prometheus.NewDesc("symdepot_bucket_downloads_total", "Contents that this server has downloaded from the bucket.", nil, nil)
@@ -29,7 +30,7 @@ var (
 
 // Describe implements prometheus.Collector.
 func (stores) Describe(ch chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{descDatabaseUp, descBucketUp, descBucketForeign, descBucketDownloads, descBucketUploads, descBucketFailures, descLocalFiles, descLocalBytes, descLocalLimit} {
+	for _, d := range []*prometheus.Desc{descDatabaseUp, descReplicas, descBucketUp, descBucketForeign, descBucketDownloads, descBucketUploads, descBucketFailures, descLocalFiles, descLocalBytes, descLocalLimit} {
 		ch <- d
 	}
 }
@@ -51,6 +52,11 @@ func (c stores) Collect(ch chan<- prometheus.Metric) {
 	}
 	if st.Database {
 		is(descDatabaseUp, st.DatabaseUp)
+		if r := st.Replicas; r.Hosts > 0 {
+			for result, n := range map[string]uint64{"answered": r.Answered, "behind": r.Behind, "failed": r.Failed} {
+				ch <- prometheus.MustNewConstMetric(descReplicas, prometheus.CounterValue, float64(n), result)
+			}
+		}
 	}
 	b := st.Bucket
 	if b == nil {
