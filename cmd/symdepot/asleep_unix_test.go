@@ -5,7 +5,9 @@ package main
 import (
 	"bytes"
 	"database/sql"
+	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -52,6 +54,14 @@ func TestAddAsleep(t *testing.T) {
 		if err := cmd.Process.Signal(signalStop); err != nil {
 			t.Fatal(err)
 		}
+		// The signal has returned before all threads stand still.
+		symtest.Await(t, time.Minute, "a process that stands still", func() bool {
+			state, err := exec.CommandContext(t.Context(), "ps", "-o", "state=", "-p", strconv.Itoa(cmd.Process.Pid)).Output()
+			if err != nil {
+				t.Fatalf("the state of the stopped add: %v", err)
+			}
+			return strings.HasPrefix(strings.TrimSpace(string(state)), "T")
+		})
 		if tx, err := writer.BeginTx(t.Context(), nil); err == nil {
 			return tx.Rollback() == nil
 		}
