@@ -170,16 +170,16 @@ func (db *DB) Enqueue(ctx context.Context, j Job) (id int64, existing bool, err 
 				return ErrQueueFull
 			}
 		}
-		after := now
+		after := int64(0) // at once, also by the clock of a process that differs a little
 		if j.NotBefore.After(now) {
-			after = j.NotBefore
+			after = j.NotBefore.UnixMilli()
 		}
 		if err := w.jobsChanged(); err != nil {
 			return err
 		}
 		return w.row(`INSERT INTO job (kind, key, variant, payload, state, priority, attempts, max_attempts, created, not_before, worker, token, outcome, detail)
 			VALUES ($1, $2, $3, $4, 1, $5, 0, $6, $7, $8, '', '', '', '') RETURNING id`,
-			append(key, payload, j.Priority, cmp.Or(j.MaxAttempts, maxAttempts), now.UnixMilli(), after.UnixMilli()), &id)
+			append(key, payload, j.Priority, cmp.Or(j.MaxAttempts, maxAttempts), now.UnixMilli(), after), &id)
 	})
 	if err != nil {
 		return 0, false, err

@@ -357,6 +357,21 @@ func TestMissEpoch(t *testing.T) {
 	}
 }
 
+// A job that may begin at once may begin in a process whose idea of the server's
+// time is a little behind.
+func TestJobAtOnce(t *testing.T) {
+	t.Parallel()
+	dbs, _ := openNodes(t, 2)
+	right := dbs[0].now
+	dbs[0].now = func() time.Time { return right().Add(900 * time.Millisecond) }
+	if _, _, err := dbs[0].Enqueue(t.Context(), Job{Kind: "symcache", Key: "k"}); err != nil {
+		t.Fatal(err)
+	}
+	if jobs := lease(t, dbs[1], "w", 1); len(jobs) != 1 || !jobs[0].NotBefore.IsZero() {
+		t.Errorf("%d jobs %+v, want one without a time before which it must not begin", len(jobs), jobs)
+	}
+}
+
 // A process learns at once of the jobs that others enter and end.
 func TestJobNews(t *testing.T) {
 	t.Parallel()
