@@ -63,7 +63,7 @@ windowsthere: ## a minute of the tests of Windows, if the Wine that make windows
 torture: setup ## the long proofs, in parts; goes on where it stopped (hours)
 	@scripts/torture
 
-bench: setup ## the ratios of BENCHMARKS.md, measured side by side
+bench: setup ## the ratios of BENCHMARKS.md, measured side by side; scripts/bench engines and scripts/bench keys are parts of their own
 	@scripts/bench
 
 clean: ## remove what was built and fetched
