@@ -221,7 +221,7 @@ func TestRefusedAtStart(t *testing.T) {
 func TestNodesClockRefused(t *testing.T) {
 	t.Parallel()
 	if !clockTurns() {
-		t.Skip("the clock of a process cannot be turned on this system")
+		t.Skip("needs Linux on amd64, where a test can change the clock of one process")
 	}
 	c := newCluster(t, 1)
 	for _, by := range []string{"6m", "-6m"} {

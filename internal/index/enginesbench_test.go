@@ -47,7 +47,7 @@ func TestBenchEngines(t *testing.T) {
 // keys only.
 func TestBenchKeys(t *testing.T) {
 	if os.Getenv("SYMDEPOT_BENCH") != "keys" {
-		t.Skip("runs with scripts/bench keys (SYMDEPOT_BENCH=keys)")
+		t.Skip("needs SYMDEPOT_BENCH=keys and half an hour: run scripts/bench keys")
 	}
 	benchEngines(t, 10_000_000, 3, 100_000)
 }

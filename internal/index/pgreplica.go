@@ -93,8 +93,8 @@ func (r *replicas) next() *replica {
 	return nil
 }
 
-// read calls fn with a reader of a replica, and reports whether its rows count.
-// Otherwise fn has to be called again with another reader.
+// read calls fn with a reader of a replica, and reports whether the rows that fn
+// has read may be used. If not, the caller reads again from the primary.
 func (r *replicas) read(ctx context.Context, known moment, fn func(reader) error) bool {
 	one := r.next()
 	if one == nil {
