@@ -61,7 +61,9 @@ type Options struct {
 	// TempDir is the folder for temporary files; empty means the system's.
 	TempDir string
 
-	steps []migration // nil: those of this version; others are for tests
+	// For tests; zero values mean those of this version.
+	steps        []migration
+	replicaLimit time.Duration
 }
 
 // DB is an open index. Its methods may be called by several goroutines.

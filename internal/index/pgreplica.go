@@ -1,6 +1,7 @@
 package index
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -38,6 +39,7 @@ type ReplicaStatus struct {
 // primary.
 type replicas struct {
 	log                      *slog.Logger
+	limit                    time.Duration // of one lookup
 	list                     []*replica
 	turn                     atomic.Uint32
 	answered, behind, failed atomic.Uint64
@@ -52,7 +54,7 @@ type replica struct {
 // openReplicas connects to replicas when they are first used: a replica that is
 // away does not keep a process from starting.
 func openReplicas(ctx context.Context, urls []string, opt Options) (*replicas, error) {
-	r := &replicas{log: opt.Log}
+	r := &replicas{log: opt.Log, limit: cmp.Or(opt.replicaLimit, replicaLimit)}
 	for _, where := range urls {
 		cfg, err := pgxpool.ParseConfig(where)
 		if err != nil {
@@ -60,7 +62,7 @@ func openReplicas(ctx context.Context, urls []string, opt Options) (*replicas, e
 			return nil, errors.New("the URL of a replica is not valid; it has the form postgres://USER@HOST:PORT/DATABASE")
 		}
 		usual(cfg, where, opt)
-		cfg.ConnConfig.ConnectTimeout = replicaLimit
+		cfg.ConnConfig.ConnectTimeout = r.limit
 		pool, err := pgxpool.NewWithConfig(ctx, cfg)
 		if err != nil {
 			r.close()
@@ -100,7 +102,7 @@ func (r *replicas) read(ctx context.Context, known moment, fn func(reader) error
 	if one == nil {
 		return false
 	}
-	ctx, cancel := context.WithTimeout(ctx, replicaLimit)
+	ctx, cancel := context.WithTimeout(ctx, r.limit)
 	defer cancel()
 	err := fn(pgReplica{one.pool, known, ctx})
 	switch {
