@@ -4,17 +4,20 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"os"
 	"strconv"
 	"strings"
 	"time"
 
 	"github.com/symdepot/symdepot/internal/auth"
+	"github.com/symdepot/symdepot/internal/depot"
 	"github.com/symdepot/symdepot/internal/term"
 )
 
 type auditCmd struct {
 	Config  string   `help:"Configuration file whose auth.audit.file is read. Default: as for serve." placeholder:"FILE" xor:"from"`
 	File    string   `help:"The audit log; older files beside it are read too." placeholder:"FILE" xor:"from"`
+	Stored  bool     `help:"The closed files of all servers, from the bucket of --depot and --blobs; with the files that are named, too."`
 	Node    string   `help:"Only the server with this name, of several." placeholder:"NAME"`
 	Since   string   `help:"Only from this time on: 24h, 7d, 2026-11-21 or 2026-11-21T08:00:00Z." placeholder:"TIME"`
 	Until   string   `help:"Only before this time, likewise." placeholder:"TIME"`
@@ -35,6 +38,7 @@ records to the file of --audit-file, or of the key auth.audit.file.
   symdepot audit --since 7d --product driver
   symdepot audit --file /var/log/symdepot/audit.jsonl --who 'alice@*' --json
   symdepot audit node1/audit.jsonl node2/audit.jsonl --since 24h
+  symdepot --depot postgres://symdepot@db/symdepot --blobs s3://symbols/prod audit --stored --since 30d
 
 Exit codes: 0 listed, 1 there is none, 2 wrong command line, 3 failed; damaged records are reported and omitted.`
 }
@@ -49,10 +53,11 @@ func (c auditCmd) Run(a *app) error {
 	if f.Until, err = moment(c.Until, time.Now()); err != nil {
 		return term.UsageError("--until: " + err.Error())
 	}
-	files, err := c.files(a)
+	files, done, err := c.files(a, f.Since)
 	if err != nil {
 		return err
 	}
+	defer done()
 	columns := []string{"TIME", "WHO", "BY", "FROM", "PROTOCOL", "STATUS", "SENT", "PRODUCTS", "NAME", "ID"}
 	if len(files) > 1 {
 		columns = append(columns, "SERVER")
@@ -87,26 +92,57 @@ func (c auditCmd) Run(a *app) error {
 	return t.Flush()
 }
 
-// files are the files of records that the command line or the configuration
-// names.
-func (c auditCmd) files(a *app) ([]string, error) {
-	if len(c.Files) > 0 {
-		if c.File != "" || c.Config != "" {
-			return nil, term.UsageError("files exclude --file and --config")
-		}
-		return c.Files, nil
-	}
-	if c.File != "" {
-		return []string{c.File}, nil
+// files are the logs that the command line or the configuration names. done deletes
+// copies of them.
+func (c auditCmd) files(a *app, since time.Time) (files []string, done func(), err error) {
+	done = func() {}
+	switch {
+	case len(c.Files) > 0 && (c.File != "" || c.Config != ""):
+		return nil, done, term.UsageError("files exclude --file and --config")
+	case c.Stored:
+		return c.stored(a, since)
+	case len(c.Files) > 0:
+		return c.Files, done, nil
+	case c.File != "":
+		return []string{c.File}, done, nil
 	}
 	conf, err := a.config(c.Config)
+	if err == nil && conf.Auth.Audit.File == "" {
+		err = term.UsageError("the configuration has no auth.audit.file; name the file that the server has as --audit-file with --file, or the server's configuration with --config")
+	}
 	if err != nil {
-		return nil, err
+		return nil, done, err
 	}
-	if conf.Auth.Audit.File == "" {
-		return nil, term.UsageError("the configuration has no auth.audit.file; name the file that the server has as --audit-file with --file, or the server's configuration with --config")
+	return []string{conf.Auth.Audit.File}, done, nil
+}
+
+// stored copies the files that servers have stored in the bucket.
+func (c auditCmd) stored(a *app, since time.Time) (files []string, done func(), err error) {
+	dir, err := os.MkdirTemp("", "symdepot-audit-")
+	if err != nil {
+		return nil, func() {}, err
 	}
-	return []string{conf.Auth.Audit.File}, nil
+	done = func() { _ = os.RemoveAll(dir) }
+	defer func() {
+		if err != nil {
+			done()
+		}
+	}()
+	d, err := a.open(depot.Options{MustExist: true})
+	if err != nil {
+		return nil, done, err
+	}
+	defer d.Close()
+	from := d.Nodes.AuditArchive()
+	if from == nil {
+		return nil, done, term.UsageError("--stored is for a depot with a bucket (--blobs); for this one name the server's file with --file")
+	}
+	files, err = from.Fetch(a.ctx, dir, auth.ArchiveLog, since)
+	files = append(files, c.Files...)
+	if c.File != "" {
+		files = append(files, c.File)
+	}
+	return files, done, err
 }
 
 // moment reads a time, or how long ago one was. Empty is the zero time.

@@ -38,6 +38,9 @@ func openGuard(conf *config.Config, d *depot.Depot, log *slog.Logger) (*guard, e
 	}
 	if f := conf.AuditOptions(); f != nil {
 		f.Node = d.Nodes.Name()
+		if to := d.Nodes.AuditArchive(); to != nil {
+			f.Archive = to
+		}
 		if g.audit, err = auth.OpenAudit(*f, log); err != nil {
 			return nil, errors.Join(err, g.Close())
 		}

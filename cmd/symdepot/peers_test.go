@@ -367,8 +367,8 @@ func TestNodesPause(t *testing.T) {
 }
 
 // TestNodesTokens: a token that is revoked through one process is refused by all
-// servers when the command returns. Each server writes its own audit log, and
-// `symdepot audit` merges them.
+// servers when the command returns. Each server writes its own audit log and stores
+// it in the bucket; `symdepot audit` merges them.
 func TestNodesTokens(t *testing.T) {
 	t.Parallel()
 	u := newHeldUpstream(t)
@@ -436,6 +436,17 @@ func TestNodesTokens(t *testing.T) {
 	}
 	if out := c.run(t, "audit", "--node", servers[1], log(0), log(1), log(2)); strings.Count(out, servers[1]) != 6 || strings.Contains(out, servers[2]) {
 		t.Errorf("audit --node %s:\n%s", servers[1], out)
+	}
+	// Each server has stored its log in the bucket when it stopped.
+	stored := c.run(t, "audit", "--json", "--stored")
+	if n := strings.Count(stored, "\n"); n != 18 {
+		t.Errorf("audit --stored: %d records, want the 18 of all servers:\n%s", n, stored)
+	}
+	if both := c.run(t, "audit", "--json", "--stored", log(1)); both != stored {
+		t.Errorf("audit --stored with the log of one server:\n%s\nwant each record once:\n%s", both, stored)
+	}
+	if n := strings.Count(c.run(t, "audit", "--json", "--stored", "--who", "ci1"), "\n"); n != 6 {
+		t.Errorf("audit --stored --who ci1: %d records, want 6", n)
 	}
 }
 

@@ -7,10 +7,12 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"iter"
 	"log/slog"
 	"os"
 	"path/filepath"
+	"reflect"
 	"slices"
 	"strconv"
 	"strings"
@@ -65,6 +67,9 @@ type AuditConfig struct {
 	// Keep is the number of rotated files that are kept; zero is 90, negative
 	// is all.
 	Keep int
+	// Archive gets each closed file; nil: none. Close then closes the current
+	// file too, because the folder may end with this machine.
+	Archive Archive
 	// Now is the clock; nil is time.Now.
 	Now func() time.Time
 }
@@ -95,6 +100,9 @@ type Audit struct {
 	done   chan struct{}
 	err    error // of Close; valid once done is closed
 
+	rotated  chan struct{} // tells archive that a file was closed
+	archived chan struct{} // closed when archive has ended
+
 	// The rest is used by the writing goroutine only.
 	f       *os.File
 	w       *bufio.Writer
@@ -122,11 +130,17 @@ func OpenAudit(cfg AuditConfig, log *slog.Logger) (*Audit, error) {
 	if cfg.Now == nil {
 		cfg.Now = time.Now
 	}
-	a := &Audit{cfg: cfg, log: log, queue: make(chan Event, auditQueue), flush: make(chan chan struct{}), done: make(chan struct{})}
+	a := &Audit{cfg: cfg, log: log, queue: make(chan Event, auditQueue), flush: make(chan chan struct{}), done: make(chan struct{}),
+		rotated: make(chan struct{}, 1), archived: make(chan struct{})}
 	if err := a.open(); err != nil {
 		return nil, fmt.Errorf("cannot open the audit log: %w", err)
 	}
 	go a.run()
+	if a.cfg.Archive == nil {
+		close(a.archived)
+	} else {
+		go a.archive()
+	}
 	return a, nil
 }
 
@@ -187,7 +201,8 @@ func (a *Audit) Flush() {
 	}
 }
 
-// Close writes all queued records durably. Later records are lost.
+// Close writes all queued records durably, and stores the file in the archive, if
+// there is one. Later records are lost.
 func (a *Audit) Close() error {
 	a.mu.Lock()
 	if !a.closed {
@@ -196,6 +211,7 @@ func (a *Audit) Close() error {
 	}
 	a.mu.Unlock()
 	<-a.done
+	<-a.archived
 	return a.err
 }
 
@@ -205,7 +221,9 @@ func (a *Audit) run() {
 		select {
 		case e, ok := <-a.queue:
 			if !ok {
-				a.err = a.end()
+				if a.err = a.end(); a.err == nil && a.cfg.Archive != nil && a.size > 0 {
+					a.err = a.putAside()
+				}
 				if n := a.lost.Load(); n > 0 {
 					a.log.Error("audit records were lost", "count", n)
 				}
@@ -362,6 +380,10 @@ func (a *Audit) putAside() error {
 	if err := os.Rename(a.cfg.File, name+ext); err != nil {
 		return err
 	}
+	select {
+	case a.rotated <- struct{}{}:
+	default:
+	}
 	if drop := len(old) + 1 - a.cfg.Keep; a.cfg.Keep > 0 && drop > 0 {
 		for _, o := range old[:drop] {
 			err = errors.Join(err, os.Remove(o.name))
@@ -453,13 +475,17 @@ func ReadAudit(file string, filter AuditFilter) iter.Seq2[Event, error] {
 				return
 			}
 		}
+		if _, err := os.Stat(file); len(files) > 0 && errors.Is(err, fs.ErrNotExist) {
+			return // the server has closed the last file too
+		}
 		readAudit(file, &filter, yield)
 	}
 }
 
 // ReadAudits is ReadAudit for the files of several servers, merged by time. Records of
 // the same nanosecond are ordered by the name of their server; those of one server keep
-// the order of its file. So the order does not depend on that of files.
+// the order of its file. So the order does not depend on that of files. A record that
+// two of the logs have is yielded once.
 func ReadAudits(files []string, filter AuditFilter) iter.Seq2[Event, error] {
 	if len(files) == 1 {
 		return ReadAudit(files[0], filter)
@@ -470,6 +496,8 @@ func ReadAudits(files []string, filter AuditFilter) iter.Seq2[Event, error] {
 	}
 	return func(yield func(Event, error) bool) {
 		var sources []*source
+		var last Event   // the last record that was yielded
+		var from *source // its source
 		// advance reads the next record of a source. It returns false at its end, and
 		// stops the whole reading if yield does.
 		stopped := false
@@ -504,8 +532,12 @@ func ReadAudits(files []string, filter AuditFilter) iter.Seq2[Event, error] {
 			first := slices.MinFunc(sources, func(a, b *source) int {
 				return cmp.Or(a.event.Time.Compare(b.event.Time), cmp.Compare(a.event.Node, b.event.Node))
 			})
-			if !yield(first.event, nil) {
-				return
+			// A closed file may be read from its folder and from an archive.
+			if again := from != nil && from != first && reflect.DeepEqual(first.event, last); !again {
+				if !yield(first.event, nil) {
+					return
+				}
+				last, from = first.event, first
 			}
 			if !advance(first) {
 				sources = slices.DeleteFunc(sources, func(s *source) bool { return s == first })

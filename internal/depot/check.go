@@ -194,12 +194,32 @@ func (c *Checker) audit(ctx context.Context, repair bool, lost func(Fault, blob.
 	return a, err
 }
 
-// auditEvery is the time between two audits by the garbage collection.
-const auditEvery = 30 * 24 * time.Hour
+const (
+	auditEvery = 30 * 24 * time.Hour // between two audits by servers and the garbage collection
+	auditRest  = time.Hour           // between two looks of a server whether one is due
+)
 
-// auditDue audits if the last audit was a month ago, and logs what is missing. A new
-// depot has its first audit after a month.
+// auditMonthly compares all objects of a bucket with the index once a month until ctx
+// ends.
+func (c *Checker) auditMonthly(ctx context.Context) {
+	if !c.placed {
+		return
+	}
+	for c.wait(ctx, auditRest) == nil {
+		if err := c.auditDue(ctx); err != nil && ctx.Err() == nil && !isAway(err) {
+			c.log.Warn("the monthly comparison of the bucket with the index failed", "error", err)
+		}
+	}
+}
+
+// auditDue audits if the last audit was a month ago and no other process is auditing,
+// and logs what is missing. A new depot has its first audit after a month.
 func (c *Checker) auditDue(ctx context.Context) error {
+	_, err := c.db.Nodes.Do(ctx, "audit", 0, c.auditIfDue)
+	return err
+}
+
+func (c *Checker) auditIfDue(ctx context.Context) error {
 	last, err := c.db.Places.Audited(ctx)
 	if err != nil {
 		return err

@@ -9,11 +9,13 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/symdepot/symdepot/internal/blob"
+	"github.com/symdepot/symdepot/internal/bucket/buckettest"
 )
 
 // blobPath returns the file of a content on disk.
@@ -308,6 +310,41 @@ func TestScrub(t *testing.T) {
 	}
 	if again, err := d.Check.Progress(t.Context()); err != nil || again.LastContents != 2 || again.LastBytes >= st.LastBytes+st.Bytes && st.Bytes == 0 {
 		t.Errorf("state after a continued pass: %+v, %v; want only the second content to be read", again, err)
+	}
+}
+
+// TestAuditMonthly: a server compares the bucket with the index a month after the
+// depot began, and then again a month later, without any garbage collection.
+func TestAuditMonthly(t *testing.T) {
+	now := time.Now()
+	d, log := logged(t, Options{Bucket: bucketOf(t, buckettest.S3(t))})
+	d.Check.now = func() time.Time { return now }
+	start, hours := now, 0
+	var audits []time.Duration // since the start
+	last := time.Time{}
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	d.Check.wait = func(ctx context.Context, pause time.Duration) error {
+		at, err := d.db.Places.Audited(ctx)
+		if err != nil {
+			t.Error(err)
+		}
+		if !at.Equal(last) {
+			audits, last = append(audits, at.Sub(start).Round(pause)), at
+		}
+		if hours++; hours > 70*24 {
+			cancel()
+		}
+		now = now.Add(pause)
+		return ctx.Err()
+	}
+	d.Check.auditMonthly(ctx)
+	// The first time is that of the beginning.
+	if want := []time.Duration{time.Hour, 721 * time.Hour, 1441 * time.Hour}; !slices.Equal(audits, want) {
+		t.Errorf("audits after %v, want %v", audits, want)
+	}
+	if log.Len() > 0 {
+		t.Errorf("warnings:\n%s", log)
 	}
 }
 

@@ -14,6 +14,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/symdepot/symdepot/internal/blob"
 	"github.com/symdepot/symdepot/internal/fetch"
 	"github.com/symdepot/symdepot/internal/index"
 	"github.com/symdepot/symdepot/internal/jobs"
@@ -36,6 +37,7 @@ type NodeOptions struct {
 // others.
 type Nodes struct {
 	db    *index.DB
+	blobs blob.Backend
 	watch *index.Watch // nil: nothing is known of the others
 	peers *peer.Node   // nil: this server downloads for its own clients
 	name  string
@@ -57,7 +59,7 @@ var errNoNodes = errors.New("depot.peer_listen is for a depot in PostgreSQL; rem
 
 // openNodes begins to work with the other servers.
 func openNodes(ctx context.Context, d *Depot, opt *Options) (err error) {
-	n := &Nodes{db: d.db, watch: d.filter.watch, queue: d.queue, log: opt.Log, told: map[string]time.Time{}}
+	n := &Nodes{db: d.db, blobs: d.blobs, watch: d.filter.watch, queue: d.queue, log: opt.Log, told: map[string]time.Time{}}
 	d.Nodes = n
 	if n.Shared() {
 		host, _ := os.Hostname()

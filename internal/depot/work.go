@@ -26,6 +26,7 @@ func (d *Depot) Work(ctx context.Context) error {
 	side.Go(func() { d.queue.Run(ctx) })
 	side.Go(func() { d.symcache.Run(ctx) })
 	side.Go(func() { d.Check.scrub(ctx) })
+	side.Go(func() { d.Check.auditMonthly(ctx) })
 	side.Go(func() { d.Nodes.work(ctx) })
 	tidy := time.NewTicker(tidyEvery)
 	defer tidy.Stop()

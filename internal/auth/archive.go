@@ -1,0 +1,102 @@
+package auth
+
+import (
+	"context"
+	"errors"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+)
+
+// Archive keeps closed audit files at a place that outlives this machine.
+type Archive interface {
+	// Names returns the names of this server's files in the archive.
+	Names(ctx context.Context) (map[string]bool, error)
+	// Put stores a file. Storing the same file twice is no error.
+	Put(ctx context.Context, name string, size int64, r io.ReaderAt) error
+}
+
+const (
+	// archiveRetry is the time between two attempts to store closed files.
+	archiveRetry = 10 * time.Minute
+	// archiveLast is how long Close may take to store them.
+	archiveLast = 20 * time.Second
+)
+
+// ArchiveLog is the name that the files of an archive would have while records are
+// still added to them: ReadAudits finds the closed files beside it.
+const ArchiveLog = "audit.jsonl"
+
+// archive stores closed files until the log is closed, and then those that are left.
+func (a *Audit) archive() {
+	defer close(a.archived)
+	life, end := context.WithCancel(context.Background())
+	defer end()
+	go func() {
+		<-a.done
+		end()
+	}()
+	failing := false
+	for {
+		ctx, cancel := life, context.CancelFunc(func() {})
+		last := life.Err() != nil
+		if last {
+			ctx, cancel = context.WithTimeout(context.Background(), archiveLast)
+		}
+		err := a.store(ctx)
+		cancel()
+		switch {
+		case err != nil && !failing && (last || life.Err() == nil):
+			failing = true
+			a.log.Error("cannot store closed audit files in the bucket; they stay in their folder, and the server tries again", "error", err)
+		case err == nil && failing:
+			failing = false
+			a.log.Info("closed audit files are stored in the bucket again")
+		}
+		if last {
+			return
+		}
+		select {
+		case <-a.rotated:
+		case <-life.Done():
+		case <-time.After(archiveRetry):
+		}
+	}
+}
+
+// store stores the closed files that the archive does not have.
+func (a *Audit) store(ctx context.Context) error {
+	files, err := olderFiles(a.cfg.File)
+	if err != nil || len(files) == 0 {
+		return err
+	}
+	have, err := a.cfg.Archive.Names(ctx)
+	if err != nil {
+		return err
+	}
+	stem, ext := split(a.cfg.File)
+	for _, f := range files {
+		// The name in the archive does not depend on what the operator calls the file.
+		when := strings.TrimSuffix(strings.TrimPrefix(filepath.Base(f.name), filepath.Base(stem)), ext)
+		to, toExt := split(ArchiveLog)
+		if name := to + when + toExt; !have[name] {
+			err = errors.Join(err, a.storeFile(ctx, f.name, name))
+		}
+	}
+	return err
+}
+
+func (a *Audit) storeFile(ctx context.Context, file, name string) error {
+	f, err := os.Open(file)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	fi, err := f.Stat()
+	if err != nil {
+		return err
+	}
+	return a.cfg.Archive.Put(ctx, name, fi.Size(), f)
+}
