@@ -38,10 +38,16 @@ func setClock() {
 		return
 	}
 	by, err := time.ParseDuration(text)
+	var jump func(time.Duration)
 	if err == nil {
-		err = turnClock(by)
+		jump, err = turnClock(by)
 	}
-	if err != nil {
+	if err == nil {
+		onJump(func() {
+			by = -by
+			jump(by)
+		})
+	} else {
 		fmt.Fprintln(os.Stderr, "cannot turn the clock:", err)
 		os.Exit(clockStuck)
 	}
@@ -684,6 +690,12 @@ var chaosFaults = map[string]func(c *chaos, pg *pgtest.Server){
 		n.signal(signalStop)
 		pauseFor(c.ctx, 2*time.Second+c.upTo(5*time.Second))
 		n.signal(signalContinue)
+	},
+	// From almost five minutes fast to as much slow, or back, while it works.
+	"turn the clock of a server": func(c *chaos, _ *pgtest.Server) {
+		if n := c.anyNode(); n.env["SYMDEPOT_TEST_CLOCK"] != "" {
+			n.signal(signalJump)
+		}
 	},
 	"kill a command": func(c *chaos, _ *pgtest.Server) {
 		if cmd := c.some(); cmd != nil {

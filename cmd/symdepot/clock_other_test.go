@@ -4,8 +4,16 @@ package main
 
 import (
 	"errors"
+	"syscall"
 	"time"
 )
 
 // turnClock turns the clock of this process, where that is possible.
-func turnClock(time.Duration) error { return errors.ErrUnsupported }
+func turnClock(time.Duration) (jump func(time.Duration), err error) {
+	return nil, errors.ErrUnsupported
+}
+
+// signalJump is not sent where clocks cannot be turned.
+const signalJump = syscall.SIGINT
+
+func onJump(func()) {}
