@@ -56,7 +56,7 @@ var mayImport = map[string][]string{
 	"internal/peer":     {"internal/fetch"},
 	"internal/wire":     {},
 	"internal/sspi":     {"internal/binding"},
-	"internal/server":   {"internal/clip", "debugid", "symfile", "layout", "symcache", "internal/depot", "internal/fetch", "internal/auth", "internal/jobs", "internal/report", "internal/term", "internal/wire"},
+	"internal/server":   {"internal/clip", "debugid", "symfile", "layout", "symcache", "internal/depot", "internal/fetch", "internal/auth", "internal/jobs", "internal/report", "internal/term", "internal/web", "internal/wire"},
 	"internal/config":   {"symfile", "layout", "symcache", "symstore", "internal/term", "internal/bucket", "internal/auth", "internal/fetch", "internal/sympath", "internal/tree", "internal/upstream", "internal/depot", "internal/index", "internal/transcode", "internal/server"},
 	"internal/manual":   {},
 	"internal/exchange": {"debugid", "symfile", "layout", "objfile", "symstore", "internal/blob", "internal/ctxio", "internal/depot", "internal/durable", "internal/scan", "internal/term", "internal/transcode", "internal/tree", "internal/unpack"},
@@ -67,6 +67,8 @@ var mayImport = map[string][]string{
 	"internal/symcachework": {"debugid", "symfile", "layout", "objfile", "symcache", "internal/blob", "internal/durable", "internal/fetch", "internal/index", "internal/jobs", "internal/transcode"},
 	// jobs knows its kinds as an interface, and declares the storage that it needs.
 	"internal/jobs": {"debugid", "internal/blob", "internal/index", "internal/term"},
+	// web is mounted by the server, which authenticates its requests.
+	"internal/web": {"internal/wire"},
 
 	// Commands wire everything; test rooms help tests only.
 	"cmd/symdepot":                     nil,

@@ -50,6 +50,9 @@ func (s *Server) account(x *exchange, req *http.Request) {
 	if c.id.TokenID != "" {
 		r.AddAttrs(slog.String("token_id", c.id.TokenID))
 	}
+	if x.request != "" {
+		r.AddAttrs(slog.String("request", x.request))
+	}
 	if c.why != "" {
 		r.AddAttrs(slog.String("refused", c.why))
 	}

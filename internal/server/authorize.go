@@ -79,27 +79,37 @@ func isRestricted(g *auth.Gate) bool {
 // admit finds out who sends a request, before anything is looked up. If the
 // caller may not come in, it answers and returns false.
 func (s *access) admit(x *exchange, r *http.Request, p *place) bool {
-	if s.cfg.Gate == nil {
+	challenge := s.authenticate(x, r, p)
+	switch {
+	case challenge == nil:
 		return true
+	case challenge.Status == http.StatusNotFound:
+		x.caller.why = challenge.Reason
+		if p.origins {
+			s.allowOrigin(x.Header(), r)
+		}
+		s.fail(x, missError{notFoundText})
+	default:
+		s.challenge(x, challenge)
+	}
+	return false
+}
+
+// authenticate finds out who sends a request and what they may do. It returns a
+// challenge if they may not come in.
+func (s *access) authenticate(x *exchange, r *http.Request, p *place) *auth.Challenge {
+	if s.cfg.Gate == nil {
+		return nil
 	}
 	id, rights, challenge := s.cfg.Gate.Authenticate(s.withoutProxies(r), p.token)
 	if challenge != nil {
-		if challenge.Status == http.StatusNotFound {
-			x.caller.why = challenge.Reason
-			if p.origins {
-				s.allowOrigin(x.Header(), r)
-			}
-			s.fail(x, missError{notFoundText})
-			return false
-		}
-		s.challenge(x, challenge)
-		return false
+		return challenge
 	}
 	x.caller = caller{id: id, rights: rights, scope: scopeOf(&rights), token: p.token, why: id.Failure}
 	if id.Reply != "" {
 		x.Header()["Www-Authenticate"] = []string{id.Reply}
 	}
-	return true
+	return nil
 }
 
 // scopeOf returns the scope of a caller with these rights.

@@ -28,6 +28,7 @@ type exchange struct {
 	protocol string
 	result   string
 	err      error     // why the answer was cut short
+	request  string    // the number of the request in the log; "" is none
 	place    place     // what the path names
 	caller   caller    // who sends the request, and what they may read
 	memory   memory    // what the request has to do with answers in memory

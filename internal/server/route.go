@@ -4,6 +4,7 @@ import (
 	"net/http"
 	"strings"
 
+	"github.com/symdepot/symdepot/internal/web"
 	"github.com/symdepot/symdepot/layout"
 )
 
@@ -15,6 +16,7 @@ type place struct {
 	err        error          // why the path names nothing
 	base, name string         // an own path: the prefix in front, and the name; "" is the root
 	job        []string       // what follows the path of the job API
+	own        []string       // the segments of an address of the API, from "-" on
 	req        layout.Request // a symbol path
 }
 
@@ -33,6 +35,8 @@ type endpoint struct {
 	body    bool   // takes a body
 	origins bool   // scripts of the configured origins may read it
 	links   bool   // links on pages of other sites may open it
+	// judgesSites: the handler judges requests for pages of other sites itself.
+	judgesSites bool
 	handler
 }
 
@@ -43,13 +47,14 @@ type routes struct {
 	tokens   bool     // a path may begin with a token
 	prefixes []string // configured ones
 
-	job, own, symbol, symCache, none *endpoint
+	job, api, own, symbol, symCache, none *endpoint
 }
 
 func newRoutes(a *access, sc *symCaches) *routes {
 	return &routes{
 		tokens: a.cfg.Gate != nil, prefixes: a.cfg.Prefixes,
 		job:      &endpoint{body: true, handler: &jobAPI{a}},
+		api:      &endpoint{body: true, judgesSites: true, handler: &webAPI{a}},
 		own:      &endpoint{methods: readMethods, options: true, links: true, handler: &ownPaths{a, &metadataSearch{a}}},
 		symbol:   &endpoint{methods: readMethods, options: true, origins: true, handler: &symbols{a}},
 		symCache: &endpoint{methods: "GET, HEAD", options: true, origins: true, handler: sc},
@@ -76,6 +81,13 @@ func (rt *routes) place(p *place, r *http.Request) {
 	var ok bool
 	if p.job, ok = rt.jobPath(segs); ok {
 		p.endpoint = rt.job
+		return
+	}
+	if own, claimed := rt.webPath(segs); claimed {
+		// Nothing but the API is there yet.
+		if p.own, p.name, p.endpoint = own, "-", rt.own; web.IsAPI(own) {
+			p.endpoint = rt.api
+		}
 		return
 	}
 	if p.base, p.name, ok = rt.ownPath(segs); ok {

@@ -20,6 +20,7 @@ import (
 	"github.com/symdepot/symdepot/internal/auth"
 	"github.com/symdepot/symdepot/internal/depot"
 	"github.com/symdepot/symdepot/internal/jobs"
+	"github.com/symdepot/symdepot/internal/web"
 	"github.com/symdepot/symdepot/layout"
 )
 
@@ -59,6 +60,8 @@ var _ Depot = (*depot.Depot)(nil)
 type Config struct {
 	// Depot answers the requests. It is required.
 	Depot Depot
+	// API answers the requests below /-/api; nil: with 404.
+	API *web.API
 	// Gate authorizes requests; nil: everybody reads everything. The caller
 	// closes it.
 	Gate *auth.Gate
@@ -177,6 +180,9 @@ func (c Config) withDefaults() Config {
 	c.Prefixes = prefixes
 	if c.Log == nil {
 		c.Log = slog.New(slog.DiscardHandler)
+	}
+	if c.API == nil {
+		c.API = web.New(web.Config{Log: c.Log})
 	}
 	if c.Registry == nil {
 		c.Registry = prometheus.NewRegistry()

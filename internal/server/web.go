@@ -1,0 +1,104 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net/http"
+	"time"
+
+	"github.com/symdepot/symdepot/internal/web"
+)
+
+// protocolAPI is the JSON API, as metrics and the access log call it.
+const protocolAPI = "api"
+
+// webAPI answers the JSON API below /-/api. It refuses requests with problems
+// (RFC 9457) instead of texts.
+type webAPI struct{ *access }
+
+// admit authorizes a request. Which rights it needs, package web decides. If the
+// caller may not come in, it answers and returns false.
+func (s *webAPI) admit(x *exchange, r *http.Request, p *place) bool {
+	x.protocol = protocolAPI
+	x.request = web.NewRequestID()
+	if err := s.crossSite(r, p); err != nil {
+		s.refuse(x, r, p, &web.Problem{Word: "forbidden", Detail: err.Error()})
+		return false
+	}
+	c := s.authenticate(x, r, p)
+	if c == nil {
+		return true
+	}
+	x.caller.why = c.Reason
+	problem := &web.Problem{Word: "not-found"}
+	switch c.Status {
+	case http.StatusUnauthorized:
+		problem = &web.Problem{Word: "credentials", Detail: c.Text}
+	case http.StatusForbidden:
+		problem = &web.Problem{Word: "forbidden", Detail: c.Text}
+	case http.StatusServiceUnavailable:
+		problem = &web.Problem{Word: "busy", Detail: c.Text}
+	}
+	x.Header()["Www-Authenticate"] = c.Header
+	s.refuse(x, r, p, problem)
+	return false
+}
+
+// serve answers a request.
+func (s *webAPI) serve(x *exchange, r *http.Request, p *place) {
+	s.note(x, s.cfg.API.Serve(x, s.request(x, r, p)))
+}
+
+func (s *webAPI) refuse(x *exchange, r *http.Request, p *place, problem *web.Problem) {
+	q := s.request(x, r, p)
+	q.Challenges = x.Header()["Www-Authenticate"]
+	s.note(x, s.cfg.API.Refuse(x, q, problem))
+}
+
+// note records why an answer was cut short.
+func (s *webAPI) note(x *exchange, err error) {
+	if x.err = err; x.status == 0 && errors.Is(err, context.Canceled) {
+		x.status = statusGone
+	}
+}
+
+// request describes a request to package web.
+func (s *webAPI) request(x *exchange, r *http.Request, p *place) *web.Request {
+	rights := x.caller.rights // x is reused
+	q := &web.Request{Request: r, Segments: p.own, ID: x.request, Principal: web.Principal{
+		Name: x.caller.id.Name, Anonymous: x.caller.id.Anonymous(), Read: rights.MayRead, Write: rights.MayWrite, WritesAny: rights.Write,
+	}}
+	if s.cfg.Gate != nil {
+		q.Challenges = s.cfg.Gate.NewChallenge().Header
+	}
+	q.Body, q.Allow = s.longBody(x, r)
+	return q
+}
+
+// longBody returns the body of a request, which may be long, but must not come
+// more slowly than Config.MinRate. allow lets the answer begin later than
+// usual, once the body has been read.
+func (s *service) longBody(x *exchange, r *http.Request) (body io.Reader, allow func(time.Duration)) {
+	b := &slowReader{r: r.Body, s: s, rc: http.NewResponseController(x.w)}
+	if r.Body == nil {
+		b.r = http.NoBody
+	}
+	return b, func(d time.Duration) {
+		// Writers in tests have no deadlines. The deadline for reading would be
+		// taken for a disconnected client.
+		_ = b.rc.SetReadDeadline(time.Time{})
+		_ = b.rc.SetWriteDeadline(time.Now().Add(s.cfg.WriteTimeout + d))
+	}
+}
+
+// webPath returns the segments of an own address below /-/, which may have a
+// configured prefix in front.
+func (rt *routes) webPath(segs []string) ([]string, bool) {
+	for _, p := range rt.prefixes {
+		if n, ok := below(segs, p); ok && web.Claims(segs[n:]) {
+			return segs[n:], true
+		}
+	}
+	return segs, web.Claims(segs)
+}

@@ -1,0 +1,95 @@
+package server
+
+import (
+	"encoding/json"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/symdepot/symdepot/internal/auth"
+	"github.com/symdepot/symdepot/internal/wire"
+)
+
+// TestAPIDispatch: requests for the API are dispatched by method and path before
+// a body is refused, with any method, below configured prefixes and tokens. Other
+// own addresses, and symbol paths that look like them, are answered as before.
+func TestAPIDispatch(t *testing.T) {
+	g := newGuarded(t, auth.PolicyConfig{}, Config{Prefixes: []string{"corp"}})
+	const problem, text = "application/problem+json", "text/plain; charset=utf-8"
+	for _, tt := range []struct {
+		method, path, header string
+		status               int
+		ctype, word          string
+	}{
+		{"GET", "/-/api", "", 404, problem, "not-found"},
+		{"GET", "/-/api/v1/nothing", "", 404, problem, "not-found"},
+		{"POST", "/-/api/v1/nothing", "", 404, problem, "not-found"},
+		{"PUT", "/corp/-/api/v1/nothing", "", 404, problem, "not-found"},
+		{"DELETE", "/t/" + g.writes + "/-/api/v1/nothing", "", 404, problem, "not-found"},
+		{"GET", "/-/api/v1/nothing", "Sec-Fetch-Site: cross-site", 403, problem, "forbidden"},
+		{"POST", "/-/api/v1/nothing", "Origin: https://evil.example", 403, problem, "forbidden"},
+		{"POST", "/-/api/v1/nothing", "Sec-Fetch-Site: same-site", 403, problem, "forbidden"},
+		{"POST", "/-/api/v1/nothing", "Sec-Fetch-Site: same-origin", 404, problem, "not-found"},
+		{"GET", "/-/tx", "", 404, text, ""},
+		{"POST", "/-/tx", "", 405, text, ""},
+		{"GET", "/-", "", 404, text, ""},
+		{"POST", "/a.pdb/000000000000000000000000000000001/a.pdb", "", 405, text, ""},
+		{"POST", "/symbols/-/api", "", 405, text, ""},
+	} {
+		var headers []string
+		if tt.header != "" {
+			headers = append(headers, tt.header)
+		}
+		r := ask(g.s, tt.method, tt.path, headers...)
+		if r.status != tt.status || r.header.Get("Content-Type") != tt.ctype {
+			t.Errorf("%s %s with %q: status %d, type %q, want %d, %q", tt.method, auth.Redact(tt.path), tt.header, r.status, r.header.Get("Content-Type"), tt.status, tt.ctype)
+			continue
+		}
+		if tt.ctype != problem {
+			continue
+		}
+		var p wire.Problem
+		if err := json.Unmarshal([]byte(r.body), &p); err != nil || p.Type != wire.ProblemType+tt.word || p.Status != tt.status || p.Title == "" || p.Request == "" {
+			t.Errorf("%s %s with %q: %s, %v; want the problem %s", tt.method, auth.Redact(tt.path), tt.header, r.body, err, tt.word)
+		}
+		if !strings.Contains(g.log.String(), `"request":"`+p.Request+`"`) {
+			t.Errorf("%s %s: request %s is not in the log", tt.method, auth.Redact(tt.path), p.Request)
+		}
+	}
+}
+
+// TestAPICredentials: a server that demands credentials asks for them as on every
+// other path, with a problem as the body.
+func TestAPICredentials(t *testing.T) {
+	g := newGuarded(t, demand, Config{})
+	want := ask(g.s, "GET", "/metrics").header["Www-Authenticate"]
+	for _, header := range []string{"", "Authorization: Bearer nonsense"} {
+		r := ask(g.s, "POST", "/-/api/v1/nothing", header)
+		if r.status != 401 || !slices.Equal(r.header["Www-Authenticate"], want) || !strings.Contains(r.body, wire.ProblemType+"credentials") {
+			t.Errorf("POST with %q: status %d, %q, %s; want 401, %q and the problem credentials", header, r.status, r.header["Www-Authenticate"], r.body, want)
+		}
+	}
+	if r := ask(g.s, "POST", "/-/api/v1/nothing", bearer(g.writes)); r.status != 404 {
+		t.Errorf("POST with a token: status %d, want 404", r.status)
+	}
+}
+
+// TestAPIRefusedBody: a client that waits for 100 Continue is not asked to send
+// the body of a request that is refused, and short bodies are read, so that the
+// connection stays usable.
+func TestAPIRefusedBody(t *testing.T) {
+	g := newGuarded(t, auth.PolicyConfig{}, Config{})
+	addr := listen(t, g.s)
+	c := dial(t, addr)
+	c.send("PUT /-/api/v1/nothing HTTP/1.1\r\nHost: localhost\r\nContent-Length: 1000000\r\nExpect: 100-continue\r\n\r\n")
+	if r := c.reply("PUT"); r.status != 404 || r.header.Get("Connection") != "close" {
+		t.Errorf("PUT with Expect: status %d, Connection %q, want 404 and close", r.status, r.header.Get("Connection"))
+	}
+	c = dial(t, addr)
+	for range 2 {
+		c.send("PUT /-/api/v1/nothing HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nabcde\r\n0\r\n\r\n")
+		if r := c.reply("PUT"); r.status != 404 || r.header.Get("Connection") != "" {
+			t.Errorf("PUT with a short body: status %d, Connection %q, want 404 and an open connection", r.status, r.header.Get("Connection"))
+		}
+	}
+}

@@ -1,0 +1,177 @@
+package web
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"io"
+	"log/slog"
+	"net/http"
+	"os"
+	"slices"
+	"strings"
+	"time"
+)
+
+// Principal is who sends a request, and what it may do.
+type Principal struct {
+	Name      string // as auth names principals; "" is anonymous
+	Anonymous bool
+	Read      func(product string) bool
+	Write     func(product string) bool
+	WritesAny bool // it may write to at least one product
+}
+
+// Request is an authenticated request for an address of the API.
+type Request struct {
+	*http.Request
+	// Segments are the segments of the path, from "-" on.
+	Segments []string
+	Principal
+	// Body is the body; reading it fails if the bytes come too slowly. The
+	// server sends 100 Continue before the first byte is read.
+	Body io.Reader
+	// Allow allows the answer to begin that much later.
+	Allow func(time.Duration)
+	// ID is the number of the request in the log.
+	ID string
+	// Challenges are the values of WWW-Authenticate for anonymous clients.
+	Challenges []string
+}
+
+// NewRequestID returns a number for a request.
+func NewRequestID() string { return strings.ToLower(rand.Text()[:12]) }
+
+// Config configures an API.
+type Config struct {
+	// Log receives failures; nil discards them.
+	Log *slog.Logger
+}
+
+// API answers the requests below /-/api. Its methods may be called by many
+// goroutines.
+type API struct {
+	cfg    Config
+	origin *http.CrossOriginProtection
+}
+
+// New returns an API.
+func New(cfg Config) *API {
+	if cfg.Log == nil {
+		cfg.Log = slog.New(slog.DiscardHandler)
+	}
+	return &API{cfg: cfg, origin: http.NewCrossOriginProtection()}
+}
+
+// route is one method of one address.
+type route struct {
+	method string
+	path   []string // below /-/api; "*" is any segment
+	answer func(*API, http.ResponseWriter, *Request, []string) error
+}
+
+// routes are the addresses of the API.
+var routes []route
+
+// match returns the segments in place of "*".
+func (rt *route) match(segs []string) (args []string, ok bool) {
+	if len(segs) != len(rt.path) {
+		return nil, false
+	}
+	for i, s := range rt.path {
+		switch s {
+		case "*":
+			args = append(args, segs[i])
+		case segs[i]:
+		default:
+			return nil, false
+		}
+	}
+	return args, true
+}
+
+// find returns the route of a request. If the address has no such method,
+// allow lists those that it has.
+func find(method string, segs []string) (rt *route, args []string, allow []string) {
+	if method == http.MethodHead {
+		method = http.MethodGet
+	}
+	for i := range routes {
+		a, ok := routes[i].match(segs)
+		if !ok {
+			continue
+		}
+		if routes[i].method == method {
+			return &routes[i], a, nil
+		}
+		if allow = append(allow, routes[i].method); routes[i].method == http.MethodGet {
+			allow = append(allow, http.MethodHead)
+		}
+	}
+	return nil, nil, allow
+}
+
+// Serve answers a request. The error is for the log: the client has been
+// answered unless the connection is broken.
+func (a *API) Serve(w http.ResponseWriter, r *Request) error {
+	err := a.serve(w, r)
+	if err == nil {
+		return nil
+	}
+	return a.Refuse(w, r, err)
+}
+
+func (a *API) serve(w http.ResponseWriter, r *Request) error {
+	if err := a.origin.Check(r.Request); err != nil {
+		return &Problem{Word: "forbidden", Detail: "this server does not take requests of web pages of other sites"}
+	}
+	rt, args, allow := find(r.Method, r.Segments[2:])
+	switch {
+	case rt == nil && len(allow) == 0:
+		return &Problem{Word: "not-found"}
+	case rt == nil:
+		slices.Sort(allow)
+		return &Problem{Word: "method", Allow: strings.Join(allow, ", ")}
+	}
+	return rt.answer(a, w, r, args)
+}
+
+// maxDrained is how much of the body of a refused request is read: clients such
+// as curl send it whole before they read the answer.
+const maxDrained = 1 << 20
+
+// Refuse answers with the problem that an error is. It returns an error for the
+// log, or nil if the client can do something about the problem.
+func (a *API) Refuse(w http.ResponseWriter, r *Request, err error) error {
+	p := asProblem(err)
+	var logged error
+	switch {
+	case p != nil:
+	case errors.Is(err, os.ErrDeadlineExceeded):
+		p = &Problem{Word: "timeout"}
+	case r.Context().Err() != nil:
+		return context.Canceled // the client disconnected
+	case errors.Is(err, io.ErrUnexpectedEOF):
+		p = &Problem{Word: "query", Detail: "the body is truncated"}
+	default:
+		p, logged = &Problem{Word: "internal"}, err
+		a.cfg.Log.Error("a request of the API failed", "request", r.ID, "error", err)
+	}
+	if r.ContentLength != 0 && !drain(r) {
+		w.Header().Set("Connection", "close") // the rest of the body is not read
+	}
+	if p.Word == "credentials" {
+		w.Header()["Www-Authenticate"] = r.Challenges
+	}
+	return errors.Join(logged, WriteProblem(w, p, r.ID))
+}
+
+// drain reads the rest of a short body and reports whether it was short. It
+// does not ask a client that waits for 100 Continue to send the body.
+func drain(r *Request) bool {
+	if r.Header.Get("Expect") != "" || r.ContentLength > maxDrained {
+		return false
+	}
+	n, err := io.Copy(io.Discard, io.LimitReader(r.Body, maxDrained+1))
+	return err == nil && n <= maxDrained
+}

@@ -1,0 +1,31 @@
+// Package web answers requests for the server's own addresses below /-/: the
+// JSON API and, later, the pages. The server finds out who sends a request, and
+// hands it over before it reads the body.
+package web
+
+import "slices"
+
+// The first segments of own addresses, after "-". None of them is the key of a
+// symbol file, so that a module named "-" is found. The workers' API, jobs, is
+// answered by the server.
+var words = []string{
+	"about", "api", "assets", "audit", "connect", "events", "identify", "jobs", "login", "logout", "misses", "object", "prefs", "product",
+	"products", "publish", "queue", "retention", "search", "signins", "src", "tokens", "trace", "tx", "upstreams", "usage", "version",
+}
+
+// Claims reports whether a path, given as decoded segments, is an own address
+// and no symbol file's: "-", alone or before one of a closed list of words.
+func Claims(segs []string) bool {
+	if len(segs) == 0 || segs[0] != "-" {
+		return false
+	}
+	if len(segs) == 1 {
+		return true
+	}
+	_, ok := slices.BinarySearch(words, segs[1])
+	return ok
+}
+
+// IsAPI reports whether a claimed path is one of the JSON API, which API.Serve
+// answers.
+func IsAPI(segs []string) bool { return Claims(segs) && len(segs) > 1 && segs[1] == "api" }
