@@ -51,7 +51,9 @@ var mayImport = map[string][]string{
 	"internal/tree":     {"debugid", "symfile", "layout", "objfile", "pdb", "symstore", "internal/fetch", "internal/unpack"},
 	"internal/sympath":  {"layout", "internal/bucket", "internal/fetch", "internal/tree", "internal/upstream", "internal/wire"},
 	"internal/fetch":    {"layout", "objfile", "symfile", "internal/blob"},
-	"internal/depot":    {"debugid", "symfile", "layout", "objfile", "symcache", "internal/blob", "internal/bucket", "internal/fetch", "internal/index", "internal/jobs", "internal/peer", "internal/symcachework", "internal/transcode", "internal/tree", "internal/upstream", "internal/durable", "internal/vault"},
+	"internal/depot":    {"debugid", "symfile", "layout", "objfile", "symcache", "internal/blob", "internal/bucket", "internal/fetch", "internal/index", "internal/jobs", "internal/peer", "internal/stage", "internal/symcachework", "internal/transcode", "internal/tree", "internal/upstream", "internal/durable", "internal/vault"},
+	// stage knows the depot as an interface.
+	"internal/stage":    {"debugid", "symfile", "objfile", "internal/blob", "internal/durable", "internal/index"},
 	"internal/vault":    {"internal/blob", "internal/bucket", "internal/index"},
 	"internal/peer":     {"internal/fetch"},
 	"internal/wire":     {},

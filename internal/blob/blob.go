@@ -177,13 +177,22 @@ type Backend interface {
 	Close() error
 }
 
+// Adopter is a Batch that takes over whole files.
+type Adopter interface {
+	// Adopt adds the content of a file that is on the file system of the store and is
+	// not written to any more. The caller knows that it has this Ref and size, and
+	// may remove the file after the end of the batch. The bytes are not copied where
+	// the file system permits.
+	Adopt(ctx context.Context, ref Ref, size int64, name string) error
+}
+
 // Batch is a set of contents that become durable together. They become visible
 // one after the other: an interrupted commit leaves complete blobs without
 // references. Its methods may be called by several goroutines. Commit and Abort
 // end the batch and discard every Put that has not returned. After the end Put
 // and Commit return [fs.ErrClosed].
 //
-// Optional: interface{ Again(ctx context.Context) error } of a store that gives up
+// Optional: [Adopter], and interface{ Again(ctx context.Context) error } of a store that gives up
 // what nothing refers to after a while. Again makes the contents of a committed
 // batch durable again that the store has given up since.
 type Batch interface {

@@ -72,6 +72,37 @@ func (b *diskBatch) put(ctx context.Context, size int64, r io.Reader) (Ref, int6
 	return ref, n, nil
 }
 
+// Adopt implements [Adopter].
+func (b *diskBatch) Adopt(ctx context.Context, ref Ref, size int64, name string) error {
+	if err := b.adopt(ctx, ref, size, name); err != nil {
+		return fmt.Errorf("put blob %s: %w", ref, err)
+	}
+	return nil
+}
+
+func (b *diskBatch) adopt(ctx context.Context, ref Ref, size int64, name string) error {
+	if known, err := b.known(ctx, ref, size); known || err != nil {
+		return err
+	}
+	file, err := b.disk.tree.Adopt(name, tempDir, b.disk.filePerm)
+	if err != nil {
+		return err
+	}
+	b.gate.RLock()
+	defer b.gate.RUnlock()
+	if b.ended {
+		file.Abort()
+		return errEnded()
+	}
+	// The time of the file is that of another write.
+	if !b.claim(ref, part{size: size, temp: file.Name()}) {
+		file.Abort() // another Put was faster
+		return nil
+	}
+	b.group.Add(file, blobName(ref))
+	return nil
+}
+
 // claim adds a content to the batch unless the batch already has a temporary
 // file for it.
 func (b *diskBatch) claim(ref Ref, p part) bool {

@@ -18,6 +18,7 @@ import (
 	"github.com/symdepot/symdepot/internal/fetch"
 	"github.com/symdepot/symdepot/internal/index"
 	"github.com/symdepot/symdepot/internal/jobs"
+	"github.com/symdepot/symdepot/internal/stage"
 	"github.com/symdepot/symdepot/internal/symcachework"
 	"github.com/symdepot/symdepot/internal/tree"
 	"github.com/symdepot/symdepot/layout"
@@ -94,6 +95,8 @@ type Options struct {
 	// Now is the clock; nil is the clock of the database, or time.Now for a depot in
 	// a folder.
 	Now func() time.Time
+	// Stages limits unfinished pushes.
+	Stages stage.Limits
 	// Nodes connects this server with the others of a depot in a database.
 	Nodes NodeOptions
 	// Hooks are called at events of the background.
@@ -142,6 +145,7 @@ type Depot struct {
 	fetch        *fetch.Fetcher
 	sectionWait  time.Duration // see downloadSection
 	queue        *jobs.Queue
+	stages       *stage.Stages
 	symcache     *symcachework.Service
 	swept        time.Time // when old rows were deleted; owned by Work
 }
@@ -209,6 +213,7 @@ func Open(ctx context.Context, where string, opt Options) (*Depot, error) {
 	if err := openNodes(ctx, d, &opt); err != nil {
 		return nil, errors.Join(fmt.Errorf("depot %s: %w", d.name, err), d.Close())
 	}
+	d.openStages(opt.Stages)
 	return d, nil
 }
 

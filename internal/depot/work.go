@@ -11,10 +11,11 @@ import (
 )
 
 const (
-	tidyEvery  = 20 * time.Second // between two writes of counts and looks at the cache
-	sweepEvery = time.Hour        // between two deletions of old rows
-	wantedLife = 180 * 24 * time.Hour
-	jobLife    = 30 * 24 * time.Hour // of jobs that have ended
+	tidyEvery   = 20 * time.Second // between two writes of counts and looks at the cache
+	sweepEvery  = time.Hour        // between two deletions of old rows
+	stagesEvery = time.Minute      // between two looks for expired pushes
+	wantedLife  = 180 * 24 * time.Hour
+	jobLife     = 30 * 24 * time.Hour // of jobs that have ended
 )
 
 // Work does the background work of a depot until ctx ends: it makes derived
@@ -59,8 +60,14 @@ func (d *Depot) tidy(ctx context.Context) {
 	}); err != nil && ctx.Err() == nil && !isAway(err) {
 		d.log.Warn("cannot evict cached files", "error", err)
 	}
+	if err := d.Nodes.do(ctx, "stages", stagesEvery*3/4, d.stages.Expire); err != nil && ctx.Err() == nil && !isAway(err) {
+		d.log.Warn("cannot end expired pushes", "error", err)
+	}
 	if now := d.now(); now.Sub(d.swept) > sweepEvery {
 		d.swept = now
+		if err := d.stages.Sweep(ctx); err != nil && ctx.Err() == nil && !isAway(err) {
+			d.log.Warn("cannot delete files of ended pushes", "error", err)
+		}
 		err := d.Nodes.do(ctx, "sweep", sweepEvery*9/10, func(ctx context.Context) error { return d.sweep(ctx, now) })
 		if v, ok := d.blobs.(*vault.Vault); ok {
 			err = errors.Join(err, v.CheckOwner(ctx))

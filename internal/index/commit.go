@@ -3,6 +3,7 @@ package index
 import (
 	"context"
 	"database/sql"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -32,28 +33,29 @@ func (db *DB) Commit(ctx context.Context, tx Tx, check func(ctx context.Context,
 		tx.Time = db.now()
 	}
 	refs := distinct(tx.Entries)
-	err = db.update(ctx, "commit", func(w *write) error {
+	err = db.update(ctx, "commit", func(w *write) (err error) {
 		if check != nil && !db.placed {
 			if err := check(ctx, refs); err != nil {
 				return err
 			}
 		}
 		c := commit{write: w, now: db.now(), placed: db.placed}
+		tx := tx
+		if tx.Stage != nil {
+			var done bool
+			if number, done, err = c.beginStage(&tx); err != nil || done {
+				return err
+			}
+		}
 		if number, err = c.header(tx); err != nil {
 			return err
 		}
-		if sets := c.sets(); sets != nil {
-			if err := c.entries(ctx, sets, tx.Entries); err != nil {
-				return err
-			}
-			return c.count()
+		if err := c.files(ctx, tx.Entries); err != nil {
+			return err
 		}
-		for i, e := range tx.Entries {
-			if err := ctx.Err(); err != nil {
+		if tx.Stage != nil {
+			if err := c.endStage(tx, number); err != nil {
 				return err
-			}
-			if err := c.entry(i+1, e); err != nil {
-				return fmt.Errorf("%s: %w", e.Path, err)
 			}
 		}
 		return c.count()
@@ -62,6 +64,22 @@ func (db *DB) Commit(ctx context.Context, tx Tx, check func(ctx context.Context,
 		return 0, err
 	}
 	return number, nil
+}
+
+// files writes the rows of all files of a transaction.
+func (c *commit) files(ctx context.Context, entries []Entry) error {
+	if sets := c.sets(); sets != nil {
+		return c.entries(ctx, sets, entries)
+	}
+	for i, e := range entries {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		if err := c.entry(c.seq+i+1, e); err != nil {
+			return fmt.Errorf("%s: %w", e.Path, err)
+		}
+	}
+	return nil
 }
 
 // validate rejects entries whose rows no lookup could find.
@@ -106,15 +124,20 @@ type commit struct {
 	contents       int64 // number of new contents; the next three count new rows too
 	bytes          int64
 	objects, looks int64
-	late           []int64 // known objects that got new keys, or that a download makes visible in a further product
+	late           []int64 // known objects that got new keys, or that a download or an earlier transaction makes visible in a further product
 	next           int64   // id of the next new object; 0: not read yet
 	first          int64   // its value at the begin of the transaction
 	cacheEmpty     *bool   // there are no cached files; nil: not read yet
 	placed         bool    // see Options
+	extend         int64   // the transaction that gets more files; 0: a new one
+	seq            int     // number of its files before
 }
 
 // header assigns the number and writes the transaction's own row.
 func (c *commit) header(tx Tx) (int64, error) {
+	if c.extend != 0 {
+		return c.extend, c.append(tx)
+	}
 	if err := c.row("UPDATE state SET last_tx = last_tx + 1, generation = generation + 1 WHERE one = 1 RETURNING last_tx", nil, &c.number); err != nil {
 		return 0, err
 	}
@@ -134,10 +157,29 @@ func (c *commit) header(tx Tx) (int64, error) {
 		}
 		store, onumber, otime = text(o.Store), text(o.Number), millis(o.Time)
 	}
-	_, err = c.exec(`INSERT INTO tx (id, kind, product_id, version, comment, who, host, tool, time, files, bytes, origin_store, origin_number, origin_time)
-		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14)`,
+	var build, labels, manifest, collecting any
+	if tx.Build != "" {
+		build = text(tx.Build)
+	}
+	if len(tx.Labels) > 0 {
+		b, err := json.Marshal(tx.Labels)
+		if err != nil {
+			return 0, err
+		}
+		labels = text(string(b))
+	}
+	if tx.Manifest != (blob.Ref{}) {
+		manifest = tx.Manifest[:]
+	}
+	if tx.Stage != nil && tx.Stage.Collect {
+		collecting = 1
+	}
+	_, err = c.exec(`INSERT INTO tx (id, kind, product_id, version, comment, who, host, tool, time, files, bytes, origin_store, origin_number, origin_time,
+		branch, class, build, labels, manifest, arrived, collecting)
+		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, $21)`,
 		c.number, text(tx.Kind), c.product, text(tx.Version), text(tx.Comment), text(tx.Who), text(tx.Host), text(tx.Tool), tx.Time.UnixMilli(),
-		len(tx.Entries), bytes, store, onumber, otime)
+		len(tx.Entries), bytes, store, onumber, otime,
+		text(tx.Branch), text(tx.Class), build, labels, manifest, c.now.UnixMilli(), collecting)
 	return c.number, err
 }
 
@@ -165,6 +207,9 @@ func (c *commit) entry(seq int, e Entry) error {
 	byPath := 0
 	if e.Object.Kind == symfile.ELF && e.Object.BuildID != "" {
 		byPath = 1
+	}
+	if c.extend != 0 && object < c.first {
+		c.late = append(c.late, object) // filters read the files of new transactions only
 	}
 	if _, err := c.exec("INSERT INTO tx_file (tx_id, seq, object_id, path, archive, mtime, by_path) VALUES ($1, $2, $3, $4, $5, $6, $7)",
 		c.number, seq, object, text(e.Path), text(e.Archive), millis(e.ModTime), byPath); err != nil {

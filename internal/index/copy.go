@@ -12,10 +12,10 @@ import (
 
 // copied are the tables that Copy copies, in an order in which references lead
 // to earlier ones. The rows of one machine or one bucket are not copied: nodes,
-// uploads, doomed places, the identity and keys of the depot.
+// stages, uploads, doomed places, the identity and keys of the depot.
 var copied = []struct{ name, columns, key string }{
 	{"product", "id, name", "id"},
-	{"tx", "id, kind, product_id, version, comment, who, host, tool, time, files, bytes, origin_store, origin_number, origin_time, deleted_at, source", "id"},
+	{"tx", "id, kind, product_id, version, comment, who, host, tool, time, files, bytes, origin_store, origin_number, origin_time, deleted_at, source, branch, class, build, labels, manifest, arrived, collecting", "id"},
 	{"content", "id, sha256, size, added, unreferenced_since", "id"},
 	{"object", "id, content_id, name, kind, name_fold, role, code_name, code_id, debug_id, info_age, build_id, of_kind, flags, version, hash, arch, features, debug_size", "id"},
 	{"lookup", "id, name, object_id, role, form", "id, name, object_id"},

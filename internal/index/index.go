@@ -77,6 +77,7 @@ type DB struct {
 	Places Places
 	Copies Copies
 	Nodes  Nodes
+	Stages Stages
 
 	engine engine
 	now    func() time.Time
@@ -138,7 +139,7 @@ func newDB(e engine, opt Options) *DB {
 	db := &DB{engine: e, now: opt.Now, maxMisses: cmp.Or(opt.MaxMisses, 2_000_000), maxWanted: cmp.Or(opt.MaxWanted, 1_000_000), placed: opt.Placed, tempDir: opt.TempDir, dutyLife: dutyLife}
 	db.points, db.scans = counted{e.points(), &db.reads}, counted{e.scans(), &db.reads}
 	db.Tokens, db.Wanted, db.Cached, db.Misses, db.Scrub, db.Places, db.Copies = Tokens{db}, WantedKeys{db}, CachedFiles{db}, Misses{db}, Scrub{db}, Places{db}, Copies{db}
-	db.Nodes = Nodes{db}
+	db.Nodes, db.Stages = Nodes{db}, Stages{db}
 	return db
 }
 

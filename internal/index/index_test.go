@@ -152,7 +152,8 @@ func testEveryFieldComesBack(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	wantTx := Transaction{1, "add", "P", "1", "a \"c\"", "me", "h", "symdepot 1", tx.Time.UTC(), 2, 10 << 30, origin, time.Time{}}
+	wantTx := Transaction{Number: 1, Kind: "add", Product: "P", Version: "1", Comment: "a \"c\"", Who: "me", Host: "h", Tool: "symdepot 1", Time: tx.Time.UTC(), Files: 2, Bytes: 10 << 30,
+		Origin: origin, Arrived: got.Arrived}
 	if d := cmp.Diff(wantTx, got); d != "" {
 		t.Errorf("transaction (-want +got):\n%s", d)
 	}

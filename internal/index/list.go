@@ -3,6 +3,7 @@ package index
 import (
 	"context"
 	"database/sql"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -11,15 +12,22 @@ import (
 )
 
 const txSelect = `SELECT t.id, t.kind, p.name, t.version, t.comment, t.who, t.host, t.tool, t.time, t.files, t.bytes,
- t.origin_store, t.origin_number, t.origin_time, t.deleted_at FROM tx t JOIN product p ON p.id = t.product_id`
+ t.origin_store, t.origin_number, t.origin_time, t.deleted_at, t.branch, t.class, t.build, t.labels, t.arrived, t.collecting FROM tx t JOIN product p ON p.id = t.product_id`
 
 func scanTx(scan func(...any) error) (Transaction, error) {
 	var t Transaction
 	var at int64
-	var store, number sql.NullString
-	var otime, removed sql.NullInt64
+	var store, number, build, labels sql.NullString
+	var otime, removed, arrived, collecting sql.NullInt64
 	err := scan(&t.Number, &t.Kind, &t.Product, &t.Version, &t.Comment, &t.Who, &t.Host, &t.Tool, &at, &t.Files, &t.Bytes,
-		&store, &number, &otime, &removed)
+		&store, &number, &otime, &removed, &t.Branch, &t.Class, &build, &labels, &arrived, &collecting)
+	t.Arrived, t.Collecting = fromMillis(arrived), collecting.Int64 == 1
+	if json.Valid([]byte(build.String)) {
+		t.Build = json.RawMessage(build.String)
+	}
+	if labels.Valid {
+		_ = json.Unmarshal([]byte(labels.String), &t.Labels) // for people
+	}
 	t.Time, t.Removed = time.UnixMilli(at).UTC(), fromMillis(removed)
 	if store.Valid {
 		t.Origin = &Origin{store.String, number.String, fromMillis(otime)}

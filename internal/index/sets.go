@@ -24,7 +24,7 @@ type storedObject struct {
 
 // entries writes the rows of all files of a transaction.
 func (c *commit) entries(ctx context.Context, s setSession, entries []Entry) error {
-	seq := 0
+	seq := c.seq
 	for batch := range slices.Chunk(entries, touchBatch) {
 		if err := ctx.Err(); err != nil {
 			return err
@@ -45,6 +45,9 @@ func (c *commit) entries(ctx context.Context, s setSession, entries []Entry) err
 				byPath = 1
 			}
 			ids[i] = objects[i].id
+			if c.extend != 0 && objects[i].known {
+				c.late = append(c.late, ids[i])
+			}
 			files[i] = []any{seq, objects[i].id, text(e.Path), text(e.Archive), millis(e.ModTime), byPath}
 		}
 		columns, err := transpose(files)

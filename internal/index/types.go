@@ -1,6 +1,7 @@
 package index
 
 import (
+	"encoding/json"
 	"strings"
 	"time"
 
@@ -16,6 +17,17 @@ type Tx struct {
 	Product, Version, Comment string
 	Who, Host                 string // account and machine
 	Tool                      string // program and version
+	// Branch and Class are of a push, and say which rules keep the transaction.
+	Branch, Class string
+	// Build describes the job that made the files, as JSON; empty if unknown.
+	Build string
+	// Labels are further names of the transaction.
+	Labels map[string]string
+	// Manifest identifies the list of all files that were pushed; zero for other
+	// transactions.
+	Manifest blob.Ref
+	// Stage is the stage that is committed; nil for none.
+	Stage *StageCommit
 	// Time is the time of the transaction; zero means now.
 	Time time.Time
 	// Origin is where the transaction was imported from; nil if it was made
@@ -111,6 +123,15 @@ type Transaction struct {
 	Files   int64     `json:"files"`
 	Bytes   int64     `json:"bytes"` // sum of the files' sizes
 	Origin  *Origin   `json:"origin,omitempty"`
+	// Branch, Class, Build (JSON) and Labels are those of Tx.
+	Branch string            `json:"branch,omitempty"`
+	Class  string            `json:"class,omitempty"`
+	Build  json.RawMessage   `json:"build,omitempty"`
+	Labels map[string]string `json:"labels,omitempty"`
+	// Arrived is the time of the commit; zero for transactions of older versions.
+	Arrived time.Time `json:"-"`
+	// Collecting means that files are still added to the transaction.
+	Collecting bool `json:"collecting,omitempty"`
 	// Removed is the time of its removal; zero if it has not been removed.
 	Removed time.Time `json:"removed,omitzero"`
 }

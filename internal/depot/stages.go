@@ -1,0 +1,192 @@
+package depot
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/symdepot/symdepot/internal/blob"
+	"github.com/symdepot/symdepot/internal/durable"
+	"github.com/symdepot/symdepot/internal/index"
+	"github.com/symdepot/symdepot/internal/stage"
+	"github.com/symdepot/symdepot/objfile"
+)
+
+// Stages returns the stages of the depot: pushes that are not yet transactions.
+func (d *Depot) Stages() *stage.Stages { return d.stages }
+
+// openStages opens the stages, whose bytes are in a folder beside the contents.
+func (d *Depot) openStages(limits stage.Limits) {
+	opt := stage.Options{Dir: filepath.Join(d.dir, "staged"), Limits: limits, Log: d.log, Now: d.now}
+	if info, err := os.Stat(filepath.Join(d.dir, "blobs")); err == nil {
+		opt.Perm = info.Mode().Perm()&0o666 | 0o600 // as contents
+	}
+	if d.Nodes.Shared() {
+		opt.Node = d.Nodes.name
+	}
+	d.stages = stage.New(d.db.Stages, stageDepot{d}, opt)
+}
+
+// stageDepot is what stages need of a depot.
+type stageDepot struct{ d *Depot }
+
+// stagedFile is a complete file of a stage.
+type stagedFile struct {
+	io.ReaderAt
+	size int64
+}
+
+func (f stagedFile) Size() int64   { return f.size }
+func (f stagedFile) Changed() bool { return false }
+
+// Identify implements stage.Depot.
+func (s stageDepot) Identify(f io.ReaderAt, size int64, path, as, id string) ([]objfile.Object, error) {
+	return identify(Source{Path: path, As: as, ID: id, Content: stagedFile{f, size}})
+}
+
+// Refuses implements stage.Depot.
+func (s stageDepot) Refuses(err error) bool {
+	return errors.Is(err, objfile.ErrNotSymbolFile) || errors.Is(err, objfile.ErrBroken) || errors.Is(err, ErrNoID)
+}
+
+// ObjectReader implements stage.Depot.
+func (s stageDepot) ObjectReader(f io.ReaderAt, size int64, o objfile.Object) io.Reader {
+	return objectReader(stagedFile{f, size}, o)
+}
+
+// InBucket implements stage.Depot.
+func (s stageDepot) InBucket() bool { return s.d.placed }
+
+// Place implements stage.Depot.
+func (s stageDepot) Place(ctx context.Context, c index.Content, r io.Reader) error {
+	return s.d.blobs.Put(ctx, c.Ref, c.Size, r)
+}
+
+// Suspect implements stage.Depot.
+func (s stageDepot) Suspect(ref blob.Ref) bool { return s.d.blobs.Suspect(ref) }
+
+// OpenStored implements stage.Depot.
+func (s stageDepot) OpenStored(ctx context.Context, c index.Content) (blob.File, error) {
+	return s.d.contents.open(ctx, c)
+}
+
+// Space implements stage.Depot.
+func (s stageDepot) Space() (total, free int64, err error) { return durable.Space(s.d.dir) }
+
+// Commit implements stage.Depot.
+func (s stageDepot) Commit(ctx context.Context, tx index.Tx, files []stage.File) (int64, error) {
+	for i := range tx.Entries {
+		if e := &tx.Entries[i]; strings.Contains(e.Path, memberSeparator) {
+			e.Path, e.Archive = Source{Path: e.Path, Archive: e.Path}.origin()
+		}
+	}
+	linkRuntimes(tx.Entries)
+	var n int64
+	var err error
+	if s.d.placed {
+		n, err = s.commitPlaced(ctx, tx)
+	} else {
+		n, err = s.commitFiles(ctx, tx, files)
+	}
+	if err != nil {
+		return 0, fmt.Errorf("depot %s: %w", s.d.name, err)
+	}
+	return n, nil
+}
+
+// commitFiles moves the contents of files into the store: all are made durable,
+// then all get their names, then the index refers to them.
+func (s stageDepot) commitFiles(ctx context.Context, tx index.Tx, files []stage.File) (int64, error) {
+	batch, err := s.d.blobs.Begin(ctx)
+	if err != nil {
+		return 0, err
+	}
+	defer batch.Abort()
+	var missing []blob.Ref
+	for _, f := range files {
+		switch {
+		case f.Path == "" && !batch.Known(ctx, f.Ref):
+			missing = append(missing, f.Ref)
+		case f.Path == "":
+		default:
+			if err := adopt(ctx, batch, f); err != nil {
+				return 0, err
+			}
+		}
+	}
+	if len(missing) > 0 {
+		return 0, &stage.MissingError{Refs: missing}
+	}
+	if err := batch.Commit(ctx); err != nil {
+		return 0, err
+	}
+	return s.d.db.Commit(ctx, tx, func(ctx context.Context, refs []blob.Ref) error {
+		// Garbage collection needs the same lock, so blobs that exist now stay.
+		for _, r := range refs {
+			if _, err := s.d.blobs.Stat(ctx, r); errors.Is(err, fs.ErrNotExist) {
+				missing = append(missing, r)
+			} else if err != nil {
+				return err
+			}
+		}
+		if len(missing) > 0 {
+			return &stage.MissingError{Refs: missing}
+		}
+		return nil
+	})
+}
+
+// adopt puts a staged file into a batch.
+func adopt(ctx context.Context, batch blob.Batch, f stage.File) error {
+	if a, ok := batch.(blob.Adopter); ok {
+		return a.Adopt(ctx, f.Ref, f.Size, f.Path)
+	}
+	r, err := os.Open(f.Path)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = r.Close() }() // only read
+	ref, _, err := batch.Put(ctx, f.Size, r)
+	if err == nil && ref != f.Ref {
+		err = &stage.MissingError{Refs: []blob.Ref{f.Ref}}
+	}
+	return err
+}
+
+// commitPlaced commits contents that are in the bucket already.
+func (s stageDepot) commitPlaced(ctx context.Context, tx index.Tx) (int64, error) {
+	n, err := s.d.db.Commit(ctx, tx, nil)
+	if !errors.Is(err, index.ErrNotUploaded) {
+		return n, err
+	}
+	// Uploads were given up, or known contents were collected meanwhile.
+	var missing []blob.Ref
+	looked := make(map[blob.Ref]bool)
+	for _, e := range tx.Entries {
+		if looked[e.Ref] {
+			continue
+		}
+		looked[e.Ref] = true
+		done, ferr := s.d.db.Places.Finished(ctx, index.Content{Ref: e.Ref, Size: e.Size})
+		if ferr != nil {
+			return 0, ferr
+		}
+		if done {
+			continue
+		}
+		if _, _, oerr := s.d.db.Places.Of(ctx, e.Ref); errors.Is(oerr, fs.ErrNotExist) {
+			missing = append(missing, e.Ref)
+		} else if oerr != nil {
+			return 0, oerr
+		}
+	}
+	if len(missing) == 0 {
+		return 0, err
+	}
+	return 0, &stage.MissingError{Refs: missing}
+}

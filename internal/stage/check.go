@@ -1,0 +1,343 @@
+package stage
+
+import (
+	"context"
+	"fmt"
+	"io/fs"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/symdepot/symdepot/internal/blob"
+	"github.com/symdepot/symdepot/internal/index"
+	"github.com/symdepot/symdepot/objfile"
+	"github.com/symdepot/symdepot/symfile"
+)
+
+// emptyRef is the hash of an empty file.
+var emptyRef = blob.Sum(nil)
+
+// Check records files of a stage and returns a verdict on each, in order. A path
+// that was checked before gets the new content. The answer is Have only for
+// contents that the caller may read, or that it has sent to this stage: whoever
+// knows a hash could otherwise get at the bytes.
+func (s *Stages) Check(ctx context.Context, c Caller, id string, list []Entry) ([]Verdict, error) {
+	row, err := s.open(ctx, c, id)
+	if err != nil {
+		return nil, err
+	}
+	if len(list) > s.limits.CheckBatch {
+		return nil, refuse(Invalid, "%d files in one check, and the limit is %d", len(list), s.limits.CheckBatch)
+	}
+	if len(list) == 0 {
+		return []Verdict{}, nil
+	}
+	files, err := s.examine(ctx, c, row, list)
+	if err != nil {
+		return nil, err
+	}
+	if err := s.quota(ctx, row, files); err != nil {
+		return nil, err
+	}
+	if err := s.db.PutFiles(ctx, id, files, index.StageLimitError{Files: s.limits.MaxFiles, Bytes: s.limits.MaxBytes}); err != nil {
+		return nil, s.explain(err, id)
+	}
+	verdicts := make([]Verdict, len(files))
+	var known []index.StageFile
+	for i, f := range files {
+		switch f.State {
+		case index.StageAwaited:
+			verdicts[i].Answer = Send
+		case index.StageRefused:
+			verdicts[i] = Verdict{Refuse, f.Reason}
+		default:
+			verdicts[i].Answer = Have
+			known = append(known, f)
+		}
+	}
+	if row.Collects && len(known) > 0 {
+		if _, err := s.collect(ctx, row, known); err != nil {
+			return nil, err
+		}
+	}
+	return verdicts, nil
+}
+
+// examine returns the files of a Check with their states.
+func (s *Stages) examine(ctx context.Context, c Caller, row index.StageRow, list []Entry) ([]index.StageFile, error) {
+	sizes := make(map[blob.Ref]int64, len(list))
+	refs := make([]blob.Ref, 0, len(list))
+	for _, e := range list {
+		if err := s.validEntry(e); err != nil {
+			return nil, err
+		}
+		size, ok := sizes[e.Ref]
+		if !ok {
+			sizes[e.Ref] = e.Size
+			refs = append(refs, e.Ref)
+		} else if size != e.Size {
+			return nil, refuse(Invalid, "%s: content %s has %d bytes here and %d bytes under another path", e.Path, e.Ref, e.Size, size)
+		}
+	}
+	h, err := s.look(ctx, c, row.ID, refs)
+	if err != nil {
+		return nil, err
+	}
+	files := make([]index.StageFile, len(list))
+	for i, e := range list {
+		f := index.StageFile{Path: e.Path, Content: index.Content{Ref: e.Ref, Size: e.Size}, ModTime: e.ModTime, Kind: e.As, ID: e.ID}
+		if reason := unwanted(e); reason != "" {
+			f.State, f.Reason = index.StageRefused, reason
+		} else if err := s.find(ctx, h, &f); err != nil {
+			return nil, err
+		}
+		files[i] = f
+	}
+	return files, nil
+}
+
+// validEntry refuses entries that no client may send.
+func (s *Stages) validEntry(e Entry) error {
+	switch {
+	case len(e.Path) > maxPath || !fs.ValidPath(e.Path) || e.Path == "." || !utf8.ValidString(e.Path) ||
+		strings.ContainsFunc(e.Path, func(r rune) bool { return r < 0x20 || r == 0x7f || r == '\\' }):
+		return refuse(Invalid, "path %.200q is not relative with slashes, is longer than %d bytes, or has control characters", e.Path, maxPath)
+	case e.Size < 0 || e.Size == 0 != (e.Ref == emptyRef):
+		return refuse(Invalid, "%s: %d bytes do not have the hash %s", e.Path, e.Size, e.Ref)
+	case e.Size > s.limits.MaxFile:
+		return refuse(TooLarge, "%s has %d bytes, and the limit for a file is %d", e.Path, e.Size, s.limits.MaxFile)
+	case len(e.As) > maxLabel || len(e.ID) > maxLabel || !utf8.ValidString(e.As+e.ID) || strings.ContainsRune(e.As+e.ID, 0):
+		return refuse(Invalid, "%s: the kind or the id is longer than %d bytes or is not UTF-8", e.Path, maxLabel)
+	}
+	return nil
+}
+
+// unwanted returns why a file is refused before its content is known; or "".
+func unwanted(e Entry) string {
+	if e.Size == 0 {
+		return "an empty file has no symbols"
+	}
+	if !symfile.ValidName(symfile.BaseName(e.Path)) {
+		return "its name is longer than 255 bytes"
+	}
+	kind, err := objfile.ParseForced(e.As)
+	if err != nil {
+		return err.Error()
+	}
+	if kind == symfile.JSMap {
+		return "a source map needs its script beside it: add it on the server"
+	}
+	return ""
+}
+
+// holdings are what a caller may have without sending it.
+type holdings struct {
+	staged  map[blob.Ref][]index.StageFile // of the stage
+	known   map[blob.Ref][]index.KnownFile // of whose objects all are visible
+	objects map[blob.Ref][]index.Stored    // visible ones
+}
+
+// look looks up contents in the stage and in the products that the caller may
+// read.
+func (s *Stages) look(ctx context.Context, c Caller, id string, refs []blob.Ref) (h holdings, err error) {
+	h = holdings{map[blob.Ref][]index.StageFile{}, map[blob.Ref][]index.KnownFile{}, map[blob.Ref][]index.Stored{}}
+	staged, err := s.db.FilesOf(ctx, id, refs)
+	if err != nil {
+		return h, err
+	}
+	for _, f := range staged {
+		h.staged[f.Ref] = append(h.staged[f.Ref], f)
+	}
+	known, err := s.db.Known(ctx, refs)
+	if err != nil {
+		return h, err
+	}
+	asked := refs
+	for _, k := range known {
+		facts, err := parseFacts(k.Facts)
+		if err != nil {
+			return h, err
+		}
+		for _, f := range facts {
+			o, err := f.content()
+			if err != nil {
+				return h, err
+			}
+			asked = append(asked[:len(asked):len(asked)], o.Ref)
+		}
+	}
+	reads := map[string]bool{}
+	last := index.Stored{}
+	if err := s.db.Visible(ctx, asked, func(o index.VisibleObject) {
+		may, ok := reads[o.Product]
+		if !ok {
+			may = c.Read(o.Product)
+			reads[o.Product] = may
+		}
+		if !may || s.depot.Suspect(o.Ref) || last.Ref == o.Ref && last.Object == o.Object {
+			return
+		}
+		last = o.Stored
+		h.objects[o.Ref] = append(h.objects[o.Ref], o.Stored)
+	}); err != nil {
+		return h, err
+	}
+	for _, k := range known {
+		facts, err := parseFacts(k.Facts)
+		if err != nil {
+			return h, err
+		}
+		all := true
+		for _, f := range facts {
+			o, err := f.content()
+			all = all && err == nil && len(h.objects[o.Ref]) > 0
+		}
+		if all {
+			h.known[k.Ref] = append(h.known[k.Ref], k)
+		}
+	}
+	return h, nil
+}
+
+// find sets the state of a file by what is held.
+func (s *Stages) find(ctx context.Context, h holdings, f *index.StageFile) error {
+	base := symfile.BaseName(f.Path)
+	for _, k := range h.staged[f.Ref] {
+		if k.Size != f.Size && k.Path != f.Path {
+			return refuse(Invalid, "%s: content %s has %d bytes in %s, not %d", f.Path, f.Ref, k.Size, k.Path, f.Size)
+		}
+		if k.Size != f.Size || k.Kind != f.Kind || k.ID != f.ID || symfile.BaseName(k.Path) != base {
+			continue
+		}
+		if k.State == index.StageArrived || k.State == index.StageRefused {
+			f.State, f.Facts, f.Reason = k.State, k.Facts, k.Reason
+			return nil
+		}
+	}
+	for _, k := range h.known[f.Ref] {
+		if f.Kind != "" || k.Size != f.Size || k.Name != symfile.Fold(base) {
+			continue
+		}
+		facts, err := parseFacts(k.Facts)
+		if err != nil {
+			return err
+		}
+		s.accept(f, facts)
+		return nil
+	}
+	for _, o := range h.objects[f.Ref] {
+		if o.Size != f.Size {
+			return refuse(Invalid, "%s: content %s has %d bytes, not %d", f.Path, f.Ref, o.Size, f.Size)
+		}
+		if !isFile(o.Object, f.Kind, base) {
+			continue
+		}
+		facts := []fact{{o.Object, o.Arch, o.Features, o.DebugSize, f.Ref.String(), o.Size}}
+		if !isSimple(facts, f.Ref) {
+			single, err := s.storedFacts(ctx, f)
+			if err != nil {
+				return err
+			}
+			if facts = single; facts == nil {
+				continue
+			}
+		}
+		s.accept(f, facts)
+		return nil
+	}
+	return nil
+}
+
+// isFile reports whether a file of a name, with a forced kind or none, is the
+// object.
+func isFile(o symfile.Object, forced, base string) bool {
+	kind := symfile.KindUnknown
+	for _, k := range objfile.ForcedKinds {
+		if o.Kind == k {
+			kind = k
+		}
+	}
+	want, err := objfile.ParseForced(forced)
+	// The name of a Breakpad file is in it.
+	return err == nil && want == kind && kind != symfile.IL2CPP && (o.Name == base || o.Kind == symfile.Breakpad)
+}
+
+// storedFacts identifies a file by the stored bytes. It returns nil if these have
+// several objects, or are in a bucket: the client sends the file then.
+func (s *Stages) storedFacts(ctx context.Context, f *index.StageFile) ([]fact, error) {
+	if s.depot.InBucket() {
+		return nil, nil
+	}
+	b, err := s.depot.OpenStored(ctx, f.Content)
+	if err != nil {
+		if isNotExist(err) {
+			err = nil
+		}
+		return nil, err
+	}
+	defer func() { _ = b.Close() }() // only read
+	objs, err := s.depot.Identify(b, f.Size, f.Path, f.Kind, "")
+	if err != nil {
+		if s.depot.Refuses(err) {
+			err = nil
+		}
+		return nil, err
+	}
+	if len(objs) != 1 || !isWhole(objs[0], f.Size) {
+		return nil, nil
+	}
+	return []fact{newFact(objs[0], f.Content)}, nil
+}
+
+// accept takes a file with these objects without its bytes, unless the id is
+// another one.
+func (s *Stages) accept(f *index.StageFile, facts []fact) {
+	var objects []symfile.Object
+	for _, k := range facts {
+		objects = append(objects, k.Object)
+	}
+	if f.Kind == "" {
+		if reason := contradicts(f.ID, objects); reason != "" {
+			f.State, f.Reason = index.StageRefused, reason
+			return
+		}
+	}
+	if text, err := formatFacts(facts); err == nil {
+		f.State, f.Facts = index.StageKnown, text
+	}
+}
+
+// quota refuses files whose contents would bring a product above its quota.
+func (s *Stages) quota(ctx context.Context, row index.StageRow, files []index.StageFile) error {
+	most := s.limits.Quotas[row.Product]
+	if most <= 0 {
+		return nil
+	}
+	used, err := s.db.ProductBytes(ctx, row.Product)
+	if err != nil {
+		return err
+	}
+	awaited, err := s.db.AwaitedBytes(ctx, row.ID)
+	if err != nil {
+		return err
+	}
+	sum := used + awaited + row.Staged
+	counted := map[blob.Ref]bool{}
+	for _, f := range files {
+		if f.State == index.StageAwaited && !counted[f.Ref] {
+			counted[f.Ref] = true
+			sum += f.Size
+		}
+	}
+	if sum > most {
+		return overQuota(row.Product, sum, most)
+	}
+	return nil
+}
+
+func overQuota(product string, sum, most int64) *Refusal {
+	name := fmt.Sprintf("product %q", product)
+	if product == "" {
+		name = "the files without a product"
+	}
+	return refuse(Quota, "%s would hold %d bytes: %d more than the quota of %d", name, sum, sum-most, most)
+}

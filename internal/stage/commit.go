@@ -1,0 +1,359 @@
+package stage
+
+import (
+	"cmp"
+	"context"
+	"crypto/sha256"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"slices"
+	"strconv"
+
+	"github.com/symdepot/symdepot/internal/blob"
+	"github.com/symdepot/symdepot/internal/index"
+)
+
+// Commit says what to commit.
+type Commit struct {
+	// Files is the number of files that the stage must have; 0 is any.
+	Files int64
+	// Manifest is the hash that the stage must have, in hex, see Manifest; empty is
+	// any.
+	Manifest string
+	// Partial commits although files were refused; otherwise that is an error.
+	Partial bool
+	// Anew makes a transaction even if there is one with the same labels and
+	// manifest.
+	Anew bool
+}
+
+// Committed is the outcome of a commit.
+type Committed struct {
+	Transaction int64     `json:"transaction"`
+	Files       int64     `json:"files"`       // that are visible now
+	KnownBytes  int64     `json:"known_bytes"` // of files that were not sent
+	NewBytes    int64     `json:"new_bytes"`   // of files that were sent
+	Refused     []Refused `json:"refused"`     // the first 1,000
+	// Again means that the transaction existed before: it has the same labels and
+	// files.
+	Again bool `json:"again,omitempty"`
+}
+
+// Refused is a file that was not committed.
+type Refused struct {
+	Path   string `json:"path"`
+	Reason string `json:"reason"`
+}
+
+// Manifest returns the hash of a list of files: the SHA-256 over their lines,
+// sorted by bytes: the SHA-256 in hex, a blank, the size, a blank, the path and a
+// line feed.
+func Manifest(list []Entry) blob.Ref {
+	lines := make([]string, len(list))
+	for i, e := range list {
+		lines[i] = manifestLine(e.Ref, e.Size, e.Path)
+	}
+	slices.Sort(lines)
+	sum := sha256.New()
+	for _, l := range lines {
+		_, _ = sum.Write([]byte(l)) // never fails
+	}
+	return blob.Ref(sum.Sum(nil))
+}
+
+func manifestLine(ref blob.Ref, size int64, path string) string {
+	return ref.String() + " " + strconv.FormatInt(size, 10) + " " + path + "\n"
+}
+
+// Commit makes all files of a stage visible together, as one transaction, and
+// ends the stage. A repeated call has the same outcome. If contents are missing,
+// the Refusal names them and the stage stays open.
+func (s *Stages) Commit(ctx context.Context, c Caller, id string, ask Commit) (Committed, error) {
+	for attempt := 1; ; attempt++ {
+		row, err := s.row(ctx, c, id)
+		if err != nil {
+			return Committed{}, err
+		}
+		if !row.Closed.IsZero() {
+			return committed(row, ask)
+		}
+		if row.Collects {
+			return Committed{}, refuse(Conflict, "the files of this stage are visible already; it ends by itself")
+		}
+		done, err := s.commit(ctx, row, ask)
+		switch {
+		case err == nil:
+			s.dropSpool(id)
+			if err := s.db.Clear(context.WithoutCancel(ctx), id); err != nil {
+				s.log.Warn("cannot delete the rows of a committed stage; the next sweep does", "stage", id, "error", err)
+			}
+			return done, nil
+		case errors.Is(err, index.ErrStageClosed) && attempt < 5 && ctx.Err() == nil:
+			continue // it was committed by another call, or got files
+		}
+		return Committed{}, s.explain(err, id)
+	}
+}
+
+// committed returns the outcome of an earlier commit.
+func committed(row index.StageRow, ask Commit) (done Committed, err error) {
+	if ask.Manifest != "" && ask.Manifest != row.Manifest.String() {
+		return done, refuse(Conflict, "the stage was committed as transaction %d, with other files; open a new one", row.Number)
+	}
+	err = json.Unmarshal([]byte(row.Result), &done)
+	return done, err
+}
+
+// contents is what a stage has.
+type contents struct {
+	manifest blob.Ref
+	files    int64
+	refused  []Refused
+	out      Committed
+	entries  []index.Entry
+	staged   map[blob.Ref]int64 // contents that arrived, by size
+}
+
+// read reads the files of a stage.
+func (s *Stages) read(ctx context.Context, row index.StageRow) (k contents, err error) {
+	k.staged = map[blob.Ref]int64{}
+	k.out.Refused = []Refused{}
+	sum := sha256.New()
+	// The order of the rows is that of the lines: contents have one size.
+	if err := s.db.Files(ctx, row.ID, func(f index.StageFile) error {
+		k.files++
+		_, _ = sum.Write([]byte(manifestLine(f.Ref, f.Size, f.Path))) // never fails
+		switch f.State {
+		case index.StageAwaited:
+			return nil
+		case index.StageRefused:
+			if len(k.out.Refused) < maxMissing {
+				k.out.Refused = append(k.out.Refused, Refused{f.Path, f.Reason})
+			}
+			return nil
+		case index.StageKnown:
+			k.out.KnownBytes += f.Size
+		case index.StageArrived:
+			k.out.NewBytes += f.Size
+		}
+		k.out.Files++
+		list, err := entries(f)
+		if err != nil {
+			return err
+		}
+		for _, e := range list {
+			if f.State == index.StageArrived {
+				k.staged[e.Ref] = e.Size
+			}
+		}
+		k.entries = append(k.entries, list...)
+		return nil
+	}); err != nil {
+		return k, err
+	}
+	k.manifest = blob.Ref(sum.Sum(nil))
+	slices.SortStableFunc(k.entries, func(a, b index.Entry) int { return cmp.Compare(a.Path, b.Path) })
+	return k, nil
+}
+
+func (s *Stages) commit(ctx context.Context, row index.StageRow, ask Commit) (Committed, error) {
+	missing, err := s.db.Missing(ctx, row.ID, maxMissing)
+	if err != nil {
+		return Committed{}, err
+	}
+	k, err := s.read(ctx, row)
+	if err != nil {
+		return Committed{}, err
+	}
+	switch {
+	case ask.Files != 0 && ask.Files != k.files:
+		return Committed{}, refuse(Conflict, "the stage has %d files, not %d: check the others first", k.files, ask.Files)
+	case ask.Manifest != "" && ask.Manifest != k.manifest.String():
+		return Committed{}, refuse(Conflict, "the stage has other files than the manifest: its own is %s", k.manifest)
+	case len(missing) > 0:
+		return Committed{}, missingRefusal(missing)
+	case len(k.out.Refused) > 0 && !ask.Partial:
+		r := k.out.Refused[0]
+		return Committed{}, refuse(NotSymbol, "%d files were refused; the first is %s: %s", k.files-k.out.Files, r.Path, r.Reason)
+	case len(k.entries) == 0:
+		return Committed{}, refuse(Invalid, "the stage has no file to commit")
+	}
+	tx := s.transaction(row)
+	tx.Entries, tx.Manifest = k.entries, k.manifest
+	tx.Stage = &index.StageCommit{ID: row.ID, Changes: row.Changes, Anew: ask.Anew, Quota: s.limits.Quotas[row.Product], Result: func(number int64, again bool) string {
+		out := k.out
+		out.Transaction, out.Again = number, again
+		b, err := json.Marshal(out)
+		if err != nil {
+			return "{}" // impossible
+		}
+		return string(b)
+	}}
+	if !ask.Anew {
+		// An equal transaction needs no contents.
+		same, err := s.db.Same(ctx, row, k.manifest)
+		if err != nil {
+			return Committed{}, err
+		}
+		if same != 0 {
+			clear(k.staged)
+		}
+	}
+	number, err := s.publish(ctx, row, tx, k.staged)
+	if err != nil {
+		return Committed{}, err
+	}
+	k.out.Transaction, k.out.Again = number, tx.Stage.Again
+	return k.out, nil
+}
+
+func missingRefusal(refs []blob.Ref) *Refusal {
+	return &Refusal{Kind: Conflict, Text: fmt.Sprintf("contents are missing, among them %s: send them and commit again", refs[0]), Missing: refs}
+}
+
+// transaction returns the transaction of a stage without its files.
+func (s *Stages) transaction(row index.StageRow) index.Tx {
+	return index.Tx{Kind: "add", Product: row.Product, Version: row.Version, Comment: row.Comment, Branch: row.Branch, Class: row.Class,
+		Build: row.Build, Who: row.Caller, Time: s.now()}
+}
+
+// publish commits a transaction of a stage. Contents that are not there any more
+// are awaited again, and the error is a Refusal that names them.
+func (s *Stages) publish(ctx context.Context, row index.StageRow, tx index.Tx, staged map[blob.Ref]int64) (int64, error) {
+	var files []File
+	var lost []blob.Ref
+	if !s.depot.InBucket() {
+		for ref, size := range staged {
+			path := s.path(row.ID, ref)
+			info, err := os.Stat(path)
+			switch {
+			case isNotExist(err):
+				files = append(files, File{Content: index.Content{Ref: ref, Size: size}})
+			case err != nil:
+				return 0, err
+			default:
+				intact, err := s.intact(ctx, row.ID, ref, size, info)
+				if err != nil {
+					return 0, err
+				}
+				if !intact {
+					lost = append(lost, ref)
+				}
+				files = append(files, File{index.Content{Ref: ref, Size: size}, path})
+			}
+		}
+	}
+	var number int64
+	var err error
+	if len(lost) == 0 {
+		number, err = s.depot.Commit(ctx, tx, files)
+	}
+	if m, ok := errors.AsType[*MissingError](err); ok {
+		lost, err = m.Refs, nil
+	}
+	if q, ok := errors.AsType[*index.QuotaError](err); ok {
+		return 0, overQuota(row.Product, q.Used, q.Quota)
+	}
+	if err != nil || len(lost) == 0 {
+		return number, err
+	}
+	return 0, s.lose(ctx, row, lost)
+}
+
+// intact reports whether a file has its content. One that was written before this
+// process began is hashed: a power loss may have damaged it.
+func (s *Stages) intact(ctx context.Context, id string, ref blob.Ref, size int64, info fs.FileInfo) (bool, error) {
+	if info.Size() != size || info.ModTime().After(s.began) {
+		return info.Size() == size, nil
+	}
+	f, err := os.Open(s.path(id, ref))
+	if err != nil {
+		return false, err
+	}
+	defer func() { _ = f.Close() }() // only read
+	sum := sha256.New()
+	if _, err := s.copy(ctx, id, sum, f); err != nil {
+		return false, err
+	}
+	return blob.Ref(sum.Sum(nil)) == ref, nil
+}
+
+// lose marks the files of contents that are not there any more as awaited.
+func (s *Stages) lose(ctx context.Context, row index.StageRow, objects []blob.Ref) error {
+	gone := make(map[blob.Ref]bool, len(objects))
+	for _, r := range objects {
+		gone[r] = true
+	}
+	var paths []string
+	refs := map[blob.Ref]bool{}
+	if err := s.db.Files(ctx, row.ID, func(f index.StageFile) error {
+		if f.State != index.StageArrived && f.State != index.StageKnown {
+			return nil
+		}
+		list, err := entries(f)
+		if err != nil {
+			return err
+		}
+		for _, e := range list {
+			if gone[e.Ref] {
+				paths, refs[f.Ref] = append(paths, f.Path), true
+				break
+			}
+		}
+		return nil
+	}); err != nil {
+		return err
+	}
+	if err := s.db.Forget(ctx, row.ID, objects); err != nil {
+		return err
+	}
+	if err := s.db.AwaitFiles(ctx, row.ID, paths); err != nil {
+		return err
+	}
+	for _, r := range objects {
+		_ = os.Remove(s.path(row.ID, r)) // if it is damaged
+	}
+	var list []blob.Ref
+	for r := range refs {
+		list = append(list, r)
+	}
+	if len(list) == 0 {
+		return refuse(Busy, "the files of the stage have changed meanwhile; commit again")
+	}
+	slices.SortFunc(list, func(a, b blob.Ref) int { return slices.Compare(a[:], b[:]) })
+	return missingRefusal(list[:min(len(list), maxMissing)])
+}
+
+// collect makes files of a stage that collects visible, and returns the number of
+// their transaction.
+func (s *Stages) collect(ctx context.Context, row index.StageRow, files []index.StageFile) (int64, error) {
+	tx := s.transaction(row)
+	staged := map[blob.Ref]int64{}
+	for _, f := range files {
+		if f.State == index.StageRefused {
+			continue
+		}
+		list, err := entries(f)
+		if err != nil {
+			return 0, err
+		}
+		for _, e := range list {
+			if f.State == index.StageArrived {
+				staged[e.Ref] = e.Size
+			}
+		}
+		tx.Entries = append(tx.Entries, list...)
+	}
+	if len(tx.Entries) == 0 {
+		return 0, nil
+	}
+	tx.Stage = &index.StageCommit{ID: row.ID, Collect: true, Quota: s.limits.Quotas[row.Product]}
+	number, err := s.publish(ctx, row, tx, staged)
+	if err != nil {
+		return 0, s.explain(err, row.ID)
+	}
+	return number, s.collected(ctx, row, staged)
+}

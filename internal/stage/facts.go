@@ -1,0 +1,121 @@
+package stage
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+
+	"github.com/symdepot/symdepot/debugid"
+	"github.com/symdepot/symdepot/internal/blob"
+	"github.com/symdepot/symdepot/internal/index"
+	"github.com/symdepot/symdepot/objfile"
+	"github.com/symdepot/symdepot/symfile"
+)
+
+// fact is an object in a file. Facts are kept as JSON.
+type fact struct {
+	Object    symfile.Object
+	Arch      string   `json:",omitempty"`
+	Features  []string `json:",omitempty"`
+	DebugSize int64    `json:",omitempty"`
+	SHA256    string
+	Size      int64
+}
+
+func newFact(o objfile.Object, c index.Content) fact {
+	return fact{o.Object, o.Arch, o.Features.Words(), o.DebugSize, c.Ref.String(), c.Size}
+}
+
+// content returns the content of the object.
+func (f fact) content() (index.Content, error) {
+	ref, err := blob.ParseRef(f.SHA256)
+	return index.Content{Ref: ref, Size: f.Size}, err
+}
+
+// factRefs returns the contents of objects.
+func factRefs(list []fact) (refs []blob.Ref) {
+	for _, f := range list {
+		if c, err := f.content(); err == nil {
+			refs = append(refs, c.Ref)
+		}
+	}
+	return refs
+}
+
+func formatFacts(list []fact) (string, error) {
+	b, err := json.Marshal(list)
+	return string(b), err
+}
+
+func parseFacts(text string) (list []fact, err error) {
+	if err := json.Unmarshal([]byte(text), &list); err != nil || len(list) == 0 {
+		return nil, fmt.Errorf("%w: the objects of a staged file", index.ErrCorrupt)
+	}
+	return list, nil
+}
+
+// entries returns the entries of a transaction for a file.
+func entries(f index.StageFile) ([]index.Entry, error) {
+	facts, err := parseFacts(f.Facts)
+	if err != nil {
+		return nil, err
+	}
+	list := make([]index.Entry, len(facts))
+	for i, k := range facts {
+		c, err := k.content()
+		if err != nil {
+			return nil, err
+		}
+		list[i] = index.Entry{Object: k.Object, Arch: k.Arch, Features: k.Features, DebugSize: k.DebugSize, Ref: c.Ref, Size: c.Size,
+			Aliases: k.Object.Aliases(), Path: f.Path, ModTime: f.ModTime}
+	}
+	return list, nil
+}
+
+// isWhole reports whether an object is a whole file of size bytes.
+func isWhole(o objfile.Object, size int64) bool {
+	return o.Deflated == 0 && o.Offset == 0 && o.Size == size
+}
+
+// isSimple reports whether the name and the content of a file tell its objects, as
+// the index has them: it is one object. A PE file may hold a PDB besides.
+func isSimple(list []fact, ref blob.Ref) bool {
+	return len(list) == 1 && list[0].SHA256 == ref.String() && list[0].Object.Kind != symfile.PE
+}
+
+// contradicts returns why the objects of a file do not have the claimed id; empty
+// if one has it.
+func contradicts(claim string, objects []symfile.Object) string {
+	if claim == "" {
+		return ""
+	}
+	var ids []string
+	for _, o := range objects {
+		for _, id := range idsOf(o) {
+			if strings.EqualFold(id, claim) || strings.EqualFold(strings.ReplaceAll(claim, "-", ""), strings.ReplaceAll(id, "-", "")) {
+				return ""
+			}
+			ids = append(ids, id)
+		}
+	}
+	if len(ids) == 0 {
+		return fmt.Sprintf("the file has no id, but the client says %.80q", claim)
+	}
+	return fmt.Sprintf("the file has the id %s, but the client says %.80q", ids[0], claim)
+}
+
+// idsOf returns the ids of an object in their spellings.
+func idsOf(o symfile.Object) (ids []string) {
+	if o.DebugID != (debugid.ID{}) {
+		ids = append(ids, o.DebugID.String(), o.DebugID.Breakpad())
+	}
+	for _, id := range []string{string(o.BuildID), o.CodeID, o.Hash} {
+		if id != "" {
+			ids = append(ids, id)
+		}
+	}
+	for _, a := range o.Aliases() {
+		ids = append(ids, a.ID)
+	}
+	return ids
+}

@@ -1,0 +1,352 @@
+package stage
+
+import (
+	"context"
+	"crypto/sha256"
+	"errors"
+	"hash"
+	"io"
+	"os"
+	"strconv"
+	"strings"
+	"sync"
+
+	"github.com/symdepot/symdepot/internal/blob"
+	"github.com/symdepot/symdepot/internal/index"
+)
+
+// Parts says which parts of a content have arrived.
+type Parts struct {
+	Part   int64  // bytes of each part but the last
+	Length int64  // of the content
+	Got    string // numbers from 0, in order, as in "0-11,13"
+}
+
+// partialKey names a content of a stage.
+type partialKey struct {
+	stage string
+	ref   blob.Ref
+}
+
+// partial is what this process remembers of a content that arrives in parts.
+type partial struct {
+	mu      sync.Mutex
+	writing map[int]bool // parts that are being received; guarded by mu
+	// sum is the hash of the first parts, which this process received in order, and
+	// next their number. Guarded by mu.
+	sum    hash.Hash
+	next   int
+	ending sync.Mutex // held while all parts are hashed and taken
+	users  int        // guarded by Stages.mu
+}
+
+// maxPartials is the number of contents of which the hash of the first parts is
+// remembered.
+const maxPartials = 1024
+
+// partial returns what is remembered of a content. The caller calls done.
+func (s *Stages) partial(k partialKey) (p *partial, done func()) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	p = s.partials[k]
+	if p == nil {
+		if len(s.partials) >= maxPartials {
+			for old, q := range s.partials {
+				if q.users == 0 {
+					delete(s.partials, old)
+					break
+				}
+			}
+		}
+		p = &partial{writing: map[int]bool{}, sum: sha256.New()}
+		s.partials[k] = p
+	}
+	p.users++
+	return p, func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		p.users--
+	}
+}
+
+// forget forgets what is remembered of a content.
+func (s *Stages) forget(k partialKey) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if p := s.partials[k]; p != nil {
+		p.mu.Lock()
+		p.sum, p.next = sha256.New(), 0
+		p.mu.Unlock()
+		if p.users == 0 {
+			delete(s.partials, k)
+		}
+	}
+}
+
+// PutPart receives part n of a content of total bytes. A part that has arrived is
+// not read again. With the last missing part the content is complete: then the
+// errors are those of Put.
+func (s *Stages) PutPart(ctx context.Context, c Caller, id string, ref blob.Ref, total int64, n int, body io.Reader) error {
+	row, files, err := s.awaited(ctx, c, id, ref)
+	if err != nil || len(files) == 0 {
+		return err
+	}
+	content := index.Content{Ref: ref, Size: files[0].Size}
+	count := s.parts(content.Size)
+	switch {
+	case total != content.Size:
+		return refuse(Invalid, "the content was announced with %d bytes, not %d", content.Size, total)
+	case n < 0 || n >= count:
+		return refuse(Invalid, "part %d of a content with parts 0 to %d", n, count-1)
+	}
+	k := partialKey{id, ref}
+	p, done := s.partial(k)
+	defer done()
+	p.mu.Lock()
+	busy := p.writing[n]
+	p.writing[n] = true
+	p.mu.Unlock()
+	if busy {
+		return refuse(Busy, "part %d is being received from another connection", n)
+	}
+	defer func() {
+		p.mu.Lock()
+		delete(p.writing, n)
+		p.mu.Unlock()
+	}()
+	got, err := s.received(ctx, k, content)
+	if err != nil {
+		return s.explain(err, id)
+	}
+	if !hasBit(got, n) {
+		if len(got) == 0 {
+			if err := s.room(ctx, content.Size); err != nil {
+				return err
+			}
+		}
+		if err := s.writePart(ctx, p, k, content, n, body); err != nil {
+			return s.explain(err, id)
+		}
+		if got, err = s.db.PutPart(ctx, id, s.node, content, n, count); err != nil {
+			return s.explain(err, id)
+		}
+	}
+	if !isComplete(got, count) {
+		return nil
+	}
+	files, err = s.finish(ctx, row, k, p, content)
+	if err != nil || len(files) == 0 {
+		return s.explain(err, id)
+	}
+	return refusedAll(files)
+}
+
+// Parts returns which parts of a content have arrived. If all have, the content is
+// taken.
+func (s *Stages) Parts(ctx context.Context, c Caller, id string, ref blob.Ref) (Parts, error) {
+	row, err := s.open(ctx, c, id)
+	if err != nil {
+		return Parts{}, err
+	}
+	files, err := s.db.FilesOf(ctx, id, []blob.Ref{ref})
+	if err != nil {
+		return Parts{}, err
+	}
+	if len(files) == 0 {
+		return Parts{}, refuse(NotFound, "no file of the stage has the content %s: check it first", ref)
+	}
+	content := index.Content{Ref: ref, Size: files[0].Size}
+	list := Parts{Part: s.limits.Part, Length: content.Size}
+	awaited := false
+	for _, f := range files {
+		awaited = awaited || f.State == index.StageAwaited
+	}
+	count := s.parts(content.Size)
+	k := partialKey{id, ref}
+	var got []byte
+	if awaited {
+		if got, err = s.received(ctx, k, content); err != nil {
+			return list, s.explain(err, id)
+		}
+		if isComplete(got, count) {
+			p, done := s.partial(k)
+			defer done()
+			if _, err := s.finish(ctx, row, k, p, content); err != nil {
+				return list, s.explain(err, id)
+			}
+		}
+	}
+	list.Got = ranges(count, func(n int) bool { return !awaited || hasBit(got, n) })
+	return list, nil
+}
+
+// ranges returns the numbers below count that are in a set, as ranges.
+func ranges(count int, has func(n int) bool) string {
+	var list []string
+	for n := 0; n < count; n++ {
+		if !has(n) {
+			continue
+		}
+		first := n
+		for n+1 < count && has(n+1) {
+			n++
+		}
+		r := strconv.Itoa(first)
+		if n > first {
+			r += "-" + strconv.Itoa(n)
+		}
+		list = append(list, r)
+	}
+	return strings.Join(list, ",")
+}
+
+// parts returns the number of parts of a content.
+func (s *Stages) parts(size int64) int { return int((size + s.limits.Part - 1) / s.limits.Part) }
+
+func hasBit(bits []byte, n int) bool { return n/8 < len(bits) && bits[n/8]&(1<<(n%8)) != 0 }
+
+func isComplete(bits []byte, count int) bool {
+	for n := range count {
+		if !hasBit(bits, n) {
+			return false
+		}
+	}
+	return true
+}
+
+// received returns the recorded parts of a content, as bits. Those of another
+// server, or whose file is missing, do not count.
+func (s *Stages) received(ctx context.Context, k partialKey, c index.Content) ([]byte, error) {
+	row, err := s.db.Content(ctx, k.stage, c.Ref)
+	if isNotExist(err) || err == nil && (row.Whole || row.Node != s.node) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	if _, err := os.Stat(s.path(k.stage, c.Ref) + partSuffix); err != nil {
+		if !isNotExist(err) {
+			return nil, err
+		}
+		s.forget(k)
+		return nil, s.db.Forget(ctx, k.stage, []blob.Ref{c.Ref})
+	}
+	return row.Parts, nil
+}
+
+// writePart writes a part to the file of its content.
+func (s *Stages) writePart(ctx context.Context, p *partial, k partialKey, c index.Content, n int, body io.Reader) error {
+	if err := os.MkdirAll(s.folder(k.stage), 0o700); err != nil {
+		return err
+	}
+	f, err := os.OpenFile(s.path(k.stage, c.Ref)+partSuffix, os.O_WRONLY|os.O_CREATE, s.perm)
+	if err != nil {
+		return err
+	}
+	off := int64(n) * s.limits.Part
+	want := min(s.limits.Part, c.Size-off)
+	var to io.Writer = io.NewOffsetWriter(f, off)
+	var sum hash.Hash
+	p.mu.Lock()
+	if cloner, ok := p.sum.(hash.Cloner); ok && p.next == n {
+		if h, err := cloner.Clone(); err == nil {
+			sum = h
+			to = io.MultiWriter(to, sum)
+		}
+	}
+	p.mu.Unlock()
+	// A byte too much would be written over the next part.
+	m, err := s.copy(ctx, k.stage, to, io.LimitReader(body, want))
+	if err == nil && m == want {
+		var more [1]byte
+		var extra int
+		if extra, err = io.ReadFull(body, more[:]); err == io.EOF {
+			err = nil
+		}
+		m += int64(extra)
+	}
+	err = errors.Join(err, f.Close())
+	if err == nil && m != want {
+		err = refuse(WrongHash, "part %d has %d bytes or more instead of %d", n, m, want)
+		if m < want {
+			err = refuse(WrongHash, "part %d has %d bytes instead of %d", n, m, want)
+		}
+	}
+	if err != nil {
+		return err
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if sum != nil && p.next == n {
+		p.sum, p.next = sum, n+1
+	}
+	return nil
+}
+
+// finish takes a content of which all parts have arrived. It returns nil if that
+// has happened already.
+func (s *Stages) finish(ctx context.Context, row index.StageRow, k partialKey, p *partial, c index.Content) ([]index.StageFile, error) {
+	p.ending.Lock()
+	defer p.ending.Unlock()
+	all, err := s.db.FilesOf(ctx, k.stage, []blob.Ref{c.Ref})
+	if err != nil {
+		return nil, err
+	}
+	var files []index.StageFile
+	for _, f := range all {
+		if f.State == index.StageAwaited {
+			files = append(files, f)
+		}
+	}
+	if len(files) == 0 {
+		return nil, nil
+	}
+	path := s.path(k.stage, c.Ref) + partSuffix
+	ref, err := s.hashParts(ctx, p, path, k, c)
+	if err != nil {
+		return nil, err
+	}
+	if ref != c.Ref {
+		s.forget(k)
+		_ = os.Remove(path)
+		if err := s.db.Forget(ctx, k.stage, []blob.Ref{c.Ref}); err != nil {
+			return nil, err
+		}
+		return nil, refuse(WrongHash, "the parts together have SHA-256 %s, not %s: send all of them again", ref, c.Ref)
+	}
+	files, err = s.arrive(ctx, row, c, files, path)
+	if err != nil {
+		return nil, err
+	}
+	s.forget(k)
+	_ = os.Remove(path) // if it has not become the content
+	if row.Collects {
+		_, err = s.collect(ctx, row, files)
+	}
+	return files, err
+}
+
+// hashParts returns the hash of a content in a file. It reads only what was not
+// hashed on the way.
+func (s *Stages) hashParts(ctx context.Context, p *partial, path string, k partialKey, c index.Content) (ref blob.Ref, err error) {
+	p.mu.Lock()
+	var sum hash.Hash
+	off := min(int64(p.next)*s.limits.Part, c.Size)
+	if cloner, ok := p.sum.(hash.Cloner); ok {
+		sum, err = cloner.Clone()
+	}
+	p.mu.Unlock()
+	if err != nil || sum == nil {
+		sum, off = sha256.New(), 0
+	}
+	f, err := os.Open(path)
+	if err != nil {
+		return ref, err
+	}
+	defer func() { _ = f.Close() }() // only read
+	if _, err := s.copy(ctx, k.stage, sum, io.NewSectionReader(f, off, c.Size-off)); err != nil {
+		return ref, err
+	}
+	sum.Sum(ref[:0])
+	return ref, nil
+}

@@ -1,0 +1,519 @@
+package stage
+
+import (
+	"context"
+	"crypto/rand"
+	"crypto/sha1" //nolint:gosec // an id of a protocol
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"hash"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/symdepot/symdepot/internal/blob"
+	"github.com/symdepot/symdepot/internal/durable"
+	"github.com/symdepot/symdepot/internal/index"
+	"github.com/symdepot/symdepot/objfile"
+	"github.com/symdepot/symdepot/symfile"
+)
+
+// tempPrefix begins the names of files that are being written.
+const tempPrefix = "tmp-"
+
+// partSuffix ends the names of contents of which not all parts have arrived.
+const partSuffix = ".part"
+
+var buffers = sync.Pool{New: func() any { return new([128 << 10]byte) }}
+
+// Put receives a whole content: plain bytes. had is true if the stage needs it no
+// more; the body is then not read. Otherwise the content was new to the stage,
+// whether or not the depot had it.
+func (s *Stages) Put(ctx context.Context, c Caller, id string, ref blob.Ref, body io.Reader) (had bool, err error) {
+	row, files, err := s.awaited(ctx, c, id, ref)
+	if err != nil || len(files) == 0 {
+		return err == nil, err
+	}
+	size := files[0].Size
+	if err := s.room(ctx, size); err != nil {
+		return false, err
+	}
+	t, err := s.receive(ctx, id, size, body)
+	if err != nil {
+		return false, s.explain(err, id)
+	}
+	defer t.remove()
+	if t.ref != ref {
+		return false, refuse(WrongHash, "the content has SHA-256 %s, not %s", t.ref, ref)
+	}
+	files, err = s.arrive(ctx, row, index.Content{Ref: ref, Size: size}, files, t.path)
+	if err != nil {
+		return false, s.explain(err, id)
+	}
+	return false, refusedAll(files)
+}
+
+// refusedAll returns the Refusal if all files of a content were refused.
+func refusedAll(files []index.StageFile) error {
+	for _, f := range files {
+		if f.State != index.StageRefused {
+			return nil
+		}
+	}
+	return refuse(NotSymbol, "%s: %s", files[0].Path, files[0].Reason)
+}
+
+// awaited returns an open stage and those of its files that await a content. If
+// the stage has none with the content, that is a Conflict; if all are refused,
+// NotSymbol.
+func (s *Stages) awaited(ctx context.Context, c Caller, id string, ref blob.Ref) (index.StageRow, []index.StageFile, error) {
+	row, err := s.open(ctx, c, id)
+	if err != nil {
+		return row, nil, err
+	}
+	all, err := s.db.FilesOf(ctx, id, []blob.Ref{ref})
+	if err != nil {
+		return row, nil, err
+	}
+	if len(all) == 0 {
+		return row, nil, refuse(Conflict, "no file of the stage has the content %s: check it first", ref)
+	}
+	var list []index.StageFile
+	for _, f := range all {
+		if f.State == index.StageAwaited {
+			list = append(list, f)
+		}
+	}
+	if len(list) == 0 {
+		return row, nil, refusedAll(all)
+	}
+	return row, list, nil
+}
+
+// room refuses size more bytes if the stages hold too many or the disk is full.
+func (s *Stages) room(ctx context.Context, size int64) error {
+	total, free, err := s.depot.Space()
+	if err != nil {
+		total, free = 0, 1<<62 // not known
+	}
+	staged, least := s.limits.Staged, s.limits.Free
+	if staged == 0 {
+		staged = 64 << 30
+		if total > 0 {
+			staged = min(staged, total/10)
+		}
+	}
+	if least == 0 && total > 0 {
+		least = min(10<<30, total/20)
+	}
+	if free-size < least {
+		return refuse(NoSpace, "the disk of the server is nearly full: %d bytes do not fit; nothing was lost, try again later", size)
+	}
+	held, err := s.db.Staged(ctx)
+	if err == nil && held+size > staged {
+		err = refuse(Busy, "unfinished pushes hold %d bytes, and the limit is %d; try again later", held, staged)
+	}
+	return err
+}
+
+// temp is a file of a stage that is being written.
+type temp struct {
+	path string
+	file *os.File
+	size int64
+	ref  blob.Ref
+	sha1 string
+}
+
+// remove removes the file, if it has not got another name.
+func (t *temp) remove() { _ = os.Remove(t.path) }
+
+// folder returns the folder of a stage.
+func (s *Stages) folder(id string) string { return filepath.Join(s.dir, id) }
+
+// path returns the name of the file of a whole content.
+func (s *Stages) path(id string, ref blob.Ref) string {
+	return filepath.Join(s.folder(id), ref.String())
+}
+
+func rename(from, to string) error {
+	return durable.RetryRename(func() error { return os.Rename(from, to) })
+}
+
+func (s *Stages) create(id string) (*os.File, error) {
+	if err := os.MkdirAll(s.folder(id), 0o700); err != nil {
+		return nil, err
+	}
+	return os.OpenFile(filepath.Join(s.folder(id), tempPrefix+rand.Text()), os.O_WRONLY|os.O_CREATE|os.O_EXCL, s.perm)
+}
+
+// receive writes a body to a file and hashes it. size is that of the body; -1 is
+// unknown, and the SHA-1 is taken too.
+func (s *Stages) receive(ctx context.Context, id string, size int64, body io.Reader) (*temp, error) {
+	f, err := s.create(id)
+	if err != nil {
+		return nil, err
+	}
+	t := &temp{path: f.Name(), file: f}
+	limit := size
+	sum, old := sha256.New(), hash.Hash(nil)
+	to := io.MultiWriter(f, sum)
+	if size < 0 {
+		limit, old = s.limits.MaxFile, sha1.New() //nolint:gosec // an id of a protocol
+		to = io.MultiWriter(f, sum, old)
+	}
+	t.size, err = s.copy(ctx, id, to, io.LimitReader(body, limit+1))
+	err = errors.Join(err, f.Close())
+	switch {
+	case err != nil:
+	case t.size > limit && size < 0:
+		err = refuse(TooLarge, "the file has more than %d bytes, the limit", limit)
+	case t.size > limit:
+		err = refuse(WrongHash, "the content has more than the announced %d bytes", size)
+	case size >= 0 && t.size < size:
+		err = refuse(WrongHash, "the content has %d bytes instead of the announced %d", t.size, size)
+	}
+	if err != nil {
+		t.remove()
+		return nil, err
+	}
+	sum.Sum(t.ref[:0])
+	if old != nil {
+		t.sha1 = hex.EncodeToString(old.Sum(nil))
+	}
+	return t, nil
+}
+
+// touchEvery is how often a slow transfer says that its stage is in use.
+const touchEvery = time.Minute
+
+// copy copies a body and keeps the stage alive meanwhile.
+func (s *Stages) copy(ctx context.Context, id string, w io.Writer, r io.Reader) (n int64, err error) {
+	buf := buffers.Get().(*[128 << 10]byte)
+	defer buffers.Put(buf)
+	for touched := s.now(); ; {
+		if err := ctx.Err(); err != nil {
+			return n, err
+		}
+		m, rerr := r.Read(buf[:])
+		if _, err := w.Write(buf[:m]); err != nil {
+			return n, err
+		}
+		n += int64(m)
+		if rerr == io.EOF {
+			return n, nil
+		}
+		if rerr != nil {
+			return n, rerr
+		}
+		if now := s.now(); now.Sub(touched) > touchEvery {
+			touched = now
+			if err := s.db.Touch(ctx, id); err != nil {
+				return n, err
+			}
+		}
+	}
+}
+
+// slice is a part of a file, or an inflated piece of it.
+type slice struct{ offset, size, deflated int64 }
+
+// arrive takes a content that is complete in a file: it identifies it under the
+// name of each of the files that await it, keeps its objects, and records both. It
+// returns the files with their new states. The file may get another name.
+func (s *Stages) arrive(ctx context.Context, row index.StageRow, c index.Content, files []index.StageFile, path string) ([]index.StageFile, error) {
+	f, err := durable.OpenShared(path)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = f.Close() }() // only read
+	type claim struct{ name, kind, id string }
+	type answer struct {
+		facts, reason string
+	}
+	answers := map[claim]answer{}
+	kept := map[slice]index.Content{}
+	var known []index.KnownFile
+	for i := range files {
+		k := claim{symfile.BaseName(files[i].Path), files[i].Kind, files[i].ID}
+		a, ok := answers[k]
+		if !ok {
+			facts, reason, err := s.identify(ctx, row.ID, f, c, files[i], kept)
+			if err != nil {
+				return nil, err
+			}
+			a.reason = reason
+			if reason == "" {
+				if a.facts, err = formatFacts(facts); err != nil {
+					return nil, err
+				}
+				if k.kind == "" && !isSimple(facts, c.Ref) {
+					known = append(known, index.KnownFile{Content: c, Name: symfile.Fold(k.name), Facts: a.facts})
+				}
+			}
+			answers[k] = a
+		}
+		files[i].Facts, files[i].Reason, files[i].State = a.facts, a.reason, index.StageArrived
+		if a.reason != "" {
+			files[i].State = index.StageRefused
+		}
+	}
+	arrival := index.StageArrival{Stage: row.ID, Content: c, Files: files}
+	for where, o := range kept {
+		arrival.Objects = append(arrival.Objects, o)
+		if where != (slice{0, c.Size, 0}) {
+			continue
+		}
+		if s.depot.InBucket() {
+			err = s.depot.Place(ctx, c, io.NewSectionReader(f, 0, c.Size))
+		} else {
+			err = rename(path, s.path(row.ID, c.Ref))
+		}
+		if err != nil {
+			return nil, err
+		}
+	}
+	if err := s.db.PutKnown(ctx, known); err != nil {
+		return nil, err
+	}
+	return files, s.marks.put(ctx, arrival)
+}
+
+// identify returns the objects of a file. Those that are not the whole file are
+// kept as contents of their own; kept has all contents that the stage keeps.
+func (s *Stages) identify(ctx context.Context, id string, f *os.File, c index.Content, file index.StageFile, kept map[slice]index.Content) (facts []fact, reason string, err error) {
+	objs, err := s.depot.Identify(f, c.Size, file.Path, file.Kind, forcedID(file))
+	if err != nil {
+		if s.depot.Refuses(err) {
+			return nil, err.Error(), nil
+		}
+		return nil, "", err
+	}
+	var objects []symfile.Object
+	for _, o := range objs {
+		objects = append(objects, o.Object)
+	}
+	if file.Kind == "" {
+		if reason := contradicts(file.ID, objects); reason != "" {
+			return nil, reason, nil
+		}
+	}
+	for _, o := range objs {
+		where := slice{o.Offset, o.Size, o.Deflated}
+		content, ok := kept[where]
+		if !ok {
+			content = c
+			if !isWhole(o, c.Size) {
+				if content, err = s.keepObject(ctx, id, f, c.Size, o); err != nil {
+					if errors.Is(err, errObjectSize) || s.depot.Refuses(err) {
+						return nil, err.Error(), nil
+					}
+					return nil, "", err
+				}
+			}
+			kept[where] = content
+		}
+		facts = append(facts, newFact(o, content))
+	}
+	return facts, "", nil
+}
+
+// forcedID returns the id that a file of a forced kind is kept under.
+func forcedID(f index.StageFile) string {
+	if f.Kind == "" {
+		return ""
+	}
+	return f.ID
+}
+
+var errObjectSize = errors.New("the size of an object in it differs from the recorded one")
+
+// keepObject keeps an object that is a part of a file.
+func (s *Stages) keepObject(ctx context.Context, id string, f *os.File, size int64, o objfile.Object) (index.Content, error) {
+	t, err := s.receive(ctx, id, o.Size, s.depot.ObjectReader(f, size, o))
+	if r, ok := errors.AsType[*Refusal](err); ok && r.Kind == WrongHash {
+		err = fmt.Errorf("%w: %w", objfile.ErrBroken, errObjectSize)
+	}
+	if err != nil {
+		return index.Content{}, err
+	}
+	defer t.remove()
+	c := index.Content{Ref: t.ref, Size: t.size}
+	if !s.depot.InBucket() {
+		return c, rename(t.path, s.path(id, t.ref))
+	}
+	g, err := os.Open(t.path)
+	if err != nil {
+		return c, err
+	}
+	defer func() { _ = g.Close() }() // only read
+	return c, s.depot.Place(ctx, c, g)
+}
+
+// Arrived describes a file of PutNew.
+type Arrived struct {
+	index.Content
+	SHA1    string           // of the file, in lower-case hex
+	Had     bool             // the caller could read all objects of the file before
+	Objects []symfile.Object // in the file
+	// Transaction is that of a stage that collects, in which the file is visible now.
+	Transaction int64
+}
+
+// PutNew receives a file whose hash the client has not said, and adds it to the
+// stage. If the error is a Refusal of the kind
+// NotSymbol, the file is not part of the stage, and the result has the hashes.
+func (s *Stages) PutNew(ctx context.Context, c Caller, id, path string, modTime time.Time, body io.Reader) (Arrived, error) {
+	return s.PutClaimed(ctx, c, id, Entry{Path: path, ModTime: modTime, Size: -1}, body, nil)
+}
+
+// PutClaimed is PutNew for a file of which the client has said something: As and
+// ID, and Size unless it is negative. Ref is not used. check, if not nil, is
+// called with the identified file before it is part of the stage; its error ends
+// the call, is returned unchanged, and leaves nothing of the file.
+func (s *Stages) PutClaimed(ctx context.Context, c Caller, id string, e Entry, body io.Reader, check func(Arrived) error) (a Arrived, err error) {
+	row, err := s.open(ctx, c, id)
+	if err != nil {
+		return a, err
+	}
+	probe := e
+	probe.Size, probe.Ref = 1, blob.Ref{}
+	if err := s.validEntry(probe); err != nil {
+		return a, err
+	}
+	if reason := unwanted(probe); reason != "" {
+		return a, refuse(NotSymbol, "%s: %s", e.Path, reason)
+	}
+	if e.Size > s.limits.MaxFile {
+		return a, refuse(TooLarge, "%s has %d bytes, and the limit for a file is %d", e.Path, e.Size, s.limits.MaxFile)
+	}
+	if err := s.room(ctx, max(e.Size, 0)); err != nil {
+		return a, err
+	}
+	t, err := s.receive(ctx, id, -1, body)
+	if err != nil {
+		return a, s.explain(err, id)
+	}
+	defer t.remove()
+	a.Content, a.SHA1 = index.Content{Ref: t.ref, Size: t.size}, t.sha1
+	if e.Size >= 0 && t.size != e.Size {
+		return a, refuse(WrongHash, "%s has %d bytes instead of the announced %d", e.Path, t.size, e.Size)
+	}
+	if t.size == 0 {
+		return a, refuse(NotSymbol, "%s: an empty file has no symbols", e.Path)
+	}
+	file := index.StageFile{Path: e.Path, Content: a.Content, ModTime: e.ModTime, Kind: e.As, ID: e.ID}
+	if err := s.quota(ctx, row, []index.StageFile{file}); err != nil {
+		return a, err
+	}
+	// The file must be in the stage before its content arrives, and must not be if
+	// it is refused.
+	f, err := os.Open(t.path)
+	if err != nil {
+		return a, err
+	}
+	kept := map[slice]index.Content{}
+	facts, reason, err := s.identify(ctx, id, f, a.Content, file, kept)
+	_ = f.Close() // only read
+	if err != nil {
+		return a, s.explain(err, id)
+	}
+	if reason != "" {
+		return a, refuse(NotSymbol, "%s: %s", e.Path, strings.TrimSpace(reason))
+	}
+	h, err := s.look(ctx, c, id, factRefs(facts))
+	if err != nil {
+		return a, err
+	}
+	a.Had = true
+	for _, k := range facts {
+		a.Objects = append(a.Objects, k.Object)
+		o, err := k.content()
+		a.Had = a.Had && err == nil && len(h.objects[o.Ref]) > 0
+	}
+	if check != nil {
+		if err := check(a); err != nil {
+			return a, err
+		}
+	}
+	if err := s.db.PutSHA1(ctx, t.sha1, a.Content); err != nil {
+		return a, err
+	}
+	if err := s.db.PutFiles(ctx, id, []index.StageFile{file}, index.StageLimitError{Files: s.limits.MaxFiles, Bytes: s.limits.MaxBytes}); err != nil {
+		return a, s.explain(err, id)
+	}
+	files, err := s.arrive(ctx, row, a.Content, []index.StageFile{file}, t.path)
+	if err != nil {
+		return a, s.explain(err, id)
+	}
+	if row.Collects {
+		a.Transaction, err = s.collect(ctx, row, files)
+	}
+	return a, err
+}
+
+// marks records arrived contents, those of concurrent requests together.
+type marks struct {
+	write func(ctx context.Context, list []index.StageArrival) error
+
+	mu      sync.Mutex
+	waiting []mark // guarded by mu
+	writing bool   // guarded by mu
+}
+
+type mark struct {
+	arrival index.StageArrival
+	done    chan error
+}
+
+// maxMarks is the number of contents that are recorded in one write.
+const maxMarks = 256
+
+// put records a content.
+func (m *marks) put(ctx context.Context, a index.StageArrival) error {
+	done := make(chan error, 1)
+	m.mu.Lock()
+	m.waiting = append(m.waiting, mark{a, done})
+	first := !m.writing
+	m.writing = true
+	m.mu.Unlock()
+	if first {
+		go m.run(context.WithoutCancel(ctx))
+	}
+	select {
+	case err := <-done:
+		return err
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// run writes until nothing waits.
+func (m *marks) run(ctx context.Context) {
+	for {
+		m.mu.Lock()
+		n := min(len(m.waiting), maxMarks)
+		batch := m.waiting[:n:n]
+		m.waiting = m.waiting[n:]
+		if n == 0 {
+			m.waiting, m.writing = nil, false
+		}
+		m.mu.Unlock()
+		if n == 0 {
+			return
+		}
+		list := make([]index.StageArrival, n)
+		for i := range batch {
+			list[i] = batch[i].arrival
+		}
+		err := m.write(ctx, list)
+		for _, k := range batch {
+			k.done <- err
+		}
+	}
+}
