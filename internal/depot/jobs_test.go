@@ -29,6 +29,13 @@ import (
 )
 
 func TestMain(m *testing.M) {
+	if dir := os.Getenv(stageChild); dir != "" {
+		if err := pushForever(dir); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		os.Exit(0)
+	}
 	transcodetest.Main()
 	os.Exit(m.Run())
 }

@@ -15,7 +15,7 @@ import (
 // stages, uploads, doomed places, the identity and keys of the depot.
 var copied = []struct{ name, columns, key string }{
 	{"product", "id, name", "id"},
-	{"tx", "id, kind, product_id, version, comment, who, host, tool, time, files, bytes, origin_store, origin_number, origin_time, deleted_at, source, branch, class, build, labels, manifest, arrived, collecting", "id"},
+	{"tx", "id, kind, product_id, version, comment, who, host, tool, time, files, bytes, origin_store, origin_number, origin_time, deleted_at, source, branch, class, build, labels, manifest, arrived", "id"},
 	{"content", "id, sha256, size, added, unreferenced_since", "id"},
 	{"object", "id, content_id, name, kind, name_fold, role, code_name, code_id, debug_id, info_age, build_id, of_kind, flags, version, hash, arch, features, debug_size", "id"},
 	{"lookup", "id, name, object_id, role, form", "id, name, object_id"},

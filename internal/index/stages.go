@@ -156,7 +156,8 @@ func hashList(refs []blob.Ref) string {
 
 // Open records a stage, unless its caller has one of that key: again is true for
 // that. One whose transaction has been removed since is replaced. If the caller
-// has as many open stages as most, the error is ErrTooManyStages.
+// has as many open stages as most, of those that collect or of the others, the
+// error is ErrTooManyStages.
 func (ss Stages) Open(ctx context.Context, s StageRow, most int) (row StageRow, again bool, err error) {
 	err = ss.db.updateUnsynced(ctx, "open a stage", func(w *write) error {
 		row, again = s, false
@@ -189,15 +190,15 @@ func (ss Stages) Open(ctx context.Context, s StageRow, most int) (row StageRow, 
 			}
 		}
 		var open int
-		if err := w.row("SELECT count(*) FROM stage WHERE caller = $1 AND closed IS NULL", []any{text(s.Caller)}, &open); err != nil {
+		collects := 0
+		if s.Collects {
+			collects = 1
+		}
+		if err := w.row("SELECT count(*) FROM stage WHERE caller = $1 AND collects = $2 AND closed IS NULL", []any{text(s.Caller), collects}, &open); err != nil {
 			return err
 		}
 		if open >= most {
 			return ErrTooManyStages
-		}
-		collects := 0
-		if s.Collects {
-			collects = 1
 		}
 		_, err := w.exec(`INSERT INTO stage (id, caller, key, product, version, branch, class, comment, build, collects, node, opened, used, changes, files, bytes, staged)
 			VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $12, 0, 0, 0, 0)`, s.ID, text(s.Caller), text(s.Key), text(s.Product), text(s.Version),

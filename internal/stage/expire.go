@@ -30,8 +30,10 @@ func (s *Stages) Expire(ctx context.Context) error {
 			break
 		}
 		if row.Collects {
-			if _, err = s.db.End(ctx, row.ID, now.Add(-s.limits.Quiet)); err == nil {
-				err = s.db.Leftovers(ctx)
+			var ended bool
+			if ended, err = s.db.End(ctx, row.ID, now.Add(-s.limits.Quiet)); ended && err == nil {
+				s.dropSpool(row.ID)
+				err = s.db.Clear(ctx, row.ID)
 			}
 			continue
 		}

@@ -40,9 +40,11 @@ func (s *Stages) Put(ctx context.Context, c Caller, id string, ref blob.Ref, bod
 		return err == nil, err
 	}
 	size := files[0].Size
-	if err := s.room(ctx, size); err != nil {
+	end, err := s.begin(ctx, size)
+	if err != nil {
 		return false, err
 	}
+	defer end()
 	t, err := s.receive(ctx, id, size, body)
 	if err != nil {
 		return false, s.explain(err, id)
@@ -55,7 +57,11 @@ func (s *Stages) Put(ctx context.Context, c Caller, id string, ref blob.Ref, bod
 	if err != nil {
 		return false, s.explain(err, id)
 	}
-	return false, refusedAll(files)
+	if err := refusedAll(files); err != nil || !row.Collects {
+		return false, err
+	}
+	_, err = s.collect(ctx, row, files)
+	return false, err
 }
 
 // refusedAll returns the Refusal if all files of a content were refused.
@@ -95,6 +101,15 @@ func (s *Stages) awaited(ctx context.Context, c Caller, id string, ref blob.Ref)
 	return row, list, nil
 }
 
+// begin is room for a whole content, which counts until end is called.
+func (s *Stages) begin(ctx context.Context, size int64) (end func(), err error) {
+	if err := s.room(ctx, size); err != nil {
+		return nil, err
+	}
+	s.receiving.Add(size)
+	return func() { s.receiving.Add(-size) }, nil
+}
+
 // room refuses size more bytes if the stages hold too many or the disk is full.
 func (s *Stages) room(ctx context.Context, size int64) error {
 	total, free, err := s.depot.Space()
@@ -115,6 +130,7 @@ func (s *Stages) room(ctx context.Context, size int64) error {
 		return refuse(NoSpace, "the disk of the server is nearly full: %d bytes do not fit; nothing was lost, try again later", size)
 	}
 	held, err := s.db.Staged(ctx)
+	held += s.receiving.Load()
 	if err == nil && held+size > staged {
 		err = refuse(Busy, "unfinished pushes hold %d bytes, and the limit is %d; try again later", held, staged)
 	}
@@ -392,9 +408,11 @@ func (s *Stages) PutClaimed(ctx context.Context, c Caller, id string, e Entry, b
 	if e.Size > s.limits.MaxFile {
 		return a, refuse(TooLarge, "%s has %d bytes, and the limit for a file is %d", e.Path, e.Size, s.limits.MaxFile)
 	}
-	if err := s.room(ctx, max(e.Size, 0)); err != nil {
+	end, err := s.begin(ctx, max(e.Size, 0))
+	if err != nil {
 		return a, err
 	}
+	defer end()
 	t, err := s.receive(ctx, id, -1, body)
 	if err != nil {
 		return a, s.explain(err, id)

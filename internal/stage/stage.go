@@ -26,6 +26,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 	"unicode/utf8"
 
@@ -240,7 +241,8 @@ type Stages struct {
 	log    *slog.Logger
 	now    func() time.Time
 
-	marks marks
+	marks     marks
+	receiving atomic.Int64 // bytes of whole contents that are being received
 
 	mu       sync.Mutex
 	partials map[partialKey]*partial // contents that arrive in parts; guarded by mu
@@ -271,6 +273,10 @@ func (s *Stages) Limits(ctx context.Context, c Caller) (Limits, error) {
 	slices.SortFunc(l.Used, func(a, b ProductQuota) int { return strings.Compare(a.Product, b.Product) })
 	return l, nil
 }
+
+// collecting is how many times as many stages a caller may have that collect: they
+// end by themselves within minutes.
+const collecting = 32
 
 // Limits of the texts of a stage, in bytes.
 const (
@@ -306,12 +312,16 @@ func (s *Stages) Open(ctx context.Context, c Caller, spec Spec) (st State, again
 	if spec.Build == (Build{}) {
 		build = nil
 	}
+	most := s.limits.Open
+	if spec.Collect {
+		most *= collecting
+	}
 	row, again, err := s.db.Open(ctx, index.StageRow{
 		ID: rand.Text(), Caller: c.Name, Key: key, Product: spec.Product, Version: spec.Version, Branch: spec.Branch, Class: spec.Class,
 		Comment: spec.Comment, Build: string(build), Collects: spec.Collect, Node: s.node,
-	}, s.limits.Open)
+	}, most)
 	if errors.Is(err, index.ErrTooManyStages) {
-		return State{}, false, refuse(TooMany, "%s has %d open stages, the limit; commit or delete one, or wait until they expire", c.Name, s.limits.Open)
+		return State{}, false, refuse(TooMany, "%s has %d open stages, the limit; commit or delete one, or wait until they expire", c.Name, most)
 	}
 	if err != nil {
 		return State{}, false, err
