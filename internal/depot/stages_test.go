@@ -567,6 +567,40 @@ func objectsOf(t *testing.T, d *Depot, number int64) (list []string) {
 	return list
 }
 
+// TestOtherBytes: other bytes with the id of a file of the product are counted, or
+// refused.
+func TestOtherBytes(t *testing.T) {
+	t.Parallel()
+	for _, deny := range []bool{false, true} {
+		d, err := Open(t.Context(), filepath.Join(t.TempDir(), "depot"), Options{Stages: stage.Limits{DenyOther: deny}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer func() { _ = d.Close() }()
+		add(t, d, "P", file{"app.sym", symFile(symID, 300)})
+		add(t, d, "Q", file{"app.sym", symFile(symID, 400)})
+		other := file{"app.sym", symFile(symID, 500)}
+		for _, product := range []string{"P", "New"} {
+			c := pusher("ci")
+			id := openStage(t, d, c, stage.Spec{Labels: stage.Labels{Product: product}})
+			check(t, d, c, id, []file{other})
+			_, err := d.Stages().Put(t.Context(), c, id, blob.Sum(other.body), bytes.NewReader(other.body))
+			if deny && product == "P" {
+				wantRefusal(t, "other bytes", err, stage.NotSymbol)
+				continue
+			}
+			done, cerr := d.Stages().Commit(t.Context(), c, id, stage.Commit{})
+			want := int64(0)
+			if product == "P" {
+				want = 1
+			}
+			if err != nil || cerr != nil || done.Other != want {
+				t.Errorf("product %s: %v, %v, %d files with other bytes, want %d", product, err, cerr, done.Other, want)
+			}
+		}
+	}
+}
+
 // TestCollect: the files of a protocol without an end are visible at once and are
 // one transaction, which goes on in another process and ends after a while.
 func TestCollect(t *testing.T) {

@@ -611,6 +611,19 @@ func (ss Stages) Visible(ctx context.Context, refs []blob.Ref, each func(Visible
 	}))
 }
 
+// HasOther reports whether a transaction of a product has an object with the key
+// and the kind of o and another content.
+func (ss Stages) HasOther(ctx context.Context, product string, o symfile.Object, ref blob.Ref) (is bool, err error) {
+	aliases := o.Aliases()
+	if len(aliases) == 0 {
+		return false, nil
+	}
+	err = ss.db.points.row(ctx, `SELECT EXISTS (SELECT 1 FROM lookup l JOIN object o ON o.id = l.object_id AND o.kind = $3 JOIN content c ON c.id = o.content_id AND c.sha256 <> $5
+		JOIN seen s ON s.object_id = o.id AND s.tx_id > 0 JOIN product p ON p.id = s.product_id AND p.name = $4 WHERE l.id = $1 AND l.name = $2)`,
+		[]any{symfile.Fold(aliases[0].ID), symfile.Fold(aliases[0].Name), o.Kind, text(product), ref[:]}, &is)
+	return is, ss.db.fail("look for another content", err)
+}
+
 // KnownFile says which objects a file has that are not simply the whole file.
 type KnownFile struct {
 	Content

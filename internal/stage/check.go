@@ -231,7 +231,7 @@ func (s *Stages) find(ctx context.Context, h holdings, f *index.StageFile) error
 		if !isFile(o.Object, f.Kind, base) {
 			continue
 		}
-		facts := []fact{{o.Object, o.Arch, o.Features, o.DebugSize, f.Ref.String(), o.Size}}
+		facts := []fact{{Object: o.Object, Arch: o.Arch, Features: o.Features, DebugSize: o.DebugSize, SHA256: f.Ref.String(), Size: o.Size}}
 		if !isSimple(facts, f.Ref) {
 			single, err := s.storedFacts(ctx, f)
 			if err != nil {

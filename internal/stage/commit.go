@@ -37,6 +37,8 @@ type Committed struct {
 	KnownBytes  int64     `json:"known_bytes"` // of files that were not sent
 	NewBytes    int64     `json:"new_bytes"`   // of files that were sent
 	Refused     []Refused `json:"refused"`     // the first 1,000
+	// Other counts the files with an object of whose id the product had other bytes.
+	Other int64 `json:"other_bytes,omitempty"`
 	// Again means that the transaction existed before: it has the same labels and
 	// files.
 	Again bool `json:"again,omitempty"`
@@ -140,9 +142,16 @@ func (s *Stages) read(ctx context.Context, row index.StageRow) (k contents, err 
 			k.out.NewBytes += f.Size
 		}
 		k.out.Files++
-		list, err := entries(f)
+		facts, err := parseFacts(f.Facts)
 		if err != nil {
 			return err
+		}
+		list, err := entriesFrom(f, facts)
+		if err != nil {
+			return err
+		}
+		if slices.ContainsFunc(facts, func(k fact) bool { return k.Other }) {
+			k.out.Other++
 		}
 		for _, e := range list {
 			if f.State == index.StageArrived {

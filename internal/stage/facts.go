@@ -20,10 +20,12 @@ type fact struct {
 	DebugSize int64    `json:",omitempty"`
 	SHA256    string
 	Size      int64
+	// Other means that the product had another object with the same id.
+	Other bool `json:",omitempty"`
 }
 
 func newFact(o objfile.Object, c index.Content) fact {
-	return fact{o.Object, o.Arch, o.Features.Words(), o.DebugSize, c.Ref.String(), c.Size}
+	return fact{Object: o.Object, Arch: o.Arch, Features: o.Features.Words(), DebugSize: o.DebugSize, SHA256: c.Ref.String(), Size: c.Size}
 }
 
 // content returns the content of the object.
@@ -60,6 +62,10 @@ func entries(f index.StageFile) ([]index.Entry, error) {
 	if err != nil {
 		return nil, err
 	}
+	return entriesFrom(f, facts)
+}
+
+func entriesFrom(f index.StageFile, facts []fact) ([]index.Entry, error) {
 	list := make([]index.Entry, len(facts))
 	for i, k := range facts {
 		c, err := k.content()

@@ -259,7 +259,7 @@ func (s *Stages) arrive(ctx context.Context, row index.StageRow, c index.Content
 		k := claim{symfile.BaseName(files[i].Path), files[i].Kind, files[i].ID}
 		a, ok := answers[k]
 		if !ok {
-			facts, reason, err := s.identify(ctx, row.ID, f, c, files[i], kept)
+			facts, reason, err := s.identify(ctx, row, f, c, files[i], kept)
 			if err != nil {
 				return nil, err
 			}
@@ -269,7 +269,14 @@ func (s *Stages) arrive(ctx context.Context, row index.StageRow, c index.Content
 					return nil, err
 				}
 				if k.kind == "" && !isSimple(facts, c.Ref) {
-					known = append(known, index.KnownFile{Content: c, Name: symfile.Fold(k.name), Facts: a.facts})
+					for j := range facts {
+						facts[j].Other = false // that is of this product
+					}
+					text, err := formatFacts(facts)
+					if err != nil {
+						return nil, err
+					}
+					known = append(known, index.KnownFile{Content: c, Name: symfile.Fold(k.name), Facts: text})
 				}
 			}
 			answers[k] = a
@@ -302,7 +309,7 @@ func (s *Stages) arrive(ctx context.Context, row index.StageRow, c index.Content
 
 // identify returns the objects of a file. Those that are not the whole file are
 // kept as contents of their own; kept has all contents that the stage keeps.
-func (s *Stages) identify(ctx context.Context, id string, f *os.File, c index.Content, file index.StageFile, kept map[slice]index.Content) (facts []fact, reason string, err error) {
+func (s *Stages) identify(ctx context.Context, row index.StageRow, f *os.File, c index.Content, file index.StageFile, kept map[slice]index.Content) (facts []fact, reason string, err error) {
 	objs, err := s.depot.Identify(f, c.Size, file.Path, file.Kind, forcedID(file))
 	if err != nil {
 		if s.depot.Refuses(err) {
@@ -319,22 +326,37 @@ func (s *Stages) identify(ctx context.Context, id string, f *os.File, c index.Co
 			return nil, reason, nil
 		}
 	}
+	var added []slice
+	defer func() {
+		if reason != "" {
+			for _, where := range added {
+				delete(kept, where)
+			}
+		}
+	}()
 	for _, o := range objs {
 		where := slice{o.Offset, o.Size, o.Deflated}
 		content, ok := kept[where]
 		if !ok {
 			content = c
 			if !isWhole(o, c.Size) {
-				if content, err = s.keepObject(ctx, id, f, c.Size, o); err != nil {
+				if content, err = s.keepObject(ctx, row.ID, f, c.Size, o); err != nil {
 					if errors.Is(err, errObjectSize) || s.depot.Refuses(err) {
 						return nil, err.Error(), nil
 					}
 					return nil, "", err
 				}
 			}
-			kept[where] = content
+			kept[where], added = content, append(added, where)
 		}
-		facts = append(facts, newFact(o, content))
+		k := newFact(o, content)
+		if k.Other, err = s.db.HasOther(ctx, row.Product, o.Object, content.Ref); err != nil {
+			return nil, "", err
+		}
+		if k.Other && s.limits.DenyOther && (o.Kind == symfile.PE || o.Kind == symfile.PDB || o.Kind == symfile.PDB20 || o.Kind == symfile.PortablePDB || o.Kind == symfile.Breakpad) {
+			return nil, fmt.Sprintf("product %q has other bytes for %s with the id %s", row.Product, o.Name, idsOf(o.Object)[0]), nil
+		}
+		facts = append(facts, k)
 	}
 	return facts, "", nil
 }
@@ -375,6 +397,7 @@ func (s *Stages) keepObject(ctx context.Context, id string, f *os.File, size int
 type Arrived struct {
 	index.Content
 	SHA1    string           // of the file, in lower-case hex
+	Other   bool             // the product had another object with the same id
 	Had     bool             // the caller could read all objects of the file before
 	Objects []symfile.Object // in the file
 	// Transaction is that of a stage that collects, in which the file is visible now.
@@ -436,7 +459,7 @@ func (s *Stages) PutClaimed(ctx context.Context, c Caller, id string, e Entry, b
 		return a, err
 	}
 	kept := map[slice]index.Content{}
-	facts, reason, err := s.identify(ctx, id, f, a.Content, file, kept)
+	facts, reason, err := s.identify(ctx, row, f, a.Content, file, kept)
 	_ = f.Close() // only read
 	if err != nil {
 		return a, s.explain(err, id)
@@ -452,6 +475,7 @@ func (s *Stages) PutClaimed(ctx context.Context, c Caller, id string, e Entry, b
 	for _, k := range facts {
 		a.Objects = append(a.Objects, k.Object)
 		o, err := k.content()
+		a.Other = a.Other || k.Other
 		a.Had = a.Had && err == nil && len(h.objects[o.Ref]) > 0
 	}
 	if check != nil {

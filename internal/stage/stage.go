@@ -143,6 +143,9 @@ type Limits struct {
 	// Quotas limit the bytes that the transactions of a product hold, each content
 	// counted once. A product without one has no limit.
 	Quotas map[string]int64
+	// DenyOther refuses PE, PDB and Breakpad files if the product has other bytes with
+	// their id. Otherwise they are counted.
+	DenyOther bool
 	// Used are the quotas of the products that a caller may add to, in the answer of
 	// Stages.Limits.
 	Used []ProductQuota
