@@ -721,6 +721,55 @@ func TestPushAtOnce(t *testing.T) {
 	})
 }
 
+// TestPushNodes: a stage goes on at another server when its own has gone: whole
+// contents are in the bucket, parts are to be sent again.
+func TestPushNodes(t *testing.T) {
+	t.Parallel()
+	const part = 1000
+	list := openServers(t, 2, Options{Stages: stage.Limits{Part: part}})
+	one, two := list[0], list[1]
+	c := pusher("ci")
+	files, paths := symbols(4, 1)
+	big := file{"big.sym", symFile(symID, 2500)}
+	id := openStage(t, one, c, stage.Spec{})
+	check(t, one, c, id, append(files[:4:4], big))
+	putAll(t, one, c, id, files[:2])
+	ref, total := blob.Sum(big.body), int64(len(big.body))
+	send := func(d *Depot, n int) {
+		t.Helper()
+		if err := d.Stages().PutPart(t.Context(), c, id, ref, total, n, bytes.NewReader(big.body[n*part:min((n+1)*part, len(big.body))])); err != nil {
+			t.Fatal(err)
+		}
+	}
+	send(one, 0)
+	if st, err := two.Stages().State(t.Context(), c, id); err != nil || st.Got != 2 || len(st.Missing) != 3 || st.Node != one.Nodes.Name() {
+		t.Errorf("state at the other server: %+v, %v; want two of five files, of server %s", st, err, one.Nodes.Name())
+	}
+	putAll(t, two, c, id, files[2:])
+	if got, err := two.Stages().Parts(t.Context(), c, id, ref); err != nil || got.Got != "" {
+		t.Errorf("parts at the other server: %+v, %v; want none", got, err)
+	}
+	for n := range 3 {
+		send(two, n)
+	}
+	done, err := two.Stages().Commit(t.Context(), c, id, stage.Commit{})
+	if err != nil || done.Files != 5 {
+		t.Fatalf("commit at the other server: %+v, %v", done, err)
+	}
+	for _, d := range list {
+		wantVisible(t, d, append(files, big), append(paths, symPath), true)
+	}
+	if again, err := one.Stages().Commit(t.Context(), c, id, stage.Commit{}); err != nil || again.Transaction != done.Transaction {
+		t.Errorf("commit at the first server: %+v, %v; want %d", again, err, done.Transaction)
+	}
+	if err := one.Stages().Sweep(t.Context()); err != nil {
+		t.Error(err)
+	}
+	wantEmpty(t, one)
+	wantEmpty(t, two)
+	wantClean(t, one)
+}
+
 // pushAll pushes files as a client does.
 func pushAll(ctx context.Context, d *Depot, c stage.Caller, spec stage.Spec, files []file, number *int64) error {
 	st, _, err := d.Stages().Open(ctx, c, spec)

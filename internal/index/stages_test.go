@@ -1,0 +1,260 @@
+package index
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"testing"
+	"time"
+
+	"github.com/symdepot/symdepot/internal/blob"
+	"github.com/symdepot/symdepot/symfile"
+)
+
+// stageFor opens a stage.
+func stageFor(t *testing.T, db *DB, s StageRow) StageRow {
+	t.Helper()
+	row, _, err := db.Stages.Open(t.Context(), s, 100)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return row
+}
+
+func stageFile(n int) StageFile {
+	return StageFile{Path: fmt.Sprintf("out/%d.pdb", n), Content: Content{ref(n), int64(1000 + n)}}
+}
+
+// TestCollected: a transaction that gets further files shows them at once, also
+// those that the index knew, and also to filters of missing keys.
+func TestCollected(t *testing.T) { onEngines(t, testCollected) }
+
+func testCollected(t *testing.T) {
+	db := openTest(t, Options{})
+	commitTest(t, db, "old", pdb(1), pdb(2))
+	s := stageFor(t, db, StageRow{ID: "s", Caller: "c", Product: "P", Collects: true})
+	collect := func(entries ...Entry) int64 {
+		t.Helper()
+		n, err := db.Commit(t.Context(), Tx{Kind: "add", Product: "P", Entries: entries, Stage: &StageCommit{ID: s.ID, Collect: true}}, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return n
+	}
+	scope := Scope{Products: []string{"P"}}
+	scoped, every := db.NewScopeFilter(), db.NewFilter()
+	state := uint64(0)
+	for i, entries := range [][]Entry{{pdb(10)}, {pdb(11), pdb(11)}, {pdb(1)}, {pdb(10)}, {pdb(12), pdb(2)}} {
+		if n := collect(entries...); n != 2 {
+			t.Fatalf("step %d: transaction %d, want 2", i, n)
+		}
+		state++
+		for _, f := range []*Filter{scoped, every} {
+			if err := f.Refresh(t.Context(), state); err != nil {
+				t.Fatal(err)
+			}
+			for _, e := range entries {
+				if excluded, _ := f.Excludes(state, scope, symfile.Fold(e.Aliases[0].ID)); excluded {
+					t.Errorf("step %d: a filter excludes %s", i, e.Object.Name)
+				}
+			}
+		}
+		for _, e := range entries {
+			if len(lookupEntry(t, db, scope, e)) != 1 {
+				t.Errorf("step %d: %s is not visible", i, e.Object.Name)
+			}
+		}
+	}
+	commitTest(t, db, "P", pdb(10))
+	if n := collect(pdb(13)); n != 2 {
+		t.Errorf("after another commit: transaction %d, want 2", n)
+	}
+	clean(t, db)
+	tx, err := db.Show(t.Context(), 2, nil)
+	if err != nil || !tx.Collecting || tx.Files != 7 {
+		t.Errorf("transaction: %+v, %v; want one with 7 files that goes on", tx, err)
+	}
+	if _, err := db.Remove(t.Context(), 2); err != nil {
+		t.Fatal(err)
+	}
+	if n := collect(pdb(14)); n != 4 {
+		t.Errorf("after its removal: transaction %d, want 4", n)
+	}
+	ended, err := db.Stages.End(t.Context(), s.ID, db.now().Add(time.Hour))
+	if err != nil || !ended {
+		t.Errorf("end: %t, %v", ended, err)
+	}
+	if tx, err := db.Show(t.Context(), 4, nil); err != nil || tx.Collecting {
+		t.Errorf("transaction: %+v, %v; want one that has ended", tx, err)
+	}
+	if _, err := db.Commit(t.Context(), Tx{Kind: "add", Entries: []Entry{pdb(15)}, Stage: &StageCommit{ID: s.ID, Collect: true}}, nil); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("a file for a stage that has ended: %v, want not found", err)
+	}
+	clean(t, db)
+}
+
+// TestStageCommit: a stage is committed once, with the files that it has, within
+// the quota.
+func TestStageCommit(t *testing.T) { onEngines(t, testStageCommit) }
+
+func testStageCommit(t *testing.T) {
+	db := openTest(t, Options{})
+	commit := func(s StageRow, c StageCommit, product string, entries ...Entry) (int64, bool, error) {
+		c.ID = s.ID
+		c.Result = func(n int64, again bool) string { return fmt.Sprintf("%d %t", n, again) }
+		n, err := db.Commit(t.Context(), Tx{Kind: "add", Product: product, Version: "1", Entries: entries, Manifest: blob.Sum([]byte(product)), Stage: &c}, nil)
+		return n, c.Again, err
+	}
+	s := stageFor(t, db, StageRow{ID: "one", Caller: "c", Product: "P"})
+	most := StageLimitError{Files: 3, Bytes: 5000}
+	if err := db.Stages.PutFiles(t.Context(), s.ID, []StageFile{stageFile(1), stageFile(2)}, most); err != nil {
+		t.Fatal(err)
+	}
+	if err := db.Stages.PutFiles(t.Context(), s.ID, []StageFile{stageFile(2), stageFile(3), stageFile(4)}, most); err == nil {
+		t.Error("four files in a stage of three")
+	} else if limit, ok := errors.AsType[*StageLimitError](err); !ok || limit.Files != 4 {
+		t.Errorf("four files: %v, want an error that says so", err)
+	}
+	row, err := db.Stages.Get(t.Context(), s.ID)
+	if err != nil || row.Files != 2 || row.Bytes != 2003 || row.Changes != 1 {
+		t.Errorf("stage: %+v, %v; want two files", row, err)
+	}
+	if _, _, err := commit(s, StageCommit{}, "P", pdb(1)); !errors.Is(err, ErrStageClosed) {
+		t.Errorf("commit of an earlier state: %v, want %v", err, ErrStageClosed)
+	}
+	if _, _, err := commit(s, StageCommit{Changes: 1, Quota: 1000}, "P", pdb(1)); err == nil {
+		t.Error("a commit above the quota")
+	} else if q, ok := errors.AsType[*QuotaError](err); !ok || q.Used != 1001 {
+		t.Errorf("a commit above the quota: %v, want an error with 1001 bytes", err)
+	}
+	if n, again, err := commit(s, StageCommit{Changes: 1, Quota: 1001}, "P", pdb(1)); err != nil || n != 1 || again {
+		t.Errorf("commit: %d, %t, %v; want transaction 1", n, again, err)
+	}
+	if _, _, err := commit(s, StageCommit{Changes: 1}, "P", pdb(1)); !errors.Is(err, ErrStageClosed) {
+		t.Errorf("commit again: %v, want %v", err, ErrStageClosed)
+	}
+	if row, err = db.Stages.Get(t.Context(), s.ID); err != nil || row.Number != 1 || row.Result != "1 false" || row.Manifest != blob.Sum([]byte("P")) {
+		t.Errorf("committed stage: %+v, %v", row, err)
+	}
+	if err := db.Stages.PutFiles(t.Context(), s.ID, []StageFile{stageFile(3)}, most); !errors.Is(err, ErrStageClosed) {
+		t.Errorf("a file for a committed stage: %v, want %v", err, ErrStageClosed)
+	}
+	// An equal one is not made, unless it is asked for or the first was removed.
+	two := stageFor(t, db, StageRow{ID: "two", Caller: "c"})
+	if n, again, err := commit(two, StageCommit{}, "P", pdb(1)); err != nil || n != 1 || !again {
+		t.Errorf("an equal commit: %d, %t, %v; want transaction 1 again", n, again, err)
+	}
+	three := stageFor(t, db, StageRow{ID: "three", Caller: "c"})
+	if n, again, err := commit(three, StageCommit{Anew: true}, "P", pdb(1)); err != nil || n != 2 || again {
+		t.Errorf("an equal commit anew: %d, %t, %v; want transaction 2", n, again, err)
+	}
+	for n := int64(1); n <= 2; n++ {
+		if _, err := db.Remove(t.Context(), n); err != nil {
+			t.Fatal(err)
+		}
+	}
+	four := stageFor(t, db, StageRow{ID: "four", Caller: "c"})
+	if n, again, err := commit(four, StageCommit{}, "P", pdb(1)); err != nil || n != 3 || again {
+		t.Errorf("an equal commit after the removal: %d, %t, %v; want transaction 3", n, again, err)
+	}
+	clean(t, db)
+	if err := db.Stages.Leftovers(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if n, err := db.Stages.Count(t.Context(), s.ID); err != nil || n != (StageCount{}) {
+		t.Errorf("files of a committed stage: %v, %v; want none", n, err)
+	}
+}
+
+// TestStageUploads: uploads of staged contents stay as long as their stage.
+func TestStageUploads(t *testing.T) { onEngines(t, testStageUploads) }
+
+func testStageUploads(t *testing.T) {
+	db := openTest(t, Options{Placed: true})
+	ctx := t.Context()
+	u := Upload{"place", Content{ref(1), 1001}}
+	other := Upload{"other", Content{ref(2), 1002}}
+	if err := db.Places.Begin(ctx, "node", time.Minute, []Upload{u, other}); err != nil {
+		t.Fatal(err)
+	}
+	if err := db.Places.Done(ctx, []string{"place", "other"}); err != nil {
+		t.Fatal(err)
+	}
+	s := stageFor(t, db, StageRow{ID: "s", Caller: "c"})
+	f := stageFile(1)
+	if err := db.Stages.PutFiles(ctx, s.ID, []StageFile{f}, StageLimitError{10, 1 << 20}); err != nil {
+		t.Fatal(err)
+	}
+	f.State, f.Facts = StageArrived, "[]"
+	if err := db.Stages.Arrive(ctx, []StageArrival{{Stage: s.ID, Content: f.Content, Files: []StageFile{f}, Objects: []Content{f.Content}}, {Stage: "none", Content: f.Content, Files: []StageFile{f}, Objects: []Content{f.Content}}}); err != nil {
+		t.Fatal(err)
+	}
+	if n, err := db.Stages.Staged(ctx); err != nil || n != 1001 {
+		t.Errorf("staged: %d, %v; want 1001 bytes", n, err)
+	}
+	if err := db.Stages.KeepUploads(ctx, 2*time.Hour); err != nil {
+		t.Fatal(err)
+	}
+	if n, err := db.Places.Expire(ctx, db.now().Add(time.Hour)); err != nil || n != 1 {
+		t.Errorf("%d expired uploads, %v; want that of no stage", n, err)
+	}
+	if is, err := db.Places.Finished(ctx, u.Content); err != nil || !is {
+		t.Errorf("the upload of a stage: %t, %v; want that it stays", is, err)
+	}
+	if err := db.Stages.Delete(ctx, s.ID); err != nil {
+		t.Fatal(err)
+	}
+	if err := db.Stages.KeepUploads(ctx, 8*time.Hour); err != nil {
+		t.Fatal(err)
+	}
+	if n, err := db.Places.Expire(ctx, db.now().Add(3*time.Hour)); err != nil || n != 1 {
+		t.Errorf("%d expired uploads after the stage, %v; want 1", n, err)
+	}
+	if n, err := db.Stages.Staged(ctx); err != nil || n != 0 {
+		t.Errorf("staged: %d, %v; want nothing", n, err)
+	}
+	clean(t, db)
+}
+
+// TestStageParts: parts are recorded in any order, and those of another node do not
+// count.
+func TestStageParts(t *testing.T) { onEngines(t, testStageParts) }
+
+func testStageParts(t *testing.T) {
+	db := openTest(t, Options{})
+	ctx := t.Context()
+	s := stageFor(t, db, StageRow{ID: "s", Caller: "c"})
+	c := Content{ref(1), 1001}
+	put := func(node string, n int) string {
+		t.Helper()
+		got, err := db.Stages.PutPart(ctx, s.ID, node, c, n, 11)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return fmt.Sprintf("%x", got)
+	}
+	for _, x := range []struct {
+		node string
+		n    int
+		want string
+	}{{"a", 0, "0100"}, {"a", 10, "0104"}, {"a", 10, "0104"}, {"b", 3, "0800"}, {"b", 9, "0802"}} {
+		if got := put(x.node, x.n); got != x.want {
+			t.Errorf("part %d at node %s: %s, want %s", x.n, x.node, got, x.want)
+		}
+	}
+	if k, err := db.Stages.Content(ctx, s.ID, c.Ref); err != nil || k.Node != "b" || k.Whole || k.Size != c.Size {
+		t.Errorf("content: %+v, %v", k, err)
+	}
+	if err := db.Stages.Forget(ctx, s.ID, []blob.Ref{c.Ref}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := db.Stages.Content(ctx, s.ID, c.Ref); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("a forgotten content: %v, want not found", err)
+	}
+	if n, err := db.Stages.Staged(ctx); err != nil || n != 0 {
+		t.Errorf("staged: %d, %v; want nothing", n, err)
+	}
+	if _, err := db.Stages.PutPart(ctx, "none", "a", c, 0, 11); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("a part for no stage: %v, want not found", err)
+	}
+}
