@@ -113,7 +113,6 @@ func committed(row index.StageRow, ask Commit) (done Committed, err error) {
 type contents struct {
 	manifest blob.Ref
 	files    int64
-	refused  []Refused
 	out      Committed
 	entries  []index.Entry
 	staged   map[blob.Ref]int64 // contents that arrived, by size
