@@ -70,7 +70,7 @@ var mayImport = map[string][]string{
 	// jobs knows its kinds as an interface, and declares the storage that it needs.
 	"internal/jobs": {"debugid", "internal/blob", "internal/index", "internal/term"},
 	// web is mounted by the server, which authenticates its requests.
-	"internal/web": {"internal/wire"},
+	"internal/web": {"internal/blob", "internal/stage", "internal/wire"},
 
 	// Commands wire everything; test rooms help tests only.
 	"cmd/symdepot":                     nil,
@@ -79,7 +79,7 @@ var mayImport = map[string][]string{
 	"internal/blob/blobtest":           {"internal/blob"},
 	"internal/index/pgtest":            {"internal/symtest"},
 	"internal/bucket/buckettest":       {"internal/bucket", "internal/symtest"},
-	"internal/client":                  {"internal/blob", "internal/wire"},
+	"internal/client":                  {"internal/blob", "internal/scan", "internal/term", "internal/wire", "objfile", "symfile"},
 	"internal/index/indextest":         {"internal/index"},
 	"internal/transcode/transcodetest": {"debugid", "pdb"},
 	"internal/unpack/unpacktest":       {"cab"},

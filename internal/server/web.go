@@ -13,6 +13,9 @@ import (
 // protocolAPI is the JSON API, as metrics and the access log call it.
 const protocolAPI = "api"
 
+// leaveTime is how long the rest of a body may come that is not needed.
+const leaveTime = 5 * time.Second
+
 // webAPI answers the JSON API below /-/api. It refuses requests with problems
 // (RFC 9457) instead of texts.
 type webAPI struct{ *access }
@@ -73,6 +76,13 @@ func (s *webAPI) request(x *exchange, r *http.Request, p *place) *web.Request {
 		q.Challenges = s.cfg.Gate.NewChallenge().Header
 	}
 	q.Body, q.Allow = s.longBody(x, r)
+	q.Leave = func() {
+		rc := http.NewResponseController(x.w)
+		// Writers in tests have no deadlines. The rest of a short body is read before
+		// the connection is closed.
+		_ = rc.SetReadDeadline(time.Now().Add(leaveTime))
+		_ = rc.SetWriteDeadline(time.Now().Add(s.cfg.WriteTimeout))
+	}
 	return q
 }
 

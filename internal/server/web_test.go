@@ -5,8 +5,11 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/symdepot/symdepot/internal/auth"
+	"github.com/symdepot/symdepot/internal/blob"
+	"github.com/symdepot/symdepot/internal/web"
 	"github.com/symdepot/symdepot/internal/wire"
 )
 
@@ -91,5 +94,47 @@ func TestAPIRefusedBody(t *testing.T) {
 		if r := c.reply("PUT"); r.status != 404 || r.header.Get("Connection") != "" {
 			t.Errorf("PUT with a short body: status %d, Connection %q, want 404 and an open connection", r.status, r.header.Get("Connection"))
 		}
+	}
+}
+
+// TestAPISlowBody: an upload that comes too slowly is ended with 408, and one
+// that stops leaves nothing behind.
+func TestAPISlowBody(t *testing.T) {
+	g := newGuarded(t, auth.PolicyConfig{}, Config{MinRate: 1 << 30, WriteTimeout: 2 * time.Second})
+	g.s.cfg.API = web.New(web.Config{Stages: g.d.Stages()})
+	addr := listen(t, g.s)
+	body := sym(smallID, "slow.pdb", "", 3000)
+	ref := blob.Sum(body).String()
+	post := func(path, text string) string {
+		c := dial(t, addr)
+		c.send("POST /-/api/v1/push" + path + " HTTP/1.1\r\nHost: localhost\r\n" + bearer(g.writes) + "\r\nContent-Length: " + itoa(int64(len(text))) + "\r\n\r\n" + text)
+		r := c.reply("POST")
+		if r.status/100 != 2 {
+			t.Fatalf("POST %s: status %d, %s", path, r.status, r.body)
+		}
+		return r.body
+	}
+	var st wire.PushState
+	if err := json.Unmarshal([]byte(post("/stages", `{"product":"ours"}`)), &st); err != nil {
+		t.Fatal(err)
+	}
+	post("/stages/"+st.ID+"/check", `[{"path":"slow.sym","size":3000,"sha256":"`+ref+`"}]`)
+	put := "PUT /-/api/v1/push/stages/" + st.ID + "/contents/" + ref + " HTTP/1.1\r\nHost: localhost\r\n" + bearer(g.writes) + "\r\nContent-Length: 3000\r\n\r\n"
+	c := dial(t, addr)
+	c.send(put + string(body[:10]))
+	if r := c.reply("PUT"); r.status != 408 || !strings.Contains(r.body, wire.ProblemType+"timeout") || r.header.Get("Connection") != "close" {
+		t.Errorf("a body that stops: status %d, %s; want 408 and the end of the connection", r.status, r.body)
+	}
+	c = dial(t, addr)
+	c.send(put + string(body))
+	if r := c.reply("PUT"); r.status != 201 {
+		t.Errorf("the whole body: status %d, %s; want 201", r.status, r.body)
+	}
+	if r := ask(g.s, "GET", "/slow.pdb/"+smallID+"/slow.sym", bearer(g.ours)); r.status != 404 {
+		t.Errorf("the file before the commit: status %d, want 404", r.status)
+	}
+	post("/stages/"+st.ID+"/commit", `{"files":1}`)
+	if r := ask(g.s, "GET", "/slow.pdb/"+smallID+"/slow.sym", bearer(g.ours)); r.status != 200 || r.body != string(body) {
+		t.Errorf("the file after the commit: status %d with %d bytes, want 200 with %d", r.status, len(r.body), len(body))
 	}
 }

@@ -33,6 +33,8 @@ type Request struct {
 	Body io.Reader
 	// Allow allows the answer to begin that much later.
 	Allow func(time.Duration)
+	// Leave prepares for an answer before the whole body was read.
+	Leave func()
 	// ID is the number of the request in the log.
 	ID string
 	// Challenges are the values of WWW-Authenticate for anonymous clients.
@@ -44,6 +46,8 @@ func NewRequestID() string { return strings.ToLower(rand.Text()[:12]) }
 
 // Config configures an API.
 type Config struct {
+	// Stages take pushes; nil: there are none.
+	Stages Stages
 	// Log receives failures; nil discards them.
 	Log *slog.Logger
 }
@@ -52,6 +56,7 @@ type Config struct {
 // goroutines.
 type API struct {
 	cfg    Config
+	unpack chan struct{} // a semaphore: bodies that are decompressed at the same time
 	origin *http.CrossOriginProtection
 }
 
@@ -60,7 +65,7 @@ func New(cfg Config) *API {
 	if cfg.Log == nil {
 		cfg.Log = slog.New(slog.DiscardHandler)
 	}
-	return &API{cfg: cfg, origin: http.NewCrossOriginProtection()}
+	return &API{cfg: cfg, unpack: make(chan struct{}, maxUnpacking), origin: http.NewCrossOriginProtection()}
 }
 
 // route is one method of one address.
@@ -70,8 +75,9 @@ type route struct {
 	answer func(*API, http.ResponseWriter, *Request, []string) error
 }
 
-// routes are the addresses of the API.
-var routes []route
+func on(method, path string, answer func(*API, http.ResponseWriter, *Request, []string) error) route {
+	return route{method, strings.Split(path, "/"), answer}
+}
 
 // match returns the segments in place of "*".
 func (rt *route) match(segs []string) (args []string, ok bool) {
@@ -157,13 +163,22 @@ func (a *API) Refuse(w http.ResponseWriter, r *Request, err error) error {
 		p, logged = &Problem{Word: "internal"}, err
 		a.cfg.Log.Error("a request of the API failed", "request", r.ID, "error", err)
 	}
-	if r.ContentLength != 0 && !drain(r) {
-		w.Header().Set("Connection", "close") // the rest of the body is not read
-	}
+	finish(w, r)
 	if p.Word == "credentials" {
 		w.Header()["Www-Authenticate"] = r.Challenges
 	}
 	return errors.Join(logged, WriteProblem(w, p, r.ID))
+}
+
+// finish reads the rest of a body that is not needed, if that is short, so that
+// the connection stays usable.
+func finish(w http.ResponseWriter, r *Request) {
+	if r.ContentLength != 0 && !drain(r) {
+		w.Header().Set("Connection", "close")
+		r.Leave()
+		return
+	}
+	r.Allow(0)
 }
 
 // drain reads the rest of a short body and reports whether it was short. It

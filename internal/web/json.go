@@ -7,7 +7,11 @@ import (
 	"io"
 	"net/http"
 	"strconv"
+	"time"
 )
+
+// answerTime is how long the answer to a request with JSON may take to begin.
+const answerTime = 5 * time.Minute
 
 // readJSON decodes a body of at most limit bytes. Unknown members are refused:
 // a misspelled one would be ignored otherwise.
@@ -16,7 +20,7 @@ func readJSON(r *Request, limit int64, v any) error {
 	if r.ContentLength > limit {
 		return tooLarge
 	}
-	if c := r.Header.Get("Content-Encoding"); c != "" && c != "identity" {
+	if c := r.Header.Get("Content-Encoding"); c != "" && c != identity {
 		return &Problem{Word: "coding", Detail: "JSON is taken without a content coding only"}
 	}
 	b, err := io.ReadAll(io.LimitReader(r.Body, limit+1))
@@ -26,6 +30,7 @@ func readJSON(r *Request, limit int64, v any) error {
 	if int64(len(b)) > limit {
 		return tooLarge
 	}
+	r.Allow(answerTime)
 	return decodeJSON(b, v)
 }
 

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"net/http"
 	"strconv"
+	"strings"
 
 	"github.com/symdepot/symdepot/internal/wire"
 )
@@ -72,6 +73,8 @@ func WriteProblem(w http.ResponseWriter, p *Problem, request string) error {
 	switch {
 	case p.Word == "method":
 		h.Set("Allow", p.Allow)
+	case p.Word == "coding":
+		h.Set("Accept-Encoding", strings.Join(codings, ", "))
 	case kind.status == http.StatusServiceUnavailable || kind.status == http.StatusTooManyRequests:
 		h.Set("Retry-After", "5")
 	}

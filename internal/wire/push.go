@@ -37,23 +37,24 @@ type Problem struct {
 
 // PushLimits are the limits of a push. Times are in seconds, sizes in bytes.
 type PushLimits struct {
-	Version    int        `json:"version"` // of the protocol: 1
-	MaxFile    int64      `json:"max_file"`
-	MaxFiles   int64      `json:"max_files"`
-	MaxBytes   int64      `json:"max_bytes,omitempty"` // of one push
-	CheckBatch int        `json:"check_batch"`         // entries of one check
-	Part       int64      `json:"part"`                // size of all parts of a content but the last
-	WholeBelow int64      `json:"whole_below"`         // contents from this size on should be sent in parts
-	Encodings  []string   `json:"encodings"`           // content codings of contents and parts
-	Idle       int64      `json:"idle"`                // a stage expires after this time without a request
-	Longest    int64      `json:"longest"`             // and after this time in any case
-	Quota      *PushQuota `json:"quota,omitempty"`
+	Version    int         `json:"version"` // of the protocol: 1
+	MaxFile    int64       `json:"max_file"`
+	MaxFiles   int64       `json:"max_files"`
+	MaxBytes   int64       `json:"max_bytes,omitempty"` // of one push
+	CheckBatch int         `json:"check_batch"`         // entries of one check
+	Part       int64       `json:"part"`                // size of all parts of a content but the last
+	WholeBelow int64       `json:"whole_below"`         // contents from this size on should be sent in parts
+	Encodings  []string    `json:"encodings"`           // content codings of contents and parts
+	Idle       int64       `json:"idle"`                // a stage expires after this time without a request
+	Longest    int64       `json:"longest"`             // and after this time in any case
+	Quotas     []PushQuota `json:"quotas,omitempty"`    // of the products that the caller may write to
 }
 
 // PushQuota is the quota of a product.
 type PushQuota struct {
-	Bytes int64 `json:"bytes"`
-	Used  int64 `json:"used"`
+	Product string `json:"product"`
+	Bytes   int64  `json:"bytes"`
+	Used    int64  `json:"used"`
 }
 
 // PushSpec describes the transaction that a push makes.
@@ -100,6 +101,7 @@ type PushState struct {
 	Bytes       int64     `json:"bytes"`
 	Have        int64     `json:"have"`
 	Got         int64     `json:"got"`
+	Refused     int64     `json:"refused"`
 	Missing     []string  `json:"missing,omitempty"` // SHA-256, 1,000 at most
 	Transaction int64     `json:"transaction,omitempty"`
 }

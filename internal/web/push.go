@@ -1,0 +1,325 @@
+package web
+
+import (
+	"context"
+	"encoding/hex"
+	"errors"
+	"io"
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/symdepot/symdepot/internal/blob"
+	"github.com/symdepot/symdepot/internal/stage"
+	"github.com/symdepot/symdepot/internal/wire"
+)
+
+// Stages is what pushes need of the depot's stages.
+type Stages interface {
+	Limits(ctx context.Context, c stage.Caller) (stage.Limits, error)
+	Open(ctx context.Context, c stage.Caller, spec stage.Spec) (st stage.State, again bool, err error)
+	State(ctx context.Context, c stage.Caller, id string) (stage.State, error)
+	Check(ctx context.Context, c stage.Caller, id string, list []stage.Entry) ([]stage.Verdict, error)
+	Put(ctx context.Context, c stage.Caller, id string, ref blob.Ref, body io.Reader) (had bool, err error)
+	PutPart(ctx context.Context, c stage.Caller, id string, ref blob.Ref, total int64, n int, body io.Reader) error
+	Parts(ctx context.Context, c stage.Caller, id string, ref blob.Ref) (stage.Parts, error)
+	Commit(ctx context.Context, c stage.Caller, id string, ask stage.Commit) (stage.Committed, error)
+	Abandon(ctx context.Context, c stage.Caller, id string) error
+}
+
+var _ Stages = (*stage.Stages)(nil)
+
+// Limits of requests.
+const (
+	maxSpecBody  = 64 << 10
+	maxCheckBody = 16 << 20
+	// commitTime is how long a commit may take.
+	commitTime = 30 * time.Minute
+)
+
+// routes are the addresses of the API.
+var routes = []route{
+	on(http.MethodGet, "v1/push", (*API).pushLimits),
+	on(http.MethodPost, "v1/push/stages", (*API).openStage),
+	on(http.MethodGet, "v1/push/stages/*", (*API).stageState),
+	on(http.MethodDelete, "v1/push/stages/*", (*API).abandonStage),
+	on(http.MethodPost, "v1/push/stages/*/check", (*API).checkEntries),
+	on(http.MethodPost, "v1/push/stages/*/commit", (*API).commitStage),
+	on(http.MethodPut, "v1/push/stages/*/contents/*", (*API).putContent),
+	on(http.MethodGet, "v1/push/stages/*/contents/*/parts", (*API).listParts),
+	on(http.MethodPut, "v1/push/stages/*/contents/*/parts/*", (*API).putPart),
+}
+
+// pusher returns the caller of a push, which needs the right to write.
+func (a *API) pusher(r *Request) (stage.Caller, error) {
+	switch {
+	case r.Anonymous && !r.WritesAny:
+		if len(r.Challenges) == 0 {
+			return stage.Caller{}, &Problem{Word: "forbidden", Detail: "this server takes no pushes, because it knows no credentials"}
+		}
+		return stage.Caller{}, &Problem{Word: "credentials", Detail: "a push needs a token with the scope write"}
+	case !r.WritesAny:
+		return stage.Caller{}, &Problem{Word: "forbidden", Detail: "a push needs the right to write to its product"}
+	case a.cfg.Stages == nil:
+		return stage.Caller{}, &Problem{Word: "not-found", Detail: "this server takes no pushes"}
+	}
+	return stage.Caller{Name: r.Name, Read: r.Principal.Read, Write: r.Principal.Write}, nil
+}
+
+// refusals are the words of the kinds of refusals.
+var refusals = map[stage.Kind]string{
+	stage.NotFound: "not-found", stage.Invalid: "query", stage.TooLarge: "too-large", stage.Quota: "quota", stage.TooMany: "rate", stage.Busy: "busy",
+	stage.NoSpace: "no-space", stage.Conflict: "conflict", stage.WrongHash: "digest", stage.Forbidden: "forbidden", stage.NotSymbol: "not-symbol",
+}
+
+// refused returns the problem that a refusal of a stage is.
+func refused(err error) error {
+	ref, ok := errors.AsType[*stage.Refusal](err)
+	if !ok {
+		return err
+	}
+	word, known := refusals[ref.Kind]
+	if !known {
+		word = "query"
+	}
+	p := &Problem{Word: word, Detail: ref.Text}
+	for _, m := range ref.Missing {
+		p.Missing = append(p.Missing, m.String())
+	}
+	return p
+}
+
+func (a *API) pushLimits(w http.ResponseWriter, r *Request, _ []string) error {
+	c, err := a.pusher(r)
+	if err != nil {
+		return err
+	}
+	l, err := a.cfg.Stages.Limits(r.Context(), c)
+	if err != nil {
+		return refused(err)
+	}
+	out := wire.PushLimits{
+		Version: 1, MaxFile: l.MaxFile, MaxFiles: l.MaxFiles, MaxBytes: l.MaxBytes, CheckBatch: l.CheckBatch, Part: l.Part, WholeBelow: l.WholeBelow,
+		Encodings: codings, Idle: int64(l.Idle / time.Second), Longest: int64(l.Longest / time.Second),
+	}
+	for _, q := range l.Used {
+		out.Quotas = append(out.Quotas, wire.PushQuota{Product: q.Product, Bytes: q.Bytes, Used: q.Used})
+	}
+	return writeJSON(w, http.StatusOK, out)
+}
+
+func (a *API) openStage(w http.ResponseWriter, r *Request, _ []string) error {
+	c, err := a.pusher(r)
+	if err != nil {
+		return err
+	}
+	var q wire.PushSpec
+	if err := readJSON(r, maxSpecBody, &q); err != nil {
+		return err
+	}
+	if !c.Write(q.Product) {
+		return &Problem{Word: "forbidden", Detail: "the credentials do not allow writing to the product " + strconv.Quote(q.Product)}
+	}
+	spec := stage.Spec{
+		Labels: stage.Labels{Product: q.Product, Version: q.Version, Branch: q.Branch, Class: q.Class, Comment: q.Comment},
+		Key:    q.Key, Join: q.Join,
+	}
+	if b := q.Build; b != nil {
+		spec.Build = stage.Build{CI: b.CI, URL: b.URL, Commit: b.Commit, Run: b.Run, Attempt: b.Attempt}
+	}
+	st, again, err := a.cfg.Stages.Open(r.Context(), c, spec)
+	if err != nil {
+		return refused(err)
+	}
+	status := http.StatusCreated
+	if again {
+		status = http.StatusOK
+	}
+	w.Header().Set("Location", r.URL.EscapedPath()+"/"+st.ID)
+	return writeJSON(w, status, stateOf(st))
+}
+
+func stateOf(st stage.State) wire.PushState {
+	out := wire.PushState{
+		ID: st.ID, State: st.Phase, Product: st.Product, Version: st.Version, Branch: st.Branch, Class: st.Class, Comment: st.Comment,
+		Expires: st.Expires.UTC(), Files: st.Files, Bytes: st.Bytes, Have: st.Have, Got: st.Got, Refused: st.Refused, Transaction: st.Transaction,
+	}
+	for _, m := range st.Missing {
+		out.Missing = append(out.Missing, m.String())
+	}
+	return out
+}
+
+func (a *API) stageState(w http.ResponseWriter, r *Request, args []string) error {
+	c, err := a.pusher(r)
+	if err != nil {
+		return err
+	}
+	st, err := a.cfg.Stages.State(r.Context(), c, args[0])
+	if err != nil {
+		return refused(err)
+	}
+	return writeJSON(w, http.StatusOK, stateOf(st))
+}
+
+func (a *API) abandonStage(w http.ResponseWriter, r *Request, args []string) error {
+	c, err := a.pusher(r)
+	if err != nil {
+		return err
+	}
+	if err := a.cfg.Stages.Abandon(r.Context(), c, args[0]); err != nil {
+		return refused(err)
+	}
+	w.WriteHeader(http.StatusNoContent)
+	return nil
+}
+
+func (a *API) checkEntries(w http.ResponseWriter, r *Request, args []string) error {
+	c, err := a.pusher(r)
+	if err != nil {
+		return err
+	}
+	var list []wire.PushEntry
+	if err := readJSON(r, maxCheckBody, &list); err != nil {
+		return err
+	}
+	entries := make([]stage.Entry, len(list))
+	for i, e := range list {
+		ref, err := parseRef(e.SHA256)
+		if err != nil || e.Size < 0 {
+			return &Problem{Word: "query", Detail: "an entry has no valid sha256 or size", Fields: map[string]string{strconv.Itoa(i): strconv.Quote(clip(e.Path))}}
+		}
+		entries[i] = stage.Entry{Path: e.Path, Size: e.Size, Ref: ref, As: e.As, ID: e.ID, ModTime: e.MTime}
+	}
+	verdicts, err := a.cfg.Stages.Check(r.Context(), c, args[0], entries)
+	if err != nil {
+		return refused(err)
+	}
+	out := make([]wire.PushVerdict, len(verdicts))
+	for i, v := range verdicts {
+		out[i] = wire.PushVerdict{Answer: v.Answer, Reason: v.Reason}
+	}
+	return writeJSON(w, http.StatusOK, out)
+}
+
+// clip shortens a text of a request for a message.
+func clip(s string) string { return strings.ToValidUTF8(s[:min(len(s), 200)], "�") }
+
+// parseRef reads a SHA-256 in lower-case hex, as it stands in a path.
+func parseRef(s string) (blob.Ref, error) {
+	ref, err := blob.ParseRef(s)
+	if err != nil || hex.EncodeToString(ref[:]) != s {
+		return ref, &Problem{Word: "query", Detail: "expected a SHA-256 of 64 lower-case hex digits"}
+	}
+	return ref, nil
+}
+
+// content prepares an upload of a content.
+func (a *API) content(r *Request, args []string, part bool) (c stage.Caller, ref blob.Ref, u *upload, err error) {
+	if c, err = a.pusher(r); err != nil {
+		return
+	}
+	if ref, err = parseRef(args[1]); err != nil {
+		return
+	}
+	repr, ok, err := digestOf(r.Header, "Repr-Digest")
+	if err == nil && ok && repr != ref {
+		err = &Problem{Word: "digest", Detail: "Repr-Digest is not the SHA-256 of the address"}
+	}
+	if err != nil {
+		return
+	}
+	u, err = a.newUpload(r, part)
+	return
+}
+
+func (a *API) putContent(w http.ResponseWriter, r *Request, args []string) error {
+	c, ref, u, err := a.content(r, args, false)
+	if err != nil {
+		return err
+	}
+	defer u.Close()
+	had, err := a.cfg.Stages.Put(r.Context(), c, args[0], ref, u)
+	if failed := u.failure(); failed != nil && err != nil {
+		return failed
+	}
+	if err != nil {
+		return refused(err)
+	}
+	finish(w, r) // a content that had arrived is not read
+	status := http.StatusCreated
+	if had {
+		status = http.StatusOK
+	}
+	return writeJSON(w, status, struct{}{})
+}
+
+func (a *API) putPart(w http.ResponseWriter, r *Request, args []string) error {
+	c, ref, u, err := a.content(r, args, true)
+	if err != nil {
+		return err
+	}
+	defer u.Close()
+	n, err := strconv.ParseUint(args[2], 10, 31)
+	if err != nil || strconv.FormatUint(n, 10) != args[2] {
+		return &Problem{Word: "query", Detail: "the address has no valid number of a part"}
+	}
+	total, err := strconv.ParseInt(r.Header.Get(wire.UploadLength), 10, 64)
+	if err != nil || total < 0 {
+		return &Problem{Word: "query", Detail: "the header field " + wire.UploadLength + " is missing or no number of bytes"}
+	}
+	err = a.cfg.Stages.PutPart(r.Context(), c, args[0], ref, total, int(n), u)
+	if failed := u.failure(); failed != nil && err != nil {
+		return failed
+	}
+	if err != nil {
+		return refused(err)
+	}
+	finish(w, r) // a part that had arrived is not read
+	w.WriteHeader(http.StatusNoContent)
+	return nil
+}
+
+func (a *API) listParts(w http.ResponseWriter, r *Request, args []string) error {
+	c, err := a.pusher(r)
+	if err != nil {
+		return err
+	}
+	ref, err := parseRef(args[1])
+	if err != nil {
+		return err
+	}
+	p, err := a.cfg.Stages.Parts(r.Context(), c, args[0], ref)
+	if err != nil {
+		return refused(err)
+	}
+	return writeJSON(w, http.StatusOK, wire.PushParts{Part: p.Part, Length: p.Length, Got: p.Got})
+}
+
+func (a *API) commitStage(w http.ResponseWriter, r *Request, args []string) error {
+	c, err := a.pusher(r)
+	if err != nil {
+		return err
+	}
+	var q wire.PushCommit
+	if err := readJSON(r, maxSpecBody, &q); err != nil {
+		return err
+	}
+	if q.Manifest != "" {
+		if _, err := parseRef(q.Manifest); err != nil {
+			return &Problem{Word: "query", Detail: "the manifest is not valid", Fields: map[string]string{"manifest": "expected 64 lower-case hex digits"}}
+		}
+	}
+	r.Allow(commitTime)
+	done, err := a.cfg.Stages.Commit(r.Context(), c, args[0], stage.Commit{Files: q.Files, Manifest: q.Manifest, Partial: q.Partial, Anew: q.Anew})
+	r.Allow(0)
+	if err != nil {
+		return refused(err)
+	}
+	out := wire.PushCommitted{Transaction: done.Transaction, Again: done.Again, Files: done.Files, KnownBytes: done.KnownBytes, NewBytes: done.NewBytes}
+	for _, f := range done.Refused {
+		out.Refused = append(out.Refused, wire.PushRefused{Path: f.Path, Reason: f.Reason})
+	}
+	return writeJSON(w, http.StatusOK, out)
+}
