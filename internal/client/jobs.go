@@ -1,4 +1,5 @@
-// Package client implements the worker's side of the job API.
+// Package client implements the other side of the server's own APIs: that of a
+// worker, which does jobs, and that of a push.
 package client
 
 import (
@@ -12,6 +13,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"maps"
 	"math/rand/v2"
 	"net/http"
 	"net/url"
@@ -111,15 +113,46 @@ func final(err error) bool {
 
 // call sends one request. The error is a statusError unless the status is 2xx.
 func (s *Server) call(ctx context.Context, method, path string, header http.Header, body io.Reader, size int64) (*http.Response, error) {
-	base, err := url.Parse(strings.TrimRight(s.URL, "/"))
+	h := http.Header{wire.Worker: {s.Worker}, "User-Agent": {"symdepot-worker"}}
+	maps.Copy(h, header)
+	resp, err := request{s.HTTP, s.URL, s.Token}.send(ctx, method, wire.JobsPath+path, h, body, size)
 	if err != nil {
 		return nil, err
 	}
-	token, err := s.Token()
+	if resp.StatusCode/100 == 2 {
+		return resp, nil
+	}
+	defer resp.Body.Close()
+	text, _ := io.ReadAll(io.LimitReader(resp.Body, 1000))
+	e := &statusError{status: resp.StatusCode, text: printable(string(text))}
+	if t, err := http.ParseTime(resp.Header.Get("Date")); err == nil {
+		e.skew = time.Until(t)
+	}
+	if resp.StatusCode/100 == 3 {
+		e.text = redirected(resp)
+	}
+	return nil, e
+}
+
+// request sends requests to one server.
+type request struct {
+	http  *http.Client
+	url   string
+	token func() (string, error)
+}
+
+// send sends one request with the token. It does not follow redirects, because
+// the token is for this server only.
+func (q request) send(ctx context.Context, method, path string, header http.Header, body io.Reader, size int64) (*http.Response, error) {
+	base, err := url.Parse(strings.TrimRight(q.url, "/"))
+	if err != nil {
+		return nil, err
+	}
+	token, err := q.token()
 	if err != nil {
 		return nil, fmt.Errorf("cannot read the token: %w", err)
 	}
-	req, err := http.NewRequestWithContext(ctx, method, base.String()+wire.JobsPath+path, body)
+	req, err := http.NewRequestWithContext(ctx, method, base.String()+path, body)
 	if err != nil {
 		return nil, err
 	}
@@ -132,27 +165,18 @@ func (s *Server) call(ctx context.Context, method, path string, header http.Head
 	if token = strings.TrimSpace(token); token != "" {
 		req.Header.Set("Authorization", wire.Bearer+" "+token)
 	}
-	req.Header.Set(wire.Worker, s.Worker)
-	req.Header.Set("User-Agent", "symdepot-worker")
-	direct := *s.HTTP
+	direct := *q.http
 	direct.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
 	resp, err := direct.Do(req)
 	if err != nil {
 		return nil, describe(err)
 	}
-	if resp.StatusCode/100 == 2 {
-		return resp, nil
-	}
-	defer resp.Body.Close()
-	text, _ := io.ReadAll(io.LimitReader(resp.Body, 1000))
-	e := &statusError{status: resp.StatusCode, text: printable(string(text))}
-	if t, err := http.ParseTime(resp.Header.Get("Date")); err == nil {
-		e.skew = time.Until(t)
-	}
-	if resp.StatusCode/100 == 3 {
-		e.text = "redirect to " + printable(resp.Header.Get("Location")) + "; if that URL is right, pass it to --server"
-	}
-	return nil, e
+	return resp, nil
+}
+
+// redirected describes a redirect, which is not followed.
+func redirected(resp *http.Response) string {
+	return "redirect to " + printable(resp.Header.Get("Location")) + "; if that URL is right, pass it to --server"
 }
 
 // printable replaces control characters and invalid UTF-8 by spaces.

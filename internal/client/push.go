@@ -1,0 +1,325 @@
+package client
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"crypto/tls"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"math/rand/v2"
+	"net"
+	"net/http"
+	"net/url"
+	"os"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/symdepot/symdepot/internal/term"
+	"github.com/symdepot/symdepot/internal/wire"
+)
+
+// Errors of a push that callers tell apart.
+var (
+	// ErrCredentials means that the token is wrong or does not allow the push.
+	ErrCredentials = errors.New("the server does not accept the credentials")
+	// ErrTooLarge means that a limit on sizes, or a quota, is exceeded.
+	ErrTooLarge = errors.New("a limit of the server is exceeded")
+	// ErrUnreachable means that the server did not answer until retries ended.
+	ErrUnreachable = errors.New("the server cannot be reached")
+	// ErrNothing means that there are no symbol files.
+	ErrNothing = errors.New("no symbol files found")
+	// ErrPartial means that a push was committed without some of its files.
+	ErrPartial = errors.New("committed without the refused files")
+	// errConflict means that the request does not fit the state of the stage.
+	errConflict = errors.New("the stage is in a different state")
+)
+
+// Pusher pushes symbol files to one server. URL, Token and HTTP are required.
+type Pusher struct {
+	// URL is the server's base URL.
+	URL string
+	// Token returns the bearer token; it is called for every request.
+	Token func() (string, error)
+	// HTTP sends the requests. Redirects are not followed.
+	HTTP *http.Client
+	// Log receives requests that are retried; nil discards them.
+	Log *slog.Logger
+	// RetryFor is how long a request is retried; zero is 10 minutes.
+	RetryFor time.Duration
+	// Backoff is the pause after the first failure; zero is one second. It
+	// doubles up to 30 times that.
+	Backoff time.Duration
+	// Parallel is how many uploads run at the same time; zero is 4.
+	Parallel int
+	// Plain sends contents uncompressed.
+	Plain bool
+	// Event, if set, is called for each file, by one goroutine at a time.
+	Event func(PushEvent)
+	// Progress, if set, is called with the bytes that were read and sent.
+	Progress func(bytes int64)
+}
+
+// pushError is an answer of the server with a status other than 2xx.
+type pushError struct {
+	wire.Problem
+	after time.Duration // of Retry-After
+}
+
+func (e *pushError) Error() string {
+	s := cmp.Or(e.Detail, e.Title, "no reason given")
+	if e.Detail != "" && e.Title != "" {
+		s = e.Title + ": " + e.Detail
+	}
+	s = "the server answers " + strconv.Itoa(e.Status) + ": " + printable(s)
+	for name, why := range e.Fields {
+		s += "; " + printable(name) + " " + printable(why)
+	}
+	if e.Request != "" {
+		s += " (request " + printable(e.Request) + ")"
+	}
+	return s
+}
+
+// is reports whether the problem has this word.
+func (e *pushError) is(word string) bool { return e.Type == wire.ProblemType+word }
+
+// Unwrap returns the class of the error.
+func (e *pushError) Unwrap() error {
+	switch e.Status {
+	case http.StatusUnauthorized, http.StatusForbidden:
+		return ErrCredentials
+	case http.StatusRequestEntityTooLarge, http.StatusInsufficientStorage:
+		return ErrTooLarge
+	case http.StatusConflict:
+		return errConflict
+	}
+	if e.transient() {
+		return ErrUnreachable
+	}
+	return ErrRefused
+}
+
+// transient reports whether the request may succeed later.
+func (e *pushError) transient() bool {
+	switch e.Status {
+	case http.StatusRequestTimeout, http.StatusTooManyRequests, http.StatusBadGateway, http.StatusServiceUnavailable, http.StatusGatewayTimeout:
+		return true
+	}
+	return false
+}
+
+// maxPushAnswer bounds the body of an answer.
+const maxPushAnswer = 64 << 20
+
+// exchange is one request of a push. Every one may be repeated.
+type exchange struct {
+	method, path string // below wire.PushPath
+	header       http.Header
+	body         func() io.Reader // begins the body again; nil: none
+	size         int64            // of the body
+	timeout      time.Duration
+	into         any // the answer is decoded into it; nil: ignored
+}
+
+// do sends a request until it succeeds, fails finally or was retried for
+// RetryFor.
+func (p *Pusher) do(ctx context.Context, x exchange) (status int, err error) {
+	log := p.Log
+	if log == nil {
+		log = slog.New(slog.DiscardHandler)
+	}
+	first := cmp.Or(p.Backoff, time.Second)
+	until := time.Now().Add(cmp.Or(p.RetryFor, 10*time.Minute))
+	for pause := first; ; pause = min(2*pause, 30*first) {
+		status, err = p.once(ctx, x)
+		if err == nil {
+			return status, nil
+		}
+		if ctx.Err() != nil {
+			return 0, ctx.Err()
+		}
+		answer, answered := errors.AsType[*pushError](err)
+		switch {
+		case answered && !answer.transient():
+			return status, err
+		case isLocal(err):
+			return status, err
+		case isFinal(err):
+			return status, fmt.Errorf("%w: %w", ErrUnreachable, err)
+		}
+		wait := pause/2 + rand.N(pause) // so that clients do not retry all at once
+		if answered {
+			wait = max(wait, min(answer.after, 30*first))
+		}
+		if time.Now().Add(wait).After(until) {
+			if answered {
+				return status, err
+			}
+			return status, fmt.Errorf("%w: %w", ErrUnreachable, err)
+		}
+		log.Warn("request to the server failed, retrying", "server", p.URL, "in", wait.Round(time.Millisecond), "error", err)
+		t := time.NewTimer(wait)
+		select {
+		case <-ctx.Done():
+			t.Stop()
+			return 0, ctx.Err()
+		case <-t.C:
+		}
+	}
+}
+
+func isLocal(err error) bool {
+	_, ok := errors.AsType[*localError](err)
+	return ok
+}
+
+// isFinal reports whether a request without an answer is not retried.
+func isFinal(err error) bool {
+	if dns, ok := errors.AsType[*net.DNSError](err); ok && dns.IsNotFound {
+		return true
+	}
+	_, cert := errors.AsType[*tls.CertificateVerificationError](err)
+	_, plain := errors.AsType[tls.RecordHeaderError](err)
+	return cert || plain
+}
+
+// once sends a request once.
+func (p *Pusher) once(ctx context.Context, x exchange) (int, error) {
+	ctx, cancel := context.WithTimeout(ctx, cmp.Or(x.timeout, 2*time.Minute))
+	defer cancel()
+	h := http.Header{"User-Agent": {"symdepot-push"}, "Accept": {"application/json"}}
+	for k, v := range x.header {
+		h[k] = v
+	}
+	var body io.Reader
+	var source *sourceReader
+	if x.body != nil {
+		source = &sourceReader{r: x.body()}
+		body = source
+	}
+	resp, err := request{p.HTTP, p.URL, p.Token}.send(ctx, x.method, wire.PushPath+x.path, h, body, x.size)
+	if source != nil && source.err() != nil {
+		return 0, source.err()
+	}
+	if err != nil {
+		return 0, err
+	}
+	defer resp.Body.Close()
+	b, err := io.ReadAll(io.LimitReader(resp.Body, maxPushAnswer))
+	if err != nil {
+		return 0, err
+	}
+	if resp.StatusCode/100 != 2 {
+		return resp.StatusCode, problemOf(resp, b)
+	}
+	if x.into != nil {
+		if err := json.Unmarshal(b, x.into); err != nil {
+			return 0, &localError{"read the answer, which is not that of a symdepot server", err}
+		}
+	}
+	return resp.StatusCode, nil
+}
+
+// problemOf reads the answer to a request that was refused.
+func problemOf(resp *http.Response, body []byte) error {
+	e := &pushError{}
+	if json.Unmarshal(body, &e.Problem) != nil || !strings.HasPrefix(e.Type, wire.ProblemType) {
+		e.Problem = wire.Problem{Detail: printable(strings.TrimSpace(string(body[:min(len(body), 500)])))}
+		switch {
+		case resp.StatusCode/100 == 3:
+			e.Detail = redirected(resp)
+		case resp.StatusCode == http.StatusNotFound:
+			e.Detail = "the URL is not that of a symdepot server that takes pushes"
+		}
+	}
+	e.Status = resp.StatusCode
+	if n, err := strconv.Atoi(resp.Header.Get("Retry-After")); err == nil && n > 0 {
+		e.after = time.Duration(min(n, 3600)) * time.Second
+	}
+	return e
+}
+
+// post sends a JSON body.
+func (p *Pusher) post(ctx context.Context, path string, timeout time.Duration, body, into any) (int, error) {
+	b, err := json.Marshal(body)
+	if err != nil {
+		return 0, err
+	}
+	return p.do(ctx, exchange{
+		method: http.MethodPost, path: path, header: http.Header{"Content-Type": {"application/json"}}, timeout: timeout, into: into,
+		body: func() io.Reader { return bytes.NewReader(b) }, size: int64(len(b)),
+	})
+}
+
+// Limits returns the limits of the server.
+func (p *Pusher) Limits(ctx context.Context) (l wire.PushLimits, err error) {
+	if _, err = p.do(ctx, exchange{method: http.MethodGet, into: &l}); err != nil {
+		return l, err
+	}
+	if l.Version != 1 || l.CheckBatch < 1 || l.Part < 1 {
+		return l, &localError{"read the limits of the server; update this program", errors.New("unknown protocol version " + strconv.Itoa(l.Version))}
+	}
+	return l, nil
+}
+
+// Open opens a stage, or returns the one with the same key.
+func (p *Pusher) Open(ctx context.Context, spec wire.PushSpec) (st wire.PushState, err error) {
+	_, err = p.post(ctx, "/stages", 0, spec, &st)
+	return st, err
+}
+
+// State returns the state of a stage.
+func (p *Pusher) State(ctx context.Context, id string) (st wire.PushState, err error) {
+	_, err = p.do(ctx, exchange{method: http.MethodGet, path: stagePath(id), into: &st})
+	return st, err
+}
+
+// Abandon deletes a stage.
+func (p *Pusher) Abandon(ctx context.Context, id string) error {
+	_, err := p.do(ctx, exchange{method: http.MethodDelete, path: stagePath(id)})
+	return err
+}
+
+// Commit makes the transaction of a stage.
+func (p *Pusher) Commit(ctx context.Context, id string, q wire.PushCommit) (done wire.PushCommitted, err error) {
+	_, err = p.post(ctx, stagePath(id)+"/commit", 35*time.Minute, q, &done)
+	return done, err
+}
+
+// stagePath returns the path of a stage. Ids come from the command line, too.
+func stagePath(id string) string {
+	return "/stages/" + strings.Map(func(r rune) rune {
+		if r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || r == '-' || r == '_' {
+			return r
+		}
+		return '_'
+	}, id)
+}
+
+// tokenVariable is the environment variable with the token.
+const tokenVariable = "SYMDEPOT_TOKEN"
+
+// NewPusher returns a Pusher whose token is that of a file or, without one, of
+// the environment variable SYMDEPOT_TOKEN. Without a token it pushes anonymously.
+func NewPusher(server, tokenFile string, getenv func(string) string, requests *http.Client) (*Pusher, error) {
+	if u, err := url.Parse(server); err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" {
+		return nil, term.UsageError(fmt.Sprintf("--server: %q is not a URL; expected https://…", server))
+	}
+	token := getenv(tokenVariable)
+	if tokenFile != "" {
+		b, err := os.ReadFile(tokenFile)
+		if err != nil {
+			return nil, err
+		}
+		token = string(b)
+	}
+	if token = strings.TrimSpace(token); token == "" && tokenFile != "" {
+		return nil, fmt.Errorf("%s is empty", tokenFile)
+	}
+	return &Pusher{URL: server, HTTP: requests, Token: func() (string, error) { return token, nil }}, nil
+}

@@ -1,0 +1,42 @@
+package client
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/symdepot/symdepot/internal/term"
+)
+
+// Summary returns the last line of JSON output.
+func (r PushResult) Summary() any {
+	return struct {
+		Event string `json:"event"`
+		PushResult
+	}{"done", r}
+}
+
+// Text describes the result to a person, in lines.
+func (r PushResult) Text() string {
+	var b strings.Builder
+	switch {
+	case r.opened:
+		return r.Stage + "\n" // for scripts
+	case r.Transaction > 0 && r.Again:
+		fmt.Fprintf(&b, "transaction %d has these files already\n", r.Transaction)
+	case r.Transaction > 0:
+		fmt.Fprintf(&b, "transaction %d: %s\n", r.Transaction, term.Count(r.Files, "file"))
+	case r.Stage != "":
+		fmt.Fprintf(&b, "stage %s\n", term.Printable(r.Stage))
+	}
+	if r.Bytes > 0 {
+		fmt.Fprintf(&b, "  pushed         %s\n", term.Size(r.Bytes))
+		fmt.Fprintf(&b, "  sent           %s, %s (%s on the wire)\n", term.Count(r.SentFiles, "content"), term.Size(r.SentBytes), term.Size(r.WireBytes))
+	}
+	if r.Skipped > 0 {
+		fmt.Fprintf(&b, "  skipped        %s, %d of them no symbol files\n", term.Count(r.Skipped, "file"), r.NotSymbols)
+	}
+	for _, line := range r.Notable {
+		fmt.Fprintf(&b, "    %s\n", term.Printable(line))
+	}
+	return b.String()
+}
