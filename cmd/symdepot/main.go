@@ -73,6 +73,7 @@ type cli struct {
 	Add        addCmd        `cmd:"" help:"Add files, folders and archives to the depot as one transaction."`
 	Import     importCmd     `cmd:"" help:"Import a tree of symbol files: a symbol store with its transactions, or any other layout."`
 	Export     exportCmd     `cmd:"" help:"Write the depot's files as a tree of any layout, for a plain web server or a bucket."`
+	Push       pushCmd       `cmd:"" nodepot:"" help:"Push files, folders and archives to a server as one transaction."`
 	Serve      serveCmd      `cmd:"" help:"Serve symbol files to debuggers over HTTP."`
 	Proxy      proxyCmd      `cmd:"" help:"Serve symbol files of other servers on this machine, without a configuration."`
 	Find       findCmd       `cmd:"" help:"Find objects by name, by id, or by a local file."`

@@ -23,6 +23,7 @@ import (
 	"github.com/symdepot/symdepot/internal/server"
 	"github.com/symdepot/symdepot/internal/term"
 	"github.com/symdepot/symdepot/internal/upstream"
+	"github.com/symdepot/symdepot/internal/web"
 	"github.com/symdepot/symdepot/symstore"
 )
 
@@ -212,6 +213,7 @@ func serve(a *app, conf *config.Config, specs []upstream.Spec, add []string, inf
 		return fmt.Errorf("proxies: %w", err)
 	}
 	srv, err := server.New(server.Config{
+		API:  web.New(web.Config{Stages: d.Stages(), Log: log}),
 		Gate: guard.gate, Audit: guard.audit, TLS: listenerTLS,
 		Depot: d, ID: sources.ID, Log: log, Public: conf.Public, Hosts: conf.Hosts, Origins: conf.Origins, ProxyNetworks: proxies, Prefixes: conf.Prefixes, TwoTier: conf.TwoTier,
 		Paths: conf.FilePath, AccessLog: conf.Log.Requests, SymCache: conf.SymCacheServer(),

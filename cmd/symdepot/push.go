@@ -1,0 +1,113 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"time"
+
+	"github.com/symdepot/symdepot/internal/client"
+	"github.com/symdepot/symdepot/internal/server"
+	"github.com/symdepot/symdepot/internal/term"
+	"github.com/symdepot/symdepot/internal/upstream"
+	"github.com/symdepot/symdepot/internal/wire"
+)
+
+type pushCmd struct {
+	txFlags
+	Server         string        `help:"Base URL of the server." required:"" env:"SYMDEPOT_SERVER" placeholder:"URL"`
+	TokenFile      string        `help:"File with the token. Default: the environment variable SYMDEPOT_TOKEN." placeholder:"FILE"`
+	Branch         string        `help:"Branch that the build was made from."`
+	Class          string        `help:"Class of the build, by which retention rules choose, such as nightly."`
+	Key            string        `help:"Name of the push: a push with the same key goes on where the first was interrupted. Default in CI: run and job."`
+	Open           bool          `help:"Only open a stage that several jobs push into, and print its id; needs --key."`
+	Stage          string        `help:"Push into this open stage, and do not commit it." placeholder:"ID"`
+	Commit         string        `help:"Only commit this stage." placeholder:"ID"`
+	ExpectFiles    int64         `help:"With --commit: fail unless the stage has this many files." placeholder:"N"`
+	Partial        bool          `help:"Commit without the files that the server refuses."`
+	Anew           bool          `help:"Make a transaction even if one with the same files and labels exists."`
+	AllowEmpty     bool          `help:"Succeed if there are no symbol files."`
+	SkipUnreadable bool          `help:"Push the rest if a file or folder cannot be read."`
+	Encoding       string        `help:"Compress contents for the transfer: zstd (default) or none." enum:"zstd,none" default:"zstd" placeholder:"zstd|none"`
+	Parallel       int           `help:"How many uploads run at the same time." default:"4" placeholder:"N"`
+	Retry          term.Duration `help:"How long a server that does not answer is tried again." default:"10m" placeholder:"TIME"`
+	EnvFile        string        `help:"Append SYMDEPOT_TRANSACTION=NUMBER to this file, for later jobs." placeholder:"FILE"`
+	JSON           bool          `help:"Print one JSON object per file, and a last one with the sums."`
+	Paths          []string      `arg:"" optional:"" name:"path" help:"Files, folders and archives (zip, nupkg, snupkg, whl, apk, tar.*, deb, rpm)."`
+}
+
+// Help is the long help text.
+func (pushCmd) Help() string {
+	return `All files become visible at once, as one transaction of the server, or none does. Contents that the server has are
+not sent, and an interrupted push can be repeated. The token needs the scope write.
+
+  symdepot push --server https://symbols.example.com --product Game --version 1.2.3 build/
+
+Several jobs push one build: the first opens a stage, each pushes its files, the last commits.
+
+  ID=$(symdepot push --open --key "$BUILD" --product Game --version 1.2.3)
+  symdepot push --stage "$ID" out/
+  symdepot push --commit "$ID" --expect-files 612
+
+Exit codes: 0 all files are visible, 1 found nothing to push (0 with --allow-empty), 2 wrong command line,
+3 refused or failed (nothing was committed), 5 credentials refused, 6 quota or size limit, 7 server not reachable,
+8 committed without the refused files (--partial), 130 interrupted (nothing was committed).`
+}
+
+// Run pushes, or does one step of a push of several jobs.
+func (c pushCmd) Run(a *app) error {
+	ci, log := client.DetectCI(os.Getenv), a.stdout
+	if c.JSON {
+		log = a.stderr
+	}
+	r, err := c.push(a, ci)
+	if r.Transaction > 0 {
+		err = errors.Join(err, ci.Done(log, c.EnvFile, r))
+	}
+	code := exitCode(err)
+	for is, exit := range map[error]int{client.ErrCredentials: 5, client.ErrTooLarge: 6, client.ErrUnreachable: 7, client.ErrPartial: 8, client.ErrNothing: exitNo} {
+		if errors.Is(err, is) {
+			code = exit
+		}
+	}
+	switch code {
+	case exitOK, exitUsage, exitInterrupted:
+		return err
+	case exitNo:
+		fmt.Fprintln(a.stderr, "symdepot: nothing to push:", err)
+		if c.AllowEmpty {
+			return nil
+		}
+		return term.ErrNegative
+	}
+	ci.Failed(log, err)
+	fmt.Fprintln(a.stderr, "symdepot:", a.describe(err))
+	return term.Exit(code)
+}
+
+func (c pushCmd) push(a *app, ci client.CI) (r client.PushResult, err error) {
+	p, err := client.NewPusher(c.Server, c.TokenFile, os.Getenv, upstream.NewDialer(upstream.DialerOptions{}).ClientFor(c.Server))
+	if err != nil {
+		return r, err
+	}
+	logs := server.NewLogWriter(a.stderr)
+	defer logs.Close()
+	bar := term.NewProgress(a.stderr, "pushing", -1)
+	defer bar.Done()
+	p.Log, p.RetryFor, p.Parallel, p.Plain, p.Progress = newLogger("auto", a.stderr, logs), time.Duration(c.Retry), c.Parallel, c.Encoding == "none", bar.Set
+	lines := term.NewJSONLines(a.stdout)
+	if c.JSON {
+		p.Event = func(e client.PushEvent) { _ = lines.Write(e) }
+	}
+	r, err = p.Do(a.ctx, client.PushOptions{
+		PushSpec: ci.Spec(wire.PushSpec{Product: c.Product, Version: c.Version, Branch: c.Branch, Class: c.Class, Comment: c.Comment, Key: c.Key, Join: c.Open}, c.Paths),
+		OwnKey:   c.Key == "", Open: c.Open, Stage: c.Stage, Commit: c.Commit, ExpectFiles: c.ExpectFiles, Paths: c.Paths,
+		Partial: c.Partial, Anew: c.Anew, SkipUnreadable: c.SkipUnreadable,
+	})
+	bar.Done()
+	if c.JSON {
+		return r, errors.Join(err, lines.Write(r.Summary()))
+	}
+	fmt.Fprint(a.stdout, r.Text())
+	return r, err
+}
