@@ -317,7 +317,7 @@ func (a *API) commitStage(w http.ResponseWriter, r *Request, args []string) erro
 	if err != nil {
 		return refused(err)
 	}
-	out := wire.PushCommitted{Transaction: done.Transaction, Again: done.Again, Files: done.Files, KnownBytes: done.KnownBytes, NewBytes: done.NewBytes}
+	out := wire.PushCommitted{Transaction: done.Transaction, Again: done.Again, Files: done.Files, KnownBytes: done.KnownBytes, NewBytes: done.NewBytes, OtherBytes: done.Other}
 	for _, f := range done.Refused {
 		out.Refused = append(out.Refused, wire.PushRefused{Path: f.Path, Reason: f.Reason})
 	}

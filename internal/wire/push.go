@@ -148,12 +148,14 @@ type PushCommit struct {
 
 // PushCommitted is the result of a commit.
 type PushCommitted struct {
-	Transaction int64         `json:"transaction"`
-	Again       bool          `json:"again,omitempty"` // the transaction existed before
-	Files       int64         `json:"files"`
-	KnownBytes  int64         `json:"known_bytes"`
-	NewBytes    int64         `json:"new_bytes"`
-	Refused     []PushRefused `json:"refused,omitempty"`
+	Transaction int64 `json:"transaction"`
+	Again       bool  `json:"again,omitempty"` // the transaction existed before
+	Files       int64 `json:"files"`
+	KnownBytes  int64 `json:"known_bytes"`
+	NewBytes    int64 `json:"new_bytes"`
+	// OtherBytes counts the files of whose ids the product had other bytes.
+	OtherBytes int64         `json:"other_bytes,omitempty"`
+	Refused    []PushRefused `json:"refused,omitempty"`
 }
 
 // PushRefused is a file that a transaction lacks.
