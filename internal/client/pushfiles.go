@@ -73,7 +73,7 @@ type PushResult struct {
 	wire.PushCommitted
 	Bytes      int64 `json:"bytes"`      // of all files
 	SentFiles  int64 `json:"sent_files"` // contents that were sent
-	SentBytes  int64 `json:"sent_bytes"` // their size
+	SentBytes  int64 `json:"sent_bytes"` // of them, without parts that had arrived
 	WireBytes  int64 `json:"wire_bytes"` // as they were sent, perhaps compressed
 	Skipped    int64 `json:"skipped"`    // files that were not pushed
 	NotSymbols int64 `json:"not_symbols"`

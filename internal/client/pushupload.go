@@ -112,7 +112,6 @@ func (u *uploads) send(ctx context.Context, f *found) error {
 	}
 	u.r.mu.Lock()
 	u.r.res.SentFiles++
-	u.r.res.SentBytes += f.Size
 	u.r.mu.Unlock()
 	return nil
 }
@@ -126,9 +125,7 @@ func (u *uploads) parts(ctx context.Context, path string, f *found, c *scan.Cont
 	size := u.r.limits.Part
 	count := (f.Size + size - 1) / size
 	got := parseRanges(have.Got, count)
-	if int64(len(got)) == count {
-		delete(got, count-1) // the last part makes the server take the content
-	}
+	parent := ctx
 	g, ctx := errgroup.WithContext(ctx)
 	for n := range count {
 		if got[n] {
@@ -148,7 +145,7 @@ func (u *uploads) parts(ctx context.Context, path string, f *found, c *scan.Cont
 			return u.send1(ctx, path+"/parts/"+strconv.FormatInt(n, 10), c, n*size, min(size, f.Size-n*size), encode, header)
 		})
 	}
-	return g.Wait()
+	return errors.Join(g.Wait(), parent.Err())
 }
 
 // piece sends a piece of a content when there is room for another request.
@@ -192,6 +189,7 @@ func (u *uploads) send1(ctx context.Context, path string, c io.ReaderAt, off, n 
 		return err
 	}
 	u.r.mu.Lock()
+	u.r.res.SentBytes += n
 	u.r.res.WireBytes += size
 	u.r.mu.Unlock()
 	u.r.progress(n)

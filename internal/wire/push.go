@@ -10,7 +10,7 @@ import "time"
 //	DELETE stages/ID                           abandons it
 //	POST   stages/ID/check                     the body is a list of PushEntry, the answer one of PushVerdict
 //	PUT    stages/ID/contents/SHA256           a whole content
-//	GET    stages/ID/contents/SHA256/parts     the PushParts that have arrived
+//	GET    stages/ID/contents/SHA256/parts     the PushParts that have arrived; with all of them the content has
 //	PUT    stages/ID/contents/SHA256/parts/N   a part of a content
 //	POST   stages/ID/commit                    the body is a PushCommit, the answer a PushCommitted
 //
