@@ -3,6 +3,8 @@ package main
 import (
 	"errors"
 	"fmt"
+	"io"
+	"log"
 	"net/http"
 	"net/http/httptest"
 	"net/http/httputil"
@@ -62,13 +64,15 @@ func TestPushKilled(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	pass := httputil.NewSingleHostReverseProxy(to)
+	pass.ErrorLog = log.New(io.Discard, "", 0) // of the killed clients
 	var left atomic.Int64
 	victims := make(chan *os.Process, 1)
 	front := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if left.Add(-1) == 0 {
 			_ = (<-victims).Kill()
 		}
-		httputil.NewSingleHostReverseProxy(to).ServeHTTP(w, r)
+		pass.ServeHTTP(w, r)
 	}))
 	defer front.Close()
 	push := []string{"push", "--server", front.URL, "--product", "app", "--version", "1", "--key", "build-1", "--parallel", "2", "../../testdata/pdb", "../../testdata/elf"}
