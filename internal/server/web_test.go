@@ -103,7 +103,7 @@ func TestAPISlowBody(t *testing.T) {
 	g := newGuarded(t, auth.PolicyConfig{}, Config{MinRate: 1 << 30, WriteTimeout: 2 * time.Second})
 	g.s.cfg.API = web.New(web.Config{Stages: g.d.Stages()})
 	addr := listen(t, g.s)
-	body := sym(smallID, "slow.pdb", "", 3000)
+	body := sym(bigID, "slow.pdb", "", 3000)
 	ref := blob.Sum(body).String()
 	post := func(path, text string) string {
 		c := dial(t, addr)
@@ -130,11 +130,11 @@ func TestAPISlowBody(t *testing.T) {
 	if r := c.reply("PUT"); r.status != 201 {
 		t.Errorf("the whole body: status %d, %s; want 201", r.status, r.body)
 	}
-	if r := ask(g.s, "GET", "/slow.pdb/"+smallID+"/slow.sym", bearer(g.ours)); r.status != 404 {
+	if r := ask(g.s, "GET", "/slow.pdb/"+bigID+"/slow.sym", bearer(g.ours)); r.status != 404 {
 		t.Errorf("the file before the commit: status %d, want 404", r.status)
 	}
 	post("/stages/"+st.ID+"/commit", `{"files":1}`)
-	if r := ask(g.s, "GET", "/slow.pdb/"+smallID+"/slow.sym", bearer(g.ours)); r.status != 200 || r.body != string(body) {
+	if r := ask(g.s, "GET", "/slow.pdb/"+bigID+"/slow.sym", bearer(g.ours)); r.status != 200 || r.body != string(body) {
 		t.Errorf("the file after the commit: status %d with %d bytes, want 200 with %d", r.status, len(r.body), len(body))
 	}
 }
