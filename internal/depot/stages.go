@@ -21,7 +21,7 @@ import (
 func (d *Depot) Stages() *stage.Stages { return d.stages }
 
 // openStages opens the stages, whose bytes are in a folder beside the contents.
-func (d *Depot) openStages(limits stage.Limits) {
+func openStages(d *Depot, limits stage.Limits) {
 	opt := stage.Options{Dir: filepath.Join(d.dir, "staged"), Limits: limits, Log: d.log, Now: d.now}
 	if info, err := os.Stat(filepath.Join(d.dir, "blobs")); err == nil {
 		opt.Perm = info.Mode().Perm()&0o666 | 0o600 // as contents

@@ -332,6 +332,9 @@ func TestPushRefusals(t *testing.T) {
 	e := entriesOf(files)
 	two := []stage.Entry{e[0], e[0]}
 	two[1].Path, two[1].Size = "other", 7
+	same := []stage.Entry{e[0], e[1]}
+	same[1].Path = same[0].Path
+	wantRefusal(t, "two contents of one path", second(d.Stages().Check(t.Context(), c, id, same)), stage.Invalid)
 	wantRefusal(t, "two sizes of one content", second(d.Stages().Check(t.Context(), c, id, two)), stage.Invalid)
 	wantRefusal(t, "too many files", second(d.Stages().Check(t.Context(), c, id, e[:4])), stage.TooLarge)
 	v, err := d.Stages().Check(t.Context(), c, id, []stage.Entry{{Path: "empty.pdb", Ref: blob.Sum(nil)}, {Path: "x", Size: 1, As: "nonsense"}, e[0]})

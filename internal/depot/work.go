@@ -68,7 +68,7 @@ func (d *Depot) tidy(ctx context.Context) {
 		if err := d.stages.Sweep(ctx); err != nil && ctx.Err() == nil && !isAway(err) {
 			d.log.Warn("cannot delete files of ended pushes", "error", err)
 		}
-		err := d.Nodes.do(ctx, "sweep", sweepEvery*9/10, func(ctx context.Context) error { return d.sweep(ctx, now) })
+		err := d.Nodes.do(ctx, "sweep", sweepEvery*9/10, func(ctx context.Context) error { return sweepRows(ctx, d, now) })
 		if v, ok := d.blobs.(*vault.Vault); ok {
 			err = errors.Join(err, v.CheckOwner(ctx))
 		}
@@ -84,9 +84,9 @@ func isAway(err error) bool {
 	return errors.Is(err, ErrNoDatabase) || errors.Is(err, ErrUnavailable)
 }
 
-// sweep deletes misses and failures that have expired, old requests for missing
+// sweepRows deletes misses and failures that have expired, old requests for missing
 // files, old jobs, and the rows of ended processes.
-func (d *Depot) sweep(ctx context.Context, now time.Time) error {
+func sweepRows(ctx context.Context, d *Depot, now time.Time) error {
 	_, err1 := d.db.Misses.Sweep(ctx, now)
 	_, err2 := d.db.Wanted.Drop(ctx, now.Add(-wantedLife))
 	_, err3 := d.db.SweepJobs(ctx, now.Add(-jobLife))

@@ -66,10 +66,15 @@ func (s *Stages) Check(ctx context.Context, c Caller, id string, list []Entry) (
 func (s *Stages) examine(ctx context.Context, c Caller, row index.StageRow, list []Entry) ([]index.StageFile, error) {
 	sizes := make(map[blob.Ref]int64, len(list))
 	refs := make([]blob.Ref, 0, len(list))
+	paths := make(map[string]blob.Ref, len(list))
 	for _, e := range list {
 		if err := s.validEntry(e); err != nil {
 			return nil, err
 		}
+		if ref, twice := paths[e.Path]; twice && ref != e.Ref {
+			return nil, refuse(Invalid, "%s has two different contents in one check", e.Path)
+		}
+		paths[e.Path] = e.Ref
 		size, ok := sizes[e.Ref]
 		if !ok {
 			sizes[e.Ref] = e.Size
