@@ -72,6 +72,9 @@ var mayImport = map[string][]string{
 	// web is mounted by the server, which authenticates its requests.
 	"internal/web": {"internal/blob", "internal/stage", "internal/wire"},
 
+	// intake drives stages through an interface; the server mounts it.
+	"internal/intake": {"internal/clip", "debugid", "symfile", "layout", "objfile", "internal/scan", "internal/stage", "internal/unpack"},
+
 	// Commands wire everything; test rooms help tests only.
 	"cmd/symdepot":                     nil,
 	"cab/internal/blocktest":           {},

@@ -22,7 +22,7 @@ var groups = map[string][]string{
 	"material":  nil,
 	"debuggers": {"gdb", "lldb-19", "llvm-symbolizer-19", "debuginfod-find", "debuginfod", "eu-addr2line", "dlv"},
 	"stores":    {"versitygw", "fake-gcs-server", "azurite-blob"},
-	"tools":     {"curl", "gcc", "strip", "dpkg-deb", "rpmbuild", "cabextract", "7zz", "bsdtar", "gcab", "xz", "bzip2", "pebble"},
+	"tools":     {"curl", "gcc", "strip", "dpkg-deb", "rpmbuild", "cabextract", "7zz", "bsdtar", "gcab", "xz", "bzip2", "pebble", "sentry-cli-2", "sentry-cli-3"},
 	"kerberos":  {"krb5kdc", "kadmin.local", "kinit"},
 	"postgres":  nil, // internal/index/pgtest looks for its programs
 }

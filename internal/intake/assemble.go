@@ -1,0 +1,683 @@
+package intake
+
+import (
+	"context"
+	"crypto/sha1" //nolint:gosec // the protocol names chunks by SHA-1; contents are named by SHA-256
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"net/http"
+	"os"
+	"path/filepath"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/symdepot/symdepot/internal/clip"
+	"github.com/symdepot/symdepot/internal/stage"
+)
+
+// A run of sentry-cli has no id and no end of its own: it asks for all its files,
+// sends chunks, and asks again for those that were not ok. So the first assemble
+// request opens a run with a stage, later ones belong to the run that has their
+// files, and the last file that is ok or wrong commits the stage.
+//
+// Chunks wait in a folder of the principal and the organization: a chunk of one
+// principal is never part of another's file.
+
+const (
+	chunkIdle   = 24 * time.Hour
+	runIdle     = 2 * time.Hour
+	maxRuns     = 1000
+	maxRunFiles = 500_000 // of all runs
+	chunkFolder = "chunks"
+)
+
+// sentryState has the runs and chunks of a handler.
+type sentryState struct {
+	h    *Handler
+	root *os.Root // of the chunks
+
+	mu   sync.Mutex
+	runs []*sentryRun // by last use, newest last
+}
+
+func newSentryState(h *Handler) (*sentryState, error) {
+	dir := filepath.Join(h.cfg.Dir, chunkFolder)
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return nil, fmt.Errorf("the folder for chunks: %w", err)
+	}
+	root, err := os.OpenRoot(dir)
+	if err != nil {
+		return nil, fmt.Errorf("the folder for chunks: %w", err)
+	}
+	s := &sentryState{h: h, root: root}
+	s.each(func(_ string, info fs.FileInfo) { h.spooled.Add(info.Size()) })
+	return s, nil
+}
+
+// each visits the chunks.
+func (s *sentryState) each(visit func(path string, info fs.FileInfo)) {
+	_ = fs.WalkDir(s.root.FS(), ".", func(path string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() {
+			return nil //nolint:nilerr // removed meanwhile
+		}
+		if info, err := d.Info(); err == nil {
+			visit(path, info)
+		}
+		return nil
+	})
+}
+
+// expire removes chunks and runs that were not used for long.
+func (s *sentryState) expire() {
+	now := s.h.now()
+	s.each(func(path string, info fs.FileInfo) {
+		if now.Sub(info.ModTime()) > chunkIdle {
+			s.remove(path)
+		}
+	})
+	s.mu.Lock()
+	var gone []*sentryRun
+	s.runs = slices.DeleteFunc(s.runs, func(r *sentryRun) bool {
+		old := now.Sub(r.used) > runIdle
+		if old {
+			gone = append(gone, r)
+		}
+		return old
+	})
+	s.mu.Unlock()
+	for _, r := range gone {
+		r.end(s.h)
+	}
+}
+
+// remove deletes a chunk.
+func (s *sentryState) remove(path string) {
+	info, err := s.root.Stat(path)
+	if err != nil {
+		return
+	}
+	if s.root.Remove(path) == nil {
+		s.h.spooled.Add(-info.Size())
+	}
+}
+
+// shelf is the folder of a principal's chunks.
+func shelf(principal, org string) string {
+	sum := sha256.Sum256([]byte(principal + "\x00" + org))
+	return hex.EncodeToString(sum[:16])
+}
+
+func chunkPath(shelf, sum string) string { return shelf + "/" + sum }
+
+// has reports whether a chunk is there.
+func (s *sentryState) has(shelf, sum string) bool {
+	_, err := s.root.Stat(chunkPath(shelf, sum))
+	return err == nil
+}
+
+// keep writes a chunk.
+func (s *sentryState) keep(shelf, sum string, b []byte) error {
+	path := chunkPath(shelf, sum)
+	if s.has(shelf, sum) {
+		now := s.h.now()
+		_ = s.root.Chtimes(path, now, now) // it only expires earlier
+		return nil
+	}
+	if err := s.h.reserve(int64(len(b))); err != nil {
+		return err
+	}
+	tmp := path + "." + newKey()
+	err := s.root.Mkdir(shelf, 0o700)
+	if err == nil || errors.Is(err, fs.ErrExist) {
+		err = s.root.WriteFile(tmp, b, 0o600)
+	}
+	if err == nil {
+		err = s.root.Link(tmp, path) // fails if another request was first
+		if errors.Is(err, fs.ErrExist) {
+			s.h.spooled.Add(-int64(len(b)))
+			err = nil
+		}
+		_ = s.root.Remove(tmp)
+		return err
+	}
+	_ = s.root.Remove(tmp)
+	s.h.spooled.Add(-int64(len(b)))
+	return err
+}
+
+// serveSentryChunks takes chunks.
+func serveSentryChunks(x *exchange) error {
+	if err := x.take(); err != nil {
+		return err
+	}
+	m, err := x.multipart()
+	if err != nil {
+		return err
+	}
+	where := shelf(x.who.Name, x.t.args[0])
+	var total int64
+	for n := 0; ; n++ {
+		p, err := m.NextRawPart()
+		if errors.Is(err, io.EOF) {
+			return x.json(http.StatusOK, struct{}{})
+		}
+		if err != nil {
+			return badForm(err)
+		}
+		if n == chunksPerRequest {
+			return &failure{http.StatusBadRequest, "Too many chunks"}
+		}
+		coding := ""
+		switch p.FormName() {
+		case "file":
+		case "file_gzip":
+			coding = "gzip"
+		default:
+			return &failure{http.StatusBadRequest, fmt.Sprintf("the part %q is neither file nor file_gzip", clip.Text(p.FormName()))}
+		}
+		sum, ok := sha1Of(p.FileName())
+		if !ok {
+			return &failure{http.StatusBadRequest, fmt.Sprintf("the file name %q of a chunk is not a SHA-1", clip.Text(p.FileName()))}
+		}
+		b, err := x.readChunk(partReader{p}, coding)
+		if err != nil {
+			return err
+		}
+		if total += int64(len(b)); total > maxChunkRequest {
+			return &failure{http.StatusBadRequest, "Request too large"}
+		}
+		if got := sha1.Sum(b); got != sum { //nolint:gosec // see above
+			return &failure{http.StatusBadRequest, fmt.Sprintf("the chunk %x has the SHA-1 %x", sum, got)}
+		}
+		if err := x.sentry.keep(where, p.FileName(), b); err != nil {
+			return err
+		}
+	}
+}
+
+func (x *exchange) readChunk(r io.Reader, coding string) ([]byte, error) {
+	body, err := x.decoded(r, coding)
+	if err != nil {
+		return nil, err
+	}
+	defer body.Close()
+	b, err := io.ReadAll(io.LimitReader(body, chunkSize+1))
+	if err != nil {
+		return nil, err
+	}
+	if len(b) > chunkSize {
+		return nil, &failure{http.StatusBadRequest, "Chunk size too large"}
+	}
+	return b, nil
+}
+
+// sentryRun is one run of the client.
+type sentryRun struct {
+	key    string // principal, organization and project
+	shelf  string
+	caller stage.Caller
+	stage  string
+
+	used time.Time // guarded by sentryState.mu
+
+	mu      sync.Mutex
+	files   map[string]*sentryFile // by SHA-1
+	ended   bool                   // committed or abandoned
+	stirred chan struct{}          // closed and replaced when a state changes
+	queue   []string
+	working bool
+}
+
+type sentryFile struct {
+	assembleFile
+	state     string // ok, error, not_found or assembling
+	detail    string
+	dif       *dif
+	delivered bool // the client knows that it is ok or wrong
+}
+
+func (f *sentryFile) final() bool { return f.state == stateOK || f.state == stateError }
+
+// end abandons a run that has not ended.
+func (r *sentryRun) end(h *Handler) {
+	r.mu.Lock()
+	ended := r.ended
+	r.ended = true
+	r.mu.Unlock()
+	if !ended {
+		h.abandon(r.caller, r.stage)
+	}
+}
+
+// serveSentryAssemble answers the states of files, and makes files of chunks.
+func serveSentryAssemble(x *exchange) error {
+	if err := x.take(); err != nil {
+		return err
+	}
+	l, err := x.sentryLabels()
+	if err != nil {
+		return err
+	}
+	var q map[string]*assembleFile
+	if err := x.readJSON(maxAssemble, &q); err != nil {
+		return err
+	}
+	if err := checkAssemble(q); err != nil {
+		return err
+	}
+	if len(q) == 0 {
+		return x.json(http.StatusOK, struct{}{})
+	}
+	r, err := x.runOf(l, q)
+	if err != nil {
+		return err
+	}
+	r.begin(x.Handler, q)
+	r.wait(x, q)
+	answer := r.answer(x.Handler, q)
+	x.sentry.forget(r)
+	return x.json(http.StatusOK, answer)
+}
+
+func checkAssemble(q map[string]*assembleFile) error {
+	bad := func(format string, args ...any) error {
+		return &failure{http.StatusBadRequest, fmt.Sprintf(format, args...)}
+	}
+	if len(q) > maxAssembleFiles {
+		return bad("the request names more than %d files; upload them in several runs", maxAssembleFiles)
+	}
+	chunks := 0
+	for sum, f := range q {
+		if _, ok := sha1Of(sum); !ok || f == nil {
+			return bad("%q is not the SHA-1 of a file", clip.Text(sum))
+		}
+		if chunks += len(f.Chunks); chunks > maxAssembleChunks {
+			return bad("the request names more than %d chunks", maxAssembleChunks)
+		}
+		for _, c := range f.Chunks {
+			if _, ok := sha1Of(c); !ok {
+				return bad("%q is not the SHA-1 of a chunk", clip.Text(c))
+			}
+		}
+		if len(f.Name) > maxPath || len(f.DebugID) > 64 {
+			return bad("the name or debug id of %s is too long", sum)
+		}
+	}
+	return nil
+}
+
+// runOf returns the run of a request: the one that has its files, none of which
+// the client knows to be done, or a new one.
+func (x *exchange) runOf(l stage.Labels, q map[string]*assembleFile) (*sentryRun, error) {
+	s := x.sentry
+	key := fmt.Sprintf("%q %q %q %v", x.who.Name, x.t.args[0], x.t.args[1], l)
+	s.mu.Lock()
+	for i, r := range slices.Backward(s.runs) {
+		if r.key == key && r.has(q) {
+			r.used = x.now()
+			s.runs = append(slices.Delete(s.runs, i, i+1), r)
+			s.mu.Unlock()
+			return r, nil
+		}
+	}
+	s.mu.Unlock()
+	ctx := x.r.Context()
+	st, _, err := x.stages.Open(ctx, x.who.Caller, stage.Spec{Labels: l})
+	if err != nil {
+		return nil, err
+	}
+	r := &sentryRun{
+		key: key, shelf: shelf(x.who.Name, x.t.args[0]), caller: x.who.Caller, stage: st.ID,
+		used: x.now(), files: map[string]*sentryFile{}, stirred: make(chan struct{}),
+	}
+	if err := r.enterKnown(ctx, x, q); err != nil {
+		x.abandon(r.caller, r.stage)
+		return nil, err
+	}
+	var gone []*sentryRun
+	s.mu.Lock()
+	s.runs = append(s.runs, r)
+	files := 0
+	for i, r := range slices.Backward(s.runs) {
+		if files += len(r.files); len(s.runs)-i > 1 && (files > maxRunFiles || len(s.runs)-i > maxRuns) { // the newest stays
+			gone, s.runs = s.runs[:i+1:i+1], slices.Clone(s.runs[i+1:])
+			break
+		}
+	}
+	s.mu.Unlock()
+	for _, r := range gone {
+		r.end(x.Handler)
+	}
+	return r, nil
+}
+
+// has reports whether the run has all files of a request and the client waits for
+// them.
+func (r *sentryRun) has(q map[string]*assembleFile) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for sum := range q {
+		if f, ok := r.files[sum]; !ok || f.delivered {
+			return false
+		}
+	}
+	return true
+}
+
+// enterKnown enters the files that the depot has and the caller may read: the
+// client will not send them.
+func (r *sentryRun) enterKnown(ctx context.Context, x *exchange, q map[string]*assembleFile) error {
+	for text, ask := range q {
+		f := &sentryFile{assembleFile: *ask, state: stateNotFound}
+		r.files[text] = f
+		list, err := x.found(stage.Query{SHA1: text})
+		if err != nil {
+			return err
+		}
+		if len(list) == 0 {
+			continue
+		}
+		path, err := cleanPath(f.Name)
+		if err != nil {
+			path = nameOf(list[0], text)
+		}
+		ok, err := x.enter(ctx, r.caller, r.stage, path, list[0])
+		if err != nil {
+			return err
+		}
+		if ok {
+			f.state, f.dif = stateOK, difOfFound(list[0], text, x.now())
+		}
+	}
+	return nil
+}
+
+// begin starts the work on the files of a request whose chunks are all there.
+func (r *sentryRun) begin(h *Handler, q map[string]*assembleFile) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for sum, ask := range q {
+		f := r.files[sum]
+		if len(ask.Chunks) > 0 {
+			f.Chunks = ask.Chunks
+		}
+		if f.state == stateNotFound && len(f.Chunks) > 0 && len(r.missing(h, f)) == 0 {
+			f.state = stateAssembling
+			r.queue = append(r.queue, sum)
+		}
+	}
+	if !r.working && (len(r.queue) > 0 || r.complete() && !r.ended) {
+		r.working = true
+		h.work.Go(func() { r.assemble(h) })
+	}
+}
+
+// missing lists the chunks of a file that are not there. A file of no bytes has no
+// chunks.
+func (r *sentryRun) missing(h *Handler, f *sentryFile) []string {
+	list := []string{}
+	seen := map[string]bool{}
+	for _, c := range f.Chunks {
+		if !seen[c] && !h.sentry.has(r.shelf, c) {
+			list = append(list, c)
+		}
+		seen[c] = true
+	}
+	return list
+}
+
+// complete reports whether all files are ok or wrong.
+func (r *sentryRun) complete() bool {
+	for _, f := range r.files {
+		if !f.final() {
+			return false
+		}
+	}
+	return true
+}
+
+// assemble works until the queue is empty, and commits the run if that was the
+// last file.
+func (r *sentryRun) assemble(h *Handler) {
+	for {
+		r.mu.Lock()
+		if len(r.queue) == 0 || h.ctx.Err() != nil {
+			ends := r.complete() && !r.ended && h.ctx.Err() == nil
+			if ends {
+				r.commit(h)
+				r.mu.Unlock()
+				r.freeChunks(h)
+				r.mu.Lock()
+			}
+			r.working = false
+			r.stir()
+			r.mu.Unlock()
+			return
+		}
+		sum := r.queue[0]
+		r.queue = r.queue[1:]
+		f := r.files[sum]
+		ask := f.assembleFile
+		r.mu.Unlock()
+
+		d, err := r.store(h, sum, &ask)
+
+		r.mu.Lock()
+		switch {
+		case errors.Is(err, fs.ErrNotExist):
+			f.state = stateNotFound // a chunk has expired
+		case err != nil:
+			f.state, f.detail = stateError, h.detail(err)
+		default:
+			f.state, f.dif = stateOK, d
+		}
+		r.stir()
+		r.mu.Unlock()
+	}
+}
+
+// stir wakes the requests that wait for a state.
+func (r *sentryRun) stir() {
+	close(r.stirred)
+	r.stirred = make(chan struct{})
+}
+
+// detail is the text of an error for the client.
+func (h *Handler) detail(err error) string {
+	x := &exchange{Handler: h, t: &target{face: sentryFace}}
+	status, text := x.statusOf(err)
+	if status == http.StatusInternalServerError {
+		h.log.Error("an uploaded file could not be stored", "protocol", "sentry", "error", err)
+	}
+	return text
+}
+
+// store makes a file of its chunks.
+func (r *sentryRun) store(h *Handler, sum string, f *assembleFile) (*dif, error) {
+	path, err := cleanPath(f.Name)
+	if err != nil {
+		return nil, err
+	}
+	chunks := &chunkReader{s: h.sentry, shelf: r.shelf, left: f.Chunks}
+	defer chunks.close()
+	e := stage.Entry{Path: path, Size: -1}
+	if isMapping(path) && f.DebugID == "" {
+		e.As = asProGuard
+	}
+	a, err := h.stages.PutClaimed(h.ctx, r.caller, r.stage, e, chunks, func(a stage.Arrived) error {
+		return checkAssembly(sum, f, a)
+	})
+	if err != nil {
+		return nil, err
+	}
+	return difOf(a, sum, h.now()), nil
+}
+
+// chunkReader reads chunks one after the other.
+type chunkReader struct {
+	s     *sentryState
+	shelf string
+	left  []string
+	f     *os.File
+}
+
+func (c *chunkReader) Read(b []byte) (int, error) {
+	for {
+		if c.f == nil {
+			if len(c.left) == 0 {
+				return 0, io.EOF
+			}
+			f, err := c.s.root.Open(chunkPath(c.shelf, c.left[0]))
+			if err != nil {
+				return 0, err
+			}
+			c.f = f
+			c.left = c.left[1:]
+		}
+		n, err := c.f.Read(b)
+		if n > 0 || err != nil && !errors.Is(err, io.EOF) {
+			return n, err
+		}
+		c.close()
+	}
+}
+
+func (c *chunkReader) close() {
+	if c.f != nil {
+		_ = c.f.Close() // it was only read
+		c.f = nil
+	}
+}
+
+// commit makes the transaction of a run, whose mutex is held. If that fails, none
+// of its files is kept, and all are wrong.
+func (r *sentryRun) commit(h *Handler) {
+	r.ended = true
+	kept := 0
+	for _, f := range r.files {
+		if f.state == stateOK {
+			kept++
+		}
+	}
+	if kept == 0 {
+		h.abandon(r.caller, r.stage)
+	} else if _, err := h.stages.Commit(h.ctx, r.caller, r.stage, stage.Commit{Partial: true}); err != nil {
+		text := "the upload could not be committed: " + h.detail(err)
+		for _, f := range r.files {
+			if f.state == stateOK {
+				f.state, f.detail, f.dif = stateError, text, nil
+			}
+		}
+		h.abandon(r.caller, r.stage)
+	}
+}
+
+// freeChunks removes the chunks of a run that no other run waits for.
+func (r *sentryRun) freeChunks(h *Handler) {
+	s := h.sentry
+	s.mu.Lock()
+	others := slices.Clone(s.runs)
+	s.mu.Unlock()
+	wanted, own := map[string]bool{}, map[string]bool{}
+	for _, o := range others {
+		if o != r && o.shelf == r.shelf {
+			o.addChunks(wanted, true)
+		}
+	}
+	r.addChunks(own, false)
+	for c := range own {
+		if !wanted[c] {
+			s.remove(chunkPath(r.shelf, c))
+		}
+	}
+}
+
+// addChunks adds the chunks of the run to a set; open leaves out those of files
+// that are ok or wrong.
+func (r *sentryRun) addChunks(set map[string]bool, open bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, f := range r.files {
+		if open && f.final() {
+			continue
+		}
+		for _, c := range f.Chunks {
+			set[c] = true
+		}
+	}
+}
+
+// forget removes a run that has ended and that the client knows to have ended.
+func (s *sentryState) forget(r *sentryRun) {
+	r.mu.Lock()
+	done := r.ended
+	for _, f := range r.files {
+		done = done && f.delivered
+	}
+	r.mu.Unlock()
+	if done {
+		s.mu.Lock()
+		s.runs = slices.DeleteFunc(s.runs, func(o *sentryRun) bool { return o == r })
+		s.mu.Unlock()
+	}
+}
+
+// wait waits until the files of a request are ok or wrong, or chunks are missing,
+// but not for longer than clients and proxies do.
+func (r *sentryRun) wait(x *exchange, q map[string]*assembleFile) {
+	timeout := time.NewTimer(x.cfg.AssembleWait)
+	defer timeout.Stop()
+	for {
+		r.mu.Lock()
+		busy := false
+		for sum := range q {
+			busy = busy || r.files[sum].state == stateAssembling
+		}
+		busy = r.working && (busy || r.complete())
+		stirred := r.stirred
+		r.mu.Unlock()
+		if !busy {
+			return
+		}
+		select {
+		case <-stirred:
+		case <-timeout.C:
+			return
+		case <-x.r.Context().Done():
+			return
+		case <-x.ctx.Done():
+			return
+		}
+	}
+}
+
+// answer tells the states. A file is ok only when its transaction is committed,
+// unless the client must send others first.
+func (r *sentryRun) answer(h *Handler, q map[string]*assembleFile) map[string]assembled {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	out := make(map[string]assembled, len(q))
+	pendingCommit := r.complete() && !r.ended
+	for sum := range q {
+		f := r.files[sum]
+		a := assembled{State: f.state, Missing: []string{}}
+		if pendingCommit && f.state == stateOK {
+			a.State = stateAssembling
+		}
+		switch a.State {
+		case stateOK:
+			a.DIF, f.delivered = f.dif, true
+		case stateError:
+			a.Detail, f.delivered = &f.detail, true
+		case stateNotFound:
+			a.Missing = r.missing(h, f)
+		}
+		out[sum] = a
+	}
+	return out
+}

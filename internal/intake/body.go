@@ -1,0 +1,316 @@
+package intake
+
+import (
+	"bufio"
+	"compress/gzip"
+	"compress/zlib"
+	"errors"
+	"fmt"
+	"io"
+	"mime"
+	"mime/multipart"
+	"net/http"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/klauspost/compress/flate"
+	"github.com/klauspost/compress/zstd"
+
+	"github.com/symdepot/symdepot/internal/stage"
+	"github.com/symdepot/symdepot/internal/unpack"
+)
+
+var (
+	// errCut is wrapped by errors of reading a request's body.
+	errCut = errors.New("the body cannot be read")
+	// errSlow is the error of a body below the smallest rate.
+	errSlow = errors.New("the body arrives too slowly")
+)
+
+// paced reads the body of a request as long as bytes keep coming at the smallest
+// rate.
+type paced struct {
+	r     io.Reader
+	rc    *http.ResponseController
+	rate  int64
+	due   int64
+	begun bool
+}
+
+// paceStep is the number of bytes that must arrive before the deadline moves.
+const paceStep = 1 << 20
+
+func newPaced(x *exchange) *paced {
+	return &paced{r: x.r.Body, rc: http.NewResponseController(x.w), rate: x.cfg.MinRate}
+}
+
+func (p *paced) Read(b []byte) (int, error) {
+	p.begun = true
+	if p.due <= 0 {
+		// Writers in tests have no deadlines.
+		limit := time.Now().Add(30*time.Second + time.Duration(paceStep/p.rate)*time.Second)
+		_ = p.rc.SetReadDeadline(limit)
+		_ = p.rc.SetWriteDeadline(limit.Add(10 * time.Minute)) // the work after the body counts too
+		p.due = paceStep
+	}
+	n, err := p.r.Read(b)
+	p.due -= int64(n)
+	switch {
+	case err == nil || errors.Is(err, io.EOF):
+	case errors.Is(err, os.ErrDeadlineExceeded):
+		err = errSlow
+	default:
+		err = fmt.Errorf("%w: %w", errCut, err)
+	}
+	return n, err
+}
+
+// decoded returns the decoded bytes of a body. Decoding ends at the limit for
+// files and for decompression.
+func (x *exchange) decoded(r io.Reader, coding string) (io.ReadCloser, error) {
+	coding = strings.ToLower(strings.TrimSpace(coding))
+	if coding == "" || coding == "identity" {
+		return io.NopCloser(r), nil
+	}
+	in := &counter{r: r}
+	src := bufio.NewReader(in)
+	var out io.ReadCloser
+	var err error
+	switch coding {
+	case "gzip", "x-gzip":
+		out, err = gzip.NewReader(src)
+	case "deflate":
+		// RFC 9110 means zlib; some clients send the bare format.
+		if head, _ := src.Peek(2); len(head) == 2 && head[0]&15 == 8 && (uint(head[0])<<8|uint(head[1]))%31 == 0 {
+			out, err = zlib.NewReader(src)
+		} else {
+			out = flate.NewReader(src)
+		}
+	case "zstd":
+		var z *zstd.Decoder
+		z, err = zstd.NewReader(src, zstd.WithDecoderConcurrency(1), zstd.WithDecoderMaxWindow(64<<20), zstd.WithDecoderLowmem(true))
+		if err == nil {
+			out = z.IOReadCloser()
+		}
+	default:
+		return nil, &failure{http.StatusUnsupportedMediaType, "unsupported Content-Encoding; use gzip, deflate, zstd or none"}
+	}
+	if err != nil {
+		return nil, damagedCoding(err)
+	}
+	return &decoder{ReadCloser: out, in: in}, nil
+}
+
+func damagedCoding(err error) error {
+	if errors.Is(err, errCut) || errors.Is(err, errSlow) {
+		return err
+	}
+	return &failure{http.StatusBadRequest, fmt.Sprintf("the body does not have the format of its Content-Encoding: %v", err)}
+}
+
+type counter struct {
+	r io.Reader
+	n int64
+}
+
+func (c *counter) Read(b []byte) (int, error) {
+	n, err := c.r.Read(b)
+	c.n += int64(n)
+	return n, err
+}
+
+// decoder stops decompression bombs.
+type decoder struct {
+	io.ReadCloser
+	in *counter
+	n  int64
+}
+
+func (d *decoder) Read(b []byte) (int, error) {
+	n, err := d.ReadCloser.Read(b)
+	d.n += int64(n)
+	if d.n > unpack.MaxOutput(d.in.n) {
+		return n, &failure{http.StatusBadRequest, "the body decompresses to too many bytes"}
+	}
+	if err != nil && !errors.Is(err, io.EOF) {
+		err = damagedCoding(err)
+	}
+	return n, err
+}
+
+// spoolPattern matches the files of bodies that wait.
+const spoolPattern = "body-*"
+
+// spool is a body in a file of its own. It is closed by the last user.
+type spool struct {
+	*os.File
+	h    *Handler
+	size int64
+}
+
+// spool writes a body to a file. also receive the bytes too.
+func (h *Handler) spool(r io.Reader, limit int64, also ...io.Writer) (*spool, error) {
+	f, err := os.CreateTemp(h.cfg.Dir, spoolPattern)
+	if err != nil {
+		return nil, err
+	}
+	s := &spool{File: f, h: h}
+	w := io.MultiWriter(append([]io.Writer{spoolWriter{s}}, also...)...)
+	_, err = io.Copy(w, io.LimitReader(r, limit+1))
+	if err == nil && s.size > limit {
+		err = &failure{http.StatusRequestEntityTooLarge, fmt.Sprintf("the file is larger than %d bytes", limit)}
+	}
+	if err != nil {
+		s.Close()
+		return nil, err
+	}
+	return s, nil
+}
+
+// spoolWriter counts what it writes in the limit for all bodies.
+type spoolWriter struct{ s *spool }
+
+func (w spoolWriter) Write(b []byte) (int, error) {
+	if err := w.s.h.reserve(int64(len(b))); err != nil {
+		return 0, err
+	}
+	w.s.size += int64(len(b))
+	return w.s.Write(b)
+}
+
+// reserve counts bytes that wait in the folder.
+func (h *Handler) reserve(n int64) error {
+	if h.spooled.Add(n) > h.cfg.MaxSpool {
+		h.spooled.Add(-n)
+		return &stage.Refusal{Kind: stage.Busy, Text: "too many bytes of unfinished uploads; try again later"}
+	}
+	return nil
+}
+
+// Close removes the file.
+func (s *spool) Close() error {
+	s.h.spooled.Add(-s.size)
+	s.size = 0
+	_ = s.File.Close() // it was only read since
+	return os.Remove(s.Name())
+}
+
+// reader returns a reader of the whole file.
+func (s *spool) reader() *io.SectionReader { return io.NewSectionReader(s, 0, s.size) }
+
+// form is a multipart form with one file.
+type form struct {
+	fields map[string]string // the first value of each
+	part   string            // the name of the file's part
+	name   string            // the file name of the part
+	file   *spool            // nil: none
+}
+
+func (f *form) close() {
+	if f.file != nil {
+		f.file.Close()
+		f.file = nil
+	}
+}
+
+// Limits of forms.
+const (
+	maxField = 64 << 10
+	maxParts = 128
+)
+
+// readForm reads a multipart form: fields and the one part that isFile names.
+// before, if not nil, is called with the fields in front of the file before the
+// file is read. The caller closes the form.
+func (x *exchange) readForm(isFile func(field, filename string) bool, before func(*form) error) (_ *form, err error) {
+	m, err := x.multipart()
+	if err != nil {
+		return nil, err
+	}
+	f := &form{fields: map[string]string{}}
+	defer func() {
+		if err != nil {
+			f.close()
+		}
+	}()
+	for n := 0; ; n++ {
+		p, err := m.NextRawPart()
+		if errors.Is(err, io.EOF) {
+			return f, nil
+		}
+		if err != nil {
+			return nil, badForm(err)
+		}
+		if n == maxParts {
+			return nil, &failure{http.StatusBadRequest, fmt.Sprintf("the form has more than %d parts", maxParts)}
+		}
+		field, filename := p.FormName(), p.FileName()
+		if !isFile(field, filename) {
+			b, err := io.ReadAll(io.LimitReader(p, maxField+1))
+			if err != nil {
+				return nil, badForm(err)
+			}
+			if filename != "" && len(b) > 0 {
+				return nil, &failure{http.StatusBadRequest, fmt.Sprintf("the form has a file in the unknown part %q, which would not be kept", field)}
+			}
+			if len(b) > maxField {
+				return nil, &failure{http.StatusBadRequest, fmt.Sprintf("the field %q of the form is longer than %d bytes", field, maxField)}
+			}
+			if _, ok := f.fields[field]; !ok {
+				f.fields[field] = string(b)
+			}
+			continue
+		}
+		if f.file != nil {
+			return nil, &failure{http.StatusBadRequest, "the form has more than one file; send one in each request"}
+		}
+		if before != nil {
+			if err := before(f); err != nil {
+				return nil, err
+			}
+		}
+		body, err := x.decoded(partReader{p}, p.Header.Get("Content-Encoding"))
+		if err != nil {
+			return nil, err
+		}
+		f.part, f.name = field, filename
+		f.file, err = x.spool(body, x.limit)
+		body.Close()
+		if err != nil {
+			return nil, err
+		}
+	}
+}
+
+// multipart returns the reader of a multipart body.
+func (x *exchange) multipart() (*multipart.Reader, error) {
+	kind, params, err := mime.ParseMediaType(x.r.Header.Get("Content-Type"))
+	if err != nil || kind != "multipart/form-data" || params["boundary"] == "" {
+		return nil, &failure{http.StatusBadRequest, "the body must be multipart/form-data"}
+	}
+	body, err := x.decoded(x.body, x.r.Header.Get("Content-Encoding"))
+	if err != nil {
+		return nil, err
+	}
+	return multipart.NewReader(body, params["boundary"]), nil
+}
+
+// partReader marks the errors of a part as errors of the body.
+type partReader struct{ p *multipart.Part }
+
+func (r partReader) Read(b []byte) (int, error) {
+	n, err := r.p.Read(b)
+	if err != nil && !errors.Is(err, io.EOF) {
+		err = badForm(err)
+	}
+	return n, err
+}
+
+func badForm(err error) error {
+	var f *failure
+	if errors.As(err, &f) || errors.Is(err, errSlow) || errors.Is(err, errCut) {
+		return err
+	}
+	return &failure{http.StatusBadRequest, fmt.Sprintf("the multipart form is damaged: %v", err)}
+}

@@ -1,0 +1,338 @@
+package intake
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"regexp"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/symdepot/symdepot/internal/clip"
+	"github.com/symdepot/symdepot/internal/scan"
+	"github.com/symdepot/symdepot/internal/stage"
+	"github.com/symdepot/symdepot/objfile"
+	"github.com/symdepot/symdepot/symfile"
+)
+
+// Breakpad's symupload and sym_upload: version 1 is a form, version 2 asks, gets a
+// URL, sends the file there and completes. The form intake also takes those of
+// BugSnag and Backtrace; see vendors.go.
+
+var breakpadFace = &face{
+	name: "breakpad", noCredential: http.StatusUnauthorized, badCredential: http.StatusUnauthorized,
+	quota: http.StatusRequestEntityTooLarge, unfit: http.StatusBadRequest, wrong: http.StatusBadRequest,
+	write: textFailure,
+}
+
+// breakpad2Face: the client on Linux looks for words in the body and ignores most
+// statuses, so a failure has neither a result nor a status member.
+var breakpad2Face = &face{
+	name: "breakpad2", noCredential: http.StatusUnauthorized, badCredential: http.StatusUnauthorized,
+	quota: http.StatusRequestEntityTooLarge, unfit: http.StatusBadRequest, wrong: http.StatusBadRequest,
+	write: jsonFailure("error"),
+}
+
+// serveForm answers a form upload of version 1: one file, or an archive.
+func serveForm(x *exchange) error {
+	if x.who.Writer {
+		if err := x.take(); err != nil {
+			return err
+		}
+	}
+	var f *form
+	var err error
+	multi := strings.HasPrefix(strings.ToLower(x.r.Header.Get("Content-Type")), "multipart/")
+	if multi {
+		f, err = x.readForm(isVendorFile, x.formCredential)
+	} else {
+		f, err = x.readRaw()
+	}
+	if err != nil {
+		return err
+	}
+	defer f.close()
+	if f.file == nil {
+		if err := x.formCredential(f); err != nil {
+			return err
+		}
+		return &failure{http.StatusBadRequest, "the form has no file; its part is named symbol_file"}
+	}
+	l, err := x.labels(stage.Labels{Product: f.fields["product"], Version: f.fields["version"]})
+	if err != nil {
+		return err
+	}
+	name := first(f.fields["debug_file"], f.name)
+	switch {
+	case f.part == "symbol_file" && f.fields["debug_file"] == "", name == "":
+		name = first(f.name, f.fields["code_file"], "upload.sym")
+	}
+	if name, err = cleanPath(symfile.BaseName(name)); err != nil {
+		return err
+	}
+	claim := first(f.fields["debug_identifier"], f.fields["debug_id"])
+	check := func(_ string, a stage.Arrived, _ *scan.Content) error {
+		if claim != "" && !oneHasID(a.Objects, claim) {
+			return wrongID(name, claim, a.Objects)
+		}
+		return nil
+	}
+	if isArchive(f.file) {
+		_, err = x.transaction(l, func(id string) error {
+			_, err := x.expand(x.r.Context(), x.who.Caller, id, f.file, first(f.name, name), check)
+			return err
+		})
+	} else {
+		err = x.one(l, name, f.file.reader(), func(a stage.Arrived) error { return check(name, a, nil) })
+	}
+	if err != nil {
+		return err
+	}
+	if multi {
+		return x.text(http.StatusOK, "OK")
+	}
+	return x.json(http.StatusOK, map[string]string{"response": "ok", "_rxid": newKey()})
+}
+
+// one puts a file into the collecting stage.
+func (x *exchange) one(l stage.Labels, path string, body io.Reader, check func(stage.Arrived) error) error {
+	id, err := x.collect(l)
+	if err != nil {
+		return err
+	}
+	_, err = x.stages.PutClaimed(x.r.Context(), x.who.Caller, id, stage.Entry{Path: path, Size: -1}, body, check)
+	return err
+}
+
+// readRaw takes a body that is the file itself.
+func (x *exchange) readRaw() (*form, error) {
+	if !x.who.Writer {
+		return nil, x.notWriter()
+	}
+	body, err := x.decoded(x.body, x.r.Header.Get("Content-Encoding"))
+	if err != nil {
+		return nil, err
+	}
+	defer body.Close()
+	s, err := x.spool(body, x.limit)
+	if err != nil {
+		return nil, err
+	}
+	q := x.r.URL.Query()
+	return &form{fields: map[string]string{}, part: "symbol_file", name: first(q.Get("name"), q.Get("tag")), file: s}, nil
+}
+
+const (
+	breakpadIdle   = time.Hour
+	maxCompleteLen = 64 << 10
+)
+
+// breakpadUpload is an upload of version 2 between its first and last request.
+type breakpadUpload struct {
+	who    Who
+	labels stage.Labels
+	limit  int64
+
+	mu     sync.Mutex
+	file   *spool // nil: not sent yet
+	closed bool
+}
+
+func (u *breakpadUpload) close() {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	u.closed = true
+	if u.file != nil {
+		u.file.Close()
+		u.file = nil
+	}
+}
+
+// members writes {"name": "value"} with exactly one space: the clients look for
+// this text. Values are fixed words, keys and URLs.
+func (x *exchange) members(pairs ...string) error {
+	var b strings.Builder
+	for i := 0; i < len(pairs); i += 2 {
+		b.WriteString(map[bool]string{true: "{", false: ", "}[i == 0])
+		fmt.Fprintf(&b, `"%s": "%s"`, pairs[i], pairs[i+1])
+	}
+	b.WriteString("}\n")
+	x.w.Header().Set("Content-Type", "application/json")
+	x.w.WriteHeader(http.StatusOK)
+	_, _ = io.WriteString(x.w, b.String()) // the client may have left
+	return nil
+}
+
+// serveCheckStatus answers whether a file is there already. The request does not
+// say whether the client has the Breakpad file or the file with the debug
+// information, so the answer is FOUND only if both are there.
+func serveCheckStatus(x *exchange) error {
+	l, err := x.labels(stage.Labels{})
+	if err != nil {
+		return err
+	}
+	name, id := symfile.Fold(x.t.args[0]), symfile.Fold(strings.ReplaceAll(x.t.args[1], "-", ""))
+	missing := func() error { return x.members("status", "MISSING") }
+	if !symfile.ValidName(name) || id == "" || len(id) > 128 {
+		return missing()
+	}
+	var both []stage.Found
+	for _, role := range []symfile.Role{symfile.Symbols, symfile.Debug} {
+		list, err := x.found(stage.Query{Lookup: symfile.Lookup{Name: name, ID: id, Role: role}})
+		if err != nil {
+			return err
+		}
+		if len(list) == 0 {
+			return missing()
+		}
+		both = append(both, list[0])
+	}
+	stageID, err := x.collect(l)
+	if err != nil {
+		return err
+	}
+	for i, f := range both {
+		path := name
+		if i == 0 {
+			path += ".sym"
+		}
+		if ok, err := x.enter(x.r.Context(), x.who.Caller, stageID, path, f); err != nil || !ok {
+			return errOr(err, missing)
+		}
+	}
+	return x.members("status", "FOUND")
+}
+
+func errOr(err error, otherwise func() error) error {
+	if err != nil {
+		return err
+	}
+	return otherwise()
+}
+
+// serveCreate opens an upload and answers the URL for its file.
+func serveCreate(x *exchange) error {
+	if err := x.take(); err != nil {
+		return err
+	}
+	l, err := x.labels(stage.Labels{})
+	if err != nil {
+		return err
+	}
+	if _, err := x.readAll(maxCompleteLen); err != nil {
+		return err
+	}
+	key := newKey()
+	x.Handler.breakpad.put(key, &breakpadUpload{who: x.who, labels: l, limit: x.limit})
+	return x.members("uploadUrl", x.base()+"/v1/uploads/"+key, "uploadKey", key)
+}
+
+// serveUploadData takes the file. The URL is the credential.
+func serveUploadData(x *exchange) error {
+	u, ok := x.Handler.breakpad.get(x.t.args[0])
+	if !ok {
+		return &failure{http.StatusNotFound, "there is no such upload, or it has expired"}
+	}
+	x.who, x.limit = u.who, u.limit
+	if x.r.ContentLength > u.limit {
+		return x.tooLarge()
+	}
+	body, err := x.decoded(x.body, x.r.Header.Get("Content-Encoding"))
+	if err != nil {
+		return err
+	}
+	defer body.Close()
+	s, err := x.spool(body, u.limit)
+	if err != nil {
+		return err
+	}
+	if _, err := objfile.Identify(s, s.size, "", objfile.Options{}); err != nil {
+		s.Close()
+		if errors.Is(err, objfile.ErrNotSymbolFile) || errors.Is(err, objfile.ErrBroken) {
+			return &failure{http.StatusBadRequest, err.Error()}
+		}
+		return err
+	}
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if u.closed {
+		s.Close()
+		return &failure{http.StatusNotFound, "the upload has ended"}
+	}
+	if u.file != nil {
+		u.file.Close()
+	}
+	u.file = s
+	return x.text(http.StatusOK, "OK")
+}
+
+// looseMember finds a string member of JSON whose names may lack their quotes: the
+// client on Linux writes them so.
+func looseMember(body []byte, name string) string {
+	m := regexp.MustCompile(`(?:^|[{,\s])"?` + name + `"?\s*:\s*("(?:[^"\\]|\\.)*")`).FindSubmatch(body)
+	if m == nil {
+		return ""
+	}
+	s, err := strconv.Unquote(string(m[1]))
+	if err != nil {
+		return strings.Trim(string(m[1]), `"`)
+	}
+	return s
+}
+
+// serveComplete stores the file of an upload under the name of the request.
+func serveComplete(x *exchange) error {
+	b, err := x.readAll(maxCompleteLen)
+	if err != nil {
+		return err
+	}
+	key := x.t.args[0]
+	u, ok := x.Handler.breakpad.get(key)
+	if !ok || u.who.Name != x.who.Name {
+		return &failure{http.StatusNotFound, "there is no such upload, or it has expired"}
+	}
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if u.file == nil {
+		return &failure{http.StatusBadRequest, "no file was sent to the uploadUrl"}
+	}
+	name, id := looseMember(b, "debug_file"), looseMember(b, "debug_id")
+	l := u.labels
+	if p := looseMember(b, "product_name"); p != "" && l.Product == "" {
+		if l, err = x.labels(stage.Labels{Product: p}); err != nil {
+			return err
+		}
+	}
+	path := "upload.sym"
+	if name != "" {
+		if path, err = cleanPath(symfile.BaseName(name)); err != nil {
+			return err
+		}
+	}
+	had := false
+	err = x.one(l, path, u.file.reader(), func(a stage.Arrived) error {
+		had = a.Had
+		if id != "" && !oneHasID(a.Objects, id) {
+			return wrongID(path, id, a.Objects)
+		}
+		for _, o := range a.Objects {
+			if o.Kind == symfile.Breakpad && name != "" && symfile.Fold(o.Name) != symfile.Fold(symfile.BaseName(name)) {
+				return &wrongClaim{fmt.Sprintf("the file is of the module %s, not %s", clip.Text(o.Name), clip.Text(name))}
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	u.file.Close()
+	u.file, u.closed = nil, true
+	x.Handler.breakpad.delete(key)
+	if had {
+		return x.members("result", "DUPLICATE_DATA")
+	}
+	return x.members("result", "OK")
+}

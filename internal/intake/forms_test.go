@@ -1,0 +1,529 @@
+package intake
+
+import (
+	"archive/zip"
+	"bytes"
+	"crypto/md5"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"io"
+	"mime/multipart"
+	"net/http"
+	"strings"
+	"testing"
+)
+
+type zipFile struct {
+	name string
+	b    []byte
+}
+
+func zipOf(t testing.TB, files ...zipFile) []byte {
+	t.Helper()
+	var out bytes.Buffer
+	w := zip.NewWriter(&out)
+	for _, f := range files {
+		p, err := w.Create(f.name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := p.Write(f.b); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := w.Close(); err != nil {
+		t.Fatal(err)
+	}
+	return out.Bytes()
+}
+
+// fileForm is a form with fields, and then a file.
+func fileForm(t testing.TB, fields []string, field, name string, b []byte) (body *bytes.Buffer, kind string) {
+	t.Helper()
+	body = new(bytes.Buffer)
+	w := multipart.NewWriter(body)
+	for i := 0; i+1 < len(fields); i += 2 {
+		if err := w.WriteField(fields[i], fields[i+1]); err != nil {
+			t.Fatal(err)
+		}
+	}
+	p, err := w.CreateFormFile(field, name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := p.Write(b); err != nil {
+		t.Fatal(err)
+	}
+	if err := w.Close(); err != nil {
+		t.Fatal(err)
+	}
+	return body, w.FormDataContentType()
+}
+
+const symText = "MODULE Linux x86_64 000102030405060708090A0B0C0D0E0F0 prog\nFUNC 1000 10 0 main\n"
+
+const symID = "000102030405060708090A0B0C0D0E0F0"
+
+func TestTecken(t *testing.T) {
+	t.Parallel()
+	pdb := data(t, "pdb/hello-x64.pdb")
+	id := object(t, pdb, "hello.pdb").DebugID.Breakpad()
+	elf := data(t, "elf/prog-sha1.debug")
+	build := string(object(t, elf, "prog.dbg").BuildID)
+	sym := zipFile{"prog/" + symID + "/prog.sym", []byte(symText)}
+	for _, test := range []struct {
+		what   string
+		field  string
+		fields []string
+		files  []zipFile
+		status int
+		text   string
+		tx     []string
+	}{
+		{
+			"a zip of several kinds", "symbols.zip", nil,
+			[]zipFile{{"hello.pdb/" + id + "/hello.pdb", pdb}, sym, {"prog/" + strings.ToUpper(build) + "/prog.dbg.gz", gzipped(t, elf)}, {"crash-symbols.txt", []byte("x")}, {"prog/.DS_Store", []byte("x")}},
+			201, `"skipped_keys":[]`,
+			[]string{": symbols.zip!/hello.pdb/" + id + "/hello.pdb, symbols.zip!/prog/" + symID + "/prog.sym, symbols.zip!/prog/" + strings.ToUpper(build) + "/prog.dbg"},
+		},
+		{"try", "symbols.ZIP", []string{"try", "1"}, []zipFile{sym}, 201, `"try_symbols":true`, []string{"try: symbols.ZIP!/" + sym.name}},
+		{"not a zip by name", "symbols.tar", nil, []zipFile{sym}, 400, "must end in .zip", nil},
+		{"a stray member", "a.zip", nil, []zipFile{sym, {"readme/notes.md", []byte("x")}}, 400, `unrecognized file pattern: \"readme/notes.md\"`, nil},
+		{"a member that is no symbol file", "a.zip", nil, []zipFile{sym, {"prog/AB12/prog.txt", []byte("text")}}, 400, `\"prog/AB12/prog.txt\" is not a symbol file`, nil},
+		{"a wrong id", "a.zip", nil, []zipFile{{"hello.pdb/AB12/hello.pdb", pdb}}, 400, "its id is " + id, nil},
+		{"a wrong module", "a.zip", nil, []zipFile{{"other/" + symID + "/other.sym", []byte(symText)}}, 400, "is of the module prog", nil},
+		{"dots", "a.zip", nil, []zipFile{{"../" + symID + "/prog.sym", []byte(symText)}}, 400, "unrecognized file pattern", nil},
+		{"twice", "a.zip", nil, []zipFile{sym, {sym.name, []byte(symText + "\n")}}, 400, "two different files", nil},
+		{"empty", "a.zip", nil, nil, 400, "no symbol file", nil},
+		{"by URL", "a.zip", []string{"url", "https://x/a.zip"}, []zipFile{sym}, 201, "", []string{": a.zip!/" + sym.name}},
+	} {
+		t.Run(test.what, func(t *testing.T) {
+			t.Parallel()
+			s := newServer(t)
+			body, kind := fileForm(t, test.fields, test.field, test.field, zipOf(t, test.files...))
+			s.expect(t, http.MethodPost, "/upload/", body, test.status, test.text, "Content-Type", kind, "Authorization", "-", "Auth-Token", "good")
+			s.wantTransactions(t, test.tx...)
+			if n := s.open(); n != 0 {
+				t.Errorf("%d stages are open", n)
+			}
+		})
+	}
+}
+
+func TestTeckenRefusals(t *testing.T) {
+	t.Parallel()
+	s := newServer(t)
+	kindOf := func() (io.Reader, string) {
+		return fileForm(t, nil, "a.zip", "a.zip", zipOf(t, zipFile{"prog/" + symID + "/prog.sym", []byte(symText)}))
+	}
+	for _, test := range []struct {
+		what, token, path string
+		status            int
+		text              string
+	}{
+		{"no token", "-", "/upload/", 403, `{"error":`},
+		{"bad token", "Bearer bad", "/upload/", 403, `{"error":`},
+		{"no right", "Bearer reader", "/upload/", 403, `{"error":`},
+		{"other product", "Bearer game", "/in/Other/upload/", 403, `{"error":`},
+		{"own product", "Bearer game", "/in/Game/1.2/upload", 201, `"bucket":"Game"`},
+		{"again", "Bearer game", "/in/Game/1.2/upload", 201, `"skipped_keys":["prog/` + symID + `/prog.sym"]`},
+		{"auth_info", "Bearer good", "/upload/auth_info/", 200, `"upload_api_version":1`},
+	} {
+		b, kind := kindOf()
+		s.expect(t, http.MethodPost, test.path, b, test.status, test.text, "Content-Type", kind, "Authorization", test.token)
+	}
+	s.wantTransactions(t, "Game 1.2 nightly: a.zip!/prog/"+symID+"/prog.sym")
+	s.expect(t, http.MethodPost, "/upload/", strings.NewReader("url=https://x/a.zip"), 400, "by URL is not supported", "Content-Type", "application/x-www-form-urlencoded")
+	b, kind := fileForm(t, nil, "a.zip", "a.zip", []byte("not a zip"))
+	s.expect(t, http.MethodPost, "/upload/", b, 400, "not a zip", "Content-Type", kind)
+}
+
+// TestRefusedBeforeBody: what can be refused is refused before the client sends
+// the body, and 100-continue is never sent.
+func TestRefusedBeforeBody(t *testing.T) {
+	t.Parallel()
+	s := newServer(t)
+	for _, test := range []struct {
+		method, path, token string
+		length              int64
+		status              int
+	}{
+		{"POST", "/upload/", "Bearer bad", 5 << 20, 403},
+		{"POST", "/in/Other/upload/", "Bearer game", 5 << 20, 403},
+		{"PUT", "/in/Other/1/a.pdb", "Bearer game", 5 << 20, 403},
+		{"PUT", "/a.pdb", "-", 5 << 20, 401},
+		{"PUT", "/a.pdb", "Bearer good", 65 << 20, 413},
+		{"PUT", "/nuget/v2/package/", "-", 5 << 20, 401},
+		{"POST", "/breakpad-symbol", "Bearer good", 65 << 20, 413},
+	} {
+		r, err := http.NewRequestWithContext(t.Context(), test.method, s.URL+test.path, failingReader{t})
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.ContentLength = test.length
+		r.Header.Set("Expect", "100-continue")
+		r.Header.Set("Content-Type", "multipart/form-data; boundary=x")
+		if test.token != "-" {
+			r.Header.Set("Authorization", test.token)
+		}
+		tr := &http.Transport{ExpectContinueTimeout: 1 << 40}
+		res, err := tr.RoundTrip(r)
+		if err != nil {
+			t.Errorf("%s %s: %v", test.method, test.path, err)
+			continue
+		}
+		res.Body.Close()
+		tr.CloseIdleConnections()
+		if res.StatusCode != test.status {
+			t.Errorf("%s %s: status %d, want %d", test.method, test.path, res.StatusCode, test.status)
+		}
+	}
+}
+
+// failingReader fails the test if a body is read.
+type failingReader struct{ t *testing.T }
+
+func (f failingReader) Read([]byte) (int, error) {
+	f.t.Error("the client was asked for the body")
+	return 0, io.EOF
+}
+
+func TestTeckenV2(t *testing.T) {
+	t.Parallel()
+	s := newServer(t)
+	exe := data(t, "pdb/hello-x64.exe")
+	code := object(t, exe, "hello.exe").CodeID
+	sum := func(b []byte) string { m := md5.Sum(b); return hex.EncodeToString(m[:]) }
+	ask := fmt.Sprintf(`{"files":[{"key":"prog/%s/prog.sym","size":%d,"md5_hash":"%s"},{"key":"hello.exe/%s/hello.exe","size":%d,"md5_hash":"%s"},{"key":"bad","size":1,"md5_hash":"%s"},{"key":"a/AB/a","size":1,"md5_hash":"x"}]}`,
+		symID, len(symText), sum([]byte(symText)), code, len(exe), sum(exe), sum(nil))
+	var out struct {
+		Files []struct {
+			Key    string
+			Action struct{ Type, URL, Msg string }
+		}
+	}
+	text := s.expect(t, http.MethodPost, "/upload/v2/", strings.NewReader(ask), http.StatusCreated, `"content_encoding":"gzip"`)
+	if err := json.Unmarshal([]byte(text), &out); err != nil || len(out.Files) != 4 {
+		t.Fatalf("%s: %v", text, err)
+	}
+	if out.Files[2].Action.Msg != "invalid key" || out.Files[3].Action.Msg != "invalid MD5 hex digest" {
+		t.Errorf("the refused files are %+v", out.Files[2:])
+	}
+	// The URL is the credential.
+	put := func(n int, b []byte, status int, text string, header ...string) {
+		t.Helper()
+		s.expect(t, http.MethodPut, out.Files[n].Action.URL, bytes.NewReader(b), status, text, append(header, "Authorization", "-")...)
+	}
+	s.expect(t, http.MethodPost, out.Files[0].Action.URL, nil, http.StatusCreated, "", "Authorization", "-", "X-Goog-Resumable", "start")
+	put(0, gzipped(t, []byte(symText+"\n")), 400, "bytes, not", "Content-Encoding", "gzip")
+	put(0, gzipped(t, []byte(strings.Replace(symText, "1000", "2000", 1))), 400, "MD5", "Content-Encoding", "gzip")
+	put(0, gzipped(t, []byte(symText)), 200, "", "Content-Encoding", "gzip")
+	s.wantTransactions(t)
+	put(1, exe, 200, "")
+	s.wantTransactions(t, ": hello.exe/"+code+"/hello.exe, prog/"+symID+"/prog.sym")
+	put(1, exe, 200, "") // a repeated request
+	s.expect(t, http.MethodPut, s.URL+"/upload/v2/unknown/0", nil, 404, "no such upload", "Authorization", "-")
+	s.expect(t, http.MethodPost, "/upload/v2/", strings.NewReader(`{"files":[`+strings.Repeat(`{},`, 1024)+`{}]}`), 400, "too many files")
+	s.expect(t, http.MethodPost, "/upload/v2/", strings.NewReader(`{`), 400, "malformed JSON request body")
+}
+
+func TestBreakpadV1(t *testing.T) {
+	t.Parallel()
+	// The fields and their order are those that sym_upload on Linux sends.
+	fields := []string{"code_file", "prog", "cpu", "x86_64", "debug_file", "prog", "debug_identifier", symID, "os", "Linux", "version", "1.2"}
+	pdb := data(t, "pdb/hello-x64.pdb")
+	for _, test := range []struct {
+		what, path  string
+		fields      []string
+		field, name string
+		b           []byte
+		status      int
+		text        string
+		tx          []string
+	}{
+		{"a .sym", "/upload/breakpad", fields, "symbol_file", "prog.sym", []byte(symText), 200, "OK", []string{"1.2: prog"}},
+		{"with product", "/in/Game/", fields, "symbol_file", "prog.sym", []byte(symText), 200, "OK", []string{"Game 1.2: prog"}},
+		{"with product and version", "/in/Game/1.3", fields, "symbol_file", "prog.sym", []byte(symText), 200, "OK", []string{"Game 1.3: prog"}},
+		{"field product", "/upload/breakpad", append([]string{"product", "Game"}, fields...), "symbol_file", "prog.sym", []byte(symText), 200, "OK", []string{"Game 1.2: prog"}},
+		{"a wrong id", "/upload/breakpad", []string{"debug_identifier", "AB0"}, "symbol_file", "prog.sym", []byte(symText), 400, "its id is " + symID, nil},
+		{"no symbols", "/upload/breakpad", nil, "symbol_file", "prog.sym", []byte("text"), 400, "not a symbol file", nil},
+		{"another part", "/upload/breakpad", nil, "picture", "a.png", []byte("text"), 400, `unknown part "picture"`, nil},
+		{"BugSnag dsym", "/dsym", []string{"apiKey", "good"}, "dsym", "a.zip", zipOf(t, zipFile{"a.dSYM/hello.pdb", pdb}), 200, "OK", []string{": a.zip!/a.dSYM/hello.pdb"}},
+		{"BugSnag soFile", "/ndk-symbol?product=App", nil, "soFile", "libprog.so", data(t, "elf/libprog.so"), 200, "OK", []string{"App: libprog.so"}},
+		{"BugSnag breakpad", "/breakpad-symbol?api_key=good", nil, "symbol_file", "prog.sym", []byte(symText), 200, "OK", []string{": prog.sym"}},
+		{"Backtrace", "/upload/backtrace?token=good", nil, "upload_file", "hello.pdb", pdb, 200, "OK", []string{": hello.pdb"}},
+	} {
+		t.Run(test.what, func(t *testing.T) {
+			t.Parallel()
+			s := newServer(t)
+			body, kind := fileForm(t, test.fields, test.field, test.name, test.b)
+			s.expect(t, http.MethodPost, test.path, body, test.status, test.text, "Content-Type", kind)
+			s.wantTransactions(t, test.tx...)
+		})
+	}
+	t.Run("keys", func(t *testing.T) {
+		t.Parallel()
+		s := newServer(t)
+		for _, test := range []struct {
+			path   string
+			fields []string
+			status int
+		}{
+			{"/upload/breakpad", nil, 401},
+			{"/upload/breakpad?key=bad", nil, 401},
+			{"/upload/breakpad?key=good", nil, 200},
+			{"/dsym", []string{"apiKey", "bad"}, 401},
+			{"/dsym", []string{"apiKey", "reader"}, 403},
+			{"/dsym", []string{"apiKey", "good"}, 200},
+			{"/in/Other?key=game", nil, 403},
+		} {
+			body, kind := fileForm(t, test.fields, "file", "prog.sym", []byte(symText))
+			s.expect(t, http.MethodPost, test.path, body, test.status, "", "Content-Type", kind, "Authorization", "-")
+		}
+	})
+	t.Run("raw", func(t *testing.T) {
+		t.Parallel()
+		s := newServer(t)
+		s.expect(t, http.MethodPost, "/upload/backtrace", bytes.NewReader(gzipped(t, []byte(symText))), 200, `"response":"ok"`, "Content-Encoding", "gzip")
+		s.expect(t, http.MethodPost, "/in/Game/1", bytes.NewReader(zipOf(t, zipFile{"a/prog.sym", []byte(symText)})), 200, `"response":"ok"`)
+		s.expect(t, http.MethodPost, "/in/Game/1", strings.NewReader("nothing"), 400, "not a symbol file")
+		s.wantTransactions(t, ": upload.sym", "Game 1: upload.sym!/a/prog.sym")
+	})
+}
+
+func TestBreakpadV2(t *testing.T) {
+	t.Parallel()
+	s := newServer(t)
+	base := s.URL + "/in/Game/1.2"
+	upload := func(key string, b []byte, complete string, status int, text string) {
+		t.Helper()
+		created := s.expect(t, http.MethodPost, base+"/v1/uploads:create?key="+key, nil, 200, `"uploadUrl": "`, "Authorization", "-")
+		// The clients look for the name, a colon, one space and the value.
+		url := after(t, created, `"uploadUrl": "`)
+		upKey := after(t, created, `"uploadKey": "`)
+		r, err := http.NewRequestWithContext(t.Context(), http.MethodPut, url, struct{ io.Reader }{bytes.NewReader(b)}) // chunked
+		if err != nil {
+			t.Fatal(err)
+		}
+		res, err := s.Client().Do(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		res.Body.Close()
+		if res.StatusCode != 200 {
+			if status != res.StatusCode {
+				t.Errorf("PUT: status %d, want %d", res.StatusCode, status)
+			}
+		}
+		got := s.expect(t, http.MethodPost, base+"/v1/uploads/"+upKey+":complete?key="+key, strings.NewReader(complete), status, text, "Authorization", "-", "Content-Type", "application/son")
+		if status != 200 && strings.Contains(got, `"result"`) {
+			t.Errorf("a refusal has the member result: %s", got)
+		}
+	}
+	check := func(path, want string) {
+		t.Helper()
+		s.expect(t, http.MethodGet, base+path+"?key=good", nil, 200, want, "Authorization", "-")
+	}
+	loose := `{ symbol_id: {debug_file: "prog", debug_id: "` + symID + `" }, symbol_upload_type: "BREAKPAD" }`
+	check("/v1/symbols/prog/"+symID+":checkStatus", `"status": "MISSING"`)
+	upload("good", []byte(symText), loose, 200, `"result": "OK"`)
+	upload("good", []byte(symText), loose, 200, `"result": "DUPLICATE_DATA"`)
+	upload("good", []byte(symText), strings.Replace(loose, symID, "AB120", 1), 400, "its id is "+symID)
+	upload("good", []byte(symText), strings.Replace(loose, `"prog"`, `"other"`, 1), 400, "is of the module prog")
+	upload("good", []byte("text"), loose, 400, "")
+	upload("game", data(t, "pdb/hello-x64.pdb"), `{"symbol_id":{"debug_file":"C:\\build\\hello.pdb","debug_id":"`+object(t, data(t, "pdb/hello-x64.pdb"), "hello.pdb").DebugID.Breakpad()+`"}}`, 200, `"result": "OK"`)
+	// The client may have the file with debug information, which is not there.
+	check("/v1/symbols/prog/"+symID+":checkStatus", `"status": "MISSING"`)
+	s.wantTransactions(t, "Game 1.2: prog", "Game 1.2 nightly: hello.pdb")
+	s.expect(t, http.MethodPost, base+"/v1/uploads:create", nil, 401, "", "Authorization", "-")
+	s.expect(t, http.MethodPost, s.URL+"/in/Other/v1/uploads:create?key=game", nil, 403, "", "Authorization", "-")
+	s.expect(t, http.MethodPost, base+"/v1/uploads/nokey:complete?key=good", nil, 404, "no such upload", "Authorization", "-")
+}
+
+func after(t *testing.T, text, mark string) string {
+	t.Helper()
+	_, rest, ok := strings.Cut(text, mark)
+	v, _, ok2 := strings.Cut(rest, `"`)
+	if !ok || !ok2 {
+		t.Fatalf("%q lacks %q", text, mark)
+	}
+	return v
+}
+
+// TestBreakpadFound: FOUND is answered only if nothing that the client may have
+// is missing, and what is found enters the caller's transaction.
+func TestBreakpadFound(t *testing.T) {
+	t.Parallel()
+	s := newServer(t)
+	pdb := data(t, "pdb/hello-x64.pdb")
+	id := object(t, pdb, "hello.pdb").DebugID
+	sym := "MODULE windows x86_64 " + id.Breakpad() + " hello.pdb\nFUNC 1000 10 0 main\n"
+	for _, f := range []zipFile{{"hello.pdb", pdb}, {"hello.sym", []byte(sym)}} {
+		body, kind := fileForm(t, nil, "symbol_file", f.name, f.b)
+		s.expect(t, http.MethodPost, "/in/Game/1", body, 200, "OK", "Content-Type", kind)
+	}
+	s.expect(t, http.MethodGet, "/in/Game/2/v1/symbols/hello.pdb/"+id.Breakpad()+":checkStatus", nil, 200, `"status": "FOUND"`)
+	s.wantTransactions(t, "Game 1: hello.pdb, hello.sym", "Game 2: hello.pdb, hello.pdb.sym")
+}
+
+func nupkg(t testing.TB, id, version string, files ...zipFile) []byte {
+	spec := `<?xml version="1.0" encoding="utf-8"?><package xmlns="http://schemas.microsoft.com/packaging/2013/05/nuspec.xsd"><metadata><id>` + id + `</id><version>` + version + `</version></metadata></package>`
+	return zipOf(t, append([]zipFile{{"[Content_Types].xml", []byte("<Types/>")}, {id + ".nuspec", []byte(spec)}, {"_rels/.rels", []byte("<r/>")}}, files...)...)
+}
+
+func TestNuGet(t *testing.T) {
+	t.Parallel()
+	s := newServer(t)
+	dll, pdb := data(t, "pdb/hello-x64.exe"), data(t, "pdb/hello-x64.pdb")
+	push := func(path, name string, b []byte, status int, text string, header ...string) {
+		t.Helper()
+		body, kind := fileForm(t, nil, "package", name, b)
+		got, answer, h := s.do(t, http.MethodPut, path, struct{ io.Reader }{body}, append([]string{"Content-Type", kind, "Authorization", "-", "X-NuGet-ApiKey", "good"}, header...)...)
+		if got != status || !strings.Contains(answer, text) {
+			t.Errorf("PUT %s: status %d, %q; want %d with %q", path, got, answer, status, text)
+		}
+		if status >= 400 && h.Get("Warning") == "" {
+			t.Errorf("PUT %s: %d without Warning", path, got)
+		}
+	}
+	index := s.expect(t, http.MethodGet, "/in/Lib/nuget/v3/index.json", nil, 200, "", "Authorization", "-")
+	for _, want := range []string{`"version":"3.0.0"`, `{"@id":"` + s.URL + `/in/Lib/nuget/v2/package","@type":"PackagePublish/2.0.0"}`, `{"@id":"` + s.URL + `/in/Lib/nuget/v2/symbolpackage","@type":"SymbolPackagePublish/4.9.0"}`} {
+		if !strings.Contains(index, want) {
+			t.Errorf("the index %s lacks %s", index, want)
+		}
+	}
+	push("/nuget/v2/package/", "package.nupkg", nupkg(t, "Hello", "1.0.0", zipFile{"lib/net8.0/hello-x64.dll", dll}), 201, "")
+	// The same package again, then its symbols.
+	push("/nuget/v2/package", "package.nupkg", nupkg(t, "Hello", "1.0.0", zipFile{"lib/net8.0/hello-x64.dll", dll}), 201, "")
+	push("/nuget/v2/symbolpackage/", "package.nupkg", nupkg(t, "Hello", "1.0.0", zipFile{"lib/net8.0/hello-x64.pdb", pdb}), 201, "")
+	s.wantTransactions(t, "Hello 1.0.0: Hello.1.0.0.nupkg!/lib/net8.0/hello-x64.dll", "Hello 1.0.0: Hello.1.0.0.snupkg!/lib/net8.0/hello-x64.pdb")
+	push("/nuget/v2/symbolpackage/", "p", nupkg(t, "Hello", "1.0.0", zipFile{"lib/net8.0/hello-x64.pdb", pdb}), 201, "")
+	s.wantTransactions(t, "Hello 1.0.0: Hello.1.0.0.nupkg!/lib/net8.0/hello-x64.dll", "Hello 1.0.0: Hello.1.0.0.snupkg!/lib/net8.0/hello-x64.pdb")
+	// Symbols of another build.
+	push("/nuget/v2/symbolpackage/", "p", nupkg(t, "Hello", "1.0.0", zipFile{"lib/net8.0/hello-x64.pdb", data(t, "pdb/hello-x86.pdb")}), 400, "was built with the PDB "+object(t, pdb, "hello.pdb").DebugID.Breakpad())
+	// Other bytes of the same PDB.
+	other := append(bytes.Clone(pdb), make([]byte, 4096)...)
+	push("/api/v2/package/", "p", nupkg(t, "Hello", "1.0.0", zipFile{"lib/net8.0/hello-x64.pdb", other}), 409, "other bytes")
+	for _, test := range []struct {
+		what   string
+		b      []byte
+		status int
+		text   string
+	}{
+		{"no zip", []byte("x"), 400, "not a zip"},
+		{"no nuspec", zipOf(t, zipFile{"lib/a.pdb", pdb}), 400, "no .nuspec"},
+		{"no symbols", nupkg(t, "Empty", "1.0.0", zipFile{"content/a.txt", []byte("x")}), 400, "no symbol file"},
+		{"no id", nupkg(t, "", "1.0.0", zipFile{"lib/a.pdb", pdb}), 400, "id in the .nuspec"},
+		{"dots", nupkg(t, "..", "1.0.0", zipFile{"lib/a.pdb", pdb}), 400, "id in the .nuspec"},
+		{"path out", nupkg(t, "A", "1.0.0", zipFile{"lib/../../a.pdb", pdb}), 400, "not safe as a path"},
+		{"a damaged archive inside", nupkg(t, "B", "1.0.0", zipFile{"tools/x.zip", []byte("PK\x03\x04 not")}, zipFile{"lib/b.pdb", pdb}), 201, ""},
+	} {
+		t.Log(test.what)
+		push("/nuget/v2/package/", "p", test.b, test.status, test.text)
+	}
+	good := nupkg(t, "Hello", "1.0.0", zipFile{"lib/net8.0/hello-x64.dll", dll})
+	push("/nuget/v2/package/", "p", good, 401, "", "X-NuGet-ApiKey", "-")
+	push("/nuget/v2/package/", "p", good, 403, "", "X-NuGet-ApiKey", "bad")
+	push("/nuget/v2/package/", "p", good, 403, "", "X-NuGet-ApiKey", "reader")
+	push("/in/Other/nuget/v2/package/", "p", good, 403, "", "X-NuGet-ApiKey", "game")
+	push("/nuget/v2/package/Hello/1.0.0", "p", nil, 404, "")
+	s.expect(t, http.MethodDelete, "/nuget/v2/package/Hello/1.0.0", nil, 403, "")
+	s.expect(t, http.MethodPost, "/nuget/v2/package/Hello/1.0.0", nil, 404, "")
+}
+
+func TestPyroscope(t *testing.T) {
+	t.Parallel()
+	s := newServer(t)
+	elf := data(t, "elf/prog-sha1.debug")
+	id := string(object(t, elf, "prog").BuildID)
+	base := "/" + pyroscopeService
+	js := []string{"Content-Type", "application/json", "X-Scope-OrgID", "Game"}
+	ask := `{"file":{"gnuBuildId":"` + id + `","name":"/usr/bin/prog.debug","type":1}}`
+	s.expect(t, http.MethodPost, base+"/Upload/"+id, bytes.NewReader(elf), 412, `"failed_precondition"`, js...)
+	s.expect(t, http.MethodPost, base+"/UploadFinished", strings.NewReader(`{"gnuBuildId":"`+id+`"}`), 412, `"failed_precondition"`, js...)
+	s.expect(t, http.MethodPost, base+"/ShouldInitiateUpload", strings.NewReader(ask), 200, `"shouldInitiateUpload":true`, js...)
+	s.expect(t, http.MethodPost, base+"/Upload/"+id, bytes.NewReader(data(t, "elf/e-arm")), 400, `"invalid_argument"`, js...)
+	s.expect(t, http.MethodPost, base+"/Upload/"+id, bytes.NewReader(elf), 200, "{}", js...)
+	s.expect(t, http.MethodPost, base+"/UploadFinished", strings.NewReader(`{"gnuBuildId":"`+id+`"}`), 200, "{}", js...)
+	s.wantTransactions(t, "Game: prog.debug")
+	s.expect(t, http.MethodPost, base+"/ShouldInitiateUpload", strings.NewReader(strings.Replace(ask, "gnuBuildId", "gnu_build_id", 1)), 200, `"shouldInitiateUpload":false`, "Content-Type", "application/json", "X-Scope-OrgID", "Other")
+	s.wantTransactions(t, "Game: prog.debug", "Other: prog.debug")
+	for _, test := range []struct {
+		path, body string
+		status     int
+		text       string
+		header     []string
+	}{
+		{"/ShouldInitiateUpload", `{"file":{}}`, 200, `"shouldInitiateUpload":false`, js},
+		{"/ShouldInitiateUpload", `{"file":{"gnuBuildId":"zz"}}`, 400, `"invalid_argument"`, js},
+		{"/ShouldInitiateUpload", `{`, 400, `"invalid_argument"`, js},
+		{"/ShouldInitiateUpload", ask, 415, "protocol buffers", []string{"Content-Type", "application/proto"}},
+		{"/ShouldInitiateUpload", ask, 401, `"unauthenticated"`, []string{"Authorization", "-"}},
+		{"/ShouldInitiateUpload", ask, 403, `"permission_denied"`, []string{"Authorization", "Bearer reader"}},
+		{"/ListDebuginfo", `{}`, 501, `"unimplemented"`, js},
+		{"/Upload/..", ``, 400, `"invalid_argument"`, js},
+	} {
+		s.expect(t, http.MethodPost, base+test.path, strings.NewReader(test.body), test.status, test.text, test.header...)
+	}
+}
+
+func TestLooseMember(t *testing.T) {
+	t.Parallel()
+	for in, want := range map[string]string{
+		`{ symbol_id: {debug_file: "prog", debug_id: "AB0" }, x: "y" }`: "prog",
+		`{"symbol_id":{"debug_file":"a\\b.pdb"}}`:                       `a\b.pdb`,
+		`{"other_debug_file":"no"}`:                                     "",
+		`debug_file: "x`:                                                "",
+		``:                                                              "",
+	} {
+		if got := looseMember([]byte(in), "debug_file"); got != want {
+			t.Errorf("looseMember(%q) = %q, want %q", in, got, want)
+		}
+	}
+}
+
+// TestHostileZip: archives that lie or expand are refused with a sentence, in
+// bounded memory.
+func TestHostileZip(t *testing.T) {
+	t.Parallel()
+	var many bytes.Buffer
+	w := zip.NewWriter(&many)
+	for i := range 100_000 {
+		if _, err := w.CreateHeader(&zip.FileHeader{Name: fmt.Sprintf("m/%06x/f", i)}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := w.Close(); err != nil {
+		t.Fatal(err)
+	}
+	good := zipOf(t, zipFile{"prog/" + symID + "/prog.sym", []byte(symText)})
+	lie := bytes.Clone(good)
+	// The size in the central directory is a lie.
+	i := bytes.LastIndex(lie, []byte("PK\x01\x02"))
+	copy(lie[i+24:], []byte{0xff, 0xff, 0xff, 0x7f})
+	crc := bytes.Clone(good)
+	crc[i+16] ^= 1
+	for _, test := range []struct {
+		what string
+		b    []byte
+		text string
+	}{
+		{"100,000 empty members", many.Bytes(), "symbol file"},
+		{"a lie about the size", lie, "too big when unpacked"},
+		{"a wrong checksum", crc, "prog.sym"},
+		{"a bomb", zipOf(t, zipFile{"prog/" + symID + "/prog.sym", append([]byte(symText), make([]byte, 2<<20)...)}), "prog.sym"},
+		{"cut", good[:len(good)-10], "cut short"},
+	} {
+		s := newServer(t)
+		if test.what == "a bomb" {
+			s.limit = 1 << 20
+		}
+		body, kind := fileForm(t, nil, "a.zip", "a.zip", test.b)
+		s.expect(t, http.MethodPost, "/upload/", body, 400, test.text, "Content-Type", kind)
+		s.wantTransactions(t)
+		if n := s.h.spooled.Load(); n != 0 {
+			t.Errorf("%s: %d bytes are left", test.what, n)
+		}
+	}
+}

@@ -1,0 +1,203 @@
+package intake
+
+import (
+	"context"
+	"encoding/xml"
+	"fmt"
+	"io"
+	"net/http"
+	"path"
+	"strings"
+
+	"github.com/symdepot/symdepot/debugid"
+	"github.com/symdepot/symdepot/internal/clip"
+	"github.com/symdepot/symdepot/internal/scan"
+	"github.com/symdepot/symdepot/internal/stage"
+	"github.com/symdepot/symdepot/objfile"
+	"github.com/symdepot/symdepot/symfile"
+)
+
+// The push of NuGet clients: .nupkg, .snupkg and .symbols.nupkg. Of a package the
+// symbol files are kept: PDBs and images.
+
+var nugetFace = &face{
+	name: "nuget", noCredential: http.StatusUnauthorized, badCredential: http.StatusForbidden,
+	quota: http.StatusRequestEntityTooLarge, unfit: http.StatusBadRequest, wrong: http.StatusBadRequest,
+	write: func(x *exchange, status int, text string) {
+		// NuGet clients show the status only; a log of theirs may have the header.
+		x.w.Header().Set("Warning", `299 - "`+strings.NewReplacer(`"`, `'`, `\`, `/`, "\n", " ", "\r", " ").Replace(clip.To(text, 500))+`"`)
+		textFailure(x, status, text)
+	},
+}
+
+// serveNugetIndex answers the service index, which clients ask for without
+// credentials.
+func serveNugetIndex(x *exchange) error {
+	type resource struct {
+		ID   string `json:"@id"`
+		Type string `json:"@type"`
+	}
+	base := x.base() + "/nuget/v2/"
+	return x.json(http.StatusOK, map[string]any{"version": "3.0.0", "resources": []resource{
+		{base + "package", "PackagePublish/2.0.0"},
+		{base + "symbolpackage", "SymbolPackagePublish/4.9.0"},
+	}})
+}
+
+// assembly is the reference of an image in a package to its PDB.
+type assembly struct {
+	path string
+	id   debugid.ID
+}
+
+// nuspec is what we need of a package's manifest.
+type nuspec struct {
+	Metadata struct {
+		ID      string `xml:"id"`
+		Version string `xml:"version"`
+	} `xml:"metadata"`
+}
+
+const maxNuspec = 1 << 20
+
+// serveNugetPush answers the PUT of a package.
+func serveNugetPush(x *exchange) error {
+	if err := x.take(); err != nil {
+		return err
+	}
+	seen := false
+	f, err := x.readForm(func(_, filename string) bool {
+		isFirst := !seen && filename != ""
+		seen = seen || isFirst
+		return isFirst
+	}, nil)
+	if err != nil {
+		return err
+	}
+	defer f.close()
+	if f.file == nil {
+		return &failure{http.StatusBadRequest, "the form has no package"}
+	}
+	spec, err := x.readNuspec(f.file)
+	if err != nil {
+		return err
+	}
+	l, err := x.labels(stage.Labels{Product: spec.Metadata.ID, Version: spec.Metadata.Version})
+	if err != nil {
+		return err
+	}
+	name, err := cleanPath(spec.Metadata.ID + "." + spec.Metadata.Version + map[bool]string{true: ".snupkg", false: ".nupkg"}[x.t.args[0] == "symbolpackage"])
+	if err != nil {
+		return err
+	}
+	key := x.who.Name + "\x00" + strings.ToLower(spec.Metadata.ID+"\x00"+spec.Metadata.Version)
+	known, _ := x.packages.get(key) // the images of the package whose symbols these are
+	images := map[string]assembly{}
+	pdbs := map[string]debugid.ID{}
+	_, err = x.transaction(l, func(id string) error {
+		_, err := x.expand(x.r.Context(), x.who.Caller, id, f.file, name, func(p string, a stage.Arrived, c *scan.Content) error {
+			return x.nugetFile(x.r.Context(), l, p, a, c, images, pdbs)
+		})
+		if err != nil {
+			return err
+		}
+		for stem, pdb := range pdbs {
+			image, ok := images[stem]
+			if !ok {
+				image, ok = known[stem]
+			}
+			if ok && image.id.GUID != pdb.GUID {
+				return &wrongClaim{fmt.Sprintf("%s.pdb has the id %s, but %s was built with the PDB %s", clip.Text(stem), pdb.Breakpad(), clip.Text(image.path), image.id.Breakpad())}
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	if len(images) > 0 && len(images) <= maxKnownImages {
+		x.packages.put(key, images)
+	}
+	x.w.WriteHeader(http.StatusCreated)
+	return nil
+}
+
+// maxKnownImages limits the images that are remembered of one package.
+const maxKnownImages = 1000
+
+// nugetFile judges one symbol file of a package.
+func (x *exchange) nugetFile(ctx context.Context, l stage.Labels, p string, a stage.Arrived, c *scan.Content, images map[string]assembly, pdbs map[string]debugid.ID) error {
+	stem := strings.ToLower(strings.TrimSuffix(strings.ReplaceAll(p, `\`, "/"), path.Ext(p)))
+	objects, err := objfile.Identify(c, c.Size(), p, objfile.Options{})
+	if err != nil {
+		return err
+	}
+	for _, o := range objects {
+		switch o.Kind {
+		case symfile.PE:
+			for _, w := range o.PDBs {
+				if strings.EqualFold(strings.TrimSuffix(symfile.BaseName(w.Name), ".pdb"), path.Base(stem)) && !w.DebugID.IsZero() {
+					images[stem] = assembly{p, w.DebugID}
+				}
+			}
+		case symfile.PDB, symfile.PortablePDB:
+			if o.Offset == 0 && o.Deflated == 0 {
+				pdbs[stem] = o.DebugID
+			}
+			// A package that is pushed again has the same bytes; other bytes of
+			// the same PDB are another build under a version that is taken.
+			here, err := x.conflicts(ctx, l.Product, a)
+			if err != nil && !here {
+				return named(p, err)
+			}
+		}
+	}
+	return nil
+}
+
+// readNuspec finds and reads the manifest of a package.
+func (x *exchange) readNuspec(s *spool) (*nuspec, error) {
+	var head [4]byte
+	if _, err := s.ReadAt(head[:], 0); err != nil || head[0] != 'P' || head[1] != 'K' {
+		return nil, &failure{http.StatusBadRequest, "the package is not a zip archive"}
+	}
+	var spec *nuspec
+	err := x.walk(x.r.Context(), s, "package", x.options(), func(member string, f *scan.File) error {
+		if strings.ContainsAny(member, `/\`) || !strings.EqualFold(path.Ext(member), ".nuspec") {
+			return nil
+		}
+		if spec != nil {
+			return &failure{http.StatusBadRequest, "the package has two .nuspec files"}
+		}
+		c, err := f.Open(x.r.Context())
+		if err != nil {
+			return x.skipped(s, "package", err)
+		}
+		defer c.Close()
+		if c.Size() > maxNuspec {
+			return &failure{http.StatusBadRequest, fmt.Sprintf("%s is larger than %d bytes", clip.Text(member), maxNuspec)}
+		}
+		spec, err = parseNuspec(io.NewSectionReader(c, 0, c.Size()))
+		return err
+	}, nil)
+	if err == nil && spec == nil {
+		err = &failure{http.StatusBadRequest, "the package has no .nuspec file"}
+	}
+	return spec, err
+}
+
+func parseNuspec(r io.Reader) (*nuspec, error) {
+	var n nuspec
+	d := xml.NewDecoder(r)
+	d.CharsetReader = func(string, io.Reader) (io.Reader, error) { return nil, fmt.Errorf("the encoding is not UTF-8") }
+	if err := d.Decode(&n); err != nil {
+		return nil, &failure{http.StatusBadRequest, "the .nuspec file cannot be read: " + clip.Text(err.Error())}
+	}
+	n.Metadata.ID, n.Metadata.Version = strings.TrimSpace(n.Metadata.ID), strings.TrimSpace(n.Metadata.Version)
+	for what, s := range map[string]string{"id": n.Metadata.ID, "version": n.Metadata.Version} {
+		if s == "" || checkLabel(s) != nil || strings.ContainsAny(s, `/\`) || strings.Contains(s, "..") {
+			return nil, &failure{http.StatusBadRequest, "the " + what + " in the .nuspec file is empty or not valid"}
+		}
+	}
+	return &n, nil
+}

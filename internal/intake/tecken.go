@@ -1,0 +1,373 @@
+package intake
+
+import (
+	"bytes"
+	"crypto/md5" //nolint:gosec // the protocol names files by MD5; contents are named by SHA-256
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"path"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/symdepot/symdepot/debugid"
+	"github.com/symdepot/symdepot/internal/clip"
+	"github.com/symdepot/symdepot/internal/scan"
+	"github.com/symdepot/symdepot/internal/stage"
+	"github.com/symdepot/symdepot/symfile"
+)
+
+// The upload API of Mozilla's symbol server Tecken, version 1 (a zip archive in a
+// form) and version 2 (a list of files, then one PUT for each).
+
+var teckenFace = &face{
+	name: "tecken", noCredential: http.StatusForbidden, badCredential: http.StatusForbidden,
+	quota: http.StatusRequestEntityTooLarge, unfit: http.StatusBadRequest, wrong: http.StatusBadRequest,
+	write: jsonFailure("error"),
+}
+
+// tryClass is the class of uploads for try builds, which live shorter.
+const tryClass = "try"
+
+// teckenKey is the path of a file in an upload: module/ID/file.
+type teckenKey struct{ module, id, file string }
+
+func parseTeckenKey(key string) (k teckenKey, ok bool) {
+	key = strings.ReplaceAll(key, `\`, "/")
+	s := strings.Split(key, "/")
+	if len(s) != 3 {
+		return k, false
+	}
+	k = teckenKey{s[0], s[1], s[2]}
+	return k, symfile.ValidName(k.module) && symfile.ValidName(k.file) && printable(key) && debugid.IsHex(k.id) && len(k.id) <= 2*debugid.MaxBuildID
+}
+
+// check compares the key with the objects of the file.
+func (k teckenKey) check(a stage.Arrived) error {
+	if !oneHasID(a.Objects, k.id) {
+		return wrongID(k.module+"/"+k.id+"/"+k.file, k.id, a.Objects)
+	}
+	for _, o := range a.Objects {
+		if o.Kind == symfile.Breakpad && symfile.Fold(o.Name) != symfile.Fold(k.module) {
+			return &wrongClaim{fmt.Sprintf("%s/%s/%s is of the module %s", clip.Text(k.module), k.id, clip.Text(k.file), clip.Text(o.Name))}
+		}
+	}
+	return nil
+}
+
+// ignoredMember reports whether Tecken ignores a member of an archive.
+func ignoredMember(p string) bool {
+	base := path.Base(strings.ReplaceAll(p, `\`, "/"))
+	return base == ".DS_Store" || base == p && strings.HasSuffix(p, "-symbols.txt")
+}
+
+// teckenLabels are the labels of an upload with the field try.
+func (x *exchange) teckenLabels(try string) (stage.Labels, error) {
+	var l stage.Labels
+	if try != "" {
+		l.Class = tryClass
+	}
+	return x.labels(l)
+}
+
+// serveTecken answers POST /upload/.
+func serveTecken(x *exchange) error {
+	if err := x.take(); err != nil {
+		return err
+	}
+	if strings.HasPrefix(x.r.Header.Get("Content-Type"), "application/x-www-form-urlencoded") {
+		return &failure{http.StatusBadRequest, "an upload by URL is not supported; send the archive as multipart/form-data"}
+	}
+	isZip := func(s string) bool { return strings.HasSuffix(strings.ToLower(s), ".zip") }
+	f, err := x.readForm(func(field, filename string) bool { return filename != "" || isZip(field) }, nil)
+	if err != nil {
+		return err
+	}
+	defer f.close()
+	name := f.part
+	if !isZip(name) && isZip(f.name) {
+		name = f.name
+	}
+	switch {
+	case f.file == nil && f.fields["url"] != "":
+		return &failure{http.StatusBadRequest, "an upload by URL is not supported; send the archive as multipart/form-data"}
+	case f.file == nil:
+		return &failure{http.StatusBadRequest, "must be multipart form data with at least one file"}
+	case !isZip(name):
+		return &failure{http.StatusBadRequest, "the name of the file's field must end in .zip"}
+	}
+	l, err := x.teckenLabels(f.fields["try"])
+	if err != nil {
+		return err
+	}
+	if err := x.checkTeckenZip(f.file, name); err != nil {
+		return err
+	}
+	created := x.now().UTC()
+	skipped := []string{}
+	taken := map[string]bool{} // keys with a symbol file
+	done, err := x.transaction(l, func(id string) error {
+		list, err := x.expand(x.r.Context(), x.who.Caller, id, f.file, name, func(member string, a stage.Arrived, _ *scan.Content) error {
+			k, _ := parseTeckenKey(outer(member))
+			return k.check(a)
+		})
+		for _, s := range list {
+			key := outer(s.path)
+			if !taken[key] && s.Had {
+				skipped = append(skipped, key)
+			}
+			taken[key] = true
+		}
+		if err != nil {
+			return err
+		}
+		return x.allTaken(f.file, name, taken)
+	})
+	if err != nil {
+		return err
+	}
+	return x.json(http.StatusCreated, map[string]any{"upload": map[string]any{
+		"id": done.Transaction, "size": f.file.size, "filename": name, "bucket": l.Product, "download_url": nil,
+		"try_symbols": l.Class == tryClass, "redirect_urls": []string{}, "completed_at": x.now().UTC().Format(time.RFC3339Nano),
+		"created_at": created.Format(time.RFC3339Nano), "user": x.who.Name, "skipped_keys": skipped,
+	}})
+}
+
+// outer returns the path of a member in the outermost archive.
+func outer(member string) string {
+	member, _, _ = strings.Cut(member, scan.Separator)
+	return strings.ReplaceAll(member, `\`, "/")
+}
+
+// checkTeckenZip checks the names of all members before the first is stored.
+func (x *exchange) checkTeckenZip(s *spool, name string) error {
+	var head [4]byte
+	if _, err := s.ReadAt(head[:], 0); err != nil || head[0] != 'P' || head[1] != 'K' {
+		return &failure{http.StatusBadRequest, "the file is not a zip archive"}
+	}
+	seen := map[[16]byte]int64{} // hashes: names may be long
+	return x.walk(x.r.Context(), s, name, x.options(), func(member string, f *scan.File) error {
+		if ignoredMember(member) {
+			return nil
+		}
+		key := outer(member)
+		if _, ok := parseTeckenKey(key); !ok {
+			return &failure{http.StatusBadRequest, fmt.Sprintf("unrecognized file pattern: %q is not module/ID/file", clip.Text(key))}
+		}
+		sum := sha256.Sum256([]byte(member))
+		if size, ok := seen[[16]byte(sum[:16])]; ok && size != f.Size {
+			return &failure{http.StatusBadRequest, fmt.Sprintf("the archive has two different files of the name %q", clip.Text(key))}
+		}
+		seen[[16]byte(sum[:16])] = f.Size
+		return nil
+	}, nil)
+}
+
+// allTaken refuses an archive with members that have no symbol file: they would
+// not be kept.
+func (x *exchange) allTaken(s *spool, name string, taken map[string]bool) error {
+	return x.walk(x.r.Context(), s, name, x.options(), func(member string, _ *scan.File) error {
+		if key := outer(member); !ignoredMember(member) && !taken[key] {
+			return &failure{http.StatusBadRequest, fmt.Sprintf("%q is not a symbol file", clip.Text(key))}
+		}
+		return nil
+	}, nil)
+}
+
+// serveTeckenAuth answers POST /upload/auth_info/.
+func serveTeckenAuth(x *exchange) error {
+	if _, err := x.readAll(maxField); err != nil {
+		return err
+	}
+	return x.json(http.StatusOK, map[string]any{
+		"email": x.who.Name, "user_id": 0, "try_symbols": x.who.Defaults.Class == tryClass,
+		"token_expires_at": x.now().AddDate(1, 0, 0).Unix(), "upload_api_version": 1,
+	})
+}
+
+const (
+	maxTeckenFiles = 1024
+	teckenIdle     = 6 * time.Hour
+)
+
+// teckenUpload is an open upload of version 2: one transaction.
+type teckenUpload struct {
+	who   Who
+	stage string
+	limit int64
+
+	mu    sync.Mutex
+	files []teckenFile
+	left  int
+	gone  bool // committed or abandoned
+}
+
+type teckenFile struct {
+	key  teckenKey
+	size int64
+	md5  string
+	done bool
+}
+
+func (u *teckenUpload) abandon(h *Handler) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if !u.gone {
+		u.gone = true
+		h.abandon(u.who.Caller, u.stage)
+	}
+}
+
+// newKey returns a secret key of an open upload.
+func newKey() string {
+	var b [20]byte
+	_, _ = rand.Read(b[:]) // never fails: it ends the program instead
+	return hex.EncodeToString(b[:])
+}
+
+// serveTeckenV2 answers POST /upload/v2/.
+func serveTeckenV2(x *exchange) error {
+	if err := x.take(); err != nil {
+		return err
+	}
+	var q struct {
+		Files []struct {
+			Key  string `json:"key"`
+			Size int64  `json:"size"`
+			MD5  string `json:"md5_hash"`
+		} `json:"files"`
+		Try bool `json:"try"`
+	}
+	if err := x.readJSON(4<<20, &q); err != nil {
+		return err
+	}
+	switch {
+	case len(q.Files) > maxTeckenFiles:
+		return &failure{http.StatusBadRequest, "too many files"}
+	case len(q.Files) == 0:
+		return &failure{http.StatusBadRequest, "the upload has no files"}
+	}
+	try := ""
+	if q.Try {
+		try = "1"
+	}
+	l, err := x.teckenLabels(try)
+	if err != nil {
+		return err
+	}
+	type action struct {
+		Type     string  `json:"type"`
+		URL      string  `json:"url,omitempty"`
+		Encoding *string `json:"content_encoding,omitempty"`
+		Msg      string  `json:"msg,omitempty"`
+	}
+	type answer struct {
+		Key    string `json:"key"`
+		Action action `json:"action"`
+	}
+	u := &teckenUpload{who: x.who, limit: x.limit}
+	id, list, gzip := newKey(), []answer{}, "gzip"
+	for _, f := range q.Files {
+		k, ok := parseTeckenKey(f.Key)
+		sum, err := hex.DecodeString(f.MD5)
+		a := answer{Key: f.Key}
+		switch {
+		case !ok:
+			a.Action = action{Type: "error", Msg: "invalid key"}
+		case err != nil || len(sum) != md5.Size || strings.ToLower(f.MD5) != f.MD5:
+			a.Action = action{Type: "error", Msg: "invalid MD5 hex digest"}
+		case f.Size < 0 || f.Size > x.limit:
+			a.Action = action{Type: "error", Msg: "invalid size"}
+		default:
+			a.Action = action{Type: "upload", URL: x.base() + "/upload/v2/" + id + "/" + strconv.Itoa(len(u.files)), Encoding: &gzip}
+			u.files = append(u.files, teckenFile{key: k, size: f.Size, md5: f.MD5})
+		}
+		list = append(list, a)
+	}
+	if u.left = len(u.files); u.left > 0 {
+		st, _, err := x.stages.Open(x.r.Context(), x.who.Caller, stage.Spec{Labels: l})
+		if err != nil {
+			return err
+		}
+		u.stage = st.ID
+		x.tecken.put(id, u)
+	}
+	return x.json(http.StatusCreated, map[string]any{
+		"id": x.now().UnixNano() / 1000, "created_at": x.now().Unix(), "user": x.who.Name, "try_symbols": l.Class == tryClass,
+		"upload_protocol": "gcs-resumable", "files": list,
+	})
+}
+
+// serveTeckenPut answers the PUT of one file of version 2, and the POST by which
+// clients of Google's resumable uploads ask for the URL of the PUT. The URL is the
+// credential.
+func serveTeckenPut(x *exchange) error {
+	u, ok := x.tecken.get(x.t.args[0])
+	n, err := strconv.Atoi(x.t.args[1])
+	if !ok || err != nil || n < 0 || n >= len(u.files) {
+		return &failure{http.StatusNotFound, "there is no such upload, or it has expired"}
+	}
+	x.who, x.limit = u.who, u.limit
+	if x.r.Method == http.MethodPost {
+		if x.r.Header.Get("X-Goog-Resumable") != "start" {
+			return &failure{http.StatusMethodNotAllowed, "send the file with PUT"}
+		}
+		x.w.Header().Set("Location", trimSlash(x.in.Origin+x.r.URL.EscapedPath()))
+		x.w.WriteHeader(http.StatusCreated)
+		return nil
+	}
+	if x.r.ContentLength > u.limit {
+		return x.tooLarge()
+	}
+	f := &u.files[n]
+	body, err := x.decoded(x.body, x.r.Header.Get("Content-Encoding"))
+	if err != nil {
+		return err
+	}
+	defer body.Close()
+	sum := md5.New() //nolint:gosec // see above
+	path := f.key.module + "/" + f.key.id + "/" + f.key.file
+	_, err = x.stages.PutClaimed(x.r.Context(), u.who.Caller, u.stage, stage.Entry{Path: path, Size: -1}, io.TeeReader(io.LimitReader(body, u.limit+1), sum), func(a stage.Arrived) error {
+		switch {
+		case a.Size != f.size:
+			return &failure{http.StatusBadRequest, fmt.Sprintf("the file has %d bytes, not %d", a.Size, f.size)}
+		case !bytes.Equal(sum.Sum(nil), mustHex(f.md5)):
+			return &failure{http.StatusBadRequest, "the MD5 of the file is " + hex.EncodeToString(sum.Sum(nil)) + ", not " + f.md5}
+		}
+		return f.key.check(a)
+	})
+	if err != nil {
+		return err
+	}
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if !f.done {
+		f.done = true
+		u.left--
+	}
+	if u.left == 0 && !u.gone {
+		if _, err := x.stages.Commit(x.r.Context(), u.who.Caller, u.stage, stage.Commit{}); err != nil {
+			f.done = false // the client may send it again
+			u.left++
+			return err
+		}
+		u.gone = true
+	}
+	x.w.WriteHeader(http.StatusOK)
+	return nil
+}
+
+// mustHex decodes digits that were checked.
+func mustHex(s string) []byte {
+	b, err := hex.DecodeString(s)
+	if err != nil {
+		panic(errors.New("intake: not hex: " + s))
+	}
+	return b
+}
