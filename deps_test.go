@@ -58,7 +58,7 @@ var mayImport = map[string][]string{
 	"internal/peer":     {"internal/fetch"},
 	"internal/wire":     {},
 	"internal/sspi":     {"internal/binding"},
-	"internal/server":   {"internal/clip", "debugid", "symfile", "layout", "symcache", "internal/depot", "internal/fetch", "internal/auth", "internal/jobs", "internal/report", "internal/term", "internal/web", "internal/wire"},
+	"internal/server":   {"internal/clip", "debugid", "symfile", "layout", "symcache", "internal/depot", "internal/fetch", "internal/auth", "internal/intake", "internal/jobs", "internal/report", "internal/stage", "internal/term", "internal/web", "internal/wire"},
 	"internal/config":   {"symfile", "layout", "symcache", "symstore", "internal/term", "internal/bucket", "internal/auth", "internal/fetch", "internal/sympath", "internal/tree", "internal/upstream", "internal/depot", "internal/index", "internal/transcode", "internal/server"},
 	"internal/manual":   {},
 	"internal/exchange": {"debugid", "symfile", "layout", "objfile", "symstore", "internal/blob", "internal/ctxio", "internal/depot", "internal/durable", "internal/scan", "internal/term", "internal/transcode", "internal/tree", "internal/unpack"},

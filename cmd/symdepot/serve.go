@@ -20,6 +20,7 @@ import (
 	"github.com/symdepot/symdepot/internal/depot"
 	"github.com/symdepot/symdepot/internal/exchange"
 	"github.com/symdepot/symdepot/internal/index"
+	"github.com/symdepot/symdepot/internal/intake"
 	"github.com/symdepot/symdepot/internal/server"
 	"github.com/symdepot/symdepot/internal/term"
 	"github.com/symdepot/symdepot/internal/upstream"
@@ -212,8 +213,13 @@ func serve(a *app, conf *config.Config, specs []upstream.Spec, add []string, inf
 	if err != nil {
 		return fmt.Errorf("proxies: %w", err)
 	}
+	uploads, err := intake.New(intake.Config{Stages: d.Stages(), Dir: d.UploadDir(), Log: log})
+	if err != nil {
+		return err
+	}
+	defer uploads.Close()
 	srv, err := server.New(server.Config{
-		API:  web.New(web.Config{Stages: d.Stages(), Log: log}),
+		API: web.New(web.Config{Stages: d.Stages(), Log: log}), Uploads: uploads,
 		Gate: guard.gate, Audit: guard.audit, TLS: listenerTLS,
 		Depot: d, ID: sources.ID, Log: log, Public: conf.Public, Hosts: conf.Hosts, Origins: conf.Origins, ProxyNetworks: proxies, Prefixes: conf.Prefixes, TwoTier: conf.TwoTier,
 		Paths: conf.FilePath, AccessLog: conf.Log.Requests, SymCache: conf.SymCacheServer(),

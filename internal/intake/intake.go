@@ -46,8 +46,7 @@ var _ Stages = (*stage.Stages)(nil)
 type Config struct {
 	// Stages takes the files.
 	Stages Stages
-	// Dir is a folder of this process alone for bodies and chunks that wait. New
-	// makes it and removes what an earlier process left in it.
+	// Dir is a folder of this server for bodies and chunks that wait. New makes it.
 	Dir string
 	// Log receives refusals and failures; nil discards them.
 	Log *slog.Logger
@@ -144,17 +143,10 @@ func New(cfg Config) (*Handler, error) {
 	if err := os.MkdirAll(cfg.Dir, 0o700); err != nil {
 		return nil, fmt.Errorf("the folder for uploads: %w", err)
 	}
-	left, err := filepath.Glob(filepath.Join(cfg.Dir, spoolPattern))
-	if err != nil {
-		return nil, fmt.Errorf("the folder for uploads: %w", err)
-	}
-	for _, name := range left {
-		if err := os.Remove(name); err != nil {
-			return nil, fmt.Errorf("the folder for uploads: %w", err)
-		}
-	}
 	h := &Handler{cfg: cfg, stages: cfg.Stages, log: cfg.Log, now: cfg.Now, slots: make(chan struct{}, cfg.MaxRequests)}
 	h.ctx, h.cancel = context.WithCancel(context.Background())
+	h.removeLeftovers()
+	var err error
 	if h.sentry, err = newSentryState(h); err != nil {
 		h.cancel()
 		return nil, err
@@ -182,6 +174,20 @@ func (h *Handler) expireRegularly() {
 	}
 }
 
+// removeLeftovers removes the bodies of a process that has ended. Another one may
+// have the same folder, so they must be older than any request.
+func (h *Handler) removeLeftovers() {
+	left, err := filepath.Glob(filepath.Join(h.cfg.Dir, spoolPattern))
+	if err != nil {
+		return // the folder's name has an unfinished pattern
+	}
+	for _, name := range left {
+		if info, err := os.Stat(name); err == nil && h.now().Sub(info.ModTime()) > chunkIdle {
+			_ = os.Remove(name) // another process may be faster
+		}
+	}
+}
+
 // Expire frees what clients have left behind for too long: bodies, chunks and
 // open uploads. The handler calls it every minute.
 func (h *Handler) Expire() {
@@ -191,6 +197,7 @@ func (h *Handler) Expire() {
 	h.pending.expire()
 	h.arrived.expire()
 	h.sentry.expire()
+	h.removeLeftovers()
 }
 
 // Close ends the work in the background and removes waiting bodies. Uploads that

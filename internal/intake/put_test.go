@@ -231,6 +231,10 @@ func TestLeftovers(t *testing.T) {
 	if err := os.WriteFile(s.dir+"/body-left", []byte("x"), 0o600); err != nil {
 		t.Fatal(err)
 	}
+	old := now.Add(-25 * time.Hour)
+	if err := os.Chtimes(s.dir+"/body-left", old, old); err != nil {
+		t.Fatal(err)
+	}
 	h, err := New(Config{Stages: s.fakeStages, Dir: s.dir, Now: func() time.Time { return now }})
 	if err != nil {
 		t.Fatal(err)

@@ -16,7 +16,7 @@ type place struct {
 	err        error          // why the path names nothing
 	base, name string         // an own path: the prefix in front, and the name; "" is the root
 	job        []string       // what follows the path of the job API
-	own        []string       // the segments of an address of the API, from "-" on
+	own        []string       // the segments of an address of the API, from "-" on, or of an upload
 	req        layout.Request // a symbol path
 }
 
@@ -47,14 +47,18 @@ type routes struct {
 	tokens   bool     // a path may begin with a token
 	prefixes []string // configured ones
 
-	job, api, own, symbol, symCache, none *endpoint
+	uploads bool // the protocols of other uploaders are answered
+
+	job, api, upload, own, symbol, symCache, none *endpoint
 }
 
 func newRoutes(a *access, sc *symCaches) *routes {
 	return &routes{
 		tokens: a.cfg.Gate != nil, prefixes: a.cfg.Prefixes,
+		uploads:  a.cfg.Uploads != nil,
 		job:      &endpoint{body: true, handler: &jobAPI{a}},
 		api:      &endpoint{body: true, judgesSites: true, handler: &webAPI{a}},
+		upload:   &endpoint{body: true, handler: &uploads{a}},
 		own:      &endpoint{methods: readMethods, options: true, links: true, handler: &ownPaths{a, &metadataSearch{a}}},
 		symbol:   &endpoint{methods: readMethods, options: true, origins: true, handler: &symbols{a}},
 		symCache: &endpoint{methods: "GET, HEAD", options: true, origins: true, handler: sc},
@@ -88,6 +92,10 @@ func (rt *routes) place(p *place, r *http.Request) {
 		if p.own, p.name, p.endpoint = own, "-", rt.own; web.IsAPI(own) {
 			p.endpoint = rt.api
 		}
+		return
+	}
+	if base, own, ok := rt.uploadPath(r.Method, segs); ok {
+		p.base, p.own, p.endpoint = base, own, rt.upload
 		return
 	}
 	if p.base, p.name, ok = rt.ownPath(segs); ok {

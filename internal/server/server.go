@@ -19,6 +19,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/symdepot/symdepot/internal/auth"
 	"github.com/symdepot/symdepot/internal/depot"
+	"github.com/symdepot/symdepot/internal/intake"
 	"github.com/symdepot/symdepot/internal/jobs"
 	"github.com/symdepot/symdepot/internal/web"
 	"github.com/symdepot/symdepot/layout"
@@ -62,6 +63,9 @@ type Config struct {
 	Depot Depot
 	// API answers the requests below /-/api; nil: with 404.
 	API *web.API
+	// Uploads answers the requests of uploaders that were written for other
+	// servers; nil: they are refused.
+	Uploads *intake.Handler
 	// Gate authorizes requests; nil: everybody reads everything. The caller
 	// closes it.
 	Gate *auth.Gate

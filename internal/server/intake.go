@@ -1,0 +1,86 @@
+package server
+
+import (
+	"context"
+	"net/http"
+	"strings"
+
+	"github.com/symdepot/symdepot/internal/auth"
+	"github.com/symdepot/symdepot/internal/intake"
+	"github.com/symdepot/symdepot/internal/stage"
+)
+
+// protocolIntake is the protocols of other uploaders, as metrics and the access
+// log call them.
+const protocolIntake = "upload"
+
+// uploads answers the requests of uploaders that were written for other servers.
+type uploads struct{ *access }
+
+// admit lets every request through: package intake refuses those without rights in
+// the terms of their protocol, and knows more places for a token.
+func (s *uploads) admit(x *exchange, _ *http.Request, _ *place) bool {
+	x.protocol = protocolIntake
+	return true
+}
+
+// serve answers a request.
+func (s *uploads) serve(x *exchange, r *http.Request, p *place) {
+	in := intake.Request{Segs: p.own, Origin: baseURL(r), Base: p.base}
+	if p.token != "" {
+		in.Base = "/t/" + p.token + p.base
+	}
+	if c := s.authenticate(x, r, p); c != nil {
+		if c.Status == http.StatusNotFound { // the token in the path is not valid
+			s.fail(x, missError{notFoundText})
+			return
+		}
+		x.caller.why = c.Reason
+		in.Denied = &intake.Denied{Status: c.Status, Text: c.Text}
+	}
+	in.Who = s.who(&x.caller.id, x.caller.rights)
+	if g := s.cfg.Gate; g != nil {
+		in.Challenge = g.NewChallenge().Header
+		in.Token = func(_ context.Context, secret string) (intake.Who, *intake.Denied) {
+			id, rights, c := g.Authenticate(s.withoutProxies(r), secret)
+			if c == nil {
+				x.caller.id, x.caller.rights = id, rights
+				return s.who(&id, rights), nil
+			}
+			x.caller.why = c.Reason
+			status := c.Status
+			if status == http.StatusNotFound {
+				status = http.StatusUnauthorized
+			}
+			return intake.Who{}, &intake.Denied{Status: status, Text: "invalid credentials"}
+		}
+	}
+	s.cfg.Uploads.ServeIntake(x, r, in)
+}
+
+// who describes a principal to package intake. A token that may write exactly one
+// product files everything there.
+func (s *uploads) who(id *auth.Identity, rights auth.Rights) intake.Who {
+	w := intake.Who{
+		Caller:    stage.Caller{Name: id.Name, Read: rights.MayRead, Write: rights.MayWrite},
+		Anonymous: id.Anonymous(), Writer: rights.Write,
+	}
+	if rights.Write && !rights.WriteAll && len(rights.WriteProducts) == 1 && !strings.ContainsAny(rights.WriteProducts[0], "*?[") {
+		w.Defaults.Product = rights.WriteProducts[0]
+	}
+	return w
+}
+
+// uploadPath returns the segments of the path of an upload, and the configured
+// prefix in front of it.
+func (rt *routes) uploadPath(method string, segs []string) (base string, own []string, ok bool) {
+	if !rt.uploads {
+		return "", nil, false
+	}
+	for _, p := range rt.prefixes {
+		if n, ok := below(segs, p); ok && intake.Claims(method, segs[n:]) {
+			return "/" + strings.Join(segs[:n], "/"), segs[n:], true
+		}
+	}
+	return "", segs, intake.Claims(method, segs)
+}

@@ -1,0 +1,92 @@
+package server
+
+import (
+	"bytes"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+
+	"github.com/symdepot/symdepot/internal/auth"
+	"github.com/symdepot/symdepot/internal/depot"
+	"github.com/symdepot/symdepot/internal/intake"
+	"github.com/symdepot/symdepot/internal/symtest"
+)
+
+// TestUploads sends files in the protocols of other uploaders to a server with a
+// real depot, and reads them back: visible at once, below configured prefixes and
+// tokens, and only with the right to write.
+func TestUploads(t *testing.T) {
+	var up *intake.Handler
+	pdb := symtest.Testdata(t, "pdb/hello-x64.pdb")
+	d, err := depot.Open(t.Context(), t.TempDir(), depot.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer d.Close()
+	if up, err = intake.New(intake.Config{Stages: d.Stages(), Dir: d.UploadDir()}); err != nil {
+		t.Fatal(err)
+	}
+	defer up.Close()
+	store := &tokenStore{rows: map[[32]byte]auth.TokenRow{}}
+	tokens := map[string]string{"reads": store.add(t, "reads", []string{"Game"}, "read"), "writes": store.add(t, "writes", []string{"Game"}, "read", "write")}
+	gate, err := auth.New(auth.Config{}, store, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer gate.Close()
+	s, err := New(Config{Depot: d, Gate: gate, Uploads: up, Prefixes: []string{"corp"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	srv := httptest.NewServer(s)
+	defer srv.Close()
+	send := func(method, path, token string, body []byte) (int, string) {
+		t.Helper()
+		r, err := http.NewRequestWithContext(t.Context(), method, srv.URL+path, bytes.NewReader(body))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if token != "" {
+			r.Header.Set("Authorization", "Bearer "+token)
+		}
+		res, err := srv.Client().Do(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer res.Body.Close()
+		b, err := io.ReadAll(res.Body)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return res.StatusCode, string(b)
+	}
+	const id = "F9EFE0B6AE7500394C4C44205044422E1"
+	path := "/hello.pdb/" + id + "/hello.pdb"
+	for _, test := range []struct {
+		method, path, token string
+		body                []byte
+		status              int
+	}{
+		{"PUT", path, "", pdb, 401},
+		{"PUT", path, tokens["reads"], pdb, 403},
+		{"PUT", "/in/Other" + path, tokens["writes"], pdb, 403},
+		{"PUT", "/t/" + auth.NewToken() + path, "", pdb, 404},
+		{"GET", path, "", nil, 404},
+		{"PUT", "/corp" + path, tokens["writes"], pdb, 201},
+		{"GET", path, "", nil, 200},
+		{"PUT", "/t/" + tokens["writes"] + path, "", pdb, 204},
+		{"POST", "/in/Game?key=" + tokens["writes"], "", []byte("MODULE Linux x86_64 000102030405060708090A0B0C0D0E0F0 prog\n"), 200},
+		{"GET", "/prog/000102030405060708090A0B0C0D0E0F0/prog.sym", "", nil, 200},
+		{"POST", path, tokens["writes"], pdb, 405},
+	} {
+		status, text := send(test.method, test.path, test.token, test.body)
+		if status != test.status {
+			t.Errorf("%s %s: status %d, want %d: %s", test.method, auth.Redact(test.path), status, test.status, text)
+		}
+		if test.method == "GET" && status == 200 && strings.HasSuffix(test.path, ".pdb") && text != string(pdb) {
+			t.Errorf("GET %s: %d bytes, want the %d that were sent", test.path, len(text), len(pdb))
+		}
+	}
+}
