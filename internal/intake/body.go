@@ -51,19 +51,38 @@ func (p *paced) Read(b []byte) (int, error) {
 		// Writers in tests have no deadlines.
 		limit := time.Now().Add(30*time.Second + time.Duration(paceStep/p.rate)*time.Second)
 		_ = p.rc.SetReadDeadline(limit)
-		_ = p.rc.SetWriteDeadline(limit.Add(10 * time.Minute)) // the work after the body counts too
+		_ = p.rc.SetWriteDeadline(limit.Add(maxWork))
 		p.due = paceStep
 	}
 	n, err := p.r.Read(b)
 	p.due -= int64(n)
 	switch {
-	case err == nil || errors.Is(err, io.EOF):
+	case err == nil:
+	case errors.Is(err, io.EOF):
+		p.end()
 	case errors.Is(err, os.ErrDeadlineExceeded):
 		err = errSlow
 	default:
 		err = fmt.Errorf("%w: %w", errCut, err)
 	}
 	return n, err
+}
+
+// maxWork is how long the work on an upload may take once its body is there.
+const maxWork = 2 * time.Hour
+
+// end ends the deadline for the body: if it passed later, that would be taken for
+// a client that has left.
+func (p *paced) end() {
+	_ = p.rc.SetReadDeadline(time.Time{})
+	_ = p.rc.SetWriteDeadline(time.Now().Add(maxWork))
+}
+
+// received says that all of the body that counts has been read.
+func (x *exchange) received() {
+	if p, ok := x.body.(*paced); ok {
+		p.end()
+	}
 }
 
 // decoded returns the decoded bytes of a body. Decoding ends at the limit for
@@ -237,6 +256,7 @@ func (x *exchange) readForm(isFile func(field, filename string) bool, before fun
 	for n := 0; ; n++ {
 		p, err := m.NextRawPart()
 		if errors.Is(err, io.EOF) {
+			x.received()
 			return f, nil
 		}
 		if err != nil {
