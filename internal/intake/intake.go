@@ -301,7 +301,7 @@ func (x *exchange) deny(d *Denied) error {
 
 func (x *exchange) notWriter() error {
 	if x.who.Anonymous {
-		return &failure{x.t.face.noCredential, "an upload needs a token with the scope write; make one with: symdepot token new --write"}
+		return &failure{x.t.face.noCredential, "an upload needs a token with the scope write; make one with: symdepot token new --scope write"}
 	}
 	return &failure{http.StatusForbidden, x.who.Name + " may not write"}
 }
