@@ -213,7 +213,7 @@ func serve(a *app, conf *config.Config, specs []upstream.Spec, add []string, inf
 	if err != nil {
 		return fmt.Errorf("proxies: %w", err)
 	}
-	uploads, err := intake.New(intake.Config{Stages: d.Stages(), Dir: d.UploadDir(), Log: log})
+	uploads, err := intake.New(intake.Config{Stages: d.Stages(), Dir: d.Stages().UploadDir(), Log: log})
 	if err != nil {
 		return err
 	}

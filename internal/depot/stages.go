@@ -20,10 +20,6 @@ import (
 // Stages returns the stages of the depot: pushes that are not yet transactions.
 func (d *Depot) Stages() *stage.Stages { return d.stages }
 
-// UploadDir is a folder of this server beside the contents for bodies of uploads
-// that wait. It may not exist yet.
-func (d *Depot) UploadDir() string { return filepath.Join(d.dir, "uploads") }
-
 // openStages opens the stages, whose bytes are in a folder beside the contents.
 func openStages(d *Depot, limits stage.Limits) {
 	opt := stage.Options{Dir: filepath.Join(d.dir, "staged"), Limits: limits, Log: d.log, Now: d.now}

@@ -375,7 +375,7 @@ func (r *sentryRun) enterKnown(ctx context.Context, x *exchange, q map[string]*a
 	for text, ask := range q {
 		f := &sentryFile{assembleFile: *ask, state: stateNotFound}
 		r.files[text] = f
-		list, err := x.found(stage.Query{SHA1: text})
+		list, err := x.stages.Find(x.r.Context(), x.who.Caller, stage.Query{SHA1: text})
 		if err != nil {
 			return err
 		}

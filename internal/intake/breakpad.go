@@ -181,7 +181,7 @@ func serveCheckStatus(x *exchange) error {
 	}
 	var both []stage.Found
 	for _, role := range []symfile.Role{symfile.Symbols, symfile.Debug} {
-		list, err := x.found(stage.Query{Lookup: symfile.Lookup{Name: name, ID: id, Role: role}})
+		list, err := x.stages.Find(x.r.Context(), x.who.Caller, stage.Query{Lookup: symfile.Lookup{Name: name, ID: id, Role: role}})
 		if err != nil {
 			return err
 		}
@@ -238,7 +238,7 @@ func serveUploadData(x *exchange) error {
 	}
 	x.who, x.limit = u.who, u.limit
 	if x.r.ContentLength > u.limit {
-		return x.tooLarge()
+		return tooLarge(x.limit)
 	}
 	body, err := x.decoded(x.body, x.r.Header.Get("Content-Encoding"))
 	if err != nil {

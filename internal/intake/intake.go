@@ -380,13 +380,13 @@ func (x *exchange) take() error {
 		return err
 	}
 	if x.limit = limits.MaxFile; x.r.ContentLength > x.limit {
-		return x.tooLarge()
+		return tooLarge(x.limit)
 	}
 	return nil
 }
 
-func (x *exchange) tooLarge() error {
-	return &failure{http.StatusRequestEntityTooLarge, fmt.Sprintf("the file is larger than %d bytes", x.limit)}
+func tooLarge(limit int64) error {
+	return &failure{http.StatusRequestEntityTooLarge, fmt.Sprintf("the file is larger than %d bytes", limit)}
 }
 
 func first(list ...string) string {
@@ -408,15 +408,6 @@ func checkLabel(s string) error {
 		return errors.New("contains characters that cannot be printed")
 	}
 	return nil
-}
-
-// found reports whether the caller may read a content under a lookup.
-func (x *exchange) found(q stage.Query) ([]stage.Found, error) {
-	list, err := x.stages.Find(x.r.Context(), x.who.Caller, q)
-	if err != nil {
-		return nil, err
-	}
-	return list, nil
 }
 
 // enter puts a content that the depot has into a stage, so that it does not go

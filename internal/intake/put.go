@@ -96,7 +96,7 @@ func servePut(x *exchange) error {
 	})
 	var bad *misplaced
 	if errors.As(err, &bad) {
-		return x.misplaced(bad)
+		return refuseMisplaced(x, bad)
 	}
 	if err != nil {
 		return err
@@ -120,7 +120,7 @@ type misplaced struct {
 
 func (e *misplaced) Error() string { return e.text }
 
-func (x *exchange) misplaced(e *misplaced) error {
+func refuseMisplaced(x *exchange, e *misplaced) error {
 	x.log.Info("an upload was refused", "protocol", x.t.face.name, "status", http.StatusUnprocessableEntity, "error", e.text, "who", x.who.Name, "remote", x.r.RemoteAddr)
 	return x.json(http.StatusUnprocessableEntity, map[string]any{"error": e.text, "paths": e.paths})
 }

@@ -111,7 +111,7 @@ func (x *exchange) pyroscopeAsk(l stage.Labels) error {
 	if err != nil {
 		return err
 	}
-	list, err := x.found(stage.Query{Lookup: symfile.Lookup{ID: string(id), Role: symfile.Debug, IDKind: symfile.BuildIDs}})
+	list, err := x.stages.Find(x.r.Context(), x.who.Caller, stage.Query{Lookup: symfile.Lookup{ID: string(id), Role: symfile.Debug, IDKind: symfile.BuildIDs}})
 	if err != nil {
 		return err
 	}

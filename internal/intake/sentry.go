@@ -228,7 +228,7 @@ func serveSentryUnknown(x *exchange) error {
 		if !ok {
 			return &failure{http.StatusBadRequest, fmt.Sprintf("%q is not a SHA-1", clip.Text(text))}
 		}
-		list, err := x.found(stage.Query{SHA1: text})
+		list, err := x.stages.Find(x.r.Context(), x.who.Caller, stage.Query{SHA1: text})
 		if err != nil {
 			return err
 		}

@@ -323,7 +323,7 @@ func serveTeckenPut(x *exchange) error {
 		return nil
 	}
 	if x.r.ContentLength > u.limit {
-		return x.tooLarge()
+		return tooLarge(x.limit)
 	}
 	f := &u.files[n]
 	body, err := x.decoded(x.body, x.r.Header.Get("Content-Encoding"))

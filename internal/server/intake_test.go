@@ -25,7 +25,7 @@ func TestUploads(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer d.Close()
-	if up, err = intake.New(intake.Config{Stages: d.Stages(), Dir: d.UploadDir()}); err != nil {
+	if up, err = intake.New(intake.Config{Stages: d.Stages(), Dir: d.Stages().UploadDir()}); err != nil {
 		t.Fatal(err)
 	}
 	defer up.Close()

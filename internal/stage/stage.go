@@ -281,6 +281,10 @@ func (s *Stages) Limits(ctx context.Context, c Caller) (Limits, error) {
 // end by themselves within minutes.
 const collecting = 32
 
+// UploadDir is a folder of this server beside that of the staged bytes, for bodies
+// of uploads that are not part of a stage yet. It may not exist.
+func (s *Stages) UploadDir() string { return filepath.Join(filepath.Dir(s.dir), "uploads") }
+
 // Limits of the texts of a stage, in bytes.
 const (
 	maxLabel   = 256
