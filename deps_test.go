@@ -41,6 +41,7 @@ var mayImport = map[string][]string{
 	"internal/fuse":      {},
 	"internal/index":     {"debugid", "symfile", "internal/blob", "internal/durable", "internal/fuse", "internal/glob"},
 	"internal/scan":      {"objfile", "symfile", "cab", "internal/durable"},
+	"internal/retention": {"internal/glob", "internal/term"},
 	"internal/transcode": {"debugid", "objfile", "breakpad", "pdb", "ppdb", "cab", "symcache", "internal/ctxio", "internal/term"},
 	"internal/bucket":    {"internal/wire"},
 	"internal/auth":      {"internal/binding", "internal/glob", "internal/wire"},
