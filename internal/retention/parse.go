@@ -22,8 +22,9 @@ const (
 	MaxPolicyBytes = 256 << 10 // the text
 	maxClasses     = 1000
 	maxProducts    = 10000
-	maxFaults      = 20 // reported at once
-	maxName        = 64
+	maxFaults      = 20  // reported at once
+	maxName        = 64  // bytes of a class name
+	maxProductName = 200 // bytes; longer keys are a trap of YAML
 )
 
 // Defaults of the keys that a policy leaves out.
@@ -182,9 +183,18 @@ func (d *decoder) pairs(n *yaml.Node, at string) func(yield func(name, value *ya
 
 func join(at, name string) string {
 	if at == "" {
-		return name
+		return clip(name)
 	}
-	return at + "." + name
+	return at + "." + clip(name)
+}
+
+// clip shortens a text for a message.
+func clip(s string) string {
+	const most = 100
+	if len(s) <= most {
+		return s
+	}
+	return strings.ToValidUTF8(s[:most], "") + "…"
 }
 
 var (
@@ -208,13 +218,13 @@ func (d *decoder) policy(n *yaml.Node, at string, p *Policy) {
 		{"schedule", func(n *yaml.Node, at string) {
 			p.Schedule = d.text(n, at)
 			if t, err := time.Parse("15:04", p.Schedule); err != nil || t.Format("15:04") != p.Schedule {
-				d.fail(n.Line, at, "a time of day in UTC is expected, such as 02:00, not %q", p.Schedule)
+				d.fail(n.Line, at, "a time of day in UTC is expected, such as 02:00, not %q", clip(p.Schedule))
 			}
 		}},
 	})
 	if def != nil && p.Default != Forever && lines[p.Default] == 0 {
 		known := append([]string{Forever}, slices.Sorted(maps.Keys(lines))...)
-		d.fail(def.Line, join(at, "default"), "no class is called %q%s; known are %s", p.Default, nearest(p.Default, known), strings.Join(known, ", "))
+		d.fail(def.Line, join(at, "default"), "no class is called %q%s; known are %s", clip(p.Default), nearest(p.Default, known), clip(strings.Join(known, ", ")))
 	}
 }
 
@@ -254,7 +264,7 @@ func (d *decoder) class(n *yaml.Node, at string) (c Class, ok bool) {
 	d.keys(n, at, []key{
 		{"name", func(n *yaml.Node, at string) {
 			if c.Name = d.text(n, at); !validName(c.Name) {
-				d.fail(n.Line, at, "a name of up to %d letters, digits, dots, hyphens and underscores is expected, other than %s, not %q", maxName, Forever, c.Name)
+				d.fail(n.Line, at, "a name of up to %d letters, digits, dots, hyphens and underscores is expected, other than %s, not %q", maxName, Forever, clip(c.Name))
 				c.Name = ""
 			} else {
 				ok = true
@@ -305,6 +315,10 @@ func (d *decoder) products(n *yaml.Node, at string) map[string]term.ByteSize {
 	}
 	caps := map[string]term.ByteSize{}
 	for name, value := range d.pairs(n, at) {
+		if len(name.Value) > maxProductName {
+			d.fail(name.Line, join(at, name.Value), "the name of a product has %d bytes; at most %d are allowed", len(name.Value), maxProductName)
+			continue
+		}
 		d.keys(value, join(at, name.Value), []key{{"cap", func(n *yaml.Node, at string) {
 			var size term.ByteSize
 			d.cap(n, at, &size)
@@ -351,7 +365,7 @@ func (d *decoder) unmarshal(n *yaml.Node, at, syntax string, v encoding.TextUnma
 	if n.Kind != yaml.ScalarNode {
 		d.fail(n.Line, at, "%s, not a %s", syntax, kindWord(n))
 	} else if err := v.UnmarshalText([]byte(n.Value)); err != nil {
-		d.fail(n.Line, at, "%v, not %q", err, n.Value)
+		d.fail(n.Line, at, "%v, not %q", err, clip(n.Value))
 	}
 }
 

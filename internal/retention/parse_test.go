@@ -1,6 +1,8 @@
 package retention
 
 import (
+	"os"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -113,6 +115,7 @@ func TestParseFaults(t *testing.T) {
 		{"retention:\n  products: []", "retention.products: a map is expected"},
 		{"retention:\n  products: {g: 4TiB}", "retention.products.g: a map is expected, with keys such as cap"},
 		{"retention:\n  products: {g: {size: 4TiB}}", "retention.products.g.size: no such key; the nearest is cap"},
+		{"retention:\n  products:\n    " + strings.Repeat("p", 201) + ": {}", "p.yml:3: retention.products.pppp"},
 		{class("release"), "p.yml:3: retention.classes[0]: a map is expected, with keys such as name"},
 		{class("{}"), "p.yml:3: retention.classes[0]: the key name is missing"},
 		{class("{name: forever}"), "p.yml:3: retention.classes[0].name: a name of up to 64 letters"},
@@ -129,6 +132,7 @@ func TestParseFaults(t *testing.T) {
 		{class("{name: a, keep_within: 0s, keep_used: 0s}"), "the keep rules keep nothing"},
 		{class("{name: a, keep_last: }"), "retention.classes[0].keep_last: the value is missing"},
 		{"retention: {products: {" + strings.Repeat("x, ", 100) + "}}", "more errors follow"},
+		{"retention:\n  schedule: " + strings.Repeat("x", 100_000) + "\n  ? " + strings.Repeat("y", 100_000) + "\n  : 1", "yyyyyy…: no such key"},
 		{strings.Repeat("#", MaxPolicyBytes+1), "at most 262144 are allowed"},
 	} {
 		p, err := Parse("p.yml", []byte(c.text))
@@ -136,6 +140,9 @@ func TestParseFaults(t *testing.T) {
 			t.Errorf("%.80q: no error, want %q", c.text, c.want)
 		} else if !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%.80q: error %q, want %q", c.text, err, c.want)
+		}
+		if err != nil && len(err.Error()) > 20_000 {
+			t.Errorf("%.80q: an error of %d bytes", c.text, len(err.Error()))
 		}
 		if p != nil {
 			t.Errorf("%.80q: a policy beside an error", c.text)
@@ -149,6 +156,7 @@ func FuzzParse(f *testing.F) {
 	f.Add([]byte(example))
 	f.Add([]byte("retention: {classes: [{name: a, keep_last: 0}], default: a, cap: 1e3, schedule: 02:00}"))
 	f.Add([]byte("retention: &a\n  products: {\"\\u0085\\n\": {cap: 9PB}, g: *a}\n  <<: *a"))
+	f.Add([]byte("retention: {products: {\"" + strings.Repeat("\\x01", 200) + "\": {cap: 1}}}"))
 	f.Add([]byte("retention: {classes: [{name: a, match: {branch: \"\\\"*\\x00\"}, keep_within: 0.00001d}], brake: 0.004%}"))
 	f.Fuzz(func(t *testing.T, text []byte) {
 		p, err := Parse("p", text)
@@ -281,6 +289,37 @@ func TestShare(t *testing.T) {
 		}
 		if got := s.exceeded(c.part, c.whole); got != c.want {
 			t.Errorf("%d of %d is more than %s: %v, want %v", c.part, c.whole, c.share, got, c.want)
+		}
+	}
+}
+
+// TestManual: the policy in the manual is valid, without warnings, and equal to the
+// example of the specification.
+func TestManual(t *testing.T) {
+	t.Parallel()
+	page, err := os.ReadFile("../../docs/retention.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, text, ok := strings.Cut(string(page), "\n    retention:\n")
+	text, _, end := strings.Cut(text, "\n\n")
+	if !ok || !end {
+		t.Fatal("the manual shows no policy")
+	}
+	p, err := Parse("docs/retention.md", []byte("    retention:\n"+text))
+	if err != nil {
+		t.Fatal(err)
+	}
+	want, err := Parse("example", []byte(example))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if d := cmp.Diff(want, p); d != "" || len(p.Warnings()) > 0 {
+		t.Errorf("the policy of the manual has warnings %q (-example +manual):\n%s", p.Warnings(), d)
+	}
+	for _, key := range append(slices.Clone(policyKeys), classKeys...) {
+		if !strings.Contains(string(page), key) {
+			t.Errorf("the manual does not mention the key %s", key)
 		}
 	}
 }

@@ -16,80 +16,83 @@ import (
 	"github.com/symdepot/symdepot/internal/term"
 )
 
-// drawRules draws rules of which at least one is set.
-func drawRules(t *rapid.T, label string) Rules {
-	r := Rules{KeepLast: rapid.IntRange(0, 4).Draw(t, label+" last"), KeepWithin: days * term.Duration(rapid.IntRange(0, 60).Draw(t, label+" within"))}
-	if rapid.Bool().Draw(t, label+" by use") || r.forever() {
-		r.KeepUsed = days * term.Duration(rapid.IntRange(1, 60).Draw(t, label+" used"))
+// random returns a source of random numbers. rapid prefers small numbers, so that
+// almost everything would be held or open; it draws the sizes only.
+func random(t *rapid.T, label string) *rand.Rand {
+	return rand.New(rand.NewPCG(rapid.Uint64().Draw(t, label), 1))
+}
+
+// someRules returns rules of which at least one is set.
+func someRules(r *rand.Rand) Rules {
+	rules := Rules{KeepLast: r.IntN(3), KeepWithin: days * term.Duration(r.IntN(40))}
+	if r.IntN(2) == 0 {
+		rules.KeepWithin = 0
 	}
-	return r
+	if r.IntN(2) == 0 || rules.forever() {
+		rules.KeepUsed = days * term.Duration(1+r.IntN(40))
+	}
+	return rules
 }
 
 func drawPolicy(t *rapid.T, caps bool) *Policy {
+	r := random(t, "policy")
 	p := &Policy{
 		Classes: []Class{
-			{Name: "release", Match: Match{Branch: "release"}}, {Name: "nightly", Match: Match{Branch: "main"}, Rules: drawRules(t, "nightly")},
-			{Name: "try", Rules: drawRules(t, "try")},
+			{Name: "release", Match: Match{Branch: "release"}}, {Name: "nightly", Match: Match{Branch: "main"}, Rules: someRules(r)}, {Name: "try", Rules: someRules(r)},
 		},
-		Default: rapid.SampledFrom([]string{"", "try"}).Draw(t, "default"),
-		MinAge:  days * term.Duration(rapid.IntRange(0, 3).Draw(t, "min age")), Floor: rapid.IntRange(0, 2).Draw(t, "floor"),
-		Trash: days * term.Duration(rapid.IntRange(0, 1).Draw(t, "trash")), Brake: Share(rapid.IntRange(0, 10000).Draw(t, "brake")),
+		Default: []string{"", "try"}[r.IntN(2)], MinAge: days * term.Duration(r.IntN(4)), Floor: r.IntN(3),
+		Trash: days * term.Duration(r.IntN(2)), Brake: Share(r.IntN(10001)),
 	}
 	if caps {
-		size := rapid.Custom(func(t *rapid.T) term.ByteSize { return term.ByteSize(rapid.IntRange(0, 600).Draw(t, "cap")) })
-		p.Classes[1].Cap, p.Classes[2].Cap, p.Cap = size.Draw(t, "nightly cap"), size.Draw(t, "try cap"), size.Draw(t, "depot cap")
-		p.ProductCaps = map[string]term.ByteSize{"G": size.Draw(t, "product cap")}
+		size := func() term.ByteSize { return term.ByteSize(r.IntN(2) * r.IntN(800)) }
+		p.Classes[1].Cap, p.Classes[2].Cap, p.Cap = size(), size(), size()
+		p.ProductCaps = map[string]term.ByteSize{"G": size()}
 	}
 	return p
 }
 
 func drawState(t *rapid.T) *State {
-	s := &State{}
-	contents := rapid.IntRange(1, 30).Draw(t, "contents")
-	day := rapid.IntRange(0, 100)
+	r, s := random(t, "state"), &State{}
+	contents, n := rapid.IntRange(1, 30).Draw(t, "contents"), rapid.IntRange(0, 25).Draw(t, "transactions")
 	for range contents {
-		size := int64(rapid.IntRange(0, 100).Draw(t, "size"))
-		c := Content{Size: size, Stored: (size + 7) / 8 * 8, Pinned: rapid.IntRange(0, 9).Draw(t, "pin") == 0}
-		if rapid.IntRange(0, 2).Draw(t, "is read") == 0 {
-			c.LastRead = at(float64(day.Draw(t, "read"))).Unix()
+		size := int64(r.IntN(100))
+		c := Content{Size: size, Stored: (size + 7) / 8 * 8, Pinned: r.IntN(10) == 0}
+		if r.IntN(3) == 0 {
+			c.LastRead = at(float64(r.IntN(101))).Unix()
 		}
 		s.Contents = append(s.Contents, c)
 	}
 	for range rapid.IntRange(0, 12).Draw(t, "derivations") {
 		// Later contents are derived from earlier ones, so that there are no loops.
-		source := rapid.IntRange(0, contents-1).Draw(t, "source")
-		if source+1 < contents {
-			s.Derived = append(s.Derived, Derivation{uint32(source), uint32(rapid.IntRange(source+1, contents-1).Draw(t, "result"))})
+		if source := r.IntN(contents); source+1 < contents {
+			s.Derived = append(s.Derived, Derivation{uint32(source), uint32(source + 1 + r.IntN(contents-source-1))})
 		}
 	}
-	n := rapid.IntRange(0, 25).Draw(t, "transactions")
 	for i := range n {
 		x := Transaction{
-			Number: int64(i + 1), Product: rapid.SampledFrom([]string{"G", "H", ""}).Draw(t, "product"), Branch: rapid.SampledFrom([]string{"main", "dev", "release"}).Draw(t, "branch"),
-			Class: rapid.SampledFrom([]string{"", "nightly", "try", "release", "unknown"}).Draw(t, "class"),
-			Time:  at(float64(day.Draw(t, "time"))), Open: rapid.IntRange(0, 20).Draw(t, "open") == 0,
-			Needs: rapid.SliceOfN(rapid.Int64Range(1, int64(n)), 0, 2).Draw(t, "needs"),
+			Number: int64(i + 1), Product: []string{"G", "H", ""}[r.IntN(3)], Branch: []string{"main", "dev", "release"}[r.IntN(3)],
+			Class: []string{"", "nightly", "try", "nightly", "try", "release", "unknown"}[r.IntN(7)], Time: at(float64(r.IntN(101))), Open: r.IntN(20) == 0,
 		}
-		if rapid.IntRange(0, 2).Draw(t, "unreferring") > 0 {
-			x.Needs = nil
+		for r.IntN(4) == 0 {
+			x.Needs = append(x.Needs, int64(1+r.IntN(n)))
 		}
-		if rapid.Bool().Draw(t, "imported") {
-			x.Arrived = at(float64(day.Draw(t, "arrived")))
+		if r.IntN(2) == 0 {
+			x.Arrived = at(float64(r.IntN(101)))
 		}
-		if rapid.IntRange(0, 6).Draw(t, "held") == 0 {
+		if r.IntN(12) == 0 {
 			x.Holds = append(x.Holds, Hold{Name: "x"})
 		}
-		if rapid.IntRange(0, 6).Draw(t, "held until") == 0 {
-			x.Holds = append(x.Holds, Hold{Name: "y", Until: at(float64(rapid.IntRange(98, 102).Draw(t, "until")))})
+		if r.IntN(8) == 0 {
+			x.Holds = append(x.Holds, Hold{Name: "y", Until: at(float64(98 + r.IntN(5)))})
 		}
-		if rapid.IntRange(0, 6).Draw(t, "removed") == 0 {
+		if r.IntN(8) == 0 {
 			x.Removed = at(95)
-			if rapid.Bool().Draw(t, "in the trash") {
-				x.TrashUntil = at(float64(rapid.IntRange(97, 104).Draw(t, "trash until")))
+			if r.IntN(2) == 0 {
+				x.TrashUntil = at(float64(97 + r.IntN(8)))
 			}
 		}
-		for range rapid.IntRange(0, 6).Draw(t, "files") {
-			x.Contents = append(x.Contents, uint32(rapid.IntRange(0, contents-1).Draw(t, "content")))
+		for range r.IntN(7) {
+			x.Contents = append(x.Contents, uint32(r.IntN(contents)))
 		}
 		s.Transactions = append(s.Transactions, x)
 	}
@@ -242,8 +245,7 @@ func TestPlanProperties(t *testing.T) {
 		}
 
 		// The order of the input does not matter.
-		seed := rapid.Uint64().Draw(t, "order")
-		other := mustPlan(t, p, shuffled(s, rand.New(rand.NewPCG(seed, 1))))
+		other := mustPlan(t, p, shuffled(s, random(t, "order")))
 		if a, b := summary(plan), summary(other); a != b {
 			t.Fatalf("the plan depends on the order of the input:\n%s", cmp.Diff(a, b))
 		}
@@ -298,9 +300,9 @@ func TestMoreRulesKeepMore(t *testing.T) {
 		plan := mustPlan(t, p, s)
 		more := *p
 		more.Classes = slices.Clone(p.Classes)
-		what := rapid.SampledFrom([]string{"last", "within", "used", "age", "hold", "need", "none"}).Draw(t, "more")
-		c := &more.Classes[rapid.IntRange(1, 2).Draw(t, "of class")]
-		add := rapid.IntRange(1, 20).Draw(t, "by")
+		r := random(t, "more")
+		what := []string{"last", "within", "used", "age", "hold", "need", "none"}[r.IntN(7)]
+		c, add := &more.Classes[1+r.IntN(2)], 1+r.IntN(20)
 		state := *s
 		state.Transactions = slices.Clone(s.Transactions)
 		switch what {
@@ -318,11 +320,11 @@ func TestMoreRulesKeepMore(t *testing.T) {
 			if len(state.Transactions) == 0 {
 				return
 			}
-			x := &state.Transactions[rapid.IntRange(0, len(state.Transactions)-1).Draw(t, "of transaction")]
+			x := &state.Transactions[r.IntN(len(state.Transactions))]
 			if what == "hold" {
 				x.Holds = append(slices.Clone(x.Holds), Hold{Name: "more"})
 			} else {
-				x.Needs = append(slices.Clone(x.Needs), int64(rapid.IntRange(1, len(state.Transactions)).Draw(t, "need")))
+				x.Needs = append(slices.Clone(x.Needs), int64(1+r.IntN(len(state.Transactions))))
 			}
 		}
 		for v := range mustPlan(t, &more, &state).Removed() {
@@ -567,6 +569,33 @@ func TestGarbage(t *testing.T) {
 	}
 	if err := after.Transactions[1].CheckRemove(now); err != nil {
 		t.Errorf("removal of one without a hold: %v", err)
+	}
+}
+
+func TestHold(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		until, now float64
+		want       bool
+	}{{100, 100, true}, {100, 100.99, true}, {100, 101, false}, {100.5, 100.9, true}, {100, 7, true}, {99, 100, false}} {
+		if got := (Hold{Until: at(c.until)}).Active(at(c.now)); got != c.want {
+			t.Errorf("a hold until day %v is in force on day %v: %v, want %v", c.until, c.now, got, c.want)
+		}
+	}
+	x := Transaction{Holds: []Hold{{Name: "a", Until: at(101)}, {Name: "b"}, {Name: "c", Until: at(99)}}}
+	if h, ok := x.Held(now); !ok || h.Name != "b" {
+		t.Errorf("the transaction is held by %+v, want the hold without an end", h)
+	}
+}
+
+// TestReadBeforeArrival: a read of shared bytes that is older than the transaction
+// does not make it older.
+func TestReadBeforeArrival(t *testing.T) {
+	t.Parallel()
+	p, s := vectorPolicy(t, 0, "nightly: keep_used 45; read a@20")
+	s.Transactions = []Transaction{vectorTransaction(t, 0, "1:60 a")}
+	if v := mustPlan(t, p, s).Why(1); v.Reason != Used || v.WasRead || v.Unused != v.Age {
+		t.Errorf("%s, unused for %v of %v, read: %v, want used since its arrival", v.Reason, v.Unused, v.Age, v.WasRead)
 	}
 }
 
