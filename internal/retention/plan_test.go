@@ -348,6 +348,7 @@ func TestCapFreesSomething(t *testing.T) {
 		{"used lately, removed last", "nightly: keep_within 90, cap 70; read a@99", "1:20 a · 2:30 d · 3:40 c · 4:50 c", "2", 0},
 		{"bytes in the upstream cache are no gain", "nightly: keep_within 90, cap 50; cached s", "1:20 s · 2:30 c · 3:40 d", "2", 90},
 		{"a base goes after its referrer in one run, if it was used later", "nightly: keep_within 90, cap 50; read d@90", "1:20 d · 2:30 c →1 · 3:40 e", "1 2", 0},
+		{"a base stays if its referrer stays because it could free nothing", "nightly: keep_within 90, cap 50; release: –", "1:30 d · 2:20 s →1 · 3:40 e · 9:5 s release", "", 140},
 		{"derived contents count", "nightly: keep_within 90, cap 35; derived a+4", "1:20 a · 2:30 c", "1", 0},
 	} {
 		p, s := vectorPolicy(t, 0, c.policy)
