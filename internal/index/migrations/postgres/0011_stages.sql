@@ -38,7 +38,7 @@ CREATE TABLE stage (
 
 CREATE UNIQUE INDEX stage_key ON stage (caller, key) WHERE key <> '';
 
-CREATE INDEX stage_caller ON stage (caller) WHERE closed IS NULL;
+CREATE INDEX stage_caller ON stage (caller, collects) WHERE closed IS NULL;
 
 CREATE INDEX stage_used ON stage (used);
 
@@ -58,7 +58,9 @@ CREATE TABLE stage_file (
   PRIMARY KEY (stage_id, path)
 );
 
-CREATE INDEX stage_file_content ON stage_file (stage_id, sha256, state);
+CREATE INDEX stage_file_content ON stage_file (stage_id, sha256, path);
+
+CREATE INDEX stage_file_awaited ON stage_file (stage_id, sha256) WHERE state = 0;
 
 CREATE TABLE stage_content (
   stage_id text COLLATE "C" NOT NULL,
