@@ -67,9 +67,9 @@ var mayImport = map[string][]string{
 	"internal/report":   {"internal/depot", "internal/scan", "internal/term"},
 	"internal/bundle":   {"symfile", "layout", "internal/ctxio", "internal/depot", "internal/term", "internal/want"},
 	// symcachework knows the depot as an interface.
-	"internal/symcachework": {"debugid", "symfile", "layout", "objfile", "symcache", "internal/blob", "internal/durable", "internal/fetch", "internal/index", "internal/jobs", "internal/transcode"},
+	"internal/symcachework": {"debugid", "symfile", "layout", "objfile", "symcache", "internal/blob", "internal/client", "internal/durable", "internal/fetch", "internal/index", "internal/jobs", "internal/transcode", "internal/wire"},
 	// jobs knows its kinds as an interface, and declares the storage that it needs.
-	"internal/jobs": {"debugid", "internal/blob", "internal/index", "internal/term"},
+	"internal/jobs": {"internal/blob", "internal/index", "internal/term", "internal/wire"},
 	// web is mounted by the server, which authenticates its requests.
 	"internal/web": {"internal/blob", "internal/stage", "internal/wire"},
 

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"crypto/rand"
-	"errors"
 	"fmt"
 	"log/slog"
 	"net/url"
@@ -13,12 +12,11 @@ import (
 	"runtime"
 	"strings"
 	"syscall"
-	"time"
 
-	"github.com/symdepot/symdepot/debugid"
 	"github.com/symdepot/symdepot/internal/client"
 	"github.com/symdepot/symdepot/internal/config"
 	"github.com/symdepot/symdepot/internal/server"
+	"github.com/symdepot/symdepot/internal/symcachework"
 	"github.com/symdepot/symdepot/internal/term"
 	"github.com/symdepot/symdepot/internal/transcode"
 	"github.com/symdepot/symdepot/internal/upstream"
@@ -121,13 +119,7 @@ func (c workCmd) worker(log *slog.Logger, ts *transcode.Transcoders) *client.Wor
 	}
 	return &client.Worker{
 		Server: srv, Slots: cmp.Or(c.Jobs, max(1, runtime.NumCPU()/2)), Log: log,
-		Versions: func() (list []string) {
-			ts.Refresh(context.Background())
-			for _, v := range ts.Versions() {
-				list = append(list, v.String())
-			}
-			return list
-		},
+		Kinds: []client.Kind{symcachework.Worker{Transcoders: ts}},
 		Room: func() error {
 			free, err := ts.Workspace().Free()
 			if err == nil && free < int64(c.MinFree) {
@@ -135,46 +127,5 @@ func (c workCmd) worker(log *slog.Logger, ts *transcode.Transcoders) *client.Wor
 			}
 			return err
 		},
-		Do: func(ctx context.Context, j client.Job, pdb func(context.Context, *os.File) error) (client.Result, error) {
-			return doJob(ctx, ts, j, pdb)
-		},
 	}
-}
-
-// doJob transcodes one PDB.
-func doJob(ctx context.Context, ts *transcode.Transcoders, j client.Job, pdb func(context.Context, *os.File) error) (client.Result, error) {
-	g, err := debugid.ParseGUID(j.GUID)
-	if err != nil || j.Kind != "symcache" {
-		return client.Result{}, client.Failure{Class: string(transcode.ClassInfra), Detail: "this worker does not know this kind of job; update it to the version of the server"}
-	}
-	sc, err := ts.Workspace().New(j.Name)
-	if err != nil {
-		return client.Result{}, err
-	}
-	res := client.Result{Drop: sc.Remove}
-	f, err := sc.Create()
-	if err != nil {
-		return res, err
-	}
-	if err := errors.Join(pdb(ctx, f), f.Close()); err != nil {
-		return res, err
-	}
-	m, err := ts.Transcode(ctx, sc, transcode.Job{Name: j.Name, ID: debugid.ID{GUID: g, Age: j.Age}, Major: j.Major})
-	if err != nil {
-		fail := client.Failure{Class: string(transcode.ClassOf(err)), Detail: err.Error()}
-		if e, ok := errors.AsType[*transcode.ProgramError](err); ok {
-			fail.Detail += "\n" + e.Output
-			if !e.Version.IsZero() {
-				fail.Version = e.Version.String()
-			}
-		}
-		if ctx.Err() != nil {
-			return res, context.Cause(ctx)
-		}
-		fail.Detail = transcode.Printable(fail.Detail)
-		return res, fail
-	}
-	res.Path, res.Version = m.Path, m.Version.String()
-	res.Detail = fmt.Sprintf("%s by %s in %s", m.Version, m.Program, m.Took.Round(time.Millisecond))
-	return res, nil
 }

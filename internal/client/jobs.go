@@ -54,8 +54,8 @@ type Job = wire.Job
 var (
 	// ErrLeaseLost means that the worker no longer holds the lease of the job.
 	ErrLeaseLost = errors.New("the worker no longer holds the lease of the job")
-	// ErrJobEnded means that the server has ended the job because its PDB cannot be
-	// obtained.
+	// ErrJobEnded means that the server has ended the job because its input file
+	// cannot be obtained.
 	ErrJobEnded = errors.New("the server has ended the job")
 	// ErrRefused means that the same request will never succeed.
 	ErrRefused = errors.New("the server refuses the request")
@@ -269,13 +269,12 @@ func leaseHeader(j *Job) http.Header {
 // jobPath returns the path of a request for a job, below wire.JobsPath.
 func jobPath(j Job, verb string) string { return strconv.FormatInt(j.ID, 10) + "/" + verb }
 
-// Lease requests up to slots jobs of the kind "symcache", for transcoders of these
-// SymCache versions. If
+// Lease requests up to slots jobs that a worker with these abilities can do. If
 // there is no job, the server waits for one for up to wait, in whole seconds.
 // It does not retry.
-func (s *Server) Lease(ctx context.Context, versions []string, slots int, wait time.Duration) ([]Job, error) {
+func (s *Server) Lease(ctx context.Context, abilities []wire.Ability, slots int, wait time.Duration) ([]Job, error) {
 	var got wire.LeaseAnswer
-	err := s.postJSON(ctx, "lease", nil, wire.LeaseRequest{Worker: s.Worker, Kinds: []string{wire.KindSymCache}, Versions: versions, Slots: slots, Wait: int(wait / time.Second)}, &got)
+	err := s.postJSON(ctx, "lease", nil, wire.LeaseRequest{Worker: s.Worker, Abilities: abilities, Slots: slots, Wait: int(wait / time.Second)}, &got)
 	if err == nil && len(got.Jobs) > slots {
 		return nil, errors.New("the server returned more jobs than requested")
 	}
@@ -302,20 +301,20 @@ func (s *Server) Release(ctx context.Context, j Job) error {
 // Bye reports that the worker stops. It does not retry.
 func (s *Server) Bye(ctx context.Context) error { return s.postJSON(ctx, "bye", nil, struct{}{}, nil) }
 
-// PDB downloads the job's PDB and replaces the content of f by it. A retry
-// starts again from the beginning.
-func (s *Server) PDB(ctx context.Context, j Job, f *os.File) error {
-	return s.Try(ctx, "download a PDB", func(ctx context.Context) error {
-		resp, err := s.call(ctx, http.MethodGet, jobPath(j, "pdb"), leaseHeader(&j), nil, 0)
+// Input downloads the job's input file and replaces the content of f by it. A
+// retry starts again from the beginning.
+func (s *Server) Input(ctx context.Context, j Job, f *os.File) error {
+	return s.Try(ctx, "download the input of a job", func(ctx context.Context) error {
+		resp, err := s.call(ctx, http.MethodGet, jobPath(j, j.InputVerb()), leaseHeader(&j), nil, 0)
 		if err != nil {
 			return err
 		}
 		defer resp.Body.Close()
 		if _, err := f.Seek(0, io.SeekStart); err != nil {
-			return &localError{"write the PDB", err}
+			return &localError{"write the input of a job", err}
 		}
 		if err := f.Truncate(0); err != nil {
-			return &localError{"write the PDB", err}
+			return &localError{"write the input of a job", err}
 		}
 		n, err := io.Copy(diskWriter{f}, resp.Body)
 		if err == nil && resp.ContentLength >= 0 && n != resp.ContentLength {
@@ -331,7 +330,7 @@ type diskWriter struct{ f *os.File }
 func (d diskWriter) Write(p []byte) (int, error) {
 	n, err := d.f.Write(p)
 	if err != nil {
-		err = &localError{"write the PDB", err}
+		err = &localError{"write the input of a job", err}
 	}
 	return n, err
 }
@@ -346,7 +345,7 @@ type localError struct {
 func (e *localError) Error() string { return "this machine cannot " + e.what + ": " + e.err.Error() }
 func (e *localError) Unwrap() error { return e.err }
 
-// Complete uploads a result, the file called name. version is the transcoder's,
+// Complete uploads a result, the file called name. version is that of the tool,
 // detail its output.
 func (s *Server) Complete(ctx context.Context, j Job, version, name, detail string) error {
 	f, err := os.Open(name)
@@ -382,7 +381,7 @@ func (s *Server) Fail(ctx context.Context, j Job, f Failure) error {
 // Failure is the reason why a job failed.
 type Failure struct {
 	Class   string // as in wire.Failure
-	Version string // version of the transcoder, or empty
+	Version string // version of the tool, or empty
 	Detail  string // for people, at most 8 KiB
 }
 

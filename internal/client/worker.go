@@ -8,21 +8,33 @@ import (
 	"os"
 	"sync"
 	"time"
+
+	"github.com/symdepot/symdepot/internal/wire"
 )
+
+// Kind is one kind of job that a worker does. Its methods may be called by many
+// goroutines.
+type Kind interface {
+	// Name is the word for the kind, as the server has it.
+	Name() string
+	// Abilities returns what the programs of this machine can make now.
+	Abilities(ctx context.Context) []wire.Ability
+	// Do runs one job. input downloads its input file to a file. An error that is
+	// not a Failure is reported with class infra. The context ends with the cause
+	// ErrLeaseLost when the lease is lost.
+	Do(ctx context.Context, j Job, input func(context.Context, *os.File) error) (Result, error)
+}
 
 // Worker leases jobs from a server and runs them.
 type Worker struct {
 	Server *Server
 	// Slots is the number of concurrent jobs; zero means one.
 	Slots int
-	// Versions returns the SymCache versions that the transcoders can make now.
-	Versions func() []string
+	// Kinds are the kinds of jobs that it does.
+	Kinds []Kind
 	// Room returns the reason why no further job can start now, such as a full
 	// disk, or nil. Room itself may be nil.
 	Room func() error
-	// Do runs one job. pdb downloads its PDB to a file. An error that is not a
-	// Failure is reported with class infra.
-	Do func(ctx context.Context, j Job, pdb func(context.Context, *os.File) error) (Result, error)
 	// Poll is how long the server may wait for a job before it answers a lease
 	// request; zero means 20 s.
 	Poll time.Duration
@@ -30,7 +42,7 @@ type Worker struct {
 	Log *slog.Logger
 }
 
-// Result is the result of a job: a file, the transcoder's version and its output.
+// Result is the result of a job: a file, the version of the tool and its output.
 // Drop is called after the upload; it may be nil.
 type Result struct {
 	Path, Version, Detail string
@@ -90,7 +102,25 @@ func (w *Worker) reserve(ctx context.Context, slots chan struct{}) (n int) {
 	}
 }
 
-// spaceRetry is the pause before Versions and Room are called again.
+// abilities returns what the worker can make now.
+func (w *Worker) abilities(ctx context.Context) (list []wire.Ability) {
+	for _, k := range w.Kinds {
+		list = append(list, k.Abilities(ctx)...)
+	}
+	return list
+}
+
+// do runs a job of any kind.
+func (w *Worker) do(ctx context.Context, j Job) (Result, error) {
+	for _, k := range w.Kinds {
+		if k.Name() == j.Kind {
+			return k.Do(ctx, j, func(ctx context.Context, f *os.File) error { return w.Server.Input(ctx, j, f) })
+		}
+	}
+	return Result{}, Failure{Class: wire.ClassInfra, Detail: "this worker does not know this kind of job; update it to the version of the server"}
+}
+
+// spaceRetry is the pause before the abilities and Room are checked again.
 const spaceRetry = 15 * time.Second
 
 // lease waits for jobs without a time limit. It returns none if ctx has ended.
@@ -98,9 +128,9 @@ func (w *Worker) lease(ctx context.Context, free int) (jobs []Job) {
 	said := ""
 	for ctx.Err() == nil && len(jobs) == 0 {
 		var lack error
-		versions := w.Versions()
-		if len(versions) == 0 {
-			lack = errors.New("no transcoder is usable")
+		abilities := w.abilities(ctx)
+		if len(abilities) == 0 {
+			lack = errors.New("none of the programs is usable")
 		} else if w.Room != nil {
 			lack = w.Room()
 		}
@@ -119,7 +149,7 @@ func (w *Worker) lease(ctx context.Context, free int) (jobs []Job) {
 		}
 		said = ""
 		err := w.Server.Try(ctx, "lease jobs", func(ctx context.Context) (err error) {
-			jobs, err = w.Server.Lease(ctx, versions, free, cmp.Or(w.Poll, 20*time.Second))
+			jobs, err = w.Server.Lease(ctx, abilities, free, cmp.Or(w.Poll, 20*time.Second))
 			if errors.Is(err, ErrRefused) { // not final: the server may be replaced or reconfigured
 				err = errors.New(err.Error())
 			}
@@ -134,7 +164,7 @@ func (w *Worker) lease(ctx context.Context, free int) (jobs []Job) {
 
 // one runs a job and reports the outcome to the server.
 func (w *Worker) one(hurry context.Context, j Job) {
-	log := w.Log.With("job", j.ID, "pdb", j.Name)
+	log := w.Log.With("job", j.ID, "kind", j.Kind, "key", j.Key)
 	ctx, cancel := context.WithCancelCause(hurry)
 	beat := make(chan struct{})
 	go func() {
@@ -142,7 +172,7 @@ func (w *Worker) one(hurry context.Context, j Job) {
 		w.heartbeats(ctx, j, cancel)
 	}()
 	log.Info("job started", "attempt", j.Attempts)
-	r, err := w.Do(ctx, j, func(ctx context.Context, f *os.File) error { return w.Server.PDB(ctx, j, f) })
+	r, err := w.do(ctx, j)
 	if r.Drop != nil {
 		defer r.Drop()
 	}
@@ -167,7 +197,7 @@ func (w *Worker) one(hurry context.Context, j Job) {
 	default:
 		f, ok := errors.AsType[Failure](err)
 		if !ok {
-			f = Failure{Class: "infra", Detail: err.Error()}
+			f = Failure{Class: wire.ClassInfra, Detail: err.Error()}
 		}
 		log.Warn("job failed", "class", f.Class, "error", f.Detail)
 		if err := w.Server.Fail(ctx, j, f); err != nil {

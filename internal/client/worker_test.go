@@ -1,7 +1,6 @@
 package client
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -20,6 +19,7 @@ import (
 	"time"
 
 	"github.com/symdepot/symdepot/internal/symtest"
+	"github.com/symdepot/symdepot/internal/wire"
 )
 
 // fakeServer is a job API that records the paths of its requests; do can answer
@@ -53,7 +53,7 @@ func (f *fakeServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			<-r.Context().Done()
 		}
 		_ = json.NewEncoder(w).Encode(map[string]any{"jobs": jobs})
-	case "pdb":
+	case "input", "pdb":
 		_, _ = io.WriteString(w, "the PDB")
 	default:
 		_, _ = io.Copy(io.Discard, r.Body)
@@ -67,19 +67,44 @@ func (f *fakeServer) count(verb string) int {
 }
 
 func job(id int64) Job {
-	return Job{ID: id, Token: "lease", Kind: "symcache", Name: "app.pdb", GUID: strings.Repeat("1", 32), Age: 1, Major: 3, Seconds: 1}
+	return Job{ID: id, Token: "lease", Kind: "k", Key: "app.pdb", Variant: 3, Input: json.RawMessage(`"for the kind"`), Seconds: 1}
+}
+
+// doFunc runs a job of a test.
+type doFunc func(ctx context.Context, j Job, input func(context.Context, *os.File) error) (Result, error)
+
+// testKind is a kind of job that a test decides.
+type testKind struct {
+	name string
+	do   doFunc
+}
+
+func (k testKind) Name() string { return k.name }
+
+func (k testKind) Abilities(context.Context) []wire.Ability {
+	return []wire.Ability{{Kind: k.name, Variant: 3, Version: "3.1.0"}}
+}
+
+func (k testKind) Do(ctx context.Context, j Job, input func(context.Context, *os.File) error) (Result, error) {
+	return k.do(ctx, j, input)
 }
 
 // working runs a worker until the test ends or stop is called.
-func working(t *testing.T, f *fakeServer, do func(ctx context.Context, j Job, pdb func(context.Context, *os.File) error) (Result, error)) (log *symtest.Output, stop, hurry func()) {
+func working(t *testing.T, f *fakeServer, do doFunc) (log *symtest.Output, stop, hurry func()) {
+	t.Helper()
+	return workingOn(t, f, "k", do)
+}
+
+// workingOn is working for a kind of job.
+func workingOn(t *testing.T, f *fakeServer, kind string, do doFunc) (log *symtest.Output, stop, hurry func()) {
 	t.Helper()
 	f.seen = map[string]int{}
 	ts := httptest.NewServer(f)
 	log = &symtest.Output{}
 	l := slog.New(slog.NewTextHandler(log, nil))
 	w := &Worker{
-		Server:   &Server{HTTP: ts.Client(), URL: ts.URL + "/", Worker: "w", Token: func() (string, error) { return "secret", nil }, Backoff: time.Millisecond, Log: l},
-		Versions: func() []string { return []string{"3.1.0"} }, Do: do, Log: l, Poll: time.Second,
+		Server: &Server{HTTP: ts.Client(), URL: ts.URL + "/", Worker: "w", Token: func() (string, error) { return "secret", nil }, Backoff: time.Millisecond, Log: l},
+		Kinds:  []Kind{testKind{kind, do}}, Log: l, Poll: time.Second,
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	hctx, hcancel := context.WithCancel(context.Background())
@@ -97,8 +122,8 @@ func working(t *testing.T, f *fakeServer, do func(ctx context.Context, j Job, pd
 	return log, func() { cancel(); <-done }, hcancel
 }
 
-// makeFile returns a Worker.Do that downloads the PDB and returns it as result.
-func makeFile(t *testing.T) func(ctx context.Context, j Job, pdb func(context.Context, *os.File) error) (Result, error) {
+// makeFile returns a function that downloads the PDB and returns it as result.
+func makeFile(t *testing.T) doFunc {
 	dir := t.TempDir()
 	return func(ctx context.Context, j Job, pdb func(context.Context, *os.File) error) (Result, error) {
 		f, err := os.Create(filepath.Join(dir, fmt.Sprint(j.ID)))
@@ -168,7 +193,7 @@ func TestUploadRetries(t *testing.T) {
 			return n < 3
 		}, "request to the server failed"},
 		"half a PDB": {func(w http.ResponseWriter, _ *http.Request, verb string, n int) bool {
-			if verb != "pdb" || n > 2 {
+			if verb != "input" || n > 2 {
 				return false
 			}
 			w.Header().Set("Content-Length", "7")
@@ -176,7 +201,7 @@ func TestUploadRetries(t *testing.T) {
 			_ = http.NewResponseController(w).Flush()
 			cut(w)
 			return true
-		}, "download a PDB"},
+		}, "download the input of a job"},
 		"half an upload": {func(w http.ResponseWriter, r *http.Request, verb string, n int) bool {
 			if verb != "complete" || n > 2 {
 				return false
@@ -236,7 +261,7 @@ func TestJobOutcomes(t *testing.T) {
 		"failure":       {nil, Failure{Class: "exit", Version: "3.1.0", Detail: "bad"}, "class=exit", 1},
 		"our own fault": {nil, errors.New("disk"), "class=infra", 1},
 		"lost":          {status("complete", 409), nil, "the lease was lost", 0},
-		"gone":          {status("pdb", 410), nil, "the server ended the job", 0},
+		"gone":          {status("input", 410), nil, "the server ended the job", 0},
 		"refused":       {status("complete", 422), nil, "class=infra", 1},
 	} {
 		t.Run(what, func(t *testing.T) {
@@ -318,8 +343,8 @@ func TestBackPressure(t *testing.T) {
 	defer ts.Close()
 	log := &symtest.Output{}
 	w := &Worker{
-		Server:   &Server{HTTP: ts.Client(), URL: ts.URL, Worker: "w", Token: func() (string, error) { return "secret", nil }},
-		Versions: func() []string { return []string{"3.1.0"} }, Log: slog.New(slog.NewTextHandler(log, nil)),
+		Server: &Server{HTTP: ts.Client(), URL: ts.URL, Worker: "w", Token: func() (string, error) { return "secret", nil }},
+		Kinds:  []Kind{testKind{"k", nil}}, Log: slog.New(slog.NewTextHandler(log, nil)),
 		Room: func() error { return errors.New("the disk is full") },
 	}
 	ctx, cancel := context.WithCancel(t.Context())
@@ -360,8 +385,8 @@ func TestLocalFailure(t *testing.T) {
 		requests   int32
 		do         func() error
 	}{
-		{"closed file", "this machine cannot write the PDB: ", 1, func() error { return s.PDB(t.Context(), job(1), closed) }},
-		{"file opened for reading", "this machine cannot write the PDB: ", 1, func() error { return s.PDB(t.Context(), job(1), unwritable) }},
+		{"closed file", "this machine cannot write the input of a job: ", 1, func() error { return s.Input(t.Context(), job(1), closed) }},
+		{"file opened for reading", "this machine cannot write the input of a job: ", 1, func() error { return s.Input(t.Context(), job(1), unwritable) }},
 		{"missing result", "this machine cannot read the result: ", 0, func() error {
 			return s.Complete(t.Context(), job(1), "3.1.0", closed.Name()+".missing", "")
 		}},
@@ -376,29 +401,68 @@ func TestLocalFailure(t *testing.T) {
 	}
 }
 
-// TestOldServer: a server that knows one kind of job reads the lease request of a
-// new worker.
+// TestOldServer: a worker does the jobs of a server of the release before, which
+// knows one kind of job, and no field of all kinds.
 func TestOldServer(t *testing.T) {
-	var body []byte
-	ts := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		body, _ = io.ReadAll(r.Body)
-		_, _ = io.WriteString(w, `{"jobs":[]}`)
-	}))
-	defer ts.Close()
-	s := &Server{HTTP: ts.Client(), URL: ts.URL, Worker: "w", Token: func() (string, error) { return "secret", nil }}
-	if _, err := s.Lease(t.Context(), []string{"3.1.0"}, 2, 3*time.Second); err != nil {
-		t.Fatal(err)
+	var request []byte
+	f := &fakeServer{do: func(w http.ResponseWriter, r *http.Request, verb string, n int) bool {
+		switch {
+		case verb == "input": // a verb that the server does not know
+			http.NotFound(w, r)
+		case verb == "lease" && n == 1:
+			request, _ = io.ReadAll(r.Body)
+			_, _ = io.WriteString(w, `{"jobs":[{"id":1,"token":"lease","kind":"symcache","name":"app.pdb","guid":"0E7712BEAF064421884B496F833C8EC1","age":26,"major":3,"attempts":2,"lease_seconds":30}]}`+"\n")
+		default:
+			return false
+		}
+		return true
+	}}
+	got := make(chan Job, 1)
+	ok := makeFile(t)
+	log, stop, _ := workingOn(t, f, "symcache", func(ctx context.Context, j Job, input func(context.Context, *os.File) error) (Result, error) {
+		got <- j
+		return ok(ctx, j, input)
+	})
+	j := <-got
+	log.Await(t, `msg="job done"`)
+	stop()
+	if want := `{"name":"app.pdb","guid":"0E7712BEAF064421884B496F833C8EC1","age":26}`; string(j.Input) != want || j.Variant != 3 || j.Attempts != 2 || j.Seconds != 30 {
+		t.Errorf("the worker reads %+v with input %s; want variant 3, attempt 2, 30 seconds and input %s", j, j.Input, want)
+	}
+	if j.Key != "app.pdb/0E7712BEAF064421884B496F833C8EC11A" {
+		t.Errorf("the worker reads the key %q, want one of the name, the GUID and the age", j.Key)
 	}
 	var old struct {
 		Worker   string   `json:"worker"`
+		Kinds    []string `json:"kinds"`
 		Versions []string `json:"versions"`
 		Slots    int      `json:"slots"`
 		Wait     int      `json:"wait_seconds"`
 	}
-	if err := json.Unmarshal(body, &old); err != nil || old.Worker != "w" || !slices.Equal(old.Versions, []string{"3.1.0"}) || old.Slots != 2 || old.Wait != 3 {
-		t.Errorf("an old server reads %+v from %s (%v)", old, body, err)
+	if err := json.Unmarshal(request, &old); err != nil || old.Worker != "w" || !slices.Equal(old.Kinds, []string{"symcache"}) ||
+		!slices.Equal(old.Versions, []string{"3.1.0"}) || old.Slots != 1 || old.Wait != 1 {
+		t.Errorf("the old server reads %+v from %s, error %v; want worker w, kind symcache, version 3.1.0, 1 slot and 1 second", old, request, err)
 	}
-	if !bytes.Contains(body, []byte(`"kinds":["symcache"]`)) {
-		t.Errorf("the lease request %s does not name the kind symcache", body)
+	if want := []string{"/-/jobs/1/pdb", "/-/jobs/1/complete"}; !slices.Contains(f.asked, want[0]) || !slices.Contains(f.asked, want[1]) {
+		t.Errorf("requests %q, want %q among them", f.asked, want)
 	}
+}
+
+// TestUnknownKind: a worker reports a job of a kind that it does not know.
+func TestUnknownKind(t *testing.T) {
+	j := job(1)
+	j.Kind = "later"
+	reported := make(chan string, 1)
+	f := &fakeServer{jobs: []Job{j}, do: func(_ http.ResponseWriter, r *http.Request, verb string, _ int) bool {
+		if verb == "fail" {
+			b, _ := io.ReadAll(r.Body)
+			reported <- string(b)
+		}
+		return false
+	}}
+	_, stop, _ := working(t, f, makeFile(t))
+	if got := <-reported; !strings.Contains(got, `"class":"infra"`) || !strings.Contains(got, "does not know this kind of job") {
+		t.Errorf("the worker reports %s, want class infra and that it does not know the kind", got)
+	}
+	stop()
 }

@@ -3,6 +3,7 @@ package depot
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -428,7 +429,7 @@ func TestUpgrade(t *testing.T) {
 // remote is a worker of the test's.
 func remote(t *testing.T, d *Depot, name string) (jobs.Leased, bool) {
 	t.Helper()
-	list, err := d.Jobs().Lease(t.Context(), jobs.Worker{Name: name, Abilities: []jobs.Ability{SymCacheAbility(version(t, "4.1.0"))}, Slots: 1}, time.Millisecond)
+	list, err := d.Jobs().Lease(t.Context(), jobs.Worker{Name: name, Abilities: []jobs.Ability{symcachework.Ability(version(t, "4.1.0"))}, Slots: 1}, time.Millisecond)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -436,6 +437,23 @@ func remote(t *testing.T, d *Depot, name string) (jobs.Leased, bool) {
 		return jobs.Leased{}, false
 	}
 	return list[0], true
+}
+
+// inputOf returns the PDB that a worker is told to read.
+func inputOf(t *testing.T, j jobs.Leased) symcache.Key {
+	t.Helper()
+	var m struct {
+		Name, GUID string
+		Age        uint32
+	}
+	if err := json.Unmarshal(j.Input.Message, &m); err != nil {
+		t.Fatalf("the input of job %d is %s: %v", j.ID, j.Input.Message, err)
+	}
+	g, err := debugid.ParseGUID(m.GUID)
+	if err != nil {
+		t.Fatalf("the input of job %d is %s: %v", j.ID, j.Input.Message, err)
+	}
+	return symcache.Key{Name: m.Name, ID: debugid.ID{GUID: g, Age: m.Age}}
 }
 
 // Two workers elsewhere share one queue: a job is leased to one at a time, and
@@ -478,8 +496,8 @@ func TestWorkers(t *testing.T) {
 	t.Run("a job is leased once", func(t *testing.T) {
 		request(t, jobs.Queued)
 		var ok bool
-		if one, ok = remote(t, d, "one"); !ok || one.Input.Name != key.Name || one.Input.ID != key.ID {
-			t.Fatalf("leased %+v, %v, want the job of %s", one, ok, key.Name)
+		if one, ok = remote(t, d, "one"); !ok || inputOf(t, one) != key {
+			t.Fatalf("leased %+v with input %s, %v, want the job of %s", one, one.Input.Message, ok, key.Name)
 		}
 		if _, ok := remote(t, d, "two"); ok {
 			t.Error("a second worker received the leased job")

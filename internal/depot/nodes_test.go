@@ -212,9 +212,11 @@ func (symtestKind) Existing(context.Context, jobs.Job) (*jobs.Outcome, error) {
 	return nil, nil
 }
 func (symtestKind) Input(context.Context, jobs.Job) (jobs.Input, error) {
-	return jobs.Input{Name: "x.pdb"}, nil
+	return jobs.Input{}, nil
 }
-func (symtestKind) Rule(string) jobs.Rule { return jobs.Rule{} }
+func (symtestKind) Rule(string) jobs.Rule                             { return jobs.Rule{} }
+func (symtestKind) CheckAbility(a jobs.Ability) (jobs.Ability, error) { return a, nil }
+func (symtestKind) CheckFailure(f jobs.Failure) (jobs.Failure, error) { return f, nil }
 
 // sharedSource is an upstream whose limit servers share.
 type sharedSource struct {

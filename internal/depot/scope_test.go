@@ -12,6 +12,7 @@ import (
 
 	"github.com/symdepot/symdepot/internal/blob"
 	"github.com/symdepot/symdepot/internal/jobs"
+	"github.com/symdepot/symdepot/internal/symcachework"
 	"github.com/symdepot/symdepot/internal/transcode"
 	"github.com/symdepot/symdepot/symcache"
 )
@@ -31,7 +32,7 @@ func TestDerivedFollowsItsSource(t *testing.T) {
 	if _, err := d.SymCache().RequestSymCache(t.Context(), key, v); err != nil {
 		t.Fatal(err)
 	}
-	list, err := d.Jobs().Lease(t.Context(), jobs.Worker{Name: "w", Abilities: []jobs.Ability{SymCacheAbility(v)}, Slots: 1}, time.Second)
+	list, err := d.Jobs().Lease(t.Context(), jobs.Worker{Name: "w", Abilities: []jobs.Ability{symcachework.Ability(v)}, Slots: 1}, time.Second)
 	if err != nil || len(list) != 1 {
 		t.Fatalf("LeaseWork: %d jobs, %v; want 1", len(list), err)
 	}

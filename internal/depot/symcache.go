@@ -2,12 +2,13 @@ package depot
 
 import (
 	"context"
+	"errors"
+	"fmt"
 
 	"github.com/symdepot/symdepot/internal/index"
 	"github.com/symdepot/symdepot/internal/jobs"
 	"github.com/symdepot/symdepot/internal/symcachework"
 	"github.com/symdepot/symdepot/layout"
-	"github.com/symdepot/symdepot/symcache"
 	"github.com/symdepot/symdepot/symfile"
 )
 
@@ -23,9 +24,6 @@ type (
 	// JobOptions configure the leases of jobs.
 	JobOptions = jobs.Options
 )
-
-// SymCacheAbility is the ability of a worker to make a version of SymCache files.
-func SymCacheAbility(v symcache.Version) jobs.Ability { return symcachework.Ability(v) }
 
 // SymCacheAnswer is the answer to a request for a SymCache file.
 type SymCacheAnswer struct {
@@ -55,14 +53,22 @@ func symCacheFile(a symcachework.Answer) *File {
 	return nil
 }
 
-// OpenJobInput opens the file that a worker's job is about. If it cannot be had,
+// OpenJobInput opens the input file of a worker's job. If it cannot be obtained,
 // the attempt has failed and the error is a jobs.Failure.
 func (d *Depot) OpenJobInput(ctx context.Context, l jobs.Lease) (*File, error) {
-	f, err := d.queue.OpenInput(ctx, l)
+	in, err := d.queue.OpenInput(ctx, l)
 	if err != nil {
 		return nil, err
 	}
-	return f.(*File), nil
+	if f, ok := in.(*File); ok {
+		return f, nil
+	}
+	// A file that the kind made for its workers.
+	name, ref, size := in.Content()
+	if size < 0 {
+		return nil, errors.Join(fmt.Errorf("the input file %s of job %d has no size", name, l.ID), in.Close())
+	}
+	return &File{Object: symfile.Object{Name: name}, Ref: ref, Volatile: true, Size: size, ETag: fmt.Sprintf("job-%d", l.ID), r: in, closer: in}, nil
 }
 
 // symcacheDepot is what the making of SymCache files needs of the depot.

@@ -722,8 +722,8 @@ func TestTranscoderNames(t *testing.T) {
 	if _, err := d.SymCache().RequestSymCache(t.Context(), keyOf("a;exec touch INJ;.pdb", g), v); err != nil {
 		t.Fatal(err)
 	}
-	if j, ok := remote(t, d, "worker"); !ok || j.Input.Name != "Real-1.pdb" {
-		t.Errorf("a worker was given the name %q (%v), want Real-1.pdb", j.Input.Name, ok)
+	if j, ok := remote(t, d, "worker"); !ok || inputOf(t, j).Name != "Real-1.pdb" {
+		t.Errorf("a worker was given %s (%v), want the name Real-1.pdb", j.Input.Message, ok)
 	}
 }
 

@@ -9,11 +9,12 @@ import (
 	"github.com/symdepot/symdepot/internal/blob"
 	"github.com/symdepot/symdepot/internal/index"
 	"github.com/symdepot/symdepot/internal/term"
+	"github.com/symdepot/symdepot/internal/wire"
 )
 
 // ClassInfra is the class of a failure of the machine: no program, no disk space,
 // an interruption. All other classes are words of a Kind.
-const ClassInfra = "infra"
+const ClassInfra = wire.ClassInfra
 
 // Failure is the end of an attempt without a result. It is an error.
 type Failure struct {

@@ -8,6 +8,7 @@ package jobs
 import (
 	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
 	"io"
 	"io/fs"
@@ -17,7 +18,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/symdepot/symdepot/debugid"
 	"github.com/symdepot/symdepot/internal/blob"
 	"github.com/symdepot/symdepot/internal/index"
 )
@@ -53,6 +53,12 @@ var (
 	// ErrBadResult is wrapped by the error of Kind.Keep for a result that does not
 	// belong to the job. The attempt goes on.
 	ErrBadResult = errors.New("not a result of this job")
+	// ErrBadWorker is wrapped by the error for an ability or a failure that a worker
+	// of the kind cannot have.
+	ErrBadWorker = errors.New("not an ability or a failure of this kind of job")
+	// ErrNoKind is the error for a worker that can do only kinds of jobs that the
+	// queue does not have.
+	ErrNoKind = errors.New("the queue has no kind of job of this worker")
 )
 
 // Store is the storage of a queue. *index.DB implements it. Not found is
@@ -93,20 +99,24 @@ type Ability struct {
 	Version string // of the tool
 }
 
-// Input is the debug file that a job is about.
+// Input is what a job is about.
 type Input struct {
-	Name string     // file name, safe on every system
-	ID   debugid.ID // of the debug file
-	// Source is the content of the file; nil if the depot does not have it.
+	// Message is what the kind tells its workers, as JSON. Names of files in it must
+	// be safe on every system.
+	Message json.RawMessage
+	// Source is the content of the input file; nil if the depot does not have it.
 	Source *blob.Ref
 	// Version is the version of the tool for which the job was entered.
 	Version string
 }
 
-// File is an open input. It may still be downloading.
+// File is an open input file. It may still be downloading.
 type File interface {
 	io.ReaderAt
 	io.Closer
+	// Content returns the name of the file, its SHA-256 (zero if unknown) and its
+	// size in bytes (-1 if unknown).
+	Content() (name string, ref blob.Ref, size int64)
 }
 
 // Result describes what a worker made.
@@ -128,17 +138,22 @@ type Kind interface {
 	Abilities() []Ability
 	// CanStart reports whether this machine has the resources for another job.
 	CanStart() bool
-	// Input describes the debug file of a job.
+	// Input describes the input of a job.
 	Input(ctx context.Context, j Job) (Input, error)
 	// Existing looks for an earlier result of the same work. nil means that there
 	// is none and the job has to be done.
 	Existing(ctx context.Context, j Job) (*Outcome, error)
 	// Make does a job on this machine and stores the result.
 	Make(ctx context.Context, j Job) (Outcome, error)
-	// Open opens the input of a job for a worker.
+	// Open opens the input file of a job for a worker.
 	Open(ctx context.Context, j Job) (File, error)
 	// Keep stores the result of a worker. See ErrBadResult.
 	Keep(ctx context.Context, j Job, r Result, body io.Reader) (Outcome, error)
+	// CheckAbility returns an ability of a worker in normal form, or ErrBadWorker.
+	CheckAbility(a Ability) (Ability, error)
+	// CheckFailure returns a failure that a worker reports in normal form, or
+	// ErrBadWorker. Every kind has ClassInfra.
+	CheckFailure(f Failure) (Failure, error)
 	// Rule returns the consequences of a failure of a class.
 	Rule(class string) Rule
 }
@@ -176,11 +191,11 @@ type Options struct {
 	Log *slog.Logger
 	// Now is the clock; nil is time.Now.
 	Now func() time.Time
-	// Hooks are called at events of the queue.
 	// Others returns the workers that sent a request to another server of the store
 	// lately; nil: there are no other servers. It must be fast.
 	Others func() []Worker
-	Hooks  Hooks
+	// Hooks are called at events of the queue.
+	Hooks Hooks
 }
 
 // Hooks are functions for tests, which wait for events of a queue with them. nil

@@ -3,12 +3,14 @@ package jobs
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"io/fs"
 	"os"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -16,7 +18,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/symdepot/symdepot/debugid"
 	"github.com/symdepot/symdepot/internal/blob"
 	"github.com/symdepot/symdepot/internal/index"
 	"github.com/symdepot/symdepot/internal/index/indextest"
@@ -41,8 +42,22 @@ func (k *testKind) Abilities() []Ability { return k.able }
 func (k *testKind) CanStart() bool       { return !k.full }
 func (k *testKind) Rule(c string) Rule   { return k.rules[c] }
 
+func (k *testKind) CheckAbility(a Ability) (Ability, error) {
+	if a.Version == "" {
+		return a, fmt.Errorf("%w: no version", ErrBadWorker)
+	}
+	return a, nil
+}
+
+func (k *testKind) CheckFailure(f Failure) (Failure, error) {
+	if f.Class == "" {
+		return f, fmt.Errorf("%w: no class", ErrBadWorker)
+	}
+	return f, nil
+}
+
 func (k *testKind) Input(_ context.Context, j Job) (Input, error) {
-	return Input{Name: j.Key, ID: debugid.ID{Age: uint32(j.Variant)}, Source: k.source, Version: fmt.Sprint(j.Variant, ".0")}, nil
+	return Input{Message: json.RawMessage(strconv.Quote(j.Key)), Source: k.source, Version: fmt.Sprint(j.Variant, ".0")}, nil
 }
 
 func (k *testKind) Existing(_ context.Context, j Job) (*Outcome, error) {
@@ -73,9 +88,11 @@ func (k *testKind) Keep(_ context.Context, j Job, r Result, body io.Reader) (Out
 	return Outcome{Class: "ok", Detail: r.Detail, Result: &ref}, nil
 }
 
-type nopCloser struct{ io.ReaderAt }
+type nopCloser struct{ *bytes.Reader }
 
 func (nopCloser) Close() error { return nil }
+
+func (c nopCloser) Content() (string, blob.Ref, int64) { return "input", blob.Ref{}, c.Size() }
 
 func TestMain(m *testing.M) {
 	indextest.Prepare()
@@ -576,7 +593,7 @@ func TestLease(t *testing.T) {
 		q := newQueue(t, Options{}, Limits{}, &testKind{name: "k"})
 		id := enter(t, q, job("a")).ID
 		one := take(t, q, "one")
-		if one.ID != id || one.For != 30*time.Second || one.Input.Name != "a" || one.Input.Version != "1.0" {
+		if one.ID != id || one.For != 30*time.Second || string(one.Input.Message) != `"a"` || one.Input.Version != "1.0" {
 			t.Errorf("leased %+v; want job %d for 30s with the input a 1.0", one, id)
 		}
 		none(t, q, "two", "it is leased")
@@ -613,6 +630,42 @@ func TestLease(t *testing.T) {
 		if j := take(t, q, "two"); j.Attempts != 1 {
 			t.Errorf("the released job is in attempt %d, want 1", j.Attempts)
 		}
+	})
+	bubble(t, "abilities", func(t *testing.T) {
+		q := newQueue(t, Options{}, Limits{}, &testKind{name: "k"}, &testKind{name: "other"})
+		enter(t, q, job("a"))
+		for _, c := range []struct {
+			name      string
+			abilities []Ability
+			jobs      int
+			err       error
+		}{
+			{name: "none"},
+			{name: "another variant", abilities: []Ability{{"k", 2, "2.0"}}},
+			{name: "another kind", abilities: []Ability{{"other", 1, "1.0"}}},
+			{name: "an unknown kind only", abilities: []Ability{{"later", 1, "1.0"}}, err: ErrNoKind},
+			{name: "not valid", abilities: []Ability{{"k", 1, ""}}, err: ErrBadWorker},
+			{name: "a known and an unknown kind", abilities: []Ability{{"later", 1, ""}, {"k", 1, "1.0"}}, jobs: 1},
+		} {
+			list, err := q.Lease(t.Context(), Worker{Name: "w", Abilities: c.abilities, Slots: 1}, 0)
+			if len(list) != c.jobs || !errors.Is(err, c.err) {
+				t.Errorf("%s: %d jobs, error %v; want %d jobs, error %v", c.name, len(list), err, c.jobs, c.err)
+			}
+		}
+		if got := q.Abilities("later"); len(got) != 0 {
+			t.Errorf("abilities of an unknown kind: %v, want none", got)
+		}
+		if got := q.Kinds(); !slices.Equal(got, []string{"k", "other"}) {
+			t.Errorf("kinds %q, want k and other", got)
+		}
+	})
+	bubble(t, "not a failure of the kind", func(t *testing.T) {
+		q := newQueue(t, Options{}, Limits{}, &testKind{name: "k"})
+		id := enter(t, q, job("a")).ID
+		if err := q.Fail(t.Context(), take(t, q, "w").Proof(), Failure{}); !errors.Is(err, ErrBadWorker) {
+			t.Errorf("Fail without a class: %v, want ErrBadWorker", err)
+		}
+		state(t, q, id, Running)
 	})
 	bubble(t, "waiting", func(t *testing.T) {
 		q := newQueue(t, Options{}, Limits{}, &testKind{name: "k"})

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -175,6 +176,9 @@ func (q *Queue) OwnWorkers() (list []Worker) {
 	return list
 }
 
+// Kinds returns the names of the kinds, in order.
+func (q *Queue) Kinds() []string { return slices.Sorted(maps.Keys(q.kinds)) }
+
 // Workers returns the workers that sent a request to any server lately.
 func (q *Queue) Workers() []Worker {
 	list := q.OwnWorkers()
@@ -229,9 +233,30 @@ type Lease struct {
 // Proof returns the proof that the worker that got the job holds it.
 func (j Leased) Proof() Lease { return Lease{ID: j.ID, Worker: j.Worker, Token: j.Token} }
 
+// knownAbilities returns the abilities of a worker for the kinds of this queue.
+func (q *Queue) knownAbilities(w Worker) (list []Ability, err error) {
+	for _, a := range w.Abilities {
+		k := q.kinds[a.Kind]
+		if k == nil {
+			continue
+		}
+		if a, err = k.CheckAbility(a); err != nil {
+			return nil, err
+		}
+		list = append(list, a)
+	}
+	if len(list) == 0 && len(w.Abilities) > 0 {
+		return nil, ErrNoKind
+	}
+	return list, nil
+}
+
 // Lease gives a worker up to w.Slots jobs that it can do. Without one, it waits
-// for up to wait.
-func (q *Queue) Lease(ctx context.Context, w Worker, wait time.Duration) ([]Leased, error) {
+// for up to wait. See ErrBadWorker and ErrNoKind.
+func (q *Queue) Lease(ctx context.Context, w Worker, wait time.Duration) (leased []Leased, err error) {
+	if w.Abilities, err = q.knownAbilities(w); err != nil {
+		return nil, err
+	}
 	q.workers.record(w, q.now())
 	if w.Slots <= 0 || len(w.Abilities) == 0 {
 		return nil, nil
@@ -317,16 +342,19 @@ func (q *Queue) held(ctx context.Context, l Lease) (Job, *kind, error) {
 	return j, k, err
 }
 
-// Fail ends an attempt of a worker.
+// Fail ends an attempt of a worker. See ErrBadWorker.
 func (q *Queue) Fail(ctx context.Context, l Lease, f Failure) error {
 	j, k, err := q.held(ctx, l)
 	if err != nil {
 		return err
 	}
+	if f, err = k.CheckFailure(f); err != nil {
+		return err
+	}
 	return q.endAttempt(ctx, k, j, f)
 }
 
-// OpenInput opens the input of a worker's job. If the input cannot be had, the
+// OpenInput opens the input file of a worker's job. If it cannot be obtained, the
 // attempt has failed and the error is a Failure.
 func (q *Queue) OpenInput(ctx context.Context, l Lease) (File, error) {
 	j, k, err := q.held(ctx, l)

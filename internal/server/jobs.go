@@ -10,7 +10,6 @@ import (
 	"io"
 	"io/fs"
 	"net/http"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -18,7 +17,6 @@ import (
 	"github.com/symdepot/symdepot/internal/depot"
 	"github.com/symdepot/symdepot/internal/jobs"
 	"github.com/symdepot/symdepot/internal/wire"
-	"github.com/symdepot/symdepot/symcache"
 )
 
 // jobAPI answers workers on other machines below /-/jobs; package wire
@@ -31,14 +29,11 @@ const (
 	longestPoll   = 30 * time.Second
 	maxJobBody    = 64 << 10 // of a body that is no result
 	maxWorkerName = 128
-	maxVersions   = 32
 	maxSlots      = 256
-	maxKinds      = 32
 )
 
 var (
 	errJobRequest = errors.New("not a request of the job API")
-	errJobKind    = errors.New("this server has no jobs of the kinds that the worker does; it has jobs of the kind " + wire.KindSymCache)
 	errJobRights  = errors.New("this needs the scope write for all products")
 	errJobToken   = errors.New("this needs a token for workers")
 	errJobMethod  = errors.New("this request of the job API needs a different method")
@@ -55,7 +50,7 @@ var jobErrors = []struct {
 	{errJobMethod, http.StatusMethodNotAllowed},
 	{errJobBody, http.StatusRequestEntityTooLarge},
 	{errJobRequest, http.StatusBadRequest},
-	{errJobKind, http.StatusBadRequest},
+	{jobs.ErrBadWorker, http.StatusBadRequest},
 	{jobs.ErrLeaseLost, http.StatusConflict},
 	{jobs.ErrBadResult, http.StatusUnprocessableEntity},
 }
@@ -133,7 +128,7 @@ func (s *jobAPI) request(x *exchange, r *http.Request, path []string) error {
 		return fs.ErrNotExist
 	}
 	method, verb := http.MethodPost, path[len(path)-1]
-	if verb == "pdb" {
+	if verb == wire.InputVerb || verb == wire.OldInputVerb {
 		method = http.MethodGet
 	}
 	if r.Method != method {
@@ -169,8 +164,8 @@ func (s *jobAPI) request(x *exchange, r *http.Request, path []string) error {
 		}
 		s.json(x, http.StatusOK, map[string]int64{"lease_seconds": seconds(d)})
 		return nil
-	case "pdb":
-		return s.sendPDB(x, r, l)
+	case wire.InputVerb, wire.OldInputVerb:
+		return s.sendInput(x, r, l)
 	case "complete":
 		return s.takeResult(x, r, l)
 	case "fail":
@@ -193,33 +188,30 @@ func (s *jobAPI) lease(x *exchange, r *http.Request) error {
 	if err := readJSON(r, &q); err != nil {
 		return err
 	}
-	if q.Worker == "" || len(q.Worker) > maxWorkerName || strings.HasPrefix(q.Worker, jobs.LocalWorker) || len(q.Versions) > maxVersions || q.Slots < 0 || q.Slots > maxSlots {
+	if q.Worker == "" || len(q.Worker) > maxWorkerName || strings.HasPrefix(q.Worker, jobs.LocalWorker) || q.Slots < 0 || q.Slots > maxSlots {
 		return errJobRequest
 	}
-	if len(q.Kinds) > maxKinds || len(q.Kinds) > 0 && !slices.Contains(q.Kinds, wire.KindSymCache) {
-		return errJobKind
-	}
 	worker := jobs.Worker{Name: q.Worker, Slots: q.Slots}
-	for _, text := range q.Versions {
-		v, err := symcache.ParseVersion(text)
-		if err != nil || v.Compare(symcache.MinVersion) < 0 {
-			return errJobRequest
-		}
-		worker.Abilities = append(worker.Abilities, depot.SymCacheAbility(v))
+	for _, a := range q.Abilities {
+		worker.Abilities = append(worker.Abilities, jobs.Ability(a))
 	}
 	ctx, cancel := context.WithCancel(r.Context())
 	defer cancel()
 	stop := context.AfterFunc(s.waits, cancel) // the server stops
 	defer stop()
 	list, err := s.depot.Jobs().Lease(ctx, worker, min(max(time.Duration(q.Wait)*time.Second, time.Millisecond), longestPoll))
-	if err != nil && s.waits.Err() == nil {
+	switch {
+	case errors.Is(err, jobs.ErrNoKind):
+		s.text(x, http.StatusBadRequest, "this server has no jobs of the kinds that the worker does; it has jobs of the kind "+strings.Join(s.depot.Jobs().Kinds(), ", ")+"\n")
+		return nil
+	case err != nil && s.waits.Err() == nil:
 		return err
 	}
 	a := wire.LeaseAnswer{Jobs: []wire.Job{}}
 	for _, j := range list {
 		a.Jobs = append(a.Jobs, wire.Job{
-			ID: j.ID, Token: j.Token, Kind: j.Kind, Name: j.Input.Name, GUID: j.Input.ID.GUID.Upper(), Age: j.Input.ID.Age,
-			Major: j.Variant, Attempts: j.Attempts, Seconds: seconds(j.For),
+			ID: j.ID, Token: j.Token, Kind: j.Kind, Key: j.Key, Variant: j.Variant, Input: j.Input.Message,
+			Attempts: j.Attempts, Seconds: seconds(j.For),
 		})
 	}
 	if r.Context().Err() == nil {
@@ -248,8 +240,8 @@ func readJSON(r *http.Request, v any) error {
 	return nil
 }
 
-// sendPDB sends the file that a job is about, which may still be downloading.
-func (s *jobAPI) sendPDB(x *exchange, r *http.Request, l jobs.Lease) error {
+// sendInput sends the input file of a job, which may still be downloading.
+func (s *jobAPI) sendInput(x *exchange, r *http.Request, l jobs.Lease) error {
 	f, err := s.depot.OpenJobInput(r.Context(), l)
 	if err != nil {
 		return err
@@ -262,15 +254,11 @@ func (s *jobAPI) sendPDB(x *exchange, r *http.Request, l jobs.Lease) error {
 	return nil
 }
 
-// takeResult stores the SymCache file that a worker made.
+// takeResult stores the result of a worker.
 func (s *jobAPI) takeResult(x *exchange, r *http.Request, l jobs.Lease) error {
-	v, err := symcache.ParseVersion(r.Header.Get(wire.Version))
-	if err != nil {
-		return errJobRequest
-	}
-	res := jobs.Result{Version: v.String(), Size: r.ContentLength, Detail: r.Header.Get(wire.Detail)}
+	res := jobs.Result{Version: r.Header.Get(wire.Version), Size: r.ContentLength, Detail: r.Header.Get(wire.Detail)}
 	sum, err := hex.DecodeString(r.Header.Get(wire.SHA256))
-	if err != nil || len(sum) != len(res.SHA256) {
+	if err != nil || len(sum) != len(res.SHA256) || res.Version == "" {
 		return errJobRequest
 	}
 	copy(res.SHA256[:], sum)
@@ -304,28 +292,12 @@ func (p *slowReader) Read(b []byte) (int, error) {
 	return n, err
 }
 
-// workerClasses are the classes of failures that a worker may report.
-var workerClasses = map[string]bool{
-	"exit": true, "no_output": true, "bad_output": true, "timeout": true, "memory": true, "too_large": true, "bad_source": true, "infra": true,
-}
-
 func (s *jobAPI) takeFailure(x *exchange, r *http.Request, l jobs.Lease) error {
 	var q wire.Failure
 	if err := readJSON(r, &q); err != nil {
 		return err
 	}
-	f := jobs.Failure{Class: q.Class, Detail: q.Detail}
-	if !workerClasses[q.Class] {
-		return errJobRequest
-	}
-	if q.Version != "" {
-		v, err := symcache.ParseVersion(q.Version)
-		if err != nil {
-			return errJobRequest
-		}
-		f.Version = v.String()
-	}
-	if err := s.depot.Jobs().Fail(r.Context(), l, f); err != nil {
+	if err := s.depot.Jobs().Fail(r.Context(), l, jobs.Failure{Class: q.Class, Version: q.Version, Detail: q.Detail}); err != nil {
 		return err
 	}
 	s.json(x, http.StatusOK, struct{}{})

@@ -114,8 +114,13 @@ func TestJobAPI(t *testing.T) {
 		t.Fatalf("lease: status %d, error %v, body %q; want 200 and one job", code, err, body)
 	}
 	j := got.Jobs[0]
-	if j.Name != key.Name || j.GUID != key.ID.GUID.Upper() || j.Age != 1 || j.Major != 3 || j.Seconds != 30 || j.Kind != "symcache" {
-		t.Errorf("leased job %+v, want the one for %v in version 3", j, key)
+	if want := fmt.Sprintf(`{"name":%q,"guid":%q,"age":1}`, key.Name, key.ID.GUID.Upper()); string(j.Input) != want || j.Variant != 3 || j.Seconds != 30 || j.Kind != "symcache" {
+		t.Errorf("leased job %+v with input %s, want the one for %v in version 3 with input %s", j, j.Input, key, want)
+	}
+	for _, want := range []string{`"name":"hello-x64.pdb"`, `"guid":"` + key.ID.GUID.Upper() + `"`, `"age":1`, `"major":3`} {
+		if _, fields, _ := strings.Cut(body, `"attempts"`); !strings.Contains(fields, want) {
+			t.Errorf("the answer %s has no %s for workers of earlier versions", body, want)
+		}
 	}
 	base := fmt.Sprintf("%s/-/jobs/%d/", url, j.ID)
 	mine := []string{wire.Worker, "w", wire.Lease, j.Token}
@@ -129,8 +134,10 @@ func TestJobAPI(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if body := answers(t, 200, "GET", base+"pdb", "", mine...); body != string(want) {
-			t.Errorf("the input has %d bytes, want the %d of the PDB", len(body), len(want))
+		for _, verb := range []string{"input", "pdb"} { // earlier workers ask for pdb
+			if body := answers(t, 200, "GET", base+verb, "", mine...); body != string(want) {
+				t.Errorf("GET %s: %d bytes, want the %d of the PDB", verb, len(body), len(want))
+			}
 		}
 	})
 	made := "what a transcoder made"
@@ -159,6 +166,7 @@ func TestJobAPI(t *testing.T) {
 		{"a novel", "fail", "POST", `{"class":"exit","detail":"` + strings.Repeat("x", 70<<10) + `"}`, mine, 413},
 		{"GET", "complete", "GET", "", mine, 405},
 		{"POST", "pdb", "POST", "", mine, 405},
+		{"POST", "input", "POST", "", mine, 405},
 		{"a verb", "explode", "POST", "", mine, 404},
 	} {
 		t.Run(c.verb+", "+c.what, func(t *testing.T) {

@@ -11,6 +11,7 @@ import (
 	"io/fs"
 	"os"
 	"runtime"
+	"slices"
 	"time"
 
 	"github.com/symdepot/symdepot/debugid"
@@ -50,11 +51,25 @@ func Ability(v symcache.Version) jobs.Ability {
 // work is the kind of job that makes SymCache files. It implements jobs.Kind.
 type work struct{ svc *Service }
 
+// message is what a worker is told about a job, as JSON.
+type message struct {
+	Name string `json:"name"` // file name of the PDB
+	GUID string `json:"guid"` // 32 upper-case hex digits
+	Age  uint32 `json:"age"`
+}
+
+func messageOf(key SymCacheKey) message {
+	return message{Name: key.Name, GUID: key.ID.GUID.Upper(), Age: key.ID.Age}
+}
+
+func (m message) key() (SymCacheKey, error) {
+	g, err := debugid.ParseGUID(m.GUID)
+	return SymCacheKey{Name: m.Name, ID: debugid.ID{GUID: g, Age: m.Age}}, err
+}
+
 // payload is stored with a job.
 type payload struct {
-	Name string `json:"name"`
-	GUID string `json:"guid"`
-	Age  uint32 `json:"age"`
+	message
 	// Want is the version that could be made when the job was entered. A held file
 	// of the same major version, but older, does not end the job.
 	Want string `json:"want"`
@@ -62,16 +77,15 @@ type payload struct {
 
 func readPayload(j jobs.Job) (SymCacheKey, symcache.Version, error) {
 	var p payload
-	var k SymCacheKey
 	if err := json.Unmarshal(j.Payload, &p); err != nil {
-		return k, symcache.Version{}, fmt.Errorf("job %d: %w", j.ID, err)
+		return SymCacheKey{}, symcache.Version{}, fmt.Errorf("job %d: %w", j.ID, err)
 	}
-	g, err := debugid.ParseGUID(p.GUID)
+	k, err := p.key()
 	if err != nil {
 		return k, symcache.Version{}, fmt.Errorf("job %d: %w", j.ID, err)
 	}
 	v, err := symcache.ParseVersion(p.Want)
-	return SymCacheKey{Name: p.Name, ID: debugid.ID{GUID: g, Age: p.Age}}, v, err
+	return k, v, err
 }
 
 func defaultSlots() int { return max(1, runtime.NumCPU()/2) }
@@ -80,11 +94,37 @@ func defaultSlots() int { return max(1, runtime.NumCPU()/2) }
 func (work) Name() string { return Kind }
 
 // Abilities implements jobs.Kind.
-func (w work) Abilities() (list []jobs.Ability) {
-	for _, v := range w.svc.make.Transcoders.Versions() {
+func (w work) Abilities() []jobs.Ability { return abilities(w.svc.make.Transcoders) }
+
+func abilities(ts *transcode.Transcoders) (list []jobs.Ability) {
+	for _, v := range ts.Versions() {
 		list = append(list, Ability(v))
 	}
 	return list
+}
+
+// CheckAbility implements jobs.Kind.
+func (work) CheckAbility(a jobs.Ability) (jobs.Ability, error) {
+	v, err := symcache.ParseVersion(a.Version)
+	if err != nil || v.Compare(symcache.MinVersion) < 0 || a.Variant != int(v.Major) {
+		return a, fmt.Errorf("%w: version %q of variant %d", jobs.ErrBadWorker, a.Version, a.Variant)
+	}
+	return Ability(v), nil
+}
+
+// CheckFailure implements jobs.Kind. A worker knows the classes of transcoders.
+func (work) CheckFailure(f jobs.Failure) (jobs.Failure, error) {
+	if !slices.Contains(transcode.Classes, transcode.Class(f.Class)) {
+		return f, fmt.Errorf("%w: class %q", jobs.ErrBadWorker, f.Class)
+	}
+	if f.Version != "" {
+		v, err := symcache.ParseVersion(f.Version)
+		if err != nil {
+			return f, fmt.Errorf("%w: version %q", jobs.ErrBadWorker, f.Version)
+		}
+		f.Version = v.String()
+	}
+	return f, nil
 }
 
 // minScratch is how many bytes the disk of the scratch folder must have free
@@ -104,12 +144,13 @@ func (w work) Input(ctx context.Context, j jobs.Job) (jobs.Input, error) {
 	if err != nil {
 		return jobs.Input{}, err
 	}
-	in := jobs.Input{Name: key.Name, ID: key.ID, Version: want.String()}
+	in, m := jobs.Input{Version: want.String()}, messageOf(key)
 	if h, err := w.svc.FindPDB(ctx, key); err == nil {
-		in.Name, in.Source = h.Object.Name, &h.Ref
+		m.Name, in.Source = h.Object.Name, &h.Ref
 	}
-	in.Name = transcode.ProgramName(in.Name)
-	return in, nil
+	m.Name = transcode.ProgramName(m.Name)
+	in.Message, err = json.Marshal(m)
+	return in, err
 }
 
 // Existing implements jobs.Kind.
@@ -187,7 +228,12 @@ func (w work) Make(ctx context.Context, j jobs.Job) (jobs.Outcome, error) {
 	}
 	w.noteDerived(ctx, ref, m.Version, c)
 	w.svc.log.Info("a PDB was transcoded", "job", j.ID, "pdb", jobKey(key), "version", m.Version.String(), "wanted", want.String(), "transcoder", m.Program, "took", m.Took)
-	return jobs.Outcome{Class: "ok", Detail: fmt.Sprintf("%s by %s in %s", m.Version, m.Program, m.Took.Round(time.Millisecond)), Result: &c.Ref}, nil
+	return jobs.Outcome{Class: "ok", Detail: madeBy(m), Result: &c.Ref}, nil
+}
+
+// madeBy says who made a result, and in what time.
+func madeBy(m *transcode.Made) string {
+	return fmt.Sprintf("%s by %s in %s", m.Version, m.Program, m.Took.Round(time.Millisecond))
 }
 
 // programFailure describes the error of a transcoder.
@@ -289,7 +335,7 @@ func (w work) Keep(ctx context.Context, j jobs.Job, r jobs.Result, body io.Reade
 	}
 	v, err := symcache.ParseVersion(r.Version)
 	if err != nil || int(v.Major) != j.Variant || r.Size == 0 || r.Size > svc.make.MaxResult {
-		return none, fmt.Errorf("%w: version %s, %d bytes", jobs.ErrBadResult, r.Version, r.Size)
+		return none, fmt.Errorf("%w: version %q, %d bytes", jobs.ErrBadResult, r.Version, r.Size)
 	}
 	c, err := w.keep(ctx, key, v, r.Size, &r.SHA256, body)
 	if errors.Is(err, blob.ErrMismatch) {

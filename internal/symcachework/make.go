@@ -92,7 +92,7 @@ func (svc *Service) enqueue(ctx context.Context, pdb *pdbRow, want symcache.Vers
 	if !symcache.ValidName(key.Name) || !symfile.ValidName(key.Name) || key.ID.GUID.IsZero() {
 		return jobs.Job{}, 0, fs.ErrNotExist
 	}
-	body, err := json.Marshal(payload{key.Name, key.ID.GUID.Upper(), key.ID.Age, want.String()})
+	body, err := json.Marshal(payload{messageOf(key), want.String()})
 	if err != nil {
 		return jobs.Job{}, 0, err
 	}

@@ -6,7 +6,6 @@ package symcachework
 import (
 	"cmp"
 	"context"
-	"io"
 	"log/slog"
 	"os"
 	"sync"
@@ -41,13 +40,9 @@ type Depot interface {
 
 // File is an open file, which may still be downloading; see fetch.File.
 type File interface {
-	io.ReaderAt
-	io.Closer
+	jobs.File
 	// OSFile returns the file on disk if it has exactly this content, else nil.
 	OSFile() *os.File
-	// Content returns the name of the file, its SHA-256 (zero if unknown) and its
-	// size (-1 if unknown).
-	Content() (name string, ref blob.Ref, size int64)
 }
 
 // MakeOptions configure how SymCache files are made. Zero values mean the

@@ -371,8 +371,9 @@ func TestHold(t *testing.T) {
 			if err != nil || len(list) != 1 || len(w.jobs(t)) != 1 {
 				t.Fatalf("Lease: %d jobs, %v, of %d; want 1 of 1", len(list), err, len(w.jobs(t)))
 			}
-			if in := list[0].Input; in.Name != "App.pdb" || in.ID != w.key.ID {
-				t.Errorf("the worker is given %s %v, want the PDB's own name App.pdb and the id of the request", in.Name, in.ID)
+			want := fmt.Sprintf(`{"name":"App.pdb","guid":%q,"age":%d}`, w.key.ID.GUID.Upper(), w.key.ID.Age)
+			if got := string(list[0].Input.Message); got != want {
+				t.Errorf("the worker is given %s, want the PDB's own name and the id of the request: %s", got, want)
 			}
 			body := "file 3.1.0"
 			r := jobs.Result{Version: "3.1.0", SHA256: blob.Sum([]byte(body)), Size: int64(len(body))}

@@ -3,6 +3,8 @@
 // canonical form.
 package wire
 
+import "encoding/json"
+
 // Header fields between servers.
 const (
 	// Hop lists the ids of the servers that a request has passed, in order,
@@ -31,9 +33,9 @@ const (
 const (
 	Worker  = "X-Symdepot-Worker"  // the worker's name
 	Lease   = "X-Symdepot-Lease"   // the secret of one lease
-	Version = "X-Symdepot-Version" // the transcoder version of a result
+	Version = "X-Symdepot-Version" // the version of the tool that made a result
 	SHA256  = "X-Symdepot-Sha256"  // the result's SHA-256 in hex
-	Detail  = "X-Symdepot-Detail"  // the transcoder's output, for people
+	Detail  = "X-Symdepot-Detail"  // the tool's output, for people
 )
 
 // Header fields of the debuginfod protocol (elfutils, debuginfod(8)), as
@@ -49,30 +51,36 @@ const (
 //
 //	POST lease            leases jobs; waits until there is one
 //	POST ID/heartbeat     renews a lease
-//	GET  ID/pdb           the PDB of the job
+//	GET  ID/input         the input file of the job
 //	POST ID/complete      the body is the result
 //	POST ID/fail          the job failed; the body is a Failure
 //	POST ID/release       gives the job back
 //	POST bye              the worker stops
 //
 // 409 means that the worker no longer holds the lease, 410 that the job has
-// failed because its file is missing, and 422 that the body is not a valid
+// failed because its input file is not found, and 422 that the body is not a valid
 // result. Any other failure may be retried.
 const JobsPath = "/-/jobs/"
-
-// KindSymCache is the kind of job that makes a SymCache file from a PDB.
-const KindSymCache = "symcache"
 
 // LeaseRequest is the body of a lease request.
 type LeaseRequest struct {
 	Worker string `json:"worker"`
-	// Kinds are the kinds of jobs that the worker does. Without any, it is a
-	// worker of a version that knew KindSymCache only. The server ignores kinds
-	// that it does not know, unless it knows none of them.
-	Kinds    []string `json:"kinds,omitempty"`
-	Versions []string `json:"versions"`     // SymCache versions that its transcoders make
-	Slots    int      `json:"slots"`        // number of jobs that it can start now
-	Wait     int      `json:"wait_seconds"` // how long to wait for the first job
+	// Abilities are what the worker can do, at most MaxAbilities. The server ignores
+	// those of kinds that it does not have, unless it has none of them.
+	Abilities []Ability `json:"abilities"`
+	Slots     int       `json:"slots"`        // number of jobs that it can start now
+	Wait      int       `json:"wait_seconds"` // how long to wait for the first job
+}
+
+// MaxAbilities is how many abilities a worker may have.
+const MaxAbilities = 32
+
+// Ability is one thing that a worker can make. The words and numbers are those of
+// the kind of job.
+type Ability struct {
+	Kind    string `json:"kind"`
+	Variant int    `json:"variant"`
+	Version string `json:"version"` // version of the tool
 }
 
 // LeaseAnswer is the response to a lease request.
@@ -84,23 +92,29 @@ type LeaseAnswer struct {
 type Job struct {
 	ID    int64  `json:"id"`
 	Token string `json:"token"` // the secret of the lease, returned in the field Lease
-	Kind  string `json:"kind"`
-	Name  string `json:"name"` // file name of the PDB
-	GUID  string `json:"guid"` // 32 upper-case hex digits
-	Age   uint32 `json:"age"`
-	Major int    `json:"major"` // SymCache version to make
+	// Kind, Key and Variant identify the work; see Ability.
+	Kind    string `json:"kind"`
+	Key     string `json:"key"`
+	Variant int    `json:"variant"`
+	// Input is what the kind tells its workers about the job, as JSON.
+	Input json.RawMessage `json:"input"`
 	// Attempts is the number of leases of the job so far.
 	Attempts int `json:"attempts"`
 	// Seconds is the time after which the lease ends unless it is renewed.
 	Seconds int64 `json:"lease_seconds"`
+
+	old bool // the server sent only the fields of oldJob
 }
 
 // Failure is the body of a failure.
 type Failure struct {
-	Class   string `json:"class"`             // exit, no_output, bad_output, timeout, memory, too_large, bad_source or infra
-	Version string `json:"version,omitempty"` // version of the transcoder
+	Class   string `json:"class"`             // a word of the kind, or ClassInfra
+	Version string `json:"version,omitempty"` // version of the tool
 	Detail  string `json:"detail"`            // for people, at most 8 KiB
 }
+
+// ClassInfra is the class of a failure of the worker's machine, in every kind.
+const ClassInfra = "infra"
 
 // JobEnded is the body of a 410: the server has ended the job.
 type JobEnded struct {
