@@ -52,27 +52,37 @@ func newClusterWith(t *testing.T, n int, args func(i int) []string) *cluster {
 		t.Fatalf("list before there is a depot: %s", out)
 	}
 	for i := range n {
-		home := t.TempDir()
-		s, err := startServe(func(k string) string {
-			if k == "HOME" {
-				return home
-			}
-			return env[k]
-		}, ".", append([]string{"--quiet"}, args(i)...)...)
+		s, err := c.start(t, args(i)...)
 		if err != nil {
 			t.Fatal(err)
 		}
-		t.Cleanup(func() {
-			if c.killed[s] {
-				return
-			}
-			if err := s.stop(); err != nil {
-				t.Errorf("serve: %v\n%s", err, s.log.String())
-			}
-		})
 		c.nodes = append(c.nodes, s)
 	}
 	return c
+}
+
+// start starts one more server.
+func (c *cluster) start(t *testing.T, args ...string) (*serving, error) {
+	t.Helper()
+	home := t.TempDir()
+	s, err := startServe(func(k string) string {
+		if k == "HOME" {
+			return home
+		}
+		return c.value(k)
+	}, ".", append([]string{"--quiet"}, args...)...)
+	if err != nil {
+		return nil, err
+	}
+	t.Cleanup(func() {
+		if c.killed[s] {
+			return
+		}
+		if err := s.stop(); err != nil {
+			t.Errorf("serve: %v\n%s", err, s.log.String())
+		}
+	})
+	return s, nil
 }
 
 func (c *cluster) command(ctx context.Context, args ...string) *exec.Cmd {

@@ -213,7 +213,6 @@ func Open(ctx context.Context, where string, opt Options) (*Depot, error) {
 	if err := openNodes(ctx, d, &opt); err != nil {
 		return nil, errors.Join(fmt.Errorf("depot %s: %w", d.name, err), d.Close())
 	}
-	openStages(d, opt.Stages)
 	return d, nil
 }
 

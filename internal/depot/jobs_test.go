@@ -21,6 +21,7 @@ import (
 	"github.com/symdepot/symdepot/internal/fetch"
 	"github.com/symdepot/symdepot/internal/index"
 	"github.com/symdepot/symdepot/internal/jobs"
+	"github.com/symdepot/symdepot/internal/peer"
 	"github.com/symdepot/symdepot/internal/symcachework"
 	"github.com/symdepot/symdepot/internal/symtest"
 	"github.com/symdepot/symdepot/internal/transcode"
@@ -38,6 +39,7 @@ func TestMain(m *testing.M) {
 		os.Exit(0)
 	}
 	transcodetest.Main()
+	peer.SetReach(time.Minute) // of a busy machine
 	os.Exit(m.Run())
 }
 

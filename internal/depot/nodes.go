@@ -65,6 +65,7 @@ func openNodes(ctx context.Context, d *Depot, opt *Options) (err error) {
 		host, _ := os.Hostname()
 		n.name = cmp.Or(opt.Nodes.Address, host)
 	}
+	openStages(d, opt.Nodes.Address, opt.Stages) // before others ask
 	for _, u := range opt.Upstreams {
 		if t := u.Source.Traits(); t.Paused != nil && t.Pause != nil && t.Share != nil {
 			n.shareable = append(n.shareable, u)
@@ -91,7 +92,7 @@ func openNodes(ctx context.Context, d *Depot, opt *Options) (err error) {
 		dial = upstream.NewDialer(upstream.DialerOptions{}).Dial
 	}
 	n.peers, err = peer.New(peer.Options{
-		Secret: secret, Listener: opt.Nodes.Listener, Dial: dial, Members: n.members, Downloads: d.fetch, Log: opt.Log,
+		Secret: secret, Listener: opt.Nodes.Listener, Dial: dial, Members: n.members, Downloads: d.fetch, Uploads: peerUploads{d}, Log: opt.Log,
 	})
 	if err != nil {
 		return err

@@ -29,25 +29,9 @@ import (
 // download for each other.
 func openServers(t *testing.T, n int, opt Options) (list []*Depot) {
 	t.Helper()
-	where := pgtest.New(t).Database(t)
-	s3 := buckettest.S3(t)
+	open := newServers(t)
 	for i := range n {
-		opt := opt
-		b, err := upstream.OpenBucket(&bucket.S3Config{Bucket: s3.Bucket, Prefix: "depot", Endpoint: s3.Endpoint, Region: "us-east-1", AccessKey: s3.User, SecretKey: s3.Secret},
-			upstream.NewDialer(upstream.DialerOptions{}))
-		if err != nil {
-			t.Fatal(err)
-		}
-		ln, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
-		if err != nil {
-			t.Fatal(err)
-		}
-		opt.Bucket, opt.Local = b, t.TempDir()
-		opt.Nodes = NodeOptions{Listener: ln, Address: ln.Addr().String()}
-		d, err := Open(t.Context(), where, opt)
-		if err != nil {
-			t.Fatalf("server %d: %v", i, err)
-		}
+		d := open(opt)
 		t.Cleanup(func() {
 			if err := d.Close(); err != nil {
 				t.Errorf("server %d: close: %v", i, err)
@@ -62,6 +46,33 @@ func openServers(t *testing.T, n int, opt Options) (list []*Depot) {
 		})
 	}
 	return list
+}
+
+// newServers returns a function that opens a further server of one depot, which
+// the caller closes.
+func newServers(t *testing.T) (open func(opt Options) *Depot) {
+	t.Helper()
+	where := pgtest.New(t).Database(t)
+	s3 := buckettest.S3(t)
+	return func(opt Options) *Depot {
+		t.Helper()
+		b, err := upstream.OpenBucket(&bucket.S3Config{Bucket: s3.Bucket, Prefix: "depot", Endpoint: s3.Endpoint, Region: "us-east-1", AccessKey: s3.User, SecretKey: s3.Secret},
+			upstream.NewDialer(upstream.DialerOptions{}))
+		if err != nil {
+			t.Fatal(err)
+		}
+		ln, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		opt.Bucket, opt.Local = b, t.TempDir()
+		opt.Nodes = NodeOptions{Listener: ln, Address: ln.Addr().String()}
+		d, err := Open(t.Context(), where, opt)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return d
+	}
 }
 
 // A SymCache file that another server has is downloaded once for the clients of

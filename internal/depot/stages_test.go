@@ -20,6 +20,7 @@ import (
 	"github.com/symdepot/symdepot/internal/index"
 	"github.com/symdepot/symdepot/internal/index/pgtest"
 	"github.com/symdepot/symdepot/internal/stage"
+	"github.com/symdepot/symdepot/internal/symtest"
 )
 
 // pusher is a caller that may do everything.
@@ -724,53 +725,108 @@ func TestPushAtOnce(t *testing.T) {
 	})
 }
 
-// TestPushNodes: a stage goes on at another server when its own has gone: whole
-// contents are in the bucket, parts are to be sent again.
+// TestPushNodes: the parts of a content come to any server, and all are on one of
+// them. When that ends, the stage goes on at another one: whole contents are in
+// the bucket, parts are to be sent again.
 func TestPushNodes(t *testing.T) {
 	t.Parallel()
 	const part = 1000
-	list := openServers(t, 2, Options{Stages: stage.Limits{Part: part}})
-	one, two := list[0], list[1]
-	c := pusher("ci")
-	files, paths := symbols(4, 1)
-	big := file{"big.sym", symFile(symID, 2500)}
-	id := openStage(t, one, c, stage.Spec{})
-	check(t, one, c, id, append(files[:4:4], big))
-	putAll(t, one, c, id, files[:2])
-	ref, total := blob.Sum(big.body), int64(len(big.body))
-	send := func(d *Depot, n int) {
+	open := newServers(t)
+	opt := Options{Stages: stage.Limits{Part: part}}
+	owner, other, third := open(opt), open(opt), open(opt)
+	defer func() {
+		if err := errors.Join(other.Close(), third.Close()); err != nil {
+			t.Error(err)
+		}
+	}()
+	peers := func(d *Depot, n int64) {
 		t.Helper()
-		if err := d.Stages().PutPart(t.Context(), c, id, ref, total, n, bytes.NewReader(big.body[n*part:min((n+1)*part, len(big.body))])); err != nil {
-			t.Fatal(err)
+		symtest.Await(t, time.Minute, fmt.Sprint(n, " servers"), func() bool {
+			s, ok := d.Nodes.Status()
+			return ok && s.Peers == n && s.Known
+		})
+	}
+	for _, d := range []*Depot{owner, other, third} {
+		peers(d, 3)
+	}
+	c := pusher("ci")
+	files, paths := symbols(6, 1)
+	big, half := file{"big.sym", symFile(symID, 4500)}, file{"half.sym", bytes.Replace(symFile(symID, 2500), []byte("app.pdb"), []byte("half.pdb"), 1)}
+	id := openStage(t, owner, c, stage.Spec{})
+	check(t, other, c, id, append(files[:6:6], big, half))
+	for i, d := range []*Depot{owner, other, third} {
+		putAll(t, d, c, id, files[i:i+1])
+	}
+	send := func(d *Depot, f file, n int) error {
+		return d.Stages().PutPart(t.Context(), c, id, blob.Sum(f.body), int64(len(f.body)), n, bytes.NewReader(f.body[n*part:min((n+1)*part, len(f.body))]))
+	}
+	must := func(d *Depot, f file, n int) {
+		t.Helper()
+		if err := send(d, f, n); err != nil {
+			t.Fatalf("part %d of %s: %v", n, f.path, err)
 		}
 	}
-	send(one, 0)
-	if st, err := two.Stages().State(t.Context(), c, id); err != nil || st.Got != 2 || len(st.Missing) != 3 || st.Node != one.Nodes.Name() {
-		t.Errorf("state at the other server: %+v, %v; want two of five files, of server %s", st, err, one.Nodes.Name())
+	wantParts := func(d *Depot, f file, want string) {
+		t.Helper()
+		if got, err := d.Stages().Parts(t.Context(), c, id, blob.Sum(f.body)); err != nil || got.Got != want || got.Length != int64(len(f.body)) || got.Part != part {
+			t.Fatalf("parts of %s: %+v, %v; want %q", f.path, got, err, want)
+		}
 	}
-	putAll(t, two, c, id, files[2:])
-	if got, err := two.Stages().Parts(t.Context(), c, id, ref); err != nil || got.Got != "" {
-		t.Errorf("parts at the other server: %+v, %v; want none", got, err)
+	for i, n := range []int{4, 2, 0, 1} {
+		must([]*Depot{other, third, owner, other}[i], big, n)
 	}
-	for n := range 3 {
-		send(two, n)
+	for _, d := range []*Depot{owner, other, third} {
+		wantParts(d, big, "0-2,4")
 	}
-	done, err := two.Stages().Commit(t.Context(), c, id, stage.Commit{})
-	if err != nil || done.Files != 5 {
-		t.Fatalf("commit at the other server: %+v, %v", done, err)
+	must(third, big, 2) // again
+	ref, total := blob.Sum(big.body), int64(len(big.body))
+	wantRefusal(t, "a part that is out of range", third.Stages().PutPart(t.Context(), c, id, ref, total, 5, strings.NewReader("")), stage.Invalid)
+	wantRefusal(t, "a short part at another server", other.Stages().PutPart(t.Context(), c, id, ref, total, 3, strings.NewReader("short")), stage.WrongHash)
+	wantRefusal(t, "a long part at another server", other.Stages().PutPart(t.Context(), c, id, ref, total, 3, bytes.NewReader(append(big.body[3*part:4*part:4*part], 'x'))), stage.WrongHash)
+	broken := errors.New("connection lost")
+	if err := other.Stages().PutPart(t.Context(), c, id, ref, total, 3, io.MultiReader(bytes.NewReader(big.body[3*part:3*part+100]), &failingReader{broken})); !errors.Is(err, broken) {
+		t.Errorf("a body that ends with an error: %v, want %v", err, broken)
 	}
-	for _, d := range list {
+	wantParts(other, big, "0-2,4")
+	must(other, big, 3)
+	wantParts(third, big, "0-4")
+	if dirs, err := os.ReadDir(filepath.Join(other.dir, "staged", id)); err == nil && slices.ContainsFunc(dirs, func(d os.DirEntry) bool { return strings.HasSuffix(d.Name(), ".part") }) {
+		t.Error("a server that is not the owner has parts")
+	}
+	must(other, half, 1)
+	if st, err := third.Stages().State(t.Context(), c, id); err != nil || st.Got != 4 || len(st.Missing) != 4 || st.Node != owner.Nodes.Name() {
+		t.Errorf("state: %+v, %v; want 4 of 8 files, of server %s", st, err, owner.Nodes.Name())
+	}
+
+	if err := owner.Close(); err != nil {
+		t.Fatal(err)
+	}
+	peers(other, 2)
+	peers(third, 2)
+	wantParts(other, half, "")
+	must(third, half, 2)
+	wantParts(third, half, "2")
+	must(other, half, 0)
+	must(third, half, 1)
+	wantParts(other, big, "0-4")
+	putAll(t, third, c, id, files[3:])
+	done, err := third.Stages().Commit(t.Context(), c, id, stage.Commit{})
+	if err != nil || done.Files != 8 {
+		t.Fatalf("commit at the third server: %+v, %v", done, err)
+	}
+	for _, d := range []*Depot{other, third} {
 		wantVisible(t, d, append(files, big), append(paths, symPath), true)
 	}
-	if again, err := one.Stages().Commit(t.Context(), c, id, stage.Commit{}); err != nil || again.Transaction != done.Transaction {
-		t.Errorf("commit at the first server: %+v, %v; want %d", again, err, done.Transaction)
+	if again, err := other.Stages().Commit(t.Context(), c, id, stage.Commit{}); err != nil || again.Transaction != done.Transaction {
+		t.Errorf("commit at the other server: %+v, %v; want %d", again, err, done.Transaction)
 	}
-	if err := one.Stages().Sweep(t.Context()); err != nil {
-		t.Error(err)
+	for _, d := range []*Depot{other, third} {
+		if err := d.Stages().Sweep(t.Context()); err != nil {
+			t.Error(err)
+		}
+		wantEmpty(t, d)
 	}
-	wantEmpty(t, one)
-	wantEmpty(t, two)
-	wantClean(t, one)
+	wantClean(t, other)
 }
 
 // pushAll pushes files as a client does.

@@ -14,6 +14,8 @@ type StoreStatus struct {
 	Database, DatabaseUp bool
 	// Replicas counts the lookups that went to replicas of the database.
 	Replicas ReplicaStatus
+	// Waits count how long writers of the index waited.
+	Waits *IndexWaits
 	// Nodes describes the servers on the database; nil if the index is in a file.
 	Nodes *NodeStatus
 	// Bucket describes the bucket of the contents; nil if they are on disk.
@@ -22,6 +24,15 @@ type StoreStatus struct {
 
 // ReplicaStatus counts what replicas of the database did for this process.
 type ReplicaStatus = index.ReplicaStatus
+
+// IndexWaits count how long writers of the index waited.
+type IndexWaits = index.Waits
+
+// WaitCount counts waits; the bounds of its buckets are WaitBounds, in seconds.
+type WaitCount = index.WaitCount
+
+// WaitBounds are the bounds of the buckets of a WaitCount, in seconds.
+var WaitBounds = index.WaitBounds[:]
 
 // BucketStatus describes a bucket.
 type BucketStatus = vault.Status
@@ -32,7 +43,7 @@ type BucketCache = vault.Usage
 // Stores returns the state of the database and of the bucket, as far as this
 // process has noticed. It sends no request.
 func (d *Depot) Stores(ctx context.Context) StoreStatus {
-	s := StoreStatus{Database: d.InDatabase()}
+	s := StoreStatus{Database: d.InDatabase(), Waits: &d.db.Waits}
 	if s.Database {
 		_, err := d.filter.generation(ctx)
 		s.DatabaseUp = err == nil

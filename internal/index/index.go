@@ -78,6 +78,7 @@ type DB struct {
 	Copies Copies
 	Nodes  Nodes
 	Stages Stages
+	Waits  Waits
 
 	engine engine
 	now    func() time.Time

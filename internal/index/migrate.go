@@ -117,7 +117,7 @@ func checkFormat(steps []migration, format, floor int) error {
 // waiting is the step that waits for older nodes, or nil.
 func migrate(ctx context.Context, e engine, version int, now func() time.Time) (waiting *migration, err error) {
 	for version < len(e.steps()) {
-		err := inTransaction(ctx, e, true, func(s session) (err error) {
+		err := inTransaction(ctx, e, &Waits{}, true, func(s session) (err error) {
 			waiting = nil
 			if version, err = e.format(s); err != nil || version >= len(e.steps()) {
 				return err

@@ -26,6 +26,8 @@ var (
 	// ErrStageClosed means that a stage has been committed already, or that its
 	// files have changed since they were read for the commit.
 	ErrStageClosed = errors.New("the stage has been committed or changed meanwhile")
+	// ErrStageMoved means that another node has become the owner of a stage.
+	ErrStageMoved = errors.New("another server has the parts of the stage")
 	// ErrTooManyStages means that a caller has too many open stages.
 	ErrTooManyStages = errors.New("too many open stages")
 )
@@ -56,7 +58,7 @@ type StageRow struct {
 	Build                                    string // JSON
 	// Collects means that each file is added to the transaction at once.
 	Collects bool
-	Node     string // which node opened it
+	Node     string // which node has its parts
 	Opened   time.Time
 	Used     time.Time // last request
 	Changes  int64     // rises with every change of the files
@@ -501,8 +503,21 @@ func (ss Stages) Arrive(ctx context.Context, arrivals []StageArrival) error {
 	})
 }
 
+// Own makes a node the owner of an open stage instead of another one. If that is
+// no longer the owner, the error is ErrStageMoved.
+func (ss Stages) Own(ctx context.Context, id, from, node string) error {
+	return ss.db.updateUnsynced(ctx, "take over a stage", func(w *write) error {
+		n, err := w.exec("UPDATE stage SET node = $3 WHERE id = $1 AND node IN ($2, $3) AND closed IS NULL", id, from, node)
+		if err == nil && n == 0 {
+			err = ErrStageMoved
+		}
+		return err
+	})
+}
+
 // PutPart records a part of a content, with its number from 0, in the spool of a
-// node. Parts of another node are forgotten. It returns all recorded parts.
+// node. Parts of another node are forgotten. It returns all recorded parts. If the
+// node is not the owner of the stage, the error is ErrStageMoved.
 func (ss Stages) PutPart(ctx context.Context, id, node string, c Content, n, parts int) (got []byte, err error) {
 	err = ss.db.updateUnsynced(ctx, "record a part", func(w *write) error {
 		got = nil
@@ -512,6 +527,12 @@ func (ss Stages) PutPart(ctx context.Context, id, node string, c Content, n, par
 		var size int64
 		var state int
 		var at string
+		if err := w.row("SELECT node FROM stage WHERE id = $1", []any{id}, &at); err != nil {
+			return err
+		}
+		if at != node {
+			return ErrStageMoved
+		}
 		err := w.row("SELECT size, state, node, parts FROM stage_content WHERE stage_id = $1 AND sha256 = $2", []any{id, c.Ref[:]}, &size, &state, &at, &got)
 		switch {
 		case errors.Is(err, sql.ErrNoRows):

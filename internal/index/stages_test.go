@@ -233,11 +233,26 @@ func testStageParts(t *testing.T) {
 		}
 		return fmt.Sprintf("%x", got)
 	}
+	own := func(from, node string, want error) {
+		t.Helper()
+		if err := db.Stages.Own(ctx, s.ID, from, node); !errors.Is(err, want) {
+			t.Errorf("node %s becomes the owner instead of %s: %v, want %v", node, from, err, want)
+		}
+	}
+	own("", "a", nil)
 	for _, x := range []struct {
 		node string
 		n    int
 		want string
 	}{{"a", 0, "0100"}, {"a", 10, "0104"}, {"a", 10, "0104"}, {"b", 3, "0800"}, {"b", 9, "0802"}} {
+		if x.node == "b" && x.n == 3 {
+			if _, err := db.Stages.PutPart(ctx, s.ID, "b", c, 3, 11); !errors.Is(err, ErrStageMoved) {
+				t.Errorf("a part at a node that is not the owner: %v, want %v", err, ErrStageMoved)
+			}
+			own("a", "b", nil)
+			own("a", "b", nil)
+			own("a", "c", ErrStageMoved)
+		}
 		if got := put(x.node, x.n); got != x.want {
 			t.Errorf("part %d at node %s: %s, want %s", x.n, x.node, got, x.want)
 		}

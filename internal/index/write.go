@@ -1,6 +1,9 @@
 package index
 
-import "context"
+import (
+	"context"
+	"time"
+)
 
 // write is one write transaction.
 type write struct{ session }
@@ -33,16 +36,19 @@ func (db *DB) updateUnsynced(ctx context.Context, op string, fn func(w *write) e
 }
 
 func (db *DB) write(ctx context.Context, op string, durable bool, fn func(w *write) error) error {
-	return db.fail(op, inTransaction(ctx, db.engine, durable, func(s session) error { return fn(&write{s}) }))
+	return db.fail(op, inTransaction(ctx, db.engine, &db.Waits, durable, func(s session) error { return fn(&write{s}) }))
 }
 
 // inTransaction runs fn in a write transaction of an engine. An engine that is a
 // transactor may run fn several times.
-func inTransaction(ctx context.Context, e engine, durable bool, fn func(s session) error) error {
+func inTransaction(ctx context.Context, e engine, waits *Waits, durable bool, fn func(s session) error) error {
+	start := time.Now()
 	if t, ok := e.(transactor); ok {
+		defer waits.whole.since(start)
 		return t.transact(ctx, durable, fn)
 	}
 	s, err := e.(beginner).begin(ctx, durable) // every engine is one of both
+	waits.lock.since(start)
 	if err != nil {
 		return err
 	}
@@ -50,6 +56,7 @@ func inTransaction(ctx context.Context, e engine, durable bool, fn func(s sessio
 		s.rollback()
 		return err
 	}
+	defer waits.commit.since(time.Now())
 	return s.commit()
 }
 

@@ -35,33 +35,29 @@ func (n *Node) answer(raw net.Conn) {
 	var side sync.WaitGroup
 	defer side.Wait()
 	defer cancel()
-	side.Go(func() {
+	watch := func() {
 		defer cancel()
 		// The other side sends nothing more: this waits for its end.
 		_, _ = conn.Read(make([]byte, 1))
-	})
+	}
+	if !q.Body {
+		side.Go(watch)
+	}
 	out := &writer{conn: conn}
 	if err := out.send(typeAlive, nil); err != nil {
 		return
 	}
 	side.Go(func() {
-		tick := time.NewTicker(aliveEvery)
-		defer tick.Stop()
-		for {
-			select {
-			case <-tick.C:
-			case <-ctx.Done():
-				return
-			}
-			if out.send(typeAlive, nil) != nil {
-				cancel()
-				return
-			}
+		if !out.keepAlive(ctx) {
+			cancel()
 		}
 	})
-	if q.File != nil {
+	switch {
+	case q.File != nil:
 		err = n.sendFile(ctx, out, q)
-	} else {
+	case q.Body:
+		err = n.receive(ctx, conn, out, q, func() { side.Go(watch) })
+	default:
 		err = n.run(ctx, out, q)
 	}
 	if err != nil && ctx.Err() == nil {
@@ -129,4 +125,86 @@ func (n *Node) run(ctx context.Context, out *writer, q question) error {
 		return errors.Join(err, out.sendJSON(typeFail, failure{}))
 	}
 	return out.sendJSON(typeEnd, result)
+}
+
+// receive answers a question with a body. read is called when the whole body has
+// been read.
+func (n *Node) receive(ctx context.Context, conn *tls.Conn, out *writer, q question, read func()) error {
+	b := &sent{node: n, conn: conn, end: read}
+	if n.opt.Uploads == nil {
+		return out.sendJSON(typeFail, failure{})
+	}
+	result, err := n.opt.Uploads.ReceiveFromPeer(ctx, q.Kind, q.Input, b)
+	if err != nil {
+		return errors.Join(err, out.sendJSON(typeFail, failure{}))
+	}
+	// The other side sends the whole body before it reads the answer.
+	if _, err := io.Copy(io.Discard, b); err != nil {
+		return err
+	}
+	return out.sendJSON(typeEnd, result)
+}
+
+// sent reads the body of a question.
+type sent struct {
+	node *Node
+	conn *tls.Conn
+	left int    // bytes of the current message
+	end  func() // called before the end of the body is returned
+	err  error
+}
+
+func (b *sent) Read(p []byte) (int, error) {
+	for b.left == 0 && b.err == nil {
+		b.err = b.begin()
+	}
+	if b.left == 0 {
+		return 0, b.err
+	}
+	if err := b.expect(); err != nil {
+		return 0, err
+	}
+	n, err := b.conn.Read(p[:min(len(p), b.left)])
+	b.left -= n
+	if err != nil {
+		b.left, b.err = 0, broken(err)
+		err = b.err
+	}
+	return n, err
+}
+
+func (b *sent) expect() error {
+	return b.conn.SetReadDeadline(time.Now().Add(silence * b.node.opt.Reach))
+}
+
+// begin reads the head of the next message.
+func (b *sent) begin() error {
+	if err := b.expect(); err != nil {
+		return err
+	}
+	kind, n, err := readHead(b.conn)
+	switch {
+	case err != nil:
+		return broken(err)
+	case kind == typeAlive && n == 0:
+		return nil
+	case kind == typeData:
+		b.left = n
+		return nil
+	case kind == typeEnd && n == 0:
+		if err := b.conn.SetReadDeadline(time.Time{}); err != nil {
+			return err
+		}
+		b.end()
+		return io.EOF
+	}
+	return fmt.Errorf("a message of the type %q, want a part of a body", kind)
+}
+
+// broken returns the error of a body that ends early.
+func broken(err error) error {
+	if errors.Is(err, io.EOF) {
+		return io.ErrUnexpectedEOF
+	}
+	return err
 }

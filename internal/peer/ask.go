@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"sync"
 	"time"
 
 	"github.com/symdepot/symdepot/internal/fetch"
@@ -162,17 +163,81 @@ func (m member) Run(ctx context.Context, kind string, input []byte) (result []by
 		return nil, err
 	}
 	defer c.close()
-	t, n, err := c.next()
-	if err == nil && t != typeEnd {
-		err = errors.New("the other server could not run the download")
+	if result, err = c.result(); err != nil {
+		return nil, m.unanswered(ctx, err)
+	}
+	return result, nil
+}
+
+// Send sends a question with a body to the server at an address, and returns its
+// answer. An error of the body ends the question and is returned. If the server
+// does not answer, or breaks off, the error is fetch.ErrNoPeer.
+func (n *Node) Send(ctx context.Context, address, kind string, input []byte, body io.Reader) (result []byte, err error) {
+	m := member{n, Member{Address: address}}
+	_, list, _ := n.opt.Members()
+	for _, other := range list {
+		if other.Address == address {
+			m.Member = other
+		}
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	c, err := m.ask(ctx, question{Kind: kind, Input: input, Body: true})
+	if err != nil {
+		return nil, err
+	}
+	type answer struct {
+		result []byte
+		err    error
+	}
+	answered := make(chan answer, 1)
+	var side, keeper sync.WaitGroup
+	defer side.Wait()
+	defer keeper.Wait()
+	defer c.close()
+	defer cancel()
+	side.Go(func() {
+		var a answer
+		a.result, a.err = c.result()
+		answered <- a
+	})
+	out := &writer{conn: c.conn}
+	sending, stop := context.WithCancel(ctx)
+	defer stop()
+	keeper.Go(func() { out.keepAlive(sending) })
+	buf := make([]byte, mostData)
+	for {
+		k, rerr := body.Read(buf)
+		if k > 0 && out.send(typeData, buf[:k]) != nil {
+			break // the answer says why
+		}
+		if rerr == io.EOF {
+			stop()
+			keeper.Wait() // after the end the other side expects nothing
+			_ = out.send(typeEnd, nil)
+			break
+		}
+		if rerr != nil {
+			return nil, rerr
+		}
+	}
+	a := <-answered
+	if a.err != nil {
+		return nil, m.unanswered(ctx, a.err)
+	}
+	return a.result, nil
+}
+
+// result reads the answer to a question with a result.
+func (c *call) result() (result []byte, err error) {
+	kind, n, err := c.next()
+	if err == nil && kind != typeEnd {
+		err = errors.New("the other server could not answer")
 	}
 	if err == nil {
 		err = c.read(n, &result)
 	}
-	if err != nil {
-		return nil, m.unanswered(ctx, err)
-	}
-	return result, nil
+	return result, err
 }
 
 // body is the file that a peer sends.

@@ -1,6 +1,7 @@
 package peer
 
 import (
+	"context"
 	"encoding/binary"
 	"encoding/json"
 	"errors"
@@ -32,8 +33,10 @@ const (
 // question is what a peer asks.
 type question struct {
 	File  *fetch.PeerAsk `json:",omitempty"`
-	Kind  string         `json:",omitempty"` // of Run
+	Kind  string         `json:",omitempty"` // of Run and Send
 	Input []byte         `json:",omitempty"`
+	// Body means that the bytes of a body follow: data, and an end without text.
+	Body bool `json:",omitempty"`
 }
 
 // failure is why there is no file.
@@ -117,6 +120,24 @@ func (w *writer) send(kind byte, text []byte) error {
 	return err
 }
 
+// keepAlive tells the other side that this one is at work, until ctx ends. It
+// returns false if the connection is broken.
+func (w *writer) keepAlive(ctx context.Context) bool {
+	tick := time.NewTicker(aliveEvery)
+	defer tick.Stop()
+	for {
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return true
+		}
+		if w.send(typeAlive, nil) != nil {
+			return false
+		}
+	}
+}
+
+// sendJSON sends a message with JSON.
 func (w *writer) sendJSON(kind byte, v any) error {
 	b, err := json.Marshal(v)
 	if err == nil && len(b) > mostText {

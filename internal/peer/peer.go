@@ -20,6 +20,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"net"
 	"slices"
@@ -38,6 +39,13 @@ type Downloads interface {
 	RunForPeer(ctx context.Context, kind string, input []byte) ([]byte, error)
 }
 
+// Uploads receive what peers forward.
+type Uploads interface {
+	// ReceiveFromPeer answers a question with a body. It need not read all of the
+	// body.
+	ReceiveFromPeer(ctx context.Context, kind string, input []byte, body io.Reader) (result []byte, err error)
+}
+
 // Member is a live server.
 type Member struct{ ID, Address string }
 
@@ -54,6 +62,8 @@ type Options struct {
 	Members func() (self string, list []Member, ok bool)
 	// Downloads answers the questions of peers.
 	Downloads Downloads
+	// Uploads answers those with a body; nil: they are refused.
+	Uploads Uploads
 	// Reach is how long a peer may take to accept a question; zero is 250 ms.
 	Reach time.Duration
 	// Log receives failures; nil discards them.

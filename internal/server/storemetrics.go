@@ -18,6 +18,7 @@ type stores struct {
 var (
 	descDatabaseUp      = prometheus.NewDesc("symdepot_database_up", "1 while this server knows the current generation of the index in the database; 0: it answers nothing from memory, and lookups wait or get 503.", nil, nil)
 	descReplicas        = prometheus.NewDesc("symdepot_database_replica_lookups_total", "Lookups of this server on replicas of the database: answered by one, or repeated on the primary because the replica was behind or failed.", []string{"result"}, nil)
+	descIndexWaits      = prometheus.NewDesc("symdepot_index_wait_seconds", "Time that writers of the index waited: for other writers (lock) and for the disk (commit); of an index in a database the whole transaction.", []string{"for"}, nil)
 	descBucketUp        = prometheus.NewDesc("symdepot_bucket_up", "1 if the object store answered the last request of this server; 0: files of the local cache are served, others get 503.", nil, nil)
 	descBucketForeign   = prometheus.NewDesc("symdepot_bucket_foreign", "1 if another copy of the database owns the objects of the bucket, so that this one deletes none until symdepot gc --claim.", nil, nil)
 	descBucketDownloads = prometheus.NewDesc("symdepot_bucket_downloads_total", "Contents that this server has downloaded from the bucket.", nil, nil)
@@ -30,7 +31,7 @@ var (
 
 // Describe implements prometheus.Collector.
 func (stores) Describe(ch chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{descDatabaseUp, descReplicas, descBucketUp, descBucketForeign, descBucketDownloads, descBucketUploads, descBucketFailures, descLocalFiles, descLocalBytes, descLocalLimit} {
+	for _, d := range []*prometheus.Desc{descDatabaseUp, descReplicas, descIndexWaits, descBucketUp, descBucketForeign, descBucketDownloads, descBucketUploads, descBucketFailures, descLocalFiles, descLocalBytes, descLocalLimit} {
 		ch <- d
 	}
 }
@@ -58,6 +59,9 @@ func (c stores) Collect(ch chan<- prometheus.Metric) {
 			}
 		}
 	}
+	if st.Waits != nil {
+		waits(ch, st.Waits, st.Database)
+	}
 	b := st.Bucket
 	if b == nil {
 		return
@@ -70,4 +74,19 @@ func (c stores) Collect(ch chan<- prometheus.Metric) {
 	value(descLocalFiles, prometheus.GaugeValue, float64(b.Cache.Files))
 	value(descLocalBytes, prometheus.GaugeValue, float64(b.Cache.Bytes))
 	value(descLocalLimit, prometheus.GaugeValue, float64(b.Cache.Limit))
+}
+
+// waits reports how long writers of the index waited.
+func waits(ch chan<- prometheus.Metric, w *depot.IndexWaits, database bool) {
+	counts := map[string]depot.WaitCount{"lock": w.Lock(), "commit": w.Commit()}
+	if database {
+		counts = map[string]depot.WaitCount{"transaction": w.Transaction()}
+	}
+	for what, c := range counts {
+		buckets := make(map[float64]uint64, len(c.Up))
+		for i, n := range c.Up {
+			buckets[depot.WaitBounds[i]] = n
+		}
+		ch <- prometheus.MustNewConstHistogram(descIndexWaits, c.Count, c.Sum.Seconds(), buckets, what)
+	}
 }

@@ -69,14 +69,19 @@ func (s *Stages) partial(k partialKey) (p *partial, done func()) {
 	}
 }
 
+// restart forgets the hash of the first parts.
+func (p *partial) restart() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.sum, p.next = sha256.New(), 0
+}
+
 // forget forgets what is remembered of a content.
 func (s *Stages) forget(k partialKey) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if p := s.partials[k]; p != nil {
-		p.mu.Lock()
-		p.sum, p.next = sha256.New(), 0
-		p.mu.Unlock()
+		p.restart()
 		if p.users == 0 {
 			delete(s.partials, k)
 		}
@@ -91,14 +96,44 @@ func (s *Stages) PutPart(ctx context.Context, c Caller, id string, ref blob.Ref,
 	if err != nil || len(files) == 0 {
 		return err
 	}
-	content := index.Content{Ref: ref, Size: files[0].Size}
-	count := s.parts(content.Size)
+	if err := s.validPart(files[0].Size, total, n); err != nil {
+		return err
+	}
+	switch node, err := s.owner(ctx, row); {
+	case err != nil:
+		return err
+	case node != "":
+		_, err := s.forward(ctx, node, question{Caller: c.Name, Stage: id, Ref: ref.String(), Part: n, Total: total}, body)
+		return err
+	}
+	return s.putPart(ctx, c, id, ref, total, n, body)
+}
+
+func (s *Stages) validPart(size, total int64, n int) error {
+	count := s.parts(size)
 	switch {
-	case total != content.Size:
-		return refuse(Invalid, "the content was announced with %d bytes, not %d", content.Size, total)
+	case total != size:
+		return refuse(Invalid, "the content was announced with %d bytes, not %d", size, total)
 	case n < 0 || n >= count:
 		return refuse(Invalid, "part %d of a content with parts 0 to %d", n, count-1)
 	}
+	return nil
+}
+
+// putPart is PutPart on the server that has the parts.
+func (s *Stages) putPart(ctx context.Context, c Caller, id string, ref blob.Ref, total int64, n int, body io.Reader) error {
+	if _, err := s.here(ctx, c, id); err != nil {
+		return err
+	}
+	row, files, err := s.awaited(ctx, c, id, ref)
+	if err != nil || len(files) == 0 {
+		return err
+	}
+	content := index.Content{Ref: ref, Size: files[0].Size}
+	if err := s.validPart(content.Size, total, n); err != nil {
+		return err
+	}
+	count := s.parts(content.Size)
 	k := partialKey{id, ref}
 	p, done := s.partial(k)
 	defer done()
@@ -145,6 +180,21 @@ func (s *Stages) PutPart(ctx context.Context, c Caller, id string, ref blob.Ref,
 // taken.
 func (s *Stages) Parts(ctx context.Context, c Caller, id string, ref blob.Ref) (Parts, error) {
 	row, err := s.open(ctx, c, id)
+	if err != nil {
+		return Parts{}, err
+	}
+	switch node, err := s.owner(ctx, row); {
+	case err != nil:
+		return Parts{}, err
+	case node != "":
+		return s.forward(ctx, node, question{Caller: c.Name, Stage: id, Ref: ref.String(), Part: -1}, strings.NewReader(""))
+	}
+	return s.localParts(ctx, c, id, ref)
+}
+
+// localParts is Parts on the server that has the parts.
+func (s *Stages) localParts(ctx context.Context, c Caller, id string, ref blob.Ref) (Parts, error) {
+	row, err := s.here(ctx, c, id)
 	if err != nil {
 		return Parts{}, err
 	}

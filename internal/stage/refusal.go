@@ -61,6 +61,8 @@ func (s *Stages) explain(err error, id string) error {
 		return refuse(TooLarge, "the files of the stage would have %d bytes, and the limit is %d", limit.Bytes, s.limits.MaxBytes)
 	case errors.Is(err, index.ErrStageClosed):
 		return refuse(Conflict, "the stage is committed, or has changed meanwhile; look at its state")
+	case errors.Is(err, index.ErrStageMoved):
+		return refuse(Busy, "another server has the parts of this push now; try again")
 	case durable.IsNoSpace(err) || errors.Is(err, index.ErrNoSpace):
 		return refuse(NoSpace, "the disk of the server is full; nothing was lost, try again later")
 	case errors.Is(err, index.ErrBusy):

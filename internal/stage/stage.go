@@ -221,7 +221,9 @@ type Options struct {
 	// the depot's contents.
 	Dir string
 	// Node names this server among those of one depot; empty if there is only one.
-	Node   string
+	Node string
+	// Peers are the others; nil: this server does not reach them.
+	Peers  Peers
 	Limits Limits
 	// Perm is the mode of new files, which the umask reduces; zero is 0600.
 	Perm fs.FileMode
@@ -238,6 +240,7 @@ type Stages struct {
 	depot  Depot
 	dir    string
 	node   string
+	peers  Peers
 	limits Limits
 	perm   fs.FileMode
 	began  time.Time // files of before may have been damaged by a power loss
@@ -253,7 +256,7 @@ type Stages struct {
 
 // New returns the stages of a depot.
 func New(db index.Stages, depot Depot, opt Options) *Stages {
-	s := &Stages{db: db, depot: depot, dir: opt.Dir, node: opt.Node, limits: opt.Limits.withDefaults(), log: opt.Log, now: opt.Now, perm: cmp.Or(opt.Perm, 0o600), began: time.Now(), partials: map[partialKey]*partial{}}
+	s := &Stages{db: db, depot: depot, dir: opt.Dir, node: opt.Node, peers: opt.Peers, limits: opt.Limits.withDefaults(), log: opt.Log, now: opt.Now, perm: cmp.Or(opt.Perm, 0o600), began: time.Now(), partials: map[partialKey]*partial{}}
 	s.marks.write = db.Arrive
 	return s
 }
