@@ -101,13 +101,7 @@ func (s *Stages) sweepTemps(dir string) {
 
 // dropSpool deletes the files of a stage that has ended.
 func (s *Stages) dropSpool(id string) {
-	s.mu.Lock()
-	for k, p := range s.partials {
-		if k.stage == id && p.users == 0 {
-			delete(s.partials, k)
-		}
-	}
-	s.mu.Unlock()
+	s.partials.forgetStage(id)
 	if err := os.RemoveAll(s.folder(id)); err != nil {
 		s.log.Warn("cannot delete the files of a stage; the next sweep does", "stage", id, "error", err)
 	}

@@ -64,13 +64,7 @@ func (s *Stages) owner(ctx context.Context, row index.StageRow) (string, error) 
 		return "", s.explain(err, row.ID)
 	}
 	s.log.Info("took over a push from a server that does not answer", "stage", row.ID, "server", row.Node)
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for k, p := range s.partials {
-		if k.stage == row.ID {
-			p.restart()
-		}
-	}
+	s.partials.forgetStage(row.ID)
 	return "", nil
 }
 

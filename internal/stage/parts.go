@@ -37,35 +37,68 @@ type partial struct {
 	sum    hash.Hash
 	next   int
 	ending sync.Mutex // held while all parts are hashed and taken
-	users  int        // guarded by Stages.mu
+	users  int        // guarded by partials.mu
 }
 
 // maxPartials is the number of contents of which the hash of the first parts is
 // remembered.
 const maxPartials = 1024
 
-// partial returns what is remembered of a content. The caller calls done.
-func (s *Stages) partial(k partialKey) (p *partial, done func()) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	p = s.partials[k]
+// partials are the contents that arrive in parts.
+type partials struct {
+	mu  sync.Mutex
+	all map[partialKey]*partial // guarded by mu
+}
+
+// use returns what is remembered of a content. The caller calls done.
+func (l *partials) use(k partialKey) (p *partial, done func()) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	p = l.all[k]
 	if p == nil {
-		if len(s.partials) >= maxPartials {
-			for old, q := range s.partials {
+		if len(l.all) >= maxPartials {
+			for old, q := range l.all {
 				if q.users == 0 {
-					delete(s.partials, old)
+					delete(l.all, old)
 					break
 				}
 			}
 		}
 		p = &partial{writing: map[int]bool{}, sum: sha256.New()}
-		s.partials[k] = p
+		l.all[k] = p
 	}
 	p.users++
 	return p, func() {
-		s.mu.Lock()
-		defer s.mu.Unlock()
+		l.mu.Lock()
+		defer l.mu.Unlock()
 		p.users--
+	}
+}
+
+// forget forgets what is remembered of a content.
+func (l *partials) forget(k partialKey) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if p := l.all[k]; p != nil {
+		p.restart()
+		if p.users == 0 {
+			delete(l.all, k)
+		}
+	}
+}
+
+// forgetStage forgets what is remembered of the contents of a stage.
+func (l *partials) forgetStage(id string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for k, p := range l.all {
+		if k.stage != id {
+			continue
+		}
+		p.restart()
+		if p.users == 0 {
+			delete(l.all, k)
+		}
 	}
 }
 
@@ -76,18 +109,6 @@ func (p *partial) restart() {
 	p.sum, p.next = sha256.New(), 0
 }
 
-// forget forgets what is remembered of a content.
-func (s *Stages) forget(k partialKey) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if p := s.partials[k]; p != nil {
-		p.restart()
-		if p.users == 0 {
-			delete(s.partials, k)
-		}
-	}
-}
-
 // PutPart receives part n of a content of total bytes. A part that has arrived is
 // not read again. With the last missing part the content is complete: then the
 // errors are those of Put.
@@ -96,7 +117,7 @@ func (s *Stages) PutPart(ctx context.Context, c Caller, id string, ref blob.Ref,
 	if err != nil || len(files) == 0 {
 		return err
 	}
-	if err := s.validPart(files[0].Size, total, n); err != nil {
+	if err := validPart(files[0].Size, total, n, s.parts(files[0].Size)); err != nil {
 		return err
 	}
 	switch node, err := s.owner(ctx, row); {
@@ -109,8 +130,9 @@ func (s *Stages) PutPart(ctx context.Context, c Caller, id string, ref blob.Ref,
 	return s.putPart(ctx, c, id, ref, total, n, body)
 }
 
-func (s *Stages) validPart(size, total int64, n int) error {
-	count := s.parts(size)
+// validPart refuses a part that a content of size bytes with count parts does not
+// have.
+func validPart(size, total int64, n, count int) error {
 	switch {
 	case total != size:
 		return refuse(Invalid, "the content was announced with %d bytes, not %d", size, total)
@@ -130,12 +152,12 @@ func (s *Stages) putPart(ctx context.Context, c Caller, id string, ref blob.Ref,
 		return err
 	}
 	content := index.Content{Ref: ref, Size: files[0].Size}
-	if err := s.validPart(content.Size, total, n); err != nil {
+	count := s.parts(content.Size)
+	if err := validPart(content.Size, total, n, count); err != nil {
 		return err
 	}
-	count := s.parts(content.Size)
 	k := partialKey{id, ref}
-	p, done := s.partial(k)
+	p, done := s.partials.use(k)
 	defer done()
 	p.mu.Lock()
 	busy := p.writing[n]
@@ -219,7 +241,7 @@ func (s *Stages) localParts(ctx context.Context, c Caller, id string, ref blob.R
 			return list, s.explain(err, id)
 		}
 		if isComplete(got, count) {
-			p, done := s.partial(k)
+			p, done := s.partials.use(k)
 			defer done()
 			if _, err := s.finish(ctx, row, k, p, content); err != nil {
 				return list, s.explain(err, id)
@@ -278,7 +300,7 @@ func (s *Stages) received(ctx context.Context, k partialKey, c index.Content) ([
 		if !isNotExist(err) {
 			return nil, err
 		}
-		s.forget(k)
+		s.partials.forget(k)
 		return nil, s.db.Forget(ctx, k.stage, []blob.Ref{c.Ref})
 	}
 	return row.Parts, nil
@@ -357,7 +379,7 @@ func (s *Stages) finish(ctx context.Context, row index.StageRow, k partialKey, p
 		return nil, err
 	}
 	if ref != c.Ref {
-		s.forget(k)
+		s.partials.forget(k)
 		_ = os.Remove(path)
 		if err := s.db.Forget(ctx, k.stage, []blob.Ref{c.Ref}); err != nil {
 			return nil, err
@@ -368,7 +390,7 @@ func (s *Stages) finish(ctx context.Context, row index.StageRow, k partialKey, p
 	if err != nil {
 		return nil, err
 	}
-	s.forget(k)
+	s.partials.forget(k)
 	_ = os.Remove(path) // if it has not become the content
 	if row.Collects {
 		_, err = s.collect(ctx, row, files)

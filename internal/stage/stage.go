@@ -25,7 +25,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"time"
 	"unicode/utf8"
@@ -249,14 +248,12 @@ type Stages struct {
 
 	marks     marks
 	receiving atomic.Int64 // bytes of whole contents that are being received
-
-	mu       sync.Mutex
-	partials map[partialKey]*partial // contents that arrive in parts; guarded by mu
+	partials  partials
 }
 
 // New returns the stages of a depot.
 func New(db index.Stages, depot Depot, opt Options) *Stages {
-	s := &Stages{db: db, depot: depot, dir: opt.Dir, node: opt.Node, peers: opt.Peers, limits: opt.Limits.withDefaults(), log: opt.Log, now: opt.Now, perm: cmp.Or(opt.Perm, 0o600), began: time.Now(), partials: map[partialKey]*partial{}}
+	s := &Stages{db: db, depot: depot, dir: opt.Dir, node: opt.Node, peers: opt.Peers, limits: opt.Limits.withDefaults(), log: opt.Log, now: opt.Now, perm: cmp.Or(opt.Perm, 0o600), began: time.Now(), partials: partials{all: map[partialKey]*partial{}}}
 	s.marks.write = db.Arrive
 	return s
 }
