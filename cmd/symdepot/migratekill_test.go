@@ -15,6 +15,7 @@ import (
 
 	"github.com/symdepot/symdepot/internal/bucket"
 	"github.com/symdepot/symdepot/internal/bucket/buckettest"
+	"github.com/symdepot/symdepot/internal/symtest"
 )
 
 // treeSums returns the paths and hashes of all files below a folder.
@@ -54,9 +55,9 @@ func TestKilledMigrations(t *testing.T) {
 	symFiles(t, filepath.Join(src, "a"), 1, files, 2000)
 	symFiles(t, filepath.Join(src, "b"), 2, 20, 9000)
 	old, back := filepath.Join(t.TempDir(), "old"), filepath.Join(t.TempDir(), "back")
-	for i, args := range [][]string{{"add", "-p", "P", "-v", "1", filepath.Join(src, "a")}, {"add", "-p", "Q", src}, {"rm", "1"}} {
+	for _, args := range [][]string{{"add", "-p", "P", "-v", "1", filepath.Join(src, "a")}, {"add", "-p", "Q", src}, {"rm", "1"}} {
 		if code, out, errs := symdepot(t, old, args...); code != 0 {
-			t.Fatalf("command %d: %s%s", i, out, errs)
+			t.Fatalf("symdepot %q: exit code %d, want 0\n%s%s", args, code, out, errs)
 		}
 	}
 	database, blobs := c.value("SYMDEPOT_DEPOT"), c.value("SYMDEPOT_DEPOT_BLOBS")
@@ -71,7 +72,7 @@ func TestKilledMigrations(t *testing.T) {
 	}
 	// ends runs a migration, kills it after a while unless that is zero, and reports
 	// whether it has ended.
-	ends := func(cmd *exec.Cmd, after time.Duration) bool {
+	ends := func(t *testing.T, cmd *exec.Cmd, after time.Duration) bool {
 		t.Helper()
 		var b bytes.Buffer
 		cmd.Stdout, cmd.Stderr = &b, &b
@@ -88,65 +89,73 @@ func TestKilledMigrations(t *testing.T) {
 			return err == nil
 		}
 		if !strings.Contains(b.String(), "was moved to") { // killed after its last step
-			t.Fatalf("%v: %v\n%s", cmd.Args[1:], err, b.String())
+			t.Fatalf("symdepot %q: %v, want no error, or that the depot was moved\n%s", cmd.Args[1:], err, b.String())
 		}
 		return true
 	}
-	must := func(depot, blobs string, args ...string) string {
+	must := func(t *testing.T, depot, blobs string, args ...string) string {
 		t.Helper()
 		out, err := command(depot, blobs, args...).CombinedOutput()
 		if err != nil {
-			t.Fatalf("symdepot %s: %v\n%s", strings.Join(args, " "), err, out)
+			t.Fatalf("symdepot %q: %v, want no error\n%s", args, err, out)
 		}
 		return string(out)
 	}
-	describe := func(depot, blobs string) string {
+	describe := func(t *testing.T, depot, blobs string) string {
 		t.Helper()
 		dir := filepath.Join(t.TempDir(), "export")
-		must(depot, blobs, "export", "--layout", "breakpad", dir)
-		return must(depot, blobs, "list", "--all", "--json") + treeSums(t, dir)
+		must(t, depot, blobs, "export", "--layout", "breakpad", dir)
+		return must(t, depot, blobs, "list", "--all", "--json") + treeSums(t, dir)
 	}
 	rng := rand.New(rand.NewPCG(5, 6))
 	// migrate kills a migration again and again until it has ended.
-	migrate := func(from, fromBlobs string, args ...string) (killed int) {
+	migrate := func(t *testing.T, from, fromBlobs string, args ...string) (killed int) {
 		t.Helper()
 		for span := 500 * time.Millisecond; ; span = span * 7 / 6 {
 			after := time.Duration(1 + rng.Int64N(int64(span)))
 			if killed == kills {
 				after = 0
 			}
-			if ends(command(from, fromBlobs, append([]string{"depot", "migrate"}, args...)...), after) {
+			if ends(t, command(from, fromBlobs, append([]string{"depot", "migrate"}, args...)...), after) {
 				return killed
 			}
 			killed++
 		}
 	}
-	want := describe(old, "")
-	killed := migrate(old, "", "--to", database, "--to-blobs", blobs)
-	contents := files + 20
-	if n := c.objects(t); n > contents+512*killed || n < contents {
-		t.Errorf("%d objects for %d contents after %d kills, want at most two groups of 256 uploads twice for each kill", n, contents, killed)
-	} else {
-		t.Logf("%d kills, %d objects uploaded twice", killed, n-contents)
+	want := describe(t, old, "")
+	// same checks the content of a depot.
+	same := func(t *testing.T, depot, blobs string) {
+		t.Helper()
+		if got := describe(t, depot, blobs); got != want {
+			t.Errorf("transactions and exported files of %s:\n%swant those of the first depot:\n%s", depot, got, want)
+		}
 	}
-	if got := describe(database, blobs); got != want {
-		t.Errorf("in PostgreSQL:\n%swant\n%s", got, want)
+	verify := func(t *testing.T, depot, blobs string) {
+		t.Helper()
+		if out := must(t, depot, blobs, "verify"); !strings.HasPrefix(out, "clean: ") {
+			t.Errorf("verify of %s prints %q, want clean", depot, out)
+		}
 	}
-	if out := must(database, blobs, "verify"); !strings.HasPrefix(out, "clean: ") {
-		t.Errorf("verify in PostgreSQL: %s", out)
-	}
-	killed = migrate(database, blobs, "--to", back)
-	t.Logf("%d kills on the way back", killed)
-	if got := describe(back, ""); got != want {
-		t.Errorf("back in a folder:\n%swant\n%s", got, want)
-	}
-	if out := must(back, "", "verify"); !strings.HasPrefix(out, "clean: ") {
-		t.Errorf("verify in the folder: %s", out)
-	}
-	must(old, "", "depot", "unmove")
-	if got := describe(old, ""); got != want {
-		t.Errorf("the first depot after unmove:\n%swant\n%s", got, want)
-	}
+	symtest.Step(t, "to PostgreSQL and a bucket", func(t *testing.T) {
+		killed := migrate(t, old, "", "--to", database, "--to-blobs", blobs)
+		contents := files + 20
+		if n := c.objects(t); n > contents+512*killed || n < contents {
+			t.Errorf("%d objects for %d contents after %d kills, want at most two groups of 256 uploads twice for each kill", n, contents, killed)
+		} else {
+			t.Logf("%d kills, %d objects uploaded twice", killed, n-contents)
+		}
+		same(t, database, blobs)
+		verify(t, database, blobs)
+	})
+	symtest.Step(t, "back to a folder", func(t *testing.T) {
+		t.Logf("%d kills on the way back", migrate(t, database, blobs, "--to", back))
+		same(t, back, "")
+		verify(t, back, "")
+	})
+	t.Run("unmove of the first depot", func(t *testing.T) {
+		must(t, old, "", "depot", "unmove")
+		same(t, old, "")
+	})
 }
 
 // objects returns the number of objects of contents in the bucket of the cluster.

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/symdepot/symdepot/internal/index/pgtest"
+	"github.com/symdepot/symdepot/internal/symtest"
 )
 
 // dump returns all copied rows as text.
@@ -81,9 +82,6 @@ func TestCopy(t *testing.T) {
 	}
 	there := open(pg.Database(t), true)
 	none := func() error { return nil }
-	if err := db.Copy(ctx, there, none); !errors.Is(err, ErrNotUploaded) {
-		t.Fatalf("copy without uploads: %v, want ErrNotUploaded", err)
-	}
 	upload := func() error {
 		var ups []Upload
 		var places []string
@@ -96,77 +94,92 @@ func TestCopy(t *testing.T) {
 		}
 		return errors.Join(there.Places.Begin(ctx, "n", time.Hour, ups), there.Places.Done(ctx, places))
 	}
-	if err := db.Copy(ctx, there, upload); err != nil {
-		t.Fatal(err)
-	}
-	clean(t, there)
-	if err := db.Copy(ctx, there, none); !errors.Is(err, ErrNotEmpty) {
-		t.Errorf("copy into an index with rows: %v, want ErrNotEmpty", err)
-	}
-	// A copy that nobody has used can be undone and made again, without an upload.
-	id, err := db.Places.Depot(ctx)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if is, err := there.Copies.CopyOf(ctx, id); !is || err != nil {
-		t.Errorf("the copy is one of the index: %v, %v; want true", is, err)
-	}
-	if is, err := db.Copies.CopyOf(ctx, id); is || err != nil {
-		t.Errorf("the index is a copy of itself: %v, %v; want false", is, err)
-	}
-	if err := errors.Join(db.Reopen(ctx), there.Copies.Undo(ctx, time.Hour)); err != nil {
-		t.Fatal(err)
-	}
-	if got := dump(t, there); got != "" {
-		t.Errorf("rows after Undo:\n%s", got)
-	}
-	clean(t, there)
-	if err := db.Copy(ctx, there, none); err != nil {
-		t.Fatal(err)
-	}
-	clean(t, there)
-	back := open(filepath.Join(t.TempDir(), "index.db"), false)
-	if err := there.Copy(ctx, back, none); err != nil {
-		t.Fatal(err)
-	}
-	clean(t, back)
-	want := strings.ReplaceAll(dump(t, db), "odd\x00\xff%", "odd\x0100\x01FF%")
-	for name, other := range map[string]*DB{"in PostgreSQL": there, "back in a file": back} {
-		if got := dump(t, other); got != want {
-			t.Errorf("rows %s:\n%s\nwant\n%s", name, got, want)
+	symtest.Step(t, "to PostgreSQL", func(t *testing.T) {
+		if err := db.Copy(ctx, there, none); !errors.Is(err, ErrNotUploaded) {
+			t.Fatalf("copy without uploads: %v, want ErrNotUploaded", err)
 		}
-	}
-	if u, _, err := there.Places.Of(ctx, pdb(1).Ref); err != nil || u.Place != "p"+pdb(1).Ref.String()[:8] {
-		t.Errorf("place of a copied content: %q, %v", u.Place, err)
-	}
-	if _, err := db.Commit(ctx, Tx{Kind: "add", Entries: []Entry{pdb(6)}}, nil); err == nil || !strings.Contains(err.Error(), "was moved") {
-		t.Errorf("add to the copied index: %v, want an error that says that the depot was moved", err)
-	}
-	for _, o := range []*DB{db, there} {
-		if is, err := o.Closed(ctx); !is || err != nil {
-			t.Errorf("the copied index is closed: %v, %v; want true", is, err)
+		if err := db.Copy(ctx, there, upload); err != nil {
+			t.Fatalf("copy with uploads: %v, want no error", err)
 		}
-		if err := o.Reopen(ctx); err != nil {
+		clean(t, there)
+		if err := db.Copy(ctx, there, none); !errors.Is(err, ErrNotEmpty) {
+			t.Errorf("copy into an index with rows: %v, want ErrNotEmpty", err)
+		}
+	})
+	symtest.Step(t, "undone and made again without an upload", func(t *testing.T) {
+		id, err := db.Places.Depot(ctx)
+		if err != nil {
 			t.Fatal(err)
 		}
-		if is, err := o.Closed(ctx); is || err != nil {
-			t.Errorf("the reopened index is closed: %v, %v; want false", is, err)
+		if is, err := there.Copies.CopyOf(ctx, id); !is || err != nil {
+			t.Errorf("the copy is one of the index: %v, %v; want true", is, err)
 		}
-	}
-	for _, o := range []*DB{back, db} {
+		if is, err := db.Copies.CopyOf(ctx, id); is || err != nil {
+			t.Errorf("the index is a copy of itself: %v, %v; want false", is, err)
+		}
+		if err := errors.Join(db.Reopen(ctx), there.Copies.Undo(ctx, time.Hour)); err != nil {
+			t.Fatalf("Reopen and Undo: %v, want no error", err)
+		}
+		if got := dump(t, there); got != "" {
+			t.Errorf("rows after Undo, want none:\n%s", got)
+		}
+		clean(t, there)
+		if err := db.Copy(ctx, there, none); err != nil {
+			t.Fatalf("second copy: %v, want no error", err)
+		}
+		clean(t, there)
+	})
+	back := open(filepath.Join(t.TempDir(), "index.db"), false)
+	symtest.Step(t, "back to a file", func(t *testing.T) {
+		if err := there.Copy(ctx, back, none); err != nil {
+			t.Fatalf("copy to a file: %v, want no error", err)
+		}
+		clean(t, back)
+	})
+	symtest.Step(t, "equal rows", func(t *testing.T) {
+		want := strings.ReplaceAll(dump(t, db), "odd\x00\xff%", "odd\x0100\x01FF%")
+		for name, other := range map[string]*DB{"in PostgreSQL": there, "back in a file": back} {
+			if got := dump(t, other); got != want {
+				t.Errorf("rows %s:\n%s\nwant\n%s", name, got, want)
+			}
+		}
+		place := "p" + pdb(1).Ref.String()[:8]
+		if u, _, err := there.Places.Of(ctx, pdb(1).Ref); err != nil || u.Place != place {
+			t.Errorf("place of a copied content: %q, %v; want %q", u.Place, err, place)
+		}
+	})
+	symtest.Step(t, "closed and reopened", func(t *testing.T) {
+		if _, err := db.Commit(ctx, Tx{Kind: "add", Entries: []Entry{pdb(6)}}, nil); err == nil || !strings.Contains(err.Error(), "was moved") {
+			t.Errorf("add to the copied index: %v, want an error that says that the depot was moved", err)
+		}
+		for _, o := range []*DB{db, there} {
+			if is, err := o.Closed(ctx); !is || err != nil {
+				t.Errorf("the copied index is closed: %v, %v; want true", is, err)
+			}
+			if err := o.Reopen(ctx); err != nil {
+				t.Fatal(err)
+			}
+			if is, err := o.Closed(ctx); is || err != nil {
+				t.Errorf("the reopened index is closed: %v, %v; want false", is, err)
+			}
+		}
+	})
+	commits := func(t *testing.T, o *DB) {
+		t.Helper()
 		if n, err := o.Commit(ctx, Tx{Kind: "add", Entries: []Entry{pdb(6)}}, nil); n != 4 || err != nil {
 			t.Errorf("next transaction: %d, %v; want 4", n, err)
 		}
 		clean(t, o)
 	}
-	if err := there.Places.Begin(ctx, "n", time.Hour, []Upload{{"new", Content{pdb(6).Ref, pdb(6).Size}}}); err != nil {
-		t.Fatal(err)
-	}
-	if err := there.Places.Done(ctx, []string{"new"}); err != nil {
-		t.Fatal(err)
-	}
-	if n, err := there.Commit(ctx, Tx{Kind: "add", Entries: []Entry{pdb(6)}}, nil); n != 4 || err != nil {
-		t.Errorf("next transaction in PostgreSQL: %d, %v; want 4", n, err)
-	}
-	clean(t, there)
+	t.Run("next transaction in the file that was copied back", func(t *testing.T) { commits(t, back) })
+	t.Run("next transaction in the first index", func(t *testing.T) { commits(t, db) })
+	t.Run("next transaction in PostgreSQL", func(t *testing.T) {
+		if err := there.Places.Begin(ctx, "n", time.Hour, []Upload{{"new", Content{pdb(6).Ref, pdb(6).Size}}}); err != nil {
+			t.Fatal(err)
+		}
+		if err := there.Places.Done(ctx, []string{"new"}); err != nil {
+			t.Fatal(err)
+		}
+		commits(t, there)
+	})
 }

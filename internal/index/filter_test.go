@@ -31,11 +31,9 @@ func testFilter(t *testing.T, least int64) {
 	db := openTest(t, Options{})
 	f := db.NewFilter()
 	f.least = least
-	if absent, fresh := f.Excludes(1, all, "x"); absent || fresh {
-		t.Error("an empty filter claims to know something")
-	}
 	there := map[int]bool{}
-	commit := func(from, to int) int64 {
+	commit := func(t *testing.T, from, to int) int64 {
+		t.Helper()
 		var es []Entry
 		for n := from; n < to; n++ {
 			es = append(es, filterEntry(n))
@@ -43,88 +41,105 @@ func testFilter(t *testing.T, least int64) {
 		}
 		number, err := db.Commit(t.Context(), Tx{Kind: "add", Entries: es}, nil)
 		if err != nil {
-			t.Fatal(err)
+			t.Fatalf("commit of the ids %d to %d: %v, want no error", from, to-1, err)
 		}
 		return number
 	}
-	check := func(state uint64) {
+	// check refreshes the filter and compares it with what is there.
+	state := uint64(0)
+	check := func(t *testing.T) {
 		t.Helper()
+		state++
 		f.retry = time.Time{}
 		if err := f.Refresh(t.Context(), state); err != nil {
-			t.Fatal(err)
+			t.Fatalf("Refresh to state %d: %v, want no error", state, err)
 		}
 		wrong := 0
 		for n := range 20_000 {
 			id := fmt.Sprintf("%032x1", n)
-			absent, fresh := f.Excludes(state, all, id)
+			excluded, fresh := f.Excludes(state, all, id)
 			if !fresh {
-				t.Fatal("not fresh after a refresh")
+				t.Fatalf("Excludes(%s) after the refresh to state %d: not fresh, want fresh", id, state)
 			}
-			if there[n] && absent {
-				t.Fatalf("%s is there and called absent", id)
+			if there[n] && excluded {
+				t.Fatalf("Excludes(%s) is true for an id of the index, want false", id)
 			}
 			if guid, _ := f.Excludes(state, all, id[:32]); there[n] && guid {
-				t.Fatalf("the GUID %s is there and called absent", id[:32])
+				t.Fatalf("Excludes(%s) is true for a GUID of the index, want false", id[:32])
 			}
-			if !there[n] && !absent {
+			if !there[n] && !excluded {
 				wrong++
 			}
 		}
 		if wrong > 400 {
-			t.Errorf("%d absent ids went through", wrong)
+			t.Errorf("%d of 20000 unknown ids are not excluded, want 400 at most", wrong)
 		}
-		if absent, fresh := f.Excludes(state+1, all, "x"); absent || fresh {
-			t.Error("the filter answers for another state")
+		if excluded, fresh := f.Excludes(state+1, all, "x"); excluded || fresh {
+			t.Errorf("Excludes in a later state: %v, fresh %v; want false, false", excluded, fresh)
 		}
 	}
-	check(1)
-	commit(0, 10)
-	check(2)
-	second := commit(10, 4000) // more than there was room for
-	check(3)
-	commit(4000, 4010)
-	check(4)
-	// Keys that go leave the filter too wide, never too narrow.
-	if _, err := db.Remove(t.Context(), second); err != nil {
-		t.Fatal(err)
-	}
-	var refs []blob.Ref
-	for n := 10; n < 4000; n++ {
-		refs = append(refs, filterEntry(n).Ref)
-		delete(there, n)
-	}
-	if n, err := db.DropContents(t.Context(), refs, db.now().Add(1e12), func(blob.Ref) error { return nil }); err != nil || n != 3990 {
-		t.Fatal(n, err)
-	}
-	check(5)
-	commit(5000, 5005)
-	check(6)
-	// A new alias of an object that was there before.
-	bits := &f.now.Load().bits[0]
-	e := filterEntry(5000)
-	e.Aliases = append(e.Aliases, symfile.Alias{Name: "other.pdb", ID: fmt.Sprintf("%032x1", 6000), Role: symfile.Debug})
-	if _, err := db.Commit(t.Context(), Tx{Kind: "add", Entries: []Entry{e}}, nil); err != nil {
-		t.Fatal(err)
-	}
-	there[6000] = true
-	check(7)
-	if bits != &f.now.Load().bits[0] {
-		t.Error("all keys were read again for one that an older object gained")
-	}
-	// The newest object goes and another one comes: it must not be taken for
-	// the one that was known.
-	for i := range 3 {
-		n := 7000 + i
-		e := filterEntry(n)
-		if err := db.Cached.Put(t.Context(), CachedFile{Source: "s", Ref: e.Ref, Size: e.Size, Entries: []Entry{e}}, nil); err != nil {
+	var second int64
+	symtest.Step(t, "empty", func(t *testing.T) {
+		if excluded, fresh := f.Excludes(1, all, "x"); excluded || fresh {
+			t.Errorf("Excludes of a new filter: %v, fresh %v; want false, false", excluded, fresh)
+		}
+		check(t)
+	})
+	symtest.Step(t, "few ids", func(t *testing.T) {
+		commit(t, 0, 10)
+		check(t)
+	})
+	symtest.Step(t, "more ids than it has space for", func(t *testing.T) {
+		second = commit(t, 10, 4000)
+		check(t)
+		commit(t, 4000, 4010)
+		check(t)
+	})
+	symtest.Step(t, "removed ids leave the filter too wide, never too narrow", func(t *testing.T) {
+		if _, err := db.Remove(t.Context(), second); err != nil {
 			t.Fatal(err)
 		}
-		there[n] = true
-		check(uint64(8 + i))
-		if files, _, err := db.Cached.Evict(t.Context(), []blob.Ref{e.Ref}, func(blob.Ref) error { return nil }); err != nil || files != 1 {
-			t.Fatal(files, err)
+		var refs []blob.Ref
+		for n := 10; n < 4000; n++ {
+			refs = append(refs, filterEntry(n).Ref)
+			delete(there, n)
 		}
-		delete(there, n)
+		if n, err := db.DropContents(t.Context(), refs, db.now().Add(1e12), func(blob.Ref) error { return nil }); err != nil || n != 3990 {
+			t.Fatalf("DropContents: %d, %v; want 3990", n, err)
+		}
+		check(t)
+		commit(t, 5000, 5005)
+		check(t)
+	})
+	symtest.Step(t, "a new alias of an older object", func(t *testing.T) {
+		bits := &f.now.Load().bits[0]
+		e := filterEntry(5000)
+		e.Aliases = append(e.Aliases, symfile.Alias{Name: "other.pdb", ID: fmt.Sprintf("%032x1", 6000), Role: symfile.Debug})
+		if _, err := db.Commit(t.Context(), Tx{Kind: "add", Entries: []Entry{e}}, nil); err != nil {
+			t.Fatal(err)
+		}
+		there[6000] = true
+		check(t)
+		if bits != &f.now.Load().bits[0] {
+			t.Error("the filter was built anew for one key that an older object gained, want the same bits")
+		}
+	})
+	// The newest object is evicted and another one comes. It must not be taken for
+	// the one that was known.
+	for i := range 3 {
+		symtest.Step(t, fmt.Sprintf("cached file %d comes and is evicted", i), func(t *testing.T) {
+			n := 7000 + i
+			e := filterEntry(n)
+			if err := db.Cached.Put(t.Context(), CachedFile{Source: "s", Ref: e.Ref, Size: e.Size, Entries: []Entry{e}}, nil); err != nil {
+				t.Fatal(err)
+			}
+			there[n] = true
+			check(t)
+			if files, _, err := db.Cached.Evict(t.Context(), []blob.Ref{e.Ref}, func(blob.Ref) error { return nil }); err != nil || files != 1 {
+				t.Fatalf("Evict: %d files, %v; want 1", files, err)
+			}
+			delete(there, n)
+		})
 	}
 }
 
