@@ -34,7 +34,7 @@ var mayImport = map[string][]string{
 	"cab":                {"cab/mszip", "cab/lzx", "internal/ctxio"},
 	"cab/mszip":          {},
 	"cab/lzx":            {},
-	"internal/mstools":   {"layout", "symfile", "objfile", "dump", "symstore", "internal/durable", "internal/scan", "internal/term", "internal/upstream", "internal/glob", "internal/ctxio", "internal/sympath", "internal/unpack"},
+	"internal/mstools":   {"layout", "symfile", "objfile", "dump", "symstore", "internal/durable", "internal/retention", "internal/scan", "internal/term", "internal/upstream", "internal/glob", "internal/ctxio", "internal/sympath", "internal/unpack"},
 	"objfile":            {"internal/clip", "debugid", "symfile", "pdb", "ppdb", "breakpad", "symcache"},
 	"symstore":           {"internal/clip", "debugid", "symfile", "layout", "objfile", "pdb", "cab", "internal/durable", "internal/ctxio"},
 	"internal/blob":      {"internal/durable"},

@@ -13,11 +13,19 @@ import (
 	"strings"
 	"time"
 
+	"github.com/symdepot/symdepot/internal/retention"
 	"github.com/symdepot/symdepot/internal/term"
 	"github.com/symdepot/symdepot/symstore"
 )
 
 var ageSyntax = slashSyntax{rest: true, flags: append([]slashFlag{
+	{name: "-keep-last", kind: slashValue},
+	{name: "-keep-within", kind: slashValue},
+	{name: "-hold", kind: slashEach},
+	{name: "-dry-run"},
+}, agestoreSyntax.flags...)}
+
+var agestoreSyntax = slashSyntax{rest: true, flags: append([]slashFlag{
 	{name: "date", kind: slashAttached},
 	{name: "days", kind: slashAttached},
 	{name: "size", kind: slashAttached},
@@ -40,6 +48,7 @@ type aging struct {
 	gone     string // folder of the builds, as recorded; empty: not asked for
 	goneRoot string // the same folder on this machine
 	keep     int    // number of transactions to keep of each product
+	rules    keepRules
 }
 
 // byTime reports whether times decide which files are deleted.
@@ -66,9 +75,10 @@ func (r *symstoreRun) age() error {
 		return errors.New("this file system does not record the last read of files.\nMount it without noatime, or use the time of storing: --by age")
 	}
 	var doomed []expired
+	var kept []retention.Verdict
 	var total int64
 	if admin {
-		doomed, total, err = r.oldTransactions(g)
+		doomed, kept, total, err = r.oldTransactions(g)
 	} else {
 		doomed, total, err = r.oldFiles(g)
 	}
@@ -80,7 +90,7 @@ func (r *symstoreRun) age() error {
 		r.line(ageLine{Event: "size", Bytes: total})
 		return nil
 	}
-	return r.ageOut(g, admin, doomed, total)
+	return r.ageOut(g, admin, doomed, kept, total)
 }
 
 // aging reads the options.
@@ -121,6 +131,9 @@ func (r *symstoreRun) aging() (aging, error) {
 			return g, term.UsageError("--keep wants a number of transactions")
 		}
 	}
+	if g.rules, err = r.keepRules(); err != nil {
+		return g, err
+	}
 	if g.gone != "" {
 		if g.goneRoot, err = r.paths.local(g.gone); err != nil {
 			return g, err
@@ -130,7 +143,10 @@ func (r *symstoreRun) aging() (aging, error) {
 			return g, fmt.Errorf("the folder of the builds %s is missing or empty, perhaps not mounted: nothing is deleted", g.goneRoot)
 		}
 	}
-	if !g.byTime() && !r.args.has("size") && g.product == "" && g.version == "" && g.gone == "" && g.keep == 0 {
+	if !g.byTime() && !r.args.has("size") && g.product == "" && g.version == "" && g.gone == "" && g.keep == 0 && !g.rules.choose() {
+		if len(g.rules.holds) > 0 {
+			return g, term.UsageError("--hold only keeps transactions: select others with -days=N, --keep-last, --keep-within or another option")
+		}
 		return g, term.UsageError("select transactions or files with -days=N, -date=M-D-Y, -size=BYTES, --product, --version, --gone or --keep")
 	}
 	return g, nil
@@ -157,6 +173,9 @@ func hasAdmin(dir string) bool {
 // outsideStores refuses two things: to delete single files of a store with
 // transactions, and options that need transactions where there are none.
 func (r *symstoreRun) outsideStores(g aging) error {
+	if len(g.rules.holds) > 0 || g.rules.choose() {
+		return fmt.Errorf("%w: %s has no transactions, which --keep-last, --keep-within and --hold keep", errNoStore, g.dir)
+	}
 	if g.product != "" || g.version != "" || g.gone != "" || g.keep > 0 {
 		return fmt.Errorf("%w: %s has no transactions, which --product, --version, --gone and --keep choose from", errNoStore, g.dir)
 	}
@@ -178,26 +197,34 @@ type expired struct {
 	bytes int64 // freed by deleting it after those before it in the list
 }
 
-// oldTransactions selects transactions of a store, least recently used first.
-func (r *symstoreRun) oldTransactions(g aging) ([]expired, int64, error) {
+// oldTransactions selects transactions of a store, least recently used first. kept
+// are those that a keep rule or a hold spares.
+func (r *symstoreRun) oldTransactions(g aging) (list []expired, kept []retention.Verdict, total int64, err error) {
 	// Listing must not open the store for writing.
 	s, err := symstore.Open(g.dir, symstore.Options{ReadOnly: true})
 	if err != nil {
-		return nil, 0, err
+		return nil, nil, 0, err
 	}
 	defer s.Close()
+	if kept, err = g.rules.keeps(s, time.Now()); err != nil {
+		return nil, nil, 0, err
+	}
+	spared := map[symstore.ID]bool{}
+	for _, v := range kept {
+		spared[symstore.ID(v.Number)] = true
+	}
 	chosen, total, err := s.Age(r.ctx, symstore.AgeOptions{
-		ByAge: g.byAge, Before: g.before, MaxBytes: g.limit, Keep: g.keep, Match: g.selects,
+		ByAge: g.byAge, Before: g.before, MaxBytes: g.limit, Keep: g.keep,
+		Match:   func(u symstore.Upload) bool { return !spared[u.ID] && g.selects(u) },
 		Problem: func(id symstore.ID, err error) { r.problem(id.String(), err) },
 	})
 	if err != nil {
-		return nil, 0, err
+		return nil, nil, 0, err
 	}
-	var list []expired
 	for _, c := range chosen {
 		list = append(list, expired{id: c.ID, what: strings.TrimSpace(c.Product + " " + c.Version), used: c.Used, bytes: c.Frees})
 	}
-	return list, total, nil
+	return list, kept, total, nil
 }
 
 // selects reports whether the options other than times select a transaction.
@@ -282,13 +309,14 @@ func (r *symstoreRun) oldFiles(g aging) ([]expired, int64, error) {
 
 // ageLine is one line of JSON output. Its keys are a public interface.
 type ageLine struct {
-	Event   string `json:"event"` // would-delete, deleted, failed, size, done
+	Event   string `json:"event"` // kept, would-delete, deleted, failed, size, done
 	ID      string `json:"id,omitempty"`
 	Path    string `json:"path,omitempty"`
 	What    string `json:"what,omitempty"`
 	Used    string `json:"used,omitempty"`
 	Bytes   int64  `json:"bytes"`
 	Deleted int    `json:"deleted,omitempty"`
+	Reason  string `json:"reason,omitempty"` // of kept: hold, young (dated in the future), last, within
 }
 
 func (d expired) line(event string) ageLine {
@@ -307,7 +335,7 @@ func (d expired) text() string {
 }
 
 // ageOut lists or deletes the selection.
-func (r *symstoreRun) ageOut(g aging, admin bool, list []expired, total int64) error {
+func (r *symstoreRun) ageOut(g aging, admin bool, list []expired, kept []retention.Verdict, total int64) error {
 	var freed int64
 	for _, d := range list {
 		freed += d.bytes
@@ -317,7 +345,8 @@ func (r *symstoreRun) ageOut(g aging, admin bool, list []expired, total int64) e
 		noun = "transaction"
 	}
 	summary := fmt.Sprintf("%s of %s", term.Size(freed), term.Size(total))
-	if r.args.has("l") {
+	if r.args.has("l") || r.args.has("-dry-run") {
+		r.printKept(kept)
 		for _, d := range list {
 			r.print("%s\n", d.text())
 			r.line(d.line("would-delete"))

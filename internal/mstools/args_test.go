@@ -134,7 +134,7 @@ func TestCommandLine(t *testing.T) {
 		"/opt/x/SymStore.EXE":    {"symstore", "add"},
 		`C:\tools\symstore.exe`:  {"symstore", "add"},
 		"convertstore":           {"symstore", "convert", "add"},
-		"AgeStore.exe":           {"symstore", "age", "add"},
+		"AgeStore.exe":           {"symstore", "agestore", "add"},
 		"symchk":                 {"symstore", "chk", "add"},
 		"symstore-linux-amd64":   {"add"},
 		"/opt/symstore/symdepot": {"add"},

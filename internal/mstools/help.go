@@ -132,13 +132,15 @@ Exit codes: 0 converted, or nothing to do, 1 failed, 2 wrong command line, 3 no 
 32 the store stayed locked.
 `
 
-const ageHelp = `Deletes unused files: whole transactions of a store, so that its records stay consistent, or
+const (
+	ageExamples = `Deletes unused files: whole transactions of a store, so that its records stay consistent, or
 single files of a folder without transactions, such as a debugger's cache.
 
   symdepot symstore age /srv/symbols -days=90 -l
   symdepot symstore age /srv/symbols --product Game --version '1.*' -days=30 -y
   symdepot symstore age /srv/symbols --gone /builds -y
-  agestore /home/me/symbols -s -size=20000000000 -y
+`
+	ageSelect = `  agestore /home/me/symbols -s -size=20000000000 -y
 
 What to delete; with several options, all must match:
   -days=N  -date=M-D-Y   not used for N days, or since the date. Reading one of its files
@@ -150,7 +152,8 @@ What to delete; with several options, all must match:
   --gone FOLDER      stored from folders below FOLDER that no longer exist. Write FOLDER as the
                      records do; it must exist itself
   --keep N           never the newest N transactions of each product
-
+`
+	ageRest = `
   -l                 list what would be deleted and how much that frees
   -y                 do not ask for confirmation;  -q  do not list what is deleted
   -s                 in a folder without transactions: include subfolders;  -k  keep empty ones
@@ -158,6 +161,21 @@ What to delete; with several options, all must match:
 Exit codes: 0 done, 1 something failed or the answer was no, 2 wrong command line, 3 no folder or no
 transactions found, 32 the store stayed locked.
 `
+)
+
+// agestoreHelp is the help of agestore, which has no rules of a retention policy.
+const agestoreHelp = ageExamples + ageSelect + ageRest
+
+const ageHelp = ageExamples + `  symdepot symstore age /srv/symbols --keep-last 20 --keep-within 14d --hold 42 --dry-run
+` + ageSelect + `
+What to keep, as in a retention policy. A transaction that one of these options keeps is never deleted. With
+--keep-last or --keep-within and no option of the list above, all others are deleted:
+  --keep-last N      the newest N transactions of each product; held ones do not count
+  --keep-within TIME     transactions stored at most that long ago, such as 14d
+  --hold ID          this transaction; may be repeated. An unknown number is an error (4)
+
+  --dry-run          the same as -l
+` + ageRest
 
 const chkHelp = `Reports for each program whether its symbol files are in a store, and copies them into a cache folder.
 

@@ -109,7 +109,7 @@ func CommandLine(args []string) []string {
 	case "convertstore":
 		return append([]string{"symstore", "convert"}, args[1:]...)
 	case "agestore":
-		return append([]string{"symstore", "age"}, args[1:]...)
+		return append([]string{"symstore", "agestore"}, args[1:]...)
 	case "symchk":
 		return append([]string{"symstore", "chk"}, args[1:]...)
 	}
@@ -143,6 +143,9 @@ func symstoreVerbs() []symstoreVerb {
 	}
 }
 
+// agestore is age with the options of agestore alone.
+var agestore = symstoreVerb{"age", agestoreSyntax, agestoreHelp, (*symstoreRun).age}
+
 // isHelp reports whether an argument asks for help, in any usual spelling.
 func isHelp(arg string) bool {
 	return slices.Contains([]string{"/?", "-?", "--help", "-help", "/help", "help"}, strings.ToLower(arg))
@@ -164,6 +167,9 @@ func run(ctx context.Context, args []string, env Env) error {
 		return nil
 	}
 	verbs := symstoreVerbs()
+	if strings.EqualFold(args[0], "agestore") {
+		return agestore.start(ctx, args[1:], env)
+	}
 	for _, v := range verbs {
 		if strings.EqualFold(args[0], v.name) {
 			return v.start(ctx, args[1:], env)
