@@ -1,0 +1,345 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/symdepot/symdepot/internal/client"
+	"github.com/symdepot/symdepot/internal/symtest"
+	"github.com/symdepot/symdepot/internal/wire"
+)
+
+// pushDepot is a depot in a folder with a server that takes pushes to product app,
+// reached at an address that stays when the server is restarted.
+type pushDepot struct {
+	*balancer
+	dir     string
+	env     map[string]string
+	token   string // may push to product app
+	serving *serving
+}
+
+func newPushDepot(t *testing.T) *pushDepot {
+	t.Helper()
+	home := t.TempDir()
+	p := &pushDepot{balancer: newBalancer(t), dir: filepath.Join(home, "depot")}
+	p.env = map[string]string{"SYMDEPOT_DEPOT": p.dir, "PATH": os.Getenv("PATH"), "HOME": home}
+	p.must(t, "add", "--product", "other", "../../testdata/pe")
+	p.token, _, _ = strings.Cut(p.must(t, "token", "new", "--name", "ci", "--scope", "write", "--scope", "read", "--product", "app"), "\n")
+	p.start(t)
+	t.Cleanup(func() { p.stop(t) })
+	return p
+}
+
+// start starts the server.
+func (p *pushDepot) start(t *testing.T) {
+	t.Helper()
+	s, err := startServe(func(k string) string { return p.env[k] }, ".", "--auth", "--quiet")
+	if err != nil {
+		t.Fatal(err)
+	}
+	p.serving = s
+	p.reset([]*serving{s})
+}
+
+// kill kills the server and starts another one.
+func (p *pushDepot) kill(t *testing.T) {
+	t.Helper()
+	_ = p.serving.cmd.Process.Kill()
+	_ = p.serving.cmd.Wait()
+	p.start(t)
+}
+
+func (p *pushDepot) stop(t *testing.T) {
+	t.Helper()
+	if p.serving == nil {
+		return
+	}
+	if err := p.serving.stop(); err != nil {
+		t.Errorf("serve: %v\n%s", err, p.serving.log.String())
+	}
+	p.serving = nil
+}
+
+// command returns a command with the depot or the server and the token.
+func (p *pushDepot) command(t *testing.T, args ...string) *exec.Cmd {
+	cmd := exec.CommandContext(t.Context(), "symdepot", args...)
+	cmd.Env = append(os.Environ(), "SYMDEPOT_DEPOT="+p.dir, "HOME="+p.env["HOME"], "SYMDEPOT_SERVER="+p.url, "SYMDEPOT_TOKEN="+p.token)
+	return cmd
+}
+
+// must runs a command that must succeed.
+func (p *pushDepot) must(t *testing.T, args ...string) string {
+	t.Helper()
+	cmd := p.command(t, args...)
+	var errs strings.Builder
+	cmd.Stderr = &errs
+	out, err := cmd.Output()
+	if err != nil {
+		t.Fatalf("symdepot %s: %v\n%s%s", strings.Join(args, " "), err, out, errs.String())
+	}
+	return string(out)
+}
+
+// pusher returns a client in this process.
+func (p *pushDepot) pusher() *client.Pusher {
+	return &client.Pusher{URL: p.url, Token: func() (string, error) { return p.token, nil }, HTTP: &http.Client{}, Backoff: 50 * time.Millisecond, RetryFor: time.Minute}
+}
+
+// metrics returns the metrics of the server.
+func (p *pushDepot) metrics(t *testing.T, token string) string {
+	t.Helper()
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, p.serving.url+"/metrics", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	req.Header.Set("Authorization", "Bearer "+token)
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	b, err := io.ReadAll(resp.Body)
+	if err != nil || resp.StatusCode != http.StatusOK {
+		t.Fatalf("GET /metrics: %d, %v", resp.StatusCode, err)
+	}
+	return string(b)
+}
+
+// bigSym writes a Breakpad file of about size bytes, which compresses well.
+func bigSym(t *testing.T, dir string, series, size int) {
+	t.Helper()
+	line := fmt.Sprintf("PUBLIC 2000 0 g%d\n", series)
+	body := fmt.Sprintf("MODULE Linux x86_64 %s big%d.so\nFUNC 1000 10 0 f\n", symID(series, 1000), series) + strings.Repeat(line, size/len(line))
+	if err := os.WriteFile(filepath.Join(dir, "big.so.sym"), []byte(body), 0o644); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestKilledPushes kills clients and servers of pushes at random moments: nothing
+// partial is visible, a client whose server was killed finishes, and so does a
+// rerun of a killed client. When the stages have expired, nothing of them is left.
+func TestKilledPushes(t *testing.T) {
+	t.Parallel()
+	rounds := 6
+	switch {
+	case torture():
+		rounds = 200
+	case testing.Short():
+		rounds = 2
+	}
+	const files = 30
+	p := newPushDepot(t)
+	src := t.TempDir()
+	seed := uint64(time.Now().UnixNano())
+	t.Logf("seed %d", seed)
+	rng := rand.New(rand.NewPCG(seed, 1))
+	want := map[int64]int64{1: transactions(t, p.dir)[1]} // objects by transaction
+	push := func(round int) *exec.Cmd {
+		dir := filepath.Join(src, fmt.Sprint(round))
+		symFiles(t, dir, round, files, 4000)
+		if round%3 == 0 {
+			bigSym(t, dir, round, 40<<20) // three parts
+		}
+		return p.command(t, "push", "--product", "app", "--version", fmt.Sprint(round), "--key", fmt.Sprint(round), "--json", dir)
+	}
+	number := regexp.MustCompile(`"transaction":(\d+)`)
+	finish := func(round int, out []byte, err error) {
+		t.Helper()
+		m := number.FindSubmatch(out)
+		if err != nil || m == nil {
+			if exit := (*exec.ExitError)(nil); errors.As(err, &exit) {
+				err = fmt.Errorf("%w: %s", err, exit.Stderr)
+			}
+			t.Fatalf("round %d: push: %v\n%s\nwant a transaction", round, err, out)
+		}
+		n, _ := strconv.ParseInt(string(m[1]), 10, 64)
+		if want[n] != 0 {
+			t.Fatalf("round %d: transaction %d, which an earlier push made", round, n)
+		}
+		want[n] = files
+		if round%3 == 0 {
+			want[n]++
+		}
+	}
+	start := time.Now()
+	out, err := push(0).Output()
+	finish(0, out, err)
+	span := time.Since(start)
+	killed := map[bool]int{}
+	for round := 1; round <= rounds; round++ {
+		cmd := push(round)
+		var stdout, stderr strings.Builder
+		cmd.Stdout, cmd.Stderr = &stdout, &stderr
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		ended := make(chan error, 1)
+		go func() { ended <- cmd.Wait() }()
+		timer := time.NewTimer(time.Duration(rng.Int64N(int64(span))))
+		server := rng.IntN(2) == 0
+		var done bool
+		select {
+		case err = <-ended:
+			done = true
+		case <-timer.C:
+			killed[server]++
+			if server {
+				p.kill(t)
+			} else {
+				_ = cmd.Process.Kill()
+			}
+			err = <-ended
+			done = server // the client goes on
+		}
+		timer.Stop()
+		if !done {
+			list := transactions(t, p.dir)
+			for n, objects := range list {
+				if want[n] == 0 && objects < files {
+					t.Fatalf("round %d: transaction %d has %d files after the client was killed, want all or none", round, n, objects)
+				}
+			}
+			out, rerr := p.command(t, cmd.Args[1:]...).Output()
+			finish(round, out, rerr)
+		} else {
+			finish(round, []byte(stdout.String()), errors.Join(err, nonEmpty(err, stderr.String())))
+		}
+		if round%5 == 0 {
+			out := p.must(t, cmd.Args[1:]...)
+			if !strings.Contains(out, `"sent_bytes":0,`) || len(transactions(t, p.dir)) != len(want) {
+				t.Errorf("round %d: a rerun: %s\nwant nothing sent and no second transaction", round, out)
+			}
+		}
+		if err := os.RemoveAll(filepath.Join(src, fmt.Sprint(round))); err != nil {
+			t.Fatal(err)
+		}
+	}
+	t.Logf("%d servers and %d clients were killed", killed[true], killed[false])
+	got := transactions(t, p.dir)
+	if len(got) != len(want) {
+		t.Errorf("%d transactions, want %d", len(got), len(want))
+	}
+	for n, objects := range want {
+		if got[n] != objects {
+			t.Errorf("transaction %d has %d objects, want %d", n, got[n], objects)
+		}
+	}
+	if out := p.must(t, "verify"); !strings.HasPrefix(out, "clean: ") {
+		t.Errorf("verify: %s", out)
+	}
+
+	// A stage that nobody finishes.
+	dir := filepath.Join(src, "left")
+	symFiles(t, dir, rounds+1, 5, 4000)
+	c := p.pusher()
+	st, err := c.Open(t.Context(), wire.PushSpec{Product: "app", Version: "left"})
+	if err == nil {
+		_, err = c.Do(t.Context(), client.PushOptions{Stage: st.ID, Paths: []string{dir}})
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	p.stop(t)
+	staged := func() int {
+		list, err := os.ReadDir(filepath.Join(p.dir, "staged"))
+		if err != nil && !errors.Is(err, os.ErrNotExist) {
+			t.Fatal(err)
+		}
+		return len(list)
+	}
+	if staged() == 0 {
+		t.Error("an unfinished push has no folder: the test shows nothing")
+	}
+	if !clockTurns() {
+		return // nothing expires before a day has passed
+	}
+	p.env["SYMDEPOT_TEST_CLOCK"] = "48h"
+	p.start(t)
+	symtest.Await(t, 2*time.Minute, "the end of an unfinished push", func() bool { return staged() == 0 })
+	if len(transactions(t, p.dir)) != len(want) {
+		t.Error("a push that has expired is visible")
+	}
+}
+
+// nonEmpty returns text as an error if there is an error already.
+func nonEmpty(err error, text string) error {
+	if err == nil {
+		return nil
+	}
+	return errors.New(text)
+}
+
+// TestPushAgents: thirty agents that push at once make thirty whole transactions,
+// no writer waits for more than a second, and reruns send nothing.
+func TestPushAgents(t *testing.T) {
+	t.Parallel()
+	const agents, own, shared = 30, 40, 10
+	p := newPushDepot(t)
+	all, _, _ := strings.Cut(p.must(t, "token", "new", "--name", "all", "--scope", "read"), "\n")
+	src := t.TempDir()
+	symFiles(t, filepath.Join(src, "shared"), 1000, shared, 20_000)
+	for i := range agents {
+		symFiles(t, filepath.Join(src, fmt.Sprint(i)), i, own, 20_000)
+	}
+	run := func() (results [agents]client.PushResult) {
+		var wg sync.WaitGroup
+		for i := range agents {
+			wg.Go(func() {
+				r, err := p.pusher().Do(t.Context(), client.PushOptions{PushSpec: wire.PushSpec{Product: "app", Version: fmt.Sprint(i)},
+					Paths: []string{filepath.Join(src, fmt.Sprint(i)), filepath.Join(src, "shared")}})
+				if err != nil || r.Files != own+shared {
+					t.Errorf("agent %d: %d files, %v; want %d", i, r.Files, err, own+shared)
+				}
+				results[i] = r
+			})
+		}
+		wg.Wait()
+		return results
+	}
+	first := run()
+	list := transactions(t, p.dir)
+	var numbers []int64
+	for i, r := range first {
+		if list[r.Transaction] != own+shared || slices.Contains(numbers, r.Transaction) {
+			t.Errorf("agent %d: transaction %d with %d files, want one of its own with %d", i, r.Transaction, list[r.Transaction], own+shared)
+		}
+		numbers = append(numbers, r.Transaction)
+	}
+	for i, r := range run() {
+		if r.Transaction != first[i].Transaction || r.SentBytes != 0 || !r.Again {
+			t.Errorf("rerun of agent %d: %+v; want nothing sent and transaction %d", i, r.PushCommitted, first[i].Transaction)
+		}
+	}
+	text := p.metrics(t, all)
+	for _, what := range []string{"lock", "commit"} {
+		value := func(name string) string {
+			m := regexp.MustCompile(`(?m)^symdepot_index_wait_seconds_` + regexp.QuoteMeta(name) + ` (\S+)$`).FindStringSubmatch(text)
+			if m == nil {
+				t.Fatalf("no metric symdepot_index_wait_seconds_%s", name)
+			}
+			return m[1]
+		}
+		within, count := value(`bucket{for="`+what+`",le="1"}`), value(`count{for="`+what+`"}`)
+		if within != count {
+			t.Errorf("waits for %s: %s of %s are not longer than a second, want all", what, within, count)
+		}
+		t.Logf("waits for %s: %s, up to 0.1 s %s, up to 0.3 s %s, sum %s s", what, count, value(`bucket{for="`+what+`",le="0.1"}`), value(`bucket{for="`+what+`",le="0.3"}`), value(`sum{for="`+what+`"}`))
+	}
+	if out := p.must(t, "verify"); !strings.HasPrefix(out, "clean: ") {
+		t.Errorf("verify: %s", out)
+	}
+}
