@@ -44,7 +44,8 @@ var mayImport = map[string][]string{
 	"internal/retention": {"internal/glob", "internal/term"},
 	"internal/transcode": {"debugid", "objfile", "breakpad", "pdb", "ppdb", "cab", "symcache", "internal/ctxio", "internal/term"},
 	"internal/bucket":    {"internal/wire"},
-	"internal/auth":      {"internal/binding", "internal/glob", "internal/wire"},
+	"internal/auth":      {"internal/binding", "internal/glob", "internal/oidc", "internal/wire"},
+	"internal/oidc":      {"internal/glob"},
 	"internal/binding":   {},
 	"internal/unpack":    {"cab", "internal/ctxio"},
 	// upstream and tree implement the interface of sources, and do not know each other.
@@ -60,7 +61,7 @@ var mayImport = map[string][]string{
 	"internal/wire":     {},
 	"internal/sspi":     {"internal/binding"},
 	"internal/server":   {"internal/clip", "debugid", "symfile", "layout", "symcache", "internal/depot", "internal/fetch", "internal/auth", "internal/intake", "internal/jobs", "internal/report", "internal/stage", "internal/term", "internal/web", "internal/wire"},
-	"internal/config":   {"symfile", "layout", "symcache", "symstore", "internal/term", "internal/bucket", "internal/auth", "internal/fetch", "internal/sympath", "internal/tree", "internal/upstream", "internal/depot", "internal/index", "internal/transcode", "internal/server"},
+	"internal/config":   {"symfile", "layout", "symcache", "symstore", "internal/term", "internal/bucket", "internal/auth", "internal/fetch", "internal/sympath", "internal/tree", "internal/upstream", "internal/depot", "internal/index", "internal/oidc", "internal/stage", "internal/transcode", "internal/server"},
 	"internal/manual":   {},
 	"internal/exchange": {"debugid", "symfile", "layout", "objfile", "symstore", "internal/blob", "internal/ctxio", "internal/depot", "internal/durable", "internal/scan", "internal/term", "internal/transcode", "internal/tree", "internal/unpack"},
 	"internal/want":     {"debugid", "dump", "symfile", "layout", "objfile", "internal/depot", "internal/durable", "internal/fetch", "internal/scan", "internal/term"},
@@ -71,7 +72,7 @@ var mayImport = map[string][]string{
 	// jobs knows its kinds as an interface, and declares the storage that it needs.
 	"internal/jobs": {"internal/blob", "internal/index", "internal/term", "internal/wire"},
 	// web is mounted by the server, which authenticates its requests.
-	"internal/web": {"internal/blob", "internal/stage", "internal/wire"},
+	"internal/web": {"internal/auth", "internal/blob", "internal/stage", "internal/wire"},
 
 	// intake drives stages through an interface; the server mounts it.
 	"internal/intake": {"internal/clip", "debugid", "symfile", "layout", "objfile", "internal/scan", "internal/stage", "internal/unpack"},
@@ -84,6 +85,7 @@ var mayImport = map[string][]string{
 	"internal/index/pgtest":            {"internal/symtest"},
 	"internal/bucket/buckettest":       {"internal/bucket", "internal/symtest"},
 	"internal/client":                  {"internal/blob", "internal/scan", "internal/term", "internal/wire", "objfile", "symfile"},
+	"internal/oidc/oidctest":           {},
 	"internal/index/indextest":         {"internal/index"},
 	"internal/transcode/transcodetest": {"debugid", "pdb"},
 	"internal/unpack/unpacktest":       {"cab"},
@@ -99,6 +101,7 @@ var soleImporter = map[string]string{
 	"github.com/mikelolasagasti/xz":       "internal/scan",
 	"github.com/minio/minio-go/v7":        "internal/bucket",
 	"github.com/jcmturner/gokrb5/v8":      "internal/auth",
+	"github.com/go-jose/go-jose/v4":       "internal/oidc",
 	"github.com/alecthomas/kong":          "cmd/symdepot",
 }
 

@@ -10,6 +10,7 @@ import (
 	"github.com/symdepot/symdepot/internal/auth"
 	"github.com/symdepot/symdepot/internal/config"
 	"github.com/symdepot/symdepot/internal/depot"
+	"github.com/symdepot/symdepot/internal/index"
 )
 
 // guard authorizes the requests of a server.
@@ -67,6 +68,15 @@ type tokenStore struct{ d *depot.Depot }
 func (s tokenStore) TokenByHash(ctx context.Context, hash [32]byte) (auth.TokenRow, error) {
 	row, err := s.d.Tokens.ByHash(ctx, hash)
 	return auth.TokenRow(row), err
+}
+
+// PutToken implements auth.Store.
+func (s tokenStore) PutToken(ctx context.Context, row auth.TokenRow) error {
+	err := s.d.Tokens.Put(ctx, depot.Token(row))
+	if errors.Is(err, index.ErrManyTokens) {
+		err = auth.ErrManyTokens
+	}
+	return err
 }
 
 // TouchToken implements auth.Store.

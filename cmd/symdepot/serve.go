@@ -186,6 +186,7 @@ func serve(a *app, conf *config.Config, specs []upstream.Spec, add []string, inf
 	d, err := a.open(depot.Options{
 		Probe: true, Nodes: nodes, Transcode: transcode, SymCache: conf.SymCacheFolders(), Log: log, MakeCabinets: conf.MakeCabinets, Sources: stores,
 		Upstreams: sources.List, Limits: conf.Limits(), Lifetimes: conf.Lifetimes(), Cache: conf.CacheLimits(), ScrubRate: conf.ScrubRate(),
+		Stages: conf.PushLimits(),
 	})
 	if err != nil {
 		if nodes.Listener != nil {
@@ -219,7 +220,7 @@ func serve(a *app, conf *config.Config, specs []upstream.Spec, add []string, inf
 	}
 	defer uploads.Close()
 	srv, err := server.New(server.Config{
-		API: web.New(web.Config{Stages: d.Stages(), Log: log}), Uploads: uploads,
+		API: web.New(web.Config{Stages: d.Stages(), Tokens: tokenAPI{guard.gate, tokenStore{d}}, Log: log}), Uploads: uploads,
 		Gate: guard.gate, Audit: guard.audit, TLS: listenerTLS,
 		Depot: d, ID: sources.ID, Log: log, Public: conf.Public, Hosts: conf.Hosts, Origins: conf.Origins, ProxyNetworks: proxies, Prefixes: conf.Prefixes, TwoTier: conf.TwoTier,
 		Paths: conf.FilePath, AccessLog: conf.Log.Requests, SymCache: conf.SymCacheServer(),

@@ -18,6 +18,8 @@ type tokenCmd struct {
 	New    tokenNewCmd    `cmd:"" help:"Make a token and print it, once."`
 	List   tokenListCmd   `cmd:"" default:"withargs" help:"List tokens, without their secrets. The default."`
 	Revoke tokenRevokeCmd `cmd:"" help:"Revoke tokens."`
+
+	Exchange tokenExchangeCmd `cmd:"" help:"In a CI job: exchange the job's id token for a token of a server, and print it."`
 }
 
 // Help is the long help text.
@@ -28,6 +30,7 @@ The last use of a token is listed up to a minute late.
 
   symdepot token new --name ci --product app --expires 90d
   symdepot token new --name workers --scope write
+  symdepot token new --name nightly --scope write --product app --class nightly
   symdepot token list
   symdepot token revoke 1c0ffee4d15c
 
@@ -38,13 +41,18 @@ type tokenNewCmd struct {
 	Name    string        `help:"Purpose of the token." required:"" placeholder:"NAME"`
 	Scope   []string      `help:"Rights of the token: read (default), write or admin; repeatable." placeholder:"SCOPE" sep:"none"`
 	Product []string      `help:"Only this product; repeatable. Default: all." placeholder:"NAME" sep:"none"`
+	Version string        `help:"Version of all files that are uploaded with the token." placeholder:"VERSION"`
+	Branch  string        `help:"Branch of these files."`
+	Class   string        `help:"Class of these files, by which retention rules choose, such as nightly."`
+	Default string        `help:"Product of uploads that name none. Default: the only product of the token." placeholder:"PRODUCT"`
 	Expires term.Duration `help:"Lifetime, such as 90d or 12h. Default: unlimited." placeholder:"TIME"`
 	JSON    bool          `help:"Print one JSON object, with the secret."`
 }
 
 // Run makes a token.
 func (c tokenNewCmd) Run(a *app) error {
-	spec := auth.TokenSpec{Name: c.Name, Scopes: c.Scope, Products: c.Product, Lifetime: time.Duration(c.Expires)}
+	spec := auth.TokenSpec{Name: c.Name, Scopes: c.Scope, Products: c.Product, Lifetime: time.Duration(c.Expires),
+		Uploads: auth.Uploads{Product: c.Default, Version: c.Version, Branch: c.Branch, Class: c.Class}}
 	if slices.Contains(spec.Products, auth.AllProducts) {
 		spec.Products = nil
 	}

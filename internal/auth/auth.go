@@ -12,6 +12,8 @@ import (
 	"context"
 	"io/fs"
 	"time"
+
+	"github.com/symdepot/symdepot/internal/oidc"
 )
 
 // Method is how a client proved its identity.
@@ -40,6 +42,8 @@ type Identity struct {
 	// Scopes and Products are the token's; nil Products are all products.
 	Scopes   []string
 	Products []string
+	// Uploads is what the token says of files that are uploaded with it.
+	Uploads Uploads
 	// SIDs are the Windows groups in the Kerberos ticket, if they are read.
 	SIDs []string
 	// Until is when the credentials expire; zero is never.
@@ -70,6 +74,26 @@ type TokenRow struct {
 	LastUsed  time.Time // zero is never
 	Revoked   time.Time // zero if it is not revoked
 	CreatedBy string
+	// Uploads is JSON of the type Uploads; empty: nothing.
+	Uploads string
+	// Origin identifies the id token that the token was exchanged for; zero: the
+	// token was made by somebody. No two tokens have the same, and the row is
+	// forgotten after Keep.
+	Origin [32]byte
+	Keep   time.Time
+}
+
+// Uploads is what a token says of the files that are uploaded with it.
+type Uploads struct {
+	// Product is that of uploads which name none.
+	Product string `json:"product,omitempty"`
+	// Version, Branch and Class are those of all uploads; empty: the upload's own.
+	Version string `json:"version,omitempty"`
+	Branch  string `json:"branch,omitempty"`
+	Class   string `json:"class,omitempty"`
+	// Build is the CI job that the token was made for, by the claims of its id token;
+	// nil: there is none.
+	Build *oidc.Build `json:"build,omitempty"`
 }
 
 // Store stores tokens. It is safe for concurrent use.
@@ -77,6 +101,9 @@ type Store interface {
 	// TokenByHash returns the token with the given hash, even if it is
 	// revoked or expired. If there is none, the error is fs.ErrNotExist.
 	TokenByHash(ctx context.Context, hash [32]byte) (TokenRow, error)
+	// PutToken adds a token. If its hash or its origin is known, the error is
+	// fs.ErrExist; if there are too many exchanged tokens, ErrManyTokens.
+	PutToken(ctx context.Context, row TokenRow) error
 	// TouchToken records when tokens, given by id, were last used. It ignores
 	// unknown ids.
 	TouchToken(ctx context.Context, used map[string]time.Time) error
@@ -88,5 +115,7 @@ type noStore struct{}
 func (noStore) TokenByHash(context.Context, [32]byte) (TokenRow, error) {
 	return TokenRow{}, fs.ErrNotExist
 }
+
+func (noStore) PutToken(context.Context, TokenRow) error { return errStore }
 
 func (noStore) TouchToken(context.Context, map[string]time.Time) error { return nil }

@@ -14,6 +14,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/symdepot/symdepot/internal/oidc"
 	"github.com/symdepot/symdepot/internal/wire"
 )
 
@@ -65,6 +66,12 @@ type Config struct {
 	// Certificates map client certificates to principal names.
 	Certificates []CertRule
 
+	// OIDC are the rules for the id tokens of CI jobs, which Exchange takes. OIDCClient
+	// returns a client for the server of an issuer; nil: only rules with a file of keys
+	// work.
+	OIDC       []oidc.Rule
+	OIDCClient func(server string) *http.Client
+
 	// Generation, for several servers on one Store, returns a number that changes
 	// when any of them revokes a token, without a query; ok is false while it is not
 	// known. Nil: a revocation takes effect within five seconds.
@@ -100,6 +107,8 @@ type Gate struct {
 	tokens    *tokens
 	users     *passwords // nil: none
 	tickets   negotiator // nil: none
+	store     Store
+	jobs      *oidc.Verifier // of id tokens of CI jobs; nil: none are exchanged
 	rules     certRules
 	anonymous Rights
 	offers    []string
@@ -164,7 +173,7 @@ func New(cfg Config, store Store, log *slog.Logger) (*Gate, error) {
 	if cfg.Realm == "" {
 		cfg.Realm = "symdepot"
 	}
-	g := &Gate{cfg: cfg, log: log, now: cfg.Now, stop: make(chan struct{}), warned: map[string]time.Time{}}
+	g := &Gate{cfg: cfg, log: log, now: cfg.Now, store: store, stop: make(chan struct{}), warned: map[string]time.Time{}}
 	var err error
 	if g.policy, err = cfg.policy(); err != nil {
 		return nil, err
@@ -187,6 +196,11 @@ func New(cfg Config, store Store, log *slog.Logger) (*Gate, error) {
 	if cfg.Basic || cfg.Users != "" || cfg.Keytab == "" {
 		g.offers = append(g.offers, wire.Basic+` realm="`+strings.NewReplacer(`"`, `'`, `\`, `/`).Replace(cfg.Realm)+`", charset="UTF-8"`)
 	}
+	if len(cfg.OIDC) > 0 {
+		if g.jobs, err = oidc.New(cfg.OIDC, oidc.Options{Client: cfg.OIDCClient, Now: cfg.Now, Log: log}); err != nil {
+			return nil, err
+		}
+	}
 	g.tokens = newTokens(store, g.policy, cfg.Now, cfg.Generation)
 	g.done.Go(func() { every(pollEvery, g.stop, g.tick) })
 	return g, nil
@@ -197,7 +211,7 @@ func New(cfg Config, store Store, log *slog.Logger) (*Gate, error) {
 // read. Servers of one depot with different hashes give clients different rights.
 func (g *Gate) PolicyHash() string {
 	h := sha256.New()
-	b, err := json.Marshal([]any{g.cfg.Policy, g.cfg.Certificates, g.cfg.Realms})
+	b, err := json.Marshal([]any{g.cfg.Policy, g.cfg.Certificates, g.cfg.Realms, g.cfg.OIDC})
 	if err != nil {
 		return ""
 	}

@@ -4,7 +4,7 @@ import (
 	"crypto/rand"
 	"crypto/sha256"
 	"encoding/base64"
-	"encoding/hex"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -80,6 +80,7 @@ type TokenSpec struct {
 	Products  []string      // nil means all
 	Lifetime  time.Duration // zero means unlimited
 	CreatedBy string
+	Uploads   Uploads // without a Build
 }
 
 // MakeToken returns a new token and the row to store. The caller shows the secret
@@ -106,19 +107,63 @@ func MakeToken(spec TokenSpec, now time.Time) (secret string, row TokenRow, err 
 	if spec.Products != nil && len(spec.Products) == 0 {
 		return "", TokenRow{}, errors.New("the token is limited to an empty list of products")
 	}
+	for what, s := range map[string]string{"product": spec.Uploads.Product, "version": spec.Uploads.Version, "branch": spec.Uploads.Branch, "class": spec.Uploads.Class} {
+		if s == "" {
+			continue
+		}
+		if err := checkName(s); err != nil {
+			return "", TokenRow{}, fmt.Errorf("the %s of uploads: %w", what, err)
+		}
+		if !slices.Contains(scopes, ScopeWrite) && !slices.Contains(scopes, ScopeAdmin) {
+			return "", TokenRow{}, fmt.Errorf("the %s of uploads needs the scope write", what)
+		}
+	}
+	if p := spec.Uploads.Product; p != "" && spec.Products != nil && !slices.Contains(spec.Products, p) {
+		return "", TokenRow{}, fmt.Errorf("the token may not write the product %q of its uploads", p)
+	}
 	if spec.Lifetime < 0 {
 		return "", TokenRow{}, fmt.Errorf("the lifetime %v is negative", spec.Lifetime)
 	}
 	secret = NewToken()
 	row = TokenRow{
 		Hash: HashToken(secret), Name: spec.Name, Scopes: scopes, Products: slices.Clone(spec.Products),
-		Created: now, CreatedBy: spec.CreatedBy,
+		Created: now, CreatedBy: spec.CreatedBy, Uploads: spec.Uploads.encode(),
 	}
-	row.ID = hex.EncodeToString(row.Hash[:6])
+	row.ID = shortID(row.Hash)
 	if spec.Lifetime > 0 {
 		row.Expires = now.Add(spec.Lifetime)
 	}
 	return secret, row, nil
+}
+
+// encode returns JSON, or nothing for the zero value.
+func (u Uploads) encode() string {
+	if u == (Uploads{}) {
+		return ""
+	}
+	b, err := json.Marshal(u)
+	if err != nil {
+		panic("auth: texts cannot be encoded: " + err.Error())
+	}
+	return string(b)
+}
+
+// uploads decodes what the token says of uploads.
+func (r *TokenRow) uploads() (u Uploads, err error) {
+	if r.Uploads != "" {
+		err = json.Unmarshal([]byte(r.Uploads), &u)
+	}
+	return u, err
+}
+
+// UploadDefaults returns what the token says of uploads. What cannot be decoded is
+// omitted.
+func (r *TokenRow) UploadDefaults() Uploads {
+	u, err := r.uploads()
+	if err != nil {
+		return Uploads{}
+	}
+	return u
 }
 
 // checkName rejects names that cannot be shown on one line.

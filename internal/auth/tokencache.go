@@ -49,6 +49,7 @@ type tokenEntry struct {
 	state  uint64    // the generation then
 	known  bool      // it is known
 	row    TokenRow
+	upload Uploads
 	rights Rights
 }
 
@@ -79,7 +80,9 @@ func (t *tokens) find(ctx context.Context, secret, carrier string) (Identity, Ri
 		return Identity{}, Rights{}, errNoToken
 	}
 	t.touch(r.ID, now)
-	return identityOf(r, carrier), e.rights, nil
+	id := identityOf(r, carrier)
+	id.Uploads = e.upload
+	return id, e.rights, nil
 }
 
 func identityOf(r *TokenRow, carrier string) Identity {
@@ -157,6 +160,10 @@ func (t *tokens) query(hash [32]byte) (*tokenEntry, error) {
 	case err != nil:
 		return nil, errors.Join(errStore, err)
 	}
+	upload, err := row.uploads()
+	if err != nil {
+		return nil, errors.Join(errStore, err)
+	}
 	delete(t.unknown, hash)
 	if len(t.known) >= maxCached {
 		maps.DeleteFunc(t.known, func(_ [32]byte, e *tokenEntry) bool { return !fresh(e.asked, asked, tokenFresh) })
@@ -165,7 +172,7 @@ func (t *tokens) query(hash [32]byte) (*tokenEntry, error) {
 		clear(t.known)
 	}
 	id := identityOf(&row, "")
-	e := &tokenEntry{asked: asked, state: state, known: known, row: row, rights: t.policy.Decide(&id)}
+	e := &tokenEntry{asked: asked, state: state, known: known, row: row, upload: upload, rights: t.policy.Decide(&id)}
 	t.known[hash] = e
 	return e, nil
 }

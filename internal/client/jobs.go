@@ -150,7 +150,7 @@ func (q request) send(ctx context.Context, method, path string, header http.Head
 	}
 	token, err := q.token()
 	if err != nil {
-		return nil, fmt.Errorf("cannot read the token: %w", err)
+		return nil, fmt.Errorf("cannot get the token: %w", err)
 	}
 	req, err := http.NewRequestWithContext(ctx, method, base.String()+path, body)
 	if err != nil {

@@ -60,6 +60,8 @@ type Pusher struct {
 	Plain bool
 	// Event, if set, is called for each file, by one goroutine at a time.
 	Event func(PushEvent)
+	// Hint, if not empty, is added to the error if the server wants credentials.
+	Hint string
 	// Progress, if set, is called with the bytes that were read and sent.
 	Progress func(bytes int64)
 }
@@ -215,7 +217,11 @@ func (p *Pusher) once(ctx context.Context, x exchange) (int, error) {
 		return 0, err
 	}
 	if resp.StatusCode/100 != 2 {
-		return resp.StatusCode, problemOf(resp, b)
+		err := problemOf(resp, b)
+		if resp.StatusCode == http.StatusUnauthorized && p.Hint != "" {
+			err = fmt.Errorf("%w; %s", err, p.Hint)
+		}
+		return resp.StatusCode, err
 	}
 	if x.into != nil {
 		if err := json.Unmarshal(b, x.into); err != nil {
@@ -305,8 +311,10 @@ func stagePath(id string) string {
 const tokenVariable = "SYMDEPOT_TOKEN"
 
 // NewPusher returns a Pusher whose token is that of a file or, without one, of
-// the environment variable SYMDEPOT_TOKEN. Without a token it pushes anonymously.
-func NewPusher(server, tokenFile string, getenv func(string) string, requests *http.Client) (*Pusher, error) {
+// the environment variable SYMDEPOT_TOKEN. Without a token, the id token of a CI job
+// is exchanged for one; without an id token, it pushes anonymously. clientFor returns
+// an HTTP client for one server.
+func NewPusher(server, tokenFile string, getenv func(string) string, clientFor func(server string) *http.Client) (*Pusher, error) {
 	if u, err := url.Parse(server); err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" {
 		return nil, term.UsageError(fmt.Sprintf("--server: %q is not a URL; expected https://…", server))
 	}
@@ -321,5 +329,13 @@ func NewPusher(server, tokenFile string, getenv func(string) string, requests *h
 	if token = strings.TrimSpace(token); token == "" && tokenFile != "" {
 		return nil, fmt.Errorf("%s is empty", tokenFile)
 	}
-	return &Pusher{URL: server, HTTP: requests, Token: func() (string, error) { return token, nil }}, nil
+	p := &Pusher{URL: server, HTTP: clientFor(server), Token: func() (string, error) { return token, nil }}
+	if token == "" || isIDToken(token) {
+		if j := newJobToken(server, token, getenv, clientFor); j != nil {
+			p.Token = j.get
+		} else if getenv("GITHUB_ACTIONS") == "true" {
+			p.Hint = forkHint
+		}
+	}
+	return p, nil
 }

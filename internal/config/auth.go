@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/symdepot/symdepot/internal/auth"
+	"github.com/symdepot/symdepot/internal/oidc"
 )
 
 // policy returns the configured access policy.
@@ -43,7 +44,16 @@ func (c *Config) Gate() auth.Config {
 			cfg.Certificates = append(cfg.Certificates, rule)
 		}
 	}
+	for i := range a.OIDC {
+		cfg.OIDC = append(cfg.OIDC, a.OIDC[i].rule())
+	}
+	cfg.OIDCClient = c.Dialer().ClientFor
 	return cfg
+}
+
+func (r *OIDC) rule() oidc.Rule {
+	return oidc.Rule{Issuer: r.Issuer, Audience: r.Audience, KeysFile: r.JWKSFile, Match: r.Match, Write: r.Write, Read: r.Read,
+		Name: r.Name, Product: r.Product, Version: r.Version, Branch: r.Branch, Class: r.Class}
 }
 
 // TLSOptions returns the options of the listener's TLS, nil for plain HTTP.
@@ -77,6 +87,12 @@ func (c *Config) CheckAuth() error {
 	for i, r := range c.Auth.Certificates {
 		if _, err := r.rule(); err != nil {
 			errs = append(errs, c.fault(0, fmt.Sprintf("auth.certificates[%d].match", i), "%v", err))
+		}
+	}
+	for i := range c.Auth.OIDC {
+		rule := c.Auth.OIDC[i].rule()
+		if err := rule.Check(); err != nil {
+			errs = append(errs, c.fault(0, fmt.Sprintf("auth.oidc[%d]", i), "%v", err))
 		}
 	}
 	t := &c.TLS

@@ -274,6 +274,7 @@ func (c *Config) check() error {
 	if _, err := server.ParseNetworks(c.Proxies); err != nil {
 		fail("proxies", "%v", err)
 	}
+	c.Push.check(fail)
 	errs = append(errs, c.CheckAuth())
 	if _, _, err := net.SplitHostPort(c.Listen); err != nil {
 		fail("listen", "an address and a port are expected, such as 127.0.0.1:8080, not %q", c.Listen)

@@ -12,6 +12,8 @@ import (
 
 	"github.com/symdepot/symdepot/internal/depot"
 	"github.com/symdepot/symdepot/internal/server"
+	"github.com/symdepot/symdepot/internal/stage"
+	"github.com/symdepot/symdepot/internal/term"
 	"github.com/symdepot/symdepot/internal/transcode"
 	"github.com/symdepot/symdepot/internal/tree"
 	"github.com/symdepot/symdepot/internal/upstream"
@@ -52,6 +54,39 @@ func (c *Config) Lifetimes() depot.Lifetimes {
 		return d
 	}
 	return depot.Lifetimes{NotFound: of(time.Duration(c.Misses.Absent)), Forbidden: of(time.Duration(c.Misses.Forbidden))}
+}
+
+// PushLimits returns the limits of pushes.
+func (c *Config) PushLimits() stage.Limits {
+	p := c.Push
+	l := stage.Limits{
+		MaxFile: int64(p.MaxFile), MaxFiles: int64(p.MaxFiles), MaxBytes: int64(p.MaxBytes), Open: p.Open, Staged: int64(p.Staged), Free: int64(p.Free),
+		Idle: time.Duration(p.Idle), Longest: time.Duration(p.Longest), Quiet: time.Duration(p.Collect), DenyOther: p.DenyOther,
+	}
+	for product, n := range p.Quotas {
+		if l.Quotas == nil {
+			l.Quotas = map[string]int64{}
+		}
+		l.Quotas[product] = int64(n)
+	}
+	return l
+}
+
+// check refuses limits that would refuse every push.
+func (p *Push) check(fail func(key, format string, args ...any)) {
+	for key, n := range map[string]int64{"max_file": int64(p.MaxFile), "max_files": int64(p.MaxFiles), "max_bytes": int64(p.MaxBytes), "open": int64(p.Open)} {
+		if n < 1 {
+			fail("push."+key, "at least 1 is expected, not %d", n)
+		}
+	}
+	for key, d := range map[string]term.Duration{"idle": p.Idle, "longest": p.Longest, "collect": p.Collect} {
+		if time.Duration(d) < time.Second {
+			fail("push."+key, "at least a second is expected, not %v", time.Duration(d))
+		}
+	}
+	if p.Idle > p.Longest {
+		fail("push.idle", "%v is longer than push.longest (%v)", time.Duration(p.Idle), time.Duration(p.Longest))
+	}
 }
 
 // ScrubRate returns the rate of the background check of stored bytes, in bytes per second;

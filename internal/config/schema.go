@@ -31,6 +31,7 @@ type Config struct {
 	Log          Log         `yaml:"log" help:"What is logged, and in which format."`
 	TLS          TLS         `yaml:"tls" help:"TLS of the listener."`
 	Auth         Auth        `yaml:"auth" help:"Who may read and write what; docs/auth.md has examples. Create tokens with symdepot token new."`
+	Push         Push        `yaml:"push" help:"Limits of pushes and of the uploads of other tools."`
 	NoEgress     bool        `yaml:"no_egress" default:"false" help:"Make no outbound connections, whatever else is configured." example:"true"`
 	AllowNets    []string    `yaml:"allow_networks" help:"Private networks to which redirects of upstreams may lead." example:"[10.20.0.0/16]"`
 	AllowHosts   []string    `yaml:"allow_hosts" help:"Hosts to which redirects of upstreams may lead if an HTTP proxy resolves names; *.domain means all hosts below a domain. Other hosts must resolve to public addresses on this machine." example:"[\"*.blob.core.windows.net\"]"`
@@ -91,6 +92,21 @@ type Fetch struct {
 	Stall     term.Duration `yaml:"stall" default:"10s" help:"How long a download may stay below 16 KiB per second." example:"30s"`
 	MaxBytes  term.ByteSize `yaml:"max_bytes" default:"16GiB" help:"Size limit of a downloaded file." example:"4GiB"`
 	AtOnce    int           `yaml:"at_once" default:"64" help:"How many downloads may run at the same time." example:"16"`
+}
+
+// Push configures the limits of pushes.
+type Push struct {
+	MaxFile   term.ByteSize            `yaml:"max_file" default:"16GiB" help:"Size limit of a pushed file." example:"4GiB"`
+	MaxFiles  int                      `yaml:"max_files" default:"1000000" help:"Most files of one push." example:"50000"`
+	MaxBytes  term.ByteSize            `yaml:"max_bytes" default:"256GiB" help:"Size limit of all files of one push together." example:"64GiB"`
+	Open      int                      `yaml:"open" default:"32" help:"How many unfinished pushes a principal may have." example:"100"`
+	Staged    term.ByteSize            `yaml:"staged" default:"0" help:"Size limit of the contents of all unfinished pushes together; 0: a tenth of the disk, at most 64 GiB." example:"200GiB"`
+	Free      term.ByteSize            `yaml:"free" default:"0" help:"How much of the disk stays free: pushes are refused below that; 0: a twentieth of the disk, at most 10 GiB." example:"50GiB"`
+	Idle      term.Duration            `yaml:"idle" default:"24h" help:"When an unfinished push without a request expires." example:"2h"`
+	Longest   term.Duration            `yaml:"longest" default:"7d" help:"When an unfinished push expires in any case." example:"2d"`
+	Collect   term.Duration            `yaml:"collect" default:"5m" help:"How long after its last file a transaction ends that collects the single files of Breakpad, PUT and Pyroscope clients." example:"30m"`
+	Quotas    map[string]term.ByteSize `yaml:"quotas" help:"Size limit of the contents of a product, by its name, each content counted once. A push beyond it is refused; nothing is removed." example:"{Game: 500GiB}"`
+	DenyOther bool                     `yaml:"deny_other" default:"false" help:"Refuse a PE, PDB or Breakpad file if the product has other bytes with the same id. Otherwise both are kept, and the answer counts them." example:"true"`
 }
 
 // Misses configures the negative cache.
@@ -210,6 +226,7 @@ type Auth struct {
 	Basic        bool                `yaml:"basic" default:"false" help:"Offer Basic authentication in addition to Kerberos if negotiate.keytab is set. Without a keytab, or with a users_file, it is always offered." example:"true"`
 	Negotiate    Negotiate           `yaml:"negotiate" help:"Kerberos, the single sign-on of Windows clients."`
 	Certificates []Certificate       `yaml:"certificates" help:"Rules that map client certificates to principal names; the first match counts. In patterns * matches any text without @."`
+	OIDC         []OIDC              `yaml:"oidc" help:"Rules for CI jobs: a job exchanges its id token (OpenID Connect) for a token of this server that is valid for an hour. The first rule that matches counts."`
 	Audit        Audit               `yaml:"audit" help:"Log of every download that needed credentials."`
 }
 
@@ -235,6 +252,21 @@ type Negotiate struct {
 type Certificate struct {
 	Match string `yaml:"match" help:"sha256:HEX is the fingerprint of one certificate, which needs no authority. cn:, dns:, email: and uri: compare that name of a certificate issued by an authority of tls.client_ca with a pattern." example:"dns:*.build.corp.example"`
 	Name  string `yaml:"name" help:"Principal name. Empty: the text that matched." example:"build"`
+}
+
+// OIDC is a rule for the id tokens of CI jobs.
+type OIDC struct {
+	Issuer   string            `yaml:"issuer" help:"Issuer of the id tokens: https://token.actions.githubusercontent.com for GitHub, https://HOST/_services/token for GitHub Enterprise Server, the URL of the instance for GitLab." example:"https://token.actions.githubusercontent.com"`
+	Audience string            `yaml:"audience" help:"Audience of the id tokens, compared exactly. symdepot push asks for the URL of its server, without a final slash." example:"https://symbols.example.com"`
+	JWKSFile string            `yaml:"jwks_file" help:"File of the issuer's keys (JWKS), for servers that cannot reach the issuer; it is read again every minute when it is needed. Empty: the keys that the issuer's metadata name." example:"/etc/symdepot/gitlab.jwks"`
+	Match    map[string]string `yaml:"match" help:"A pattern for each claim, all of which must match; * matches any text without a slash. One of sub, repository_id, repository_owner_id, project_id and namespace_id is required, because names can come to belong to others." example:"{repository_owner_id: '9919', ref: 'refs/heads/*'}"`
+	Write    []string          `yaml:"write" help:"Products that the job may add files to; \"*\" means all." example:"[Game]"`
+	Read     bool              `yaml:"read" default:"false" help:"The job may also read these products, so that a push does not send what the server has." example:"true"`
+	Name     string            `yaml:"name" help:"Principal name; {CLAIM} stands for the value of a claim. Empty: oidc:github:REPOSITORY@REF, oidc:gitlab:PROJECT@REF or oidc:SUBJECT." example:"ci/{repository}"`
+	Product  string            `yaml:"product" help:"Product of uploads that name none; {CLAIM} as in name." example:"Game"`
+	Version  string            `yaml:"version" help:"Version of all uploads; {CLAIM} as in name. Empty: that of the upload." example:"{run_id}"`
+	Branch   string            `yaml:"branch" help:"Branch of all uploads; {CLAIM} as in name. Empty: that of the upload." example:"{ref}"`
+	Class    string            `yaml:"class" help:"Class of all uploads, by which retention rules choose; {CLAIM} as in name. Empty: that of the upload." example:"nightly"`
 }
 
 // Audit configures the audit log.

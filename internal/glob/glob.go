@@ -18,6 +18,11 @@ func Match(pattern, s string) bool { return match(pattern, s, true, "") }
 // @, so that *@REALM matches only the users of that realm.
 func MatchAccount(pattern, s string) bool { return match(pattern, s, false, "@") }
 
+// MatchSegments reports whether the pattern matches a name with slashes. In the
+// pattern only * is special: it matches any text without a slash, so that
+// owner/* matches the names directly below owner only.
+func MatchSegments(pattern, s string) bool { return match(pattern, s, false, "/") }
+
 // match backtracks to the last * when the rest does not match. Backtracking to
 // earlier ones is not needed, because each earlier * matches as little text as
 // possible. Only the same character in the pattern matches stop; after that, no

@@ -45,6 +45,22 @@ func TestMatchAccount(t *testing.T) {
 	}
 }
 
+func TestMatchSegments(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		pattern, s string
+		want       bool
+	}{
+		{"*", "abc", true}, {"*", "a/b", false}, {"o/*", "o/r", true}, {"o/*", "o/r/s", false}, {"o/*", "o2/r", false}, {"repo:o/*:ref:refs/heads/main", "repo:o/r:ref:refs/heads/main", true},
+		{"repo:o/*:ref:refs/heads/*", "repo:o/r:ref:refs/heads/a/b", false}, {"repo:o/*:ref:refs/heads/main", "repo:o/r:ref:refs/heads/main2", false}, {"a?c", "abc", false}, {"a@*", "a@b", true},
+		{"refs/*/v*", "refs/tags/v1", true}, {"refs/*/v*", "refs/tags/x/v1", false},
+	} {
+		if got := MatchSegments(c.pattern, c.s); got != c.want {
+			t.Errorf("MatchSegments(%q, %q) is %v, want %v", c.pattern, c.s, got, c.want)
+		}
+	}
+}
+
 // FuzzMatch compares with regular expressions.
 func FuzzMatch(f *testing.F) {
 	f.Add("a*b?c", "aXbYc")
@@ -65,6 +81,10 @@ func FuzzMatch(f *testing.F) {
 		account := strings.ReplaceAll(quoted, `\*`, `[^@]*`)
 		if want := regexp.MustCompile(`(?s)\A` + account + `\z`).MatchString(s); MatchAccount(pattern, s) != want {
 			t.Errorf("MatchAccount(%q, %q) is %v", pattern, s, !want)
+		}
+		segments := strings.ReplaceAll(quoted, `\*`, `[^/]*`)
+		if want := regexp.MustCompile(`(?s)\A` + segments + `\z`).MatchString(s); MatchSegments(pattern, s) != want {
+			t.Errorf("MatchSegments(%q, %q) is %v", pattern, s, !want)
 		}
 	})
 }

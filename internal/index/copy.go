@@ -27,7 +27,7 @@ var copied = []struct{ name, columns, key string }{
 	{"wanted", "no, name, id, client, kind, count, first, last", "no"},
 	{"job", "id, kind, key, variant, payload, state, priority, attempts, max_attempts, created, not_before, started, finished, lease_until, worker, token, outcome, detail, result", "id"},
 	{"failure", "source, tool, version, class, detail, since, ends, tries", "source, tool, version"},
-	{"token", "id, hash, name, scopes, products, created, expires, last_used, revoked, created_by", "id"},
+	{"token", "id, hash, name, scopes, products, created, expires, last_used, revoked, created_by, uploads, origin, keep", "id"},
 }
 
 // ErrNotEmpty means that an index to copy into has transactions already.

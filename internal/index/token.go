@@ -27,18 +27,32 @@ type TokenRow struct {
 	LastUsed  time.Time // zero is never
 	Revoked   time.Time // zero if not revoked
 	CreatedBy string
+	Uploads   string // JSON of the caller; what it says of uploads
+	// Origin identifies what the token was exchanged for; zero: nothing. No two tokens
+	// have the same.
+	Origin [32]byte
+	// Keep is the time after which the row of an exchanged token may be deleted.
+	Keep time.Time
 }
 
-const tokenColumns = "id, hash, name, scopes, products, created, expires, last_used, revoked, created_by"
+// ErrManyTokens means that there are as many exchanged tokens as there may be.
+var ErrManyTokens = errors.New("too many exchanged tokens are valid")
+
+// maxExchanged limits the exchanged tokens.
+const maxExchanged = 10_000
+
+const tokenColumns = "id, hash, name, scopes, products, created, expires, last_used, revoked, created_by, uploads, origin, keep"
 
 func scanToken(scan func(...any) error) (t TokenRow, err error) {
-	var hash []byte
+	var hash, origin []byte
 	var scopes string
-	var products sql.NullString
-	var created, expires, used, revoked sql.NullInt64
-	if err := scan(&t.ID, &hash, &t.Name, &scopes, &products, &created, &expires, &used, &revoked, &t.CreatedBy); err != nil {
+	var products, uploads sql.NullString
+	var created, expires, used, revoked, keep sql.NullInt64
+	if err := scan(&t.ID, &hash, &t.Name, &scopes, &products, &created, &expires, &used, &revoked, &t.CreatedBy, &uploads, &origin, &keep); err != nil {
 		return t, err
 	}
+	t.Uploads, t.Keep = uploads.String, fromMillis(keep)
+	copy(t.Origin[:], origin)
 	t.Created, t.Expires, t.LastUsed, t.Revoked = fromMillis(created), fromMillis(expires), fromMillis(used), fromMillis(revoked)
 	if copy(t.Hash[:], hash) != len(t.Hash) {
 		return t, fmt.Errorf("%w: token %s", ErrCorrupt, t.ID)
@@ -53,8 +67,10 @@ func scanToken(scan func(...any) error) (t TokenRow, err error) {
 	return t, nil
 }
 
-// Put adds a token, durably. If its id or hash exists, the error is fs.ErrExist.
-// The generation increases, because a caller may see more now.
+// Put adds a token, durably. If its id, hash or origin exists, the error is
+// fs.ErrExist; if there are too many exchanged tokens, ErrManyTokens. The generation
+// increases, because a caller may see more now. Rows of exchanged tokens that need
+// not be kept are deleted.
 func (ts Tokens) Put(ctx context.Context, t TokenRow) error {
 	const op = "add a token"
 	if t.ID == "" || t.Hash == [32]byte{} {
@@ -78,10 +94,22 @@ func (ts Tokens) Put(ctx context.Context, t TokenRow) error {
 		}
 		products = string(b)
 	}
+	var origin, uploads any
+	if t.Origin != [32]byte{} {
+		origin = t.Origin[:]
+	}
+	if t.Uploads != "" {
+		uploads = text(t.Uploads)
+	}
 	return ts.db.update(ctx, op, func(w *write) error {
-		n, err := w.exec(`INSERT INTO token (id, hash, name, scopes, products, created, expires, last_used, revoked, created_by)
-			VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10) ON CONFLICT DO NOTHING`, text(t.ID), t.Hash[:], text(t.Name), string(scopes), products,
-			t.Created.UnixMilli(), millis(t.Expires), millis(t.LastUsed), millis(t.Revoked), text(t.CreatedBy))
+		if origin != nil {
+			if err := w.exchange(ts.db.now()); err != nil {
+				return err
+			}
+		}
+		n, err := w.exec(`INSERT INTO token (id, hash, name, scopes, products, created, expires, last_used, revoked, created_by, uploads, origin, keep)
+			VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13) ON CONFLICT DO NOTHING`, text(t.ID), t.Hash[:], text(t.Name), string(scopes), products,
+			t.Created.UnixMilli(), millis(t.Expires), millis(t.LastUsed), millis(t.Revoked), text(t.CreatedBy), uploads, origin, millis(t.Keep))
 		if err != nil {
 			return err
 		}
@@ -90,6 +118,22 @@ func (ts Tokens) Put(ctx context.Context, t TokenRow) error {
 		}
 		return w.changed()
 	})
+}
+
+// exchange deletes the exchanged tokens that need not be kept, and returns
+// ErrManyTokens if too many are left.
+func (w *write) exchange(now time.Time) error {
+	if _, err := w.exec("DELETE FROM token WHERE origin IS NOT NULL AND keep < $1", now.UnixMilli()); err != nil {
+		return err
+	}
+	var n int
+	if err := w.row("SELECT count(*) FROM token WHERE origin IS NOT NULL", nil, &n); err != nil {
+		return err
+	}
+	if n >= maxExchanged {
+		return ErrManyTokens
+	}
+	return nil
 }
 
 // ByHash returns the token with a hash, including revoked and expired ones. If

@@ -327,7 +327,7 @@ func (x *exchange) runOf(l stage.Labels, q map[string]*assembleFile) (*sentryRun
 	}
 	s.mu.Unlock()
 	ctx := x.r.Context()
-	st, _, err := x.stages.Open(ctx, x.who.Caller, stage.Spec{Labels: l})
+	st, _, err := x.stages.Open(ctx, x.who.Caller, stage.Spec{Labels: l, Build: x.who.Build})
 	if err != nil {
 		return nil, err
 	}

@@ -73,6 +73,8 @@ type Who struct {
 	// Defaults are the labels of the credentials. They take precedence over those
 	// that a protocol has.
 	Defaults stage.Labels
+	// Build is the CI job that the credentials were made for; the zero value: unknown.
+	Build stage.Build
 }
 
 // Denied says why the usual credentials of a request are not accepted.
@@ -422,13 +424,13 @@ func (h *Handler) enter(ctx context.Context, c stage.Caller, id, path string, f 
 
 // collect opens the stage that collects the files of protocols without an end.
 func (x *exchange) collect(l stage.Labels) (id string, err error) {
-	st, _, err := x.stages.Open(x.r.Context(), x.who.Caller, stage.Spec{Labels: l, Collect: true})
+	st, _, err := x.stages.Open(x.r.Context(), x.who.Caller, stage.Spec{Labels: l, Build: x.who.Build, Collect: true})
 	return st.ID, err
 }
 
 // transaction stores files in a stage of its own and commits it, or nothing.
 func (x *exchange) transaction(l stage.Labels, fill func(id string) error) (stage.Committed, error) {
-	st, _, err := x.stages.Open(x.r.Context(), x.who.Caller, stage.Spec{Labels: l})
+	st, _, err := x.stages.Open(x.r.Context(), x.who.Caller, stage.Spec{Labels: l, Build: x.who.Build})
 	if err != nil {
 		return stage.Committed{}, err
 	}

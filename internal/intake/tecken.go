@@ -291,7 +291,7 @@ func serveTeckenV2(x *exchange) error {
 		list = append(list, a)
 	}
 	if u.left = len(u.files); u.left > 0 {
-		st, _, err := x.stages.Open(x.r.Context(), x.who.Caller, stage.Spec{Labels: l})
+		st, _, err := x.stages.Open(x.r.Context(), x.who.Caller, stage.Spec{Labels: l, Build: x.who.Build})
 		if err != nil {
 			return err
 		}

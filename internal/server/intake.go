@@ -65,7 +65,12 @@ func (s *uploads) who(id *auth.Identity, rights auth.Rights) intake.Who {
 		Caller:    stage.Caller{Name: id.Name, Read: rights.MayRead, Write: rights.MayWrite},
 		Anonymous: id.Anonymous(), Writer: rights.Write,
 	}
-	if rights.Write && !rights.WriteAll && len(rights.WriteProducts) == 1 && !strings.ContainsAny(rights.WriteProducts[0], "*?[") {
+	u := &id.Uploads
+	w.Defaults = stage.Labels{Product: u.Product, Version: u.Version, Branch: u.Branch, Class: u.Class}
+	if b := u.Build; b != nil {
+		w.Build = stage.Build{CI: b.CI, URL: b.URL, Commit: b.Commit, Run: b.Run, Attempt: b.Attempt, Verified: true}
+	}
+	if w.Defaults.Product == "" && rights.Write && !rights.WriteAll && len(rights.WriteProducts) == 1 && !strings.ContainsAny(rights.WriteProducts[0], "*?[") {
 		w.Defaults.Product = rights.WriteProducts[0]
 	}
 	return w

@@ -29,6 +29,9 @@ func (s *webAPI) admit(x *exchange, r *http.Request, p *place) bool {
 		s.refuse(x, r, p, &web.Problem{Word: "forbidden", Detail: err.Error()})
 		return false
 	}
+	if web.Unauthenticated(r.Method, p.own) {
+		return true
+	}
 	c := s.authenticate(x, r, p)
 	if c == nil {
 		return true
@@ -71,6 +74,7 @@ func (s *webAPI) request(x *exchange, r *http.Request, p *place) *web.Request {
 	rights := x.caller.rights // x is reused
 	q := &web.Request{Request: r, Segments: p.own, ID: x.request, Principal: web.Principal{
 		Name: x.caller.id.Name, Anonymous: x.caller.id.Anonymous(), Read: rights.MayRead, Write: rights.MayWrite, WritesAny: rights.Write,
+		Identity: x.caller.id, Rights: rights,
 	}}
 	if s.cfg.Gate != nil {
 		q.Challenges = s.cfg.Gate.NewChallenge().Header

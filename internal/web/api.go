@@ -11,6 +11,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/symdepot/symdepot/internal/auth"
 )
 
 // Principal is who sends a request, and what it may do.
@@ -20,6 +22,9 @@ type Principal struct {
 	Read      func(product string) bool
 	Write     func(product string) bool
 	WritesAny bool // it may write to at least one product
+	// Identity and Rights are what the server knows of the principal.
+	Identity auth.Identity
+	Rights   auth.Rights
 }
 
 // Request is an authenticated request for an address of the API.
@@ -48,6 +53,10 @@ func NewRequestID() string { return strings.ToLower(rand.Text()[:12]) }
 type Config struct {
 	// Stages take pushes; nil: there are none.
 	Stages Stages
+	// Tokens are the tokens of the depot; nil: there are none.
+	Tokens Tokens
+	// Now is the clock; nil is time.Now.
+	Now func() time.Time
 	// Log receives failures; nil discards them.
 	Log *slog.Logger
 }
@@ -64,6 +73,9 @@ type API struct {
 func New(cfg Config) *API {
 	if cfg.Log == nil {
 		cfg.Log = slog.New(slog.DiscardHandler)
+	}
+	if cfg.Now == nil {
+		cfg.Now = time.Now
 	}
 	return &API{cfg: cfg, unpack: make(chan struct{}, maxUnpacking), origin: http.NewCrossOriginProtection()}
 }

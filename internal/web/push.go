@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/symdepot/symdepot/internal/auth"
 	"github.com/symdepot/symdepot/internal/blob"
 	"github.com/symdepot/symdepot/internal/stage"
 	"github.com/symdepot/symdepot/internal/wire"
@@ -40,6 +41,11 @@ const (
 
 // routes are the addresses of the API.
 var routes = []route{
+	on(http.MethodPost, "v1/token", (*API).exchangeToken),
+	on(http.MethodGet, "v1/tokens", (*API).listTokens),
+	on(http.MethodPost, "v1/tokens", (*API).makeToken),
+	on(http.MethodGet, "v1/tokens/*", (*API).showToken),
+	on(http.MethodDelete, "v1/tokens/*", (*API).revokeToken),
 	on(http.MethodGet, "v1/push", (*API).pushLimits),
 	on(http.MethodPost, "v1/push/stages", (*API).openStage),
 	on(http.MethodGet, "v1/push/stages/*", (*API).stageState),
@@ -118,15 +124,18 @@ func (a *API) openStage(w http.ResponseWriter, r *Request, _ []string) error {
 	if err := readJSON(r, maxSpecBody, &q); err != nil {
 		return err
 	}
-	if !c.Write(q.Product) {
-		return &Problem{Word: "forbidden", Detail: "the credentials do not allow writing to the product " + strconv.Quote(q.Product)}
-	}
 	spec := stage.Spec{
 		Labels: stage.Labels{Product: q.Product, Version: q.Version, Branch: q.Branch, Class: q.Class, Comment: q.Comment},
 		Key:    q.Key, Join: q.Join,
 	}
 	if b := q.Build; b != nil {
 		spec.Build = stage.Build{CI: b.CI, URL: b.URL, Commit: b.Commit, Run: b.Run, Attempt: b.Attempt}
+	}
+	if err := applyToken(&spec, &r.Identity.Uploads); err != nil {
+		return err
+	}
+	if !c.Write(spec.Product) {
+		return &Problem{Word: "forbidden", Detail: "the credentials do not allow writing to the product " + strconv.Quote(spec.Product)}
 	}
 	st, again, err := a.cfg.Stages.Open(r.Context(), c, spec)
 	if err != nil {
@@ -138,6 +147,31 @@ func (a *API) openStage(w http.ResponseWriter, r *Request, _ []string) error {
 	}
 	w.Header().Set("Location", r.URL.EscapedPath()+"/"+st.ID)
 	return writeJSON(w, status, stateOf(st))
+}
+
+// applyToken adds what a token says of uploads. Its version, branch and class are
+// those of all uploads: a nightly build does not become a release by a flag.
+func applyToken(spec *stage.Spec, u *auth.Uploads) error {
+	if spec.Product == "" {
+		spec.Product = u.Product
+	}
+	for _, l := range []struct {
+		what string
+		to   *string
+		is   string
+	}{{"version", &spec.Version, u.Version}, {"branch", &spec.Branch, u.Branch}, {"class", &spec.Class, u.Class}} {
+		switch {
+		case l.is == "":
+		case *l.to == "":
+			*l.to = l.is
+		case *l.to != l.is:
+			return &Problem{Word: "forbidden", Detail: "the token is for the " + l.what + " " + strconv.Quote(l.is) + " only", Fields: map[string]string{l.what: "must be " + strconv.Quote(l.is) + " or empty"}}
+		}
+	}
+	if b := u.Build; b != nil {
+		spec.Build = stage.Build{CI: b.CI, URL: b.URL, Commit: b.Commit, Run: b.Run, Attempt: b.Attempt, Verified: true}
+	}
+	return nil
 }
 
 func stateOf(st stage.State) wire.PushState {

@@ -1,0 +1,253 @@
+package web
+
+import (
+	"cmp"
+	"context"
+	"crypto/sha256"
+	"encoding/base64"
+	"errors"
+	"io/fs"
+	"net/http"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/symdepot/symdepot/internal/auth"
+	"github.com/symdepot/symdepot/internal/wire"
+)
+
+// Tokens is what the API needs of the gate and the depot's tokens.
+type Tokens interface {
+	// Exchange is Gate.Exchange of package auth.
+	Exchange(ctx context.Context, idToken string) (secret string, row auth.TokenRow, c *auth.Challenge)
+	// List returns all tokens, oldest first.
+	List(ctx context.Context) ([]auth.TokenRow, error)
+	// PutToken adds a token.
+	PutToken(ctx context.Context, row auth.TokenRow) error
+	// Revoke revokes a token; an unknown one is fs.ErrNotExist.
+	Revoke(ctx context.Context, id string) error
+}
+
+const (
+	maxTokenBody = 64 << 10
+	// listRows is how many items a list has without a limit, maxListRows the largest
+	// limit.
+	listRows, maxListRows = 100, 1000
+)
+
+// Unauthenticated reports whether a request for the API brings credentials that the
+// API itself checks: the exchange of an id token does.
+func Unauthenticated(method string, segs []string) bool {
+	return method == http.MethodPost && len(segs) == 4 && IsAPI(segs) && segs[2] == "v1" && segs[3] == "token"
+}
+
+// exchangeToken answers POST token: the id token of a CI job, as a bearer token, is
+// exchanged for a token of this server.
+func (a *API) exchangeToken(w http.ResponseWriter, r *Request, _ []string) error {
+	if a.cfg.Tokens == nil {
+		return &Problem{Word: "not-found"}
+	}
+	scheme, idToken, _ := strings.Cut(r.Header.Get("Authorization"), " ")
+	if !strings.EqualFold(scheme, wire.Bearer) || strings.TrimSpace(idToken) == "" || len(r.Header.Values("Authorization")) != 1 {
+		return &Problem{Word: "credentials", Detail: "the id token of a CI job is expected as a bearer token. Jobs of pull requests from forks have none"}
+	}
+	secret, row, c := a.cfg.Tokens.Exchange(r.Context(), strings.TrimSpace(idToken))
+	if c != nil {
+		a.cfg.Log.Info("an id token was not exchanged", "request", r.ID, "reason", c.Reason)
+		word := map[int]string{http.StatusNotFound: "not-found", http.StatusForbidden: "forbidden", http.StatusTooManyRequests: "rate", http.StatusServiceUnavailable: "busy"}[c.Status]
+		return &Problem{Word: cmp.Or(word, "credentials"), Detail: c.Text}
+	}
+	finish(w, r)
+	return writeJSON(w, http.StatusCreated, wire.Exchanged{Token: secret, Expires: row.Expires.UTC(), Name: row.Name, Products: row.Products})
+}
+
+// tokenOf describes a token without its secret.
+func (a *API) tokenOf(row *auth.TokenRow) wire.TokenInfo {
+	t := wire.TokenInfo{
+		ID: row.ID, Name: row.Name, Scopes: row.Scopes, Products: row.Products, State: "valid", Created: row.Created.UTC(), CreatedBy: row.CreatedBy,
+		Expires: row.Expires.UTC(), LastUsed: row.LastUsed.UTC(), Revoked: row.Revoked.UTC(),
+	}
+	for _, p := range []*time.Time{&t.Expires, &t.LastUsed, &t.Revoked} {
+		if p.Unix() <= 0 {
+			*p = time.Time{}
+		}
+	}
+	switch {
+	case !row.Revoked.IsZero():
+		t.State = "revoked"
+	case !row.Expires.IsZero() && !a.cfg.Now().Before(row.Expires):
+		t.State = "expired"
+	}
+	if u := row.UploadDefaults(); u != (auth.Uploads{}) {
+		t.Uploads = &wire.TokenUploads{Product: u.Product, Version: u.Version, Branch: u.Branch, Class: u.Class}
+		if u.Build != nil {
+			t.Uploads.URL = u.Build.URL
+		}
+	}
+	return t
+}
+
+// tokens returns the tokens that the client may see, oldest first.
+func (a *API) tokens(r *Request) ([]auth.TokenRow, error) {
+	if a.cfg.Tokens == nil {
+		return nil, &Problem{Word: "not-found"}
+	}
+	if r.Anonymous && !r.Rights.Admin {
+		if len(r.Challenges) == 0 {
+			return nil, &Problem{Word: "forbidden", Detail: "this server knows no credentials"}
+		}
+		return nil, &Problem{Word: "credentials"}
+	}
+	list, err := a.cfg.Tokens.List(r.Context())
+	return slices.DeleteFunc(list, func(row auth.TokenRow) bool { return !auth.MayManage(&r.Identity, &r.Rights, &row) }), err
+}
+
+// listTokens answers GET tokens: those that the client may manage, oldest first.
+func (a *API) listTokens(w http.ResponseWriter, r *Request, _ []string) error {
+	q := r.URL.Query()
+	limit, after, err := readPage(q, "tokens")
+	if err != nil {
+		return err
+	}
+	list, err := a.tokens(r)
+	if err != nil {
+		return err
+	}
+	slices.SortStableFunc(list, func(a, b auth.TokenRow) int { return strings.Compare(sortKey(&a), sortKey(&b)) })
+	list = slices.DeleteFunc(list, func(row auth.TokenRow) bool { return sortKey(&row) <= after })
+	out := wire.TokenList{Items: []wire.TokenInfo{}}
+	for i := range list[:min(len(list), limit)] {
+		out.Items = append(out.Items, a.tokenOf(&list[i]))
+	}
+	if len(list) > limit {
+		out.Next = cursor("tokens", q, sortKey(&list[limit-1]))
+		link := url.Values{"limit": {strconv.Itoa(limit)}, "cursor": {out.Next}}
+		w.Header().Set("Link", `<`+r.URL.EscapedPath()+`?`+link.Encode()+`>; rel="next"`)
+	}
+	return writeJSON(w, http.StatusOK, out)
+}
+
+func sortKey(row *auth.TokenRow) string {
+	return row.Created.UTC().Format("2006-01-02T15:04:05.000000000") + " " + row.ID
+}
+
+// filterHash identifies the filters of a list: all parameters but limit and cursor.
+func filterHash(list string, q url.Values) []byte {
+	f := url.Values{}
+	for k, v := range q {
+		if k != "limit" && k != "cursor" {
+			f[k] = v
+		}
+	}
+	sum := sha256.Sum256([]byte(list + "?" + f.Encode()))
+	return sum[:6]
+}
+
+// cursor returns the place in a list behind the item with the sort key last.
+func cursor(list string, q url.Values, last string) string {
+	return base64.RawURLEncoding.EncodeToString(append(filterHash(list, q), last...))
+}
+
+// readPage reads the parameters limit and cursor of a list. after is the sort key of
+// the last item that the client has; "" before the first.
+func readPage(q url.Values, list string) (limit int, after string, err error) {
+	limit = listRows
+	if text := q.Get("limit"); text != "" {
+		if limit, err = strconv.Atoi(text); err != nil || limit < 1 || limit > maxListRows {
+			return 0, "", &Problem{Word: "query", Detail: "the limit is not valid", Fields: map[string]string{"limit": "a number from 1 to " + strconv.Itoa(maxListRows) + " is expected"}}
+		}
+	}
+	text := q.Get("cursor")
+	if text == "" {
+		return limit, "", nil
+	}
+	b, err := base64.RawURLEncoding.DecodeString(text)
+	if h := filterHash(list, q); err != nil || len(b) < len(h) || string(b[:len(h)]) != string(h) {
+		return 0, "", &Problem{Word: "cursor"}
+	} else {
+		return limit, string(b[len(h):]), nil
+	}
+}
+
+// showToken answers GET tokens/ID.
+func (a *API) showToken(w http.ResponseWriter, r *Request, args []string) error {
+	row, err := a.token(r, args[0])
+	if err != nil {
+		return err
+	}
+	return writeJSON(w, http.StatusOK, a.tokenOf(&row))
+}
+
+// token returns a token that the client may manage. Others are not found.
+func (a *API) token(r *Request, id string) (auth.TokenRow, error) {
+	list, err := a.tokens(r)
+	if err != nil {
+		return auth.TokenRow{}, err
+	}
+	i := slices.IndexFunc(list, func(row auth.TokenRow) bool { return row.ID == id })
+	if i < 0 {
+		return auth.TokenRow{}, &Problem{Word: "not-found", Detail: "there is no such token"}
+	}
+	return list[i], nil
+}
+
+// makeToken answers POST tokens. The secret is part of this answer only.
+func (a *API) makeToken(w http.ResponseWriter, r *Request, _ []string) error {
+	if a.cfg.Tokens == nil {
+		return &Problem{Word: "not-found"}
+	}
+	if r.Anonymous && len(r.Challenges) > 0 {
+		return &Problem{Word: "credentials"}
+	}
+	var q wire.TokenSpec
+	if err := readJSON(r, maxTokenBody, &q); err != nil {
+		return err
+	}
+	now := a.cfg.Now()
+	spec := auth.TokenSpec{Name: q.Name, Scopes: q.Scopes, Products: q.Products}
+	if u := q.Uploads; u != nil {
+		spec.Uploads = auth.Uploads{Product: u.Product, Version: u.Version, Branch: u.Branch, Class: u.Class}
+		if u.URL != "" {
+			return &Problem{Word: "query", Detail: "the token is not valid", Fields: map[string]string{"uploads.url": "only the server sets it"}}
+		}
+	}
+	if !q.Expires.IsZero() {
+		if spec.Lifetime = q.Expires.Sub(now); spec.Lifetime <= 0 {
+			return &Problem{Word: "query", Detail: "the token is not valid", Fields: map[string]string{"expires": "is in the past"}}
+		}
+	}
+	secret, row, err := auth.MakeFor(&r.Identity, &r.Rights, spec, now)
+	if no, ok := errors.AsType[*auth.NotAllowedError](err); ok {
+		return &Problem{Word: "forbidden", Detail: no.Text}
+	}
+	if err != nil {
+		return &Problem{Word: "query", Detail: err.Error()}
+	}
+	if err := a.cfg.Tokens.PutToken(r.Context(), row); err != nil {
+		return err
+	}
+	a.cfg.Log.Info("a token was made", "request", r.ID, "token_id", row.ID, "name", row.Name, "by", row.CreatedBy)
+	out := a.tokenOf(&row)
+	out.Token = secret
+	w.Header().Set("Location", strings.TrimSuffix(r.URL.EscapedPath(), "/")+"/"+row.ID)
+	return writeJSON(w, http.StatusCreated, out)
+}
+
+// revokeToken answers DELETE tokens/ID. Running servers notice within seconds.
+func (a *API) revokeToken(w http.ResponseWriter, r *Request, args []string) error {
+	row, err := a.token(r, args[0])
+	if err != nil {
+		return err
+	}
+	switch err := a.cfg.Tokens.Revoke(r.Context(), row.ID); {
+	case errors.Is(err, fs.ErrNotExist):
+		return &Problem{Word: "not-found", Detail: "there is no such token"}
+	case err != nil:
+		return err
+	}
+	a.cfg.Log.Info("a token was revoked", "request", r.ID, "token_id", row.ID, "by", r.Identity.Maker())
+	w.WriteHeader(http.StatusNoContent)
+	return nil
+}
