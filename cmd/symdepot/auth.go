@@ -1,16 +1,13 @@
 package main
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"log/slog"
-	"time"
 
 	"github.com/symdepot/symdepot/internal/auth"
 	"github.com/symdepot/symdepot/internal/config"
 	"github.com/symdepot/symdepot/internal/depot"
-	"github.com/symdepot/symdepot/internal/index"
 )
 
 // guard authorizes the requests of a server.
@@ -59,27 +56,4 @@ func (g *guard) Close() error {
 		errs = append(errs, g.tls.Close())
 	}
 	return errors.Join(append(errs, g.gate.Close())...)
-}
-
-// tokenStore is the gate's view of the depot's tokens.
-type tokenStore struct{ d *depot.Depot }
-
-// TokenByHash implements auth.Store.
-func (s tokenStore) TokenByHash(ctx context.Context, hash [32]byte) (auth.TokenRow, error) {
-	row, err := s.d.Tokens.ByHash(ctx, hash)
-	return auth.TokenRow(row), err
-}
-
-// PutToken implements auth.Store.
-func (s tokenStore) PutToken(ctx context.Context, row auth.TokenRow) error {
-	err := s.d.Tokens.Put(ctx, depot.Token(row))
-	if errors.Is(err, index.ErrManyTokens) {
-		err = auth.ErrManyTokens
-	}
-	return err
-}
-
-// TouchToken implements auth.Store.
-func (s tokenStore) TouchToken(ctx context.Context, used map[string]time.Time) error {
-	return s.d.Tokens.Touch(ctx, used)
 }

@@ -2,13 +2,40 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
+	"time"
 
 	"github.com/symdepot/symdepot/internal/auth"
 	"github.com/symdepot/symdepot/internal/client"
+	"github.com/symdepot/symdepot/internal/depot"
+	"github.com/symdepot/symdepot/internal/index"
 	"github.com/symdepot/symdepot/internal/upstream"
 )
+
+// tokenStore is the gate's view of the depot's tokens.
+type tokenStore struct{ d *depot.Depot }
+
+// TokenByHash implements auth.Store.
+func (s tokenStore) TokenByHash(ctx context.Context, hash [32]byte) (auth.TokenRow, error) {
+	row, err := s.d.Tokens.ByHash(ctx, hash)
+	return auth.TokenRow(row), err
+}
+
+// PutToken implements auth.Store.
+func (s tokenStore) PutToken(ctx context.Context, row auth.TokenRow) error {
+	err := s.d.Tokens.Put(ctx, depot.Token(row))
+	if errors.Is(err, index.ErrManyTokens) {
+		err = auth.ErrManyTokens
+	}
+	return err
+}
+
+// TouchToken implements auth.Store.
+func (s tokenStore) TouchToken(ctx context.Context, used map[string]time.Time) error {
+	return s.d.Tokens.Touch(ctx, used)
+}
 
 // tokenAPI is the API's view of the gate and the depot's tokens.
 type tokenAPI struct {

@@ -69,7 +69,7 @@ func (g *Gate) Exchange(ctx context.Context, idToken string) (secret string, row
 func exchanged(grant *oidc.Grant, now time.Time) (secret string, row TokenRow, err error) {
 	spec := TokenSpec{
 		Name: grant.Name, Scopes: []string{ScopeWrite}, Products: grant.Write, Lifetime: exchangedLife, CreatedBy: "oidc",
-		Uploads: Uploads{Product: grant.Product, Version: grant.Version, Branch: grant.Branch, Class: grant.Class},
+		Uploads: Uploads{Product: grant.Product, Branch: grant.Branch, Class: grant.Class},
 	}
 	if grant.Read {
 		spec.Scopes = append(spec.Scopes, ScopeRead)

@@ -53,7 +53,7 @@ func (c *Config) Gate() auth.Config {
 
 func (r *OIDC) rule() oidc.Rule {
 	return oidc.Rule{Issuer: r.Issuer, Audience: r.Audience, KeysFile: r.JWKSFile, Match: r.Match, Write: r.Write, Read: r.Read,
-		Name: r.Name, Product: r.Product, Version: r.Version, Branch: r.Branch, Class: r.Class}
+		Name: r.Name, Product: r.Product, Branch: r.Branch, Class: r.Class}
 }
 
 // TLSOptions returns the options of the listener's TLS, nil for plain HTTP.

@@ -327,12 +327,65 @@ upstreams:
 	}
 }
 
-// The budget of keys: each has a user and an example.
+// The budget of keys: each has a user and an example. 19 of them are those of pushes
+// and CI jobs.
 func TestNumberOfKeys(t *testing.T) {
-	if n := len(allKeys(reflect.TypeFor[Config](), "")); n > 127 {
-		t.Errorf("%d keys, want 127 at most: remove one that nobody needs", n)
+	if n := len(allKeys(reflect.TypeFor[Config](), "")); n > 127+19 {
+		t.Errorf("%d keys, want 146 at most: remove one that nobody needs", n)
 	} else {
 		t.Logf("%d keys", n)
+	}
+}
+
+// Limits of pushes and rules for CI jobs are checked, and reach the packages that
+// apply them.
+func TestPushAndOIDC(t *testing.T) {
+	dir := t.TempDir()
+	load := func(text string) (*Config, error) {
+		file := filepath.Join(dir, "symdepot.yaml")
+		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return Load(file, func(string) string { return "" })
+	}
+	c, err := load(`
+push:
+  max_file: 1GiB
+  idle: 2h
+  quotas: {Game: 500GiB}
+  deny_other: true
+auth:
+  oidc:
+    - issuer: https://gitlab.example.com
+      audience: https://symbols.example.com
+      match: {project_id: 20, ref_protected: true}
+      write: [tool]
+      read: true
+      class: nightly
+`)
+	if err != nil {
+		t.Fatal(err)
+	}
+	l := c.PushLimits()
+	if l.MaxFile != 1<<30 || l.MaxFiles != 1_000_000 || l.MaxBytes != 256<<30 || l.Idle != 2*time.Hour || l.Longest != 7*24*time.Hour || l.Quotas["Game"] != 500<<30 || !l.DenyOther {
+		t.Errorf("the limits are %+v", l)
+	}
+	rules := c.Gate().OIDC
+	if len(rules) != 1 || rules[0].Match["project_id"] != "20" || rules[0].Match["ref_protected"] != "true" || !rules[0].Read || rules[0].Class != "nightly" || rules[0].Write[0] != "tool" {
+		t.Errorf("the rules are %+v", rules)
+	}
+	for text, want := range map[string]string{
+		"push: {max_file: 0}":              "push.max_file: at least 1 is expected",
+		"push: {idle: 0s}":                 "push.idle: at least a second",
+		"push: {idle: 8d}":                 "push.idle: ",
+		"push: {quotas: [1]}":              "push.quotas",
+		"push: {max_fils: 1}":              "push.max_fils: no such key",
+		"auth: {oidc: [{issuer: gitlab}]}": "auth.oidc[0]: issuer:",
+		"auth: {oidc: [{issuer: 'https://a', audience: b, write: [c], match: {repository: a/b}}]}": "auth.oidc[0]: match: one of the claims",
+	} {
+		if _, err := load(text); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v, want an error with %q", text, err, want)
+		}
 	}
 }
 

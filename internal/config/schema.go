@@ -99,12 +99,8 @@ type Push struct {
 	MaxFile   term.ByteSize            `yaml:"max_file" default:"16GiB" help:"Size limit of a pushed file." example:"4GiB"`
 	MaxFiles  int                      `yaml:"max_files" default:"1000000" help:"Most files of one push." example:"50000"`
 	MaxBytes  term.ByteSize            `yaml:"max_bytes" default:"256GiB" help:"Size limit of all files of one push together." example:"64GiB"`
-	Open      int                      `yaml:"open" default:"32" help:"How many unfinished pushes a principal may have." example:"100"`
-	Staged    term.ByteSize            `yaml:"staged" default:"0" help:"Size limit of the contents of all unfinished pushes together; 0: a tenth of the disk, at most 64 GiB." example:"200GiB"`
-	Free      term.ByteSize            `yaml:"free" default:"0" help:"How much of the disk stays free: pushes are refused below that; 0: a twentieth of the disk, at most 10 GiB." example:"50GiB"`
 	Idle      term.Duration            `yaml:"idle" default:"24h" help:"When an unfinished push without a request expires." example:"2h"`
 	Longest   term.Duration            `yaml:"longest" default:"7d" help:"When an unfinished push expires in any case." example:"2d"`
-	Collect   term.Duration            `yaml:"collect" default:"5m" help:"How long after its last file a transaction ends that collects the single files of Breakpad, PUT and Pyroscope clients." example:"30m"`
 	Quotas    map[string]term.ByteSize `yaml:"quotas" help:"Size limit of the contents of a product, by its name, each content counted once. A push beyond it is refused; nothing is removed." example:"{Game: 500GiB}"`
 	DenyOther bool                     `yaml:"deny_other" default:"false" help:"Refuse a PE, PDB or Breakpad file if the product has other bytes with the same id. Otherwise both are kept, and the answer counts them." example:"true"`
 }
@@ -264,7 +260,6 @@ type OIDC struct {
 	Read     bool              `yaml:"read" default:"false" help:"The job may also read these products, so that a push does not send what the server has." example:"true"`
 	Name     string            `yaml:"name" help:"Principal name; {CLAIM} stands for the value of a claim. Empty: oidc:github:REPOSITORY@REF, oidc:gitlab:PROJECT@REF or oidc:SUBJECT." example:"ci/{repository}"`
 	Product  string            `yaml:"product" help:"Product of uploads that name none; {CLAIM} as in name." example:"Game"`
-	Version  string            `yaml:"version" help:"Version of all uploads; {CLAIM} as in name. Empty: that of the upload." example:"{run_id}"`
 	Branch   string            `yaml:"branch" help:"Branch of all uploads; {CLAIM} as in name. Empty: that of the upload." example:"{ref}"`
 	Class    string            `yaml:"class" help:"Class of all uploads, by which retention rules choose; {CLAIM} as in name. Empty: that of the upload." example:"nightly"`
 }

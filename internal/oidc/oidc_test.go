@@ -76,7 +76,7 @@ func TestVerify(t *testing.T) {
 	c := newClock()
 	github, gitlab := oidctest.New(t, "/_services/token"), oidctest.New(t, "")
 	v := newVerifier(t, c, rule(github.URL),
-		Rule{Issuer: github.URL, Audience: audience, Match: map[string]string{"sub": "repo:octo/*:ref:refs/tags/*"}, Write: []string{"*"}, Read: true, Name: "ci/{repository}", Version: "{run_id}", Branch: "{ref}"},
+		Rule{Issuer: github.URL, Audience: audience, Match: map[string]string{"sub": "repo:octo/*:ref:refs/tags/*"}, Write: []string{"*"}, Read: true, Name: "ci/{repository}", Branch: "{ref}"},
 		Rule{Issuer: gitlab.URL, Audience: audience, Match: map[string]string{"project_id": "20", "ref_protected": "true"}, Write: []string{"tool"}, Product: "tool"})
 	server := strings.TrimSuffix(github.URL, "/_services/token")
 	for _, tt := range []struct {
@@ -88,7 +88,7 @@ func TestVerify(t *testing.T) {
 			Name: "oidc:github:octo/game@refs/heads/main", Write: []string{"Game"}, Class: "nightly", Expires: start.Add(5 * time.Minute).Local(),
 			Build: Build{CI: "github", URL: server + "/octo/game/actions/runs/4711", Commit: "2f1c0ffee", Run: "4711", Attempt: "2"}}},
 		{"GitHub, ES256, the second rule", oidctest.Sign(github.Keys()[1], nil, github.GitHub(audience, start, map[string]any{"sub": "repo:octo/tool:ref:refs/tags/v1", "repository": "octo/tool", "repository_id": "75", "ref": "refs/tags/v1"})), Grant{
-			Name: "ci/octo/tool", Write: []string{"*"}, Read: true, Version: "4711", Branch: "refs/tags/v1", Expires: start.Add(5 * time.Minute).Local(),
+			Name: "ci/octo/tool", Write: []string{"*"}, Read: true, Branch: "refs/tags/v1", Expires: start.Add(5 * time.Minute).Local(),
 			Build: Build{CI: "github", URL: server + "/octo/tool/actions/runs/4711", Commit: "2f1c0ffee", Run: "4711", Attempt: "2"}}},
 		{"GitLab", gitlab.Sign(gitlab.GitLab(audience, start, nil)), Grant{
 			Name: "oidc:gitlab:group/sub/tool@main", Write: []string{"tool"}, Product: "tool", Expires: start.Add(time.Hour).Local(),

@@ -35,9 +35,10 @@ type Rule struct {
 	// oidc:github:OWNER/REPOSITORY@REF, oidc:gitlab:GROUP/PROJECT@REF or
 	// oidc:SUBJECT.
 	Name string
-	// Product, Version, Branch and Class are the labels of all uploads of the job;
-	// {CLAIM} stands for the value of a claim. Empty: those of the upload.
-	Product, Version, Branch, Class string
+	// Product is that of uploads which name none. Branch and Class are those of all
+	// uploads of the job; empty: the upload's own. {CLAIM} stands for the value of a
+	// claim.
+	Product, Branch, Class string
 }
 
 // identifying are the claims of which a rule must have one: others, such as a
@@ -73,7 +74,7 @@ func (r *Rule) Check() error {
 	}) {
 		return fmt.Errorf("match: one of the claims %s is expected, sub with a pattern that does not begin with *, the others without *: names of repositories and groups can come to belong to others", strings.Join(identifying, ", "))
 	}
-	for what, s := range map[string]string{"name": r.Name, "product": r.Product, "version": r.Version, "branch": r.Branch, "class": r.Class} {
+	for what, s := range map[string]string{"name": r.Name, "product": r.Product, "branch": r.Branch, "class": r.Class} {
 		if len(s) > maxLabel || !printable(s) {
 			return fmt.Errorf("%s: at most %d printable bytes are expected", what, maxLabel)
 		}
@@ -109,11 +110,11 @@ type Grant struct {
 	Name  string
 	Write []string // products; "*" is all
 	Read  bool     // it may read them, too
-	// Product, Version, Branch and Class are the labels of its uploads, or empty.
-	Product, Version, Branch, Class string
-	Build                           Build
-	Expires                         time.Time // of the id token
-	Origin                          [32]byte  // identifies the id token
+	// Product, Branch and Class are as in the Rule, without placeholders.
+	Product, Branch, Class string
+	Build                  Build
+	Expires                time.Time // of the id token
+	Origin                 [32]byte  // identifies the id token
 }
 
 // decide returns what the first rule that matches grants.
@@ -148,8 +149,7 @@ func (r *Rule) grant(c Claims) (Grant, error) {
 		text string
 		most int
 	}{
-		{&g.Name, "name", r.Name, maxName}, {&g.Product, "product", r.Product, maxLabel}, {&g.Version, "version", r.Version, maxLabel},
-		{&g.Branch, "branch", r.Branch, maxLabel}, {&g.Class, "class", r.Class, maxLabel},
+		{&g.Name, "name", r.Name, maxName}, {&g.Product, "product", r.Product, maxLabel}, {&g.Branch, "branch", r.Branch, maxLabel}, {&g.Class, "class", r.Class, maxLabel},
 	} {
 		if f.what == "name" && f.text == "" {
 			f.text = b.name

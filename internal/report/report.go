@@ -3,6 +3,7 @@
 package report
 
 import (
+	"encoding/json"
 	"fmt"
 	"io"
 	"strings"
@@ -25,11 +26,18 @@ type Transaction struct {
 	Objects     int64     `json:"objects"`
 	Bytes       int64     `json:"bytes"`
 	Removed     time.Time `json:"removed,omitzero"`
+
+	Branch string            `json:"branch,omitempty"`
+	Class  string            `json:"class,omitempty"`
+	Build  json.RawMessage   `json:"build,omitempty"` // the CI job that made the files
+	Labels map[string]string `json:"labels,omitempty"`
+	// Collecting: files are still added to it.
+	Collecting bool `json:"collecting,omitempty"`
 }
 
 // NewTransaction describes a transaction.
 func NewTransaction(t depot.Transaction) Transaction {
-	l := Transaction{t.Number, t.Product, t.Version, t.Comment, t.Time.UTC(), t.Who, t.Host, t.Files, t.Bytes, t.Removed}
+	l := Transaction{t.Number, t.Product, t.Version, t.Comment, t.Time.UTC(), t.Who, t.Host, t.Files, t.Bytes, t.Removed, t.Branch, t.Class, t.Build, t.Labels, t.Collecting}
 	if !l.Removed.IsZero() {
 		l.Removed = l.Removed.UTC()
 	}

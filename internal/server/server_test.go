@@ -248,7 +248,15 @@ func (c *rawClient) do(method, target string, headers ...string) reply {
 
 // ask sends one request through the handler alone, without a connection.
 func ask(s *Server, method, target string, headers ...string) reply {
+	return askBody(s, method, target, "", headers...)
+}
+
+// askBody is ask with a body.
+func askBody(s *Server, method, target, body string, headers ...string) reply {
 	r := httptest.NewRequest(method, target, nil)
+	if body != "" {
+		r = httptest.NewRequest(method, target, strings.NewReader(body))
+	}
 	r.Host = "localhost"
 	for _, h := range headers {
 		k, v, _ := strings.Cut(h, ": ")
