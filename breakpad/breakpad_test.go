@@ -47,9 +47,9 @@ func TestParseHeader(t *testing.T) {
 	} {
 		got, err := ParseHeader(strings.NewReader(tt.in))
 		if err != nil {
-			t.Errorf("%s: %v", tt.name, err)
+			t.Errorf("%s: ParseHeader: error %v, want no error", tt.name, err)
 		} else if d := cmp.Diff(tt.want, got); d != "" {
-			t.Errorf("%s: %s", tt.name, d)
+			t.Errorf(`%s: Diff: %s, want ""`, tt.name, d)
 		}
 	}
 }
@@ -63,7 +63,7 @@ func TestParseHeaderErrors(t *testing.T) {
 		"MODULE Linux x86 " + g + "1 " + strings.Repeat("n", 2*maxLine),
 	} {
 		if h, err := ParseHeader(strings.NewReader(in)); !errors.Is(err, ErrSyntax) {
-			t.Errorf("%.60q: %+v, %v", in, h, err)
+			t.Errorf("%.60q: ParseHeader: %+v, error %v; want ErrSyntax", in, h, err)
 		}
 	}
 	boom := errors.New("boom")
@@ -123,7 +123,7 @@ func TestRoundTrip(t *testing.T) {
 			t.Fatal(err)
 		}
 		if d := cmp.Diff(want, got); d != "" {
-			t.Fatal(d)
+			t.Fatalf(`Diff: %q, want ""`, d)
 		}
 	})
 }

@@ -98,7 +98,7 @@ func run(t *testing.T, name string, args ...string) func() {
 			cmd.Stdout = null
 		}
 		if err := cmd.Run(); err != nil {
-			t.Fatal(name, err)
+			t.Fatalf("Run: %v, error %v; want no error", name, err)
 		}
 	}
 }

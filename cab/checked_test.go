@@ -37,7 +37,7 @@ func TestCreateChecked(t *testing.T) {
 		}
 		size, sums, err := CreateChecked(t.Context(), out, sources, opt)
 		if err != nil {
-			t.Fatalf("%s: %v", method(opt), err)
+			t.Fatalf("%s: CreateChecked: error %v, want no error", method(opt), err)
 		}
 		if info, err := out.Stat(); err != nil || info.Size() != size+6 {
 			t.Errorf("%s: size %d reported, the file has %d bytes more than before; %v", method(opt), size, info.Size()-6, err)

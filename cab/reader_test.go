@@ -63,7 +63,7 @@ func TestRealCabinets(t *testing.T) {
 		}
 		r, err := openBytes(b, Options{})
 		if err != nil {
-			t.Errorf("%s: %v", path, err)
+			t.Errorf("%s: openBytes: error %v, want no error", path, err)
 			continue
 		}
 		var sums []string
@@ -96,7 +96,7 @@ func TestRealCabinets(t *testing.T) {
 				continue
 			}
 			if err != nil {
-				t.Errorf("%s: %s: %v", path, f.Name, err)
+				t.Errorf("%s, %s: got error %v, want no error", path, f.Name, err)
 				continue
 			}
 			_ = check(f, in)

@@ -71,7 +71,7 @@ func TestTortureLimits(t *testing.T) {
 		}}
 		n, err := Create(out, []Source{src}, opt)
 		if err != nil {
-			t.Fatalf("%s: %v", method(opt), err)
+			t.Fatalf("%s: Create: error %v, want no error", method(opt), err)
 		}
 		r, err := Open(out, n, Options{})
 		if err != nil {
@@ -100,7 +100,7 @@ func TestTortureLimits(t *testing.T) {
 			}
 			compare(t, in, MaxFile)
 			if err := cmd.Wait(); err != nil {
-				t.Errorf("%s: %v", tool[0], err)
+				t.Errorf("%s: Wait: error %v, want no error", tool[0], err)
 			}
 		}
 	}

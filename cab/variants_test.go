@@ -40,7 +40,7 @@ func TestCommitted(t *testing.T) {
 		}
 		r, err := openBytes(b, Options{})
 		if err != nil {
-			t.Fatalf("%s: %v", name, err)
+			t.Fatalf("%s: openBytes: error %v, want no error", name, err)
 		}
 		if got := r.Folders()[0].Compression.String(); got != comp || len(r.Files()) != 2 {
 			t.Errorf("%s: %s, %d files", name, got, len(r.Files()))
@@ -52,7 +52,7 @@ func TestCommitted(t *testing.T) {
 			}
 			return err
 		}); err != nil {
-			t.Errorf("%s: %v", name, err)
+			t.Errorf("%s: Walk: error %v, want no error", name, err)
 		}
 	}
 }

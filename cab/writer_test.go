@@ -115,7 +115,7 @@ func check(t *testing.T, name string, b []byte, want map[string][]byte) {
 	t.Helper()
 	r, err := openBytes(append(bytes.Clone(b), "a signature"...), Options{})
 	if err != nil {
-		t.Fatalf("%s: %v", name, err)
+		t.Fatalf("openBytes: %s, error %v; want no error", name, err)
 	}
 	if r.Size() != int64(len(b)) || r.Trailing() != 11 || len(r.Files()) != len(want) {
 		t.Errorf("%s: %d bytes, %d behind, %d files", name, r.Size(), r.Trailing(), len(r.Files()))
@@ -126,19 +126,19 @@ func check(t *testing.T, name string, b []byte, want map[string][]byte) {
 			t.Errorf("%s: %s: %d bytes, %v; want %d", name, f.Name, len(got), err, len(want[f.Name]))
 		}
 		if !f.Modified.Equal(time.Date(2017, 3, 4, 15, 16, 18, 0, time.UTC)) || f.Attributes != AttrArchive {
-			t.Errorf("%s: %s: %v, %x", name, f.Name, f.Modified, f.Attributes)
+			t.Errorf("%s: %s: modified %v, attributes %x; want 2017-03-04 15:16:18 and %x", name, f.Name, f.Modified, f.Attributes, AttrArchive)
 		}
 		return nil
 	}
 	if err := r.Walk(same); err != nil {
-		t.Errorf("%s: %v", name, err)
+		t.Errorf("Walk: %s, error %v; want no error", name, err)
 	}
 	files := slices.Clone(r.Files())
 	for range 2 {
 		for _, f := range files {
 			in, err := f.Open()
 			if err != nil {
-				t.Fatalf("%s: %s: %v", name, f.Name, err)
+				t.Fatalf("%s: Open: %s, error %v; want no error", f.Name, name, err)
 			}
 			_ = same(f, in)
 			in.Close()
@@ -179,7 +179,7 @@ func TestOtherReaders(t *testing.T) {
 						t.Fatal(err)
 					}
 					if out, err := command(path, dir).CombinedOutput(); err != nil {
-						t.Errorf("%s of %s: %v\n%s", method(opt), name, err, out)
+						t.Errorf("%s, %s: CombinedOutput: error %v, %s; want no error", method(opt), name, err, out)
 						continue
 					}
 					for _, f := range files {
@@ -222,7 +222,7 @@ func TestOtherWriters(t *testing.T) {
 			cmd := command("x.cab", files)
 			cmd.Dir = dir
 			if out, err := cmd.CombinedOutput(); err != nil {
-				t.Fatalf("%v\n%s", err, out)
+				t.Fatalf("CombinedOutput: error %v, %s; want no error", err, out)
 			}
 			b, err := os.ReadFile(filepath.Join(dir, "x.cab"))
 			if err != nil {
@@ -377,7 +377,7 @@ func TestNames(t *testing.T) {
 	b := create(t, WriteOptions{}, source(`dir\größe.pdb`, []byte("x")))
 	r, err := openBytes(b, Options{})
 	if err != nil || r.Files()[0].Name != `dir\größe.pdb` || r.Files()[0].Attributes != AttrArchive|AttrUTF8 {
-		t.Fatalf("%v, %v", r.Files()[0], err)
+		t.Fatalf("openBytes: %v, error %v; want Name %q, Attributes AttrArchive | AttrUTF8", r.Files()[0], err, `dir\größe.pdb`)
 	}
 	if p, ok := r.Files()[0].Path(); !ok || p != "dir/größe.pdb" {
 		t.Errorf("path %q, %v", p, ok)

@@ -70,11 +70,11 @@ func TestGUIDByteOrder(t *testing.T) {
 	raw := [16]byte(unhex(t, "98d1efe86ef8fe459ddbe11382b5d1c9"))
 	g := FromMicrosoft(raw)
 	if g.String() != "e8efd198-f86e-45fe-9ddb-e11382b5d1c9" || g.Microsoft() != raw {
-		t.Errorf("%s", g)
+		t.Errorf(`FromMicrosoft: %s, want String() "e8efd198-f86e-45fe-9ddb-e11382b5d1c9", Microsoft() %v`, g, raw)
 	}
 	g, _ = ParseGUID("67e9247c-814e-392b-a027-dbde6748fcbf")
 	if g.LLDB() != "67E9/247C/814E/392B/A027/DBDE6748FCBF" {
-		t.Error(g.LLDB())
+		t.Errorf(`got %q, want "67E9/247C/814E/392B/A027/DBDE6748FCBF"`, g.LLDB())
 	}
 }
 
@@ -98,14 +98,14 @@ func TestBuildIDs(t *testing.T) {
 	} {
 		b, err := ParseBuildID(strings.ToUpper(c.build))
 		if err != nil || string(b) != c.build {
-			t.Errorf("%s: %q %v", c.build, b, err)
+			t.Errorf("%s: ParseBuildID: %q, error %v; want %q", c.build, b, err, c.build)
 		}
 		if got := b.DebugID(c.little).String(); got != c.debug {
 			t.Errorf("%s: %s, want %s", c.build, got, c.debug)
 		}
 	}
 	if got := BuildID("001ba81f23966cf77e40bcbb0701cd34").Padded(); got != "001ba81f23966cf77e40bcbb0701cd3400000000" {
-		t.Error(got)
+		t.Errorf(`Padded: %q, want "001ba81f23966cf77e40bcbb0701cd3400000000"`, got)
 	}
 }
 

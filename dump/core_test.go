@@ -59,7 +59,7 @@ func TestCore(t *testing.T) {
 			t.Fatal(err)
 		}
 		if d.Kind != ELFCore || d.Arch != "x86_64" || d.OS != "linux" || d.BigEndian != (e.order == binary.BigEndian) || !d.Time.IsZero() || len(d.Problems) > 0 {
-			t.Errorf("%v: %+v", e, d)
+			t.Errorf(`%v: got %+v, want Kind %v, Arch "x86_64", OS "linux", BigEndian (e.order == binary.BigEndian), d.Time.IsZero(), Problems of length 0`, e, d, ELFCore)
 		}
 		if !reflect.DeepEqual(d.Modules, want) {
 			t.Errorf("%v:\n got %+v\nwant %+v", e, d.Modules, want)
@@ -137,7 +137,7 @@ func TestCoreDamaged(t *testing.T) {
 			continue
 		}
 		if err != nil {
-			t.Errorf("%s: %v", tt.name, err)
+			t.Errorf("%s: got error %v, want no error", tt.name, err)
 			continue
 		}
 		if len(d.Modules) != tt.modules || !strings.Contains(strings.Join(d.Problems, "\n"), tt.say) {
@@ -163,7 +163,7 @@ func TestManySegments(t *testing.T) {
 		t.Fatal(err)
 	}
 	if len(d.Modules) != 1 || d.Modules[0].BuildID != debugid.NewBuildID(id20) || len(d.Problems) > 0 {
-		t.Errorf("%+v", d)
+		t.Errorf("got %+v, want Modules of length 1, Modules[0].BuildID debugid.NewBuildID(id20), Problems of length 0", d)
 	}
 }
 
@@ -233,7 +233,7 @@ func startReal(t *testing.T, dir string, command ...string) (*exec.Cmd, *bufio.W
 	}
 	t.Cleanup(func() { _ = in.Close(); _ = cmd.Wait() })
 	if line, err := bufio.NewReader(out).ReadString('\n'); line != "ready 42\n" {
-		t.Fatalf("%q, %v", line, err)
+		t.Fatalf(`ReadString('\n'): %q, error %v; want %q`, line, err, "ready 42\n")
 	}
 	return cmd, bufio.NewWriter(in)
 }
@@ -255,7 +255,7 @@ func checkReal(t *testing.T, core, dir string) {
 		t.Fatal(err)
 	}
 	if d.Kind != ELFCore || d.OS != "linux" || d.Arch == "" || len(d.Problems) > 0 {
-		t.Errorf("%s %s %s %q", d.Kind, d.OS, d.Arch, d.Problems)
+		t.Errorf(`got %s, %s, %s, %q; want %v, "linux", not "", length 0`, d.Kind, d.OS, d.Arch, d.Problems, ELFCore)
 	}
 	real, err := filepath.EvalSymlinks(dir)
 	if err != nil {
@@ -264,7 +264,7 @@ func checkReal(t *testing.T, core, dir string) {
 	found := map[string]debugid.BuildID{}
 	for _, m := range d.Modules {
 		if m.BuildID == "" || m.Base == 0 || m.Size == 0 {
-			t.Errorf("%+v", m)
+			t.Errorf(`got %+v, want BuildID not "", Base not 0, Size not 0`, m)
 		}
 		if _, twice := found[m.Path]; twice {
 			t.Errorf("%s is listed twice", m.Path)
@@ -272,7 +272,7 @@ func checkReal(t *testing.T, core, dir string) {
 		found[m.Path] = m.BuildID
 	}
 	if found[filepath.Join(real, "prog")] != realProgramID || found[filepath.Join(real, "libanswer.so")] != realLibraryID {
-		t.Errorf("%v", found)
+		t.Errorf(`got %v, want found[filepath.Join(real, "prog")] %v, found[filepath.Join(real, "libanswer.so")] %v`, found, realProgramID, realLibraryID)
 	}
 	compareUnstrip(t, core, d)
 }
@@ -368,12 +368,12 @@ func TestMaterial(t *testing.T) {
 	for p, b := range dumps {
 		d, err := read(b)
 		if err != nil {
-			t.Errorf("%s: %v", p, err)
+			t.Errorf("%s: read: error %v, want no error", p, err)
 			continue
 		}
 		for _, m := range d.Modules {
 			if m.Name == "" || !m.HasID() {
-				t.Errorf("%s: %+v", p, m)
+				t.Errorf(`%s, %+v, want Name not "", m.HasID()`, p, m)
 			}
 		}
 	}

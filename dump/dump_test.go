@@ -207,7 +207,7 @@ func TestMinidumpDamaged(t *testing.T) {
 			continue
 		}
 		if err != nil {
-			t.Errorf("%s: %v", tt.name, err)
+			t.Errorf("%s: got error %v, want no error", tt.name, err)
 			continue
 		}
 		if len(d.Modules) != tt.modules || !strings.Contains(strings.Join(d.Problems, "\n"), tt.say) {
@@ -281,7 +281,7 @@ func TestHuge(t *testing.T) {
 		t.Fatal(err)
 	}
 	if len(d.Modules) != 1 || len(d.Modules[0].Debug) != 1 || d.Modules[0].Debug[0].ID.Age != 2 || len(d.Problems) > 0 {
-		t.Errorf("%+v", d)
+		t.Errorf("got %+v, want Modules of length 1, Modules[0].Debug of length 1, Modules[0].Debug[0].ID.Age 2, Problems of length 0", d)
 	}
 }
 
@@ -382,11 +382,11 @@ func check(t *testing.T, p []byte) {
 			t.Fatalf("%+v names nothing", m)
 		}
 		if !strings.HasSuffix(m.Path, m.Name) || strings.ContainsRune(m.Name, '/') || m.BuildID.Len() > debugid.MaxBuildID {
-			t.Fatalf("%+v", m)
+			t.Fatalf("got %+v, want Path that ends with %q, not strings.ContainsRune(m.Name, '/'), BuildID.Len() at most %v", m, m.Name, debugid.MaxBuildID)
 		}
 		for _, d := range m.Debug {
 			if d.ID.IsZero() || strings.ContainsAny(d.Name, `/\`) {
-				t.Fatalf("%+v", d)
+				t.Fatalf("%+v, want not d.ID.IsZero(), not strings.ContainsAny(d.Name, `/\\`)", d)
 			}
 		}
 	}

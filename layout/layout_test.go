@@ -225,7 +225,7 @@ func TestSSQPVectors(t *testing.T) {
 		num, p := row[0], row[1]
 		r, err := SSQP.Parse(p)
 		if err != nil {
-			t.Errorf("%s: %v", num, err)
+			t.Errorf("Parse: %s, error %v; want no error", num, err)
 			continue
 		}
 		o := ssqpObject(t, p)
@@ -283,7 +283,7 @@ func TestRoundTrip(t *testing.T) {
 				} {
 					r, err := parse()
 					if err != nil {
-						t.Errorf("%s(%s %q): %v", what, l.Name(), p, err)
+						t.Errorf("%s, %s, %q: parse: error %v, want no error", what, l.Name(), p, err)
 					} else if !matches(r, o) {
 						t.Errorf("%s(%s %q) does not find %s %s", what, l.Name(), p, o.Kind, o.Name)
 					}
@@ -315,7 +315,7 @@ func TestSymCacheRoute(t *testing.T) {
 	} {
 		segs, err := Segments("/" + p)
 		if err != nil {
-			t.Errorf("%s: %v", p, err)
+			t.Errorf("%s: Segments: error %v, want no error", p, err)
 			continue
 		}
 		if r, err := Route(segs); err == nil {
@@ -361,12 +361,12 @@ func TestRoute(t *testing.T) {
 	} {
 		segs, err := Segments("/" + c.path)
 		if err != nil {
-			t.Errorf("%s: %v", c.path, err)
+			t.Errorf("%s: Segments: error %v, want no error", c.path, err)
 			continue
 		}
 		r, err := Route(segs)
 		if err != nil {
-			t.Errorf("%s: %v", c.path, err)
+			t.Errorf("%s: Route: error %v, want no error", c.path, err)
 			continue
 		}
 		if r.Layout.Name() != c.layout || r.Name != c.name || r.Lookups[0].ID != c.id {
@@ -417,7 +417,7 @@ func TestBucket(t *testing.T) {
 func TestHigherAgeAndCodeInfo(t *testing.T) {
 	r, err := Route([]string{"foo.pdb", "497B72F6390A44FC878E5A2D63B6CC4B1A", "foo.pdb"})
 	if err != nil || r.Age == nil || r.Age.Age != 26 || r.Age.GUID.Upper() != "497B72F6390A44FC878E5A2D63B6CC4B" {
-		t.Errorf("%+v %v", r.Age, err)
+		t.Errorf(`Route: %+v, error %v; want not nil, Age 26, GUID.Upper() "497B72F6390A44FC878E5A2D63B6CC4B"`, r.Age, err)
 	}
 	sym := symfile.Object{Kind: symfile.Breakpad, Role: symfile.Symbols, Name: "winpty.pdb", DebugID: id(t, "3198517245D844EDB92B943840F8C3D81"), CodeID: "69485E8C45000", CodeName: "winpty.dll", Of: symfile.PE}
 	for _, p := range []string{"winpty.dll/69485E8C45000/winpty.sym", "winpty.dll/69485e8c00045000/winpty.dll.sym"} {
@@ -494,7 +494,7 @@ func TestRouteAdmin(t *testing.T) {
 	} {
 		r, err := RouteAdmin(strings.Split(c.path, "/"))
 		if c.want == "" && err == nil || c.want != "" && (err != nil || r.Part != c.want || r.Form != FormAdmin) {
-			t.Errorf("%s: %+v %v", c.path, r, err)
+			t.Errorf("RouteAdmin(%s): %+v, error %v; want %q (empty: an error)", c.path, r, err, c.want)
 		}
 	}
 }

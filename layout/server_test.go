@@ -73,7 +73,7 @@ func TestSpelling(t *testing.T) {
 	} {
 		req, err := Route(strings.Split(c.ask, "/"))
 		if err != nil {
-			t.Fatal(c.ask, err)
+			t.Fatalf("%v: Route: error %v, want no error", c.ask, err)
 		}
 		lay, _ := ServerByName(c.layout)
 		d := Dialect{Layout: lay, Casing: CasingDefault, Cabinets: true, Pointers: true}

@@ -48,7 +48,7 @@ func TestELFFiles(t *testing.T) {
 	} {
 		objects, err := identifyBytes(t, identifyELF, file, readTestdata(t, "elf/"+file))
 		if err != nil {
-			t.Errorf("%s: %v", file, err)
+			t.Errorf("%s: identifyBytes: error %v, want no error", file, err)
 		} else if got := summary(objects[0]); got != want {
 			t.Errorf("%s:\n got %s\nwant %s", file, got, want)
 		}
@@ -293,7 +293,7 @@ func TestELFClasses(t *testing.T) {
 		c.e.machine = 62
 		objects, err := identifyBytes(t, identifyELF, "x", c.e.bytes())
 		if err != nil {
-			t.Errorf("%s: %v", c.name, err)
+			t.Errorf(`%s: identifyBytes("x"): error %v, want no error`, c.name, err)
 			continue
 		}
 		words := strings.SplitN(summary(objects[0]), " ", 6)
@@ -326,7 +326,7 @@ func TestELFNoID(t *testing.T) {
 		e.segments = []elfPart{{typ: segNote, data: note}}
 		objects, err := identifyBytes(t, identifyELF, "x", e.bytes())
 		if err != nil || objects[0].CodeID != "" || !objects[0].DebugID.IsZero() {
-			t.Errorf("%s: %v, %v", name, objects, err)
+			t.Errorf(`%s: identifyBytes("x"): %v, error %v; want objects[0].CodeID "", objects[0].DebugID.IsZero()`, name, objects, err)
 		}
 	}
 	// The id stands behind a note that is none, and its padding is missing.

@@ -73,13 +73,13 @@ func TestNames(t *testing.T) {
 	}
 	for _, path := range []string{"..", "x/..", ".", "a\x00b.dll", "a\nb.dll", "con", "x/NUL.dll", "Lpt1.exe", "com9.tar.gz", "aux .dll", strings.Repeat("n", 10000)} {
 		if o, err := Identify(bytes.NewReader(img), int64(len(img)), path, Options{}); !errors.Is(err, ErrBroken) || len(err.Error()) > 500 {
-			t.Errorf("%.40q: %v, %v", path, o, err)
+			t.Errorf("%.40q: Identify: %v, error %v; want ErrBroken, Error() of length at most 500", path, o, err)
 		}
 	}
 	for _, name := range []string{"..", "NUL.pdb", strings.Repeat("n", 10000), "a\x01b"} {
 		sym := "MODULE windows x86_64 " + testGUID + "1 " + name + "\n"
 		if o, err := Identify(strings.NewReader(sym), int64(len(sym)), "a.sym", Options{}); !errors.Is(err, ErrBroken) {
-			t.Errorf("%.40q: %v, %v", name, o, err)
+			t.Errorf(`%.40q: Identify("a.sym"): %v, error %v; want ErrBroken`, name, o, err)
 		}
 	}
 }
@@ -218,7 +218,7 @@ func TestBudget(t *testing.T) {
 func TestUnknownFeatures(t *testing.T) {
 	o, err := Identify(&sparse{head: []byte("MODULE Linux x86_64 " + testGUID + "0 a\nFUNC 1 2 0 f\n")}, 1<<30, "a.sym", Options{})
 	if err != nil || !o[0].Features.Unknown || !o[0].Features.Debug || o[0].DebugID.Breakpad() != testGUID+"0" {
-		t.Errorf("%+v, %v", o, err)
+		t.Errorf(`Identify("a.sym"): %+v, error %v; want o[0].Features.Unknown true, o[0].Features.Debug true, o[0].DebugID.Breakpad() %v`, o, err, testGUID+"0")
 	}
 }
 
@@ -253,18 +253,18 @@ func TestSymCache(t *testing.T) {
 		o, err := Identify(strings.NewReader("opaque"), 6, tt.path, Options{})
 		if tt.err != "" {
 			if !errors.Is(err, ErrNotSymbolFile) || !strings.Contains(err.Error(), tt.err) {
-				t.Errorf("%s: %v", tt.path, err)
+				t.Errorf("%s: got error %v, want ErrNotSymbolFile, one with %q", tt.path, err, tt.err)
 			}
 			continue
 		}
 		if err != nil || o[0].Kind != symfile.SymCache || o[0].Name != tt.name || o[0].DebugID.Breakpad() != tt.id || o[0].Role != symfile.SymCacheFile {
-			t.Errorf("%s: %+v, %v", tt.path, o, err)
+			t.Errorf("%s: got %+v, error %v; want o[0].Kind %v, o[0].Name %v, o[0].DebugID.Breakpad() %v, o[0].Role %v", tt.path, o, err, symfile.SymCache, tt.name, tt.id, symfile.SymCacheFile)
 		}
 	}
 	for _, magic := range []string{"SYMC\x07\x00\x00\x00", "CMYS\x00\x00\x00\x07"} {
 		_, err := Identify(strings.NewReader(magic), 8, "c/a.pdb/"+id+"1/a.pdb-v3.1.0.symcache", Options{})
 		if !errors.Is(err, ErrNotSymbolFile) || !strings.Contains(err.Error(), "Sentry") {
-			t.Errorf("%q: %v", magic, err)
+			t.Errorf(`%q: Identify(8): error %v, want ErrNotSymbolFile, one with "Sentry"`, magic, err)
 		}
 	}
 }
@@ -308,14 +308,14 @@ func TestDBG(t *testing.T) {
 	} {
 		o := mustIdentify(t, dbgImage{stamp: tt.stamp, size: tt.size}.bytes(), tt.name)[0]
 		if o.Kind != symfile.DBG || o.Role != symfile.Debug || o.CodeID != tt.key || o.Arch != "x86" || o.Name != tt.name {
-			t.Errorf("%+v", o)
+			t.Errorf(`got %+v, want Kind %v, Role %v, CodeID %v, Arch "x86", Name %v`, o, symfile.DBG, symfile.Debug, tt.key, tt.name)
 		}
 	}
 	o := mustIdentify(t, dbgImage{size: 1, names: 20, entries: []peDebug{
 		{kind: 1, data: []byte("coff")}, {kind: 3, data: make([]byte, 16)}, {kind: 2, data: []byte("NB09xxxxxxxx")}, {kind: 2, data: nb10(0x37A8F40E, 2, "msvcrt.pdb")},
 	}}.bytes(), "a.dbg")[0]
 	if got := fmt.Sprint(o.Features.Words()); got != "[debug symtab unwind]" || o.DebugSize != 12 {
-		t.Errorf("%s, %+v", got, o)
+		t.Errorf(`got %s, %+v; want "[debug symtab unwind]", DebugSize 12`, got, o)
 	}
 	if len(o.PDBs) != 1 || o.PDBs[0].Kind != symfile.PDB20 || symfile.Fold(o.PDBs[0].DebugID.Breakpad()) != "37a8f40e2" {
 		t.Errorf("wants %+v", o.PDBs)
@@ -331,7 +331,7 @@ func TestDBG(t *testing.T) {
 		b := bytes.Clone(good)
 		edit(b)
 		if _, err := Identify(bytes.NewReader(b), int64(len(b)), "a.dbg", Options{}); !errors.Is(err, ErrBroken) {
-			t.Errorf("%s: %v", name, err)
+			t.Errorf(`%s: Identify("a.dbg"): error %v, want ErrBroken`, name, err)
 		}
 	}
 }
@@ -353,11 +353,11 @@ func TestPDBFiles(t *testing.T) {
 			t.Errorf("%+v is not what %+v asks for", p, w)
 		}
 		if p.Features.PDB != "private" || !p.Features.Debug || !p.Features.Symtab || p.Features.Sources != (arch == "x64") || p.Features.Unwind != (arch == "x86") {
-			t.Errorf("%s: %v", arch, p.Features.Words())
+			t.Errorf(`%s: got %v, %q, %v, %v, %v, %v; want "private", true, true, (arch == "x64"), (arch == "x86")`, arch, p.Features.Words(), p.Features.PDB, p.Features.Debug, p.Features.Symtab, p.Features.Sources, p.Features.Unwind)
 		}
 	}
 	o := mustIdentify(t, portablePDB(0), "x/Lib.pdb")[0]
 	if o.Kind != symfile.PortablePDB || o.DebugID.Breakpad() != portableID || o.Name != "Lib.pdb" || o.Role != symfile.Debug {
-		t.Errorf("%+v", o)
+		t.Errorf(`got %+v, want Kind %v, DebugID.Breakpad() %v, Name "Lib.pdb", Role %v`, o, symfile.PortablePDB, portableID, symfile.Debug)
 	}
 }

@@ -28,7 +28,7 @@ func TestMachOFiles(t *testing.T) {
 	} {
 		objects, err := identifyBytes(t, identifyMachO, "x", readTestdata(t, "macho/"+file))
 		if err != nil {
-			t.Errorf("%s: %v", file, err)
+			t.Errorf(`%s: identifyBytes("x"): error %v, want no error`, file, err)
 			continue
 		}
 		var got []string
@@ -47,7 +47,7 @@ func TestMachOSlices(t *testing.T) {
 		p := readTestdata(t, "macho/"+file)
 		objects, err := identifyBytes(t, identifyMachO, file, p)
 		if err != nil || len(objects) != 2 {
-			t.Fatalf("%v, %v", objects, err)
+			t.Fatalf("identifyBytes(%q): %v, error %v; want length 2", file, objects, err)
 		}
 		o := objects[1]
 		if !bytes.Equal(p[o.Offset:o.Offset+o.Size], readTestdata(t, "macho/"+same)) {

@@ -75,12 +75,12 @@ func TestMaterialMicrosoft(t *testing.T) {
 		switch row["kind"] {
 		case "other", "minidump", "cab":
 			if err == nil || !strings.HasPrefix(err.Error(), ErrNotSymbolFile.Error()) {
-				t.Errorf("%s: %v, %v", row["path"], objects, err)
+				t.Errorf("%s: got %v, error %v; want an error, one that begins with ErrNotSymbolFile.Error()", row["path"], objects, err)
 			}
 			continue
 		}
 		if err != nil {
-			t.Errorf("%s: %v", row["path"], err)
+			t.Errorf("%s: got error %v, want no error", row["path"], err)
 			continue
 		}
 		checkRow(t, row, objects[0])

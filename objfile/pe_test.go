@@ -129,7 +129,7 @@ func mustIdentify(t testing.TB, b []byte, path string) []Object {
 	t.Helper()
 	o, err := Identify(bytes.NewReader(b), int64(len(b)), path, Options{})
 	if err != nil {
-		t.Fatalf("%s: %v", path, err)
+		t.Fatalf("Identify: %s, error %v; want no error", path, err)
 	}
 	return o
 }
@@ -293,7 +293,7 @@ func TestPEFiles(t *testing.T) {
 		}
 		if o.Arch != tt.arch || o.CodeID != tt.code || o.DebugID.Breakpad() != tt.id || want != tt.want || o.Role != tt.role || o.Main != tt.main ||
 			strings.Join(o.Features.Words(), " ") != tt.features || (o.DebugSize > 0) != (o.Role&debug != 0) || o.Name != tt.file || o.ResourceOnly {
-			t.Errorf("%s: %+v", tt.file, o)
+			t.Errorf("%s: %+v, want %+v", tt.file, o, tt)
 		}
 	}
 	objects, err := identifyFile(t, "../testdata/pe/resources.dll", Options{})
@@ -349,7 +349,7 @@ func TestPEEmbeddedPDB(t *testing.T) {
 	// Without a CodeView record the name comes from the image.
 	o = mustIdentify(t, peImage{entries: []peDebug{{kind: 17, data: packed}}}.bytes(), "My.Lib.dll")[1]
 	if o.Name != "My.Lib.pdb" || o.DebugID.Breakpad() != portableID {
-		t.Errorf("%+v", o)
+		t.Errorf(`got %+v, want Name "My.Lib.pdb", DebugID.Breakpad() %v`, o, portableID)
 	}
 
 	// One that is too large to look into keeps the id of the record.
@@ -358,7 +358,7 @@ func TestPEEmbeddedPDB(t *testing.T) {
 		{kind: 2, stamp: 0x9e6d3fcc, minor: portableMinor, data: rsds(1, "Lib.pdb")}, {kind: 17, data: mpdb(t, large, len(large))},
 	}}.bytes(), "Lib.dll")[1]
 	if o.DebugID.Breakpad() != testGUID+"9e6d3fcc" || !o.Features.Unknown || o.Size != int64(len(large)) {
-		t.Errorf("%+v", o)
+		t.Errorf("got %+v, want DebugID.Breakpad() %v, Features.Unknown true, Size %v", o, testGUID+"9e6d3fcc", int64(len(large)))
 	}
 
 	for name, data := range map[string][]byte{
@@ -375,7 +375,7 @@ func TestPEEmbeddedPDB(t *testing.T) {
 	} {
 		b := peImage{entries: []peDebug{{kind: 17, data: data}}}.bytes()
 		if o, err := Identify(bytes.NewReader(b), int64(len(b)), "a.dll", Options{}); !errors.Is(err, ErrBroken) {
-			t.Errorf("%s: %+v, %v", name, o, err)
+			t.Errorf(`%s: Identify("a.dll"): %+v, error %v; want ErrBroken`, name, o, err)
 		}
 	}
 }
@@ -406,7 +406,7 @@ func TestPEHostile(t *testing.T) {
 	} {
 		_, err := Identify(bytes.NewReader(tt.b), int64(len(tt.b)), "a.exe", Options{})
 		if err == nil || !strings.Contains(err.Error(), tt.want) || errors.Is(err, ErrBroken) != tt.broken || errors.Is(err, ErrNotSymbolFile) == tt.broken {
-			t.Errorf("%s: %v", tt.name, err)
+			t.Errorf(`%s: Identify("a.exe"): error %v, want an error, one with %q, errors.Is(err, ErrBroken) %v, errors.Is(err, ErrNotSymbolFile) not %v`, tt.name, err, tt.want, tt.broken, tt.broken)
 		}
 	}
 	// Records and directories that lie elsewhere count as stripped.
@@ -417,7 +417,7 @@ func TestPEHostile(t *testing.T) {
 	} {
 		o := mustIdentify(t, b, "a.exe")[0]
 		if o.CodeID != "000000002000" {
-			t.Errorf("%s: %+v", name, o)
+			t.Errorf(`%s: got %+v, want CodeID "000000002000"`, name, o)
 		}
 	}
 }

@@ -34,7 +34,7 @@ func TestBreakpadFiles(t *testing.T) {
 		o := mustIdentify(t, []byte(tt.in), "any name.txt")[0]
 		if o.Kind != symfile.Breakpad || o.Role != symfile.Symbols || o.Name != tt.name || o.CodeName != tt.codeName || o.CodeID != tt.code ||
 			string(o.BuildID) != tt.build || o.Of != tt.of || o.Arch != tt.arch || strings.Join(o.Features.Words(), " ") != tt.features {
-			t.Errorf("%.60q: %+v", tt.in, o)
+			t.Errorf(`%.60q: got %+v, want Kind %v, Role %v, Name %v, CodeName %v, CodeID %v, BuildID %q, Of %v, Arch %v, strings.Join(o.Features.Words(), " ") %v`, tt.in, o, symfile.Breakpad, symfile.Symbols, tt.name, tt.codeName, tt.code, tt.build, tt.of, tt.arch, tt.features)
 		}
 	}
 	for _, in := range []string{
@@ -42,7 +42,7 @@ func TestBreakpadFiles(t *testing.T) {
 		"MODULE windows x86 " + testGUID + "1 a.pdb\nINFO CODE_ID 5AB380779000 x/..\n",
 	} {
 		if o, err := Identify(strings.NewReader(in), int64(len(in)), "a.sym", Options{}); !errors.Is(err, ErrBroken) {
-			t.Errorf("%q: %+v, %v", in, o, err)
+			t.Errorf(`%q: Identify("a.sym"): %+v, error %v; want ErrBroken`, in, o, err)
 		}
 	}
 }
@@ -64,7 +64,7 @@ func TestBreakpadFeaturesAcrossChunks(t *testing.T) {
 	big := head + "FUNC 1 2 0 f\n" + strings.Repeat("1000 10 3 0\n", 1<<20) + "PUBLIC 1 0 f\nSTACK CFI INIT 1\n"
 	o := mustIdentify(t, []byte(big), "a.sym")[0]
 	if got := strings.Join(o.Features.Words(), " "); got != "debug symtab unwind" {
-		t.Error(got)
+		t.Errorf(`got %q, want "debug symtab unwind"`, got)
 	}
 }
 
@@ -146,14 +146,14 @@ func TestSourceBundles(t *testing.T) {
 			o := mustIdentify(t, bundle(t, bundleManifest{files: 2, tail: tt.tail, stored: stored}), "x/my.src.zip")[0]
 			if o.Kind != symfile.SourceBundle || o.Role != symfile.Sources || o.Name != tt.name || o.DebugID.Breakpad() != tt.id || o.CodeID != tt.code ||
 				o.Of != tt.of || o.Arch != tt.arch || !o.Features.Sources {
-				t.Errorf("%.80s: %+v", tt.tail, o)
+				t.Errorf("%.80s: got %+v, want Kind %v, Role %v, Name %v, DebugID.Breakpad() %v, CodeID %v, Of %v, Arch %v, Features.Sources true", tt.tail, o, symfile.SourceBundle, symfile.Sources, tt.name, tt.id, tt.code, tt.of, tt.arch)
 			}
 		}
 	}
 	// Many files before the ids, and some behind the manifest.
 	o := mustIdentify(t, bundle(t, bundleManifest{files: 20000, last: 50, tail: `"object_name":"big.so"`}), "x")[0]
 	if o.Name != "big.so" {
-		t.Errorf("%+v", o)
+		t.Errorf(`got %+v, want Name "big.so"`, o)
 	}
 }
 
@@ -188,14 +188,14 @@ func TestSourceBundleHostile(t *testing.T) {
 		"two dots":              bundle(t, bundleManifest{tail: `"object_name":"x/.."`}),
 	} {
 		if o, err := Identify(bytes.NewReader(b), int64(len(b)), "a.src.zip", Options{}); !errors.Is(err, ErrBroken) {
-			t.Errorf("%s: %+v, %v", name, o, err)
+			t.Errorf(`%s: Identify("a.src.zip"): %+v, error %v; want ErrBroken`, name, o, err)
 		}
 	}
 	// A bomb: 20 MiB of one string take time, not memory.
 	bomb := bundle(t, bundleManifest{tail: `"x":"` + strings.Repeat("a", 20<<20) + `","object_name":"a.so"`})
 	alloc := allocated(func() {
 		if o := mustIdentify(t, bomb, "x")[0]; o.Name != "a.so" {
-			t.Errorf("%+v", o)
+			t.Errorf(`got %+v, want Name "a.so"`, o)
 		}
 	})
 	if alloc > maxAlloc {
@@ -229,7 +229,7 @@ func TestAppleMaps(t *testing.T) {
 	} {
 		o := mustIdentify(t, []byte(tt.in), tt.path)[0]
 		if o.Kind != tt.kind || o.Role != tt.role || o.DebugID.Breakpad() != id || o.Name != symfile.BaseName(tt.path) {
-			t.Errorf("%s: %+v", tt.path, o)
+			t.Errorf("%s: got %+v, want Kind %v, Role %v, DebugID.Breakpad() %v, Name symfile.BaseName(tt.path)", tt.path, o, tt.kind, tt.role, id)
 		}
 	}
 	for path, in := range map[string]string{
@@ -237,7 +237,7 @@ func TestAppleMaps(t *testing.T) {
 		uuid + ".plist": uuidMap("nonsense"), uuid + ".b": original[:200] + "<<<", "00000000-0000-0000-0000-000000000000.plist": original,
 	} {
 		if o, err := Identify(strings.NewReader(in), int64(len(in)), path, Options{}); !errors.Is(err, ErrBroken) {
-			t.Errorf("%s: %+v, %v", path, o, err)
+			t.Errorf("%s: Identify: %+v, error %v; want ErrBroken", path, o, err)
 		}
 	}
 }
@@ -246,11 +246,11 @@ func TestPerfMaps(t *testing.T) {
 	const sig = "734D59D6DE0E96AA3C77B3E2ED498097"
 	o := mustIdentify(t, []byte("FFFFFFFF 00 "+sig+"\r\nFFFFFFFE 00 1\r\nFFFFFFFD 00 2\r\nFFFFFFFC 00 3\r\nFFFFFFFB 00 1\r\n00001234 0A [f](x)\r\n"), "x/system.ni.r2rmap")[0]
 	if o.Kind != symfile.R2RMap || o.Role != symfile.Other || o.Name != "system.ni.r2rmap" || o.Version != 1 || o.Hash != strings.ToLower(sig) {
-		t.Errorf("%+v", o)
+		t.Errorf(`got %+v, want Kind %v, Role %v, Name "system.ni.r2rmap", Version 1, Hash strings.ToLower(sig)`, o, symfile.R2RMap, symfile.Other)
 	}
 	for _, in := range []string{"FFFFFFFF 00 " + sig, "FFFFFFFF 00 " + sig + "\nFFFFFFFE 00 x\n", "FFFFFFFF 00 " + sig + "\n1000 10 f\nFFFFFFFE 00 1\n"} {
 		if o, err := Identify(strings.NewReader(in), int64(len(in)), "a.r2rmap", Options{}); !errors.Is(err, ErrBroken) {
-			t.Errorf("%q: %+v, %v", in, o, err)
+			t.Errorf(`%q: Identify("a.r2rmap"): %+v, error %v; want ErrBroken`, in, o, err)
 		}
 	}
 }
@@ -272,11 +272,11 @@ func TestAs(t *testing.T) {
 	} {
 		o, err := Identify(strings.NewReader(tt.in), int64(len(tt.in)), "x/foo.cs", tt.opt)
 		if err != nil {
-			t.Errorf("%v: %v", tt.opt.Kind, err)
+			t.Errorf(`%v: Identify("x/foo.cs"): error %v, want no error`, tt.opt.Kind, err)
 			continue
 		}
 		if got := tt.key(o[0]); got != tt.want || o[0].Kind != tt.opt.Kind || o[0].Name != "foo.cs" || o[0].Role == 0 || o[0].Size != int64(len(tt.in)) {
-			t.Errorf("%v: %s: %+v", tt.opt.Kind, got, o[0])
+			t.Errorf(`%v: key: %s, %+v; want %v, Kind %v, Name "foo.cs", Role not 0, Size %v`, tt.opt.Kind, got, o[0], tt.want, tt.opt.Kind, int64(len(tt.in)))
 		}
 	}
 	boom := errors.New("boom")
@@ -296,7 +296,7 @@ func TestAs(t *testing.T) {
 		{"no mapping\n", "no mapping", Options{Kind: symfile.ProGuard}},
 	} {
 		if o, err := Identify(strings.NewReader(tt.in), int64(len(tt.in)), "x", tt.opt); err == nil || !strings.Contains(err.Error(), tt.want) {
-			t.Errorf("%v %q: %+v, %v", tt.opt.Kind, tt.in, o, err)
+			t.Errorf(`%v, %q: Identify("x"): %+v, error %v; want an error, one with %q`, tt.opt.Kind, tt.in, o, err, tt.want)
 		}
 	}
 }
@@ -312,13 +312,13 @@ func TestProGuard(t *testing.T) {
 	in := "a.b.C -> a.a:\n    int x -> a\n"
 	o, err := Identify(strings.NewReader(in), int64(len(in)), "mapping.txt", Options{Kind: symfile.ProGuard})
 	if err != nil || o[0].DebugID.GUID.String() != proguardVector || o[0].Role != symfile.Mapping {
-		t.Errorf("%+v, %v", o, err)
+		t.Errorf(`Identify("mapping.txt"): %+v, error %v; want o[0].DebugID.GUID.String() %v, o[0].Role %v`, o, err, proguardVector, symfile.Mapping)
 	}
 	// Longer than the part that is looked at, too.
 	long := in + strings.Repeat("# comment\n", 100000)
 	o, err = Identify(strings.NewReader(long), int64(len(long)), "mapping.txt", Options{Kind: symfile.ProGuard})
 	if err != nil || o[0].DebugID.GUID.String() != proguardLongVector {
-		t.Errorf("%+v, %v", o, err)
+		t.Errorf(`Identify("mapping.txt"): %+v, error %v; want o[0].DebugID.GUID.String() %v`, o, err, proguardLongVector)
 	}
 }
 
@@ -328,6 +328,6 @@ func TestJSMapKey(t *testing.T) {
 	opt := Options{Kind: symfile.JSMap, Script: func() (io.ReadCloser, error) { return io.NopCloser(strings.NewReader(js)), nil }}
 	o, err := Identify(strings.NewReader("{}"), 2, "main.js.map", opt)
 	if want := fmt.Sprintf("%x", sha256.Sum256([]byte(js))); err != nil || o[0].Hash != want || o[0].Kind != symfile.JSMap {
-		t.Errorf("%+v, %v", o, err)
+		t.Errorf("got %+v, error %v; want o[0].Hash %v, o[0].Kind %v", o, err, want, symfile.JSMap)
 	}
 }

@@ -24,7 +24,7 @@ func TestWASMFiles(t *testing.T) {
 	} {
 		objects, err := identifyBytes(t, identifyWASM, file, readTestdata(t, "wasm/"+file))
 		if err != nil {
-			t.Errorf("%s: %v", file, err)
+			t.Errorf("%s: identifyBytes: error %v, want no error", file, err)
 		} else if got := summary(objects[0]); got != want {
 			t.Errorf("%s:\n got %s\nwant %s", file, got, want)
 		}
@@ -62,11 +62,11 @@ func TestWASMIDs(t *testing.T) {
 		p := module(custom("producers", []byte("x")), custom("build_id", unhex(t, c.raw)))
 		objects, err := identifyBytes(t, identifyWASM, "x", p)
 		if err != nil {
-			t.Errorf("%s: %v", c.raw, err)
+			t.Errorf(`%s: identifyBytes("x"): error %v, want no error`, c.raw, err)
 			continue
 		}
 		if o := objects[0]; o.CodeID != c.code || o.DebugID.Breakpad() != c.debug || string(o.BuildID) != c.build {
-			t.Errorf("%s: %s", c.raw, summary(o))
+			t.Errorf("%s: got %s, %v, %v; want %v, o.DebugID.Breakpad() %v, %q", c.raw, summary(o), o.CodeID, string(o.BuildID), c.code, c.debug, c.build)
 		}
 	}
 }

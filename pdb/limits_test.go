@@ -283,7 +283,7 @@ func TestDeep(t *testing.T) {
 	big := make([]byte, 70<<20)
 	b := msfzBytes(t, zstdM, 1<<30, []content{{}, sample()[1], {}, {}, {data: big}})
 	if len(b) > 1<<20 {
-		t.Fatal(len(b))
+		t.Fatalf("got length %v, want at most 1 << 20", len(b))
 	}
 	s, err := mustOpen(t, b).Stream(4)
 	if err != nil {

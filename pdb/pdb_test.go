@@ -252,7 +252,7 @@ func TestInfoVector(t *testing.T) {
 		"170000002f6e616d6573002f66652f636f6e747269622f70636800" + "0200000004000000" + "0100000006000000" + "00000000" +
 		"0700000008000000" + "0000000005000000" + "00000000" + "dc513301")
 	if err != nil || len(raw) != 99 {
-		t.Fatal(len(raw), err)
+		t.Fatalf("DecodeString: length %v, error %v; want 99", len(raw), err)
 	}
 	f := mustOpen(t, msfBytes(t, 512, []content{{}, {data: raw}, {}, {}}))
 	names, err := f.Names()
@@ -339,7 +339,7 @@ func TestMaterial(t *testing.T) {
 		r := &counter{r: bytes.NewReader(b)}
 		f, err := Open(r, int64(len(b)))
 		if err != nil {
-			t.Errorf("%s: %v", name, err)
+			t.Errorf("Open: %s, error %v; want no error", name, err)
 			continue
 		}
 		notes := fmt.Sprintf("info_age=%d;dbi_age=%d;page=%d", f.InfoAge, f.DBIAge, f.PageSize)
@@ -353,7 +353,7 @@ func TestMaterial(t *testing.T) {
 		}
 		names, err := f.Names()
 		if err != nil {
-			t.Errorf("%s: %v", name, err)
+			t.Errorf("Names: %s, error %v; want no error", name, err)
 		}
 		t.Log(slices.Sorted(maps.Keys(names)))
 	}

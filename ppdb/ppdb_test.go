@@ -132,7 +132,7 @@ func TestFeatures(t *testing.T) {
 		debug, err1 := f.HasDebug()
 		sources, err2 := f.HasSources()
 		if debug != c.debug || sources != c.sources || err1 != nil || err2 != nil {
-			t.Errorf("%s: %s", c.name, facts(f))
+			t.Errorf("%s: got %s, %v, %v; want %v, %v", c.name, facts(f), debug, sources, c.debug, c.sources)
 		}
 	}
 	f := mustOpen(t, build("PDB v1.0", sample()[:1]))
@@ -149,12 +149,12 @@ func TestChecksum(t *testing.T) {
 	for _, alg := range []string{"SHA256", "sha256"} {
 		got, err := Checksum(bytes.NewReader(b), int64(len(b)), alg)
 		if err != nil || !bytes.Equal(got, sum[:]) {
-			t.Errorf("%s: %x, %v", alg, got, err)
+			t.Errorf("%s: Checksum: %x, error %v; want sum[:]", alg, got, err)
 		}
 	}
 	for alg, n := range map[string]int{"SHA1": 20, "SHA384": 48, "SHA512": 64} {
 		if got, err := Checksum(bytes.NewReader(b), int64(len(b)), alg); err != nil || len(got) != n {
-			t.Errorf("%s: %x, %v", alg, got, err)
+			t.Errorf("%s: Checksum: %x, error %v; want length %v", alg, got, err, n)
 		}
 	}
 	if _, err := Checksum(bytes.NewReader(b), int64(len(b)), "MD5"); err == nil {
@@ -308,7 +308,7 @@ func TestMaterial(t *testing.T) {
 		c := &counter{r: bytes.NewReader(b), most: 8192}
 		f, err := Open(c, int64(len(b)))
 		if err != nil {
-			t.Errorf("%s: %v", name, err)
+			t.Errorf("Open: %s, error %v; want no error", name, err)
 			continue
 		}
 		if got := f.ID().Breakpad(); got != row[columns["debug_id"]] {
@@ -317,13 +317,13 @@ func TestMaterial(t *testing.T) {
 		got := facts(f)
 		t.Logf("%s: %s; %d bytes read", name, got, c.n)
 		if !strings.Contains(got, "debug=true(<nil>)") {
-			t.Errorf("%s: %s", name, got)
+			t.Errorf(`got %s, %s; want one with "debug=true(<nil>)"`, name, got)
 		}
 		seen++
 		for _, alg := range []string{"SHA1", "SHA256"} {
 			sum, err := Checksum(bytes.NewReader(b), int64(len(b)), alg)
 			if err != nil {
-				t.Errorf("%s: %v", name, err)
+				t.Errorf("Checksum: %s, error %v; want no error", name, err)
 			}
 			if ChecksumID(sum) == f.ID() {
 				named++

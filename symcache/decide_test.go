@@ -129,13 +129,13 @@ func TestDecideAlways(t *testing.T) {
 				s := State{Held: subset(bits & 63), Producible: subset(bits >> 6), Exceeds: exceeds, Upgrade: bits&1 == 1, AllowsRetry: bits&2 == 2}
 				d := Decide(request, s)
 				if d.Action == Send && (!CanRead(request, d.Version) || d.Version.Compare(exceeds) <= 0) {
-					t.Fatalf("%s %+v: %+v", request, s, d)
+					t.Fatalf("Decide(%s, %+v): %+v, want to send only a version that the client can read and that is above its own", request, s, d)
 				}
 				if !d.Make.IsZero() && (!CanRead(request, d.Make) || d.Make.Compare(exceeds) <= 0 || d.Make.Compare(d.Version) <= 0) {
-					t.Fatalf("%s %+v: %+v", request, s, d)
+					t.Fatalf("Decide(%s, %+v): %+v, want to make only a readable version above that of the client and above the sent one", request, s, d)
 				}
 				if (d.Action == ComeAgain || d.Action == Wait) && d.Make.IsZero() || d.Action == NotModified && exceeds.IsZero() {
-					t.Fatalf("%s %+v: %+v", request, s, d)
+					t.Fatalf("Decide(%s, %+v): %+v, want a version to make behind every delay, and NotModified only for a client with a file", request, s, d)
 				}
 				// Making what was promised ends it: with a file and no more work.
 				if !d.Make.IsZero() {

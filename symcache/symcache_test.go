@@ -39,7 +39,7 @@ func TestParseVersion(t *testing.T) {
 		v, err := ParseVersion(tt.in)
 		if tt.want == "" {
 			if !errors.Is(err, ErrVersion) || !v.IsZero() {
-				t.Errorf("%q: %v, %v", tt.in, v, err)
+				t.Errorf("%q: got %v, error %v; want ErrVersion, v.IsZero()", tt.in, v, err)
 			}
 			continue
 		}
@@ -140,11 +140,11 @@ func TestParseRequest(t *testing.T) {
 	} {
 		r, err := ParseRequest(strings.Split(tt.path, "/"))
 		if err != nil {
-			t.Errorf("%s: %v", tt.row, err)
+			t.Errorf("%s: ParseRequest: error %v, want no error", tt.row, err)
 			continue
 		}
 		if r.Version.String() != tt.version || r.Key.Name != tt.name || r.Key.ID.GUID.String() != g1 || r.Key.ID.Age != tt.age || r.HexOnly {
-			t.Errorf("%s: %+v", tt.row, r)
+			t.Errorf("%s: got %+v, want Version.String() %v, Key.Name %v, Key.ID.GUID.String() %v, Key.ID.Age %v, HexOnly false", tt.row, r, tt.version, tt.name, g1, tt.age)
 		}
 		again, err := ParseRequest(r.Segments())
 		if err != nil || again.Key != r.Key || again.Version != r.Version {
@@ -165,11 +165,11 @@ func TestHexAge(t *testing.T) {
 	}{{"1", 1, 0, false}, {"09", 9, 0, false}, {"21", 21, 33, false}, {"1F", 0, 31, true}, {"ffffffff", 0, 0xffffffff, true}, {"4294967295", 4294967295, 0, false}} {
 		r, err := ParseRequest([]string{"v3.1.0", "app.pdb", g1, tt.age})
 		if err != nil {
-			t.Errorf("%s: %v", tt.age, err)
+			t.Errorf("%s: ParseRequest: error %v, want no error", tt.age, err)
 			continue
 		}
 		if r.Key.ID.Age != tt.dec || r.Hex.ID.Age != tt.hex || r.HexOnly != tt.only || (r.Hex != Key{}) != (tt.hex != 0) || r.HexOnly != (r.Key == Key{}) {
-			t.Errorf("P09: %s: %+v", tt.age, r)
+			t.Errorf("P09: ParseRequest with age %s: %+v, want age %d, or %d read as hex, hex only %v", tt.age, r, tt.dec, tt.hex, tt.only)
 		}
 	}
 }
@@ -186,13 +186,13 @@ func TestParseRequestMalformed(t *testing.T) {
 	} {
 		for _, p := range paths {
 			if r, err := ParseRequest(strings.Split(p, "/")); !errors.Is(err, ErrPath) || r != (Request{}) {
-				t.Errorf("%s: %s: %+v, %v", row, p, r, err)
+				t.Errorf("%s, %s: ParseRequest: %+v, error %v; want ErrPath, (Request{})", row, p, r, err)
 			}
 		}
 	}
 	for _, name := range []string{"..", ".", "", `..\..\x`, "a/b.pdb", `a\b.pdb`, "a:b.pdb", "\x00", "a\x00.pdb", ".temp", "x.", "x ", "a*", "a?", `a"`, "a<", "a>", "a|", "a\n", "a\x7f", "a\u0085", "\xff.pdb", strings.Repeat("x", 256)} {
 		if r, err := ParseRequest([]string{"v3.1.0", name, g1}); !errors.Is(err, ErrPath) || r != (Request{}) {
-			t.Errorf("M05: %q: %+v, %v", name, r, err)
+			t.Errorf("%q: ParseRequest: %+v, error %v; want ErrPath, (Request{})", name, r, err)
 		}
 	}
 	if !ValidName(strings.Repeat("x", 255)) || !ValidName(" a..pdb") {
@@ -215,10 +215,10 @@ func TestParseExceeds(t *testing.T) {
 		v, err := ParseExceeds(tt.lines, ver(t, tt.request))
 		if tt.want == "" {
 			if !errors.Is(err, ErrHeader) || !v.IsZero() {
-				t.Errorf("%s: %q: %v, %v", tt.row, tt.lines, v, err)
+				t.Errorf("%s, %q: got %v, error %v; want ErrHeader, v.IsZero()", tt.row, tt.lines, v, err)
 			}
 		} else if err != nil || v.String() != tt.want {
-			t.Errorf("%s: %q: %v, %v", tt.row, tt.lines, v, err)
+			t.Errorf("%s, %q: got %v, error %v; want String() %v", tt.row, tt.lines, v, err, tt.want)
 		}
 	}
 	if v, err := ParseExceeds(nil, ver(t, "3.1.0")); err != nil || !v.IsZero() {
@@ -234,7 +234,7 @@ func TestRetryHeaders(t *testing.T) {
 	}{{"A01", []string{"true"}, true}, {"A02", []string{"", "true"}, true}, {"A03", []string{"TRUE"}, true}, {"A04", []string{"false"}, false},
 		{"A04", []string{"1"}, false}, {"A04", []string{""}, false}, {"A04", nil, false}, {"both", []string{"false", " True "}, true}, {"A04", []string{"true."}, false}} {
 		if got := AllowsRetry(tt.lines...); got != tt.want {
-			t.Errorf("%s: %q: %v", tt.row, tt.lines, got)
+			t.Errorf("%s, %q: AllowsRetry: %v, want %v", tt.row, tt.lines, got, tt.want)
 		}
 	}
 	for version, want := range map[string]bool{"3.0.0": false, "3.1.0": false, "3.1.1": true, "3.2.0": true, "4.0.0": true} {
@@ -244,7 +244,7 @@ func TestRetryHeaders(t *testing.T) {
 	}
 	for d, want := range map[time.Duration]string{0: "1", -time.Hour: "1", time.Second: "1", 1001 * time.Millisecond: "2", 10 * time.Second: "10", time.Hour: "10"} {
 		if got := RetryAfter(d); got != want {
-			t.Errorf("%v: %s", d, got)
+			t.Errorf("%v: RetryAfter: %s, want %v", d, got, want)
 		}
 	}
 	for _, tt := range []struct {
@@ -253,14 +253,14 @@ func TestRetryHeaders(t *testing.T) {
 		ok    bool
 	}{{nil, 0, false}, {[]string{"7"}, 7 * time.Second, true}, {[]string{" 0 "}, time.Second, true}, {[]string{"Wed, 21 Oct 2015 07:28:00 GMT"}, time.Second, true}, {[]string{"-3"}, time.Second, true}, {[]string{"99999999999999"}, time.Second, true}} {
 		if d, ok := ParseRetryAfter(tt.lines); d != tt.want || ok != tt.ok {
-			t.Errorf("%q: %v, %v", tt.lines, d, ok)
+			t.Errorf("%q: ParseRetryAfter: %v, %v; want %v, %v", tt.lines, d, ok, tt.want, tt.ok)
 		}
 	}
 }
 
 func TestContentType(t *testing.T) {
 	if got := ContentType(ver(t, "3.1.0")); got != "application/vnd.ms-symcache; version=3.1.0" {
-		t.Error(got)
+		t.Errorf(`ContentType: %q, want "application/vnd.ms-symcache; version=3.1.0"`, got)
 	}
 	for _, tt := range []struct{ in, request, want string }{
 		{"application/vnd.ms-symcache; version=3.1.0", "3.2.0", "3.1.0"}, {"Application/VND.ms-symcache;Version=\"3.1.0\"", "3.2.0", "3.1.0"},
@@ -270,10 +270,10 @@ func TestContentType(t *testing.T) {
 		v, err := ParseContentType(tt.in, ver(t, tt.request))
 		if tt.want == "" {
 			if !errors.Is(err, ErrContent) || !v.IsZero() {
-				t.Errorf("%q: %v, %v", tt.in, v, err)
+				t.Errorf("%q: got %v, error %v; want ErrContent, v.IsZero()", tt.in, v, err)
 			}
 		} else if err != nil || v.String() != tt.want {
-			t.Errorf("%q: %v, %v", tt.in, v, err)
+			t.Errorf("%q: got %v, error %v; want String() %v", tt.in, v, err, tt.want)
 		}
 	}
 }
@@ -285,7 +285,7 @@ func TestFolder(t *testing.T) {
 		t.Fatal(err)
 	}
 	if got := k.Path(ver(t, "3.1.0")); got != "chrome_child.dll.pdb/90E6CD6C673057E64C4C44205044422E1/chrome_child.dll.pdb-v3.1.0.symcache" {
-		t.Error(got)
+		t.Errorf("Path: %q, want %q", got, "chrome_child.dll.pdb/90E6CD6C673057E64C4C44205044422E1/chrome_child.dll.pdb-v3.1.0.symcache")
 	}
 	k.ID.Age = 0x2fa
 	if got := path.Base(path.Dir(k.Path(MinVersion))); got != "90E6CD6C673057E64C4C44205044422E2FA" {
@@ -324,11 +324,11 @@ func TestFolder(t *testing.T) {
 			continue
 		}
 		if err != nil || e.Kind != tt.kind || e.Kind != Unfinished && e.Kind != Old && (e.Version.String() != tt.version || e.Key.Name+" "+e.Key.Folder() != tt.key) {
-			t.Errorf("%s: %+v, %v", tt.path, e, err)
+			t.Errorf("ParsePath(%s): %+v, error %v; want kind %v, version %s, key %s", tt.path, e, err, tt.kind, tt.version, tt.key)
 		}
 	}
 	if name, v, err := ParseFileName("app.pdb-v3.1.0.symcache"); name != "app.pdb" || v.String() != "3.1.0" || err != nil {
-		t.Error(name, v, err)
+		t.Errorf(`ParseFileName("app.pdb-v3.1.0.symcache"): %q, %v, error %v; want "app.pdb", String() "3.1.0"`, name, v, err)
 	}
 	if _, _, err := ParseFileName("app.pdb-v3.1.0.negativesymcache"); !errors.Is(err, ErrEntry) {
 		t.Error(err)
@@ -350,12 +350,12 @@ func TestParseExpiry(t *testing.T) {
 	want := time.Date(2020, 1, 27, 10, 34, 56, 123456700, time.UTC)
 	for _, s := range []string{"2020-01-27T10:34:56.1234567Z", "\uFEFF2020-01-27T12:34:56.1234567+02:00\r\n"} {
 		if got, err := ParseExpiry(s); err != nil || got != want {
-			t.Errorf("%q: %v, %v", s, got, err)
+			t.Errorf("%q: ParseExpiry: %v, error %v; want %v", s, got, err, want)
 		}
 	}
 	for _, s := range []string{"", "tomorrow", "2020-01-27"} {
 		if _, err := ParseExpiry(s); !errors.Is(err, ErrEntry) {
-			t.Errorf("%q: %v", s, err)
+			t.Errorf("%q: ParseExpiry: error %v, want ErrEntry", s, err)
 		}
 	}
 }
@@ -368,13 +368,13 @@ func FuzzParseRequest(f *testing.F) {
 		r, err := ParseRequest(strings.Split(p, "/"))
 		if err != nil {
 			if !errors.Is(err, ErrPath) || r != (Request{}) {
-				t.Fatalf("%+v, %v", r, err)
+				t.Fatalf("got %+v, error %v; want ErrPath, (Request{})", r, err)
 			}
 			return
 		}
 		if r.HexOnly {
 			if r.Key != (Key{}) || r.Hex == (Key{}) {
-				t.Fatalf("%+v", r)
+				t.Fatalf("got %+v, want Key (Key{}), Hex not (Key{})", r)
 			}
 			r.Key, r.Hex, r.HexOnly = r.Hex, Key{}, false
 		}
@@ -398,12 +398,12 @@ func FuzzParsePath(f *testing.F) {
 		e, err := ParsePath(p)
 		if err != nil || e.Kind != File {
 			if err != nil && (!errors.Is(err, ErrEntry) || e != (Entry{})) {
-				t.Fatalf("%+v, %v", e, err)
+				t.Fatalf("ParsePath(%q): %+v, error %v; want ErrEntry and no entry", p, e, err)
 			}
 			return
 		}
 		if !ValidName(e.Key.Name) || e.Key.ID.IsZero() {
-			t.Fatalf("%+v", e)
+			t.Fatalf("got %+v, want ValidName(e.Key.Name), not e.Key.ID.IsZero()", e)
 		}
 		if again, err := ParsePath(e.Key.Path(e.Version)); err != nil || again != e {
 			t.Fatalf("%+v reads as %+v, %v", e, again, err)

@@ -19,7 +19,7 @@ func TestReported(t *testing.T) {
 		writeFile(t, filepath.Join(s.Dir(), lastIDFile), []byte(c.lastID))
 		writeFile(t, filepath.Join(s.Dir(), historyFile), []byte(c.history))
 		if l, h, err := s.Reported(); l != c.byLastID || h != c.byHistory || err != nil {
-			t.Errorf("%q %q: %d %d %v", c.lastID, c.history, l, h, err)
+			t.Errorf("%q, %q: Reported: %d, %d, error %v; want %v, %v", c.lastID, c.history, l, h, err, c.byLastID, c.byHistory)
 		}
 	}
 }

@@ -110,11 +110,11 @@ func TestRepair(t *testing.T) {
 			opt := CheckOptions{Contents: true, RemoveStray: true}
 			seen, err := s.Check(t.Context(), opt)
 			if err != nil {
-				t.Fatalf("%s: %v", c.what, err)
+				t.Fatalf("%s: Check: error %v, want no error", c.what, err)
 			}
 			found, err := s.Repair(t.Context(), opt)
 			if err != nil {
-				t.Fatalf("%s: %v", c.what, err)
+				t.Fatalf("%s: Repair: error %v, want no error", c.what, err)
 			}
 			if len(seen) != len(found) {
 				t.Errorf("%s: %d found, then %d", c.what, len(seen), len(found))
@@ -129,7 +129,7 @@ func TestRepair(t *testing.T) {
 			slices.Sort(kinds)
 			kinds = slices.Compact(kinds)
 			if !slices.Equal(kinds, c.kinds) {
-				t.Errorf("%s: %v", c.what, found)
+				t.Errorf("%s: got %v, %v; want %v", c.what, found, kinds, c.kinds)
 			}
 			again, err := s.Check(t.Context(), opt)
 			if err != nil || len(again) > 0 {
@@ -209,13 +209,13 @@ func everyFileThere(t *testing.T, s *Store, when string) {
 		for _, e := range u.Entries {
 			f, err := s.Find(strings.ToUpper(e.Name), e.Key)
 			if err != nil {
-				t.Errorf("%s: %v", when, err)
+				t.Errorf("Find(%q): %s, error %v; want no error", e.Key, when, err)
 				continue
 			}
 			leaf := f.Best()
 			file, err := s.Open(e.Name, e.Key, leaf[strings.LastIndexByte(leaf, '/')+1:])
 			if err != nil {
-				t.Errorf("%s: %v", when, err)
+				t.Errorf("Open(%q, %q): %s, error %v; want no error", e.Name, e.Key, when, err)
 				continue
 			}
 			file.Close()
@@ -238,15 +238,15 @@ func TestReadOnly(t *testing.T) {
 	e4 := r.Convert(t.Context(), One, ConvertOptions{})
 	for i, err := range []error{e1, e2, e3, e4} {
 		if !errors.Is(err, ErrReadOnly) {
-			t.Errorf("%d: %v", i, err)
+			t.Errorf("%d: got error %v, want ErrReadOnly", i, err)
 		}
 	}
 	everyFileThere(t, r, "read-only")
 	if found, err := r.Check(t.Context(), CheckOptions{Contents: true}); err != nil || len(found) > 0 {
-		t.Errorf("%v %v", found, err)
+		t.Errorf("Check: %v, error %v; want length 0", found, err)
 	}
 	if d := differ(before, tree(t, s.Dir())); d != "" {
-		t.Error(d)
+		t.Errorf(`differ: %q, want ""`, d)
 	}
 }
 
@@ -269,7 +269,7 @@ func TestFlat(t *testing.T) {
 	}
 	defer s.Close()
 	if a, err := s.Query("../testdata/pdb/hello-x64.pdb", false); err != nil || a[0].Found == nil || !sameName(a[0].Found.Plain, "symbols/pdb/Hello-x64.PDB") {
-		t.Errorf("%+v %v", a, err)
+		t.Errorf(`Query("../testdata/pdb/hello-x64.pdb"): %+v, error %v; want a[0].Found not nil, sameName(a[0].Found.Plain, "symbols/pdb/Hello-x64.PDB")`, a, err)
 	}
 	if a, err := s.Query("../testdata/pdb/hello-arm64.pdb", false); err != nil || a[0].Found != nil {
 		t.Errorf("another file of that name: %+v %v", a, err)
@@ -304,35 +304,35 @@ func TestOldStore(t *testing.T) {
 	}
 	if bad != 1 || len(list) != 3 || !list[0].Pointer || list[0].Time.Year() != 1999 || list[0].Time.Month() != time.October ||
 		list[0].Product != "Windows Vista SP 1" || list[1].Product != "Größe" || list[1].Version != "1,0" || list[2].Product != "Größe" {
-		t.Errorf("%d %+v", bad, list)
+		t.Errorf(`got %d, %+v; want 1, length 3, list[0].Pointer true, list[0].Time.Year() 1999, list[0].Time.Month() %v, list[0].Product "Windows Vista SP 1", list[1].Product "Größe", list[1].Version "1,0", list[2].Product "Größe"`, bad, list, time.October)
 	}
 	e, err := s.Entries(96)
 	if err != nil || len(e) != 1 || e[0] != (Entry{"canon800.dbg", "35d9fd51b000", `\\mybuilds\symbols\sp4\dll\canon800.dbg`}) {
-		t.Errorf("%+v %v", e, err)
+		t.Errorf("Entries(96): %+v, error %v; want the one of canon800.dbg", e, err)
 	}
 	e, err = s.Entries(97)
 	if err != nil || len(e) != 2 || e[0].Source != "/home/u/dummyprog.src" || e[1].Source != `C:\a, b\b.dll` {
-		t.Errorf("%+v %v", e, err)
+		t.Errorf(`Entries(97): %+v, error %v; want length 2, e[0].Source "/home/u/dummyprog.src", e[1].Source %q`, e, err, `C:\a, b\b.dll`)
 	}
 	before := tree(t, s.Dir())
 	if e, err := s.Entries(98); !errors.Is(err, ErrDamaged) || len(e) != 1 {
-		t.Errorf("%+v %v", e, err)
+		t.Errorf("Entries(98): %+v, error %v; want ErrDamaged, length 1", e, err)
 	}
 	if _, err := s.Del(t.Context(), 98); !errors.Is(err, ErrDamaged) {
 		t.Error(err)
 	}
 	if d := differ(before, tree(t, s.Dir())); d != "" {
-		t.Error(d)
+		t.Errorf(`differ: %q, want ""`, d)
 	}
 	f, err := s.Find("CANON800.DBG", "35d9fd51b000")
 	if err != nil || f.Target.Target != `\\mybuilds\symbols\sp4\dll\canon800.dbg` || f.Target.Message != "was here" || len(f.Refs) != 2 {
-		t.Errorf("%+v %v", f, err)
+		t.Errorf(`Find("CANON800.DBG", "35d9fd51b000"): %+v, error %v; want Target.Target %q, Target.Message "was here", Refs of length 2`, f, err, `\\mybuilds\symbols\sp4\dll\canon800.dbg`)
 	}
 	// Lines that stay keep their bytes; the old one wins again.
 	mustDel(t, s, 97)
 	want(t, s, "canon800.dbg/35D9FD51B000/refs.ptr", "0000000096,ptr,\\\\mybuilds\\symbols\\sp4\\dll\\canon800.dbg\n0000000097,ptr,\"\\\\x\\y\",pri,,N,,")
 	if got := read(t, s, serverFile); strings.Contains(got, "0000000097") || !strings.Contains(got, "nonsense\r\n") {
-		t.Errorf("%q", got)
+		t.Errorf(`read: %q, want one without "0000000097", one with %q`, got, "nonsense\r\n")
 	}
 }
 

@@ -40,7 +40,7 @@ func FuzzTransactionFile(f *testing.F) {
 		list, _, _ := parseEntries(data)
 		for _, e := range list {
 			if !validEntryName(e.Name) || !validKey(e.Key) {
-				t.Fatalf("%+v", e)
+				t.Fatalf("%+v, want validEntryName(e.Name), validKey(e.Key)", e)
 			}
 		}
 		again, bad, cut := parseEntries(printEntries(list))
@@ -76,7 +76,7 @@ func FuzzPointer(f *testing.F) {
 	f.Fuzz(func(t *testing.T, data []byte) {
 		p := parsePointer(data)
 		if strings.ContainsAny(p.Target+p.Message, "\r\n") && bytes.IndexByte(data, '\r') < 0 {
-			t.Fatalf("%+v", p)
+			t.Fatalf("parsePointer(%q): %+v, want no line break", data, p)
 		}
 	})
 }
@@ -90,7 +90,7 @@ func FuzzIndex(f *testing.F) {
 				continue
 			}
 			if checkName(e.Key.Name) != nil || !validKey(e.Key.Key) {
-				t.Fatalf("%+v", e)
+				t.Fatalf("got %+v, want checkName(e.Key.Name) nil, validKey(e.Key.Key)", e)
 			}
 			file, err := indexed(e, "/share", "/share")
 			if err == nil && !isAbsolute(strings.ReplaceAll(e.Path, `\`, "/")) && !strings.HasPrefix(filepath.ToSlash(file.Path), "/share") {

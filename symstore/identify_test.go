@@ -55,11 +55,11 @@ func TestOnRequest(t *testing.T) {
 		switch {
 		case c.kind == symfile.KindUnknown:
 			if r.Stored != 1 {
-				t.Errorf("%s: %+v", c.name, r)
+				t.Errorf("%s: got %+v, want Stored 1", c.name, r)
 			}
 			continue
 		case r.Ignored != 1 || r.Stored != 0 || !errors.As(told, &asked) || asked.Kind != c.kind || !errors.Is(told, objfile.ErrNotSymbolFile):
-			t.Errorf("%s: %+v %v", c.name, r, told)
+			t.Errorf("%s: %+v, told %v; want one ignored, and why: a file of kind %v that is no symbol file", c.name, r, told, c.kind)
 		}
 		mustAdd(t, s, AddOptions{AllKinds: true}, paths(p))
 		found, err := s.Find(c.name, c.key)

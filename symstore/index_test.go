@@ -29,7 +29,7 @@ func TestIndexLines(t *testing.T) {
 	// The file of line 2 comes after the bad lines behind it: the line after
 	// might have been about it too.
 	if s := strings.Join(got, " "); s != "3 4 a.dll 5 8 c.dll d.dll" {
-		t.Errorf("%s", s)
+		t.Errorf(`got %s, want "3 4 a.dll 5 8 c.dll d.dll"`, s)
 	}
 	gone := errors.New("the share went away")
 	var last error
@@ -38,6 +38,6 @@ func TestIndexLines(t *testing.T) {
 	}
 	var line *LineError
 	if !errors.Is(last, gone) || errors.As(last, &line) {
-		t.Errorf("%v", last)
+		t.Errorf("got %v, want %v, not errors.As(last, &line)", last, gone)
 	}
 }

@@ -157,7 +157,7 @@ func TestLostWhilePublishing(t *testing.T) {
 	// The next writer completes it, as the one who took over would have.
 	next := create(t, dir, One, Options{})
 	if r := mustAdd(t, next, AddOptions{}, paths(p)); r.ID != 2 {
-		t.Errorf("%+v", r)
+		t.Errorf("mustAdd: %+v, want ID 2", r)
 	}
 	mustBeClean(t, next)
 }
@@ -168,7 +168,7 @@ func TestForeignLocks(t *testing.T) {
 		s := create(t, t.TempDir(), One, Options{LockWait: time.Millisecond})
 		f := writeFile(t, filepath.Join(s.Dir(), filepath.FromSlash(name)), nil)
 		if _, err := s.Add(t.Context(), AddOptions{}, paths(p)); !errors.Is(err, ErrLocked) {
-			t.Errorf("%s: %v", name, err)
+			t.Errorf("%s: Add: error %v, want ErrLocked", name, err)
 		}
 		old := time.Now().Add(-25 * time.Hour)
 		if err := os.Chtimes(f, old, old); err != nil {
@@ -214,7 +214,7 @@ func TestRefusedLocks(t *testing.T) {
 		t.Error(err)
 	}
 	if d := differ(before, tree(t, s.Dir())); d != "" || len(leftovers(t, s)) > 0 {
-		t.Errorf("%s %q", d, leftovers(t, s))
+		t.Errorf(`differ: %s, %q; want "", length 0`, d, leftovers(t, s))
 	}
 	s.opt.Locking = LockFile
 	mustAdd(t, s, AddOptions{}, paths(p))
@@ -245,7 +245,7 @@ func TestPowerLoss(t *testing.T) {
 		}
 		next := create(t, dir, One, Options{})
 		if r := mustAdd(t, next, AddOptions{}, paths(b)); r.ID != 3 {
-			t.Errorf("%+v", r)
+			t.Errorf("mustAdd: %+v, want ID 3", r)
 		}
 		if _, err := next.Repair(t.Context(), CheckOptions{}); err != nil {
 			t.Error(err)
@@ -254,7 +254,7 @@ func TestPowerLoss(t *testing.T) {
 		n := 0
 		for u, err := range next.Walk(t.Context()) {
 			if n++; err != nil || u.ID != ID(n) {
-				t.Errorf("%+v %v", u, err)
+				t.Errorf("%+v: got error %v, want ID ID(n)", u, err)
 			}
 		}
 		if n != 3 {

@@ -45,7 +45,7 @@ func TestPython(t *testing.T) {
 		}
 		r := mustDel(t, s, 2)
 		if r.Kept != 1 || r.ID != 5 {
-			t.Errorf("%+v", r)
+			t.Errorf("mustDel(2): %+v, want Kept 1, ID 5", r)
 		}
 		if a, _ = s.Query(exe, false); a[0].Found == nil {
 			t.Error("we deleted what they had stored")
@@ -65,10 +65,10 @@ func TestPython(t *testing.T) {
 		mustBeClean(t, s)
 		everyFileThere(t, s, "theirs")
 		if r := mustDel(t, s, 1); r.Removed != 1 || r.Kept != 1 {
-			t.Errorf("%+v", r)
+			t.Errorf("mustDel(1): %+v, want Removed 1, Kept 1", r)
 		}
 		if r := mustAdd(t, s, AddOptions{Product: "ours"}, paths(exe)); r.ID != 4 {
-			t.Errorf("%+v", r)
+			t.Errorf("mustAdd: %+v, want ID 4", r)
 		}
 		run("-d", "0000000002", dir)
 		if a, _ := s.Query(exe, false); a[0].Found == nil {

@@ -91,7 +91,7 @@ func TestFullDiskAtFirst(t *testing.T) {
 		}
 		failures++
 		if !IsNoSpace(err) {
-			t.Errorf("%s: %v", what, err)
+			t.Errorf("got %s, error %v; want IsNoSpace(err)", what, err)
 		}
 		left, err := os.ReadDir(disk)
 		if err != nil || len(left) > 0 {

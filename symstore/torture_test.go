@@ -235,7 +235,7 @@ func checkOrder(t *testing.T, s *Store) {
 			return err
 		}
 		if !slices.IsSortedFunc(k.refs, func(a, b Ref) int { return int(a.ID) - int(b.ID) }) {
-			t.Errorf("%s: %q", dir, printRefs(k.refs))
+			t.Errorf("%s: refs %q, want them in the order of their transactions", dir, printRefs(k.refs))
 		}
 		return nil
 	})
@@ -268,7 +268,7 @@ func TestGoroutines(t *testing.T) {
 			}
 			r, err := s.Add(context.Background(), AddOptions{}, paths(list...))
 			if err != nil || r.Failed > 0 {
-				t.Errorf("%+v %v", r, err)
+				t.Errorf("Add: %+v, error %v; want Failed 0", r, err)
 				return
 			}
 			if i%3 == 0 {
