@@ -72,7 +72,7 @@ func add(t *testing.T, d *Depot, product string, files ...file) int64 {
 	defer tx.Rollback()
 	for _, f := range files {
 		if _, err := tx.Add(t.Context(), Source{Path: f.path, Content: bytesContent{Reader: bytes.NewReader(f.body)}}); err != nil {
-			t.Fatalf("%s: %v", f.path, err)
+			t.Fatalf("%s: Add: error %v, want no error", f.path, err)
 		}
 	}
 	n, err := tx.Commit(t.Context())
@@ -149,12 +149,12 @@ func TestCodeInfoRedirect(t *testing.T) {
 	add(t, d, "", sym("3198517245D844EDB92B943840F8C3D81", "winpty.pdb", "69485E8C45000"))
 	f, _, err := get(t, d, Scope{}, "winpty.dll/69485E8C45000/winpty.sym")
 	if err != nil || f.Redirect != "winpty.pdb/3198517245D844EDB92B943840F8C3D81/winpty.sym" {
-		t.Errorf("%+v, %v", f, err)
+		t.Errorf(`get("winpty.dll/69485E8C45000/winpty.sym"): %+v, error %v; want Redirect "winpty.pdb/3198517245D844EDB92B943840F8C3D81/winpty.sym"`, f, err)
 	}
 	// Under its own key it is answered, also where the client asks by the code file.
 	for _, p := range []string{"winpty.pdb/3198517245d844edb92b943840f8c3d81/winpty.sym", "winpty.dll/3198517245D844EDB92B943840F8C3D81/winpty.dll.sym"} {
 		if f, b, err := get(t, d, Scope{}, p); err != nil || f.Redirect != "" || len(b) == 0 {
-			t.Errorf("%s: %v", p, err)
+			t.Errorf(`%s: get: error %v, %q, length %v; want "", not 0`, p, err, f.Redirect, len(b))
 		}
 	}
 }
@@ -167,7 +167,7 @@ func TestLookupByIDOnly(t *testing.T) {
 	add(t, d, "", x64)
 	found, err := d.Find(t.Context(), Scope{}, "hello-x64.pdb", 10)
 	if err != nil || len(found) != 1 {
-		t.Fatal(found, err)
+		t.Fatalf(`Find("hello-x64.pdb", 10): %v, error %v; want length 1`, found, err)
 	}
 	id := found[0].Object.DebugID.Breakpad()
 	renamed := "renamed.pdb/" + id + "/renamed.pdb"
@@ -198,7 +198,7 @@ func TestImageNeverAnswersForItsPDB(t *testing.T) {
 	add(t, d, "", testdata(t, "pdb/hello-x64.exe"))
 	found, err := d.Find(t.Context(), Scope{}, "hello-x64.exe", 10)
 	if err != nil || len(found) != 1 {
-		t.Fatal(found, err)
+		t.Fatalf(`Find("hello-x64.exe", 10): %v, error %v; want length 1`, found, err)
 	}
 	id := found[0].Object.DebugID.Breakpad()
 	if _, _, err := get(t, d, Scope{}, "hello-x64.pdb/"+id+"/hello-x64.pdb"); !errors.Is(err, fs.ErrNotExist) {
@@ -239,7 +239,7 @@ func TestVisibleUntilLastRemoval(t *testing.T) {
 		add(t, d, "p", f)
 	}
 	if s, err := d.Stats(t.Context()); err != nil || s.Contents != 1 || s.Transactions != 30 {
-		t.Fatalf("%+v %v", s, err)
+		t.Fatalf("Stats: %+v, error %v; want Contents 1, Transactions 30", s, err)
 	}
 	path := "buildid/" + progID + "/debuginfo"
 	for n := int64(1); n <= 30; n++ {
@@ -300,13 +300,13 @@ func TestRollbackAndEmpty(t *testing.T) {
 	if err := d.blobs.Put(t.Context(), blob.Sum(stray), int64(len(stray)), bytes.NewReader(stray)); err != nil {
 		t.Fatal(err)
 	}
-	v, err := d.Check.Verify(t.Context(), func(f Fault) { t.Errorf("%+v", f) }, nil)
+	v, err := d.Check.Verify(t.Context(), func(f Fault) { t.Errorf("Verify reports %+v, want no fault", f) }, nil)
 	if err != nil || v.Strays != 1 {
-		t.Errorf("%+v %v", v, err)
+		t.Errorf("Verify: %+v, error %v; want Strays 1", v, err)
 	}
 	c.t = c.t.Add(48 * time.Hour)
 	if got, err := d.Collect(t.Context(), DefaultGrace, false); err != nil || got.Strays != 1 || got.Contents != 0 {
-		t.Errorf("%+v %v", got, err)
+		t.Errorf("Collect: %+v, error %v; want Strays 1, Contents 0", got, err)
 	}
 }
 
@@ -326,7 +326,7 @@ func TestAddRefuses(t *testing.T) {
 		"no id":              {Source{Path: "w.wasm", Content: bytesContent{Reader: bytes.NewReader(testdata(t, "wasm/w-none.wasm").body)}}, ErrNoID},
 	} {
 		if _, err := tx.Add(t.Context(), c.src); !errors.Is(err, c.want) {
-			t.Errorf("%s: %v", what, err)
+			t.Errorf("%s: Add: error %v, want %v", what, err, c.want)
 		}
 	}
 	if _, err := tx.Commit(t.Context()); !errors.Is(err, ErrEmpty) {
@@ -359,7 +359,7 @@ func TestVerifyFinds(t *testing.T) {
 	var faults []string
 	v, err := d.Check.Verify(t.Context(), func(f Fault) { faults = append(faults, f.What) }, nil)
 	if err != nil || v.Faults != 3 || len(faults) != 3 {
-		t.Fatalf("%+v %v: %q", v, err, faults)
+		t.Fatalf("Verify: %+v, error %v, %q; want Faults 3, length 3", v, err, faults)
 	}
 	for _, word := range []string{"have SHA-256", "instead of", "missing"} {
 		if !strings.Contains(strings.Join(faults, "\n"), word) {
@@ -395,11 +395,11 @@ func TestVariants(t *testing.T) {
 	}
 	e, err := d.Encoded(ctx, f, []string{"br", "zstd", "gzip"})
 	if err != nil || e == nil || e.Encoding != "zstd" || e.Size >= f.Size/10 || e.ETag == f.ETag {
-		t.Fatalf("%+v %v", e, err)
+		t.Fatalf(`Encoded: %+v, error %v; want not nil, Encoding "zstd", Size less than f.Size / 10, ETag not %v`, e, err, f.ETag)
 	}
 	defer e.Close()
-	if v, err := d.Check.Verify(ctx, func(f Fault) { t.Errorf("%+v", f) }, nil); err != nil || v.Strays != 0 {
-		t.Errorf("%+v %v", v, err)
+	if v, err := d.Check.Verify(ctx, func(f Fault) { t.Errorf("Verify reports %+v, want no fault", f) }, nil); err != nil || v.Strays != 0 {
+		t.Errorf("Verify: %+v, error %v; want Strays 0", v, err)
 	}
 	// It goes with its source.
 	if _, err := d.Remove(ctx, 1); err != nil {
@@ -430,7 +430,7 @@ func TestRuntimeHelpersFromOneFolder(t *testing.T) {
 	add(t, d, "", file{"net/coreclr.dll", exe.body}, file{"net/mscordaccore.dll", append(helper, 0)}, file{"elsewhere/mscordbi.dll", append(bytes.Clone(exe.body), 0, 0)})
 	found, err := d.Find(t.Context(), Scope{}, "coreclr.dll", 1)
 	if err != nil || len(found) != 1 {
-		t.Fatal(found, err)
+		t.Fatalf(`Find("coreclr.dll", 1): %v, error %v; want length 1`, found, err)
 	}
 	id := found[0].Object.CodeID
 	// All three carry one header here, so only the folder can tell them apart.
@@ -480,7 +480,7 @@ func TestFindSpellings(t *testing.T) {
 	add(t, d, "", testdata(t, "pdb/hello-x64.pdb"), testdata(t, "elf/prog-sha1"))
 	found, err := d.Find(t.Context(), Scope{}, "hello-*.pdb", 10)
 	if err != nil || len(found) != 1 {
-		t.Fatal(found, err)
+		t.Fatalf(`Find("hello-*.pdb", 10): %v, error %v; want length 1`, found, err)
 	}
 	o := found[0].Object
 	for _, q := range []string{
@@ -497,6 +497,6 @@ func TestFindSpellings(t *testing.T) {
 		}
 	}
 	if got, err := d.Find(t.Context(), Scope{}, "nothing", 10); err != nil || len(got) != 0 {
-		t.Errorf("%v %v", got, err)
+		t.Errorf(`Find("nothing", 10): %v, error %v; want length 0`, got, err)
 	}
 }

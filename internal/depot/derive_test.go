@@ -80,7 +80,7 @@ func TestCabinets(t *testing.T) {
 			}
 			f, b, err := get(t, d, Scope{}, packed)
 			if err != nil || !bytes.Equal(unpack(t, b), body.body) {
-				t.Fatalf("%s: %v", packed, err)
+				t.Fatalf("get(%s): %d bytes that are not the packed content, error %v; want a cabinet of it", packed, len(b), err)
 			}
 			if e, err := d.Encoded(t.Context(), f, []string{"zstd"}); e != nil || err != nil {
 				t.Errorf("a cabinet is compressed again: %+v, %v", e, err)

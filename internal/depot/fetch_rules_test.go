@@ -130,13 +130,13 @@ func queueIsNotTheSourcesFault(t *testing.T) {
 		wg.Go(func() {
 			id := strings.Repeat("123456789ABCDEF"[i:i+1], 32) + "1"
 			if _, err := fetched(t.Context(), t, d, "app.pdb/"+id+"/app.sym"); err != nil {
-				t.Errorf("%d: %v", i, err)
+				t.Errorf("%d: fetched: error %v, want no error", i, err)
 			}
 		})
 	}
 	wg.Wait()
 	if st := g.State(); st.Open || st.Errors > 0 {
-		t.Errorf("%+v", st)
+		t.Errorf("State: %+v, want Open false, Errors 0", st)
 	}
 }
 
@@ -186,7 +186,7 @@ func TestMutualUpstreams(t *testing.T) {
 						t.Errorf("%s: %d bytes, %v", id, len(got), err)
 					}
 					if path != symPath && !errors.Is(err, fs.ErrNotExist) {
-						t.Errorf("%s: %v", id, err)
+						t.Errorf("%s: error %v, want fs.ErrNotExist", id, err)
 					}
 				})
 			}
@@ -214,7 +214,7 @@ func TestRefreshedAndEvicted(t *testing.T) {
 	}
 	d.fetch.Wait()
 	if ev, err := d.Cache.Drop(t.Context(), CacheFilter{}); err != nil || ev.Files != 1 {
-		t.Fatal(ev, err)
+		t.Fatalf("Drop: %v, error %v; want Files 1", ev, err)
 	}
 	if _, err := fetched(t.Context(), t, d, symPath); err != nil {
 		t.Error(err)
@@ -255,7 +255,7 @@ func TestSourceTexts(t *testing.T) {
 	if s.asked.Load() != 3 {
 		t.Errorf("asked %d times", s.asked.Load())
 	}
-	if _, err := d.Check.Verify(t.Context(), func(f Fault) { t.Errorf("%+v", f) }, nil); err != nil {
+	if _, err := d.Check.Verify(t.Context(), func(f Fault) { t.Errorf("Verify reports %+v, want no fault", f) }, nil); err != nil {
 		t.Error(err)
 	}
 }
@@ -298,7 +298,7 @@ func TestCodeInfoRedirects(t *testing.T) {
 	for range 2 {
 		f, err := d.download(t.Context(), Question{Request: request(t, "app.exe/5B2AC3D71E000/app.sym")})
 		if err != nil || f.Redirect != symPath {
-			t.Fatalf("%+v, %v", f, err)
+			t.Fatalf("download: %+v, error %v; want Redirect %v", f, err, symPath)
 		}
 		_ = f.Close()
 	}
@@ -321,7 +321,7 @@ func TestCodeInfoRedirects(t *testing.T) {
 	}
 	g, err := d.download(t.Context(), Question{Request: request(t, "app.exe/5B2AC3D71E000/app.sym")})
 	if err != nil || g.Redirect != symPath || s.asked.Load() != 2 {
-		t.Errorf("%+v, %v", g, err)
+		t.Errorf("download: %+v, error %v; want Redirect %v, s.asked.Load() 2", g, err, symPath)
 	}
 	d.fetch.Wait()
 }
@@ -334,7 +334,7 @@ func TestFatFile(t *testing.T) {
 	add(t, d0, "", fat)
 	found, err := d0.Find(t.Context(), Scope{}, "app-fat", 10)
 	if err != nil || len(found) < 2 {
-		t.Fatal(found, err)
+		t.Fatalf(`Find("app-fat", 10): %v, error %v; want length at least 2`, found, err)
 	}
 	s := &elsewhere{name: "s"}
 	s.sends("app-fat", fat.body)

@@ -275,7 +275,7 @@ func TestMissesAreRememberedByClass(t *testing.T) {
 		ask := func(path string, want int32) {
 			t.Helper()
 			if _, err := fetched(t.Context(), t, d, path); !errors.Is(err, fs.ErrNotExist) {
-				t.Errorf("%v: %v", c.class, err)
+				t.Errorf("%v: fetched: error %v, want fs.ErrNotExist", c.class, err)
 			}
 			if n := s.asked.Load(); n != want {
 				t.Errorf("%v: asked %d times, want %d", c.class, n, want)
@@ -362,7 +362,7 @@ func TestRanks(t *testing.T) {
 	second.sends("app.sym", body)
 	d, _ = withUpstreams(t, Options{Limits: Limits{NextRank: time.Hour}}, first, second)
 	if _, err := fetched(t.Context(), t, d, symPath); err != nil || second.asked.Load() != 0 {
-		t.Error(err, second.asked.Load())
+		t.Errorf("fetched: error %v, %v; want 0", err, second.asked.Load())
 	}
 }
 
@@ -457,7 +457,7 @@ func TestHigherAgeIsTaken(t *testing.T) {
 	add(t, d0, "", pdb)
 	found, err := d0.Find(t.Context(), Scope{}, "hello-x64.pdb", 1)
 	if err != nil || len(found) != 1 {
-		t.Fatal(found, err)
+		t.Fatalf(`Find("hello-x64.pdb", 1): %v, error %v; want length 1`, found, err)
 	}
 	id := found[0].Object.DebugID
 	s := &elsewhere{name: "s"}
@@ -499,7 +499,7 @@ func TestEviction(t *testing.T) {
 	}
 	ev, err := d.Cache.Evict(t.Context())
 	if err != nil || ev.Files < 3 {
-		t.Fatalf("%+v, %v", ev, err)
+		t.Fatalf("Evict: %+v, error %v; want Files at least 3", ev, err)
 	}
 	if b, err := readAll(f); err != nil || !bytes.Equal(b, symFile(fmt.Sprintf("%032X1", 1), 100<<10)) {
 		t.Errorf("the open file: %v", err)
@@ -558,11 +558,11 @@ func TestMissingIsCounted(t *testing.T) {
 		return names
 	}
 	if got := strings.Join(list(), ", "); got != "app.pdb gdb 3, b.pdb symsrv 1" {
-		t.Error(got)
+		t.Errorf(`got %q, want "app.pdb gdb 3, b.pdb symsrv 1"`, got)
 	}
 	add(t, d, "", file{"app.sym", symFile(symID, 100)})
 	if got := strings.Join(list(), ", "); got != "b.pdb symsrv 1" {
-		t.Error(got)
+		t.Errorf(`got %q, want "b.pdb symsrv 1"`, got)
 	}
 }
 

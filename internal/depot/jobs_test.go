@@ -187,7 +187,7 @@ func TestTranscodedOnce(t *testing.T) {
 	body, g := pdbOf(t, 1)
 	add(t, p.Depot, "Product", file{"App.pdb", body})
 	if got := fmt.Sprint(p.SymCache().Producible()); got != "[3.1.0]" {
-		t.Fatal(got)
+		t.Fatalf(`got %q, want "[3.1.0]"`, got)
 	}
 	key := keyOf("App.pdb", g)
 	var all sync.WaitGroup
@@ -198,7 +198,7 @@ func TestTranscodedOnce(t *testing.T) {
 				k.Name = "APP.PDB"
 			}
 			if st, err := p.SymCache().WaitSymCache(t.Context(), k, version(t, "3.1.0")); err != nil || st != jobs.Done {
-				t.Error(st, err)
+				t.Errorf("WaitSymCache: %v, error %v; want %v", st, err, jobs.Done)
 			}
 		})
 	}
@@ -208,12 +208,12 @@ func TestTranscodedOnce(t *testing.T) {
 	}
 	held := p.held(t, key)
 	if want := string(transcodetest.Body("app.pdb", key.ID, "3.1.0")); len(held) != 1 || held["3.1.0"] != want {
-		t.Errorf("%q", held)
+		t.Errorf(`got %q, want length 1, held["3.1.0"] %v`, held, want)
 	}
 	p.wait(t, key, "3.1.0", jobs.Done)
 	list, err := p.Jobs().List(t.Context(), jobs.Filter{})
 	if err != nil || len(list) != 1 || list[0].State != jobs.Done || list[0].Outcome != "ok" || !strings.HasPrefix(list[0].Detail, "3.1.0 by test in ") {
-		t.Errorf("%+v, %v", list, err)
+		t.Errorf(`List: %+v, error %v; want length 1, list[0].State %v, list[0].Outcome "ok", list[0].Detail that begins with "3.1.0 by test in "`, list, err, jobs.Done)
 	}
 
 	// The same PDB under another name is not transcoded again.
@@ -224,7 +224,7 @@ func TestTranscodedOnce(t *testing.T) {
 	}
 	// Its result is found by whoever may see everything, and by no other.
 	if hits, err := p.db.Lookup(t.Context(), Scope{Products: []string{"Product"}}.index(), symfile.Lookup{Name: "app.pdb", ID: symfile.Fold(key.ID.Breakpad()), Role: symfile.SymCacheFile}); err != nil || len(hits) != 0 {
-		t.Error(hits, err)
+		t.Errorf("Lookup: %v, error %v; want length 0", hits, err)
 	}
 }
 
@@ -239,10 +239,10 @@ func TestFailuresAreRemembered(t *testing.T) {
 		p.wait(t, key, "3.1.0", jobs.Failed)
 		f, err := p.SymCache().SymCacheFailure(t.Context(), key, version(t, "3.1.0"))
 		if err != nil || f.Class != "exit" || f.Version != "3.1.0" || !strings.Contains(f.Detail, "this PDB is not liked") {
-			t.Errorf("%+v, %v", f, err)
+			t.Errorf(`SymCacheFailure: %+v, error %v; want Class "exit", Version "3.1.0", Detail with "this PDB is not liked"`, f, err)
 		}
 		if left := f.Until.Sub(p.clock.now()); left < 29*24*time.Hour || left > 30*24*time.Hour {
-			t.Error(left)
+			t.Errorf("got %v, want at least %v, at most %v", left, 29*24*time.Hour, 30*24*time.Hour)
 		}
 		p.clock.move(time.Minute)
 		p.wait(t, key, "3.1.0", jobs.Failed)
@@ -271,7 +271,7 @@ func TestFailuresAreRemembered(t *testing.T) {
 		p.open(t, Options{}, dir, "-version", "3.3.0")
 		list, err := p.Jobs().List(t.Context(), jobs.Filter{States: []jobs.State{jobs.Failed}, Limit: 1})
 		if err != nil || len(list) != 1 {
-			t.Fatal(list, err)
+			t.Fatalf("List: %v, error %v; want length 1", list, err)
 		}
 		if _, err := p.Jobs().Retry(t.Context(), list[0].ID); err != nil {
 			t.Fatal(err)
@@ -287,12 +287,12 @@ func TestAbsentPDB(t *testing.T) {
 	p.wait(t, key, "3.1.0", jobs.Failed)
 	f, err := p.SymCache().SymCacheFailure(t.Context(), key, version(t, "3.1.0"))
 	if err != nil || f.Class != symcachework.ClassNotFound || f.Version != "" || f.Until.Sub(p.clock.now()) > time.Hour {
-		t.Errorf("%+v, %v", f, err)
+		t.Errorf(`SymCacheFailure: %+v, error %v; want Class %v, Version "", Until.Sub(p.clock.now()) at most %v`, f, err, symcachework.ClassNotFound, time.Hour)
 	}
 	p.clock.move(time.Minute)
 	p.wait(t, key, "3.1.0", jobs.Failed)
 	if list, err := p.Jobs().List(t.Context(), jobs.Filter{}); err != nil || len(list) != 1 {
-		t.Errorf("%+v, %v", list, err)
+		t.Errorf("List: %+v, error %v; want length 1", list, err)
 	}
 	// It ends when the PDB comes…
 	add(t, p.Depot, "", file{"none.pdb", body})
@@ -312,7 +312,7 @@ func TestNamesAndIDs(t *testing.T) {
 	_, g := pdbOf(t, 1)
 	for _, k := range []SymCacheKey{{}, keyOf("", g), keyOf("../x", g), keyOf(`a\b`, g), keyOf(".hidden", g), {Name: "a.pdb"}} {
 		if _, err := p.SymCache().RequestSymCache(t.Context(), k, version(t, "3.1.0")); !errors.Is(err, fs.ErrNotExist) {
-			t.Errorf("%+v: %v", k, err)
+			t.Errorf("%+v: RequestSymCache: error %v, want fs.ErrNotExist", k, err)
 		}
 	}
 }
@@ -332,14 +332,14 @@ func TestPDBFromUpstream(t *testing.T) {
 	src.fails(fetch.ClassNotFound)
 	p.wait(t, keyOf("gone.pdb", g), "3.1.0", jobs.Failed)
 	if f, err := p.SymCache().SymCacheFailure(t.Context(), keyOf("gone.pdb", g), version(t, "3.1.0")); err != nil || f.Class != symcachework.ClassNotFound {
-		t.Errorf("%+v, %v", f, err)
+		t.Errorf("SymCacheFailure: %+v, error %v; want Class %v", f, err, symcachework.ClassNotFound)
 	}
 	// One that may not be read is nobody's absence.
 	_, g = pdbOf(t, 4)
 	src.fails(fetch.ClassForbidden)
 	p.wait(t, keyOf("locked.pdb", g), "3.1.0", jobs.Failed)
 	if f, err := p.SymCache().SymCacheFailure(t.Context(), keyOf("locked.pdb", g), version(t, "3.1.0")); !errors.Is(err, fs.ErrNotExist) {
-		t.Errorf("%+v, %v", f, err)
+		t.Errorf("SymCacheFailure: %+v, error %v; want fs.ErrNotExist", f, err)
 	}
 }
 
@@ -358,10 +358,10 @@ func TestFlakyUpstream(t *testing.T) {
 		}
 		j, err := p.db.LastJob(t.Context(), symCacheJob, jobKey(key), 3)
 		if err != nil || j.State != jobs.Failed || j.Outcome != symcachework.ClassTransient || j.Attempts != 4 {
-			t.Fatalf("%+v, %v", j, err)
+			t.Fatalf("LastJob(3): %+v, error %v; want State %v, Outcome %v, Attempts 4", j, err, jobs.Failed, symcachework.ClassTransient)
 		}
 		if f, err := p.SymCache().SymCacheFailure(t.Context(), key, version(t, "3.1.0")); !errors.Is(err, fs.ErrNotExist) {
-			t.Errorf("%+v, %v", f, err)
+			t.Errorf("SymCacheFailure: %+v, error %v; want fs.ErrNotExist", f, err)
 		}
 		src.sends("flaky.pdb", body)
 		p.wait(t, key, "3.1.0", jobs.Done)
@@ -390,13 +390,13 @@ func TestBadInputsRefused(t *testing.T) {
 	add(t, p.Depot, "", file{"packed.pdb", testdata(t, "rare/packed.pdb").body})
 	hits, err := p.Find(t.Context(), Scope{}, "packed.pdb", 1)
 	if err != nil || len(hits) != 1 {
-		t.Fatal(hits, err)
+		t.Fatalf(`Find("packed.pdb", 1): %v, error %v; want length 1`, hits, err)
 	}
 	id := hits[0].Object.DebugID
 	p.wait(t, SymCacheKey{Name: "packed.pdb", ID: id}, "3.1.0", jobs.Failed)
 	f, err := p.SymCache().SymCacheFailure(t.Context(), SymCacheKey{Name: "packed.pdb", ID: id}, version(t, "3.1.0"))
 	if err != nil || f.Class != string(transcode.ClassBadSource) || !strings.Contains(f.Detail, "MSFZ") {
-		t.Errorf("%+v, %v", f, err)
+		t.Errorf(`SymCacheFailure: %+v, error %v; want Class %v, Detail with "MSFZ"`, f, err, string(transcode.ClassBadSource))
 	}
 }
 
@@ -410,11 +410,11 @@ func TestUpgrade(t *testing.T) {
 	}
 	j, err := p.db.LastJob(t.Context(), symCacheJob, jobKey(key), 3)
 	if err != nil || j.Priority != -10 {
-		t.Errorf("%+v, %v", j, err)
+		t.Errorf("LastJob(3): %+v, error %v; want Priority %v", j, err, -10)
 	}
 	p.wait(t, key, "3.2.0", jobs.Done)
 	if held := p.held(t, key); len(held) != 2 || held["3.0.0"] != "300" || held["3.2.0"] == "" {
-		t.Errorf("%q", held)
+		t.Errorf(`held: %q, want length 2, held["3.0.0"] "300", held["3.2.0"] not ""`, held)
 	}
 	// A long queue takes no more of them.
 	for i := range 10 {
@@ -626,7 +626,7 @@ func TestWorkerFails(t *testing.T) {
 	fail(transcode.ClassTimeout)
 	f, err := d.SymCache().SymCacheFailure(t.Context(), key, v)
 	if err != nil || f.Class != "timeout" || f.Detail != "so it goes[2J" {
-		t.Errorf("%+v, %v", f, err)
+		t.Errorf(`SymCacheFailure: %+v, error %v; want Class "timeout", Detail "so it goes[2J"`, f, err)
 	}
 	// A worker that stops gives its job back, untried.
 	_, g = pdbOf(t, 2)
@@ -642,7 +642,7 @@ func TestWorkerFails(t *testing.T) {
 	}
 	j, ok = remote(t, d, "two")
 	if !ok || j.Attempts != 1 {
-		t.Fatalf("%+v", j)
+		t.Fatalf(`remote("two"): %+v, %v; want true, Attempts 1`, j, ok)
 	}
 	// There is no such PDB: the server sees that itself.
 	_, err = d.OpenJobInput(t.Context(), jobs.Lease{ID: j.ID, Worker: "two", Token: j.Token})
@@ -650,11 +650,11 @@ func TestWorkerFails(t *testing.T) {
 		t.Error(err)
 	}
 	if st, err := d.SymCache().RequestSymCache(t.Context(), keyOf("gone.pdb", g), v); err != nil || st != jobs.Failed {
-		t.Error(st, err)
+		t.Errorf("RequestSymCache: %v, error %v; want %v", st, err, jobs.Failed)
 	}
 	stats, err := d.Jobs().Stats(t.Context())
 	if err != nil || len(stats) != 1 || stats[0].Queued != 0 {
-		t.Errorf("%+v, %v", stats, err)
+		t.Errorf("Stats: %+v, error %v; want length 1, stats[0].Queued 0", stats, err)
 	}
 }
 
@@ -675,19 +675,19 @@ func TestCancelled(t *testing.T) {
 	}
 	id := list[0].ID
 	if was, err := p.Jobs().Cancel(t.Context(), id); err != nil || !was {
-		t.Fatal(was, err)
+		t.Fatalf("Cancel: %v, error %v; want true", was, err)
 	}
 	if st := <-done; st != jobs.Failed {
-		t.Error(st)
+		t.Errorf("got %v, want %v", st, jobs.Failed)
 	}
 	if _, err := p.Jobs().Cancel(t.Context(), 999); !errors.Is(err, fs.ErrNotExist) {
 		t.Error(err)
 	}
 	if f, err := p.SymCache().SymCacheFailure(t.Context(), key, version(t, "3.1.0")); !errors.Is(err, fs.ErrNotExist) {
-		t.Errorf("%+v, %v", f, err)
+		t.Errorf("SymCacheFailure: %+v, error %v; want fs.ErrNotExist", f, err)
 	}
 	var filter jobs.Filter
 	if list, err := p.Jobs().List(t.Context(), filter); err != nil || list[0].State != jobs.Cancelled {
-		t.Errorf("%+v, %v", list, err)
+		t.Errorf("List: %+v, error %v; want list[0].State %v", list, err, jobs.Cancelled)
 	}
 }

@@ -25,7 +25,7 @@ func TestDerivedFollowsItsSource(t *testing.T) {
 	add(t, d, "", testdata(t, "pdb/hello-x64.pdb"))
 	found, err := d.Find(t.Context(), Scope{}, "hello-x86.pdb", 1)
 	if err != nil || len(found) != 1 {
-		t.Fatal(found, err)
+		t.Fatalf(`Find("hello-x86.pdb", 1): %v, error %v; want length 1`, found, err)
 	}
 	id := found[0].Object.DebugID
 	key, v := symcache.Key{Name: "hello-x86.pdb", ID: id}, version(t, "3.1.0")

@@ -63,7 +63,7 @@ func TestServedFolders(t *testing.T) {
 
 	f, b, err := get(t, d, Scope{}, path)
 	if err != nil || string(b) != "of the store" || !f.Volatile || f.ETag == "" || f.OSFile() == nil {
-		t.Fatalf("%+v %q %v", f, b, err)
+		t.Fatalf(`get: %+v, %q, error %v; want "of the store", Volatile true, ETag not "", OSFile() not nil`, f, b, err)
 	}
 	for range variantAsks + 1 {
 		if e, err := d.Encoded(t.Context(), f, []string{"zstd"}); e != nil || err != nil || len(d.forms.queue) != 0 {
@@ -103,7 +103,7 @@ func TestServedFolders(t *testing.T) {
 	}
 	defer a.Close()
 	if b, err := io.ReadAll(io.NewSectionReader(a, 0, a.Size)); err != nil || string(b) != "0000000001" {
-		t.Errorf("%q %v", b, err)
+		t.Errorf(`got %q, error %v; want "0000000001"`, b, err)
 	}
 }
 
@@ -143,7 +143,7 @@ func TestImportedTransaction(t *testing.T) {
 		for i := range 2 {
 			got, err := tx.Add(t.Context(), Source{Path: pdb.path, Content: bytesContent{Reader: bytes.NewReader(pdb.body)}})
 			if err != nil || len(got) != 1 || got[0].Again != (i == 1) {
-				t.Fatal(got, err)
+				t.Fatalf("Add: %v, error %v; want length 1, got[0].Again (i == 1)", got, err)
 			}
 		}
 		return tx.Commit(t.Context())
@@ -154,13 +154,13 @@ func TestImportedTransaction(t *testing.T) {
 	}
 	tx, err := d.Transaction(t.Context(), n)
 	if err != nil || tx.Files != 1 || !tx.Time.Equal(at) || tx.Kind != "import" || tx.Origin == nil || tx.Origin.Number != "0000000007" {
-		t.Errorf("%+v %v", tx, err)
+		t.Errorf(`Transaction: %+v, error %v; want Files 1, tx.Time.Equal(at), Kind "import", Origin not nil, Origin.Number "0000000007"`, tx, err)
 	}
 	if _, err := take(); !errors.Is(err, ErrImported) {
 		t.Errorf("a second time: %v", err)
 	}
 	if got, err := d.Origins(t.Context(), "/s"); err != nil || got["0000000007"] != n {
-		t.Errorf("%v %v", got, err)
+		t.Errorf(`Origins("/s"): %v, error %v; want got["0000000007"] %v`, got, err, n)
 	}
 	_ = c
 }

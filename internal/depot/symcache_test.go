@@ -166,34 +166,34 @@ func TestSymCacheFolder(t *testing.T) {
 	puts(t, dir, map[string]string{"APP.PDB/" + appGUID + "1/APP.PDB-v3.4.0.symcache": "four", "New.pdb/" + appGUID + "1/New.pdb-v3.1.0.symcache": "new"})
 	if runtime.GOOS == "linux" { // one folder by two spellings
 		if got := told(t, d, symAsk(t, "/v3.9.0/APP.PDB/"+appGUID)); got != "3.4.0 four" && got != "3.1.0 one" {
-			t.Error(got)
+			t.Errorf(`the folder with two spellings answers %q, want "3.4.0 four" or "3.1.0 one"`, got)
 		}
 		d.SymCache().Rescan()
 	}
 	if got := told(t, d, symAsk(t, "/v3.9.0"+appPath)); got != "3.4.0 four" {
-		t.Error(got)
+		t.Errorf(`told: %q, want "3.4.0 four"`, got)
 	}
 	if got := told(t, d, symAsk(t, "/v3.1.0/New.pdb/"+appGUID)); got != "3.1.0 new" {
-		t.Error(got)
+		t.Errorf(`told: %q, want "3.1.0 new"`, got)
 	}
 	if err := os.RemoveAll(filepath.Join(dir, "New.pdb")); err != nil {
 		t.Fatal(err)
 	}
 	if got := told(t, d, symAsk(t, "/v3.1.0/new.pdb/"+appGUID)); got != "not found" {
-		t.Error(got)
+		t.Errorf(`told: %q, want "not found"`, got)
 	}
 	counts, err := d.SymCache().CountFolders(t.Context())
 	if err != nil || len(counts) != 1 {
 		t.Fatalf("CountFolders: %d folders, %v; want 1", len(counts), err)
 	}
 	if count := counts[0]; count.Files != 5 || count.Old != 2 || count.Unfinished != 1 || count.Negative != 1 {
-		t.Errorf("%+v", count)
+		t.Errorf("got %+v, want Files 5, Old 2, Unfinished 1, Negative 1", count)
 	}
 	// Only who sees everything sees it.
 	ask := symAsk(t, "/v3.1.0"+appPath)
 	ask.Products = []string{"Product"}
 	if got := told(t, d, ask); got != "not found" {
-		t.Error(got)
+		t.Errorf(`told: %q, want "not found"`, got)
 	}
 	if _, err := Open(t.Context(), filepath.Join(t.TempDir(), "d"), Options{SymCache: SymCacheOptions{Folders: []string{dir + "x"}}}); !errors.Is(err, fs.ErrNotExist) {
 		t.Error(err)
@@ -213,7 +213,7 @@ func TestSymCacheFolderOutside(t *testing.T) {
 	d := openWith(t, Options{SymCache: SymCacheOptions{Folders: []string{dir}}})
 	for _, path := range []string{"/v3.1.0" + appPath, "/v3.1.0/b.pdb/" + appGUID} {
 		if got := told(t, d, symAsk(t, path)); got != "not found" {
-			t.Errorf("%s: %s", path, got)
+			t.Errorf(`%s: told: %s, want "not found"`, path, got)
 		}
 	}
 }
@@ -246,16 +246,16 @@ func TestSymCacheStore(t *testing.T) {
 	want := "3.1.0 " + p.made(t, path)
 	kept := filepath.Join(dir, "app.pdb", key.Folder(), "app.pdb-v3.1.0.symcache")
 	if b, err := os.ReadFile(kept); err != nil || "3.1.0 "+string(b) != want {
-		t.Fatalf("%q, %v", b, err)
+		t.Fatalf("os.ReadFile: %q, error %v, %v; want %v", b, err, "3.1.0 "+string(b), want)
 	}
 	if left, err := os.ReadDir(filepath.Join(dir, ".symdepot-tmp")); err != nil || len(left) > 0 {
-		t.Error(left, err)
+		t.Errorf("os.ReadDir: %v, error %v; want length 0", left, err)
 	}
 	if _, err := p.Cache.Drop(t.Context(), CacheFilter{}); err != nil {
 		t.Fatal(err)
 	}
 	if got := told(t, p.Depot, symAsk(t, path)); got != want {
-		t.Error(got)
+		t.Errorf("told: %v, want %v", got, want)
 	}
 	// The PDB is there: the file can be made again, and may go.
 	old := time.Now().Add(-48 * time.Hour)
@@ -275,13 +275,13 @@ func TestSymCacheStore(t *testing.T) {
 	}
 	add(t, p.Depot, "Product", file{"App.pdb", body})
 	if e, err := p.SymCache().TrimSymCacheStore(t.Context()); err != nil || e.Files != 1 {
-		t.Errorf("%+v, %v", e, err)
+		t.Errorf("TrimSymCacheStore: %+v, error %v; want Files 1", e, err)
 	}
 	if entries, err := os.ReadDir(dir); err != nil || len(entries) != 1 || entries[0].Name() != ".symdepot-tmp" {
-		t.Errorf("%v, %v", entries, err)
+		t.Errorf(`os.ReadDir: %v, error %v; want length 1, entries[0].Name() ".symdepot-tmp"`, entries, err)
 	}
 	if got := told(t, p.Depot, symAsk(t, path)); got != want {
-		t.Error(got)
+		t.Errorf("told: %v, want %v", got, want)
 	}
 }
 
@@ -339,10 +339,10 @@ func TestSymCacheUpstream(t *testing.T) {
 		t.Errorf("%s after %d polls", got, polls)
 	}
 	if seen.Request.SymCache.Key.ID.Age != 33 || seen.Request.Name != "App.pdb" || seen.Request.SymCache.Version.Segment() != "v3.1.0" || len(seen.Via) != 1 {
-		t.Errorf("%+v", seen)
+		t.Errorf(`got %+v, want Request.SymCache.Key.ID.Age 33, Request.Name "App.pdb", Request.SymCache.Version.Segment() "v3.1.0", Via of length 1`, seen)
 	}
 	if b, err := os.ReadFile(filepath.Join(store, "App.pdb", appGUID+"21", "App.pdb-v3.0.7.symcache")); err != nil || string(b) != "far away" {
-		t.Errorf("%q, %v", b, err)
+		t.Errorf(`os.ReadFile: %q, error %v; want "far away"`, b, err)
 	}
 	// It has nothing newer, and is not asked again.
 	exceeds := ask
@@ -357,11 +357,11 @@ func TestSymCacheUpstream(t *testing.T) {
 	clock.move(2 * time.Hour)
 	far.gives("3.1.0", "newer")
 	if got := told(t, d, ask); got != "3.0.7 far away" {
-		t.Error(got)
+		t.Errorf(`told: %q, want "3.0.7 far away"`, got)
 	}
 	d.SymCache().Wait()
 	if got := told(t, d, ask); got != "3.1.0 newer" {
-		t.Error(got)
+		t.Errorf(`told: %q, want "3.1.0 newer"`, got)
 	}
 }
 
@@ -383,7 +383,7 @@ func TestSymCacheUpstreamFails(t *testing.T) {
 	two.fails(fetch.ClassNotFound)
 	for range 3 {
 		if got := sync(); got != "not found" {
-			t.Error(got)
+			t.Errorf(`sync: %q, want "not found"`, got)
 		}
 	}
 	if one.asked.Load() != 1 || two.asked.Load() != 1 {
@@ -399,7 +399,7 @@ func TestSymCacheUpstreamFails(t *testing.T) {
 		clock.move(2 * time.Hour)
 		one.gives("3.1.0", bad)
 		if got := sync(); got != "not found" {
-			t.Errorf("%q: %s", bad, got)
+			t.Errorf(`%q: sync: %s, want "not found"`, bad, got)
 		}
 	}
 	clock.move(2 * time.Hour)
@@ -410,14 +410,14 @@ func TestSymCacheUpstreamFails(t *testing.T) {
 	}
 	two.gives("3.2.0", "whole")
 	if got := sync(); got != "3.2.0 whole" {
-		t.Error(got)
+		t.Errorf(`sync: %q, want "3.2.0 whole"`, got)
 	}
 	// Who has passed us already gets what is held and starts nothing.
 	asked := one.asked.Load()
 	ask := symAsk(t, "/v3.2.0/b.pdb/"+appGUID)
 	ask.HeldOnly = true
 	if got := told(t, d, ask); got != "not found" || one.asked.Load() != asked {
-		t.Error(got)
+		t.Errorf(`told: %q, want "not found", one.asked.Load() %v`, got, asked)
 	}
 }
 
@@ -439,7 +439,7 @@ func TestSymCacheServerOnce(t *testing.T) {
 			if ask.AllowsRetry = i%2 == 0; ask.AllowsRetry {
 				a, err := d.AnswerSymCache(t.Context(), ask)
 				if err != nil || a.Action != symcache.ComeAgain || a.Retry < time.Second {
-					t.Error(a.Action, err)
+					t.Errorf("AnswerSymCache: %v, error %v, %v; want %v, at least %v", a.Action, err, a.Retry, symcache.ComeAgain, time.Second)
 				}
 				good.Add(1)
 				return
@@ -483,11 +483,11 @@ func TestSymCacheScope(t *testing.T) {
 	ask.Products = []string{"Other"}
 	for range 2 {
 		if got := told(t, p.Depot, ask); got != "not found" {
-			t.Error(got)
+			t.Errorf(`told: %q, want "not found"`, got)
 		}
 		ask.Products = []string{"Product"}
 		if got := told(t, p.Depot, ask); !strings.HasPrefix(got, "3.1.0 made by") {
-			t.Error(got)
+			t.Errorf(`told: %q, want one that begins with "3.1.0 made by"`, got)
 		}
 		ask.Products = []string{"Other"}
 	}
@@ -503,7 +503,7 @@ func TestSymCachePoll(t *testing.T) {
 	add(t, p.Depot, "Product", file{"App.pdb", body})
 	ask := symAsk(t, "/v3.2.0/app.pdb/"+g.Upper())
 	if got := told(t, p.Depot, ask); got != "come again" {
-		t.Fatal(got)
+		t.Fatalf(`told: %q, want "come again"`, got)
 	}
 	for p.runs(t, "app.pdb") == 0 { // the lease is written down
 		runtime.Gosched()
@@ -515,7 +515,7 @@ func TestSymCachePoll(t *testing.T) {
 	wal := sizeOf(t, filepath.Join(p.dir, "index.db-wal"))
 	for range 20 {
 		if got := told(t, p.Depot, ask); got != "come again" {
-			t.Fatal(got)
+			t.Fatalf(`told: %q, want "come again"`, got)
 		}
 	}
 	after, err := p.db.Generation(t.Context())
@@ -524,7 +524,7 @@ func TestSymCachePoll(t *testing.T) {
 	}
 	list, err := p.Jobs().List(t.Context(), jobs.Filter{})
 	if err != nil || len(list) != 1 {
-		t.Errorf("%+v, %v", list, err)
+		t.Errorf("List: %+v, error %v; want length 1", list, err)
 	}
 }
 
@@ -541,17 +541,17 @@ func TestSecret(t *testing.T) {
 	d := openWith(t, Options{})
 	a, err := d.Secret("x")
 	if err != nil || len(a) != secretSize {
-		t.Fatal(a, err)
+		t.Fatalf(`Secret("x"): %v, error %v; want length %v`, a, err, secretSize)
 	}
 	if b, err := d.Secret("x"); err != nil || !bytes.Equal(a, b) {
-		t.Error(b, err)
+		t.Errorf(`Secret("x"): %v, error %v, %q; want %q`, b, err, a, b)
 	}
 	if b, err := d.Secret("y"); err != nil || bytes.Equal(a, b) {
-		t.Error(b, err)
+		t.Errorf(`Secret("y"): %v, error %v; want not bytes.Equal(a, b)`, b, err)
 	}
 	name := filepath.Join(d.Name(), "x.key")
 	if info, err := os.Stat(name); err != nil || runtime.GOOS != "windows" && info.Mode().Perm() != 0o600 {
-		t.Error(info, err)
+		t.Errorf("%s: %v, error %v; want mode 0600", name, info, err)
 	}
 	if err := os.WriteFile(name, a[1:], 0o600); err != nil {
 		t.Fatal(err)
@@ -699,7 +699,7 @@ func TestTranscoderNames(t *testing.T) {
 	body, g := pdbOf(t, 1)
 	add(t, p.Depot, "", file{"Real-1.pdb", body})
 	if got := told(t, p.Depot, symAsk(t, "/v3.1.0/a%3Bexec%20touch%20INJ%3B.pdb/"+g.Upper()+"/1")); !strings.HasPrefix(got, "3.1.0 made by") {
-		t.Fatal(got)
+		t.Fatalf(`told: %q, want one that begins with "3.1.0 made by"`, got)
 	}
 	if n := p.runs(t, "Real-1.pdb"); n != 1 {
 		t.Errorf("%d runs with the PDB's own name, want 1", n)
@@ -707,7 +707,7 @@ func TestTranscoderNames(t *testing.T) {
 	body, g = pdbOf(t, 2)
 	add(t, p.Depot, "", file{"$(touch INJ).pdb", body})
 	if got := told(t, p.Depot, symAsk(t, "/v3.1.0/b.pdb/"+g.Upper()+"/1")); !strings.HasPrefix(got, "3.1.0 made by") {
-		t.Fatal(got)
+		t.Fatalf(`told: %q, want one that begins with "3.1.0 made by"`, got)
 	}
 	if n := p.runs(t, "x.pdb"); n != 1 {
 		t.Errorf("%d runs with a harmless name instead of the PDB's, want 1", n)

@@ -100,7 +100,7 @@ func TestTarget(t *testing.T) {
 		}
 		target, err := OpenTarget(ctx, path)
 		if err != nil {
-			t.Fatalf("%s: %v", before, err)
+			t.Fatalf("%s: OpenTarget: error %v, want no error", before, err)
 		}
 		if _, err := OpenTarget(ctx, path); !errors.Is(err, ErrBusy) {
 			t.Errorf("%s: opened meanwhile: %v, want ErrBusy", before, err)
@@ -109,7 +109,7 @@ func TestTarget(t *testing.T) {
 			t.Errorf("%s: holds %d transactions, %v", before, n, err)
 		}
 		if err := target.Replace(ctx, staged, nil); err != nil {
-			t.Fatalf("%s: %v", before, err)
+			t.Fatalf("%s: Replace: error %v, want no error", before, err)
 		}
 		if m, found, err := target.Moment(ctx); err != nil || !found || m != want {
 			t.Errorf("%s: state %+v, %v, %v; want %+v", before, m, found, err, want)
@@ -122,7 +122,7 @@ func TestTarget(t *testing.T) {
 		}
 		db, err := Open(ctx, path, Options{MustExist: true})
 		if err != nil {
-			t.Fatalf("%s: %v", before, err)
+			t.Fatalf("%s: Open: error %v, want no error", before, err)
 		}
 		clean(t, db)
 		if n := commitTest(t, db, "", pdb(5)); n != 2 {

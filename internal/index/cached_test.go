@@ -306,7 +306,7 @@ func BenchmarkCached(b *testing.B) {
 					b.Fatal(err)
 				}
 				if n, _, err := db.Cached.Evict(b.Context(), []blob.Ref{e.Ref}, func(blob.Ref) error { return nil }); n != 1 || err != nil {
-					b.Fatal(n, err)
+					b.Fatalf("Evict: %v, error %v; want 1", n, err)
 				}
 			}
 		})

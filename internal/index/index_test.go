@@ -136,11 +136,11 @@ func testEveryFieldComesBack(t *testing.T) {
 		Entries: []Entry{e, e}}
 	number, err := db.Commit(t.Context(), tx, nil)
 	if err != nil || number != 1 {
-		t.Fatal(number, err)
+		t.Fatalf("Commit: %v, error %v; want 1", number, err)
 	}
 	hits, err := db.Lookup(t.Context(), all, symfile.Lookup{Name: "näme.pdb", ID: "abc", Role: 4})
 	if err != nil || len(hits) != 1 {
-		t.Fatal(hits, err)
+		t.Fatalf("Lookup: %v, error %v; want length 1", hits, err)
 	}
 	want := Hit{Stored{Object: o, Arch: "arm64e", Features: e.Features, DebugSize: e.DebugSize, Ref: e.Ref, Size: e.Size,
 		Number: 1, Added: tx.Time.UTC(), ModTime: e.ModTime, Path: "/p\uFFFD/x", Archive: "/a.zip"}, 4}
@@ -169,7 +169,7 @@ func testEveryFieldComesBack(t *testing.T) {
 	commitTest(t, db, "", e)
 	hits, err = db.Lookup(t.Context(), all, symfile.Lookup{Name: "näme.pdb", ID: "abc", Role: 8})
 	if err != nil || len(hits) != 1 || hits[0].Object != o || hits[0].Role != 12 || len(hits[0].Features) != 0 || hits[0].Number != 2 {
-		t.Errorf("%+v, %v", hits, err)
+		t.Errorf("Lookup: %+v, error %v; want length 1, hits[0].Object %v, hits[0].Role 12, hits[0].Features of length 0, hits[0].Number 2", hits, err, o)
 	}
 	clean(t, db)
 }
@@ -311,7 +311,7 @@ func testDrop(t *testing.T) {
 	}
 	s, err := db.Stats(t.Context())
 	if err != nil || s.Contents != 1 || s.Objects != 2 || s.Bytes != b.Size || s.Transactions != 1 {
-		t.Errorf("%+v %v", s, err)
+		t.Errorf("Stats: %+v, error %v; want Contents 1, Objects 2, Bytes %v, Transactions 1", s, err, b.Size)
 	}
 	// A failing delete leaves bytes without a row, not a row without bytes.
 	if _, err := db.Remove(t.Context(), 2); err != nil {
@@ -391,7 +391,7 @@ func testDerived(t *testing.T) {
 			want = Content{ref(p.n), int64(p.n)}
 		}
 		if err != nil || got != want {
-			t.Errorf("%v: %v, %v", p.tool, got, err)
+			t.Errorf("%v: got %v, error %v; want %v", p.tool, got, err, want)
 		}
 		clean(t, db)
 	}
@@ -407,11 +407,11 @@ func testDerived(t *testing.T) {
 	want := []blob.Ref{a.Ref, ref(10), ref(11), ref(12)}
 	slices.SortFunc(want, func(a, b blob.Ref) int { return bytes.Compare(a[:], b[:]) })
 	if err != nil || n != 2 || !slices.Equal(deleted, want) {
-		t.Errorf("%d, %v: %x", n, err, deleted)
+		t.Errorf("got %d, error %v, %x; want 2, %v", n, err, deleted, want)
 	}
 	clean(t, db)
 	if s, _ := db.Stats(t.Context()); s.Contents != 0 || s.Bytes != 0 || s.Objects != 0 || s.Lookups != 0 {
-		t.Errorf("%+v", s)
+		t.Errorf("Stats: %+v, want Contents 0, Bytes 0, Objects 0, Lookups 0", s)
 	}
 }
 
@@ -500,7 +500,7 @@ func testHigherAge(t *testing.T) {
 		}
 	}
 	if hits, err := db.HigherAge(t.Context(), Scope{Products: []string{"Q"}}, "a.pdb", guid, 1); len(hits) != 0 || err != nil {
-		t.Error(hits, err)
+		t.Errorf(`HigherAge("a.pdb", 1): %v, error %v; want length 0`, hits, err)
 	}
 }
 
@@ -539,7 +539,7 @@ func testFind(t *testing.T) {
 	} {
 		found, err := db.Find(t.Context(), c.scope, c.q, c.limit)
 		if err != nil {
-			t.Fatal(c.name, err)
+			t.Fatalf("%v: Find: error %v, want no error", c.name, err)
 		}
 		var got []string
 		for _, f := range found {
@@ -580,12 +580,12 @@ func testELFPaths(t *testing.T) {
 	} {
 		got, complete, err := db.ELFPaths(t.Context(), c.scope, c.q, c.limit)
 		if err != nil || len(got) != c.want || complete != c.complete {
-			t.Errorf("%+v: %v, %v, %v", c.q, got, complete, err)
+			t.Errorf("%+v: ELFPaths: %v, %v, error %v; want length %v, %v", c.q, got, complete, err, c.want, c.complete)
 		}
 	}
 	got, _, _ := db.ELFPaths(t.Context(), all, PathQuery{BuildID: string(b.Object.BuildID)}, 0)
 	if want := (ELFPath{symfile.Debug, string(b.Object.BuildID), b.Path, b.Archive}); len(got) != 1 || got[0] != want {
-		t.Errorf("%+v", got)
+		t.Errorf("got %+v, want length 1, got[0] %v", got, want)
 	}
 }
 
@@ -640,7 +640,7 @@ func testListShowStats(t *testing.T) {
 	}
 	gone, err := db.Show(t.Context(), 6, func(TxFile) error { return boom })
 	if err != nil || gone.Removed != c.t || gone.Files != 2 {
-		t.Errorf("%+v %v", gone, err)
+		t.Errorf("Show(6): %+v, error %v; want Removed %v, Files 2", gone, err, c.t)
 	}
 	s, err := db.Stats(t.Context())
 	if err != nil {
@@ -655,7 +655,7 @@ func testListShowStats(t *testing.T) {
 	var refs []blob.Ref
 	for k, err := range db.Contents(t.Context()) {
 		if err != nil || k.Size < 1000 {
-			t.Fatal(k, err)
+			t.Fatalf("%v: got error %v, want Size at least 1000", k, err)
 		}
 		refs = append(refs, k.Ref)
 	}
@@ -685,7 +685,7 @@ func testPages(t *testing.T) {
 		i++
 		return nil
 	}); err != nil || i != n {
-		t.Error(i, err)
+		t.Errorf("Show(1): %v, error %v; want %v", i, err, n)
 	}
 	if _, err := db.Remove(t.Context(), 1); err != nil {
 		t.Fatal(err)
@@ -699,7 +699,7 @@ func testPages(t *testing.T) {
 	}
 	gone := 0
 	if k, err := db.DropContents(t.Context(), list, c.t, func(blob.Ref) error { gone++; return nil }); k != n || gone != n || err != nil {
-		t.Error(k, gone, err)
+		t.Errorf("DropContents: %v, %v, error %v; want %v, %v", k, gone, err, n, n)
 	}
 	clean(t, db)
 }
@@ -730,7 +730,7 @@ func testCommitRefuses(t *testing.T) {
 		return boom
 	})
 	if !errors.Is(err, boom) || !slices.Equal(asked, []blob.Ref{ref(1), ref(2)}) {
-		t.Error(err, asked)
+		t.Errorf("Commit: error %v, %v; want %v, []blob.Ref{ref(1), ref(2)}", err, asked, boom)
 	}
 	if lookupEntry(t, db, all, pdb(1)) != nil {
 		t.Error("visible after a refused commit")
@@ -832,7 +832,7 @@ func breakRows(t *testing.T, db *DB, statements ...string) {
 	defer raw.Close()
 	for _, s := range statements {
 		if _, err := raw.Exec(s); err != nil {
-			t.Fatal(s, err)
+			t.Fatalf("%v: Exec: error %v, want no error", s, err)
 		}
 	}
 }
@@ -864,7 +864,7 @@ func TestCheckFindsFaults(t *testing.T) {
 		breakRows(t, db, statement)
 		problems, err := db.Check(t.Context())
 		if err != nil {
-			t.Fatal(statement, err)
+			t.Fatalf("%v: Check: error %v, want no error", statement, err)
 		}
 		if !strings.Contains(strings.Join(problems, "\n"), want) {
 			t.Errorf("%s: %q does not say %q", statement, problems, want)
@@ -902,7 +902,7 @@ func TestDamagedFile(t *testing.T) {
 		_ = broken.Close()
 	}
 	if err != nil && (!errors.Is(err, ErrCorrupt) || !strings.Contains(err.Error(), path)) {
-		t.Errorf("%v", err)
+		t.Errorf("the damaged index: error %v, want none, or ErrCorrupt with the path %s", err, path)
 	}
 }
 
@@ -922,7 +922,7 @@ func TestOpenRefuses(t *testing.T) {
 		}
 		_, err := Open(t.Context(), path, Options{})
 		if !errors.Is(err, ErrCorrupt) || !strings.Contains(err.Error(), path) {
-			t.Errorf("%s: %v", name, err)
+			t.Errorf("%s: Open: error %v, want ErrCorrupt, one with %q", name, err, path)
 		}
 		if b, _ := os.ReadFile(path); string(b) != text {
 			t.Errorf("%s: the file was changed", name)
@@ -960,7 +960,7 @@ func TestOpenRefuses(t *testing.T) {
 		before := make1(c.statement)
 		_, err := Open(t.Context(), path, Options{})
 		if !errors.Is(err, c.want) || !strings.Contains(err.Error(), c.says) || !strings.Contains(err.Error(), path) {
-			t.Errorf("%s: %v", c.statement, err)
+			t.Errorf("%s: Open: error %v, want %v, one with %q, one with %q", c.statement, err, c.want, c.says, path)
 		}
 		if b, _ := os.ReadFile(path); !bytes.Equal(b, before) {
 			t.Errorf("%s: the file was changed", c.statement)
@@ -1001,7 +1001,7 @@ func TestOlderFormat(t *testing.T) {
 		"UPDATE state SET last_tx = 1, generation = 9, contents = 1, bytes = 1001, objects = 1, lookups = 1")
 	for _, s := range steps {
 		if _, err := raw.Exec(s); err != nil {
-			t.Fatalf("%s: %v", s, err)
+			t.Fatalf("%s: Exec: error %v, want no error", s, err)
 		}
 	}
 	if err := raw.Close(); err != nil {
@@ -1017,14 +1017,14 @@ func TestOlderFormat(t *testing.T) {
 	defer db.Close()
 	clean(t, db)
 	if hits := lookupEntry(t, db, all, e); len(hits) != 1 || hits[0].Number != 1 || hits[0].Source != "" {
-		t.Errorf("%+v", hits)
+		t.Errorf(`lookupEntry: %+v, want length 1, hits[0].Number 1, hits[0].Source ""`, hits)
 	}
 	putCached(t, db, cachedFile("s", "", pdb(2)))
 	if hits := lookupEntry(t, db, all, pdb(2)); len(hits) != 1 || hits[0].id != 71 {
-		t.Errorf("%+v", hits)
+		t.Errorf("lookupEntry: %+v, want length 1, hits[0].id 71", hits)
 	}
 	if n := commitTest(t, db, "", pdb(2)); n != 2 {
-		t.Error(n)
+		t.Errorf(`commitTest(""): %v, want 2`, n)
 	}
 	clean(t, db)
 }
@@ -1091,11 +1091,11 @@ func TestNoSpace(t *testing.T) {
 	}
 	clean(t, db)
 	if s, _ := db.Stats(t.Context()); s.Transactions != 1 || s.Contents != 1 {
-		t.Errorf("%+v", s)
+		t.Errorf("Stats: %+v, want Transactions 1, Contents 1", s)
 	}
 	limit(1 << 30)
 	if n := commitTest(t, db, "", entries...); n != 2 {
-		t.Error(n)
+		t.Errorf(`commitTest(""): %v, want 2`, n)
 	}
 	clean(t, db)
 }
@@ -1148,11 +1148,11 @@ func TestWriteLock(t *testing.T) {
 		t.Error(err)
 	}
 	if n := commitTest(t, db, "", pdb(5)); n != 3 {
-		t.Error(n)
+		t.Errorf(`commitTest(""): %v, want 3`, n)
 	}
 	known := false
 	if err := db.Locked(t.Context(), func(k func(blob.Ref) (bool, error)) (err error) { known, err = k(ref(5)); return err }); err != nil || !known {
-		t.Error(known, err)
+		t.Errorf("Locked: %v, error %v; want true", known, err)
 	}
 }
 
@@ -1178,12 +1178,12 @@ func TestQueryPlans(t *testing.T) {
 				}
 				plan = append(plan, detail)
 				if strings.HasPrefix(detail, "SCAN") || strings.Contains(detail, "TEMP B-TREE") {
-					t.Errorf("%s: %s", cond, detail)
+					t.Errorf(`%s: got %s, want not strings.HasPrefix(detail, "SCAN"), one without "TEMP B-TREE"`, cond, detail)
 				}
 			}
 			if len(plan) == 0 || !strings.HasPrefix(plan[0], "SEARCH l USING PRIMARY KEY") ||
 				!slices.Contains(plan, "SEARCH f USING PRIMARY KEY (object_id=? AND tx_id=?)") {
-				t.Errorf("%s: %s", cond, plan)
+				t.Errorf(`%s: got %s, want length not 0, plan[0] that begins with "SEARCH l USING PRIMARY KEY", one with "SEARCH f USING PRIMARY KEY (object_id=? AND tx_id=?)"`, cond, plan)
 			}
 		}
 	}
@@ -1205,7 +1205,7 @@ func FuzzNames(f *testing.F) {
 		number := commitTest(t, db, product, e)
 		hits, err := db.Lookup(t.Context(), Scope{Products: []string{text(product)}}, symfile.Lookup{Name: symfile.Fold(symfile.Fold(name)), ID: symfile.Fold(symfile.Fold(id)), Role: symfile.AnyRole})
 		if err != nil || len(hits) == 0 || hits[0].Ref != e.Ref || hits[0].Object.Name != name {
-			t.Fatalf("%q %q: %v, %v", name, id, hits, err)
+			t.Fatalf("Lookup: %q, %q, %v, error %v; want length not 0, hits[0].Ref %v, hits[0].Object.Name %v", name, id, hits, err, e.Ref, name)
 		}
 		if _, err := db.Find(t.Context(), all, Query{Name: symfile.Fold(name), IDs: []string{id}, Prefix: id}, 5); err != nil {
 			t.Fatal(err)

@@ -17,7 +17,7 @@ func enqueue(t testing.TB, db *DB, j Job) int64 {
 	t.Helper()
 	id, existing, err := db.Enqueue(t.Context(), j)
 	if err != nil || existing {
-		t.Fatal(id, existing, err)
+		t.Fatalf("Enqueue: %v, %v, error %v; want false", id, existing, err)
 	}
 	return id
 }
@@ -247,7 +247,7 @@ func testLostWorkers(t *testing.T) {
 	c.hours(1)
 	stats, err := db.JobStats(t.Context())
 	if err != nil || len(stats) != 1 || stats[0].Running != 1 || stats[0].Lost != 1 {
-		t.Errorf("%+v, %v", stats, err)
+		t.Errorf("JobStats: %+v, error %v; want length 1, stats[0].Running 1, stats[0].Lost 1", stats, err)
 	}
 	// Nobody took it yet: a late heartbeat keeps it, a late result counts.
 	if err := db.Heartbeat(t.Context(), id, "a", first.Token, time.Minute); err != nil {
@@ -258,11 +258,11 @@ func testLostWorkers(t *testing.T) {
 	}
 	c.hours(1)
 	if jobs, err := db.Lease(t.Context(), "c", []string{"other"}, nil, time.Minute, 1); err != nil || jobs != nil {
-		t.Error(jobs, err)
+		t.Errorf(`Lease("c", 1): %v, error %v; want nil`, jobs, err)
 	}
 	clean(t, db)
 	if j, _ := db.Job(t.Context(), id); j.State != JobQueued || j.Outcome != OutcomeLost || j.Detail != "no heartbeat from a" {
-		t.Errorf("%+v", j)
+		t.Errorf(`Job: %+v, want State %v, Outcome %v, Detail "no heartbeat from a"`, j, JobQueued, OutcomeLost)
 	}
 	if err := db.Heartbeat(t.Context(), id, "a", first.Token, time.Minute); err != nil {
 		t.Error(err)
@@ -270,7 +270,7 @@ func testLostWorkers(t *testing.T) {
 	c.hours(1)
 	second := lease(t, db, "b", 1)
 	if len(second) != 1 || second[0].Attempts != 2 {
-		t.Fatalf("%+v", second)
+		t.Fatalf(`lease("b", 1): %+v, want length 1, second[0].Attempts 2`, second)
 	}
 	if err := db.Complete(t.Context(), id, "a", first.Token, Outcome{}); !errors.Is(err, ErrLeaseLost) {
 		t.Error(err)
@@ -289,7 +289,7 @@ func testLostWorkers(t *testing.T) {
 		t.Fatalf("given out too often: %+v", jobs)
 	}
 	if j, _ := db.Job(t.Context(), id); j.State != JobFailed || j.Outcome != OutcomeLost || j.Finished.IsZero() {
-		t.Errorf("%+v", j)
+		t.Errorf("Job: %+v, want State %v, Outcome %v, not j.Finished.IsZero()", j, JobFailed, OutcomeLost)
 	}
 	// With no attempts left, a failure is for good.
 	id = enqueue(t, db, Job{Kind: "symcache", Key: "k", MaxAttempts: 1})
@@ -310,12 +310,12 @@ func testLostWorkers(t *testing.T) {
 		t.Errorf("%s, %v, want\n%s", a, err, b)
 	}
 	if n, err := db.SweepJobs(t.Context(), c.t); n != 2 || err != nil {
-		t.Error(n, err)
+		t.Errorf("SweepJobs: %v, error %v; want 2", n, err)
 	}
 	clean(t, db)
 	// Ids are never given out twice.
 	if next := enqueue(t, db, Job{Kind: "symcache", Key: "m"}); next != id+3 {
-		t.Error(next)
+		t.Errorf("enqueue: %v, want %v", next, id+3)
 	}
 }
 
@@ -389,12 +389,12 @@ func testManyWorkers(t *testing.T) {
 func TestJobState(t *testing.T) {
 	for s := JobQueued; s <= JobCancelled; s++ {
 		if got, err := ParseJobState(s.String()); got != s || err != nil {
-			t.Error(s, got, err)
+			t.Errorf("ParseJobState: %v, %v, error %v; want %v", s, got, err, s)
 		}
 	}
 	for _, word := range []string{"", "unknown", "Done"} {
 		if _, err := ParseJobState(word); err == nil {
-			t.Error(word)
+			t.Errorf("%v: ParseJobState, want an error", word)
 		}
 	}
 	if JobState(200).String() != "unknown" {
@@ -417,7 +417,7 @@ func TestPlansScanNoTable(t *testing.T) {
 	} {
 		rows, err := file(db).point.db.Query("EXPLAIN QUERY PLAN "+query, make([]any, strings.Count(query, "$"))...)
 		if err != nil {
-			t.Fatal(query, err)
+			t.Fatalf("%v: Query: error %v, want no error", query, err)
 		}
 		var plan []string
 		for rows.Next() {

@@ -58,25 +58,25 @@ func testMisses(t *testing.T) {
 	want := []Miss{m("a/1", "one", 4, 2), m("a/1", "two", 2, 24)}
 	want[0].Detail, want[1].Detail = "why a/1", "why a/1"
 	if err != nil || !slices.Equal(got, want) {
-		t.Errorf("%+v, %v", got, err)
+		t.Errorf("got %+v, error %v; want %v", got, err, want)
 	}
 	if got, err := db.Misses.Of(t.Context(), odd); err != nil || len(got) != 1 || got[0].Key != odd {
-		t.Errorf("%+v, %v", got, err)
+		t.Errorf("Of: %+v, error %v; want length 1, got[0].Key %v", got, err, odd)
 	}
 	if got, err := db.Misses.Of(t.Context(), "a"); err != nil || got != nil {
-		t.Errorf("%+v, %v", got, err)
+		t.Errorf(`Of("a"): %+v, error %v; want nil`, got, err)
 	}
 	clean(t, db)
 	c.hours(1)
 	stats, err := db.Misses.Stats(t.Context())
 	if err != nil || !slices.Equal(stats, []MissStats{{1, 1, 1}, {2, 1, 0}, {3, 1, 0}, {4, 1, 0}}) {
-		t.Errorf("%+v, %v", stats, err)
+		t.Errorf("Stats: %+v, error %v; want []MissStats{{1, 1, 1}, {2, 1, 0}, {3, 1, 0}, {4, 1, 0}}", stats, err)
 	}
 	if n, err := db.Misses.Sweep(t.Context(), c.t.Add(1)); n != 0 || err != nil {
-		t.Error(n, err)
+		t.Errorf("Sweep: %v, error %v; want 0", n, err)
 	}
 	if n, err := db.Misses.Sweep(t.Context(), c.t.Add(time.Millisecond)); n != 1 || err != nil {
-		t.Error(n, err)
+		t.Errorf("Sweep: %v, error %v; want 1", n, err)
 	}
 	clean(t, db)
 }
@@ -110,7 +110,7 @@ func testFlushMisses(t *testing.T) {
 	} {
 		fill()
 		if n, err := db.Misses.Flush(t.Context(), f.f); n != f.want || err != nil || tally(t, db, "miss") != 6000-f.want {
-			t.Errorf("%+v: %d, %v", f.f, n, err)
+			t.Errorf(`%+v: Flush: %d, error %v; want %v, tally(t, db, "miss") %v`, f.f, n, err, f.want, 6000-f.want)
 		}
 		clean(t, db)
 	}
@@ -195,7 +195,7 @@ func testWanted(t *testing.T) {
 		{WantedFilter{Name: "c"}, ""},
 	} {
 		if got := strings.Join(missing(q.f), ", "); got != q.want {
-			t.Errorf("%+v: %s", q.f, got)
+			t.Errorf("%+v: got %s, want %v", q.f, got, q.want)
 		}
 	}
 	if g2, _ := db.Generation(t.Context()); g2 != g {
@@ -206,16 +206,16 @@ func testWanted(t *testing.T) {
 		count(Wanted{Name: "x", ID: fmt.Sprint(i), Count: 1, Last: c.t})
 	}
 	if got := missing(WantedFilter{Client: "windbg"}); got != nil || len(missing(WantedFilter{})) != 5 {
-		t.Error(got)
+		t.Errorf("missing: %v, want nil, missing(WantedFilter{}) of length 5", got)
 	}
 	clean(t, db)
 	c.hours(1)
 	count(Wanted{Name: "x", ID: "1", Count: 1, Last: c.t})
 	if n, err := db.Wanted.Drop(t.Context(), c.t); n != 4 || err != nil {
-		t.Error(n, err)
+		t.Errorf("Drop: %v, error %v; want 4", n, err)
 	}
 	if got := missing(WantedFilter{}); len(got) != 1 {
-		t.Error(got)
+		t.Errorf("missing: %v, want length 1", got)
 	}
 	clean(t, db)
 }
@@ -236,12 +236,12 @@ func testWantedPages(t *testing.T) {
 	seen, last := map[string]bool{}, int64(7)
 	for w, err := range db.Wanted.List(t.Context(), WantedFilter{}) {
 		if err != nil || w.Count > last || seen[w.Name] {
-			t.Fatal(w, err)
+			t.Fatalf("Wanted.List: %+v, error %v; want each name once, the highest count first (the last was %d)", w, err, last)
 		}
 		seen[w.Name], last = true, w.Count
 	}
 	if len(seen) != 2500 {
-		t.Error(len(seen))
+		t.Errorf("got length %v, want 2500", len(seen))
 	}
 }
 
@@ -276,7 +276,7 @@ func BenchmarkMisses(b *testing.B) {
 		for b.Loop() {
 			t := time.Now()
 			if list, err := db.Misses.Of(b.Context(), key(rnd.IntN(many))); err != nil || len(list) != 1 {
-				b.Fatal(list, err)
+				b.Fatalf("Of: %v, error %v; want length 1", list, err)
 			}
 			took = append(took, time.Since(t))
 		}
@@ -286,7 +286,7 @@ func BenchmarkMisses(b *testing.B) {
 	b.Run("absent", func(b *testing.B) {
 		for b.Loop() {
 			if list, err := db.Misses.Of(b.Context(), key(many+rnd.IntN(many))); err != nil || len(list) != 0 {
-				b.Fatal(list, err)
+				b.Fatalf("Of: %v, error %v; want length 0", list, err)
 			}
 		}
 	})

@@ -54,7 +54,7 @@ func TestDuties(t *testing.T) {
 		for _, db := range dbs {
 			wg.Go(func() {
 				if _, err := db.Nodes.Do(t.Context(), "chore", time.Hour, run); err != nil {
-					t.Errorf("Do: %v", err)
+					t.Errorf(`Do("chore"): error %v, want no error`, err)
 				}
 			})
 		}

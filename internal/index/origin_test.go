@@ -32,12 +32,12 @@ func testOrigins(t *testing.T) {
 		taken         bool
 	}{{"", "", false}, {"", "", false}, {"/s", "1", false}, {"/s", "1", true}, {"/s", "2", false}, {"/t", "1", false}, {"/t", "1", true}} {
 		if _, err := db.Commit(t.Context(), tx(c.store, c.number), nil); errors.Is(err, ErrImported) != c.taken || err != nil && !c.taken {
-			t.Errorf("%d: %v", i, err)
+			t.Errorf("commit %d of %s in %s: error %v, want ErrImported: %v", i, c.number, c.store, err, c.taken)
 		}
 	}
 	got, err := db.Origins(t.Context(), "/s")
 	if err != nil || len(got) != 2 || got["1"] != 3 || got["2"] != 4 {
-		t.Errorf("%v %v", got, err)
+		t.Errorf(`Origins("/s"): %v, error %v; want length 2, got["1"] 3, got["2"] 4`, got, err)
 	}
 	if _, err := db.Remove(t.Context(), 3); err != nil {
 		t.Fatal(err)
@@ -49,6 +49,6 @@ func testOrigins(t *testing.T) {
 		t.Errorf("again after a removal: %v", err)
 	}
 	if bad, err := db.Check(t.Context()); err != nil || len(bad) != 0 {
-		t.Errorf("%q %v", bad, err)
+		t.Errorf("Check: %q, error %v; want length 0", bad, err)
 	}
 }

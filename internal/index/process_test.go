@@ -154,7 +154,7 @@ func TestKillCache(t *testing.T) {
 		_ = c.Wait()
 		db, err := Open(t.Context(), path, Options{})
 		if err != nil {
-			t.Fatal(round, err)
+			t.Fatalf("%v: Open: error %v, want no error", round, err)
 		}
 		clean(t, db)
 		n := 0
@@ -220,7 +220,7 @@ func TestManyProcesses(t *testing.T) {
 	for range processes {
 		r := <-results
 		if r.err != nil {
-			t.Error(r.err)
+			t.Errorf("got %v, want nil", r.err)
 		}
 		for i, n := range r.numbers {
 			if have[n] || i > 0 && n <= r.numbers[i-1] {
@@ -314,7 +314,7 @@ func TestKill(t *testing.T) {
 		}
 		db, err := Open(t.Context(), path, Options{})
 		if err != nil {
-			t.Fatal(round, err)
+			t.Fatalf("%v: Open: error %v, want no error", round, err)
 		}
 		clean(t, db)
 		for n := range acked {

@@ -41,7 +41,7 @@ func testTokens(t *testing.T) {
 	}
 	for _, row := range []TokenRow{{ID: "a", Hash: ref(9)}, {ID: "z", Hash: ref(1)}} {
 		if err := db.Tokens.Put(t.Context(), row); !errors.Is(err, fs.ErrExist) {
-			t.Errorf("%+v: %v", row, err)
+			t.Errorf("%+v: Put: error %v, want fs.ErrExist", row, err)
 		}
 	}
 	for _, row := range []TokenRow{{ID: "z"}, {Hash: ref(9)}} {
@@ -106,11 +106,11 @@ func testFailures(t *testing.T) {
 	got, err := db.Failure(t.Context(), e.Ref, "gen", "3.1.0")
 	want := Failure{e.Ref, "gen", "3.1.0", "timeout", "why", start, start.Add(4 * time.Hour), 2}
 	if got != want || err != nil {
-		t.Errorf("%+v, %v", got, err)
+		t.Errorf("got %+v, error %v; want %v", got, err, want)
 	}
 	for _, k := range []struct{ tool, version string }{{"gen", "3.1.2"}, {"other", "3.1.0"}} {
 		if _, err := db.Failure(t.Context(), e.Ref, k.tool, k.version); !errors.Is(err, fs.ErrNotExist) {
-			t.Error(k, err)
+			t.Errorf("%v: Failure: error %v, want fs.ErrNotExist", k, err)
 		}
 	}
 	c.hours(1)
@@ -139,11 +139,11 @@ func testFailures(t *testing.T) {
 		{FailureFilter{Class: "timeout", Ended: c.t.Add(time.Millisecond)}, []string{"3.1.0 timeout"}},
 	} {
 		if got := classes(q.f); !slices.Equal(got, q.want) {
-			t.Errorf("%+v: %q", q.f, got)
+			t.Errorf("%+v: classes: %q, want %v", q.f, got, q.want)
 		}
 	}
 	if n, err := db.FlushFailures(t.Context(), FailureFilter{Ended: c.t.Add(time.Millisecond), Class: "crash"}); n != 1 || err != nil {
-		t.Error(n, err)
+		t.Errorf("FlushFailures: %v, error %v; want 1", n, err)
 	}
 	// A content that goes takes its failures along.
 	if _, err := db.Remove(t.Context(), 1); err != nil {
@@ -153,7 +153,7 @@ func testFailures(t *testing.T) {
 		t.Fatal(err)
 	}
 	if got := classes(FailureFilter{}); !slices.Equal(got, []string{"3.1.0 timeout"}) {
-		t.Errorf("%q", got)
+		t.Errorf(`classes: %q, want []string{"3.1.0 timeout"}`, got)
 	}
 	clean(t, db)
 }

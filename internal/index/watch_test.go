@@ -115,7 +115,7 @@ func testWatchGeneration(t *testing.T) {
 		}
 		writes, _ := w.Writes()
 		if err := step.do(other); err != nil {
-			t.Fatal(step.name, err)
+			t.Fatalf("%v: do: error %v, want no error", step.name, err)
 		}
 		if n, _ := w.Writes(); inFile && n == writes {
 			t.Errorf("%s: nothing was written", step.name)
