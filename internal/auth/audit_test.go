@@ -56,10 +56,10 @@ func TestAudit(t *testing.T) {
 	a.Flush()
 	b, err := os.ReadFile(a.cfg.File)
 	if err != nil || bytes.Count(b, []byte("\n")) != 3 || bytes.Contains(b, []byte(secret)) || len(b) > 2000 {
-		t.Fatalf("%v %s", err, b)
+		t.Fatalf(`os.ReadFile: error %v, %s; want bytes.Count(b, []byte("\n")) 3, one without []byte(secret), length at most 2000`, err, b)
 	}
 	if fi, err := os.Stat(a.cfg.File); err != nil || runtime.GOOS != "windows" && fi.Mode().Perm() != 0o600 {
-		t.Errorf("%v %v", fi.Mode(), err)
+		t.Errorf("the audit file has the mode %v, error %v; want 0600", fi.Mode(), err)
 	}
 	begin := newClock().now()
 	for _, test := range []struct {
@@ -85,7 +85,7 @@ func TestAudit(t *testing.T) {
 		{AuditFilter{Action: "read", Product: "App"}, 1},
 	} {
 		if got := readAll(t, a.cfg.File, test.f); len(got) != test.want {
-			t.Errorf("%+v: %d", test.f, len(got))
+			t.Errorf("%+v: readAll: length %d, want %v", test.f, len(got), test.want)
 		}
 	}
 	if err := a.Close(); err != nil {
@@ -121,7 +121,7 @@ func TestAuditRotates(t *testing.T) {
 	last := 100 - len(got)
 	for i, e := range got {
 		if e.Name != fmt.Sprint(last+i) {
-			t.Fatalf("%d: %s of %d", i, e.Name, len(got))
+			t.Fatalf("%d: got %s, length %d; want fmt.Sprint(last + i)", i, e.Name, len(got))
 		}
 	}
 	files, err := os.ReadDir(dir)
@@ -145,7 +145,7 @@ func TestAuditRotates(t *testing.T) {
 	}
 	text, err := os.ReadFile(a.cfg.File)
 	if err != nil || bytes.Count(text, []byte("\n")) != 1 {
-		t.Errorf("%v %s", err, text)
+		t.Errorf(`os.ReadFile: error %v, %s; want bytes.Count(text, []byte("\n")) 1`, err, text)
 	}
 }
 
@@ -217,7 +217,7 @@ func TestAuditFull(t *testing.T) {
 	}
 	got := readAll(t, file, AuditFilter{})
 	if len(got) != 1 || got[0].Name != "last" || got[0].Lost != 10 {
-		t.Errorf("%+v\n%s", got, logged.String())
+		t.Errorf(`readAll: %+v, %s; want length 1, got[0].Name "last", got[0].Lost 10`, got, logged.String())
 	}
 }
 
@@ -276,7 +276,7 @@ func FuzzReadAudit(f *testing.F) {
 			n++
 		}
 		if n > bytes.Count(b, []byte("\n"))+2 {
-			t.Fatal(n)
+			t.Fatalf(`got %v, want at most bytes.Count(b, []byte("\n")) + 2`, n)
 		}
 		a, err := OpenAudit(AuditConfig{File: file, MaxBytes: 1 << 40, MaxAge: 1 << 62}, nil)
 		if err != nil {

@@ -248,7 +248,7 @@ func TestCredentials(t *testing.T) {
 		})
 	}
 	if id, rights, _ := g.Authenticate(get(), game); !slices.Equal(rights.Products, []string{"Game"}) || rights.All || rights.Write || id.TokenID != row.ID || id.Carrier != "path" {
-		t.Errorf("%+v %+v", id, rights)
+		t.Errorf(`Authenticate: %+v, %+v; want Products []string{"Game"}, All false, Write false, TokenID %v, Carrier "path"`, id, rights, row.ID)
 	}
 }
 
@@ -304,7 +304,7 @@ func TestRevocationIsQuick(t *testing.T) {
 	s.err = errors.New("disk I/O error")
 	c.add(5 * time.Second)
 	if _, _, ch := g.Authenticate(get(), late); ch == nil || ch.Status != 503 {
-		t.Errorf("%+v", ch)
+		t.Errorf("Authenticate: %+v, want not nil, Status 503", ch)
 	}
 }
 
@@ -341,23 +341,23 @@ func TestOpen(t *testing.T) {
 	write, _ := s.issue(t, c, TokenSpec{Name: "push", Scopes: []string{"write"}, Products: []string{"Game"}})
 	g := newGate(t, Config{Now: c.now}, s)
 	if r, open := g.Open(); !open || !r.All || r.Write || r.Admin {
-		t.Errorf("%+v %v", r, open)
+		t.Errorf("Open: %+v, %v; want true, All true, Write false, Admin false", r, open)
 	}
 	for _, h := range [][]string{nil, {"Authorization", "Bearer somebody-else's"}, {"Authorization", "Bearer " + NewToken()}, {"Authorization", basic("a", "b")}} {
 		id, r, ch := g.Authenticate(get(h...), "")
 		if ch != nil || !r.All || r.Write || !id.Anonymous() || (h != nil) != (id.Failure != "") {
-			t.Errorf("%v: %+v %+v %+v", h, id, r, ch)
+			t.Errorf("%v: id %+v, rights %+v, challenge %+v; want anonymous, who may read all and write nothing, with a failure if there are credentials", h, id, r, ch)
 		}
 	}
 	_, r, ch := g.Authenticate(get("Authorization", "Bearer "+write), "")
 	if ch != nil || !r.All || !r.MayWrite("Game") || r.MayWrite("App") || r.WriteAll || r.Admin {
-		t.Errorf("%+v %+v", r, ch)
+		t.Errorf(`Authenticate(""): %+v, %+v; want nil, All true, r.MayWrite("Game"), not r.MayWrite("App"), WriteAll false, Admin false`, r, ch)
 	}
 	if _, _, ch := g.Authenticate(get(), NewToken()); ch == nil || ch.Status != 404 {
 		t.Errorf("unknown path token: %+v", ch)
 	}
 	if ch := g.NewChallenge(); ch.Status != 401 || !strings.HasPrefix(ch.Header[0], "Basic ") {
-		t.Errorf("%+v", ch)
+		t.Errorf(`NewChallenge: %+v, want Status 401, Header[0] that begins with "Basic "`, ch)
 	}
 	none := newGate(t, Config{}, nil)
 	if _, _, ch := none.Authenticate(get(), write); ch == nil || ch.Status != 404 {
@@ -375,17 +375,17 @@ func TestSomeForAnonymous(t *testing.T) {
 	}
 	_, r, ch := g.Authenticate(get(), "")
 	if ch != nil || !slices.Equal(r.Products, []string{"Public"}) || r.All {
-		t.Errorf("%+v %+v", r, ch)
+		t.Errorf(`Authenticate(""): %+v, %+v; want nil, Products []string{"Public"}, All false`, r, ch)
 	}
 	_, r, ch = g.Authenticate(get(), game)
 	if ch != nil || !slices.Equal(r.Products, []string{"Game", "Public"}) || r.All {
-		t.Errorf("%+v %+v", r, ch)
+		t.Errorf(`Authenticate: %+v, %+v; want nil, Products []string{"Game", "Public"}, All false`, r, ch)
 	}
 	if _, _, ch = g.Authenticate(get("Authorization", basic("alice", "wrong")), ""); ch == nil || ch.Status != 401 {
-		t.Errorf("%+v", ch)
+		t.Errorf(`Authenticate(""): %+v, want not nil, Status 401`, ch)
 	}
 	if _, r, ch = g.Authenticate(get("Authorization", basic("alice", "secret")), ""); ch != nil || !r.All {
-		t.Errorf("%+v %+v", r, ch)
+		t.Errorf(`Authenticate(""): %+v, %+v; want nil, All true`, r, ch)
 	}
 }
 
@@ -406,7 +406,7 @@ func TestUsersFile(t *testing.T) {
 		u, err := parsePasswords("users", []byte(test.text))
 		if test.want == "" {
 			if err != nil {
-				t.Errorf("%q: %v", test.text, err)
+				t.Errorf("%q: got error %v, want no error", test.text, err)
 			} else if err := bcrypt.CompareHashAndPassword(u.nobody, []byte("x")); !errors.Is(err, bcrypt.ErrMismatchedHashAndPassword) {
 				t.Errorf("nobody: %v", err)
 			}
@@ -417,7 +417,7 @@ func TestUsersFile(t *testing.T) {
 		}
 	}
 	if _, err := New(Config{Users: "/does/not/exist"}, nil, nil); err == nil || !strings.Contains(err.Error(), "/does/not/exist") {
-		t.Errorf("%v", err)
+		t.Errorf(`New: error %v, want an error, one with "/does/not/exist"`, err)
 	}
 }
 
@@ -468,7 +468,7 @@ func TestConcurrentAuthenticate(t *testing.T) {
 					g.tick()
 				}
 				if _, r, ch := g.Authenticate(get("Authorization", "Bearer "+good), ""); ch != nil || !r.All {
-					t.Errorf("%+v", ch)
+					t.Errorf(`Authenticate(""): %+v, %v; want nil, true`, ch, r.All)
 				}
 				if _, _, ch := g.Authenticate(get(), NewToken()); ch == nil {
 					t.Error("a random token lets in")

@@ -209,10 +209,10 @@ func TestTickets(t *testing.T) {
 			id, r, ch := g.Authenticate(negotiate(b), "")
 			if test.status == 0 {
 				if ch != nil {
-					t.Fatalf("%+v", ch)
+					t.Fatalf("got %+v, want nil", ch)
 				}
 				if id.Name != test.who || id.Method != MethodNegotiate || !r.Admitted || r.Admin || (id.Reply == "") != test.f.bare {
-					t.Errorf("%+v %+v", id, r)
+					t.Errorf("id %+v, rights %+v; want %s by Negotiate, admitted, no administrator, bare %v", id, r, test.who, test.f.bare)
 				}
 				if _, _, ch := g.Authenticate(negotiate(b), ""); ch == nil || ch.Status != 401 || !strings.Contains(ch.Reason, "before") {
 					t.Errorf("shown again: %+v", ch)
@@ -220,10 +220,10 @@ func TestTickets(t *testing.T) {
 				return
 			}
 			if ch == nil || ch.Status != test.status || !strings.Contains(ch.Reason, test.reason) || r.Admitted {
-				t.Fatalf("%+v %+v", id, ch)
+				t.Fatalf("got %+v, %+v, %v; want not nil, Status %v, Reason with %q, false", id, ch, r.Admitted, test.status, test.reason)
 			}
 			if test.status == 401 && !strings.HasPrefix(ch.Header[0], "Negotiate") || id.Name != test.who {
-				t.Errorf("%+v %+v", id, ch)
+				t.Errorf("id %+v, challenge %+v; want the name %q, and a Negotiate challenge with status 401", id, ch, test.who)
 			}
 			if strings.Contains(test.reason, "server's") != strings.Contains(ch.Text, "clock") {
 				t.Errorf("the client is told %q", ch.Text)
@@ -317,7 +317,7 @@ func TestMutual(t *testing.T) {
 		b, key, proof := forge{kt: kt, cname: []string{"carol"}, mutual: true, bare: bare}.token(t, c)
 		id, _, ch := g.Authenticate(negotiate(b), "")
 		if ch != nil {
-			t.Fatalf("%+v", ch)
+			t.Fatalf(`Authenticate(""): %+v, want nil`, ch)
 		}
 		reply, err := base64.StdEncoding.DecodeString(strings.TrimPrefix(id.Reply, "Negotiate "))
 		if err != nil {
@@ -326,13 +326,13 @@ func TestMutual(t *testing.T) {
 		if !bare {
 			var st spnego.SPNEGOToken
 			if err := st.Unmarshal(reply); err != nil || !st.Resp || st.NegTokenResp.State() != spnego.NegStateAcceptCompleted {
-				t.Fatalf("%+v %v", st, err)
+				t.Fatalf("Unmarshal: %+v, error %v; want Resp true, NegTokenResp.State() %v", st, err, spnego.NegStateAcceptCompleted)
 			}
 			reply = st.NegTokenResp.ResponseToken
 		}
 		var tok spnego.KRB5Token
 		if err := tok.Unmarshal(reply); err != nil || !tok.IsAPRep() {
-			t.Fatalf("%+v %v", tok, err)
+			t.Fatalf("Unmarshal: %+v, error %v; want tok.IsAPRep()", tok, err)
 		}
 		plain, err := crypto.DecryptEncPart(tok.APRep.EncPart, key, keyusage.AP_REP_ENCPART)
 		if err != nil {
@@ -365,7 +365,7 @@ func TestConnection(t *testing.T) {
 			return ch == nil && id.Name == "carol@UNIT.TEST" && rights.All && id.Reply == ""
 		}
 		if _, _, ch := g.Authenticate(first("Authorization", "Negotiate "+base64.StdEncoding.EncodeToString(b)), ""); ch != nil {
-			t.Fatalf("%+v", ch)
+			t.Fatalf(`Authenticate(""): %+v, want nil`, ch)
 		}
 		if in(first()) != on || in(other()) || in(get()) {
 			t.Fatalf("on=%v: who is let in is wrong", on)
@@ -418,7 +418,7 @@ func TestKeytabTrouble(t *testing.T) {
 	} {
 		_, err := New(Config{Keytab: test.file, KeytabPrincipal: test.principal}, nil, nil)
 		if err == nil || !strings.Contains(err.Error(), test.want) || !strings.Contains(err.Error(), test.file) {
-			t.Errorf("%s: %v", test.file, err)
+			t.Errorf("%s: New: error %v, want an error, one with %q, one with %q", test.file, err, test.want, test.file)
 		}
 	}
 }
@@ -434,7 +434,7 @@ func TestKeytabPrincipal(t *testing.T) {
 	kt.Entries[0].Key = account.Entries[0].Key
 	b, _, _ := forge{kt: kt, cname: []string{"carol"}}.token(t, c)
 	if id, _, ch := g.Authenticate(negotiate(b), ""); ch != nil || id.Name != "carol@UNIT.TEST" {
-		t.Errorf("%+v %+v", id, ch)
+		t.Errorf(`Authenticate(""): %+v, %+v; want nil, Name "carol@UNIT.TEST"`, id, ch)
 	}
 }
 
@@ -495,7 +495,7 @@ func TestTortureTickets(t *testing.T) {
 		case ch == nil && id.Name == "carol@UNIT.TEST":
 			taken++ // the change was in a field that nobody reads, such as a flag
 		case ch == nil || ch.Status != 401:
-			t.Fatalf("%x: %+v %+v", b, id, ch)
+			t.Fatalf("ticket %x: id %+v, challenge %+v; want status 401, or carol@UNIT.TEST", b, id, ch)
 		default:
 			refused++
 		}
@@ -548,7 +548,7 @@ func FuzzTicket(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, b []byte) {
 		if id, _, ch := g.Authenticate(negotiate(b), ""); ch == nil || ch.Status != 401 || !id.Anonymous() {
-			t.Fatalf("%+v %+v", id, ch)
+			t.Fatalf(`Authenticate(""): %+v, %+v; want not nil, Status 401, id.Anonymous()`, id, ch)
 		}
 	})
 }
@@ -574,7 +574,7 @@ func TestReplaysAreForgotten(t *testing.T) {
 		var k [32]byte
 		k[0] = byte(i)
 		if r.add(k, "a", now) != replayNew || r.add(k, "a", now.Add(10*time.Minute-1)) != replaySeen {
-			t.Fatal(i)
+			t.Fatalf(`%v, want r.add(k, "a", now) %v, r.add(k, "a", now.Add(10*time.Minute-1)) %v`, i, replayNew, replaySeen)
 		}
 		now = now.Add(7 * time.Minute)
 		if n := len(r.cur) + len(r.old); n > 5 {

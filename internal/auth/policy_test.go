@@ -13,7 +13,7 @@ func TestTokenShape(t *testing.T) {
 	for range 100 {
 		s := NewToken()
 		if !IsToken(s) || seen[s] || len(s) != 46 {
-			t.Fatalf("%q", s)
+			t.Fatalf("NewToken: %q, want a new token of 46 characters each time", s)
 		}
 		seen[s] = true
 	}
@@ -44,7 +44,7 @@ func TestTokenShape(t *testing.T) {
 	} {
 		got, rest, ok := PathToken(test.segs)
 		if ok != test.ok || len(rest) != test.rest || ok && got != tok {
-			t.Errorf("%v: %q %v %v", test.segs, got, rest, ok)
+			t.Errorf("PathToken(%v): %q, %v, %v; want the token: %v, and %d segments left", test.segs, got, rest, ok, test.ok, test.rest)
 		}
 	}
 }
@@ -54,10 +54,10 @@ func TestMakeToken(t *testing.T) {
 	secret, row, err := MakeToken(TokenSpec{Name: "ci", Scopes: []string{"write", "read", "write"}, Products: []string{"Game"}, Lifetime: time.Hour, CreatedBy: "me"}, now)
 	if err != nil || !IsToken(secret) || row.Hash != HashToken(secret) || !slices.Equal(row.Scopes, []string{"read", "write"}) ||
 		!row.Expires.Equal(now.Add(time.Hour)) || !row.Created.Equal(now) || row.CreatedBy != "me" || row.ID == "" || strings.Contains(secret, row.ID) {
-		t.Errorf("%q %+v %v", secret, row, err)
+		t.Errorf(`MakeToken: %q, %+v, error %v; want IsToken(secret), Hash HashToken(secret), Scopes []string{"read", "write"}, row.Expires.Equal(now.Add(time.Hour)), row.Created.Equal(now), CreatedBy "me", ID not "", one without %q`, secret, row, err, row.ID)
 	}
 	if _, row, err := MakeToken(TokenSpec{Name: "x"}, now); err != nil || !slices.Equal(row.Scopes, []string{"read"}) || !row.Expires.IsZero() || row.Products != nil {
-		t.Errorf("%+v %v", row, err)
+		t.Errorf(`MakeToken: %+v, error %v; want Scopes []string{"read"}, row.Expires.IsZero(), Products nil`, row, err)
 	}
 	for _, spec := range []TokenSpec{
 		{}, {Name: "a\nb"}, {Name: strings.Repeat("x", 300)}, {Name: "\xff"}, {Name: NewToken()},
@@ -128,7 +128,7 @@ func TestDecide(t *testing.T) {
 			write = "*"
 		}
 		if r.Admitted != test.in || r.All != test.all || strings.Join(r.Products, ",") != test.reads || write != test.write || r.Admin != test.admin || r.Write != (write != "") {
-			t.Errorf("%+v: %+v", test.id, r)
+			t.Errorf(`%+v: got %+v, %v; want Admitted %v, All %v, strings.Join(r.Products, ",") %v, %v, Admin %v, Write (write != "")`, test.id, r, write, test.in, test.all, test.reads, test.write, test.admin)
 		}
 	}
 }
@@ -167,7 +167,7 @@ func TestPolicyMistakes(t *testing.T) {
 		{PolicyConfig{Grants: []Grant{{Read: []string{"A"}}}}, "grant 1 has no pattern"},
 	} {
 		if _, err := NewPolicy(test.c); err == nil || !strings.Contains(err.Error(), test.want) {
-			t.Errorf("%+v: %v", test.c, err)
+			t.Errorf("%+v: NewPolicy: error %v, want an error, one with %q", test.c, err, test.want)
 		}
 	}
 }
@@ -257,7 +257,7 @@ func FuzzRedact(f *testing.F) {
 		}
 		got := Redact(before + s + after)
 		if strings.Contains(got, "CCCCCCCCCC") && !strings.Contains(before+after, "CCCCCCCCCC") {
-			t.Fatalf("%q: %q", before+s+after, got)
+			t.Fatalf("Redact(%q): %q, want it without the token", before+s+after, got)
 		}
 		if again := Redact(got); again != got {
 			t.Fatalf("%q becomes %q", got, again)

@@ -162,7 +162,7 @@ func TestTLSFiles(t *testing.T) {
 		t.Helper()
 		status, body, leaf, err := ask(t, target, a, nil)
 		if err != nil || status != 200 || body != "HTTP/2.0 " {
-			t.Fatalf("%d %q %v", status, body, err)
+			t.Fatalf(`ask: %d, %q, error %v; want 200, "HTTP/2.0 "`, status, body, err)
 		}
 		return leaf
 	}
@@ -294,10 +294,10 @@ func TestClientCertificates(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			status, body, _, err := ask(t, test.url, a, test.cert)
 			if status != test.status || (status == 0) != (err != nil) {
-				t.Fatalf("%d %q %v", status, body, err)
+				t.Fatalf("status %d, body %q, error %v; want status %d (0: an error)", status, body, err, test.status)
 			}
 			if status == 200 && body != "HTTP/2.0 "+test.who {
-				t.Errorf("%q", body)
+				t.Errorf("body %q, want the name %q over HTTP/2", body, test.who)
 			}
 		})
 	}
@@ -316,7 +316,7 @@ func TestClientCertificates(t *testing.T) {
 	short.Leaf.NotAfter = time.Now().Add(-time.Second)
 	r.TLS = &tls.ConnectionState{PeerCertificates: []*x509.Certificate{short.Leaf}, VerifiedChains: [][]*x509.Certificate{{short.Leaf}}}
 	if _, _, ch := g.Authenticate(r, ""); ch == nil || ch.Status != 401 {
-		t.Errorf("%+v", ch)
+		t.Errorf(`Authenticate(""): %+v, want not nil, Status 401`, ch)
 	}
 }
 

@@ -59,7 +59,7 @@ func works(t *testing.T, cfg bucket.Config) *tape {
 	}
 	defer o.Body.Close()
 	if data, err := io.ReadAll(o.Body); string(data) != "hello" || err != nil {
-		t.Fatalf("%q, %v", data, err)
+		t.Fatalf(`got %q, error %v; want "hello"`, data, err)
 	}
 	return via
 }
@@ -180,12 +180,12 @@ func TestS3LastResort(t *testing.T) {
 	via := &tape{next: refusing{}}
 	_, err := open(t, &bucket.S3Config{Bucket: "symbols", Region: "eu-west-1"}, via).Head(t.Context(), "k")
 	if !errors.Is(err, bucket.ErrCredentials) || len(via.all()) == 0 || !strings.Contains(via.all()[0], "http://169.254.169.254/") {
-		t.Errorf("%v, %q", err, via.all())
+		t.Errorf(`Head("k"): error %v, %q; want bucket.ErrCredentials, length not 0, via.all()[0] with "http://169.254.169.254/"`, err, via.all())
 	}
 	for _, cfg := range []*bucket.S3Config{{Bucket: "symbols", Endpoint: "https://store.example"}, {Bucket: "symbols", Auth: "anonymous"}, {Bucket: "symbols", Auth: "anonymous", Region: "cn-north-1"}} {
 		via := &tape{next: refusing{}}
 		if _, err := open(t, cfg, via).Head(t.Context(), "k"); errors.Is(err, bucket.ErrCredentials) || len(via.all()) != 1 {
-			t.Errorf("%v, %q", err, via.all())
+			t.Errorf(`Head("k"): error %v, %q; want not bucket.ErrCredentials, length 1`, err, via.all())
 		}
 	}
 }
@@ -323,13 +323,13 @@ func TestAzureSAS(t *testing.T) {
 	_, err = b.Head(t.Context(), "k")
 	for _, s := range []string{sig, url.QueryEscape(sig), "sig="} {
 		if err == nil || strings.Contains(err.Error(), s) || strings.Contains(b.Name(), s) {
-			t.Errorf("%v, %s", err, b.Name())
+			t.Errorf("got error %v, %s; want an error, not strings.Contains(err.Error(), s), not strings.Contains(b.Name(), s)", err, b.Name())
 		}
 	}
 	for _, bad := range []string{"sv=1", "sig=a b", "sig=a\r\nx: y", "sig=%zz"} {
 		cfg.SAS = bad
 		if _, err := cfg.Open(refusing{}); err == nil || strings.Contains(err.Error(), bad) {
-			t.Errorf("%q: %v", bad, err)
+			t.Errorf("%q: Open: error %v, want an error, not strings.Contains(err.Error(), bad)", bad, err)
 		}
 	}
 }
@@ -434,7 +434,7 @@ func TestSecretsNotInTheClear(t *testing.T) {
 		&bucket.AzureConfig{Account: "account1", Container: "symbols", Endpoint: "http://192.0.2.1/account1", SAS: "sig=SECRET"},
 	} {
 		if _, err := cfg.Open(refusing{}); err == nil || strings.Contains(err.Error(), "SECRET") {
-			t.Errorf("%T: %v", cfg, err)
+			t.Errorf(`%T: Open: error %v, want an error, not strings.Contains(err.Error(), "SECRET")`, cfg, err)
 		}
 		if _, err := cfg.Open(nil); err == nil {
 			t.Errorf("%T opens without a RoundTripper", cfg)
@@ -445,7 +445,7 @@ func TestSecretsNotInTheClear(t *testing.T) {
 		&bucket.AzureConfig{Account: "account1", Container: "symbols", Endpoint: "http://store.example", AccountKey: "a2V5"},
 	} {
 		if _, err := cfg.Open(refusing{}); err != nil {
-			t.Errorf("%T: %v", cfg, err)
+			t.Errorf("%T: Open: error %v, want no error", cfg, err)
 		}
 	}
 }

@@ -52,7 +52,7 @@ func errs(t *testing.T, b bucket.Bucket) map[string]error {
 	for op, err := range m {
 		e := (*bucket.Error)(nil)
 		if err != nil && (!errors.As(err, &e) || strings.Contains(err.Error(), "SECRET") || strings.ContainsAny(err.Error(), "\r\n") || len(err.Error()) > 500) {
-			t.Errorf("%s: %.1000v", op, err)
+			t.Errorf("%s: error %.1000v, want a bucket.Error of one line and 500 bytes at most, without the secret", op, err)
 		}
 	}
 	return m
@@ -130,7 +130,7 @@ func TestMismatchedResponses(t *testing.T) {
 				o, err := b.Get(t.Context(), "k", 10, 10, "")
 				if err == nil {
 					o.Body.Close()
-					t.Errorf("%+v", o)
+					t.Errorf("Get: %+v, want an error", o)
 				}
 				_, err = b.Get(t.Context(), "k", 0, -1, "tag")
 				if !errors.Is(err, bucket.ErrPrecondition) && c.status == 200 {
@@ -241,7 +241,7 @@ func TestS3CodesThatNeedWords(t *testing.T) {
 			_, _ = io.WriteString(w, `<Error><Code>`+code+`</Code><Message>SECRET</Message></Error>`)
 		})
 		if _, err := open(t, config("s3", address), buckettest.Transport(nil)).Get(t.Context(), "k", 0, -1, ""); !errors.Is(err, want) || strings.Contains(err.Error(), "SECRET") {
-			t.Errorf("%s: %v", code, err)
+			t.Errorf(`%s: Get("k", 0, ""): error %v, want %v, not strings.Contains(err.Error(), "SECRET")`, code, err, want)
 		}
 	}
 }

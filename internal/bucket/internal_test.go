@@ -65,7 +65,7 @@ func TestTokens(t *testing.T) {
 		for range 10 {
 			wg.Go(func() {
 				if v, err := tok.get(t.Context()); v != "x" || err != nil {
-					t.Errorf("%q, %v", v, err)
+					t.Errorf(`get: %q, error %v; want "x"`, v, err)
 				}
 			})
 		}
@@ -73,16 +73,16 @@ func TestTokens(t *testing.T) {
 		// A token is renewed before it expires, and at once when refused.
 		time.Sleep(54 * time.Minute)
 		if v, _ := tok.get(t.Context()); v != "x" {
-			t.Errorf("%q", v)
+			t.Errorf(`get: %q, want "x"`, v)
 		}
 		time.Sleep(2 * time.Minute)
 		if v, _ := tok.get(t.Context()); v != "xx" {
-			t.Errorf("%q", v)
+			t.Errorf(`get: %q, want "xx"`, v)
 		}
 		tok.drop("x") // a different, older token
 		tok.drop("xx")
 		if v, _ := tok.get(t.Context()); v != "xxx" {
-			t.Errorf("%q", v)
+			t.Errorf(`get: %q, want "xxx"`, v)
 		}
 		// A failure is not cached.
 		tok.drop("xxx")
@@ -92,7 +92,7 @@ func TestTokens(t *testing.T) {
 		}
 		fail.Store(false)
 		if v, err := tok.get(t.Context()); v != "xxxxx" || err != nil {
-			t.Errorf("%q, %v", v, err)
+			t.Errorf(`get: %q, error %v; want "xxxxx"`, v, err)
 		}
 	})
 }
@@ -104,12 +104,12 @@ func TestRetryTime(t *testing.T) {
 		"Sat, 21 Nov 2026 12:01:00 GMT": time.Minute, "Sun, 21 Nov 2027 12:01:00 GMT": 24 * time.Hour,
 	} {
 		if got := retryTime(s, now); !got.Equal(now.Add(want)) {
-			t.Errorf("%q: %v", s, got)
+			t.Errorf("%q: retryTime: %v, want got.Equal(now.Add(want))", s, got)
 		}
 	}
 	for _, s := range []string{"", "soon", "1e9"} {
 		if got := retryTime(s, now); !got.IsZero() {
-			t.Errorf("%q: %v", s, got)
+			t.Errorf("%q: retryTime: %v, want got.IsZero()", s, got)
 		}
 	}
 }

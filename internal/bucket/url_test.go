@@ -44,15 +44,15 @@ func TestParseURL(t *testing.T) {
 	} {
 		got, err := bucket.ParseURL(c.url)
 		if err != nil {
-			t.Errorf("%s: %v", c.url, err)
+			t.Errorf("%s: ParseURL: error %v, want no error", c.url, err)
 			continue
 		}
 		if d := cmp.Diff(c.want, got); d != "" {
-			t.Errorf("%s: %s", c.url, d)
+			t.Errorf(`%s: Diff: %s, want ""`, c.url, d)
 		}
 		b, err := got.Open(buckettest.Transport(nil))
 		if (err == nil) != (c.name != "") {
-			t.Errorf("%s: %v", c.url, err)
+			t.Errorf("%s: Open: error %v, want one: %v", c.url, err, c.name == "")
 		}
 		if err != nil {
 			continue
@@ -85,7 +85,7 @@ func TestParseURLRefuses(t *testing.T) {
 			continue
 		}
 		if errors.Is(err, bucket.ErrNotBucket) != other || strings.Contains(err.Error(), "secret") {
-			t.Errorf("%s: %v", url, err)
+			t.Errorf(`%s: got error %v, want errors.Is(err, bucket.ErrNotBucket) %v, not strings.Contains(err.Error(), "secret")`, url, err, other)
 		}
 	}
 }

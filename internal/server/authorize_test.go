@@ -309,7 +309,7 @@ func TestModuleNamedT(t *testing.T) {
 	h := addAs(t, g.d, "ours", "t.sym", sym("0123456789ABCDEF0123456789ABCDE01", "t", "", 400))
 	for _, p := range []string{"/t/0123456789ABCDEF0123456789ABCDE01/t.sym", "/t/t/0123456789ABCDEF0123456789ABCDE01/t.sym"} {
 		if r := ask(g.s, "GET", p); r.status != 200 || r.body != string(h.body) {
-			t.Errorf("%s: %d", p, r.status)
+			t.Errorf(`%s: ask("GET"): %d, %v; want 200, %v`, p, r.status, r.body, string(h.body))
 		}
 	}
 }
@@ -626,7 +626,7 @@ func TestInvalidCredentialsIgnored(t *testing.T) {
 	g := newGuarded(t, auth.PolicyConfig{}, Config{})
 	for _, h := range []string{bearer(auth.NewToken()), basic("proxy", "user"), "Authorization: Negotiate YII="} {
 		if r := ask(g.s, "GET", g.theirsPDB.path(t, layout.SymStore), h); r.status != 200 || !strings.HasPrefix(r.header.Get("Cache-Control"), "public") {
-			t.Errorf("%s: %d %q", auth.Redact(h), r.status, r.header.Get("Cache-Control"))
+			t.Errorf(`%s: ask("GET"): %d, %q; want 200, one that begins with "public"`, auth.Redact(h), r.status, r.header.Get("Cache-Control"))
 		}
 	}
 }

@@ -56,7 +56,7 @@ func TestOwnPaths(t *testing.T) {
 				t.Errorf("%s %s: status %d, type %q, length %q", method, tt.path, r.status, r.header.Get("Content-Type"), r.header.Get("Content-Length"))
 			}
 			if method == "GET" && r.body != tt.body {
-				t.Errorf("%s: %q", tt.path, r.body)
+				t.Errorf("GET %s: body %q, want %q", tt.path, r.body, tt.body)
 			}
 			if r.header.Get("Access-Control-Allow-Origin") != "" && builtIn[strings.Trim(tt.path, "/")] {
 				t.Errorf("%s may be read from other sites", tt.path)
@@ -76,7 +76,7 @@ func TestOwnPaths(t *testing.T) {
 func TestNotReady(t *testing.T) {
 	s := newServer(t, Config{Depot: unready{}})
 	if r := ask(s, "GET", "/readyz"); r.status != 503 || r.header.Get("Retry-After") == "" {
-		t.Errorf("%d", r.status)
+		t.Errorf(`ask("GET", "/readyz"): %d, want 503, r.header.Get("Retry-After") not ""`, r.status)
 	}
 	if r := ask(s, "GET", "/healthz"); r.status != 200 {
 		t.Errorf("healthz: %d", r.status)
@@ -271,13 +271,13 @@ func TestMetadata(t *testing.T) {
 		var a metadataAnswer
 		if r.status == 200 {
 			if r.header.Get("Content-Type") != "application/json" || r.header.Get("Access-Control-Allow-Origin") != "" {
-				t.Errorf("%s: %v", query, r.header)
+				t.Errorf(`got %s, %v; want Get("Content-Type") "application/json", Get("Access-Control-Allow-Origin") ""`, query, r.header)
 			}
 			if err := json.Unmarshal([]byte(r.body), &a); err != nil {
-				t.Errorf("%s: %v", query, err)
+				t.Errorf("json.Unmarshal: %s, error %v; want no error", query, err)
 			}
 			if !strings.Contains(r.body, `"results":[`) || !strings.Contains(r.body, `"complete":`) {
-				t.Errorf("%s: %s", query, r.body)
+				t.Errorf("got %s, %s; want one with %q, one with %q", query, r.body, `"results":[`, `"complete":`)
 			}
 		}
 		return r.status, a
@@ -286,7 +286,7 @@ func TestMetadata(t *testing.T) {
 	for _, q := range []string{"key=buildid&value=" + id, "key=file&value=/usr/bin/e-arm64", "key=glob&value=/usr/*/e-*", "key=buildid&value=" + strings.ToUpper(id)} {
 		status, a := get(q)
 		if status != 200 || !slices.Contains(a.Results, want) || !a.Complete {
-			t.Errorf("%s: %d %+v", q, status, a)
+			t.Errorf("%s: get: %d, %+v; want 200, Results with %v, Complete true", q, status, a, want)
 		}
 	}
 	if status, a := get("key=file&value=/none"); status != 200 || len(a.Results) != 0 || !a.Complete {
@@ -306,7 +306,7 @@ func TestMetadata(t *testing.T) {
 	}
 	for _, q := range []string{"", "key=file", "value=x", "key=source&value=x"} {
 		if r := ask(w.s, "GET", "/metadata?"+q); r.status != 404 || !strings.Contains(r.body, "glob") {
-			t.Errorf("%q: %d %q", q, r.status, r.body)
+			t.Errorf(`%q: ask("GET"): %d, %q; want 404, one with "glob"`, q, r.status, r.body)
 		}
 	}
 	plain := ask(newServer(t, Config{Depot: w.d}), "GET", "/metadata?key=glob&value=/home/*/*/prog*")
@@ -406,7 +406,7 @@ func TestFailures(t *testing.T) {
 		for range 3 {
 			r := ask(s, "GET", path)
 			if r.status != want || strings.Contains(r.body, "disk") || r.header.Get("Cache-Control") != "no-cache" {
-				t.Errorf("%v: %d %q", err, r.status, r.body)
+				t.Errorf(`got error %v, %d, %q; want %v, one without "disk", r.header.Get("Cache-Control") "no-cache"`, err, r.status, r.body, want)
 			}
 			if got := r.header.Get("Retry-After"); (got != "") != (want == 503) {
 				t.Errorf("%v: status %d with Retry-After %q", err, r.status, got)
@@ -439,7 +439,7 @@ func FuzzDispatch(f *testing.F) {
 		switch w.Code {
 		case 200, 204, 304, 404, 405:
 		default:
-			t.Errorf("%s %q: %d", method, target, w.Code)
+			t.Errorf("%s %q: status %d, want 200, 204, 304, 404 or 405", method, target, w.Code)
 		}
 		if strings.Contains(w.Header().Get("Content-Type"), "html") && !strings.Contains(accept, "text/html") {
 			t.Errorf("%s %q: HTML for who did not ask", method, target)

@@ -264,7 +264,7 @@ func benchmark(b *testing.B, cfg Config, path func(w *world) string) {
 	}
 	m, _ := io.Copy(io.Discard, r.Body)
 	if n != m {
-		b.Fatal(n, m)
+		b.Fatalf("io.Copy: %v, %v; want %v", n, m, m)
 	}
 	_, _ = c.conn.Write(raw)
 	head, err := c.r.ReadBytes('\n')

@@ -233,7 +233,7 @@ func TestJobAPIFails(t *testing.T) {
 		code, body := send(t, "POST", url+"/-/jobs/lease", `{"worker":"w","versions":["3.1.0"],"slots":1,"wait_seconds":5}`)
 		var got struct{ Jobs []wire.Job }
 		if err := json.Unmarshal([]byte(body), &got); err != nil || code != 200 || len(got.Jobs) != 1 {
-			t.Fatal(code, body, err)
+			t.Fatalf("json.Unmarshal: %v, %v, error %v, length %v; want 200, 1", code, body, err, len(got.Jobs))
 		}
 		return got.Jobs[0], []string{wire.Worker, "w", wire.Lease, got.Jobs[0].Token}
 	}
@@ -244,20 +244,20 @@ func TestJobAPIFails(t *testing.T) {
 	}
 	j, mine := lease()
 	if code, body := send(t, "GET", fmt.Sprintf("%s/-/jobs/%d/pdb", url, j.ID), "", mine...); code != 410 || !strings.Contains(body, `"class":"absent"`) {
-		t.Error(code, body)
+		t.Errorf(`send("GET", ""): %v, %q; want 410, one with %q`, code, body, `"class":"absent"`)
 	}
 	if st, err := d.SymCache().RequestSymCache(t.Context(), none, v); err != nil || st != jobs.Failed {
-		t.Error(st, err)
+		t.Errorf("RequestSymCache: %v, error %v; want %v", st, err, jobs.Failed)
 	}
 	if _, err := d.SymCache().RequestSymCache(t.Context(), key, v); err != nil {
 		t.Fatal(err)
 	}
 	j, mine = lease()
 	if code, body := send(t, "POST", fmt.Sprintf("%s/-/jobs/%d/fail", url, j.ID), `{"class":"exit","version":"3.1.0","detail":"exit status 1"}`, mine...); code != 200 {
-		t.Error(code, body)
+		t.Errorf("send(\"POST\", `{\"class\":\"exit\",\"version\":\"3.1.0\",\"detail\":\"exit status 1\"}`): %v, %v; want 200", code, body)
 	}
 	if f, err := d.SymCache().SymCacheFailure(t.Context(), key, v); err != nil || f.Class != "exit" {
-		t.Errorf("%+v %v", f, err)
+		t.Errorf(`SymCacheFailure: %+v, error %v; want Class "exit"`, f, err)
 	}
 }
 
@@ -267,11 +267,11 @@ func TestJobAPIRefuses(t *testing.T) {
 	for _, auth := range []string{"", "Bearer", "Bearer wrong", "Basic " + workToken, "Bearer " + workToken + "x", workToken} {
 		for _, path := range []string{"lease", "1/pdb", "1/complete", "x/y/z", ""} {
 			if code, body := send(t, "POST", url+"/-/jobs/"+path, lease, "Authorization", auth); code != 401 || strings.Contains(body, workToken) {
-				t.Errorf("%q %s: %d %s", auth, path, code, body)
+				t.Errorf(`%q, %s: send("POST", "Authorization"): %d, %s; want 401, one without %q`, auth, path, code, body, workToken)
 			}
 		}
 		if code, _ := send(t, "GET", url+"/-/jobs/1/pdb", "", "Authorization", auth); code != 401 {
-			t.Errorf("%q: %d", auth, code)
+			t.Errorf(`%q: send("GET", "", "Authorization"): %d, want 401`, auth, code)
 		}
 	}
 	for body, want := range map[string]int{
@@ -291,19 +291,19 @@ func TestJobAPIRefuses(t *testing.T) {
 		strings.Repeat(" ", 70<<10):                                                                           413,
 	} {
 		if code, got := send(t, "POST", url+"/-/jobs/lease", body); code != want {
-			t.Errorf("%.80s: %d %s", body, code, got)
+			t.Errorf(`%.80s: send("POST"): %d, %s; want %v`, body, code, got, want)
 		}
 	}
 	for _, path := range []string{"/-/jobs", "/-/jobs/", "/-/jobs/0/pdb", "/-/jobs/-1/heartbeat", "/-/jobs/99999999999999999999/heartbeat", "/-/jobs/1/pdb/x", "/-/other/lease"} {
 		if code, _ := send(t, "POST", url+path, "", wire.Worker, "w", wire.Lease, "x"); code/100 != 4 {
-			t.Errorf("%s: %d", path, code)
+			t.Errorf("POST %s: status %d, want 4xx", path, code)
 		}
 	}
 	// Without a token there is no such API.
 	_, url, _ = jobServer(t, "")
 	for _, auth := range []string{"", "Bearer ", "Bearer x"} {
 		if code, _ := send(t, "POST", url+"/-/jobs/lease", lease, "Authorization", auth); code != 404 {
-			t.Errorf("%q: %d", auth, code)
+			t.Errorf(`%q: send("POST", "Authorization"): %d, want 404`, auth, code)
 		}
 	}
 }

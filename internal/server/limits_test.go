@@ -372,7 +372,7 @@ func TestAccessLog(t *testing.T) {
 		}
 	}
 	if !strings.Contains(lines[1], `"protocol":"breakpad","result":"hit"`) || !strings.Contains(lines[4], `"result":"miss"`) {
-		t.Errorf("%s\n%s", lines[1], lines[4])
+		t.Errorf("got %s, %s; want one with %q, one with %q", lines[1], lines[4], `"protocol":"breakpad","result":"hit"`, `"result":"miss"`)
 	}
 }
 
@@ -407,7 +407,7 @@ func TestLogWriter(t *testing.T) {
 		time.Sleep(time.Second)
 		synctest.Wait()
 		if out.String() != "one\ntwo\n" {
-			t.Errorf("%q", out.String())
+			t.Errorf("got %q, want %q", out.String(), "one\ntwo\n")
 		}
 		_, _ = l.Write(bytes.Repeat([]byte("x"), logBuffer))
 		if len(out.String()) < logBuffer {

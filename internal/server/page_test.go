@@ -24,7 +24,7 @@ func TestPage(t *testing.T) {
 	r := ask(w.s, "GET", "/", browser)
 	if r.status != 200 || r.header.Get("Content-Type") != "text/html; charset=utf-8" || r.header.Get("Vary") != "Accept" ||
 		r.header.Get("Cache-Control") != "no-store" || r.header.Get("Access-Control-Allow-Origin") != "" {
-		t.Errorf("%d %v", r.status, r.header)
+		t.Errorf(`got %d, %v; want 200, Get("Content-Type") "text/html; charset=utf-8", Get("Vary") "Accept", Get("Cache-Control") "no-store", Get("Access-Control-Allow-Origin") ""`, r.status, r.header)
 	}
 	for _, c := range clients("http://localhost", false) {
 		if !strings.Contains(r.body, html.EscapeString(c.Text)) && !strings.Contains(html.UnescapeString(r.body), c.Text) {
@@ -81,7 +81,7 @@ func TestSearch(t *testing.T) {
 		}
 	}
 	if r := find("no such thing"); r.status != 200 || !strings.Contains(r.body, "Nothing found") {
-		t.Errorf("%d", r.status)
+		t.Errorf(`find("no such thing"): %d, %q; want 200, one with "Nothing found"`, r.status, r.body)
 	}
 	const evil = `"><script>alert(1)</script>`
 	if r := find(evil); strings.Contains(r.body, "<script") || !strings.Contains(r.body, html.EscapeString(evil)) {
@@ -89,14 +89,14 @@ func TestSearch(t *testing.T) {
 	}
 	for _, q := range []string{strings.Repeat("x", 100000), "\xff\xfe\x00", "****************************", "%", "'; DROP TABLE object; --", "../../etc/passwd"} {
 		if r := find(q); r.status != 200 {
-			t.Errorf("%.20q: %d", q, r.status)
+			t.Errorf("%.20q: find: %d, want 200", q, r.status)
 		}
 	}
 	if r := ask(w.s, "GET", "/?q=hello*"); r.header.Get("Content-Type") == "text/html; charset=utf-8" {
 		t.Error("HTML for who did not ask for it")
 	}
 	if got := layout.Path(w.small.obj); got != w.small.path(t, layout.BreakpadTree)[1:] {
-		t.Error(got)
+		t.Errorf("Path: %v, want w.small.path(t, layout.BreakpadTree)[1:]", got)
 	}
 }
 
@@ -245,7 +245,7 @@ func TestClientsWithToken(t *testing.T) {
 		"echo 'Authorization: Bearer TOKEN'", "--symbols-url http://localhost:1/t/TOKEN/symbols",
 	} {
 		if !strings.Contains(text, want) {
-			t.Errorf("no %q in\n%s", want, text)
+			t.Errorf("%q: got %s, want one with %q", want, text, want)
 		}
 	}
 	if open := StartText("http://localhost:1", false); strings.Contains(open, "TOKEN") || !strings.Contains(open, "set debuginfod enabled on") {

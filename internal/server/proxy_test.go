@@ -193,7 +193,7 @@ func TestOldClientIsReset(t *testing.T) {
 			a.parts <- a.body[:400<<10]
 			var head [64]byte
 			if _, err := io.ReadFull(c, head[:]); err != nil || !bytes.Contains(head[:], []byte(" 200 ")) {
-				t.Fatalf("%q, %v", head, err)
+				t.Fatalf(`io.ReadFull: %q, error %v; want head[:] with []byte(" 200 ")`, head, err)
 			}
 			go func() {
 				for range 4 { // it is tried again
@@ -231,10 +231,10 @@ func TestLoopsAreReported(t *testing.T) {
 		close(a.parts)
 	}()
 	if r := req("them, us"); r.StatusCode != http.StatusNotFound || r.Header.Get(wire.Loop) == "" || r.Header.Get(wire.Hop) != "us" {
-		t.Errorf("%d, %v", r.StatusCode, r.Header)
+		t.Errorf(`req("them, us"): %d, %v; want %v, Get(wire.Loop) not "", Get(wire.Hop) "us"`, r.StatusCode, r.Header, http.StatusNotFound)
 	}
 	if r := req("them"); r.StatusCode != http.StatusOK || r.Header.Get(wire.Loop) != "" || r.Header.Get(wire.Hop) != "us" {
-		t.Errorf("%d, %v", r.StatusCode, r.Header)
+		t.Errorf(`req("them"): %d, %v; want %v, Get(wire.Loop) "", Get(wire.Hop) "us"`, r.StatusCode, r.Header, http.StatusOK)
 	}
 }
 

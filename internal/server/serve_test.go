@@ -252,7 +252,7 @@ func TestConditional(t *testing.T) {
 			t.Errorf("%s: 304 with %d bytes and headers %v", tt.headers, len(r.body), r.header)
 		}
 		if r.status == 412 && r.header.Get("Cache-Control") != "no-cache" {
-			t.Errorf("%s: %v", tt.headers, r.header)
+			t.Errorf("%s: status 412 with headers %v, want Cache-Control: no-cache", tt.headers, r.header)
 		}
 	}
 }
@@ -336,7 +336,7 @@ func TestRedirect(t *testing.T) {
 		}
 	}
 	if got := escapePath("/a b+c#%?ü\r\n/x:y"); got != "/a%20b%2Bc%23%25%3F%C3%BC%0D%0A/x%3Ay" {
-		t.Error(got)
+		t.Errorf("escapePath(%q): %q, want %q", "/a b+c#%?ü\r\n/x:y", got, "/a%20b%2Bc%23%25%3F%C3%BC%0D%0A/x%3Ay")
 	}
 }
 

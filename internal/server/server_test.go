@@ -74,7 +74,7 @@ func add(t testing.TB, d *depot.Depot, src depot.Source, body []byte) held {
 	src.Content = content{bytes.NewReader(body)}
 	added, err := tx.Add(t.Context(), src)
 	if err != nil {
-		t.Fatalf("%s: %v", src.Path, err)
+		t.Fatalf("Add: %s, error %v; want no error", src.Path, err)
 	}
 	if _, err := tx.Commit(t.Context()); err != nil {
 		t.Fatal(err)

@@ -154,7 +154,7 @@ func TestSymCacheNeverHot(t *testing.T) {
 	absent := func() {
 		t.Helper()
 		if got := c.do("GET", symCachePath); got.status != 404 || got.header.Get("Retry-After") != "" {
-			t.Fatalf("%+v", got)
+			t.Fatalf(`do("GET"): %+v, want status 404, header.Get("Retry-After") ""`, got)
 		}
 	}
 	for range 3 {
@@ -163,13 +163,13 @@ func TestSymCacheNeverHot(t *testing.T) {
 	add(t, d, depot.Source{Path: "app.pdb/0E7712BEAF064421884B496F833C8EC11/app.pdb-v3.1.0.symcache"}, []byte("A310"))
 	for range 3 {
 		if got := c.do("GET", symCachePath); got.status != 200 || got.body != "A310" || got.header.Get("Content-Type") != "application/vnd.ms-symcache; version=3.1.0" {
-			t.Fatalf("%+v", got)
+			t.Fatalf(`do("GET"): %+v, want status 200, body "A310", header.Get("Content-Type") "application/vnd.ms-symcache; version=3.1.0"`, got)
 		}
 		if got := c.do("GET", symCachePath, "If-Version-Exceeds: 3.0.0"); got.status != 200 {
-			t.Fatalf("%+v", got)
+			t.Fatalf(`do("GET", "If-Version-Exceeds: 3.0.0"): %+v, want status 200`, got)
 		}
 		if got := c.do("GET", "/v3.2.0"+symCachePath[7:], "If-Version-Exceeds: 3.1.0"); got.status != 304 {
-			t.Fatalf("%+v", got)
+			t.Fatalf(`do("GET", "If-Version-Exceeds: 3.1.0"): %+v, want status 304`, got)
 		}
 	}
 }
@@ -208,10 +208,10 @@ func TestSymCacheConditions(t *testing.T) {
 			t.Errorf("%q: %d with %d bytes", tt.header, got.status, len(got.body))
 		}
 		if (got.status == 200 || got.status == 206) && got.header.Get("Content-Type") != "application/vnd.ms-symcache; version=3.1.0" {
-			t.Errorf("%q: %v", tt.header, got.header)
+			t.Errorf("%q: headers %v, want the Content-Type of a SymCache file of version 3.1.0", tt.header, got.header)
 		}
 		if got.status >= 400 && (got.header.Get("Cache-Control") != "no-store" || got.header.Get("ETag") != "") {
-			t.Errorf("%q: %v", tt.header, got.header)
+			t.Errorf("%q: status %d with headers %v, want Cache-Control: no-store and no ETag", tt.header, got.status, got.header)
 		}
 	}
 	ctx, cancel := context.WithCancel(t.Context())
@@ -253,7 +253,7 @@ func TestSignedAddress(t *testing.T) {
 	}
 	now := time.Now().Unix()
 	if got, err := s.symcache.readSigned(query(now+60), req); err != nil || got != v {
-		t.Error(got, err)
+		t.Errorf("readSigned: %v, error %v; want %v", got, err, v)
 	}
 	if _, err := s.symcache.readSigned(query(now+60), route(strings.ToUpper(symCachePath)+"/01")); err != nil {
 		t.Error("another spelling:", err)

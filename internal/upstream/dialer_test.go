@@ -73,13 +73,13 @@ func TestRedirects(t *testing.T) {
 		s := serve(t, map[string]http.HandlerFunc{fooPath: to(target)})
 		_, _, err := load(t, source(t, HTTPConfig{URL: s.URL}, d), wish(t, askFoo))
 		if fetch.ClassOf(err) != fetch.ClassBroken || !errors.Is(err, ErrAddress) {
-			t.Errorf("%s: %v", target, err)
+			t.Errorf("%s: load: error %v, want fetch.ClassOf(err) %v, ErrAddress", target, err, fetch.ClassBroken)
 		}
 	}
 	for _, target := range []string{"", "gopher://127.0.0.1/", "file:///etc/passwd", "http://", "http://127.1:" + port + "/", "http://2130706433:" + port + "/", "http://0x7f.1:" + port + "/", "http://localhost:" + port + "/"} {
 		s := serve(t, map[string]http.HandlerFunc{fooPath: to(target)})
 		if _, _, err := load(t, source(t, HTTPConfig{URL: s.URL}, DialerOptions{}), wish(t, askFoo)); err == nil || fetch.ClassOf(err) == fetch.ClassNotFound {
-			t.Errorf("%s: %v", target, err)
+			t.Errorf("%s: load: error %v, want an error, fetch.ClassOf(err) not %v", target, err, fetch.ClassNotFound)
 		}
 	}
 }
@@ -101,7 +101,7 @@ func TestRedirectChains(t *testing.T) {
 		s := serve(t, chain(n))
 		_, b, err := load(t, source(t, HTTPConfig{URL: s.URL}, DialerOptions{}), wish(t, askFoo))
 		if fetch.ClassOf(err) != class || err == nil && !bytes.Equal(b, content) {
-			t.Errorf("%d: %v", n, err)
+			t.Errorf("%d redirects: %d bytes, error %v; want class %v and the content if there is no error", n, len(b), err, class)
 		}
 	}
 	s := serve(t, map[string]http.HandlerFunc{
@@ -109,7 +109,7 @@ func TestRedirectChains(t *testing.T) {
 		"/b":    func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, fooPath, http.StatusFound) },
 	})
 	if _, _, err := load(t, source(t, HTTPConfig{URL: s.URL}, DialerOptions{}), wish(t, askFoo)); fetch.ClassOf(err) != fetch.ClassBroken || len(s.asks()) != 2 {
-		t.Errorf("%v, %v", s.asks(), err)
+		t.Errorf("load: %v, error %v; want fetch.ClassOf(err) %v, length 2", s.asks(), err, fetch.ClassBroken)
 	}
 }
 
@@ -138,10 +138,10 @@ func TestCredentialsStay(t *testing.T) {
 	ask.Checksum = "SHA256:00"
 	r, b, err := load(t, h, ask)
 	if err != nil || !bytes.Equal(b, content) || r.Path != s.URL+fooPath {
-		t.Fatalf("%+v, %v", r, err)
+		t.Fatalf("load: %+v, error %v, %q; want %q, Path %v", r, err, b, content, s.URL+fooPath)
 	}
 	if got := s.requests()[0].Header; got.Get("Authorization") != "Bearer t0ken" || got.Get("Auth-Token") != "x" {
-		t.Error(got)
+		t.Errorf(`got %v, want Get("Authorization") "Bearer t0ken", Get("Auth-Token") "x"`, got)
 	}
 	got := other.requests()[0].Header
 	for k := range got {
@@ -164,7 +164,7 @@ func TestCredentialsStay(t *testing.T) {
 	_ = resp.Body.Close()
 	client.CloseIdleConnections()
 	if got := other.requests()[1].Header; got.Get("Authorization")+got.Get("X-Amz-Security-Token") != "" {
-		t.Error(got)
+		t.Errorf(`got %v, want Get("Authorization") + got.Get("X-Amz-Security-Token") ""`, got)
 	}
 	// A page of another host is a login, not a missing file.
 	other.paths["/blob"] = symtest.Give([]byte("<html>log in</html>"), "Content-Type", "text/html")
@@ -194,7 +194,7 @@ func TestDowngrade(t *testing.T) {
 		}
 		to, _ := url.Parse(c.to)
 		if err := hopAllowed(went, to); (err == nil) != c.ok {
-			t.Errorf("%v to %s: %v", c.went, c.to, err)
+			t.Errorf("redirect from %v to %s: error %v, want it allowed: %v", c.went, c.to, err, c.ok)
 		}
 	}
 	for _, c := range []struct {
@@ -296,10 +296,10 @@ func TestCodeInfo(t *testing.T) {
 	h := source(t, HTTPConfig{URL: s.URL, Layout: layout.BreakpadTree.Name()}, DialerOptions{})
 	r, b, err := load(t, h, wish(t, "xul.dll/5ab38077900a/xul.sym"))
 	if err != nil || !bytes.Equal(b, sym) || r.Name != "xul.pdb" || !strings.HasSuffix(r.Path, "/xul.pdb/"+key+"/xul.sym") {
-		t.Errorf("%+v, %v", r, err)
+		t.Errorf(`load: %+v, error %v, %q; want %q, Name "xul.pdb", Path that ends with %q`, r, err, b, sym, "/xul.pdb/"+key+"/xul.sym")
 	}
 	if r, _, err := load(t, h, wish(t, "xul.pdb/"+key+"/xul.sym")); err != nil || r.Name != "xul.sym" {
-		t.Errorf("%+v, %v", r, err)
+		t.Errorf(`load: %+v, error %v; want Name "xul.sym"`, r, err)
 	}
 }
 
@@ -309,7 +309,7 @@ func TestTransportHosts(t *testing.T) {
 	for _, addr := range []string{"[::1]:80", "127.0.0.1:443", "127.0.0.1:9"} {
 		tr := d.Transport("::1", "127.0.0.1", "127.0.0.1:9")
 		if c, err := tr.DialContext(t.Context(), "tcp", addr); errors.Is(err, ErrAddress) {
-			t.Errorf("%s: %v", addr, err)
+			t.Errorf(`%s: DialContext("tcp"): error %v, want not ErrAddress`, addr, err)
 		} else if err == nil {
 			_ = c.Close()
 		}

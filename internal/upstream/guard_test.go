@@ -106,7 +106,7 @@ func TestGuardBreaker(t *testing.T) {
 					t.Errorf("asked %d times, wanted %d", n, want)
 				}
 				if s := g.State(); s.Open != (c.after > 0) || s.Active != 0 || s.Waiting != 0 || s.Requests != want || s.Refused != 20-want {
-					t.Errorf("%+v", s)
+					t.Errorf("State: %+v, want Open (c.after > 0), Active 0, Waiting 0, Requests %v, Refused %v", s, want, 20-want)
 				}
 			})
 		})
@@ -260,7 +260,7 @@ func TestGuardRetryAfter(t *testing.T) {
 		a.fetch = says(fetch.ClassBusy) // without a word of when
 		g.ask(t, t.Context())
 		if s := g.State(); !s.Open || time.Until(s.Until) != politePause {
-			t.Errorf("%+v", s)
+			t.Errorf("State: %+v, want Open true, time.Until(s.Until) %v", s, politePause)
 		}
 	})
 }
@@ -328,7 +328,7 @@ func TestGuardConcurrency(t *testing.T) {
 		close(release)
 		synctest.Wait()
 		if s := g.State(); ok.Load() != 5 || s.Active != 0 || s.Waiting != 0 || s.Hits != 5 || s.Bytes != 5 {
-			t.Errorf("%d: %+v", ok.Load(), s)
+			t.Errorf("State: %d, %+v; want 5, Active 0, Waiting 0, Hits 5, Bytes 5", ok.Load(), s)
 		}
 		// A body that nobody reads to its end frees its slot.
 		for range 5 {

@@ -232,10 +232,10 @@ func TestForms(t *testing.T) {
 				t.Errorf("asked %v", got)
 			}
 			if r.Name != "foo.pdb" || !strings.HasPrefix(r.Path, s.URL+fooDir) || c.packed && r.Tag != "" {
-				t.Errorf("%+v", r)
+				t.Errorf("response %+v, want foo.pdb from a path below %s, without a tag if it is packed (%v)", r, s.URL+fooDir, c.packed)
 			}
 			if agent := s.requests()[0].UserAgent(); !strings.HasPrefix(agent, "Microsoft-Symbol-Server/") {
-				t.Errorf("as %q", agent)
+				t.Errorf(`UserAgent: %q, want one that begins with "Microsoft-Symbol-Server/"`, agent)
 			}
 		})
 	}
@@ -246,7 +246,7 @@ func TestForms(t *testing.T) {
 			t.Error(err)
 		}
 		if got := s.asks(); !slices.Equal(got, []string{"/sub" + fooPath, "/sub" + fooPack, "/sub" + fooPtr}) {
-			t.Error(got)
+			t.Errorf(`asks: %v, want []string{"/sub" + fooPath, "/sub" + fooPack, "/sub" + fooPtr}`, got)
 		}
 		if q := s.requests()[1].URL.RawQuery; q != "key=1" {
 			t.Errorf("query %q", q)
@@ -299,10 +299,10 @@ func TestHTTPPointers(t *testing.T) {
 		}
 		r, b, err := load(t, source(t, HTTPConfig{URL: s.URL}, DialerOptions{}), wish(t, askFoo))
 		if fetch.ClassOf(err) != c.class {
-			t.Errorf("%q: %v", c.text, err)
+			t.Errorf("%q: load: error %v, want fetch.ClassOf(err) %v", c.text, err, c.class)
 		} else if err != nil {
 			if !strings.Contains(err.Error(), c.says) {
-				t.Errorf("%q: %v", c.text, err)
+				t.Errorf("%q: got error %v, want one with %q", c.text, err, c.says)
 			}
 		} else if !bytes.Equal(b, content) || r.Name != "foo.pdb" || r.Tag != "" || !strings.Contains(r.Path, "/elsewhere/") {
 			t.Errorf("%q: %d bytes, %+v", c.text, len(b), r)
@@ -360,7 +360,7 @@ func TestStatus(t *testing.T) {
 			_, _, err := load(t, source(t, HTTPConfig{URL: s.URL}, DialerOptions{}), wish(t, askFoo))
 			f, ok := errors.AsType[*fetch.Failure](err)
 			if !ok || f.Class != c.class || f.Source != "theirs" {
-				t.Fatalf("%v", err)
+				t.Fatalf(`got error %v, %v, %v, %q; want true, %v, "theirs"`, err, ok, f.Class, f.Source, c.class)
 			}
 			if left := time.Until(f.Retry); c.retry == 0 != f.Retry.IsZero() || c.retry > 0 && (left > c.retry || left < c.retry-5*time.Second) {
 				t.Errorf("again in %v", left)
@@ -373,7 +373,7 @@ func TestStatus(t *testing.T) {
 	t.Run("403 of a bucket that is not listed", func(t *testing.T) {
 		s := serve(t, map[string]http.HandlerFunc{fooPath: symtest.Refuse(403), fooPack: symtest.Give(content)})
 		if _, b, err := load(t, source(t, HTTPConfig{URL: s.URL, Forbidden403: true}, DialerOptions{}), wish(t, askFoo)); err != nil || !bytes.Equal(b, content) {
-			t.Error(len(b), err)
+			t.Errorf("load: length %v, error %v, %q; want %q", len(b), err, b, content)
 		}
 	})
 }
@@ -448,7 +448,7 @@ func TestDamage(t *testing.T) {
 			s := serve(t, map[string]http.HandlerFunc{fooPath: c.says})
 			_, b, err := load(t, source(t, HTTPConfig{URL: s.URL, MaxBytes: 1 << 20}, DialerOptions{}), wish(t, askFoo))
 			if fetch.ClassOf(err) != c.class {
-				t.Errorf("%s: %v", fetch.ClassOf(err), err)
+				t.Errorf("load: %s, error %v; want %v", fetch.ClassOf(err), err, c.class)
 			}
 			if len(b) > 1<<20 {
 				t.Errorf("%d bytes", len(b))
@@ -564,7 +564,7 @@ func TestUnreachable(t *testing.T) {
 	} {
 		_, _, err := load(t, source(t, HTTPConfig{URL: c.url}, c.d), wish(t, askFoo))
 		if fetch.ClassOf(err) != c.class || c.is != nil && !errors.Is(err, c.is) {
-			t.Errorf("%s: %v", c.url, err)
+			t.Errorf("%s: error %v, want class %v and %v", c.url, err, c.class, c.is)
 		}
 	}
 }
@@ -589,33 +589,33 @@ func TestResume(t *testing.T) {
 		h := source(t, HTTPConfig{URL: base}, DialerOptions{})
 		first, b, err := load(t, h, wish(t, askFoo))
 		if err != nil || first.Tag != tag || !first.ModTime.Equal(at) || len(b) != len(content) {
-			t.Fatalf("%+v, %v", first, err)
+			t.Fatalf("load: %+v, error %v, length %v; want Tag %v, first.ModTime.Equal(at), %v", first, err, len(b), tag, len(content))
 		}
 		ask := wish(t, askFoo)
 		ask.Resume = &fetch.Resume{Path: first.Path, Tag: first.Tag, Offset: 1000}
 		r, b, err := load(t, h, ask)
 		if err != nil || r.Offset != 1000 || r.Size != int64(len(content)) || !bytes.Equal(b, content[1000:]) || r.Tag != tag || r.Path != first.Path {
-			t.Errorf("%+v, %v", r, err)
+			t.Errorf("load: %+v, error %v, %q; want Offset 1000, Size %v, content[1000:], Tag %v, Path %v", r, err, b, int64(len(content)), tag, first.Path)
 		}
 		tag = `"two"` // the file has changed
 		if r, b, err = load(t, h, ask); err != nil || r.Offset != 0 || !bytes.Equal(b, content) || r.Tag != tag {
-			t.Errorf("%+v, %v", r, err)
+			t.Errorf("load: %+v, error %v, %q; want Offset 0, %q, Tag %v", r, err, b, content, tag)
 		}
 		tag = ""
 		if r, _, err = load(t, h, wish(t, askFoo)); err != nil || r.Tag != at.Format(http.TimeFormat) {
-			t.Fatalf("%+v, %v", r, err)
+			t.Fatalf("load: %+v, error %v; want Tag at.Format(http.TimeFormat)", r, err)
 		}
 		ask.Resume = &fetch.Resume{Path: r.Path, Tag: r.Tag, Offset: 7}
 		if r, b, err = load(t, h, ask); err != nil || r.Offset != 7 || !bytes.Equal(b, content[7:]) {
-			t.Errorf("%+v, %v", r, err)
+			t.Errorf("load: %+v, error %v, %q; want Offset 7, content[7:]", r, err, b)
 		}
 		ask.Resume.Offset = int64(len(content)) + 5 // longer than the file: 416
 		if r, b, err = load(t, h, ask); err != nil || r.Offset != 0 || !bytes.Equal(b, content) {
-			t.Errorf("%+v, %v", r, err)
+			t.Errorf("load: %+v, error %v, %q; want Offset 0, %q", r, err, b, content)
 		}
 		ask.Resume.Path = "http://127.0.0.1:1/" // nothing of this server
 		if r, b, err = load(t, h, ask); err != nil || r.Offset != 0 || !bytes.Equal(b, content) {
-			t.Errorf("%+v, %v", r, err)
+			t.Errorf("load: %+v, error %v, %q; want Offset 0, %q", r, err, b, content)
 		}
 	}
 }
@@ -659,7 +659,7 @@ func TestResumeWrongRange(t *testing.T) {
 		ask.Resume = &fetch.Resume{Path: s.URL + fooPath, Tag: `"a"`, Offset: 100}
 		r, b, err := load(t, source(t, HTTPConfig{URL: s.URL}, DialerOptions{}), ask)
 		if err != nil || r.Offset != 0 || !bytes.Equal(b, content) {
-			t.Errorf("%s: %+v, %v", name, r, err)
+			t.Errorf("%s: load: %+v, error %v, %q; want Offset 0, %q", name, r, err, b, content)
 		}
 	}
 	// A part that breaks off again is an error, and too large ones are not begun.
@@ -667,7 +667,7 @@ func TestResumeWrongRange(t *testing.T) {
 	ask := wish(t, askFoo)
 	ask.Resume = &fetch.Resume{Path: s.URL + fooPath, Tag: `"a"`, Offset: 100}
 	if _, b, err := load(t, source(t, HTTPConfig{URL: s.URL}, DialerOptions{}), ask); fetch.ClassOf(err) != fetch.ClassBroken || string(b) != "abc" {
-		t.Error(string(b), err)
+		t.Errorf(`load: %q, error %v; want fetch.ClassOf(err) %v, "abc"`, string(b), err, fetch.ClassBroken)
 	}
 	if _, _, err := load(t, source(t, HTTPConfig{URL: s.URL, MaxBytes: 999}, DialerOptions{}), ask); fetch.ClassOf(err) != fetch.ClassTooLarge {
 		t.Error(err)
@@ -714,7 +714,7 @@ func TestTiers(t *testing.T) {
 			t.Errorf("%d probes, %v", probes(), err)
 		}
 		if _, _, err := load(t, h, wish(t, "buildid/"+hex40+"/debuginfo")); fetch.ClassOf(err) != fetch.ClassNotFound || len(s.asks()) != 9 {
-			t.Errorf("%v, %v", s.asks(), err)
+			t.Errorf("load: %v, error %v; want fetch.ClassOf(err) %v, length 9", s.asks(), err, fetch.ClassNotFound)
 		}
 	}
 	s := serve(t, nil)
@@ -775,17 +775,17 @@ func TestDebuginfod(t *testing.T) {
 	ask.Via = []string{"them", "us", "not a token"}
 	r, b, err := load(t, h, ask)
 	if err != nil || !bytes.Equal(b, content) || r.Name != "libfoo.so.1.debug" || r.Header.Get("X-Debuginfod-File") == "" || r.Header.Get("X-Secret") != "" {
-		t.Errorf("%+v, %v", r, err)
+		t.Errorf(`load: %+v, error %v, %q; want %q, Name "libfoo.so.1.debug", Header.Get("X-Debuginfod-File") not "", Header.Get("X-Secret") ""`, r, err, b, content)
 	}
 	sent := s.requests()[0].Header
 	if sent.Get("Via") != "1.1 them, 1.1 us" || sent.Get(HopHeader) != "them, us" || sent.Get("X-Forwarded-For") != "them, us" || sent.Get("User-Agent") != "symdepot" {
-		t.Error(sent)
+		t.Errorf(`got %v, want Get("Via") "1.1 them, 1.1 us", Get(HopHeader) "them, us", Get("X-Forwarded-For") "them, us", Get("User-Agent") "symdepot"`, sent)
 	}
 	if _, b, err = load(t, h, wish(t, "buildid/"+hex40+"/source/usr/src/a b+c.c")); err != nil || !strings.HasPrefix(string(b), "<html>") {
-		t.Errorf("%q, %v", b, err)
+		t.Errorf(`load: %q, error %v; want one that begins with "<html>"`, b, err)
 	}
 	if p := s.requests()[1].URL; p.RawPath != "" && !strings.HasSuffix(p.RawPath, "a%20b%2Bc.c") || s.requests()[1].Header.Get(HopHeader) != "us" {
-		t.Error(p.RawPath)
+		t.Errorf("request for %q, want the path escaped as a%%20b%%2Bc.c and the hop us", p)
 	}
 }
 
@@ -843,7 +843,7 @@ func TestConfig(t *testing.T) {
 	} {
 		cfg.Name = "s1"
 		if _, err := NewHTTP(cfg, NewDialer(DialerOptions{})); err == nil || !strings.Contains(err.Error(), says) || !strings.Contains(err.Error(), "s1") {
-			t.Errorf("%s: %v", says, err)
+			t.Errorf(`%s: NewHTTP: error %v, want an error, one with %q, one with "s1"`, says, err, says)
 		}
 	}
 }
@@ -887,12 +887,12 @@ func TestNoSecrets(t *testing.T) {
 		t.Error(err)
 	}
 	if q := s.requests()[1].URL; q.Path != base+fooPath || q.RawQuery != "key="+secret {
-		t.Error(q)
+		t.Errorf("got %v, want Path %v, RawQuery %v", q, base+fooPath, "key="+secret)
 	}
 	for _, p := range []string{"/far", "/bad", "/reset", "/cut", "/denied", "/none"} {
 		_, _, err := load(t, source(t, HTTPConfig{URL: at(p), Credentials: Credentials{}}, DialerOptions{}), wish(t, askFoo))
 		if err == nil {
-			t.Error(p)
+			t.Errorf("%v: load, want an error", p)
 			continue
 		}
 		check(p, err.Error())
@@ -900,7 +900,7 @@ func TestNoSecrets(t *testing.T) {
 	for _, bad := range []string{"ftp://user:pa55word@host/", "http://user:pa55word@ho st/" + secret} {
 		_, err := NewHTTP(HTTPConfig{Name: "x", URL: bad}, NewDialer(DialerOptions{}))
 		if err == nil {
-			t.Error(bad)
+			t.Errorf("%v: NewHTTP, want an error", bad)
 			continue
 		}
 		check("configuration", err.Error())
@@ -947,7 +947,7 @@ func TestHTTP2(t *testing.T) {
 		}
 		h := source(t, HTTPConfig{URL: s.URL + p, Transport: tr, Timeouts: limits}, DialerOptions{})
 		if _, b, err := load(t, h, wish(t, askFoo)); fetch.ClassOf(err) != class || err == nil && !bytes.Equal(b, content) {
-			t.Errorf("%s: %v", p, err)
+			t.Errorf("%s: %d bytes, error %v; want class %v, and the content if there is no error", p, len(b), err, class)
 		}
 	}
 	// A certificate that nobody vouches for.
@@ -965,7 +965,7 @@ func TestManyAtOnce(t *testing.T) {
 		all.Go(func() {
 			for range 4 {
 				if _, b, err := load(t, h, wish(t, askFoo)); err != nil || !bytes.Equal(b, content) {
-					t.Error(len(b), err)
+					t.Errorf("load: length %v, error %v, %q; want %q", len(b), err, b, content)
 				}
 			}
 		})

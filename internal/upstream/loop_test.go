@@ -57,7 +57,7 @@ func TestSymdepotUpstream(t *testing.T) {
 	}
 	defer reply.Body.Close()
 	if reply.CodeInfo != sym || reply.Name != "app.pdb" {
-		t.Errorf("%+v", reply)
+		t.Errorf(`got %+v, want CodeInfo %v, Name "app.pdb"`, reply, sym)
 	}
 }
 

@@ -14,14 +14,14 @@ func TestPresets(t *testing.T) {
 	for _, p := range Presets {
 		s, err := PresetByName(strings.ToUpper(p.Preset))
 		if err != nil || s.Name != p.Preset {
-			t.Errorf("%s: %v", p.Preset, err)
+			t.Errorf("%s: PresetByName: error %v, %v; want %v", p.Preset, err, s.Name, p.Preset)
 			continue
 		}
 		if err := s.Check(); err != nil {
-			t.Errorf("%s: %v", p.Preset, err)
+			t.Errorf("%s: Check: error %v, want no error", p.Preset, err)
 		}
 		if !strings.HasPrefix(s.URL, "https://") || strings.HasSuffix(s.URL, "/") || len(s.Guard.Kinds) == 0 {
-			t.Errorf("%s: %s", p.Preset, s.URL)
+			t.Errorf(`%s: got %s, length %v; want one that begins with "https://", not strings.HasSuffix(s.URL, "/"), not 0`, p.Preset, s.URL, len(s.Guard.Kinds))
 		}
 		if takes := slices.Contains(s.Guard.Kinds, symfile.PE) || slices.Contains(s.Guard.Kinds, symfile.ELF); takes != s.Guard.Executables {
 			t.Errorf("%s: kinds and executables do not agree", p.Preset)
@@ -64,7 +64,7 @@ func TestParseUpstream(t *testing.T) {
 	} {
 		s, err := ParseUpstream(c.text)
 		if err != nil || s.Name != c.name || s.Type != c.typ || s.URL != c.url || s.Layout != c.layout {
-			t.Errorf("%s: %+v, %v", c.text, s, err)
+			t.Errorf("%s: ParseUpstream: %+v, error %v; want Name %v, Type %v, URL %v, Layout %v", c.text, s, err, c.name, c.typ, c.url, c.layout)
 		}
 	}
 	for text, want := range map[string]string{
@@ -85,7 +85,7 @@ func TestParseUpstream(t *testing.T) {
 	} {
 		_, err := ParseUpstream(text)
 		if err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "secret") {
-			t.Errorf("%q: %v", text, err)
+			t.Errorf(`%q: ParseUpstream: error %v, want an error, one with %q, not strings.Contains(err.Error(), "secret")`, text, err, want)
 		}
 	}
 }

@@ -152,7 +152,7 @@ func TestStoreForms(t *testing.T) {
 				t.Errorf("%d bytes", len(got))
 			}
 			if reply.Path != "s3://pail/symbols/"+c.key || (reply.Tag != "") != c.resume || reply.Local {
-				t.Errorf("%+v", reply)
+				t.Errorf("reply %+v, want the path of %s, not local, with a tag: %v", reply, c.key, c.resume)
 			}
 			if c.resume && reply.Size != int64(len(got)) {
 				t.Errorf("size %d", reply.Size)
