@@ -509,7 +509,7 @@ func (g *guardedRun) afterwards(askers []asker) {
 	texts := map[string]string{"pages, metrics and commands": g.pages.String(), "list of tokens": g.symdepot("token", "list") + g.symdepot("token", "list", "--json")}
 	for name, s := range map[string]*serving{"plain server's log": g.plain, "secure server's log": g.secure} {
 		if err := s.stop(); err != nil {
-			t.Errorf("%s: %v", name, err)
+			t.Errorf("%s: stop: error %v, want no error", name, err)
 		}
 		texts[name] = s.log.String()
 	}
@@ -546,7 +546,7 @@ func (g *guardedRun) records(text string) {
 	for line := range strings.Lines(text) {
 		var e auth.Event
 		if err := json.Unmarshal([]byte(line), &e); err != nil {
-			t.Fatalf("%v: %s", err, line)
+			t.Fatalf("%s: json.Unmarshal: error %v, want no error", line, err)
 		}
 		if e.Who == "" || e.Remote == "" || e.Name == "" || e.ID == "" || len(e.Products) != 1 || e.Status != 200 || e.Bytes == 0 || e.Time.IsZero() {
 			t.Errorf("an incomplete record: %s", line)
@@ -625,7 +625,7 @@ func TestCertificateIsReadAgain(t *testing.T) {
 		defer resp.Body.Close()
 		b, err := io.ReadAll(resp.Body)
 		if err != nil || !bytes.Contains(b, []byte("https://localhost:")) {
-			t.Errorf("%v: %s", err, b)
+			t.Errorf(`got error %v, %s; want one with []byte("https://localhost:")`, err, b)
 		}
 		return resp.TLS.PeerCertificates[0].SerialNumber.Int64(), resp.ProtoMajor
 	}
@@ -667,7 +667,7 @@ func TestGDBWithHeaders(t *testing.T) {
 		return string(out)
 	}
 	if out := sh("gcc -g -O0 -o app app.c -Wl,--build-id=sha1 && objcopy --only-keep-debug app app.debug && strip -o stripped app"); out != "" {
-		t.Fatal(out)
+		t.Fatalf(`sh("gcc -g -O0 -o app app.c -Wl,--build-id=sha1 && objcopy --only-keep-debug app app.debug && strip -o stripped app"): %q, want ""`, out)
 	}
 	g.symdepot("add", "--product", "secret", g.path("app.debug"))
 	env := map[string]string{"REPO": repo, "PATH": os.Getenv("PATH"), "HOME": g.dir, "SYMDEPOT_DEPOT": g.path("depot"), "TMPDIR": t.TempDir()}

@@ -115,7 +115,7 @@ func (b *addBench) run(t *testing.T, what string, command ...string) {
 	}
 	start := time.Now()
 	if out, err := exec.CommandContext(t.Context(), command[0], command[1:]...).CombinedOutput(); err != nil {
-		t.Fatalf("%s: %v\n%.2000s", what, err, out)
+		t.Fatalf("CombinedOutput: %s, error %v, %.2000s; want no error", what, err, out)
 	}
 	took := time.Since(start).Seconds()
 	b.times[what] = append(b.times[what], took)
@@ -131,7 +131,7 @@ func TestBenchSymstoreAdd(t *testing.T) {
 	needBench(t, "sha256sum", "cp", "sync", "xargs")
 	exe := filepath.Join(t.TempDir(), "symstore")
 	if out, err := exec.CommandContext(t.Context(), "go", "build", "-o", exe, ".").CombinedOutput(); err != nil {
-		t.Fatalf("%v\n%s", err, out)
+		t.Fatalf("CombinedOutput: error %v, %s; want no error", err, out)
 	}
 	for _, c := range []struct {
 		files, low, high, pairs int

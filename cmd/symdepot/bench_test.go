@@ -231,7 +231,7 @@ func TestBenchServe(t *testing.T) {
 	}
 	depot := filepath.Join(t.TempDir(), "depot")
 	if code, _, errs := symdepot(t, depot, "add", tree); code != 0 {
-		t.Fatal(errs)
+		t.Fatalf(`symdepot("add"): %v, %v; want 0`, errs, code)
 	}
 	s := serveDepot(t, depot, "--quiet")
 	ng := nginx(t, tree)
@@ -274,7 +274,7 @@ func TestBenchAdd(t *testing.T) {
 	timed := func(name string, args ...string) float64 {
 		start := time.Now()
 		if out, err := exec.CommandContext(t.Context(), name, args...).CombinedOutput(); err != nil {
-			t.Fatalf("%s: %v\n%s", name, err, out)
+			t.Fatalf("CombinedOutput: %s, error %v, %s; want no error", name, err, out)
 		}
 		return time.Since(start).Seconds()
 	}
@@ -289,7 +289,7 @@ func TestBenchAdd(t *testing.T) {
 		depot := filepath.Join(work, "depot")
 		start := time.Now()
 		if code, _, errs := symdepot(t, depot, "add", src); code != 0 {
-			t.Fatal(errs)
+			t.Fatalf(`symdepot("add"): %v, %v; want 0`, errs, code)
 		}
 		a := time.Since(start).Seconds()
 		adds, hashes, copies, ratios = append(adds, a), append(hashes, h), append(copies, c), append(ratios, a/max(h, c))

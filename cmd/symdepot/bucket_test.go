@@ -312,7 +312,7 @@ func TestCopiedDepot(t *testing.T) {
 
 	disk := filepath.Join(t.TempDir(), "disk")
 	if code, _, errs := symdepot(t, disk, "add", src); code != 0 {
-		t.Fatal(errs)
+		t.Fatalf(`symdepot("add"): %v, %v; want 0`, errs, code)
 	}
 	if code, _, errs := symdepot(t, disk, "gc", "--claim"); code != exitFailed || !strings.Contains(errs, "nothing to claim") {
 		t.Errorf("gc --claim on disk: exit %d: %s", code, errs)
@@ -377,7 +377,7 @@ func TestRefusedBuckets(t *testing.T) {
 	plain := t.TempDir()
 	folder := filepath.Join(plain, "plain")
 	if code, _, errs := symdepot(t, folder, "add", src); code != 0 {
-		t.Fatal(errs)
+		t.Fatalf(`symdepot("add"): %v, %v; want 0`, errs, code)
 	}
 	fresh := func() string { return filepath.Join(t.TempDir(), "d") }
 	endpoint := "?endpoint=" + url.QueryEscape("http://"+b.line.Addr())

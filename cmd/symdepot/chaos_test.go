@@ -306,7 +306,7 @@ func (c *chaos) must(args ...string) string {
 	c.t.Helper()
 	out, err := c.command(args...)
 	if err != nil {
-		c.t.Fatalf("%v\n%s", err, out)
+		c.t.Fatalf("command: error %v, %s; want no error", err, out)
 	}
 	return out
 }

@@ -145,7 +145,7 @@ func TestKilledAdds(t *testing.T) {
 		}
 	}
 	if code, _, errs := symdepot(t, depot, "gc", "--grace", "0s"); code != 0 {
-		t.Errorf("gc: %s", errs)
+		t.Errorf(`symdepot("gc", "--grace", "0s"): %s, %v; want 0`, errs, code)
 	}
 	if code, out, _ := symdepot(t, depot, "verify"); code != 0 || strings.Contains(out, "interrupted") {
 		t.Errorf("after gc: exit %d: %s", code, out)

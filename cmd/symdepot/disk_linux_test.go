@@ -19,7 +19,7 @@ func TestFullDisk(t *testing.T) {
 	src := t.TempDir()
 	symFiles(t, filepath.Join(src, "first"), 1, 10, 1000)
 	if code, _, errs := symdepot(t, depot, "add", filepath.Join(src, "first")); code != 0 {
-		t.Fatal(errs)
+		t.Fatalf(`symdepot("add"): %v, %v; want 0`, errs, code)
 	}
 	_, before, _ := symdepot(t, depot, "list", "--json")
 	symFiles(t, filepath.Join(src, "big"), 2, 60, 200_000)

@@ -77,7 +77,7 @@ func TestHostileFiles(t *testing.T) {
 		t.Fatalf("exit %d: %s", code, errs)
 	}
 	if strings.Contains(errs, "panic") {
-		t.Fatal(errs)
+		t.Fatalf(`got %v, want one without "panic"`, errs)
 	}
 	skipped := 0
 	for dec := json.NewDecoder(strings.NewReader(out)); ; {
@@ -114,7 +114,7 @@ func TestHostileRequests(t *testing.T) {
 	symFiles(t, src, 1, 3, 0)
 	depot := filepath.Join(t.TempDir(), "depot")
 	if code, _, errs := symdepot(t, depot, "add", src); code != 0 {
-		t.Fatal(errs)
+		t.Fatalf(`symdepot("add"): %v, %v; want 0`, errs, code)
 	}
 	s := serveDepot(t, depot)
 	const g = "497B72F6390A44FC878E5A2D63B6CC4B1"
@@ -132,7 +132,7 @@ func TestHostileRequests(t *testing.T) {
 		req.URL.Opaque = "//" + req.URL.Host + p // as it stands, unclean
 		resp, err := http.DefaultClient.Do(req)
 		if err != nil {
-			t.Errorf("%.60s: %v", p, err)
+			t.Errorf("%.60s: Do: error %v, want no error", p, err)
 			continue
 		}
 		_, _ = io.Copy(io.Discard, resp.Body)

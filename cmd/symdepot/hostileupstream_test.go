@@ -182,7 +182,7 @@ func TestHostileUpstream(t *testing.T) {
 	{
 		dir := t.TempDir()
 		if code, _, errs := symdepot(t, dir, "cab", "create", filepath.Join(dir, "a.cab"), "../../testdata/pdb/hello-x64.pdb"); code != 0 {
-			t.Fatal(errs)
+			t.Fatalf(`symdepot("cab", "create", "../../testdata/pdb/hello-x64.pdb"): %v, %v; want 0`, errs, code)
 		}
 		if cabinet, err = os.ReadFile(filepath.Join(dir, "a.cab")); err != nil {
 			t.Fatal(err)

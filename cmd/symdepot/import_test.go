@@ -154,6 +154,6 @@ func TestTwoImports(t *testing.T) {
 		}
 	}
 	if got := transactions(t, depot); len(got) != 12 {
-		t.Errorf("%v", got)
+		t.Errorf("transactions: %v, want length 12", got)
 	}
 }

@@ -200,7 +200,7 @@ func TestNodesStorm(t *testing.T) {
 				}
 				if rng.IntN(3) == 0 && r+1 < rounds {
 					if out, err := c.command(t.Context(), "rm", m[1]).CombinedOutput(); err != nil {
-						t.Errorf("rm %s: %v\n%s", m[1], err, out)
+						t.Errorf("CombinedOutput: %s, error %v, %s; want no error", m[1], err, out)
 					}
 					continue
 				}

@@ -141,7 +141,7 @@ func TestBenchNodes(t *testing.T) {
 	c.run(t, "add", tree)
 	folder := filepath.Join(t.TempDir(), "depot")
 	if code, _, errs := symdepot(t, folder, "add", tree); code != 0 {
-		t.Fatal(errs)
+		t.Fatalf(`symdepot("add"): %v, %v; want 0`, errs, code)
 	}
 	embedded := serveDepot(t, folder, "--quiet")
 	var missing []string

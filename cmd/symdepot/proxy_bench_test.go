@@ -90,7 +90,7 @@ func TestBenchColdMiss(t *testing.T) {
 		}
 		status, _, b, err := fetchURL(t.Context(), c, s.url+p)
 		if err != nil || status != http.StatusOK {
-			t.Fatal(status, err)
+			t.Fatalf("fetchURL: %v, error %v; want %v", status, err, http.StatusOK)
 		}
 		direct, through, extra = append(direct, a.Seconds()*1e3), append(through, b.Seconds()*1e3), append(extra, (b-a).Seconds()*1e3)
 	}
@@ -200,7 +200,7 @@ func TestBenchKnownMiss(t *testing.T) {
 	s := serveDepot(t, filepath.Join(t.TempDir(), "depot"), "--quiet", "--upstream", up.URL+",layout=symstore")
 	url := s.url + "/none.pdb/3BD8C3C3B1544CE9AB8D71A9F3E9A4D31/none.pdb"
 	if status, _, _, err := fetchURL(t.Context(), http.DefaultClient, url); err != nil || status != 404 {
-		t.Fatal(status, err)
+		t.Fatalf("fetchURL: %v, error %v; want 404", status, err)
 	}
 	before := up.requests.Load()
 	out, err := exec.CommandContext(t.Context(), "loadgen", url, "2000", "20").Output()
@@ -210,7 +210,7 @@ func TestBenchKnownMiss(t *testing.T) {
 	var n, bad int
 	var p50, p99, most float64
 	if _, err := fmt.Sscan(string(out), &n, &bad, &p50, &p99, &most); err != nil || bad > 0 {
-		t.Fatalf("%s: %v", out, err)
+		t.Fatalf("got %s, error %v, %v; want 0", out, err, bad)
 	}
 	if up.requests.Load() != before {
 		t.Error("the source was asked again")
@@ -241,7 +241,7 @@ func (o dumpOpen) open(t *testing.T, base string, clients int) time.Duration {
 						want = http.StatusNotFound
 					}
 					if status, _, _, err := fetchURL(t.Context(), c, base+p); err != nil || status != want {
-						t.Errorf("%s: %d, %v", p, status, err)
+						t.Errorf("%s: fetchURL: %d, error %v; want %v", p, status, err, want)
 					}
 				}
 			}

@@ -96,7 +96,7 @@ func TestProxy(t *testing.T) {
 			t.Errorf("said %q", said)
 		}
 		if status, _, _, err := fetchURL(t.Context(), c, url+farPDB); err != nil || status != 404 {
-			t.Errorf("%d, %v", status, err)
+			t.Errorf("fetchURL: %d, error %v; want 404", status, err)
 		}
 	})
 	t.Run("private", func(t *testing.T) {
@@ -110,7 +110,7 @@ func TestProxy(t *testing.T) {
 		cmd.Env = append(os.Environ(), "SYMDEPOT_BEARER=x")
 		out, err := cmd.CombinedOutput()
 		if err == nil || !strings.Contains(string(out), "set the credentials of each in a configuration file") {
-			t.Errorf("%v: %s", err, out)
+			t.Errorf(`CombinedOutput: error %v, %s; want an error, one with "set the credentials of each in a configuration file"`, err, out)
 		}
 	})
 }

@@ -96,7 +96,7 @@ func answerOf(t *testing.T, url string) (status int, body []byte) {
 	defer resp.Body.Close()
 	body, err = io.ReadAll(resp.Body)
 	if err != nil {
-		t.Errorf("%s: %v", url, err)
+		t.Errorf("got %s, error %v; want no error", url, err)
 	}
 	return resp.StatusCode, body
 }
@@ -109,7 +109,7 @@ func runTool(t *testing.T, env []string, dir, name string, args ...string) strin
 	cmd.Env, cmd.Dir = append(os.Environ(), env...), dir
 	out, err := cmd.CombinedOutput()
 	if err != nil {
-		t.Fatalf("%s %s: %v\n%s", name, strings.Join(args, " "), err, out)
+		t.Fatalf("CombinedOutput: %s, %s, error %v, %s; want no error", name, strings.Join(args, " "), err, out)
 	}
 	return string(out)
 }
@@ -273,7 +273,7 @@ func TestNginxUpstream(t *testing.T) {
 	dir := t.TempDir()
 	store := filepath.Join(dir, "store")
 	if code, out, errs := symdepot(t, filepath.Join(dir, "none"), "symstore", "add", "/r", "/f", "../../testdata/pdb/*.*", "/s", store, "/t", "Product", "/compress", "/3"); code != 0 {
-		t.Fatal(out, errs)
+		t.Fatalf("symdepot: %v, %v, %v; want 0", out, errs, code)
 	}
 	if err := os.WriteFile(filepath.Join(store, "index2.txt"), nil, 0o644); err != nil {
 		t.Fatal(err)

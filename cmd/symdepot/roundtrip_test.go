@@ -145,7 +145,7 @@ func depotObjects(t *testing.T, depot string) []string {
 			var f struct{ Kind, CodeID, DebugID, SHA256 string }
 			var raw map[string]any
 			if err := json.Unmarshal([]byte(line), &raw); err != nil {
-				t.Fatalf("%v: %s", err, line)
+				t.Fatalf("%s: json.Unmarshal: error %v, want no error", line, err)
 			}
 			text := func(k string) string { s, _ := raw[k].(string); return s }
 			f.Kind, f.CodeID, f.DebugID, f.SHA256 = text("kind"), text("code_id"), text("debug_id"), text("sha256")

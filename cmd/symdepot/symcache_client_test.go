@@ -222,7 +222,7 @@ func TestSymCacheClients(t *testing.T) {
 	smb.wants(t, symKey(t, "new.pdb", symGUID(2, 6)), "3.1.0 made")
 	// And the first client's folder fills another server.
 	if out, err := exec.CommandContext(t.Context(), "symdepot", "--depot", filepath.Join(dir, "other"), "add", waits.dir).CombinedOutput(); err != nil {
-		t.Fatalf("%s: %v", out, err)
+		t.Fatalf("CombinedOutput: %s, error %v; want no error", out, err)
 	}
 	other := serveDepot(t, filepath.Join(dir, "other"), "--symcache-dir", store)
 	for row := 1; row < 6; row++ {
@@ -338,7 +338,7 @@ func TestBenchSymCache(t *testing.T) {
 		var whole [3]float64
 		var p50, p99 float64
 		if _, err := fmt.Sscan(string(out), &n, &bad, &whole[0], &whole[1], &whole[2], &p50, &p99); err != nil || bad > 0 {
-			t.Fatalf("%s: %v", out, err)
+			t.Fatalf("got %s, error %v, %v; want 0", out, err, bad)
 		}
 		if now := s.far.count("none.pdb") + s.far.count("slow.pdb"); now != asked && !strings.Contains(tt.path, "slow") {
 			t.Errorf("%s: %d requests upstream", tt.what, now-asked)

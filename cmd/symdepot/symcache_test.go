@@ -277,7 +277,7 @@ func (s *symServer) ask(t *testing.T, method, path string, header ...string) sym
 	t.Helper()
 	a, err := rawRequest(t.Context(), s.url, method, path, header...)
 	if err != nil {
-		t.Errorf("%s %s: %v", method, path, err)
+		t.Errorf("rawRequest: %s, %s, error %v; want no error", method, path, err)
 	}
 	return a
 }
@@ -493,7 +493,7 @@ func TestSymCacheRows(t *testing.T) {
 	const made31 = "200 3.1.0 made"
 	run("I09", ta, func(t *testing.T, p func(string) string) {
 		if got := ta.ask(t, "GET", p("/v3.1.0/old.pdb/{G4}"), "If-Version-Exceeds: 3.0.0").words(t); got != "304" {
-			t.Error(got)
+			t.Errorf(`words: %q, want "304"`, got)
 		}
 	})
 	run("I10", ta, func(t *testing.T, p func(string) string) {
@@ -505,7 +505,7 @@ func TestSymCacheRows(t *testing.T) {
 	})
 	run("I12", ta, func(t *testing.T, p func(string) string) {
 		if got := ta.ask(t, "GET", p("/v3.1.0/none.pdb/{G8}"), "If-Version-Exceeds: 3.0.0").words(t); got != "404" {
-			t.Error(got)
+			t.Errorf(`words: %q, want "404"`, got)
 		}
 	})
 	for id, version := range map[string]string{"S01": "v3.1.0", "S03": "v3.0.0"} {
@@ -521,7 +521,7 @@ func TestSymCacheRows(t *testing.T) {
 	}
 	run("S04", ta, func(t *testing.T, p func(string) string) {
 		if got := ta.ask(t, "GET", p("/v3.1.0/none.pdb/{G8}")).words(t); got != "404" {
-			t.Error(got)
+			t.Errorf(`words: %q, want "404"`, got)
 		}
 		ta.far.put(t, "none.pdb", p("{G8}"))
 		wants(t, ta.ask(t, "GET", p("/v3.1.0/none.pdb/{G8}")), "404", false) // it is remembered
@@ -537,7 +537,7 @@ func TestSymCacheRows(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), 500*time.Millisecond)
 		defer cancel()
 		if a, err := rawRequest(ctx, ta.url, "GET", p("/v3.1.0/slow.pdb/{G7}")); err == nil {
-			t.Error(a.words(t))
+			t.Errorf(`rawRequest("GET"): %v, want an error`, a.words(t))
 		}
 		wants(t, ta.ask(t, "GET", p("/v3.1.0/slow.pdb/{G7}")), made31, true) // the same run
 		wants(t, ta.ask(t, "GET", p("/v3.1.0/slow.pdb/{G7}")), made31, false)
@@ -592,14 +592,14 @@ func TestSymCacheRows(t *testing.T) {
 	})
 	run("N04", ta, func(t *testing.T, p func(string) string) {
 		if got := ta.ask(t, "GET", p("/v3.1.0/none.pdb/{G8}")).words(t); got != "404" {
-			t.Error(got)
+			t.Errorf(`words: %q, want "404"`, got)
 		}
 		pdb := filepath.Join(t.TempDir(), "none.pdb")
 		if err := os.WriteFile(pdb, symPDB(t, p("{G8}")), 0o600); err != nil {
 			t.Fatal(err)
 		}
 		if out, err := exec.CommandContext(t.Context(), "symdepot", "--depot", filepath.Join(dir, "depot"), "add", pdb).CombinedOutput(); err != nil {
-			t.Fatalf("%s: %v", out, err)
+			t.Fatalf("CombinedOutput: %s, error %v; want no error", out, err)
 		}
 		wants(t, ta.ask(t, "GET", p("/v3.1.0/none.pdb/{G8}")), made31, true)
 	})
@@ -701,7 +701,7 @@ func TestSymCacheConfigured(t *testing.T) {
 			change(q2)
 			u2.RawQuery = q2.Encode()
 			if got := s.ask(t, "GET", u2.String()).words(t); got != first {
-				t.Errorf("%s: %s", u2.String(), got)
+				t.Errorf("words: %s, %s; want %v", u2.String(), got, first)
 			}
 		}
 		if got := s.ask(t, "GET", strings.Replace(loc, symG1, symGUID(0, 3), 1)).words(t); got == then && strings.Contains(loc, symG1) {
@@ -714,13 +714,13 @@ func TestSymCacheConfigured(t *testing.T) {
 	follow(symPath(0, "/v3.0.0/multi.pdb/{G3}"), "302 3.2.0", "200 3.2.0 320")
 	if runtime.GOOS != "windows" {
 		if info, err := os.Stat(filepath.Join(dir, "depot", "symcache-url.key")); err != nil || info.Mode().Perm() != 0o600 {
-			t.Error(info, err)
+			t.Errorf("os.Stat: %v, error %v; want Mode().Perm() 0o600", info, err)
 		}
 	}
 	// U02
 	for range 3 {
 		if got := s.ask(t, "GET", symPath(3, "/v3.1.0/up.pdb/{G5}")).words(t); got != "302 3.0.0" {
-			t.Error(got)
+			t.Errorf(`words: %q, want "302 3.0.0"`, got)
 		}
 	}
 	// S08

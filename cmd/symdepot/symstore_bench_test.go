@@ -28,7 +28,7 @@ func TestBenchQuery(t *testing.T) {
 			code, err = exit.ExitCode(), nil
 		}
 		if err != nil || code != want {
-			t.Fatalf("%s %q: %d, %v\n%s", name, args, code, err, out)
+			t.Fatalf("got %s, %q, %d, error %v, %s; want %v", name, args, code, err, out, want)
 		}
 		return took
 	}

@@ -79,7 +79,7 @@ func TestNodesUpgrade(t *testing.T) {
 				group.Go(func() {
 					out, err := c.commandOf(exe, "add", "--comment", k.path, shared, dir)
 					if err != nil {
-						t.Errorf("%v\n%s", err, out)
+						t.Errorf(`commandOf("add", "--comment"): error %v, %s; want no error`, err, out)
 						return
 					}
 					c.mu.Lock()

@@ -181,7 +181,7 @@ func TestManyClientsLostWorker(t *testing.T) {
 	w.worker(t, "-delay", "50ms")
 	w.workers(t, 2)
 	if got := fmt.Sprint(w.SymCache().Producible()); got != "[3.1.0]" {
-		t.Fatal(got)
+		t.Fatalf(`got %q, want "[3.1.0]"`, got)
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()

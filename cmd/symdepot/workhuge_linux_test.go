@@ -81,7 +81,7 @@ func TestHugePDB(t *testing.T) {
 	w.workers(t, 1)
 	began := time.Now()
 	if st, err := w.SymCache().WaitSymCache(t.Context(), symcache.Key{Name: "huge.pdb", ID: id}, v310); err != nil || st != jobs.Done {
-		t.Error(st, err)
+		t.Errorf("WaitSymCache: %v, error %v; want %v", st, err, jobs.Done)
 	}
 	worker, server := peak(t, fmt.Sprint(p.Process.Pid)), peak(t, "self")
 	t.Logf("%v; resident memory at the most: worker %d MiB, server with this test %d MiB", time.Since(began).Round(time.Second), worker, server)

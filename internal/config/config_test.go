@@ -41,16 +41,16 @@ func TestConfigDefaults(t *testing.T) {
 	for _, text := range []string{"", "# nothing\n", "{}", "---\n", "listen:\nupstreams:\n"} {
 		c, err := conf(t, text, nil)
 		if err != nil {
-			t.Fatalf("%q: %v", text, err)
+			t.Fatalf("%q: conf: error %v, want no error", text, err)
 		}
 		if c.Listen != "127.0.0.1:8080" || !c.Log.Requests || c.Log.Format != "auto" || c.FilePath != "name" || c.Public || len(c.Upstreams) != 0 {
-			t.Errorf("%q: %+v", text, c)
+			t.Errorf(`%q: got %+v, want Listen "127.0.0.1:8080", Log.Requests true, Log.Format "auto", FilePath "name", Public false, Upstreams of length 0`, text, c)
 		}
 		if got, want := c.Lifetimes(), (depot.Lifetimes{NotFound: time.Hour, Forbidden: 24 * time.Hour}); got != want {
-			t.Errorf("%+v", got)
+			t.Errorf("got %+v, want %v", got, want)
 		}
 		if got, want := c.Limits(), (depot.Limits{NextRank: 300 * time.Millisecond, FirstByte: 3 * time.Second, Stall: 10 * time.Second, MaxBytes: 16 << 30, Fetches: 64}); got != want {
-			t.Errorf("%+v", got)
+			t.Errorf("got %+v, want %v", got, want)
 		}
 	}
 	c, err := Load("", noEnv)
@@ -119,13 +119,13 @@ func TestConfigFull(t *testing.T) {
 		t.Fatal(err)
 	}
 	if !c.Public || c.Stores[0].Layout != "unified" || c.Stores[1].Dir != "/srv/b" || c.PointerRoots[0] != `\\server\share=/mnt/share` {
-		t.Errorf("%+v", c)
+		t.Errorf(`got %+v, want Public true, Stores[0].Layout "unified", Stores[1].Dir "/srv/b", PointerRoots[0] %q`, c, `\\server\share=/mnt/share`)
 	}
 	if l := c.Lifetimes(); l.NotFound >= 0 || l.Forbidden != 48*time.Hour {
-		t.Errorf("%+v", l)
+		t.Errorf("Lifetimes: %+v, want NotFound less than 0, Forbidden %v", l, 48*time.Hour)
 	}
 	if l := c.CacheLimits(); l.MaxBytes != 1e11 || l.MaxUnused != 90*24*time.Hour || l.PerUpstream["microsoft"] != 50<<30 {
-		t.Errorf("%+v", l)
+		t.Errorf(`CacheLimits: %+v, want MaxBytes 1e11, MaxUnused %v, PerUpstream["microsoft"] 50 << 30`, l, 90*24*time.Hour)
 	}
 	if n := c.ScrubRate(); n != 8<<20 {
 		t.Errorf("depot.scrub_rate is %d by default, want 8 MiB", n)
@@ -149,7 +149,7 @@ func TestConfigFull(t *testing.T) {
 	}
 	want := []string{"microsoft 0 ", "x 2 ", "nuget 1 ", "corp 0 windows", "s3 0 ", "disk 0 "}
 	if !slices.Equal(got, want) {
-		t.Errorf("%q", got)
+		t.Errorf("got %q, want %v", got, want)
 	}
 	if w := strings.Join(c.Warnings(all), "\n"); !strings.Contains(w, "disk:") {
 		t.Errorf("no warning of a folder that is not there: %s", w)
@@ -160,14 +160,14 @@ func TestConfigFull(t *testing.T) {
 	}
 	nuget, corp, s3 := specs[2], specs[3], specs[4]
 	if nuget.URL != "http://mirror.corp/nuget" || !nuget.Guard.RequiresChecksum || nuget.Layout != "ssqp" || nuget.Guard.NeverAsk[0] != "our*" {
-		t.Errorf("%+v", nuget)
+		t.Errorf(`got %+v, want URL "http://mirror.corp/nuget", Guard.RequiresChecksum true, Layout "ssqp", Guard.NeverAsk[0] "our*"`, nuget)
 	}
 	if corp.Guard.Executables || !corp.NoCompressed || corp.NoPointers || corp.Credentials.Password != "pass" ||
 		corp.Header.Get("X-Team") != "tools" || corp.Timeouts.Header != 20*time.Second || corp.TwoTier != "no" {
-		t.Errorf("%+v", corp)
+		t.Errorf(`got %+v, want Guard.Executables false, NoCompressed true, NoPointers false, Credentials.Password "pass", Header.Get("X-Team") "tools", Timeouts.Header %v, TwoTier "no"`, corp, 20*time.Second)
 	}
 	if b := s3.Bucket.(*bucket.S3Config); b.SecretKey != "other" || b.AccessKey != "AK" || b.Region != "eu-central-1" || b.Auth != "keys" {
-		t.Errorf("%+v", b)
+		t.Errorf(`got %+v, want SecretKey "other", AccessKey "AK", Region "eu-central-1", Auth "keys"`, b)
 	}
 	for _, asJSON := range []bool{false, true} {
 		var out, warn bytes.Buffer
@@ -180,7 +180,7 @@ func TestConfigFull(t *testing.T) {
 			}
 		}
 		if !strings.Contains(out.String(), "X-Team") {
-			t.Errorf("%s", out.String())
+			t.Errorf(`got %s, want one with "X-Team"`, out.String())
 		}
 	}
 }
@@ -249,13 +249,13 @@ func TestConfigFaults(t *testing.T) {
 			continue
 		}
 		if fault := (*Error)(nil); !errors.As(err, &fault) {
-			t.Errorf("%q: %T", c.text, err)
+			t.Errorf("%q: got error %T, want errors.As(err, &fault)", c.text, err)
 		}
 	}
 	// All at once.
 	_, err := conf(t, "lisen: x\npublic: maybe\nupstreams: [microsft]", nil)
 	if err == nil || strings.Count(err.Error(), "symdepot.yaml:") != 3 {
-		t.Errorf("%v", err)
+		t.Errorf(`conf("lisen: x\npublic: maybe\nupstreams: [microsft]"): error %v, want an error, strings.Count(err.Error(), "symdepot.yaml:") 3`, err)
 	}
 }
 
@@ -462,14 +462,14 @@ func TestConfigEnvironment(t *testing.T) {
 		t.Fatal(err)
 	}
 	if c.Listen != "127.0.0.1:2" || c.Log.Format != "json" || !slices.Equal(c.Hosts, []string{"a", "b"}) || c.Cache.MaxBytes != 1<<30 || c.Misses.Absent != term.Duration(48*time.Hour) {
-		t.Errorf("%+v", c)
+		t.Errorf(`got %+v, want Listen "127.0.0.1:2", Log.Format "json", Hosts []string{"a", "b"}, Cache.MaxBytes 1 << 30, Misses.Absent term.Duration(48 * time.Hour)`, c)
 	}
 	specs, err := c.Specs()
 	if err != nil || len(specs) != 5 {
 		t.Fatalf("%d sources, %v", len(specs), err)
 	}
 	if specs[0].Credentials.Token != "from file" || specs[1].Credentials.Token != "b" || specs[3].Guard.Rank != 3 || specs[4].Name != "d.example" {
-		t.Errorf("%+v", specs)
+		t.Errorf(`got %+v, want specs[0].Credentials.Token "from file", specs[1].Credentials.Token "b", specs[3].Guard.Rank 3, specs[4].Name "d.example"`, specs)
 	}
 	for _, env := range []map[string]string{{"SYMDEPOT_PUBLIC": "maybe"}, {"SYMDEPOT_UPSTREAMS": "microsft"}, {"SYMDEPOT_LOG_FORMAT": "xml"}, {"SYMDEPOT_FETCH_AT_ONCE": "x"}} {
 		_, err := conf(t, "", env)
@@ -477,7 +477,7 @@ func TestConfigEnvironment(t *testing.T) {
 		for name = range env {
 		}
 		if err == nil || !strings.Contains(err.Error(), "environment: "+name+": ") {
-			t.Errorf("%v: %v", env, err)
+			t.Errorf("%v: got error %v, want an error, one with %q", env, err, "environment: "+name+": ")
 		}
 	}
 }
@@ -501,14 +501,14 @@ func TestConfigTags(t *testing.T) {
 		for _, tag := range []string{"default", "example"} {
 			if text := f.Tag.Get(tag); text != "" && (isText || isScalar(v.Type()) && v.Kind() != reflect.Slice) {
 				if err := setScalar(v, text, f); err != nil {
-					t.Errorf("%s: %s %q: %v", k.path, tag, text, err)
+					t.Errorf("%s, %s: setScalar: %q, error %v; want no error", k.path, tag, text, err)
 				}
 			}
 		}
 	}
 	for k, f := range map[string]string{"layout": "auto", "casing": string(layout.CasingDefault), "two_tier": upstream.TwoTierAuto} {
 		if got := orDefault("", "", k); got != f {
-			t.Errorf("%s: %s", k, got)
+			t.Errorf(`%s: orDefault("", ""): %s, want %v`, k, got, f)
 		}
 	}
 }
@@ -528,7 +528,7 @@ func TestConfigPrinted(t *testing.T) {
 	}
 	c := Default()
 	if err := c.decode("bare", []byte(bare.String())); err != nil {
-		t.Fatalf("%v\n%s", err, bare.String())
+		t.Fatalf(`decode("bare"): error %v, %s; want no error`, err, bare.String())
 	}
 	for _, k := range allKeys(reflect.TypeFor[Config](), "") {
 		if name := yamlName(k.field); !strings.Contains(bare.String(), name+":") {
@@ -536,7 +536,7 @@ func TestConfigPrinted(t *testing.T) {
 		}
 	}
 	if len(c.Upstreams) != 1 || c.Upstreams[0].Timeout != term.Duration(10*time.Second) || c.Upstreams[0].Bucket.CredentialsFile == "" || len(c.Stores) != 1 {
-		t.Errorf("%+v", c.Upstreams)
+		t.Errorf(`got %+v, length %v; want length 1, c.Upstreams[0].Timeout term.Duration(10 * time.Second), c.Upstreams[0].Bucket.CredentialsFile not "", 1`, c.Upstreams, len(c.Stores))
 	}
 	d := Default()
 	eachScalar(reflect.ValueOf(c).Elem(), "", func(path string, v reflect.Value, f reflect.StructField) {
@@ -581,7 +581,7 @@ func TestConfigDocs(t *testing.T) {
 			t.Fatal(err)
 		}
 		if _, err := LoadForCheck(path, noEnv); err != nil {
-			t.Errorf("%v\n%s", err, example)
+			t.Errorf("LoadForCheck: error %v, %s; want no error", err, example)
 		}
 		examples++
 	}

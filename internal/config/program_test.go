@@ -19,7 +19,7 @@ func TestParseProgram(t *testing.T) {
 		"a,age=any,output=1G,dir=/x,prefix=/y=p $(rm);{pdb}": {Name: "a", AnyAge: true, Dir: "/x", WinePrefix: "/y", Limits: transcode.ProgramLimits{Output: 1 << 30}, Command: []string{"p", "$(rm);{pdb}"}},
 	} {
 		if got, err := ParseProgram(v); err != nil || !reflect.DeepEqual(got, want) {
-			t.Errorf("%s: %+v, %v", v, got, err)
+			t.Errorf("%s: ParseProgram: %+v, error %v; want %v", v, got, err, want)
 		}
 	}
 	for v, want := range map[string]string{
@@ -39,7 +39,7 @@ func FuzzParseProgram(f *testing.F) {
 	f.Add("a,,==")
 	f.Fuzz(func(t *testing.T, v string) {
 		if p, err := ParseProgram(v); err == nil && (p.Name == "" || len(p.Command) < 2 || p.Limits.Memory < 0 || p.Limits.Time < 0) {
-			t.Errorf("%q: %+v", v, p)
+			t.Errorf("ParseProgram(%q): %+v, want a name, a command with {pdb}, and no negative limit", v, p)
 		}
 	})
 }

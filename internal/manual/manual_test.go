@@ -59,7 +59,7 @@ func complete(t *testing.T, script, line string) []string {
 	quoted := "'" + strings.Join(words, "' '") + "'"
 	out, err := exec.Command(shell, "--norc", "-c", script+"\nCOMP_WORDS=("+quoted+"); COMP_CWORD=$((${#COMP_WORDS[@]}-1)); _prog; echo \"${COMPREPLY[@]}\"").CombinedOutput()
 	if err != nil {
-		t.Fatalf("%s: %v %s", line, err, out)
+		t.Fatalf("CombinedOutput: %s, error %v, %s; want no error", line, err, out)
 	}
 	return strings.Fields(string(out))
 }
@@ -86,11 +86,11 @@ func TestOtherShells(t *testing.T) {
 	for shell, want := range map[string]string{"zsh": `" cab list") list="--json --form"`, "fish": `-l form -s f -x -a 'a b' -d 'It\'s a form.'`, "powershell": `' cab list' = @('--json', '--form')`} {
 		script := Completion(shell, sample())
 		if !strings.Contains(script, want) {
-			t.Errorf("%s: no %q in\n%s", shell, want, script)
+			t.Errorf("%s, %q: Completion: %s, want one with %q", shell, want, script, want)
 		}
 		if exe, err := exec.LookPath(shell); err == nil {
 			if out, err := exec.Command(exe, "-n", "-c", script).CombinedOutput(); err != nil {
-				t.Errorf("%s: %v %s", shell, err, out)
+				t.Errorf("%s: CombinedOutput: error %v, %s; want no error", shell, err, out)
 			}
 		}
 	}

@@ -86,7 +86,7 @@ func TestSlashArgs(t *testing.T) {
 			continue
 		}
 		if err != nil {
-			t.Errorf("%s: %v", tt.args, err)
+			t.Errorf("%s: got error %v, want no error", tt.args, err)
 			continue
 		}
 		var list []string
@@ -121,7 +121,7 @@ func FuzzSlashArgs(f *testing.F) {
 			s, err := v.syntax.parse(args)
 			var usage term.UsageError
 			if err != nil && !errors.As(err, &usage) || err == nil && s == nil {
-				t.Fatalf("%q: %v", args, err)
+				t.Fatalf("parse(%q): %v, error %v; want a result or a usage error", args, s, err)
 			}
 		}
 	})
@@ -140,7 +140,7 @@ func TestCommandLine(t *testing.T) {
 		"/opt/symstore/symdepot": {"add"},
 	} {
 		if got := CommandLine([]string{name, "add"}); !reflect.DeepEqual(got, want) {
-			t.Errorf("%s: %q", name, got)
+			t.Errorf("%s: CommandLine: %q, want %v", name, got, want)
 		}
 	}
 }
@@ -197,7 +197,7 @@ func TestWildcardMatch(t *testing.T) {
 		{"**", "x", true},
 	} {
 		if got := wildcardMatch(tt.pattern, tt.name); got != tt.want {
-			t.Errorf("%q %q: %t", tt.pattern, tt.name, got)
+			t.Errorf("%q, %q: wildcardMatch: %t, want %v", tt.pattern, tt.name, got, tt.want)
 		}
 	}
 }
@@ -217,7 +217,7 @@ func TestPathMap(t *testing.T) {
 	} {
 		got, err := m.local(p)
 		if err != nil || filepath.ToSlash(got) != want {
-			t.Errorf("%s: %q, %v", p, got, err)
+			t.Errorf("%s: local: %q, error %v; want filepath.ToSlash(got) %v", p, got, err, want)
 		}
 	}
 	if got := m.recorded(filepath.FromSlash("/mnt/b/1.2/a.pdb")); got != `\\hub\builds\1.2\a.pdb` {
@@ -231,11 +231,11 @@ func TestPathMap(t *testing.T) {
 	}
 	for _, p := range []string{`\\server\share\x`, `D:\x`, `\\hub\builds2\x`} {
 		if got, err := m.local(p); err == nil || !strings.Contains(err.Error(), "--map") {
-			t.Errorf("%s: %q, %v", p, got, err)
+			t.Errorf(`%s: local: %q, error %v; want an error, one with "--map"`, p, got, err)
 		}
 	}
 	if got, err := m.local(`.\sub\a.pdb`); got != "./sub/a.pdb" || err != nil {
-		t.Errorf("%q, %v", got, err)
+		t.Errorf(`local(%q): %q, error %v; want "./sub/a.pdb"`, `.\sub\a.pdb`, got, err)
 	}
 	if _, err := parsePathMap([]string{"x"}); err == nil {
 		t.Error("no error")
@@ -253,7 +253,7 @@ func TestTextOf(t *testing.T) {
 	} {
 		got, err := term.ReadText(strings.NewReader(in))
 		if err != nil || got != want {
-			t.Errorf("%q: %q, %v", in, got, err)
+			t.Errorf("%q: ReadText: %q, error %v; want %v", in, got, err, want)
 		}
 	}
 	if _, err := term.ReadText(io.LimitReader(zeros{}, term.MaxText+2)); err == nil {

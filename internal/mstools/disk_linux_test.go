@@ -20,7 +20,7 @@ func TestSymstoreFullDisk(t *testing.T) {
 	t.Cleanup(func() { _ = syscall.Unmount(disk, 0) })
 	pdbs, err := filepath.Glob("../../testdata/pdb/*.pdb")
 	if err != nil || len(pdbs) == 0 {
-		t.Fatal(pdbs, err)
+		t.Fatalf(`filepath.Glob("../../testdata/pdb/*.pdb"): %v, error %v; want length not 0`, pdbs, err)
 	}
 	small := filepath.Join(t.TempDir(), "a.exe")
 	data, err := os.ReadFile("../../testdata/pdb/hello-x64.exe")
@@ -37,7 +37,7 @@ func TestSymstoreFullDisk(t *testing.T) {
 		return code, out.String()
 	}
 	if code, out := call("add", "/f", small, "/s", store, "/t", "x"); code != 0 {
-		t.Fatal(code, out)
+		t.Fatalf("call: %v, %v; want 0", code, out)
 	}
 	code, out := call(append(append([]string{"add", "/f"}, pdbs...), "/s", store, "/t", "x")...)
 	if code != ssDiskFull || !strings.Contains(out, "files stored = 0\n") || !strings.Contains(out, "The store is as it was") {

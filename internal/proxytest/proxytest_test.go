@@ -123,7 +123,7 @@ func TestHalfOpen(t *testing.T) {
 	p := New(t, echo(t))
 	c := dial(t, p)
 	if got, err := say(t, c, "x", long); got != "x" {
-		t.Fatal(got, err)
+		t.Fatalf(`say("x"): %q, error %v; want "x"`, got, err)
 	}
 	p.Set(Fault{HalfOpen: true})
 	if err := c.CloseWrite(); err != nil { // the server ends the connection too

@@ -37,7 +37,7 @@ func fuzzWalk(t *testing.T, data string) {
 		var skip *Skip
 		if err != nil {
 			if !errors.As(err, &skip) || f != nil {
-				t.Fatalf("%v, %v", f, err)
+				t.Fatalf("got %v, error %v; want errors.As(err, &skip), nil", f, err)
 			}
 			continue
 		}

@@ -134,7 +134,7 @@ func FuzzAR(f *testing.F) {
 			last = a.next
 		}
 		if last > int64(len(data))+1<<48 {
-			t.Fatalf("%v at %d of %d", err, last, len(data))
+			t.Fatalf("got error %v, %d, length %d; want at most int64(len(data)) + 1<<48", err, last, len(data))
 		}
 	})
 }

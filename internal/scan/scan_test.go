@@ -217,7 +217,7 @@ func read(t testing.TB, f *File) string {
 func checkLines(t *testing.T, got, want []string) {
 	t.Helper()
 	if d := cmp.Diff(want, got); d != "" {
-		t.Error(d)
+		t.Errorf(`Diff: %q, want ""`, d)
 	}
 }
 

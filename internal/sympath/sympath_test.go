@@ -87,7 +87,7 @@ func TestSymbolPath(t *testing.T) {
 			}
 			for _, s := range e.Sources {
 				if err := s.Check(); err != nil || strings.Contains(s.Name, "geheim") {
-					t.Errorf("%s: %v", c.path, err)
+					t.Errorf(`%s, %v: Check: error %v, want one without "geheim"`, c.path, s.Name, err)
 				}
 			}
 		}
@@ -107,7 +107,7 @@ func TestSymbolPath(t *testing.T) {
 	dir := t.TempDir()
 	list := ParseSymbolPath(dir+";srv*"+filepath.Join(dir, "none"), nil)
 	if len(list[0].Sources) != 1 || list[0].Sources[0].Type != upstream.TypeFolder || len(list[0].Warnings) != 0 || len(list[1].Warnings) == 0 {
-		t.Errorf("%+v", list)
+		t.Errorf("ParseSymbolPath: %+v, want list[0].Sources of length 1, list[0].Sources[0].Type %v, list[0].Warnings of length 0, list[1].Warnings of length not 0", list, upstream.TypeFolder)
 	}
 }
 
@@ -117,18 +117,18 @@ func TestDebuginfodURLs(t *testing.T) {
 	for _, e := range list {
 		got = append(got, e.Kind+":"+strings.Join(urls(e.Sources), ""))
 		if e.Means == "" {
-			t.Errorf("%+v", e)
+			t.Errorf(`got %+v, want Means not ""`, e)
 		}
 		for _, s := range e.Sources {
 			if s.Layout != "debuginfod" {
-				t.Errorf("%+v", s)
+				t.Errorf(`got %+v, want Layout "debuginfod"`, s)
 			}
 		}
 	}
 	want := []string{"policy:", "debuginfod:https://debuginfod.example/", "debuginfod:http://sym.example:8002", "debuginfod:",
 		"debuginfod:" + filepath.FromSlash("/srv/x"), "debuginfod:", "debuginfod:https://q.example", "policy:"}
 	if !slices.Equal(got, want) {
-		t.Errorf("%q", got)
+		t.Errorf("got %q, want %v", got, want)
 	}
 }
 
@@ -152,10 +152,10 @@ func TestFromEnv(t *testing.T) {
 		t.Errorf("ranks: %+v", specs)
 	}
 	if specs[3].Credentials.HeadersFile != "/etc/headers" || specs[3].Guard.MaxBytes != 1000 || specs[1].Credentials.HeadersFile != "" {
-		t.Errorf("%+v", specs[3])
+		t.Errorf(`got %+v, %q; want Credentials.HeadersFile "/etc/headers", Guard.MaxBytes 1000, ""`, specs[3], specs[1].Credentials.HeadersFile)
 	}
 	if specs, _ := FromEnv(func(string) string { return "" }, nil); len(specs) != 0 {
-		t.Errorf("%+v", specs)
+		t.Errorf("FromEnv: %+v, want length 0", specs)
 	}
 }
 
@@ -181,7 +181,7 @@ func FuzzSymbolPath(f *testing.F) {
 		}
 		for _, e := range append(ParseSymbolPath(s, []string{"127.0.0.1:1"}), ParseDebuginfodURLs(s, nil)...) {
 			if e.Kind == "" || e.Means == "" {
-				t.Errorf("%q: %+v", s, e)
+				t.Errorf(`%+v: got %q, want Kind not "", Means not ""`, e, s)
 			}
 		}
 	})
@@ -233,18 +233,18 @@ func TestProbe(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
 	if p := Probe(ctx, d, upstream.Spec{Name: "x", Type: upstream.TypeHTTP, URL: srv.URL}); p.Reachable || p.Error != "no answer in time" {
-		t.Errorf("%+v", p)
+		t.Errorf(`Probe: %+v, want Reachable false, Error "no answer in time"`, p)
 	}
 	if p := Probe(t.Context(), upstream.NewDialer(upstream.DialerOptions{NoEgress: true}), upstream.Spec{Type: upstream.TypeHTTP, URL: srv.URL}); p.Reachable || !strings.Contains(p.Error, "outbound connections are disabled") {
-		t.Errorf("%+v", p)
+		t.Errorf(`Probe: %+v, want Reachable false, Error with "outbound connections are disabled"`, p)
 	}
 	if p := Probe(t.Context(), d, upstream.Spec{Type: upstream.TypeFolder, URL: t.TempDir()}); !p.Reachable || p.Server != "flat" {
-		t.Errorf("%+v", p)
+		t.Errorf(`Probe: %+v, want Reachable true, Server "flat"`, p)
 	}
 	if p := Probe(t.Context(), d, upstream.Spec{Type: upstream.TypeFolder, URL: filepath.Join(t.TempDir(), "none")}); p.Reachable || p.Error == "" {
-		t.Errorf("%+v", p)
+		t.Errorf(`Probe: %+v, want Reachable false, Error not ""`, p)
 	}
 	if p := Probe(t.Context(), d, upstream.Spec{Name: "x", Type: upstream.TypeBucket}); p.Reachable || p.Error == "" {
-		t.Errorf("%+v", p)
+		t.Errorf(`Probe: %+v, want Reachable false, Error not ""`, p)
 	}
 }

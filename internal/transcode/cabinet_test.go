@@ -33,14 +33,14 @@ func TestCabinet(t *testing.T) {
 		out := scratch(t)
 		n, err := Cabinet(t.Context(), out, Source{bytes.NewReader(plain), int64(size), "foo.pdb", time.Date(2020, 1, 2, 3, 4, 6, 0, time.UTC)})
 		if err != nil {
-			t.Fatal(size, err)
+			t.Fatalf("%v: Cabinet: error %v, want no error", size, err)
 		}
 		if fi, err := out.Stat(); err != nil || fi.Size() != n {
 			t.Errorf("%d bytes: the file has %d, %d were said; %v", size, fi.Size(), n, err)
 		}
 		r, err := cab.Open(out, n, cab.Options{})
 		if err != nil || len(r.Files()) != 1 || r.Files()[0].Name != "foo.pdb" {
-			t.Fatal(size, r, err)
+			t.Fatalf(`%v: Open: %v, error %v; want Files() of length 1, Files()[0].Name "foo.pdb"`, size, r, err)
 		}
 		rc, err := r.Files()[0].Open()
 		if err != nil {

@@ -17,7 +17,7 @@ func TestCompress(t *testing.T) {
 	for _, tool := range []Tool{Zstd, Gzip} {
 		var b bytes.Buffer
 		if err := tool.Compress(t.Context(), &b, bytes.NewReader(plain)); err != nil {
-			t.Fatal(tool, err)
+			t.Fatalf("%v: Compress: error %v, want no error", tool, err)
 		}
 		if b.Len() > len(plain)/10 {
 			t.Errorf("%s: %d of %d bytes", tool.Name, b.Len(), len(plain))

@@ -84,7 +84,7 @@ func TestTranscode(t *testing.T) {
 	r := room(t)
 	ts := probed(t, r, Program{Name: "test", Command: transcodetest.Command("-version", "3.1.0", "-mode", "chatty")})
 	if got := versions(ts); got != "[3.1.0]" {
-		t.Fatal(got)
+		t.Fatalf(`versions: %q, want "[3.1.0]"`, got)
 	}
 	sc := with(t, r, "Strange name %s;$(x).pdb")
 	m, err := ts.Transcode(t.Context(), sc, Job{Name: "Strange name %s;$(x).pdb", ID: probeID, Major: 3})
@@ -96,7 +96,7 @@ func TestTranscode(t *testing.T) {
 		t.Errorf("%q, %v; want %q", b, err, want)
 	}
 	if m.Version.String() != "3.1.0" || m.Age != 1 || m.Program != "test" || m.Took <= 0 {
-		t.Errorf("%+v", m)
+		t.Errorf(`got %+v, want Version.String() "3.1.0", Age 1, Program "test", Took more than 0`, m)
 	}
 	if len(m.Output) > maxOutput || !strings.HasSuffix(m.Output, "line 9999") {
 		t.Errorf("output of %d bytes, %q", len(m.Output), m.Output[max(0, len(m.Output)-50):])
@@ -186,7 +186,7 @@ func treeEnds(t *testing.T, r *Workspace, mode string) {
 	}
 	pid, err := strconv.Atoi(strings.TrimSpace(strings.TrimPrefix(out, "child")))
 	if err != nil {
-		t.Fatal(mode, out, err)
+		t.Fatalf("Atoi: %v, %v, error %v; want no error", mode, out, err)
 	}
 	if p, err := os.FindProcess(pid); err == nil && running(p) {
 		t.Errorf("%s: the child %d lives", mode, pid)
@@ -244,10 +244,10 @@ func TestUnusable(t *testing.T) {
 	} {
 		ts := NewTranscoders(r, nil, c.p)
 		if err := ts.Probe(t.Context()); err == nil || !strings.Contains(err.Error(), c.want) {
-			t.Errorf("%v: %v", c.p.Command, err)
+			t.Errorf("%v: Probe: error %v, want an error, one with %q", c.p.Command, err, c.want)
 		}
 		if got := ts.Versions(); len(got) != 0 {
-			t.Error(got)
+			t.Errorf("Versions: %v, want length 0", got)
 		}
 		_, err := ts.Transcode(t.Context(), with(t, r, "app.pdb"), Job{Name: "app.pdb", ID: probeID, Major: 3})
 		if ClassOf(err) != ClassInfra {
@@ -264,7 +264,7 @@ func TestSeveral(t *testing.T) {
 	}
 	ts := probed(t, r, p("3.1.0", ""), p("3.2.0", ""), p("4.1.0", ""), p("4.0.7", "fail"))
 	if got := versions(ts); got != "[3.2.0 4.1.0]" {
-		t.Error(got)
+		t.Errorf(`versions: %q, want "[3.2.0 4.1.0]"`, got)
 	}
 	for major, want := range map[int]string{3: "3.2.0", 4: "4.1.0", 5: ""} {
 		m, err := ts.Transcode(t.Context(), with(t, r, "app.pdb"), Job{Name: "app.pdb", ID: probeID, Major: major})
@@ -273,7 +273,7 @@ func TestSeveral(t *testing.T) {
 				t.Error(err)
 			}
 		} else if err != nil || m.Version.String() != want {
-			t.Errorf("%d: %+v, %v", major, m, err)
+			t.Errorf("%d: got %+v, error %v; want Version.String() %v", major, m, err, want)
 		}
 	}
 }
@@ -309,21 +309,21 @@ func TestProgramChanges(t *testing.T) {
 		return m.Version.String()
 	}
 	if v := made(); v != "3.2.0" {
-		t.Error(v)
+		t.Errorf(`made: %q, want "3.2.0"`, v)
 	}
 	script("3.30.0")
 	if v := made(); v != "3.30.0" || versions(ts) != "[3.30.0]" {
-		t.Error(v, versions(ts))
+		t.Errorf(`made: %q, %q; want "3.30.0", "[3.30.0]"`, v, versions(ts))
 	}
 	if err := os.Remove(exe); err != nil {
 		t.Fatal(err)
 	}
 	if v := made(); v != "3.1.0" || versions(ts) != "[3.1.0]" {
-		t.Error(v, versions(ts))
+		t.Errorf(`made: %q, %q; want "3.1.0", "[3.1.0]"`, v, versions(ts))
 	}
 	script("3.4.0")
 	if ts.Refresh(t.Context()); versions(ts) != "[3.4.0]" {
-		t.Error(versions(ts))
+		t.Errorf(`got %q, want "[3.4.0]"`, versions(ts))
 	}
 }
 
@@ -351,7 +351,7 @@ func TestBadInputs(t *testing.T) {
 			t.Fatal(err)
 		}
 		if _, err := ts.Transcode(t.Context(), sc, Job{Name: "app.pdb", ID: c.id, Major: 3}); ClassOf(err) != ClassBadSource {
-			t.Errorf("%s: %v", c.what, err)
+			t.Errorf("%s: Transcode: error %v, want ClassOf(err) %v", c.what, err, ClassBadSource)
 		}
 	}
 	if b, err := os.ReadFile(log); err != nil || strings.Count(string(b), "\n") != 1 {
@@ -413,7 +413,7 @@ func TestLocalName(t *testing.T) {
 		"a^b": "x.pdb", "a!b": "x.pdb", "a=b": "x.pdb", "a,b": "x.pdb", "a(b)": "x.pdb", "a{out}": "x.pdb", "~a": "x.pdb", "caf\u00e9.pdb": "x.pdb", "a\n": "x.pdb",
 	} {
 		if got := sc.localName(name); got != want {
-			t.Errorf("%q: %q", name, got)
+			t.Errorf("%q: localName: %q, want %v", name, got, want)
 		}
 	}
 }
@@ -452,7 +452,7 @@ func TestForeignScratchFolder(t *testing.T) {
 		}
 		r, err := OpenWorkspace(root)
 		if err != nil {
-			t.Errorf("%s: %v", what, err)
+			t.Errorf("%s: OpenWorkspace: error %v, want no error", what, err)
 			continue
 		}
 		if parent := filepath.Dir(r.dir); parent == root || filepath.Dir(parent) != filepath.Dir(root) {
@@ -483,7 +483,7 @@ func TestForeignScratchFolder(t *testing.T) {
 func TestLimits(t *testing.T) {
 	for size, want := range map[int64]time.Duration{0: 2 * time.Minute, 1: 150 * time.Second, 100 << 20: 150 * time.Second, 250 << 20: 210 * time.Second, 1 << 40: time.Hour} {
 		if got := (ProgramLimits{}).time(size); got != want {
-			t.Errorf("%d: %v", size, got)
+			t.Errorf("%d: time: %v, want %v", size, got, want)
 		}
 	}
 }
@@ -498,7 +498,7 @@ func TestNewest(t *testing.T) {
 		all = append(all, v)
 	}
 	if got := fmt.Sprint(Newest(all)); got != "[3.12.0 4.0.0 5.1.1]" {
-		t.Error(got)
+		t.Errorf(`got %q, want "[3.12.0 4.0.0 5.1.1]"`, got)
 	}
 }
 
@@ -522,7 +522,7 @@ func TestWine(t *testing.T) {
 	build := exec.Command("go", "test", "-vet=off", "-c", "-o", exe, ".")
 	build.Env = append(os.Environ(), "GOOS=windows", "GOARCH=amd64", "CGO_ENABLED=0")
 	if out, err := build.CombinedOutput(); err != nil {
-		t.Fatalf("%v\n%s", err, out)
+		t.Fatalf("CombinedOutput: error %v, %s; want no error", err, out)
 	}
 	r := room(t)
 	ts := NewTranscoders(r, nil, Program{Name: "wine", Wine: true, WinePrefix: os.Getenv("SYMDEPOT_WINEPREFIX"), Command: []string{wine, exe, transcodetest.Word, "-version", "3.1.0", "-mode", "bad.pdb=fail,slow.pdb=hang", "-pdb", "{pdb}"}})
@@ -531,11 +531,11 @@ func TestWine(t *testing.T) {
 		if strings.Contains(e.Output, "bcryptprimitives.dll not found") {
 			t.Skip("needs a Wine that runs programs made with Go (8.8 or newer)")
 		}
-		t.Fatalf("%v\n%s", err, e.Output)
+		t.Fatalf("Probe: error %v, %s; want no error", err, e.Output)
 	}
 	m, err := ts.Transcode(t.Context(), with(t, r, "app.pdb"), Job{Name: "app.pdb", ID: probeID, Major: 3})
 	if err != nil || m.Version.String() != "3.1.0" {
-		t.Errorf("%+v, %v", m, err)
+		t.Errorf(`Transcode: %+v, error %v; want Version.String() "3.1.0"`, m, err)
 	}
 	if _, err := ts.Transcode(t.Context(), with(t, r, "bad.pdb"), Job{Name: "bad.pdb", ID: probeID, Major: 3}); ClassOf(err) != ClassExit {
 		t.Error(err)

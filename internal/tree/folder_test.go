@@ -163,7 +163,7 @@ func TestPacked(t *testing.T) {
 	wg.Wait()
 	for _, name := range []string{"bad.pdb", "none.pdb", "old.pdb", "big.pdb"} {
 		if _, err := get(t, f, name+"/"+pdbKey+"/"+name); !errors.Is(err, fs.ErrNotExist) {
-			t.Errorf("%s: %v", name, err)
+			t.Errorf("%s: get: error %v, want fs.ErrNotExist", name, err)
 		}
 	}
 	if b, err := get(t, f, "big.pdb/"+pdbKey+"/big.pd_"); err != nil || !bytes.Equal(b, big) {
@@ -222,7 +222,7 @@ func TestMSFZ(t *testing.T) {
 		req.AcceptMSFZ()
 		a, err := f.Open(t.Context(), req)
 		if err != nil || a.Size != int64(len(packed)) || a.Kind != symfile.MSFZ {
-			t.Fatalf("%s: %+v, %v", plain, a, err)
+			t.Fatalf("Open: %s, %+v, error %v; want Size %v, Kind %v", plain, a, err, int64(len(packed)), symfile.MSFZ)
 		}
 		_ = a.Close()
 	}
@@ -315,14 +315,14 @@ func TestHostile(t *testing.T) {
 	f := open(t, dir, Options{})
 	for _, name := range []string{"d.pdb", "x.pdb", "loop.pdb"} {
 		if _, err := get(t, f, name+"/"+pdbKey+"/"+name); !errors.Is(err, fs.ErrNotExist) {
-			t.Errorf("%s: %v", name, err)
+			t.Errorf("%s: get: error %v, want fs.ErrNotExist", name, err)
 		}
 	}
 	for _, l := range []symfile.Lookup{{Name: "..", ID: "..", Role: symfile.AnyRole}, {ID: "../../etc/passwd", Role: symfile.AnyRole}, {Name: "a/b", ID: "\x00", Role: symfile.Debug}} {
 		for _, lay := range layout.Folders() {
 			f.layout = lay
 			if _, err := f.Open(t.Context(), layout.Request{Lookups: []symfile.Lookup{l}, Name: ".."}); !errors.Is(err, fs.ErrNotExist) {
-				t.Errorf("%s %+v: %v", lay, l, err)
+				t.Errorf("%s, %+v: Open: error %v, want fs.ErrNotExist", lay, l, err)
 			}
 		}
 	}
@@ -389,7 +389,7 @@ func TestAdmin(t *testing.T) {
 		}
 		b, _, err := told.Admin(t.Context(), name)
 		if err != nil || !strings.Contains(string(b), want) || strings.Contains(string(b), "secret") {
-			t.Errorf("%s: %q %v", name, b, err)
+			t.Errorf(`%s: Admin: %q, error %v; want one with %q, one without "secret"`, name, b, err, want)
 		}
 	}
 	if b, _, err := told.Admin(t.Context(), "000Admin/0000000001"); err != nil || len(b) != 0 {
@@ -397,7 +397,7 @@ func TestAdmin(t *testing.T) {
 	}
 	for _, name := range []string{"000Admin/0000000009", "000Admin/symdepot.lock", "000Admin/../x", "pingme.txt", "hello-x64.pdb/" + pdbKey + "/file.ptr"} {
 		if b, _, err := told.Admin(t.Context(), name); !errors.Is(err, fs.ErrNotExist) {
-			t.Errorf("%s: %q %v", name, b, err)
+			t.Errorf("%s: Admin: %q, error %v; want fs.ErrNotExist", name, b, err)
 		}
 	}
 }
@@ -420,7 +420,7 @@ func FuzzMaskPaths(f *testing.F) {
 		for line := range bytes.Lines(maskPaths(text, 1)) {
 			parts := splitQuoted(strings.TrimRight(string(line), "\r\n"))
 			if len(parts) < 2 || strings.ContainsAny(parts[1], `/\`) {
-				t.Errorf("%q", line)
+				t.Errorf("%q: got length %v, want at least 2, not strings.ContainsAny(parts[1], `/\\`)", line, len(parts))
 			}
 		}
 	})

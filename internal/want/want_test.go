@@ -128,7 +128,7 @@ func TestFiles(t *testing.T) {
 	} {
 		var l List
 		if err := l.Local(t.Context(), filepath.Join(testdata, c.file)); err != nil {
-			t.Errorf("%s: %v", c.file, err)
+			t.Errorf("%s: Local: error %v, want no error", c.file, err)
 		}
 		if !slices.Equal(paths(l.Wants), c.want) || (len(l.SymbolFiles) > 0) != c.self {
 			t.Errorf("%s: wants %v, symbol files %v; want %v, %v", c.file, paths(l.Wants), l.SymbolFiles, c.want, c.self)
