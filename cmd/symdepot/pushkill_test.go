@@ -34,7 +34,12 @@ type pushDepot struct {
 
 func newPushDepot(t *testing.T) *pushDepot {
 	t.Helper()
-	home := t.TempDir()
+	return newPushDepotIn(t, t.TempDir())
+}
+
+// newPushDepotIn is newPushDepot in a folder.
+func newPushDepotIn(t *testing.T, home string) *pushDepot {
+	t.Helper()
 	p := &pushDepot{balancer: newBalancer(t), dir: filepath.Join(home, "depot")}
 	p.env = map[string]string{"SYMDEPOT_DEPOT": p.dir, "PATH": os.Getenv("PATH"), "HOME": home}
 	p.must(t, "add", "--product", "other", "../../testdata/pe")
@@ -175,26 +180,34 @@ func TestKilledPushes(t *testing.T) {
 			want[n]++
 		}
 	}
-	start := time.Now()
-	out, err := push(0).Output()
-	finish(0, out, err)
-	span := time.Since(start)
+	span := map[bool]time.Duration{} // of an undisturbed push, with a large file and without
+	for round := range 2 {
+		start := time.Now()
+		out, err := push(round).Output()
+		finish(round, out, err)
+		span[round%3 == 0] = time.Since(start)
+	}
 	killed := map[bool]int{}
-	for round := 1; round <= rounds; round++ {
+	round := 1
+	for killed[true]+killed[false] < rounds {
+		round++
 		cmd := push(round)
 		var stdout, stderr strings.Builder
 		cmd.Stdout, cmd.Stderr = &stdout, &stderr
+		start := time.Now()
 		if err := cmd.Start(); err != nil {
 			t.Fatal(err)
 		}
 		ended := make(chan error, 1)
 		go func() { ended <- cmd.Wait() }()
-		timer := time.NewTimer(time.Duration(rng.Int64N(int64(span))))
+		var err error
+		timer := time.NewTimer(time.Duration(rng.Int64N(int64(span[round%3 == 0]))))
 		server := rng.IntN(2) == 0
 		var done bool
 		select {
 		case err = <-ended:
 			done = true
+			span[round%3 == 0] = time.Since(start) // the machine's speed changes
 		case <-timer.C:
 			killed[server]++
 			if server {
@@ -228,7 +241,7 @@ func TestKilledPushes(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	t.Logf("%d servers and %d clients were killed", killed[true], killed[false])
+	t.Logf("%d servers and %d clients were killed in %d pushes", killed[true], killed[false], round)
 	got := transactions(t, p.dir)
 	if len(got) != len(want) {
 		t.Errorf("%d transactions, want %d", len(got), len(want))
@@ -244,7 +257,7 @@ func TestKilledPushes(t *testing.T) {
 
 	// A stage that nobody finishes.
 	dir := filepath.Join(src, "left")
-	symFiles(t, dir, rounds+1, 5, 4000)
+	symFiles(t, dir, round+1, 5, 4000)
 	c := p.pusher()
 	st, err := c.Open(t.Context(), wire.PushSpec{Product: "app", Version: "left"})
 	if err == nil {

@@ -246,7 +246,11 @@ func TestPushFullDisk(t *testing.T) {
 	}
 	defer func() { _ = many.Close() }()
 	_, err = many.Stages().Put(t.Context(), c, id, blob.Sum(files[2].body), &failingReader{errors.New("the body was read")})
-	wantRefusal(t, "a content above the staged bytes", err, stage.Busy)
+	wantRefusal(t, "a content above the bytes of all stages", err, stage.NoSpace)
+	other := openStage(t, many, c, stage.Spec{})
+	check(t, many, c, other, files[2:])
+	_, err = many.Stages().Put(t.Context(), c, other, blob.Sum(files[2].body), &failingReader{errors.New("the body was read")})
+	wantRefusal(t, "a content of another stage above the bytes of all stages", err, stage.Busy)
 	putAll(t, d, c, id, files[2:])
 	if _, err := full.Stages().Commit(t.Context(), c, id, stage.Commit{}); err != nil {
 		t.Errorf("commit: %v", err)

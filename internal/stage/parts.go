@@ -177,7 +177,7 @@ func (s *Stages) putPart(ctx context.Context, c Caller, id string, ref blob.Ref,
 	}
 	if !hasBit(got, n) {
 		if len(got) == 0 {
-			if err := s.room(ctx, content.Size); err != nil {
+			if err := s.room(ctx, row, content.Size); err != nil {
 				return err
 			}
 		}

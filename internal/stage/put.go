@@ -40,7 +40,7 @@ func (s *Stages) Put(ctx context.Context, c Caller, id string, ref blob.Ref, bod
 		return err == nil, err
 	}
 	size := files[0].Size
-	end, err := s.begin(ctx, size)
+	end, err := s.begin(ctx, row, size)
 	if err != nil {
 		return false, err
 	}
@@ -102,16 +102,17 @@ func (s *Stages) awaited(ctx context.Context, c Caller, id string, ref blob.Ref)
 }
 
 // begin is room for a whole content, which counts until end is called.
-func (s *Stages) begin(ctx context.Context, size int64) (end func(), err error) {
-	if err := s.room(ctx, size); err != nil {
+func (s *Stages) begin(ctx context.Context, row index.StageRow, size int64) (end func(), err error) {
+	if err := s.room(ctx, row, size); err != nil {
 		return nil, err
 	}
 	s.receiving.Add(size)
 	return func() { s.receiving.Add(-size) }, nil
 }
 
-// room refuses size more bytes if the stages hold too many or the disk is full.
-func (s *Stages) room(ctx context.Context, size int64) error {
+// room refuses size more bytes for a stage if the stages hold too many or the disk
+// is full.
+func (s *Stages) room(ctx context.Context, row index.StageRow, size int64) error {
 	total, free, err := s.depot.Space()
 	if err != nil {
 		total, free = 0, 1<<62 // not known
@@ -128,6 +129,9 @@ func (s *Stages) room(ctx context.Context, size int64) error {
 	}
 	if free-size < least {
 		return refuse(NoSpace, "the disk of the server is nearly full: %d bytes do not fit; nothing was lost, try again later", size)
+	}
+	if row.Staged+size > staged {
+		return refuse(NoSpace, "the push holds %d bytes, and this server keeps at most %d for all unfinished pushes: push fewer files at once, or use symdepot add on the server", row.Staged+size, staged)
 	}
 	held, err := s.db.Staged(ctx)
 	held += s.receiving.Load()
@@ -431,7 +435,7 @@ func (s *Stages) PutClaimed(ctx context.Context, c Caller, id string, e Entry, b
 	if e.Size > s.limits.MaxFile {
 		return a, refuse(TooLarge, "%s has %d bytes, and the limit for a file is %d", e.Path, e.Size, s.limits.MaxFile)
 	}
-	end, err := s.begin(ctx, max(e.Size, 0))
+	end, err := s.begin(ctx, row, max(e.Size, 0))
 	if err != nil {
 		return a, err
 	}
