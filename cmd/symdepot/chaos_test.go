@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bufio"
 	"bytes"
 	"context"
 	"crypto/sha256"
@@ -91,12 +92,13 @@ func hasten() {
 // chaos is a depot in PostgreSQL and a bucket whose servers and commands run while
 // everything around them fails. It knows what was acknowledged.
 type chaos struct {
-	t     *testing.T
-	rng   *rand.Rand // of the goroutine of the test
-	ctx   context.Context
-	peer  *buckettest.Peer
-	nodes []*chaosNode
-	tools *chaosNode // the surroundings of commands
+	t       *testing.T
+	rng     *rand.Rand // of the goroutine of the test
+	ctx     context.Context
+	peer    *buckettest.Peer
+	replica *pgtest.Server // nil: none
+	nodes   []*chaosNode
+	tools   *chaosNode // the surroundings of commands
 
 	mu      sync.Mutex
 	running map[*exec.Cmd]bool   // commands; guarded by mu
@@ -111,6 +113,7 @@ type chaos struct {
 // chaosNode is a server behind proxies, or what commands use.
 type chaosNode struct {
 	env       map[string]string
+	args      []string // of serve
 	pg, s3    []*proxytest.Proxy
 	transport *http.Transport
 	mu        sync.RWMutex
@@ -132,8 +135,8 @@ type chaosKey struct {
 }
 
 // newChaos starts n servers, whose clocks differ by almost five minutes. hosts are the database servers; each node has
-// proxies of its own in front of them, and one in front of the store.
-func newChaos(t *testing.T, n int, times string, database string, hosts ...*pgtest.Server) *chaos {
+// proxies of its own in front of them, and one in front of the store. replica, if not nil, answers lookups of the servers.
+func newChaos(t *testing.T, n int, times string, database string, replica *pgtest.Server, hosts ...*pgtest.Server) *chaos {
 	t.Helper()
 	seed := uint64(time.Now().UnixNano())
 	if s, err := strconv.ParseUint(os.Getenv("SYMDEPOT_SEED"), 10, 64); err == nil {
@@ -142,7 +145,7 @@ func newChaos(t *testing.T, n int, times string, database string, hosts ...*pgte
 	t.Logf("SYMDEPOT_SEED=%d", seed)
 	ctx, cancel := context.WithCancel(context.Background())
 	t.Cleanup(cancel)
-	c := &chaos{t: t, rng: rand.New(rand.NewPCG(seed, 1)), ctx: ctx, peer: buckettest.S3(t), running: map[*exec.Cmd]bool{}, keys: map[string]*chaosKey{},
+	c := &chaos{t: t, replica: replica, rng: rand.New(rand.NewPCG(seed, 1)), ctx: ctx, peer: buckettest.S3(t), running: map[*exec.Cmd]bool{}, keys: map[string]*chaosKey{},
 		tags: map[string]int{}, lost: map[string]bool{}}
 	surroundings := func() *chaosNode {
 		s := &chaosNode{s3: []*proxytest.Proxy{proxytest.New(t, strings.TrimPrefix(c.peer.Endpoint, "http://"))}, transport: &http.Transport{MaxIdleConnsPerHost: 8}}
@@ -165,6 +168,13 @@ func newChaos(t *testing.T, n int, times string, database string, hosts ...*pgte
 	for i := range n {
 		node := surroundings()
 		c.nodes = append(c.nodes, node)
+		if replica != nil {
+			p := proxytest.New(t, replica.Addr())
+			node.pg = append(node.pg, p)
+			conf := fmt.Sprintf("depot: {dir: '%s', replicas: ['postgres://symdepot@%s/%s?sslmode=disable']}\n", node.env["SYMDEPOT_DEPOT"], p.Addr(), database)
+			symtest.Put(t, node.env["HOME"], "symdepot.yaml", []byte(conf))
+			node.args = []string{"--config", filepath.Join(node.env["HOME"], "symdepot.yaml")}
+		}
 		by := nodeClocks[i%len(nodeClocks)]
 		if by != 0 && clockTurns() {
 			node.env["SYMDEPOT_TEST_CLOCK"] = by.String()
@@ -184,7 +194,7 @@ func newChaos(t *testing.T, n int, times string, database string, hosts ...*pgte
 
 // start starts the server.
 func (n *chaosNode) start() error {
-	s, err := startServe(func(k string) string { return n.env[k] }, ".", "--quiet")
+	s, err := startServe(func(k string) string { return n.env[k] }, ".", append([]string{"--quiet"}, n.args...)...)
 	if err != nil {
 		return err
 	}
@@ -620,7 +630,7 @@ func TestNodesFaults(t *testing.T) {
 	pg := pgtest.New(t)
 	pg.Database(t) // test1
 	// Leases, holds and grace in seconds.
-	c := newChaos(t, 3, "3s,2s,4s,6s", "test1", pg)
+	c := newChaos(t, 3, "3s,2s,4s,6s", "test1", pg.Standby(t), pg)
 	shared := t.TempDir()
 	var common []*chaosKey
 	for range 4 {
@@ -668,6 +678,7 @@ func TestNodesFaults(t *testing.T) {
 	for _, n := range c.nodes {
 		n.faults(proxytest.Fault{}, proxytest.Fault{})
 	}
+	c.replicaAnswers()
 	stop.Store(true)
 	wg.Wait()
 	t.Logf("faults: %v; %d collections", counts, collected.Load())
@@ -718,6 +729,16 @@ var chaosFaults = map[string]func(c *chaos, pg *pgtest.Server){
 		pg.Kill(c.t)
 		pg.Start(c.t)
 	},
+	"a replica that is behind": func(c *chaos, _ *pgtest.Server) {
+		c.replica.In(c.t, "test1", "SELECT pg_wal_replay_pause()")
+		pauseFor(c.ctx, c.upTo(4*time.Second))
+		c.replica.In(c.t, "test1", "SELECT pg_wal_replay_resume()")
+	},
+	"kill the replica": func(c *chaos, _ *pgtest.Server) {
+		c.replica.Kill(c.t)
+		pauseFor(c.ctx, c.upTo(2*time.Second))
+		c.replica.Start(c.t)
+	},
 	"network to the database": func(c *chaos, _ *pgtest.Server) {
 		n := c.anySurroundings()
 		n.faults(c.anyFault(), proxytest.Fault{})
@@ -734,6 +755,40 @@ var chaosFaults = map[string]func(c *chaos, pg *pgtest.Server){
 			p.Cut()
 		}
 	},
+}
+
+// replicaAnswers waits until each server has answered from the replica since its
+// start, and logs what the replica did.
+func (c *chaos) replicaAnswers() {
+	for i, n := range c.nodes {
+		var lines string
+		symtest.Await(c.t, time.Minute, fmt.Sprintf("lookups of server %d that the replica answers", i), func() bool {
+			lines = n.metrics(c.t, "symdepot_database_replica_lookups_total")
+			return strings.Contains(lines, `"answered"} `) && !strings.Contains(lines, `"answered"} 0;`)
+		})
+		c.t.Logf("lookups of server %d at the replica: %s", i, lines)
+	}
+}
+
+// metrics returns the lines of a metric of the server, without its name; empty: it
+// does not answer.
+func (n *chaosNode) metrics(t *testing.T, name string) string {
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, n.url()+"/metrics", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	resp, err := n.transport.RoundTrip(req)
+	if err != nil {
+		return ""
+	}
+	defer resp.Body.Close()
+	var found []string
+	for s := bufio.NewScanner(resp.Body); s.Scan(); {
+		if line, ok := strings.CutPrefix(s.Text(), name); ok {
+			found = append(found, line+";")
+		}
+	}
+	return strings.Join(found, " ")
 }
 
 func (c *chaos) anyNode() *chaosNode { return c.nodes[c.rng.IntN(len(c.nodes))] }
@@ -790,7 +845,7 @@ func TestNodesFailover(t *testing.T) {
 	primary := pgtest.New(t)
 	primary.Database(t) // test1
 	spare := primary.Standby(t)
-	c := newChaos(t, nodes, "10m,1h,168h,168h", "test1", primary, spare)
+	c := newChaos(t, nodes, "10m,1h,168h,168h", "test1", nil, primary, spare)
 	side := 0 // which of the two proxies leads to the primary
 	shared := t.TempDir()
 	k, err := c.file(shared)

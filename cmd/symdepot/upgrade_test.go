@@ -40,7 +40,7 @@ func TestNodesUpgrade(t *testing.T) {
 	next, later := buildVersion(t, "symdepot_next"), buildVersion(t, "symdepot_later")
 	pg := pgtest.New(t)
 	pg.Database(t) // test1
-	c := newChaos(t, 3, "10m,1h,168h,168h", "test1", pg)
+	c := newChaos(t, 3, "10m,1h,168h,168h", "test1", nil, pg)
 	first := t.TempDir()
 	k, err := c.file(first)
 	if err != nil {
