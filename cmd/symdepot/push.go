@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/symdepot/symdepot/internal/client"
-	"github.com/symdepot/symdepot/internal/server"
 	"github.com/symdepot/symdepot/internal/term"
 	"github.com/symdepot/symdepot/internal/upstream"
 	"github.com/symdepot/symdepot/internal/wire"
@@ -90,11 +89,12 @@ func (c pushCmd) push(a *app, ci client.CI) (r client.PushResult, err error) {
 	if err != nil {
 		return r, err
 	}
-	logs := server.NewLogWriter(a.stderr)
-	defer logs.Close()
 	bar := term.NewProgress(a.stderr, "pushing", -1)
 	defer bar.Done()
-	p.Log, p.RetryFor, p.Parallel, p.Plain, p.Progress = newLogger("auto", a.stderr, logs), time.Duration(c.Retry), c.Parallel, c.Encoding == "none", bar.Set
+	p.RetryFor, p.Parallel, p.Plain, p.Progress = time.Duration(c.Retry), c.Parallel, c.Encoding == "none", bar.Set
+	p.Retrying = func(failed error, in time.Duration) {
+		fmt.Fprintf(a.stderr, "symdepot: trying again in %v: %v\n", in.Round(100*time.Millisecond), term.Printable(failed.Error()))
+	}
 	lines := term.NewJSONLines(a.stdout)
 	if c.JSON {
 		p.Event = func(e client.PushEvent) { _ = lines.Write(e) }

@@ -9,7 +9,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"log/slog"
 	"math/rand/v2"
 	"net"
 	"net/http"
@@ -47,8 +46,8 @@ type Pusher struct {
 	Token func() (string, error)
 	// HTTP sends the requests. Redirects are not followed.
 	HTTP *http.Client
-	// Log receives requests that are retried; nil discards them.
-	Log *slog.Logger
+	// Retrying is told of each failed request that is sent again, and when; nil: nobody.
+	Retrying func(failed error, in time.Duration)
 	// RetryFor is how long a request is retried; zero is 10 minutes.
 	RetryFor time.Duration
 	// Backoff is the pause after the first failure; zero is one second. It
@@ -131,10 +130,6 @@ type exchange struct {
 // do sends a request until it succeeds, fails finally or was retried for
 // RetryFor.
 func (p *Pusher) do(ctx context.Context, x exchange) (status int, err error) {
-	log := p.Log
-	if log == nil {
-		log = slog.New(slog.DiscardHandler)
-	}
 	first := cmp.Or(p.Backoff, time.Second)
 	until := time.Now().Add(cmp.Or(p.RetryFor, 10*time.Minute))
 	for pause := first; ; pause = min(2*pause, 30*first) {
@@ -164,7 +159,9 @@ func (p *Pusher) do(ctx context.Context, x exchange) (status int, err error) {
 			}
 			return status, fmt.Errorf("%w: %w", ErrUnreachable, err)
 		}
-		log.Warn("request to the server failed, retrying", "server", p.URL, "in", wait.Round(time.Millisecond), "error", err)
+		if p.Retrying != nil {
+			p.Retrying(err, wait)
+		}
 		t := time.NewTimer(wait)
 		select {
 		case <-ctx.Done():

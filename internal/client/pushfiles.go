@@ -166,7 +166,7 @@ func (p *Pusher) push(ctx context.Context, opt PushOptions, limits wire.PushLimi
 		r := newRun(p, opt, limits)
 		if sent != nil {
 			r.res.SentFiles, r.res.SentBytes, r.res.WireBytes = sent.res.SentFiles, sent.res.SentBytes, sent.res.WireBytes
-			p = &Pusher{URL: p.URL, Token: p.Token, HTTP: p.HTTP, Log: p.Log, RetryFor: p.RetryFor, Backoff: p.Backoff, Parallel: p.Parallel, Plain: p.Plain}
+			p = &Pusher{URL: p.URL, Token: p.Token, HTTP: p.HTTP, Retrying: p.Retrying, RetryFor: p.RetryFor, Backoff: p.Backoff, Parallel: p.Parallel, Plain: p.Plain}
 			r.p = p // each file is reported once
 		}
 		err := r.walk(ctx)
