@@ -353,6 +353,7 @@ func (c *chaos) file(dir string) (*chaosKey, error) {
 func (c *chaos) add(keys []*chaosKey, dirs ...string) int {
 	c.mu.Lock()
 	for _, k := range keys {
+		k.state = keyUnknown // of one that was removed before, too
 		c.keys[k.path] = k
 	}
 	tag := fmt.Sprintf("tag%d", c.files.Add(1))
