@@ -23,6 +23,8 @@ var groups = map[string][]string{
 	"debuggers": {"gdb", "lldb-19", "llvm-symbolizer-19", "debuginfod-find", "debuginfod", "eu-addr2line", "dlv"},
 	"stores":    {"versitygw", "fake-gcs-server", "azurite-blob"},
 	"tools":     {"curl", "gcc", "strip", "dpkg-deb", "rpmbuild", "cabextract", "7zz", "bsdtar", "gcab", "xz", "bzip2", "pebble", "sentry-cli-2", "sentry-cli-3"},
+	// Uploaders of other servers, which are built or need Mono.
+	"uploaders": {"sym_upload", "nuget-mono"},
 	"kerberos":  {"krb5kdc", "kadmin.local", "kinit"},
 	"postgres":  nil, // internal/index/pgtest looks for its programs
 }
