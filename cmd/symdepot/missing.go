@@ -1,11 +1,11 @@
 package main
 
 import (
-	"encoding/csv"
 	"strconv"
 	"time"
 
 	"github.com/symdepot/symdepot/internal/depot"
+	"github.com/symdepot/symdepot/internal/report"
 	"github.com/symdepot/symdepot/internal/term"
 	"github.com/symdepot/symdepot/symfile"
 )
@@ -42,10 +42,10 @@ func (c missingCmd) Run(a *app) error {
 	if c.Since > 0 {
 		f.Since = time.Now().Add(-time.Duration(c.Since))
 	}
-	lines, t, w := term.NewJSONLines(a.stdout), (*term.Table)(nil), csv.NewWriter(a.stdout)
+	lines, t, w := term.NewJSONLines(a.stdout), (*term.Table)(nil), (*report.MissingCSV)(nil)
 	switch {
 	case c.CSV:
-		err = w.Write([]string{"count", "name", "id", "client", "first", "last"})
+		w, err = report.NewMissingCSV(a.stdout)
 	case !c.JSON:
 		t = term.NewTable(a.stdout, "COUNT", "CLIENT", "LAST", "NAME", "ID")
 	}
@@ -57,7 +57,7 @@ func (c missingCmd) Run(a *app) error {
 		n++
 		switch {
 		case c.CSV:
-			return w.Write([]string{strconv.FormatInt(m.Count, 10), m.Name, m.ID, m.Client, m.First.Format(time.RFC3339), m.Last.Format(time.RFC3339)})
+			return w.Write(m)
 		case c.JSON:
 			return lines.Write(m)
 		}
@@ -67,9 +67,10 @@ func (c missingCmd) Run(a *app) error {
 	if err != nil {
 		return err
 	}
-	w.Flush()
-	if err := w.Error(); err != nil {
-		return err
+	if w != nil {
+		if err := w.Flush(); err != nil {
+			return err
+		}
 	}
 	if t != nil && n > 0 {
 		if err := t.Flush(); err != nil {

@@ -61,6 +61,8 @@ func (s *ownPaths) serve(x *exchange, r *http.Request, p *place) {
 		}
 	case "metadata":
 		s.metadata.serve(x, r)
+	case missingPath:
+		s.missingFiles(x, r)
 	case "index2.txt":
 		if !s.cfg.TwoTier {
 			s.fail(x, missError{notFoundText})

@@ -130,7 +130,7 @@ func rawPath(r *http.Request) string {
 
 // builtIn are the server's own paths of one segment.
 var builtIn = map[string]bool{
-	"healthz": true, "readyz": true, "metrics": true, "metadata": true, "index2.txt": true, "pingme.txt": true,
+	"healthz": true, "readyz": true, "metrics": true, "metadata": true, missingPath: true, "index2.txt": true, "pingme.txt": true,
 	"favicon.ico": true, "robots.txt": true,
 }
 

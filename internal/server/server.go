@@ -63,6 +63,8 @@ type Config struct {
 	Depot Depot
 	// API answers the requests below /-/api; nil: with 404.
 	API *web.API
+	// Missing lists the files that clients did not get; nil: they are not listed.
+	Missing Missing
 	// Uploads answers the requests of uploaders that were written for other
 	// servers; nil: they are refused.
 	Uploads *intake.Handler

@@ -1,0 +1,82 @@
+package server
+
+import (
+	"context"
+	"io"
+	"net/http"
+	"time"
+
+	"github.com/symdepot/symdepot/internal/depot"
+	"github.com/symdepot/symdepot/internal/report"
+	"github.com/symdepot/symdepot/internal/term"
+	"github.com/symdepot/symdepot/symfile"
+)
+
+// missingPath is the path of the list of files that clients requested and did not
+// get.
+const missingPath = "missing.csv"
+
+// Missing lists the files that clients requested and did not get, the most
+// requested first.
+type Missing interface {
+	List(ctx context.Context, f depot.WantedFilter, each func(depot.Wanted) error) error
+}
+
+// missingFiles answers missing.csv for callers that may read everything: the names of
+// missing files may be those of other products. The parameters since (a duration),
+// client and name (with * and ?) select files, limit their number.
+func (s *ownPaths) missingFiles(x *exchange, r *http.Request) {
+	if s.cfg.Missing == nil {
+		s.fail(x, missError{notFoundText})
+		return
+	}
+	if !s.seesAll(x) {
+		return
+	}
+	q := r.URL.Query()
+	f := depot.WantedFilter{Client: q.Get("client"), Name: symfile.Fold(q.Get("name")), Limit: number(q.Get("limit"), 0, 1<<31-1)}
+	if text := q.Get("since"); text != "" {
+		var d term.Duration
+		if err := d.UnmarshalText([]byte(text)); err != nil || d <= 0 {
+			s.text(x, http.StatusBadRequest, "since: "+term.DurationSyntax+"\n")
+			return
+		}
+		f.Since = time.Now().Add(-time.Duration(d))
+	}
+	if err := s.searches.enter(r.Context(), x.start.Add(s.cfg.Wait)); err != nil {
+		s.fail(x, err)
+		return
+	}
+	defer s.searches.leave()
+	h := x.Header()
+	h["Content-Type"] = []string{"text/csv; charset=utf-8"}
+	h["Cache-Control"] = noStore
+	w := &longAnswer{Writer: x, s: s.service, rc: http.NewResponseController(x.w)}
+	out, err := report.NewMissingCSV(w)
+	if err == nil && !x.head {
+		err = s.cfg.Missing.List(r.Context(), f, out.Write)
+	}
+	if err == nil {
+		err = out.Flush()
+	}
+	switch {
+	case err == nil:
+	case x.status == 0:
+		h.Del("Content-Type")
+		s.fail(x, err)
+	default:
+		x.err, x.abort = err, true // a part is not taken for the whole list
+	}
+}
+
+// longAnswer renews the deadline of an answer whose length is not known.
+type longAnswer struct {
+	io.Writer
+	s  *service
+	rc *http.ResponseController
+}
+
+func (w *longAnswer) Write(p []byte) (int, error) {
+	w.s.allow(w.rc, int64(len(p)))
+	return w.Writer.Write(p)
+}
