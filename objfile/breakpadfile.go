@@ -38,8 +38,10 @@ func identifyBreakpad(b *budget, head []byte) ([]Object, error) {
 		o.Arch = archWord(h.Arch)
 	}
 	o.setCodeID(h.CodeID)
-	b.allowFeatures()
-	o.Features = breakpadFeatures(b)
+	if o.Features.Unknown = b.ids; !b.ids {
+		b.allowFeatures()
+		o.Features = breakpadFeatures(b)
+	}
 	return []Object{o}, nil
 }
 

@@ -25,6 +25,9 @@ type Options struct {
 	// Script opens the script of a JavaScript source map, whose hash is the id
 	// of the map. If Script is nil, a jsmap fails.
 	Script func() (io.ReadCloser, error)
+	// IDs means that only the ids are wanted: features for which much of the file
+	// would be read are unknown.
+	IDs bool
 }
 
 // Identify says what the file of size bytes at r is, and which ids name it.
@@ -45,6 +48,7 @@ func Identify(r io.ReaderAt, size int64, path string, opt Options) ([]Object, er
 		return checked(identifyAs(io.NewSectionReader(r, 0, size), name, opt))
 	}
 	b := newBudget(r, size, IDBudget)
+	b.ids = opt.IDs
 	objects, err := dispatch(b, path, name)
 	if b.err != nil {
 		return nil, b.err

@@ -116,6 +116,7 @@ type budget struct {
 	left int64
 	// features is set once the feature budget was added to left.
 	features bool
+	ids      bool // see Options.IDs
 	// err is the first error of r itself, in contrast to errors about the
 	// content.
 	err error

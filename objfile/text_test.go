@@ -331,3 +331,18 @@ func TestJSMapKey(t *testing.T) {
 		t.Errorf("got %+v, error %v; want o[0].Hash %v, o[0].Kind %v", o, err, want, symfile.JSMap)
 	}
 }
+
+// TestIDsOnly: with Options.IDs an object has the same ids, and features that take
+// reading are unknown.
+func TestIDsOnly(t *testing.T) {
+	t.Parallel()
+	b := []byte("MODULE Linux x86_64 000102030405060708090A0B0C0D0E0F0 prog\nINFO CODE_ID 0302010005040706\nFUNC 1000 10 0 f\nPUBLIC 2000 0 g\n")
+	want, err := Identify(bytes.NewReader(b), int64(len(b)), "prog.sym", Options{})
+	if err != nil || !want[0].Features.Debug {
+		t.Fatalf("identify: %+v, %v", want, err)
+	}
+	got, err := Identify(bytes.NewReader(b), int64(len(b)), "prog.sym", Options{IDs: true})
+	if err != nil || len(got) != 1 || got[0].Object != want[0].Object || got[0].Features != (Features{Unknown: true}) {
+		t.Errorf("identify by ids: %+v, %v; want %+v without features", got, err, want[0].Object)
+	}
+}

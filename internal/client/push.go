@@ -326,7 +326,11 @@ func NewPusher(server, tokenFile string, getenv func(string) string, clientFor f
 	if token = strings.TrimSpace(token); token == "" && tokenFile != "" {
 		return nil, fmt.Errorf("%s is empty", tokenFile)
 	}
-	p := &Pusher{URL: server, HTTP: clientFor(server), Token: func() (string, error) { return token, nil }}
+	requests := clientFor(server)
+	if t, ok := requests.Transport.(*http.Transport); ok {
+		t.ResponseHeaderTimeout = 0 // each request has a limit of its own; a commit may take long
+	}
+	p := &Pusher{URL: server, HTTP: requests, Token: func() (string, error) { return token, nil }}
 	if token == "" || isIDToken(token) {
 		if j := newJobToken(server, token, getenv, clientFor); j != nil {
 			p.Token = j.get

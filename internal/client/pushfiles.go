@@ -506,7 +506,7 @@ func (r *run) one(ctx context.Context, f *scan.File) (*found, error) {
 	}
 	defer c.Close()
 	path := r.pathOf(f)
-	objs, err := objfile.Identify(c, c.Size(), path, objfile.Options{Script: f.Script()})
+	objs, err := objfile.Identify(c, c.Size(), path, objfile.Options{Script: f.Script(), IDs: true})
 	if err != nil {
 		return nil, err
 	}

@@ -312,10 +312,16 @@ func (w *write) openStage(id string) (sum StageLimitError, err error) {
 
 var filesByHash = eachHash("SELECT "+stageFileColumns+" FROM stage_file f WHERE f.stage_id = $1 AND ", "f.sha256", "$2", " ORDER BY f.path")
 
+const filesByOneHash = "SELECT " + stageFileColumns + " FROM stage_file f WHERE f.stage_id = $1 AND f.sha256 = $2 ORDER BY f.path"
+
 // FilesOf returns the files of a stage that have one of the contents.
 func (ss Stages) FilesOf(ctx context.Context, id string, refs []blob.Ref) ([]StageFile, error) {
 	var list []StageFile
-	err := ss.db.points.each(ctx, true, filesByHash, []any{id, hashList(refs)}, func(scan func(...any) error) (bool, error) {
+	text, args := filesByHash, []any{id, hashList(refs)}
+	if len(refs) == 1 {
+		text, args = filesByOneHash, []any{id, refs[0][:]}
+	}
+	err := ss.db.points.each(ctx, true, text, args, func(scan func(...any) error) (bool, error) {
 		f, err := scanStageFile(scan)
 		list = append(list, f)
 		return true, err

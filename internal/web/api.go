@@ -44,6 +44,20 @@ type Request struct {
 	ID string
 	// Challenges are the values of WWW-Authenticate for anonymous clients.
 	Challenges []string
+
+	body *endReader // Body, while Serve runs
+}
+
+// endReader knows whether its end was read.
+type endReader struct {
+	from  io.Reader
+	ended bool
+}
+
+func (r *endReader) Read(p []byte) (int, error) {
+	n, err := r.from.Read(p)
+	r.ended = r.ended || err == io.EOF
+	return n, err
 }
 
 // NewRequestID returns a number for a request.
@@ -132,6 +146,8 @@ func find(method string, segs []string) (rt *route, args []string, allow []strin
 // Serve answers a request. The error is for the log: the client has been
 // answered unless the connection is broken.
 func (a *API) Serve(w http.ResponseWriter, r *Request) error {
+	body := &endReader{from: r.Body}
+	r.Body, r.body = body, body
 	err := a.serve(w, r)
 	if err == nil {
 		return nil
@@ -185,7 +201,7 @@ func (a *API) Refuse(w http.ResponseWriter, r *Request, err error) error {
 // finish reads the rest of a body that is not needed, if that is short, so that
 // the connection stays usable.
 func finish(w http.ResponseWriter, r *Request) {
-	if r.ContentLength != 0 && !drain(r) {
+	if r.ContentLength != 0 && (r.body == nil || !r.body.ended) && !drain(r) {
 		w.Header().Set("Connection", "close")
 		r.Leave()
 		return

@@ -411,6 +411,39 @@ func TestPushExpect(t *testing.T) {
 	}
 }
 
+// TestPushConnection: the connection of an upload stays usable, also if the client
+// asked whether to send the body.
+func TestPushConnection(t *testing.T) {
+	who := writer
+	f := newFakeStages()
+	srv := serveAPI(t, f, &who)
+	for n, chunked := range []bool{false, true, false} {
+		plain := bytes.Repeat([]byte{byte(n)}, 3<<20)
+		for _, coding := range []string{"", "zstd", "gzip"} {
+			sent := plain
+			switch coding {
+			case "zstd":
+				sent = zstded(t, plain)
+			case "gzip":
+				sent = gzipped(t, plain)
+			}
+			f.got = map[blob.Ref][]byte{}
+			var body io.Reader = bytes.NewReader(sent)
+			if chunked {
+				body = struct{ io.Reader }{body} // hides the length
+			}
+			header := []string{"Expect", "100-continue"}
+			if coding != "" {
+				header = append(header, "Content-Encoding", coding)
+			}
+			resp, answer := call(t, srv, "PUT", "/stages/S/contents/"+blob.Sum(plain).String(), body, header...)
+			if resp.StatusCode != 201 || resp.Close {
+				t.Errorf("PUT of %d bytes, chunked %v, coding %q: status %d, closed %v, %s; want 201 and an open connection", len(sent), chunked, coding, resp.StatusCode, resp.Close, answer)
+			}
+		}
+	}
+}
+
 // TestRefusals: every kind of refusal is a problem of its own.
 func TestRefusals(t *testing.T) {
 	who := writer
