@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"os/user"
 	"slices"
 	"strings"
 
@@ -103,10 +102,7 @@ func runAdd(a *app, d *depot.Depot, paths []string, opt exchange.AddOptions, asJ
 
 // info completes the transaction's description with the user and the machine.
 func (f txFlags) info() depot.TxInfo {
-	info := depot.TxInfo{Product: f.Product, Version: f.Version, Comment: f.Comment}
-	if u, err := user.Current(); err == nil {
-		info.Who = u.Username
-	}
+	info := depot.TxInfo{Product: f.Product, Version: f.Version, Comment: f.Comment, Who: localUser()}
 	info.Host, _ = os.Hostname()
 	return info
 }

@@ -80,6 +80,11 @@ type cli struct {
 	List       listCmd       `cmd:"" help:"List transactions."`
 	Show       showCmd       `cmd:"" help:"Show one transaction with its files."`
 	Rm         rmCmd         `cmd:"" help:"Remove transactions."`
+	Undo       undoCmd       `cmd:"" help:"Restore removed transactions from the trash."`
+	Policy     policyCmd     `cmd:"" help:"Say which transactions are kept, and remove the others."`
+	Promote    promoteCmd    `cmd:"" help:"Move a transaction to another class of the retention policy."`
+	Hold       holdCmd       `cmd:"" help:"Protect a transaction from removal."`
+	Unhold     unholdCmd     `cmd:"" help:"Release the holds on a transaction."`
 	Gc         gcCmd         `cmd:"" help:"Free the space of contents that no transaction refers to."`
 	Verify     verifyCmd     `cmd:"" help:"Check every stored byte and every row of the index."`
 	Keep       depotCmd      `cmd:"" name:"depot" help:"Back up, restore and move a depot."`

@@ -18,10 +18,11 @@ import (
 )
 
 type findCmd struct {
-	JSON  bool     `help:"Print one JSON object per object found."`
-	Limit int      `help:"Maximum number of objects." default:"100"`
-	File  bool     `help:"Read the queries as names of local files even if no such file exists." short:"f"`
-	Query []string `arg:"" name:"query" help:"A file name (with * and ?), an id in any spelling, a server path, a SHA-256, or a local file."`
+	JSON    bool     `help:"Print one JSON object per object found."`
+	Limit   int      `help:"Maximum number of objects." default:"100"`
+	Removed bool     `help:"Search the files that removals have hidden, and say when and why."`
+	File    bool     `help:"Read the queries as names of local files even if no such file exists." short:"f"`
+	Query   []string `arg:"" name:"query" help:"A file name (with * and ?), an id in any spelling, a server path, a SHA-256, or a local file."`
 }
 
 // Help is the long help text.
@@ -33,6 +34,7 @@ func (findCmd) Help() string {
   symdepot find 3249D99D-0C40-4931-8610-F4E4FB0B6936
   symdepot find dfb85de42daffd09640c8fe377d572de3e168920
   symdepot find ./app.pdb          the file itself, or others with its ids
+  symdepot find --removed app.pdb  when it was removed, by whom and by which rule
 
 A query that names an existing local file finds that file, by its ids and by its content.
 A cached file has no transaction: the last column names its upstream and the time of the download,
@@ -51,6 +53,9 @@ func (c findCmd) Run(a *app) error {
 		return err
 	}
 	defer d.Close()
+	if c.Removed {
+		return c.removed(a, d)
+	}
 	p := findPrinter{json: c.JSON, out: term.NewJSONLines(a.stdout)}
 	if !c.JSON {
 		p.t = term.NewTable(a.stdout, "KIND", "ARCH", "ID", "SIZE", "TRANSACTIONS", "NAME", "")

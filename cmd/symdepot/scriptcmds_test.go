@@ -1,6 +1,7 @@
 package main
 
 import (
+	"encoding/json"
 	"errors"
 	"os"
 	"os/exec"
@@ -19,6 +20,7 @@ func scriptCommands() map[string]func(*testscript.TestScript, bool, []string) {
 		"append":  cmdAppend,
 		"touch":   cmdTouch,
 		"envfile": cmdEnvFile,
+		"plan":    cmdPlan,
 	}
 }
 
@@ -74,4 +76,15 @@ func cmdTouch(ts *testscript.TestScript, neg bool, args []string) {
 	for _, name := range args[1:] {
 		ts.Check(os.Chtimes(ts.MkAbs(name), at, at))
 	}
+}
+
+// cmdPlan is `plan NAME`: it sets a variable to the number of the plan that the last
+// program has printed as JSON.
+func cmdPlan(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) != 1 {
+		ts.Fatalf("usage: plan NAME")
+	}
+	var p struct{ Plan string }
+	ts.Check(json.Unmarshal([]byte(ts.ReadFile("stdout")), &p))
+	ts.Setenv(args[0], p.Plan)
 }

@@ -31,6 +31,21 @@ type Collected struct {
 	// and of blobs without a row. WaitingUntil is when the last of it can.
 	Waiting      int64
 	WaitingUntil time.Time
+	// Trash are the transactions in the trash, and TrashBytes the size of the contents
+	// that they hold back.
+	Trash      []Trashed
+	TrashBytes int64
+}
+
+// CollectOptions are the options of Retention.Collect.
+type CollectOptions struct {
+	// Grace is how long contents without references are kept; those that were in the
+	// trash are not.
+	Grace time.Duration
+	// DryRun only counts.
+	DryRun bool
+	// EmptyTrash frees what is in the trash too.
+	EmptyTrash bool
 }
 
 // wait counts bytes that nothing has referred to since a time within grace.
@@ -44,20 +59,54 @@ func (c *Collected) wait(size int64, since time.Time, grace time.Duration) {
 // Collect frees contents that have had no references for longer than grace, and
 // blobs of that age that were never committed. With dryRun it only counts.
 func (d *Depot) Collect(ctx context.Context, grace time.Duration, dryRun bool) (Collected, error) {
+	return d.Retention.Collect(ctx, CollectOptions{Grace: grace, DryRun: dryRun})
+}
+
+// Collect is Depot.Collect with options.
+func (r *Retention) Collect(ctx context.Context, opt CollectOptions) (Collected, error) {
+	d, grace, dryRun := r.d, opt.Grace, opt.DryRun
 	var c Collected
-	before := d.now().Add(-grace)
+	now := d.now()
+	before := now.Add(-grace)
+	listed := now.Add(max(0, -grace))
+	if opt.EmptyTrash {
+		listed = now.AddDate(100, 0, 0) // the end of every trash
+	}
+	if !dryRun {
+		until := now
+		if opt.EmptyTrash {
+			until = listed
+		}
+		if _, err := d.db.Trash.Empty(ctx, until); err != nil {
+			return c, err
+		}
+	}
+	var err error
+	if c.Trash, _, c.TrashBytes, err = r.Trash(ctx); err != nil {
+		return c, err
+	}
+	if opt.EmptyTrash {
+		c.Trash, c.TrashBytes = nil, 0 // in a dry run they are counted below
+	}
+	pinned, err := d.db.Retention.StagePins(ctx)
+	if err != nil {
+		return c, err
+	}
 	var refs []blob.Ref
-	for content, err := range d.db.Unreferenced(ctx, d.now().Add(max(0, -grace))) {
+	for content, err := range d.db.Unreferenced(ctx, listed) {
 		if err != nil {
 			return c, err
 		}
-		if content.Since.After(before) {
+		if pinned[content.Ref] {
+			continue
+		}
+		if content.Since.After(before) && !content.Since.After(now) {
 			c.wait(content.Size, content.Since, grace)
 			continue
 		}
 		refs = append(refs, content.Ref)
 		c.Contents++
-		c.Bytes += content.Size
+		c.Bytes += content.Size + content.Derived
 	}
 	if !dryRun {
 		n, err := d.db.DropContents(ctx, refs, before, deleteBlobs(ctx, d.blobs, func(r blob.Ref) {
@@ -80,7 +129,6 @@ func (d *Depot) Collect(ctx context.Context, grace time.Duration, dryRun bool) (
 				return c, err
 			}
 		}
-		var err error
 		c.Pending, c.PendingBytes, err = d.db.Places.Pending(ctx)
 		return c, err
 	}

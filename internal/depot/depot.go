@@ -123,6 +123,8 @@ type Depot struct {
 	Check *Checker
 	// Nodes is what this server shares with others.
 	Nodes *Nodes
+	// Retention decides which transactions are kept.
+	Retention *Retention
 	// Tokens is the part that keeps access tokens, without their secrets.
 	Tokens index.Tokens
 
@@ -189,7 +191,7 @@ func Open(ctx context.Context, where string, opt Options) (*Depot, error) {
 	d.Missing = &Missing{db: d.db, now: opt.Now}
 	d.Check = &Checker{dir: d.dir, blobs: d.blobs, placed: d.placed, db: d.db, contents: d.contents, log: opt.Log, now: opt.Now}
 	d.Check.init(opt.ScrubRate)
-	d.Tokens = d.db.Tokens
+	d.Tokens, d.Retention = d.db.Tokens, &Retention{d}
 	d.forms = &forms{dir: d.dir, db: d.db, blobs: d.blobs, contents: d.contents}
 	d.forms.init()
 	others, servers := symcachework.SplitUpstreams(opt.Upstreams)

@@ -151,10 +151,9 @@ func (d *Depot) Origins(ctx context.Context, store string) (map[string]int64, er
 	return d.db.Origins(ctx, store)
 }
 
-// Remove removes a transaction. Objects that no other transaction contains become
-// hidden at once; Collect frees them. An unknown number is fs.ErrNotExist.
+// Remove is Retention.Remove by nobody in particular.
 func (d *Depot) Remove(ctx context.Context, number int64) (Transaction, error) {
-	return d.db.Remove(ctx, number)
+	return d.Retention.Remove(ctx, number, "")
 }
 
 // Stats returns the totals of the depot.

@@ -14,8 +14,10 @@ const (
 	tidyEvery   = 20 * time.Second // between two writes of counts and looks at the cache
 	sweepEvery  = time.Hour        // between two deletions of old rows
 	stagesEvery = time.Minute      // between two looks for expired pushes
-	wantedLife  = 180 * 24 * time.Hour
-	jobLife     = 30 * 24 * time.Hour // of jobs that have ended
+	// retentionEvery is the time between two looks at the schedule of the policy.
+	retentionEvery = time.Minute
+	wantedLife     = 180 * 24 * time.Hour
+	jobLife        = 30 * 24 * time.Hour // of jobs that have ended
 )
 
 // Work does the background work of a depot until ctx ends: it makes derived
@@ -63,6 +65,9 @@ func (d *Depot) tidy(ctx context.Context) {
 	if err := d.Nodes.do(ctx, "stages", stagesEvery*3/4, d.stages.Expire); err != nil && ctx.Err() == nil && !isAway(err) {
 		d.log.Warn("cannot end expired pushes", "error", err)
 	}
+	if err := d.Nodes.do(ctx, "retention", retentionEvery*3/4, d.Retention.Scheduled); err != nil && ctx.Err() == nil && !isAway(err) {
+		d.log.Error("cannot apply the retention policy", "error", err)
+	}
 	if now := d.now(); now.Sub(d.swept) > sweepEvery {
 		d.swept = now
 		if err := d.stages.Sweep(ctx); err != nil && ctx.Err() == nil && !isAway(err) {
@@ -91,5 +96,5 @@ func sweepRows(ctx context.Context, d *Depot, now time.Time) error {
 	_, err2 := d.db.Wanted.Drop(ctx, now.Add(-wantedLife))
 	_, err3 := d.db.SweepJobs(ctx, now.Add(-jobLife))
 	_, err4 := d.db.FlushFailures(ctx, index.FailureFilter{Ended: now})
-	return errors.Join(err1, err2, err3, err4, d.db.Nodes.Sweep(ctx))
+	return errors.Join(err1, err2, err3, err4, d.db.Nodes.Sweep(ctx), d.Retention.sweep(ctx, now))
 }

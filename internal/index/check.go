@@ -46,6 +46,9 @@ var faults = []struct{ what, query string }{
 		OR (state = 2) <> (lease_until IS NOT NULL) OR (state > 2) <> (finished IS NOT NULL) OR state = 2 AND (token = '' OR started IS NULL)`},
 	{"token %s has an invalid list of scopes or products", each("SELECT id FROM token WHERE NOT json_valid(scopes) OR products IS NOT NULL AND NOT json_valid(products)",
 		"SELECT id FROM token WHERE jsonb_typeof(scopes::jsonb) <> 'array' OR jsonb_typeof(products::jsonb) NOT IN ('array', 'null')")},
+	{"there are files in the trash of transaction %s, which was not removed", "SELECT DISTINCT f.tx_id FROM trash_file f LEFT JOIN tx t ON t.id = f.tx_id WHERE t.deleted_at IS NULL"},
+	{"the files of transaction %s in the trash differ in number from its counter", `SELECT t.id FROM tx t
+		WHERE t.trash_until IS NOT NULL AND EXISTS (SELECT 1 FROM trash_file f WHERE f.tx_id = t.id) AND t.files <> (SELECT count(*) FROM trash_file f WHERE f.tx_id = t.id)`},
 	{"place %s is doomed and in use", "SELECT d.place FROM doomed d JOIN content c ON c.place = d.place UNION ALL SELECT d.place FROM doomed d JOIN upload u ON u.place = d.place"},
 	{"place %s is the upload of a stored content", "SELECT u.place FROM upload u JOIN content c ON c.place = u.place"},
 	{"there are %s rows of counters instead of one", "SELECT count(*) FROM state HAVING count(*) <> 1"},

@@ -12,10 +12,10 @@ import (
 
 // copied are the tables that Copy copies, in an order in which references lead
 // to earlier ones. The rows of one machine or one bucket are not copied: nodes,
-// stages, uploads, doomed places, the identity and keys of the depot.
+// stages, plans, uploads, doomed places, the identity and keys of the depot.
 var copied = []struct{ name, columns, key string }{
 	{"product", "id, name", "id"},
-	{"tx", "id, kind, product_id, version, comment, who, host, tool, time, files, bytes, origin_store, origin_number, origin_time, deleted_at, source, branch, class, build, labels, manifest, arrived", "id"},
+	{"tx", "id, kind, product_id, version, comment, who, host, tool, time, files, bytes, origin_store, origin_number, origin_time, deleted_at, source, branch, class, build, labels, manifest, arrived, trash_until", "id"},
 	{"content", "id, sha256, size, added, unreferenced_since", "id"},
 	{"object", "id, content_id, name, kind, name_fold, role, code_name, code_id, debug_id, info_age, build_id, of_kind, flags, version, hash, arch, features, debug_size", "id"},
 	{"lookup", "id, name, object_id, role, form", "id, name, object_id"},
@@ -27,6 +27,17 @@ var copied = []struct{ name, columns, key string }{
 	{"wanted", "no, name, id, client, kind, count, first, last", "no"},
 	{"job", "id, kind, key, variant, payload, state, priority, attempts, max_attempts, created, not_before, started, finished, lease_until, worker, token, outcome, detail, result", "id"},
 	{"failure", "source, tool, version, class, detail, since, ends, tries", "source, tool, version"},
+	{"trash_file", fileColumnsOfTx, "tx_id, seq"},
+	{"content_read", "content_id, day", "content_id"},
+	{"hold", "tx_id, name, who, reason, placed, ends", "tx_id, name"},
+	{"tx_needs", "tx_id, needs", "tx_id, needs"},
+	{"promotion", "no, tx_id, at, who, from_class, to_class", "no"},
+	{"policy", "no, text, hash, at, who", "no"},
+	{"retention_run", "no, plan, kind, outcome, who, begun, ended, policy, hash, removed, until, facts", "no"},
+	{"run_removal", "run, tx_id, class, reason, detail", "run, tx_id"},
+	{"removal", "tx_id, at, who, class, reason, detail, plan", "tx_id"},
+	{"removed_file", "tx_id, no, name, folded, kind, id, size, sha256", "tx_id, no"},
+	{"removed_key", "id, tx_id, no", "id, tx_id, no"},
 	{"token", "id, hash, name, scopes, products, created, expires, last_used, revoked, created_by, uploads, origin, keep", "id"},
 }
 

@@ -79,6 +79,9 @@ type DB struct {
 	Nodes  Nodes
 	Stages Stages
 	Waits  Waits
+	// Retention and Trash are for the transactions that a policy removes.
+	Retention Retention
+	Trash     Trash
 
 	engine engine
 	now    func() time.Time
@@ -140,7 +143,7 @@ func newDB(e engine, opt Options) *DB {
 	db := &DB{engine: e, now: opt.Now, maxMisses: cmp.Or(opt.MaxMisses, 2_000_000), maxWanted: cmp.Or(opt.MaxWanted, 1_000_000), placed: opt.Placed, tempDir: opt.TempDir, dutyLife: dutyLife}
 	db.points, db.scans = counted{e.points(), &db.reads}, counted{e.scans(), &db.reads}
 	db.Tokens, db.Wanted, db.Cached, db.Misses, db.Scrub, db.Places, db.Copies = Tokens{db}, WantedKeys{db}, CachedFiles{db}, Misses{db}, Scrub{db}, Places{db}, Copies{db}
-	db.Nodes, db.Stages = Nodes{db}, Stages{db}
+	db.Nodes, db.Stages, db.Retention, db.Trash = Nodes{db}, Stages{db}, Retention{db}, Trash{db}
 	return db
 }
 

@@ -12,16 +12,16 @@ import (
 )
 
 const txSelect = `SELECT t.id, t.kind, p.name, t.version, t.comment, t.who, t.host, t.tool, t.time, t.files, t.bytes,
- t.origin_store, t.origin_number, t.origin_time, t.deleted_at, t.branch, t.class, t.build, t.labels, t.arrived, t.collecting FROM tx t JOIN product p ON p.id = t.product_id`
+ t.origin_store, t.origin_number, t.origin_time, t.deleted_at, t.branch, t.class, t.build, t.labels, t.arrived, t.collecting, t.trash_until FROM tx t JOIN product p ON p.id = t.product_id`
 
 func scanTx(scan func(...any) error) (Transaction, error) {
 	var t Transaction
 	var at int64
 	var store, number, build, labels sql.NullString
-	var otime, removed, arrived, collecting sql.NullInt64
+	var otime, removed, arrived, collecting, trash sql.NullInt64
 	err := scan(&t.Number, &t.Kind, &t.Product, &t.Version, &t.Comment, &t.Who, &t.Host, &t.Tool, &at, &t.Files, &t.Bytes,
-		&store, &number, &otime, &removed, &t.Branch, &t.Class, &build, &labels, &arrived, &collecting)
-	t.Arrived, t.Collecting = fromMillis(arrived), collecting.Int64 == 1
+		&store, &number, &otime, &removed, &t.Branch, &t.Class, &build, &labels, &arrived, &collecting, &trash)
+	t.Arrived, t.Collecting, t.TrashUntil = fromMillis(arrived), collecting.Int64 == 1, fromMillis(trash)
 	if json.Valid([]byte(build.String)) {
 		t.Build = json.RawMessage(build.String)
 	}

@@ -308,7 +308,7 @@ func (t *pgTx) insert(ctx context.Context, table string, columns []string, next 
 
 // copied sets the counters of generated ids after the highest copied one.
 func (t *pgTx) copied() error {
-	for _, c := range []struct{ table, column string }{{"product", "id"}, {"content", "id"}, {"miss", "no"}, {"wanted", "no"}, {"job", "id"}} {
+	for _, c := range []struct{ table, column string }{{"product", "id"}, {"content", "id"}, {"miss", "no"}, {"wanted", "no"}, {"job", "id"}, {"promotion", "no"}, {"policy", "no"}, {"retention_run", "no"}} {
 		if _, err := t.tx.Exec(t.ctx, "SELECT setval(pg_get_serial_sequence('"+c.table+"', '"+c.column+"'), coalesce(max("+c.column+"), 0) + 1, false) FROM "+c.table); err != nil {
 			return err
 		}

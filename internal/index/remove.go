@@ -4,8 +4,6 @@ import (
 	"context"
 	"database/sql"
 	"errors"
-	"fmt"
-	"io/fs"
 	"iter"
 	"slices"
 	"time"
@@ -13,32 +11,16 @@ import (
 	"github.com/symdepot/symdepot/internal/blob"
 )
 
-// Remove removes a transaction and returns it. Objects that no other transaction
-// holds are hidden immediately; their contents become unreferenced. The
-// transaction's own row stays, its list of files is deleted. If the number does
-// not exist or was removed before, the error is fs.ErrNotExist.
+// Remove removes a transaction without a trash and returns it; see Trash.Remove.
+// Objects that no other transaction holds are hidden immediately; their contents
+// become unreferenced. The transaction's own row stays, its list of files is
+// deleted. If the number does not exist or was removed before, the error is
+// fs.ErrNotExist.
 func (db *DB) Remove(ctx context.Context, number int64) (Transaction, error) {
-	var t Transaction
-	now := db.now()
-	err := db.update(ctx, "remove", func(w *write) error {
-		var err error
-		t, err = scanTx(func(dest ...any) error {
-			return w.row(txSelect+" WHERE t.id = $1 AND t.id > 0", []any{number}, dest...)
-		})
-		if errors.Is(err, sql.ErrNoRows) {
-			return fmt.Errorf("transaction %d: %w", number, fs.ErrNotExist)
-		} else if err != nil {
-			return err
-		}
-		if !t.Removed.IsZero() {
-			return fmt.Errorf("transaction %d was removed on %s: %w", number, t.Removed.Format(time.DateTime), fs.ErrNotExist)
-		}
-		return w.remove(ctx, number, now)
-	})
+	t, err := db.Trash.Remove(ctx, Removal{Number: number, Reason: "rm"})
 	if err != nil {
 		return Transaction{}, err
 	}
-	t.Removed = now.UTC().Truncate(time.Millisecond)
 	return t, nil
 }
 
@@ -103,9 +85,10 @@ func (w *write) updateVisibility(object, gone int64, now time.Time) error {
 const referenced = `(EXISTS (SELECT 1 FROM object o JOIN seen s ON s.object_id = o.id WHERE o.content_id = c.id)
  OR EXISTS (SELECT 1 FROM derived d WHERE d.content_id = c.id))`
 
-// release marks a content as unreferenced if it has no references left.
+// release marks a content as unreferenced if it has no references left: from now
+// on, or from the end of the trash that holds it.
 func (w *write) release(content int64, now time.Time) error {
-	_, err := w.exec("UPDATE content AS c SET unreferenced_since = $2 WHERE c.id = $1 AND c.unreferenced_since IS NULL AND NOT "+referenced,
+	_, err := w.exec("UPDATE content AS c SET unreferenced_since = "+sinceTrash+" WHERE c.id = $1 AND c.unreferenced_since IS NULL AND NOT "+referenced,
 		content, now.UnixMilli())
 	return err
 }
@@ -117,13 +100,13 @@ func (db *DB) Unreferenced(ctx context.Context, before time.Time) iter.Seq2[Unre
 		pages(ctx, db, yield, func(scan func(...any) error) (Unreferenced, error) {
 			var c Unreferenced
 			var ref []byte
-			if err := scan(&since, &id, &ref, &c.Size); err != nil {
+			if err := scan(&since, &id, &ref, &c.Size, &c.Derived); err != nil {
 				return c, err
 			}
 			c.Since = time.UnixMilli(since)
 			return c, scanRef(ref, &c.Ref)
-		}, `SELECT unreferenced_since, id, sha256, size FROM content
-			WHERE unreferenced_since IS NOT NULL AND unreferenced_since <= $1 AND (unreferenced_since, id) > ($2, $3)
+		}, `SELECT unreferenced_since, id, sha256, size, (SELECT coalesce(sum(k.size), 0) FROM derived d JOIN content k ON k.id = d.content_id WHERE d.source_id = content.id)
+			FROM content WHERE unreferenced_since IS NOT NULL AND unreferenced_since <= $1 AND (unreferenced_since, id) > ($2, $3)
 			ORDER BY unreferenced_since, id LIMIT $4`, func() []any { return []any{before.UnixMilli(), since, id, pageRows} })
 	}
 }
@@ -343,6 +326,9 @@ func (d *drop) rows(id int64) error {
 	}
 	d.gone = append(d.gone, dropped{id, ref})
 	d.bytes += size
+	if _, err := d.exec("DELETE FROM content_read WHERE content_id = $1", id); err != nil {
+		return err
+	}
 	_, err = d.exec("DELETE FROM failure WHERE source = $1", sum)
 	return err
 }

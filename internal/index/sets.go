@@ -443,7 +443,7 @@ func (w *write) updateAllVisibility(s setSession, objects, gone []int64, now tim
 
 // releaseAll marks those of the selected contents that have no references left.
 func (w *write) releaseAll(s setSession, selected string, ids []int64, now time.Time) error {
-	_, err := s.set("UPDATE content AS c SET unreferenced_since = $2 WHERE c.id IN ("+selected+") AND c.unreferenced_since IS NULL AND NOT "+referenced,
+	_, err := s.set("UPDATE content AS c SET unreferenced_since = "+sinceTrash+" WHERE c.id IN ("+selected+") AND c.unreferenced_since IS NULL AND NOT "+referenced,
 		[]any{ids, now.UnixMilli()}, nil)
 	return err
 }
@@ -569,6 +569,9 @@ func (d *drop) allRows(s setSession, ids []int64) error {
 		d.bytes += size
 		return err
 	}); err != nil {
+		return err
+	}
+	if _, err := s.set("DELETE FROM content_read WHERE content_id = ANY($1::bigint[])", []any{ids}, nil); err != nil {
 		return err
 	}
 	_, err = s.set("DELETE FROM failure WHERE source = ANY($1::bytea[])", []any{sums}, nil)

@@ -106,7 +106,9 @@ type Content struct {
 // Unreferenced is a content without references.
 type Unreferenced struct {
 	Content
-	Since time.Time // when it lost the last one
+	// Derived is the size of what was made from it.
+	Derived int64
+	Since   time.Time // when it lost the last one, or the end of the trash that holds it
 }
 
 // Transaction is a committed transaction.
@@ -134,6 +136,9 @@ type Transaction struct {
 	Collecting bool `json:"collecting,omitempty"`
 	// Removed is the time of its removal; zero if it has not been removed.
 	Removed time.Time `json:"removed,omitzero"`
+	// TrashUntil is the time until which a removed transaction can be restored; zero
+	// if it cannot.
+	TrashUntil time.Time `json:"trash_until,omitzero"`
 }
 
 // TxFile is one file of a transaction.

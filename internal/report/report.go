@@ -234,11 +234,14 @@ type Collected struct {
 	// them at WaitingUntil.
 	Waiting      int64     `json:"waiting_bytes,omitempty"`
 	WaitingUntil time.Time `json:"waiting_until,omitzero"`
+	// Trash are the transactions in the trash, which hold TrashBytes back.
+	Trash      []Trashed `json:"trash,omitempty"`
+	TrashBytes int64     `json:"trash_bytes,omitempty"`
 }
 
 // NewCollected describes what gc freed, or would free.
 func NewCollected(c depot.Collected, dryRun bool) Collected {
-	l := Collected{dryRun, c.Contents, c.Strays, c.Bytes, c.InUse, c.Pending, c.Waiting, c.WaitingUntil}
+	l := Collected{dryRun, c.Contents, c.Strays, c.Bytes, c.InUse, c.Pending, c.Waiting, c.WaitingUntil, NewTrash(c.Trash), c.TrashBytes}
 	if !l.WaitingUntil.IsZero() {
 		l.WaitingUntil = l.WaitingUntil.UTC().Truncate(time.Second)
 	}
@@ -261,4 +264,5 @@ func Freed(w io.Writer, c depot.Collected, dryRun bool) {
 	if c.Waiting > 0 {
 		fmt.Fprintf(w, "%s more wait for --grace; all of it can be freed from %s on\n", term.Size(c.Waiting), c.WaitingUntil.Local().Format("2006-01-02 15:04"))
 	}
+	trash(w, c)
 }

@@ -1,0 +1,108 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/symdepot/symdepot/internal/depot"
+	"github.com/symdepot/symdepot/internal/report"
+	"github.com/symdepot/symdepot/internal/retention"
+	"github.com/symdepot/symdepot/internal/term"
+)
+
+// exitUnmet is the exit code if a cap of the policy is not met.
+const exitUnmet = 8
+
+// retention opens the depot and calls fn with its retention.
+func (a *app) retention(fn func(*depot.Retention) error) error {
+	d, err := a.open(depot.Options{MustExist: true})
+	if err != nil {
+		return err
+	}
+	defer d.Close()
+	return fn(d.Retention)
+}
+
+// print prints a line of JSON or a text.
+func (a *app) print(asJSON bool, object any, format string, args ...any) error {
+	if asJSON {
+		return term.NewJSONLines(a.stdout).Write(object)
+	}
+	_, err := fmt.Fprintf(a.stdout, format, args...)
+	return err
+}
+
+type policyCheckCmd struct {
+	File string `arg:"" name:"file" help:"The policy, in YAML; - is standard input."`
+}
+
+// Run checks a policy.
+func (c policyCheckCmd) Run(a *app) error {
+	text, err := readPolicy(c.File)
+	if err != nil {
+		return err
+	}
+	p, err := retention.Parse(c.File, text)
+	if err != nil {
+		return policyFault(err)
+	}
+	a.warn(p.Warnings())
+	_, err = fmt.Fprintf(a.stdout, "%s: correct\n", c.File)
+	return err
+}
+
+type policyPreviewCmd struct {
+	JSON bool `help:"Print one JSON object."`
+}
+
+// Run prints the plan of the policy in force.
+func (c policyPreviewCmd) Run(a *app) error {
+	return a.retention(func(r *depot.Retention) error {
+		p, err := r.Preview(a.ctx, localUser())
+		if errors.Is(err, depot.ErrNoPolicy) {
+			return a.nothing(err.Error())
+		}
+		if err != nil {
+			return err
+		}
+		l := report.NewPlan(p)
+		if c.JSON {
+			err = term.NewJSONLines(a.stdout).Write(l)
+		} else {
+			err = l.Print(a.stdout)
+		}
+		if err == nil && l.Unmet() {
+			return term.Exit(exitUnmet)
+		}
+		return err
+	})
+}
+
+type policyApplyCmd struct {
+	YesRemove int    `help:"Remove this many transactions although the brake holds the plan; the preview prints the number." placeholder:"N"`
+	JSON      bool   `help:"Print one JSON object."`
+	Plan      string `arg:"" name:"plan" help:"The number of the plan, as symdepot policy preview prints it."`
+}
+
+// Run applies a plan.
+func (c policyApplyCmd) Run(a *app) error {
+	return a.retention(func(r *depot.Retention) error {
+		applied, err := r.Apply(a.ctx, c.Plan, c.YesRemove, localUser())
+		if errors.Is(err, retention.ErrBrake) || errors.Is(err, depot.ErrNoPlan) {
+			return a.nothing(err.Error())
+		}
+		if err != nil {
+			return err
+		}
+		l := report.NewRun(applied)
+		if c.JSON {
+			err = term.NewJSONLines(a.stdout).Write(l)
+		} else {
+			l.Print(a.stdout)
+		}
+		if err == nil && l.Unmet {
+			return term.Exit(exitUnmet)
+		}
+		return err
+	})
+}

@@ -1,0 +1,124 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/symdepot/symdepot/internal/depot"
+	"github.com/symdepot/symdepot/internal/report"
+	"github.com/symdepot/symdepot/internal/retention"
+	"github.com/symdepot/symdepot/internal/term"
+)
+
+type policyCmd struct {
+	Show    policyShowCmd    `cmd:"" help:"Print the retention policy."`
+	Set     policySetCmd     `cmd:"" help:"Set the retention policy, or the rules of one class."`
+	Check   policyCheckCmd   `cmd:"" nodepot:"" help:"Check a retention policy without setting it."`
+	Preview policyPreviewCmd `cmd:"" help:"Print what the policy would remove, and the number of the plan."`
+	Apply   policyApplyCmd   `cmd:"" help:"Apply a previewed plan."`
+}
+
+// Help is the long help text.
+func (policyCmd) Help() string {
+	return `A retention policy says which transactions are kept. Nothing is removed before a plan is applied.
+
+  symdepot policy check policy.yml
+  symdepot policy set policy.yml
+  symdepot policy set nightly --keep-days 14 --keep-last 20
+  symdepot policy preview
+  symdepot policy apply 8c1f2a90
+
+A plan is applied as the preview printed it or not at all. A plan that removes more than the brake of the policy allows needs
+--yes-remove with the number of transactions that the preview printed.
+
+Exit codes: 0 done, 1 there is no policy or no such plan, or the brake held the plan, 2 wrong command line or policy,
+3 refused (the plan is stale) or failed, 4 no depot, 8 done, but a cap is not met.`
+}
+
+type policyShowCmd struct {
+	JSON bool `help:"Print one JSON object."`
+}
+
+// Run prints the policy.
+func (c policyShowCmd) Run(a *app) error {
+	return a.retention(func(r *depot.Retention) error {
+		p, err := r.Policy(a.ctx)
+		if err != nil {
+			return err
+		}
+		if p.Number == 0 && !c.JSON {
+			return a.nothing(depot.ErrNoPolicy.Error())
+		}
+		return a.print(c.JSON, report.NewPolicy(p), "%s\n", strings.TrimRight(p.Text, "\n"))
+	})
+}
+
+type policySetCmd struct {
+	KeepLast   int           `help:"With a class: keep this many of the newest transactions of each product and branch." placeholder:"N"`
+	KeepWithin term.Duration `help:"With a class: keep transactions that arrived at most that long ago, such as 14d." placeholder:"TIME" xor:"within"`
+	KeepDays   int           `help:"With a class: --keep-within in days." placeholder:"N" xor:"within"`
+	KeepUsed   term.Duration `help:"With a class: keep transactions that were read at most that long ago." placeholder:"TIME"`
+	Cap        term.ByteSize `help:"With a class: limit the bytes of its transactions." placeholder:"SIZE"`
+	JSON       bool          `help:"Print one JSON object."`
+	File       string        `arg:"" name:"file" help:"The policy, in YAML; - is standard input. With rules: the name of a class."`
+}
+
+// Run sets the policy.
+func (c policySetCmd) Run(a *app) error {
+	rules := retention.Rules{KeepLast: c.KeepLast, KeepWithin: c.KeepWithin + term.Duration(c.KeepDays)*term.Duration(24*time.Hour), KeepUsed: c.KeepUsed}
+	return a.retention(func(r *depot.Retention) error {
+		before, file, text := int64(-1), c.File, []byte(nil)
+		var err error
+		if rules == (retention.Rules{}) && c.Cap == 0 {
+			text, err = readPolicy(c.File)
+		} else {
+			var p depot.PolicyInForce
+			if p, err = r.Policy(a.ctx); err != nil {
+				return err
+			}
+			before, file = p.Number, "policy"
+			text, err = retention.SetRules(file, []byte(p.Text), c.File, rules, c.Cap)
+		}
+		if err != nil {
+			return policyFault(err)
+		}
+		p, err := r.SetPolicy(a.ctx, file, text, localUser(), before)
+		if err != nil {
+			return policyFault(err)
+		}
+		a.warn(p.Policy.Warnings())
+		return a.print(c.JSON, report.NewPolicy(p), "the policy is set; nothing was removed. symdepot policy preview shows what it would remove\n")
+	})
+}
+
+// readPolicy reads the text of a policy, at most one byte more than is allowed.
+func readPolicy(name string) ([]byte, error) {
+	f := os.Stdin
+	if name != "-" {
+		var err error
+		if f, err = os.Open(name); err != nil {
+			return nil, err
+		}
+		defer func() { _ = f.Close() }() // only read
+	}
+	return io.ReadAll(io.LimitReader(f, retention.MaxPolicyBytes+1))
+}
+
+// policyFault makes a fault in the text of a policy an error of usage.
+func policyFault(err error) error {
+	var fault *retention.Fault
+	if errors.As(err, &fault) {
+		return term.UsageError(err.Error())
+	}
+	return err
+}
+
+func (a *app) warn(list []string) {
+	for _, text := range list {
+		fmt.Fprintln(a.stderr, "symdepot: warning:", text)
+	}
+}

@@ -1,0 +1,425 @@
+package depot
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"time"
+
+	"github.com/symdepot/symdepot/internal/durable"
+	"github.com/symdepot/symdepot/internal/index"
+	"github.com/symdepot/symdepot/internal/retention"
+)
+
+// Retention is the part of a depot that decides which transactions are kept: the
+// policy, its plans and their application, holds, promotions and the trash.
+type Retention struct{ d *Depot }
+
+// Records of the index for retention.
+type (
+	// Hold protects a transaction from removal.
+	Hold = index.Hold
+	// Promotion is a change of a transaction's class.
+	Promotion = index.Promotion
+	// RetentionRun is an application of a plan.
+	RetentionRun = index.Run
+	// Removal says who removed a transaction, and why.
+	Removal = index.Removal
+	// RemovedFile is a file that a removal hid.
+	RemovedFile = index.RemovedFile
+	// Trashed is a transaction in the trash.
+	Trashed = index.Trashed
+)
+
+// ErrPolicyChanged means that the policy was changed by somebody else meanwhile.
+var ErrPolicyChanged = index.ErrChanged
+
+// ErrNoPolicy means that no retention policy was set: everything is kept.
+var ErrNoPolicy = errors.New("no retention policy is set; everything is kept. Set one with symdepot policy set FILE")
+
+// ErrNoPlan means that there is no plan of a number, or that it has ended.
+var ErrNoPlan = errors.New("there is no such plan; run symdepot policy preview again")
+
+// planLife is how long a previewed plan can be applied.
+const planLife = 7 * 24 * time.Hour
+
+// PolicyInForce is the retention policy of a depot.
+type PolicyInForce struct {
+	// Policy is never nil; it keeps everything if none was set.
+	Policy *retention.Policy
+	// Number rises with every change; 0: none was set.
+	Number int64
+	Text   string // as it was set
+	Set    time.Time
+	By     string
+}
+
+// Policy returns the policy in force.
+func (r *Retention) Policy(ctx context.Context) (PolicyInForce, error) {
+	row, err := r.d.db.Retention.Policy(ctx)
+	if err != nil {
+		return PolicyInForce{}, err
+	}
+	return inForce(row)
+}
+
+func inForce(row index.PolicyRow) (PolicyInForce, error) {
+	p := PolicyInForce{Policy: &retention.Policy{}, Number: row.No, Text: row.Text, Set: row.At, By: row.Who}
+	if row.No == 0 {
+		return p, nil
+	}
+	var err error
+	if p.Policy, err = retention.Parse("policy", []byte(row.Text)); err != nil {
+		return PolicyInForce{}, fmt.Errorf("policy %d of the depot: %w; set it again", row.No, err)
+	}
+	return p, nil
+}
+
+// SetPolicy checks a policy and puts it into force. file names it in error messages.
+// If before is not negative and the policy in force has another number, the error is
+// ErrPolicyChanged. Nothing is removed.
+func (r *Retention) SetPolicy(ctx context.Context, file string, text []byte, who string, before int64) (PolicyInForce, error) {
+	p, err := retention.Parse(file, text)
+	if err != nil {
+		return PolicyInForce{}, err
+	}
+	row, err := r.d.db.Retention.SetPolicy(ctx, index.PolicyRow{Text: string(text), Hash: p.Hash(), Who: who}, before)
+	if err != nil {
+		return PolicyInForce{}, err
+	}
+	return PolicyInForce{Policy: p, Number: row.No, Text: row.Text, Set: row.At, By: row.Who}, nil
+}
+
+// Snapshot returns what a plan is computed from, and the generation of the index.
+func (r *Retention) Snapshot(ctx context.Context) (*retention.State, int64, error) {
+	s, err := r.d.db.Retention.State(ctx, r.d.now())
+	if err != nil {
+		return nil, 0, err
+	}
+	return r.stateOf(s), s.Generation, nil
+}
+
+// secondsPerDay converts the days of reads.
+const secondsPerDay = 24 * 60 * 60
+
+// stateOf converts a state of the index. The space of a content is that of whole
+// blocks of the file system; in a bucket it is the length.
+func (r *Retention) stateOf(s *index.RetainedState) *retention.State {
+	block := int64(1)
+	if !r.d.placed {
+		block = durable.BlockSize(r.d.dir)
+	}
+	out := &retention.State{Transactions: make([]retention.Transaction, len(s.Transactions)), Contents: make([]retention.Content, len(s.Contents))}
+	for i := range s.Transactions {
+		t := &s.Transactions[i]
+		x := retention.Transaction{Number: t.Number, Product: t.Product, Version: t.Version, Branch: t.Branch, Class: t.Class, Time: t.Time, Arrived: t.Arrived,
+			Open: t.Collecting, Removed: t.Removed, TrashUntil: t.TrashUntil, Needs: t.Needs, Contents: t.Contents}
+		if o := t.Origin; o != nil && !o.Time.IsZero() {
+			x.Time = o.Time
+			if x.Arrived.IsZero() {
+				x.Arrived = t.Time
+			}
+		}
+		for _, h := range t.Holds {
+			x.Holds = append(x.Holds, retention.Hold{Name: h.Name, By: h.Who, Reason: h.Reason, Until: h.Until})
+		}
+		out.Transactions[i] = x
+	}
+	for i, c := range s.Contents {
+		out.Contents[i] = retention.Content{Size: c.Size, Stored: (c.Size + block - 1) / block * block, LastRead: c.ReadDay * secondsPerDay, Pinned: c.Pinned}
+	}
+	out.Derived = make([]retention.Derivation, len(s.Derived))
+	for i, d := range s.Derived {
+		out.Derived[i] = retention.Derivation{Source: d[0], Result: d[1]}
+	}
+	return out
+}
+
+// Preview is a plan that can be applied as it was printed.
+type Preview struct {
+	*retention.Plan
+	Ticket retention.Ticket
+	Policy PolicyInForce
+	Ends   time.Time // it cannot be applied later
+
+	generation int64
+}
+
+// plan computes the plan of the policy in force for now.
+func (r *Retention) plan(ctx context.Context) (*Preview, error) {
+	p, err := r.Policy(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if p.Number == 0 {
+		return nil, ErrNoPolicy
+	}
+	s, generation, err := r.Snapshot(ctx)
+	if err != nil {
+		return nil, err
+	}
+	plan, err := p.Policy.Plan(s, r.d.now())
+	if err != nil {
+		return nil, err
+	}
+	return &Preview{Plan: plan, Ticket: plan.Ticket(), Policy: p, Ends: plan.Now.Add(planLife), generation: generation}, nil
+}
+
+// Preview computes what the policy in force would remove now, and stores the plan so
+// that Apply can apply it. It removes nothing. Without a policy the error is
+// ErrNoPolicy.
+func (r *Retention) Preview(ctx context.Context, who string) (*Preview, error) {
+	p, err := r.plan(ctx)
+	if err != nil {
+		return nil, err
+	}
+	ticket, err := json.Marshal(p.Ticket)
+	if err != nil {
+		return nil, err
+	}
+	return p, r.d.db.Retention.PutPlan(ctx, index.PlanRow{Number: p.Ticket.Number, Ticket: string(ticket), Who: who, Made: p.Now, Ends: p.Ends})
+}
+
+// Applied is the result of an application of a plan.
+type Applied struct {
+	Run RetentionRun
+	// Preview is the plan; nil if an interrupted run went on.
+	Preview *Preview
+	// Skipped are the transactions that were held or removed meanwhile, while a large
+	// plan was applied in parts.
+	Skipped int64
+}
+
+// Apply applies the plan of a preview, as it was printed or not at all. yesRemove is
+// the number of transactions that the user agreed to remove, 0 if none was given. An
+// interrupted application goes on. The errors are ErrNoPlan, retention.ErrStale and
+// retention.ErrBrake.
+func (r *Retention) Apply(ctx context.Context, number string, yesRemove int, who string) (Applied, error) {
+	unfinished, err := r.d.db.Retention.Unfinished(ctx, number)
+	if err != nil {
+		return Applied{}, err
+	}
+	if len(unfinished) > 0 {
+		return r.finish(ctx, Applied{Run: unfinished[0]})
+	}
+	row, err := r.d.db.Retention.Plan(ctx, number)
+	if errors.Is(err, fs.ErrNotExist) {
+		return Applied{}, fmt.Errorf("plan %s: %w", number, ErrNoPlan)
+	}
+	if err != nil {
+		return Applied{}, err
+	}
+	var t retention.Ticket
+	if err := json.Unmarshal([]byte(row.Ticket), &t); err != nil {
+		return Applied{}, fmt.Errorf("plan %s: %w", number, err)
+	}
+	p, err := r.Policy(ctx)
+	if err != nil {
+		return Applied{}, err
+	}
+	return r.apply(ctx, p, "apply", who, func(s *retention.State) (*retention.Plan, error) { return p.Policy.Confirm(s, t, yesRemove) })
+}
+
+// attempts is how often a plan is computed without the lock for writers. While it is
+// computed with it, pushes wait.
+const attempts = 3
+
+// apply applies the plan that decide returns. It is computed again if the depot has
+// changed meanwhile.
+func (r *Retention) apply(ctx context.Context, p PolicyInForce, kind, who string, decide func(*retention.State) (*retention.Plan, error)) (Applied, error) {
+	var a Applied
+	for i := range attempts {
+		s, generation, err := r.Snapshot(ctx)
+		if err != nil {
+			return a, err
+		}
+		plan, err := decide(s)
+		if err != nil {
+			return a, err
+		}
+		a.Run, err = r.d.db.Retention.Begin(ctx, generation, i < attempts-1, r.d.now(), func(changed *index.RetainedState) (index.Decision, error) {
+			if changed != nil {
+				if plan, err = decide(r.stateOf(changed)); err != nil {
+					return index.Decision{}, err
+				}
+			}
+			return r.decision(plan, p, kind, who)
+		})
+		if errors.Is(err, index.ErrChanged) {
+			continue
+		}
+		if err != nil {
+			return a, err
+		}
+		a.Preview = &Preview{Plan: plan, Ticket: plan.Ticket(), Policy: p}
+		break
+	}
+	return r.finish(ctx, a)
+}
+
+// runFacts are the sums of a run.
+type runFacts struct {
+	Plan   int             `json:"plan,omitempty"` // transactions to remove
+	Listed int64           `json:"listed"`
+	Frees  retention.Bytes `json:"frees"`
+	Error  string          `json:"error,omitempty"`
+}
+
+func (r *Retention) decision(plan *retention.Plan, p PolicyInForce, kind, who string) (index.Decision, error) {
+	facts, err := json.Marshal(runFacts{Plan: plan.Builds(), Listed: plan.Listed, Frees: plan.Frees})
+	if err != nil {
+		return index.Decision{}, err
+	}
+	d := index.Decision{Run: index.Run{Plan: plan.Ticket().Number, Kind: kind, Who: who, Begun: r.d.now(), Policy: p.Text, Hash: plan.PolicyHash, Facts: string(facts)}}
+	for _, t := range plan.Tombstones(who, d.Run.Begun) {
+		d.Run.Until = t.Until
+		d.Removals = append(d.Removals, index.Removal{Number: t.Number, Class: t.Class, Reason: t.Reason, Detail: t.Detail})
+	}
+	return d, nil
+}
+
+// finish removes what a run has not removed yet.
+func (r *Retention) finish(ctx context.Context, a Applied) (Applied, error) {
+	for a.Run.Outcome == index.RunUnfinished {
+		if err := ctx.Err(); err != nil {
+			return a, err
+		}
+		var err error
+		if a.Run, err = r.d.db.Retention.Continue(ctx, a.Run.No); err != nil {
+			return a, err
+		}
+	}
+	var facts runFacts
+	if json.Unmarshal([]byte(a.Run.Facts), &facts) == nil {
+		a.Skipped = max(0, int64(facts.Plan)-a.Run.Removed)
+	}
+	return a, nil
+}
+
+// Runs returns the latest runs of the policy, newest first.
+func (r *Retention) Runs(ctx context.Context, limit int) ([]RetentionRun, error) {
+	return r.d.db.Retention.Runs(ctx, limit)
+}
+
+// Hold protects a transaction from removal. A hold of the same name on it is
+// replaced. A transaction that does not exist or was removed is fs.ErrNotExist.
+func (r *Retention) Hold(ctx context.Context, h Hold) error { return r.d.db.Retention.Hold(ctx, h) }
+
+// Unhold releases the hold of a name on a transaction, or all of them if name is
+// empty, and returns these.
+func (r *Retention) Unhold(ctx context.Context, number int64, name string) ([]Hold, error) {
+	return r.d.db.Retention.Unhold(ctx, number, name)
+}
+
+// Holds returns the holds on a transaction, ended ones included; 0: on all.
+func (r *Retention) Holds(ctx context.Context, number int64) ([]Hold, error) {
+	return r.d.db.Retention.Holds(ctx, number)
+}
+
+// Promote moves a transaction to another class. If a policy was set, it must have
+// the class.
+func (r *Retention) Promote(ctx context.Context, number int64, class, who string) (Promotion, error) {
+	p, err := r.Policy(ctx)
+	if err == nil && p.Number > 0 {
+		err = p.Policy.CheckClass(class)
+	}
+	if err != nil {
+		return Promotion{}, err
+	}
+	return r.d.db.Retention.Promote(ctx, number, class, who)
+}
+
+// Promotions returns the changes of a transaction's class, oldest first.
+func (r *Retention) Promotions(ctx context.Context, number int64) ([]Promotion, error) {
+	return r.d.db.Retention.Promotions(ctx, number)
+}
+
+// SetNeeds records that a transaction needs others, which are kept as long as it is.
+func (r *Retention) SetNeeds(ctx context.Context, number int64, needs []int64) error {
+	return r.d.db.Retention.SetNeeds(ctx, number, needs)
+}
+
+// Scheduled applies the policy if it has a schedule and its time has come since the
+// last run. It is called by servers again and again; one of them does it. A plan
+// above the brake, and a clock that has jumped, are recorded and reported once a
+// day. It finishes interrupted runs first.
+func (r *Retention) Scheduled(ctx context.Context) error {
+	unfinished, err := r.d.db.Retention.Unfinished(ctx, "")
+	if err != nil {
+		return err
+	}
+	for _, run := range unfinished {
+		if r.d.now().Sub(run.Begun) < runLife {
+			continue // a command may be at it
+		}
+		if _, err := r.finish(ctx, Applied{Run: run}); err != nil {
+			return err
+		}
+	}
+	p, err := r.Policy(ctx)
+	if err != nil || p.Number == 0 {
+		return err
+	}
+	last, proven, err := r.lastRuns(ctx)
+	if err != nil {
+		return err
+	}
+	after := p.Set
+	if last.After(after) {
+		after = last
+	}
+	now := r.d.now()
+	if next, ok := p.Policy.Next(after); !ok || next.After(now) {
+		return nil
+	}
+	if err := retention.CheckClock(proven, now); err != nil {
+		return r.refused(ctx, p, index.RunClock, err)
+	}
+	a, err := r.apply(ctx, p, "schedule", "schedule", func(s *retention.State) (*retention.Plan, error) {
+		plan, err := p.Policy.Plan(s, now)
+		if err != nil {
+			return nil, err
+		}
+		return plan, plan.Allowed(p.Policy, 0)
+	})
+	switch {
+	case errors.Is(err, retention.ErrBrake):
+		return r.refused(ctx, p, index.RunBraked, err)
+	case err != nil:
+		return err
+	}
+	r.d.log.Info("the retention policy was applied", "plan", a.Run.Plan, "removed", a.Run.Removed, "frees", a.Preview.Frees.Stored, "restorable_until", a.Run.Until)
+	return nil
+}
+
+// runLife is how long an interrupted run is left to the command that began it.
+const runLife = 10 * time.Minute
+
+// refused records a scheduled run that has removed nothing.
+func (r *Retention) refused(ctx context.Context, p PolicyInForce, outcome string, cause error) error {
+	facts, err := json.Marshal(runFacts{Error: cause.Error()})
+	if err != nil {
+		return err
+	}
+	now := r.d.now()
+	r.d.log.Warn("the retention policy was not applied", "error", cause)
+	_, err = r.d.db.Retention.RecordRun(ctx, index.Run{Kind: "schedule", Outcome: outcome, Who: "schedule", Begun: now, Ended: now, Policy: p.Text, Hash: p.Policy.Hash(), Facts: string(facts)})
+	return err
+}
+
+// lastRuns returns the times of the last scheduled run, and of the last run whose
+// clock was not in doubt.
+func (r *Retention) lastRuns(ctx context.Context) (scheduled, proven time.Time, err error) {
+	runs, err := r.d.db.Retention.Runs(ctx, 100)
+	for _, run := range runs {
+		if run.Kind == "schedule" && scheduled.IsZero() {
+			scheduled = run.Begun
+		}
+		if run.Outcome != index.RunClock && proven.IsZero() {
+			proven = run.Begun
+		}
+	}
+	return scheduled, proven, err
+}

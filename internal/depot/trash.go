@@ -1,0 +1,108 @@
+package depot
+
+import (
+	"context"
+	"time"
+
+	"github.com/symdepot/symdepot/internal/blob"
+	"github.com/symdepot/symdepot/internal/index"
+	"github.com/symdepot/symdepot/internal/retention"
+)
+
+// ErrHeld is the error for a transaction that a hold protects from removal.
+type ErrHeld = index.ErrHeld
+
+// NotInTrashError is the error for a removed transaction that cannot be restored.
+type NotInTrashError = index.NotInTrashError
+
+// Remove removes a transaction: into the trash if the policy has one. Objects that no
+// other transaction contains become hidden at once; Collect frees them. An unknown or
+// removed transaction is fs.ErrNotExist, a held one an *ErrHeld.
+func (r *Retention) Remove(ctx context.Context, number int64, who string) (Transaction, error) {
+	p, err := r.Policy(ctx)
+	if err != nil {
+		return Transaction{}, err
+	}
+	x := index.Removal{Number: number, At: r.d.now(), Who: who, Reason: "rm"}
+	if p.Policy.Trash > 0 {
+		x.Until = x.At.Add(time.Duration(p.Policy.Trash))
+	}
+	return r.d.db.Trash.Remove(ctx, x)
+}
+
+// Purged is the result of a purge.
+type Purged struct {
+	Transaction Transaction
+	// Removal says what was freed, and what others still need.
+	Removal *retention.Removal
+	// Contents were freed.
+	Contents int64
+	// InUse could not be freed because another program holds their files open.
+	InUse int64
+	// Pending is set for a bucket: its objects are deleted after days.
+	Pending bool
+}
+
+// Purge removes a transaction past trash and grace: its contents that nothing else
+// needs are freed at once. The transaction may be in the trash. Other errors are
+// those of Remove; a removal whose files are not known any more is a
+// *NotInTrashError.
+func (r *Retention) Purge(ctx context.Context, number int64, who, detail string) (Purged, error) {
+	p := Purged{Pending: r.d.placed}
+	s, _, err := r.Snapshot(ctx)
+	if err != nil {
+		return p, err
+	}
+	for i := range s.Transactions {
+		if s.Transactions[i].Number == number {
+			if p.Removal, err = s.Removal(number); err != nil {
+				return p, err
+			}
+		}
+	}
+	t, refs, err := r.d.db.Trash.Purge(ctx, index.Removal{Number: number, At: r.d.now(), Who: who, Reason: "purge", Detail: detail})
+	if err != nil {
+		return p, err
+	}
+	p.Transaction = t
+	r.d.log.Warn("a transaction was purged", "transaction", number, "by", who, "detail", detail)
+	n, err := r.d.db.DropContents(ctx, refs, r.d.now(), deleteBlobs(ctx, r.d.blobs, func(blob.Ref) { p.InUse++ }))
+	p.Contents = int64(n)
+	return p, err
+}
+
+// Undo restores a transaction from the trash. One that is not there is a
+// *NotInTrashError; an unknown number is fs.ErrNotExist.
+func (r *Retention) Undo(ctx context.Context, number int64, who string) (Transaction, error) {
+	t, err := r.d.db.Trash.Undo(ctx, number)
+	if err == nil {
+		r.d.log.Info("a transaction was restored", "transaction", number, "by", who)
+	}
+	return t, err
+}
+
+// Trash returns the transactions in the trash, and the number and size of the
+// contents that they hold back together.
+func (r *Retention) Trash(ctx context.Context) (list []Trashed, contents, size int64, err error) {
+	return r.d.db.Trash.List(ctx, r.d.now())
+}
+
+// Removed returns files in the scope that removals have hidden, for a query as that
+// of Find, the latest removals first.
+func (r *Retention) Removed(ctx context.Context, scope Scope, query string, limit int) ([]RemovedFile, error) {
+	return r.d.db.Trash.Find(ctx, scope.index(), spellings(query), limit)
+}
+
+// Why returns who removed a transaction, and why; fs.ErrNotExist if that is not known.
+func (r *Retention) Why(ctx context.Context, number int64) (Removal, error) {
+	return r.d.db.Trash.Why(ctx, number)
+}
+
+// tombstoneLife is how long the names and ids of removed files are kept.
+const tombstoneLife = 400 * 24 * time.Hour
+
+// sweep deletes what is known of old removals.
+func (r *Retention) sweep(ctx context.Context, now time.Time) error {
+	_, err := r.d.db.Trash.Forget(ctx, now.Add(-tombstoneLife))
+	return err
+}

@@ -1,0 +1,460 @@
+package index
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"io/fs"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// Retention is the part of the index for retention: what it has to know of
+// transactions and contents, what protects transactions, the policy, and the runs
+// that have applied it. The trash has methods of its own, see Trash.
+type Retention struct{ db *DB }
+
+// RetainedState is what a plan is computed from. All parts are of one read
+// transaction.
+type RetainedState struct {
+	// Generation is that of the index: as long as it is the same, Transactions and
+	// Derived are.
+	Generation int64
+	// Transactions are the live transactions and those in the trash.
+	Transactions []RetainedTx
+	// Contents are all contents. Transactions and Derived refer to them by position.
+	Contents []RetainedContent
+	// Derived are pairs of a content and one that was made from it.
+	Derived [][2]uint32
+}
+
+// RetainedTx is a live transaction, or one in the trash.
+type RetainedTx struct {
+	Transaction
+	Holds []Hold
+	Needs []int64
+	// Contents are positions in RetainedState.Contents, ascending, each once.
+	Contents []uint32
+}
+
+// RetainedContent is a content.
+type RetainedContent struct {
+	ID   int64
+	Size int64
+	// ReadDay is the day of the last read, in days since 1970 UTC; 0: never.
+	ReadDay int64
+	// Pinned means that the cache or an open stage needs the content.
+	Pinned bool
+}
+
+// queryRows runs a constant statement and calls fn for each row.
+type queryRows func(text string, args []any, fn func(scan func(...any) error) error) error
+
+// queriesOf returns the queryRows of a snapshot.
+func queriesOf(ctx context.Context, r reader) queryRows {
+	return func(text string, args []any, fn func(scan func(...any) error) error) error {
+		return r.each(ctx, true, text, args, func(scan func(...any) error) (bool, error) { return true, fn(scan) })
+	}
+}
+
+// State returns what a plan is computed from, with the transactions that are in
+// the trash at a time.
+func (rs Retention) State(ctx context.Context, now time.Time) (s *RetainedState, err error) {
+	err = rs.db.engine.snapshot(ctx, func(r reader) (err error) {
+		s, err = readState(queriesOf(ctx, r), now)
+		return err
+	})
+	return s, rs.db.fail("read the transactions", err)
+}
+
+// The statements of readState. Files are read by object, with the numbers of all
+// transactions that have it in one row: most objects are shared by many.
+var (
+	liveFiles = each("SELECT o.content_id, group_concat(f.tx_id) FROM tx_file f JOIN object o ON o.id = f.object_id WHERE f.tx_id > 0 GROUP BY f.object_id",
+		"SELECT o.content_id, string_agg(f.tx_id::text, ',') FROM tx_file f JOIN object o ON o.id = f.object_id WHERE f.tx_id > 0 GROUP BY o.id")
+	trashFiles = each("SELECT o.content_id, group_concat(f.tx_id) FROM trash_file f JOIN object o ON o.id = f.object_id GROUP BY f.object_id",
+		"SELECT o.content_id, string_agg(f.tx_id::text, ',') FROM trash_file f JOIN object o ON o.id = f.object_id GROUP BY o.id")
+)
+
+// stagePins are the contents that an open stage relies on.
+const stagePins = `SELECT DISTINCT c.id, c.sha256 FROM stage s JOIN stage_file f ON f.stage_id = s.id AND f.state IN (1, 2) JOIN content c ON c.sha256 = f.sha256
+	WHERE s.closed IS NULL`
+
+func readState(each queryRows, now time.Time) (*RetainedState, error) {
+	s := &RetainedState{}
+	if err := each("SELECT generation FROM state WHERE one = 1", nil, func(scan func(...any) error) error { return scan(&s.Generation) }); err != nil {
+		return nil, err
+	}
+	if err := s.readContents(each); err != nil {
+		return nil, err
+	}
+	if err := s.readTransactions(each, now); err != nil {
+		return nil, err
+	}
+	at := make(map[int64]int, len(s.Transactions))
+	for i := range s.Transactions {
+		at[s.Transactions[i].Number] = i
+	}
+	for i, text := range []string{liveFiles, trashFiles} {
+		if err := each(text, nil, func(scan func(...any) error) error {
+			var content int64
+			var numbers string
+			if err := scan(&content, &numbers); err != nil {
+				return err
+			}
+			c, ok := s.position(content)
+			if !ok {
+				return fmt.Errorf("%w: an object has no content", ErrCorrupt)
+			}
+			for text := range strings.SplitSeq(numbers, ",") {
+				number, err := strconv.ParseInt(text, 10, 64)
+				if err != nil {
+					return err
+				}
+				if j, ok := at[number]; ok && s.Transactions[j].Removed.IsZero() == (i == 0) {
+					s.Transactions[j].Contents = append(s.Transactions[j].Contents, c)
+				}
+			}
+			return nil
+		}); err != nil {
+			return nil, err
+		}
+	}
+	for i := range s.Transactions {
+		t := &s.Transactions[i]
+		slices.Sort(t.Contents)
+		t.Contents = slices.Clip(slices.Compact(t.Contents))
+	}
+	return s, each("SELECT source_id, content_id FROM derived WHERE content_id IS NOT NULL", nil, func(scan func(...any) error) error {
+		var source, result int64
+		if err := scan(&source, &result); err != nil {
+			return err
+		}
+		from, ok := s.position(source)
+		to, ok2 := s.position(result)
+		if ok && ok2 {
+			s.Derived = append(s.Derived, [2]uint32{from, to})
+		}
+		return nil
+	})
+}
+
+// position returns the position of a content.
+func (s *RetainedState) position(id int64) (uint32, bool) {
+	i, ok := slices.BinarySearchFunc(s.Contents, id, func(c RetainedContent, id int64) int {
+		switch {
+		case c.ID < id:
+			return -1
+		case c.ID > id:
+			return 1
+		}
+		return 0
+	})
+	return uint32(i), ok
+}
+
+func (s *RetainedState) readContents(each queryRows) error {
+	if err := each("SELECT c.id, c.size, r.day FROM content c LEFT JOIN content_read r ON r.content_id = c.id ORDER BY c.id", nil, func(scan func(...any) error) error {
+		var c RetainedContent
+		var day sql.NullInt64
+		err := scan(&c.ID, &c.Size, &day)
+		c.ReadDay = day.Int64
+		s.Contents = append(s.Contents, c)
+		return err
+	}); err != nil {
+		return err
+	}
+	for _, text := range []string{"SELECT DISTINCT content_id, NULL FROM cached", stagePins} {
+		if err := each(text, nil, func(scan func(...any) error) error {
+			var id int64
+			var unused []byte
+			if err := scan(&id, &unused); err != nil {
+				return err
+			}
+			if i, ok := s.position(id); ok {
+				s.Contents[i].Pinned = true
+			}
+			return nil
+		}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (s *RetainedState) readTransactions(each queryRows, now time.Time) error {
+	holds, needs := make(map[int64][]Hold), make(map[int64][]int64)
+	if err := each(holdSelect+" ORDER BY tx_id, placed, name", nil, func(scan func(...any) error) error {
+		h, err := scanHold(scan)
+		holds[h.Number] = append(holds[h.Number], h)
+		return err
+	}); err != nil {
+		return err
+	}
+	if err := each("SELECT tx_id, needs FROM tx_needs ORDER BY tx_id, needs", nil, func(scan func(...any) error) error {
+		var tx, other int64
+		err := scan(&tx, &other)
+		needs[tx] = append(needs[tx], other)
+		return err
+	}); err != nil {
+		return err
+	}
+	return each(txSelect+" WHERE t.id > 0 AND (t.deleted_at IS NULL OR t.trash_until > $1) ORDER BY t.id", []any{now.UnixMilli()}, func(scan func(...any) error) error {
+		t, err := scanTx(scan)
+		s.Transactions = append(s.Transactions, RetainedTx{Transaction: t, Holds: holds[t.Number], Needs: needs[t.Number]})
+		return err
+	})
+}
+
+// Kinds calls each for the objects of all contents: with the id of the content and
+// the kind of the object.
+func (rs Retention) Kinds(ctx context.Context, each func(content, kind int64)) error {
+	return rs.db.fail("read the kinds", rs.db.scans.each(ctx, true, "SELECT content_id, kind FROM object", nil, func(scan func(...any) error) (bool, error) {
+		var content, kind int64
+		err := scan(&content, &kind)
+		each(content, kind)
+		return true, err
+	}))
+}
+
+// Hold protects a transaction from removal.
+type Hold struct {
+	Number int64  // of the transaction
+	Name   string // tells the holds on one transaction apart
+	Who    string
+	Reason string
+	Placed time.Time // zero means now
+	// Until is the last day on which the hold is in force, in UTC; zero: it does not
+	// end.
+	Until time.Time
+}
+
+const holdSelect = "SELECT tx_id, name, who, reason, placed, ends FROM hold"
+
+func scanHold(scan func(...any) error) (h Hold, err error) {
+	var placed int64
+	var ends sql.NullInt64
+	if err := scan(&h.Number, &h.Name, &h.Who, &h.Reason, &placed, &ends); err != nil {
+		return h, err
+	}
+	h.Placed = time.UnixMilli(placed).UTC()
+	if ends.Valid {
+		h.Until = timeOfDay(ends.Int64)
+	}
+	return h, nil
+}
+
+// dayOf returns the day of a time in days since 1970, UTC, and timeOfDay its
+// beginning.
+func dayOf(t time.Time) int64 {
+	s, day := t.Unix(), int64(24*60*60)
+	if s < 0 {
+		return (s+1)/day - 1
+	}
+	return s / day
+}
+
+func timeOfDay(day int64) time.Time { return time.Unix(day*24*60*60, 0).UTC() }
+
+// active reports whether the hold is in force. Its last day still counts.
+func (h Hold) active(now time.Time) bool { return h.Until.IsZero() || dayOf(now) <= dayOf(h.Until) }
+
+// ErrHeld means that a hold protects a transaction from removal.
+type ErrHeld struct{ Hold }
+
+func (e *ErrHeld) Error() string {
+	text := fmt.Sprintf("transaction %d is held", e.Number)
+	if e.Who != "" {
+		text += " by " + e.Who
+	}
+	if e.Reason != "" {
+		text += ": " + e.Reason
+	}
+	return fmt.Sprintf("%s; an administrator can release it with symdepot unhold %d", text, e.Number)
+}
+
+// held returns an *ErrHeld if a hold on a transaction is in force.
+func (w *write) held(number int64, now time.Time) error {
+	var found *Hold
+	if err := w.each(holdSelect+" WHERE tx_id = $1 ORDER BY placed, name", []any{number}, func(scan func(...any) error) error {
+		h, err := scanHold(scan)
+		if err == nil && found == nil && h.active(now) {
+			found = &h
+		}
+		return err
+	}); err != nil || found == nil {
+		return err
+	}
+	return &ErrHeld{*found}
+}
+
+// live returns a transaction that has not been removed.
+func (w *write) live(number int64) (Transaction, error) {
+	t, err := w.transaction(number)
+	if err == nil && !t.Removed.IsZero() {
+		return t, fmt.Errorf("transaction %d was removed on %s: %w", number, t.Removed.Format(time.DateTime), fs.ErrNotExist)
+	}
+	return t, err
+}
+
+// transaction returns a transaction, removed or not.
+func (w *write) transaction(number int64) (Transaction, error) {
+	t, err := scanTx(func(dest ...any) error {
+		return w.row(txSelect+" WHERE t.id = $1 AND t.id > 0", []any{number}, dest...)
+	})
+	if errors.Is(err, sql.ErrNoRows) {
+		err = fmt.Errorf("transaction %d: %w", number, fs.ErrNotExist)
+	}
+	return t, err
+}
+
+// Hold places a hold on a live transaction. One of the same name is replaced. If
+// there is no such transaction, the error is fs.ErrNotExist.
+func (rs Retention) Hold(ctx context.Context, h Hold) error {
+	now := rs.db.now()
+	if h.Placed.IsZero() {
+		h.Placed = now
+	}
+	return rs.db.update(ctx, "hold", func(w *write) error {
+		if _, err := w.live(h.Number); err != nil {
+			return err
+		}
+		var ends any
+		if !h.Until.IsZero() {
+			ends = dayOf(h.Until)
+		}
+		if _, err := w.exec(`INSERT INTO hold (tx_id, name, who, reason, placed, ends) VALUES ($1, $2, $3, $4, $5, $6)
+			ON CONFLICT (tx_id, name) DO UPDATE SET who = excluded.who, reason = excluded.reason, placed = excluded.placed, ends = excluded.ends`,
+			h.Number, text(h.Name), text(h.Who), text(h.Reason), h.Placed.UnixMilli(), ends); err != nil {
+			return err
+		}
+		return w.changed()
+	})
+}
+
+// Unhold deletes the hold of a name, or with an empty name all holds, on a
+// transaction, and returns the deleted ones.
+func (rs Retention) Unhold(ctx context.Context, number int64, name string) (list []Hold, err error) {
+	err = rs.db.update(ctx, "release a hold", func(w *write) error {
+		list = nil
+		if _, err := w.transaction(number); err != nil {
+			return err
+		}
+		if err := w.each(holdSelect+" WHERE tx_id = $1 AND ($2 = '' OR name = $2) ORDER BY placed, name", []any{number, text(name)}, func(scan func(...any) error) error {
+			h, err := scanHold(scan)
+			list = append(list, h)
+			return err
+		}); err != nil || len(list) == 0 {
+			return err
+		}
+		for _, h := range list {
+			if _, err := w.exec("DELETE FROM hold WHERE tx_id = $1 AND name = $2", h.Number, h.Name); err != nil {
+				return err
+			}
+		}
+		return w.changed()
+	})
+	return list, err
+}
+
+// Holds returns the holds on a transaction, ended ones included; 0 means those on
+// all transactions.
+func (rs Retention) Holds(ctx context.Context, number int64) (list []Hold, err error) {
+	err = rs.db.scans.each(ctx, true, holdSelect+" WHERE $1 = 0 OR tx_id = $1 ORDER BY tx_id, placed, name", []any{number}, func(scan func(...any) error) (bool, error) {
+		h, err := scanHold(scan)
+		list = append(list, h)
+		return true, err
+	})
+	return list, rs.db.fail("list holds", err)
+}
+
+// Promotion is a change of a transaction's class.
+type Promotion struct {
+	Number   int64
+	At       time.Time
+	Who      string
+	From, To string // classes; empty for none
+}
+
+// Promote changes the class of a live transaction and returns the change. If there
+// is no such transaction, the error is fs.ErrNotExist.
+func (rs Retention) Promote(ctx context.Context, number int64, class, who string) (p Promotion, err error) {
+	now := rs.db.now()
+	err = rs.db.update(ctx, "promote", func(w *write) error {
+		t, err := w.live(number)
+		if err != nil {
+			return err
+		}
+		p = Promotion{number, now.UTC().Truncate(time.Millisecond), who, t.Class, class}
+		if _, err := w.exec("UPDATE tx SET class = $2 WHERE id = $1", number, text(class)); err != nil {
+			return err
+		}
+		if _, err := w.exec("INSERT INTO promotion (tx_id, at, who, from_class, to_class) VALUES ($1, $2, $3, $4, $5)",
+			number, now.UnixMilli(), text(who), text(t.Class), text(class)); err != nil {
+			return err
+		}
+		return w.changed()
+	})
+	return p, err
+}
+
+// Promotions returns the changes of a transaction's class, oldest first.
+func (rs Retention) Promotions(ctx context.Context, number int64) (list []Promotion, err error) {
+	err = rs.db.scans.each(ctx, true, "SELECT tx_id, at, who, from_class, to_class FROM promotion WHERE tx_id = $1 ORDER BY no", []any{number}, func(scan func(...any) error) (bool, error) {
+		var p Promotion
+		var at int64
+		err := scan(&p.Number, &at, &p.Who, &p.From, &p.To)
+		p.At = time.UnixMilli(at).UTC()
+		list = append(list, p)
+		return true, err
+	})
+	return list, rs.db.fail("list promotions", err)
+}
+
+// SetNeeds records that a live transaction needs others, besides those that it
+// needs already. Unknown and removed ones are fs.ErrNotExist.
+func (rs Retention) SetNeeds(ctx context.Context, number int64, needs []int64) error {
+	return rs.db.update(ctx, "record needed transactions", func(w *write) error {
+		for _, n := range append([]int64{number}, needs...) {
+			if _, err := w.live(n); err != nil {
+				return err
+			}
+		}
+		for _, n := range needs {
+			if _, err := w.exec("INSERT INTO tx_needs (tx_id, needs) VALUES ($1, $2) ON CONFLICT (tx_id, needs) DO NOTHING", number, n); err != nil {
+				return err
+			}
+		}
+		return w.changed()
+	})
+}
+
+// readDays is the number of contents whose reads one write transaction records.
+const readDays = touchBatch
+
+// Touch records that contents were read on the day of a time: with a derived
+// content also those that it was made from. It does not change the generation.
+func (rs Retention) Touch(ctx context.Context, refs [][]byte, at time.Time) error {
+	day := dayOf(at)
+	later := "UPDATE SET day = " + larger("content_read.day", "excluded.day")
+	for batch := range slices.Chunk(refs, readDays) {
+		if err := rs.db.updateUnsynced(ctx, "record reads", func(w *write) error {
+			rows := make([][]any, len(batch))
+			for i := range batch {
+				rows[i] = []any{batch[i], day}
+			}
+			if _, err := w.many("INSERT INTO content_read (content_id, day) SELECT id, CAST($2 AS bigint) FROM content WHERE sha256 = $1 ON CONFLICT (content_id) DO "+later, rows); err != nil {
+				return err
+			}
+			_, err := w.many(`INSERT INTO content_read (content_id, day) SELECT DISTINCT d.source_id, CAST($2 AS bigint) FROM content c JOIN derived d ON d.content_id = c.id
+				WHERE c.sha256 = $1 ON CONFLICT (content_id) DO `+later, rows)
+			return err
+		}); err != nil {
+			return err
+		}
+	}
+	return nil
+}

@@ -1,0 +1,540 @@
+package index
+
+import (
+	"errors"
+	"io/fs"
+	"math/rand/v2"
+	"reflect"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/symdepot/symdepot/internal/blob"
+	"github.com/symdepot/symdepot/internal/symtest"
+	"github.com/symdepot/symdepot/symfile"
+)
+
+// dropUntil drops what is unreferenced until now and returns the dropped contents.
+func dropUntil(t *testing.T, db *DB, now time.Time) (gone []blob.Ref) {
+	t.Helper()
+	if _, err := db.DropContents(t.Context(), unreferenced(t, db, now), now, func(r blob.Ref) error {
+		gone = append(gone, r)
+		return nil
+	}); err != nil {
+		t.Fatal(err)
+	}
+	return gone
+}
+
+func stateOf(t *testing.T, db *DB, now time.Time) *RetainedState {
+	t.Helper()
+	s, err := db.Retention.State(t.Context(), now)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+// TestTrash: the files of a removed transaction are hidden and held until the end
+// of the trash, and come back by undo.
+func TestTrash(t *testing.T) { onEngines(t, testTrash) }
+
+func testTrash(t *testing.T) {
+	c := newClock()
+	db := openTest(t, c.options())
+	ctx := t.Context()
+	one := commitTest(t, db, "A", pdb(1), pdb(2))
+	two := commitTest(t, db, "A", pdb(2), pdb(3))
+	if err := db.PutDerived(ctx, pdb(1).Ref, Tool{"zstd", 1}, &Content{ref(9), 9}); err != nil {
+		t.Fatal(err)
+	}
+	until := c.t.Add(7 * 24 * time.Hour)
+	removed, err := db.Trash.Remove(ctx, Removal{Number: one, Until: until, Who: "anna", Class: "nightly", Reason: "expired", Detail: "50 days old", Plan: "8c1f2a90"})
+	if err != nil || !removed.TrashUntil.Equal(until) || !removed.Removed.Equal(c.t) {
+		t.Fatalf("removal into the trash: %+v, %v", removed, err)
+	}
+	clean(t, db)
+	if hits := lookupEntry(t, db, all, pdb(1)); len(hits) > 0 {
+		t.Error("a file in the trash is found")
+	}
+	if hits := lookupEntry(t, db, all, pdb(2)); len(hits) != 1 || hits[0].Number != two {
+		t.Errorf("the shared file is found as %+v, want that of transaction %d", hits, two)
+	}
+	s := stateOf(t, db, c.t)
+	if len(s.Transactions) != 2 || len(s.Transactions[0].Contents) != 2 || !s.Transactions[0].TrashUntil.Equal(until) || len(s.Contents) != 4 || len(s.Derived) != 1 {
+		t.Errorf("the state has %+v", s)
+	}
+	c.t = until.Add(-time.Millisecond)
+	if gone := dropUntil(t, db, c.t); len(gone) > 0 {
+		t.Errorf("%d contents in the trash were dropped", len(gone))
+	}
+	list, contents, size, err := db.Trash.List(ctx, c.t)
+	if err != nil || len(list) != 1 || list[0].Number != one || contents != 1 || size != 1001 || list[0].Size != 1001 {
+		t.Errorf("trash: %+v, %d contents of %d bytes, %v; want transaction %d with 1 content of 1001 bytes", list, contents, size, err, one)
+	}
+	back, err := db.Trash.Undo(ctx, one)
+	if err != nil || !back.Removed.IsZero() || !back.TrashUntil.IsZero() {
+		t.Fatalf("undo: %+v, %v", back, err)
+	}
+	clean(t, db)
+	if hits := lookupEntry(t, db, all, pdb(1)); len(hits) != 1 || hits[0].Number != one {
+		t.Errorf("after undo the file is found as %+v, want that of transaction %d", hits, one)
+	}
+	if hits := lookupEntry(t, db, all, pdb(2)); len(hits) != 1 || hits[0].Number != two {
+		t.Errorf("after undo the shared file is found as %+v, want that of transaction %d", hits, two)
+	}
+	var notInTrash *NotInTrashError
+	if _, err := db.Trash.Undo(ctx, one); !errors.As(err, &notInTrash) || !notInTrash.Removed.IsZero() {
+		t.Errorf("undo of a live transaction: %v", err)
+	}
+	if _, err := db.Remove(ctx, one); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := db.Trash.Undo(ctx, one); !errors.As(err, &notInTrash) || !notInTrash.Ended.IsZero() {
+		t.Errorf("undo of a removal without a trash: %v", err)
+	}
+	if gone := dropUntil(t, db, c.t); len(gone) != 2 {
+		t.Errorf("%d contents were dropped, want 2: that of the file and that of its derivation", len(gone))
+	}
+	clean(t, db)
+	if _, err := db.Trash.Undo(ctx, 99); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("undo of an unknown transaction: %v", err)
+	}
+}
+
+// TestTrashEnds: after the end of its trash a transaction cannot be restored, and
+// its contents go whatever the grace; so they do when the trash is emptied.
+func TestTrashEnds(t *testing.T) { onEngines(t, testTrashEnds) }
+
+func testTrashEnds(t *testing.T) {
+	c := newClock()
+	db := openTest(t, c.options())
+	ctx := t.Context()
+	until := c.t.Add(24 * time.Hour)
+	one, two, three := commitTest(t, db, "A", pdb(1), pdb(2)), commitTest(t, db, "B", pdb(2), pdb(3)), commitTest(t, db, "C", pdb(4))
+	for number, end := range map[int64]time.Time{one: until, two: until.Add(time.Hour), three: until.Add(9 * time.Hour)} {
+		if _, err := db.Trash.Remove(ctx, Removal{Number: number, Until: end}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	c.t = until
+	var notInTrash *NotInTrashError
+	if _, err := db.Trash.Undo(ctx, one); !errors.As(err, &notInTrash) || !notInTrash.Ended.Equal(until) {
+		t.Errorf("undo after the end of the trash: %v", err)
+	}
+	if n, err := db.Trash.Empty(ctx, c.t); n != 1 || err != nil {
+		t.Fatalf("%d transactions left the trash, %v; want 1", n, err)
+	}
+	clean(t, db)
+	if gone := dropUntil(t, db, c.t.Add(-24*time.Hour)); !slices.Equal(gone, []blob.Ref{ref(1)}) {
+		t.Errorf("%d contents were dropped, want that of transaction %d alone", len(gone), one)
+	}
+	if _, err := db.Trash.Undo(ctx, two); err != nil {
+		t.Errorf("undo of the transaction that holds the shared content: %v", err)
+	}
+	clean(t, db)
+	if n, err := db.Trash.Empty(ctx, c.t.AddDate(100, 0, 0)); n != 1 || err != nil {
+		t.Fatalf("%d transactions left the trash, %v; want 1", n, err)
+	}
+	if gone := dropUntil(t, db, c.t.Add(-24*time.Hour)); !slices.Equal(gone, []blob.Ref{ref(4)}) {
+		t.Errorf("%d contents were dropped, want that of transaction %d", len(gone), three)
+	}
+	clean(t, db)
+}
+
+// TestPurge: a purge returns what nothing needs any more, at once.
+func TestPurge(t *testing.T) { onEngines(t, testPurge) }
+
+func testPurge(t *testing.T) {
+	c := newClock()
+	db := openTest(t, c.options())
+	ctx := t.Context()
+	one, two, three := commitTest(t, db, "A", pdb(1), pdb(2)), commitTest(t, db, "A", pdb(2), pdb(3)), commitTest(t, db, "A", pdb(3), pdb(4))
+	if _, err := db.Trash.Remove(ctx, Removal{Number: two, Until: c.t.Add(time.Hour)}); err != nil {
+		t.Fatal(err)
+	}
+	_, refs, err := db.Trash.Purge(ctx, Removal{Number: one, Reason: "purge", Who: "eve"})
+	if err != nil || !slices.Equal(refs, []blob.Ref{ref(1)}) {
+		t.Fatalf("purge: %d contents, %v; want the one that no other transaction needs", len(refs), err)
+	}
+	clean(t, db)
+	if _, refs, err = db.Trash.Purge(ctx, Removal{Number: two, Reason: "purge"}); err != nil || !slices.Equal(refs, []blob.Ref{ref(2)}) {
+		t.Fatalf("purge of a transaction in the trash: %d contents, %v", len(refs), err)
+	}
+	clean(t, db)
+	var notInTrash *NotInTrashError
+	if _, _, err := db.Trash.Purge(ctx, Removal{Number: two}); !errors.As(err, &notInTrash) {
+		t.Errorf("second purge: %v", err)
+	}
+	if err := db.Retention.Hold(ctx, Hold{Number: three, Name: "GA", Reason: "GA", Who: "anna"}); err != nil {
+		t.Fatal(err)
+	}
+	var held *ErrHeld
+	if _, _, err := db.Trash.Purge(ctx, Removal{Number: three}); !errors.As(err, &held) {
+		t.Errorf("purge of a held transaction: %v", err)
+	}
+	if why, err := db.Trash.Why(ctx, one); err != nil || why.Reason != "purge" || why.Who != "eve" {
+		t.Errorf("removal of transaction %d: %+v, %v", one, why, err)
+	}
+	if gone := dropUntil(t, db, c.t.Add(-time.Hour)); len(gone) != 2 {
+		t.Errorf("%d purged contents were dropped, want 2", len(gone))
+	}
+	clean(t, db)
+}
+
+// TestHolds: a hold refuses removals until its last day has passed.
+func TestHolds(t *testing.T) { onEngines(t, testHolds) }
+
+func testHolds(t *testing.T) {
+	c := newClock()
+	db := openTest(t, c.options())
+	ctx := t.Context()
+	one := commitTest(t, db, "A", pdb(1))
+	for _, h := range []Hold{{Number: one, Name: "a", Reason: "crash 811", Who: "anna", Until: c.t}, {Number: one, Name: "b", Reason: "1.2 GA"}} {
+		if err := db.Retention.Hold(ctx, h); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var held *ErrHeld
+	if _, err := db.Remove(ctx, one); !errors.As(err, &held) || held.Reason != "crash 811" {
+		t.Errorf("removal of a held transaction: %v", err)
+	}
+	if list, err := db.Retention.Unhold(ctx, one, "b"); err != nil || len(list) != 1 {
+		t.Fatalf("%d holds were released, %v; want 1", len(list), err)
+	}
+	c.hours(11) // still the last day
+	if _, err := db.Remove(ctx, one); !errors.As(err, &held) {
+		t.Errorf("removal on the last day of the hold: %v", err)
+	}
+	if s := stateOf(t, db, c.t); len(s.Transactions) != 1 || len(s.Transactions[0].Holds) != 1 {
+		t.Errorf("the state has %+v", s.Transactions)
+	}
+	c.hours(1)
+	if _, err := db.Remove(ctx, one); err != nil {
+		t.Errorf("removal after the hold: %v", err)
+	}
+	if err := db.Retention.Hold(ctx, Hold{Number: one, Name: "c"}); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("hold on a removed transaction: %v", err)
+	}
+	if _, err := db.Retention.Promote(ctx, one, "release", "anna"); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("promotion of a removed transaction: %v", err)
+	}
+	two := commitTest(t, db, "A", pdb(2))
+	if p, err := db.Retention.Promote(ctx, two, "release", "anna"); err != nil || p.To != "release" {
+		t.Errorf("promotion: %+v, %v", p, err)
+	}
+	if list, err := db.Retention.Promotions(ctx, two); err != nil || len(list) != 1 || list[0].Who != "anna" {
+		t.Errorf("promotions: %+v, %v", list, err)
+	}
+	if tx, err := db.Show(ctx, two, nil); err != nil || tx.Class != "release" {
+		t.Errorf("class %q, %v; want release", tx.Class, err)
+	}
+	if err := db.Retention.SetNeeds(ctx, two, []int64{one}); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("need of a removed transaction: %v", err)
+	}
+}
+
+// TestTombstones: what a removal hides can be found afterwards, until it is restored
+// or forgotten.
+func TestTombstones(t *testing.T) { onEngines(t, testTombstones) }
+
+func testTombstones(t *testing.T) {
+	c := newClock()
+	db := openTest(t, c.options())
+	ctx := t.Context()
+	one := commitTest(t, db, "A", pdb(1), pdb(2))
+	commitTest(t, db, "A", pdb(2), pdb(3))
+	if _, err := db.Trash.Remove(ctx, Removal{Number: one, Until: c.t.Add(time.Hour), Who: "schedule", Class: "nightly", Reason: "expired", Detail: "50 days old", Plan: "p"}); err != nil {
+		t.Fatal(err)
+	}
+	id := symfile.Fold(pdb(1).Aliases[0].ID)
+	for _, q := range []Query{{Name: "foo1.pdb"}, {Name: "f*1.pdb"}, {IDs: []string{id}}, {Prefix: id[:30]}, {Name: "foo1.pdb", IDs: []string{id}}} {
+		list, err := db.Trash.Find(ctx, all, q, 10)
+		if err != nil || len(list) != 1 || list[0].Name != "Foo1.pdb" || list[0].Removal.Detail != "50 days old" || list[0].Transaction.Product != "A" || list[0].Ref != ref(1) {
+			t.Errorf("removed files for %+v: %+v, %v", q, list, err)
+		}
+	}
+	for _, q := range []Query{{Name: "foo2.pdb"}, {Name: "foo3.pdb"}} {
+		if list, err := db.Trash.Find(ctx, all, q, 10); err != nil || len(list) > 0 {
+			t.Errorf("removed files for %+v: %+v, %v; want none: the file is visible", q, list, err)
+		}
+	}
+	if list, err := db.Trash.Find(ctx, Scope{Products: []string{"B"}}, Query{Name: "foo1.pdb"}, 10); err != nil || len(list) > 0 {
+		t.Errorf("removed files of another product: %+v, %v", list, err)
+	}
+	if _, err := db.Trash.Undo(ctx, one); err != nil {
+		t.Fatal(err)
+	}
+	if list, err := db.Trash.Find(ctx, all, Query{Name: "foo1.pdb"}, 10); err != nil || len(list) > 0 {
+		t.Errorf("removed files after undo: %+v, %v", list, err)
+	}
+	if _, err := db.Remove(ctx, one); err != nil {
+		t.Fatal(err)
+	}
+	if n, err := db.Trash.Forget(ctx, c.t.Add(time.Second)); err != nil || n != 1 {
+		t.Errorf("%d removals were forgotten, %v; want 1", n, err)
+	}
+	if list, err := db.Trash.Find(ctx, all, Query{Name: "foo1.pdb"}, 10); err != nil || len(list) > 0 {
+		t.Errorf("removed files after they were forgotten: %+v, %v", list, err)
+	}
+}
+
+// TestRuns: a run removes what was decided, in several transactions, unless the
+// index was changed before; an interrupted one goes on.
+func TestRuns(t *testing.T) { onEngines(t, testRuns) }
+
+func testRuns(t *testing.T) {
+	c := newClock()
+	db := openTest(t, c.options())
+	ctx := t.Context()
+	var removals []Removal
+	for n := range 4 {
+		removals = append(removals, Removal{Number: commitTest(t, db, "A", pdb(n), pdb(9)), Class: "nightly", Reason: "expired", Detail: "old"})
+	}
+	// Each of these is more than one write transaction may remove.
+	if err := db.update(ctx, "test", func(w *write) error {
+		_, err := w.exec("UPDATE tx SET files = files + $1", removeFiles)
+		return err
+	}); err != nil {
+		t.Fatal(err)
+	}
+	until := c.t.Add(time.Hour)
+	decide := func(s *RetainedState) (Decision, error) {
+		return Decision{Run{Plan: "p", Kind: "apply", Who: "anna", Begun: c.t, Until: until, Policy: "x", Hash: "h", Facts: "{}"}, removals}, nil
+	}
+	s := stateOf(t, db, c.t)
+	commitTest(t, db, "B", pdb(5))
+	if _, err := db.Retention.Begin(ctx, s.Generation, true, c.t, decide); !errors.Is(err, ErrChanged) {
+		t.Fatalf("run after a change: %v", err)
+	}
+	refused := errors.New("refused")
+	if _, err := db.Retention.Begin(ctx, s.Generation, false, c.t, func(now *RetainedState) (Decision, error) {
+		if now == nil || len(now.Transactions) != 5 {
+			t.Errorf("the decision is made with %+v, want the present state", now)
+		}
+		return Decision{}, refused
+	}); !errors.Is(err, refused) {
+		t.Fatalf("refused run: %v", err)
+	}
+	if runs, err := db.Retention.Runs(ctx, 10); err != nil || len(runs) > 0 {
+		t.Errorf("%d runs after refused ones, %v", len(runs), err)
+	}
+	r, err := db.Retention.Begin(ctx, stateOf(t, db, c.t).Generation, true, c.t, decide)
+	if err != nil || r.Removed != 1 || r.Outcome != RunUnfinished {
+		t.Fatalf("begun run: %+v, %v", r, err)
+	}
+	if err := db.Retention.Hold(ctx, Hold{Number: removals[2].Number, Name: "a"}); err != nil {
+		t.Fatal(err)
+	}
+	list, err := db.Retention.Unfinished(ctx, "p")
+	if err != nil || len(list) != 1 || !reflect.DeepEqual(list[0], r) {
+		t.Fatalf("unfinished runs: %+v, %v; want %+v", list, err, r)
+	}
+	for r.Outcome == RunUnfinished {
+		if r, err = db.Retention.Continue(ctx, r.No); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if r.Removed != 3 || r.Outcome != RunDone || r.Ended.IsZero() {
+		t.Errorf("ended run: %+v, want 3 removed transactions: one was held meanwhile", r)
+	}
+	if tx, err := db.Show(ctx, removals[2].Number, nil); err != nil || !tx.Removed.IsZero() {
+		t.Errorf("the held transaction: %+v, %v", tx, err)
+	}
+	if again, err := db.Retention.Continue(ctx, r.No); err != nil || again.Removed != 3 {
+		t.Errorf("an ended run goes on: %+v, %v", again, err)
+	}
+	if err := db.update(ctx, "test", func(w *write) error {
+		_, err := w.exec("UPDATE tx SET files = files - $1 WHERE class <> 'x' AND files > $1", removeFiles)
+		return err
+	}); err != nil {
+		t.Fatal(err)
+	}
+	clean(t, db)
+}
+
+// TestPolicyRows keeps the policies and plans.
+func TestPolicyRows(t *testing.T) { onEngines(t, testPolicyRows) }
+
+func testPolicyRows(t *testing.T) {
+	c := newClock()
+	db := openTest(t, c.options())
+	ctx := t.Context()
+	if p, err := db.Retention.Policy(ctx); err != nil || p != (PolicyRow{}) {
+		t.Errorf("policy of a new index: %+v, %v", p, err)
+	}
+	first, err := db.Retention.SetPolicy(ctx, PolicyRow{Text: "retention: {}", Hash: "h", Who: "anna"}, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := db.Retention.SetPolicy(ctx, PolicyRow{Text: "other"}, 0); !errors.Is(err, ErrChanged) {
+		t.Errorf("policy that was changed meanwhile: %v", err)
+	}
+	if p, err := db.Retention.Policy(ctx); err != nil || !reflect.DeepEqual(p, first) {
+		t.Errorf("policy: %+v, %v; want %+v", p, err, first)
+	}
+	if _, err := db.Retention.SetPolicy(ctx, PolicyRow{Text: "other"}, -1); err != nil {
+		t.Error(err)
+	}
+	if list, err := db.Retention.Policies(ctx); err != nil || len(list) != 2 || list[0].Text != "other" {
+		t.Errorf("policies: %+v, %v", list, err)
+	}
+	plan := PlanRow{Number: "8c1f2a90", Ticket: "{}", Who: "anna", Made: c.t, Ends: c.t.Add(time.Hour)}
+	for range 2 {
+		if err := db.Retention.PutPlan(ctx, plan); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if p, err := db.Retention.Plan(ctx, plan.Number); err != nil || p != plan {
+		t.Errorf("plan: %+v, %v; want %+v", p, err, plan)
+	}
+	c.hours(2)
+	if _, err := db.Retention.Plan(ctx, plan.Number); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("ended plan: %v", err)
+	}
+}
+
+// TestReads: the day of the last read is kept, for derived contents also as that of
+// their sources.
+func TestReads(t *testing.T) { onEngines(t, testReads) }
+
+func testReads(t *testing.T) {
+	c := newClock()
+	db := openTest(t, c.options())
+	ctx := t.Context()
+	one := commitTest(t, db, "A", pdb(1), pdb(2))
+	if err := db.PutDerived(ctx, pdb(1).Ref, Tool{"zstd", 1}, &Content{ref(9), 9}); err != nil {
+		t.Fatal(err)
+	}
+	read := func(at time.Time, n int) {
+		t.Helper()
+		sum, unknown := ref(n), ref(77)
+		if err := db.Retention.Touch(ctx, [][]byte{sum[:], unknown[:]}, at); err != nil {
+			t.Fatal(err)
+		}
+	}
+	read(c.t, 9)
+	read(c.t.Add(-48*time.Hour), 2)
+	read(c.t.Add(-72*time.Hour), 2)
+	days := map[int64]int64{}
+	for _, k := range stateOf(t, db, c.t).Contents {
+		days[k.Size] = k.ReadDay
+	}
+	if want := map[int64]int64{1001: dayOf(c.t), 9: dayOf(c.t), 1002: dayOf(c.t) - 2}; !reflect.DeepEqual(days, want) {
+		t.Errorf("days of the last reads: %v, want %v", days, want)
+	}
+	if _, err := db.Remove(ctx, one); err != nil {
+		t.Fatal(err)
+	}
+	dropUntil(t, db, c.t)
+	var n int
+	if err := db.points.row(ctx, "SELECT count(*) FROM content_read", nil, &n); err != nil || n != 0 {
+		t.Errorf("%d rows of reads are left of dropped contents, %v", n, err)
+	}
+}
+
+// TestTrashModel removes, restores, empties and drops at random, and compares what is
+// visible and what is held with a model.
+func TestTrashModel(t *testing.T) { onEngines(t, testTrashModel) }
+
+func testTrashModel(t *testing.T) {
+	symtest.Sequential(t)
+	c := newClock()
+	db := openTest(t, c.options())
+	rnd := rand.New(rand.NewPCG(3, 4))
+	type txm struct {
+		number int64
+		has    []int
+		until  time.Time // in the trash; zero: live
+	}
+	var list []txm
+	contents, steps := 12, 120
+	if testing.Short() {
+		steps = 40
+	}
+	for step := range steps {
+		c.hours(1)
+		pick := func(live bool) int {
+			for _, i := range rnd.Perm(len(list)) {
+				if list[i].until.IsZero() == live {
+					return i
+				}
+			}
+			return -1
+		}
+		switch k := rnd.IntN(12); {
+		case k < 4:
+			x := txm{}
+			var entries []Entry
+			for range 1 + rnd.IntN(4) {
+				n := 1 + rnd.IntN(contents)
+				x.has = append(x.has, n)
+				entries = append(entries, pdb(n))
+			}
+			x.number = commitTest(t, db, "A", entries...)
+			list = append(list, x)
+		case k < 7:
+			if i := pick(true); i >= 0 {
+				list[i].until = c.t.Add(time.Duration(1+rnd.IntN(20)) * time.Hour)
+				if _, err := db.Trash.Remove(t.Context(), Removal{Number: list[i].number, Until: list[i].until}); err != nil {
+					t.Fatal(err)
+				}
+			}
+		case k < 9:
+			i := pick(false)
+			if i < 0 {
+				break
+			}
+			_, err := db.Trash.Undo(t.Context(), list[i].number)
+			var gone *NotInTrashError
+			switch {
+			case list[i].until.After(c.t) && err != nil:
+				t.Fatalf("step %d: undo of transaction %d: %v", step, list[i].number, err)
+			case !list[i].until.After(c.t) && !errors.As(err, &gone):
+				t.Fatalf("step %d: undo of transaction %d after its trash: %v", step, list[i].number, err)
+			case err == nil:
+				list[i].until = time.Time{}
+			default:
+				list = slices.Delete(list, i, i+1)
+			}
+		case k < 10:
+			if i := pick(false); i >= 0 && list[i].until.After(c.t) {
+				if _, _, err := db.Trash.Purge(t.Context(), Removal{Number: list[i].number}); err != nil {
+					t.Fatal(err)
+				}
+				list = slices.Delete(list, i, i+1)
+			}
+		default:
+			if _, err := db.Trash.Empty(t.Context(), c.t); err != nil {
+				t.Fatal(err)
+			}
+			dropUntil(t, db, c.t)
+		}
+		for n := 1; n <= contents; n++ {
+			var newest int64
+			held := false
+			for _, x := range list {
+				if slices.Contains(x.has, n) {
+					held = held || x.until.IsZero() || x.until.After(c.t)
+					if x.until.IsZero() {
+						newest = max(newest, x.number)
+					}
+				}
+			}
+			var got int64
+			if hits := lookupEntry(t, db, all, pdb(n)); len(hits) == 1 {
+				got = hits[0].Number
+			}
+			if got != newest {
+				t.Fatalf("step %d: object %d is seen from transaction %d, want %d", step, n, got, newest)
+			}
+			if has, err := db.HasContent(t.Context(), ref(n)); err != nil || held && !has {
+				t.Fatalf("step %d: content %d is held and was dropped, %v", step, n, err)
+			}
+		}
+		if step%10 == 0 {
+			clean(t, db)
+		}
+	}
+	clean(t, db)
+}

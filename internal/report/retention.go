@@ -1,0 +1,384 @@
+package report
+
+import (
+	"fmt"
+	"io"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/symdepot/symdepot/internal/depot"
+	"github.com/symdepot/symdepot/internal/retention"
+	"github.com/symdepot/symdepot/internal/term"
+)
+
+// Policy is the retention policy of a depot in JSON.
+type Policy struct {
+	Number   int64     `json:"number"` // rises with every change; 0: none was set
+	Set      time.Time `json:"set,omitzero"`
+	By       string    `json:"by"`
+	Hash     string    `json:"hash"`
+	Text     string    `json:"text"`
+	Warnings []string  `json:"warnings"`
+}
+
+// NewPolicy describes a policy.
+func NewPolicy(p depot.PolicyInForce) Policy {
+	l := Policy{p.Number, p.Set, p.By, "", p.Text, []string{}}
+	if p.Number > 0 {
+		l.Hash, l.Warnings = p.Policy.Hash(), append(l.Warnings, p.Policy.Warnings()...)
+	}
+	return l
+}
+
+// Plan is a plan in JSON.
+type Plan struct {
+	Plan   string    `json:"plan"`
+	Now    time.Time `json:"now"`
+	Ends   time.Time `json:"ends,omitzero"` // it cannot be applied later
+	Policy string    `json:"policy"`        // its hash
+	Builds int       `json:"builds"`        // transactions that it removes
+	Listed int64     `json:"listed"`
+	Shared int64     `json:"shared"`
+	// Frees is the disk space in bytes that comes free in the end, FreesNow the part
+	// that gc can free at once, and FreesSize the length of what Frees counts.
+	Frees     int64 `json:"frees"`
+	FreesNow  int64 `json:"frees_now"`
+	FreesSize int64 `json:"frees_size"`
+	Live      int64 `json:"live"` // disk space of all live transactions before
+	// Trash is how long the removal can be undone, in seconds.
+	Trash    int64              `json:"trash"`
+	Removes  []Removes          `json:"removes"`
+	Kept     map[string]int     `json:"kept"` // transactions by reason
+	Groups   []Group            `json:"groups"`
+	Caps     []retention.CapUse `json:"caps"`
+	Brake    []retention.Braked `json:"brake"`
+	Warnings []string           `json:"warnings"`
+}
+
+// Removes is a transaction that a plan removes, in JSON.
+type Removes struct {
+	Transaction int64     `json:"transaction"`
+	Time        time.Time `json:"time"`
+	Product     string    `json:"product"`
+	Version     string    `json:"version"`
+	Branch      string    `json:"branch"`
+	Class       string    `json:"class"`
+	Reason      string    `json:"reason"`
+	Detail      string    `json:"detail"`
+	Listed      int64     `json:"listed"`
+	Alone       int64     `json:"alone"` // disk space that its removal alone would free
+}
+
+// Group sums up the transactions of one product, branch and class, in JSON.
+type Group struct {
+	Class   string `json:"class"`
+	Product string `json:"product"`
+	Branch  string `json:"branch"`
+	Kept    int    `json:"kept"`
+	Removed int    `json:"removed"`
+	Listed  int64  `json:"listed"`
+	Frees   int64  `json:"frees"`
+}
+
+// NewPlan describes a plan.
+func NewPlan(p *depot.Preview) Plan {
+	l := Plan{
+		Plan: p.Ticket.Number, Now: p.Now, Ends: p.Ends, Policy: p.PolicyHash, Builds: p.Builds(), Listed: p.Listed, Shared: p.Shared(),
+		Frees: p.Frees.Stored, FreesNow: p.FreesNow.Stored, FreesSize: p.Frees.Size, Live: p.Live.Stored, Trash: int64(time.Duration(p.Trash) / time.Second),
+		Removes: []Removes{}, Kept: map[string]int{}, Groups: []Group{}, Caps: append([]retention.CapUse{}, p.Caps...), Brake: append([]retention.Braked{}, p.Brake...),
+		Warnings: append([]string{}, p.Warnings...),
+	}
+	for v := range p.Removed() {
+		l.Removes = append(l.Removes, Removes{v.Number, v.Time.UTC(), v.Product, v.Version, v.Branch, v.Class, v.Reason.String(), p.Detail(v), v.Listed, v.Alone.Stored})
+	}
+	for r, n := range p.Count {
+		if reason := retention.Reason(r); n > 0 && reason.Keeps() {
+			l.Kept[reason.String()] = n
+		}
+	}
+	for _, g := range p.Groups {
+		kept := 0
+		for _, n := range g.Kept {
+			kept += n
+		}
+		l.Groups = append(l.Groups, Group{g.Class, g.Product, g.Branch, kept, g.Removed, g.Listed, g.Frees.Stored})
+	}
+	return l
+}
+
+// Unmet reports whether a cap is not met.
+func (l Plan) Unmet() bool {
+	return slices.ContainsFunc(l.Caps, func(c retention.CapUse) bool { return c.Unmet > 0 })
+}
+
+// Print prints the plan for people, with the command that applies it.
+func (l Plan) Print(w io.Writer) error {
+	fmt.Fprintf(w, "plan %s removes %s and frees %s of %s%s\n", l.Plan, term.Count(int64(l.Builds), "transaction"), term.Size(l.Frees), term.Size(l.Live), l.after())
+	for _, text := range l.Warnings {
+		fmt.Fprintln(w, "warning:", text)
+	}
+	fmt.Fprintln(w)
+	t := term.NewTable(w, "CLASS", "PRODUCT", "BRANCH", "KEPT", "REMOVED", "LISTED", "FREES")
+	for _, g := range l.Groups {
+		t.Row(g.Class, g.Product, g.Branch, strconv.Itoa(g.Kept), strconv.Itoa(g.Removed), term.Size(g.Listed), term.Size(g.Frees))
+	}
+	if err := t.Flush(); err != nil {
+		return err
+	}
+	if len(l.Removes) > 0 {
+		fmt.Fprintln(w)
+	}
+	t = term.NewTable(w, "TX", "DATE", "CLASS", "PRODUCT", "VERSION", "ALONE", "REASON")
+	for _, r := range l.Removes {
+		t.Row(strconv.FormatInt(r.Transaction, 10), r.Time.Format(time.DateOnly), r.Class, r.Product, r.Version, term.Size(r.Alone), r.Reason+": "+r.Detail)
+	}
+	if err := t.Flush(); err != nil {
+		return err
+	}
+	fmt.Fprintln(w)
+	var kept []string
+	for r := retention.Held; r.String() != "" && len(kept) < 16; r++ {
+		if n := l.Kept[r.String()]; n > 0 {
+			kept = append(kept, fmt.Sprintf("%d %s", n, r))
+		}
+		if r == retention.Needed {
+			break
+		}
+	}
+	if len(kept) > 0 {
+		fmt.Fprintf(w, "kept: %s\n", strings.Join(kept, ", "))
+	}
+	l.limits(w)
+	if l.Builds == 0 {
+		return nil
+	}
+	apply := "symdepot policy apply " + l.Plan
+	if len(l.Brake) > 0 {
+		apply += fmt.Sprintf(" --yes-remove %d", l.Builds)
+	}
+	_, err := fmt.Fprintf(w, "to apply it: %s\n", apply)
+	return err
+}
+
+// after says when the bytes come free.
+func (l Plan) after() string {
+	switch {
+	case l.Builds == 0 || l.FreesNow == l.Frees:
+		return ""
+	case l.Trash > 0:
+		return fmt.Sprintf(", after %s in the trash", term.Duration(time.Duration(l.Trash)*time.Second))
+	}
+	return fmt.Sprintf(", %s of it after the trash", term.Size(l.Frees-l.FreesNow))
+}
+
+func (l Plan) limits(w io.Writer) {
+	for _, c := range l.Caps {
+		of := strings.TrimSpace(string(c.Scope) + " " + c.Name)
+		fmt.Fprintf(w, "cap of %s: %s of %s after the plan", of, term.Size(c.After), term.ByteSize(c.Limit))
+		if c.Unmet > 0 {
+			fmt.Fprintf(w, "; %s above it, and nothing more may be removed", term.Size(c.Unmet))
+		}
+		fmt.Fprintln(w)
+	}
+	for _, b := range l.Brake {
+		fmt.Fprintf(w, "above the brake: %d of %s and %s of %s of product %q\n", b.Removed, term.Count(int64(b.Live), "transaction"), term.Size(b.Bytes), term.Size(b.Total), b.Product)
+	}
+}
+
+// Run is an application of a plan in JSON.
+type Run struct {
+	depot.RetentionRun
+	Frees   int64 `json:"frees"`
+	Skipped int64 `json:"skipped,omitempty"`
+	Unmet   bool  `json:"cap_not_met,omitempty"`
+}
+
+// NewRun describes the application of a plan.
+func NewRun(a depot.Applied) Run {
+	l := Run{RetentionRun: a.Run, Skipped: a.Skipped}
+	if a.Preview != nil {
+		l.Frees, l.Unmet = a.Preview.Frees.Stored, a.Preview.Unmet()
+	}
+	return l
+}
+
+// Print prints the run for people.
+func (l Run) Print(w io.Writer) {
+	fmt.Fprintf(w, "removed %s by plan %s", term.Count(l.Removed, "transaction"), l.Plan)
+	if !l.Until.IsZero() && l.Removed > 0 {
+		fmt.Fprintf(w, "; symdepot undo restores them until %s", l.Until.Local().Format("2006-01-02 15:04"))
+	}
+	fmt.Fprintln(w)
+	if l.Skipped > 0 {
+		fmt.Fprintf(w, "%s held or removed meanwhile\n", term.Count(l.Skipped, "transaction"))
+	}
+	if l.Unmet {
+		fmt.Fprintln(w, "a cap is not met; the preview says by how much")
+	}
+}
+
+// Held is a hold in JSON.
+type Held struct {
+	Transaction int64     `json:"transaction"`
+	Name        string    `json:"name"`
+	Reason      string    `json:"reason"`
+	By          string    `json:"by"`
+	Placed      time.Time `json:"placed"`
+	Until       string    `json:"until,omitempty"` // the last day
+}
+
+// NewHeld describes a hold.
+func NewHeld(h depot.Hold) Held {
+	l := Held{h.Number, h.Name, h.Reason, h.Who, h.Placed.UTC(), ""}
+	if !h.Until.IsZero() {
+		l.Until = h.Until.UTC().Format(time.DateOnly)
+	}
+	return l
+}
+
+// Promoted is a change of a class in JSON.
+type Promoted struct {
+	Transaction int64     `json:"transaction"`
+	From        string    `json:"from"`
+	To          string    `json:"to"`
+	By          string    `json:"by"`
+	At          time.Time `json:"at"`
+}
+
+// NewPromoted describes a change of a class.
+func NewPromoted(p depot.Promotion) Promoted { return Promoted{p.Number, p.From, p.To, p.Who, p.At} }
+
+// RemovedFile is a file that a removal hid, in JSON.
+type RemovedFile struct {
+	Query       string    `json:"query"`
+	Name        string    `json:"name"`
+	Kind        string    `json:"kind"`
+	ID          string    `json:"id"`
+	Size        int64     `json:"size"`
+	SHA256      string    `json:"sha256"`
+	Transaction int64     `json:"transaction"`
+	Product     string    `json:"product"`
+	Version     string    `json:"version"`
+	Removed     time.Time `json:"removed"`
+	By          string    `json:"by"`
+	Class       string    `json:"class"`
+	Reason      string    `json:"reason"`
+	Detail      string    `json:"detail"`
+	Plan        string    `json:"plan,omitempty"`
+	Until       time.Time `json:"until,omitzero"` // it can be restored until then
+}
+
+// NewRemovedFile describes a file that a removal hid.
+func NewRemovedFile(query string, f depot.RemovedFile) RemovedFile {
+	r := f.Removal
+	return RemovedFile{query, f.Name, f.Kind.String(), f.ID, f.Size, f.Ref.String(), r.Number, f.Transaction.Product, f.Transaction.Version,
+		f.Transaction.Removed.UTC(), r.Who, r.Class, r.Reason, r.Detail, r.Plan, r.Until}
+}
+
+// Why says in one sentence when, by whom and why the file was removed.
+func (l RemovedFile) Why() string {
+	text := retention.Tombstone{Class: l.Class, Removed: l.Removed, By: l.By, Reason: l.Reason, Detail: l.Detail}.String()
+	if !l.Until.IsZero() {
+		text += fmt.Sprintf("; symdepot undo %d restores it until %s", l.Transaction, l.Until.Local().Format("2006-01-02 15:04"))
+	}
+	return text
+}
+
+// Purged is the result of a purge in JSON.
+type Purged struct {
+	Transaction int64 `json:"transaction"`
+	Contents    int64 `json:"contents"` // freed
+	Frees       int64 `json:"frees"`    // disk space
+	Shared      int64 `json:"shared"`   // bytes that others still need
+	// Holders are other transactions that need some of these, the newest, at most 20;
+	// Pinned means that cached files or unfinished pushes do.
+	Holders []int64 `json:"holders"`
+	Pinned  bool    `json:"pinned,omitempty"`
+	InUse   int64   `json:"in_use,omitempty"`
+	Pending bool    `json:"pending,omitempty"` // the bucket's objects are deleted after days
+}
+
+// NewPurged describes a purge.
+func NewPurged(p depot.Purged) Purged {
+	l := Purged{Transaction: p.Transaction.Number, Contents: p.Contents, InUse: p.InUse, Pending: p.Pending, Holders: []int64{}}
+	if r := p.Removal; r != nil {
+		l.Frees, l.Shared, l.Pinned, l.Holders = r.Frees.Stored, r.Shared, r.Pinned, append(l.Holders, r.Holders...)
+	}
+	return l
+}
+
+// Print prints the result for people.
+func (l Purged) Print(w io.Writer) {
+	fmt.Fprintf(w, "purged transaction %d: %s (%s) freed\n", l.Transaction, term.Count(l.Contents, "content"), term.Size(l.Frees))
+	if l.Shared > 0 {
+		var needed []string
+		for _, n := range l.Holders {
+			needed = append(needed, strconv.FormatInt(n, 10))
+		}
+		by := "transactions " + strings.Join(needed, ", ")
+		switch {
+		case len(needed) == 0:
+			by = "cached files or unfinished pushes"
+		case l.Pinned:
+			by += ", cached files or unfinished pushes"
+		}
+		fmt.Fprintf(w, "%s of it are still needed by %s and stay\n", term.Size(l.Shared), by)
+	}
+	if l.InUse > 0 {
+		fmt.Fprintf(w, "%s in use by other programs: the next gc frees them\n", term.Count(l.InUse, "blob"))
+	}
+	if l.Pending {
+		fmt.Fprintln(w, "the objects in the bucket are deleted by a gc that runs seven days later")
+	}
+}
+
+// Restorable says until when a removed transaction can be restored, as the end of a
+// sentence.
+func Restorable(t depot.Transaction) string {
+	if t.TrashUntil.IsZero() {
+		return ""
+	}
+	return fmt.Sprintf("; symdepot undo %d restores it until %s", t.Number, t.TrashUntil.Local().Format("2006-01-02 15:04"))
+}
+
+// Trashed is a transaction in the trash in JSON.
+type Trashed struct {
+	Transaction int64     `json:"transaction"`
+	Product     string    `json:"product"`
+	Version     string    `json:"version"`
+	Until       time.Time `json:"until"`
+	Bytes       int64     `json:"bytes"` // of contents that no live transaction holds
+}
+
+// NewTrash describes the trash.
+func NewTrash(list []depot.Trashed) []Trashed {
+	out := make([]Trashed, len(list))
+	for i, t := range list {
+		out[i] = Trashed{t.Number, t.Product, t.Version, t.TrashUntil, t.Size}
+	}
+	return out
+}
+
+// maxTrashLines limits the transactions that gc prints.
+const maxTrashLines = 20
+
+// trash prints what waits in the trash, and until when.
+func trash(w io.Writer, c depot.Collected) {
+	if len(c.Trash) == 0 {
+		return
+	}
+	fmt.Fprintf(w, "%s in the trash hold %s back; symdepot gc --empty-trash frees it now\n", term.Count(int64(len(c.Trash)), "transaction"), term.Size(c.TrashBytes))
+	for i, t := range c.Trash {
+		if i == maxTrashLines {
+			fmt.Fprintf(w, "  and %d more\n", len(c.Trash)-i)
+			break
+		}
+		of := term.Printable(strings.TrimSpace(t.Product + " " + t.Version))
+		if of != "" {
+			of = " (" + of + ")"
+		}
+		fmt.Fprintf(w, "  transaction %d%s until %s\n", t.Number, of, t.TrashUntil.Local().Format("2006-01-02 15:04"))
+	}
+}
