@@ -11,6 +11,7 @@ import (
 	"io/fs"
 	"os"
 	"os/signal"
+	"os/user"
 	"runtime"
 	"runtime/debug"
 	"slices"
@@ -85,6 +86,7 @@ type cli struct {
 	Promote    promoteCmd    `cmd:"" help:"Move a transaction to another class of the retention policy."`
 	Hold       holdCmd       `cmd:"" help:"Protect a transaction from removal."`
 	Unhold     unholdCmd     `cmd:"" help:"Release the holds on a transaction."`
+	Usage      usageCmd      `cmd:"" help:"Print what takes the space of the depot, and what would come free."`
 	Gc         gcCmd         `cmd:"" help:"Free the space of contents that no transaction refers to."`
 	Verify     verifyCmd     `cmd:"" help:"Check every stored byte and every row of the index."`
 	Keep       depotCmd      `cmd:"" name:"depot" help:"Back up, restore and move a depot."`
@@ -341,4 +343,38 @@ func versionText() string {
 func (a *app) nothing(what string) error {
 	fmt.Fprintln(a.stderr, "symdepot:", what)
 	return term.ErrNegative
+}
+
+// retention opens the depot and calls fn with its retention.
+func (a *app) retention(fn func(*depot.Retention) error) error {
+	d, err := a.open(depot.Options{MustExist: true})
+	if err != nil {
+		return err
+	}
+	defer d.Close()
+	return fn(d.Retention)
+}
+
+// print prints a line of JSON or a text.
+func (a *app) print(asJSON bool, object any, format string, args ...any) error {
+	if asJSON {
+		return term.NewJSONLines(a.stdout).Write(object)
+	}
+	_, err := fmt.Fprintf(a.stdout, format, args...)
+	return err
+}
+
+// localUser is the account that runs the command, for records.
+func localUser() string {
+	if u, err := user.Current(); err == nil {
+		return u.Username
+	}
+	return ""
+}
+
+// warn prints warnings.
+func (a *app) warn(list []string) {
+	for _, text := range list {
+		fmt.Fprintln(a.stderr, "symdepot: warning:", text)
+	}
 }

@@ -13,25 +13,6 @@ import (
 // exitUnmet is the exit code if a cap of the policy is not met.
 const exitUnmet = 8
 
-// retention opens the depot and calls fn with its retention.
-func (a *app) retention(fn func(*depot.Retention) error) error {
-	d, err := a.open(depot.Options{MustExist: true})
-	if err != nil {
-		return err
-	}
-	defer d.Close()
-	return fn(d.Retention)
-}
-
-// print prints a line of JSON or a text.
-func (a *app) print(asJSON bool, object any, format string, args ...any) error {
-	if asJSON {
-		return term.NewJSONLines(a.stdout).Write(object)
-	}
-	_, err := fmt.Fprintf(a.stdout, format, args...)
-	return err
-}
-
 type policyCheckCmd struct {
 	File string `arg:"" name:"file" help:"The policy, in YAML; - is standard input."`
 }
@@ -105,4 +86,13 @@ func (c policyApplyCmd) Run(a *app) error {
 		}
 		return err
 	})
+}
+
+// policyFault makes a fault in the text of a policy an error of usage.
+func policyFault(err error) error {
+	var fault *retention.Fault
+	if errors.As(err, &fault) {
+		return term.UsageError(err.Error())
+	}
+	return err
 }

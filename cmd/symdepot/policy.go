@@ -1,8 +1,6 @@
 package main
 
 import (
-	"errors"
-	"fmt"
 	"io"
 	"os"
 	"strings"
@@ -106,19 +104,4 @@ func readPolicy(name string) ([]byte, error) {
 		defer func() { _ = f.Close() }() // only read
 	}
 	return io.ReadAll(io.LimitReader(f, retention.MaxPolicyBytes+1))
-}
-
-// policyFault makes a fault in the text of a policy an error of usage.
-func policyFault(err error) error {
-	var fault *retention.Fault
-	if errors.As(err, &fault) {
-		return term.UsageError(err.Error())
-	}
-	return err
-}
-
-func (a *app) warn(list []string) {
-	for _, text := range list {
-		fmt.Fprintln(a.stderr, "symdepot: warning:", text)
-	}
 }

@@ -3,7 +3,6 @@ package main
 import (
 	"errors"
 	"fmt"
-	"os/user"
 	"time"
 
 	"github.com/symdepot/symdepot/internal/depot"
@@ -77,14 +76,6 @@ func (c rmCmd) Run(a *app) error {
 		fmt.Fprintf(a.stdout, "removed transaction %d (%s)%s\n", n, term.Count(tx.Files, "object"), report.Restorable(tx))
 	}
 	return nil
-}
-
-// localUser is the account that runs the command, for records.
-func localUser() string {
-	if u, err := user.Current(); err == nil {
-		return u.Username
-	}
-	return ""
 }
 
 type undoCmd struct {

@@ -95,7 +95,7 @@ func TestBackup(t *testing.T) {
 	}
 	wantWhole(t, dir, 2, 3)
 	add(t, d, "C", numbered(4, 400))
-	if _, err := d.Remove(t.Context(), one); err != nil {
+	if _, err := d.Retention.Remove(t.Context(), one, ""); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := d.Collect(t.Context(), -1, false); err != nil {
@@ -143,7 +143,7 @@ func TestBackupWhileCollecting(t *testing.T) {
 			ended := make(chan error, freeRounds+3)
 			work := func() error {
 				// What the copied index names goes, and something new comes.
-				if _, err := other.Remove(t.Context(), last); err != nil {
+				if _, err := other.Retention.Remove(t.Context(), last, ""); err != nil {
 					return err
 				}
 				if _, err := other.Collect(t.Context(), -1, false); err != nil {

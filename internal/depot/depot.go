@@ -148,6 +148,7 @@ type Depot struct {
 	sectionWait  time.Duration // see downloadSection
 	queue        *jobs.Queue
 	stages       *stage.Stages
+	reads        *Reads
 	symcache     *symcachework.Service
 	swept        time.Time // when old rows were deleted; owned by Work
 }
@@ -192,6 +193,7 @@ func Open(ctx context.Context, where string, opt Options) (*Depot, error) {
 	d.Check = &Checker{dir: d.dir, blobs: d.blobs, placed: d.placed, db: d.db, contents: d.contents, log: opt.Log, now: opt.Now}
 	d.Check.init(opt.ScrubRate)
 	d.Tokens, d.Retention = d.db.Tokens, &Retention{d}
+	d.reads = &Reads{db: d.db}
 	d.forms = &forms{dir: d.dir, db: d.db, blobs: d.blobs, contents: d.contents}
 	d.forms.init()
 	others, servers := symcachework.SplitUpstreams(opt.Upstreams)
@@ -245,7 +247,7 @@ func (d *Depot) Close() error {
 	d.filter.stop()
 	d.fetch.Close()
 	d.symcache.Stop()
-	return errors.Join(left, d.Missing.store(last), d.Cache.storeUses(last), d.db.Close(), d.blobs.Close(), d.symcache.Close(), d.filter.close())
+	return errors.Join(left, d.Missing.store(last), d.Cache.storeUses(last), d.reads.store(last), d.db.Close(), d.blobs.Close(), d.symcache.Close(), d.filter.close())
 }
 
 // Ready reports whether the depot can answer. If only the bucket of its contents

@@ -246,7 +246,7 @@ func TestVisibleUntilLastRemoval(t *testing.T) {
 		if _, _, err := get(t, d, Scope{}, path); err != nil {
 			t.Fatalf("before transaction %d goes: %v", n, err)
 		}
-		if _, err := d.Remove(t.Context(), n); err != nil {
+		if _, err := d.Retention.Remove(t.Context(), n, ""); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -402,7 +402,7 @@ func TestVariants(t *testing.T) {
 		t.Errorf("Verify: %+v, error %v; want Strays 0", v, err)
 	}
 	// It goes with its source.
-	if _, err := d.Remove(ctx, 1); err != nil {
+	if _, err := d.Retention.Remove(ctx, 1, ""); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := d.Collect(ctx, -time.Hour, false); err != nil {

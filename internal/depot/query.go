@@ -151,11 +151,6 @@ func (d *Depot) Origins(ctx context.Context, store string) (map[string]int64, er
 	return d.db.Origins(ctx, store)
 }
 
-// Remove is Retention.Remove by nobody in particular.
-func (d *Depot) Remove(ctx context.Context, number int64) (Transaction, error) {
-	return d.Retention.Remove(ctx, number, "")
-}
-
 // Stats returns the totals of the depot.
 func (d *Depot) Stats(ctx context.Context) (Stats, error) { return d.db.Stats(ctx) }
 

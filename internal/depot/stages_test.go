@@ -255,7 +255,7 @@ func TestPushKey(t *testing.T) {
 	}
 	wantRefusal(t, "check of a committed stage", second(d.Stages().Check(t.Context(), c, id, entriesOf(files))), stage.Conflict)
 	wantRefusal(t, "delete of a committed stage", d.Stages().Abandon(t.Context(), c, id), stage.Conflict)
-	if _, err := d.Remove(t.Context(), 1); err != nil {
+	if _, err := d.Retention.Remove(t.Context(), 1, ""); err != nil {
 		t.Fatal(err)
 	}
 	if st, again, err = d.Stages().Open(t.Context(), c, spec); err != nil || again || st.ID == id {

@@ -267,7 +267,7 @@ func TestSymCacheStore(t *testing.T) {
 	if info, err := os.Stat(kept); err != nil || time.Since(info.ModTime()) > time.Hour {
 		t.Error("its use was not noted", err)
 	}
-	if _, err := p.Remove(t.Context(), tx); err != nil {
+	if _, err := p.Retention.Remove(t.Context(), tx, ""); err != nil {
 		t.Fatal(err)
 	}
 	if e, err := p.SymCache().TrimSymCacheStore(t.Context()); err != nil || e.Files != 0 {

@@ -105,7 +105,7 @@ func readState(each queryRows, now time.Time) (*RetainedState, error) {
 			if err := scan(&content, &numbers); err != nil {
 				return err
 			}
-			c, ok := s.position(content)
+			c, ok := s.Position(content)
 			if !ok {
 				return fmt.Errorf("%w: an object has no content", ErrCorrupt)
 			}
@@ -133,8 +133,8 @@ func readState(each queryRows, now time.Time) (*RetainedState, error) {
 		if err := scan(&source, &result); err != nil {
 			return err
 		}
-		from, ok := s.position(source)
-		to, ok2 := s.position(result)
+		from, ok := s.Position(source)
+		to, ok2 := s.Position(result)
 		if ok && ok2 {
 			s.Derived = append(s.Derived, [2]uint32{from, to})
 		}
@@ -142,8 +142,8 @@ func readState(each queryRows, now time.Time) (*RetainedState, error) {
 	})
 }
 
-// position returns the position of a content.
-func (s *RetainedState) position(id int64) (uint32, bool) {
+// Position returns the position of a content by its id.
+func (s *RetainedState) Position(id int64) (uint32, bool) {
 	i, ok := slices.BinarySearchFunc(s.Contents, id, func(c RetainedContent, id int64) int {
 		switch {
 		case c.ID < id:
@@ -174,7 +174,7 @@ func (s *RetainedState) readContents(each queryRows) error {
 			if err := scan(&id, &unused); err != nil {
 				return err
 			}
-			if i, ok := s.position(id); ok {
+			if i, ok := s.Position(id); ok {
 				s.Contents[i].Pinned = true
 			}
 			return nil
@@ -276,8 +276,8 @@ func (e *ErrHeld) Error() string {
 	return fmt.Sprintf("%s; an administrator can release it with symdepot unhold %d", text, e.Number)
 }
 
-// held returns an *ErrHeld if a hold on a transaction is in force.
-func (w *write) held(number int64, now time.Time) error {
+// heldBy returns an *ErrHeld if a hold on a transaction is in force.
+func heldBy(w *write, number int64, now time.Time) error {
 	var found *Hold
 	if err := w.each(holdSelect+" WHERE tx_id = $1 ORDER BY placed, name", []any{number}, func(scan func(...any) error) error {
 		h, err := scanHold(scan)
@@ -291,17 +291,17 @@ func (w *write) held(number int64, now time.Time) error {
 	return &ErrHeld{*found}
 }
 
-// live returns a transaction that has not been removed.
-func (w *write) live(number int64) (Transaction, error) {
-	t, err := w.transaction(number)
+// liveTx returns a transaction that has not been removed.
+func liveTx(w *write, number int64) (Transaction, error) {
+	t, err := txOf(w, number)
 	if err == nil && !t.Removed.IsZero() {
 		return t, fmt.Errorf("transaction %d was removed on %s: %w", number, t.Removed.Format(time.DateTime), fs.ErrNotExist)
 	}
 	return t, err
 }
 
-// transaction returns a transaction, removed or not.
-func (w *write) transaction(number int64) (Transaction, error) {
+// txOf returns a transaction, removed or not.
+func txOf(w *write, number int64) (Transaction, error) {
 	t, err := scanTx(func(dest ...any) error {
 		return w.row(txSelect+" WHERE t.id = $1 AND t.id > 0", []any{number}, dest...)
 	})
@@ -319,7 +319,7 @@ func (rs Retention) Hold(ctx context.Context, h Hold) error {
 		h.Placed = now
 	}
 	return rs.db.update(ctx, "hold", func(w *write) error {
-		if _, err := w.live(h.Number); err != nil {
+		if _, err := liveTx(w, h.Number); err != nil {
 			return err
 		}
 		var ends any
@@ -340,7 +340,7 @@ func (rs Retention) Hold(ctx context.Context, h Hold) error {
 func (rs Retention) Unhold(ctx context.Context, number int64, name string) (list []Hold, err error) {
 	err = rs.db.update(ctx, "release a hold", func(w *write) error {
 		list = nil
-		if _, err := w.transaction(number); err != nil {
+		if _, err := txOf(w, number); err != nil {
 			return err
 		}
 		if err := w.each(holdSelect+" WHERE tx_id = $1 AND ($2 = '' OR name = $2) ORDER BY placed, name", []any{number, text(name)}, func(scan func(...any) error) error {
@@ -384,7 +384,7 @@ type Promotion struct {
 func (rs Retention) Promote(ctx context.Context, number int64, class, who string) (p Promotion, err error) {
 	now := rs.db.now()
 	err = rs.db.update(ctx, "promote", func(w *write) error {
-		t, err := w.live(number)
+		t, err := liveTx(w, number)
 		if err != nil {
 			return err
 		}
@@ -419,7 +419,7 @@ func (rs Retention) Promotions(ctx context.Context, number int64) (list []Promot
 func (rs Retention) SetNeeds(ctx context.Context, number int64, needs []int64) error {
 	return rs.db.update(ctx, "record needed transactions", func(w *write) error {
 		for _, n := range append([]int64{number}, needs...) {
-			if _, err := w.live(n); err != nil {
+			if _, err := liveTx(w, n); err != nil {
 				return err
 			}
 		}

@@ -174,7 +174,7 @@ func (rs Retention) Unfinished(ctx context.Context, plan string) (list []Run, er
 	return list, rs.db.fail("list runs", err)
 }
 
-func (w *write) insertRun(r *Run) error {
+func insertRun(w *write, r *Run) error {
 	if err := w.row("SELECT coalesce(max(no), 0) + 1 FROM retention_run", nil, &r.No); err != nil {
 		return err
 	}
@@ -192,7 +192,7 @@ func (w *write) insertRun(r *Run) error {
 
 // RecordRun records a run that has removed nothing.
 func (rs Retention) RecordRun(ctx context.Context, r Run) (Run, error) {
-	err := rs.db.update(ctx, "record a run", func(w *write) error { return w.insertRun(&r) })
+	err := rs.db.update(ctx, "record a run", func(w *write) error { return insertRun(w, &r) })
 	return r, err
 }
 
@@ -232,7 +232,7 @@ func (rs Retention) Begin(ctx context.Context, generation int64, again bool, now
 		}
 		r = d.Run
 		r.Outcome = RunUnfinished
-		if err := w.insertRun(&r); err != nil {
+		if err := insertRun(w, &r); err != nil {
 			return err
 		}
 		rows := make([][]any, len(d.Removals))
@@ -242,7 +242,7 @@ func (rs Retention) Begin(ctx context.Context, generation int64, again bool, now
 		if _, err := w.many("INSERT INTO run_removal (run, tx_id, class, reason, detail) VALUES ($1, $2, $3, $4, $5)", rows); err != nil {
 			return err
 		}
-		return w.continueRun(ctx, &r, rs.db.now())
+		return continueRun(ctx, w, &r, rs.db.now())
 	})
 	return r, err
 }
@@ -260,7 +260,7 @@ func (rs Retention) Continue(ctx context.Context, no int64) (r Run, err error) {
 		if err != nil || r.Outcome != RunUnfinished {
 			return err
 		}
-		return w.continueRun(ctx, &r, rs.db.now())
+		return continueRun(ctx, w, &r, rs.db.now())
 	})
 	return r, err
 }
@@ -269,7 +269,7 @@ func (rs Retention) Continue(ctx context.Context, no int64) (r Run, err error) {
 // least one transaction: other writers wait for it.
 const removeFiles = 5_000
 
-func (w *write) continueRun(ctx context.Context, r *Run, now time.Time) error {
+func continueRun(ctx context.Context, w *write, r *Run, now time.Time) error {
 	var list []Removal
 	var files int64
 	more := false
@@ -291,7 +291,7 @@ func (w *write) continueRun(ctx context.Context, r *Run, now time.Time) error {
 		return err
 	}
 	for _, x := range list {
-		if _, err := w.removeTx(ctx, x); err != nil {
+		if _, err := removeTx(ctx, w, x); err != nil {
 			return err
 		}
 		r.Removed++

@@ -50,26 +50,26 @@ func (ts Trash) Remove(ctx context.Context, r Removal) (t Transaction, err error
 		r.At = ts.db.now()
 	}
 	err = ts.db.update(ctx, "remove", func(w *write) (err error) {
-		t, err = w.removeTx(ctx, r)
+		t, err = removeTx(ctx, w, r)
 		return err
 	})
 	return t, err
 }
 
 // removeTx removes a live transaction unless it is held.
-func (w *write) removeTx(ctx context.Context, r Removal) (t Transaction, err error) {
-	if t, err = w.live(r.Number); err != nil {
+func removeTx(ctx context.Context, w *write, r Removal) (t Transaction, err error) {
+	if t, err = liveTx(w, r.Number); err != nil {
 		return t, err
 	}
-	if err := w.held(r.Number, r.At); err != nil {
+	if err := heldBy(w, r.Number, r.At); err != nil {
 		return t, err
 	}
 	if !r.Until.IsZero() {
-		if err := w.toTrash(r.Number, r.Until); err != nil {
+		if err := toTrash(w, r.Number, r.Until); err != nil {
 			return t, err
 		}
 	}
-	if err := w.tombstones(r.Number); err != nil {
+	if err := tombstones(w, r.Number); err != nil {
 		return t, err
 	}
 	if err := w.remove(ctx, r.Number, r.At); err != nil {
@@ -86,7 +86,7 @@ func (w *write) removeTx(ctx context.Context, r Removal) (t Transaction, err err
 }
 
 // toTrash keeps the list of files of a live transaction until a time.
-func (w *write) toTrash(number int64, until time.Time) error {
+func toTrash(w *write, number int64, until time.Time) error {
 	if _, err := w.exec("INSERT INTO trash_file ("+fileColumnsOfTx+") SELECT "+fileColumnsOfTx+" FROM tx_file WHERE tx_id = $1", number); err != nil {
 		return err
 	}
@@ -96,7 +96,7 @@ func (w *write) toTrash(number int64, until time.Time) error {
 
 // tombstones records the files of a live transaction that its removal hides from
 // its product.
-func (w *write) tombstones(number int64) error {
+func tombstones(w *write, number int64) error {
 	if _, err := w.exec(`INSERT INTO removed_file (tx_id, no, name, folded, kind, id, size, sha256)
 		SELECT f.tx_id, f.seq, o.name, o.name_fold, o.kind,
 		  CASE WHEN o.build_id <> '' THEN o.build_id WHEN o.kind IN ($2, $3) OR o.debug_id = '' THEN o.code_id ELSE o.debug_id END, c.size, c.sha256
@@ -112,7 +112,7 @@ func (w *write) tombstones(number int64) error {
 }
 
 // forgetRemoval deletes what is known of the removal of a transaction.
-func (w *write) forgetRemoval(number int64, also ...string) error {
+func forgetRemoval(w *write, number int64, also ...string) error {
 	for _, text := range append([]string{"DELETE FROM removed_key WHERE tx_id = $1", "DELETE FROM removed_file WHERE tx_id = $1"}, also...) {
 		if _, err := w.exec(text, number); err != nil {
 			return err
@@ -152,7 +152,7 @@ var makeAllVisible = `INSERT INTO seen (object_id, product_id, tx_id) SELECT DIS
 func (ts Trash) Undo(ctx context.Context, number int64) (t Transaction, err error) {
 	now := ts.db.now()
 	err = ts.db.update(ctx, "restore", func(w *write) (err error) {
-		if t, err = w.transaction(number); err != nil {
+		if t, err = txOf(w, number); err != nil {
 			return err
 		}
 		if t.Removed.IsZero() || !t.TrashUntil.After(now) {
@@ -193,7 +193,7 @@ func (c *commit) restore(number int64) error {
 			return err
 		}
 	}
-	if err := c.forgetRemoval(number, "DELETE FROM removal WHERE tx_id = $1"); err != nil {
+	if err := forgetRemoval(c.write, number, "DELETE FROM removal WHERE tx_id = $1"); err != nil {
 		return err
 	}
 	objects, err := c.ids("SELECT DISTINCT object_id FROM tx_file WHERE tx_id = $1", number)
@@ -222,7 +222,7 @@ func (c *commit) restore(number int64) error {
 // giveUp marks the contents that only one transaction in the trash holds as
 // unreferenced for as long as can be, so that no grace period keeps them, and
 // forgets its files. It returns these contents.
-func (w *write) giveUp(number int64, now time.Time) (refs []blob.Ref, err error) {
+func giveUp(w *write, number int64, now time.Time) (refs []blob.Ref, err error) {
 	if _, err := w.exec("UPDATE tx SET trash_until = NULL WHERE id = $1", number); err != nil {
 		return nil, err
 	}
@@ -266,11 +266,11 @@ func (ts Trash) Empty(ctx context.Context, until time.Time) (n int, err error) {
 		}
 		for _, number := range list {
 			if err := ts.db.update(ctx, "empty the trash", func(w *write) error {
-				t, err := w.transaction(number)
+				t, err := txOf(w, number)
 				if err != nil || t.Removed.IsZero() || t.TrashUntil.After(until) {
 					return err // restored meanwhile
 				}
-				_, err = w.giveUp(number, ts.db.now())
+				_, err = giveUp(w, number, ts.db.now())
 				return err
 			}); err != nil {
 				return n, err
@@ -290,11 +290,11 @@ func (ts Trash) Purge(ctx context.Context, r Removal) (t Transaction, refs []blo
 	}
 	r.Until = r.At // so that its files are known below
 	err = ts.db.update(ctx, "purge", func(w *write) (err error) {
-		if t, err = w.transaction(r.Number); err != nil {
+		if t, err = txOf(w, r.Number); err != nil {
 			return err
 		}
 		if t.Removed.IsZero() {
-			if t, err = w.removeTx(ctx, r); err != nil {
+			if t, err = removeTx(ctx, w, r); err != nil {
 				return err
 			}
 		} else {
@@ -313,7 +313,7 @@ func (ts Trash) Purge(ctx context.Context, r Removal) (t Transaction, refs []blo
 				return err
 			}
 		}
-		refs, err = w.giveUp(r.Number, r.At)
+		refs, err = giveUp(w, r.Number, r.At)
 		t.TrashUntil = time.Time{}
 		return err
 	})
@@ -463,7 +463,7 @@ func (ts Trash) Forget(ctx context.Context, before time.Time) (n int, err error)
 			list, err = w.ids("SELECT DISTINCT r.tx_id FROM removed_file r JOIN removal v ON v.tx_id = r.tx_id WHERE v.at < $1 LIMIT 10", before.UnixMilli())
 			for _, number := range list {
 				if err == nil {
-					err = w.forgetRemoval(number)
+					err = forgetRemoval(w, number)
 				}
 			}
 			return err

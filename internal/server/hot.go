@@ -41,7 +41,8 @@ type hotAnswer struct {
 	body       []byte
 	kind       requestKind
 	counters   *counters
-	used       atomic.Bool // since the hand last passed
+	reading    *depot.Reading // nil for files that the depot does not keep
+	used       atomic.Bool    // since the hand last passed
 }
 
 // field is a header field. A list of them is copied faster than a map.
@@ -198,6 +199,7 @@ func (s *service) fromMemory(x *exchange, r *http.Request, path string) bool {
 		h[a.header[i].name] = a.header[i].values
 	}
 	x.WriteHeader(http.StatusOK)
+	a.reading.Count(x.start)
 	_, x.err = x.Write(a.body)
 	return true
 }
@@ -218,7 +220,7 @@ func (s *service) keep(x *exchange, f *depot.File, size int64) error {
 		fields = append(fields, field{name, values})
 	}
 	s.hot.put(x.memory.key, &hotAnswer{
-		generation: x.memory.generation, until: x.memory.until, header: fields, body: body, kind: k, counters: s.metrics.counters(k),
+		generation: x.memory.generation, until: x.memory.until, header: fields, body: body, kind: k, counters: s.metrics.counters(k), reading: s.depot.Reads().Of(f),
 	})
 	x.WriteHeader(http.StatusOK)
 	_, err := x.Write(body)

@@ -107,7 +107,7 @@ func TestFromMemory(t *testing.T) {
 	if got := n.opened.Load(); got != before {
 		t.Errorf("%d more lookups of one kept answer", got-before)
 	}
-	if _, err := d.Remove(t.Context(), 1); err != nil {
+	if _, err := d.Retention.Remove(t.Context(), 1, ""); err != nil {
 		t.Fatal(err)
 	}
 	for range 3 {

@@ -32,6 +32,7 @@ type Depot interface {
 	Excludes(ctx context.Context, scope depot.Scope, req layout.Request) bool
 	Fetches() bool
 	CountMissing(req *layout.Request, client string)
+	Reads() *depot.Reads
 	Encoded(ctx context.Context, f *depot.File, codings []string) (*depot.File, error)
 	Products(ctx context.Context, f *depot.File) ([]string, error)
 	Generation(ctx context.Context) (uint64, error)

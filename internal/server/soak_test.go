@@ -283,7 +283,7 @@ func (k *soak) beside(ctx context.Context) {
 			_, err = tx.Add(ctx, depot.Source{Path: "app.sym", Content: content{bytes.NewReader(k.files[i])}})
 			if err == nil {
 				if number, err := tx.Commit(ctx); err == nil && rand.IntN(4) > 0 {
-					_, _ = k.d.Remove(ctx, number)
+					_, _ = k.d.Retention.Remove(ctx, number, "")
 				}
 			}
 			tx.Rollback()

@@ -1,0 +1,113 @@
+package report
+
+import (
+	"fmt"
+	"io"
+	"strconv"
+	"time"
+
+	"github.com/symdepot/symdepot/internal/depot"
+	"github.com/symdepot/symdepot/internal/term"
+)
+
+// Usage is what takes the space of a depot, in JSON. Sizes are disk space in bytes.
+type Usage struct {
+	Time     time.Time `json:"time"`
+	Live     int64     `json:"live"`    // what live transactions hold
+	Cached   int64     `json:"cached"`  // what only cached files and unfinished pushes hold
+	Garbage  int64     `json:"garbage"` // what gc frees now
+	Trash    int64     `json:"trash"`   // what gc frees after the trash
+	InTrash  int       `json:"transactions_in_trash"`
+	Plan     *PlanSum  `json:"plan,omitempty"` // what the policy would remove
+	Products []Share   `json:"products"`
+	Versions []Share   `json:"versions"`
+	Classes  []Share   `json:"classes"`
+	Kinds    []Share   `json:"kinds"`
+}
+
+// PlanSum is what a policy would remove, in JSON.
+type PlanSum struct {
+	Transactions int   `json:"transactions"`
+	Frees        int64 `json:"frees"`
+}
+
+// Share is the part of one product, version, class or kind, in JSON.
+type Share struct {
+	Product      *string `json:"product,omitempty"`
+	Version      *string `json:"version,omitempty"`
+	Class        *string `json:"class,omitempty"`
+	Kind         *string `json:"kind,omitempty"`
+	Transactions int     `json:"transactions,omitempty"`
+	// Own is what nothing else of the list holds, Shared what others hold too.
+	Own    int64 `json:"own"`
+	Shared int64 `json:"shared"`
+	Quota  int64 `json:"quota,omitempty"` // of a product
+}
+
+// NewUsage describes what takes the space. quotas are those of products.
+func NewUsage(u *depot.Usage, quotas map[string]int64) Usage {
+	l := Usage{Time: u.Time.UTC(), Live: u.Live, Cached: u.Cached, Garbage: u.Garbage, Trash: u.Trash, InTrash: u.InTrash}
+	if u.Plan != nil {
+		l.Plan = &PlanSum{u.Plan.Transactions, u.Plan.Frees}
+	}
+	l.Products = shares(u.Products, func(s *depot.Share, l *Share) { l.Product, l.Quota = &s.Product, quotas[s.Product] })
+	l.Versions = shares(u.Versions, func(s *depot.Share, l *Share) { l.Product, l.Version = &s.Product, &s.Version })
+	l.Classes = shares(u.Classes, func(s *depot.Share, l *Share) { l.Class = &s.Class })
+	l.Kinds = shares(u.Kinds, func(s *depot.Share, l *Share) { l.Kind = &s.Kind })
+	return l
+}
+
+func shares(list []depot.Share, key func(*depot.Share, *Share)) []Share {
+	out := make([]Share, len(list))
+	for i := range list {
+		out[i] = Share{Transactions: list[i].Transactions, Own: list[i].Own, Shared: list[i].Shared}
+		key(&list[i], &out[i])
+	}
+	return out
+}
+
+// Print prints the usage for people: the sums, and the shares of what by names:
+// product, version, class or kind. It prints at most limit shares; 0: all.
+func (l Usage) Print(w io.Writer, by string, limit int) error {
+	fmt.Fprintf(w, "live transactions %s, cached files %s, in the trash %s (%s), free after gc %s\n", term.Size(l.Live), term.Size(l.Cached),
+		term.Size(l.Trash), term.Count(int64(l.InTrash), "transaction"), term.Size(l.Garbage))
+	if l.Plan != nil {
+		fmt.Fprintf(w, "the policy would remove %s and free %s; symdepot policy preview shows which\n", term.Count(int64(l.Plan.Transactions), "transaction"), term.Size(l.Plan.Frees))
+	}
+	fmt.Fprintln(w)
+	list, columns := l.Products, []string{"PRODUCT", "TRANSACTIONS", "OWN", "SHARED", "QUOTA"}
+	switch by {
+	case "version":
+		list, columns = l.Versions, []string{"PRODUCT", "VERSION", "TRANSACTIONS", "OWN", "SHARED"}
+	case "class":
+		list, columns = l.Classes, []string{"CLASS", "TRANSACTIONS", "OWN", "SHARED"}
+	case "kind":
+		list, columns = l.Kinds, []string{"KIND", "SIZE"}
+	}
+	t := term.NewTable(w, columns...)
+	for i, s := range list {
+		if limit > 0 && i == limit {
+			break
+		}
+		var row []string
+		for _, name := range []*string{s.Product, s.Version, s.Class, s.Kind} {
+			if name != nil {
+				row = append(row, *name)
+			}
+		}
+		if by == "kind" {
+			t.Row(append(row, term.Size(s.Own))...)
+			continue
+		}
+		row = append(row, strconv.Itoa(s.Transactions), term.Size(s.Own), term.Size(s.Shared))
+		if by == "product" {
+			quota := ""
+			if s.Quota > 0 {
+				quota = term.Size(s.Quota)
+			}
+			row = append(row, quota)
+		}
+		t.Row(row...)
+	}
+	return t.Flush()
+}
