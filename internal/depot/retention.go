@@ -272,7 +272,7 @@ func (r *Retention) decision(plan *retention.Plan, p PolicyInForce, kind, who st
 	if err != nil {
 		return index.Decision{}, err
 	}
-	d := index.Decision{Run: index.Run{Plan: plan.Ticket().Number, Kind: kind, Who: who, Begun: r.d.now(), Policy: p.Text, Hash: plan.PolicyHash, Facts: string(facts)}}
+	d := index.Decision{Run: index.Run{Plan: plan.Ticket().Number, Kind: kind, Who: who, Begun: r.d.now().UTC().Truncate(time.Millisecond), Policy: p.Text, Hash: plan.PolicyHash, Facts: string(facts)}}
 	for _, t := range plan.Tombstones(who, d.Run.Begun) {
 		d.Run.Until = t.Until
 		d.Removals = append(d.Removals, index.Removal{Number: t.Number, Class: t.Class, Reason: t.Reason, Detail: t.Detail})
