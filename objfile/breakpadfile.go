@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"strings"
+	"sync"
 
 	"github.com/symdepot/symdepot/breakpad"
 	"github.com/symdepot/symdepot/debugid"
@@ -106,11 +107,15 @@ const (
 	scanTail  = 256 << 10
 )
 
+var scanBuffers = sync.Pool{New: func() any { return new([scanChunk]byte) }}
+
 // breakpadFeatures searches for the first record of each kind.
 func breakpadFeatures(b *budget) Features {
 	var f Features
 	complete := func() bool { return f.Debug && f.Symtab && f.Unwind }
-	buf := make([]byte, scanChunk)
+	chunk := scanBuffers.Get().(*[scanChunk]byte)
+	defer scanBuffers.Put(chunk)
+	buf := chunk[:]
 	scan := func(off, end int64) bool {
 		// Chunks overlap so that none cuts the first word of a record.
 		for ; off < end; off += scanChunk - 16 {

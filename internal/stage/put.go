@@ -188,6 +188,7 @@ func (s *Stages) receive(ctx context.Context, id string, size int64, body io.Rea
 		to = io.MultiWriter(f, sum, old)
 	}
 	t.size, err = s.copy(ctx, id, to, io.LimitReader(body, limit+1))
+	s.beginWriting(f, 0, t.size)
 	err = errors.Join(err, f.Close())
 	switch {
 	case err != nil:
@@ -207,6 +208,14 @@ func (s *Stages) receive(ctx context.Context, id string, size int64, body io.Rea
 		t.sha1 = hex.EncodeToString(old.Sum(nil))
 	}
 	return t, nil
+}
+
+// beginWriting has the disk begin to write n bytes of a file, so that the commit
+// waits less. In a bucket they are not kept.
+func (s *Stages) beginWriting(f *os.File, off, n int64) {
+	if !s.depot.InBucket() {
+		durable.StartWriting(f, off, n)
+	}
 }
 
 // touchEvery is how often a slow transfer says that its stage is in use.
