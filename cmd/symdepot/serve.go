@@ -214,7 +214,7 @@ func serve(a *app, conf *config.Config, specs []upstream.Spec, add []string, inf
 	if err != nil {
 		return fmt.Errorf("proxies: %w", err)
 	}
-	uploads, err := intake.New(intake.Config{Stages: d.Stages(), Dir: d.Stages().UploadDir(), Log: log})
+	uploads, err := intake.New(intake.Config{Stages: d.Stages(), Dir: d.Stages().UploadDir(), Shared: d.Nodes.Shared(), Log: log})
 	if err != nil {
 		return err
 	}

@@ -246,15 +246,15 @@ func TestUploaders(t *testing.T) {
 				name + ".nuspec", []byte(spec)}, members...)...))
 		}
 		lib := pkg("Lib", "1.0.0", "lib/net48/hello-x64.exe", testFile(t, "pdb/hello-x64.exe"), "lib/net48/hello-x64.pdb", testFile(t, "pdb/hello-x64.pdb"))
-		s.run(t, 0, "was pushed", nil, nuget, "push", lib, s.token, "-Source", s.url+"/api/v2/package", "-NonInteractive")
+		s.run(t, 0, "was pushed", nil, nuget, "push", lib, s.token, "-Source", s.url+"/nuget/v3/index.json", "-NonInteractive")
 		s.want(t, "Lib", "1.0.0 2")
 		s.comesBack(t, "../../testdata/pdb/hello-x64.pdb")
-		s.run(t, 0, "was pushed", nil, nuget, "push", lib, s.token, "-Source", s.url+"/api/v2/package", "-NonInteractive")
+		s.run(t, 0, "was pushed", nil, nuget, "push", lib, s.token, "-Source", s.url+"/nuget/v3/index.json", "-NonInteractive")
 		s.want(t, "Lib", "1.0.0 2")
 		// The PDB of another build beside the image.
 		wrong := pkg("Lib", "1.0.1", "lib/net48/hello-x64.exe", testFile(t, "pdb/hello-x64.exe"), "lib/net48/hello-x64.pdb", testFile(t, "pdb/hello-x86.pdb"))
-		s.run(t, 1, "400", nil, nuget, "push", wrong, s.token, "-Source", s.url+"/api/v2/package", "-NonInteractive")
-		s.run(t, 1, "403", nil, nuget, "push", lib, "bad", "-Source", s.url+"/api/v2/package", "-NonInteractive")
+		s.run(t, 1, "400", nil, nuget, "push", wrong, s.token, "-Source", s.url+"/nuget/v3/index.json", "-NonInteractive")
+		s.run(t, 1, "403", nil, nuget, "push", lib, "bad", "-Source", s.url+"/nuget/v3/index.json", "-NonInteractive")
 		s.want(t, "Lib", "1.0.0 2")
 	})
 	t.Run("put", func(t *testing.T) {

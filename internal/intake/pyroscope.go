@@ -6,6 +6,7 @@ import (
 	"mime"
 	"net/http"
 	"strings"
+	"time"
 
 	"github.com/symdepot/symdepot/debugid"
 	"github.com/symdepot/symdepot/internal/clip"
@@ -37,7 +38,11 @@ func connectFailure(x *exchange, status int, text string) {
 	_ = x.json(status, map[string]string{"code": first(connectCodes[status], "unknown"), "message": text})
 }
 
-const maxConnect = 1 << 20
+const (
+	maxConnect = 1 << 20
+	// pyroscopeIdle is how long the steps of an upload may be apart.
+	pyroscopeIdle = 10 * time.Minute
+)
 
 // buildIDOf reads a build-id as this service takes it.
 func buildIDOf(s string) (debugid.BuildID, error) {
@@ -143,6 +148,11 @@ func (x *exchange) pyroscopeUpload(l stage.Labels, text string) error {
 	}
 	key := x.pyroscopeKey(l, id)
 	name, ok := x.pending.get(key)
+	if !ok && !x.knowsAll() {
+		// Another server, or the process before this one, was asked. The name was part
+		// of that request.
+		name, ok = string(id), true
+	}
 	if !ok {
 		return &failure{http.StatusPreconditionFailed, "no pending upload of this build-id; call ShouldInitiateUpload first"}
 	}
@@ -183,8 +193,30 @@ func (x *exchange) pyroscopeEnd(l stage.Labels) error {
 	if err != nil {
 		return err
 	}
-	if _, ok := x.arrived.get(x.pyroscopeKey(l, id)); !ok {
+	_, ok := x.arrived.get(x.pyroscopeKey(l, id))
+	if !ok && !x.knowsAll() {
+		if ok, err = x.pyroscopeArrived(l, id); err != nil {
+			return err
+		}
+	}
+	if !ok {
 		return &failure{http.StatusPreconditionFailed, "nothing was uploaded for this build-id"}
 	}
 	return x.json(http.StatusOK, struct{}{})
+}
+
+// pyroscopeArrived reports whether the product has a file with a build-id. A caller
+// that may not read the product is believed: its upload was answered with success only
+// if the file was kept.
+func (x *exchange) pyroscopeArrived(l stage.Labels, id debugid.BuildID) (bool, error) {
+	if !x.who.Read(l.Product) {
+		return true, nil
+	}
+	for _, role := range []symfile.Role{symfile.Debug, symfile.Executable} {
+		list, err := x.stages.Find(x.r.Context(), x.who.Caller, stage.Query{Lookup: symfile.Lookup{ID: string(id), Role: role, IDKind: symfile.BuildIDs}, Product: &l.Product})
+		if len(list) > 0 || err != nil {
+			return err == nil, err
+		}
+	}
+	return false, nil
 }
