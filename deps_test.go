@@ -75,7 +75,7 @@ var mayImport = map[string][]string{
 	"internal/web": {"internal/auth", "internal/blob", "internal/stage", "internal/wire"},
 
 	// intake drives stages through an interface; the server mounts it.
-	"internal/intake": {"internal/clip", "debugid", "symfile", "layout", "objfile", "internal/scan", "internal/stage", "internal/unpack"},
+	"internal/intake": {"internal/clip", "debugid", "symfile", "layout", "objfile", "ppdb", "internal/scan", "internal/stage", "internal/unpack"},
 
 	// Commands wire everything; test rooms help tests only.
 	"cmd/symdepot":                     nil,

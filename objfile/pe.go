@@ -298,10 +298,8 @@ func parseDebugEntry(p []byte, size int64) debugEntry {
 	return e
 }
 
-// debugDirectory reads the debug directory: the debug id, the companion files,
-// and an embedded portable PDB, which it returns. It omits entries whose data
-// was stripped.
-func (f *peFile) debugDirectory(o *Object) (*Object, error) {
+// debugEntries reads the table of the debug directory.
+func (f *peFile) debugEntries() ([]debugEntry, error) {
 	rva, size := f.directory(dirDebug)
 	off, n := f.offset(rva)
 	n = min(n, int64(size)) / debugEntrySize
@@ -312,15 +310,34 @@ func (f *peFile) debugDirectory(o *Object) (*Object, error) {
 	if err != nil {
 		return nil, err
 	}
-	var embedded *Object
-	portable := symfile.Object{}
-	for records := 0; len(table) > 0 && records < maxRecords; table = table[debugEntrySize:] {
+	var list []debugEntry
+	for ; len(table) > 0; table = table[debugEntrySize:] {
 		e := parseDebugEntry(table, f.b.size)
 		if !e.inFile && e.size > 0 && e.rva != 0 {
 			// Tools that move sections may leave the file offset unchanged.
 			if at, room := f.offset(e.rva); room >= e.size {
 				e.off, e.inFile = at, true
 			}
+		}
+		list = append(list, e)
+	}
+	return list, nil
+}
+
+// debugDirectory reads the debug directory: the debug id, the companion files,
+// and an embedded portable PDB, which it returns. It omits entries whose data
+// was stripped.
+func (f *peFile) debugDirectory(o *Object) (*Object, error) {
+	entries, err := f.debugEntries()
+	if err != nil {
+		return nil, err
+	}
+	var embedded *Object
+	portable := symfile.Object{}
+	records := 0
+	for _, e := range entries {
+		if records == maxRecords {
+			break
 		}
 		if !e.inFile {
 			continue

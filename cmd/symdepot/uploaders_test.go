@@ -229,7 +229,7 @@ func TestUploaders(t *testing.T) {
 		s.comesBack(t, one, two)
 		elf := "../../testdata/elf/prog-sha1.debug"
 		id := breakpadID(t, s, "elf/prog-sha1.debug")
-		s.run(t, 0, "Successfully sent", nil, up, "-p", "sym-upload-v2", "-k", s.token, "-t", "elf", "-c", "prog", "-i", id, elf, s.url+"/in/Crashy/1.2")
+		s.run(t, 0, "", nil, up, "-p", "sym-upload-v2", "-k", s.token, "-t", "elf", "-c", "prog", "-i", id, elf, s.url+"/in/Crashy/1.2")
 		s.want(t, "Crashy", "1.2 3")
 		s.run(t, 1, "401", nil, up, one, s.url+"/in/Crashy/1.2?key=bad")
 		s.run(t, 1, "", nil, up, "-p", "sym-upload-v2", "-k", "bad", one, s.url+"/in/Crashy/1.3")
@@ -251,6 +251,15 @@ func TestUploaders(t *testing.T) {
 		s.comesBack(t, "../../testdata/pdb/hello-x64.pdb")
 		s.run(t, 0, "was pushed", nil, nuget, "push", lib, s.token, "-Source", s.url+"/nuget/v3/index.json", "-NonInteractive")
 		s.want(t, "Lib", "1.0.0 2")
+		// A7: the symbol package beside a package follows by itself.
+		symbols := pkg("Two", "1.0.0", "lib/net48/hello-arm64.pdb", testFile(t, "pdb/hello-arm64.pdb"))
+		if err := os.Rename(symbols, strings.TrimSuffix(symbols, ".nupkg")+".snupkg"); err != nil {
+			t.Fatal(err)
+		}
+		two := pkg("Two", "1.0.0", "lib/net48/hello-arm64.exe", testFile(t, "pdb/hello-arm64.exe"))
+		s.run(t, 0, "Two.1.0.0.snupkg", nil, nuget, "push", two, s.token, "-Source", s.url+"/nuget/v3/index.json", "-NonInteractive")
+		s.want(t, "Two", "1.0.0 1", "1.0.0 1")
+		s.comesBack(t, "../../testdata/pdb/hello-arm64.pdb")
 		// The PDB of another build beside the image.
 		wrong := pkg("Lib", "1.0.1", "lib/net48/hello-x64.exe", testFile(t, "pdb/hello-x64.exe"), "lib/net48/hello-x64.pdb", testFile(t, "pdb/hello-x86.pdb"))
 		s.run(t, 1, "400", nil, nuget, "push", wrong, s.token, "-Source", s.url+"/nuget/v3/index.json", "-NonInteractive")

@@ -10,8 +10,12 @@ import (
 	"io"
 	"mime/multipart"
 	"net/http"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/symdepot/symdepot/internal/symtest"
 )
 
 type zipFile struct {
@@ -430,6 +434,36 @@ func TestNuGet(t *testing.T) {
 	push("/nuget/v2/package/Hello/1.0.0", "p", nil, 404, "")
 	s.expect(t, http.MethodDelete, "/nuget/v2/package/Hello/1.0.0", nil, 403, "")
 	s.expect(t, http.MethodPost, "/nuget/v2/package/Hello/1.0.0", nil, 404, "")
+}
+
+// TestNuGetChecksum: a portable PDB must be the very one that its image names, not
+// only one with its id.
+func TestNuGetChecksum(t *testing.T) {
+	t.Parallel()
+	dir := filepath.Join(symtest.Material(t), "public/npm/fable")
+	files := map[string][]byte{}
+	for _, n := range []string{"Fable.Cli.dll", "Fable.Cli.pdb"} {
+		b, err := os.ReadFile(filepath.Join(dir, n))
+		if err != nil {
+			t.Fatal(err)
+		}
+		files[n] = b
+	}
+	s := newServer(t)
+	push := func(path string, b []byte, status int, text string) {
+		t.Helper()
+		body, kind := fileForm(t, nil, "package", "package.nupkg", b)
+		s.expect(t, http.MethodPut, path, body, status, text, "Content-Type", kind, "Authorization", "-", "X-NuGet-ApiKey", "good")
+	}
+	changed := bytes.Clone(files["Fable.Cli.pdb"])
+	changed[len(changed)-1] ^= 1 // not in the id
+	dll, pdb := zipFile{"lib/Fable.Cli.dll", files["Fable.Cli.dll"]}, zipFile{"lib/Fable.Cli.pdb", files["Fable.Cli.pdb"]}
+	push("/nuget/v2/package/", nupkg(t, "Both", "1.0.0", dll, zipFile{"lib/Fable.Cli.pdb", changed}), 400, "has the checksum SHA256:")
+	s.wantTransactions(t)
+	push("/nuget/v2/package/", nupkg(t, "Apart", "1.0.0", dll), 201, "")
+	push("/nuget/v2/symbolpackage/", nupkg(t, "Apart", "1.0.0", zipFile{"lib/Fable.Cli.pdb", changed}), 400, "was built with a PDB of SHA256:")
+	push("/nuget/v2/symbolpackage/", nupkg(t, "Apart", "1.0.0", pdb), 201, "")
+	push("/nuget/v2/package/", nupkg(t, "Both", "1.0.0", dll, pdb), 201, "")
 }
 
 func TestPyroscope(t *testing.T) {

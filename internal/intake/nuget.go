@@ -1,6 +1,7 @@
 package intake
 
 import (
+	"bytes"
 	"context"
 	"encoding/xml"
 	"fmt"
@@ -14,6 +15,7 @@ import (
 	"github.com/symdepot/symdepot/internal/scan"
 	"github.com/symdepot/symdepot/internal/stage"
 	"github.com/symdepot/symdepot/objfile"
+	"github.com/symdepot/symdepot/ppdb"
 	"github.com/symdepot/symdepot/symfile"
 )
 
@@ -48,6 +50,45 @@ func serveNugetIndex(x *exchange) error {
 type assembly struct {
 	path string
 	id   debugid.ID
+	// checksums are those of its PDB, if it is a portable one.
+	checksums []objfile.PDBChecksum
+}
+
+// pdbFile is a PDB in a package.
+type pdbFile struct {
+	id debugid.ID
+	// sums are the checksums of a portable PDB by algorithm; nil for others.
+	sums map[string][]byte
+}
+
+// pdbFileOf describes a PDB.
+func pdbFileOf(o symfile.Object, c *scan.Content) (pdbFile, error) {
+	f := pdbFile{id: o.DebugID}
+	if o.Kind != symfile.PortablePDB {
+		return f, nil
+	}
+	f.sums = map[string][]byte{}
+	for _, alg := range []string{"SHA1", "SHA256", "SHA384", "SHA512"} {
+		sum, err := ppdb.Checksum(c, c.Size(), alg)
+		if err != nil {
+			return f, err
+		}
+		f.sums[alg] = sum
+	}
+	return f, nil
+}
+
+// contradicts returns why a PDB is not that of an image; empty if it may be.
+func (f pdbFile) contradicts(stem string, image assembly) string {
+	if image.id.GUID != f.id.GUID {
+		return fmt.Sprintf("%s.pdb has the id %s, but %s was built with the PDB %s", clip.Text(stem), f.id.Breakpad(), clip.Text(image.path), image.id.Breakpad())
+	}
+	for _, want := range image.checksums {
+		if got, ok := f.sums[strings.ToUpper(want.Algorithm)]; ok && !bytes.Equal(got, want.Sum) {
+			return fmt.Sprintf("%s.pdb has the checksum %s:%x, but %s was built with a PDB of %s", clip.Text(stem), want.Algorithm, got, clip.Text(image.path), clip.Text(want.String()))
+		}
+	}
+	return ""
 }
 
 // nuspec is what we need of a package's manifest.
@@ -93,7 +134,7 @@ func serveNugetPush(x *exchange) error {
 	key := x.who.Name + "\x00" + strings.ToLower(spec.Metadata.ID+"\x00"+spec.Metadata.Version)
 	known, _ := x.packages.get(key) // the images of the package whose symbols these are
 	images := map[string]assembly{}
-	pdbs := map[string]debugid.ID{}
+	pdbs := map[string]pdbFile{}
 	_, err = x.transaction(l, func(id string) error {
 		_, err := x.expand(x.r.Context(), x.who.Caller, id, f.file, name, func(p string, a stage.Arrived, c *scan.Content) error {
 			return x.nugetFile(x.r.Context(), l, p, a, c, images, pdbs)
@@ -106,8 +147,11 @@ func serveNugetPush(x *exchange) error {
 			if !ok {
 				image, ok = known[stem]
 			}
-			if ok && image.id.GUID != pdb.GUID {
-				return &wrongClaim{fmt.Sprintf("%s.pdb has the id %s, but %s was built with the PDB %s", clip.Text(stem), pdb.Breakpad(), clip.Text(image.path), image.id.Breakpad())}
+			if !ok {
+				continue
+			}
+			if why := pdb.contradicts(stem, image); why != "" {
+				return &wrongClaim{why}
 			}
 		}
 		return nil
@@ -126,7 +170,7 @@ func serveNugetPush(x *exchange) error {
 const maxKnownImages = 1000
 
 // nugetFile judges one symbol file of a package.
-func (x *exchange) nugetFile(ctx context.Context, l stage.Labels, p string, a stage.Arrived, c *scan.Content, images map[string]assembly, pdbs map[string]debugid.ID) error {
+func (x *exchange) nugetFile(ctx context.Context, l stage.Labels, p string, a stage.Arrived, c *scan.Content, images map[string]assembly, pdbs map[string]pdbFile) error {
 	stem := strings.ToLower(strings.TrimSuffix(strings.ReplaceAll(p, `\`, "/"), path.Ext(p)))
 	objects, err := objfile.Identify(c, c.Size(), p, objfile.Options{})
 	if err != nil {
@@ -137,12 +181,18 @@ func (x *exchange) nugetFile(ctx context.Context, l stage.Labels, p string, a st
 		case symfile.PE:
 			for _, w := range o.PDBs {
 				if strings.EqualFold(strings.TrimSuffix(symfile.BaseName(w.Name), ".pdb"), path.Base(stem)) && !w.DebugID.IsZero() {
-					images[stem] = assembly{p, w.DebugID}
+					sums, err := objfile.PDBChecksums(c, c.Size())
+					if err != nil {
+						return err
+					}
+					images[stem] = assembly{p, w.DebugID, sums}
 				}
 			}
 		case symfile.PDB, symfile.PortablePDB:
 			if o.Offset == 0 && o.Deflated == 0 {
-				pdbs[stem] = o.DebugID
+				if pdbs[stem], err = pdbFileOf(o.Object, c); err != nil {
+					return err
+				}
 			}
 			// A package that is pushed again has the same bytes; other bytes of
 			// the same PDB are another build under a version that is taken.
