@@ -123,9 +123,7 @@ type Handler struct {
 	packages *recent[map[string]assembly]
 	pending  *recent[string] // Pyroscope: file names by principal and build-id
 	arrived  *recent[bool]   // Pyroscope: stored build-ids by principal
-	// knows is from when on pending and arrived have all that clients of this server
-	// may refer to: an earlier process may have answered their first requests.
-	knows time.Time
+	alone    *alone
 }
 
 // New returns a handler. The caller must call Close.
@@ -154,7 +152,7 @@ func New(cfg Config) (*Handler, error) {
 	h := &Handler{cfg: cfg, stages: cfg.Stages, log: cfg.Log, now: cfg.Now, slots: make(chan struct{}, cfg.MaxRequests)}
 	h.ctx, h.cancel = context.WithCancel(context.Background())
 	h.removeLeftovers()
-	h.follow()
+	h.alone = newAlone(filepath.Join(cfg.Dir, aliveFile), pyroscopeIdle, cfg.Shared, cfg.Now)
 	var err error
 	if h.sentry, err = newSentryState(h); err != nil {
 		h.cancel()
@@ -197,32 +195,6 @@ func (h *Handler) removeLeftovers() {
 	}
 }
 
-// aliveFile is touched every minute while a handler has the folder.
-const aliveFile = "alive"
-
-// follow finds out whether another process had the folder lately, and touches the
-// file that tells the next one.
-func (h *Handler) follow() {
-	name := filepath.Join(h.cfg.Dir, aliveFile)
-	if info, err := os.Stat(name); err == nil && h.knows.IsZero() && h.now().Sub(info.ModTime()) < pyroscopeIdle {
-		h.knows = h.now().Add(pyroscopeIdle)
-	}
-	h.touch(name)
-}
-
-func (h *Handler) touch(name string) {
-	now := h.now()
-	if os.Chtimes(name, now, now) == nil {
-		return
-	}
-	if err := os.WriteFile(name, nil, 0o600); err != nil {
-		h.log.Warn("cannot write to the folder for uploads", "error", err)
-	}
-}
-
-// knowsAll reports whether an upload that this server does not know does not exist.
-func (h *Handler) knowsAll() bool { return !h.cfg.Shared && !h.now().Before(h.knows) }
-
 // Expire frees what clients have left behind for too long: bodies, chunks and
 // open uploads. The handler calls it every minute.
 func (h *Handler) Expire() {
@@ -233,7 +205,7 @@ func (h *Handler) Expire() {
 	h.arrived.expire()
 	h.sentry.expire()
 	h.removeLeftovers()
-	h.touch(filepath.Join(h.cfg.Dir, aliveFile))
+	h.alone.touch()
 }
 
 // Close ends the work in the background and removes waiting bodies. Uploads that

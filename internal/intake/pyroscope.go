@@ -148,7 +148,7 @@ func (x *exchange) pyroscopeUpload(l stage.Labels, text string) error {
 	}
 	key := x.pyroscopeKey(l, id)
 	name, ok := x.pending.get(key)
-	if !ok && !x.knowsAll() {
+	if !ok && !x.alone.knowsAll() {
 		// Another server, or the process before this one, was asked. The name was part
 		// of that request.
 		name, ok = string(id), true
@@ -194,8 +194,8 @@ func (x *exchange) pyroscopeEnd(l stage.Labels) error {
 		return err
 	}
 	_, ok := x.arrived.get(x.pyroscopeKey(l, id))
-	if !ok && !x.knowsAll() {
-		if ok, err = x.pyroscopeArrived(l, id); err != nil {
+	if !ok && !x.alone.knowsAll() {
+		if ok, err = pyroscopeArrived(x, l, id); err != nil {
 			return err
 		}
 	}
@@ -208,7 +208,7 @@ func (x *exchange) pyroscopeEnd(l stage.Labels) error {
 // pyroscopeArrived reports whether the product has a file with a build-id. A caller
 // that may not read the product is believed: its upload was answered with success only
 // if the file was kept.
-func (x *exchange) pyroscopeArrived(l stage.Labels, id debugid.BuildID) (bool, error) {
+func pyroscopeArrived(x *exchange, l stage.Labels, id debugid.BuildID) (bool, error) {
 	if !x.who.Read(l.Product) {
 		return true, nil
 	}
