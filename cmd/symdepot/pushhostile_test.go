@@ -72,7 +72,7 @@ func TestHostilePush(t *testing.T) {
 	id := p.checked(t, "1", body)
 	length := int64(1 << 30)
 	if torture() {
-		length = 20 << 30
+		length = 4 << 30
 	}
 	bomb := func(coding string) io.Reader {
 		var b bytes.Buffer
