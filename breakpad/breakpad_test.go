@@ -69,7 +69,7 @@ func TestParseHeaderErrors(t *testing.T) {
 	boom := errors.New("boom")
 	for _, in := range []string{"", "MODULE Linux x86 " + g + "1 a\nINFO "} {
 		if _, err := ParseHeader(io.MultiReader(strings.NewReader(in), iotest.ErrReader(boom))); !errors.Is(err, boom) {
-			t.Errorf("read failure after %q: %v", in, err)
+			t.Errorf("read failure after %q: %v, want %v", in, err, boom)
 		}
 	}
 }

@@ -83,7 +83,7 @@ func TestTortureLimits(t *testing.T) {
 		}
 		compare(t, in, MaxFile)
 		if f := r.Folders()[0]; f.Blocks != 65535 {
-			t.Errorf("%d blocks", f.Blocks)
+			t.Errorf("%d blocks, want 65535", f.Blocks)
 		}
 		for _, tool := range [][]string{{"cabextract", "-q", "-p", path}, {"7zz", "x", "-so", path}} {
 			if _, err := exec.LookPath(tool[0]); err != nil {

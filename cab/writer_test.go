@@ -55,7 +55,7 @@ func create(t testing.TB, opt WriteOptions, files ...Source) []byte {
 		t.Fatal(err)
 	}
 	if n != int64(len(m.b)) || m.pos != n {
-		t.Fatalf("%d bytes reported, %d written, position %d", n, len(m.b), m.pos)
+		t.Fatalf("%d bytes reported, %d written, position %d; want %v, %v", n, len(m.b), m.pos, int64(len(m.b)), n)
 	}
 	return m.b
 }
@@ -242,7 +242,7 @@ func TestOtherWriters(t *testing.T) {
 				return err
 			})
 			if err != nil || n != len(want) {
-				t.Errorf("%d files of %d, %v", n, len(want), err)
+				t.Errorf("%d files of %d, %v; want %v", n, len(want), err, len(want))
 			}
 		})
 	}
@@ -310,7 +310,7 @@ func TestDamageIsNoticed(t *testing.T) {
 		for n := range len(b) {
 			if n%50 == 0 {
 				if err := readAll(b[:n]); !errors.Is(err, ErrFormat) {
-					t.Errorf("%s, cut at %d: %v", method(opt), n, err)
+					t.Errorf("%s, cut at %d: %v; want ErrFormat", method(opt), n, err)
 				}
 			}
 		}
@@ -388,7 +388,7 @@ func TestNames(t *testing.T) {
 		}
 	}
 	if got := decodeName([]byte("gr\xf6"), AttrUTF8); got != "grö" {
-		t.Errorf("claimed UTF-8: %q", got)
+		t.Errorf(`claimed UTF-8: %q, want "grö"`, got)
 	}
 	for _, name := range []string{`..\a`, `a\..\b`, `\a`, `c:\a`, `c:a`, `a\\b`, `a\`, `.`, "a\nb", "/etc/passwd", "a/../../b"} {
 		if p, ok := (&File{Name: name}).Path(); ok {
@@ -420,7 +420,7 @@ func TestLimits(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, err := r.Files()[0].Open(); !errors.Is(err, ErrLimit) {
-		t.Errorf("open: %v", err)
+		t.Errorf("open: %v, want ErrLimit", err)
 	}
 	r, _ = openBytes(b, Options{MaxOutput: 1 << 20})
 	n := 0
@@ -441,7 +441,7 @@ func TestLimits(t *testing.T) {
 		t.Fatal(err)
 	}
 	if err := r.Walk(func(_ *File, in io.Reader) error { _, err := io.Copy(io.Discard, in); return err }); !errors.Is(err, ErrLimit) {
-		t.Errorf("overlapping files: %v", err)
+		t.Errorf("overlapping files: %v, want ErrLimit", err)
 	}
 }
 

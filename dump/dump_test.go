@@ -235,7 +235,7 @@ func TestReaderFails(t *testing.T) {
 	for _, p := range [][]byte{windowsDump().bytes(), libraryCore(elfBuilder{binary.LittleEndian, true}).bytes()} {
 		for _, ok := range []int64{0, 64, 100} {
 			if d, err := Read(failing{p, ok}, int64(len(p))); d != nil || !errors.Is(err, errDisk) || errors.Is(err, ErrBroken) {
-				t.Errorf("good to %d: %v, %v", ok, d, err)
+				t.Errorf("good to %d: %v, %v; want nil, %v, not ErrBroken", ok, d, err, errDisk)
 			}
 		}
 		if _, err := Read(bytes.NewReader(p), int64(len(p))+1<<20); err != nil && !errors.Is(err, io.ErrUnexpectedEOF) {
@@ -314,7 +314,7 @@ func TestBounds(t *testing.T) {
 		p = append(p, u32(100000)...)
 		p = append(p, bytes.Repeat(list, 100000)...)
 		if all, took := held(t, bytes.NewReader(p), int64(len(p))); all > 2*limit || took > 3*time.Second {
-			t.Errorf("%d bytes, %v", all, took)
+			t.Errorf("%d bytes, %v; want at most %v, at most %v", all, took, 2*limit, 3*time.Second)
 		}
 	})
 	t.Run("regions", func(t *testing.T) {
@@ -327,7 +327,7 @@ func TestBounds(t *testing.T) {
 			p = binary.LittleEndian.AppendUint64(p, 1)
 		}
 		if all, took := held(t, bytes.NewReader(p), int64(len(p))); all > limit || took > 3*time.Second {
-			t.Errorf("%d bytes, %v", all, took)
+			t.Errorf("%d bytes, %v; want at most %v, at most %v", all, took, limit, 3*time.Second)
 		}
 	})
 	t.Run("core", func(t *testing.T) {
@@ -347,7 +347,7 @@ func TestBounds(t *testing.T) {
 			copy(p[at+16:], u64(0x1000*i))
 		}
 		if all, took := held(t, bytes.NewReader(p), int64(len(p))); all > 2*limit || took > 3*time.Second {
-			t.Errorf("%d bytes, %v", all, took)
+			t.Errorf("%d bytes, %v; want at most %v, at most %v", all, took, 2*limit, 3*time.Second)
 		}
 	})
 	t.Run("noise", func(t *testing.T) {

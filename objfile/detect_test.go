@@ -32,12 +32,12 @@ func TestCandidate(t *testing.T) {
 		return nil
 	})
 	if err != nil || taken < 40 {
-		t.Errorf("%d files, %v", taken, err)
+		t.Errorf("%d files, %v; want at least 40", taken, err)
 	}
 	if err := Detect([]byte("just words"), "a.txt"); !errors.Is(err, ErrNotSymbolFile) {
-		t.Errorf("a text file: %v", err)
+		t.Errorf("a text file: %v, want ErrNotSymbolFile", err)
 	}
 	if err := Detect(nil, "a.pdb"); !errors.Is(err, ErrNotSymbolFile) {
-		t.Errorf("an empty file: %v", err)
+		t.Errorf("an empty file: %v, want ErrNotSymbolFile", err)
 	}
 }

@@ -394,7 +394,7 @@ func TestELFHostile(t *testing.T) {
 	p[56], p[57] = 0, 0
 	binary.LittleEndian.PutUint64(p[shoff+32:], 1<<61)
 	if _, err := identifyBytes(t, identifyELF, "x", p); !errors.Is(err, ErrBroken) {
-		t.Errorf("2^61 sections: %v", err)
+		t.Errorf("2^61 sections: %v, want ErrBroken", err)
 	}
 }
 
@@ -442,7 +442,7 @@ func TestELFManySections(t *testing.T) {
 			t.Errorf("%d of type %d: %v, %v", c.n, c.typ, objects, err)
 		}
 		if n > maxAlloc {
-			t.Errorf("%d of type %d: %d bytes allocated", c.n, c.typ, n)
+			t.Errorf("%d of type %d: %d bytes allocated, want at most %v", c.n, c.typ, n, maxAlloc)
 		}
 	}
 	// Too many: the id of the segments is lost, too, because the file lies.
@@ -505,7 +505,7 @@ func TestELFSection(t *testing.T) {
 		}
 	}
 	if _, _, err := ELFSection(bytes.NewReader(p[:9000]), 9000, ".text"); !errors.Is(err, ErrBroken) {
-		t.Errorf("cut file: %v", err)
+		t.Errorf("cut file: %v, want ErrBroken", err)
 	}
 	if _, _, err := ELFSection(strings.NewReader("MODULE Linux x86_64 0 x"), 23, ".text"); !errors.Is(err, ErrNotSymbolFile) {
 		t.Errorf("no ELF file: %v", err)

@@ -171,7 +171,7 @@ func TestTruncated(t *testing.T) {
 			cut = 0x1400 // strings and symbols at the end may be gone in a stripped image
 		}
 		if o, err := Identify(bytes.NewReader(b[:cut]), int64(cut), path, Options{}); !errors.Is(err, ErrBroken) {
-			t.Errorf("%s cut to %d of %d: %v, %v", path, cut, len(b), o, err)
+			t.Errorf("%s cut to %d of %d: %v, %v; want ErrBroken", path, cut, len(b), o, err)
 		}
 	}
 }
@@ -205,10 +205,10 @@ func TestBudget(t *testing.T) {
 		var err error
 		alloc := allocated(func() { objects, err = Identify(s, size, path, Options{}) })
 		if s.read > IDBudget+FeatureBudget {
-			t.Errorf("%s: read %d bytes: %v, %v", path, s.read, objects, err)
+			t.Errorf("%s: read %d bytes: %v, %v; want at most %v", path, s.read, objects, err, IDBudget+FeatureBudget)
 		}
 		if alloc > maxAlloc {
-			t.Errorf("%s: allocated %d bytes: %v", path, alloc, err)
+			t.Errorf("%s: allocated %d bytes: %v, want at most %v", path, alloc, err, maxAlloc)
 		}
 	}
 }

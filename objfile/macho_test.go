@@ -258,10 +258,10 @@ func TestMachOBudget(t *testing.T) {
 	var err error
 	n := allocated(func() { _, err = identifyBytes(t, identifyMachO, "x", p) })
 	if !errors.Is(err, ErrBroken) || !errors.Is(err, errBudget) {
-		t.Errorf("1.2 MB of load commands: %v", err)
+		t.Errorf("1.2 MB of load commands: %v, want ErrBroken, %v", err, errBudget)
 	}
 	if n > maxAlloc {
-		t.Errorf("%d bytes allocated", n)
+		t.Errorf("%d bytes allocated, want at most %v", n, maxAlloc)
 	}
 	if objects, err := identifyBytes(t, identifyMachO, "x", file(10)); len(objects) != 10 {
 		t.Errorf("0.6 MB of load commands: %d objects, %v", len(objects), err)

@@ -44,7 +44,7 @@ func identifyBytes(t *testing.T, identify identifier, name string, p []byte) ([]
 	}
 	if err != nil {
 		if len(objects) > 0 {
-			t.Fatalf("%d objects with error %v", len(objects), err)
+			t.Fatalf("%d objects with error %v, want 0", len(objects), err)
 		}
 		if !errors.Is(err, ErrBroken) && !errors.Is(err, ErrNotSymbolFile) {
 			t.Fatalf("error of no class: %v", err)

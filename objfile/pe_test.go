@@ -336,7 +336,7 @@ func TestPEEmbeddedPDB(t *testing.T) {
 	}}.bytes()
 	objects := mustIdentify(t, img, "Lib.dll")
 	if len(objects) != 2 {
-		t.Fatalf("%d objects", len(objects))
+		t.Fatalf("%d objects, want 2", len(objects))
 	}
 	o := objects[1]
 	if o.Kind != symfile.PortablePDB || o.Name != "Lib.pdb" || o.DebugID.Breakpad() != portableID || o.Size != int64(len(small)) || o.Role != symfile.Debug {

@@ -57,7 +57,7 @@ func TestBreakpadFeaturesAcrossChunks(t *testing.T) {
 		in += " INIT\n"
 		o := mustIdentify(t, []byte(in), "a.sym")[0]
 		if got := strings.Join(o.Features.Words(), " "); got != "debug symtab unwind" {
-			t.Fatalf("shift %d: %s", shift, got)
+			t.Fatalf(`shift %d: %s, want "debug symtab unwind"`, shift, got)
 		}
 	}
 	// Records behind the budget are found at the file's end.

@@ -231,7 +231,7 @@ func TestPatched(t *testing.T) {
 	stripped := slices.Clone(orig)
 	stripped[find(DBIStream)+56] |= 2
 	if s, err := mustOpen(t, stripped).Flavor(); s != Public || err != nil {
-		t.Errorf("stripped: %s, %v", s, err)
+		t.Errorf("stripped: %s, %v; want %v", s, err, Public)
 	}
 	// The directory's page number is in the block map, whose own is at 52.
 	blockMap := le.Uint32(orig[52:]) * 4096
@@ -305,7 +305,7 @@ func TestSources(t *testing.T) {
 				t.Errorf("%q in stream %d: got %t, %v", name, stream, got, err)
 			}
 			if fast, err := f.FastLink(); !fast || err != nil {
-				t.Errorf("FastLink: %t, %v", fast, err)
+				t.Errorf("FastLink: %t, %v; want true", fast, err)
 			}
 		}
 	}

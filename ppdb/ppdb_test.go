@@ -137,7 +137,7 @@ func TestFeatures(t *testing.T) {
 	}
 	f := mustOpen(t, build("PDB v1.0", sample()[:1]))
 	if got := facts(f); !strings.HasSuffix(got, "debug=false(<nil>) sources=false(<nil>)") {
-		t.Errorf("#Pdb alone: %s", got)
+		t.Errorf(`#Pdb alone: %s, want one that ends with "debug=false(<nil>) sources=false(<nil>)"`, got)
 	}
 }
 
@@ -226,7 +226,7 @@ func TestHostile(t *testing.T) {
 	for _, data := range [][]byte{nil, make([]byte, 23), slices.Concat(make([]byte, 8), bytes.Repeat([]byte{0xFF}, 16))} {
 		s[1].data = data
 		if _, err := mustOpen(t, build("", s)).HasDebug(); !errors.Is(err, io.ErrUnexpectedEOF) {
-			t.Errorf("tables of %d bytes: %v", len(data), err)
+			t.Errorf("tables of %d bytes: %v, want io.ErrUnexpectedEOF", len(data), err)
 		}
 	}
 }
@@ -273,7 +273,7 @@ func TestBudget(t *testing.T) {
 			break
 		}
 		if !errors.Is(err, errSpent) {
-			t.Fatalf("%d bytes: %v", most, err)
+			t.Fatalf("%d bytes: %v, want %v", most, err, errSpent)
 		}
 		if most > 1000 {
 			t.Fatal("more than 1000 bytes read")

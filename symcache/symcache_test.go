@@ -76,7 +76,7 @@ func TestAnswers(t *testing.T) {
 		{"3.1.0", "3.1.0-beta", false}, {"3.1.0-beta", "3.1.0-beta", true}, {"3.1.0-beta", "3.1.0", true}, {"4.0.0", "3.0.0-beta", false},
 	} {
 		if got := CanRead(ver(t, tt.request), ver(t, tt.held)); got != tt.want {
-			t.Errorf("%s for %s: %v", tt.held, tt.request, got)
+			t.Errorf("%s for %s: %v, want %v", tt.held, tt.request, got, tt.want)
 		}
 	}
 	if CanRead(ver(t, "3.1.0"), Version{}) {

@@ -187,7 +187,7 @@ func TestConvert(t *testing.T) {
 						t.Fatal(err)
 					}
 					if d := differ(before, tree(t, s.Dir())); d != "" {
-						t.Errorf("there and back: %s", d)
+						t.Errorf(`there and back: %s, want ""`, d)
 					}
 					break
 				}
@@ -243,7 +243,7 @@ func TestReadOnly(t *testing.T) {
 	}
 	everyFileThere(t, r, "read-only")
 	if found, err := r.Check(t.Context(), CheckOptions{Contents: true}); err != nil || len(found) > 0 {
-		t.Errorf("Check: %v, error %v; want length 0", found, err)
+		t.Errorf("Check: %v, error %v; want none", found, err)
 	}
 	if d := differ(before, tree(t, s.Dir())); d != "" {
 		t.Errorf(`differ: %q, want ""`, d)

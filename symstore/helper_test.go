@@ -137,7 +137,7 @@ func wantUnchanged(t testing.TB, s *Store, what string, before map[string]string
 func wantNoLeftovers(t testing.TB, s *Store) {
 	t.Helper()
 	if left := leftovers(t, s); len(left) > 0 {
-		t.Errorf("files of writers are left: %q", left)
+		t.Errorf("files of writers are left: %q, want none", left)
 	}
 }
 

@@ -56,7 +56,7 @@ func TestTakeOver(t *testing.T) {
 		}
 		theirs := &lock{j: s.journal, mode: LockOS, token: "theirs", file: other}
 		if err := theirs.check(); !errors.Is(err, ErrLockLost) {
-			t.Errorf("the old owner: %v", err)
+			t.Errorf("the old owner: %v, want ErrLockLost", err)
 		}
 		l.unlock()
 	})
@@ -196,7 +196,7 @@ func TestTokens(t *testing.T) {
 	p := writeFile(t, filepath.Join(t.TempDir(), "x.dll"), peImage(1, 0x1000, "a"))
 	mustAdd(t, s, AddOptions{}, paths(p))
 	if n != 2 { // of the folder and of the lock
-		t.Errorf("%d tokens", n)
+		t.Errorf("%d tokens, want 2", n)
 	}
 }
 

@@ -56,7 +56,7 @@ func TestFullDisk(t *testing.T) {
 			t.Errorf("with %d bytes taken: %v", pad, err)
 		}
 		if d := differ(before, tree(t, s.Dir())); d != "" {
-			t.Errorf("with %d bytes taken the store was changed: %s", pad, d)
+			t.Errorf(`with %d bytes taken the store was changed: %s, want ""`, pad, d)
 		}
 	}
 	if failures == 0 {

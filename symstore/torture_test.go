@@ -220,7 +220,7 @@ func TestProcesses(t *testing.T) {
 		total++
 	}
 	if total != processes {
-		t.Errorf("%d transactions of %d", total, processes)
+		t.Errorf("%d transactions of %d, want %v", total, processes, processes)
 	}
 	checkOrder(t, s)
 	mustBeClean(t, s)
@@ -341,7 +341,7 @@ func TestKill(t *testing.T) {
 	}
 	t.Logf("%d kills", kills)
 	if left := leftovers(t, s); len(left) > 0 {
-		t.Errorf("left over: %q", left)
+		t.Errorf("left over: %q, want none", left)
 	}
 	mustBeClean(t, s)
 }

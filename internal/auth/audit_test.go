@@ -134,7 +134,7 @@ func TestAuditRotates(t *testing.T) {
 		}
 	}
 	if n := len(readAll(t, a.cfg.File, AuditFilter{Since: c.now()})); n == 0 || n > 50 {
-		t.Errorf("%d records since", n)
+		t.Errorf("%d records since, want not 0, at most 50", n)
 	}
 	// The next one goes on where this one ended, and begins anew by age.
 	c.add(2 * time.Hour)
@@ -172,7 +172,7 @@ func TestAuditAfterCrash(t *testing.T) {
 		}
 	}
 	if good != 2 || bad != 1 {
-		t.Errorf("%d good, %d bad", good, bad)
+		t.Errorf("%d good, %d bad; want 2, 1", good, bad)
 	}
 	for range ReadAudit(file, AuditFilter{}) {
 		break

@@ -408,7 +408,7 @@ func TestUsersFile(t *testing.T) {
 			if err != nil {
 				t.Errorf("%q: got error %v, want no error", test.text, err)
 			} else if err := bcrypt.CompareHashAndPassword(u.nobody, []byte("x")); !errors.Is(err, bcrypt.ErrMismatchedHashAndPassword) {
-				t.Errorf("nobody: %v", err)
+				t.Errorf("nobody: %v, want bcrypt.ErrMismatchedHashAndPassword", err)
 			}
 			continue
 		}

@@ -271,7 +271,7 @@ func TestProofsOlderThanTheServer(t *testing.T) {
 	c.add(time.Minute)
 	b, _, _ := forge{kt: kt, cname: []string{"carol"}}.token(t, c)
 	if _, _, ch := first.Authenticate(negotiate(b), ""); ch != nil {
-		t.Fatalf("a fresh proof is refused: %+v", ch)
+		t.Fatalf("a fresh proof: %+v, want no challenge", ch)
 	}
 	c.add(time.Second)
 	second := newGate(t, cfg, nil)
@@ -281,7 +281,7 @@ func TestProofsOlderThanTheServer(t *testing.T) {
 	c.add(time.Second)
 	b, _, _ = forge{kt: kt, cname: []string{"carol"}}.token(t, c)
 	if _, _, ch := second.Authenticate(negotiate(b), ""); ch != nil {
-		t.Errorf("a proof made after the restart is refused: %+v", ch)
+		t.Errorf("a proof made after the restart is refused: %+v, want nil", ch)
 	}
 }
 
@@ -501,7 +501,7 @@ func TestTortureTickets(t *testing.T) {
 		}
 	}
 	if taken > len(seeds) {
-		t.Errorf("%d mutated tokens were taken; each ticket may be taken once", taken)
+		t.Errorf("%d mutated tokens were taken; each ticket may be taken once, want at most %v", taken, len(seeds))
 	}
 	t.Logf("%d refused, %d taken", refused, taken)
 }
@@ -578,7 +578,7 @@ func TestReplaysAreForgotten(t *testing.T) {
 		}
 		now = now.Add(7 * time.Minute)
 		if n := len(r.cur) + len(r.old); n > 5 {
-			t.Fatalf("%d are held", n)
+			t.Fatalf("%d are held, want at most 5", n)
 		}
 	}
 	if r.add([32]byte{99}, "a", now.Add(time.Hour)) != replayNew {

@@ -24,7 +24,7 @@ func TestDeleteWhileOpen(t *testing.T) {
 		t.Errorf("delete of a blob that is held open: error %v, want %v", err, ErrInUse)
 	}
 	if got, err := os.ReadFile(d.Path(ref)); err != nil || !bytes.Equal(got, content) {
-		t.Errorf("the blob that is held open: %q, %v", got, err)
+		t.Errorf("the blob that is held open: %q, %v; want %q", got, err, content)
 	}
 	if err := f.Close(); err != nil {
 		t.Fatal(err)

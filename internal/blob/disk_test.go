@@ -200,7 +200,7 @@ func TestDamaged(t *testing.T) {
 				_, err1 := d.Stat(t.Context(), ref)
 				_, err2 := d.Open(t.Context(), ref)
 				if !errors.Is(err1, fs.ErrNotExist) || !errors.Is(err2, fs.ErrNotExist) {
-					t.Errorf("an empty file: %v, %v", err1, err2)
+					t.Errorf("an empty file: %v, %v; want fs.ErrNotExist, fs.ErrNotExist", err1, err2)
 				}
 				if d.mustBegin(t).Known(t.Context(), ref) {
 					t.Error("an empty file is known")
@@ -217,7 +217,7 @@ func TestDamaged(t *testing.T) {
 				t.Fatalf("%s over %q: %v", name, bad, err)
 			}
 			if got, err := os.ReadFile(d.Path(ref)); err != nil || string(got) != content {
-				t.Errorf("%s over %q: %q, %v", name, bad, got, err)
+				t.Errorf("%s over %q: %q, %v; want %q", name, bad, got, err, content)
 			}
 		}
 	}
@@ -280,7 +280,7 @@ func TestLinkedShard(t *testing.T) {
 		t.Errorf("outside stand %v, %v", entries, err)
 	}
 	if left := d.temps(t); len(left) > 0 {
-		t.Errorf("left over: %q", left)
+		t.Errorf("left over: %q, want none", left)
 	}
 }
 
@@ -440,9 +440,9 @@ func TestAbortBesidePuts(t *testing.T) {
 	b.Abort()
 	wg.Wait()
 	if left := d.temps(t); len(left) > 0 {
-		t.Errorf("left over: %q", left)
+		t.Errorf("left over: %q, want none", left)
 	}
 	if n, _ := d.count(t); n > 0 {
-		t.Errorf("%d blobs", n)
+		t.Errorf("%d blobs, want 0", n)
 	}
 }

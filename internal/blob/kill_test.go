@@ -103,7 +103,7 @@ func TestKill(t *testing.T) {
 	}
 	left, err := os.ReadDir(dir + "/tmp")
 	if err != nil || len(left) > 0 {
-		t.Errorf("left after the sweep: %d, %v", len(left), err)
+		t.Errorf("left after the sweep: %d, %v; want 0", len(left), err)
 	}
 }
 

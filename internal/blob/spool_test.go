@@ -34,7 +34,7 @@ func TestSpoolIsReadWhileItGrows(t *testing.T) {
 			}
 		}
 		if _, err := d.Stat(context.Background(), Sum(want)); !errors.Is(err, fs.ErrNotExist) {
-			t.Fatalf("size %d: visible before Keep: %v", size, err)
+			t.Fatalf("size %d: visible before Keep: %v, want fs.ErrNotExist", size, err)
 		}
 		ref, err := s.Keep(t.Context())
 		if err != nil || ref != Sum(want) || s.Size() != int64(size) {
@@ -93,7 +93,7 @@ func TestSpoolKeepsNothingTwiceAndNothingAborted(t *testing.T) {
 	s.Abort()
 	_ = s.Close()
 	if _, err := d.Stat(context.Background(), Sum([]byte("never"))); !errors.Is(err, fs.ErrNotExist) {
-		t.Fatalf("kept: %v", err)
+		t.Fatalf("kept: %v, want fs.ErrNotExist", err)
 	}
 	noTemps(t, d)
 }
@@ -102,6 +102,6 @@ func noTemps(t *testing.T, d *Disk) {
 	t.Helper()
 	left, err := os.ReadDir(filepath.Join(d.dir, tempDir))
 	if err != nil || len(left) > 0 {
-		t.Fatalf("left in %s: %v, %v", tempDir, left, err)
+		t.Fatalf("left in %s: %v, %v; want none", tempDir, left, err)
 	}
 }

@@ -51,7 +51,7 @@ func TestRef(t *testing.T) {
 	}
 	for _, s := range []string{empty, strings.ToUpper(empty)} {
 		if got, err := blob.ParseRef(s); err != nil || got != ref {
-			t.Errorf("parse %s: %s, %v", s, got, err)
+			t.Errorf("parse %s: %s, %v; want %v", s, got, err, ref)
 		}
 	}
 	for _, s := range []string{"", "e3", empty[1:], empty + "00", "x" + empty[1:], "../" + empty[3:]} {

@@ -129,7 +129,7 @@ func TestS3Credentials(t *testing.T) {
 		t.Setenv("AWS_ENDPOINT_URL_STS", sts)
 		via := works(t, base())
 		if n := strings.Count(strings.Join(via.all(), "\n"), sts); n != 1 {
-			t.Errorf("the token was exchanged %d times: %q", n, via.all())
+			t.Errorf("the token was exchanged %d times: %q, want 1", n, via.all())
 		}
 		cfg := base()
 		cfg.WebIdentityTokenFile = write(t, "cluster-wrong")
@@ -219,7 +219,7 @@ func TestGCSCredentials(t *testing.T) {
 		cfg.CredentialsJSON = string(account)
 		via := works(t, cfg)
 		if n := strings.Count(strings.Join(via.all(), "\n"), address); n != 1 {
-			t.Errorf("%d tokens for two requests", n)
+			t.Errorf("%d tokens for two requests, want 1", n)
 		}
 		cfg = base()
 		cfg.CredentialsFile = write(t, string(account))

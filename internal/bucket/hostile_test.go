@@ -93,7 +93,7 @@ func TestStatuses(t *testing.T) {
 					}
 				}
 				if n := asked.Load(); n != 6 { // no retries, no redirects
-					t.Errorf("%d requests for 6 calls", n)
+					t.Errorf("%d requests for 6 calls, want 6", n)
 				}
 			})
 		})

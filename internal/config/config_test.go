@@ -322,7 +322,7 @@ upstreams:
 	}
 	for _, w := range warnings {
 		if strings.Contains(w, "geheim") {
-			t.Errorf("a warning shows a secret: %s", w)
+			t.Errorf(`a warning shows a secret: %s, want one without "geheim"`, w)
 		}
 	}
 }
@@ -428,7 +428,7 @@ func TestFind(t *testing.T) {
 		t.Errorf("warning %q", w)
 	}
 	if w := IgnoredHere("symdepot.yaml"); w != "" {
-		t.Errorf("the named file is called ignored: %s", w)
+		t.Errorf(`the named file is called ignored: %s, want ""`, w)
 	}
 	dir, err := os.UserConfigDir()
 	if err != nil {
@@ -466,7 +466,7 @@ func TestConfigEnvironment(t *testing.T) {
 	}
 	specs, err := c.Specs()
 	if err != nil || len(specs) != 5 {
-		t.Fatalf("%d sources, %v", len(specs), err)
+		t.Fatalf("%d sources, %v; want 5", len(specs), err)
 	}
 	if specs[0].Credentials.Token != "from file" || specs[1].Credentials.Token != "b" || specs[3].Guard.Rank != 3 || specs[4].Name != "d.example" {
 		t.Errorf(`got %+v, want specs[0].Credentials.Token "from file", specs[1].Credentials.Token "b", specs[3].Guard.Rank 3, specs[4].Name "d.example"`, specs)

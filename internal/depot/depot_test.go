@@ -497,6 +497,6 @@ func TestFindSpellings(t *testing.T) {
 		}
 	}
 	if got, err := d.Find(t.Context(), Scope{}, "nothing", 10); err != nil || len(got) != 0 {
-		t.Errorf(`Find("nothing", 10): %v, error %v; want length 0`, got, err)
+		t.Errorf(`Find("nothing", 10): %v, error %v; want none`, got, err)
 	}
 }

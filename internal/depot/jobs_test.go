@@ -224,7 +224,7 @@ func TestTranscodedOnce(t *testing.T) {
 	}
 	// Its result is found by whoever may see everything, and by no other.
 	if hits, err := p.db.Lookup(t.Context(), Scope{Products: []string{"Product"}}.index(), symfile.Lookup{Name: "app.pdb", ID: symfile.Fold(key.ID.Breakpad()), Role: symfile.SymCacheFile}); err != nil || len(hits) != 0 {
-		t.Errorf("Lookup: %v, error %v; want length 0", hits, err)
+		t.Errorf("Lookup: %v, error %v; want none", hits, err)
 	}
 }
 

@@ -249,7 +249,7 @@ func TestSymCacheStore(t *testing.T) {
 		t.Fatalf("os.ReadFile: %q, error %v, %v; want %v", b, err, "3.1.0 "+string(b), want)
 	}
 	if left, err := os.ReadDir(filepath.Join(dir, ".symdepot-tmp")); err != nil || len(left) > 0 {
-		t.Errorf("os.ReadDir: %v, error %v; want length 0", left, err)
+		t.Errorf("os.ReadDir: %v, error %v; want none", left, err)
 	}
 	if _, err := p.Cache.Drop(t.Context(), CacheFilter{}); err != nil {
 		t.Fatal(err)

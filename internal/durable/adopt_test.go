@@ -49,7 +49,7 @@ func TestAdopt(t *testing.T) {
 		}
 	}
 	if left := names(t, filepath.Join(dir, "tmp")); len(left) > 0 {
-		t.Errorf("temporary files are left: %q", left)
+		t.Errorf("temporary files are left: %q, want none", left)
 	}
 	if _, err := tree.Adopt(outside+"x", "tmp", 0o600); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("adopt of a missing file: %v, want not found", err)

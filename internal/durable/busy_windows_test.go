@@ -34,7 +34,7 @@ func TestBusy(t *testing.T) {
 		t.Errorf("the file that is held open: %q, %v; want the old content", got, err)
 	}
 	if left := names(t, filepath.Join(dir, "tmp")); len(left) > 0 {
-		t.Errorf("left over: %q", left)
+		t.Errorf("left over: %q, want none", left)
 	}
 	// The operation waits for the program to close the file.
 	waiting := make(chan error)
@@ -159,7 +159,7 @@ func TestOpenShared(t *testing.T) {
 		}
 		buf := make([]byte, 7)
 		if _, err := f.Read(buf); err != nil || string(buf) != "content" {
-			t.Errorf("read of a removed file: %q, %v", buf, err)
+			t.Errorf(`read of a removed file: %q, %v; want "content"`, buf, err)
 		}
 		if err := f.Close(); err != nil {
 			t.Error(err)

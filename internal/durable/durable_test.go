@@ -162,7 +162,7 @@ func TestLargeGroup(t *testing.T) {
 			t.Fatal(err)
 		}
 		if left := names(t, filepath.Join(dir, "tmp")); len(left) > 0 {
-			t.Errorf("%d files: left over: %q", n, left)
+			t.Errorf("%d files: left over: %q, want none", n, left)
 		}
 		index := func(op Op) (list []int) {
 			for i, s := range r.steps {
@@ -174,7 +174,7 @@ func TestLargeGroup(t *testing.T) {
 		}
 		renames, syncs, all := index(OpRename), index(OpSync), index(OpSyncAll)
 		if len(renames) != n {
-			t.Fatalf("%d renames of %d", len(renames), n)
+			t.Fatalf("%d renames of %d, want %v", len(renames), n, n)
 		}
 		first, last := renames[0], renames[n-1]
 		if !large {
@@ -270,7 +270,7 @@ func TestFileByFile(t *testing.T) {
 		t.Fatal(err)
 	}
 	if got := len(names(t, filepath.Join(dir, "x"))) + len(names(t, filepath.Join(dir, "y"))); got != n {
-		t.Errorf("%d files of %d", got, n)
+		t.Errorf("%d files of %d, want %v", got, n, n)
 	}
 	boom := errors.New("injected")
 	tree.Faults = func(op Op, name string) (bool, error) {
@@ -311,10 +311,10 @@ func TestPaths(t *testing.T) {
 		t.Error("made a directory below a file")
 	}
 	if err := MkdirAll(name, 0o755); !errors.Is(err, syscall.ENOTDIR) {
-		t.Errorf("mkdir on a file: %v", err)
+		t.Errorf("mkdir on a file: %v, want %v", err, syscall.ENOTDIR)
 	}
 	if err := WriteFile(filepath.Join(dir, "none", "f"), nil, 0o644); !errors.Is(err, fs.ErrNotExist) {
-		t.Errorf("write to an absent directory: %v", err)
+		t.Errorf("write to an absent directory: %v, want fs.ErrNotExist", err)
 	}
 	if err := SyncDir(deep); err != nil {
 		t.Error(err)
@@ -323,7 +323,7 @@ func TestPaths(t *testing.T) {
 		t.Error(err)
 	}
 	if err := Remove(name); !errors.Is(err, fs.ErrNotExist) {
-		t.Errorf("second remove: %v", err)
+		t.Errorf("second remove: %v, want fs.ErrNotExist", err)
 	}
 }
 
@@ -344,7 +344,7 @@ func TestConfined(t *testing.T) {
 		t.Errorf("outside stand %q", got)
 	}
 	if left := names(t, filepath.Join(dir, "tmp")); len(left) > 0 {
-		t.Errorf("left over: %q", left)
+		t.Errorf("left over: %q, want none", left)
 	}
 }
 
@@ -406,7 +406,7 @@ func TestSweep(t *testing.T) {
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
 	if _, err := tree.Sweep(ctx, "tmp", time.Now()); !errors.Is(err, context.Canceled) {
-		t.Errorf("cancelled sweep: %v", err)
+		t.Errorf("cancelled sweep: %v, want %v", err, context.Canceled)
 	}
 }
 

@@ -118,7 +118,7 @@ func TestTarget(t *testing.T) {
 			t.Fatal(err)
 		}
 		if _, err := os.Stat(path + "-wal"); !errors.Is(err, fs.ErrNotExist) {
-			t.Errorf("%s: the replaced index has a log: %v", before, err)
+			t.Errorf("%s: the replaced index has a log: %v, want fs.ErrNotExist", before, err)
 		}
 		db, err := Open(ctx, path, Options{MustExist: true})
 		if err != nil {

@@ -230,7 +230,7 @@ func testStoredSegments(t *testing.T) {
 			}
 			third := open(db)
 			if b := refresh(third); b != nil {
-				t.Errorf("a filter of a damaged build: %+v", b)
+				t.Errorf("a filter of a damaged build: %+v, want nil", b)
 			}
 			if err := db.update(t.Context(), "test", func(w *write) error {
 				_, err := w.exec("UPDATE filter SET lease_until = 0")

@@ -230,7 +230,7 @@ func testVisibility(t *testing.T) {
 	see("none left", all, a, 0)
 	for _, n := range []int64{29, 31, 0, -1} {
 		if _, err := db.Remove(t.Context(), n); !errors.Is(err, fs.ErrNotExist) {
-			t.Errorf("remove %d: %v", n, err)
+			t.Errorf("remove %d: %v, want fs.ErrNotExist", n, err)
 		}
 	}
 	commitTest(t, db, "A", a)
@@ -462,7 +462,7 @@ func testLookup(t *testing.T) {
 		want bool
 	}{{exe, exe.Size, true}, {exe, exe.Size + 100, false}, {pdb(9), 1009, false}, {Entry{}, 0, false}} {
 		if got, err := db.HasObject(t.Context(), c.e.Object, c.size); got != c.want || err != nil {
-			t.Errorf("HasObject %s %d: %v, %v", c.e.Object.Name, c.size, got, err)
+			t.Errorf("HasObject %s %d: %v, %v; want %v", c.e.Object.Name, c.size, got, err, c.want)
 		}
 	}
 }
@@ -500,7 +500,7 @@ func testHigherAge(t *testing.T) {
 		}
 	}
 	if hits, err := db.HigherAge(t.Context(), Scope{Products: []string{"Q"}}, "a.pdb", guid, 1); len(hits) != 0 || err != nil {
-		t.Errorf(`HigherAge("a.pdb", 1): %v, error %v; want length 0`, hits, err)
+		t.Errorf(`HigherAge("a.pdb", 1): %v, error %v; want none`, hits, err)
 	}
 }
 
@@ -660,7 +660,7 @@ func testListShowStats(t *testing.T) {
 		refs = append(refs, k.Ref)
 	}
 	if len(refs) != 7 {
-		t.Errorf("%d contents", len(refs))
+		t.Errorf("%d contents, want 7", len(refs))
 	}
 }
 
@@ -692,7 +692,7 @@ func testPages(t *testing.T) {
 	}
 	list := unreferenced(t, db, c.t)
 	if len(list) != n {
-		t.Errorf("%d unreferenced", len(list))
+		t.Errorf("%d unreferenced, want %v", len(list), n)
 	}
 	for range db.Contents(t.Context()) {
 		break
@@ -1116,7 +1116,7 @@ func TestWriteLock(t *testing.T) {
 	_, err = db.Commit(t.Context(), Tx{Entries: []Entry{pdb(1)}}, func(ctx context.Context, _ []blob.Ref) error {
 		// Others cannot write while the check runs, and can read.
 		if _, err := impatient.Commit(ctx, Tx{Entries: []Entry{pdb(2)}}, nil); !errors.Is(err, ErrBusy) {
-			t.Errorf("a second writer: %v", err)
+			t.Errorf("a second writer: %v, want ErrBusy", err)
 		}
 		if hits := lookupEntry(t, impatient, all, pdb(1)); hits != nil {
 			t.Error("seen before the commit")
@@ -1124,7 +1124,7 @@ func TestWriteLock(t *testing.T) {
 		gone, cancel := context.WithCancel(ctx)
 		cancel()
 		if _, err := patient.Commit(gone, Tx{Entries: []Entry{pdb(2)}}, nil); !errors.Is(err, context.Canceled) {
-			t.Errorf("a cancelled wait: %v", err)
+			t.Errorf("a cancelled wait: %v, want %v", err, context.Canceled)
 		}
 		go func() {
 			_, err := patient.Commit(context.Background(), Tx{Entries: []Entry{pdb(3)}}, nil)

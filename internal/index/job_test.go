@@ -350,7 +350,7 @@ func testManyWorkers(t *testing.T) {
 	}
 	wg.Wait()
 	if created != keys {
-		t.Errorf("%d jobs for %d purposes", created, keys)
+		t.Errorf("%d jobs for %d purposes, want %v", created, keys, keys)
 	}
 	for i := range handles * 2 {
 		wg.Go(func() {
@@ -381,7 +381,7 @@ func testManyWorkers(t *testing.T) {
 		}
 	}
 	if len(done) != keys {
-		t.Errorf("%d of %d jobs were given out", len(done), keys)
+		t.Errorf("%d of %d jobs were given out, want %v", len(done), keys, keys)
 	}
 	clean(t, db)
 }

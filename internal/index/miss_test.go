@@ -286,7 +286,7 @@ func BenchmarkMisses(b *testing.B) {
 	b.Run("absent", func(b *testing.B) {
 		for b.Loop() {
 			if list, err := db.Misses.Of(b.Context(), key(many+rnd.IntN(many))); err != nil || len(list) != 0 {
-				b.Fatalf("Of: %v, error %v; want length 0", list, err)
+				b.Fatalf("Of: %v, error %v; want none", list, err)
 			}
 		}
 	})

@@ -86,7 +86,7 @@ func TestDuties(t *testing.T) {
 	}
 	// A process that dies in a chore leaves its row.
 	if held, err := dbs[0].Nodes.row(t.Context(), "", holdDuty, "orphan", "dead", 0.2, 0.0); !held || err != nil {
-		t.Fatalf("take a duty: %v, %v", held, err)
+		t.Fatalf("take a duty: %v, %v; want true", held, err)
 	}
 	if ran, err := dbs[1].Nodes.Do(t.Context(), "orphan", 0, run); ran || err != nil {
 		t.Errorf("the chore of a process that may be alive: ran %v, error %v, want neither", ran, err)
@@ -144,7 +144,7 @@ func TestNodesOfAFile(t *testing.T) {
 		t.Errorf("Do: ran %v, error %v", ran, err)
 	}
 	if first, err := n.FirstUse(t.Context(), [16]byte{}, time.Hour); !first || err != nil {
-		t.Errorf("FirstUse: %v, %v", first, err)
+		t.Errorf("FirstUse: %v, %v; want true", first, err)
 	}
 	if err := errors.Join(n.Pause(t.Context(), "s", time.Hour, ""), n.Sweep(t.Context())); err != nil {
 		t.Error(err)
@@ -180,10 +180,10 @@ func TestReplays(t *testing.T) {
 	}
 	old := [16]byte{99}
 	if is, err := dbs[0].Nodes.FirstUse(t.Context(), old, -time.Second); !is || err != nil {
-		t.Fatalf("FirstUse: %v, %v", is, err)
+		t.Fatalf("FirstUse: %v, %v; want true", is, err)
 	}
 	if is, err := dbs[1].Nodes.FirstUse(t.Context(), old, time.Hour); !is || err != nil {
-		t.Errorf("an expired use counts: %v, %v", is, err)
+		t.Errorf("an expired use counts: %v, %v; want true", is, err)
 	}
 	if err := dbs[0].Nodes.Sweep(t.Context()); err != nil {
 		t.Fatal(err)
@@ -342,7 +342,7 @@ func TestMissEpoch(t *testing.T) {
 		t.Fatal(err)
 	}
 	if n, err := dbs[1].Misses.Flush(t.Context(), MissFilter{Source: "other"}); n != 0 || err != nil {
-		t.Errorf("Flush of nothing: %d, %v", n, err)
+		t.Errorf("Flush of nothing: %d, %v; want 0", n, err)
 	}
 	if now := epochs(); !slices.Equal(now, before) {
 		t.Errorf("epochs %v after nothing was forgotten, want %v", now, before)

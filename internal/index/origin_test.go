@@ -49,6 +49,6 @@ func testOrigins(t *testing.T) {
 		t.Errorf("again after a removal: %v", err)
 	}
 	if bad, err := db.Check(t.Context()); err != nil || len(bad) != 0 {
-		t.Errorf("Check: %q, error %v; want length 0", bad, err)
+		t.Errorf("Check: %q, error %v; want none", bad, err)
 	}
 }

@@ -82,7 +82,7 @@ func testCollected(t *testing.T) {
 	}
 	ended, err := db.Stages.End(t.Context(), s.ID, db.now().Add(time.Hour))
 	if err != nil || !ended {
-		t.Errorf("end: %t, %v", ended, err)
+		t.Errorf("end: %t, %v; want true", ended, err)
 	}
 	if tx, err := db.Show(t.Context(), 4, nil); err != nil || tx.Collecting {
 		t.Errorf("transaction: %+v, %v; want one that has ended", tx, err)

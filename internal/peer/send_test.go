@@ -73,7 +73,7 @@ func TestSend(t *testing.T) {
 			continue
 		}
 		if got, err := asker.Send(t.Context(), address, "begin", nil, bytes.NewReader(b)); err != nil || string(got) != "bodybodybo" {
-			t.Errorf("an early answer to %d bytes: %q, %v", size, got, err)
+			t.Errorf(`an early answer to %d bytes: %q, %v; want "bodybodybo"`, size, got, err)
 		}
 		if got, err := asker.Send(t.Context(), address, "nothing", nil, bytes.NewReader(b)); err != nil || len(got) != 0 {
 			t.Errorf("an answer without reading %d bytes: %q, %v", size, got, err)

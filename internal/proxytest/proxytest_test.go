@@ -108,7 +108,7 @@ func TestFaults(t *testing.T) {
 	p.Set(Fault{})
 	c = dial(t, p)
 	if got, err := say(t, c, "again", long); got != "again" {
-		t.Errorf("after the faults: %q, %v", got, err)
+		t.Errorf(`after the faults: %q, %v; want "again"`, got, err)
 	}
 	if n := p.Cut(); n < 1 {
 		t.Errorf("Cut: %d connections, want 1", n)
@@ -147,7 +147,7 @@ func TestTarget(t *testing.T) {
 	refused(t, p)
 	p.Target(echo(t))
 	if got, err := say(t, dial(t, p), "somebody", long); got != "somebody" {
-		t.Errorf("with a server: %q, %v", got, err)
+		t.Errorf(`with a server: %q, %v; want "somebody"`, got, err)
 	}
 	if n := p.Connections(); n != 1 {
 		t.Errorf("%d connections, want 1", n)

@@ -27,7 +27,7 @@ func benchWalk(b *testing.B, data string, plain int) {
 			f.Discard()
 		}
 		if total != int64(plain) {
-			b.Fatalf("%d bytes", total)
+			b.Fatalf("%d bytes, want %v", total, int64(plain))
 		}
 	}
 }

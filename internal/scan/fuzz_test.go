@@ -67,13 +67,13 @@ func fuzzWalk(t *testing.T, data string) {
 		must(t, c.Close())
 	}
 	if files > 101 {
-		t.Fatalf("%d files", files)
+		t.Fatalf("%d files, want at most 101", files)
 	}
 	if p != nil && p.left.Load() != memory {
 		t.Fatalf("%d bytes of memory left", p.left.Load())
 	}
 	if left, err := os.ReadDir(spool); err != nil || len(left) != 0 {
-		t.Fatalf("temporary files left: %v, %v", left, err)
+		t.Fatalf("temporary files left: %v, %v; want none", left, err)
 	}
 }
 

@@ -206,7 +206,7 @@ func read(t testing.TB, f *File) string {
 		t.Errorf("%s: ReadAt and Reader differ", f.Path)
 	}
 	if _, err := c.ReadAt(make([]byte, 1), c.Size()); !errors.Is(err, io.EOF) {
-		t.Errorf("%s: ReadAt at the end: %v", f.Path, err)
+		t.Errorf("%s: ReadAt at the end: %v, want io.EOF", f.Path, err)
 	}
 	if c.Changed() {
 		t.Errorf("%s: changed", f.Path)
@@ -284,7 +284,7 @@ func TestArchives(t *testing.T) {
 			left, err := os.ReadDir(spool)
 			must(t, err)
 			if len(left) != 0 {
-				t.Errorf("temporary files left: %v", left)
+				t.Errorf("temporary files left: %v, want none", left)
 			}
 		})
 	}
@@ -355,12 +355,12 @@ func TestFileFields(t *testing.T) {
 	}
 	p := make([]byte, 3)
 	if _, err := c.ReadAt(p, 0); err != nil || string(p) != "aaa" {
-		t.Errorf("after Discard: %q, %v", p, err)
+		t.Errorf(`after Discard: %q, %v; want "aaa"`, p, err)
 	}
 	must(t, c.Close())
 	must(t, c.Close())
 	if _, err := files[0].Open(context.Background()); !errors.Is(err, fs.ErrClosed) {
-		t.Errorf("open after Discard: %v", err)
+		t.Errorf("open after Discard: %v, want fs.ErrClosed", err)
 	}
 }
 
@@ -547,7 +547,7 @@ func TestMemory(t *testing.T) {
 		}
 	}
 	if spooled < 9 || spooled > 12 {
-		t.Errorf("%d of 20 members spooled", spooled)
+		t.Errorf("%d of 20 members spooled, want at least 9, at most 12", spooled)
 	}
 	if n := left.left.Load(); n < 0 || n > 200_000 {
 		t.Errorf("%d bytes left of 1 MiB", n)
@@ -593,7 +593,7 @@ func TestBreakAndCancel(t *testing.T) {
 		}
 	}
 	if n != 4 || !errors.Is(last, context.Canceled) {
-		t.Errorf("%d yields, last %v", n, last)
+		t.Errorf("%d yields, last %v; want 4, %v", n, last, context.Canceled)
 	}
 }
 
@@ -752,7 +752,7 @@ func TestWorkers(t *testing.T) {
 	close(files)
 	wg.Wait()
 	if n := count.Load(); n != 801 {
-		t.Errorf("%d files", n)
+		t.Errorf("%d files, want 801", n)
 	}
 }
 

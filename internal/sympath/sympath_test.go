@@ -155,7 +155,7 @@ func TestFromEnv(t *testing.T) {
 		t.Errorf(`got %+v, %q; want Credentials.HeadersFile "/etc/headers", Guard.MaxBytes 1000, ""`, specs[3], specs[1].Credentials.HeadersFile)
 	}
 	if specs, _ := FromEnv(func(string) string { return "" }, nil); len(specs) != 0 {
-		t.Errorf("FromEnv: %+v, want length 0", specs)
+		t.Errorf("FromEnv: %+v, want none", specs)
 	}
 }
 

@@ -28,7 +28,7 @@ func TestSize(t *testing.T) {
 		}
 	}
 	if a, b := Count(1, "file"), Count(2, "file"); a != "1 file" || b != "2 files" {
-		t.Errorf("Count: %q, %q", a, b)
+		t.Errorf(`Count: %q, %q; want "1 file", "2 files"`, a, b)
 	}
 }
 
@@ -40,6 +40,6 @@ func TestTable(t *testing.T) {
 	}
 	tab.Row("x\u202e", "y")
 	if err := tab.Flush(); err != nil || b.String() != "A   B\nx?  y\n" {
-		t.Errorf("table: %q, %v", b.String(), err)
+		t.Errorf("table: %q, %v; want %q", b.String(), err, "A   B\nx?  y\n")
 	}
 }

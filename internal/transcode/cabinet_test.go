@@ -36,7 +36,7 @@ func TestCabinet(t *testing.T) {
 			t.Fatalf("%v: Cabinet: error %v, want no error", size, err)
 		}
 		if fi, err := out.Stat(); err != nil || fi.Size() != n {
-			t.Errorf("%d bytes: the file has %d, %d were said; %v", size, fi.Size(), n, err)
+			t.Errorf("%d bytes: the file has %d, %d were said; %v; want %v", size, fi.Size(), n, err, n)
 		}
 		r, err := cab.Open(out, n, cab.Options{})
 		if err != nil || len(r.Files()) != 1 || r.Files()[0].Name != "foo.pdb" {
@@ -66,7 +66,7 @@ func (l liar) ReadAt(p []byte, off int64) (int, error) {
 func TestCabinetFails(t *testing.T) {
 	t.Parallel()
 	if _, err := Cabinet(t.Context(), scratch(t), Source{nil, cab.MaxFile + 1, "x", time.Time{}}); !errors.Is(err, ErrTooLarge) {
-		t.Errorf("a file above the limit: %v", err)
+		t.Errorf("a file above the limit: %v, want ErrTooLarge", err)
 	}
 	plain := bytes.Repeat([]byte("12345678"), 1000)
 	if _, err := Cabinet(t.Context(), liar{scratch(t)}, Source{bytes.NewReader(plain), 8000, "x.pdb", time.Time{}}); err == nil {
@@ -75,6 +75,6 @@ func TestCabinetFails(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	if _, err := Cabinet(ctx, scratch(t), Source{bytes.NewReader(plain), 8000, "x.pdb", time.Time{}}); !errors.Is(err, context.Canceled) {
-		t.Errorf("after the end: %v", err)
+		t.Errorf("after the end: %v, want %v", err, context.Canceled)
 	}
 }

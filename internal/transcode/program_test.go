@@ -247,7 +247,7 @@ func TestUnusable(t *testing.T) {
 			t.Errorf("%v: Probe: error %v, want an error, one with %q", c.p.Command, err, c.want)
 		}
 		if got := ts.Versions(); len(got) != 0 {
-			t.Errorf("Versions: %v, want length 0", got)
+			t.Errorf("Versions: %v, want none", got)
 		}
 		_, err := ts.Transcode(t.Context(), with(t, r, "app.pdb"), Job{Name: "app.pdb", ID: probeID, Major: 3})
 		if ClassOf(err) != ClassInfra {

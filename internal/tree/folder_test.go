@@ -191,7 +191,7 @@ func TestPacked(t *testing.T) {
 	f.shelf.close()
 	u.shelf.close()
 	if left, err := os.ReadDir(tmp); err != nil || len(left) != 0 {
-		t.Errorf("left in the temporary folder: %v, %v", left, err)
+		t.Errorf("left in the temporary folder: %v, %v; want none", left, err)
 	}
 }
 
@@ -290,7 +290,7 @@ func TestPointers(t *testing.T) {
 		}
 	}
 	if _, err := get(t, f, "hello-x64.pdb/"+pdbKey+"/file.ptr"); !errors.Is(err, fs.ErrNotExist) {
-		t.Errorf("file.ptr itself: %v", err)
+		t.Errorf("file.ptr itself: %v, want fs.ErrNotExist", err)
 	}
 }
 
@@ -346,7 +346,7 @@ func TestListings(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, err := get(t, f, pdbPath); !errors.Is(err, fs.ErrNotExist) {
-		t.Errorf("after it went: %v", err)
+		t.Errorf("after it went: %v, want fs.ErrNotExist", err)
 	}
 	// A folder that was empty is looked at again.
 	empty := t.TempDir()
@@ -385,7 +385,7 @@ func TestAdmin(t *testing.T) {
 	closed, told := open(t, dir, Options{}), open(t, dir, Options{AdminFiles: true})
 	for name, want := range names {
 		if _, _, err := closed.Admin(t.Context(), name); !errors.Is(err, fs.ErrNotExist) {
-			t.Errorf("%s is told to everybody: %v", name, err)
+			t.Errorf("%s is told to everybody: %v, want fs.ErrNotExist", name, err)
 		}
 		b, _, err := told.Admin(t.Context(), name)
 		if err != nil || !strings.Contains(string(b), want) || strings.Contains(string(b), "secret") {

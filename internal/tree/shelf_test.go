@@ -66,10 +66,10 @@ func TestShelfBounded(t *testing.T) {
 			}
 			f.shelf.close()
 			if f.shelf.held != 0 {
-				t.Errorf("%d bytes are counted after the end", f.shelf.held)
+				t.Errorf("%d bytes are counted after the end, want 0", f.shelf.held)
 			}
 			if left, _ := os.ReadDir(tmp); len(left) > 0 {
-				t.Errorf("%d temporary files are left", len(left))
+				t.Errorf("%d temporary files are left, want 0", len(left))
 			}
 		})
 	}

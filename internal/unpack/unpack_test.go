@@ -59,7 +59,7 @@ func TestFile(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	if _, err := File(ctx, io.Discard, bytes.NewReader(zs), int64(len(zs)), 1<<20); !errors.Is(err, context.Canceled) || errors.Is(err, ErrPacked) {
-		t.Errorf("after the end of the context: %v", err)
+		t.Errorf("after the end of the context: %v, want %v, not ErrPacked", err, context.Canceled)
 	}
 	full := errors.New("disk full")
 	if _, err := File(t.Context(), failing{full}, bytes.NewReader(zs), int64(len(zs)), 1<<20); err != full {

@@ -231,7 +231,7 @@ func TestRebinding(t *testing.T) {
 		}
 	}
 	if n.Load() != 3 || len(inner.asks()) != 0 {
-		t.Errorf("%d lookups, %v", n.Load(), inner.asks())
+		t.Errorf("%d lookups, %v; want 3, length 0", n.Load(), inner.asks())
 	}
 	// Of two addresses the private one is not the way round either.
 	d := NewDialer(DialerOptions{Lookup: func(context.Context, string) ([]netip.Addr, error) {

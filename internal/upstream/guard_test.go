@@ -142,7 +142,7 @@ func TestGuardPauses(t *testing.T) {
 		time.Sleep(5*time.Minute + time.Second)
 		for range 4 {
 			if got := g.ask(t, t.Context()); got != fetch.ClassNotFound {
-				t.Fatalf("after it worked again: %v", got)
+				t.Fatalf("after it worked again: %v, want %v", got, fetch.ClassNotFound)
 			}
 		}
 		a.fetch = says(fetch.ClassBroken)
@@ -185,7 +185,7 @@ func TestGuardProbe(t *testing.T) {
 		synctest.Wait()
 		a.fetch = says(fetch.ClassNotFound)
 		if got := g.ask(t, t.Context()); got != fetch.ClassNotFound {
-			t.Errorf("while the probe's body comes: %v", got)
+			t.Errorf("while the probe's body comes: %v, want %v", got, fetch.ClassNotFound)
 		}
 		if body == nil {
 			t.Fatal("no body")
@@ -207,7 +207,7 @@ func TestGuardBlame(t *testing.T) {
 		wrong := &fetch.Failure{Source: "actor", Class: fetch.ClassBroken, Err: errors.New("another file")}
 		for i := range 5 {
 			if got := g.ask(t, t.Context()); got != fetch.ClassNone {
-				t.Fatalf("file %d: %v", i, got)
+				t.Fatalf("file %d: %v, want %v", i, got, fetch.ClassNone)
 			}
 			g.Blame(wrong)
 		}
@@ -216,7 +216,7 @@ func TestGuardBlame(t *testing.T) {
 		}
 		time.Sleep(11 * time.Second)
 		if got := g.ask(t, t.Context()); got != fetch.ClassNone {
-			t.Fatalf("the probe: %v", got)
+			t.Fatalf("the probe: %v, want %v", got, fetch.ClassNone)
 		}
 		g.Blame(wrong)
 		if s := g.State(); !s.Open || time.Until(s.Until) != 20*time.Second {
@@ -255,7 +255,7 @@ func TestGuardRetryAfter(t *testing.T) {
 		time.Sleep(90 * time.Second)
 		a.fetch = gives("x")
 		if got := g.ask(t, t.Context()); got != fetch.ClassNone {
-			t.Errorf("after that time: %v", got)
+			t.Errorf("after that time: %v, want %v", got, fetch.ClassNone)
 		}
 		a.fetch = says(fetch.ClassBusy) // without a word of when
 		g.ask(t, t.Context())
@@ -364,7 +364,7 @@ func TestGuardShare(t *testing.T) {
 			g.Traits().Share(int(c.servers))
 			synctest.Wait()
 			if s := g.State(); s.Active != c.active || s.Waiting != 20-c.active {
-				t.Errorf("%d servers: %d requests, %d waiting; running ones continue", c.servers, s.Active, s.Waiting)
+				t.Errorf("%d servers: %d requests, %d waiting; running ones continue; want %v, %v", c.servers, s.Active, s.Waiting, c.active, 20-c.active)
 			}
 		}
 		cancel() // of 8 that wait, some of them behind others
@@ -425,10 +425,10 @@ func TestGuardExecutables(t *testing.T) {
 	}}
 	g := Guard(a, GuardOptions{})
 	if got := g.ask(t, t.Context()); got != fetch.ClassBroken {
-		t.Errorf("an image in the place of a PDB: %v", got)
+		t.Errorf("an image in the place of a PDB: %v, want %v", got, fetch.ClassBroken)
 	}
 	if got := Guard(a, GuardOptions{Executables: true}).ask(t, t.Context()); got != fetch.ClassNone {
-		t.Errorf("an image that is allowed: %v", got)
+		t.Errorf("an image that is allowed: %v, want %v", got, fetch.ClassNone)
 	}
 }
 
@@ -503,7 +503,7 @@ func TestGuardFilters(t *testing.T) {
 	for _, c := range [][3]int64{{0, 5, 5}, {3, 5, 3}, {5, 3, 3}, {5, 0, 5}} {
 		a.fetch = func(_ context.Context, ask fetch.Ask) (*fetch.Reply, error) {
 			if ask.Limit != c[2] {
-				t.Errorf("limits %d and %d: %d", c[0], c[1], ask.Limit)
+				t.Errorf("limits %d and %d: %d, want %v", c[0], c[1], ask.Limit, c[2])
 			}
 			return says(fetch.ClassNotFound)(nil, ask)
 		}
@@ -563,7 +563,7 @@ func TestGuardHangsBesideFaster(t *testing.T) {
 				}
 				time.Sleep(2 * watchTime)
 				if s := g.State(); s.Active != 0 {
-					t.Errorf("%d requests are still active", s.Active)
+					t.Errorf("%d requests are still active, want 0", s.Active)
 				}
 			})
 		})

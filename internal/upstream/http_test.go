@@ -96,7 +96,7 @@ func source(t *testing.T, cfg HTTPConfig, d DialerOptions) *HTTP {
 	t.Cleanup(func() {
 		_ = h.Close()
 		if left, _ := os.ReadDir(cfg.TempDir); len(left) > 0 {
-			t.Errorf("%d temporary files are left", len(left))
+			t.Errorf("%d temporary files are left, want 0", len(left))
 		}
 	})
 	return h
@@ -366,7 +366,7 @@ func TestStatus(t *testing.T) {
 				t.Errorf("again in %v", left)
 			}
 			if n := len(s.asks()); n != c.asks {
-				t.Errorf("%d requests", n)
+				t.Errorf("%d requests, want %v", n, c.asks)
 			}
 		})
 	}
@@ -454,7 +454,7 @@ func TestDamage(t *testing.T) {
 				t.Errorf("%d bytes", len(b))
 			}
 			if n := len(s.asks()); n != 1 {
-				t.Errorf("%d requests", n)
+				t.Errorf("%d requests, want 1", n)
 			}
 		})
 	}
@@ -707,11 +707,11 @@ func TestTiers(t *testing.T) {
 			return n
 		}
 		if n := probes(); n != 1 {
-			t.Errorf("%d probes", n)
+			t.Errorf("%d probes, want 1", n)
 		}
 		now = now.Add(tierLife)
 		if _, _, err := load(t, h, wish(t, askFoo)); err != nil || probes() != 2 {
-			t.Errorf("%d probes, %v", probes(), err)
+			t.Errorf("%d probes, %v; want 2", probes(), err)
 		}
 		if _, _, err := load(t, h, wish(t, "buildid/"+hex40+"/debuginfo")); fetch.ClassOf(err) != fetch.ClassNotFound || len(s.asks()) != 9 {
 			t.Errorf("load: %v, error %v; want fetch.ClassOf(err) %v, length 9", s.asks(), err, fetch.ClassNotFound)
@@ -869,7 +869,7 @@ func TestNoSecrets(t *testing.T) {
 	check := func(what, text string) {
 		t.Helper()
 		if strings.Contains(text, secret) || strings.Contains(text, "pa55word") {
-			t.Errorf("%s tells a secret: %s", what, text)
+			t.Errorf(`%s tells a secret: %s, want one without %q, one without "pa55word"`, what, text, secret)
 		}
 	}
 	at := func(p string) string {
@@ -976,7 +976,7 @@ func TestManyAtOnce(t *testing.T) {
 		ports[r.RemoteAddr] = true
 	}
 	if len(s.asks()) != 128 || len(ports) > 64 {
-		t.Errorf("%d requests on %d connections", len(s.asks()), len(ports))
+		t.Errorf("%d requests on %d connections, want 128, at most 64", len(s.asks()), len(ports))
 	}
 }
 

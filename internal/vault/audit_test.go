@@ -132,7 +132,7 @@ func TestAuditOfACopy(t *testing.T) {
 		t.Errorf("audit: %+v, %v; want %+v", got, err, want)
 	}
 	if known, err := s.places.Known(t.Context(), u); known || err != nil {
-		t.Errorf("the unknown object was doomed: %v, %v", known, err)
+		t.Errorf("the unknown object was doomed: %v, %v; want false", known, err)
 	}
 	s.same(t, c)
 }
