@@ -129,7 +129,7 @@ func TestDamaged(t *testing.T) {
 	dir := material(t, "edge", "badcab")
 	files, err := filepath.Glob(filepath.Join(dir, "*"))
 	if err != nil || len(files) == 0 {
-		t.Fatal("no files", err)
+		t.Fatalf("%d files, error %v; want some", len(files), err)
 	}
 	for _, path := range files {
 		b, err := os.ReadFile(path)

@@ -686,7 +686,7 @@ func TestGDBWithHeaders(t *testing.T) {
 	good, other := g.token("--name", "good", "--product", "secret"), g.token("--name", "other", "--product", "public")
 	id := regexp.MustCompile(`Build ID: ([0-9a-f]+)`).FindStringSubmatch(sh("readelf -n stripped"))
 	if id == nil {
-		t.Fatal("no build-id")
+		t.Fatal("the program has no build-id, want one")
 	}
 	for i, c := range []struct {
 		name, header, prefix string

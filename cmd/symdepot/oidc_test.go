@@ -71,7 +71,7 @@ push:
 		return string(out), cmd.ProcessState.ExitCode()
 	}
 	if out, code := run(nil, "add", "--product", "other", "../../testdata/pe"); code != 0 {
-		t.Fatal(out)
+		t.Fatalf("add --product other: exit code %d, want 0\n%s", code, out)
 	}
 	srv, err := startServe(func(k string) string {
 		for _, kv := range base {

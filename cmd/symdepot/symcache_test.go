@@ -235,7 +235,7 @@ func (a symAnswer) words(t *testing.T) string {
 		}
 		w = append(w, v)
 		if a.status != 302 && h.Get("ETag") == "" {
-			t.Error("no ETag")
+			t.Errorf("status %d without an ETag, want one", a.status)
 		}
 	case 404:
 		if ra := h.Get("Retry-After"); ra != "" {
@@ -259,7 +259,7 @@ func (a symAnswer) words(t *testing.T) string {
 		w = append(w, h.Get("Allow"))
 	}
 	if a.status != 304 && a.status != 405 && h.Get("Vary") == "" && strings.Contains(h.Get("Content-Type"), "symcache") {
-		t.Error("no Vary")
+		t.Errorf("status %d without Vary, want it", a.status)
 	}
 	if a.status == 200 || a.status == 206 {
 		b := a.body

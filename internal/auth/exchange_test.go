@@ -26,7 +26,7 @@ func TestExchange(t *testing.T) {
 	idToken := issuer.Sign(issuer.GitHub(audience, c.now(), nil))
 	secret, row, challenge := g.Exchange(t.Context(), idToken)
 	if challenge != nil {
-		t.Fatalf("%+v", challenge)
+		t.Fatalf("challenge %+v, want none", challenge)
 	}
 	if row.Name != "oidc:github:octo/game@refs/heads/main" || !slices.Equal(row.Scopes, []string{ScopeWrite}) || !slices.Equal(row.Products, []string{"Game"}) ||
 		!row.Expires.Equal(c.now().Add(time.Hour)) || !row.Keep.After(row.Expires) || row.CreatedBy != "oidc" {

@@ -371,7 +371,7 @@ func TestSomeForAnonymous(t *testing.T) {
 	game, _ := s.issue(t, c, TokenSpec{Name: "game", Products: []string{"Game"}})
 	g := newGate(t, Config{Now: c.now, Policy: PolicyConfig{Anonymous: []string{"Public"}}, Users: usersFile(t, "alice", "secret")}, s)
 	if _, open := g.Open(); open {
-		t.Error("open")
+		t.Error("the gate is open to everybody, want it closed")
 	}
 	_, r, ch := g.Authenticate(get(), "")
 	if ch != nil || !slices.Equal(r.Products, []string{"Public"}) || r.All {
@@ -433,7 +433,7 @@ func TestUsersAreReadAgain(t *testing.T) {
 		return ch.Status
 	}
 	if status("one") != 200 || status("two") != 401 {
-		t.Fatal("at first")
+		t.Fatal("at first the second password is taken or the first one is not, want only the first")
 	}
 	b, err := os.ReadFile(usersFile(t, "alice", "two"))
 	if err != nil {

@@ -389,7 +389,7 @@ func TestConnection(t *testing.T) {
 		}
 		c.add(-time.Hour)
 		if in(first()) != on {
-			t.Error("forgotten")
+			t.Errorf("a later request of the connection is let in: %v, want %v", !on, on)
 		}
 		if _, _, ch := g.Authenticate(first("Authorization", "Bearer "+revoked), ""); ch == nil || in(first()) {
 			t.Error("bad credentials do not end what the connection was worth")
@@ -449,7 +449,7 @@ func TestKeytabIsReadAgain(t *testing.T) {
 		return ch == nil
 	}
 	if !in(one) || in(two) {
-		t.Fatal("at first")
+		t.Fatal("at first the second key is taken or the first one is not, want only the first")
 	}
 	if err := os.WriteFile(name, []byte("half a key"), 0o600); err != nil {
 		t.Fatal(err)

@@ -167,7 +167,7 @@ func TestTLSFiles(t *testing.T) {
 		return leaf
 	}
 	if !served().Equal(first) {
-		t.Fatal("another certificate")
+		t.Fatal("the server has a different certificate, want the first one")
 	}
 	// A certificate that does not fit its key changes nothing, and is told once.
 	half := filepath.Join(dir, "v1", "cert.pem")

@@ -126,7 +126,7 @@ func TestRefresh(t *testing.T) {
 	b := d.mustBegin(t)
 	d.age(t, ref)
 	if !b.Known(t.Context(), ref) {
-		t.Error("not known")
+		t.Errorf("Known(%s) is false, want true", ref)
 	}
 	fresh("known", start)
 	d.age(t, ref)
@@ -135,7 +135,7 @@ func TestRefresh(t *testing.T) {
 	}
 	d.age(t, ref)
 	if !b.Has(t.Context(), ref) {
-		t.Error("not there")
+		t.Errorf("Has(%s) is false, want true", ref)
 	}
 	if got := d.mustStat(t, ref).ModTime; time.Since(got) < time.Hour {
 		t.Error("Has has changed the time")

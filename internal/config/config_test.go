@@ -586,7 +586,7 @@ func TestConfigDocs(t *testing.T) {
 		examples++
 	}
 	if examples == 0 {
-		t.Error("no examples")
+		t.Error("the documentation has no examples, want some")
 	}
 }
 

@@ -607,7 +607,7 @@ func TestWorkerFails(t *testing.T) {
 		t.Helper()
 		j, ok := remote(t, d, "one")
 		if !ok {
-			t.Fatal("no job")
+			t.Fatal("the worker got no job, want one")
 		}
 		if err := d.Jobs().Fail(t.Context(), jobs.Lease{ID: j.ID, Worker: "one", Token: j.Token}, jobs.Failure{Class: string(class), Version: v.String(), Detail: "so it goes\x1b[2J"}); err != nil {
 			t.Fatal(err)
@@ -635,7 +635,7 @@ func TestWorkerFails(t *testing.T) {
 	}
 	j, ok := remote(t, d, "one")
 	if !ok {
-		t.Fatal("no job")
+		t.Fatal("the worker got no job, want one")
 	}
 	if err := d.Jobs().Release(t.Context(), jobs.Lease{ID: j.ID, Worker: "one", Token: j.Token}); err != nil {
 		t.Fatal(err)

@@ -741,7 +741,7 @@ func TestOtherFormatsAreNoResults(t *testing.T) {
 	}
 	j, ok := remote(t, d, "worker")
 	if !ok {
-		t.Fatal("no job")
+		t.Fatal("the worker got no job, want one")
 	}
 	blobs := countBlobs(t, d)
 	for _, bad := range []string{"MZ not a symcache", "\x7fELF", "<!DOCTYPE html>", "PK\x03\x04", "SYMC\x09", ""} {

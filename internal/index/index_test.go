@@ -304,7 +304,7 @@ func testDrop(t *testing.T) {
 		t.Errorf("dropped %d: %x", n, deleted)
 	}
 	if is, err := db.HasContent(t.Context(), a.Ref); is || err != nil {
-		t.Error("still there", err)
+		t.Errorf("HasContent of the removed content: %v, error %v; want false", is, err)
 	}
 	if is, _ := db.HasContent(t.Context(), b.Ref); !is {
 		t.Error("b is gone, which another object needs")
@@ -897,7 +897,7 @@ func TestDamagedFile(t *testing.T) {
 		var problems []string
 		problems, err = broken.Check(t.Context())
 		if err == nil && len(problems) == 0 {
-			t.Error("nothing found")
+			t.Error("the damaged index passes Check, want an error or a problem")
 		}
 		_ = broken.Close()
 	}
@@ -914,7 +914,7 @@ func TestOpenRefuses(t *testing.T) {
 		t.Error("read-only without a file:", err)
 	}
 	if _, err := Open(t.Context(), filepath.Join(dir, "no", "index.db"), Options{}); !errors.Is(err, fs.ErrNotExist) {
-		t.Error("no folder:", err)
+		t.Errorf("Open in a folder that does not exist: error %v, want fs.ErrNotExist", err)
 	}
 	for name, text := range map[string]string{"short": "SQLi", "text": strings.Repeat("no database ", 1000), "magic only": "SQLite format 3\x00", "zeros": "SQLite format 3\x00" + strings.Repeat("\x00", 5000)} {
 		if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
@@ -975,7 +975,7 @@ func TestMigrations(t *testing.T) {
 		}
 	}
 	if formatCurrent == 0 {
-		t.Error("no migrations")
+		t.Error("formatCurrent is 0, want at least 1")
 	}
 }
 
@@ -1037,8 +1037,8 @@ func TestReadOnly(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer ro.Close()
-	if len(lookupEntry(t, ro, all, pdb(1))) != 1 {
-		t.Error("nothing found")
+	if n := len(lookupEntry(t, ro, all, pdb(1))); n != 1 {
+		t.Errorf("the read-only index finds %d rows of an added PDB, want 1", n)
 	}
 	if _, err := ro.Commit(t.Context(), Tx{Entries: []Entry{pdb(2)}}, nil); !errors.Is(err, ErrReadOnly) {
 		t.Error(err)

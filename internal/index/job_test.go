@@ -242,7 +242,7 @@ func testLostWorkers(t *testing.T) {
 	id := enqueue(t, db, Job{Kind: "symcache", Key: "k", MaxAttempts: 3})
 	first := lease(t, db, "a", 1)[0]
 	if jobs := lease(t, db, "b", 1); jobs != nil {
-		t.Fatal("leased twice")
+		t.Fatalf("a leased job was leased again: %+v, want none", jobs)
 	}
 	c.hours(1)
 	stats, err := db.JobStats(t.Context())
@@ -254,7 +254,7 @@ func testLostWorkers(t *testing.T) {
 		t.Error(err)
 	}
 	if jobs := lease(t, db, "b", 1); jobs != nil {
-		t.Fatal("leased twice")
+		t.Fatalf("a leased job was leased again: %+v, want none", jobs)
 	}
 	c.hours(1)
 	if jobs, err := db.Lease(t.Context(), "c", []string{"other"}, nil, time.Minute, 1); err != nil || jobs != nil {

@@ -238,7 +238,7 @@ func TestPathMap(t *testing.T) {
 		t.Errorf(`local(%q): %q, error %v; want "./sub/a.pdb"`, `.\sub\a.pdb`, got, err)
 	}
 	if _, err := parsePathMap([]string{"x"}); err == nil {
-		t.Error("no error")
+		t.Error("parsePathMap(x) has no error, want one")
 	}
 }
 

@@ -617,7 +617,7 @@ func TestChanged(t *testing.T) {
 		c, err := f.Open(context.Background())
 		must(t, err)
 		if c.Changed() {
-			t.Error("changed before")
+			t.Error("Changed is true before the change, want false")
 		}
 		on := f.Path
 		if f.Archive != "" {

@@ -256,7 +256,7 @@ func TestShutdown(t *testing.T) {
 	}
 	if c, err := net.Dial("tcp", addr); err == nil {
 		_ = c.Close()
-		t.Error("still accepting")
+		t.Errorf("a connection to %s after the stop: accepted, want it refused", addr)
 	}
 	select {
 	case err := <-done:

@@ -43,7 +43,7 @@ func TestPage(t *testing.T) {
 	}
 	style := regexp.MustCompile(`(?s)<style>(.*)</style>`).FindStringSubmatch(r.body)
 	if style == nil {
-		t.Fatal("no style")
+		t.Fatal("the page has no style, want one")
 	}
 	sum := sha256.Sum256([]byte(style[1]))
 	policy := r.header.Get("Content-Security-Policy")

@@ -184,7 +184,7 @@ func listen(t testing.TB, s *Server) (addr string) {
 	t.Cleanup(func() {
 		cancel()
 		if err := <-done; err != nil {
-			t.Error("Serve:", err)
+			t.Errorf("Serve: error %v, want no error", err)
 		}
 	})
 	return ln.Addr().String()

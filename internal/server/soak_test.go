@@ -265,7 +265,7 @@ func (k *soak) old(ctx context.Context, i int) {
 	case bytes.Contains(head, []byte(" 404 ")):
 		k.note("404")
 	case !bytes.Contains(head, []byte(" 200 ")):
-		k.t.Errorf("%s", head)
+		k.t.Errorf("response %q, want status 200", head)
 	case bytes.Equal(body, k.files[i]):
 		k.note("right 200")
 	case bytes.Contains(head, []byte("\r\nContent-Length: "+fmt.Sprint(len(body))+"\r\n")) || !bytes.Contains(head, []byte("\r\nContent-Length: ")):

@@ -256,7 +256,7 @@ func TestSignedAddress(t *testing.T) {
 		t.Errorf("readSigned: %v, error %v; want %v", got, err, v)
 	}
 	if _, err := s.symcache.readSigned(query(now+60), route(strings.ToUpper(symCachePath)+"/01")); err != nil {
-		t.Error("another spelling:", err)
+		t.Errorf("the signature of a different spelling: error %v, want no error", err)
 	}
 	if _, err := s.symcache.readSigned(query(now-1), req); err == nil {
 		t.Error("an expired address was taken")
@@ -270,7 +270,7 @@ func TestSignedAddress(t *testing.T) {
 		q := query(now + 60)
 		q.Del(key)
 		if _, err := s.symcache.readSigned(q, req); err == nil {
-			t.Error("without " + key)
+			t.Errorf("a signed link without %s: no error, want one", key)
 		}
 	}
 }

@@ -188,11 +188,11 @@ func TestGuardProbe(t *testing.T) {
 			t.Errorf("while the probe's body comes: %v, want %v", got, fetch.ClassNotFound)
 		}
 		if body == nil {
-			t.Fatal("no body")
+			t.Fatal("the response has no body, want one")
 		}
 		_ = w.CloseWithError(&fetch.Failure{Source: "actor", Class: fetch.ClassBroken})
 		if _, err := io.Copy(io.Discard, body); err == nil {
-			t.Error("no error")
+			t.Error("the cut body was read without an error, want one")
 		}
 		if s := g.State(); !s.Open || time.Until(s.Until) != 20*time.Second {
 			t.Errorf("a probe that broke off: %+v", s)
