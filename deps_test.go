@@ -65,7 +65,7 @@ var mayImport = map[string][]string{
 	"internal/manual":   {},
 	"internal/exchange": {"debugid", "symfile", "layout", "objfile", "symstore", "internal/blob", "internal/ctxio", "internal/depot", "internal/durable", "internal/scan", "internal/term", "internal/transcode", "internal/tree", "internal/unpack"},
 	"internal/want":     {"debugid", "dump", "symfile", "layout", "objfile", "internal/depot", "internal/durable", "internal/fetch", "internal/scan", "internal/term"},
-	"internal/report":   {"internal/depot", "internal/retention", "internal/scan", "internal/term"},
+	"internal/report":   {"layout", "objfile", "symfile", "internal/depot", "internal/retention", "internal/scan", "internal/term"},
 	"internal/bundle":   {"symfile", "layout", "internal/ctxio", "internal/depot", "internal/term", "internal/want"},
 	// symcachework knows the depot as an interface.
 	"internal/symcachework": {"debugid", "symfile", "layout", "objfile", "symcache", "internal/blob", "internal/client", "internal/durable", "internal/fetch", "internal/index", "internal/jobs", "internal/transcode", "internal/wire"},

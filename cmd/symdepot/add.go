@@ -10,6 +10,7 @@ import (
 
 	"github.com/symdepot/symdepot/internal/depot"
 	"github.com/symdepot/symdepot/internal/exchange"
+	"github.com/symdepot/symdepot/internal/report"
 	"github.com/symdepot/symdepot/internal/term"
 )
 
@@ -114,8 +115,8 @@ func fileEvent(e exchange.Event) any {
 		return struct {
 			Event    exchange.EventKind `json:"event"`
 			Restored bool               `json:"restored,omitempty"`
-			identified
-		}{e.Kind, e.Restored, newIdentified(e.Path, *e.Object)}
+			report.Identified
+		}{e.Kind, e.Restored, report.NewIdentified(e.Path, *e.Object)}
 	case exchange.EventSkipped:
 		return struct {
 			Event      exchange.EventKind `json:"event"`

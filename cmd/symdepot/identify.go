@@ -9,7 +9,6 @@ import (
 	"github.com/symdepot/symdepot/internal/report"
 	"github.com/symdepot/symdepot/internal/scan"
 	"github.com/symdepot/symdepot/internal/term"
-	"github.com/symdepot/symdepot/layout"
 	"github.com/symdepot/symdepot/objfile"
 )
 
@@ -33,39 +32,6 @@ that is not a symbol file gives {"path":…,"error":…}.
 
 Exit codes: 0 at least one symbol file, 1 none, 2 wrong command line, 3 a path could not be read (the
 others were).`
-}
-
-// identified is one line of JSON output. The field names are an interface.
-type identified struct {
-	Path     string              `json:"path"`
-	Kind     string              `json:"kind"`
-	Name     string              `json:"name"`
-	Arch     string              `json:"arch"`
-	Size     int64               `json:"size"`
-	CodeID   string              `json:"code_id"`
-	DebugID  string              `json:"debug_id"`
-	BuildID  string              `json:"build_id"`
-	Features []string            `json:"features"`
-	Paths    map[string][]string `json:"paths"`
-	Wants    []string            `json:"wants,omitempty"`
-}
-
-func newIdentified(path string, o objfile.Object) identified {
-	id := identified{
-		Path: path, Kind: o.Kind.String(), Name: o.Name, Arch: o.Arch, Size: o.Size, CodeID: o.CodeID,
-		DebugID: o.DebugID.Breakpad(), BuildID: string(o.BuildID), Features: o.Features.Words(), Paths: map[string][]string{},
-	}
-	for _, l := range layout.All() {
-		if ps := l.Paths(o.Object); len(ps) > 0 {
-			id.Paths[l.Name()] = ps
-		}
-	}
-	for _, w := range o.PDBs {
-		if ps := layout.SymStore.Paths(w); len(ps) > 0 {
-			id.Wants = append(id.Wants, ps[0])
-		}
-	}
-	return id
 }
 
 // Run identifies every file below the paths.
@@ -122,14 +88,14 @@ func (c identifyCmd) Run(a *app) error {
 		}
 		for _, o := range objs {
 			found++
-			id := newIdentified(f.Path, o)
+			id := report.NewIdentified(f.Path, o)
 			if c.JSON {
 				if err := out.Write(id); err != nil {
 					return err
 				}
 				continue
 			}
-			t.Row(id.Kind, id.Arch, bestID(id), term.Size(id.Size), strings.Join(id.Features, ","), id.Path)
+			t.Row(id.Kind, id.Arch, id.ID(), term.Size(id.Size), strings.Join(id.Features, ","), id.Path)
 		}
 	}
 	if !c.JSON {
@@ -157,17 +123,4 @@ func isNamed(paths []string, path string) bool {
 		}
 	}
 	return false
-}
-
-func bestID(id identified) string {
-	if s := report.ID(id.Kind, id.CodeID, id.DebugID, id.BuildID); s != "" {
-		return s
-	}
-	// Kinds that are asked for by a hash have it in their path only.
-	if ps := id.Paths[layout.SymStore.Name()]; len(ps) > 0 {
-		if parts := strings.Split(ps[0], "/"); len(parts) > 1 {
-			return parts[1]
-		}
-	}
-	return ""
 }

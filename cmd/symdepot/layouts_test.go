@@ -16,6 +16,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/symdepot/symdepot/internal/report"
 	"github.com/symdepot/symdepot/internal/symtest"
 )
 
@@ -50,7 +51,7 @@ func TestEveryLayout(t *testing.T) {
 	kinds := map[string]int{}
 	for dec := json.NewDecoder(strings.NewReader(out)); ; {
 		var o struct {
-			identified
+			report.Identified
 			Error string `json:"error"`
 		}
 		if err := dec.Decode(&o); errors.Is(err, io.EOF) {

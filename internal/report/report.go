@@ -64,7 +64,7 @@ func NewFile(f depot.TxFile) File {
 	return File{origin(f.Path, f.Archive), f.Archive, o.Kind.String(), o.Name, f.Size, f.ModTime.UTC(), o.CodeID, o.DebugID.Breakpad(), string(o.BuildID), f.Ref.String()}
 }
 
-// ID is the id of the object that people know it by; see ID.
+// ID is the id of the object that people know it by; see the function ID.
 func (f File) ID() string { return ID(f.Kind, f.CodeID, f.DebugID, f.BuildID) }
 
 // origin is the one path of a file that may come from an archive.
@@ -74,44 +74,6 @@ func origin(path, archive string) string {
 	}
 	return archive + scan.Separator + strings.TrimPrefix(path, "/")
 }
-
-// Found is an object that a query found, in JSON.
-type Found struct {
-	Query        string    `json:"query"`
-	Kind         string    `json:"kind"`
-	Name         string    `json:"name"`
-	Arch         string    `json:"arch"`
-	Size         int64     `json:"size"`
-	CodeID       string    `json:"code_id"`
-	DebugID      string    `json:"debug_id"`
-	BuildID      string    `json:"build_id"`
-	Features     []string  `json:"features"`
-	SHA256       string    `json:"sha256"`
-	Transactions []int64   `json:"transactions"`
-	FetchedFrom  string    `json:"fetched_from,omitempty"`
-	Fetched      time.Time `json:"fetched,omitzero"`
-	// SameContent is set if the query was a local file: whether the object has
-	// that file's bytes, not only its ids.
-	SameContent *bool `json:"same_content,omitempty"`
-}
-
-// NewFound describes an object that query found. same is nil unless the query
-// was a local file.
-func NewFound(query string, f depot.Found, same *bool) Found {
-	o := f.Object
-	l := Found{Query: query, Kind: o.Kind.String(), Name: o.Name, Arch: f.Arch, Size: f.Size, CodeID: o.CodeID, DebugID: o.DebugID.Breakpad(),
-		BuildID: string(o.BuildID), Features: f.Features, SHA256: f.Ref.String(), Transactions: f.Transactions, FetchedFrom: f.Source, SameContent: same}
-	if l.Transactions == nil {
-		l.Transactions = []int64{} // a list for programs, also if it is empty
-	}
-	if f.Source != "" {
-		l.Fetched = f.Added.UTC()
-	}
-	return l
-}
-
-// ID is the id of the object that people know it by; see ID.
-func (f Found) ID() string { return ID(f.Kind, f.CodeID, f.DebugID, f.BuildID) }
 
 // Remark says what a line of a table has no column for: whether the content is
 // that of the local file, and where a cached file was downloaded from.
