@@ -130,7 +130,7 @@ func (n *Node) run(ctx context.Context, out *writer, q question) error {
 // receive answers a question with a body. read is called when the whole body has
 // been read.
 func (n *Node) receive(ctx context.Context, conn *tls.Conn, out *writer, q question, read func()) error {
-	b := &sent{node: n, conn: conn, end: read}
+	b := newSent(n, conn, read)
 	if n.opt.Uploads == nil {
 		return out.sendJSON(typeFail, failure{})
 	}
@@ -147,30 +147,16 @@ func (n *Node) receive(ctx context.Context, conn *tls.Conn, out *writer, q quest
 
 // sent reads the body of a question.
 type sent struct {
+	parts
 	node *Node
 	conn *tls.Conn
-	left int    // bytes of the current message
 	end  func() // called before the end of the body is returned
-	err  error
 }
 
-func (b *sent) Read(p []byte) (int, error) {
-	for b.left == 0 && b.err == nil {
-		b.err = b.begin()
-	}
-	if b.left == 0 {
-		return 0, b.err
-	}
-	if err := b.expect(); err != nil {
-		return 0, err
-	}
-	n, err := b.conn.Read(p[:min(len(p), b.left)])
-	b.left -= n
-	if err != nil {
-		b.left, b.err = 0, broken(err)
-		err = b.err
-	}
-	return n, err
+func newSent(n *Node, conn *tls.Conn, end func()) *sent {
+	b := &sent{node: n, conn: conn, end: end}
+	b.parts = parts{conn: conn, expect: b.expect, begin: b.begin, broken: broken}
+	return b
 }
 
 func (b *sent) expect() error {
@@ -178,27 +164,26 @@ func (b *sent) expect() error {
 }
 
 // begin reads the head of the next message.
-func (b *sent) begin() error {
+func (b *sent) begin() (int, error) {
 	if err := b.expect(); err != nil {
-		return err
+		return 0, err
 	}
 	kind, n, err := readHead(b.conn)
 	switch {
 	case err != nil:
-		return broken(err)
+		return 0, broken(err)
 	case kind == typeAlive && n == 0:
-		return nil
+		return 0, nil
 	case kind == typeData:
-		b.left = n
-		return nil
+		return n, nil
 	case kind == typeEnd && n == 0:
 		if err := b.conn.SetReadDeadline(time.Time{}); err != nil {
-			return err
+			return 0, err
 		}
 		b.end()
-		return io.EOF
+		return 0, io.EOF
 	}
-	return fmt.Errorf("a message of the type %q, want a part of a body", kind)
+	return 0, fmt.Errorf("a message of the type %q, want a part of a body", kind)
 }
 
 // broken returns the error of a body that ends early.

@@ -129,7 +129,7 @@ func (m member) Fetch(ctx context.Context, ask fetch.PeerAsk) (_ *fetch.PeerRepl
 	if err != nil {
 		return nil, err
 	}
-	b := &body{call: c, ctx: ctx}
+	b := newBody(ctx, c)
 	defer func() {
 		if err != nil {
 			c.close()
@@ -213,7 +213,7 @@ func (n *Node) Send(ctx context.Context, address, kind string, input []byte, bod
 		}
 		if rerr == io.EOF {
 			stop()
-			keeper.Wait() // after the end the other side expects nothing
+			keeper.Wait() // no alive message may follow the end
 			_ = out.send(typeEnd, nil)
 			break
 		}
@@ -242,55 +242,37 @@ func (c *call) result() (result []byte, err error) {
 
 // body is the file that a peer sends.
 type body struct {
-	*call
+	parts
+	call *call
 	ctx  context.Context
-	left int        // bytes of the current message
-	file fetch.File // at the end that of the end
-	err  error
+	file fetch.File // complete at the end
 }
 
-// Read implements io.Reader.
-func (b *body) Read(p []byte) (int, error) {
-	for b.left == 0 && b.err == nil {
-		b.begin()
-	}
-	if b.left == 0 {
-		return 0, b.err
-	}
-	if err := b.expect(); err != nil {
-		return 0, err
-	}
-	n, err := b.conn.Read(p[:min(len(p), b.left)])
-	b.left -= n
-	if err != nil {
-		b.left, b.err = 0, b.broke(err)
-		err = b.err
-	}
-	return n, err
+func newBody(ctx context.Context, c *call) *body {
+	b := &body{call: c, ctx: ctx}
+	b.parts = parts{conn: c.conn, expect: c.expect, begin: b.begin, broken: b.broke}
+	return b
 }
 
 // begin reads the beginning of the next message.
-func (b *body) begin() {
-	kind, n, err := b.next()
+func (b *body) begin() (int, error) {
+	kind, n, err := b.call.next()
 	if err == nil {
 		switch kind {
 		case typeData:
-			b.left = n
-			return
+			return n, nil
 		case typeEnd:
-			if err = b.read(n, &b.file); err == nil {
-				b.err = io.EOF
-				return
+			if err = b.call.read(n, &b.file); err == nil {
+				return 0, io.EOF
 			}
 		case typeFail:
 			err = errors.New("the transfer from the upstream broke off")
-			b.err = fmt.Errorf("%w: %w", fetch.ErrNoPeer, err) // the peer itself is well
-			return
+			return 0, fmt.Errorf("%w: %w", fetch.ErrNoPeer, err) // the peer itself is well
 		default:
 			err = fmt.Errorf("a message of the type %q, want a part of a file", kind)
 		}
 	}
-	b.err = b.broke(err)
+	return 0, b.broke(err)
 }
 
 // broke returns the error of a transfer that ended too early. It is never
@@ -299,11 +281,11 @@ func (b *body) broke(err error) error {
 	if errors.Is(err, io.EOF) {
 		err = io.ErrUnexpectedEOF
 	}
-	return b.m.unanswered(b.ctx, err)
+	return b.call.m.unanswered(b.ctx, err)
 }
 
 // Close implements io.Closer.
 func (b *body) Close() error {
-	b.close()
+	b.call.close()
 	return nil
 }
