@@ -81,17 +81,9 @@ func openAzure(cfg AzureConfig, via http.RoundTripper, now func() time.Time) (*f
 	if err != nil {
 		return nil, err
 	}
-	standard := "https://" + cfg.Account + azureHosts[0]
-	if cfg.Endpoint == "" {
-		cfg.Endpoint = standard
-	}
-	base, err := parseEndpoint(cfg.Endpoint)
+	base, name, err := locate("az://"+cfg.Account+"/"+cfg.Container, prefix, cfg.Endpoint, "https://"+cfg.Account+azureHosts[0])
 	if err != nil {
 		return nil, err
-	}
-	name := "az://" + cfg.Account + "/" + cfg.Container + strings.TrimSuffix("/"+escapeKey(prefix, "/"), "/")
-	if base.String() != standard {
-		name += "?endpoint=" + url.QueryEscape(base.String())
 	}
 	a := &azure{now: now, single: 256 << 20, block: 64 << 20, client: newClient(via, 0)}
 	if a.authorize, err = chooseAzureAuth(cfg, base, via, now); err != nil {

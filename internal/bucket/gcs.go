@@ -64,7 +64,6 @@ func openGCS(cfg GCSConfig, via http.RoundTripper, now func() time.Time) (*front
 	if via == nil {
 		return nil, errNoTransport
 	}
-	name := "gs://" + cfg.Bucket
 	if !gcsBucketName(cfg.Bucket) {
 		return nil, fmt.Errorf("bucket: invalid bucket name %q", cfg.Bucket)
 	}
@@ -72,16 +71,9 @@ func openGCS(cfg GCSConfig, via http.RoundTripper, now func() time.Time) (*front
 	if err != nil {
 		return nil, err
 	}
-	if cfg.Endpoint == "" {
-		cfg.Endpoint = gcsEndpoint
-	}
-	base, err := parseEndpoint(cfg.Endpoint)
+	base, name, err := locate("gs://"+cfg.Bucket, prefix, cfg.Endpoint, gcsEndpoint)
 	if err != nil {
 		return nil, err
-	}
-	name += strings.TrimSuffix("/"+escapeKey(prefix, "/"), "/")
-	if base.String() != gcsEndpoint {
-		name += "?endpoint=" + url.QueryEscape(base.String())
 	}
 	g := &gcs{base: base, bucket: cfg.Bucket, now: now, client: newClient(via, 0)}
 	if g.auth, err = gcsAuth(cfg, base, via, now); err != nil {

@@ -1,6 +1,7 @@
 package bucket
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -257,6 +258,19 @@ func parseEndpoint(s string) (*url.URL, error) {
 	}
 	u.Path, u.RawPath = strings.TrimRight(u.Path, "/"), ""
 	return u, nil
+}
+
+// locate returns the URL of a store, given or the standard one, and the name of a
+// prefix in a bucket there.
+func locate(bucket, prefix, endpoint, standard string) (base *url.URL, name string, err error) {
+	if base, err = parseEndpoint(cmp.Or(endpoint, standard)); err != nil {
+		return nil, "", err
+	}
+	name = bucket + strings.TrimSuffix("/"+escapeKey(prefix, "/"), "/")
+	if base.String() != standard {
+		name += "?endpoint=" + url.QueryEscape(base.String())
+	}
+	return base, name, nil
 }
 
 // mayCarrySecret refuses to send secrets over plain HTTP, except to this
