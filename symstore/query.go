@@ -236,7 +236,7 @@ type Answer struct {
 // its keys as Identify does, which also describes all. The error is a failure to
 // read these keys or the store.
 func (s *Store) Query(name string, all bool) ([]Answer, error) {
-	keys, err := identifyFile(name, all)
+	keys, err := IdentifyFile(name, all)
 	if err != nil {
 		return nil, err
 	}
@@ -253,7 +253,8 @@ func (s *Store) Query(name string, all bool) ([]Answer, error) {
 	return list, nil
 }
 
-func identifyFile(name string, all bool) ([]Key, error) {
+// IdentifyFile is Identify for the local file called name.
+func IdentifyFile(name string, all bool) ([]Key, error) {
 	f, err := os.Open(name)
 	if err != nil {
 		return nil, err
@@ -264,7 +265,7 @@ func identifyFile(name string, all bool) ([]Key, error) {
 		return nil, err
 	}
 	if !info.Mode().IsRegular() {
-		return nil, errors.New("not a regular file")
+		return nil, fmt.Errorf("%s is not a regular file", name)
 	}
 	return Identify(f, info.Size(), name, all)
 }
@@ -278,7 +279,7 @@ func (s *Store) findFlat(k Key, all bool) *Found {
 			continue
 		}
 		p := path.Join(dir, found)
-		keys, err := identifyFile(filepath.Join(s.dir, filepath.FromSlash(p)), all)
+		keys, err := IdentifyFile(filepath.Join(s.dir, filepath.FromSlash(p)), all)
 		if err != nil {
 			continue // a different file with the same name
 		}

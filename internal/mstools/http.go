@@ -48,7 +48,7 @@ func (r *symstoreRun) openHTTPStore(name string) (*httpStore, error) {
 func (h *httpStore) where(stored string) string { return stored }
 
 func (h *httpStore) answer(ctx context.Context, name string, all bool) ([]symstore.Answer, error) {
-	keys, err := identifyOnDisk(name, all)
+	keys, err := symstore.IdentifyFile(name, all)
 	if err != nil {
 		return nil, err
 	}

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"os"
 	"path/filepath"
 	"strings"
 
@@ -43,7 +42,7 @@ func (f folderStore) answer(_ context.Context, name string, all bool) ([]symstor
 	if err == nil {
 		return list, nil
 	}
-	if _, bad := identifyOnDisk(name, all); bad == nil {
+	if _, bad := symstore.IdentifyFile(name, all); bad == nil {
 		return nil, fmt.Errorf("%w: %w", errNoStore, err) // the store failed, not the file
 	}
 	return nil, err
@@ -236,21 +235,4 @@ func newQueryKey(store answerer, a symstore.Answer) queryKey {
 		k.Refs = append(k.Refs, queryRef{ref.ID.String(), kind, ref.Path, string(ref.Type), ref.Compressed})
 	}
 	return k
-}
-
-// identifyOnDisk returns the keys of a file.
-func identifyOnDisk(name string, all bool) ([]symstore.Key, error) {
-	f, err := os.Open(name)
-	if err != nil {
-		return nil, err
-	}
-	defer f.Close()
-	info, err := f.Stat()
-	if err != nil {
-		return nil, err
-	}
-	if !info.Mode().IsRegular() {
-		return nil, fmt.Errorf("%s is not a regular file", name)
-	}
-	return symstore.Identify(f, info.Size(), name, all)
 }

@@ -130,7 +130,7 @@ func (f folderStore) find(_ context.Context, name, key string) (*symstore.Found,
 		for _, ext := range []string{"", strings.TrimPrefix(path.Ext(name), "."), "exe", "dll", "sys", "drv", "ocx", "scr", "cpl"} {
 			for _, dir := range []string{path.Join("symbols", ext), path.Join(".", ext)} {
 				at := path.Join(dir, name)
-				if keys, err := identifyOnDisk(f.where(at), true); err == nil && hasKey(keys, key) {
+				if keys, err := symstore.IdentifyFile(f.where(at), true); err == nil && hasKey(keys, key) {
 					return &symstore.Found{Name: name, Dir: dir, Plain: at}, nil
 				}
 			}
