@@ -13,16 +13,11 @@ import (
 // as a .pd_, is decoded when the file is opened. Of a cabinet of several files
 // each folder is decoded once, in the order of the walk.
 func (w *walk) cab(in *input, rest func() io.Reader) error {
-	if in.at == nil {
-		s, err := w.place(in, rest)
-		if err != nil {
-			return err
-		}
-		defer s.drop()
-		placed := *in
-		placed.at, placed.size, placed.base = s.at, s.size, s
-		in = &placed
+	in, drop, err := w.seekable(in, rest)
+	if err != nil {
+		return err
 	}
+	defer drop()
 	r, err := cab.Open(in.at, in.size, cab.Options{})
 	if err != nil {
 		return cabError(err)

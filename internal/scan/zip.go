@@ -228,16 +228,11 @@ func (e *zipEntry) skipped() bool {
 
 // zip reads a zip archive, which needs random access.
 func (w *walk) zip(in *input, rest func() io.Reader) error {
-	if in.at == nil {
-		s, err := w.place(in, rest)
-		if err != nil {
-			return err
-		}
-		defer s.drop()
-		placed := *in
-		placed.at, placed.size, placed.base = s.at, s.size, s
-		in = &placed
+	in, drop, err := w.seekable(in, rest)
+	if err != nil {
+		return err
 	}
+	defer drop()
 	dir, err := findZipDirectory(in.at, in.size)
 	if err != nil {
 		return err
@@ -266,6 +261,21 @@ func (w *walk) zip(in *input, rest func() io.Reader) error {
 		}
 	}
 	return nil
+}
+
+// seekable returns an archive with random access, which a copy in a store has if
+// the archive itself has not. drop releases the copy.
+func (w *walk) seekable(in *input, rest func() io.Reader) (_ *input, drop func(), err error) {
+	if in.at != nil {
+		return in, func() {}, nil
+	}
+	s, err := w.place(in, rest)
+	if err != nil {
+		return nil, nil, err
+	}
+	placed := *in
+	placed.at, placed.size, placed.base = s.at, s.size, s
+	return &placed, s.drop, nil
 }
 
 // place copies an archive without random access into a store.
