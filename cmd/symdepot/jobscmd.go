@@ -101,7 +101,7 @@ type jobsStatsCmd struct {
 	JSON bool `help:"Print one JSON object per kind of job."`
 }
 
-// Run prints the sums.
+// Run prints the statistics.
 func (c jobsStatsCmd) Run(a *app) error {
 	d, err := a.open(depot.Options{MustExist: true})
 	if err != nil {
@@ -120,9 +120,9 @@ func (c jobsStatsCmd) Run(a *app) error {
 			}
 			continue
 		}
-		fmt.Fprintf(a.stdout, "%s: %d queued, %d of them for later; %d running, %d of them without a word from their worker\n", s.Kind, s.Queued, s.Delayed, s.Running, s.Lost)
+		fmt.Fprintf(a.stdout, "%s: %d queued, %d of them delayed; %d running, %d of them with an expired lease\n", s.Kind, s.Queued, s.Delayed, s.Running, s.Lost)
 		if !s.Oldest.IsZero() {
-			fmt.Fprintf(a.stdout, "the oldest waits since %s\n", s.Oldest.Local().Format("2006-01-02 15:04:05"))
+			fmt.Fprintf(a.stdout, "the oldest has waited since %s\n", s.Oldest.Local().Format("2006-01-02 15:04:05"))
 		}
 		t := term.NewTable(a.stdout, "ENDED", "OUTCOME", "JOBS", "MEAN TIME", "LONGEST")
 		for _, o := range s.Outcomes {
@@ -157,7 +157,7 @@ type jobsRetryCmd struct {
 	ID []int64 `arg:"" help:"Number of a job."`
 }
 
-// Run does jobs once more.
+// Run enters jobs again.
 func (c jobsRetryCmd) Run(a *app) error {
 	return eachJob(a, c.ID, func(d *depot.Depot, id int64) (string, error) {
 		n, err := d.Jobs().Retry(a.ctx, id)
@@ -168,7 +168,7 @@ func (c jobsRetryCmd) Run(a *app) error {
 	})
 }
 
-// eachJob does something to jobs and says what came of it.
+// eachJob calls do for each job and prints the outcome.
 func eachJob(a *app, ids []int64, do func(d *depot.Depot, id int64) (string, error)) error {
 	d, err := a.open(depot.Options{MustExist: true})
 	if err != nil {

@@ -42,7 +42,7 @@ type Identity struct {
 	// Scopes and Products are the token's; nil Products are all products.
 	Scopes   []string
 	Products []string
-	// Uploads is what the token says of files that are uploaded with it.
+	// Uploads are the token's defaults for files that are uploaded with it.
 	Uploads Uploads
 	// SIDs are the Windows groups in the Kerberos ticket, if they are read.
 	SIDs []string
@@ -52,8 +52,8 @@ type Identity struct {
 	// Reply, if not empty, must be sent as WWW-Authenticate with the
 	// response, whatever its status is.
 	Reply string
-	// Failure is why credentials were ignored, for the log of a server where
-	// everybody may read everything.
+	// Failure is why credentials were ignored, for the log of a server without
+	// restricted content.
 	Failure string
 }
 
@@ -77,15 +77,15 @@ type TokenRow struct {
 	// Uploads is JSON of the type Uploads; empty: nothing.
 	Uploads string
 	// Origin identifies the id token that the token was exchanged for; zero: the
-	// token was made by somebody. No two tokens have the same, and the row is
-	// forgotten after Keep.
+	// token was created by a user. No two tokens have the same Origin, and the row is
+	// deleted after Keep.
 	Origin [32]byte
 	Keep   time.Time
 }
 
-// Uploads is what a token says of the files that are uploaded with it.
+// Uploads are the defaults of a token for the files that are uploaded with it.
 type Uploads struct {
-	// Product is that of uploads which name none.
+	// Product is the product of uploads that name none.
 	Product string `json:"product,omitempty"`
 	// Version, Branch and Class are those of all uploads; empty: the upload's own.
 	Version string `json:"version,omitempty"`

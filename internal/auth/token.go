@@ -148,7 +148,7 @@ func (u Uploads) encode() string {
 	return string(b)
 }
 
-// uploads decodes what the token says of uploads.
+// uploads decodes the token's defaults for uploads.
 func (r *TokenRow) uploads() (u Uploads, err error) {
 	if r.Uploads != "" {
 		err = json.Unmarshal([]byte(r.Uploads), &u)
@@ -156,8 +156,8 @@ func (r *TokenRow) uploads() (u Uploads, err error) {
 	return u, err
 }
 
-// UploadDefaults returns what the token says of uploads. What cannot be decoded is
-// omitted.
+// UploadDefaults returns the token's defaults for uploads; none if they cannot be
+// decoded.
 func (r *TokenRow) UploadDefaults() Uploads {
 	u, err := r.uploads()
 	if err != nil {

@@ -49,8 +49,8 @@ type passwords struct {
 	verdicts map[[32]byte]verdict
 }
 
-// users are the hashes by name. nobody is the hash for unknown users; a
-// comparison with it takes as long as with the others.
+// users are the password hashes by user name. nobody is the hash for unknown users:
+// comparing with it takes as long as comparing with the others.
 type users struct {
 	hashes map[string][]byte
 	nobody []byte

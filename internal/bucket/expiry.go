@@ -11,17 +11,17 @@ import (
 	"strings"
 )
 
-// lifecycleRule is a rule by which a store changes objects on its own.
+// lifecycleRule is a rule of a store that changes objects after some time.
 type lifecycleRule struct {
 	name   string
 	prefix string // of the keys, without that of a Bucket
 	does   string // what it does to objects, for users
 }
 
-// ruler is a backend whose store tells its lifecycle rules.
+// ruler is a backend whose store has an API for lifecycle rules.
 type ruler interface {
-	// rules returns the rules that delete current objects, or make them
-	// unreadable until somebody asks for them.
+	// rules returns the rules that delete current objects, or archive them so that
+	// they cannot be read before they are restored.
 	rules(ctx context.Context) ([]lifecycleRule, error)
 }
 

@@ -7,8 +7,8 @@ import (
 	"sync"
 )
 
-// readerAt returns r if it reads a content of exactly size bytes at any offset
-// and stands at its start, and otherwise nil.
+// readerAt returns r if it can read at any offset, is at its start and has exactly
+// size bytes; otherwise nil.
 func readerAt(r io.Reader, size int64) io.ReaderAt {
 	s, ok := r.(interface {
 		io.ReaderAt

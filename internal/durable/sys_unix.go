@@ -11,7 +11,7 @@ import (
 // errNotDir is the error for a file where a directory is expected.
 const errNotDir = syscall.ENOTDIR
 
-// syncsDirs says that this system flushes directories.
+// syncsDirs: this system can flush directories.
 const syncsDirs = true
 
 // syncDirFile flushes an open directory. Some network and FUSE file systems

@@ -16,7 +16,7 @@ import (
 // errNotDir is the error for a file where a directory is expected.
 const errNotDir = syscall.ENOTDIR
 
-// syncsDirs says that this system does not flush directories.
+// syncsDirs: this system cannot flush directories.
 const syncsDirs = false
 
 func syncDirFile(*os.File) error { return nil }

@@ -166,8 +166,8 @@ func (n *negative) remember(ctx context.Context, key, slot string, list []Upstre
 	return n.depot.PutMisses(ctx, key, kept)
 }
 
-// learn holds in memory a miss that a peer has found, and stored as far as it is
-// to be stored.
+// learn remembers a miss that a peer has found, and has stored if it has to be
+// stored.
 func (n *negative) learn(ctx context.Context, key, slot string, list []Upstream, why []error) {
 	epoch, _ := n.epoch()
 	known, err := n.depot.Misses(ctx, key)

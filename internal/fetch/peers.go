@@ -39,7 +39,7 @@ type PeerAsk struct {
 
 // PeerReply is a file that a peer is downloading.
 type PeerReply struct {
-	// File describes the file as far as it is known. If its Redirect is set, there
+	// File has what is known of the file at the start. If its Redirect is set, there
 	// is no body.
 	File File
 	// Body yields the bytes. It ends with io.EOF only after the peer has checked

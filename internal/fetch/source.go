@@ -36,18 +36,18 @@ type Traits struct {
 	// NeedsChecksum is set if the upstream is asked only if the client sent a
 	// checksum.
 	NeedsChecksum bool
-	// ServerID is the id by which another symdepot server detects loops. It is
-	// empty for other upstreams, and until the server has answered once.
+	// ServerID is the id that a symdepot server uses to detect loops. It is empty for
+	// other upstreams, and until the server has answered once.
 	ServerID string
 	// Status returns the counters and the state of the circuit breaker; nil if
 	// the upstream has neither.
 	Status func() Status
-	// Blame, if not nil, is called when the upstream sent a wrong file; err says
-	// what is wrong.
+	// Blame, if not nil, is called with the reason when the upstream sent a wrong
+	// file.
 	Blame func(err error)
-	// Paused returns the time before which the source asked not to be asked, and
-	// why; the zero time if it did not. Pause stops requests until such a time that
-	// another server of the depot was told. Nil if the source does not support
+	// Paused returns until when the upstream has asked for a pause, and why; the zero
+	// time if it has not. Pause stops requests because the upstream has asked another
+	// server of the depot for a pause. Both are nil if the source does not support
 	// pauses.
 	Paused func() (until time.Time, why string)
 	Pause  func(until time.Time, why string)

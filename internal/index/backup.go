@@ -157,8 +157,8 @@ func (cs Copies) DropSecrets(ctx context.Context) error {
 // overwriteDeleted makes SQLite overwrite deleted rows.
 var overwriteDeleted = each("PRAGMA secure_delete = ON", "SELECT 1")
 
-// AtLeast makes the generation at least n, so that nothing that a process
-// remembers of an index is used for the one that has taken its place.
+// AtLeast makes the generation at least n. Processes then drop what they remember
+// of the index that this one replaces.
 func (cs Copies) AtLeast(ctx context.Context, n int64) error {
 	return cs.db.update(ctx, "raise the generation", func(w *write) error {
 		_, err := w.exec("UPDATE state SET generation = "+larger("generation", "$1")+" WHERE one = 1", n)
@@ -223,7 +223,8 @@ func (t *Target) open(ctx context.Context) (err error) {
 	if _, err = fileFormat(ctx, t.conn, t.e.steps()); err != nil {
 		return err
 	}
-	// What Replace has not committed is then beside the file, where it harms nobody.
+	// The write-ahead log then holds what Replace has not committed, and readers of
+	// the file do not see it.
 	var mode string
 	return t.conn.QueryRowContext(ctx, "PRAGMA journal_mode = WAL").Scan(&mode)
 }

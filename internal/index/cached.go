@@ -39,10 +39,10 @@ type CachedFile struct {
 }
 
 // Put adds a downloaded file, atomically. If the upstream's file is already
-// known, Put updates it: it adds what is new, replaces the product by the given
+// known, Put updates it: it adds the new entries, replaces the product by the given
 // one, and counts the download as a use.
 //
-// check is that of Commit.
+// check is called as by Commit.
 func (cf CachedFiles) Put(ctx context.Context, f CachedFile, check func(ctx context.Context, refs []blob.Ref) error) error {
 	const op = "add a downloaded file"
 	err := validate(f.Entries)

@@ -23,8 +23,8 @@ import (
 // before anything is written. The write lock is held meanwhile, so that the
 // collector cannot run: the depot checks that the bytes exist. An error of check
 // cancels the transaction. check must not write to the index. It is not called
-// for contents in a bucket, of which the index itself knows the uploads: a
-// missing one is ErrNotUploaded.
+// for contents in a bucket, because the index itself knows their uploads: the error
+// for a missing upload is ErrNotUploaded.
 func (db *DB) Commit(ctx context.Context, tx Tx, check func(ctx context.Context, refs []blob.Ref) error) (number int64, err error) {
 	if err := validate(tx.Entries); err != nil {
 		return 0, db.fail("commit", err)

@@ -10,9 +10,9 @@ import (
 	"time"
 )
 
-// copied are the tables that Copy copies, in an order in which references lead
-// to earlier ones. The rows of one machine or one bucket are not copied: nodes,
-// stages, plans, uploads, doomed places, the identity and keys of the depot.
+// copied are the tables that Copy copies. Each refers to earlier ones only. The rows
+// of one machine or one bucket are not copied: nodes, stages, plans, uploads, doomed
+// places, the identity and keys of the depot.
 var copied = []struct{ name, columns, key string }{
 	{"product", "id, name", "id"},
 	{"tx", "id, kind, product_id, version, comment, who, host, tool, time, files, bytes, origin_store, origin_number, origin_time, deleted_at, source, branch, class, build, labels, manifest, arrived, trash_until", "id"},
@@ -52,10 +52,9 @@ type bulk interface {
 }
 
 // Copy copies everything of an index into an empty one: numbers, ids, tokens and
-// jobs stay the same. Writers of both wait meanwhile, readers do not. last is
-// called while no process can write to db, before the rows are read: it brings
-// to the target's store what is missing there, and its error ends the copy. If
-// the target keeps contents in a bucket, each content takes over a finished
+// jobs stay the same. Meanwhile writers of both wait, and readers do not. last is
+// called before the rows are read, while no process can write to db. It uploads the
+// contents that the target's store lacks; its error ends the copy. If the target keeps contents in a bucket, each content takes over a finished
 // upload; a missing one is ErrNotUploaded. On an error the target stays empty.
 //
 // Afterwards no process can add to db any more, not even one that had it open;

@@ -102,9 +102,9 @@ type transaction interface {
 	rollback()
 }
 
-// setSession is a session in which a statement costs a round trip over the
-// network. So that a transaction over many rows takes few of them, its statements
-// accept arrays.
+// setSession is a session in which every statement costs a round trip over the
+// network. Its statements accept arrays, so that a transaction over many rows needs
+// few round trips.
 type setSession interface {
 	session
 	// set runs a statement whose arguments may be slices, and calls fn, if not

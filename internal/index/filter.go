@@ -73,8 +73,8 @@ type bloom struct {
 	bits  []uint64
 	state uint64
 	at    int64 // state of the index that was read: state or a later one
-	last  int64 // highest object id of which the keys are included
-	tx    int64 // newest transaction of which the keys are included
+	last  int64 // highest object id whose keys are included
+	tx    int64 // newest transaction whose keys are included
 	late  int64 // counter of older objects that gained keys
 	keys  int64 // number of keys in bits, also of deleted objects
 }
@@ -283,9 +283,9 @@ func (f *Filter) read(ctx context.Context, state uint64, build bool) error {
 	})
 }
 
-// usable reports whether it suffices to add what has come since old. Most changes
-// only add objects, with higher ids than all existing ones, or delete some, whose
-// bits do no harm while they are few.
+// usable reports whether adding the keys of the objects that are newer than old is
+// enough. Most changes only add objects, whose ids are higher than all existing
+// ones, or delete some. The bits of few deleted objects do no harm.
 func (f *Filter) usable(old *bloom, floor, keys int64) bool {
 	few := f.queries.products || old.all()-keys <= keys/4+1000
 	// While segments are built, a Bloom filter that is too full goes on up to twice

@@ -8,10 +8,11 @@ import (
 	"time"
 )
 
-// Identity tells the database of a depot from copies of it. A bucket's marker has
-// the same values, and only the database that agrees with it deletes objects.
+// Identity distinguishes the database of a depot from copies of it. The marker in
+// the bucket has the same values, and only the database whose values are equal
+// deletes objects.
 type Identity struct {
-	// Depot is random text that is made once. Copies have the same.
+	// Depot is a random text that is made once. Copies have the same text.
 	Depot string
 	// Database identifies the database server and its history, or the file: a
 	// dump that was restored, a physical copy that was promoted, or a copied

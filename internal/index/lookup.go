@@ -156,11 +156,10 @@ func (db *DB) HasObject(ctx context.Context, o symfile.Object, size int64) (bool
 	return is, db.fail("look up an object", err)
 }
 
-// Generation returns a number that is different after every change of what is
-// visible and to whom, by any process: commits, removals, downloaded, evicted
-// and derived contents, and changes of tokens. Misses, counts, last uses and
-// jobs do not change it. It never repeats, not even after the database was
-// restored from a backup.
+// Generation returns a number that every change of visible content or of rights
+// changes, in any process: commits, removals, downloaded, evicted and derived
+// contents, and changes of tokens. Misses, counts, last uses and jobs do not change
+// it. It never repeats, even after the database was restored from a backup.
 func (db *DB) Generation(ctx context.Context) (uint64, error) {
 	var g int64
 	err := db.points.row(ctx, stateText, nil, &g)

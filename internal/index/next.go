@@ -4,9 +4,9 @@ package index
 
 import "fmt"
 
-// A program that is built with the tag symdepot_next stands for the next version in
-// tests of upgrades: it adds a table. With symdepot_later it stands for the
-// version after that: it deletes what the present version needs.
+// A program that is built with the tag symdepot_next plays the next version in
+// tests of upgrades: it adds a table. With the tag symdepot_later it plays the
+// version after that: it deletes a table that the present version needs.
 func init() {
 	n := len(postgresMigrations)
 	postgresMigrations = append(postgresMigrations, newMigration(n+1, "next", fmt.Sprintf("-- format_floor: %d\nCREATE TABLE next_version (n bigint);", n)))

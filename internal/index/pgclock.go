@@ -18,8 +18,8 @@ const (
 	// clockDoubt is how long an answer may take to be used as a reading, unless it
 	// is the first.
 	clockDoubt = time.Second
-	// clockStep is the smallest difference by which a reading replaces an earlier
-	// one. Smaller differences are delays of the network.
+	// clockStep is the smallest difference at which a new reading replaces an
+	// earlier one. Smaller differences are delays of the network.
 	clockStep = time.Second
 )
 
@@ -36,8 +36,8 @@ func (c *serverClock) now() time.Time {
 // at returns the time of the server at a time of this machine.
 func (r *clockReading) at(here time.Time) time.Time { return r.server.Add(here.Sub(r.here)) }
 
-// set records the time of the server that the answer to a question told. sent is
-// when the question was sent, and answered when the answer came, both by time.Now.
+// set records the server's time from an answer. sent is when the question was sent,
+// and answered when the answer arrived, both by the clock of this machine.
 func (c *serverClock) set(server, sent, answered time.Time) {
 	took := answered.Sub(sent)
 	next := &clockReading{server: server.UTC(), here: sent.Add(took / 2)}

@@ -26,9 +26,9 @@ func code(err error) string {
 // errNoAnswer means that the database has not answered in time.
 var errNoAnswer = errors.New("the database has not answered in time")
 
-// passes reports whether an error says nothing about the statement: a later
-// attempt may succeed. These are serialization failures and deadlocks, a server
-// that starts, stops or only reads, and connections that break.
+// passes reports whether an error is not caused by the statement, so that a later
+// attempt may succeed: serialization failures, deadlocks, a server that starts,
+// stops or only reads, and broken connections.
 func passes(err error) bool {
 	switch c := code(err); {
 	case err == nil:
@@ -124,7 +124,7 @@ func (e *postgres) refusal(err error) error {
 	return err
 }
 
-// server is what the server tells about itself.
+// server is what the database server reports about itself.
 type server struct {
 	version            int // such as 150004
 	release, encoding  string

@@ -59,7 +59,7 @@ func (e *postgres) transact(ctx context.Context, durable bool, fn func(session) 
 		err := a.run(ctx)
 		if err == nil {
 			e.saw(nil)
-			// Processes keep nothing in memory of what is not durable.
+			// Other processes remember durable writes only.
 			if durable {
 				e.noticed(context.WithoutCancel(ctx))
 			}
@@ -120,7 +120,7 @@ func (a *attempt) run(ctx context.Context) error {
 	case err != nil:
 	case committed:
 		t.rollback()
-		return nil // the results of the earlier attempt stand
+		return nil // the earlier attempt was committed, and its results are valid
 	default:
 		err = a.fn(t)
 	}

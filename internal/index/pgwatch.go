@@ -20,20 +20,20 @@ import (
 //   - The process that writes sees its write at once.
 //   - A write returns once every node knows of it, or has not asked for
 //     staleAfter.
-//   - A node counts staleAfter from when it sent the question before the last one
-//     that was answered, on its own clock. Later it answers nothing from memory. So
-//     a silent node has stopped before writers give it up, whatever the clocks show.
-//     The last question itself does not count: its answer may be older than a write
-//     whose writer has not seen its row yet, because the database was still writing
-//     it. The row of the question before was there.
-//   - Each generation has a random salt, and a node says which of both it knows.
-//     If the database does not have them, its history was rewound: by a failover
-//     that lost writes, or by the restore of a backup. The salt is also what
-//     memory is compared by, so that nothing of the lost history is used when the
-//     generation reaches the same number again.
-//   - After a failover or a restore the rows of nodes may be older than what the
-//     nodes know. So a write waits until nodes that have not asked the new server
-//     are silent for staleAfter.
+//   - A node answers from memory until staleAfter has passed, on its own clock, since
+//     it sent the question before the last answered one. A silent node therefore
+//     stops before writers stop waiting for it, whatever the clocks show. The last
+//     question itself does not count, because the database may still have been
+//     writing its row: a writer that did not see that row may have committed a write
+//     that the answer lacks. The row of the question before was committed.
+//   - Each generation has a random salt, and a node sends the generation and the salt
+//     that it knows. If the database does not have this pair, its history was rewound: a failover has lost
+//     writes, or a backup was restored. Remembered answers carry the salt too, so
+//     that none of the lost history is used when the generation reaches the same
+//     number again.
+//   - After a failover or a restore, the rows of nodes may be older than the memory of
+//     the nodes. A write then waits until all nodes that have not asked the new server
+//     have been silent for staleAfter.
 const (
 	askEvery   = 500 * time.Millisecond
 	staleAfter = 2 * time.Second
@@ -61,18 +61,18 @@ type pgWatch struct {
 	end  context.CancelFunc
 	done chan struct{}
 
-	asking   sync.Mutex // one question at a time: no answer is older than the one before
+	asking   sync.Mutex // one question at a time, so that answers arrive in order
 	question int64      // guarded by asking: number of the last question
 	mu       sync.Mutex
-	known    *moment   // what the last answer said; nil: none yet
+	known    *moment   // of the last answer; nil: no answer yet
 	asked    time.Time // from when on the last answer counts; zero: it does not
 	sent     time.Time // when the last answered question was sent
 	written  time.Time // of the last write of this process
 	address  string    // announced
-	facts    string    // told
+	facts    string    // sent with each question
 	shared   Shared    // of the last answer
 	epoch    int64     // of misses, of the last answer; 0: none yet
-	bumps    uint64    // times that what is remembered of misses became doubtful otherwise
+	bumps    uint64    // how often remembered misses became doubtful for another reason
 	jobs     func()    // called when the queue of jobs may have changed
 }
 
@@ -97,9 +97,9 @@ func (e *postgres) watch() (watcher, error) {
 	return w, nil
 }
 
-// ask reads the generation, and tells the other nodes which one this node knows.
-// The row of this node is never ahead of its memory: a writer that reads the row
-// may return at once. So a new generation takes a second question.
+// ask reads the generation, and publishes the one that this node knows. A writer
+// that reads the row of this node may return at once, so the row is never ahead of
+// the node's memory. A new generation therefore takes a second question.
 func (w *pgWatch) ask(ctx context.Context) error {
 	if w.e.readOnly {
 		return ErrReadOnly
@@ -116,11 +116,10 @@ func (w *pgWatch) ask(ctx context.Context) error {
 	}
 }
 
-// askOnce tells which generation and which epoch of misses this node knows and
-// reads the current ones. It reports whether they are equal, and whether the answer
-// counts. A node that answers
-// nothing from memory tells the current generation, because it reads everything
-// from the database until the answer is here.
+// askOnce publishes the generation and the epoch of misses that this node knows,
+// and reads the current ones. It reports whether they are equal and the answer
+// counts. A node that answers nothing from memory publishes the current generation,
+// because it reads everything from the database until the answer arrives.
 func (w *pgWatch) askOnce(ctx context.Context) (equal bool, err error) {
 	w.mu.Lock()
 	last, silent, address, facts := w.known, w.asked.IsZero(), w.address, w.facts
@@ -181,14 +180,19 @@ func (w *pgWatch) askOnce(ctx context.Context) (equal bool, err error) {
 	return counts && told == current.generation && toldEpoch == currentEpoch, nil
 }
 
-// askText renews the row of node $1, of format $5. It knows generation $2 with the
-// salt $3, or answers nothing from memory ($4), and the epoch of misses $6. A node
-// that knows a lost history knows nothing of this one. The node asks for what it
-// does not know: the current moment and epoch, the number of live nodes that do
-// not raise the epoch; of the other live nodes the number, and the generations
-// that the slowest one is behind; the addresses of those that asked lately, and
-// what they tell; and the pauses with their seconds to go. A question that arrives after a later one
-// ($10) changes nothing and has no answer: the node no longer waits for it.
+// askText renews the row of node $1, of format $5. The node knows generation $2 with
+// the salt $3, or answers nothing from memory ($4), and knows the epoch of misses $6.
+// A generation of a lost history counts as none. The answer has
+//
+//   - the current generation, salt and epoch,
+//   - the number of live nodes that do not raise the epoch,
+//   - the number of other live nodes, and by how many generations the slowest one is
+//     behind,
+//   - the addresses and facts of the nodes that asked lately,
+//   - the pauses of upstreams, with the seconds that are left.
+//
+// A question that arrives after a later one ($10) changes nothing and has no answer:
+// the node no longer waits for it.
 const askText = `WITH s AS (
 	  SELECT generation, salt, format_floor, $2::bigint IS NULL OR EXISTS (SELECT 1 FROM history WHERE generation = $2 AND salt = $3) AS kept FROM state WHERE one = 1
 	), e AS (SELECT n FROM epoch WHERE name = 'miss'),
@@ -205,7 +209,7 @@ const askText = `WITH s AS (
 		coalesce(json_agg(known.facts) FILTER (WHERE known.facts <> ''), '[]'))::text FROM known),
 	(SELECT coalesce(json_agg(json_build_array(source, why, extract(epoch FROM until - now())::double precision)), '[]')::text FROM pause WHERE until > now()), clock_timestamp()`
 
-// noteRewound says that memory of an undone write was dropped.
+// noteRewound reports that the memory of lost writes was dropped.
 func (e *postgres) noteRewound(known, now int64) {
 	e.log.Warn("the database has lost its last writes by a failover or a restore: what this process remembered of them is dropped",
 		"database", e.host, "known_generation", known, "generation", now)
@@ -240,8 +244,8 @@ func (s *Shared) parse(nodes, pauses string, now time.Time) error {
 	return nil
 }
 
-// announce tells the other nodes the address of this one from the next answer
-// on; empty: none.
+// announce publishes the address of this node, from the next answer on; empty:
+// none.
 func (w *pgWatch) announce(ctx context.Context, address string) error {
 	w.mu.Lock()
 	w.address = address
@@ -249,7 +253,7 @@ func (w *pgWatch) announce(ctx context.Context, address string) error {
 	return w.ask(ctx)
 }
 
-// tell tells the other nodes facts from the next question on.
+// tell publishes facts of this node, from the next question on.
 func (w *pgWatch) tell(facts string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

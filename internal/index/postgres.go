@@ -152,12 +152,12 @@ func usual(cfg *pgxpool.Config, where string, opt Options) {
 	}
 	c.RuntimeParams["application_name"] = cmp.Or(c.RuntimeParams["application_name"], "symdepot")
 	c.RuntimeParams["standard_conforming_strings"] = "on"
-	// A process that stands still in a transaction would stop all writers.
+	// A process that stops in the middle of a transaction would block all writers.
 	c.RuntimeParams["idle_in_transaction_session_timeout"] = cmp.Or(c.RuntimeParams["idle_in_transaction_session_timeout"], "30000")
 }
 
-// noticeDeath has a connection fail within about deadAfter if the other host has
-// vanished without a word. Where the system cannot do that, it fails later.
+// noticeDeath makes a connection fail within about deadAfter if the other host
+// disappears without closing it. Where the system cannot do that, it fails later.
 func noticeDeath(c *net.TCPConn) {
 	_ = c.SetKeepAliveConfig(net.KeepAliveConfig{Enable: true, Idle: deadAfter / 2, Interval: deadAfter / 8, Count: 4})
 	limitUnanswered(c)
@@ -347,8 +347,8 @@ func (p pgPoints) each(ctx context.Context, constant bool, text string, args []a
 
 type oneWaitKey struct{}
 
-// OneWait returns a context in which several lookups together wait at most once for
-// a database that does not answer. After one has waited in vain, the others fail.
+// OneWait returns a context in which several lookups share one wait for a database
+// that does not answer. After the first lookup has timed out, the others fail at once.
 func OneWait(ctx context.Context) context.Context {
 	return context.WithValue(ctx, oneWaitKey{}, new(atomic.Bool))
 }

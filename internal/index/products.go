@@ -6,8 +6,8 @@ import (
 	"github.com/symdepot/symdepot/internal/blob"
 )
 
-// ContentProducts returns the names of the products in which objects of a
-// content are visible, in order. If there are none, the error is nil.
+// ContentProducts returns the sorted names of the products that contain visible
+// objects of a content. If there are none, the error is nil.
 func (db *DB) ContentProducts(ctx context.Context, ref blob.Ref) ([]string, error) {
 	var list []string
 	err := db.points.each(ctx, true, `SELECT DISTINCT p.name FROM content c JOIN object o ON o.content_id = c.id

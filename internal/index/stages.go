@@ -16,8 +16,8 @@ import (
 )
 
 // Stages is the part of the index for stages: pushes that are not a transaction
-// yet. A power loss may undo the latest writes of its methods, a crash of the
-// process may not: the client of a push asks again what is missing.
+// yet. Its latest writes survive a crash of the process, but perhaps not a power
+// loss: the client of a push then asks again which contents are missing.
 //
 // An unknown stage is fs.ErrNotExist.
 type Stages struct{ db *DB }
@@ -105,7 +105,7 @@ type StageFile struct {
 	Path string
 	Content
 	ModTime time.Time
-	// Kind and ID are what the client says about the file.
+	// Kind and ID are claims of the client about the file.
 	Kind, ID string
 	State    StageState
 	Reason   string // of a refusal

@@ -27,7 +27,7 @@ type TokenRow struct {
 	LastUsed  time.Time // zero is never
 	Revoked   time.Time // zero if not revoked
 	CreatedBy string
-	Uploads   string // JSON of the caller; what it says of uploads
+	Uploads   string // defaults for uploads, as JSON of the caller
 	// Origin identifies what the token was exchanged for; zero: nothing. No two tokens
 	// have the same.
 	Origin [32]byte

@@ -49,7 +49,7 @@ func (h *histogram) count() (c WaitCount) {
 }
 
 // Lock counts the waits for other writers of an index in a file. A writer that
-// waits for nobody counts, too.
+// need not wait counts too.
 func (w *Waits) Lock() WaitCount { return w.lock.count() }
 
 // Commit counts the commits of an index in a file: the time that a writer waits for

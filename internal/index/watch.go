@@ -69,8 +69,8 @@ type sharing interface {
 	tell(facts string)
 }
 
-// Announce tells the other processes the address at which this one answers
-// requests for downloads; empty: none.
+// Announce publishes, for the other processes, the address at which this one
+// answers requests for downloads; empty: none.
 func (w *Watch) Announce(ctx context.Context, address string) error {
 	if s, ok := w.w.(sharing); ok {
 		return w.db.fail("announce this process", s.announce(ctx, address))
@@ -78,9 +78,9 @@ func (w *Watch) Announce(ctx context.Context, address string) error {
 	return nil
 }
 
-// Tell tells the other processes a text from the next question on, within half a
-// second; see Shared.Facts. It must not be longer than 64 KiB: it is sent with each
-// question.
+// Tell publishes a text for the other processes within half a second; see
+// Shared.Facts. The text is sent with each question and must not be longer than
+// 64 KiB.
 func (w *Watch) Tell(facts string) {
 	if s, ok := w.w.(sharing); ok {
 		s.tell(text(facts))

@@ -8,7 +8,7 @@ import (
 // write is one write transaction.
 type write struct{ session }
 
-// jobsChanged tells the other processes, after the commit, that a job was
+// jobsChanged notifies the other processes, after the commit, that a job was
 // entered or has ended.
 func (w *write) jobsChanged() error {
 	if n, ok := w.session.(interface{ notify(topic string) error }); ok {

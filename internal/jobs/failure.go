@@ -82,7 +82,7 @@ func (q *Queue) endAttempt(ctx context.Context, k *kind, j Job, f Failure) error
 	return err
 }
 
-// countAble returns how many machines can do jobs of a variant.
+// countAble returns the number of machines that can do jobs of a variant.
 func (q *Queue) countAble(k *kind, variant int) (n int) {
 	has := func(list []Ability) {
 		for _, v := range variantsOf(list, k.Name()) {
@@ -99,7 +99,7 @@ func (q *Queue) countAble(k *kind, variant int) (n int) {
 	return n
 }
 
-// remember stores why a job failed, for as long as the rule says.
+// remember stores why a job failed, for the time that the rule gives.
 func (q *Queue) remember(ctx context.Context, k *kind, j Job, f Failure, r Rule) error {
 	if r.ByContent <= 0 && r.ByKey <= 0 {
 		return nil
@@ -158,7 +158,7 @@ func (q *Queue) forget(ctx context.Context, k *kind, j Job) error {
 	return nil
 }
 
-// keyRef stands for a key in the memory of failures if no content is known.
+// keyRef represents a key in the memory of failures if no content is known.
 func keyRef(key string) blob.Ref { return blob.Sum([]byte("symdepot job key: " + key)) }
 
 // maxDetail is how many bytes of a detail are kept.

@@ -74,7 +74,7 @@ func failureOf(err error) failure {
 	return f
 }
 
-// cause returns the error that the failure stands for.
+// cause returns the error that a failure message describes.
 func (f failure) cause() error {
 	switch {
 	case f.InDepot:
@@ -120,7 +120,7 @@ func (w *writer) send(kind byte, text []byte) error {
 	return err
 }
 
-// keepAlive tells the other side that this one is at work, until ctx ends. It
+// keepAlive sends alive messages until ctx ends, while this side works. It
 // returns false if the connection is broken.
 func (w *writer) keepAlive(ctx context.Context) bool {
 	tick := time.NewTicker(aliveEvery)

@@ -148,7 +148,7 @@ type Counts struct {
 	Refused    int64 // connections without the depot's secret, or above the limit
 }
 
-// Counts returns the numbers of questions so far.
+// Counts returns the numbers of questions since the start.
 func (n *Node) Counts() Counts {
 	c := &n.counts
 	return Counts{c.asked.Load(), c.unanswered.Load(), c.served.Load(), c.refused.Load()}

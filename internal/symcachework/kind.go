@@ -31,8 +31,8 @@ const (
 	// transcoderSource is the source of results in the index. Like cached files,
 	// they can be evicted and made again.
 	transcoderSource = "transcoder"
-	// Product is the product of results. No right names it: a caller who sees a
-	// PDB sees what was made of it, and nobody else does.
+	// Product is the product of results. No grant can name it: a caller sees a result
+	// if and only if it sees the PDB.
 	Product = "\x01transcoded"
 )
 
@@ -51,7 +51,7 @@ func Ability(v symcache.Version) jobs.Ability {
 // work is the kind of job that makes SymCache files. It implements jobs.Kind.
 type work struct{ svc *Service }
 
-// message is what a worker is told about a job, as JSON.
+// message is the input of a job for workers, as JSON.
 type message struct {
 	Name string `json:"name"` // file name of the PDB
 	GUID string `json:"guid"` // 32 upper-case hex digits
@@ -231,7 +231,7 @@ func (w work) Make(ctx context.Context, j jobs.Job) (jobs.Outcome, error) {
 	return jobs.Outcome{Class: "ok", Detail: madeBy(m), Result: &c.Ref}, nil
 }
 
-// madeBy says who made a result, and in what time.
+// madeBy describes which program made a result, and in what time.
 func madeBy(m *transcode.Made) string {
 	return fmt.Sprintf("%s by %s in %s", m.Version, m.Program, m.Took.Round(time.Millisecond))
 }
@@ -427,7 +427,7 @@ func (w work) noteDerived(ctx context.Context, pdb blob.Ref, v symcache.Version,
 	}
 	err := w.svc.db.PutDerived(ctx, pdb, derivedTool(v), &c)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) { // the depot does not keep the PDB
-		w.svc.log.Warn("cannot record what was made of a PDB", "error", err)
+		w.svc.log.Warn("cannot record the SymCache file of a PDB", "error", err)
 	}
 }
 

@@ -45,8 +45,8 @@ func (svc *Service) Producible() []symcache.Version {
 // RequestSymCache enters a job for a SymCache file in a version that is
 // Producible, and returns its state. Repeated requests share one job and write
 // nothing. Done means that a file of that major version, at least as new as want,
-// is held now. Failed means that an attempt failed and another one is not worth
-// it now; SymCacheFailure tells whether that will last. It asks no upstream.
+// is held now. Failed means that an attempt has failed and should not be repeated
+// now; SymCacheFailure returns whether the failure is remembered. It asks no upstream.
 func (svc *Service) RequestSymCache(ctx context.Context, key SymCacheKey, want symcache.Version) (jobs.State, error) {
 	return svc.RequestSymCacheFor(ctx, key, want, "")
 }

@@ -343,9 +343,9 @@ func noEOF(err error) error {
 	return err
 }
 
-// MayBeFile reports whether a response that begins with head may be a file. It
-// is not if it is a web page, or a text by which some servers report a miss with
-// status 200.
+// MayBeFile reports whether a response that begins with head may be a file. Web
+// pages, and the texts with which some servers report a miss in a response with
+// status 200, are not.
 func MayBeFile(head []byte) bool { return !isPage(head) && !isRefusal(head) }
 
 // isPage reports whether a response that begins with head is a web page.
@@ -360,8 +360,7 @@ func isPage(head []byte) bool {
 	return false
 }
 
-// refusals are the first words by which some servers report a miss with status
-// 200.
+// refusals are the first words of misses that some servers send with status 200.
 var refusals = []string{"Symbol Not Found", "symbol not found", "404 Not Found", "Not Found\n", "<Error>"}
 
 func isRefusal(head []byte) bool {

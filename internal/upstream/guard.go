@@ -20,8 +20,8 @@ type GuardOptions struct {
 	// Kinds are the kinds of files that the upstream is asked for; none means all.
 	// The kind of a request is judged by the form of its name and id.
 	Kinds []symfile.Kind
-	// NamePatterns, if not empty, are patterns of which the file's name must
-	// match one. Case is ignored; * matches any characters including slashes, ?
+	// NamePatterns, if not empty, are patterns. The file's name must match one of
+	// them. Case is ignored; * matches any characters including slashes, ?
 	// matches one character. Requests without a name do not match.
 	NamePatterns []string
 	// IDs are patterns of ids, in the same syntax; hyphens are ignored.

@@ -126,8 +126,8 @@ func PresetOf(u *url.URL) (Spec, bool) {
 	return Spec{}, false
 }
 
-// SpecOf describes an upstream of which only the address is known: a URL or a
-// folder of this machine.
+// SpecOf describes the upstream at an address, which is a URL or a folder of this
+// machine.
 func SpecOf(address string) (Spec, error) {
 	s := Spec{URL: address, Guard: GuardOptions{Executables: true}}
 	scheme, _, ok := strings.Cut(address, "://")

@@ -19,8 +19,8 @@ const (
 	// strayAge is the age from which on an object that the index does not know is
 	// doomed. No upload takes as long.
 	strayAge = 30 * 24 * time.Hour
-	// auditAtOnce is the number of contents up to which one listing is compared at
-	// once, auditors that of concurrent listings above it.
+	// Up to auditAtOnce contents, one listing of the bucket is compared as a whole.
+	// Above that, there are auditors concurrent listings.
 	auditAtOnce = 50_000
 	auditors    = 8
 )

@@ -22,8 +22,8 @@ type local struct {
 	pins  map[blob.Ref]int           // contents that are not evicted; guarded by mu
 }
 
-// openLocal opens the cache in a folder. The times of the files stand for the
-// last uses in earlier processes.
+// openLocal opens the cache in a folder. The times of the files are
+// those of the last uses in earlier processes.
 func openLocal(ctx context.Context, dir string, most int64) (*local, error) {
 	disk, err := blob.OpenDisk(dir)
 	if err != nil {

@@ -26,7 +26,7 @@ var wallClock = time.Now
 const probeLimit = 2 * time.Minute
 
 // probe writes, reads, lists and deletes an object, compares the clocks and looks for
-// rules by which the store deletes objects.
+// lifecycle rules that delete objects.
 func (v *Vault) probe(ctx context.Context) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, probeLimit, errSilent)
 	defer cancel()

@@ -112,7 +112,7 @@ const (
 	small = 30 * time.Second
 )
 
-// Errors of transfers that stand still.
+// Errors of stalled transfers.
 var (
 	errStalled = errors.New("no byte has arrived for a minute")
 	errSilent  = errors.New("the store has not answered in time")

@@ -2,13 +2,13 @@
 // ones in a cache on the local disk.
 //
 // The object of a content is c/HH/SHA256/PLACE: HH is the first byte of the hash,
-// PLACE the random name of this one upload. These objects are never overwritten
-// and names never used again. [index.Places] has the rules by which an object becomes
-// a content and is deleted.
+// and PLACE a random name for this upload. Objects are never overwritten, and names
+// are never used again. [index.Places] describes when an object becomes a content,
+// and when it is deleted.
 //
-// Reading a content that the local cache has sends no request to the store. Any
-// other content costs one: its bytes go into the cache and to the readers at the
-// same time. A content that the index does not have costs none.
+// Reading a content of the local cache sends no request to the store. Reading any
+// other content sends one request, and the bytes go to the cache and to the readers
+// at the same time. A content that the index does not have costs no request.
 package vault
 
 import (
@@ -46,8 +46,8 @@ type Options struct {
 	// be used with the bucket any more.
 	Hold time.Duration
 	// Probe makes Open write, read, list and delete an object, compare the clocks
-	// and read the lifecycle rules, where the store tells them. That happens in any
-	// case when a depot uses the bucket for the first time.
+	// and read the lifecycle rules, if the store has an API for them. Open always does
+	// so when a depot uses the bucket for the first time.
 	Probe bool
 	// ReadOnly writes nothing to the bucket.
 	ReadOnly bool
@@ -291,7 +291,7 @@ func (v *Vault) Delete(ctx context.Context, ref blob.Ref) error { return v.local
 // maxBad limits the remembered damaged contents.
 const maxBad = 4096
 
-// damage is what is wrong with the object of a content.
+// damage describes the damage of a content's object.
 type damage struct{ place, what string }
 
 // suspected returns the error for a content whose object was found damaged, or
