@@ -97,6 +97,8 @@ type tokenLine struct {
 	Expires   *time.Time `json:"expires"`
 	LastUsed  *time.Time `json:"last_used"`
 	Revoked   *time.Time `json:"revoked"`
+
+	Uploads *auth.Uploads `json:"uploads,omitempty"` // how they are filed
 }
 
 func newTokenLine(t depot.Token, now time.Time) tokenLine {
@@ -109,6 +111,10 @@ func newTokenLine(t depot.Token, now time.Time) tokenLine {
 	}
 	l := tokenLine{ID: t.ID, Name: t.Name, Scopes: t.Scopes, Products: t.Products, State: "valid", Created: *at(t.Created), CreatedBy: t.CreatedBy,
 		Expires: at(t.Expires), LastUsed: at(t.LastUsed), Revoked: at(t.Revoked)}
+	row := auth.TokenRow(t)
+	if u := row.UploadDefaults(); u != (auth.Uploads{}) {
+		l.Uploads = &u
+	}
 	switch {
 	case !t.Revoked.IsZero():
 		l.State = "revoked"

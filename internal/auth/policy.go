@@ -67,6 +67,15 @@ func (r *Rights) MayWrite(product string) bool {
 	return r.WriteAll || slices.Contains(r.WriteProducts, product)
 }
 
+// SoleProduct returns the product of uploads that name none: the only one that the
+// rights include adding to. It is empty if there are several, or all.
+func (r *Rights) SoleProduct() string {
+	if !r.Write || r.WriteAll || len(r.WriteProducts) != 1 {
+		return ""
+	}
+	return r.WriteProducts[0]
+}
+
 // MayRead reports whether the rights include reading a product.
 func (r *Rights) MayRead(product string) bool {
 	return r.All || slices.Contains(r.Products, product)

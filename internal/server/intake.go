@@ -1,6 +1,7 @@
 package server
 
 import (
+	"cmp"
 	"context"
 	"net/http"
 	"strings"
@@ -70,9 +71,7 @@ func (s *uploads) who(id *auth.Identity, rights auth.Rights) intake.Who {
 	if b := u.Build; b != nil {
 		w.Build = stage.Build{CI: b.CI, URL: b.URL, Commit: b.Commit, Run: b.Run, Attempt: b.Attempt, Verified: true}
 	}
-	if w.Defaults.Product == "" && rights.Write && !rights.WriteAll && len(rights.WriteProducts) == 1 && !strings.ContainsAny(rights.WriteProducts[0], "*?[") {
-		w.Defaults.Product = rights.WriteProducts[0]
-	}
+	w.Defaults.Product = cmp.Or(w.Defaults.Product, rights.SoleProduct())
 	return w
 }
 

@@ -1,6 +1,7 @@
 package web
 
 import (
+	"cmp"
 	"context"
 	"encoding/hex"
 	"errors"
@@ -131,7 +132,7 @@ func (a *API) openStage(w http.ResponseWriter, r *Request, _ []string) error {
 	if b := q.Build; b != nil {
 		spec.Build = stage.Build{CI: b.CI, URL: b.URL, Commit: b.Commit, Run: b.Run, Attempt: b.Attempt}
 	}
-	if err := applyToken(&spec, &r.Identity.Uploads); err != nil {
+	if err := applyToken(&spec, &r.Identity.Uploads, r.Rights.SoleProduct()); err != nil {
 		return err
 	}
 	if !c.Write(spec.Product) {
@@ -151,10 +152,8 @@ func (a *API) openStage(w http.ResponseWriter, r *Request, _ []string) error {
 
 // applyToken adds what a token says of uploads. Its version, branch and class are
 // those of all uploads: a nightly build does not become a release by a flag.
-func applyToken(spec *stage.Spec, u *auth.Uploads) error {
-	if spec.Product == "" {
-		spec.Product = u.Product
-	}
+func applyToken(spec *stage.Spec, u *auth.Uploads, sole string) error {
+	spec.Product = cmp.Or(spec.Product, u.Product, sole)
 	for _, l := range []struct {
 		what string
 		to   *string
