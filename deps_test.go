@@ -65,6 +65,7 @@ var mayImport = map[string][]string{
 	"internal/manual":   {},
 	"internal/exchange": {"debugid", "symfile", "layout", "objfile", "symstore", "internal/blob", "internal/ctxio", "internal/depot", "internal/durable", "internal/scan", "internal/term", "internal/transcode", "internal/tree", "internal/unpack"},
 	"internal/want":     {"debugid", "dump", "symfile", "layout", "objfile", "internal/depot", "internal/durable", "internal/fetch", "internal/scan", "internal/term"},
+	"internal/keeper":   {"internal/client", "internal/depot", "internal/report", "internal/retention", "internal/wire"},
 	"internal/report":   {"layout", "objfile", "symfile", "internal/depot", "internal/retention", "internal/scan", "internal/term"},
 	"internal/bundle":   {"symfile", "layout", "internal/ctxio", "internal/depot", "internal/term", "internal/want"},
 	// symcachework knows the depot as an interface.
@@ -72,7 +73,7 @@ var mayImport = map[string][]string{
 	// jobs knows its kinds as an interface, and declares the storage that it needs.
 	"internal/jobs": {"internal/blob", "internal/index", "internal/term", "internal/wire"},
 	// web is mounted by the server, which authenticates its requests.
-	"internal/web": {"internal/auth", "internal/blob", "internal/stage", "internal/wire"},
+	"internal/web": {"internal/auth", "internal/blob", "internal/depot", "internal/report", "internal/retention", "internal/stage", "internal/wire"},
 
 	// intake drives stages through an interface; the server mounts it.
 	"internal/intake": {"internal/clip", "debugid", "symfile", "layout", "objfile", "ppdb", "internal/scan", "internal/stage", "internal/unpack"},

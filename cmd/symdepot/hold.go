@@ -5,11 +5,12 @@ import (
 	"time"
 
 	"github.com/symdepot/symdepot/internal/depot"
-	"github.com/symdepot/symdepot/internal/report"
+	"github.com/symdepot/symdepot/internal/keeper"
 	"github.com/symdepot/symdepot/internal/term"
 )
 
 type promoteCmd struct {
+	serverFlags
 	Class  string `help:"The new class." required:"" placeholder:"CLASS"`
 	Hold   string `help:"Place a hold, too, for this reason." placeholder:"REASON"`
 	JSON   bool   `help:"Print one JSON object."`
@@ -23,26 +24,23 @@ changed it, stay on record: symdepot show prints them.
 
   symdepot promote 4650 --class release --hold "1.2 GA"
 
-Exit codes: 0 done, 1 no such transaction, 2 wrong command line, 3 failed or no such class, 4 no depot.`
+Exit codes: 0 done, 1 no such transaction, 2 wrong command line, 3 failed or no such class, 4 no depot,
+5 credentials refused, 7 server not reachable.`
 }
 
 // Run changes the class.
 func (c promoteCmd) Run(a *app) error {
-	return a.retention(func(r *depot.Retention) error {
-		p, err := r.Promote(a.ctx, c.Number, c.Class, localUser())
+	return a.keeper(c.serverFlags, depot.Options{}, func(k keeper.Keeper) error {
+		p, err := k.Promote(a.ctx, c.Number, c.Class, c.Hold)
 		if err != nil {
 			return noSuchTx(a.stderr, c.Number, err)
 		}
-		if c.Hold != "" {
-			if err := r.Hold(a.ctx, depot.Hold{Number: c.Number, Name: c.Hold, Who: localUser(), Reason: c.Hold}); err != nil {
-				return err
-			}
-		}
-		return a.print(c.JSON, report.NewPromoted(p), "transaction %d: class %s, before %s\n", c.Number, c.Class, cmp.Or(p.From, "none given"))
+		return a.print(c.JSON, p, "transaction %d: class %s, before %s\n", c.Number, c.Class, cmp.Or(p.From, "none given"))
 	})
 }
 
 type holdCmd struct {
+	serverFlags
 	Until  string `help:"The last day on which the hold is in force. Default: it does not end." placeholder:"YYYY-MM-DD"`
 	JSON   bool   `help:"Print one JSON object."`
 	Number int64  `arg:"" name:"tx" help:"The transaction's number."`
@@ -56,12 +54,13 @@ func (holdCmd) Help() string {
   symdepot hold 4650 "1.2 GA"
   symdepot hold 4650 "crash 811" --until 2026-12-31
 
-Exit codes: 0 held, 1 no such transaction, 2 wrong command line, 3 failed, 4 no depot.`
+Exit codes: 0 held, 1 no such transaction, 2 wrong command line, 3 failed, 4 no depot,
+5 credentials refused, 7 server not reachable.`
 }
 
 // Run places a hold.
 func (c holdCmd) Run(a *app) error {
-	h := depot.Hold{Number: c.Number, Name: c.Reason, Who: localUser(), Reason: c.Reason}
+	h := depot.Hold{Number: c.Number, Name: c.Reason, Reason: c.Reason}
 	until := ""
 	if c.Until != "" {
 		day, err := time.Parse(time.DateOnly, c.Until)
@@ -73,15 +72,17 @@ func (c holdCmd) Run(a *app) error {
 	if c.Reason == "" {
 		return term.UsageError("the reason is empty")
 	}
-	return a.retention(func(r *depot.Retention) error {
-		if err := r.Hold(a.ctx, h); err != nil {
+	return a.keeper(c.serverFlags, depot.Options{}, func(k keeper.Keeper) error {
+		l, err := k.Hold(a.ctx, h)
+		if err != nil {
 			return noSuchTx(a.stderr, c.Number, err)
 		}
-		return a.print(c.JSON, report.NewHeld(h), "transaction %d is held%s: %s\n", c.Number, until, term.Printable(c.Reason))
+		return a.print(c.JSON, l, "transaction %d is held%s: %s\n", c.Number, until, term.Printable(c.Reason))
 	})
 }
 
 type unholdCmd struct {
+	serverFlags
 	JSON   bool   `help:"Print one JSON object per released hold."`
 	Number int64  `arg:"" name:"tx" help:"The transaction's number."`
 	Reason string `arg:"" optional:"" help:"The reason of the hold. Default: all holds on the transaction."`
@@ -94,13 +95,14 @@ func (unholdCmd) Help() string {
   symdepot unhold 4650
   symdepot unhold 4650 "crash 811"
 
-Exit codes: 0 released, 1 no such transaction or hold, 2 wrong command line, 3 failed, 4 no depot.`
+Exit codes: 0 released, 1 no such transaction or hold, 2 wrong command line, 3 failed, 4 no depot,
+5 credentials refused, 7 server not reachable.`
 }
 
 // Run releases holds.
 func (c unholdCmd) Run(a *app) error {
-	return a.retention(func(r *depot.Retention) error {
-		list, err := r.Unhold(a.ctx, c.Number, c.Reason)
+	return a.keeper(c.serverFlags, depot.Options{}, func(k keeper.Keeper) error {
+		list, err := k.Unhold(a.ctx, c.Number, c.Reason)
 		if err != nil {
 			return noSuchTx(a.stderr, c.Number, err)
 		}
@@ -108,7 +110,7 @@ func (c unholdCmd) Run(a *app) error {
 			return a.nothing("the transaction has no such hold")
 		}
 		for _, h := range list {
-			if err := a.print(c.JSON, report.NewHeld(h), "transaction %d is not held any more: %s\n", h.Number, term.Printable(h.Reason)); err != nil {
+			if err := a.print(c.JSON, h, "transaction %d is not held any more: %s\n", h.Transaction, term.Printable(h.Reason)); err != nil {
 				return err
 			}
 		}

@@ -20,6 +20,7 @@ import (
 
 	"github.com/alecthomas/kong"
 
+	"github.com/symdepot/symdepot/internal/client"
 	"github.com/symdepot/symdepot/internal/config"
 	"github.com/symdepot/symdepot/internal/depot"
 	"github.com/symdepot/symdepot/internal/durable"
@@ -34,6 +35,8 @@ const (
 	exitUsage       = 2   // the command line is wrong
 	exitFailed      = 3   // reading, writing or listening failed
 	exitDepot       = 4   // the depot is missing, damaged or of a newer format
+	exitCredentials = 5   // a server refuses the credentials
+	exitUnreachable = 7   // a server cannot be reached
 	exitInterrupted = 130 // Ctrl-C; nothing was left half done
 )
 
@@ -50,6 +53,10 @@ func exitCode(err error) int {
 		return exitUsage
 	case errors.Is(err, context.Canceled):
 		return exitInterrupted
+	case errors.Is(err, client.ErrCredentials):
+		return exitCredentials
+	case errors.Is(err, client.ErrUnreachable):
+		return exitUnreachable
 	case errors.Is(err, depot.ErrNoDepot), errors.Is(err, depot.ErrMoved), errors.Is(err, depot.ErrNewer), depot.IsUnusable(err):
 		return exitDepot
 	}
@@ -343,16 +350,6 @@ func versionText() string {
 func (a *app) nothing(what string) error {
 	fmt.Fprintln(a.stderr, "symdepot:", what)
 	return term.ErrNegative
-}
-
-// retention opens the depot and calls fn with its retention.
-func (a *app) retention(fn func(*depot.Retention) error) error {
-	d, err := a.open(depot.Options{MustExist: true})
-	if err != nil {
-		return err
-	}
-	defer d.Close()
-	return fn(d.Retention)
 }
 
 // print prints a line of JSON or a text.

@@ -5,7 +5,7 @@ import (
 	"fmt"
 
 	"github.com/symdepot/symdepot/internal/depot"
-	"github.com/symdepot/symdepot/internal/report"
+	"github.com/symdepot/symdepot/internal/keeper"
 	"github.com/symdepot/symdepot/internal/retention"
 	"github.com/symdepot/symdepot/internal/term"
 )
@@ -33,20 +33,20 @@ func (c policyCheckCmd) Run(a *app) error {
 }
 
 type policyPreviewCmd struct {
+	serverFlags
 	JSON bool `help:"Print one JSON object."`
 }
 
 // Run prints the plan of the policy in force.
 func (c policyPreviewCmd) Run(a *app) error {
-	return a.retention(func(r *depot.Retention) error {
-		p, err := r.Preview(a.ctx, localUser())
-		if errors.Is(err, depot.ErrNoPolicy) {
+	return a.keeper(c.serverFlags, depot.Options{}, func(k keeper.Keeper) error {
+		l, err := k.Preview(a.ctx)
+		if keeper.IsNo(err) {
 			return a.nothing(err.Error())
 		}
 		if err != nil {
 			return err
 		}
-		l := report.NewPlan(p)
 		if c.JSON {
 			err = term.NewJSONLines(a.stdout).Write(l)
 		} else {
@@ -60,6 +60,7 @@ func (c policyPreviewCmd) Run(a *app) error {
 }
 
 type policyApplyCmd struct {
+	serverFlags
 	YesRemove int    `help:"Remove this many transactions although the brake holds the plan; the preview prints the number." placeholder:"N"`
 	JSON      bool   `help:"Print one JSON object."`
 	Plan      string `arg:"" name:"plan" help:"The number of the plan, as symdepot policy preview prints it."`
@@ -67,15 +68,14 @@ type policyApplyCmd struct {
 
 // Run applies a plan.
 func (c policyApplyCmd) Run(a *app) error {
-	return a.retention(func(r *depot.Retention) error {
-		applied, err := r.Apply(a.ctx, c.Plan, c.YesRemove, localUser())
-		if errors.Is(err, retention.ErrBrake) || errors.Is(err, depot.ErrNoPlan) {
+	return a.keeper(c.serverFlags, depot.Options{}, func(k keeper.Keeper) error {
+		l, err := k.Apply(a.ctx, c.Plan, c.YesRemove)
+		if keeper.IsNo(err) {
 			return a.nothing(err.Error())
 		}
 		if err != nil {
 			return err
 		}
-		l := report.NewRun(applied)
 		if c.JSON {
 			err = term.NewJSONLines(a.stdout).Write(l)
 		} else {

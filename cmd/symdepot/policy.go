@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/symdepot/symdepot/internal/depot"
+	"github.com/symdepot/symdepot/internal/keeper"
 	"github.com/symdepot/symdepot/internal/report"
 	"github.com/symdepot/symdepot/internal/retention"
 	"github.com/symdepot/symdepot/internal/term"
@@ -34,28 +35,31 @@ A plan is applied as the preview printed it or not at all. A plan that removes m
 --yes-remove with the number of transactions that the preview printed.
 
 Exit codes: 0 done, 1 there is no policy or no such plan, or the brake held the plan, 2 wrong command line or policy,
-3 refused (the plan is stale) or failed, 4 no depot, 8 done, but a cap is not met.`
+3 refused (the plan is stale) or failed, 4 no depot, 5 credentials refused, 7 server not reachable,
+8 done, but a cap is not met.`
 }
 
 type policyShowCmd struct {
+	serverFlags
 	JSON bool `help:"Print one JSON object."`
 }
 
 // Run prints the policy.
 func (c policyShowCmd) Run(a *app) error {
-	return a.retention(func(r *depot.Retention) error {
-		p, err := r.Policy(a.ctx)
+	return a.keeper(c.serverFlags, depot.Options{}, func(k keeper.Keeper) error {
+		p, err := k.Policy(a.ctx)
 		if err != nil {
 			return err
 		}
 		if p.Number == 0 && !c.JSON {
 			return a.nothing(depot.ErrNoPolicy.Error())
 		}
-		return a.print(c.JSON, report.NewPolicy(p), "%s\n", strings.TrimRight(p.Text, "\n"))
+		return a.print(c.JSON, p, "%s\n", strings.TrimRight(p.Text, "\n"))
 	})
 }
 
 type policySetCmd struct {
+	serverFlags
 	KeepLast   int           `help:"With a class: keep this many of the newest transactions of each product and branch." placeholder:"N"`
 	KeepWithin term.Duration `help:"With a class: keep transactions that arrived at most that long ago, such as 14d." placeholder:"TIME" xor:"within"`
 	KeepDays   int           `help:"With a class: --keep-within in days." placeholder:"N" xor:"within"`
@@ -68,14 +72,14 @@ type policySetCmd struct {
 // Run sets the policy.
 func (c policySetCmd) Run(a *app) error {
 	rules := retention.Rules{KeepLast: c.KeepLast, KeepWithin: c.KeepWithin + term.Duration(c.KeepDays)*term.Duration(24*time.Hour), KeepUsed: c.KeepUsed}
-	return a.retention(func(r *depot.Retention) error {
+	return a.keeper(c.serverFlags, depot.Options{}, func(k keeper.Keeper) error {
 		before, file, text := int64(-1), c.File, []byte(nil)
 		var err error
 		if rules == (retention.Rules{}) && c.Cap == 0 {
 			text, err = readPolicy(c.File)
 		} else {
-			var p depot.PolicyInForce
-			if p, err = r.Policy(a.ctx); err != nil {
+			var p report.Policy
+			if p, err = k.Policy(a.ctx); err != nil {
 				return err
 			}
 			before, file = p.Number, "policy"
@@ -84,12 +88,12 @@ func (c policySetCmd) Run(a *app) error {
 		if err != nil {
 			return policyFault(err)
 		}
-		p, err := r.SetPolicy(a.ctx, file, text, localUser(), before)
+		p, err := k.SetPolicy(a.ctx, file, text, before)
 		if err != nil {
 			return policyFault(err)
 		}
-		a.warn(p.Policy.Warnings())
-		return a.print(c.JSON, report.NewPolicy(p), "the policy is set; nothing was removed. symdepot policy preview shows what it would remove\n")
+		a.warn(p.Warnings)
+		return a.print(c.JSON, p, "the policy is set; nothing was removed. symdepot policy preview shows what it would remove\n")
 	})
 }
 

@@ -1,16 +1,16 @@
 package main
 
 import (
-	"errors"
 	"fmt"
 	"time"
 
 	"github.com/symdepot/symdepot/internal/depot"
-	"github.com/symdepot/symdepot/internal/report"
+	"github.com/symdepot/symdepot/internal/keeper"
 	"github.com/symdepot/symdepot/internal/term"
 )
 
 type rmCmd struct {
+	serverFlags
 	Purge   bool    `help:"Free the bytes now, past trash and grace: for a leak or a legal demand. Also for transactions in the trash."`
 	Reason  string  `help:"With --purge: why, for the record." placeholder:"TEXT"`
 	JSON    bool    `help:"Print one JSON object per transaction."`
@@ -28,57 +28,52 @@ restores the transaction until it ends. A transaction with a hold is not removed
 
 --purge says when others still need some of the bytes: these stay. Who purged what, and when, stays on record.
 
-Exit codes: 0 removed, 1 no such transaction (none was removed), 2 wrong command line, 3 failed or held,
-4 no depot.`
+Exit codes: 0 removed, 1 no such transaction (none was removed), 2 wrong command line, 3 failed or held, 4 no depot,
+5 credentials refused, 7 server not reachable.`
 }
 
 // Run removes transactions.
 func (c rmCmd) Run(a *app) error {
-	d, err := a.open(depot.Options{MustExist: true, Probe: c.Purge})
-	if err != nil {
-		return err
-	}
-	defer d.Close()
-	for _, n := range c.Numbers {
-		tx, err := d.Transaction(a.ctx, n)
-		if err != nil {
-			return noSuchTx(a.stderr, n, err)
-		}
-		if !tx.Removed.IsZero() && !c.Purge {
-			fmt.Fprintf(a.stderr, "symdepot: transaction %d was removed already, on %s\n", n, tx.Removed.Local().Format(time.RFC3339))
-			return term.ErrNegative
-		}
-	}
-	out := term.NewJSONLines(a.stdout)
-	for _, n := range c.Numbers {
-		if c.Purge {
-			p, err := d.Retention.Purge(a.ctx, n, localUser(), c.Reason)
+	return a.keeper(c.serverFlags, depot.Options{Probe: c.Purge}, func(k keeper.Keeper) error {
+		for _, n := range c.Numbers {
+			tx, err := k.Transaction(a.ctx, n)
 			if err != nil {
 				return noSuchTx(a.stderr, n, err)
 			}
-			if l := report.NewPurged(p); !c.JSON {
-				l.Print(a.stdout)
-			} else if err := out.Write(l); err != nil {
-				return err
+			if !tx.Removed.IsZero() && !c.Purge {
+				return a.nothing(fmt.Sprintf("transaction %d was removed already, on %s", n, tx.Removed.Local().Format(time.RFC3339)))
 			}
-			continue
 		}
-		tx, err := d.Retention.Remove(a.ctx, n, localUser())
-		if err != nil {
-			return noSuchTx(a.stderr, n, err)
-		}
-		if c.JSON {
-			if err := out.Write(report.NewTransaction(tx)); err != nil {
-				return err
+		for _, n := range c.Numbers {
+			if err := c.remove(a, k, n); err != nil {
+				return noSuchTx(a.stderr, n, err)
 			}
-			continue
 		}
-		fmt.Fprintf(a.stdout, "removed transaction %d (%s)%s\n", n, term.Count(tx.Files, "object"), report.Restorable(tx))
+		return nil
+	})
+}
+
+func (c rmCmd) remove(a *app, k keeper.Keeper, n int64) error {
+	if c.Purge {
+		l, err := k.Purge(a.ctx, n, c.Reason)
+		switch {
+		case err != nil:
+			return err
+		case c.JSON:
+			return a.print(true, l, "")
+		}
+		l.Print(a.stdout)
+		return nil
 	}
-	return nil
+	l, err := k.Remove(a.ctx, n)
+	if err != nil {
+		return err
+	}
+	return a.print(c.JSON, l, "removed transaction %d (%s)%s\n", n, term.Count(l.Objects, "object"), l.Restorable())
 }
 
 type undoCmd struct {
+	serverFlags
 	JSON    bool    `help:"Print one JSON object per transaction."`
 	Numbers []int64 `arg:"" name:"tx" help:"Numbers of removed transactions."`
 }
@@ -89,28 +84,25 @@ func (undoCmd) Help() string {
 
   symdepot undo 17
 
-Exit codes: 0 restored, 1 no such transaction, or it is not in the trash, 2 wrong command line, 3 failed, 4 no depot.`
+Exit codes: 0 restored, 1 no such transaction, or it is not in the trash, 2 wrong command line, 3 failed, 4 no depot,
+5 credentials refused, 7 server not reachable.`
 }
 
 // Run restores transactions.
 func (c undoCmd) Run(a *app) error {
-	d, err := a.open(depot.Options{MustExist: true})
-	if err != nil {
-		return err
-	}
-	defer d.Close()
-	for _, n := range c.Numbers {
-		tx, err := d.Retention.Undo(a.ctx, n, localUser())
-		var gone *depot.NotInTrashError
-		if errors.As(err, &gone) {
-			return a.nothing(gone.Error())
+	return a.keeper(c.serverFlags, depot.Options{}, func(k keeper.Keeper) error {
+		for _, n := range c.Numbers {
+			l, err := k.Undo(a.ctx, n)
+			switch {
+			case keeper.IsNo(err):
+				return a.nothing(err.Error())
+			case err != nil:
+				return noSuchTx(a.stderr, n, err)
+			}
+			if err := a.print(c.JSON, l, "restored transaction %d (%s)\n", n, term.Count(l.Objects, "object")); err != nil {
+				return err
+			}
 		}
-		if err != nil {
-			return noSuchTx(a.stderr, n, err)
-		}
-		if err := a.print(c.JSON, report.NewTransaction(tx), "restored transaction %d (%s)\n", n, term.Count(tx.Files, "object")); err != nil {
-			return err
-		}
-	}
-	return nil
+		return nil
+	})
 }

@@ -119,7 +119,8 @@ const maxPushAnswer = 64 << 20
 
 // exchange is one request of a push. Every one may be repeated.
 type exchange struct {
-	method, path string // below wire.PushPath
+	method, path string // below base
+	base         string // empty: wire.PushPath
 	header       http.Header
 	body         func() io.Reader // begins the body again; nil: none
 	size         int64            // of the body
@@ -201,7 +202,7 @@ func (p *Pusher) once(ctx context.Context, x exchange) (int, error) {
 		source = &sourceReader{r: x.body()}
 		body = source
 	}
-	resp, err := request{p.HTTP, p.URL, p.Token}.send(ctx, x.method, wire.PushPath+x.path, h, body, x.size)
+	resp, err := request{p.HTTP, p.URL, p.Token}.send(ctx, x.method, cmp.Or(x.base, wire.PushPath)+x.path, h, body, x.size)
 	if source != nil && source.err() != nil {
 		return 0, source.err()
 	}
@@ -237,7 +238,7 @@ func problemOf(resp *http.Response, body []byte) error {
 		case resp.StatusCode/100 == 3:
 			e.Detail = redirected(resp)
 		case resp.StatusCode == http.StatusNotFound:
-			e.Detail = "the URL is not that of a symdepot server that takes pushes"
+			e.Detail = "the URL is not that of a symdepot server with this API"
 		}
 	}
 	e.Status = resp.StatusCode

@@ -33,11 +33,13 @@ type Transaction struct {
 	Labels map[string]string `json:"labels,omitempty"`
 	// Collecting: files are still added to it.
 	Collecting bool `json:"collecting,omitempty"`
+	// Until is the time until which a removed transaction can be restored.
+	Until time.Time `json:"until,omitzero"`
 }
 
 // NewTransaction describes a transaction.
 func NewTransaction(t depot.Transaction) Transaction {
-	l := Transaction{t.Number, t.Product, t.Version, t.Comment, t.Time.UTC(), t.Who, t.Host, t.Files, t.Bytes, t.Removed, t.Branch, t.Class, t.Build, t.Labels, t.Collecting}
+	l := Transaction{t.Number, t.Product, t.Version, t.Comment, t.Time.UTC(), t.Who, t.Host, t.Files, t.Bytes, t.Removed, t.Branch, t.Class, t.Build, t.Labels, t.Collecting, t.TrashUntil}
 	if !l.Removed.IsZero() {
 		l.Removed = l.Removed.UTC()
 	}

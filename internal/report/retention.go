@@ -336,11 +336,11 @@ func (l Purged) Print(w io.Writer) {
 
 // Restorable says until when a removed transaction can be restored, as the end of a
 // sentence.
-func Restorable(t depot.Transaction) string {
-	if t.TrashUntil.IsZero() {
+func (t Transaction) Restorable() string {
+	if t.Until.IsZero() {
 		return ""
 	}
-	return fmt.Sprintf("; symdepot undo %d restores it until %s", t.Number, t.TrashUntil.Local().Format("2006-01-02 15:04"))
+	return fmt.Sprintf("; symdepot undo %d restores it until %s", t.Transaction, t.Until.Local().Format("2006-01-02 15:04"))
 }
 
 // Trashed is a transaction in the trash in JSON.

@@ -64,6 +64,8 @@ type Config struct {
 	Depot Depot
 	// API answers the requests below /-/api; nil: with 404.
 	API *web.API
+	// Usage is what takes the space of the depot, for metrics; nil: it is not shown.
+	Usage *Usage
 	// Missing lists the files that clients did not get; nil: they are not listed.
 	Missing Missing
 	// Uploads answers the requests of uploaders that were written for other
@@ -209,6 +211,7 @@ type Server struct {
 	*access
 	routes   *routes
 	symcache *symCaches
+	usages   *usages
 	conns    *conns
 	slots    semaphore    // requests under way
 	log      slog.Handler // of the access log
@@ -235,6 +238,13 @@ func New(cfg Config) (*Server, error) {
 	if err != nil {
 		return nil, fmt.Errorf("metrics: %w", err)
 	}
+	u := newUsages(Usage{})
+	if cfg.Usage != nil {
+		u.usage = *cfg.Usage
+		if err := cfg.Registry.Register(u); err != nil {
+			return nil, fmt.Errorf("metrics: %w", err)
+		}
+	}
 	a := &access{origins: origins, service: &service{
 		cfg: cfg, depot: cfg.Depot, restricted: isRestricted(cfg.Gate), metrics: m, hot: newHot(cfg.HotBytes),
 		lookups: newSemaphore(cfg.MaxInFlight), searches: newSemaphore(maxSearches),
@@ -244,7 +254,7 @@ func New(cfg Config) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	srv := &Server{access: a, routes: newRoutes(a, sc), symcache: sc, slots: newSemaphore(cfg.MaxConns), log: slog.DiscardHandler}
+	srv := &Server{access: a, routes: newRoutes(a, sc), symcache: sc, usages: u, slots: newSemaphore(cfg.MaxConns), log: slog.DiscardHandler}
 	if d, ok := cfg.Depot.(interface{ InDatabase() bool }); ok {
 		srv.inDatabase = d.InDatabase()
 	}
@@ -325,6 +335,7 @@ func (s *Server) Serve(ctx context.Context, ln net.Listener) error {
 		return errors.Join(notPublic(ln.Addr().String()), ln.Close())
 	}
 	s.local.Store(local)
+	defer s.usages.stop()
 	hs := &http.Server{
 		Handler:                      s,
 		ReadHeaderTimeout:            s.cfg.HeaderTimeout,

@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"time"
 
+	"github.com/symdepot/symdepot/internal/auth"
 	"github.com/symdepot/symdepot/internal/web"
 )
 
@@ -72,6 +73,9 @@ func (s *webAPI) note(x *exchange, err error) {
 // request describes a request to package web.
 func (s *webAPI) request(x *exchange, r *http.Request, p *place) *web.Request {
 	rights := x.caller.rights // x is reused
+	if s.cfg.Gate == nil {
+		rights = auth.Rights{Admitted: true, All: true}
+	}
 	q := &web.Request{Request: r, Segments: p.own, ID: x.request, Principal: web.Principal{
 		Name: x.caller.id.Name, Anonymous: x.caller.id.Anonymous(), Read: rights.MayRead, Write: rights.MayWrite, WritesAny: rights.Write,
 		Identity: x.caller.id, Rights: rights,

@@ -69,6 +69,9 @@ type Config struct {
 	Stages Stages
 	// Tokens are the tokens of the depot; nil: there are none.
 	Tokens Tokens
+	// Retention and Transactions are those of the depot; nil: there are none.
+	Retention    Retention
+	Transactions Transactions
 	// Now is the clock; nil is time.Now.
 	Now func() time.Time
 	// Log receives failures; nil discards them.
@@ -80,7 +83,9 @@ type Config struct {
 type API struct {
 	cfg    Config
 	unpack chan struct{} // a semaphore: bodies that are decompressed at the same time
-	origin *http.CrossOriginProtection
+	// compute is a semaphore: plans and sums that are computed at the same time.
+	compute chan struct{}
+	origin  *http.CrossOriginProtection
 }
 
 // New returns an API.
@@ -91,7 +96,7 @@ func New(cfg Config) *API {
 	if cfg.Now == nil {
 		cfg.Now = time.Now
 	}
-	return &API{cfg: cfg, unpack: make(chan struct{}, maxUnpacking), origin: http.NewCrossOriginProtection()}
+	return &API{cfg: cfg, unpack: make(chan struct{}, maxUnpacking), compute: make(chan struct{}, maxComputing), origin: http.NewCrossOriginProtection()}
 }
 
 // route is one method of one address.

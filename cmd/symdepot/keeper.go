@@ -1,0 +1,36 @@
+package main
+
+import (
+	"os"
+
+	"github.com/symdepot/symdepot/internal/client"
+	"github.com/symdepot/symdepot/internal/depot"
+	"github.com/symdepot/symdepot/internal/keeper"
+	"github.com/symdepot/symdepot/internal/upstream"
+)
+
+// serverFlags let a command work on the depot of a server. The environment does not
+// name the server: a removal must not go elsewhere unseen.
+type serverFlags struct {
+	Server    string `help:"Base URL of the server whose depot is used. Default: the depot of this machine." placeholder:"URL"`
+	TokenFile string `help:"With --server: file with the token. Default: the environment variable SYMDEPOT_TOKEN." placeholder:"FILE"`
+}
+
+// keeper calls fn with the retention of the server, or else of the depot, which is
+// opened with opt.
+func (a *app) keeper(f serverFlags, opt depot.Options, fn func(keeper.Keeper) error) error {
+	if f.Server != "" {
+		c, err := client.NewRetention(f.Server, f.TokenFile, os.Getenv, upstream.NewDialer(upstream.DialerOptions{}).ClientFor)
+		if err != nil {
+			return err
+		}
+		return fn(keeper.OfServer(c))
+	}
+	opt.MustExist = true
+	d, err := a.open(opt)
+	if err != nil {
+		return err
+	}
+	defer d.Close()
+	return fn(keeper.Local(d, localUser(), nil))
+}

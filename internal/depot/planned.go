@@ -1,0 +1,41 @@
+package depot
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+
+	"github.com/symdepot/symdepot/internal/retention"
+)
+
+// Planned computes the plan of an earlier preview again, for the same moment. The
+// error is ErrNoPlan if there is none of this number, or it has ended, and
+// retention.ErrStale if it is no longer what the preview printed.
+func (r *Retention) Planned(ctx context.Context, number string) (*Preview, error) {
+	row, err := r.d.db.Retention.Plan(ctx, number)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, fmt.Errorf("plan %s: %w", number, ErrNoPlan)
+	}
+	if err != nil {
+		return nil, err
+	}
+	var t retention.Ticket
+	if err := json.Unmarshal([]byte(row.Ticket), &t); err != nil {
+		return nil, fmt.Errorf("plan %s: %w", number, err)
+	}
+	p, err := r.Policy(ctx)
+	if err != nil {
+		return nil, err
+	}
+	s, generation, err := r.Snapshot(ctx)
+	if err != nil {
+		return nil, err
+	}
+	plan, err := p.Policy.Confirm(s, t, t.Builds) // the brake is tried when it is applied
+	if err != nil {
+		return nil, err
+	}
+	return &Preview{Plan: plan, Ticket: t, Policy: p, Ends: row.Ends, generation: generation}, nil
+}

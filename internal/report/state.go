@@ -1,0 +1,79 @@
+package report
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"time"
+
+	"github.com/symdepot/symdepot/internal/depot"
+	"github.com/symdepot/symdepot/internal/retention"
+)
+
+// State is a transaction with its holds and what happened to it, in JSON.
+type State struct {
+	Transaction
+	Holds      []Held     `json:"holds"` // ended ones included
+	Promotions []Promoted `json:"promotions"`
+	Removal    *Removal   `json:"removal,omitempty"` // of a removed transaction, if it is known
+}
+
+// Removal says who removed a transaction, and why, in JSON.
+type Removal struct {
+	By     string    `json:"by"`
+	Class  string    `json:"class"` // by which it was judged
+	Reason string    `json:"reason"`
+	Detail string    `json:"detail"`
+	Plan   string    `json:"plan,omitempty"`
+	Until  time.Time `json:"until,omitzero"` // it can be restored until then
+}
+
+// NewState describes a transaction. removal is nil if it is live, or if nothing is
+// known of its removal.
+func NewState(t depot.Transaction, holds []depot.Hold, promotions []depot.Promotion, removal *depot.Removal) State {
+	s := State{Transaction: NewTransaction(t), Holds: NewHolds(holds), Promotions: make([]Promoted, len(promotions))}
+	for i, p := range promotions {
+		s.Promotions[i] = NewPromoted(p)
+	}
+	if r := removal; r != nil {
+		s.Removal = &Removal{r.Who, r.Class, r.Reason, r.Detail, r.Plan, r.Until}
+	}
+	return s
+}
+
+// NewHolds describes holds.
+func NewHolds(list []depot.Hold) []Held {
+	out := make([]Held, len(list))
+	for i, h := range list {
+		out[i] = NewHeld(h)
+	}
+	return out
+}
+
+// Changed is what a change of a transaction has done, in JSON.
+type Changed struct {
+	Promoted *Promoted `json:"promoted,omitempty"`
+	Held     *Held     `json:"held,omitempty"`
+	Released []Held    `json:"released,omitzero"`
+}
+
+// RemovePlan is what the removal of one transaction would free, in JSON.
+type RemovePlan struct {
+	Plan        string  `json:"plan"`
+	Transaction int64   `json:"transaction"`
+	Listed      int64   `json:"listed"`
+	Frees       int64   `json:"frees"`  // disk space
+	Shared      int64   `json:"shared"` // bytes that others still need
+	Holders     []int64 `json:"holders"`
+	Pinned      bool    `json:"pinned,omitempty"`
+}
+
+// NewRemovePlan describes the removal of a transaction. Its number stands for all of
+// it: if anything of it changes, the number does.
+func NewRemovePlan(number int64, r *retention.Removal) (RemovePlan, error) {
+	l := RemovePlan{"", number, r.Listed, r.Frees.Stored, r.Shared, append([]int64{}, r.Holders...), r.Pinned}
+	b, err := json.Marshal(l)
+	sum := sha256.Sum256(append([]byte("symdepot remove plan 1\n"), b...))
+	l.Plan = hex.EncodeToString(sum[:4])
+	return l, err
+}

@@ -1,0 +1,132 @@
+package server
+
+import (
+	"context"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/symdepot/symdepot/internal/depot"
+)
+
+// Usage says what takes the space of a depot. Its functions must not be nil.
+type Usage struct {
+	// Sum computes the usage, which takes long in a large depot.
+	Sum func(ctx context.Context) (*depot.Usage, error)
+	// Quotas returns the quotas of products in bytes.
+	Quotas func(ctx context.Context) (map[string]int64, error)
+}
+
+const (
+	// usageFresh is how long a usage is shown before it is computed again.
+	usageFresh = 15 * time.Minute
+	// usageTimeout is how long computing it may take.
+	usageTimeout = 10 * time.Minute
+	// usageRows limits the products and the classes that are shown.
+	usageRows = 100
+)
+
+var (
+	descUsageProduct = prometheus.NewDesc("symdepot_usage_bytes", "Disk space that live transactions take, by product or class; part is own (nothing else holds it) or shared.", []string{"by", "name", "part"}, nil)
+	descUsageLive    = prometheus.NewDesc("symdepot_usage_live_bytes", "Disk space that live transactions take.", nil, nil)
+	descUsageGarbage = prometheus.NewDesc("symdepot_usage_garbage_bytes", "Disk space that gc frees now, its grace aside.", nil, nil)
+	descUsageTrash   = prometheus.NewDesc("symdepot_usage_trash_bytes", "Disk space that gc frees after the trash.", nil, nil)
+	descUsageTime    = prometheus.NewDesc("symdepot_usage_computed_timestamp_seconds", "Time for which the usage was computed.", nil, nil)
+	descUsageFailed  = prometheus.NewDesc("symdepot_usage_failures_total", "Failures to compute the usage.", nil, nil)
+	descQuota        = prometheus.NewDesc("symdepot_quota_bytes", "Quota of a product.", []string{"product"}, nil)
+)
+
+// usages collects what takes the space of the depot. It is computed in the
+// background after the metrics were read, so that reading them is quick: the first
+// time they have no usage.
+type usages struct {
+	usage Usage
+	ctx   context.Context // ends with the server
+	end   context.CancelFunc
+	runs  sync.WaitGroup // of the computation
+
+	mu      sync.Mutex // guards what follows
+	running bool
+	begun   time.Time // of the last computation
+	failed  int
+	last    *depot.Usage
+	quotas  map[string]int64
+}
+
+func newUsages(u Usage) *usages {
+	c := &usages{usage: u}
+	c.ctx, c.end = context.WithCancel(context.Background())
+	return c
+}
+
+// stop ends a computation and waits for its end.
+func (c *usages) stop() {
+	c.end()
+	c.runs.Wait()
+}
+
+// Describe implements prometheus.Collector.
+func (c *usages) Describe(ch chan<- *prometheus.Desc) {
+	for _, d := range []*prometheus.Desc{descUsageProduct, descUsageLive, descUsageGarbage, descUsageTrash, descUsageTime, descUsageFailed, descQuota} {
+		ch <- d
+	}
+}
+
+// Collect implements prometheus.Collector.
+func (c *usages) Collect(ch chan<- prometheus.Metric) {
+	gauge := func(d *prometheus.Desc, v float64, labels ...string) {
+		ch <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, v, labels...)
+	}
+	u, quotas, failed := c.latest()
+	ch <- prometheus.MustNewConstMetric(descUsageFailed, prometheus.CounterValue, float64(failed))
+	if u == nil {
+		return
+	}
+	gauge(descUsageLive, float64(u.Live))
+	gauge(descUsageGarbage, float64(u.Garbage))
+	gauge(descUsageTrash, float64(u.Trash))
+	gauge(descUsageTime, float64(u.Time.UnixMilli())/1000)
+	shares := func(by string, list []depot.Share, name func(*depot.Share) string) {
+		for i := range list[:min(len(list), usageRows)] {
+			n := strings.ToValidUTF8(name(&list[i]), "?")
+			gauge(descUsageProduct, float64(list[i].Own), by, n, "own")
+			gauge(descUsageProduct, float64(list[i].Shared), by, n, "shared")
+		}
+	}
+	shares("product", u.Products, func(s *depot.Share) string { return s.Product })
+	shares("class", u.Classes, func(s *depot.Share) string { return s.Class })
+	for product, n := range quotas {
+		gauge(descQuota, float64(n), strings.ToValidUTF8(product, "?"))
+	}
+}
+
+// latest returns the last usage, and begins to compute another one if it is old.
+func (c *usages) latest() (u *depot.Usage, quotas map[string]int64, failed int) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if !c.running && (c.begun.IsZero() || time.Since(c.begun) >= usageFresh) && c.ctx.Err() == nil {
+		c.running, c.begun = true, time.Now()
+		c.runs.Go(c.compute)
+	}
+	return c.last, c.quotas, c.failed
+}
+
+func (c *usages) compute() {
+	ctx, cancel := context.WithTimeout(c.ctx, usageTimeout)
+	defer cancel()
+	u, err := c.usage.Sum(ctx)
+	var quotas map[string]int64
+	if err == nil {
+		quotas, err = c.usage.Quotas(ctx)
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.running = false
+	if err != nil {
+		c.failed++
+		return
+	}
+	c.last, c.quotas = u, quotas
+}

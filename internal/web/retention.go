@@ -1,0 +1,358 @@
+package web
+
+import (
+	"context"
+	"errors"
+	"io"
+	"io/fs"
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/symdepot/symdepot/internal/depot"
+	"github.com/symdepot/symdepot/internal/report"
+	"github.com/symdepot/symdepot/internal/retention"
+	"github.com/symdepot/symdepot/internal/stage"
+	"github.com/symdepot/symdepot/internal/wire"
+)
+
+// Retention is what the API needs of the retention of a depot.
+type Retention interface {
+	Policy(ctx context.Context) (depot.PolicyInForce, error)
+	SetPolicy(ctx context.Context, file string, text []byte, who string, before int64) (depot.PolicyInForce, error)
+	Preview(ctx context.Context, who string) (*depot.Preview, error)
+	Planned(ctx context.Context, number string) (*depot.Preview, error)
+	Apply(ctx context.Context, number string, yesRemove int, who string) (depot.Applied, error)
+	Runs(ctx context.Context, limit int) ([]depot.RetentionRun, error)
+	Snapshot(ctx context.Context) (*retention.State, int64, error)
+	Usage(ctx context.Context) (*depot.Usage, error)
+
+	Hold(ctx context.Context, h depot.Hold) error
+	Unhold(ctx context.Context, number int64, name string) ([]depot.Hold, error)
+	Holds(ctx context.Context, number int64) ([]depot.Hold, error)
+	Promote(ctx context.Context, number int64, class, who string) (depot.Promotion, error)
+	Promotions(ctx context.Context, number int64) ([]depot.Promotion, error)
+	Remove(ctx context.Context, number int64, who string) (depot.Transaction, error)
+	Purge(ctx context.Context, number int64, who, detail string) (depot.Purged, error)
+	Undo(ctx context.Context, number int64, who string) (depot.Transaction, error)
+	Why(ctx context.Context, number int64) (depot.Removal, error)
+}
+
+// Transactions are the transactions of a depot.
+type Transactions interface {
+	List(ctx context.Context, scope depot.Scope, f depot.ListFilter) ([]depot.Transaction, error)
+	Transaction(ctx context.Context, number int64) (depot.Transaction, error)
+}
+
+var (
+	_ Retention    = (*depot.Retention)(nil)
+	_ Transactions = (*depot.Depot)(nil)
+)
+
+const (
+	// maxComputing is how many plans and sums are computed at the same time: each
+	// reads what is known of all transactions into memory.
+	maxComputing = 2
+	// computeWait is how long a request waits for that.
+	computeWait = time.Minute
+)
+
+// computing waits until few plans are computed. The caller calls done.
+func (a *API) computing(r *Request) (done func(), err error) {
+	r.Allow(computeWait + commitTime)
+	t := time.NewTimer(computeWait)
+	defer t.Stop()
+	select {
+	case a.compute <- struct{}{}:
+		return func() {
+			<-a.compute
+			r.Allow(0)
+		}, nil
+	case <-r.Context().Done():
+		return nil, r.Context().Err()
+	case <-t.C:
+		return nil, &Problem{Word: "busy", Detail: "other plans are being computed"}
+	}
+}
+
+// needs says which right a request needs.
+type needs uint8
+
+const (
+	readAll   needs = iota // reading all products
+	changeAny              // changing something: the handler asks for the product
+	administer
+)
+
+// may returns a problem if the client lacks a right, or if the server has no
+// retention.
+func (a *API) may(r *Request, need needs) error {
+	ok, text := r.Rights.Admin, "this needs a token with the scope admin"
+	switch need {
+	case readAll:
+		ok, text = r.Rights.All, "this needs the right to read all products"
+	case changeAny:
+		ok, text = r.Rights.Write, "this needs a token with the scope write"
+	}
+	switch {
+	case ok && a.cfg.Retention == nil:
+		return &Problem{Word: "not-found"}
+	case ok:
+		return nil
+	case r.Anonymous && len(r.Challenges) > 0:
+		return &Problem{Word: "credentials", Detail: text}
+	case r.Anonymous:
+		return &Problem{Word: "forbidden", Detail: "this server takes no changes, because it knows no credentials"}
+	}
+	return &Problem{Word: "forbidden", Detail: text}
+}
+
+// only refuses query parameters with other names: a misspelled one would be ignored
+// otherwise.
+func only(r *Request, names ...string) error {
+next:
+	for name := range r.URL.Query() {
+		for _, n := range names {
+			if n == name {
+				continue next
+			}
+		}
+		return &Problem{Word: "query", Detail: "the query has an unknown parameter", Fields: map[string]string{clip(name): "is unknown"}}
+	}
+	return nil
+}
+
+// kept returns the problem that an error of retention is.
+func kept(err error) error {
+	if err == nil || asProblem(err) != nil {
+		return err
+	}
+	word := ""
+	_, held := errors.AsType[*depot.ErrHeld](err)
+	_, outside := errors.AsType[*depot.NotInTrashError](err)
+	_, fault := errors.AsType[*retention.Fault](err)
+	switch {
+	case errors.Is(err, depot.ErrNoPolicy):
+		word = wire.ProblemNoPolicy
+	case errors.Is(err, depot.ErrNoPlan):
+		word = wire.ProblemNotFound
+	case errors.Is(err, retention.ErrStale):
+		word = wire.ProblemPlanChanged
+	case errors.Is(err, retention.ErrBrake):
+		word = wire.ProblemBrake
+	case errors.Is(err, depot.ErrPolicyChanged):
+		return &Problem{Word: wire.ProblemChanged, Detail: "the policy was changed by somebody else meanwhile; read it again"}
+	case held:
+		word = wire.ProblemHeld
+	case outside:
+		word = wire.ProblemNotInTrash
+	case fault:
+		word = "query"
+	case errors.Is(err, fs.ErrNotExist):
+		return &Problem{Word: wire.ProblemNotFound}
+	default:
+		return err
+	}
+	return &Problem{Word: word, Detail: err.Error()}
+}
+
+// etag is the entity tag of a policy: its number.
+func etag(p depot.PolicyInForce) string { return `"` + strconv.FormatInt(p.Number, 10) + `"` }
+
+// showRules answers GET retention/rules.
+func (a *API) showRules(w http.ResponseWriter, r *Request, _ []string) error {
+	if err := a.may(r, readAll); err != nil {
+		return err
+	}
+	p, err := a.cfg.Retention.Policy(r.Context())
+	if err != nil {
+		return err
+	}
+	w.Header().Set("Etag", etag(p))
+	return writeJSON(w, http.StatusOK, report.NewPolicy(p))
+}
+
+// setRules answers PUT retention/rules.
+func (a *API) setRules(w http.ResponseWriter, r *Request, _ []string) error {
+	if err := a.may(r, administer); err != nil {
+		return err
+	}
+	before, err := ifMatch(r.Header.Values("If-Match"))
+	if err != nil {
+		return err
+	}
+	if c := r.Header.Get("Content-Encoding"); c != "" && c != identity {
+		return &Problem{Word: "coding", Detail: "a policy is taken without a content coding only"}
+	}
+	text, err := io.ReadAll(io.LimitReader(r.Body, retention.MaxPolicyBytes+1))
+	if err != nil {
+		return err
+	}
+	r.Allow(answerTime)
+	p, err := a.cfg.Retention.SetPolicy(r.Context(), "policy", text, r.Name, before)
+	if err != nil {
+		return kept(err)
+	}
+	a.cfg.Log.Info("the retention policy was set", "request", r.ID, "by", r.Name, "number", p.Number, "hash", p.Policy.Hash())
+	w.Header().Set("Etag", etag(p))
+	return writeJSON(w, http.StatusOK, report.NewPolicy(p))
+}
+
+// ifMatch returns the number of the policy that must be in force, -1 for any.
+func ifMatch(values []string) (int64, error) {
+	text := strings.TrimSpace(strings.Join(values, ","))
+	if text == "*" {
+		return -1, nil
+	}
+	number, quoted := strings.CutPrefix(text, `"`)
+	number, closed := strings.CutSuffix(number, `"`)
+	n, err := strconv.ParseInt(number, 10, 64)
+	if err != nil || n < 0 || !quoted || !closed {
+		return 0, &Problem{Word: "query", Detail: "the header field If-Match is missing or not valid: send the entity tag of the policy that is replaced, or * for any"}
+	}
+	return n, nil
+}
+
+// maxRuns is how many runs a client can ask for.
+const maxRuns = 1000
+
+// listRuns answers GET retention/runs.
+func (a *API) listRuns(w http.ResponseWriter, r *Request, _ []string) error {
+	if err := errors.Join(a.may(r, readAll), only(r, "limit")); err != nil {
+		return err
+	}
+	limit := 100
+	if text := r.URL.Query().Get("limit"); text != "" {
+		n, err := strconv.Atoi(text)
+		if err != nil || n < 1 || n > maxRuns {
+			return &Problem{Word: "query", Detail: "the limit is not valid", Fields: map[string]string{"limit": "a number from 1 to " + strconv.Itoa(maxRuns) + " is expected"}}
+		}
+		limit = n
+	}
+	list, err := a.cfg.Retention.Runs(r.Context(), limit)
+	if err != nil {
+		return err
+	}
+	if list == nil {
+		list = []depot.RetentionRun{}
+	}
+	return writeJSON(w, http.StatusOK, struct {
+		Items []depot.RetentionRun `json:"items"`
+	}{list})
+}
+
+// makePlan answers POST plans.
+func (a *API) makePlan(w http.ResponseWriter, r *Request, _ []string) error {
+	if err := a.may(r, changeAny); err != nil {
+		return err
+	}
+	var q wire.PlanSpec
+	if r.ContentLength != 0 {
+		if err := readJSON(r, maxSpecBody, &q); err != nil {
+			return err
+		}
+	}
+	switch {
+	case q.Kind == wire.PlanRemove:
+		return a.makeRemovePlan(w, r, q.Transaction)
+	case q.Kind != "" && q.Kind != wire.PlanRetention || q.Transaction != 0:
+		return &Problem{Word: "query", Detail: "the kind of plan is not valid", Fields: map[string]string{"kind": "retention, or remove with a transaction, is expected"}}
+	}
+	if err := a.may(r, readAll); err != nil {
+		return err
+	}
+	done, err := a.computing(r)
+	if err != nil {
+		return err
+	}
+	defer done()
+	p, err := a.cfg.Retention.Preview(r.Context(), r.Name)
+	if err != nil {
+		return kept(err)
+	}
+	w.Header().Set("Location", r.URL.EscapedPath()+"/"+p.Ticket.Number)
+	return writeJSON(w, http.StatusCreated, report.NewPlan(p))
+}
+
+// showPlan answers GET plans/ID.
+func (a *API) showPlan(w http.ResponseWriter, r *Request, args []string) error {
+	if err := a.may(r, readAll); err != nil {
+		return err
+	}
+	done, err := a.computing(r)
+	if err != nil {
+		return err
+	}
+	defer done()
+	p, err := a.cfg.Retention.Planned(r.Context(), args[0])
+	if err != nil {
+		return kept(err)
+	}
+	return writeJSON(w, http.StatusOK, report.NewPlan(p))
+}
+
+// applyPlan answers POST plans/ID/apply.
+func (a *API) applyPlan(w http.ResponseWriter, r *Request, args []string) error {
+	if err := a.may(r, administer); err != nil {
+		return err
+	}
+	var q wire.PlanApply
+	if r.ContentLength != 0 {
+		if err := readJSON(r, maxSpecBody, &q); err != nil {
+			return err
+		}
+	}
+	if q.YesRemove < 0 {
+		return &Problem{Word: "query", Detail: "the number is not valid", Fields: map[string]string{"yes_remove": "is below 0"}}
+	}
+	done, err := a.computing(r)
+	if err != nil {
+		return err
+	}
+	defer done()
+	applied, err := a.cfg.Retention.Apply(r.Context(), args[0], q.YesRemove, r.Name)
+	if err != nil {
+		return kept(err)
+	}
+	a.cfg.Log.Info("a retention plan was applied", "request", r.ID, "by", r.Name, "plan", applied.Run.Plan, "removed", applied.Run.Removed)
+	return writeJSON(w, http.StatusOK, report.NewRun(applied))
+}
+
+// usage answers GET usage.
+func (a *API) usage(w http.ResponseWriter, r *Request, _ []string) error {
+	if err := errors.Join(a.may(r, readAll), only(r)); err != nil {
+		return err
+	}
+	done, err := a.computing(r)
+	if err != nil {
+		return err
+	}
+	defer done()
+	u, err := a.cfg.Retention.Usage(r.Context())
+	if err != nil {
+		return err
+	}
+	quotas, err := Quotas(r.Context(), a.cfg.Stages)
+	if err != nil {
+		return err
+	}
+	return writeJSON(w, http.StatusOK, report.NewUsage(u, quotas))
+}
+
+// Quotas returns the quotas of all products, in bytes.
+func Quotas(ctx context.Context, s Stages) (map[string]int64, error) {
+	if s == nil {
+		return nil, nil
+	}
+	all := func(string) bool { return true }
+	l, err := s.Limits(ctx, stage.Caller{Read: all, Write: all})
+	if err != nil {
+		return nil, refused(err)
+	}
+	quotas := map[string]int64{}
+	for _, q := range l.Used {
+		quotas[q.Product] = q.Bytes
+	}
+	return quotas, nil
+}

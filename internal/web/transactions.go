@@ -1,0 +1,334 @@
+package web
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"net/http"
+	"net/url"
+	"strconv"
+	"time"
+	"unicode/utf8"
+
+	"github.com/symdepot/symdepot/internal/depot"
+	"github.com/symdepot/symdepot/internal/report"
+	"github.com/symdepot/symdepot/internal/wire"
+)
+
+// scope returns the scope of a client.
+func (r *Request) scope() depot.Scope {
+	if r.Rights.All {
+		return depot.Scope{}
+	}
+	return depot.Scope{Products: append([]string{}, r.Rights.Products...)} // nil would stand for all
+}
+
+// transaction returns the transaction that an address names, if the client may see
+// it.
+func (a *API) transaction(r *Request, number string) (t depot.Transaction, err error) {
+	if a.cfg.Retention == nil || a.cfg.Transactions == nil {
+		return t, &Problem{Word: "not-found"}
+	}
+	missing := &Problem{Word: "not-found", Detail: "there is no transaction " + clip(number)}
+	n, err := strconv.ParseInt(number, 10, 64)
+	if err != nil || n <= 0 || strconv.FormatInt(n, 10) != number {
+		return t, missing
+	}
+	t, err = a.cfg.Transactions.Transaction(r.Context(), n)
+	if errors.Is(err, fs.ErrNotExist) || err == nil && !r.Rights.MayRead(t.Product) {
+		return t, missing
+	}
+	return t, err
+}
+
+// writable is transaction for a client that changes it.
+func (a *API) writable(r *Request, number string) (t depot.Transaction, err error) {
+	if err := a.may(r, changeAny); err != nil {
+		return t, err
+	}
+	if t, err = a.transaction(r, number); err == nil && !r.Rights.MayWrite(t.Product) {
+		err = &Problem{Word: "forbidden", Detail: "the credentials do not allow changing the product " + strconv.Quote(clip(t.Product))}
+	}
+	return t, err
+}
+
+// listTransactions answers GET transactions.
+func (a *API) listTransactions(w http.ResponseWriter, r *Request, _ []string) error {
+	if a.cfg.Transactions == nil {
+		return &Problem{Word: "not-found"}
+	}
+	if err := only(r, "product", "version", "removed", "limit", "cursor"); err != nil {
+		return err
+	}
+	if r.Anonymous && len(r.Challenges) > 0 && !r.Rights.All && len(r.Rights.Products) == 0 {
+		return &Problem{Word: "credentials"}
+	}
+	q := r.URL.Query()
+	limit, after, err := readPage(q, "transactions")
+	if err != nil {
+		return err
+	}
+	f := depot.ListFilter{Product: q.Get("product"), Version: q.Get("version"), Limit: limit + 1}
+	if text := q.Get("removed"); text != "" {
+		if f.Removed, err = strconv.ParseBool(text); err != nil {
+			return &Problem{Word: "query", Detail: "a parameter is not valid", Fields: map[string]string{"removed": "true or false is expected"}}
+		}
+	}
+	if after != "" {
+		if f.Before, err = strconv.ParseInt(after, 10, 64); err != nil || f.Before <= 0 {
+			return &Problem{Word: "cursor"}
+		}
+	}
+	list, err := a.cfg.Transactions.List(r.Context(), r.scope(), f)
+	if err != nil {
+		return err
+	}
+	out := struct {
+		Items []report.Transaction `json:"items"`
+		Next  string               `json:"next,omitempty"`
+	}{Items: []report.Transaction{}}
+	for _, t := range list[:min(len(list), limit)] {
+		out.Items = append(out.Items, report.NewTransaction(t))
+	}
+	if len(list) > limit {
+		out.Next = cursor("transactions", q, strconv.FormatInt(list[limit-1].Number, 10))
+		link := url.Values{}
+		for k, v := range q {
+			link[k] = v
+		}
+		link.Set("cursor", out.Next)
+		w.Header().Set("Link", `<`+r.URL.EscapedPath()+`?`+link.Encode()+`>; rel="next"`)
+	}
+	return writeJSON(w, http.StatusOK, out)
+}
+
+// showTransaction answers GET transactions/N.
+func (a *API) showTransaction(w http.ResponseWriter, r *Request, args []string) error {
+	t, err := a.transaction(r, args[0])
+	if err != nil {
+		return err
+	}
+	ctx := r.Context()
+	holds, err := a.cfg.Retention.Holds(ctx, t.Number)
+	if err != nil {
+		return err
+	}
+	promotions, err := a.cfg.Retention.Promotions(ctx, t.Number)
+	if err != nil {
+		return err
+	}
+	var removal *depot.Removal
+	if !t.Removed.IsZero() {
+		switch x, err := a.cfg.Retention.Why(ctx, t.Number); {
+		case err == nil:
+			removal = &x
+		case !errors.Is(err, fs.ErrNotExist):
+			return err
+		}
+	}
+	return writeJSON(w, http.StatusOK, report.NewState(t, holds, promotions, removal))
+}
+
+// Limits of texts, in bytes.
+const (
+	maxReason = 1000
+	maxClass  = 200
+)
+
+// readChange reads the body of a change.
+func (a *API) readChange(r *Request) (q wire.TransactionChange, until time.Time, err error) {
+	if err = readJSON(r, maxSpecBody, &q); err != nil {
+		return q, until, err
+	}
+	wrong := func(field, why string) error {
+		return &Problem{Word: "query", Detail: "the change is not valid", Fields: map[string]string{field: why}}
+	}
+	if q.Class == "" && q.Hold == nil && q.Unhold == nil {
+		return q, until, &Problem{Word: "query", Detail: "the body changes nothing; expected are class, hold or unhold"}
+	}
+	if len(q.Class) > maxClass || !utf8.ValidString(q.Class) {
+		return q, until, wrong("class", fmt.Sprintf("is longer than %d bytes", maxClass))
+	}
+	if h := q.Hold; h != nil {
+		if h.Reason == "" || len(h.Reason) > maxReason {
+			return q, until, wrong("hold.reason", fmt.Sprintf("is empty or longer than %d bytes", maxReason))
+		}
+		if h.Until != "" {
+			if until, err = time.Parse(time.DateOnly, h.Until); err != nil {
+				return q, until, wrong("hold.until", "a day is expected, such as 2026-12-31")
+			}
+		}
+	}
+	if q.Class != "" {
+		p, err := a.cfg.Retention.Policy(r.Context())
+		if err != nil {
+			return q, until, err
+		}
+		if p.Number > 0 {
+			if err := p.Policy.CheckClass(q.Class); err != nil {
+				return q, until, wrong("class", err.Error())
+			}
+		}
+	}
+	return q, until, nil
+}
+
+// changeTransaction answers PATCH transactions/N.
+func (a *API) changeTransaction(w http.ResponseWriter, r *Request, args []string) error {
+	t, err := a.writable(r, args[0])
+	if err != nil {
+		return err
+	}
+	q, until, err := a.readChange(r)
+	if err != nil {
+		return err
+	}
+	if q.Unhold != nil && !r.Rights.Admin {
+		return &Problem{Word: "forbidden", Detail: "only a token with the scope admin releases holds"}
+	}
+	if c := r.Identity.Uploads.Class; q.Class != "" && c != "" && q.Class != c {
+		return &Problem{Word: "forbidden", Detail: "the token is for the class " + strconv.Quote(c) + " only", Fields: map[string]string{"class": "must be " + strconv.Quote(c)}}
+	}
+	ctx, k := r.Context(), a.cfg.Retention
+	var out report.Changed
+	// The hold comes first: if the rest fails, the transaction is kept.
+	if q.Hold != nil {
+		h := depot.Hold{Number: t.Number, Name: q.Hold.Reason, Who: r.Name, Reason: q.Hold.Reason, Until: until, Placed: a.cfg.Now().UTC().Truncate(time.Millisecond)}
+		if err := k.Hold(ctx, h); err != nil {
+			return kept(err)
+		}
+		l := report.NewHeld(h)
+		out.Held = &l
+		a.cfg.Log.Info("a hold was placed", "request", r.ID, "by", r.Name, "transaction", t.Number, "reason", h.Reason)
+	}
+	if q.Class != "" {
+		p, err := k.Promote(ctx, t.Number, q.Class, r.Name)
+		if err != nil {
+			return kept(err)
+		}
+		l := report.NewPromoted(p)
+		out.Promoted = &l
+		a.cfg.Log.Info("a transaction was promoted", "request", r.ID, "by", r.Name, "transaction", t.Number, "from", p.From, "to", p.To)
+	}
+	if q.Unhold != nil {
+		list, err := k.Unhold(ctx, t.Number, *q.Unhold)
+		if err != nil {
+			return kept(err)
+		}
+		out.Released = report.NewHolds(list)
+		a.cfg.Log.Info("holds were released", "request", r.ID, "by", r.Name, "transaction", t.Number, "count", len(list))
+	}
+	return writeJSON(w, http.StatusOK, out)
+}
+
+// removeTransaction answers DELETE transactions/N. With purge, the bytes are freed
+// at once.
+func (a *API) removeTransaction(w http.ResponseWriter, r *Request, args []string) error {
+	t, err := a.writable(r, args[0])
+	if err != nil {
+		return err
+	}
+	if err := only(r, "plan", "purge", "reason"); err != nil {
+		return err
+	}
+	q := r.URL.Query()
+	purge := false
+	if text := q.Get("purge"); text != "" {
+		if purge, err = strconv.ParseBool(text); err != nil {
+			return &Problem{Word: "query", Detail: "a parameter is not valid", Fields: map[string]string{"purge": "true or false is expected"}}
+		}
+	}
+	if reason := q.Get("reason"); len(reason) > maxReason || reason != "" && !purge {
+		return &Problem{Word: "query", Detail: "a parameter is not valid", Fields: map[string]string{"reason": fmt.Sprintf("belongs to a purge and has at most %d bytes", maxReason)}}
+	}
+	if purge && !r.Rights.Admin {
+		return &Problem{Word: "forbidden", Detail: "only a token with the scope admin purges"}
+	}
+	if !t.Removed.IsZero() && !purge {
+		return &Problem{Word: "conflict", Detail: fmt.Sprintf("transaction %d was removed already, on %s", t.Number, t.Removed.UTC().Format(time.RFC3339))}
+	}
+	done, err := a.computing(r)
+	if err != nil {
+		return err
+	}
+	defer done()
+	if plan := q.Get("plan"); plan != "" {
+		now, err := a.removePlan(r, t)
+		if err != nil {
+			return err
+		}
+		if now.Plan != plan {
+			return &Problem{Word: "plan-changed", Detail: fmt.Sprintf("the removal of transaction %d is plan %s now", t.Number, now.Plan)}
+		}
+	}
+	if purge {
+		p, err := a.cfg.Retention.Purge(r.Context(), t.Number, r.Name, q.Get("reason"))
+		if err != nil {
+			return kept(err)
+		}
+		return writeJSON(w, http.StatusOK, report.NewPurged(p))
+	}
+	t, err = a.cfg.Retention.Remove(r.Context(), t.Number, r.Name)
+	if err != nil {
+		return kept(err)
+	}
+	a.cfg.Log.Info("a transaction was removed", "request", r.ID, "by", r.Name, "transaction", t.Number)
+	return writeJSON(w, http.StatusOK, report.NewTransaction(t))
+}
+
+// removePlan computes what the removal of a transaction frees.
+func (a *API) removePlan(r *Request, t depot.Transaction) (report.RemovePlan, error) {
+	s, _, err := a.cfg.Retention.Snapshot(r.Context())
+	if err != nil {
+		return report.RemovePlan{}, err
+	}
+	removal, err := s.Removal(t.Number)
+	if err != nil {
+		return report.RemovePlan{}, &Problem{Word: wire.ProblemNotInTrash, Detail: fmt.Sprintf("transaction %d was removed already", t.Number)}
+	}
+	l, err := report.NewRemovePlan(t.Number, removal)
+	// Holders of products that the client may not see are not named.
+	l.Holders = visible(a, r, l.Holders)
+	return l, err
+}
+
+// visible returns the numbers of the transactions that a client may see.
+func visible(a *API, r *Request, numbers []int64) []int64 {
+	out := []int64{}
+	for _, n := range numbers {
+		if t, err := a.cfg.Transactions.Transaction(r.Context(), n); err == nil && r.Rights.MayRead(t.Product) {
+			out = append(out, n)
+		}
+	}
+	return out
+}
+
+// makeRemovePlan answers POST plans of the kind remove.
+func (a *API) makeRemovePlan(w http.ResponseWriter, r *Request, number int64) error {
+	t, err := a.writable(r, strconv.FormatInt(number, 10))
+	if err != nil {
+		return err
+	}
+	done, err := a.computing(r)
+	if err != nil {
+		return err
+	}
+	defer done()
+	l, err := a.removePlan(r, t)
+	if err != nil {
+		return err
+	}
+	return writeJSON(w, http.StatusCreated, l)
+}
+
+// undoRemoval answers POST transactions/N/undo.
+func (a *API) undoRemoval(w http.ResponseWriter, r *Request, args []string) error {
+	t, err := a.writable(r, args[0])
+	if err != nil {
+		return err
+	}
+	if t, err = a.cfg.Retention.Undo(r.Context(), t.Number, r.Name); err != nil {
+		return kept(err)
+	}
+	return writeJSON(w, http.StatusOK, report.NewTransaction(t))
+}

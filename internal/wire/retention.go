@@ -1,0 +1,68 @@
+package wire
+
+// Paths of the retention API below a server's base URL. Errors are a Problem, lists
+// have the members items and next.
+//
+//	GET    retention/rules          the policy in force, with its entity tag
+//	PUT    retention/rules          sets the policy; the body is its text, If-Match is required
+//	GET    retention/runs           what the policy has removed, the latest first
+//	POST   plans                    previews a removal; the body is a PlanSpec
+//	GET    plans/ID                 a plan of the policy that can still be applied
+//	POST   plans/ID/apply           applies it; the body is a PlanApply
+//	GET    transactions             the transactions that the client may see, newest first
+//	GET    transactions/N           one of them, with its holds and what happened to it
+//	PATCH  transactions/N           changes it; the body is a TransactionChange
+//	DELETE transactions/N           removes it
+//	POST   transactions/N/undo      restores it from the trash
+//	GET    usage                    what takes the space
+const (
+	APIPath          = "/-/api/v1"
+	RulesPath        = APIPath + "/retention/rules"
+	RunsPath         = APIPath + "/retention/runs"
+	PlansPath        = APIPath + "/plans"
+	TransactionsPath = APIPath + "/transactions"
+	UsagePath        = APIPath + "/usage"
+)
+
+// Kinds of plans.
+const (
+	PlanRetention = "retention" // what the policy removes
+	PlanRemove    = "remove"    // the removal of one transaction
+)
+
+// PlanSpec asks for a plan.
+type PlanSpec struct {
+	Kind        string `json:"kind,omitempty"`        // empty: PlanRetention
+	Transaction int64  `json:"transaction,omitempty"` // of PlanRemove
+}
+
+// PlanApply applies a plan.
+type PlanApply struct {
+	// YesRemove is the number of transactions in the plan, if the brake holds it.
+	YesRemove int `json:"yes_remove,omitempty"`
+}
+
+// TransactionChange changes a transaction. Members that are missing change nothing.
+type TransactionChange struct {
+	Class string    `json:"class,omitempty"` // promotes it to this class
+	Hold  *HoldSpec `json:"hold,omitempty"`  // places a hold
+	// Unhold releases the hold with this reason; all holds if it is empty.
+	Unhold *string `json:"unhold,omitempty"`
+}
+
+// HoldSpec places a hold.
+type HoldSpec struct {
+	Reason string `json:"reason"`
+	Until  string `json:"until,omitempty"` // the last day, YYYY-MM-DD in UTC; empty: it does not end
+}
+
+// Words of problems that clients of the retention API tell apart.
+const (
+	ProblemNotFound    = "not-found"
+	ProblemNoPolicy    = "no-policy"    // no policy was set
+	ProblemBrake       = "brake"        // the plan removes more than the brake allows
+	ProblemPlanChanged = "plan-changed" // the plan is stale
+	ProblemChanged     = "changed"      // If-Match does not fit
+	ProblemHeld        = "held"         // a hold protects the transaction
+	ProblemNotInTrash  = "not-in-trash" // the transaction cannot be restored
+)
