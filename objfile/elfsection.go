@@ -6,11 +6,10 @@ import (
 	"io/fs"
 )
 
-// ELFSection returns where in the ELF file of size bytes the contents of the
-// named section stand: n raw bytes at off, still compressed if the file has
-// them so. A section that is missing, empty or has no bytes in the file gives
-// an error that wraps fs.ErrNotExist; a file that is no ELF file one that
-// wraps ErrNotSymbolFile; a malformed one ErrBroken.
+// ELFSection returns the place of the named section in the ELF file of size bytes:
+// n raw bytes at off, compressed if the section is. The error wraps fs.ErrNotExist
+// if the section is missing, empty or has no bytes in the file, ErrNotSymbolFile if
+// the file is not an ELF file, and ErrBroken if it is malformed.
 func ELFSection(r io.ReaderAt, size int64, name string) (off, n int64, err error) {
 	f, err := openELF(newBudget(r, size, IDBudget+FeatureBudget))
 	if err != nil {

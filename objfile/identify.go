@@ -13,7 +13,7 @@ import (
 	"github.com/symdepot/symdepot/symfile"
 )
 
-// Options of an identification. The zero value goes by the content alone.
+// Options of an identification. The zero value uses the content only.
 type Options struct {
 	// Kind is one of ForcedKinds, or KindUnknown to detect the kind by content.
 	// With a forced kind the whole file may be read, and the other limits do
@@ -30,7 +30,7 @@ type Options struct {
 	IDs bool
 }
 
-// Identify says what the file of size bytes at r is, and which ids name it.
+// Identify returns the objects in the file of size bytes at r, with their ids.
 // Only the base name of path counts, except that a SymCache file is known by
 // its last two folders. It reads at most IDBudget bytes for the ids and
 // FeatureBudget more for the features. It is safe for concurrent use if r is.

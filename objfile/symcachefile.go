@@ -17,8 +17,8 @@ func isSymCache(name string) bool {
 	return strings.HasSuffix(name, symcache.Extension) || strings.HasSuffix(name, ".negative"+symcache.Extension[1:])
 }
 
-// identifySymCache goes by NAME.pdb/GUIDAGE/NAME.pdb-vN.N.N.symcache: the
-// contents are not public.
+// identifySymCache uses the path NAME.pdb/GUIDAGE/NAME.pdb-vN.N.N.symcache, because
+// the format of the content is not public.
 func identifySymCache(b *budget, head []byte, path string) ([]Object, error) {
 	if err := symcache.Detect(head); errors.Is(err, symcache.ErrForeign) || errors.Is(err, symcache.ErrOtherFormat) {
 		return nil, notSymbol("%s", err.Error())

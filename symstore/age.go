@@ -10,10 +10,11 @@ import (
 	"github.com/symdepot/symdepot/symfile"
 )
 
-// AgeOptions say which transactions Age selects. The zero value selects all.
+// AgeOptions are the criteria by which Age selects transactions. The zero value
+// selects all.
 type AgeOptions struct {
-	// ByAge goes by the time of storing. Otherwise the last use counts: the
-	// latest time at which a file of the transaction was read.
+	// ByAge uses the time of storing. Otherwise the last use counts: the latest time
+	// at which a file of the transaction was read.
 	ByAge bool
 	// Before selects only transactions that were last used before this time.
 	// Zero: no limit.

@@ -526,8 +526,8 @@ func (c *checker) rewriteTransactions() {
 	}
 }
 
-// rewriteLists writes server.txt, history.txt and lastid.txt if they differ
-// from what they should be.
+// rewriteLists writes server.txt, history.txt and lastid.txt if their content is
+// wrong.
 func (c *checker) rewriteLists() {
 	var server, history []record
 	for _, id := range c.ids() {

@@ -173,7 +173,7 @@ func (t *targets) join(dir foundDir, name string) foundDir {
 	d := foundDir{path.Join(dir.path, name), found != ""}
 	if d.there {
 		if t.s.names.caseless {
-			// The disk takes any spelling for the one that the folder lists.
+			// The file system ignores case: use the spelling that the folder lists.
 			found = cmp.Or(t.names.list(t.s.root, dir.path)[symfile.Fold(name)], found)
 		}
 		d.path = path.Join(dir.path, found)

@@ -180,7 +180,7 @@ func (c tokenRevokeCmd) Run(a *app) error {
 	var unknown error
 	for _, id := range c.ID {
 		if auth.IsToken(id) {
-			// People have the secret at hand, and it says which one is meant.
+			// Users often have the secret at hand, and it identifies the token.
 			row, err := d.Tokens.ByHash(a.ctx, auth.HashToken(id))
 			if err != nil && !errors.Is(err, fs.ErrNotExist) {
 				return err

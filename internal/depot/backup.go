@@ -43,9 +43,9 @@ type backupRecord struct {
 	From  string `json:"from"`  // its folder
 	// Taken is the time of the last complete backup; zero before the first one.
 	Taken time.Time `json:"taken,omitzero"`
-	// Moments are the states that the index of the backup may have if nobody has
-	// used the folder as a depot since: two if a backup was interrupted when it
-	// replaced the index.
+	// Moments are the states that the index of the backup may have if the folder was
+	// not used as a depot since: two if a backup was interrupted while it replaced the
+	// index.
 	Moments []index.Moment `json:"moments"`
 }
 

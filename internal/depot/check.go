@@ -281,7 +281,7 @@ func (c *Checker) describe(ctx context.Context, ref blob.Ref, what string, repai
 	return f, err
 }
 
-// held says in which ways a content is referred to.
+// held are the kinds of references to a content.
 type held struct{ added, cached, derived bool }
 
 // lost describes a content that is lost, with the files that were stored with it.

@@ -134,8 +134,8 @@ type Depot struct {
 	now   func() time.Time
 	hooks Hooks
 	blobs blob.Backend
-	// placed is set if the contents are in a bucket: the index says where each
-	// one is, and contents are deleted later.
+	// placed is set if the contents are in a bucket: the index knows the place of
+	// each content, and contents are deleted after a delay.
 	placed bool
 	db     *index.DB
 

@@ -37,8 +37,8 @@ type Question struct {
 	Via []string
 	// Origin describes the client to debuginfod upstreams.
 	Origin fetch.Origin
-	// Client is the client's address, by which its downloads from upstreams are
-	// counted; empty: without a limit of its own.
+	// Client is the client's address, under which its downloads from upstreams are
+	// counted; empty: only the limit of all downloads holds.
 	Client string
 	// Local leaves out the upstreams: only what the depot and its trees have is
 	// answered.
@@ -72,12 +72,12 @@ var errDownloading = fmt.Errorf("the file that it is made of is being downloaded
 //
 // An id does not always identify one file. If the client names a file and the
 // depot only has a cached file of another name with that id, the upstreams are
-// asked first; the other file is the answer if none of them has the named one.
+// asked first; the cached file is the answer if none of them has the named one.
 //
-// Get returns when the first bytes of a download have arrived. The File is
-// Growing then: what has been read of it is right only if its end can be read,
-// which is withheld until the whole file has been checked. Clients that ask for
-// one key share one download, which goes on when they give up.
+// Get returns when the first bytes of a download have arrived. The File is then
+// Growing: its end is withheld until the whole file has been checked, so its bytes
+// are right only if the end can be read. Clients that request the same key share
+// one download, which continues when they give up.
 func (d *Depot) Get(ctx context.Context, q Question) (*File, error) {
 	f, err := d.enterAndOpen(ctx, q, !q.Local && d.Fetches())
 	if q.Local || !errors.Is(err, fs.ErrNotExist) {
@@ -164,8 +164,8 @@ func downloaded(f *fetch.File) *File {
 	}
 }
 
-// sectionWait is how long a client waits for the file of which it asked for a
-// section: it asks for the whole file next, which is being downloaded then.
+// sectionWait is how long a request for a section waits for the download of its
+// file. After a miss, the client requests the whole file, which is then on its way.
 const sectionWait = 3 * time.Second
 
 // downloadSection answers with a section of debug information that has to be
@@ -212,9 +212,9 @@ func (d *Depot) Fetches() bool { return d.fetch.Enabled() }
 // Upstreams returns the counters of the upstreams that have some.
 func (d *Depot) Upstreams() []UpstreamStatus { return d.fetch.Statuses(d.symcache.Servers()...) }
 
-// FlushMisses forgets which files the upstreams do not have, and returns how many
-// misses that were. Other processes that have the depot open notice it when what
-// they hold in memory expires; a server can be told over HTTP.
+// FlushMisses forgets remembered misses of the upstreams and returns their number.
+// Other processes that have the depot open notice it when the misses in their memory
+// expire, or at once by a request over HTTP.
 func (d *Depot) FlushMisses(ctx context.Context, f MissFilter) (int64, error) {
 	d.fetch.ForgetMemory()
 	return d.db.Misses.Flush(ctx, f)

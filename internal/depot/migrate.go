@@ -202,8 +202,8 @@ func (d *Depot) writeMoved(to string) error {
 	return changeStamp(d.name, func(s *stamp) { s.Format, s.Moved = movedFormat, to })
 }
 
-// Unmove makes a depot usable again that was migrated. The caller makes sure
-// that nothing uses the other one: what was added there is not here.
+// Unmove makes a migrated depot usable again. The caller makes sure that the target
+// of the migration is no longer used: this depot lacks what was added there.
 func Unmove(ctx context.Context, where string, opt Options) error {
 	at := where
 	if !index.IsURL(where) {

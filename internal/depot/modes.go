@@ -95,8 +95,8 @@ func (s sharing) share(name string, mode fs.FileMode) error {
 	return os.Chmod(name, mode)
 }
 
-// wideModes says which users may read the depot although a new depot would not
-// let them, or "".
+// wideModes names the users who may read this depot but could not read a new one; ""
+// if there are none.
 func (c *Checker) wideModes() string {
 	if runtime.GOOS == "windows" {
 		return ""

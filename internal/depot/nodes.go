@@ -114,8 +114,8 @@ func (n *Nodes) members() (self string, list []peer.Member, ok bool) {
 	return s.Self, list, ok
 }
 
-// leave tells the other servers that this one does not answer questions any
-// more.
+// leave withdraws the address of this server, so that the other servers send it no
+// more questions.
 func (n *Nodes) leave(ctx context.Context) error {
 	if n.peers == nil {
 		return nil
@@ -130,8 +130,8 @@ func (n *Nodes) leave(ctx context.Context) error {
 // Shared reports whether servers of several machines can use the depot.
 func (n *Nodes) Shared() bool { return n.db.Nodes.Shared() }
 
-// Name tells this server from the others in the audit log: its address for the
-// others, or its host name. For a depot in a folder it is empty.
+// Name identifies this server in the audit log: its address for the other servers,
+// or its host name. For a depot in a folder it is empty.
 func (n *Nodes) Name() string { return n.name }
 
 // FirstUse records the use of a Kerberos authenticator; see index.Nodes.FirstUse.
@@ -174,7 +174,7 @@ func (n *Nodes) work(ctx context.Context) {
 	}
 }
 
-// nodeFacts are what a server tells the others.
+// nodeFacts is what a server publishes for the other servers.
 type nodeFacts struct {
 	Name    string        `json:"name"`
 	Policy  string        `json:"policy,omitempty"` // see auth.Gate.PolicyHash
@@ -216,8 +216,8 @@ func (n *Nodes) workers() []jobs.Worker {
 	return nil
 }
 
-// shareFacts tells the other servers the workers and the policy of this one, and
-// reads theirs.
+// shareFacts publishes the workers and the policy of this server, and reads those of
+// the others.
 func (n *Nodes) shareFacts() {
 	own := nodeFacts{Name: n.name, Workers: n.queue.OwnWorkers()}
 	slices.SortFunc(own.Workers, func(a, b jobs.Worker) int { return strings.Compare(a.Name, b.Name) })
@@ -262,8 +262,8 @@ func (n *Nodes) shareLimits() {
 	}
 }
 
-// exchangePauses applies the pauses that other servers were asked for, and tells
-// them those that this one was asked for.
+// exchangePauses applies the pauses that upstreams asked other servers for, and
+// publishes those that they asked this one for.
 func (n *Nodes) exchangePauses(ctx context.Context) {
 	shared, _ := n.watch.Shared()
 	for _, u := range n.shareable {

@@ -328,13 +328,13 @@ type earlierKey struct {
 	name string
 }
 
-// errImported is the error for a file of which an earlier import took everything.
+// errImported is the error for a file whose objects were all imported before.
 var errImported = errors.New("the file was imported before, under another path")
 
-// newOnly returns a taker that refuses files of which an earlier import of the tree
-// took everything, with errImported. The depot records one path of an object only:
-// without this, further paths with the same content would make a transaction each
-// time the tree is imported.
+// newOnly returns a taker that refuses, with errImported, files whose objects an
+// earlier import of the tree has added. The depot records only one path of an
+// object: otherwise other paths with the same content would make a new transaction
+// at every import of the tree.
 func (im *importer) newOnly(take taker) taker {
 	return func(ctx context.Context, src depot.Source) ([]depot.Added, error) {
 		if im.sizes[src.Content.Size()] {

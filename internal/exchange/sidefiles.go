@@ -63,8 +63,8 @@ func (ex *exporter) symstore() error {
 	return nil
 }
 
-// sameTransaction returns the key by which a transaction is recognised in a store,
-// which keeps local time in seconds and no quotes.
+// sameTransaction returns a key that is equal for a transaction and its copy in a
+// store, which keeps local time in seconds and no quotes.
 func sameTransaction(at time.Time, words ...string) string {
 	k := at.Local().Format("2006-01-02 15:04:05")
 	for _, w := range words {

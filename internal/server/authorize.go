@@ -67,7 +67,7 @@ type access struct {
 	origins []string // whose scripts may read answers
 }
 
-// isRestricted reports whether a gate keeps some content from somebody.
+// isRestricted reports whether some content needs authorization.
 func isRestricted(g *auth.Gate) bool {
 	if g == nil {
 		return false
@@ -95,8 +95,8 @@ func (s *access) admit(x *exchange, r *http.Request, p *place) bool {
 	return false
 }
 
-// authenticate finds out who sends a request and what they may do. It returns a
-// challenge if they may not come in.
+// authenticate determines the client's identity and rights. It returns a challenge
+// if the client is not admitted.
 func (s *access) authenticate(x *exchange, r *http.Request, p *place) *auth.Challenge {
 	if s.cfg.Gate == nil {
 		return nil

@@ -113,9 +113,9 @@ func newConns(limit int, proxies []netip.Prefix) *conns {
 	}
 }
 
-// clientAddr returns the address by which a client's connections are counted;
+// clientAddr returns the address under which a client's connections are counted;
 // see auth.ClientAddr. It is invalid for proxies and for connections without an
-// IP address, which have no limit of their own.
+// IP address, for which only the limit of all connections holds.
 func (c *conns) clientAddr(nc net.Conn) netip.Addr {
 	tcp, ok := nc.RemoteAddr().(*net.TCPAddr)
 	if !ok {
@@ -131,8 +131,8 @@ func (c *conns) clientAddr(nc net.Conn) netip.Addr {
 // add enters an accepted connection. If there are too many, it closes the
 // longest idle one: of the same client if that has too many, or of all clients.
 // Without an idle one, a client with too many connections is refused, and a
-// full server waits until stop is closed. The result says whether the
-// connection may be used.
+// full server waits until stop is closed. add reports whether the connection may be
+// used.
 func (c *conns) add(nc net.Conn, stop <-chan struct{}) bool {
 	t := &tracked{nc: nc, addr: c.clientAddr(nc)}
 	for {
@@ -288,11 +288,9 @@ func (l *listener) Close() error {
 	return l.Listener.Close()
 }
 
-// unsentBytes is how much of an answer the kernel takes before the client has
-// received what was sent before: with more, a file's bytes leave the processor's
-// cache between the copy from the file and the copy to the network, which makes
-// large downloads about half as fast. It bounds only what has not been sent
-// yet. The bytes in flight, which long paths need, are left to the kernel's
-// automatic tuning of the send buffer: a fixed SO_SNDBUF would slow distant
-// clients.
+// unsentBytes is how many bytes of a response the kernel accepts before it sends
+// them. With more, the bytes of a file leave the processor's cache between the copy
+// from the file and the copy to the network, and large downloads are about half as
+// fast. Bytes in flight do not count: the kernel tunes the send buffer for long
+// paths, where a fixed SO_SNDBUF would slow distant clients.
 const unsentBytes = 64 << 10

@@ -20,10 +20,10 @@ const maxHops = 8
 
 var errLoop = missError{"not found: the request came back to the server that sent it; check the upstreams of the servers that it passed"}
 
-// open looks a request up in the depot and then in the upstreams. Requests that
-// find the depot busy wait; those that wait for upstreams keep nobody waiting.
-// Most requests to a symbol server are for keys that nobody has: those that the
-// depot's filter knows need no lookup.
+// open looks a request up in the depot and then in the upstreams. Lookups in the
+// depot are limited, and further requests wait; a request that waits for an upstream
+// does not count. Most requests to a symbol server are for keys that do not exist:
+// the depot's filter answers them without a lookup.
 func (s *symbols) open(x *exchange, r *http.Request, req *layout.Request) (*depot.File, error) {
 	if s.cfg.ID != "" && r.Header[wire.Hop] != nil {
 		x.Header()[wire.Hop] = []string{s.cfg.ID}

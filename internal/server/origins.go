@@ -9,13 +9,13 @@ import (
 	"strings"
 )
 
-// Web pages of other sites run in the browsers of people who can reach this
-// server, and ids of symbol files stand in every shipped binary. Without a rule
-// any page could read the files. So scripts may read answers only if their
-// page's origin is configured, and a browser's requests on behalf of pages of
-// other sites are refused.
+// Pages of other sites run in browsers that can reach this server, and every
+// shipped binary contains the ids of its symbol files. Without a rule, any page
+// could read the files. Scripts may therefore read answers only if the origin of
+// their page is configured, and requests that a browser sends for pages of other
+// sites are refused.
 
-// anyOrigin stands for all origins in Config.Origins.
+// anyOrigin means all origins in Config.Origins.
 const anyOrigin = "*"
 
 var errCrossSite = errors.New("this server does not answer requests of web pages of other sites; the page's origin can be listed under origins in its configuration")

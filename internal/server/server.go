@@ -266,7 +266,7 @@ func New(cfg Config) (*Server, error) {
 }
 
 // CheckListen returns an error if the configuration does not allow listening on
-// addr, "host:port". The error says what would allow it.
+// addr, "host:port". The error names the settings that would allow it.
 func (s *Server) CheckListen(addr string) error {
 	host, _, err := net.SplitHostPort(addr)
 	if err != nil {

@@ -20,7 +20,7 @@ import (
 	"github.com/symdepot/symdepot/symcache"
 )
 
-// A small PDB, of which a program makes a file in a probe: a program of one
+// probePDB is a small PDB for probes of programs: that of a program with one
 // function, built with clang and lld-link.
 //
 //go:embed probe.pdb.gz

@@ -18,8 +18,8 @@ const (
 	// maxListed is how many names are kept of all listed folders; one costs
 	// about a hundred bytes.
 	maxListed = 1 << 20
-	// unsettled is the age up to which a folder may have changed again without a new
-	// modification time: file systems count it in steps of up to two seconds.
+	// unsettled is the age below which a folder may have changed again without a new
+	// modification time: file systems store it in steps of up to two seconds.
 	unsettled = 3 * time.Second
 	// expiry is the age at which a listing is read again although the folder has the
 	// same modification time: on network disks that time may be outdated.
@@ -117,8 +117,7 @@ func (t *tree) list(dir string) *listing {
 	next := &listing{read: began, took: t.now().Sub(began), changed: info.ModTime(), names: make(map[string]string, len(found))}
 	next.sorted = sync.OnceValue(func() []string { return slices.Sorted(maps.Keys(next.names)) })
 	for _, n := range found {
-		// Of two names that differ in case, the one that sorts first is always
-		// found.
+		// Of two names that differ in case only, the first in sorted order is used.
 		if have, ok := next.names[symfile.Fold(n)]; !ok || n < have {
 			next.names[symfile.Fold(n)] = n
 		}
