@@ -38,6 +38,13 @@ func TestMain(m *testing.M) {
 		}
 		os.Exit(0)
 	}
+	if dir := os.Getenv(retainChild); dir != "" {
+		if err := retainForever(dir); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		os.Exit(0)
+	}
 	transcodetest.Main()
 	peer.SetReach(time.Minute) // of a busy machine
 	os.Exit(m.Run())

@@ -1,0 +1,159 @@
+package depot
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/symdepot/symdepot/internal/retention"
+)
+
+// retainChild makes the test binary a process that pushes builds into the depot
+// named, applies its policy, restores builds and collects garbage, to be killed.
+const retainChild = "SYMDEPOT_DEPOT_TEST_RETAIN"
+
+// killPolicy keeps two of the builds.
+const killPolicy = "retention:\n  classes: [{name: nightly, keep_last: 2}]\n  default: nightly\n  min_age: 0s\n  trash: 1h\n  brake: 100%\n"
+
+// retainForever pushes, applies, restores and collects until it is killed, and
+// prints each step.
+func retainForever(dir string) error {
+	ctx := context.Background()
+	d, err := Open(ctx, dir, Options{})
+	if err != nil {
+		return err
+	}
+	if _, err := d.Retention.SetPolicy(ctx, "policy", []byte(killPolicy), "ci", -1); err != nil {
+		return err
+	}
+	for n := 0; ; n++ {
+		v := byte(os.Getpid() + n)
+		for i := range byte(3) {
+			files := killFiles(v + i)
+			spec := killSpec(v + i)
+			spec.Key = ""
+			var number int64
+			if err := pushAll(ctx, d, pusher("ci"), spec, files, &number); err != nil {
+				return err
+			}
+			fmt.Println("pushed", number)
+		}
+		p, err := d.Retention.Preview(ctx, "ci")
+		if err != nil {
+			return err
+		}
+		fmt.Println("previewed", p.Ticket.Number)
+		a, err := d.Retention.Apply(ctx, p.Ticket.Number, p.Builds(), "ci")
+		if err != nil && !errors.Is(err, retention.ErrStale) {
+			return err
+		}
+		fmt.Println("applied", a.Run.Removed)
+		trash, _, _, err := d.Retention.Trash(ctx)
+		if err != nil {
+			return err
+		}
+		if len(trash) > 0 {
+			if _, err := d.Retention.Undo(ctx, trash[n%len(trash)].Number, "ci"); err != nil {
+				return err
+			}
+			fmt.Println("restored", trash[n%len(trash)].Number)
+		}
+		if n%3 == 1 {
+			if _, err := d.Retention.Purge(ctx, trash[0].Number, "ci", "test"); err != nil {
+				fmt.Println("not purged:", err)
+			}
+		}
+		if _, err := d.Retention.Collect(ctx, CollectOptions{EmptyTrash: n%2 == 0}); err != nil {
+			return err
+		}
+		fmt.Println("collected")
+	}
+}
+
+// TestRetentionKilled kills processes that apply a policy, restore builds and
+// collect garbage, at random moments: the depot stays sound, each build is visible
+// with all its files or not at all, and in the end nothing is left that no build
+// holds.
+func TestRetentionKilled(t *testing.T) {
+	t.Parallel()
+	if testing.Short() {
+		t.Skip("starts processes")
+	}
+	dir := filepath.Join(t.TempDir(), "depot")
+	d, err := Open(t.Context(), dir, Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = d.Close() }()
+	exe, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	rng := rand.New(rand.NewPCG(3, 4))
+	rounds := 15
+	if os.Getenv("SYMDEPOT_TORTURE") != "" {
+		rounds = 200
+	}
+	steps := map[string]int{}
+	for range rounds {
+		cmd := exec.CommandContext(t.Context(), exe)
+		cmd.Env = append(os.Environ(), retainChild+"="+dir)
+		cmd.Stderr = os.Stderr
+		out, err := cmd.StdoutPipe()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		left := 3 + rng.IntN(25) // steps until the kill
+		lines := bufio.NewScanner(out)
+		for lines.Scan() {
+			word, _, _ := strings.Cut(lines.Text(), " ")
+			steps[word]++
+			if left--; left == 0 {
+				time.AfterFunc(time.Duration(rng.IntN(10))*time.Millisecond, func() { _ = cmd.Process.Kill() })
+			}
+		}
+		_ = cmd.Wait() // it was killed
+		wantClean(t, d)
+		if _, err := d.Check.Verify(t.Context(), func(f Fault) { t.Errorf("verify: %s", f.What) }, nil); err != nil {
+			t.Fatal(err)
+		}
+		if t.Failed() {
+			t.Fatalf("after the steps %v", steps)
+		}
+	}
+	runs, err := d.db.Retention.Unfinished(t.Context(), "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, r := range runs {
+		if _, err := d.Retention.finish(t.Context(), Applied{Run: r}); err != nil {
+			t.Errorf("run %d: %v", r.No, err)
+		}
+	}
+	// Blobs of killed pushes and purges have no rows: gc frees them after its grace.
+	if _, err := d.Retention.Collect(t.Context(), CollectOptions{Grace: -time.Hour, EmptyTrash: true}); err != nil {
+		t.Fatal(err)
+	}
+	u, err := d.Retention.Usage(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if on := storedBytes(t, d); on != u.Live+u.Cached {
+		t.Errorf("%d bytes are on disk, and builds and unfinished pushes hold %d", on, u.Live+u.Cached)
+	}
+	if steps["applied"] == 0 || steps["restored"] == 0 || steps["collected"] == 0 {
+		t.Errorf("steps: %v, want some of each", steps)
+	}
+	wantClean(t, d)
+}
