@@ -15,7 +15,8 @@ import (
 const readsKept = 1 << 18
 
 // Reads records on which day each content was last read by a client. A content is
-// recorded once a day, in batches. Its methods may be called by many goroutines.
+// recorded once a day, in batches. Its methods may be called by many goroutines; nil
+// records nothing.
 type Reads struct {
 	db *index.DB
 
@@ -37,7 +38,7 @@ type Reading struct {
 
 // Of returns the content of a file; nil for one that the depot does not keep.
 func (r *Reads) Of(f *File) *Reading {
-	if ref := f.readRef(); ref != (blob.Ref{}) {
+	if ref := f.readRef(); r != nil && ref != (blob.Ref{}) {
 		return &Reading{reads: r, ref: ref}
 	}
 	return nil
@@ -66,7 +67,7 @@ func (x *Reading) Count(at time.Time) {
 
 // Count counts a read of a file at a time.
 func (r *Reads) Count(f *File, at time.Time) {
-	if ref := f.readRef(); ref != (blob.Ref{}) {
+	if ref := f.readRef(); r != nil && ref != (blob.Ref{}) {
 		r.count(ref, at.Unix()/secondsPerDay)
 	}
 }

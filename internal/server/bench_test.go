@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"testing"
+	"time"
 
 	"github.com/symdepot/symdepot/internal/depot"
 )
@@ -86,6 +87,47 @@ func BenchmarkHandler(b *testing.B) {
 			b.ReportAllocs()
 			for i := 0; b.Loop(); i++ {
 				w.serve(b, s, c.list[i%len(c.list)], c.status)
+			}
+		})
+	}
+}
+
+// uncounted is a depot that does not record reads.
+type uncounted struct{ Depot }
+
+func (uncounted) Reads() *depot.Reads { return nil }
+
+// BenchmarkReads measures what it costs to record the days of reads: hits per second
+// with and without it, in turns, for a file in memory and for a file on disk.
+func BenchmarkReads(b *testing.B) {
+	with, hot, large, _ := benchCases(b)
+	without, err := New(Config{Depot: uncounted{with.cfg.Depot}, Public: true})
+	if err != nil {
+		b.Fatal(err)
+	}
+	w := &discard{header: make(http.Header)}
+	for _, c := range []struct {
+		name string
+		r    *http.Request
+		turn int // requests
+	}{{"memory", hot, 2000}, {"disk", large, 50}} {
+		b.Run(c.name, func(b *testing.B) {
+			var took [2]time.Duration
+			n := 0
+			for i := 0; b.Loop(); i++ {
+				s := []*Server{with, without}[i%2]
+				begin := time.Now()
+				for range c.turn {
+					w.serve(b, s, c.r, http.StatusOK)
+				}
+				if i >= 4 { // both are warm
+					took[i%2] += time.Since(begin)
+					n++
+				}
+			}
+			if n >= 2 {
+				b.ReportMetric(float64(took[1])/float64(took[0]), "with/without")
+				b.ReportMetric(float64(c.turn)*float64(n)/2/took[0].Seconds(), "hits/s")
 			}
 		})
 	}
