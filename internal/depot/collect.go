@@ -31,8 +31,10 @@ type Collected struct {
 	// and of blobs without a row. WaitingUntil is when the last of it can.
 	Waiting      int64
 	WaitingUntil time.Time
-	// Trash are the transactions in the trash, and TrashBytes the size of the contents
-	// that they hold back.
+	// Frees is the disk space of what Bytes counts, and of what was made from it.
+	Frees int64
+	// Trash are the transactions in the trash, and TrashBytes is the disk space that
+	// they hold back.
 	Trash      []Trashed
 	TrashBytes int64
 }
@@ -107,12 +109,14 @@ func (r *Retention) Collect(ctx context.Context, opt CollectOptions) (Collected,
 		refs = append(refs, content.Ref)
 		c.Contents++
 		c.Bytes += content.Size + content.Derived
+		c.Frees += content.Stored
 	}
 	if !dryRun {
-		n, err := d.db.DropContents(ctx, refs, before, deleteBlobs(ctx, d.blobs, func(r blob.Ref) {
+		n, err := d.db.DropContents(ctx, refs, before, deleteBlobs(ctx, d.blobs, func(ref blob.Ref) {
 			c.InUse++
-			if info, err := d.blobs.Stat(ctx, r); err == nil {
+			if info, err := d.blobs.Stat(ctx, ref); err == nil {
 				c.Bytes -= info.Size
+				c.Frees -= r.space(info.Size)
 			}
 		}))
 		c.Contents = int64(n)
@@ -162,6 +166,7 @@ func (r *Retention) Collect(ctx context.Context, opt CollectOptions) (Collected,
 		}
 		c.Strays++
 		c.Bytes += info.Size
+		c.Frees += r.space(info.Size)
 	}
 	if !dryRun {
 		if _, err := d.blobs.Sweep(ctx, max(grace, time.Hour)); err != nil {
@@ -170,6 +175,9 @@ func (r *Retention) Collect(ctx context.Context, opt CollectOptions) (Collected,
 	}
 	return c, nil
 }
+
+// space is the disk space of a number of bytes.
+func (r *Retention) space(size int64) int64 { return (size + r.d.block - 1) / r.d.block * r.d.block }
 
 // deleteBlobs returns the function that deletes the blobs of deleted records. A
 // blob in use stays without a record, as an interrupted add leaves it: the next

@@ -137,7 +137,9 @@ type Depot struct {
 	// placed is set if the contents are in a bucket: the index knows the place of
 	// each content, and contents are deleted after a delay.
 	placed bool
-	db     *index.DB
+	// block is the unit in bytes in which the store allocates space; in a bucket 1.
+	block int64
+	db    *index.DB
 
 	contents     *contents
 	filter       *keyFilter

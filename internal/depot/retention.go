@@ -8,7 +8,6 @@ import (
 	"io/fs"
 	"time"
 
-	"github.com/symdepot/symdepot/internal/durable"
 	"github.com/symdepot/symdepot/internal/index"
 	"github.com/symdepot/symdepot/internal/retention"
 )
@@ -107,10 +106,7 @@ const secondsPerDay = 24 * 60 * 60
 // stateOf converts a state of the index. The space of a content is that of whole
 // blocks of the file system; in a bucket it is the length.
 func (r *Retention) stateOf(s *index.RetainedState) *retention.State {
-	block := int64(1)
-	if !r.d.placed {
-		block = durable.BlockSize(r.d.dir)
-	}
+	block := r.d.block
 	out := &retention.State{Transactions: make([]retention.Transaction, len(s.Transactions)), Contents: make([]retention.Content, len(s.Contents))}
 	for i := range s.Transactions {
 		t := &s.Transactions[i]

@@ -243,6 +243,9 @@ func TestFreesAsPreviewed(t *testing.T) {
 			t.Errorf("trash %t: %+v of %+v come free now", trash, p.FreesNow, p.Frees)
 		}
 		applyPlan(t, d, p)
+		if _, _, space, err := d.Retention.Trash(t.Context()); err != nil || trash && !within1(space, p.Frees.Stored) {
+			t.Errorf("the trash holds %d bytes back, %v; the preview said %d", space, err, p.Frees.Stored)
+		}
 		got, err := d.Retention.Collect(t.Context(), CollectOptions{EmptyTrash: trash})
 		if err != nil {
 			t.Fatal(err)
@@ -250,8 +253,8 @@ func TestFreesAsPreviewed(t *testing.T) {
 		if freed := before - storedBytes(t, d); !within1(freed, p.Frees.Stored) {
 			t.Errorf("trash %t: %d bytes came free on disk, and the preview said %d", trash, freed, p.Frees.Stored)
 		}
-		if !within1(got.Bytes, p.Frees.Size) {
-			t.Errorf("trash %t: gc says %d bytes, and the preview said %d", trash, got.Bytes, p.Frees.Size)
+		if !within1(got.Bytes, p.Frees.Size) || !within1(got.Frees, p.Frees.Stored) {
+			t.Errorf("trash %t: gc says %d bytes in %d, and the preview said %d in %d", trash, got.Bytes, got.Frees, p.Frees.Size, p.Frees.Stored)
 		}
 		wantClean(t, d)
 	}

@@ -50,12 +50,14 @@ func (d *Depot) openStores(ctx context.Context, where string, opt *Options) (err
 			return err
 		}
 	}
+	d.block = 1
 	if !d.placed {
+		d.block = durable.BlockSize(d.dir)
 		if d.blobs, err = blob.OpenDisk(filepath.Join(d.dir, "blobs")); err != nil {
 			return err
 		}
 	}
-	d.db, err = index.Open(ctx, at, index.Options{Log: opt.Log, Now: opt.Now, Dial: opt.Dial, Replicas: opt.Replicas, Placed: d.placed, TempDir: d.dir, MustExist: opt.MustExist && index.IsURL(where)})
+	d.db, err = index.Open(ctx, at, index.Options{Log: opt.Log, Now: opt.Now, Dial: opt.Dial, Replicas: opt.Replicas, Placed: d.placed, TempDir: d.dir, Block: d.block, MustExist: opt.MustExist && index.IsURL(where)})
 	if err == nil && opt.Now == nil {
 		opt.Now = index.ClockOf(d.db)
 	}

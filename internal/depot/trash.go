@@ -81,9 +81,9 @@ func (r *Retention) Undo(ctx context.Context, number int64, who string) (Transac
 	return t, err
 }
 
-// Trash returns the transactions in the trash, and the number and size of the
-// contents that they hold back together.
-func (r *Retention) Trash(ctx context.Context) (list []Trashed, contents, size int64, err error) {
+// Trash returns the transactions in the trash, and the number and the disk space
+// of the contents that they hold back together.
+func (r *Retention) Trash(ctx context.Context) (list []Trashed, contents, space int64, err error) {
 	return r.d.db.Trash.List(ctx, r.d.now())
 }
 

@@ -60,6 +60,9 @@ type Options struct {
 	Placed bool
 	// TempDir is the folder for temporary files; empty means the system's.
 	TempDir string
+	// Block is the unit in bytes in which space for contents is allocated; zero means
+	// that a content takes as much as its length.
+	Block int64
 
 	// For tests; zero values mean those of this version.
 	steps        []migration
@@ -89,6 +92,7 @@ type DB struct {
 	maxMisses, maxWanted int64
 	placed               bool
 	tempDir              string
+	block                int64
 	dutyLife             time.Duration // see Nodes
 
 	points, scans reader // those of the engine, counted
@@ -140,7 +144,7 @@ func openEngine(ctx context.Context, where string, opt Options) (engine, error) 
 
 // newDB returns the index in an engine.
 func newDB(e engine, opt Options) *DB {
-	db := &DB{engine: e, now: opt.Now, maxMisses: cmp.Or(opt.MaxMisses, 2_000_000), maxWanted: cmp.Or(opt.MaxWanted, 1_000_000), placed: opt.Placed, tempDir: opt.TempDir, dutyLife: dutyLife}
+	db := &DB{engine: e, now: opt.Now, maxMisses: cmp.Or(opt.MaxMisses, 2_000_000), maxWanted: cmp.Or(opt.MaxWanted, 1_000_000), placed: opt.Placed, tempDir: opt.TempDir, block: max(opt.Block, 1), dutyLife: dutyLife}
 	db.points, db.scans = counted{e.points(), &db.reads}, counted{e.scans(), &db.reads}
 	db.Tokens, db.Wanted, db.Cached, db.Misses, db.Scrub, db.Places, db.Copies = Tokens{db}, WantedKeys{db}, CachedFiles{db}, Misses{db}, Scrub{db}, Places{db}, Copies{db}
 	db.Nodes, db.Stages, db.Retention, db.Trash = Nodes{db}, Stages{db}, Retention{db}, Trash{db}

@@ -100,15 +100,22 @@ func (db *DB) Unreferenced(ctx context.Context, before time.Time) iter.Seq2[Unre
 		pages(ctx, db, yield, func(scan func(...any) error) (Unreferenced, error) {
 			var c Unreferenced
 			var ref []byte
-			if err := scan(&since, &id, &ref, &c.Size, &c.Derived); err != nil {
+			if err := scan(&since, &id, &ref, &c.Size, &c.Derived, &c.Stored); err != nil {
 				return c, err
 			}
 			c.Since = time.UnixMilli(since)
 			return c, scanRef(ref, &c.Ref)
-		}, `SELECT unreferenced_since, id, sha256, size, (SELECT coalesce(sum(k.size), 0) FROM derived d JOIN content k ON k.id = d.content_id WHERE d.source_id = content.id)
-			FROM content WHERE unreferenced_since IS NOT NULL AND unreferenced_since <= $1 AND (unreferenced_since, id) > ($2, $3)
-			ORDER BY unreferenced_since, id LIMIT $4`, func() []any { return []any{before.UnixMilli(), since, id, pageRows} })
+		}, `SELECT unreferenced_since, id, sha256, size, (SELECT coalesce(sum(k.size), 0) FROM derived d JOIN content k ON k.id = d.content_id WHERE d.source_id = c.id), `+storedWithDerived("$5")+`
+			FROM content c WHERE unreferenced_since IS NOT NULL AND unreferenced_since <= $1 AND (unreferenced_since, id) > ($2, $3)
+			ORDER BY unreferenced_since, id LIMIT $4`, func() []any { return []any{before.UnixMilli(), since, id, pageRows, db.block} })
 	}
+}
+
+// storedWithDerived is the space that content c and what was made from it take, in
+// blocks of an argument.
+func storedWithDerived(block string) string {
+	return `((c.size + ` + block + ` - 1) / ` + block + ` * ` + block + ` + (SELECT coalesce(sum((k.size + ` + block + ` - 1) / ` + block + ` * ` + block + `), 0)
+	FROM derived d JOIN content k ON k.id = d.content_id WHERE d.source_id = c.id))`
 }
 
 // Contents yields all contents, referenced or not. Contents that are added or

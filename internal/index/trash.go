@@ -106,10 +106,32 @@ func tombstones(w *write, number int64) error {
 		number, symfile.PE, symfile.DBG); err != nil {
 		return err
 	}
-	_, err := w.exec(`INSERT INTO removed_key (id, tx_id, no) SELECT DISTINCT l.id, f.tx_id, f.seq
-		FROM removed_file r JOIN tx_file f ON f.tx_id = r.tx_id AND f.seq = r.no JOIN lookup l ON l.object_id = f.object_id WHERE r.tx_id = $1`, number)
+	if _, err := w.exec(`INSERT INTO removed_key (id, tx_id, no) SELECT DISTINCT l.id, f.tx_id, f.seq
+		FROM removed_file r JOIN tx_file f ON f.tx_id = r.tx_id AND f.seq = r.no JOIN lookup l ON l.object_id = f.object_id WHERE r.tx_id = $1`, number); err != nil {
+		return err
+	}
+	// A file may have another name than its object: people know that name too.
+	var rows [][]any
+	if err := w.each("SELECT r.no, r.folded, f.path FROM removed_file r JOIN tx_file f ON f.tx_id = r.tx_id AND f.seq = r.no WHERE r.tx_id = $1", []any{number}, func(scan func(...any) error) error {
+		var no int64
+		var name, path string
+		if err := scan(&no, &name, &path); err != nil {
+			return err
+		}
+		if base := symfile.Fold(symfile.BaseName(path)); base != name && base != "" && len(base) <= longestName {
+			rows = append(rows, []any{text(base), number, no})
+		}
+		return nil
+	}); err != nil {
+		return err
+	}
+	_, err := w.many("INSERT INTO removed_key (id, tx_id, no) VALUES ($1, $2, $3) ON CONFLICT (id, tx_id, no) DO NOTHING", rows)
 	return err
 }
+
+// longestName limits the names of removed files that differ from those of their
+// objects, in bytes.
+const longestName = 255
 
 // forgetRemoval deletes what is known of the removal of a transaction.
 func forgetRemoval(w *write, number int64, also ...string) error {
@@ -323,14 +345,14 @@ func (ts Trash) Purge(ctx context.Context, r Removal) (t Transaction, refs []blo
 // Trashed is a transaction in the trash.
 type Trashed struct {
 	Transaction
-	// Contents and Size are those that it alone or with others in the trash holds
-	// back.
-	Contents, Size int64
+	// Contents are those that it alone or with others in the trash holds back, and
+	// Stored is the space of these and of what was made from them.
+	Contents, Stored int64
 }
 
 // List returns the transactions that are in the trash at a time, by number, and the
-// number and size of the contents that all of them hold back together.
-func (ts Trash) List(ctx context.Context, now time.Time) (list []Trashed, contents, size int64, err error) {
+// number and the space of the contents that all of them hold back together.
+func (ts Trash) List(ctx context.Context, now time.Time) (list []Trashed, contents, stored int64, err error) {
 	err = ts.db.engine.snapshot(ctx, func(r reader) error {
 		list = nil
 		if err := r.each(ctx, true, txSelect+" WHERE t.trash_until > $1 AND t.deleted_at IS NOT NULL ORDER BY t.id", []any{now.UnixMilli()}, func(scan func(...any) error) (bool, error) {
@@ -341,14 +363,14 @@ func (ts Trash) List(ctx context.Context, now time.Time) (list []Trashed, conten
 			return err
 		}
 		for i := range list {
-			if err := r.row(ctx, `SELECT count(*), coalesce(sum(size), 0) FROM content WHERE unreferenced_since IS NOT NULL AND id IN
-				(SELECT o.content_id FROM trash_file f JOIN object o ON o.id = f.object_id WHERE f.tx_id = $1)`, []any{list[i].Number}, &list[i].Contents, &list[i].Size); err != nil {
+			if err := r.row(ctx, "SELECT count(*), coalesce(sum("+storedWithDerived("$2")+`), 0) FROM content c WHERE c.unreferenced_since IS NOT NULL AND c.id IN
+				(SELECT o.content_id FROM trash_file f JOIN object o ON o.id = f.object_id WHERE f.tx_id = $1)`, []any{list[i].Number, ts.db.block}, &list[i].Contents, &list[i].Stored); err != nil {
 				return err
 			}
 		}
-		return r.row(ctx, "SELECT count(*), coalesce(sum(size), 0) FROM content WHERE unreferenced_since > $1", []any{now.UnixMilli()}, &contents, &size)
+		return r.row(ctx, "SELECT count(*), coalesce(sum("+storedWithDerived("$2")+"), 0) FROM content c WHERE c.unreferenced_since > $1", []any{now.UnixMilli(), ts.db.block}, &contents, &stored)
 	})
-	return list, contents, size, ts.db.fail("list the trash", err)
+	return list, contents, stored, ts.db.fail("list the trash", err)
 }
 
 // RemovedFile is a file that a removal hid.
@@ -403,10 +425,14 @@ func (ts Trash) Find(ctx context.Context, scope Scope, q Query, limit int) ([]Re
 		if strings.ContainsAny(q.Name, "*?") {
 			p := literalPrefix(q.Name, "*?")
 			return collect("", "r.folded >= $1 AND r.folded < $2", func(name string) bool { return glob.Match(q.Name, name) }, p, prefixEnd(p))
-		} else if q.Name != "" {
-			return collect("", "r.folded = $1", nil, q.Name)
 		}
-		return nil
+		if q.Name == "" {
+			return nil
+		}
+		if err := collect("", "r.folded = $1", nil, q.Name); err != nil {
+			return err
+		}
+		return collect(" JOIN removed_key k ON k.tx_id = r.tx_id AND k.no = r.no", "k.id = $1", nil, q.Name)
 	}()
 	if err == nil {
 		err = ts.complete(ctx, list)

@@ -68,9 +68,9 @@ func testTrash(t *testing.T) {
 	if gone := dropUntil(t, db, c.t); len(gone) > 0 {
 		t.Errorf("%d contents in the trash were dropped", len(gone))
 	}
-	list, contents, size, err := db.Trash.List(ctx, c.t)
-	if err != nil || len(list) != 1 || list[0].Number != one || contents != 1 || size != 1001 || list[0].Size != 1001 {
-		t.Errorf("trash: %+v, %d contents of %d bytes, %v; want transaction %d with 1 content of 1001 bytes", list, contents, size, err, one)
+	list, contents, stored, err := db.Trash.List(ctx, c.t)
+	if err != nil || len(list) != 1 || list[0].Number != one || contents != 1 || stored != 1010 || list[0].Stored != 1010 {
+		t.Errorf("trash: %+v, %d contents of %d bytes, %v; want transaction %d with 1 content, which takes 1010 bytes with its derivation", list, contents, stored, err, one)
 	}
 	back, err := db.Trash.Undo(ctx, one)
 	if err != nil || !back.Removed.IsZero() || !back.TrashUntil.IsZero() {
@@ -242,13 +242,15 @@ func testTombstones(t *testing.T) {
 	c := newClock()
 	db := openTest(t, c.options())
 	ctx := t.Context()
-	one := commitTest(t, db, "A", pdb(1), pdb(2))
+	first := pdb(1)
+	first.Path = `C:\build\App1.sym`
+	one := commitTest(t, db, "A", first, pdb(2))
 	commitTest(t, db, "A", pdb(2), pdb(3))
 	if _, err := db.Trash.Remove(ctx, Removal{Number: one, Until: c.t.Add(time.Hour), Who: "schedule", Class: "nightly", Reason: "expired", Detail: "50 days old", Plan: "p"}); err != nil {
 		t.Fatal(err)
 	}
 	id := symfile.Fold(pdb(1).Aliases[0].ID)
-	for _, q := range []Query{{Name: "foo1.pdb"}, {Name: "f*1.pdb"}, {IDs: []string{id}}, {Prefix: id[:30]}, {Name: "foo1.pdb", IDs: []string{id}}} {
+	for _, q := range []Query{{Name: "foo1.pdb"}, {Name: "app1.sym"}, {Name: "f*1.pdb"}, {IDs: []string{id}}, {Prefix: id[:30]}, {Name: "foo1.pdb", IDs: []string{id}}} {
 		list, err := db.Trash.Find(ctx, all, q, 10)
 		if err != nil || len(list) != 1 || list[0].Name != "Foo1.pdb" || list[0].Removal.Detail != "50 days old" || list[0].Transaction.Product != "A" || list[0].Ref != ref(1) {
 			t.Errorf("removed files for %+v: %+v, %v", q, list, err)

@@ -106,9 +106,9 @@ type Content struct {
 // Unreferenced is a content without references.
 type Unreferenced struct {
 	Content
-	// Derived is the size of what was made from it.
-	Derived int64
-	Since   time.Time // when it lost the last one, or the end of the trash that holds it
+	// Derived is the size of what was made from it, and Stored the space of both.
+	Derived, Stored int64
+	Since           time.Time // when it lost the last one, or the end of the trash that holds it
 }
 
 // Transaction is a committed transaction.

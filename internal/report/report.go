@@ -191,7 +191,8 @@ type Collected struct {
 	DryRun   bool  `json:"dry_run,omitempty"` // nothing was freed yet
 	Contents int64 `json:"contents"`
 	Strays   int64 `json:"strays"`
-	Bytes    int64 `json:"bytes"`
+	Bytes    int64 `json:"bytes"` // lengths
+	Frees    int64 `json:"frees"` // disk space
 	InUse    int64 `json:"in_use,omitempty"`
 	Pending  int64 `json:"pending,omitempty"`
 	// Waiting are the bytes that can be freed when --grace has passed, the last of
@@ -205,7 +206,7 @@ type Collected struct {
 
 // NewCollected describes what gc freed, or would free.
 func NewCollected(c depot.Collected, dryRun bool) Collected {
-	l := Collected{dryRun, c.Contents, c.Strays, c.Bytes, c.InUse, c.Pending, c.Waiting, c.WaitingUntil, NewTrash(c.Trash), c.TrashBytes}
+	l := Collected{dryRun, c.Contents, c.Strays, c.Bytes, c.Frees, c.InUse, c.Pending, c.Waiting, c.WaitingUntil, NewTrash(c.Trash), c.TrashBytes}
 	if !l.WaitingUntil.IsZero() {
 		l.WaitingUntil = l.WaitingUntil.UTC().Truncate(time.Second)
 	}
@@ -218,7 +219,7 @@ func Freed(w io.Writer, c depot.Collected, dryRun bool) {
 	if dryRun {
 		verb = "would free"
 	}
-	fmt.Fprintf(w, "%s %s: %s without a transaction, %s left by an interrupted add\n", verb, term.Size(c.Bytes), term.Count(c.Contents, "content"), term.Count(c.Strays, "blob"))
+	fmt.Fprintf(w, "%s %s: %s without a transaction, %s left by an interrupted add\n", verb, term.Size(c.Frees), term.Count(c.Contents, "content"), term.Count(c.Strays, "blob"))
 	if c.Pending > 0 {
 		fmt.Fprintf(w, "%s (%s) wait in the bucket; a gc that runs seven days after their removal deletes them\n", term.Count(c.Pending, "object"), term.Size(c.PendingBytes))
 	}

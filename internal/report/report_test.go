@@ -90,7 +90,7 @@ func TestTexts(t *testing.T) {
 			Verified(w, depot.Verified{Contents: 2, Bytes: 1024, Faults: 1, Objects: 9, Unknown: 4, Doomed: true}, depot.ScrubState{}, true)
 		}},
 		{"freed", "would free 1.0 KiB: 1 content without a transaction, 0 blobs left by an interrupted add\n2.0 KiB more wait for --grace; all of it can be freed from 2026-11-23 01:20 on\n", func(w *strings.Builder) {
-			Freed(w, depot.Collected{Contents: 1, Bytes: 1024, Waiting: 2048, WaitingUntil: time.Date(2026, 11, 23, 1, 20, 0, 0, time.Local)}, true)
+			Freed(w, depot.Collected{Contents: 1, Frees: 1024, Waiting: 2048, WaitingUntil: time.Date(2026, 11, 23, 1, 20, 0, 0, time.Local)}, true)
 		}},
 	} {
 		var w strings.Builder

@@ -349,14 +349,14 @@ type Trashed struct {
 	Product     string    `json:"product"`
 	Version     string    `json:"version"`
 	Until       time.Time `json:"until"`
-	Bytes       int64     `json:"bytes"` // of contents that no live transaction holds
+	Bytes       int64     `json:"bytes"` // disk space of contents that no live transaction holds
 }
 
 // NewTrash describes the trash.
 func NewTrash(list []depot.Trashed) []Trashed {
 	out := make([]Trashed, len(list))
 	for i, t := range list {
-		out[i] = Trashed{t.Number, t.Product, t.Version, t.TrashUntil, t.Size}
+		out[i] = Trashed{t.Number, t.Product, t.Version, t.TrashUntil, t.Stored}
 	}
 	return out
 }
