@@ -126,23 +126,13 @@ func (w *walk) deb(in *input, s *stream) error {
 	if err != nil {
 		return err
 	}
-	for !w.ended() {
-		h, err := a.header()
-		if errors.Is(err, io.EOF) {
-			return nil
-		}
-		if err != nil {
-			return err
-		}
-		if err := in.meter.entry(); err != nil {
-			return err
-		}
+	return eachMember(w, in, a.header, func(h *arMember) error {
 		if !strings.HasPrefix(h.name, "data.tar") {
-			continue
+			return nil
 		}
 		m := in.child(h.name, h.size, h.mod)
 		s.member(in, m)
 		_ = w.visit(m) // if the stream is damaged, the next header fails
-	}
-	return nil
+		return nil
+	})
 }

@@ -118,25 +118,15 @@ func (c *cpioReader) readIndexed(start int64) (*cpioMember, error) {
 // cpio reads a cpio archive.
 func (w *walk) cpio(in *input, s *stream, files *rpmFiles) error {
 	c := &cpioReader{s: s, next: s.pos, files: files}
-	for !w.ended() {
-		h, err := c.header()
-		if errors.Is(err, io.EOF) {
-			return nil
-		}
-		if err != nil {
-			return err
-		}
-		if err := in.meter.entry(); err != nil {
-			return err
-		}
+	return eachMember(w, in, c.header, func(h *cpioMember) error {
 		// Of several hard links only the last one has the bytes.
 		if h.mode&cpioTypeMask != cpioRegular || h.size == 0 && h.links > 1 {
-			continue
+			return nil
 		}
 		w.progress(in)
 		m := in.child(h.name, h.size, h.mod)
 		s.member(in, m)
 		_ = w.visit(m) // if the stream is damaged, the next header fails
-	}
-	return nil
+		return nil
+	})
 }

@@ -239,24 +239,32 @@ func (w *walk) zip(in *input, rest func() io.Reader) error {
 	}
 	z := newZipReader(in.at, dir)
 	left := in.size // limit for all members together if no two share bytes
-	for !w.ended() {
-		e, err := z.next()
-		if errors.Is(err, io.EOF) {
-			return nil
-		}
-		if err != nil {
-			return err
-		}
-		if err := in.meter.entry(); err != nil {
-			return err
-		}
+	return eachMember(w, in, z.next, func(e *zipEntry) error {
 		if e.skipped() {
-			continue
+			return nil
 		}
 		if left -= e.packed; left < 0 || e.packed < 0 {
 			return zipError("members overlap")
 		}
-		if err := w.zipMember(in, e, dir.off); err != nil {
+		return w.zipMember(in, e, dir.off)
+	})
+}
+
+// eachMember visits the members of an archive, which next returns up to io.EOF,
+// within the limits of the walk. An error of visit ends the archive.
+func eachMember[M any](w *walk, in *input, next func() (M, error), visit func(m M) error) error {
+	for !w.ended() {
+		m, err := next()
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
+		if err == nil {
+			err = in.meter.entry()
+		}
+		if err == nil {
+			err = visit(m)
+		}
+		if err != nil {
 			return err
 		}
 	}
