@@ -2,22 +2,10 @@ package blob
 
 import (
 	"errors"
-	"os"
 	"syscall"
 )
 
-// stampOf returns the stamp of an open file.
-func stampOf(f *os.File) (stamp, error) {
-	info, err := f.Stat()
-	if err != nil {
-		return stamp{}, err
-	}
-	s := stamp{size: info.Size(), mtime: info.ModTime().UnixNano()}
-	if st, ok := info.Sys().(*syscall.Stat_t); ok {
-		s.inode, s.ctime = st.Ino, st.Ctim.Nano()
-	}
-	return s, nil
-}
+func changeTime(st *syscall.Stat_t) int64 { return st.Ctim.Nano() }
 
 // deviceError reports whether err means a damaged medium, beyond the errors that
 // package syscall defines on all systems.
