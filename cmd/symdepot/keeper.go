@@ -32,5 +32,19 @@ func (a *app) keeper(f serverFlags, opt depot.Options, fn func(keeper.Keeper) er
 		return err
 	}
 	defer d.Close()
-	return fn(keeper.Local(d, localUser(), nil))
+	return fn(keeper.Local(d, localUser(), a.quotas))
+}
+
+// quotas returns the configured quotas of products. A mistake in the configuration
+// does not keep a command from working that only prints them.
+func (a *app) quotas() map[string]int64 {
+	conf, err := a.config("")
+	if err != nil {
+		return nil
+	}
+	list := map[string]int64{}
+	for product, n := range conf.Push.Quotas {
+		list[product] = int64(n)
+	}
+	return list
 }

@@ -7,9 +7,9 @@ import (
 	"github.com/symdepot/symdepot/internal/report"
 )
 
-// Local returns the retention of a depot. who is recorded with changes. quotas are
-// those of products, in bytes.
-func Local(d *depot.Depot, who string, quotas map[string]int64) Keeper {
+// Local returns the retention of a depot. who is recorded with changes. quotas
+// returns those of products, in bytes.
+func Local(d *depot.Depot, who string, quotas func() map[string]int64) Keeper {
 	return &local{d, d.Retention, who, quotas}
 }
 
@@ -17,7 +17,7 @@ type local struct {
 	d      *depot.Depot
 	r      *depot.Retention
 	who    string
-	quotas map[string]int64
+	quotas func() map[string]int64
 }
 
 func (k *local) Policy(ctx context.Context) (report.Policy, error) {
@@ -95,5 +95,5 @@ func (k *local) Usage(ctx context.Context) (report.Usage, error) {
 	if err != nil {
 		return report.Usage{}, err
 	}
-	return report.NewUsage(u, k.quotas), nil
+	return report.NewUsage(u, k.quotas()), nil
 }
