@@ -157,3 +157,53 @@ func testFailures(t *testing.T) {
 	}
 	clean(t, db)
 }
+
+func TestExchangedTokens(t *testing.T) { onEngines(t, testExchangedTokens) }
+
+func testExchangedTokens(t *testing.T) {
+	c := newClock()
+	db := openTest(t, c.options())
+	token := func(n byte, keep time.Duration) TokenRow {
+		row := TokenRow{ID: string('a' + rune(n)), Hash: ref(int(n) + 1), Scopes: []string{"write"}, Created: c.t, Expires: c.t.Add(time.Hour), Uploads: `{"class":"nightly"}`, Keep: c.t.Add(keep)}
+		row.Origin[0] = n + 1
+		return row
+	}
+	a := token(0, time.Hour)
+	if err := db.Tokens.Put(t.Context(), a); err != nil {
+		t.Fatal(err)
+	}
+	got, err := db.Tokens.ByHash(t.Context(), a.Hash)
+	if d := cmp.Diff(a, got); d != "" || err != nil {
+		t.Errorf("%v (-want +got):\n%s", err, d)
+	}
+	again := token(1, time.Hour)
+	again.Origin = a.Origin
+	if err := db.Tokens.Put(t.Context(), again); !errors.Is(err, fs.ErrExist) {
+		t.Errorf("a second token for one id token: %v, want ErrExist", err)
+	}
+	// Tokens that somebody made have no origin, and are never forgotten.
+	for i := range 2 {
+		made := token(byte(2+i), 0)
+		made.Origin, made.Keep, made.Uploads = [32]byte{}, time.Time{}, ""
+		if err := db.Tokens.Put(t.Context(), made); err != nil {
+			t.Errorf("a token without an origin: %v", err)
+		}
+	}
+	c.hours(2)
+	if err := db.Tokens.Put(t.Context(), token(4, time.Hour)); err != nil {
+		t.Fatal(err)
+	}
+	list, err := db.Tokens.List(t.Context())
+	ids := ""
+	for _, r := range list {
+		ids += r.ID
+	}
+	if ids != "cde" || err != nil {
+		t.Errorf("after two hours there are the tokens %q (%v), want cde: the exchanged one is forgotten", ids, err)
+	}
+	// After that its origin counts no more.
+	again.Keep = c.t.Add(time.Hour)
+	if err := db.Tokens.Put(t.Context(), again); err != nil {
+		t.Errorf("the origin of a forgotten token: %v", err)
+	}
+}
