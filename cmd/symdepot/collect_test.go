@@ -136,9 +136,30 @@ func TestCollectUploads(t *testing.T) {
 	call("Upload/"+id, "", elf, 200, "")
 	restart()
 	call("UploadFinished", "application/json", fmt.Appendf(nil, `{"gnuBuildId":%q}`, id), 200, "{}")
+	// Those of Breakpad's second protocol.
+	r, err := http.Post(srv.url+"/in/Game/1/v1/uploads:create?key="+token, "", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var made struct{ UploadKey string }
+	err = json.NewDecoder(r.Body).Decode(&made)
+	_ = r.Body.Close()
+	if err != nil || made.UploadKey == "" {
+		t.Fatalf("create: status %d, %v", r.StatusCode, err)
+	}
+	sends(t, "POST", srv.url+"/in/Game/1/v1/uploads/"+made.UploadKey+":complete?key="+token, token, "", []byte("{}"), 400, "no file was sent")
+	restart()
+	sends(t, "PUT", srv.url+"/in/Game/1/v1/uploads/"+made.UploadKey, token, "", fmt.Appendf(nil, "MODULE Linux x86_64 %s second.so\nPUBLIC 1000 0 f\n", symID(9, 1)), 200, "")
+	restart()
+	complete := fmt.Appendf(nil, "{ symbol_id: {debug_file: \"second.so\", debug_id: %q }, symbol_upload_type: \"BREAKPAD\" }", symID(9, 1))
+	sends(t, "POST", srv.url+"/in/Game/1/v1/uploads/"+made.UploadKey+":complete?key="+token, token, "", complete, 200, `"result": "OK"`)
+	sends(t, "POST", srv.url+"/in/Game/1/v1/uploads/"+made.UploadKey+":complete?key="+token, token, "", complete, 404, "")
+	if left, err := filepath.Glob(filepath.Join(env["SYMDEPOT_DEPOT"], "uploads", "*-*")); len(left) > 0 || err != nil {
+		t.Errorf("files that are left: %q (%v), want none", left, err)
+	}
 	_, list, _ := symdepot(t, env["SYMDEPOT_DEPOT"], "list", "--json")
-	if got := fmt.Sprint(collected(t, list, "Game")); got != fmt.Sprintf("map[1/:[%d] 1/nightly:[1]]", files+1) {
-		t.Errorf("transactions of Game by version and class, with their objects: %s; want one of %d and one of 1", got, files+1)
+	if got := fmt.Sprint(collected(t, list, "Game")); got != fmt.Sprintf("map[1/:[%d] 1/nightly:[1]]", files+2) {
+		t.Errorf("transactions of Game by version and class, with their objects: %s; want one of %d and one of 1", got, files+2)
 	}
 }
 

@@ -165,7 +165,16 @@ const spoolPattern = "body-*"
 type spool struct {
 	*os.File
 	h    *Handler
+	name string // if it has another one than that of File
 	size int64
+}
+
+// moveTo gives the file another name, where the next process finds it. If that is not
+// possible, the file is lost with this process.
+func (s *spool) moveTo(name string) {
+	if os.Rename(s.Name(), name) == nil {
+		s.name = name
+	}
 }
 
 // spool writes a body to a file. also receive the bytes too.
@@ -212,7 +221,7 @@ func (s *spool) Close() error {
 	s.h.spooled.Add(-s.size)
 	s.size = 0
 	_ = s.File.Close() // it was only read since
-	return os.Remove(s.Name())
+	return os.Remove(first(s.name, s.Name()))
 }
 
 // reader returns a reader of the whole file.

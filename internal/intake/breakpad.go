@@ -1,10 +1,14 @@
 package intake
 
 import (
+	"encoding/hex"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"net/http"
+	"os"
+	"path/filepath"
 	"regexp"
 	"strconv"
 	"strings"
@@ -130,23 +134,94 @@ const (
 	maxCompleteLen = 64 << 10
 )
 
-// breakpadUpload is an upload of version 2 between its first and last request.
+// breakpadUpload is an upload of version 2 between its first and last request. It
+// survives the process: its facts are in a file, and its body is in another one.
 type breakpadUpload struct {
-	who    Who
-	labels stage.Labels
-	limit  int64
+	breakpadFacts
+	facts, body string // the files
 
 	mu     sync.Mutex
 	file   *spool // nil: not sent yet
 	closed bool
 }
 
+// breakpadFacts are what an upload is known by.
+type breakpadFacts struct {
+	Name   string // of the principal
+	Labels stage.Labels
+	Limit  int64 // of the body, in bytes
+}
+
+// factsPattern matches the files with the facts of uploads.
+const factsPattern = "upload-*.json"
+
+// newBreakpadUpload returns the upload of a key, which is not written yet.
+func newBreakpadUpload(h *Handler, key string, facts breakpadFacts) *breakpadUpload {
+	in := func(name string) string { return filepath.Join(h.cfg.Dir, name) }
+	return &breakpadUpload{breakpadFacts: facts, facts: in("upload-" + key + ".json"), body: in("body-" + key)}
+}
+
+// write writes the facts.
+func (u *breakpadUpload) write() error {
+	b, err := json.Marshal(u.breakpadFacts)
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(u.facts, b, 0o600)
+}
+
+// findBreakpad returns the upload of a key. One of an earlier process is read from its
+// files.
+func findBreakpad(h *Handler, key string) (*breakpadUpload, bool) {
+	if u, ok := h.breakpad.get(key); ok {
+		return u, true
+	}
+	if b, err := hex.DecodeString(key); err != nil || len(b) != keyBytes || strings.ToLower(key) != key {
+		return nil, false
+	}
+	u := newBreakpadUpload(h, key, breakpadFacts{})
+	info, err := os.Stat(u.facts)
+	if err != nil || h.now().Sub(info.ModTime()) > breakpadIdle || info.Size() > maxCompleteLen {
+		return nil, false
+	}
+	b, err := os.ReadFile(u.facts)
+	if err != nil || json.Unmarshal(b, &u.breakpadFacts) != nil {
+		return nil, false
+	}
+	if f, err := os.Open(u.body); err == nil {
+		u.file = &spool{File: f, h: h, name: u.body}
+		if info, err := f.Stat(); err == nil {
+			u.file.size = info.Size()
+		}
+		h.spooled.Add(u.file.size)
+	}
+	if !h.breakpad.add(key, u) { // another request was faster
+		u.leave()
+		return h.breakpad.get(key)
+	}
+	return u, true
+}
+
+// close ends the upload and removes its files.
 func (u *breakpadUpload) close() {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	u.closed = true
 	if u.file != nil {
 		u.file.Close()
+		u.file = nil
+	}
+	_ = os.Remove(u.facts) // it may be gone
+}
+
+// leave lets the next process go on.
+func (u *breakpadUpload) leave() {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	u.closed = true
+	if u.file != nil {
+		u.file.h.spooled.Add(-u.file.size)
+		_ = u.file.File.Close() // only read from now on
 		u.file = nil
 	}
 }
@@ -226,18 +301,22 @@ func serveCreate(x *exchange) error {
 		return err
 	}
 	key := newKey()
-	x.Handler.breakpad.put(key, &breakpadUpload{who: x.who, labels: l, limit: x.limit})
+	u := newBreakpadUpload(x.Handler, key, breakpadFacts{x.who.Name, l, x.limit})
+	if err := u.write(); err != nil {
+		return err
+	}
+	x.Handler.breakpad.put(key, u)
 	return x.members("uploadUrl", x.base()+"/v1/uploads/"+key, "uploadKey", key)
 }
 
 // serveUploadData takes the file. The URL is the credential.
 func serveUploadData(x *exchange) error {
-	u, ok := x.Handler.breakpad.get(x.t.args[0])
+	u, ok := findBreakpad(x.Handler, x.t.args[0])
 	if !ok {
 		return &failure{http.StatusNotFound, "there is no such upload, or it has expired"}
 	}
-	x.who, x.limit = u.who, u.limit
-	if x.r.ContentLength > u.limit {
+	x.who, x.limit = Who{Caller: stage.Caller{Name: u.Name}}, u.Limit
+	if x.r.ContentLength > u.Limit {
 		return tooLarge(x.limit)
 	}
 	body, err := x.decoded(x.body, x.r.Header.Get("Content-Encoding"))
@@ -245,7 +324,7 @@ func serveUploadData(x *exchange) error {
 		return err
 	}
 	defer body.Close()
-	s, err := x.spool(body, u.limit)
+	s, err := x.spool(body, u.Limit)
 	if err != nil {
 		return err
 	}
@@ -266,6 +345,7 @@ func serveUploadData(x *exchange) error {
 		u.file.Close()
 	}
 	u.file = s
+	s.moveTo(u.body)
 	return x.text(http.StatusOK, "OK")
 }
 
@@ -290,8 +370,8 @@ func serveComplete(x *exchange) error {
 		return err
 	}
 	key := x.t.args[0]
-	u, ok := x.Handler.breakpad.get(key)
-	if !ok || u.who.Name != x.who.Name {
+	u, ok := findBreakpad(x.Handler, key)
+	if !ok || u.Name != x.who.Name {
 		return &failure{http.StatusNotFound, "there is no such upload, or it has expired"}
 	}
 	u.mu.Lock()
@@ -300,7 +380,7 @@ func serveComplete(x *exchange) error {
 		return &failure{http.StatusBadRequest, "no file was sent to the uploadUrl"}
 	}
 	name, id := looseMember(b, "debug_file"), looseMember(b, "debug_id")
-	l := u.labels
+	l := u.Labels
 	if p := looseMember(b, "product_name"); p != "" && l.Product == "" {
 		if l, err = x.labels(stage.Labels{Product: p}); err != nil {
 			return err
@@ -330,6 +410,7 @@ func serveComplete(x *exchange) error {
 	}
 	u.file.Close()
 	u.file, u.closed = nil, true
+	_ = os.Remove(u.facts) // otherwise it is removed when it is old
 	x.Handler.breakpad.delete(key)
 	if had {
 		return x.members("result", "DUPLICATE_DATA")

@@ -184,9 +184,13 @@ func (h *Handler) expireRegularly() {
 // removeLeftovers removes the bodies of a process that has ended. Another one may
 // have the same folder, so they must be older than any request.
 func (h *Handler) removeLeftovers() {
-	left, err := filepath.Glob(filepath.Join(h.cfg.Dir, spoolPattern))
-	if err != nil {
-		return // the folder's name has an unfinished pattern
+	var left []string
+	for _, pattern := range []string{spoolPattern, factsPattern} {
+		list, err := filepath.Glob(filepath.Join(h.cfg.Dir, pattern))
+		if err != nil {
+			return // the folder's name has an unfinished pattern
+		}
+		left = append(left, list...)
 	}
 	for _, name := range left {
 		if info, err := os.Stat(name); err == nil && h.now().Sub(info.ModTime()) > chunkIdle {
@@ -214,6 +218,7 @@ func (h *Handler) Close() error {
 	h.cancel()
 	h.work.Wait()
 	h.tecken.clear()
+	h.breakpad.drop = func(u *breakpadUpload) { u.leave() }
 	h.breakpad.clear()
 	return nil
 }

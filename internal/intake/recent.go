@@ -58,6 +58,21 @@ func (r *recent[V]) put(key string, v V) {
 	r.dropAll(gone)
 }
 
+// add is put for a key that is not there; otherwise it does nothing and reports false.
+func (r *recent[V]) add(key string, v V) bool {
+	r.mu.Lock()
+	_, there := r.m[key]
+	full := len(r.m) >= r.max
+	if !there && !full {
+		r.m[key] = &remembered[V]{v, r.now()}
+	}
+	r.mu.Unlock()
+	if !there && full {
+		r.put(key, v)
+	}
+	return !there
+}
+
 // delete removes a value and returns it. The caller is its last user.
 func (r *recent[V]) delete(key string) (v V, ok bool) {
 	r.mu.Lock()

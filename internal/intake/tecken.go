@@ -224,9 +224,12 @@ func (u *teckenUpload) abandon(h *Handler) {
 	}
 }
 
+// keyBytes is the length of the key of an open upload, before its encoding in hex.
+const keyBytes = 20
+
 // newKey returns a secret key of an open upload.
 func newKey() string {
-	var b [20]byte
+	var b [keyBytes]byte
 	_, _ = rand.Read(b[:]) // never fails: it ends the program instead
 	return hex.EncodeToString(b[:])
 }
