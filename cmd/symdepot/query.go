@@ -252,8 +252,8 @@ func (c showCmd) Run(a *app) error {
 	if o := tx.Origin; o != nil {
 		fmt.Fprintf(w, "  origin   %s of %s\n", term.Printable(o.Number), term.Printable(o.Store))
 	}
-	if !tx.Removed.IsZero() {
-		fmt.Fprintf(w, "  removed  %s\n", tx.Removed.Local().Format(time.RFC3339))
+	if err := a.kept(d.Retention, tx); err != nil {
+		return err
 	}
 	fmt.Fprintln(w)
 	t := term.NewTable(w, "KIND", "ID", "SIZE", "NAME", "PATH")

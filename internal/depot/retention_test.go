@@ -183,6 +183,8 @@ func TestRetention(t *testing.T) {
 		if _, err := d.Retention.Promote(ctx, 1, "relase", "anna"); err == nil || !strings.Contains(err.Error(), "the nearest is release") {
 			t.Errorf("promotion to an unknown class: %v", err)
 		}
+		_, _, err = d.Stages().Open(ctx, pusher("ci"), stage.Spec{Labels: stage.Labels{Product: "G", Class: "relase"}})
+		wantRefusal(t, "push into an unknown class", err, stage.Invalid)
 		if _, err := d.Retention.Promote(ctx, 1, "release", "anna"); err != nil {
 			t.Fatal(err)
 		}

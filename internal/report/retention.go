@@ -334,6 +334,43 @@ func (l Purged) Print(w io.Writer) {
 	}
 }
 
+// Kept prints what keeps a transaction, as lines of symdepot show: its branch and class with
+// the changes of it, the holds, and its removal.
+func Kept(w io.Writer, t depot.Transaction, holds []depot.Hold, promotions []depot.Promotion, why depot.Removal) {
+	line := func(key, format string, args ...any) {
+		fmt.Fprintf(w, "  %-8s %s\n", key, fmt.Sprintf(format, args...))
+	}
+	if t.Branch != "" {
+		line("branch", "%s", term.Printable(t.Branch))
+	}
+	if t.Class != "" {
+		line("class", "%s", term.Printable(t.Class))
+	}
+	for _, p := range promotions {
+		from := "none given"
+		if p.From != "" {
+			from = p.From
+		}
+		line("promoted", "from %s to %s by %s on %s", term.Printable(from), term.Printable(p.To), term.Printable(p.Who), p.At.Local().Format(time.DateOnly))
+	}
+	for _, h := range holds {
+		until := ""
+		if !h.Until.IsZero() {
+			until = " until " + h.Until.UTC().Format(time.DateOnly)
+		}
+		line("held", "by %s%s: %s", term.Printable(h.Who), until, term.Printable(h.Reason))
+	}
+	if t.Removed.IsZero() {
+		return
+	}
+	removed := t.Removed.Local().Format(time.RFC3339)
+	if why.Reason != "" {
+		removed = retention.Tombstone{Class: why.Class, Removed: t.Removed, By: why.Who, Reason: why.Reason, Detail: why.Detail}.String()
+		removed = strings.TrimPrefix(removed, "removed on ")
+	}
+	line("removed", "%s%s", term.Printable(removed), NewTransaction(t).Restorable())
+}
+
 // Restorable says until when a removed transaction can be restored, as the end of a
 // sentence.
 func (t Transaction) Restorable() string {

@@ -197,6 +197,9 @@ type Depot interface {
 	// Space returns the size of the disk with the folder of the stages and the bytes
 	// that are free.
 	Space() (total, free int64, err error)
+	// CheckClass returns an error with the known classes if the retention policy does
+	// not have a class.
+	CheckClass(ctx context.Context, class string) error
 }
 
 // File is a content in a file of the folder of the stages.
@@ -301,6 +304,13 @@ func (s *Stages) Open(ctx context.Context, c Caller, spec Spec) (st State, again
 	}
 	if !c.Write(spec.Product) {
 		return State{}, false, refuse(Forbidden, "%s may not add files to product %q", c.Name, spec.Product)
+	}
+	if spec.Class != "" {
+		if err := s.depot.CheckClass(ctx, spec.Class); errors.Is(err, index.ErrUnavailable) {
+			return State{}, false, err
+		} else if err != nil {
+			return State{}, false, refuse(Invalid, "%v", err)
+		}
 	}
 	key := spec.Key
 	switch {

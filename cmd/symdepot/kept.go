@@ -1,0 +1,28 @@
+package main
+
+import (
+	"errors"
+	"io/fs"
+
+	"github.com/symdepot/symdepot/internal/depot"
+	"github.com/symdepot/symdepot/internal/report"
+)
+
+// kept prints the class of a transaction and its history, the holds on it, and who
+// removed it.
+func (a *app) kept(r *depot.Retention, tx depot.Transaction) error {
+	holds, err := r.Holds(a.ctx, tx.Number)
+	if err != nil {
+		return err
+	}
+	promotions, err := r.Promotions(a.ctx, tx.Number)
+	if err != nil {
+		return err
+	}
+	why, err := r.Why(a.ctx, tx.Number)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	report.Kept(a.stdout, tx, holds, promotions, why)
+	return nil
+}
