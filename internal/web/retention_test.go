@@ -91,6 +91,8 @@ func (f *fakeRetention) Transaction(_ context.Context, number int64) (depot.Tran
 		return t, fs.ErrNotExist
 	case number > 3:
 		t.Product = "theirs"
+	case number == 2:
+		t.Class = "nightly"
 	case number == 3:
 		t.Removed = time.Unix(1000, 0)
 	}
@@ -189,7 +191,9 @@ func TestRetentionRights(t *testing.T) {
 		{&ci, "PATCH", "/transactions/1", `{"class":"relese"}`, 400, "the nearest is release", ""},
 		{&ci, "PATCH", "/transactions/1", `{}`, 400, "changes nothing", ""},
 		{&ci, "PATCH", "/transactions/4", `{"class":"release"}`, 404, "problem:not-found", ""},
-		{&nightly, "PATCH", "/transactions/1", `{"class":"release"}`, 403, `class \"nightly\" only`, ""},
+		{&nightly, "PATCH", "/transactions/2", `{"class":"release"}`, 403, `class \"nightly\" only`, ""},
+		{&nightly, "DELETE", "/transactions/1", "", 403, `class \"nightly\" only`, ""},
+		{&nightly, "DELETE", "/transactions/2", "", 200, `"transaction":2`, "remove 2 by ci"},
 		{&ci, "PATCH", "/transactions/1", `{"hold":{"reason":"x","until":"2126-12-31"}}`, 200, `"held":{"transaction":1,"name":"x"`, "hold 1 x by ci"},
 		{&ci, "PATCH", "/transactions/1", `{"hold":{"reason":""}}`, 400, "hold.reason", ""},
 		{&ci, "PATCH", "/transactions/1", `{"hold":{"reason":"x","until":"soon"}}`, 400, "hold.until", ""},

@@ -46,10 +46,16 @@ func (a *API) writable(r *Request, number string) (t depot.Transaction, err erro
 	if err := a.may(r, changeAny); err != nil {
 		return t, err
 	}
-	if t, err = a.transaction(r, number); err == nil && !r.Rights.MayWrite(t.Product) {
-		err = &Problem{Word: "forbidden", Detail: "the credentials do not allow changing the product " + strconv.Quote(clip(t.Product))}
+	if t, err = a.transaction(r, number); err != nil {
+		return t, err
 	}
-	return t, err
+	if !r.Rights.MayWrite(t.Product) {
+		return t, &Problem{Word: "forbidden", Detail: "the credentials do not allow changing the product " + strconv.Quote(clip(t.Product))}
+	}
+	if c := r.Identity.Uploads.Class; c != "" && c != t.Class {
+		return t, &Problem{Word: "forbidden", Detail: "the token is for the class " + strconv.Quote(c) + " only"}
+	}
+	return t, nil
 }
 
 // listTransactions answers GET transactions.
