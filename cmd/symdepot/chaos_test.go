@@ -693,9 +693,14 @@ var chaosFaults = map[string]func(c *chaos, pg *pgtest.Server){
 		n := c.anyNode()
 		n.kill()
 		pauseFor(c.ctx, c.upTo(time.Second))
-		if err := n.start(); err != nil {
-			c.t.Error(err)
+		// A supervisor starts a server again that did not reach a busy database.
+		var err error
+		for range 5 {
+			if err = n.start(); err == nil {
+				return
+			}
 		}
+		c.t.Error(err)
 	},
 	"stop a server past its leases": func(c *chaos, _ *pgtest.Server) {
 		n := c.anyNode()
@@ -761,6 +766,9 @@ var chaosFaults = map[string]func(c *chaos, pg *pgtest.Server){
 // replicaAnswers waits until each server has answered from the replica since its
 // start, and logs what the replica did.
 func (c *chaos) replicaAnswers() {
+	if c.t.Failed() {
+		return
+	}
 	for i, n := range c.nodes {
 		var lines string
 		symtest.Await(c.t, time.Minute, fmt.Sprintf("lookups of server %d that the replica answers", i), func() bool {
