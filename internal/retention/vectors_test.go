@@ -2,6 +2,7 @@ package retention
 
 import (
 	"cmp"
+	_ "embed"
 	"fmt"
 	"regexp"
 	"slices"
@@ -18,41 +19,9 @@ import (
 // removed, bytes listed and freed. The contents have one letter, a = 10, b = 20,
 // c = 30, d = 40, e = 50, s = 100 bytes. The time is day 100; min_age is 1 day and
 // floor is 1.
-const vectors = `
-| 1 | keep-last counts | nightly: keep_last 2 | 1:10 a · 2:20 b · 3:30 c · 4:40 d | 3 last, 4 last | 1, 2 | 30 / 30 |
-| 2 | per branch | nightly: keep_last 1 | 1:10 a · 2:20 b B=dev · 3:30 c · 4:40 d B=dev | 3 last, 4 last | 1, 2 | 30 / 30 |
-| 3 | per product | nightly: keep_last 1 | 1:10 a · 2:20 b P=H · 3:30 c | 2 last, 3 last | 1 | 10 / 10 |
-| 4 | within, the border is kept | nightly: keep_within 14 | 1:85 a · 2:86 b · 3:99 c | 2 within, 3 within | 1 | 10 / 10 |
-| 5 | rules are ORed: an idle branch keeps its last | nightly: keep_last 1, keep_within 14 | 1:10 a B=old · 2:20 b B=old · 3:95 c | 2 last, 3 last | 1 | 10 / 10 |
-| 6 | a class without keep rules is forever | release: – | 1:1 a release · 2:2 b release | 1 no rule, 2 no rule | – | 0 / 0 |
-| 7 | shared with a kept one | nightly: keep_last 1 | 1:10 as · 2:20 bs | 2 last | 1 | 110 / 10 |
-| 8 | shared by two removed: once | nightly: keep_last 1 | 1:10 as · 2:20 bs · 3:30 c | 3 last | 1, 2 | 230 / 130 |
-| 9 | held by another product | nightly: keep_last 1 | 1:10 s · 2:20 b · 3:5 s P=H | 2 last, 3 last | 1 | 100 / 0 |
-| 10 | the same build pushed twice as two transactions | nightly: keep_last 1 | 1:10 as · 2:11 as | 2 last | 1 | 110 / 0 |
-| 11 | a hold protects and takes no place | nightly: keep_last 1 | 1:10 a · 2:20 b · 3:30 c hold=∞ | 2 last, 3 hold | 1 | 10 / 10 |
-| 12 | a hold that ended yesterday | nightly: keep_last 1 | 1:10 a hold=99 · 2:20 b | 2 last | 1 | 10 / 10 |
-| 13 | two holds, one ended | nightly: keep_last 1 | 1:10 a hold=99,∞ · 2:20 b | 1 hold, 2 last | – | 0 / 0 |
-| 14 | promoted: leaves the nightly group | nightly: keep_last 1; release: – | 1:10 a · 2:20 bs release · 3:30 cs · 4:40 d | 2 no rule, 4 last | 1, 3 | 140 / 40 |
-| 15 | promoted newest: the next one is now the last | nightly: keep_last 1; release: – | 1:10 a · 2:20 b · 3:30 c release | 2 last, 3 no rule | 1 | 10 / 10 |
-| 16 | a kept one refers to it | nightly: keep_last 1; release: – | 1:10 a · 2:20 b · 3:30 c release →1 | 1 ref, 2 last, 3 no rule | – | 0 / 0 |
-| 17 | references are transitive | nightly: keep_last 1 | 1:10 a · 2:20 b →1 · 3:30 c →2 · 4:5 d | 1 ref, 2 ref, 3 last | 4 | 40 / 40 |
-| 18 | a removed one protects nobody | nightly: keep_last 1 | 1:10 a · 2:20 b →1 · 3:30 c | 3 last | 1, 2 | 30 / 30 |
-| 19 | used lately | nightly: keep_used 30; read a@95, b@60 | 1:10 a · 2:20 b · 3:30 c | 1 used | 2, 3 | 50 / 50 |
-| 20 | a read of shared bytes counts for the newest holder alone | nightly: keep_used 30; read s@99 | 1:10 as · 2:20 bs · 3:30 c | 2 used | 1, 3 | 140 / 40 |
-| 21 | never read: counted from arrival | nightly: keep_used 30 | 1:69 a · 2:70 b | 2 used | 1 | 10 / 10 |
-| 22 | too young to go | nightly: keep_last 1 | 1:99.5 a · 2:99.8 b · 3:10 c | 1 young, 2 young | 3 | 30 / 30 |
-| 23 | cap: least lately used first, until it fits | nightly: keep_within 90, cap 90 | 1:20 a · 2:30 b · 3:40 c · 4:50 e | 3 within, 4 within | 1 cap, 2 cap | 30 / 30 |
-| 24 | cap with shared bytes: two must go to free them | nightly: keep_within 90, cap 80 | 1:20 as · 2:30 bs · 3:40 c · 4:50 e | 3 within, 4 within | 1 cap, 2 cap | 230 / 130 |
-| 25 | cap spares the newest of each branch; unmet is told | nightly: keep_within 90, cap 40 | 1:20 a · 2:30 d · 3:40 e B=dev | 2 within, 3 within | 1 cap | 10 / 10, unmet 50 |
-| 26 | cap spares holds | nightly: keep_within 90, cap 50 | 1:20 d hold=∞ · 2:30 c · 3:40 b | 1 hold, 3 within | 2 cap | 30 / 30, unmet 10 |
-| 27 | cap leaves alone what can free nothing | nightly: keep_within 90, cap 100; release: – | 1:20 s · 2:30 c · 3:40 d · 9:5 s release | 1 within, 3 within, 9 no rule | 2 cap | 30 / 30, unmet 40 |
-| 28 | what was derived goes with its source | nightly: keep_last 1; derived a+4, b+7 | 1:10 a · 2:20 b | 2 last | 1 | 10 / 14 |
-| 29 | bytes that the upstream cache holds too stay | nightly: keep_last 1; cached s | 1:10 as · 2:20 b | 2 last | 1 | 110 / 10 |
-| 30 | transactions removed before do not count | nightly: keep_last 2 | 1:10 a · 2:20 b · 3:30 c (removed) · 4:40 d | 2 last, 4 last | 1 | 10 / 10 |
-| 31 | taken over: age from arrival, order by its own date | nightly: keep_last 1, keep_within 14 | 1:10(arrived 95) a · 2:20(arrived 80) b · 3:30(arrived 80) c | 1 within, 3 last | 2 | 20 / 20 |
-| 32 | cap removes a referrer: the referred stays until the next run | nightly: keep_within 90, cap 100 | 1:20 d · 2:30 c →1 · 3:40 e | 1 within, 3 within | 2 cap | 30 / 30 |
-| 33 | brake at 50 % | nightly: keep_last 1 | 1:10 a · 2:20 b · 3:30 c | 3 last | 1, 2 | 30 / 30, **brake**: nothing done |
-`
+//
+//go:embed testdata/vectors.txt
+var vectors string
 
 // alone are the bytes that single transactions would free, from the text below the
 // table.
