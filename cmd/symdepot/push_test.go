@@ -6,7 +6,6 @@ import (
 	"io"
 	"log"
 	"net/http"
-	"net/http/httptest"
 	"net/http/httputil"
 	"net/url"
 	"os"
@@ -68,14 +67,13 @@ func TestPushKilled(t *testing.T) {
 	pass.ErrorLog = log.New(io.Discard, "", 0) // of the killed clients
 	var left atomic.Int64
 	victims := make(chan *os.Process, 1)
-	front := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	address := front(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if left.Add(-1) == 0 {
 			_ = (<-victims).Kill()
 		}
 		pass.ServeHTTP(w, r)
 	}))
-	defer front.Close()
-	push := []string{"push", "--server", front.URL, "--product", "app", "--version", "1", "--key", "build-1", "--parallel", "2", "../../testdata/pdb", "../../testdata/elf"}
+	push := []string{"push", "--server", address, "--product", "app", "--version", "1", "--key", "build-1", "--parallel", "2", "../../testdata/pdb", "../../testdata/elf"}
 	for at := int64(1); ; at++ {
 		left.Store(at)
 		cmd := exec.CommandContext(t.Context(), "symdepot", push...)
@@ -102,7 +100,7 @@ func TestPushKilled(t *testing.T) {
 		}
 	}
 	left.Store(0)
-	if out := must("push", "--server", front.URL, "--product", "app", "--version", "1", "--json", "../../testdata/pdb", "../../testdata/elf"); !strings.Contains(out, `"again":true`) || !strings.Contains(out, `"sent_bytes":0`) {
+	if out := must("push", "--server", address, "--product", "app", "--version", "1", "--json", "../../testdata/pdb", "../../testdata/elf"); !strings.Contains(out, `"again":true`) || !strings.Contains(out, `"sent_bytes":0`) {
 		t.Errorf("the rerun: %s\nwant nothing sent, and the same transaction", out)
 	}
 	must("verify")

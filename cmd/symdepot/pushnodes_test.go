@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"fmt"
 	"io"
 	"log"
@@ -38,10 +39,25 @@ func newBalancer(t *testing.T) *balancer {
 	t.Helper()
 	b := &balancer{}
 	b.reset(nil)
-	srv := httptest.NewServer(b)
-	t.Cleanup(srv.Close)
-	b.url = srv.URL
+	b.url = front(t, b)
 	return b
+}
+
+// front serves a handler until the test ends, and then cancels its requests:
+// those of killed clients may wait for a body.
+func front(t *testing.T, h http.Handler) (url string) {
+	t.Helper()
+	life, end := context.WithCancel(context.Background())
+	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		ctx, cancel := context.WithCancel(r.Context())
+		defer cancel()
+		defer context.AfterFunc(life, cancel)()
+		h.ServeHTTP(w, r.WithContext(ctx))
+	}))
+	t.Cleanup(srv.Close)
+	t.Cleanup(srv.CloseClientConnections)
+	t.Cleanup(end)
+	return srv.URL
 }
 
 // reset sets the servers.
