@@ -44,6 +44,9 @@ type Identity struct {
 	Products []string
 	// Uploads are the token's defaults for files that are uploaded with it.
 	Uploads Uploads
+	// Exchanged: the token was exchanged for the id token of a CI job. It is for uploads,
+	// not for workers.
+	Exchanged bool
 	// SIDs are the Windows groups in the Kerberos ticket, if they are read.
 	SIDs []string
 	// Until is when the credentials expire; zero is never.

@@ -88,7 +88,7 @@ func (t *tokens) find(ctx context.Context, secret, carrier string) (Identity, Ri
 func identityOf(r *TokenRow, carrier string) Identity {
 	return Identity{
 		Name: r.Name, Method: MethodToken, Carrier: carrier, TokenID: r.ID,
-		Scopes: r.Scopes, Products: r.Products, Until: r.Expires,
+		Scopes: r.Scopes, Products: r.Products, Until: r.Expires, Exchanged: r.Origin != [32]byte{},
 	}
 }
 

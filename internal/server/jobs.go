@@ -77,7 +77,7 @@ func (s *jobAPI) admit(x *exchange, r *http.Request, p *place) bool {
 		return false
 	}
 	switch {
-	case x.caller.rights.WriteAll:
+	case x.caller.rights.WriteAll && !x.caller.id.Exchanged:
 		x.Header().Del("Connection")
 		return true
 	case x.caller.id.Anonymous():

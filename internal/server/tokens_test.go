@@ -191,6 +191,18 @@ func TestExchangeAPI(t *testing.T) {
 	if r := askBody(g.s, "GET", wire.TokensPath, "", bearer(done.Token)); r.status != 200 || strings.Contains(r.body, `"name":"all"`) {
 		t.Errorf("the job's list of tokens: status %d, %s; want itself", r.status, r.body)
 	}
+	// A job is no worker, even if it may write everything.
+	all, row, err := auth.MakeToken(auth.TokenSpec{Name: "job", Scopes: []string{"write"}}, time.Now())
+	if err != nil {
+		t.Fatal(err)
+	}
+	row.Origin[0] = 1
+	if err := g.store.PutToken(t.Context(), row); err != nil {
+		t.Fatal(err)
+	}
+	if r := askBody(g.s, "POST", wire.JobsPath+"lease", "{}", bearer(all)); r.status != 403 {
+		t.Errorf("a job that leases work: status %d, want 403", r.status)
+	}
 	// The transaction has the facts of the claims, not those of the request.
 	body := sym(bigID, "job.pdb", "", 300)
 	ref := blob.Sum(body).String()

@@ -71,3 +71,29 @@ func FuzzClaims(f *testing.F) {
 		}
 	})
 }
+
+// FuzzPage: any parameters of a list are read without a panic, and a cursor is
+// accepted with its own filters only.
+func FuzzPage(f *testing.F) {
+	f.Add("limit=2&cursor=AAAA&state=valid", "2026-11-22T00:00:00.000000000 0123456789ab")
+	f.Add("limit=-1", "")
+	f.Add("cursor=%zz&limit=9999999999999999999", "x")
+	f.Fuzz(func(t *testing.T, query, last string) {
+		q, _ := url.ParseQuery(query)
+		if limit, _, err := readPage(q, "tokens"); err == nil && (limit < 1 || limit > maxListRows) {
+			t.Errorf("%q: limit %d", query, limit)
+		}
+		q.Del("limit")
+		q.Set("cursor", cursor("tokens", q, last))
+		if _, after, err := readPage(q, "tokens"); err != nil || after != last {
+			t.Errorf("%q: the cursor behind %q is read as %q, %v", query, last, after, err)
+		}
+		if _, _, err := readPage(q, "others"); last != "" && err == nil {
+			t.Errorf("%q: the cursor of another list is accepted", query)
+		}
+		q.Set("filter", q.Get("filter")+"x")
+		if _, _, err := readPage(q, "tokens"); err == nil {
+			t.Errorf("%q: the cursor of other filters is accepted", query)
+		}
+	})
+}
