@@ -36,7 +36,7 @@ func NewState(t depot.Transaction, holds []depot.Hold, promotions []depot.Promot
 		s.Promotions[i] = NewPromoted(p)
 	}
 	if r := removal; r != nil {
-		s.Removal = &Removal{r.Who, r.Class, r.Reason, r.Detail, r.Plan, r.Until}
+		s.Removal = &Removal{r.Who, r.Class, r.Reason, r.Detail, r.Plan, t.TrashUntil}
 	}
 	return s
 }
