@@ -191,6 +191,11 @@ func TestExchangeAPI(t *testing.T) {
 	if r := askBody(g.s, "GET", wire.TokensPath, "", bearer(done.Token)); r.status != 200 || strings.Contains(r.body, `"name":"all"`) {
 		t.Errorf("the job's list of tokens: status %d, %s; want itself", r.status, r.body)
 	}
+	for token, want := range map[string]int{done.Token: 403, g.writes: 404} { // this server has no retention
+		if r := askBody(g.s, "PATCH", "/-/api/v1/transactions/1", `{"class":"release"}`, bearer(token)); r.status != want {
+			t.Errorf("a change of the class: status %d, %s; want %d", r.status, r.body, want)
+		}
+	}
 	// A job is no worker, even if it may write everything.
 	all, row, err := auth.MakeToken(auth.TokenSpec{Name: "job", Scopes: []string{"write"}}, time.Now())
 	if err != nil {
