@@ -149,7 +149,7 @@ push:
 	out, code = push([]string{"SYMDEPOT_TOKEN=" + strings.TrimSpace(out)}, "--product", "tool", "--version", "4", "../../testdata/pdb/hello-x64.pdb")
 	refused("a push with the exchanged token", code, 0, out, "transaction")
 	out, code = exchange(nil)
-	refused("token exchange without an id token", code, 3, out, "id-token: write")
+	refused("token exchange without an id token", code, 5, out, "id-token: write")
 	if out, code = run(nil, "token", "list"); code != 0 || !strings.Contains(out, "oidc:gitlab:group/sub/tool@main") {
 		t.Errorf("token list: exit code %d:\n%s", code, out)
 	}
