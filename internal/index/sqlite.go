@@ -29,8 +29,12 @@ type sqliteFile struct {
 	migrations []migration   // nil: all
 
 	writer *sql.DB // one connection; nil when read-only
-	point  *pool
-	scan   *pool
+	// queue holds one element while a goroutine of this process writes. The pool of
+	// the connection wakes its waiters at random, so that one may wait very long;
+	// a channel wakes them in their order.
+	queue chan struct{}
+	point *pool
+	scan  *pool
 }
 
 // Page caches in KiB. Measured with five million keys: four times as much for
@@ -86,6 +90,7 @@ func (e *sqliteFile) openWriter(ctx context.Context, version int, fresh bool, no
 	if _, err := os.Stat(filepath.Dir(e.path)); err != nil {
 		return err
 	}
+	e.queue = make(chan struct{}, 1)
 	if e.writer, err = openPool(e.path, "rwc", 1, writerCache, 500*time.Millisecond,
 		"journal_mode(WAL)", "synchronous(FULL)", "foreign_keys(1)", "journal_size_limit(67108864)"); err != nil {
 		return err
@@ -387,6 +392,7 @@ func (e *sqliteFile) integrity(ctx context.Context, r reader) (problems []string
 // sqliteTx is a write transaction. It holds the write lock of the database.
 type sqliteTx struct {
 	ctx     context.Context // never cancelled: see DB.update
+	queue   chan struct{}   // of the engine
 	conn    *sql.Conn
 	durable bool
 	tx      *sql.Tx
@@ -398,7 +404,12 @@ func (e *sqliteFile) begin(ctx context.Context, durable bool) (transaction, erro
 	if e.writer == nil {
 		return nil, ErrReadOnly
 	}
-	t := &sqliteTx{ctx: context.WithoutCancel(ctx), durable: durable, stmts: make(map[string]*sql.Stmt)}
+	select {
+	case e.queue <- struct{}{}:
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+	t := &sqliteTx{ctx: context.WithoutCancel(ctx), queue: e.queue, durable: durable, stmts: make(map[string]*sql.Stmt)}
 	err := e.whileBusy(ctx, func() (err error) {
 		if t.conn, err = e.writer.Conn(ctx); err != nil {
 			return err
@@ -415,9 +426,16 @@ func (e *sqliteFile) begin(ctx context.Context, durable bool) (transaction, erro
 		return err
 	})
 	if err != nil {
+		<-e.queue
 		return nil, err
 	}
 	return t, nil
+}
+
+// end returns the writing connection, and lets the next writer begin.
+func (t *sqliteTx) end() {
+	t.release()
+	<-t.queue
 }
 
 // release returns the writing connection to its pool with its original
@@ -432,7 +450,7 @@ func (t *sqliteTx) release() {
 }
 
 func (t *sqliteTx) commit() error {
-	defer t.release()
+	defer t.end()
 	return t.tx.Commit()
 }
 
@@ -440,7 +458,7 @@ func (t *sqliteTx) rollback() {
 	// On a full disk SQLite has ended the transaction itself, and the error of
 	// Rollback means nothing.
 	_ = t.tx.Rollback()
-	t.release()
+	t.end()
 }
 
 func (t *sqliteTx) stmt(text string) (*sql.Stmt, error) {
