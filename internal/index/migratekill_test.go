@@ -92,7 +92,7 @@ func TestMigrationKilled(t *testing.T) {
 func writer(t *testing.T, path string) *DB {
 	t.Helper()
 	c := newClock()
-	e := &sqliteFile{path: path, wait: 1e9}
+	e := &sqliteFile{path: path, wait: 1e9, queue: make(chan struct{}, 1)}
 	var err error
 	if e.writer, err = openPool(path, "rwc", 1, writerCache, 1e9, "journal_mode(WAL)", "synchronous(FULL)", "foreign_keys(1)"); err != nil {
 		t.Fatal(err)
