@@ -135,7 +135,7 @@ func run(args []string, stdout, stderr io.Writer) int {
 	exited := -1
 	parser, err := kong.New(&c,
 		kong.Name("symdepot"),
-		kong.Description("symdepot stores the debug symbols of every build of every platform and serves each debugger in the protocol that it speaks.\n\nFirst steps:\n\n  symdepot serve --add build/     add a build and serve it\n  symdepot identify build/        only look\n  symdepot --version\n\nExit codes: 0 done, 1 the answer is no, 2 wrong command line, 3 failed, 4 depot missing, damaged or newer, 130 interrupted."),
+		kong.Description("symdepot stores the debug symbols of every build of every platform and serves each debugger in the protocol that it speaks.\n\nFirst steps:\n\n  symdepot serve --add build/     add a build and serve it\n  symdepot identify build/        only look\n  symdepot --version\n\nExit codes: 0 done, 1 the answer is no, 2 wrong command line, 3 failed, 4 depot missing, damaged or newer, 5 credentials refused, 7 server not reachable, 130 interrupted."),
 		kong.Writers(stdout, stderr),
 		layoutWords(),
 		kong.Exit(func(code int) { exited = code }),
