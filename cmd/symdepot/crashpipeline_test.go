@@ -44,7 +44,7 @@ func TestCrashPipeline(t *testing.T) {
 	srv := start()
 	get := func(path, token string) (int, string) {
 		t.Helper()
-		r, err := http.NewRequestWithContext(t.Context(), "GET", srv.url+path, nil)
+		r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, srv.url+path, nil)
 		if err != nil {
 			t.Fatal(err)
 		}

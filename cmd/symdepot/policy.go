@@ -73,7 +73,8 @@ type policySetCmd struct {
 func (c policySetCmd) Run(a *app) error {
 	rules := retention.Rules{KeepLast: c.KeepLast, KeepWithin: c.KeepWithin + term.Duration(c.KeepDays)*term.Duration(24*time.Hour), KeepUsed: c.KeepUsed}
 	return a.keeper(c.serverFlags, depot.Options{}, func(k keeper.Keeper) error {
-		before, file, text := int64(-1), c.File, []byte(nil)
+		before, file := int64(-1), c.File
+		var text []byte
 		var err error
 		if rules == (retention.Rules{}) && c.Cap == 0 {
 			text, err = readPolicy(c.File)

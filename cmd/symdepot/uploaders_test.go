@@ -108,7 +108,7 @@ func (s *site) comesBack(t *testing.T, files ...string) {
 			var b bytes.Buffer
 			_, err = b.ReadFrom(r.Body)
 			_ = r.Body.Close()
-			if r.StatusCode != 200 || err != nil || !bytes.Equal(b.Bytes(), want) {
+			if r.StatusCode != http.StatusOK || err != nil || !bytes.Equal(b.Bytes(), want) {
 				t.Errorf("%s: GET %s: status %d, %d bytes, %v; want the %d bytes of the file", filepath.Base(file), p, r.StatusCode, b.Len(), err, len(want))
 			}
 		}

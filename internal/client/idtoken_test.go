@@ -109,11 +109,11 @@ func TestIDToken(t *testing.T) {
 func TestIDTokenRunner(t *testing.T) {
 	t.Parallel()
 	for name, answer := range map[string]func(w http.ResponseWriter){
-		"no JSON":      func(w http.ResponseWriter) { _, _ = w.Write([]byte("<html>")) },
-		"no value":     func(w http.ResponseWriter) { _, _ = w.Write([]byte("{}")) },
-		"no id token":  func(w http.ResponseWriter) { _, _ = w.Write([]byte(`{"value":"abc"}`)) },
-		"403":          func(w http.ResponseWriter) { w.WriteHeader(403) },
-		"endless text": func(w http.ResponseWriter) { _, _ = w.Write(make([]byte, 1<<20)) },
+		"no JSON":              func(w http.ResponseWriter) { _, _ = w.Write([]byte("<html>")) },
+		"no value":             func(w http.ResponseWriter) { _, _ = w.Write([]byte("{}")) },
+		"no id token":          func(w http.ResponseWriter) { _, _ = w.Write([]byte(`{"value":"abc"}`)) },
+		"http.StatusForbidden": func(w http.ResponseWriter) { w.WriteHeader(http.StatusForbidden) },
+		"endless text":         func(w http.ResponseWriter) { _, _ = w.Write(make([]byte, 1<<20)) },
 	} {
 		s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { answer(w) }))
 		env := map[string]string{"ACTIONS_ID_TOKEN_REQUEST_URL": s.URL, "ACTIONS_ID_TOKEN_REQUEST_TOKEN": "runner"}

@@ -121,13 +121,13 @@ func (s *pushServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			}
 		}
 		answer(200, out)
-	case r.Method == "GET" && seg[len(seg)-1] == "parts":
+	case r.Method == http.MethodGet && seg[len(seg)-1] == "parts":
 		var got []string
 		for n := range s.parts[seg[3]] {
 			got = append(got, strconv.Itoa(n))
 		}
 		answer(200, wire.PushParts{Part: s.limits.Part, Got: strings.Join(got, ",")})
-	case r.Method == "PUT" && len(seg) == 6:
+	case r.Method == http.MethodPut && len(seg) == 6:
 		n, _ := strconv.Atoi(seg[5])
 		if s.parts[seg[3]] == nil {
 			s.parts[seg[3]] = map[int][]byte{}
@@ -141,8 +141,8 @@ func (s *pushServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		if int64(len(all)) == total && blob.Sum(all).String() == seg[3] {
 			s.have[seg[3]] = true
 		}
-		w.WriteHeader(204)
-	case r.Method == "PUT":
+		w.WriteHeader(http.StatusNoContent)
+	case r.Method == http.MethodPut:
 		if blob.Sum(body).String() != seg[3] {
 			problem(w, 422, "digest")
 			return
@@ -151,9 +151,9 @@ func (s *pushServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		answer(201, struct{}{})
 	case seg[len(seg)-1] == "commit":
 		s.commit(w, body, answer)
-	case r.Method == "DELETE":
+	case r.Method == http.MethodDelete:
 		clear(s.entries)
-		w.WriteHeader(204)
+		w.WriteHeader(http.StatusNoContent)
 	default:
 		problem(w, 404, "not-found")
 	}

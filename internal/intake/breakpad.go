@@ -305,7 +305,7 @@ func serveCreate(x *exchange) error {
 	if err := u.write(); err != nil {
 		return err
 	}
-	x.Handler.breakpad.put(key, u)
+	x.breakpad.put(key, u)
 	return x.members("uploadUrl", x.base()+"/v1/uploads/"+key, "uploadKey", key)
 }
 
@@ -411,7 +411,7 @@ func serveComplete(x *exchange) error {
 	u.file.Close()
 	u.file, u.closed = nil, true
 	_ = os.Remove(u.facts) // otherwise it is removed when it is old
-	x.Handler.breakpad.delete(key)
+	x.breakpad.delete(key)
 	if had {
 		return x.members("result", "DUPLICATE_DATA")
 	}

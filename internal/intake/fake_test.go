@@ -320,7 +320,7 @@ func newServer(t *testing.T, change ...func(*Config)) *server {
 		s.h.ServeIntake(w, r, in)
 	}))
 	t.Cleanup(func() {
-		s.Server.Close()
+		s.Close()
 		if err := s.h.Close(); err != nil {
 			t.Error(err)
 		}

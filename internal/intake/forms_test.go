@@ -315,7 +315,7 @@ func TestBreakpadV2(t *testing.T) {
 			t.Fatal(err)
 		}
 		res.Body.Close()
-		if res.StatusCode != 200 {
+		if res.StatusCode != http.StatusOK {
 			if status != res.StatusCode {
 				t.Errorf("PUT: status %d, want %d", res.StatusCode, status)
 			}

@@ -226,14 +226,13 @@ func (h *Handler) Close() error {
 // exchange is one request and its response.
 type exchange struct {
 	*Handler
-	w      http.ResponseWriter
-	r      *http.Request
-	in     *Request
-	t      *target
-	who    Who
-	body   io.Reader // paced; the first read sends 100-continue
-	limit  int64     // of a file; 0 before take
-	failed bool      // an answer was sent because of a failure
+	w     http.ResponseWriter
+	r     *http.Request
+	in    *Request
+	t     *target
+	who   Who
+	body  io.Reader // paced; the first read sends 100-continue
+	limit int64     // of a file; 0 before take
 }
 
 // ServeIntake answers a request that Claims names.

@@ -110,7 +110,7 @@ func TestParseFaults(t *testing.T) {
 		{"retention:\n  cap: 0", "retention.cap: a cap of 0 would remove all that it may"},
 		{"retention:\n  schedule: 2 Uhr", "retention.schedule: a time of day in UTC is expected"},
 		{"retention:\n  schedule: 25:00", "retention.schedule: a time of day in UTC is expected"},
-		{"retention:\n  default: nigthly\n  classes: [{name: nightly}]", `p.yml:2: retention.default: no class is called "nigthly"; the nearest is nightly`},
+		{"retention:\n  default: nightl\n  classes: [{name: nightly}]", `p.yml:2: retention.default: no class is called "nightl"; the nearest is nightly`},
 		{"retention:\n  classes: {}", "p.yml:2: retention.classes: a list is expected"},
 		{"retention:\n  products: []", "retention.products: a map is expected"},
 		{"retention:\n  products: {g: 4TiB}", "retention.products.g: a map is expected, with keys such as cap"},
@@ -248,8 +248,8 @@ retention:
 	if got := (&Policy{}).ClassOf(&Transaction{}); got != Forever {
 		t.Errorf("without a policy the class is %q, want %q", got, Forever)
 	}
-	const want = `class "nigthly" is not in the retention policy; the nearest is nightly; known are forever, release, nightly, try`
-	if err := p.CheckClass("nigthly"); err == nil || err.Error() != want {
+	const want = `class "nightl" is not in the retention policy; the nearest is nightly; known are forever, release, nightly, try`
+	if err := p.CheckClass("nightl"); err == nil || err.Error() != want {
 		t.Errorf("a misspelled class: %v, want %s", err, want)
 	}
 	for _, name := range []string{"nightly", Forever} {

@@ -37,7 +37,7 @@ func TestUsageMetrics(t *testing.T) {
 	gather := func() string {
 		t.Helper()
 		w := httptest.NewRecorder()
-		promhttp.HandlerFor(reg, promhttp.HandlerOpts{}).ServeHTTP(w, httptest.NewRequest("GET", "/metrics", nil))
+		promhttp.HandlerFor(reg, promhttp.HandlerOpts{}).ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/metrics", nil))
 		return w.Body.String()
 	}
 	if got := gather(); strings.Contains(got, "symdepot_usage_live_bytes") || !strings.Contains(got, "symdepot_usage_failures_total 0") {

@@ -5,6 +5,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/base64"
+	"errors"
 	"fmt"
 	"hash"
 	"io"
@@ -166,17 +167,8 @@ type transportError struct{ error }
 func (e transportError) Unwrap() error { return e.error }
 
 func isTransport(err error) bool {
-	for err != nil {
-		if _, ok := err.(transportError); ok {
-			return true
-		}
-		u, ok := err.(interface{ Unwrap() error })
-		if !ok {
-			return false
-		}
-		err = u.Unwrap()
-	}
-	return false
+	_, ok := errors.AsType[transportError](err)
+	return ok
 }
 
 // markReader marks the errors of the connection.

@@ -83,7 +83,7 @@ func (a *API) pusher(r *Request) (stage.Caller, error) {
 	case a.cfg.Stages == nil:
 		return stage.Caller{}, &Problem{Word: "not-found", Detail: "this server takes no pushes"}
 	}
-	return stage.Caller{Name: r.Name, Read: r.Principal.Read, Write: r.Principal.Write}, nil
+	return stage.Caller{Name: r.Name, Read: r.Read, Write: r.Principal.Write}, nil
 }
 
 // refusals are the words of the kinds of refusals.

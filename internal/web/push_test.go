@@ -242,7 +242,7 @@ func TestPushRequests(t *testing.T) {
 		{"POST", "/stages", `{"product":"ours","version":"1"}`, 201, `"id":"S","state":"open","product":"ours","version":"1"`},
 		{"POST", "/stages", `{"product":"ours","key":"again","build":{"ci":"github"}}`, 200, `"id":"S"`},
 		{"POST", "/stages", `{"product":"theirs"}`, 403, "problem:forbidden"},
-		{"POST", "/stages", `{"product":"ours","verison":"1"}`, 400, `unknown field \"verison\"`},
+		{"POST", "/stages", `{"product":"ours","versionn":"1"}`, 400, `unknown field \"versionn\"`},
 		{"POST", "/stages", `{"product":1}`, 400, `"fields":{"product":"is a number"}`},
 		{"POST", "/stages", `{"product":"ours"`, 400, "problem:query"},
 		{"POST", "/stages", `{"product":"ours"} {}`, 400, "more than one"},
@@ -394,7 +394,7 @@ func TestPushExpect(t *testing.T) {
 		status int
 	}{{"T", 404}, {"S", 201}, {"S", 200}} {
 		body := &countingReader{r: bytes.NewReader(plain)}
-		req, err := http.NewRequestWithContext(t.Context(), "PUT", srv.URL+wire.PushPath+"/stages/"+tt.id+"/contents/"+blob.Sum(plain).String(), body)
+		req, err := http.NewRequestWithContext(t.Context(), http.MethodPut, srv.URL+wire.PushPath+"/stages/"+tt.id+"/contents/"+blob.Sum(plain).String(), body)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -437,7 +437,7 @@ func TestPushConnection(t *testing.T) {
 				header = append(header, "Content-Encoding", coding)
 			}
 			resp, answer := call(t, srv, "PUT", "/stages/S/contents/"+blob.Sum(plain).String(), body, header...)
-			if resp.StatusCode != 201 || resp.Close {
+			if resp.StatusCode != http.StatusCreated || resp.Close {
 				t.Errorf("PUT of %d bytes, chunked %v, coding %q: status %d, closed %v, %s; want 201 and an open connection", len(sent), chunked, coding, resp.StatusCode, resp.Close, answer)
 			}
 		}
@@ -464,7 +464,7 @@ func TestRefusals(t *testing.T) {
 		}
 	}
 	f.err = errors.New("/srv/depot/secret: disk")
-	if resp, body := call(t, srv, "GET", "/stages/S", nil); resp.StatusCode != 500 || strings.Contains(body, "secret") {
+	if resp, body := call(t, srv, "GET", "/stages/S", nil); resp.StatusCode != http.StatusInternalServerError || strings.Contains(body, "secret") {
 		t.Errorf("an internal error: status %d, %s; want 500 without the reason", resp.StatusCode, body)
 	}
 }

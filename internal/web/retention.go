@@ -131,7 +131,7 @@ func kept(err error) error {
 	if err == nil || asProblem(err) != nil {
 		return err
 	}
-	word := ""
+	var word string
 	_, held := errors.AsType[*depot.ErrHeld](err)
 	_, outside := errors.AsType[*depot.NotInTrashError](err)
 	_, fault := errors.AsType[*retention.Fault](err)

@@ -267,7 +267,7 @@ func TestTransactionPages(t *testing.T) {
 	if _, body = ask("GET", next, ""); !strings.Contains(body, `"transaction":2`) || strings.Contains(body, `"transaction":3`) {
 		t.Errorf("second page: body %s, want transaction 2", body)
 	}
-	if resp, body = ask("GET", strings.Replace(next, "removed=true", "removed=false", 1), ""); resp.StatusCode != 400 || !strings.Contains(body, "problem:cursor") {
+	if resp, body = ask("GET", strings.Replace(next, "removed=true", "removed=false", 1), ""); resp.StatusCode != http.StatusBadRequest || !strings.Contains(body, "problem:cursor") {
 		t.Errorf("a cursor with other filters: status %d, body %s; want 400 with cursor", resp.StatusCode, body)
 	}
 }

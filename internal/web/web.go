@@ -10,7 +10,8 @@ import "slices"
 // answered by the server.
 var words = []string{
 	"about", "api", "assets", "audit", "connect", "events", "identify", "jobs", "login", "logout", "misses", "object", "prefs", "product",
-	"products", "publish", "queue", "retention", "search", "signins", "src", "tokens", "trace", "tx", "upstreams", "usage", "version",
+	"products", "publish", "queue", "retention", "search", "signins", //nolint:misspell // a word of addresses
+	"src", "tokens", "trace", "tx", "upstreams", "usage", "version",
 }
 
 // Claims reports whether a path, given as decoded segments, is an own address
