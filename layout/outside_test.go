@@ -19,11 +19,11 @@ var ownProtocol = map[string][]string{
 	"internal/upstream/request.go": {"Debuginfod"}, // headers of the protocol
 	"internal/upstream/http.go":    {"Debuginfod", "SymCache"},
 	"internal/upstream/store.go":   {"SymCache"},
-	"internal/sympath/probe.go":    {"Debuginfod"}, // has no index2.txt to ask for
-	"internal/sympath/sympath.go":  {"debuginfod"}, // a word of Microsoft's symbol paths
-	"internal/mstools/mstools.go":  {"symstore"},   // the name of a program
-	"cmd/symdepot/main.go":         {"symstore"},   // the name of a command
-	"cmd/symdepot/work.go":         {"symcache"},   // a kind of job
+	"internal/sympath/probe.go":    {"Debuginfod"},   // has no index2.txt to ask for
+	"internal/sympath/sympath.go":  {"debuginfod"},   // a word of Microsoft's symbol paths
+	"internal/mstools/mstools.go":  {"symstore"},     // the name of a program
+	"cmd/symdepot/main.go":         {"symstore"},     // the name of a command
+	"internal/intake/put.go":       {"BreakpadTree"}, // the last segment is the file's own name
 	"internal/tree/folder.go":      {"None", "Flat"},
 	"internal/exchange/import.go":  {"None"},
 	"cmd/symdepot/get.go":          {"Flat"},

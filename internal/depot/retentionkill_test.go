@@ -145,6 +145,10 @@ func TestRetentionKilled(t *testing.T) {
 	if _, err := d.Retention.Collect(t.Context(), CollectOptions{Grace: -time.Hour, EmptyTrash: true}); err != nil {
 		t.Fatal(err)
 	}
+	// The temporary files of killed writers go when they are an hour old.
+	if _, err := d.blobs.Sweep(t.Context(), -time.Hour); err != nil {
+		t.Fatal(err)
+	}
 	u, err := d.Retention.Usage(t.Context())
 	if err != nil {
 		t.Fatal(err)

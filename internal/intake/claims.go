@@ -57,6 +57,10 @@ func find(method string, segs []string) (t target, ok bool) {
 	}
 	switch method {
 	case http.MethodPut:
+		// The SymCache protocol has no uploads: the server answers 405 there.
+		if req, err := layout.Route(segs); err == nil && req.Form == layout.FormSymCache {
+			return target{}, false
+		}
 		return target{face: putFace, serve: servePut, args: segs}, len(segs) > 0
 	case "MKCOL":
 		return target{face: putFace, serve: serveMkcol}, true
