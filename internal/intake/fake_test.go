@@ -13,6 +13,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 
 	"github.com/symdepot/symdepot/internal/blob"
@@ -27,7 +28,7 @@ import (
 // fakeStages keeps everything in memory.
 type fakeStages struct {
 	mu       sync.Mutex
-	limit    int64
+	limit    atomic.Int64 // of a file, in bytes
 	contents map[blob.Ref]*fakeContent
 	stages   map[string]*fakeStage
 	txs      []*fakeStage
@@ -49,11 +50,13 @@ type fakeStage struct {
 }
 
 func newFake() *fakeStages {
-	return &fakeStages{limit: 64 << 20, contents: map[blob.Ref]*fakeContent{}, stages: map[string]*fakeStage{}}
+	s := &fakeStages{contents: map[blob.Ref]*fakeContent{}, stages: map[string]*fakeStage{}}
+	s.limit.Store(64 << 20)
+	return s
 }
 
 func (s *fakeStages) Limits(context.Context, stage.Caller) (stage.Limits, error) {
-	return stage.Limits{MaxFile: s.limit}, nil
+	return stage.Limits{MaxFile: s.limit.Load()}, nil
 }
 
 func (s *fakeStages) Open(_ context.Context, c stage.Caller, spec stage.Spec) (stage.State, bool, error) {

@@ -551,7 +551,7 @@ func TestHostileZip(t *testing.T) {
 	} {
 		s := newServer(t)
 		if test.what == "a bomb" {
-			s.limit = 1 << 20
+			s.limit.Store(1 << 20)
 		}
 		body, kind := fileForm(t, nil, "a.zip", "a.zip", test.b)
 		s.expect(t, http.MethodPost, "/upload/", body, 400, test.text, "Content-Type", kind)

@@ -73,12 +73,12 @@ func TestSentryCLI(t *testing.T) {
 					t.Errorf("with the token %s: exit status %d, want 1 and %q:\n%s", token, status, want, text)
 				}
 			}
-			s.limit = 1 << 10
+			s.limit.Store(1 << 10)
 			if text, status := upload("good"); status != 1 {
 				t.Errorf("above the limit for files: exit status %d, want 1:\n%s", status, text)
 			}
 			// A file of many chunks, with content that does not compress.
-			s.limit = 64 << 20
+			s.limit.Store(64 << 20)
 			big := append([]byte(symText), "FILE 0 x\n"...)
 			for i := 0; len(big) < 20<<20; i++ {
 				big = fmt.Appendf(big, "PUBLIC %x 0 f%d\n", i*16, i)

@@ -115,7 +115,7 @@ func TestSentryRun(t *testing.T) {
 	if err := json.Unmarshal([]byte(s.expect(t, http.MethodGet, optionsPath, nil, http.StatusOK, `"sha1"`)), &options); err != nil {
 		t.Fatal(err)
 	}
-	if options["url"] != s.URL+optionsPath || options["maxFileSize"] != float64(s.limit) || options["chunkSize"] != float64(8<<20) {
+	if options["url"] != s.URL+optionsPath || options["maxFileSize"] != float64(s.limit.Load()) || options["chunkSize"] != float64(8<<20) {
 		t.Errorf("options: %v", options)
 	}
 	ask := files.request(t, slices.Sorted(maps.Keys(files))...)
