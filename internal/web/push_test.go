@@ -490,7 +490,7 @@ func FuzzUpload(f *testing.F) {
 	f.Add([]byte{0x1f, 0x8b}, "gzip")
 	a := New(Config{})
 	f.Fuzz(func(t *testing.T, body []byte, coding string) {
-		r := httptest.NewRequest("PUT", "/", nil)
+		r := httptest.NewRequest(http.MethodPut, "/", nil)
 		r.Header.Set("Content-Encoding", coding)
 		u, err := a.newUpload(&Request{Request: r, Body: bytes.NewReader(body), Allow: func(time.Duration) {}}, false)
 		if err != nil {
