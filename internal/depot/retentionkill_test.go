@@ -85,7 +85,7 @@ func retainForever(dir string) error {
 func TestRetentionKilled(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {
-		t.Skip("starts processes")
+		t.Skip("starts and kills processes for some seconds: run it without -short")
 	}
 	dir := filepath.Join(t.TempDir(), "depot")
 	d, err := Open(t.Context(), dir, Options{})

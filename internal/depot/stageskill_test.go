@@ -90,7 +90,7 @@ func killFiles(v byte) []file {
 func TestPushKilled(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {
-		t.Skip("starts processes")
+		t.Skip("starts and kills processes for some seconds: run it without -short")
 	}
 	dir := filepath.Join(t.TempDir(), "depot")
 	d, err := Open(t.Context(), dir, Options{Stages: stage.Limits{Part: 200}})

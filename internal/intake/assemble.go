@@ -656,8 +656,9 @@ func (r *sentryRun) wait(x *exchange, q map[string]*assembleFile) {
 	}
 }
 
-// answer tells the states. A file is ok only when its transaction is committed,
-// unless the client must send others first.
+// answer returns the state of each file. When all files have arrived, they are
+// "assembling" until the transaction is committed, and "ok" then; as long as some are
+// missing, those that have arrived are "ok".
 func (r *sentryRun) answer(h *Handler, q map[string]*assembleFile) map[string]assembled {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -71,8 +71,8 @@ func (p *paced) Read(b []byte) (int, error) {
 // maxWork is how long the work on an upload may take once its body is there.
 const maxWork = 2 * time.Hour
 
-// end ends the deadline for the body: if it passed later, that would be taken for
-// a client that has left.
+// end removes the read deadline of the body. net/http would take a deadline that
+// passes later for a closed connection and cancel the request.
 func (p *paced) end() {
 	_ = p.rc.SetReadDeadline(time.Time{})
 	_ = p.rc.SetWriteDeadline(time.Now().Add(maxWork))

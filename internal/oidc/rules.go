@@ -137,7 +137,8 @@ func decide(rules []Rule, c Claims) (Grant, error) {
 	return Grant{}, &Refusal{Forbidden: true, Text: fmt.Sprintf("no rule of this server (auth.oidc) names the job with the subject %.300q", c.text("sub"))}
 }
 
-// placeholder is a claim in a text of a rule.
+// placeholder matches {CLAIM} in the name, product, branch or class of a
+// rule; the value of the claim replaces it.
 var placeholder = regexp.MustCompile(`\{[A-Za-z0-9_./:-]{1,64}\}`)
 
 func (r *Rule) grant(c Claims) (Grant, error) {

@@ -682,7 +682,7 @@ func large(n int) (*Policy, *State) {
 // processor time. The aim is 1 s; programs that use the same caches may double it.
 func TestLargeDepot(t *testing.T) {
 	if testing.Short() {
-		t.Skip("needs 1 s of processor time")
+		t.Skip("needs a second of processor time: run it without -short")
 	}
 	p, s := large(100_000)
 	const most = 2 * time.Second

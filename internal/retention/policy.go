@@ -132,9 +132,9 @@ func (p *Policy) class(name string) int {
 	return slices.IndexFunc(p.Classes, func(c Class) bool { return c.Name == name })
 }
 
-// ClassOf returns the class of a transaction: the one that it was given, else the
-// first whose patterns match, else the default. The policy need not have a class
-// that was given; the transaction is kept forever then.
+// ClassOf returns the class of a transaction: the one that its push or a promotion
+// names, else the first whose patterns match, else the default. If the policy has no
+// class of the name, the transaction is kept forever.
 func (p *Policy) ClassOf(t *Transaction) string {
 	if t.Class != "" {
 		return t.Class
