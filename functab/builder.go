@@ -1,7 +1,7 @@
 package functab
 
 import (
-	"context"
+	"encoding/binary"
 	"fmt"
 	"slices"
 	"strings"
@@ -9,38 +9,77 @@ import (
 	"unicode/utf8"
 )
 
-// maxWarnings is the number of warnings that a Builder keeps as text.
-const maxWarnings = 100
+const (
+	maxWarnings = 100     // texts that a Builder keeps
+	maxSections = 1 << 16 // ELF and PE have 16-bit section numbers
+)
 
 // Builder collects the function tables of one module. It is safe for concurrent
-// use.
+// use. Records are kept in a compact encoding: a row takes about three bytes, an
+// inlined call about ten.
 type Builder struct {
-	lim Limits
+	lim      Limits
+	encoders sync.Pool
 
 	mu       sync.Mutex
 	module   Module
-	names    []nameText
-	nameIDs  map[nameText]NameID
-	files    []string
-	fileIDs  map[string]FileID
-	funcs    []Function
-	symbols  []Symbol
-	frames   []Frame
+	names    names
+	files    texts
+	rules    texts // call frame information
+	records  arena
+	funcs    index
+	symbols  index
+	frames   index // with CFI
+	wins     index // with a WinFrame
 	sections []Section
 	warnings []string
 	omitted  int // warnings that were only counted
-	bytes    int64
 }
 
-type nameText struct{ shown, raw string }
+// names numbers pairs of shown and raw names.
+type names struct {
+	texts texts
+	pairs []pair // from number 1 on
+	slots slots
+}
+
+type pair struct{ shown, raw uint32 }
+
+func (n *names) number(shown, raw string) NameID {
+	p := pair{shown: n.texts.number(shown)}
+	if raw != shown {
+		p.raw = n.texts.number(raw)
+	}
+	if p == (pair{}) {
+		return 0
+	}
+	hash := (p.shown*0x9E3779B1 ^ p.raw) * 0x85EBCA6B
+	hash ^= hash >> 15
+	if i := n.slots.find(hash, func(i uint32) bool { return n.pairs[i-1] == p }); i != 0 {
+		return NameID(i)
+	}
+	n.pairs = append(n.pairs, p)
+	n.slots.add(hash, uint32(len(n.pairs)))
+	return NameID(len(n.pairs))
+}
+
+func (n *names) get(id NameID) (shown, raw string) {
+	if id == 0 || int64(id) > int64(len(n.pairs)) {
+		return "", ""
+	}
+	p := n.pairs[id-1]
+	return n.texts.text(p.shown), n.texts.text(p.raw)
+}
+
+func (n *names) size() int64 {
+	return n.texts.size() + int64(8*cap(n.pairs)) + int64(8*len(n.slots.list))
+}
 
 // NewBuilder returns a Builder for the module m.
 func NewBuilder(m Module, lim Limits) *Builder {
-	return &Builder{
-		lim: lim.orDefault(), module: m,
-		names: make([]nameText, 1), nameIDs: map[nameText]NameID{{}: 0},
-		files: make([]string, 1), fileIDs: map[string]FileID{"": 0},
-	}
+	b := &Builder{lim: lim.orDefault(), module: m}
+	b.encoders.New = func() any { return new(encoder) }
+	return b
 }
 
 // SetModule replaces the description of the module. Readers call it if the file
@@ -61,116 +100,254 @@ func (b *Builder) Module() Module {
 // File returns the number of a source path. The path is complete; JoinPath makes
 // it from its parts.
 func (b *Builder) File(path string) FileID {
-	path = b.text(path)
+	path = b.line(path)
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	id, ok := b.fileIDs[path]
-	if !ok {
-		id = FileID(len(b.files))
-		path = strings.Clone(path)
-		b.files = append(b.files, path)
-		b.fileIDs[path] = id
-		b.bytes += int64(len(path)) + 64
+	if b.used() > b.lim.Bytes {
+		return 0 // Add reports the limit
 	}
-	return id
+	return FileID(b.files.number(path))
 }
 
-// Name returns the number of a name: as shown to people, and as the linker knows
-// it. raw may be empty if it equals shown.
+// Name returns the number of a function name: as shown to people, and as the
+// linker knows it. raw may be empty if it equals shown. Suffixes of clones made by
+// compilers, such as ".cold" and ".isra.0", are removed from the shown name; the
+// raw name keeps them.
 func (b *Builder) Name(shown, raw string) NameID {
-	n := nameText{b.text(shown), b.text(raw)}
-	if n.raw == n.shown {
-		n.raw = ""
+	shown, raw = b.line(shown), b.line(raw)
+	switch {
+	case raw == "":
+		raw = shown
+	case shown == "":
+		shown = raw
 	}
+	shown = shownName(shown)
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	id, ok := b.nameIDs[n]
-	if !ok {
-		id = NameID(len(b.names))
-		n = nameText{strings.Clone(n.shown), strings.Clone(n.raw)}
-		b.names = append(b.names, n)
-		b.nameIDs[n] = id
-		b.bytes += int64(len(n.shown)+len(n.raw)) + 64
+	if b.used() > b.lim.Bytes {
+		return 0 // Add reports the limit
 	}
-	return id
+	return b.names.number(shown, raw)
 }
 
-// text returns s as text that fits on one line and into the limit.
-func (b *Builder) text(s string) string {
-	if len(s) > b.lim.Name {
-		n := b.lim.Name
-		for n > 0 && !utf8.RuneStart(s[n]) {
-			n--
+// line returns s as valid text for one line, cut to the limit for names.
+func (b *Builder) line(s string) string { return cleanLine(s, b.lim.Name) }
+
+func cleanLine(s string, limit int) string {
+	if len(s) > limit {
+		for limit > 0 && !utf8.RuneStart(s[limit]) {
+			limit--
 		}
-		s = s[:n]
+		s = s[:limit]
 	}
-	return s
+	for i := range len(s) {
+		if c := s[i]; c < ' ' || c >= 0x7F {
+			s = strings.Map(func(r rune) rune {
+				if r < ' ' || r == 0x7F {
+					return '_'
+				}
+				return r
+			}, strings.ToValidUTF8(s, "\uFFFD"))
+			break
+		}
+	}
+	return strings.Trim(s, " ")
 }
 
-// Add adds a function. The Builder copies f and all that it refers to.
+// Add adds a function. The Builder keeps no reference to f. The error wraps
+// ErrLimit.
 func (b *Builder) Add(f Function) error {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	f.Rows = slices.Clone(f.Rows)
-	f.Inlines = slices.Clone(f.Inlines)
 	ranges := 0
 	for i := range f.Inlines {
-		in := &f.Inlines[i]
-		in.Ranges = slices.Clone(in.Ranges)
-		ranges += len(in.Ranges)
-		if in.Depth < 0 || in.Depth >= b.lim.InlineDepth {
-			return fmt.Errorf("%w: function at %#x: inline depth %d", ErrLimit, f.Start, in.Depth)
+		ranges += len(f.Inlines[i].Ranges)
+		if d := f.Inlines[i].Depth; d < 0 || d >= b.lim.InlineDepth {
+			return fmt.Errorf("%w: function at %#x has an inlined call of depth %d, limit %d", ErrLimit, f.Start, d, b.lim.InlineDepth)
 		}
 	}
-	if len(f.Rows) > b.lim.Rows || ranges > b.lim.Rows {
-		return fmt.Errorf("%w: function at %#x: %d rows and %d inlined ranges", ErrLimit, f.Start, len(f.Rows), ranges)
+	if n := max(len(f.Rows), len(f.Inlines), ranges); n > b.lim.Rows {
+		return fmt.Errorf("%w: function at %#x has %d rows or inlined calls, limit %d", ErrLimit, f.Start, n, b.lim.Rows)
 	}
-	b.bytes += int64(96 + 16*len(f.Rows) + 48*len(f.Inlines) + 16*ranges)
-	b.funcs = append(b.funcs, f)
-	return b.check(len(b.funcs))
+	e := b.encoders.Get().(*encoder)
+	e.function(&f)
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	err := b.put(&b.funcs, f.Start, e.out, "functions")
+	if cap(e.out)+cap(e.rows) <= chunkSize && cap(e.sorted)+cap(e.inlines)+cap(e.pieces)+cap(e.fixed) <= 1<<14 {
+		b.encoders.Put(e)
+	}
+	return err
 }
 
-// check reports whether a list of n records and all memory are within the limits.
-func (b *Builder) check(n int) error {
-	if n > b.lim.Functions {
-		return fmt.Errorf("%w: more than %d records of one kind", ErrLimit, b.lim.Functions)
+// put stores a record and enters it into an index.
+func (b *Builder) put(x *index, address uint64, rec []byte, what string) error {
+	if x.len() >= b.lim.Functions {
+		return fmt.Errorf("%w: more than %d %s", ErrLimit, b.lim.Functions, what)
 	}
-	if b.bytes > b.lim.Bytes {
-		return fmt.Errorf("%w: more than %d bytes of tables", ErrLimit, b.lim.Bytes)
+	if used := b.used(); used > b.lim.Bytes || int64(len(rec)) > b.lim.Bytes-used {
+		return fmt.Errorf("%w: tables of more than %d bytes", ErrLimit, b.lim.Bytes)
 	}
+	pos, ok := b.records.put(rec)
+	if !ok {
+		return fmt.Errorf("%w: tables of 16 GiB", ErrLimit)
+	}
+	x.add(address, pos)
 	return nil
 }
 
-// Symbol adds a public symbol.
+// used returns the memory of all tables in bytes.
+func (b *Builder) used() int64 {
+	return b.names.size() + b.files.size() + b.rules.size() + b.records.size +
+		b.funcs.size() + b.symbols.size() + b.frames.size() + b.wins.size()
+}
+
+// Symbol adds a public symbol of code. Of several symbols at one address, the
+// Table keeps the one that was added first. Names of constants that Microsoft's
+// linker exports, such as ??_C@… and __real@…, are skipped. The error wraps
+// ErrLimit.
 func (b *Builder) Symbol(s Symbol) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.symbols = append(b.symbols, s)
-	b.bytes += 32
-	return b.check(len(b.symbols))
+	shown, raw := b.names.get(s.Name)
+	if constant(shown) || constant(raw) {
+		return nil
+	}
+	return b.put(&b.symbols, s.Address, encodeSymbol(s), "symbols")
 }
 
-// Frame adds unwind rules. Of two frames with CFI that overlap, the Table keeps
-// the one that was added first.
+// constant reports whether a name is that of a literal.
+func constant(name string) bool {
+	for _, prefix := range []string{"??_C", "__real@", "__xmm@", "__ymm@"} {
+		if strings.HasPrefix(name, prefix) {
+			return true
+		}
+	}
+	return false
+}
+
+func encodeSymbol(s Symbol) []byte {
+	rec := binary.AppendUvarint(make([]byte, 0, 20), uint64(s.Name))
+	rec = binary.AppendUvarint(rec, uint64(packParams(s.Params, s.Multiple)))
+	return binary.AppendUvarint(rec, uint64(s.Size))
+}
+
+func decodeSymbol(address uint64, rec []byte) Symbol {
+	d := decoder{rec}
+	s := Symbol{Address: address, Name: NameID(d.uint())}
+	params := uint32(d.uint())
+	s.Params, s.Multiple = params&paramsMask, params&flagMultiple != 0
+	s.Size = uint32(d.uint())
+	return s
+}
+
+// Frame adds unwind rules. The Builder keeps no reference to f. Of two frames with
+// CFI that overlap, the Table keeps the one that starts first, or if both start at
+// one address, the one that was added first. A frame with CFI that lacks rules for
+// .cfa or .ra, and an empty frame, are left out with a warning: stack walkers
+// cannot use them. The error wraps ErrLimit.
 func (b *Builder) Frame(f Frame) error {
+	if f.Size == 0 || f.Start+uint64(f.Size) < f.Start {
+		b.Warn("unwind rules at %#x: size %d", f.Start, f.Size)
+		return nil
+	}
+	if f.Win != nil {
+		return b.winFrame(f)
+	}
+	init := cleanLine(f.CFI, maxText)
+	if !hasRule(init, ".cfa:") || !hasRule(init, ".ra:") {
+		b.Warn("unwind rules at %#x: no rule for .cfa or .ra", f.Start)
+		return nil
+	}
+	if len(f.Deltas) > b.lim.Rows {
+		return fmt.Errorf("%w: unwind rules at %#x have %d changes, limit %d", ErrLimit, f.Start, len(f.Deltas), b.lim.Rows)
+	}
+	deltas := f.Deltas
+	byAddress := func(a, b FrameDelta) int { return compare(a.Address, b.Address) }
+	if !slices.IsSortedFunc(deltas, byAddress) {
+		deltas = slices.Clone(deltas)
+		slices.SortStableFunc(deltas, byAddress)
+	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	f.Deltas = slices.Clone(f.Deltas)
-	if f.Win != nil {
-		w := *f.Win
-		f.Win = &w
+	rec := binary.AppendUvarint(make([]byte, 0, 64), uint64(f.Size))
+	rec = binary.AppendUvarint(rec, uint64(b.rules.number(init)))
+	var list []byte
+	n, at, before := 0, f.Start, ""
+	for _, d := range deltas {
+		rules := cleanLine(d.Rules, maxText)
+		if d.Address < f.Start || d.Address-f.Start >= uint64(f.Size) || rules == "" || rules == before {
+			continue
+		}
+		list = binary.AppendUvarint(list, d.Address-at)
+		list = binary.AppendUvarint(list, uint64(b.rules.number(rules)))
+		n, at, before = n+1, d.Address, rules
 	}
-	b.frames = append(b.frames, f)
-	b.bytes += int64(80 + 24*len(f.Deltas) + len(f.CFI))
-	return b.check(len(b.frames))
+	rec = append(binary.AppendUvarint(rec, uint64(n)), list...)
+	return b.put(&b.frames, f.Start, rec, "unwind rules")
+}
+
+// hasRule reports whether rules have a rule for a register, which ends in a colon.
+func hasRule(rules, register string) bool {
+	for rules != "" {
+		var word string
+		word, rules, _ = strings.Cut(rules, " ")
+		if word == register {
+			return strings.Trim(rules, " ") != ""
+		}
+	}
+	return false
+}
+
+func decodeFrame(start uint64, rec []byte, rules *texts, deltas []FrameDelta) Frame {
+	d := decoder{rec}
+	f := Frame{Start: start, Size: uint32(d.uint()), CFI: rules.text(uint32(d.uint())), Deltas: deltas[:0]}
+	at := start
+	for range int(d.uint()) {
+		at += d.uint()
+		f.Deltas = append(f.Deltas, FrameDelta{at, rules.text(uint32(d.uint()))})
+	}
+	return f
+}
+
+func (b *Builder) winFrame(f Frame) error {
+	w := *f.Win
+	program := cleanLine(w.Program, maxText)
+	if (w.Type == 4) != (program != "") || w.Type != 0 && w.Type != 4 {
+		b.Warn("unwind rules at %#x: frame type %d with the program %q", f.Start, w.Type, program)
+		return nil
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	rec := make([]byte, 0, 48)
+	kind := uint64(w.Type) << 1
+	if w.AllocatesBP && w.Type == 0 {
+		kind |= 1
+	}
+	rec = binary.AppendUvarint(rec, kind)
+	for _, v := range []uint32{f.Size, w.Prolog, w.Epilog, w.Params, w.SavedRegs, w.Locals, w.MaxStack, b.rules.number(program)} {
+		rec = binary.AppendUvarint(rec, uint64(v))
+	}
+	return b.put(&b.wins, f.Start, rec, "unwind rules")
+}
+
+func decodeWin(start uint64, rec []byte, rules *texts, w *WinFrame) Frame {
+	d := decoder{rec}
+	kind := d.uint()
+	f := Frame{Start: start, Size: uint32(d.uint()), Win: w}
+	*w = WinFrame{Type: int(kind >> 1), AllocatesBP: kind&1 != 0}
+	for _, v := range []*uint32{&w.Prolog, &w.Epilog, &w.Params, &w.SavedRegs, &w.Locals, &w.MaxStack} {
+		*v = uint32(d.uint())
+	}
+	w.Program = rules.text(uint32(d.uint()))
+	return f
 }
 
 // Section adds a section with executable code. The Table places end markers of
-// symbols by the sections.
+// symbols by the sections. A Builder keeps the first 65,536 sections.
 func (b *Builder) Section(s Section) {
+	s.Name = b.line(s.Name)
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if len(b.sections) < 1<<16 {
+	if len(b.sections) < maxSections && s.Size > 0 && s.Start+s.Size > s.Start {
 		b.sections = append(b.sections, s)
 	}
 }
@@ -184,32 +361,5 @@ func (b *Builder) Warn(format string, args ...any) {
 		b.omitted++
 		return
 	}
-	b.warnings = append(b.warnings, b.text(fmt.Sprintf(format, args...)))
-}
-
-// Table sorts and normalizes what was added. The Builder must not be used
-// afterwards. The error is that of ctx, or wraps ErrLimit.
-func (b *Builder) Table(ctx context.Context) (*Table, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if err := ctx.Err(); err != nil {
-		return nil, err
-	}
-	slices.SortStableFunc(b.funcs, func(x, y Function) int { return compare(x.Start, y.Start) })
-	slices.SortStableFunc(b.symbols, func(x, y Symbol) int { return compare(x.Address, y.Address) })
-	slices.SortStableFunc(b.frames, func(x, y Frame) int { return compare(x.Start, y.Start) })
-	if b.omitted > 0 {
-		b.warnings = append(b.warnings, fmt.Sprintf("%d more warnings", b.omitted))
-	}
-	return &Table{b: b}, nil
-}
-
-func compare(x, y uint64) int {
-	switch {
-	case x < y:
-		return -1
-	case x > y:
-		return 1
-	}
-	return 0
+	b.warnings = append(b.warnings, cleanLine(fmt.Sprintf(format, args...), 1000))
 }

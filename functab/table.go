@@ -3,120 +3,202 @@ package functab
 import (
 	"iter"
 	"slices"
-	"sort"
+	"strings"
 )
 
+// Omitted is the name of an inlined function whose name is unknown.
+const Omitted = "<name omitted>"
+
 // Table is what a Builder collected. It is read-only and safe for concurrent use.
-type Table struct{ b *Builder }
+// The ranges of its functions do not overlap, its names are not empty, and its
+// rows and the ranges of its inlined calls lie within their function.
+type Table struct {
+	module   Module
+	names    names
+	files    texts
+	rules    texts
+	records  arena
+	funcs    index
+	symbols  index
+	frames   index
+	wins     index
+	sections []Section
+	warnings []string
+	counts   Counts
+}
 
 // Module returns the description of the module.
-func (t *Table) Module() Module { return t.b.module }
+func (t *Table) Module() Module { return t.module }
 
-// Functions returns all functions in ascending order of address. The ranges of
-// the functions do not overlap. The caller must not change the value, and must
-// not use it after the next step of the loop.
+// function returns the start and the record of function i.
+func (t *Table) function(i int) (start uint64, rec []byte) {
+	start, pos := t.funcs.get(i)
+	return start, t.records.at(pos)
+}
+
+// Functions returns all functions in ascending order of address. Their sizes are
+// not zero. Neighbouring rows differ in file or line. The caller must not change
+// the value, and must not use it after the next step of the loop.
 func (t *Table) Functions() iter.Seq[*Function] {
 	return func(yield func(*Function) bool) {
-		for i := range t.b.funcs {
-			f := t.b.funcs[i]
-			if !yield(&f) {
+		var s scratch
+		for i := range t.funcs.len() {
+			start, rec := t.function(i)
+			if !yield(s.function(start, rec)) {
 				return
 			}
 		}
 	}
 }
 
-// Symbols returns all public symbols outside functions in ascending order of
+// Symbols returns the public symbols outside functions in ascending order of
 // address, with the end markers.
-func (t *Table) Symbols() iter.Seq[Symbol] { return slices.Values(t.b.symbols) }
-
-// Frames returns the unwind rules in ascending order of address. The caller must
-// not change the value, and must not use it after the next step of the loop.
-func (t *Table) Frames() iter.Seq[Frame] { return slices.Values(t.b.frames) }
-
-// FileName returns the path of a file, or "" for an unknown number.
-func (t *Table) FileName(id FileID) string {
-	if int(id) < len(t.b.files) {
-		return t.b.files[id]
+func (t *Table) Symbols() iter.Seq[Symbol] {
+	return func(yield func(Symbol) bool) {
+		for i := range t.symbols.len() {
+			if !yield(t.symbol(i)) {
+				return
+			}
+		}
 	}
-	return ""
 }
 
-// NameOf returns both forms of a name. raw is empty if it equals shown.
-func (t *Table) NameOf(id NameID) (shown, raw string) {
-	if int(id) < len(t.b.names) {
-		return t.b.names[id].shown, t.b.names[id].raw
-	}
-	return "", ""
+func (t *Table) symbol(i int) Symbol {
+	address, pos := t.symbols.get(i)
+	s := decodeSymbol(address, t.records.at(pos))
+	shown, _ := t.names.get(s.Name)
+	s.Marker = marker(shown)
+	return s
 }
 
-// Files returns the number of files: valid numbers are below it.
-func (t *Table) Files() int { return len(t.b.files) }
+// Frames returns the unwind rules: first those of Windows records, then call
+// frame information, each in ascending order of address. The caller must not
+// change the value, and must not use it after the next step of the loop.
+func (t *Table) Frames() iter.Seq[Frame] {
+	return func(yield func(Frame) bool) {
+		var w WinFrame
+		for i := range t.wins.len() {
+			start, pos := t.wins.get(i)
+			if !yield(decodeWin(start, t.records.at(pos), &t.rules, &w)) {
+				return
+			}
+		}
+		var f Frame
+		for i := range t.frames.len() {
+			start, pos := t.frames.get(i)
+			f = decodeFrame(start, t.records.at(pos), &t.rules, f.Deltas)
+			if !yield(f) {
+				return
+			}
+		}
+	}
+}
 
-// Names returns the number of names: valid numbers are below it.
-func (t *Table) Names() int { return len(t.b.names) }
+// FileName returns the path of a file, or "" for an unknown number. The text
+// shares memory with the Table.
+func (t *Table) FileName(id FileID) string { return t.files.text(uint32(id)) }
+
+// NameOf returns both forms of a name. raw is empty if it equals shown; both are
+// empty for an unknown number. The texts share memory with the Table.
+func (t *Table) NameOf(id NameID) (shown, raw string) { return t.names.get(id) }
+
+// ShownText returns the number of the shown form of a name, at most Texts. Names
+// that are shown alike have the same number.
+func (t *Table) ShownText(id NameID) int {
+	if id == 0 || int64(id) > int64(len(t.names.pairs)) {
+		return 0
+	}
+	return int(t.names.pairs[id-1].shown)
+}
+
+// Texts returns the highest number that ShownText returns.
+func (t *Table) Texts() int { return len(t.names.texts.at) }
+
+// Files returns the number of files. Their numbers are 1 to Files.
+func (t *Table) Files() int { return len(t.files.at) }
+
+// Names returns the number of names. Their numbers are 1 to Names.
+func (t *Table) Names() int { return len(t.names.pairs) }
 
 // Warnings returns what the readers left out.
-func (t *Table) Warnings() []string { return slices.Clone(t.b.warnings) }
+func (t *Table) Warnings() []string { return slices.Clone(t.warnings) }
 
-// Sections returns the sections with executable code.
-func (t *Table) Sections() []Section { return slices.Clone(t.b.sections) }
+// Sections returns the sections with executable code in ascending order of
+// address.
+func (t *Table) Sections() []Section { return slices.Clone(t.sections) }
 
 // Counts returns the numbers of records.
-func (t *Table) Counts() Counts {
-	c := Counts{Functions: len(t.b.funcs), Symbols: len(t.b.symbols), Frames: len(t.b.frames), Files: len(t.b.files) - 1, Names: len(t.b.names) - 1, Bytes: t.b.bytes}
-	for i := range t.b.funcs {
-		c.Rows += len(t.b.funcs[i].Rows)
-		c.Inlines += len(t.b.funcs[i].Inlines)
-	}
-	return c
-}
+func (t *Table) Counts() Counts { return t.counts }
 
-// Lookup returns what is known about the code at rva.
+// Lookup returns what is known about the code at rva: the functions there, or the
+// public symbol before it. Without both, and behind an end marker, it returns
+// false. The range of a symbol of unknown size ends at the next function or
+// symbol.
 func (t *Table) Lookup(rva uint64) (Answer, bool) {
-	funcs := t.b.funcs
-	i := sort.Search(len(funcs), func(i int) bool { return funcs[i].Start > rva }) - 1
-	if i >= 0 && (funcs[i].Size == 0 || rva-funcs[i].Start < uint64(funcs[i].Size)) {
-		return t.inFunction(&funcs[i], rva), true
+	i := t.funcs.last(rva)
+	end := uint64(0)
+	if i >= 0 {
+		start, rec := t.function(i)
+		h := readHead(rec)
+		if end = h.end(start); rva < end {
+			return t.inFunction(start, h, rec[headSize:], rva), true
+		}
 	}
-	j := sort.Search(len(t.b.symbols), func(j int) bool { return t.b.symbols[j].Address > rva }) - 1
-	if j < 0 || i >= 0 && t.b.symbols[j].Address < funcs[i].Start {
+	j := t.symbols.last(rva)
+	if j < 0 {
 		return Answer{}, false
 	}
-	s := t.b.symbols[j]
-	if s.Marker || s.Size > 0 && rva-s.Address >= uint64(s.Size) {
+	s := t.symbol(j)
+	if s.Address < end || s.Marker || s.Size > 0 && rva-s.Address >= uint64(s.Size) {
 		return Answer{}, false
 	}
-	shown, raw := t.NameOf(s.Name)
-	return Answer{Frames: []Line{{Function: shown, Raw: raw}}, FunctionStart: s.Address, FunctionSize: s.Size, Symbol: true}, true
+	return Answer{Frames: []Line{t.line(s.Name, 0, 0)}, FunctionStart: s.Address, FunctionSize: s.Size, Symbol: true}, true
 }
 
-func (t *Table) inFunction(f *Function, rva uint64) Answer {
-	a := Answer{FunctionStart: f.Start, FunctionSize: f.Size}
+// inFunction answers for an address inside the function with the given record.
+func (t *Table) inFunction(start uint64, h head, rec []byte, rva uint64) Answer {
+	d := decoder{rec}
+	b := d.body()
 	var at Row
-	if k := sort.Search(len(f.Rows), func(k int) bool { return f.Rows[k].Start > rva }) - 1; k >= 0 {
-		at = f.Rows[k]
+	inlines := decoder{d.p[b.rowBytes:]}
+	for r, n := (Row{Start: start}), b.rows; n > 0; n-- {
+		if d.row(&r); r.Start > rva {
+			break
+		}
+		at = r
 	}
-	chain := []*Inline{}
-	for k := range f.Inlines {
-		in := &f.Inlines[k]
-		if in.Depth == len(chain) && slices.ContainsFunc(in.Ranges, func(r Range) bool { return rva >= r.Start && rva-r.Start < uint64(r.Size) }) {
+	var chain []Inline
+	in, pos := Inline{}, start
+	for range b.inlines {
+		ranges := inlines.inline(&in)
+		hit := false
+		for range ranges {
+			r := inlines.span(&pos)
+			hit = hit || rva-r.Start < uint64(r.Size)
+		}
+		if hit && in.Depth == len(chain) {
 			chain = append(chain, in)
 		}
 	}
+	a := Answer{FunctionStart: start, FunctionSize: h.size, Frames: make([]Line, 0, len(chain)+1)}
 	file, line := at.File, at.Line
 	for _, in := range slices.Backward(chain) {
 		a.Frames = append(a.Frames, t.line(in.Name, file, line))
 		file, line = in.CallFile, in.CallLine
 	}
-	a.Frames = append(a.Frames, t.line(f.Name, file, line))
+	a.Frames = append(a.Frames, t.line(NameID(h.name), file, line))
 	return a
 }
 
+// line copies the texts: an answer does not keep the table in memory.
 func (t *Table) line(name NameID, file FileID, line uint32) Line {
-	if line == 0 {
-		file = 0
+	shown, raw := t.names.get(name)
+	if shown == "" {
+		shown = Omitted
 	}
-	shown, raw := t.NameOf(name)
-	return Line{Function: shown, Raw: raw, File: t.FileName(file), Line: line}
+	l := Line{Function: strings.Clone(shown), Raw: strings.Clone(raw)}
+	if path := t.files.text(uint32(file)); line != 0 && path != "" {
+		l.File, l.Line = strings.Clone(path), line
+	}
+	return l
 }
