@@ -32,8 +32,11 @@ const dbiV60 = 19970606
 
 // Indexes in the optional debug header.
 const (
-	optFPO    = 0
-	optNewFPO = 9
+	optFPO      = 0
+	optOMAP     = 4 // from internal addresses to those in the image
+	optSections = 5
+	optNewFPO   = 9
+	optOriginal = 10 // section headers before the image was reordered
 )
 
 // dbiHeader is the header of the DBI stream.
@@ -41,7 +44,9 @@ type dbiHeader struct {
 	version                  uint32
 	globals, publics, record int   // stream numbers
 	modules                  int64 // bytes of module records, at offset 64
+	contributions            int64 // bytes of section contributions, after the module records
 	optional, optionalSize   int64 // position of the optional debug header
+	incremental              bool  // linked incrementally: calls go through trampolines
 }
 
 // readDBI reads the header of the DBI stream.
@@ -74,7 +79,8 @@ func (f *File) readDBI() error {
 	f.DBIAge = u32(8)
 	f.Stripped = u16(56)&2 != 0
 	f.Machine = u16(58)
-	f.dbi = dbiHeader{version: u32(4), globals: int(u16(12)), publics: int(u16(16)), record: int(u16(20)), modules: int64(int32(u32(24)))}
+	f.dbi = dbiHeader{version: u32(4), globals: int(u16(12)), publics: int(u16(16)), record: int(u16(20)), modules: int64(int32(u32(24))),
+		contributions: int64(int32(u32(28))), incremental: u16(56)&1 != 0}
 
 	// The parts follow in this order. Their sizes are signed.
 	end := int64(64)
@@ -230,17 +236,51 @@ func (f *File) HasUnwind() (bool, error) {
 	if err != nil {
 		return false, err
 	}
-	for _, i := range []int64{optFPO, optNewFPO} {
-		if f.dbi.optionalSize < 2*i+2 {
-			break
+	for _, i := range []int{optFPO, optNewFPO} {
+		n, err := f.optionalNumber(s, i)
+		if err != nil {
+			return false, fmt.Errorf("pdb: DBI stream: %w", err)
 		}
-		var b [2]byte
-		if err := readFull(s, b[:], f.dbi.optional+2*i); err != nil {
-			return false, fmt.Errorf("pdb: DBI stream: optional debug header: %w", err)
-		}
-		if has, err := f.hasBytes(int(binary.LittleEndian.Uint16(b[:]))); err != nil || has {
+		if has, err := f.hasBytes(n); err != nil || has {
 			return has, err
 		}
 	}
 	return false, nil
+}
+
+// noStream is the number that means no stream.
+const noStream = 0xFFFF
+
+// optionalNumber returns the stream in entry i of the optional debug header of
+// the DBI stream s, or noStream.
+func (f *File) optionalNumber(s io.ReaderAt, i int) (int, error) {
+	if f.dbi.optionalSize < 2*int64(i)+2 {
+		return noStream, nil
+	}
+	var b [2]byte
+	if err := readFull(s, b[:], f.dbi.optional+2*int64(i)); err != nil {
+		return 0, fmt.Errorf("optional debug header: %w", err)
+	}
+	return int(binary.LittleEndian.Uint16(b[:])), nil
+}
+
+// optionalStream reads the records, each of n bytes, of the stream in entry i
+// of the optional debug header. There are none if there is no such stream.
+func (f *File) optionalStream(i int, n, most int64) ([]byte, error) {
+	s, err := f.section(DBIStream)
+	if err != nil {
+		return nil, err
+	}
+	number, err := f.optionalNumber(s, i)
+	if err != nil || number == noStream {
+		return nil, err
+	}
+	if s, err = f.section(number); err != nil {
+		return nil, err
+	}
+	if s.Size()/n > most {
+		return nil, fmt.Errorf("%d records are more than the limit of %d", s.Size()/n, most)
+	}
+	b := make([]byte, s.Size()/n*n)
+	return b, readFull(s, b, 0)
 }

@@ -1,9 +1,10 @@
-// Package pdb reads the program databases of Microsoft's and LLVM's linkers
-// far enough to name them and to say what they offer. It reads the pages it
+// Package pdb reads the program databases of Microsoft's and LLVM's linkers:
+// what names them, what they offer, and their functions. It reads the pages it
 // needs and no more, from an io.ReaderAt, and survives any input.
 //
 // Promised: names and behaviour that this documentation describes change only
-// with a new major version of the module. Memory and time are bounded by the
+// with a new major version of the module. Exempt are Functions, its options and
+// Module, which may change in any version. Memory and time are bounded by the
 // size of the file; a damaged file gives an error, never a panic.
 package pdb
 
