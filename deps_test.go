@@ -35,17 +35,20 @@ var mayImport = map[string][]string{
 	"gsym":               {"functab"},
 	"demangle":           {},
 	"unwind":             {"functab"},
-	"dwarf":              {"functab", "demangle", "unwind"},
+	"dwarf":              {"functab", "internal/paged"},
 	"cab":                {"cab/mszip", "cab/lzx", "internal/ctxio"},
 	"cab/mszip":          {},
 	"cab/lzx":            {},
 	"internal/mstools":   {"layout", "symfile", "objfile", "dump", "symstore", "internal/durable", "internal/retention", "internal/scan", "internal/term", "internal/upstream", "internal/glob", "internal/ctxio", "internal/sympath", "internal/unpack"},
-	"objfile":            {"internal/clip", "debugid", "symfile", "pdb", "ppdb", "breakpad", "symcache"},
+	"objfile":            {"internal/clip", "internal/paged", "internal/xz", "debugid", "symfile", "pdb", "ppdb", "breakpad", "symcache"},
 	"symstore":           {"internal/clip", "debugid", "symfile", "layout", "objfile", "pdb", "cab", "internal/durable", "internal/ctxio"},
 	"internal/blob":      {"internal/durable"},
 	"internal/fuse":      {},
 	"internal/index":     {"debugid", "symfile", "internal/blob", "internal/durable", "internal/fuse", "internal/glob"},
-	"internal/scan":      {"objfile", "symfile", "cab", "internal/durable"},
+	"internal/scan":      {"objfile", "symfile", "cab", "internal/durable", "internal/xz"},
+	"internal/xz":        {},
+	"internal/paged":     {},
+	"objtab":             {"debugid", "demangle", "dwarf", "functab", "objfile", "unwind"},
 	"internal/retention": {"internal/glob", "internal/term"},
 	"internal/transcode": {"debugid", "objfile", "breakpad", "pdb", "ppdb", "cab", "symcache", "internal/ctxio", "internal/term"},
 	"internal/bucket":    {"internal/wire"},
@@ -100,14 +103,14 @@ var mayImport = map[string][]string{
 }
 
 // coming are rooms whose rows precede their first file.
-var coming = []string{"gsym", "demangle", "unwind", "dwarf"}
+var coming = []string{"gsym", "demangle", "unwind"}
 
 // soleImporter names the one room that may link a heavy module.
 var soleImporter = map[string]string{
 	"modernc.org/sqlite":                  "internal/index",
 	"github.com/jackc/pgx/v5":             "internal/index",
 	"github.com/prometheus/client_golang": "internal/server",
-	"github.com/mikelolasagasti/xz":       "internal/scan",
+	"github.com/mikelolasagasti/xz":       "internal/xz",
 	"github.com/minio/minio-go/v7":        "internal/bucket",
 	"github.com/jcmturner/gokrb5/v8":      "internal/auth",
 	"github.com/go-jose/go-jose/v4":       "internal/oidc",
@@ -116,7 +119,7 @@ var soleImporter = map[string]string{
 }
 
 // pure rooms are importable by anyone: no network, no database, no cgo.
-var pure = []string{"debugid", "symfile", "layout", "pdb", "ppdb", "breakpad", "objfile", "symstore", "cab", "symcache", "dump", "functab", "gsym", "demangle", "unwind", "dwarf"}
+var pure = []string{"debugid", "symfile", "layout", "pdb", "ppdb", "breakpad", "objfile", "symstore", "cab", "symcache", "dump", "functab", "gsym", "demangle", "unwind", "dwarf", "objtab"}
 
 type pkg struct {
 	ImportPath string

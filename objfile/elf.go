@@ -34,7 +34,7 @@ const (
 // Limits of the ELF reader.
 const (
 	maxELFSegments  = 1 << 13
-	maxELFSections  = 1 << 17 // 48 bytes of memory each
+	maxELFSections  = 1 << 17 // 64 bytes of memory each
 	maxELFNames     = 2 << 20 // bytes of section names
 	maxInterp       = 4096
 	minBuildID      = 2
@@ -44,14 +44,15 @@ const (
 )
 
 type elfSegment struct {
-	typ           uint32
-	off, filesize uint64
-	align         uint64
+	typ, flags     uint32
+	off, filesize  uint64
+	vaddr, memsize uint64
+	align          uint64
 }
 
 type elfSection struct {
 	name, typ, link, info uint32
-	flags                 uint64
+	flags, addr           uint64
 	off, size, entsize    uint64
 }
 
@@ -62,6 +63,7 @@ type elfFile struct {
 	order        binary.ByteOrder
 	is64         bool
 	typ, machine uint16
+	eflags       uint32
 	shoff        uint64
 	shnum        uint64 // 0: no section headers
 	shstrndx     uint64
@@ -141,9 +143,11 @@ func openELF(b *budget) (*elfFile, error) {
 	var phoff uint64
 	if f.is64 {
 		phoff, f.shoff = f.order.Uint64(h[32:]), f.order.Uint64(h[40:])
+		f.eflags = f.order.Uint32(h[48:])
 		h = h[54:]
 	} else {
 		phoff, f.shoff = uint64(f.order.Uint32(h[28:])), uint64(f.order.Uint32(h[32:]))
+		f.eflags = f.order.Uint32(h[36:])
 		h = h[42:]
 	}
 	phentsize, phnum := f.order.Uint16(h), uint64(f.order.Uint16(h[2:]))
@@ -229,8 +233,10 @@ func (f *elfFile) readSegments(phoff uint64, phentsize uint16, phnum uint64) err
 		h, s := p[i*size:], &f.segs[i]
 		s.typ = f.order.Uint32(h)
 		if f.is64 {
+			s.flags, s.vaddr, s.memsize = f.order.Uint32(h[4:]), f.order.Uint64(h[16:]), f.order.Uint64(h[40:])
 			s.off, s.filesize, s.align = f.order.Uint64(h[8:]), f.order.Uint64(h[32:]), f.order.Uint64(h[48:])
 		} else {
+			s.flags, s.vaddr, s.memsize = f.order.Uint32(h[24:]), uint64(f.order.Uint32(h[8:])), uint64(f.order.Uint32(h[20:]))
 			s.off, s.filesize, s.align = uint64(f.order.Uint32(h[4:])), uint64(f.order.Uint32(h[16:])), uint64(f.order.Uint32(h[28:]))
 		}
 	}
@@ -243,9 +249,9 @@ func (f *elfFile) section(h []byte) elfSection {
 	s := elfSection{name: u(h), typ: u(h[4:])}
 	if f.is64 {
 		q := f.order.Uint64
-		s.flags, s.off, s.size, s.link, s.info, s.entsize = q(h[8:]), q(h[24:]), q(h[32:]), u(h[40:]), u(h[44:]), q(h[56:])
+		s.flags, s.addr, s.off, s.size, s.link, s.info, s.entsize = q(h[8:]), q(h[16:]), q(h[24:]), q(h[32:]), u(h[40:]), u(h[44:]), q(h[56:])
 	} else {
-		s.flags, s.off, s.size, s.link, s.info, s.entsize = uint64(u(h[8:])), uint64(u(h[16:])), uint64(u(h[20:])), u(h[24:]), u(h[28:]), uint64(u(h[36:]))
+		s.flags, s.addr, s.off, s.size, s.link, s.info, s.entsize = uint64(u(h[8:])), uint64(u(h[12:])), uint64(u(h[16:])), uint64(u(h[20:])), u(h[24:]), u(h[28:]), uint64(u(h[36:]))
 	}
 	return s
 }

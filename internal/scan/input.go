@@ -13,7 +13,8 @@ import (
 	"github.com/klauspost/compress/gzip"
 	"github.com/klauspost/compress/zlib"
 	"github.com/klauspost/compress/zstd"
-	"github.com/mikelolasagasti/xz"
+
+	"github.com/symdepot/symdepot/internal/xz"
 )
 
 // input is a file on disk, a member of an archive, or the decompressed content

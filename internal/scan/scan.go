@@ -26,7 +26,8 @@ import (
 	"time"
 
 	"github.com/klauspost/compress/zstd"
-	"github.com/mikelolasagasti/xz"
+
+	"github.com/symdepot/symdepot/internal/xz"
 )
 
 // Separator is between the path of an archive and the name of its member.
@@ -208,7 +209,7 @@ var (
 func reasonOf(err error) Reason {
 	var path *fs.PathError
 	switch {
-	case errors.Is(err, errLimit), errors.Is(err, xz.ErrMemlimit),
+	case errors.Is(err, errLimit), errors.Is(err, xz.ErrDictionary),
 		errors.Is(err, zstd.ErrWindowSizeExceeded), errors.Is(err, zstd.ErrDecoderSizeExceeded):
 		return ReasonLimit
 	case errors.Is(err, errSpool):

@@ -1,0 +1,177 @@
+package dwarf
+
+import "fmt"
+
+// Limits of one abbreviation table.
+const (
+	maxAbbrevs     = 1 << 18
+	maxAbbrevSpecs = 1 << 20
+	maxTableBytes  = 16 << 20
+	cachedSpecs    = 1 << 20 // of all tables that a worker keeps
+)
+
+// role says what the walk over a unit does with an entry.
+type role uint8
+
+const (
+	roleSkip    role = iota
+	roleScope        // a namespace, a type, a lexical block: the walk enters it
+	roleFunc         // a subprogram with code
+	roleDecl         // a subprogram without code
+	roleInlined      // an inlined call
+)
+
+type attrSpec struct {
+	name, form uint16
+	implicit   int64
+}
+
+// abbrev is one abbreviation: the shape of entries.
+type abbrev struct {
+	tag      uint16
+	children bool
+	linkage  bool // has a linkage name
+	named    bool // has a name
+	role     role
+	fixed    int32 // the size of all values if it is constant, or -1
+	sibling  int16 // which value is a sibling reference of a size that is known, or -1
+	specs    []attrSpec
+}
+
+// abbrevs is an abbreviation table. Codes are nearly always 1, 2, 3 and so on.
+type abbrevs struct {
+	enc    encoding
+	dense  []abbrev
+	sparse map[uint64]*abbrev
+	specs  int
+}
+
+func (t *abbrevs) get(code uint64) *abbrev {
+	if code-1 < uint64(len(t.dense)) {
+		return &t.dense[code-1]
+	}
+	return t.sparse[code]
+}
+
+type abbrevKey struct {
+	im  *image
+	off uint64
+	enc encoding
+}
+
+// abbrevTable returns the table at off. Tables of the units before are kept.
+func (w *worker) abbrevTable(v *view, off uint64, enc encoding) (*abbrevs, error) {
+	if enc.version > 2 {
+		enc.version = 5 // sizes of forms are the same
+	}
+	key := abbrevKey{v.im, off, enc}
+	if t := w.abbrevs[key]; t != nil {
+		return t, nil
+	}
+	if off >= v.abbrev.Size() {
+		return nil, fmt.Errorf("%w: an abbreviation table at %#x of a section of %d bytes", errBad, off, v.abbrev.Size())
+	}
+	for n := 4096; ; n = min(n*4, maxTableBytes) {
+		p := v.abbrev.At(off, n)
+		t, err := parseAbbrevs(p, enc)
+		if t != nil {
+			err = w.spend(int64(t.specs + 8*len(t.dense) + 8*len(t.sparse)))
+		} else if e := w.spend(int64(len(p))); e != nil {
+			err = e
+		}
+		if err == errShort && len(p) == n && n < maxTableBytes {
+			continue
+		}
+		if err == errShort {
+			err = fmt.Errorf("%w: the abbreviation table at %#x has no end", errBad, off)
+		}
+		if err != nil {
+			return nil, err
+		}
+		if w.abbrevSpecs += t.specs + len(t.dense); w.abbrevSpecs > cachedSpecs {
+			w.abbrevSpecs = t.specs + len(t.dense)
+			clear(w.abbrevs)
+		}
+		w.abbrevs[key] = t
+		return t, nil
+	}
+}
+
+func parseAbbrevs(p []byte, enc encoding) (*abbrevs, error) {
+	c := cursor{b: p}
+	t := &abbrevs{enc: enc}
+	var arena []attrSpec
+	for n := 0; ; n++ {
+		code := c.uleb()
+		if c.short {
+			return nil, errShort
+		}
+		if code == 0 {
+			return t, nil
+		}
+		if n >= maxAbbrevs {
+			return nil, fmt.Errorf("%w: more than %d abbreviations in a table", errBad, maxAbbrevs)
+		}
+		a := abbrev{tag: uint16(min(c.uleb(), 0xffff)), children: c.u8() != 0, sibling: -1}
+		first := len(arena)
+		var hasCode bool
+		for {
+			name, form := c.uleb(), c.uleb()
+			var implicit int64
+			if form == formImplicitConst {
+				implicit = c.sleb()
+			}
+			if c.short {
+				return nil, errShort
+			}
+			if name == 0 && form == 0 {
+				break
+			}
+			if t.specs++; t.specs > maxAbbrevSpecs {
+				return nil, fmt.Errorf("%w: more than %d attributes in an abbreviation table", errBad, maxAbbrevSpecs)
+			}
+			s := attrSpec{uint16(min(name, 0xffff)), uint16(min(form, 0xffff)), implicit}
+			switch s.name {
+			case atLowPC, atRanges:
+				hasCode = true
+			case atLinkageName, atMIPSLinkage:
+				a.linkage = true
+			case atName:
+				a.named = true
+			case atSibling:
+				if enc.fixedSize(s.form) > 0 && len(arena)-first < 1<<15 {
+					a.sibling = int16(len(arena) - first)
+				}
+			}
+			arena = append(arena, s)
+		}
+		a.specs = arena[first:len(arena):len(arena)]
+		for _, s := range a.specs {
+			k := enc.fixedSize(s.form)
+			if k < 0 || a.fixed > 1<<28 {
+				a.fixed = -1
+				break
+			}
+			a.fixed += int32(k)
+		}
+		switch a.tag {
+		case tagSubprogram:
+			a.role = roleDecl
+			if hasCode {
+				a.role = roleFunc
+			}
+		case tagInlined:
+			a.role = roleInlined
+		case tagNamespace, tagModule, tagClass, tagStruct, tagUnion, tagInterface, tagLexical, tagWith, tagCatch, tagTry, tagCompile, tagPartial, tagSkeleton, tagType:
+			a.role = roleScope
+		}
+		if code == uint64(len(t.dense))+1 {
+			t.dense = append(t.dense, a)
+		} else if t.get(code) == nil {
+			if t.sparse == nil {
+				t.sparse = map[uint64]*abbrev{}
+			}
+			t.sparse[code] = &a
+		}
+	}
+}

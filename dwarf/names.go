@@ -1,0 +1,312 @@
+package dwarf
+
+import (
+	"strings"
+
+	"github.com/symdepot/symdepot/functab"
+)
+
+const (
+	cachedNames  = 1 << 17 // entries and strings that a worker remembers
+	maxScopes    = 64      // parts of a qualified name
+	maxQualified = 4096    // bytes of a qualified name
+)
+
+// names is what a worker remembers of names.
+type names struct {
+	unit    *unit // that walk.scopes belong to
+	entries map[dieKey]found
+	strings map[dieKey]functab.NameID // linkage names by their offset in .debug_str
+	raw     map[string]functab.NameID
+	scopes  map[dieKey]*scopesOf // of other units
+	scanner *worker
+}
+
+// forget drops what refers to a .dwo file that is not needed any more.
+func (w *worker) forget() {
+	w.names.unit = nil
+	clear(w.names.entries)
+	clear(w.names.strings)
+	clear(w.names.scopes)
+	w.names.scanner = nil
+	clear(w.abbrevs)
+	w.abbrevSpecs = 0
+	clear(w.units)
+}
+
+// Languages whose names have scopes (DWARF 5, table 7.17).
+var separators = map[uint64]string{
+	0x04: "::", 0x1a: "::", 0x21: "::", 0x2b: "::", 0x3a: "::", // C++ of 1998, 2003, 2011 to 2014, 2017 or 2020, 2023
+	0x11: "::", // Objective-C++
+	0x1c: "::", // Rust
+	0x13: ".",  // D
+	0x1e: ".",  // Swift
+}
+
+func separator(lang uint64) string { return separators[lang] }
+
+// nameOf returns the name of a function or of an inlined call: the linkage name of
+// the entry or of the entries that it refers to, else the name that the symbol
+// table has for the function's address if that one is mangled, else the qualified
+// name.
+func (w *worker) nameOf(u *unit, d *die, address uint64) (functab.NameID, error) {
+	if id, ok := w.linkage(u, d.linkage); ok {
+		return id, nil
+	}
+	ref := d.origin
+	if ref.form == 0 {
+		ref = d.spec
+	}
+	if ref.form == 0 {
+		return w.plain(u, d, address)
+	}
+	t, off, err := w.target(u, ref)
+	if err != nil {
+		if w.fatal(err) {
+			return 0, err
+		}
+		return w.plain(u, d, address)
+	}
+	key := dieKey{t.v.im, off}
+	id, ok := w.names.entries[key]
+	if !ok {
+		if id, err = w.follow(t, off); err != nil {
+			return 0, err
+		}
+		if len(w.names.entries) >= cachedNames || w.names.entries == nil {
+			w.names.entries = make(map[dieKey]found)
+		}
+		w.names.entries[key] = id
+	}
+	if id.plain && address != 0 && w.r.opt.Symbol != nil {
+		if s := w.r.opt.Symbol(address); isMangled(s) {
+			return w.rawName([]byte(s)), nil
+		}
+	}
+	if id.NameID == 0 {
+		return w.plain(u, d, address)
+	}
+	return id.NameID, nil
+}
+
+// found is a name, and whether it is not a linkage name.
+type found struct {
+	functab.NameID
+	plain bool
+}
+
+// follow returns the name of the entry at off, or of those that it refers to. It
+// is 0 if there is none.
+func (w *worker) follow(u *unit, off uint64) (found, error) {
+	var named die
+	var namedIn *unit
+	for range maxChain {
+		if err := w.spend(16); err != nil {
+			return found{}, err
+		}
+		d, err := w.dieAt(u, off)
+		if w.fatal(err) {
+			return found{}, err
+		}
+		if err != nil || d.ab == nil {
+			break
+		}
+		if id, ok := w.linkage(u, d.linkage); ok {
+			return found{id, false}, nil
+		}
+		if d.name.form != 0 {
+			named, namedIn = d, u
+		}
+		ref := d.origin
+		if ref.form == 0 {
+			ref = d.spec
+		}
+		if ref.form == 0 {
+			break
+		}
+		t, to, err := w.target(u, ref)
+		if w.fatal(err) {
+			return found{}, err
+		}
+		if err != nil || t == u && to == off {
+			break
+		}
+		u, off = t, to
+	}
+	if namedIn == nil {
+		return found{}, nil
+	}
+	s, err := w.qualified(namedIn, &named)
+	if err != nil || s == "" {
+		return found{}, err
+	}
+	return found{w.plainName(s), true}, nil
+}
+
+// plain returns the name of an entry without a linkage name.
+func (w *worker) plain(u *unit, d *die, address uint64) (functab.NameID, error) {
+	symbol := ""
+	if address != 0 && w.r.opt.Symbol != nil {
+		symbol = w.r.opt.Symbol(address)
+	}
+	if isMangled(symbol) {
+		return w.rawName([]byte(symbol)), nil
+	}
+	if d.name.form != 0 {
+		if s, err := w.qualified(u, d); err != nil {
+			return 0, err
+		} else if s != "" {
+			return w.plainName(s), nil
+		}
+	}
+	if symbol != "" {
+		return w.rawName([]byte(symbol)), nil
+	}
+	return w.plainName(omitted), nil
+}
+
+// isMangled reports whether a symbol has the shape of a C++ or Rust name.
+func isMangled(s string) bool {
+	return strings.HasPrefix(s, "_Z") || strings.HasPrefix(s, "_R") || strings.HasPrefix(s, "__Z") || strings.HasPrefix(s, "__R")
+}
+
+// linkage returns the name of a linkage name attribute.
+func (w *worker) linkage(u *unit, v value) (functab.NameID, bool) {
+	if v.form == 0 {
+		return 0, false
+	}
+	var key dieKey
+	switch v.form {
+	case formStrp:
+		key = dieKey{u.v.im, v.u}
+	case formStrpSup, formGNUStrpAlt:
+		key = dieKey{w.r.alt, v.u}
+	case formStrx, formStrx1, formStrx2, formStrx3, formStrx4, formGNUStrIndex:
+		off, ok := u.strx(v.u)
+		if !ok {
+			return 0, false
+		}
+		key = dieKey{u.v.im, off}
+	}
+	if key.im != nil {
+		if id, ok := w.names.strings[key]; ok {
+			return id, true
+		}
+	}
+	s := w.str(u, v)
+	if len(s) == 0 {
+		return 0, false
+	}
+	id := w.rawName(s)
+	if key.im != nil {
+		if len(w.names.strings) >= cachedNames || w.names.strings == nil {
+			w.names.strings = make(map[dieKey]functab.NameID)
+		}
+		w.names.strings[key] = id
+	}
+	return id, true
+}
+
+// rawName returns the number of a linkage name.
+func (w *worker) rawName(raw []byte) functab.NameID {
+	if id, ok := w.names.raw[string(raw)]; ok {
+		return id
+	}
+	s := string(raw)
+	shown := s
+	if w.r.opt.Demangle != nil {
+		if x := w.r.opt.Demangle(s); x != "" {
+			shown = x
+		}
+	}
+	id := w.r.b.Name(shown, s)
+	if len(w.names.raw) >= cachedNames || w.names.raw == nil {
+		w.names.raw = make(map[string]functab.NameID)
+	}
+	if len(s) <= 1024 {
+		w.names.raw[s] = id
+	}
+	return id
+}
+
+// plainName returns the number of a name that is not mangled.
+func (w *worker) plainName(s string) functab.NameID {
+	return w.r.b.Name(s, "")
+}
+
+// qualified returns the name of an entry with the scopes around it.
+func (w *worker) qualified(u *unit, d *die) (string, error) {
+	name := string(w.str(u, d.name))
+	sep := separator(u.lang)
+	if name == "" || sep == "" {
+		return name, nil
+	}
+	s, at, err := w.scopeOf(u, d.off)
+	if err != nil {
+		return "", err
+	}
+	parts := []string{name}
+	size := len(name)
+	for range maxScopes {
+		if at < 0 || int(at) >= len(s.scopes) {
+			break
+		}
+		sc := s.scopes[at]
+		e, err := w.dieAt(u, sc.off)
+		if w.fatal(err) {
+			return "", err
+		}
+		if err != nil || e.ab == nil {
+			break
+		}
+		part := string(w.str(u, e.name))
+		if part == "" && e.ab.tag == tagNamespace {
+			part = "(anonymous namespace)"
+		}
+		if size += len(sep) + len(part); size > maxQualified {
+			break
+		}
+		if part != "" {
+			parts = append(parts, part)
+		}
+		at = sc.parent
+	}
+	for i, j := 0, len(parts)-1; i < j; i, j = i+1, j-1 {
+		parts[i], parts[j] = parts[j], parts[i]
+	}
+	return strings.Join(parts, sep), nil
+}
+
+// scopeOf returns the scopes of a unit and which of them an entry is in.
+func (w *worker) scopeOf(u *unit, off uint64) (*scopesOf, int32, error) {
+	if w.names.unit != nil && w.names.unit.v == u.v && w.names.unit.off == u.off {
+		s := &scopesOf{w.walk.scopes, w.walk.decls}
+		if at, ok := s.find(off); ok {
+			return s, at, nil
+		}
+	}
+	key := dieKey{u.v.im, u.off}
+	s := w.names.scopes[key]
+	if s == nil {
+		if w.names.scanner == nil {
+			w.names.scanner = newWorker(w.r)
+		}
+		scan := w.names.scanner
+		scan.ctx = w.ctx
+		c := *u
+		c.v = scan.view(u.v.im)
+		err := scan.walkUnit(&c, true)
+		if w.fatal(err) {
+			return nil, -1, err
+		}
+		s = &scopesOf{scan.walk.scopes, scan.walk.decls}
+		scan.walk.scopes, scan.walk.decls = nil, nil
+		scan.stats = Stats{}
+		if len(w.names.scopes) >= 8 || w.names.scopes == nil {
+			w.names.scopes = make(map[dieKey]*scopesOf)
+		}
+		w.names.scopes[key] = s
+	}
+	at, _ := s.find(off)
+	return s, at, nil
+}

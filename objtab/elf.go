@@ -1,0 +1,394 @@
+// Package objtab joins the files of one module to function tables: an ELF program
+// or library with its separate debug file, its .dwp package and the supplementary
+// file of dwz, or a Mach-O image with its dSYM. It knows which file and which
+// section the facts come from; the readers of the facts know no container.
+package objtab
+
+import (
+	"cmp"
+	"context"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"slices"
+	"strings"
+
+	"github.com/symdepot/symdepot/debugid"
+	"github.com/symdepot/symdepot/dwarf"
+	"github.com/symdepot/symdepot/functab"
+	"github.com/symdepot/symdepot/objfile"
+)
+
+// ErrMismatch is wrapped if two files that do not belong together were given.
+var ErrMismatch = errors.New("the files do not belong together")
+
+// File is one file of a module. A nil Reader means that there is none.
+type File struct {
+	Reader io.ReaderAt
+	Size   int64
+}
+
+// Options of a conversion. The zero value works.
+type Options struct {
+	// Limits of the tables.
+	Limits functab.Limits
+	// Sections says how compressed sections are decompressed.
+	Sections objfile.SectionOptions
+	// Workers is the number of units of DWARF that are read at the same time; 0
+	// means one for each processor.
+	Workers int
+	// Generator is recorded in the tables.
+	Generator string
+	// Demangle returns the shown form of a linkage name; nil means unchanged. It
+	// must be safe for concurrent use.
+	Demangle func(raw string) string
+	// Symbols and Unwind leave out what they name, Functions leaves out DWARF.
+	NoFunctions, NoSymbols, NoUnwind bool
+}
+
+// ELFFiles are the files of one ELF module. Program or Debug must be there.
+type ELFFiles struct {
+	// Name is the name of the module, as it appears in crash reports.
+	Name string
+	// Program is the program or library as it runs. Debug is its separate debug
+	// file.
+	Program, Debug File
+	// Package is the .dwp file of the program.
+	Package File
+	// Alternate is the supplementary file that dwz made.
+	Alternate File
+	// Object opens .dwo files by the name and the directory in the program and
+	// the id of the unit; may be nil. The error wraps fs.ErrNotExist if there is
+	// none. The files must stay open until the conversion ends.
+	Object func(name, dir string, id uint64) (File, error)
+}
+
+// ELF reads what the files of an ELF module know of its functions. Damaged parts
+// and missing files are reported in the warnings of the Builder. The error wraps
+// ErrMismatch if the build-ids of two files differ, objfile.ErrBroken or
+// objfile.ErrNotSymbolFile if a file cannot be read at all, functab.ErrLimit,
+// dwarf.ErrBudget, or it is that of ctx or of reading.
+func ELF(ctx context.Context, files ELFFiles, opt Options) (*functab.Builder, error) {
+	c := &elfModule{opt: opt}
+	var err error
+	for _, f := range []struct {
+		to   **objfile.ELFFile
+		file File
+		what string
+	}{{&c.program, files.Program, "program"}, {&c.debug, files.Debug, "debug file"}} {
+		if f.file.Reader == nil {
+			continue
+		}
+		if *f.to, err = objfile.OpenELF(f.file.Reader, f.file.Size); err != nil {
+			return nil, fmt.Errorf("%s of %s: %w", f.what, files.Name, err)
+		}
+	}
+	if c.program == nil && c.debug == nil {
+		return nil, fmt.Errorf("module %s: no file: %w", files.Name, fs.ErrNotExist)
+	}
+	if err := c.identify(files); err != nil {
+		return nil, err
+	}
+	if err := c.read(ctx, files); err != nil {
+		return nil, err
+	}
+	return c.b, nil
+}
+
+// elfModule is a conversion under way.
+type elfModule struct {
+	opt            Options
+	program, debug *objfile.ELFFile // one of them may be nil
+	b              *functab.Builder
+	base           uint64
+	code           []objfile.AddressRange
+	symbols        []objfile.CodeSymbol // in ascending order of address, the best name first
+}
+
+// files returns the files that are there, the debug file first.
+func (c *elfModule) files() []*objfile.ELFFile {
+	var out []*objfile.ELFFile
+	for _, f := range []*objfile.ELFFile{c.debug, c.program} {
+		if f != nil {
+			out = append(out, f)
+		}
+	}
+	return out
+}
+
+// identify checks that the files belong together, and makes the Builder.
+func (c *elfModule) identify(files ELFFiles) error {
+	main := c.program
+	if main == nil {
+		main = c.debug
+	}
+	var id debugid.BuildID
+	for i, f := range c.files() {
+		have, err := f.BuildID()
+		if err != nil {
+			return err
+		}
+		if i > 0 && have != id && have != "" && id != "" {
+			return fmt.Errorf("%w: the program has the build-id %s, its debug file %s", ErrMismatch, have, id)
+		}
+		if have != "" {
+			id = have
+		}
+	}
+	if c.program != nil && c.debug != nil && (c.program.Arch() != c.debug.Arch() || c.program.Is64() != c.debug.Is64()) {
+		return fmt.Errorf("%w: the program is for %s, its debug file for %s", ErrMismatch, c.program.Arch(), c.debug.Arch())
+	}
+	c.base, c.code = main.Base(), main.Code()
+	m := functab.Module{OS: "Linux", Arch: main.Arch(), Name: files.Name, Base: c.base, Generator: c.opt.Generator, Relocatable: main.Relocatable()}
+	if id != "" {
+		m.ID, m.CodeID = id.DebugID(main.Order().String() == "LittleEndian"), strings.ToUpper(string(id))
+		m.UUID, _ = hex.DecodeString(string(id)) // a build-id is hexadecimal
+		m.UUID = m.UUID[:min(len(m.UUID), 20)]
+	} else {
+		f := files.Program
+		if f.Reader == nil {
+			f = files.Debug
+		}
+		objects, err := objfile.Identify(f.Reader, f.Size, files.Name, objfile.Options{IDs: true})
+		if err == nil && len(objects) > 0 {
+			m.ID = objects[0].DebugID
+		}
+	}
+	c.b = functab.NewBuilder(m, c.opt.Limits)
+	return nil
+}
+
+func (c *elfModule) read(ctx context.Context, files ELFFiles) error {
+	if c.program == nil && c.debug.Relocatable() || c.program != nil && c.program.Relocatable() {
+		c.b.Warn("ELF: a relocatable file; its addresses are not final, so that functions and symbols were left out")
+		return nil
+	}
+	for _, f := range c.files()[:1] {
+		for s := range f.Sections() {
+			if s.Code && s.Size > 0 && s.Address >= c.base {
+				c.b.Section(functab.Section{Name: s.Name, Start: s.Address - c.base, Size: s.Size})
+			}
+		}
+	}
+	if err := c.readSymbols(ctx); err != nil {
+		return err
+	}
+	if !c.opt.NoFunctions {
+		if err := c.readFunctions(ctx, files); err != nil {
+			return err
+		}
+	}
+	if !c.opt.NoUnwind {
+		return c.readUnwind(ctx)
+	}
+	return ctx.Err()
+}
+
+// readSymbols reads the symbol table: .symtab of the debug file or of the program,
+// else .dynsym with what .gnu_debugdata adds.
+func (c *elfModule) readSymbols(ctx context.Context) error {
+	n := 0
+	add := func(x objfile.CodeSymbol) error {
+		if n++; n%4096 == 0 && ctx.Err() != nil {
+			return ctx.Err()
+		}
+		c.symbols = append(c.symbols, x)
+		return nil
+	}
+	read := func(f *objfile.ELFFile, dynamic bool) error {
+		err := f.CodeSymbols(dynamic, add)
+		if errors.Is(err, objfile.ErrBroken) {
+			c.b.Warn("%v", err)
+			return nil
+		}
+		return err
+	}
+	found := false
+	for _, f := range c.files() {
+		if f.HasSymbols() {
+			found = true
+			if err := read(f, false); err != nil {
+				return err
+			}
+			break
+		}
+	}
+	if !found && c.program != nil {
+		if err := read(c.program, true); err != nil {
+			return err
+		}
+		mini, err := c.program.MiniDebugInfo()
+		switch {
+		case err == nil:
+			if err := c.readMini(mini, add); err != nil {
+				return err
+			}
+		case errors.Is(err, fs.ErrNotExist):
+		case errors.Is(err, objfile.ErrBroken), errors.Is(err, objfile.ErrNotSymbolFile):
+			c.b.Warn("MiniDebugInfo: %v", err)
+		default:
+			return err
+		}
+	}
+	c.symbols = sortSymbols(c.symbols)
+	if c.opt.NoSymbols {
+		return nil
+	}
+	return addSymbols(c.b, c.symbols, c.base, c.opt.shown)
+}
+
+// readMini reads the table of a MiniDebugInfo file. Its sections have the
+// addresses of the program's.
+func (c *elfModule) readMini(mini *objfile.ELFFile, add func(objfile.CodeSymbol) error) error {
+	err := mini.CodeSymbols(false, add)
+	if errors.Is(err, objfile.ErrBroken) {
+		c.b.Warn("MiniDebugInfo: %v", err)
+		return nil
+	}
+	return err
+}
+
+// sortSymbols orders symbols by address, the best name of an address first:
+// lower rank, shorter, then in alphabetical order.
+func sortSymbols(s []objfile.CodeSymbol) []objfile.CodeSymbol {
+	slices.SortFunc(s, func(a, b objfile.CodeSymbol) int {
+		return cmp.Or(cmp.Compare(a.Address, b.Address), cmp.Compare(a.Rank, b.Rank), cmp.Compare(len(a.Name), len(b.Name)), strings.Compare(a.Name, b.Name))
+	})
+	return s
+}
+
+// addSymbols adds the best symbol of each address.
+func addSymbols(b *functab.Builder, symbols []objfile.CodeSymbol, base uint64, shown func(string) string) error {
+	for i := 0; i < len(symbols); {
+		x := symbols[i]
+		size, multiple := x.Size, false
+		for i++; i < len(symbols) && symbols[i].Address == x.Address; i++ {
+			multiple = multiple || symbols[i].Name != x.Name
+			if size == 0 {
+				size = symbols[i].Size
+			}
+		}
+		if x.Address < base {
+			continue
+		}
+		if size > 1<<32-1 {
+			size = 0
+		}
+		if err := b.Symbol(functab.Symbol{Address: x.Address - base, Name: b.Name(shown(x.Name), x.Name), Multiple: multiple, Size: uint32(size)}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// symbolAt returns the name of the symbol at an address, or "".
+func symbolAt(symbols []objfile.CodeSymbol, a uint64) string {
+	i, found := slices.BinarySearchFunc(symbols, a, func(x objfile.CodeSymbol, a uint64) int { return cmp.Compare(x.Address, a) })
+	if !found {
+		return ""
+	}
+	return symbols[i].Name
+}
+
+// shown returns the shown form of a linkage name.
+func (o Options) shown(raw string) string {
+	if o.Demangle == nil {
+		return raw
+	}
+	return o.Demangle(raw)
+}
+
+// readFunctions reads DWARF: of the debug file, or of the program if that has it.
+func (c *elfModule) readFunctions(ctx context.Context, files ELFFiles) error {
+	var from *objfile.ELFFile
+	for _, f := range c.files() {
+		if _, err := f.Section(".debug_info", objfile.SectionOptions{Limit: 1}); !errors.Is(err, fs.ErrNotExist) {
+			from = f
+			break
+		}
+	}
+	if from == nil {
+		return nil
+	}
+	d := dwarf.Data{Sections: c.sections(from), Order: from.Order()}
+	for _, f := range []struct {
+		to   *dwarf.Sections
+		file File
+		what string
+	}{{&d.Package, files.Package, "package"}, {&d.Alternate, files.Alternate, "supplementary file"}} {
+		if f.file.Reader == nil {
+			continue
+		}
+		e, err := objfile.OpenELF(f.file.Reader, f.file.Size)
+		if err != nil {
+			return fmt.Errorf("%s of %s: %w", f.what, files.Name, err)
+		}
+		*f.to = c.sections(e)
+		if f.to == &d.Alternate {
+			if err := c.checkAlternate(from, e); err != nil {
+				return err
+			}
+		}
+	}
+	if d.Alternate == nil {
+		if name, id, err := from.AltLink(); err == nil {
+			c.b.Warn("DWARF: the supplementary file %s with the build-id %s is missing; some names are omitted", name, id)
+		}
+	}
+	if files.Object != nil {
+		d.Object = func(name, dir string, id uint64) (dwarf.Sections, error) {
+			f, err := files.Object(name, dir, id)
+			if err != nil {
+				return nil, err
+			}
+			e, err := objfile.OpenELF(f.Reader, f.Size)
+			if err != nil {
+				return nil, fmt.Errorf("%s: %w", name, err)
+			}
+			return c.sections(e), nil
+		}
+	}
+	opt := dwarf.Options{Base: c.base, Workers: c.opt.Workers, Demangle: c.opt.Demangle}
+	for _, r := range c.code {
+		opt.Code = append(opt.Code, dwarf.Range(r))
+	}
+	opt.Symbol = func(a uint64) string { return symbolAt(c.symbols, a) }
+	_, err := dwarf.Read(ctx, d, opt, c.b)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	return err
+}
+
+// checkAlternate compares the build-id that a file asks for with that of its
+// supplementary file.
+func (c *elfModule) checkAlternate(from, alt *objfile.ELFFile) error {
+	_, want, err := from.AltLink()
+	if err != nil {
+		return nil // DWARF 5 names it in another way
+	}
+	have, err := alt.BuildID()
+	if err != nil {
+		return err
+	}
+	if have != want {
+		return fmt.Errorf("%w: the supplementary file has the build-id %s, but %s is needed", ErrMismatch, have, want)
+	}
+	return nil
+}
+
+// sections returns the sections of a file as DWARF's reader asks for them.
+func (c *elfModule) sections(f *objfile.ELFFile) dwarf.Sections {
+	return func(name string) (dwarf.Section, error) {
+		d, err := f.Section("."+name, c.opt.Sections)
+		if err != nil {
+			return nil, err
+		}
+		return d, nil
+	}
+}
+
+// readUnwind reads call frame information.
+func (c *elfModule) readUnwind(ctx context.Context) error { return ctx.Err() }

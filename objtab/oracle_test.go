@@ -1,0 +1,196 @@
+package objtab
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"io/fs"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/symdepot/symdepot/functab"
+	"github.com/symdepot/symdepot/objfile"
+)
+
+// files returns the ELF and Mach-O files of the repository and of the material,
+// and those that SYMDEPOT_DWARF_FILES names.
+func oracleFiles(t *testing.T) []string {
+	t.Helper()
+	roots := []string{"../testdata/elf", "../testdata/macho"}
+	if m := os.Getenv("SYMDEPOT_MATERIAL"); m != "" {
+		roots = append(roots, m)
+	}
+	out := strings.Fields(os.Getenv("SYMDEPOT_DWARF_FILES"))
+	for _, root := range roots {
+		err := filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
+			if err == nil && d.Type().IsRegular() {
+				out = append(out, path)
+			}
+			return err
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	return out
+}
+
+func openFile(t *testing.T, path string) File {
+	t.Helper()
+	f, err := os.Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = f.Close() })
+	st, err := f.Stat()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return File{f, st.Size()}
+}
+
+// answer is one frame as llvm-symbolizer prints it.
+type llvmFrame struct {
+	FunctionName, FileName string
+	Line                   uint32
+}
+
+type llvmAnswer struct {
+	Address string
+	Symbol  []llvmFrame
+	Error   struct{ Message string }
+}
+
+// llvmLookup asks llvm-symbolizer for addresses as the linker assigned them.
+func llvmLookup(ctx context.Context, path string, addresses []uint64, args ...string) ([]llvmAnswer, error) {
+	var in bytes.Buffer
+	for _, a := range addresses {
+		fmt.Fprintf(&in, "%#x\n", a)
+	}
+	cmd := exec.CommandContext(ctx, "llvm-symbolizer-19", append([]string{"--obj=" + path, "--output-style=JSON", "--no-demangle", "--functions=linkage"}, args...)...)
+	cmd.Stdin = &in
+	out, err := cmd.Output()
+	if err != nil {
+		return nil, err
+	}
+	var all []llvmAnswer
+	for dec := json.NewDecoder(bytes.NewReader(out)); ; {
+		var a llvmAnswer
+		if err := dec.Decode(&a); err == io.EOF {
+			return all, nil
+		} else if err != nil {
+			return nil, err
+		}
+		all = append(all, a)
+	}
+}
+
+// randomAddresses returns addresses of code.
+func randomAddresses(code []objfile.AddressRange, n int, seed uint64) []uint64 {
+	var total uint64
+	for _, r := range code {
+		total += r.End - r.Start
+	}
+	if total == 0 {
+		return nil
+	}
+	rng := rand.New(rand.NewPCG(seed, 12))
+	out := make([]uint64, n)
+	for i := range out {
+		k := rng.Uint64N(total)
+		for _, r := range code {
+			if size := r.End - r.Start; k < size {
+				out[i] = r.Start + k
+				break
+			} else {
+				k -= size
+			}
+		}
+	}
+	return out
+}
+
+// differences compares the whole chain of inlined calls of each address.
+func differences(table *functab.Table, addresses []uint64, want []llvmAnswer) (compared int, diffs []string) {
+	base := table.Module().Base
+	for i, a := range addresses {
+		w := want[i].Symbol
+		if len(w) == 0 || w[0].FunctionName == "" && w[0].FileName == "" {
+			continue
+		}
+		compared++
+		got, _ := table.Lookup(a - base)
+		if same(got.Frames, w) {
+			continue
+		}
+		diffs = append(diffs, fmt.Sprintf("%#x: %v, want %v", a, got.Frames, w))
+	}
+	return compared, diffs
+}
+
+func same(got []functab.Line, want []llvmFrame) bool {
+	if len(got) != len(want) {
+		return false
+	}
+	for i, g := range got {
+		w := want[i]
+		raw := g.Raw
+		if raw == "" {
+			raw = g.Function
+		}
+		if raw != w.FunctionName && strings.TrimPrefix(raw, "_") != w.FunctionName && !(i == len(got)-1 && strings.HasPrefix(w.FunctionName, raw+".")) {
+			return false
+		}
+		if g.Line != w.Line || g.Line != 0 && filepath.Clean(g.File) != filepath.Clean(w.FileName) {
+			return false
+		}
+	}
+	return true
+}
+
+// TestLLVMSymbolizer compares answers for random addresses with those of
+// llvm-symbolizer.
+func TestLLVMSymbolizer(t *testing.T) {
+	if _, err := exec.LookPath("llvm-symbolizer-19"); err != nil {
+		t.Skip("llvm-symbolizer-19 is not installed (Debian package llvm-19)")
+	}
+	for _, path := range oracleFiles(t) {
+		f := openFile(t, path)
+		e, err := objfile.OpenELF(f.Reader, f.Size)
+		if err != nil || e.Relocatable() {
+			continue
+		}
+		t.Run(filepath.Base(path), func(t *testing.T) {
+			b, err := ELF(t.Context(), ELFFiles{Name: filepath.Base(path), Program: f}, Options{NoUnwind: true})
+			if err != nil {
+				t.Fatal(err)
+			}
+			table, err := b.Table(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			addresses := randomAddresses(e.Code(), 2000, 1)
+			want, err := llvmLookup(t.Context(), path, addresses)
+			if err != nil || len(want) != len(addresses) {
+				t.Fatalf("llvm-symbolizer: %d answers of %d, %v", len(want), len(addresses), err)
+			}
+			compared, diffs := differences(table, addresses, want)
+			t.Logf("%d of %d addresses differ; %+v %q", len(diffs), compared, table.Counts(), table.Warnings())
+			for i, d := range diffs {
+				if i == 12 {
+					break
+				}
+				t.Log(d)
+			}
+			if 200*len(diffs) > compared {
+				t.Errorf("%d of %d addresses differ, want 0.5%% at most", len(diffs), compared)
+			}
+		})
+	}
+}
