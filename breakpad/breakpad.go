@@ -1,11 +1,14 @@
-// Package breakpad reads and writes the header of Breakpad symbol files: the
-// MODULE record and the INFO records after it, which identify the module of the
-// file.
+// Package breakpad reads and writes Breakpad symbol files.
 //
-// Promised: names and behaviour that this documentation describes change only
-// with a new major version of the module. ParseHeader reads the output of
-// WriteHeader. The package does not handle FUNC, PUBLIC and other records with
-// addresses.
+// ParseHeader and WriteHeader handle the header: the MODULE record and the INFO
+// records after it, which identify the module of the file. ReadSym and WriteSym
+// handle complete files: they fill function tables from a file of any producer,
+// and write one from function tables.
+//
+// Promised: the names and the behaviour of Header, ParseHeader, WriteHeader, Stem,
+// SymName and ErrSyntax change only with a new major version of the module.
+// ParseHeader reads the output of WriteHeader. Everything about complete files may
+// still change, as package functab may.
 package breakpad
 
 import (

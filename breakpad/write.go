@@ -1,6 +1,7 @@
 package breakpad
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"io"
@@ -257,7 +258,12 @@ func (s *symWriter) writeTexts() {
 	for i, id := range s.origins.used {
 		s.buf = append(s.buf, "INLINE_ORIGIN "...)
 		s.dec(uint64(i), ' ')
+		at := len(s.buf)
 		s.name(id)
+		// Parsers take a number before the name for the file of the older form.
+		if n := bytes.IndexByte(s.buf[at:], ' '); n > 0 && (allDigits(s.buf[at:at+n]) || string(s.buf[at:at+n]) == "-1") {
+			s.buf[at+n] = '_'
+		}
 		s.more()
 	}
 }
