@@ -79,7 +79,7 @@ func (w *worker) nameOf(u *unit, d *die, address uint64) (functab.NameID, error)
 		w.names.entries[key] = id
 	}
 	if id.plain && address != 0 && w.r.opt.Symbol != nil {
-		if s := w.r.opt.Symbol(address); isMangled(s) {
+		if s := w.r.opt.Symbol(address); isMangled(s) || s != "" && separator(u.lang) != "" {
 			return w.rawName([]byte(s)), nil
 		}
 	}
@@ -149,7 +149,9 @@ func (w *worker) plain(u *unit, d *die, address uint64) (functab.NameID, error) 
 	if address != 0 && w.r.opt.Symbol != nil {
 		symbol = w.r.opt.Symbol(address)
 	}
-	if isMangled(symbol) {
+	// In a language with scopes, a symbol that is not mangled is that of a function
+	// for C: its name has no scope.
+	if isMangled(symbol) || symbol != "" && separator(u.lang) != "" {
 		return w.rawName([]byte(symbol)), nil
 	}
 	if d.name.form != 0 {
