@@ -16,6 +16,7 @@ import (
 	"github.com/symdepot/symdepot/internal/bucket"
 	"github.com/symdepot/symdepot/internal/bucket/buckettest"
 	"github.com/symdepot/symdepot/internal/index"
+	"github.com/symdepot/symdepot/internal/symtest"
 )
 
 // numbered is the n-th of many symbol files.
@@ -183,6 +184,7 @@ func TestBackupWhileCollecting(t *testing.T) {
 // TestBackupRefuses: a backup never replaces what is not the earlier backup of the
 // same depot.
 func TestBackupRefuses(t *testing.T) {
+	symtest.Sequential(t)
 	t.Parallel()
 	d, _ := newDepot(t)
 	add(t, d, "A", numbered(1, 100))
@@ -361,6 +363,7 @@ func TestRestore(t *testing.T) {
 
 // TestRestoreRefuses: what is not a whole backup replaces nothing.
 func TestRestoreRefuses(t *testing.T) {
+	symtest.Sequential(t)
 	t.Parallel()
 	d, _ := newDepot(t)
 	add(t, d, "app", numbered(1, 100), numbered(2, 100))

@@ -17,6 +17,7 @@ import (
 	"github.com/symdepot/symdepot/internal/index/pgtest"
 	"github.com/symdepot/symdepot/internal/retention"
 	"github.com/symdepot/symdepot/internal/stage"
+	"github.com/symdepot/symdepot/internal/symtest"
 )
 
 // onRetained runs a test with a depot of each pair of engines, and a clock that the
@@ -120,6 +121,7 @@ func within1(a, b int64) bool { return math.Abs(float64(a-b)) <= float64(b)/100 
 // TestRetention pushes builds, and previews, applies and undoes a policy. A removed
 // build is found again after undo, by lookups of the same process.
 func TestRetention(t *testing.T) {
+	symtest.Sequential(t)
 	onRetained(t, func(t *testing.T, d *Depot, c *movable) {
 		ctx := t.Context()
 		if _, err := d.Retention.Preview(ctx, "anna"); !errors.Is(err, ErrNoPolicy) {
@@ -206,6 +208,7 @@ func TestRetention(t *testing.T) {
 // TestFreesAsPreviewed: what apply and gc free is what the preview said, within 1 %,
 // with contents shared between builds, held by the trash, and derived.
 func TestFreesAsPreviewed(t *testing.T) {
+	symtest.Sequential(t)
 	t.Parallel()
 	for _, trash := range []bool{false, true} {
 		c := &movable{}
@@ -265,6 +268,7 @@ func TestFreesAsPreviewed(t *testing.T) {
 // TestCollectingIsKept: 200 files that are sent one by one are one transaction,
 // which is young while it is open.
 func TestCollectingIsKept(t *testing.T) {
+	symtest.Sequential(t)
 	t.Parallel()
 	c := &movable{}
 	d, err := Open(t.Context(), filepath.Join(t.TempDir(), "depot"), Options{Now: c.now})
@@ -305,6 +309,7 @@ func TestCollectingIsKept(t *testing.T) {
 // TestScheduledRun: a policy with a schedule is applied once a day; a plan above
 // the brake and a clock that jumps are refused and recorded.
 func TestScheduledRun(t *testing.T) {
+	symtest.Sequential(t)
 	onRetained(t, func(t *testing.T, d *Depot, c *movable) {
 		ctx := t.Context()
 		run := func() {
@@ -374,6 +379,7 @@ func TestScheduledRun(t *testing.T) {
 // TestLastReads: a read keeps a build by keep_used, a read of a compressed variant
 // too; only the first of a day is recorded.
 func TestLastReads(t *testing.T) {
+	symtest.Sequential(t)
 	onRetained(t, func(t *testing.T, d *Depot, c *movable) {
 		var files [][]file
 		var paths [][]string
@@ -414,6 +420,7 @@ func TestLastReads(t *testing.T) {
 // TestPurgeFrees: a purge frees at once what nothing else needs, and says what others
 // need; a pushed file is not told as known afterwards.
 func TestPurgeFrees(t *testing.T) {
+	symtest.Sequential(t)
 	onRetained(t, func(t *testing.T, d *Depot, c *movable) {
 		setPolicy(t, d, "trash: 7d")
 		own, paths := symbols(3, 1)
@@ -474,6 +481,7 @@ func TestUsage(t *testing.T) {
 // files with the one before, with the policy and gc: the bytes on disk are those
 // that were predicted, and held builds stay whole.
 func TestYearOfNightlies(t *testing.T) {
+	symtest.Sequential(t)
 	t.Parallel()
 	builds, size := 60, 50
 	if os.Getenv("SYMDEPOT_TORTURE") != "" {

@@ -139,6 +139,7 @@ func onDepots(t *testing.T, test func(t *testing.T, d *Depot)) {
 // TestPush pushes files, again, and some more of them: nothing is visible before
 // the commit, and a rerun sends nothing and makes no transaction.
 func TestPush(t *testing.T) {
+	symtest.Sequential(t)
 	onDepots(t, func(t *testing.T, d *Depot) {
 		c, spec := pusher("ci"), stage.Spec{Labels: stage.Labels{Product: "Game", Version: "1", Branch: "main", Class: "nightly"}, Build: stage.Build{CI: "test", Commit: "abc"}}
 		files, paths := symbols(20, 1)
@@ -864,6 +865,7 @@ func pushAll(ctx context.Context, d *Depot, c stage.Caller, spec stage.Spec, fil
 
 // TestPushModel compares random calls with a simple model of a stage.
 func TestPushModel(t *testing.T) {
+	symtest.Sequential(t)
 	t.Parallel()
 	d, err := Open(t.Context(), filepath.Join(t.TempDir(), "depot"), Options{Stages: stage.Limits{Part: 150}})
 	if err != nil {

@@ -13,6 +13,7 @@ import (
 	"github.com/symdepot/symdepot/debugid"
 	"github.com/symdepot/symdepot/internal/blob"
 	"github.com/symdepot/symdepot/internal/index"
+	"github.com/symdepot/symdepot/internal/symtest"
 	"github.com/symdepot/symdepot/symfile"
 )
 
@@ -36,6 +37,7 @@ func vectorEntry(letter string) index.Entry {
 // TestRetentionVectors takes the transactions of the specification's test vectors
 // through a depot: the plan, what is live after it was applied, and the bytes.
 func TestRetentionVectors(t *testing.T) {
+	symtest.Sequential(t)
 	t.Parallel()
 	table, err := os.ReadFile("../retention/testdata/vectors.txt")
 	if err != nil {

@@ -113,7 +113,7 @@ func checkFormat(steps []migration, format, floor int) error {
 }
 
 // migrate applies the steps that a database of the given format misses, each in
-// a transaction of its own. Another process may do the same at the same time.
+// a transaction of its own, or all in one if it is new. Another process may do the same at the same time.
 // waiting is the step that waits for older nodes, or nil.
 func migrate(ctx context.Context, e engine, version int, now func() time.Time) (waiting *migration, err error) {
 	for version < len(e.steps()) {
@@ -122,21 +122,28 @@ func migrate(ctx context.Context, e engine, version int, now func() time.Time) (
 			if version, err = e.format(s); err != nil || version >= len(e.steps()) {
 				return err
 			}
-			m := e.steps()[version]
-			if m.contract {
-				oldest, err := e.oldestNode(s)
-				if err != nil {
-					return err
+			// A new index takes all steps at once: nobody uses it yet, and one commit
+			// is faster than many.
+			for fresh := version == 0; version < len(e.steps()); {
+				m := e.steps()[version]
+				if m.contract {
+					oldest, err := e.oldestNode(s)
+					if err != nil {
+						return err
+					}
+					if oldest < m.floor {
+						waiting = &m
+						return nil
+					}
 				}
-				if oldest < m.floor {
-					waiting = &m
+				if err := m.apply(e, s, now()); err != nil {
+					return fmt.Errorf("migrate to step %s: %w", m.name, err)
+				}
+				version = m.number
+				if !fresh {
 					return nil
 				}
 			}
-			if err := m.apply(e, s, now()); err != nil {
-				return fmt.Errorf("migrate to step %s: %w", m.name, err)
-			}
-			version = m.number
 			return nil
 		})
 		if err != nil {

@@ -6,6 +6,7 @@ import (
 	"maps"
 	"os"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -243,7 +244,12 @@ func TestVisibleProperties(t *testing.T) {
 
 func testVisibleProperties(t *testing.T) {
 	clock := newClock()
+	short := os.Getenv("SYMDEPOT_TORTURE") == "" && strings.HasSuffix(t.Name(), "/postgres")
+	n := 0
 	rapid.Check(t, func(r *rapid.T) {
+		if n++; short && n > 3 {
+			return // a sequence takes seconds there, and torture has a hundred
+		}
 		db := openTest(t, clock.options())
 		m := &visible{t: r, db: db, clock: clock, tx: map[int64]modelTx{}, fetched: map[int]map[string]modelFile{}}
 		actions := rapid.StateMachineActions(m)

@@ -24,6 +24,7 @@ import (
 	"github.com/symdepot/symdepot/internal/bucket"
 	"github.com/symdepot/symdepot/internal/bucket/buckettest"
 	"github.com/symdepot/symdepot/internal/index"
+	"github.com/symdepot/symdepot/internal/symtest"
 	"github.com/symdepot/symdepot/symfile"
 )
 
@@ -275,6 +276,7 @@ func TestStore(t *testing.T) {
 
 // TestDamage changes objects in the bucket.
 func TestDamage(t *testing.T) {
+	symtest.Sequential(t)
 	t.Parallel()
 	p := buckettest.S3(t)
 	blobtest.RunDamage(t, func(t *testing.T) (blob.Store, blobtest.Damage) {
@@ -314,6 +316,7 @@ func prefixOf(t *testing.T) string { return strings.NewReplacer(" ", "-", "#", "
 // TestOtherStores runs the suites with the other stores: whole with
 // SYMDEPOT_TORTURE, otherwise the short damage suite.
 func TestOtherStores(t *testing.T) {
+	symtest.Sequential(t)
 	for name, start := range others {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
