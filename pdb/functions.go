@@ -388,11 +388,7 @@ func (r *reader) addTrampolines() error {
 func (r *reader) addPublics(ctx context.Context) error {
 	list := r.publics.list
 	for i := 0; i < len(list); {
-		end := i + 1
-		for end < len(list) && list[end].addr == list[i].addr {
-			end++
-		}
-		first := i
+		first, end := i, r.publics.group(i)
 		i = end
 		if r.publics.covered(first) {
 			continue

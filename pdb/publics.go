@@ -115,11 +115,19 @@ type symbol struct {
 // at returns the name of the first symbol at addr that may be code.
 func (p *publics) at(addr uint64) (symbol, bool) {
 	i := p.from(addr)
+	if i == len(p.list) || uint64(p.list[i].addr) != addr {
+		return symbol{}, false
+	}
+	return p.first(i, p.group(i))
+}
+
+// group returns the number of the first symbol behind i with another address.
+func (p *publics) group(i int) int {
 	end := i
-	for end < len(p.list) && uint64(p.list[end].addr) == addr {
+	for end < len(p.list) && p.list[end].addr == p.list[i].addr {
 		end++
 	}
-	return p.first(i, end)
+	return end
 }
 
 // first returns the name of the first of the symbols i to end-1, which have one

@@ -432,8 +432,8 @@ func (w *worker) title(f *functab.Function) {
 	p := w.r.publics
 	first := p.from(w.code.start)
 	end := first
-	for end < len(p.list) && uint64(p.list[end].addr) == w.code.start {
-		end++
+	if first < len(p.list) && uint64(p.list[first].addr) == w.code.start {
+		end = p.group(first)
 	}
 	f.Multiple = end-first > 1
 	if params, ok := parameters(w.r.frames, w.code.start); ok {
@@ -754,13 +754,16 @@ func (w *worker) placeholder(i int, g extent) error {
 	}
 	for g.start < g.end && g.start <= last {
 		stop := g.end
+		for next < len(p.list) && uint64(p.list[next].addr) < stop && constant(p.raw(next)) {
+			next++
+		}
 		if next < len(p.list) {
 			stop = min(stop, uint64(p.list[next].addr))
 		}
 		w.start(extent{g.start, stop})
 		w.open = false
 		f := functab.Function{Unit: uint32(w.module)}
-		if s, ok := p.first(from, next); ok && from < next {
+		if s, ok := p.first(from, min(next, p.group(from))); ok {
 			f.Name, f.Multiple = w.r.b.Name(s.shown, s.raw), s.multiple
 			f.Params = s.params
 		} else {
