@@ -306,15 +306,31 @@ func (l *moduleLines) load(i int) {
 	}
 }
 
+// at returns the numbers of the first contribution that starts at addr, and of
+// the first one behind it.
+func (l *moduleLines) at(addr uint64) (first, end int) {
+	end = sort.Search(len(l.contribs), func(i int) bool { return l.contribs[i].start > addr })
+	for first = end; first > 0 && l.contribs[first-1].start == addr; first-- {
+	}
+	return first, end
+}
+
 // within appends the rows of the code of e to list, in order and without
-// overlap.
-func (l *moduleLines) within(list []row, e extent) []row {
-	i := sort.Search(len(l.contribs), func(i int) bool { return l.contribs[i].start > e.start })
-	for n := 0; i > 0 && l.contribs[i-1].reach > e.start && n < maxOverlap; n++ {
-		i--
+// overlap. Functions that the linker folded have contributions of one address;
+// nth says which of them e is.
+func (l *moduleLines) within(list []row, e extent, nth int) []row {
+	first, end := l.at(e.start)
+	i, skip := end, 0
+	if nth < end-first {
+		i, skip = first+nth, end-first-nth-1
+	} else if first < end {
+		i, skip = first, end-first-1
+	}
+	for n := 0; i == end && i > 0 && l.contribs[i-1].reach > e.start && n < maxOverlap; n++ {
+		i, end = i-1, end-1
 	}
 	pos := e.start
-	for ; i < len(l.contribs) && l.contribs[i].start < e.end; i++ {
+	for ; i < len(l.contribs) && l.contribs[i].start < e.end; i, skip = i+1+skip, 0 {
 		c := l.contribs[i]
 		if c.end <= pos {
 			continue

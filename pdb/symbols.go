@@ -90,6 +90,7 @@ type worker struct {
 	inlines map[uint32]functab.NameID
 	module  int
 	added   []done
+	folded  map[uint64]int // functions read so far at an address of several contributions
 
 	// The procedure that is being read.
 	open   bool
@@ -123,7 +124,7 @@ type item struct {
 }
 
 func newWorker(ctx context.Context, r *reader) *worker {
-	w := &worker{r: r, ctx: ctx, inlines: map[uint32]functab.NameID{}}
+	w := &worker{r: r, ctx: ctx, inlines: map[uint32]functab.NameID{}, folded: map[uint64]int{}}
 	w.lines.r = r
 	w.print = printer{types: r.types, ids: r.ids, resolve: w.lines.resolve}
 	return w
@@ -134,6 +135,9 @@ func newWorker(ctx context.Context, r *reader) *worker {
 func (w *worker) read(i int) error {
 	m := w.r.modules[i]
 	w.module, w.added = i, w.added[:0]
+	if len(w.folded) > 0 {
+		w.folded = map[uint64]int{}
+	}
 	w.open = false
 	if m.stream == noStream || m.symbols+m.c13 <= 4 {
 		return nil
@@ -546,12 +550,18 @@ func subtract(dst, a, b []extent) []extent {
 // parts of e lie in different places of the image.
 func (w *worker) emit(f functab.Function, e extent) error {
 	w.r.publics.cover(e)
+	nth := 0
+	if first, end := w.lines.at(e.start); end-first > 1 {
+		// The records of folded functions have the order of their lines.
+		nth = w.folded[e.start]
+		w.folded[e.start]++
+	}
 	w.added = append(w.added, done{e, f.Name})
 	w.r.reached(e.start, start{f.Name, w.module})
 	w.pieces = w.r.addr.pieces(w.pieces[:0], e)
 	for _, p := range w.pieces {
 		root := &w.nodes[0]
-		root.rows = w.lines.within(root.rows[:0], p.extent)
+		root.rows = w.lines.within(root.rows[:0], p.extent, nth)
 		w.layout(p)
 		f.Start, f.Size = p.image, uint32(p.end-p.start)
 		f.Rows, f.Inlines = w.outRows, w.outCall
