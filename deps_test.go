@@ -34,7 +34,7 @@ var mayImport = map[string][]string{
 	"functab":            {"internal/clip", "debugid"},
 	"gsym":               {"functab"},
 	"demangle":           {},
-	"unwind":             {"functab"},
+	"unwind":             {"debugid", "functab"},
 	"dwarf":              {"functab", "internal/paged"},
 	"cab":                {"cab/mszip", "cab/lzx", "internal/ctxio"},
 	"cab/mszip":          {},

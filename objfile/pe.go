@@ -35,6 +35,7 @@ const (
 	coffStripped     = 0x0200 // debug information was moved to a .DBG file
 	sectionNoContent = 0x80   // uninitialised data
 	sectionCode      = 0x20
+	sectionExecute   = 0x20000000
 	comILOnly        = 1
 	subsystemNative  = 1
 )

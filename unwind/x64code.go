@@ -1,0 +1,203 @@
+package unwind
+
+import (
+	"context"
+
+	"github.com/symdepot/symdepot/functab"
+)
+
+// maxCodeSections limits the search for code outside of the exception table.
+const maxCodeSections = 64
+
+// gaps finds the code between the entries of an exception table. Such code does
+// not change rsp: the return address is at the top of the stack.
+type gaps struct {
+	d        *x64
+	ctx      context.Context
+	sections []functab.Section
+	last     uint32 // end of the entries so far
+	ticks    int
+}
+
+func newGaps(d *x64, img Image) *gaps {
+	g := &gaps{d: d, ctx: d.work.ctx}
+	img.CodeSections(func(name string, rva, size uint32) bool {
+		g.sections = append(g.sections, functab.Section{Name: name, Start: uint64(rva), Size: uint64(size)})
+		return len(g.sections) < maxCodeSections
+	})
+	return g
+}
+
+// until adds the code between the entries so far and the next one.
+func (g *gaps) until(begin, end uint32) error {
+	for _, s := range g.sections {
+		from, to := max(uint64(g.last), s.Start), min(uint64(begin), s.Start+s.Size)
+		if from >= to {
+			continue
+		}
+		if err := g.leaf(uint32(from), uint32(to)); err != nil {
+			return err
+		}
+	}
+	g.last = max(g.last, end)
+	return nil
+}
+
+// leaf adds the frame of the code in a range, from the first byte that is not
+// padding.
+func (g *gaps) leaf(from, to uint32) error {
+	for from < to {
+		if g.ticks++; g.ticks&1023 == 0 {
+			if err := g.ctx.Err(); err != nil {
+				return err
+			}
+		}
+		n := min(to-from, 64)
+		p, err := g.d.p.at(from, int(n))
+		if err != nil {
+			// Only a part of the range is stored, or reading fails, which the next
+			// entry reports.
+			return nil //nolint:nilerr // no code there
+		}
+		for i, c := range p {
+			if c == 0xcc || c == 0x90 || c == 0 {
+				continue
+			}
+			f := &g.d.frame
+			s := stateX64{size: leafReturn}
+			r := s.rules()
+			f.begin(&styleX64Windows, uint64(from)+uint64(i), uint64(to), &r)
+			return f.add(g.d.b, g.d.work)
+		}
+		from += n
+	}
+	return nil
+}
+
+// Instructions of an epilog.
+const (
+	insOther = iota
+	insAdd   // add rsp, n
+	insLea   // lea rsp, [frame register + n], or mov rsp, frame register
+	insPop
+	insLeave // ret, or a jump to another function
+)
+
+// instruction decodes one of the instructions that an epilog may have. size is 0
+// for any other.
+func instruction(p []byte) (kind int, arg int64, size int) {
+	var rex byte
+	i := 0
+	if i < len(p) && p[i]&0xf0 == 0x40 {
+		rex = p[i]
+		i++
+	}
+	q := p[i:]
+	at := func(n int) byte {
+		if n < len(q) {
+			return q[n]
+		}
+		return 0
+	}
+	done := func(kind int, arg int64, n int) (int, int64, int) {
+		if n > len(q) {
+			return insOther, 0, 0
+		}
+		return kind, arg, i + n
+	}
+	switch op, modrm := at(0), at(1); {
+	case len(q) == 0:
+	case op >= 0x58 && op <= 0x5f:
+		return done(insPop, int64(op-0x58)|int64(rex&1)<<3, 1)
+	case op == 0x83 && modrm == 0xc4 && rex == 0x48:
+		return done(insAdd, int64(int8(at(2))), 3)
+	case op == 0x81 && modrm == 0xc4 && rex == 0x48:
+		return done(insAdd, int64(int32(uint32(at(2))|uint32(at(3))<<8|uint32(at(4))<<16|uint32(at(5))<<24)), 6)
+	case op == 0x8d && modrm>>3&7 == x64RSP && rex&0x4c == 0x48 && modrm>>6 != 0 && modrm>>6 != 3:
+		n := 3
+		if modrm>>6 == 2 {
+			n = 6
+		}
+		if modrm&7 == 4 {
+			n++
+		}
+		return done(insLea, 0, n)
+	case op == 0x8b && modrm>>3 == 3<<3|x64RSP && rex&0x4c == 0x48, op == 0x89 && modrm&0xc7 == 0xc4 && rex&0x49 == 0x48:
+		return done(insLea, 0, 2)
+	case op == 0xc3:
+		return done(insLeave, 0, 1)
+	case op == 0xf3 && modrm == 0xc3, op == 0xeb:
+		return done(insLeave, 0, 2)
+	case op == 0xc2:
+		return done(insLeave, 0, 3)
+	case op == 0xe9:
+		return done(insLeave, 0, 5)
+	case op == 0xff && modrm == 0x25:
+		return done(insLeave, 0, 6)
+	case op == 0xff && modrm&0xf8 == 0xe0:
+		return done(insLeave, 0, 2)
+	}
+	return insOther, 0, 0
+}
+
+// epilogStep is one instruction of an epilog.
+type epilogStep struct {
+	kind int
+	arg  int64
+	at   uint32
+	left int64 // bytes from rsp to the CFA before the instruction
+}
+
+// epilog adds the rows of an epilog that unwind data of version 2 describes. It
+// adds none if the instructions are not those of an epilog.
+func (d *x64) epilog(body *rules, e epilog) {
+	const longest = 256
+	end := uint32(min(uint64(e.end)+16, d.frame.end)) // the description may end before the return
+	if end <= e.start {
+		return
+	}
+	p, err := d.p.at(e.start, int(min(end-e.start, longest)))
+	if err != nil {
+		return
+	}
+	var steps []epilogStep
+	for at := 0; ; {
+		kind, arg, n := instruction(p[at:])
+		if n == 0 {
+			return
+		}
+		steps = append(steps, epilogStep{kind: kind, arg: arg, at: e.start + uint32(at)})
+		at += n
+		if kind == insLeave {
+			end = e.start + uint32(at)
+			break
+		}
+	}
+	left := int64(leafReturn)
+	known := len(steps) // the rows of the steps before are those of the body
+	for i := len(steps) - 1; i >= 0; i-- {
+		switch steps[i].kind {
+		case insPop:
+			left += 8
+		case insAdd:
+			left += steps[i].arg
+		case insLea:
+			left = -1
+		}
+		if left < leafReturn {
+			break
+		}
+		steps[i].left, known = left, i
+	}
+	r := *body
+	for i, s := range steps {
+		if i >= known {
+			r.cfa = rule{kind: ruleReg, reg: x64RSP, n: s.left}
+			d.frame.row(uint64(s.at), &r)
+		}
+		if s.kind == insPop {
+			r.regs[s.arg] = rule{}
+		}
+	}
+	d.frame.row(uint64(end), body)
+}
