@@ -19,10 +19,14 @@ func (a *app) kept(r *depot.Retention, tx depot.Transaction) error {
 	if err != nil {
 		return err
 	}
+	needs, err := r.Needs(a.ctx, tx.Number)
+	if err != nil {
+		return err
+	}
 	why, err := r.Why(a.ctx, tx.Number)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
-	report.Kept(a.stdout, tx, holds, promotions, why)
+	report.Kept(a.stdout, tx, holds, promotions, needs, why)
 	return nil
 }

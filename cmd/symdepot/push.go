@@ -25,6 +25,7 @@ type pushCmd struct {
 	ExpectFiles    int64         `help:"With --commit: fail unless the stage has this many files." placeholder:"N"`
 	Partial        bool          `help:"Commit without the files that the server refuses."`
 	Anew           bool          `help:"Make a transaction even if one with the same files and labels exists."`
+	Needs          []int64       `help:"Number of a transaction that is kept as long as this one, such as the build that this one patches; repeatable." placeholder:"NUMBER"`
 	AllowEmpty     bool          `help:"Succeed if there are no symbol files."`
 	SkipUnreadable bool          `help:"Push the rest if a file or folder cannot be read."`
 	Encoding       string        `help:"Compress contents for the transfer: zstd (default) or none." enum:"zstd,none" default:"zstd" placeholder:"zstd|none"`
@@ -102,7 +103,7 @@ func (c pushCmd) push(a *app, ci client.CI) (r client.PushResult, err error) {
 	r, err = p.Do(a.ctx, client.PushOptions{
 		PushSpec: ci.Spec(wire.PushSpec{Product: c.Product, Version: c.Version, Branch: c.Branch, Class: c.Class, Comment: c.Comment, Key: c.Key, Join: c.Open}, c.Paths),
 		OwnKey:   c.Key == "", Open: c.Open, Stage: c.Stage, Commit: c.Commit, ExpectFiles: c.ExpectFiles, Paths: c.Paths,
-		Partial: c.Partial, Anew: c.Anew, SkipUnreadable: c.SkipUnreadable,
+		Partial: c.Partial, Anew: c.Anew, Needs: c.Needs, SkipUnreadable: c.SkipUnreadable,
 	})
 	bar.Done()
 	if c.JSON {

@@ -63,6 +63,8 @@ type PushOptions struct {
 	Partial bool
 	// Anew makes a transaction even if an equal one exists.
 	Anew bool
+	// Needs are transactions that the server keeps as long as this one.
+	Needs []int64
 	// SkipUnreadable skips files and folders that cannot be read.
 	SkipUnreadable bool
 }
@@ -113,6 +115,10 @@ func (o *PushOptions) check(parallel int) error {
 		return term.UsageError("paths are needed, except with --open and --commit")
 	case o.ExpectFiles < 0 || o.ExpectFiles > 0 && o.Commit == "":
 		return term.UsageError("--expect-files needs --commit and a number above 0")
+	case len(o.Needs) > 0 && (o.Open || o.Stage != ""):
+		return term.UsageError("--needs belongs to the commit, not to --open and --stage")
+	case slices.ContainsFunc(o.Needs, func(n int64) bool { return n < 1 }):
+		return term.UsageError("--needs: the number of a transaction is expected")
 	case parallel < 1 || parallel > 64:
 		return term.UsageError("--parallel: expected 1 to 64")
 	}
@@ -130,7 +136,7 @@ func (p *Pusher) Do(ctx context.Context, opt PushOptions) (r PushResult, err err
 		return PushResult{Stage: st.ID, opened: true}, err
 	case opt.Commit != "":
 		r.Stage = opt.Commit
-		r.PushCommitted, err = p.Commit(ctx, opt.Commit, wire.PushCommit{Files: opt.ExpectFiles, Partial: opt.Partial, Anew: opt.Anew})
+		r.PushCommitted, err = p.Commit(ctx, opt.Commit, wire.PushCommit{Files: opt.ExpectFiles, Partial: opt.Partial, Anew: opt.Anew, Needs: opt.Needs})
 		if err == nil && len(r.Refused) > 0 {
 			err = fmt.Errorf("%w: %d", ErrPartial, len(r.Refused))
 		}
@@ -187,7 +193,7 @@ func (p *Pusher) push(ctx context.Context, opt PushOptions, limits wire.PushLimi
 			return r.res, nil
 		}
 		r.res.PushCommitted, err = p.Commit(ctx, r.res.Stage, wire.PushCommit{
-			Files: int64(len(r.entries)), Manifest: r.manifest(), Partial: opt.Partial, Anew: opt.Anew,
+			Files: int64(len(r.entries)), Manifest: r.manifest(), Partial: opt.Partial, Anew: opt.Anew, Needs: opt.Needs,
 		})
 		answer, _ := errors.AsType[*pushError](err)
 		switch {

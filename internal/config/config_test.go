@@ -327,11 +327,11 @@ upstreams:
 	}
 }
 
-// The budget of keys: each has a user and an example. 19 of them are those of pushes
+// The budget of keys: each has a user and an example. 23 of them are those of pushes
 // and CI jobs.
 func TestNumberOfKeys(t *testing.T) {
-	if n := len(allKeys(reflect.TypeFor[Config](), "")); n > 127+19 {
-		t.Errorf("%d keys, want 146 at most: remove one that nobody needs", n)
+	if n := len(allKeys(reflect.TypeFor[Config](), "")); n > 127+23 {
+		t.Errorf("%d keys, want 150 at most: remove one that nobody needs", n)
 	} else {
 		t.Logf("%d keys", n)
 	}
@@ -352,6 +352,10 @@ func TestPushAndOIDC(t *testing.T) {
 push:
   max_file: 1GiB
   idle: 2h
+  max_open: 100
+  max_staged: 200GiB
+  min_free: 50GiB
+  collect: 15m
   quotas: {Game: 500GiB}
   deny_other: true
 auth:
@@ -367,7 +371,8 @@ auth:
 		t.Fatal(err)
 	}
 	l := c.PushLimits()
-	if l.MaxFile != 1<<30 || l.MaxFiles != 1_000_000 || l.MaxBytes != 256<<30 || l.Idle != 2*time.Hour || l.Longest != 7*24*time.Hour || l.Quotas["Game"] != 500<<30 || !l.DenyOther {
+	if l.MaxFile != 1<<30 || l.MaxFiles != 1_000_000 || l.MaxBytes != 256<<30 || l.Idle != 2*time.Hour || l.Longest != 7*24*time.Hour || l.Quotas["Game"] != 500<<30 || !l.DenyOther ||
+		l.Open != 100 || l.Staged != 200<<30 || l.Free != 50<<30 || l.Quiet != 15*time.Minute {
 		t.Errorf("the limits are %+v", l)
 	}
 	rules := c.Gate().OIDC
@@ -378,6 +383,9 @@ auth:
 		"push: {max_file: 0}":              "push.max_file: at least 1 is expected",
 		"push: {idle: 0s}":                 "push.idle: at least a second",
 		"push: {idle: 8d}":                 "push.idle: ",
+		"push: {max_open: 0}":              "push.max_open: at least 1 is expected",
+		"push: {collect: 0s}":              "push.collect: at least a second",
+		"push: {min_free: -1}":             "push.min_free",
 		"push: {quotas: [1]}":              "push.quotas",
 		"push: {max_fils: 1}":              "push.max_fils: no such key",
 		"auth: {oidc: [{issuer: gitlab}]}": "auth.oidc[0]: issuer:",

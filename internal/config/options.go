@@ -61,7 +61,8 @@ func (c *Config) PushLimits() stage.Limits {
 	p := c.Push
 	l := stage.Limits{
 		MaxFile: int64(p.MaxFile), MaxFiles: int64(p.MaxFiles), MaxBytes: int64(p.MaxBytes),
-		Idle: time.Duration(p.Idle), Longest: time.Duration(p.Longest), DenyOther: p.DenyOther,
+		Open: p.MaxOpen, Staged: int64(p.MaxStaged), Free: int64(p.MinFree),
+		Idle: time.Duration(p.Idle), Longest: time.Duration(p.Longest), Quiet: time.Duration(p.Collect), DenyOther: p.DenyOther,
 	}
 	for product, n := range p.Quotas {
 		if l.Quotas == nil {
@@ -74,12 +75,12 @@ func (c *Config) PushLimits() stage.Limits {
 
 // check refuses limits that would refuse every push.
 func (p *Push) check(fail func(key, format string, args ...any)) {
-	for key, n := range map[string]int64{"max_file": int64(p.MaxFile), "max_files": int64(p.MaxFiles), "max_bytes": int64(p.MaxBytes)} {
+	for key, n := range map[string]int64{"max_file": int64(p.MaxFile), "max_files": int64(p.MaxFiles), "max_bytes": int64(p.MaxBytes), "max_open": int64(p.MaxOpen)} {
 		if n < 1 {
 			fail("push."+key, "at least 1 is expected, not %d", n)
 		}
 	}
-	for key, d := range map[string]term.Duration{"idle": p.Idle, "longest": p.Longest} {
+	for key, d := range map[string]term.Duration{"idle": p.Idle, "longest": p.Longest, "collect": p.Collect} {
 		if time.Duration(d) < time.Second {
 			fail("push."+key, "at least a second is expected, not %v", time.Duration(d))
 		}

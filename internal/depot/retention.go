@@ -337,6 +337,11 @@ func (r *Retention) SetNeeds(ctx context.Context, number int64, needs []int64) e
 	return r.d.db.Retention.SetNeeds(ctx, number, needs)
 }
 
+// Needs returns the numbers of the transactions that a transaction needs.
+func (r *Retention) Needs(ctx context.Context, number int64) ([]int64, error) {
+	return r.d.db.Retention.Needs(ctx, number)
+}
+
 // Scheduled applies the policy if it has a schedule and its time has come since the
 // last run. It is called by servers again and again; one of them does it. A plan
 // above the brake, and a clock that has jumped, are recorded and reported once a

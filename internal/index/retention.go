@@ -418,18 +418,51 @@ func (rs Retention) Promotions(ctx context.Context, number int64) (list []Promot
 // needs already. Unknown and removed ones are fs.ErrNotExist.
 func (rs Retention) SetNeeds(ctx context.Context, number int64, needs []int64) error {
 	return rs.db.update(ctx, "record needed transactions", func(w *write) error {
-		for _, n := range append([]int64{number}, needs...) {
-			if _, err := liveTx(w, n); err != nil {
-				return err
-			}
+		if _, err := liveTx(w, number); err != nil {
+			return err
 		}
-		for _, n := range needs {
-			if _, err := w.exec("INSERT INTO tx_needs (tx_id, needs) VALUES ($1, $2) ON CONFLICT (tx_id, needs) DO NOTHING", number, n); err != nil {
-				return err
-			}
+		if err := w.putNeeds(number, needs); err != nil {
+			return err
 		}
 		return w.changed()
 	})
+}
+
+// NeedError means that a needed transaction does not exist or was removed. It is
+// an fs.ErrNotExist.
+type NeedError struct {
+	Number int64
+	err    error
+}
+
+func (e *NeedError) Error() string { return e.err.Error() }
+
+func (e *NeedError) Unwrap() error { return e.err }
+
+// putNeeds records that a transaction needs others.
+func (w *write) putNeeds(number int64, needs []int64) error {
+	for _, n := range needs {
+		if _, err := liveTx(w, n); errors.Is(err, fs.ErrNotExist) {
+			return &NeedError{n, err}
+		} else if err != nil {
+			return err
+		}
+		if _, err := w.exec("INSERT INTO tx_needs (tx_id, needs) VALUES ($1, $2) ON CONFLICT (tx_id, needs) DO NOTHING", number, n); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Needs returns the numbers of the transactions that a transaction needs.
+func (rs Retention) Needs(ctx context.Context, number int64) (list []int64, err error) {
+	err = rs.db.scans.each(ctx, true, "SELECT needs FROM tx_needs WHERE tx_id = $1 ORDER BY needs", []any{number}, func(scan func(...any) error) (bool, error) {
+		var n int64
+		err := scan(&n)
+		list = append(list, n)
+		return true, err
+	})
+	return list, rs.db.fail("list needed transactions", err)
 }
 
 // readDays is the number of contents whose reads one write transaction records.

@@ -758,6 +758,21 @@ func (ss Stages) ProductBytes(ctx context.Context, product string) (n int64, err
 	return n, ss.db.fail("count the bytes of a product", err)
 }
 
+// LabelsOf returns the product and the class of a transaction that has not been
+// removed. Otherwise the error is fs.ErrNotExist.
+func (ss Stages) LabelsOf(ctx context.Context, number int64) (product, class string, err error) {
+	err = ss.db.points.row(ctx, "SELECT p.name, t.class FROM tx t JOIN product p ON p.id = t.product_id WHERE t.id = $1 AND t.id > 0 AND t.deleted_at IS NULL", []any{number}, &product, &class)
+	if errors.Is(err, sql.ErrNoRows) {
+		err = fmt.Errorf("transaction %d: %w", number, fs.ErrNotExist)
+	}
+	return product, class, ss.db.fail("look up a transaction", err)
+}
+
+// SetNeeds is Retention.SetNeeds.
+func (ss Stages) SetNeeds(ctx context.Context, number int64, needs []int64) error {
+	return ss.db.Retention.SetNeeds(ctx, number, needs)
+}
+
 // StageCommit is the commit of a stage, as a part of that of a transaction.
 type StageCommit struct {
 	ID string
@@ -772,6 +787,9 @@ type StageCommit struct {
 	Anew, Again bool
 	// Result returns what to keep as the result of the commit.
 	Result func(number int64, again bool) string
+	// Needs are transactions that are kept as long as this one. If one does not exist or was
+	// removed, the error is a *NeedError.
+	Needs []int64
 	// Quota limits the bytes of the product; 0 is none. Above it the error is a
 	// *QuotaError.
 	Quota int64
@@ -816,6 +834,14 @@ func (c *commit) beginStage(tx *Tx) (number int64, done bool, err error) {
 		return 0, false, err
 	}
 	s.Again = true
+	if len(s.Needs) > 0 {
+		if err := c.putNeeds(number, s.Needs); err != nil {
+			return 0, false, err
+		}
+		if err := c.changed(); err != nil {
+			return 0, false, err
+		}
+	}
 	return number, true, c.closeStage(*tx, number)
 }
 
@@ -829,6 +855,9 @@ func (c *commit) endStage(tx Tx, number int64) error {
 		if used > q {
 			return &QuotaError{used, q}
 		}
+	}
+	if err := c.putNeeds(number, tx.Stage.Needs); err != nil {
+		return err
 	}
 	if tx.Stage.Collect {
 		_, err := c.exec("UPDATE stage SET tx_id = $2, used = $3 WHERE id = $1", tx.Stage.ID, number, c.now.UnixMilli())

@@ -23,7 +23,8 @@ import (
 // A run of sentry-cli has no id and no end of its own: it asks for all its files,
 // sends chunks, and asks again for those that were not ok. So the first assemble
 // request opens a run with a stage, later ones belong to the run that has their
-// files, and the last file that is ok or wrong commits the stage.
+// files, and the last file that is ok or wrong commits the stage. A run and its
+// chunks survive the process.
 //
 // Chunks wait in a folder of the principal and the organization: a chunk of one
 // principal is never part of another's file.
@@ -40,6 +41,8 @@ const (
 type sentryState struct {
 	h    *Handler
 	root *os.Root // of the chunks
+
+	waking sync.Mutex // held while runs of earlier processes are loaded
 
 	mu   sync.Mutex
 	runs []*sentryRun // by last use, newest last
@@ -74,6 +77,7 @@ func (s *sentryState) each(visit func(path string, info fs.FileInfo)) {
 
 // expire removes chunks and runs that were not used for long.
 func (s *sentryState) expire() {
+	s.resume()
 	now := s.h.now()
 	s.each(func(path string, info fs.FileInfo) {
 		if now.Sub(info.ModTime()) > chunkIdle {
@@ -222,13 +226,17 @@ type sentryRun struct {
 	shelf  string
 	caller stage.Caller
 	stage  string
+	path   string // of its file, from which another process goes on
 
 	used time.Time // guarded by sentryState.mu
 
 	mu      sync.Mutex
-	files   map[string]*sentryFile // by SHA-1
-	ended   bool                   // committed or abandoned
-	stirred chan struct{}          // closed and replaced when a state changes
+	logged  int64                    // bytes of its file
+	mute    bool                     // its file is not written any more
+	left    map[string]*assembleFile // files that an earlier process worked on; may be nil
+	files   map[string]*sentryFile   // by SHA-1
+	ended   bool                     // committed or abandoned
+	stirred chan struct{}            // closed and replaced when a state changes
 	queue   []string
 	working bool
 }
@@ -243,11 +251,19 @@ type sentryFile struct {
 
 func (f *sentryFile) final() bool { return f.state == stateOK || f.state == stateError }
 
+func newSentryRun(h *Handler, f *runFacts, c stage.Caller) *sentryRun {
+	return &sentryRun{
+		key: f.Key, shelf: f.Shelf, caller: c, stage: f.Stage, path: h.runPath(f), used: h.now(),
+		files: map[string]*sentryFile{}, stirred: make(chan struct{}),
+	}
+}
+
 // end abandons a run that has not ended.
 func (r *sentryRun) end(h *Handler) {
 	r.mu.Lock()
 	ended := r.ended
 	r.ended = true
+	r.drop(h)
 	r.mu.Unlock()
 	if !ended {
 		h.abandon(r.caller, r.stage)
@@ -316,29 +332,33 @@ func checkAssemble(q map[string]*assembleFile) error {
 func (x *exchange) runOf(l stage.Labels, q map[string]*assembleFile) (*sentryRun, error) {
 	s := x.sentry
 	key := fmt.Sprintf("%q %q %q %v", x.who.Name, x.t.args[0], x.t.args[1], l)
-	s.mu.Lock()
-	for i, r := range slices.Backward(s.runs) {
-		if r.key == key && r.has(q) {
-			r.used = x.now()
-			s.runs = append(slices.Delete(s.runs, i, i+1), r)
-			s.mu.Unlock()
-			return r, nil
-		}
+	r := s.find(key, q)
+	if r == nil && s.wake(runName(key)+"*", 0) > 0 {
+		r = s.find(key, q)
 	}
-	s.mu.Unlock()
+	if r != nil {
+		return r, nil
+	}
 	ctx := x.r.Context()
 	st, _, err := x.stages.Open(ctx, x.who.Caller, stage.Spec{Labels: l, Build: x.who.Build})
 	if err != nil {
 		return nil, err
 	}
-	r := &sentryRun{
-		key: key, shelf: shelf(x.who.Name, x.t.args[0]), caller: x.who.Caller, stage: st.ID,
-		used: x.now(), files: map[string]*sentryFile{}, stirred: make(chan struct{}),
-	}
+	facts := &runFacts{Key: key, Shelf: shelf(x.who.Name, x.t.args[0]), Name: x.who.Name, Product: l.Product, Stage: st.ID}
+	r = newSentryRun(x.Handler, facts, x.who.Caller)
 	if err := r.enterKnown(ctx, x, q); err != nil {
 		x.abandon(r.caller, r.stage)
 		return nil, err
 	}
+	events := []runEvent{{Run: facts}}
+	for sum, f := range r.files {
+		e := runEvent{File: sum, Ask: &f.assembleFile}
+		if f.final() {
+			e.State, e.DIF = f.state, f.dif
+		}
+		events = append(events, e)
+	}
+	r.record(x.Handler, events...)
 	var gone []*sentryRun
 	s.mu.Lock()
 	s.runs = append(s.runs, r)
@@ -354,6 +374,20 @@ func (x *exchange) runOf(l stage.Labels, q map[string]*assembleFile) (*sentryRun
 		r.end(x.Handler)
 	}
 	return r, nil
+}
+
+// find returns the run with a key that has the files of a request, or nil.
+func (s *sentryState) find(key string, q map[string]*assembleFile) *sentryRun {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for i, r := range slices.Backward(s.runs) {
+		if r.key == key && r.has(q) {
+			r.used = s.h.now()
+			s.runs = append(slices.Delete(s.runs, i, i+1), r)
+			return r
+		}
+	}
+	return nil
 }
 
 // has reports whether the run has all files of a request and the client waits for
@@ -401,16 +435,20 @@ func (r *sentryRun) enterKnown(ctx context.Context, x *exchange, q map[string]*a
 func (r *sentryRun) begin(h *Handler, q map[string]*assembleFile) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	var events []runEvent
 	for sum, ask := range q {
 		f := r.files[sum]
-		if len(ask.Chunks) > 0 {
+		if len(ask.Chunks) > 0 && !slices.Equal(f.Chunks, ask.Chunks) {
 			f.Chunks = ask.Chunks
+			events = append(events, runEvent{File: sum, Ask: &f.assembleFile})
 		}
 		if f.state == stateNotFound && len(f.Chunks) > 0 && len(r.missing(h, f)) == 0 {
 			f.state = stateAssembling
 			r.queue = append(r.queue, sum)
+			events = append(events, runEvent{File: sum, State: f.state})
 		}
 	}
+	r.record(h, events...)
 	if !r.working && (len(r.queue) > 0 || r.complete() && !r.ended) {
 		r.working = true
 		h.work.Go(func() { r.assemble(h) })
@@ -450,8 +488,11 @@ func (r *sentryRun) assemble(h *Handler) {
 			ends := r.complete() && !r.ended && h.ctx.Err() == nil
 			if ends {
 				r.commit(h)
+				ended := r.ended
 				r.mu.Unlock()
-				r.freeChunks(h)
+				if ended {
+					r.freeChunks(h)
+				}
 				r.mu.Lock()
 			}
 			r.working = false
@@ -471,10 +512,15 @@ func (r *sentryRun) assemble(h *Handler) {
 		switch {
 		case errors.Is(err, fs.ErrNotExist):
 			f.state = stateNotFound // a chunk has expired
+		case err != nil && h.ctx.Err() != nil:
+			f.state = stateNotFound // the next process goes on
 		case err != nil:
 			f.state, f.detail = stateError, h.detail(err)
 		default:
 			f.state, f.dif = stateOK, d
+		}
+		if f.final() {
+			r.record(h, runEvent{File: sum, State: f.state, Detail: f.detail, DIF: f.dif})
 		}
 		r.stir()
 		r.mu.Unlock()
@@ -558,6 +604,7 @@ func (c *chunkReader) close() {
 // of its files is kept, and all are wrong.
 func (r *sentryRun) commit(h *Handler) {
 	r.ended = true
+	var events []runEvent
 	kept := 0
 	for _, f := range r.files {
 		if f.state == stateOK {
@@ -566,15 +613,20 @@ func (r *sentryRun) commit(h *Handler) {
 	}
 	if kept == 0 {
 		h.abandon(r.caller, r.stage)
-	} else if _, err := h.stages.Commit(h.ctx, r.caller, r.stage, stage.Commit{Partial: true}); err != nil {
+	} else if _, err := h.stages.Commit(h.ctx, r.caller, r.stage, stage.Commit{Partial: true}); err != nil && h.ctx.Err() != nil {
+		r.ended = false // the next process goes on: a commit can be repeated
+		return
+	} else if err != nil {
 		text := "the upload could not be committed: " + h.detail(err)
-		for _, f := range r.files {
+		for sum, f := range r.files {
 			if f.state == stateOK {
 				f.state, f.detail, f.dif = stateError, text, nil
+				events = append(events, runEvent{File: sum, State: f.state, Detail: text})
 			}
 		}
 		h.abandon(r.caller, r.stage)
 	}
+	r.record(h, append(events, runEvent{Ended: true})...)
 }
 
 // freeChunks removes the chunks of a run that no other run waits for.
@@ -621,6 +673,9 @@ func (s *sentryState) forget(r *sentryRun) {
 	}
 	r.mu.Unlock()
 	if done {
+		r.mu.Lock()
+		r.drop(s.h)
+		r.mu.Unlock()
 		s.mu.Lock()
 		s.runs = slices.DeleteFunc(s.runs, func(o *sentryRun) bool { return o == r })
 		s.mu.Unlock()
@@ -663,12 +718,16 @@ func (r *sentryRun) answer(h *Handler, q map[string]*assembleFile) map[string]as
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	out := make(map[string]assembled, len(q))
+	var events []runEvent
 	pendingCommit := r.complete() && !r.ended
 	for sum := range q {
 		f := r.files[sum]
 		a := assembled{State: f.state, Missing: []string{}}
 		if pendingCommit && f.state == stateOK {
 			a.State = stateAssembling
+		}
+		if !f.delivered && (a.State == stateOK || a.State == stateError) {
+			events = append(events, runEvent{File: sum, Delivered: true})
 		}
 		switch a.State {
 		case stateOK:
@@ -680,5 +739,6 @@ func (r *sentryRun) answer(h *Handler, q map[string]*assembleFile) map[string]as
 		}
 		out[sum] = a
 	}
+	r.record(h, events...)
 	return out
 }

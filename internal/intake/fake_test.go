@@ -277,7 +277,24 @@ type server struct {
 	*fakeStages
 	*httptest.Server
 	h   *Handler
+	cfg Config
 	dir string
+}
+
+// restart replaces the handler by another one of the same folder. If the first is
+// killed, it does not close anything.
+func (s *server) restart(t *testing.T, killed bool) {
+	t.Helper()
+	old := s.h
+	if killed {
+		t.Cleanup(func() { _ = old.Close() })
+	} else if err := old.Close(); err != nil {
+		t.Fatal(err)
+	}
+	var err error
+	if s.h, err = New(s.cfg); err != nil {
+		t.Fatal(err)
+	}
 }
 
 func whoOf(token string) (Who, *Denied) {
@@ -303,6 +320,7 @@ func newServer(t *testing.T, change ...func(*Config)) *server {
 	for _, f := range change {
 		f(&cfg)
 	}
+	s.cfg = cfg
 	var err error
 	if s.h, err = New(cfg); err != nil {
 		t.Fatal(err)

@@ -118,7 +118,6 @@ type Handler struct {
 	work   sync.WaitGroup
 
 	sentry   *sentryState
-	tecken   *recent[*teckenUpload]
 	breakpad *recent[*breakpadUpload]
 	packages *recent[map[string]assembly]
 	pending  *recent[string] // Pyroscope: file names by principal and build-id
@@ -158,7 +157,6 @@ func New(cfg Config) (*Handler, error) {
 		h.cancel()
 		return nil, err
 	}
-	h.tecken = newRecent(1000, teckenIdle, cfg.Now, func(u *teckenUpload) { u.abandon(h) })
 	h.breakpad = newRecent(1000, breakpadIdle, cfg.Now, func(u *breakpadUpload) { u.close() })
 	h.packages = newRecent[map[string]assembly](1000, 15*time.Minute, cfg.Now, nil)
 	h.pending = newRecent[string](10_000, pyroscopeIdle, cfg.Now, nil)
@@ -184,25 +182,33 @@ func (h *Handler) expireRegularly() {
 // removeLeftovers removes the bodies of a process that has ended. Another one may
 // have the same folder, so they must be older than any request.
 func (h *Handler) removeLeftovers() {
-	var left []string
 	for _, pattern := range []string{spoolPattern, factsPattern} {
-		list, err := filepath.Glob(filepath.Join(h.cfg.Dir, pattern))
-		if err != nil {
-			return // the folder's name has an unfinished pattern
-		}
-		left = append(left, list...)
-	}
-	for _, name := range left {
-		if info, err := os.Stat(name); err == nil && h.now().Sub(info.ModTime()) > chunkIdle {
-			_ = os.Remove(name) // another process may be faster
+		for _, name := range h.files(pattern) {
+			if info, err := os.Stat(name); err == nil && h.now().Sub(info.ModTime()) > chunkIdle {
+				_ = os.Remove(name) // another process may be faster
+			}
 		}
 	}
+}
+
+// files returns the files of the folder whose names match a pattern.
+func (h *Handler) files(pattern string) (paths []string) {
+	list, err := os.ReadDir(h.cfg.Dir)
+	if err != nil {
+		return nil // New has made it
+	}
+	for _, e := range list {
+		if ok, err := filepath.Match(pattern, e.Name()); ok && err == nil {
+			paths = append(paths, filepath.Join(h.cfg.Dir, e.Name()))
+		}
+	}
+	return paths
 }
 
 // Expire frees what clients have left behind for too long: bodies, chunks and
 // open uploads. The handler calls it every minute.
 func (h *Handler) Expire() {
-	h.tecken.expire()
+	h.expireTecken()
 	h.breakpad.expire()
 	h.packages.expire()
 	h.pending.expire()
@@ -212,12 +218,11 @@ func (h *Handler) Expire() {
 	h.alone.touch()
 }
 
-// Close ends the work in the background and removes waiting bodies. Uploads that
-// are not finished are abandoned.
+// Close ends the work in the background. Uploads of several requests that are not
+// finished go on with the next handler of the folder.
 func (h *Handler) Close() error {
 	h.cancel()
 	h.work.Wait()
-	h.tecken.clear()
 	h.breakpad.drop = func(u *breakpadUpload) { u.leave() }
 	h.breakpad.clear()
 	return nil

@@ -6,14 +6,17 @@ import (
 	"crypto/rand"
 	"crypto/sha256"
 	"encoding/hex"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"net/http"
+	"os"
 	"path"
+	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/symdepot/symdepot/debugid"
@@ -196,31 +199,143 @@ const (
 	teckenIdle     = 6 * time.Hour
 )
 
-// teckenUpload is an open upload of version 2: one transaction.
+// teckenUpload is an open upload of version 2: one transaction. Its only state is its
+// file, so that it survives the process: a line with its facts, then a line for
+// each file that has arrived.
 type teckenUpload struct {
-	who   Who
-	stage string
-	limit int64
+	teckenFacts
+	path      string
+	done      []bool // by the position in Files
+	committed bool
+}
 
-	mu    sync.Mutex
-	files []teckenFile
-	left  int
-	gone  bool // committed or abandoned
+// teckenFacts are what an upload is known by.
+type teckenFacts struct {
+	Name    string // of the principal
+	Product string
+	Stage   string
+	Limit   int64 // of a file, in bytes
+	Files   []teckenFile
 }
 
 type teckenFile struct {
-	key  teckenKey
-	size int64
-	md5  string
-	done bool
+	Key  string // module/ID/file
+	Size int64
+	MD5  string
 }
 
-func (u *teckenUpload) abandon(h *Handler) {
-	u.mu.Lock()
-	defer u.mu.Unlock()
-	if !u.gone {
-		u.gone = true
-		h.abandon(u.who.Caller, u.stage)
+// teckenEvent is a line of an upload's file after the first.
+type teckenEvent struct {
+	Done      *int `json:"done,omitempty"` // the position of a file that has arrived
+	Committed bool `json:"committed,omitempty"`
+}
+
+// teckenPattern matches the files of uploads.
+const teckenPattern = "tecken-*.jsonl"
+
+// maxTeckenState limits the file of an upload, in bytes: repeated requests add
+// lines.
+const maxTeckenState = 16 << 20
+
+func (h *Handler) teckenPath(key string) string {
+	return filepath.Join(h.cfg.Dir, "tecken-"+key+".jsonl")
+}
+
+// write appends a line to the file of the upload.
+func (u *teckenUpload) write(line any) error {
+	b, err := json.Marshal(line)
+	if err != nil {
+		return err
+	}
+	_, err = appendTo(u.path, append(b, '\n'))
+	return err
+}
+
+// appendTo appends bytes to a file, which it makes if needed, or leaves it as it
+// was. It returns the number of bytes.
+func appendTo(path string, b []byte) (int64, error) {
+	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o600)
+	if err != nil {
+		return 0, err
+	}
+	info, err := f.Stat()
+	if err == nil {
+		if _, err = f.Write(b); err != nil {
+			_ = f.Truncate(info.Size()) // a reader stops at a line without an end
+		}
+	}
+	return int64(len(b)), errors.Join(err, f.Close())
+}
+
+// readTecken reads the file of an upload.
+func readTecken(path string) (*teckenUpload, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	u := &teckenUpload{path: path}
+	lines := json.NewDecoder(io.LimitReader(f, maxTeckenState))
+	if err := lines.Decode(&u.teckenFacts); err != nil {
+		return nil, err
+	}
+	u.done = make([]bool, len(u.Files))
+	for {
+		var e teckenEvent
+		if err := lines.Decode(&e); errors.Is(err, io.EOF) {
+			return u, nil
+		} else if err != nil {
+			return nil, err
+		}
+		if e.Done != nil && *e.Done >= 0 && *e.Done < len(u.done) {
+			u.done[*e.Done] = true
+		}
+		u.committed = u.committed || e.Committed
+	}
+}
+
+// findTecken returns the upload of a key.
+func (h *Handler) findTecken(key string) (*teckenUpload, error) {
+	missing := &failure{http.StatusNotFound, "there is no such upload, or it has expired"}
+	if b, err := hex.DecodeString(key); err != nil || len(b) != keyBytes || strings.ToLower(key) != key {
+		return nil, missing
+	}
+	path := h.teckenPath(key)
+	info, err := os.Stat(path)
+	if err != nil || h.now().Sub(info.ModTime()) > teckenIdle {
+		return nil, missing
+	}
+	u, err := readTecken(path)
+	if err != nil {
+		h.log.Warn("the file of an upload cannot be read", "protocol", "tecken", "error", err)
+		return nil, missing
+	}
+	return u, nil
+}
+
+// caller is the principal of the upload. The URL of a file is the credential; the
+// rights were checked when the upload was opened.
+func (u *teckenUpload) caller() stage.Caller {
+	return namedCaller(u.Name, u.Product)
+}
+
+// namedCaller is a principal whose upload goes on without its credentials. It may
+// add files to the product of the upload, and see nothing.
+func namedCaller(name, product string) stage.Caller {
+	return stage.Caller{Name: name, Read: func(string) bool { return false }, Write: func(p string) bool { return p == product }}
+}
+
+// expireTecken removes uploads that were not used for long.
+func (h *Handler) expireTecken() {
+	for _, path := range h.files(teckenPattern) {
+		info, err := os.Stat(path)
+		if err != nil || h.now().Sub(info.ModTime()) <= teckenIdle {
+			continue
+		}
+		u, err := readTecken(path)
+		if os.Remove(path) == nil && err == nil && !u.committed { // otherwise another process was faster
+			h.abandon(u.caller(), u.Stage)
+		}
 	}
 }
 
@@ -274,10 +389,10 @@ func serveTeckenV2(x *exchange) error {
 		Key    string `json:"key"`
 		Action action `json:"action"`
 	}
-	u := &teckenUpload{who: x.who, limit: x.limit}
 	id, list, gzip := newKey(), []answer{}, "gzip"
+	u := &teckenUpload{teckenFacts: teckenFacts{Name: x.who.Name, Product: l.Product, Limit: x.limit}, path: x.teckenPath(id)}
 	for _, f := range q.Files {
-		k, ok := parseTeckenKey(f.Key)
+		_, ok := parseTeckenKey(f.Key)
 		sum, err := hex.DecodeString(f.MD5)
 		a := answer{Key: f.Key}
 		switch {
@@ -288,18 +403,21 @@ func serveTeckenV2(x *exchange) error {
 		case f.Size < 0 || f.Size > x.limit:
 			a.Action = action{Type: "error", Msg: "invalid size"}
 		default:
-			a.Action = action{Type: "upload", URL: x.base() + "/upload/v2/" + id + "/" + strconv.Itoa(len(u.files)), Encoding: &gzip}
-			u.files = append(u.files, teckenFile{key: k, size: f.Size, md5: f.MD5})
+			a.Action = action{Type: "upload", URL: x.base() + "/upload/v2/" + id + "/" + strconv.Itoa(len(u.Files)), Encoding: &gzip}
+			u.Files = append(u.Files, teckenFile{Key: f.Key, Size: f.Size, MD5: f.MD5})
 		}
 		list = append(list, a)
 	}
-	if u.left = len(u.files); u.left > 0 {
+	if len(u.Files) > 0 {
 		st, _, err := x.stages.Open(x.r.Context(), x.who.Caller, stage.Spec{Labels: l, Build: x.who.Build})
 		if err != nil {
 			return err
 		}
-		u.stage = st.ID
-		x.tecken.put(id, u)
+		u.Stage = st.ID
+		if err := u.write(&u.teckenFacts); err != nil {
+			x.abandon(x.who.Caller, st.ID)
+			return err
+		}
 	}
 	return x.json(http.StatusCreated, map[string]any{
 		"id": x.now().UnixNano() / 1000, "created_at": x.now().Unix(), "user": x.who.Name, "try_symbols": l.Class == tryClass,
@@ -311,12 +429,15 @@ func serveTeckenV2(x *exchange) error {
 // clients of Google's resumable uploads ask for the URL of the PUT. The URL is the
 // credential.
 func serveTeckenPut(x *exchange) error {
-	u, ok := x.tecken.get(x.t.args[0])
+	u, err := x.findTecken(x.t.args[0])
+	if err != nil {
+		return err
+	}
 	n, err := strconv.Atoi(x.t.args[1])
-	if !ok || err != nil || n < 0 || n >= len(u.files) {
+	if err != nil || n < 0 || n >= len(u.Files) {
 		return &failure{http.StatusNotFound, "there is no such upload, or it has expired"}
 	}
-	x.who, x.limit = u.who, u.limit
+	x.who, x.limit = Who{Caller: u.caller()}, u.Limit
 	if x.r.Method == http.MethodPost {
 		if x.r.Header.Get("X-Goog-Resumable") != "start" {
 			return &failure{http.StatusMethodNotAllowed, "send the file with PUT"}
@@ -325,42 +446,70 @@ func serveTeckenPut(x *exchange) error {
 		x.w.WriteHeader(http.StatusCreated)
 		return nil
 	}
-	if x.r.ContentLength > u.limit {
+	if x.r.ContentLength > u.Limit {
 		return tooLarge(x.limit)
 	}
-	f := &u.files[n]
+	f := u.Files[n]
 	body, err := x.decoded(x.body, x.r.Header.Get("Content-Encoding"))
 	if err != nil {
 		return err
 	}
 	defer body.Close()
 	sum := md5.New() //nolint:gosec // see above
-	path := f.key.module + "/" + f.key.id + "/" + f.key.file
-	_, err = x.stages.PutClaimed(x.r.Context(), u.who.Caller, u.stage, stage.Entry{Path: path, Size: -1}, io.TeeReader(io.LimitReader(body, u.limit+1), sum), func(a stage.Arrived) error {
+	same := func(size int64) error {
 		switch {
-		case a.Size != f.size:
-			return &failure{http.StatusBadRequest, fmt.Sprintf("the file has %d bytes, not %d", a.Size, f.size)}
-		case !bytes.Equal(sum.Sum(nil), mustHex(f.md5)):
-			return &failure{http.StatusBadRequest, "the MD5 of the file is " + hex.EncodeToString(sum.Sum(nil)) + ", not " + f.md5}
+		case size != f.Size:
+			return &failure{http.StatusBadRequest, fmt.Sprintf("the file has %d bytes, not %d", size, f.Size)}
+		case !bytes.Equal(sum.Sum(nil), mustHex(f.MD5)):
+			return &failure{http.StatusBadRequest, "the MD5 of the file is " + hex.EncodeToString(sum.Sum(nil)) + ", not " + f.MD5}
 		}
-		return f.key.check(a)
+		return nil
+	}
+	plain := io.TeeReader(io.LimitReader(body, u.Limit+1), sum)
+	if u.complete() { // a repeated request: the stage takes no files any more
+		size, err := io.Copy(io.Discard, plain)
+		if err == nil {
+			err = same(size)
+		}
+		if err != nil {
+			return err
+		}
+		return x.finishTecken(u)
+	}
+	k, _ := parseTeckenKey(f.Key)
+	path := k.module + "/" + k.id + "/" + k.file
+	_, err = x.stages.PutClaimed(x.r.Context(), u.caller(), u.Stage, stage.Entry{Path: path, Size: -1}, plain, func(a stage.Arrived) error {
+		if err := same(a.Size); err != nil {
+			return err
+		}
+		return k.check(a)
 	})
 	if err != nil {
 		return err
 	}
-	u.mu.Lock()
-	defer u.mu.Unlock()
-	if !f.done {
-		f.done = true
-		u.left--
+	if err := u.write(teckenEvent{Done: &n}); err != nil {
+		return err
 	}
-	if u.left == 0 && !u.gone {
-		if _, err := x.stages.Commit(x.r.Context(), u.who.Caller, u.stage, stage.Commit{}); err != nil {
-			f.done = false // the client may send it again
-			u.left++
+	// Requests for other files have added theirs meanwhile.
+	if u, err = readTecken(u.path); err != nil {
+		return err
+	}
+	return x.finishTecken(u)
+}
+
+// complete reports whether all files have arrived.
+func (u *teckenUpload) complete() bool { return !slices.Contains(u.done, false) }
+
+// finishTecken commits an upload with its last file, and answers the request.
+func (x *exchange) finishTecken(u *teckenUpload) error {
+	if u.complete() && !u.committed {
+		// A repeated commit has the same outcome.
+		if _, err := x.stages.Commit(x.r.Context(), u.caller(), u.Stage, stage.Commit{}); err != nil {
 			return err
 		}
-		u.gone = true
+		if err := u.write(teckenEvent{Committed: true}); err != nil {
+			x.log.Warn("the end of an upload cannot be recorded", "protocol", "tecken", "error", err)
+		}
 	}
 	x.w.WriteHeader(http.StatusOK)
 	return nil

@@ -335,8 +335,8 @@ func (l Purged) Print(w io.Writer) {
 }
 
 // Kept prints what keeps a transaction, as lines of symdepot show: its branch and class with
-// the changes of it, the holds, and its removal.
-func Kept(w io.Writer, t depot.Transaction, holds []depot.Hold, promotions []depot.Promotion, why depot.Removal) {
+// the changes of it, the holds, what it needs, and its removal.
+func Kept(w io.Writer, t depot.Transaction, holds []depot.Hold, promotions []depot.Promotion, needs []int64, why depot.Removal) {
 	line := func(key, format string, args ...any) {
 		fmt.Fprintf(w, "  %-8s %s\n", key, fmt.Sprintf(format, args...))
 	}
@@ -359,6 +359,9 @@ func Kept(w io.Writer, t depot.Transaction, holds []depot.Hold, promotions []dep
 			until = " until " + h.Until.UTC().Format(time.DateOnly)
 		}
 		line("held", "by %s%s: %s", term.Printable(h.Who), until, term.Printable(h.Reason))
+	}
+	for _, n := range needs {
+		line("needs", "transaction %d", n)
 	}
 	if t.Removed.IsZero() {
 		return

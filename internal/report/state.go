@@ -15,6 +15,7 @@ type State struct {
 	Transaction
 	Holds      []Held     `json:"holds"` // ended ones included
 	Promotions []Promoted `json:"promotions"`
+	Needs      []int64    `json:"needs,omitempty"`   // transactions that are kept as long as this one
 	Removal    *Removal   `json:"removal,omitempty"` // of a removed transaction, if it is known
 }
 

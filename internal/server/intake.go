@@ -63,7 +63,7 @@ func (s *uploads) serve(x *exchange, r *http.Request, p *place) {
 // product files everything there.
 func (s *uploads) who(id *auth.Identity, rights auth.Rights) intake.Who {
 	w := intake.Who{
-		Caller:    stage.Caller{Name: id.Name, Read: rights.MayRead, Write: rights.MayWrite},
+		Caller:    stage.Caller{Name: id.Name, Read: rights.MayRead, Write: rights.MayWrite, Class: id.Uploads.Class},
 		Anonymous: id.Anonymous(), Writer: rights.Write,
 	}
 	u := &id.Uploads

@@ -28,7 +28,13 @@ type Commit struct {
 	// Anew makes a transaction even if there is one with the same labels and
 	// manifest.
 	Anew bool
+	// Needs are the numbers of transactions that are kept as long as this one, at most
+	// MaxNeeds.
+	Needs []int64
 }
+
+// MaxNeeds is the number of transactions that a commit can name as needed.
+const MaxNeeds = 100
 
 // Committed is the outcome of a commit.
 type Committed struct {
@@ -74,13 +80,20 @@ func manifestLine(ref blob.Ref, size int64, path string) string {
 // ends the stage. A repeated call has the same outcome. If contents are missing,
 // the Refusal names them and the stage stays open.
 func (s *Stages) Commit(ctx context.Context, c Caller, id string, ask Commit) (Committed, error) {
+	if err := s.mayNeed(ctx, c, id, ask.Needs); err != nil {
+		return Committed{}, err
+	}
 	for attempt := 1; ; attempt++ {
 		row, err := s.row(ctx, c, id)
 		if err != nil {
 			return Committed{}, err
 		}
 		if !row.Closed.IsZero() {
-			return committed(row, ask)
+			done, err := committed(row, ask)
+			if err == nil && len(ask.Needs) > 0 {
+				err = s.explain(s.db.SetNeeds(ctx, row.Number, ask.Needs), id)
+			}
+			return done, err
 		}
 		if row.Collects {
 			return Committed{}, refuse(Conflict, "the files of this stage are visible already; it ends by itself")
@@ -98,6 +111,40 @@ func (s *Stages) Commit(ctx context.Context, c Caller, id string, ask Commit) (C
 		}
 		return Committed{}, s.explain(err, id)
 	}
+}
+
+// mayNeed refuses a commit that needs transactions which the caller may not
+// protect from removal: those of products to which it may not write, and of other
+// classes than its own.
+func (s *Stages) mayNeed(ctx context.Context, c Caller, id string, needs []int64) error {
+	if len(needs) == 0 {
+		return nil
+	}
+	if _, err := s.row(ctx, c, id); err != nil {
+		return err
+	}
+	if len(needs) > MaxNeeds {
+		return refuse(Invalid, "the push needs %d transactions, and the limit is %d", len(needs), MaxNeeds)
+	}
+	for _, n := range needs {
+		product, class, err := s.db.LabelsOf(ctx, n)
+		if err != nil && !isNotExist(err) {
+			return err
+		}
+		switch {
+		case err != nil || !c.Read(product) && !c.Write(product):
+			return noSuchNeed(n)
+		case !c.Write(product):
+			return refuse(Forbidden, "%s may not keep transaction %d, because it may not add files to product %q", c.Name, n, product)
+		case c.Class != "" && c.Class != class:
+			return wrongClass(c)
+		}
+	}
+	return nil
+}
+
+func noSuchNeed(n int64) *Refusal {
+	return refuse(Invalid, "the push needs transaction %d, which does not exist or was removed", n)
 }
 
 // committed returns the outcome of an earlier commit.
@@ -191,7 +238,7 @@ func (s *Stages) commit(ctx context.Context, row index.StageRow, ask Commit) (Co
 	}
 	tx := s.transaction(row)
 	tx.Entries, tx.Manifest = k.entries, k.manifest
-	tx.Stage = &index.StageCommit{ID: row.ID, Changes: row.Changes, Anew: ask.Anew, Quota: s.limits.Quotas[row.Product], Result: func(number int64, again bool) string {
+	tx.Stage = &index.StageCommit{ID: row.ID, Changes: row.Changes, Anew: ask.Anew, Needs: ask.Needs, Quota: s.limits.Quotas[row.Product], Result: func(number int64, again bool) string {
 		out := k.out
 		out.Transaction, out.Again = number, again
 		b, err := json.Marshal(out)

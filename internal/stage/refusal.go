@@ -52,9 +52,12 @@ func isNotExist(err error) bool { return errors.Is(err, fs.ErrNotExist) }
 // one.
 func (s *Stages) explain(err error, id string) error {
 	_, done := errors.AsType[*Refusal](err)
+	need, needs := errors.AsType[*index.NeedError](err)
 	switch limit, is := errors.AsType[*index.StageLimitError](err); {
 	case err == nil || done:
 		return err
+	case needs:
+		return noSuchNeed(need.Number)
 	case is && limit.Files > s.limits.MaxFiles:
 		return refuse(TooLarge, "the stage would have %d files, and the limit is %d", limit.Files, s.limits.MaxFiles)
 	case is:

@@ -41,6 +41,9 @@ type Caller struct {
 	Name string
 	// Read and Write report whether the caller may read and add files of a product.
 	Read, Write func(product string) bool
+	// Class, if not empty, is that of all stages of the caller and of all transactions
+	// that its commits may refer to.
+	Class string
 }
 
 // Labels name what a transaction is filed under.
@@ -305,6 +308,9 @@ func (s *Stages) Open(ctx context.Context, c Caller, spec Spec) (st State, again
 	if !c.Write(spec.Product) {
 		return State{}, false, refuse(Forbidden, "%s may not add files to product %q", c.Name, spec.Product)
 	}
+	if c.Class != "" && c.Class != spec.Class {
+		return State{}, false, wrongClass(c)
+	}
 	if spec.Class != "" {
 		if err := s.depot.CheckClass(ctx, spec.Class); errors.Is(err, index.ErrUnavailable) {
 			return State{}, false, err
@@ -422,7 +428,15 @@ func (s *Stages) row(ctx context.Context, c Caller, id string) (index.StageRow, 
 	if !c.Write(row.Product) {
 		return index.StageRow{}, refuse(Forbidden, "%s may not add files to product %q any more", c.Name, row.Product)
 	}
+	// Another token of the same name may have opened it.
+	if c.Class != "" && c.Class != row.Class {
+		return index.StageRow{}, wrongClass(c)
+	}
 	return row, nil
+}
+
+func wrongClass(c Caller) *Refusal {
+	return refuse(Forbidden, "the credentials are for the class %q only", c.Class)
 }
 
 // open returns an open stage of the caller.

@@ -83,7 +83,7 @@ func (a *API) pusher(r *Request) (stage.Caller, error) {
 	case a.cfg.Stages == nil:
 		return stage.Caller{}, &Problem{Word: "not-found", Detail: "this server takes no pushes"}
 	}
-	return stage.Caller{Name: r.Name, Read: r.Read, Write: r.Principal.Write}, nil
+	return stage.Caller{Name: r.Name, Read: r.Read, Write: r.Principal.Write, Class: r.Identity.Uploads.Class}, nil
 }
 
 // refusals are the words of the kinds of refusals.
@@ -357,7 +357,7 @@ func (a *API) commitStage(w http.ResponseWriter, r *Request, args []string) erro
 		}
 	}
 	r.Allow(commitTime)
-	done, err := a.cfg.Stages.Commit(r.Context(), c, args[0], stage.Commit{Files: q.Files, Manifest: q.Manifest, Partial: q.Partial, Anew: q.Anew})
+	done, err := a.cfg.Stages.Commit(r.Context(), c, args[0], stage.Commit{Files: q.Files, Manifest: q.Manifest, Partial: q.Partial, Anew: q.Anew, Needs: q.Needs})
 	r.Allow(0)
 	if err != nil {
 		return refused(err)

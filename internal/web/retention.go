@@ -33,6 +33,7 @@ type Retention interface {
 	Holds(ctx context.Context, number int64) ([]depot.Hold, error)
 	Promote(ctx context.Context, number int64, class, who string) (depot.Promotion, error)
 	Promotions(ctx context.Context, number int64) ([]depot.Promotion, error)
+	Needs(ctx context.Context, number int64) ([]int64, error)
 	Remove(ctx context.Context, number int64, who string) (depot.Transaction, error)
 	Purge(ctx context.Context, number int64, who, detail string) (depot.Purged, error)
 	Undo(ctx context.Context, number int64, who string) (depot.Transaction, error)

@@ -76,6 +76,7 @@ func (f *fakeRetention) Holds(context.Context, int64) ([]depot.Hold, error) { re
 func (f *fakeRetention) Promotions(context.Context, int64) ([]depot.Promotion, error) {
 	return nil, nil
 }
+func (f *fakeRetention) Needs(context.Context, int64) ([]int64, error) { return []int64{2, 4}, nil }
 func (f *fakeRetention) Why(context.Context, int64) (depot.Removal, error) {
 	return depot.Removal{Who: "ci", Reason: "expired"}, nil
 }

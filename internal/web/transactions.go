@@ -132,7 +132,13 @@ func (a *API) showTransaction(w http.ResponseWriter, r *Request, args []string) 
 			return err
 		}
 	}
-	return writeJSON(w, http.StatusOK, report.NewState(t, holds, promotions, removal))
+	needs, err := a.cfg.Retention.Needs(ctx, t.Number)
+	if err != nil {
+		return err
+	}
+	s := report.NewState(t, holds, promotions, removal)
+	s.Needs = visible(a, r, needs)
+	return writeJSON(w, http.StatusOK, s)
 }
 
 // Limits of texts, in bytes.

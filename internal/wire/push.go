@@ -144,6 +144,8 @@ type PushCommit struct {
 	Manifest string `json:"manifest,omitempty"`
 	Partial  bool   `json:"partial,omitempty"` // commit without the refused files
 	Anew     bool   `json:"anew,omitempty"`    // also if an equal transaction exists
+	// Needs are transactions that are kept as long as this one.
+	Needs []int64 `json:"needs,omitempty"`
 }
 
 // PushCommitted is the result of a commit.

@@ -1,0 +1,210 @@
+package intake
+
+import (
+	"bytes"
+	"crypto/md5"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"os"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+)
+
+// wantNoState expects that no file of an upload is left.
+func (s *server) wantNoState(t *testing.T, patterns ...string) {
+	t.Helper()
+	for _, pattern := range patterns {
+		if list := s.h.files(pattern); len(list) > 0 {
+			t.Errorf("files are left: %q", list)
+		}
+	}
+}
+
+// sendChunks uploads chunks of sentry-cli.
+func (s *server) sendChunks(t *testing.T, chunks ...[]byte) {
+	t.Helper()
+	body, kind := chunkForm(t, "gzip", chunks...)
+	s.expect(t, http.MethodPost, optionsPath, body, http.StatusOK, "", "Content-Type", kind)
+}
+
+// TestSentryRestart restarts the server between the requests of one run: the run goes
+// on, and its transaction has all its files, also those that were known when
+// it began.
+func TestSentryRestart(t *testing.T) {
+	t.Parallel()
+	for _, killed := range []bool{false, true} {
+		t.Run(fmt.Sprintf("killed %v", killed), func(t *testing.T) {
+			t.Parallel()
+			s := newServer(t)
+			files := sentryFiles{"hello.pdb": data(t, "pdb/hello-x64.pdb"), "hello.exe": data(t, "pdb/hello-x64.exe"), "tiny.pdb": data(t, "ppdb/tiny.pdb"), "wrong.txt": []byte("no symbols")}
+			state := func(out map[string]assembled, name string) assembled { return out[sha1Hex(files[name])] }
+			for c := pieces(files["hello.exe"]); len(c) > 0; c = c[min(len(c), 60):] {
+				s.sendChunks(t, c[:min(len(c), 60)]...)
+			}
+			if a := state(s.assemble(t, files.request(t, "hello.exe")), "hello.exe"); a.State != "ok" {
+				t.Fatalf("hello.exe: %+v; want ok", a)
+			}
+			out := s.assemble(t, files.request(t, "hello.exe", "hello.pdb", "tiny.pdb", "wrong.txt"))
+			if a := state(out, "hello.exe"); a.State != "ok" {
+				t.Fatalf("hello.exe is known: %+v; want ok", a)
+			}
+			s.restart(t, killed)
+			s.sendChunks(t, append(pieces(files["tiny.pdb"]), files["wrong.txt"])...)
+			pdb := pieces(files["hello.pdb"])
+			s.sendChunks(t, pdb[:2]...)
+			s.restart(t, killed)
+			out = s.assemble(t, files.request(t, "hello.pdb", "tiny.pdb", "wrong.txt"))
+			if a, b := state(out, "tiny.pdb"), state(out, "wrong.txt"); a.State != "ok" || b.State != "error" {
+				t.Errorf("tiny.pdb: %+v, wrong.txt: %+v; want ok and error", a, b)
+			}
+			if a := state(out, "hello.pdb"); a.State != "not_found" || len(a.Missing) == 0 || strings.Contains(strings.Join(a.Missing, " "), sha1Hex(pdb[0])) {
+				t.Errorf("hello.pdb: %+v; want not_found without its first chunk", a)
+			}
+			s.restart(t, killed)
+			for c := pdb[2:]; len(c) > 0; c = c[min(len(c), 60):] {
+				s.sendChunks(t, c[:min(len(c), 60)]...)
+			}
+			// A poll names no chunks.
+			poll := fmt.Sprintf(`{"%s":{"name":"hello.pdb"}}`, sha1Hex(files["hello.pdb"]))
+			if a := state(s.assemble(t, poll), "hello.pdb"); a.State != "ok" {
+				t.Errorf("hello.pdb: %+v; want ok", a)
+			}
+			s.wantTransactions(t, "Game: hello.exe", "Game: hello.exe, hello.pdb, tiny.pdb")
+			if n := s.open(); n != 0 {
+				t.Errorf("%d stages are open", n)
+			}
+			s.wantNoState(t, runPattern)
+			if n := s.h.spooled.Load(); n != 0 {
+				t.Errorf("%d bytes are left", n)
+			}
+		})
+	}
+}
+
+// TestSentryLeft: what a client has handed over completely is committed after the end
+// of the process, although the client does not ask again; a run whose client has left before
+// expires with its stage.
+func TestSentryLeft(t *testing.T) {
+	t.Parallel()
+	var clock atomic.Int64
+	clock.Store(time.Now().UnixNano())
+	s := newServer(t, func(c *Config) { c.Now = func() time.Time { return time.Unix(0, clock.Load()) } })
+	files := sentryFiles{"tiny.pdb": data(t, "ppdb/tiny.pdb"), "hello.pdb": data(t, "pdb/hello-x64.pdb")}
+	s.assemble(t, files.request(t, "hello.pdb"))
+	ask := files.request(t, "tiny.pdb")
+	s.assemble(t, ask)
+	s.sendChunks(t, pieces(files["tiny.pdb"])...)
+	// The process ends when it has begun to assemble.
+	var q map[string]*assembleFile
+	if err := json.Unmarshal([]byte(ask), &q); err != nil {
+		t.Fatal(err)
+	}
+	r := s.h.sentry.runs[1]
+	r.mu.Lock()
+	r.record(s.h, runEvent{File: sha1Hex(files["tiny.pdb"]), State: stateAssembling})
+	r.mu.Unlock()
+	if b, err := os.ReadFile(r.path); err != nil || os.WriteFile(r.path, append(b, `{"file":"`...), 0o600) != nil { // torn
+		t.Fatal(err)
+	}
+	s.restart(t, true)
+	s.h.Expire()
+	s.wantTransactions(t) // another process may work on it
+	clock.Add(int64(runAsleep) + int64(time.Minute))
+	s.h.Expire()
+	s.h.sentry.settle(t)
+	s.wantTransactions(t, "Game: tiny.pdb")
+	if a := s.assemble(t, ask)[sha1Hex(files["tiny.pdb"])]; a.State != "ok" {
+		t.Errorf("after the restart: %+v; want ok", a)
+	}
+	s.wantTransactions(t, "Game: tiny.pdb")
+	if n := s.open(); n != 1 {
+		t.Errorf("%d stages are open, want 1", n)
+	}
+	s.restart(t, false)
+	clock.Add(int64(runIdle) + int64(10*time.Minute))
+	s.h.Expire()
+	if n := s.open(); n != 0 {
+		t.Errorf("%d stages are open after their time", n)
+	}
+	s.wantNoState(t, runPattern)
+}
+
+// settle waits until no run works.
+func (s *sentryState) settle(t *testing.T) {
+	t.Helper()
+	s.mu.Lock()
+	list := append([]*sentryRun{}, s.runs...)
+	s.mu.Unlock()
+	for _, r := range list {
+		for {
+			r.mu.Lock()
+			working, stirred := r.working, r.stirred
+			r.mu.Unlock()
+			if !working {
+				break
+			}
+			select {
+			case <-stirred:
+			case <-time.After(time.Minute):
+				t.Fatal("a run works for a minute")
+			}
+		}
+	}
+}
+
+// TestTeckenRestart restarts the server between the requests of one upload.
+func TestTeckenRestart(t *testing.T) {
+	t.Parallel()
+	for _, killed := range []bool{false, true} {
+		t.Run(fmt.Sprintf("killed %v", killed), func(t *testing.T) {
+			t.Parallel()
+			var clock atomic.Int64
+			clock.Store(time.Now().UnixNano())
+			s := newServer(t, func(c *Config) { c.Now = func() time.Time { return time.Unix(0, clock.Load()) } })
+			exe := data(t, "pdb/hello-x64.exe")
+			code := object(t, exe, "hello.exe").CodeID
+			sum := func(b []byte) string { m := md5.Sum(b); return hex.EncodeToString(m[:]) }
+			ask := fmt.Sprintf(`{"files":[{"key":"prog/%s/prog.sym","size":%d,"md5_hash":"%s"},{"key":"hello.exe/%s/hello.exe","size":%d,"md5_hash":"%s"}]}`,
+				symID, len(symText), sum([]byte(symText)), code, len(exe), sum(exe))
+			var out struct {
+				Files []struct{ Action struct{ URL string } }
+			}
+			if err := json.Unmarshal([]byte(s.expect(t, http.MethodPost, "/upload/v2/", strings.NewReader(ask), 201, "")), &out); err != nil || len(out.Files) != 2 {
+				t.Fatal(err, out)
+			}
+			put := func(n int, b []byte, status int, text string) {
+				t.Helper()
+				s.expect(t, http.MethodPut, out.Files[n].Action.URL, bytes.NewReader(b), status, text, "Authorization", "-")
+			}
+			s.restart(t, killed)
+			put(0, []byte(symText), 200, "")
+			s.wantTransactions(t)
+			s.restart(t, killed)
+			put(1, append(slices.Clone(exe), 0), 400, "bytes, not")
+			put(1, exe, 200, "")
+			want := ": hello.exe/" + code + "/hello.exe, prog/" + symID + "/prog.sym"
+			s.wantTransactions(t, want)
+			s.restart(t, killed)
+			puts := s.puts
+			put(0, []byte(symText), 200, "") // a repeated request
+			put(0, exe, 400, "bytes, not")
+			if s.wantTransactions(t, want); s.puts != puts {
+				t.Error("a repeated request after the commit stored a file")
+			}
+			// An upload that is not finished expires.
+			s.expect(t, http.MethodPost, "/upload/v2/", strings.NewReader(strings.Replace(ask, symID, strings.Repeat("A", 33), 1)), 201, "")
+			clock.Add(int64(teckenIdle) + int64(time.Hour))
+			s.h.Expire()
+			put(0, []byte(symText), 404, "no such upload")
+			if n := s.open(); n != 0 {
+				t.Errorf("%d stages are open after their time", n)
+			}
+			s.wantNoState(t, teckenPattern)
+		})
+	}
+}

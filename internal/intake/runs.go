@@ -1,0 +1,222 @@
+package intake
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"time"
+)
+
+// A run of sentry-cli survives the process. Its file has a line with its facts, then
+// a line for everything that happens to one of its files. Stored contents are in
+// the stage, chunks are in their folder.
+
+const (
+	// runPattern matches the files of runs. The first part of the name is the hash of
+	// the run's key.
+	runPattern = "run-*.jsonl"
+	// runAsleep is how long after its last use a run of a process that has ended goes on
+	// without a request: clients may leave while files are assembled. Processes touch
+	// the files of their runs every minute.
+	runAsleep = 3 * time.Minute
+	// maxRunState limits the file of a run, in bytes.
+	maxRunState = 128 << 20
+)
+
+// runFacts are what a run is known by.
+type runFacts struct {
+	Key     string // principal, organization and labels
+	Shelf   string // the folder of its chunks
+	Name    string // of the principal
+	Product string
+	Stage   string
+}
+
+// runEvent is a line of a run's file. Members of a file that are empty do not change.
+type runEvent struct {
+	Run       *runFacts     `json:"run,omitempty"`
+	File      string        `json:"file,omitempty"` // SHA-1
+	Ask       *assembleFile `json:"ask,omitempty"`
+	State     string        `json:"state,omitempty"` // ok, error or assembling
+	Detail    string        `json:"detail,omitempty"`
+	DIF       *dif          `json:"dif,omitempty"`
+	Delivered bool          `json:"delivered,omitempty"`
+	Ended     bool          `json:"ended,omitempty"`
+}
+
+// runName is the beginning of the names of the files of runs with a key.
+func runName(key string) string {
+	sum := sha256.Sum256([]byte(key))
+	return "run-" + hex.EncodeToString(sum[:12]) + "-"
+}
+
+func (h *Handler) runPath(f *runFacts) string {
+	return filepath.Join(h.cfg.Dir, runName(f.Key)+f.Stage+".jsonl")
+}
+
+// record appends lines to the file of the run. If that fails, the run does not
+// survive the process. The run's mutex is held, or nobody else has the run yet.
+func (r *sentryRun) record(h *Handler, list ...runEvent) {
+	if r.mute || len(list) == 0 {
+		return
+	}
+	var b bytes.Buffer
+	lines := json.NewEncoder(&b)
+	var err error
+	for _, e := range list {
+		err = errors.Join(err, lines.Encode(e))
+	}
+	var n int64
+	if err == nil {
+		err = h.reserve(int64(b.Len()))
+	}
+	if err == nil {
+		if n, err = appendTo(r.path, b.Bytes()); err != nil {
+			h.spooled.Add(-int64(b.Len()))
+		}
+	}
+	if err != nil {
+		if r.mute = true; r.logged == 0 {
+			_ = os.Remove(r.path) // it is empty, or was not made
+		}
+		h.log.Warn("an upload does not survive a restart of the server: its state cannot be written", "protocol", "sentry", "error", err)
+		return
+	}
+	r.logged += n
+}
+
+// drop removes the file of the run. The run's mutex is held.
+func (r *sentryRun) drop(h *Handler) {
+	if r.logged > 0 {
+		_ = os.Remove(r.path) // otherwise it expires
+	}
+	h.spooled.Add(-r.logged)
+	r.logged, r.mute = 0, true
+}
+
+// readRun reads the run in a file. A line that was not written to its end ends the
+// file.
+func (h *Handler) readRun(path string) (*sentryRun, error) {
+	f, err := os.OpenFile(path, os.O_RDWR, 0)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	lines := json.NewDecoder(io.LimitReader(f, maxRunState))
+	var head runEvent
+	if err := lines.Decode(&head); err != nil {
+		return nil, err
+	}
+	if head.Run == nil || h.runPath(head.Run) != path {
+		return nil, errors.New("it is not the file of a run")
+	}
+	r := newSentryRun(h, head.Run, namedCaller(head.Run.Name, head.Run.Product))
+	for r.logged = lines.InputOffset(); ; r.logged = lines.InputOffset() {
+		var e runEvent
+		err := lines.Decode(&e)
+		if errors.Is(err, io.EOF) {
+			break
+		}
+		if err != nil {
+			if err := f.Truncate(r.logged); err != nil {
+				return nil, err
+			}
+			if _, err := f.WriteAt([]byte{'\n'}, r.logged); err != nil {
+				return nil, err
+			}
+			break
+		}
+		r.apply(&e)
+	}
+	r.left = map[string]*assembleFile{}
+	for sum, f := range r.files {
+		if f.state == stateAssembling {
+			f.state, r.left[sum] = stateNotFound, &assembleFile{}
+		}
+	}
+	return r, nil
+}
+
+// apply changes a run that is read by a line of its file.
+func (r *sentryRun) apply(e *runEvent) {
+	r.ended = r.ended || e.Ended
+	if e.File == "" {
+		return
+	}
+	f := r.files[e.File]
+	if f == nil {
+		f = &sentryFile{state: stateNotFound}
+		r.files[e.File] = f
+	}
+	if e.Ask != nil {
+		f.assembleFile = *e.Ask
+	}
+	if e.State != "" {
+		f.state, f.detail, f.dif = e.State, e.Detail, e.DIF
+	}
+	f.delivered = f.delivered || e.Delivered
+}
+
+// wake loads the runs of processes that have ended whose files' names match a
+// pattern, unless they were used in the last while, and goes on with their work.
+// Damaged files are removed.
+func (s *sentryState) wake(pattern string, while time.Duration) (n int) {
+	s.waking.Lock()
+	defer s.waking.Unlock()
+	now := s.h.now()
+	for _, path := range s.h.files(pattern) {
+		info, err := os.Stat(path)
+		if err != nil || now.Sub(info.ModTime()) < while || s.awake(path) {
+			continue
+		}
+		r, err := s.h.readRun(path)
+		if errors.Is(err, fs.ErrNotExist) {
+			continue
+		}
+		if err != nil {
+			s.h.log.Warn("the state of an upload cannot be read", "protocol", "sentry", "file", path, "error", err)
+			_ = os.Remove(path) // it would be read again
+			continue
+		}
+		r.used = info.ModTime()
+		s.h.spooled.Add(r.logged)
+		s.mu.Lock()
+		s.runs = append(s.runs, r)
+		slices.SortStableFunc(s.runs, func(a, b *sentryRun) int { return a.used.Compare(b.used) })
+		s.mu.Unlock()
+		r.begin(s.h, r.left)
+		n++
+	}
+	return n
+}
+
+// awake reports whether this process has the run of a file.
+func (s *sentryState) awake(path string) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.ContainsFunc(s.runs, func(r *sentryRun) bool { return r.path == path })
+}
+
+// resume goes on with runs of processes that have ended, whose clients may have
+// left, and keeps those of this process from being taken over.
+func (s *sentryState) resume() {
+	now := s.h.now()
+	s.mu.Lock()
+	own := slices.Clone(s.runs)
+	s.mu.Unlock()
+	for _, r := range own {
+		r.mu.Lock()
+		if r.logged > 0 {
+			_ = os.Chtimes(r.path, now, now) // another process might go on, too: a commit is made once
+		}
+		r.mu.Unlock()
+	}
+	s.wake(runPattern, runAsleep)
+}
