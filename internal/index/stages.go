@@ -310,11 +310,13 @@ func (w *write) openStage(id string) (sum StageLimitError, err error) {
 	return sum, err
 }
 
-var filesByHash = eachHash("SELECT "+stageFileColumns+" FROM stage_file f WHERE f.stage_id = $1 AND ", "f.sha256", "$2", " ORDER BY f.path")
+var filesByHash = eachHash("SELECT "+stageFileColumns+" FROM stage_file f WHERE f.stage_id = $1 AND ", "f.sha256", "$2", " ORDER BY f.sha256, f.path")
 
-const filesByOneHash = "SELECT " + stageFileColumns + " FROM stage_file f WHERE f.stage_id = $1 AND f.sha256 = $2 ORDER BY f.path"
+// The order is that of an index: SQLite would otherwise read all files of the stage.
+const filesByOneHash = "SELECT " + stageFileColumns + " FROM stage_file f WHERE f.stage_id = $1 AND f.sha256 = $2 ORDER BY f.sha256, f.path"
 
-// FilesOf returns the files of a stage that have one of the contents.
+// FilesOf returns the files of a stage that have one of the contents, in the order
+// of their contents and paths.
 func (ss Stages) FilesOf(ctx context.Context, id string, refs []blob.Ref) ([]StageFile, error) {
 	var list []StageFile
 	text, args := filesByHash, []any{id, hashList(refs)}

@@ -253,7 +253,7 @@ func (f *sentryFile) final() bool { return f.state == stateOK || f.state == stat
 
 func newSentryRun(h *Handler, f *runFacts, c stage.Caller) *sentryRun {
 	return &sentryRun{
-		key: f.Key, shelf: f.Shelf, caller: c, stage: f.Stage, path: h.runPath(f), used: h.now(),
+		key: f.Key, shelf: f.Shelf, caller: c, stage: f.Stage, path: runPath(h, f), used: h.now(),
 		files: map[string]*sentryFile{}, stirred: make(chan struct{}),
 	}
 }

@@ -183,7 +183,7 @@ func (h *Handler) expireRegularly() {
 // have the same folder, so they must be older than any request.
 func (h *Handler) removeLeftovers() {
 	for _, pattern := range []string{spoolPattern, factsPattern} {
-		for _, name := range h.files(pattern) {
+		for _, name := range filesOf(h, pattern) {
 			if info, err := os.Stat(name); err == nil && h.now().Sub(info.ModTime()) > chunkIdle {
 				_ = os.Remove(name) // another process may be faster
 			}
@@ -191,8 +191,8 @@ func (h *Handler) removeLeftovers() {
 	}
 }
 
-// files returns the files of the folder whose names match a pattern.
-func (h *Handler) files(pattern string) (paths []string) {
+// filesOf returns the files of the handler's folder whose names match a pattern.
+func filesOf(h *Handler, pattern string) (paths []string) {
 	list, err := os.ReadDir(h.cfg.Dir)
 	if err != nil {
 		return nil // New has made it
@@ -208,7 +208,7 @@ func (h *Handler) files(pattern string) (paths []string) {
 // Expire frees what clients have left behind for too long: bodies, chunks and
 // open uploads. The handler calls it every minute.
 func (h *Handler) Expire() {
-	h.expireTecken()
+	expireTecken(h)
 	h.breakpad.expire()
 	h.packages.expire()
 	h.pending.expire()

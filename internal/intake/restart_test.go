@@ -19,7 +19,7 @@ import (
 func (s *server) wantNoState(t *testing.T, patterns ...string) {
 	t.Helper()
 	for _, pattern := range patterns {
-		if list := s.h.files(pattern); len(list) > 0 {
+		if list := filesOf(s.h, pattern); len(list) > 0 {
 			t.Errorf("files are left: %q", list)
 		}
 	}

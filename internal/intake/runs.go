@@ -57,7 +57,7 @@ func runName(key string) string {
 	return "run-" + hex.EncodeToString(sum[:12]) + "-"
 }
 
-func (h *Handler) runPath(f *runFacts) string {
+func runPath(h *Handler, f *runFacts) string {
 	return filepath.Join(h.cfg.Dir, runName(f.Key)+f.Stage+".jsonl")
 }
 
@@ -103,7 +103,7 @@ func (r *sentryRun) drop(h *Handler) {
 
 // readRun reads the run in a file. A line that was not written to its end ends the
 // file.
-func (h *Handler) readRun(path string) (*sentryRun, error) {
+func readRun(h *Handler, path string) (*sentryRun, error) {
 	f, err := os.OpenFile(path, os.O_RDWR, 0)
 	if err != nil {
 		return nil, err
@@ -114,7 +114,7 @@ func (h *Handler) readRun(path string) (*sentryRun, error) {
 	if err := lines.Decode(&head); err != nil {
 		return nil, err
 	}
-	if head.Run == nil || h.runPath(head.Run) != path {
+	if head.Run == nil || runPath(h, head.Run) != path {
 		return nil, errors.New("it is not the file of a run")
 	}
 	r := newSentryRun(h, head.Run, namedCaller(head.Run.Name, head.Run.Product))
@@ -171,12 +171,12 @@ func (s *sentryState) wake(pattern string, while time.Duration) (n int) {
 	s.waking.Lock()
 	defer s.waking.Unlock()
 	now := s.h.now()
-	for _, path := range s.h.files(pattern) {
+	for _, path := range filesOf(s.h, pattern) {
 		info, err := os.Stat(path)
 		if err != nil || now.Sub(info.ModTime()) < while || s.awake(path) {
 			continue
 		}
-		r, err := s.h.readRun(path)
+		r, err := readRun(s.h, path)
 		if errors.Is(err, fs.ErrNotExist) {
 			continue
 		}

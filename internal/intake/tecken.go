@@ -237,7 +237,7 @@ const teckenPattern = "tecken-*.jsonl"
 // lines.
 const maxTeckenState = 16 << 20
 
-func (h *Handler) teckenPath(key string) string {
+func teckenPath(h *Handler, key string) string {
 	return filepath.Join(h.cfg.Dir, "tecken-"+key+".jsonl")
 }
 
@@ -295,12 +295,12 @@ func readTecken(path string) (*teckenUpload, error) {
 }
 
 // findTecken returns the upload of a key.
-func (h *Handler) findTecken(key string) (*teckenUpload, error) {
+func findTecken(h *Handler, key string) (*teckenUpload, error) {
 	missing := &failure{http.StatusNotFound, "there is no such upload, or it has expired"}
 	if b, err := hex.DecodeString(key); err != nil || len(b) != keyBytes || strings.ToLower(key) != key {
 		return nil, missing
 	}
-	path := h.teckenPath(key)
+	path := teckenPath(h, key)
 	info, err := os.Stat(path)
 	if err != nil || h.now().Sub(info.ModTime()) > teckenIdle {
 		return nil, missing
@@ -326,8 +326,8 @@ func namedCaller(name, product string) stage.Caller {
 }
 
 // expireTecken removes uploads that were not used for long.
-func (h *Handler) expireTecken() {
-	for _, path := range h.files(teckenPattern) {
+func expireTecken(h *Handler) {
+	for _, path := range filesOf(h, teckenPattern) {
 		info, err := os.Stat(path)
 		if err != nil || h.now().Sub(info.ModTime()) <= teckenIdle {
 			continue
@@ -390,7 +390,7 @@ func serveTeckenV2(x *exchange) error {
 		Action action `json:"action"`
 	}
 	id, list, gzip := newKey(), []answer{}, "gzip"
-	u := &teckenUpload{teckenFacts: teckenFacts{Name: x.who.Name, Product: l.Product, Limit: x.limit}, path: x.teckenPath(id)}
+	u := &teckenUpload{teckenFacts: teckenFacts{Name: x.who.Name, Product: l.Product, Limit: x.limit}, path: teckenPath(x.Handler, id)}
 	for _, f := range q.Files {
 		_, ok := parseTeckenKey(f.Key)
 		sum, err := hex.DecodeString(f.MD5)
@@ -429,7 +429,7 @@ func serveTeckenV2(x *exchange) error {
 // clients of Google's resumable uploads ask for the URL of the PUT. The URL is the
 // credential.
 func serveTeckenPut(x *exchange) error {
-	u, err := x.findTecken(x.t.args[0])
+	u, err := findTecken(x.Handler, x.t.args[0])
 	if err != nil {
 		return err
 	}
@@ -474,7 +474,7 @@ func serveTeckenPut(x *exchange) error {
 		if err != nil {
 			return err
 		}
-		return x.finishTecken(u)
+		return finishTecken(x, u)
 	}
 	k, _ := parseTeckenKey(f.Key)
 	path := k.module + "/" + k.id + "/" + k.file
@@ -494,14 +494,14 @@ func serveTeckenPut(x *exchange) error {
 	if u, err = readTecken(u.path); err != nil {
 		return err
 	}
-	return x.finishTecken(u)
+	return finishTecken(x, u)
 }
 
 // complete reports whether all files have arrived.
 func (u *teckenUpload) complete() bool { return !slices.Contains(u.done, false) }
 
 // finishTecken commits an upload with its last file, and answers the request.
-func (x *exchange) finishTecken(u *teckenUpload) error {
+func finishTecken(x *exchange, u *teckenUpload) error {
 	if u.complete() && !u.committed {
 		// A repeated commit has the same outcome.
 		if _, err := x.stages.Commit(x.r.Context(), u.caller(), u.Stage, stage.Commit{}); err != nil {
