@@ -103,7 +103,7 @@ var mayImport = map[string][]string{
 }
 
 // coming are rooms whose rows precede their first file.
-var coming = []string{"gsym", "demangle", "unwind"}
+var coming = []string{"gsym", "unwind"}
 
 // soleImporter names the one room that may link a heavy module.
 var soleImporter = map[string]string{
@@ -111,11 +111,11 @@ var soleImporter = map[string]string{
 	"github.com/jackc/pgx/v5":             "internal/index",
 	"github.com/prometheus/client_golang": "internal/server",
 	"github.com/mikelolasagasti/xz":       "internal/xz",
+	"github.com/ianlancetaylor/demangle":  "demangle",
 	"github.com/minio/minio-go/v7":        "internal/bucket",
 	"github.com/jcmturner/gokrb5/v8":      "internal/auth",
 	"github.com/go-jose/go-jose/v4":       "internal/oidc",
 	"github.com/alecthomas/kong":          "cmd/symdepot",
-	"github.com/ianlancetaylor/demangle":  "demangle",
 }
 
 // pure rooms are importable by anyone: no network, no database, no cgo.
