@@ -4,14 +4,24 @@ import (
 	"encoding/csv"
 	"io"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/symdepot/symdepot/internal/depot"
 )
 
 // MissingCSV writes files that clients requested and did not get, as
-// comma-separated values (RFC 4180).
+// comma-separated values (RFC 4180). A text that a spreadsheet would compute, because
+// it begins with =, +, - or @, gets a leading apostrophe.
 type MissingCSV struct{ w *csv.Writer }
+
+// cell is a text that a spreadsheet shows and does not compute: clients choose it.
+func cell(text string) string {
+	if text != "" && strings.ContainsRune("=+-@\t\r", rune(text[0])) {
+		return "'" + text
+	}
+	return text
+}
 
 // NewMissingCSV returns a writer to w that has written the header line.
 func NewMissingCSV(w io.Writer) (*MissingCSV, error) {
@@ -21,7 +31,7 @@ func NewMissingCSV(w io.Writer) (*MissingCSV, error) {
 
 // Write writes one file.
 func (m *MissingCSV) Write(f depot.Wanted) error {
-	return m.w.Write([]string{strconv.FormatInt(f.Count, 10), f.Name, f.ID, f.Client, f.First.UTC().Format(time.RFC3339), f.Last.UTC().Format(time.RFC3339)})
+	return m.w.Write([]string{strconv.FormatInt(f.Count, 10), cell(f.Name), cell(f.ID), cell(f.Client), f.First.UTC().Format(time.RFC3339), f.Last.UTC().Format(time.RFC3339)})
 }
 
 // Flush writes what is buffered.

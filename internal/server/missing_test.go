@@ -54,7 +54,7 @@ func TestMissingCSV(t *testing.T) {
 			t.Errorf("GET %s: type %q, %q; want CSV with a header line", tt.path, r.header.Get("Content-Type"), r.body)
 		}
 	}
-	if r := ask(g.s, "GET", "/missing.csv", bearer(g.all)); !strings.Contains(r.body, "\n2,gone.pdb,0123456789abcdef0123456789abcdef1,") || !strings.Contains(r.body, "\"=cmd,x.pdb\"") {
+	if r := ask(g.s, "GET", "/missing.csv", bearer(g.all)); !strings.Contains(r.body, "\n2,gone.pdb,0123456789abcdef0123456789abcdef1,") || !strings.Contains(r.body, "\"'=cmd,x.pdb\"") {
 		t.Errorf("the list is %q; want gone.pdb twice, and a quoted name", r.body)
 	}
 	asked = depot.WantedFilter{}

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/symdepot/symdepot/internal/term"
+	"github.com/symdepot/symdepot/internal/wire"
 	"github.com/symdepot/symdepot/symcache"
 )
 
@@ -70,14 +71,14 @@ type Class string
 
 // The classes of failures.
 const (
-	ClassExit      Class = "exit"       // the exit code is not 0
-	ClassNoOutput  Class = "no_output"  // the exit code is 0, and there is no result
-	ClassBadOutput Class = "bad_output" // the output is not the result
-	ClassTimeout   Class = "timeout"    // the program exceeded its time limit
-	ClassMemory    Class = "memory"     // the program exceeded its memory limit
-	ClassTooLarge  Class = "too_large"  // the program exceeded its output limit
-	ClassBadSource Class = "bad_source" // the file is not a PDB that a program can read
-	ClassInfra     Class = "infra"      // a fault of the machine: no program, no disk space, an interruption
+	ClassExit      Class = "exit"          // the exit code is not 0
+	ClassNoOutput  Class = "no_output"     // the exit code is 0, and there is no result
+	ClassBadOutput Class = "bad_output"    // the output is not the result
+	ClassTimeout   Class = "timeout"       // the program exceeded its time limit
+	ClassMemory    Class = "memory"        // the program exceeded its memory limit
+	ClassTooLarge  Class = "too_large"     // the program exceeded its output limit
+	ClassBadSource Class = "bad_source"    // the file is not a PDB that a program can read
+	ClassInfra     Class = wire.ClassInfra // a fault of the machine: no program, no disk space, an interruption
 )
 
 // Classes are all classes.
