@@ -3,8 +3,9 @@ package main
 import (
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
-	"os"
+	"iter"
 	"strconv"
 	"strings"
 	"time"
@@ -25,6 +26,7 @@ type auditCmd struct {
 	Product string   `help:"Only files of this product." placeholder:"NAME"`
 	Name    string   `help:"Only files of this name; * matches any text." placeholder:"NAME"`
 	ID      string   `help:"Only the file with this id." placeholder:"ID"`
+	Action  string   `help:"Only this: read or purge." enum:",read,purge" default:"" placeholder:"read|purge"`
 	Remote  string   `help:"Only from addresses that start with this text." placeholder:"ADDRESS"`
 	JSON    bool     `help:"Print one JSON object per record."`
 	Files   []string `arg:"" optional:"" name:"file" help:"The audit logs of several servers, merged by time, with the older files beside each."`
@@ -32,11 +34,12 @@ type auditCmd struct {
 
 // Help is the long help text.
 func (auditCmd) Help() string {
-	return `Lists every download that needed credentials, the oldest first: who, when, from where, which file. A server writes these
-records to the file of --audit-file, or of the key auth.audit.file.
+	return `Lists every download that needed credentials, the oldest first: who, when, from where, which file. Purges of transactions
+(symdepot rm --purge) are listed, too. A server writes these records to the file of --audit-file, or of the key auth.audit.file.
 
   symdepot audit --since 7d --product driver
   symdepot audit --file /var/log/symdepot/audit.jsonl --who 'alice@*' --json
+  symdepot audit --action purge
   symdepot audit node1/audit.jsonl node2/audit.jsonl --since 24h
   symdepot --depot postgres://symdepot@db/symdepot --blobs s3://symbols/prod audit --stored --since 30d
 
@@ -45,7 +48,7 @@ Exit codes: 0 listed, 1 there is none, 2 wrong command line, 3 failed; damaged r
 
 // Run lists records.
 func (c auditCmd) Run(a *app) error {
-	f := auth.AuditFilter{Who: c.Who, Node: c.Node, Product: c.Product, Name: c.Name, ID: c.ID, Remote: c.Remote}
+	f := auth.AuditFilter{Who: c.Who, Node: c.Node, Product: c.Product, Name: c.Name, ID: c.ID, Remote: c.Remote, Action: c.Action}
 	var err error
 	if f.Since, err = moment(c.Since, time.Now()); err != nil {
 		return term.UsageError("--since: " + err.Error())
@@ -53,20 +56,20 @@ func (c auditCmd) Run(a *app) error {
 	if f.Until, err = moment(c.Until, time.Now()); err != nil {
 		return term.UsageError("--until: " + err.Error())
 	}
-	files, done, err := c.files(a, f.Since)
+	logs, done, err := c.logs(a, f)
 	if err != nil {
 		return err
 	}
 	defer done()
 	columns := []string{"TIME", "WHO", "BY", "FROM", "PROTOCOL", "STATUS", "SENT", "PRODUCTS", "NAME", "ID"}
-	if len(files) > 1 {
+	if len(logs) > 1 {
 		columns = append(columns, "SERVER")
 	}
 	lines, t := term.NewJSONLines(a.stdout), term.NewTable(a.stdout, columns...)
 	n := 0
-	for e, err := range auth.ReadAudits(files, f) {
+	for e, err := range auth.MergeAudits(logs) {
 		switch {
-		case errors.Is(err, fs.ErrNotExist), errors.Is(err, fs.ErrPermission):
+		case errors.Is(err, fs.ErrNotExist), errors.Is(err, fs.ErrPermission), errors.Is(err, auth.ErrArchive):
 			return err
 		case err != nil:
 			fmt.Fprintln(a.stderr, "symdepot:", term.Printable(err.Error()))
@@ -79,9 +82,13 @@ func (c auditCmd) Run(a *app) error {
 			}
 			continue
 		}
-		row := []string{e.Time.Local().Format(time.RFC3339), e.Who, string(e.Method), e.Remote, e.Protocol, strconv.Itoa(e.Status), term.Size(e.Bytes),
+		protocol := e.Protocol
+		if e.Action != auth.ActionRead {
+			protocol = e.Action
+		}
+		row := []string{e.Time.Local().Format(time.RFC3339), e.Who, string(e.Method), e.Remote, protocol, strconv.Itoa(e.Status), term.Size(e.Bytes),
 			strings.Join(e.Products, ", "), e.Name, e.ID}
-		if len(files) > 1 {
+		if len(logs) > 1 {
 			row = append(row, e.Node)
 		}
 		t.Row(row...)
@@ -92,57 +99,63 @@ func (c auditCmd) Run(a *app) error {
 	return t.Flush()
 }
 
-// files are the logs that the command line or the configuration names. done deletes
-// copies of them.
-func (c auditCmd) files(a *app, since time.Time) (files []string, done func(), err error) {
+// logs are the records of the logs that the command line or the configuration names,
+// of each server by itself. done ends the reading.
+func (c auditCmd) logs(a *app, f auth.AuditFilter) (logs []iter.Seq2[auth.Event, error], done func(), err error) {
 	done = func() {}
+	files := c.Files
 	switch {
 	case len(c.Files) > 0 && (c.File != "" || c.Config != ""):
 		return nil, done, term.UsageError("files exclude --file and --config")
-	case c.Stored:
-		return c.stored(a, since)
-	case len(c.Files) > 0:
-		return c.Files, done, nil
 	case c.File != "":
-		return []string{c.File}, done, nil
+		files = []string{c.File}
+	case len(files) == 0 && !c.Stored:
+		conf, err := a.config(c.Config)
+		if err == nil && conf.Auth.Audit.File == "" {
+			err = term.UsageError("the configuration has no auth.audit.file; name the file that the server has as --audit-file with --file, or the server's configuration with --config")
+		}
+		if err != nil {
+			return nil, done, err
+		}
+		files = []string{conf.Auth.Audit.File}
 	}
-	conf, err := a.config(c.Config)
-	if err == nil && conf.Auth.Audit.File == "" {
-		err = term.UsageError("the configuration has no auth.audit.file; name the file that the server has as --audit-file with --file, or the server's configuration with --config")
+	if c.Stored {
+		if logs, done, err = stored(a, f); err != nil {
+			return nil, done, err
+		}
 	}
-	if err != nil {
-		return nil, done, err
+	for _, file := range files {
+		logs = append(logs, auth.ReadAudit(file, f))
 	}
-	return []string{conf.Auth.Audit.File}, done, nil
+	return logs, done, nil
 }
 
-// stored copies the files that servers have stored in the bucket.
-func (c auditCmd) stored(a *app, since time.Time) (files []string, done func(), err error) {
-	dir, err := os.MkdirTemp("", "symdepot-audit-")
+// stored are the records of the files that servers have stored in the bucket. They
+// are read from there, in parts.
+func stored(a *app, f auth.AuditFilter) (logs []iter.Seq2[auth.Event, error], done func(), err error) {
+	d, err := a.open(depot.Options{MustExist: true})
 	if err != nil {
 		return nil, func() {}, err
 	}
-	done = func() { _ = os.RemoveAll(dir) }
+	done = func() { _ = d.Close() }
 	defer func() {
 		if err != nil {
 			done()
 		}
 	}()
-	d, err := a.open(depot.Options{MustExist: true})
-	if err != nil {
-		return nil, done, err
-	}
-	defer d.Close()
 	from := d.Nodes.AuditArchive()
 	if from == nil {
 		return nil, done, term.UsageError("--stored is for a depot with a bucket (--blobs); for this one name the server's file with --file")
 	}
-	files, err = from.Fetch(a.ctx, dir, auth.ArchiveLog, since)
-	files = append(files, c.Files...)
-	if c.File != "" {
-		files = append(files, c.File)
+	servers, err := from.Logs(a.ctx, f.Since)
+	for _, s := range servers {
+		files := make([]auth.ArchivedFile, len(s.Files))
+		for i, l := range s.Files {
+			files[i] = auth.ArchivedFile{Name: l.Name, Open: func() (io.ReadCloser, error) { return l.Open(a.ctx) }}
+		}
+		logs = append(logs, auth.ReadArchive(files, f))
 	}
-	return files, done, err
+	return logs, done, err
 }
 
 // moment reads a time, or how long ago one was. Empty is the zero time.

@@ -35,18 +35,25 @@ type Event struct {
 	Remote  string    `json:"remote,omitempty"` // the client's address
 	Agent   string    `json:"agent,omitempty"`  // the client's User-Agent
 
-	Action   string   `json:"action"` // "read" or another recorded action
+	Action   string   `json:"action"` // ActionRead or ActionPurge
 	Protocol string   `json:"protocol,omitempty"`
 	Name     string   `json:"name,omitempty"` // of the file
 	ID       string   `json:"id,omitempty"`
 	Products []string `json:"products,omitempty"` // products that made the file visible
 	Content  string   `json:"content,omitempty"`  // SHA-256, in hex
+	Detail   string   `json:"detail,omitempty"`   // why, if a person said so
 	Status   int      `json:"status,omitempty"`
 	Bytes    int64    `json:"bytes,omitempty"` // sent
 
 	// Lost is the number of lost records before this one.
 	Lost int64 `json:"lost,omitempty"`
 }
+
+// The actions of records.
+const (
+	ActionRead  = "read"  // a download of a file
+	ActionPurge = "purge" // a transaction was purged: Name and ID name it, Detail says why
+)
 
 // By fills in the identity.
 func (e *Event) By(id *Identity) {
@@ -150,14 +157,8 @@ func (a *Audit) Record(e Event) {
 	if e.Time.IsZero() {
 		e.Time = a.cfg.Now()
 	}
-	e.Time, e.Node = e.Time.UTC(), a.cfg.Node
-	for _, s := range []*string{&e.Who, &e.Remote, &e.Agent, &e.Action, &e.Protocol, &e.Name, &e.ID, &e.Content} {
-		*s = field(*s)
-	}
-	e.Products = slices.Clone(e.Products[:min(len(e.Products), maxProducts)])
-	for i, p := range e.Products {
-		e.Products[i] = field(p)
-	}
+	e.Node = a.cfg.Node
+	e.shorten()
 	a.mu.RLock()
 	defer a.mu.RUnlock()
 	if a.closed {
@@ -175,6 +176,18 @@ func (a *Audit) Record(e Event) {
 	case a.queue <- e:
 	case <-t.C:
 		a.lost.Add(1)
+	}
+}
+
+// shorten redacts the texts of a record and limits their lengths.
+func (e *Event) shorten() {
+	e.Time = e.Time.UTC()
+	for _, s := range []*string{&e.Who, &e.Remote, &e.Agent, &e.Action, &e.Protocol, &e.Name, &e.ID, &e.Content, &e.Detail} {
+		*s = field(*s)
+	}
+	e.Products = slices.Clone(e.Products[:min(len(e.Products), maxProducts)])
+	for i, p := range e.Products {
+		e.Products[i] = field(p)
 	}
 }
 
@@ -408,27 +421,39 @@ func olderFiles(file string) ([]aside, error) {
 	}
 	var out []aside
 	for _, e := range entries {
-		rest, ok := strings.CutPrefix(e.Name(), filepath.Base(stem)+"-")
-		if !ok {
-			continue
+		if o, ok := parseAside(filepath.Base(stem), ext, e.Name()); ok {
+			o.name = filepath.Join(filepath.Dir(file), e.Name())
+			out = append(out, o)
 		}
-		if rest, ok = strings.CutSuffix(rest, ext); !ok {
-			continue
-		}
-		when, count, numbered := strings.Cut(rest, ".")
-		o := aside{name: filepath.Join(filepath.Dir(file), e.Name()), n: 1}
-		if o.at, err = time.Parse(stamp, when); err != nil {
-			continue
-		}
-		if numbered {
-			if o.n, err = strconv.Atoi(count); err != nil {
-				continue
-			}
-		}
-		out = append(out, o)
 	}
-	slices.SortFunc(out, func(a, b aside) int { return cmp.Or(a.at.Compare(b.at), cmp.Compare(a.n, b.n)) })
+	slices.SortFunc(out, aside.compare)
 	return out, nil
+}
+
+// compare orders rotated files by age, the oldest first.
+func (a aside) compare(b aside) int { return cmp.Or(a.at.Compare(b.at), cmp.Compare(a.n, b.n)) }
+
+// parseAside reads the name of a rotated file without its folder.
+func parseAside(stem, ext, name string) (a aside, ok bool) {
+	rest, ok := strings.CutPrefix(name, stem+"-")
+	if !ok {
+		return a, false
+	}
+	if rest, ok = strings.CutSuffix(rest, ext); !ok {
+		return a, false
+	}
+	when, count, numbered := strings.Cut(rest, ".")
+	a.name, a.n = name, 1
+	var err error
+	if a.at, err = time.Parse(stamp, when); err != nil {
+		return a, false
+	}
+	if numbered {
+		if a.n, err = strconv.Atoi(count); err != nil {
+			return a, false
+		}
+	}
+	return a, true
 }
 
 // AuditFilter selects records. Empty fields select all.
@@ -467,8 +492,7 @@ func ReadAudit(file string, filter AuditFilter) iter.Seq2[Event, error] {
 			return
 		}
 		for _, o := range files {
-			// A file rotated before Since has no selected records.
-			if o.at.Add(time.Second).Before(filter.Since) {
+			if o.before(filter.Since) {
 				continue
 			}
 			if !readAudit(o.name, &filter, yield) {
@@ -482,13 +506,27 @@ func ReadAudit(file string, filter AuditFilter) iter.Seq2[Event, error] {
 	}
 }
 
+// before reports whether a file was rotated before a time: it has no records since
+// then.
+func (a aside) before(since time.Time) bool { return a.at.Add(time.Second).Before(since) }
+
 // ReadAudits is ReadAudit for the files of several servers, merged by time. Records of
 // the same nanosecond are ordered by the name of their server; those of one server keep
 // the order of its file. So the order does not depend on that of files. A record that
 // two of the logs have is yielded once.
 func ReadAudits(files []string, filter AuditFilter) iter.Seq2[Event, error] {
-	if len(files) == 1 {
-		return ReadAudit(files[0], filter)
+	logs := make([]iter.Seq2[Event, error], len(files))
+	for i, f := range files {
+		logs[i] = ReadAudit(f, filter)
+	}
+	return MergeAudits(logs)
+}
+
+// MergeAudits merges the records of several servers, each of which comes in the order
+// of time, as ReadAudits does.
+func MergeAudits(logs []iter.Seq2[Event, error]) iter.Seq2[Event, error] {
+	if len(logs) == 1 {
+		return logs[0]
 	}
 	type source struct {
 		next  func() (Event, error, bool)
@@ -517,8 +555,8 @@ func ReadAudits(files []string, filter AuditFilter) iter.Seq2[Event, error] {
 				}
 			}
 		}
-		for _, f := range files {
-			next, stop := iter.Pull2(ReadAudit(f, filter))
+		for _, log := range logs {
+			next, stop := iter.Pull2(log)
 			defer stop()
 			s := &source{next: next}
 			if advance(s) {
@@ -555,6 +593,10 @@ func readAudit(name string, filter *AuditFilter, yield func(Event, error) bool) 
 		return yield(Event{}, err)
 	}
 	defer f.Close()
+	return readRecords(f, name, filter, yield)
+}
+
+func readRecords(f io.Reader, name string, filter *AuditFilter, yield func(Event, error) bool) bool {
 	s := bufio.NewScanner(f)
 	s.Buffer(make([]byte, 0, 4096), maxLine)
 	for n := 1; s.Scan(); n++ {

@@ -1,16 +1,15 @@
 package depot
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"errors"
 	"io"
 	"os"
-	"path/filepath"
 	"strings"
 	"time"
 
-	"github.com/symdepot/symdepot/internal/durable"
 	"github.com/symdepot/symdepot/internal/vault"
 )
 
@@ -60,42 +59,99 @@ func (a *AuditArchive) Put(ctx context.Context, name string, size int64, r io.Re
 	return a.vault.PutLog(ctx, a.node+"/"+name, size, r)
 }
 
-// Fetch copies the files of all servers that may have records since a time to a
-// folder for each server below dir. It returns, for each server, the name
-// that the file log would have beside them.
-func (a *AuditArchive) Fetch(ctx context.Context, dir, log string, since time.Time) ([]string, error) {
-	var logs []string
-	seen := map[string]bool{}
+// AuditLog are the closed audit files of one server in the bucket.
+type AuditLog struct {
+	Server string
+	Files  []StoredLog
+}
+
+// StoredLog is a closed audit file in the bucket.
+type StoredLog struct {
+	Name string
+	key  string
+	size int64
+	from *AuditArchive
+	part int64
+}
+
+const (
+	// auditMemory limits the memory in bytes for the files of all servers that are read
+	// at the same time, one of each.
+	auditMemory = 64 << 20
+	// Of each file a part of this size is in memory.
+	leastPart, mostPart = 16 << 10, 1 << 20
+)
+
+// Logs returns the files of all servers that may have records since a time. Nothing
+// of them is read before they are opened.
+func (a *AuditArchive) Logs(ctx context.Context, since time.Time) ([]AuditLog, error) {
+	var logs []AuditLog
+	at := map[string]int{}
 	for info, err := range a.vault.Logs(ctx, "") {
 		if err != nil {
 			return nil, err
 		}
 		node, name, ok := strings.Cut(info.Key, "/")
-		if !ok || node != keyPart(strings.TrimPrefix(node, "n-")) || name != filepath.Base(name) || !filepath.IsLocal(name) {
+		if !ok || node != keyPart(strings.TrimPrefix(node, "n-")) || strings.Contains(name, "/") {
 			continue // not written by a server
 		}
 		if !info.ModTime.IsZero() && info.ModTime.Before(since) {
 			continue
 		}
-		to := filepath.Join(dir, node)
-		if !seen[node] {
-			seen[node] = true
-			if err := durable.MkdirAll(to, 0o700); err != nil {
-				return nil, err
-			}
-			logs = append(logs, filepath.Join(to, log))
+		i, ok := at[node]
+		if !ok {
+			i = len(logs)
+			at[node] = i
+			logs = append(logs, AuditLog{Server: node})
 		}
-		if err := a.fetch(ctx, info.Key, filepath.Join(to, name)); err != nil {
-			return nil, err
+		logs[i].Files = append(logs[i].Files, StoredLog{Name: name, key: info.Key, size: info.Size, from: a})
+	}
+	part := min(max(auditMemory/int64(max(len(logs), 1)), leastPart), mostPart)
+	for i := range logs {
+		for j := range logs[i].Files {
+			logs[i].Files[j].part = part
 		}
 	}
 	return logs, nil
 }
 
-func (a *AuditArchive) fetch(ctx context.Context, key, to string) error {
-	f, err := os.OpenFile(to, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
-	if err != nil {
-		return err
+// Open returns a reader of the file. It requests the file in parts, so that a reader
+// that pauses holds no connection.
+func (l StoredLog) Open(ctx context.Context) (io.ReadCloser, error) {
+	if l.size < 0 {
+		return nil, errors.New("the bucket does not say how long the file is")
 	}
-	return errors.Join(a.vault.GetLog(ctx, key, f), f.Close())
+	return &logReader{ctx: ctx, log: l}, nil
+}
+
+// logReader reads a file in parts.
+type logReader struct {
+	ctx  context.Context
+	log  StoredLog
+	off  int64 // of what has not been requested yet
+	part bytes.Buffer
+}
+
+func (r *logReader) Read(p []byte) (int, error) {
+	if r.part.Len() == 0 {
+		n := min(r.log.part, r.log.size-r.off)
+		if n == 0 {
+			return 0, io.EOF
+		}
+		r.part.Reset()
+		if err := r.log.from.vault.GetLog(r.ctx, r.log.key, r.off, n, &r.part); err != nil {
+			return 0, err
+		}
+		if int64(r.part.Len()) != n {
+			return 0, io.ErrUnexpectedEOF
+		}
+		r.off += n
+	}
+	return r.part.Read(p)
+}
+
+// Close implements io.Closer.
+func (r *logReader) Close() error {
+	r.off, r.part = r.log.size, bytes.Buffer{}
+	return nil
 }

@@ -191,7 +191,7 @@ func (s *access) audit(x *exchange, r *http.Request, req *layout.Request, f *dep
 		return
 	}
 	e := auth.Event{
-		Remote: r.RemoteAddr, Agent: r.UserAgent(), Action: "read", Protocol: x.protocol,
+		Remote: r.RemoteAddr, Agent: r.UserAgent(), Action: auth.ActionRead, Protocol: x.protocol,
 		Name: f.Object.Name, ID: shownID(f.Object), Products: products, Status: x.status, Bytes: x.bytes,
 	}
 	e.By(&x.caller.id)

@@ -39,13 +39,13 @@ func (v *Vault) Logs(ctx context.Context, prefix string) iter.Seq2[bucket.Info, 
 	}
 }
 
-// GetLog writes a stored log file to w.
-func (v *Vault) GetLog(ctx context.Context, name string, w io.Writer) error {
+// GetLog writes n bytes of a stored log file from an offset on to w.
+func (v *Vault) GetLog(ctx context.Context, name string, off, n int64, w io.Writer) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	watch := time.AfterFunc(stall, func() { cancel(errStalled) })
 	defer watch.Stop()
-	o, err := v.bucket.Get(ctx, logPrefix+name, 0, -1, "")
+	o, err := v.bucket.Get(ctx, logPrefix+name, off, n, "")
 	if err == nil {
 		defer o.Body.Close()
 		_, err = io.Copy(failing{w}, alive{o.Body, watch})
