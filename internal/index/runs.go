@@ -248,8 +248,8 @@ func (rs Retention) Begin(ctx context.Context, generation int64, again bool, now
 }
 
 // Continue removes further transactions of a run. The run's Outcome tells whether
-// there are more. A transaction that is held, or was removed, meanwhile is left as
-// it is.
+// there are more. A transaction that was held, promoted or removed meanwhile, or that
+// a transaction outside the run needs, is left as it is.
 func (rs Retention) Continue(ctx context.Context, no int64) (r Run, err error) {
 	err = rs.db.update(ctx, "apply a plan", func(w *write) error {
 		var err error
@@ -266,20 +266,25 @@ func (rs Retention) Continue(ctx context.Context, no int64) (r Run, err error) {
 }
 
 // removeFiles is how many files one write transaction of a run removes, and at
-// least one transaction: other writers wait for it.
+// least one transaction: other writers wait for it. A transaction is always hidden
+// with all its files by one write.
 const removeFiles = 5_000
+
+// removable is the condition that a run may still remove transaction m.
+const removable = `t.deleted_at IS NULL AND NOT EXISTS (SELECT 1 FROM hold h WHERE h.tx_id = m.tx_id AND (h.ends IS NULL OR h.ends >= $2))
+	AND NOT EXISTS (SELECT 1 FROM promotion p WHERE p.tx_id = m.tx_id AND p.at > $3)
+	AND NOT EXISTS (SELECT 1 FROM tx_needs n JOIN tx u ON u.id = n.tx_id WHERE n.needs = m.tx_id AND u.deleted_at IS NULL
+	  AND NOT EXISTS (SELECT 1 FROM run_removal v WHERE v.run = m.run AND v.tx_id = u.id))`
 
 func continueRun(ctx context.Context, w *write, r *Run, now time.Time) error {
 	var list []Removal
 	var files int64
 	more := false
-	if err := w.each(`SELECT m.tx_id, m.class, m.reason, m.detail, t.files, t.deleted_at IS NULL FROM run_removal m JOIN tx t ON t.id = m.tx_id
-		WHERE m.run = $1 AND t.deleted_at IS NULL AND NOT EXISTS (SELECT 1 FROM hold h WHERE h.tx_id = m.tx_id AND (h.ends IS NULL OR h.ends >= $2)) ORDER BY m.tx_id LIMIT 1000`,
-		[]any{r.No, dayOf(now)}, func(scan func(...any) error) error {
+	if err := w.each("SELECT m.tx_id, m.class, m.reason, m.detail, t.files FROM run_removal m JOIN tx t ON t.id = m.tx_id WHERE m.run = $1 AND "+removable+" ORDER BY m.tx_id LIMIT 1000",
+		[]any{r.No, dayOf(now), r.Begun.UnixMilli()}, func(scan func(...any) error) error {
 			x := Removal{At: r.Begun, Who: r.Who, Plan: r.Plan, Until: r.Until}
 			var n int64
-			var live bool
-			if err := scan(&x.Number, &x.Class, &x.Reason, &x.Detail, &n, &live); err != nil {
+			if err := scan(&x.Number, &x.Class, &x.Reason, &x.Detail, &n); err != nil {
 				return err
 			}
 			if more = more || files > 0 && files+n > removeFiles; !more {

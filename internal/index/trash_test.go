@@ -290,8 +290,13 @@ func testRuns(t *testing.T) {
 	db := openTest(t, c.options())
 	ctx := t.Context()
 	var removals []Removal
-	for n := range 4 {
+	const builds = 6
+	for n := range builds {
 		removals = append(removals, Removal{Number: commitTest(t, db, "A", pdb(n), pdb(9)), Class: "nightly", Reason: "expired", Detail: "old"})
+	}
+	// Removed transactions of the run protect none.
+	if err := db.Retention.SetNeeds(ctx, removals[5].Number, []int64{removals[1].Number}); err != nil {
+		t.Fatal(err)
 	}
 	// Each of these is more than one write transaction may remove.
 	if err := db.update(ctx, "test", func(w *write) error {
@@ -305,13 +310,13 @@ func testRuns(t *testing.T) {
 		return Decision{Run{Plan: "p", Kind: "apply", Who: "anna", Begun: c.t, Until: until, Policy: "x", Hash: "h", Facts: "{}"}, removals}, nil
 	}
 	s := stateOf(t, db, c.t)
-	commitTest(t, db, "B", pdb(5))
+	commitTest(t, db, "B", pdb(20))
 	if _, err := db.Retention.Begin(ctx, s.Generation, true, c.t, decide); !errors.Is(err, ErrChanged) {
 		t.Fatalf("run after a change: %v", err)
 	}
 	refused := errors.New("refused")
 	if _, err := db.Retention.Begin(ctx, s.Generation, false, c.t, func(now *RetainedState) (Decision, error) {
-		if now == nil || len(now.Transactions) != 5 {
+		if now == nil || len(now.Transactions) != builds+1 {
 			t.Errorf("the decision is made with %+v, want the present state", now)
 		}
 		return Decision{}, refused
@@ -328,20 +333,39 @@ func testRuns(t *testing.T) {
 	if err := db.Retention.Hold(ctx, Hold{Number: removals[2].Number, Name: "a"}); err != nil {
 		t.Fatal(err)
 	}
+	c.t = c.t.Add(time.Second)
+	if _, err := db.Retention.Promote(ctx, removals[3].Number, "release", "anna"); err != nil {
+		t.Fatal(err)
+	}
+	if err := db.Retention.SetNeeds(ctx, commitTest(t, db, "C", pdb(30)), []int64{removals[4].Number}); err != nil {
+		t.Fatal(err)
+	}
 	list, err := db.Retention.Unfinished(ctx, "p")
 	if err != nil || len(list) != 1 || !reflect.DeepEqual(list[0], r) {
 		t.Fatalf("unfinished runs: %+v, %v; want %+v", list, err, r)
 	}
 	for r.Outcome == RunUnfinished {
+		before := r.Removed
 		if r, err = db.Retention.Continue(ctx, r.No); err != nil {
 			t.Fatal(err)
 		}
+		if r.Removed > before+1 {
+			t.Errorf("one write removed %d transactions of more than %d files, want 1", r.Removed-before, removeFiles)
+		}
+		for n, x := range removals { // each is hidden with all its files, or not at all
+			tx, err := db.Show(ctx, x.Number, nil)
+			if found := len(lookupEntry(t, db, all, pdb(n))) > 0; err != nil || found != tx.Removed.IsZero() {
+				t.Errorf("transaction %d after %d removals: its file is found: %t, removed at %s, %v", x.Number, r.Removed, found, tx.Removed, err)
+			}
+		}
 	}
 	if r.Removed != 3 || r.Outcome != RunDone || r.Ended.IsZero() {
-		t.Errorf("ended run: %+v, want 3 removed transactions: one was held meanwhile", r)
+		t.Errorf("ended run: %+v, want 3 removed transactions: the others were held, promoted and needed meanwhile", r)
 	}
-	if tx, err := db.Show(ctx, removals[2].Number, nil); err != nil || !tx.Removed.IsZero() {
-		t.Errorf("the held transaction: %+v, %v", tx, err)
+	for _, x := range removals[2:5] {
+		if tx, err := db.Show(ctx, x.Number, nil); err != nil || !tx.Removed.IsZero() {
+			t.Errorf("transaction %d, which was protected meanwhile: %+v, %v; want that it is live", x.Number, tx, err)
+		}
 	}
 	if again, err := db.Retention.Continue(ctx, r.No); err != nil || again.Removed != 3 {
 		t.Errorf("an ended run goes on: %+v, %v", again, err)
