@@ -1,17 +1,21 @@
 package main
 
 import (
+	"fmt"
 	"time"
 
 	"github.com/symdepot/symdepot/internal/depot"
+	"github.com/symdepot/symdepot/internal/keeper"
 	"github.com/symdepot/symdepot/internal/report"
 	"github.com/symdepot/symdepot/internal/term"
 )
 
 type gcCmd struct {
-	DryRun     bool          `help:"Only print what would be freed." short:"n"`
+	serverFlags
+	DryRun     bool          `help:"Only print what would be freed, and the number of the plan." short:"n" xor:"plan"`
+	Plan       string        `help:"Free exactly what this plan of a dry run says, or nothing if the depot was changed." placeholder:"PLAN" xor:"plan,trash"`
 	Grace      term.Duration `help:"Keep contents that lost their last transaction less than this long ago; a running add may still refer to them." default:"24h"`
-	EmptyTrash bool          `help:"Free now what is in the trash, too: its transactions cannot be restored any more."`
+	EmptyTrash bool          `help:"Free now what is in the trash, too: its transactions cannot be restored any more." xor:"trash"`
 	Claim      bool          `help:"Let this database delete the objects of the bucket, instead of another copy of it that is not used any more."`
 	JSON       bool          `help:"Print one JSON object."`
 }
@@ -22,39 +26,67 @@ func (gcCmd) Help() string {
 transaction was removed recently wait for --grace. Transactions in the trash are printed, with the time until which symdepot undo restores them; afterwards
 gc frees their contents. May run beside add and serve.
 
+A dry run prints the number of a plan, with which --plan frees exactly that: its grace and its trash are those of the dry run.
+
 With contents in a bucket, one database may delete objects: a restored dump, a promoted copy and a copied folder delete nothing, because the original may be in
 use. --claim gives them that right, and takes it from the original.
 
   symdepot gc --dry-run
+  symdepot gc --plan 8c1f2a90
   symdepot gc --grace 1h
   symdepot gc --empty-trash
   symdepot gc --claim
+  symdepot gc --dry-run --server https://symbols.example.com --token-file admin.token
 
-Exit codes: 0 done, 2 wrong command line, 3 failed, 4 no depot.`
+Exit codes: 0 done, 1 no such plan, 2 wrong command line, 3 failed, or the plan is stale, 4 no depot,
+5 credentials refused, 7 server not reachable.`
 }
 
 // Run collects.
 func (c gcCmd) Run(a *app) error {
+	if c.Claim {
+		if c.DryRun || c.Server != "" {
+			return term.UsageError("--claim cannot be combined with --dry-run or --server")
+		}
+		if err := c.claim(a); err != nil {
+			return err
+		}
+	}
+	return a.keeper(c.serverFlags, depot.Options{Probe: true}, func(k keeper.Keeper) error {
+		l, err := c.collect(a, k)
+		switch {
+		case keeper.IsNo(err):
+			return a.nothing(err.Error())
+		case err != nil:
+			return err
+		case c.DryRun && l.Plan == "":
+			fmt.Fprintln(a.stderr, "symdepot: the plan could not be stored; gc without --plan works nevertheless")
+		}
+		if c.JSON {
+			return term.NewJSONLines(a.stdout).Write(l)
+		}
+		l.Print(a.stdout)
+		return nil
+	})
+}
+
+func (c gcCmd) collect(a *app, k keeper.Keeper) (report.Collected, error) {
+	opt := depot.CollectOptions{Grace: time.Duration(c.Grace), EmptyTrash: c.EmptyTrash}
+	switch {
+	case c.Plan != "":
+		return k.ApplyCollection(a.ctx, c.Plan)
+	case c.DryRun:
+		return k.PlanCollection(a.ctx, opt)
+	}
+	return k.Collect(a.ctx, opt)
+}
+
+// claim gives the depot the right to delete the objects of its bucket.
+func (gcCmd) claim(a *app) error {
 	d, err := a.open(depot.Options{MustExist: true, Probe: true})
 	if err != nil {
 		return err
 	}
 	defer d.Close()
-	if c.Claim {
-		if c.DryRun {
-			return term.UsageError("--claim cannot be combined with --dry-run")
-		}
-		if err := d.Check.Claim(a.ctx); err != nil {
-			return err
-		}
-	}
-	got, err := d.Retention.Collect(a.ctx, depot.CollectOptions{Grace: time.Duration(c.Grace), DryRun: c.DryRun, EmptyTrash: c.EmptyTrash})
-	if err != nil {
-		return err
-	}
-	if c.JSON {
-		return term.NewJSONLines(a.stdout).Write(report.NewCollected(got, c.DryRun))
-	}
-	report.Freed(a.stdout, got, c.DryRun)
-	return nil
+	return d.Check.Claim(a.ctx)
 }

@@ -6,11 +6,12 @@ import (
 
 	"github.com/symdepot/symdepot/internal/depot"
 	"github.com/symdepot/symdepot/internal/report"
+	"github.com/symdepot/symdepot/internal/term"
 )
 
 // kept prints the class of a transaction and its history, the holds on it, and who
-// removed it.
-func (a *app) kept(r *depot.Retention, tx depot.Transaction) error {
+// removed it; with asJSON all of the transaction.
+func (a *app) kept(r *depot.Retention, tx depot.Transaction, asJSON bool) error {
 	holds, err := r.Holds(a.ctx, tx.Number)
 	if err != nil {
 		return err
@@ -24,9 +25,22 @@ func (a *app) kept(r *depot.Retention, tx depot.Transaction) error {
 		return err
 	}
 	why, err := r.Why(a.ctx, tx.Number)
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+	unknown := errors.Is(err, fs.ErrNotExist)
+	if err != nil && !unknown {
 		return err
 	}
-	report.Kept(a.stdout, tx, holds, promotions, needs, why)
-	return nil
+	if !asJSON {
+		report.Kept(a.stdout, tx, holds, promotions, needs, why)
+		return nil
+	}
+	removal := &why
+	if unknown || tx.Removed.IsZero() {
+		removal = nil
+	}
+	l := report.NewState(tx, holds, promotions, removal)
+	l.Needs = needs
+	if l.Key, err = r.PushKey(a.ctx, tx.Number); err != nil {
+		return err
+	}
+	return term.NewJSONLines(a.stdout).Write(l)
 }

@@ -93,6 +93,7 @@ type cli struct {
 	Promote    promoteCmd    `cmd:"" help:"Move a transaction to another class of the retention policy."`
 	Hold       holdCmd       `cmd:"" help:"Protect a transaction from removal."`
 	Unhold     unholdCmd     `cmd:"" help:"Release the holds on a transaction."`
+	Comment    commentCmd    `cmd:"" help:"Replace the comment of a transaction."`
 	Usage      usageCmd      `cmd:"" help:"Print what takes the space of the depot, and what would come free."`
 	Gc         gcCmd         `cmd:"" help:"Free the space of contents that no transaction refers to."`
 	Verify     verifyCmd     `cmd:"" help:"Check every stored byte and every row of the index."`
@@ -209,9 +210,12 @@ func (o output) Write(p []byte) (int, error) {
 func (a *app) describe(err error) string {
 	var out outputError
 	var parse *kong.ParseError
+	var unfinished *depot.UnfinishedError
 	switch {
 	case errors.As(err, &parse):
 		return term.FlagText(err.Error())
+	case errors.As(err, &unfinished):
+		return err.Error()
 	case errors.Is(err, context.Canceled):
 		return "interrupted; nothing was left half done"
 	case errors.As(err, &out):

@@ -6,6 +6,7 @@ import (
 
 	"github.com/symdepot/symdepot/internal/depot"
 	"github.com/symdepot/symdepot/internal/keeper"
+	"github.com/symdepot/symdepot/internal/report"
 	"github.com/symdepot/symdepot/internal/retention"
 	"github.com/symdepot/symdepot/internal/term"
 )
@@ -14,6 +15,7 @@ import (
 const exitUnmet = 8
 
 type policyCheckCmd struct {
+	JSON bool   `help:"Print one JSON object, also if the policy is wrong."`
 	File string `arg:"" name:"file" help:"The policy, in YAML; - is standard input."`
 }
 
@@ -24,6 +26,13 @@ func (c policyCheckCmd) Run(a *app) error {
 		return err
 	}
 	p, err := retention.Parse(c.File, text)
+	if c.JSON {
+		l := report.NewPolicyCheck(c.File, p, err)
+		if err := term.NewJSONLines(a.stdout).Write(l); err != nil || l.Correct {
+			return err
+		}
+		return term.Exit(exitUsage)
+	}
 	if err != nil {
 		return policyFault(err)
 	}

@@ -219,7 +219,7 @@ func (c listCmd) Run(a *app) error {
 }
 
 type showCmd struct {
-	JSON   bool  `help:"Print the transaction, then one JSON object per file."`
+	JSON   bool  `help:"Print the transaction with its class, holds, promotions and removal, then one JSON object per file."`
 	Number int64 `arg:"" name:"tx" help:"The transaction's number."`
 }
 
@@ -252,7 +252,7 @@ func (c showCmd) Run(a *app) error {
 	if o := tx.Origin; o != nil {
 		fmt.Fprintf(w, "  origin   %s of %s\n", term.Printable(o.Number), term.Printable(o.Store))
 	}
-	if err := a.kept(d.Retention, tx); err != nil {
+	if err := a.kept(d.Retention, tx, false); err != nil {
 		return err
 	}
 	fmt.Fprintln(w)
@@ -270,7 +270,7 @@ func (c showCmd) Run(a *app) error {
 
 func (c showCmd) showJSON(a *app, d *depot.Depot, tx depot.Transaction) error {
 	out := term.NewJSONLines(a.stdout)
-	if err := out.Write(report.NewTransaction(tx)); err != nil {
+	if err := a.kept(d.Retention, tx, true); err != nil {
 		return err
 	}
 	return d.Files(a.ctx, c.Number, func(f depot.TxFile) error {

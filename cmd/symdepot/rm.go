@@ -1,9 +1,11 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"time"
 
+	"github.com/symdepot/symdepot/internal/auth"
 	"github.com/symdepot/symdepot/internal/depot"
 	"github.com/symdepot/symdepot/internal/keeper"
 	"github.com/symdepot/symdepot/internal/term"
@@ -26,7 +28,8 @@ restores the transaction until it ends. A transaction with a hold is not removed
   symdepot rm 17 18
   symdepot rm --purge 17 --reason "contains a key"
 
---purge says when others still need some of the bytes: these stay. Who purged what, and when, stays on record.
+--purge says when others still need some of the bytes: these stay. Who purged what, and when, stays on record, and is written to the audit log
+(auth.audit.file): symdepot audit --action purge.
 
 Exit codes: 0 removed, 1 no such transaction (none was removed), 2 wrong command line, 3 failed or held, 4 no depot,
 5 credentials refused, 7 server not reachable.`
@@ -35,6 +38,11 @@ Exit codes: 0 removed, 1 no such transaction (none was removed), 2 wrong command
 // Run removes transactions.
 func (c rmCmd) Run(a *app) error {
 	return a.keeper(c.serverFlags, depot.Options{Probe: c.Purge}, func(k keeper.Keeper) error {
+		record, done, err := c.recorder(a)
+		if err != nil {
+			return err
+		}
+		defer done()
 		for _, n := range c.Numbers {
 			tx, err := k.Transaction(a.ctx, n)
 			if err != nil {
@@ -45,7 +53,7 @@ func (c rmCmd) Run(a *app) error {
 			}
 		}
 		for _, n := range c.Numbers {
-			if err := c.remove(a, k, n); err != nil {
+			if err := c.remove(a, k, n, record); err != nil {
 				return noSuchTx(a.stderr, n, err)
 			}
 		}
@@ -53,9 +61,18 @@ func (c rmCmd) Run(a *app) error {
 	})
 }
 
-func (c rmCmd) remove(a *app, k keeper.Keeper, n int64) error {
+func (c rmCmd) remove(a *app, k keeper.Keeper, n int64, record func(auth.Event) error) error {
 	if c.Purge {
+		tx, err := k.Transaction(a.ctx, n)
+		if err != nil {
+			return err
+		}
 		l, err := k.Purge(a.ctx, n, c.Reason)
+		if l.Transaction > 0 {
+			e := auth.PurgeEvent(n, tx.Product, c.Reason, l.Frees)
+			e.Who = localUser()
+			err = errors.Join(err, record(e))
+		}
 		switch {
 		case err != nil:
 			return err
@@ -70,39 +87,4 @@ func (c rmCmd) remove(a *app, k keeper.Keeper, n int64) error {
 		return err
 	}
 	return a.print(c.JSON, l, "removed transaction %d (%s)%s\n", n, term.Count(l.Objects, "object"), l.Restorable())
-}
-
-type undoCmd struct {
-	serverFlags
-	JSON    bool    `help:"Print one JSON object per transaction."`
-	Numbers []int64 `arg:"" name:"tx" help:"Numbers of removed transactions."`
-}
-
-// Help is the long help text.
-func (undoCmd) Help() string {
-	return `Restores removed transactions from the trash, with all their files. The retention policy says how long the trash keeps them.
-
-  symdepot undo 17
-
-Exit codes: 0 restored, 1 no such transaction, or it is not in the trash, 2 wrong command line, 3 failed, 4 no depot,
-5 credentials refused, 7 server not reachable.`
-}
-
-// Run restores transactions.
-func (c undoCmd) Run(a *app) error {
-	return a.keeper(c.serverFlags, depot.Options{}, func(k keeper.Keeper) error {
-		for _, n := range c.Numbers {
-			l, err := k.Undo(a.ctx, n)
-			switch {
-			case keeper.IsNo(err):
-				return a.nothing(err.Error())
-			case err != nil:
-				return noSuchTx(a.stderr, n, err)
-			}
-			if err := a.print(c.JSON, l, "restored transaction %d (%s)\n", n, term.Count(l.Objects, "object")); err != nil {
-				return err
-			}
-		}
-		return nil
-	})
 }

@@ -222,7 +222,7 @@ func serve(a *app, conf *config.Config, specs []upstream.Spec, add []string, inf
 	quotas := func(ctx context.Context) (map[string]int64, error) { return web.Quotas(ctx, d.Stages()) }
 	srv, err := server.New(server.Config{
 		Usage: &server.Usage{Sum: d.Retention.Usage, Quotas: quotas},
-		API:   web.New(web.Config{Stages: d.Stages(), Retention: d.Retention, Transactions: d, Tokens: tokenAPI{guard.gate, tokenStore{d}}, Log: log}), Uploads: uploads, Missing: d.Missing,
+		API:   web.New(web.Config{Stages: d.Stages(), Retention: d.Retention, Transactions: d, Tokens: tokenAPI{guard.gate, tokenStore{d}}, Audit: guard.audit, Log: log}), Uploads: uploads, Missing: d.Missing,
 		Gate: guard.gate, Audit: guard.audit, TLS: listenerTLS,
 		Depot: d, ID: sources.ID, Log: log, Public: conf.Public, Hosts: conf.Hosts, Origins: conf.Origins, ProxyNetworks: proxies, Prefixes: conf.Prefixes, TwoTier: conf.TwoTier,
 		Paths: conf.FilePath, AccessLog: conf.Log.Requests, SymCache: conf.SymCacheServer(),

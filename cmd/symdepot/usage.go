@@ -1,16 +1,22 @@
 package main
 
 import (
+	"time"
+
 	"github.com/symdepot/symdepot/internal/depot"
 	"github.com/symdepot/symdepot/internal/keeper"
+	"github.com/symdepot/symdepot/internal/report"
 	"github.com/symdepot/symdepot/internal/term"
 )
 
 type usageCmd struct {
 	serverFlags
-	By    string `help:"What to list: product (default), version, class or kind." enum:"product,version,class,kind" default:"product" placeholder:"product|version|class|kind"`
-	Limit int    `help:"Maximum number of lines, the largest first; 0: all." default:"0"`
-	JSON  bool   `help:"Print one JSON object with all lists."`
+	By       string  `help:"What to list: product (default), version, class or kind." enum:"product,version,class,kind" default:"product" placeholder:"product|version|class|kind"`
+	Limit    int     `help:"Maximum number of lines, the largest first; 0: all." default:"0"`
+	OverTime bool    `help:"List the recorded usage of the whole depot, day by day."`
+	Days     int     `help:"With --over-time: how many days, up to today." default:"30"`
+	Product  *string `help:"With --over-time: the usage of this product." short:"p" placeholder:"NAME"`
+	JSON     bool    `help:"Print one JSON object with all lists; with --over-time one per day."`
 }
 
 // Help is the long help text.
@@ -22,13 +28,25 @@ SHARED is what others hold too. Sizes are disk space, with what was made from th
   symdepot usage --by class
   symdepot usage --by version --limit 20
 
-Exit codes: 0 done, 2 wrong command line, 3 failed, 4 no depot,
+--over-time lists what was recorded. A server records the usage once a day, and so does each run of symdepot gc and of
+symdepot policy apply. ADDED and REMOVED are the lengths of the files of transactions that were added and removed on the day.
+
+  symdepot usage --over-time --days 90
+  symdepot usage --over-time --product Game --json
+
+Exit codes: 0 done, 1 no usage was recorded (--over-time), 2 wrong command line, 3 failed, 4 no depot,
 5 credentials refused, 7 server not reachable.`
 }
 
 // Run prints the usage.
 func (c usageCmd) Run(a *app) error {
+	if c.Days < 1 || !c.OverTime && c.Product != nil {
+		return term.UsageError("--product and --days belong to --over-time, and --days is at least 1")
+	}
 	return a.keeper(c.serverFlags, depot.Options{}, func(k keeper.Keeper) error {
+		if c.OverTime {
+			return c.overTime(a, k)
+		}
 		l, err := k.Usage(a.ctx)
 		if err != nil {
 			return err
@@ -38,4 +56,24 @@ func (c usageCmd) Run(a *app) error {
 		}
 		return l.Print(a.stdout, c.By, c.Limit)
 	})
+}
+
+func (c usageCmd) overTime(a *app, k keeper.Keeper) error {
+	today := time.Now().UTC().Truncate(24 * time.Hour)
+	list, err := k.UsageDays(a.ctx, depot.UsageFilter{From: today.AddDate(0, 0, 1-c.Days), To: today, Product: c.Product, All: c.Product == nil})
+	switch {
+	case err != nil:
+		return err
+	case len(list) == 0:
+		return a.nothing("no usage was recorded in these days; a server records it once a day, and symdepot gc does")
+	case !c.JSON:
+		return report.PrintUsageDays(a.stdout, list, c.Product != nil)
+	}
+	out := term.NewJSONLines(a.stdout)
+	for _, u := range list {
+		if err := out.Write(u); err != nil {
+			return err
+		}
+	}
+	return nil
 }

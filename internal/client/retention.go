@@ -132,6 +132,12 @@ func (r *Retention) Preview(ctx context.Context, into any) error {
 	return r.send(ctx, http.MethodPost, wire.PlansPath, wire.PlanSpec{Kind: wire.PlanRetention}, into)
 }
 
+// PlanCollection makes a plan of a garbage collection.
+func (r *Retention) PlanCollection(ctx context.Context, grace time.Duration, emptyTrash bool, into any) error {
+	seconds := int64((grace + time.Second - 1) / time.Second)
+	return r.send(ctx, http.MethodPost, wire.PlansPath, wire.PlanSpec{Kind: wire.PlanGC, Grace: &seconds, EmptyTrash: emptyTrash}, into)
+}
+
 // Apply applies a plan.
 func (r *Retention) Apply(ctx context.Context, plan string, q wire.PlanApply, into any) error {
 	return r.send(ctx, http.MethodPost, wire.PlansPath+"/"+url.PathEscape(plan)+"/apply", q, into)
@@ -173,4 +179,14 @@ func (r *Retention) Undo(ctx context.Context, number int64, into any) error {
 // Usage reads what takes the space.
 func (r *Retention) Usage(ctx context.Context, into any) error {
 	return r.send(ctx, http.MethodGet, wire.UsagePath, nil, into)
+}
+
+// UsageDays reads what a product took day by day; with a nil product all of them, or
+// the whole depot.
+func (r *Retention) UsageDays(ctx context.Context, from, to time.Time, by string, product *string, into any) error {
+	q := url.Values{"from": {from.UTC().Format(time.DateOnly)}, "to": {to.UTC().Format(time.DateOnly)}, "by": {by}}
+	if product != nil {
+		q.Set("product", *product)
+	}
+	return r.send(ctx, http.MethodGet, wire.UsagePath+"?"+q.Encode(), nil, into)
 }

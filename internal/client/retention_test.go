@@ -44,10 +44,15 @@ func TestRetentionRequests(t *testing.T) {
 	})
 	ctx, name := t.Context(), "x"
 	for want, do := range map[string]func(into any) error{
-		"GET /-/api/v1/retention/rules":                                   func(into any) error { return c.Rules(ctx, into) },
-		`PUT /-/api/v1/retention/rules "3" text`:                          func(into any) error { return c.SetRules(ctx, []byte("text"), 3, into) },
-		`PUT /-/api/v1/retention/rules *`:                                 func(into any) error { return c.SetRules(ctx, nil, -1, into) },
-		`POST /-/api/v1/plans  {"kind":"retention"}`:                      func(into any) error { return c.Preview(ctx, into) },
+		"GET /-/api/v1/retention/rules":                                     func(into any) error { return c.Rules(ctx, into) },
+		`PUT /-/api/v1/retention/rules "3" text`:                            func(into any) error { return c.SetRules(ctx, []byte("text"), 3, into) },
+		`PUT /-/api/v1/retention/rules *`:                                   func(into any) error { return c.SetRules(ctx, nil, -1, into) },
+		`POST /-/api/v1/plans  {"kind":"retention"}`:                        func(into any) error { return c.Preview(ctx, into) },
+		`POST /-/api/v1/plans  {"kind":"gc","grace":61,"empty_trash":true}`: func(into any) error { return c.PlanCollection(ctx, 60500*time.Millisecond, true, into) },
+		`PATCH /-/api/v1/transactions/17  {"comment":"x"}`:                  func(into any) error { return c.Change(ctx, 17, wire.TransactionChange{Comment: &name}, into) },
+		"GET /-/api/v1/usage?by=product&from=2026-11-01&product=x&to=2026-11-02": func(into any) error {
+			return c.UsageDays(ctx, time.Date(2026, 11, 1, 0, 0, 0, 0, time.UTC), time.Date(2026, 11, 2, 0, 0, 0, 0, time.UTC), wire.UsageByProduct, &name, into)
+		},
 		`POST /-/api/v1/plans/a%2Fb/apply  {"yes_remove":2}`:              func(into any) error { return c.Apply(ctx, "a/b", wire.PlanApply{YesRemove: 2}, into) },
 		"GET /-/api/v1/transactions/17":                                   func(into any) error { return c.Transaction(ctx, 17, into) },
 		`PATCH /-/api/v1/transactions/17  {"class":"a"}`:                  func(into any) error { return c.Change(ctx, 17, wire.TransactionChange{Class: "a"}, into) },

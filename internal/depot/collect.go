@@ -66,114 +66,155 @@ func (d *Depot) Collect(ctx context.Context, grace time.Duration, dryRun bool) (
 
 // Collect is Depot.Collect with options.
 func (r *Retention) Collect(ctx context.Context, opt CollectOptions) (Collected, error) {
-	d, grace, dryRun := r.d, opt.Grace, opt.DryRun
-	var c Collected
-	now := d.now()
-	before := now.Add(-grace)
-	listed := now.Add(max(0, -grace))
-	if opt.EmptyTrash {
-		listed = now.AddDate(100, 0, 0) // the end of every trash
+	now := r.d.now()
+	if !opt.DryRun {
+		if _, err := r.d.db.Trash.Empty(ctx, opt.trashEnd(now)); err != nil {
+			return Collected{}, err
+		}
 	}
-	if !dryRun {
-		until := now
-		if opt.EmptyTrash {
-			until = listed
-		}
-		if _, err := d.db.Trash.Empty(ctx, until); err != nil {
-			return c, err
-		}
+	g, err := r.survey(ctx, opt, now)
+	if err != nil || opt.DryRun {
+		return g.Collected, err
+	}
+	c, err := r.free(ctx, g, opt.Grace, now)
+	if err == nil {
+		r.recordAfter(ctx, "garbage collection")
+	}
+	return c, err
+}
+
+// trashEnd is the time until which the trash of transactions must end that Collect
+// gives up.
+func (opt CollectOptions) trashEnd(now time.Time) time.Time {
+	if opt.EmptyTrash {
+		return now.AddDate(100, 0, 0) // the end of every trash
+	}
+	return now
+}
+
+// garbage is what Collect frees at a time.
+type garbage struct {
+	Collected
+	refs   []blob.Ref  // contents without a transaction
+	strays []blob.Info // blobs without a row
+	trash  []int64     // transactions in the trash that it gives up
+}
+
+// survey finds what Collect frees at a time, and changes nothing.
+func (r *Retention) survey(ctx context.Context, opt CollectOptions, now time.Time) (garbage, error) {
+	d, grace := r.d, opt.Grace
+	var g garbage
+	before := now.Add(-grace)
+	latest := now.Add(max(0, -grace))
+	listed := latest
+	if opt.EmptyTrash {
+		listed = opt.trashEnd(now)
 	}
 	var err error
-	if c.Trash, _, c.TrashBytes, err = r.Trash(ctx); err != nil {
-		return c, err
+	if g.Trash, _, g.TrashBytes, err = d.db.Trash.List(ctx, now); err != nil {
+		return g, err
 	}
 	if opt.EmptyTrash {
-		c.Trash, c.TrashBytes = nil, 0 // in a dry run they are counted below
+		for _, t := range g.Trash {
+			if !t.Removed.After(now) {
+				g.trash = append(g.trash, t.Number)
+			}
+		}
+		g.Trash, g.TrashBytes = nil, 0 // they are counted below
+	}
+	ended, err := d.db.Trash.Ended(ctx, now, opt.trashEnd(now))
+	if err != nil {
+		return g, err
 	}
 	pinned, err := d.db.Retention.StagePins(ctx)
 	if err != nil {
-		return c, err
+		return g, err
 	}
-	var refs []blob.Ref
 	for content, err := range d.db.Unreferenced(ctx, listed) {
 		if err != nil {
-			return c, err
+			return g, err
 		}
-		if pinned[content.Ref] {
+		if pinned[content.Ref] || opt.DryRun && content.Since.After(latest) && !ended[content.Ref] {
+			continue // or it lost its transaction after now
+		}
+		if content.Since.After(before) && !content.Since.After(now) && !ended[content.Ref] {
+			g.wait(content.Size, content.Since, grace)
 			continue
 		}
-		if content.Since.After(before) && !content.Since.After(now) {
-			c.wait(content.Size, content.Since, grace)
-			continue
-		}
-		refs = append(refs, content.Ref)
-		c.Contents++
-		c.Bytes += content.Size + content.Derived
-		c.Frees += content.Stored
-	}
-	if !dryRun {
-		n, err := d.db.DropContents(ctx, refs, before, deleteBlobs(ctx, d.blobs, func(ref blob.Ref) {
-			c.InUse++
-			if info, err := d.blobs.Stat(ctx, ref); err == nil {
-				c.Bytes -= info.Size
-				c.Frees -= r.space(info.Size)
-			}
-		}))
-		c.Contents = int64(n)
-		if err != nil {
-			return c, err
-		}
+		g.refs = append(g.refs, content.Ref)
+		g.Contents++
+		g.Bytes += content.Size + content.Derived
+		g.Frees += content.Stored
 	}
 	if d.placed {
-		if !dryRun {
-			if err := d.Check.auditDue(ctx); err != nil {
-				return c, err
-			}
-			if _, err := d.blobs.Sweep(ctx, max(grace, time.Hour)); err != nil {
-				return c, err
-			}
-		}
-		c.Pending, c.PendingBytes, err = d.db.Places.Pending(ctx)
-		return c, err
+		g.Pending, g.PendingBytes, err = d.db.Places.Pending(ctx)
+		return g, err
 	}
 	for info, err := range d.blobs.List(ctx) {
 		if err != nil {
-			return c, err
+			return g, err
 		}
 		known, err := d.db.HasContent(ctx, info.Ref)
 		if err != nil {
-			return c, err
+			return g, err
 		}
 		if known {
 			continue
 		}
 		if info.ModTime.After(before) {
-			c.wait(info.Size, info.ModTime, grace)
+			g.wait(info.Size, info.ModTime, grace)
 			continue
 		}
-		if !dryRun {
-			dropped, err := d.dropStray(ctx, info.Ref, before)
-			if errors.Is(err, blob.ErrInUse) {
-				c.InUse++
-				continue
-			}
-			if err != nil {
-				return c, err
-			}
-			if !dropped {
-				continue
-			}
-		}
-		c.Strays++
-		c.Bytes += info.Size
-		c.Frees += r.space(info.Size)
+		g.strays = append(g.strays, info)
+		g.Strays++
+		g.Bytes += info.Size
+		g.Frees += r.space(info.Size)
 	}
-	if !dryRun {
-		if _, err := d.blobs.Sweep(ctx, max(grace, time.Hour)); err != nil {
+	return g, nil
+}
+
+// free frees what survey found, as far as nothing refers to it meanwhile.
+func (r *Retention) free(ctx context.Context, g garbage, grace time.Duration, now time.Time) (Collected, error) {
+	d, c, before := r.d, g.Collected, now.Add(-grace)
+	stays := func(size int64) {
+		c.Bytes -= size
+		c.Frees -= r.space(size)
+	}
+	n, err := d.db.DropContents(ctx, g.refs, before, deleteBlobs(ctx, d.blobs, func(ref blob.Ref) {
+		c.InUse++
+		if info, err := d.blobs.Stat(ctx, ref); err == nil {
+			stays(info.Size)
+		}
+	}))
+	c.Contents = int64(n)
+	if err != nil {
+		return c, err
+	}
+	if d.placed {
+		if err := d.Check.auditDue(ctx); err != nil {
 			return c, err
 		}
 	}
-	return c, nil
+	for _, info := range g.strays {
+		dropped, err := d.dropStray(ctx, info.Ref, before)
+		switch {
+		case errors.Is(err, blob.ErrInUse):
+			c.InUse++
+		case err != nil:
+			return c, err
+		case dropped:
+			continue
+		}
+		c.Strays--
+		stays(info.Size)
+	}
+	if _, err := d.blobs.Sweep(ctx, max(grace, time.Hour)); err != nil {
+		return c, err
+	}
+	if d.placed {
+		c.Pending, c.PendingBytes, err = d.db.Places.Pending(ctx)
+	}
+	return c, err
 }
 
 // space is the disk space of a number of bytes.

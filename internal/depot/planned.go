@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io/fs"
 
+	"github.com/symdepot/symdepot/internal/index"
 	"github.com/symdepot/symdepot/internal/retention"
 )
 
@@ -21,9 +22,9 @@ func (r *Retention) Planned(ctx context.Context, number string) (*Preview, error
 	if err != nil {
 		return nil, err
 	}
-	var t retention.Ticket
-	if err := json.Unmarshal([]byte(row.Ticket), &t); err != nil {
-		return nil, fmt.Errorf("plan %s: %w", number, err)
+	t, err := ticketOf(row)
+	if err != nil {
+		return nil, err
 	}
 	p, err := r.Policy(ctx)
 	if err != nil {
@@ -38,4 +39,15 @@ func (r *Retention) Planned(ctx context.Context, number string) (*Preview, error
 		return nil, err
 	}
 	return &Preview{Plan: plan, Ticket: t, Policy: p, Ends: row.Ends, generation: generation}, nil
+}
+
+// ticketOf returns the ticket of a plan of the policy.
+func ticketOf(row index.PlanRow) (t retention.Ticket, err error) {
+	if kindOf(row) != PlanOfPolicy {
+		return t, planError("plan " + row.Number + " is one of garbage collection; apply it with symdepot gc --plan " + row.Number)
+	}
+	if err := json.Unmarshal([]byte(row.Ticket), &t); err != nil {
+		return t, fmt.Errorf("plan %s: %w", row.Number, err)
+	}
+	return t, nil
 }

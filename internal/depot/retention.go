@@ -139,6 +139,8 @@ type Preview struct {
 	Ticket retention.Ticket
 	Policy PolicyInForce
 	Ends   time.Time // it cannot be applied later
+	// Unfinished are applications of earlier plans that were interrupted.
+	Unfinished []RetentionRun
 
 	generation int64
 }
@@ -171,6 +173,9 @@ func (r *Retention) Preview(ctx context.Context, who string) (*Preview, error) {
 	if err != nil {
 		return nil, err
 	}
+	if p.Unfinished, err = r.d.db.Retention.Unfinished(ctx, ""); err != nil {
+		return nil, err
+	}
 	ticket, err := json.Marshal(p.Ticket)
 	if err != nil {
 		return nil, err
@@ -187,6 +192,22 @@ type Applied struct {
 	// plan was applied in parts.
 	Skipped int64
 }
+
+// UnfinishedError is the error for an application of a plan that was interrupted
+// after it had removed some of the transactions, each with all its files.
+type UnfinishedError struct {
+	Plan    string
+	Removed int64 // transactions that were removed
+	Of      int64 // transactions that the plan removes
+	Cause   error
+}
+
+func (e *UnfinishedError) Error() string {
+	return fmt.Sprintf("plan %s was applied in part: %d of %d transactions were removed; symdepot policy apply %s removes the others: %v", e.Plan, e.Removed, e.Of, e.Plan, e.Cause)
+}
+
+// Unwrap returns the cause.
+func (e *UnfinishedError) Unwrap() error { return e.Cause }
 
 // Apply applies the plan of a preview, as it was printed or not at all. yesRemove is
 // the number of transactions that the user agreed to remove, 0 if none was given. An
@@ -207,9 +228,9 @@ func (r *Retention) Apply(ctx context.Context, number string, yesRemove int, who
 	if err != nil {
 		return Applied{}, err
 	}
-	var t retention.Ticket
-	if err := json.Unmarshal([]byte(row.Ticket), &t); err != nil {
-		return Applied{}, fmt.Errorf("plan %s: %w", number, err)
+	t, err := ticketOf(row)
+	if err != nil {
+		return Applied{}, err
 	}
 	p, err := r.Policy(ctx)
 	if err != nil {
@@ -278,18 +299,25 @@ func (r *Retention) decision(plan *retention.Plan, p PolicyInForce, kind, who st
 
 // finish removes what a run has not removed yet.
 func (r *Retention) finish(ctx context.Context, a Applied) (Applied, error) {
+	var facts runFacts
+	known := json.Unmarshal([]byte(a.Run.Facts), &facts) == nil
 	for a.Run.Outcome == index.RunUnfinished {
-		if err := ctx.Err(); err != nil {
-			return a, err
+		err := ctx.Err()
+		if err == nil {
+			var run RetentionRun
+			if run, err = r.d.db.Retention.Continue(ctx, a.Run.No); err == nil {
+				a.Run = run
+			}
 		}
-		var err error
-		if a.Run, err = r.d.db.Retention.Continue(ctx, a.Run.No); err != nil {
-			return a, err
+		if err != nil {
+			return a, &UnfinishedError{Plan: a.Run.Plan, Removed: a.Run.Removed, Of: int64(facts.Plan), Cause: err}
 		}
 	}
-	var facts runFacts
-	if json.Unmarshal([]byte(a.Run.Facts), &facts) == nil {
+	if known {
 		a.Skipped = max(0, int64(facts.Plan)-a.Run.Removed)
+	}
+	if a.Run.Removed > 0 {
+		r.recordAfter(ctx, "application of a plan")
 	}
 	return a, nil
 }
@@ -330,6 +358,18 @@ func (r *Retention) Promote(ctx context.Context, number int64, class, who string
 // Promotions returns the changes of a transaction's class, oldest first.
 func (r *Retention) Promotions(ctx context.Context, number int64) ([]Promotion, error) {
 	return r.d.db.Retention.Promotions(ctx, number)
+}
+
+// PushKey returns the key of the push that made a transaction; empty if it had none,
+// or if the depot does not remember the push any more.
+func (r *Retention) PushKey(ctx context.Context, number int64) (string, error) {
+	return r.d.db.Stages.KeyOf(ctx, number)
+}
+
+// SetComment replaces the comment of a transaction and returns it. A transaction that
+// does not exist or was removed is fs.ErrNotExist.
+func (r *Retention) SetComment(ctx context.Context, number int64, comment string) (Transaction, error) {
+	return r.d.db.Retention.SetComment(ctx, number, comment)
 }
 
 // SetNeeds records that a transaction needs others, which are kept as long as it is.

@@ -90,11 +90,11 @@ func isAway(err error) bool {
 }
 
 // sweepRows deletes misses and failures that have expired, old requests for missing
-// files, old jobs, and the rows of ended processes.
+// files, old jobs, and the rows of ended processes. It records the usage of the day.
 func sweepRows(ctx context.Context, d *Depot, now time.Time) error {
 	_, err1 := d.db.Misses.Sweep(ctx, now)
 	_, err2 := d.db.Wanted.Drop(ctx, now.Add(-wantedLife))
 	_, err3 := d.db.SweepJobs(ctx, now.Add(-jobLife))
 	_, err4 := d.db.FlushFailures(ctx, index.FailureFilter{Ended: now})
-	return errors.Join(err1, err2, err3, err4, d.db.Nodes.Sweep(ctx), d.Retention.sweep(ctx, now))
+	return errors.Join(err1, err2, err3, err4, d.db.Nodes.Sweep(ctx), d.Retention.sweep(ctx, now), d.Retention.recordDay(ctx, now))
 }

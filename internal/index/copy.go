@@ -38,6 +38,7 @@ var copied = []struct{ name, columns, key string }{
 	{"removal", "tx_id, at, who, class, reason, detail, plan", "tx_id"},
 	{"removed_file", "tx_id, no, name, folded, kind, id, size, sha256", "tx_id, no"},
 	{"removed_key", "id, tx_id, no", "id, tx_id, no"},
+	{"usage_day", "day, product_id, transactions, files, bytes, own, cached, garbage, trash", "day, product_id"},
 	{"token", "id, hash, name, scopes, products, created, expires, last_used, revoked, created_by, uploads, origin, keep", "id"},
 }
 

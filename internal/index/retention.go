@@ -401,6 +401,21 @@ func (rs Retention) Promote(ctx context.Context, number int64, class, who string
 	return p, err
 }
 
+// SetComment replaces the comment of a live transaction and returns it. If there is
+// no such transaction, the error is fs.ErrNotExist.
+func (rs Retention) SetComment(ctx context.Context, number int64, comment string) (t Transaction, err error) {
+	err = rs.db.update(ctx, "change a comment", func(w *write) error {
+		var err error
+		if t, err = liveTx(w, number); err != nil {
+			return err
+		}
+		t.Comment = comment
+		_, err = w.exec("UPDATE tx SET comment = $2 WHERE id = $1", number, text(comment))
+		return err
+	})
+	return t, err
+}
+
 // Promotions returns the changes of a transaction's class, oldest first.
 func (rs Retention) Promotions(ctx context.Context, number int64) (list []Promotion, err error) {
 	err = rs.db.scans.each(ctx, true, "SELECT tx_id, at, who, from_class, to_class FROM promotion WHERE tx_id = $1 ORDER BY no", []any{number}, func(scan func(...any) error) (bool, error) {

@@ -221,6 +221,16 @@ func (ss Stages) Get(ctx context.Context, id string) (StageRow, error) {
 	return s, ss.db.fail("look up a stage", err)
 }
 
+// KeyOf returns the key of the stage that became a transaction; empty if there was
+// none, or if the stage was forgotten.
+func (ss Stages) KeyOf(ctx context.Context, number int64) (key string, err error) {
+	err = ss.db.points.row(ctx, "SELECT key FROM stage WHERE tx_id = $1 AND key <> '' ORDER BY opened LIMIT 1", []any{number}, &key)
+	if errors.Is(err, sql.ErrNoRows) {
+		err = nil
+	}
+	return key, ss.db.fail("look up a stage", err)
+}
+
 // Touch records that a stage is in use.
 func (ss Stages) Touch(ctx context.Context, id string) error {
 	return ss.db.updateUnsynced(ctx, "touch a stage", func(w *write) error {

@@ -286,20 +286,50 @@ func (ts Trash) Empty(ctx context.Context, until time.Time) (n int, err error) {
 		if len(list) == 0 {
 			return n, nil
 		}
-		for _, number := range list {
-			if err := ts.db.update(ctx, "empty the trash", func(w *write) error {
-				t, err := txOf(w, number)
-				if err != nil || t.Removed.IsZero() || t.TrashUntil.After(until) {
-					return err // restored meanwhile
-				}
-				_, err = giveUp(w, number, ts.db.now())
-				return err
-			}); err != nil {
-				return n, err
+		if err := ts.GiveUp(ctx, list, until); err != nil {
+			return n, err
+		}
+		n += len(list)
+	}
+}
+
+// GiveUp gives up those of some transactions that are in the trash and whose trash
+// ends until a time.
+func (ts Trash) GiveUp(ctx context.Context, numbers []int64, until time.Time) error {
+	for _, number := range numbers {
+		if err := ts.db.update(ctx, "empty the trash", func(w *write) error {
+			t, err := txOf(w, number)
+			if err != nil || t.Removed.IsZero() || t.TrashUntil.After(until) {
+				return err // restored meanwhile
 			}
-			n++
+			_, err = giveUp(w, number, ts.db.now())
+			return err
+		}); err != nil {
+			return err
 		}
 	}
+	return nil
+}
+
+// Ended returns the contents that Empty would have given up at a time: those that only
+// transactions hold back that were removed by then, and whose trash ends until a time.
+func (ts Trash) Ended(ctx context.Context, at, until time.Time) (map[blob.Ref]bool, error) {
+	refs := make(map[blob.Ref]bool)
+	err := ts.db.scans.each(ctx, true, `SELECT DISTINCT c.sha256 FROM trash_file f JOIN tx t ON t.id = f.tx_id JOIN object o ON o.id = f.object_id JOIN content c ON c.id = o.content_id
+		WHERE c.unreferenced_since IS NOT NULL AND (t.trash_until IS NULL OR t.trash_until <= $1) AND t.deleted_at <= $2
+		  AND NOT EXISTS (SELECT 1 FROM object p JOIN trash_file g ON g.object_id = p.id JOIN tx u ON u.id = g.tx_id
+		    WHERE p.content_id = c.id AND (u.trash_until > $1 OR u.deleted_at > $2))`,
+		[]any{until.UnixMilli(), at.UnixMilli()}, func(scan func(...any) error) (bool, error) {
+			var sum []byte
+			var ref blob.Ref
+			if err := scan(&sum); err != nil {
+				return false, err
+			}
+			err := scanRef(sum, &ref)
+			refs[ref] = true
+			return true, err
+		})
+	return refs, ts.db.fail("read the trash", err)
 }
 
 // Purge removes a transaction that is live or in the trash, without a trash. It

@@ -22,7 +22,14 @@ type Keeper interface {
 	Preview(ctx context.Context) (report.Plan, error)
 	Apply(ctx context.Context, plan string, yesRemove int) (report.Run, error)
 
+	// PlanCollection computes what garbage collection would free, as a plan.
+	PlanCollection(ctx context.Context, opt depot.CollectOptions) (report.Collected, error)
+	ApplyCollection(ctx context.Context, plan string) (report.Collected, error)
+	// Collect collects garbage without a plan that was shown.
+	Collect(ctx context.Context, opt depot.CollectOptions) (report.Collected, error)
+
 	Transaction(ctx context.Context, number int64) (report.Transaction, error)
+	Comment(ctx context.Context, number int64, comment string) (report.Transaction, error)
 	Hold(ctx context.Context, h depot.Hold) (report.Held, error)
 	// Unhold releases the hold of a name, or all if it is empty.
 	Unhold(ctx context.Context, number int64, name string) ([]report.Held, error)
@@ -34,6 +41,7 @@ type Keeper interface {
 	Undo(ctx context.Context, number int64) (report.Transaction, error)
 
 	Usage(ctx context.Context) (report.Usage, error)
+	UsageDays(ctx context.Context, f depot.UsageFilter) ([]report.UsageDay, error)
 }
 
 // errNotInTrash means that a server cannot restore a transaction.

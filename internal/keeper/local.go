@@ -52,6 +52,26 @@ func (k *local) Apply(ctx context.Context, plan string, yesRemove int) (report.R
 	return report.NewRun(a), nil
 }
 
+func (k *local) PlanCollection(ctx context.Context, opt depot.CollectOptions) (report.Collected, error) {
+	p, err := k.r.PlanCollection(ctx, opt, k.who)
+	return report.NewCollectionPlan(p), err
+}
+
+func (k *local) ApplyCollection(ctx context.Context, plan string) (report.Collected, error) {
+	c, err := k.r.ApplyCollection(ctx, plan)
+	return report.NewCollected(c, false), err
+}
+
+func (k *local) Collect(ctx context.Context, opt depot.CollectOptions) (report.Collected, error) {
+	c, err := k.r.Collect(ctx, opt)
+	return report.NewCollected(c, opt.DryRun), err
+}
+
+func (k *local) Comment(ctx context.Context, number int64, comment string) (report.Transaction, error) {
+	t, err := k.r.SetComment(ctx, number, comment)
+	return report.NewTransaction(t), err
+}
+
 func (k *local) Transaction(ctx context.Context, number int64) (report.Transaction, error) {
 	t, err := k.d.Transaction(ctx, number)
 	return report.NewTransaction(t), err
@@ -96,4 +116,9 @@ func (k *local) Usage(ctx context.Context) (report.Usage, error) {
 		return report.Usage{}, err
 	}
 	return report.NewUsage(u, k.quotas()), nil
+}
+
+func (k *local) UsageDays(ctx context.Context, f depot.UsageFilter) ([]report.UsageDay, error) {
+	list, err := k.r.UsageOverTime(ctx, f)
+	return report.NewUsageDays(list), err
 }

@@ -2,6 +2,7 @@ package keeper
 
 import (
 	"context"
+	"errors"
 	"io/fs"
 	"time"
 
@@ -69,6 +70,38 @@ func (k server) Apply(ctx context.Context, plan string, yesRemove int) (report.R
 	return ask[report.Run](depot.ErrNoPlan, func(into any) error { return k.c.Apply(ctx, plan, wire.PlanApply{YesRemove: yesRemove}, into) })
 }
 
+func (k server) PlanCollection(ctx context.Context, opt depot.CollectOptions) (report.Collected, error) {
+	return ask[report.Collected](nil, func(into any) error { return k.c.PlanCollection(ctx, opt.Grace, opt.EmptyTrash, into) })
+}
+
+func (k server) ApplyCollection(ctx context.Context, plan string) (report.Collected, error) {
+	return ask[report.Collected](depot.ErrNoPlan, func(into any) error { return k.c.Apply(ctx, plan, wire.PlanApply{}, into) })
+}
+
+// collectTries is how often a collection is planned again because the depot has
+// changed before it was applied.
+const collectTries = 5
+
+func (k server) Collect(ctx context.Context, opt depot.CollectOptions) (c report.Collected, err error) {
+	for range collectTries {
+		if c, err = k.PlanCollection(ctx, opt); err != nil {
+			return c, err
+		}
+		if c, err = k.ApplyCollection(ctx, c.Plan); !errors.Is(err, retention.ErrStale) {
+			break
+		}
+	}
+	return c, err
+}
+
+func (k server) Comment(ctx context.Context, number int64, comment string) (report.Transaction, error) {
+	done, err := k.change(ctx, number, wire.TransactionChange{Comment: &comment})
+	if done.Transaction == nil {
+		return report.Transaction{}, err
+	}
+	return *done.Transaction, err
+}
+
 func (k server) Transaction(ctx context.Context, number int64) (report.Transaction, error) {
 	s, err := ask[report.State](fs.ErrNotExist, func(into any) error { return k.c.Transaction(ctx, number, into) })
 	return s.Transaction, err
@@ -121,4 +154,16 @@ func (k server) Undo(ctx context.Context, number int64) (report.Transaction, err
 
 func (k server) Usage(ctx context.Context) (report.Usage, error) {
 	return ask[report.Usage](nil, func(into any) error { return k.c.Usage(ctx, into) })
+}
+
+func (k server) UsageDays(ctx context.Context, f depot.UsageFilter) ([]report.UsageDay, error) {
+	type items struct {
+		Items []report.UsageDay `json:"items"`
+	}
+	by := wire.UsageByTotal
+	if !f.All {
+		by = wire.UsageByProduct
+	}
+	l, err := ask[items](nil, func(into any) error { return k.c.UsageDays(ctx, f.From, f.To, by, f.Product, into) })
+	return l.Items, err
 }

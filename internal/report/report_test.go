@@ -90,7 +90,10 @@ func TestTexts(t *testing.T) {
 			Verified(w, depot.Verified{Contents: 2, Bytes: 1024, Faults: 1, Objects: 9, Unknown: 4, Doomed: true}, depot.ScrubState{}, true)
 		}},
 		{"freed", "would free 1.0 KiB: 1 content without a transaction, 0 blobs left by an interrupted add\n2.0 KiB more wait for --grace; all of it can be freed from 2026-11-23 01:20 on\n", func(w *strings.Builder) {
-			Freed(w, depot.Collected{Contents: 1, Frees: 1024, Waiting: 2048, WaitingUntil: time.Date(2026, 11, 23, 1, 20, 0, 0, time.Local)}, true)
+			NewCollected(depot.Collected{Contents: 1, Frees: 1024, Waiting: 2048, WaitingUntil: time.Date(2026, 11, 23, 1, 20, 0, 0, time.Local)}, true).Print(w)
+		}},
+		{"plan of gc", "would free 1.0 KiB: 1 content without a transaction, 0 blobs left by an interrupted add\nplan 8c1f2a90: symdepot gc --plan 8c1f2a90 frees exactly this, until 2026-11-23 01:20\n", func(w *strings.Builder) {
+			NewCollectionPlan(depot.CollectionPlan{Collected: depot.Collected{Contents: 1, Frees: 1024}, Number: "8c1f2a90", Ends: time.Date(2026, 11, 23, 1, 20, 0, 0, time.Local)}).Print(w)
 		}},
 	} {
 		var w strings.Builder

@@ -1,6 +1,7 @@
 package report
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"slices"
@@ -32,6 +33,42 @@ func NewPolicy(p depot.PolicyInForce) Policy {
 	return l
 }
 
+// PolicyCheck is what is wrong with the text of a policy, in JSON.
+type PolicyCheck struct {
+	File     string        `json:"file"`
+	Correct  bool          `json:"correct"`
+	Faults   []PolicyFault `json:"faults"`
+	Warnings []string      `json:"warnings"`
+}
+
+// PolicyFault is a mistake in the text of a policy, in JSON.
+type PolicyFault struct {
+	Line int    `json:"line,omitempty"`
+	Key  string `json:"key,omitempty"`
+	What string `json:"what"`
+}
+
+// NewPolicyCheck describes a policy or, if it is wrong, the error of retention.Parse.
+func NewPolicyCheck(file string, p *retention.Policy, err error) PolicyCheck {
+	l := PolicyCheck{File: file, Correct: err == nil, Faults: []PolicyFault{}, Warnings: []string{}}
+	if err == nil {
+		l.Warnings = append(l.Warnings, p.Warnings()...)
+		return l
+	}
+	list := []error{err}
+	if joined, ok := err.(interface{ Unwrap() []error }); ok {
+		list = joined.Unwrap()
+	}
+	for _, err := range list {
+		if f, ok := errors.AsType[*retention.Fault](err); ok {
+			l.Faults = append(l.Faults, PolicyFault{f.Line, f.Key, f.What})
+		} else {
+			l.Faults = append(l.Faults, PolicyFault{What: err.Error()})
+		}
+	}
+	return l
+}
+
 // Plan is a plan in JSON.
 type Plan struct {
 	Plan   string    `json:"plan"`
@@ -55,6 +92,8 @@ type Plan struct {
 	Caps     []retention.CapUse `json:"caps"`
 	Brake    []retention.Braked `json:"brake"`
 	Warnings []string           `json:"warnings"`
+	// Unfinished are applications of earlier plans that were interrupted.
+	Unfinished []depot.RetentionRun `json:"unfinished,omitempty"`
 }
 
 // Removes is a transaction that a plan removes, in JSON.
@@ -88,7 +127,7 @@ func NewPlan(p *depot.Preview) Plan {
 		Plan: p.Ticket.Number, Now: p.Now, Ends: p.Ends, Policy: p.PolicyHash, Builds: p.Builds(), Listed: p.Listed, Shared: p.Shared(),
 		Frees: p.Frees.Stored, FreesNow: p.FreesNow.Stored, FreesSize: p.Frees.Size, Live: p.Live.Stored, Trash: int64(time.Duration(p.Trash) / time.Second),
 		Removes: []Removes{}, Kept: map[string]int{}, Groups: []Group{}, Caps: append([]retention.CapUse{}, p.Caps...), Brake: append([]retention.Braked{}, p.Brake...),
-		Warnings: append([]string{}, p.Warnings...),
+		Warnings: append([]string{}, p.Warnings...), Unfinished: p.Unfinished,
 	}
 	for v := range p.Removed() {
 		l.Removes = append(l.Removes, Removes{v.Number, v.Time.UTC(), v.Product, v.Version, v.Branch, v.Class, v.Reason.String(), p.Detail(v), v.Listed, v.Alone.Stored})
@@ -118,6 +157,9 @@ func (l Plan) Print(w io.Writer) error {
 	fmt.Fprintf(w, "plan %s removes %s and frees %s of %s%s\n", l.Plan, term.Count(int64(l.Builds), "transaction"), term.Size(l.Frees), term.Size(l.Live), l.after())
 	for _, text := range l.Warnings {
 		fmt.Fprintln(w, "warning:", text)
+	}
+	for _, r := range l.Unfinished {
+		fmt.Fprintf(w, "plan %s was applied in part: %s removed so far; symdepot policy apply %s removes the others\n", r.Plan, term.Count(r.Removed, "transaction"), r.Plan)
 	}
 	fmt.Fprintln(w)
 	t := term.NewTable(w, "CLASS", "PRODUCT", "BRANCH", "KEPT", "REMOVED", "LISTED", "FREES")
@@ -399,26 +441,4 @@ func NewTrash(list []depot.Trashed) []Trashed {
 		out[i] = Trashed{t.Number, t.Product, t.Version, t.TrashUntil, t.Stored}
 	}
 	return out
-}
-
-// maxTrashLines limits the transactions that gc prints.
-const maxTrashLines = 20
-
-// trash prints what waits in the trash, and until when.
-func trash(w io.Writer, c depot.Collected) {
-	if len(c.Trash) == 0 {
-		return
-	}
-	fmt.Fprintf(w, "%s in the trash hold %s back; symdepot gc --empty-trash frees it now\n", term.Count(int64(len(c.Trash)), "transaction"), term.Size(c.TrashBytes))
-	for i, t := range c.Trash {
-		if i == maxTrashLines {
-			fmt.Fprintf(w, "  and %d more\n", len(c.Trash)-i)
-			break
-		}
-		of := term.Printable(strings.TrimSpace(t.Product + " " + t.Version))
-		if of != "" {
-			of = " (" + of + ")"
-		}
-		fmt.Fprintf(w, "  transaction %d%s until %s\n", t.Number, of, t.TrashUntil.Local().Format("2006-01-02 15:04"))
-	}
 }

@@ -17,6 +17,8 @@ type State struct {
 	Promotions []Promoted `json:"promotions"`
 	Needs      []int64    `json:"needs,omitempty"`   // transactions that are kept as long as this one
 	Removal    *Removal   `json:"removal,omitempty"` // of a removed transaction, if it is known
+	// Key is the key of the push that made it, as long as the server remembers it.
+	Key string `json:"key,omitempty"`
 }
 
 // Removal says who removed a transaction, and why, in JSON.
@@ -56,6 +58,8 @@ type Changed struct {
 	Promoted *Promoted `json:"promoted,omitempty"`
 	Held     *Held     `json:"held,omitempty"`
 	Released []Held    `json:"released,omitzero"`
+	// Transaction is set if the comment was changed.
+	Transaction *Transaction `json:"transaction,omitempty"`
 }
 
 // RemovePlan is what the removal of one transaction would free, in JSON.

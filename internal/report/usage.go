@@ -111,3 +111,52 @@ func (l Usage) Print(w io.Writer, by string, limit int) error {
 	}
 	return t.Flush()
 }
+
+// UsageDay is what a product, or the whole depot, took on a day, in JSON.
+type UsageDay struct {
+	Day          string  `json:"day"`               // YYYY-MM-DD, UTC
+	Product      *string `json:"product,omitempty"` // missing: the whole depot
+	Transactions int64   `json:"transactions"`      // live ones
+	Files        int64   `json:"files"`
+	Bytes        int64   `json:"bytes"` // disk space
+	Own          int64   `json:"own"`   // of it what no other product holds
+	// Cached, Garbage and Trash are of the whole depot only.
+	Cached  int64 `json:"cached,omitempty"`
+	Garbage int64 `json:"garbage,omitempty"`
+	Trash   int64 `json:"trash,omitempty"`
+	// Added and Removed are lengths of files, not disk space.
+	Added   int64 `json:"added"`
+	Removed int64 `json:"removed"`
+}
+
+// NewUsageDays describes the usage of days.
+func NewUsageDays(list []depot.UsageDay) []UsageDay {
+	out := make([]UsageDay, len(list))
+	for i := range list {
+		u := &list[i]
+		out[i] = UsageDay{u.Day.Format(time.DateOnly), &u.Product, u.Transactions, u.Files, u.Bytes, u.Own, u.Cached, u.Garbage, u.Trash, u.Added, u.Removed}
+		if u.All {
+			out[i].Product = nil
+		}
+	}
+	return out
+}
+
+// PrintUsageDays prints the usage of days for people.
+func PrintUsageDays(w io.Writer, list []UsageDay, product bool) error {
+	columns := []string{"DAY", "TRANSACTIONS", "FILES", "LIVE", "CACHED", "GARBAGE", "TRASH", "ADDED", "REMOVED"}
+	if product {
+		columns = []string{"DAY", "TRANSACTIONS", "FILES", "SIZE", "OWN", "ADDED", "REMOVED"}
+	}
+	t := term.NewTable(w, columns...)
+	for _, u := range list {
+		row := []string{u.Day, strconv.FormatInt(u.Transactions, 10), strconv.FormatInt(u.Files, 10), term.Size(u.Bytes)}
+		if product {
+			row = append(row, term.Size(u.Own))
+		} else {
+			row = append(row, term.Size(u.Cached), term.Size(u.Garbage), term.Size(u.Trash))
+		}
+		t.Row(append(row, term.Size(u.Added), term.Size(u.Removed))...)
+	}
+	return t.Flush()
+}

@@ -72,6 +72,8 @@ type Config struct {
 	// Retention and Transactions are those of the depot; nil: there are none.
 	Retention    Retention
 	Transactions Transactions
+	// Audit records purges; nil: nothing is recorded.
+	Audit *auth.Audit
 	// Now is the clock; nil is time.Now.
 	Now func() time.Time
 	// Log receives failures; nil discards them.

@@ -25,8 +25,13 @@ type Retention interface {
 	Planned(ctx context.Context, number string) (*depot.Preview, error)
 	Apply(ctx context.Context, number string, yesRemove int, who string) (depot.Applied, error)
 	Runs(ctx context.Context, limit int) ([]depot.RetentionRun, error)
+	KindOfPlan(ctx context.Context, number string) (depot.PlanKind, error)
+	PlanCollection(ctx context.Context, opt depot.CollectOptions, who string) (depot.CollectionPlan, error)
+	PlannedCollection(ctx context.Context, number string) (depot.CollectionPlan, error)
+	ApplyCollection(ctx context.Context, number string) (depot.Collected, error)
 	Snapshot(ctx context.Context) (*retention.State, int64, error)
 	Usage(ctx context.Context) (*depot.Usage, error)
+	UsageOverTime(ctx context.Context, f depot.UsageFilter) ([]depot.UsageDay, error)
 
 	Hold(ctx context.Context, h depot.Hold) error
 	Unhold(ctx context.Context, number int64, name string) ([]depot.Hold, error)
@@ -34,6 +39,7 @@ type Retention interface {
 	Promote(ctx context.Context, number int64, class, who string) (depot.Promotion, error)
 	Promotions(ctx context.Context, number int64) ([]depot.Promotion, error)
 	Needs(ctx context.Context, number int64) ([]int64, error)
+	SetComment(ctx context.Context, number int64, comment string) (depot.Transaction, error)
 	Remove(ctx context.Context, number int64, who string) (depot.Transaction, error)
 	Purge(ctx context.Context, number int64, who, detail string) (depot.Purged, error)
 	Undo(ctx context.Context, number int64, who string) (depot.Transaction, error)
@@ -257,11 +263,14 @@ func (a *API) makePlan(w http.ResponseWriter, r *Request, _ []string) error {
 			return err
 		}
 	}
+	gc := q.Kind == wire.PlanGC
 	switch {
+	case !gc && (q.Grace != nil || q.EmptyTrash):
+		return &Problem{Word: "query", Detail: "grace and empty_trash belong to a plan of the kind gc"}
 	case q.Kind == wire.PlanRemove:
 		return a.makeRemovePlan(w, r, q.Transaction)
-	case q.Kind != "" && q.Kind != wire.PlanRetention || q.Transaction != 0:
-		return &Problem{Word: "query", Detail: "the kind of plan is not valid", Fields: map[string]string{"kind": "retention, or remove with a transaction, is expected"}}
+	case q.Kind != "" && q.Kind != wire.PlanRetention && !gc || q.Transaction != 0:
+		return &Problem{Word: "query", Detail: "the kind of plan is not valid", Fields: map[string]string{"kind": "retention, gc, or remove with a transaction, is expected"}}
 	}
 	if err := a.may(r, readAll); err != nil {
 		return err
@@ -271,6 +280,9 @@ func (a *API) makePlan(w http.ResponseWriter, r *Request, _ []string) error {
 		return err
 	}
 	defer done()
+	if gc {
+		return a.makeCollectionPlan(w, r, q)
+	}
 	p, err := a.cfg.Retention.Preview(r.Context(), r.Name)
 	if err != nil {
 		return kept(err)
@@ -289,6 +301,17 @@ func (a *API) showPlan(w http.ResponseWriter, r *Request, args []string) error {
 		return err
 	}
 	defer done()
+	kind, err := a.cfg.Retention.KindOfPlan(r.Context(), args[0])
+	if err != nil {
+		return kept(err)
+	}
+	if kind == depot.PlanOfCollection {
+		p, err := a.cfg.Retention.PlannedCollection(r.Context(), args[0])
+		if err != nil {
+			return kept(err)
+		}
+		return writeJSON(w, http.StatusOK, report.NewCollectionPlan(p))
+	}
 	p, err := a.cfg.Retention.Planned(r.Context(), args[0])
 	if err != nil {
 		return kept(err)
@@ -315,6 +338,10 @@ func (a *API) applyPlan(w http.ResponseWriter, r *Request, args []string) error 
 		return err
 	}
 	defer done()
+	kind, err := a.cfg.Retention.KindOfPlan(r.Context(), args[0])
+	if err == nil && kind == depot.PlanOfCollection {
+		return a.applyCollection(w, r, args[0], q)
+	}
 	applied, err := a.cfg.Retention.Apply(r.Context(), args[0], q.YesRemove, r.Name)
 	if err != nil {
 		return kept(err)
@@ -325,8 +352,11 @@ func (a *API) applyPlan(w http.ResponseWriter, r *Request, args []string) error 
 
 // usage answers GET usage.
 func (a *API) usage(w http.ResponseWriter, r *Request, _ []string) error {
-	if err := errors.Join(a.may(r, readAll), only(r)); err != nil {
+	if err := errors.Join(a.may(r, readAll), only(r, "from", "to", "by", "product")); err != nil {
 		return err
+	}
+	if r.URL.RawQuery != "" {
+		return a.usageDays(w, r)
 	}
 	done, err := a.computing(r)
 	if err != nil {

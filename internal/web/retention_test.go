@@ -7,7 +7,9 @@ import (
 	"io/fs"
 	"net/http"
 	"net/http/httptest"
+	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -48,6 +50,38 @@ func (f *fakeRetention) Apply(_ context.Context, plan string, yes int, who strin
 	return depot.Applied{}, f.call("apply %s %d %s", plan, yes, who)
 }
 
+func (f *fakeRetention) KindOfPlan(_ context.Context, number string) (depot.PlanKind, error) {
+	if number == "0000000c" {
+		return depot.PlanOfCollection, nil
+	}
+	return depot.PlanOfPolicy, nil
+}
+
+func (f *fakeRetention) PlanCollection(_ context.Context, opt depot.CollectOptions, who string) (depot.CollectionPlan, error) {
+	return depot.CollectionPlan{Number: "0000000c", Collected: depot.Collected{Frees: 7}}, f.call("plan gc %s %t by %s", opt.Grace, opt.EmptyTrash, who)
+}
+
+func (f *fakeRetention) PlannedCollection(_ context.Context, number string) (depot.CollectionPlan, error) {
+	return depot.CollectionPlan{Number: number}, f.call("planned gc %s", number)
+}
+
+func (f *fakeRetention) ApplyCollection(_ context.Context, number string) (depot.Collected, error) {
+	return depot.Collected{Frees: 7}, f.call("apply gc %s", number)
+}
+
+func (f *fakeRetention) UsageOverTime(_ context.Context, q depot.UsageFilter) ([]depot.UsageDay, error) {
+	product := "all"
+	if q.Product != nil {
+		product = strconv.Quote(*q.Product)
+	}
+	u := depot.UsageDay{Day: q.From, Product: "ours", All: q.All, Bytes: 7}
+	return []depot.UsageDay{u}, f.call("usage %s to %s of %s %t", q.From.Format(time.DateOnly), q.To.Format(time.DateOnly), product, q.All)
+}
+
+func (f *fakeRetention) SetComment(_ context.Context, number int64, comment string) (depot.Transaction, error) {
+	return depot.Transaction{Number: number, Comment: comment}, f.call("comment %d %q", number, comment)
+}
+
 func (f *fakeRetention) Hold(_ context.Context, h depot.Hold) error {
 	return f.call("hold %d %s by %s", h.Number, h.Reason, h.Who)
 }
@@ -65,7 +99,7 @@ func (f *fakeRetention) Remove(_ context.Context, number int64, who string) (dep
 }
 
 func (f *fakeRetention) Purge(_ context.Context, number int64, who, detail string) (depot.Purged, error) {
-	return depot.Purged{}, f.call("purge %d by %s: %s", number, who, detail)
+	return depot.Purged{Transaction: depot.Transaction{Number: number}}, f.call("purge %d by %s: %s", number, who, detail)
 }
 
 func (f *fakeRetention) Undo(_ context.Context, number int64, who string) (depot.Transaction, error) {
@@ -115,9 +149,13 @@ func (f *fakeRetention) List(ctx context.Context, scope depot.Scope, q depot.Lis
 }
 
 // serveRetention serves the API to a client with these rights.
-func serveRetention(t *testing.T, f *fakeRetention, who *Principal) func(method, path, body string, header ...string) (*http.Response, string) {
+func serveRetention(t *testing.T, f *fakeRetention, who *Principal, audit ...*auth.Audit) func(method, path, body string, header ...string) (*http.Response, string) {
 	t.Helper()
-	a := New(Config{Retention: f, Transactions: f})
+	cfg := Config{Retention: f, Transactions: f}
+	if len(audit) > 0 {
+		cfg.Audit = audit[0]
+	}
+	a := New(cfg)
 	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		segs := strings.Split(strings.Trim(r.URL.EscapedPath(), "/"), "/")
 		_ = a.Serve(w, &Request{Request: r, Segments: segs, Principal: *who, Body: r.Body, Allow: func(time.Duration) {}, Leave: func() {}, Challenges: []string{"Bearer"}})
@@ -174,11 +212,31 @@ func TestRetentionRights(t *testing.T) {
 		{&all, "GET", "/retention/runs?limt=3", "", 400, `"limt":"is unknown"`, ""},
 		{&all, "POST", "/plans", "", 403, "scope write", ""},
 		{&ci, "POST", "/plans", "", 403, "read all products", ""},
-		{&boss, "POST", "/plans", `{"kind":"gc"}`, 400, "problem:query", ""},
+		{&boss, "POST", "/plans", `{"kind":"all"}`, 400, "problem:query", ""},
+		{&boss, "POST", "/plans", `{"kind":"gc","transaction":1}`, 400, "problem:query", ""},
+		{&boss, "POST", "/plans", `{"grace":1}`, 400, "of the kind gc", ""},
+		{&boss, "POST", "/plans", `{"kind":"gc","grace":-1}`, 400, `"grace":"a number of seconds`, ""},
+		{&ci, "POST", "/plans", `{"kind":"gc"}`, 403, "read all products", ""},
+		{&boss, "POST", "/plans", `{"kind":"gc"}`, 201, `"plan":"0000000c"`, "plan gc 24h0m0s false by boss"},
+		{&boss, "POST", "/plans", `{"kind":"gc","grace":60,"empty_trash":true}`, 201, `"dry_run":true`, "plan gc 1m0s true by boss"},
+		{&all, "GET", "/plans/0000000c", "", 200, `"plan":"0000000c"`, "planned gc 0000000c"},
+		{&ci, "POST", "/plans/0000000c/apply", "", 403, "scope admin", ""},
+		{&boss, "POST", "/plans/0000000c/apply", "", 200, `"frees":7`, "apply gc 0000000c"},
+		{&boss, "POST", "/plans/0000000c/apply", `{"yes_remove":3}`, 400, "belongs to a plan of the retention policy", ""},
 		{&ci, "POST", "/plans/8c1f2a90/apply", "", 403, "scope admin", ""},
 		{&boss, "POST", "/plans/8c1f2a90/apply", `{"yes_remove":3}`, 200, `"plan"`, "apply 8c1f2a90 3 boss"},
 		{&boss, "POST", "/plans/8c1f2a90/apply", `{"yes":3}`, 400, "unknown field", ""},
 		{&guest, "GET", "/usage", "", 403, "read all products", ""},
+		{&guest, "GET", "/usage?from=2026-11-01", "", 403, "read all products", ""},
+		{&all, "GET", "/usage?from=2026-11-01&to=2026-11-03", "", 200, `{"items":[{"day":"2026-11-01","transactions":0,"files":0,"bytes":7`, "usage 2026-11-01 to 2026-11-03 of all true"},
+		{&all, "GET", "/usage?from=2026-11-01&to=2026-11-03&by=product", "", 200, `"product":"ours"`, "usage 2026-11-01 to 2026-11-03 of all false"},
+		{&all, "GET", "/usage?to=2026-11-30&product=", "", 200, `"items"`, `usage 2026-11-01 to 2026-11-30 of "" false`},
+		{&all, "GET", "/usage?from=2026-11-01&to=2026-12-31&by=product", "", 400, "at most 31 days", ""},
+		{&all, "GET", "/usage?from=2026-11-02&to=2026-11-01", "", 400, "at most 1098 days", ""},
+		{&all, "GET", "/usage?from=1926-11-02", "", 400, "a day is expected", ""},
+		{&all, "GET", "/usage?by=kind", "", 400, `"by":`, ""},
+		{&all, "GET", "/usage?by=total&product=ours", "", 400, `"by":`, ""},
+		{&all, "GET", "/usage?since=2026-11-02", "", 400, `"since":"is unknown"`, ""},
 
 		{&nobody, "GET", "/transactions", "", 401, "problem:credentials", ""},
 		{&guest, "GET", "/transactions/1", "", 200, `"holds":[],"promotions":[]`, ""},
@@ -191,6 +249,10 @@ func TestRetentionRights(t *testing.T) {
 		{&ci, "PATCH", "/transactions/1", `{"class":"release"}`, 200, `"promoted":{"transaction":1,"from":"nightly","to":"release"`, "promote 1 release"},
 		{&ci, "PATCH", "/transactions/1", `{"class":"relese"}`, 400, "the nearest is release", ""},
 		{&ci, "PATCH", "/transactions/1", `{}`, 400, "changes nothing", ""},
+		{&ci, "PATCH", "/transactions/1", `{"comment":"shipped"}`, 200, `"comment":"shipped"`, `comment 1 "shipped"`},
+		{&ci, "PATCH", "/transactions/1", `{"comment":""}`, 200, `"comment":""`, `comment 1 ""`},
+		{&ci, "PATCH", "/transactions/1", `{"comment":"a\u0007"}`, 400, `"comment":`, ""},
+		{&guest, "PATCH", "/transactions/1", `{"comment":"shipped"}`, 403, "scope write", ""},
 		{&ci, "PATCH", "/transactions/4", `{"class":"release"}`, 404, "problem:not-found", ""},
 		{&nightly, "PATCH", "/transactions/2", `{"class":"release"}`, 403, `class \"nightly\" only`, ""},
 		{&nightly, "DELETE", "/transactions/1", "", 403, `class \"nightly\" only`, ""},
@@ -218,6 +280,33 @@ func TestRetentionRights(t *testing.T) {
 		if got := strings.Join(f.calls, "; "); got != tt.call {
 			t.Errorf("%s %s of %q: calls %q, want %q", tt.method, tt.path, tt.who.Name, got, tt.call)
 		}
+	}
+}
+
+// TestPurgeIsAudited: a purge is in the audit log, a removal is not.
+func TestPurgeIsAudited(t *testing.T) {
+	t.Parallel()
+	file := filepath.Join(t.TempDir(), "audit.jsonl")
+	log, err := auth.OpenAudit(auth.AuditConfig{File: file}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = log.Close() }()
+	boss := Principal{Name: "boss", Rights: auth.Rights{Admitted: true, All: true, Write: true, WriteAll: true, Admin: true}}
+	boss.Identity.Name = "boss"
+	ask := serveRetention(t, &fakeRetention{}, &boss, log)
+	ask("DELETE", "/transactions/1", "")
+	ask("DELETE", "/transactions/3?purge=true&reason=a+key", "")
+	ask("DELETE", "/transactions/9?purge=true", "") // there is none
+	var got []string
+	for e, err := range auth.ReadAudit(file, auth.AuditFilter{}) {
+		if err != nil {
+			t.Error(err)
+		}
+		got = append(got, fmt.Sprint(e.Who, " ", e.Action, " ", e.Name, " ", e.ID, " ", e.Products, " ", e.Detail, " ", e.Remote != ""))
+	}
+	if want := []string{"boss purge transaction 3 3 [ours] a key true"}; !slices.Equal(got, want) {
+		t.Errorf("audit records %q, want %q", got, want)
 	}
 }
 

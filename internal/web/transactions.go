@@ -7,9 +7,11 @@ import (
 	"net/http"
 	"net/url"
 	"strconv"
+	"strings"
 	"time"
 	"unicode/utf8"
 
+	"github.com/symdepot/symdepot/internal/auth"
 	"github.com/symdepot/symdepot/internal/depot"
 	"github.com/symdepot/symdepot/internal/report"
 	"github.com/symdepot/symdepot/internal/wire"
@@ -143,9 +145,14 @@ func (a *API) showTransaction(w http.ResponseWriter, r *Request, args []string) 
 
 // Limits of texts, in bytes.
 const (
-	maxReason = 1000
-	maxClass  = 200
+	maxReason  = 1000
+	maxClass   = 200
+	maxComment = 4096
 )
+
+// isControl reports whether a character may not stand in a comment; a push permits
+// the same ones.
+func isControl(r rune) bool { return r < 0x20 && r != '\n' && r != '\t' || r == 0x7f }
 
 // readChange reads the body of a change.
 func (a *API) readChange(r *Request) (q wire.TransactionChange, until time.Time, err error) {
@@ -155,8 +162,11 @@ func (a *API) readChange(r *Request) (q wire.TransactionChange, until time.Time,
 	wrong := func(field, why string) error {
 		return &Problem{Word: "query", Detail: "the change is not valid", Fields: map[string]string{field: why}}
 	}
-	if q.Class == "" && q.Hold == nil && q.Unhold == nil {
-		return q, until, &Problem{Word: "query", Detail: "the body changes nothing; expected are class, hold or unhold"}
+	if q.Class == "" && q.Hold == nil && q.Unhold == nil && q.Comment == nil {
+		return q, until, &Problem{Word: "query", Detail: "the body changes nothing; expected are class, hold, unhold or comment"}
+	}
+	if c := q.Comment; c != nil && (len(*c) > maxComment || strings.ContainsFunc(*c, isControl)) {
+		return q, until, wrong("comment", fmt.Sprintf("has a control character, or is longer than %d bytes", maxComment))
 	}
 	if len(q.Class) > maxClass || !utf8.ValidString(q.Class) {
 		return q, until, wrong("class", fmt.Sprintf("is longer than %d bytes", maxClass))
@@ -222,6 +232,15 @@ func (a *API) changeTransaction(w http.ResponseWriter, r *Request, args []string
 		out.Promoted = &l
 		a.cfg.Log.Info("a transaction was promoted", "request", r.ID, "by", r.Name, "transaction", t.Number, "from", p.From, "to", p.To)
 	}
+	if q.Comment != nil {
+		changed, err := k.SetComment(ctx, t.Number, *q.Comment)
+		if err != nil {
+			return kept(err)
+		}
+		l := report.NewTransaction(changed)
+		out.Transaction = &l
+		a.cfg.Log.Info("the comment of a transaction was changed", "request", r.ID, "by", r.Name, "transaction", t.Number, "before", clip(t.Comment))
+	}
 	if q.Unhold != nil {
 		list, err := k.Unhold(ctx, t.Number, *q.Unhold)
 		if err != nil {
@@ -275,6 +294,13 @@ func (a *API) removeTransaction(w http.ResponseWriter, r *Request, args []string
 	}
 	if purge {
 		p, err := a.cfg.Retention.Purge(r.Context(), t.Number, r.Name, q.Get("reason"))
+		if a.cfg.Audit != nil && p.Transaction.Number > 0 { // also if bytes could not be freed
+			e := auth.PurgeEvent(t.Number, t.Product, q.Get("reason"), report.NewPurged(p).Frees)
+			e.By(&r.Identity)
+			e.Remote, e.Agent = r.RemoteAddr, r.UserAgent()
+			a.cfg.Audit.Record(e)
+			a.cfg.Audit.Flush()
+		}
 		if err != nil {
 			return kept(err)
 		}

@@ -6,15 +6,15 @@ package wire
 //	GET    retention/rules          the policy in force, with its entity tag
 //	PUT    retention/rules          sets the policy; the body is its text, If-Match is required
 //	GET    retention/runs           what the policy has removed, the latest first
-//	POST   plans                    previews a removal; the body is a PlanSpec
-//	GET    plans/ID                 a plan of the policy that can still be applied
+//	POST   plans                    previews a removal or a collection; the body is a PlanSpec
+//	GET    plans/ID                 a plan of the policy, or of gc, that can still be applied
 //	POST   plans/ID/apply           applies it; the body is a PlanApply
 //	GET    transactions             the transactions that the client may see, newest first
 //	GET    transactions/N           one of them, with its holds and what happened to it
 //	PATCH  transactions/N           changes it; the body is a TransactionChange
 //	DELETE transactions/N           removes it
 //	POST   transactions/N/undo      restores it from the trash
-//	GET    usage                    what takes the space
+//	GET    usage                    what takes the space; with ?from= what took it day by day
 const (
 	APIPath          = "/-/api/v1"
 	RulesPath        = APIPath + "/retention/rules"
@@ -28,12 +28,24 @@ const (
 const (
 	PlanRetention = "retention" // what the policy removes
 	PlanRemove    = "remove"    // the removal of one transaction
+	PlanGC        = "gc"        // what garbage collection frees
+)
+
+// What the usage of days is divided by.
+const (
+	UsageByTotal   = "total" // it is not divided
+	UsageByProduct = "product"
 )
 
 // PlanSpec asks for a plan.
 type PlanSpec struct {
 	Kind        string `json:"kind,omitempty"`        // empty: PlanRetention
 	Transaction int64  `json:"transaction,omitempty"` // of PlanRemove
+	// Grace and EmptyTrash are those of PlanGC: how many seconds contents without a
+	// transaction are kept (missing: the default of the program), and whether the trash
+	// is emptied.
+	Grace      *int64 `json:"grace,omitempty"`
+	EmptyTrash bool   `json:"empty_trash,omitempty"`
 }
 
 // PlanApply applies a plan.
@@ -48,6 +60,8 @@ type TransactionChange struct {
 	Hold  *HoldSpec `json:"hold,omitempty"`  // places a hold
 	// Unhold releases the hold with this reason; all holds if it is empty.
 	Unhold *string `json:"unhold,omitempty"`
+	// Comment replaces the comment.
+	Comment *string `json:"comment,omitempty"`
 }
 
 // HoldSpec places a hold.

@@ -1,0 +1,25 @@
+package main
+
+import (
+	"fmt"
+
+	"github.com/symdepot/symdepot/internal/auth"
+)
+
+// recorder returns the function that records purges in the audit log of the
+// configuration, if it has one. A server records them itself.
+func (c rmCmd) recorder(a *app) (record func(auth.Event) error, done func(), err error) {
+	record, done = func(auth.Event) error { return nil }, func() {}
+	if !c.Purge || c.Server != "" {
+		return record, done, nil
+	}
+	conf, err := a.config("")
+	if err != nil || conf.AuditOptions() == nil {
+		return record, done, err
+	}
+	log, err := auth.AppendAudit(conf.AuditOptions().File)
+	if err != nil {
+		return nil, nil, fmt.Errorf("%w; nothing was purged", err)
+	}
+	return log.Record, func() { _ = log.Close() }, nil // each record is durable
+}

@@ -1,0 +1,42 @@
+package main
+
+import (
+	"github.com/symdepot/symdepot/internal/depot"
+	"github.com/symdepot/symdepot/internal/keeper"
+	"github.com/symdepot/symdepot/internal/term"
+)
+
+type undoCmd struct {
+	serverFlags
+	JSON    bool    `help:"Print one JSON object per transaction."`
+	Numbers []int64 `arg:"" name:"tx" help:"Numbers of removed transactions."`
+}
+
+// Help is the long help text.
+func (undoCmd) Help() string {
+	return `Restores removed transactions from the trash, with all their files. The retention policy says how long the trash keeps them.
+
+  symdepot undo 17
+
+Exit codes: 0 restored, 1 no such transaction, or it is not in the trash, 2 wrong command line, 3 failed, 4 no depot,
+5 credentials refused, 7 server not reachable.`
+}
+
+// Run restores transactions.
+func (c undoCmd) Run(a *app) error {
+	return a.keeper(c.serverFlags, depot.Options{}, func(k keeper.Keeper) error {
+		for _, n := range c.Numbers {
+			l, err := k.Undo(a.ctx, n)
+			switch {
+			case keeper.IsNo(err):
+				return a.nothing(err.Error())
+			case err != nil:
+				return noSuchTx(a.stderr, n, err)
+			}
+			if err := a.print(c.JSON, l, "restored transaction %d (%s)\n", n, term.Count(l.Objects, "object")); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
