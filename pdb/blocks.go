@@ -8,8 +8,8 @@ import (
 
 // Sizes of the buffers through which streams are read, in bytes.
 const (
-	blockSize = 32 << 10 // a block of a stream that is read at random places
-	spanSize  = 1 << 20  // a block of an MSFZ stream, which is slow at random places
+	blockSize = 8 << 10 // a block of a stream that is read at random places
+	spanSize  = 1 << 20 // a block of an MSFZ stream, which is slow at random places
 	winSize   = 256 << 10
 )
 

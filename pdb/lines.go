@@ -149,7 +149,9 @@ func (l *moduleLines) read(s sized, m compiland) error {
 		reach = max(reach, l.contribs[i].end)
 		l.contribs[i].reach = reach
 	}
-	slices.SortStableFunc(l.inlinees, func(x, y source) int { return cmp.Compare(x.id, y.id) })
+	slices.SortFunc(l.inlinees, func(x, y source) int {
+		return cmp.Or(cmp.Compare(x.id, y.id), cmp.Compare(x.file, y.file), cmp.Compare(x.line, y.line))
+	})
 	return fault
 }
 

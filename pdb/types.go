@@ -14,8 +14,8 @@ const (
 	maxTypeDepth  = 64
 	maxTypeSteps  = 4096     // records that one name is made from
 	maxShown      = 64 << 10 // bytes of one name
-	maxTypeCache  = 4 << 20  // bytes of texts that a printer keeps
-	maxTypeBlocks = 8 << 20  // bytes of a type stream that are kept
+	maxTypeCache  = 1 << 20  // bytes of texts that a printer keeps
+	maxTypeBlocks = 4 << 20  // bytes of a type stream that are kept
 	maxMSFZTypes  = 256 << 20
 )
 
