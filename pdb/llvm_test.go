@@ -3,6 +3,9 @@ package pdb
 import (
 	"bufio"
 	"bytes"
+	"encoding/json"
+	"fmt"
+	"math/rand/v2"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -158,6 +161,99 @@ func TestFunctionsPdbutil(t *testing.T) {
 			t.Logf("%d functions, %d procedures, %d lacking; %d rows, %d in inlined calls, %d different", len(ours), len(d.procs), lacking, rows, inlined, wrong)
 			if lacking > 0 || wrong > 0 {
 				t.Error("they differ")
+			}
+		})
+	}
+}
+
+// symbolized is a frame as llvm-symbolizer prints it.
+type symbolized struct {
+	FunctionName, FileName string
+	Line                   uint32
+}
+
+// symbolizer asks llvm-symbolizer for addresses. It leaves out those at which
+// that ends with a fault.
+func symbolizer(t *testing.T, image string, addresses []uint64) map[uint64][]symbolized {
+	t.Helper()
+	answers := map[uint64][]symbolized{}
+	for faults := 0; len(addresses) > 0 && faults < 50; faults++ {
+		var in strings.Builder
+		for _, a := range addresses {
+			fmt.Fprintf(&in, "%#x\n", a)
+		}
+		cmd := exec.Command("llvm-symbolizer-19", "--relative-address", "--output-style=JSON", "--obj="+image)
+		cmd.Stdin = strings.NewReader(in.String())
+		out, _ := cmd.Output()
+		dec := json.NewDecoder(bytes.NewReader(out))
+		var answer struct{ Symbol []symbolized }
+		n := 0
+		for ; n < len(addresses) && dec.Decode(&answer) == nil; n++ {
+			answers[addresses[n]] = answer.Symbol
+			answer.Symbol = nil
+		}
+		addresses = addresses[min(n+1, len(addresses)):]
+	}
+	return answers
+}
+
+// Lookups in real PDBs agree with those of llvm-symbolizer. Its reader of PDBs
+// loses the lines of some inlined calls, and of folded functions it takes the
+// last, so that only most answers are equal.
+func TestFunctionsSymbolizer(t *testing.T) {
+	t.Parallel()
+	if _, err := exec.LookPath("llvm-symbolizer-19"); err != nil {
+		t.Skip("llvm-symbolizer-19 is not installed (Debian package llvm-19)")
+	}
+	images := map[string]string{"conpty.pdb": "conpty.node", "winpty.pdb": "winpty.dll"}
+	for _, path := range materialPDBs(t) {
+		image := images[filepath.Base(path)]
+		if image == "" {
+			continue
+		}
+		t.Run(image, func(t *testing.T) {
+			table := fileTable(t, path, 0)
+			random := rand.New(rand.NewPCG(1, 2))
+			var addresses []uint64
+			for f := range table.Functions() {
+				if f.Multiple {
+					continue
+				}
+				for range 2 {
+					a := f.Start + random.Uint64N(uint64(f.Size))
+					addresses = append(addresses, a)
+				}
+			}
+			answers := symbolizer(t, filepath.Join(filepath.Dir(path), image), addresses)
+			equal, chains, lines := 0, 0, 0
+			for _, a := range addresses {
+				answer, ok := answers[a]
+				if !ok {
+					continue // llvm-symbolizer ends with a fault
+				}
+				got, _ := table.Lookup(a)
+				same := len(got.Frames) == len(answer)
+				if !same {
+					chains++
+				} else {
+					for i, f := range got.Frames {
+						if want := answer[i]; f.Line != want.Line || f.File != functab.JoinPath(want.FileName) {
+							same = false
+						}
+					}
+					if !same {
+						lines++
+					}
+				}
+				if same {
+					equal++
+				} else if chains+lines < 12 {
+					t.Logf("%#x: %v\nllvm %v", a, got.Frames, answer)
+				}
+			}
+			t.Logf("%d addresses, %d answers, %d equal; %d chains and %d lines differ", len(addresses), len(answers), equal, chains, lines)
+			if equal*100 < 90*len(answers) {
+				t.Errorf("%d of %d answers are equal", equal, len(answers))
 			}
 		})
 	}
