@@ -70,7 +70,7 @@ func (w *worker) nameOf(u *unit, d *die, address uint64) (functab.NameID, error)
 	key := dieKey{t.v.im, off}
 	id, ok := w.names.entries[key]
 	if !ok {
-		if id, err = w.follow(t, off); err != nil {
+		if id, err = w.follow(t, off, u.lang); err != nil {
 			return 0, err
 		}
 		if len(w.names.entries) >= cachedNames || w.names.entries == nil {
@@ -97,7 +97,7 @@ type found struct {
 
 // follow returns the name of the entry at off, or of those that it refers to. It
 // is 0 if there is none.
-func (w *worker) follow(u *unit, off uint64) (found, error) {
+func (w *worker) follow(u *unit, off, lang uint64) (found, error) {
 	var named die
 	var namedIn *unit
 	for range maxChain {
@@ -136,7 +136,7 @@ func (w *worker) follow(u *unit, off uint64) (found, error) {
 	if namedIn == nil {
 		return found{}, nil
 	}
-	s, err := w.qualified(namedIn, &named)
+	s, err := w.qualified(namedIn, &named, lang)
 	if err != nil || s == "" {
 		return found{}, err
 	}
@@ -155,7 +155,7 @@ func (w *worker) plain(u *unit, d *die, address uint64) (functab.NameID, error) 
 		return w.rawName([]byte(symbol)), nil
 	}
 	if d.name.form != 0 {
-		if s, err := w.qualified(u, d); err != nil {
+		if s, err := w.qualified(u, d, u.lang); err != nil {
 			return 0, err
 		} else if s != "" {
 			return w.plainName(s), nil
@@ -236,14 +236,18 @@ func (w *worker) plainName(s string) functab.NameID {
 	return w.r.b.Name(s, "")
 }
 
-// qualified returns the name of an entry with the scopes around it.
-func (w *worker) qualified(u *unit, d *die) (string, error) {
+// qualified returns the name of an entry with the scopes around it. lang is the
+// language for units that name none, such as the partial units of dwz.
+func (w *worker) qualified(u *unit, d *die, lang uint64) (string, error) {
+	if u.lang != 0 {
+		lang = u.lang
+	}
 	name := string(w.str(u, d.name))
-	sep := separator(u.lang)
+	sep := separator(lang)
 	if name == "" || sep == "" {
 		return name, nil
 	}
-	s, at, err := w.scopeOf(u, d.off)
+	s, at, err := w.scopeOf(u, d.off, lang)
 	if err != nil {
 		return "", err
 	}
@@ -280,7 +284,7 @@ func (w *worker) qualified(u *unit, d *die) (string, error) {
 }
 
 // scopeOf returns the scopes of a unit and which of them an entry is in.
-func (w *worker) scopeOf(u *unit, off uint64) (*scopesOf, int32, error) {
+func (w *worker) scopeOf(u *unit, off, lang uint64) (*scopesOf, int32, error) {
 	if w.names.unit != nil && w.names.unit.v == u.v && w.names.unit.off == u.off {
 		s := &scopesOf{w.walk.scopes, w.walk.decls}
 		if at, ok := s.find(off); ok {
@@ -296,7 +300,7 @@ func (w *worker) scopeOf(u *unit, off uint64) (*scopesOf, int32, error) {
 		scan := w.names.scanner
 		scan.ctx = w.ctx
 		c := *u
-		c.v = scan.view(u.v.im)
+		c.v, c.lang = scan.view(u.v.im), lang
 		err := scan.walkUnit(&c, true)
 		if w.fatal(err) {
 			return nil, -1, err

@@ -35,6 +35,9 @@ type inlined struct {
 	file   functab.FileID
 	line   uint32
 	lo, hi int32 // its ranges in openFunc.spans
+	// implied is true for a call without code of its own: its code is that of the
+	// calls in it.
+	implied bool
 }
 
 // openFunc is a function whose entries are being read.
@@ -331,9 +334,10 @@ func (w *worker) openInlined(u *unit, d *die, top level) (bool, error) {
 	}
 	lo := len(f.spans)
 	spans, err := w.entryRanges(u, d, f.spans)
-	if f.spans = spans; err != nil || len(spans) == lo {
+	if f.spans = spans; err != nil {
 		return false, err
 	}
+	implied := len(spans) == lo
 	name, err := w.nameOf(u, d, 0)
 	if err != nil {
 		return false, err
@@ -342,7 +346,7 @@ func (w *worker) openInlined(u *unit, d *die, top level) (bool, error) {
 	if err != nil {
 		return false, err
 	}
-	f.inlines = append(f.inlines, inlined{top.inl, name, file, uint32(min(d.callLine, 1<<32-1)), int32(lo), int32(len(spans))})
+	f.inlines = append(f.inlines, inlined{top.inl, name, file, uint32(min(d.callLine, 1<<32-1)), int32(lo), int32(len(spans)), implied})
 	return true, nil
 }
 
@@ -353,6 +357,9 @@ func (w *worker) closeFunc(u *unit) error {
 	f := &k.open[len(k.open)-1]
 	defer func() { k.open = k.open[:len(k.open)-1] }()
 	if err := w.lines.load(w); err != nil {
+		return err
+	}
+	if err := w.imply(f); err != nil {
 		return err
 	}
 	base := w.r.opt.Base
@@ -378,6 +385,28 @@ func (w *worker) closeFunc(u *unit) error {
 		if err := w.r.b.Add(out); err != nil {
 			return err
 		}
+	}
+	return nil
+}
+
+// imply gives the calls without ranges those of the calls in them.
+func (w *worker) imply(f *openFunc) error {
+	for i := len(f.inlines) - 1; i >= 0; i-- {
+		c := &f.inlines[i]
+		if !c.implied {
+			continue
+		}
+		c.lo = int32(len(f.spans))
+		for j := i + 1; j < len(f.inlines) && f.inlines[j].depth > c.depth; j++ {
+			x := &f.inlines[j]
+			if err := w.spend(1 + int64(x.hi-x.lo)); err != nil {
+				return err
+			}
+			if x.depth == c.depth+1 && len(f.spans) < 8*maxInlines {
+				f.spans = append(f.spans, f.spans[x.lo:x.hi]...)
+			}
+		}
+		c.hi = int32(len(f.spans))
 	}
 	return nil
 }
