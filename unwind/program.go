@@ -47,12 +47,15 @@ func (d *frames) live(start uint64, size int) bool {
 	return start != 0
 }
 
+// noCFA is the rule of the CFA before a program defines one.
+var noCFA = rule{kind: ruleUndefined, n: 1}
+
 // run executes the programs of an entry and adds its frame.
 func (d *frames) run(program cursor, e *cie) error {
 	start := d.location - d.s.Base
 	d.style = d.m.style
 	d.style.raReg = int(e.ra)
-	d.now = rules{cfa: rule{kind: ruleUndefined}, ra: rule{kind: ruleReg, reg: e.ra}}
+	d.now = rules{cfa: noCFA, ra: rule{kind: ruleReg, reg: e.ra}}
 	d.initial = d.now
 	d.memory, d.slots = d.memory[:0], d.slots[:0]
 	d.frame.begin(&d.style, start, d.end-d.s.Base, &d.now)
@@ -316,10 +319,12 @@ func (d *frames) extended(op byte, c *cursor, e *cie, common bool) (more bool, e
 		reg := c.uleb()
 		d.defineCFA(reg, int64(c.uleb()))
 	case 0x0d: // def_cfa_register
-		if d.now.cfa.kind == ruleReg {
-			d.defineCFA(c.uleb(), d.now.cfa.n)
-		} else {
-			c.uleb()
+		switch reg := c.uleb(); {
+		case d.now.cfa.kind == ruleReg:
+			d.defineCFA(reg, d.now.cfa.n)
+		case d.now.cfa == noCFA: // compilers for MIPS
+			d.defineCFA(reg, 0)
+		default:
 			d.now.cfa = rule{kind: ruleUndefined}
 		}
 	case 0x0e: // def_cfa_offset

@@ -1,6 +1,7 @@
 package unwind_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -185,7 +186,7 @@ type flat struct {
 }
 
 func (f *flat) ReadAt(p []byte, at int64) (int, error) {
-	return strings.NewReader(string(f.bytes)).ReadAt(p, at)
+	return bytes.NewReader(f.bytes).ReadAt(p, at)
 }
 func (f *flat) Arch() string                     { return f.arch }
 func (f *flat) ExceptionTable() (uint32, uint32) { return f.pdata, f.size }
