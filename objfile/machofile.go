@@ -261,6 +261,19 @@ func (m *MachOFile) SectionAddress(name string) uint64 {
 	return 0
 }
 
+// ReadCode reads the bytes of a section with instructions from an address on. At
+// the end of the section, and where there is none, the error is io.EOF.
+func (m *MachOFile) ReadCode(p []byte, address uint64) (int, error) {
+	for i := range m.secs {
+		s := &m.secs[i]
+		if s.code() && m.inFile(s) && address >= s.addr && address-s.addr < s.size {
+			d := SectionData{r: m.r, off: int64(s.off), size: int64(s.size)}
+			return d.ReadAt(p, int64(address-s.addr))
+		}
+	}
+	return 0, io.EOF
+}
+
 // part returns the content of a part of __LINKEDIT.
 func (m *MachOFile) part(p machPart, size uint64) (*SectionData, error) {
 	if uint64(p.off) > uint64(m.size) || size > uint64(m.size)-uint64(p.off) {

@@ -137,7 +137,13 @@ func TestCompilers(t *testing.T) {
 				t.Fatal(err)
 			}
 			compared, diffs := differences(table, addresses, want)
-			if len(diffs) > 0 || compared < 100 || len(table.Warnings()) > 0 {
+			allowed := 0
+			if strings.Contains(c.flags, "strict") {
+				// Version 2 has no lists of ranges: gcc writes calls whose one range
+				// does not contain the calls in them, which we clip.
+				allowed = compared / 20
+			}
+			if len(diffs) > allowed || compared < 100 || len(table.Warnings()) > 0 {
 				t.Errorf("%d of %d addresses differ, warnings %q: %s", len(diffs), compared, table.Warnings(), strings.Join(diffs[:min(len(diffs), 5)], "\n"))
 			}
 		})

@@ -19,6 +19,7 @@ import (
 	"github.com/symdepot/symdepot/dwarf"
 	"github.com/symdepot/symdepot/functab"
 	"github.com/symdepot/symdepot/objfile"
+	"github.com/symdepot/symdepot/unwind"
 )
 
 // ErrMismatch is wrapped if two files that do not belong together were given.
@@ -44,7 +45,7 @@ type Options struct {
 	// Demangle returns the shown form of a linkage name; nil means unchanged. It
 	// must be safe for concurrent use.
 	Demangle func(raw string) string
-	// Symbols and Unwind leave out what they name, Functions leaves out DWARF.
+	// NoFunctions omits DWARF, NoSymbols public symbols, NoUnwind unwind rules.
 	NoFunctions, NoSymbols, NoUnwind bool
 }
 
@@ -390,5 +391,71 @@ func (c *elfModule) sections(f *objfile.ELFFile) dwarf.Sections {
 	}
 }
 
-// readUnwind reads call frame information.
-func (c *elfModule) readUnwind(ctx context.Context) error { return ctx.Err() }
+// maxUnwind is the largest unwind section that is read, in bytes.
+const maxUnwind = 512 << 20
+
+// readUnwind reads call frame information: .eh_frame of the program, because a
+// debug file has the section without content, and .debug_frame of both.
+func (c *elfModule) readUnwind(ctx context.Context) error {
+	s := unwind.Sections{Base: c.base, Code: codeSections(c.code, c.base)}
+	for _, f := range []*objfile.ELFFile{c.program, c.debug} {
+		if f == nil {
+			continue
+		}
+		s.Arch, s.BigEndian = f.Arch(), f.Order().String() == "BigEndian"
+		if s.AddressSize = 4; f.Is64() {
+			s.AddressSize = 8
+		}
+		var err error
+		if len(s.EHFrame) == 0 {
+			if s.EHFrame, err = c.unwindSection(f.Section(".eh_frame", c.opt.Sections)); err != nil {
+				return err
+			}
+			s.EHFrameAddress = f.SectionAddress(".eh_frame")
+		}
+		if len(s.DebugFrame) == 0 {
+			if s.DebugFrame, err = c.unwindSection(f.Section(".debug_frame", c.opt.Sections)); err != nil {
+				return err
+			}
+		}
+		if s.TextAddress == 0 {
+			s.TextAddress, s.DataAddress = f.SectionAddress(".text"), f.SectionAddress(".got")
+		}
+	}
+	if len(s.EHFrame) == 0 && len(s.DebugFrame) == 0 {
+		return ctx.Err()
+	}
+	return unwind.EHFrame(ctx, s, c.b)
+}
+
+func (c *elfModule) unwindSection(d *objfile.SectionData, err error) ([]byte, error) {
+	return unwindSection(c.b, d, err)
+}
+
+// unwindSection returns the content of an unwind section. A section that is missing
+// or damaged has none.
+func unwindSection(b *functab.Builder, d *objfile.SectionData, err error) ([]byte, error) {
+	var p []byte
+	if err == nil {
+		p, err = d.ReadAll(maxUnwind)
+	}
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return nil, nil
+	case errors.Is(err, objfile.ErrBroken):
+		b.Warn("unwind rules: %v", err)
+		return nil, nil
+	}
+	return p, err
+}
+
+// codeSections returns ranges of code relative to the base.
+func codeSections(code []objfile.AddressRange, base uint64) []functab.Section {
+	var out []functab.Section
+	for _, r := range code {
+		if r.Start >= base {
+			out = append(out, functab.Section{Start: r.Start - base, Size: r.End - r.Start})
+		}
+	}
+	return out
+}

@@ -11,6 +11,7 @@ import (
 	"github.com/symdepot/symdepot/dwarf"
 	"github.com/symdepot/symdepot/functab"
 	"github.com/symdepot/symdepot/objfile"
+	"github.com/symdepot/symdepot/unwind"
 )
 
 // MachOFiles are the files of one Mach-O module: thin images, or slices of fat
@@ -204,5 +205,50 @@ func (c *machModule) readFunctions(ctx context.Context) error {
 	return nil
 }
 
-// readUnwind reads compact unwind information and call frame information.
-func (c *machModule) readUnwind(ctx context.Context) error { return ctx.Err() }
+// readUnwind reads compact unwind information and call frame information. The
+// image has both; a dSYM has .debug_frame at most.
+func (c *machModule) readUnwind(ctx context.Context) error {
+	s := unwind.Sections{Apple: true, Base: c.base, Code: codeSections(c.code, c.base)}
+	for _, f := range []*objfile.MachOFile{c.image, c.dsym} {
+		if f == nil {
+			continue
+		}
+		s.Arch, s.BigEndian = f.Arch(), f.Order().String() == "BigEndian"
+		if s.AddressSize = 4; f.Is64() {
+			s.AddressSize = 8
+		}
+		for _, x := range []struct {
+			to   *[]byte
+			name string
+		}{{&s.EHFrame, "__eh_frame"}, {&s.DebugFrame, "__debug_frame"}, {&s.CompactUnwind, "__unwind_info"}} {
+			if len(*x.to) > 0 {
+				continue
+			}
+			d, err := f.Section(x.name, c.opt.Sections)
+			if *x.to, err = unwindSection(c.b, d, err); err != nil {
+				return err
+			}
+			if x.name == "__eh_frame" {
+				s.EHFrameAddress = f.SectionAddress(x.name)
+			}
+		}
+	}
+	if len(s.EHFrame) == 0 && len(s.DebugFrame) == 0 && len(s.CompactUnwind) == 0 {
+		return ctx.Err()
+	}
+	if c.image != nil {
+		s.Text = machText{c.image, c.base}
+	}
+	return unwind.Compact(ctx, s, c.b)
+}
+
+// machText reads the code of an image by addresses relative to its base.
+type machText struct {
+	f    *objfile.MachOFile
+	base uint64
+}
+
+// ReadAt implements io.ReaderAt.
+func (t machText) ReadAt(p []byte, off int64) (int, error) {
+	return t.f.ReadCode(p, t.base+uint64(off))
+}
