@@ -1,6 +1,7 @@
 // Package ppdb reads the id of a portable PDB, the debug information of .NET, and
-// reports whether the file holds debug information and sources. It reads headers
-// only, from an io.ReaderAt, and accepts untrusted input.
+// reports whether the file holds debug information and sources. For these it reads
+// headers only. Lines gives the source lines of methods, one row at a time. The
+// package reads from an io.ReaderAt and accepts untrusted input.
 //
 // Promised: names and behaviour that this documentation describes change only
 // with a new major version of the module. Memory and time are bounded by the

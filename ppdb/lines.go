@@ -1,0 +1,510 @@
+package ppdb
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"math/bits"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/symdepot/symdepot/debugid"
+)
+
+// Limits of what Lines returns. Rows are read one at a time.
+const (
+	maxJSON   = 16 << 20 // bytes of Source Link
+	maxPath   = 64 << 10 // bytes of a document's name
+	maxPoints = 4 << 20  // bytes of the points of one method, which take three or more each
+)
+
+// More tables of the format.
+const (
+	tableMethodDef    = 0x06
+	tableStateMachine = 0x36
+	tableCustom       = 0x37
+	firstDebugTable   = tableDocument
+)
+
+// customParents are the tables that the parent of custom debug information can be in
+// (Portable PDB format, HasCustomDebugInformation); their order is that of the tags.
+var customParents = []int{
+	0x06, 0x04, 0x01, 0x02, 0x08, 0x09, 0x0A, 0x00, 0x0E, 0x17, 0x14, 0x11, 0x1A, 0x1B, 0x20, 0x23,
+	0x26, 0x27, 0x28, 0x2A, 0x2C, 0x2B, 0x30, 0x32, 0x33, 0x34, 0x35,
+}
+
+// customModule is the parent of information about the whole module: row 1 of table 0.
+const customModule = 1<<5 | 7
+
+// Lines are the documents and sequence points of a portable PDB: they lead from an
+// instruction of a method to a source line. Methods are rows of the MethodDef table
+// of the assembly, which start at 1; the assembly holds their names. Methods of Lines
+// may be called from several goroutines if the ReaderAt of the file allows that.
+type Lines struct {
+	f       *File
+	rows    [64]uint32
+	tables  [64]section // of the debug tables
+	wide    struct{ strings, guids, blobs bool }
+	widths  [64]int // bytes of a row
+	guids   section
+	blobs   section
+	columns int // bytes of the parent of custom debug information
+}
+
+// A Document is a source file.
+type Document struct {
+	Name          string
+	Language      debugid.GUID // C# is 3f5162f8-07c6-11d3-9053-00c04fa302a1
+	HashAlgorithm debugid.GUID // the zero GUID without a hash
+	Hash          []byte
+}
+
+// A Point is a sequence point: from IL offset Offset to that of the next point, the
+// instructions of a method belong to a range of lines and columns. A hidden point
+// marks instructions without source.
+type Point struct {
+	Offset            uint32
+	Document          uint32 // row of the document, 0 for none
+	Hidden            bool
+	Line, EndLine     uint32
+	Column, EndColumn uint32
+}
+
+// Lines reads the positions of the tables. The error wraps fs.ErrNotExist if the
+// file has no tables, and io.ErrUnexpectedEOF if a table exceeds its stream.
+func (f *File) Lines() (*Lines, error) {
+	l, err := f.lines()
+	if err != nil {
+		return nil, fmt.Errorf("ppdb: tables: %w", err)
+	}
+	return l, nil
+}
+
+func (f *File) lines() (*Lines, error) {
+	l := &Lines{f: f, guids: f.streams["#GUID"], blobs: f.streams["#Blob"]}
+	stream, ok := f.streams["#~"]
+	if !ok {
+		if stream, ok = f.streams["#-"]; !ok {
+			return nil, fmt.Errorf("no #~ stream: %w", fs.ErrNotExist)
+		}
+	}
+	rows, err := f.rows()
+	if err != nil {
+		return nil, err
+	}
+	l.rows = rows
+	var h [24]byte
+	if err := readFull(f.r, h[:], stream.off); err != nil {
+		return nil, err
+	}
+	l.wide.strings, l.wide.guids, l.wide.blobs = h[6]&1 != 0, h[6]&2 != 0, h[6]&4 != 0
+	there := binary.LittleEndian.Uint64(h[8:])
+	if there&(1<<firstDebugTable-1) != 0 || there>>(tableCustom+1) != 0 {
+		return nil, fmt.Errorf("tables %#x: only the tables of debug information are supported", there)
+	}
+	all, err := f.referenced(rows)
+	if err != nil {
+		return nil, err
+	}
+	l.measure(all)
+	off := int64(24) + 4*int64(bits.OnesCount64(there))
+	if h[6]&0x40 != 0 {
+		off += 4 // extra data
+	}
+	for i := firstDebugTable; i <= tableCustom; i++ {
+		size := int64(rows[i]) * int64(l.widths[i])
+		if size > stream.size-off {
+			return nil, fmt.Errorf("table %#x of %d rows in a stream of %d bytes: %w", i, rows[i], stream.size, io.ErrUnexpectedEOF)
+		}
+		l.tables[i] = section{stream.off + off, size}
+		off += size
+	}
+	return l, nil
+}
+
+// referenced adds to rows the counts of the assembly's tables, which the #Pdb stream
+// holds: columns that refer to large tables are wide.
+func (f *File) referenced(rows [64]uint32) ([64]uint32, error) {
+	s := f.streams["#Pdb"]
+	var h [32 + 4*64]byte
+	n := min(s.size, int64(len(h)))
+	if n < 32 {
+		return rows, nil // no reference to another table
+	}
+	if err := readFull(f.r, h[:n], s.off); err != nil {
+		return rows, fmt.Errorf("#Pdb stream: %w", err)
+	}
+	tables := binary.LittleEndian.Uint64(h[24:])
+	if need := 32 + 4*int64(bits.OnesCount64(tables)); need > n {
+		return rows, fmt.Errorf("#Pdb stream: %d bytes of row counts in a stream of %d: %w", need, s.size, io.ErrUnexpectedEOF)
+	}
+	p := h[32:]
+	for i := range rows {
+		if tables>>i&1 == 1 {
+			if i < firstDebugTable {
+				rows[i] = binary.LittleEndian.Uint32(p)
+			}
+			p = p[4:]
+		}
+	}
+	return rows, nil
+}
+
+// measure computes the widths of rows from the row counts of all tables.
+func (l *Lines) measure(rows [64]uint32) {
+	heap := func(wide bool) int {
+		if wide {
+			return 4
+		}
+		return 2
+	}
+	index := func(table int) int { return heap(rows[table] >= 1<<16) }
+	text, guid, blob := heap(l.wide.strings), heap(l.wide.guids), heap(l.wide.blobs)
+	l.columns = 2
+	for _, t := range customParents {
+		if rows[t] >= 1<<(16-5) {
+			l.columns = 4
+		}
+	}
+	l.widths[0x30] = blob + guid + blob + guid
+	l.widths[0x31] = index(tableDocument) + blob
+	l.widths[0x32] = index(tableMethodDef) + index(0x35) + index(0x33) + index(0x34) + 8
+	l.widths[0x33] = 4 + text
+	l.widths[0x34] = text + blob
+	l.widths[0x35] = index(0x35) + blob
+	l.widths[0x36] = 2 * index(tableMethodDef)
+	l.widths[0x37] = l.columns + guid + blob
+}
+
+// row reads row n, from 1, of a table.
+func (l *Lines) row(table int, n uint32) (*cells, error) {
+	if n == 0 || n > l.rows[table] {
+		return nil, fmt.Errorf("row %d of the %d in table %#x: %w", n, l.rows[table], table, fs.ErrNotExist)
+	}
+	b := make([]byte, l.widths[table])
+	if err := readFull(l.f.r, b, l.tables[table].off+int64(n-1)*int64(len(b))); err != nil {
+		return nil, err
+	}
+	return &cells{b}, nil
+}
+
+// cells are the columns of a row.
+type cells struct{ b []byte }
+
+// next returns the next column, of 2 or 4 bytes.
+func (c *cells) next(wide bool) uint32 {
+	if wide {
+		v := binary.LittleEndian.Uint32(c.b)
+		c.b = c.b[4:]
+		return v
+	}
+	v := binary.LittleEndian.Uint16(c.b)
+	c.b = c.b[2:]
+	return uint32(v)
+}
+
+// blob reads the blob at index i of the #Blob heap, of at most limit bytes.
+func (l *Lines) blob(i uint32, limit int) ([]byte, error) {
+	if i == 0 {
+		return nil, nil
+	}
+	var h [4]byte
+	left := l.blobs.size - int64(i)
+	if left <= 0 {
+		return nil, fmt.Errorf("blob %d in a heap of %d bytes: %w", i, l.blobs.size, io.ErrUnexpectedEOF)
+	}
+	head := h[:min(left, 4)]
+	if err := readFull(l.f.r, head, l.blobs.off+int64(i)); err != nil {
+		return nil, err
+	}
+	r := reader{b: head}
+	size := r.unsigned()
+	if r.err != nil {
+		return nil, fmt.Errorf("blob %d: %w", i, r.err)
+	}
+	start := int64(len(head) - len(r.b))
+	if int64(size) > left-start {
+		return nil, fmt.Errorf("blob %d of %d bytes in a heap of %d: %w", i, size, l.blobs.size, io.ErrUnexpectedEOF)
+	}
+	if int64(size) > int64(limit) {
+		return nil, fmt.Errorf("blob %d of %d bytes exceeds the limit of %d", i, size, limit)
+	}
+	b := make([]byte, size)
+	return b, readFull(l.f.r, b, l.blobs.off+int64(i)+start)
+}
+
+// guid reads GUID n, from 1, of the #GUID heap. 0 is the zero GUID.
+func (l *Lines) guid(n uint32) (b [16]byte, err error) {
+	if n == 0 {
+		return b, nil
+	}
+	off := int64(n-1) * 16
+	if off > l.guids.size-16 {
+		return b, fmt.Errorf("GUID %d in a heap of %d bytes: %w", n, l.guids.size, io.ErrUnexpectedEOF)
+	}
+	return b, readFull(l.f.r, b[:], l.guids.off+off)
+}
+
+// id reads GUID n as an id.
+func (l *Lines) id(n uint32) (debugid.GUID, error) {
+	g, err := l.guid(n)
+	if err != nil || n == 0 {
+		return debugid.GUID{}, err
+	}
+	return debugid.FromMicrosoft(g), nil
+}
+
+// reader reads compressed numbers of a blob. The first error ends all reading.
+type reader struct {
+	b   []byte
+	err error
+}
+
+var errNumber = errors.New("malformed compressed number")
+
+// number reads a compressed number and the count of its bits.
+func (r *reader) number() (v uint32, width int) {
+	switch {
+	case r.err != nil:
+		return 0, 0
+	case len(r.b) >= 1 && r.b[0]&0x80 == 0:
+		v, width = uint32(r.b[0]), 7
+		r.b = r.b[1:]
+	case len(r.b) >= 2 && r.b[0]&0xC0 == 0x80:
+		v, width = uint32(binary.BigEndian.Uint16(r.b))&0x3FFF, 14
+		r.b = r.b[2:]
+	case len(r.b) >= 4 && r.b[0]&0xE0 == 0xC0:
+		v, width = binary.BigEndian.Uint32(r.b)&0x1FFFFFFF, 29
+		r.b = r.b[4:]
+	default:
+		r.err = errNumber
+	}
+	return v, width
+}
+
+func (r *reader) unsigned() uint32 {
+	v, _ := r.number()
+	return v
+}
+
+// signed reads a number whose lowest bit is the sign: the number was rotated left in
+// the width that it is written in.
+func (r *reader) signed() int32 {
+	v, width := r.number()
+	if width == 0 {
+		return 0
+	}
+	if v&1 == 0 {
+		return int32(v >> 1)
+	}
+	return int32(v>>1) - 1<<(width-1)
+}
+
+// Methods returns the number of methods that the tables have room for. Methods
+// without points count too.
+func (l *Lines) Methods() uint32 { return l.rows[tableMethod] }
+
+// Documents returns the number of documents.
+func (l *Lines) Documents() uint32 { return l.rows[tableDocument] }
+
+// Document reads document n, from 1. The error wraps fs.ErrNotExist if there are
+// fewer.
+func (l *Lines) Document(n uint32) (Document, error) {
+	d, err := l.document(n)
+	if err != nil {
+		return Document{}, fmt.Errorf("ppdb: document %d: %w", n, err)
+	}
+	return d, nil
+}
+
+func (l *Lines) document(n uint32) (d Document, err error) {
+	c, err := l.row(tableDocument, n)
+	if err != nil {
+		return d, err
+	}
+	name, algorithm := c.next(l.wide.blobs), c.next(l.wide.guids)
+	hash, language := c.next(l.wide.blobs), c.next(l.wide.guids)
+	if d.Name, err = l.path(name); err != nil {
+		return d, fmt.Errorf("name: %w", err)
+	}
+	if d.HashAlgorithm, err = l.id(algorithm); err != nil {
+		return d, err
+	}
+	if d.Language, err = l.id(language); err != nil {
+		return d, err
+	}
+	if d.Hash, err = l.blob(hash, 1<<10); err != nil {
+		return d, fmt.Errorf("hash: %w", err)
+	}
+	return d, nil
+}
+
+// path reads the name of a document: a separator, then the blobs of its parts.
+func (l *Lines) path(index uint32) (string, error) {
+	b, err := l.blob(index, maxPath)
+	if err != nil || len(b) == 0 {
+		return "", err
+	}
+	_, n := utf8.DecodeRune(b)
+	separator := string(b[:n])
+	if separator == "\x00" {
+		separator = ""
+	}
+	var path strings.Builder
+	r := reader{b: b[n:]}
+	for i := 0; len(r.b) > 0; i++ {
+		part, err := l.blob(r.unsigned(), maxPath)
+		if err == nil {
+			err = r.err
+		}
+		if err != nil {
+			return "", err
+		}
+		if i > 0 {
+			path.WriteString(separator)
+		}
+		path.Write(part)
+		if path.Len() > maxPath {
+			return "", fmt.Errorf("more than %d bytes", maxPath)
+		}
+	}
+	return path.String(), nil
+}
+
+// Points reads the sequence points of a method, in the order of their offsets. The
+// error wraps fs.ErrNotExist if the tables have no such method; a method without
+// source has no points.
+func (l *Lines) Points(method uint32) ([]Point, error) {
+	points, err := l.points(method)
+	if err != nil {
+		return nil, fmt.Errorf("ppdb: method %d: %w", method, err)
+	}
+	return points, nil
+}
+
+func (l *Lines) points(method uint32) ([]Point, error) {
+	c, err := l.row(tableMethod, method)
+	if err != nil {
+		return nil, err
+	}
+	document, index := c.next(l.rows[tableDocument] >= 1<<16), c.next(l.wide.blobs)
+	b, err := l.blob(index, maxPoints)
+	if err != nil || len(b) == 0 {
+		return nil, err
+	}
+	r := reader{b: b}
+	r.unsigned() // signature of the local variables
+	if document == 0 {
+		document = r.unsigned()
+	}
+	var points []Point
+	var line, column int64 // of the last point that is not hidden
+	first, hidden := true, true
+	offset := uint64(0)
+	for len(r.b) > 0 && r.err == nil {
+		delta := r.unsigned()
+		if delta == 0 && !first {
+			document = r.unsigned()
+			continue
+		}
+		if document > l.rows[tableDocument] {
+			return nil, fmt.Errorf("document %d of %d", document, l.rows[tableDocument])
+		}
+		first = false
+		offset += uint64(delta)
+		p := Point{Offset: uint32(offset), Document: document}
+		lines := int64(r.unsigned())
+		columns := int64(0)
+		if lines == 0 {
+			columns = int64(r.unsigned())
+		} else {
+			columns = int64(r.signed())
+		}
+		if p.Hidden = lines == 0 && columns == 0; !p.Hidden {
+			if hidden {
+				hidden = false
+				line, column = int64(r.unsigned()), int64(r.unsigned())
+			} else {
+				line += int64(r.signed())
+				column += int64(r.signed())
+			}
+			p.Line, p.EndLine = uint32(line), uint32(line+lines)
+			p.Column, p.EndColumn = uint32(column), uint32(column+columns)
+		}
+		const limit = 1 << 29 // of every number in the format
+		if r.err == nil && (offset >= limit || line < 0 || line+lines >= limit || column < 0 || column+columns < 0 || column+columns >= limit) {
+			return nil, fmt.Errorf("point at IL offset %d: line %d or column %d is out of range", offset, line, column)
+		}
+		points = append(points, p)
+	}
+	return points, r.err
+}
+
+// Line returns the point that the instruction at IL offset belongs to: the last
+// one at or before offset that is not hidden. ok is false if there is none.
+func Line(points []Point, offset uint32) (p Point, ok bool) {
+	for _, q := range points {
+		if q.Offset > offset {
+			break
+		}
+		if !q.Hidden {
+			p, ok = q, true
+		}
+	}
+	return p, ok
+}
+
+// Kickoff returns the method that the compiler made the state machine of moveNext
+// from: a method with await or yield. The error wraps fs.ErrNotExist if moveNext is
+// not the method of a state machine.
+func (l *Lines) Kickoff(moveNext uint32) (uint32, error) {
+	wide := l.widths[tableStateMachine] == 8
+	// The table is sorted by its first column.
+	low, high := uint32(1), l.rows[tableStateMachine]+1
+	for low < high {
+		mid := low + (high-low)/2
+		c, err := l.row(tableStateMachine, mid)
+		if err != nil {
+			return 0, fmt.Errorf("ppdb: state machines: %w", err)
+		}
+		switch m := c.next(wide); {
+		case m == moveNext:
+			return c.next(wide), nil
+		case m < moveNext:
+			low = mid + 1
+		default:
+			high = mid
+		}
+	}
+	return 0, fmt.Errorf("ppdb: method %d is not of a state machine: %w", moveNext, fs.ErrNotExist)
+}
+
+// SourceLink returns the JSON that maps paths of documents to URLs. The error wraps
+// fs.ErrNotExist if the file has none.
+func (l *Lines) SourceLink() ([]byte, error) {
+	for n := uint32(1); n <= l.rows[tableCustom]; n++ {
+		c, err := l.row(tableCustom, n)
+		if err != nil {
+			return nil, fmt.Errorf("ppdb: custom debug information: %w", err)
+		}
+		parent, kind := c.next(l.columns == 4), c.next(l.wide.guids)
+		if parent != customModule || kind == 0 {
+			continue
+		}
+		g, err := l.guid(kind)
+		if err != nil {
+			return nil, fmt.Errorf("ppdb: custom debug information: %w", err)
+		}
+		if g != sourceLink {
+			continue
+		}
+		b, err := l.blob(c.next(l.wide.blobs), maxJSON)
+		if err != nil {
+			return nil, fmt.Errorf("ppdb: Source Link: %w", err)
+		}
+		return b, nil
+	}
+	return nil, fmt.Errorf("ppdb: Source Link: %w", fs.ErrNotExist)
+}
