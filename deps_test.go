@@ -103,7 +103,7 @@ var mayImport = map[string][]string{
 }
 
 // coming are rooms whose rows precede their first file.
-var coming = []string{"gsym", "unwind"}
+var coming = []string{"unwind"}
 
 // soleImporter names the one room that may link a heavy module.
 var soleImporter = map[string]string{

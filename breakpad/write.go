@@ -113,7 +113,7 @@ type symWriter struct {
 	err     error
 	buf     []byte
 	files   numbers[functab.FileID] // by FileID
-	origins numbers[functab.NameID] // by ShownText
+	origins numbers[functab.NameID] // by the number of the shown name
 	names   int64                   // bytes of the names of functions
 	ranges  int64                   // of inlined calls
 }
@@ -146,6 +146,12 @@ func (s *symWriter) callFile(in *functab.Inline) int {
 	return int(in.CallFile)
 }
 
+// origin returns the number of the shown name of a call.
+func (s *symWriter) origin(in *functab.Inline) int {
+	shown, _ := s.t.TextsOf(in.Name)
+	return shown
+}
+
 // number gives numbers to the files and origins that records refer to.
 func (s *symWriter) number() {
 	s.files.of = make([]uint32, s.t.Files()+1)
@@ -157,7 +163,7 @@ func (s *symWriter) number() {
 			for i := range f.Inlines {
 				in := &f.Inlines[i]
 				s.ranges += int64(len(in.Ranges))
-				s.origins.use(s.t.ShownText(in.Name), in.Name)
+				s.origins.use(s.origin(in), in.Name)
 				file := s.callFile(in)
 				s.files.use(file, functab.FileID(file))
 			}
@@ -305,7 +311,7 @@ func (s *symWriter) inline(in *functab.Inline) {
 		s.dec(uint64(in.Depth), ' ')
 		s.dec(uint64(in.CallLine), ' ')
 		s.dec(s.files.number(s.callFile(in)), ' ')
-		s.dec(s.origins.number(s.t.ShownText(in.Name)), ' ')
+		s.dec(s.origins.number(s.origin(in)), ' ')
 		n := min(len(ranges), maxRanges)
 		for _, r := range ranges[:n] {
 			s.hex(r.Start, ' ')

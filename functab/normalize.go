@@ -323,7 +323,7 @@ func (b *Builder) mergeSymbols() error {
 // merge gives a function what the public symbol at its start says.
 func (b *Builder) merge(h *head, s Symbol) {
 	shown, raw := b.names.get(NameID(h.name))
-	if public, linker := b.names.get(s.Name); marker(public) {
+	if public, linker := b.names.get(s.Name); IsMarker(public) {
 		return
 	} else if !strings.Contains(shown, "(") {
 		h.name = uint32(s.Name)
@@ -338,8 +338,8 @@ func (b *Builder) merge(h *head, s Symbol) {
 	}
 }
 
-// marker reports whether a name is that of an end marker.
-func marker(name string) bool {
+// IsMarker reports whether a name is that of an end marker.
+func IsMarker(name string) bool {
 	return strings.HasPrefix(name, "<") && strings.HasSuffix(name, ">") &&
 		(strings.HasPrefix(name, "<unknown in ") || strings.Contains(name, " ELF section in "))
 }
@@ -407,7 +407,7 @@ func (b *Builder) lastEnd() (end uint64, ok bool) {
 		return end, true
 	}
 	s := decodeSymbol(address, b.records.at(pos))
-	if name, _ := b.names.get(s.Name); marker(name) {
+	if name, _ := b.names.get(s.Name); IsMarker(name) {
 		return 0, false
 	}
 	if s.Size > 0 && address+uint64(s.Size) > address {

@@ -67,7 +67,7 @@ func (t *Table) symbol(i int) Symbol {
 	address, pos := t.symbols.get(i)
 	s := decodeSymbol(address, t.records.at(pos))
 	shown, _ := t.names.get(s.Name)
-	s.Marker = marker(shown)
+	s.Marker = IsMarker(shown)
 	return s
 }
 
@@ -102,16 +102,26 @@ func (t *Table) FileName(id FileID) string { return t.files.text(uint32(id)) }
 // empty for an unknown number. The texts share memory with the Table.
 func (t *Table) NameOf(id NameID) (shown, raw string) { return t.names.get(id) }
 
-// ShownText returns the number of the shown form of a name, at most Texts. Names
-// that are shown alike have the same number.
-func (t *Table) ShownText(id NameID) int {
+// TextsOf returns the numbers of the shown and of the raw form of a name. Equal
+// texts have the same number; 0 stands for no text.
+func (t *Table) TextsOf(id NameID) (shown, raw int) {
 	if id == 0 || int64(id) > int64(len(t.names.pairs)) {
-		return 0
+		return 0, 0
 	}
-	return int(t.names.pairs[id-1].shown)
+	p := t.names.pairs[id-1]
+	return int(p.shown), int(p.raw)
 }
 
-// Texts returns the highest number that ShownText returns.
+// Text returns the text with a number that TextsOf returned. It shares memory with
+// the Table.
+func (t *Table) Text(number int) string {
+	if number < 0 || number > len(t.names.texts.at) {
+		return ""
+	}
+	return t.names.texts.text(uint32(number))
+}
+
+// Texts returns the highest number that TextsOf returns.
 func (t *Table) Texts() int { return len(t.names.texts.at) }
 
 // Files returns the number of files. Their numbers are 1 to Files.

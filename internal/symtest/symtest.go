@@ -20,7 +20,7 @@ import (
 // Material has files instead of programs.
 var groups = map[string][]string{
 	"material":  nil,
-	"debuggers": {"gdb", "lldb-19", "llvm-symbolizer-19", "debuginfod-find", "debuginfod", "eu-addr2line", "dlv"},
+	"debuggers": {"gdb", "lldb-19", "llvm-symbolizer-19", "llvm-gsymutil-19", "debuginfod-find", "debuginfod", "eu-addr2line", "dlv"},
 	"stores":    {"versitygw", "fake-gcs-server", "azurite-blob"},
 	"tools":     {"curl", "gcc", "strip", "dpkg-deb", "rpmbuild", "cabextract", "7zz", "bsdtar", "gcab", "xz", "bzip2", "pebble", "sentry-cli-2", "sentry-cli-3"},
 	// Uploaders of other servers, which are built or need Mono.

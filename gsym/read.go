@@ -1,0 +1,553 @@
+package gsym
+
+import (
+	"bytes"
+	"container/list"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"sort"
+	"strings"
+	"sync"
+
+	"github.com/symdepot/symdepot/functab"
+)
+
+// Limits of a File.
+const (
+	maxRecord    = 64 << 20 // bytes of one function
+	maxTables    = 1 << 30  // bytes of address and file tables, which are held in memory
+	maxText      = 64 << 10
+	maxDepth     = 512
+	maxEqual     = 16 // entries of one address that are compared
+	maxNameBytes = 2 << 20
+	checkEvery   = 128 // rows between two places where decoding of lines can start
+
+	defaultCache = 16 << 20
+)
+
+// File looks up addresses in a GSYM file of version 1. It holds the address and
+// file tables in memory, 8 bytes a function, and a bounded cache of functions. It
+// is safe for concurrent use.
+type File struct {
+	r      io.ReaderAt
+	size   int64
+	base   uint64
+	uuid   []byte
+	n      int // entries
+	width  int // bytes of an address offset
+	starts []byte
+	infos  []byte
+	files  []byte
+
+	textAt, textEnd int64
+	extra           struct{ funcs, names, at int64 } // numbers of records of the trailer, and its offset
+
+	mu     sync.Mutex
+	byUse  *list.List // of *function, most recently used first
+	cached map[int]*list.Element
+	used   int64 // bytes
+	limit  int64
+	names  map[uint32]name
+	nameSz int
+}
+
+// name is a shown name with its raw one.
+type name struct{ shown, raw string }
+
+// NewFile reads the header and the tables of the GSYM file in the first size bytes
+// of r. cacheBytes limits the memory for decoded functions; 0 means 16 MiB. An error
+// wraps ErrFormat or is one of r.
+func NewFile(r io.ReaderAt, size, cacheBytes int64) (*File, error) {
+	f := &File{r: r, size: size, limit: cacheBytes, byUse: list.New(), cached: map[int]*list.Element{}, names: map[uint32]name{}}
+	if f.limit <= 0 {
+		f.limit = defaultCache
+	}
+	head, err := f.read(0, headerSize)
+	if err != nil {
+		return nil, err
+	}
+	if m, v := le.Uint32(head), le.Uint16(head[4:]); m != magic || v != version {
+		return nil, fmt.Errorf("%w: magic %#x, version %d; want %#x, version 1, little-endian", ErrFormat, m, v, magic)
+	}
+	f.width, f.base, f.n = int(head[6]), le.Uint64(head[8:]), int(le.Uint32(head[16:]))
+	if n := int(head[7]); n <= uuidSize {
+		f.uuid = head[28 : 28+n]
+	} else {
+		return nil, fmt.Errorf("%w: UUID of %d bytes", ErrFormat, n)
+	}
+	f.textAt = int64(le.Uint32(head[20:]))
+	f.textEnd = f.textAt + int64(le.Uint32(head[24:]))
+	switch f.width {
+	case 1, 2, 4, 8:
+	default:
+		return nil, fmt.Errorf("%w: address offsets of %d bytes", ErrFormat, f.width)
+	}
+	if f.textEnd > size {
+		return nil, fmt.Errorf("%w: the string table ends behind the file", ErrFormat)
+	}
+	at := int64(headerSize)
+	if f.starts, err = f.read(at, int64(f.n)*int64(f.width)); err != nil {
+		return nil, err
+	}
+	at = (at + int64(len(f.starts)) + 3) &^ 3
+	if f.infos, err = f.read(at, int64(f.n)*4); err != nil {
+		return nil, err
+	}
+	at += int64(len(f.infos))
+	count, err := f.read(at, 4)
+	if err != nil {
+		return nil, err
+	}
+	if f.files, err = f.read(at+4, int64(le.Uint32(count))*8); err != nil {
+		return nil, err
+	}
+	return f, f.readTrailer()
+}
+
+// read returns bytes of the file. The caller limits n where it does not come from
+// the size of a table.
+func (f *File) read(at, n int64) ([]byte, error) {
+	if at < 0 || n < 0 || at > f.size || n > f.size-at || n > maxTables {
+		return nil, fmt.Errorf("%w: %d bytes at %d of %d bytes", ErrFormat, n, at, f.size)
+	}
+	b := make([]byte, n)
+	if k, err := f.r.ReadAt(b, at); int64(k) < n {
+		if err == nil || errors.Is(err, io.EOF) {
+			err = io.ErrUnexpectedEOF
+		}
+		return nil, fmt.Errorf("gsym: %d bytes at %d: %w", n, at, err)
+	}
+	return b, nil
+}
+
+// readTrailer finds the trailer. A file of another producer has none.
+func (f *File) readTrailer() error {
+	if f.size < headerSize+trailerHead+trailerEnd {
+		return nil
+	}
+	end, err := f.read(f.size-trailerEnd, trailerEnd)
+	if err != nil {
+		return err
+	}
+	at, n := le.Uint64(end), int64(le.Uint32(end[8:]))
+	if le.Uint32(end[12:]) != trailerMagic || at > uint64(f.size) || int64(at)+n+trailerEnd != f.size || n < trailerHead {
+		return nil
+	}
+	head, err := f.read(int64(at), trailerHead)
+	if err != nil {
+		return err
+	}
+	if le.Uint32(head) != trailerMagic || le.Uint32(head[4:]) != trailerVersion {
+		return nil
+	}
+	funcs, names := int64(le.Uint32(head[8:])), int64(le.Uint32(head[12:]))
+	if trailerHead+funcs*trailerFunc+names*trailerName != n {
+		return fmt.Errorf("%w: the trailer has %d bytes for %d functions and %d names", ErrFormat, n, funcs, names)
+	}
+	f.extra.at, f.extra.funcs, f.extra.names = int64(at)+trailerHead, funcs, names
+	return nil
+}
+
+// Base returns the address that RVAs are relative to: in files that Write made, the
+// preferred base of the module, in others often 0.
+func (f *File) Base() uint64 { return f.base }
+
+// UUID returns what identifies the module, at most 20 bytes.
+func (f *File) UUID() []byte { return slices.Clone(f.uuid) }
+
+// Len returns the number of functions and symbols.
+func (f *File) Len() int { return f.n }
+
+// start returns the address of an entry, relative to the base.
+func (f *File) start(i int) uint64 {
+	b := f.starts[i*f.width:]
+	switch f.width {
+	case 1:
+		return uint64(b[0])
+	case 2:
+		return uint64(le.Uint16(b))
+	case 4:
+		return uint64(le.Uint32(b))
+	}
+	return le.Uint64(b)
+}
+
+// last returns the number of the last entry at or below rva, or -1.
+func (f *File) last(rva uint64) int {
+	return sort.Search(f.n, func(i int) bool { return f.start(i) > rva }) - 1
+}
+
+// Lookup returns what is known about the code at rva, the address minus Base. ok is
+// false if no function contains it, and behind an end marker. The answer is that of
+// functab.Table.Lookup for the tables that Write was given. An error wraps ErrFormat
+// or is one of the reader.
+func (f *File) Lookup(rva uint64) (answer functab.Answer, ok bool, err error) {
+	i := f.last(rva)
+	if i < 0 {
+		return functab.Answer{}, false, nil
+	}
+	fn, err := f.best(i, rva)
+	if err != nil || fn == nil {
+		return functab.Answer{}, false, err
+	}
+	answer, err = f.answer(fn, rva)
+	return answer, err == nil && !(fn.symbol && functab.IsMarker(fn.name.shown)), err
+}
+
+// best returns the function with the most detail of those that start where entry i
+// does and contain rva, or nil.
+func (f *File) best(i int, rva uint64) (*function, error) {
+	start := f.start(i)
+	var best *function
+	for k := i; k >= 0 && i-k < maxEqual && f.start(k) == start; k-- {
+		fn, err := f.function(k)
+		if err != nil {
+			return nil, err
+		}
+		if fn.size > 0 && rva-start >= uint64(fn.size) {
+			continue
+		}
+		if best == nil || fn.detail() >= best.detail() {
+			best = fn
+		}
+	}
+	return best, nil
+}
+
+// detail orders functions of one address.
+func (fn *function) detail() int {
+	d := 0
+	if len(fn.checks) > 0 {
+		d += 2
+	}
+	if len(fn.calls) > 0 {
+		d++
+	}
+	return d
+}
+
+func (f *File) answer(fn *function, rva uint64) (functab.Answer, error) {
+	a := functab.Answer{FunctionStart: fn.start, FunctionSize: fn.size, Symbol: fn.symbol}
+	at := fn.row(rva - fn.start)
+	chain := fn.chain(rva)
+	file, line := at.file, at.line
+	a.Frames = make([]functab.Line, 0, len(chain)+1)
+	add := func(n name) error {
+		path := ""
+		if line != 0 {
+			var err error
+			if path, err = f.path(file); err != nil {
+				return err
+			}
+		}
+		l := functab.Line{Function: n.shown, Raw: n.raw, File: path}
+		if path != "" {
+			l.Line = line
+		}
+		a.Frames = append(a.Frames, l)
+		return nil
+	}
+	for _, c := range slices.Backward(chain) {
+		n, err := f.name(c.name)
+		if err == nil {
+			err = add(n)
+		}
+		if err != nil {
+			return a, err
+		}
+		file, line = c.file, c.line
+	}
+	return a, add(fn.name)
+}
+
+// text returns a text of the string table.
+func (f *File) text(at uint32) (string, error) {
+	from := f.textAt + int64(at)
+	if from >= f.textEnd {
+		return "", fmt.Errorf("%w: no text at %d of the string table", ErrFormat, at)
+	}
+	var all []byte
+	for n := int64(128); ; n *= 8 {
+		part, err := f.read(from, min(n, f.textEnd-from, maxText))
+		if err != nil {
+			return "", err
+		}
+		end := bytes.IndexByte(part, 0)
+		switch {
+		case end >= 0:
+			part = part[:end]
+		case int64(len(part)) < min(f.textEnd-from, maxText):
+			continue
+		}
+		all = part
+		break
+	}
+	return strings.ToValidUTF8(string(all), "\uFFFD"), nil
+}
+
+// cachedName returns what make returns for a place in the string table. Results are
+// kept within a limit.
+func (f *File) cachedName(at uint32, load func() (name, error)) (name, error) {
+	f.mu.Lock()
+	n, ok := f.names[at]
+	f.mu.Unlock()
+	if ok {
+		return n, nil
+	}
+	n, err := load()
+	if err != nil {
+		return name{}, err
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.nameSz += len(n.shown) + len(n.raw) + 64; f.nameSz > maxNameBytes {
+		clear(f.names)
+		f.nameSz = 0
+	}
+	f.names[at] = n
+	return n, nil
+}
+
+// name returns the name of an inlined function.
+func (f *File) name(at uint32) (name, error) {
+	return f.cachedName(at, func() (n name, err error) {
+		if n.shown, err = f.text(at); err != nil {
+			return n, err
+		}
+		if n.shown == "" {
+			n.shown = functab.Omitted
+		}
+		rec, err := f.find(f.extra.at+f.extra.funcs*trailerFunc, f.extra.names, trailerName, at)
+		if rec != nil {
+			n.raw, err = f.text(le.Uint32(rec[4:]))
+		}
+		return n, err
+	})
+}
+
+// find returns the record of the trailer with the given number, or nil.
+func (f *File) find(at, n, size int64, number uint32) ([]byte, error) {
+	for lo := int64(0); lo < n; {
+		mid := lo + (n-lo)/2
+		rec, err := f.read(at+mid*size, size)
+		if err != nil {
+			return nil, err
+		}
+		switch got := le.Uint32(rec); {
+		case got == number:
+			return rec, nil
+		case got < number:
+			lo = mid + 1
+		default:
+			n = mid
+		}
+	}
+	return nil, nil
+}
+
+// path returns the path of a file, or "" for an unknown one.
+func (f *File) path(number uint32) (string, error) {
+	if number == 0 || int64(number) >= int64(len(f.files)/8) {
+		return "", nil
+	}
+	rec := f.files[8*number:]
+	var part [2]string
+	for i := range part {
+		at := le.Uint32(rec[4*i:])
+		if at == 0 {
+			continue
+		}
+		// Texts of paths are kept with those of names. No text of a name is a path.
+		n, err := f.cachedName(at, func() (name, error) {
+			s, err := f.text(at)
+			return name{shown: s}, err
+		})
+		if err != nil {
+			return "", err
+		}
+		part[i] = n.shown
+	}
+	path := joinPath(part[0], part[1])
+	if path == unknownFile {
+		path = ""
+	}
+	return path, nil
+}
+
+// function returns a decoded function. It is kept while the cache has room.
+func (f *File) function(i int) (*function, error) {
+	f.mu.Lock()
+	if e := f.cached[i]; e != nil {
+		f.byUse.MoveToFront(e)
+		f.mu.Unlock()
+		return e.Value.(*function), nil
+	}
+	f.mu.Unlock()
+	fn, err := f.load(i)
+	if err != nil {
+		return nil, fmt.Errorf("function at %#x: %w", f.start(i), err)
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.cached[i] != nil || fn.cost > f.limit {
+		return fn, nil
+	}
+	f.cached[i] = f.byUse.PushFront(fn)
+	for f.used += fn.cost; f.used > f.limit; {
+		old := f.byUse.Remove(f.byUse.Back()).(*function)
+		delete(f.cached, old.entry)
+		f.used -= old.cost
+	}
+	return fn, nil
+}
+
+// load reads and decodes the record of an entry.
+func (f *File) load(i int) (*function, error) {
+	at := int64(le.Uint32(f.infos[4*i:]))
+	guess := int64(1024)
+	if i+1 < f.n {
+		if next := int64(le.Uint32(f.infos[4*(i+1):])); next > at {
+			guess = min(next-at, 1<<20)
+		}
+	}
+	var b []byte
+	need := func(n int) error {
+		if n <= len(b) {
+			return nil
+		}
+		if n > maxRecord {
+			return fmt.Errorf("%w: a record of more than %d bytes", ErrFormat, maxRecord)
+		}
+		var err error
+		b, err = f.read(at, max(int64(n), min(max(guess, 2*int64(len(b))), f.size-at, maxRecord)))
+		return err
+	}
+	if err := need(8); err != nil {
+		return nil, err
+	}
+	fn := &function{entry: i, start: f.start(i), size: le.Uint32(b)}
+	nameAt := le.Uint32(b[4:])
+	for pos := 8; ; {
+		if err := need(pos + 8); err != nil {
+			return nil, err
+		}
+		kind, n := le.Uint32(b[pos:]), le.Uint32(b[pos+4:])
+		pos += 8
+		if kind == infoEnd {
+			break
+		}
+		if n > maxRecord {
+			return nil, fmt.Errorf("%w: information of %d bytes", ErrFormat, n)
+		}
+		if err := need(pos + int(n)); err != nil {
+			return nil, err
+		}
+		body := b[pos : pos+int(n)]
+		pos += int(n)
+		var err error
+		switch kind {
+		case infoLines:
+			err = fn.decodeLines(bytes.Clone(body))
+		case infoInline:
+			err = fn.decodeCalls(body)
+		}
+		if err != nil {
+			return nil, err
+		}
+	}
+	if err := f.describe(fn, nameAt); err != nil {
+		return nil, err
+	}
+	fn.cost = int64(256 + len(fn.lines) + 32*cap(fn.checks) + 40*cap(fn.calls) + 16*cap(fn.ranges) + len(fn.name.shown) + len(fn.name.raw))
+	return fn, nil
+}
+
+// describe sets the name of fn, and what the trailer says.
+func (f *File) describe(fn *function, nameAt uint32) error {
+	var err error
+	if fn.name.shown, err = f.text(nameAt); err != nil {
+		return err
+	}
+	if fn.name.shown == "" {
+		fn.name.shown = functab.Omitted
+	}
+	fn.symbol = fn.size == 0 && len(fn.checks) == 0 && len(fn.calls) == 0
+	rec, err := f.find(f.extra.at, f.extra.funcs, trailerFunc, uint32(fn.entry))
+	if rec == nil || err != nil {
+		return err
+	}
+	flags := le.Uint32(rec[8:])
+	fn.params, fn.multiple = flags&paramsMask, flags&flagMultiple != 0
+	fn.symbol = fn.symbol || flags&flagSymbol != 0
+	if at := le.Uint32(rec[4:]); at != 0 {
+		fn.name.raw, err = f.text(at)
+	}
+	return err
+}
+
+// Read adds all functions and symbols of the file to b, and sets the base and the
+// UUID of its module.
+func (f *File) Read(ctx context.Context, b *functab.Builder) error {
+	m := b.Module()
+	m.Base, m.UUID = f.base, f.UUID()
+	b.SetModule(m)
+	files := map[uint32]functab.FileID{}
+	file := func(number uint32) (functab.FileID, error) {
+		id, ok := files[number]
+		if !ok {
+			path, err := f.path(number)
+			if err != nil {
+				return 0, err
+			}
+			id = b.File(path)
+			files[number] = id
+		}
+		return id, nil
+	}
+	for i := range f.n {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		fn, err := f.load(i)
+		if err != nil {
+			return fmt.Errorf("function at %#x: %w", f.start(i), err)
+		}
+		id := b.Name(fn.name.shown, fn.name.raw)
+		if fn.symbol {
+			if err := b.Symbol(functab.Symbol{Address: fn.start, Size: fn.size, Name: id, Params: fn.params, Multiple: fn.multiple}); err != nil {
+				return err
+			}
+			continue
+		}
+		out := functab.Function{Start: fn.start, Size: fn.size, Name: id, Params: fn.params, Multiple: fn.multiple}
+		for r := range fn.rows() {
+			id, err := file(r.file)
+			if err != nil {
+				return err
+			}
+			if id == 0 {
+				r.line = 0
+			}
+			out.Rows = append(out.Rows, functab.Row{Start: fn.start + r.at, File: id, Line: r.line})
+		}
+		for k := range fn.calls {
+			c := &fn.calls[k]
+			n, err := f.name(c.name)
+			if err != nil {
+				return err
+			}
+			in := functab.Inline{Depth: c.depth, Name: b.Name(n.shown, n.raw), CallLine: c.line, Ranges: fn.ranges[c.first:c.end]}
+			if in.CallFile, err = file(c.file); err != nil {
+				return err
+			}
+			out.Inlines = append(out.Inlines, in)
+		}
+		if err := b.Add(out); err != nil {
+			return err
+		}
+	}
+	return nil
+}
