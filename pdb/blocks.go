@@ -57,6 +57,18 @@ func (b *blocks) bytes(off, n int64) ([]byte, error) {
 	return out, nil
 }
 
+// rest returns the bytes from off to the end of the block that has them.
+func (b *blocks) rest(off int64) ([]byte, error) {
+	if off < 0 || off >= b.size {
+		return nil, fmt.Errorf("offset %d of a stream of %d bytes: %w", off, b.size, io.ErrUnexpectedEOF)
+	}
+	p, err := b.block(off / b.each)
+	if err != nil {
+		return nil, err
+	}
+	return p[off%b.each:], nil
+}
+
 // block returns block i.
 func (b *blocks) block(i int64) ([]byte, error) {
 	b.mu.Lock()

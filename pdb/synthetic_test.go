@@ -646,15 +646,18 @@ func TestFunctionsContainers(t *testing.T) {
 	}
 }
 
-// A file that ends early gives what is whole, or an error, and no wrong line.
+// A file that ends early gives what is whole: fewer functions and lines, but no
+// other ones.
 func TestFunctionsTruncated(t *testing.T) {
-	whole := compact(t, "hello-x86.pdb")
+	whole := readFile(t, "hello-x86.pdb")
 	all := printed(fileTable(t, "../testdata/pdb/hello-x86.pdb", 0))
-	for n := 0; n < len(whole); n += 97 {
+	read := 0
+	for n := len(whole); n > 0; n -= 512 {
 		f, err := Open(bytes.NewReader(whole[:n]), int64(n))
 		if err != nil {
 			continue
 		}
+		read++
 		b := functab.NewBuilder(f.Module("test.pdb"), functab.Limits{})
 		if err := f.Functions(t.Context(), b, FunctionOptions{}); err != nil {
 			t.Errorf("%d bytes: %v", n, err)
@@ -665,10 +668,37 @@ func TestFunctionsTruncated(t *testing.T) {
 			t.Fatal(err)
 		}
 		for line := range strings.Lines(printed(table)) {
-			// Names may lack their parameters, and files their paths.
+			// Names may lack their parameters, and lines their files.
 			bare, _, _ := strings.Cut(strings.TrimSpace(line), "(")
-			if !strings.HasPrefix(line, "warning: ") && !strings.HasPrefix(line, "PUBLIC ") && !strings.Contains(all, bare) && !strings.Contains(all, strings.Replace(bare, " 0 sum", " 4 sum", 1)) {
+			if !strings.HasPrefix(line, "warning: ") && !strings.HasPrefix(line, "PUBLIC ") && !strings.Contains(all, strings.Replace(bare, " c 0 sum", " c 4 sum", 1)) {
 				t.Errorf("%d bytes: %q is not in the whole file", n, line)
+			}
+		}
+	}
+	if read < 10 {
+		t.Errorf("only %d of the truncated files could be opened", read)
+	}
+}
+
+// A page of other bytes gives an error or a table, whatever the page was.
+func TestFunctionsDamaged(t *testing.T) {
+	p := testPDB{flags: 1, machine: machineX86, types: testTypes, ids: testIDs, names: testNames, modules: []testModule{inlineModule()},
+		publics: cat(pub("_x@4", 0x300)), frames: bin(0x1400, 0x20, 16, 8, 32, 9, uint16(1), uint16(4), 4)}
+	for name, whole := range map[string][]byte{"synthetic": p.bytes(t), "hello-x86.pdb": compact(t, "hello-x86.pdb")} {
+		for _, fill := range []byte{0, 1, 0x7F, 0xFF} {
+			for at := 0; at < len(whole); at += 64 {
+				b := bytes.Clone(whole)
+				for i := range b[at:min(at+64, len(b))] {
+					b[at+i] = fill
+				}
+				f, err := Open(bytes.NewReader(b), int64(len(b)))
+				if err != nil {
+					continue
+				}
+				builder := functab.NewBuilder(f.Module("test.pdb"), functab.Limits{Bytes: 16 << 20})
+				if err := f.Functions(t.Context(), builder, FunctionOptions{Workers: 1}); err != nil && !errors.Is(err, functab.ErrLimit) {
+					t.Errorf("%s, %#x at %d: %v", name, fill, at, err)
+				}
 			}
 		}
 	}

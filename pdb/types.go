@@ -152,12 +152,23 @@ func (t *typeStream) record(ti uint32) (leaf uint16, data []byte) {
 	}
 	i := ti - t.first
 	off := int64(t.marks[i/markStep])
+	var rest []byte // from off to the end of its block
 	for range i % markStep {
-		p, err := t.b.bytes(off, 2)
-		if err != nil {
-			return 0, nil
+		p := rest
+		if len(p) < 2 {
+			var err error
+			if rest, err = t.b.rest(off); err != nil {
+				return 0, nil
+			}
+			if p = rest; len(p) < 2 {
+				if p, err = t.b.bytes(off, 2); err != nil {
+					return 0, nil
+				}
+			}
 		}
-		off += 2 + int64(u16(p, 0))
+		n := 2 + int(u16(p, 0))
+		off += int64(n)
+		rest = rest[min(n, len(rest)):]
 	}
 	p, err := t.b.bytes(off, 4)
 	if err != nil || u16(p, 0) < 2 {
