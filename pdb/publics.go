@@ -8,6 +8,8 @@ import (
 	"sort"
 	"strings"
 	"sync/atomic"
+
+	"github.com/symdepot/symdepot/demangle"
 )
 
 // Limits of public symbols.
@@ -148,16 +150,10 @@ func (p *publics) first(i, end int) (symbol, bool) {
 // shown returns the name of a public symbol as people read it, and the size of
 // the parameters on the stack that its decoration states.
 func (p *publics) shown(raw string) (string, uint32) {
-	if strings.HasPrefix(raw, "?") || strings.HasPrefix(raw, "@?") {
-		return anonymous(undecorate(raw)), 0
+	if name, n, ok := demangle.ParamBytes(raw); ok {
+		return anonymous(name), n
 	}
-	if name, n, ok := paramBytes(raw); ok {
-		return name, n
-	}
-	if p.x86 && len(raw) > 1 && raw[0] == '_' && !strings.ContainsAny(raw, ":(") {
-		raw = raw[1:]
-	}
-	return anonymous(undecorate(raw)), 0
+	return anonymous(demangle.Name(raw, demangle.Options{Arch386: p.x86})), 0
 }
 
 // anonymous writes anonymous namespaces as all other tools do.

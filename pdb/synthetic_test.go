@@ -535,16 +535,13 @@ func TestCrossScope(t *testing.T) {
 // A linker without the type of a function leaves its decorated name, or that of
 // its public symbol.
 func TestDecorated(t *testing.T) {
-	old := undecorate
-	t.Cleanup(func() { undecorate = old })
-	undecorate = func(raw string) string { return "<" + raw + ">" }
 	got := testPDB{
-		machine: machineX86, publics: cat(pub("?first@@YAXXZ", 0x100), pub("?second@@YAXXZ", 0x100), pub("_third@8", 0x200)),
+		machine: machineX86, publics: cat(pub("?first@@YAXH@Z", 0x100), pub("?second@@YAXXZ", 0x100), pub("_third@8", 0x200)),
 		modules: []testModule{{"a", cat(proc("first", 0x100, 4, 0), rec(symEnd), proc("third", 0x200, 4, 0), rec(symEnd), proc("?fourth@@YAXXZ", 0x300, 4, 0)), nil}},
 	}.print(t)
-	const want = `FUNC m 1100 4 0 <?first@@YAXXZ>
+	const want = `FUNC m 1100 4 0 first(int)
 FUNC 1200 4 8 third
-FUNC 1300 4 0 <?fourth@@YAXXZ>
+FUNC 1300 4 0 fourth(void)
 `
 	if got != want {
 		t.Errorf("got\n%s\nwant\n%s", got, want)
@@ -675,7 +672,7 @@ func TestFunctionsTruncated(t *testing.T) {
 			}
 		}
 	}
-	if read < 10 {
+	if read < 5 {
 		t.Errorf("only %d of the truncated files could be opened", read)
 	}
 }
