@@ -27,7 +27,7 @@ const (
 	defaultParallel = 4
 	// askFirst is the size of a body from which the client waits for 100 Continue,
 	// so that a refused body is not sent.
-	askFirst = 1 << 20
+	askFirst = 4 << 20
 	// sampleSize is how much of a content is compressed to see whether it is
 	// compressed already.
 	sampleSize = 256 << 10

@@ -320,10 +320,18 @@ func (w *write) openStage(id string) (sum StageLimitError, err error) {
 	return sum, err
 }
 
-var filesByHash = eachHash("SELECT "+stageFileColumns+" FROM stage_file f WHERE f.stage_id = $1 AND ", "f.sha256", "$2", " ORDER BY f.sha256, f.path")
+// filesByHash and filesByOneHash name their index: SQLite would otherwise read all
+// files of the stage, in the order of the primary key.
+var (
+	filesByHash    = filesWhere(inHashes("f.sha256", "$2"))
+	filesByOneHash = filesWhere("f.sha256 = $2", "f.sha256 = $2")
+)
 
-// The order is that of an index: SQLite would otherwise read all files of the stage.
-const filesByOneHash = "SELECT " + stageFileColumns + " FROM stage_file f WHERE f.stage_id = $1 AND f.sha256 = $2 ORDER BY f.sha256, f.path"
+func filesWhere(sqlite, postgres string) string {
+	const before, after = " WHERE f.stage_id = $1 AND ", " ORDER BY f.sha256, f.path"
+	return each("SELECT "+stageFileColumns+" FROM stage_file f INDEXED BY stage_file_content"+before+sqlite+after,
+		"SELECT "+stageFileColumns+" FROM stage_file f"+before+postgres+after)
+}
 
 // FilesOf returns the files of a stage that have one of the contents, in the order
 // of their contents and paths.
