@@ -5,9 +5,11 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"mime/multipart"
 	"net"
 	"net/http"
 	"os"
+	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -28,6 +30,7 @@ func systemCommands() map[string]func() {
 // curlOptions are the options of one call of curl.
 type curlOptions struct {
 	method, ranges, dump, format, body string
+	upload, form, user                 string // -T FILE, -F NAME=@FILE, -u USER:PASSWORD
 	etagSave, etagCompare              string
 	headers, outputs, urls             []string
 	fail, head                         bool
@@ -88,6 +91,12 @@ func curl(args []string) int {
 					o.method = value()
 				case 'd':
 					o.body = value()
+				case 'T':
+					o.upload, o.method = value(), http.MethodPut
+				case 'F':
+					o.form, o.method = value(), http.MethodPost
+				case 'u':
+					o.user = value()
 				default:
 					fmt.Fprintf(os.Stderr, "curl: this small curl has no option %s\n", arg)
 					return 2
@@ -157,11 +166,24 @@ func (r recorded) Read(p []byte) (int, error) {
 
 // fetch makes one request. It reports whether -f calls the answer a failure.
 func (o *curlOptions) fetch(url, output string) (failed bool, err error) {
-	req, err := http.NewRequest(o.method, url, strings.NewReader(o.body))
+	body, kind, err := o.content()
+	if err != nil {
+		return false, err
+	}
+	if o.upload != "" && strings.HasSuffix(url, "/") {
+		url += filepath.Base(o.upload)
+	}
+	req, err := http.NewRequest(o.method, url, bytes.NewReader(body))
 	if err != nil {
 		return false, err
 	}
 	req.Header.Set("User-Agent", "curl")
+	if kind != "" {
+		req.Header.Set("Content-Type", kind)
+	}
+	if user, password, ok := strings.Cut(o.user, ":"); ok {
+		req.SetBasicAuth(user, password)
+	}
 	req.Header.Set("Accept", "*/*")
 	for _, h := range o.headers {
 		name, value, _ := strings.Cut(h, ":")
@@ -202,9 +224,9 @@ func (o *curlOptions) fetch(url, output string) (failed bool, err error) {
 		err = put(o.etagSave, strings.NewReader(resp.Header.Get("ETag")+"\n"))
 	}
 	failed = o.fail && resp.StatusCode >= 400
-	body := &counting{Reader: resp.Body}
+	answer := &counting{Reader: resp.Body}
 	if !failed && err == nil {
-		err = put(output, body)
+		err = put(output, answer)
 	}
 	if err != nil {
 		return false, err
@@ -214,8 +236,37 @@ func (o *curlOptions) fetch(url, output string) (failed bool, err error) {
 		location = at.String()
 	}
 	fmt.Print(strings.NewReplacer("%{http_code}", strconv.Itoa(resp.StatusCode), "%{redirect_url}", location,
-		"%{size_download}", strconv.FormatInt(body.n, 10)).Replace(o.format))
+		"%{size_download}", strconv.FormatInt(answer.n, 10)).Replace(o.format))
 	return failed, nil
+}
+
+// content returns the body of the request and its type.
+func (o *curlOptions) content() (body []byte, kind string, err error) {
+	if o.upload != "" {
+		body, err = os.ReadFile(o.upload)
+		return body, "", err
+	}
+	if o.form == "" {
+		return []byte(o.body), "", nil
+	}
+	field, name, ok := strings.Cut(o.form, "=@")
+	if !ok {
+		return nil, "", fmt.Errorf("this small curl takes -F NAME=@FILE only, not %s", o.form)
+	}
+	file, err := os.ReadFile(name)
+	if err != nil {
+		return nil, "", err
+	}
+	var b bytes.Buffer
+	form := multipart.NewWriter(&b)
+	part, err := form.CreateFormFile(field, filepath.Base(name))
+	if err == nil {
+		_, err = part.Write(file)
+	}
+	if err == nil {
+		err = form.Close()
+	}
+	return b.Bytes(), form.FormDataContentType(), err
 }
 
 type counting struct {
