@@ -18,7 +18,8 @@ import (
 // unwind rule, are left out.
 const (
 	maxSymLine = 1 << 20
-	maxRecords = 4 << 20
+	maxRecords = 2 << 20   // lines of a function, changes of an unwind rule
+	maxCalls   = 512 << 10 // ranges of inlined calls of a function
 	maxDepth   = 512
 )
 
@@ -148,7 +149,7 @@ func (s *symReader) line() ([]byte, error) {
 
 // bad reports a record that is left out.
 func (s *symReader) bad(format string, args ...any) {
-	s.b.Warn("line %d left out: %s", s.n, fmt.Sprintf(format, args...))
+	s.b.Warn("line %d left out: "+format, append([]any{s.n}, args...)...)
 }
 
 // record reads one line behind the MODULE record.
@@ -350,8 +351,8 @@ func (s *symReader) inline(p *fields) {
 		s.bad("no INLINE_ORIGIN record has the number in an INLINE record")
 	case depth >= maxDepth:
 		s.bad("an inlined call of depth %d", depth)
-	case len(s.ranges) > maxRecords:
-		s.bad("the function has more than %d ranges of inlined calls", maxRecords)
+	case len(s.ranges) > maxCalls:
+		s.bad("the function has more than %d ranges of inlined calls", maxCalls)
 	default:
 		in.Ranges = s.ranges[first:len(s.ranges):len(s.ranges)]
 		s.inlines = append(s.inlines, in)

@@ -154,6 +154,9 @@ func TestRules(t *testing.T) {
 		{"end marker", windows, func(b *Builder) error {
 			return errors.Join(b.Add(Function{Start: 0x10, Size: 4, Name: b.Name("f()", "")}), b.Symbol(Symbol{Address: 0x2, Name: b.Name("s", "")}))
 		}, "func 10+4 f()\nsymbol 2 s\nsymbol 14 <unknown in prog.pdb> marker\n"},
+		{"end marker with the name of the program", Module{OS: "windows", Name: "prog.pdb", CodeFile: "prog.dll"}, func(b *Builder) error {
+			return b.Add(Function{Start: 0x10, Size: 4})
+		}, "func 10+4 <unknown in prog.dll>\nsymbol 14 <unknown in prog.dll> marker\n"},
 		{"end marker behind a section", windows, func(b *Builder) error {
 			b.Section(Section{".text", 1, 0x30})
 			return b.Symbol(Symbol{Address: 0x2, Name: b.Name("s", "")})

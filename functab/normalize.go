@@ -127,7 +127,7 @@ func (b *Builder) sortFunctions() error {
 		}
 		if name == "" {
 			if unknown == 0 {
-				unknown = b.names.number(fmt.Sprintf("<unknown in %s>", cleanLine(b.module.Name, b.lim.Name)), "")
+				unknown = b.names.number(fmt.Sprintf("<unknown in %s>", b.moduleName()), "")
 			}
 			c.head.name = uint32(unknown)
 		}
@@ -348,7 +348,7 @@ func IsMarker(name string) bool {
 // or of the module: readers of symbol files give a symbol all code up to the next
 // one.
 func (b *Builder) addMarkers() error {
-	module := cleanLine(b.module.Name, b.lim.Name)
+	module := b.moduleName()
 	slices.SortStableFunc(b.sections, func(x, y Section) int {
 		return cmp.Or(compare(x.Start, y.Start), compare(x.Size, y.Size))
 	})
@@ -373,6 +373,12 @@ func (b *Builder) addMarkers() error {
 		b.symbols.sort()
 	}
 	return nil
+}
+
+// moduleName returns the name of the module in names made here: that of the
+// program, on other systems than Windows that of the debug file.
+func (b *Builder) moduleName() string {
+	return cleanLine(cmp.Or(b.module.CodeFile, b.module.Name), b.lim.Name)
 }
 
 // known reports whether a function contains an address or a symbol has it, or
