@@ -209,7 +209,7 @@ func TestFunctionsSymbolizer(t *testing.T) {
 	if _, err := exec.LookPath("llvm-symbolizer-19"); err != nil {
 		t.Skip("llvm-symbolizer-19 is not installed (Debian package llvm-19)")
 	}
-	images := map[string]string{"conpty.pdb": "conpty.node", "winpty.pdb": "winpty.dll"}
+	images := map[string]string{"big.pdb": "big.dll", "conpty.pdb": "conpty.node", "winpty.pdb": "winpty.dll"}
 	for _, path := range materialPDBs(t) {
 		image := images[filepath.Base(path)]
 		if image == "" {
