@@ -94,7 +94,7 @@ func TestAddAsleep(t *testing.T) {
 		b.must(t, "find", symID(2, i))
 	}
 	if got := b.must(t, "verify"); !strings.HasPrefix(got, "clean: ") {
-		t.Errorf("verify: %s", got)
+		t.Errorf("verify: %s, want %q at the beginning", got, "clean: ")
 	}
 	t.Logf("%d uploads were made twice", uploads)
 }

@@ -630,7 +630,7 @@ func TestCertificateIsReadAgain(t *testing.T) {
 		return resp.TLS.PeerCertificates[0].SerialNumber.Int64(), resp.ProtoMajor
 	}
 	if serial, major := ask(); serial != 2 || major != 2 {
-		t.Errorf("certificate %d over HTTP/%d", serial, major)
+		t.Errorf("certificate %d over HTTP/%d, want 2 and 2", serial, major)
 	}
 	second := cert
 	ca.pair(t, stem, &second)

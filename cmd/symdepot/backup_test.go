@@ -38,7 +38,7 @@ func killAfter(t *testing.T, d time.Duration, args ...string) (ended bool, took 
 func verifyClean(t *testing.T, what, dir string) {
 	t.Helper()
 	if code, out, errs := symdepot(t, dir, "verify"); code != 0 {
-		t.Fatalf("%s: verify: exit %d\n%s%s", what, code, out, errs)
+		t.Fatalf("%s: verify: exit %d, want 0\n%s%s", what, code, out, errs)
 	}
 }
 
@@ -56,7 +56,7 @@ func TestKilledBackups(t *testing.T) {
 	src := filepath.Join(root, "src")
 	symFiles(t, filepath.Join(src, "base"), 0, 3*files, 20_000)
 	if code, _, errs := symdepot(t, depot, "add", "-p", "base", filepath.Join(src, "base")); code != 0 {
-		t.Fatalf("add: exit %d: %s", code, errs)
+		t.Fatalf("add: exit %d, want 0: %s", code, errs)
 	}
 
 	stop := make(chan struct{})
@@ -80,7 +80,7 @@ func TestKilledBackups(t *testing.T) {
 	}
 	// One that nobody kills, still while others write.
 	if code, out, errs := symdepot(t, depot, "depot", "backup", "--to", backup, "--verify"); code != 0 {
-		t.Fatalf("backup: exit %d\n%s%s", code, out, errs)
+		t.Fatalf("backup: exit %d, want 0\n%s%s", code, out, errs)
 	}
 	close(stop)
 	writers.Wait()
@@ -101,7 +101,7 @@ func TestKilledBackups(t *testing.T) {
 		before := ""
 		if round%2 == 1 {
 			if code, _, errs := symdepot(t, restored, "add", "-p", "other", filepath.Join(src, "base", "lib0-1.so.sym")); code != 0 {
-				t.Fatalf("add: exit %d: %s", code, errs)
+				t.Fatalf("add: exit %d, want 0: %s", code, errs)
 			}
 			_, before, _ = symdepot(t, restored, "list", "--all", "--json")
 		}
@@ -120,7 +120,7 @@ func TestKilledBackups(t *testing.T) {
 		}
 		// What was interrupted can be done again.
 		if code, out, errs := symdepot(t, restored, "depot", "restore", "--from", backup, "--replace"); code != 0 {
-			t.Fatalf("round %d: restore again: exit %d\n%s%s", round, code, out, errs)
+			t.Fatalf("round %d: restore again: exit %d, want 0\n%s%s", round, code, out, errs)
 		}
 		if _, got, _ := symdepot(t, restored, "list", "--all", "--json"); got != want {
 			t.Fatalf("round %d: the restored depot lists\n%swant\n%s", round, got, want)
@@ -158,12 +158,12 @@ func churn(t *testing.T, depot, dir string, series, files int, stop chan struct{
 		}
 		if m := transactionLine.FindStringSubmatch(out); code == 0 && m != nil && n%3 != 0 {
 			if code, _, errs := symdepot(t, depot, "rm", m[1]); code != 0 {
-				t.Errorf("rm %s: exit %d: %s", m[1], code, errs)
+				t.Errorf("rm %s: exit %d, want 0: %s", m[1], code, errs)
 			}
 		}
 		if series == 0 {
 			if code, _, errs := symdepot(t, depot, "gc", "--grace", "0s"); code != 0 {
-				t.Errorf("gc: exit %d: %s", code, errs)
+				t.Errorf("gc: exit %d, want 0: %s", code, errs)
 			}
 		}
 		if err := os.RemoveAll(dir); err != nil {

@@ -69,7 +69,7 @@ func (b *bucketDepot) must(t *testing.T, args ...string) string {
 	t.Helper()
 	code, out := b.run(t, args...)
 	if code != 0 {
-		t.Fatalf("symdepot %s: exit %d\n%s", strings.Join(args, " "), code, out)
+		t.Fatalf("symdepot %s: exit %d, want 0\n%s", strings.Join(args, " "), code, out)
 	}
 	return out
 }
@@ -194,7 +194,7 @@ func TestTogetherBucket(t *testing.T) {
 		for range 2 {
 			wg.Go(func() {
 				if code, out := b.run(t, args...); code != 0 {
-					t.Errorf("symdepot %s: exit %d\n%s", strings.Join(args, " "), code, out)
+					t.Errorf("symdepot %s: exit %d, want 0\n%s", strings.Join(args, " "), code, out)
 				}
 			})
 		}
@@ -207,7 +207,7 @@ func TestTogetherBucket(t *testing.T) {
 	b.collect(t, 2*time.Hour)
 	b.collect(t, 10*24*time.Hour)
 	if n := b.objects(t); n != files {
-		t.Errorf("%d objects for %d contents", n, files)
+		t.Errorf("%d objects for %d contents, want %v", n, files, files)
 	}
 	b.must(t, "verify")
 }
@@ -301,7 +301,7 @@ func TestCopiedDepot(t *testing.T) {
 	b.must(t, "gc", "--grace", "0s")
 	b.must(t, "verify")
 	if code, out := b.run(t, "gc", "--claim", "--dry-run"); code != exitUsage {
-		t.Errorf("gc --claim --dry-run: exit %d\n%s", code, out)
+		t.Errorf("gc --claim --dry-run: exit %d, want %d\n%s", code, exitUsage, out)
 	}
 	c.must(t, "gc", "--claim", "--grace", "0s")
 	if n := b.objects(t); n != 0 {
@@ -315,7 +315,7 @@ func TestCopiedDepot(t *testing.T) {
 		t.Fatalf(`symdepot("add"): %v, %v; want 0`, errs, code)
 	}
 	if code, _, errs := symdepot(t, disk, "gc", "--claim"); code != exitFailed || !strings.Contains(errs, "nothing to claim") {
-		t.Errorf("gc --claim on disk: exit %d: %s", code, errs)
+		t.Errorf("gc --claim on disk: exit %d, want %d and %q in the messages: %s", code, exitFailed, "nothing to claim", errs)
 	}
 }
 
@@ -328,7 +328,7 @@ func TestVerifyDeep(t *testing.T) {
 	symFiles(t, src, 1, 3, 4000)
 	b.must(t, "add", "-p", "Game", "-v", "1.2", src)
 	if out := b.must(t, "verify", "--deep", "--rows"); !strings.HasPrefix(out, "clean: 3 contents") || !strings.Contains(out, "the rows checked") || !strings.Contains(out, "3 objects in the bucket") {
-		t.Errorf("verify --deep --rows: %s", out)
+		t.Errorf("verify --deep --rows: %s, want %q at the beginning, %q in the output and %q in the output", out, "clean: 3 contents", "the rows checked", "3 objects in the bucket")
 	}
 	s3 := b.open(t)
 	defer s3.Close()
@@ -489,7 +489,7 @@ func TestBenchBucket(t *testing.T) {
 			t.Fatal(err)
 		}
 		if _, err := io.ReadFull(resp.Body, one); err != nil || resp.StatusCode != http.StatusOK {
-			t.Fatalf("GET %s: status %d, %v", p, resp.StatusCode, err)
+			t.Fatalf("GET %s: status %d, %v; want no error and %d", p, resp.StatusCode, err, http.StatusOK)
 		}
 		cold = append(cold, time.Since(start))
 		_, _ = io.Copy(io.Discard, resp.Body)

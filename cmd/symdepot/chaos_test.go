@@ -552,7 +552,7 @@ func (c *chaos) sound(primary *pgtest.Server, database string) {
 	}
 	c.soundStore(primary, database)
 	if out := c.must("verify"); !strings.HasPrefix(out, "clean: ") {
-		t.Errorf("verify: %s", out)
+		t.Errorf("verify: %s, want %q at the beginning", out, "clean: ")
 	}
 	t.Logf("%d transactions, %d of them acknowledged, %d files; %d requests, %d without an answer", len(numbers), len(c.tags), len(c.keys), c.reads.Load(), c.refused.Load())
 }

@@ -83,7 +83,7 @@ func TestCollectUploads(t *testing.T) {
 	dir := t.TempDir()
 	env := map[string]string{"SYMDEPOT_DEPOT": filepath.Join(dir, "depot"), "PATH": os.Getenv("PATH"), "HOME": dir}
 	if code, _, errs := symdepot(t, env["SYMDEPOT_DEPOT"], "add", "--product", "other", "../../testdata/pe"); code != 0 {
-		t.Fatal(errs)
+		t.Fatalf("add: exit %d, want 0: %s", code, errs)
 	}
 	_, out, _ := symdepot(t, env["SYMDEPOT_DEPOT"], "token", "new", "--name", "ci", "--scope", "read", "--scope", "write")
 	token := strings.TrimSpace(out)

@@ -62,7 +62,7 @@ func transactions(t *testing.T, depot string) map[int64]int64 {
 		return nil // killed before there was one
 	}
 	if code != 0 {
-		t.Fatalf("list: exit %d: %s", code, errs)
+		t.Fatalf("list: exit %d, want 0: %s", code, errs)
 	}
 	txs := map[int64]int64{}
 	for dec := json.NewDecoder(strings.NewReader(out)); ; {
@@ -98,7 +98,7 @@ func TestKilledAdds(t *testing.T) {
 	symFiles(t, filepath.Join(src, "0"), 0, files, 4000)
 	start := time.Now()
 	if code, _, errs := symdepot(t, depot, "add", filepath.Join(src, "0")); code != 0 {
-		t.Fatalf("exit %d: %s", code, errs)
+		t.Fatalf("exit %d, want 0: %s", code, errs)
 	}
 	span := time.Since(start)
 
@@ -122,7 +122,7 @@ func TestKilledAdds(t *testing.T) {
 			killed++
 		}
 		if code, out, errs := symdepot(t, depot, "verify"); code != 0 {
-			t.Fatalf("round %d: verify: exit %d\n%s%s", round, code, out, errs)
+			t.Fatalf("round %d: verify: exit %d, want 0\n%s%s", round, code, out, errs)
 		}
 		if err := os.RemoveAll(dir); err != nil {
 			t.Fatal(err)
@@ -148,7 +148,7 @@ func TestKilledAdds(t *testing.T) {
 		t.Errorf(`symdepot("gc", "--grace", "0s"): %s, %v; want 0`, errs, code)
 	}
 	if code, out, _ := symdepot(t, depot, "verify"); code != 0 || strings.Contains(out, "interrupted") {
-		t.Errorf("after gc: exit %d: %s", code, out)
+		t.Errorf("after gc: exit %d, want 0 and no %q in the output: %s", code, "interrupted", out)
 	}
 	t.Logf("%d of %d adds were killed", killed, rounds)
 	if killed == 0 {
@@ -177,7 +177,7 @@ func TestConcurrentAdds(t *testing.T) {
 	for p := range procs {
 		wg.Go(func() {
 			if code, out, errs := symdepot(t, depot, "add", "-p", fmt.Sprint("p", p), filepath.Join(src, fmt.Sprint(p))); code != 0 {
-				t.Errorf("process %d: exit %d\n%s%s", p, code, out, errs)
+				t.Errorf("process %d: exit %d, want 0\n%s%s", p, code, out, errs)
 			}
 		})
 	}
@@ -192,6 +192,6 @@ func TestConcurrentAdds(t *testing.T) {
 		}
 	}
 	if code, out, _ := symdepot(t, depot, "verify"); code != 0 {
-		t.Errorf("verify: %s", out)
+		t.Errorf("verify: %s, want exit code 0", out)
 	}
 }

@@ -26,7 +26,7 @@ func TestCrashPipeline(t *testing.T) {
 	depot := filepath.Join(dir, "depot")
 	env := map[string]string{"SYMDEPOT_DEPOT": depot, "PATH": os.Getenv("PATH"), "HOME": dir}
 	if code, _, errs := symdepot(t, depot, "add", "--product", "other", "../../testdata/pe"); code != 0 {
-		t.Fatal(errs)
+		t.Fatalf("add: exit %d, want 0: %s", code, errs)
 	}
 	secret := func(args ...string) string {
 		_, out, _ := symdepot(t, depot, append([]string{"token", "new"}, args...)...)
@@ -75,7 +75,7 @@ func TestCrashPipeline(t *testing.T) {
 	sends(t, "POST", srv.url+"/upload/", ci, m.FormDataContentType(), form.Bytes(), 201, "")
 	token := putFile(t, dir, "token", []byte(ci))
 	if code, out, errs := symdepot(t, depot, "push", "--server", srv.url, "--token-file", token, "../../testdata/pdb/hello-x64.pdb"); code != 0 {
-		t.Fatalf("push: exit code %d: %s%s", code, out, errs)
+		t.Fatalf("push: exit code %d: %s%s, want 0", code, out, errs)
 	}
 	_, list, _ := symdepot(t, depot, "list", "--product", "app")
 	if strings.Count(list, "3.1") != 2 {

@@ -158,7 +158,7 @@ func TestDbghelpFind(t *testing.T) {
 	run := func(args ...string) {
 		t.Helper()
 		if code, out, errs := symdepot(t, filepath.Join(dir, "depot"), args...); code != 0 {
-			t.Fatalf("symdepot %s: exit code %d, %s%s", args, code, out, errs)
+			t.Fatalf("symdepot %s: exit code %d, %s%s; want 0", args, code, out, errs)
 		}
 	}
 	const pdb, key = "hello-x64.pdb", "F9EFE0B6AE7500394C4C44205044422E1"
@@ -216,7 +216,7 @@ func TestDbghelp(t *testing.T) {
 	run := func(args ...string) {
 		t.Helper()
 		if code, out, errs := symdepot(t, depot, args...); code != 0 {
-			t.Fatalf("symdepot %s: exit code %d, %s%s", args, code, out, errs)
+			t.Fatalf("symdepot %s: exit code %d, %s%s; want 0", args, code, out, errs)
 		}
 	}
 	// The program stands alone: beside its PDB, every debugger finds it.

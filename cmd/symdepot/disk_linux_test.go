@@ -33,18 +33,18 @@ func TestFullDisk(t *testing.T) {
 	symFiles(t, filepath.Join(src, "big"), 2, 60, 200_000)
 	code, _, errs := symdepot(t, depot, "add", filepath.Join(src, "big"))
 	if code != exitFailed || !strings.Contains(errs, "disk is full") || !strings.Contains(errs, "symdepot gc") {
-		t.Errorf("exit %d: %s", code, errs)
+		t.Errorf("exit %d, want %d, %q in the messages and %q in the messages: %s", code, exitFailed, "disk is full", "symdepot gc", errs)
 	}
 	if _, after, _ := symdepot(t, depot, "list", "--json"); after != before {
-		t.Errorf("the depot changed: %s", after)
+		t.Errorf("the depot changed: %s, want %v", after, before)
 	}
 	if code, out, errs := symdepot(t, depot, "verify"); code != 0 {
-		t.Errorf("verify: exit %d: %s%s", code, out, errs)
+		t.Errorf("verify: exit %d, want 0: %s%s", code, out, errs)
 	}
 	// What was written before the end is gone again: a small add fits.
 	symFiles(t, filepath.Join(src, "small"), 3, 5, 1000)
 	if code, _, errs := symdepot(t, depot, "add", filepath.Join(src, "small")); code != 0 {
-		t.Errorf("after the failure: %s", errs)
+		t.Errorf("after the failure: %s, want exit code 0", errs)
 	}
 }
 
@@ -154,6 +154,6 @@ func TestFullDiskPush(t *testing.T) {
 		t.Fatal(err)
 	}
 	if out := p.must(t, "verify"); !strings.HasPrefix(out, "clean: ") {
-		t.Errorf("verify: %s", out)
+		t.Errorf("verify: %s, want %q at the beginning", out, "clean: ")
 	}
 }

@@ -74,7 +74,7 @@ func TestHostileFiles(t *testing.T) {
 	depot := filepath.Join(t.TempDir(), "depot")
 	code, out, errs := symdepot(t, depot, "add", "--json", src)
 	if code != 0 {
-		t.Fatalf("exit %d: %s", code, errs)
+		t.Fatalf("exit %d, want 0: %s", code, errs)
 	}
 	if strings.Contains(errs, "panic") {
 		t.Fatalf(`got %v, want one without "panic"`, errs)
@@ -101,7 +101,7 @@ func TestHostileFiles(t *testing.T) {
 		t.Error("the good file behind the bad ones was not added")
 	}
 	if code, out, _ := symdepot(t, depot, "verify"); code != 0 {
-		t.Errorf("verify: %s", out)
+		t.Errorf("verify: %s, want exit code 0", out)
 	}
 	t.Logf("%d damaged files, %d skipped", n+len(lies), skipped)
 }

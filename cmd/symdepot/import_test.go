@@ -93,7 +93,7 @@ func TestKilledImport(t *testing.T) {
 	before := len(transactions(t, depot))
 	code, out, errs := symdepot(t, depot, "import", "--json", store)
 	if code != 0 {
-		t.Fatalf("exit %d: %s", code, errs)
+		t.Fatalf("exit %d, want 0: %s", code, errs)
 	}
 	sum := lastLine(t, out)
 	if sum["transactions"] != float64(txs-before) || sum["here_already"] != float64(before) {
@@ -102,19 +102,19 @@ func TestKilledImport(t *testing.T) {
 	got := transactions(t, depot)
 	for n, objects := range got {
 		if objects != each {
-			t.Errorf("transaction %d has %d objects", n, objects)
+			t.Errorf("transaction %d has %d objects, want %v", n, objects, each)
 		}
 	}
 	if len(got) != txs {
-		t.Errorf("%d transactions", len(got))
+		t.Errorf("%d transactions, want %v", len(got), txs)
 	}
 	if code, out, _ := symdepot(t, depot, "verify"); code != 0 || !strings.HasPrefix(out, "clean") {
-		t.Errorf("verify: exit %d: %s", code, out)
+		t.Errorf("verify: exit %d, want 0 and %q at the beginning: %s", code, "clean", out)
 	}
 	// The oldest is the oldest here too, with its own date.
 	code, out, errs = symdepot(t, depot, "list", "--json", "--version", "1")
 	if code != 0 || !strings.Contains(out, "2019-01-02") {
-		t.Errorf("exit %d: %s%s", code, out, errs)
+		t.Errorf("exit %d, want 0 and %q in the output: %s%s", code, "2019-01-02", out, errs)
 	}
 }
 

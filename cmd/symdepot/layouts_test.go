@@ -39,13 +39,13 @@ func TestEveryLayout(t *testing.T) {
 	}
 	depot := filepath.Join(t.TempDir(), "depot")
 	if code, out, errs := symdepot(t, depot, append([]string{"add"}, roots...)...); code != 0 {
-		t.Fatalf("exit %d\n%s%s", code, out, errs)
+		t.Fatalf("exit %d, want 0\n%s%s", code, out, errs)
 	}
 	s := serveDepot(t, depot)
 
 	code, out, errs := symdepot(t, depot, append([]string{"identify", "--json"}, roots...)...)
 	if code != 0 {
-		t.Fatalf("identify: exit %d: %s", code, errs)
+		t.Fatalf("identify: exit %d, want 0: %s", code, errs)
 	}
 	objects, paths := 0, map[string][]string{} // path to the hashes that may answer
 	kinds := map[string]int{}
@@ -81,7 +81,7 @@ func TestEveryLayout(t *testing.T) {
 	for _, p := range list {
 		r := got[p]
 		if r.code != "200" {
-			t.Errorf("%s: status %s", p, r.code)
+			t.Errorf("%s: status %s, want %q", p, r.code, "200")
 		} else if !want[r.sha] {
 			t.Errorf("%s: bytes that were never added", p)
 		}
@@ -103,7 +103,7 @@ func contents(t *testing.T, depot string) map[string]bool {
 	t.Helper()
 	code, out, errs := symdepot(t, depot, "show", "--json", "1")
 	if code != 0 {
-		t.Fatalf("show: %s", errs)
+		t.Fatalf("show: %s, want exit code 0", errs)
 	}
 	all := map[string]bool{}
 	for dec := json.NewDecoder(strings.NewReader(out)); ; {

@@ -49,7 +49,7 @@ func newClusterWith(t *testing.T, n int, args func(i int) []string) *cluster {
 	}
 	c.env = append(c.env, "HOME="+t.TempDir())
 	if out, err := c.command(t.Context(), "list").CombinedOutput(); err == nil {
-		t.Fatalf("list before there is a depot: %s", out)
+		t.Fatalf("list before there is a depot: %s, want an error", out)
 	}
 	for i := range n {
 		s, err := c.start(t, args(i)...)
@@ -150,7 +150,7 @@ func TestNodes(t *testing.T) {
 	same("after rm", paths[1], 404)
 	same("after rm of another", paths[0], 200)
 	if out := c.run(t, "verify"); !strings.HasPrefix(out, "clean: 3 contents") {
-		t.Errorf("verify: %s", out)
+		t.Errorf("verify: %s, want %q at the beginning", out, "clean: 3 contents")
 	}
 	if out := c.run(t, "gc", "--grace", "0s"); !strings.Contains(out, "1 object") || !strings.Contains(out, "wait in the bucket") {
 		t.Errorf("gc: %s, want one object that waits in the bucket", out)
@@ -226,7 +226,7 @@ func TestNodesStorm(t *testing.T) {
 	}
 	c.run(t, "gc", "--grace", "0s")
 	if out := c.run(t, "verify"); !strings.HasPrefix(out, "clean: ") {
-		t.Errorf("verify: %s", out)
+		t.Errorf("verify: %s, want %q at the beginning", out, "clean: ")
 	}
 }
 
@@ -241,7 +241,7 @@ func TestMigrate(t *testing.T) {
 	old, back := filepath.Join(t.TempDir(), "old"), filepath.Join(t.TempDir(), "back")
 	for i, args := range [][]string{{"add", "-p", "P", "-v", "1", src}, {"add", "-p", "Q", src}, {"rm", "1"}} {
 		if code, out, errs := symdepot(t, old, args...); code != 0 {
-			t.Fatalf("command %d: %s%s", i, out, errs)
+			t.Fatalf("command %d: %s%s, want exit code 0", i, out, errs)
 		}
 	}
 	in := func(depot, blobs string, args ...string) (string, error) {
@@ -269,17 +269,17 @@ func TestMigrate(t *testing.T) {
 		t.Errorf("migrate: %s, want 20 contents", out)
 	}
 	if out, err := in(old, "", "list"); err == nil || !strings.Contains(out, "was moved to postgres://") {
-		t.Errorf("the old depot after the migration: %v\n%s", err, out)
+		t.Errorf("the old depot after the migration: %v, want an error and %q in the output\n%s", err, "was moved to postgres://", out)
 	}
 	if got := must(database, bucket, "list", "--all", "--json"); got != want {
 		t.Errorf("transactions in PostgreSQL:\n%swant\n%s", got, want)
 	}
 	if out := must(database, bucket, "verify"); !strings.HasPrefix(out, "clean: 20 contents") {
-		t.Errorf("verify in PostgreSQL: %s", out)
+		t.Errorf("verify in PostgreSQL: %s, want %q at the beginning", out, "clean: 20 contents")
 	}
 	must(database, bucket, "depot", "migrate", "--to", back)
 	if out, err := in(database, bucket, "list"); err == nil || !strings.Contains(out, "was moved") {
-		t.Errorf("the database after the migration back: %v\n%s", err, out)
+		t.Errorf("the database after the migration back: %v, want an error and %q in the output\n%s", err, "was moved", out)
 	}
 	if got := must(back, "", "list", "--all", "--json"); got != want {
 		t.Errorf("transactions back in a folder:\n%swant\n%s", got, want)
@@ -288,7 +288,7 @@ func TestMigrate(t *testing.T) {
 	for _, p := range paths {
 		status, _, _, err := fetchURL(t.Context(), http.DefaultClient, s.url+p)
 		if err != nil || status != 200 {
-			t.Errorf("GET %s from the depot that came back: %d, %v", p, status, err)
+			t.Errorf("GET %s from the depot that came back: %d, %v; want no error and 200", p, status, err)
 		}
 	}
 	must(old, "", "depot", "unmove")

@@ -104,11 +104,11 @@ push:
 		return run(env, append([]string{"push", "--server", front.URL, "--retry", "10ms"}, args...)...)
 	}
 	if out, code := push(github, "--version", "1", "../../testdata/pdb/hello-x64.pdb"); code != 0 || !strings.Contains(out, "transaction 2") {
-		t.Fatalf("GitHub: exit code %d:\n%s", code, out)
+		t.Fatalf("GitHub: exit code %d, want 0 and %q in the output\n%s", code, "transaction 2", out)
 	}
 	once := gitlab()
 	if out, code := push(once, "--product", "tool", "--version", "1", "../../testdata/pdb/hello-x86.pdb"); code != 0 || !strings.Contains(out, "transaction 3") {
-		t.Fatalf("GitLab: exit code %d:\n%s", code, out)
+		t.Fatalf("GitLab: exit code %d, want 0 and %q in the output\n%s", code, "transaction 3", out)
 	}
 	list, _ := run(nil, "list", "--json")
 	for _, want := range []string{`"who":"oidc:github:octo/game@refs/heads/main"`, `"class":"nightly"`, `"commit":"2f1c0ffee"`, `"verified":true`, `"who":"oidc:gitlab:group/sub/tool@main"`} {
@@ -117,7 +117,7 @@ push:
 		}
 	}
 	if strings.Contains(list, "forged") {
-		t.Errorf("the list believes the job's environment:\n%s", list)
+		t.Errorf("the list believes the job's environment, want no %q in the list\n%s", "forged", list)
 	}
 	exchange := func(env []string) (string, int) { return run(env, "token", "exchange", "--server", front.URL) }
 	refused := func(what string, code, want int, out, words string) {
@@ -151,6 +151,6 @@ push:
 	out, code = exchange(nil)
 	refused("token exchange without an id token", code, 5, out, "id-token: write")
 	if out, code = run(nil, "token", "list"); code != 0 || !strings.Contains(out, "oidc:gitlab:group/sub/tool@main") {
-		t.Errorf("token list: exit code %d:\n%s", code, out)
+		t.Errorf("token list: exit code %d, want 0 and %q in the output\n%s", code, "oidc:gitlab:group/sub/tool@main", out)
 	}
 }

@@ -239,7 +239,7 @@ func TestNodesOneDownload(t *testing.T) {
 		t.Errorf("%d requests to the upstream in the end, want 1", n)
 	}
 	if out := c.run(t, "verify"); !strings.HasPrefix(out, "clean: 1 content") {
-		t.Errorf("verify: %s", out)
+		t.Errorf("verify: %s, want %q at the beginning", out, "clean: 1 content")
 	}
 }
 
@@ -280,7 +280,7 @@ func TestNodesOwnerKilled(t *testing.T) {
 			t.Errorf("client %d: status %d, %d bytes, error %v; want the right bytes or a broken answer", i, status, len(b), err)
 		}
 		if err == nil {
-			t.Errorf("client %d has a whole file of which the upstream has sent half", i)
+			t.Errorf("client %d has a whole file of which the upstream has sent half, want an error", i)
 		}
 	}
 	close(u.rest)

@@ -118,7 +118,7 @@ func TestBenchManyForOne(t *testing.T) {
 		for range clients {
 			wg.Go(func() {
 				if status, n, _, err := fetchURL(t.Context(), c, url); err != nil || status != 200 || n != size {
-					t.Errorf("%d, %d bytes, %v", status, n, err)
+					t.Errorf("%d, %d bytes, %v; want no error, 200 and %v", status, n, err, size)
 				}
 			})
 		}
@@ -143,7 +143,7 @@ func TestBenchManyForOne(t *testing.T) {
 		asked := up.requests.Load()
 		held := all(s.url + p)
 		if asked != 1 {
-			t.Errorf("%d requests reached the source", asked)
+			t.Errorf("%d requests reached the source, want 1", asked)
 		}
 		peak, _ := resident(t, s.cmd.Process.Pid)
 		ratios = append(ratios, cold.Seconds()/(direct+held).Seconds())

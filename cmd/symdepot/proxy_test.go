@@ -84,7 +84,7 @@ func TestProxy(t *testing.T) {
 	t.Run("environment", func(t *testing.T) {
 		url, said := startProxy(t, []string{"_NT_SYMBOL_PATH=srv*" + filepath.Join(t.TempDir(), "cache") + "*" + elsewhere.URL})
 		if !strings.Contains(said, "Upstream: ") || strings.Contains(said, "microsoft") {
-			t.Errorf("said %q", said)
+			t.Errorf("said %q, want %q in it and no %q in it", said, "Upstream: ", "microsoft")
 		}
 		if status, n, _, err := fetchURL(t.Context(), c, url+farSym); err != nil || status != 200 || n != int64(len(sym)) {
 			t.Errorf("%d, %d bytes, %v", status, n, err)
@@ -93,7 +93,7 @@ func TestProxy(t *testing.T) {
 	t.Run("nothing named", func(t *testing.T) {
 		url, said := startProxy(t, nil, "--no-egress")
 		if !strings.Contains(said, "using microsoft") {
-			t.Errorf("said %q", said)
+			t.Errorf("said %q, want %q in it", said, "using microsoft")
 		}
 		if status, _, _, err := fetchURL(t.Context(), c, url+farPDB); err != nil || status != 404 {
 			t.Errorf("fetchURL: %d, error %v; want 404", status, err)

@@ -179,12 +179,12 @@ func TestElfutilsUpstream(t *testing.T) {
 			t.Errorf("debuginfo: %d bytes", len(got))
 		}
 		if got := find("source", id, dir+"/app.c"); got != elfutilsSource {
-			t.Errorf("source: %q", got)
+			t.Errorf("source: %q, want %v", got, elfutilsSource)
 		}
 		env := []string{"DEBUGINFOD_URLS=" + s.url, "DEBUGINFOD_CACHE_PATH=" + t.TempDir(), "HOME=" + t.TempDir()}
 		out := runTool(t, env, t.TempDir(), "gdb", "-nx", "-batch", "-iex", "set debuginfod enabled on", "-ex", "info line crash_here", "-ex", "list crash_here", stripped)
 		if !strings.Contains(out, "Line 3 of") || !strings.Contains(out, "return *q + 1") {
-			t.Errorf("gdb: %s", out)
+			t.Errorf("gdb: %s, want %q in the output and %q in the output", out, "Line 3 of", "return *q + 1")
 		}
 		stop()
 		if err := os.Rename(dir, dir+".gone"); err == nil {
@@ -300,7 +300,7 @@ func TestNginxUpstream(t *testing.T) {
 			t.Errorf("%d, %d bytes", status, len(got))
 		}
 		if status, _ := answerOf(t, s.url+strings.Replace(farPDB, "F9EF", "F9EE", 1)); status != http.StatusNotFound {
-			t.Errorf("what is not there: %d", status)
+			t.Errorf("what is not there: %d, want %d", status, http.StatusNotFound)
 		}
 	}
 	log, err := os.ReadFile(filepath.Join(dir, "access.log"))
@@ -308,7 +308,7 @@ func TestNginxUpstream(t *testing.T) {
 		t.Fatal(err)
 	}
 	if n := strings.Count(string(log), "/he/hello-x64.pdb/F9EFE0B6AE7500394C4C44205044422E1/hello-x64.pd_ "); n != 1 {
-		t.Errorf("the cabinet was asked for %d times:\n%s", n, log)
+		t.Errorf("the cabinet was asked for %d times, want 1\n%s", n, log)
 	}
 }
 
@@ -336,7 +336,7 @@ func TestBucketUpstream(t *testing.T) {
 				t.Errorf("%d, %d bytes", status, len(got))
 			}
 			if status, _ := answerOf(t, base+farSym); status != http.StatusNotFound {
-				t.Errorf("what is not there: %d", status)
+				t.Errorf("what is not there: %d, want %d", status, http.StatusNotFound)
 			}
 		}
 		if _, list, _ := symdepot(t, depot, "cache", "list", "--json"); strings.Count(list, "\n") != 1 || !strings.Contains(list, sum(want)) {

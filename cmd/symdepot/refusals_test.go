@@ -100,7 +100,7 @@ func TestRefusedAtStart(t *testing.T) {
 			args = append(args, "--blobs", blobs)
 		}
 		if code, out := run(env(s3.Endpoint), append(args, "add", src)...); code != 0 {
-			t.Fatalf("add: exit %d\n%s", code, out)
+			t.Fatalf("add: exit %d, want 0\n%s", code, out)
 		}
 		return database
 	}
@@ -211,7 +211,7 @@ func TestRefusedAtStart(t *testing.T) {
 	}
 	for _, args := range [][]string{{"--depot", good}, {"--depot", goodPG, "--blobs", pgBlobs}} {
 		if code, out := run(env(s3.Endpoint), append(args, "verify")...); code != 0 || !strings.HasPrefix(out, "clean: 2 contents") {
-			t.Errorf("verify %s afterwards: exit %d\n%s", args[1], code, out)
+			t.Errorf("verify %s afterwards: exit %d, want 0 and %q at the beginning\n%s", args[1], code, "clean: 2 contents", out)
 		}
 	}
 }

@@ -50,7 +50,7 @@ func TestRoundTrip(t *testing.T) {
 		}
 		found, err := objfile.Identify(strings.NewReader(string(b)), int64(len(b)), p, objfile.Options{})
 		if err != nil || len(found) != 1 {
-			t.Fatalf("%s: %d objects, %v", p, len(found), err)
+			t.Fatalf("%s: %d objects, %v; want no error and 1 in found", p, len(found), err)
 		}
 		sum := sha256.Sum256(b)
 		o := found[0].Object
@@ -58,7 +58,7 @@ func TestRoundTrip(t *testing.T) {
 	}
 	depot := filepath.Join(work, "depot")
 	if code, out, errs := symdepot(t, depot, append([]string{"add", "-p", "Game", "-v", "1"}, files...)...); code != 0 {
-		t.Fatalf("add: %d\n%s%s", code, out, errs)
+		t.Fatalf("add: %d, want 0\n%s%s", code, out, errs)
 	}
 	if got := depotObjects(t, depot); !slices.Equal(got, slices.Sorted(maps.Keys(objects))) {
 		t.Fatalf("the depot holds %q, the files %q", got, slices.Sorted(maps.Keys(objects)))
@@ -104,13 +104,13 @@ func TestRoundTrip(t *testing.T) {
 			}
 			dir := filepath.Join(t.TempDir(), "tree")
 			if code, out, errs := symdepot(t, depot, append([]string{"export", "--layout", c.layout, dir}, c.flags...)...); code != 0 {
-				t.Fatalf("export: %d\n%s%s", code, out, errs)
+				t.Fatalf("export: %d, want 0\n%s%s", code, out, errs)
 			}
 			for _, named := range []string{c.layout, "auto"} {
 				back := filepath.Join(t.TempDir(), "depot")
 				code, out, errs := symdepot(t, back, "import", "--layout", named, dir)
 				if code != 0 || strings.Contains(out, "misplaced") || !strings.Contains(out, "skipped        0 files") {
-					t.Errorf("import --layout %s: %d\n%s%s", named, code, out, errs)
+					t.Errorf("import --layout %s: %d, want 0, no %q in the output and %q in the output\n%s%s", named, code, "misplaced", "skipped        0 files", out, errs)
 				}
 				if named == "auto" && !strings.Contains(out, "("+c.auto+")") {
 					t.Errorf("it is taken for another layout than %s:\n%s", c.auto, out)
@@ -139,7 +139,7 @@ func depotObjects(t *testing.T, depot string) []string {
 			return slices.Sorted(maps.Keys(set))
 		}
 		if code != 0 {
-			t.Fatalf("show %d: %d\n%s", n, code, errs)
+			t.Fatalf("show %d: %d, want 0\n%s", n, code, errs)
 		}
 		for line := range strings.Lines(out) {
 			var f struct{ Kind, CodeID, DebugID, SHA256 string }

@@ -194,14 +194,14 @@ func TestSymCacheClients(t *testing.T) {
 	asked := waits.requests.Load()
 	waits.wants(t, fresh, "3.1.0 made") // from its folder
 	if n := waits.requests.Load() - asked; n != 0 {
-		t.Errorf("%d requests for what is local", n)
+		t.Errorf("%d requests for what is local, want 0", n)
 	}
 	// A newer client has the older file and asks for a better one.
 	newer := newAnalyzer(t, s.url, "3.2.0", "Allow-Retry-After")
 	newer.dir = waits.dir
 	newer.wants(t, fresh, "3.1.0 made")
 	if n := newer.requests.Load(); n != 1 {
-		t.Errorf("%d requests to learn that there is nothing newer", n)
+		t.Errorf("%d requests to learn that there is nothing newer, want 1", n)
 	}
 	// Many at once, of both kinds.
 	var all sync.WaitGroup
@@ -213,7 +213,7 @@ func TestSymCacheClients(t *testing.T) {
 	}
 	all.Wait()
 	if n := s.ran("new.pdb"); n != 5 {
-		t.Errorf("%d runs for five PDBs", n)
+		t.Errorf("%d runs for five PDBs, want 5", n)
 	}
 	// The store is a folder that clients can use over SMB: one reads it without
 	// any server.

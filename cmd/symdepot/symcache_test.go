@@ -244,7 +244,7 @@ func (a symAnswer) words(t *testing.T) string {
 			}
 			w = append(w, "RA")
 			if cc := h.Get("Cache-Control"); cc != "no-store" {
-				t.Errorf("Cache-Control %q", cc)
+				t.Errorf("Cache-Control %q, want %q", cc, "no-store")
 			}
 		}
 	case 304:
@@ -618,7 +618,7 @@ func TestSymCacheRows(t *testing.T) {
 	})
 	t.Cleanup(func() { // all rows have ended
 		if n := ta.ran("slow.pdb"); n != 3 {
-			t.Errorf("slow.pdb was transcoded %d times in S06, S07 and A09", n)
+			t.Errorf("slow.pdb was transcoded %d times in S06, S07 and A09; want 3", n)
 		}
 	})
 }
@@ -684,7 +684,7 @@ func TestSymCacheConfigured(t *testing.T) {
 		}
 		// Without the right signature it is like any request.
 		if got := s.ask(t, "GET", loc+"x").words(t); got != first {
-			t.Errorf("another signature: %s", got)
+			t.Errorf("another signature: %s, want %v", got, first)
 		}
 		u, err := url.Parse(loc)
 		if err != nil {
@@ -729,7 +729,7 @@ func TestSymCacheConfigured(t *testing.T) {
 		t.Errorf("%s after %v, %v", a.words(t), a.took, a.header)
 	}
 	if got := s.polls(t, slow, allowRetry).words(t); got != "302 3.1.0" || s.ran("slow.pdb") != 1 || s.ran("up.pdb") != 0 {
-		t.Errorf("%s; runs %d, %d", got, s.ran("slow.pdb"), s.ran("up.pdb"))
+		t.Errorf("%s; runs %d, %d; want %q, 1 and 0", got, s.ran("slow.pdb"), s.ran("up.pdb"), "302 3.1.0")
 	}
 }
 

@@ -56,7 +56,7 @@ func newTicketServer(t *testing.T, negotiate, more string) *ticketServer {
 	}
 	depot := filepath.Join(s.dir, "depot")
 	if code, _, errs := symdepot(t, depot, "add", filepath.Join(s.repo, "testdata/pdb/hello-x64.pdb")); code != 0 {
-		t.Fatalf("add: exit code %d, %s", code, errs)
+		t.Fatalf("add: exit code %d, %s; want 0", code, errs)
 	}
 	conf, audit := filepath.Join(s.dir, "server.yaml"), filepath.Join(s.dir, "audit.jsonl")
 	write(t, conf, fmt.Sprintf("hosts: [localhost]\n%sauth:\n  negotiate: {keytab: %s%s}\n  grants:\n    - {who: [alice@%s], read: ['*'], write: ['*']}\n  audit: {file: %s}\n",

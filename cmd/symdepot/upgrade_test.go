@@ -123,7 +123,7 @@ func TestNodesUpgrade(t *testing.T) {
 	stop.Store(true)
 	wg.Wait()
 	if out, err := c.commandOf(filepath.Join(later, "symdepot"), "verify"); err != nil || !strings.HasPrefix(out, "clean: ") {
-		t.Errorf("verify: %v\n%s", err, out)
+		t.Errorf("verify: %v, want no error and %q at the beginning\n%s", err, "clean: ", out)
 	}
 	for _, n := range c.nodes {
 		n.end()
@@ -152,7 +152,7 @@ func TestNodesUpgrade(t *testing.T) {
 		}
 		for _, exe := range []string{later, next} {
 			if out, err := c.commandOf(filepath.Join(exe, "symdepot"), "--depot", where, "verify"); err != nil || !strings.HasPrefix(out, "clean: ") {
-				t.Errorf("kill %d, format %d: %v\n%s", i, n, err, out)
+				t.Errorf("kill %d, format %d: %v; want no error and %q at the beginning\n%s", i, n, err, "clean: ", out)
 			}
 		}
 		t.Logf("kill %d came at format %d", i, n)

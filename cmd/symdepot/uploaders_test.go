@@ -29,7 +29,7 @@ func newSite(t *testing.T) *site {
 	t.Helper()
 	s := &site{t: t, depot: filepath.Join(t.TempDir(), "depot")}
 	if code, _, errs := symdepot(t, s.depot, "add", "--product", "other", "../../testdata/pe"); code != 0 {
-		t.Fatal(errs)
+		t.Fatalf("add: exit %d, want 0: %s", code, errs)
 	}
 	s.token = s.newToken("--name", "ci", "--scope", "read", "--scope", "write")
 	s.url = serveDepot(t, s.depot, "--auth").url
@@ -40,7 +40,7 @@ func (s *site) newToken(args ...string) string {
 	s.t.Helper()
 	code, out, errs := symdepot(s.t, s.depot, append([]string{"token", "new"}, args...)...)
 	if code != 0 {
-		s.t.Fatal(errs)
+		s.t.Fatalf("token new: exit %d, want 0: %s", code, errs)
 	}
 	return strings.TrimSpace(out)
 }

@@ -219,10 +219,10 @@ func TestSections(t *testing.T) {
 	g := newGuarded(t, demand, Config{})
 	path := "/buildid/" + string(g.theirsELF.obj.BuildID) + "/section/.text"
 	if r := ask(g.s, "GET", path, bearer(g.theirs)); r.status != 200 {
-		t.Errorf("theirs: %d", r.status)
+		t.Errorf("theirs: %d, want 200", r.status)
 	}
 	if r := ask(g.s, "GET", path, bearer(g.ours)); r.status != 404 {
-		t.Errorf("ours: %d", r.status)
+		t.Errorf("ours: %d, want 404", r.status)
 	}
 }
 
@@ -232,7 +232,7 @@ func TestOwnPagesGuarded(t *testing.T) {
 	g := newGuarded(t, demand, Config{TwoTier: true})
 	for _, path := range []string{"/", "/symbols", "/metrics", "/metadata?key=glob&value=*", "/index2.txt", "/pingme.txt", "/robots.txt", "/favicon.ico"} {
 		if r := ask(g.s, "GET", path); r.status != 401 {
-			t.Errorf("%s without credentials: %d", path, r.status)
+			t.Errorf("%s without credentials: %d, want 401", path, r.status)
 		}
 		want := 200
 		if path == "/metrics" {
@@ -242,12 +242,12 @@ func TestOwnPagesGuarded(t *testing.T) {
 			t.Errorf("%s for some: %d, want %d", path, r.status, want)
 		}
 		if r := ask(g.s, "GET", path, bearer(g.all)); r.status != 200 {
-			t.Errorf("%s for all: %d", path, r.status)
+			t.Errorf("%s for all: %d, want 200", path, r.status)
 		}
 	}
 	metadata := "/metadata?key=buildid&value=" + string(g.theirsELF.obj.BuildID)
 	if r := ask(g.s, "GET", metadata, bearer(g.ours)); !strings.Contains(r.body, `"results":[]`) {
-		t.Errorf("metadata for ours: %s", r.body)
+		t.Errorf("metadata for ours: %s, want %q in the body", r.body, `"results":[]`)
 	}
 	if r := ask(g.s, "GET", metadata, bearer(g.theirs)); !strings.Contains(r.body, string(g.theirsELF.obj.BuildID)) {
 		t.Errorf("metadata for theirs: %s", r.body)
@@ -298,7 +298,7 @@ func TestPathTokenPages(t *testing.T) {
 		}
 	}
 	if r := ask(g.s, "GET", below+"/small.dll/5B1D7C3A9000/small.sym"); r.status != 404 {
-		t.Errorf("a redirect tells of another product: %d", r.status)
+		t.Errorf("a redirect tells of another product: %d, want 404", r.status)
 	}
 }
 
@@ -333,13 +333,13 @@ func TestRevokedWhileServed(t *testing.T) {
 			path := "/t/" + g.ours + g.oursPDB.path(t, layout.SymStore)
 			for range 4 {
 				if r := c.do("GET", path); r.status != 200 {
-					t.Fatalf("before: %d", r.status)
+					t.Fatalf("before: %d, want 200", r.status)
 				}
 			}
 			g.store.revoke(g.ours)
 			g.clock(5 * time.Second)
 			if r := c.do("GET", path); r.status != 404 {
-				t.Errorf("after: %d", r.status)
+				t.Errorf("after: %d, want 404", r.status)
 			}
 		})
 	}
@@ -475,7 +475,7 @@ func TestUnauthorizedSaysHow(t *testing.T) {
 	g := newGuarded(t, demand, Config{})
 	r := ask(g.s, "GET", "/", browser)
 	if r.status != 401 || !strings.Contains(r.body, "symdepot token new") || !strings.Contains(r.body, "password of any user name") {
-		t.Errorf("GET / without credentials: status %d, body %q", r.status, r.body)
+		t.Errorf("GET / without credentials: status %d, body %q; want 401, %q in the body and %q in the body", r.status, r.body, "symdepot token new", "password of any user name")
 	}
 	for _, accept := range []string{browser, "Accept: */*"} {
 		r := ask(g.s, "GET", "/", accept, bearer(g.ours))
@@ -529,7 +529,7 @@ func TestTokensStayOutOfLogs(t *testing.T) {
 		}
 	}
 	if !strings.Contains(g.log.String(), `"who":"ours","by":"token","token_id":`) {
-		t.Errorf("the log does not say who asked:\n%s", g.log.String())
+		t.Errorf("the log does not say who asked, want %q in it\n%s", `"who":"ours","by":"token","token_id":`, g.log.String())
 	}
 }
 
@@ -587,7 +587,7 @@ func TestHotWithGate(t *testing.T) {
 			kept := len(g.s.hot.table) > 0
 			g.s.hot.mu.RUnlock()
 			if kept != c.kept {
-				t.Errorf("answers are kept: %v", kept)
+				t.Errorf("answers are kept: %v, want %v", kept, c.kept)
 			}
 		})
 	}

@@ -69,7 +69,7 @@ func TestOwnPaths(t *testing.T) {
 		}
 	}
 	if r := ask(two, "GET", "/corp/symbols"+w.pdb.path(t, layout.SymStore)); r.status != 200 {
-		t.Errorf("under a configured prefix: %d", r.status)
+		t.Errorf("under a configured prefix: %d, want 200", r.status)
 	}
 }
 
@@ -79,7 +79,7 @@ func TestNotReady(t *testing.T) {
 		t.Errorf(`ask("GET", "/readyz"): %d, want 503, r.header.Get("Retry-After") not ""`, r.status)
 	}
 	if r := ask(s, "GET", "/healthz"); r.status != 200 {
-		t.Errorf("healthz: %d", r.status)
+		t.Errorf("healthz: %d, want 200", r.status)
 	}
 }
 
@@ -108,16 +108,16 @@ func TestMethods(t *testing.T) {
 	path := w.pdb.path(t, layout.SymStore)
 	for _, m := range []string{"POST", "PUT", "DELETE", "PATCH", "TRACE", "PROPFIND", "get", "QUERY"} {
 		if r := dial(t, addr).do(m, path); r.status != 405 || r.header.Get("Allow") != "GET, HEAD, OPTIONS" {
-			t.Errorf("%s: %d, Allow %q", m, r.status, r.header.Get("Allow"))
+			t.Errorf("%s: %d, Allow %q; want 405 and %q", m, r.status, r.header.Get("Allow"), "GET, HEAD, OPTIONS")
 		}
 	}
 	for _, h := range []string{"Content-Length: 3", "Transfer-Encoding: chunked", "Content-Length: 99999999999"} {
 		if r := dial(t, addr).do("GET", path, h); r.status != 413 || r.header.Get("Connection") != "close" {
-			t.Errorf("GET with %s: %d, Connection %q", h, r.status, r.header.Get("Connection"))
+			t.Errorf("GET with %s: %d, Connection %q; want 413 and %q", h, r.status, r.header.Get("Connection"), "close")
 		}
 	}
 	if r := dial(t, addr).do("GET", path, "Content-Length: 0"); r.status != 200 {
-		t.Errorf("GET with an empty body: %d", r.status)
+		t.Errorf("GET with an empty body: %d, want 200", r.status)
 	}
 	c := dial(t, addr)
 	if r := c.do("OPTIONS", path); r.status != 204 || r.header.Get("Allow") != "GET, HEAD, OPTIONS" {
@@ -180,10 +180,10 @@ func TestHostileRequests(t *testing.T) {
 	c := dial(t, addr)
 	c.send(long + strings.Repeat("x", 68<<10-len(long)))
 	if r := c.reply("GET"); r.status != 431 {
-		t.Errorf("a header of 68 KiB: %d", r.status)
+		t.Errorf("a header of 68 KiB: %d, want 431", r.status)
 	}
 	if r := dial(t, addr).do("GET", pdb); r.status != 200 {
-		t.Errorf("afterwards: %d", r.status)
+		t.Errorf("afterwards: %d, want 200", r.status)
 	}
 }
 
@@ -208,12 +208,12 @@ func TestHosts(t *testing.T) {
 	c := dial(t, addr)
 	c.send("GET " + path + " HTTP/1.0\r\n\r\n")
 	if r := c.reply("GET"); r.status != 200 {
-		t.Errorf("HTTP/1.0 without Host: %d", r.status)
+		t.Errorf("HTTP/1.0 without Host: %d, want 200", r.status)
 	}
 	c = dial(t, addr)
 	c.send("GET " + path + " HTTP/1.1\r\n\r\n")
 	if r := c.reply("GET"); r.status != 400 {
-		t.Errorf("HTTP/1.1 without Host: %d", r.status)
+		t.Errorf("HTTP/1.1 without Host: %d, want 400", r.status)
 	}
 	c = dial(t, addr) // an allowed name on the way to another one
 	for i := range 4 {
@@ -311,7 +311,7 @@ func TestMetadata(t *testing.T) {
 	}
 	plain := ask(newServer(t, Config{Depot: w.d}), "GET", "/metadata?key=glob&value=/home/*/*/prog*")
 	if strings.Contains(plain.body, "someone") {
-		t.Errorf("folders of the machine that ran add are told: %s", plain.body)
+		t.Errorf("folders of the machine that ran add are told: %s, want no %q in the body", plain.body, "someone")
 	}
 }
 

@@ -112,13 +112,13 @@ func TestFromMemory(t *testing.T) {
 	}
 	for range 3 {
 		if r := c.do("GET", path); r.status != 404 {
-			t.Fatalf("after removal: %d", r.status)
+			t.Fatalf("after removal: %d, want 404", r.status)
 		}
 	}
 	for range 5 { // no place in memory, and the same answers
 		off := newServer(t, Config{Depot: d, HotBytes: -1})
 		if r := dial(t, listen(t, off)).do("GET", path); r.status != 404 {
-			t.Fatalf("without memory: %d", r.status)
+			t.Fatalf("without memory: %d, want 404", r.status)
 		}
 	}
 }

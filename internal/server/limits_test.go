@@ -70,7 +70,7 @@ func TestTooManyLookups(t *testing.T) {
 		close(release)
 		for range 3 {
 			if r := <-results; r.status != 404 {
-				t.Errorf("released: %d", r.status)
+				t.Errorf("released: %d, want 404", r.status)
 			}
 		}
 	})
@@ -123,7 +123,7 @@ func TestTooManyConnections(t *testing.T) {
 			go func() { _, _ = io.Copy(io.Discard, c) }()
 		}
 		if got := read(fourth); !strings.HasPrefix(got, "HTTP/1.1 404 ") {
-			t.Errorf("once there is room: %q", got)
+			t.Errorf("once there is room: %q, want %q at the beginning", got, "HTTP/1.1 404 ")
 		}
 		for _, c := range []net.Conn{third, fourth} {
 			go func() { _, _ = io.Copy(io.Discard, c) }()
@@ -249,10 +249,10 @@ func TestShutdown(t *testing.T) {
 	}
 	cancel()
 	if _, err := idle.r.ReadByte(); !errors.Is(err, io.EOF) {
-		t.Errorf("the idle connection: %v", err)
+		t.Errorf("the idle connection: %v, want the error %v", err, io.EOF)
 	}
 	if r := ask(w.s, "GET", "/readyz"); r.status != 503 {
-		t.Errorf("readyz while stopping: %d", r.status)
+		t.Errorf("readyz while stopping: %d, want 503", r.status)
 	}
 	if c, err := net.Dial("tcp", addr); err == nil {
 		_ = c.Close()
@@ -318,7 +318,7 @@ func TestListening(t *testing.T) {
 		t.Error("a public listener is served")
 	}
 	if _, err := ln.Accept(); !errors.Is(err, net.ErrClosed) {
-		t.Errorf("the refused listener: %v", err)
+		t.Errorf("the refused listener: %v, want the error %v", err, net.ErrClosed)
 	}
 }
 

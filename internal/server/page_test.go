@@ -72,7 +72,7 @@ func TestSearch(t *testing.T) {
 		for _, m := range regexp.MustCompile(`<a href="(/[^"]+)" download="([^"]+)">`).FindAllStringSubmatch(r.body, -1) {
 			file := ask(w.s, "GET", html.UnescapeString(m[1]))
 			if file.status != 200 {
-				t.Errorf("%s: the link %s: %d", q, m[1], file.status)
+				t.Errorf("%s: the link %s: %d, want 200", q, m[1], file.status)
 			}
 			bodies = append(bodies, file.body)
 		}
@@ -228,7 +228,7 @@ func TestSearchPages(t *testing.T) {
 		}
 	}
 	if len(seen) != files || next != "" {
-		t.Errorf("%d of %d files on the pages; after the last one %q", len(seen), files, next)
+		t.Errorf("%d of %d files on the pages; after the last one %q; want %v and %q", len(seen), files, next, files, "")
 	}
 	for _, from := range []string{"-1", "x", "999999999999999999999", "5000"} {
 		if r := ask(s, "GET", "/?q=n*&from="+from, browser); r.status != 200 {
@@ -249,9 +249,9 @@ func TestClientsWithToken(t *testing.T) {
 		}
 	}
 	if open := StartText("http://localhost:1", false); strings.Contains(open, "TOKEN") || !strings.Contains(open, "set debuginfod enabled on") {
-		t.Errorf("an open server's text:\n%s", open)
+		t.Errorf("an open server's text, want no %q in it and %q in it\n%s", "TOKEN", "set debuginfod enabled on", open)
 	}
 	if s := AccessText("http://localhost:1"); !strings.Contains(s, "symdepot token new") {
-		t.Errorf("no way to a token: %s", s)
+		t.Errorf("no way to a token: %s, want %q in it", s, "symdepot token new")
 	}
 }

@@ -258,6 +258,6 @@ func TestKnownMiss(t *testing.T) {
 	// What is added is there at once.
 	add(t, a.d, depot.Source{Path: "none.sym"}, sym("44E4EC8C2F41492B9369D6B9A059577C2", "none.pdb", "", 500))
 	if got := c.do("GET", path); got.status != http.StatusOK {
-		t.Errorf("added, and status %d", got.status)
+		t.Errorf("added, and status %d; want %d", got.status, http.StatusOK)
 	}
 }

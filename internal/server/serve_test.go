@@ -273,7 +273,7 @@ func TestEncodings(t *testing.T) {
 		}
 		r = c.do("GET", path, "Accept-Encoding: gzip;q=0.5, zstd")
 		if r.status != 200 || r.header.Get("Vary") != "Accept-Encoding" {
-			t.Fatalf("status %d, Vary %q", r.status, r.header.Get("Vary"))
+			t.Fatalf("status %d, Vary %q; want 200 and %q", r.status, r.header.Get("Vary"), "Accept-Encoding")
 		}
 	}
 	if r.header.Get("Content-Encoding") != "zstd" || r.header.Get("Content-Length") != itoa(int64(len(r.body))) || len(r.body) >= len(plain.body) {
@@ -301,7 +301,7 @@ func TestEncodings(t *testing.T) {
 		}
 	}
 	if r := c.do("GET", path, "Accept-Encoding: zstd", "If-None-Match: "+r.header.Get("ETag")); r.status != 304 {
-		t.Errorf("revalidation of the variant: %d", r.status)
+		t.Errorf("revalidation of the variant: %d, want 304", r.status)
 	}
 }
 
@@ -355,7 +355,7 @@ func TestMSFZ(t *testing.T) {
 	}
 	w := newWorld(t, Config{})
 	if v := ask(w.s, "GET", w.pdb.path(t, layout.SymStore)).header.Get("Vary"); v != "Accept-Encoding, Accept" {
-		t.Errorf("Vary of a PDB: %q", v)
+		t.Errorf("Vary of a PDB: %q, want %q", v, "Accept-Encoding, Accept")
 	}
 }
 
@@ -372,7 +372,7 @@ func TestHigherAge(t *testing.T) {
 	path := "/" + o.Name + "/" + o.DebugID.GUID.Upper() + "0/" + o.Name
 	r := ask(s, "GET", path)
 	if r.status != 200 || r.header.Get("Cache-Control") != "public, max-age=300" {
-		t.Errorf("status %d, %q", r.status, r.header.Get("Cache-Control"))
+		t.Errorf("status %d, %q; want 200 and %q", r.status, r.header.Get("Cache-Control"), "public, max-age=300")
 	}
 }
 

@@ -263,7 +263,7 @@ func TestSignedAddress(t *testing.T) {
 	}
 	for _, other := range []string{"/v3.1.1" + symCachePath[7:], symCachePath + "/2", strings.Replace(symCachePath, "app", "apq", 1), strings.Replace(symCachePath, "0e", "1e", 1)} {
 		if _, err := s.symcache.readSigned(query(now+60), route(other)); err == nil {
-			t.Errorf("%s: another file's signature was taken", other)
+			t.Errorf("%s: another file's signature was taken, want an error", other)
 		}
 	}
 	for _, key := range []string{"file", "until", "sign"} {

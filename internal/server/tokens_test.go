@@ -65,7 +65,7 @@ func decoded[T any](t *testing.T, r reply, status int) (v T) {
 		t.Fatalf("status %d, want %d: %s", r.status, status, r.body)
 	}
 	if err := json.Unmarshal([]byte(r.body), &v); err != nil {
-		t.Fatalf("%s: %v", r.body, err)
+		t.Fatalf("the answer %s: %v, want valid JSON", r.body, err)
 	}
 	return v
 }
@@ -213,10 +213,10 @@ func TestExchangeAPI(t *testing.T) {
 	ref := blob.Sum(body).String()
 	stage := wire.PushPath + "/stages/" + st.ID
 	if r := askBody(g.s, "POST", stage+"/check", `[{"path":"job.sym","size":300,"sha256":"`+ref+`"}]`, bearer(done.Token)); r.status != 200 {
-		t.Fatalf("check: status %d, %s", r.status, r.body)
+		t.Fatalf("check: status %d, want 200, %s", r.status, r.body)
 	}
 	if r := askBody(g.s, "PUT", stage+"/contents/"+ref, string(body), bearer(done.Token)); r.status != 201 {
-		t.Fatalf("PUT: status %d, %s", r.status, r.body)
+		t.Fatalf("PUT: status %d, want 201, %s", r.status, r.body)
 	}
 	committed := decoded[wire.PushCommitted](t, askBody(g.s, "POST", stage+"/commit", `{"files":1}`, bearer(done.Token)), 200)
 	info, err := g.d.Transaction(t.Context(), committed.Transaction)

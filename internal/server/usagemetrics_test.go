@@ -42,7 +42,7 @@ func TestUsageMetrics(t *testing.T) {
 		return w.Body.String()
 	}
 	if got := gather(); strings.Contains(got, "symdepot_usage_live_bytes") || !strings.Contains(got, "symdepot_usage_failures_total 0") {
-		t.Errorf("metrics before the usage is known: got %s", got)
+		t.Errorf("metrics before the usage is known: got %s, want no %q in it and %q in it", got, "symdepot_usage_live_bytes", "symdepot_usage_failures_total 0")
 	}
 	<-started
 	gather() // while it is computed, nothing else is
