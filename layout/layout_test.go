@@ -319,7 +319,7 @@ func TestSymCacheRoute(t *testing.T) {
 			continue
 		}
 		if r, err := Route(segs); err == nil {
-			t.Errorf("%s asks for %+v", p, r)
+			t.Errorf("%s asks for %+v, want an error", p, r)
 		}
 	}
 	r, err := Route([]string{"V03.1.0", "Foo.pdb", g[1:], "1F"})
@@ -384,7 +384,7 @@ func TestRouteRefuses(t *testing.T) {
 		"a\x00b/" + g1 + "/a\x00b", "one",
 	} {
 		if r, err := Route(splitNonEmpty(p)); err == nil {
-			t.Errorf("%q is taken for %+v", p, r)
+			t.Errorf("%q is taken for %+v, want an error", p, r)
 		}
 	}
 }
@@ -401,7 +401,7 @@ func TestSegments(t *testing.T) {
 	}
 	for _, bad := range []string{"/%zz", "/" + strings.Repeat("a", 9000)} {
 		if _, err := Segments(bad); err == nil {
-			t.Errorf("%q is accepted", clip.Text(bad))
+			t.Errorf("%q is accepted, want an error", clip.Text(bad))
 		}
 	}
 }

@@ -43,7 +43,7 @@ func TestRealFiles(t *testing.T) {
 			mustDel(t, s, 1)
 			for n := range tree(t, s.Dir()) {
 				if strings.Contains(n, "hello") || strings.Contains(n, "tiny") {
-					t.Errorf("%s is left after the deletion", n)
+					t.Errorf("%s is left after the deletion, want no %q in it and no %q in it", n, "hello", "tiny")
 				}
 			}
 		})

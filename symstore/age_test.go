@@ -167,7 +167,7 @@ func TestAgeOfDamagedTransaction(t *testing.T) {
 	var bad []ID
 	list, _, err := s.Age(t.Context(), AgeOptions{ByAge: true, MaxBytes: -1, Problem: func(id ID, err error) {
 		if err == nil {
-			t.Errorf("problem of %s without an error", id)
+			t.Errorf("problem of %s without an error, want an error", id)
 		}
 		bad = append(bad, id)
 	}})

@@ -28,7 +28,7 @@ func FuzzTransactionLine(f *testing.F) {
 		}
 		b, err := parseTransaction(line)
 		if err != nil || b.line() != line {
-			t.Fatalf("%q then %q, %v", line, b.line(), err)
+			t.Fatalf("%q then %q, %v; want no error and %v", line, b.line(), err, line)
 		}
 	})
 }

@@ -52,7 +52,7 @@ func TestTakeOver(t *testing.T) {
 			t.Errorf("taken over after %v", waited)
 		}
 		if l.record.generation != 1 {
-			t.Errorf("generation %d", l.record.generation)
+			t.Errorf("generation %d, want 1", l.record.generation)
 		}
 		theirs := &lock{j: s.journal, mode: LockOS, token: "theirs", file: other}
 		if err := theirs.check(); !errors.Is(err, ErrLockLost) {
@@ -258,7 +258,7 @@ func TestPowerLoss(t *testing.T) {
 			}
 		}
 		if n != 3 {
-			t.Errorf("after %s: %d transactions", stop, n)
+			t.Errorf("after %s: %d transactions, want 3", stop, n)
 		}
 	}
 }

@@ -53,7 +53,7 @@ func TestPython(t *testing.T) {
 		run("-d", "0000000003", s.Dir())
 		for n := range tree(t, s.Dir()) {
 			if strings.Contains(n, "hello") {
-				t.Errorf("%s is left", n)
+				t.Errorf("%s is left, want no %q in it", n, "hello")
 			}
 		}
 	})

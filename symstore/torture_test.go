@@ -215,7 +215,7 @@ func TestProcesses(t *testing.T) {
 	total := 0
 	for u, err := range s.Walk(t.Context()) {
 		if err != nil || len(u.Entries) != n {
-			t.Errorf("transaction %s has %d entries, %v", u.ID, len(u.Entries), err)
+			t.Errorf("transaction %s has %d entries, %v; want no error and %v", u.ID, len(u.Entries), err, n)
 		}
 		total++
 	}

@@ -130,7 +130,7 @@ func TestMakeFor(t *testing.T) {
 		"a class with a line end": {Name: "x", Scopes: []string{ScopeWrite}, Uploads: Uploads{Class: "a\n"}},
 	} {
 		if _, _, err := MakeToken(spec, now); err == nil {
-			t.Errorf("%s: the token is made", what)
+			t.Errorf("%s: the token is made, want an error", what)
 		}
 	}
 }

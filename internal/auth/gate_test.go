@@ -266,7 +266,7 @@ func TestRevocationIsQuick(t *testing.T) {
 		}
 	}
 	if s.asked != 1 {
-		t.Errorf("the store was asked %d times", s.asked)
+		t.Errorf("the store was asked %d times, want 1", s.asked)
 	}
 	row.Revoked = c.now()
 	s.rows[row.Hash] = row

@@ -66,7 +66,7 @@ func TestMakeToken(t *testing.T) {
 		{Name: "x", Products: []string{}}, {Name: "x", Lifetime: -1},
 	} {
 		if _, _, err := MakeToken(spec, now); err == nil {
-			t.Errorf("%+v is taken", spec)
+			t.Errorf("%+v is taken, want an error", spec)
 		}
 	}
 }
@@ -260,7 +260,7 @@ func FuzzRedact(f *testing.F) {
 			t.Fatalf("Redact(%q): %q, want it without the token", before+s+after, got)
 		}
 		if again := Redact(got); again != got {
-			t.Fatalf("%q becomes %q", got, again)
+			t.Fatalf("%q becomes %q, want %v", got, again, got)
 		}
 	})
 }

@@ -230,7 +230,7 @@ func TestTLSMistakes(t *testing.T) {
 	}
 	for _, r := range []CertRule{{}, {CN: "a", DNS: "b"}, {SHA256: "00"}, {SHA256: strings.Repeat("00", 32)}, {CN: "a", Name: "x\ny"}} {
 		if _, err := New(Config{Certificates: []CertRule{r}}, nil, nil); err == nil {
-			t.Errorf("%+v is taken", r)
+			t.Errorf("%+v is taken, want an error", r)
 		}
 	}
 }
@@ -305,7 +305,7 @@ func TestClientCertificates(t *testing.T) {
 	writePEM(t, ca, "CERTIFICATE", stranger.cert.Raw)
 	tl.poll()
 	if status, _, _, err := ask(t, byCA, a, client(stranger, x509.Certificate{Subject: pkix.Name{CommonName: "build-8"}})); status != 200 {
-		t.Errorf("the new authority: %d %v", status, err)
+		t.Errorf("the new authority: %d %v, want 200", status, err)
 	}
 	if _, _, _, err := ask(t, byCA, a, client(a, x509.Certificate{Subject: pkix.Name{CommonName: "build-8"}})); err == nil {
 		t.Error("the old authority still counts")

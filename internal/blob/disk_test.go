@@ -103,7 +103,7 @@ func TestLayout(t *testing.T) {
 	}
 	for info, err := range d.List(t.Context()) {
 		if err != nil || info.Ref != ref {
-			t.Errorf("listed %s, %v", info.Ref, err)
+			t.Errorf("listed %s, %v; want no error and %v", info.Ref, err, ref)
 		}
 	}
 }
@@ -241,7 +241,7 @@ func TestNeverCommitted(t *testing.T) {
 		t.Errorf("listed %+v, %v", info, err)
 	}
 	if n, err := again.Sweep(t.Context(), -time.Hour); n != 0 || err != nil {
-		t.Errorf("swept %d files of a living process, %v", n, err)
+		t.Errorf("swept %d files of a living process, %v; want 0 and no error", n, err)
 	}
 	b.Abort()
 	if left := d.temps(t); len(left) > 0 {
@@ -256,14 +256,14 @@ func TestSweep(t *testing.T) {
 		t.Fatal(err)
 	}
 	if n, err := d.Sweep(t.Context(), time.Hour); n != 0 || err != nil {
-		t.Errorf("swept %d young files, %v", n, err)
+		t.Errorf("swept %d young files, %v; want 0 and no error", n, err)
 	}
 	old := time.Now().Add(-2 * time.Hour)
 	if err := os.Chtimes(name, old, old); err != nil {
 		t.Fatal(err)
 	}
 	if n, err := d.Sweep(t.Context(), time.Hour); n != 1 || err != nil {
-		t.Errorf("swept %d old files, %v", n, err)
+		t.Errorf("swept %d old files, %v; want 1 and no error", n, err)
 	}
 }
 

@@ -168,7 +168,7 @@ func TestS3Credentials(t *testing.T) {
 		cfg.SessionToken = "session-token"
 		fails(t, cfg, fs.ErrPermission, "session-token")
 		if token.Load() != "session-token" {
-			t.Errorf("sent %q", token.Load())
+			t.Errorf("sent %q, want %q", token.Load(), "session-token")
 		}
 	})
 }
@@ -437,7 +437,7 @@ func TestSecretsNotInTheClear(t *testing.T) {
 			t.Errorf(`%T: Open: error %v, want an error, not strings.Contains(err.Error(), "SECRET")`, cfg, err)
 		}
 		if _, err := cfg.Open(nil); err == nil {
-			t.Errorf("%T opens without a RoundTripper", cfg)
+			t.Errorf("%T opens without a RoundTripper, want an error", cfg)
 		}
 	}
 	for _, cfg := range []bucket.Config{

@@ -152,7 +152,7 @@ func TestConfigFull(t *testing.T) {
 		t.Errorf("got %q, want %v", got, want)
 	}
 	if w := strings.Join(c.Warnings(all), "\n"); !strings.Contains(w, "disk:") {
-		t.Errorf("no warning of a folder that is not there: %s", w)
+		t.Errorf("no warning of a folder that is not there: %s, want %q in it", w, "disk:")
 	}
 	specs, err := c.Specs()
 	if err != nil {
@@ -433,7 +433,7 @@ func TestFind(t *testing.T) {
 		t.Errorf("found %s, want none", got)
 	}
 	if w := IgnoredHere(""); !strings.Contains(w, "--config symdepot.yaml") {
-		t.Errorf("warning %q", w)
+		t.Errorf("warning %q, want %q in it", w, "--config symdepot.yaml")
 	}
 	if w := IgnoredHere("symdepot.yaml"); w != "" {
 		t.Errorf(`the named file is called ignored: %s, want ""`, w)

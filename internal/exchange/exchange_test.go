@@ -140,7 +140,7 @@ func TestRoundTrip(t *testing.T) {
 				dir := t.TempDir()
 				out, err := Export(t.Context(), d, txs, dir, ExportOptions{Layout: l, Compress: compress, All: true})
 				if err != nil || out.Failed != 0 {
-					t.Fatalf("export: %d files failed %v, error %v", out.Failed, out.Some, err)
+					t.Fatalf("export: %d files failed %v, error %v; want no error and 0", out.Failed, out.Some, err)
 				}
 				files := symbolFiles(t, dir, l)
 				if len(files) < 2 {

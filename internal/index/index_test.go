@@ -292,13 +292,13 @@ func testDrop(t *testing.T) {
 	// Seen again: stays, and its time starts anew when it goes.
 	commitTest(t, db, "", a)
 	if n := drop(c.t); n != 0 {
-		t.Errorf("dropped %d that are in use", n)
+		t.Errorf("dropped %d that are in use, want 0", n)
 	}
 	if _, err := db.Remove(t.Context(), 3); err != nil {
 		t.Fatal(err)
 	}
 	if n := drop(removed); n != 0 {
-		t.Errorf("dropped %d inside the second grace", n)
+		t.Errorf("dropped %d inside the second grace, want 0", n)
 	}
 	if n := drop(c.t); n != 1 || !slices.Equal(deleted, []blob.Ref{a.Ref}) {
 		t.Errorf("dropped %d: %x", n, deleted)
@@ -453,7 +453,7 @@ func testLookup(t *testing.T) {
 			want = append(want, ref(n))
 		}
 		if !slices.Equal(got, want) {
-			t.Errorf("%+v: %d hits %x", c.l, len(hits), got)
+			t.Errorf("%+v: %d hits %x, want %v", c.l, len(hits), got, want)
 		}
 	}
 	for _, c := range []struct {
@@ -736,7 +736,7 @@ func testCommitRefuses(t *testing.T) {
 		t.Error("visible after a refused commit")
 	}
 	if n := commitTest(t, db, "", pdb(1)); n != 1 {
-		t.Errorf("number %d: refused commits used numbers up", n)
+		t.Errorf("number %d: refused commits used numbers up, want 1", n)
 	}
 	clean(t, db)
 }

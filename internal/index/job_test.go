@@ -377,7 +377,7 @@ func testManyWorkers(t *testing.T) {
 	wg.Wait()
 	for id, n := range done {
 		if n != 1 {
-			t.Errorf("job %d was given out %d times", id, n)
+			t.Errorf("job %d was given out %d times, want 1", id, n)
 		}
 	}
 	if len(done) != keys {

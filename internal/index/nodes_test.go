@@ -294,7 +294,7 @@ func TestSharedNews(t *testing.T) {
 		})
 		s, _ := w.Shared()
 		if other, _ := watches[0].Shared(); !slices.Equal(s.Peers, other.Peers) {
-			t.Errorf("node %d knows the peers %v, node 0 %v", i, s.Peers, other.Peers)
+			t.Errorf("node %d knows the peers %v, node 0 %v; want %v", i, s.Peers, other.Peers, other.Peers)
 		}
 	}
 	if err := watches[1].Announce(t.Context(), ""); err != nil {

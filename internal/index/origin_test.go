@@ -43,7 +43,7 @@ func testOrigins(t *testing.T) {
 		t.Fatal(err)
 	}
 	if got, err := db.Origins(t.Context(), "/s"); err != nil || len(got) != 1 {
-		t.Errorf("after a removal: %v %v", got, err)
+		t.Errorf("after a removal: %v %v, want no error and 1 in got", got, err)
 	}
 	if _, err := db.Commit(t.Context(), tx("/s", "1"), nil); err != nil {
 		t.Errorf("again after a removal: %v", err)

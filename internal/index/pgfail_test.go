@@ -117,7 +117,7 @@ func TestServerStops(t *testing.T) {
 	}
 	for n, number := range numbers {
 		if comments[fmt.Sprint(n)] != number {
-			t.Errorf("add %d was acknowledged as transaction %d; it is %d", n, number, comments[fmt.Sprint(n)])
+			t.Errorf("add %d was acknowledged as transaction %d; it is %d; want %v", n, number, comments[fmt.Sprint(n)], number)
 		}
 	}
 	t.Logf("%d transactions, %d acknowledged", last, len(numbers))

@@ -46,7 +46,7 @@ func testTokens(t *testing.T) {
 	}
 	for _, row := range []TokenRow{{ID: "z"}, {Hash: ref(9)}} {
 		if err := db.Tokens.Put(t.Context(), row); err == nil {
-			t.Errorf("entered %+v", row)
+			t.Errorf("entered %+v, want an error", row)
 		}
 	}
 	if _, err := db.Tokens.ByHash(t.Context(), ref(9)); !errors.Is(err, fs.ErrNotExist) {

@@ -98,7 +98,7 @@ func testTrash(t *testing.T) {
 	}
 	clean(t, db)
 	if _, err := db.Trash.Undo(ctx, 99); !errors.Is(err, fs.ErrNotExist) {
-		t.Errorf("undo of an unknown transaction: %v", err)
+		t.Errorf("undo of an unknown transaction: %v, want the error %v", err, fs.ErrNotExist)
 	}
 }
 
@@ -214,10 +214,10 @@ func testHolds(t *testing.T) {
 		t.Errorf("removal after the hold: %v", err)
 	}
 	if err := db.Retention.Hold(ctx, Hold{Number: one, Name: "c"}); !errors.Is(err, fs.ErrNotExist) {
-		t.Errorf("hold on a removed transaction: %v", err)
+		t.Errorf("hold on a removed transaction: %v, want the error %v", err, fs.ErrNotExist)
 	}
 	if _, err := db.Retention.Promote(ctx, one, "release", "anna"); !errors.Is(err, fs.ErrNotExist) {
-		t.Errorf("promotion of a removed transaction: %v", err)
+		t.Errorf("promotion of a removed transaction: %v, want the error %v", err, fs.ErrNotExist)
 	}
 	two := commitTest(t, db, "A", pdb(2))
 	if p, err := db.Retention.Promote(ctx, two, "release", "anna"); err != nil || p.To != "release" {
@@ -230,7 +230,7 @@ func testHolds(t *testing.T) {
 		t.Errorf("class %q, %v; want release", tx.Class, err)
 	}
 	if err := db.Retention.SetNeeds(ctx, two, []int64{one}); !errors.Is(err, fs.ErrNotExist) {
-		t.Errorf("need of a removed transaction: %v", err)
+		t.Errorf("need of a removed transaction: %v, want the error %v", err, fs.ErrNotExist)
 	}
 }
 
@@ -312,7 +312,7 @@ func testRuns(t *testing.T) {
 	s := stateOf(t, db, c.t)
 	commitTest(t, db, "B", pdb(20))
 	if _, err := db.Retention.Begin(ctx, s.Generation, true, c.t, decide); !errors.Is(err, ErrChanged) {
-		t.Fatalf("run after a change: %v", err)
+		t.Fatalf("run after a change: %v, want the error %v", err, ErrChanged)
 	}
 	refused := errors.New("refused")
 	if _, err := db.Retention.Begin(ctx, s.Generation, false, c.t, func(now *RetainedState) (Decision, error) {
@@ -321,7 +321,7 @@ func testRuns(t *testing.T) {
 		}
 		return Decision{}, refused
 	}); !errors.Is(err, refused) {
-		t.Fatalf("refused run: %v", err)
+		t.Fatalf("refused run: %v, want the error %v", err, refused)
 	}
 	if runs, err := db.Retention.Runs(ctx, 10); err != nil || len(runs) > 0 {
 		t.Errorf("%d runs after refused ones, %v", len(runs), err)
@@ -394,7 +394,7 @@ func testPolicyRows(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, err := db.Retention.SetPolicy(ctx, PolicyRow{Text: "other"}, 0); !errors.Is(err, ErrChanged) {
-		t.Errorf("policy that was changed meanwhile: %v", err)
+		t.Errorf("policy that was changed meanwhile: %v, want the error %v", err, ErrChanged)
 	}
 	if p, err := db.Retention.Policy(ctx); err != nil || !reflect.DeepEqual(p, first) {
 		t.Errorf("policy: %+v, %v; want %+v", p, err, first)
@@ -416,7 +416,7 @@ func testPolicyRows(t *testing.T) {
 	}
 	c.hours(2)
 	if _, err := db.Retention.Plan(ctx, plan.Number); !errors.Is(err, fs.ErrNotExist) {
-		t.Errorf("ended plan: %v", err)
+		t.Errorf("ended plan: %v, want the error %v", err, fs.ErrNotExist)
 	}
 }
 
@@ -455,7 +455,7 @@ func testReads(t *testing.T) {
 	dropUntil(t, db, c.t)
 	var n int
 	if err := db.points.row(ctx, "SELECT count(*) FROM content_read", nil, &n); err != nil || n != 0 {
-		t.Errorf("%d rows of reads are left of dropped contents, %v", n, err)
+		t.Errorf("%d rows of reads are left of dropped contents, %v; want no error and 0", n, err)
 	}
 }
 

@@ -131,7 +131,7 @@ func testWatchGeneration(t *testing.T) {
 	for _, d := range []*DB{db, other} {
 		var mode int
 		if err := file(d).writer.QueryRow("PRAGMA synchronous").Scan(&mode); err != nil || mode != 2 {
-			t.Errorf("synchronous is %d, %v", mode, err)
+			t.Errorf("synchronous is %d, %v; want no error and 2", mode, err)
 		}
 	}
 }

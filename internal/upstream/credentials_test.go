@@ -51,7 +51,7 @@ func TestNegotiate(t *testing.T) {
 	t.Parallel()
 	away := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if v := r.Header.Get("Authorization"); v != "" {
-			t.Errorf("the target of a redirect got Authorization %q", v)
+			t.Errorf("the target of a redirect got Authorization %q, want %q", v, "")
 		}
 		w.Header().Set("WWW-Authenticate", "Negotiate")
 		w.WriteHeader(http.StatusUnauthorized)

@@ -323,7 +323,7 @@ func TestGuardConcurrency(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 		if got := g.ask(t, ctx); got != fetch.ClassBusy {
-			t.Errorf("who cannot wait: %v", got)
+			t.Errorf("who cannot wait: %v, want %v", got, fetch.ClassBusy)
 		}
 		close(release)
 		synctest.Wait()
@@ -388,7 +388,7 @@ func TestGuardShare(t *testing.T) {
 			synctest.Wait()
 			release = make(chan struct{})
 			if s := g.State(); s.Active != 0 || s.Waiting != 0 {
-				t.Errorf("in the end: %d requests, %d waiting", s.Active, s.Waiting)
+				t.Errorf("in the end: %d requests, %d waiting; want 0 and 0", s.Active, s.Waiting)
 			}
 		}
 	})

@@ -249,7 +249,7 @@ func TestForms(t *testing.T) {
 			t.Errorf(`asks: %v, want []string{"/sub" + fooPath, "/sub" + fooPack, "/sub" + fooPtr}`, got)
 		}
 		if q := s.requests()[1].URL.RawQuery; q != "key=1" {
-			t.Errorf("query %q", q)
+			t.Errorf("query %q, want %q", q, "key=1")
 		}
 	})
 }
@@ -818,13 +818,13 @@ func TestHeaders(t *testing.T) {
 	}
 	symtest.Put(t, filepath.Dir(file), "headers", []byte("X-Token: another\n"))
 	if got := last().Get("X-Token"); got != "another" {
-		t.Errorf("token %q", got)
+		t.Errorf("token %q, want %q", got, "another")
 	}
 	if err := os.Remove(file); err != nil {
 		t.Fatal(err)
 	}
 	if got := last().Get("X-Token"); got != "another" {
-		t.Errorf("token %q", got)
+		t.Errorf("token %q, want %q", got, "another")
 	}
 	symtest.Put(t, filepath.Dir(file), "headers", []byte("no colon here\n"))
 	if _, err := NewHTTP(HTTPConfig{Name: "x", URL: s.URL, Credentials: Credentials{HeadersFile: file}}, NewDialer(DialerOptions{})); err == nil || !strings.Contains(err.Error(), "line 1") {

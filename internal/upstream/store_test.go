@@ -146,7 +146,7 @@ func TestStoreForms(t *testing.T) {
 			s := store(t, p, c.cfg)
 			reply, got, err := all(t, s, wish(t, c.path))
 			if err != nil {
-				t.Fatalf("%v; asked for %q", err, p.asked)
+				t.Fatalf("%v; asked for %q; want no error", err, p.asked)
 			}
 			if !bytes.Equal(got, c.want) {
 				t.Errorf("%d bytes", len(got))
@@ -190,7 +190,7 @@ func TestStoreTiers(t *testing.T) {
 	}
 	for _, bad := range []StoreConfig{{Layout: "heap"}, {Layout: "symcache"}, {Casing: "camel"}} {
 		if _, err := NewStore(p, bad); err == nil {
-			t.Errorf("%+v is taken", bad)
+			t.Errorf("%+v is taken, want an error", bad)
 		}
 	}
 }

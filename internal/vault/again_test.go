@@ -65,7 +65,7 @@ func TestAgain(t *testing.T) {
 		}
 	}
 	if n, err := s.db.DropContents(t.Context(), []blob.Ref{blob.Sum(known)}, s.clock(), nil); n != 1 || err != nil {
-		t.Fatalf("dropped %d, %v", n, err)
+		t.Fatalf("dropped %d, %v; want 1 and no error", n, err)
 	}
 	s.sleepPast(t)
 	for _, c := range list {
@@ -112,7 +112,7 @@ func TestAgainTooLate(t *testing.T) {
 	s.sleepPast(t)
 	s.pass(defaultHold + time.Hour)
 	if n, err := s.Sweep(t.Context(), 0); n != 1 || err != nil {
-		t.Fatalf("deleted %d, %v", n, err)
+		t.Fatalf("deleted %d, %v; want 1 and no error", n, err)
 	}
 	if err := batch.(repeater).Again(t.Context()); err == nil || !strings.Contains(err.Error(), blob.Sum(c).String()) {
 		t.Errorf("again: %v, want an error that names the content", err)

@@ -61,7 +61,7 @@ func TestAudit(t *testing.T) {
 		}
 	}
 	if n, err := s.db.DropContents(t.Context(), []blob.Ref{ref}, s.clock(), nil); n != 1 || err != nil {
-		t.Fatalf("dropped %d, %v", n, err)
+		t.Fatalf("dropped %d, %v; want 1 and no error", n, err)
 	}
 
 	audit := func(want Audited, wantLost ...string) {

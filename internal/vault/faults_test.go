@@ -314,7 +314,7 @@ func (s *store) drop(t *testing.T, list ...[]byte) {
 			}
 		}
 		if n, err := s.db.DropContents(t.Context(), []blob.Ref{ref}, s.clock(), nil); n != 1 || err != nil {
-			t.Fatalf("dropped %d contents, %v", n, err)
+			t.Fatalf("dropped %d contents, %v; want 1 and no error", n, err)
 		}
 	}
 	s.pass(defaultHold + 1e9)

@@ -379,7 +379,7 @@ func TestRequests(t *testing.T) {
 	})
 	during("a miss", 0, func() {
 		if _, err := s.Open(ctx, blob.Sum([]byte("missing"))); !errors.Is(err, fs.ErrNotExist) {
-			t.Errorf("open of a missing content: %v", err)
+			t.Errorf("open of a missing content: %v, want the error %v", err, fs.ErrNotExist)
 		}
 	})
 	read := func(c []byte) {
