@@ -227,7 +227,7 @@ func TestBackupRefuses(t *testing.T) {
 	wantWhole(t, used, 2, 2)
 	wantWhole(t, others, 1, 1)
 	if _, err := os.Stat(filepath.Join(files, recordName)); !errors.Is(err, fs.ErrNotExist) {
-		t.Errorf("a refused folder was changed: %v", err)
+		t.Errorf("a refused folder was changed: %v, want the error %v", err, fs.ErrNotExist)
 	}
 	placed, err := Open(t.Context(), filepath.Join(t.TempDir(), "placed"), Options{Bucket: bucketOf(t, buckettest.S3(t))})
 	if err != nil {

@@ -1,15 +1,18 @@
 package depot
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io/fs"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/symdepot/symdepot/internal/blob"
+	"github.com/symdepot/symdepot/internal/index"
 	"github.com/symdepot/symdepot/internal/retention"
 	"github.com/symdepot/symdepot/internal/stage"
 )
@@ -259,4 +262,60 @@ func TestComment(t *testing.T) {
 			t.Errorf("comment of an unknown transaction: %v, want %v", err, fs.ErrNotExist)
 		}
 	})
+}
+
+// TestUnfinishedApplication: an application that is interrupted says what remains, and
+// so does the next preview; the same number goes on.
+func TestUnfinishedApplication(t *testing.T) {
+	t.Parallel()
+	d, c := openMovable(t)
+	for v := range byte(4) {
+		f, _ := symbols(2, v)
+		c.move(day)
+		pushBuild(t, d, stage.Labels{Product: "G", Version: fmt.Sprint(v), Class: "nightly"}, f)
+	}
+	c.move(10 * day)
+	setPolicy(t, d, "classes: [{name: nightly, keep_last: 1}]", "brake: 100%")
+	p := preview(t, d)
+	s, generation, err := d.Retention.Snapshot(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	policy, err := d.Retention.Policy(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	plan, err := policy.Policy.Plan(s, p.Now)
+	if err != nil {
+		t.Fatal(err)
+	}
+	// As if 1 of the 3 transactions had been removed before the interruption.
+	run, err := d.db.Retention.Begin(t.Context(), generation, true, d.now(), func(*index.RetainedState) (index.Decision, error) {
+		x, err := d.Retention.decision(plan, policy, "apply", "anna")
+		x.Removals = x.Removals[:1]
+		return x, err
+	})
+	if err != nil || run.Removed != 1 {
+		t.Fatalf("run: %+v, %v; want 1 removed transaction", run, err)
+	}
+	run.Outcome = index.RunUnfinished
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	_, err = d.Retention.finish(ctx, Applied{Run: run})
+	var unfinished *UnfinishedError
+	if !errors.As(err, &unfinished) || !errors.Is(err, context.Canceled) || !strings.Contains(err.Error(), "1 of 3 transactions were removed; symdepot policy apply "+p.Ticket.Number) {
+		t.Errorf("interrupted application: %v, want that 1 of 3 transactions was removed, and the command that goes on", err)
+	}
+}
+
+// openMovable opens a depot with a clock that the test moves.
+func openMovable(t *testing.T) (*Depot, *movable) {
+	t.Helper()
+	c := &movable{}
+	d, err := Open(t.Context(), filepath.Join(t.TempDir(), "depot"), Options{Now: c.now})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = d.Close() })
+	return d, c
 }

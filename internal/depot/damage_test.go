@@ -119,7 +119,7 @@ func TestAddHealsDamage(t *testing.T) {
 				t.Errorf("after adding it again: %d bytes, %v; want %d", len(got), err, len(body))
 			}
 			if v, err := d.Check.Verify(t.Context(), func(f Fault) { t.Errorf("fault: %+v", f) }, nil); err != nil || v.Faults != 0 {
-				t.Errorf("verify after adding it again: %d faults, %v", v.Faults, err)
+				t.Errorf("verify after adding it again: %d faults, %v; want no error and 0", v.Faults, err)
 			}
 		})
 	}
@@ -181,7 +181,7 @@ func TestUpstreamHealsDamage(t *testing.T) {
 				t.Errorf("the upstream was asked %d times, want once", n)
 			}
 			if v, err := d.Check.Verify(t.Context(), func(f Fault) { t.Errorf("fault: %+v", f) }, nil); err != nil || v.Faults != 0 {
-				t.Errorf("verify after the download: %d faults, %v", v.Faults, err)
+				t.Errorf("verify after the download: %d faults, %v; want no error and 0", v.Faults, err)
 			}
 		})
 	}
@@ -253,7 +253,7 @@ func TestRepair(t *testing.T) {
 		t.Errorf("derive after the repair: %+v, %v; want %+v", again, err, made)
 	}
 	if v, err := d.Check.Verify(t.Context(), func(f Fault) { t.Errorf("fault at the end: %+v", f) }, nil); err != nil || v.Faults != 0 {
-		t.Errorf("verify at the end: %d faults, %v", v.Faults, err)
+		t.Errorf("verify at the end: %d faults, %v; want no error and 0", v.Faults, err)
 	}
 }
 

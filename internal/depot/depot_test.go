@@ -135,7 +135,7 @@ func TestBestOfOneBuildID(t *testing.T) {
 			t.Errorf(".text, which the debug file has no contents for: %d bytes, %v", len(b), err)
 		}
 		if _, _, err = get(t, d, Scope{}, "buildid/"+progID+"/section/.nope"); !errors.Is(err, fs.ErrNotExist) {
-			t.Errorf("a missing section: %v", err)
+			t.Errorf("a missing section: %v, want the error %v", err, fs.ErrNotExist)
 		}
 	}
 }
@@ -179,7 +179,7 @@ func TestLookupByIDOnly(t *testing.T) {
 	c.t = c.t.Add(time.Hour)
 	add(t, d, "", file{"other.pdb", other})
 	if _, _, err := get(t, d, Scope{}, renamed); !errors.Is(err, fs.ErrNotExist) {
-		t.Errorf("an ambiguous id was answered: %v", err)
+		t.Errorf("an ambiguous id was answered: %v, want the error %v", err, fs.ErrNotExist)
 	}
 	if _, b, err := get(t, d, Scope{}, "other.pdb/"+id+"/other.pdb"); err != nil || !bytes.Equal(b, other) {
 		t.Errorf("by name and id: %v", err)
@@ -189,7 +189,7 @@ func TestLookupByIDOnly(t *testing.T) {
 		t.Errorf("a lower age: %v", err)
 	}
 	if _, _, err := get(t, d, Scope{}, "hello-x64.pdb/"+id[:32]+"99/hello-x64.pdb"); !errors.Is(err, fs.ErrNotExist) {
-		t.Errorf("a higher age than there is: %v", err)
+		t.Errorf("a higher age than there is: %v, want the error %v", err, fs.ErrNotExist)
 	}
 }
 
@@ -202,7 +202,7 @@ func TestImageNeverAnswersForItsPDB(t *testing.T) {
 	}
 	id := found[0].Object.DebugID.Breakpad()
 	if _, _, err := get(t, d, Scope{}, "hello-x64.pdb/"+id+"/hello-x64.pdb"); !errors.Is(err, fs.ErrNotExist) {
-		t.Errorf("the image was answered for the PDB: %v", err)
+		t.Errorf("the image was answered for the PDB: %v, want the error %v", err, fs.ErrNotExist)
 	}
 	if _, _, err := get(t, d, Scope{}, strings.ToLower(id[:2]+"/"+id[2:])+"/executable"); err != nil {
 		t.Errorf("unified, by debug id: %v", err)
@@ -226,7 +226,7 @@ func TestScope(t *testing.T) {
 		}
 	}
 	if _, _, err := get(t, d, Scope{Products: []string{"neither"}}, path); !errors.Is(err, fs.ErrNotExist) {
-		t.Errorf("outside the scope: %v", err)
+		t.Errorf("outside the scope: %v, want the error %v", err, fs.ErrNotExist)
 	}
 }
 
@@ -251,7 +251,7 @@ func TestVisibleUntilLastRemoval(t *testing.T) {
 		}
 	}
 	if _, _, err := get(t, d, Scope{}, path); !errors.Is(err, fs.ErrNotExist) {
-		t.Errorf("after the last: %v", err)
+		t.Errorf("after the last: %v, want the error %v", err, fs.ErrNotExist)
 	}
 	if got, err := d.Collect(t.Context(), time.Hour, false); err != nil || got.Contents != 0 {
 		t.Errorf("within the grace period: %+v %v", got, err)
@@ -264,7 +264,7 @@ func TestVisibleUntilLastRemoval(t *testing.T) {
 		t.Errorf("after it: %+v %v", got, err)
 	}
 	if _, err := d.blobs.Stat(t.Context(), blob.Sum(f.body)); !errors.Is(err, fs.ErrNotExist) {
-		t.Errorf("the blob is still there: %v", err)
+		t.Errorf("the blob is still there: %v, want the error %v", err, fs.ErrNotExist)
 	}
 }
 
@@ -279,7 +279,7 @@ func TestRollbackAndEmpty(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, _, err := get(t, d, Scope{}, "buildid/"+progID+"/debuginfo"); !errors.Is(err, fs.ErrNotExist) {
-		t.Errorf("visible before the commit: %v", err)
+		t.Errorf("visible before the commit: %v, want the error %v", err, fs.ErrNotExist)
 	}
 	tx.Rollback()
 	if _, err := tx.Commit(t.Context()); err == nil {
@@ -290,10 +290,10 @@ func TestRollbackAndEmpty(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, err := tx.Commit(t.Context()); !errors.Is(err, ErrEmpty) {
-		t.Errorf("an empty commit: %v", err)
+		t.Errorf("an empty commit: %v, want the error %v", err, ErrEmpty)
 	}
 	if n := add(t, d, "", f); n != 1 {
-		t.Errorf("the first transaction got number %d", n)
+		t.Errorf("the first transaction got number %d, want 1", n)
 	}
 	// What a killed add leaves is a blob that no row knows.
 	stray := []byte("left behind")
@@ -330,7 +330,7 @@ func TestAddRefuses(t *testing.T) {
 		}
 	}
 	if _, err := tx.Commit(t.Context()); !errors.Is(err, ErrEmpty) {
-		t.Errorf("something of the refused was kept: %v", err)
+		t.Errorf("something of the refused was kept: %v, want the error %v", err, ErrEmpty)
 	}
 }
 
@@ -419,7 +419,7 @@ func TestVariants(t *testing.T) {
 		n++
 	}
 	if n != 0 {
-		t.Errorf("%d blobs are left", n)
+		t.Errorf("%d blobs are left, want 0", n)
 	}
 }
 
@@ -442,13 +442,13 @@ func TestRuntimeHelpersFromOneFolder(t *testing.T) {
 func TestFormat(t *testing.T) {
 	dir := t.TempDir()
 	if _, err := Open(t.Context(), filepath.Join(dir, "none"), Options{MustExist: true}); !errors.Is(err, ErrNoDepot) {
-		t.Errorf("a missing depot: %v", err)
+		t.Errorf("a missing depot: %v, want the error %v", err, ErrNoDepot)
 	}
 	if err := os.WriteFile(filepath.Join(dir, "depot.json"), []byte(fmt.Sprintf(`{"format":%d}`, Format+1)), 0o644); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := Open(t.Context(), dir, Options{}); !errors.Is(err, ErrNewer) {
-		t.Errorf("a newer depot: %v", err)
+		t.Errorf("a newer depot: %v, want the error %v", err, ErrNewer)
 	}
 	if err := os.WriteFile(filepath.Join(dir, "depot.json"), []byte(`{`), 0o644); err != nil {
 		t.Fatal(err)
@@ -457,7 +457,7 @@ func TestFormat(t *testing.T) {
 		t.Error("a damaged stamp is taken")
 	}
 	if entries, _ := os.ReadDir(dir); len(entries) != 1 {
-		t.Errorf("something was touched: %v", entries)
+		t.Errorf("something was touched: %v, want 1 in entries", entries)
 	}
 	// A newer depot may permit programs of this version.
 	for floor, want := range map[int]error{Format: nil, Format + 1: ErrNewer} {

@@ -60,7 +60,7 @@ func TestCabinets(t *testing.T) {
 			body := testdata(t, name)
 			_, packed := cabinetPath(t, d, add(t, d, "", body))
 			if _, _, err := get(t, d, Scope{}, packed); !errors.Is(err, fs.ErrNotExist) {
-				t.Fatalf("%s before it was made: %v", packed, err)
+				t.Fatalf("%s before it was made: %v, want the error %v", packed, err, fs.ErrNotExist)
 			}
 			if n := len(d.forms.queue); n != map[bool]int{false: 0, true: 1}[make] {
 				t.Fatalf("%d jobs", n)
@@ -116,7 +116,7 @@ func TestCabinetTooLarge(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, _, err := get(t, d, Scope{}, packed); !errors.Is(err, fs.ErrNotExist) || len(d.forms.queue) != 0 {
-		t.Errorf("%v, %d jobs", err, len(d.forms.queue))
+		t.Errorf("%v, %d jobs; want the error %v and 0 in queue", err, len(d.forms.queue), fs.ErrNotExist)
 	}
 }
 
@@ -149,13 +149,13 @@ func TestDeriveOnce(t *testing.T) {
 		}
 	}
 	if left, _ := filepath.Glob(filepath.Join(d.dir, ".scratch-*")); len(left) != 0 {
-		t.Errorf("left behind: %q", left)
+		t.Errorf("left behind: %q, want 0 in left", left)
 	}
 	if _, err := d.forms.derive(t.Context(), Form{Ref: blob.Sum([]byte("?")), Tool: transcode.Cab}); !errors.Is(err, fs.ErrNotExist) {
-		t.Errorf("of a content that is not there: %v", err)
+		t.Errorf("of a content that is not there: %v, want the error %v", err, fs.ErrNotExist)
 	}
 	d.forms.close()
 	if _, err := d.forms.derive(t.Context(), Form{Ref: blob.Sum([]byte("!")), Tool: transcode.Cab}); !errors.Is(err, context.Canceled) {
-		t.Errorf("after the end: %v", err)
+		t.Errorf("after the end: %v, want the error %v", err, context.Canceled)
 	}
 }

@@ -86,7 +86,7 @@ func TestMSFZIsAnotherQuestion(t *testing.T) {
 		}
 	}
 	if took.Load() != 2 || plain.Load() != 1 {
-		t.Errorf("asked %d times with and %d without MSFZ", took.Load(), plain.Load())
+		t.Errorf("asked %d times with and %d without MSFZ, want 2 and 1", took.Load(), plain.Load())
 	}
 }
 
@@ -245,7 +245,7 @@ func TestSourceTexts(t *testing.T) {
 		}
 	}
 	if s.asked.Load() != 2 {
-		t.Errorf("asked %d times", s.asked.Load())
+		t.Errorf("asked %d times, want 2", s.asked.Load())
 	}
 	for range 2 {
 		if _, err := fetched(t.Context(), t, d, "buildid/"+id+"/source/none.h"); !errors.Is(err, fs.ErrNotExist) {
@@ -253,7 +253,7 @@ func TestSourceTexts(t *testing.T) {
 		}
 	}
 	if s.asked.Load() != 3 {
-		t.Errorf("asked %d times", s.asked.Load())
+		t.Errorf("asked %d times, want 3", s.asked.Load())
 	}
 	if _, err := d.Check.Verify(t.Context(), func(f Fault) { t.Errorf("Verify reports %+v, want no fault", f) }, nil); err != nil {
 		t.Error(err)
@@ -267,7 +267,7 @@ func TestSectionDownloadsDebugFile(t *testing.T) {
 	s := &elsewhere{name: "s"}
 	s.fetch = func(_ context.Context, ask fetch.Ask) (*fetch.Reply, error) {
 		if ask.Request.Form != layout.FormFile {
-			t.Errorf("asked for form %d", ask.Request.Form)
+			t.Errorf("asked for form %d, want %v", ask.Request.Form, layout.FormFile)
 		}
 		return &fetch.Reply{Body: io.NopCloser(bytes.NewReader(elf.body)), Size: int64(len(elf.body)), Name: "prog", Path: "p"}, nil
 	}
@@ -353,6 +353,6 @@ func TestFatFile(t *testing.T) {
 		}
 	}
 	if s.asked.Load() != 1 {
-		t.Errorf("asked %d times", s.asked.Load())
+		t.Errorf("asked %d times, want 1", s.asked.Load())
 	}
 }

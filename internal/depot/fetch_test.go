@@ -157,7 +157,7 @@ func TestFetchOnceForEverybody(t *testing.T) {
 	_ = w.Close()
 	wg.Wait()
 	if n := s.asked.Load(); n != 1 {
-		t.Errorf("the source was asked %d times", n)
+		t.Errorf("the source was asked %d times, want 1", n)
 	}
 	// From now on it is the depot's.
 	got, err := fetched(t.Context(), t, d, symPath)
@@ -197,7 +197,7 @@ func TestEndIsWithheld(t *testing.T) {
 		}
 		cancel()
 		if n, err := g.ReadAt(got[:1], int64(len(got))); n != 0 || !errors.Is(err, context.Canceled) {
-			t.Errorf("size %d: byte %d was given before the end: %d, %v", size, len(got), n, err)
+			t.Errorf("size %d: byte %d was given before the end: %d, %v; want 0 and the error %v", size, len(got), n, err, context.Canceled)
 		}
 		_ = g.Close()
 		<-written
@@ -233,11 +233,11 @@ func TestWrongFileIsNeverWhole(t *testing.T) {
 		t.Errorf("%d bytes of %d, %v", len(got), len(wrong), err)
 	}
 	if n := countBlobs(t, d); n != 0 {
-		t.Errorf("%d files were kept", n)
+		t.Errorf("%d files were kept, want 0", n)
 	}
 	// Remembered as broken: not asked again.
 	if _, err := fetched(t.Context(), t, d, symPath); !errors.Is(err, fs.ErrNotExist) || s.asked.Load() != 1 {
-		t.Errorf("%v, asked %d times", err, s.asked.Load())
+		t.Errorf("%v, asked %d times; want the error %v and 1", err, s.asked.Load(), fs.ErrNotExist)
 	}
 
 	short, right := &elsewhere{name: "short"}, &elsewhere{name: "right"}
@@ -311,7 +311,7 @@ func TestMissIsRefreshedInBackground(t *testing.T) {
 	s.sends("app.sym", body)
 	clk.t = clk.t.Add(50 * time.Minute)
 	if _, err := fetched(t.Context(), t, d, symPath); !errors.Is(err, fs.ErrNotExist) {
-		t.Fatalf("the remembered answer: %v", err)
+		t.Fatalf("the remembered answer: %v, want the error %v", err, fs.ErrNotExist)
 	}
 	d.fetch.Wait()
 	if got, err := fetched(t.Context(), t, d, symPath); err != nil || !bytes.Equal(got, body) || s.asked.Load() != 2 {
@@ -438,7 +438,7 @@ func TestFetchOutlivesItsClient(t *testing.T) {
 	}
 	cancel()
 	if err := <-done; !errors.Is(err, context.Canceled) {
-		t.Errorf("the client: %v", err)
+		t.Errorf("the client: %v, want the error %v", err, context.Canceled)
 	}
 	if _, err := w.Write(body[1000:]); err != nil {
 		t.Fatal(err)
@@ -523,7 +523,7 @@ func TestEviction(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, err := d.Open(t.Context(), Scope{}, request(t, path(0))); !errors.Is(err, fs.ErrNotExist) {
-		t.Errorf("unused for two days: %v", err)
+		t.Errorf("unused for two days: %v, want the error %v", err, fs.ErrNotExist)
 	}
 	if f, err = d.Open(t.Context(), Scope{}, request(t, path(1))); err != nil {
 		t.Fatalf("added: %v", err)
@@ -581,7 +581,7 @@ func TestExpiredRowsAreDeleted(t *testing.T) {
 	d.tidy(t.Context())
 	_, misses, err := d.Cache.Stats(t.Context())
 	if err != nil || len(misses) != 0 {
-		t.Errorf("misses are left: %+v, %v", misses, err)
+		t.Errorf("misses are left: %+v, %v; want no error and 0 in misses", misses, err)
 	}
 	if err := d.Missing.List(t.Context(), WantedFilter{}, func(w Wanted) error {
 		t.Errorf("still wanted: %+v", w)

@@ -211,7 +211,7 @@ func TestTranscodedOnce(t *testing.T) {
 	}
 	all.Wait()
 	if n := p.runs(t, "App.pdb"); n != 1 {
-		t.Errorf("%d runs", n)
+		t.Errorf("%d runs, want 1", n)
 	}
 	held := p.held(t, key)
 	if want := string(transcodetest.Body("app.pdb", key.ID, "3.1.0")); len(held) != 1 || held["3.1.0"] != want {
@@ -254,14 +254,14 @@ func TestFailuresAreRemembered(t *testing.T) {
 		p.clock.move(time.Minute)
 		p.wait(t, key, "3.1.0", jobs.Failed)
 		if n := p.runs(t, "bad.pdb"); n != 1 {
-			t.Errorf("%d runs", n)
+			t.Errorf("%d runs, want 1", n)
 		}
 	})
 	t.Run("another version", func(t *testing.T) {
 		p.open(t, Options{}, dir, "-version", "3.2.0")
 		p.wait(t, key, "3.2.0", jobs.Done)
 		if n := p.runs(t, "bad.pdb"); n != 2 {
-			t.Errorf("%d runs", n)
+			t.Errorf("%d runs, want 2", n)
 		}
 	})
 	t.Run("another content", func(t *testing.T) {
@@ -332,7 +332,7 @@ func TestPDBFromUpstream(t *testing.T) {
 	src.sends("far.pdb", body)
 	p.wait(t, key, "3.1.0", jobs.Done)
 	if len(p.held(t, key)) != 1 || src.asked.Load() != 1 {
-		t.Errorf("%v, asked %d times", p.held(t, key), src.asked.Load())
+		t.Errorf("%v, asked %d times; want 1 and 1", p.held(t, key), src.asked.Load())
 	}
 	// All say that they have none: it is absent.
 	_, g = pdbOf(t, 3)
@@ -575,7 +575,7 @@ func TestWorkers(t *testing.T) {
 			t.Errorf("result of the first worker: %v, want %v", err, jobs.ErrLeaseLost)
 		}
 		if held := p.held(t, key); len(held) != 0 {
-			t.Errorf("%d refused results were kept", len(held))
+			t.Errorf("%d refused results were kept, want 0 in held", len(held))
 		}
 	})
 	t.Run("a result may be sent again", func(t *testing.T) {

@@ -62,7 +62,7 @@ func TestModes(t *testing.T) {
 		d := open(t, dir, Options{})
 		modesBelow(t, filepath.Dir(dir), 0o700, 0o600)
 		if m := verified(t, d); m != "" {
-			t.Errorf("verify names the modes of a new depot: %s", m)
+			t.Errorf("verify names the modes of a new depot: %s, want %q", m, "")
 		}
 	})
 	t.Run("in a folder that exists", func(t *testing.T) {
@@ -73,7 +73,7 @@ func TestModes(t *testing.T) {
 		d := open(t, dir, Options{})
 		modesBelow(t, dir, 0o700, 0o600)
 		if m := verified(t, d); m != "" {
-			t.Errorf("verify names the modes of a depot that nobody else can read: %s", m)
+			t.Errorf("verify names the modes of a depot that nobody else can read: %s, want %q", m, "")
 		}
 	})
 	t.Run("existing", func(t *testing.T) {

@@ -160,7 +160,7 @@ func TestNodesForms(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, err := list[0].forms.known(t.Context(), want); !errors.Is(err, fs.ErrNotExist) {
-		t.Errorf("a form that nobody has made: error %v", err)
+		t.Errorf("a form that nobody has made: error %v, want the error %v", err, fs.ErrNotExist)
 	}
 	made, err := list[1].forms.derive(t.Context(), want)
 	if err != nil || made.Size == 0 {

@@ -3,6 +3,7 @@ package depot
 import (
 	"bufio"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"math/rand/v2"
@@ -13,7 +14,11 @@ import (
 	"testing"
 	"time"
 
+	"github.com/symdepot/symdepot/internal/bucket"
+	"github.com/symdepot/symdepot/internal/bucket/buckettest"
+	"github.com/symdepot/symdepot/internal/index/pgtest"
 	"github.com/symdepot/symdepot/internal/retention"
+	"github.com/symdepot/symdepot/internal/upstream"
 )
 
 // retainChild makes the test binary a process that pushes builds into the depot
@@ -25,9 +30,9 @@ const killPolicy = "retention:\n  classes: [{name: nightly, keep_last: 2}]\n  de
 
 // retainForever pushes, applies, restores and collects until it is killed, and
 // prints each step.
-func retainForever(dir string) error {
+func retainForever(where string) error {
 	ctx := context.Background()
-	d, err := Open(ctx, dir, Options{})
+	d, err := openRetained(ctx, where)
 	if err != nil {
 		return err
 	}
@@ -78,6 +83,41 @@ func retainForever(dir string) error {
 	}
 }
 
+// sharedDepot is a depot in PostgreSQL and a bucket, for other processes.
+type sharedDepot struct{ Database, Endpoint, Bucket, User, Secret, Local string }
+
+// openRetained opens the depot in a folder, or the one that the JSON of a
+// sharedDepot names.
+func openRetained(ctx context.Context, where string) (*Depot, error) {
+	if !strings.HasPrefix(where, "{") {
+		return Open(ctx, where, Options{})
+	}
+	var s sharedDepot
+	if err := json.Unmarshal([]byte(where), &s); err != nil {
+		return nil, err
+	}
+	b, err := upstream.OpenBucket(&bucket.S3Config{Bucket: s.Bucket, Prefix: "depot", Endpoint: s.Endpoint, Region: "us-east-1", AccessKey: s.User, SecretKey: s.Secret},
+		upstream.NewDialer(upstream.DialerOptions{}))
+	if err != nil {
+		return nil, err
+	}
+	return Open(ctx, s.Database, Options{Bucket: b, Local: s.Local})
+}
+
+// TestRetentionKilledPostgres is TestRetentionKilled with PostgreSQL and a bucket.
+func TestRetentionKilledPostgres(t *testing.T) {
+	t.Parallel()
+	if os.Getenv("SYMDEPOT_TORTURE") == "" {
+		t.Skip("starts and kills processes for minutes: runs with make torture (SYMDEPOT_TORTURE=1)")
+	}
+	database, s3 := pgtest.New(t).Database(t), buckettest.S3(t)
+	where, err := json.Marshal(sharedDepot{database, s3.Endpoint, s3.Bucket, s3.User, s3.Secret, t.TempDir()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	killRetaining(t, string(where), 40)
+}
+
 // TestRetentionKilled kills processes that apply a policy, restore builds and
 // collect garbage, at random moments: the depot stays sound, each build is visible
 // with all its files or not at all, and in the end nothing is left that no build
@@ -87,8 +127,17 @@ func TestRetentionKilled(t *testing.T) {
 	if testing.Short() {
 		t.Skip("starts and kills processes for some seconds: run it without -short")
 	}
-	dir := filepath.Join(t.TempDir(), "depot")
-	d, err := Open(t.Context(), dir, Options{})
+	rounds := 15
+	if os.Getenv("SYMDEPOT_TORTURE") != "" {
+		rounds = 200
+	}
+	killRetaining(t, filepath.Join(t.TempDir(), "depot"), rounds)
+}
+
+// killRetaining kills processes that use the depot named, again and again.
+func killRetaining(t *testing.T, where string, rounds int) {
+	t.Helper()
+	d, err := openRetained(t.Context(), where)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -98,14 +147,10 @@ func TestRetentionKilled(t *testing.T) {
 		t.Fatal(err)
 	}
 	rng := rand.New(rand.NewPCG(3, 4))
-	rounds := 15
-	if os.Getenv("SYMDEPOT_TORTURE") != "" {
-		rounds = 200
-	}
 	steps := map[string]int{}
 	for range rounds {
 		cmd := exec.CommandContext(t.Context(), exe)
-		cmd.Env = append(os.Environ(), retainChild+"="+dir)
+		cmd.Env = append(os.Environ(), retainChild+"="+where)
 		cmd.Stderr = os.Stderr
 		out, err := cmd.StdoutPipe()
 		if err != nil {
@@ -153,8 +198,8 @@ func TestRetentionKilled(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if on := storedBytes(t, d); on != u.Live+u.Cached {
-		t.Errorf("%d bytes are on disk, and builds and unfinished pushes hold %d", on, u.Live+u.Cached)
+	if on := keptBytes(t, d); on != u.Live+u.Cached {
+		t.Errorf("%d bytes are kept, and builds and unfinished pushes hold %d", on, u.Live+u.Cached)
 	}
 	if steps["applied"] == 0 || steps["restored"] == 0 || steps["collected"] == 0 {
 		t.Errorf("steps: %v, want some of each", steps)

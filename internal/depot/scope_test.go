@@ -79,7 +79,7 @@ func TestDerivedFollowsItsSource(t *testing.T) {
 	}
 	path := "hello-x86.pdb/" + id.Breakpad() + "/hello-x86.pd_"
 	if _, _, err := get(t, d, Scope{Products: []string{""}}, path); !errors.Is(err, fs.ErrNotExist) {
-		t.Errorf("a cabinet for others: %v", err)
+		t.Errorf("a cabinet for others: %v, want the error %v", err, fs.ErrNotExist)
 	}
 	f, _, err := get(t, d, Scope{Products: []string{"theirs"}}, path)
 	if err != nil {

@@ -74,7 +74,7 @@ func TestServedFolders(t *testing.T) {
 		t.Errorf("a cabinet of a foreign file: %v", err)
 	}
 	if _, _, err := get(t, d, Scope{Products: []string{"P"}}, path); !errors.Is(err, fs.ErrNotExist) {
-		t.Errorf("a scope of products sees the store: %v", err)
+		t.Errorf("a scope of products sees the store: %v, want the error %v", err, fs.ErrNotExist)
 	}
 	if _, b, err := get(t, d, Scope{}, "buildid/"+progID+"/debuginfo"); err != nil || !bytes.Equal(b, elf.body) {
 		t.Errorf("from the second: %d bytes, %v", len(b), err)
@@ -84,7 +84,7 @@ func TestServedFolders(t *testing.T) {
 		t.Errorf("a section: %+v %v", f, err)
 	}
 	if _, _, err := get(t, d, Scope{}, "buildid/"+progID+"/section/.nothing"); !errors.Is(err, fs.ErrNotExist) {
-		t.Errorf("a section that is not there: %v", err)
+		t.Errorf("a section that is not there: %v, want the error %v", err, fs.ErrNotExist)
 	}
 
 	// The depot's own comes first.
@@ -124,7 +124,7 @@ func TestGenerationOfFolders(t *testing.T) {
 		c.t = c.t.Add(time.Second)
 	}
 	if len(seen) != 3 {
-		t.Errorf("%d generations in three seconds", len(seen))
+		t.Errorf("%d generations in three seconds, want 3 in seen", len(seen))
 	}
 }
 
@@ -157,7 +157,7 @@ func TestImportedTransaction(t *testing.T) {
 		t.Errorf(`Transaction: %+v, error %v; want Files 1, tx.Time.Equal(at), Kind "import", Origin not nil, Origin.Number "0000000007"`, tx, err)
 	}
 	if _, err := take(); !errors.Is(err, ErrImported) {
-		t.Errorf("a second time: %v", err)
+		t.Errorf("a second time: %v, want the error %v", err, ErrImported)
 	}
 	if got, err := d.Origins(t.Context(), "/s"); err != nil || got["0000000007"] != n {
 		t.Errorf(`Origins("/s"): %v, error %v; want got["0000000007"] %v`, got, err, n)

@@ -336,7 +336,7 @@ func TestSymCacheUpstream(t *testing.T) {
 	ask := symAsk(t, "/v3.1.0/App.pdb/"+appGUID+"/33")
 	ask.Via = []string{"us"}
 	if got := told(t, d, ask); got != "3.0.7 far away" || polls != 3 {
-		t.Errorf("%s after %d polls", got, polls)
+		t.Errorf("%s after %d polls, want %q and 3", got, polls, "3.0.7 far away")
 	}
 	if seen.Request.SymCache.Key.ID.Age != 33 || seen.Request.Name != "App.pdb" || seen.Request.SymCache.Version.Segment() != "v3.1.0" || len(seen.Via) != 1 {
 		t.Errorf(`got %+v, want Request.SymCache.Key.ID.Age 33, Request.Name "App.pdb", Request.SymCache.Version.Segment() "v3.1.0", Via of length 1`, seen)
@@ -348,10 +348,10 @@ func TestSymCacheUpstream(t *testing.T) {
 	exceeds := ask
 	exceeds.Exceeds = symcache.Version{Major: 3, Patch: 7}
 	if got := told(t, d, exceeds); got != "not modified" || polls != 3 {
-		t.Errorf("%s after %d polls", got, polls)
+		t.Errorf("%s after %d polls, want %q and 3", got, polls, "not modified")
 	}
 	if got := told(t, d, ask); got != "3.0.7 far away" || polls != 3 {
-		t.Errorf("%s after %d polls", got, polls)
+		t.Errorf("%s after %d polls, want %q and 3", got, polls, "3.0.7 far away")
 	}
 	// Later it may have; the old file is sent at once.
 	clock.move(2 * time.Hour)
@@ -387,13 +387,13 @@ func TestSymCacheUpstreamFails(t *testing.T) {
 		}
 	}
 	if one.asked.Load() != 1 || two.asked.Load() != 1 {
-		t.Errorf("asked %d and %d times", one.asked.Load(), two.asked.Load())
+		t.Errorf("asked %d and %d times, want 1 and 1", one.asked.Load(), two.asked.Load())
 	}
 	// A minute later the one that did not answer is worth another question.
 	clock.move(2 * time.Minute)
 	one.gives("4.0.0", "not for this client")
 	if got := sync(); got != "not found" || one.asked.Load() != 2 || two.asked.Load() != 1 {
-		t.Errorf("%s; asked %d and %d times", got, one.asked.Load(), two.asked.Load())
+		t.Errorf("%s; asked %d and %d times; want %q, 2 and 1", got, one.asked.Load(), two.asked.Load(), "not found")
 	}
 	for _, bad := range []string{"", "SYMC\x08\x00\x00\x00", "CMYS"} {
 		clock.move(2 * time.Hour)
@@ -455,7 +455,7 @@ func TestSymCacheServerOnce(t *testing.T) {
 	close(begin)
 	all.Wait()
 	if n := far.asked.Load(); n != 1 || good.Load() != 50 {
-		t.Errorf("%d questions, %d right answers", n, good.Load())
+		t.Errorf("%d questions, %d right answers; want 1 and 50", n, good.Load())
 	}
 }
 
@@ -468,7 +468,7 @@ func TestSymCacheFallback(t *testing.T) {
 	body, g := pdbOf(t, 1)
 	add(t, p.Depot, "Product", file{"App.pdb", body})
 	if got := told(t, p.Depot, symAsk(t, "/v3.0.0/app.pdb/"+g.Upper())); !strings.HasPrefix(got, "3.1.0 made by") || far.asked.Load() != 1 {
-		t.Errorf("%s; asked %d times", got, far.asked.Load())
+		t.Errorf("%s; asked %d times; want %q at the beginning and 1", got, far.asked.Load(), "3.1.0 made by")
 	}
 }
 
@@ -492,7 +492,7 @@ func TestSymCacheScope(t *testing.T) {
 		ask.Products = []string{"Other"}
 	}
 	if n := p.runs(t, "app.pdb"); n != 1 {
-		t.Errorf("%d runs", n)
+		t.Errorf("%d runs, want 1", n)
 	}
 }
 
@@ -672,7 +672,7 @@ func TestSymCacheQueueIsBounded(t *testing.T) {
 	for n := range mostClientJobs - 1 {
 		key := SymCacheKey{Name: "filler.pdb", ID: debugid.ID{GUID: debugid.GUID{1, byte(n)}, Age: 1}}
 		if st, err := d.SymCache().RequestSymCacheFor(t.Context(), key, version(t, "4.1.0"), "192.0.2.1"); err != nil || st != jobs.Queued {
-			t.Fatalf("job %d: %v, %v", n, st, err)
+			t.Fatalf("job %d: %v, %v; want no error and %v", n, st, err, jobs.Queued)
 		}
 	}
 	if got := ask(2, "192.0.2.1"); got != "not found" {
