@@ -34,6 +34,9 @@ const (
 	// LongWords writes "constructor" and "destructor" instead of "ctor" and "dtor"
 	// in the names of functions that the compiler makes.
 	LongWords
+	// StdInt writes "int64_t" and "uint64_t" instead of "__int64" and "unsigned __int64",
+	// and the same for 128 bits.
+	StdInt
 	// Parentheses writes "(anonymous namespace)" instead of
 	// "`anonymous namespace'".
 	Parentheses
@@ -41,7 +44,7 @@ const (
 	// Brief is the form of names in Breakpad symbol files: scopes, names and
 	// parameters only.
 	Brief = NoAccess | NoMember | NoConvention | NoClassKey | NoReturn | NoVariableType | NoThunk |
-		Hug | SplitAngles | LongWords | Parentheses
+		Hug | SplitAngles | LongWords | StdInt | Parentheses
 )
 
 // Limits of one name. MaxLength holds for the name and for its text.

@@ -241,6 +241,11 @@ func (w *msPrinter) quals(q quals, before bool) {
 	}
 }
 
+// stdInts are the names of StdInt.
+var stdInts = map[string]string{
+	"__int64": "int64_t", "unsigned __int64": "uint64_t", "__int128": "int128_t", "unsigned __int128": "uint128_t",
+}
+
 // whole writes a type that declares nothing.
 func (w *msPrinter) whole(t *msType) {
 	w.before(t)
@@ -254,7 +259,9 @@ func (w *msPrinter) before(t *msType) {
 	}
 	switch t.kind {
 	case namedType:
-		if t.name == nil || !w.has(NoClassKey) {
+		if text := stdInts[t.text]; text != "" && w.has(StdInt) {
+			w.str(text)
+		} else if t.name == nil || !w.has(NoClassKey) {
 			w.str(t.text)
 		}
 		if t.name != nil {
@@ -290,6 +297,9 @@ func (w *msPrinter) pointer(t *msType) {
 	}
 	if !w.has(Hug) || t.elem.kind == arrayType || t.name != nil || t.quals&isUnaligned != 0 {
 		w.space()
+	}
+	if w.has(Hug) && t.elem.kind >= arrayType && w.last() != ' ' {
+		w.str(" ")
 	}
 	if t.quals&isUnaligned != 0 {
 		w.str("__unaligned ")
