@@ -346,3 +346,93 @@ func compareRows(t *testing.T, base uint64, list []functab.Frame, out []byte) {
 		t.Errorf("%d rows equal, %d frames not found; want some, and all", rows, skipped)
 	}
 }
+
+// TestEHFrameReadelf compares each row without an expression with those that GNU
+// readelf prints.
+func TestEHFrameReadelf(t *testing.T) {
+	t.Parallel()
+	tool := symtest.Tool(t, "readelf")
+	for _, path := range []string{"../testdata/elf/prog-sha1", "../testdata/elf/libprog.so", "/lib/x86_64-linux-gnu/libm.so.6", "/bin/ls"} {
+		if _, err := os.Stat(path); err != nil {
+			continue
+		}
+		s := elfSections(t, path)
+		list, _ := frames(t, convertSections(s))
+		cmd := exec.Command(tool, "--debug-dump=frames-interp", path)
+		cmd.Env = append(os.Environ(), "LC_ALL=C")
+		out, err := cmd.Output()
+		var exit *exec.ExitError // readelf complains about other sections
+		if err != nil && !errors.As(err, &exit) {
+			t.Fatal(err)
+		}
+		rows, expressions := readelfRows(t, s.Base, list, string(out))
+		t.Logf("%s: %d rows equal, %d with expressions", path, rows, expressions)
+		if rows == 0 {
+			t.Errorf("%s: no row was compared", path)
+		}
+	}
+}
+
+func readelfRows(t *testing.T, base uint64, list []functab.Frame, out string) (rows, expressions int) {
+	t.Helper()
+	byStart := map[uint64]functab.Frame{}
+	for _, f := range list {
+		byStart[f.Start] = f
+	}
+	fde := regexp.MustCompile(` FDE .* pc=([0-9a-f]+)\.\.`)
+	var f functab.Frame
+	var names []string
+	for line := range strings.Lines(out) {
+		fields := strings.Fields(line)
+		switch {
+		case len(fields) < 2:
+			continue
+		case strings.Contains(line, " CIE "):
+			f = functab.Frame{}
+			continue
+		case fde.MatchString(line):
+			start, _ := strconv.ParseUint(fde.FindStringSubmatch(line)[1], 16, 64)
+			f = byStart[start-base]
+			continue
+		case fields[0] == "LOC":
+			names = fields[1:]
+			continue
+		}
+		at, err := strconv.ParseUint(fields[0], 16, 64)
+		if err != nil || f.CFI == "" || len(fields) != len(names)+1 {
+			continue
+		}
+		var want []string
+		known := true
+		for i, cell := range fields[1:] {
+			name := "$" + names[i]
+			if names[i] == "ra" {
+				name = ".ra"
+			}
+			switch n := cell[1:]; {
+			case cell == "exp" || cell == "vexp":
+				known = false
+			case names[i] == "CFA":
+				m := llvmReg.FindStringSubmatch(cell)
+				want = append(want, ".cfa: $"+m[1]+" "+strings.TrimPrefix(m[2], "+")+" +")
+			case cell == "u" && name == ".ra":
+				want = append(want, ".ra: 0")
+			case cell == "u", cell == "s":
+			case cell[0] == 'c':
+				want = append(want, name+": .cfa "+strings.TrimPrefix(n, "+")+" + ^")
+			default:
+				t.Fatalf("readelf's cell %q at %#x is not known", cell, at)
+			}
+		}
+		if !known {
+			expressions++
+			continue
+		}
+		slices.Sort(want)
+		if got := merged(f, at-base); got != strings.Join(want, " ") {
+			t.Fatalf("row at %#x: got %s, want %s", at, got, strings.Join(want, " "))
+		}
+		rows++
+	}
+	return rows, expressions
+}
