@@ -347,7 +347,11 @@ func TestPushAgents(t *testing.T) {
 			return m[1]
 		}
 		within, count := value(`bucket{for="`+what+`",le="1"}`), value(`count{for="`+what+`"}`)
-		if within != count {
+		switch {
+		case within == count:
+		case symtest.Wine() != "":
+			t.Logf("waits for %s: %s of %s are not longer than a second; one process of Wine serves all others", what, within, count)
+		default:
 			t.Errorf("waits for %s: %s of %s are not longer than a second, want all", what, within, count)
 		}
 		t.Logf("waits for %s: %s, up to 0.1 s %s, up to 0.3 s %s, sum %s s", what, count, value(`bucket{for="`+what+`",le="0.1"}`), value(`bucket{for="`+what+`",le="0.3"}`), value(`sum{for="`+what+`"}`))
