@@ -16,6 +16,7 @@ import (
 
 	"github.com/symdepot/symdepot/functab"
 	"github.com/symdepot/symdepot/internal/symtest"
+	"github.com/symdepot/symdepot/pdb"
 )
 
 // tables reads a symbol file.
@@ -337,6 +338,47 @@ func TestRealSymFiles(t *testing.T) {
 			t.Logf("%d of %d records lost or changed; %d bytes of text, %d of tables: %+v", lost, all, len(in), c.Bytes, c)
 			if lost*200 > all {
 				t.Errorf("%d of %d records are lost or changed, want less than 0.5 %%", lost, all)
+			}
+		})
+	}
+}
+
+// TestSymOfPDBs writes the symbol files of PDBs, which strict parsers accept and
+// which do not change when they are read and written again.
+func TestSymOfPDBs(t *testing.T) {
+	t.Parallel()
+	names, _ := filepath.Glob("../testdata/pdb/*.pdb")
+	more, _ := filepath.Glob(filepath.Join(os.Getenv("SYMDEPOT_MATERIAL"), "public/npm/node-pty/win32-x64/*.pdb"))
+	for _, name := range append(names, more...) {
+		t.Run(filepath.Base(name), func(t *testing.T) {
+			t.Parallel()
+			in, err := os.Open(name)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer func() { _ = in.Close() }()
+			info, err := in.Stat()
+			if err != nil {
+				t.Fatal(err)
+			}
+			p, err := pdb.Open(in, info.Size())
+			if err != nil {
+				t.Fatal(err)
+			}
+			b := functab.NewBuilder(p.Module(filepath.Base(name)), functab.Limits{})
+			if err := p.Functions(t.Context(), b, pdb.FunctionOptions{Workers: 1}); err != nil {
+				t.Fatal(err)
+			}
+			tab, err := b.Table(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			one := symOf(t, tab, SymOptions{})
+			if err := strict(one); err != nil {
+				t.Fatal(err)
+			}
+			if two := symOf(t, tables(t, one), SymOptions{}); two != one {
+				t.Errorf("the symbol file of %d bytes changes when it is read and written", len(one))
 			}
 		})
 	}

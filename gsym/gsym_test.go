@@ -22,6 +22,7 @@ import (
 	"github.com/symdepot/symdepot/breakpad"
 	"github.com/symdepot/symdepot/functab"
 	"github.com/symdepot/symdepot/internal/symtest"
+	"github.com/symdepot/symdepot/pdb"
 )
 
 func must(t testing.TB, err error) {
@@ -398,7 +399,7 @@ func TestLLVMReadsOurs(t *testing.T) {
 			t.Parallel()
 			in, err := os.Open(name)
 			must(t, err)
-			defer in.Close()
+			defer func() { _ = in.Close() }()
 			b := functab.NewBuilder(functab.Module{}, functab.Limits{})
 			must(t, breakpad.ReadSym(in, b))
 			tab := table(t, b)
@@ -415,6 +416,44 @@ func TestLLVMReadsOurs(t *testing.T) {
 			}
 			c := tab.Counts()
 			t.Logf("%d functions, %d rows, %d symbols: %d bytes", c.Functions, c.Rows, c.Symbols, len(out))
+		})
+	}
+}
+
+// TestPDB writes the tables of PDBs, has llvm-gsymutil decode and search all of
+// them, and compares the answers of the tables with those of the files.
+func TestPDB(t *testing.T) {
+	t.Parallel()
+	gsymutil(t, "", "--version")
+	names, err := filepath.Glob("../testdata/pdb/*.pdb")
+	must(t, err)
+	more, err := filepath.Glob(filepath.Join(os.Getenv("SYMDEPOT_MATERIAL"), "public/npm/node-pty/win32-x64/*.pdb"))
+	must(t, err)
+	dir := t.TempDir()
+	for _, name := range append(names, more...) {
+		t.Run(filepath.Base(name), func(t *testing.T) {
+			t.Parallel()
+			in, err := os.Open(name)
+			must(t, err)
+			defer func() { _ = in.Close() }()
+			info, err := in.Stat()
+			must(t, err)
+			p, err := pdb.Open(in, info.Size())
+			must(t, err)
+			b := functab.NewBuilder(p.Module(filepath.Base(name)), functab.Limits{})
+			must(t, p.Functions(t.Context(), b, pdb.FunctionOptions{Workers: 1}))
+			tab := table(t, b)
+			out := written(t, tab)
+			gsym := filepath.Join(dir, filepath.Base(name)+".gsym")
+			must(t, os.WriteFile(gsym, out, 0o666))
+			checkLLVM(t, gsym)
+			f := open(t, out)
+			for fn := range tab.Functions() {
+				checkLookups(t, tab, f, fn.Start, fn.Start+min(uint64(fn.Size), 20))
+			}
+			c := tab.Counts()
+			t.Logf("%d functions, %d rows, %d inlined calls, %d symbols: %d bytes, tables %d, PDB %d",
+				c.Functions, c.Rows, c.Inlines, c.Symbols, len(out), c.Bytes, info.Size())
 		})
 	}
 }
