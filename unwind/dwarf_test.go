@@ -387,7 +387,7 @@ func readelfRows(t *testing.T, base uint64, list []functab.Frame, out string) (r
 		switch {
 		case len(fields) < 2:
 			continue
-		case strings.Contains(line, " CIE "):
+		case strings.Contains(line, " CIE "), strings.Contains(line, " ZERO "):
 			f = functab.Frame{}
 			continue
 		case fde.MatchString(line):
