@@ -30,6 +30,7 @@ const (
 	FormSection              // one ELF section
 	FormSource               // one source file that the debug information names
 	FormAdmin                // one of a symbol store's own files: see RouteAdmin
+	FormGSYM                 // the functions of a module in LLVM's GSYM format
 )
 
 // Request is what one path asks for.
@@ -172,6 +173,10 @@ func nameIDLeaf(rawName, id, rawLeaf string) (Request, bool) {
 	case strings.HasSuffix(fl, ".sym") && isStem(fn, strings.TrimSuffix(fl, ".sym")):
 		r.Layout = BreakpadTree
 		r.Lookups = append(key.special(fn, symfile.Symbols), key.codeInfo(fn)...)
+		return r, len(r.Lookups) > 0
+	case strings.HasSuffix(fl, ".gsym") && isStem(fn, strings.TrimSuffix(fl, ".gsym")):
+		r.Form, r.Layout = FormGSYM, BreakpadTree
+		r.Lookups = key.special(fn, symfile.Executable|symfile.Debug)
 		return r, len(r.Lookups) > 0
 	default:
 		return Request{}, false
@@ -453,6 +458,10 @@ func buildIDArtifact(id string, rest []string) (Request, bool) {
 		}
 	}
 	switch artifact {
+	case "gsym":
+		r.Form = FormGSYM
+		r.Lookups = []symfile.Lookup{{ID: string(b), Role: symfile.Executable | symfile.Debug, IDKind: symfile.BuildIDs}}
+		return r, len(rest) == 1
 	case "section":
 		r.Form, r.Part = FormSection, strings.Join(rest[1:], "/")
 		r.Lookups = []symfile.Lookup{{ID: string(b), Role: symfile.Debug, IDKind: symfile.BuildIDs}, {ID: string(b), Role: symfile.Executable, IDKind: symfile.BuildIDs}}

@@ -44,6 +44,7 @@ type serveCmd struct {
 	Prefix       []string `help:"Strip this prefix from request paths; repeatable." placeholder:"PATH"`
 	TwoTier      bool     `help:"Serve index2.txt, so that Microsoft's clients use two-tier paths."`
 	MakeCabinets bool     `help:"Make the cabinet (foo.pd_) of an added or cached PE, PDB or DBG file in the background, after the first request for it."`
+	MakeSym      string   `help:"Make Breakpad symbol files (.sym) of files that are held (default), of files at upstreams too, or not at all." enum:",off,held,upstreams" default:"" placeholder:"off|held|upstreams"`
 	Store        []string `help:"Serve the symbol files of this folder in place, after the depot; its layout is detected, or named; repeatable." placeholder:"DIR[,layout=L]" sep:"none"`
 	PointerRoot  []string `help:"Follow the pointers of a store into this folder; with PREFIX=DIR, read pointers that start with PREFIX below DIR (//server/share=/mnt/share); repeatable." placeholder:"[PREFIX=]DIR" sep:"none"`
 	AdminFiles   bool     `help:"Serve 000Admin and refs.ptr of stores too, with source paths reduced to file names."`
@@ -104,7 +105,7 @@ func (c serveCmd) apply(conf *config.Config) error {
 		flag string
 	}{{&conf.Listen, c.Listen}, {&conf.FilePath, c.FilePath}, {&conf.Log.Format, c.Log},
 		{&conf.TLS.Cert, c.TLSCert}, {&conf.TLS.Key, c.TLSKey}, {&conf.TLS.ClientCA, c.ClientCA}, {&conf.Auth.Audit.File, c.AuditFile},
-		{&conf.SymCache.Store, c.SymcacheStore}, {&conf.SymCache.AgeRadix, c.SymcacheAge}} {
+		{&conf.SymCache.Store, c.SymcacheStore}, {&conf.SymCache.AgeRadix, c.SymcacheAge}, {&conf.Symbols.Make, c.MakeSym}} {
 		if v.flag != "" {
 			*v.to = v.flag
 		}
@@ -184,7 +185,7 @@ func serve(a *app, conf *config.Config, specs []upstream.Spec, add []string, inf
 		return err
 	}
 	d, err := a.open(depot.Options{
-		Probe: true, Nodes: nodes, Transcode: transcode, SymCache: conf.SymCacheFolders(), Log: log, MakeCabinets: conf.MakeCabinets, Sources: stores,
+		Probe: true, Nodes: nodes, Transcode: transcode, SymCache: conf.SymCacheFolders(), Symbols: conf.MakeSymbols(), Log: log, MakeCabinets: conf.MakeCabinets, Sources: stores,
 		Upstreams: sources.List, Limits: conf.Limits(), Lifetimes: conf.Lifetimes(), Cache: conf.CacheLimits(), ScrubRate: conf.ScrubRate(),
 		Stages: conf.PushLimits(),
 	})
@@ -225,7 +226,7 @@ func serve(a *app, conf *config.Config, specs []upstream.Spec, add []string, inf
 		API:   web.New(web.Config{Stages: d.Stages(), Retention: d.Retention, Transactions: d, Tokens: tokenAPI{guard.gate, tokenStore{d}}, Audit: guard.audit, Log: log}), Uploads: uploads, Missing: d.Missing,
 		Gate: guard.gate, Audit: guard.audit, TLS: listenerTLS,
 		Depot: d, ID: sources.ID, Log: log, Public: conf.Public, Hosts: conf.Hosts, Origins: conf.Origins, ProxyNetworks: proxies, Prefixes: conf.Prefixes, TwoTier: conf.TwoTier,
-		Paths: conf.FilePath, AccessLog: conf.Log.Requests, SymCache: conf.SymCacheServer(),
+		Paths: conf.FilePath, AccessLog: conf.Log.Requests, SymCache: conf.SymCacheServer(), Symbols: conf.SymbolsServer(d),
 	})
 	if err != nil {
 		return err

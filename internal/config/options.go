@@ -13,6 +13,7 @@ import (
 	"github.com/symdepot/symdepot/internal/depot"
 	"github.com/symdepot/symdepot/internal/server"
 	"github.com/symdepot/symdepot/internal/stage"
+	"github.com/symdepot/symdepot/internal/symbolicate"
 	"github.com/symdepot/symdepot/internal/term"
 	"github.com/symdepot/symdepot/internal/transcode"
 	"github.com/symdepot/symdepot/internal/tree"
@@ -121,6 +122,21 @@ func (c *Config) SymCacheFolders() depot.SymCacheOptions {
 func (c *Config) SymCacheServer() server.SymCacheConfig {
 	s := c.SymCache
 	return server.SymCacheConfig{Wait: time.Duration(s.Wait), HexAge: s.AgeRadix == "auto", Redirect: s.Redirect}
+}
+
+// MakeSymbols returns how symbol files are made.
+func (c *Config) MakeSymbols() depot.SymbolsOptions {
+	return depot.SymbolsOptions{Make: symbolicate.Making(c.Symbols.Make)}
+}
+
+// SymbolsServer returns the options for answering requests for symbol files that d
+// makes.
+func (c *Config) SymbolsServer(d *depot.Depot) server.SymbolsConfig {
+	s := server.SymbolsConfig{Wait: time.Duration(c.Symbols.Wait)}
+	if d.Symbols().Makes() {
+		s.Depot = d
+	}
+	return s
 }
 
 // Programs returns the transcoders of this machine.

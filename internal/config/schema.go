@@ -41,6 +41,7 @@ type Config struct {
 	Misses       Misses      `yaml:"misses" help:"How long the negative cache remembers that an upstream has no file. 0: not at all."`
 	Transcoding  Transcoding `yaml:"transcoding" help:"Programs on this machine that make SymCache files for Windows Performance Analyzer. Workers on other machines do not need them: symdepot work --help."`
 	SymCache     SymCache    `yaml:"symcache" help:"Folders of SymCache files for Windows Performance Analyzer, and how its requests are answered."`
+	Symbols      Symbols     `yaml:"symbols" help:"Breakpad symbol files (.sym) and GSYM files that the server makes of PDBs, ELF files and Mach-O images, and symbolication."`
 	Cache        Cache       `yaml:"cache" help:"When cached files are evicted. Added files are never evicted."`
 
 	file     string // empty: no file was read
@@ -133,6 +134,12 @@ type SymCache struct {
 	Wait        term.Duration `yaml:"wait" default:"2m" help:"How long a request is held while its file is made, for clients that do not retry." example:"30s"`
 	AgeRadix    string        `yaml:"age_radix" default:"decimal" enum:"decimal,auto" help:"How the age in a request is read. auto also reads it as hex among the files of the folders, if no file has the decimal age." example:"auto"`
 	Redirect    bool          `yaml:"redirect" default:"false" help:"Answer with a 302 redirect to a signed address of this server, valid for five minutes, instead of with the file." example:"true"`
+}
+
+// Symbols configures the making of symbol files and symbolication.
+type Symbols struct {
+	Make string        `yaml:"make" default:"held" enum:"off,held,upstreams" help:"Of which files they are made: of those in the depot and in stores, or of those at upstreams too, which downloads the debug file for every request for a .sym that no upstream has. off also switches the symbolication APIs off." example:"upstreams"`
+	Wait term.Duration `yaml:"wait" default:"30s" help:"How long a request is held while its file is made; then the client gets 404 with Retry-After, and the file is made all the same." example:"2m"`
 }
 
 // Cache configures the eviction of cached files.

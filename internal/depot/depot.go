@@ -19,6 +19,7 @@ import (
 	"github.com/symdepot/symdepot/internal/index"
 	"github.com/symdepot/symdepot/internal/jobs"
 	"github.com/symdepot/symdepot/internal/stage"
+	"github.com/symdepot/symdepot/internal/symbolicate"
 	"github.com/symdepot/symdepot/internal/symcachework"
 	"github.com/symdepot/symdepot/internal/tree"
 	"github.com/symdepot/symdepot/layout"
@@ -67,6 +68,8 @@ type Options struct {
 	// hold them besides the depot.
 	Transcode TranscodeOptions
 	SymCache  SymCacheOptions
+	// Symbols configures how Breakpad and GSYM files are made.
+	Symbols SymbolsOptions
 	// Dial connects to the server of a depot in a database; nil means a plain
 	// connection.
 	Dial func(ctx context.Context, network, addr string) (net.Conn, error)
@@ -152,6 +155,7 @@ type Depot struct {
 	stages       *stage.Stages
 	reads        *Reads
 	symcache     *symcachework.Service
+	symbols      *symbolicate.Service
 	swept        time.Time // when old rows were deleted; owned by Work
 }
 
@@ -215,6 +219,7 @@ func Open(ctx context.Context, where string, opt Options) (*Depot, error) {
 	if err != nil {
 		return nil, errors.Join(err, d.db.Close(), d.blobs.Close())
 	}
+	d.symbols = symbolicate.New(symbolicate.Parts{Depot: symbolsDepot{d}, DB: d.db, Blobs: d.blobs, Queue: d.queue, Log: opt.Log, Now: opt.Now}, opt.Symbols)
 	d.filter = newKeyFilter(d.db, opt.Log, opt.Hooks.Refreshed)
 	if err := openNodes(ctx, d, &opt); err != nil {
 		return nil, errors.Join(fmt.Errorf("depot %s: %w", d.name, err), d.Close())
@@ -249,7 +254,7 @@ func (d *Depot) Close() error {
 	d.filter.stop()
 	d.fetch.Close()
 	d.symcache.Stop()
-	return errors.Join(left, d.Missing.store(last), d.Cache.storeUses(last), d.reads.store(last), d.db.Close(), d.blobs.Close(), d.symcache.Close(), d.filter.close())
+	return errors.Join(left, d.Missing.store(last), d.Cache.storeUses(last), d.reads.store(last), d.symbols.Close(), d.db.Close(), d.blobs.Close(), d.symcache.Close(), d.filter.close())
 }
 
 // Ready reports whether the depot can answer. If only the bucket of its contents

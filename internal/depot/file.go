@@ -50,6 +50,9 @@ type File struct {
 	// Substitute marks a cached file of another name than the requested one, with
 	// the same id. It answers as long as no upstream has the requested file.
 	Substitute bool
+	// Made marks a file that was made of other files of its module. A file of the
+	// depot or of an upstream takes its place as soon as there is one.
+	Made bool
 	// Growing marks a file that is still being downloaded. It has no ETag, and
 	// its bytes are verified only when the last of them has been read.
 	Growing bool

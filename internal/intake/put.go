@@ -63,7 +63,7 @@ func servePut(x *exchange) error {
 		return x.text(http.StatusOK, "ignored: the server makes its own")
 	case routeErr != nil && len(segs) > 1:
 		return &failure{http.StatusUnprocessableEntity, fmt.Sprintf("%q is not the path of a symbol file; send the file to /in/PRODUCT/VERSION/ to have the path computed", clip.Text(strings.Join(segs, "/")))}
-	case routeErr == nil && (req.Form == layout.FormPointer || req.Form == layout.FormSection || req.Form == layout.FormSource):
+	case routeErr == nil && (req.Form == layout.FormPointer || req.Form == layout.FormSection || req.Form == layout.FormSource || req.Form == layout.FormGSYM):
 		return &failure{http.StatusUnprocessableEntity, fmt.Sprintf("%q names no file that is kept; send the symbol file itself", clip.Text(strings.Join(segs, "/")))}
 	}
 	l, err := x.labels(stage.Labels{})

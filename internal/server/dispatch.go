@@ -102,9 +102,10 @@ func (s *Server) serve(x *exchange, r *http.Request) {
 // of another site, and anybody who wants to know the methods.
 func (s *Server) options(x *exchange, r *http.Request, p *place) {
 	h := x.Header()
-	h.Set("Allow", readMethods)
+	all, scripts := p.preflightMethods()
+	h.Set("Allow", all)
 	if p.origins && s.allowOrigin(h, r) {
-		h.Set("Access-Control-Allow-Methods", "GET, HEAD")
+		h.Set("Access-Control-Allow-Methods", scripts)
 		h.Set("Access-Control-Allow-Headers", "*")
 		h.Set("Access-Control-Max-Age", "86400")
 	}

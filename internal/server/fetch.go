@@ -46,9 +46,14 @@ func (s *symbols) open(x *exchange, r *http.Request, req *layout.Request) (*depo
 		case errors.Is(err, fs.ErrNotExist) && loop && s.depot.Fetches():
 			x.Header()[wire.Loop] = []string{"1"}
 			return nil, errLoop
+		case errors.Is(err, fs.ErrNotExist):
+			f, err = s.makeSymbols(x, r, req, loop, via, err)
+			if err != nil && ctx.Err() != nil {
+				return nil, context.Cause(ctx)
+			}
 		}
 	}
-	if errors.Is(err, fs.ErrNotExist) && req.Form == layout.FormFile {
+	if _, pending := errors.AsType[errPending](err); !pending && errors.Is(err, fs.ErrNotExist) && req.Form == layout.FormFile {
 		s.depot.CountMissing(req, client)
 	}
 	return f, err

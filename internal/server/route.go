@@ -37,6 +37,7 @@ type endpoint struct {
 	links   bool   // links on pages of other sites may open it
 	// judgesSites: the handler judges requests for pages of other sites itself.
 	judgesSites bool
+	posts       bool // the method is POST
 	handler
 }
 
@@ -47,20 +48,24 @@ type routes struct {
 	tokens   bool     // a path may begin with a token
 	prefixes []string // configured ones
 
-	uploads bool // the protocols of other uploaders are answered
+	uploads      bool // the protocols of other uploaders are answered
+	symbolicates bool // the symbolication APIs are answered
 
-	job, api, upload, own, symbol, symCache, none *endpoint
+	job, api, upload, own, symbol, symCache, symbolicate, none *endpoint
 }
 
 func newRoutes(a *access, sc *symCaches) *routes {
+	sy := newSymbolication(a)
 	return &routes{
+		symbolicates: a.cfg.Symbols.Depot != nil,
+		symbolicate:  &endpoint{options: true, body: true, origins: true, posts: true, handler: sy},
 		tokens: a.cfg.Gate != nil, prefixes: a.cfg.Prefixes,
 		uploads:  a.cfg.Uploads != nil,
 		job:      &endpoint{body: true, handler: &jobAPI{a}},
 		api:      &endpoint{body: true, judgesSites: true, handler: &webAPI{a}},
 		upload:   &endpoint{body: true, handler: &uploads{a}},
 		own:      &endpoint{methods: readMethods, options: true, links: true, handler: &ownPaths{a, &metadataSearch{a}}},
-		symbol:   &endpoint{methods: readMethods, options: true, origins: true, handler: &symbols{a}},
+		symbol:   &endpoint{methods: readMethods, options: true, origins: true, handler: &symbols{a, sy.making}},
 		symCache: &endpoint{methods: "GET, HEAD", options: true, origins: true, handler: sc},
 		none:     &endpoint{methods: readMethods, options: true, origins: true, handler: &unknownPath{a}},
 	}
@@ -96,6 +101,10 @@ func (rt *routes) place(p *place, r *http.Request) {
 	}
 	if base, own, ok := rt.uploadPath(r.Method, segs); ok {
 		p.base, p.own, p.endpoint = base, own, rt.upload
+		return
+	}
+	if p.name, ok = rt.symbolicatePath(segs); ok {
+		p.endpoint = rt.symbolicate
 		return
 	}
 	if p.base, p.name, ok = rt.ownPath(segs); ok {

@@ -143,6 +143,9 @@ type Config struct {
 	// SymCache configures the SymCache protocol.
 	SymCache SymCacheConfig
 
+	// Symbols configures the making of symbol files and the symbolication APIs.
+	Symbols SymbolsConfig
+
 	// WorkerToken authorizes workers at the job API; empty: no such token.
 	WorkerToken string
 
@@ -180,6 +183,7 @@ func (c Config) withDefaults() Config {
 	setInt(&c.MinRate, 8<<10)
 	setInt(&c.ShutdownGrace, 30*time.Second)
 	setInt(&c.HotBytes, 32<<20)
+	setInt(&c.Symbols.Wait, defaultSymbolsWait)
 	prefixes := make([]string, 0, len(c.Prefixes))
 	for _, p := range c.Prefixes {
 		if p = strings.Trim(p, "/"); p != "" {

@@ -12,7 +12,10 @@ import (
 )
 
 // symbols answers requests for symbol files, in every layout.
-type symbols struct{ *access }
+type symbols struct {
+	*access
+	making semaphore // requests that wait for a file to be made
+}
 
 // serve answers a request for a symbol file.
 func (s *symbols) serve(x *exchange, r *http.Request, p *place) {
@@ -32,6 +35,9 @@ func (s *symbols) serve(x *exchange, r *http.Request, p *place) {
 		if errors.Is(err, fs.ErrNotExist) {
 			x.result = resultMiss
 		}
+		if p, ok := errors.AsType[errPending](err); ok {
+			pendingHeader(h, p)
+		}
 		s.fail(x, err)
 		return
 	}
@@ -48,7 +54,7 @@ func (s *symbols) serve(x *exchange, r *http.Request, p *place) {
 		}
 	}
 	s.deliver(x, r, &delivery{
-		file: f, encode: req.Form != layout.FormCabinet, modified: true, refusal: noCache, keep: !f.Substitute,
+		file: f, encode: req.Form != layout.FormCabinet, modified: true, refusal: noCache, keep: !f.Substitute && !f.Made,
 		header: func(h http.Header, body *depot.File) { s.fileHeaders(h, req, body) },
 		sent:   func() { s.audit(x, r, req, f) },
 	})
@@ -96,7 +102,7 @@ func (s *symbols) fileHeaders(h http.Header, req *layout.Request, body *depot.Fi
 	switch {
 	case req.Form == layout.FormAdmin:
 		h["Cache-Control"] = noCache
-	case body.Volatile, body.Substitute:
+	case body.Volatile, body.Substitute, body.Made:
 		h["Cache-Control"] = s.cacheControl(shortLived) // a better file may take its place at any time
 	case req.Age != nil && isPDB && o.DebugID.GUID == req.Age.GUID && o.DebugID.Age != req.Age.Age && o.InfoAge != req.Age.Age && !o.NoDBI:
 		// A PDB of a higher age answers only until the exact one is added.

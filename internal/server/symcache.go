@@ -136,7 +136,7 @@ func (s *symCaches) miss(x *exchange) { s.text(x, http.StatusNotFound, notFoundL
 
 // ask asks the depot, and holds the request while its file is made.
 func (s *symCaches) ask(x *exchange, r *http.Request, ask depot.SymCacheAsk) (depot.SymCacheAnswer, error) {
-	h := heldRequest{s: s, x: x, r: r}
+	h := heldRequest{a: s.access, held: s.held, wait: s.conf.Wait, x: x, r: r}
 	defer h.end()
 	ask.Hold = h.hold
 	if err := h.lookup(); err != nil {
@@ -152,9 +152,11 @@ func (s *symCaches) ask(x *exchange, r *http.Request, ask depot.SymCacheAsk) (de
 // heldRequest is a request that the server may hold while its file is made. While
 // it is held, it does not count as a lookup.
 type heldRequest struct {
-	s *symCaches
-	x *exchange
-	r *http.Request
+	a    *access
+	held semaphore     // for all requests of its kind
+	wait time.Duration // how long it may be held
+	x    *exchange
+	r    *http.Request
 
 	looks bool // it counts as a lookup
 	holds bool // it counts as held
@@ -166,7 +168,7 @@ type heldRequest struct {
 // lookup makes the request count as a lookup. The time for which it was held does
 // not count.
 func (h *heldRequest) lookup() error {
-	if err := h.s.lookups.enter(h.r.Context(), time.Now().Add(h.s.cfg.Wait)); err != nil {
+	if err := h.a.lookups.enter(h.r.Context(), time.Now().Add(h.a.cfg.Wait)); err != nil {
 		return err
 	}
 	h.looks = true
@@ -179,10 +181,10 @@ func (h *heldRequest) end() {
 		cancel()
 	}
 	if h.holds {
-		h.s.held.leave()
+		h.held.leave()
 	}
 	if h.looks {
-		h.s.lookups.leave()
+		h.a.lookups.leave()
 	}
 }
 
@@ -190,12 +192,12 @@ func (h *heldRequest) end() {
 // gaveUp. Too many held requests are refused, because a miss is better than a
 // server that is full of waiting requests.
 func (h *heldRequest) hold(_ context.Context, wait func(context.Context) error) (gaveUp bool, err error) {
-	s := h.s
+	s := h.a
 	if !h.holds {
-		if h.holds = s.held.try(); !h.holds {
+		if h.holds = h.held.try(); !h.holds {
 			return true, nil
 		}
-		limit := s.conf.Wait
+		limit := h.wait
 		_ = http.NewResponseController(h.x.w).SetWriteDeadline(time.Now().Add(limit + s.cfg.WriteTimeout))
 		ctx, cancel := context.WithTimeout(h.r.Context(), limit)
 		stop := context.AfterFunc(s.waits, cancel) // the server stops

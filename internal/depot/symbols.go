@@ -1,0 +1,123 @@
+package depot
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+
+	"github.com/symdepot/symdepot/internal/blob"
+	"github.com/symdepot/symdepot/internal/fetch"
+	"github.com/symdepot/symdepot/internal/index"
+	"github.com/symdepot/symdepot/internal/symbolicate"
+	"github.com/symdepot/symdepot/layout"
+	"github.com/symdepot/symdepot/symfile"
+)
+
+type (
+	// SymbolsOptions configure how Breakpad and GSYM files are made.
+	SymbolsOptions = symbolicate.Options
+	// SymbolsAsk is a request for a file that can be made of the files of a module.
+	SymbolsAsk = symbolicate.Ask
+	// SymbolsWork makes symbol files and looks addresses up.
+	SymbolsWork = symbolicate.Service
+)
+
+// Symbols returns the part of the depot that makes symbol files and looks addresses
+// up.
+func (d *Depot) Symbols() *SymbolsWork { return d.symbols }
+
+// MakeSymbols answers a request for a Breakpad or GSYM file that Get did not find,
+// with one that is made of the other files of the module. Not found is
+// fs.ErrNotExist; see also symbolicate.PendingError and symbolicate.ErrBusy.
+func (d *Depot) MakeSymbols(ctx context.Context, ask SymbolsAsk) (*File, error) {
+	a, err := d.symbols.Answer(ctx, ask)
+	switch {
+	case err != nil:
+		return nil, err
+	case a.Redirect != "":
+		return &File{Object: a.Object, Redirect: a.Redirect}, nil
+	case a.Cached != nil:
+		f, err := d.openHit(ctx, *a.Cached)
+		if err == nil {
+			f.Object, f.Made = a.Object, true
+		}
+		return f, err
+	}
+	b, err := d.contents.open(ctx, a.Content)
+	if err != nil {
+		return nil, err
+	}
+	return &File{
+		Object: a.Object, Ref: a.Content.Ref, source: a.Source, Size: a.Content.Size, ModTime: b.ModTime(), Made: true,
+		ETag: a.Content.Ref.String()[:32], r: b, plain: blob.OSFile(b), closer: b, stored: true, report: d.contents.report,
+	}, nil
+}
+
+// symbolsDepot is what the making of symbol files needs of the depot.
+type symbolsDepot struct{ d *Depot }
+
+// NotIndexed implements symbolicate.Depot.
+func (p symbolsDepot) NotIndexed(ctx context.Context, products []string, id string) bool {
+	return p.d.filter.excludes(ctx, Scope{Products: products}.index(), layout.Request{Lookups: []symfile.Lookup{{ID: id}}})
+}
+
+// Lookup implements symbolicate.Depot.
+func (p symbolsDepot) Lookup(ctx context.Context, products []string, l symfile.Lookup) ([]index.Hit, error) {
+	hits, err := p.d.db.Lookup(ctx, Scope{Products: products}.index(), l)
+	return p.d.intact(hits), err
+}
+
+// symbolsFile is an open file of the depot.
+type symbolsFile struct{ *File }
+
+// Tag implements symbolicate.File.
+func (f symbolsFile) Tag() string { return f.ETag }
+
+func symbolsFileOf(f *File, err error) (symbolicate.File, error) {
+	if err != nil {
+		return nil, err
+	}
+	return symbolsFile{f}, nil
+}
+
+// OpenHit implements symbolicate.Depot.
+func (p symbolsDepot) OpenHit(ctx context.Context, h index.Hit) (symbolicate.File, error) {
+	return symbolsFileOf(p.d.openHit(ctx, h))
+}
+
+// OpenContent implements symbolicate.Depot.
+func (p symbolsDepot) OpenContent(ctx context.Context, c index.Content) (symbolicate.File, error) {
+	b, err := p.d.contents.open(ctx, c)
+	if err != nil {
+		return nil, err
+	}
+	return symbolsFile{&File{Ref: c.Ref, Size: c.Size, r: b, closer: b, report: p.d.contents.report}}, nil
+}
+
+// InTrees implements symbolicate.Depot.
+func (p symbolsDepot) InTrees(ctx context.Context, products []string, req layout.Request) (symbolicate.File, error) {
+	if len(p.d.trees.list) == 0 || !(Scope{Products: products}).sees("") {
+		return nil, fs.ErrNotExist
+	}
+	return symbolsFileOf(p.d.trees.open(ctx, req))
+}
+
+// Fetch implements symbolicate.Depot.
+func (p symbolsDepot) Fetch(ctx context.Context, ask symbolicate.Ask, req layout.Request) error {
+	if !p.d.fetch.Enabled() || len(req.Lookups) == 0 {
+		return fs.ErrNotExist
+	}
+	ended, err := p.d.fetch.Start(ctx, fetch.Question{Products: ask.Products, Request: req, Via: ask.Via, Client: ask.Client})
+	switch {
+	case errors.Is(err, fetch.ErrInDepot):
+		return nil
+	case err != nil:
+		return err
+	}
+	select {
+	case <-ended:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}

@@ -1,0 +1,262 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"io"
+	"io/fs"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/symdepot/symdepot/internal/depot"
+	"github.com/symdepot/symdepot/internal/symbolicate"
+	"github.com/symdepot/symdepot/layout"
+)
+
+// Symbols makes Breakpad and GSYM files of the other files of their module, and
+// looks addresses up.
+type Symbols interface {
+	MakeSymbols(ctx context.Context, ask depot.SymbolsAsk) (*depot.File, error)
+	Symbols() *depot.SymbolsWork
+}
+
+var _ Symbols = (*depot.Depot)(nil)
+
+// SymbolsConfig configures the making of symbol files and the symbolication APIs.
+type SymbolsConfig struct {
+	// Depot makes the files; nil: nothing is made, and the symbolication APIs answer
+	// 404.
+	Depot Symbols
+	// Wait is how long a request may be held while its file is made; zero is 30
+	// seconds.
+	Wait time.Duration
+}
+
+const (
+	defaultSymbolsWait = 30 * time.Second
+	// protocolSymbolicate is the symbolication APIs, as metrics and the access log
+	// call them.
+	protocolSymbolicate = "symbolicate"
+)
+
+// errPending is the error for a file that is being made.
+type errPending struct{ retry time.Duration }
+
+func (errPending) Error() string     { return "the file is being made" }
+func (errPending) Is(err error) bool { return err == fs.ErrNotExist }
+
+// makeSymbols answers a request for a symbol file that Get has not found with one
+// that is made, and holds the request meanwhile. The error is that of Get if nothing
+// can be made.
+func (s *symbols) makeSymbols(x *exchange, r *http.Request, req *layout.Request, local bool, via []string, notFound error) (*depot.File, error) {
+	format, module, ok := symbolicate.FormatOf(req)
+	if !ok || s.cfg.Symbols.Depot == nil {
+		return nil, notFound
+	}
+	if r.URL.RawQuery != "" {
+		q := r.URL.Query()
+		module.CodeFile, module.CodeID = q.Get("code_file"), q.Get("code_id")
+	}
+	h := heldRequest{a: s.access, held: s.making, wait: s.cfg.Symbols.Wait, x: x, r: r}
+	defer h.end()
+	ask := depot.SymbolsAsk{Products: x.caller.scope.Products, Format: format, Module: module, Client: s.limitKey(r), Via: via, Local: local}
+	if r.Method != http.MethodHead {
+		ask.Hold = h.hold
+	}
+	if err := h.lookup(); err != nil {
+		return nil, err
+	}
+	f, err := s.cfg.Symbols.Depot.MakeSymbols(r.Context(), ask)
+	switch {
+	case err != nil && r.Context().Err() != nil:
+		return nil, context.Cause(r.Context())
+	case errors.As(err, new(symbolicate.PendingError)):
+		return nil, errPending{s.cfg.Symbols.Depot.Symbols().Retry(r.Context())}
+	case errors.Is(err, symbolicate.ErrBusy):
+		return nil, errBusy
+	case errors.Is(err, fs.ErrNotExist):
+		return nil, notFound
+	}
+	if err == nil {
+		s.allow(http.NewResponseController(x.w), 0) // the request may have been held for long
+	}
+	return f, err
+}
+
+// symbolication answers requests of the symbolication APIs: /symbolicate/v5 and v4
+// of Eliot and samply, and /symbolicate of Symbolicator.
+type symbolication struct {
+	*access
+	making semaphore // requests that are held
+	works  semaphore // requests that are answered
+}
+
+// maxSymbolications is how many requests for symbolication are answered at once.
+// Further ones wait.
+const maxSymbolications = 16
+
+func newSymbolication(a *access) *symbolication {
+	return &symbolication{access: a, making: newSemaphore(max(1, a.cfg.MaxConns/heldShare)), works: newSemaphore(maxSymbolications)}
+}
+
+// symbolicatePath returns the name of a symbolication API, of which some are only
+// answered with a sentence: v4, v5, native, minidump, applecrashreport or requests.
+// A configured prefix may stand in front.
+func (rt *routes) symbolicatePath(segs []string) (name string, ok bool) {
+	if !rt.symbolicates {
+		return "", false
+	}
+	for _, p := range rt.prefixes {
+		if n, below := below(segs, p); below {
+			if name, ok = symbolicateAPI(segs[n:]); ok {
+				return name, true
+			}
+		}
+	}
+	return symbolicateAPI(segs)
+}
+
+func symbolicateAPI(segs []string) (name string, ok bool) {
+	switch {
+	case len(segs) == 1:
+		switch segs[0] {
+		case "symbolicate":
+			return "native", true
+		case "minidump", "applecrashreport":
+			return segs[0], true
+		}
+	case len(segs) == 2 && segs[0] == "symbolicate" && (segs[1] == "v4" || segs[1] == "v5"):
+		return segs[1], true
+	case len(segs) == 2 && segs[0] == "requests":
+		return "requests", true
+	}
+	return "", false
+}
+
+// title is the body of an error of the symbolication APIs.
+type title struct {
+	Title string `json:"title"`
+}
+
+// notHere is the text for the APIs that this server does not have.
+const notHere = "this server does not process minidumps or crash reports: run minidump-stackwalk --symbols-url with the URL of this server, which makes the symbol files that it needs"
+
+// serve answers a request.
+func (s *symbolication) serve(x *exchange, r *http.Request, p *place) {
+	x.protocol = protocolSymbolicate
+	h := x.Header()
+	h["Cache-Control"] = noStore
+	s.allowOrigin(h, r)
+	switch p.name {
+	case "minidump", "applecrashreport":
+		s.refuse(x, http.StatusNotFound, notHere)
+		return
+	case "requests":
+		s.refuse(x, http.StatusNotFound, "no such request: this server answers every request at once; "+notHere)
+		return
+	}
+	if r.Method != http.MethodPost {
+		h.Set("Allow", "POST, OPTIONS")
+		s.refuse(x, http.StatusMethodNotAllowed, "use POST with a JSON body")
+		return
+	}
+	if r.ContentLength > symbolicate.MaxBody {
+		s.refuse(x, http.StatusRequestEntityTooLarge, "the request is too long")
+		return
+	}
+	from, allow := s.longBody(x, r)
+	body, err := io.ReadAll(io.LimitReader(from, symbolicate.MaxBody+1))
+	switch {
+	case err != nil:
+		x.err = err
+		s.refuse(x, http.StatusBadRequest, "the body of the request cannot be read")
+		return
+	case len(body) > symbolicate.MaxBody:
+		s.refuse(x, http.StatusRequestEntityTooLarge, "the request is too long")
+		return
+	}
+	allow(s.cfg.Symbols.Wait)
+	ctx, cancel := context.WithTimeout(r.Context(), s.cfg.Symbols.Wait+s.cfg.WriteTimeout/2)
+	defer cancel()
+	if err := s.works.enter(ctx, x.start.Add(s.cfg.Wait)); err != nil {
+		s.fail(x, err)
+		return
+	}
+	defer s.works.leave()
+	answer, err := s.answer(ctx, x, r, p.name, body)
+	if bad, ok := errors.AsType[symbolicate.RequestError](err); ok {
+		s.refuse(x, http.StatusBadRequest, bad.Title)
+		return
+	}
+	if err != nil {
+		if r.Context().Err() != nil {
+			err = context.Cause(r.Context())
+		}
+		s.fail(x, err)
+		return
+	}
+	x.result = resultHit
+	s.json(x, http.StatusOK, answer)
+}
+
+// refuse answers with an error in the form of the APIs.
+func (s *symbolication) refuse(x *exchange, status int, text string) {
+	x.Header().Set("Connection", "close") // the rest of a body is not read
+	s.json(x, status, title{text})
+}
+
+// answer answers a request of one API.
+func (s *symbolication) answer(ctx context.Context, x *exchange, r *http.Request, api string, body []byte) (any, error) {
+	via, loop := s.via(r)
+	// One limit for all modules of the request.
+	limit, cancel := context.WithTimeout(ctx, s.cfg.Symbols.Wait)
+	defer cancel()
+	defer context.AfterFunc(s.waits, cancel)() // the server stops
+	ask := depot.SymbolsAsk{Products: x.caller.scope.Products, Client: s.limitKey(r), Via: via, Local: loop}
+	if s.making.try() {
+		defer s.making.leave()
+		ask.Hold = func(ctx context.Context, wait func(context.Context) error) (bool, error) {
+			if err := wait(limit); err != nil && limit.Err() == nil {
+				return false, err
+			}
+			return limit.Err() != nil, ctx.Err()
+		}
+	}
+	src := s.cfg.Symbols.Depot.Symbols().Source(ask)
+	if api == "native" {
+		q, err := symbolicate.ParseNative(body)
+		if err != nil {
+			return nil, err
+		}
+		return symbolicate.Native(ctx, src, q)
+	}
+	jobs, err := symbolicate.ParseV5(body)
+	if err != nil {
+		return nil, err
+	}
+	if api == "v5" {
+		return symbolicate.V5(ctx, src, jobs)
+	}
+	if len(jobs) != 1 {
+		return nil, symbolicate.RequestError{Title: "version 4 takes one job"}
+	}
+	return symbolicate.V4(ctx, src, jobs[0])
+}
+
+// pendingHeader tells the client of a file that is being made when to ask again.
+func pendingHeader(h http.Header, p errPending) {
+	h["Retry-After"] = []string{itoa(max(1, int64((p.retry+time.Second-1)/time.Second)))}
+}
+
+// postMethods are the methods of the symbolication APIs.
+const postMethods = "POST, OPTIONS"
+
+// preflightMethods returns the methods that OPTIONS reports, and those that scripts
+// of other origins may use.
+func (e *endpoint) preflightMethods() (all, scripts string) {
+	if e.posts {
+		return postMethods, "POST"
+	}
+	return readMethods, strings.TrimSuffix(readMethods, ", OPTIONS")
+}

@@ -1,0 +1,254 @@
+package symbolicate
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"io/fs"
+	"strconv"
+	"time"
+
+	"github.com/symdepot/symdepot/internal/blob"
+	"github.com/symdepot/symdepot/internal/index"
+	"github.com/symdepot/symdepot/internal/jobs"
+	"github.com/symdepot/symdepot/layout"
+	"github.com/symdepot/symdepot/symfile"
+)
+
+// Hold waits for the end of a piece of work: it calls wait, which returns when the
+// work or its context has ended. gaveUp means that the client cannot wait any
+// longer.
+type Hold func(ctx context.Context, wait func(ctx context.Context) error) (gaveUp bool, err error)
+
+// Ask is a request for a file that can be made of the files of a module.
+type Ask struct {
+	Products []string // that the client may see; nil is all
+	Format   Format
+	Module   ModuleQuery
+	// Client is the address of the client, without the port. It bounds the work of
+	// one client. Empty: no client in particular.
+	Client string
+	// Via are the servers that the request has passed, this one last; Local leaves
+	// out the upstreams.
+	Via   []string
+	Local bool
+	// Hold holds the request while its file is made; nil: it cannot wait.
+	Hold Hold
+}
+
+// Answer is the answer to an Ask.
+type Answer struct {
+	// Redirect is the path of the module's symbol file in Breakpad's layout, for a
+	// client that knows only the code id. Nothing else is set then.
+	Redirect string
+	Content  index.Content
+	Source   blob.Ref // of which the content was made; zero: a file of a tree
+	Cached   *index.Hit
+	Object   symfile.Object
+	From     string // the files of which it was made, for people
+	Code     string // file name of the program, or empty
+}
+
+// FormatOf returns the format that a request asks for, and the module. ok is false
+// for requests for other files.
+func FormatOf(req *layout.Request) (format Format, q ModuleQuery, ok bool) {
+	switch {
+	case req.Form == layout.FormGSYM:
+		format = GSYM
+	case req.Form == layout.FormFile && len(req.Lookups) > 0 && req.Lookups[0].Role == symfile.Symbols:
+		format = Breakpad
+	default:
+		return 0, q, false
+	}
+	if len(req.Lookups) == 0 {
+		return 0, q, false
+	}
+	q.DebugFile, q.DebugID = req.Name, req.Lookups[0].ID
+	return format, q, true
+}
+
+// Answer finds or makes a file. Not found is fs.ErrNotExist, a file that is being
+// made a PendingError, and a limit ErrBusy.
+func (svc *Service) Answer(ctx context.Context, ask Ask) (Answer, error) {
+	return svc.answer(ctx, ask, false)
+}
+
+// answer is Answer. With withSym, the file may be made of a .sym.
+func (svc *Service) answer(ctx context.Context, ask Ask, withSym bool) (Answer, error) {
+	if !svc.Makes() {
+		return Answer{}, fs.ErrNotExist
+	}
+	f, err := svc.find(ctx, ask.Products, ask.Module, withSym)
+	if errors.Is(err, fs.ErrNotExist) && svc.opt.Make == MakeUpstream && !ask.Local && ask.Hold != nil {
+		f, err = svc.findUpstream(ctx, ask, withSym)
+	}
+	if err != nil {
+		return Answer{}, err
+	}
+	if f.byCode && ask.Format == Breakpad && ask.Module.DebugFile != "" {
+		return svc.redirect(f)
+	}
+	a, err := svc.made(ctx, f, ask.Format)
+	if !errors.Is(err, fs.ErrNotExist) {
+		return a, err
+	}
+	return svc.make(ctx, ask, f)
+}
+
+// redirect answers a client that knows only the code id.
+func (svc *Service) redirect(f *files) (Answer, error) {
+	if f.id.IsZero() {
+		return Answer{}, fs.ErrNotExist
+	}
+	paths := layout.BreakpadTree.Paths(symfile.Object{Kind: symfile.Breakpad, Role: symfile.Symbols, Name: f.name, DebugID: f.id})
+	if len(paths) == 0 {
+		return Answer{}, fs.ErrNotExist
+	}
+	return Answer{Redirect: paths[0]}, nil
+}
+
+// findUpstream has the files of a module downloaded.
+func (svc *Service) findUpstream(ctx context.Context, ask Ask, withSym bool) (*files, error) {
+	q := ask.Module
+	name := symfile.BaseName(q.DebugFile)
+	var debug, code []string
+	if name != "" && q.DebugID != "" {
+		debug = []string{name, q.DebugID, name}
+		if withSym {
+			debug = []string{name, q.DebugID, layout.Stem(name) + ".sym"}
+		}
+	}
+	if c := symfile.BaseName(q.CodeFile); c != "" && q.CodeID != "" {
+		code = []string{c, q.CodeID, c}
+		if len(q.CodeID) >= 32 {
+			debug, code = []string{"buildid", q.CodeID, "debuginfo"}, []string{"buildid", q.CodeID, "executable"}
+		}
+	}
+	fetch := func(path []string) error {
+		req, err := layout.Route(path)
+		if err != nil {
+			return fs.ErrNotExist
+		}
+		gaveUp, err := ask.Hold(ctx, func(ctx context.Context) error { return svc.Depot.Fetch(ctx, ask, req) })
+		if err == nil && gaveUp {
+			err = PendingError{}
+		}
+		return err
+	}
+	if err := fetch(debug); errors.Is(err, fs.ErrNotExist) && withSym {
+		return svc.findUpstream(ctx, ask, false)
+	} else if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, err
+	}
+	if code != nil {
+		if err := fetch(code); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return nil, err
+		}
+	}
+	return svc.find(ctx, ask.Products, q, withSym)
+}
+
+// made returns a result that was made before.
+func (svc *Service) made(ctx context.Context, f *files, format Format) (Answer, error) {
+	a := Answer{Source: f.source(), From: f.from(), Code: f.code}
+	a.Object = symfile.Object{Kind: symfile.Breakpad, Role: symfile.Symbols, Name: f.name, DebugID: f.id, CodeName: f.code}
+	if format == GSYM {
+		a.Object.Kind, a.Object.Role = symfile.KindUnknown, symfile.Debug
+	}
+	if a.Source != (blob.Ref{}) {
+		c, err := svc.DB.Derived(ctx, a.Source, f.tool(format))
+		if err == nil && c.Size == 0 {
+			err = fs.ErrNotExist // it was let go
+		}
+		a.Content = c
+		return a, err
+	}
+	hits, err := svc.DB.Lookup(ctx, index.Scope{All: true}, symfile.Lookup{ID: madeID(f, format), Role: symfile.Other})
+	if err != nil {
+		return a, err
+	}
+	if len(hits) == 0 {
+		return a, fs.ErrNotExist
+	}
+	a.Cached, a.Content = &hits[0], index.Content{Ref: hits[0].Ref, Size: hits[0].Size}
+	return a, nil
+}
+
+// make enters a job for a result, and waits for it.
+func (svc *Service) make(ctx context.Context, ask Ask, f *files) (Answer, error) {
+	none := Answer{}
+	if !svc.clients.admit(ask.Client) {
+		return none, ErrBusy
+	}
+	variant := int(ask.Format)
+	if f.size() > svc.opt.InProcess {
+		variant += largeVariant
+		if !svc.hasWorker(variant) {
+			return none, fs.ErrNotExist
+		}
+	}
+	payload, err := json.Marshal(payloadOf(f, ask.Format))
+	if err != nil {
+		return none, err
+	}
+	key := f.key(ask.Format)
+	job, st, err := svc.Queue.Enqueue(ctx, jobs.Entry{
+		Job: jobs.Job{Kind: Kind, Key: key, Variant: variant, Payload: payload}, Client: ask.Client,
+		Held: func(ctx context.Context) (bool, error) { return found(svc.made(ctx, f, ask.Format)) },
+		Failed: func(ctx context.Context) (bool, error) {
+			var source *blob.Ref
+			if ref := f.source(); ref != (blob.Ref{}) {
+				source = &ref
+			}
+			return found(svc.Queue.Failure(ctx, Kind, key, source, version(ask.Format)))
+		},
+	})
+	switch {
+	case errors.Is(err, jobs.ErrFull):
+		return none, ErrBusy
+	case err != nil:
+		return none, err
+	}
+	if st <= jobs.Running {
+		svc.clients.began(job.ID, ask.Client)
+		if ask.Hold == nil {
+			return none, PendingError{}
+		}
+		gaveUp, err := ask.Hold(ctx, func(ctx context.Context) error {
+			var err error
+			st, err = svc.Queue.Wait(ctx, job.ID, st)
+			return err
+		})
+		if err != nil {
+			return none, err
+		}
+		if st <= jobs.Running && gaveUp {
+			return none, PendingError{}
+		}
+	}
+	if st == jobs.Failed {
+		return none, fs.ErrNotExist
+	}
+	a, err := svc.made(ctx, f, ask.Format)
+	if errors.Is(err, fs.ErrNotExist) && st <= jobs.Running {
+		return none, PendingError{}
+	}
+	return a, err
+}
+
+// Retry returns after what time a client should ask for a pending file again.
+func (svc *Service) Retry(ctx context.Context) time.Duration { return svc.Queue.Estimate(ctx, Kind) }
+
+// found reports whether a lookup found something: fs.ErrNotExist is no error.
+func found[T any](_ T, err error) (bool, error) {
+	if errors.Is(err, fs.ErrNotExist) {
+		return false, nil
+	}
+	return err == nil, err
+}
+
+// madeID is the id under which a result of files in trees is found.
+func madeID(f *files, format Format) string { return "made-" + f.recipe(format) }
+
+// version is the version of a format in the memory of failures.
+func version(f Format) string { return f.String() + " " + strconv.Itoa(Version) }

@@ -1,0 +1,416 @@
+package symbolicate
+
+import (
+	"cmp"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"io/fs"
+	"slices"
+	"strings"
+
+	"github.com/symdepot/symdepot/debugid"
+	"github.com/symdepot/symdepot/internal/blob"
+	"github.com/symdepot/symdepot/internal/index"
+	"github.com/symdepot/symdepot/layout"
+	"github.com/symdepot/symdepot/symfile"
+)
+
+// piece is one file of a module: an object of the index, or a file of a tree.
+type piece struct {
+	hit *index.Hit
+	// path is the request that finds the file in a tree, as segments, if hit is nil.
+	path []string
+	name string
+	kind symfile.Kind
+	tag  string // changes with the content
+	size int64
+}
+
+// ref returns the content; zero for a file of a tree.
+func (p *piece) ref() blob.Ref {
+	if p == nil || p.hit == nil {
+		return blob.Ref{}
+	}
+	return p.hit.Ref
+}
+
+// files are the files of which a module's functions are read.
+type files struct {
+	name string     // of the debug file, for the MODULE record
+	id   debugid.ID // zero if it is unknown
+	list []*piece   // the best first: a .sym alone, or debug information and then the program
+	// byCode means that the client knows only the code id.
+	byCode bool
+	code   string // file name of the program, or empty
+}
+
+// recipe identifies what is made of the files in a format.
+func (f *files) recipe(format Format) string {
+	h := sha256.New()
+	h.Write([]byte(format.tool()))
+	h.Write([]byte{0, Version})
+	for _, p := range f.list {
+		h.Write([]byte(p.tag + "\n"))
+	}
+	return hex.EncodeToString(h.Sum(nil)[:16])
+}
+
+// tool is the tool in the record of what is made: another program of the module
+// makes it again.
+func (f *files) tool(format Format) index.Tool {
+	t := index.Tool{Name: format.tool(), Version: Version}
+	for _, p := range f.list[1:] {
+		t.Name += "+" + p.tag[:min(16, len(p.tag))]
+	}
+	return t
+}
+
+// source is the content of which the result is derived; zero if it is not in the
+// index.
+func (f *files) source() blob.Ref {
+	for _, p := range f.list {
+		if p.hit == nil {
+			return blob.Ref{}
+		}
+	}
+	return f.list[0].ref()
+}
+
+// size is the size of all files in bytes.
+func (f *files) size() (n int64) {
+	for _, p := range f.list {
+		n += p.size
+	}
+	return n
+}
+
+// from describes the files for people.
+func (f *files) from() string {
+	var list []string
+	for _, p := range f.list {
+		list = append(list, p.kind.String()+" "+p.name)
+	}
+	return strings.Join(list, ", ")
+}
+
+// key is the key of jobs.
+func (f *files) key(format Format) string {
+	id := f.list[0].tag[:min(16, len(f.list[0].tag))]
+	if !f.id.IsZero() {
+		id = f.id.Breakpad()
+	}
+	return symfile.Fold(f.name) + "/" + symfile.Fold(id) + format.Ext() + "/" + f.recipe(format)
+}
+
+const program = symfile.Executable | symfile.Debug
+
+// find finds the files of a module for a caller who sees these products. withSym
+// prefers a held .sym to all other files. Not found is fs.ErrNotExist.
+func (svc *Service) find(ctx context.Context, products []string, q ModuleQuery, withSym bool) (*files, error) {
+	if q.DebugID == "" && q.CodeID == "" {
+		return nil, fs.ErrNotExist
+	}
+	if withSym && q.DebugID != "" {
+		if f, err := svc.findSym(ctx, products, q); !errors.Is(err, fs.ErrNotExist) {
+			return f, err
+		}
+	}
+	f, err := svc.findHeld(ctx, products, q)
+	if errors.Is(err, fs.ErrNotExist) || err == nil && !hasDebug(f.list) {
+		inTree, terr := svc.findInTrees(ctx, products, q, f)
+		if terr == nil {
+			return inTree, nil
+		}
+		if !errors.Is(terr, fs.ErrNotExist) {
+			return nil, terr
+		}
+	}
+	return f, err
+}
+
+func hasDebug(list []*piece) bool {
+	return slices.ContainsFunc(list, func(p *piece) bool {
+		return p.kind == symfile.PDB || p.hit != nil && p.hit.Object.Role&symfile.Debug != 0
+	})
+}
+
+// findSym finds a .sym.
+func (svc *Service) findSym(ctx context.Context, products []string, q ModuleQuery) (*files, error) {
+	id := symfile.Fold(q.DebugID)
+	if svc.Depot.NotIndexed(ctx, products, id) {
+		return nil, fs.ErrNotExist
+	}
+	hits, err := svc.Depot.Lookup(ctx, products, symfile.Lookup{ID: id, Role: symfile.Symbols})
+	if err != nil {
+		return nil, err
+	}
+	h := best(hits, func(h *index.Hit) bool { return h.Object.Kind == symfile.Breakpad && h.Role&symfile.Symbols != 0 }, q.DebugFile)
+	if h == nil {
+		return nil, fs.ErrNotExist
+	}
+	return &files{name: h.Object.Name, id: h.Object.DebugID, code: h.Object.CodeName, list: []*piece{pieceOf(h)}}, nil
+}
+
+func pieceOf(h *index.Hit) *piece {
+	return &piece{hit: h, name: h.Object.Name, kind: h.Object.Kind, tag: h.Ref.String(), size: h.Size}
+}
+
+// best returns the best hit that is allowed: one of the name first, then an added
+// file, then the one with most debug information, then the newest.
+func best(hits []index.Hit, allowed func(*index.Hit) bool, name string) *index.Hit {
+	name = symfile.Fold(symfile.BaseName(name))
+	rank := func(h *index.Hit) int {
+		switch own := symfile.Fold(h.Object.Name); {
+		case own == name:
+			return 2
+		case strings.HasPrefix(own, name) || strings.HasPrefix(name, own):
+			return 1
+		}
+		return 0
+	}
+	var found *index.Hit
+	for i := range hits {
+		h := &hits[i]
+		if !allowed(h) {
+			continue
+		}
+		if found == nil || cmp.Or(
+			cmp.Compare(rank(h), rank(found)), cmp.Compare(added(h), added(found)), cmp.Compare(h.DebugSize, found.DebugSize),
+			h.Added.Compare(found.Added), slices.Compare(found.Ref[:], h.Ref[:]),
+		) > 0 {
+			found = h
+		}
+	}
+	return found
+}
+
+// added is 1 for a file of a transaction, and 0 for a cached file.
+func added(h *index.Hit) int {
+	if h.Source == "" {
+		return 1
+	}
+	return 0
+}
+
+// findHeld finds the files of a module in the index.
+func (svc *Service) findHeld(ctx context.Context, products []string, q ModuleQuery) (*files, error) {
+	hits, byCode, err := svc.lookup(ctx, products, q)
+	if err != nil {
+		return nil, err
+	}
+	isPDB := func(h *index.Hit) bool { return h.Object.Kind == symfile.PDB && !h.Object.NoDBI }
+	isPE := func(h *index.Hit) bool { return h.Object.Kind == symfile.PE && h.Object.Role&symfile.Executable != 0 }
+	image := func(role symfile.Role) func(h *index.Hit) bool {
+		return func(h *index.Hit) bool {
+			return (h.Object.Kind == symfile.ELF || h.Object.Kind == symfile.MachO) && h.Object.Role&role != 0
+		}
+	}
+	pdb, pe := best(hits, isPDB, q.DebugFile), best(hits, isPE, q.CodeFile)
+	if pdb == nil && pe != nil && !pe.Object.DebugID.IsZero() && byCode {
+		// The client knows the program only; its debug record names the PDB.
+		more, err := svc.Depot.Lookup(ctx, products, symfile.Lookup{ID: symfile.Fold(pe.Object.DebugID.Breakpad()), Role: symfile.Debug})
+		if err != nil {
+			return nil, err
+		}
+		pdb = best(more, isPDB, q.DebugFile)
+	}
+	if pdb != nil || pe != nil {
+		f := &files{byCode: byCode}
+		if pdb != nil {
+			f.name, f.id, f.list = pdb.Object.Name, pdb.Object.DebugID, append(f.list, pieceOf(pdb))
+		}
+		if pe != nil {
+			f.code = pe.Object.Name
+			f.list = append(f.list, pieceOf(pe))
+			if pdb == nil {
+				f.name, f.id = cmp.Or(symfile.BaseName(q.DebugFile), pe.Object.Name), pe.Object.DebugID
+				if byCode {
+					f.name = pe.Object.Name
+				}
+			}
+		}
+		return f, nil
+	}
+	debug := best(hits, image(symfile.Debug), "")
+	code := best(hits, func(h *index.Hit) bool {
+		return image(symfile.Executable)(h) && (debug == nil || h.Object.Kind == debug.Object.Kind && h.Object.CodeID == debug.Object.CodeID && h.Object.BuildID == debug.Object.BuildID)
+	}, q.CodeFile)
+	if debug == nil && code == nil {
+		return nil, fs.ErrNotExist
+	}
+	f := &files{byCode: byCode}
+	if debug != nil {
+		f.list, f.name, f.id = append(f.list, pieceOf(debug)), debug.Object.Name, debug.Object.DebugID
+	}
+	if code != nil {
+		f.name, f.id, f.code = code.Object.Name, code.Object.DebugID, code.Object.Name
+		if debug == nil || code.Ref != debug.Ref {
+			f.list = append(f.list, pieceOf(code))
+		}
+	}
+	return f, nil
+}
+
+// lookup returns the objects of a module. byCode means that they were found by
+// their code id.
+func (svc *Service) lookup(ctx context.Context, products []string, q ModuleQuery) (hits []index.Hit, byCode bool, err error) {
+	for _, l := range lookups(q) {
+		if svc.Depot.NotIndexed(ctx, products, l.ID) {
+			continue
+		}
+		if hits, err = svc.Depot.Lookup(ctx, products, l); err != nil {
+			return nil, false, err
+		}
+		if len(hits) > 0 {
+			byCode = !slices.ContainsFunc(hits, func(h index.Hit) bool { return symfile.Fold(h.Object.DebugID.Breakpad()) == l.ID })
+			return hits, byCode, nil
+		}
+	}
+	return nil, false, fs.ErrNotExist
+}
+
+// lookups lists the lookups for a module. Ids as long as a GUID need no name.
+func lookups(q ModuleQuery) (list []symfile.Lookup) {
+	add := func(id, name string) {
+		id = symfile.Fold(id)
+		switch {
+		case id == "":
+		case len(id) >= 32:
+			list = append(list, symfile.Lookup{ID: id, Role: program})
+		case name != "":
+			list = append(list, symfile.Lookup{Name: symfile.Fold(symfile.BaseName(name)), ID: id, Role: program})
+		}
+	}
+	if q.DebugID != "" {
+		add(q.DebugID, cmp.Or(q.DebugFile, q.CodeFile))
+		return list // the code id is only what the client says
+	}
+	add(q.CodeID, cmp.Or(q.CodeFile, q.DebugFile))
+	return list
+}
+
+// findInTrees finds the files of a module in the trees, and joins them with the
+// program that the index has.
+func (svc *Service) findInTrees(ctx context.Context, products []string, q ModuleQuery, held *files) (*files, error) {
+	f := &files{}
+	if held != nil {
+		f = &files{name: held.name, id: held.id, code: held.code, byCode: held.byCode}
+	}
+	debugFile, debugID := symfile.BaseName(q.DebugFile), q.DebugID
+	if held != nil && !held.id.IsZero() {
+		debugID = held.id.Breakpad()
+	}
+	var paths [][]string
+	if debugFile != "" && debugID != "" {
+		paths = append(paths, []string{debugFile, debugID, debugFile})
+	}
+	if id, err := debugid.ParseBuildID(q.CodeID); err == nil && len(q.CodeID) >= 32 {
+		paths = append(paths, []string{"buildid", string(id), "debuginfo"})
+	}
+	for _, path := range paths {
+		p, err := svc.inTree(ctx, products, path)
+		if errors.Is(err, fs.ErrNotExist) {
+			continue
+		}
+		if err != nil {
+			return nil, err
+		}
+		f.list = append(f.list, p)
+		if f.name == "" || p.kind == symfile.PDB {
+			f.name = cmp.Or(p.name, debugFile)
+		}
+		break
+	}
+	if id, err := debugid.ParseBreakpad(debugID); err == nil && f.id.IsZero() {
+		f.id = id
+	}
+	if held != nil {
+		f.list = append(f.list, held.list...)
+	} else if code := symfile.BaseName(q.CodeFile); code != "" && q.CodeID != "" {
+		path := []string{code, q.CodeID, code}
+		if len(q.CodeID) >= 32 {
+			path = []string{"buildid", q.CodeID, "executable"}
+		}
+		p, err := svc.inTree(ctx, products, path)
+		if err == nil && (len(f.list) == 0 || p.tag != f.list[0].tag) {
+			f.code = cmp.Or(p.name, code)
+			f.name = cmp.Or(f.name, f.code)
+			f.list = append(f.list, p)
+		} else if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return nil, err
+		}
+	}
+	if len(f.list) == 0 {
+		return nil, fs.ErrNotExist
+	}
+	return f, nil
+}
+
+// request is the request for a file at a path of a known form.
+func request(path []string) (layout.Request, error) {
+	req, err := layout.Route(path)
+	if err != nil || req.Form != layout.FormFile {
+		return layout.Request{}, fs.ErrNotExist
+	}
+	return req, nil
+}
+
+// inTree finds a file in the trees.
+func (svc *Service) inTree(ctx context.Context, products []string, path []string) (*piece, error) {
+	req, err := request(path)
+	if err != nil {
+		return nil, err
+	}
+	f, err := svc.Depot.InTrees(ctx, products, req)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	name, _, size := f.Content()
+	return &piece{path: path, name: name, kind: kindOfName(name), tag: f.Tag(), size: size}, nil
+}
+
+// kindOfName guesses the kind of a file of a tree, for descriptions only.
+func kindOfName(name string) symfile.Kind {
+	switch n := symfile.Fold(name); {
+	case strings.HasSuffix(n, ".pdb"):
+		return symfile.PDB
+	case strings.HasSuffix(n, ".dll"), strings.HasSuffix(n, ".exe"):
+		return symfile.PE
+	}
+	return symfile.ELF
+}
+
+// open opens a piece.
+func (svc *Service) open(ctx context.Context, p *piece) (File, error) {
+	if p.hit != nil {
+		return svc.Depot.OpenHit(ctx, *p.hit)
+	}
+	req, err := request(p.path)
+	if err != nil {
+		return nil, err
+	}
+	f, err := svc.Depot.InTrees(ctx, nil, req)
+	if err != nil {
+		return nil, err
+	}
+	if f.Tag() != p.tag {
+		return nil, errors.Join(fs.ErrNotExist, f.Close()) // it was replaced
+	}
+	return f, nil
+}
+
+// openAll opens all files of a module.
+func (svc *Service) openAll(ctx context.Context, f *files) ([]File, error) {
+	var list []File
+	for _, p := range f.list {
+		file, err := svc.open(ctx, p)
+		if err != nil {
+			return nil, errors.Join(err, closeAll(list))
+		}
+		list = append(list, file)
+	}
+	return list, nil
+}

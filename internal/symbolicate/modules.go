@@ -1,0 +1,169 @@
+package symbolicate
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+
+	"github.com/symdepot/symdepot/internal/blob"
+	"github.com/symdepot/symdepot/internal/index"
+)
+
+// idleModule is how long an unused module stays open.
+const idleModule = 5 * time.Minute
+
+// modules are the open GSYM files, by content. The least recently used ones are
+// closed when there are too many.
+type modules struct {
+	max int
+
+	mu   sync.Mutex
+	open map[blob.Ref]*openModule // guarded by mu
+}
+
+// openModule is one open GSYM file.
+type openModule struct {
+	ready  chan struct{} // closed when looker and err are set
+	looker Looker
+	file   File
+	err    error
+	users  int       // guarded by modules.mu
+	used   time.Time // guarded by modules.mu
+}
+
+// get opens a GSYM file, or shares an open one. The caller calls put.
+func (ms *modules) get(ctx context.Context, ref blob.Ref, open func(context.Context) (File, error)) (*openModule, error) {
+	ms.mu.Lock()
+	if ms.open == nil {
+		ms.open = map[blob.Ref]*openModule{}
+	}
+	m, ok := ms.open[ref]
+	if !ok {
+		m = &openModule{ready: make(chan struct{})}
+		ms.open[ref] = m
+	}
+	m.users++
+	m.used = time.Now()
+	stale := ms.stale()
+	ms.mu.Unlock()
+	_ = closeAll(stale) // opened for reading
+	if !ok {
+		m.load(context.WithoutCancel(ctx), open)
+		close(m.ready)
+	}
+	select {
+	case <-m.ready:
+	case <-ctx.Done():
+		ms.put(ref, m)
+		return nil, ctx.Err()
+	}
+	if m.err != nil {
+		ms.mu.Lock()
+		if ms.open[ref] == m {
+			delete(ms.open, ref)
+		}
+		ms.mu.Unlock()
+		return nil, m.err
+	}
+	return m, nil
+}
+
+func (m *openModule) load(ctx context.Context, open func(context.Context) (File, error)) {
+	if m.file, m.err = open(ctx); m.err != nil {
+		return
+	}
+	_, _, size := m.file.Content()
+	if m.looker, m.err = openGSYM(m.file, size); m.err != nil {
+		m.err = errors.Join(m.err, m.file.Close())
+	}
+}
+
+// put ends the use of a module.
+func (ms *modules) put(_ blob.Ref, m *openModule) {
+	ms.mu.Lock()
+	defer ms.mu.Unlock()
+	m.users--
+}
+
+// stale removes the modules that are idle or too many, and returns their files. The
+// caller holds mu.
+func (ms *modules) stale() (files []File) {
+	now := time.Now()
+	for {
+		var oldest blob.Ref
+		var found *openModule
+		for ref, m := range ms.open {
+			if m.users == 0 && (found == nil || m.used.Before(found.used)) {
+				oldest, found = ref, m
+			}
+		}
+		if found == nil || len(ms.open) <= ms.max && now.Sub(found.used) < idleModule {
+			return files
+		}
+		delete(ms.open, oldest)
+		if found.file != nil {
+			files = append(files, found.file)
+		}
+	}
+}
+
+// close closes all modules. Nobody uses one any more.
+func (ms *modules) close() error {
+	ms.mu.Lock()
+	defer ms.mu.Unlock()
+	var files []File
+	for _, m := range ms.open {
+		select {
+		case <-m.ready:
+			if m.err == nil {
+				files = append(files, m.file)
+			}
+		default:
+		}
+	}
+	clear(ms.open)
+	return closeAll(files)
+}
+
+// lookups opens modules for one client.
+type clientLookups struct {
+	svc *Service
+	ask Ask
+}
+
+// Source returns what opens modules for a client. Of ask, Products, Client, Via,
+// Local and Hold count.
+func (svc *Service) Source(ask Ask) Source { return clientLookups{svc, ask} }
+
+// Module implements Source.
+func (c clientLookups) Module(ctx context.Context, q ModuleQuery) (*Module, error) {
+	ask := c.ask
+	ask.Format, ask.Module = GSYM, q
+	a, err := c.svc.answer(ctx, ask, true)
+	if err != nil {
+		return nil, err
+	}
+	m, err := c.svc.modules.get(ctx, a.Content.Ref, func(ctx context.Context) (File, error) {
+		if a.Cached != nil {
+			return c.svc.Depot.OpenHit(ctx, *a.Cached)
+		}
+		return c.svc.Depot.OpenContent(ctx, index.Content{Ref: a.Content.Ref, Size: a.Content.Size})
+	})
+	if err != nil {
+		return nil, err
+	}
+	var once sync.Once
+	return &Module{
+		Looker: m.looker, Name: a.Object.Name, CodeFile: a.Code, From: a.From, Arch: archOf(m.looker),
+		Done: func() { once.Do(func() { c.svc.modules.put(a.Content.Ref, m) }) },
+	}, nil
+}
+
+// archOf returns the processor of a module, in Breakpad's words, if its file says it.
+func archOf(l Looker) string {
+	if a, ok := l.(interface{ Arch() string }); ok {
+		return a.Arch()
+	}
+	return ""
+}

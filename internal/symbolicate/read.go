@@ -1,0 +1,166 @@
+package symbolicate
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+
+	"github.com/symdepot/symdepot/functab"
+	"github.com/symdepot/symdepot/objfile"
+	"github.com/symdepot/symdepot/symfile"
+)
+
+// Input is one file of a module.
+type Input struct {
+	io.ReaderAt
+	Size int64  // bytes
+	Name string // base name
+}
+
+// badSource is an error of the contents of files, not of reading them.
+type badSource struct{ err error }
+
+func (e badSource) Error() string { return e.err.Error() }
+func (e badSource) Unwrap() error { return e.err }
+
+// isBadSource reports whether an error will repeat with the same files.
+func isBadSource(err error) bool {
+	return errors.As(err, new(badSource)) || errors.Is(err, ErrNoFunctions) || errors.Is(err, objfile.ErrNotSymbolFile) || errors.Is(err, objfile.ErrBroken)
+}
+
+// Part is one object of a file.
+type Part struct {
+	objfile.Object
+	Input
+}
+
+// Identify returns the objects of a file that may hold functions.
+func Identify(in Input) ([]Part, error) {
+	objects, err := objfile.Identify(in, in.Size, in.Name, objfile.Options{})
+	if err != nil {
+		return nil, err
+	}
+	var parts []Part
+	for _, o := range objects {
+		if o.Deflated > 0 || !holdsFunctions(o.Object) {
+			continue
+		}
+		p := Part{Object: o, Input: in}
+		if o.Offset != 0 || o.Size != in.Size {
+			p.ReaderAt, p.Input.Size = io.NewSectionReader(in, o.Offset, o.Size), o.Size
+		}
+		parts = append(parts, p)
+	}
+	if len(parts) == 0 {
+		return nil, fmt.Errorf("%s: %w", in.Name, ErrNoFunctions)
+	}
+	return parts, nil
+}
+
+// holdsFunctions reports whether functions can be read of a kind of object.
+func holdsFunctions(o symfile.Object) bool {
+	switch o.Kind {
+	case symfile.PDB:
+		return !o.NoDBI
+	case symfile.PE, symfile.Breakpad, symfile.ELF, symfile.MachO:
+		return true
+	}
+	return false
+}
+
+// Group sorts parts by module: parts with the same debug id belong together, the
+// debug information first. Parts without an id stay alone. The modules are in the
+// order of the parts.
+func Group(parts []Part) [][]Part {
+	var groups [][]Part
+	for _, p := range parts {
+		i := slices.IndexFunc(groups, func(g []Part) bool {
+			return !p.DebugID.IsZero() && g[0].DebugID == p.DebugID && !slices.ContainsFunc(g, func(o Part) bool { return o.rank() == p.rank() })
+		})
+		if i < 0 {
+			groups = append(groups, []Part{p})
+			continue
+		}
+		groups[i] = append(groups[i], p)
+		slices.SortStableFunc(groups[i], func(a, b Part) int { return a.rank() - b.rank() })
+	}
+	return groups
+}
+
+// rank is the place of a part in its module.
+func (p Part) rank() int {
+	switch {
+	case p.Kind == symfile.Breakpad:
+		return 0
+	case p.Kind == symfile.PDB:
+		return 1
+	case p.Kind == symfile.PE:
+		return 4
+	case p.Role&symfile.Debug != 0 && p.Role&symfile.Executable == 0:
+		return 2
+	}
+	return 3
+}
+
+// Read reads the functions of a module of its files.
+func Read(ctx context.Context, inputs []Input) (*functab.Table, error) {
+	var parts []Part
+	for _, in := range inputs {
+		list, err := Identify(in)
+		if err != nil {
+			return nil, err
+		}
+		parts = append(parts, list...)
+	}
+	return ReadParts(ctx, parts)
+}
+
+// ReadParts reads the functions of a module of its parts, of which the best comes
+// first.
+func ReadParts(ctx context.Context, parts []Part) (*functab.Table, error) {
+	if len(parts) == 0 {
+		return nil, ErrNoFunctions
+	}
+	slices.SortStableFunc(parts, func(a, b Part) int { return a.rank() - b.rank() })
+	r := reader{ctx: ctx, parts: parts, b: functab.NewBuilder(functab.Module{Generator: Generator}, functab.Limits{})}
+	if err := r.read(); err != nil {
+		return nil, err
+	}
+	t, err := r.b.Table(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if n := t.Counts(); n.Functions == 0 && n.Symbols == 0 && n.Frames == 0 {
+		return nil, badSource{fmt.Errorf("%s: %w", parts[0].Name, ErrNoFunctions)}
+	}
+	return t, nil
+}
+
+// reader reads the parts of one module.
+type reader struct {
+	ctx   context.Context
+	parts []Part
+	b     *functab.Builder
+}
+
+// of returns the first part of a kind, or nil.
+func (r *reader) of(k symfile.Kind) *Part {
+	for i := range r.parts {
+		if r.parts[i].Kind == k {
+			return &r.parts[i]
+		}
+	}
+	return nil
+}
+
+func (r *reader) read() error {
+	switch first := &r.parts[0]; first.Kind {
+	case symfile.PDB:
+		return r.readPDB(first, r.of(symfile.PE))
+	case symfile.PE:
+		return r.readPE(first)
+	}
+	return badSource{fmt.Errorf("%s: %w: functions cannot be read of a file of the kind %s", r.parts[0].Name, ErrNoFunctions, r.parts[0].Kind)}
+}

@@ -1,0 +1,88 @@
+// Package symbolicate answers which function, file and line an address of a
+// module belongs to. It finds the files of a module in the depot, reads them into
+// function tables (package functab), has Breakpad symbol files and GSYM files made
+// of the tables by background jobs, looks addresses up in GSYM files, and knows
+// the JSON of the symbolication APIs. It knows the depot as a small interface.
+package symbolicate
+
+import (
+	"context"
+	"errors"
+
+	"github.com/symdepot/symdepot/functab"
+)
+
+// Version is the version of the files that this package makes. A higher one makes
+// all of them again.
+const Version = 1
+
+// Generator is the text of INFO GENERATOR in symbol files.
+const Generator = "symdepot"
+
+// Format is the format of a file that is made of the files of a module.
+type Format int
+
+// The formats. The numbers are stored with jobs.
+const (
+	Breakpad Format = 1 // .sym
+	GSYM     Format = 2
+)
+
+// Ext returns the file name extension of the format, with the dot.
+func (f Format) Ext() string {
+	if f == GSYM {
+		return ".gsym"
+	}
+	return ".sym"
+}
+
+func (f Format) String() string { return f.Ext()[1:] }
+
+// tool is the name of the format in the records of derived contents.
+func (f Format) tool() string { return "symbols-" + f.String() }
+
+var (
+	// ErrBusy means that a limit refuses new work now; the client should ask again
+	// later.
+	ErrBusy = errors.New("too many symbol files are being made")
+	// ErrNoFunctions is wrapped by the error for files that hold no functions.
+	ErrNoFunctions = errors.New("no functions found")
+)
+
+// PendingError means that a file is being made and is not ready. It is not
+// fs.ErrNotExist: the file will probably be found soon.
+type PendingError struct{}
+
+func (PendingError) Error() string { return "the file is being made; ask again later" }
+
+// Looker finds the position of an address in a module.
+type Looker interface {
+	// Lookup returns the functions at an RVA. ok is false if there are none.
+	Lookup(rva uint64) (a functab.Answer, ok bool)
+}
+
+// Source returns the function tables of modules.
+type Source interface {
+	// Module opens a module. The caller calls Done when it needs the module no more.
+	// Not found is fs.ErrNotExist, and a module that is being prepared a
+	// PendingError.
+	Module(ctx context.Context, q ModuleQuery) (*Module, error)
+}
+
+// ModuleQuery names a module.
+type ModuleQuery struct {
+	DebugFile string
+	DebugID   string // as the client spells it
+	CodeFile  string // empty if unknown
+	CodeID    string // empty if unknown
+}
+
+// Module is an open module.
+type Module struct {
+	Looker
+	Name     string // file name of the module: the program if it is known, else the debug file
+	Arch     string // Breakpad's word
+	From     string // for people: which file the tables were read from, such as "pdb app.pdb"
+	CodeFile string // name of the program, or empty
+	Done     func()
+}

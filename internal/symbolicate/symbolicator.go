@@ -1,0 +1,314 @@
+package symbolicate
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"io/fs"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/symdepot/symdepot/debugid"
+	"github.com/symdepot/symdepot/symfile"
+)
+
+// NativeRequest is a request of Symbolicator's API for native code. Sources of the
+// request are ignored: the depot is the only source.
+type NativeRequest struct {
+	Platform    string             `json:"platform"`
+	Signal      *int               `json:"signal"`
+	Modules     []NativeModule     `json:"modules"`
+	Stacktraces []NativeStacktrace `json:"stacktraces"`
+	Threads     []NativeStacktrace `json:"threads"`
+	Options     struct {
+		DIFCandidates bool   `json:"dif_candidates"`
+		FrameOrder    string `json:"frame_order"`
+	} `json:"options"`
+}
+
+// NativeModule is a module of such a request, and of its answer.
+type NativeModule struct {
+	Type      string `json:"type"`
+	DebugID   string `json:"debug_id,omitempty"`
+	CodeID    string `json:"code_id,omitempty"`
+	DebugFile string `json:"debug_file,omitempty"`
+	CodeFile  string `json:"code_file,omitempty"`
+	ImageAddr Hex    `json:"image_addr"`
+	ImageSize uint64 `json:"image_size,omitempty"`
+
+	// Fields of the answer.
+	DebugStatus  string            `json:"debug_status,omitempty"`
+	UnwindStatus string            `json:"unwind_status,omitempty"`
+	Arch         string            `json:"arch,omitempty"`
+	Features     *NativeFeatures   `json:"features,omitempty"`
+	Candidates   []NativeCandidate `json:"candidates,omitempty"`
+}
+
+// NativeFeatures says what the files of a module hold.
+type NativeFeatures struct {
+	Debug   bool `json:"has_debug_info"`
+	Unwind  bool `json:"has_unwind_info"`
+	Symbols bool `json:"has_symbols"`
+	Sources bool `json:"has_sources"`
+}
+
+// NativeCandidate is a file that answered for a module.
+type NativeCandidate struct {
+	Source   string            `json:"source"`
+	Location string            `json:"location"`
+	Download map[string]string `json:"download"`
+}
+
+// NativeStacktrace is a list of frames.
+type NativeStacktrace struct {
+	Registers json.RawMessage `json:"registers,omitempty"`
+	Frames    []NativeFrame   `json:"frames"`
+	Crashed   *bool           `json:"is_requesting,omitempty"`
+}
+
+// NativeFrame is a frame of a request, and of its answer.
+type NativeFrame struct {
+	Status        string `json:"status,omitempty"`
+	OriginalIndex *int   `json:"original_index,omitempty"`
+	Instruction   Hex    `json:"instruction_addr"`
+	AddrMode      string `json:"addr_mode,omitempty"`
+	Adjust        *bool  `json:"adjust_instruction_addr,omitempty"`
+	Package       string `json:"package,omitempty"`
+	Lang          string `json:"lang,omitempty"`
+	Symbol        string `json:"symbol,omitempty"`
+	SymAddr       *Hex   `json:"sym_addr,omitempty"`
+	Function      string `json:"function,omitempty"`
+	AbsPath       string `json:"abs_path,omitempty"`
+	Filename      string `json:"filename,omitempty"`
+	Lineno        uint32 `json:"lineno,omitempty"`
+}
+
+// Hex is an address, a number or a text such as "0x1f" in JSON.
+type Hex uint64
+
+// MarshalJSON implements json.Marshaler.
+func (h Hex) MarshalJSON() ([]byte, error) {
+	return []byte(`"0x` + strconv.FormatUint(uint64(h), 16) + `"`), nil
+}
+
+// UnmarshalJSON implements json.Unmarshaler.
+func (h *Hex) UnmarshalJSON(b []byte) error {
+	s := string(b)
+	if s == "null" {
+		return nil
+	}
+	if len(s) > 1 && s[0] == '"' {
+		s = s[1 : len(s)-1]
+	}
+	n, err := strconv.ParseUint(s, 0, 64)
+	*h = Hex(n)
+	return err
+}
+
+// NativeAnswer is the answer to a NativeRequest.
+type NativeAnswer struct {
+	Status      string             `json:"status"`
+	Stacktraces []NativeStacktrace `json:"stacktraces"`
+	Modules     []NativeModule     `json:"modules"`
+}
+
+// ParseNative reads the body of a request to Symbolicator's /symbolicate. The error
+// is a RequestError.
+func ParseNative(body []byte) (NativeRequest, error) {
+	var q NativeRequest
+	if err := json.Unmarshal(body, &q); err != nil {
+		return q, badRequest("invalid JSON: %v", err)
+	}
+	if len(q.Stacktraces) == 0 {
+		q.Stacktraces = q.Threads
+	}
+	frames := 0
+	for _, s := range q.Stacktraces {
+		frames += len(s.Frames)
+	}
+	if len(q.Modules) > maxModules || frames > maxFrames {
+		return q, badRequest("please limit a request to %d modules and %d frames", maxModules, maxFrames)
+	}
+	return q, nil
+}
+
+// moduleAt returns the index of the module that contains an address, and the
+// address relative to it.
+func (q *NativeRequest) moduleAt(f NativeFrame) (module int, rva uint64, ok bool) {
+	if rel, is := strings.CutPrefix(f.AddrMode, "rel:"); is {
+		n, err := strconv.Atoi(rel)
+		if err != nil || n < 0 || n >= len(q.Modules) {
+			return 0, 0, false
+		}
+		return n, uint64(f.Instruction), true
+	}
+	best := -1
+	for i, m := range q.Modules {
+		if f.Instruction < m.ImageAddr || best >= 0 && m.ImageAddr <= q.Modules[best].ImageAddr {
+			continue
+		}
+		if m.ImageSize > 0 && uint64(f.Instruction-m.ImageAddr) >= m.ImageSize {
+			continue
+		}
+		best = i
+	}
+	if best < 0 {
+		return 0, 0, false
+	}
+	return best, uint64(f.Instruction - q.Modules[best].ImageAddr), true
+}
+
+// Native answers a request of Symbolicator's API.
+func Native(ctx context.Context, src Source, q NativeRequest) (NativeAnswer, error) {
+	queries := make([]ModuleQuery, len(q.Modules))
+	used := make([]bool, len(q.Modules))
+	for i, m := range q.Modules {
+		queries[i] = m.query()
+	}
+	for _, s := range q.Stacktraces {
+		for _, f := range s.Frames {
+			if m, _, ok := q.moduleAt(f); ok {
+				used[m] = native(q.Modules[m].Type)
+			}
+		}
+	}
+	modules := openModules(ctx, src, queries, used)
+	defer closeModules(modules)
+	a := NativeAnswer{Status: "complete", Stacktraces: make([]NativeStacktrace, len(q.Stacktraces)), Modules: slices.Clone(q.Modules)}
+	for i := range a.Modules {
+		a.Modules[i].note(used[i], modules[i], q.Options.DIFCandidates)
+	}
+	for i, s := range q.Stacktraces {
+		if err := ctx.Err(); err != nil {
+			return a, err
+		}
+		out := NativeStacktrace{Registers: s.Registers, Crashed: s.Crashed, Frames: []NativeFrame{}}
+		for k, f := range s.Frames {
+			frames := q.frame(k, f, s, modules)
+			out.Frames = append(out.Frames, frames...)
+		}
+		if q.Options.FrameOrder == "caller_first" {
+			slices.Reverse(out.Frames)
+		}
+		a.Stacktraces[i] = out
+	}
+	return a, nil
+}
+
+// native reports whether a type of module has machine code.
+func native(kind string) bool {
+	switch kind {
+	case "", "elf", "macho", "pe":
+		return true
+	}
+	return false
+}
+
+// query returns what the depot is asked for.
+func (m NativeModule) query() ModuleQuery {
+	q := ModuleQuery{DebugFile: symfile.BaseName(m.DebugFile), CodeFile: symfile.BaseName(m.CodeFile), CodeID: m.CodeID}
+	if q.DebugFile == "" {
+		q.DebugFile = q.CodeFile
+	}
+	if id, err := debugid.Parse(m.DebugID); err == nil {
+		q.DebugID = id.Breakpad()
+	}
+	return q
+}
+
+// note records what became of a module.
+func (m *NativeModule) note(used bool, o opened, candidates bool) {
+	m.UnwindStatus = "unused"
+	switch {
+	case !used:
+		m.DebugStatus = "unused"
+		if !native(m.Type) {
+			m.DebugStatus = "unsupported"
+		}
+	case o.Module != nil:
+		m.DebugStatus = "found"
+		m.Arch = o.Arch
+		m.Features = &NativeFeatures{Debug: true, Symbols: true}
+		if candidates && o.From != "" {
+			m.Candidates = []NativeCandidate{{Source: "symdepot", Location: o.From, Download: map[string]string{"status": "ok"}}}
+		}
+	case o.err == nil, errors.Is(o.err, fs.ErrNotExist):
+		m.DebugStatus = "missing"
+	case errors.As(o.err, new(PendingError)), errors.Is(o.err, context.DeadlineExceeded), errors.Is(o.err, ErrBusy):
+		m.DebugStatus = "timeout"
+	default:
+		m.DebugStatus = "malformed"
+	}
+}
+
+// step returns how far a return address is moved back, so that it lies in the call:
+// by a byte, which is enough on x86, or to the start of the instruction before.
+func step(arch string, addr uint64) uint64 {
+	switch {
+	case strings.HasPrefix(arch, "arm64"), strings.HasPrefix(arch, "mips"), strings.HasPrefix(arch, "ppc"):
+		return addr&^3 - 4
+	case strings.HasPrefix(arch, "arm"):
+		return addr&^1 - 2
+	}
+	return addr - 1
+}
+
+// adjusts reports whether the address of a frame is that of the instruction after a
+// call. The address of the first frame is the instruction itself.
+func adjusts(n int, f NativeFrame) bool {
+	if f.Adjust != nil {
+		return *f.Adjust
+	}
+	return n > 0
+}
+
+func (q *NativeRequest) frame(n int, f NativeFrame, _ NativeStacktrace, modules []opened) []NativeFrame {
+	f.OriginalIndex = &n
+	if f.AddrMode == "" {
+		f.AddrMode = "abs"
+	}
+	at, rva, ok := q.moduleAt(f)
+	if !ok {
+		f.Status = "unknown_image"
+		return []NativeFrame{f}
+	}
+	m := q.Modules[at]
+	if f.Package == "" {
+		f.Package = m.CodeFile
+	}
+	o := modules[at]
+	if o.Module == nil {
+		f.Status = "missing"
+		if o.err != nil && !errors.Is(o.err, fs.ErrNotExist) && !errors.As(o.err, new(PendingError)) && !errors.Is(o.err, ErrBusy) {
+			f.Status = "malformed"
+		}
+		return []NativeFrame{f}
+	}
+	lookup := rva
+	if adjusts(n, f) && rva > 0 {
+		lookup = step(o.Arch, rva)
+	}
+	a, ok := o.Lookup(lookup)
+	if !ok || len(a.Frames) == 0 {
+		f.Status = "missing_symbol"
+		return []NativeFrame{f}
+	}
+	start := Hex(a.FunctionStart)
+	if !strings.HasPrefix(f.AddrMode, "rel:") {
+		start += m.ImageAddr
+	}
+	list := make([]NativeFrame, len(a.Frames))
+	for i, l := range a.Frames {
+		g := f
+		g.Status, g.Function, g.Symbol, g.SymAddr = "symbolicated", l.Function, l.Raw, &start
+		if g.Symbol == "" {
+			g.Symbol = l.Function
+		}
+		if l.File != "" {
+			g.AbsPath, g.Filename, g.Lineno = l.File, symfile.BaseName(l.File), l.Line
+		}
+		list[i] = g
+	}
+	return list
+}

@@ -1,0 +1,461 @@
+package symbolicate
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"strconv"
+	"strings"
+
+	"github.com/symdepot/symdepot/debugid"
+	"github.com/symdepot/symdepot/functab"
+)
+
+// Limits of one request to the symbolication APIs.
+const (
+	MaxBody    = 16 << 20 // bytes
+	maxJobs    = 10       // Eliot's limit
+	maxModules = 2000     // of all jobs
+	maxFrames  = 200_000  // of all stacks
+)
+
+// RequestError is the error for a request that does not have the form of its API.
+// The text is for the client.
+type RequestError struct{ Title string }
+
+func (e RequestError) Error() string { return e.Title }
+
+func badRequest(format string, args ...any) error { return RequestError{fmt.Sprintf(format, args...)} }
+
+// Job is one unit of a request to /symbolicate/v5 (Eliot's symbolication API,
+// version 5): a list of modules, and stacks of offsets in them.
+type Job struct {
+	Modules []ModuleQuery
+	Stacks  [][]Offset
+}
+
+// Offset is an address in a module.
+type Offset struct {
+	Module int   // index in the job's modules; -1: the address is in no module
+	Offset int64 // from the base of the module; -1: unknown
+}
+
+// ParseV5 reads the body of a request of the versions 4 and 5. The error is a
+// RequestError.
+func ParseV5(body []byte) ([]Job, error) {
+	dec := json.NewDecoder(bytes.NewReader(body))
+	dec.UseNumber()
+	var v any
+	if err := dec.Decode(&v); err != nil {
+		return nil, badRequest("Payload is not valid JSON")
+	}
+	if dec.More() {
+		return nil, badRequest("Payload is not valid JSON")
+	}
+	list := []any{v}
+	if m, ok := v.(map[string]any); ok && m["jobs"] != nil {
+		if list, ok = m["jobs"].([]any); !ok {
+			return nil, badRequest("jobs must be a list")
+		}
+	}
+	if len(list) > maxJobs {
+		return nil, badRequest("please limit number of jobs in a single request to <= %d", maxJobs)
+	}
+	jobs := make([]Job, len(list))
+	modules, frames := 0, 0
+	for i, v := range list {
+		if err := jobs[i].parse(i, v); err != nil {
+			return nil, err
+		}
+		modules += len(jobs[i].Modules)
+		for _, s := range jobs[i].Stacks {
+			frames += len(s)
+		}
+	}
+	if modules > maxModules || frames > maxFrames {
+		return nil, badRequest("please limit a request to %d modules and %d frames", maxModules, maxFrames)
+	}
+	return jobs, nil
+}
+
+func (j *Job) parse(n int, v any) error {
+	m, ok := v.(map[string]any)
+	if !ok {
+		return badRequest("job %d is invalid", n)
+	}
+	stacks, ok := m["stacks"]
+	if !ok {
+		return badRequest("job %d is invalid: no stacks specified", n)
+	}
+	modules, ok := m["memoryMap"]
+	if !ok {
+		return badRequest("job %d is invalid: no memoryMap specified", n)
+	}
+	if what := j.parseModules(modules); what != "" {
+		return badRequest("job %d has invalid modules: %s", n, what)
+	}
+	if what := j.parseStacks(stacks); what != "" {
+		return badRequest("job %d has invalid stacks: %s", n, what)
+	}
+	return nil
+}
+
+// parseModules returns what is wrong, or an empty string.
+func (j *Job) parseModules(v any) string {
+	list, ok := v.([]any)
+	if !ok {
+		return "modules must be a list"
+	}
+	for i, v := range list {
+		pair, ok := v.([]any)
+		if !ok || len(pair) != 2 {
+			return fmt.Sprintf("module index %d does not have a debug_filename and debug_id", i)
+		}
+		name, ok := pair[0].(string)
+		if !ok || !validModuleName(name) {
+			return fmt.Sprintf("module index %d has an invalid debug_filename", i)
+		}
+		id, ok := pair[1].(string)
+		if !ok || id != "" && !debugid.IsHex(id) {
+			return fmt.Sprintf("module index %d has an invalid debug_id", i)
+		}
+		j.Modules = append(j.Modules, ModuleQuery{DebugFile: name, DebugID: id})
+	}
+	return ""
+}
+
+// validModuleName reports whether a name has only characters that Eliot and samply
+// accept in names of debug files.
+func validModuleName(s string) bool {
+	for i := range len(s) {
+		c := s[i]
+		if c|0x20 >= 'a' && c|0x20 <= 'z' || c >= '0' && c <= '9' || strings.IndexByte("_.+{}@<> ~-[]:()&,=!#'", c) >= 0 || c >= 0x80 {
+			continue
+		}
+		return false
+	}
+	return len(s) <= 1024
+}
+
+// parseStacks returns what is wrong, or an empty string.
+func (j *Job) parseStacks(v any) string {
+	list, ok := v.([]any)
+	if !ok {
+		return "stacks must be a list of lists"
+	}
+	if len(list) == 0 {
+		return "no stacks specified"
+	}
+	j.Stacks = make([][]Offset, len(list))
+	for i, v := range list {
+		frames, ok := v.([]any)
+		if !ok {
+			return fmt.Sprintf("stack %d is not a list", i)
+		}
+		stack := make([]Offset, len(frames))
+		for k, v := range frames {
+			pair, ok := v.([]any)
+			if !ok || len(pair) != 2 {
+				return fmt.Sprintf("stack %d frame %d is not a list of two items", i, k)
+			}
+			module, ok := integer(pair[0])
+			if !ok || module < -1 {
+				return fmt.Sprintf("stack %d frame %d has an invalid module_index", i, k)
+			}
+			if module >= int64(len(j.Modules)) {
+				return fmt.Sprintf("stack %d frame %d has a module_index that isn't in modules", i, k)
+			}
+			offset, ok := integer(pair[1])
+			if !ok || offset < -1 {
+				return fmt.Sprintf("stack %d frame %d has an invalid module_offset", i, k)
+			}
+			stack[k] = Offset{int(module), offset}
+		}
+		j.Stacks[i] = stack
+	}
+	return ""
+}
+
+// integer returns the value of a JSON number without a fraction.
+func integer(v any) (int64, bool) {
+	n, ok := v.(json.Number)
+	if !ok {
+		return 0, false
+	}
+	i, err := strconv.ParseInt(string(n), 10, 64)
+	return i, err == nil
+}
+
+// V5Answer is the answer to a request of version 5.
+type V5Answer struct {
+	Results []V5Result `json:"results"`
+}
+
+// V5Result is the answer to one job.
+type V5Result struct {
+	Stacks [][]V5Frame `json:"stacks"`
+	// FoundModules says for each module, by "file/id" as the client spells them,
+	// whether it was found; null if no frame refers to it.
+	FoundModules map[string]*bool `json:"found_modules"`
+	// ModuleErrors says why modules were not found (samply's addition).
+	ModuleErrors map[string][]V5Error `json:"module_errors,omitempty"`
+	// ModuleSources says which file answered for a module that was found (our own
+	// addition).
+	ModuleSources map[string]string `json:"module_sources,omitempty"`
+}
+
+// V5Error is the reason why a module was not found.
+type V5Error struct {
+	Name    string `json:"name"`
+	Message string `json:"message"`
+}
+
+// V5Frame is one frame of a stack.
+type V5Frame struct {
+	Frame          int        `json:"frame"`
+	Module         string     `json:"module"`
+	ModuleOffset   string     `json:"module_offset"`
+	Function       string     `json:"function,omitempty"`
+	FunctionOffset string     `json:"function_offset,omitempty"`
+	FunctionSize   string     `json:"function_size,omitempty"`
+	File           string     `json:"file,omitempty"`
+	Line           uint32     `json:"line,omitempty"`
+	Inlines        []V5Inline `json:"inlines,omitempty"`
+}
+
+// V5Inline is a function that was inlined at a frame, innermost first.
+type V5Inline struct {
+	Function string `json:"function"`
+	File     string `json:"file,omitempty"`
+	Line     uint32 `json:"line,omitempty"`
+}
+
+// opened is a module of a request, after the attempt to open it.
+type opened struct {
+	*Module
+	err error
+}
+
+// openModules opens the modules to which a list of uses refers. All of them are
+// asked for at once, so that missing files are made side by side.
+func openModules(ctx context.Context, src Source, list []ModuleQuery, used []bool) []opened {
+	open := make([]opened, len(list))
+	done := make(chan struct{})
+	n := 0
+	sem := make(chan struct{}, 16)
+	for i := range list {
+		if !used[i] || list[i].DebugID == "" && list[i].CodeID == "" {
+			continue
+		}
+		n++
+		go func() {
+			sem <- struct{}{}
+			open[i].Module, open[i].err = src.Module(ctx, list[i])
+			<-sem
+			done <- struct{}{}
+		}()
+	}
+	for range n {
+		<-done
+	}
+	return open
+}
+
+// closeModules ends the use of modules.
+func closeModules(list []opened) {
+	for _, m := range list {
+		if m.Module != nil && m.Done != nil {
+			m.Done()
+		}
+	}
+}
+
+// uses returns which modules the stacks refer to.
+func (j Job) uses() []bool {
+	used := make([]bool, len(j.Modules))
+	for _, s := range j.Stacks {
+		for _, o := range s {
+			if o.Module >= 0 {
+				used[o.Module] = true
+			}
+		}
+	}
+	return used
+}
+
+// V5 answers jobs. The error is that of ctx.
+func V5(ctx context.Context, src Source, jobs []Job) (V5Answer, error) {
+	a := V5Answer{Results: make([]V5Result, len(jobs))}
+	for i, j := range jobs {
+		var err error
+		if a.Results[i], err = j.v5(ctx, src); err != nil {
+			return a, err
+		}
+	}
+	return a, nil
+}
+
+func (j Job) v5(ctx context.Context, src Source) (V5Result, error) {
+	used := j.uses()
+	modules := openModules(ctx, src, j.Modules, used)
+	defer closeModules(modules)
+	r := V5Result{Stacks: make([][]V5Frame, len(j.Stacks)), FoundModules: map[string]*bool{}}
+	for i, m := range j.Modules {
+		r.note(m.DebugFile+"/"+m.DebugID, used[i], modules[i])
+	}
+	for i, stack := range j.Stacks {
+		if err := ctx.Err(); err != nil {
+			return r, err
+		}
+		frames := make([]V5Frame, len(stack))
+		for k, o := range stack {
+			frames[k] = j.frame(k, o, modules)
+		}
+		r.Stacks[i] = frames
+	}
+	return r, nil
+}
+
+// note records what became of a module.
+func (r *V5Result) note(key string, used bool, m opened) {
+	if !used {
+		if _, ok := r.FoundModules[key]; !ok {
+			r.FoundModules[key] = nil
+		}
+		return
+	}
+	found := m.Module != nil
+	r.FoundModules[key] = &found
+	if found {
+		if m.From != "" {
+			if r.ModuleSources == nil {
+				r.ModuleSources = map[string]string{}
+			}
+			r.ModuleSources[key] = m.From
+		}
+		return
+	}
+	if r.ModuleErrors == nil {
+		r.ModuleErrors = map[string][]V5Error{}
+	}
+	r.ModuleErrors[key] = []V5Error{moduleError(m.err)}
+}
+
+// moduleError describes to clients why a module cannot be used. Details stay in the
+// log: they may name files.
+func moduleError(err error) V5Error {
+	switch {
+	case err == nil, errors.Is(err, fs.ErrNotExist):
+		return V5Error{"NotFound", "no symbol file of this module was found"}
+	case errors.As(err, new(PendingError)):
+		return V5Error{"Pending", "the symbols of this module are being prepared; ask again later"}
+	case errors.Is(err, ErrBusy):
+		return V5Error{"Busy", "too many modules are being prepared; ask again later"}
+	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled):
+		return V5Error{"Timeout", "the symbols of this module were not read in time; ask again later"}
+	}
+	return V5Error{"Unusable", "the symbol file of this module cannot be used"}
+}
+
+const unknownModule = "<unknown>"
+
+// moduleName returns the name of a module in answers: the program's if it is known.
+func (j Job) moduleName(o Offset, modules []opened) string {
+	if o.Module < 0 {
+		return unknownModule
+	}
+	name := j.Modules[o.Module].DebugFile
+	if m := modules[o.Module].Module; m != nil && m.CodeFile != "" {
+		name = m.CodeFile
+	}
+	if name == "" {
+		return unknownModule
+	}
+	return name
+}
+
+// hexOffset prints an offset as the APIs do.
+func hexOffset(n int64) string {
+	if n < 0 {
+		return "-0x" + strconv.FormatUint(uint64(-n), 16)
+	}
+	return "0x" + strconv.FormatUint(uint64(n), 16)
+}
+
+// lookup looks one offset up.
+func (j Job) lookup(o Offset, modules []opened) (functab.Answer, bool) {
+	if o.Module < 0 || o.Offset < 0 || modules[o.Module].Module == nil {
+		return functab.Answer{}, false
+	}
+	a, ok := modules[o.Module].Lookup(uint64(o.Offset))
+	return a, ok && len(a.Frames) > 0
+}
+
+func (j Job) frame(n int, o Offset, modules []opened) V5Frame {
+	f := V5Frame{Frame: n, Module: j.moduleName(o, modules), ModuleOffset: hexOffset(o.Offset)}
+	a, ok := j.lookup(o, modules)
+	if !ok {
+		return f
+	}
+	outer := a.Frames[len(a.Frames)-1]
+	f.Function = outer.Function
+	f.FunctionOffset = hexOffset(o.Offset - int64(a.FunctionStart))
+	if a.FunctionSize > 0 {
+		f.FunctionSize = hexOffset(int64(a.FunctionSize))
+	}
+	f.File, f.Line = position(outer)
+	for _, l := range a.Frames[:len(a.Frames)-1] {
+		in := V5Inline{Function: l.Function}
+		in.File, in.Line = position(l)
+		f.Inlines = append(f.Inlines, in)
+	}
+	return f
+}
+
+// position returns the file and the line of a frame: no line without a file.
+func position(l functab.Line) (string, uint32) {
+	if l.File == "" {
+		return "", 0
+	}
+	return l.File, l.Line
+}
+
+// V4Answer is the answer to a request of version 4.
+type V4Answer struct {
+	Stacks [][]string `json:"symbolicatedStacks"`
+	// KnownModules has an entry for each module of the request; null if no frame
+	// refers to it.
+	KnownModules []*bool `json:"knownModules"`
+}
+
+// V4 answers one job in version 4, which has no lines and no inlined functions.
+func V4(ctx context.Context, src Source, j Job) (V4Answer, error) {
+	used := j.uses()
+	modules := openModules(ctx, src, j.Modules, used)
+	defer closeModules(modules)
+	a := V4Answer{Stacks: make([][]string, len(j.Stacks)), KnownModules: make([]*bool, len(j.Modules))}
+	for i := range j.Modules {
+		if used[i] {
+			found := modules[i].Module != nil
+			a.KnownModules[i] = &found
+		}
+	}
+	for i, stack := range j.Stacks {
+		if err := ctx.Err(); err != nil {
+			return a, err
+		}
+		list := make([]string, len(stack))
+		for k, o := range stack {
+			what := hexOffset(o.Offset)
+			if f, ok := j.lookup(o, modules); ok {
+				what = f.Frames[len(f.Frames)-1].Function
+			}
+			list[k] = what + " (in " + j.moduleName(o, modules) + ")"
+		}
+		a.Stacks[i] = list
+	}
+	return a, nil
+}
