@@ -59,7 +59,7 @@ func newRoutes(a *access, sc *symCaches) *routes {
 	return &routes{
 		symbolicates: a.cfg.Symbols.Depot != nil,
 		symbolicate:  &endpoint{options: true, body: true, origins: true, posts: true, handler: sy},
-		tokens: a.cfg.Gate != nil, prefixes: a.cfg.Prefixes,
+		tokens:       a.cfg.Gate != nil, prefixes: a.cfg.Prefixes,
 		uploads:  a.cfg.Uploads != nil,
 		job:      &endpoint{body: true, handler: &jobAPI{a}},
 		api:      &endpoint{body: true, judgesSites: true, handler: &webAPI{a}},

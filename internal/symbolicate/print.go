@@ -1,6 +1,7 @@
 package symbolicate
 
 import (
+	"bufio"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -48,6 +49,83 @@ func Print(m *Module, module, address string, rva, base uint64) Printed {
 		p.Symbol = append(p.Symbol, PrintedSymbol{FileName: file, FunctionName: l.Function, Line: line, StartAddress: fmt.Sprintf("0x%x", a.FunctionStart+base)})
 	}
 	return p
+}
+
+// Printer prints the positions of addresses in the form of llvm-symbolizer.
+type Printer struct {
+	w      *bufio.Writer
+	m      *Module
+	module string
+	base   uint64
+	json   bool
+}
+
+// NewPrinter returns a Printer for a module. base is the difference between the
+// printed addresses and RVAs. Close must be called.
+func NewPrinter(w io.Writer, m *Module, module string, base uint64, json bool) *Printer {
+	return &Printer{bufio.NewWriter(w), m, module, base, json}
+}
+
+// All prints a list of addresses: with JSON, as one list.
+func (p *Printer) All(addresses []string) error {
+	if !p.json {
+		for _, a := range addresses {
+			if err := p.print(a); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	_ = p.w.WriteByte('[')
+	for i, a := range addresses {
+		if i > 0 {
+			_ = p.w.WriteByte(',')
+		}
+		if err := p.print(a); err != nil {
+			return err
+		}
+	}
+	_, err := p.w.WriteString("]\n")
+	return err
+}
+
+// Line prints one address at once: with JSON, as one object on a line.
+func (p *Printer) Line(address string) error {
+	if err := p.print(address); err != nil {
+		return err
+	}
+	if p.json {
+		_ = p.w.WriteByte('\n')
+	}
+	return p.w.Flush()
+}
+
+// Close writes what is buffered.
+func (p *Printer) Close() error { return p.w.Flush() }
+
+// print prints one address. A text that is no address is printed with the error.
+func (p *Printer) print(text string) error {
+	addr, err := ParseAddress(text)
+	if err != nil {
+		if p.json {
+			return PrintJSON(p.w, Printed{Address: text, ModuleName: p.module, Error: &PrintedError{err.Error()}})
+		}
+		_, werr := fmt.Fprintf(p.w, "%s\n\n", text) // as llvm-symbolizer repeats what it cannot read
+		return werr
+	}
+	return p.Print(addr)
+}
+
+// Print prints the position of an address.
+func (p *Printer) Print(addr uint64) error {
+	out := Printed{ModuleName: p.module, Address: fmt.Sprintf("0x%x", addr), Symbol: []PrintedSymbol{{}}}
+	if addr >= p.base {
+		out = Print(p.m, p.module, out.Address, addr-p.base, p.base)
+	}
+	if p.json {
+		return PrintJSON(p.w, out)
+	}
+	return PrintText(p.w, out)
 }
 
 // PrintText writes the position in llvm-symbolizer's plain form: two lines for each

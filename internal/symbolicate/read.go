@@ -5,10 +5,13 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"slices"
+	"strings"
 
 	"github.com/symdepot/symdepot/functab"
 	"github.com/symdepot/symdepot/objfile"
+	"github.com/symdepot/symdepot/pdb"
 	"github.com/symdepot/symdepot/symfile"
 )
 
@@ -159,8 +162,33 @@ func (r *reader) read() error {
 	switch first := &r.parts[0]; first.Kind {
 	case symfile.PDB:
 		return r.readPDB(first, r.of(symfile.PE))
-	case symfile.PE:
-		return r.readPE(first)
 	}
-	return badSource{fmt.Errorf("%s: %w: functions cannot be read of a file of the kind %s", r.parts[0].Name, ErrNoFunctions, r.parts[0].Kind)}
+	return badSource{fmt.Errorf("%s: %w: functions cannot be read of a file of the kind %s", r.parts[0].Input.Name, ErrNoFunctions, r.parts[0].Kind)}
+}
+
+// readPDB reads a PDB, and the unwind rules of its program if there is one.
+func (r *reader) readPDB(p, pe *Part) error {
+	f, err := pdb.Open(p, p.Input.Size)
+	if err != nil {
+		return badIfFormat(err)
+	}
+	m := f.Module(p.Object.Name)
+	m.Generator = Generator
+	if pe != nil {
+		m.CodeID, m.CodeFile = strings.ToUpper(pe.CodeID), pe.Object.Name
+	}
+	r.b.SetModule(m)
+	return badIfFormat(f.Functions(r.ctx, r.b, pdb.FunctionOptions{Workers: workers}))
+}
+
+// workers is how many parts of a file are read at once: several files are read at
+// the same time.
+const workers = 2
+
+// badIfFormat marks an error of the contents of a file.
+func badIfFormat(err error) error {
+	if err == nil || errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) || errors.Is(err, functab.ErrLimit) || errors.As(err, new(*fs.PathError)) {
+		return err
+	}
+	return badSource{err}
 }
