@@ -85,7 +85,7 @@ func (svc *Service) answer(ctx context.Context, ask Ask, withSym bool) (Answer, 
 	if err != nil {
 		return Answer{}, err
 	}
-	if f.byCode && ask.Format == Breakpad && ask.Module.DebugFile != "" {
+	if f.byCode && !withSym && ask.Format == Breakpad && ask.Module.DebugFile != "" {
 		return svc.redirect(f)
 	}
 	a, err := svc.made(ctx, f, ask.Format)

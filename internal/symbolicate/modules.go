@@ -6,6 +6,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/symdepot/symdepot/functab"
 	"github.com/symdepot/symdepot/internal/blob"
 	"github.com/symdepot/symdepot/internal/index"
 )
@@ -74,7 +75,7 @@ func (m *openModule) load(ctx context.Context, open func(context.Context) (File,
 		return
 	}
 	_, _, size := m.file.Content()
-	if m.looker, m.err = openGSYM(m.file, size); m.err != nil {
+	if m.looker, m.err = openLooker(ctx, m.file, size); m.err != nil {
 		m.err = errors.Join(m.err, m.file.Close())
 	}
 }
@@ -139,7 +140,7 @@ func (svc *Service) Source(ask Ask) Source { return clientLookups{svc, ask} }
 // Module implements Source.
 func (c clientLookups) Module(ctx context.Context, q ModuleQuery) (*Module, error) {
 	ask := c.ask
-	ask.Format, ask.Module = GSYM, q
+	ask.Format, ask.Module = lookupFormat, q
 	a, err := c.svc.answer(ctx, ask, true)
 	if err != nil {
 		return nil, err
@@ -162,8 +163,8 @@ func (c clientLookups) Module(ctx context.Context, q ModuleQuery) (*Module, erro
 
 // archOf returns the processor of a module, in Breakpad's words, if its file says it.
 func archOf(l Looker) string {
-	if a, ok := l.(interface{ Arch() string }); ok {
-		return a.Arch()
+	if t, ok := l.(interface{ Module() functab.Module }); ok {
+		return t.Module().Arch
 	}
 	return ""
 }

@@ -9,8 +9,11 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/symdepot/symdepot/breakpad"
 	"github.com/symdepot/symdepot/functab"
+	"github.com/symdepot/symdepot/internal/ctxio"
 	"github.com/symdepot/symdepot/objfile"
+	"github.com/symdepot/symdepot/objtab"
 	"github.com/symdepot/symdepot/pdb"
 	"github.com/symdepot/symdepot/symfile"
 )
@@ -92,6 +95,9 @@ func Group(parts []Part) [][]Part {
 	return groups
 }
 
+// debugOnly is the rank of a file that has only the debug information of a program.
+const debugOnly = 2
+
 // rank is the place of a part in its module.
 func (p Part) rank() int {
 	switch {
@@ -102,7 +108,7 @@ func (p Part) rank() int {
 	case p.Kind == symfile.PE:
 		return 4
 	case p.Role&symfile.Debug != 0 && p.Role&symfile.Executable == 0:
-		return 2
+		return debugOnly
 	}
 	return 3
 }
@@ -127,11 +133,12 @@ func ReadParts(ctx context.Context, parts []Part) (*functab.Table, error) {
 		return nil, ErrNoFunctions
 	}
 	slices.SortStableFunc(parts, func(a, b Part) int { return a.rank() - b.rank() })
-	r := reader{ctx: ctx, parts: parts, b: functab.NewBuilder(functab.Module{Generator: Generator}, functab.Limits{})}
-	if err := r.read(); err != nil {
+	r := reader{ctx: ctx, parts: parts}
+	b, err := r.read()
+	if err != nil {
 		return nil, err
 	}
-	t, err := r.b.Table(ctx)
+	t, err := b.Table(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -145,7 +152,6 @@ func ReadParts(ctx context.Context, parts []Part) (*functab.Table, error) {
 type reader struct {
 	ctx   context.Context
 	parts []Part
-	b     *functab.Builder
 }
 
 // of returns the first part of a kind, or nil.
@@ -158,32 +164,82 @@ func (r *reader) of(k symfile.Kind) *Part {
 	return nil
 }
 
-func (r *reader) read() error {
+func (r *reader) read() (*functab.Builder, error) {
 	switch first := &r.parts[0]; first.Kind {
 	case symfile.PDB:
 		return r.readPDB(first, r.of(symfile.PE))
+	case symfile.ELF:
+		return r.readELF()
+	case symfile.MachO:
+		return r.readMachO()
+	case symfile.Breakpad:
+		return r.readSym(first)
 	}
-	return badSource{fmt.Errorf("%s: %w: functions cannot be read of a file of the kind %s", r.parts[0].Input.Name, ErrNoFunctions, r.parts[0].Kind)}
+	return nil, badSource{fmt.Errorf("%s: %w: functions cannot be read of a file of the kind %s", r.parts[0].Input.Name, ErrNoFunctions, r.parts[0].Kind)}
 }
 
-// readPDB reads a PDB, and the unwind rules of its program if there is one.
-func (r *reader) readPDB(p, pe *Part) error {
+// workers is how many parts of a file are read at once: several files are read at
+// the same time.
+const workers = 2
+
+// readPDB reads a PDB.
+func (r *reader) readPDB(p, pe *Part) (*functab.Builder, error) {
 	f, err := pdb.Open(p, p.Input.Size)
 	if err != nil {
-		return badIfFormat(err)
+		return nil, badIfFormat(err)
 	}
 	m := f.Module(p.Object.Name)
 	m.Generator = Generator
 	if pe != nil {
 		m.CodeID, m.CodeFile = strings.ToUpper(pe.CodeID), pe.Object.Name
 	}
-	r.b.SetModule(m)
-	return badIfFormat(f.Functions(r.ctx, r.b, pdb.FunctionOptions{Workers: workers}))
+	b := functab.NewBuilder(m, functab.Limits{})
+	return b, badIfFormat(f.Functions(r.ctx, b, pdb.FunctionOptions{Workers: workers}))
 }
 
-// workers is how many parts of a file are read at once: several files are read at
-// the same time.
-const workers = 2
+// readELF reads an ELF file, or a program with its debug file.
+func (r *reader) readELF() (*functab.Builder, error) {
+	files := objtab.ELFFiles{Name: r.parts[0].Object.Name}
+	for i := range r.parts {
+		p := &r.parts[i]
+		if p.Kind != symfile.ELF {
+			continue
+		}
+		f := objtab.File{Reader: p, Size: p.Input.Size}
+		if p.rank() == debugOnly {
+			files.Debug = f
+		} else {
+			files.Program, files.Name = f, p.Object.Name
+		}
+	}
+	b, err := objtab.ELF(r.ctx, files, objtab.Options{Workers: workers, Generator: Generator, Demangle: shown})
+	return b, badIfFormat(err)
+}
+
+// readMachO reads a Mach-O image, a dSYM, or both.
+func (r *reader) readMachO() (*functab.Builder, error) {
+	files := objtab.MachOFiles{Name: r.parts[0].Object.Name}
+	for i := range r.parts {
+		p := &r.parts[i]
+		if p.Kind != symfile.MachO {
+			continue
+		}
+		f := objtab.File{Reader: p, Size: p.Input.Size}
+		if p.rank() == debugOnly {
+			files.DSYM = f
+		} else {
+			files.Image, files.Name = f, p.Object.Name
+		}
+	}
+	b, err := objtab.MachO(r.ctx, files, objtab.Options{Workers: workers, Generator: Generator, Demangle: shown})
+	return b, badIfFormat(err)
+}
+
+// readSym reads a Breakpad symbol file.
+func (r *reader) readSym(p *Part) (*functab.Builder, error) {
+	b := functab.NewBuilder(functab.Module{}, functab.Limits{})
+	return b, badIfFormat(breakpad.ReadSym(ctxio.NewReader(r.ctx, io.NewSectionReader(p, 0, p.Input.Size)), b))
+}
 
 // badIfFormat marks an error of the contents of a file.
 func badIfFormat(err error) error {
@@ -192,3 +248,6 @@ func badIfFormat(err error) error {
 	}
 	return badSource{err}
 }
+
+// shown returns the shown form of a name.
+func shown(raw string) string { return raw }

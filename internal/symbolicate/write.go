@@ -8,6 +8,7 @@ import (
 
 	"github.com/symdepot/symdepot/breakpad"
 	"github.com/symdepot/symdepot/functab"
+	"github.com/symdepot/symdepot/internal/ctxio"
 )
 
 // Write writes a table in a format. What the table lacks is said in INFO records of
@@ -30,10 +31,19 @@ func Write(ctx context.Context, w io.Writer, format Format, t *functab.Table) er
 // maxInfo is how many warnings a symbol file has.
 const maxInfo = 20
 
-// errNoGSYM: this build writes no GSYM files.
 func writeGSYM(io.Writer, *functab.Table) error { return fmt.Errorf("no GSYM") }
 
-func openGSYM(io.ReaderAt, int64) (Looker, error) { return nil, fmt.Errorf("no GSYM") }
+// lookupFormat is the format of the files in which addresses are looked up.
+const lookupFormat = Breakpad
+
+// openLooker opens a file of lookupFormat.
+func openLooker(ctx context.Context, r io.ReaderAt, size int64) (Looker, error) {
+	b := functab.NewBuilder(functab.Module{}, functab.Limits{})
+	if err := breakpad.ReadSym(ctxio.NewReader(ctx, io.NewSectionReader(r, 0, size)), b); err != nil {
+		return nil, err
+	}
+	return b.Table(ctx)
+}
 
 // ctxWriter writes until a context ends.
 type ctxWriter struct {

@@ -1,0 +1,247 @@
+package server
+
+import (
+	"context"
+	"encoding/json"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/symdepot/symdepot/internal/depot"
+	"github.com/symdepot/symdepot/internal/jobs"
+	"github.com/symdepot/symdepot/internal/symbolicate"
+	"github.com/symdepot/symdepot/layout"
+)
+
+// symbolsWorld is a depot without a .sym, and a server that makes symbol files.
+type symbolsWorld struct {
+	d               *depot.Depot
+	url             string
+	pdb, exe        held
+	program, debug held
+}
+
+// newSymbolsWorld starts a server over HTTP. With work, jobs are done.
+func newSymbolsWorld(t *testing.T, opt depot.SymbolsOptions, cfg SymbolsConfig, work bool) *symbolsWorld {
+	t.Helper()
+	w := &symbolsWorld{d: openDepot(t, depot.Options{Symbols: opt})}
+	w.pdb, w.exe = addFile(t, w.d, "pdb/hello-x64.pdb"), addFile(t, w.d, "pdb/hello-x64.exe")
+	w.program, w.debug = addFile(t, w.d, "elf/prog-sha1.stripped"), addFile(t, w.d, "elf/prog-sha1.debug")
+	cfg.Depot = w.d
+	s := newServer(t, Config{Depot: w.d, Symbols: cfg, Origins: []string{"https://profiler.firefox.com"}})
+	if work {
+		ctx, stop := context.WithCancel(t.Context())
+		done := make(chan error, 1)
+		go func() { done <- w.d.Work(ctx) }()
+		t.Cleanup(func() { stop(); <-done })
+	}
+	ts := httptest.NewServer(s)
+	t.Cleanup(ts.Close)
+	w.url = ts.URL
+	return w
+}
+
+// send sends a request over HTTP. Redirects are not followed.
+func (w *symbolsWorld) send(t *testing.T, method, path, body string, header ...string) reply {
+	t.Helper()
+	r, err := http.NewRequestWithContext(t.Context(), method, w.url+path, strings.NewReader(body))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if body == "" {
+		r.Body, r.ContentLength = nil, 0
+	}
+	for _, h := range header {
+		name, value, _ := strings.Cut(h, ": ")
+		r.Header.Set(name, value)
+	}
+	resp, err := http.DefaultTransport.RoundTrip(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	b, err := io.ReadAll(resp.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return reply{status: resp.StatusCode, header: resp.Header, body: string(b)}
+}
+
+// symPath is the path of a module's .sym.
+func (h held) symPath(t *testing.T) string {
+	t.Helper()
+	name := h.obj.Name
+	if h.obj.DebugID.IsZero() {
+		t.Fatalf("%s has no debug id", name)
+	}
+	return "/" + name + "/" + h.obj.DebugID.Breakpad() + "/" + strings.TrimSuffix(name, ".pdb") + ".sym"
+}
+
+// TestMadeSym: a depot without a .sym answers requests for it.
+func TestMadeSym(t *testing.T) {
+	w := newSymbolsWorld(t, depot.SymbolsOptions{}, SymbolsConfig{Wait: time.Minute}, true)
+	path := w.pdb.symPath(t)
+	t.Run("made of a PDB and its program", func(t *testing.T) {
+		got := w.send(t, "GET", path, "")
+		if got.status != 200 || !strings.HasPrefix(got.body, "MODULE windows x86_64 "+w.pdb.obj.DebugID.Breakpad()+" hello-x64.pdb\n") {
+			t.Fatalf("GET %s: status %d, body %.200q; want 200 and a symbol file", path, got.status, got.body)
+		}
+		for _, want := range []string{"\nFUNC ", "hello.c", "\nINFO CODE_ID ", " hello-x64.exe\n", "\nSTACK CFI INIT "} {
+			if !strings.Contains(got.body, want) {
+				t.Errorf("GET %s: the body lacks %q:\n%s", path, want, got.body)
+			}
+		}
+		if cc := got.header.Get("Cache-Control"); cc != "public, max-age=300" {
+			t.Errorf("GET %s: Cache-Control %q, want a short one: a better file may come", path, cc)
+		}
+		again := w.send(t, "GET", "/try"+strings.ToLower(path)+"?code_file=hello-x64.exe&code_id=00", "")
+		if again.status != 200 || again.body != got.body || again.header.Get("Etag") != got.header.Get("Etag") {
+			t.Errorf("the second GET: status %d with %d bytes, want 200 with the same %d", again.status, len(again.body), len(got.body))
+		}
+		if head := w.send(t, "HEAD", path, ""); head.status != 200 || head.header.Get("Content-Length") != itoa(int64(len(got.body))) {
+			t.Errorf("HEAD: status %d, Content-Length %q, want 200 and %d", head.status, head.header.Get("Content-Length"), len(got.body))
+		}
+		list, err := w.d.Jobs().List(t.Context(), jobs.Filter{})
+		if err != nil || len(list) != 1 {
+			t.Errorf("%d jobs, error %v, want one: the file is made once", len(list), err)
+		}
+	})
+	t.Run("by code id", func(t *testing.T) {
+		code := "/hello-x64.exe/" + w.exe.obj.CodeID + "/hello-x64.sym"
+		got := w.send(t, "GET", code, "")
+		if loc := got.header.Get("Location"); got.status != 302 || !strings.HasPrefix(loc, path) {
+			t.Errorf("GET %s: status %d to %q, want 302 to %s", code, got.status, loc, path)
+		}
+	})
+	t.Run("made of an ELF debug file and its program", func(t *testing.T) {
+		path := w.program.symPath(t)
+		got := w.send(t, "GET", path, "")
+		for _, want := range []string{"MODULE Linux x86_64 ", "FUNC 1139 ", " crash_here\n", "INLINE 0 6 ", "\nSTACK CFI INIT "} {
+			if got.status != 200 || !strings.Contains(got.body, want) {
+				t.Fatalf("GET %s: status %d, want 200 with %q:\n%s", path, got.status, want, got.body)
+			}
+		}
+		unified := "/" + w.program.path(t, layout.Unified)[1:]
+		unified = unified[:strings.LastIndex(unified, "/")] + "/breakpad"
+		if u := w.send(t, "GET", unified, ""); u.status != 200 || u.body != got.body {
+			t.Errorf("GET %s: status %d with %d bytes, want 200 with the same %d", unified, u.status, len(u.body), len(got.body))
+		}
+	})
+	t.Run("unknown modules are not found", func(t *testing.T) {
+		for _, p := range []string{"/none.pdb/" + smallID + "/none.sym", "/hello-x64.exe/5B1D7C3A9000/hello-x64.sym"} {
+			if got := w.send(t, "GET", p, ""); got.status != 404 || got.header.Get("Retry-After") != "" || got.body != "not found\n" {
+				t.Errorf("GET %s: status %d, Retry-After %q, body %q; want 404 as ever", p, got.status, got.header.Get("Retry-After"), got.body)
+			}
+		}
+	})
+	t.Run("a real file comes first", func(t *testing.T) {
+		real := sym(w.pdb.obj.DebugID.Breakpad(), "hello-x64.pdb", "INFO GENERATOR other\n", 900)
+		add(t, w.d, depot.Source{Path: "hello-x64.sym"}, real)
+		if got := w.send(t, "GET", path, ""); got.status != 200 || got.body != string(real) {
+			t.Errorf("GET %s: status %d with %d bytes, want 200 with the added file", path, got.status, len(got.body))
+		}
+	})
+}
+
+// TestMadeSymLater: a file that is not made in time is 404 with Retry-After, a full
+// queue 503, and nothing is made for HEAD or for callers who may not see the module.
+func TestMadeSymLater(t *testing.T) {
+	w := newSymbolsWorld(t, depot.SymbolsOptions{Queued: 1}, SymbolsConfig{Wait: 10 * time.Millisecond}, false)
+	path := w.pdb.symPath(t)
+	for _, method := range []string{"GET", "HEAD"} {
+		got := w.send(t, method, path, "")
+		if got.status != 404 || got.header.Get("Retry-After") == "" || got.header.Get("Cache-Control") != "no-cache" {
+			t.Errorf("%s %s: status %d, Retry-After %q; want 404 and a time", method, path, got.status, got.header.Get("Retry-After"))
+		}
+	}
+	full := w.send(t, "GET", w.program.symPath(t), "")
+	if full.status != 503 || full.header.Get("Retry-After") == "" {
+		t.Errorf("with a full queue: status %d, Retry-After %q; want 503 and a time", full.status, full.header.Get("Retry-After"))
+	}
+	format, module, _ := symbolicate.FormatOf(mustRoute(t, path))
+	_, err := w.d.MakeSymbols(t.Context(), depot.SymbolsAsk{Products: []string{"other"}, Format: format, Module: module})
+	if status, _ := classify(err); status != 404 {
+		t.Errorf("for a caller who does not see the product: error %v, want not found", err)
+	}
+}
+
+// TestMakeNothing: without the making of files everything is as before.
+func TestMakeNothing(t *testing.T) {
+	w := newWorld(t, Config{})
+	for _, p := range []string{w.pdb.symPath(t), "/symbolicate/v5", "/minidump"} {
+		if got := ask(w.s, "GET", p); got.status != 404 || got.body != "not found\n" {
+			t.Errorf("GET %s: status %d, body %q; want 404", p, got.status, got.body)
+		}
+	}
+}
+
+func mustRoute(t *testing.T, path string) *layout.Request {
+	t.Helper()
+	segs, err := layout.Segments(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	req, err := layout.Route(segs)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &req
+}
+
+// TestSymbolicateV5 asks for addresses over HTTP, as the Firefox Profiler does.
+func TestSymbolicateV5(t *testing.T) {
+	w := newSymbolsWorld(t, depot.SymbolsOptions{}, SymbolsConfig{Wait: time.Minute}, true)
+	const origin = "Origin: https://profiler.firefox.com"
+	body := `{"memoryMap":[["prog","` + w.program.obj.DebugID.Breakpad() + `"],["hello-x64.pdb","` + w.pdb.obj.DebugID.Breakpad() + `"],["none","` + smallID + `"]],"stacks":[[[0,4415],[0,4409],[1,4096],[2,1]]]}`
+	got := w.send(t, "POST", "/symbolicate/v5", body, origin, "Sec-Fetch-Site: cross-site")
+	if got.status != 200 || got.header.Get("Access-Control-Allow-Origin") != "https://profiler.firefox.com" {
+		t.Fatalf("POST: status %d, allowed origin %q, body %s; want 200 for the origin", got.status, got.header.Get("Access-Control-Allow-Origin"), got.body)
+	}
+	var a symbolicate.V5Answer
+	if err := json.Unmarshal([]byte(got.body), &a); err != nil || len(a.Results) != 1 || len(a.Results[0].Stacks) != 1 || len(a.Results[0].Stacks[0]) != 4 {
+		t.Fatalf("POST: answer %s, error %v; want one stack of four frames", got.body, err)
+	}
+	frames := a.Results[0].Stacks[0]
+	main, crash, hello := frames[0], frames[1], frames[2]
+	if main.Function != "main" || main.Line != 6 || len(main.Inlines) != 1 || main.Inlines[0].Function != "add" || main.Inlines[0].Line != 4 || !strings.HasSuffix(main.Inlines[0].File, "/prog.c") {
+		t.Errorf("frame 0 is %+v, want main line 6 with add inlined at line 4", main)
+	}
+	if crash.Function != "crash_here" || crash.Line != 5 || crash.FunctionOffset != "0x0" {
+		t.Errorf("frame 1 is %+v, want crash_here line 5", crash)
+	}
+	if hello.Function == "" || !strings.HasSuffix(hello.File, "hello.c") || hello.Module != "hello-x64.exe" {
+		t.Errorf("frame 2 is %+v, want a function of hello.c in hello-x64.exe", hello)
+	}
+	if f := frames[3]; f.Function != "" || f.ModuleOffset != "0x1" {
+		t.Errorf("frame 3 is %+v, want no function", f)
+	}
+	for _, tt := range []struct {
+		method, path, body string
+		status             int
+		want               string
+	}{
+		{"POST", "/symbolicate/v5", "{", 400, `{"title":"Payload is not valid JSON"}`},
+		{"GET", "/symbolicate/v5", "", 405, `{"title":"use POST with a JSON body"}`},
+		{"POST", "/symbolicate/v4", body, 200, `"symbolicatedStacks":[["main (in `},
+		{"POST", "/symbolicate", `{"modules":[{"type":"elf","debug_id":"` + w.program.obj.DebugID.String() + `","image_addr":"0x1000"}],"stacktraces":[{"frames":[{"instruction_addr":"0x2139"}]}]}`, 200, `"function":"crash_here"`},
+		{"POST", "/minidump", "x", 404, "minidump-stackwalk"},
+		{"POST", "/applecrashreport", "x", 404, "minidump-stackwalk"},
+		{"GET", "/requests/5", "", 404, "minidump-stackwalk"},
+	} {
+		got := w.send(t, tt.method, tt.path, tt.body)
+		if got.status != tt.status || !strings.Contains(got.body, tt.want) || got.header.Get("Content-Type") != "application/json" {
+			t.Errorf("%s %s: status %d, type %q, body %s; want %d and %s", tt.method, tt.path, got.status, got.header.Get("Content-Type"), got.body, tt.status, tt.want)
+		}
+	}
+	pre := w.send(t, "OPTIONS", "/symbolicate/v5", "", origin, "Access-Control-Request-Method: POST", "Access-Control-Request-Headers: content-type")
+	if pre.status != 204 || pre.header.Get("Access-Control-Allow-Methods") != "POST" || pre.header.Get("Access-Control-Allow-Headers") != "*" {
+		t.Errorf("OPTIONS: status %d, methods %q, headers %q; want 204, POST and *", pre.status, pre.header.Get("Access-Control-Allow-Methods"), pre.header.Get("Access-Control-Allow-Headers"))
+	}
+	other := w.send(t, "POST", "/symbolicate/v5", body, "Origin: https://evil.example", "Sec-Fetch-Site: cross-site")
+	if other.status != 403 {
+		t.Errorf("POST for a page of another origin: status %d, want 403", other.status)
+	}
+}
