@@ -18,9 +18,9 @@ import (
 
 // symbolsWorld is a depot without a .sym, and a server that makes symbol files.
 type symbolsWorld struct {
-	d               *depot.Depot
-	url             string
-	pdb, exe        held
+	d              *depot.Depot
+	url            string
+	pdb, exe       held
 	program, debug held
 }
 
