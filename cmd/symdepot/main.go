@@ -100,7 +100,7 @@ type cli struct {
 	Keep        depotCmd       `cmd:"" name:"depot" help:"Back up, restore and move a depot."`
 	Get         getCmd         `cmd:"" help:"Get symbol files, from the depot or from upstreams, and write them to disk."`
 	DumpSyms    dumpSymsCmd    `cmd:"" nodepot:"" help:"Write the Breakpad symbol file of a PDB, an ELF file or a Mach-O image."`
-	Symbolicate symbolicateCmd `cmd:"" nodepot:"" help:"Print the function, the file and the line of addresses."`
+	Symbolicate symbolicateCmd `cmd:"" help:"Print the function, the file and the line of addresses."`
 	Prefetch    prefetchCmd    `cmd:"" help:"Download what a manifest, a folder or a dump needs."`
 	Bundle      bundleCmd      `cmd:"" help:"Write symbol files into one signed archive."`
 	Keygen      keygenCmd      `cmd:"" nodepot:"" help:"Make keys to sign bundles with."`

@@ -7,16 +7,20 @@ import (
 	"os"
 	"strings"
 
+	"github.com/symdepot/symdepot/internal/client"
+	"github.com/symdepot/symdepot/internal/depot"
 	"github.com/symdepot/symdepot/internal/symbolicate"
 	"github.com/symdepot/symdepot/internal/term"
+	"github.com/symdepot/symdepot/internal/upstream"
 )
 
 type symbolicateCmd struct {
+	serverFlags
 	Obj       string   `help:"File with the functions: a PDB, a program, a debug file or a .sym. A file of the same module beside it is read too." short:"e" placeholder:"FILE"`
 	JSON      bool     `help:"Print JSON in the form of llvm-symbolizer."`
 	Relative  bool     `name:"relative-address" help:"Addresses are relative to the base of the image, instead of those that the linker assigned."`
 	Arch      string   `help:"Processor of the slice of a fat file, such as arm64." placeholder:"ARCH"`
-	Addresses []string `arg:"" optional:"" name:"address" help:"Addresses in hex, with -e. Default: one a line on standard input."`
+	Addresses []string `arg:"" optional:"" name:"address" help:"Addresses in hex, with -e; MODULE/DEBUGID+OFFSET for modules of the depot or of --server. Default: one a line on standard input."`
 }
 
 // Help is the long help text.
@@ -26,6 +30,10 @@ llvm-symbolizer. Columns are not known and printed as 0.
 
   symdepot symbolicate -e app.pdb 0x140001010
   symdepot symbolicate --json -e libfoo.so.debug < addresses.txt
+  symdepot symbolicate app.pdb/0123456789ABCDEF0123456789ABCDEF1+0x1010
+  symdepot symbolicate --server https://symbols.example.com libfoo.so/0123456789ABCDEF0123456789ABCDEF0+0x1139
+
+Offsets of MODULE/DEBUGID+OFFSET are relative to the base of the image.
 
 Exit codes: 0 done, 2 wrong command line, 3 the file cannot be read.`
 }
@@ -33,7 +41,7 @@ Exit codes: 0 done, 2 wrong command line, 3 the file cannot be read.`
 // Run prints the position of each address.
 func (c symbolicateCmd) Run(a *app) error {
 	if c.Obj == "" {
-		return term.UsageError("the file is missing: give -e FILE")
+		return c.places(a)
 	}
 	m, base, err := symbolicate.OpenLocal(a.ctx, c.Obj, c.Arch)
 	if errors.Is(err, fs.ErrNotExist) && c.Arch != "" {
@@ -62,4 +70,42 @@ func (c symbolicateCmd) Run(a *app) error {
 		}
 	}
 	return errors.Join(in.Err(), a.ctx.Err(), p.Close())
+}
+
+// places prints the position of addresses in modules of the depot or of a server.
+func (c symbolicateCmd) places(a *app) error {
+	if len(c.Addresses) == 0 {
+		in := bufio.NewScanner(os.Stdin)
+		for in.Scan() {
+			if line := strings.TrimSpace(in.Text()); line != "" {
+				c.Addresses = append(c.Addresses, line)
+			}
+		}
+		if err := in.Err(); err != nil {
+			return err
+		}
+	}
+	places, err := symbolicate.ParsePlaces(c.Addresses)
+	if err != nil {
+		return term.UsageError(err.Error() + "; for addresses of a file, give -e FILE")
+	}
+	var list []symbolicate.Printed
+	if c.Server != "" {
+		var answer symbolicate.V5Answer
+		err = client.Symbolicate(a.ctx, c.Server, c.TokenFile, os.Getenv, upstream.NewDialer(upstream.DialerOptions{}).ClientFor, symbolicate.V5Request(places), &answer)
+		if err == nil {
+			list, err = symbolicate.PrintedOf(places, answer)
+		}
+	} else {
+		var d *depot.Depot
+		if d, err = a.open(depot.Options{MustExist: true}); err != nil {
+			return err
+		}
+		defer d.Close()
+		list, err = symbolicate.Direct{Service: d.Symbols()}.Depot(a.ctx, places)
+	}
+	if err != nil {
+		return err
+	}
+	return symbolicate.PrintAll(a.stdout, list, c.JSON)
 }

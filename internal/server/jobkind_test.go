@@ -164,7 +164,7 @@ func TestSecondKind(t *testing.T) {
 	t.Run("refused", func(t *testing.T) {
 		for body, want := range map[string]string{
 			`{"worker":"w2","abilities":[{"kind":"shout","variant":1,"version":"soft"}],"slots":1}`: "not an ability",
-			`{"worker":"w2","abilities":[{"kind":"later","variant":1,"version":"1"}],"slots":1}`:    "jobs of the kind shout, symcache",
+			`{"worker":"w2","abilities":[{"kind":"later","variant":1,"version":"1"}],"slots":1}`:    "jobs of the kind shout, symbols, symcache",
 		} {
 			if code, got := send(t, http.MethodPost, ts.URL+wire.JobsPath+"lease", body); code != http.StatusBadRequest || !strings.Contains(got, want) {
 				t.Errorf("POST lease %s: status %d, %q; want 400 with %q", body, code, got, want)

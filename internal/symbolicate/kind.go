@@ -235,13 +235,9 @@ func (k kind) Make(ctx context.Context, j jobs.Job) (jobs.Outcome, error) {
 	defer func() { _ = closeAll(list) }()
 	start := svc.Now()
 	defer func() { svc.clients.ended(j.ID, svc.Now().Sub(start)) }()
-	var inputs []Input
-	for i, file := range list {
-		inputs = append(inputs, Input{ReaderAt: file, Size: f.list[i].size, Name: f.list[i].name})
-	}
 	limited, cancel := context.WithTimeout(ctx, timeFor(f.size()))
 	defer cancel()
-	table, err := Read(limited, inputs)
+	table, err := Read(limited, f.inputs(list))
 	if err != nil {
 		return none, k.readFailure(ctx, f, format, err)
 	}
@@ -251,6 +247,15 @@ func (k kind) Make(ctx context.Context, j jobs.Job) (jobs.Outcome, error) {
 	}
 	k.logMade(j, f, c, table, svc.Now().Sub(start))
 	return jobs.Outcome{Class: "ok", Detail: fmt.Sprintf("%s of %s in %s", format, f.from(), svc.Now().Sub(start).Round(time.Millisecond)), Result: &c.Ref}, nil
+}
+
+// inputs returns the opened files as inputs of Read.
+func (f *files) inputs(list []File) []Input {
+	inputs := make([]Input, len(list))
+	for i, file := range list {
+		inputs[i] = Input{ReaderAt: file, Size: f.list[i].size, Name: f.list[i].name}
+	}
+	return inputs
 }
 
 func (k kind) logMade(j jobs.Job, f *files, c index.Content, table *functab.Table, took time.Duration) {

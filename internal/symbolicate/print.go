@@ -116,6 +116,37 @@ func (p *Printer) print(text string) error {
 	return p.Print(addr)
 }
 
+// PrintAll prints positions: with JSON, as one list.
+func PrintAll(w io.Writer, list []Printed, asJSON bool) error {
+	for i, p := range list {
+		var err error
+		switch {
+		case !asJSON:
+			err = PrintText(w, p)
+		default:
+			before := ","
+			if i == 0 {
+				before = "["
+			}
+			if _, err = io.WriteString(w, before); err == nil {
+				err = PrintJSON(w, p)
+			}
+		}
+		if err != nil {
+			return err
+		}
+	}
+	if !asJSON {
+		return nil
+	}
+	end := "]\n"
+	if len(list) == 0 {
+		end = "[]\n"
+	}
+	_, err := io.WriteString(w, end)
+	return err
+}
+
 // Print prints the position of an address.
 func (p *Printer) Print(addr uint64) error {
 	out := Printed{ModuleName: p.module, Address: fmt.Sprintf("0x%x", addr), Symbol: []PrintedSymbol{{}}}
@@ -132,6 +163,9 @@ func (p *Printer) Print(addr uint64) error {
 // function, and an empty line.
 func PrintText(w io.Writer, p Printed) error {
 	var b strings.Builder
+	if p.Error != nil {
+		b.WriteString("??\n??:0:0\n")
+	}
 	for _, s := range p.Symbol {
 		name, file := s.FunctionName, s.FileName
 		if name == "" {

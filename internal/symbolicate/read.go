@@ -16,6 +16,7 @@ import (
 	"github.com/symdepot/symdepot/objtab"
 	"github.com/symdepot/symdepot/pdb"
 	"github.com/symdepot/symdepot/symfile"
+	"github.com/symdepot/symdepot/unwind"
 )
 
 // Input is one file of a module.
@@ -168,6 +169,8 @@ func (r *reader) read() (*functab.Builder, error) {
 	switch first := &r.parts[0]; first.Kind {
 	case symfile.PDB:
 		return r.readPDB(first, r.of(symfile.PE))
+	case symfile.PE:
+		return r.readPE(first)
 	case symfile.ELF:
 		return r.readELF()
 	case symfile.MachO:
@@ -190,11 +193,36 @@ func (r *reader) readPDB(p, pe *Part) (*functab.Builder, error) {
 	}
 	m := f.Module(p.Object.Name)
 	m.Generator = Generator
+	var img *objfile.PEImage
 	if pe != nil {
-		m.CodeID, m.CodeFile = strings.ToUpper(pe.CodeID), pe.Object.Name
+		if img, err = objfile.OpenPE(pe, pe.Input.Size); err != nil {
+			return nil, badIfFormat(err)
+		}
+		m.CodeID, m.CodeFile, m.Base = strings.ToUpper(pe.CodeID), pe.Object.Name, img.Base()
 	}
 	b := functab.NewBuilder(m, functab.Limits{})
+	if img != nil {
+		if err := unwind.Join(r.ctx, img, b); err != nil {
+			return nil, badIfFormat(err)
+		}
+	}
 	return b, badIfFormat(f.Functions(r.ctx, b, pdb.FunctionOptions{Workers: workers}))
+}
+
+// readPE reads a program for Windows without its PDB.
+func (r *reader) readPE(p *Part) (*functab.Builder, error) {
+	img, err := objfile.OpenPE(p, p.Input.Size)
+	if err != nil {
+		return nil, badIfFormat(err)
+	}
+	m := functab.Module{
+		OS: "windows", Arch: img.Arch(), ID: p.DebugID, Name: p.Object.Name, CodeID: strings.ToUpper(p.CodeID), CodeFile: p.Object.Name, Base: img.Base(), Generator: Generator,
+	}
+	if len(p.PDBs) > 0 {
+		m.Name = p.PDBs[0].Name // clients ask for the symbols under the name of the PDB
+	}
+	b := functab.NewBuilder(m, functab.Limits{})
+	return b, badIfFormat(unwind.Functions(r.ctx, img, b, unwind.Options{Shown: shown}))
 }
 
 // readELF reads an ELF file, or a program with its debug file.

@@ -1,0 +1,35 @@
+package client
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"io"
+	"net/http"
+	"time"
+)
+
+// symbolicatePath is the path of the symbolication API, version 5.
+const symbolicatePath = "/symbolicate/v5"
+
+// symbolicateTime is how long an answer may take for which a server prepares
+// modules.
+const symbolicateTime = 5 * time.Minute
+
+// Symbolicate sends a request to the symbolication API of a server and decodes the
+// answer into into. The token is that of NewPusher.
+func Symbolicate(ctx context.Context, server, tokenFile string, getenv func(string) string, clientFor func(server string) *http.Client, body, into any) error {
+	p, err := NewPusher(server, tokenFile, getenv, clientFor)
+	if err != nil {
+		return err
+	}
+	b, err := json.Marshal(body)
+	if err != nil {
+		return err
+	}
+	_, err = p.once(ctx, exchange{
+		method: http.MethodPost, base: symbolicatePath, timeout: symbolicateTime, header: http.Header{"Content-Type": {"application/json"}},
+		body: func() io.Reader { return bytes.NewReader(b) }, size: int64(len(b)), into: into,
+	})
+	return err
+}
