@@ -14,7 +14,7 @@ import (
 	"github.com/symdepot/symdepot/internal/upstream"
 )
 
-type symbolicateCmd struct {
+type lookupCmd struct {
 	serverFlags
 	Obj       string   `help:"File with the functions: a PDB, a program, a debug file or a .sym. A file of the same module beside it is read too." short:"e" placeholder:"FILE"`
 	JSON      bool     `help:"Print JSON in the form of llvm-symbolizer."`
@@ -24,7 +24,7 @@ type symbolicateCmd struct {
 }
 
 // Help is the long help text.
-func (symbolicateCmd) Help() string {
+func (lookupCmd) Help() string {
 	return `Prints the function, the file and the line of addresses, with the inlined functions, innermost first, in the form of
 llvm-symbolizer. Columns are not known and printed as 0.
 
@@ -39,7 +39,7 @@ Exit codes: 0 done, 2 wrong command line, 3 the file cannot be read.`
 }
 
 // Run prints the position of each address.
-func (c symbolicateCmd) Run(a *app) error {
+func (c lookupCmd) Run(a *app) error {
 	if c.Obj == "" {
 		return c.places(a)
 	}
@@ -73,7 +73,7 @@ func (c symbolicateCmd) Run(a *app) error {
 }
 
 // places prints the position of addresses in modules of the depot or of a server.
-func (c symbolicateCmd) places(a *app) error {
+func (c lookupCmd) places(a *app) error {
 	if len(c.Addresses) == 0 {
 		in := bufio.NewScanner(os.Stdin)
 		for in.Scan() {

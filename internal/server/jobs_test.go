@@ -218,7 +218,7 @@ func TestLeaseKinds(t *testing.T) {
 	}
 	_, url, _ := jobServer(t, workToken)
 	code, body := send(t, "POST", url+"/-/jobs/lease", `{"worker":"w","kinds":["later"],"versions":["3.1.0"],"slots":2,"wait_seconds":5}`)
-	if code != 400 || !strings.Contains(body, "kind symcache") {
+	if code != 400 || !strings.Contains(body, "kind symbols, symcache") {
 		t.Errorf("lease with an unknown kind only: status %d, %s; want 400 and the kinds that the server has", code, body)
 	}
 }
