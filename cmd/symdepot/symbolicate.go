@@ -102,7 +102,7 @@ func (c lookupCmd) places(a *app) error {
 			return err
 		}
 		defer d.Close()
-		list, err = symbolicate.Direct{Service: d.Symbols()}.Depot(a.ctx, places)
+		list, err = symbolicate.Direct{Service: d.Symbols.SymbolsWork}.Depot(a.ctx, places)
 	}
 	if err != nil {
 		return err

@@ -133,8 +133,8 @@ func (c *Config) MakeSymbols() depot.SymbolsOptions {
 // makes.
 func (c *Config) SymbolsServer(d *depot.Depot) server.SymbolsConfig {
 	s := server.SymbolsConfig{Wait: time.Duration(c.Symbols.Wait)}
-	if d.Symbols().Makes() {
-		s.Depot = d
+	if d.Symbols.Makes() {
+		s.Depot = d.Symbols
 	}
 	return s
 }

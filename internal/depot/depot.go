@@ -126,6 +126,8 @@ type Depot struct {
 	Check *Checker
 	// Nodes is what this server shares with others.
 	Nodes *Nodes
+	// Symbols makes symbol files and looks addresses up.
+	Symbols *Symbols
 	// Retention decides which transactions are kept.
 	Retention *Retention
 	// Tokens is the part that keeps access tokens, without their secrets.
@@ -155,7 +157,6 @@ type Depot struct {
 	stages       *stage.Stages
 	reads        *Reads
 	symcache     *symcachework.Service
-	symbols      *symbolicate.Service
 	swept        time.Time // when old rows were deleted; owned by Work
 }
 
@@ -219,7 +220,7 @@ func Open(ctx context.Context, where string, opt Options) (*Depot, error) {
 	if err != nil {
 		return nil, errors.Join(err, d.db.Close(), d.blobs.Close())
 	}
-	d.symbols = symbolicate.New(symbolicate.Parts{Depot: symbolsDepot{d}, DB: d.db, Blobs: d.blobs, Queue: d.queue, Log: opt.Log, Now: opt.Now}, opt.Symbols)
+	d.Symbols = &Symbols{symbolicate.New(symbolicate.Parts{Depot: symbolsDepot{d}, DB: d.db, Blobs: d.blobs, Queue: d.queue, Log: opt.Log, Now: opt.Now}, opt.Symbols), d}
 	d.filter = newKeyFilter(d.db, opt.Log, opt.Hooks.Refreshed)
 	if err := openNodes(ctx, d, &opt); err != nil {
 		return nil, errors.Join(fmt.Errorf("depot %s: %w", d.name, err), d.Close())
@@ -254,7 +255,7 @@ func (d *Depot) Close() error {
 	d.filter.stop()
 	d.fetch.Close()
 	d.symcache.Stop()
-	return errors.Join(left, d.Missing.store(last), d.Cache.storeUses(last), d.reads.store(last), d.symbols.Close(), d.db.Close(), d.blobs.Close(), d.symcache.Close(), d.filter.close())
+	return errors.Join(left, d.Missing.store(last), d.Cache.storeUses(last), d.reads.store(last), d.Symbols.Close(), d.db.Close(), d.blobs.Close(), d.symcache.Close(), d.filter.close())
 }
 
 // Ready reports whether the depot can answer. If only the bucket of its contents

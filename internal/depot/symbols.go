@@ -22,15 +22,18 @@ type (
 	SymbolsWork = symbolicate.Service
 )
 
-// Symbols returns the part of the depot that makes symbol files and looks addresses
-// up.
-func (d *Depot) Symbols() *SymbolsWork { return d.symbols }
+// Symbols is the part of a depot that makes symbol files and looks addresses up.
+type Symbols struct {
+	*SymbolsWork
+	d *Depot
+}
 
-// MakeSymbols answers a request for a Breakpad or GSYM file that Get did not find,
+// Make answers a request for a Breakpad or GSYM file that Get did not find,
 // with one that is made of the other files of the module. Not found is
 // fs.ErrNotExist; see also symbolicate.PendingError and symbolicate.ErrBusy.
-func (d *Depot) MakeSymbols(ctx context.Context, ask SymbolsAsk) (*File, error) {
-	a, err := d.symbols.Answer(ctx, ask)
+func (s *Symbols) Make(ctx context.Context, ask SymbolsAsk) (*File, error) {
+	d := s.d
+	a, err := s.Answer(ctx, ask)
 	switch {
 	case err != nil:
 		return nil, err

@@ -17,11 +17,14 @@ import (
 // Symbols makes Breakpad and GSYM files of the other files of their module, and
 // looks addresses up.
 type Symbols interface {
-	MakeSymbols(ctx context.Context, ask depot.SymbolsAsk) (*depot.File, error)
-	Symbols() *depot.SymbolsWork
+	Make(ctx context.Context, ask depot.SymbolsAsk) (*depot.File, error)
+	// Source opens modules for lookups, for the client of ask.
+	Source(ask depot.SymbolsAsk) symbolicate.Source
+	// Retry is after what time a client should ask for a pending file again.
+	Retry(ctx context.Context) time.Duration
 }
 
-var _ Symbols = (*depot.Depot)(nil)
+var _ Symbols = (*depot.Symbols)(nil)
 
 // SymbolsConfig configures the making of symbol files and the symbolication APIs.
 type SymbolsConfig struct {
@@ -67,12 +70,12 @@ func (s *symbols) makeSymbols(x *exchange, r *http.Request, req *layout.Request,
 	if err := h.lookup(); err != nil {
 		return nil, err
 	}
-	f, err := s.cfg.Symbols.Depot.MakeSymbols(r.Context(), ask)
+	f, err := s.cfg.Symbols.Depot.Make(r.Context(), ask)
 	switch {
 	case err != nil && r.Context().Err() != nil:
 		return nil, context.Cause(r.Context())
 	case errors.As(err, new(symbolicate.PendingError)):
-		return nil, errPending{s.cfg.Symbols.Depot.Symbols().Retry(r.Context())}
+		return nil, errPending{s.cfg.Symbols.Depot.Retry(r.Context())}
 	case errors.Is(err, symbolicate.ErrBusy):
 		return nil, errBusy
 	case errors.Is(err, fs.ErrNotExist):
@@ -223,7 +226,7 @@ func (s *symbolication) answer(ctx context.Context, x *exchange, r *http.Request
 			return limit.Err() != nil, ctx.Err()
 		}
 	}
-	src := s.cfg.Symbols.Depot.Symbols().Source(ask)
+	src := s.cfg.Symbols.Depot.Source(ask)
 	if api == "native" {
 		q, err := symbolicate.ParseNative(body)
 		if err != nil {

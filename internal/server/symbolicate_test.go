@@ -30,7 +30,7 @@ func newSymbolsWorld(t *testing.T, opt depot.SymbolsOptions, cfg SymbolsConfig, 
 	w := &symbolsWorld{d: openDepot(t, depot.Options{Symbols: opt})}
 	w.pdb, w.exe = addFile(t, w.d, "pdb/hello-x64.pdb"), addFile(t, w.d, "pdb/hello-x64.exe")
 	w.program, w.debug = addFile(t, w.d, "elf/prog-sha1.stripped"), addFile(t, w.d, "elf/prog-sha1.debug")
-	cfg.Depot = w.d
+	cfg.Depot = w.d.Symbols
 	s := newServer(t, Config{Depot: w.d, Symbols: cfg, Origins: []string{"https://profiler.firefox.com"}})
 	if work {
 		ctx, stop := context.WithCancel(t.Context())
@@ -130,6 +130,13 @@ func TestMadeSym(t *testing.T) {
 			t.Errorf("GET %s: status %d with %d bytes, want 200 with the same %d", unified, u.status, len(u.body), len(got.body))
 		}
 	})
+	t.Run("in GSYM format", func(t *testing.T) {
+		for _, p := range []string{strings.TrimSuffix(path, ".sym") + ".gsym", "/buildid/" + string(w.program.obj.BuildID) + "/gsym"} {
+			if got := w.send(t, "GET", p, ""); got.status != 200 || !strings.HasPrefix(got.body, "MYSG\x01\x00") {
+				t.Errorf("GET %s: status %d, body %.40q; want 200 and a GSYM file of version 1", p, got.status, got.body)
+			}
+		}
+	})
 	t.Run("unknown modules are not found", func(t *testing.T) {
 		for _, p := range []string{"/none.pdb/" + smallID + "/none.sym", "/hello-x64.exe/5B1D7C3A9000/hello-x64.sym"} {
 			if got := w.send(t, "GET", p, ""); got.status != 404 || got.header.Get("Retry-After") != "" || got.body != "not found\n" {
@@ -162,7 +169,7 @@ func TestMadeSymLater(t *testing.T) {
 		t.Errorf("with a full queue: status %d, Retry-After %q; want 503 and a time", full.status, full.header.Get("Retry-After"))
 	}
 	format, module, _ := symbolicate.FormatOf(mustRoute(t, path))
-	_, err := w.d.MakeSymbols(t.Context(), depot.SymbolsAsk{Products: []string{"other"}, Format: format, Module: module})
+	_, err := w.d.Symbols.Make(t.Context(), depot.SymbolsAsk{Products: []string{"other"}, Format: format, Module: module})
 	if status, _ := classify(err); status != 404 {
 		t.Errorf("for a caller who does not see the product: error %v, want not found", err)
 	}

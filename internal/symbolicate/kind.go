@@ -15,6 +15,7 @@ import (
 	"github.com/symdepot/symdepot/breakpad"
 	"github.com/symdepot/symdepot/debugid"
 	"github.com/symdepot/symdepot/functab"
+	"github.com/symdepot/symdepot/gsym"
 	"github.com/symdepot/symdepot/internal/blob"
 	"github.com/symdepot/symdepot/internal/index"
 	"github.com/symdepot/symdepot/internal/jobs"
@@ -282,7 +283,7 @@ func (k kind) readFailure(ctx context.Context, f *files, format Format, err erro
 	switch {
 	case errors.Is(err, context.DeadlineExceeded):
 		fail.Class = classTimeout
-	case errors.Is(err, functab.ErrLimit):
+	case errors.Is(err, functab.ErrLimit), errors.Is(err, breakpad.ErrTooLarge), errors.Is(err, gsym.ErrTooLarge):
 		fail.Class = classLimit
 	case isBadSource(err):
 		fail.Class = classBad

@@ -75,7 +75,7 @@ func (m *openModule) load(ctx context.Context, open func(context.Context) (File,
 		return
 	}
 	_, _, size := m.file.Content()
-	if m.looker, m.err = openLooker(ctx, m.file, size); m.err != nil {
+	if m.looker, m.err = openLooker(m.file, size); m.err != nil {
 		m.err = errors.Join(m.err, m.file.Close())
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/symdepot/symdepot/breakpad"
+	"github.com/symdepot/symdepot/demangle"
 	"github.com/symdepot/symdepot/functab"
 	"github.com/symdepot/symdepot/internal/ctxio"
 	"github.com/symdepot/symdepot/objfile"
@@ -34,7 +35,7 @@ func (e badSource) Unwrap() error { return e.err }
 
 // isBadSource reports whether an error will repeat with the same files.
 func isBadSource(err error) bool {
-	return errors.As(err, new(badSource)) || errors.Is(err, ErrNoFunctions) || errors.Is(err, objfile.ErrNotSymbolFile) || errors.Is(err, objfile.ErrBroken)
+	return errors.As(err, new(badSource)) || errors.Is(err, ErrNoFunctions) || errors.Is(err, breakpad.ErrSyntax) || errors.Is(err, objfile.ErrNotSymbolFile) || errors.Is(err, objfile.ErrBroken)
 }
 
 // Part is one object of a file.
@@ -278,4 +279,4 @@ func badIfFormat(err error) error {
 }
 
 // shown returns the shown form of a name.
-func shown(raw string) string { return raw }
+func shown(raw string) string { return demangle.Name(raw, demangle.Options{}) }

@@ -2,13 +2,12 @@ package symbolicate
 
 import (
 	"context"
-	"fmt"
 	"io"
 	"strings"
 
 	"github.com/symdepot/symdepot/breakpad"
 	"github.com/symdepot/symdepot/functab"
-	"github.com/symdepot/symdepot/internal/ctxio"
+	"github.com/symdepot/symdepot/gsym"
 )
 
 // Write writes a table in a format. What the table lacks is said in INFO records of
@@ -16,7 +15,7 @@ import (
 func Write(ctx context.Context, w io.Writer, format Format, t *functab.Table) error {
 	w = ctxWriter{ctx, w}
 	if format == GSYM {
-		return writeGSYM(w, t)
+		return gsym.Write(w, t)
 	}
 	var opt breakpad.SymOptions
 	for i, text := range t.Warnings() {
@@ -31,18 +30,25 @@ func Write(ctx context.Context, w io.Writer, format Format, t *functab.Table) er
 // maxInfo is how many warnings a symbol file has.
 const maxInfo = 20
 
-func writeGSYM(io.Writer, *functab.Table) error { return fmt.Errorf("no GSYM") }
-
 // lookupFormat is the format of the files in which addresses are looked up.
-const lookupFormat = Breakpad
+const lookupFormat = GSYM
 
 // openLooker opens a file of lookupFormat.
-func openLooker(ctx context.Context, r io.ReaderAt, size int64) (Looker, error) {
-	b := functab.NewBuilder(functab.Module{}, functab.Limits{})
-	if err := breakpad.ReadSym(ctxio.NewReader(ctx, io.NewSectionReader(r, 0, size)), b); err != nil {
+func openLooker(r io.ReaderAt, size int64) (Looker, error) {
+	f, err := gsym.NewFile(r, size, 0)
+	if err != nil {
 		return nil, err
 	}
-	return b.Table(ctx)
+	return gsymLooker{f}, nil
+}
+
+// gsymLooker looks addresses up in a GSYM file. A damaged function is not found.
+type gsymLooker struct{ f *gsym.File }
+
+// Lookup implements Looker.
+func (g gsymLooker) Lookup(rva uint64) (functab.Answer, bool) {
+	a, ok, err := g.f.Lookup(rva)
+	return a, ok && err == nil
 }
 
 // ctxWriter writes until a context ends.
