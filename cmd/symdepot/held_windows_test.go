@@ -11,8 +11,8 @@ import (
 	"github.com/symdepot/symdepot/internal/symtest"
 )
 
-// stored returns the paths of the files below a folder with a content.
-func stored(t *testing.T, dir string, content []byte) (list []string) {
+// storedFile returns the paths of the files below a folder with a content.
+func storedFile(t *testing.T, dir string, content []byte) (list []string) {
 	t.Helper()
 	err := filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
 		if err != nil || d.IsDir() {
@@ -47,7 +47,7 @@ func TestHeldInDepot(t *testing.T) {
 		}
 	}
 	run("2 objects", "add", src)
-	blobs := stored(t, depot, content)
+	blobs := storedFile(t, depot, content)
 	if len(blobs) != 1 {
 		t.Fatalf("files with the content: %q, want one", blobs)
 	}
@@ -88,7 +88,7 @@ func TestHeldInBackup(t *testing.T) {
 	run("", "add", filepath.Join(dir, "1"))
 	run("", "add", filepath.Join(dir, "2"))
 	run("2 contents", "depot", "backup", "--to", backup)
-	blobs := stored(t, backup, content)
+	blobs := storedFile(t, backup, content)
 	if len(blobs) != 1 {
 		t.Fatalf("files with the content: %q, want one", blobs)
 	}
@@ -133,7 +133,7 @@ func TestHeldInStore(t *testing.T) {
 	const noNote = "SYMSTORE: the store is clean"
 	put(content)
 	run(true, "", "add", "/f", src, "/s", store, "/t", "P")
-	files := stored(t, store, content)
+	files := storedFile(t, store, content)
 	if len(files) != 1 {
 		t.Fatalf("files with the content: %q, want one", files)
 	}
