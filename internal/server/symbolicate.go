@@ -104,7 +104,7 @@ func newSymbolication(a *access) *symbolication {
 }
 
 // symbolicatePath returns the name of a symbolication API, of which some are only
-// answered with a sentence: v4, v5, native, minidump, applecrashreport or requests.
+// answered with a sentence: v4, v5, symbolicator, minidump, applecrashreport or requests.
 // A configured prefix may stand in front.
 func (rt *routes) symbolicatePath(segs []string) (name string, ok bool) {
 	if !rt.symbolicates {
@@ -125,7 +125,7 @@ func symbolicateAPI(segs []string) (name string, ok bool) {
 	case len(segs) == 1:
 		switch segs[0] {
 		case "symbolicate":
-			return "native", true
+			return "symbolicator", true
 		case "minidump", "applecrashreport":
 			return segs[0], true
 		}
@@ -227,7 +227,7 @@ func (s *symbolication) answer(ctx context.Context, x *exchange, r *http.Request
 		}
 	}
 	src := s.cfg.Symbols.Depot.Source(ask)
-	if api == "native" {
+	if api == "symbolicator" {
 		q, err := symbolicate.ParseNative(body)
 		if err != nil {
 			return nil, err
