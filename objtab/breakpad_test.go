@@ -61,7 +61,8 @@ func parseSym(p []byte) (funcs map[uint64]symFunc, rows []symRow) {
 }
 
 // TestBreakpad compares functions and rows with those of Breakpad's dump_syms, of
-// which the material has a build.
+// which the material has a build. SYMDEPOT_DUMP_SYMS is the program dump_syms of
+// Mozilla, if that is to be used instead.
 func TestBreakpad(t *testing.T) {
 	t.Parallel()
 	material := os.Getenv("SYMDEPOT_MATERIAL")
@@ -83,6 +84,9 @@ func TestBreakpad(t *testing.T) {
 			continue
 		}
 		cmd := exec.CommandContext(t.Context(), program, path)
+		if rust := os.Getenv("SYMDEPOT_DUMP_SYMS"); rust != "" {
+			cmd = exec.CommandContext(t.Context(), rust, "--inlines", path)
+		}
 		var out bytes.Buffer
 		cmd.Stdout = &out
 		if err := cmd.Run(); err != nil {
