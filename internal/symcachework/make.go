@@ -218,7 +218,7 @@ func (svc *Service) downloadPDB(ctx context.Context, pdb *pdbRow, ask Ask) (wait
 	}
 	q := fetch.Question{Request: req, Via: ask.Via}
 	ended, err := svc.fetch.Start(ctx, q)
-	if errors.Is(err, fs.ErrNotExist) && svc.noPDBReason(ctx, q, err).Class == ClassTransient {
+	if errors.Is(err, fs.ErrNotExist) && noPDBReason(svc.fetch.Reasons(ctx, q, err), err).Class == ClassTransient {
 		return nil, errUnknownPDB
 	}
 	if err != nil {
@@ -250,23 +250,24 @@ func (svc *Service) openPDB(ctx context.Context, key SymCacheKey) (File, error) 
 	if len(q.Request.Lookups) == 0 || !svc.fetch.Enabled() {
 		return nil, jobs.Failure{Class: ClassNotFound, Detail: "the depot does not have the PDB"}
 	}
-	fail := svc.noPDBReason(ctx, q, err)
-	if fail.Class != ClassTransient {
+	reasons := svc.fetch.Reasons(ctx, q, err)
+	if fail := noPDBReason(reasons, err); len(reasons) > 0 && fail.Class != ClassTransient {
 		return nil, fail
 	}
 	// The remembered state of an upstream that could not answer is meant for
-	// clients. A job is tried seldom, and asks the upstream again.
+	// clients. A job is tried seldom, and asks the upstream again. It does so too
+	// if there is no reason: what was remembered has expired meanwhile.
 	if f, err = svc.depot.Download(ctx, q.Request); err == nil || !errors.Is(err, fs.ErrNotExist) && !fetch.IsFailure(err) {
 		return f, err
 	}
-	return nil, svc.noPDBReason(ctx, q, err)
+	return nil, noPDBReason(svc.fetch.Reasons(ctx, q, err), err)
 }
 
 // noPDBReason summarizes the answers of the upstreams, or the remembered ones: a PDB
 // counts as not found only if all of them say so.
-func (svc *Service) noPDBReason(ctx context.Context, q fetch.Question, err error) jobs.Failure {
+func noPDBReason(reasons []fetch.Class, err error) jobs.Failure {
 	f := jobs.Failure{Class: ClassNotFound, Detail: "no upstream has the PDB: " + err.Error()}
-	for _, c := range svc.fetch.Reasons(ctx, q, err) {
+	for _, c := range reasons {
 		switch c {
 		case fetch.ClassTimeout, fetch.ClassBroken, fetch.ClassBusy:
 			f.Class, f.Detail = ClassTransient, "an upstream cannot answer now: "+err.Error()

@@ -9,9 +9,11 @@ import (
 	"io/fs"
 	"iter"
 	"log/slog"
+	"maps"
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -226,9 +228,10 @@ func (s *store) Begin(ctx context.Context) (blob.Batch, error) {
 // committing is a batch whose contents are committed with it.
 type committing struct {
 	blob.Batch
-	s    *store
-	mu   sync.Mutex
-	refs map[blob.Ref]int64
+	s     *store
+	mu    sync.Mutex
+	refs  map[blob.Ref]int64
+	known []blob.Ref // of refs
 }
 
 func (c *committing) Put(ctx context.Context, size int64, r io.Reader) (blob.Ref, int64, error) {
@@ -246,6 +249,7 @@ func (c *committing) Known(ctx context.Context, ref blob.Ref) bool {
 	if info, err := c.s.Stat(ctx, ref); known && err == nil {
 		c.mu.Lock()
 		c.refs[ref] = info.Size
+		c.known = append(c.known, ref)
 		c.mu.Unlock()
 	}
 	return known
@@ -257,8 +261,16 @@ func (c *committing) Commit(ctx context.Context) error {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	for ref, n := range c.refs {
-		if err := c.s.commit(ctx, ref, n); err != nil {
+	// A depot commits all of them at once. Only the known ones can be missing, so
+	// that they come first: nothing is committed if one is.
+	refs := append(slices.Clone(c.known), slices.Collect(maps.Keys(c.refs))...)
+	done := map[blob.Ref]bool{}
+	for _, ref := range refs {
+		if done[ref] {
+			continue
+		}
+		done[ref] = true
+		if err := c.s.commit(ctx, ref, c.refs[ref]); err != nil {
 			if errors.Is(err, index.ErrNotUploaded) {
 				return fs.ErrNotExist
 			}
