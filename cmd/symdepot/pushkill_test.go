@@ -139,7 +139,7 @@ func bigSym(t *testing.T, dir string, series, size int) {
 // rerun of a killed client. When the stages have expired, nothing of them is left.
 func TestKilledPushes(t *testing.T) {
 	t.Parallel()
-	rounds := 6
+	rounds := 4
 	switch {
 	case torture():
 		rounds = 200

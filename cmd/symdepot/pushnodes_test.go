@@ -127,12 +127,9 @@ func (b *balancer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 // nevertheless, sends no whole content twice, and makes one whole transaction.
 func TestNodesPush(t *testing.T) {
 	t.Parallel()
-	rounds := 3
-	switch {
-	case torture():
+	rounds := 1
+	if torture() {
 		rounds = 50
-	case testing.Short():
-		rounds = 1
 	}
 	config := filepath.Join(t.TempDir(), "config.yaml")
 	if err := os.WriteFile(config, []byte("depot: {peer_listen: \"127.0.0.1:0\"}\n"), 0o600); err != nil {

@@ -127,7 +127,7 @@ func TestRetentionKilled(t *testing.T) {
 	if testing.Short() {
 		t.Skip("starts and kills processes for some seconds: run it without -short")
 	}
-	rounds := 15
+	rounds := 8
 	if os.Getenv("SYMDEPOT_TORTURE") != "" {
 		rounds = 200
 	}
