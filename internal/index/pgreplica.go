@@ -112,7 +112,7 @@ func (r *replicas) read(ctx context.Context, known moment, fn func(reader) error
 			r.log.Info("a replica answers again", "replica", one.host)
 		}
 		return true
-	case errors.Is(err, errBehind):
+	case errors.Is(err, errBehind) || unmigrated(err): // the new tables have not reached it
 		r.behind.Add(1)
 	default:
 		r.failed.Add(1)
