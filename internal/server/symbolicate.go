@@ -97,7 +97,7 @@ type symbolication struct {
 
 // maxSymbolications is how many requests for symbolication are answered at once.
 // Further ones wait.
-const maxSymbolications = 16
+const maxSymbolications = 8
 
 func newSymbolication(a *access) *symbolication {
 	return &symbolication{access: a, making: newSemaphore(max(1, a.cfg.MaxConns/heldShare)), works: newSemaphore(maxSymbolications)}

@@ -117,6 +117,9 @@ type NativeAnswer struct {
 // is a RequestError.
 func ParseNative(body []byte) (NativeRequest, error) {
 	var q NativeRequest
+	if err := checkValues(body); err != nil {
+		return q, err
+	}
 	if err := json.Unmarshal(body, &q); err != nil {
 		return q, badRequest("invalid JSON: %v", err)
 	}

@@ -16,10 +16,11 @@ import (
 
 // Limits of one request to the symbolication APIs.
 const (
-	MaxBody    = 16 << 20 // bytes
-	maxJobs    = 10       // Eliot's limit
-	maxModules = 2000     // of all jobs
-	maxFrames  = 200_000  // of all stacks
+	MaxBody    = 8 << 20 // bytes
+	maxValues  = 1 << 20 // of JSON
+	maxJobs    = 10      // Eliot's limit
+	maxModules = 2000    // of all jobs
+	maxFrames  = 200_000 // of all stacks
 )
 
 // RequestError is the error for a request that does not have the form of its API.
@@ -46,6 +47,9 @@ type Offset struct {
 // ParseV5 reads the body of a request of the versions 4 and 5. The error is a
 // RequestError.
 func ParseV5(body []byte) ([]Job, error) {
+	if err := checkValues(body); err != nil {
+		return nil, err
+	}
 	dec := json.NewDecoder(bytes.NewReader(body))
 	dec.UseNumber()
 	var v any
@@ -79,6 +83,21 @@ func ParseV5(body []byte) ([]Job, error) {
 		return nil, badRequest("please limit a request to %d modules and %d frames", maxModules, maxFrames)
 	}
 	return jobs, nil
+}
+
+// checkValues refuses a body of more values than any request needs: decoded, each
+// takes many times its bytes. Commas and brackets in names count too.
+func checkValues(body []byte) error {
+	n := 0
+	for _, c := range body {
+		if c == ',' || c == '[' || c == '{' {
+			n++
+		}
+	}
+	if n > maxValues {
+		return badRequest("please limit a request to %d values", maxValues)
+	}
+	return nil
 }
 
 func (j *Job) parse(n int, v any) error {

@@ -167,3 +167,23 @@ func TestNative(t *testing.T) {
 		t.Errorf("broken JSON: error %v, want a RequestError", err)
 	}
 }
+
+// TestManyValues: a body of brackets, which would take many times its bytes when it is
+// decoded, is refused before that.
+func TestManyValues(t *testing.T) {
+	body := []byte(`{"memoryMap":[],"stacks":[` + strings.Repeat("[],", maxValues/2) + `[]]}`)
+	for name, parse := range map[string]func([]byte) error{
+		"v5":     func(b []byte) error { _, err := ParseV5(b); return err },
+		"native": func(b []byte) error { _, err := ParseNative(b); return err },
+	} {
+		err := parse(body)
+		if _, ok := errors.AsType[RequestError](err); !ok || !strings.Contains(err.Error(), "values") {
+			t.Errorf("%s of %d bytes: %v, want a refusal of so many values", name, len(body), err)
+		}
+	}
+	frame := `[0,1048575],`
+	all := `{"memoryMap":[["a.pdb","0"]],"stacks":[[` + strings.Repeat(frame, maxFrames-1) + `[0,1]]]}`
+	if jobs, err := ParseV5([]byte(all)); err != nil || len(jobs[0].Stacks[0]) != maxFrames {
+		t.Errorf("a request of %d frames: %v, want it accepted", maxFrames, err)
+	}
+}
