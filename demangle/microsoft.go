@@ -526,8 +526,9 @@ func (p *msParser) variable(name msName) *msSymbol {
 	if p.err != nil {
 		return s
 	}
-	switch s.typ = t; {
-	case t.kind == pointerType:
+	s.typ = t
+	switch t.kind {
+	case pointerType:
 		// The qualifiers of the variable are those of the pointee, once more.
 		t.quals |= p.extended()
 		q, _ := p.qualifiers()

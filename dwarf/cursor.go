@@ -13,8 +13,6 @@ type cursor struct {
 	short bool
 }
 
-func (c *cursor) left() int { return len(c.b) - c.i }
-
 func (c *cursor) take(n int) []byte {
 	if n < 0 || n > len(c.b)-c.i {
 		c.short, c.i = true, len(c.b)

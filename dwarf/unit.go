@@ -120,7 +120,6 @@ type unit struct {
 	strOffsets, addr   uint64 // bases
 	rnglists, ranges   uint64
 	skeleton           *unit // of a split unit: whose addresses it uses
-	spans              []Range
 }
 
 // addresses returns the unit whose base and view of .debug_addr apply.

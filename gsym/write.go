@@ -40,7 +40,7 @@ type writer struct {
 }
 
 func (w *writer) bytes(b []byte) {
-	_, _ = w.Writer.Write(b) // Flush returns the error
+	_, _ = w.Write(b) // Flush returns the error
 	w.n += int64(len(b))
 }
 

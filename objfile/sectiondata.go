@@ -123,7 +123,7 @@ func inflate(r io.ReaderAt, off, n int64, c compression, size uint64, opt Sectio
 		if err != nil {
 			return nil, sectionError(err)
 		}
-		defer z.Close() //nolint:errcheck // it has been read
+		defer z.Close()
 		plain = z
 	case zstdSection:
 		z, err := zstd.NewReader(in, zstd.WithDecoderConcurrency(1), zstd.WithDecoderLowmem(true), zstd.WithDecoderMaxWindow(maxZstdWindow), zstd.WithDecoderMaxMemory(uint64(limit)))

@@ -368,7 +368,7 @@ func (c *elfModule) readFunctions(ctx context.Context, files ELFFiles) error {
 func (c *elfModule) checkAlternate(from, alt *objfile.ELFFile) error {
 	_, want, err := from.AltLink()
 	if err != nil {
-		return nil // DWARF 5 names it in another way
+		return nil //nolint:nilerr // DWARF 5 names it in another way
 	}
 	have, err := alt.BuildID()
 	if err != nil {

@@ -167,7 +167,7 @@ func BenchmarkELF(b *testing.B) {
 	if err != nil {
 		b.Fatal(err)
 	}
-	defer f.Close() //nolint:errcheck // it is only read
+	defer f.Close()
 	st, err := f.Stat()
 	if err != nil {
 		b.Fatal(err)

@@ -416,7 +416,7 @@ func (l *Lines) points(method uint32) ([]Point, error) {
 		offset += uint64(delta)
 		p := Point{Offset: uint32(offset), Document: document}
 		lines := int64(r.unsigned())
-		columns := int64(0)
+		var columns int64
 		if lines == 0 {
 			columns = int64(r.unsigned())
 		} else {

@@ -141,9 +141,9 @@ func (a *armRun) prolog(ins string) {
 		return
 	}
 	var n int64
-	switch {
-	case ins == "nop", ins == "clear unwound to call", ins == "pacibsp", ins == "autibsp":
-	case ins == "mov x29, sp":
+	switch ins {
+	case "nop", "clear unwound to call", "pacibsp", "autibsp":
+	case "mov x29, sp":
 		a.fp, a.fpKnown = a.sp, true
 	default:
 		if _, err := fmt.Sscanf(ins, "sub sp, #%d", &n); err == nil {

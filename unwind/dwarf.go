@@ -252,13 +252,13 @@ func (d *frames) parseCIE(at int, e *cie) error {
 		augmentation = ""
 	}
 	e.codeAlign, e.dataAlign = c.uleb(), c.sleb()
-	ra := uint64(0)
+	var ra uint64
 	if version == 1 {
 		ra = uint64(c.u8())
 	} else {
 		ra = c.uleb()
 	}
-	known := false
+	var known bool
 	if e.ra, known = d.m.number(ra); !known {
 		return bad("the return address is in register %d, which walkers do not know", ra)
 	}
@@ -335,7 +335,7 @@ func (d *frames) pointer(c *cursor, encoding byte, size int) (uint64, error) {
 	default:
 		return 0, bad("the encoding %#x of a pointer is not known", encoding)
 	}
-	v := uint64(0)
+	var v uint64
 	switch encoding & 0x0f {
 	case 0x0:
 		v = c.uint(size)

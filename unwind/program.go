@@ -85,11 +85,11 @@ func (d *frames) run(program cursor, e *cie) error {
 // false where the CFA is not known: the frame ends before.
 func (d *frames) flush(next uint64) bool {
 	at := d.location - d.s.Base
-	switch {
-	case d.now.cfa.kind == ruleUndefined:
+	switch d.now.cfa.kind {
+	case ruleUndefined:
 		d.frame.end = min(d.frame.end, at)
 		return false
-	case d.now.cfa.kind == ruleSlots:
+	case ruleSlots:
 		d.flushSlots(next)
 	default:
 		d.frame.row(at, &d.now)

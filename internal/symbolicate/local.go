@@ -108,7 +108,7 @@ func Dump(ctx context.Context, paths []string, format Format, w io.Writer, store
 			return err
 		}
 		for _, text := range table.Warnings() {
-			warn(m[0].Input.Name + ": " + text)
+			warn(m[0].Name + ": " + text)
 		}
 		if store == "" {
 			b := bufio.NewWriterSize(w, 64<<10)

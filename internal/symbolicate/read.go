@@ -179,7 +179,7 @@ func (r *reader) read() (*functab.Builder, error) {
 	case symfile.Breakpad:
 		return r.readSym(first)
 	}
-	return nil, badSource{fmt.Errorf("%s: %w: functions cannot be read of a file of the kind %s", r.parts[0].Input.Name, ErrNoFunctions, r.parts[0].Kind)}
+	return nil, badSource{fmt.Errorf("%s: %w: functions cannot be read of a file of the kind %s", r.parts[0].Name, ErrNoFunctions, r.parts[0].Kind)}
 }
 
 // workers is how many parts of a file are read at once: several files are read at
