@@ -28,7 +28,7 @@ func (lookupCmd) Help() string {
 	return `Prints the function, the file and the line of addresses, with the inlined functions, innermost first, in the form of
 llvm-symbolizer. Columns are not known and printed as 0.
 
-  symdepot symbolicate -e app.pdb 0x140001010
+  symdepot symbolicate -e app.exe 0x140001010
   symdepot symbolicate --json -e libfoo.so.debug < addresses.txt
   symdepot symbolicate app.pdb/0123456789ABCDEF0123456789ABCDEF1+0x1010
   symdepot symbolicate --server https://symbols.example.com libfoo.so/0123456789ABCDEF0123456789ABCDEF0+0x1139
