@@ -6,6 +6,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"strconv"
 	"strings"
 	"testing"
@@ -68,6 +69,9 @@ func TestBreakpad(t *testing.T) {
 	material := os.Getenv("SYMDEPOT_MATERIAL")
 	if material == "" {
 		t.Skip("SYMDEPOT_MATERIAL is not set (scripts/material)")
+	}
+	if runtime.GOOS != "linux" {
+		t.Skip("the material has dump_syms for Linux only")
 	}
 	tool, err := os.ReadFile(filepath.Join(material, "public/npm/minidump/dump_syms"))
 	if err != nil {

@@ -3,6 +3,7 @@ package objtab
 import (
 	stddwarf "debug/dwarf"
 	"debug/elf"
+	slash "path"
 	"path/filepath"
 	"testing"
 )
@@ -55,10 +56,10 @@ func TestStandardLibrary(t *testing.T) {
 					}
 					if !le.EndSequence && le.File != nil {
 						name := le.File.Name
-						if !filepath.IsAbs(name) {
-							name = filepath.Join(dir, name)
+						if !slash.IsAbs(name) {
+							name = slash.Join(dir, name)
 						}
-						want[le.Address] = row{filepath.Clean(name), le.Line}
+						want[le.Address] = row{slash.Clean(name), le.Line}
 					}
 				}
 			case stddwarf.TagSubprogram:
@@ -80,7 +81,7 @@ func TestStandardLibrary(t *testing.T) {
 					continue
 				}
 				rows++
-				if have := filepath.Clean(table.FileName(r.File)); have != w.file || int(r.Line) != w.line {
+				if have := slash.Clean(table.FileName(r.File)); have != w.file || int(r.Line) != w.line {
 					t.Errorf("%s: row at %#x is %s:%d, want %s:%d", path, r.Start+base, have, r.Line, w.file, w.line)
 				}
 			}
