@@ -75,7 +75,7 @@ func TestBreakpad(t *testing.T) {
 	}
 	tool, err := os.ReadFile(filepath.Join(material, "public/npm/minidump/dump_syms"))
 	if err != nil {
-		t.Skip(err)
+		t.Skipf("the material lacks Breakpad's dump_syms: run scripts/material: %v", err)
 	}
 	program := filepath.Join(t.TempDir(), "dump_syms")
 	if err := os.WriteFile(program, tool, 0o755); err != nil {

@@ -92,7 +92,7 @@ func diffText(a, b string) string {
 func TestCompilers(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {
-		t.Skip("runs compilers")
+		t.Skip("runs compilers for some seconds: run it without -short")
 	}
 	if _, err := exec.LookPath("llvm-symbolizer-19"); err != nil {
 		t.Skip("llvm-symbolizer-19 is not installed (Debian package llvm-19)")
@@ -154,7 +154,7 @@ func TestCompilers(t *testing.T) {
 func TestCompressed(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {
-		t.Skip("runs compilers")
+		t.Skip("runs compilers for some seconds: run it without -short")
 	}
 	path := build(t, "g++", "-O2", "-g")
 	dir := filepath.Dir(path)
@@ -173,7 +173,7 @@ func TestCompressed(t *testing.T) {
 func TestSplit(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {
-		t.Skip("runs compilers")
+		t.Skip("runs compilers for some seconds: run it without -short")
 	}
 	for _, c := range []struct{ compiler, version string }{{"g++", "4"}, {"g++", "5"}, {"/usr/lib/llvm-19/bin/clang++", "4"}, {"/usr/lib/llvm-19/bin/clang++", "5"}} {
 		t.Run(filepath.Base(c.compiler)+c.version, func(t *testing.T) {
@@ -211,7 +211,7 @@ func TestSplit(t *testing.T) {
 func TestDwz(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {
-		t.Skip("runs compilers")
+		t.Skip("runs compilers for some seconds: run it without -short")
 	}
 	if _, err := exec.LookPath("dwz"); err != nil {
 		t.Skip("dwz is not installed (Debian package dwz)")
@@ -241,7 +241,7 @@ func TestDwz(t *testing.T) {
 func TestMiniDebugInfo(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {
-		t.Skip("runs compilers")
+		t.Skip("runs compilers for some seconds: run it without -short")
 	}
 	path := build(t, "g++", "-O2", "-g")
 	dir := filepath.Dir(path)

@@ -182,6 +182,7 @@ func Native(ctx context.Context, src Source, q NativeRequest) (NativeAnswer, err
 	for i := range a.Modules {
 		a.Modules[i].note(used[i], modules[i], q.Options.DIFCandidates)
 	}
+	lines := 0
 	for i, s := range q.Stacktraces {
 		if err := ctx.Err(); err != nil {
 			return a, err
@@ -189,6 +190,9 @@ func Native(ctx context.Context, src Source, q NativeRequest) (NativeAnswer, err
 		out := NativeStacktrace{Registers: s.Registers, Crashed: s.Crashed, Frames: []NativeFrame{}}
 		for k, f := range s.Frames {
 			frames := q.frame(k, f, s, modules)
+			if lines += len(frames); lines > maxLines {
+				return a, errLong
+			}
 			out.Frames = append(out.Frames, frames...)
 		}
 		if q.Options.FrameOrder == "caller_first" {

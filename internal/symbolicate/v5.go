@@ -21,6 +21,7 @@ const (
 	maxJobs    = 10      // Eliot's limit
 	maxModules = 2000    // of all jobs
 	maxFrames  = 200_000 // of all stacks
+	maxLines   = 600_000 // of one answer, with inlined calls: a frame may have hundreds
 )
 
 // RequestError is the error for a request that does not have the form of its API.
@@ -84,6 +85,9 @@ func ParseV5(body []byte) ([]Job, error) {
 	}
 	return jobs, nil
 }
+
+// errLong refuses an answer that would take too much memory.
+var errLong = badRequest("please ask for fewer frames: the answer has more than %d lines", maxLines)
 
 // checkValues refuses a body of more values than any request needs: decoded, each
 // takes many times its bytes. Commas and brackets in names count too.
@@ -305,19 +309,22 @@ func (j Job) uses() []bool {
 	return used
 }
 
-// V5 answers jobs. The error is that of ctx.
+// V5 answers jobs. The error is that of ctx, or a RequestError if the answer is too
+// long.
 func V5(ctx context.Context, src Source, jobs []Job) (V5Answer, error) {
 	a := V5Answer{Results: make([]V5Result, len(jobs))}
+	lines := 0
 	for i, j := range jobs {
 		var err error
-		if a.Results[i], err = j.v5(ctx, src); err != nil {
+		if a.Results[i], err = j.v5(ctx, src, &lines); err != nil {
 			return a, err
 		}
 	}
 	return a, nil
 }
 
-func (j Job) v5(ctx context.Context, src Source) (V5Result, error) {
+// v5 answers a job, and adds to lines how many lines the answer has.
+func (j Job) v5(ctx context.Context, src Source, lines *int) (V5Result, error) {
 	used := j.uses()
 	modules := openModules(ctx, src, j.Modules, used)
 	defer closeModules(modules)
@@ -332,6 +339,9 @@ func (j Job) v5(ctx context.Context, src Source) (V5Result, error) {
 		frames := make([]V5Frame, len(stack))
 		for k, o := range stack {
 			frames[k] = j.frame(k, o, modules)
+			if *lines += 1 + len(frames[k].Inlines); *lines > maxLines {
+				return r, errLong
+			}
 		}
 		r.Stacks[i] = frames
 	}

@@ -187,3 +187,32 @@ func TestManyValues(t *testing.T) {
 		t.Errorf("a request of %d frames: %v, want it accepted", maxFrames, err)
 	}
 }
+
+// deepSource has one module in which every address has the most inlined calls.
+type deepSource struct{ Source }
+
+func (deepSource) Module(context.Context, ModuleQuery) (*Module, error) {
+	answer := functab.Answer{Frames: make([]functab.Line, 512)}
+	for i := range answer.Frames {
+		answer.Frames[i] = functab.Line{Function: "f", File: "f.c", Line: 1}
+	}
+	return &Module{Looker: deepModule(answer)}, nil
+}
+
+type deepModule functab.Answer
+
+func (m deepModule) Lookup(uint64) (functab.Answer, bool) { return functab.Answer(m), true }
+
+// TestLongAnswer: frames with many inlined calls each are refused before the answer
+// takes gigabytes.
+func TestLongAnswer(t *testing.T) {
+	job := Job{Modules: []ModuleQuery{{DebugFile: "a.pdb", DebugID: "1"}}, Stacks: [][]Offset{make([]Offset, 2000)}}
+	_, err := V5(t.Context(), deepSource{}, []Job{job})
+	if _, ok := errors.AsType[RequestError](err); !ok {
+		t.Errorf("2,000 frames of 512 lines each: %v, want a refusal", err)
+	}
+	job.Stacks[0] = job.Stacks[0][:100]
+	if a, err := V5(t.Context(), deepSource{}, []Job{job}); err != nil || len(a.Results[0].Stacks[0]) != 100 {
+		t.Errorf("100 frames of 512 lines each: %v, want an answer", err)
+	}
+}
