@@ -138,7 +138,7 @@ func TestSentryVectors(t *testing.T) {
 				continue
 			}
 			if _, err := Route(splitNonEmpty(p)); err != nil && len(splitNonEmpty(p)) > 1 {
-				t.Errorf("%s: Route(%q): %v", num, p, err)
+				t.Errorf("%s: Route(%q): %v, want a request", num, p, err)
 			}
 			o, ok := in[obj][ft]
 			if !ok || obj == "SHORT" {
@@ -324,7 +324,7 @@ func TestSymCacheRoute(t *testing.T) {
 	}
 	r, err := Route([]string{"V03.1.0", "Foo.pdb", g[1:], "1F"})
 	if err != nil || r.Form != FormSymCache || len(r.Lookups) != 0 || r.SymCache.Version.Segment() != "v3.1.0" || r.SymCache.Hex.ID.Age != 31 {
-		t.Errorf("an age in hex: %+v, %v", r, err)
+		t.Errorf("an age in hex: %+v, %v; want a SymCache request of v3.1.0 with age 31", r, err)
 	}
 }
 
@@ -457,7 +457,7 @@ func TestRuntimeHelpers(t *testing.T) {
 		}
 	}
 	if as := symfile.RuntimeHelpers(rt, symfile.Object{Name: "system.dll"}); as != nil {
-		t.Errorf("an ordinary library got %+v", as)
+		t.Errorf("an ordinary library got %+v, want none", as)
 	}
 }
 
@@ -475,10 +475,10 @@ func FuzzRoute(f *testing.F) {
 			return
 		}
 		if len(r.Lookups) == 0 || len(r.Lookups) > 16 {
-			t.Errorf("%q has %d lookups", p, len(r.Lookups))
+			t.Errorf("%q has %d lookups, want 1 to 16", p, len(r.Lookups))
 		}
 		if r.Name != "" && !symfile.ValidName(r.Name) {
-			t.Errorf("%q lets the name %q through", p, r.Name)
+			t.Errorf("%q lets the name %q through, want a valid name or none", p, r.Name)
 		}
 	})
 }

@@ -109,12 +109,12 @@ func (o *outside) node(n ast.Node) bool {
 			}
 		}
 		if list > 1 {
-			o.t.Errorf("%s: a list of layouts: use layout.All, Servers or Folders, or let it be a property of the layout", o.fset.Position(n.Pos()))
+			o.t.Errorf("%s: a list of layouts, want layout.All, Servers or Folders, or a property of the layout", o.fset.Position(n.Pos()))
 		}
 	case *ast.BasicLit:
 		// Help texts and struct tags.
 		if n.Kind == token.STRING && o.mentioned(n.Value) > 4 {
-			o.t.Errorf("%s: a list of names of layouts: use layout.Names", o.fset.Position(n.Pos()))
+			o.t.Errorf("%s: a list of names of layouts, want layout.Names", o.fset.Position(n.Pos()))
 		}
 	}
 	return true
@@ -157,7 +157,7 @@ func (o *outside) decided(x ast.Expr, how string) {
 		o.used = append(o.used, o.file+" "+name)
 		return
 	}
-	o.t.Errorf("%s: %s %s: let it be a property of the layout", o.fset.Position(x.Pos()), how, name)
+	o.t.Errorf("%s: %s %s, want a property of the layout", o.fset.Position(x.Pos()), how, name)
 }
 
 // mentioned counts the layouts that a text names.

@@ -31,7 +31,7 @@ func TestPDBChecksums(t *testing.T) {
 	}
 	want, err := ppdb.Checksum(bytes.NewReader(pdb), int64(len(pdb)), "SHA256")
 	if err != nil || !bytes.Equal(list[0].Sum, want) || !strings.HasPrefix(list[0].String(), "SHA256:") {
-		t.Errorf("the image has %s, its PDB %x (%v)", list[0], want, err)
+		t.Errorf("the image has %s, want the hash of its PDB %x (%v)", list[0], want, err)
 	}
 	// A directory that claims too much.
 	hostile := bytes.Clone(dll)
@@ -75,11 +75,11 @@ func FuzzPDBChecksums(f *testing.F) {
 	f.Fuzz(func(t *testing.T, b []byte) {
 		list, _ := PDBChecksums(bytes.NewReader(b), int64(len(b)))
 		if len(list) > maxRecords {
-			t.Errorf("%d checksums", len(list))
+			t.Errorf("%d checksums, want at most %d", len(list), maxRecords)
 		}
 		for _, c := range list {
 			if len(c.Sum) > maxChecksum || c.Algorithm == "" {
-				t.Errorf("a checksum %q of %d bytes", c.Algorithm, len(c.Sum))
+				t.Errorf("a checksum %q of %d bytes, want an algorithm and at most %d", c.Algorithm, len(c.Sum), maxChecksum)
 			}
 		}
 	})

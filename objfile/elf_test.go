@@ -307,7 +307,7 @@ func TestELFPlayStationID(t *testing.T) {
 	e := elfImage{typ: elfPSDyn, machine: 62, segments: []elfPart{{typ: segPSDynlibData, data: bytes.Repeat([]byte{0x12}, 40)}}}
 	objects, err := identifyBytes(t, identifyELF, "x", e.bytes())
 	if err != nil || objects[0].CodeID != strings.Repeat("12", 20) {
-		t.Errorf("got %v, %v", objects, err)
+		t.Errorf("got %v, %v; want the build-id of 20 bytes 12", objects, err)
 	}
 }
 
@@ -333,7 +333,7 @@ func TestELFNoID(t *testing.T) {
 	e.segments = []elfPart{{typ: segNote, data: append(e.note(5, make([]byte, 16)), e.note(3, []byte{0xab, 0xcd})...), align: 8}}
 	objects, err := identifyBytes(t, identifyELF, "x", e.bytes())
 	if err != nil || objects[0].CodeID != "abcd" {
-		t.Errorf("unpadded: %v, %v", objects, err)
+		t.Errorf("unpadded: %v, %v; want the build-id abcd", objects, err)
 	}
 }
 
@@ -349,7 +349,7 @@ func TestELFArch(t *testing.T) {
 	} {
 		objects, err := identifyBytes(t, identifyELF, "x", elfImage{typ: elfDyn, machine: c.machine, narrow: c.narrow}.bytes())
 		if err != nil || objects[0].Arch != c.want {
-			t.Errorf("machine %d: %v, %v", c.machine, objects, err)
+			t.Errorf("machine %d: %v, %v; want %s", c.machine, objects, err, c.want)
 		}
 	}
 }
@@ -439,7 +439,7 @@ func TestELFManySections(t *testing.T) {
 		var err error
 		n := allocated(func() { objects, err = identifyBytes(t, identifyELF, "x", p) })
 		if err != nil || objects[0].BuildID.Len() != 20 || objects[0].Features.Unknown != c.unknown {
-			t.Errorf("%d of type %d: %v, %v", c.n, c.typ, objects, err)
+			t.Errorf("%d of type %d: %v, %v; want a build-id of 20 bytes and unknown features: %v", c.n, c.typ, objects, err, c.unknown)
 		}
 		if n > maxAlloc {
 			t.Errorf("%d of type %d: %d bytes allocated, want at most %v", c.n, c.typ, n, maxAlloc)
@@ -452,7 +452,7 @@ func TestELFManySections(t *testing.T) {
 	// More names than the limit: the roles come from the segments.
 	objects, err := identifyBytes(t, identifyELF, "x", manySections(3, secProgbits, strings.Repeat("n", maxELFNames), 1))
 	if err != nil || !objects[0].Features.Unknown {
-		t.Errorf("long names: %v, %v", objects, err)
+		t.Errorf("long names: %v, %v; want unknown features", objects, err)
 	}
 }
 
@@ -528,10 +528,10 @@ func FuzzELFSection(f *testing.F) {
 		c := &countingReader{r: bytes.NewReader(p)}
 		off, n, err := ELFSection(c, int64(len(p)), name)
 		if c.n > IDBudget+FeatureBudget {
-			t.Fatalf("read %d bytes", c.n)
+			t.Fatalf("read %d bytes, want at most %d", c.n, IDBudget+FeatureBudget)
 		}
 		if err == nil && (n <= 0 || off < 0 || off > int64(len(p)) || n > int64(len(p))-off) {
-			t.Fatalf("%d bytes at %d in a file of %d bytes", n, off, len(p))
+			t.Fatalf("%d bytes at %d in a file of %d bytes, want them inside", n, off, len(p))
 		}
 	})
 }

@@ -18,11 +18,11 @@ func fuzzIdentify(t *testing.T, p []byte, name string) []Object {
 	size := int64(len(p))
 	objects, err := Identify(c, size, name, Options{})
 	if c.n > IDBudget+FeatureBudget {
-		t.Fatalf("read %d bytes", c.n)
+		t.Fatalf("read %d bytes, want at most %d", c.n, IDBudget+FeatureBudget)
 	}
 	if err != nil {
 		if len(objects) > 0 || errors.Is(err, ErrBroken) == errors.Is(err, ErrNotSymbolFile) {
-			t.Fatalf("%d objects with error %v", len(objects), err)
+			t.Fatalf("%d objects with error %v, want none and one of ErrBroken and ErrNotSymbolFile", len(objects), err)
 		}
 		return nil
 	}
@@ -35,11 +35,11 @@ func fuzzIdentify(t *testing.T, p []byte, name string) []Object {
 			stored = o.Deflated
 		}
 		if o.Kind == symfile.KindUnknown || o.Offset < 0 || stored < 0 || o.Offset > size || stored > size-o.Offset || o.DebugSize < 0 {
-			t.Fatalf("%+v in a file of %d bytes", o, size)
+			t.Fatalf("%+v in a file of %d bytes, want an object inside of it", o, size)
 		}
 		for _, w := range append(o.PDBs, o.Object) {
 			if w.Name != "" && !symfile.ValidName(w.Name) {
-				t.Fatalf("name %q", w.Name)
+				t.Fatalf("name %q, want a valid one", w.Name)
 			}
 			for _, l := range layout.All() {
 				_ = l.Paths(w)

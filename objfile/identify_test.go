@@ -68,7 +68,7 @@ func TestNames(t *testing.T) {
 		"a.dll": "a.dll", `C:\x\b.dll`: "b.dll", "x/y/a b.dll": "a b.dll", `x/y\Größe.dll`: "Größe.dll", "x/a.dll/": "a.dll", "": "",
 	} {
 		if got := mustIdentify(t, img, path)[0].Name; got != want {
-			t.Errorf("%q: name %q", path, got)
+			t.Errorf("%q: name %q, want %q", path, got, want)
 		}
 	}
 	for _, path := range []string{"..", "x/..", ".", "a\x00b.dll", "a\nb.dll", "con", "x/NUL.dll", "Lpt1.exe", "com9.tar.gz", "aux .dll", strings.Repeat("n", 10000)} {
@@ -106,7 +106,7 @@ func TestReadFailure(t *testing.T) {
 		for at := int64(0); at < int64(len(b)); at += 1 + at/16 {
 			_, err := Identify(failing{bytes.NewReader(b), at, boom}, int64(len(b)), path, Options{})
 			if err != nil && !errors.Is(err, boom) {
-				t.Errorf("%s, failure at %d: %v", path, at, err)
+				t.Errorf("%s, failure at %d: %v, want this failure or success", path, at, err)
 			}
 		}
 	}

@@ -129,14 +129,14 @@ func TestMachOIDs(t *testing.T) {
 		objects, err := identifyBytes(t, identifyMachO, "x", m.bytes())
 		want := "macho armv7 code=67e9247c814e392ba027dbde6748fcbf debug=67E9247C814E392BA027DBDE6748FCBF0 build= executable+debug debug+unwind size=16"
 		if err != nil || summary(objects[0]) != want {
-			t.Errorf("variant %d: %v, %v", i, objects, err)
+			t.Errorf("variant %d: %v, %v; want %s", i, objects, err, want)
 		}
 	}
 	m := machImage{cpu: 0x01000007, filetype: machDylib}
 	m.cmds = [][]byte{m.cmd(cmdUUID, make([]byte, 16))}
 	objects, err := identifyBytes(t, identifyMachO, "x", m.bytes())
 	if err != nil || objects[0].CodeID != "" || !objects[0].DebugID.IsZero() {
-		t.Errorf("zero UUID: %v, %v", objects, err)
+		t.Errorf("zero UUID: %v, %v; want no ids", objects, err)
 	}
 }
 
@@ -150,7 +150,7 @@ func TestMachOClasses(t *testing.T) {
 	} {
 		objects, err := identifyBytes(t, identifyMachO, "x", machImage{cpu: 7, filetype: c.filetype}.bytes())
 		if err != nil || summary(objects[0]) != "macho x86 code= debug= build= "+c.want+"  size=0" {
-			t.Errorf("type %d: %v, %v", c.filetype, objects, err)
+			t.Errorf("type %d: %v, %v; want the kind %q", c.filetype, objects, err, c.want)
 		}
 	}
 	for _, c := range []struct {
@@ -238,7 +238,7 @@ func TestMachOHostile(t *testing.T) {
 	p := fat(true, append([]byte("!<arch>\n"), image...), slice{104, 8}, slice{112, n}, slice{112 + n, 0})
 	objects, err := identifyBytes(t, identifyMachO, "x", p)
 	if err != nil || len(objects) != 1 || objects[0].Offset != 112 || objects[0].Size != int64(n) {
-		t.Errorf("one image of three: %v, %v", objects, err)
+		t.Errorf("one image of three: %v, %v; want one of %d bytes at 112", objects, err, n)
 	}
 }
 
@@ -264,7 +264,7 @@ func TestMachOBudget(t *testing.T) {
 		t.Errorf("%d bytes allocated, want at most %v", n, maxAlloc)
 	}
 	if objects, err := identifyBytes(t, identifyMachO, "x", file(10)); len(objects) != 10 {
-		t.Errorf("0.6 MB of load commands: %d objects, %v", len(objects), err)
+		t.Errorf("0.6 MB of load commands: %d objects, %v; want 10", len(objects), err)
 	}
 }
 

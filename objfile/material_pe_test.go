@@ -115,7 +115,7 @@ func checkRow(t *testing.T, row materialRow, o Object) {
 	if o.Kind == symfile.PE && len(class) > 1 {
 		// The table calls a managed program an executable; it is never an apphost.
 		if main := class[1] == "executable"; o.Main && !main {
-			t.Errorf("%s: Main of a library", row["path"])
+			t.Errorf("%s: Main of a library is true, want false", row["path"])
 		}
 	}
 	t.Logf("%s: %v %s role=%b main=%v of=%v name=%s code=%s/%s wants=%d %v debugsize=%d", row["path"], o.Kind, o.Arch, o.Role, o.Main, o.Of, o.Name, o.CodeName, o.CodeID, len(o.PDBs), o.Features.Words(), o.DebugSize)

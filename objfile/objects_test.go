@@ -40,7 +40,7 @@ func identifyBytes(t *testing.T, identify identifier, name string, p []byte) ([]
 	size := int64(len(p))
 	objects, err := identify(newBudget(c, size, IDBudget), name)
 	if c.n > IDBudget+FeatureBudget {
-		t.Fatalf("read %d bytes", c.n)
+		t.Fatalf("read %d bytes, want at most %d", c.n, IDBudget+FeatureBudget)
 	}
 	if err != nil {
 		if len(objects) > 0 {
@@ -56,10 +56,10 @@ func identifyBytes(t *testing.T, identify identifier, name string, p []byte) ([]
 	}
 	for _, o := range objects {
 		if o.Offset < 0 || o.Size < 0 || o.Offset > size || o.Size > size-o.Offset {
-			t.Fatalf("object of %d bytes at %d in a file of %d bytes", o.Size, o.Offset, size)
+			t.Fatalf("object of %d bytes at %d in a file of %d bytes, want it inside", o.Size, o.Offset, size)
 		}
 		if o.CodeID != "" && !debugid.IsHex(o.CodeID) || o.DebugSize < 0 || o.Name != name {
-			t.Fatalf("object %+v", o)
+			t.Fatalf("object %+v, want a hexadecimal code id, a size of at least 0 and the name %q", o, name)
 		}
 	}
 	return objects, nil
@@ -189,7 +189,7 @@ func TestMaterial(t *testing.T) {
 
 func checkMaterial(t *testing.T, o Object, get func(string) string, p []byte) {
 	if o.Kind.String() != get("kind") || o.CodeID != get("code_id") || o.DebugID.Breakpad() != get("debug_id") {
-		t.Errorf("got %s", summary(o))
+		t.Errorf("got %s, want %s, code id %q, debug id %q", summary(o), get("kind"), get("code_id"), get("debug_id"))
 	}
 	if want := get("debuginfod"); o.Kind.String() == "elf" && want != "" {
 		var got []string
@@ -204,7 +204,7 @@ func checkMaterial(t *testing.T, o Object, get func(string) string, p []byte) {
 		}
 	}
 	if kind := get("object_kind"); kind != "" && strings.HasSuffix(kind, "debug companion") != o.DebugCompanion {
-		t.Errorf("debug companion %v, but the kind is %q", o.DebugCompanion, kind)
+		t.Errorf("debug companion %v, want it to agree with the kind %q", o.DebugCompanion, kind)
 	}
 	for _, note := range strings.Split(get("notes"), ";") {
 		key, value, _ := strings.Cut(note, "=")

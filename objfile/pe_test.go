@@ -259,7 +259,7 @@ func TestPEMain(t *testing.T) {
 	} {
 		o := mustIdentify(t, tt.img.bytes(), "a.exe")[0]
 		if o.Main != tt.main || o.CodeID != tt.code {
-			t.Errorf("%s: main %v, code id %q", tt.name, o.Main, o.CodeID)
+			t.Errorf("%s: main %v, code id %q; want %v and %q", tt.name, o.Main, o.CodeID, tt.main, tt.code)
 		}
 	}
 }
@@ -298,7 +298,7 @@ func TestPEFiles(t *testing.T) {
 	}
 	objects, err := identifyFile(t, "../testdata/pe/resources.dll", Options{})
 	if err != nil || !objects[0].ResourceOnly || objects[0].CodeID != "5A0BC0C62000" {
-		t.Errorf("resources.dll: %+v, %v", objects, err)
+		t.Errorf("resources.dll: %+v, %v; want resources only, code id 5A0BC0C62000", objects, err)
 	}
 }
 

@@ -199,7 +199,7 @@ func TestSourceBundleHostile(t *testing.T) {
 		}
 	})
 	if alloc > maxAlloc {
-		t.Errorf("allocated %d bytes", alloc)
+		t.Errorf("allocated %d bytes, want at most %d", alloc, maxAlloc)
 	}
 }
 
@@ -339,7 +339,7 @@ func TestIDsOnly(t *testing.T) {
 	b := []byte("MODULE Linux x86_64 000102030405060708090A0B0C0D0E0F0 prog\nINFO CODE_ID 0302010005040706\nFUNC 1000 10 0 f\nPUBLIC 2000 0 g\n")
 	want, err := Identify(bytes.NewReader(b), int64(len(b)), "prog.sym", Options{})
 	if err != nil || !want[0].Features.Debug {
-		t.Fatalf("identify: %+v, %v", want, err)
+		t.Fatalf("identify: %+v, %v; want debug information", want, err)
 	}
 	got, err := Identify(bytes.NewReader(b), int64(len(b)), "prog.sym", Options{IDs: true})
 	if err != nil || len(got) != 1 || got[0].Object != want[0].Object || got[0].Features != (Features{Unknown: true}) {

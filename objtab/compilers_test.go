@@ -163,7 +163,7 @@ func TestCompressed(t *testing.T) {
 		run(t, dir, "objcopy", "--compress-debug-sections="+how, "prog", how)
 		f := openFile(t, filepath.Join(dir, how))
 		if got := text(elfTable(t, ELFFiles{Name: "prog", Program: f})); got != want {
-			t.Errorf("%s: %s", how, diffText(got, want))
+			t.Errorf("%s: %s, want equal tables", how, diffText(got, want))
 		}
 	}
 }
@@ -191,12 +191,12 @@ func TestSplit(t *testing.T) {
 				return openFile(t, p), nil
 			}})
 			if got := text(objects); got != want {
-				t.Errorf("with .dwo files: %s", diffText(got, want))
+				t.Errorf("with .dwo files: %s, want equal tables", diffText(got, want))
 			}
 			run(t, dir, "llvm-dwp-19", "-e", "prog", "-o", "prog.dwp")
 			packed := elfTable(t, ELFFiles{Name: "prog", Program: program, Package: openFile(t, filepath.Join(dir, "prog.dwp"))})
 			if got := text(packed); got != want {
-				t.Errorf("with a package: %s", diffText(got, want))
+				t.Errorf("with a package: %s, want equal tables", diffText(got, want))
 			}
 			alone := elfTable(t, ELFFiles{Name: "prog", Program: program, Object: func(string, string, uint64) (File, error) { return File{}, fs.ErrNotExist }})
 			if !strings.Contains(strings.Join(alone.Warnings(), "\n"), "split debug information of 2 units not found") {
@@ -227,7 +227,7 @@ func TestDwz(t *testing.T) {
 			program := openFile(t, a)
 			got := elfTable(t, ELFFiles{Name: "prog", Program: program, Alternate: openFile(t, filepath.Join(dir, "common"))})
 			if s := text(got); s != want || len(got.Warnings()) > 0 {
-				t.Errorf("with the supplementary file: %s; warnings %q", diffText(s, want), got.Warnings())
+				t.Errorf("with the supplementary file: %s, want equal tables; warnings %q, want none", diffText(s, want), got.Warnings())
 			}
 			alone := elfTable(t, ELFFiles{Name: "prog", Program: program})
 			if !strings.Contains(strings.Join(alone.Warnings(), "\n"), "supplementary file") {

@@ -36,7 +36,7 @@ func TestSiblings(t *testing.T) {
 	} {
 		files.Name = "prog"
 		if got := text(elfTable(t, files)); got != want {
-			t.Errorf("%s: %s", name, diffText(got, want))
+			t.Errorf("%s: %s, want equal tables", name, diffText(got, want))
 		}
 	}
 }
@@ -127,7 +127,7 @@ func FuzzELF(f *testing.F) {
 				continue
 			}
 			if _, err := b.Table(t.Context()); err != nil && !errors.Is(err, functab.ErrLimit) {
-				t.Errorf("Table: %v", err)
+				t.Errorf("Table: %v, want ErrLimit or none", err)
 			}
 		}
 	})
@@ -150,7 +150,7 @@ func FuzzMachO(f *testing.F) {
 				continue
 			}
 			if _, err := b.Table(t.Context()); err != nil && !errors.Is(err, functab.ErrLimit) {
-				t.Errorf("Table: %v", err)
+				t.Errorf("Table: %v, want ErrLimit or none", err)
 			}
 		}
 	})

@@ -201,7 +201,7 @@ func TestLLVMSymbolizer(t *testing.T) {
 			addresses := randomAddresses(code, n, 1)
 			want, err := llvmLookup(t.Context(), path, addresses, args...)
 			if err != nil || len(want) != len(addresses) {
-				t.Fatalf("llvm-symbolizer: %d answers of %d, %v", len(want), len(addresses), err)
+				t.Fatalf("llvm-symbolizer: %d answers, want %d, %v", len(want), len(addresses), err)
 			}
 			compared, diffs := differences(table, addresses, want)
 			t.Logf("%s %v: %d of %d addresses differ; %+v %q", path, args, len(diffs), compared, table.Counts(), table.Warnings())

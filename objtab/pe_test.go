@@ -32,7 +32,7 @@ func TestPE(t *testing.T) {
 		t.Errorf("mingw.exe: %q, %v; want a function at 0x1000 with lines", want, err)
 	}
 	if got, err := read("mingw.debug"); err != nil || got != want {
-		t.Errorf("mingw.debug: %s, %v", diffText(got, want), err)
+		t.Errorf("mingw.debug: %s, %v; want equal tables", diffText(got, want), err)
 	}
 	if _, err := read("mingw-stripped.exe"); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("mingw-stripped.exe: %v, want fs.ErrNotExist", err)

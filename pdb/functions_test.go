@@ -125,7 +125,7 @@ STACK WIN 4 1010 e 0 0 0 0 0 0 1 $T0 .raSearch = $eip $T0 ^ = $esp $T0 4 + =
 			}
 		}
 		if strings.Contains(got, "warning") {
-			t.Errorf("%s:\n%s", name, got)
+			t.Errorf("%s:\n%s\nwant no warning", name, got)
 		}
 	}
 }
@@ -168,10 +168,10 @@ func TestFunctionsMaterial(t *testing.T) {
 			c := table.Counts()
 			t.Logf("%v: %+v", time.Since(begin), c)
 			for _, w := range table.Warnings() {
-				t.Errorf("warning: %s", w)
+				t.Errorf("warning: %s, want none", w)
 			}
 			if c.Functions < 100 || c.Rows < 1000 {
-				t.Errorf("%d functions and %d rows", c.Functions, c.Rows)
+				t.Errorf("%d functions and %d rows, want at least 100 and 1000", c.Functions, c.Rows)
 			}
 			first := printed(table)
 			if dir := os.Getenv("PDB_PRINT"); dir != "" {

@@ -84,7 +84,7 @@ func TestBig(t *testing.T) {
 			}
 			opened := r.n
 			if got := facts(f); !strings.HasSuffix(got, wantBig) {
-				t.Errorf("got %s", got)
+				t.Errorf("got %s, want the end %s", got, wantBig)
 			}
 			m := f.c.(*msf)
 			dirPages := m.pagesFor(m.dir.size)
@@ -93,7 +93,7 @@ func TestBig(t *testing.T) {
 			}
 			t.Logf("%d MB file, %d kB directory: %d bytes read for the ids, %d for the features", size>>20, m.dir.size>>10, opened, r.n-opened)
 			if opened > 4096 || r.n > 64<<10 {
-				t.Errorf("%d bytes read for the ids, %d in all", opened, r.n)
+				t.Errorf("%d bytes read for the ids, %d in all; want at most 4 KiB and 64 KiB", opened, r.n)
 			}
 			// The last stream lies behind all others in the directory.
 			r.n = 0
@@ -105,7 +105,7 @@ func TestBig(t *testing.T) {
 				t.Error(err)
 			}
 			if r.n > 600<<10 {
-				t.Errorf("%d bytes read for the last stream", r.n)
+				t.Errorf("%d bytes read for the last stream, want at most 600 KiB", r.n)
 			}
 		})
 	}
@@ -139,7 +139,7 @@ func TestBudget(t *testing.T) {
 		opened := full.n
 		for most := int64(1); most < opened; most++ {
 			if _, err := Open(&counter{r: bytes.NewReader(b), most: most}, int64(len(b))); !errors.Is(err, errSpent) {
-				t.Fatalf("%s, %d bytes: error %v", name, most, err)
+				t.Fatalf("%s, %d bytes: error %v, want the reader's own", name, most, err)
 			}
 		}
 		_ = facts(f)
@@ -157,7 +157,7 @@ func TestBudget(t *testing.T) {
 		} {
 			// The directory of an MSFZ file may still be held.
 			if err := ask(); err != nil && !errors.Is(err, errSpent) || err == nil && f.Format != MSFZ {
-				t.Errorf("%s: %s: error %v", name, what, err)
+				t.Errorf("%s: %s: error %v, want the reader's own", name, what, err)
 			}
 		}
 		c.most = 0
@@ -186,7 +186,7 @@ func TestTruncated(t *testing.T) {
 			f, err := Open(bytes.NewReader(b[:n]), int64(n))
 			if err != nil {
 				if n >= SniffLen && errors.Is(err, ErrFormat) || n < 24 && !errors.Is(err, ErrFormat) {
-					t.Errorf("%s cut to %d bytes: %v", name, n, err)
+					t.Errorf("%s cut to %d bytes: %v; want ErrFormat only below %d bytes", name, n, err, SniffLen)
 				}
 				continue
 			}
@@ -273,7 +273,7 @@ func TestHostile(t *testing.T) {
 			}
 		}
 		if used := after.TotalAlloc - before.TotalAlloc; used > 16<<20 {
-			t.Errorf("%s: %d bytes allocated", c.name, used)
+			t.Errorf("%s: %d bytes allocated, want at most 16 MiB", c.name, used)
 		}
 	}
 }
@@ -297,10 +297,10 @@ func TestDeep(t *testing.T) {
 	}
 	runtime.ReadMemStats(&after)
 	if used := after.TotalAlloc - before.TotalAlloc; used > 16<<20 {
-		t.Errorf("%d bytes allocated", used)
+		t.Errorf("%d bytes allocated, want at most 16 MiB", used)
 	}
 	if _, err := s.ReadAt(p, 69<<20); err == nil || !strings.Contains(err.Error(), "deeper than the limit") {
-		t.Errorf("error %v", err)
+		t.Errorf("error %v, want one that names the limit of the depth", err)
 	}
 }
 
@@ -333,7 +333,7 @@ func TestWork(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, err := io.ReadAll(s); err == nil || !strings.Contains(err.Error(), "over and over") {
-		t.Errorf("error %v", err)
+		t.Errorf("error %v, want one that says that a chunk is read over and over", err)
 	}
 }
 
@@ -367,7 +367,7 @@ func TestOldInfo(t *testing.T) {
 	s[InfoStream].data = append(infoBytes(19950623, 1, 1, testGUID, nil)[:12], 0xFF, 0xFF, 0xFF)
 	f := mustOpen(t, jgBytes(t, 1024, s))
 	if has, err := f.HasSources(); has || err != nil {
-		t.Errorf("got %t, %v", has, err)
+		t.Errorf("got %t, %v; want false and none", has, err)
 	}
 }
 
@@ -387,14 +387,14 @@ func TestHostileDBI(t *testing.T) {
 			s[DBIStream].data = change(good, off, v)
 			b := msfBytes(t, 512, s)
 			if _, err := Open(bytes.NewReader(b), int64(len(b))); err == nil || !strings.Contains(err.Error(), "DBI stream: header") {
-				t.Errorf("size at %d is %d: error %v", off, v, err)
+				t.Errorf("size at %d is %d: error %v, want one that names the header of the DBI stream", off, v, err)
 			}
 		}
 	}
 	s := sample()
 	s[DBIStream].data = dbiBytes(dbiOpts{modules: []module{{strings.Repeat("x", 1<<18), 4, 0, 0}}})
 	if _, err := mustOpen(t, msfBytes(t, 512, s)).Flavor(); err == nil || !strings.Contains(err.Error(), "file name") {
-		t.Errorf("long name: error %v", err)
+		t.Errorf("long name: error %v, want one that names the file name", err)
 	}
 	s[DBIStream].data = slices.Concat(good[:64], bytes.Repeat([]byte{1}, len(good)-64))
 	le.PutUint32(s[DBIStream].data[64+36:], 0)
@@ -406,7 +406,7 @@ func TestHostileDBI(t *testing.T) {
 	s = sample()
 	s[TPIStream].data = make([]byte, 15)
 	if _, err := mustOpen(t, msfBytes(t, 512, s)).Flavor(); err == nil || !strings.Contains(err.Error(), "TPI stream") {
-		t.Errorf("short TPI: error %v", err)
+		t.Errorf("short TPI: error %v, want one that names the TPI stream", err)
 	}
 }
 
@@ -418,7 +418,7 @@ func TestManyModules(t *testing.T) {
 	le.PutUint32(s[DBIStream].data[28:], 0)
 	f := mustOpen(t, msfBytes(t, 65536, s))
 	if got, err := f.Flavor(); got != "" || err != nil {
-		t.Errorf("got %q, %v", got, err)
+		t.Errorf("got %q, %v; want neither", got, err)
 	}
 }
 

@@ -258,7 +258,7 @@ func TestFunctionsSymbolizer(t *testing.T) {
 			}
 			t.Logf("%d addresses, %d faults, %d answers, %d equal; %d chains and %d lines differ", len(addresses), faults, len(answers), equal, chains, lines)
 			if equal*100 < 85*len(answers) {
-				t.Errorf("%d of %d answers are equal", equal, len(answers))
+				t.Errorf("%d of %d answers are equal, want 85 percent", equal, len(answers))
 			}
 		})
 	}

@@ -124,7 +124,7 @@ func TestStreams(t *testing.T) {
 	} {
 		f := mustOpen(t, b)
 		if f.Streams() != len(streams) {
-			t.Fatalf("%s: %d streams", name, f.Streams())
+			t.Fatalf("%s: %d streams, want %d", name, f.Streams(), len(streams))
 		}
 		for i, want := range streams {
 			s, err := f.Stream(i)
@@ -133,7 +133,7 @@ func TestStreams(t *testing.T) {
 			}
 			got, err := io.ReadAll(s)
 			if err != nil || !bytes.Equal(got, want.data) || s.Size() != int64(len(want.data)) {
-				t.Errorf("%s: stream %d: %d bytes, error %v", name, i, len(got), err)
+				t.Errorf("%s: stream %d: %d bytes, error %v; want %d bytes", name, i, len(got), err, len(want.data))
 			}
 			for _, off := range []int64{0, 1, 511, 512, 999, s.Size() - 1} {
 				if off < 0 || off >= s.Size() {
@@ -141,13 +141,13 @@ func TestStreams(t *testing.T) {
 				}
 				p := make([]byte, min(700, s.Size()-off))
 				if _, err := s.ReadAt(p, off); err != nil || !bytes.Equal(p, want.data[off:off+int64(len(p))]) {
-					t.Errorf("%s: stream %d at %d: error %v", name, i, off, err)
+					t.Errorf("%s: stream %d at %d: error %v; want the bytes of the stream", name, i, off, err)
 				}
 			}
 		}
 		for _, n := range []int{-1, len(streams), 1 << 40} {
 			if _, err := f.Stream(n); !errors.Is(err, fs.ErrNotExist) {
-				t.Errorf("%s: stream %d: error %v", name, n, err)
+				t.Errorf("%s: stream %d: error %v, want not found", name, n, err)
 			}
 		}
 	}
@@ -177,7 +177,7 @@ func TestPageOrder(t *testing.T) {
 		t.Fatal(err)
 	}
 	if got, err := io.ReadAll(r); err != nil || !bytes.Equal(got, data) {
-		t.Errorf("%d bytes, error %v", len(got), err)
+		t.Errorf("%d bytes, error %v; want the %d written", len(got), err, len(data))
 	}
 }
 
@@ -226,7 +226,7 @@ func TestPatched(t *testing.T) {
 	le.PutUint32(aged[find(DBIStream)+8:], 26)
 	a := mustOpen(t, aged)
 	if a.InfoAge != 5 || a.DBIAge != 26 || a.ID().Age != 26 || a.ID().GUID != f.GUID {
-		t.Errorf("aged: %s", facts(a))
+		t.Errorf("aged: %s, want ages 5 and 26 and the same GUID", facts(a))
 	}
 	stripped := slices.Clone(orig)
 	stripped[find(DBIStream)+56] |= 2
@@ -302,7 +302,7 @@ func TestSources(t *testing.T) {
 			s[InfoStream].data = infoBytes(20000404, 1, 1, testGUID, map[string]int{name: stream}, FeatureMinimal)
 			f := mustOpen(t, msfBytes(t, 512, s))
 			if got, err := f.HasSources(); got != (want && full) || err != nil {
-				t.Errorf("%q in stream %d: got %t, %v", name, stream, got, err)
+				t.Errorf("%q in stream %d: got %t, %v; want %t", name, stream, got, err, want && full)
 			}
 			if fast, err := f.FastLink(); !fast || err != nil {
 				t.Errorf("FastLink: %t, %v; want true", fast, err)
@@ -344,12 +344,12 @@ func TestMaterial(t *testing.T) {
 		}
 		notes := fmt.Sprintf("info_age=%d;dbi_age=%d;page=%d", f.InfoAge, f.DBIAge, f.PageSize)
 		if got := []string{f.ID().Breakpad(), f.Arch(), notes}; !slices.Equal(got, []string{row[columns["debug_id"]], row[columns["arch"]], row[columns["notes"]]}) {
-			t.Errorf("%s: got %q", name, got)
+			t.Errorf("%s: got %q, want those of the table", name, got)
 		}
 		opened := r.n
 		t.Logf("%s: %s; read %d, then %d bytes", name, facts(f), opened, r.n-opened)
 		if r.n > 64<<10 {
-			t.Errorf("%s: %d bytes read", name, r.n)
+			t.Errorf("%s: %d bytes read, want at most 64 KiB", name, r.n)
 		}
 		names, err := f.Names()
 		if err != nil {

@@ -283,7 +283,7 @@ func TestPrinter(t *testing.T) {
 		}
 	}
 	if got := string(p.function([]byte("f"), 0x1003, true)); got != "f(ns::S const&, int, char*, void (*)(), ...)" {
-		t.Errorf("a procedure with an id: %q", got)
+		t.Errorf("a procedure with an id: %q, want its parameters", got)
 	}
 }
 
@@ -584,7 +584,7 @@ func TestFunctionWarnings(t *testing.T) {
 			}
 		}
 		if strings.Contains(got, "warning") != strings.Contains(strings.Join(c.want, ""), "warning") {
-			t.Errorf("%s:\n%s", c.name, got)
+			t.Errorf("%s:\n%s\nwant a warning only where the table has one", c.name, got)
 		}
 	}
 }
@@ -694,7 +694,7 @@ func TestFunctionsDamaged(t *testing.T) {
 				}
 				builder := functab.NewBuilder(f.Module("test.pdb"), functab.Limits{Bytes: 16 << 20})
 				if err := f.Functions(t.Context(), builder, FunctionOptions{Workers: 1}); err != nil && !errors.Is(err, functab.ErrLimit) {
-					t.Errorf("%s, %#x at %d: %v", name, fill, at, err)
+					t.Errorf("%s, %#x at %d: %v; want ErrLimit or none", name, fill, at, err)
 				}
 			}
 		}
@@ -708,10 +708,10 @@ func TestFunctionsStop(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	if err := f.Functions(ctx, functab.NewBuilder(f.Module("a"), functab.Limits{}), FunctionOptions{}); !errors.Is(err, context.Canceled) {
-		t.Errorf("a cancelled context: error %v", err)
+		t.Errorf("a cancelled context: error %v, want context.Canceled", err)
 	}
 	if err := f.Functions(t.Context(), functab.NewBuilder(f.Module("a"), functab.Limits{Functions: 1, Bytes: 1}), FunctionOptions{}); !errors.Is(err, functab.ErrLimit) {
-		t.Errorf("a full Builder: error %v", err)
+		t.Errorf("a full Builder: error %v, want ErrLimit", err)
 	}
 }
 

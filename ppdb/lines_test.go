@@ -137,7 +137,7 @@ func TestLines(t *testing.T) {
 		}
 	}
 	if b, err := l.SourceLink(); string(b) != `{"documents":{}}` || err != nil {
-		t.Errorf("SourceLink: %s, error %v", b, err)
+		t.Errorf("SourceLink: %s, error %v; want an empty list of documents", b, err)
 	}
 }
 
@@ -234,7 +234,7 @@ func TestLinesMaterial(t *testing.T) {
 		for n := range l.Documents() {
 			d, err := l.Document(n + 1)
 			if err != nil || !strings.Contains(d.Name, ".") || d.Language == (debugid.GUID{}) {
-				t.Errorf("%s: document %d: %+v, error %v", name, n+1, d, err)
+				t.Errorf("%s: document %d: %+v, error %v; want a name with a dot and a language", name, n+1, d, err)
 			}
 		}
 		points := 0
@@ -246,7 +246,7 @@ func TestLinesMaterial(t *testing.T) {
 			points += len(list)
 			for i, p := range list {
 				if i > 0 && p.Offset <= list[i-1].Offset || p.Document == 0 || !p.Hidden && (p.Line == 0 || p.Line > 20000 || p.EndLine < p.Line || p.Column == 0) {
-					t.Errorf("%s: method %d: point %+v", name, n+1, p)
+					t.Errorf("%s: method %d: point %+v, want rising offsets, a document and a possible place in it", name, n+1, p)
 				}
 			}
 		}
@@ -326,7 +326,7 @@ func realFiles(t *testing.T) []string {
 		return err
 	})
 	if err != nil || len(names) == 0 {
-		t.Fatalf("%d portable PDBs, error %v", len(names), err)
+		t.Fatalf("%d portable PDBs, error %v; want at least one", len(names), err)
 	}
 	return names
 }
@@ -358,7 +358,7 @@ func FuzzLines(f *testing.F) {
 			return
 		}
 		if n := all(l); n > 1000*len(b) {
-			t.Errorf("%d points of %d bytes", n, len(b))
+			t.Errorf("%d points of %d bytes, want at most 1000 for each", n, len(b))
 		}
 	})
 }

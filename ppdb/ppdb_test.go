@@ -219,7 +219,7 @@ func TestHostile(t *testing.T) {
 			t.Errorf("%s: error %v, want %q", c.name, err, c.want)
 		}
 		if used := after.TotalAlloc - before.TotalAlloc; used > 1<<20 {
-			t.Errorf("%s: %d bytes allocated", c.name, used)
+			t.Errorf("%s: %d bytes allocated, want at most 1 MiB", c.name, used)
 		}
 	}
 	s := sample()
@@ -237,7 +237,7 @@ func TestTruncated(t *testing.T) {
 	for n := range len(b) - 3 { // three bytes of padding at the end
 		_, err := Open(bytes.NewReader(b[:n]), int64(n))
 		if err == nil || errors.Is(err, ErrFormat) != (n < 4) {
-			t.Errorf("cut to %d bytes: %v", n, err)
+			t.Errorf("cut to %d bytes: %v, want ErrFormat below 4 bytes and another error from there on", n, err)
 		}
 	}
 }
@@ -312,7 +312,7 @@ func TestMaterial(t *testing.T) {
 			continue
 		}
 		if got := f.ID().Breakpad(); got != row[columns["debug_id"]] {
-			t.Errorf("%s: got %s", name, got)
+			t.Errorf("%s: got %s, want %s", name, got, row[columns["debug_id"]])
 		}
 		got := facts(f)
 		t.Logf("%s: %s; %d bytes read", name, got, c.n)

@@ -141,7 +141,7 @@ func TestDecideAlways(t *testing.T) {
 				if !d.Make.IsZero() {
 					s.Held = append(s.Held, d.Make)
 					if again := Decide(request, s); again.Action != Send || !again.Make.IsZero() {
-						t.Fatalf("%s %+v: %+v, then %+v", request, s, d, again)
+						t.Fatalf("%s %+v: %+v, then %+v; want the file sent and nothing made", request, s, d, again)
 					}
 				}
 			}

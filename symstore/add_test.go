@@ -605,7 +605,7 @@ func TestNoSpace(t *testing.T) {
 			s.opt.stageFault = nil
 			after := tree(t, s.Dir())
 			if after[pingmeFile] != before[pingmeFile] && len(after) > 0 {
-				t.Errorf("%s was touched; the store has %q", pingmeFile, after)
+				t.Errorf("%s was touched; the store has %q, want it left alone", pingmeFile, after)
 			}
 			wantNoLeftovers(t, s)
 			mustAdd(t, s, AddOptions{}, paths(list...))

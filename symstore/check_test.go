@@ -117,7 +117,7 @@ func TestRepair(t *testing.T) {
 				t.Fatalf("%s: Repair: error %v, want no error", c.what, err)
 			}
 			if len(seen) != len(found) {
-				t.Errorf("%s: %d found, then %d", c.what, len(seen), len(found))
+				t.Errorf("%s: %d found, then %d; want the same", c.what, len(seen), len(found))
 			}
 			var kinds []FindingKind
 			for _, f := range found {
@@ -133,7 +133,7 @@ func TestRepair(t *testing.T) {
 			}
 			again, err := s.Check(t.Context(), opt)
 			if err != nil || len(again) > 0 {
-				t.Errorf("%s: after the repair %v %v", c.what, again, err)
+				t.Errorf("%s: after the repair %v %v; want nothing found", c.what, again, err)
 			}
 			if d := differ(before, tree(t, s.Dir())); c.same && d != "" {
 				t.Errorf("%s: not as before:\n%s", c.what, d)
@@ -178,7 +178,7 @@ func TestConvert(t *testing.T) {
 					mustDel(t, s, mustAdd(t, s, AddOptions{}, paths(p)).ID)
 				}
 				if s.Tiers() != way.to && n > 1 {
-					t.Errorf("stopped at %d: the store is %s", stop, s.Tiers())
+					t.Errorf("stopped at %d: the store is %s, want %s", stop, s.Tiers(), way.to)
 				}
 				everyFileThere(t, s, "end")
 				mustBeClean(t, s)

@@ -220,13 +220,13 @@ func TestDelHeldCrash(t *testing.T) {
 			_, err := s.Del(t.Context(), 1)
 			done = err == nil
 			if !done && !errors.Is(err, killed) {
-				t.Fatalf("stopped at %d: %v", stop, err)
+				t.Fatalf("stopped at %d: %v, want the interruption or success", stop, err)
 			}
 			// The next writer is stopped too, at the same number of steps.
 			steps = 0
 			next := create(t, dir, One, Options{step: step, removeFault: h.fault})
 			if found, err := next.Check(t.Context(), CheckOptions{}); err != nil && !errors.Is(err, killed) {
-				t.Errorf("stopped at %d: the next writer: %v, %v", stop, found, err)
+				t.Errorf("stopped at %d: the next writer: %v, %v, want nothing found", stop, found, err)
 			}
 			third := create(t, dir, One, Options{removeFault: h.fault})
 			got := notes(t, third)

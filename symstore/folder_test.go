@@ -147,12 +147,12 @@ func TestForeignFolder(t *testing.T) {
 		got := tree(t, s.Dir())
 		for _, name := range []string{"a.dll/", "a.dll/ABCDEF121000/", theirs, "b.dll"} {
 			if _, ok := got[name]; !ok {
-				t.Errorf("%s of the other tool was removed", name)
+				t.Errorf("%s of the other tool was removed, want it kept", name)
 			}
 			delete(got, name)
 		}
 		if d := differ(before, got); d != "" {
-			t.Errorf("undoing leaves changes:\n%s", d)
+			t.Errorf("undoing leaves changes:\n%s, want none", d)
 		}
 	})
 }

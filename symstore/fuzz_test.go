@@ -24,7 +24,7 @@ func FuzzTransactionLine(f *testing.F) {
 		}
 		line := a.line()
 		if strings.ContainsAny(line, "\r\n") {
-			t.Fatalf("%q has a line end", line)
+			t.Fatalf("%q has a line end, want one line", line)
 		}
 		b, err := parseTransaction(line)
 		if err != nil || b.line() != line {
@@ -45,7 +45,7 @@ func FuzzTransactionFile(f *testing.F) {
 		}
 		again, bad, cut := parseEntries(printEntries(list))
 		if len(again) != len(list) || len(bad) > 0 || cut {
-			t.Fatalf("%q: %d entries, then %d, %v", data, len(list), len(again), bad)
+			t.Fatalf("%q: %d entries, then %d, %v; want the same again", data, len(list), len(again), bad)
 		}
 	})
 }
@@ -57,13 +57,13 @@ func FuzzRefs(f *testing.F) {
 		list, junk := parseRefs(data)
 		again, _ := parseRefs(printRefs(append(junk, list...)))
 		if len(again) != len(list) {
-			t.Fatalf("%q: %d lines, then %d", data, len(list), len(again))
+			t.Fatalf("%q: %d lines, then %d; want the same", data, len(list), len(again))
 		}
 		for i := range list {
 			fresh := list[i]
 			fresh.raw = nil
 			if got, err := parseRef(fresh.line()); err == nil && (got.ID != fresh.ID || got.Pointer != fresh.Pointer) {
-				t.Fatalf("%+v then %+v", fresh, got)
+				t.Fatalf("%+v then %+v; want the same", fresh, got)
 			}
 		}
 	})
@@ -94,7 +94,7 @@ func FuzzIndex(f *testing.F) {
 			}
 			file, err := indexed(e, "/share", "/share")
 			if err == nil && !isAbsolute(strings.ReplaceAll(e.Path, `\`, "/")) && !strings.HasPrefix(filepath.ToSlash(file.Path), "/share") {
-				t.Fatalf("%q leads to %q", e.Path, file.Path)
+				t.Fatalf("%q leads to %q, want a path of the share", e.Path, file.Path)
 			}
 		}
 	})

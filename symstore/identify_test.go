@@ -65,7 +65,7 @@ func TestOnRequest(t *testing.T) {
 		found, err := s.Find(c.name, c.key)
 		if err != nil {
 			list, _ := filepath.Glob(s.Dir() + "/*/*")
-			t.Errorf("%s: %v, there is %s", c.name, err, strings.Join(list, " "))
+			t.Errorf("%s: %v, want it; the store has %s", c.name, err, strings.Join(list, " "))
 		} else {
 			want(t, s, found.Plain, string(c.file))
 		}

@@ -49,7 +49,7 @@ func TestTakeOver(t *testing.T) {
 			return
 		}
 		if waited := time.Since(began); waited < silence || waited > silence+time.Second {
-			t.Errorf("taken over after %v", waited)
+			t.Errorf("taken over after %v, want %v", waited, silence)
 		}
 		if l.record.generation != 1 {
 			t.Errorf("generation %d, want 1", l.record.generation)
@@ -87,7 +87,7 @@ func TestRenewed(t *testing.T) {
 		began := time.Now()
 		_, err := s.journal.lock(context.Background())
 		if !errors.Is(err, ErrLocked) || time.Since(began) < 2*time.Minute {
-			t.Errorf("%v after %v", err, time.Since(began))
+			t.Errorf("%v after %v, want ErrLocked after 2 minutes", err, time.Since(began))
 		}
 	})
 }
@@ -107,7 +107,7 @@ func TestRenewal(t *testing.T) {
 			time.Sleep(renewEvery + time.Second) // of a bubble: nobody waits
 			second := parseLockRecord([]byte(read(t, s, name)))
 			if first.token != l.token || second.token != l.token || second.renewed.Sub(first.renewed) != renewEvery {
-				t.Errorf("%+v then %+v", first, second)
+				t.Errorf("%+v then %+v; want one token and a renewal after %v", first, second, renewEvery)
 			}
 			l.unlock()
 		})

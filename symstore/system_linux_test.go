@@ -53,7 +53,7 @@ func TestFullDisk(t *testing.T) {
 		}
 		failures++
 		if !IsNoSpace(err) {
-			t.Errorf("with %d bytes taken: %v", pad, err)
+			t.Errorf("with %d bytes taken: %v, want a full disk", pad, err)
 		}
 		if d := differ(before, tree(t, s.Dir())); d != "" {
 			t.Errorf(`with %d bytes taken the store was changed: %s, want ""`, pad, d)
@@ -95,7 +95,7 @@ func TestFullDiskAtFirst(t *testing.T) {
 		}
 		left, err := os.ReadDir(disk)
 		if err != nil || len(left) > 0 {
-			t.Errorf("%s: there is %v, %v", what, left, err)
+			t.Errorf("%s: there is %v, %v, want nothing", what, left, err)
 		}
 		return false
 	}

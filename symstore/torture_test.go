@@ -151,7 +151,7 @@ func mustBeClean(t testing.TB, s *Store) {
 		t.Fatal(err)
 	}
 	for _, f := range found {
-		t.Errorf("check: %s", f)
+		t.Errorf("check: %s, want nothing found", f)
 	}
 }
 
@@ -184,7 +184,7 @@ func TestProcesses(t *testing.T) {
 			out, err := cmd.Output()
 			f := strings.Fields(string(out))
 			if err != nil || len(f) != 3 {
-				t.Errorf("process %d: %v, %q", i, err, out)
+				t.Errorf("process %d: %v, %q; want three fields", i, err, out)
 				return
 			}
 			id, err := ParseID(f[0])
@@ -205,11 +205,11 @@ func TestProcesses(t *testing.T) {
 	slices.Sort(ids)
 	for i, id := range ids {
 		if id != ID(i+1) {
-			t.Fatalf("the numbers have gaps: %v", ids)
+			t.Fatalf("the numbers have gaps: %v, want every number", ids)
 		}
 	}
 	if torture() && symtest.Wine() == "" && waited > time.Second {
-		t.Errorf("a process waited %v for the lock", waited)
+		t.Errorf("a process waited %v for the lock, want at most 1 s", waited)
 	}
 	s := create(t, dir, One, Options{})
 	total := 0
@@ -316,7 +316,7 @@ func TestKill(t *testing.T) {
 			t.Fatalf("after kill %d: %v", i, err)
 		}
 		for _, f := range found {
-			t.Errorf("after kill %d: %s", i, f)
+			t.Errorf("after kill %d: %s, want nothing found", i, f)
 		}
 		for id := range live {
 			promised[id] = true

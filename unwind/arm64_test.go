@@ -318,7 +318,7 @@ func checkArm64(t *testing.T, base uint64, list []functab.Frame, out []byte) {
 	for _, fn := range functions {
 		f, ok := byStart[fn.start]
 		if !ok || uint64(f.Size) != fn.length {
-			t.Fatalf("function at %#x of %d bytes: frame %q", fn.start, fn.length, text(f))
+			t.Fatalf("function at %#x of %d bytes: frame %q, want one of this length", fn.start, fn.length, text(f))
 		}
 		// Codes after end_c are of the parent: executed before this part begins.
 		run := func(codes []string) (states []string, unknown string) {

@@ -216,7 +216,7 @@ func compareEncodings(t *testing.T, list []functab.Frame, out []byte) {
 				prefix = fmt.Sprintf(".cfa: $rsp %d +", 8*(encoding>>16&0xff))
 			}
 		default:
-			t.Errorf("function at %#x with encoding %#x has the rules %q", at, encoding, found.CFI)
+			t.Errorf("function at %#x with encoding %#x has the rules %q, want those of a known form", at, encoding, found.CFI)
 		}
 		if !strings.HasPrefix(found.CFI, prefix) {
 			t.Errorf("function at %#x with encoding %#x has the rules %q, want %s", at, encoding, found.CFI, prefix)

@@ -32,13 +32,13 @@ func fuzzFrames(t *testing.T, convert func(b *functab.Builder) error) {
 	last := uint64(0)
 	for f := range table.Frames() {
 		if f.Start < last || f.Size == 0 || f.CFI == "" {
-			t.Fatalf("frame %s after the address %#x", text(f), last)
+			t.Fatalf("frame %s after the address %#x, want a size, rules and the order of addresses", text(f), last)
 		}
 		last = f.Start
 		at := f.Start
 		for _, d := range f.Deltas {
 			if d.Address < at || d.Address >= f.Start+uint64(f.Size) || d.Rules == "" {
-				t.Fatalf("row at %#x of frame %s", d.Address, text(f))
+				t.Fatalf("row at %#x of frame %s, want rising addresses inside of it, with rules", d.Address, text(f))
 			}
 			at = d.Address
 		}

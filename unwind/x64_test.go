@@ -326,7 +326,7 @@ func walkImage(t *testing.T, img unwind.Image) {
 		functions++
 		f, ok := byStart[uint64(begin)]
 		if !ok || f.Size != end-begin {
-			t.Fatalf("function at %#x of %d bytes: frame %v", begin, end-begin, f)
+			t.Fatalf("function at %#x of %d bytes: frame %v, want one of this length", begin, end-begin, f)
 		}
 		for _, pc := range placesOf(read, f, begin, end, info) {
 			places++
@@ -386,7 +386,7 @@ func mapImage(t *testing.T, img unwind.Image) []byte {
 	t.Helper()
 	p, ok := img.(*objfile.PEImage)
 	if !ok {
-		t.Fatalf("image of type %T", img)
+		t.Fatalf("image of type %T, want a PE image", img)
 	}
 	var mapped []byte
 	for _, s := range p.Sections() {
