@@ -115,7 +115,7 @@ func TestRefresh(t *testing.T) {
 	fresh := func(how string, since time.Time) {
 		t.Helper()
 		if got := d.mustStat(t, ref).ModTime; got.Before(since.Add(-ModTimeSlack)) {
-			t.Errorf("after %s the time is %v", how, got)
+			t.Errorf("after %s the time is %v, want %v or later", how, got, since)
 		}
 	}
 	start := time.Now()
@@ -166,7 +166,7 @@ func TestLongBatch(t *testing.T) {
 		t.Fatal(err)
 	}
 	if got := d.mustStat(t, ref).ModTime; time.Since(got) > ModTimeSlack {
-		t.Errorf("the time is %v", got)
+		t.Errorf("the time is %v, want now", got)
 	}
 }
 
@@ -238,7 +238,7 @@ func TestNeverCommitted(t *testing.T) {
 	}
 	defer func() { _ = again.Close() }()
 	for info, err := range again.List(t.Context()) {
-		t.Errorf("listed %+v, %v", info, err)
+		t.Errorf("listed %+v, %v, want nothing", info, err)
 	}
 	if n, err := again.Sweep(t.Context(), -time.Hour); n != 0 || err != nil {
 		t.Errorf("swept %d files of a living process, %v; want 0 and no error", n, err)
@@ -277,7 +277,7 @@ func TestLinkedShard(t *testing.T) {
 		t.Error("put behind a link")
 	}
 	if entries, err := os.ReadDir(outside); err != nil || len(entries) > 0 {
-		t.Errorf("outside stand %v, %v", entries, err)
+		t.Errorf("outside the store there is %v, %v; want nothing", entries, err)
 	}
 	if left := d.temps(t); len(left) > 0 {
 		t.Errorf("left over: %q, want none", left)
@@ -378,22 +378,22 @@ func walkFault(t *testing.T, what string, run func(context.Context, *Disk) error
 	err := run(t.Context(), d)
 	d.tree.Faults = nil
 	if fault != nil && (!errors.Is(err, syscall.ENOSPC) || !durable.IsNoSpace(err)) {
-		t.Errorf("%s: reported %v", what, err)
+		t.Errorf("%s: reported %v, want ENOSPC", what, err)
 	}
 	// Lost without a word: only a rename leaves its temporary file, and only a
 	// write makes a blob that is not what it should be.
 	silent := !land && fault == nil
 	if left := d.temps(t); len(left) > 0 && !(silent && hit == durable.OpRename) {
-		t.Errorf("%s: left over: %q", what, left)
+		t.Errorf("%s: left over: %q, want nothing", what, left)
 	}
 	if got, bad := d.count(t); bad > 0 && !(silent && hit == durable.OpWrite) || err == nil && !silent && got != blobs {
-		t.Errorf("%s: %d blobs of %d, %d of them bad", what, got, blobs, bad)
+		t.Errorf("%s: %d blobs, want %d; %d of them bad, want none", what, got, blobs, bad)
 	}
 	if err := run(t.Context(), d); err != nil {
 		t.Errorf("%s: second try: %v", what, err)
 	}
 	if got, bad := d.count(t); got != blobs || bad > 0 {
-		t.Errorf("%s: after the second try %d blobs of %d, %d of them bad", what, got, blobs, bad)
+		t.Errorf("%s: after the second try %d blobs, want %d; %d of them bad, want none", what, got, blobs, bad)
 	}
 }
 

@@ -30,7 +30,7 @@ func TestSpoolIsReadWhileItGrows(t *testing.T) {
 			}
 			got := make([]byte, len(part))
 			if _, err := s.ReadAt(got, int64(at)); err != nil || !bytes.Equal(got, part) {
-				t.Fatalf("size %d: read back at %d: %v", size, at, err)
+				t.Fatalf("size %d: read back at %d: %v, want the bytes that were written", size, at, err)
 			}
 		}
 		if _, err := d.Stat(context.Background(), Sum(want)); !errors.Is(err, fs.ErrNotExist) {
@@ -38,11 +38,11 @@ func TestSpoolIsReadWhileItGrows(t *testing.T) {
 		}
 		ref, err := s.Keep(t.Context())
 		if err != nil || ref != Sum(want) || s.Size() != int64(size) {
-			t.Fatalf("size %d: Keep = %v, %v", size, ref, err)
+			t.Fatalf("size %d: Keep = %v, %v; want the hash and the size of the content", size, ref, err)
 		}
 		got, err := io.ReadAll(io.NewSectionReader(s, 0, s.Size()))
 		if err != nil || !bytes.Equal(got, want) {
-			t.Fatalf("size %d: read after Keep: %v", size, err)
+			t.Fatalf("size %d: read after Keep: %v, want the content", size, err)
 		}
 		if err := s.Close(); err != nil {
 			t.Fatal(err)
@@ -75,7 +75,7 @@ func TestSpoolKeepsNothingTwiceAndNothingAborted(t *testing.T) {
 			t.Fatal(err)
 		}
 		if ref, err := s.Keep(t.Context()); err != nil || ref != Sum([]byte("once")) {
-			t.Fatalf("Keep = %v, %v", ref, err)
+			t.Fatalf("Keep = %v, %v; want the hash of the content", ref, err)
 		}
 		s.Abort()
 		_ = s.Close()

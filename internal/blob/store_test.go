@@ -47,7 +47,7 @@ func TestRef(t *testing.T) {
 	const empty = "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"
 	ref := blob.Sum(nil)
 	if ref.String() != empty {
-		t.Errorf("the empty content is %s", ref)
+		t.Errorf("the empty content is %s, want %s", ref, empty)
 	}
 	for _, s := range []string{empty, strings.ToUpper(empty)} {
 		if got, err := blob.ParseRef(s); err != nil || got != ref {
@@ -56,7 +56,7 @@ func TestRef(t *testing.T) {
 	}
 	for _, s := range []string{"", "e3", empty[1:], empty + "00", "x" + empty[1:], "../" + empty[3:]} {
 		if got, err := blob.ParseRef(s); err == nil || got != (blob.Ref{}) {
-			t.Errorf("parse %q: %s, %v", s, got, err)
+			t.Errorf("parse %q: %s, %v; want an error", s, got, err)
 		}
 	}
 }

@@ -136,7 +136,7 @@ func TestRoundTrip(t *testing.T) {
 	defer b.Close()
 	var last int64
 	if err := b.Check(t.Context(), func(n int64) { last = n }); err != nil || last != b.Size() {
-		t.Fatalf("check: %d of %d bytes, error %v", last, b.Size(), err)
+		t.Fatalf("check: %d of %d bytes, error %v; want all bytes", last, b.Size(), err)
 	}
 	d := newDepot(t)
 	if r, err := b.Import(t.Context(), d, depot.TxInfo{Version: "filled in"}); err != nil || r != (Imported{Files: 4, Transactions: 3}) {
@@ -332,12 +332,12 @@ func TestReadKeys(t *testing.T) {
 	}
 	for _, p := range []string{text, path + ".pub", filepath.Join(dir, "missing")} {
 		if _, err := ReadSignKey(p); err == nil {
-			t.Errorf("%s is read as a private key", filepath.Base(p))
+			t.Errorf("%s is read as a private key, want an error", filepath.Base(p))
 		}
 	}
 	for _, p := range []string{text, path, filepath.Join(dir, "missing")} {
 		if _, err := ReadVerifyKey(p); err == nil {
-			t.Errorf("%s is read as a public key", filepath.Base(p))
+			t.Errorf("%s is read as a public key, want an error", filepath.Base(p))
 		}
 	}
 }

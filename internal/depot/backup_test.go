@@ -92,7 +92,7 @@ func TestBackup(t *testing.T) {
 	one := add(t, d, "A", numbered(1, 100), numbered(2, 200))
 	add(t, d, "B", numbered(2, 200), numbered(3, 300))
 	if b := backUp(t, d, dir, CopyOptions{}); b.Transactions != 2 || b.Contents != 3 || b.Copied != 3 || b.Removed != 0 || b.CopiedBytes != b.Bytes {
-		t.Errorf("first backup: %+v", b)
+		t.Errorf("first backup: %+v; want 2 transactions and 3 contents, all copied", b)
 	}
 	wantWhole(t, dir, 2, 3)
 	add(t, d, "C", numbered(4, 400))
@@ -324,7 +324,7 @@ func TestRestore(t *testing.T) {
 	fresh := filepath.Join(t.TempDir(), "fresh")
 	r, err := Restore(t.Context(), dir, fresh, CopyOptions{})
 	if err != nil || r.Transactions != 1 || r.Contents != 2 || r.Copied != 2 || !r.Taken.Equal(taken) {
-		t.Errorf("restored to a new folder: %+v, %v", r, err)
+		t.Errorf("restored to a new folder: %+v, %v; want 1 transaction and 2 contents, all copied, of the time of the backup", r, err)
 	}
 	wantWhole(t, fresh, 1, 2)
 

@@ -204,7 +204,7 @@ func TestRepair(t *testing.T) {
 	defer plain.Close()
 	made, err := d.forms.derive(t.Context(), Form{Ref: plain.Ref, Tool: codings["zstd"]})
 	if err != nil || made.Size == 0 {
-		t.Fatalf("derive: %+v, %v", made, err)
+		t.Fatalf("derive: %+v, %v; want a content", made, err)
 	}
 	lossy["flipped"](t, d, own.body)
 	lossy["cut"](t, d, cached)
@@ -239,7 +239,7 @@ func TestRepair(t *testing.T) {
 	// Cached and derived contents need nothing; the added one is added again.
 	v, err = d.Check.Verify(t.Context(), func(f Fault) {
 		if f.Ref != blob.Sum(own.body).String() {
-			t.Errorf("fault after the repair: %+v", f)
+			t.Errorf("fault after the repair: %+v, want one of the damaged content only", f)
 		}
 	}, nil)
 	if err != nil || v.Faults != 1 {
@@ -344,7 +344,7 @@ func TestAuditMonthly(t *testing.T) {
 		t.Errorf("audits after %v, want %v", audits, want)
 	}
 	if log.Len() > 0 {
-		t.Errorf("warnings:\n%s", log)
+		t.Errorf("warnings:\n%s, want none", log)
 	}
 }
 
@@ -377,7 +377,7 @@ func TestRangeOfLargeFile(t *testing.T) {
 	defer f.Close()
 	part := make([]byte, 1000)
 	if n, err := f.ReadAt(part, f.Size-1000); n != 1000 || err != nil && err != io.EOF || !bytes.Equal(part, body[len(body)-1000:]) {
-		t.Errorf("the last 1000 bytes: %d, %v", n, err)
+		t.Errorf("the last 1000 bytes: %d, %v; want the bytes as added", n, err)
 	}
 	if f.OSFile() != nil {
 		t.Error("the file on disk is given out before it was hashed")

@@ -126,10 +126,10 @@ func TestBestOfOneBuildID(t *testing.T) {
 		}
 		_, b, err = get(t, d, Scope{}, "prog-sha1/elf-buildid-"+progID+"/prog-sha1")
 		if err != nil || !bytes.Equal(b, files[0].body) {
-			t.Errorf("shift %d: by name: %d bytes, %v", shift, len(b), err)
+			t.Errorf("shift %d: by name: %d bytes, %v; want the first file", shift, len(b), err)
 		}
 		if _, b, err = get(t, d, Scope{}, "buildid/"+progID+"/section/.debug_line"); err != nil || len(b) == 0 {
-			t.Errorf("section: %d bytes, %v", len(b), err)
+			t.Errorf("section: %d bytes, %v; want the section", len(b), err)
 		}
 		if _, b, err = get(t, d, Scope{}, "buildid/"+progID+"/section/.text"); err != nil || len(b) == 0 {
 			t.Errorf(".text, which the debug file has no contents for: %d bytes, %v", len(b), err)
@@ -172,7 +172,7 @@ func TestLookupByIDOnly(t *testing.T) {
 	id := found[0].Object.DebugID.Breakpad()
 	renamed := "renamed.pdb/" + id + "/renamed.pdb"
 	if _, b, err := get(t, d, Scope{}, renamed); err != nil || !bytes.Equal(b, x64.body) {
-		t.Errorf("by id alone: %v", err)
+		t.Errorf("by id alone: %d bytes, %v; want those of hello-x64.pdb", err, len(b))
 	}
 	other := bytes.Clone(x64.body)
 	other[len(other)-1] ^= 1 // the same id, another content
@@ -182,11 +182,11 @@ func TestLookupByIDOnly(t *testing.T) {
 		t.Errorf("an ambiguous id was answered: %v, want the error %v", err, fs.ErrNotExist)
 	}
 	if _, b, err := get(t, d, Scope{}, "other.pdb/"+id+"/other.pdb"); err != nil || !bytes.Equal(b, other) {
-		t.Errorf("by name and id: %v", err)
+		t.Errorf("by name and id: %d bytes, %v; want those of other.pdb", err, len(b))
 	}
 	// A lower age is answered by this file, a higher one is not.
 	if _, b, err := get(t, d, Scope{}, "hello-x64.pdb/"+id[:32]+"0/hello-x64.pdb"); err != nil || !bytes.Equal(b, x64.body) {
-		t.Errorf("a lower age: %v", err)
+		t.Errorf("a lower age: %d bytes, %v; want those of hello-x64.pdb", err, len(b))
 	}
 	if _, _, err := get(t, d, Scope{}, "hello-x64.pdb/"+id[:32]+"99/hello-x64.pdb"); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("a higher age than there is: %v, want the error %v", err, fs.ErrNotExist)
@@ -254,14 +254,14 @@ func TestVisibleUntilLastRemoval(t *testing.T) {
 		t.Errorf("after the last: %v, want the error %v", err, fs.ErrNotExist)
 	}
 	if got, err := d.Collect(t.Context(), time.Hour, false); err != nil || got.Contents != 0 {
-		t.Errorf("within the grace period: %+v %v", got, err)
+		t.Errorf("within the grace period: %+v %v; want nothing freed", got, err)
 	}
 	c.t = c.t.Add(2 * time.Hour)
 	if got, err := d.Collect(t.Context(), time.Hour, true); err != nil || got.Contents != 1 || got.Bytes != int64(len(f.body)) {
-		t.Errorf("dry run: %+v %v", got, err)
+		t.Errorf("dry run: %+v %v; want the one content that would be freed", got, err)
 	}
 	if got, err := d.Collect(t.Context(), time.Hour, false); err != nil || got.Contents != 1 {
-		t.Errorf("after it: %+v %v", got, err)
+		t.Errorf("after it: %+v %v; want one content freed", got, err)
 	}
 	if _, err := d.blobs.Stat(t.Context(), blob.Sum(f.body)); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("the blob is still there: %v, want the error %v", err, fs.ErrNotExist)
@@ -488,12 +488,12 @@ func TestFindSpellings(t *testing.T) {
 		"HELLO-X64.PDB", layout.SymStore.Paths(o)[0], found[0].Ref.String(),
 	} {
 		if got, err := d.Find(t.Context(), Scope{}, q, 10); err != nil || len(got) != 1 || got[0].Ref != found[0].Ref {
-			t.Errorf("%q: %d objects, %v", q, len(got), err)
+			t.Errorf("%q: %d objects, %v; want the one object", q, len(got), err)
 		}
 	}
 	for _, q := range []string{progID, strings.ToUpper(progID), "elf-buildid-" + progID, "/buildid/" + progID + "/debuginfo"} {
 		if got, err := d.Find(t.Context(), Scope{}, q, 10); err != nil || len(got) != 1 || got[0].Object.Kind != symfile.ELF {
-			t.Errorf("%q: %d objects, %v", q, len(got), err)
+			t.Errorf("%q: %d objects, %v; want one ELF object", q, len(got), err)
 		}
 	}
 	if got, err := d.Find(t.Context(), Scope{}, "nothing", 10); err != nil || len(got) != 0 {

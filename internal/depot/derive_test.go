@@ -63,7 +63,7 @@ func TestCabinets(t *testing.T) {
 				t.Fatalf("%s before it was made: %v, want the error %v", packed, err, fs.ErrNotExist)
 			}
 			if n := len(d.forms.queue); n != map[bool]int{false: 0, true: 1}[make] {
-				t.Fatalf("%d jobs", n)
+				t.Fatalf("%d jobs, want one if cabinets are made, else none", n)
 			}
 			if !make {
 				continue
@@ -76,7 +76,7 @@ func TestCabinets(t *testing.T) {
 				t.Fatal(err)
 			}
 			if after, err := d.db.Generation(t.Context()); err != nil || after == before {
-				t.Errorf("the generation stays %d, so the absence would be remembered; %v", after, err)
+				t.Errorf("the generation stays %d and the miss would be remembered, want a new one; %v", after, err)
 			}
 			f, b, err := get(t, d, Scope{}, packed)
 			if err != nil || !bytes.Equal(unpack(t, b), body.body) {
@@ -86,13 +86,13 @@ func TestCabinets(t *testing.T) {
 				t.Errorf("a cabinet is compressed again: %+v, %v", e, err)
 			}
 			if f.ETag != blob.Sum(b).String()[:32] || f.Size != int64(len(b)) {
-				t.Errorf("tag %s, size %d of %d", f.ETag, f.Size, len(b))
+				t.Errorf("tag %s, size %d of %d; want those of the content", f.ETag, f.Size, len(b))
 			}
 		}
 		if make {
 			if _, packed := cabinetPath(t, d, add(t, d, "", testdata(t, "elf/prog-sha1"))); packed != "" {
 				if _, _, err := get(t, d, Scope{}, packed); !errors.Is(err, fs.ErrNotExist) || len(d.forms.queue) != 0 {
-					t.Errorf("a cabinet of an ELF file: %v", err)
+					t.Errorf("a cabinet of an ELF file: %v; want not found and no job", err)
 				}
 			}
 		}
@@ -145,7 +145,7 @@ func TestDeriveOnce(t *testing.T) {
 	wg.Wait()
 	for _, c := range got {
 		if c != got[0] || c.Size == 0 {
-			t.Errorf("%+v and %+v", c, got[0])
+			t.Errorf("cabinet %+v, then %+v; want the same both times", c, got[0])
 		}
 	}
 	if left, _ := filepath.Glob(filepath.Join(d.dir, ".scratch-*")); len(left) != 0 {

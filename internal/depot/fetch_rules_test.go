@@ -53,7 +53,7 @@ func TestChecksumIsPartOfTheQuestion(t *testing.T) {
 	}
 	q.Checksum = "SHA256:00"
 	if got, err := ask(t.Context(), d, q); err != nil || !bytes.Equal(got, body) || s.asked.Load() != 2 {
-		t.Errorf("%v, asked %d times", err, s.asked.Load())
+		t.Errorf("%v, asked %d times; want the file after two requests", err, s.asked.Load())
 	}
 }
 
@@ -102,7 +102,7 @@ func TestSlowIsNotResumed(t *testing.T) {
 	go func() { _, _ = w.Write(body[:200<<10]) }()
 	d, _ := withUpstreams(t, Options{Limits: Limits{Stall: 400 * time.Millisecond}}, s)
 	if got, err := fetched(t.Context(), t, d, symPath); err == nil || len(got) == 0 || s.asked.Load() != 1 {
-		t.Errorf("%d bytes, %v, asked %d times", len(got), err, s.asked.Load())
+		t.Errorf("%d bytes, %v, asked %d times; want an error in the middle and one request", len(got), err, s.asked.Load())
 	}
 }
 
@@ -183,7 +183,7 @@ func TestMutualUpstreams(t *testing.T) {
 				wg.Go(func() {
 					got, err := ask(t.Context(), d, Question{Request: request(t, path), Via: []string{id}})
 					if path == symPath && (err != nil || !bytes.Equal(got, body)) {
-						t.Errorf("%s: %d bytes, %v", id, len(got), err)
+						t.Errorf("%s: %d bytes, %v; want the file", id, len(got), err)
 					}
 					if path != symPath && !errors.Is(err, fs.ErrNotExist) {
 						t.Errorf("%s: error %v, want fs.ErrNotExist", id, err)
@@ -194,7 +194,7 @@ func TestMutualUpstreams(t *testing.T) {
 	}
 	wg.Wait()
 	if took := time.Since(start); took > 2*time.Second {
-		t.Errorf("it took %v", took)
+		t.Errorf("it took %v, want at most 2 s", took)
 	}
 }
 
@@ -240,7 +240,7 @@ func TestSourceTexts(t *testing.T) {
 		} {
 			got, err := fetched(t.Context(), t, d, "buildid/"+id+"/source/"+c.path)
 			if err != nil || !bytes.HasPrefix(got, []byte(c.first)) || len(got) != 20000*len(c.first) {
-				t.Errorf("%s: %d bytes, %v", c.path, len(got), err)
+				t.Errorf("%s: %d bytes, %v; want %d bytes", c.path, len(got), err, 20000*len(c.first))
 			}
 		}
 	}
@@ -275,13 +275,13 @@ func TestSectionDownloadsDebugFile(t *testing.T) {
 	const base = "buildid/adac45aa231bba3143d7af433767c61f31021c16/"
 	got, err := fetched(t.Context(), t, d, base+"section/.note.gnu.build-id")
 	if err != nil || len(got) == 0 || !bytes.Contains(elf.body, got) {
-		t.Errorf("%d bytes, %v", len(got), err)
+		t.Errorf("%d bytes, %v; want a section of the file", len(got), err)
 	}
 	if _, err := fetched(t.Context(), t, d, base+"section/.gdb_index"); !errors.Is(err, fs.ErrNotExist) {
 		t.Error(err)
 	}
 	if got, err := fetched(t.Context(), t, d, base+"debuginfo"); err != nil || !bytes.Equal(got, elf.body) || s.asked.Load() != 1 {
-		t.Errorf("%v, asked %d times", err, s.asked.Load())
+		t.Errorf("%v, asked %d times; want the file after one request", err, s.asked.Load())
 	}
 }
 
@@ -307,7 +307,7 @@ func TestCodeInfoRedirects(t *testing.T) {
 		_ = w.Close()
 	}()
 	if got, err := fetched(t.Context(), t, d, symPath); err != nil || !bytes.Equal(got, body) || s.asked.Load() != 1 {
-		t.Errorf("%d bytes, %v, asked %d times", len(got), err, s.asked.Load())
+		t.Errorf("%d bytes, %v, asked %d times; want the file after one request", len(got), err, s.asked.Load())
 	}
 	d.fetch.Wait()
 	// It is held by now, and the file says nothing of the code id: the source

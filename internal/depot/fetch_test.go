@@ -147,7 +147,7 @@ func TestFetchOnceForEverybody(t *testing.T) {
 			}
 			got, err := fetched(t.Context(), t, d, path)
 			if err != nil || !bytes.Equal(got, body) {
-				t.Errorf("got %d bytes of %d: %v", len(got), len(body), err)
+				t.Errorf("got %d bytes of %d: %v, want all", len(got), len(body), err)
 			}
 		})
 	}
@@ -162,7 +162,7 @@ func TestFetchOnceForEverybody(t *testing.T) {
 	// From now on it is the depot's.
 	got, err := fetched(t.Context(), t, d, symPath)
 	if err != nil || !bytes.Equal(got, body) || s.asked.Load() != 1 {
-		t.Errorf("from the cache: %d bytes, %v, asked %d times", len(got), err, s.asked.Load())
+		t.Errorf("from the cache: %d bytes, %v, asked %d times; want the file after one request", len(got), err, s.asked.Load())
 	}
 }
 
@@ -184,11 +184,11 @@ func TestEndIsWithheld(t *testing.T) {
 		}
 		defer f.Close()
 		if f.Size != size || !f.Growing {
-			t.Errorf("size %d: told %d", size, f.Size)
+			t.Errorf("a growing file of %d bytes has size %d, growing %v; want its size", size, f.Size, f.Growing)
 		}
 		got := make([]byte, len(body)-64<<10)
 		if n, err := readFull(f, got); err != nil || !bytes.Equal(got, body[:len(got)]) {
-			t.Fatalf("size %d: read %d: %v", size, n, err)
+			t.Fatalf("size %d: read %d: %v, want the first bytes", size, n, err)
 		}
 		ctx, cancel := context.WithCancel(t.Context())
 		g, err := d.download(ctx, Question{Request: request(t, symPath)})
@@ -204,7 +204,7 @@ func TestEndIsWithheld(t *testing.T) {
 		_ = w.Close()
 		all, err := readAll(f)
 		if err != nil || !bytes.Equal(all, body) {
-			t.Errorf("size %d: %d bytes, %v", size, len(all), err)
+			t.Errorf("size %d: %d bytes, %v; want the file", size, len(all), err)
 		}
 	}
 }
@@ -230,7 +230,7 @@ func TestWrongFileIsNeverWhole(t *testing.T) {
 	d, _ := withUpstreams(t, Options{}, s)
 	got, err := fetched(t.Context(), t, d, symPath)
 	if err == nil || len(got) > len(wrong)-64<<10 || errors.Is(err, fs.ErrNotExist) && len(got) > 0 {
-		t.Errorf("%d bytes of %d, %v", len(got), len(wrong), err)
+		t.Errorf("%d bytes of %d, %v; want an error before the last 64 KiB", len(got), len(wrong), err)
 	}
 	if n := countBlobs(t, d); n != 0 {
 		t.Errorf("%d files were kept, want 0", n)
@@ -246,7 +246,7 @@ func TestWrongFileIsNeverWhole(t *testing.T) {
 	right.sends("app.sym", body)
 	d, _ = withUpstreams(t, Options{}, short, right)
 	if got, err := fetched(t.Context(), t, d, symPath); err != nil || !bytes.Equal(got, body) {
-		t.Errorf("the second source: %d bytes, %v", len(got), err)
+		t.Errorf("the second upstream: %d bytes, %v; want the file", len(got), err)
 	}
 }
 
@@ -315,7 +315,7 @@ func TestMissIsRefreshedInBackground(t *testing.T) {
 	}
 	d.fetch.Wait()
 	if got, err := fetched(t.Context(), t, d, symPath); err != nil || !bytes.Equal(got, body) || s.asked.Load() != 2 {
-		t.Errorf("after the refresh: %v, asked %d times", err, s.asked.Load())
+		t.Errorf("after the refresh: %v, asked %d times; want the file after two requests", err, s.asked.Load())
 	}
 }
 
@@ -346,7 +346,7 @@ func TestRanks(t *testing.T) {
 		t.Error(err)
 	}
 	if took := time.Since(start); took > 30*time.Second {
-		t.Errorf("waited %v for a source that hangs", took)
+		t.Errorf("waited %v for an upstream that hangs, want at most 30 s", took)
 	}
 	// A source that has answered No lets the next rank begin at once.
 	no, yes := &elsewhere{name: "no"}, &elsewhere{name: "yes"}
@@ -376,7 +376,7 @@ func TestSlowUpstreamIsDropped(t *testing.T) {
 	good.sends("app.sym", body)
 	d, _ := withUpstreams(t, Options{Limits: Limits{FirstByte: 300 * time.Millisecond, NextRank: time.Hour}}, slow, good)
 	if got, err := fetched(t.Context(), t, d, symPath); err != nil || !bytes.Equal(got, body) {
-		t.Errorf("%d bytes, %v", len(got), err)
+		t.Errorf("%d bytes, %v; want the file", len(got), err)
 	}
 	// After it, the answer breaks.
 	stalls := &elsewhere{name: "stalls"}
@@ -385,7 +385,7 @@ func TestSlowUpstreamIsDropped(t *testing.T) {
 	d, _ = withUpstreams(t, Options{Limits: Limits{Stall: 400 * time.Millisecond}}, stalls)
 	got, err := fetched(t.Context(), t, d, symPath)
 	if err == nil || len(got) == 0 || errors.Is(err, fs.ErrNotExist) {
-		t.Errorf("%d bytes, %v", len(got), err)
+		t.Errorf("%d bytes, %v; want some bytes and an error", len(got), err)
 	}
 	if countBlobs(t, d) != 0 {
 		t.Error("half a file was kept")
@@ -404,7 +404,7 @@ func TestBrokenTransferResumes(t *testing.T) {
 			return r, nil
 		}
 		if ask.Resume.Tag != "v1" || ask.Resume.Path != "p" || ask.Resume.Offset != 123_456 {
-			t.Errorf("asked to resume %+v", ask.Resume)
+			t.Errorf("asked to resume %+v; want tag v1, path p and offset 123456", ask.Resume)
 		}
 		r.Offset = ask.Resume.Offset
 		r.Body = io.NopCloser(bytes.NewReader(body[ask.Resume.Offset:]))
@@ -412,7 +412,7 @@ func TestBrokenTransferResumes(t *testing.T) {
 	}
 	d, _ := withUpstreams(t, Options{}, s)
 	if got, err := fetched(t.Context(), t, d, symPath); err != nil || !bytes.Equal(got, body) || s.asked.Load() != 2 {
-		t.Errorf("%d bytes, %v, asked %d times", len(got), err, s.asked.Load())
+		t.Errorf("%d bytes, %v, asked %d times; want the file after two requests", len(got), err, s.asked.Load())
 	}
 }
 
@@ -446,7 +446,7 @@ func TestFetchOutlivesItsClient(t *testing.T) {
 	_ = w.Close()
 	d.fetch.Wait()
 	if got, err := fetched(t.Context(), t, d, symPath); err != nil || !bytes.Equal(got, body) || s.asked.Load() != 1 {
-		t.Errorf("%d bytes, %v, asked %d times", len(got), err, s.asked.Load())
+		t.Errorf("%d bytes, %v, asked %d times; want the file after one request", len(got), err, s.asked.Load())
 	}
 }
 
@@ -465,7 +465,7 @@ func TestHigherAgeIsTaken(t *testing.T) {
 	d, _ := withUpstreams(t, Options{}, s)
 	lower := fmt.Sprintf("hello-x64.pdb/%s0/hello-x64.pdb", strings.ToUpper(id.GUID.Lower()))
 	if got, err := fetched(t.Context(), t, d, lower); err != nil || !bytes.Equal(got, pdb.body) {
-		t.Errorf("age %d for 0: %v", id.Age, err)
+		t.Errorf("age %d for 0: %v; want the file", id.Age, err)
 	}
 	higher := fmt.Sprintf("hello-x64.pdb/%s%x/hello-x64.pdb", strings.ToUpper(id.GUID.Lower()), id.Age+1)
 	if _, err := fetched(t.Context(), t, d, higher); err == nil {
@@ -502,7 +502,7 @@ func TestEviction(t *testing.T) {
 		t.Fatalf("Evict: %+v, error %v; want Files at least 3", ev, err)
 	}
 	if b, err := readAll(f); err != nil || !bytes.Equal(b, symFile(fmt.Sprintf("%032X1", 1), 100<<10)) {
-		t.Errorf("the open file: %v", err)
+		t.Errorf("the open file: %v; want its bytes", err)
 	}
 	_ = f.Close()
 	asked := s.asked.Load()

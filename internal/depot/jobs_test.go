@@ -227,7 +227,7 @@ func TestTranscodedOnce(t *testing.T) {
 	add(t, p.Depot, "Product", file{"other.pdb", body})
 	p.wait(t, keyOf("other.pdb", g), "3.1.0", jobs.Done)
 	if len(p.held(t, keyOf("other.pdb", g))) != 1 || p.runs(t, "other.pdb") != 0 {
-		t.Errorf("%d runs", p.runs(t, "other.pdb"))
+		t.Errorf("%d runs of other.pdb, want none and one held", p.runs(t, "other.pdb"))
 	}
 	// Its result is found by whoever may see everything, and by no other.
 	if hits, err := p.db.Lookup(t.Context(), Scope{Products: []string{"Product"}}.index(), symfile.Lookup{Name: "app.pdb", ID: symfile.Fold(key.ID.Breakpad()), Role: symfile.SymCacheFile}); err != nil || len(hits) != 0 {
@@ -431,7 +431,7 @@ func TestUpgrade(t *testing.T) {
 		}
 	}
 	if list, err := p.Jobs().List(t.Context(), jobs.Filter{}); err != nil || len(list) > 5 {
-		t.Errorf("%d jobs, %v", len(list), err)
+		t.Errorf("%d jobs, %v; want at most 5", len(list), err)
 	}
 }
 

@@ -164,7 +164,7 @@ func TestNodesForms(t *testing.T) {
 	}
 	made, err := list[1].forms.derive(t.Context(), want)
 	if err != nil || made.Size == 0 {
-		t.Fatalf("derive: %+v, %v", made, err)
+		t.Fatalf("derive: %+v, %v; want a content", made, err)
 	}
 	if got, err := list[0].forms.derive(t.Context(), want); err != nil || got != made {
 		t.Errorf("derive what another server has made: %+v, %v, want %+v", got, err, made)

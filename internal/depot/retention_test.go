@@ -155,11 +155,11 @@ func TestRetention(t *testing.T) {
 		setPolicy(t, d, "classes: [{name: nightly, keep_last: 2}, {name: release}]", "trash: 7d", "brake: 50%")
 		p := preview(t, d)
 		if got := numbersOf(p); !slices.Equal(got, []int64{1, 2}) || len(p.Brake) != 0 || p.FreesNow.Stored != 0 || p.Frees.Stored == 0 {
-			t.Fatalf("the plan removes %v, frees %+v, of it now %+v, and has the brake %+v", got, p.Frees, p.FreesNow, p.Brake)
+			t.Fatalf("the plan removes %v, frees %+v, of it now %+v, and has the brake %+v; want 1 and 2 removed, bytes that come free later and no brake", got, p.Frees, p.FreesNow, p.Brake)
 		}
 		a := applyPlan(t, d, p)
 		if a.Run.Removed != 2 || a.Skipped != 0 || a.Run.Until.Sub(a.Run.Begun) != 7*day {
-			t.Errorf("run: %+v", a)
+			t.Errorf("run: %+v; want 2 removed, none skipped and a trash of 7 days", a)
 		}
 		wantVisible(t, d, files[0], paths[0], false)
 		wantVisible(t, d, files[2], paths[2], true)
@@ -172,7 +172,7 @@ func TestRetention(t *testing.T) {
 		}
 		removed, err := d.Retention.Removed(ctx, Scope{}, "app0.pdb", 10)
 		if err != nil || len(removed) != 2 || removed[0].Removal.Class != "nightly" || removed[0].Removal.Who != "anna" {
-			t.Errorf("removed files: %+v, %v", removed, err)
+			t.Errorf("removed files: %+v, %v; want two of class nightly, removed by anna", removed, err)
 		}
 		if _, err := d.Retention.Undo(ctx, 1, "anna"); err != nil {
 			t.Fatal(err)
@@ -190,7 +190,7 @@ func TestRetention(t *testing.T) {
 		}
 		var held *ErrHeld
 		if _, err := d.Retention.Remove(ctx, 1, "eve"); !errors.As(err, &held) {
-			t.Errorf("removal of a held transaction: %v", err)
+			t.Errorf("removal of a held transaction: %v, want one that names the hold", err)
 		}
 		if p := preview(t, d); p.Builds() != 0 || p.Count[retention.Held] != 1 {
 			t.Errorf("a plan removes %d transactions, and %d are held; want 0 and 1", p.Builds(), p.Count[retention.Held])
@@ -212,7 +212,7 @@ func TestRetention(t *testing.T) {
 		c.move(8 * day) // the trash has ended
 		var gone *NotInTrashError
 		if _, err := d.Retention.Undo(ctx, 2, "anna"); !errors.As(err, &gone) {
-			t.Errorf("undo after the trash: %v", err)
+			t.Errorf("undo after the trash: %v, want one that says so", err)
 		}
 		if got, err = d.Retention.Collect(ctx, CollectOptions{Grace: 100 * day}); err != nil || got.Contents != 3 || len(got.Trash) != 0 {
 			t.Errorf("gc after the trash: %+v, %v; want 3 contents, whatever the grace", got, err)
@@ -258,24 +258,24 @@ func TestFreesAsPreviewed(t *testing.T) {
 		before := storedBytes(t, d)
 		p := preview(t, d)
 		if p.Builds() != 7 || p.Frees.DerivedStored == 0 || p.Shared() == 0 {
-			t.Fatalf("the plan removes %d transactions and frees %+v of %d listed bytes", p.Builds(), p.Frees, p.Listed)
+			t.Fatalf("the plan removes %d transactions and frees %+v of %d listed bytes; want 7, with derived and shared bytes", p.Builds(), p.Frees, p.Listed)
 		}
 		if !trash && p.FreesNow != p.Frees || trash && p.FreesNow.Stored != 0 {
-			t.Errorf("trash %t: %+v of %+v come free now", trash, p.FreesNow, p.Frees)
+			t.Errorf("trash %t: %+v of %+v come free now; want all without a trash, none with one", trash, p.FreesNow, p.Frees)
 		}
 		applyPlan(t, d, p)
 		if _, _, space, err := d.Retention.Trash(t.Context()); err != nil || trash && !within1(space, p.Frees.Stored) {
-			t.Errorf("the trash holds %d bytes back, %v; the preview said %d", space, err, p.Frees.Stored)
+			t.Errorf("the trash holds %d bytes back, %v; want %d, as in the preview", space, err, p.Frees.Stored)
 		}
 		got, err := d.Retention.Collect(t.Context(), CollectOptions{EmptyTrash: trash})
 		if err != nil {
 			t.Fatal(err)
 		}
 		if freed := before - storedBytes(t, d); !within1(freed, p.Frees.Stored) {
-			t.Errorf("trash %t: %d bytes came free on disk, and the preview said %d", trash, freed, p.Frees.Stored)
+			t.Errorf("trash %t: %d bytes came free on disk, want %d, as in the preview", trash, freed, p.Frees.Stored)
 		}
 		if !within1(got.Bytes, p.Frees.Size) || !within1(got.Frees, p.Frees.Stored) {
-			t.Errorf("trash %t: gc says %d bytes in %d, and the preview said %d in %d", trash, got.Bytes, got.Frees, p.Frees.Size, p.Frees.Stored)
+			t.Errorf("trash %t: gc reports %d bytes in %d, want %d in %d, as in the preview", trash, got.Bytes, got.Frees, p.Frees.Size, p.Frees.Stored)
 		}
 		wantClean(t, d)
 	}
@@ -357,7 +357,7 @@ func TestScheduledRun(t *testing.T) {
 		setPolicy(t, d, "classes: [{name: nightly, keep_last: 1}]", "brake: 50%", `schedule: "`+at+`"`)
 		run()
 		if got := outcomes(); len(got) > 0 {
-			t.Fatalf("runs before the time: %q", got)
+			t.Fatalf("runs before the time: %q, want none", got)
 		}
 		c.move(day)
 		run()
@@ -376,7 +376,7 @@ func TestScheduledRun(t *testing.T) {
 		c.move(31 * day)
 		run()
 		if got := outcomes(); !slices.Equal(got, []string{"brake", "done", "clock"}) {
-			t.Fatalf("runs after a jump of the clock: %q", got)
+			t.Fatalf("runs after a jump of the clock: %q, want a brake, a run and a refusal", got)
 		}
 		c.move(day)
 		run()
@@ -387,7 +387,7 @@ func TestScheduledRun(t *testing.T) {
 		c.move(day)
 		run()
 		if got := outcomes(); got[len(got)-1] != "done" {
-			t.Fatalf("runs after a plan was applied by hand: %q", got)
+			t.Fatalf("runs after a plan was applied by hand: %q, want done last", got)
 		}
 	})
 }
@@ -454,7 +454,7 @@ func TestPurgeFrees(t *testing.T) {
 		wantVisible(t, d, shared, sharedPaths, true)
 		for _, f := range own {
 			if has, err := d.db.HasContent(t.Context(), blob.Sum(f.body)); err != nil || has {
-				t.Errorf("%s: the content exists after the purge: %t, %v", f.path, has, err)
+				t.Errorf("%s: the content exists after the purge: %t, %v; want it freed", f.path, has, err)
 			}
 			if !d.placed {
 				if _, err := d.blobs.Stat(t.Context(), blob.Sum(f.body)); !errors.Is(err, fs.ErrNotExist) {
@@ -489,7 +489,7 @@ func TestUsage(t *testing.T) {
 		t.Errorf("usage by class: %+v, want %+v", u.Classes, want)
 	}
 	if len(u.Versions) != 3 || len(u.Kinds) != 1 || u.Kinds[0].Own != 5*block {
-		t.Errorf("usage by version: %+v, by kind %+v", u.Versions, u.Kinds)
+		t.Errorf("usage by version: %+v, by kind %+v; want three versions and one kind with 5 blocks of its own", u.Versions, u.Kinds)
 	}
 }
 
@@ -581,14 +581,14 @@ func yearOfNightlies(t *testing.T, d *Depot, c *movable, builds, size int) {
 		}
 	}
 	if !within1(freed, predicted) || freed == 0 {
-		t.Errorf("%d bytes came free, and %d were predicted", freed, predicted)
+		t.Errorf("%d bytes came free, want the %d that were predicted", freed, predicted)
 	}
 	u, err := d.Retention.Usage(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
 	if on := keptBytes(t, d); !within1(on, u.Live) {
-		t.Errorf("%d bytes are kept, and live transactions hold %d", on, u.Live)
+		t.Errorf("%d bytes are kept, want the %d of live transactions", on, u.Live)
 	}
 	for _, b := range held {
 		wantVisible(t, d, b[0].([]file), b[1].([]string), true)

@@ -199,7 +199,7 @@ func killRetaining(t *testing.T, where string, rounds int) {
 		t.Fatal(err)
 	}
 	if on := keptBytes(t, d); on != u.Live+u.Cached {
-		t.Errorf("%d bytes are kept, and builds and unfinished pushes hold %d", on, u.Live+u.Cached)
+		t.Errorf("%d bytes are kept, want the %d of builds and unfinished pushes", on, u.Live+u.Cached)
 	}
 	if steps["applied"] == 0 || steps["restored"] == 0 || steps["collected"] == 0 {
 		t.Errorf("steps: %v, want some of each", steps)

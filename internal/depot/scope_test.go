@@ -66,7 +66,7 @@ func TestDerivedFollowsItsSource(t *testing.T) {
 			t.Fatal(err)
 		}
 		if got, err := d.Products(t.Context(), a.File); err != nil || !slices.Equal(got, []string{"theirs"}) {
-			t.Errorf("it is seen through %q (%v)", got, err)
+			t.Errorf("seen by readers of %q (%v), want theirs", got, err)
 		}
 		if err := a.File.Close(); err != nil {
 			t.Error(err)
@@ -86,7 +86,7 @@ func TestDerivedFollowsItsSource(t *testing.T) {
 		t.Fatal(err)
 	}
 	if got, err := d.Products(t.Context(), f); err != nil || !slices.Equal(got, []string{"theirs"}) {
-		t.Errorf("the cabinet is seen through %q (%v)", got, err)
+		t.Errorf("the cabinet is seen by readers of %q (%v), want theirs", got, err)
 	}
 }
 
@@ -112,7 +112,7 @@ func TestFetchInsideTheScope(t *testing.T) {
 		q := Question{Scope: Scope{Products: c.products}, Request: request(t, "hello-x64.pdb/"+objs[0].Object.DebugID.Breakpad()+"/hello-x64.pdb")}
 		f, err := d.download(t.Context(), q)
 		if c.gets != (err == nil) || c.gets != (src.asked.Load() > 0) {
-			t.Errorf("%q asks a source of %q: %v, asked %d times", c.products, c.of, err, src.asked.Load())
+			t.Errorf("a reader of %q and an upstream of %q: %v, asked %d times; want a download: %v", c.products, c.of, err, src.asked.Load(), c.gets)
 		}
 		if err != nil {
 			continue
@@ -130,7 +130,7 @@ func TestFetchInsideTheScope(t *testing.T) {
 		for _, products := range [][]string{{"far"}, {"near"}, {""}, {}} {
 			_, err := d.Open(t.Context(), Scope{Products: products}, q.Request)
 			if sees := slices.Contains(products, c.of); sees != (err == nil) {
-				t.Errorf("kept from a source of %q, seen by %q: %v", c.of, products, err)
+				t.Errorf("cached from an upstream of %q, opened by a reader of %q: %v; want success: %v", c.of, products, err, sees)
 			}
 		}
 	}

@@ -67,21 +67,21 @@ func TestServedFolders(t *testing.T) {
 	}
 	for range variantAsks + 1 {
 		if e, err := d.Encoded(t.Context(), f, []string{"zstd"}); e != nil || err != nil || len(d.forms.queue) != 0 {
-			t.Fatalf("a form of a foreign file: %+v %v", e, err)
+			t.Fatalf("a compressed variant of a file of a served tree: %+v %v, want none", e, err)
 		}
 	}
 	if _, _, err := get(t, d, Scope{}, path[:len(path)-1]+"_"); !errors.Is(err, fs.ErrNotExist) || len(d.forms.queue) != 0 {
-		t.Errorf("a cabinet of a foreign file: %v", err)
+		t.Errorf("a cabinet of a file of a served tree: %v, want not found", err)
 	}
 	if _, _, err := get(t, d, Scope{Products: []string{"P"}}, path); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("a scope of products sees the store: %v, want the error %v", err, fs.ErrNotExist)
 	}
 	if _, b, err := get(t, d, Scope{}, "buildid/"+progID+"/debuginfo"); err != nil || !bytes.Equal(b, elf.body) {
-		t.Errorf("from the second: %d bytes, %v", len(b), err)
+		t.Errorf("from the second: %d bytes, %v; want the file", len(b), err)
 	}
 	f, b, err = get(t, d, Scope{}, "buildid/"+progID+"/section/.text")
 	if err != nil || len(b) == 0 || int64(len(b)) != f.Size || f.OSFile() != nil || !strings.HasSuffix(f.ETag, "-.text") {
-		t.Errorf("a section: %+v %v", f, err)
+		t.Errorf("a section: %+v %v; want the section .text with a tag of its own", f, err)
 	}
 	if _, _, err := get(t, d, Scope{}, "buildid/"+progID+"/section/.nothing"); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("a section that is not there: %v, want the error %v", err, fs.ErrNotExist)
@@ -90,7 +90,7 @@ func TestServedFolders(t *testing.T) {
 	// The depot's own comes first.
 	add(t, d, "", pdb)
 	if f, b, err := get(t, d, Scope{}, path); err != nil || !bytes.Equal(b, pdb.body) || f.Volatile {
-		t.Errorf("%d bytes, %v", len(b), err)
+		t.Errorf("%d bytes, %v; want the added file", len(b), err)
 	}
 
 	req, err := layout.RouteAdmin([]string{"000admin", "lastid.txt"})

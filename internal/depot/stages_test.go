@@ -176,7 +176,7 @@ func TestPush(t *testing.T) {
 		}
 		tx, err := d.db.Show(t.Context(), 1, nil)
 		if err != nil || tx.Branch != "main" || tx.Class != "nightly" || !strings.Contains(string(tx.Build), `"abc"`) || tx.Who != "ci" || tx.Arrived.IsZero() {
-			t.Errorf("transaction: %+v, %v", tx, err)
+			t.Errorf("transaction: %+v, %v; want those of the push, with who and when", tx, err)
 		}
 
 		// A rerun, without a key.
@@ -203,7 +203,7 @@ func TestPush(t *testing.T) {
 		}
 		putAll(t, d, c, id, more)
 		if done, err = d.Stages().Commit(t.Context(), c, id, stage.Commit{}); err != nil || done.Transaction != 3 || done.Files != 20 || done.NewBytes != int64(len(more[0].body)) {
-			t.Errorf("commit of the next version: %+v, %v", done, err)
+			t.Errorf("commit of the next version: %+v, %v; want transaction 3 with 20 files, one of them new", done, err)
 		}
 		wantVisible(t, d, more, morePaths, true)
 		wantClean(t, d)
@@ -383,7 +383,7 @@ func TestPushRefusals(t *testing.T) {
 
 	small := openStage(t, d, c, stage.Spec{Labels: stage.Labels{Product: "Small"}})
 	if r := wantRefusal(t, "a quota", second(d.Stages().Check(t.Context(), c, small, entriesOf(files[2:5]))), stage.Quota); !strings.Contains(r.Text, "more than the quota") {
-		t.Errorf("quota: %q", r.Text)
+		t.Errorf("quota: %q, want the word quota", r.Text)
 	}
 	openStage(t, d, c, stage.Spec{})
 	openStage(t, d, c, stage.Spec{})
@@ -435,7 +435,7 @@ func TestParts(t *testing.T) {
 			t.Errorf("parts: %+v, %v; want 0-5", got, err)
 		}
 		if done, err := d.Stages().Commit(t.Context(), c, sid, stage.Commit{}); err != nil || done.Files != 1 {
-			t.Errorf("order %v: commit: %+v, %v", order, done, err)
+			t.Errorf("order %v: commit: %+v, %v; want 1 file", order, done, err)
 		}
 		wantVisible(t, d, []file{f}, []string{"app.pdb/" + id + "/app.sym"}, true)
 	}
@@ -517,7 +517,7 @@ func TestPushResumes(t *testing.T) {
 	}
 	putAll(t, three, c, id, files[:1])
 	if done, err := three.Stages().Commit(t.Context(), c, id, stage.Commit{}); err != nil || done.Files != 3 {
-		t.Fatalf("commit: %+v, %v", done, err)
+		t.Fatalf("commit: %+v, %v; want 3 files", done, err)
 	}
 	for _, d := range []*Depot{one, two, three} {
 		wantVisible(t, d, append(files, big), append(paths, symPath), true)
@@ -546,7 +546,7 @@ func TestSeveralObjects(t *testing.T) {
 		}
 		putAll(t, d, c, id, todo)
 		if done, err := d.Stages().Commit(t.Context(), c, id, stage.Commit{}); err != nil || done.Files != 3 {
-			t.Fatalf("push %d: %+v, %v", version+1, done, err)
+			t.Fatalf("push %d: %+v, %v; want 3 files", version+1, done, err)
 		}
 	}
 	direct, _ := newDepot(t)
@@ -813,7 +813,7 @@ func TestPushNodes(t *testing.T) {
 	putAll(t, third, c, id, files[3:])
 	done, err := third.Stages().Commit(t.Context(), c, id, stage.Commit{})
 	if err != nil || done.Files != 8 {
-		t.Fatalf("commit at the third server: %+v, %v", done, err)
+		t.Fatalf("commit at the third server: %+v, %v; want 8 files", done, err)
 	}
 	for _, d := range []*Depot{other, third} {
 		wantVisible(t, d, append(files, big), append(paths, symPath), true)

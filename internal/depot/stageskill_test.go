@@ -144,7 +144,7 @@ func TestPushKilled(t *testing.T) {
 				}
 			}
 			if seen != 0 && seen != len(own) {
-				t.Fatalf("version %d: %d of %d files are visible", v, seen, len(own))
+				t.Fatalf("version %d: %d of %d files are visible, want none or all", v, seen, len(own))
 			}
 			if committed[v] != 0 && seen == 0 {
 				t.Fatalf("version %d was acknowledged as transaction %d and is not visible", v, committed[v])
@@ -200,7 +200,7 @@ func TestPushHostile(t *testing.T) {
 	}
 	r := wantRefusal(t, "commit of empty files", second(d.Stages().Commit(t.Context(), c, id, stage.Commit{})), stage.NotSymbol)
 	if !strings.Contains(r.Text, "empty file") {
-		t.Errorf("commit of empty files: %q", r.Text)
+		t.Errorf("commit of empty files: %q, want a refusal of the empty file", r.Text)
 	}
 	for n := 1; n < stages; n++ {
 		openStage(t, d, c, stage.Spec{Key: fmt.Sprint(n)})

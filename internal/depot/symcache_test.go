@@ -520,7 +520,7 @@ func TestSymCachePoll(t *testing.T) {
 	}
 	after, err := p.db.Generation(t.Context())
 	if err != nil || after != before || sizeOf(t, filepath.Join(p.dir, "index.db-wal")) != wal {
-		t.Errorf("polls wrote something: %d, %d, %v", before, after, err)
+		t.Errorf("polls wrote something: %d, %d, %v; want the same as before", before, after, err)
 	}
 	list, err := p.Jobs().List(t.Context(), jobs.Filter{})
 	if err != nil || len(list) != 1 {

@@ -179,16 +179,16 @@ func TestLargeGroup(t *testing.T) {
 		first, last := renames[0], renames[n-1]
 		if !large {
 			if dirSyncs := index(OpSyncDir); len(syncs) != n || syncs[n-1] > first || dirSyncs[0] < last {
-				t.Errorf("%d files: steps %q", n, r.steps)
+				t.Errorf("%d files: steps %q; want all synced before the first rename, and the folders after the last", n, r.steps)
 			}
 			continue
 		}
 		if n > manyFiles {
 			if len(syncs) > 0 || len(all) != 2 || all[0] > first {
-				t.Errorf("%d files: steps %q", n, r.steps)
+				t.Errorf("%d files: steps %q; want two syncs of the file system, the first before the first rename", n, r.steps)
 			}
 		} else if len(syncs) != n || syncs[n-1] > first || len(all) != 1 {
-			t.Errorf("%d files: steps %q", n, r.steps)
+			t.Errorf("%d files: steps %q; want all synced before the first rename, then one sync of the file system", n, r.steps)
 		}
 		if all[len(all)-1] < last {
 			t.Errorf("%d files: directories flushed too early: %q", n, r.steps)
@@ -239,7 +239,7 @@ func TestFaults(t *testing.T) {
 					}
 					err := job(tree)
 					if fault != nil && (!errors.Is(err, fault) || !IsNoSpace(err)) {
-						t.Errorf("%s: reported %v", what, err)
+						t.Errorf("%s: reported %v, want %v", what, err, fault)
 					}
 					silent := !land && fault == nil
 					if left := names(t, filepath.Join(dir, "tmp")); len(left) > 0 && !silent {
@@ -280,7 +280,7 @@ func TestFileByFile(t *testing.T) {
 		return true, nil
 	}
 	if err := putGroup(tree, withoutBulk(), n, "z"); !errors.Is(err, boom) {
-		t.Errorf("reported %v", err)
+		t.Errorf("reported %v, want %v", err, boom)
 	}
 	if got := append(names(t, filepath.Join(dir, "z")), names(t, filepath.Join(dir, "tmp"))...); len(got) > 0 {
 		t.Errorf("after a failure stand %q", got)
@@ -305,7 +305,7 @@ func TestPaths(t *testing.T) {
 		}
 	}
 	if got := names(t, deep); !slices.Equal(got, []string{"f"}) {
-		t.Errorf("directory holds %q", got)
+		t.Errorf("directory holds %q, want f alone", got)
 	}
 	if err := MkdirAll(filepath.Join(name, "x"), 0o755); err == nil {
 		t.Error("made a directory below a file")
@@ -334,7 +334,7 @@ func TestConfined(t *testing.T) {
 	symtest.Symlink(t, outside, filepath.Join(dir, "link"))
 	for _, name := range []string{"link/f", "../f", "/f", "tmp/../../f"} {
 		if err := put(tree, name, "x"); err == nil {
-			t.Errorf("wrote %s", name)
+			t.Errorf("wrote %s, want an error", name)
 		}
 	}
 	if err := tree.MkdirAll("link/d", 0o755); err == nil {
@@ -351,12 +351,12 @@ func TestConfined(t *testing.T) {
 func TestTempNames(t *testing.T) {
 	pid, token, ok := parseTempName(tempName(7))
 	if !ok || pid != os.Getpid() || token != session {
-		t.Errorf("parsed %d, %q, %v", pid, token, ok)
+		t.Errorf("parsed %d, %q, %v; want this process and session", pid, token, ok)
 	}
 	for _, bad := range []string{"", "x", ".tmp-", ".tmp-1-2-3", ".tmp-0-0123456789ab-1", ".tmp--1-0123456789ab-1",
 		".tmp-1-0123456789ab-", ".tmp-1-0123456789ax-1", ".tmp-1-0123456789ab-1-1", "tmp-1-0123456789ab-1"} {
 		if _, _, ok := parseTempName(bad); ok {
-			t.Errorf("%q parsed", bad)
+			t.Errorf("%q parsed, want a failure", bad)
 		}
 	}
 }
@@ -397,7 +397,7 @@ func TestSweep(t *testing.T) {
 	}
 	n, err := tree.Sweep(context.Background(), "tmp", time.Now().Add(-time.Hour))
 	if err != nil || n != 2 {
-		t.Errorf("swept %d, %v", n, err)
+		t.Errorf("swept %d, %v; want 2", n, err)
 	}
 	slices.Sort(want)
 	if got := names(t, filepath.Join(dir, "tmp")); !slices.Equal(got, want) {
@@ -425,7 +425,7 @@ func TestIsNoSpace(t *testing.T) {
 		defer func() { _ = full.Close() }()
 		f := &File{tree: &Tree{}, file: full}
 		if _, err := f.Write([]byte("x")); !errors.Is(err, syscall.ENOSPC) || !IsNoSpace(err) {
-			t.Errorf("write to a full device: %v", err)
+			t.Errorf("write to a full device: %v, want ENOSPC", err)
 		}
 	}
 }

@@ -157,7 +157,7 @@ func TestRoundTrip(t *testing.T) {
 					if got, ok := answer(t, copied, l, path); !ok {
 						t.Errorf("%s: not found after the import", path)
 					} else if got != want {
-						t.Errorf("%s: the depot answers content %s, after export and import it is %s", path, want, got)
+						t.Errorf("%s: the depot answers content %s, want the same after export and import, which is %s", path, want, got)
 					}
 				}
 				again := importTree(t, copied, dir, l)
@@ -254,10 +254,10 @@ func TestExportBest(t *testing.T) {
 					files, bytes = files+1, bytes+info.Size()
 				}
 				if c.replaced == 0 && (r.Written.Files != int64(files) || r.Written.Bytes != bytes) {
-					t.Errorf("written %d files, %d bytes; the store has %d files, %d bytes", r.Written.Files, r.Written.Bytes, files, bytes)
+					t.Errorf("written %d files, %d bytes; want those of the store: %d files, %d bytes", r.Written.Files, r.Written.Bytes, files, bytes)
 				}
 				if (r.Plain > r.Written.Bytes) != compress {
-					t.Errorf("%d bytes written, %d before compression, compress=%v", r.Written.Bytes, r.Plain, compress)
+					t.Errorf("%d bytes written, %d before compression, compress=%v; want less only if compressed", r.Written.Bytes, r.Plain, compress)
 				}
 				copied := newDepot(t)
 				importTree(t, copied, dir, layout.SSQP)

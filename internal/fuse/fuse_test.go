@@ -90,7 +90,7 @@ func TestUnmarshalRefuses(t *testing.T) {
 	}
 	for n := range whole {
 		if err := new(Filter).UnmarshalBinary(whole[:n]); err == nil {
-			t.Errorf("the first %d of %d bytes are a filter", n, len(whole))
+			t.Errorf("the first %d of %d bytes are a filter, want an error", n, len(whole))
 		}
 		changed := bytes.Clone(whole)
 		changed[n] ^= 1
@@ -121,7 +121,7 @@ func FuzzUnmarshal(f *testing.F) {
 			s.Has(k)
 		}
 		if again, err := s.MarshalBinary(); err != nil || !bytes.Equal(again, b) {
-			t.Errorf("%x was read from %x, %v", again, b, err)
+			t.Errorf("%x was read from %x, %v; want the same bytes", again, b, err)
 		}
 	})
 }

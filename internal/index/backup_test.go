@@ -41,7 +41,7 @@ func TestSnapshotWhileWriting(t *testing.T) {
 			t.Fatal(err)
 		}
 		if info, err := os.Stat(to); err != nil || done != all || info.Size() != all {
-			t.Errorf("the copy has %d bytes, %v; %d of %d were reported", info.Size(), err, done, all)
+			t.Errorf("the copy has %d bytes, %v; %d of %d were reported, want all", info.Size(), err, done, all)
 		}
 		c, err := Open(t.Context(), to, Options{MustExist: true})
 		if err != nil {
@@ -50,7 +50,7 @@ func TestSnapshotWhileWriting(t *testing.T) {
 		clean(t, c)
 		m, err := c.Copies.Moment(t.Context())
 		if err != nil || m.Generation < last.Generation || m.Transaction < last.Transaction || m.Transaction == 0 {
-			t.Errorf("the copy has the state %+v, %v, after %+v", m, err, last)
+			t.Errorf("the copy has the state %+v, %v, after %+v; want no older one", m, err, last)
 		}
 		last = m
 		if err := c.Close(); err != nil {
@@ -106,7 +106,7 @@ func TestTarget(t *testing.T) {
 			t.Errorf("%s: opened meanwhile: %v, want ErrBusy", before, err)
 		}
 		if n, _, err := target.Holds(ctx); err != nil || (n == 3) != (before == "index") {
-			t.Errorf("%s: holds %d transactions, %v", before, n, err)
+			t.Errorf("%s: holds %d transactions, %v; want all 3 only behind the index", before, n, err)
 		}
 		if err := target.Replace(ctx, staged, nil); err != nil {
 			t.Fatalf("%s: Replace: error %v, want no error", before, err)

@@ -314,7 +314,7 @@ func testFilterKeepsUp(t *testing.T) {
 			t.Fatal(err)
 		}
 		if absent, fresh := f.Excludes(uint64(n), all, e.Aliases[0].ID); absent || !fresh {
-			t.Errorf("%d: absent %v, fresh %v", n, absent, fresh)
+			t.Errorf("%d: absent %v, fresh %v; want false and true", n, absent, fresh)
 		}
 		if b := &f.now.Load().bits[0]; bits != nil && b != bits {
 			t.Errorf("%d: all keys were read again", n)

@@ -270,7 +270,7 @@ func testDrop(t *testing.T) {
 		t.Errorf("unreferenced too early: %x", got)
 	}
 	if got := unreferenced(t, db, removed); !slices.Equal(got, []blob.Ref{a.Ref}) {
-		t.Errorf("unreferenced: %x", got)
+		t.Errorf("unreferenced: %x, want %x", got, []blob.Ref{a.Ref})
 	}
 	var deleted []blob.Ref
 	drop := func(before time.Time) int {
@@ -287,7 +287,7 @@ func testDrop(t *testing.T) {
 		return n
 	}
 	if n := drop(start); n != 0 || deleted != nil {
-		t.Errorf("dropped %d inside the grace", n)
+		t.Errorf("dropped %d inside the grace, want none", n)
 	}
 	// Seen again: stays, and its time starts anew when it goes.
 	commitTest(t, db, "", a)
@@ -301,7 +301,7 @@ func testDrop(t *testing.T) {
 		t.Errorf("dropped %d inside the second grace, want 0", n)
 	}
 	if n := drop(c.t); n != 1 || !slices.Equal(deleted, []blob.Ref{a.Ref}) {
-		t.Errorf("dropped %d: %x", n, deleted)
+		t.Errorf("dropped %d: %x, want %x", n, deleted, []blob.Ref{a.Ref})
 	}
 	if is, err := db.HasContent(t.Context(), a.Ref); is || err != nil {
 		t.Errorf("HasContent of the removed content: %v, error %v; want false", is, err)
@@ -353,7 +353,7 @@ func testDropAddedMeanwhile(t *testing.T) {
 		}
 	}
 	if !slices.Equal(deleted, []blob.Ref{a.Ref}) {
-		t.Errorf("deleted %x", deleted)
+		t.Errorf("deleted %x, want %x", deleted, []blob.Ref{a.Ref})
 	}
 	clean(t, db)
 }
@@ -396,7 +396,7 @@ func testDerived(t *testing.T) {
 		clean(t, db)
 	}
 	if got := unreferenced(t, db, c.t); !slices.Equal(got, []blob.Ref{ref(10)}) {
-		t.Errorf("replaced result: %x", got)
+		t.Errorf("replaced result: %x, want %x", got, []blob.Ref{ref(10)})
 	}
 	if _, err := db.Remove(t.Context(), 1); err != nil {
 		t.Fatal(err)
@@ -680,7 +680,7 @@ func testPages(t *testing.T) {
 	i := 0
 	if _, err := db.Show(t.Context(), 1, func(f TxFile) error {
 		if f.Ref != ref(i) {
-			t.Errorf("file %d is out of order", i)
+			t.Errorf("file %d is out of order, want the order of adding", i)
 		}
 		i++
 		return nil
@@ -792,7 +792,7 @@ func testModel(t *testing.T) {
 			if _, err := db.DropContents(t.Context(), unreferenced(t, db, c.t), c.t, func(r blob.Ref) error {
 				for n := range contents {
 					if ref(n) == r && newest(n, "*") != 0 {
-						t.Errorf("content %d was dropped and is in use", n)
+						t.Errorf("content %d was dropped and is in use, want it kept", n)
 					}
 				}
 				return nil
@@ -971,7 +971,7 @@ func TestOpenRefuses(t *testing.T) {
 func TestMigrations(t *testing.T) {
 	for i, m := range migrations {
 		if m.number != i+1 {
-			t.Errorf("migration %s has number %d", m.name, m.number)
+			t.Errorf("migration %s has number %d, want %d", m.name, m.number, i+1)
 		}
 	}
 	if formatCurrent == 0 {

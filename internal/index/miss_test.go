@@ -143,7 +143,7 @@ func testMissesAreBounded(t *testing.T) {
 	put(100, 150)
 	for i := range 150 {
 		if want := i < 10 || i >= 60; have(i) != want {
-			t.Errorf("%d is there: %v", i, !want)
+			t.Errorf("%d is there: %v, want %v", i, !want, want)
 		}
 	}
 	put(1000, 7000)

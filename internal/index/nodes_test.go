@@ -65,7 +65,7 @@ func TestDuties(t *testing.T) {
 	}
 	failed := errors.New("failed")
 	if ran, err := dbs[0].Nodes.Do(t.Context(), "failing", time.Hour, func(context.Context) error { return failed }); !ran || !errors.Is(err, failed) {
-		t.Errorf("a failing chore: ran %v, error %v", ran, err)
+		t.Errorf("a failing chore: ran %v, error %v; want true and its own error", ran, err)
 	}
 	if ran, err := dbs[1].Nodes.Do(t.Context(), "failing", time.Hour, run); !ran || err != nil {
 		t.Errorf("a chore after a failure elsewhere: ran %v, error %v, want another try", ran, err)
@@ -121,10 +121,10 @@ func TestOnce(t *testing.T) {
 		}
 		return nil
 	}); !ran || err != nil {
-		t.Errorf("Once: ran %v, error %v", ran, err)
+		t.Errorf("Once: ran %v, error %v; want true and none", ran, err)
 	}
 	if ran, err := dbs[1].Nodes.Once(t.Context(), "form", func(context.Context) error { return nil }); !ran || err != nil {
-		t.Errorf("work that was done before: ran %v, error %v", ran, err)
+		t.Errorf("work that was done before: ran %v, error %v; want true and none", ran, err)
 	}
 	var rows int
 	if err := dbs[0].points.row(t.Context(), "SELECT count(*) FROM duty", nil, &rows); err != nil || rows != 0 {
@@ -141,7 +141,7 @@ func TestNodesOfAFile(t *testing.T) {
 		t.Error("a file is shared, want not")
 	}
 	if ran, err := n.Do(t.Context(), "chore", time.Hour, func(context.Context) error { return nil }); !ran || err != nil {
-		t.Errorf("Do: ran %v, error %v", ran, err)
+		t.Errorf("Do: ran %v, error %v; want true and none", ran, err)
 	}
 	if first, err := n.FirstUse(t.Context(), [16]byte{}, time.Hour); !first || err != nil {
 		t.Errorf("FirstUse: %v, %v; want true", first, err)

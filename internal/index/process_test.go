@@ -172,11 +172,11 @@ func TestKillCache(t *testing.T) {
 		}
 		stats, err := db.JobStats(t.Context())
 		if err != nil || len(stats) != 1 || len(stats[0].Outcomes) != 1 || stats[0].Outcomes[0].Jobs < rounds-int64(round) {
-			t.Errorf("round %d: of %d jobs %+v, %v", round, done, stats, err)
+			t.Errorf("round %d: %d jobs ended, their figures are %+v, %v; want at least those", round, done, stats, err)
 		}
 		for w, err := range db.Wanted.List(t.Context(), WantedFilter{}) {
 			if err != nil || w.Count < done || w.Count > done+int64(round)+1 {
-				t.Errorf("round %d: counted %d of %d, %v", round, w.Count, done, err)
+				t.Errorf("round %d: the miss was counted %d times, want %d or a little more; %v", round, w.Count, done, err)
 			}
 		}
 		if err := db.Close(); err != nil {
@@ -319,7 +319,7 @@ func TestKill(t *testing.T) {
 		clean(t, db)
 		for n := range acked {
 			if tx, err := db.Show(t.Context(), n, nil); err != nil || tx.Files != 20 {
-				t.Errorf("round %d: transaction %d, which was acknowledged: %v", round, n, err)
+				t.Errorf("round %d: transaction %d, which was acknowledged: %v; want its 20 files", round, n, err)
 			}
 		}
 		if err := db.Close(); err != nil {

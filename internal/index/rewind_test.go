@@ -144,7 +144,7 @@ func TestRewindVisible(t *testing.T) {
 	for i := range 6 { // passes the generation that the node knows
 		commitTest(t, other, "", pdb(20+i))
 		if state, err := node.watch.State(); err == nil && state == known {
-			t.Fatalf("write %d after the rewind has returned, and the node answers from before it", i+1)
+			t.Fatalf("write %d after the rewind has returned: want a state unlike the one before the rewind", i+1)
 		}
 	}
 }
@@ -210,7 +210,7 @@ func TestFailover(t *testing.T) {
 	}
 	var moved *time.Time
 	if err := node.engine.(*postgres).pool.QueryRow(t.Context(), "SELECT moved FROM state").Scan(&moved); err != nil || moved == nil {
-		t.Errorf("the time of the change of the server is %v, %v", moved, err)
+		t.Errorf("the time of the change of the server is %v, %v; want one", moved, err)
 	}
 	clean(t, node.DB)
 }

@@ -258,7 +258,7 @@ func testStageParts(t *testing.T) {
 		}
 	}
 	if k, err := db.Stages.Content(ctx, s.ID, c.Ref); err != nil || k.Node != "b" || k.Whole || k.Size != c.Size {
-		t.Errorf("content: %+v, %v", k, err)
+		t.Errorf("content: %+v, %v; want one at node b, not whole, with the size of the file", k, err)
 	}
 	if err := db.Stages.Forget(ctx, s.ID, []blob.Ref{c.Ref}); err != nil {
 		t.Fatal(err)

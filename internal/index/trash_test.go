@@ -51,7 +51,7 @@ func testTrash(t *testing.T) {
 	until := c.t.Add(7 * 24 * time.Hour)
 	removed, err := db.Trash.Remove(ctx, Removal{Number: one, Until: until, Who: "anna", Class: "nightly", Reason: "expired", Detail: "50 days old", Plan: "8c1f2a90"})
 	if err != nil || !removed.TrashUntil.Equal(until) || !removed.Removed.Equal(c.t) {
-		t.Fatalf("removal into the trash: %+v, %v", removed, err)
+		t.Fatalf("removal into the trash: %+v, %v; want it now, and in the trash until %v", removed, err, until)
 	}
 	clean(t, db)
 	if hits := lookupEntry(t, db, all, pdb(1)); len(hits) > 0 {
@@ -62,11 +62,11 @@ func testTrash(t *testing.T) {
 	}
 	s := stateOf(t, db, c.t)
 	if len(s.Transactions) != 2 || len(s.Transactions[0].Contents) != 2 || !s.Transactions[0].TrashUntil.Equal(until) || len(s.Contents) != 4 || len(s.Derived) != 1 {
-		t.Errorf("the state has %+v", s)
+		t.Errorf("the state has %+v; want 2 transactions, 4 contents and 1 derived", s)
 	}
 	c.t = until.Add(-time.Millisecond)
 	if gone := dropUntil(t, db, c.t); len(gone) > 0 {
-		t.Errorf("%d contents in the trash were dropped", len(gone))
+		t.Errorf("%d contents in the trash were dropped, want none", len(gone))
 	}
 	list, contents, stored, err := db.Trash.List(ctx, c.t)
 	if err != nil || len(list) != 1 || list[0].Number != one || contents != 1 || stored != 1010 || list[0].Stored != 1010 {
@@ -74,7 +74,7 @@ func testTrash(t *testing.T) {
 	}
 	back, err := db.Trash.Undo(ctx, one)
 	if err != nil || !back.Removed.IsZero() || !back.TrashUntil.IsZero() {
-		t.Fatalf("undo: %+v, %v", back, err)
+		t.Fatalf("undo: %+v, %v; want a live one", back, err)
 	}
 	clean(t, db)
 	if hits := lookupEntry(t, db, all, pdb(1)); len(hits) != 1 || hits[0].Number != one {
@@ -85,7 +85,7 @@ func testTrash(t *testing.T) {
 	}
 	var notInTrash *NotInTrashError
 	if _, err := db.Trash.Undo(ctx, one); !errors.As(err, &notInTrash) || !notInTrash.Removed.IsZero() {
-		t.Errorf("undo of a live transaction: %v", err)
+		t.Errorf("undo of a live transaction: %v, want one that says it was not removed", err)
 	}
 	if _, err := db.Remove(ctx, one); err != nil {
 		t.Fatal(err)
@@ -120,7 +120,7 @@ func testTrashEnds(t *testing.T) {
 	c.t = until
 	var notInTrash *NotInTrashError
 	if _, err := db.Trash.Undo(ctx, one); !errors.As(err, &notInTrash) || !notInTrash.Ended.Equal(until) {
-		t.Errorf("undo after the end of the trash: %v", err)
+		t.Errorf("undo after the end of the trash: %v, want one that says when the trash ended", err)
 	}
 	if n, err := db.Trash.Empty(ctx, c.t); n != 1 || err != nil {
 		t.Fatalf("%d transactions left the trash, %v; want 1", n, err)
@@ -159,22 +159,22 @@ func testPurge(t *testing.T) {
 	}
 	clean(t, db)
 	if _, refs, err = db.Trash.Purge(ctx, Removal{Number: two, Reason: "purge"}); err != nil || !slices.Equal(refs, []blob.Ref{ref(2)}) {
-		t.Fatalf("purge of a transaction in the trash: %d contents, %v", len(refs), err)
+		t.Fatalf("purge of a transaction in the trash: %d contents, %v; want its one content", len(refs), err)
 	}
 	clean(t, db)
 	var notInTrash *NotInTrashError
 	if _, _, err := db.Trash.Purge(ctx, Removal{Number: two}); !errors.As(err, &notInTrash) {
-		t.Errorf("second purge: %v", err)
+		t.Errorf("second purge: %v, want an error that says it is not in the trash", err)
 	}
 	if err := db.Retention.Hold(ctx, Hold{Number: three, Name: "GA", Reason: "GA", Who: "anna"}); err != nil {
 		t.Fatal(err)
 	}
 	var held *ErrHeld
 	if _, _, err := db.Trash.Purge(ctx, Removal{Number: three}); !errors.As(err, &held) {
-		t.Errorf("purge of a held transaction: %v", err)
+		t.Errorf("purge of a held transaction: %v, want an error that names the hold", err)
 	}
 	if why, err := db.Trash.Why(ctx, one); err != nil || why.Reason != "purge" || why.Who != "eve" {
-		t.Errorf("removal of transaction %d: %+v, %v", one, why, err)
+		t.Errorf("removal of transaction %d: %+v, %v; want the purge by eve", one, why, err)
 	}
 	if gone := dropUntil(t, db, c.t.Add(-time.Hour)); len(gone) != 2 {
 		t.Errorf("%d purged contents were dropped, want 2", len(gone))
@@ -197,17 +197,17 @@ func testHolds(t *testing.T) {
 	}
 	var held *ErrHeld
 	if _, err := db.Remove(ctx, one); !errors.As(err, &held) || held.Reason != "crash 811" {
-		t.Errorf("removal of a held transaction: %v", err)
+		t.Errorf("removal of a held transaction: %v, want an error that names the hold", err)
 	}
 	if list, err := db.Retention.Unhold(ctx, one, "b"); err != nil || len(list) != 1 {
 		t.Fatalf("%d holds were released, %v; want 1", len(list), err)
 	}
 	c.hours(11) // still the last day
 	if _, err := db.Remove(ctx, one); !errors.As(err, &held) {
-		t.Errorf("removal on the last day of the hold: %v", err)
+		t.Errorf("removal on the last day of the hold: %v, want an error that names the hold", err)
 	}
 	if s := stateOf(t, db, c.t); len(s.Transactions) != 1 || len(s.Transactions[0].Holds) != 1 {
-		t.Errorf("the state has %+v", s.Transactions)
+		t.Errorf("the state has %+v, want one with one hold", s.Transactions)
 	}
 	c.hours(1)
 	if _, err := db.Remove(ctx, one); err != nil {
@@ -221,10 +221,10 @@ func testHolds(t *testing.T) {
 	}
 	two := commitTest(t, db, "A", pdb(2))
 	if p, err := db.Retention.Promote(ctx, two, "release", "anna"); err != nil || p.To != "release" {
-		t.Errorf("promotion: %+v, %v", p, err)
+		t.Errorf("promotion: %+v, %v; want it in class release", p, err)
 	}
 	if list, err := db.Retention.Promotions(ctx, two); err != nil || len(list) != 1 || list[0].Who != "anna" {
-		t.Errorf("promotions: %+v, %v", list, err)
+		t.Errorf("promotions: %+v, %v; want one by anna", list, err)
 	}
 	if tx, err := db.Show(ctx, two, nil); err != nil || tx.Class != "release" {
 		t.Errorf("class %q, %v; want release", tx.Class, err)
@@ -253,7 +253,7 @@ func testTombstones(t *testing.T) {
 	for _, q := range []Query{{Name: "foo1.pdb"}, {Name: "app1.sym"}, {Name: "f*1.pdb"}, {IDs: []string{id}}, {Prefix: id[:30]}, {Name: "foo1.pdb", IDs: []string{id}}} {
 		list, err := db.Trash.Find(ctx, all, q, 10)
 		if err != nil || len(list) != 1 || list[0].Name != "Foo1.pdb" || list[0].Removal.Detail != "50 days old" || list[0].Transaction.Product != "A" || list[0].Ref != ref(1) {
-			t.Errorf("removed files for %+v: %+v, %v", q, list, err)
+			t.Errorf("removed files for %+v: %+v, %v; want Foo1.pdb of product A, 50 days old", q, list, err)
 		}
 	}
 	for _, q := range []Query{{Name: "foo2.pdb"}, {Name: "foo3.pdb"}} {
@@ -262,13 +262,13 @@ func testTombstones(t *testing.T) {
 		}
 	}
 	if list, err := db.Trash.Find(ctx, Scope{Products: []string{"B"}}, Query{Name: "foo1.pdb"}, 10); err != nil || len(list) > 0 {
-		t.Errorf("removed files of another product: %+v, %v", list, err)
+		t.Errorf("removed files of another product: %+v, %v; want none", list, err)
 	}
 	if _, err := db.Trash.Undo(ctx, one); err != nil {
 		t.Fatal(err)
 	}
 	if list, err := db.Trash.Find(ctx, all, Query{Name: "foo1.pdb"}, 10); err != nil || len(list) > 0 {
-		t.Errorf("removed files after undo: %+v, %v", list, err)
+		t.Errorf("removed files after undo: %+v, %v; want none", list, err)
 	}
 	if _, err := db.Remove(ctx, one); err != nil {
 		t.Fatal(err)
@@ -277,7 +277,7 @@ func testTombstones(t *testing.T) {
 		t.Errorf("%d removals were forgotten, %v; want 1", n, err)
 	}
 	if list, err := db.Trash.Find(ctx, all, Query{Name: "foo1.pdb"}, 10); err != nil || len(list) > 0 {
-		t.Errorf("removed files after they were forgotten: %+v, %v", list, err)
+		t.Errorf("removed files after they were forgotten: %+v, %v; want none", list, err)
 	}
 }
 
@@ -328,7 +328,7 @@ func testRuns(t *testing.T) {
 	}
 	r, err := db.Retention.Begin(ctx, stateOf(t, db, c.t).Generation, true, c.t, decide)
 	if err != nil || r.Removed != 1 || r.Outcome != RunUnfinished {
-		t.Fatalf("begun run: %+v, %v", r, err)
+		t.Fatalf("begun run: %+v, %v; want 1 removed and the outcome unfinished", r, err)
 	}
 	if err := db.Retention.Hold(ctx, Hold{Number: removals[2].Number, Name: "a"}); err != nil {
 		t.Fatal(err)
@@ -355,7 +355,7 @@ func testRuns(t *testing.T) {
 		for n, x := range removals { // each is hidden with all its files, or not at all
 			tx, err := db.Show(ctx, x.Number, nil)
 			if found := len(lookupEntry(t, db, all, pdb(n))) > 0; err != nil || found != tx.Removed.IsZero() {
-				t.Errorf("transaction %d after %d removals: its file is found: %t, removed at %s, %v", x.Number, r.Removed, found, tx.Removed, err)
+				t.Errorf("transaction %d after %d removals: its file is found: %t, removed at %s, %v; want found exactly if not removed", x.Number, r.Removed, found, tx.Removed, err)
 			}
 		}
 	}
@@ -387,7 +387,7 @@ func testPolicyRows(t *testing.T) {
 	db := openTest(t, c.options())
 	ctx := t.Context()
 	if p, err := db.Retention.Policy(ctx); err != nil || p != (PolicyRow{}) {
-		t.Errorf("policy of a new index: %+v, %v", p, err)
+		t.Errorf("policy of a new index: %+v, %v; want none", p, err)
 	}
 	first, err := db.Retention.SetPolicy(ctx, PolicyRow{Text: "retention: {}", Hash: "h", Who: "anna"}, 0)
 	if err != nil {
@@ -403,7 +403,7 @@ func testPolicyRows(t *testing.T) {
 		t.Error(err)
 	}
 	if list, err := db.Retention.Policies(ctx); err != nil || len(list) != 2 || list[0].Text != "other" {
-		t.Errorf("policies: %+v, %v", list, err)
+		t.Errorf("policies: %+v, %v; want two, the newest first", list, err)
 	}
 	plan := PlanRow{Number: "8c1f2a90", Ticket: "{}", Who: "anna", Made: c.t, Ends: c.t.Add(time.Hour)}
 	for range 2 {
@@ -515,9 +515,9 @@ func testTrashModel(t *testing.T) {
 			var gone *NotInTrashError
 			switch {
 			case list[i].until.After(c.t) && err != nil:
-				t.Fatalf("step %d: undo of transaction %d: %v", step, list[i].number, err)
+				t.Fatalf("step %d: undo of transaction %d: %v, want success", step, list[i].number, err)
 			case !list[i].until.After(c.t) && !errors.As(err, &gone):
-				t.Fatalf("step %d: undo of transaction %d after its trash: %v", step, list[i].number, err)
+				t.Fatalf("step %d: undo of transaction %d after its trash: %v, want an error that says the trash has ended", step, list[i].number, err)
 			case err == nil:
 				list[i].until = time.Time{}
 			default:
@@ -555,7 +555,7 @@ func testTrashModel(t *testing.T) {
 				t.Fatalf("step %d: object %d is seen from transaction %d, want %d", step, n, got, newest)
 			}
 			if has, err := db.HasContent(t.Context(), ref(n)); err != nil || held && !has {
-				t.Fatalf("step %d: content %d is held and was dropped, %v", step, n, err)
+				t.Fatalf("step %d: content %d is held and was dropped, %v; want it kept", step, n, err)
 			}
 		}
 		if step%10 == 0 {

@@ -55,7 +55,7 @@ func (m *visible) source() string { return rapid.SampledFrom(modelSources).Draw(
 // gone is the deleteBlob of the model: no row may know what goes.
 func (m *visible) gone(r blob.Ref) error {
 	if is, err := m.db.HasContent(m.t.Context(), r); is || err != nil {
-		m.t.Fatalf("%x goes, which is there: %v", r, err)
+		m.t.Fatalf("content %x was freed, want it kept: it is in use; %v", r, err)
 	}
 	return nil
 }
@@ -184,7 +184,7 @@ func (m *visible) Check(t *rapid.T) {
 				t.Fatalf("%s: content %d: %+v, %+v; want transaction %d or one of %v", name, n, hits, found, number, sources)
 			}
 			if want && (len(found[0].Transactions) == 0) != (number == 0) {
-				t.Fatalf("%s: content %d: transactions %v", name, n, found[0].Transactions)
+				t.Fatalf("%s: content %d: transactions %v, want none exactly for a cached file", name, n, found[0].Transactions)
 			}
 			if is, _ := m.db.HasContent(t.Context(), e.Ref); want && !is {
 				t.Fatalf("content %d is seen and not known", n)

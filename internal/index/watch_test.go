@@ -121,7 +121,7 @@ func testWatchGeneration(t *testing.T) {
 			t.Errorf("%s: nothing was written", step.name)
 		}
 		if after, err := w.State(); err != nil || (after != before) != step.changes {
-			t.Errorf("%s: state %d, then %d, %v", step.name, before, after, err)
+			t.Errorf("%s: state %d, then %d, %v; want a new state: %v", step.name, before, after, err, step.changes)
 		}
 	}
 	if !inFile {
@@ -156,7 +156,7 @@ func testWatchSeesWrite(t *testing.T) {
 			t.Fatal(err)
 		}
 		if after, err := w.State(); err != nil || after == before {
-			t.Fatalf("write %d: state %d before and %d after it, %v", i, before, after, err)
+			t.Fatalf("write %d: state %d before and %d after it, %v; want a new one", i, before, after, err)
 		}
 	}
 }

@@ -290,7 +290,7 @@ func TestOneDownload(t *testing.T) {
 				t.Errorf("client %d: %d bytes, error %v; want %d", i, len(b), err, len(text))
 			}
 			if end := f.Checked(); end.Ref != blob.Sum([]byte(text)) || end.Object.Name != "app.pdb" {
-				t.Errorf("client %d: the file is described as %+v", i, end)
+				t.Errorf("client %d: the file is described as %+v, want app.pdb and the hash of the text", i, end)
 			}
 		})
 	}

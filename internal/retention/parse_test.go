@@ -142,10 +142,10 @@ func TestParseFaults(t *testing.T) {
 			t.Errorf("%.80q: error %q, want %q", c.text, err, c.want)
 		}
 		if err != nil && len(err.Error()) > 20_000 {
-			t.Errorf("%.80q: an error of %d bytes", c.text, len(err.Error()))
+			t.Errorf("%.80q: an error of %d bytes, want at most 20,000", c.text, len(err.Error()))
 		}
 		if p != nil {
-			t.Errorf("%.80q: a policy beside an error", c.text)
+			t.Errorf("%.80q: a policy beside an error, want none", c.text)
 		}
 	}
 }
@@ -285,7 +285,7 @@ func TestShare(t *testing.T) {
 	} {
 		var s Share
 		if err := s.UnmarshalText([]byte(c.share)); err != nil || s.String() != c.share {
-			t.Errorf("%s is read as %s, %v", c.share, s, err)
+			t.Errorf("%s is read as %s, %v, want the same", c.share, s, err)
 		}
 		if got := s.exceeded(c.part, c.whole); got != c.want {
 			t.Errorf("%d of %d is more than %s: %v, want %v", c.part, c.whole, c.share, got, c.want)

@@ -159,7 +159,7 @@ func TestPlanProperties(t *testing.T) {
 			v := &plan.Verdicts[i]
 			kept[v.Number] = v.Reason.Keeps()
 			if !v.Removed.IsZero() {
-				t.Fatalf("a verdict on transaction %d, which was removed before", v.Number)
+				t.Fatalf("a verdict on transaction %d, which was removed before, want none", v.Number)
 			}
 			if plan.Detail(v) == "" {
 				t.Fatalf("transaction %d: no explanation", v.Number)
@@ -168,16 +168,16 @@ func TestPlanProperties(t *testing.T) {
 				continue
 			}
 			if _, is := v.Held(now); is {
-				t.Fatalf("held transaction %d is removed", v.Number)
+				t.Fatalf("held transaction %d is removed, want it kept", v.Number)
 			}
 			if _, rules := p.Rules(v.Class); !rules || v.Open || v.Age < time.Duration(p.MinAge) {
-				t.Fatalf("transaction %d is removed, but is young, or forever", v.Number)
+				t.Fatalf("transaction %d is removed, want it kept: it is younger than min_age, or its class has no rule", v.Number)
 			}
 		}
 		for _, v := range plan.Verdicts {
 			for _, n := range v.Needs {
 				if is, live := kept[n]; kept[v.Number] && live && !is {
-					t.Fatalf("transaction %d is kept and needs %d, which is removed", v.Number, n)
+					t.Fatalf("transaction %d is kept and needs %d, want that kept too", v.Number, n)
 				}
 			}
 		}
@@ -204,7 +204,7 @@ func TestPlanProperties(t *testing.T) {
 			}
 		}
 		if sum > plan.Frees.Stored || plan.Shared() < 0 {
-			t.Fatalf("all alone free %d bytes, the plan %d; %d are shared", sum, plan.Frees.Stored, plan.Shared())
+			t.Fatalf("the bytes that each frees alone are %d, want at most the %d of the plan; %d are shared", sum, plan.Frees.Stored, plan.Shared())
 		}
 
 		// Garbage collection with an empty trash frees what the plan promised and what was
@@ -216,12 +216,12 @@ func TestPlanProperties(t *testing.T) {
 			t.Fatal(err)
 		}
 		if got := has.Frees.Stored - had.Frees.Stored; got != plan.Frees.Stored {
-			t.Fatalf("gc frees %d bytes more after the plan, which promised %d", got, plan.Frees.Stored)
+			t.Fatalf("gc frees %d bytes more after the plan, want the %d that it promised", got, plan.Frees.Stored)
 		}
 		had, _ = s.Garbage(now, false)
 		has, _ = gone.Garbage(now, false)
 		if got := has.Frees.Stored - had.Frees.Stored; got != plan.FreesNow.Stored {
-			t.Fatalf("gc frees %d bytes more at once, the plan promised %d", got, plan.FreesNow.Stored)
+			t.Fatalf("gc frees %d bytes more at once, want the %d that the plan promised", got, plan.FreesNow.Stored)
 		}
 
 		// A second application removes nothing.
@@ -240,14 +240,14 @@ func TestPlanProperties(t *testing.T) {
 		// Caps: what is unmet, and that each removal for a cap frees something.
 		for _, c := range plan.Caps {
 			if c.Unmet != max(0, c.After-c.Limit) || c.After > c.Before {
-				t.Fatalf("cap %+v", c)
+				t.Fatalf("cap %+v; want no more after than before, and the rest above the limit as unmet", c)
 			}
 		}
 
 		// The order of the input does not matter.
 		other := mustPlan(t, p, shuffled(s, random(t, "order")))
 		if a, b := summary(plan), summary(other); a != b {
-			t.Fatalf("the plan depends on the order of the input:\n%s", cmp.Diff(a, b))
+			t.Fatalf("the plan depends on the order of the input, want equal ones:\n%s", cmp.Diff(a, b))
 		}
 	})
 }
@@ -329,7 +329,7 @@ func TestMoreRulesKeepMore(t *testing.T) {
 		}
 		for v := range mustPlan(t, &more, &state).Removed() {
 			if was := plan.Why(v.Number); was.Reason.Keeps() {
-				t.Fatalf("with more %s, transaction %d is removed, which was kept before: %s", what, v.Number, was.Reason)
+				t.Fatalf("with more %s, transaction %d is removed, want it kept as before: %s", what, v.Number, was.Reason)
 			}
 		}
 	})
@@ -392,7 +392,7 @@ retention:
 		t.Errorf("caps (-want +got):\n%s\n%s", d, summary(plan))
 	}
 	if got := plan.Detail(plan.Why(4)); got != "product H is above its cap of 50; never read" {
-		t.Errorf("the reason of number 4 is %q", got)
+		t.Errorf("the reason of number 4 is %q, want the cap and the missing reads", got)
 	}
 }
 
@@ -446,7 +446,7 @@ func TestConfirm(t *testing.T) {
 	plan := mustPlan(t, p, s)
 	ticket := plan.Ticket()
 	if ticket.Builds != 3 || plan.Frees.Stored != 60 || len(ticket.Number) != 8 {
-		t.Fatalf("ticket %+v, frees %+v", ticket, plan.Frees)
+		t.Fatalf("ticket %+v, frees %+v; want 3 builds, 60 bytes and a number of 8 characters", ticket, plan.Frees)
 	}
 	for _, c := range []struct {
 		name   string
@@ -486,7 +486,7 @@ func TestConfirm(t *testing.T) {
 			t.Errorf("%s: error %v, want %v", c.name, err, c.want)
 		}
 		if err == nil && got.Ticket() != ticket {
-			t.Errorf("%s: the applied plan is %+v, the previewed one was %+v", c.name, got.Ticket(), ticket)
+			t.Errorf("%s: the applied plan is %+v, want the previewed one %+v", c.name, got.Ticket(), ticket)
 		}
 	}
 	_, err := p.Confirm(s, ticket, 0)
@@ -501,7 +501,7 @@ func TestConfirm(t *testing.T) {
 	}
 	stones := plan.Tombstones("anna", at(100.5))
 	if len(stones) != 3 || !stones[0].Until.Equal(at(107.5)) || stones[0].Plan != plan.Ticket().Number {
-		t.Errorf("tombstones %+v", stones)
+		t.Errorf("tombstones %+v; want three with the plan's number and the end of the trash", stones)
 	}
 	if got, want := stones[0].String(), "removed on 2026-04-11 by rule of class nightly: 90 days old, not among the last 1, never read"; got != want {
 		t.Errorf("the tombstone says %q, want %q", got, want)
@@ -558,15 +558,15 @@ func TestGarbage(t *testing.T) {
 		t.Errorf("undo: %v", err)
 	}
 	if err := after.Transactions[1].CheckUndo(); err == nil || !strings.Contains(err.Error(), "was not removed") {
-		t.Errorf("undo of a live one: %v", err)
+		t.Errorf("undo of a live one: %v, want that it was not removed", err)
 	}
 	old := Transaction{Number: 3, Removed: now}
 	if err := old.CheckUndo(); err == nil || !strings.Contains(err.Error(), "its list of files is gone") {
-		t.Errorf("undo of an old removal: %v", err)
+		t.Errorf("undo of an old removal: %v, want that its list of files is gone", err)
 	}
 	old.Holds = []Hold{{By: "anna", Reason: "1.2 GA"}}
 	if err := old.CheckRemove(now); err == nil || !strings.Contains(err.Error(), "transaction 3 is held by anna: 1.2 GA") {
-		t.Errorf("removal of a held one: %v", err)
+		t.Errorf("removal of a held one: %v, want who holds it and why", err)
 	}
 	if err := after.Transactions[1].CheckRemove(now); err != nil {
 		t.Errorf("removal of one without a hold: %v", err)
@@ -640,7 +640,7 @@ func TestBadStates(t *testing.T) {
 	s := &State{Transactions: []Transaction{{Number: 1, Time: at(1), Needs: []int64{2, 1, 9}}, {Number: 2, Time: at(2), Needs: []int64{1}}, {Number: 3, Branch: "x", Time: at(3), Needs: []int64{3, 3}}}}
 	plan := mustPlan(t, p, s)
 	if plan.Builds() != 0 || plan.Why(1).Reason != Needed || plan.Why(1).NeededBy != 2 {
-		t.Errorf("references in a loop: %s", summary(plan))
+		t.Errorf("references in a loop: %s; want nothing removed, and 1 needed by 2", summary(plan))
 	}
 }
 

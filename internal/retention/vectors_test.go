@@ -81,7 +81,7 @@ func vectorPolicy(t *testing.T, n int, text string) (*Policy, *State) {
 				switch {
 				case rule == "–":
 				case !ok:
-					t.Fatalf("vector %d: rule %q", n, rule)
+					t.Fatalf("vector %d: rule %q, want one that this test knows", n, rule)
 				case key == "keep_within" || key == "keep_used":
 					fmt.Fprintf(&b, "    %s: %sd\n", key, value)
 				default:
@@ -103,7 +103,7 @@ func vectorPolicy(t *testing.T, n int, text string) (*Policy, *State) {
 				s.Derived = append(s.Derived, Derivation{Source: letter(item[0]), Result: uint32(len(s.Contents))})
 				s.Contents = append(s.Contents, Content{Size: size, Stored: size})
 			default:
-				t.Fatalf("vector %d: %q", n, part)
+				t.Fatalf("vector %d: %q, want a word that this test knows", n, part)
 			}
 		}
 	}
@@ -121,7 +121,7 @@ func vectorTransaction(t *testing.T, n int, text string) Transaction {
 	t.Helper()
 	m := vectorTx.FindStringSubmatch(text)
 	if m == nil {
-		t.Fatalf("vector %d: transaction %q", n, text)
+		t.Fatalf("vector %d: transaction %q, want the form of the other vectors", n, text)
 	}
 	x := Transaction{Number: number[int64](t, m[1]), Product: "G", Version: m[1], Branch: "main", Class: "nightly", Time: at(number[float64](t, m[2]))}
 	x.Arrived = x.Time

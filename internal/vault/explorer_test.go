@@ -390,7 +390,7 @@ func TestExplorer(t *testing.T) {
 		states, trace := explore(mutant{}, limits)
 		t.Logf("%d states; all: %v", states, states < maxStates)
 		if trace != nil {
-			t.Errorf("after %d of the steps\n%s", len(trace)-1, strings.Join(trace, "\n"))
+			t.Errorf("the invariants fail after %d of the steps, want them to hold\n%s", len(trace)-1, strings.Join(trace, "\n"))
 		}
 	})
 	wide := modelLimits{tries: 2, removals: 1, rewinds: 1, ages: 1, repeats: 0, batches: 1}

@@ -48,7 +48,7 @@ func (s *store) same(t *testing.T, c []byte) {
 	}
 	defer f.Close()
 	if b, err := io.ReadAll(f); err != nil || !bytes.Equal(b, c) {
-		t.Errorf("read %d of %d bytes, %v", len(b), len(c), err)
+		t.Errorf("read %d of %d bytes, %v, want all", len(b), len(c), err)
 	}
 }
 
@@ -184,7 +184,7 @@ func TestSpoolIsCounted(t *testing.T) {
 			t.Fatal(err)
 		}
 		if u := s.CacheUsage(); u.Files != min(int64(i)+1, 2) || u.Bytes != 1000*u.Files {
-			t.Errorf("after %d files of 1000 bytes: %+v", i+1, u)
+			t.Errorf("after %d files of 1000 bytes: %+v; want at most 2 files", i+1, u)
 		}
 	}
 	n := 0
@@ -223,7 +223,7 @@ func TestWholeFileStays(t *testing.T) {
 	s.same(t, list[1])
 	s.background.Wait()
 	if u := s.CacheUsage(); u.Bytes > u.Limit {
-		t.Errorf("the cache holds %+v after the file was closed", u)
+		t.Errorf("the cache holds %+v after the file was closed, want no more than the limit", u)
 	}
 }
 
@@ -253,7 +253,7 @@ func TestClose(t *testing.T) {
 		t.Error("a download went on after Close")
 	}
 	if _, err := o.Vault.Open(t.Context(), blob.Sum(c)); err == nil || errors.Is(err, fs.ErrNotExist) && !errors.Is(err, fs.ErrClosed) {
-		t.Errorf("open after Close: %v", err)
+		t.Errorf("open after Close: %v, want an error that is not a miss", err)
 	}
 }
 
@@ -451,7 +451,7 @@ func TestRefusals(t *testing.T) {
 		v, err := Open(t.Context(), Options{Bucket: c.bucket, Places: db.Places, Dir: t.TempDir()})
 		if err == nil {
 			_ = v.Close()
-			t.Errorf("%s: it was opened", name)
+			t.Errorf("%s: the vault was opened, want an error", name)
 			continue
 		}
 		if c.is != nil && !errors.Is(err, c.is) || !strings.Contains(err.Error(), c.text) || strings.Contains(err.Error(), "\n") || strings.Contains(err.Error(), p.Secret) {
@@ -543,7 +543,7 @@ func TestProbeAtStart(t *testing.T) {
 			t.Errorf("%s: %v, want %q", name, err, c.text)
 		}
 		if n := logged.count("synchronize both"); n != 0 && name != "a little late" || n != 1 && name == "a little late" {
-			t.Errorf("%s: %d warnings about the clock", name, n)
+			t.Errorf("%s: %d warnings about the clock; want one only for a clock that is a little late", name, n)
 		}
 		for info, err := range s.bucket.List(t.Context(), "probe/") {
 			if err != nil {

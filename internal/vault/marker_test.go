@@ -133,14 +133,14 @@ func TestTurns(t *testing.T) {
 		t.Fatal(err)
 	}
 	if m := marked(); m != (marker{first.Depot, first.Database, first.Turn}) || m.Turn == "" {
-		t.Errorf("marker %+v of %+v", m, first)
+		t.Errorf("marker %+v, want that of %+v", m, first)
 	}
 	sweep := func() error {
 		_, err := s.Sweep(t.Context(), 0)
 		return err
 	}
 	if err := sweep(); err != nil || marked().Turn != first.Turn {
-		t.Errorf("the turn changed at once, or %v", err)
+		t.Errorf("the turn changed at once, want it kept; error %v", err)
 	}
 	s.pass(turnEvery)
 	if err := sweep(); err != nil {
@@ -197,6 +197,6 @@ func TestTurns(t *testing.T) {
 		t.Fatal(err)
 	}
 	if err := sweep(); err == nil || !strings.Contains(err.Error(), "damaged") {
-		t.Errorf("collected with a damaged marker: %v", err)
+		t.Errorf("gc with a damaged marker: %v, want an error that says so", err)
 	}
 }

@@ -402,7 +402,7 @@ func TestRequests(t *testing.T) {
 		}
 		defer f.Close()
 		if b, err := io.ReadAll(f); err != nil || !bytes.Equal(b, c) {
-			t.Errorf("read %d of %d bytes, %v", len(b), len(c), err)
+			t.Errorf("read %d of %d bytes, %v, want all", len(b), len(c), err)
 		}
 	}
 	for _, c := range [][]byte{small, large} {
@@ -461,7 +461,7 @@ func TestEviction(t *testing.T) {
 		t.Errorf("%d requests for the two contents used last, want none", n)
 	}
 	if b, err := io.ReadAll(kept); err != nil || !bytes.Equal(b, blobtest.Content(0, 100_000)) {
-		t.Errorf("an open file after its eviction: %d bytes, %v", len(b), err)
+		t.Errorf("an open file after its eviction: %d bytes, %v, want all", len(b), err)
 	}
 }
 
