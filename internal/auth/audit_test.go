@@ -126,11 +126,11 @@ func TestAuditRotates(t *testing.T) {
 	}
 	files, err := os.ReadDir(dir)
 	if err != nil || len(files) != 4+3 || len(got) < 30 || len(got) > 60 {
-		t.Errorf("%v, %d records", files, len(got))
+		t.Errorf("%v, %d records; want 4+3 files and 30 to 60 records", files, len(got))
 	}
 	for _, f := range files {
 		if fi, err := f.Info(); err != nil || fi.Size() > 2000 {
-			t.Errorf("%s has %d bytes", f.Name(), fi.Size())
+			t.Errorf("%s has %d bytes, want at most 2000", f.Name(), fi.Size())
 		}
 	}
 	if n := len(readAll(t, a.cfg.File, AuditFilter{Since: c.now()})); n == 0 || n > 50 {

@@ -30,14 +30,14 @@ func TestExchange(t *testing.T) {
 	}
 	if row.Name != "oidc:github:octo/game@refs/heads/main" || !slices.Equal(row.Scopes, []string{ScopeWrite}) || !slices.Equal(row.Products, []string{"Game"}) ||
 		!row.Expires.Equal(c.now().Add(time.Hour)) || !row.Keep.After(row.Expires) || row.CreatedBy != "oidc" {
-		t.Errorf("the token is %+v", row)
+		t.Errorf("the token is %+v, want one made by oidc that ends in an hour and is kept longer", row)
 	}
 	id, rights, challenge := g.Authenticate(get("Authorization", "Bearer "+secret), "")
 	if challenge != nil || !rights.MayWrite("Game") || rights.MayWrite("other") || rights.Admin {
 		t.Errorf("the rights are %+v (%+v); want to write Game", rights, challenge)
 	}
 	if u := id.Uploads; u.Class != "nightly" || u.Build == nil || u.Build.Commit != "2f1c0ffee" || u.Build.CI != "github" {
-		t.Errorf("uploads with the token: %+v", u)
+		t.Errorf("uploads with the token: %+v, want those of the nightly build 2f1c0ffee from github", u)
 	}
 	if _, _, challenge := g.Exchange(t.Context(), idToken); challenge == nil || challenge.Status != 401 || !strings.Contains(challenge.Text, "once") {
 		t.Errorf("the same id token again: %+v, want 401", challenge)
@@ -121,7 +121,7 @@ func TestMakeFor(t *testing.T) {
 			t.Errorf("%s: the maker may not revoke the token", tt.what)
 		}
 		if MayManage(&Identity{Name: "alice", Method: MethodNegotiate}, reader, &row) || MayManage(&Identity{}, reader, &row) {
-			t.Errorf("%s: others may revoke the token", tt.what)
+			t.Errorf("%s: others may revoke the token, want only its manager", tt.what)
 		}
 	}
 	for what, spec := range map[string]TokenSpec{

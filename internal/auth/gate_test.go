@@ -230,20 +230,20 @@ func TestCredentials(t *testing.T) {
 			if ch != nil {
 				status = ch.Status
 				if rights.Admitted {
-					t.Errorf("turned away with rights %+v", rights)
+					t.Errorf("refused with rights %+v, want none", rights)
 				}
 			}
 			if status != test.status {
 				t.Fatalf("status %d, want %d (%+v)", status, test.status, ch)
 			}
 			if id.Name != test.who || id.Method != test.method {
-				t.Errorf("identity %+v", id)
+				t.Errorf("identity %+v, want %s by %s", id, test.who, test.method)
 			}
 			if ch != nil && (ch.Status == 401) != (len(ch.Header) > 0) {
-				t.Errorf("challenge %+v", ch)
+				t.Errorf("challenge %+v, want a header with status 401 and only there", ch)
 			}
 			if ch != nil && strings.Contains(ch.Text+ch.Reason+strings.Join(ch.Header, ""), "sd_") {
-				t.Errorf("a token in %+v", ch)
+				t.Errorf("a token in %+v, want no secret", ch)
 			}
 		})
 	}
@@ -325,7 +325,7 @@ func TestLastUseIsNotedInBatches(t *testing.T) {
 	g.tick()
 	g.tick()
 	if s.writes != 1 || !s.touched[row.ID].Equal(c.now()) {
-		t.Errorf("%d writes, %v", s.writes, s.touched)
+		t.Errorf("%d writes, %v; want one, at %v", s.writes, s.touched, c.now())
 	}
 	g.Authenticate(get("Authorization", "Bearer "+secret), "")
 	c.add(time.Second)
@@ -354,7 +354,7 @@ func TestOpen(t *testing.T) {
 		t.Errorf(`Authenticate(""): %+v, %+v; want nil, All true, r.MayWrite("Game"), not r.MayWrite("App"), WriteAll false, Admin false`, r, ch)
 	}
 	if _, _, ch := g.Authenticate(get(), NewToken()); ch == nil || ch.Status != 404 {
-		t.Errorf("unknown path token: %+v", ch)
+		t.Errorf("unknown path token: %+v, want 404", ch)
 	}
 	if ch := g.NewChallenge(); ch.Status != 401 || !strings.HasPrefix(ch.Header[0], "Basic ") {
 		t.Errorf(`NewChallenge: %+v, want Status 401, Header[0] that begins with "Basic "`, ch)
@@ -493,11 +493,11 @@ func FuzzAuthorization(f *testing.F) {
 			r.Header[name] = []string{v}
 			id, rights, ch := g.Authenticate(r, "")
 			if ch == nil || ch.Status != 401 || rights.Admitted || !id.Anonymous() {
-				t.Fatalf("%q lets in: %+v %+v %+v", v, id, rights, ch)
+				t.Fatalf("%q: identity %+v, rights %+v, challenge %+v; want an anonymous one and 401", v, id, rights, ch)
 			}
 		}
 		if _, _, ch := g.Authenticate(get(), v); v != "" && (ch == nil || ch.Status != 404) {
-			t.Fatalf("path %q: %+v", v, ch)
+			t.Fatalf("path %q: %+v, want 404", v, ch)
 		}
 	})
 }

@@ -226,7 +226,7 @@ func TestTickets(t *testing.T) {
 				t.Errorf("id %+v, challenge %+v; want the name %q, and a Negotiate challenge with status 401", id, ch, test.who)
 			}
 			if strings.Contains(test.reason, "server's") != strings.Contains(ch.Text, "clock") {
-				t.Errorf("the client is told %q", ch.Text)
+				t.Errorf("the client is told %q, want the word clock exactly where the server's is wrong", ch.Text)
 			}
 		})
 	}
@@ -368,7 +368,7 @@ func TestConnection(t *testing.T) {
 			t.Fatalf(`Authenticate(""): %+v, want nil`, ch)
 		}
 		if in(first()) != on || in(other()) || in(get()) {
-			t.Fatalf("on=%v: who is let in is wrong", on)
+			t.Fatalf("on=%v: want the client's own connection admitted only if on, and no other ever", on)
 		}
 		for _, h := range forwarded {
 			if in(first(h, "x")) {
@@ -381,7 +381,7 @@ func TestConnection(t *testing.T) {
 			t.Error("let in on HTTP/2")
 		}
 		if _, _, ch := g.Authenticate(first(), NewToken()); ch == nil || ch.Status != 404 {
-			t.Errorf("a path token is overruled by the connection: %+v", ch)
+			t.Errorf("a path token is overruled by the connection: %+v, want 404", ch)
 		}
 		c.add(time.Hour + time.Second)
 		if in(first()) {

@@ -147,7 +147,7 @@ func TestAuditsMerged(t *testing.T) {
 		files = append(files[1:], files[0])
 	}
 	if got := read(AuditFilter{Node: "node1", Name: "f1?"}, files...); len(got) == 0 || !slices.ContainsFunc(got, func(s string) bool { return s == "node1 f10" }) {
-		t.Errorf("records of node1: %v", got)
+		t.Errorf("records of node1: %v, want f10 among them", got)
 	}
 	if got := read(AuditFilter{}, files[0]); len(got) != 12 {
 		t.Errorf("%d records in one file, want 12", len(got))
@@ -193,7 +193,7 @@ func TestPolicyHash(t *testing.T) {
 	first := open(Config{Policy: policy, Users: same})
 	want := first.PolicyHash()
 	if got := open(Config{Policy: policy, Users: copied, Realm: "another"}).PolicyHash(); got != want || want == "" {
-		t.Errorf("hashes %q and %q of equal rules", got, want)
+		t.Errorf("policy hashes %q and %q of equal rules, want them equal and not empty", got, want)
 	}
 	wider := policy
 	wider.Grants = []Grant{{Who: []string{"alice"}, Read: []string{"P", "Q"}}}
@@ -202,7 +202,7 @@ func TestPolicyHash(t *testing.T) {
 		"a rule for certificates": {Policy: policy, Users: same, Certificates: []CertRule{{CN: "*"}}},
 	} {
 		if got := open(cfg).PolicyHash(); got == want {
-			t.Errorf("%s: the same hash", what)
+			t.Errorf("%s: the same hash, want a different one", what)
 		}
 	}
 	if err := os.WriteFile(same, append(b, "\n"...), 0o600); err != nil {

@@ -24,7 +24,7 @@ func TestTokenShape(t *testing.T) {
 		"sd_" + d43[:41] + "é": false, "sd_" + d43[:42] + "_": true,
 	} {
 		if IsToken(s) != want {
-			t.Errorf("IsToken(%q) is %v", s, !want)
+			t.Errorf("IsToken(%q) is %v, want %v", s, !want, want)
 		}
 	}
 	tok := "sd_" + d43

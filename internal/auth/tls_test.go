@@ -180,7 +180,7 @@ func TestTLSFiles(t *testing.T) {
 		tl.poll()
 	}
 	if !served().Equal(first) || strings.Count(logged.String(), "level=ERROR") != 1 || !strings.Contains(logged.String(), "cert.pem") {
-		t.Errorf("after a bad file: %s", logged.String())
+		t.Errorf("after a bad file the log is %q; want the first certificate still served, and one error that names cert.pem", logged.String())
 	}
 	if err := os.WriteFile(half, good, 0o600); err != nil {
 		t.Fatal(err)
@@ -437,7 +437,7 @@ func TestACME(t *testing.T) {
 		t.Fatal(err)
 	}
 	if err := first.VerifyHostname("sym.corp.test"); err != nil || !strings.Contains(first.Issuer.CommonName, "Pebble") || first.NotAfter.Sub(first.NotBefore) > 7*24*time.Hour {
-		t.Errorf("%v from %v, %v to %v: %v", first.DNSNames, first.Issuer, first.NotBefore, first.NotAfter, err)
+		t.Errorf("certificate for %v from %v, %v to %v: %v; want sym.corp.test from Pebble, for at most a week", first.DNSNames, first.Issuer, first.NotBefore, first.NotAfter, err)
 	}
 	if again, err := leaf("sym.corp.test"); err != nil || !again.Equal(first) {
 		t.Errorf("another certificate for the second client: %v", err)

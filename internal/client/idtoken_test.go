@@ -31,7 +31,7 @@ func TestIDToken(t *testing.T) {
 		case r.URL.Path == "/github":
 			asked.Add(1)
 			if r.Header.Get("Authorization") != "Bearer runner" || r.URL.Query().Get("audience") != "http://"+r.Host+"/corp" || r.URL.Query().Get("api-version") != "2" {
-				t.Errorf("the request for an id token is %s with %q", r.URL, r.Header.Get("Authorization"))
+				t.Errorf("the request for an id token is %s with %q; want the runner's token, the audience of the server and api-version 2", r.URL, r.Header.Get("Authorization"))
 			}
 			_ = json.NewEncoder(w).Encode(map[string]string{"value": someJWT})
 		case r.Method == http.MethodPost && r.URL.Path == "/corp"+wire.TokenPath && r.Header.Get("Authorization") == "Bearer "+someJWT:

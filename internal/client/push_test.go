@@ -388,7 +388,7 @@ func TestCI(t *testing.T) {
 	spec := wire.PushSpec{Product: "app"}
 	key := c.Key(spec, []string{"out"})
 	if !strings.HasPrefix(key, "github/o/r/build/7/") || c.URL != "https://github.com/o/r/actions/runs/7" || c.Commit != "abc" {
-		t.Errorf("GitHub: key %q, %+v", key, c.PushBuild)
+		t.Errorf("GitHub: key %q, %+v; want the URL and the commit of the run, and a key of its build", key, c.PushBuild)
 	}
 	env["GITHUB_RUN_ATTEMPT"] = "2"
 	if again := DetectCI(getenv).Key(spec, []string{"out"}); again != key {
@@ -400,7 +400,7 @@ func TestCI(t *testing.T) {
 	var log bytes.Buffer
 	c.Failed(&log, errors.New("50% of\nit"))
 	if log.String() != "::error::50%25 of it\n" {
-		t.Errorf("the error line is %q", log.String())
+		t.Errorf("the error line is %q, want it escaped", log.String())
 	}
 	envFile := filepath.Join(t.TempDir(), "env")
 	if err := c.Done(&log, envFile, PushResult{PushCommitted: wire.PushCommitted{Transaction: 17}}); err != nil {

@@ -233,7 +233,7 @@ func TestUploadRetries(t *testing.T) {
 			log.Await(t, `msg="job done"`)
 			stop()
 			if f.count("fail") > 0 || f.count("release") > 0 || f.count("bye") != 1 {
-				t.Errorf("%q", f.asked)
+				t.Errorf("requests %q; want one bye and no fail or release", f.asked)
 			}
 			if !strings.Contains(log.String(), c.want) {
 				t.Errorf("the log has no %q:\n%s", c.want, log)
@@ -331,7 +331,7 @@ func TestDrain(t *testing.T) {
 		<-stopped
 		want := map[bool]string{false: "/-/jobs/1/complete", true: "/-/jobs/1/release"}[hasty]
 		if !slices.Contains(f.asked, want) || f.asked[len(f.asked)-1] != "/-/jobs/bye" {
-			t.Errorf("%q", f.asked)
+			t.Errorf("requests %q; want %s, and bye last", f.asked, want)
 		}
 	}
 }
@@ -354,7 +354,7 @@ func TestBackPressure(t *testing.T) {
 	cancel()
 	<-done
 	if f.count("lease") != 0 {
-		t.Errorf("%q", f.asked)
+		t.Errorf("requests %q, want no lease", f.asked)
 	}
 }
 

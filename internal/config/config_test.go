@@ -176,7 +176,7 @@ func TestConfigFull(t *testing.T) {
 		}
 		for _, secret := range []string{"geheim", "other", "pass\n", "tools", `"pass"`} {
 			if strings.Contains(out.String()+warn.String(), secret) {
-				t.Errorf("%q is shown: %s", secret, out.String())
+				t.Errorf("%q is shown: %s, want it hidden", secret, out.String())
 			}
 		}
 		if !strings.Contains(out.String(), "X-Team") {
@@ -290,16 +290,16 @@ upstreams:
 		t.Errorf("upstream corp: timeout %v, agent %q; want 20s, curl/8", s.Timeouts.Header, s.UserAgent)
 	}
 	if b := specs[1].Bucket.(*bucket.S3Config); b.AccessKey != "AK" || b.SecretKey != "geheim" || b.SessionToken != "st" || b.Auth != "keys" {
-		t.Errorf("upstream s3: %+v", b)
+		t.Errorf("upstream s3: %+v; want the three secrets and auth keys", b)
 	}
 	if b := specs[2].Bucket.(*bucket.AzureConfig); b.SAS != "sv=2021-12-02&sig=geheim" || b.Auth != "sas" || b.Token != "" {
-		t.Errorf("upstream az: %+v", b)
+		t.Errorf("upstream az: %+v; want the SAS without its question mark, auth sas and no token", b)
 	}
 	if r := c.Gate().Certificates; len(r) != 3 || r[0].SHA256 != "0f1e" || r[1].DNS != "*.b" || r[1].Name != "b" || r[2].CN != "c" {
-		t.Errorf("certificates: %+v", r)
+		t.Errorf("certificates: %+v; want three, as written", r)
 	}
 	if !slices.Equal(c.PointerRoots, []string{`\\server\share=/mnt/share`, "/x"}) || !slices.Equal(c.Transcoding.Programs, []string{"wpt=gen -pdb {pdb}"}) {
-		t.Errorf("texts: %q, %q", c.PointerRoots, c.Transcoding.Programs)
+		t.Errorf("texts: %q, %q; want two roots and one program, as written", c.PointerRoots, c.Transcoding.Programs)
 	}
 	if c.Cache.PerUpstream["corp"] != 1<<30 {
 		t.Errorf("cache.per_upstream: %v, want 1 GiB for corp", c.Cache.PerUpstream)
@@ -373,11 +373,11 @@ auth:
 	l := c.PushLimits()
 	if l.MaxFile != 1<<30 || l.MaxFiles != 1_000_000 || l.MaxBytes != 256<<30 || l.Idle != 2*time.Hour || l.Longest != 7*24*time.Hour || l.Quotas["Game"] != 500<<30 || !l.DenyOther ||
 		l.Open != 100 || l.Staged != 200<<30 || l.Free != 50<<30 || l.Quiet != 15*time.Minute {
-		t.Errorf("the limits are %+v", l)
+		t.Errorf("the limits are %+v; want those of the file", l)
 	}
 	rules := c.Gate().OIDC
 	if len(rules) != 1 || rules[0].Match["project_id"] != "20" || rules[0].Match["ref_protected"] != "true" || !rules[0].Read || rules[0].Class != "nightly" || rules[0].Write[0] != "tool" {
-		t.Errorf("the rules are %+v", rules)
+		t.Errorf("the rules are %+v; want one with two matches, read, class nightly and write tool", rules)
 	}
 	for text, want := range map[string]string{
 		"push: {max_file: 0}":              "push.max_file: at least 1 is expected",
@@ -412,7 +412,7 @@ func TestMissingSecret(t *testing.T) {
 		t.Fatal(err)
 	}
 	if strings.Count(warn.String(), "corp: token_file: ") != 1 || !strings.Contains(out.String(), "credentials: bearer token") {
-		t.Errorf("warnings %q, report %s", warn.String(), out.String())
+		t.Errorf("warnings %q, report %s; want one warning and a bearer token", warn.String(), out.String())
 	}
 	if _, err := Load(path, noEnv); err == nil {
 		t.Error("a server starts without its secret")
@@ -499,7 +499,7 @@ func TestConfigTags(t *testing.T) {
 			t.Errorf("%s: no help or no example", k.path)
 		}
 		if !regexp.MustCompile(`^[a-z][a-z0-9_]*$`).MatchString(yamlName(f)) {
-			t.Errorf("%s: odd name", k.path)
+			t.Errorf("%s: want lower case letters, digits and underscores", k.path)
 		}
 		v := reflect.New(f.Type).Elem()
 		if v.Kind() == reflect.Pointer {
@@ -553,7 +553,7 @@ func TestConfigPrinted(t *testing.T) {
 		}
 		eachScalar(reflect.ValueOf(d).Elem(), "", func(p string, w reflect.Value, _ reflect.StructField) {
 			if p == path && !reflect.DeepEqual(v.Interface(), w.Interface()) {
-				t.Errorf("%s: %v is printed, %v is the default", path, v, w)
+				t.Errorf("%s: %v is printed, want the default %v", path, v, w)
 			}
 		})
 	})

@@ -109,7 +109,7 @@ func TestTecken(t *testing.T) {
 			s.expect(t, http.MethodPost, "/upload/", body, test.status, test.text, "Content-Type", kind, "Authorization", "-", "Auth-Token", "good")
 			s.wantTransactions(t, test.tx...)
 			if n := s.open(); n != 0 {
-				t.Errorf("%d stages are open", n)
+				t.Errorf("%d stages are open, want none", n)
 			}
 		})
 	}
@@ -209,7 +209,7 @@ func TestTeckenV2(t *testing.T) {
 	}
 	text := s.expect(t, http.MethodPost, "/upload/v2/", strings.NewReader(ask), http.StatusCreated, `"content_encoding":"gzip"`)
 	if err := json.Unmarshal([]byte(text), &out); err != nil || len(out.Files) != 4 {
-		t.Fatalf("%s: %v", text, err)
+		t.Fatalf("%s: %v; want 4 files", text, err)
 	}
 	if out.Files[2].Action.Msg != "invalid key" || out.Files[3].Action.Msg != "invalid MD5 hex digest" {
 		t.Errorf("the refused files are %+v", out.Files[2:])
@@ -322,7 +322,7 @@ func TestBreakpadV2(t *testing.T) {
 		}
 		got := s.expect(t, http.MethodPost, base+"/v1/uploads/"+upKey+":complete?key="+key, strings.NewReader(complete), status, text, "Authorization", "-", "Content-Type", "application/son")
 		if status != 200 && strings.Contains(got, `"result"`) {
-			t.Errorf("a refusal has the member result: %s", got)
+			t.Errorf("a refusal has the member result: %s, want none", got)
 		}
 	}
 	check := func(path, want string) {

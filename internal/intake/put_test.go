@@ -172,7 +172,7 @@ func TestClaims(t *testing.T) {
 		}
 		claimed++
 		if r, err := layout.Route(segs); err == nil {
-			t.Fatalf("GET /%s is claimed, but the path of a symbol file: %+v", strings.Join(segs, "/"), r)
+			t.Fatalf("GET /%s is the path of a symbol file, want it free, because uploads claim it: %+v", strings.Join(segs, "/"), r)
 		}
 	}
 	if claimed == 0 {
@@ -203,7 +203,7 @@ func TestRecent(t *testing.T) {
 	r.put("b", "B")
 	now = now.Add(time.Second)
 	if v, ok := r.get("a"); v != "A" || !ok {
-		t.Errorf("get a = %q, %v", v, ok)
+		t.Errorf("get a = %q, %v; want A", v, ok)
 	}
 	now = now.Add(time.Second)
 	r.put("c", "C") // b was used least recently
@@ -216,7 +216,7 @@ func TestRecent(t *testing.T) {
 	}
 	r.expire()
 	if len(r.m) != 0 || len(dropped) != 3 {
-		t.Errorf("%d values are left, dropped %q", len(r.m), dropped)
+		t.Errorf("%d values are left, dropped %q; want none left and three dropped", len(r.m), dropped)
 	}
 }
 
@@ -241,7 +241,7 @@ func TestLeftovers(t *testing.T) {
 	}
 	defer h.Close()
 	if _, err := os.Stat(s.dir + "/body-left"); err == nil {
-		t.Error("the body of an earlier process is left")
+		t.Error("the body of an earlier process is left, want it removed")
 	}
 	if n := h.spooled.Load(); n != int64(len(tiny)) {
 		t.Errorf("%d bytes of chunks, want %d", n, len(tiny))
@@ -262,7 +262,7 @@ func TestSpoolLimit(t *testing.T) {
 		t.Errorf("status %d, Retry-After %q; want 503", status, h.Get("Retry-After"))
 	}
 	if n := s.h.spooled.Load(); n != 0 {
-		t.Errorf("%d bytes are left", n)
+		t.Errorf("%d bytes are left, want none", n)
 	}
 }
 
@@ -308,7 +308,7 @@ func fuzzBodies(f *testing.F, method, kind string) {
 		s := newServer(t)
 		status, text, _ := s.do(t, method, path, bytes.NewReader(b), "Content-Type", kind)
 		if status == 500 {
-			t.Errorf("%s: %d %s", path, status, text)
+			t.Errorf("%s: %d %s, want another status than 500", path, status, text)
 		}
 	})
 }
@@ -327,7 +327,7 @@ func FuzzClaim(f *testing.F) {
 		_ = oneHasID(objects, id)
 		if p, err := cleanPath(key); err == nil {
 			if again, err := cleanPath(p); err != nil || again != p {
-				t.Errorf("cleanPath(%q) = %q, and of that %q, %v", key, p, again, err)
+				t.Errorf("cleanPath(%q) = %q, and of that %q, %v; want the same", key, p, again, err)
 			}
 		}
 		_, _ = digestOf("Content-Digest", key)

@@ -26,7 +26,7 @@ func client(t *testing.T, dir string, program string, args ...string) (out strin
 	c.Env = []string{"PATH=" + os.Getenv("PATH"), "HOME=" + dir, "SENTRY_DISABLE_UPDATE_CHECK=true", "no_proxy=127.0.0.1", "SENTRY_HTTP_MAX_RETRIES=1"}
 	b, err := c.CombinedOutput()
 	if c.ProcessState == nil {
-		t.Fatalf("%s: %v", program, err)
+		t.Fatalf("%s: %v, want a program that runs", program, err)
 	}
 	return string(b), c.ProcessState.ExitCode()
 }
@@ -53,7 +53,7 @@ func TestSentryCLI(t *testing.T) {
 			}
 			text, status := upload("good")
 			if status != 0 || !strings.Contains(text, "hello-x64.pdb") {
-				t.Fatalf("exit status %d:\n%s", status, text)
+				t.Fatalf("exit status %d:\n%s\nwant 0 and hello-x64.pdb", status, text)
 			}
 			t.Log(text)
 			delete(files, "notes.txt")
@@ -62,10 +62,10 @@ func TestSentryCLI(t *testing.T) {
 			// A rerun sends nothing.
 			puts := s.puts
 			if text, status = upload("good", "--wait"); status != 0 || !strings.Contains(text, "Nothing to upload") {
-				t.Errorf("rerun: exit status %d:\n%s", status, text)
+				t.Errorf("rerun: exit status %d:\n%s\nwant 0 and nothing to upload", status, text)
 			}
 			if s.puts != puts || len(s.transactions()) != 1 {
-				t.Errorf("the rerun stored %d files; transactions %q", s.puts-puts, s.transactions())
+				t.Errorf("the rerun stored %d files, want none; transactions %q, want one", s.puts-puts, s.transactions())
 			}
 			// One file is refused: the run fails, and says why.
 			for token, want := range map[string]string{"bad": "invalid credentials", "reader": "reader may not write"} {
@@ -85,7 +85,7 @@ func TestSentryCLI(t *testing.T) {
 			}
 			symtest.Put(t, out, "big.sym", big)
 			if text, status := upload("good"); status != 0 {
-				t.Errorf("a file of three chunks: exit status %d:\n%s", status, text)
+				t.Errorf("a file of three chunks: exit status %d:\n%s\nwant 0", status, text)
 			}
 			if list := s.transactions(); len(list) != 2 || !strings.Contains(list[1], "big.sym") || !strings.Contains(list[1], "libprog.so") {
 				t.Errorf("transactions %q; want a second with all files", list)
@@ -95,7 +95,7 @@ func TestSentryCLI(t *testing.T) {
 				t.Errorf("upload-proguard: exit status %d, transactions %q; want 0 and a third:\n%s", status, s.transactions(), text)
 			}
 			if n := s.h.spooled.Load(); n != 0 {
-				t.Errorf("%d bytes of chunks are left", n)
+				t.Errorf("%d bytes of chunks are left, want none", n)
 			}
 		})
 	}

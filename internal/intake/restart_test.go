@@ -20,7 +20,7 @@ func (s *server) wantNoState(t *testing.T, patterns ...string) {
 	t.Helper()
 	for _, pattern := range patterns {
 		if list := filesOf(s.h, pattern); len(list) > 0 {
-			t.Errorf("files are left: %q", list)
+			t.Errorf("files are left: %q, want none", list)
 		}
 	}
 }
@@ -76,11 +76,11 @@ func TestSentryRestart(t *testing.T) {
 			}
 			s.wantTransactions(t, "Game: hello.exe", "Game: hello.exe, hello.pdb, tiny.pdb")
 			if n := s.open(); n != 0 {
-				t.Errorf("%d stages are open", n)
+				t.Errorf("%d stages are open, want none", n)
 			}
 			s.wantNoState(t, runPattern)
 			if n := s.h.spooled.Load(); n != 0 {
-				t.Errorf("%d bytes are left", n)
+				t.Errorf("%d bytes are left, want none", n)
 			}
 		})
 	}
@@ -129,7 +129,7 @@ func TestSentryLeft(t *testing.T) {
 	clock.Add(int64(runIdle) + int64(10*time.Minute))
 	s.h.Expire()
 	if n := s.open(); n != 0 {
-		t.Errorf("%d stages are open after their time", n)
+		t.Errorf("%d stages are open after their time, want none", n)
 	}
 	s.wantNoState(t, runPattern)
 }
@@ -202,7 +202,7 @@ func TestTeckenRestart(t *testing.T) {
 			s.h.Expire()
 			put(0, []byte(symText), 404, "no such upload")
 			if n := s.open(); n != 0 {
-				t.Errorf("%d stages are open after their time", n)
+				t.Errorf("%d stages are open after their time, want none", n)
 			}
 			s.wantNoState(t, teckenPattern)
 		})

@@ -102,7 +102,7 @@ func (s *server) assemble(t *testing.T, body string, header ...string) map[strin
 	status, text, _ := s.do(t, http.MethodPost, assemblePath, strings.NewReader(body), header...)
 	var out map[string]assembled
 	if err := json.Unmarshal([]byte(text), &out); err != nil || status != http.StatusOK {
-		t.Fatalf("assemble: status %d, %s (%v)", status, text, err)
+		t.Fatalf("assemble: status %d, %s (%v); want 200", status, text, err)
 	}
 	return out
 }
@@ -116,7 +116,7 @@ func TestSentryRun(t *testing.T) {
 		t.Fatal(err)
 	}
 	if options["url"] != s.URL+optionsPath || options["maxFileSize"] != float64(s.limit.Load()) || options["chunkSize"] != float64(8<<20) {
-		t.Errorf("options: %v", options)
+		t.Errorf("options: %v; want this server's URL, its limit and chunks of 8 MiB", options)
 	}
 	ask := files.request(t, slices.Sorted(maps.Keys(files))...)
 	out := s.assemble(t, ask)
@@ -144,10 +144,10 @@ func TestSentryRun(t *testing.T) {
 	}
 	s.wantTransactions(t, "Game: hello.exe, hello.pdb")
 	if n := s.h.spooled.Load(); n != 0 {
-		t.Errorf("%d bytes of chunks are left", n)
+		t.Errorf("%d bytes of chunks are left, want none", n)
 	}
 	if n := len(s.h.sentry.runs); n != 0 {
-		t.Errorf("%d runs are left", n)
+		t.Errorf("%d runs are left, want none", n)
 	}
 	// A rerun sends nothing and makes no second transaction.
 	puts := s.puts
@@ -158,7 +158,7 @@ func TestSentryRun(t *testing.T) {
 		}
 	}
 	if s.puts != puts {
-		t.Errorf("the rerun stored %d files", s.puts-puts)
+		t.Errorf("the rerun stored %d files, want none", s.puts-puts)
 	}
 	s.wantTransactions(t, "Game: hello.exe, hello.pdb")
 	// A run with one more file has all of them in its transaction, also those

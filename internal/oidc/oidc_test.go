@@ -103,7 +103,7 @@ func TestVerify(t *testing.T) {
 			t.Errorf("%s: %v (-want +got):\n%s", tt.name, err, d)
 		}
 		if again, err := v.Verify(t.Context(), tt.token); err != nil || again.Origin != got.Origin || got.Origin == [32]byte{} {
-			t.Errorf("%s: the same token has the origins %x and %x (%v)", tt.name, got.Origin, again.Origin, err)
+			t.Errorf("%s: the same token has the origins %x and %x (%v); want one, not zero", tt.name, got.Origin, again.Origin, err)
 		}
 	}
 	// A token without an id is the same whatever its signature is.
@@ -491,7 +491,7 @@ func FuzzVerify(f *testing.F) {
 			t.Errorf("%s: %v, want a refusal", claims, err)
 		}
 		if err == nil && (g.Name == "" || len(g.Name) > maxName || g.Origin == [32]byte{}) {
-			t.Errorf("%s grants %+v", claims, g)
+			t.Errorf("%s grants %+v, want a name of at most %d bytes and an origin", claims, g, maxName)
 		}
 	})
 }
@@ -504,15 +504,15 @@ func FuzzKeys(f *testing.F) {
 	f.Fuzz(func(t *testing.T, b []byte) {
 		keys, err := parseKeys(b)
 		if err == nil && (len(keys) == 0 || len(keys) > maxKeys) {
-			t.Errorf("%d keys", len(keys))
+			t.Errorf("%d keys, want 1 to %d", len(keys), maxKeys)
 		}
 		for id, k := range keys {
 			if p, ok := k.(*rsa.PublicKey); ok && p.N.BitLen() < minRSA || id == "" {
-				t.Errorf("a weak key %q", id)
+				t.Errorf("key %q has less than %d bits or no id", id, minRSA)
 			}
 		}
 		if where, err := parseDiscovery(b, "https://a"); err == nil && !strings.HasPrefix(where, "https://") {
-			t.Errorf("keys at %q", where)
+			t.Errorf("keys at %q, want https", where)
 		}
 	})
 }

@@ -86,7 +86,7 @@ func TestFaults(t *testing.T) {
 		_ = c.SetReadDeadline(time.Now().Add(long))
 		b := make([]byte, len(name))
 		if _, err := io.ReadFull(c, b); err != nil || string(b) != name {
-			t.Errorf("%s: %q arrives afterwards, %v", name, b, err)
+			t.Errorf("%s: %q arrives afterwards, %v, want its own name", name, b, err)
 		}
 	}
 	p.Set(Fault{Delay: 50 * time.Millisecond})
@@ -101,7 +101,7 @@ func TestFaults(t *testing.T) {
 	}
 	p.Set(Fault{CutAfter: 3})
 	if got, err := say(t, c, "cut off", long); len(got) > 3 || err == nil {
-		t.Errorf("cut after 3 bytes: %q, %v", got, err)
+		t.Errorf("cut after 3 bytes: %q, %v; want at most 3 bytes and an error", got, err)
 	}
 	p.Set(Fault{Refuse: true})
 	refused(t, p)
@@ -114,7 +114,7 @@ func TestFaults(t *testing.T) {
 		t.Errorf("Cut: %d connections, want 1", n)
 	}
 	if got, err := say(t, c, "cut", long); got != "" || err == nil {
-		t.Errorf("after Cut: %q, %v", got, err)
+		t.Errorf("after Cut: %q, %v; want nothing and an error", got, err)
 	}
 }
 

@@ -250,7 +250,7 @@ func TestOwnPagesGuarded(t *testing.T) {
 		t.Errorf("metadata for ours: %s, want %q in the body", r.body, `"results":[]`)
 	}
 	if r := ask(g.s, "GET", metadata, bearer(g.theirs)); !strings.Contains(r.body, string(g.theirsELF.obj.BuildID)) {
-		t.Errorf("metadata for theirs: %s", r.body)
+		t.Errorf("metadata for theirs: %s, want the build-id", r.body)
 	}
 	for _, c := range []struct {
 		token     string
@@ -272,7 +272,7 @@ func TestPathTokenPages(t *testing.T) {
 	below := "/t/" + g.ours
 	r := ask(g.s, "GET", below+"/")
 	if r.status != 200 || !strings.Contains(r.body, "http://localhost/t/TOKEN") || strings.Contains(r.body, g.ours) {
-		t.Errorf("the start text: %d\n%s", r.status, r.body)
+		t.Errorf("the start text: %d\n%s\nwant 200, TOKEN in place of the token, and the token nowhere", r.status, r.body)
 	}
 	r = ask(g.s, "GET", below+"/symbols/")
 	if !strings.Contains(r.body, "http://localhost/t/TOKEN/symbols\n") || strings.Contains(r.body, g.ours) {
@@ -365,7 +365,7 @@ func TestAnswersAreNotShared(t *testing.T) {
 				t.Errorf("%s: %d, want %d", auth.Redact(q.path), r.status, q.want)
 			}
 			if r.status == 200 && !strings.HasPrefix(r.header.Get("Cache-Control"), "private") {
-				t.Errorf("others may keep it: %q", r.header.Get("Cache-Control"))
+				t.Errorf("a file for some clients has Cache-Control %q, want private", r.header.Get("Cache-Control"))
 			}
 		}
 	}
@@ -690,7 +690,7 @@ func TestTLS(t *testing.T) {
 			body, err := io.ReadAll(resp.Body)
 			_ = resp.Body.Close()
 			if err != nil || !bytes.Equal(body, big.body) {
-				t.Errorf("%d bytes, %v", len(body), err)
+				t.Errorf("%d bytes, %v; want %d", len(body), err, len(big.body))
 			}
 			if want := map[bool]int{false: 1, true: 2}[h2]; resp.ProtoMajor != want {
 				t.Errorf("HTTP/%d, want %d", resp.ProtoMajor, want)

@@ -186,7 +186,7 @@ func TestClientAddr(t *testing.T) {
 func TestParseNetworks(t *testing.T) {
 	got, err := ParseNetworks([]string{"10.0.0.5", "10.1.2.3/16", "::1", "2001:db8::/32"})
 	if err != nil || fmt.Sprint(got) != "[10.0.0.5/32 10.1.0.0/16 ::1/128 2001:db8::/32]" {
-		t.Errorf("networks %v, %v", got, err)
+		t.Errorf("networks %v, %v; want four", got, err)
 	}
 	for _, bad := range []string{"", "localhost", "10.0.0.0/33", "1.2.3"} {
 		if _, err := ParseNetworks([]string{bad}); err == nil {
@@ -275,7 +275,7 @@ func TestDistantClient(t *testing.T) {
 	download := func(addr string) time.Duration {
 		c, start := dial(t, addr), time.Now()
 		if r := c.do("GET", path); r.status != http.StatusOK || r.body != string(big.body) {
-			t.Fatalf("GET %s: status %d, %d bytes", path, r.status, len(r.body))
+			t.Fatalf("GET %s: status %d, %d bytes; want 200 and %d bytes", path, r.status, len(r.body), len(big.body))
 		}
 		return time.Since(start)
 	}

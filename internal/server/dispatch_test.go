@@ -53,19 +53,19 @@ func TestOwnPaths(t *testing.T) {
 		for _, method := range []string{"GET", "HEAD"} {
 			r := c.do(method, tt.path)
 			if r.status != tt.status || r.header.Get("Content-Type") != tt.ctype || r.header.Get("Content-Length") != itoa(int64(len(tt.body))) {
-				t.Errorf("%s %s: status %d, type %q, length %q", method, tt.path, r.status, r.header.Get("Content-Type"), r.header.Get("Content-Length"))
+				t.Errorf("%s %s: status %d, type %q, length %q; want %d, %q and %d", method, tt.path, r.status, r.header.Get("Content-Type"), r.header.Get("Content-Length"), tt.status, tt.ctype, len(tt.body))
 			}
 			if method == "GET" && r.body != tt.body {
 				t.Errorf("GET %s: body %q, want %q", tt.path, r.body, tt.body)
 			}
 			if r.header.Get("Access-Control-Allow-Origin") != "" && builtIn[strings.Trim(tt.path, "/")] {
-				t.Errorf("%s may be read from other sites", tt.path)
+				t.Errorf("%s may be read from other sites, want this server's page kept from them", tt.path)
 			}
 		}
 	}
 	for _, p := range []string{"/index2.txt", "/symbols/index2.txt", "/corp/symbols/index2.txt", "/CORP/Symbols/index2.txt"} {
 		if r := ask(two, "GET", p); r.status != 200 || r.body != "" || r.header.Get("Content-Type") != text {
-			t.Errorf("%s with two tiers: %d %q", p, r.status, r.body)
+			t.Errorf("%s with two tiers: %d %q; want 200, plain text and no body", p, r.status, r.body)
 		}
 	}
 	if r := ask(two, "GET", "/corp/symbols"+w.pdb.path(t, layout.SymStore)); r.status != 200 {
@@ -125,7 +125,7 @@ func TestMethods(t *testing.T) {
 	}
 	for _, p := range []string{"/metadata", "/", "/metrics", "*"} {
 		if r := c.do("OPTIONS", p); r.status != 204 || r.header.Get("Access-Control-Allow-Origin") != "" {
-			t.Errorf("OPTIONS %s: %d %v", p, r.status, r.header)
+			t.Errorf("OPTIONS %s: %d %v; want 204 without CORS headers", p, r.status, r.header)
 		}
 	}
 }
@@ -172,7 +172,7 @@ func TestHostileRequests(t *testing.T) {
 		if r := dial(t, addr).do("GET", tt.target); r.status != tt.status {
 			t.Errorf("GET %.60s: %d, want %d", tt.target, r.status, tt.status)
 		} else if strings.Contains(r.header.Get("Content-Type"), "html") || r.header.Get("Location") != "" {
-			t.Errorf("GET %.60s: %v", tt.target, r.header)
+			t.Errorf("GET %.60s: %v; want neither HTML nor a redirect", tt.target, r.header)
 		}
 	}
 	// As much as is read, and no byte more, or the system would drop the answer.
@@ -201,7 +201,7 @@ func TestHosts(t *testing.T) {
 		for range 3 {
 			c.send("GET " + path + " HTTP/1.1\r\nHost: " + host + "\r\n\r\n")
 			if r := c.reply("GET"); r.status == 200 != ok || !ok && r.status != 404 {
-				t.Errorf("Host: %s: %d", host, r.status)
+				t.Errorf("Host: %s: %d, want 200 for known hosts and else 404", host, r.status)
 			}
 		}
 	}
@@ -220,7 +220,7 @@ func TestHosts(t *testing.T) {
 		for _, host := range []string{"localhost", "evil.example"} {
 			c.send("GET " + path + " HTTP/1.1\r\nHost: " + host + "\r\n\r\n")
 			if r := c.reply("GET"); (r.status == 200) != (host == "localhost") {
-				t.Errorf("round %d, Host: %s: %d", i, host, r.status)
+				t.Errorf("round %d, Host: %s: %d, want 200 for localhost alone", i, host, r.status)
 			}
 		}
 	}
@@ -241,7 +241,7 @@ func TestDebuginfodHeaders(t *testing.T) {
 		r := ask(newServer(t, Config{Depot: w.d, Paths: tt.paths}), "GET", tt.request)
 		if r.status != 200 || r.header.Get("X-DEBUGINFOD-FILE") != tt.file || r.header.Get("X-DEBUGINFOD-ARCHIVE") != tt.archive ||
 			r.header.Get("X-DEBUGINFOD-SIZE") != itoa(int64(len(r.body))) || r.header.Get("Last-Modified") == "" {
-			t.Errorf("paths %q, %s: %d %v", tt.paths, tt.request, r.status, r.header)
+			t.Errorf("paths %q, %s: %d %v; want 200 with the path, the size and the time of the file", tt.paths, tt.request, r.status, r.header)
 		}
 	}
 	if base(`C:\build\x\app.exe`) != "app.exe" {
@@ -297,12 +297,12 @@ func TestMetadata(t *testing.T) {
 	for i := range len(all.Results) {
 		_, a := get("key=glob&value=/home/someone/build/prog*&limit=1&offset=" + itoa(int64(i)))
 		if len(a.Results) != 1 || a.Complete != (i == len(all.Results)-1) {
-			t.Errorf("page %d: %+v", i, a)
+			t.Errorf("page %d: %+v, want one result, and complete only on the last page", i, a)
 		}
 		paged = append(paged, a.Results...)
 	}
 	if len(all.Results) < 2 || !slices.Equal(paged, all.Results) {
-		t.Errorf("pages %v, all %v", paged, all.Results)
+		t.Errorf("pages %v, want at least two that together are all %v", paged, all.Results)
 	}
 	for _, q := range []string{"", "key=file", "value=x", "key=source&value=x"} {
 		if r := ask(w.s, "GET", "/metadata?"+q); r.status != 404 || !strings.Contains(r.body, "glob") {
@@ -355,7 +355,7 @@ func TestMetadataLimits(t *testing.T) {
 				case r.status == 200 && strings.Contains(r.body, `"complete":false`):
 					complete++
 				case r.status != 503:
-					t.Errorf("status %d, body %q", r.status, r.body)
+					t.Errorf("status %d, body %q; want 503", r.status, r.body)
 				}
 			}
 			if d := time.Since(start); complete < maxSearches || d > 2*metadataTime {
@@ -386,7 +386,7 @@ func TestLastModified(t *testing.T) {
 	undated := add(t, d, depot.Source{Path: "undated.sym"}, sym(bigID, "undated.pdb", "", 900))
 	s := newServer(t, Config{Depot: d})
 	if got := ask(s, "GET", dated.path(t, layout.BreakpadTree)).header.Get("Last-Modified"); got != own.Format(http.TimeFormat) {
-		t.Errorf("Last-Modified of a file of %v is %q", own, got)
+		t.Errorf("Last-Modified of a file of %v is %q, want that time", own, got)
 	}
 	got, err := http.ParseTime(ask(s, "GET", undated.path(t, layout.BreakpadTree)).header.Get("Last-Modified"))
 	if err != nil || time.Since(got).Abs() > time.Hour {
@@ -409,7 +409,7 @@ func TestFailures(t *testing.T) {
 				t.Errorf(`got error %v, %d, %q; want %v, one without "disk", r.header.Get("Cache-Control") "no-cache"`, err, r.status, r.body, want)
 			}
 			if got := r.header.Get("Retry-After"); (got != "") != (want == 503) {
-				t.Errorf("%v: status %d with Retry-After %q", err, r.status, got)
+				t.Errorf("%v: status %d with Retry-After %q; want one with 503 alone", err, r.status, got)
 			}
 		}
 	}

@@ -96,7 +96,7 @@ func TestFromMemory(t *testing.T) {
 	for range 5 {
 		for _, c := range []*rawClient{c, other} {
 			if r := c.do("GET", path); r.status != 200 || r.body != string(tx.body) {
-				t.Fatalf("after add: %d", r.status)
+				t.Fatalf("after add: %d, want 200 and the added file", r.status)
 			}
 		}
 	}
@@ -105,7 +105,7 @@ func TestFromMemory(t *testing.T) {
 		c.do("GET", path)
 	}
 	if got := n.opened.Load(); got != before {
-		t.Errorf("%d more lookups of one kept answer", got-before)
+		t.Errorf("%d more lookups of one kept answer, want none", got-before)
 	}
 	if _, err := d.Retention.Remove(t.Context(), 1, ""); err != nil {
 		t.Fatal(err)
@@ -202,7 +202,7 @@ func TestNoSmuggling(t *testing.T) {
 		_ = c.conn.(*net.TCPConn).CloseWrite()
 		all, _ := io.ReadAll(c.r)
 		if i != 6 && bytes.Contains(all, w.small.body) { // in 6 it is a request of its own
-			t.Errorf("case %d: the inner request was answered:\n%.600s", i, all)
+			t.Errorf("case %d: the inner request was answered, want it taken for a body:\n%.600s", i, all)
 		}
 	}
 }
@@ -231,7 +231,7 @@ func TestParallelMemory(t *testing.T) {
 					n %= 4 // some are asked for more often
 				}
 				if r := c.do("GET", paths[n]); r.status != 200 || r.body != string(files[n].body) {
-					t.Errorf("%s: %d, %d bytes", paths[n], r.status, len(r.body))
+					t.Errorf("%s: %d, %d bytes; want 200 and the file", paths[n], r.status, len(r.body))
 					return
 				}
 			}
@@ -241,7 +241,7 @@ func TestParallelMemory(t *testing.T) {
 	s.hot.mu.Lock()
 	defer s.hot.mu.Unlock()
 	if s.hot.size > s.hot.limit || len(s.hot.ring) != len(s.hot.table) || len(s.hot.table) == 0 {
-		t.Errorf("%d bytes of %d kept, %d keys, %d answers", s.hot.size, s.hot.limit, len(s.hot.ring), len(s.hot.table))
+		t.Errorf("%d bytes kept, want at most %d; %d keys for %d answers, want as many", s.hot.size, s.hot.limit, len(s.hot.ring), len(s.hot.table))
 	}
 }
 

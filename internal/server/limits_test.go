@@ -63,7 +63,7 @@ func TestTooManyLookups(t *testing.T) {
 		}
 		r := <-results
 		if waited := time.Since(start); r.status != 503 || r.header.Get("Retry-After") != "5" || waited != 20*time.Second {
-			t.Errorf("status %d, Retry-After %q after %v", r.status, r.header.Get("Retry-After"), waited)
+			t.Errorf("status %d, Retry-After %q after %v; want 503, 5 and 20 s", r.status, r.header.Get("Retry-After"), waited)
 		}
 		go func() { results <- ask(s, "GET", gonePath) }()
 		time.Sleep(10 * time.Second)
@@ -113,7 +113,7 @@ func TestTooManyConnections(t *testing.T) {
 		start := time.Now()
 		ask(third, "a.pdb")
 		if got := read(third); !strings.HasPrefix(got, "HTTP/1.1 503 ") || !strings.Contains(got, "Retry-After: 5\r\n") || time.Since(start) != 20*time.Second {
-			t.Errorf("after %v: %q", time.Since(start), got)
+			t.Errorf("after %v: %q; want 503 with Retry-After 5 after 20 s", time.Since(start), got)
 		}
 		fourth := ln.dial()
 		ask(fourth, "a.pdb")
@@ -213,10 +213,10 @@ func TestStalledDownload(t *testing.T) {
 				}
 			}
 			if steady && (total < len(big.body) || time.Since(start) < 2*time.Minute) {
-				t.Errorf("steady: %d of %d bytes in %v", total, len(big.body), time.Since(start))
+				t.Errorf("steady: %d of %d bytes in %v; want all, in more than 2 minutes", total, len(big.body), time.Since(start))
 			}
 			if !steady && total > 1<<20 {
-				t.Errorf("stalled: %d bytes", total)
+				t.Errorf("stalled: %d bytes; want at most 1 MiB", total)
 			}
 		}
 		cancel()
@@ -265,7 +265,7 @@ func TestShutdown(t *testing.T) {
 	}
 	b, err := io.ReadAll(r.Body)
 	if err != nil || !bytes.Equal(b, w.big.body) {
-		t.Errorf("%d of %d bytes, %v", len(b), len(w.big.body), err)
+		t.Errorf("%d of %d bytes, %v; want all", len(b), len(w.big.body), err)
 	}
 	if err := <-done; err != nil {
 		t.Errorf("Serve: %v", err)
@@ -289,7 +289,7 @@ func TestShutdownGrace(t *testing.T) {
 		start := time.Now()
 		cancel()
 		if err := <-done; err == nil || time.Since(start) > 6*time.Second {
-			t.Errorf("%v after %v", err, time.Since(start))
+			t.Errorf("%v after %v; want an error within 6 s", err, time.Since(start))
 		}
 		_ = c.Close()
 	})
@@ -301,7 +301,7 @@ func TestListening(t *testing.T) {
 		for addr, local := range map[string]bool{"127.0.0.1:0": true, "localhost:8080": true, "[::1]:80": true, "127.1.2.3:1": true,
 			":8080": false, "0.0.0.0:80": false, "[::]:80": false, "10.1.2.3:80": false, "symbols.example.com:80": false} {
 			if err := s.CheckListen(addr); (err == nil) != (local || public) {
-				t.Errorf("public %v, %s: %v", public, addr, err)
+				t.Errorf("public %v, %s: %v; want success exactly for local or public servers", public, addr, err)
 			} else if err != nil && !strings.Contains(err.Error(), "--public") {
 				t.Errorf("%s: %v does not name the flag", addr, err)
 			}
@@ -363,12 +363,12 @@ func TestAccessLog(t *testing.T) {
 	}
 	lines := strings.Split(strings.TrimSpace(out.String()), "\n")
 	if len(lines) < 7 {
-		t.Fatalf("%d records:\n%s", len(lines), out.String())
+		t.Fatalf("%d records:\n%s; want at least 7", len(lines), out.String())
 	}
 	for i, want := range []string{`"method":"GET","path":"` + path + `","status":200,"bytes":3000,`, "", "", `"method":"HEAD","path":"` + path + `","status":200,"bytes":0,`,
 		`"status":404,"bytes":10,`, `yyy…","status":404`, `"path":"/healthz"`} {
 		if !strings.Contains(lines[i], want) || !strings.Contains(lines[i], `"remote":"127.0.0.1:`) || len(lines[i]) > 1200 {
-			t.Errorf("record %d is %s", i, lines[i])
+			t.Errorf("record %d is %s; want %s and the client's address in at most 1200 bytes", i, lines[i], want)
 		}
 	}
 	if !strings.Contains(lines[1], `"protocol":"breakpad","result":"hit"`) || !strings.Contains(lines[4], `"result":"miss"`) {

@@ -54,7 +54,7 @@ func TestOrigins(t *testing.T) {
 					r.header.Get("Access-Control-Allow-Origin"), tt.status, tt.allow)
 			}
 			if vary := strings.Contains(r.header.Get("Vary"), "Origin"); r.status != 403 && vary != (tt.s != w.s && tt.target != "/" && !strings.HasPrefix(tt.target, "/m") && !strings.HasPrefix(tt.target, "/-")) {
-				t.Errorf("%s: GET %s: Vary is %q", tt.name, tt.target, r.header.Get("Vary"))
+				t.Errorf("%s: GET %s: Vary is %q, want Origin exactly where the answer depends on it", tt.name, tt.target, r.header.Get("Vary"))
 			}
 		}
 		r := ask(tt.s, "OPTIONS", tt.target, append(tt.headers, "Access-Control-Request-Method: GET")...)
@@ -62,7 +62,7 @@ func TestOrigins(t *testing.T) {
 			t.Errorf("%s: OPTIONS %s: status %d, allowed origin %q, want %q", tt.name, tt.target, r.status, got, tt.allow)
 		}
 		if got := r.header.Get("Access-Control-Allow-Methods"); (got == "GET, HEAD") != (tt.allow != "") {
-			t.Errorf("%s: OPTIONS %s: allowed methods %q", tt.name, tt.target, got)
+			t.Errorf("%s: OPTIONS %s: allowed methods %q, want GET and HEAD exactly for allowed origins", tt.name, tt.target, got)
 		}
 	}
 	for _, bad := range []string{"", "profiler.example", "https://", "https://a/b", "https://u@a", "https://a?b", "**"} {

@@ -38,7 +38,7 @@ func TestPage(t *testing.T) {
 	}
 	for _, no := range []string{"<script", "javascript:", " style=", " onclick", "//fonts", "https://"} {
 		if strings.Contains(r.body, no) {
-			t.Errorf("the page has %q", no)
+			t.Errorf("the page has %q, want it nowhere", no)
 		}
 	}
 	style := regexp.MustCompile(`(?s)<style>(.*)</style>`).FindStringSubmatch(r.body)
@@ -52,7 +52,7 @@ func TestPage(t *testing.T) {
 	}
 	head := ask(w.s, "HEAD", "/", browser)
 	if head.status != 200 || head.header.Get("Content-Length") != itoa(int64(len(r.body))) || head.body != "" {
-		t.Errorf("HEAD: %d, length %s of %d", head.status, head.header.Get("Content-Length"), len(r.body))
+		t.Errorf("HEAD: status %d, length %s, want 200 and %d without a body", head.status, head.header.Get("Content-Length"), len(r.body))
 	}
 	https := ask(w.s, "GET", "/symbols", browser, "X-Forwarded-Proto: https")
 	if !strings.Contains(https.body, "https://localhost/symbols") || !strings.Contains(https.body, `action="/symbols/"`) {

@@ -205,10 +205,10 @@ func TestOldClientIsReset(t *testing.T) {
 			}()
 			rest, err := io.ReadAll(c)
 			if err == nil && (proto == "HTTP/1.0" || bytes.HasSuffix(rest, []byte("0\r\n\r\n"))) {
-				t.Errorf("%s, sized %v: a clean end after %d bytes", proto, sized, len(rest))
+				t.Errorf("%s, sized %v: a clean end after %d bytes, want a broken end", proto, sized, len(rest))
 			}
 			if len(rest) > 400<<10+8192 {
-				t.Errorf("%s: %d bytes", proto, len(rest))
+				t.Errorf("%s: %d bytes, want at most 400 KiB and headers", proto, len(rest))
 			}
 		}
 	}

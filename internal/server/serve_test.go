@@ -101,10 +101,10 @@ func TestProtocols(t *testing.T) {
 				}
 			}
 			if tag := want.header.Get("ETag"); len(tag) < 10 || tag[0] != '"' {
-				t.Errorf("%s: ETag %q", tt.path, tag)
+				t.Errorf("%s: ETag %q, want a strong one", tt.path, tag)
 			}
 		} else if cc := want.header.Get("Cache-Control"); cc != "no-cache" && (cc != "no-store" || !strings.HasPrefix(tt.path, "/v3.1.0/")) {
-			t.Errorf("%s: Cache-Control %q", tt.path, cc)
+			t.Errorf("%s: Cache-Control %q, want no-cache, or no-store for SymCache files", tt.path, cc)
 		}
 		for i := range 4 {
 			same(t, tt.path+" over a connection, time "+itoa(int64(i)), c.do("GET", tt.path), want)
@@ -119,10 +119,10 @@ func TestSection(t *testing.T) {
 	w := newWorld(t, Config{})
 	r := ask(w.s, "GET", "/buildid/"+string(w.elf.obj.BuildID)+"/section/.text")
 	if r.status != 200 || len(r.body) == 0 || !strings.Contains(string(w.elf.body), r.body) {
-		t.Fatalf("status %d, %d bytes", r.status, len(r.body))
+		t.Fatalf("status %d, %d bytes; want 200 and a part of the file", r.status, len(r.body))
 	}
 	if got := r.header.Get("X-DEBUGINFOD-SIZE"); got != itoa(int64(len(r.body))) || got != r.header.Get("Content-Length") {
-		t.Errorf("size %q of %d", got, len(r.body))
+		t.Errorf("X-DEBUGINFOD-SIZE %q, want the %d of the body", got, len(r.body))
 	}
 	whole := ask(w.s, "GET", "/buildid/"+string(w.elf.obj.BuildID)+"/executable")
 	if r.header.Get("ETag") == whole.header.Get("ETag") {
@@ -130,7 +130,7 @@ func TestSection(t *testing.T) {
 	}
 	part := ask(w.s, "GET", "/buildid/"+string(w.elf.obj.BuildID)+"/section/.text", "Range: bytes=1-3")
 	if part.status != 206 || part.body != r.body[1:4] {
-		t.Errorf("range of a section: %d %q", part.status, part.body)
+		t.Errorf("range of a section: %d %q; want 206 and 3 bytes", part.status, part.body)
 	}
 }
 
@@ -249,7 +249,7 @@ func TestConditional(t *testing.T) {
 			t.Errorf("%s: status %d, want %d", tt.headers, r.status, tt.status)
 		}
 		if r.status == 304 && (r.body != "" || r.header.Get("ETag") != tag || r.header.Get("Cache-Control") == "") {
-			t.Errorf("%s: 304 with %d bytes and headers %v", tt.headers, len(r.body), r.header)
+			t.Errorf("%s: 304 with %d bytes and headers %v; want no body, the same ETag and a Cache-Control", tt.headers, len(r.body), r.header)
 		}
 		if r.status == 412 && r.header.Get("Cache-Control") != "no-cache" {
 			t.Errorf("%s: status 412 with headers %v, want Cache-Control: no-cache", tt.headers, r.header)
@@ -277,7 +277,7 @@ func TestEncodings(t *testing.T) {
 		}
 	}
 	if r.header.Get("Content-Encoding") != "zstd" || r.header.Get("Content-Length") != itoa(int64(len(r.body))) || len(r.body) >= len(plain.body) {
-		t.Errorf("coding %q, length %q, %d bytes", r.header.Get("Content-Encoding"), r.header.Get("Content-Length"), len(r.body))
+		t.Errorf("coding %q, length %q, %d bytes; want zstd, smaller than the %d plain bytes", r.header.Get("Content-Encoding"), r.header.Get("Content-Length"), len(r.body), len(plain.body))
 	}
 	if r.header.Get("ETag") == plain.header.Get("ETag") {
 		t.Error("the variant has the tag of the plain bytes")
@@ -288,7 +288,7 @@ func TestEncodings(t *testing.T) {
 	}
 	defer dec.Close()
 	if b, err := io.ReadAll(dec); err != nil || string(b) != plain.body {
-		t.Errorf("it decodes to %d bytes, %v", len(b), err)
+		t.Errorf("it decodes to %d bytes, %v, want the plain bytes", len(b), err)
 	}
 	head := r
 	head.body = ""
@@ -297,7 +297,7 @@ func TestEncodings(t *testing.T) {
 		"Accept-Encoding: zstd;q=0.1, identity;q=0.9", "X-None: x", "Accept-Encoding: zstd|Range: bytes=0-2"} {
 		r := c.do("GET", path, strings.Split(accept, "|")...)
 		if r.header.Get("Content-Encoding") != "" || r.header.Get("ETag") != plain.header.Get("ETag") || r.status == 200 && r.body != plain.body {
-			t.Errorf("%s: got coding %q", accept, r.header.Get("Content-Encoding"))
+			t.Errorf("%s: got coding %q, want the plain file", accept, r.header.Get("Content-Encoding"))
 		}
 	}
 	if r := c.do("GET", path, "Accept-Encoding: zstd", "If-None-Match: "+r.header.Get("ETag")); r.status != 304 {
@@ -350,7 +350,7 @@ func TestMSFZ(t *testing.T) {
 	for accept, want := range map[string]bool{"application/msfz0": true, "*/*, Application/MSFZ0;q=1": true, "application/msfz0;q=0": false, "*/*": false} {
 		ask(s, "GET", "/a.pdb/000000000000000000000000000000001/a.pdb", "Accept: "+accept)
 		if (got != 0) != want {
-			t.Errorf("Accept: %s: %v", accept, got)
+			t.Errorf("Accept: %s: %v, want accepted: %v", accept, got, want)
 		}
 	}
 	w := newWorld(t, Config{})
@@ -403,7 +403,7 @@ func TestKernelCopies(t *testing.T) {
 		}
 		w.s.ServeHTTP(k, r)
 		if k.files == 0 || itoa(int64(k.Body.Len())) != k.Header().Get("Content-Length") {
-			t.Errorf("%v: %d files, %d bytes", headers, k.files, k.Body.Len())
+			t.Errorf("%v: %d files, %d bytes; want one sendfile and all bytes", headers, k.files, k.Body.Len())
 		}
 	}
 }

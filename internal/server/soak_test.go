@@ -235,7 +235,7 @@ func (k *soak) get(ctx context.Context, tr *http.Transport, i int, method, range
 		k.note("range of a wrong file")
 		return
 	default:
-		k.t.Errorf("status %d: %s", resp.StatusCode, got)
+		k.t.Errorf("status %d: %s, want one that this request can have", resp.StatusCode, got)
 		return
 	}
 	if !bytes.Equal(got, want) {
@@ -380,7 +380,7 @@ func TestSoak(t *testing.T) {
 	after := settle(t.Context(), most)
 	t.Logf("before: %v; after: %v; answers: %v", before, after, k.saw)
 	if after.goroutines > most.goroutines || after.files > most.files || after.heap > most.heap {
-		t.Errorf("grown from %v to %v", before, after)
+		t.Errorf("grown from %v to %v, want no growth", before, after)
 		if after.goroutines > most.goroutines {
 			buf := make([]byte, 1<<20)
 			t.Log(string(buf[:runtime.Stack(buf, true)]))

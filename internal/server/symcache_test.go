@@ -185,7 +185,7 @@ func TestSymCacheConditions(t *testing.T) {
 	got := ask(s, "GET", symCachePath)
 	tag := got.header.Get("ETag")
 	if got.body != string(body) || got.header.Get("Last-Modified") != "" || len(tag) < 10 {
-		t.Fatalf("%d bytes, %v", len(got.body), got.header)
+		t.Fatalf("%d bytes, %v; want the file with an ETag and without Last-Modified", len(got.body), got.header)
 	}
 	for _, tt := range []struct {
 		header []string
@@ -205,7 +205,7 @@ func TestSymCacheConditions(t *testing.T) {
 	} {
 		got := ask(s, "GET", symCachePath, tt.header...)
 		if got.status != tt.status || tt.length >= 0 && len(got.body) != tt.length {
-			t.Errorf("%q: %d with %d bytes", tt.header, got.status, len(got.body))
+			t.Errorf("%q: %d with %d bytes; want %d with %d", tt.header, got.status, len(got.body), tt.status, tt.length)
 		}
 		if (got.status == 200 || got.status == 206) && got.header.Get("Content-Type") != "application/vnd.ms-symcache; version=3.1.0" {
 			t.Errorf("%q: headers %v, want the Content-Type of a SymCache file of version 3.1.0", tt.header, got.header)

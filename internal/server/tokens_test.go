@@ -82,7 +82,7 @@ func TestTokenAPI(t *testing.T) {
 	}
 	made := decoded[wire.TokenInfo](t, send("POST", path, admin, `{"name":"ci","scopes":["write"],"products":["ours"],"uploads":{"class":"nightly","version":"7"}}`), 201)
 	if !auth.IsToken(made.Token) || made.State != "valid" || made.Uploads == nil || made.Uploads.Class != "nightly" || !strings.HasPrefix(made.CreatedBy, "token:") {
-		t.Errorf("the new token is %+v", made)
+		t.Errorf("the new token is %+v, want a valid one for nightly uploads, made by a token", made)
 	}
 	if strings.Contains(g.log.String(), made.Token) {
 		t.Error("the log has the new token")
@@ -166,7 +166,7 @@ func TestExchangeAPI(t *testing.T) {
 	idToken := issuer.Sign(issuer.GitHub(audience, time.Now(), nil))
 	done := decoded[wire.Exchanged](t, askBody(g.s, "POST", wire.TokenPath, "", bearer(idToken)), 201)
 	if !auth.IsToken(done.Token) || time.Until(done.Expires) > time.Hour || !slices.Equal(done.Products, []string{"ours"}) {
-		t.Errorf("exchanged for %+v", done)
+		t.Errorf("exchanged for %+v, want a token of at most an hour for the product ours", done)
 	}
 	for what, header := range map[string]string{"again": bearer(idToken), "nothing": "X-Nothing: 1", "Basic": basic("x", done.Token), "a token of the server": bearer(done.Token), "nonsense": bearer("a.b.c")} {
 		r := askBody(g.s, "POST", wire.TokenPath, "", header)

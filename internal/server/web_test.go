@@ -110,7 +110,7 @@ func TestAPISlowBody(t *testing.T) {
 		c.send("POST /-/api/v1/push" + path + " HTTP/1.1\r\nHost: localhost\r\n" + bearer(g.writes) + "\r\nContent-Length: " + itoa(int64(len(text))) + "\r\n\r\n" + text)
 		r := c.reply("POST")
 		if r.status/100 != 2 {
-			t.Fatalf("POST %s: status %d, %s", path, r.status, r.body)
+			t.Fatalf("POST %s: status %d, %s; want 2xx", path, r.status, r.body)
 		}
 		return r.body
 	}

@@ -460,7 +460,7 @@ func TestRefusals(t *testing.T) {
 			t.Errorf("kind %d: status %d, %s, %v; want %d", kind, resp.StatusCode, body, err, want)
 		}
 		if got := resp.Header.Get("Retry-After"); (got != "") != (want == 429 || want == 503) {
-			t.Errorf("status %d with Retry-After %q", want, got)
+			t.Errorf("status %d with Retry-After %q, want one exactly with 429 and 503", want, got)
 		}
 	}
 	f.err = errors.New("/srv/depot/secret: disk")

@@ -34,7 +34,7 @@ func TestClaims(t *testing.T) {
 func TestNoWordIsAKey(t *testing.T) {
 	for _, w := range words {
 		if req, err := layout.Route([]string{"-", w, "-"}); err == nil {
-			t.Errorf("/-/%s/- is a symbol path: %+v", w, req)
+			t.Errorf("/-/%s/- is a symbol path, want it free for the API: %+v", w, req)
 		}
 	}
 	segs := []string{"-", "0102030405060708090A0B0C0D0E0F101", "-"}
@@ -56,10 +56,10 @@ func FuzzClaims(f *testing.F) {
 		}
 		claimed := Claims(segs)
 		if claimed && segs[0] != "-" {
-			t.Errorf("%q is claimed", segs)
+			t.Errorf("%q is claimed, want only paths below /-/", segs)
 		}
 		if _, err := layout.Route(segs); err == nil && claimed && len(segs) == 3 {
-			t.Errorf("%q is claimed, but a symbol path", segs)
+			t.Errorf("%q is claimed, want it left to the symbol files", segs)
 		}
 		var escaped strings.Builder
 		for _, s := range segs {
@@ -86,7 +86,7 @@ func FuzzPage(f *testing.F) {
 		q.Del("limit")
 		q.Set("cursor", cursor("tokens", q, last))
 		if _, after, err := readPage(q, "tokens"); err != nil || after != last {
-			t.Errorf("%q: the cursor behind %q is read as %q, %v", query, last, after, err)
+			t.Errorf("%q: the cursor after %q is read as %q, %v; want the same", query, last, after, err)
 		}
 		if _, _, err := readPage(q, "others"); last != "" && err == nil {
 			t.Errorf("%q: the cursor of another list is accepted", query)
