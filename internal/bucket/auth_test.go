@@ -77,7 +77,7 @@ func fails(t *testing.T, cfg bucket.Config, want error, secrets ...string) {
 		}
 		for _, s := range secrets {
 			if err != nil && strings.Contains(err.Error(), s) {
-				t.Errorf("a secret in %q", err)
+				t.Errorf("a secret in %q, want none", err)
 			}
 		}
 	}
@@ -205,7 +205,7 @@ func TestGCSCredentials(t *testing.T) {
 	var address string
 	address = serve(t, func(w http.ResponseWriter, r *http.Request) {
 		if err := checkAssertion(r.FormValue("assertion"), &key.PublicKey, address); err != nil || r.FormValue("grant_type") != "urn:ietf:params:oauth:grant-type:jwt-bearer" {
-			t.Errorf("assertion: %v", err)
+			t.Errorf("assertion: %v; want a signed one and the grant type jwt-bearer", err)
 			w.WriteHeader(http.StatusBadRequest)
 			return
 		}
@@ -368,7 +368,7 @@ func TestAzureCredentials(t *testing.T) {
 		cfg.Auth = "workload-identity"
 		works(t, cfg)
 		if got := cfg.Hosts(); len(got) != 2 || "http://"+got[1] != authority {
-			t.Errorf("hosts %q", got)
+			t.Errorf("hosts %q; want two, the second %s", got, authority)
 		}
 		fails(t, base(), fs.ErrPermission) // used for other endpoints only if auth is set
 		cfg = base()
@@ -401,7 +401,7 @@ func TestAzureCredentials(t *testing.T) {
 			}
 			_, _ = open(t, cfg, via).Head(t.Context(), "k")
 			if s, _ := sent.Load().(string); !strings.HasPrefix(s, want) || (want == "" && s != "") {
-				t.Errorf("%s: sent %q", account, s)
+				t.Errorf("%s: sent %q; want it to begin with %q", account, s, want)
 			}
 		}
 	})

@@ -105,7 +105,7 @@ func TestChecksums(t *testing.T) {
 			}
 			defer o.Body.Close()
 			if got, err := io.ReadAll(o.Body); err != nil || !bytes.Equal(got, content) {
-				t.Errorf("read %d of %d bytes, %v", len(got), len(content), err)
+				t.Errorf("read %d of %d bytes, %v; want the content", len(got), len(content), err)
 			}
 			h.spoil = true
 			if err := put(); err == nil {
@@ -170,7 +170,7 @@ func TestDeleteAll(t *testing.T) {
 			}), AccessKey: "u", SecretKey: "s"}, buckettest.Transport(nil))
 			for i, err := range bucket.DeleteAll(t.Context(), b, []string{"a", "b"}) {
 				if (err == nil) != (status == 501) || err != nil && !errors.As(err, new(*bucket.Error)) {
-					t.Errorf("key %d: %v", i, err)
+					t.Errorf("key %d: %v; want success only with 501, and otherwise a bucket.Error", i, err)
 				}
 			}
 		})

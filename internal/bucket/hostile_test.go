@@ -164,7 +164,7 @@ func TestEndlessListing(t *testing.T) {
 				n++
 			}
 			if name != "s3" && (last == nil || asked.Load() > 3) {
-				t.Errorf("%d keys of %d pages, then %v", n, asked.Load(), last)
+				t.Errorf("%d keys in %d requests, then %v; want an error after at most 3", n, asked.Load(), last)
 			}
 		})
 	}
@@ -186,7 +186,7 @@ func TestEndlessListing(t *testing.T) {
 			b := open(t, config(name, address), buckettest.Transport(nil))
 			for _, err := range b.List(t.Context(), "") {
 				if err == nil {
-					t.Fatal("a key of a broken page")
+					t.Fatal("a key of a broken page, want an error")
 				}
 			}
 		})
@@ -215,7 +215,7 @@ func TestGCSRecoded(t *testing.T) {
 		})
 		if o, err := open(t, config("gcs", address), buckettest.Transport(nil)).Get(t.Context(), "k", 0, -1, ""); err == nil {
 			o.Body.Close()
-			t.Errorf("%q sent as %q is taken", c[0], c[1])
+			t.Errorf("%q sent as %q is taken, want an error", c[0], c[1])
 		}
 	}
 }

@@ -125,7 +125,7 @@ func FuzzContentRange(f *testing.F) {
 		}
 		r := &reply{status: http.StatusPartialContent, header: http.Header{"Content-Range": {s}}, body: http.NoBody}
 		if o, err := r.object(off, n); err == nil && (o.Offset != off || (o.Total >= 0 && o.Total <= off)) {
-			t.Fatalf("%q from %d: %+v", s, off, o)
+			t.Fatalf("%q from %d: %+v; want the offset that was asked for, and a total above it", s, off, o)
 		}
 	})
 }

@@ -81,7 +81,7 @@ func TestParseURLRefuses(t *testing.T) {
 	} {
 		c, err := bucket.ParseURL(url)
 		if err == nil || c != nil {
-			t.Errorf("%s gives %v", url, c)
+			t.Errorf("%s gives %v, want an error", url, c)
 			continue
 		}
 		if errors.Is(err, bucket.ErrNotBucket) != other || strings.Contains(err.Error(), "secret") {
@@ -111,7 +111,7 @@ func FuzzParseURL(f *testing.F) {
 			t.Fatalf("%q is called %q: %v", s, b.Name(), err)
 		}
 		if b2, err := again.Open(refusing{}); err == nil && b2.Name() != b.Name() {
-			t.Fatalf("%q is called %q and %q", s, b.Name(), b2.Name())
+			t.Fatalf("%q is called %q and %q, want one name", s, b.Name(), b2.Name())
 		}
 	})
 }

@@ -76,15 +76,15 @@ func FuzzMatch(f *testing.F) {
 		quoted := regexp.QuoteMeta(pattern)
 		any := strings.NewReplacer(`\*`, `.*`, `\?`, `.`).Replace(quoted)
 		if want := regexp.MustCompile(`(?s)\A` + any + `\z`).MatchString(s); Match(pattern, s) != want {
-			t.Errorf("Match(%q, %q) is %v", pattern, s, !want)
+			t.Errorf("Match(%q, %q) is %v, want %v", pattern, s, !want, want)
 		}
 		account := strings.ReplaceAll(quoted, `\*`, `[^@]*`)
 		if want := regexp.MustCompile(`(?s)\A` + account + `\z`).MatchString(s); MatchAccount(pattern, s) != want {
-			t.Errorf("MatchAccount(%q, %q) is %v", pattern, s, !want)
+			t.Errorf("MatchAccount(%q, %q) is %v, want %v", pattern, s, !want, want)
 		}
 		segments := strings.ReplaceAll(quoted, `\*`, `[^/]*`)
 		if want := regexp.MustCompile(`(?s)\A` + segments + `\z`).MatchString(s); MatchSegments(pattern, s) != want {
-			t.Errorf("MatchSegments(%q, %q) is %v", pattern, s, !want)
+			t.Errorf("MatchSegments(%q, %q) is %v, want %v", pattern, s, !want, want)
 		}
 	})
 }

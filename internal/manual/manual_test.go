@@ -42,7 +42,7 @@ func TestPages(t *testing.T) {
 		}
 		if groff, err := exec.LookPath("groff"); err == nil {
 			if out, err := exec.Command(groff, "-man", "-Tascii", "-ww", "-z", filepath.Join(dir, name)).CombinedOutput(); err != nil || len(out) > 0 {
-				t.Errorf("groff %s: %v %s", name, err, out)
+				t.Errorf("groff %s: %v %s, want no message", name, err, out)
 			}
 		}
 	}

@@ -105,10 +105,10 @@ func TestHintForLongWord(t *testing.T) {
 	word := strings.Repeat("x", 64<<20)
 	began := time.Now()
 	if near := addSyntax.nearest(word); near != "" {
-		t.Errorf("it is like %s", near)
+		t.Errorf("the word resembles %s, want no suggestion", near)
 	}
 	if d := time.Since(began); d > 2*time.Second {
-		t.Errorf("it took %s", d)
+		t.Errorf("it took %s, want at most 2 s", d)
 	}
 }
 
@@ -221,10 +221,10 @@ func TestPathMap(t *testing.T) {
 		}
 	}
 	if got := m.recorded(filepath.FromSlash("/mnt/b/1.2/a.pdb")); got != `\\hub\builds\1.2\a.pdb` {
-		t.Errorf("recorded %q", got)
+		t.Errorf("recorded %q, want the path of the share", got)
 	}
 	if got := m.recorded(filepath.FromSlash("/mnt/c/a.pdb")); got != `C:\a.pdb` {
-		t.Errorf("recorded %q", got)
+		t.Errorf("recorded %q, want the path on C:", got)
 	}
 	if onWindows {
 		return

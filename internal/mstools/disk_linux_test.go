@@ -41,15 +41,15 @@ func TestSymstoreFullDisk(t *testing.T) {
 	}
 	code, out := call(append(append([]string{"add", "/f"}, pdbs...), "/s", store, "/t", "x")...)
 	if code != ssDiskFull || !strings.Contains(out, "files stored = 0\n") || !strings.Contains(out, "The store is as it was") {
-		t.Errorf("full disk: %d\n%s", code, out)
+		t.Errorf("full disk: %d\n%s\nwant the exit code of a full disk, and the store as it was", code, out)
 	}
 	if code, out := call("check", store); code != 0 {
-		t.Errorf("check: %d\n%s", code, out)
+		t.Errorf("check: %d\n%s\nwant 0", code, out)
 	}
 	if code, out := call("query", "/f", small, "/s", store); code != 0 {
-		t.Errorf("query: %d\n%s", code, out)
+		t.Errorf("query: %d\n%s\nwant 0", code, out)
 	}
 	if code, out := call("del", "/i", "1", "/s", store); code != 0 {
-		t.Errorf("del: %d\n%s", code, out)
+		t.Errorf("del: %d\n%s\nwant 0", code, out)
 	}
 }

@@ -52,16 +52,16 @@ func fuzzWalk(t *testing.T, data string) {
 		}
 		if b, ok := c.ReaderAt.(*buffer); ok {
 			if c.Size() > opt.MaxMember {
-				t.Fatalf("%s: %d bytes", f.Path, c.Size())
+				t.Fatalf("%s: %d bytes, want at most %d", f.Path, c.Size(), opt.MaxMember)
 			}
 			p = b.pool
 		}
 		if f.Size >= 0 && f.Size != c.Size() {
-			t.Fatalf("%s: size %d, then %d", f.Path, f.Size, c.Size())
+			t.Fatalf("%s: size %d, then %d, want the same", f.Path, f.Size, c.Size())
 		}
 		n, err := io.Copy(io.Discard, c.Reader())
 		if err == nil && n != c.Size() {
-			t.Fatalf("%s: %d of %d bytes", f.Path, n, c.Size())
+			t.Fatalf("%s: %d of %d bytes, want all", f.Path, n, c.Size())
 		}
 		f.Discard()
 		must(t, c.Close())
@@ -70,7 +70,7 @@ func fuzzWalk(t *testing.T, data string) {
 		t.Fatalf("%d files, want at most 101", files)
 	}
 	if p != nil && p.left.Load() != memory {
-		t.Fatalf("%d bytes of memory left", p.left.Load())
+		t.Fatalf("%d bytes of memory left, want %d", p.left.Load(), memory)
 	}
 	if left, err := os.ReadDir(spool); err != nil || len(left) != 0 {
 		t.Fatalf("temporary files left: %v, %v; want none", left, err)
@@ -125,11 +125,11 @@ func FuzzZip(f *testing.F) {
 				return // an archive with bytes before it: theirs looks further
 			}
 			if int64(h.UncompressedSize64) != e.size || int64(h.CompressedSize64) != e.packed {
-				t.Fatalf("%q: sizes %d %d, theirs %d %d", e.name, e.size, e.packed, h.UncompressedSize64, h.CompressedSize64)
+				t.Fatalf("%q: sizes %d %d, want those of archive/zip: %d %d", e.name, e.size, e.packed, h.UncompressedSize64, h.CompressedSize64)
 			}
 			off, err := e.local(r, d.off)
 			if theirOff, theirErr := h.DataOffset(); err == nil && theirErr == nil && off != theirOff {
-				t.Fatalf("%q: at %d, theirs %d", e.name, off, theirOff)
+				t.Fatalf("%q: data at %d, want %d as archive/zip says", e.name, off, theirOff)
 			}
 		}
 	})

@@ -85,7 +85,7 @@ func TestLargeRPM(t *testing.T) {
 			write(t, dir, "x.rpm", makeRPM(payload, broken...))
 			for _, line := range walkAll(t, dir, []string{dir}, Options{}) {
 				if !strings.HasPrefix(line, "x.rpm: ") && line != "x.rpm!/usr/lib/b.so b.so=debug" {
-					t.Errorf("field %d as %+v: %s", i, bad, line)
+					t.Errorf("field %d as %+v: %s, want b.so or an error that names x.rpm", i, bad, line)
 				}
 			}
 		}
@@ -129,7 +129,7 @@ func FuzzAR(f *testing.F) {
 		for err == nil {
 			var m *arMember
 			if m, err = a.header(); err == nil && (m.size < 0 || a.next <= last) {
-				t.Fatalf("size %d, next header at %d after %d", m.size, a.next, last)
+				t.Fatalf("size %d, next header at %d; want it behind %d", m.size, a.next, last)
 			}
 			last = a.next
 		}
@@ -146,7 +146,7 @@ func FuzzCPIO(f *testing.F) {
 		var err error
 		for last := int64(-1); err == nil; {
 			if c.next <= last {
-				t.Fatalf("next header at %d after %d", c.next, last)
+				t.Fatalf("next header at %d, want it behind %d", c.next, last)
 			}
 			last = c.next
 			_, err = c.header()

@@ -192,7 +192,7 @@ func read(t testing.TB, f *File) string {
 	}
 	defer c.Close()
 	if f.Size >= 0 && f.Size != c.Size() {
-		t.Errorf("%s: size %d, then %d", f.Path, f.Size, c.Size())
+		t.Errorf("%s: size %d, then %d, want the same", f.Path, f.Size, c.Size())
 	}
 	all, err := io.ReadAll(c.Reader())
 	if err != nil {
@@ -200,7 +200,7 @@ func read(t testing.TB, f *File) string {
 	}
 	p := make([]byte, c.Size())
 	if n, err := c.ReadAt(p, 0); n != len(p) || err != nil && !errors.Is(err, io.EOF) {
-		t.Errorf("%s: ReadAt: %d, %v", f.Path, n, err)
+		t.Errorf("%s: ReadAt: %d, %v; want all bytes", f.Path, n, err)
 	}
 	if !bytes.Equal(p, all) {
 		t.Errorf("%s: ReadAt and Reader differ", f.Path)
@@ -341,10 +341,10 @@ func TestFileFields(t *testing.T) {
 	}
 	got := files[0]
 	if got.Archive != path || got.Member != "in.nupkg!/lib/a.so" || got.Path != got.Archive+Separator+got.Member || got.Size != 3 || !got.ModTime.Equal(someTime) {
-		t.Errorf("got %+v", got)
+		t.Errorf("got %+v, want a.so in lib of in.nupkg, of 3 bytes", got)
 	}
 	if got := files[1]; got.Archive != "" || got.Member != "" || got.Path != packed || got.Size != -1 || got.ModTime.IsZero() {
-		t.Errorf("got %+v", got)
+		t.Errorf("got %+v, want a file outside of archives, of unknown size", got)
 	}
 	// A Content outlives its File, and a discarded File does not open.
 	c, err := files[0].Open(context.Background())
@@ -543,7 +543,7 @@ func TestMemory(t *testing.T) {
 			spooled++
 		}
 		if got := read(t, f); got != entries[i].data {
-			t.Errorf("member %d: %s", i, short(got))
+			t.Errorf("member %d: %s, want its own data", i, short(got))
 		}
 	}
 	if spooled < 9 || spooled > 12 {
@@ -556,7 +556,7 @@ func TestMemory(t *testing.T) {
 		f.Discard()
 	}
 	if n := left.left.Load(); n != 1<<20 {
-		t.Errorf("%d bytes left after Discard", n)
+		t.Errorf("%d bytes left after Discard, want all", n)
 	}
 }
 
@@ -655,7 +655,7 @@ func TestVanished(t *testing.T) {
 		f.Discard()
 	}
 	if !slices.Equal(reasons, []Reason{ReasonVanished, ReasonVanished}) {
-		t.Errorf("got %q", reasons)
+		t.Errorf("got %q, want two files that vanished", reasons)
 	}
 	// Between the walk and Open.
 	symtest.NeedsMoreThanWine(t, "a removed file keeps its name until it is closed")
@@ -665,7 +665,7 @@ func TestVanished(t *testing.T) {
 		must(t, os.Remove(path))
 		var skip *Skip
 		if _, err := f.Open(context.Background()); !errors.As(err, &skip) || skip.Reason != ReasonVanished {
-			t.Errorf("got %v", err)
+			t.Errorf("got %v, want a file that vanished", err)
 		}
 	}
 }
@@ -676,13 +676,13 @@ func TestProgress(t *testing.T) {
 	var got []int64
 	opt := Options{Progress: func(p string, n int64) {
 		if p != path {
-			t.Errorf("path %q", p)
+			t.Errorf("path %q, want %s", p, path)
 		}
 		got = append(got, n)
 	}}
 	walkAll(t, dir, []string{dir}, opt)
 	if len(got) != 3 || got[0] != 0 || got[2] <= got[1] {
-		t.Errorf("progress %v", got)
+		t.Errorf("progress %v, want three rising figures that begin with 0", got)
 	}
 }
 

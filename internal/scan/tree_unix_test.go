@@ -60,7 +60,7 @@ func TestIrregular(t *testing.T) {
 	checkLines(t, walkAll(t, dir, []string{os.DevNull}, Options{}), []string{os.DevNull + ": " + string(ReasonIrregular)})
 	// It became one after it was looked at: opening does not block.
 	if _, err := openDisk(fifo); reasonOf(err) != ReasonIrregular {
-		t.Errorf("got %v", err)
+		t.Errorf("got %v, want the reason irregular", err)
 	}
 }
 
@@ -95,6 +95,6 @@ func TestDeep(t *testing.T) {
 	write(t, dir, "z", "z")
 	got := walkAll(t, dir, []string{dir}, Options{})
 	if len(got) != 2 || !strings.HasSuffix(got[0], string(ReasonUnreadable)) || got[1] != "z z=z" {
-		t.Errorf("%d lines", len(got))
+		t.Errorf("%d lines, want one unreadable file and z", len(got))
 	}
 }

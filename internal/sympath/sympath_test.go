@@ -92,10 +92,10 @@ func TestSymbolPath(t *testing.T) {
 			}
 		}
 		if got := strings.Join(kinds(list), " "); got != c.kinds {
-			t.Errorf("%s: kinds %q", c.path, got)
+			t.Errorf("%s: kinds %q, want %q", c.path, got, c.kinds)
 		}
 		if got := strings.Join(urls(specs), " "); got != c.sources {
-			t.Errorf("%s: sources %q", c.path, got)
+			t.Errorf("%s: upstreams %q, want %q", c.path, got, c.sources)
 		}
 		if c.warning == "" && first != "" || !strings.Contains(first, c.warning) {
 			if runtime.GOOS != "windows" && strings.Contains(first, "a path of Windows") {
@@ -146,10 +146,10 @@ func TestFromEnv(t *testing.T) {
 		got = append(got, s.Name)
 	}
 	if want := []string{"first.example", "microsoft", "last.example", "d1.example", "d2.example"}; !slices.Equal(got, want) || len(elements) != 7 {
-		t.Fatalf("%q, %d elements", got, len(elements))
+		t.Fatalf("%q, %d elements; want %q in 7 elements", got, len(elements), want)
 	}
 	if specs[0].Guard.Rank != 0 || specs[1].Guard.Rank != 1 || specs[2].Guard.Rank != 3 || specs[3].Guard.Rank != 0 || specs[4].Guard.Rank != 0 {
-		t.Errorf("ranks: %+v", specs)
+		t.Errorf("ranks: %+v, want 0, 1, 3, 0, 0", specs)
 	}
 	if specs[3].Credentials.HeadersFile != "/etc/headers" || specs[3].Guard.MaxBytes != 1000 || specs[1].Credentials.HeadersFile != "" {
 		t.Errorf(`got %+v, %q; want Credentials.HeadersFile "/etc/headers", Guard.MaxBytes 1000, ""`, specs[3], specs[1].Credentials.HeadersFile)

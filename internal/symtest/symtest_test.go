@@ -19,7 +19,7 @@ func TestRequired(t *testing.T) {
 	for _, group := range strings.Split(names, ",") {
 		tools, ok := groups[group]
 		if !ok {
-			t.Errorf("SYMDEPOT_REQUIRE names %q; the groups are debuggers, kerberos, material, stores, tools", group)
+			t.Errorf("SYMDEPOT_REQUIRE names %q, want one of debuggers, kerberos, material, stores, tools", group)
 			continue
 		}
 		for _, name := range tools {

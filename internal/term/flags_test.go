@@ -22,7 +22,7 @@ func TestRenamedFlags(t *testing.T) {
 			t.Errorf("%s: %q with warning %q, want %s with %q", c.args, got, warn.String(), c.want, c.warning)
 		}
 		if strings.Join(args, " ") != c.args {
-			t.Errorf("%s: the arguments of the caller became %q", c.args, args)
+			t.Errorf("%s: the arguments of the caller became %q, want them as they were", c.args, args)
 		}
 	}
 }

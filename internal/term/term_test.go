@@ -36,7 +36,7 @@ func TestTable(t *testing.T) {
 	var b strings.Builder
 	tab := NewTable(&b, "A", "B")
 	if err := tab.Flush(); err != nil || b.Len() > 0 {
-		t.Errorf("an empty table prints %q, %v", b.String(), err)
+		t.Errorf("an empty table prints %q, %v, want nothing", b.String(), err)
 	}
 	tab.Row("x\u202e", "y")
 	if err := tab.Flush(); err != nil || b.String() != "A   B\nx?  y\n" {

@@ -26,12 +26,12 @@ func TestSizesAndDurations(t *testing.T) {
 	}
 	for _, text := range []string{"", "x", "-1", "NaN", "1e30", "inf", "GiB", "1XB"} {
 		if err := new(ByteSize).UnmarshalText([]byte(text)); err == nil {
-			t.Errorf("%q is a size", text)
+			t.Errorf("%q is read as a size, want an error", text)
 		}
 	}
 	for _, text := range []string{"", "x", "-1s", "NaNd", "1e30d", "d", "5"} {
 		if err := new(Duration).UnmarshalText([]byte(text)); err == nil {
-			t.Errorf("%q is a time", text)
+			t.Errorf("%q is read as a time, want an error", text)
 		}
 	}
 }

@@ -47,7 +47,7 @@ func TestCabinet(t *testing.T) {
 			t.Fatal(err)
 		}
 		if got, err := io.ReadAll(rc); err != nil || !bytes.Equal(got, plain) {
-			t.Errorf("%d bytes: %d came back, %v", size, len(got), err)
+			t.Errorf("%d bytes: %d came back, %v; want the same bytes", size, len(got), err)
 		}
 	}
 }

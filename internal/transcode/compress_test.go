@@ -20,7 +20,7 @@ func TestCompress(t *testing.T) {
 			t.Fatalf("%v: Compress: error %v, want no error", tool, err)
 		}
 		if b.Len() > len(plain)/10 {
-			t.Errorf("%s: %d of %d bytes", tool.Name, b.Len(), len(plain))
+			t.Errorf("%s: %d of %d bytes, want at most a tenth", tool.Name, b.Len(), len(plain))
 		}
 		var r io.Reader
 		var err error
@@ -33,7 +33,7 @@ func TestCompress(t *testing.T) {
 			t.Fatal(err)
 		}
 		if got, err := io.ReadAll(r); err != nil || !bytes.Equal(got, plain) {
-			t.Errorf("%s: %d bytes came back, %v", tool.Name, len(got), err)
+			t.Errorf("%s: %d bytes came back, %v, want the same bytes", tool.Name, len(got), err)
 		}
 	}
 }
@@ -43,7 +43,7 @@ func TestCompressStops(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	if err := Zstd.Compress(ctx, io.Discard, bytes.NewReader(make([]byte, 1<<20))); !errors.Is(err, context.Canceled) {
-		t.Errorf("err = %v", err)
+		t.Errorf("err = %v, want context.Canceled", err)
 	}
 	if err := (Tool{"lz4", 1}).Compress(t.Context(), io.Discard, nil); err == nil {
 		t.Error("an unknown coding is taken")

@@ -99,7 +99,7 @@ func TestTranscode(t *testing.T) {
 		t.Errorf(`got %+v, want Version.String() "3.1.0", Age 1, Program "test", Took more than 0`, m)
 	}
 	if len(m.Output) > maxOutput || !strings.HasSuffix(m.Output, "line 9999") {
-		t.Errorf("output of %d bytes, %q", len(m.Output), m.Output[max(0, len(m.Output)-50):])
+		t.Errorf("output of %d bytes, %q; want at most %d, up to line 9999", len(m.Output), m.Output[max(0, len(m.Output)-50):], maxOutput)
 	}
 }
 
@@ -189,7 +189,7 @@ func treeEnds(t *testing.T, r *Workspace, mode string) {
 		t.Fatalf("Atoi: %v, %v, error %v; want no error", mode, out, err)
 	}
 	if p, err := os.FindProcess(pid); err == nil && running(p) {
-		t.Errorf("%s: the child %d lives", mode, pid)
+		t.Errorf("%s: the child %d is still running, want it ended", mode, pid)
 	}
 }
 
@@ -355,7 +355,7 @@ func TestBadInputs(t *testing.T) {
 		}
 	}
 	if b, err := os.ReadFile(log); err != nil || strings.Count(string(b), "\n") != 1 {
-		t.Errorf("the program was run for them: %q, %v", b, err)
+		t.Errorf("the program ran for them: %q, %v; want its one first run", b, err)
 	}
 }
 

@@ -90,7 +90,7 @@ func TestHigherAge(t *testing.T) {
 		} {
 			b, err := get(t, f, p)
 			if want == nil && !errors.Is(err, fs.ErrNotExist) || want != nil && (err != nil || !bytes.Equal(b, want)) {
-				t.Errorf("%s: %d bytes, %v", p, len(b), err)
+				t.Errorf("%s: %d bytes, %v; want %d, or not found for 0", p, len(b), err, len(want))
 			}
 		}
 	}
@@ -105,11 +105,11 @@ func TestHigherAge(t *testing.T) {
 		f := open(t, dir, Options{})
 		for _, p := range []string{"1", "2", "3"} {
 			if b, err := get(t, f, "a.pdb/"+guid+p+"/a.pdb"); err != nil || !bytes.Equal(b, ages[3]) {
-				t.Errorf("%s: age %s: %d bytes, %v", f.Layout(t.Context()), p, len(b), err)
+				t.Errorf("%s: age %s: %d bytes, %v; want the highest age", f.Layout(t.Context()), p, len(b), err)
 			}
 		}
 		if b, err := get(t, f, "a.pdb/"+guid+"4/a.pdb"); !errors.Is(err, fs.ErrNotExist) {
-			t.Errorf("%s: %d bytes, %v", f.Layout(t.Context()), len(b), err)
+			t.Errorf("%s: %d bytes, %v; want not found", f.Layout(t.Context()), len(b), err)
 		}
 	}
 }
@@ -133,11 +133,11 @@ func TestUnstripped(t *testing.T) {
 			symtest.Put(t, dir, at, c.body)
 			f := open(t, dir, Options{Layout: lay})
 			if b, err := get(t, f, "buildid/"+progID+"/executable"); err != nil || !bytes.Equal(b, c.body) {
-				t.Errorf("%s: executable: %d bytes, %v", at, len(b), err)
+				t.Errorf("%s: executable: %d bytes, %v; want the program", at, len(b), err)
 			}
 			b, err := get(t, f, "buildid/"+progID+"/debuginfo")
 			if c.debug && (err != nil || !bytes.Equal(b, c.body)) || !c.debug && !errors.Is(err, fs.ErrNotExist) {
-				t.Errorf("%s: debuginfo: %d bytes, %v", at, len(b), err)
+				t.Errorf("%s: debuginfo: %d bytes, %v; want it found: %v", at, len(b), err, c.debug)
 			}
 		}
 	}

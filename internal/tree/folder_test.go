@@ -52,11 +52,11 @@ func get(t *testing.T, f *Folder, p string) ([]byte, error) {
 	defer a.Close()
 	b, err := io.ReadAll(io.NewSectionReader(a, 0, a.Size+1))
 	if err != nil || int64(len(b)) != a.Size {
-		t.Errorf("%s: %d bytes of %d, %v", p, len(b), a.Size, err)
+		t.Errorf("%s: %d bytes of %d, %v; want all", p, len(b), a.Size, err)
 	}
 	if a.Plain != nil {
 		if info, err := a.Plain.Stat(); err != nil || info.Size() != a.Size {
-			t.Errorf("%s: the plain file has another size", p)
+			t.Errorf("%s: the plain file has another size, want that of the answer", p)
 		}
 	}
 	if a.ETag == "" || a.ModTime.IsZero() {
@@ -120,7 +120,7 @@ func TestLayouts(t *testing.T) {
 		for p, want := range c.ask {
 			b, err := get(t, f, p)
 			if want == nil && !errors.Is(err, fs.ErrNotExist) || want != nil && (err != nil || !bytes.Equal(b, want)) {
-				t.Errorf("%s: %s: %d bytes, %v", c.layout, p, len(b), err)
+				t.Errorf("%s: %s: %d bytes, %v; want %d, or not found for 0", c.layout, p, len(b), err, len(want))
 			}
 		}
 	}
@@ -150,13 +150,13 @@ func TestPacked(t *testing.T) {
 	tmp := t.TempDir()
 	f := open(t, dir, Options{TempDir: tmp, MaxUnpacked: 1 << 20})
 	if b, err := get(t, f, strings.ToUpper(pdbPath[:len(pdbPath)-1])+"_"); err != nil || !bytes.Equal(b, packed) {
-		t.Errorf("as it is: %d bytes, %v", len(b), err)
+		t.Errorf("as it is: %d bytes, %v; want the cabinet", len(b), err)
 	}
 	var wg sync.WaitGroup
 	for range 8 {
 		wg.Go(func() {
 			if b, err := get(t, f, pdbPath); err != nil || !bytes.Equal(b, pdb) {
-				t.Errorf("unpacked: %d bytes, %v", len(b), err)
+				t.Errorf("unpacked: %d bytes, %v; want the PDB", len(b), err)
 			}
 		})
 	}
@@ -185,7 +185,7 @@ func TestPacked(t *testing.T) {
 	u := open(t, uni, Options{TempDir: tmp})
 	for _, leaf := range []string{"debuginfo", "executable"} {
 		if b, err := get(t, u, "buildid/"+progID+"/"+leaf); err != nil || !bytes.Equal(b, elf) {
-			t.Errorf("%s: %d bytes, %v", leaf, len(b), err)
+			t.Errorf("%s: %d bytes, %v; want the ELF file", leaf, len(b), err)
 		}
 	}
 	f.shelf.close()
@@ -210,10 +210,10 @@ func TestMSFZ(t *testing.T) {
 	for _, name := range []string{"a.pdb", "b.pdb", "c.pdb"} {
 		plain, own := name+"/"+key+"/"+name, name+"/"+key+"/msfz0/"+name
 		if b, err := get(t, f, plain); !errors.Is(err, fs.ErrNotExist) {
-			t.Errorf("%s: %d bytes, %v", plain, len(b), err)
+			t.Errorf("%s: %d bytes, %v; want not found", plain, len(b), err)
 		}
 		if b, err := get(t, f, own); err != nil || !bytes.Equal(b, packed) {
-			t.Errorf("%s: %d bytes, %v", own, len(b), err)
+			t.Errorf("%s: %d bytes, %v; want the cabinet", own, len(b), err)
 		}
 		req, err := layout.Route(strings.Split(plain, "/"))
 		if err != nil {
@@ -227,7 +227,7 @@ func TestMSFZ(t *testing.T) {
 		_ = a.Close()
 	}
 	if b, err := get(t, f, "hello-x64.pdb/"+pdbKey+"/msfz0/hello-x64.pdb"); !errors.Is(err, fs.ErrNotExist) {
-		t.Errorf("a plain PDB for a compressed one: %d bytes, %v", len(b), err)
+		t.Errorf("a plain PDB for a compressed one: %d bytes, %v; want not found", len(b), err)
 	}
 }
 
@@ -248,7 +248,7 @@ func TestUnpackGivenUp(t *testing.T) {
 		_ = a.Close() // it was faster than the look at the context
 	}
 	if b, err := get(t, f, pdbPath); err != nil || !bytes.Equal(b, pdb) {
-		t.Errorf("%d bytes, %v", len(b), err)
+		t.Errorf("%d bytes, %v, want the PDB", len(b), err)
 	}
 }
 
@@ -286,7 +286,7 @@ func TestPointers(t *testing.T) {
 		symtest.Put(t, dir, "hello-x64.pdb/"+pdbKey+"/file.ptr", []byte(target))
 		b, err := get(t, f, pdbPath)
 		if ok && (err != nil || !bytes.Equal(b, pdb)) || !ok && !errors.Is(err, fs.ErrNotExist) {
-			t.Errorf("%q: %d bytes, %v", target, len(b), err)
+			t.Errorf("%q: %d bytes, %v; want the PDB found: %v", target, len(b), err, ok)
 		}
 	}
 	if _, err := get(t, f, "hello-x64.pdb/"+pdbKey+"/file.ptr"); !errors.Is(err, fs.ErrNotExist) {
@@ -340,7 +340,7 @@ func TestListings(t *testing.T) {
 	}
 	symtest.Put(t, dir, strings.ToUpper(pdbPath), []byte("1"))
 	if b, err := get(t, f, pdbPath); err != nil || string(b) != "1" {
-		t.Errorf("after it came: %q %v", b, err)
+		t.Errorf("after it came: %q %v; want 1", b, err)
 	}
 	if err := os.RemoveAll(filepath.Join(dir, "HELLO-X64.PDB")); err != nil {
 		t.Fatal(err)
@@ -393,7 +393,7 @@ func TestAdmin(t *testing.T) {
 		}
 	}
 	if b, _, err := told.Admin(t.Context(), "000Admin/0000000001"); err != nil || len(b) != 0 {
-		t.Errorf("a deleted transaction: %q %v", b, err)
+		t.Errorf("a deleted transaction: %q %v; want an empty file", b, err)
 	}
 	for _, name := range []string{"000Admin/0000000009", "000Admin/symdepot.lock", "000Admin/../x", "pingme.txt", "hello-x64.pdb/" + pdbKey + "/file.ptr"} {
 		if b, _, err := told.Admin(t.Context(), name); !errors.Is(err, fs.ErrNotExist) {

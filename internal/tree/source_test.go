@@ -31,12 +31,12 @@ func TestSource(t *testing.T) {
 	for _, path := range []string{pdbPath, "zst.pdb/" + pdbKey + "/zst.pdb"} {
 		reply, got, err := all(t, s, wish(t, path))
 		if err != nil || !bytes.Equal(got, pdb) || !reply.Local || reply.Size != int64(len(pdb)) {
-			t.Fatalf("%d bytes, %+v, %v", len(got), reply, err)
+			t.Fatalf("%d bytes, %+v, %v; want the local PDB", len(got), reply, err)
 		}
 		ask := wish(t, path)
 		ask.Resume = &fetch.Resume{Path: reply.Path, Tag: reply.Tag, Offset: 100}
 		if reply, got, err = all(t, s, ask); err != nil || reply.Offset != 100 || !bytes.Equal(got, pdb[100:]) {
-			t.Errorf("resumed: %d bytes, %v", len(got), err)
+			t.Errorf("resumed: %d bytes, %v; want the rest from byte 100", len(got), err)
 		}
 		ask.Resume, ask.Limit = nil, 100
 		if _, _, err = all(t, s, ask); fetch.ClassOf(err) != fetch.ClassTooLarge {
@@ -44,7 +44,7 @@ func TestSource(t *testing.T) {
 		}
 	}
 	if _, _, err := all(t, s, wish(t, "other.pdb/"+pdbKey+"/other.pdb")); fetch.ClassOf(err) != fetch.ClassNotFound || !errors.Is(err, fs.ErrNotExist) {
-		t.Errorf("absent: %v", err)
+		t.Errorf("absent: %v, want not found", err)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	reply, err := s.Fetch(ctx, wish(t, pdbPath))
@@ -53,7 +53,7 @@ func TestSource(t *testing.T) {
 	}
 	cancel()
 	if _, err := reply.Body.Read(make([]byte, 10)); fetch.ClassOf(err) != fetch.ClassTimeout {
-		t.Errorf("given up: %v", err)
+		t.Errorf("given up: %v, want a timeout", err)
 	}
 	_ = reply.Body.Close()
 }

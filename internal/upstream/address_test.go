@@ -193,7 +193,7 @@ func TestNoEgressLooksNothingUp(t *testing.T) {
 		NoEgress: true,
 		Proxy:    func(*http.Request) (*url.URL, error) { return at, nil },
 		Lookup: func(_ context.Context, host string) ([]netip.Addr, error) {
-			t.Errorf("looked up %s", host)
+			t.Errorf("looked up %s, want no lookup", host)
 			return nil, errors.New("no")
 		},
 	})
@@ -221,7 +221,7 @@ func FuzzCheckHost(f *testing.F) {
 	f.Fuzz(func(t *testing.T, host string) {
 		err := d.checkHost(t.Context(), host, true)
 		if a, perr := netip.ParseAddr(strings.TrimSuffix(host, ".")); err == nil && (perr != nil || !Public(a)) {
-			t.Errorf("%q is allowed", host)
+			t.Errorf("%q is allowed, want only public addresses allowed", host)
 		}
 	})
 }

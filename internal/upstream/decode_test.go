@@ -68,7 +68,7 @@ func FuzzDecode(f *testing.F) {
 		}
 		n, err := io.Copy(io.Discard, io.LimitReader(inner, limit))
 		if err == nil && n < limit && inner.packed && inner.size >= 0 && n != inner.size {
-			t.Errorf("%d bytes of %d", n, inner.size)
+			t.Errorf("%d bytes of %d, want all", n, inner.size)
 		}
 		if runtime.GOOS == "windows" { // an open file keeps its name there
 			inner.close()

@@ -29,7 +29,7 @@ func TestPublic(t *testing.T) {
 		100::1 2001::1 2001:2::1 2001:10::1 2001:20::1 2001:db8::1 2002:7f00:1:: 2002:808:808:: 3fff::1 5f00::1 fc00::1 fd00:ec2::254 fe80::1 fe80::1%eth0
 		febf::1 fec0::1 ff02::1 4000::1`) {
 		if Public(netip.MustParseAddr(a)) {
-			t.Errorf("%s passes for public", a)
+			t.Errorf("%s passes for public, want not", a)
 		}
 	}
 	for _, a := range strings.Fields(`8.8.8.8 1.1.1.1 100.63.255.255 100.128.0.1 172.15.0.1 172.32.0.1 192.0.1.1 198.17.0.1 198.20.0.1 223.255.255.255 ::ffff:8.8.8.8
@@ -46,7 +46,7 @@ func TestPublic(t *testing.T) {
 // TestRedirects: redirects that are followed, and redirects that are not.
 func TestRedirects(t *testing.T) {
 	inside := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		t.Errorf("a request reached %s", r.URL)
+		t.Errorf("a request reached %s, want none", r.URL)
 		_, _ = w.Write(content)
 	}))
 	t.Cleanup(inside.Close)
@@ -148,7 +148,7 @@ func TestCredentialsStay(t *testing.T) {
 		switch k {
 		case "User-Agent", "Accept", "Accept-Encoding", "Via", HopHeader:
 		default:
-			t.Errorf("%s went along", k)
+			t.Errorf("header %s was sent to the other server, want it removed", k)
 		}
 	}
 	// The same of the client that other rooms use.
@@ -207,7 +207,7 @@ func TestDowngrade(t *testing.T) {
 		n, _ := url.Parse(c.named)
 		to, _ := url.Parse(c.to)
 		if sameServer(n, to) != c.same {
-			t.Errorf("%s and %s", c.named, c.to)
+			t.Errorf("%s and %s: one server is %v, want %v", c.named, c.to, !c.same, c.same)
 		}
 	}
 }
@@ -273,7 +273,7 @@ func TestProxy(t *testing.T) {
 	for i, p := range []string{"bar.pdb", "baz.pdb"} {
 		_, _, err := load(t, h, wish(t, p+"/"+guid1+"1/"+p))
 		if !errors.Is(err, ErrAddress) || through.Load() != int32(i+2) {
-			t.Errorf("%s: %v, %d requests", p, err, through.Load())
+			t.Errorf("%s: %v, %d requests; want ErrAddress and %d", p, err, through.Load(), i+2)
 		}
 	}
 }

@@ -131,7 +131,7 @@ func TestGuardPauses(t *testing.T) {
 			time.Sleep(pause - time.Millisecond)
 			_, err := g.Fetch(t.Context(), wish(t, guardPath))
 			if f, ok := errors.AsType[*fetch.Failure](err); !ok || f.Class != fetch.ClassBusy || time.Until(f.Retry) != time.Millisecond {
-				t.Fatalf("at the end of a pause: %v", err)
+				t.Fatalf("at the end of a pause: %v, want busy for one millisecond", err)
 			}
 			time.Sleep(2 * time.Millisecond)
 			if g.ask(t, t.Context()); a.asked.Load() != before+1 {
@@ -179,7 +179,7 @@ func TestGuardProbe(t *testing.T) {
 		}()
 		synctest.Wait()
 		if got := g.ask(t, t.Context()); got != fetch.ClassBusy || a.asked.Load() != 4 {
-			t.Errorf("beside a probe: %v", got)
+			t.Errorf("beside a probe request: %v after %d requests, want busy and 4", got, a.asked.Load())
 		}
 		close(answer)
 		synctest.Wait()
@@ -195,7 +195,7 @@ func TestGuardProbe(t *testing.T) {
 			t.Error("the cut body was read without an error, want one")
 		}
 		if s := g.State(); !s.Open || time.Until(s.Until) != 20*time.Second {
-			t.Errorf("a probe that broke off: %+v", s)
+			t.Errorf("a probe that broke off: %+v; want an open breaker for 20 s", s)
 		}
 	})
 }
@@ -212,7 +212,7 @@ func TestGuardBlame(t *testing.T) {
 			g.Blame(wrong)
 		}
 		if s := g.State(); !s.Open || s.Wrong != 5 || s.LastError != wrong.Error() {
-			t.Fatalf("after five wrong files: %+v", s)
+			t.Fatalf("after five wrong files: %+v; want an open breaker and the last error", s)
 		}
 		time.Sleep(11 * time.Second)
 		if got := g.ask(t, t.Context()); got != fetch.ClassNone {
@@ -220,7 +220,7 @@ func TestGuardBlame(t *testing.T) {
 		}
 		g.Blame(wrong)
 		if s := g.State(); !s.Open || time.Until(s.Until) != 20*time.Second {
-			t.Errorf("after a wrong probe: %+v", s)
+			t.Errorf("after a wrong probe: %+v; want an open breaker for 20 s", s)
 		}
 		// A few among many are no reason.
 		g = Guard(a, GuardOptions{})
@@ -231,7 +231,7 @@ func TestGuardBlame(t *testing.T) {
 			}
 		}
 		if s := g.State(); s.Open {
-			t.Errorf("one in ten: %+v", s)
+			t.Errorf("one in ten: %+v; want a closed breaker", s)
 		}
 	})
 }
@@ -250,7 +250,7 @@ func TestGuardRetryAfter(t *testing.T) {
 			}
 		}
 		if a.asked.Load() != 1 || !g.State().Open {
-			t.Errorf("asked %d times", a.asked.Load())
+			t.Errorf("asked %d times, want once and an open breaker", a.asked.Load())
 		}
 		time.Sleep(90 * time.Second)
 		a.fetch = gives("x")
@@ -277,7 +277,7 @@ func TestGuardGivenUp(t *testing.T) {
 				g.ask(t, ctx)
 			}
 			if s := g.State(); s.Open != open || s.Active != 0 {
-				t.Errorf("given up for %v: %+v", why, s)
+				t.Errorf("given up for %v: %+v; want open: %v, and none active", why, s, open)
 			}
 			// The same with a body that stops.
 			g = Guard(&actor{fetch: func(ctx context.Context, _ fetch.Ask) (*fetch.Reply, error) {
@@ -289,7 +289,7 @@ func TestGuardGivenUp(t *testing.T) {
 				g.ask(t, ctx)
 			}
 			if s := g.State(); s.Open != open || s.Active != 0 {
-				t.Errorf("body given up for %v: %+v", why, s)
+				t.Errorf("body given up for %v: %+v; want open: %v, and none active", why, s, open)
 			}
 		}
 	})
@@ -318,7 +318,7 @@ func TestGuardConcurrency(t *testing.T) {
 		}
 		synctest.Wait()
 		if s := g.State(); a.asked.Load() != 2 || s.Active != 2 || s.Waiting != 3 {
-			t.Errorf("asked %d: %+v", a.asked.Load(), s)
+			t.Errorf("asked %d: %+v; want 2 active and 3 waiting", a.asked.Load(), s)
 		}
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
@@ -415,7 +415,7 @@ func TestGuardExecutables(t *testing.T) {
 			a := &actor{fetch: gives("x")}
 			_, err := Guard(a, GuardOptions{Executables: allowed}).Fetch(t.Context(), wish(t, c.path))
 			if (err == nil) != (c.want || allowed) || err != nil && (fetch.ClassOf(err) != fetch.ClassSkipped || !errors.Is(err, fs.ErrNotExist)) {
-				t.Errorf("%s, executables %v: %v", c.path, allowed, err)
+				t.Errorf("%s, executables %v: %v; want success: %v", c.path, allowed, err, c.want || allowed)
 			}
 		}
 	}
@@ -493,7 +493,7 @@ func TestGuardFilters(t *testing.T) {
 		lookups := len(ask.Request.Lookups)
 		_, err := g.Fetch(t.Context(), ask)
 		if (err == nil) != c.want || err != nil && fetch.ClassOf(err) != fetch.ClassSkipped || (a.asked.Load() == 1) != c.want {
-			t.Errorf("%s with %+v: %v", c.path, c.opt, err)
+			t.Errorf("%s with %+v: %v; want success: %v", c.path, c.opt, err, c.want)
 		}
 		if len(ask.Request.Lookups) != lookups || c.want && len(got.Request.Lookups) == 0 {
 			t.Errorf("%s: the question was changed", c.path)
@@ -550,7 +550,7 @@ func TestGuardHangsBesideFaster(t *testing.T) {
 					began := time.Now()
 					g.ask(t, ctx)
 					if d := time.Since(began); d > 50*time.Millisecond {
-						t.Fatalf("a request returned %v after its cancellation", d-50*time.Millisecond)
+						t.Fatalf("a request returned %v after its cancellation, want at once", d-50*time.Millisecond)
 					}
 					if s := g.State(); s.Active > 1 {
 						t.Fatalf("%d requests are active after their cancellation, want at most one", s.Active)
@@ -588,7 +588,7 @@ func TestGuardCloseEndsWatch(t *testing.T) {
 		}
 		synctest.Wait()
 		if s := g.State(); s.Active != 0 || s.Errors != 0 {
-			t.Errorf("after Close: %+v", s)
+			t.Errorf("after Close: %+v; want nothing active and no error", s)
 		}
 	})
 }

@@ -130,7 +130,7 @@ func load(t *testing.T, h *HTTP, ask fetch.Ask) (*fetch.Reply, []byte, error) {
 			t.Errorf("not a Failure: %v", err)
 		}
 	} else if r.Size >= 0 && r.Size != r.Offset+int64(len(b)) {
-		t.Errorf("size %d, offset %d, got %d", r.Size, r.Offset, len(b))
+		t.Errorf("size %d, want offset %d and the %d bytes received", r.Size, r.Offset, len(b))
 	}
 	return r, b, err
 }
@@ -226,10 +226,10 @@ func TestForms(t *testing.T) {
 			s := serve(t, c.paths)
 			r, b, err := load(t, source(t, HTTPConfig{URL: s.URL}, DialerOptions{}), wish(t, askFoo))
 			if err != nil || !bytes.Equal(b, c.want) {
-				t.Fatalf("%d bytes of %d, %v", len(b), len(c.want), err)
+				t.Fatalf("%d bytes of %d, %v, want all", len(b), len(c.want), err)
 			}
 			if got := s.asks(); len(got) != c.asks || got[0] != fooPath {
-				t.Errorf("asked %v", got)
+				t.Errorf("asked %v; want %d, the first %s", got, c.asks, fooPath)
 			}
 			if r.Name != "foo.pdb" || !strings.HasPrefix(r.Path, s.URL+fooDir) || c.packed && r.Tag != "" {
 				t.Errorf("response %+v, want foo.pdb from a path below %s, without a tag if it is packed (%v)", r, s.URL+fooDir, c.packed)
@@ -268,7 +268,7 @@ func TestNamesLeftAlone(t *testing.T) {
 		s := serve(t, map[string]http.HandlerFunc{want: symtest.Give(packed)})
 		r, b, err := load(t, source(t, HTTPConfig{URL: s.URL, Layout: "auto"}, DialerOptions{}), wish(t, p))
 		if err != nil || !bytes.Equal(b, packed) || r.Size != int64(len(packed)) {
-			t.Errorf("%s: %d bytes, %v (%v)", p, len(b), err, s.asks())
+			t.Errorf("%s: %d bytes, %v (%v); want the %d of the cabinet", p, len(b), err, s.asks(), len(packed))
 		}
 	}
 }
@@ -305,7 +305,7 @@ func TestHTTPPointers(t *testing.T) {
 				t.Errorf("%q: got error %v, want one with %q", c.text, err, c.says)
 			}
 		} else if !bytes.Equal(b, content) || r.Name != "foo.pdb" || r.Tag != "" || !strings.Contains(r.Path, "/elsewhere/") {
-			t.Errorf("%q: %d bytes, %+v", c.text, len(b), r)
+			t.Errorf("%q: %d bytes, %+v; want the file of the pointer", c.text, len(b), r)
 		}
 	}
 }
@@ -451,7 +451,7 @@ func TestDamage(t *testing.T) {
 				t.Errorf("load: %s, error %v; want %v", fetch.ClassOf(err), err, c.class)
 			}
 			if len(b) > 1<<20 {
-				t.Errorf("%d bytes", len(b))
+				t.Errorf("%d bytes, want at most 1 MiB", len(b))
 			}
 			if n := len(s.asks()); n != 1 {
 				t.Errorf("%d requests, want 1", n)
@@ -701,7 +701,7 @@ func TestTiers(t *testing.T) {
 				if p == "/index2.txt" {
 					n++
 				} else if strings.HasPrefix(p, "/fo/") != two {
-					t.Errorf("asked %s, two tiers %v", p, two)
+					t.Errorf("asked %s, two tiers %v; want two tiers only then", p, two)
 				}
 			}
 			return n
@@ -753,7 +753,7 @@ func TestSymCache(t *testing.T) {
 	}
 	r, b, err := load(t, h, ask)
 	if err != nil || !bytes.Equal(b, file) || n != 3 || !strings.Contains(r.Header.Get("Content-Type"), "version=3.5.0") {
-		t.Errorf("%d requests, %+v, %v", n, r, err)
+		t.Errorf("%d requests, %+v, %v; want the file of version 3.5.0 after 3 requests", n, r, err)
 	}
 	version = "4.0.0"
 	if _, _, err := load(t, h, ask); fetch.ClassOf(err) != fetch.ClassBroken {
@@ -915,7 +915,7 @@ func TestHTTP2(t *testing.T) {
 	stall := make(chan struct{})
 	s := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.ProtoMajor != 2 {
-			t.Errorf("asked by %s", r.Proto)
+			t.Errorf("asked by %s, want HTTP/2", r.Proto)
 		}
 		switch r.URL.Path {
 		case "/whole" + fooPath:

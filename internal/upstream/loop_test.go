@@ -49,7 +49,7 @@ func TestSymdepotUpstream(t *testing.T) {
 	_, err = g.Fetch(t.Context(), req("none.pdb/44E4EC8C2F41492B9369D6B9A059577C2/none.sym"))
 	f, ok := errors.AsType[*fetch.Failure](err)
 	if !ok || f.Class != fetch.ClassNotFound || f.Retry.IsZero() || f.Retry.After(time.Now()) || g.Traits().ServerID != "them" {
-		t.Errorf("%+v, from %q", err, g.Traits().ServerID)
+		t.Errorf("%+v, from %q; want not found, remembered for no time, from them", err, g.Traits().ServerID)
 	}
 	reply, err := g.Fetch(t.Context(), req("app.exe/5B2AC3D71E000/app.sym"))
 	if err != nil {
@@ -94,6 +94,6 @@ func TestQueued(t *testing.T) {
 	}})
 	<-first
 	if fetch.ClassOf(err) != fetch.ClassNotFound || len(said) != 2 || !said[0] || said[1] {
-		t.Errorf("%v, told %v", err, said)
+		t.Errorf("%v, waiting reported as %v; want not found, and waiting true, then false", err, said)
 	}
 }

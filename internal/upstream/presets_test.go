@@ -44,7 +44,7 @@ func TestPresets(t *testing.T) {
 		}
 		_, err = g.Fetch(t.Context(), wish(t, pdbPath))
 		if got := strings.Join(srv.asks(), " "); got != want || fetch.ClassOf(err) != fetch.ClassNotFound && fetch.ClassOf(err) != fetch.ClassSkipped {
-			t.Errorf("%s asked for %q: %v", name, got, err)
+			t.Errorf("%s asked for %q: %v, want %q and not found", name, got, err, want)
 		}
 		_ = g.Close()
 	}

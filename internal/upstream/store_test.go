@@ -149,13 +149,13 @@ func TestStoreForms(t *testing.T) {
 				t.Fatalf("%v; asked for %q; want no error", err, p.asked)
 			}
 			if !bytes.Equal(got, c.want) {
-				t.Errorf("%d bytes", len(got))
+				t.Errorf("%d bytes, want %d", len(got), len(c.want))
 			}
 			if reply.Path != "s3://pail/symbols/"+c.key || (reply.Tag != "") != c.resume || reply.Local {
 				t.Errorf("reply %+v, want the path of %s, not local, with a tag: %v", reply, c.key, c.resume)
 			}
 			if c.resume && reply.Size != int64(len(got)) {
-				t.Errorf("size %d", reply.Size)
+				t.Errorf("size %d, want %d", reply.Size, len(got))
 			}
 			if !c.resume {
 				return
@@ -164,12 +164,12 @@ func TestStoreForms(t *testing.T) {
 			ask.Resume = &fetch.Resume{Path: reply.Path, Tag: reply.Tag, Offset: 7}
 			reply, got, err = all(t, s, ask)
 			if err != nil || reply.Offset != 7 || !bytes.Equal(got, c.want[7:]) || reply.Size != int64(len(c.want)) {
-				t.Errorf("resumed: %d bytes, %+v, %v", len(got), reply, err)
+				t.Errorf("resumed: %d bytes, %+v, %v; want those from byte 7", len(got), reply, err)
 			}
 			// Another file by now: it begins anew.
 			ask.Resume.Tag = "other"
 			if reply, got, err = all(t, s, ask); err != nil || reply.Offset != 0 || !bytes.Equal(got, c.want) {
-				t.Errorf("resumed another: %d bytes, %v", len(got), err)
+				t.Errorf("resumed, but the object has changed: %d bytes, %v; want all of the new one", len(got), err)
 			}
 		})
 	}
@@ -186,7 +186,7 @@ func TestStoreTiers(t *testing.T) {
 		}
 	}
 	if n := len(p.asked); n != 4 {
-		t.Errorf("asked for %q", p.asked)
+		t.Errorf("asked for %q, want 4 requests", p.asked)
 	}
 	for _, bad := range []StoreConfig{{Layout: "heap"}, {Layout: "symcache"}, {Casing: "camel"}} {
 		if _, err := NewStore(p, bad); err == nil {
@@ -216,7 +216,7 @@ func TestStoreFailures(t *testing.T) {
 			_, _, err := all(t, store(t, &pail{fail: c.err}, c.cfg), wish(t, pdbPath))
 			f, ok := errors.AsType[*fetch.Failure](err)
 			if !ok || f.Class != c.want || f.Source != "pail" || (f.Class == fetch.ClassBusy) != !f.Retry.IsZero() {
-				t.Errorf("%v, tiers %s: %v (%v)", c.err, tiers, err, fetch.ClassOf(err))
+				t.Errorf("%v, tiers %s: %v (%v), want class %v", c.err, tiers, err, fetch.ClassOf(err), c.want)
 			}
 		}
 	}
@@ -229,18 +229,18 @@ func TestStoreFailures(t *testing.T) {
 	}
 	p.put(pdbPath, gz(make([]byte, 100_000)))
 	if _, _, err := all(t, store(t, p, StoreConfig{MaxBytes: 5000}), wish(t, pdbPath)); fetch.ClassOf(err) != fetch.ClassTooLarge {
-		t.Errorf("a bomb: %v", err)
+		t.Errorf("a bomb: %v, want too large", err)
 	}
 	p.put(pdbPath, gz([]byte(strings.Repeat("text ", 1000)))[:60])
 	if _, _, err := all(t, store(t, p, StoreConfig{}), wish(t, pdbPath)); fetch.ClassOf(err) != fetch.ClassBroken {
-		t.Errorf("cut off: %v", err)
+		t.Errorf("cut off: %v, want broken", err)
 	}
 	p.put(pdbPath, nil)
 	if _, _, err := all(t, store(t, p, StoreConfig{}), wish(t, pdbPath)); fetch.ClassOf(err) != fetch.ClassNotFound {
-		t.Errorf("empty: %v", err)
+		t.Errorf("empty: %v, want not found", err)
 	}
 	if _, _, err := all(t, store(t, p, StoreConfig{}), wish(t, "buildid/"+progID+"/section/.text")); fetch.ClassOf(err) != fetch.ClassSkipped {
-		t.Errorf("a section: %v", err)
+		t.Errorf("a section: %v, want skipped", err)
 	}
 	p.put(pdbPath, bytes.Repeat([]byte("a"), 1000))
 	p.body = func(r io.Reader) io.ReadCloser { return io.NopCloser(io.LimitReader(r, 10)) }
@@ -275,7 +275,7 @@ func TestStoreStalls(t *testing.T) {
 		p.first = 300_000
 		start = time.Now()
 		if _, b, err := all(t, s, wish(t, pdbPath)); fetch.ClassOf(err) != fetch.ClassTimeout || time.Since(start) != 6*time.Second || len(b) == 0 {
-			t.Errorf("stops: %v after %v", err, time.Since(start))
+			t.Errorf("stops: %v after %v; want some bytes and a timeout after 6 s", err, time.Since(start))
 		}
 		reply, err := s.Fetch(t.Context(), wish(t, pdbPath))
 		if err != nil {
@@ -325,18 +325,18 @@ func TestStorePeers(t *testing.T) {
 			g := Guard(s, GuardOptions{Executables: true})
 			reply, got, err := all(t, g, wish(t, pdbPath))
 			if err != nil || !bytes.Equal(got, pdb) || reply.Tag == "" || reply.Size != int64(len(pdb)) || reply.ModTime.IsZero() {
-				t.Fatalf("%d bytes, %+v, %v", len(got), reply, err)
+				t.Fatalf("%d bytes, %+v, %v; want the PDB with tag, size and time", len(got), reply, err)
 			}
 			ask := wish(t, pdbPath)
 			ask.Resume = &fetch.Resume{Path: reply.Path, Tag: reply.Tag, Offset: 5000}
 			if reply, got, err = all(t, g, ask); err != nil || reply.Offset != 5000 || !bytes.Equal(got, pdb[5000:]) {
-				t.Errorf("resumed: %d bytes, %v", len(got), err)
+				t.Errorf("resumed: %d bytes, %v; want the rest from byte 5000", len(got), err)
 			}
 			if _, got, err = all(t, g, wish(t, "elf+x.so/elf-buildid-"+progID+"/elf+x.so")); err != nil || !bytes.Equal(got, pdb) {
-				t.Errorf("packed: %d bytes, %v", len(got), err)
+				t.Errorf("packed: %d bytes, %v; want the file", len(got), err)
 			}
 			if _, _, err = all(t, g, wish(t, "other.pdb/"+pdbKey+"/other.pdb")); fetch.ClassOf(err) != fetch.ClassNotFound {
-				t.Errorf("absent: %v", err)
+				t.Errorf("absent: %v, want not found", err)
 			}
 		})
 	}
