@@ -141,7 +141,7 @@ func TestWriteHeaderRefuses(t *testing.T) {
 		edit(&h)
 		var b bytes.Buffer
 		if err := WriteHeader(&b, h); !errors.Is(err, ErrSyntax) || b.Len() > 0 {
-			t.Errorf("%+v: %v, wrote %q", h, err, &b)
+			t.Errorf("%+v: %v, wrote %q; want %v and nothing written", h, err, &b, ErrSyntax)
 		}
 	}
 }
@@ -171,7 +171,7 @@ func FuzzParseHeader(f *testing.F) {
 		}
 		again, err := ParseHeader(&out)
 		if err != nil || again.ID != h.ID && !h.ID.IsZero() || again.Name != h.Name {
-			t.Errorf("%+v reads back as %+v, %v", h, again, err)
+			t.Errorf("%+v reads back as %+v, %v, want the same id and name", h, again, err)
 		}
 	})
 }

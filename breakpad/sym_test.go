@@ -300,10 +300,10 @@ func checkRoundTrip(t *testing.T, in []byte) {
 		a, b := strings.Split(one.String(), "\n"), strings.Split(two, "\n")
 		for i := range a {
 			if i >= len(b) || a[i] != b[i] {
-				t.Fatalf("line %d is %q first, then %q", i+1, a[i], slices.Concat(b, make([]string, len(a)))[i])
+				t.Fatalf("line %d is %q first, then %q; want the same text both times", i+1, a[i], slices.Concat(b, make([]string, len(a)))[i])
 			}
 		}
-		t.Fatalf("the second file has %d lines more", len(b)-len(a))
+		t.Fatalf("the second file has %d lines more, want the same text both times", len(b)-len(a))
 	}
 }
 
@@ -378,7 +378,7 @@ func TestSymOfPDBs(t *testing.T) {
 				t.Fatal(err)
 			}
 			if two := symOf(t, tables(t, one), SymOptions{}); two != one {
-				t.Errorf("the symbol file of %d bytes changes when it is read and written", len(one))
+				t.Errorf("the symbol file of %d bytes changes when it is read and written, want no change", len(one))
 			}
 		})
 	}

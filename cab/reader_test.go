@@ -104,7 +104,7 @@ func TestRealCabinets(t *testing.T) {
 		}
 		sums = nil
 		if err := r.Walk(check); quantum != errors.Is(err, ErrQuantum) || !quantum && err != nil {
-			t.Errorf("%s: walk: %v", path, err)
+			t.Errorf("%s: walk: %v; want ErrQuantum: %v", path, err, quantum)
 		}
 		if got := sumOfAll(sums); !quantum && got != members["*"].sum {
 			t.Errorf("%s: all members: %s, want %s", path, got, members["*"].sum)

@@ -123,7 +123,7 @@ func compare(t *testing.T, in io.Reader, n int64) {
 		n -= k
 	}
 	if k, err := in.Read(a); k != 0 || !errors.Is(err, io.EOF) {
-		t.Errorf("behind the end: %d bytes, %v", k, err)
+		t.Errorf("behind the end: %d bytes, %v; want none and io.EOF", k, err)
 	}
 }
 
@@ -142,9 +142,9 @@ func TestTortureTooLarge(t *testing.T) {
 		t.Errorf("%d bytes, %v, want %v", n, err, ErrTooLarge)
 	}
 	if h.first != [64]byte{} {
-		t.Errorf("the header was written: %q", h.first)
+		t.Errorf("the header was written: %q, want nothing before the files end", h.first)
 	}
 	if h.pos < 1<<30 || h.pos >= 1<<31 {
-		t.Errorf("gave up at %d", h.pos)
+		t.Errorf("gave up at %d, want a failure between 1 and 2 GiB", h.pos)
 	}
 }

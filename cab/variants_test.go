@@ -43,12 +43,12 @@ func TestCommitted(t *testing.T) {
 			t.Fatalf("%s: openBytes: error %v, want no error", name, err)
 		}
 		if got := r.Folders()[0].Compression.String(); got != comp || len(r.Files()) != 2 {
-			t.Errorf("%s: %s, %d files", name, got, len(r.Files()))
+			t.Errorf("%s: %s, %d files; want %s and 2 files", name, got, len(r.Files()), comp)
 		}
 		if err := r.Walk(func(f *File, in io.Reader) error {
 			got, err := io.ReadAll(in)
 			if !bytes.Equal(got, want[f.Name]) {
-				t.Errorf("%s: %s: %d bytes, %v", name, f.Name, len(got), err)
+				t.Errorf("%s: %s: %d bytes, %v; want the %d bytes of the file", name, f.Name, len(got), err, len(want[f.Name]))
 			}
 			return err
 		}); err != nil {
@@ -167,7 +167,7 @@ func TestConcurrent(t *testing.T) {
 			}
 			defer in.Close()
 			if got, err := io.ReadAll(in); err != nil || !bytes.Equal(got, want[f.Name]) {
-				t.Errorf("%s: %d bytes, %v", f.Name, len(got), err)
+				t.Errorf("%s: %d bytes, %v; want the %d bytes of the file", f.Name, len(got), err, len(want[f.Name]))
 			}
 		})
 	}
@@ -199,7 +199,7 @@ func TestSequential(t *testing.T) {
 		in.Close()
 	}
 	if src.n > int64(len(b))*5/4 {
-		t.Errorf("%d bytes read of a cabinet of %d", src.n, len(b))
+		t.Errorf("%d bytes read of a cabinet of %d, want at most a quarter more than its size", src.n, len(b))
 	}
 }
 
@@ -242,7 +242,7 @@ func TestGenuineRatio(t *testing.T) {
 		ratio := float64(len(ours)) / float64(r.Size())
 		t.Logf("%s: %d, ours %d: %.3f", filepath.Base(path), r.Size(), len(ours), ratio)
 		if ratio > 1.15 {
-			t.Errorf("%s: %.3f of the genuine size", filepath.Base(path), ratio)
+			t.Errorf("%s: %.3f of the genuine size, want at most 1.15", filepath.Base(path), ratio)
 		}
 	}
 }

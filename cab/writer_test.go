@@ -118,7 +118,7 @@ func check(t *testing.T, name string, b []byte, want map[string][]byte) {
 		t.Fatalf("openBytes: %s, error %v; want no error", name, err)
 	}
 	if r.Size() != int64(len(b)) || r.Trailing() != 11 || len(r.Files()) != len(want) {
-		t.Errorf("%s: %d bytes, %d behind, %d files", name, r.Size(), r.Trailing(), len(r.Files()))
+		t.Errorf("%s: %d bytes, %d behind, %d files; want size %d, 11 bytes behind it and %d files", name, r.Size(), r.Trailing(), len(r.Files()), len(b), len(want))
 	}
 	same := func(f *File, in io.Reader) error {
 		got, err := io.ReadAll(in)
@@ -261,7 +261,7 @@ func TestShape(t *testing.T) {
 	// A genuine block of 4 bytes less header begins with its stream's flag and
 	// translation size.
 	if data := b[len(want)+dataSize:]; !bytes.HasPrefix(data, []byte{0x5b, 0x80, 0x80, 0x8d}) {
-		t.Errorf("data begins with %x", data[:8])
+		t.Errorf("data begins with %x, want 5b80808d", data[:8])
 	}
 }
 
@@ -289,7 +289,7 @@ func TestDamageIsNoticed(t *testing.T) {
 			r, err := openBytes(bad, Options{})
 			if err != nil {
 				if !known(err) {
-					t.Fatalf("%s, byte %d: %v", method(opt), i, err)
+					t.Fatalf("%s, byte %d: %v, want an error of this package", method(opt), i, err)
 				}
 				continue
 			}
@@ -301,10 +301,10 @@ func TestDamageIsNoticed(t *testing.T) {
 				return err
 			})
 			if err != nil && !known(err) {
-				t.Fatalf("%s, byte %d: %v", method(opt), i, err)
+				t.Fatalf("%s, byte %d: %v, want an error of this package or none", method(opt), i, err)
 			}
 			if i >= 0x44+6 && !errors.Is(err, ErrFormat) { // behind the names, all is under the checksum
-				t.Errorf("%s, byte %d of %d: %v", method(opt), i, len(b), err)
+				t.Errorf("%s, byte %d of %d: %v, want ErrFormat: all behind the names is under the checksum", method(opt), i, len(b), err)
 			}
 		}
 		for n := range len(b) {
@@ -365,7 +365,7 @@ func TestCreateRefuses(t *testing.T) {
 			t.Errorf("%s: %v, want %v", name, err, c.want)
 		}
 		if bytes.HasPrefix(m.b, []byte(magic)) {
-			t.Errorf("%s: left something that looks like a cabinet", name)
+			t.Errorf("%s: left something that looks like a cabinet, want no header after a failure", name)
 		}
 	}
 	if b := create(t, WriteOptions{}, source(strings.Repeat("x", 255), nil)); len(b) == 0 {
@@ -380,7 +380,7 @@ func TestNames(t *testing.T) {
 		t.Fatalf("openBytes: %v, error %v; want Name %q, Attributes AttrArchive | AttrUTF8", r.Files()[0], err, `dir\größe.pdb`)
 	}
 	if p, ok := r.Files()[0].Path(); !ok || p != "dir/größe.pdb" {
-		t.Errorf("path %q, %v", p, ok)
+		t.Errorf("path %q, %v; want dir/größe.pdb", p, ok)
 	}
 	for raw, want := range map[string]string{"gr\xf6\xdfe": "größe", "\x80\x99\x81": "€™\u0081", "gr\xc3\xb6": "grÃ¶"} {
 		if got := decodeName([]byte(raw), 0); got != want {
@@ -392,7 +392,7 @@ func TestNames(t *testing.T) {
 	}
 	for _, name := range []string{`..\a`, `a\..\b`, `\a`, `c:\a`, `c:a`, `a\\b`, `a\`, `.`, "a\nb", "/etc/passwd", "a/../../b"} {
 		if p, ok := (&File{Name: name}).Path(); ok {
-			t.Errorf("%q became the path %q", name, p)
+			t.Errorf("%q became the path %q, want none", name, p)
 		}
 	}
 }
@@ -425,7 +425,7 @@ func TestLimits(t *testing.T) {
 	r, _ = openBytes(b, Options{MaxOutput: 1 << 20})
 	n := 0
 	if err := r.Walk(func(_ *File, in io.Reader) error { n++; _, err := io.Copy(io.Discard, in); return err }); !errors.Is(err, ErrLimit) || n != 1 {
-		t.Errorf("walk: %d files, %v", n, err)
+		t.Errorf("walk: %d files, %v; want one file and ErrLimit", n, err)
 	}
 	// Many files that claim the same content.
 	b = create(t, WriteOptions{Method: MSZIP}, source("a", make([]byte, 1<<20)), source("b", nil), source("c", nil), source("d", nil))
@@ -453,7 +453,7 @@ func TestClaims(t *testing.T) {
 		copy(bad[at:], v)
 		allocated := testing.AllocsPerRun(1, func() { _ = readAll(bad) })
 		if err := readAll(bad); at != 40 && !errors.Is(err, ErrFormat) || allocated > 200 {
-			t.Errorf("at %d: %v, %v allocations", at, err, allocated)
+			t.Errorf("at %d: %v, %v allocations; want ErrFormat and at most 200 allocations", at, err, allocated)
 		}
 	}
 }

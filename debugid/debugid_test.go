@@ -37,7 +37,7 @@ func TestSpellings(t *testing.T) {
 		}
 		for _, s := range []string{c.breakpad, strings.ToLower(c.breakpad), strings.ToUpper(c.breakpad)} {
 			if got, err := ParseBreakpad(s); err != nil || got != c.id {
-				t.Errorf("ParseBreakpad(%q) = %+v, %v", s, got, err)
+				t.Errorf("ParseBreakpad(%q) = %+v, %v; want %+v", s, got, err, c.id)
 			}
 		}
 	}
@@ -56,12 +56,12 @@ func TestParseRefuses(t *testing.T) {
 	for _, s := range []string{"", "x", "DFB8E43AF2423D73A453AEB6A777EF7", "dfb8e43a-f242-3d73-a453-aeb6a777ef75", "DFB8E43AF2423D73A453AEB6A777EF75",
 		"DFB8E43AF2423D73A453AEB6A777EF75aZ", "DFB8E43AF2423D73A453AEB6A777EF75123456789", "418E89C3", "418E89C3-1"} {
 		if id, err := ParseBreakpad(s); !errors.Is(err, ErrSyntax) {
-			t.Errorf("ParseBreakpad(%q) = %+v, %v", s, id, err)
+			t.Errorf("ParseBreakpad(%q) = %+v, %v; want ErrSyntax", s, id, err)
 		}
 	}
 	for _, s := range []string{"abc", "ab0", "zz", "", strings.Repeat("ab", 65)} {
 		if b, err := ParseBuildID(s); err == nil {
-			t.Errorf("ParseBuildID(%q) = %q", s, b)
+			t.Errorf("ParseBuildID(%q) = %q, want an error", s, b)
 		}
 	}
 }
@@ -125,12 +125,12 @@ func TestPEKeys(t *testing.T) {
 		}
 		for _, s := range []string{c.key, strings.ToLower(c.key), strings.ToUpper(c.key)} {
 			if got, err := ParsePE(s); err != nil || got != p {
-				t.Errorf("ParsePE(%q) = %v, %v", s, got, err)
+				t.Errorf("ParsePE(%q) = %v, %v; want %v", s, got, err, p)
 			}
 		}
 	}
 	if p, err := ParsePE("542D5742000f2000"); err != nil || p.String() != "542D5742f2000" {
-		t.Errorf("a padded size: %v %v", p, err)
+		t.Errorf("a padded size: %v %v, want 542D5742f2000", p, err)
 	}
 }
 
@@ -144,10 +144,10 @@ func FuzzParse(f *testing.F) {
 			return
 		}
 		if back, err := Parse(id.String()); err != nil || back != id {
-			t.Errorf("%q: %+v prints %q, which reads as %+v, %v", s, id, id.String(), back, err)
+			t.Errorf("%q: %+v prints %q, which reads as %+v, %v, want the same id", s, id, id.String(), back, err)
 		}
 		if back, err := ParseBreakpad(id.Breakpad()); err != nil || back != id {
-			t.Errorf("%q: %+v prints %q, which reads as %+v, %v", s, id, id.Breakpad(), back, err)
+			t.Errorf("%q: %+v prints %q, which reads as %+v, %v, want the same id", s, id, id.Breakpad(), back, err)
 		}
 	})
 }

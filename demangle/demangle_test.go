@@ -122,7 +122,7 @@ func TestItaniumBombs(t *testing.T) {
 		got := Name(raw, Options{})
 		t.Logf("%s: %d bytes, %d bytes of text", name, len(raw), len(got))
 		if len(got) > max(MaxLength, len(raw)) {
-			t.Errorf("%s: %d bytes", name, len(got))
+			t.Errorf("%s: %d bytes, want at most %d", name, len(got), max(MaxLength, len(raw)))
 		}
 	}
 }
@@ -135,7 +135,7 @@ func FuzzName(f *testing.F) {
 	f.Fuzz(func(t *testing.T, raw string, a, b bool) {
 		got := Name(raw, Options{KeepClones: a, Return: b, Arch386: b})
 		if len(got) > max(2*MaxLength, 2*len(raw)) {
-			t.Errorf("%q: %d bytes", raw, len(got))
+			t.Errorf("%q: %d bytes, want at most %d", raw, len(got), max(2*MaxLength, 2*len(raw)))
 		}
 		if raw != "" && got == "" {
 			t.Errorf("%q: no name", raw)

@@ -165,12 +165,12 @@ func compare(t *testing.T, names, texts []string) (equal int, reasons map[string
 		default:
 			why := known(raw, texts[i], got, err)
 			if why == "" {
-				t.Errorf("%q:\n got %s, error %v\nllvm-undname %s", raw, got, err, texts[i])
+				t.Errorf("%q:\n got %s, error %v\nllvm-undname %s\nwant the same, or a reason on record", raw, got, err, texts[i])
 			}
 			reasons[why]++
 		}
 		if _, err := Microsoft(raw, Brief); (err == nil) != (got != raw || strings.HasPrefix(raw, "??@")) {
-			t.Errorf("%q: brief: error %v, full: %s", raw, err, got)
+			t.Errorf("%q: brief: error %v, full: %s; want both demangled, or neither", raw, err, got)
 		}
 	}
 	return equal, reasons
@@ -316,7 +316,7 @@ func TestMicrosoftBombs(t *testing.T) {
 	for name, raw := range bombs() {
 		got, err := Microsoft(raw, 0)
 		if len(got) > max(MaxLength, len(raw)) || err == nil && got == raw {
-			t.Errorf("%s: %d bytes for a name of %d, error %v", name, len(got), len(raw), err)
+			t.Errorf("%s: %d bytes for a name of %d, error %v; want a demangled name of at most %d", name, len(got), len(raw), err, max(MaxLength, len(raw)))
 		}
 		t.Logf("%s: %d bytes, %d bytes of text, error %.80v", name, len(raw), len(got), err)
 	}
@@ -338,14 +338,14 @@ func FuzzMicrosoft(f *testing.F) {
 	f.Fuzz(func(t *testing.T, raw string) {
 		full, err := Microsoft(raw, 0)
 		if err != nil && full != raw {
-			t.Errorf("%q: %q with an error", raw, full)
+			t.Errorf("%q: %q with an error, want the raw name", raw, full)
 		}
 		if len(full) > max(len(raw), MaxLength) {
-			t.Errorf("%q: %d bytes", raw, len(full))
+			t.Errorf("%q: %d bytes, want at most %d", raw, len(full), max(len(raw), MaxLength))
 		}
 		brief, err2 := Microsoft(raw, Brief)
 		if err == nil && err2 != nil && len(full) < MaxLength/2 {
-			t.Errorf("%q: %q in full, brief %q: %v", raw, full, brief, err2)
+			t.Errorf("%q: %q in full, brief %q: %v; want both demangled", raw, full, brief, err2)
 		}
 	})
 }

@@ -299,7 +299,7 @@ func compareUnstrip(t *testing.T, core string, d *Dump) {
 	slices.Sort(theirs)
 	slices.Sort(ours)
 	if !slices.Equal(theirs, ours) {
-		t.Errorf("elfutils finds %q, we %q", theirs, ours)
+		t.Errorf("elfutils finds %q, we find %q; want the same", theirs, ours)
 	}
 }
 

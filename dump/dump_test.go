@@ -58,7 +58,7 @@ func TestMinidumpWindows(t *testing.T) {
 		}
 	}
 	if id := want.Modules[2].Debug[0].ID.Breakpad(); id != "3417712B3" {
-		t.Errorf("NB10 prints as %s", id)
+		t.Errorf("NB10 prints as %s, want 3417712B3", id)
 	}
 }
 
@@ -160,7 +160,7 @@ func TestNoDump(t *testing.T) {
 			t.Errorf("%.20q: %v, %v; want %s", tt.file, d, err, tt.say)
 		}
 		if k := Detect([]byte(tt.file)); k != "" {
-			t.Errorf("%.20q: kind %s", tt.file, k)
+			t.Errorf("%.20q: kind %s, want none", tt.file, k)
 		}
 	}
 	for _, tt := range []struct {
@@ -239,7 +239,7 @@ func TestReaderFails(t *testing.T) {
 			}
 		}
 		if _, err := Read(bytes.NewReader(p), int64(len(p))+1<<20); err != nil && !errors.Is(err, io.ErrUnexpectedEOF) {
-			t.Errorf("a file that shrank: %v", err)
+			t.Errorf("a file that shrank: %v, want io.ErrUnexpectedEOF or no error", err)
 		}
 	}
 }
@@ -370,12 +370,12 @@ func check(t *testing.T, p []byte) {
 	d, err := read(p)
 	if err != nil {
 		if d != nil || errors.Is(err, ErrNotDump) == errors.Is(err, ErrBroken) {
-			t.Fatalf("%v with %v", d, err)
+			t.Fatalf("%v with error %v; want no dump, and either ErrNotDump or ErrBroken", d, err)
 		}
 		return
 	}
 	if d.Kind != Detect(p[:min(len(p), SniffLen)]) || len(d.Modules) > maxModules || len(d.Problems) > maxProblems {
-		t.Fatalf("%s, %d modules, %d problems", d.Kind, len(d.Modules), len(d.Problems))
+		t.Fatalf("%s, %d modules, %d problems; want the kind that Detect finds, at most %d and %d", d.Kind, len(d.Modules), len(d.Problems), maxModules, maxProblems)
 	}
 	for _, m := range d.Modules {
 		if m.Path == "" && !m.HasID() && !m.Unloaded {

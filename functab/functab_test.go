@@ -213,7 +213,7 @@ func TestNames(t *testing.T) {
 		b := NewBuilder(Module{}, Limits{Name: 99})
 		id := b.Name(tt.shown, tt.raw)
 		if other := b.Name(tt.shown, tt.raw); other != id {
-			t.Errorf("Name(%q, %q) is %d, then %d", tt.shown, tt.raw, id, other)
+			t.Errorf("Name(%q, %q) is %d, then %d, want the same id", tt.shown, tt.raw, id, other)
 		}
 		if shown, raw := table(t, b).NameOf(id); shown != tt.wantShown || raw != tt.wantRaw {
 			t.Errorf("Name(%q, %q) gives %q, %q, want %q, %q", tt.shown, tt.raw, shown, raw, tt.wantShown, tt.wantRaw)
@@ -245,7 +245,7 @@ func TestManyTexts(t *testing.T) {
 		}
 	}
 	if tab.FileName(id) != long || tab.FileName(0) != "" || tab.FileName(id+1) != "" || tab.Files() != n+1 {
-		t.Errorf("the texts of a long file and of unknown files are wrong")
+		t.Errorf("a file name of %d bytes, file 0 and an unknown file: the texts or the count of files are not what was put in", len(long))
 	}
 }
 
@@ -377,7 +377,7 @@ func TestLargeFunctions(t *testing.T) {
 			t.Errorf("Lookup(%#x) = %+v, %v, want line 12345000 of large%d", at, got, ok, i)
 		}
 		if got, ok := tab.Lookup((i+1)*16 + 7); !ok || got.Frames[0].Function != fmt.Sprint("small", i) {
-			t.Errorf("small function %d: %+v, %v", i, got, ok)
+			t.Errorf("small function %d: %+v, %v; want the function small%d", i, got, ok, i)
 		}
 	}
 }
@@ -409,7 +409,7 @@ func TestConcurrentReaders(t *testing.T) {
 			for i := range workers * each {
 				at := uint64(1 + i*8)
 				if a, ok := tab.Lookup(at + 3); !ok || a.Frames[0].Line != uint32(at) || a.Frames[0].Function != fmt.Sprint("f", at) {
-					t.Errorf("Lookup(%d) = %+v, %v", at+3, a, ok)
+					t.Errorf("Lookup(%d) = %+v, %v; want function f%d and line %d", at+3, a, ok, at, at)
 					return
 				}
 			}
@@ -469,26 +469,26 @@ func checkInvariants(t *testing.T, tab *Table) {
 	end := uint64(0)
 	for f := range tab.Functions() {
 		if f.Start < end || f.Size == 0 || f.Name == 0 {
-			t.Fatalf("function %x+%x name %d behind one that ends at %x", f.Start, f.Size, f.Name, end)
+			t.Fatalf("function %x+%x name %d: want a size, a name and a start at or after %x, where the one before ends", f.Start, f.Size, f.Name, end)
 		}
 		end = f.Start + uint64(f.Size)
 		for i, r := range f.Rows {
 			if r.Start < f.Start || r.Start >= end || i > 0 && (r.Start <= f.Rows[i-1].Start || r.File == f.Rows[i-1].File && r.Line == f.Rows[i-1].Line) {
-				t.Fatalf("function %x+%x: row %d is wrong: %+v", f.Start, f.Size, i, f.Rows)
+				t.Fatalf("function %x+%x: row %d: want rows inside, in the order of addresses, each with a new line or file: %+v", f.Start, f.Size, i, f.Rows)
 			}
 		}
 		taken := map[[2]uint64]bool{} // depth, address
 		for i, in := range f.Inlines {
 			if len(in.Ranges) == 0 || in.Depth < 0 || i == 0 && in.Depth != 0 || i > 0 && in.Depth > f.Inlines[i-1].Depth+1 {
-				t.Fatalf("function %x+%x: inlined call %d is wrong: %+v", f.Start, f.Size, i, f.Inlines)
+				t.Fatalf("function %x+%x: inlined call %d: want a range, and a depth of at most one more than the call before: %+v", f.Start, f.Size, i, f.Inlines)
 			}
 			for k, r := range in.Ranges {
 				if r.Size == 0 || r.Start < f.Start || r.Start+uint64(r.Size) > end || k > 0 && r.Start <= in.Ranges[k-1].Start+uint64(in.Ranges[k-1].Size) {
-					t.Fatalf("function %x+%x: range %d of inlined call %d is wrong: %+v", f.Start, f.Size, k, i, f.Inlines)
+					t.Fatalf("function %x+%x: range %d of inlined call %d: want ranges inside the function, in order and apart: %+v", f.Start, f.Size, k, i, f.Inlines)
 				}
 				for a := r.Start; a < r.Start+uint64(r.Size); a++ {
 					if taken[[2]uint64{uint64(in.Depth), a}] || in.Depth > 0 && !taken[[2]uint64{uint64(in.Depth) - 1, a}] {
-						t.Fatalf("function %x+%x: inlined call %d overlaps or is outside of its caller at %x: %+v", f.Start, f.Size, i, a, f.Inlines)
+						t.Fatalf("function %x+%x: inlined call %d: want no overlap with its neighbours at %x, and a caller there: %+v", f.Start, f.Size, i, a, f.Inlines)
 					}
 					taken[[2]uint64{uint64(in.Depth), a}] = true
 				}
@@ -517,10 +517,10 @@ func checkInvariants(t *testing.T, tab *Table) {
 	before := uint64(0)
 	for s := range tab.Symbols() {
 		if s.Address <= before || s.Name == 0 {
-			t.Fatalf("symbol %+v behind one at %x", s, before)
+			t.Fatalf("symbol %+v: want a name and an address above %x, that of the symbol before", s, before)
 		}
 		if got, ok := tab.Lookup(s.Address); ok != !s.Marker || ok && !got.Symbol {
-			t.Fatalf("Lookup of symbol %+v = %+v, %v", s, got, ok)
+			t.Fatalf("Lookup of symbol %+v = %+v, %v; want a symbol, unless it is a marker", s, got, ok)
 		}
 		before = s.Address
 	}

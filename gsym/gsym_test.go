@@ -94,7 +94,7 @@ func TestBytes(t *testing.T) {
 	}
 	head := fmt.Sprintf("%x", out[:48])
 	if !strings.HasPrefix(head, "4d59534701000403"+"0000000000000000"+"01000000") || !strings.HasSuffix(head, "010203"+strings.Repeat("00", 17)) {
-		t.Errorf("the header is %s", head)
+		t.Errorf("the header is %s, want version 1, 4-byte offsets, base 0 and the UUID 010203", head)
 	}
 	f := open(t, out)
 	if !bytes.Equal(f.UUID(), []byte{1, 2, 3}) || f.Len() != 1 || f.Base() != 0 {
@@ -165,7 +165,7 @@ func TestEverything(t *testing.T) {
 		raw[shown] = r
 	}
 	if raw["f(int)"] != "?f@@YAXH@Z" || raw["no lines"] != "" {
-		t.Errorf("the mangled names are %q", raw)
+		t.Errorf("the mangled names are %q; want ?f@@YAXH@Z for f(int), and none for the function without lines", raw)
 	}
 }
 
@@ -376,7 +376,7 @@ func checkLLVM(t *testing.T, name string) {
 			got = append(got[:i], got[i+1:]...)
 		}
 		if i >= len(got) || strings.TrimSpace(got[i]) != strings.TrimSpace(want) {
-			t.Fatalf("answer %d: LLVM finds\n%s\nwe find\n%s", i+1, strings.Join(got[max(0, min(i-3, len(got))):min(len(got), i+3)], "\n"), want)
+			t.Fatalf("answer %d: LLVM finds\n%s\nwant what we find\n%s", i+1, strings.Join(got[max(0, min(i-3, len(got))):min(len(got), i+3)], "\n"), want)
 		}
 	}
 }
@@ -570,7 +570,7 @@ func FuzzRead(f *testing.F) {
 		for i := range min(file.n, 50) {
 			for _, d := range []uint64{0, 1, 100} {
 				if a, ok, err := file.Lookup(file.start(i) + d); ok && (err != nil || len(a.Frames) == 0) {
-					t.Fatalf("Lookup: %+v, %v", a, err)
+					t.Fatalf("Lookup: %+v, %v; want frames", a, err)
 				}
 			}
 		}

@@ -135,7 +135,7 @@ func TestDecodeRefuses(t *testing.T) {
 		})
 	}
 	if p, err := NewDecoder().Decode(good.Data, 600); err != nil || string(p) != strings.Repeat("hello ", 100) {
-		t.Errorf("the sound block: %q, %v", p, err)
+		t.Errorf("the sound block: %q, %v, want 100 times \"hello \"", p, err)
 	}
 }
 

@@ -137,7 +137,7 @@ func (g *guardedRun) token(args ...string) string {
 	g.t.Helper()
 	s := strings.TrimSpace(g.symdepot(append([]string{"token", "new"}, args...)...))
 	if !auth.IsToken(s) {
-		g.t.Fatalf("token new prints %q", s)
+		g.t.Fatalf("token new prints %q, want a token", s)
 	}
 	g.secrets = append(g.secrets, s)
 	return s
@@ -363,7 +363,7 @@ func (g *guardedRun) do(c *http.Client, a *asker, p *question) gotBack {
 	}
 	defer resp.Body.Close()
 	if g.kdc != nil && resp.ProtoMajor != 1 {
-		t.Errorf("HTTP/%d on a listener that takes tickets", resp.ProtoMajor)
+		t.Errorf("HTTP/%d on a listener that takes tickets, want HTTP/1.1", resp.ProtoMajor)
 	}
 	body, err := io.ReadAll(resp.Body)
 	if err != nil {
@@ -549,7 +549,7 @@ func (g *guardedRun) records(text string) {
 			t.Fatalf("%s: json.Unmarshal: error %v, want no error", line, err)
 		}
 		if e.Who == "" || e.Remote == "" || e.Name == "" || e.ID == "" || len(e.Products) != 1 || e.Status != 200 || e.Bytes == 0 || e.Time.IsZero() {
-			t.Errorf("an incomplete record: %s", line)
+			t.Errorf("an incomplete record: %s, want every field set, one product and status 200", line)
 			continue
 		}
 		if reads[e.Who] == nil {
@@ -574,11 +574,11 @@ func (g *guardedRun) records(text string) {
 		delete(reads, who)
 	}
 	for who := range reads {
-		t.Errorf("%s has read something", who)
+		t.Errorf("%s has read something, want no access", who)
 	}
 	out := g.symdepot("audit", "--file", g.path("audit.jsonl"), "--who", "bob", "--product", "theirs", "--since", "1h")
 	if n := strings.Count(out, "bob"); n == 0 || strings.Contains(out, "hello-x64.pdb") {
-		t.Errorf("audit lists\n%s", out)
+		t.Errorf("audit lists\n%s\nwant records of bob and none of hello-x64.pdb", out)
 	}
 }
 
@@ -704,12 +704,12 @@ func TestGDBWithHeaders(t *testing.T) {
 		env := []string{"DEBUGINFOD_URLS=" + s.url + c.prefix, "DEBUGINFOD_HEADERS_FILE=" + headers, "DEBUGINFOD_CACHE_PATH=" + t.TempDir()}
 		out := sh("debuginfod-find debuginfo "+id[1], env...)
 		if found := strings.Contains(out, "debuginfo"); found != c.works {
-			t.Errorf("%s: debuginfod-find: %s", c.name, out)
+			t.Errorf("%s: debuginfod-find: %s; want the file found: %v", c.name, out, c.works)
 		}
 		env[2] = "DEBUGINFOD_CACHE_PATH=" + t.TempDir()
 		out = sh("gdb -nx -batch -iex 'set debuginfod enabled on' -ex 'info line secret_step' ./stripped", env...)
 		if found := strings.Contains(out, `Line 2 of "app.c"`); found != c.works {
-			t.Errorf("%s: gdb: %s", c.name, out)
+			t.Errorf("%s: gdb: %s; want the source line found: %v", c.name, out, c.works)
 		}
 	}
 }

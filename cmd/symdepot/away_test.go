@@ -85,7 +85,7 @@ func (a *awayServer) is(t *testing.T, when, path string, want int) {
 		t.Errorf("%s: GET %s: status %d with Retry-After %q, want %d", when, path, status, retry, want)
 	}
 	if took := time.Since(start); took > a.limit {
-		t.Errorf("%s: GET %s took %v", when, path, took.Round(time.Millisecond))
+		t.Errorf("%s: GET %s took %v, want at most %v", when, path, took.Round(time.Millisecond), a.limit)
 	}
 }
 

@@ -153,7 +153,7 @@ func churn(t *testing.T, depot, dir string, series, files int, stop chan struct{
 		code, out, errs := symdepot(t, depot, "add", "-p", fmt.Sprint("w", series), dir)
 		// A collection without grace may free what is being added.
 		if code != 0 && !strings.Contains(errs, "while it was being added") && !strings.Contains(errs, "was deleted while") {
-			t.Errorf("add: exit %d\n%s%s", code, out, errs)
+			t.Errorf("add: exit %d\n%s%s\nwant exit 0, or a file that changed or was deleted while it was added", code, out, errs)
 			return
 		}
 		if m := transactionLine.FindStringSubmatch(out); code == 0 && m != nil && n%3 != 0 {

@@ -187,7 +187,7 @@ func load(t *testing.T, base string, seconds, conns int, paths []string, status 
 	}
 	m := regexp.MustCompile(`Requests/sec:\s+([0-9.]+)`).FindSubmatch(out)
 	if m == nil {
-		t.Fatalf("wrk said:\n%s", out)
+		t.Fatalf("wrk said:\n%s\nwant its figures", out)
 	}
 	rps, err := strconv.ParseFloat(string(m[1]), 64)
 	if err != nil {

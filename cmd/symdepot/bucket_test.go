@@ -161,7 +161,7 @@ func TestKilledAddsBucket(t *testing.T) {
 		}
 		switch found {
 		case 1:
-			t.Errorf("round %d is partly committed", round)
+			t.Errorf("round %d is partly committed: want all of its files visible, or none", round)
 		case 2:
 			committed++
 		}
@@ -169,12 +169,12 @@ func TestKilledAddsBucket(t *testing.T) {
 	before := b.objects(t)
 	b.collect(t, 0)
 	if n := b.objects(t); n != before {
-		t.Errorf("%d of %d objects were deleted before the leases ended", before-n, before)
+		t.Errorf("%d of %d objects were deleted before the leases ended, want none", before-n, before)
 	}
 	b.collect(t, 2*time.Hour)     // dooms the uploads without a lease
 	b.collect(t, 10*24*time.Hour) // deletes their objects
 	if n := b.objects(t); n != committed*files {
-		t.Errorf("%d objects for %d contents", n, committed*files)
+		t.Errorf("%d objects for %d contents, want one for each", n, committed*files)
 	}
 	b.must(t, "verify")
 	t.Logf("%d of %d adds were killed; %d objects were left over", killed, rounds, before-committed*files)

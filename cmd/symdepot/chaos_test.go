@@ -414,9 +414,9 @@ func (c *chaos) check(node int, k *chaosKey) {
 	case status == 200 && sum != k.sum:
 		c.t.Errorf("node %d: GET %s: wrong bytes", node, k.path)
 	case status == 404 && before == keyKept && after == keyKept:
-		c.t.Errorf("node %d: GET %s: 404 from %s to %s, and its transaction was acknowledged before", node, k.path, start.Format(time.StampMilli), time.Now().Format(time.StampMilli))
+		c.t.Errorf("node %d: GET %s: 404 from %s to %s, want 200: its transaction was acknowledged before", node, k.path, start.Format(time.StampMilli), time.Now().Format(time.StampMilli))
 	case status == 200 && before == keyRemoved && after == keyRemoved:
-		c.t.Errorf("node %d: GET %s: 200 from %s to %s, and its removal was acknowledged before", node, k.path, start.Format(time.StampMilli), time.Now().Format(time.StampMilli))
+		c.t.Errorf("node %d: GET %s: 200 from %s to %s, want 404: its removal was acknowledged before", node, k.path, start.Format(time.StampMilli), time.Now().Format(time.StampMilli))
 	case status != 200 && status != 404:
 		c.refused.Add(1)
 	}
@@ -525,12 +525,12 @@ func (c *chaos) sound(primary *pgtest.Server, database string) {
 	slices.Sort(numbers)
 	for i, n := range numbers {
 		if n != i+1 {
-			t.Fatalf("the transaction numbers have a hole before %d", n)
+			t.Fatalf("the transaction numbers have a hole before %d, want every number", n)
 		}
 	}
 	for tag, n := range c.tags {
 		if comments[n] != tag && !c.lost[tag] {
-			t.Errorf("transaction %d was acknowledged for %s; it is for %q", n, tag, comments[n])
+			t.Errorf("transaction %d was acknowledged for %s; its comment is %q, want the same", n, tag, comments[n])
 		}
 	}
 	// Bytes are right through every node.
@@ -546,7 +546,7 @@ func (c *chaos) sound(primary *pgtest.Server, database string) {
 				return status != 0 && status != 503
 			})
 			if status != 200 || sum != k.sum {
-				t.Errorf("node %d in the end: GET %s: %d, right bytes: %v", i, k.path, status, sum == k.sum)
+				t.Errorf("node %d in the end: GET %s: %d, right bytes: %v; want 200 and the right bytes", i, k.path, status, sum == k.sum)
 			}
 		}
 	}
@@ -589,7 +589,7 @@ func (c *chaos) soundStore(primary *pgtest.Server, database string) {
 	for _, r := range contents {
 		size, ok := objects[r[0]]
 		if !ok || strconv.FormatInt(size, 10) != r[1] {
-			t.Errorf("the content in %s has %s bytes, and the object %d (there: %v)", r[0], r[1], size, ok)
+			t.Errorf("the content in %s has %s bytes in the database; its object has %d (found: %v), want the same", r[0], r[1], size, ok)
 			continue
 		}
 		o, err := s3.Get(t.Context(), r[0], 0, -1, "")
@@ -600,7 +600,7 @@ func (c *chaos) soundStore(primary *pgtest.Server, database string) {
 		_, err = io.Copy(h, o.Body)
 		_ = o.Body.Close()
 		if sum := hex.EncodeToString(h.Sum(nil)); err != nil || sum != strings.Split(r[0], "/")[2] {
-			t.Errorf("object %s has the SHA-256 %s, %v", r[0], sum, err)
+			t.Errorf("object %s has the SHA-256 %s, %v; want the one of its name", r[0], sum, err)
 		}
 	}
 	for _, r := range all {

@@ -145,7 +145,7 @@ func TestCollectUploads(t *testing.T) {
 	err = json.NewDecoder(r.Body).Decode(&made)
 	_ = r.Body.Close()
 	if err != nil || made.UploadKey == "" {
-		t.Fatalf("create: status %d, %v", r.StatusCode, err)
+		t.Fatalf("create: status %d, %v; want an upload key", r.StatusCode, err)
 	}
 	sends(t, "POST", srv.url+"/in/Game/1/v1/uploads/"+made.UploadKey+":complete?key="+token, token, "", []byte("{}"), 400, "no file was sent")
 	restart()

@@ -135,12 +135,12 @@ func TestKilledAdds(t *testing.T) {
 		}
 	}
 	if len(txs) < len(committed) {
-		t.Errorf("%d transactions are there, %d were reported", len(txs), len(committed))
+		t.Errorf("the depot has %d transactions, want at least the %d that were reported", len(txs), len(committed))
 	}
 	for round := range committed {
 		for _, i := range []int{0, files - 1} {
 			if code, _, errs := symdepot(t, depot, "find", symID(round, i)); code != 0 {
-				t.Errorf("round %d was reported, but file %d is gone: %s", round, i, errs)
+				t.Errorf("round %d was reported, but file %d is not found: %s", round, i, errs)
 			}
 		}
 	}

@@ -85,17 +85,17 @@ func loadModule(t *testing.T, search, image string) (m moduleInfo, found bool) {
 	}
 	process := uintptr(windows.CurrentProcess())
 	if ok, _, err := symInitialize.Call(process, uintptr(unsafe.Pointer(utf16(search))), 0); ok == 0 {
-		t.Fatalf("SymInitialize: %v", err)
+		t.Fatalf("SymInitialize: %v, want success", err)
 	}
 	defer func() { _, _, _ = symCleanup.Call(process) }()
 	base, _, err := symLoadModule.Call(process, 0, uintptr(unsafe.Pointer(utf16(image))), 0, 0x10000000, 0, 0, 0)
 	if base == 0 {
-		t.Fatalf("SymLoadModuleEx %s: %v", image, err)
+		t.Fatalf("SymLoadModuleEx %s: %v, want a base address", image, err)
 	}
 	defer func() { _, _, _ = symUnloadModule.Call(process, base) }()
 	m.size = uint32(unsafe.Sizeof(m))
 	if ok, _, err := symGetModuleInfo.Call(process, base, uintptr(unsafe.Pointer(&m))); ok == 0 {
-		t.Fatalf("SymGetModuleInfo %s: %v", image, err)
+		t.Fatalf("SymGetModuleInfo %s: %v, want success", image, err)
 	}
 	s := symbolInfo{size: 88, limit: 255}
 	ok, _, _ := symFromName.Call(process, uintptr(unsafe.Pointer(utf16("entry"))), uintptr(unsafe.Pointer(&s)))
@@ -124,7 +124,7 @@ func findFile(t *testing.T, search, name string, guid windows.GUID, age uint32) 
 	t.Helper()
 	process := uintptr(windows.CurrentProcess())
 	if ok, _, err := symInitialize.Call(process, 0, 0); ok == 0 {
-		t.Fatalf("SymInitialize: %v", err)
+		t.Fatalf("SymInitialize: %v, want success", err)
 	}
 	defer func() { _, _, _ = symCleanup.Call(process) }()
 	wanted.guid, wanted.age = guid, age
@@ -277,7 +277,7 @@ func TestDbghelp(t *testing.T) {
 		}
 		_, out, errs := symdepot(t, depot, "identify", "--json", name)
 		if !strings.Contains(strings.ToLower(out), strings.ToLower("/"+key+"/")) {
-			t.Errorf("%s: dbghelp computes the key %s, symdepot %s%s", name, key, out, errs)
+			t.Errorf("%s: dbghelp computes the key %s, want it among the paths that symdepot prints:\n%s%s", name, key, out, errs)
 		}
 		compared++
 	}

@@ -148,7 +148,7 @@ func TestFullDiskPush(t *testing.T) {
 	fill(0)
 	serves("on a full disk", paths[4], 200)
 	if code, out = push(); code != 0 && code != 3 && code != 6 && code != 7 {
-		t.Errorf("a rerun on a full disk: exit %d, %s", code, out)
+		t.Errorf("a rerun on a full disk: exit %d, %s; want 0, 3, 6 or 7", code, out)
 	}
 	if err := os.Remove(filler); err != nil {
 		t.Fatal(err)

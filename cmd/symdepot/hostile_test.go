@@ -139,14 +139,14 @@ func TestHostileRequests(t *testing.T) {
 		_ = resp.Body.Close()
 		own := p == "//////" || strings.HasPrefix(p, "/metadata")
 		if resp.StatusCode != http.StatusNotFound && !own {
-			t.Errorf("%.60s: status %d", p, resp.StatusCode)
+			t.Errorf("%.60s: status %d, want 404", p, resp.StatusCode)
 		}
 		if resp.StatusCode >= 500 {
-			t.Errorf("%.60s: status %d", p, resp.StatusCode)
+			t.Errorf("%.60s: status %d, want less than 500", p, resp.StatusCode)
 		}
 	}
 	resp, err := http.Get(s.url + "/lib1-0.so/" + symID(1, 0) + "/lib1-0.so.sym")
 	if err != nil || resp.StatusCode != http.StatusOK {
-		t.Errorf("after all that: %v %v", resp, err)
+		t.Errorf("after all that: %v %v; want status 200 as before", resp, err)
 	}
 }

@@ -237,7 +237,7 @@ func TestHostileUpstream(t *testing.T) {
 					askHostile(t, s.url+f.path, sums[f.path], within)
 				}
 				if peak, _ := resident(t, s.cmd.Process.Pid); peak > 256 {
-					t.Errorf("%.0f MiB of memory", peak)
+					t.Errorf("%.0f MiB of memory, want at most 256", peak)
 				}
 				_, list, _ := symdepot(t, depot, "cache", "list", "--json")
 				for line := range strings.Lines(list) {
@@ -272,7 +272,7 @@ func askHostile(t *testing.T, url, want string, within time.Duration) {
 	first := time.Since(start)
 	// 3 s of patience, and what a loaded machine takes.
 	if first > 5*time.Second {
-		t.Errorf("the first byte took %v", first)
+		t.Errorf("the first byte took %v, want at most 5 s", first)
 	}
 	if err != nil {
 		return // broken off
@@ -281,12 +281,12 @@ func askHostile(t *testing.T, url, want string, within time.Duration) {
 	h := sha256.New()
 	n, err := io.Copy(h, resp.Body)
 	if took := time.Since(start); took > within {
-		t.Errorf("the whole took %v", took)
+		t.Errorf("the whole took %v, want at most %v", took, within)
 	}
 	switch {
 	case resp.StatusCode == http.StatusNotFound:
 	case resp.StatusCode != http.StatusOK:
-		t.Errorf("status %d", resp.StatusCode)
+		t.Errorf("status %d, want 200", resp.StatusCode)
 	case err == nil && hex.EncodeToString(h.Sum(nil)) != want:
 		t.Errorf("a wrong file of %d bytes that seems whole", n)
 	}

@@ -97,7 +97,7 @@ func TestKilledImport(t *testing.T) {
 	}
 	sum := lastLine(t, out)
 	if sum["transactions"] != float64(txs-before) || sum["here_already"] != float64(before) {
-		t.Errorf("after %d of %d: %v", before, txs, sum)
+		t.Errorf("after %d of %d: %v; want the rest imported and %d found in the depot", before, txs, sum, before)
 	}
 	got := transactions(t, depot)
 	for n, objects := range got {

@@ -202,7 +202,7 @@ func curlAll(t *testing.T, base string, paths []string) map[string]answer {
 	out, err := exec.CommandContext(t.Context(), "curl", "-s", "-S", "--path-as-is", "--write-out", "%{http_code}\n", "--config", file).Output()
 	codes := strings.Fields(string(out))
 	if len(codes) != len(paths) {
-		t.Fatalf("curl: %d answers to %d requests: %v", len(codes), len(paths), err)
+		t.Fatalf("curl: %d answers to %d requests: %v; want one for each", len(codes), len(paths), err)
 	}
 	got := map[string]answer{}
 	for i, p := range paths {

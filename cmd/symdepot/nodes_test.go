@@ -186,7 +186,7 @@ func TestNodesStorm(t *testing.T) {
 				out, err := c.command(t.Context(), "add", shared, own).Output()
 				m := transactionLine.FindStringSubmatch(string(out))
 				if err != nil || m == nil {
-					t.Errorf("add: %v\n%s", err, out)
+					t.Errorf("add: %v\n%s\nwant success and the number of the transaction", err, out)
 					return
 				}
 				n, _ := strconv.Atoi(m[1])

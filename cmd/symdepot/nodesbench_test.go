@@ -113,7 +113,7 @@ func TestNodesStoreRequests(t *testing.T) {
 		}
 		n := counter.take()
 		if n["marker"] > 2 {
-			t.Errorf("%d requests for %s read the marker %d times", files, what, n["marker"])
+			t.Errorf("%d requests for %s read the marker %d times, want at most 2", files, what, n["marker"])
 		}
 		delete(n, "marker")
 		if sumOf(n) != want*files || n["GET"] != want*files {

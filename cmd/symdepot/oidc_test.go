@@ -86,7 +86,7 @@ push:
 	}
 	defer func() {
 		if err := srv.stop(); err != nil || strings.Contains(srv.log.String(), "sd_") && !strings.Contains(srv.log.String(), "sd_***") {
-			t.Errorf("serve: %v\n%s", err, srv.log.String())
+			t.Errorf("serve: %v\n%s\nwant a clean end and no token in the log", err, srv.log.String())
 		}
 	}()
 	u, err := url.Parse(srv.url)

@@ -421,7 +421,7 @@ func TestNodesTokens(t *testing.T) {
 			t.Fatalf("audit: %v in %q", err, line)
 		}
 		if e.Time.Before(last) {
-			t.Errorf("audit: a record of %v after one of %v", e.Time, last)
+			t.Errorf("audit: a record of %v after one of %v, want the order of time", e.Time, last)
 		}
 		last, who[e.Node] = e.Time, append(who[e.Node], e.Who)
 	}
@@ -435,7 +435,7 @@ func TestNodesTokens(t *testing.T) {
 		}
 	}
 	if out := c.run(t, "audit", "--node", servers[1], log(0), log(1), log(2)); strings.Count(out, servers[1]) != 6 || strings.Contains(out, servers[2]) {
-		t.Errorf("audit --node %s:\n%s", servers[1], out)
+		t.Errorf("audit --node %s:\n%s\nwant 6 records of this node and none of others", servers[1], out)
 	}
 	// Each server has stored its log in the bucket when it stopped.
 	stored := c.run(t, "audit", "--json", "--stored")

@@ -280,7 +280,7 @@ func TestDumpOpensTwice(t *testing.T) {
 	before := up.requests.Load()
 	o.open(t, s.url, 8)
 	if n := up.requests.Load(); n != before {
-		t.Errorf("%d requests reached the source the second time", n-before)
+		t.Errorf("%d requests reached the upstream the second time, want none", n-before)
 	}
 }
 
@@ -300,7 +300,7 @@ func TestBenchDumpOpen(t *testing.T) {
 		second = append(second, o.open(t, s.url, 8).Seconds())
 	}
 	if n := up.requests.Load(); n != before {
-		t.Errorf("%d requests reached the source the second time", n-before)
+		t.Errorf("%d requests reached the upstream the second time, want none", n-before)
 	}
 	ratio := direct.Seconds() / median(second)
 	t.Logf("opening a dump (1090 files, 186 MB, 430 absent x 3 probes, 8 clients, 100 ms away): direct %.1f s, first %.1f s, second %.2f s, %.0f times as fast as direct (want >= 20: %s)",

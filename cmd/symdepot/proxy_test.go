@@ -87,7 +87,7 @@ func TestProxy(t *testing.T) {
 			t.Errorf("said %q, want %q in it and no %q in it", said, "Upstream: ", "microsoft")
 		}
 		if status, n, _, err := fetchURL(t.Context(), c, url+farSym); err != nil || status != 200 || n != int64(len(sym)) {
-			t.Errorf("%d, %d bytes, %v", status, n, err)
+			t.Errorf("GET %s: status %d, %d bytes, %v; want 200 and %d bytes", farSym, status, n, err, len(sym))
 		}
 	})
 	t.Run("nothing named", func(t *testing.T) {
@@ -102,7 +102,7 @@ func TestProxy(t *testing.T) {
 	t.Run("private", func(t *testing.T) {
 		url, _ := startProxy(t, []string{"SYMDEPOT_PAT=the-pat"}, "--upstream", private.URL+",layout=breakpad")
 		if status, n, _, err := fetchURL(t.Context(), c, url+farSym); err != nil || status != 200 || n != int64(len(sym)) {
-			t.Errorf("%d, %d bytes, %v", status, n, err)
+			t.Errorf("GET %s: status %d, %d bytes, %v; want 200 and %d bytes", farSym, status, n, err, len(sym))
 		}
 	})
 	t.Run("two private servers", func(t *testing.T) {

@@ -172,11 +172,11 @@ func TestElfutilsUpstream(t *testing.T) {
 		t.Fatal(err)
 	}
 	if note := find("section", id, ".note.gnu.build-id"); len(note) < 20 || !strings.Contains(string(whole), note) {
-		t.Errorf("a section of %d bytes", len(note))
+		t.Errorf("a section of %d bytes, want one of at least 20 that the file contains", len(note))
 	}
 	for range 2 { // the second time without elfutils' server and without its files
 		if got := find("debuginfo", id); got != string(whole) {
-			t.Errorf("debuginfo: %d bytes", len(got))
+			t.Errorf("debuginfo: %d bytes, want the %d of the file", len(got), len(whole))
 		}
 		if got := find("source", id, dir+"/app.c"); got != elfutilsSource {
 			t.Errorf("source: %q, want %v", got, elfutilsSource)
@@ -216,7 +216,7 @@ func absentSoon(t *testing.T, within time.Duration, urls ...string) {
 			start := time.Now()
 			status, _ := answerOf(t, u)
 			if took := time.Since(start); status != http.StatusNotFound || took > within {
-				t.Errorf("%s: %d after %v", u, status, took)
+				t.Errorf("%s: %d after %v; want 404 within %v", u, status, took, within)
 			}
 		})
 	}
@@ -251,7 +251,7 @@ func TestServersInALoop(t *testing.T) {
 	}
 	for _, base := range []string{left, right} {
 		if status, got := answerOf(t, base+farPDB); status != http.StatusOK || !bytes.Equal(got, want) {
-			t.Errorf("%s: %d, %d bytes", base, status, len(got))
+			t.Errorf("%s: %d, %d bytes; want 200 and the %d bytes of the PDB", base, status, len(got), len(want))
 		}
 	}
 	needTools(t, "debuginfod")
@@ -297,7 +297,7 @@ func TestNginxUpstream(t *testing.T) {
 	}
 	for range 2 {
 		if status, got := answerOf(t, s.url+farPDB); status != http.StatusOK || !bytes.Equal(got, want) {
-			t.Errorf("%d, %d bytes", status, len(got))
+			t.Errorf("status %d, %d bytes; want 200 and the %d bytes of the PDB", status, len(got), len(want))
 		}
 		if status, _ := answerOf(t, s.url+strings.Replace(farPDB, "F9EF", "F9EE", 1)); status != http.StatusNotFound {
 			t.Errorf("what is not there: %d, want %d", status, http.StatusNotFound)
@@ -333,14 +333,14 @@ func TestBucketUpstream(t *testing.T) {
 			"symdepot", "serve", "--quiet", "--listen", "127.0.0.1:"+port, "--upstream", source)
 		for range 2 {
 			if status, got := answerOf(t, base+farPDB); status != http.StatusOK || !bytes.Equal(got, want) {
-				t.Errorf("%d, %d bytes", status, len(got))
+				t.Errorf("status %d, %d bytes; want 200 and the %d bytes of the PDB", status, len(got), len(want))
 			}
 			if status, _ := answerOf(t, base+farSym); status != http.StatusNotFound {
 				t.Errorf("what is not there: %d, want %d", status, http.StatusNotFound)
 			}
 		}
 		if _, list, _ := symdepot(t, depot, "cache", "list", "--json"); strings.Count(list, "\n") != 1 || !strings.Contains(list, sum(want)) {
-			t.Errorf("kept: %s", list)
+			t.Errorf("kept: %s, want the PDB once", list)
 		}
 	}
 	put := func(t *testing.T, address string) func() error {

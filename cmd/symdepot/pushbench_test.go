@@ -103,7 +103,7 @@ func TestBenchPushMemory(t *testing.T) {
 				c := p.pusher()
 				c.Plain, c.URL, c.RetryFor = plain, p.serving.url, 10*time.Minute
 				if r, err := c.Do(t.Context(), client.PushOptions{PushSpec: wire.PushSpec{Product: "app", Version: fmt.Sprint(i)}, Paths: []string{filepath.Join(src, fmt.Sprint(i))}}); err != nil || r.Files != files {
-					t.Errorf("agent %d: %+v, %v", i, r, err)
+					t.Errorf("agent %d: %+v, %v; want %d files", i, r, err, files)
 				}
 			})
 		}

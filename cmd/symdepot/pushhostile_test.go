@@ -46,11 +46,11 @@ func (p *pushDepot) checked(t *testing.T, version string, body []byte) (id strin
 	status, text := p.request(t, "POST", "/stages", strings.NewReader(`{"product":"app","version":"`+version+`"}`))
 	var st wire.PushState
 	if err := json.Unmarshal([]byte(text), &st); err != nil || status != http.StatusCreated {
-		t.Fatalf("POST /stages: %d, %s", status, text)
+		t.Fatalf("POST /stages: %d, %s; want 201 and a stage", status, text)
 	}
 	entry := fmt.Sprintf(`[{"path":"a/file.sym","size":%d,"sha256":"%s"}]`, len(body), blob.Sum(body))
 	if status, text := p.request(t, "POST", "/stages/"+st.ID+"/check", strings.NewReader(entry)); status != http.StatusOK || !strings.Contains(text, `"send"`) {
-		t.Fatalf("POST check: %d, %s", status, text)
+		t.Fatalf("POST check: %d, %s; want 200 and a list of files to send", status, text)
 	}
 	return st.ID
 }
@@ -143,10 +143,10 @@ func TestHostilePush(t *testing.T) {
 	}
 	// The stage is still good.
 	if status, text := p.put(t, id, body, bytes.NewReader(body)); status != 201 {
-		t.Errorf("the content: %d, %s", status, text)
+		t.Errorf("the content: %d, %s; want 201", status, text)
 	}
 	if status, text := p.request(t, "POST", "/stages/"+id+"/commit", strings.NewReader(`{"files":1}`)); status != 200 {
-		t.Errorf("commit: %d, %s", status, text)
+		t.Errorf("commit: %d, %s; want 200", status, text)
 	}
 }
 

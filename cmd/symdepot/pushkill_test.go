@@ -119,7 +119,7 @@ func (p *pushDepot) metrics(t *testing.T, token string) string {
 	defer resp.Body.Close()
 	b, err := io.ReadAll(resp.Body)
 	if err != nil || resp.StatusCode != http.StatusOK {
-		t.Fatalf("GET /metrics: %d, %v", resp.StatusCode, err)
+		t.Fatalf("GET /metrics: %d, %v; want 200", resp.StatusCode, err)
 	}
 	return string(b)
 }
@@ -173,7 +173,7 @@ func TestKilledPushes(t *testing.T) {
 		}
 		n, _ := strconv.ParseInt(string(m[1]), 10, 64)
 		if want[n] != 0 {
-			t.Fatalf("round %d: transaction %d, which an earlier push made", round, n)
+			t.Fatalf("round %d: transaction %d, which an earlier push made, want a new one", round, n)
 		}
 		want[n] = files
 		if round%3 == 0 {
@@ -252,7 +252,7 @@ func TestKilledPushes(t *testing.T) {
 		}
 	}
 	if out := p.must(t, "verify"); !strings.HasPrefix(out, "clean: ") {
-		t.Errorf("verify: %s", out)
+		t.Errorf("verify: %s, want clean", out)
 	}
 
 	// A stage that nobody finishes.
@@ -357,6 +357,6 @@ func TestPushAgents(t *testing.T) {
 		t.Logf("waits for %s: %s, up to 0.1 s %s, up to 0.3 s %s, sum %s s", what, count, value(`bucket{for="`+what+`",le="0.1"}`), value(`bucket{for="`+what+`",le="0.3"}`), value(`sum{for="`+what+`"}`))
 	}
 	if out := p.must(t, "verify"); !strings.HasPrefix(out, "clean: ") {
-		t.Errorf("verify: %s", out)
+		t.Errorf("verify: %s, want clean", out)
 	}
 }

@@ -69,7 +69,7 @@ func TestPushSparse(t *testing.T) {
 		t.Errorf("the server took %.0f MiB, want at most %d", peak, maxPushMemory)
 	}
 	if out := p.must(t, "verify"); !strings.HasPrefix(out, "clean: ") {
-		t.Errorf("verify: %s", out)
+		t.Errorf("verify: %s, want clean", out)
 	}
 }
 
@@ -176,6 +176,6 @@ func TestNodesKilledClients(t *testing.T) {
 		t.Errorf("list: %s, want %d transactions", out, rounds)
 	}
 	if out := c.run(t, "verify"); !strings.HasPrefix(out, "clean: ") {
-		t.Errorf("verify: %s", out)
+		t.Errorf("verify: %s, want clean", out)
 	}
 }

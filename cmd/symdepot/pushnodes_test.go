@@ -216,6 +216,6 @@ func TestNodesPush(t *testing.T) {
 		t.Errorf("list: %s, want %d transactions", out, rounds+1)
 	}
 	if out := c.run(t, "verify"); !strings.HasPrefix(out, "clean: ") {
-		t.Errorf("verify: %s", out)
+		t.Errorf("verify: %s, want clean", out)
 	}
 }

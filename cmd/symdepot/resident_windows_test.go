@@ -26,7 +26,7 @@ func resident(t *testing.T, pid int) (peak, now float64) {
 	c := memoryCounters{size: uint32(unsafe.Sizeof(memoryCounters{}))}
 	get := windows.NewLazySystemDLL("kernel32.dll").NewProc("K32GetProcessMemoryInfo")
 	if ok, _, err := get.Call(uintptr(h), uintptr(unsafe.Pointer(&c)), uintptr(c.size)); ok == 0 {
-		t.Fatalf("memory of process %d: %v", pid, err)
+		t.Fatalf("memory of process %d: %v, want success", pid, err)
 	}
 	return float64(c.peakWorkingSet) / (1 << 20), float64(c.workingSet) / (1 << 20)
 }

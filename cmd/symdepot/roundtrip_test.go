@@ -61,7 +61,7 @@ func TestRoundTrip(t *testing.T) {
 		t.Fatalf("add: %d, want 0\n%s%s", code, out, errs)
 	}
 	if got := depotObjects(t, depot); !slices.Equal(got, slices.Sorted(maps.Keys(objects))) {
-		t.Fatalf("the depot holds %q, the files %q", got, slices.Sorted(maps.Keys(objects)))
+		t.Fatalf("the depot holds %q, want the objects of the files %q", got, slices.Sorted(maps.Keys(objects)))
 	}
 	microsoft := []symfile.Kind{symfile.PE, symfile.PDB, symfile.PDB20, symfile.DBG, symfile.PortablePDB}
 	for _, c := range []struct {

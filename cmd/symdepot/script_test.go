@@ -102,7 +102,7 @@ func TestScripts(t *testing.T) {
 func scriptsHere(t *testing.T) []string {
 	files, err := filepath.Glob("testdata/script/*.txtar")
 	if err != nil || len(files) == 0 {
-		t.Fatalf("scripts: %d, %v", len(files), err)
+		t.Fatalf("scripts: %d, %v; want at least one", len(files), err)
 	}
 	if runtime.GOOS != "windows" {
 		return files

@@ -252,7 +252,7 @@ func TestSymCacheCascade(t *testing.T) {
 	newer.dir = again.dir
 	newer.wants(t, symKey(t, "none.pdb", symGUID(1, 8)), "none")
 	if n := passed.Load() - before; n > 2 { // 3.1.1 is another question
-		t.Errorf("%d requests for what is known", n)
+		t.Errorf("%d requests upstream for what is known, want at most 2", n)
 	}
 	var all sync.WaitGroup
 	for range 10 {
@@ -341,7 +341,7 @@ func TestBenchSymCache(t *testing.T) {
 			t.Fatalf("got %s, error %v, %v; want 0", out, err, bad)
 		}
 		if now := s.far.count("none.pdb") + s.far.count("slow.pdb"); now != asked && !strings.Contains(tt.path, "slow") {
-			t.Errorf("%s: %d requests upstream", tt.what, now-asked)
+			t.Errorf("%s: %d requests upstream, want none", tt.what, now-asked)
 		}
 		t.Logf("SymCache, %s, 500/s: first byte p50 %.2f ms, p99 %.2f ms (want <= 5: %s); whole p99 %.2f ms", tt.what, p50, p99, verdict(p99 <= 5), whole[1])
 	}

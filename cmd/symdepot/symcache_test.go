@@ -231,7 +231,7 @@ func (a symAnswer) words(t *testing.T) string {
 	case 200, 206, 302:
 		v, ok := strings.CutPrefix(h.Get("Content-Type"), "application/vnd.ms-symcache; version=")
 		if !ok {
-			t.Errorf("Content-Type %q", h.Get("Content-Type"))
+			t.Errorf("Content-Type %q, want the one of SymCache files", h.Get("Content-Type"))
 		}
 		w = append(w, v)
 		if a.status != 302 && h.Get("ETag") == "" {
@@ -240,7 +240,7 @@ func (a symAnswer) words(t *testing.T) string {
 	case 404:
 		if ra := h.Get("Retry-After"); ra != "" {
 			if n, err := strconv.Atoi(ra); err != nil || n < 1 || n > 10 {
-				t.Errorf("Retry-After %q", ra)
+				t.Errorf("Retry-After %q, want 1 to 10", ra)
 			}
 			w = append(w, "RA")
 			if cc := h.Get("Cache-Control"); cc != "no-store" {
@@ -249,11 +249,11 @@ func (a symAnswer) words(t *testing.T) string {
 		}
 	case 304:
 		if h.Get("Cache-Control") != "no-store" || a.body != "" || h.Get("Content-Type") != "" {
-			t.Errorf("304 with %v %q", h, a.body)
+			t.Errorf("304 with headers %v and body %q; want no-store, no type and no body", h, a.body)
 		}
 	case 400:
 		if !strings.HasPrefix(h.Get("Content-Type"), "text/plain") || a.body == "" {
-			t.Errorf("400 with %v %q", h, a.body)
+			t.Errorf("400 with headers %v and body %q; want a text", h, a.body)
 		}
 	case 405:
 		w = append(w, h.Get("Allow"))
@@ -427,7 +427,7 @@ func TestSymCacheTable(t *testing.T) {
 				}
 				before := s.far.count("new.pdb")
 				if set == "T0" && before != 0 {
-					t.Errorf("%d requests upstream", before)
+					t.Errorf("%d requests upstream, want none", before)
 				}
 			})
 		}
@@ -447,10 +447,10 @@ func (s *symServer) check(t *testing.T, c symCase) {
 				t.Errorf("%s: %s %s %q: %s, want %s", c.id, method, p, c.header, got, c.want)
 			}
 			if a.status == 200 && a.header.Get("Content-Length") != "4" && strings.HasPrefix(c.id, "P") {
-				t.Errorf("%s: Content-Length %q", c.id, a.header.Get("Content-Length"))
+				t.Errorf("%s: Content-Length %q, want 4", c.id, a.header.Get("Content-Length"))
 			}
 			if a.took > 5*time.Second {
-				t.Errorf("%s: took %v", c.id, a.took)
+				t.Errorf("%s: took %v, want at most 5 s", c.id, a.took)
 			}
 		}
 	}
@@ -487,7 +487,7 @@ func TestSymCacheRows(t *testing.T) {
 			t.Errorf("%s, want %s", got, want)
 		}
 		if !held && a.took > 2*time.Second || held && a.took < 150*time.Millisecond {
-			t.Errorf("after %v", a.took)
+			t.Errorf("answered after %v, held: %v; want 150 ms or more if held, 2 s or less if not", a.took, held)
 		}
 	}
 	const made31 = "200 3.1.0 made"
@@ -513,7 +513,7 @@ func TestSymCacheRows(t *testing.T) {
 			wants(t, ta.ask(t, "GET", p("/"+version+"/new.pdb/{G6}")), made31, true)
 			kept, err := filepath.Glob(filepath.Join(store, "new.pdb", p("{N6}1"), "*"))
 			if err != nil || len(kept) != 1 || filepath.Base(kept[0]) != "new.pdb-v3.1.0.symcache" {
-				t.Errorf("in the store: %v, %v", kept, err)
+				t.Errorf("in the store: %v, %v; want new.pdb-v3.1.0.symcache alone", kept, err)
 			}
 			// S02
 			wants(t, ta.ask(t, "GET", p("/"+version+"/new.pdb/{G6}")), made31, false)
@@ -587,7 +587,7 @@ func TestSymCacheRows(t *testing.T) {
 		asked := ta.far.count("neg.pdb")
 		wants(t, ta.ask(t, "GET", p("/v3.1.0/neg.pdb/{GA}")), "404", false)
 		if n := ta.far.count("neg.pdb"); n != asked {
-			t.Errorf("%d requests upstream", n-asked)
+			t.Errorf("%d requests upstream, want none", n-asked)
 		}
 	})
 	run("N04", ta, func(t *testing.T, p func(string) string) {
@@ -677,7 +677,7 @@ func TestSymCacheConfigured(t *testing.T) {
 		}
 		loc := a.header.Get("Location")
 		if !strings.HasPrefix(loc, "/") || strings.HasPrefix(loc, "//") {
-			t.Fatalf("Location %q", loc)
+			t.Fatalf("Location %q, want a path of this server", loc)
 		}
 		if got := s.ask(t, "GET", loc).words(t); got != then {
 			t.Errorf("%s: %s, want %s", loc, got, then)
@@ -726,7 +726,7 @@ func TestSymCacheConfigured(t *testing.T) {
 	// S08
 	slow := symPath(3, "/v3.1.0/slow.pdb/{G7}")
 	if a := s.ask(t, "GET", slow); a.words(t) != "404" || a.took < 900*time.Millisecond || a.took > 2*time.Second || a.header.Get("Cache-Control") != "no-store" {
-		t.Errorf("%s after %v, %v", a.words(t), a.took, a.header)
+		t.Errorf("%s after %v, %v; want 404 after about a second, and no-store", a.words(t), a.took, a.header)
 	}
 	if got := s.polls(t, slow, allowRetry).words(t); got != "302 3.1.0" || s.ran("slow.pdb") != 1 || s.ran("up.pdb") != 0 {
 		t.Errorf("%s; runs %d, %d; want %q, 1 and 0", got, s.ran("slow.pdb"), s.ran("up.pdb"), "302 3.1.0")

@@ -53,7 +53,7 @@ func (s *site) run(t *testing.T, code int, words string, env []string, program s
 	cmd.Env = append([]string{"PATH=" + os.Getenv("PATH"), "HOME=" + home, "SENTRY_DISABLE_UPDATE_CHECK=true", "SENTRY_HTTP_MAX_RETRIES=1", "no_proxy=127.0.0.1"}, env...)
 	out, err := cmd.CombinedOutput()
 	if cmd.ProcessState == nil {
-		t.Fatalf("%s: %v", program, err)
+		t.Fatalf("%s: %v, want a program that runs", program, err)
 	}
 	if got := cmd.ProcessState.ExitCode(); got != code || !strings.Contains(string(out), words) {
 		t.Errorf("%s %s: exit code %d, want %d with %q:\n%s", filepath.Base(program), strings.ReplaceAll(strings.Join(args, " "), s.token, "TOKEN"), got, code, words, out)
@@ -98,7 +98,7 @@ func (s *site) comesBack(t *testing.T, files ...string) {
 		_, out, errs := symdepot(t, s.depot, "identify", "--json", file)
 		var o struct{ Paths map[string][]string }
 		if err := json.NewDecoder(strings.NewReader(out)).Decode(&o); err != nil || len(o.Paths) == 0 {
-			t.Fatalf("identify %s: %v, %s%s", file, err, out, errs)
+			t.Fatalf("identify %s: %v, %s%s; want at least one path", file, err, out, errs)
 		}
 		for _, p := range slices.Concat(slices.Collect(maps.Values(o.Paths))...) {
 			r, err := http.Get(s.url + "/t/" + s.token + "/" + p)

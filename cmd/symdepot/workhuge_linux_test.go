@@ -86,6 +86,6 @@ func TestHugePDB(t *testing.T) {
 	worker, server := peak(t, fmt.Sprint(p.Process.Pid)), peak(t, "self")
 	t.Logf("%v; resident memory at the most: worker %d MiB, server with this test %d MiB", time.Since(began).Round(time.Second), worker, server)
 	if worker > 128 || server > 128 {
-		t.Errorf("resident memory: worker %d MiB, server %d MiB", worker, server)
+		t.Errorf("resident memory: worker %d MiB, server %d MiB; want at most 128 each", worker, server)
 	}
 }
